@@ -1,0 +1,233 @@
+/*-------------------------------------------------------------------------
+ *
+ * internal.h
+ *		What the files of the recipe layer share, and nobody else sees.
+ *
+ * One mutex per session guards everything below.  It is taken by the public
+ * functions of recipe.h and by the client's callbacks (..._io); the functions
+ * declared here as zkl__... are called with it held, on either thread, and
+ * never wait.
+ *
+ *		session.c		the session, calls in flight, clock-driven duties
+ *		request.c		a request: its nodes as a whole
+ *		parents.c		the znodes above them
+ *		drain.c			a request that waits for sequence numbers to restart
+ *		queue_lock.c	one node: the state machine from create to delete
+ *		lock.c			what is held: reduce, confirm, loss
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKL_INTERNAL_H
+#define ZKL_INTERNAL_H
+
+#include <pthread.h>
+
+#include "client.h"
+#include "node.h"
+#include "recipe.h"
+
+typedef struct ZklNode ZklNode;
+typedef struct ZklCall ZklCall;
+
+typedef void (*ZklHandler) (ZklCall *call, const ZklResult *result);
+
+/* An operation in flight; it keeps its node or request alive until answered. */
+struct ZklCall
+{
+	ZklCompletion completion;	/* first: the client knows only this */
+	ZklSession *session;
+	ZklCall    *prev;			/* in session->calls, oldest first */
+	ZklCall    *next;
+	int64_t		submitted_ms;
+	bool		nudged;
+	bool		confirms;		/* a quorum write: OK renews the lease */
+	ZklHandler	handler;
+	ZklNode    *node;			/* what it is about: one of these, or neither */
+	ZklRequest *request;
+};
+
+/*
+ * What must be asked next about a node.  Where the state says so and no
+ * answer is outstanding, zkl__node_drive() sends the operation; so a state
+ * survives a lost connection by being driven again on the next one.
+ */
+typedef enum ZklNodeState
+{
+	NODE_NEW,					/* to be created, by its request */
+	NODE_CREATING,				/* create sent */
+	NODE_UNKNOWN,				/* its answer was lost: look for the GUID */
+	NODE_LISTING,				/* exists: list the queue to see where it stands */
+	NODE_BARRING,				/* upgrade: move up to a waiting writer's number */
+	NODE_READING,				/* behind: read the predecessor with a watch */
+	NODE_WAITING,				/* behind: until the watch fires */
+	NODE_STAMPING,				/* first: waits for the request's czxid */
+	NODE_HELD,
+	NODE_DOWNGRADING,			/* held: becoming a reader of the same number */
+	NODE_LEAVING,				/* delete it */
+	NODE_GONE					/* freed with its last call */
+} ZklNodeState;
+
+/* One node of ours, from the wish to create it until it is known to be gone. */
+struct ZklNode
+{
+	ZklSession *session;
+	ZklNode    *prev;			/* in session->nodes */
+	ZklNode    *next;
+	ZklNodeState state;
+	bool		wanted;			/* false: given up or released */
+	int			calls;			/* in flight with this node as target */
+	ZklCall    *asked;			/* the one whose answer this state waits for */
+	ZklCall    *listed;			/* the list sent right behind the create */
+	char	   *lock_path;
+	char	   *data;
+	int			data_len;
+	ZklMode		mode;
+	bool		upgrade;		/* the session holds a reader node as well */
+	uint64_t	guid_counter;
+	int32_t		number;
+	int64_t		czxid;			/* 0: not known */
+	char		name[ZKL_CHILD_NAME_SIZE];	/* child name; before it exists, its prefix */
+	char		new_name[ZKL_CHILD_NAME_SIZE];	/* BARRING, DOWNGRADING: the name to move to */
+	char	   *watched;		/* path of the predecessor, or of the writer to bar */
+	ZklRequest *request;		/* NULL when held or given up */
+	int			index;			/* in the request */
+	ZklLock    *lock;			/* NULL unless held */
+};
+
+struct ZklRequest
+{
+	ZklSession *session;
+	ZklRequest *prev;			/* in session->requests */
+	ZklRequest *next;
+	ZklStatus	status;
+	int			raw_code;
+	int			culprit;
+	bool		ended;			/* the owner forgot it; freed with its last call */
+	bool		try_only;
+	bool		was_blocked;
+	int			calls;
+	ZklCall    *created;		/* the multi in flight */
+	ZklCall    *stamped;		/* the read of a czxid in flight */
+	ZklCall    *drained;		/* list, read or delete about an exhausted parent in flight */
+	int			attempts;		/* creates that found no parent, in a row */
+	ZklStatus	parents_status; /* why a parent could not be made */
+	int			parents_raw_code;
+	int			draining;		/* index of the exhausted name, or -1 */
+	char	   *drain_watch;	/* path waited for while draining */
+	int			n;
+	ZklNode   **nodes;
+	ZklLock   **locks;			/* what is held before; in the end, what was granted */
+	char	   *data;
+	int			data_len;
+	char		blocker[sizeof(((ZklRequestInfo *) 0)->blocker)];
+};
+
+/*
+ * What the session holds below one name.  The anchor is its first node and
+ * stays until everything is released; its czxid is the token.
+ */
+struct ZklLock
+{
+	ZklSession *session;
+	ZklLock    *prev;			/* in session->locks */
+	ZklLock    *next;
+	bool		lost;
+	int64_t		token;
+	ZklNode    *anchor;
+	ZklNode    *upgrade;		/* the writer node beside a reader anchor, or NULL */
+};
+
+struct ZklSession
+{
+	pthread_mutex_t mutex;
+	ZklClient  *client;
+	int			wakeup_fd;
+	ZklSessionState state;
+	ZklConnectionInfo connection;
+	int64_t		opened_ms;		/* when first connected */
+	int64_t		disconnected_ms;	/* valid while suspended */
+	int64_t		lease_from_ms;	/* submit time of the last confirmed quorum write */
+	int64_t		alarm_ms;		/* 0: none set */
+	int64_t		retry_ms;		/* drive everything again; 0: no need */
+	uint64_t	guid_counter;
+	bool		no_containers;	/* the server knows none */
+
+	char	   *root;
+	char	   *locks_path;
+	ZklDialect	dialect;
+	int			max_nodes;
+	int32_t		sequence_limit;
+
+	ZklCall    *calls;
+	ZklCall    *last_call;
+	ZklNode    *nodes;
+	ZklRequest *requests;
+	ZklLock    *locks;
+	bool		garbage;		/* something is ready to be freed */
+
+	ZklCall    *confirming;
+	bool		confirm_wanted;
+	ZklStatus	confirm_status;
+	ZklLock   **confirm_locks;	/* the lock behind each operation of the multi */
+	int			n_confirm_locks;
+};
+
+/*
+ * Half of what a server takes in one packet by default (jute.maxbuffer), for
+ * the paths of a session's nodes, which the server writes into one closing
+ * transaction, and for the paths and data of one multi.
+ */
+#define ZKL_PACKET_BYTES 500000
+
+/* session.c */
+extern void zkl__session_lock(ZklSession *session);
+extern void zkl__session_unlock(ZklSession *session);
+extern void zkl__wake(ZklSession *session);
+extern bool zkl__is_final(const ZklSession *session);
+extern void zkl__drive_all(ZklSession *session);
+extern void zkl__arm_alarm(ZklSession *session, int64_t at_ms);
+extern ZklCall *zkl__call_new(ZklSession *session, ZklHandler handler,
+							  ZklNode *node, ZklRequest *request);
+extern ZklCall *zkl__call_sent(ZklCall *call, bool sent);
+extern char *zkl__path(const char *parent, const char *child);
+
+/* queue_lock.c */
+extern ZklNode *zkl__node_new(ZklRequest *request, int index,
+							  const char *lock_path, ZklMode mode, bool upgrade);
+extern void zkl__node_drive(ZklNode *node);
+extern void zkl__node_relist(ZklNode *node);
+extern void zkl__node_list(ZklNode *node);
+extern void zkl__node_created(ZklNode *node, ZklResultCode code,
+							  const char *path, int64_t czxid);
+extern void zkl__node_stamped(ZklNode *node, int64_t czxid);
+extern void zkl__node_downgrade(ZklNode *node);
+extern void zkl__node_leave(ZklNode *node);
+extern void zkl__node_watch_fired(ZklNode *node, const char *path);
+extern void zkl__node_free(ZklNode *node);
+
+/* request.c */
+extern void zkl__request_drive(ZklRequest *request);
+extern void zkl__request_fail(ZklRequest *request, ZklStatus status,
+							  int culprit, int raw_code);
+extern void zkl__request_fail_code(ZklRequest *request, int culprit,
+								   const ZklResult *result);
+extern void zkl__request_restart(ZklRequest *request);
+extern void zkl__request_blocked(ZklRequest *request, int culprit,
+								 const ZklResult *data);
+extern void zkl__request_check_granted(ZklRequest *request);
+extern void zkl__request_free(ZklRequest *request);
+extern ZklStatus zkl__status_of(ZklResultCode code);
+
+/* parents.c */
+extern void zkl__request_send_parents(ZklRequest *request);
+
+/* drain.c */
+extern void zkl__request_drain(ZklRequest *request, int index);
+extern void zkl__drain_drive(ZklRequest *request);
+extern void zkl__drain_watch_fired(ZklRequest *request, const char *path);
+
+/* lock.c */
+extern void zkl__lock_node_lost(ZklNode *node);
+extern void zkl__confirm_drive(ZklSession *session);
+
+#endif							/* ZKL_INTERNAL_H */

@@ -1,0 +1,212 @@
+/*-------------------------------------------------------------------------
+ *
+ * lock.c
+ *		What a session holds: giving it back, and making sure of it.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <stdlib.h>
+
+#include "internal.h"
+
+int64_t
+zkl_lock_token(const ZklLock *lock)
+{
+	return lock->token;
+}
+
+bool
+zkl_lock_is_lost(ZklLock *lock)
+{
+	ZklSession *session = lock->session;
+	bool		lost;
+
+	zkl__session_lock(session);
+	lost = lock->lost || zkl__is_final(session);
+	zkl__session_unlock(session);
+	return lost;
+}
+
+/* A node that should be held is not there any more. */
+void
+zkl__lock_node_lost(ZklNode *node)
+{
+	ZklLock    *lock = node->lock;
+
+	if (lock == NULL)
+		return;
+	lock->lost = true;
+	if (lock->anchor == node)
+		lock->anchor = NULL;
+	if (lock->upgrade == node)
+		lock->upgrade = NULL;
+	node->lock = NULL;
+	zkl__wake(node->session);
+}
+
+static void
+node_release(ZklNode **node)
+{
+	if (*node)
+		zkl__node_leave(*node);
+	*node = NULL;
+}
+
+static void
+lock_free(ZklLock *lock)
+{
+	ZklSession *session = lock->session;
+
+	if (lock->prev)
+		lock->prev->next = lock->next;
+	else
+		session->locks = lock->next;
+	if (lock->next)
+		lock->next->prev = lock->prev;
+	for (int i = 0; i < session->n_confirm_locks; i++)
+		if (session->confirm_locks[i] == lock)
+			session->confirm_locks[i] = NULL;
+	free(lock);
+}
+
+void
+zkl_lock_reduce(ZklLock *lock, ZklMode mode)
+{
+	ZklSession *session = lock->session;
+
+	zkl__session_lock(session);
+	if (mode == ZKL_MODE_NONE)
+	{
+		node_release(&lock->upgrade);
+		node_release(&lock->anchor);
+		lock_free(lock);
+	}
+	else if (mode == ZKL_MODE_SHARED && lock->upgrade)
+		node_release(&lock->upgrade);
+	else if (mode == ZKL_MODE_SHARED && lock->anchor &&
+			 lock->anchor->mode == ZKL_MODE_EXCLUSIVE)
+		zkl__node_downgrade(lock->anchor);
+	zkl__session_unlock(session);
+}
+
+
+/*
+ * Confirming: a multi of nothing but checks is a transaction of its own, so
+ * its success proves that the leader still knows the session.
+ */
+
+static void
+confirmed(ZklCall *call, const ZklResult *result)
+{
+	ZklSession *session = call->session;
+
+	session->confirming = NULL;
+	if (result->code == ZKL_RC_CONNECTION_LOSS)
+		return;
+	session->confirm_wanted = false;
+	session->confirm_status = ZKL_OK;
+	if (result->code == ZKL_RC_NO_NODE)
+	{
+		for (int i = 0; i < result->n_ops && i < session->n_confirm_locks; i++)
+			if (result->op_codes[i] == ZKL_RC_NO_NODE && session->confirm_locks[i])
+				session->confirm_locks[i]->lost = true;
+	}
+	else if (result->code != ZKL_RC_OK)
+		session->confirm_status = ZKL_SERVER_ERROR;
+	zkl__wake(session);
+}
+
+/* The name that a node has once what is in flight for it has arrived. */
+static char *
+node_path(const ZklNode *node)
+{
+	return zkl__path(node->lock_path,
+					 node->new_name[0] ? node->new_name : node->name);
+}
+
+/* Adds a check of the node; false when out of memory. */
+static bool
+add_check(ZklSession *session, ZklOp *ops, int *n, ZklLock *lock, ZklNode *node)
+{
+	if (node == NULL)
+		return true;
+	ops[*n].kind = ZKL_OP_CHECK;
+	ops[*n].path = node_path(node);
+	session->confirm_locks[*n] = lock;
+	return ops[(*n)++].path != NULL;
+}
+
+static void
+send_checks(ZklSession *session, ZklOp *ops)
+{
+	ZklCall    *call = NULL;
+	int			n = 0;
+	bool		complete = true;
+
+	for (ZklLock *lock = session->locks; lock; lock = lock->next)
+		complete = complete &&
+			add_check(session, ops, &n, lock, lock->anchor) &&
+			add_check(session, ops, &n, lock, lock->upgrade);
+	session->n_confirm_locks = n;
+	if (complete)
+		call = zkl__call_new(session, confirmed, NULL, NULL);
+	if (call)
+		call->confirms = true;
+	session->confirming =
+		zkl__call_sent(call, call && zkl_client_multi(session->client, ops, n,
+													  &call->completion));
+	for (int i = 0; i < n; i++)
+		free((char *) ops[i].path);
+}
+
+void
+zkl__confirm_drive(ZklSession *session)
+{
+	size_t		n = 0;
+	ZklOp	   *ops;
+
+	if (!session->confirm_wanted || session->confirming ||
+		session->state != ZKL_SESSION_CONNECTED)
+		return;
+	for (ZklLock *lock = session->locks; lock; lock = lock->next)
+		n += (lock->anchor != NULL) + (lock->upgrade != NULL);
+	if (n == 0)
+	{
+		session->confirm_wanted = false;
+		session->confirm_status = ZKL_OK;
+		return;
+	}
+	free(session->confirm_locks);
+	session->n_confirm_locks = 0;
+	session->confirm_locks = calloc(n, sizeof(ZklLock *));
+	ops = calloc(n, sizeof(ZklOp));
+	if (ops && session->confirm_locks)
+		send_checks(session, ops);
+	else
+	{
+		session->confirm_wanted = false;
+		session->confirm_status = ZKL_NO_MEMORY;
+	}
+	free(ops);
+}
+
+void
+zkl_session_confirm(ZklSession *session)
+{
+	zkl__session_lock(session);
+	session->confirm_wanted = true;
+	session->confirm_status = ZKL_PENDING;
+	zkl__confirm_drive(session);
+	zkl__session_unlock(session);
+}
+
+ZklStatus
+zkl_session_confirmed(ZklSession *session)
+{
+	ZklStatus	status;
+
+	zkl__session_lock(session);
+	status = zkl__is_final(session) ? ZKL_SESSION_LOST : session->confirm_status;
+	zkl__session_unlock(session);
+	return status;
+}

@@ -1,0 +1,75 @@
+/*-------------------------------------------------------------------------
+ *
+ * node.h
+ *		Names of lock nodes, their order, and who stands before whom.
+ *
+ * Pure functions on strings and numbers: no I/O, no allocation, no state, any
+ * thread.  Everything that reads names written by other programs is here.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKL_NODE_H
+#define ZKL_NODE_H
+
+#include "recipe.h"
+
+/* prefix, GUID, infix, number, NUL: "_c_" 36 "-__READ__" 11 */
+#define ZKL_CHILD_NAME_SIZE 64
+
+/* A child of a lock's znode that takes part in the lock. */
+typedef struct ZklContender
+{
+	int32_t		number;			/* the server's sequence number */
+	bool		writer;
+	bool		has_owner;		/* the name holds a GUID */
+	uint64_t	owner;			/* its first half: for nodes of ours, the session id */
+} ZklContender;
+
+/* False if no dialect knows this name.  Never fails on any bytes. */
+extern bool zkl_parse_child(const char *name, ZklContender *contender);
+
+/*
+ * Writes the name to create: prefix, GUID of session and counter, infix, and
+ * no number.  Returns false if the dialect has no such mode.
+ */
+extern bool zkl_child_prefix(ZklDialect dialect, ZklMode mode,
+							 int64_t session_id, uint64_t counter,
+							 char out[ZKL_CHILD_NAME_SIZE]);
+
+/* The same with a number, as the server would append it. */
+extern bool zkl_child_name(ZklDialect dialect, ZklMode mode,
+						   int64_t session_id, uint64_t counter,
+						   int32_t number, char out[ZKL_CHILD_NAME_SIZE]);
+
+/* Among the children, the one that begins with the prefix, or NULL. */
+extern const char *zkl_find_child(const char *const *children, int n_children,
+								  const char *prefix);
+
+/*
+ * Does a stand before b?  Serial number arithmetic (RFC 1982), so that the
+ * order survives the wrap of the server's signed 32-bit counter; of equal
+ * numbers the lesser name is first.
+ */
+extern bool zkl_is_before(int32_t a_number, const char *a_name,
+						  int32_t b_number, const char *b_name);
+
+typedef enum ZklStanding
+{
+	ZKL_STANDING_FIRST,			/* nobody is in the way: held */
+	ZKL_STANDING_BEHIND,		/* the predecessor must leave first */
+	ZKL_STANDING_BAR,			/* upgrade: first move up to this waiting writer */
+	ZKL_STANDING_GONE,			/* the node is not among the children */
+	ZKL_STANDING_DEADLOCK		/* upgrade: another sharer's upgrade is before */
+} ZklStanding;
+
+/*
+ * Where does the node "own" of this session stand?  An upgrade is a writer
+ * whose session holds a reader node below the same lock (see doc/design.md).
+ * "other" is set to the child that BEHIND and BAR speak of; it points into
+ * "children".
+ */
+extern ZklStanding zkl_standing(const char *const *children, int n_children,
+								const char *own, int64_t session_id,
+								bool upgrade, const char **other);
+
+#endif							/* ZKL_NODE_H */

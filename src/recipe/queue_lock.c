@@ -1,0 +1,596 @@
+/*-------------------------------------------------------------------------
+ *
+ * queue_lock.c
+ *		One node in the queue of a lock: the state machine from create to
+ *		delete.
+ *
+ * The queue lock of ZooKeeper's recipes: an ephemeral sequential node for each
+ * contender, lowest number holds, every waiter watches only the node before
+ * it.  The states are those of ZklNodeState; creating is the request's
+ * business, because several nodes are created at once.
+ *
+ * An answer that the state no longer waits for is ignored: node->asked says
+ * which one it waits for.  Connection loss changes no state but CREATING,
+ * whose outcome is then unknown; whatever was asked is asked again on the next
+ * connection.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "internal.h"
+
+static void listed(ZklCall *call, const ZklResult *result);
+
+
+ZklNode *
+zkl__node_new(ZklRequest *request, int index, const char *lock_path,
+			  ZklMode mode, bool upgrade)
+{
+	ZklSession *session = request->session;
+	ZklNode    *node = calloc(1, sizeof(ZklNode));
+
+	if (node == NULL)
+		return NULL;
+	node->lock_path = strdup(lock_path);
+	node->data = malloc((size_t) request->data_len + 1);
+	if (node->lock_path == NULL || node->data == NULL)
+	{
+		free(node->lock_path);
+		free(node->data);
+		free(node);
+		return NULL;
+	}
+	memcpy(node->data, request->data, (size_t) request->data_len);
+	node->data_len = request->data_len;
+	node->session = session;
+	node->state = NODE_NEW;
+	node->wanted = true;
+	node->mode = mode;
+	node->upgrade = upgrade;
+	node->guid_counter = ++session->guid_counter;
+	node->request = request;
+	node->index = index;
+	node->next = session->nodes;
+	if (node->next)
+		node->next->prev = node;
+	session->nodes = node;
+	return node;
+}
+
+/* For the sweep in session.c only: unlinks and frees. */
+void
+zkl__node_free(ZklNode *node)
+{
+	if (node->prev)
+		node->prev->next = node->next;
+	else
+		node->session->nodes = node->next;
+	if (node->next)
+		node->next->prev = node->prev;
+	free(node->lock_path);
+	free(node->data);
+	free(node->watched);
+	free(node);
+}
+
+static void
+node_gone(ZklNode *node)
+{
+	node->state = NODE_GONE;
+	node->asked = NULL;
+	node->session->garbage = true;
+}
+
+/* Out of memory on the way: this request can't go on, but its node must go. */
+static void
+node_fail(ZklNode *node, ZklStatus status)
+{
+	zkl__request_fail(node->request, status, node->index, 0);
+}
+
+static void
+node_fail_code(ZklNode *node, const ZklResult *result)
+{
+	zkl__request_fail_code(node->request, node->index, result);
+}
+
+static bool
+watch_path(ZklNode *node, const char *child)
+{
+	free(node->watched);
+	node->watched = zkl__path(node->lock_path, child);
+	if (node->watched == NULL)
+		node_fail(node, ZKL_NO_MEMORY);
+	return node->watched != NULL;
+}
+
+
+/*
+ * UNKNOWN: was it created?
+ */
+
+static void
+looked(ZklCall *call, const ZklResult *result)
+{
+	ZklNode    *node = call->node;
+	const char *found = NULL;
+	ZklContender contender;
+
+	if (node->asked != call)
+		return;
+	node->asked = NULL;
+	if (result->code == ZKL_RC_CONNECTION_LOSS)
+		return;
+	if (result->code == ZKL_RC_OK)
+		found = zkl_find_child(result->children, result->n_children, node->name);
+	if (found && zkl_parse_child(found, &contender) &&
+		strlen(found) < sizeof(node->name))
+		zkl__node_created(node, ZKL_RC_OK, found, 0);
+	else if (node->wanted && result->code != ZKL_RC_OK &&
+			 result->code != ZKL_RC_NO_NODE)
+		node_fail_code(node, result);
+	else
+		zkl__node_created(node, ZKL_RC_NO_NODE, NULL, 0);
+	if (node->request)
+		zkl__request_drive(node->request);
+}
+
+static void
+sync_answered(ZklCall *call, const ZklResult *result)
+{
+	(void) call;
+	(void) result;
+}
+
+/*
+ * The new connection may lead to a server that has not heard of the create
+ * yet; the sync before the list makes it catch up with the leader.
+ */
+static void
+send_look(ZklNode *node)
+{
+	ZklClient  *client = node->session->client;
+	ZklCall    *call = zkl__call_new(node->session, sync_answered, node, NULL);
+
+	call = zkl__call_sent(call, call && zkl_client_sync(client, node->lock_path,
+														&call->completion));
+	if (call == NULL)
+		return;
+	call = zkl__call_new(node->session, looked, node, NULL);
+	node->asked = zkl__call_sent(call, call &&
+								 zkl_client_list(client, node->lock_path,
+												 &call->completion));
+}
+
+
+/*
+ * LISTING: where does it stand?
+ */
+
+static void
+first_in_line(ZklNode *node)
+{
+	if (node->upgrade || node->czxid != 0)
+		node->state = NODE_HELD;
+	else
+		node->state = NODE_STAMPING;
+	zkl__request_check_granted(node->request);
+}
+
+static void
+behind(ZklNode *node, const char *other)
+{
+	if (node->request->try_only)
+		node_fail(node, ZKL_BUSY);
+	else if (watch_path(node, other))
+	{
+		node->state = NODE_READING;
+		zkl__node_drive(node);
+	}
+}
+
+static void
+bar(ZklNode *node, const char *writer)
+{
+	ZklContender contender;
+
+	if (!zkl_parse_child(writer, &contender) || !watch_path(node, writer))
+		return;
+	zkl_child_name(node->session->dialect, node->mode,
+				   node->session->connection.session_id, node->guid_counter,
+				   contender.number, node->new_name);
+	node->state = NODE_BARRING;
+	zkl__node_drive(node);
+}
+
+static void
+listed(ZklCall *call, const ZklResult *result)
+{
+	ZklNode    *node = call->node;
+	const char *other;
+
+	if (node->listed == call)
+		node->listed = NULL;
+	if (node->asked != call)
+		return;
+	node->asked = NULL;
+	if (result->code == ZKL_RC_CONNECTION_LOSS)
+		return;
+	if (result->code == ZKL_RC_NO_NODE)
+	{
+		zkl__request_restart(node->request);
+		return;
+	}
+	if (result->code != ZKL_RC_OK)
+	{
+		node_fail_code(node, result);
+		return;
+	}
+	switch (zkl_standing(result->children, result->n_children, node->name,
+						 node->session->connection.session_id, node->upgrade,
+						 &other))
+	{
+		case ZKL_STANDING_FIRST:
+			first_in_line(node);
+			break;
+		case ZKL_STANDING_BEHIND:
+			behind(node, other);
+			break;
+		case ZKL_STANDING_BAR:
+			bar(node, other);
+			break;
+		case ZKL_STANDING_GONE:
+			zkl__request_restart(node->request);
+			break;
+		case ZKL_STANDING_DEADLOCK:
+			node_fail(node, ZKL_DEADLOCK);
+			break;
+	}
+}
+
+/* Lists the queue; right behind a create, the answer shows the new node. */
+void
+zkl__node_list(ZklNode *node)
+{
+	ZklCall    *call = zkl__call_new(node->session, listed, node, NULL);
+
+	node->listed = zkl__call_sent(call, call &&
+								  zkl_client_list(node->session->client,
+												  node->lock_path,
+												  &call->completion));
+	if (node->state == NODE_LISTING)
+		node->asked = node->listed;
+}
+
+
+/*
+ * READING and WAITING: the predecessor
+ */
+
+static void
+predecessor_read(ZklCall *call, const ZklResult *result)
+{
+	ZklNode    *node = call->node;
+
+	if (node->asked != call)
+		return;
+	node->asked = NULL;
+	switch (result->code)
+	{
+		case ZKL_RC_OK:
+			node->state = NODE_WAITING;
+			zkl__request_blocked(node->request, node->index, result);
+			break;
+		case ZKL_RC_NO_NODE:
+		case ZKL_RC_CONNECTION_LOSS:
+			node->state = NODE_LISTING;
+			zkl__node_drive(node);
+			break;
+		default:
+			node_fail_code(node, result);
+	}
+}
+
+/* Watch by reading: a missing node leaves no watch behind. */
+static void
+send_read(ZklNode *node)
+{
+	ZklCall    *call = zkl__call_new(node->session, predecessor_read, node, NULL);
+
+	node->asked = zkl__call_sent(call, call &&
+								 zkl_client_get(node->session->client,
+												node->watched, true,
+												&call->completion));
+}
+
+/* The world may have changed: a node that waits for another looks again. */
+void
+zkl__node_relist(ZklNode *node)
+{
+	if (node->state == NODE_READING || node->state == NODE_WAITING)
+	{
+		node->state = NODE_LISTING;
+		node->asked = NULL;
+	}
+}
+
+void
+zkl__node_watch_fired(ZklNode *node, const char *path)
+{
+	if ((node->state == NODE_READING || node->state == NODE_WAITING) &&
+		strcmp(node->watched, path) == 0)
+	{
+		zkl__node_relist(node);
+		zkl__node_drive(node);
+	}
+}
+
+
+/*
+ * BARRING and DOWNGRADING: a new name for the same contender
+ */
+
+static void
+move_done(ZklNode *node)
+{
+	ZklContender contender;
+
+	strcpy(node->name, node->new_name);
+	node->new_name[0] = '\0';
+	if (zkl_parse_child(node->name, &contender))
+		node->number = contender.number;
+	node->state = node->state == NODE_BARRING ? NODE_LISTING : NODE_HELD;
+}
+
+/*
+ * The multi failed.  A barring whose writer has just left lists again; a
+ * downgrade whose node somebody removed has lost the lock.
+ */
+static void
+move_failed(ZklNode *node, const ZklResult *result)
+{
+	if (node->state == NODE_BARRING)
+	{
+		node->new_name[0] = '\0';
+		node->state = NODE_LISTING;
+		if (node->wanted && result->code != ZKL_RC_NO_NODE)
+			node_fail_code(node, result);
+	}
+	else
+	{
+		zkl__lock_node_lost(node);
+		zkl__node_leave(node);
+	}
+}
+
+static void
+moved(ZklCall *call, const ZklResult *result)
+{
+	ZklNode    *node = call->node;
+
+	if (node->asked != call)
+		return;
+	node->asked = NULL;
+	if (result->code != ZKL_RC_CONNECTION_LOSS)
+	{
+		/* The new name exists: an earlier try, whose answer was lost, did it. */
+		if (result->code == ZKL_RC_OK ||
+			(result->n_ops > 0 && result->op_codes[0] == ZKL_RC_NODE_EXISTS))
+			move_done(node);
+		else
+			move_failed(node, result);
+	}
+	if (!node->wanted)
+		zkl__node_leave(node);
+	zkl__node_drive(node);
+}
+
+/*
+ * Creates the node under its new name and deletes the old one, at once.  A
+ * barring also checks that the writer it moves up to still waits: while it
+ * does, no reader behind it has been let in.
+ */
+static void
+send_move(ZklNode *node)
+{
+	char	   *new_path = zkl__path(node->lock_path, node->new_name);
+	char	   *old_path = zkl__path(node->lock_path, node->name);
+	ZklOp		ops[] = {
+		{ZKL_OP_CREATE, new_path, ZKL_CREATE_EPHEMERAL, node->data, node->data_len},
+		{ZKL_OP_DELETE, old_path, 0, NULL, 0},
+		{ZKL_OP_CHECK, node->watched, 0, NULL, 0},
+	};
+	ZklCall    *call = NULL;
+
+	if (new_path && old_path)
+		call = zkl__call_new(node->session, moved, node, NULL);
+	if (call)
+		call->confirms = true;
+	node->asked = zkl__call_sent(call, call &&
+								 zkl_client_multi(node->session->client, ops,
+												  node->state == NODE_BARRING ? 3 : 2,
+												  &call->completion));
+	free(new_path);
+	free(old_path);
+}
+
+/* Makes a held writer node a reader node of the same number. */
+void
+zkl__node_downgrade(ZklNode *node)
+{
+	node->mode = ZKL_MODE_SHARED;
+	if (zkl_child_name(node->session->dialect, node->mode,
+					   node->session->connection.session_id, node->guid_counter,
+					   node->number, node->new_name))
+	{
+		node->state = NODE_DOWNGRADING;
+		zkl__node_drive(node);
+	}
+}
+
+
+/*
+ * LEAVING
+ */
+
+static void
+deleted(ZklCall *call, const ZklResult *result)
+{
+	ZklNode    *node = call->node;
+
+	if (node->asked != call)
+		return;
+	node->asked = NULL;
+	if (result->code == ZKL_RC_CONNECTION_LOSS)
+		return;
+
+	/*
+	 * Anything else but success means that the node is not there or that the
+	 * ensemble will not let us: asking again would not change it.
+	 */
+	if (node->new_name[0] != '\0')
+	{
+		strcpy(node->name, node->new_name);
+		node->new_name[0] = '\0';
+		zkl__node_drive(node);
+	}
+	else
+		node_gone(node);
+}
+
+static void
+send_delete(ZklNode *node)
+{
+	ZklCall    *call = NULL;
+	char	   *path = zkl__path(node->lock_path, node->name);
+
+	if (path)
+		call = zkl__call_new(node->session, deleted, node, NULL);
+	node->asked = zkl__call_sent(call, call &&
+								 zkl_client_delete(node->session->client, path,
+												   &call->completion));
+	free(path);
+}
+
+/*
+ * Gives the node up, in any state.  It goes as soon as that can be done: at
+ * once, or when the answer to its create or its move is there.
+ */
+void
+zkl__node_leave(ZklNode *node)
+{
+	node->wanted = false;
+	node->request = NULL;
+	node->lock = NULL;
+	switch (node->state)
+	{
+		case NODE_NEW:
+			node_gone(node);
+			break;
+		case NODE_BARRING:
+		case NODE_DOWNGRADING:
+			if (node->asked == NULL)
+				node->state = NODE_LEAVING;
+			break;
+		case NODE_LISTING:
+		case NODE_READING:
+		case NODE_WAITING:
+		case NODE_STAMPING:
+		case NODE_HELD:
+			node->asked = NULL;
+			node->state = NODE_LEAVING;
+			break;
+		case NODE_CREATING:
+		case NODE_UNKNOWN:
+		case NODE_LEAVING:
+		case NODE_GONE:
+			break;
+	}
+	zkl__node_drive(node);
+}
+
+
+/*
+ * Called by the request
+ */
+
+/*
+ * The create was answered, or the look that stood in for its answer: "path"
+ * is the node's, if there is one.  The request decides what a wanted node that
+ * does not exist is to do.
+ */
+void
+zkl__node_created(ZklNode *node, ZklResultCode code, const char *path,
+				  int64_t czxid)
+{
+	ZklContender contender;
+	const char *name = path ? strrchr(path, '/') : NULL;
+
+	if (code == ZKL_RC_CONNECTION_LOSS)
+		node->state = NODE_UNKNOWN;
+	else if (code != ZKL_RC_OK)
+	{
+		node->state = NODE_NEW;
+		if (!node->wanted)
+			zkl__node_leave(node);
+	}
+	else
+	{
+		name = name ? name + 1 : path;
+		strncpy(node->name, name, sizeof(node->name) - 1);
+		if (zkl_parse_child(node->name, &contender))
+			node->number = contender.number;
+		node->czxid = czxid;
+		node->state = NODE_LISTING;
+		node->asked = node->listed;
+		if (!node->wanted)
+			zkl__node_leave(node);
+		else
+			zkl__node_drive(node);
+	}
+}
+
+/* The czxid that all nodes of one request share is known. */
+void
+zkl__node_stamped(ZklNode *node, int64_t czxid)
+{
+	node->czxid = czxid;
+	if (node->state == NODE_STAMPING)
+		node->state = NODE_HELD;
+}
+
+/* Sends what the state asks for, if that is possible and not under way. */
+void
+zkl__node_drive(ZklNode *node)
+{
+	if (node->asked || node->session->state != ZKL_SESSION_CONNECTED)
+		return;
+	switch (node->state)
+	{
+		case NODE_UNKNOWN:
+			send_look(node);
+			break;
+		case NODE_LISTING:
+			zkl__node_list(node);
+			break;
+		case NODE_BARRING:
+		case NODE_DOWNGRADING:
+			send_move(node);
+			break;
+		case NODE_READING:
+			send_read(node);
+			break;
+		case NODE_LEAVING:
+			send_delete(node);
+			break;
+		case NODE_NEW:
+		case NODE_CREATING:
+		case NODE_WAITING:
+		case NODE_STAMPING:
+		case NODE_HELD:
+		case NODE_GONE:
+			break;
+	}
+}

@@ -1,0 +1,242 @@
+/*-------------------------------------------------------------------------
+ *
+ * recipe.h
+ *		Distributed locks over ZooKeeper: the contract of the recipe layer.
+ *
+ * This is the only header of the recipe layer that the PostgreSQL glue
+ * includes.  The layer knows nothing of PostgreSQL: it never throws, never
+ * exits, never prints.  Only zkl_session_close() blocks, for a time its
+ * caller states.
+ *
+ * Threads: every function here is called by one thread, the owner of the
+ * session.  The recipes advance on the client library's threads; what changed
+ * is told by making the descriptor of zkl_session_fd() readable, after which
+ * the owner looks at the states it is interested in.
+ *
+ * A session here is one ZooKeeper session.  When that is over (expired, lost,
+ * refused), the object stays in its final state, every lock of it is lost,
+ * and the owner closes it and opens another.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKL_RECIPE_H
+#define ZKL_RECIPE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct ZklSession ZklSession;
+typedef struct ZklRequest ZklRequest;
+typedef struct ZklLock ZklLock;
+
+typedef enum ZklStatus
+{
+	ZKL_OK = 0,
+	ZKL_PENDING,				/* not decided yet */
+	ZKL_BUSY,					/* a try found another holder or waiter */
+	ZKL_DEADLOCK,				/* two sharers of one lock both upgrade */
+	ZKL_SESSION_LOST,			/* the session is over */
+	ZKL_AUTH_FAILED,			/* the ensemble refused the credentials */
+	ZKL_NO_AUTH,				/* the ensemble refused the operation by ACL */
+	ZKL_NO_CHROOT,				/* the chroot of the connect string is missing */
+	ZKL_TOO_MANY,				/* more nodes, or bytes of them, than a session may have */
+	ZKL_NOT_DRAINING,			/* sequence numbers are used up and foreign nodes keep the lock's znode alive */
+	ZKL_NOT_SUPPORTED,			/* shared mode under a dialect that has none */
+	ZKL_NO_MEMORY,
+	ZKL_SERVER_ERROR			/* anything else; see ZklRequestInfo.raw_code */
+} ZklStatus;
+
+/* An English phrase for messages and logs. */
+extern const char *zkl_status_text(ZklStatus status);
+
+
+/*
+ * Names
+ */
+
+typedef enum ZklMode
+{
+	ZKL_MODE_NONE = 0,
+	ZKL_MODE_SHARED,
+	ZKL_MODE_EXCLUSIVE
+} ZklMode;
+
+/* Whose node names to use; every dialect's nodes count as contenders. */
+typedef enum ZklDialect
+{
+	ZKL_DIALECT_CURATOR,		/* InterProcessReadWriteLock */
+	ZKL_DIALECT_CURATOR_MUTEX,	/* InterProcessMutex; no shared mode */
+	ZKL_DIALECT_KAZOO			/* Lock, WriteLock, ReadLock */
+} ZklDialect;
+
+/* The longest encoded form of a name of "bytes" bytes, with the closing NUL. */
+#define ZKL_ENCODED_SIZE(bytes) ((bytes) * 3 + 1)
+
+/*
+ * Percent-encodes a name so that it is one component of a znode path: bytes
+ * outside A-Za-z0-9_.:@~+=- become %XX, and the names "." and ".." are
+ * encoded whole.  "out" has room for ZKL_ENCODED_SIZE(length).  Pure.
+ */
+extern void zkl_encode_name(const char *name, size_t length, char *out);
+
+
+/*
+ * Sessions
+ */
+
+typedef enum ZklSessionState
+{
+	ZKL_SESSION_CONNECTING,		/* not connected yet */
+	ZKL_SESSION_CONNECTED,
+	ZKL_SESSION_SUSPENDED,		/* the connection is lost, the session may live */
+	ZKL_SESSION_EXPIRED,		/* final: expired, or declared lost by the clock */
+	ZKL_SESSION_AUTH_FAILED		/* final */
+} ZklSessionState;
+
+typedef struct ZklSessionConfig
+{
+	const char *connect_string; /* host:port,...[/chroot] */
+	const char *root;			/* absolute path, no slash at the end */
+	int			session_timeout_ms;
+	const char *digest;			/* "user:password", or NULL */
+	bool		creator_acl;
+	ZklDialect	dialect;
+	int			max_nodes;
+	int32_t		sequence_limit; /* 0: ZKL_SEQUENCE_LIMIT */
+} ZklSessionConfig;
+
+/* Far enough below 2^31 for requests in flight and upgrades, which may pass it. */
+#define ZKL_SEQUENCE_LIMIT 2147000000
+
+typedef struct ZklSessionInfo
+{
+	ZklSessionState state;
+	int64_t		session_id;		/* 0 before the first connection */
+	int			session_timeout_ms; /* as negotiated; 0 before */
+	char		server[64];		/* address:port last connected to, or empty */
+	int64_t		connected_ms;	/* how long ago the session began */
+	int64_t		lease_ms;		/* what is left of the lease; 0 when over */
+	int			n_nodes;		/* nodes of this session, as far as known */
+} ZklSessionInfo;
+
+/*
+ * Starts a session and returns at once; connecting goes on in threads of its
+ * own.  NULL when memory, descriptors or threads are exhausted.  All signals
+ * are blocked in the threads it starts.  Everything in the configuration is
+ * copied.
+ */
+extern ZklSession *zkl_session_open(const ZklSessionConfig *config);
+
+/*
+ * Ends the session at the ensemble, which removes its nodes, and frees it with
+ * all its requests and locks.  Blocks for at most timeout_ms; when that does
+ * not suffice the memory is left to threads that may still use it, and the
+ * ensemble ends the session by its timeout.
+ */
+extern void zkl_session_close(ZklSession *session, int timeout_ms);
+
+/* Readable when something changed.  Stays valid until the session is closed. */
+extern int	zkl_session_fd(const ZklSession *session);
+
+/* Makes the descriptor unreadable; call before looking at states. */
+extern void zkl_session_clear_wakeup(ZklSession *session);
+
+extern ZklSessionState zkl_session_state(ZklSession *session);
+extern void zkl_session_info(ZklSession *session, ZklSessionInfo *info);
+
+/*
+ * Asks the ensemble, through its quorum, whether the session lives and all
+ * nodes of held locks exist; poll with zkl_session_confirmed().  A second call
+ * while one is under way joins it.  Never blocks.
+ */
+extern void zkl_session_confirm(ZklSession *session);
+
+/* PENDING, OK, SESSION_LOST, or another status when the question failed; after OK look at zkl_lock_is_lost(). */
+extern ZklStatus zkl_session_confirmed(ZklSession *session);
+
+
+/*
+ * Locks
+ */
+
+typedef struct ZklLockWish
+{
+	const char *name;			/* encoded; below <root>/locks/ */
+	ZklMode		mode;
+	ZklLock    *held;			/* what this session holds of it already, or NULL */
+} ZklLockWish;
+
+/*
+ * Queues for all the wishes at once: one multi when there are several.  Names
+ * are distinct; a wish never asks for a mode that "held" covers.  "data" tells
+ * readers of the nodes who holds them.  With "try_only" the request ends BUSY
+ * instead of waiting for others.  Returns NULL only when memory is exhausted;
+ * all else is told by zkl_request_status().  Never blocks; if the session is
+ * not connected the request starts when it is.
+ */
+extern ZklRequest *zkl_lock_request(ZklSession *session,
+									const ZklLockWish *wishes, int n_wishes,
+									bool try_only,
+									const char *data, int data_len);
+
+/* PENDING until every wish is granted (OK) or the request has failed.  A failed request holds nothing. */
+extern ZklStatus zkl_request_status(ZklRequest *request);
+
+typedef struct ZklRequestInfo
+{
+	bool		blocked;		/* now waits for another session to leave */
+	bool		was_blocked;	/* did so at any time */
+	int			raw_code;		/* the client library's code for SERVER_ERROR */
+	int			culprit;		/* index of the wish that failed or waits, or -1 */
+	char		blocker[512];	/* data of the node waited for, NUL-terminated, maybe cut; any bytes */
+} ZklRequestInfo;
+
+extern void zkl_request_info(ZklRequest *request, ZklRequestInfo *info);
+
+/* The lock granted for wish i of a request that is OK. */
+extern ZklLock *zkl_request_lock(ZklRequest *request, int i);
+
+/*
+ * Forgets the request, in any state.  One that was not OK is given up: the
+ * layer removes its nodes by itself, also when it is unknown whether they were
+ * made.  Locks of a request that was OK stay held.  Never blocks.
+ */
+extern void zkl_request_end(ZklRequest *request);
+
+/* Grows with every exclusive holder of the lock: the czxid of its first node. */
+extern int64_t zkl_lock_token(const ZklLock *lock);
+
+/* The node is known to be gone although nobody released it, or the session is over. */
+extern bool zkl_lock_is_lost(ZklLock *lock);
+
+/*
+ * Keeps at most this mode: EXCLUSIVE to SHARED is a downgrade, NONE releases
+ * and invalidates the pointer.  Never blocks, never fails; while disconnected
+ * it is remembered and done later.
+ */
+extern void zkl_lock_reduce(ZklLock *lock, ZklMode mode);
+
+
+/*
+ * Log lines of the client library
+ */
+
+typedef enum ZklLogLevel
+{
+	ZKL_LOG_ERROR = 1,
+	ZKL_LOG_WARNING,
+	ZKL_LOG_INFO,
+	ZKL_LOG_DEBUG
+} ZklLogLevel;
+
+/* Lines above this level are dropped at the source.  For the whole process. */
+extern void zkl_log_set_level(ZklLogLevel level);
+
+/*
+ * Takes the oldest line out of the process's ring buffer; false when there is
+ * none.  The line is cut to fit and NUL-terminated; any bytes.
+ */
+extern bool zkl_log_take(ZklLogLevel *level, char *line, size_t size);
+
+#endif							/* ZKL_RECIPE_H */

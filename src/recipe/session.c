@@ -1,0 +1,547 @@
+/*-------------------------------------------------------------------------
+ *
+ * session.c
+ *		One ZooKeeper session: its connection, its calls, its clock.
+ *
+ * Owns the client, the descriptor that wakes the owner, the list of calls in
+ * flight, and what is due by the clock: nudging a server that forgot to
+ * answer, giving up a session that cannot be trusted any more.  Knows nothing
+ * of what the calls are for.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "internal.h"
+
+/*
+ * ZooKeeper 3.6.0 to 3.8.0 can forget to answer the only active client of a
+ * server until it sends something more (ZOOKEEPER-4537).  Long enough that a
+ * busy server is rarely asked twice.
+ */
+#define NUDGE_MS 100
+
+/* After a call could not be sent or failed without a connection event. */
+#define RETRY_MS 50
+
+void
+zkl__session_lock(ZklSession *session)
+{
+	pthread_mutex_lock(&session->mutex);
+}
+
+/*
+ * Frees what is done with.  Here and nowhere else, so that no function need
+ * fear that what it walks over is freed by what it calls.
+ */
+static void
+sweep(ZklSession *session)
+{
+	ZklNode    *next_node;
+	ZklRequest *next_request;
+
+	session->garbage = false;
+	for (ZklNode *node = session->nodes; node; node = next_node)
+	{
+		next_node = node->next;
+		if (node->state == NODE_GONE && node->calls == 0)
+			zkl__node_free(node);
+	}
+	for (ZklRequest *request = session->requests; request; request = next_request)
+	{
+		next_request = request->next;
+		if (request->ended && request->calls == 0)
+			zkl__request_free(request);
+	}
+}
+
+void
+zkl__session_unlock(ZklSession *session)
+{
+	if (session->garbage)
+		sweep(session);
+	pthread_mutex_unlock(&session->mutex);
+}
+
+void
+zkl__wake(ZklSession *session)
+{
+	uint64_t	one = 1;
+	ssize_t		ignored = write(session->wakeup_fd, &one, sizeof(one));
+
+	(void) ignored;				/* a full counter is readable, too */
+}
+
+bool
+zkl__is_final(const ZklSession *session)
+{
+	return session->state >= ZKL_SESSION_EXPIRED;
+}
+
+char *
+zkl__path(const char *parent, const char *child)
+{
+	size_t		parent_length = strlen(parent);
+	char	   *path = malloc(parent_length + strlen(child) + 2);
+
+	if (path)
+	{
+		memcpy(path, parent, parent_length);
+		path[parent_length] = '/';
+		strcpy(path + parent_length + 1, child);
+	}
+	return path;
+}
+
+
+/*
+ * The clock
+ */
+
+void
+zkl__arm_alarm(ZklSession *session, int64_t at_ms)
+{
+	if (session->alarm_ms == 0 || at_ms < session->alarm_ms)
+	{
+		session->alarm_ms = at_ms;
+		zkl_client_set_alarm(session->client, at_ms);
+	}
+}
+
+static void
+retry_later(ZklSession *session)
+{
+	if (session->retry_ms == 0)
+		session->retry_ms = zkl_client_now() + RETRY_MS;
+	zkl__arm_alarm(session, session->retry_ms);
+}
+
+static void
+end_session(ZklSession *session, ZklSessionState state)
+{
+	session->state = state;
+	zkl__wake(session);
+}
+
+/*
+ * The client library fails every call within two thirds of the session
+ * timeout.  One that is older than all of it was forgotten, as requests racing
+ * the expiry of their session are (ZOOKEEPER-2802).
+ */
+static int64_t
+call_deadline_ms(const ZklCall *call)
+{
+	return call->submitted_ms +
+		(int64_t) call->session->connection.session_timeout_ms * 4 / 3;
+}
+
+static void
+ignore_answer(ZklCall *call, const ZklResult *result)
+{
+	(void) call;
+	(void) result;
+}
+
+/* Any further request frees a server that forgot to answer; this is a cheap one. */
+static void
+nudge(ZklSession *session, int64_t now)
+{
+	bool		late = false;
+	ZklCall    *call;
+
+	for (call = session->calls; call; call = call->next)
+	{
+		if (now < call->submitted_ms + NUDGE_MS)
+			break;
+		late = late || !call->nudged;
+		call->nudged = true;
+	}
+	if (!late || session->state != ZKL_SESSION_CONNECTED)
+		return;
+	call = zkl__call_new(session, ignore_answer, NULL, NULL);
+	if (call)
+		call->nudged = true;
+	zkl__call_sent(call, call && zkl_client_get(session->client, session->root,
+												false, &call->completion));
+}
+
+static void
+arm_next_alarm(ZklSession *session)
+{
+	if (session->retry_ms)
+		zkl__arm_alarm(session, session->retry_ms);
+	if (session->state == ZKL_SESSION_SUSPENDED && session->locks)
+		zkl__arm_alarm(session, session->disconnected_ms +
+					   session->connection.session_timeout_ms);
+	if (session->calls)
+		zkl__arm_alarm(session, call_deadline_ms(session->calls));
+	for (ZklCall *call = session->calls; call; call = call->next)
+		if (!call->nudged)
+		{
+			zkl__arm_alarm(session, call->submitted_ms + NUDGE_MS);
+			break;
+		}
+}
+
+static void
+alarm_io(void *context)
+{
+	ZklSession *session = context;
+	int64_t		now = zkl_client_now();
+
+	zkl__session_lock(session);
+	session->alarm_ms = 0;
+	if (!zkl__is_final(session))
+	{
+		if (session->calls && now >= call_deadline_ms(session->calls))
+			end_session(session, ZKL_SESSION_EXPIRED);
+		else if (session->state == ZKL_SESSION_SUSPENDED && session->locks &&
+				 now >= session->disconnected_ms +
+				 session->connection.session_timeout_ms)
+			end_session(session, ZKL_SESSION_EXPIRED);
+	}
+	if (!zkl__is_final(session))
+	{
+		if (session->retry_ms && now >= session->retry_ms)
+		{
+			session->retry_ms = 0;
+			zkl__drive_all(session);
+		}
+		nudge(session, now);
+		arm_next_alarm(session);
+	}
+	zkl__session_unlock(session);
+}
+
+
+/*
+ * Calls in flight
+ */
+
+static void
+call_unlink(ZklCall *call)
+{
+	ZklSession *session = call->session;
+
+	if (call->prev)
+		call->prev->next = call->next;
+	else
+		session->calls = call->next;
+	if (call->next)
+		call->next->prev = call->prev;
+	else
+		session->last_call = call->prev;
+	if (call->node)
+		call->node->calls--;
+	if (call->request)
+		call->request->calls--;
+	if ((call->node && call->node->state == NODE_GONE) ||
+		(call->request && call->request->ended))
+		session->garbage = true;
+}
+
+static void
+done_io(ZklCompletion *completion, const ZklResult *result)
+{
+	ZklCall    *call = (ZklCall *) completion;
+	ZklSession *session = call->session;
+
+	zkl__session_lock(session);
+	if (!zkl__is_final(session))
+	{
+		if (call->confirms && result->code == ZKL_RC_OK &&
+			call->submitted_ms > session->lease_from_ms)
+			session->lease_from_ms = call->submitted_ms;
+		call->handler(call, result);
+		if (result->code == ZKL_RC_CONNECTION_LOSS &&
+			session->state == ZKL_SESSION_CONNECTED)
+			retry_later(session);
+	}
+	call_unlink(call);
+	free(call);
+	zkl__session_unlock(session);
+}
+
+/* Prepares a call about a node or a request, or about neither; NULL when out of memory. */
+ZklCall *
+zkl__call_new(ZklSession *session, ZklHandler handler,
+			  ZklNode *node, ZklRequest *request)
+{
+	ZklCall    *call = calloc(1, sizeof(ZklCall));
+
+	if (call == NULL)
+		return NULL;
+	call->completion.done_io = done_io;
+	call->session = session;
+	call->submitted_ms = zkl_client_now();
+	call->handler = handler;
+	call->node = node;
+	call->request = request;
+	call->prev = session->last_call;
+	if (call->prev)
+		call->prev->next = call;
+	else
+		session->calls = call;
+	session->last_call = call;
+	if (node)
+		node->calls++;
+	if (request)
+		request->calls++;
+	return call;
+}
+
+/*
+ * To be called with what the client said to the call.  Returns the call if it
+ * will be answered; otherwise NULL, and everything is driven again in a while.
+ */
+ZklCall *
+zkl__call_sent(ZklCall *call, bool sent)
+{
+	ZklSession *session;
+
+	if (call == NULL)
+		return NULL;
+	session = call->session;
+	if (sent)
+	{
+		if (!call->nudged)
+			zkl__arm_alarm(session, call->submitted_ms + NUDGE_MS);
+		return call;
+	}
+	call_unlink(call);
+	free(call);
+	retry_later(session);
+	return NULL;
+}
+
+
+/*
+ * The connection
+ */
+
+void
+zkl__drive_all(ZklSession *session)
+{
+	for (ZklNode *node = session->nodes; node; node = node->next)
+		zkl__node_drive(node);
+	for (ZklRequest *request = session->requests; request; request = request->next)
+		zkl__request_drive(request);
+	zkl__confirm_drive(session);
+}
+
+static void
+connected(ZklSession *session, const ZklConnectionInfo *info)
+{
+	session->state = ZKL_SESSION_CONNECTED;
+	session->connection = *info;
+	if (session->opened_ms == 0)
+		session->opened_ms = zkl_client_now();
+	for (ZklNode *node = session->nodes; node; node = node->next)
+		zkl__node_relist(node);
+	for (ZklRequest *request = session->requests; request; request = request->next)
+		if (request->drain_watch)
+			zkl__drain_watch_fired(request, request->drain_watch);
+	zkl__drive_all(session);
+	zkl__wake(session);
+}
+
+static void
+disconnected(ZklSession *session)
+{
+	if (session->state != ZKL_SESSION_CONNECTED)
+		return;
+	session->state = ZKL_SESSION_SUSPENDED;
+	session->disconnected_ms = zkl_client_now();
+	zkl__arm_alarm(session, session->disconnected_ms +
+				   session->connection.session_timeout_ms);
+	zkl__wake(session);
+}
+
+static void
+connection_io(void *context, ZklConnectionEvent event,
+			  const ZklConnectionInfo *info)
+{
+	ZklSession *session = context;
+
+	zkl__session_lock(session);
+	if (!zkl__is_final(session))
+		switch (event)
+		{
+			case ZKL_EVENT_CONNECTED:
+				connected(session, info);
+				break;
+			case ZKL_EVENT_DISCONNECTED:
+				disconnected(session);
+				break;
+			case ZKL_EVENT_EXPIRED:
+				end_session(session, ZKL_SESSION_EXPIRED);
+				break;
+			case ZKL_EVENT_AUTH_FAILED:
+				end_session(session, ZKL_SESSION_AUTH_FAILED);
+				break;
+		}
+	zkl__session_unlock(session);
+}
+
+static void
+watch_io(void *context, const char *path)
+{
+	ZklSession *session = context;
+
+	zkl__session_lock(session);
+	if (!zkl__is_final(session))
+	{
+		for (ZklNode *node = session->nodes; node; node = node->next)
+			zkl__node_watch_fired(node, path);
+		for (ZklRequest *request = session->requests; request; request = request->next)
+			if (request->drain_watch)
+				zkl__drain_watch_fired(request, path);
+	}
+	zkl__session_unlock(session);
+}
+
+
+/*
+ * The public face
+ */
+
+static void
+session_free(ZklSession *session)
+{
+	while (session->calls)
+	{
+		ZklCall    *call = session->calls;
+
+		call_unlink(call);
+		free(call);
+	}
+	while (session->nodes)
+		zkl__node_free(session->nodes);
+	while (session->requests)
+		zkl__request_free(session->requests);
+	while (session->locks)
+	{
+		ZklLock    *lock = session->locks;
+
+		session->locks = lock->next;
+		free(lock);
+	}
+	free(session->confirm_locks);
+	free(session->root);
+	free(session->locks_path);
+	if (session->wakeup_fd >= 0)
+		close(session->wakeup_fd);
+	pthread_mutex_destroy(&session->mutex);
+	free(session);
+}
+
+ZklSession *
+zkl_session_open(const ZklSessionConfig *config)
+{
+	static const ZklEvents events = {connection_io, watch_io, alarm_io};
+	ZklClientConfig client_config = {
+		.connect_string = config->connect_string,
+		.session_timeout_ms = config->session_timeout_ms,
+		.digest = config->digest,
+		.creator_acl = config->creator_acl,
+	};
+	ZklSession *session = calloc(1, sizeof(ZklSession));
+
+	if (session == NULL)
+		return NULL;
+	pthread_mutex_init(&session->mutex, NULL);
+	session->dialect = config->dialect;
+	session->max_nodes = config->max_nodes;
+	session->sequence_limit = config->sequence_limit ?
+		config->sequence_limit : ZKL_SEQUENCE_LIMIT;
+	session->wakeup_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	session->root = strdup(config->root);
+	session->locks_path = zkl__path(config->root, "locks");
+	if (session->wakeup_fd >= 0 && session->root && session->locks_path)
+	{
+		/* Events may come before the client is known here. */
+		zkl__session_lock(session);
+		session->client = zkl_client_open(&client_config, &events, session);
+		zkl__session_unlock(session);
+	}
+	if (session->client == NULL)
+	{
+		session_free(session);
+		return NULL;
+	}
+	return session;
+}
+
+void
+zkl_session_close(ZklSession *session, int timeout_ms)
+{
+	zkl__session_lock(session);
+	if (!zkl__is_final(session))
+		session->state = ZKL_SESSION_EXPIRED;
+	zkl__session_unlock(session);
+	if (zkl_client_close(session->client, timeout_ms))
+		session_free(session);
+}
+
+int
+zkl_session_fd(const ZklSession *session)
+{
+	return session->wakeup_fd;
+}
+
+void
+zkl_session_clear_wakeup(ZklSession *session)
+{
+	uint64_t	count;
+	ssize_t		ignored = read(session->wakeup_fd, &count, sizeof(count));
+
+	(void) ignored;
+}
+
+ZklSessionState
+zkl_session_state(ZklSession *session)
+{
+	ZklSessionState state;
+
+	zkl__session_lock(session);
+	state = session->state;
+	zkl__session_unlock(session);
+	return state;
+}
+
+/*
+ * A third of the session timeout after the submission of the last confirmed
+ * quorum write: the leader cannot expire the session before.
+ */
+static int64_t
+lease_left(const ZklSession *session, int64_t now)
+{
+	int64_t		end;
+
+	if (session->lease_from_ms == 0 || zkl__is_final(session))
+		return 0;
+	end = session->lease_from_ms + session->connection.session_timeout_ms / 3;
+	return now < end ? end - now : 0;
+}
+
+void
+zkl_session_info(ZklSession *session, ZklSessionInfo *info)
+{
+	int64_t		now = zkl_client_now();
+
+	memset(info, 0, sizeof(*info));
+	zkl__session_lock(session);
+	info->state = session->state;
+	info->session_id = session->connection.session_id;
+	info->session_timeout_ms = session->connection.session_timeout_ms;
+	memcpy(info->server, session->connection.server, sizeof(info->server));
+	info->connected_ms = session->opened_ms ? now - session->opened_ms : 0;
+	info->lease_ms = lease_left(session, now);
+	for (ZklNode *node = session->nodes; node; node = node->next)
+		if (node->wanted)
+			info->n_nodes++;
+	zkl__session_unlock(session);
+}

@@ -1,0 +1,584 @@
+/*-------------------------------------------------------------------------
+ *
+ * zk_client.c
+ *		The client seam, implemented with libzookeeper_mt.
+ *
+ * The only file that includes zookeeper.h.  Each client has a thread of its
+ * own besides the library's two, the keeper (keeper.c): it opens and closes
+ * the library's handle, so that the owner never waits for that.
+ *
+ * The library's traps that this file takes care of:
+ * - its threads inherit the signal mask: the keeper starts with all blocked;
+ * - a failing pthread_create inside it aborts the process: tried before;
+ * - it reseeds the process's random numbers and asks the name service at every
+ *   turn of its loop, unless told otherwise;
+ * - requests in flight when it is closed are never answered.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <netdb.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <zookeeper/zookeeper.h>
+
+#include "client.h"
+#include "keeper.h"
+#include "log.h"
+
+/* What a multi's answer is written into, until it comes. */
+typedef struct MultiCall
+{
+	struct MultiCall *prev;		/* in client->multis */
+	struct MultiCall *next;
+	ZklClient  *client;
+	ZklCompletion *completion;
+	int			n;
+	zoo_op_t   *ops;
+	zoo_op_result_t *results;
+	char	  **paths;
+	ZklResultCode *codes;
+} MultiCall;
+
+struct ZklClient
+{
+	ZklKeeper  *keeper;
+	ZklEvents	events;
+	void	   *context;
+	char	   *connect_string;
+	char	   *digest;
+	int			session_timeout_ms;
+	struct ACL_vector *acl;
+	zhandle_t  *zh;				/* set before the first event is passed on */
+	pthread_mutex_t mutex;		/* for the list below */
+	MultiCall  *multis;
+};
+
+static struct ACL creator_acls[] = {
+	{0x1f, {"auth", ""}},		/* all rights */
+	{0x01, {"world", "anyone"}},	/* read, for waiters and views of others */
+};
+static struct ACL_vector creator_acl = {2, creator_acls};
+
+
+int64_t
+zkl_client_now(void)
+{
+	return zkl_keeper_now();
+}
+
+void
+zkl_client_set_log_level(int level)
+{
+	zoo_set_debug_level((ZooLogLevel) level);
+}
+
+static ZklResultCode
+code_of(int rc)
+{
+	switch (rc)
+	{
+		case ZOK:
+			return ZKL_RC_OK;
+		case ZCONNECTIONLOSS:
+		case ZOPERATIONTIMEOUT:
+		case ZSESSIONMOVED:		/* the connection is about to go */
+		case ZTHROTTLEDOP:		/* not done; may be tried again */
+			return ZKL_RC_CONNECTION_LOSS;
+		case ZNONODE:
+			return ZKL_RC_NO_NODE;
+		case ZNODEEXISTS:
+			return ZKL_RC_NODE_EXISTS;
+		case ZNOTEMPTY:
+			return ZKL_RC_NOT_EMPTY;
+		case ZNOAUTH:
+		case ZINVALIDACL:
+			return ZKL_RC_NO_AUTH;
+		case ZAUTHFAILED:
+		case ZSESSIONCLOSEDREQUIRESASLAUTH:
+			return ZKL_RC_AUTH_FAILED;
+		case ZSESSIONEXPIRED:
+		case ZCLOSING:
+		case ZINVALIDSTATE:
+			return ZKL_RC_SESSION_EXPIRED;
+		case ZUNIMPLEMENTED:
+			return ZKL_RC_UNIMPLEMENTED;
+		default:
+			return ZKL_RC_OTHER;
+	}
+}
+
+
+/*
+ * Events
+ */
+
+/* Where the handle is connected to, as address:port. */
+static void
+describe_server(zhandle_t *zh, char *out, size_t size)
+{
+	struct sockaddr_storage address;
+	socklen_t	length = sizeof(address);
+	char		host[NI_MAXHOST];
+	char		port[NI_MAXSERV];
+
+	out[0] = '\0';
+	if (zookeeper_get_connected_host(zh, (struct sockaddr *) &address, &length) &&
+		getnameinfo((struct sockaddr *) &address, length, host, sizeof(host),
+					port, sizeof(port), NI_NUMERICHOST | NI_NUMERICSERV) == 0)
+		snprintf(out, size, address.ss_family == AF_INET6 ? "[%.45s]:%.5s"
+				 : "%.45s:%.5s", host, port);
+}
+
+static void
+session_watcher_io(zhandle_t *zh, int type, int state, const char *path, void *context)
+{
+	ZklClient  *client = context;
+	ZklConnectionInfo info = {0};
+	ZklConnectionEvent event = ZKL_EVENT_DISCONNECTED;
+
+	(void) path;
+	if (type != ZOO_SESSION_EVENT || !zkl_keeper_wait_open_io(client->keeper))
+		return;
+	if (state == ZOO_CONNECTED_STATE)
+	{
+		event = ZKL_EVENT_CONNECTED;
+		info.session_id = zoo_client_id(zh)->client_id;
+		info.session_timeout_ms = zoo_recv_timeout(zh);
+		describe_server(zh, info.server, sizeof(info.server));
+	}
+	else if (state == ZOO_EXPIRED_SESSION_STATE)
+		event = ZKL_EVENT_EXPIRED;
+	else if (state == ZOO_AUTH_FAILED_STATE)
+		event = ZKL_EVENT_AUTH_FAILED;
+	client->events.connection_io(client->context, event, &info);
+}
+
+/* The library calls this for session events, too; those are not about the node. */
+static void
+node_watcher_io(zhandle_t *zh, int type, int state, const char *path, void *context)
+{
+	ZklClient  *client = context;
+
+	(void) zh;
+	(void) state;
+	if (type != ZOO_SESSION_EVENT && path)
+		client->events.watch_io(client->context, path);
+}
+
+
+/*
+ * Opening and closing
+ */
+
+/*
+ * The library tries its servers in the order given (it is told not to shuffle,
+ * because it reseeds the process's random numbers to do so): every client gets
+ * an order of its own here.
+ */
+static char *
+shuffled(const char *connect_string)
+{
+	const char *chroot = strchr(connect_string, '/');
+	size_t		hosts_length = chroot ? (size_t) (chroot - connect_string)
+		: strlen(connect_string);
+	char	   *hosts = strndup(connect_string, hosts_length);
+	char	   *result = malloc(strlen(connect_string) + 2);
+	const char *list[64];
+	unsigned	seed = (unsigned) getpid() * 2654435761u ^ (unsigned) zkl_client_now();
+	char	   *save;
+	int			n = 0;
+
+	if (hosts == NULL || result == NULL)
+	{
+		free(hosts);
+		free(result);
+		return NULL;
+	}
+	for (char *host = strtok_r(hosts, ",", &save); host && n < 64;
+		 host = strtok_r(NULL, ",", &save))
+		list[n++] = host;
+	result[0] = '\0';
+	while (n > 0)
+	{
+		int			i = (int) (rand_r(&seed) % (unsigned) n);
+
+		strcat(result, list[i]);
+		list[i] = list[--n];
+		if (n > 0)
+			strcat(result, ",");
+	}
+	if (chroot)
+		strcat(result, chroot);
+	free(hosts);
+	return result;
+}
+
+static void *
+rehearsal_io(void *barrier)
+{
+	pthread_barrier_wait(barrier);
+	return NULL;
+}
+
+/* Can the two threads be had that the library is about to start? */
+static bool
+threads_available(void)
+{
+	pthread_barrier_t barrier;
+	pthread_t	threads[2];
+	bool		available;
+
+	pthread_barrier_init(&barrier, NULL, 2);
+	if (pthread_create(&threads[0], NULL, rehearsal_io, &barrier) != 0)
+	{
+		pthread_barrier_destroy(&barrier);
+		return false;
+	}
+	available = pthread_create(&threads[1], NULL, rehearsal_io, &barrier) == 0;
+	if (available)
+		pthread_join(threads[1], NULL);
+	else
+		pthread_barrier_wait(&barrier);
+	pthread_join(threads[0], NULL);
+	pthread_barrier_destroy(&barrier);
+	return available;
+}
+
+static void
+auth_answered_io(int rc, const void *data)
+{
+	(void) rc;					/* a refusal also comes as a session event */
+	(void) data;
+}
+
+/* One try to get a handle; resolves names. */
+static bool
+open_io(void *arg)
+{
+	ZklClient  *client = arg;
+	char	   *hosts = shuffled(client->connect_string);
+
+	zoo_deterministic_conn_order(1);
+	if (hosts && threads_available())
+		client->zh = zookeeper_init2(hosts, session_watcher_io,
+									 client->session_timeout_ms, NULL, client,
+									 ZOO_NO_LOG_CLIENTENV, zkl_log_keep_io);
+	free(hosts);
+	if (client->zh == NULL)
+		return false;
+	zoo_set_servers_resolution_delay(client->zh, -1);
+	if (client->digest)
+		zoo_add_auth(client->zh, "digest", client->digest,
+					 (int) strlen(client->digest), auth_answered_io, NULL);
+	return true;
+}
+
+static void
+alarm_io(void *arg)
+{
+	ZklClient  *client = arg;
+
+	client->events.alarm_io(client->context);
+}
+
+/* Says good-bye if connected, and joins the library's threads. */
+static void
+close_io(void *arg)
+{
+	ZklClient  *client = arg;
+
+	if (client->zh)
+		zookeeper_close(client->zh);
+}
+
+static void
+multi_free(MultiCall *multi)
+{
+	for (int i = 0; multi->paths && i < multi->n; i++)
+		free(multi->paths[i]);
+	free(multi->paths);
+	free(multi->ops);
+	free(multi->results);
+	free(multi->codes);
+	free(multi);
+}
+
+static void
+client_free_io(void *arg)
+{
+	ZklClient  *client = arg;
+
+	while (client->multis)
+	{
+		MultiCall  *multi = client->multis;
+
+		client->multis = multi->next;
+		multi_free(multi);
+	}
+	if (client->digest)
+		explicit_bzero(client->digest, strlen(client->digest));
+	free(client->digest);
+	free(client->connect_string);
+	pthread_mutex_destroy(&client->mutex);
+	free(client);
+}
+
+ZklClient *
+zkl_client_open(const ZklClientConfig *config, const ZklEvents *events, void *context)
+{
+	static const ZklKeeperDuties duties = {open_io, alarm_io, close_io, client_free_io};
+	ZklClient  *client = calloc(1, sizeof(ZklClient));
+
+	if (client == NULL)
+		return NULL;
+	pthread_mutex_init(&client->mutex, NULL);
+	client->events = *events;
+	client->context = context;
+	client->session_timeout_ms = config->session_timeout_ms;
+	client->acl = config->creator_acl ? &creator_acl : &ZOO_OPEN_ACL_UNSAFE;
+	client->connect_string = strdup(config->connect_string);
+	if (config->digest)
+		client->digest = strdup(config->digest);
+	if (client->connect_string && (config->digest == NULL || client->digest))
+		client->keeper = zkl_keeper_start(&duties, client);
+	if (client->keeper == NULL)
+	{
+		client_free_io(client);
+		return NULL;
+	}
+	return client;
+}
+
+bool
+zkl_client_close(ZklClient *client, int timeout_ms)
+{
+	return zkl_keeper_stop(client->keeper, timeout_ms);
+}
+
+void
+zkl_client_set_alarm(ZklClient *client, int64_t at_ms)
+{
+	zkl_keeper_set_alarm(client->keeper, at_ms);
+}
+
+
+/*
+ * Operations
+ */
+
+static void
+answer_io(const void *completion, ZklResult *result, int rc)
+{
+	ZklCompletion *c = (ZklCompletion *) completion;
+
+	result->code = code_of(rc);
+	result->raw_code = rc;
+	c->done_io(c, result);
+}
+
+static void
+created_io(int rc, const char *path, const struct Stat *stat, const void *completion)
+{
+	ZklResult	result = {.path = path, .czxid = rc == ZOK && stat ? stat->czxid : 0};
+
+	answer_io(completion, &result, rc);
+}
+
+static void
+got_io(int rc, const char *data, int data_len, const struct Stat *stat,
+	   const void *completion)
+{
+	ZklResult	result = {.data = data, .data_len = rc == ZOK ? data_len : 0,
+	.czxid = rc == ZOK && stat ? stat->czxid : 0};
+
+	answer_io(completion, &result, rc);
+}
+
+static void
+listed_io(int rc, const struct String_vector *children, const void *completion)
+{
+	ZklResult	result = {0};
+
+	if (rc == ZOK && children)
+	{
+		result.children = (const char *const *) children->data;
+		result.n_children = children->count;
+	}
+	answer_io(completion, &result, rc);
+}
+
+static void
+synced_io(int rc, const char *path, const void *completion)
+{
+	ZklResult	result = {.path = path};
+
+	answer_io(completion, &result, rc);
+}
+
+static void
+deleted_io(int rc, const void *completion)
+{
+	ZklResult	result = {0};
+
+	answer_io(completion, &result, rc);
+}
+
+static int
+create_mode(ZklCreateKind kind)
+{
+	switch (kind)
+	{
+		case ZKL_CREATE_CONTAINER:
+			return ZOO_CONTAINER;
+		case ZKL_CREATE_EPHEMERAL:
+			return ZOO_EPHEMERAL;
+		case ZKL_CREATE_EPHEMERAL_SEQUENTIAL:
+			return ZOO_EPHEMERAL_SEQUENTIAL;
+		case ZKL_CREATE_PERSISTENT:
+			break;
+	}
+	return ZOO_PERSISTENT;
+}
+
+bool
+zkl_client_create(ZklClient *client, const char *path, const char *data,
+				  int data_len, ZklCreateKind kind, ZklCompletion *completion)
+{
+	return zoo_acreate2(client->zh, path, data, data_len, client->acl,
+						create_mode(kind), created_io, completion) == ZOK;
+}
+
+bool
+zkl_client_delete(ZklClient *client, const char *path, ZklCompletion *completion)
+{
+	return zoo_adelete(client->zh, path, -1, deleted_io, completion) == ZOK;
+}
+
+bool
+zkl_client_get(ZklClient *client, const char *path, bool watch,
+			   ZklCompletion *completion)
+{
+	return zoo_awget(client->zh, path, watch ? node_watcher_io : NULL, client,
+					 got_io, completion) == ZOK;
+}
+
+bool
+zkl_client_list(ZklClient *client, const char *path, ZklCompletion *completion)
+{
+	return zoo_aget_children(client->zh, path, 0, listed_io, completion) == ZOK;
+}
+
+bool
+zkl_client_sync(ZklClient *client, const char *path, ZklCompletion *completion)
+{
+	return zoo_async(client->zh, path, synced_io, completion) == ZOK;
+}
+
+static void
+multi_unlink(MultiCall *multi)
+{
+	ZklClient  *client = multi->client;
+
+	pthread_mutex_lock(&client->mutex);
+	if (multi->prev)
+		multi->prev->next = multi->next;
+	else
+		client->multis = multi->next;
+	if (multi->next)
+		multi->next->prev = multi->prev;
+	pthread_mutex_unlock(&client->mutex);
+}
+
+static void
+multi_done_io(int rc, const void *data)
+{
+	MultiCall  *multi = (MultiCall *) data;
+	ZklResult	result = {.n_ops = multi->n, .op_codes = multi->codes,
+	.op_paths = (const char *const *) multi->paths};
+
+	for (int i = 0; i < multi->n; i++)
+		multi->codes[i] = multi->results[i].err == ZRUNTIMEINCONSISTENCY
+			? ZKL_RC_ROLLED_BACK : code_of(multi->results[i].err);
+	answer_io(multi->completion, &result, rc);
+	multi_unlink(multi);
+	multi_free(multi);
+}
+
+static MultiCall *
+multi_new(ZklClient *client, int n, ZklCompletion *completion)
+{
+	MultiCall  *multi = calloc(1, sizeof(MultiCall));
+
+	if (multi == NULL)
+		return NULL;
+	multi->client = client;
+	multi->completion = completion;
+	multi->n = n;
+	multi->ops = calloc((size_t) n, sizeof(zoo_op_t));
+	multi->results = calloc((size_t) n, sizeof(zoo_op_result_t));
+	multi->paths = calloc((size_t) n, sizeof(char *));
+	multi->codes = calloc((size_t) n, sizeof(ZklResultCode));
+	if (multi->ops && multi->results && multi->paths && multi->codes)
+		return multi;
+	multi_free(multi);
+	return NULL;
+}
+
+static bool
+multi_add(MultiCall *multi, int i, const ZklOp *op)
+{
+	multi->results[i].err = ZRUNTIMEINCONSISTENCY;
+	switch (op->kind)
+	{
+		case ZKL_OP_CREATE:
+			/* The server's number makes the path at most eleven bytes longer. */
+			multi->paths[i] = calloc(1, strlen(op->path) + 16);
+			if (multi->paths[i] == NULL)
+				return false;
+			zoo_create_op_init(&multi->ops[i], op->path, op->data, op->data_len,
+							   multi->client->acl, create_mode(op->create_kind),
+							   multi->paths[i], (int) strlen(op->path) + 16);
+			break;
+		case ZKL_OP_DELETE:
+			zoo_delete_op_init(&multi->ops[i], op->path, -1);
+			break;
+		case ZKL_OP_CHECK:
+			zoo_check_op_init(&multi->ops[i], op->path, -1);
+			break;
+	}
+	return true;
+}
+
+bool
+zkl_client_multi(ZklClient *client, const ZklOp *ops, int n_ops,
+				 ZklCompletion *completion)
+{
+	MultiCall  *multi = multi_new(client, n_ops, completion);
+	bool		complete = multi != NULL;
+
+	for (int i = 0; complete && i < n_ops; i++)
+		complete = multi_add(multi, i, &ops[i]);
+	if (!complete)
+	{
+		if (multi)
+			multi_free(multi);
+		return false;
+	}
+	pthread_mutex_lock(&client->mutex);
+	multi->next = client->multis;
+	if (multi->next)
+		multi->next->prev = multi;
+	client->multis = multi;
+	pthread_mutex_unlock(&client->mutex);
+	if (zoo_amulti(client->zh, n_ops, multi->ops, multi->results,
+				   multi_done_io, multi) == ZOK)
+		return true;
+	multi_unlink(multi);
+	multi_free(multi);
+	return false;
+}
