@@ -150,14 +150,15 @@ start_thread(ZklKeeper *keeper)
 	return rc == 0;
 }
 
-ZklKeeper *
-zkl_keeper_start(const ZklKeeperDuties *duties, void *arg)
+void
+zkl_keeper_start(ZklKeeper **out, const ZklKeeperDuties *duties, void *arg)
 {
 	ZklKeeper  *keeper = calloc(1, sizeof(ZklKeeper));
 	pthread_condattr_t monotonic;
 
+	*out = keeper;
 	if (keeper == NULL)
-		return NULL;
+		return;
 	pthread_mutex_init(&keeper->mutex, NULL);
 	pthread_condattr_init(&monotonic);
 	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
@@ -171,9 +172,8 @@ zkl_keeper_start(const ZklKeeperDuties *duties, void *arg)
 		pthread_cond_destroy(&keeper->changed);
 		pthread_mutex_destroy(&keeper->mutex);
 		free(keeper);
-		return NULL;
+		*out = NULL;
 	}
-	return keeper;
 }
 
 bool

@@ -24,9 +24,11 @@ typedef struct ZklKeeperDuties
 
 /*
  * Starts the thread, with all signals blocked in it and in the threads it
- * starts.  NULL when threads or memory are exhausted; "arg" is then untouched.
+ * starts.  *keeper is set before the thread runs, or NULL when threads or
+ * memory are exhausted; "arg" is then untouched.
  */
-extern ZklKeeper *zkl_keeper_start(const ZklKeeperDuties *duties, void *arg);
+extern void zkl_keeper_start(ZklKeeper **keeper, const ZklKeeperDuties *duties,
+							 void *arg);
 
 /*
  * Has "arg" closed and freed, and waits for that at most timeout_ms.  False:

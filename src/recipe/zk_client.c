@@ -345,7 +345,7 @@ zkl_client_open(const ZklClientConfig *config, const ZklEvents *events, void *co
 	if (config->digest)
 		client->digest = strdup(config->digest);
 	if (client->connect_string && (config->digest == NULL || client->digest))
-		client->keeper = zkl_keeper_start(&duties, client);
+		zkl_keeper_start(&client->keeper, &duties, client);
 	if (client->keeper == NULL)
 	{
 		client_free_io(client);

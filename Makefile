@@ -1,0 +1,53 @@
+# zklock: cluster-wide advisory locks for PostgreSQL, over ZooKeeper.
+#
+#   make && make install        build against PG_CONFIG (default: pg_config)
+#   make installcheck           pg_regress and isolation tests against a running
+#                               server whose zklock.connect_string works
+#   make check-layers           which file may include what
+#   make check-unit             the recipe layer with a fake client, as TAP
+#   make check-asan check-ubsan check-tsan check-valgrind    the same, watched
+#
+# scripts/test runs everything against private servers.
+
+EXTENSION = zklock
+EXTVERSION := $(shell sed -n "s/^default_version *= *'\(.*\)'/\1/p" zklock.control)
+
+MODULE_big = zklock
+OBJS = $(patsubst %.c,%.o,$(wildcard src/*.c src/recipe/*.c))
+DATA = $(wildcard sql/zklock--*.sql)
+
+ZK_LIBS ?= -lzookeeper_mt
+PG_CPPFLAGS = -Isrc -D_GNU_SOURCE
+PG_CFLAGS = -Wall -Wextra -Wno-unused-parameter
+SHLIB_LINK = $(ZK_LIBS) -lpthread
+
+REGRESS = $(sort $(patsubst test/sql/%.sql,%,$(wildcard test/sql/*.sql)))
+REGRESS_OPTS = --inputdir=test --load-extension=zklock
+ISOLATION = $(sort $(patsubst test/specs/%.spec,%,$(wildcard test/specs/*.spec)))
+ISOLATION_OPTS = --inputdir=test --load-extension=zklock
+
+PG_CONFIG ?= pg_config
+PGXS := $(shell $(PG_CONFIG) --pgxs)
+
+# Debian's PGXS wants bitcode from clang; where that is missing, do without.
+ifeq ($(shell command -v clang 2>/dev/null),)
+with_llvm = no
+endif
+
+include $(PGXS)
+
+$(OBJS): $(wildcard src/*.h src/recipe/*.h)
+
+include test/unit/unit.mk
+
+.PHONY: check-layers
+check-layers:
+	@! grep -nE '#include +["<](postgres|utils/|storage/|access/|miscadmin)' src/recipe/*.[ch] \
+	  || { echo "src/recipe/ includes PostgreSQL"; exit 1; }
+	@test "$$(grep -lE '#include +[<"]zookeeper/' -r src)" = src/recipe/zk_client.c \
+	  || { echo "only src/recipe/zk_client.c may include zookeeper.h"; exit 1; }
+	@test "$$(grep -hE '#include +"recipe/' src/*.[ch] | sort -u)" = '#include "recipe/recipe.h"' \
+	  || { echo "src/ may include recipe/recipe.h alone"; exit 1; }
+	@test "$$(grep -l PG_VERSION_NUM -r src)" = src/compat.h \
+	  || { echo "only src/compat.h may know PG_VERSION_NUM"; exit 1; }
+	@echo "layers: ok"
