@@ -1,0 +1,445 @@
+\echo Use "CREATE EXTENSION zklock" to load this file. \quit
+
+-- Cluster-wide advisory locks over ZooKeeper.  One section for each operation;
+-- each operation takes its key as a name, a bigint, two integers, or an array
+-- of names that are locked all or not at all.
+
+
+-- wait, exclusive, session level
+
+CREATE FUNCTION zk_lock(name text)
+RETURNS bigint
+AS 'MODULE_PATHNAME', 'zklock_lock_text'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION zk_lock(text) IS
+	'obtain cluster-wide exclusive lock on a name, waiting if necessary; held until unlocked or the session ends; returns the fencing token';
+
+CREATE FUNCTION zk_lock(key bigint)
+RETURNS bigint
+AS 'MODULE_PATHNAME', 'zklock_lock_int8'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION zk_lock(bigint) IS
+	'obtain cluster-wide exclusive lock on a bigint key, waiting if necessary; held until unlocked or the session ends; returns the fencing token';
+
+CREATE FUNCTION zk_lock(key1 integer, key2 integer)
+RETURNS bigint
+AS 'MODULE_PATHNAME', 'zklock_lock_int4'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION zk_lock(integer, integer) IS
+	'obtain cluster-wide exclusive lock on two integer keys, waiting if necessary; held until unlocked or the session ends; returns the fencing token';
+
+CREATE FUNCTION zk_lock(names text[])
+RETURNS bigint[]
+AS 'MODULE_PATHNAME', 'zklock_lock_array'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION zk_lock(text[]) IS
+	'obtain cluster-wide exclusive lock on several names, all or nothing, waiting if necessary; held until unlocked or the session ends; returns the fencing token';
+
+
+-- wait, shared, session level
+
+CREATE FUNCTION zk_lock_shared(name text)
+RETURNS bigint
+AS 'MODULE_PATHNAME', 'zklock_lock_shared_text'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION zk_lock_shared(text) IS
+	'obtain cluster-wide shared lock on a name, waiting if necessary; held until unlocked or the session ends; returns the fencing token';
+
+CREATE FUNCTION zk_lock_shared(key bigint)
+RETURNS bigint
+AS 'MODULE_PATHNAME', 'zklock_lock_shared_int8'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION zk_lock_shared(bigint) IS
+	'obtain cluster-wide shared lock on a bigint key, waiting if necessary; held until unlocked or the session ends; returns the fencing token';
+
+CREATE FUNCTION zk_lock_shared(key1 integer, key2 integer)
+RETURNS bigint
+AS 'MODULE_PATHNAME', 'zklock_lock_shared_int4'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION zk_lock_shared(integer, integer) IS
+	'obtain cluster-wide shared lock on two integer keys, waiting if necessary; held until unlocked or the session ends; returns the fencing token';
+
+CREATE FUNCTION zk_lock_shared(names text[])
+RETURNS bigint[]
+AS 'MODULE_PATHNAME', 'zklock_lock_shared_array'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION zk_lock_shared(text[]) IS
+	'obtain cluster-wide shared lock on several names, all or nothing, waiting if necessary; held until unlocked or the session ends; returns the fencing token';
+
+
+-- wait, exclusive, transaction level
+
+CREATE FUNCTION zk_xact_lock(name text)
+RETURNS bigint
+AS 'MODULE_PATHNAME', 'zklock_xact_lock_text'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION zk_xact_lock(text) IS
+	'obtain cluster-wide exclusive lock on a name, waiting if necessary; held until the transaction ends; returns the fencing token';
+
+CREATE FUNCTION zk_xact_lock(key bigint)
+RETURNS bigint
+AS 'MODULE_PATHNAME', 'zklock_xact_lock_int8'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION zk_xact_lock(bigint) IS
+	'obtain cluster-wide exclusive lock on a bigint key, waiting if necessary; held until the transaction ends; returns the fencing token';
+
+CREATE FUNCTION zk_xact_lock(key1 integer, key2 integer)
+RETURNS bigint
+AS 'MODULE_PATHNAME', 'zklock_xact_lock_int4'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION zk_xact_lock(integer, integer) IS
+	'obtain cluster-wide exclusive lock on two integer keys, waiting if necessary; held until the transaction ends; returns the fencing token';
+
+CREATE FUNCTION zk_xact_lock(names text[])
+RETURNS bigint[]
+AS 'MODULE_PATHNAME', 'zklock_xact_lock_array'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION zk_xact_lock(text[]) IS
+	'obtain cluster-wide exclusive lock on several names, all or nothing, waiting if necessary; held until the transaction ends; returns the fencing token';
+
+
+-- wait, shared, transaction level
+
+CREATE FUNCTION zk_xact_lock_shared(name text)
+RETURNS bigint
+AS 'MODULE_PATHNAME', 'zklock_xact_lock_shared_text'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION zk_xact_lock_shared(text) IS
+	'obtain cluster-wide shared lock on a name, waiting if necessary; held until the transaction ends; returns the fencing token';
+
+CREATE FUNCTION zk_xact_lock_shared(key bigint)
+RETURNS bigint
+AS 'MODULE_PATHNAME', 'zklock_xact_lock_shared_int8'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION zk_xact_lock_shared(bigint) IS
+	'obtain cluster-wide shared lock on a bigint key, waiting if necessary; held until the transaction ends; returns the fencing token';
+
+CREATE FUNCTION zk_xact_lock_shared(key1 integer, key2 integer)
+RETURNS bigint
+AS 'MODULE_PATHNAME', 'zklock_xact_lock_shared_int4'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION zk_xact_lock_shared(integer, integer) IS
+	'obtain cluster-wide shared lock on two integer keys, waiting if necessary; held until the transaction ends; returns the fencing token';
+
+CREATE FUNCTION zk_xact_lock_shared(names text[])
+RETURNS bigint[]
+AS 'MODULE_PATHNAME', 'zklock_xact_lock_shared_array'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION zk_xact_lock_shared(text[]) IS
+	'obtain cluster-wide shared lock on several names, all or nothing, waiting if necessary; held until the transaction ends; returns the fencing token';
+
+
+-- try, exclusive, session level
+
+CREATE FUNCTION zk_try_lock(name text, wait interval DEFAULT '0')
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'zklock_try_lock_text'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION zk_try_lock(text, interval) IS
+	'obtain cluster-wide exclusive lock on a name if possible within the time to wait; held until unlocked or the session ends; false if not obtained';
+
+CREATE FUNCTION zk_try_lock(key bigint, wait interval DEFAULT '0')
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'zklock_try_lock_int8'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION zk_try_lock(bigint, interval) IS
+	'obtain cluster-wide exclusive lock on a bigint key if possible within the time to wait; held until unlocked or the session ends; false if not obtained';
+
+CREATE FUNCTION zk_try_lock(key1 integer, key2 integer, wait interval DEFAULT '0')
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'zklock_try_lock_int4'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION zk_try_lock(integer, integer, interval) IS
+	'obtain cluster-wide exclusive lock on two integer keys if possible within the time to wait; held until unlocked or the session ends; false if not obtained';
+
+CREATE FUNCTION zk_try_lock(names text[], wait interval DEFAULT '0')
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'zklock_try_lock_array'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION zk_try_lock(text[], interval) IS
+	'obtain cluster-wide exclusive lock on several names, all or nothing if possible within the time to wait; held until unlocked or the session ends; false if not obtained';
+
+
+-- try, shared, session level
+
+CREATE FUNCTION zk_try_lock_shared(name text, wait interval DEFAULT '0')
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'zklock_try_lock_shared_text'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION zk_try_lock_shared(text, interval) IS
+	'obtain cluster-wide shared lock on a name if possible within the time to wait; held until unlocked or the session ends; false if not obtained';
+
+CREATE FUNCTION zk_try_lock_shared(key bigint, wait interval DEFAULT '0')
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'zklock_try_lock_shared_int8'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION zk_try_lock_shared(bigint, interval) IS
+	'obtain cluster-wide shared lock on a bigint key if possible within the time to wait; held until unlocked or the session ends; false if not obtained';
+
+CREATE FUNCTION zk_try_lock_shared(key1 integer, key2 integer, wait interval DEFAULT '0')
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'zklock_try_lock_shared_int4'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION zk_try_lock_shared(integer, integer, interval) IS
+	'obtain cluster-wide shared lock on two integer keys if possible within the time to wait; held until unlocked or the session ends; false if not obtained';
+
+CREATE FUNCTION zk_try_lock_shared(names text[], wait interval DEFAULT '0')
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'zklock_try_lock_shared_array'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION zk_try_lock_shared(text[], interval) IS
+	'obtain cluster-wide shared lock on several names, all or nothing if possible within the time to wait; held until unlocked or the session ends; false if not obtained';
+
+
+-- try, exclusive, transaction level
+
+CREATE FUNCTION zk_try_xact_lock(name text, wait interval DEFAULT '0')
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'zklock_try_xact_lock_text'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION zk_try_xact_lock(text, interval) IS
+	'obtain cluster-wide exclusive lock on a name if possible within the time to wait; held until the transaction ends; false if not obtained';
+
+CREATE FUNCTION zk_try_xact_lock(key bigint, wait interval DEFAULT '0')
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'zklock_try_xact_lock_int8'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION zk_try_xact_lock(bigint, interval) IS
+	'obtain cluster-wide exclusive lock on a bigint key if possible within the time to wait; held until the transaction ends; false if not obtained';
+
+CREATE FUNCTION zk_try_xact_lock(key1 integer, key2 integer, wait interval DEFAULT '0')
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'zklock_try_xact_lock_int4'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION zk_try_xact_lock(integer, integer, interval) IS
+	'obtain cluster-wide exclusive lock on two integer keys if possible within the time to wait; held until the transaction ends; false if not obtained';
+
+CREATE FUNCTION zk_try_xact_lock(names text[], wait interval DEFAULT '0')
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'zklock_try_xact_lock_array'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION zk_try_xact_lock(text[], interval) IS
+	'obtain cluster-wide exclusive lock on several names, all or nothing if possible within the time to wait; held until the transaction ends; false if not obtained';
+
+
+-- try, shared, transaction level
+
+CREATE FUNCTION zk_try_xact_lock_shared(name text, wait interval DEFAULT '0')
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'zklock_try_xact_lock_shared_text'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION zk_try_xact_lock_shared(text, interval) IS
+	'obtain cluster-wide shared lock on a name if possible within the time to wait; held until the transaction ends; false if not obtained';
+
+CREATE FUNCTION zk_try_xact_lock_shared(key bigint, wait interval DEFAULT '0')
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'zklock_try_xact_lock_shared_int8'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION zk_try_xact_lock_shared(bigint, interval) IS
+	'obtain cluster-wide shared lock on a bigint key if possible within the time to wait; held until the transaction ends; false if not obtained';
+
+CREATE FUNCTION zk_try_xact_lock_shared(key1 integer, key2 integer, wait interval DEFAULT '0')
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'zklock_try_xact_lock_shared_int4'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION zk_try_xact_lock_shared(integer, integer, interval) IS
+	'obtain cluster-wide shared lock on two integer keys if possible within the time to wait; held until the transaction ends; false if not obtained';
+
+CREATE FUNCTION zk_try_xact_lock_shared(names text[], wait interval DEFAULT '0')
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'zklock_try_xact_lock_shared_array'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION zk_try_xact_lock_shared(text[], interval) IS
+	'obtain cluster-wide shared lock on several names, all or nothing if possible within the time to wait; held until the transaction ends; false if not obtained';
+
+
+-- release, exclusive
+
+CREATE FUNCTION zk_unlock(name text)
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'zklock_unlock_text'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION zk_unlock(text) IS
+	'release cluster-wide exclusive lock on a name held at session level; false with a warning if not held; does not wait';
+
+CREATE FUNCTION zk_unlock(key bigint)
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'zklock_unlock_int8'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION zk_unlock(bigint) IS
+	'release cluster-wide exclusive lock on a bigint key held at session level; false with a warning if not held; does not wait';
+
+CREATE FUNCTION zk_unlock(key1 integer, key2 integer)
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'zklock_unlock_int4'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION zk_unlock(integer, integer) IS
+	'release cluster-wide exclusive lock on two integer keys held at session level; false with a warning if not held; does not wait';
+
+CREATE FUNCTION zk_unlock(names text[])
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'zklock_unlock_array'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION zk_unlock(text[]) IS
+	'release cluster-wide exclusive lock on several names, all or nothing held at session level; false with a warning if not held; does not wait';
+
+
+-- release, shared
+
+CREATE FUNCTION zk_unlock_shared(name text)
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'zklock_unlock_shared_text'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION zk_unlock_shared(text) IS
+	'release cluster-wide shared lock on a name held at session level; false with a warning if not held; does not wait';
+
+CREATE FUNCTION zk_unlock_shared(key bigint)
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'zklock_unlock_shared_int8'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION zk_unlock_shared(bigint) IS
+	'release cluster-wide shared lock on a bigint key held at session level; false with a warning if not held; does not wait';
+
+CREATE FUNCTION zk_unlock_shared(key1 integer, key2 integer)
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'zklock_unlock_shared_int4'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION zk_unlock_shared(integer, integer) IS
+	'release cluster-wide shared lock on two integer keys held at session level; false with a warning if not held; does not wait';
+
+CREATE FUNCTION zk_unlock_shared(names text[])
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'zklock_unlock_shared_array'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION zk_unlock_shared(text[]) IS
+	'release cluster-wide shared lock on several names, all or nothing held at session level; false with a warning if not held; does not wait';
+
+
+-- token
+
+CREATE FUNCTION zk_lock_token(name text)
+RETURNS bigint
+AS 'MODULE_PATHNAME', 'zklock_lock_token_text'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION zk_lock_token(text) IS
+	'fencing token of the cluster-wide lock on a name if this session holds it, else null; no network';
+
+CREATE FUNCTION zk_lock_token(key bigint)
+RETURNS bigint
+AS 'MODULE_PATHNAME', 'zklock_lock_token_int8'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION zk_lock_token(bigint) IS
+	'fencing token of the cluster-wide lock on a bigint key if this session holds it, else null; no network';
+
+CREATE FUNCTION zk_lock_token(key1 integer, key2 integer)
+RETURNS bigint
+AS 'MODULE_PATHNAME', 'zklock_lock_token_int4'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION zk_lock_token(integer, integer) IS
+	'fencing token of the cluster-wide lock on two integer keys if this session holds it, else null; no network';
+
+CREATE FUNCTION zk_lock_token(names text[])
+RETURNS bigint[]
+AS 'MODULE_PATHNAME', 'zklock_lock_token_array'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION zk_lock_token(text[]) IS
+	'fencing token of the cluster-wide lock on several names, all or nothing if this session holds it, else null; no network';
+
+
+-- release all
+
+CREATE FUNCTION zk_unlock_all()
+RETURNS void
+AS 'MODULE_PATHNAME', 'zklock_unlock_all'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION zk_unlock_all() IS
+	'release all cluster-wide locks that this session holds at session level; does not wait';
+
+
+-- seeing
+
+CREATE FUNCTION zklock_held_locks(
+	OUT kind text, OUT name text, OUT mode text, OUT scope text,
+	OUT count bigint, OUT token bigint, OUT acquired_at timestamptz,
+	OUT state text)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'zklock_held_locks'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION zklock_held_locks() IS
+	'rows of the view zk_held_locks';
+
+CREATE VIEW zk_held_locks AS
+	SELECT kind, name, mode, scope, count, token, acquired_at, state
+	FROM zklock_held_locks();
+
+COMMENT ON VIEW zk_held_locks IS
+	'cluster-wide locks that this session holds, as far as it knows; no network';
+COMMENT ON COLUMN zk_held_locks.kind IS 'lock or semaphore';
+COMMENT ON COLUMN zk_held_locks.name IS 'name as given; #key for integer keys';
+COMMENT ON COLUMN zk_held_locks.mode IS 'exclusive, shared or permit';
+COMMENT ON COLUMN zk_held_locks.scope IS 'session or transaction';
+COMMENT ON COLUMN zk_held_locks.count IS 'how many releases it needs';
+COMMENT ON COLUMN zk_held_locks.token IS 'fencing token';
+COMMENT ON COLUMN zk_held_locks.acquired_at IS 'when it was first obtained, by this server''s clock';
+COMMENT ON COLUMN zk_held_locks.state IS
+	'held; suspect while the ensemble is out of reach; lost when it is gone and not yet reported';
+
+GRANT SELECT ON zk_held_locks TO PUBLIC;
+
+CREATE FUNCTION zk_session(
+	OUT session_id text, OUT state text, OUT server text,
+	OUT session_timeout interval, OUT lease_remaining interval,
+	OUT connected_at timestamptz, OUT locks integer)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'zklock_session_info'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED
+ROWS 1;
+
+COMMENT ON FUNCTION zk_session() IS
+	'the ZooKeeper session of this backend, one row: state is closed, connecting, connected, suspended, expired or auth_failed; never connects';

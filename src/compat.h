@@ -1,0 +1,91 @@
+/*-------------------------------------------------------------------------
+ *
+ * compat.h
+ *		What differs between PostgreSQL 14 and 18.  The only file that looks
+ *		at PG_VERSION_NUM.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_COMPAT_H
+#define ZKLOCK_COMPAT_H
+
+#include "funcapi.h"
+#include "storage/lock.h"
+#include "utils/guc.h"
+#include "utils/timestamp.h"
+#include "utils/wait_event.h"
+
+#if PG_VERSION_NUM < 140000
+#error "zklock needs PostgreSQL 14 or later"
+#endif
+
+/* 15: MarkGUCPrefixReserved() replaces EmitWarningsOnPlaceholders() */
+#if PG_VERSION_NUM < 150000
+#define MarkGUCPrefixReserved(prefix) EmitWarningsOnPlaceholders(prefix)
+#endif
+
+/* 15: InitMaterializedSRF() */
+#if PG_VERSION_NUM < 150000
+#include "miscadmin.h"
+#include "utils/tuplestore.h"
+
+static inline void
+InitMaterializedSRF(FunctionCallInfo fcinfo, bits32 flags)
+{
+	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
+	MemoryContext old = MemoryContextSwitchTo(rsinfo->econtext->ecxt_per_query_memory);
+
+	if (get_call_result_type(fcinfo, NULL, &rsinfo->setDesc) != TYPEFUNC_COMPOSITE)
+		elog(ERROR, "return type must be a row type");
+	rsinfo->returnMode = SFRM_Materialize;
+	rsinfo->setResult = tuplestore_begin_heap(false, false, work_mem);
+	MemoryContextSwitchTo(old);
+}
+#endif
+
+/* 17: LockHeldByMe() can also look for stronger modes */
+static inline bool
+zklock_lock_held_by_me(const LOCKTAG *tag, LOCKMODE mode)
+{
+#if PG_VERSION_NUM >= 170000
+	return LockHeldByMe(tag, mode, false);
+#else
+	return LockHeldByMe(tag, mode);
+#endif
+}
+
+/* 17: extensions can name their wait events; takes a lock, so not in _PG_init */
+static inline uint32
+zklock_wait_event(void)
+{
+#if PG_VERSION_NUM >= 170000
+	static uint32 event = 0;
+
+	if (event == 0)
+		event = WaitEventExtensionNew("ZkLock");
+	return event;
+#else
+	return PG_WAIT_EXTENSION;
+#endif
+}
+
+/* 17: intervals can be infinite */
+static inline bool
+zklock_interval_is_endless(const Interval *interval)
+{
+#if PG_VERSION_NUM >= 170000
+	return INTERVAL_IS_NOEND(interval);
+#else
+	return false;
+#endif
+}
+
+/* 18: a module can tell its name and version */
+#if PG_VERSION_NUM >= 180000
+#define ZKLOCK_MODULE_MAGIC \
+	PG_MODULE_MAGIC_EXT(.name = "zklock", .version = ZKLOCK_VERSION)
+#else
+#define ZKLOCK_MODULE_MAGIC PG_MODULE_MAGIC
+#endif
+
+#endif							/* ZKLOCK_COMPAT_H */

@@ -1,0 +1,208 @@
+/*-------------------------------------------------------------------------
+ *
+ * functions.c
+ *		The SQL functions: arguments in, one call, result out.
+ *
+ * Every function exists for four forms of key: text, bigint, two integers, and
+ * an array of text.  KEY_FORMS makes the four entry points of one operation;
+ * the operation itself sees a list of names and whether it was an array.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <math.h>
+
+#include "catalog/pg_type.h"
+#include "fmgr.h"
+#include "utils/array.h"
+#include "utils/builtins.h"
+#include "utils/timestamp.h"
+
+#include "compat.h"
+#include "locks.h"
+#include "loss.h"
+#include "names.h"
+
+/* The key of a call, whatever its form. */
+typedef struct Key
+{
+	ZklockName *names;
+	int			n;
+	bool		is_array;
+	int			n_args;			/* arguments that it takes up */
+} Key;
+
+typedef enum KeyForm
+{
+	KEY_TEXT,
+	KEY_INT8,
+	KEY_INT4,
+	KEY_ARRAY
+} KeyForm;
+
+static void
+require_arguments(FunctionCallInfo fcinfo)
+{
+	for (int i = 0; i < PG_NARGS(); i++)
+		if (PG_ARGISNULL(i))
+			ereport(ERROR,
+					(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+					 errmsg("argument %d must not be null", i + 1),
+					 errhint("Unlike pg_advisory_lock(), zklock refuses NULL instead of locking nothing.")));
+}
+
+static Key
+read_key(FunctionCallInfo fcinfo, KeyForm form)
+{
+	Key			key = {NULL, 1, form == KEY_ARRAY, form == KEY_INT4 ? 2 : 1};
+
+	require_arguments(fcinfo);
+	if (form != KEY_ARRAY)
+		key.names = palloc(sizeof(ZklockName));
+	switch (form)
+	{
+		case KEY_TEXT:
+			zklock_name_from_text(PG_GETARG_TEXT_PP(0), key.names);
+			break;
+		case KEY_INT8:
+			zklock_name_from_int8(PG_GETARG_INT64(0), key.names);
+			break;
+		case KEY_INT4:
+			zklock_name_from_int4(PG_GETARG_INT32(0), PG_GETARG_INT32(1), key.names);
+			break;
+		case KEY_ARRAY:
+			key.names = zklock_names_from_array(PG_GETARG_ARRAYTYPE_P(0), &key.n);
+			break;
+	}
+	return key;
+}
+
+/* The argument behind the key: how long to wait, in milliseconds. */
+static int64
+read_wait(FunctionCallInfo fcinfo, const Key *key)
+{
+	Interval   *wait = PG_GETARG_INTERVAL_P(key->n_args);
+	double		ms;
+
+	if (zklock_interval_is_endless(wait))
+		return ZKLOCK_NO_LIMIT;
+	ms = ((double) wait->month * DAYS_PER_MONTH + wait->day) * SECS_PER_DAY * 1000.0 +
+		wait->time / 1000.0;
+	if (ms < 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("time to wait must not be negative"),
+				 errhint("Use zero to not wait at all, and a function without \"try\" to wait without limit.")));
+	/* What is more than nothing is at least a millisecond. */
+	return (int64) ceil(Min(ms, 1e15));
+}
+
+static Datum
+tokens_of(const Key *key)
+{
+	Datum	   *tokens;
+	bool	   *nulls;
+	int			n = key->n;
+	int			lower_bound = 1;
+
+	tokens = palloc(sizeof(Datum) * (key->n + 1));
+	nulls = palloc(sizeof(bool) * (key->n + 1));
+	for (int i = 0; i < key->n; i++)
+	{
+		int64		token = zklock_token(&key->names[i]);
+
+		tokens[i] = Int64GetDatum(token);
+		nulls[i] = token == 0;
+	}
+	return PointerGetDatum(construct_md_array(tokens, nulls, n > 0 ? 1 : 0,
+											  &n, &lower_bound, INT8OID, 8,
+											  FLOAT8PASSBYVAL, TYPALIGN_DOUBLE));
+}
+
+/* The token, or those of an array. */
+static Datum
+token_result(FunctionCallInfo fcinfo, const Key *key)
+{
+	int64		token;
+
+	if (key->is_array)
+		return tokens_of(key);
+	token = zklock_token(key->names);
+	if (token == 0)
+		PG_RETURN_NULL();
+	PG_RETURN_INT64(token);
+}
+
+static Datum
+lock(FunctionCallInfo fcinfo, KeyForm form, ZklMode mode, ZklockScope scope)
+{
+	Key			key = read_key(fcinfo, form);
+	ZklockWish	wish = {key.names, key.n, mode, scope, ZKLOCK_NO_LIMIT};
+
+	zklock_acquire(&wish);
+	return token_result(fcinfo, &key);
+}
+
+static Datum
+try_lock(FunctionCallInfo fcinfo, KeyForm form, ZklMode mode, ZklockScope scope)
+{
+	Key			key = read_key(fcinfo, form);
+	ZklockWish	wish = {key.names, key.n, mode, scope, read_wait(fcinfo, &key)};
+
+	PG_RETURN_BOOL(zklock_acquire(&wish));
+}
+
+static Datum
+unlock(FunctionCallInfo fcinfo, KeyForm form, ZklMode mode)
+{
+	Key			key = read_key(fcinfo, form);
+	bool		all = true;
+
+	zklock_check_loss();
+	qsort(key.names, key.n, sizeof(ZklockName), zklock_name_compare);
+	for (int i = 0; i < key.n; i++)
+		if (i == 0 || zklock_name_compare(&key.names[i - 1], &key.names[i]) != 0)
+			all = zklock_release(&key.names[i], mode) && all;
+	PG_RETURN_BOOL(all);
+}
+
+static Datum
+lock_token(FunctionCallInfo fcinfo, KeyForm form)
+{
+	Key			key = read_key(fcinfo, form);
+
+	return token_result(fcinfo, &key);
+}
+
+#define ENTRY(name, call) \
+PG_FUNCTION_INFO_V1(name); \
+Datum name(PG_FUNCTION_ARGS) { return call; }
+
+#define KEY_FORMS(name, operation, ...) \
+ENTRY(name ## _text, operation(fcinfo, KEY_TEXT, ## __VA_ARGS__)) \
+ENTRY(name ## _int8, operation(fcinfo, KEY_INT8, ## __VA_ARGS__)) \
+ENTRY(name ## _int4, operation(fcinfo, KEY_INT4, ## __VA_ARGS__)) \
+ENTRY(name ## _array, operation(fcinfo, KEY_ARRAY, ## __VA_ARGS__))
+
+KEY_FORMS(zklock_lock, lock, ZKL_MODE_EXCLUSIVE, ZKLOCK_SESSION)
+KEY_FORMS(zklock_lock_shared, lock, ZKL_MODE_SHARED, ZKLOCK_SESSION)
+KEY_FORMS(zklock_xact_lock, lock, ZKL_MODE_EXCLUSIVE, ZKLOCK_TRANSACTION)
+KEY_FORMS(zklock_xact_lock_shared, lock, ZKL_MODE_SHARED, ZKLOCK_TRANSACTION)
+KEY_FORMS(zklock_try_lock, try_lock, ZKL_MODE_EXCLUSIVE, ZKLOCK_SESSION)
+KEY_FORMS(zklock_try_lock_shared, try_lock, ZKL_MODE_SHARED, ZKLOCK_SESSION)
+KEY_FORMS(zklock_try_xact_lock, try_lock, ZKL_MODE_EXCLUSIVE, ZKLOCK_TRANSACTION)
+KEY_FORMS(zklock_try_xact_lock_shared, try_lock, ZKL_MODE_SHARED, ZKLOCK_TRANSACTION)
+KEY_FORMS(zklock_unlock, unlock, ZKL_MODE_EXCLUSIVE)
+KEY_FORMS(zklock_unlock_shared, unlock, ZKL_MODE_SHARED)
+KEY_FORMS(zklock_lock_token, lock_token)
+
+PG_FUNCTION_INFO_V1(zklock_unlock_all);
+
+Datum
+zklock_unlock_all(PG_FUNCTION_ARGS)
+{
+	zklock_check_loss();
+	zklock_release_session();
+	PG_RETURN_VOID();
+}

@@ -1,0 +1,225 @@
+/*-------------------------------------------------------------------------
+ *
+ * holds.c
+ *		What this session holds: counts by mode, level and nesting.
+ *
+ * Bookkeeping only: no I/O, no locks.  Room is made when a lock is asked for
+ * (zklock_hold_prepare), so that nothing here allocates at the end of a
+ * transaction.  Used by locks.c, lifecycle.c, loss.c and views.c.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "utils/memutils.h"
+
+#include "holds.h"
+
+dlist_head	zklock_holds = DLIST_STATIC_INIT(zklock_holds);
+
+
+ZklockHold *
+zklock_hold_find(const ZklockName *name)
+{
+	dlist_iter	iter;
+
+	dlist_foreach(iter, &zklock_holds)
+	{
+		ZklockHold *hold = dlist_container(ZklockHold, link, iter.cur);
+
+		if (hold->name.hash == name->hash &&
+			strcmp(hold->name.encoded, name->encoded) == 0)
+			return hold;
+	}
+	return NULL;
+}
+
+bool
+zklock_holds_any(void)
+{
+	dlist_iter	iter;
+
+	dlist_foreach(iter, &zklock_holds)
+	{
+		if (dlist_container(ZklockHold, link, iter.cur)->lock != NULL)
+			return true;
+	}
+	return false;
+}
+
+ZklockModeCounts *
+zklock_hold_counts(ZklockHold *hold, ZklMode mode)
+{
+	return mode == ZKL_MODE_EXCLUSIVE ? &hold->exclusive : &hold->shared;
+}
+
+static void
+reserve_level(ZklockModeCounts *counts)
+{
+	int			capacity = Max(counts->capacity * 2, 4);
+
+	if (counts->n_levels < counts->capacity)
+		return;
+	if (counts->levels == NULL)
+		counts->levels = MemoryContextAlloc(TopMemoryContext,
+											capacity * sizeof(ZklockLevelCount));
+	else
+		counts->levels = repalloc(counts->levels,
+								  capacity * sizeof(ZklockLevelCount));
+	counts->capacity = capacity;
+}
+
+static ZklockHold *
+hold_new(const ZklockName *name)
+{
+	ZklockHold *hold = MemoryContextAllocZero(TopMemoryContext, sizeof(ZklockHold));
+
+	PG_TRY();
+	{
+		hold->name.encoded = MemoryContextStrdup(TopMemoryContext, name->encoded);
+		hold->name.display = MemoryContextStrdup(TopMemoryContext, name->display);
+		hold->name.hash = name->hash;
+	}
+	PG_CATCH();
+	{
+		if (hold->name.encoded)
+			pfree(hold->name.encoded);
+		pfree(hold);
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+	dlist_push_head(&zklock_holds, &hold->link);
+	return hold;
+}
+
+ZklockHold *
+zklock_hold_prepare(const ZklockName *name, ZklMode mode)
+{
+	ZklockHold *hold = zklock_hold_find(name);
+
+	if (hold == NULL)
+		hold = hold_new(name);
+	hold->pins++;
+	PG_TRY();
+	{
+		reserve_level(zklock_hold_counts(hold, mode));
+	}
+	PG_CATCH();
+	{
+		hold->pins--;
+		zklock_hold_free_if_unused(hold);
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+	return hold;
+}
+
+void
+zklock_hold_add(ZklockHold *hold, ZklMode mode, ZklockScope scope, int level)
+{
+	ZklockModeCounts *counts = zklock_hold_counts(hold, mode);
+
+	if (scope == ZKLOCK_SESSION)
+	{
+		counts->session++;
+		return;
+	}
+	/* Deeper levels have ended before, so this one is the last or a new one. */
+	if (counts->n_levels == 0 || counts->levels[counts->n_levels - 1].level < level)
+	{
+		Assert(counts->n_levels < counts->capacity);
+		counts->levels[counts->n_levels].level = level;
+		counts->levels[counts->n_levels].count = 0;
+		counts->n_levels++;
+	}
+	counts->levels[counts->n_levels - 1].count++;
+}
+
+int64
+zklock_counts_in_transaction(const ZklockModeCounts *counts)
+{
+	int64		sum = 0;
+
+	for (int i = 0; i < counts->n_levels; i++)
+		sum += counts->levels[i].count;
+	return sum;
+}
+
+static bool
+is_counted(const ZklockModeCounts *counts)
+{
+	return counts->session > 0 || counts->n_levels > 0;
+}
+
+ZklMode
+zklock_hold_needed(const ZklockHold *hold)
+{
+	if (is_counted(&hold->exclusive))
+		return ZKL_MODE_EXCLUSIVE;
+	if (is_counted(&hold->shared))
+		return ZKL_MODE_SHARED;
+	return ZKL_MODE_NONE;
+}
+
+static void
+inherit(ZklockModeCounts *counts, int level)
+{
+	ZklockLevelCount *last;
+
+	if (counts->n_levels == 0)
+		return;
+	last = &counts->levels[counts->n_levels - 1];
+	if (last->level < level)
+		return;
+	if (counts->n_levels > 1 && last[-1].level == level - 1)
+	{
+		last[-1].count += last->count;
+		counts->n_levels--;
+	}
+	else
+		last->level = level - 1;
+}
+
+void
+zklock_hold_inherit(ZklockHold *hold, int level)
+{
+	inherit(&hold->shared, level);
+	inherit(&hold->exclusive, level);
+}
+
+static void
+forget_levels(ZklockModeCounts *counts, int level)
+{
+	while (counts->n_levels > 0 &&
+		   counts->levels[counts->n_levels - 1].level >= level)
+		counts->n_levels--;
+}
+
+void
+zklock_hold_forget_levels(ZklockHold *hold, int level)
+{
+	forget_levels(&hold->shared, level);
+	forget_levels(&hold->exclusive, level);
+}
+
+void
+zklock_hold_forget_session(ZklockHold *hold)
+{
+	hold->shared.session = 0;
+	hold->exclusive.session = 0;
+}
+
+void
+zklock_hold_free_if_unused(ZklockHold *hold)
+{
+	if (hold->pins > 0 || is_counted(&hold->shared) || is_counted(&hold->exclusive))
+		return;
+	dlist_delete(&hold->link);
+	if (hold->shared.levels)
+		pfree(hold->shared.levels);
+	if (hold->exclusive.levels)
+		pfree(hold->exclusive.levels);
+	pfree(hold->name.encoded);
+	pfree(hold->name.display);
+	pfree(hold);
+}

@@ -1,0 +1,17 @@
+/*-------------------------------------------------------------------------
+ *
+ * identity.h
+ *		What our nodes tell about who holds them.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_IDENTITY_H
+#define ZKLOCK_IDENTITY_H
+
+/*
+ * A JSON object in UTF-8: client, server, pid, datname, usename,
+ * application_name, since.  Palloc'd; in a transaction only.
+ */
+extern char *zklock_identity(void);
+
+#endif							/* ZKLOCK_IDENTITY_H */

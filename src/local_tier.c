@@ -1,0 +1,118 @@
+/*-------------------------------------------------------------------------
+ *
+ * local_tier.c
+ *		The first tier of a lock: PostgreSQL's own lock manager.
+ *
+ * Sessions of one server meet in its lock table before any of them asks the
+ * ensemble.  That gives deadlock detection, lock_timeout, pg_locks and
+ * pg_blocking_pids() among them, and keeps the ensemble's queues short.
+ *
+ * The locks are advisory locks at session level, in a space of their own.
+ * pg_advisory_unlock_all() and DISCARD ALL release them without telling us;
+ * that costs nothing but a wait in the ensemble instead of here, because the
+ * ensemble is the authority.  The same goes for two names with one hash.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <limits.h>
+
+#include "access/xact.h"
+#include "storage/lock.h"
+#include "storage/proc.h"
+#include "utils/memutils.h"
+#include "utils/resowner.h"
+
+#include "compat.h"
+#include "local_tier.h"
+
+/* pg_advisory_lock() uses 1 and 2. */
+#define ZKLOCK_LOCKTAG_FIELD4 0x5A4B
+
+static void
+set_tag(LOCKTAG *tag, uint64 hash)
+{
+	SET_LOCKTAG_ADVISORY(*tag, InvalidOid, (uint32) (hash >> 32), (uint32) hash,
+						 ZKLOCK_LOCKTAG_FIELD4);
+}
+
+static LOCKMODE
+lock_mode(ZklMode mode)
+{
+	return mode == ZKL_MODE_EXCLUSIVE ? ExclusiveLock : ShareLock;
+}
+
+/*
+ * LockAcquire() knows no limit but lock_timeout, so that is lent our limit for
+ * the time of the call, in a subtransaction that catches its error.
+ */
+static bool
+acquire_with_limit(const LOCKTAG *tag, LOCKMODE mode, int limit_ms)
+{
+	MemoryContext context = CurrentMemoryContext;
+	ResourceOwner owner = CurrentResourceOwner;
+	int			users_limit = LockTimeout;
+	volatile bool acquired = false;
+
+	BeginInternalSubTransaction(NULL);
+	MemoryContextSwitchTo(context);
+	PG_TRY();
+	{
+		LockTimeout = limit_ms;
+		(void) LockAcquire(tag, mode, true, false);
+		LockTimeout = users_limit;
+		ReleaseCurrentSubTransaction();
+		acquired = true;
+	}
+	PG_CATCH();
+	{
+		ErrorData  *error;
+
+		LockTimeout = users_limit;
+		MemoryContextSwitchTo(context);
+		error = CopyErrorData();
+		FlushErrorState();
+		RollbackAndReleaseCurrentSubTransaction();
+		MemoryContextSwitchTo(context);
+		CurrentResourceOwner = owner;
+		if (error->sqlerrcode != ERRCODE_LOCK_NOT_AVAILABLE)
+			ReThrowError(error);
+		FreeErrorData(error);
+	}
+	PG_END_TRY();
+	MemoryContextSwitchTo(context);
+	CurrentResourceOwner = owner;
+	return acquired;
+}
+
+bool
+zklock_local_acquire(uint64 hash, ZklMode mode, int64 limit_ms, bool *waited)
+{
+	LOCKTAG		tag;
+
+	set_tag(&tag, hash);
+	if (LockAcquire(&tag, lock_mode(mode), true, true) != LOCKACQUIRE_NOT_AVAIL)
+		return true;
+	if (limit_ms == 0)
+		return false;
+	*waited = true;
+
+	/* Where the user's lock_timeout ends first, its error is the right one. */
+	if (limit_ms == ZKLOCK_NO_LIMIT || (LockTimeout > 0 && LockTimeout <= limit_ms))
+	{
+		(void) LockAcquire(&tag, lock_mode(mode), true, false);
+		return true;
+	}
+	return acquire_with_limit(&tag, lock_mode(mode), (int) Min(limit_ms, INT_MAX));
+}
+
+void
+zklock_local_release(uint64 hash, ZklMode mode)
+{
+	LOCKTAG		tag;
+
+	set_tag(&tag, hash);
+	if (zklock_lock_held_by_me(&tag, lock_mode(mode)))
+		LockRelease(&tag, lock_mode(mode), true);
+}

@@ -1,0 +1,28 @@
+/*-------------------------------------------------------------------------
+ *
+ * local_tier.h
+ *		The first tier of a lock: PostgreSQL's own lock manager.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_LOCAL_TIER_H
+#define ZKLOCK_LOCAL_TIER_H
+
+#include "recipe/recipe.h"
+
+/* Waits without limit of its own. */
+#define ZKLOCK_NO_LIMIT (-1)
+
+/*
+ * Takes the lock among the sessions of this server.  Waits at most limit_ms
+ * (0: not at all), interruptibly and under lock_timeout and deadlock
+ * detection; false when the limit has passed.  *waited is set when it waited.
+ * Throws what waiting for a heavyweight lock throws.
+ */
+extern bool zklock_local_acquire(uint64 hash, ZklMode mode, int64 limit_ms,
+								 bool *waited);
+
+/* Neither throws nor waits; silent when somebody took the lock away. */
+extern void zklock_local_release(uint64 hash, ZklMode mode);
+
+#endif							/* ZKLOCK_LOCAL_TIER_H */

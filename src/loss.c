@@ -1,0 +1,158 @@
+/*-------------------------------------------------------------------------
+ *
+ * loss.c
+ *		Locks that were lost, and the check at commit.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "lib/stringinfo.h"
+
+#include "holds.h"
+#include "locks.h"
+#include "loss.h"
+#include "session.h"
+#include "settings.h"
+#include "wait.h"
+
+/* A lock was lost in this transaction: whatever caught the error, it can't commit. */
+static bool doomed = false;
+
+static bool
+is_over(ZklSession *session)
+{
+	ZklSessionState state = zkl_session_state(session);
+
+	return state == ZKL_SESSION_EXPIRED || state == ZKL_SESSION_AUTH_FAILED;
+}
+
+/* The names of the lost locks, and how many they are. */
+static int
+list_lost(StringInfo names)
+{
+	int			n = 0;
+	dlist_iter	iter;
+
+	dlist_foreach(iter, &zklock_holds)
+	{
+		ZklockHold *hold = dlist_container(ZklockHold, link, iter.cur);
+
+		if (hold->lock && zkl_lock_is_lost(hold->lock))
+			appendStringInfo(names, "%s\"%s\"", n++ ? ", " : "", hold->name.display);
+	}
+	return n;
+}
+
+static void
+forget_lost(void)
+{
+	dlist_mutable_iter iter;
+
+	dlist_foreach_modify(iter, &zklock_holds)
+	{
+		ZklockHold *hold = dlist_container(ZklockHold, link, iter.cur);
+
+		if (hold->lock && zkl_lock_is_lost(hold->lock))
+		{
+			zklock_hold_forget_levels(hold, 0);
+			zklock_hold_forget_session(hold);
+			zklock_settle(hold);
+		}
+	}
+}
+
+void
+zklock_check_loss(void)
+{
+	ZklSession *session = zklock_session_current();
+	StringInfoData names;
+	int			n;
+
+	if (session == NULL)
+		return;
+	initStringInfo(&names);
+	n = list_lost(&names);
+	if (n > 0)
+	{
+		doomed = true;
+		forget_lost();
+	}
+	if (is_over(session))
+		zklock_session_close(ZKLOCK_CLOSE_MS);
+	if (n > 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+				 errmsg_plural("lock %s was lost", "locks %s were lost", n, names.data),
+				 errdetail("The ZooKeeper session that held it is over, or its znode was removed: others may have held the lock since."),
+				 errhint("Retry the transaction.")));
+	pfree(names.data);
+}
+
+/* What the wait for a confirmation needs to know. */
+typedef struct Confirmation
+{
+	ZklSession *session;
+	int64		deadline;
+} Confirmation;
+
+static bool
+is_confirmed(void *arg, int64 *look_again)
+{
+	Confirmation *c = arg;
+
+	*look_again = c->deadline;
+	return zkl_session_confirmed(c->session) != ZKL_PENDING ||
+		zklock_now() >= c->deadline;
+}
+
+/* Asks the ensemble whether everything that is held is held. */
+static void
+confirm(ZklSession *session, int session_timeout_ms)
+{
+	Confirmation c = {session, zklock_now() + session_timeout_ms};
+	ZklStatus	status;
+
+	zkl_session_confirm(session);
+	zklock_wait(session, is_confirmed, &c);
+	zklock_check_loss();
+	status = zkl_session_confirmed(session);
+	if (status != ZKL_OK)
+		ereport(ERROR,
+				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+				 errmsg("could not make sure that the locks of this transaction are still held"),
+				 status == ZKL_PENDING
+				 ? errdetail("The ZooKeeper ensemble did not answer within %d ms.", session_timeout_ms)
+				 : errdetail_internal("%s", zkl_status_text(status)),
+				 errhint("Retry the transaction when the ensemble is back.")));
+}
+
+void
+zklock_check_commit(void)
+{
+	ZklSession *session = zklock_session_current();
+	ZklSessionInfo info;
+
+	if (doomed)
+		ereport(ERROR,
+				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+				 errmsg("could not commit because a lock that this transaction relied on was lost"),
+				 errhint("Retry the transaction.")));
+	if (session == NULL || !zklock_holds_any())
+		return;
+	zklock_check_loss();
+	if (zklock_commit_check == ZKLOCK_COMMIT_CHECK_OFF)
+		return;
+
+	/* Half of the lease is left for what lies between here and the commit record. */
+	zkl_session_info(session, &info);
+	if (zklock_commit_check == ZKLOCK_COMMIT_CHECK_ALWAYS ||
+		info.lease_ms < info.session_timeout_ms / 6)
+		confirm(session, info.session_timeout_ms);
+}
+
+void
+zklock_forget_doom(void)
+{
+	doomed = false;
+}

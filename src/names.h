@@ -1,0 +1,32 @@
+/*-------------------------------------------------------------------------
+ *
+ * names.h
+ *		From an SQL key to the name of a lock.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_NAMES_H
+#define ZKLOCK_NAMES_H
+
+#include "utils/array.h"
+
+typedef struct ZklockName
+{
+	char	   *encoded;		/* one component of a znode path */
+	char	   *display;		/* for messages and views, in the database encoding */
+	uint64		hash;			/* of "encoded", for the first tier and quick comparison */
+} ZklockName;
+
+/*
+ * All allocate in the current memory context and raise 22004 for NULL array
+ * elements, 22023 for an empty or too long name, 22021 for invalid bytes.
+ */
+extern void zklock_name_from_text(text *value, ZklockName *name);
+extern void zklock_name_from_int8(int64 key, ZklockName *name);
+extern void zklock_name_from_int4(int32 key1, int32 key2, ZklockName *name);
+extern ZklockName *zklock_names_from_array(ArrayType *array, int *n);
+
+/* Order of the first tier; for qsort(). */
+extern int	zklock_name_compare(const void *a, const void *b);
+
+#endif							/* ZKLOCK_NAMES_H */

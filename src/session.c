@@ -1,0 +1,223 @@
+/*-------------------------------------------------------------------------
+ *
+ * session.c
+ *		The ZooKeeper session of this backend: when it opens and closes.
+ *
+ * Opened by the first call that needs it, kept until the backend ends, is told
+ * that the session is over, or needs other settings.  Must never be opened in
+ * the postmaster: threads do not survive fork.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "miscadmin.h"
+#include "storage/fd.h"
+#include "storage/ipc.h"
+#include "utils/memutils.h"
+
+#include "errors.h"
+#include "holds.h"
+#include "lifecycle.h"
+#include "session.h"
+#include "settings.h"
+#include "wait.h"
+
+/* The client's socket, its pipe, a second socket while changing servers, the eventfd. */
+#define SESSION_FDS 5
+
+#define MAX_AUTH_LINE 1024
+
+static ZklSession *session = NULL;
+
+/* What the session was opened with, as one string. */
+static char *opened_with = NULL;
+
+
+ZklSession *
+zklock_session_current(void)
+{
+	return session;
+}
+
+void
+zklock_session_close(int timeout_ms)
+{
+	if (session == NULL)
+		return;
+	zkl_session_close(session, timeout_ms);
+	session = NULL;
+	for (int i = 0; i < SESSION_FDS; i++)
+		ReleaseExternalFD();
+}
+
+/* Everything that makes another session necessary when it changes. */
+static char *
+settings_now(void)
+{
+	return psprintf("%s|%s|%d|%d|%d|%d|%s", zklock_connect_string, zklock_root,
+					zklock_session_timeout, zklock_node_names, zklock_max_locks,
+					zklock_acl, zklock_auth_file);
+}
+
+static void
+auth_file_error(const char *problem)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_CONFIG_FILE_ERROR),
+			 errmsg("could not use the file that zklock.auth_file names: %s", problem),
+			 errhint("It belongs to the user that runs the server, is not accessible for group or others, and holds one line: digest user:password")));
+}
+
+/* The credentials, "user:password", palloc'd; NULL when there are none. */
+static char *
+read_credentials(void)
+{
+	char		line[MAX_AUTH_LINE];
+	struct stat st;
+	FILE	   *file;
+	char	   *credentials;
+
+	if (zklock_auth_file[0] == '\0')
+		return NULL;
+	file = AllocateFile(zklock_auth_file, "r");
+	if (file == NULL)
+		auth_file_error("it cannot be read");
+	if (fstat(fileno(file), &st) != 0 || !S_ISREG(st.st_mode))
+		auth_file_error("it is not a plain file");
+	if (st.st_mode & (S_IRWXG | S_IRWXO))
+		auth_file_error("group or others may access it");
+	if (fgets(line, sizeof(line), file) == NULL)
+		line[0] = '\0';
+	FreeFile(file);
+
+	line[strcspn(line, "\r\n")] = '\0';
+	if (strncmp(line, "digest ", 7) != 0 || strchr(line + 7, ':') == NULL)
+	{
+		explicit_bzero(line, sizeof(line));
+		auth_file_error("it does not hold credentials");
+	}
+	credentials = pstrdup(line + 7);
+	explicit_bzero(line, sizeof(line));
+	return credentials;
+}
+
+static void
+reserve_fds(void)
+{
+	for (int i = 0; i < SESSION_FDS; i++)
+	{
+		if (AcquireExternalFD())
+			continue;
+		while (i-- > 0)
+			ReleaseExternalFD();
+		ereport(ERROR,
+				(errcode(ERRCODE_SQLCLIENT_UNABLE_TO_ESTABLISH_SQLCONNECTION),
+				 errmsg("could not open a ZooKeeper session"),
+				 errdetail("There are too many open files in this backend."),
+				 errhint("Raise the server's max_files_per_process and/or \"ulimit -n\" limits.")));
+	}
+}
+
+static void
+open_session(void)
+{
+	char	   *settings = MemoryContextStrdup(TopMemoryContext, settings_now());
+	char	   *credentials;
+	ZklSessionConfig config = {
+		.connect_string = zklock_connect_string,
+		.root = zklock_root,
+		.session_timeout_ms = zklock_session_timeout,
+		.creator_acl = zklock_acl != 0,
+		.dialect = (ZklDialect) zklock_node_names,
+		.max_nodes = zklock_max_locks,
+	};
+
+	zklock_register_exit();
+	if (opened_with)
+		pfree(opened_with);
+	opened_with = settings;
+	config.digest = credentials = read_credentials();
+	reserve_fds();
+	session = zkl_session_open(&config);
+	if (credentials)
+	{
+		explicit_bzero(credentials, strlen(credentials));
+		pfree(credentials);
+	}
+	if (session == NULL)
+	{
+		for (int i = 0; i < SESSION_FDS; i++)
+			ReleaseExternalFD();
+		ereport(ERROR,
+				(errcode(ERRCODE_INSUFFICIENT_RESOURCES),
+				 errmsg("could not open a ZooKeeper session"),
+				 errdetail("No memory, file descriptor or thread could be had."),
+				 errhint("Check the limits of the user that runs the server (ulimit -a).")));
+	}
+}
+
+static bool
+is_decided(void *arg, int64 *look_again)
+{
+	int64		deadline = *(int64 *) arg;
+
+	*look_again = deadline;
+	switch (zkl_session_state(session))
+	{
+		case ZKL_SESSION_CONNECTING:
+		case ZKL_SESSION_SUSPENDED:
+			return zklock_now() >= deadline;
+		case ZKL_SESSION_CONNECTED:
+		case ZKL_SESSION_EXPIRED:
+		case ZKL_SESSION_AUTH_FAILED:
+			break;
+	}
+	return true;
+}
+
+ZklSession *
+zklock_session_ready(const char *display)
+{
+	int64		deadline = zklock_now() + zklock_connect_timeout;
+
+	if (session && !zklock_holds_any())
+	{
+		char	   *settings = settings_now();
+
+		if (strcmp(settings, opened_with) != 0)
+			zklock_session_close(ZKLOCK_CLOSE_MS);
+		pfree(settings);
+	}
+	for (;;)
+	{
+		if (session == NULL)
+			open_session();
+		if (zkl_session_state(session) != ZKL_SESSION_CONNECTED)
+			zklock_wait(session, is_decided, &deadline);
+		switch (zkl_session_state(session))
+		{
+			case ZKL_SESSION_CONNECTED:
+				return session;
+			case ZKL_SESSION_AUTH_FAILED:
+				zklock_session_close(ZKLOCK_CLOSE_MS);
+				zklock_raise(ZKL_AUTH_FAILED, NULL, 0);
+				break;
+			case ZKL_SESSION_EXPIRED:
+				/* With something held, this is for loss.c to tell. */
+				if (zklock_holds_any())
+					return session;
+				zklock_session_close(ZKLOCK_CLOSE_MS);
+				break;
+			case ZKL_SESSION_CONNECTING:
+				zklock_raise_no_session();
+				break;
+			case ZKL_SESSION_SUSPENDED:
+				zklock_raise_connection_lost(display);
+				break;
+		}
+	}
+}

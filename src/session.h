@@ -1,0 +1,34 @@
+/*-------------------------------------------------------------------------
+ *
+ * session.h
+ *		The ZooKeeper session of this backend.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_SESSION_H
+#define ZKLOCK_SESSION_H
+
+#include "recipe/recipe.h"
+
+/* The session, in any state, or NULL.  Never throws or connects. */
+extern ZklSession *zklock_session_current(void);
+
+/*
+ * The session, connected.  Opens it when there is none, and anew when the
+ * settings changed and nothing is held.  Waits up to zklock.connect_timeout,
+ * interruptibly; throws 08001, 08006, 28000, F0000.  "display" names the lock
+ * that it is for.  When the session is over and locks were lost with it, it
+ * is returned as it is, for zklock_check_loss().
+ */
+extern ZklSession *zklock_session_ready(const char *display);
+
+/*
+ * Closes the session, waiting for at most timeout_ms, uninterruptibly.  Its
+ * locks are gone; the caller forgets them.  Never throws.
+ */
+extern void zklock_session_close(int timeout_ms);
+
+/* Time enough for threads to end and a connected server to answer. */
+#define ZKLOCK_CLOSE_MS 2000
+
+#endif							/* ZKLOCK_SESSION_H */

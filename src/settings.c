@@ -1,0 +1,235 @@
+/*-------------------------------------------------------------------------
+ *
+ * settings.c
+ *		The zklock.* settings.
+ *
+ * Settings that say where and how to connect count when a session is opened;
+ * see zklock_session_ready() for when an open one is replaced.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <limits.h>
+
+#include "compat.h"
+#include "recipe/recipe.h"
+#include "settings.h"
+
+char	   *zklock_connect_string;
+char	   *zklock_root;
+int			zklock_session_timeout = 10000;
+int			zklock_connect_timeout = 10000;
+int			zklock_node_names = ZKL_DIALECT_CURATOR;
+int			zklock_commit_check = ZKLOCK_COMMIT_CHECK_LEASE;
+int			zklock_stale_snapshot = ZKLOCK_STALE_SNAPSHOT_WARNING;
+int			zklock_max_locks = 1000;
+int			zklock_acl = 0;
+char	   *zklock_auth_file;
+
+/* Kept for features to come: what may be set, not what it does. */
+static int	on_revoke = 0;
+static bool deadlock_detection = true;
+
+static int	log_min_messages_level = ZKL_LOG_WARNING;
+
+static const struct config_enum_entry node_names_options[] = {
+	{"curator", ZKL_DIALECT_CURATOR, false},
+	{"curator_mutex", ZKL_DIALECT_CURATOR_MUTEX, false},
+	{"kazoo", ZKL_DIALECT_KAZOO, false},
+	{NULL, 0, false}
+};
+
+static const struct config_enum_entry commit_check_options[] = {
+	{"lease", ZKLOCK_COMMIT_CHECK_LEASE, false},
+	{"always", ZKLOCK_COMMIT_CHECK_ALWAYS, false},
+	{"off", ZKLOCK_COMMIT_CHECK_OFF, false},
+	{NULL, 0, false}
+};
+
+static const struct config_enum_entry on_revoke_options[] = {
+	{"notice", 0, false},
+	{"ignore", 1, false},
+	{"cancel", 2, false},
+	{"terminate", 3, false},
+	{NULL, 0, false}
+};
+
+static const struct config_enum_entry stale_snapshot_options[] = {
+	{"off", ZKLOCK_STALE_SNAPSHOT_OFF, false},
+	{"warning", ZKLOCK_STALE_SNAPSHOT_WARNING, false},
+	{"error", ZKLOCK_STALE_SNAPSHOT_ERROR, false},
+	{NULL, 0, false}
+};
+
+static const struct config_enum_entry acl_options[] = {
+	{"world", 0, false},
+	{"creator", 1, false},
+	{NULL, 0, false}
+};
+
+static const struct config_enum_entry log_options[] = {
+	{"debug", ZKL_LOG_DEBUG, false},
+	{"info", ZKL_LOG_INFO, false},
+	{"warning", ZKL_LOG_WARNING, false},
+	{"error", ZKL_LOG_ERROR, false},
+	{NULL, 0, false}
+};
+
+/* Slash-separated components, none of them empty, "." or "..". */
+static bool
+is_znode_path(const char *path)
+{
+	if (path[0] != '/')
+		return false;
+	while (*path == '/')
+	{
+		size_t		n = strcspn(++path, "/");
+
+		if (n == 0 || (n == 1 && path[0] == '.') ||
+			(n == 2 && path[0] == '.' && path[1] == '.'))
+			return false;
+		for (size_t i = 0; i < n; i++)
+			if ((unsigned char) path[i] < 0x20 || path[i] == 0x7f)
+				return false;
+		path += n;
+	}
+	return *path == '\0';
+}
+
+static bool
+is_host_and_port(const char *s, size_t length)
+{
+	size_t		digits = 0;
+
+	while (digits < length && s[length - 1 - digits] >= '0' &&
+		   s[length - 1 - digits] <= '9')
+		digits++;
+	if (digits == 0 || digits > 5 || length < digits + 2 ||
+		s[length - 1 - digits] != ':' || atoi(s + length - digits) > 65535)
+		return false;
+	for (size_t i = 0; i < length; i++)
+		if ((unsigned char) s[i] <= 0x20)
+			return false;
+	return true;
+}
+
+static bool
+check_connect_string(char **newval, void **extra, GucSource source)
+{
+	const char *p = *newval;
+	bool		good = true;
+
+	for (;;)
+	{
+		size_t		n = strcspn(p, ",/");
+
+		good = good && is_host_and_port(p, n);
+		p += n;
+		if (*p != ',')
+			break;
+		p++;
+	}
+	if (*p == '/')
+		good = good && is_znode_path(p);
+	if (!good)
+	{
+		GUC_check_errdetail("It has the form host:port[,host:port...][/chroot].");
+		GUC_check_errhint("For example: zk1:2181,zk2:2181,zk3:2181/production");
+	}
+	return good;
+}
+
+static bool
+check_root(char **newval, void **extra, GucSource source)
+{
+	if (is_znode_path(*newval) && strlen(*newval) <= 1024)
+		return true;
+	GUC_check_errdetail("It is an absolute znode path of at most 1024 bytes, not \"/\" itself and without a slash at the end.");
+	return false;
+}
+
+static void
+assign_log_level(int newval, void *extra)
+{
+	zkl_log_set_level((ZklLogLevel) newval);
+}
+
+static void
+define_connection_settings(void)
+{
+	DefineCustomStringVariable("zklock.connect_string",
+							   "The ZooKeeper ensemble that keeps the locks.",
+							   "host:port[,host:port...][/chroot]",
+							   &zklock_connect_string, "127.0.0.1:2181",
+							   PGC_SUSET, 0, check_connect_string, NULL, NULL);
+	DefineCustomStringVariable("zklock.root",
+							   "The znode below which everything is kept.",
+							   NULL, &zklock_root, "/zklock",
+							   PGC_SUSET, 0, check_root, NULL, NULL);
+	DefineCustomIntVariable("zklock.session_timeout",
+							"How long the ensemble keeps the locks of a backend that it hears nothing of.",
+							"The ensemble may grant another value; that one counts.",
+							&zklock_session_timeout, 10000, 100, INT_MAX / 8,
+							PGC_SUSET, GUC_UNIT_MS, NULL, NULL, NULL);
+	DefineCustomIntVariable("zklock.connect_timeout",
+							"How long a call waits for a usable ZooKeeper session.",
+							NULL, &zklock_connect_timeout, 10000, 1, INT_MAX,
+							PGC_USERSET, GUC_UNIT_MS, NULL, NULL, NULL);
+	DefineCustomEnumVariable("zklock.acl",
+							 "Who may touch the znodes that are made.",
+							 "\"creator\" needs zklock.auth_file; others may still read.",
+							 &zklock_acl, 0, acl_options,
+							 PGC_SUSET, 0, NULL, NULL, NULL);
+	DefineCustomStringVariable("zklock.auth_file",
+							   "File that holds the credentials: digest user:password.",
+							   "Must not be accessible for group or others.",
+							   &zklock_auth_file, "",
+							   PGC_SUSET, GUC_SUPERUSER_ONLY, NULL, NULL, NULL);
+	DefineCustomEnumVariable("zklock.log_min_messages",
+							 "From which level on the ZooKeeper client's log lines reach the server log.",
+							 NULL, &log_min_messages_level, ZKL_LOG_WARNING, log_options,
+							 PGC_SUSET, 0, NULL, assign_log_level, NULL);
+}
+
+static void
+define_lock_settings(void)
+{
+	DefineCustomEnumVariable("zklock.node_names",
+							 "Whose names the lock nodes have: which other programs understand them.",
+							 NULL, &zklock_node_names, ZKL_DIALECT_CURATOR,
+							 node_names_options,
+							 PGC_SUSET, 0, NULL, NULL, NULL);
+	DefineCustomEnumVariable("zklock.commit_check",
+							 "How a transaction makes sure at commit that its locks are still held.",
+							 NULL, &zklock_commit_check, ZKLOCK_COMMIT_CHECK_LEASE,
+							 commit_check_options,
+							 PGC_SUSET, 0, NULL, NULL, NULL);
+	DefineCustomEnumVariable("zklock.stale_snapshot",
+							 "What to do when a lock was waited for with a snapshot taken before.",
+							 NULL, &zklock_stale_snapshot,
+							 ZKLOCK_STALE_SNAPSHOT_WARNING, stale_snapshot_options,
+							 PGC_USERSET, 0, NULL, NULL, NULL);
+	DefineCustomIntVariable("zklock.max_locks",
+							"How many lock nodes a backend may have.",
+							NULL, &zklock_max_locks, 1000, 1, 100000,
+							PGC_SUSET, 0, NULL, NULL, NULL);
+	DefineCustomEnumVariable("zklock.on_revoke",
+							 "What a holder does when it is asked to let go.",
+							 "Accepted, but without effect in this version.",
+							 &on_revoke, 0, on_revoke_options,
+							 PGC_USERSET, 0, NULL, NULL, NULL);
+	DefineCustomBoolVariable("zklock.deadlock_detection",
+							 "Look for deadlocks across servers.",
+							 "Accepted, but without effect in this version: use lock_timeout.",
+							 &deadlock_detection, true,
+							 PGC_SUSET, 0, NULL, NULL, NULL);
+}
+
+void
+zklock_define_settings(void)
+{
+	define_connection_settings();
+	define_lock_settings();
+	MarkGUCPrefixReserved("zklock");
+}

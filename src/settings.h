@@ -1,0 +1,39 @@
+/*-------------------------------------------------------------------------
+ *
+ * settings.h
+ *		The zklock.* settings.  Times are in milliseconds.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_SETTINGS_H
+#define ZKLOCK_SETTINGS_H
+
+typedef enum ZklockCommitCheck
+{
+	ZKLOCK_COMMIT_CHECK_OFF,
+	ZKLOCK_COMMIT_CHECK_LEASE,
+	ZKLOCK_COMMIT_CHECK_ALWAYS
+} ZklockCommitCheck;
+
+typedef enum ZklockStaleSnapshot
+{
+	ZKLOCK_STALE_SNAPSHOT_OFF,
+	ZKLOCK_STALE_SNAPSHOT_WARNING,
+	ZKLOCK_STALE_SNAPSHOT_ERROR
+} ZklockStaleSnapshot;
+
+extern char *zklock_connect_string;
+extern char *zklock_root;
+extern int	zklock_session_timeout;
+extern int	zklock_connect_timeout;
+extern int	zklock_node_names;	/* ZklDialect */
+extern int	zklock_commit_check;	/* ZklockCommitCheck */
+extern int	zklock_stale_snapshot;	/* ZklockStaleSnapshot */
+extern int	zklock_max_locks;
+extern int	zklock_acl;			/* 1: creator */
+extern char *zklock_auth_file;
+
+/* Called once, from _PG_init. */
+extern void zklock_define_settings(void);
+
+#endif							/* ZKLOCK_SETTINGS_H */

@@ -1,0 +1,93 @@
+/*-------------------------------------------------------------------------
+ *
+ * wait.c
+ *		The only loop that sleeps.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <limits.h>
+
+#include "miscadmin.h"
+#include "portability/instr_time.h"
+#include "storage/latch.h"
+#include "storage/proc.h"
+#include "utils/timeout.h"
+
+#include "compat.h"
+#include "wait.h"
+
+int64
+zklock_now(void)
+{
+	instr_time	now;
+
+	INSTR_TIME_SET_CURRENT(now);
+	return (int64) INSTR_TIME_GET_MILLISEC(now);
+}
+
+void
+zklock_drain_client_log(void)
+{
+	ZklLogLevel level;
+	char		line[512];
+
+	while (zkl_log_take(&level, line, sizeof(line)))
+		ereport(LOG,
+				(errmsg("ZooKeeper client: %s", line),
+				 errhidestmt(true), errhidecontext(true)));
+}
+
+void
+zklock_wait(ZklSession *session, ZklockWaitOver over, void *arg)
+{
+	for (;;)
+	{
+		int64		look_again = ZKLOCK_NEVER;
+		int			events = WL_LATCH_SET | WL_SOCKET_READABLE | WL_EXIT_ON_PM_DEATH;
+		long		timeout = -1;
+
+		ResetLatch(MyLatch);
+		CHECK_FOR_INTERRUPTS();
+		zkl_session_clear_wakeup(session);
+		zklock_drain_client_log();
+		if (over(arg, &look_again))
+			return;
+		if (look_again != ZKLOCK_NEVER)
+		{
+			int64		now = zklock_now();
+
+			timeout = look_again <= now ? 0 : (long) Min(look_again - now, INT_MAX);
+			events |= WL_TIMEOUT;
+		}
+		(void) WaitLatchOrSocket(MyLatch, events, zkl_session_fd(session),
+								 timeout, zklock_wait_event());
+	}
+}
+
+void
+zklock_wait_for_lock(ZklSession *session, ZklockWaitOver over, void *arg,
+					 int64 spent_ms)
+{
+	if (LockTimeout <= 0)
+	{
+		zklock_wait(session, over, arg);
+		return;
+	}
+
+	/*
+	 * As ProcSleep() does.  The indicator is kept when disarming: if the timer
+	 * has just fired, its cancel must be told as a lock timeout.
+	 */
+	enable_timeout_after(LOCK_TIMEOUT, (int) Max(LockTimeout - spent_ms, 1));
+	PG_TRY();
+	{
+		zklock_wait(session, over, arg);
+	}
+	PG_FINALLY();
+	{
+		disable_timeout(LOCK_TIMEOUT, true);
+	}
+	PG_END_TRY();
+}
