@@ -25,29 +25,29 @@ static const ErrorEntry entries[] = {
 		"lock \"%s\" was lost",
 	"The ZooKeeper session of this backend is over. Retry the transaction."},
 	[ZKL_AUTH_FAILED] = {ERRCODE_INVALID_AUTHORIZATION_SPECIFICATION,
-		"the ZooKeeper ensemble refused the credentials",
+		"could not lock \"%s\": the ZooKeeper ensemble refused the credentials",
 	"Check the credentials in the file that zklock.auth_file names."},
 	[ZKL_NO_AUTH] = {ERRCODE_INSUFFICIENT_PRIVILEGE,
-		"the ZooKeeper ensemble refused access to lock \"%s\"",
-	"Check the ACLs of the znodes below zklock.root, and zklock.auth_file."},
+		"could not lock \"%s\": the ZooKeeper ensemble refused access",
+	"Check the ACLs of the znodes below zklock.root, zklock.acl, and zklock.auth_file."},
 	[ZKL_NO_CHROOT] = {ERRCODE_CONFIG_FILE_ERROR,
-		"the chroot path of zklock.connect_string does not exist",
+		"could not lock \"%s\": the chroot path of zklock.connect_string does not exist",
 	"Create the znode that follows the hosts in zklock.connect_string, or remove it there."},
 	[ZKL_TOO_MANY] = {ERRCODE_CONFIGURATION_LIMIT_EXCEEDED,
-		"too many locks in one session while locking \"%s\"",
+		"could not lock \"%s\": too many locks in one session",
 	"Release locks, use shorter names, or raise zklock.max_locks."},
 	[ZKL_NOT_DRAINING] = {ERRCODE_PROGRAM_LIMIT_EXCEEDED,
-		"sequence numbers of lock \"%s\" are used up",
+		"could not lock \"%s\": its sequence numbers are used up",
 	"Remove the znodes below the lock's that are not locks, so that it can start anew."},
 	[ZKL_NOT_SUPPORTED] = {ERRCODE_FEATURE_NOT_SUPPORTED,
-		"lock \"%s\" cannot be shared",
+		"could not lock \"%s\": it cannot be shared",
 	"Shared locks need zklock.node_names to be curator or kazoo."},
 	[ZKL_NO_MEMORY] = {ERRCODE_OUT_OF_MEMORY,
-		"out of memory while locking \"%s\"",
+		"could not lock \"%s\": out of memory",
 	"Reduce the memory use of this server."},
 	[ZKL_SERVER_ERROR] = {ERRCODE_SYSTEM_ERROR,
-		"unexpected answer of the ZooKeeper ensemble for lock \"%s\"",
-	"See the log of the ZooKeeper servers."},
+		"could not lock \"%s\": unexpected answer of the ZooKeeper ensemble",
+	"See the logs of the ZooKeeper servers."},
 };
 
 void
@@ -57,7 +57,7 @@ zklock_raise(ZklStatus status, const char *display, int raw_code)
 
 	ereport(ERROR,
 			(errcode(entry->sqlstate),
-			 errmsg(entry->message, display ? display : "?"),
+			 errmsg(entry->message, display),
 			 raw_code != 0
 			 ? errdetail("The ZooKeeper client library reports code %d.", raw_code)
 			 : 0,
@@ -65,12 +65,13 @@ zklock_raise(ZklStatus status, const char *display, int raw_code)
 }
 
 void
-zklock_raise_no_session(void)
+zklock_raise_no_session(const char *display)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_SQLCLIENT_UNABLE_TO_ESTABLISH_SQLCONNECTION),
-			 errmsg("could not connect to the ZooKeeper ensemble within %d ms",
-					zklock_connect_timeout),
+			 errmsg("could not lock \"%s\": no connection to the ZooKeeper ensemble",
+					display),
+			 errdetail("No session could be had within %d ms.", zklock_connect_timeout),
 			 errhint("Check zklock.connect_string and that the ensemble has a quorum; zklock.connect_timeout says how long to wait.")));
 }
 
@@ -79,7 +80,7 @@ zklock_raise_connection_lost(const char *display)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_CONNECTION_FAILURE),
-			 errmsg("lost the connection to the ZooKeeper ensemble while locking \"%s\"",
+			 errmsg("could not lock \"%s\": lost the connection to the ZooKeeper ensemble",
 					display),
 			 errdetail("It did not come back within %d ms.", zklock_connect_timeout),
 			 errhint("Retry when the ensemble is back; zklock.connect_timeout says how long to wait.")));

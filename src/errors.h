@@ -12,13 +12,12 @@
 
 /*
  * Raises ERROR for a status that is neither OK, PENDING nor BUSY.  "display"
- * names the lock, or is NULL where it is not about one; "raw_code" is the
- * client library's.
+ * names the lock; "raw_code" is the client library's, or 0.
  */
 extern void zklock_raise(ZklStatus status, const char *display, int raw_code) pg_attribute_noreturn();
 
 /* No session within zklock.connect_timeout: 08001. */
-extern void zklock_raise_no_session(void) pg_attribute_noreturn();
+extern void zklock_raise_no_session(const char *display) pg_attribute_noreturn();
 
 /* The connection went and did not come back within zklock.connect_timeout: 08006. */
 extern void zklock_raise_connection_lost(const char *display) pg_attribute_noreturn();

@@ -242,19 +242,18 @@ acquire_local(Acquisition *a)
 	{
 		ZklockHold *hold = a->holds[i];
 		ZklockModeCounts *counts = zklock_hold_counts(hold, a->wish->mode);
+		bool		covered = hold->mode >= a->wish->mode;
+		bool		waited = false;
 
-		/*
-		 * What we hold in a stronger mode we get at once, ahead of the queue;
-		 * but only if we are willing to join it.
-		 */
-		int64		limit = hold->mode >= a->wish->mode ? ZKLOCK_NO_LIMIT
-			: limit_left(a);
-
+		/* What we hold in a stronger mode is granted at once, if asked to queue. */
 		if (counts->local)
 			continue;
-		if (!zklock_local_acquire(hold->name.hash, a->wish->mode, limit, &a->waited))
+		if (!zklock_local_acquire(hold->name.hash, a->wish->mode,
+								  covered ? ZKLOCK_NO_LIMIT : limit_left(a),
+								  &waited))
 			return false;
 		counts->local = true;
+		a->waited = a->waited || (waited && !covered);
 	}
 	return true;
 }

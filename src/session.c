@@ -204,7 +204,7 @@ zklock_session_ready(const char *display)
 				return session;
 			case ZKL_SESSION_AUTH_FAILED:
 				zklock_session_close(ZKLOCK_CLOSE_MS);
-				zklock_raise(ZKL_AUTH_FAILED, NULL, 0);
+				zklock_raise(ZKL_AUTH_FAILED, display, 0);
 				break;
 			case ZKL_SESSION_EXPIRED:
 				/* With something held, this is for loss.c to tell. */
@@ -213,7 +213,7 @@ zklock_session_ready(const char *display)
 				zklock_session_close(ZKLOCK_CLOSE_MS);
 				break;
 			case ZKL_SESSION_CONNECTING:
-				zklock_raise_no_session();
+				zklock_raise_no_session(display);
 				break;
 			case ZKL_SESSION_SUSPENDED:
 				zklock_raise_connection_lost(display);
