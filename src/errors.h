@@ -14,12 +14,12 @@
  * Raises ERROR for a status that is neither OK, PENDING nor BUSY.  "display"
  * names the lock; "raw_code" is the client library's, or 0.
  */
-extern void zklock_raise(ZklStatus status, const char *display, int raw_code) pg_attribute_noreturn();
+extern _Noreturn void zklock_raise(ZklStatus status, const char *display, int raw_code);
 
 /* No session within zklock.connect_timeout: 08001. */
-extern void zklock_raise_no_session(const char *display) pg_attribute_noreturn();
+extern _Noreturn void zklock_raise_no_session(const char *display);
 
 /* The connection went and did not come back within zklock.connect_timeout: 08006. */
-extern void zklock_raise_connection_lost(const char *display) pg_attribute_noreturn();
+extern _Noreturn void zklock_raise_connection_lost(const char *display);
 
 #endif							/* ZKLOCK_ERRORS_H */

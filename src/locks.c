@@ -66,11 +66,15 @@ typedef struct RemoteWait
 
 /* As log_lock_waits does for the first tier; names the session in the way. */
 static void
-log_long_wait(RemoteWait *w, const ZklRequestInfo *info, int64 now)
+log_long_wait(RemoteWait *w, ZklRequestInfo *info, int64 now)
 {
 	if (!log_lock_waits || w->logged || now - w->started < DeadlockTimeout)
 		return;
 	w->logged = true;
+	/* Another program wrote this: nothing but plain characters into our log. */
+	for (char *p = info->blocker; *p; p++)
+		if (*p < 0x20 || *p > 0x7e)
+			*p = '?';
 	ereport(LOG,
 			(errmsg("process %d still waiting for zk lock \"%s\" after %lld ms",
 					MyProcPid, w->displays[Max(info->culprit, 0)],
@@ -80,7 +84,7 @@ log_long_wait(RemoteWait *w, const ZklRequestInfo *info, int64 now)
 
 /* In the queue of another server's session: how long yet? */
 static bool
-is_blocked_too_long(RemoteWait *w, const ZklRequestInfo *info, int64 now,
+is_blocked_too_long(RemoteWait *w, ZklRequestInfo *info, int64 now,
 					int64 *look_again)
 {
 	if (w->a->wish->limit_ms > 0)
