@@ -53,20 +53,29 @@ zklock_hold_counts(ZklockHold *hold, ZklMode mode)
 	return mode == ZKL_MODE_EXCLUSIVE ? &hold->exclusive : &hold->shared;
 }
 
-static void
-reserve_level(ZklockModeCounts *counts)
-{
-	int			capacity = Max(counts->capacity * 2, 4);
+/* Room for as many nested transaction levels as are common. */
+#define FIRST_CAPACITY 4
 
-	if (counts->n_levels < counts->capacity)
-		return;
-	if (counts->levels == NULL)
-		counts->levels = MemoryContextAlloc(TopMemoryContext,
-											capacity * sizeof(ZklockLevelCount));
-	else
-		counts->levels = repalloc(counts->levels,
-								  capacity * sizeof(ZklockLevelCount));
-	counts->capacity = capacity;
+static void
+first_levels(ZklockModeCounts *counts)
+{
+	counts->levels = MemoryContextAlloc(TopMemoryContext,
+										FIRST_CAPACITY * sizeof(ZklockLevelCount));
+	counts->capacity = FIRST_CAPACITY;
+}
+
+static void
+hold_free(ZklockHold *hold)
+{
+	if (hold->shared.levels)
+		pfree(hold->shared.levels);
+	if (hold->exclusive.levels)
+		pfree(hold->exclusive.levels);
+	if (hold->name.encoded)
+		pfree(hold->name.encoded);
+	if (hold->name.display)
+		pfree(hold->name.display);
+	pfree(hold);
 }
 
 static ZklockHold *
@@ -79,12 +88,12 @@ hold_new(const ZklockName *name)
 		hold->name.encoded = MemoryContextStrdup(TopMemoryContext, name->encoded);
 		hold->name.display = MemoryContextStrdup(TopMemoryContext, name->display);
 		hold->name.hash = name->hash;
+		first_levels(&hold->shared);
+		first_levels(&hold->exclusive);
 	}
 	PG_CATCH();
 	{
-		if (hold->name.encoded)
-			pfree(hold->name.encoded);
-		pfree(hold);
+		hold_free(hold);
 		PG_RE_THROW();
 	}
 	PG_END_TRY();
@@ -96,21 +105,18 @@ ZklockHold *
 zklock_hold_prepare(const ZklockName *name, ZklMode mode)
 {
 	ZklockHold *hold = zklock_hold_find(name);
+	ZklockModeCounts *counts;
 
 	if (hold == NULL)
 		hold = hold_new(name);
+	counts = zklock_hold_counts(hold, mode);
+	if (counts->n_levels == counts->capacity)
+	{
+		counts->levels = repalloc(counts->levels, 2 * counts->capacity *
+								  sizeof(ZklockLevelCount));
+		counts->capacity *= 2;
+	}
 	hold->pins++;
-	PG_TRY();
-	{
-		reserve_level(zklock_hold_counts(hold, mode));
-	}
-	PG_CATCH();
-	{
-		hold->pins--;
-		zklock_hold_free_if_unused(hold);
-		PG_RE_THROW();
-	}
-	PG_END_TRY();
 	return hold;
 }
 
@@ -215,11 +221,5 @@ zklock_hold_free_if_unused(ZklockHold *hold)
 	if (hold->pins > 0 || is_counted(&hold->shared) || is_counted(&hold->exclusive))
 		return;
 	dlist_delete(&hold->link);
-	if (hold->shared.levels)
-		pfree(hold->shared.levels);
-	if (hold->exclusive.levels)
-		pfree(hold->exclusive.levels);
-	pfree(hold->name.encoded);
-	pfree(hold->name.display);
-	pfree(hold);
+	hold_free(hold);
 }
