@@ -29,9 +29,10 @@ ISOLATION_OPTS = --inputdir=test --load-extension=zklock
 PG_CONFIG ?= pg_config
 PGXS := $(shell $(PG_CONFIG) --pgxs)
 
-# Debian's PGXS wants bitcode from clang; where that is missing, do without.
-ifeq ($(shell command -v clang 2>/dev/null),)
-with_llvm = no
+# PGXS may want bitcode from a clang that is not there; do without then.
+PGXS_CLANG := $(shell sed -n 's/^CLANG *= *//p' $(dir $(PGXS))../Makefile.global)
+ifeq ($(shell command -v $(PGXS_CLANG) 2>/dev/null),)
+override with_llvm = no
 endif
 
 include $(PGXS)

@@ -1,0 +1,218 @@
+# What the scripts share; sourced, not run. Owns: finding pg_config, installing
+# what is missing, building in a temporary copy, running things as an
+# unprivileged user, and private ZooKeeper and PostgreSQL servers. Servers write
+# their pid to a file in their directory; only those are ever ended.
+#
+# A script sources this, calls make_work_dir, and has a trap that calls
+# remove_work_dir. Sets ROOT (the checkout), WORK (the temporary directory),
+# COPY (the copy of the checkout), PG_CONFIG, BINDIR, AS_USER (a command prefix).
+# shellcheck shell=bash disable=SC2034
+
+PG_MAJOR=15
+BUILD_PACKAGES=(gcc libc6-dev make perl libzookeeper-mt-dev libzookeeper-java
+	default-jre-headless)
+if [[ -z ${PG_CONFIG:-} ]]; then
+	BUILD_PACKAGES+=("postgresql-$PG_MAJOR" "postgresql-server-dev-$PG_MAJOR")
+fi
+TEST_PACKAGES=(clang libclang-rt-14-dev "postgresql-$PG_MAJOR-pgtap"
+	libtap-parser-sourcehandler-pgtap-perl libipc-run-perl python3-kazoo socat)
+
+ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+AS_USER=()
+WORK=
+
+say() { printf '%s\n' "$*"; }
+
+die() {
+	printf '%s: %s\n' "${0##*/}" "$*" >&2
+	exit 1
+}
+
+# Runs a command as root.
+as_root() {
+	if ((EUID == 0)); then
+		"$@"
+	elif command -v sudo >/dev/null; then
+		sudo "$@"
+	else
+		die "needs root or sudo for: $*"
+	fi
+}
+
+# Calls a command until it succeeds, for at most the seconds given.
+wait_for() {
+	local deadline=$((SECONDS + $1))
+	shift
+	until "$@"; do
+		((SECONDS < deadline)) || return 1
+		sleep 0.05
+	done
+}
+
+# Packages among the arguments that are not installed.
+missing_packages() {
+	local package
+	for package; do
+		[[ $(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null) \
+			== installed ]] || printf '%s\n' "$package"
+	done
+}
+
+# Installs the packages that are missing. A server that comes with a package is
+# not started: the scripts use servers of their own.
+install_missing() {
+	local missing policy=/usr/sbin/policy-rc.d made_policy=
+	mapfile -t missing < <(missing_packages "$@")
+	((${#missing[@]})) || return 0
+	say "Installing ${missing[*]}"
+	if [[ ! -e $policy ]]; then
+		made_policy=yes
+		printf '#!/bin/sh\nexit 101\n' | as_root tee "$policy" >/dev/null
+		as_root chmod +x "$policy"
+	fi
+	local status=0
+	apt_install "${missing[@]}" || status=$?
+	[[ -z $made_policy ]] || as_root rm -f "$policy"
+	((status == 0)) || die "installing packages failed"
+}
+
+apt_install() {
+	if ! { as_root apt-get -qq update &&
+		as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq -y \
+			--no-install-recommends -o Dpkg::Use-Pty=0 install "$@"; } \
+		</dev/null >"$WORK/apt.log" 2>&1; then
+		tail -n 30 "$WORK/apt.log" >&2
+		return 1
+	fi
+}
+
+# Honours PG_CONFIG.
+find_pg_config() {
+	if [[ -z ${PG_CONFIG:-} ]]; then
+		PG_CONFIG=/usr/lib/postgresql/$PG_MAJOR/bin/pg_config
+		[[ -x $PG_CONFIG ]] || PG_CONFIG=$(command -v pg_config) ||
+			die "pg_config not found; set PG_CONFIG"
+	fi
+	export PG_CONFIG
+	BINDIR=$("$PG_CONFIG" --bindir)
+	PGXS_DIR=$(dirname "$("$PG_CONFIG" --pgxs)")
+	PATH=$BINDIR:$PATH
+}
+
+# PostgreSQL refuses to run as root. setpriv replaces itself by the command, so
+# that a pid noted is the command's own.
+choose_user() {
+	((EUID == 0)) || return 0
+	local user=postgres
+	id "$user" >/dev/null 2>&1 || user=nobody
+	AS_USER=(setpriv "--reuid=$user" "--regid=$(id -g "$user")" --init-groups --)
+	chown "$user" "$WORK"
+}
+
+make_work_dir() {
+	WORK=$(mktemp -d /tmp/zklock.XXXXXX)
+	COPY=$WORK/src
+	unset TMPDIR LC_ALL LANGUAGE PGHOST PGPORT PGUSER PGDATABASE PGDATA \
+		PGOPTIONS PGSERVICE PGPASSWORD PGPASSFILE
+	export LANG=C.UTF-8
+}
+
+# Ends every server below the work directory and removes it.
+remove_work_dir() {
+	local dir
+	[[ -n $WORK && -d $WORK ]] || return 0
+	for dir in "$WORK"/*/; do
+		[[ ! -e $dir/zk.pid ]] || zk_stop "$dir"
+	done
+	end_postmasters
+	cd /
+	rm -rf "$WORK"
+}
+
+# Servers that a test left behind have their data below the work directory.
+end_postmasters() {
+	local file pid
+	while IFS= read -r file; do
+		pid=$(head -n 1 "$file")
+		kill -QUIT "$pid" 2>/dev/null || continue
+		wait_for 10 gone "$pid" || kill -KILL "$pid" 2>/dev/null || true
+	done < <(find "$WORK" -name postmaster.pid 2>/dev/null)
+}
+
+gone() { ! kill -0 "$1" 2>/dev/null || [[ $(ps_state "$1") == Z ]]; }
+
+ps_state() { sed -n 's/^State:\s*\(.\).*/\1/p' "/proc/$1/status" 2>/dev/null; }
+
+# Copies the checkout, without build products, for the unprivileged user.
+copy_tree() {
+	mkdir "$COPY" "$WORK/home"
+	tar -C "$ROOT" --exclude=./.git --exclude=./build --exclude='*.o' --exclude='*.so' \
+		--exclude='*.bc' -cf - . | tar -C "$COPY" --no-same-owner -xf -
+	chmod -R u+w "$COPY"
+	if ((${#AS_USER[@]})); then
+		chown -R --reference="$WORK" "$COPY" "$WORK/home"
+	fi
+	export HOME=$WORK/home
+}
+
+# make in the copy, as the unprivileged user.
+make_copy() {
+	"${AS_USER[@]}" make -C "$COPY" --no-print-directory \
+		PG_CONFIG="$PG_CONFIG" "$@"
+}
+
+install_extension() {
+	as_root make -C "$COPY" --no-print-directory -s \
+		PG_CONFIG="$PG_CONFIG" install
+}
+
+free_port() { perl -I "$COPY/test/lib" -MZkLock::Util=free_port -e 'print free_port'; }
+
+# Starts a ZooKeeper server in a new directory; sets ZK_CONNECT.
+zk_start() {
+	local dir=$1
+	"${AS_USER[@]}" mkdir "$dir"
+	"${AS_USER[@]}" perl -I "$COPY/test/lib" -MZkLock::ZkServer \
+		-e 'exit ZkLock::ZkServer->run_until_signal(shift)' "$dir" \
+		</dev/null >"$dir.out" 2>&1 &
+	echo $! >"$dir/zk.pid"
+	wait_for 60 zk_started_or_gone "$dir" || true
+	if [[ ! -s $dir/connect_string ]]; then
+		cat "$dir.out" >&2
+		die "ZooKeeper did not start"
+	fi
+	ZK_CONNECT=$(<"$dir/connect_string")
+}
+
+zk_started_or_gone() { [[ -s $1/connect_string ]] || gone "$(<"$1/zk.pid")"; }
+
+zk_stop() {
+	local pid
+	pid=$(<"$1/zk.pid")
+	rm -f "$1/zk.pid"
+	kill -TERM "$pid" 2>/dev/null || return 0
+	wait_for 20 gone "$pid" || kill -KILL "$pid" 2>/dev/null || true
+}
+
+# Makes a database cluster in a new directory and starts its server on a socket
+# in the work directory; further lines of configuration come on stdin.
+pg_start() {
+	local dir=$1 port=$2
+	"${AS_USER[@]}" initdb -D "$dir" -U postgres -A trust -N \
+		--locale=C --encoding=UTF8 >"$dir.initdb" 2>&1 || {
+		cat "$dir.initdb" >&2
+		die "initdb failed"
+	}
+	{
+		echo "port = $port"
+		echo "listen_addresses = ''"
+		echo "unix_socket_directories = '$WORK'"
+		echo "fsync = off"
+		echo "log_line_prefix = '%m [%p] %q%a '"
+		cat
+	} >>"$dir/postgresql.conf"
+	"${AS_USER[@]}" pg_ctl -D "$dir" -w -s -l "$dir.log" start </dev/null || {
+		tail -n 30 "$dir.log" >&2
+		die "PostgreSQL did not start"
+	}
+}

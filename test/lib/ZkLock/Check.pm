@@ -1,0 +1,139 @@
+# ZkLock::Check - assertions and observations that many tests share.
+#
+# Owns: what a test says about an error, about the state of a backend's
+# ZooKeeper session, and about what is left in the ensemble.
+#
+#   fails_with($s, "SELECT zk_lock('x')", '08006', 'a promise');
+#   works($s, "SELECT zk_lock('x')", qr/^\d+$/, 'a promise');
+#   nothing_left($zkc, 'a promise');
+#   wait_state($s, 'connected');
+#   queue_of($zkc, 'x');        # full paths, in the order of their numbers
+#   requests_of($zk, $zk_session_id);
+
+package ZkLock::Check;
+
+use strict;
+use warnings;
+
+use Exporter qw(import);
+use Test::More;
+use ZkLock::Util qw(wait_until);
+
+our @EXPORT = qw(fails_with failed_with works nothing_left wait_state
+  queue_of requests_of zk_session_id);
+
+# One assertion: the statement fails with this SQLSTATE, says what to do in a
+# HINT (unless hint => 0), and matches $opt{like}.
+sub fails_with
+{
+	my ($session, $sql, $sqlstate, $name, %opt) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	$session->query_async($sql);
+	return failed_with($session, $sqlstate, $name, %opt);
+}
+
+# The same about the statement that was sent before.
+sub failed_with
+{
+	my ($session, $sqlstate, $name, %opt) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my $answer = $session->wait_result;
+	my $error = $session->error;
+	my @wrong;
+	push @wrong, 'SQLSTATE ' . $session->sqlstate . " instead of $sqlstate"
+	  if $session->sqlstate ne $sqlstate;
+	push @wrong, 'no HINT' if ($opt{hint} // 1) && $error !~ /^HINT:  \S/m;
+	push @wrong, "does not match $opt{like}"
+	  if $opt{like} && $error !~ $opt{like};
+	push @wrong, "matches $opt{unlike}"
+	  if $opt{unlike} && $error =~ $opt{unlike};
+	return ok(!@wrong, $name)
+	  || diag(join "\n", @wrong, "answer: $answer", "error: $error");
+}
+
+# One assertion: the statement succeeds and its answer is, or matches, this.
+sub works
+{
+	my ($session, $sql, $expected, $name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my $answer = $session->query($sql);
+	my $good = $session->ok
+	  && (ref $expected ? $answer =~ $expected : $answer eq $expected);
+	return ok($good, $name)
+	  || diag("expected: $expected", "\nanswer: $answer\nerror: "
+		  . $session->error);
+}
+
+# One assertion: no contender is left below any lock. What only the expiry of a
+# session removes has until the general deadline.
+sub nothing_left
+{
+	my ($zkc, $name, %opt) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my @left;
+	my $gone = eval {
+		wait_until(
+			'the contenders to go',
+			sub { @left = contenders($zkc, $opt{root} // '/zklock'); !@left });
+	};
+	return ok($gone, $name) || diag("left: @left\n$@");
+}
+
+sub contenders
+{
+	my ($zkc, $root) = @_;
+	my @found;
+	for my $lock ($zkc->children("$root/locks"))
+	{
+		push @found, map { "$root/locks/$lock/$_" }
+		  grep { /(?:lock-|__WRIT__|__READ__|__r?lock__)-?\d{9,10}$/ }
+		  $zkc->children("$root/locks/$lock");
+	}
+	return @found;
+}
+
+# Waits until zk_session() of this very session says so.
+sub wait_state
+{
+	my ($session, $state) = @_;
+	my $seen;
+	return wait_until(
+		"state $state",
+		sub {
+			$seen = $session->query('SELECT state FROM zk_session()');
+			return ($seen // '') eq $state;
+		},
+		diag => sub { "last seen: $seen " . $session->error });
+}
+
+# Full paths of the nodes below a lock, by number.
+sub queue_of
+{
+	my ($zkc, $lock, $root) = @_;
+	my $path = ($root // '/zklock') . "/locks/$lock";
+	my %number = map { /(\d{10})$/ ? ("$path/$_" => $1) : () }
+	  $zkc->children($path);
+	my @nodes =
+	  sort { $number{$a} <=> $number{$b} || $a cmp $b } keys %number;
+	return @nodes;
+}
+
+# As the server's command "cons" writes it.
+sub zk_session_id
+{
+	my ($session) = @_;
+	return $session->query_ok('SELECT session_id FROM zk_session()');
+}
+
+# The number of the last request of a session that is connected to this server.
+# The client numbers its requests, and pings have no number: the difference of
+# two looks is how many requests were sent in between.
+sub requests_of
+{
+	my ($zk, $id) = @_;
+	my $connections = $zk->four_letter('cons') // '';
+	return $connections =~ /sid=$id\b.*?lcxid=0x([0-9a-f]+)/
+	  ? hex $1 : undef;
+}
+
+1;

@@ -1,0 +1,181 @@
+# ZkLock::Cluster - PostgreSQL servers with the extension, for TAP tests.
+#
+# Owns: the settings a test server gets, and waiting for what the servers and
+# the ensemble show. The servers are PostgreSQL::Test::Cluster nodes.
+#
+#   my $node = zklock_node('a', zk => $zk->connect_string);
+#   my $s = session($node);
+#   wait_for_sql($node, "SELECT count(*) FROM zk_locks", '2');
+#   wait_zk_waiting($zkc, '/zklock/locks/x', 2);
+#   wait_blocked($s);
+
+package ZkLock::Cluster;
+
+use strict;
+use warnings;
+
+use Carp qw(croak);
+use Exporter qw(import);
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use ZkLock::Session;
+use ZkLock::Util qw(wait_until log_tail);
+
+our @EXPORT = qw(zklock_node session wait_for_sql wait_zk_waiting
+  wait_zk_empty wait_until wait_blocked wait_for_log server_log
+  lock_nodes wait_no_lock_nodes foreign_node);
+
+# Makes and starts a server with the extension in database postgres. Options:
+#   zk                connect string, or an object that has one
+#   proxy             a ZkLock::Proxy to go through instead
+#   preload           1: zklock in shared_preload_libraries
+#   session_timeout   default 4s
+#   extra_conf        text appended to postgresql.conf
+#   init              options of PostgreSQL::Test::Cluster->init, as a list
+#   extension         0: do not create the extension
+sub zklock_node
+{
+	my ($name, %opt) = @_;
+	my $to = $opt{proxy} // $opt{zk} // croak 'neither zk nor proxy given';
+	$to = $to->connect_string if ref $to;
+	my $timeout = $opt{session_timeout} // '4s';
+
+	my $node = PostgreSQL::Test::Cluster->new($name);
+	$node->init(@{ $opt{init} // [] });
+	$node->append_conf('postgresql.conf', <<"CONF");
+zklock.connect_string = '$to'
+zklock.session_timeout = '$timeout'
+max_connections = 50
+max_prepared_transactions = 10
+CONF
+	$node->append_conf('postgresql.conf',
+		"shared_preload_libraries = 'zklock'")
+	  if $opt{preload};
+	$node->append_conf('postgresql.conf', $opt{extra_conf})
+	  if defined $opt{extra_conf};
+	$node->start;
+	$node->safe_psql('postgres', 'CREATE EXTENSION zklock')
+	  if $opt{extension} // 1;
+	return $node;
+}
+
+# A ZkLock::Session. Options: dbname, user, application_name, extra_params.
+sub session
+{
+	my ($node, %opt) = @_;
+	my $dbname = delete $opt{dbname} // 'postgres';
+	return ZkLock::Session->new($node, $dbname, %opt);
+}
+
+# Waits until a query prints what is expected (default t). Each look is a
+# connection of its own; an error counts as another answer.
+sub wait_for_sql
+{
+	my ($node, $sql, $expected, %opt) = @_;
+	$expected //= 't';
+	my $last = '';
+	return wait_until(
+		"'$expected' from: $sql",
+		sub {
+			local $ENV{PGOPTIONS} = '-c log_statement=none';
+			my (undef, $out, $err) = $node->psql('postgres', $sql);
+			$last = "$out$err";
+			return $out eq $expected;
+		},
+		pause => 0.05,
+		%opt,
+		diag => sub { "last answer: $last\n" . server_log($node) });
+}
+
+# Waits until a node has exactly $count children: holders and waiters of the
+# lock there. Returns their names.
+sub wait_zk_waiting
+{
+	my ($zkc, $path, $count, %opt) = @_;
+	my @children;
+	wait_until(
+		"$count children of $path",
+		sub { @children = $zkc->children($path); @children == $count },
+		%opt,
+		diag => sub { "last seen: @children" });
+	return @children;
+}
+
+# Waits until a lock's node is gone or has no children.
+sub wait_zk_empty
+{
+	my ($zkc, $path, %opt) = @_;
+	return wait_zk_waiting($zkc, $path, 0, %opt);
+}
+
+# The paths of all nodes of holders and waiters below a root.
+sub lock_nodes
+{
+	my ($zkc, $root) = @_;
+	my $locks = ($root // '/zklock') . '/locks';
+	return grep { m{^\Q$locks\E/[^/]+/} } $zkc->tree($locks);
+}
+
+# Waits until nobody holds or waits for any lock below a root.
+sub wait_no_lock_nodes
+{
+	my ($zkc, %opt) = @_;
+	my $root = delete $opt{root};
+	my @nodes;
+	return wait_until(
+		'no node of a lock',
+		sub { @nodes = lock_nodes($zkc, $root); !@nodes },
+		%opt,
+		diag => sub { "left: @nodes" });
+}
+
+# Makes a node below a lock's znode as Curator's InterProcessReadWriteLock
+# would, for READ or WRIT. A parent that is missing becomes a plain node.
+# Returns the node's path; it goes with the client's session.
+my $foreign_nodes = 0;
+
+sub foreign_node
+{
+	my ($zkc, $lock_path, $kind) = @_;
+	my $guid = sprintf '%08x-aaaa-4bbb-8ccc-%012x', $$, ++$foreign_nodes;
+	return $zkc->create("$lock_path/_c_$guid-__${kind}__",
+		data => '127.0.0.1', ephemeral => 1, sequence => 1, makepath => 1);
+}
+
+# Waits until the backend of a session waits: for a lock of its server (wait
+# event type Lock), or for one held elsewhere (Extension).
+sub wait_blocked
+{
+	my ($session, %opt) = @_;
+	my $pid = $session->pid;
+	return wait_for_sql($session->node,
+		"SELECT wait_event_type IN ('Lock', 'Extension') "
+		  . "AND state = 'active' FROM pg_stat_activity WHERE pid = $pid",
+		't', %opt);
+}
+
+# Waits until the server log, from $offset on, matches; returns the log's size
+# then. PostgreSQL::Test::Utils' -s on the log file gives a starting offset.
+sub wait_for_log
+{
+	my ($node, $pattern, $offset, %opt) = @_;
+	my $text = '';
+	wait_until(
+		"$pattern in the server log",
+		sub {
+			$text = slurp_file($node->logfile, $offset // 0);
+			return $text =~ $pattern;
+		},
+		%opt,
+		diag => sub { server_log($node) });
+	return -s $node->logfile;
+}
+
+# The end of a server's log, for messages.
+sub server_log
+{
+	my ($node, $lines) = @_;
+	return log_tail($node->logfile, $lines // 40);
+}
+
+1;

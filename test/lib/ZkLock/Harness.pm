@@ -1,0 +1,44 @@
+# ZkLock::Harness - a TAP::Harness that leaves its totals in a file.
+#
+# Owns: adding up what a prove run found. Every prove (also one started by make
+# or pg_prove) uses it when HARNESS_SUBCLASS names it, and appends to the file
+# $ZKLOCK_TOTALS lines "passed N", "failed N", "skipped N", "bad <test file>".
+# Skipped tests are no passed tests; a file that broke without a failed
+# assertion counts as one failure.
+
+package ZkLock::Harness;
+
+use strict;
+use warnings;
+
+use parent 'TAP::Harness';
+
+sub summary
+{
+	my ($self, $aggregate, @rest) = @_;
+	$self->SUPER::summary($aggregate, @rest);
+	my $path = $ENV{ZKLOCK_TOTALS} or return;
+
+	my %total = (passed => 0, failed => 0, skipped => 0);
+	my @bad;
+	my %parsers = map { $_ => $aggregate->parsers($_) }
+	  $aggregate->descriptions;
+	for my $name (sort keys %parsers)
+	{
+		my $parser = $parsers{$name};
+		my %skipped = map { $_ => 1 } $parser->skipped;
+		my $failed = () = $parser->failed;
+		$total{skipped} += keys %skipped;
+		$total{passed} += grep { !$skipped{$_} } $parser->passed;
+		$failed ||= 1 if $parser->has_problems;
+		$total{failed} += $failed;
+		push @bad, $name if $failed;
+	}
+	open my $out, '>>', $path or die "$path: $!";
+	print $out "$_ $total{$_}\n" for sort keys %total;
+	print $out "bad $_\n" for @bad;
+	close $out or die "$path: $!";
+	return;
+}
+
+1;

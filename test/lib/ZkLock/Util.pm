@@ -1,0 +1,192 @@
+# ZkLock::Util - what every module of the test library needs.
+#
+# Owns: choosing free TCP ports, waiting for a condition with a deadline,
+# starting child processes that die with the test and ending exactly those,
+# reading the tail of a log.
+#
+# Never sleeps to synchronise: wait_until() polls a condition and dies with
+# diagnostics when the deadline passes.
+
+package ZkLock::Util;
+
+use strict;
+use warnings;
+
+use Carp qw(croak);
+use Exporter qw(import);
+use IO::Socket::INET;
+use IO::Socket::UNIX;
+use POSIX qw(WNOHANG);
+use Socket qw(SOCK_STREAM);
+use Time::HiRes qw(time);
+
+our @EXPORT_OK =
+  qw(free_port wait_until spawn end_process alive hold_still log_tail
+  port_listens read_file);
+
+# How long anything in the library may take before it counts as broken.
+our $TIMEOUT = $ENV{PG_TEST_TIMEOUT_DEFAULT} || 60;
+
+# Ports below the range the kernel hands out for outgoing connections, so that
+# a server can be stopped and started again on its port.
+use constant PORT_MIN => 10200;
+use constant PORT_MAX => 32767;
+
+# Reservations of this process; an abstract socket vanishes with its owner.
+my %reserved;
+
+# A TCP port on 127.0.0.1 that is free and that no other user of this module
+# on the machine will be given while this process lives.
+sub free_port
+{
+	for (1 .. 1000)
+	{
+		my $port = PORT_MIN + int(rand(PORT_MAX - PORT_MIN));
+		next if $reserved{$port};
+		my $mark = IO::Socket::UNIX->new(
+			Type => SOCK_STREAM,
+			Local => "\0zklock-test-port-$port",
+			Listen => 1) or next;
+		my $probe = IO::Socket::INET->new(
+			LocalAddr => '127.0.0.1',
+			LocalPort => $port,
+			Proto => 'tcp',
+			ReuseAddr => 1,
+			Listen => 1) or next;
+		close $probe;
+		$reserved{$port} = $mark;
+		return $port;
+	}
+	croak 'no free port found';
+}
+
+# Calls $condition until it returns true and returns that value. Dies after
+# $opt{timeout} seconds with $what and the text of $opt{diag}->().
+sub wait_until
+{
+	my ($what, $condition, %opt) = @_;
+	my $timeout = $opt{timeout} // $TIMEOUT;
+	my $deadline = time() + $timeout;
+	my $pause = $opt{pause} // 0.02;
+
+	while (1)
+	{
+		my $value = $condition->();
+		return $value if $value;
+		last if time() > $deadline;
+		select(undef, undef, undef, $pause);
+	}
+	my $diag = $opt{diag} ? "\n" . $opt{diag}->() : '';
+	croak "timed out after $timeout s waiting for $what$diag";
+}
+
+# Starts a program with its output in $opt{log}; returns its pid. The kernel
+# kills it when this process dies without cleaning up. With $opt{group} it
+# leads a process group of its own.
+sub spawn
+{
+	my ($command, %opt) = @_;
+	my $pid = fork() // croak "fork: $!";
+	if ($pid)
+	{
+		POSIX::setpgid($pid, $pid) if $opt{group};
+		return $pid;
+	}
+
+	# The child: never run the parent's END blocks and destructors.
+	eval {
+		POSIX::setpgid(0, 0) if $opt{group};
+		open(STDIN, '<', '/dev/null') or die "stdin: $!";
+		open(STDOUT, '>>', $opt{log} // '/dev/null') or die "log: $!";
+		open(STDERR, '>&', \*STDOUT) or die "stderr: $!";
+		exec('setpriv', '--pdeathsig', 'KILL', @$command)
+		  or die "exec $command->[0]: $!";
+	};
+	print STDERR $@;
+	POSIX::_exit(127);
+}
+
+# True while a child started by spawn() has not ended; reaps it when it has.
+sub alive
+{
+	my ($pid) = @_;
+	return 0 unless $pid;
+	local $?;
+	return waitpid($pid, WNOHANG) == 0;
+}
+
+# Ends a child started by spawn(): the signal first, SIGKILL when that has not
+# ended it within the time given. Returns when it is gone.
+sub end_process
+{
+	my ($pid, $signal, $timeout) = @_;
+	return unless alive($pid);
+	local $?;
+	kill 'CONT', $pid;
+	kill $signal, $pid;
+	my $gone = eval {
+		wait_until("process $pid to end", sub { !alive($pid) },
+			timeout => $timeout // 10);
+	};
+	return if $gone;
+	kill 'KILL', $pid;
+	waitpid $pid, 0;
+	return;
+}
+
+# Stops processes with SIGSTOP, and returns when every thread of theirs has
+# stopped: the signal alone leaves them a moment.
+sub hold_still
+{
+	my @pids = @_;
+	kill 'STOP', @pids;
+	wait_until(
+		"processes @pids to stop",
+		sub {
+			for my $stat (map { glob "/proc/$_/task/*/stat" } @pids)
+			{
+				return 0 unless read_file($stat) =~ /^(?:.*\) [TtZX] |$)/;
+			}
+			return 1;
+		},
+		pause => 0.001);
+	return;
+}
+
+# Is somebody listening on this TCP port of 127.0.0.1? Looks without
+# connecting, so that a server behind a proxy does not see the question.
+sub port_listens
+{
+	my ($port) = @_;
+	my $wanted = sprintf ':%04X', $port;
+	for my $table ('/proc/net/tcp', '/proc/net/tcp6')
+	{
+		open my $fh, '<', $table or next;
+		while (my $line = <$fh>)
+		{
+			my (undef, $local, undef, $state) = split ' ', $line;
+			return 1 if $state eq '0A' && $local =~ /\Q$wanted\E$/;
+		}
+	}
+	return 0;
+}
+
+sub read_file
+{
+	my ($path) = @_;
+	open my $fh, '<', $path or return '';
+	local $/;
+	return scalar(<$fh>) // '';
+}
+
+# The last lines of a file, for messages.
+sub log_tail
+{
+	my ($path, $lines) = @_;
+	$lines //= 30;
+	my @all = split /\n/, read_file($path);
+	splice @all, 0, @all - $lines if @all > $lines;
+	return join("\n", "--- end of $path ---", @all, '---');
+}
+
+1;

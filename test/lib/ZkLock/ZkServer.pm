@@ -1,0 +1,247 @@
+# ZkLock::ZkServer - one private ZooKeeper server.
+#
+# Owns: the server's Java command line, its configuration and data directory,
+# and its process. Uses the packaged jars directly. Ends only the process it
+# started; a server also dies with the program that started it.
+#
+#   my $zk = ZkLock::ZkServer->start(tick_time => 500);
+#   $zk->connect_string;            # 127.0.0.1:12345
+#   $zk->kill9; $zk->restart;       # same port, same data
+#   $zk->pause; $zk->resume;        # SIGSTOP, SIGCONT
+#   $zk->four_letter('srvr');
+#   $zk->stop;
+#
+# Options of start(): tick_time (ms), config (hash of further configuration
+# lines), java (list of further java options), container_check_ms, dir (a
+# directory to use instead of a temporary one). Members of an ensemble are made
+# by ZkLock::ZkEnsemble, which passes myid and peers.
+
+package ZkLock::ZkServer;
+
+use strict;
+use warnings;
+
+use Carp qw(croak);
+use File::Temp ();
+use IO::Select;
+use IO::Socket::INET;
+use Time::HiRes qw(time);
+use ZkLock::Util
+  qw(free_port wait_until spawn end_process alive hold_still log_tail);
+
+my %running;    # servers to end at exit: pid => who started it
+
+sub start
+{
+	my ($class, %opt) = @_;
+	my $self = $class->new(%opt);
+	$self->launch;
+	$self->wait_ready;
+	return $self;
+}
+
+# Prepares a server without starting it.
+sub new
+{
+	my ($class, %opt) = @_;
+	my $tmp = $opt{dir} ? undef : File::Temp->newdir('zkXXXXXX', TMPDIR => 1);
+	my $dir = $opt{dir} // $tmp->dirname;
+	my $self = bless {
+		tmp => $tmp,
+		dir => $dir,
+		log => "$dir/zookeeper.log",
+		port => $opt{port} // free_port(),
+		myid => $opt{myid},
+		java => [ @{ $opt{java} // [] } ],
+		owner => $$,
+	}, $class;
+	push @{ $self->{java} },
+	  "-Dznode.container.checkIntervalMs=$opt{container_check_ms}"
+	  if $opt{container_check_ms};
+	$self->write_config(%opt);
+	return $self;
+}
+
+sub write_config
+{
+	my ($self, %opt) = @_;
+	my $data = "$self->{dir}/data";
+	my %config = (
+		tickTime => $opt{tick_time} // 500,
+		initLimit => 20,
+		syncLimit => 10,
+		dataDir => $data,
+		clientPort => $self->{port},
+		clientPortAddress => '127.0.0.1',
+		maxClientCnxns => 0,
+		'admin.enableServer' => 'false',
+		'4lw.commands.whitelist' => '*',
+		%{ $opt{peers} // {} },
+		%{ $opt{config} // {} });
+
+	-d $data or mkdir $data or croak "mkdir $data: $!";
+	put_file("$self->{dir}/zoo.cfg",
+		join '', map { "$_=$config{$_}\n" } sort keys %config);
+	put_file("$data/myid", "$self->{myid}\n") if $self->{myid};
+	return;
+}
+
+sub put_file
+{
+	my ($path, $text) = @_;
+	open my $fh, '>', $path or croak "$path: $!";
+	print $fh $text;
+	close $fh or croak "$path: $!";
+	return;
+}
+
+# A small heap, and a quick start rather than quick code. The client's data
+# need not survive a power cut, so nothing waits for the disk.
+sub command
+{
+	my ($self) = @_;
+	my $jars = '/usr/share/java';
+	my $class_path = $ENV{ZOOKEEPER_CLASSPATH}
+	  // "$jars/zookeeper.jar:$jars/slf4j-simple.jar";
+	return [
+		'java', qw(-Xms32m -Xmx128m -Xshare:auto -XX:+UseSerialGC),
+		qw(-XX:TieredStopAtLevel=1 -XX:-UsePerfData),
+		'-Dzookeeper.forceSync=no', '-Dzookeeper.preAllocSize=4096',
+		'-Dzookeeper.jmx.log4j.disable=true',
+		'-Dorg.slf4j.simpleLogger.showDateTime=true',
+		'-Dorg.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss.SSS',
+		'-Djava.net.preferIPv4Stack=true',
+		@{ $self->{java} },
+		'-cp', $class_path,
+		'org.apache.zookeeper.server.quorum.QuorumPeerMain',
+		"$self->{dir}/zoo.cfg"
+	];
+}
+
+# Starts the process and does not wait for it to serve.
+sub launch
+{
+	my ($self) = @_;
+	croak 'already running' if $self->{pid};
+	$self->{pid} = spawn($self->command, log => $self->{log});
+	$running{ $self->{pid} } = $$;
+	return;
+}
+
+# Returns when the server serves: alone, or as leader or follower of a quorum.
+sub wait_ready
+{
+	my ($self) = @_;
+	wait_until(
+		"ZooKeeper on port $self->{port}",
+		sub {
+			croak "ZooKeeper ended at once\n" . log_tail($self->{log})
+			  unless alive($self->{pid});
+			return $self->mode;
+		},
+		diag => sub { log_tail($self->{log}) });
+	return $self;
+}
+
+# standalone, leader, follower, or undef when it does not serve.
+sub mode
+{
+	my ($self) = @_;
+	my $answer = $self->four_letter('srvr') // '';
+	return $answer =~ /^Mode: (\w+)/m ? $1 : undef;
+}
+
+# Sends one of ZooKeeper's four-letter commands; undef when there is no answer.
+sub four_letter
+{
+	my ($self, $command, $timeout) = @_;
+	my $deadline = time() + ($timeout // 2);
+	my $socket = IO::Socket::INET->new(
+		PeerAddr => '127.0.0.1',
+		PeerPort => $self->{port},
+		Proto => 'tcp',
+		Timeout => 1) or return undef;
+	local $SIG{PIPE} = 'IGNORE';
+	syswrite($socket, $command) or return undef;
+	my $select = IO::Select->new($socket);
+	my $answer = '';
+	while ((my $left = $deadline - time()) > 0)
+	{
+		next unless $select->can_read($left);
+		my $got = sysread($socket, $answer, 65536, length $answer);
+		last unless $got;
+	}
+	return length $answer ? $answer : undef;
+}
+
+sub connect_string { return "127.0.0.1:$_[0]{port}" }
+sub port { return $_[0]{port} }
+sub pid { return $_[0]{pid} }
+sub log_file { return $_[0]{log} }
+sub log_tail_text { return log_tail($_[0]{log}, $_[1]) }
+sub is_running { return alive($_[0]{pid}) }
+
+# Ends the server in good order.
+sub stop { return $_[0]->end('TERM') }
+
+# Ends the server as a crash would.
+sub kill9 { return $_[0]->end('KILL') }
+
+sub end
+{
+	my ($self, $signal) = @_;
+	my $pid = delete $self->{pid} or return;
+	end_process($pid, $signal);
+	delete $running{$pid};
+	return;
+}
+
+# Stops the server if it runs, and starts it again on its port with its data.
+sub restart
+{
+	my ($self) = @_;
+	$self->stop;
+	$self->launch;
+	return $self->wait_ready;
+}
+
+# The process keeps its connections and answers nothing.
+sub pause { return hold_still($_[0]{pid}) }
+sub resume { kill 'CONT', $_[0]{pid}; return }
+
+# For shell scripts: runs a server in the directory given until SIGTERM or
+# SIGINT; writes the connect string to <dir>/connect_string once it serves.
+sub run_until_signal
+{
+	my ($class, $dir) = @_;
+	my $stop = 0;
+	local $SIG{TERM} = sub { $stop = 1 };
+	local $SIG{INT} = sub { $stop = 1 };
+	my $self = $class->start(dir => $dir);
+	put_file("$dir/connect_string.new", $self->connect_string . "\n");
+	rename "$dir/connect_string.new", "$dir/connect_string";
+	until ($stop || !$self->is_running)
+	{
+		select(undef, undef, undef, 0.2);
+	}
+	$self->stop;
+	return $stop ? 0 : 1;
+}
+
+sub DESTROY
+{
+	my ($self) = @_;
+	return unless $self->{owner} == $$;
+	local ($?, $@, $!);
+	$self->kill9;
+	return;
+}
+
+# Objects that are still referenced at exit are destroyed too late.
+END
+{
+	local $?;
+	end_process($_, 'KILL') for grep { $running{$_} == $$ } keys %running;
+}
+
+1;

@@ -1,0 +1,174 @@
+#!/usr/bin/python3
+"""A kazoo session driven over standard input and output.
+
+Owns: one ZooKeeper session. Reads one JSON object per line,
+{"op": ..., "id": ..., further arguments}, and answers each with one line,
+{"id": ..., "ok": result} or {"id": ..., "error": class, "message": text}; the
+answer of id 0 tells that the session is there. Node data travels as text in which
+every character is one byte. ZkLock::ZkClient is the only caller.
+"""
+
+import json
+import sys
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import NoNodeError
+from kazoo.handlers.threading import SequentialThreadingHandler
+from kazoo.protocol.serialization import Create2
+from kazoo.security import (
+    CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE, make_digest_acl)
+
+
+class CreateContainer(Create2):
+    """kazoo's Create2 request under the number of createContainer."""
+
+    type = 19
+
+
+def acls(spec):
+    """The ACL list for "world", "read", "creator" or {"digest": "u:p"}."""
+    if spec is None or spec == "world":
+        return OPEN_ACL_UNSAFE
+    if spec == "read":
+        return READ_ACL_UNSAFE
+    if spec == "creator":
+        return CREATOR_ALL_ACL
+    user, password = spec["digest"].split(":", 1)
+    return [make_digest_acl(user, password, all=True)]
+
+
+def stat_dict(stat):
+    """A kazoo ZnodeStat as a dictionary; the owner as hexadecimal text."""
+    owner = stat.ephemeralOwner
+    return {
+        "czxid": stat.czxid,
+        "mzxid": stat.mzxid,
+        "pzxid": stat.pzxid,
+        "ctime": stat.ctime,
+        "mtime": stat.mtime,
+        "version": stat.version,
+        "cversion": stat.cversion,
+        "aversion": stat.aversion,
+        "dataLength": stat.dataLength,
+        "numChildren": stat.numChildren,
+        "ephemeralOwner": hex(owner & (1 << 64) - 1),
+        "isEphemeral": int(owner != 0),
+    }
+
+
+class Driver:
+    """One method per operation."""
+
+    def __init__(self, hosts, timeout):
+        self.client = KazooClient(
+            hosts=hosts, timeout=timeout, handler=SequentialThreadingHandler())
+        self.client.start(timeout=max(timeout, 30))
+
+    def children(self, path):
+        try:
+            return sorted(self.client.get_children(path))
+        except NoNodeError:
+            return []
+
+    def tree(self, path):
+        found = []
+        for name in self.children(path):
+            child = path.rstrip("/") + "/" + name
+            found.append(child)
+            found.extend(self.tree(child))
+        return found
+
+    def get(self, path):
+        data, stat = self.client.get(path)
+        result = stat_dict(stat)
+        result["data"] = (data or b"").decode("latin-1")
+        return result
+
+    def exists(self, path):
+        stat = self.client.exists(path)
+        return stat and stat_dict(stat)
+
+    def create(self, path, data="", acl=None, ephemeral=False,
+               sequence=False, container=False, makepath=False):
+        data = data.encode("latin-1")
+        if not container:
+            return self.client.create(
+                path, data, acl=acls(acl), ephemeral=ephemeral,
+                sequence=sequence, makepath=makepath)
+        if makepath:
+            self.client.ensure_path(path.rsplit("/", 1)[0] or "/")
+        result = self.client.handler.async_result()
+        flags = 4
+        self.client._call(
+            CreateContainer(path, data, acls(acl), flags), result)
+        return result.get()[0]
+
+    def delete(self, path, recursive=False, version=-1):
+        self.client.delete(path, version=version, recursive=recursive)
+        return True
+
+    def set(self, path, data, version=-1):
+        return stat_dict(
+            self.client.set(path, data.encode("latin-1"), version=version))
+
+    def get_acls(self, path):
+        return [[acl.perms, acl.id.scheme, acl.id.id]
+                for acl in self.client.get_acls(path)[0]]
+
+    def set_acl(self, path, acl):
+        self.client.set_acls(path, acls(acl))
+        return True
+
+    def add_auth(self, scheme, credential):
+        self.client.add_auth(scheme, credential)
+        return True
+
+    def state(self):
+        return self.client.state
+
+    def session_id(self):
+        return hex((self.client.client_id or (0,))[0] & (1 << 64) - 1)
+
+    def close(self):
+        self.client.stop()
+        self.client.close()
+        return True
+
+
+def answer(driver, request):
+    """Runs one request and returns what to answer."""
+    operation, number = request.pop("op"), request.pop("id")
+    try:
+        return {"id": number, "ok": getattr(driver, operation)(**request)}
+    except Exception as error:  # pylint: disable=broad-except
+        return failure(number, error)
+
+
+def failure(number, error):
+    return {"id": number, "error": type(error).__name__, "message": str(error)}
+
+
+def reply(value):
+    print(json.dumps(value), flush=True)
+
+
+def main():
+    hosts, timeout = sys.argv[1], float(sys.argv[2])
+    try:
+        driver = Driver(hosts, timeout)
+    except Exception as error:  # pylint: disable=broad-except
+        reply(failure(0, error))
+        return 1
+    reply({"id": 0, "ok": driver.session_id()})
+    for line in sys.stdin:
+        request = json.loads(line)
+        last = request["op"] == "close"
+        reply(answer(driver, request))
+        if last:
+            return 0
+    driver.close()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,143 @@
+# The test library keeps its own promises. Needs ZooKeeper and kazoo, and
+# neither PostgreSQL nor the extension.
+
+use strict;
+use warnings;
+
+use Test::More;
+use ZkLock::Proxy;
+use ZkLock::Util qw(wait_until port_listens);
+use ZkLock::ZkClient;
+use ZkLock::ZkEnsemble;
+use ZkLock::ZkServer;
+
+sub dies_like
+{
+	my ($code, $pattern, $name) = @_;
+	my $lived = eval { $code->(); 1 };
+	return like($lived ? 'lived' : $@, $pattern, $name);
+}
+
+# One server.
+my $zk = ZkLock::ZkServer->start(tick_time => 200, container_check_ms => 100);
+is($zk->mode, 'standalone', 'a single server serves');
+like($zk->four_letter('ruok'), qr/^imok/, 'it answers four-letter commands');
+
+# The tree.
+my $zkc = ZkLock::ZkClient->new($zk->connect_string);
+is($zkc->state, 'CONNECTED', 'a client connects');
+is($zkc->create('/a/b', data => "x\xff\0y", makepath => 1),
+	'/a/b', 'a node with its parents is created');
+is($zkc->get('/a/b')->{data}, "x\xff\0y", 'data are bytes');
+my $made = $zkc->create('/a/s-', ephemeral => 1, sequence => 1);
+like($made, qr{^/a/s-\d{10}$}, 'an ephemeral sequential node is created');
+is_deeply([ map { "/a/$_" } $zkc->children('/a') ],
+	[ '/a/b', $made ], 'children are listed');
+is_deeply([ $zkc->children('/none') ], [], 'an absent node has none');
+is_deeply([ $zkc->tree('/a') ], [ '/a/b', $made ], 'the tree is listed');
+my $stat = $zkc->get($made);
+is($stat->{ephemeralOwner}, $zkc->session_id,
+	'an ephemeral node names its session');
+cmp_ok($stat->{czxid}, '>', $zkc->get('/a/b')->{czxid},
+	'a later node has the greater czxid');
+is($zkc->exists('/a/b')->{ephemeralOwner}, '0x0',
+	'a persistent node has no owner');
+$zkc->set('/a/b', 'new', version => 0);
+is($zkc->get('/a/b')->{data}, 'new', 'data are set');
+dies_like(sub { $zkc->set('/a/b', 'again', version => 0) },
+	qr/^BadVersionError/, 'errors bear the name of the exception');
+
+# Containers go away when their last child has gone.
+$zkc->create('/c', container => 1);
+ok($zkc->exists('/c'), 'a container is created');
+$zkc->create('/c/child');
+$zkc->delete('/c/child');
+ok(wait_until('container to go', sub { !$zkc->exists('/c') }),
+	'an emptied container is removed');
+
+# Access control.
+$zkc->create('/private', acl => { digest => 'me:secret' });
+dies_like(sub { $zkc->get('/private') },
+	qr/^NoAuthError/, 'a node with a digest ACL is closed to others');
+$zkc->add_auth('digest', 'me:secret');
+is($zkc->get('/private')->{data}, '', 'and open to who proves the digest');
+$zkc->set_acl('/private', 'world');
+is_deeply([ $zkc->get_acls('/private') ], [ [ 31, 'world', 'anyone' ] ],
+	'an ACL is set');
+
+# Sessions end in good order, or by expiry.
+my $second = ZkLock::ZkClient->new($zk->connect_string, timeout => 1);
+$second->create('/kept', ephemeral => 1);
+$second->drop;
+ok($zkc->exists('/kept'), 'the node of a dropped session is still there');
+ok(wait_until('expiry', sub { !$zkc->exists('/kept') }),
+	'until the session expires');
+$second = ZkLock::ZkClient->new($zk->connect_string);
+$second->create('/closed', ephemeral => 1);
+$second->pause;
+{
+	local $ZkLock::Util::TIMEOUT = 0.2;
+	dies_like(sub { $second->state },
+		qr/no answer to state/, 'a paused client does not answer');
+}
+$second->resume;
+ok($second->exists('/closed'), 'a resumed one answers what was asked last');
+$second->close;
+ok(!$zkc->exists('/closed'), 'a closed session takes its nodes along');
+
+# Between a client and the server.
+my $proxy = ZkLock::Proxy->start(target => $zk);
+my $behind = ZkLock::ZkClient->new($proxy->connect_string, timeout => 3);
+is(scalar($proxy->connections), 1, 'a proxy carries a connection');
+my $session = $behind->session_id;
+$proxy->cut(refuse => 1);
+ok(wait_until('loss', sub { $behind->state eq 'SUSPENDED' }),
+	'a cut connection is lost');
+ok(!port_listens($proxy->port), 'a refusing proxy does not listen');
+$proxy->accept;
+ok(wait_until('return', sub { $behind->state eq 'CONNECTED' }),
+	'an accepting proxy lets the client return');
+is($behind->session_id, $session, 'with its session');
+$proxy->freeze;
+ok( wait_until('silence', sub { $behind->state eq 'SUSPENDED' }),
+	'a frozen proxy is a silent network');
+$proxy->thaw;
+ok(wait_until('return', sub { $behind->state eq 'CONNECTED' }),
+	'a thawed proxy lets the client return');
+$proxy->refuse;
+is($behind->state, 'CONNECTED', 'refusing keeps what is connected');
+$behind->close;
+$proxy->stop;
+
+# A server that crashes, and one that is silent.
+$zk->kill9;
+ok(!$zk->is_running, 'a killed server is gone');
+$zk->restart;
+ok(wait_until('return', sub { $zkc->state eq 'CONNECTED' }),
+	'a restarted server has its port');
+is($zkc->get('/a/b')->{data}, 'new', 'and its data');
+$zk->pause;
+is($zk->four_letter('ruok', 0.2), undef, 'a paused server is silent');
+$zk->resume;
+ok(wait_until('answer', sub { ($zk->four_letter('ruok') // '') eq 'imok' }),
+	'a resumed one answers');
+$zkc->close;
+$zk->stop;
+
+# Three servers.
+my $ensemble = ZkLock::ZkEnsemble->start(size => 3, tick_time => 500);
+is(scalar($ensemble->followers), 2, 'an ensemble of three has two followers');
+my $leader = $ensemble->leader;
+$zkc = ZkLock::ZkClient->new($ensemble->connect_string);
+$zkc->create('/survives');
+$leader->kill9;
+$ensemble->wait_ready(2);
+isnt($ensemble->leader->port, $leader->port, 'the others elect a new leader');
+ok(wait_until('return',
+		sub { eval { $zkc->exists('/survives') } }),
+	'what was written survives');
+$ensemble->restart;
+is(scalar($ensemble->running), 3, 'the ensemble is whole again');
+$ensemble->stop;
+
+done_testing();
