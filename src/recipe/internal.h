@@ -9,6 +9,7 @@
  * never wait.
  *
  *		session.c		the session, calls in flight, clock-driven duties
+ *		move.c			one node: a new name for it
  *		request.c		a request: its nodes as a whole
  *		parents.c		the znodes above them
  *		drain.c			a request that waits for sequence numbers to restart
@@ -110,6 +111,7 @@ struct ZklRequest
 	ZklCall    *stamped;		/* the read of a czxid in flight */
 	ZklCall    *drained;		/* list, read or delete about an exhausted parent in flight */
 	int			attempts;		/* creates that found no parent, in a row */
+	bool		parents_unknown;	/* a parent's answer was lost */
 	ZklStatus	parents_status; /* why a parent could not be made */
 	int			parents_raw_code;
 	int			draining;		/* index of the exhausted name, or -1 */
@@ -117,6 +119,7 @@ struct ZklRequest
 	int			n;
 	ZklNode   **nodes;
 	ZklLock   **locks;			/* what is held before; in the end, what was granted */
+	ZklLock   **unborn;			/* those of them that are not granted yet */
 	char	   *data;
 	int			data_len;
 	char		blocker[sizeof(((ZklRequestInfo *) 0)->blocker)];
@@ -149,6 +152,8 @@ struct ZklSession
 	int64_t		lease_from_ms;	/* submit time of the last confirmed quorum write */
 	int64_t		alarm_ms;		/* 0: none set */
 	int64_t		retry_ms;		/* drive everything again; 0: no need */
+	int64_t		retried_ms;		/* when that was last asked for */
+	int			retry_delay_ms; /* and how long it then waited */
 	uint64_t	guid_counter;
 	bool		no_containers;	/* the server knows none */
 
@@ -185,6 +190,7 @@ extern void zkl__session_unlock(ZklSession *session);
 extern void zkl__wake(ZklSession *session);
 extern bool zkl__is_final(const ZklSession *session);
 extern void zkl__drive_all(ZklSession *session);
+extern void zkl__retry_later(ZklSession *session);
 extern void zkl__arm_alarm(ZklSession *session, int64_t at_ms);
 extern ZklCall *zkl__call_new(ZklSession *session, ZklHandler handler,
 							  ZklNode *node, ZklRequest *request);
@@ -200,10 +206,13 @@ extern void zkl__node_list(ZklNode *node);
 extern void zkl__node_created(ZklNode *node, ZklResultCode code,
 							  const char *path, int64_t czxid);
 extern void zkl__node_stamped(ZklNode *node, int64_t czxid);
-extern void zkl__node_downgrade(ZklNode *node);
 extern void zkl__node_leave(ZklNode *node);
 extern void zkl__node_watch_fired(ZklNode *node, const char *path);
 extern void zkl__node_free(ZklNode *node);
+
+/* move.c */
+extern void zkl__node_send_move(ZklNode *node);
+extern void zkl__node_downgrade(ZklNode *node);
 
 /* request.c */
 extern void zkl__request_drive(ZklRequest *request);

@@ -231,39 +231,66 @@ found_before(const Found *a, const Found *b)
 	return zkl_is_before(a->c.number, a->name, b->c.number, b->name);
 }
 
-/* The next contender of another session from *i on. */
-static bool
-next_foreign(const char *const *children, int n_children, uint64_t session_id,
-			 int *i, Found *found)
+/* What one looks at: the children, and which of them are one's own. */
+typedef struct Queue
 {
-	for (; *i < n_children; (*i)++)
-	{
-		found->name = children[*i];
-		if (zkl_parse_child(found->name, &found->c) &&
-			!(found->c.has_owner && found->c.owner == session_id))
-		{
-			(*i)++;
+	const char *const *children;
+	int			n_children;
+	const char *const *mine;
+	int			n_mine;
+} Queue;
+
+static bool
+is_mine(const Queue *queue, const char *name)
+{
+	for (int i = 0; i < queue->n_mine; i++)
+		if (strcmp(queue->mine[i], name) == 0)
 			return true;
-		}
+	return false;
+}
+
+/* The next contender from *i on that is not one's own. */
+static bool
+next_foreign(const Queue *queue, int *i, Found *found)
+{
+	while (*i < queue->n_children)
+	{
+		found->name = queue->children[(*i)++];
+		if (zkl_parse_child(found->name, &found->c) && !is_mine(queue, found->name))
+			return true;
 	}
 	return false;
 }
 
-/* Does this session also have a writer node before "own"? */
+/* Does this sharer's session also have a writer node before "own"? */
 static bool
-upgrades_before(const char *const *children, int n_children, uint64_t session_id,
-				const ZklContender *sharer, const Found *own)
+upgrades_before(const Queue *queue, const ZklContender *sharer, const Found *own)
 {
 	Found		f;
 	int			i = 0;
 
-	if (!sharer->has_owner)
+	if (!sharer->has_owner || sharer->owner == own->c.owner)
 		return false;
-	while (next_foreign(children, n_children, session_id, &i, &f))
+	while (next_foreign(queue, &i, &f))
 		if (f.c.writer && f.c.has_owner && f.c.owner == sharer->owner &&
 			found_before(&f, own))
 			return true;
 	return false;
+}
+
+/* The first foreign writer before "own", if any. */
+static Found
+first_writer(const Queue *queue, const Found *own)
+{
+	Found		first = {.name = NULL};
+	Found		f;
+	int			i = 0;
+
+	while (next_foreign(queue, &i, &f))
+		if (f.c.writer && found_before(&f, own) &&
+			(first.name == NULL || found_before(&f, &first)))
+			first = f;
+	return first;
 }
 
 /*
@@ -273,26 +300,19 @@ upgrades_before(const char *const *children, int n_children, uint64_t session_id
  * writer's number (BAR), which blocks them as well.
  */
 static ZklStanding
-standing_of_upgrade(const char *const *children, int n_children,
-					const Found *own, uint64_t session_id, const char **other)
+standing_of_upgrade(const Queue *queue, const Found *own, const char **other)
 {
-	Found		f;
-	Found		writer = {.name = NULL};
+	Found		writer = first_writer(queue, own);
 	Found		sharer = {.name = NULL};
+	Found		f;
 	int			i = 0;
 
-	while (next_foreign(children, n_children, session_id, &i, &f))
-		if (f.c.writer && found_before(&f, own) &&
-			(writer.name == NULL || found_before(&f, &writer)))
-			writer = f;
-
-	i = 0;
-	while (next_foreign(children, n_children, session_id, &i, &f))
+	while (next_foreign(queue, &i, &f))
 	{
 		if (f.c.writer || !found_before(&f, own) ||
 			(writer.name != NULL && found_before(&writer, &f)))
 			continue;
-		if (upgrades_before(children, n_children, session_id, &f.c, own))
+		if (upgrades_before(queue, &f.c, own))
 			return ZKL_STANDING_DEADLOCK;
 		if (sharer.name == NULL || found_before(&sharer, &f))
 			sharer = f;
@@ -303,36 +323,41 @@ standing_of_upgrade(const char *const *children, int n_children,
 		*other = writer.name;
 		return ZKL_STANDING_BAR;
 	}
-	if (sharer.name == NULL)
-		return ZKL_STANDING_FIRST;
 	*other = sharer.name;
-	return ZKL_STANDING_BEHIND;
+	return sharer.name ? ZKL_STANDING_BEHIND : ZKL_STANDING_FIRST;
 }
 
-ZklStanding
-zkl_standing(const char *const *children, int n_children, const char *own_name,
-			 int64_t session_id, bool upgrade, const char **other)
+/* A reader waits for the nearest writer before it, a writer for the nearest node. */
+static ZklStanding
+standing_of_newcomer(const Queue *queue, const Found *own, const char **other)
 {
-	Found		own = {.name = own_name};
 	Found		nearest = {.name = NULL};
 	Found		f;
-	int			i;
+	int			i = 0;
 
-	*other = NULL;
-	for (i = 0; i < n_children; i++)
-		if (strcmp(children[i], own_name) == 0)
-			break;
-	if (i == n_children || !zkl_parse_child(own_name, &own.c))
-		return ZKL_STANDING_GONE;
-	if (upgrade)
-		return standing_of_upgrade(children, n_children, &own,
-								   (uint64_t) session_id, other);
-
-	i = 0;
-	while (next_foreign(children, n_children, (uint64_t) session_id, &i, &f))
-		if ((own.c.writer || f.c.writer) && found_before(&f, &own) &&
+	while (next_foreign(queue, &i, &f))
+		if ((own->c.writer || f.c.writer) && found_before(&f, own) &&
 			(nearest.name == NULL || found_before(&nearest, &f)))
 			nearest = f;
 	*other = nearest.name;
-	return nearest.name == NULL ? ZKL_STANDING_FIRST : ZKL_STANDING_BEHIND;
+	return nearest.name ? ZKL_STANDING_BEHIND : ZKL_STANDING_FIRST;
+}
+
+ZklStanding
+zkl_standing(const char *const *children, int n_children,
+			 const char *const *mine, int n_mine,
+			 bool upgrade, const char **other)
+{
+	Queue		queue = {children, n_children, mine, n_mine};
+	Found		own = {.name = mine[0]};
+	bool		present = false;
+
+	*other = NULL;
+	for (int i = 0; i < n_children && !present; i++)
+		present = strcmp(children[i], own.name) == 0;
+	if (!present || !zkl_parse_child(own.name, &own.c))
+		return ZKL_STANDING_GONE;
+	if (upgrade)
+		return standing_of_upgrade(&queue, &own, other);
+	return standing_of_newcomer(&queue, &own, other);
 }

@@ -63,13 +63,15 @@ typedef enum ZklStanding
 } ZklStanding;
 
 /*
- * Where does the node "own" of this session stand?  An upgrade is a writer
- * whose session holds a reader node below the same lock (see doc/design.md).
- * "other" is set to the child that BEHIND and BAR speak of; it points into
- * "children".
+ * Where does the first of "mine" stand?  The others are nodes that the session
+ * holds as well below this lock; they never conflict.  A node of the session
+ * that is not among them is one it has given up: others will be let in only
+ * when that is gone, and so is it.  An upgrade is a writer whose session holds
+ * a reader node (see doc/design.md).  "other" is set to the child that BEHIND
+ * and BAR speak of; it points into "children".
  */
 extern ZklStanding zkl_standing(const char *const *children, int n_children,
-								const char *own, int64_t session_id,
+								const char *const *mine, int n_mine,
 								bool upgrade, const char **other);
 
 #endif							/* ZKL_NODE_H */

@@ -23,14 +23,16 @@ parent_created(ZklCall *call, const ZklResult *result)
 	{
 		case ZKL_RC_OK:
 		case ZKL_RC_NODE_EXISTS:
+			break;
 		case ZKL_RC_CONNECTION_LOSS:
+			request->parents_unknown = true;
 			break;
 		case ZKL_RC_UNIMPLEMENTED:
 			request->session->no_containers = true;
 			break;
 		case ZKL_RC_NO_NODE:
-			/* Only the topmost can lack a parent by itself: the chroot. */
-			if (request->parents_status == ZKL_OK)
+			/* What else but the chroot can be missing above? */
+			if (request->parents_status == ZKL_OK && !request->parents_unknown)
 				request->parents_status = ZKL_NO_CHROOT;
 			break;
 		default:
@@ -47,9 +49,10 @@ send_parent(ZklRequest *request, const char *path, ZklCreateKind kind)
 {
 	ZklCall    *call = zkl__call_new(request->session, parent_created, NULL, request);
 
-	zkl__call_sent(call, call && zkl_client_create(request->session->client,
-												   path, "", 0, kind,
-												   &call->completion));
+	if (!zkl__call_sent(call, call && zkl_client_create(request->session->client,
+														path, "", 0, kind,
+														&call->completion)))
+		request->parents_unknown = true;
 }
 
 /* Creates all that is above the nodes; what exists is left alone. */

@@ -21,8 +21,6 @@
 
 #include "internal.h"
 
-static void listed(ZklCall *call, const ZklResult *result);
-
 
 ZklNode *
 zkl__node_new(ZklRequest *request, int index, const char *lock_path,
@@ -179,10 +177,20 @@ first_in_line(ZklNode *node)
 	zkl__request_check_granted(node->request);
 }
 
+/* A node that this session gave up earlier, and that will be gone soon. */
+static bool
+is_own_debt(const ZklNode *node, const char *other)
+{
+	ZklContender contender;
+
+	return zkl_parse_child(other, &contender) && contender.has_owner &&
+		contender.owner == (uint64_t) node->session->connection.session_id;
+}
+
 static void
 behind(ZklNode *node, const char *other)
 {
-	if (node->request->try_only)
+	if (node->request->try_only && !is_own_debt(node, other))
 		node_fail(node, ZKL_BUSY);
 	else if (watch_path(node, other))
 	{
@@ -203,6 +211,24 @@ bar(ZklNode *node, const char *writer)
 				   contender.number, node->new_name);
 	node->state = NODE_BARRING;
 	zkl__node_drive(node);
+}
+
+/* Where does the node stand, beside what the session holds already? */
+static ZklStanding
+standing(const ZklNode *node, const ZklResult *result, const char **other)
+{
+	const ZklLock *held = node->request->locks[node->index];
+	const char *mine[3] = {node->name};
+	int			n_mine = 1;
+
+	if (held->anchor)
+	{
+		mine[n_mine++] = held->anchor->name;
+		if (held->anchor->new_name[0] != '\0')
+			mine[n_mine++] = held->anchor->new_name;
+	}
+	return zkl_standing(result->children, result->n_children, mine, n_mine,
+						node->upgrade, other);
 }
 
 static void
@@ -228,9 +254,7 @@ listed(ZklCall *call, const ZklResult *result)
 		node_fail_code(node, result);
 		return;
 	}
-	switch (zkl_standing(result->children, result->n_children, node->name,
-						 node->session->connection.session_id, node->upgrade,
-						 &other))
+	switch (standing(node, result, &other))
 	{
 		case ZKL_STANDING_FIRST:
 			first_in_line(node);
@@ -329,109 +353,6 @@ zkl__node_watch_fired(ZklNode *node, const char *path)
 
 
 /*
- * BARRING and DOWNGRADING: a new name for the same contender
- */
-
-static void
-move_done(ZklNode *node)
-{
-	ZklContender contender;
-
-	strcpy(node->name, node->new_name);
-	node->new_name[0] = '\0';
-	if (zkl_parse_child(node->name, &contender))
-		node->number = contender.number;
-	node->state = node->state == NODE_BARRING ? NODE_LISTING : NODE_HELD;
-}
-
-/*
- * The multi failed.  A barring whose writer has just left lists again; a
- * downgrade whose node somebody removed has lost the lock.
- */
-static void
-move_failed(ZklNode *node, const ZklResult *result)
-{
-	if (node->state == NODE_BARRING)
-	{
-		node->new_name[0] = '\0';
-		node->state = NODE_LISTING;
-		if (node->wanted && result->code != ZKL_RC_NO_NODE)
-			node_fail_code(node, result);
-	}
-	else
-	{
-		zkl__lock_node_lost(node);
-		zkl__node_leave(node);
-	}
-}
-
-static void
-moved(ZklCall *call, const ZklResult *result)
-{
-	ZklNode    *node = call->node;
-
-	if (node->asked != call)
-		return;
-	node->asked = NULL;
-	if (result->code != ZKL_RC_CONNECTION_LOSS)
-	{
-		/* The new name exists: an earlier try, whose answer was lost, did it. */
-		if (result->code == ZKL_RC_OK ||
-			(result->n_ops > 0 && result->op_codes[0] == ZKL_RC_NODE_EXISTS))
-			move_done(node);
-		else
-			move_failed(node, result);
-	}
-	if (!node->wanted)
-		zkl__node_leave(node);
-	zkl__node_drive(node);
-}
-
-/*
- * Creates the node under its new name and deletes the old one, at once.  A
- * barring also checks that the writer it moves up to still waits: while it
- * does, no reader behind it has been let in.
- */
-static void
-send_move(ZklNode *node)
-{
-	char	   *new_path = zkl__path(node->lock_path, node->new_name);
-	char	   *old_path = zkl__path(node->lock_path, node->name);
-	ZklOp		ops[] = {
-		{ZKL_OP_CREATE, new_path, ZKL_CREATE_EPHEMERAL, node->data, node->data_len},
-		{ZKL_OP_DELETE, old_path, 0, NULL, 0},
-		{ZKL_OP_CHECK, node->watched, 0, NULL, 0},
-	};
-	ZklCall    *call = NULL;
-
-	if (new_path && old_path)
-		call = zkl__call_new(node->session, moved, node, NULL);
-	if (call)
-		call->confirms = true;
-	node->asked = zkl__call_sent(call, call &&
-								 zkl_client_multi(node->session->client, ops,
-												  node->state == NODE_BARRING ? 3 : 2,
-												  &call->completion));
-	free(new_path);
-	free(old_path);
-}
-
-/* Makes a held writer node a reader node of the same number. */
-void
-zkl__node_downgrade(ZklNode *node)
-{
-	node->mode = ZKL_MODE_SHARED;
-	if (zkl_child_name(node->session->dialect, node->mode,
-					   node->session->connection.session_id, node->guid_counter,
-					   node->number, node->new_name))
-	{
-		node->state = NODE_DOWNGRADING;
-		zkl__node_drive(node);
-	}
-}
-
-
-/*
  * LEAVING
  */
 
@@ -446,11 +367,9 @@ deleted(ZklCall *call, const ZklResult *result)
 	if (result->code == ZKL_RC_CONNECTION_LOSS)
 		return;
 
-	/*
-	 * Anything else but success means that the node is not there or that the
-	 * ensemble will not let us: asking again would not change it.
-	 */
-	if (node->new_name[0] != '\0')
+	if (result->code != ZKL_RC_OK && result->code != ZKL_RC_NO_NODE)
+		zkl__retry_later(node->session);
+	else if (node->new_name[0] != '\0')
 	{
 		strcpy(node->name, node->new_name);
 		node->new_name[0] = '\0';
@@ -577,7 +496,7 @@ zkl__node_drive(ZklNode *node)
 			break;
 		case NODE_BARRING:
 		case NODE_DOWNGRADING:
-			send_move(node);
+			zkl__node_send_move(node);
 			break;
 		case NODE_READING:
 			send_read(node);

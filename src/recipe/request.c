@@ -256,6 +256,7 @@ create_nodes(ZklRequest *request)
 	else
 	{
 		request->parents_status = ZKL_OK;
+		request->parents_unknown = false;
 		if (request->attempts > 0)
 			zkl__request_send_parents(request);
 		request->created = send_create(request, ops);
@@ -350,6 +351,7 @@ zkl__request_check_granted(ZklRequest *request)
 			lock->upgrade = node;
 		else
 		{
+			request->unborn[i] = NULL;
 			lock->anchor = node;
 			lock->token = node->czxid;
 			lock->next = session->locks;
@@ -369,16 +371,26 @@ zkl__request_check_granted(ZklRequest *request)
  * The public face
  */
 
-/* Locks that were made ready and never granted: they have no token. */
+/* Locks that were made ready and never granted. */
 static void
 free_unborn_locks(ZklRequest *request)
 {
 	for (int i = 0; i < request->n; i++)
 	{
-		if (request->locks[i] && request->locks[i]->token == 0)
-			free(request->locks[i]);
-		request->locks[i] = NULL;
+		free(request->unborn[i]);
+		request->unborn[i] = NULL;
 	}
+}
+
+static void
+request_free_memory(ZklRequest *request)
+{
+	free(request->nodes);
+	free(request->locks);
+	free(request->unborn);
+	free(request->data);
+	free(request->drain_watch);
+	free(request);
 }
 
 /* For the sweep in session.c only: unlinks and frees. */
@@ -392,11 +404,7 @@ zkl__request_free(ZklRequest *request)
 	if (request->next)
 		request->next->prev = request->prev;
 	free_unborn_locks(request);
-	free(request->nodes);
-	free(request->locks);
-	free(request->data);
-	free(request->drain_watch);
-	free(request);
+	request_free_memory(request);
 }
 
 /* How many nodes does the session have, and are their paths too long for it? */
@@ -428,7 +436,9 @@ make_node(ZklRequest *request, int i, const ZklLockWish *wish)
 {
 	char	   *path = zkl__path(request->session->locks_path, wish->name);
 
-	request->locks[i] = wish->held ? wish->held : calloc(1, sizeof(ZklLock));
+	if (wish->held == NULL)
+		request->unborn[i] = calloc(1, sizeof(ZklLock));
+	request->locks[i] = wish->held ? wish->held : request->unborn[i];
 	if (path && request->locks[i])
 	{
 		request->locks[i]->session = request->session;
@@ -482,13 +492,12 @@ zkl_lock_request(ZklSession *session, const ZklLockWish *wishes, int n_wishes,
 	request->n = n_wishes;
 	request->nodes = calloc((size_t) n_wishes, sizeof(ZklNode *));
 	request->locks = calloc((size_t) n_wishes, sizeof(ZklLock *));
+	request->unborn = calloc((size_t) n_wishes, sizeof(ZklLock *));
 	request->data = malloc((size_t) data_len + 1);
-	if (request->nodes == NULL || request->locks == NULL || request->data == NULL)
+	if (request->nodes == NULL || request->locks == NULL ||
+		request->unborn == NULL || request->data == NULL)
 	{
-		free(request->nodes);
-		free(request->locks);
-		free(request->data);
-		free(request);
+		request_free_memory(request);
 		return NULL;
 	}
 	memcpy(request->data, data, (size_t) data_len);

@@ -24,8 +24,12 @@
  */
 #define NUDGE_MS 100
 
-/* After a call could not be sent or failed without a connection event. */
+/*
+ * After a call could not be sent, or failed without a connection event, or the
+ * server refused to remove a node: at first, and at most, between two tries.
+ */
 #define RETRY_MS 50
+#define MAX_RETRY_MS 5000
 
 void
 zkl__session_lock(ZklSession *session)
@@ -111,11 +115,21 @@ zkl__arm_alarm(ZklSession *session, int64_t at_ms)
 	}
 }
 
-static void
-retry_later(ZklSession *session)
+/* Everything is driven again in a while, less often the longer that goes on. */
+void
+zkl__retry_later(ZklSession *session)
 {
-	if (session->retry_ms == 0)
-		session->retry_ms = zkl_client_now() + RETRY_MS;
+	int64_t		now = zkl_client_now();
+
+	if (session->retry_ms != 0)
+		return;
+	if (now > session->retried_ms + 2 * MAX_RETRY_MS)
+		session->retry_delay_ms = 0;
+	session->retry_delay_ms = session->retry_delay_ms == 0 ? RETRY_MS
+		: session->retry_delay_ms * 2 < MAX_RETRY_MS ? session->retry_delay_ms * 2
+		: MAX_RETRY_MS;
+	session->retried_ms = now;
+	session->retry_ms = now + session->retry_delay_ms;
 	zkl__arm_alarm(session, session->retry_ms);
 }
 
@@ -258,7 +272,7 @@ done_io(ZklCompletion *completion, const ZklResult *result)
 		call->handler(call, result);
 		if (result->code == ZKL_RC_CONNECTION_LOSS &&
 			session->state == ZKL_SESSION_CONNECTED)
-			retry_later(session);
+			zkl__retry_later(session);
 	}
 	call_unlink(call);
 	free(call);
@@ -313,7 +327,7 @@ zkl__call_sent(ZklCall *call, bool sent)
 	}
 	call_unlink(call);
 	free(call);
-	retry_later(session);
+	zkl__retry_later(session);
 	return NULL;
 }
 
