@@ -24,8 +24,16 @@ drained_path(const ZklRequest *request)
 }
 
 static void
+forget_watch(ZklRequest *request)
+{
+	free(request->drain_watch);
+	request->drain_watch = NULL;
+}
+
+static void
 drain_over(ZklRequest *request)
 {
+	forget_watch(request);
 	request->draining = -1;
 	zkl__request_drive(request);
 }
@@ -43,21 +51,42 @@ answer_expected(ZklCall *call, const ZklResult *result)
 		result->code != ZKL_RC_CONNECTION_LOSS;
 }
 
+/*
+ * Is this contender one of a new count?  It is younger than the node whose
+ * number was too high, and has a number that is not.
+ */
+static bool
+counts_anew(const ZklRequest *request, int64_t czxid)
+{
+	const char *name = strrchr(request->drain_watch, '/') + 1;
+	ZklContender c;
+
+	return czxid > request->exhausted_czxid && zkl_parse_child(name, &c) &&
+		c.number >= 0 && c.number <= request->session->sequence_limit;
+}
+
 static void
 holder_read(ZklCall *call, const ZklResult *result)
 {
 	ZklRequest *request = call->request;
+	bool		expected = answer_expected(call, result);
 
-	if (answer_expected(call, result) && result->code == ZKL_RC_OK)
+	if (expected && result->code == ZKL_RC_OK)
 	{
-		zkl__request_blocked(request, request->draining, result);
+		if (counts_anew(request, result->czxid))
+			drain_over(request);
+		else
+			zkl__request_blocked(request, request->draining, result);
 		return;
 	}
-	free(request->drain_watch);
-	request->drain_watch = NULL;
+	if (!expected && request->drained)
+		return;
+	forget_watch(request);
+	if (!expected)
+		return;
 	if (result->code == ZKL_RC_NO_NODE)
 		zkl__drain_drive(request);
-	else if (result->code != ZKL_RC_OK && result->code != ZKL_RC_CONNECTION_LOSS)
+	else
 		zkl__request_fail_code(request, request->draining, result);
 }
 
@@ -75,10 +104,7 @@ watch_holder(ZklRequest *request, const char *child)
 													request->drain_watch, true,
 													&call->completion));
 	if (request->drained == NULL)
-	{
-		free(request->drain_watch);
-		request->drain_watch = NULL;
-	}
+		forget_watch(request);
 }
 
 static void
@@ -186,16 +212,30 @@ zkl__drain_watch_fired(ZklRequest *request, const char *path)
 {
 	if (strcmp(request->drain_watch, path) != 0)
 		return;
-	free(request->drain_watch);
-	request->drain_watch = NULL;
+	forget_watch(request);
 	request->drained = NULL;
 	zkl__drain_drive(request);
 }
 
-/* The name with this index drew a number that is too high. */
-void
-zkl__request_drain(ZklRequest *request, int index)
+/* A number beyond what order can bear; some room is left for upgrades. */
+static bool
+number_exhausted(const ZklNode *node)
 {
-	request->draining = index;
-	zkl__request_restart(request);
+	return !node->upgrade &&
+		(node->number < 0 || node->number > node->session->sequence_limit);
+}
+
+/* Did one of the nodes draw a number that is too high?  Then all are given back. */
+bool
+zkl__request_drain_if_exhausted(ZklRequest *request)
+{
+	for (int i = 0; i < request->n; i++)
+		if (number_exhausted(request->nodes[i]))
+		{
+			request->draining = i;
+			request->exhausted_czxid = request->nodes[i]->czxid;
+			zkl__request_restart(request);
+			return true;
+		}
+	return false;
 }

@@ -111,14 +111,15 @@ struct ZklRequest
 	ZklCall    *stamped;		/* the read of a czxid in flight */
 	ZklCall    *drained;		/* list, read or delete about an exhausted parent in flight */
 	int			attempts;		/* creates that found no parent, in a row */
-	bool		parents_unknown;	/* a parent's answer was lost */
+	bool		parents_unknown;	/* one may be made by trying again */
 	ZklStatus	parents_status; /* why a parent could not be made */
 	int			parents_raw_code;
 	int			draining;		/* index of the exhausted name, or -1 */
+	int64_t		exhausted_czxid;	/* of the node whose number was too high */
 	char	   *drain_watch;	/* path waited for while draining */
 	int			n;
 	ZklNode   **nodes;
-	ZklLock   **locks;			/* what is held before; in the end, what was granted */
+	ZklLock   **locks;			/* what is held before; what is granted, until taken */
 	ZklLock   **unborn;			/* those of them that are not granted yet */
 	char	   *data;
 	int			data_len;
@@ -220,6 +221,7 @@ extern void zkl__request_fail(ZklRequest *request, ZklStatus status,
 							  int culprit, int raw_code);
 extern void zkl__request_fail_code(ZklRequest *request, int culprit,
 								   const ZklResult *result);
+extern void zkl__request_created(ZklRequest *request);
 extern void zkl__request_restart(ZklRequest *request);
 extern void zkl__request_blocked(ZklRequest *request, int culprit,
 								 const ZklResult *data);
@@ -231,11 +233,12 @@ extern ZklStatus zkl__status_of(ZklResultCode code);
 extern void zkl__request_send_parents(ZklRequest *request);
 
 /* drain.c */
-extern void zkl__request_drain(ZklRequest *request, int index);
+extern bool zkl__request_drain_if_exhausted(ZklRequest *request);
 extern void zkl__drain_drive(ZklRequest *request);
 extern void zkl__drain_watch_fired(ZklRequest *request, const char *path);
 
 /* lock.c */
+extern void zkl__lock_reduce(ZklLock *lock, ZklMode mode);
 extern void zkl__lock_node_lost(ZklNode *node);
 extern void zkl__confirm_drive(ZklSession *session);
 

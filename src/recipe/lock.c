@@ -70,11 +70,8 @@ lock_free(ZklLock *lock)
 }
 
 void
-zkl_lock_reduce(ZklLock *lock, ZklMode mode)
+zkl__lock_reduce(ZklLock *lock, ZklMode mode)
 {
-	ZklSession *session = lock->session;
-
-	zkl__session_lock(session);
 	if (mode == ZKL_MODE_NONE)
 	{
 		node_release(&lock->upgrade);
@@ -86,6 +83,15 @@ zkl_lock_reduce(ZklLock *lock, ZklMode mode)
 	else if (mode == ZKL_MODE_SHARED && lock->anchor &&
 			 lock->anchor->mode == ZKL_MODE_EXCLUSIVE)
 		zkl__node_downgrade(lock->anchor);
+}
+
+void
+zkl_lock_reduce(ZklLock *lock, ZklMode mode)
+{
+	ZklSession *session = lock->session;
+
+	zkl__session_lock(session);
+	zkl__lock_reduce(lock, mode);
 	zkl__session_unlock(session);
 }
 
@@ -101,37 +107,43 @@ confirmed(ZklCall *call, const ZklResult *result)
 	ZklSession *session = call->session;
 
 	session->confirming = NULL;
-	if (result->code == ZKL_RC_CONNECTION_LOSS)
-		return;
-	session->confirm_wanted = false;
-	session->confirm_status = ZKL_OK;
-	if (result->code == ZKL_RC_NO_NODE)
+	switch (result->code)
 	{
-		for (int i = 0; i < result->n_ops && i < session->n_confirm_locks; i++)
-			if (result->op_codes[i] == ZKL_RC_NO_NODE && session->confirm_locks[i])
-				session->confirm_locks[i]->lost = true;
+		case ZKL_RC_CONNECTION_LOSS:
+			break;
+		case ZKL_RC_NO_NODE:
+			/* It names one; the others are asked for again. */
+			for (int i = 0; i < result->n_ops && i < session->n_confirm_locks; i++)
+				if (result->op_codes[i] == ZKL_RC_NO_NODE && session->confirm_locks[i])
+					session->confirm_locks[i]->lost = true;
+			zkl__confirm_drive(session);
+			break;
+		default:
+			session->confirm_wanted = false;
+			session->confirm_status = result->code == ZKL_RC_OK ? ZKL_OK
+				: ZKL_SERVER_ERROR;
 	}
-	else if (result->code != ZKL_RC_OK)
-		session->confirm_status = ZKL_SERVER_ERROR;
 	zkl__wake(session);
 }
 
-/* The name that a node has once what is in flight for it has arrived. */
-static char *
-node_path(const ZklNode *node)
+/* A node on its way to another name can't be asked for by either. */
+static bool
+is_moving(const ZklSession *session)
 {
-	return zkl__path(node->lock_path,
-					 node->new_name[0] ? node->new_name : node->name);
+	for (const ZklLock *lock = session->locks; lock; lock = lock->next)
+		if (lock->anchor && lock->anchor->state == NODE_DOWNGRADING)
+			return true;
+	return false;
 }
 
-/* Adds a check of the node; false when out of memory. */
+/* Adds a check of the node, if it is there; false when out of memory. */
 static bool
 add_check(ZklSession *session, ZklOp *ops, int *n, ZklLock *lock, ZklNode *node)
 {
-	if (node == NULL)
+	if (node == NULL || lock->lost)
 		return true;
 	ops[*n].kind = ZKL_OP_CHECK;
-	ops[*n].path = node_path(node);
+	ops[*n].path = zkl__path(node->lock_path, node->name);
 	session->confirm_locks[*n] = lock;
 	return ops[(*n)++].path != NULL;
 }
@@ -165,11 +177,12 @@ zkl__confirm_drive(ZklSession *session)
 	size_t		n = 0;
 	ZklOp	   *ops;
 
-	if (!session->confirm_wanted || session->confirming ||
+	if (!session->confirm_wanted || session->confirming || is_moving(session) ||
 		session->state != ZKL_SESSION_CONNECTED)
 		return;
 	for (ZklLock *lock = session->locks; lock; lock = lock->next)
-		n += (lock->anchor != NULL) + (lock->upgrade != NULL);
+		if (!lock->lost)
+			n += (lock->anchor != NULL) + (lock->upgrade != NULL);
 	if (n == 0)
 	{
 		session->confirm_wanted = false;

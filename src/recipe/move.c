@@ -69,6 +69,7 @@ moved(ZklCall *call, const ZklResult *result)
 	if (!node->wanted)
 		zkl__node_leave(node);
 	zkl__node_drive(node);
+	zkl__confirm_drive(node->session);
 }
 
 /*

@@ -29,10 +29,11 @@ parent_created(ZklCall *call, const ZklResult *result)
 			break;
 		case ZKL_RC_UNIMPLEMENTED:
 			request->session->no_containers = true;
+			request->parents_unknown = true;
 			break;
 		case ZKL_RC_NO_NODE:
 			/* What else but the chroot can be missing above? */
-			if (request->parents_status == ZKL_OK && !request->parents_unknown)
+			if (request->parents_status == ZKL_OK)
 				request->parents_status = ZKL_NO_CHROOT;
 			break;
 		default:

@@ -132,7 +132,10 @@ looked(ZklCall *call, const ZklResult *result)
 	else
 		zkl__node_created(node, ZKL_RC_NO_NODE, NULL, 0);
 	if (node->request)
+	{
+		zkl__request_created(node->request);
 		zkl__request_drive(node->request);
+	}
 }
 
 static void

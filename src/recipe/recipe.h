@@ -194,13 +194,13 @@ typedef struct ZklRequestInfo
 
 extern void zkl_request_info(ZklRequest *request, ZklRequestInfo *info);
 
-/* The lock granted for wish i of a request that is OK. */
+/* Takes the lock granted for wish i of a request that is OK: to be called once. */
 extern ZklLock *zkl_request_lock(ZklRequest *request, int i);
 
 /*
- * Forgets the request, in any state.  One that was not OK is given up: the
- * layer removes its nodes by itself, also when it is unknown whether they were
- * made.  Locks of a request that was OK stay held.  Never blocks.
+ * Forgets the request, in any state.  What was not granted, or granted and not
+ * taken, is given up: the layer removes its nodes by itself, also when it is
+ * unknown whether they were made.  Never blocks.
  */
 extern void zkl_request_end(ZklRequest *request);
 

@@ -110,7 +110,8 @@ stamped(ZklCall *call, const ZklResult *result)
 	{
 		for (int i = 0; i < request->n; i++)
 			zkl__node_stamped(request->nodes[i], result->czxid);
-		zkl__request_check_granted(request);
+		if (!zkl__request_drain_if_exhausted(request))
+			zkl__request_check_granted(request);
 	}
 }
 
@@ -137,38 +138,32 @@ send_stamp(ZklRequest *request)
 	}
 }
 
-/* A node's number is beyond what order can bear: some room is left for upgrades. */
-static bool
-number_exhausted(const ZklNode *node)
+/*
+ * The nodes exist, once none of them is undecided.  Their czxid is asked for
+ * without waiting for what they will need it for.
+ */
+void
+zkl__request_created(ZklRequest *request)
 {
-	return !node->upgrade &&
-		(node->number < 0 || node->number > node->session->sequence_limit);
-}
-
-static void
-nodes_created(ZklRequest *request)
-{
-	bool		need_stamp = false;
-
+	for (int i = 0; i < request->n; i++)
+		if (request->nodes[i]->state <= NODE_UNKNOWN)
+			return;
 	request->attempts = 0;
 	for (int i = 0; i < request->n; i++)
-	{
-		if (number_exhausted(request->nodes[i]))
+		if (!request->nodes[i]->upgrade && request->nodes[i]->czxid == 0)
 		{
-			zkl__request_drain(request, i);
+			if (request->stamped == NULL)
+				send_stamp(request);
 			return;
 		}
-		if (!request->nodes[i]->upgrade && request->nodes[i]->czxid == 0)
-			need_stamp = true;
-	}
-	if (need_stamp && request->stamped == NULL)
-		send_stamp(request);
+	zkl__request_drain_if_exhausted(request);
 }
 
 static void
 no_parent(ZklRequest *request)
 {
-	if (request->attempts > 0 && request->parents_status != ZKL_OK)
+	if (request->attempts > 0 && request->parents_status != ZKL_OK &&
+		!request->parents_unknown)
 		zkl__request_fail(request, request->parents_status, -1,
 						  request->parents_raw_code);
 	else if (++request->attempts > MAX_ATTEMPTS)
@@ -194,7 +189,7 @@ created(ZklCall *call, const ZklResult *result)
 	switch (result->code)
 	{
 		case ZKL_RC_OK:
-			nodes_created(request);
+			zkl__request_created(request);
 			break;
 		case ZKL_RC_CONNECTION_LOSS:
 			break;
@@ -562,7 +557,25 @@ zkl_request_info(ZklRequest *request, ZklRequestInfo *info)
 ZklLock *
 zkl_request_lock(ZklRequest *request, int i)
 {
-	return request->locks[i];
+	ZklLock    *lock = request->locks[i];
+
+	request->locks[i] = NULL;
+	return lock;
+}
+
+/* Gives back what was granted and not taken. */
+static void
+release_untaken(ZklRequest *request)
+{
+	for (int i = 0; i < request->n; i++)
+	{
+		ZklLock    *lock = request->locks[i];
+
+		if (lock)
+			zkl__lock_reduce(lock, request->nodes[i]->upgrade
+							 ? ZKL_MODE_SHARED : ZKL_MODE_NONE);
+		request->locks[i] = NULL;
+	}
 }
 
 void
@@ -571,6 +584,8 @@ zkl_request_end(ZklRequest *request)
 	ZklSession *session = request->session;
 
 	zkl__session_lock(session);
+	if (request->status == ZKL_OK)
+		release_untaken(request);
 	zkl__request_fail(request, ZKL_SESSION_LOST, -1, 0);
 	free_unborn_locks(request);
 	request->ended = true;
