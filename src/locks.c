@@ -180,6 +180,7 @@ wait_for_request(Acquisition *a, RemoteWait *w)
 		case ZKL_PENDING:
 		case ZKL_BUSY:
 		case ZKL_SESSION_LOST:
+		case ZKL_LOCK_LOST:
 			break;
 		default:
 			zklock_raise(status, culprit, info.raw_code);
@@ -226,10 +227,10 @@ acquire_remote(Acquisition *a)
 		ZklSession *session = zklock_session_ready(a->holds[0]->name.display);
 		ZklStatus	status = request_remote(a, session);
 
-		if (status != ZKL_SESSION_LOST)
+		if (status != ZKL_SESSION_LOST && status != ZKL_LOCK_LOST)
 			return status == ZKL_OK;
 
-		/* Nothing else was lost with the session: queue anew in another. */
+		/* If nothing that was held is lost, queue anew in another session. */
 		zklock_check_loss();
 	}
 }

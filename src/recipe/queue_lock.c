@@ -234,6 +234,29 @@ standing(const ZklNode *node, const ZklResult *result, const char **other)
 						node->upgrade, other);
 }
 
+static bool
+is_listed(const ZklResult *result, const char *name)
+{
+	for (int i = 0; i < result->n_children; i++)
+		if (strcmp(result->children[i], name) == 0)
+			return true;
+	return false;
+}
+
+/* Somebody removed the reader node that the upgrade builds on. */
+static bool
+has_lost_anchor(const ZklNode *node, const ZklResult *result)
+{
+	ZklLock    *held = node->request->locks[node->index];
+
+	if (!node->upgrade)
+		return false;
+	if (held->anchor == NULL || !(is_listed(result, held->anchor->name) ||
+								  is_listed(result, held->anchor->new_name)))
+		held->lost = true;
+	return held->lost;
+}
+
 static void
 listed(ZklCall *call, const ZklResult *result)
 {
@@ -255,6 +278,11 @@ listed(ZklCall *call, const ZklResult *result)
 	if (result->code != ZKL_RC_OK)
 	{
 		node_fail_code(node, result);
+		return;
+	}
+	if (has_lost_anchor(node, result))
+	{
+		node_fail(node, ZKL_LOCK_LOST);
 		return;
 	}
 	switch (standing(node, result, &other))

@@ -37,6 +37,7 @@ typedef enum ZklStatus
 	ZKL_BUSY,					/* a try found another holder or waiter */
 	ZKL_DEADLOCK,				/* two sharers of one lock both upgrade */
 	ZKL_SESSION_LOST,			/* the session is over */
+	ZKL_LOCK_LOST,				/* the lock to be upgraded is not held any more */
 	ZKL_AUTH_FAILED,			/* the ensemble refused the credentials */
 	ZKL_NO_AUTH,				/* the ensemble refused the operation by ACL */
 	ZKL_NO_CHROOT,				/* the chroot of the connect string is missing */

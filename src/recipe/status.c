@@ -13,6 +13,7 @@ static const char *const texts[] = {
 	[ZKL_BUSY] = "held by another session",
 	[ZKL_DEADLOCK] = "another session that shares the lock upgrades it too",
 	[ZKL_SESSION_LOST] = "the ZooKeeper session is over",
+	[ZKL_LOCK_LOST] = "the lock to be upgraded is not held any more",
 	[ZKL_AUTH_FAILED] = "the ensemble refused the credentials",
 	[ZKL_NO_AUTH] = "the ensemble refused the operation",
 	[ZKL_NO_CHROOT] = "the chroot does not exist",
