@@ -37,7 +37,7 @@ AS 'MODULE_PATHNAME', 'zklock_lock_array'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_lock(text[]) IS
-	'obtain cluster-wide exclusive lock on several names, all or nothing, waiting if necessary; held until unlocked or the session ends; returns the fencing token';
+	'obtain cluster-wide exclusive locks on several names, all or nothing, waiting if necessary; held until unlocked or the session ends; returns the fencing token';
 
 
 -- wait, shared, session level
@@ -72,7 +72,7 @@ AS 'MODULE_PATHNAME', 'zklock_lock_shared_array'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_lock_shared(text[]) IS
-	'obtain cluster-wide shared lock on several names, all or nothing, waiting if necessary; held until unlocked or the session ends; returns the fencing token';
+	'obtain cluster-wide shared locks on several names, all or nothing, waiting if necessary; held until unlocked or the session ends; returns the fencing token';
 
 
 -- wait, exclusive, transaction level
@@ -107,7 +107,7 @@ AS 'MODULE_PATHNAME', 'zklock_xact_lock_array'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_xact_lock(text[]) IS
-	'obtain cluster-wide exclusive lock on several names, all or nothing, waiting if necessary; held until the transaction ends; returns the fencing token';
+	'obtain cluster-wide exclusive locks on several names, all or nothing, waiting if necessary; held until the transaction ends; returns the fencing token';
 
 
 -- wait, shared, transaction level
@@ -142,7 +142,7 @@ AS 'MODULE_PATHNAME', 'zklock_xact_lock_shared_array'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_xact_lock_shared(text[]) IS
-	'obtain cluster-wide shared lock on several names, all or nothing, waiting if necessary; held until the transaction ends; returns the fencing token';
+	'obtain cluster-wide shared locks on several names, all or nothing, waiting if necessary; held until the transaction ends; returns the fencing token';
 
 
 -- try, exclusive, session level
@@ -177,7 +177,7 @@ AS 'MODULE_PATHNAME', 'zklock_try_lock_array'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_try_lock(text[], interval) IS
-	'obtain cluster-wide exclusive lock on several names, all or nothing if possible within the time to wait; held until unlocked or the session ends; false if not obtained';
+	'obtain cluster-wide exclusive locks on several names, all or nothing if possible within the time to wait; held until unlocked or the session ends; false if not obtained';
 
 
 -- try, shared, session level
@@ -212,7 +212,7 @@ AS 'MODULE_PATHNAME', 'zklock_try_lock_shared_array'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_try_lock_shared(text[], interval) IS
-	'obtain cluster-wide shared lock on several names, all or nothing if possible within the time to wait; held until unlocked or the session ends; false if not obtained';
+	'obtain cluster-wide shared locks on several names, all or nothing if possible within the time to wait; held until unlocked or the session ends; false if not obtained';
 
 
 -- try, exclusive, transaction level
@@ -247,7 +247,7 @@ AS 'MODULE_PATHNAME', 'zklock_try_xact_lock_array'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_try_xact_lock(text[], interval) IS
-	'obtain cluster-wide exclusive lock on several names, all or nothing if possible within the time to wait; held until the transaction ends; false if not obtained';
+	'obtain cluster-wide exclusive locks on several names, all or nothing if possible within the time to wait; held until the transaction ends; false if not obtained';
 
 
 -- try, shared, transaction level
@@ -282,7 +282,7 @@ AS 'MODULE_PATHNAME', 'zklock_try_xact_lock_shared_array'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_try_xact_lock_shared(text[], interval) IS
-	'obtain cluster-wide shared lock on several names, all or nothing if possible within the time to wait; held until the transaction ends; false if not obtained';
+	'obtain cluster-wide shared locks on several names, all or nothing if possible within the time to wait; held until the transaction ends; false if not obtained';
 
 
 -- release, exclusive
@@ -317,7 +317,7 @@ AS 'MODULE_PATHNAME', 'zklock_unlock_array'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_unlock(text[]) IS
-	'release cluster-wide exclusive lock on several names, all or nothing held at session level; false with a warning if not held; does not wait';
+	'release cluster-wide exclusive locks on several names held at session level; false with a warning, and none released, if one is not held; does not wait';
 
 
 -- release, shared
@@ -352,7 +352,7 @@ AS 'MODULE_PATHNAME', 'zklock_unlock_shared_array'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_unlock_shared(text[]) IS
-	'release cluster-wide shared lock on several names, all or nothing held at session level; false with a warning if not held; does not wait';
+	'release cluster-wide shared locks on several names held at session level; false with a warning, and none released, if one is not held; does not wait';
 
 
 -- token
@@ -387,7 +387,7 @@ AS 'MODULE_PATHNAME', 'zklock_lock_token_array'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_lock_token(text[]) IS
-	'fencing token of the cluster-wide lock on several names, all or nothing if this session holds it, else null; no network';
+	'fencing tokens of the cluster-wide locks on several names, null for those that this session does not hold; no network';
 
 
 -- release all

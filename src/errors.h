@@ -11,7 +11,7 @@
 #include "recipe/recipe.h"
 
 /*
- * Raises ERROR for a status that is neither OK, PENDING nor BUSY.  "display"
+ * Raises ERROR for a status that says why a request failed.  "display"
  * names the lock; "raw_code" is the client library's, or 0.
  */
 extern _Noreturn void zklock_raise(ZklStatus status, const char *display, int raw_code);

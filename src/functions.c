@@ -134,13 +134,22 @@ token_result(FunctionCallInfo fcinfo, const Key *key)
 	PG_RETURN_INT64(token);
 }
 
+static bool
+acquire(const Key *key, ZklMode mode, ZklockScope scope, int64 limit_ms)
+{
+	int			n = key->n;
+	ZklockName *names = zklock_names_distinct(key->names, &n);
+	ZklockWish	wish = {names, n, mode, scope, limit_ms};
+
+	return zklock_acquire(&wish);
+}
+
 static Datum
 lock(FunctionCallInfo fcinfo, KeyForm form, ZklMode mode, ZklockScope scope)
 {
 	Key			key = read_key(fcinfo, form);
-	ZklockWish	wish = {key.names, key.n, mode, scope, ZKLOCK_NO_LIMIT};
 
-	zklock_acquire(&wish);
+	acquire(&key, mode, scope, ZKLOCK_NO_LIMIT);
 	return token_result(fcinfo, &key);
 }
 
@@ -148,23 +157,19 @@ static Datum
 try_lock(FunctionCallInfo fcinfo, KeyForm form, ZklMode mode, ZklockScope scope)
 {
 	Key			key = read_key(fcinfo, form);
-	ZklockWish	wish = {key.names, key.n, mode, scope, read_wait(fcinfo, &key)};
 
-	PG_RETURN_BOOL(zklock_acquire(&wish));
+	PG_RETURN_BOOL(acquire(&key, mode, scope, read_wait(fcinfo, &key)));
 }
 
 static Datum
 unlock(FunctionCallInfo fcinfo, KeyForm form, ZklMode mode)
 {
 	Key			key = read_key(fcinfo, form);
-	bool		all = true;
+	int			n = key.n;
+	ZklockName *names = zklock_names_distinct(key.names, &n);
 
 	zklock_check_loss();
-	qsort(key.names, key.n, sizeof(ZklockName), zklock_name_compare);
-	for (int i = 0; i < key.n; i++)
-		if (i == 0 || zklock_name_compare(&key.names[i - 1], &key.names[i]) != 0)
-			all = zklock_release(&key.names[i], mode) && all;
-	PG_RETURN_BOOL(all);
+	PG_RETURN_BOOL(zklock_release(names, n, mode));
 }
 
 static Datum

@@ -45,10 +45,12 @@ lock_mode(ZklMode mode)
 
 /*
  * LockAcquire() knows no limit but lock_timeout, so that is lent our limit for
- * the time of the call, in a subtransaction that catches its error.
+ * the time of the call, in a subtransaction that catches its error; and that
+ * of a deadlock, for a caller that would not wait.
  */
 static bool
-acquire_with_limit(const LOCKTAG *tag, LOCKMODE mode, int limit_ms)
+acquire_with_limit(const LOCKTAG *tag, LOCKMODE mode, int limit_ms,
+				   bool catch_deadlock)
 {
 	MemoryContext context = CurrentMemoryContext;
 	ResourceOwner owner = CurrentResourceOwner;
@@ -76,7 +78,8 @@ acquire_with_limit(const LOCKTAG *tag, LOCKMODE mode, int limit_ms)
 		RollbackAndReleaseCurrentSubTransaction();
 		MemoryContextSwitchTo(context);
 		CurrentResourceOwner = owner;
-		if (error->sqlerrcode != ERRCODE_LOCK_NOT_AVAILABLE)
+		if (error->sqlerrcode != ERRCODE_LOCK_NOT_AVAILABLE &&
+			!(catch_deadlock && error->sqlerrcode == ERRCODE_T_R_DEADLOCK_DETECTED))
 			ReThrowError(error);
 		FreeErrorData(error);
 	}
@@ -87,12 +90,30 @@ acquire_with_limit(const LOCKTAG *tag, LOCKMODE mode, int limit_ms)
 }
 
 bool
+zklock_local_is_held(uint64 hash)
+{
+	LOCKTAG		tag;
+
+	set_tag(&tag, hash);
+	return zklock_lock_held_by_me(&tag, ExclusiveLock) ||
+		zklock_lock_held_by_me(&tag, ShareLock);
+}
+
+bool
 zklock_local_acquire(uint64 hash, ZklMode mode, int64 limit_ms, bool *waited)
 {
 	LOCKTAG		tag;
 
 	set_tag(&tag, hash);
 	if (LockAcquire(&tag, lock_mode(mode), true, true) != LOCKACQUIRE_NOT_AVAIL)
+		return true;
+
+	/*
+	 * Who holds the lock is let ahead of those that wait for it, but only if
+	 * willing to wait; then it is granted at once or there are other holders.
+	 */
+	if (!IsInParallelMode() && zklock_local_is_held(hash) &&
+		acquire_with_limit(&tag, lock_mode(mode), 1, limit_ms == 0))
 		return true;
 	if (limit_ms == 0)
 		return false;
@@ -104,7 +125,8 @@ zklock_local_acquire(uint64 hash, ZklMode mode, int64 limit_ms, bool *waited)
 		(void) LockAcquire(&tag, lock_mode(mode), true, false);
 		return true;
 	}
-	return acquire_with_limit(&tag, lock_mode(mode), (int) Min(limit_ms, INT_MAX));
+	return acquire_with_limit(&tag, lock_mode(mode), (int) Min(limit_ms, INT_MAX),
+							  false);
 }
 
 void

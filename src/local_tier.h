@@ -13,11 +13,15 @@
 /* Waits without limit of its own. */
 #define ZKLOCK_NO_LIMIT (-1)
 
+/* Is it held here, in any mode?  Others may have taken it away. */
+extern bool zklock_local_is_held(uint64 hash);
+
 /*
  * Takes the lock among the sessions of this server.  Waits at most limit_ms
  * (0: not at all), interruptibly and under lock_timeout and deadlock
  * detection; false when the limit has passed.  *waited is set when it waited.
- * Throws what waiting for a heavyweight lock throws.
+ * Throws what waiting for a heavyweight lock throws.  In a parallel query it
+ * waits without limit or not at all: a limit needs a subtransaction.
  */
 extern bool zklock_local_acquire(uint64 hash, ZklMode mode, int64 limit_ms,
 								 bool *waited);

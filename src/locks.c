@@ -240,6 +240,20 @@ acquire_remote(Acquisition *a)
  * The first tier
  */
 
+/*
+ * May this call go on without the first tier?  When pg_advisory_unlock_all()
+ * took it away from a lock that we hold, whoever has it now waits for us in the
+ * ensemble, which the deadlock detector can't see.  And a parallel query can't
+ * wait here with a limit; then it waits in the ensemble.
+ */
+static bool
+can_do_without(const ZklockHold *hold, int64 limit)
+{
+	if (hold->mode != ZKL_MODE_NONE && !zklock_local_is_held(hold->name.hash))
+		return true;
+	return limit > 0 && IsInParallelMode();
+}
+
 static bool
 acquire_local(Acquisition *a)
 {
@@ -247,18 +261,19 @@ acquire_local(Acquisition *a)
 	{
 		ZklockHold *hold = a->holds[i];
 		ZklockModeCounts *counts = zklock_hold_counts(hold, a->wish->mode);
-		bool		covered = hold->mode >= a->wish->mode;
-		bool		waited = false;
+		int64		limit = limit_left(a);
+		bool		optional = can_do_without(hold, limit);
 
-		/* What we hold in a stronger mode is granted at once, if asked to queue. */
 		if (counts->local)
 			continue;
-		if (!zklock_local_acquire(hold->name.hash, a->wish->mode,
-								  covered ? ZKLOCK_NO_LIMIT : limit_left(a),
-								  &waited))
+		if (optional)
+			limit = 0;
+		else if (hold->mode >= a->wish->mode)
+			limit = ZKLOCK_NO_LIMIT;	/* ours in a stronger mode: granted at once */
+		counts->local = zklock_local_acquire(hold->name.hash, a->wish->mode,
+											 limit, &a->waited);
+		if (!counts->local && !optional)
 			return false;
-		counts->local = true;
-		a->waited = a->waited || (waited && !covered);
 	}
 	return true;
 }
@@ -278,22 +293,12 @@ settle_all(Acquisition *a)
 	}
 }
 
-/* The entries of distinct names, in order, pinned. */
+/* The entries of the names, pinned. */
 static void
 prepare_holds(Acquisition *a)
 {
-	ZklockWish *wish = a->wish;
-	ZklockName *sorted = palloc(sizeof(ZklockName) * (wish->n + 1));
-
-	memcpy(sorted, wish->names, sizeof(ZklockName) * wish->n);
-	qsort(sorted, wish->n, sizeof(ZklockName), zklock_name_compare);
-	for (int i = 0; i < wish->n; i++)
-		if (i == 0 || zklock_name_compare(&sorted[i - 1], &sorted[i]) != 0)
-		{
-			a->holds[a->n] = zklock_hold_prepare(&sorted[i], wish->mode);
-			a->n++;
-		}
-	pfree(sorted);
+	for (; a->n < a->wish->n; a->n++)
+		a->holds[a->n] = zklock_hold_prepare(&a->wish->names[a->n], a->wish->mode);
 }
 
 /*
@@ -411,24 +416,32 @@ zklock_settle(ZklockHold *hold)
 }
 
 bool
-zklock_release(const ZklockName *name, ZklMode mode)
+zklock_release(const ZklockName *names, int n, ZklMode mode)
 {
-	ZklockHold *hold = zklock_hold_find(name);
-	ZklockModeCounts *counts = hold ? zklock_hold_counts(hold, mode) : NULL;
+	bool		all = true;
 
-	if (counts == NULL || counts->session == 0)
+	for (int i = 0; i < n; i++)
 	{
+		ZklockHold *hold = zklock_hold_find(&names[i]);
+
+		if (hold && zklock_hold_counts(hold, mode)->session > 0)
+			continue;
+		all = false;
 		ereport(WARNING,
 				(errcode(ERRCODE_WARNING),
 				 errmsg("you don't own %s lock \"%s\" at session level",
 						mode == ZKL_MODE_EXCLUSIVE ? "exclusive" : "shared",
-						name->display),
+						names[i].display),
 				 errhint("zk_held_locks shows the locks of this session.")));
-		return false;
 	}
-	counts->session--;
-	zklock_settle(hold);
-	return true;
+	for (int i = 0; all && i < n; i++)
+	{
+		ZklockHold *hold = zklock_hold_find(&names[i]);
+
+		zklock_hold_counts(hold, mode)->session--;
+		zklock_settle(hold);
+	}
+	return all;
 }
 
 void

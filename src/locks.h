@@ -13,7 +13,7 @@
 
 typedef struct ZklockWish
 {
-	ZklockName *names;			/* as the caller gave them: maybe equal ones */
+	ZklockName *names;			/* distinct, in the order of zklock_names_distinct() */
 	int			n;
 	ZklMode		mode;
 	ZklockScope scope;
@@ -31,10 +31,11 @@ extern bool zklock_acquire(ZklockWish *wish);
 extern int64 zklock_token(const ZklockName *name);
 
 /*
- * Gives back one session-level count.  False, with a WARNING, when there is
- * none in this mode.  Doesn't wait.
+ * Gives back one session-level count of each of these distinct names, or of
+ * none: false, with a WARNING for each that has none in this mode.  Doesn't
+ * wait.
  */
-extern bool zklock_release(const ZklockName *name, ZklMode mode);
+extern bool zklock_release(const ZklockName *names, int n, ZklMode mode);
 
 /* The functions below neither throw nor wait nor allocate. */
 

@@ -98,9 +98,24 @@ zklock_names_from_array(ArrayType *array, int *n)
 	return names;
 }
 
-int
-zklock_name_compare(const void *a, const void *b)
+static int
+compare(const void *a, const void *b)
 {
 	return strcmp(((const ZklockName *) a)->encoded,
 				  ((const ZklockName *) b)->encoded);
+}
+
+ZklockName *
+zklock_names_distinct(const ZklockName *names, int *n)
+{
+	ZklockName *sorted = palloc(sizeof(ZklockName) * (*n + 1));
+	int			n_distinct = 0;
+
+	memcpy(sorted, names, sizeof(ZklockName) * *n);
+	qsort(sorted, *n, sizeof(ZklockName), compare);
+	for (int i = 0; i < *n; i++)
+		if (i == 0 || compare(&sorted[n_distinct - 1], &sorted[i]) != 0)
+			sorted[n_distinct++] = sorted[i];
+	*n = n_distinct;
+	return sorted;
 }

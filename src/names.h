@@ -26,7 +26,7 @@ extern void zklock_name_from_int8(int64 key, ZklockName *name);
 extern void zklock_name_from_int4(int32 key1, int32 key2, ZklockName *name);
 extern ZklockName *zklock_names_from_array(ArrayType *array, int *n);
 
-/* Order of the first tier; for qsort(). */
-extern int	zklock_name_compare(const void *a, const void *b);
+/* A copy in the order of the first tier, without repetitions; *n is updated. */
+extern ZklockName *zklock_names_distinct(const ZklockName *names, int *n);
 
 #endif							/* ZKLOCK_NAMES_H */

@@ -197,7 +197,7 @@ zklock_session_ready(const char *display)
 		if (session == NULL)
 			open_session();
 		if (zkl_session_state(session) != ZKL_SESSION_CONNECTED)
-			zklock_wait(session, is_decided, &deadline);
+			zklock_wait_for_lock(session, is_decided, &deadline, 0);
 		switch (zkl_session_state(session))
 		{
 			case ZKL_SESSION_CONNECTED:

@@ -106,7 +106,9 @@ is_host_and_port(const char *s, size_t length)
 		   s[length - 1 - digits] <= '9')
 		digits++;
 	if (digits == 0 || digits > 5 || length < digits + 2 ||
-		s[length - 1 - digits] != ':' || atoi(s + length - digits) > 65535)
+		s[length - 1 - digits] != ':')
+		return false;
+	if (atoi(s + length - digits) < 1 || atoi(s + length - digits) > 65535)
 		return false;
 	for (size_t i = 0; i < length; i++)
 		if ((unsigned char) s[i] <= 0x20)
@@ -130,8 +132,9 @@ check_connect_string(char **newval, void **extra, GucSource source)
 			break;
 		p++;
 	}
+	/* A comma in the chroot is hosts after it, which the client would not see. */
 	if (*p == '/')
-		good = good && is_znode_path(p);
+		good = good && is_znode_path(p) && strchr(p, ',') == NULL;
 	if (!good)
 	{
 		GUC_check_errdetail("It has the form host:port[,host:port...][/chroot].");

@@ -131,7 +131,7 @@ zklock_session_info(PG_FUNCTION_ARGS)
 	}
 	else
 		nulls[0] = nulls[2] = nulls[3] = nulls[4] = nulls[5] = true;
-	values[6] = Int32GetDatum(info.n_nodes);
+	values[6] = Int32GetDatum(info.n_locks);
 	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 	return (Datum) 0;
 }

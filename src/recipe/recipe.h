@@ -118,7 +118,7 @@ typedef struct ZklSessionInfo
 	char		server[64];		/* address:port last connected to, or empty */
 	int64_t		connected_ms;	/* how long ago the session began */
 	int64_t		lease_ms;		/* what is left of the lease; 0 when over */
-	int			n_nodes;		/* nodes of this session, as far as known */
+	int			n_locks;		/* held */
 } ZklSessionInfo;
 
 /*

@@ -554,8 +554,7 @@ zkl_session_info(ZklSession *session, ZklSessionInfo *info)
 	memcpy(info->server, session->connection.server, sizeof(info->server));
 	info->connected_ms = session->opened_ms ? now - session->opened_ms : 0;
 	info->lease_ms = lease_left(session, now);
-	for (ZklNode *node = session->nodes; node; node = node->next)
-		if (node->wanted)
-			info->n_nodes++;
+	for (ZklLock *lock = session->locks; lock; lock = lock->next)
+		info->n_locks++;
 	zkl__session_unlock(session);
 }

@@ -79,15 +79,21 @@ sub nothing_left
 	return ok($gone, $name) || diag("left: @left\n$@");
 }
 
+# Ephemeral nodes of others that look like contenders.
 sub contenders
 {
 	my ($zkc, $root) = @_;
 	my @found;
 	for my $lock ($zkc->children("$root/locks"))
 	{
-		push @found, map { "$root/locks/$lock/$_" }
-		  grep { /(?:lock-|__WRIT__|__READ__|__r?lock__)-?\d{9,10}$/ }
-		  $zkc->children("$root/locks/$lock");
+		for my $child ($zkc->children("$root/locks/$lock"))
+		{
+			next unless $child =~ /(?:lock-|__WRIT__|__READ__|lock__)-?\d+$/;
+			my $stat = $zkc->exists("$root/locks/$lock/$child") or next;
+			push @found, "$root/locks/$lock/$child"
+			  unless $stat->{ephemeralOwner} eq '0x0'
+			  || $stat->{ephemeralOwner} eq $zkc->session_id;
+		}
 	}
 	return @found;
 }

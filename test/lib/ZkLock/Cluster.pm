@@ -23,7 +23,7 @@ use ZkLock::Util qw(wait_until log_tail);
 
 our @EXPORT = qw(zklock_node session wait_for_sql wait_zk_waiting
   wait_zk_empty wait_until wait_blocked wait_for_log server_log
-  lock_nodes wait_no_lock_nodes foreign_node);
+  lock_nodes foreign_node);
 
 # Makes and starts a server with the extension in database postgres. Options:
 #   zk                connect string, or an object that has one
@@ -114,19 +114,6 @@ sub lock_nodes
 	my ($zkc, $root) = @_;
 	my $locks = ($root // '/zklock') . '/locks';
 	return grep { m{^\Q$locks\E/[^/]+/} } $zkc->tree($locks);
-}
-
-# Waits until nobody holds or waits for any lock below a root.
-sub wait_no_lock_nodes
-{
-	my ($zkc, %opt) = @_;
-	my $root = delete $opt{root};
-	my @nodes;
-	return wait_until(
-		'no node of a lock',
-		sub { @nodes = lock_nodes($zkc, $root); !@nodes },
-		%opt,
-		diag => sub { "left: @nodes" });
 }
 
 # Makes a node below a lock's znode as Curator's InterProcessReadWriteLock

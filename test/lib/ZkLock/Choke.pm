@@ -1,0 +1,186 @@
+# ZkLock::Choke - a TCP proxy that understands where an answer ends.
+#
+# Owns: one listening port and one child process that passes bytes on. Lets
+# through a given number of the server's answers on a connection, the first of
+# which is the handshake's, and then is silent or talks rubbish; what the client
+# sends always arrives.
+#
+#   my $choke = ZkLock::Choke->start(target => $zk);
+#   $choke->connect_string;
+#   $choke->once(2);       # the next connection gets two answers, later ones none
+#   $choke->always(2);     # every new connection gets two answers
+#   $choke->garbage(2);    # after two answers everything is random bytes
+#   $choke->open;          # everything passes
+#
+# Each of them drops the existing connections first.
+
+package ZkLock::Choke;
+
+use strict;
+use warnings;
+
+use Carp qw(croak);
+use IO::Handle;
+use IO::Select;
+use IO::Socket::INET;
+use POSIX ();
+use ZkLock::Util qw(end_process free_port);
+
+my %running;
+
+sub start
+{
+	my ($class, %opt) = @_;
+	my $target = $opt{target} // croak 'target missing';
+	$target = $target->connect_string if ref $target;
+	my $self = bless { port => free_port(), owner => $$ }, $class;
+	my $listener = IO::Socket::INET->new(
+		LocalAddr => '127.0.0.1',
+		LocalPort => $self->{port},
+		Proto => 'tcp',
+		ReuseAddr => 1,
+		Listen => 64) or croak "port $self->{port}: $!";
+	pipe my $orders, $self->{orders} or croak "pipe: $!";
+	pipe $self->{acks}, my $acks or croak "pipe: $!";
+	$_->autoflush(1) for $self->{orders}, $acks;
+
+	my $pid = fork() // croak "fork: $!";
+	if (!$pid)
+	{
+		close $self->{orders};
+		close $self->{acks};
+		local $SIG{PIPE} = 'IGNORE';
+		eval { serve($listener, $target, $orders, $acks) };
+		POSIX::_exit(0);
+	}
+	close $listener;
+	close $orders;
+	close $acks;
+	$self->{pid} = $pid;
+	$running{$pid} = $$;
+	return $self;
+}
+
+sub connect_string { return "127.0.0.1:$_[0]{port}" }
+
+sub once { return $_[0]->order("once $_[1]") }
+sub always { return $_[0]->order("always $_[1]") }
+sub garbage { return $_[0]->order("garbage $_[1]") }
+sub open { return $_[0]->order('open 0') }
+
+sub order
+{
+	my ($self, $line) = @_;
+	print { $self->{orders} } "$line\n";
+	readline($self->{acks}) // croak 'the choking proxy has ended';
+	return $self;
+}
+
+# The child. Ends when its parent has closed the pipe.
+sub serve
+{
+	my ($listener, $target, $orders, $acks) = @_;
+	my ($mode, $answers) = ('open', 0);
+	srand 4711;
+	my $select = IO::Select->new($listener, $orders);
+	my %peer;    # socket => what is known about the other side
+	my $drop = sub {
+		my ($socket) = @_;
+		my $other = delete $peer{$socket} or return;
+		delete $peer{ $other->{socket} };
+		for my $end ($socket, $other->{socket})
+		{
+			$select->remove($end);
+			close $end;
+		}
+	};
+
+	while (1)
+	{
+		for my $ready ($select->can_read)
+		{
+			if ($ready == $orders)
+			{
+				my $line;
+				sysread($orders, $line, 1024) or return;
+				($mode, $answers) = $line =~ /^(\w+) (\d+)/;
+				$drop->($_) for grep { ref && $peer{$_} } $select->handles;
+				print {$acks} "ok\n";
+			}
+			elsif ($ready == $listener)
+			{
+				my $client = $listener->accept or next;
+				my $server = IO::Socket::INET->new(PeerAddr => $target)
+				  or next;
+				my $left = $mode eq 'open' ? undef : $answers;
+				$answers = 0 if $mode eq 'once';
+				$peer{$client} = { socket => $server };
+				$peer{$server} = {
+					socket => $client,
+					answers => 1,
+					left => $left,
+					garbage => $mode eq 'garbage',
+					buffer => ''
+				};
+				$select->add($client, $server);
+			}
+			elsif (my $to = $peer{$ready})
+			{
+				sysread($ready, my $data, 65536) or do { $drop->($ready); next };
+				$data = answers_let_through($to, $data) if $to->{answers};
+				syswrite($to->{socket}, $data) if length $data;
+			}
+		}
+	}
+}
+
+# Whole answers are four bytes of length and so many bytes more.
+sub answers_let_through
+{
+	my ($to, $data) = @_;
+	return $data unless defined $to->{left};
+	$to->{buffer} .= $data;
+	my $out = '';
+	while (length $to->{buffer} >= 4)
+	{
+		my $length = unpack 'N', $to->{buffer};
+		last if length $to->{buffer} < 4 + $length;
+		my $answer = substr $to->{buffer}, 0, 4 + $length, '';
+		if ($to->{left} > 0)
+		{
+			$to->{left}--;
+			$out .= $answer;
+		}
+		elsif ($to->{garbage})
+		{
+			$out .= pack('N', $length) . join '', map { chr rand 256 } 1 .. $length;
+		}
+	}
+	return $out;
+}
+
+sub stop
+{
+	my ($self) = @_;
+	my $pid = delete $self->{pid} or return;
+	end_process($pid, 'KILL');
+	delete $running{$pid};
+	return;
+}
+
+sub DESTROY
+{
+	my ($self) = @_;
+	return unless $self->{owner} == $$;
+	local ($?, $@, $!);
+	$self->stop;
+	return;
+}
+
+END
+{
+	local $?;
+	end_process($_, 'KILL') for grep { $running{$_} == $$ } keys %running;
+}
+
+1;

@@ -1,0 +1,75 @@
+-- What the extension consists of: functions with their arguments and results,
+-- views, privileges, comments.
+\set QUIET on
+\pset format unaligned
+\pset tuples_only on
+\pset pager off
+SET client_min_messages = warning;
+CREATE EXTENSION IF NOT EXISTS pgtap;
+CREATE EXTENSION IF NOT EXISTS zklock;
+
+BEGIN;
+SELECT no_plan();
+
+SELECT has_extension('zklock', 'zklock is installed');
+
+-- the functions, as the manual's table has them
+CREATE TEMP TABLE expected (name text, result text, waits boolean);
+INSERT INTO expected VALUES
+	('zk_lock', 'bigint', false), ('zk_lock_shared', 'bigint', false),
+	('zk_xact_lock', 'bigint', false), ('zk_xact_lock_shared', 'bigint', false),
+	('zk_try_lock', 'boolean', true), ('zk_try_lock_shared', 'boolean', true),
+	('zk_try_xact_lock', 'boolean', true), ('zk_try_xact_lock_shared', 'boolean', true),
+	('zk_unlock', 'boolean', false), ('zk_unlock_shared', 'boolean', false),
+	('zk_lock_token', 'bigint', false);
+CREATE TEMP TABLE keys (form text, arguments text[], result_is_array boolean);
+INSERT INTO keys VALUES
+	('a name', '{text}', false), ('a bigint', '{bigint}', false),
+	('two integers', '{integer,integer}', false), ('an array of names', '{text[]}', true);
+CREATE TEMP VIEW functions AS
+	SELECT name, form, arguments || CASE WHEN waits THEN '{interval}' ELSE '{}' END::text[] AS arguments,
+		CASE WHEN result_is_array AND result = 'bigint' THEN 'bigint[]' ELSE result END AS result
+	FROM expected CROSS JOIN keys;
+
+SELECT has_function(name::name, arguments::name[], format('%s takes %s', name, form)) FROM functions;
+SELECT function_returns(name::name, arguments::name[], result, format('%s of %s returns %s', name, form, result)) FROM functions;
+SELECT function_lang_is(name::name, arguments::name[], 'c'::name, format('%s of %s is in C', name, form)) FROM functions;
+SELECT volatility_is(name::name, arguments::name[], 'volatile', format('%s of %s is volatile', name, form)) FROM functions;
+SELECT isnt_strict(name::name, arguments::name[], format('%s of %s is called with NULL', name, form)) FROM functions;
+SELECT isnt_definer(name::name, arguments::name[], format('%s of %s runs as its caller', name, form)) FROM functions;
+SELECT function_privs_are(current_schema(), name::name, arguments::name[], 'public', '{EXECUTE}',
+	format('everybody may call %s with %s', name, form)) FROM functions;
+
+SELECT has_function('zk_unlock_all', '{}'::name[], 'zk_unlock_all takes nothing');
+SELECT function_returns('zk_unlock_all', '{}'::name[], 'void', 'zk_unlock_all returns nothing');
+SELECT volatility_is('zk_unlock_all', '{}'::name[], 'volatile', 'zk_unlock_all is volatile');
+SELECT has_function('zk_session', '{}'::name[], 'zk_session takes nothing');
+SELECT is(pg_get_function_arguments('zk_session()'::regprocedure),
+	'OUT session_id text, OUT state text, OUT server text, OUT session_timeout interval, '
+	'OUT lease_remaining interval, OUT connected_at timestamp with time zone, OUT locks integer',
+	'zk_session returns what is promised');
+
+SELECT is_empty(
+	$$ SELECT oid::regprocedure FROM pg_proc JOIN functions AS f ON f.name = proname
+	   WHERE proparallel <> 'r' $$,
+	'no lock function may run in a parallel worker');
+SELECT is_empty(
+	$$ SELECT oid::regprocedure FROM pg_proc WHERE proname ~ '^zk_' AND obj_description(oid, 'pg_proc') IS NULL $$,
+	'every function has a comment');
+
+-- the view
+SELECT has_view('zk_held_locks', 'zk_held_locks is a view');
+SELECT columns_are('zk_held_locks',
+	'{kind,name,mode,scope,count,token,acquired_at,state}'::name[], 'zk_held_locks has its columns');
+SELECT col_type_is('zk_held_locks', c, t, format('zk_held_locks.%s is %s', c, t))
+FROM (VALUES ('kind'::name, 'text'), ('name', 'text'), ('mode', 'text'), ('scope', 'text'), ('count', 'bigint'),
+	('token', 'bigint'), ('acquired_at', 'timestamp with time zone'), ('state', 'text')) AS v(c, t);
+SELECT table_privs_are('zk_held_locks'::name, 'public'::name, '{SELECT}'::name[], 'everybody may read zk_held_locks');
+SELECT isnt(obj_description('zk_held_locks'::regclass), NULL, 'zk_held_locks has a comment');
+SELECT is_empty(
+	$$ SELECT attname FROM pg_attribute WHERE attrelid = 'zk_held_locks'::regclass AND attnum > 0
+	   AND col_description(attrelid, attnum) IS NULL $$,
+	'every column of zk_held_locks has a comment');
+
+SELECT * FROM finish();
+ROLLBACK;

@@ -1,0 +1,67 @@
+--
+-- The objects of the extension: what they are called, what they take, what
+-- they promise to the planner, and that each has a comment.
+--
+CREATE TEMP VIEW members AS
+	SELECT p.oid, p.proname, pg_get_function_arguments(p.oid) AS arguments, pg_get_function_result(p.oid) AS result,
+		p.provolatile, p.proparallel, p.proisstrict, p.prosecdef, p.proleakproof, p.proacl
+	FROM pg_depend AS d JOIN pg_proc AS p ON p.oid = d.objid
+	WHERE d.classid = 'pg_proc'::regclass AND d.refclassid = 'pg_extension'::regclass AND d.deptype = 'e'
+		AND d.refobjid = (SELECT oid FROM pg_extension WHERE extname = 'zklock');
+
+-- locks
+SELECT proname, arguments, result FROM members
+WHERE proname ~ '^zk_(try_)?(xact_)?(lock|unlock)' ORDER BY proname COLLATE "C", arguments COLLATE "C";
+
+-- for each wait, try or release there are the four forms of key
+SELECT proname, count(*) FROM members
+WHERE proname ~ '^zk_(try_)?(xact_)?(lock|unlock)(_shared)?$' OR proname = 'zk_lock_token'
+GROUP BY proname ORDER BY proname COLLATE "C";
+
+-- all of them: volatile, restricted to the leader, not strict, nothing special
+SELECT proname, arguments FROM members
+WHERE proname ~ '^zk_(try_)?(xact_)?(lock|unlock)' AND
+	(provolatile, proparallel, proisstrict, prosecdef, proleakproof) IS DISTINCT FROM
+	('v'::"char", 'r'::"char", false, false, false);
+-- for everybody
+SELECT proname, arguments FROM members
+WHERE proname ~ '^zk_(try_)?(xact_)?(lock|unlock)' AND NOT has_function_privilege('public', oid, 'EXECUTE');
+
+-- names that are not ours
+SELECT proname FROM members WHERE proname !~ '^zk(_|lock_)';
+
+-- views and their columns
+SELECT a.attname, format_type(a.atttypid, a.atttypmod) AS type FROM pg_attribute AS a
+WHERE attrelid = 'zk_held_locks'::regclass AND attnum > 0 ORDER BY attnum;
+SELECT pg_get_function_result('zk_session()'::regprocedure);
+
+-- nothing without a comment: functions, relations, types, whatever comes
+SELECT pg_describe_object(d.classid, d.objid, 0) AS without_comment
+FROM pg_depend AS d
+WHERE d.refclassid = 'pg_extension'::regclass AND d.deptype = 'e'
+	AND d.refobjid = (SELECT oid FROM pg_extension WHERE extname = 'zklock')
+	AND NOT (d.classid = 'pg_type'::regclass AND EXISTS
+		(SELECT FROM pg_type AS t WHERE t.oid = d.objid AND (t.typrelid <> 0 OR t.typelem <> 0)))
+	AND coalesce(obj_description(d.objid, d.classid::regclass::name), '') = '';
+-- columns of views included
+SELECT c.relname, a.attname AS without_comment
+FROM pg_depend AS d JOIN pg_class AS c ON c.oid = d.objid JOIN pg_attribute AS a ON a.attrelid = c.oid
+WHERE d.classid = 'pg_class'::regclass AND d.refclassid = 'pg_extension'::regclass AND d.deptype = 'e'
+	AND d.refobjid = (SELECT oid FROM pg_extension WHERE extname = 'zklock')
+	AND a.attnum > 0 AND NOT a.attisdropped AND c.relkind = 'v'
+	AND coalesce(col_description(c.oid, a.attnum), '') = '';
+SELECT obj_description(oid, 'pg_extension') <> '' AS commented FROM pg_extension WHERE extname = 'zklock';
+
+-- it can live in any schema, and goes without a trace
+BEGIN;
+DROP EXTENSION zklock;
+CREATE SCHEMA "Zk lock";
+CREATE EXTENSION zklock SCHEMA "Zk lock";
+SELECT "Zk lock".zk_lock('catalog.a') > 0 AS locked;
+SELECT name FROM "Zk lock".zk_held_locks;
+ALTER EXTENSION zklock SET SCHEMA public;
+SELECT name FROM public.zk_held_locks;
+SELECT public.zk_unlock('catalog.a');
+DROP EXTENSION zklock;
+SELECT count(*) FROM pg_proc WHERE proname ~ '^zk(_|lock_)';
+ROLLBACK;

@@ -1,0 +1,70 @@
+--
+-- A name is the same lock from every database, whatever its encoding.
+-- The first tier's tag in pg_locks is a hash of the name in UTF-8, so one
+-- session after the other can tell.
+--
+\set VERBOSITY sqlstate
+SET client_min_messages = warning;
+DROP DATABASE IF EXISTS zklock_regress_utf8;
+DROP DATABASE IF EXISTS zklock_regress_latin1;
+DROP DATABASE IF EXISTS zklock_regress_ascii;
+RESET client_min_messages;
+CREATE DATABASE zklock_regress_utf8 TEMPLATE template0 ENCODING 'UTF8' LC_COLLATE 'C' LC_CTYPE 'C';
+CREATE DATABASE zklock_regress_latin1 TEMPLATE template0 ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C';
+CREATE DATABASE zklock_regress_ascii TEMPLATE template0 ENCODING 'SQL_ASCII' LC_COLLATE 'C' LC_CTYPE 'C';
+SELECT current_database() AS home \gset
+
+\c zklock_regress_utf8
+SET client_encoding = 'UTF8';
+SET client_min_messages = warning;
+CREATE EXTENSION zklock;
+SELECT zk_lock('Zürich – Größe') > 0 AS locked;
+SELECT classid AS utf8_class, objid AS utf8_obj FROM pg_locks
+WHERE pid = pg_backend_pid() AND locktype = 'advisory' \gset
+SELECT name = 'Zürich – Größe' AS as_given FROM zk_held_locks;
+SELECT zk_unlock_all();
+SELECT zk_lock('Zürich') > 0 AS locked;
+SELECT classid AS short_class, objid AS short_obj FROM pg_locks
+WHERE pid = pg_backend_pid() AND locktype = 'advisory' \gset
+SELECT zk_unlock_all();
+
+-- the limit counts bytes of UTF-8, not characters
+SELECT zk_lock(repeat('ü', 256)) > 0 AS most;
+SELECT zk_lock(repeat('ü', 256) || 'x');
+SELECT zk_lock(repeat('😀', 128)) > 0 AS most;
+SELECT zk_lock(repeat('😀', 129));
+-- every character of its own plane is a lock of its own; composed is not decomposed
+SELECT zk_lock('é') <> zk_lock(U&'e\0301') AS different;
+SELECT zk_unlock_all();
+
+\c zklock_regress_latin1
+SET client_encoding = 'UTF8';
+SET client_min_messages = warning;
+CREATE EXTENSION zklock;
+SELECT zk_lock('Zürich') > 0 AS locked;
+SELECT classid = :short_class AND objid = :short_obj AS same_lock FROM pg_locks
+WHERE pid = pg_backend_pid() AND locktype = 'advisory';
+SELECT name = 'Zürich' AS as_given, octet_length(name) FROM zk_held_locks;
+SELECT zk_unlock('Zürich');
+-- 256 characters, 256 bytes here, 512 in UTF-8
+SELECT zk_lock(repeat('ü', 256)) > 0 AS most;
+SELECT zk_lock(repeat('ü', 256) || 'x');
+SELECT zk_unlock_all();
+
+\c zklock_regress_ascii
+SET client_min_messages = warning;
+CREATE EXTENSION zklock;
+SELECT zk_lock('Zürich – Größe') > 0 AS locked;
+SELECT classid = :utf8_class AND objid = :utf8_obj AS same_lock FROM pg_locks
+WHERE pid = pg_backend_pid() AND locktype = 'advisory';
+SELECT zk_unlock('Zürich – Größe');
+-- bytes that nobody has checked yet, and are not UTF-8
+SELECT zk_lock(E'Z\xfcrich');
+SELECT zk_try_lock(E'\xc0\xaf'::text);
+SELECT zk_lock(ARRAY['encoding.a', E'\xff']);
+SELECT count(*) FROM zk_held_locks;
+
+\c :home
+DROP DATABASE zklock_regress_utf8;
+DROP DATABASE zklock_regress_latin1;
+DROP DATABASE zklock_regress_ascii;

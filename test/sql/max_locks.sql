@@ -1,0 +1,32 @@
+--
+-- zklock.max_locks limits the nodes of a session; one more is 53400, and
+-- changes nothing.
+--
+\set VERBOSITY sqlstate
+SET zklock.max_locks = 3;
+SELECT zk_lock('max_locks.1') > 0, zk_lock_shared('max_locks.2') > 0, zk_lock(3) > 0;
+SELECT zk_lock('max_locks.4');
+SELECT zk_xact_lock('max_locks.4');
+SELECT zk_try_lock('max_locks.4');
+-- re-entry and downgrade need no node of their own
+SELECT zk_lock('max_locks.1') > 0 AS again, zk_lock_shared('max_locks.1') > 0 AS shared;
+SELECT zk_unlock('max_locks.1'), zk_unlock('max_locks.1');
+-- an upgrade does
+SELECT zk_lock('max_locks.2');
+SELECT name, mode, count, state FROM zk_held_locks ORDER BY name;
+-- all or nothing: the first of them would have fitted
+SELECT zk_unlock(3);
+SELECT zk_lock(ARRAY['max_locks.3', 'max_locks.4']);
+SELECT name FROM zk_held_locks ORDER BY name;
+SELECT zk_lock('max_locks.3') > 0 AS fits;
+SELECT zk_unlock_all();
+
+-- it counts from the next session on, not while something is held
+SELECT zk_lock('max_locks.1') > 0 AS locked;
+SET zklock.max_locks = 1;
+SELECT zk_lock('max_locks.2') > 0 AS locked;
+SELECT zk_unlock_all();
+SELECT zk_lock('max_locks.1') > 0 AS locked;
+SELECT zk_lock('max_locks.2');
+SELECT zk_unlock_all();
+RESET zklock.max_locks;

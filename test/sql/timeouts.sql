@@ -1,0 +1,30 @@
+--
+-- Waiting for an ensemble that is away ends with statement_timeout and
+-- lock_timeout, long before connect_timeout; and a lock call leaves the timers
+-- as it found them.
+-- Covers the part of properties 20 and 21 that needs no other session.
+--
+\set VERBOSITY sqlstate
+SET zklock.connect_string = '127.0.0.1:1';
+SET zklock.connect_timeout = '60s';
+SET statement_timeout = '200ms';
+SELECT zk_lock('timeouts.a');
+SELECT zk_try_lock('timeouts.a');
+RESET statement_timeout;
+SET zklock.connect_timeout = '3s';
+SET lock_timeout = '200ms';
+SELECT zk_lock('timeouts.a');
+RESET lock_timeout;
+SELECT count(*) FROM zk_held_locks;
+RESET zklock.connect_string;
+RESET zklock.connect_timeout;
+
+-- uncontended, no timer fires, neither during the call nor after it
+SET lock_timeout = '1s';
+SET statement_timeout = '10s';
+SELECT zk_lock('timeouts.a') > 0 AS locked, zk_try_lock('timeouts.b', wait => '1s') AS tried;
+SELECT pg_sleep(1.2) IS NOT NULL AS slept;
+SHOW lock_timeout;
+SHOW statement_timeout;
+RESET statement_timeout;
+SELECT zk_unlock_all();

@@ -1,0 +1,74 @@
+--
+-- Releasing: what is not held, held in the other mode, or only at transaction
+-- level, is a warning and false.
+-- Covers properties 1, 2, 11 and 12.
+--
+\set VERBOSITY sqlstate
+
+-- never held
+SELECT zk_unlock('unlock.a');
+SELECT zk_unlock(5);
+SELECT zk_unlock(5, 6);
+SELECT zk_unlock(ARRAY['unlock.a']);
+SELECT zk_unlock_shared('unlock.a');
+SELECT zk_unlock_shared(5);
+SELECT zk_unlock_shared(5, 6);
+SELECT zk_unlock_shared(ARRAY['unlock.a']);
+
+-- released already
+SELECT zk_lock('unlock.a') > 0 AS locked;
+SELECT zk_unlock('unlock.a');
+SELECT zk_unlock('unlock.a');
+
+-- the other mode: stays
+SELECT zk_lock_shared('unlock.a') > 0 AS locked;
+SELECT zk_unlock('unlock.a');
+SELECT name, mode, count FROM zk_held_locks;
+SELECT zk_unlock_shared('unlock.a');
+SELECT zk_lock('unlock.a') > 0 AS locked;
+SELECT zk_unlock_shared('unlock.a');
+SELECT name, mode, count FROM zk_held_locks;
+SELECT zk_unlock('unlock.a');
+
+-- the other key form: not the same lock
+SELECT zk_lock(5) > 0 AS locked;
+SELECT zk_unlock('5');
+SELECT zk_unlock('#5');
+SELECT zk_unlock(0, 5);
+SELECT zk_unlock(5);
+
+-- several names: false when one of them was not held
+SELECT zk_lock('unlock.a') > 0 AS locked;
+SELECT zk_unlock(ARRAY['unlock.a', 'unlock.b']);
+SELECT zk_unlock_all();
+
+
+-- everything, in both modes, however often; nothing is no error
+SELECT zk_lock('unlock.a') > 0, zk_lock('unlock.a') > 0, zk_lock_shared('unlock.a') > 0,
+       zk_lock_shared('unlock.b') > 0, zk_lock(1, 2) > 0, zk_lock(3) > 0;
+SELECT zk_unlock_all();
+SELECT count(*) FROM zk_held_locks;
+SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid();
+SELECT zk_unlock_all();
+SELECT zk_unlock('unlock.a');
+
+-- PostgreSQL's own advisory locks are another matter, on either side
+SELECT zk_lock(7) > 0 AS locked, zk_lock(7, 8) > 0 AS locked2;
+SELECT pg_advisory_lock(7), pg_advisory_lock(7, 8);
+SELECT pg_advisory_unlock(7), pg_advisory_unlock(7, 8);
+SELECT name, count FROM zk_held_locks ORDER BY name;
+SELECT pg_advisory_lock(9);
+SELECT zk_unlock_all();
+SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid();
+SELECT pg_advisory_unlock(9);
+
+-- pg_advisory_unlock_all() takes the first tier away: the hold stays, silently
+SELECT zk_lock('unlock.a') > 0 AS locked, zk_lock_shared('unlock.s') > 0 AS shared;
+SELECT pg_advisory_unlock_all();
+SELECT name, mode, count, state FROM zk_held_locks ORDER BY name;
+SELECT zk_lock('unlock.a') > 0 AS again, zk_lock_shared('unlock.a') > 0 AS other, zk_lock('unlock.s') > 0 AS upgrade;
+SELECT name, mode, count, state FROM zk_held_locks ORDER BY name, mode;
+SELECT zk_unlock('unlock.a'), zk_unlock('unlock.a'), zk_unlock_shared('unlock.a'),
+       zk_unlock('unlock.s'), zk_unlock_shared('unlock.s');
+SELECT count(*) FROM zk_held_locks;
+SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid();

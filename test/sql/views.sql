@@ -1,0 +1,54 @@
+--
+-- zk_session() and zk_held_locks: what they tell, without ever connecting.
+--
+
+-- a fresh backend has no session, and asking does not make one
+\c
+SELECT * FROM zk_session();
+SELECT * FROM zk_held_locks;
+SELECT zk_lock_token('views.a') IS NULL AS no_token, zk_lock('{}'::text[]) = '{}' AS nothing;
+SELECT zk_unlock_all();
+SELECT state FROM zk_session();
+
+-- the first lock makes it
+SELECT zk_lock('views.a') > 0 AS locked;
+SELECT session_id ~ '^0x[0-9a-f]+$' AS session_id, state, server ~ ':[0-9]+$' AS server,
+       session_timeout BETWEEN interval '100ms' AND interval '1 hour' AS session_timeout,
+       lease_remaining BETWEEN interval '0' AND session_timeout / 3 AS lease,
+       connected_at BETWEEN now() - interval '1 minute' AND clock_timestamp() + interval '1 second' AS connected_at,
+       locks
+FROM zk_session();
+SELECT session_id AS id FROM zk_session() \gset
+SELECT zk_lock_shared('views.b') > 0 AS locked;
+SELECT locks FROM zk_session();
+SELECT zk_lock('views.b') > 0 AS upgraded;
+
+-- one row for each mode and scope
+BEGIN;
+SELECT zk_xact_lock('views.b') > 0, zk_xact_lock_shared('views.b') > 0, zk_lock('views.a') > 0, zk_xact_lock(1, 2) > 0;
+SELECT kind, name, mode, scope, count, token = zk_lock_token(name) AS token,
+       acquired_at BETWEEN now() - interval '1 minute' AND clock_timestamp() AS acquired_at, state
+FROM zk_held_locks WHERE name NOT LIKE '#%' ORDER BY name, mode, scope;
+SELECT kind, name, mode, scope, count, token = zk_lock_token(1, 2) AS token, state
+FROM zk_held_locks WHERE name LIKE '#%';
+-- re-entry does not change when it was obtained
+SELECT max(acquired_at) AS acquired_at FROM zk_held_locks WHERE name = 'views.a' \gset
+SELECT zk_lock('views.a') > 0 AS again;
+SELECT bool_and(acquired_at = :'acquired_at') AS unchanged FROM zk_held_locks WHERE name = 'views.a';
+COMMIT;
+
+-- the session stays when nothing is held any more, and is used again
+SELECT zk_unlock_all();
+SELECT state, session_id = :'id' AS same_session FROM zk_session();
+SELECT zk_lock('views.a') > 0 AS locked;
+SELECT state, session_id = :'id' AS same_session FROM zk_session();
+SELECT zk_unlock_all();
+SELECT kind FROM zk_held_locks;
+
+-- where nobody answers
+SET zklock.connect_string = '127.0.0.1:1';
+SET zklock.connect_timeout = '100ms';
+\set VERBOSITY sqlstate
+SELECT zk_lock('views.a');
+\set VERBOSITY default
+SELECT session_id, state, session_timeout, lease_remaining, connected_at, locks FROM zk_session();

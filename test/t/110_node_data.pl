@@ -1,0 +1,358 @@
+# What the ensemble sees: the names of znodes, what they tell, who watches
+# whom, and how many requests a lock costs.
+
+use strict;
+use warnings;
+no warnings 'portable';
+use utf8;
+
+use Encode qw(encode);
+use JSON::PP ();
+use PostgreSQL::Test::Utils;
+use Sys::Hostname qw(hostname);
+use Test::More;
+use ZkLock::Check qw(nothing_left);
+use ZkLock::Cluster;
+use ZkLock::ZkClient;
+use ZkLock::ZkServer;
+
+# Sessions with a long timeout ping so seldom that requests can be counted.
+my $zk = ZkLock::ZkServer->start(
+	tick_time => 500,
+	container_check_ms => 200,
+	config => { maxSessionTimeout => 120000 });
+my $zkc = ZkLock::ZkClient->new($zk->connect_string, timeout => 60);
+my @servers = map {
+	zklock_node($_, zk => $zk, session_timeout => '90s',
+		extra_conf => "timezone = 'UTC'\n")
+} qw(a b c d e);
+my $server = $servers[0];
+
+# UTF-8 for psql.
+sub bytes { return encode('UTF-8', $_[0]) }
+
+
+# The names of locks.
+my $session = session($server);
+$session->query_ok(q(SET client_encoding = 'UTF8'));
+my $plain = 'ABCXYZabcxyz0189_.:@~+=-';
+my @names = (
+	'simple', $plain, 'with space', 'a/b', '/', '.', '..', '...', '.x',
+	'100%', '%2F', '#7', "O'Reilly", "line\nbreak", "tab\t", '\\', '"', '*',
+	'Straße', '東京', "\x{1F512}", "\x{7F}", 'zookeeper', 'quota',
+	'x' x 512, 'ü' x 256);
+my %wanted = map {
+	my $name = bytes($_);
+	$name =~ s/([^A-Za-z0-9_.:\@~+=-])/sprintf '%%%02X', ord $1/ge;
+	$name =~ s/\./%2E/g if $name =~ /^\.\.?$/;
+	($name => 1);
+} @names;
+for my $name (@names)
+{
+	(my $quoted = bytes($name)) =~ s/'/''/g;
+	$session->query_ok("SELECT zk_lock('$quoted')");
+}
+$session->query_ok('SELECT zk_lock(7::bigint), zk_lock(-9223372036854775808), '
+	  . 'zk_lock(7, -8), zk_lock(-2147483648, 2147483647)');
+$wanted{$_} = 1
+  for '#7', '#-9223372036854775808', '#7,-8', '#-2147483648,2147483647';
+my %held = map { m{^/zklock/locks/([^/]+)/} ? ($1 => 1) : () }
+  lock_nodes($zkc);
+is_deeply(\%held, \%wanted,
+	'the znode of a lock has the percent-encoded name');
+is($session->query('SELECT count(*) FROM zk_held_locks'),
+	scalar(keys %wanted), 'all of them are different locks');
+is( $session->query(
+		"SELECT string_agg(name, ' ' ORDER BY token) FROM zk_held_locks "
+		  . "WHERE name ~ '^#'"),
+	'#7 #7 #-9223372036854775808 #7,-8 #-2147483648,2147483647',
+	'and are shown by the names that were given');
+is_deeply([ $zkc->children('/zklock') ],
+	['locks'], 'no name leads out of the place for locks');
+
+for my $bad ([ "''", 22023 ], [ "repeat('x', 513)", 22023 ],
+	[ "repeat(U&'\\00FC', 257)", 22023 ], [ 'NULL::text', 22004 ])
+{
+	$session->query("SELECT zk_lock($bad->[0])");
+	is($session->sqlstate, $bad->[1], "$bad->[0] is no name");
+}
+$session->query_ok('SELECT zk_unlock_all()');
+nothing_left($zkc, 'names: no node is left');
+ok( wait_until(
+		'the znodes of the locks to go',
+		sub { !$zkc->children('/zklock/locks') }),
+	'the znode of a lock is a container: it goes when nobody needs it');
+ok($zkc->exists('/zklock/locks'), 'the place for locks stays');
+
+
+# The names of nodes.
+my $id = $session->query('SELECT session_id FROM zk_session()');
+my ($upper, $middle, $lower) =
+  sprintf('%016x', hex $id) =~ /^(.{8})(.{4})(.{4})$/;
+my $guid = qr/$upper-$middle-$lower-[0-9a-f]{4}-[0-9a-f]{12}/;
+$session->query_ok("SELECT zk_lock('w'), zk_lock_shared('r')");
+my ($writer) = $zkc->children('/zklock/locks/w');
+my ($reader) = $zkc->children('/zklock/locks/r');
+like($writer, qr/^_c_$guid-__WRIT__\d{10}$/,
+	'a writer is named as by Curator, and its GUID holds the session id');
+like($reader, qr/^_c_$guid-__READ__\d{10}$/, 'a reader as well');
+isnt($writer =~ s/-__.*//r, $reader =~ s/-__.*//r,
+	'no two nodes have the same GUID');
+my $stat = $zkc->get("/zklock/locks/w/$writer");
+is(hex $stat->{ephemeralOwner}, hex $id, 'the node goes with its session');
+is($stat->{czxid}, $session->query("SELECT zk_lock_token('w')"),
+	'the token is the czxid of the node');
+$session->query_ok('SELECT zk_unlock_all()');
+
+my $any = qr/[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}/;
+my %shapes = (
+	curator_mutex => { zk_lock => qr/^_c_$any-lock-\d{10}$/ },
+	kazoo => {
+		zk_lock => qr/^[0-9a-f]{32}__lock__\d{10}$/,
+		zk_lock_shared => qr/^[0-9a-f]{32}__rlock__\d{10}$/
+	});
+for my $style (sort keys %shapes)
+{
+	for my $function (sort keys %{ $shapes{$style} })
+	{
+		my $other = session($server);
+		$other->query_ok("SET zklock.node_names = '$style'");
+		$other->query_ok("SELECT $function('w')");
+		my ($node) = $zkc->children('/zklock/locks/w');
+		like($node, $shapes{$style}{$function},
+			"$function names its node as $style does");
+		$other->quit;
+		wait_zk_empty($zkc, '/zklock/locks/w');
+	}
+}
+$session->quit;
+nothing_left($zkc, 'names of nodes: no node is left');
+
+
+# What a node tells, with names that need care in JSON and in UTF-8.
+my $database = "we\"iß\\ \t東";
+my $role = "rö\"le\\";
+(my $quoted = bytes($database)) =~ s/"/""/g;
+$server->safe_psql('postgres', "CREATE DATABASE \"$quoted\"");
+$server->safe_psql(bytes($database), 'CREATE EXTENSION zklock');
+($quoted = bytes($role)) =~ s/"/""/g;
+$server->safe_psql('postgres', "CREATE ROLE \"$quoted\" LOGIN");
+$server->safe_psql('postgres', 'CREATE ROLE mask');
+$server->safe_psql('postgres', "GRANT mask TO \"$quoted\"");
+
+my $user = bytes($role) =~ s/\\/\\\\/r;
+$session = session($server,
+	dbname => bytes($database),
+	user => "'$user'",
+	application_name => q('it\'s "me" \\\\'));
+$session->query_ok('SET ROLE mask');
+for my $zone ('UTC', 'Asia/Kolkata', 'America/New_York', '<+07>-07')
+{
+	$session->query_ok("SET timezone = '$zone'");
+	$session->query_ok("SET datestyle = 'SQL, DMY'");
+	my $before = time();
+	$session->query_ok("SELECT zk_lock('told')");
+	my ($node) = $zkc->children('/zklock/locks/told');
+	my $told = eval {
+		JSON::PP->new->utf8->decode(
+			$zkc->get("/zklock/locks/told/$node")->{data});
+	};
+	my $since = delete $told->{since};
+	is_deeply(
+		$told,
+		{
+			client => 'zklock',
+			server => hostname() . ':' . $server->port,
+			pid => $session->pid,
+			datname => $database,
+			usename => $role,
+			application_name => q(it's "me" \\)
+		},
+		"with $zone: a node tells who made it");
+	my $epoch = $servers[1]->safe_psql('postgres',
+		"SELECT floor(extract(epoch FROM '$since'::timestamptz))");
+	ok($epoch >= $before && $epoch <= time(),
+		"with $zone: any server can read since when: $since");
+	$session->query_ok("SELECT zk_unlock('told')");
+}
+$session->quit;
+nothing_left($zkc, 'data: no node is left');
+
+
+# Whom do waiters watch? Returns session => what it watches, at this lock.
+sub watches
+{
+	my ($lock) = @_;
+	my (%watches, $session);
+	for my $line (split /\n/, $zk->four_letter('wchc') // '')
+	{
+		$session = $1 if $line =~ /^(0x[0-9a-f]+)/;
+		push @{ $watches{$session} }, $1
+		  if $line =~ m{^\s+/zklock/locks/\Q$lock\E/?(.*)};
+	}
+	return \%watches;
+}
+
+sub number
+{
+	my ($number) = $_[0] =~ /(\d{10})$/;
+	return $number;
+}
+
+# Each of the sessions, in the order of their nodes, watches the node at the
+# index given. A waiter that gave up may keep its watch on a node; it dies with
+# that.
+sub watched_are
+{
+	my ($lock, $order, $indexes, $name) = @_;
+	my @nodes =
+	  sort { number($a) <=> number($b) } $zkc->children("/zklock/locks/$lock");
+	my (%wanted, %watched);
+	for my $i (0 .. $#$order)
+	{
+		$wanted{ $order->[$i] } =
+		  defined $indexes->[$i] ? [ $nodes[ $indexes->[$i] ] ] : undef;
+	}
+	eval {
+		wait_until(
+			'watches',
+			sub {
+				my $watches = watches($lock);
+				%watched = map { $_ => $watches->{$_} } @$order;
+				return !grep { defined $wanted{$_} && !defined $watched{$_} }
+				  @$order;
+			});
+	};
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	is_deeply(\%watched, \%wanted, $name);
+	return;
+}
+
+my @sessions = map { session($_) } @servers;
+my $first = session($server);
+$_->query_ok("SELECT zk_lock_shared('else')") for $first, @sessions;
+my @ids =
+  map { scalar $_->query('SELECT session_id FROM zk_session()') } @sessions;
+$_->query_ok("SELECT zk_unlock_shared('else')") for $first, @sessions;
+
+my $holder = foreign_node($zkc, '/zklock/locks/q', 'WRIT');
+for my $i (0 .. $#sessions)
+{
+	$sessions[$i]->query_async("SELECT zk_lock('q')");
+	wait_zk_waiting($zkc, '/zklock/locks/q', 2 + $i);
+}
+watched_are('q', [ '', @ids ], [ undef, 0 .. 4 ],
+	'each of five waiters watches the node before it, and nothing else');
+my $before = watches('q');
+$zkc->delete($holder);
+$sessions[0]->wait_result;
+delete $before->{ $ids[0] };
+is_deeply(watches('q'), $before, 'a release touches only the one behind');
+
+# One in the middle gives up: the one behind it moves up.
+$sessions[2]->cancel;
+$sessions[2]->wait_result;
+wait_zk_waiting($zkc, '/zklock/locks/q', 4);
+watched_are('q', [ @ids[ 0, 1, 3, 4 ] ], [ undef, 0 .. 2 ],
+	'when a waiter gives up the one behind it watches the next one before');
+ok( !grep({ $_->finished } @sessions[ 1, 3, 4 ]),
+	'and nobody gets the lock by that');
+for my $i (0, 1, 3, 4)
+{
+	$sessions[$i]->wait_result if $i;
+	$sessions[$i]->query_ok("SELECT zk_unlock('q')");
+}
+is_deeply(watches('q'), {}, 'in the end nobody watches');
+nothing_left($zkc, 'queue: no node is left');
+
+# Readers watch the last writer before them, writers whatever is before them.
+$holder = foreign_node($zkc, '/zklock/locks/q', 'WRIT');
+my @functions = qw(zk_lock_shared zk_lock_shared zk_lock zk_lock_shared
+  zk_lock);
+for my $i (0 .. $#sessions)
+{
+	$sessions[$i]->query_async("SELECT $functions[$i]('q')");
+	wait_zk_waiting($zkc, '/zklock/locks/q', 2 + $i);
+}
+watched_are('q', [ '', @ids ], [ undef, 0, 0, 2, 3, 4 ],
+	'readers watch the last writer before them, writers the node before');
+$before = watches('q');
+$zkc->delete($holder);
+$sessions[$_]->wait_result for 0, 1;
+delete $before->{ $ids[$_] } for 0, 1;
+is_deeply(watches('q'), $before, 'a release wakes the readers at the head');
+$_->quit for @sessions[ 0, 1 ];
+for my $i (2 .. 4)
+{
+	$sessions[$i]->wait_result;
+	$sessions[$i]->query_ok('SELECT zk_unlock_all()');
+}
+$_->quit for @sessions[ 2 .. 4 ];
+nothing_left($zkc, 'queue of readers and writers: no node is left');
+
+
+# Requests that the server has had from the session: cumulative, and the last.
+sub requests
+{
+	my ($id) = @_;
+	for my $line (split /\n/, $zk->four_letter('cons') // '')
+	{
+		return ($1, $2)
+		  if $line =~ /recved=(\d+),.*sid=\Q$id\E,lop=(\w+)/;
+	}
+	return (0, '');
+}
+
+# How many requests the statement takes. Some are sent and not waited for, and
+# a slow machine adds some: so the least of a few tries counts, each after
+# $last was the last one.
+sub cost
+{
+	my ($session, $id, $statement, $last, $undo) = @_;
+	my $least;
+	for (1 .. 5)
+	{
+		my ($start) = requests($id);
+		$session->query_ok($statement);
+		wait_until("$last of $statement", sub { (requests($id))[1] eq $last });
+		my $cost = (requests($id))[0] - $start;
+		$least = $cost if !defined $least || $cost < $least;
+		next unless $undo;
+		$session->query_ok($undo);
+		wait_until("DELE of $undo", sub { (requests($id))[1] eq 'DELE' });
+	}
+	return $least;
+}
+
+# A session of another server keeps the parent.
+$session = session($servers[1]);
+$session->query_ok("SELECT zk_lock_shared('cost')");
+$first->query_ok("SELECT zk_lock_shared('cost')");
+$id = $first->query('SELECT session_id FROM zk_session()');
+$first->query_ok("SELECT zk_unlock_shared('cost')");
+wait_until('DELE', sub { (requests($id))[1] eq 'DELE' });
+
+is( cost(
+		$first, $id, "SELECT zk_lock_shared('cost')", 'GETC',
+		"SELECT zk_unlock_shared('cost')"),
+	2, 'an uncontended lock costs one create and one list');
+is(cost($first, $id, "SELECT zk_xact_lock_shared('cost')", 'DELE'),
+	3, 'with its release one delete more, and nothing at commit');
+is( cost(
+		$first, $id,
+		"SELECT zk_lock_shared('cost'), zk_lock_shared('cost'), "
+		  . "zk_lock_token('cost'), (SELECT count(*) FROM zk_held_locks), "
+		  . "zk_unlock_shared('cost'), zk_unlock_shared('cost')",
+		'DELE'),
+	3, 'to take it again costs nothing, nor does looking');
+$first->query_ok("SET zklock.commit_check = 'always'");
+is(cost($first, $id, "SELECT zk_xact_lock_shared('cost')", 'DELE'),
+	4, 'a check at commit costs one request, when it is asked for');
+is( cost(
+		$first, $id, "SELECT zk_try_lock('cost')", 'DELE'),
+	3, 'a try that is refused costs a create, a list and a delete');
+$_->quit for $first, $session;
+nothing_left($zkc, 'costs: no node is left');
+
+$_->stop for @servers;
+done_testing();

@@ -1,0 +1,273 @@
+# The end of a connection, however it comes: the ZooKeeper session is closed,
+# so that others proceed at once. Only after a crash they wait for its timeout.
+
+use strict;
+use warnings;
+
+use PostgreSQL::Test::Utils;
+use Test::More;
+use ZkLock::Check qw(nothing_left);
+use ZkLock::Cluster;
+use ZkLock::Util qw(read_file);
+use ZkLock::ZkClient;
+use ZkLock::ZkServer;
+
+# Nothing here can be explained by a session that timed out: that takes longer
+# than any wait of these tests.
+use constant LONG => '290s';
+use constant SHORT => '2s';
+
+my $zk = ZkLock::ZkServer->start(
+	tick_time => 500,
+	config => { maxSessionTimeout => 300000 });
+my $zkc = ZkLock::ZkClient->new($zk->connect_string, timeout => 120);
+my ($here, $there) = map {
+	zklock_node(
+		$_,
+		zk => $zk,
+		session_timeout => LONG,
+		extra_conf => "restart_after_crash = on\n")
+} qw(here there);
+my $t = session($there);
+my $lock = '/zklock/locks/x';
+
+is($t->query("SELECT zk_lock('y'); SELECT session_timeout FROM zk_session()")
+	  =~ s/^\d+\n//r,
+	'00:04:50', 'sessions time out after all tests');
+$t->query_ok("SELECT zk_unlock('y')");
+
+# The sessions that the ensemble knows.
+sub zk_sessions
+{
+	my ($sessions) = ($zk->four_letter('dump') // '') =~
+	  /SessionTracker dump:(.*?)ephemeral nodes dump/s;
+	return map { lc } ($sessions // '') =~ /(0x[0-9a-f]+)/gi;
+}
+
+# Ways to end a connection, as far as the client can do it in any state.
+my %ends = (
+	'the client is killed' => sub { $_[0]->drop },
+	'the backend is terminated' => sub { $_[0]->terminate },
+	'a fast shutdown' => sub { $here->stop('fast') });
+my %idle_ends = (
+	%ends,
+	'the client leaves' => sub { $_[0]->quit },
+	'a smart shutdown' => sub {
+		kill 'TERM', read_file($here->data_dir . '/postmaster.pid') =~ /^(\d+)/;
+		$_[0]->quit;
+		wait_until('the end of the server',
+			sub { !-e $here->data_dir . '/postmaster.pid' });
+		$here->stop('smart', fail_ok => 1);
+	});
+
+# A session that times out as late, or as soon, as is told.
+sub new_session
+{
+	my ($timeout) = @_;
+	my $session = session($here);
+	$session->query_ok("SET zklock.session_timeout = '$timeout'");
+	$session->query_ok("SET client_connection_check_interval = '50ms'");
+	return $session;
+}
+
+sub up_again
+{
+	$here->start unless -e $here->data_dir . '/postmaster.pid';
+	return;
+}
+
+# Idle, with a session but without a lock.
+for my $end (sort keys %idle_ends)
+{
+	my $s = new_session(LONG);
+	$s->query_ok("SELECT zk_lock('x'); SELECT zk_unlock('x')");
+	my $id = $s->query('SELECT session_id FROM zk_session()');
+	ok((grep { $_ eq $id } zk_sessions()),
+		"idle, $end: the backend has a ZooKeeper session");
+	$idle_ends{$end}->($s);
+	ok( wait_until(
+			"the end of session $id",
+			sub {
+				!grep { $_ eq $id } zk_sessions();
+			}),
+		"idle, $end: it is closed");
+	up_again();
+}
+
+# Holding, at either level, while another server waits.
+my %held = (
+	'holding' => "SELECT zk_lock('x'), zk_lock_shared('y')",
+	'holding in a transaction' =>
+	  "BEGIN; SELECT zk_xact_lock('x'), zk_xact_lock_shared('y')",
+	'holding in a failed transaction' =>
+	  "BEGIN; SELECT zk_xact_lock('y'), zk_lock('x'); SELECT 1/0");
+for my $state (sort keys %held)
+{
+	for my $end (sort keys %idle_ends)
+	{
+		my $s = new_session(LONG);
+		$s->query($held{$state});
+		$t->query_async("SELECT zk_lock('x')");
+		wait_zk_waiting($zkc, $lock, 2);
+		$idle_ends{$end}->($s);
+		like($t->wait_result, qr/^\d+$/,
+			"$state, $end: who waits elsewhere proceeds");
+		$t->query_ok("SELECT zk_unlock('x')");
+		nothing_left($zkc, "$state, $end: no node is left");
+		up_again();
+	}
+}
+
+my $s = new_session(LONG);
+$s->query_ok(
+	'SET idle_in_transaction_session_timeout = 100; '
+	  . "BEGIN; SELECT zk_lock('x')");
+$t->query_async("SELECT zk_lock('x')");
+like($t->wait_result, qr/^\d+$/,
+	'idle_in_transaction_session_timeout frees what was held');
+$t->query_ok("SELECT zk_unlock('x')");
+$s = new_session(LONG);
+$s->query_ok("SELECT zk_lock('x'); SET idle_session_timeout = 100");
+$t->query_async("SELECT zk_lock('x')");
+like($t->wait_result, qr/^\d+$/, 'and so does idle_session_timeout');
+$t->query_ok("SELECT zk_unlock('x')");
+nothing_left($zkc, 'timeouts of sessions: no node is left');
+
+# In the midst of a statement.
+for my $end (sort keys %ends)
+{
+	$s = new_session(LONG);
+	$s->query_async("SELECT zk_xact_lock('x'), pg_sleep(1000)");
+	wait_zk_waiting($zkc, $lock, 1);
+	$ends{$end}->($s);
+	$t->query_async("SELECT zk_lock('x')");
+	like($t->wait_result, qr/^\d+$/,
+		"in a statement, $end: what it held is free");
+	$t->query_ok("SELECT zk_unlock('x')");
+	nothing_left($zkc, "in a statement, $end: no node is left");
+	up_again();
+}
+
+# Waiting: in the ensemble, behind somebody else and before another server; and
+# for a lock of the own server.
+for my $end (sort keys %ends)
+{
+	my $holder = foreign_node($zkc, $lock, 'WRIT');
+	$s = new_session(LONG);
+	$s->query_async("SELECT zk_lock('x')");
+	wait_zk_waiting($zkc, $lock, 2);
+	$t->query_async("SELECT zk_lock('x')");
+	wait_zk_waiting($zkc, $lock, 3);
+	$ends{$end}->($s);
+	ok(wait_zk_waiting($zkc, $lock, 2),
+		"waiting, $end: the one who waited leaves the queue");
+	ok(!$t->finished, "waiting, $end: and the holder keeps the lock");
+	$zkc->delete($holder);
+	like($t->wait_result, qr/^\d+$/,
+		"waiting, $end: the next one gets it after the holder");
+	$t->query_ok("SELECT zk_unlock('x')");
+	nothing_left($zkc, "waiting, $end: no node is left");
+	up_again();
+}
+for my $end (grep { !/shutdown/ } sort keys %ends)
+{
+	my $holder = session($here);
+	$holder->query_ok("SELECT zk_lock('x')");
+	$s = new_session(LONG);
+	$s->query_ok("SELECT zk_lock('y')");
+	$s->query_async("SELECT zk_lock('x')");
+	wait_blocked($s);
+	$ends{$end}->($s);
+	$t->query_async("SELECT zk_lock('y')");
+	like($t->wait_result, qr/^\d+$/,
+		"waiting for the own server, $end: what it held is free");
+	is($t->query("SELECT zk_try_lock('x')"), 'f',
+		"waiting for the own server, $end: the other keeps what it has");
+	$t->query_ok("SELECT zk_unlock('y')");
+	$holder->quit;
+	nothing_left($zkc, "waiting for the own server, $end: no node is left");
+}
+
+# Many at once.
+my @many = map { new_session(LONG) } 1 .. 12;
+$many[$_]->query_ok("SELECT zk_lock('m$_'), zk_lock_shared('m')") for 0 .. 5;
+my $other = foreign_node($zkc, '/zklock/locks/m', 'WRIT');
+$many[$_]->query_async("SELECT zk_lock('m')") for 6 .. 11;
+wait_blocked($many[$_]) for 6 .. 11;
+$here->stop('fast');
+ok(wait_zk_waiting($zkc, '/zklock/locks/m', 1),
+	'a fast shutdown ends the waits of all backends');
+$zkc->delete($other);
+nothing_left($zkc, 'fast shutdown with many backends: no node is left');
+$here->start;
+
+
+# A crash: no backend can say good-bye.
+my %crashes = (
+	'an immediate shutdown' => sub { $here->stop('immediate') },
+	'a backend is killed' => sub {
+		my ($session) = @_;
+		my $offset = -s $here->logfile;
+		$session->kill9;
+		wait_for_log($here, qr/ready to accept connections/, $offset);
+	});
+for my $crash (sort keys %crashes)
+{
+	for my $state (sort keys %held)
+	{
+		$s = new_session(SHORT);
+		$s->query($held{$state});
+		$t->query_async("SELECT zk_lock('x')");
+		wait_zk_waiting($zkc, $lock, 2);
+		$crashes{$crash}->($s);
+		like($t->wait_result, qr/^\d+$/,
+			"$state, $crash: the lock is free after the session timeout");
+		$t->query_ok("SELECT zk_unlock('x')");
+		nothing_left($zkc, "$state, $crash: no node is left");
+		up_again();
+	}
+
+	my $holder = foreign_node($zkc, $lock, 'WRIT');
+	$s = new_session(SHORT);
+	$s->query_async("SELECT zk_lock('x')");
+	wait_zk_waiting($zkc, $lock, 2);
+	$crashes{$crash}->($s);
+	$zkc->delete($holder);
+	nothing_left($zkc, "waiting, $crash: no node is left");
+	up_again();
+}
+
+
+# Without the ensemble.
+for my $mode (qw(fast smart))
+{
+	my @sessions = map { new_session(SHORT) } 1 .. 3;
+	$sessions[0]->query_ok("SELECT zk_lock('x')");
+	$sessions[1]->query_ok("BEGIN; SELECT zk_xact_lock('y')");
+	$sessions[2]->query_ok("SELECT zk_lock('z'); SELECT zk_unlock('z')");
+	my $waits = new_session(SHORT);
+	$waits->query_async("SELECT zk_lock('x')") if $mode eq 'fast';
+	$zk->pause;
+	if ($mode eq 'smart') { $_->quit for @sessions, $waits }
+	ok($here->stop($mode, fail_ok => 1),
+		"a $mode shutdown does not wait for a silent ensemble");
+	$zk->resume;
+	nothing_left($zkc,
+		"a $mode shutdown with a silent ensemble: no node is left");
+	$here->start;
+}
+
+$s = new_session(SHORT);
+$s->query_ok("SELECT zk_lock('x')");
+$zk->kill9;
+$s->quit;
+wait_for_sql($here,
+	'SELECT count(*) FROM pg_stat_activity WHERE pid = ' . $s->pid, '0');
+pass('a connection ends also when the ensemble is gone');
+$zk->restart;
+nothing_left($zkc,
+	'the end of a connection without an ensemble: no node is left');
+
+$t->quit;
+$_->stop for $here, $there;
+done_testing();

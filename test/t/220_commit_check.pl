@@ -1,0 +1,297 @@
+# At commit a transaction makes sure that its locks are still held: for nothing
+# when it is short, for one round trip when it is long, and not at all when the
+# ensemble is away.
+
+use strict;
+use warnings;
+
+use Test::More;
+use Time::HiRes qw(time);
+use ZkLock::Check;
+use ZkLock::Cluster;
+use ZkLock::Util;
+use ZkLock::ZkClient;
+use ZkLock::ZkServer;
+
+# The long session timeout allows for a long lease.
+my $zk = ZkLock::ZkServer->start(
+	tick_time => 200,
+	config => { maxSessionTimeout => 300000 });
+my $zkc = ZkLock::ZkClient->new($zk->connect_string, timeout => 60);
+my $node = zklock_node('a', zk => $zk, session_timeout => '240s');
+$node->safe_psql('postgres', 'CREATE TABLE t (v text)');
+
+# A session whose ZooKeeper session has this timeout and is connected.
+sub locker
+{
+	my ($timeout, $check) = @_;
+	my $s = session($node);
+	$s->query_ok("SET zklock.session_timeout = '$timeout'") if $timeout;
+	$s->query_ok("SET zklock.commit_check = $check") if $check;
+	$s->query_ok("SELECT zk_try_lock('warm-up-' || pg_backend_pid())");
+	$s->query_ok('SELECT zk_unlock_all()');
+	return $s;
+}
+
+# Waits until a transaction of the session would ask the ensemble at commit.
+sub wait_lease_over
+{
+	my ($s) = @_;
+	return wait_until('the lease to end',
+		sub {
+			$s->query_ok('SELECT lease_remaining = interval \'0\' FROM zk_session()')
+			  eq 't';
+		});
+}
+
+# How many requests the server received from the session during the code.
+sub requests
+{
+	my ($s, $code) = @_;
+	my $id = zk_session_id($s);
+	my $before = requests_of($zk, $id);
+	$code->();
+
+	# The last one, a delete, is not waited for by anybody.
+	wait_zk_empty($zkc, "/zklock/locks/$_") for 'count', 'count2';
+	return requests_of($zk, $id) - $before;
+}
+
+sub rows
+{
+	my ($value) = @_;
+	return $node->safe_psql('postgres',
+		"SELECT count(*) FROM t WHERE v = '$value'");
+}
+
+# What a short transaction costs. Now and then the client asks once more, when
+# the server is slow to answer; so many are counted together.
+my %short = (lease => 3, always => 4, off => 3);
+for my $check (sort keys %short)
+{
+	my $s = locker(undef, $check);
+	$s->query_ok("SELECT zk_try_lock('count'), zk_unlock('count')");
+	my $n = requests(
+		$s,
+		sub {
+			$s->query_ok(
+				"BEGIN; SELECT zk_xact_lock('count'); INSERT INTO t VALUES ('count'); COMMIT"
+			) for 1 .. 50;
+		});
+	note("$check: $n requests for 50 transactions");
+	ok( $n >= 50 * $short{$check} && $n < 50 * ($short{$check} + 0.5),
+		"with commit_check = $check a short transaction costs $short{$check} requests"
+	) || diag("$n requests for 50 transactions");
+}
+nothing_left($zkc, 'short transactions leave nothing behind');
+
+# What one that is older than its lease costs.
+my %long = (lease => 4, always => 4, off => 3);
+for my $check (sort keys %long)
+{
+	my $s = locker('1500ms', $check);
+	$s->query_ok("SELECT zk_try_lock('count'), zk_unlock('count')");
+	my $failed = 0;
+	my $n = requests(
+		$s,
+		sub {
+			for my $round (1 .. 8)
+			{
+				$s->query_ok('BEGIN');
+				$s->query_ok("SELECT zk_xact_lock('count')");
+				wait_lease_over($s);
+				$s->query_ok("INSERT INTO t VALUES ('old $check')");
+				$s->query('COMMIT');
+				$failed++ unless $s->ok;
+			}
+		});
+	is($failed, 0,
+		"with commit_check = $check a transaction older than its lease commits"
+	);
+	is(rows("old $check"), 8, "its rows are there with $check");
+	ok( $n >= 8 * $long{$check} && $n < 8 * ($long{$check} + 1),
+		"with commit_check = $check it costs $long{$check} requests")
+	  || diag("$n requests for 8 transactions");
+}
+
+# The check costs one request however many locks there are.
+{
+	my $s = locker('1500ms');
+	$s->query_ok("SELECT zk_try_lock('count'), zk_unlock('count')");
+	my $n = requests(
+		$s,
+		sub {
+			for my $round (1 .. 8)
+			{
+				$s->query_ok('BEGIN');
+				$s->query_ok("SELECT zk_xact_lock('count')");
+				$s->query_ok("SELECT zk_xact_lock('count2')");
+				wait_lease_over($s);
+				$s->query_ok('COMMIT');
+			}
+		});
+	ok( $n >= 8 * 7 && $n < 8 * 8,
+		'the check asks for all locks of the session in one request')
+	  || diag("$n requests for 8 transactions");
+}
+nothing_left($zkc, 'long transactions leave nothing behind');
+
+# A session-level lock counts as well; a transaction without locks does not.
+{
+	my $s = locker('1500ms');
+	$s->query_ok('BEGIN');
+	$s->query_ok("SELECT zk_lock('session')");
+	wait_lease_over($s);
+	$s->query_ok("INSERT INTO t VALUES ('session')");
+	works($s, 'COMMIT', '',
+		'a transaction of a session with an old lock commits');
+	works($s, 'SELECT lease_remaining > interval \'0\' FROM zk_session()',
+		't', 'its check renewed the lease');
+	$s->query_ok('SELECT zk_unlock_all()');
+	$zk->pause;
+	works($s, "INSERT INTO t VALUES ('none')", '',
+		'a session without locks does not ask a silent ensemble');
+	$zk->resume;
+	nothing_left($zkc, 'locks at session level leave nothing behind');
+}
+
+# A silent ensemble.
+{
+	my $s = locker();
+	$s->query_ok('BEGIN');
+	$s->query_ok("SELECT zk_xact_lock('silent')");
+	$s->query_ok("INSERT INTO t VALUES ('leased')");
+	$zk->pause;
+	works($s, 'COMMIT', '',
+		'with a valid lease a commit needs no answer of the ensemble');
+	$zk->resume;
+	is(rows('leased'), 1, 'and its row is there');
+	nothing_left($zkc, 'its lock is released when the ensemble is back');
+}
+{
+	my $s = locker('2s');
+	$s->query_ok('BEGIN');
+	$s->query_ok("SELECT zk_xact_lock('silent')");
+	$s->query_ok("INSERT INTO t VALUES ('unleased')");
+	$zk->pause;
+	wait_lease_over($s);
+	fails_with($s, 'COMMIT', '40001',
+		'without a lease a commit fails when the ensemble does not answer');
+	is(rows('unleased'), 0, 'and leaves no row');
+	$zk->resume;
+	works($s, "SELECT zk_lock('silent'), zk_unlock('silent')",
+		qr/^\d+\|t$/, 'the session can lock again afterwards');
+	nothing_left($zkc, 'a commit refused for silence leaves nothing behind');
+}
+{
+	my $s = locker(undef, 'always');
+	$s->query_ok('BEGIN');
+	$s->query_ok("SELECT zk_xact_lock('silent')");
+	$s->query_ok("INSERT INTO t VALUES ('cancelled')");
+	$zk->pause;
+	$s->query_async('COMMIT');
+	wait_blocked($s);
+	$s->cancel;
+	failed_with($s, '57014', 'a commit that waits for an answer is cancelled',
+		hint => 0);
+	is(rows('cancelled'), 0, 'and leaves no row');
+
+	$s->query_ok("SET statement_timeout = '100ms'");
+	$s->query_ok('BEGIN');
+	$s->query_ok("INSERT INTO t VALUES ('cancelled')");
+	works($s, 'COMMIT', '',
+		'the lock went with the transaction: the next one does not ask');
+	$zk->resume;
+	$s->query_ok('RESET statement_timeout');
+	nothing_left($zkc, 'a cancelled commit leaves nothing behind');
+
+	$s->query_ok("SELECT zk_lock('silent')");
+	$zk->pause;
+	$s->query_async("INSERT INTO t VALUES ('terminated')");
+	wait_blocked($s);
+	$s->terminate;
+	$s->wait_result;
+	is($s->sqlstate, 'lost', 'a commit that waits for an answer is terminated');
+	is(rows('terminated'), 0, 'and leaves no row');
+	$zk->resume;
+}
+{
+	my $s = locker(undef, 'off');
+	$s->query_ok('BEGIN');
+	$s->query_ok("SELECT zk_xact_lock('trust')");
+	$zk->pause;
+	works($s, 'COMMIT', '', 'commit_check = off asks nobody');
+	$zk->resume;
+}
+
+# The node of a lock is removed by hand.
+for my $level (qw(transaction session))
+{
+	my $s = locker(undef, 'always');
+	$s->query_ok('BEGIN');
+	$s->query_ok("SELECT zk_xact_lock('by-hand')") if $level eq 'transaction';
+	$s->query_ok("SELECT zk_lock('by-hand')") if $level eq 'session';
+	$s->query_ok("SELECT zk_lock('untouched')");
+	$s->query_ok("INSERT INTO t VALUES ('by-hand')");
+	my ($mine) = queue_of($zkc, 'by-hand');
+	$zkc->delete($mine);
+	fails_with($s, 'COMMIT', '40001',
+		"with commit_check = always a $level lock without its node refuses the commit",
+		like => qr/"by-hand"/, unlike => qr/"untouched"/);
+	is(rows('by-hand'), 0, 'and leaves no row');
+	works($s, 'SELECT name FROM zk_held_locks', 'untouched',
+		'the other lock at session level is still held');
+	works($s, "INSERT INTO t VALUES ('after')", '', 'the loss is told once');
+	works($s, "SELECT zk_lock('by-hand')",
+		qr/^\d+$/, 'the lock can be taken anew');
+	$s->query_ok('SELECT zk_unlock_all()');
+	nothing_left($zkc, "a $level lock without its node leaves nothing behind");
+}
+{
+	my $s = locker('1500ms');
+	$s->query_ok('BEGIN');
+	$s->query_ok("SELECT zk_xact_lock('by-hand')");
+	$zkc->delete((queue_of($zkc, 'by-hand'))[0]);
+	wait_lease_over($s);
+	fails_with($s, 'COMMIT', '40001',
+		'with commit_check = lease the check of an old transaction notices as well',
+		like => qr/"by-hand"/);
+}
+{
+	my $s = locker(undef, 'always');
+	$s->query_ok('BEGIN');
+	$s->query_ok("SELECT zk_xact_lock_shared('upgraded')");
+	$s->query_ok("SELECT zk_xact_lock('upgraded')");
+	my @nodes = queue_of($zkc, 'upgraded');
+	is(scalar(@nodes), 2, 'an upgraded lock has two nodes');
+	$zkc->delete($nodes[1]);
+	fails_with($s, 'COMMIT', '40001',
+		'losing the second node of an upgraded lock is a loss',
+		like => qr/"upgraded"/);
+	nothing_left($zkc, 'and leaves nothing behind');
+}
+
+# Who may change it.
+{
+	$node->safe_psql('postgres', 'CREATE ROLE ordinary LOGIN');
+	my $s = session($node, user => 'ordinary');
+	# Before the extension is loaded PostgreSQL takes any setting down.
+	$s->query_ok('SET zklock.commit_check = off');
+	$s->query_ok("SELECT zk_try_lock('ordinary')");
+	works($s, 'SHOW zklock.commit_check', 'lease',
+		'an ordinary role cannot prepare another commit_check');
+	for my $value (qw(off always lease))
+	{
+		fails_with($s, "SET zklock.commit_check = $value", '42501',
+			"an ordinary role cannot set commit_check to $value",
+			hint => 0);
+	}
+	works($s, 'SHOW zklock.commit_check', 'lease', 'it can see it');
+	$s->quit;
+	nothing_left($zkc, 'an ordinary role leaves nothing behind');
+}
+
+$zkc->close;
+$node->stop;
+$zk->stop;
+done_testing();

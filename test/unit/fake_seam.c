@@ -1,0 +1,277 @@
+/*-------------------------------------------------------------------------
+ *
+ * fake_seam.c
+ *		The functions of client.h, and the threads of the threaded mode.
+ *
+ * Owns the list of clients and the mutex that the threaded mode needs; what
+ * happens to a submission is in fake_client.c.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fake_internal.h"
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
+static bool threaded;
+static int64_t last_session_id = INT64_C(0x100000000000000);
+
+
+/*
+ * Threaded mode
+ */
+
+void
+fake_go_threaded(int breaks)
+{
+	threaded = true;
+	fake_breaks_per_1000 = breaks;
+	fake_breaks_seed = 1;
+}
+
+static void *
+client_main_io(void *arg)
+{
+	ZklClient  *client = arg;
+
+	pthread_mutex_lock(&mutex);
+	while (!client->stopping)
+	{
+		FakeDelivery *d = fake_next_delivery(client);
+
+		if (d)
+		{
+			pthread_mutex_unlock(&mutex);
+			fake_call_back(client, d);
+			pthread_mutex_lock(&mutex);
+		}
+		else if (fake_apply_one(client))
+			pthread_cond_broadcast(&changed);
+		else if (!client->connected)
+			fake_connect(client);
+		else
+			pthread_cond_wait(&changed, &mutex);
+	}
+	pthread_mutex_unlock(&mutex);
+	return NULL;
+}
+
+static bool
+open_io(void *arg)
+{
+	ZklClient  *client = arg;
+
+	return pthread_create(&client->thread, NULL, client_main_io, client) == 0;
+}
+
+static void
+alarm_io(void *arg)
+{
+	ZklClient  *client = arg;
+
+	client->events.alarm_io(client->context);
+}
+
+static void
+client_unlink(ZklClient *client)
+{
+	ZklClient **link = &fake_clients;
+
+	while (*link != client)
+		link = &(*link)->next;
+	*link = client->next;
+	fake_forget_watches(client);
+	if (client->connected || threaded)
+		fake_tree_end_session(client->session_id);
+}
+
+static void
+close_io(void *arg)
+{
+	ZklClient  *client = arg;
+
+	pthread_mutex_lock(&mutex);
+	client->stopping = true;
+	pthread_cond_broadcast(&changed);
+	pthread_mutex_unlock(&mutex);
+	pthread_join(client->thread, NULL);
+	pthread_mutex_lock(&mutex);
+	client_unlink(client);
+	pthread_cond_broadcast(&changed);
+	pthread_mutex_unlock(&mutex);
+}
+
+static void
+client_free_io(void *arg)
+{
+	ZklClient  *client = arg;
+
+	while (client->requests)
+		fake_wire_free_request(fake_wire_pop_request(&client->requests));
+	while (client->deliveries)
+		fake_wire_free_delivery(fake_wire_pop_delivery(&client->deliveries));
+	free(client);
+}
+
+
+/*
+ * The seam
+ */
+
+void
+fake_reset(void)
+{
+	if (fake_clients)
+		abort();
+	fake_tree_reset();
+	fake_tree_changed = fake_fire_watches;
+	fake_after_step = NULL;
+	fake_now_ms = FAKE_FIRST_MS;
+	threaded = false;
+	fake_breaks_per_1000 = 0;
+}
+
+ZklClient *
+fake_last_client(void)
+{
+	return fake_clients;
+}
+
+ZklClient *
+zkl_client_open(const ZklClientConfig *config, const ZklEvents *events, void *context)
+{
+	static const ZklKeeperDuties duties = {open_io, alarm_io, close_io, client_free_io};
+	ZklClient  *client = calloc(1, sizeof(ZklClient));
+
+	client->events = *events;
+	client->context = context;
+	client->session_timeout_ms = config->session_timeout_ms;
+	pthread_mutex_lock(&mutex);
+	client->session_id = ++last_session_id;
+	client->next = fake_clients;
+	fake_clients = client;
+	pthread_mutex_unlock(&mutex);
+	if (threaded)
+		zkl_keeper_start(&client->keeper, &duties, client);
+	return client;
+}
+
+bool
+zkl_client_close(ZklClient *client, int timeout_ms)
+{
+	if (threaded)
+		return zkl_keeper_stop(client->keeper, timeout_ms);
+	if (client->hangs)
+		return false;
+	client_unlink(client);
+	client_free_io(client);
+	return true;
+}
+
+void
+fake_close_hangs(ZklClient *client)
+{
+	client->hangs = true;
+}
+
+void
+fake_close_late(ZklClient *client)
+{
+	client_unlink(client);
+	client_free_io(client);
+}
+
+int64_t
+zkl_client_now(void)
+{
+	return threaded ? zkl_keeper_now() : fake_now_ms;
+}
+
+void
+zkl_client_set_alarm(ZklClient *client, int64_t at_ms)
+{
+	if (threaded)
+		zkl_keeper_set_alarm(client->keeper, at_ms);
+	else
+		client->alarm_ms = at_ms;
+}
+
+void
+zkl_client_set_log_level(int level)
+{
+	(void) level;
+}
+
+static bool
+submit(ZklClient *client, char letter, FakeRequest *request)
+{
+	bool		sent = false;
+	int			n;
+
+	pthread_mutex_lock(&mutex);
+	n = client->submitted++;
+	if (n < FAKE_TRACE_SIZE - 1)
+	{
+		client->trace[n] = letter;
+		client->trace[n + 1] = '\0';
+	}
+	request->ordinal = client->submitted;
+	if (client->fault == FAULT_REFUSE && client->fault_at == request->ordinal)
+		client->fault_happened = true;
+	else if (!client->told_dead)
+		sent = true;
+	if (sent)
+		fake_wire_push_request(&client->requests, request);
+	else
+		fake_wire_free_request(request);
+	pthread_cond_broadcast(&changed);
+	pthread_mutex_unlock(&mutex);
+	return sent;
+}
+
+bool
+zkl_client_create(ZklClient *client, const char *path, const char *data,
+				  int data_len, ZklCreateKind kind, ZklCompletion *completion)
+{
+	ZklOp		op = {ZKL_OP_CREATE, path, kind, data, data_len};
+
+	return submit(client, 'c', fake_wire_request(REQUEST_CREATE, path, &op, 1, completion));
+}
+
+bool
+zkl_client_delete(ZklClient *client, const char *path, ZklCompletion *completion)
+{
+	return submit(client, 'd', fake_wire_request(REQUEST_DELETE, path, NULL, 0, completion));
+}
+
+bool
+zkl_client_get(ZklClient *client, const char *path, bool watch,
+			   ZklCompletion *completion)
+{
+	FakeRequest *request = fake_wire_request(REQUEST_GET, path, NULL, 0, completion);
+
+	request->watch = watch;
+	return submit(client, watch ? 'w' : 'g', request);
+}
+
+bool
+zkl_client_list(ZklClient *client, const char *path, ZklCompletion *completion)
+{
+	return submit(client, 'l', fake_wire_request(REQUEST_LIST, path, NULL, 0, completion));
+}
+
+bool
+zkl_client_sync(ZklClient *client, const char *path, ZklCompletion *completion)
+{
+	return submit(client, 's', fake_wire_request(REQUEST_SYNC, path, NULL, 0, completion));
+}
+
+bool
+zkl_client_multi(ZklClient *client, const ZklOp *ops, int n_ops,
+				 ZklCompletion *completion)
+{
+	return submit(client, 'm', fake_wire_request(REQUEST_MULTI, NULL, ops, n_ops, completion));
+}

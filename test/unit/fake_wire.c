@@ -1,0 +1,240 @@
+/*-------------------------------------------------------------------------
+ *
+ * fake_wire.c
+ *		Requests, answers and events on their way: their memory and queues.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "fake_tree.h"
+#include "fake_wire.h"
+
+/* A library's own number for a code, as far as a test cares. */
+static int
+raw_code(ZklResultCode code)
+{
+	return code == ZKL_RC_OK ? 0 : -1000 - (int) code;
+}
+
+static void
+copy_op(ZklOp *to, const ZklOp *from)
+{
+	*to = *from;
+	to->path = strdup(from->path);
+	if (from->data)
+	{
+		char	   *data = malloc((size_t) from->data_len + 1);
+
+		memcpy(data, from->data, (size_t) from->data_len);
+		to->data = data;
+	}
+}
+
+FakeRequest *
+fake_wire_request(FakeRequestKind kind, const char *path, const ZklOp *ops,
+				  int n_ops, ZklCompletion *completion)
+{
+	FakeRequest *request = calloc(1, sizeof(FakeRequest));
+
+	request->kind = kind;
+	request->path = path ? strdup(path) : NULL;
+	request->completion = completion;
+	request->n_ops = n_ops;
+	request->ops = calloc((size_t) n_ops + 1, sizeof(ZklOp));
+	for (int i = 0; i < n_ops; i++)
+		copy_op(&request->ops[i], &ops[i]);
+	return request;
+}
+
+void
+fake_wire_free_request(FakeRequest *request)
+{
+	for (int i = 0; i < request->n_ops; i++)
+	{
+		free((char *) request->ops[i].path);
+		free((char *) request->ops[i].data);
+	}
+	free(request->ops);
+	free(request->path);
+	free(request);
+}
+
+void
+fake_wire_push_request(FakeRequest **queue, FakeRequest *request)
+{
+	while (*queue)
+		queue = &(*queue)->next;
+	*queue = request;
+}
+
+void
+fake_wire_push_front(FakeRequest **queue, FakeRequest *request)
+{
+	request->next = *queue;
+	*queue = request;
+}
+
+FakeRequest *
+fake_wire_pop_request(FakeRequest **queue)
+{
+	FakeRequest *request = *queue;
+
+	*queue = request->next;
+	request->next = NULL;
+	return request;
+}
+
+
+FakeDelivery *
+fake_wire_answer(ZklCompletion *completion, ZklResultCode code)
+{
+	FakeDelivery *d = calloc(1, sizeof(FakeDelivery));
+
+	d->kind = DELIVERY_ANSWER;
+	d->completion = completion;
+	d->result.code = code;
+	d->result.raw_code = raw_code(code);
+	return d;
+}
+
+static void
+serve_list(const char *parent, FakeDelivery *d)
+{
+	if (fake_tree_find(parent) == NULL)
+	{
+		d->result.code = ZKL_RC_NO_NODE;
+		return;
+	}
+	for (FakeNode *node = fake_tree_first(); node; node = node->next)
+		d->n_names += fake_tree_child(node->path, parent) != NULL;
+	d->names = calloc((size_t) d->n_names + 1, sizeof(char *));
+	for (FakeNode *node = fake_tree_first(); node; node = node->next)
+	{
+		const char *child = fake_tree_child(node->path, parent);
+
+		if (child)
+			d->names[d->result.n_children++] = strdup(child);
+	}
+	d->result.children = (const char *const *) d->names;
+}
+
+static void
+serve_get(const char *path, FakeDelivery *d)
+{
+	FakeNode   *node = fake_tree_find(path);
+
+	if (node == NULL)
+	{
+		d->result.code = ZKL_RC_NO_NODE;
+		return;
+	}
+	d->data = malloc((size_t) node->data_len + 1);
+	memcpy(d->data, node->data, (size_t) node->data_len);
+	d->result.data = d->data;
+	d->result.data_len = node->data_len;
+	d->result.czxid = node->czxid;
+}
+
+static void
+serve_multi(const FakeRequest *request, int64_t session, FakeDelivery *d)
+{
+	d->n_names = request->n_ops;
+	d->names = calloc((size_t) request->n_ops + 1, sizeof(char *));
+	d->codes = calloc((size_t) request->n_ops + 1, sizeof(ZklResultCode));
+	d->result.code = fake_tree_multi(request->ops, request->n_ops, session,
+									 d->codes, d->names);
+	d->result.n_ops = request->n_ops;
+	d->result.op_codes = d->codes;
+	d->result.op_paths = (const char *const *) d->names;
+}
+
+void
+fake_wire_serve(const FakeRequest *request, int64_t session, FakeDelivery *d)
+{
+	switch (request->kind)
+	{
+		case REQUEST_CREATE:
+			d->result.code = fake_tree_create(request->path, request->ops->data,
+											  request->ops->data_len,
+											  request->ops->create_kind, session,
+											  &d->path, &d->result.czxid);
+			d->result.path = d->path;
+			break;
+		case REQUEST_DELETE:
+			d->result.code = fake_tree_delete(request->path);
+			break;
+		case REQUEST_GET:
+			serve_get(request->path, d);
+			break;
+		case REQUEST_LIST:
+			serve_list(request->path, d);
+			break;
+		case REQUEST_SYNC:
+			break;
+		case REQUEST_MULTI:
+			serve_multi(request, session, d);
+			break;
+	}
+	d->result.raw_code = raw_code(d->result.code);
+}
+
+void
+fake_wire_append(FakeDelivery **queue, FakeDelivery *deliveries)
+{
+	while (*queue)
+		queue = &(*queue)->next;
+	*queue = deliveries;
+}
+
+void
+fake_wire_push_loss(FakeDelivery **queue, ZklCompletion *completion)
+{
+	fake_wire_append(queue, fake_wire_answer(completion, ZKL_RC_CONNECTION_LOSS));
+}
+
+void
+fake_wire_push_event(FakeDelivery **queue, ZklConnectionEvent event)
+{
+	FakeDelivery *d = calloc(1, sizeof(FakeDelivery));
+
+	d->kind = DELIVERY_EVENT;
+	d->event = event;
+	fake_wire_append(queue, d);
+}
+
+void
+fake_wire_push_watch(FakeDelivery **queue, const char *path)
+{
+	FakeDelivery *d = calloc(1, sizeof(FakeDelivery));
+
+	d->kind = DELIVERY_WATCH;
+	d->path = strdup(path);
+	fake_wire_append(queue, d);
+}
+
+FakeDelivery *
+fake_wire_pop_delivery(FakeDelivery **queue)
+{
+	FakeDelivery *d = *queue;
+
+	if (d)
+	{
+		*queue = d->next;
+		d->next = NULL;
+	}
+	return d;
+}
+
+void
+fake_wire_free_delivery(FakeDelivery *d)
+{
+	for (int i = 0; i < d->n_names; i++)
+		free(d->names[i]);
+	free(d->names);
+	free(d->codes);
+	free(d->data);
+	free(d->path);
+	free(d);
+}

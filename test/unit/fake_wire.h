@@ -1,0 +1,79 @@
+/*-------------------------------------------------------------------------
+ *
+ * fake_wire.h
+ *		Requests, answers and events on their way between fake_client.c and
+ *		fake_tree.c: their memory and their queues.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef FAKE_WIRE_H
+#define FAKE_WIRE_H
+
+#include "client.h"
+
+typedef enum FakeRequestKind
+{
+	REQUEST_CREATE,
+	REQUEST_DELETE,
+	REQUEST_GET,
+	REQUEST_LIST,
+	REQUEST_SYNC,
+	REQUEST_MULTI
+} FakeRequestKind;
+
+typedef struct FakeRequest
+{
+	struct FakeRequest *next;
+	FakeRequestKind kind;
+	int			ordinal;
+	bool		watch;
+	char	   *path;
+	int			n_ops;
+	ZklOp	   *ops;			/* create: one, for its kind and data */
+	ZklCompletion *completion;
+} FakeRequest;
+
+typedef enum FakeDeliveryKind
+{
+	DELIVERY_ANSWER,
+	DELIVERY_EVENT,
+	DELIVERY_WATCH
+} FakeDeliveryKind;
+
+/* What it points to is freed with it, so that a later look is noticed by ASan. */
+typedef struct FakeDelivery
+{
+	struct FakeDelivery *next;
+	FakeDeliveryKind kind;
+	ZklCompletion *completion;
+	ZklResult	result;
+	ZklConnectionEvent event;
+	char	   *path;			/* watch, create */
+	char	   *data;			/* get */
+	char	  **names;			/* list, multi */
+	int			n_names;
+	ZklResultCode *codes;		/* multi */
+} FakeDelivery;
+
+/* Copies everything. */
+extern FakeRequest *fake_wire_request(FakeRequestKind kind, const char *path,
+									  const ZklOp *ops, int n_ops,
+									  ZklCompletion *completion);
+extern void fake_wire_push_request(FakeRequest **queue, FakeRequest *request);
+extern void fake_wire_push_front(FakeRequest **queue, FakeRequest *request);
+extern FakeRequest *fake_wire_pop_request(FakeRequest **queue);
+extern void fake_wire_free_request(FakeRequest *request);
+
+extern FakeDelivery *fake_wire_answer(ZklCompletion *completion, ZklResultCode code);
+
+/* Has the tree do it, and fills in the answer. */
+extern void fake_wire_serve(const FakeRequest *request, int64_t session,
+							FakeDelivery *answer);
+extern void fake_wire_append(FakeDelivery **queue, FakeDelivery *deliveries);
+extern void fake_wire_push_loss(FakeDelivery **queue, ZklCompletion *completion);
+extern void fake_wire_push_event(FakeDelivery **queue, ZklConnectionEvent event);
+extern void fake_wire_push_watch(FakeDelivery **queue, const char *path);
+extern FakeDelivery *fake_wire_pop_delivery(FakeDelivery **queue);
+extern void fake_wire_free_delivery(FakeDelivery *delivery);
+
+#endif							/* FAKE_WIRE_H */

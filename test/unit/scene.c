@@ -1,0 +1,432 @@
+/*-------------------------------------------------------------------------
+ *
+ * scene.c
+ *		Several sessions of the recipe layer on one fake ZooKeeper, and a
+ *		referee who watches what they are told.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "scene.h"
+
+#define MAX_HOLDS 64
+#define MAX_ASKS 64
+#define MAX_TOKENS 16
+
+typedef struct LastToken
+{
+	char		name[32];
+	int64_t		token;
+	const ZklLock *lock;		/* whose it was; never followed */
+} LastToken;
+
+ZklSessionConfig scene_config;
+Party		parties[MAX_PARTIES];
+
+static Hold holds[MAX_HOLDS];
+static Ask	asks[MAX_ASKS];
+static LastToken tokens[MAX_TOKENS];
+static int	n_objections;
+static char objection[512];
+
+static void
+object(const char *format,...)
+{
+	va_list		args;
+
+	if (n_objections++ > 0)
+		return;
+	va_start(args, format);
+	vsnprintf(objection, sizeof(objection), format, args);
+	va_end(args);
+}
+
+int
+objections(void)
+{
+	return n_objections;
+}
+
+const char *
+first_objection(void)
+{
+	return objection;
+}
+
+
+/*
+ * The referee
+ */
+
+static LastToken *
+last_token(const char *name)
+{
+	int			i = 0;
+
+	while (i < MAX_TOKENS - 1 && tokens[i].name[0] && strcmp(tokens[i].name, name) != 0)
+		i++;
+	snprintf(tokens[i].name, sizeof(tokens[i].name), "%s", name);
+	return &tokens[i];
+}
+
+static void
+check_token(const Hold *hold)
+{
+	LastToken  *last = last_token(hold->name);
+	int64_t		token = zkl_lock_token(hold->lock);
+
+	if (last->lock != hold->lock && token <= last->token)
+		object("%s: token %" PRId64 " of %s after %" PRId64, hold->name, token,
+			   hold->party->data, last->token);
+	last->token = token;
+	last->lock = hold->lock;
+}
+
+static bool
+counts(const Hold *hold)
+{
+	return hold->party && !fake_is_expired(hold->party->client) &&
+		!zkl_lock_is_lost(hold->lock);
+}
+
+static void
+check_exclusion(void)
+{
+	for (int i = 0; i < MAX_HOLDS; i++)
+		for (int j = 0; j < i; j++)
+			if (holds[i].party && holds[j].party &&
+				holds[i].party != holds[j].party &&
+				strcmp(holds[i].name, holds[j].name) == 0 &&
+				(holds[i].mode == ZKL_MODE_EXCLUSIVE ||
+				 holds[j].mode == ZKL_MODE_EXCLUSIVE) &&
+				counts(&holds[i]) && counts(&holds[j]))
+				object("%s: held by %s (mode %d) and %s (mode %d)", holds[i].name,
+					   holds[i].party->data, holds[i].mode,
+					   holds[j].party->data, holds[j].mode);
+}
+
+static void
+note_grant(const Ask *ask, int i)
+{
+	Hold	   *hold = hold_of(ask->party, ask->names[i]);
+
+	for (int h = 0; hold == NULL; h++)
+		if (holds[h].party == NULL)
+			hold = &holds[h];
+	hold->party = ask->party;
+	hold->lock = zkl_request_lock(ask->request, i);
+	hold->mode = ask->wishes[i].mode;
+	snprintf(hold->name, sizeof(hold->name), "%s", ask->names[i]);
+	if (hold->mode == ZKL_MODE_EXCLUSIVE && counts(hold))
+		check_token(hold);
+}
+
+static void
+referee(void)
+{
+	for (int a = 0; a < MAX_ASKS; a++)
+	{
+		Ask		   *ask = &asks[a];
+
+		if (ask->party == NULL || ask->status != ZKL_PENDING)
+			continue;
+		ask->status = zkl_request_status(ask->request);
+		for (int i = 0; ask->status == ZKL_OK && i < ask->n; i++)
+			note_grant(ask, i);
+	}
+	check_exclusion();
+}
+
+
+/*
+ * Coming and going
+ */
+
+void
+scene_open(Party *party)
+{
+	snprintf(party->data, sizeof(party->data), "party %d", (int) (party - parties));
+	party->session = zkl_session_open(&scene_config);
+	party->client = fake_last_client();
+}
+
+void
+scene_join(Party *party)
+{
+	scene_open(party);
+	fake_connect(party->client);
+	fake_run_all();
+	fake_count(party->client);
+}
+
+void
+scene_begin(int n_parties)
+{
+	static const ZklSessionConfig defaults = {
+		.connect_string = "192.0.2.1:2181",
+		.root = "/zklock",
+		.session_timeout_ms = SCENE_TIMEOUT_MS,
+		.dialect = ZKL_DIALECT_CURATOR,
+		.max_nodes = 100,
+	};
+
+	fake_reset();
+	memset(tokens, 0, sizeof(tokens));
+	n_objections = 0;
+	objection[0] = '\0';
+	scene_config = defaults;
+	fake_after_step = referee;
+	for (int i = 0; i < n_parties; i++)
+		scene_join(&parties[i]);
+}
+
+void
+scene_leave(Party *party)
+{
+	for (int a = 0; a < MAX_ASKS; a++)
+		if (asks[a].party == party)
+			asks[a].party = NULL;
+	for (int h = 0; h < MAX_HOLDS; h++)
+		if (holds[h].party == party)
+			holds[h].party = NULL;
+	zkl_session_close(party->session, 1000);
+	memset(party, 0, sizeof(*party));
+}
+
+void
+scene_end(const char *promise)
+{
+	if (promise && !is_int(n_objections, 0, "%s", promise))
+		diag("%s", objection);
+	for (int i = 0; i < MAX_PARTIES; i++)
+		if (parties[i].session)
+			scene_leave(&parties[i]);
+	fake_reset();
+}
+
+
+/*
+ * What owners do
+ */
+
+static Ask *
+unused_ask(void)
+{
+	for (int i = 0; i < MAX_ASKS; i++)
+		if (asks[i].party == NULL)
+			return &asks[i];
+	abort();
+}
+
+Ask *
+ask_all(Party *party, int n, const char *const *names, const ZklMode *modes,
+		bool try_only)
+{
+	Ask		   *ask = unused_ask();
+
+	for (int i = 0; i < n; i++)
+	{
+		Hold	   *hold = hold_of(party, names[i]);
+
+		snprintf(ask->names[i], sizeof(ask->names[i]), "%s", names[i]);
+		ask->wishes[i].name = ask->names[i];
+		ask->wishes[i].mode = modes[i];
+		ask->wishes[i].held = hold ? hold->lock : NULL;
+	}
+	ask->n = n;
+	ask->request = zkl_lock_request(party->session, ask->wishes, n, try_only,
+									party->data, (int) strlen(party->data));
+	ask->status = ZKL_PENDING;
+	ask->party = party;
+	referee();
+	return ask;
+}
+
+Ask *
+ask_for(Party *party, const char *name, ZklMode mode)
+{
+	return ask_all(party, 1, &name, &mode, false);
+}
+
+Ask *
+try_for(Party *party, const char *name, ZklMode mode)
+{
+	return ask_all(party, 1, &name, &mode, true);
+}
+
+Ask *
+lock_now(Party *party, const char *name, ZklMode mode)
+{
+	Ask		   *ask = ask_for(party, name, mode);
+
+	fake_run_all();
+	return ask;
+}
+
+void
+forget(Ask *ask)
+{
+	zkl_request_end(ask->request);
+	ask->party = NULL;
+}
+
+void
+give_up_all(Party *party)
+{
+	for (int a = 0; a < MAX_ASKS; a++)
+		if (asks[a].party == party)
+			forget(&asks[a]);
+}
+
+Ask *
+pending_of(const Party *party)
+{
+	for (int a = 0; a < MAX_ASKS; a++)
+		if (asks[a].party == party && asks[a].status == ZKL_PENDING)
+			return &asks[a];
+	return NULL;
+}
+
+Hold *
+hold_of(const Party *party, const char *name)
+{
+	for (int i = 0; i < MAX_HOLDS; i++)
+		if (holds[i].party == party && strcmp(holds[i].name, name) == 0)
+			return &holds[i];
+	return NULL;
+}
+
+ZklMode
+mode_of(const Party *party, const char *name)
+{
+	Hold	   *hold = hold_of(party, name);
+
+	return hold ? hold->mode : ZKL_MODE_NONE;
+}
+
+int64_t
+token_of(const Party *party, const char *name)
+{
+	Hold	   *hold = hold_of(party, name);
+
+	return hold ? zkl_lock_token(hold->lock) : -1;
+}
+
+static void
+hold_reduce(Hold *hold, ZklMode mode)
+{
+	zkl_lock_reduce(hold->lock, mode);
+	hold->mode = mode;
+	if (mode == ZKL_MODE_NONE)
+		hold->party = NULL;
+}
+
+void
+reduce(Party *party, const char *name, ZklMode mode)
+{
+	hold_reduce(hold_of(party, name), mode);
+}
+
+/* Does a request that is not decided build on it?  Then it must be ended first. */
+static bool
+built_on(const Hold *hold)
+{
+	Ask		   *ask = pending_of(hold->party);
+
+	for (int i = 0; ask && i < ask->n; i++)
+		if (ask->wishes[i].held == hold->lock)
+			return true;
+	return false;
+}
+
+void
+release_all(Party *party)
+{
+	for (int i = 0; i < MAX_HOLDS; i++)
+		if (holds[i].party == party && !built_on(&holds[i]))
+			hold_reduce(&holds[i], ZKL_MODE_NONE);
+}
+
+
+/*
+ * What the ensemble sees
+ */
+
+const char *
+path_of(const char *name)
+{
+	static char path[256];
+
+	snprintf(path, sizeof(path), "%s/%s", SCENE_LOCKS, name);
+	return path;
+}
+
+static bool
+matches(const FakeNode *node, const Party *party, const char *name)
+{
+	return node->owner != 0 &&
+		(party == NULL || node->owner == fake_session_id(party->client)) &&
+		(name == NULL || fake_tree_child(node->path, path_of(name)));
+}
+
+int
+nodes_of(const Party *party, const char *name)
+{
+	int			n = 0;
+
+	for (FakeNode *node = fake_tree_first(); node; node = node->next)
+		n += matches(node, party, name);
+	return n;
+}
+
+const char *
+node_of(const Party *party, const char *name)
+{
+	static char path[256];
+
+	path[0] = '\0';
+	for (FakeNode *node = fake_tree_first(); node; node = node->next)
+		if (matches(node, party, name))
+			snprintf(path, sizeof(path), "%s", node->path);
+	return path;
+}
+
+const char *
+foreign_node(const char *name, const char *child, int64_t session)
+{
+	static char made_path[512];
+	char		path[512];
+	char	   *made;
+	int64_t		unused;
+
+	snprintf(path, sizeof(path), "%s/%s", path_of(name), child);
+	fake_tree_create(path, "foreign", 7, ZKL_CREATE_EPHEMERAL_SEQUENTIAL, session,
+					 &made, &unused);
+	snprintf(made_path, sizeof(made_path), "%s", made ? made : "");
+	free(made);
+	return made_path;
+}
+
+void
+heal(void)
+{
+	for (int round = 0; round < 3; round++)
+	{
+		for (int i = 0; i < MAX_PARTIES; i++)
+			if (parties[i].session)
+			{
+				fake_release(parties[i].client);
+				fake_connect(parties[i].client);
+			}
+		fake_run_all();
+		fake_advance(250);
+		for (int i = 0; i < MAX_PARTIES; i++)
+			if (parties[i].session)
+				fake_receive_timeout(parties[i].client);
+	}
+}

@@ -1,0 +1,93 @@
+/*-------------------------------------------------------------------------
+ *
+ * tap.c
+ *		The Test Anything Protocol for C.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "tap.h"
+
+static int	tests;
+static int	failures;
+
+static bool
+report(bool pass, const char *format, va_list args)
+{
+	tests++;
+	if (!pass)
+		failures++;
+	printf("%s %d - ", pass ? "ok" : "not ok", tests);
+	vprintf(format, args);
+	putchar('\n');
+	fflush(stdout);
+	return pass;
+}
+
+bool
+ok(bool pass, const char *format,...)
+{
+	va_list		args;
+
+	va_start(args, format);
+	report(pass, format, args);
+	va_end(args);
+	return pass;
+}
+
+bool
+is_int(int64_t got, int64_t expected, const char *format,...)
+{
+	va_list		args;
+
+	va_start(args, format);
+	report(got == expected, format, args);
+	va_end(args);
+	if (got != expected)
+		diag("     got: %" PRId64 "\nexpected: %" PRId64, got, expected);
+	return got == expected;
+}
+
+bool
+is_str(const char *got, const char *expected, const char *format,...)
+{
+	bool		same = got && expected ? strcmp(got, expected) == 0 : got == expected;
+	va_list		args;
+
+	va_start(args, format);
+	report(same, format, args);
+	va_end(args);
+	if (!same)
+		diag("     got: %s\nexpected: %s", got ? got : "(null)",
+			 expected ? expected : "(null)");
+	return same;
+}
+
+/* Each line of the text becomes a comment. */
+void
+diag(const char *format,...)
+{
+	char		text[4096];
+	char	   *save;
+	va_list		args;
+
+	va_start(args, format);
+	vsnprintf(text, sizeof(text), format, args);
+	va_end(args);
+	for (char *line = strtok_r(text, "\n", &save); line;
+		 line = strtok_r(NULL, "\n", &save))
+		fprintf(stderr, "# %s\n", line);
+}
+
+int
+done(void)
+{
+	printf("1..%d\n", tests);
+	if (failures)
+		diag("%d of %d failed", failures, tests);
+	return failures ? 1 : 0;
+}

@@ -1,0 +1,451 @@
+/*-------------------------------------------------------------------------
+ *
+ * test_lock.c
+ *		Promises about one lock in a healthy ensemble.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "scene.h"
+
+#define X ZKL_MODE_EXCLUSIVE
+#define S ZKL_MODE_SHARED
+#define NONE ZKL_MODE_NONE
+
+static Party *const A = &parties[0];
+static Party *const B = &parties[1];
+static Party *const C = &parties[2];
+static Party *const D = &parties[3];
+
+/* Is this lock's znode there, and a container? */
+static bool
+is_container(const char *name)
+{
+	FakeNode   *node = fake_tree_find(path_of(name));
+
+	return node && node->container;
+}
+
+static void
+test_uncontended(void)
+{
+	scene_begin(2);
+	ask_for(A, "a", X);
+	is_str(fake_trace(A->client), "cl", "create and list are submitted together");
+	fake_run_all();
+	is_int(mode_of(A, "a"), X, "the first of a lock gets it");
+	is_str(fake_trace(A->client), "clccccl", "the parents are made when they are missed");
+	ok(is_container("a"), "the lock's znode is a container");
+	ok(!fake_tree_find("/zklock")->container && !fake_tree_find(SCENE_LOCKS)->container,
+	   "what is above is not");
+	reduce(A, "a", NONE);
+	fake_run_all();
+	is_int(nodes_of(NULL, NULL), 0, "a release leaves nothing");
+
+	fake_count(A->client);
+	lock_now(A, "a", X);
+	is_str(fake_trace(A->client), "cl", "an uncontended lock costs exactly create and list");
+	is_int(token_of(A, "a"), fake_tree_find(node_of(A, "a"))->czxid,
+		   "the token is the node's czxid");
+	is_str(strstr(node_of(A, "a"), "__WRIT__"), "__WRIT__0000000001", "the node is a writer's");
+	fake_count(A->client);
+	reduce(A, "a", NONE);
+	fake_run_all();
+	is_str(fake_trace(A->client), "d", "a release costs one delete");
+	scene_end("exclusion, plainly");
+}
+
+static void
+test_parents(void)
+{
+	scene_begin(1);
+	fake_quirks.no_containers = true;
+	lock_now(A, "a", X);
+	is_int(mode_of(A, "a"), X, "a server without containers will do");
+	ok(!is_container("a"), "... with a plain znode");
+	fake_count(A->client);
+	lock_now(A, "b", X);
+	is_str(fake_trace(A->client), "clccccl", "the session remembers that there are no containers");
+	scene_end(NULL);
+
+	scene_begin(1);
+	fake_quirks.no_chroot = true;
+	is_int(lock_now(A, "a", X)->status, ZKL_NO_CHROOT, "a missing chroot is told");
+	scene_end(NULL);
+
+	scene_begin(1);
+	fake_quirks.deny = "/zklock";
+	is_int(lock_now(A, "a", X)->status, ZKL_NO_AUTH, "a refused root is told");
+	scene_end(NULL);
+
+	scene_begin(2);
+	lock_now(A, "x", X);
+	fake_quirks.deny_exactly = "/zklock";
+	is_int(lock_now(A, "a", X)->status, ZKL_OK,
+		   "a root that exists need not be one we may create");
+	fake_quirks.no_containers = true;
+	is_int(lock_now(B, "b", X)->status, ZKL_OK,
+		   "... also on a server without containers");
+	scene_end(NULL);
+
+	scene_begin(1);
+	lock_now(A, "x", X);
+	fake_quirks.deny = path_of("a");
+	Ask		   *ask = lock_now(A, "a", X);
+
+	is_int(ask->status, ZKL_NO_AUTH, "a refused node is told");
+	forget(ask);
+	is_int(nodes_of(NULL, "a"), 0, "... and leaves nothing");
+	scene_end(NULL);
+}
+
+static void
+test_waiting(void)
+{
+	ZklRequestInfo info;
+
+	scene_begin(4);
+	lock_now(A, "a", X);
+	Ask		   *b = lock_now(B, "a", X);
+	Ask		   *c = lock_now(C, "a", X);
+
+	lock_now(D, "a", X);
+	is_int(b->status, ZKL_PENDING, "the second waits");
+	is_int(fake_watches(B->client) + fake_watches(C->client) + fake_watches(D->client), 3,
+		   "each waiter watches one node");
+	is_str(fake_trace(C->client), "clw", "... and asks three things for it");
+	zkl_request_info(c->request, &info);
+	ok(info.blocked && info.was_blocked && info.culprit == 0, "a waiter knows that it waits");
+	is_str(info.blocker, "party 1", "... and for whom");
+
+	fake_count(B->client);
+	fake_count(C->client);
+	fake_count(D->client);
+	reduce(A, "a", NONE);
+	fake_run_all();
+	is_int(mode_of(B, "a"), X, "a release hands over to the next");
+	is_int(mode_of(C, "a"), NONE, "... and to nobody else");
+	is_int(fake_counted(C->client) + fake_counted(D->client), 0, "nobody else is woken");
+	is_str(fake_trace(B->client), "l", "the next looks once");
+	zkl_request_info(b->request, &info);
+	ok(!info.blocked && info.was_blocked, "it remembers that it waited");
+
+	forget(c);
+	fake_run_all();
+	is_int(nodes_of(C, NULL), 0, "who gives up leaves nothing");
+	reduce(B, "a", NONE);
+	fake_run_all();
+	is_int(mode_of(D, "a"), X, "a waiter that gave up is passed over");
+	scene_end("exclusion, with waiters");
+}
+
+static void
+test_shared(void)
+{
+	scene_begin(4);
+	lock_now(A, "a", S);
+	lock_now(B, "a", S);
+	ok(mode_of(A, "a") == S && mode_of(B, "a") == S, "readers share");
+	Ask		   *c = lock_now(C, "a", X);
+
+	is_int(c->status, ZKL_PENDING, "a writer waits for readers");
+	is_int(lock_now(D, "a", S)->status, ZKL_PENDING, "a reader behind a waiting writer waits");
+	reduce(A, "a", NONE);
+	fake_run_all();
+	is_int(mode_of(C, "a"), NONE, "one reader's release is not enough");
+	reduce(B, "a", NONE);
+	fake_run_all();
+	is_int(mode_of(C, "a"), X, "the last one's is");
+	reduce(C, "a", NONE);
+	fake_run_all();
+	is_int(mode_of(D, "a"), S, "then the reader behind gets in");
+	scene_end("exclusion, with readers");
+
+	scene_begin(4);
+	lock_now(A, "a", X);
+	lock_now(B, "a", S);
+	lock_now(C, "a", S);
+	lock_now(D, "a", X);
+	reduce(A, "a", NONE);
+	fake_run_all();
+	ok(mode_of(B, "a") == S && mode_of(C, "a") == S && mode_of(D, "a") == NONE,
+	   "a release lets in all readers at the head, and no writer with them");
+	scene_end("exclusion, readers at the head");
+}
+
+static void
+test_try(void)
+{
+	scene_begin(3);
+	is_int(try_for(A, "a", X)->status, ZKL_PENDING, "a try takes a round trip");
+	fake_run_all();
+	is_int(mode_of(A, "a"), X, "a try gets a free lock");
+	Ask		   *b = try_for(B, "a", S);
+
+	fake_run_all();
+	is_int(b->status, ZKL_BUSY, "a try does not wait");
+	is_int(nodes_of(B, NULL), 0, "... and leaves nothing");
+	is_int(fake_watches(B->client), 0, "... no watch either");
+	reduce(A, "a", S);
+	fake_run_all();
+	lock_now(B, "a", X);
+	Ask		   *c = try_for(C, "a", S);
+
+	fake_run_all();
+	is_int(c->status, ZKL_BUSY, "a try for sharing does not pass a waiting writer");
+	scene_end("exclusion, with tries");
+}
+
+static void
+test_token(void)
+{
+	int64_t		last = 0;
+	bool		growing = true;
+
+	scene_begin(2);
+	for (int i = 0; i < 6; i++)
+	{
+		Party	   *p = i % 2 ? A : B;
+
+		forget(lock_now(p, "a", X));
+		growing = growing && token_of(p, "a") > last;
+		last = token_of(p, "a");
+		reduce(p, "a", NONE);
+		fake_run_all();
+		fake_tree_reap();
+		ok(fake_tree_find(path_of("a")) == NULL, "the used container is removed");
+	}
+	ok(growing, "tokens grow when the numbers restart with a new container");
+	forget(lock_now(A, "a", S));
+	last = token_of(A, "a");
+	forget(lock_now(A, "a", X));
+	is_int(token_of(A, "a"), last, "an upgrade keeps the token");
+	reduce(A, "a", S);
+	fake_run_all();
+	is_int(token_of(A, "a"), last, "a reduced upgrade, too");
+	reduce(A, "a", NONE);
+	fake_run_all();
+	forget(lock_now(A, "a", X));
+	last = token_of(A, "a");
+	reduce(A, "a", S);
+	fake_run_all();
+	is_int(token_of(A, "a"), last, "a downgrade keeps the token");
+	forget(lock_now(B, "a", S));
+	ok(token_of(B, "a") > last, "a later sharer's token is greater");
+	scene_end("tokens grow");
+}
+
+static void
+test_reaped(void)
+{
+	scene_begin(2);
+	forget(lock_now(A, "a", X));
+	reduce(A, "a", NONE);
+	fake_run_all();
+	ask_for(A, "a", X);
+	fake_tree_reap();
+	fake_run_all();
+	is_int(mode_of(A, "a"), X, "a container removed before the create is made anew");
+	reduce(A, "a", NONE);
+	fake_apply(A->client);
+	fake_tree_reap();
+	fake_run_all();
+	is_int(nodes_of(NULL, NULL), 0, "a container may go with the last node");
+	scene_end(NULL);
+}
+
+static void
+test_deleted_by_hand(void)
+{
+	char		path[256];
+
+	scene_begin(3);
+	lock_now(A, "a", X);
+	Ask		   *b = lock_now(B, "a", X);
+
+	lock_now(C, "a", X);
+	strcpy(path, node_of(B, "a"));
+	fake_tree_delete(path);
+	fake_run_all();
+	is_int(b->status, ZKL_PENDING, "a waiter whose node somebody deleted still waits");
+	reduce(A, "a", NONE);
+	fake_run_all();
+	is_int(mode_of(C, "a"), X, "... not blocking others");
+	scene_end("exclusion, node deleted");
+
+	scene_begin(3);
+	lock_now(A, "a", X);
+	lock_now(B, "a", X);
+	strcpy(path, node_of(B, "a"));
+	fake_tree_delete(path);
+	fake_run_all();
+	reduce(A, "a", NONE);
+	fake_run_all();
+	is_int(mode_of(B, "a"), X, "... and gets the lock by queueing anew");
+	is_int(nodes_of(B, "a"), 1, "... with one node");
+	scene_end(NULL);
+}
+
+static void
+test_own_session(void)
+{
+	scene_begin(2);
+	forget(lock_now(A, "a", X));
+	lock_now(B, "a", X);
+	reduce(A, "a", NONE);
+	Ask		   *a = ask_for(A, "a", X);
+
+	fake_run_all();
+	is_int(mode_of(B, "a"), X, "who releases and asks again is behind who waited");
+	is_int(a->status, ZKL_PENDING, "... and waits");
+	reduce(B, "a", NONE);
+	fake_run_all();
+	is_int(mode_of(A, "a"), X, "... and gets it back then");
+	scene_end("exclusion, release and ask again");
+}
+
+static void
+test_ending(void)
+{
+	scene_begin(2);
+	Ask		   *a = ask_for(A, "a", X);
+
+	forget(a);
+	fake_run_all();
+	is_int(nodes_of(NULL, NULL), 0, "a request ended before it was answered leaves nothing");
+	forget(lock_now(A, "a", X));
+	is_int(nodes_of(A, "a"), 1, "a request ended when granted keeps its lock");
+	is_int(try_for(B, "a", X)->status, ZKL_PENDING, "(a try)");
+	fake_run_all();
+	give_up_all(B);
+	fake_run_all();
+	is_int(nodes_of(B, "a"), 0, "a request ended when it failed leaves nothing");
+	reduce(A, "a", NONE);
+	fake_run_all();
+
+	/* The order of end and release is the owner's choice. */
+	a = lock_now(A, "a", X);
+	reduce(A, "a", NONE);
+	fake_run_all();
+	forget(a);
+	fake_run_all();
+	is_int(nodes_of(NULL, NULL), 0, "a lock may be released before its request is ended");
+	scene_end(NULL);
+
+	scene_begin(0);
+	scene_open(A);
+	a = ask_for(A, "a", X);
+	is_int(fake_counted(A->client), 0, "nothing is asked before the session is connected");
+	fake_connect(A->client);
+	fake_run_all();
+	is_int(mode_of(A, "a"), X, "the request starts when it is");
+	scene_end(NULL);
+
+	scene_begin(0);
+	scene_open(A);
+	forget(ask_for(A, "a", X));
+	fake_connect(A->client);
+	fake_run_all();
+	is_int(fake_counted(A->client), 0, "a request ended before that never starts");
+	scene_end(NULL);
+}
+
+/*
+ * The grant comes between the owner's last look and its giving up, as a cancel
+ * may: what the owner does not know it has must not stay held.
+ */
+static void
+test_ending_unseen(void)
+{
+	ZklLockWish wish = {"a", X, NULL};
+	ZklRequest *request;
+
+	scene_begin(2);
+	request = zkl_lock_request(A->session, &wish, 1, false, "", 0);
+	fake_run_all();
+	zkl_request_end(request);
+	fake_run_all();
+	is_int(nodes_of(A, "a"), 0, "a request granted and ended before its owner looked leaves nothing");
+
+	forget(lock_now(A, "b", S));
+	wish.name = "b";
+	wish.held = hold_of(A, "b")->lock;
+	request = zkl_lock_request(A->session, &wish, 1, false, "", 0);
+	fake_run_all();
+	zkl_request_end(request);
+	fake_run_all();
+	is_int(nodes_of(A, "b"), 1, "an upgrade, only what was held before");
+	is_int(lock_now(B, "b", S)->status, ZKL_OK, "... which others may share");
+	scene_end("exclusion, grants not seen");
+}
+
+/* The create's answer was lost, and so is the first look for what became of it. */
+static void
+test_ending_unknown(void)
+{
+	static const FakeFault faults[] = {FAULT_REFUSE, FAULT_THROTTLE, FAULT_OTHER, FAULT_DROP};
+
+	for (int i = 0; i < 8; i++)
+	{
+		scene_begin(1);
+		forget(lock_now(A, "a", X));
+		release_all(A);
+		fake_run_all();
+		fake_count(A->client);
+		fake_fault(A->client, 1, FAULT_APPLY_DROP);
+		Ask		   *ask = lock_now(A, "a", X);
+
+		forget(ask);
+		fake_count(A->client);
+		fake_fault(A->client, 1 + i / 4, faults[i % 4]);
+		heal();
+		is_int(nodes_of(A, NULL), 0, "a node made and given up unknown is found and removed (%s)",
+			   fake_fault_name(faults[i % 4]));
+		scene_end(NULL);
+	}
+}
+
+/* Ended in every state, in between all steps. */
+static void
+test_ending_everywhere(void)
+{
+	for (int steps = 0; steps < 40; steps++)
+	{
+		scene_begin(2);
+		forget(lock_now(A, "a", X));
+		Ask		   *b = ask_for(B, "a", X);
+
+		if (steps >= 20)
+			reduce(A, "a", NONE);
+		for (int i = 0; i < steps % 20; i++)
+			if (!fake_apply(i % 2 ? A->client : B->client))
+				fake_deliver(i % 2 ? A->client : B->client);
+		forget(b);
+		fake_run_all();
+		if (nodes_of(B, "a") != (mode_of(B, "a") == X))
+			ok(false, "a request ended after %d steps leaves nothing", steps);
+		scene_end(NULL);
+	}
+	ok(true, "a request may be ended in every state");
+}
+
+int
+main(void)
+{
+	test_uncontended();
+	test_parents();
+	test_waiting();
+	test_shared();
+	test_try();
+	test_token();
+	test_reaped();
+	test_deleted_by_hand();
+	test_own_session();
+	test_ending();
+	test_ending_unseen();
+	test_ending_unknown();
+	test_ending_everywhere();
+	return done();
+}

@@ -1,0 +1,112 @@
+/*-------------------------------------------------------------------------
+ *
+ * test_log.c
+ *		Promises of the ring buffer for the client library's log lines.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "log.h"
+#include "recipe.h"
+#include "tap.h"
+
+#define STAMP "2026-01-31 12:00:00,000:4711:"
+
+static char line[600];
+static ZklLogLevel level;
+
+static void
+taken(ZklLogLevel expected_level, const char *expected, const char *promise)
+{
+	ok(zkl_log_take(&level, line, sizeof(line)) && level == expected_level, "%s", promise);
+	is_str(line, expected, "... with its text");
+}
+
+static void
+test_lines(void)
+{
+	ok(!zkl_log_take(&level, line, sizeof(line)), "nothing was logged, nothing is taken");
+	zkl_log_keep_io(STAMP "ZOO_ERROR@f@1: no server\n");
+	zkl_log_keep_io(STAMP "ZOO_WARN@f@2: slow");
+	zkl_log_keep_io(STAMP "ZOO_INFO@f@3: fine");
+	zkl_log_keep_io(STAMP "ZOO_DEBUG@f@4: ping");
+	zkl_log_keep_io("something else");
+	taken(ZKL_LOG_ERROR, "f@1: no server", "an error");
+	taken(ZKL_LOG_WARNING, "f@2: slow", "a warning");
+	taken(ZKL_LOG_INFO, "f@3: fine", "information");
+	taken(ZKL_LOG_DEBUG, "f@4: ping", "debugging");
+	taken(ZKL_LOG_INFO, "something else", "a line of another form is information");
+	ok(!zkl_log_take(&level, line, sizeof(line)), "then it is empty again");
+}
+
+static void
+test_full(void)
+{
+	char		text[32];
+	int			n = 0;
+
+	for (int i = 0; i < 100; i++)
+	{
+		snprintf(text, sizeof(text), "%d", i);
+		zkl_log_keep_io(text);
+	}
+	while (zkl_log_take(&level, line, sizeof(line)))
+		n++;
+	ok(n > 10 && n < 100, "a full buffer drops lines");
+	is_str(line, "99", "... the oldest, not the newest");
+}
+
+static void
+test_long(void)
+{
+	char	   *longest = malloc(100000);
+	char		small[8];
+
+	memset(longest, 'x', 99999);
+	longest[99999] = '\0';
+	zkl_log_keep_io(longest);
+	ok(zkl_log_take(&level, line, sizeof(line)) && strlen(line) < sizeof(line),
+	   "a long line is cut");
+	zkl_log_keep_io(longest);
+	ok(zkl_log_take(&level, small, sizeof(small)) && strlen(small) == 7,
+	   "... to the size of the reader's buffer");
+	free(longest);
+}
+
+static void *
+writer_main(void *arg)
+{
+	for (int i = 0; i < 2000; i++)
+		zkl_log_keep_io(arg);
+	return NULL;
+}
+
+static void
+test_threads(void)
+{
+	pthread_t	writers[3];
+	bool		whole = true;
+
+	for (int i = 0; i < 3; i++)
+		pthread_create(&writers[i], NULL, writer_main, "aaaaaaaaaaaaaaaa");
+	for (int i = 0; i < 5000; i++)
+		if (zkl_log_take(&level, line, sizeof(line)))
+			whole = whole && strcmp(line, "aaaaaaaaaaaaaaaa") == 0;
+	for (int i = 0; i < 3; i++)
+		pthread_join(writers[i], NULL);
+	ok(whole, "lines written by several threads stay whole");
+}
+
+int
+main(void)
+{
+	test_lines();
+	test_full();
+	test_long();
+	test_threads();
+	return done();
+}

@@ -1,0 +1,257 @@
+/*-------------------------------------------------------------------------
+ *
+ * test_names.c
+ *		Promises about names: what is encoded, what is read, what is first.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "node.h"
+#include "tap.h"
+
+#define SESSION INT64_C(0x1000000abcd0001)
+
+static void
+encodes(const char *name, size_t length, const char *expected, const char *what)
+{
+	char		out[ZKL_ENCODED_SIZE(600)];
+
+	zkl_encode_name(name, length, out);
+	is_str(out, expected, "encoding %s", what);
+}
+
+static void
+test_encoding(void)
+{
+	char		longest[512];
+	char		out[ZKL_ENCODED_SIZE(512)];
+	bool		right = true;
+
+	encodes("AZaz09_.:@~+=-", 14, "AZaz09_.:@~+=-", "leaves the plain characters alone");
+	encodes(".", 1, "%2E", "hides the name that is one dot");
+	encodes("..", 2, "%2E%2E", "hides the name that is two dots");
+	encodes("...", 3, "...", "leaves three dots alone");
+	encodes(".a", 2, ".a", "leaves a leading dot alone");
+	encodes("#42", 3, "%2342", "keeps text names apart from key names");
+	encodes("a/b", 3, "a%2Fb", "lets no name escape into another path");
+	encodes("%2F", 3, "%252F", "encodes the escape itself");
+	encodes("\xc3\xa4\xe2\x82\xac", 5, "%C3%A4%E2%82%AC", "writes UTF-8 byte by byte");
+	encodes("\x01\t\n\x1f\x7f ", 6, "%01%09%0A%1F%7F%20", "hides controls and blanks");
+	encodes("a\0b", 3, "a%00b", "does not stop at a NUL");
+	encodes("a,b", 3, "a%2Cb", "hides the comma of two-part keys");
+	encodes("", 0, "", "of nothing is nothing");
+
+	for (int c = 0; c < 256; c++)
+	{
+		char		byte = (char) c;
+		bool		plain = c != 0 && strchr("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+										 "0123456789_.:@~+=-", c) != NULL;
+
+		zkl_encode_name((char[]) {'x', byte}, 2, out);
+		right = right && strlen(out) == (plain ? 2 : 4);
+	}
+	ok(right, "exactly the documented bytes are plain");
+	memset(longest, '\xff', sizeof(longest));
+	zkl_encode_name(longest, sizeof(longest), out);
+	is_int((int64_t) strlen(out), 1536, "the longest name fits its buffer");
+}
+
+static void
+reads(const char *name, int32_t number, bool writer)
+{
+	ZklContender c = {0};
+
+	ok(zkl_parse_child(name, &c) && c.number == number && c.writer == writer,
+	   "%s is %s number %d", name, writer ? "writer" : "reader", number);
+}
+
+static void
+ignores(const char *name, const char *why)
+{
+	ZklContender c;
+
+	ok(!zkl_parse_child(name, &c), "no contender: %s (%s)", name, why);
+}
+
+static void
+test_known_names(void)
+{
+	reads("_c_01234567-89ab-cdef-0123-456789abcdef-__READ__0000000007", 7, false);
+	reads("_c_01234567-89ab-cdef-0123-456789abcdef-__WRIT__0000000008", 8, true);
+	reads("_c_01234567-89ab-cdef-0123-456789abcdef-lock-0000000009", 9, true);
+	reads("0123456789abcdef0123456789abcdef__lock__0000000010", 10, true);
+	reads("0123456789abcdef0123456789abcdef__rlock__0000000011", 11, false);
+	reads("lock-0000000012", 12, true);
+	reads("__READ__0000000013", 13, false);
+	reads("anything at all__WRIT__2147483647", INT32_MAX, true);
+	reads("x-lock-0123456789", 123456789, true);
+}
+
+static void
+test_numbers(void)
+{
+	reads("x__lock__-000000001", -1, true);
+	reads("x__lock__-2147483648", INT32_MIN, true);
+	reads("lock--000000001", -1, true);
+	reads("lock--2147483648", INT32_MIN, true);
+	reads("x__READ__-000000005", -5, false);
+	ignores("x__lock__2147483648", "beyond the server's counter");
+	ignores("x__lock__-2147483649", "beyond the server's counter");
+	ignores("x__lock__9999999999", "beyond the server's counter");
+	ignores("x__lock__000000001", "number too short");
+	ignores("x__lock__-00000001", "number too short");
+	ignores("lock-000000001", "number too short, the dash is the infix's");
+	ignores("x__lock__00000000001", "number too long");
+	ignores("x__lock__99999999999999999999999", "number too long");
+}
+
+static void
+test_foreign_names(void)
+{
+	ignores("", "empty");
+	ignores("0000000001", "a number alone");
+	ignores("-000000001", "a number alone");
+	ignores("0123456789abcdef0123456789abcdef", "kazoo semaphore");
+	ignores("lease_holder", "kazoo lease");
+	ignores("_c_01234567-89ab-cdef-0123-456789abcdef-lease-0000000001", "Curator semaphore");
+	ignores("x-72057594037927937-0000000001", "WriteLock recipe");
+	ignores("x-0100000000000001-0000000001", "C recipe");
+	ignores("_c_01234567-89ab-cdef-0123-456789abcdef-__READ__", "no number");
+	ignores("__lock__", "no number");
+	ignores("x__lock__0000000001x", "number not at the end");
+	ignores("x__LOCK__0000000001", "other case");
+	ignores("x_rlock__0000000001", "broken infix");
+	ignores("x__lock__ 000000001", "blank in the number");
+	ignores("x__lock__+000000001", "plus sign");
+	ignores("leases", "Curator semaphore");
+	ignores("locks", "Curator semaphore");
+}
+
+/* Promise 10.1: no child name, whatever bytes, does harm. */
+static void
+test_garbage(void)
+{
+	static const char bits[] = "0123456789abcdef-__lockrREADWIT%\x80\xff/\x01";
+	unsigned	seed = 42;
+	int			known = 0;
+
+	for (int i = 0; i < 10000; i++)
+	{
+		int			length = rand_r(&seed) % 80;
+		char	   *name = malloc((size_t) length + 1);	/* exact size, for ASan */
+		const char *other;
+		const char *children[1];
+		ZklContender c;
+
+		for (int j = 0; j < length; j++)
+			name[j] = i % 2 ? bits[rand_r(&seed) % (sizeof(bits) - 1)]
+				: (char) (1 + rand_r(&seed) % 255);
+		name[length] = '\0';
+		known += zkl_parse_child(name, &c);
+		children[0] = name;
+		zkl_standing(children, 1, children, 1, false, &other);
+		zkl_standing(children, 1, children, 1, true, &other);
+		zkl_find_child(children, 1, "_c_");
+		free(name);
+	}
+	is_int(known, 0, "10,000 random names are read without harm, and none is a contender");
+}
+
+static void
+test_prefix(ZklDialect dialect, ZklMode mode, const char *prefix, const char *what)
+{
+	char		out[ZKL_CHILD_NAME_SIZE];
+	ZklContender c;
+
+	ok(zkl_child_prefix(dialect, mode, SESSION, 7, out), "%s has a prefix", what);
+	is_str(out, prefix, "%s: prefix", what);
+	ok(zkl_child_name(dialect, mode, SESSION, 7, INT32_MIN, out) &&
+	   zkl_parse_child(out, &c) && c.number == INT32_MIN,
+	   "%s: the lowest number can be written and read", what);
+	ok(zkl_child_name(dialect, mode, SESSION, 7, 12, out) && zkl_parse_child(out, &c) &&
+	   c.number == 12 && c.writer == (mode == ZKL_MODE_EXCLUSIVE),
+	   "%s: a name written is read again", what);
+	ok(c.has_owner && c.owner == (uint64_t) SESSION, "%s: the session is recognised", what);
+	ok(zkl_child_prefix(dialect, mode, -1, UINT64_MAX, out) &&
+	   strlen(out) + 11 < ZKL_CHILD_NAME_SIZE, "%s: the longest name fits", what);
+}
+
+static void
+test_writing(void)
+{
+	char		out[ZKL_CHILD_NAME_SIZE];
+
+	test_prefix(ZKL_DIALECT_CURATOR, ZKL_MODE_SHARED,
+				"_c_01000000-abcd-0001-0000-000000000007-__READ__", "Curator reader");
+	test_prefix(ZKL_DIALECT_CURATOR, ZKL_MODE_EXCLUSIVE,
+				"_c_01000000-abcd-0001-0000-000000000007-__WRIT__", "Curator writer");
+	test_prefix(ZKL_DIALECT_CURATOR_MUTEX, ZKL_MODE_EXCLUSIVE,
+				"_c_01000000-abcd-0001-0000-000000000007-lock-", "Curator mutex");
+	test_prefix(ZKL_DIALECT_KAZOO, ZKL_MODE_SHARED,
+				"01000000abcd00010000000000000007__rlock__", "kazoo reader");
+	test_prefix(ZKL_DIALECT_KAZOO, ZKL_MODE_EXCLUSIVE,
+				"01000000abcd00010000000000000007__lock__", "kazoo writer");
+	ok(!zkl_child_prefix(ZKL_DIALECT_CURATOR_MUTEX, ZKL_MODE_SHARED, SESSION, 7, out),
+	   "a Curator mutex has no shared mode");
+}
+
+static void
+test_owner(void)
+{
+	ZklContender c;
+
+	ok(zkl_parse_child("lock-0000000001", &c) && !c.has_owner, "a name without GUID has no owner");
+	ok(zkl_parse_child("_c_null-lock-0000000001", &c) && !c.has_owner,
+	   "Curator's null GUID is no owner");
+	ok(zkl_parse_child("_c_FFFFFFFF-FFFF-FFFF-0000-000000000001-lock-0000000001", &c) &&
+	   c.has_owner && c.owner == UINT64_MAX, "GUIDs are read in either case");
+}
+
+static void
+test_find(void)
+{
+	static const char *const children[] = {
+		"_c_01000000-abcd-0001-0000-000000000070-__WRIT__0000000001",
+		"_c_01000000-abcd-0001-0000-000000000007-__READ__0000000002",
+		"_c_01000000-abcd-0001-0000-000000000007-__WRIT__0000000003",
+	};
+
+	is_str(zkl_find_child(children, 3, "_c_01000000-abcd-0001-0000-000000000007-__WRIT__"),
+		   children[2], "a node is found by its GUID and mode");
+	is_str(zkl_find_child(children, 3, "_c_01000000-abcd-0001-0000-000000000008-__WRIT__"),
+		   NULL, "another GUID is not");
+}
+
+static void
+test_order(void)
+{
+	ok(zkl_is_before(1, "b", 2, "a"), "the lower number is first");
+	ok(!zkl_is_before(2, "a", 1, "b"), "the higher number is not");
+	ok(zkl_is_before(1, "a", 1, "b") && !zkl_is_before(1, "b", 1, "a"),
+	   "of equal numbers the lesser name is first");
+	ok(!zkl_is_before(1, "a", 1, "a"), "nothing is before itself");
+	ok(zkl_is_before(INT32_MAX, "a", INT32_MIN, "b") &&
+	   !zkl_is_before(INT32_MIN, "b", INT32_MAX, "a"), "the order survives the wrap");
+	ok(zkl_is_before(-1, "a", 0, "b"), "minus one is before nought");
+	ok(zkl_is_before(INT32_MAX - 5, "a", INT32_MIN + 5, "b"), "also some steps around it");
+	ok(zkl_is_before(INT32_MIN, "a", 0, "b") != zkl_is_before(0, "b", INT32_MIN, "a"),
+	   "exactly one of two opposite numbers is first");
+}
+
+int
+main(void)
+{
+	test_encoding();
+	test_known_names();
+	test_numbers();
+	test_foreign_names();
+	test_garbage();
+	test_writing();
+	test_owner();
+	test_find();
+	test_order();
+	return done();
+}
