@@ -285,6 +285,42 @@ COMMENT ON FUNCTION zk_try_xact_lock_shared(text[], interval) IS
 	'obtain cluster-wide shared locks on several names, all or nothing if possible within the time to wait; held until the transaction ends; false if not obtained';
 
 
+-- The time to wait as an untyped literal: without these, zk_try_lock('a', '5s')
+-- would fit (integer, integer) as well as (text, interval).
+
+CREATE FUNCTION zk_try_lock(name text, wait text)
+RETURNS boolean
+LANGUAGE sql VOLATILE PARALLEL RESTRICTED
+RETURN zk_try_lock(name, wait::interval);
+
+COMMENT ON FUNCTION zk_try_lock(text, text) IS
+	'the same as zk_try_lock(text, interval)';
+
+CREATE FUNCTION zk_try_lock_shared(name text, wait text)
+RETURNS boolean
+LANGUAGE sql VOLATILE PARALLEL RESTRICTED
+RETURN zk_try_lock_shared(name, wait::interval);
+
+COMMENT ON FUNCTION zk_try_lock_shared(text, text) IS
+	'the same as zk_try_lock_shared(text, interval)';
+
+CREATE FUNCTION zk_try_xact_lock(name text, wait text)
+RETURNS boolean
+LANGUAGE sql VOLATILE PARALLEL RESTRICTED
+RETURN zk_try_xact_lock(name, wait::interval);
+
+COMMENT ON FUNCTION zk_try_xact_lock(text, text) IS
+	'the same as zk_try_xact_lock(text, interval)';
+
+CREATE FUNCTION zk_try_xact_lock_shared(name text, wait text)
+RETURNS boolean
+LANGUAGE sql VOLATILE PARALLEL RESTRICTED
+RETURN zk_try_xact_lock_shared(name, wait::interval);
+
+COMMENT ON FUNCTION zk_try_xact_lock_shared(text, text) IS
+	'the same as zk_try_xact_lock_shared(text, interval)';
+
+
 -- release, exclusive
 
 CREATE FUNCTION zk_unlock(name text)

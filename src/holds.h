@@ -43,6 +43,7 @@ typedef struct ZklockHold
 	ZklockName	name;
 	ZklockModeCounts shared;
 	ZklockModeCounts exclusive;
+	uint64		local_key;		/* of the first tier, while that is held */
 	ZklMode		mode;			/* what "lock" is held in */
 	ZklLock    *lock;			/* NULL when not held in the ensemble */
 	int64		token;

@@ -10,7 +10,8 @@
  * The locks are advisory locks at session level, in a space of their own.
  * pg_advisory_unlock_all() and DISCARD ALL release them without telling us;
  * that costs nothing but a wait in the ensemble instead of here, because the
- * ensemble is the authority.  The same goes for two names with one hash.
+ * ensemble is the authority.  The same goes for two names
+ * with one key.
  *
  *-------------------------------------------------------------------------
  */
@@ -31,9 +32,9 @@
 #define ZKLOCK_LOCKTAG_FIELD4 0x5A4B
 
 static void
-set_tag(LOCKTAG *tag, uint64 hash)
+set_tag(LOCKTAG *tag, uint64 key)
 {
-	SET_LOCKTAG_ADVISORY(*tag, InvalidOid, (uint32) (hash >> 32), (uint32) hash,
+	SET_LOCKTAG_ADVISORY(*tag, InvalidOid, (uint32) (key >> 32), (uint32) key,
 						 ZKLOCK_LOCKTAG_FIELD4);
 }
 
@@ -90,21 +91,21 @@ acquire_with_limit(const LOCKTAG *tag, LOCKMODE mode, int limit_ms,
 }
 
 bool
-zklock_local_is_held(uint64 hash)
+zklock_local_is_held(uint64 key)
 {
 	LOCKTAG		tag;
 
-	set_tag(&tag, hash);
+	set_tag(&tag, key);
 	return zklock_lock_held_by_me(&tag, ExclusiveLock) ||
 		zklock_lock_held_by_me(&tag, ShareLock);
 }
 
 bool
-zklock_local_acquire(uint64 hash, ZklMode mode, int64 limit_ms, bool *waited)
+zklock_local_acquire(uint64 key, ZklMode mode, int64 limit_ms, bool *waited)
 {
 	LOCKTAG		tag;
 
-	set_tag(&tag, hash);
+	set_tag(&tag, key);
 	if (LockAcquire(&tag, lock_mode(mode), true, true) != LOCKACQUIRE_NOT_AVAIL)
 		return true;
 
@@ -112,7 +113,7 @@ zklock_local_acquire(uint64 hash, ZklMode mode, int64 limit_ms, bool *waited)
 	 * Who holds the lock is let ahead of those that wait for it, but only if
 	 * willing to wait; then it is granted at once or there are other holders.
 	 */
-	if (!IsInParallelMode() && zklock_local_is_held(hash) &&
+	if (!IsInParallelMode() && zklock_local_is_held(key) &&
 		acquire_with_limit(&tag, lock_mode(mode), 1, limit_ms == 0))
 		return true;
 	if (limit_ms == 0)
@@ -130,11 +131,11 @@ zklock_local_acquire(uint64 hash, ZklMode mode, int64 limit_ms, bool *waited)
 }
 
 void
-zklock_local_release(uint64 hash, ZklMode mode)
+zklock_local_release(uint64 key, ZklMode mode)
 {
 	LOCKTAG		tag;
 
-	set_tag(&tag, hash);
+	set_tag(&tag, key);
 	if (zklock_lock_held_by_me(&tag, lock_mode(mode)))
 		LockRelease(&tag, lock_mode(mode), true);
 }

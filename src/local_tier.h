@@ -14,7 +14,7 @@
 #define ZKLOCK_NO_LIMIT (-1)
 
 /* Is it held here, in any mode?  Others may have taken it away. */
-extern bool zklock_local_is_held(uint64 hash);
+extern bool zklock_local_is_held(uint64 key);
 
 /*
  * Takes the lock among the sessions of this server.  Waits at most limit_ms
@@ -23,10 +23,10 @@ extern bool zklock_local_is_held(uint64 hash);
  * Throws what waiting for a heavyweight lock throws.  In a parallel query it
  * waits without limit or not at all: a limit needs a subtransaction.
  */
-extern bool zklock_local_acquire(uint64 hash, ZklMode mode, int64 limit_ms,
+extern bool zklock_local_acquire(uint64 key, ZklMode mode, int64 limit_ms,
 								 bool *waited);
 
 /* Neither throws nor waits; silent when somebody took the lock away. */
-extern void zklock_local_release(uint64 hash, ZklMode mode);
+extern void zklock_local_release(uint64 key, ZklMode mode);
 
 #endif							/* ZKLOCK_LOCAL_TIER_H */

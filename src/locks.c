@@ -34,6 +34,7 @@ typedef struct Acquisition
 	int			n;
 	int64		started;
 	bool		waited;
+	bool		queued;			/* stood in a queue of the ensemble */
 } Acquisition;
 
 /* How long it may wait for others from now on, or ZKLOCK_NO_LIMIT. */
@@ -60,7 +61,8 @@ typedef struct RemoteWait
 	ZklRequest *request;
 	const char **displays;		/* of the request's locks */
 	int64		started;
-	int64		unanswered_since;	/* not connected, and needs an answer; or 0 */
+	int64		unanswered_since;	/* connection lost, and needs an answer; or 0 */
+	uint64		n_answers;		/* of the ensemble, when last looked */
 	bool		logged;
 } RemoteWait;
 
@@ -93,16 +95,36 @@ is_blocked_too_long(RemoteWait *w, ZklRequestInfo *info, int64 now,
 			return true;
 		*look_again = now + limit_left(w->a);
 	}
-	log_long_wait(w, info, now);
+	if (info->blocked)
+		log_long_wait(w, info, now);
 	if (log_lock_waits && !w->logged)
 		*look_again = Min(*look_again, w->started + DeadlockTimeout);
 	return false;
 }
 
 /*
- * A request that queues behind others can sit out an outage of any length; one
- * that needs an answer to go on can not.
+ * A call that needs an answer to go on can't wait for ever for a connection to
+ * come back.  One that comes and goes again without an answer is none.
  */
+static void
+check_connection(RemoteWait *w, const ZklRequestInfo *info, int64 now,
+				 int64 *look_again)
+{
+	if (info->n_answers != w->n_answers)
+		w->unanswered_since = 0;
+	w->n_answers = info->n_answers;
+	if (w->unanswered_since == 0)
+	{
+		if (zkl_session_state(w->session) == ZKL_SESSION_CONNECTED)
+			return;
+		w->unanswered_since = now;
+	}
+	*look_again = w->unanswered_since + zklock_connect_timeout;
+	if (now >= *look_again)
+		zklock_raise_connection_lost(w->displays[Max(info->culprit, 0)]);
+}
+
+/* One that has stood in the queue sits out an outage of any length. */
 static bool
 is_granted(void *arg, int64 *look_again)
 {
@@ -113,18 +135,9 @@ is_granted(void *arg, int64 *look_again)
 	if (zkl_request_status(w->request) != ZKL_PENDING)
 		return true;
 	zkl_request_info(w->request, &info);
-	if (info.blocked || zkl_session_state(w->session) == ZKL_SESSION_CONNECTED)
-		w->unanswered_since = 0;
-	if (info.blocked)
+	if (info.was_blocked || w->a->queued)
 		return is_blocked_too_long(w, &info, now, look_again);
-	if (zkl_session_state(w->session) == ZKL_SESSION_CONNECTED)
-		return false;
-
-	if (w->unanswered_since == 0)
-		w->unanswered_since = now;
-	*look_again = w->unanswered_since + zklock_connect_timeout;
-	if (now >= *look_again)
-		zklock_raise_connection_lost(w->displays[Max(info.culprit, 0)]);
+	check_connection(w, &info, now, look_again);
 	return false;
 }
 
@@ -170,6 +183,7 @@ wait_for_request(Acquisition *a, RemoteWait *w)
 	status = zkl_request_status(w->request);
 	zkl_request_info(w->request, &info);
 	a->waited = a->waited || info.was_blocked;
+	a->queued = a->queued || info.was_blocked;
 	if (status == ZKL_OK)
 		take_granted(a, w->request);
 	zkl_request_end(w->request);
@@ -224,7 +238,8 @@ acquire_remote(Acquisition *a)
 {
 	for (;;)
 	{
-		ZklSession *session = zklock_session_ready(a->holds[0]->name.display);
+		ZklSession *session = zklock_session_ready(a->holds[0]->name.display,
+												   a->queued);
 		ZklStatus	status = request_remote(a, session);
 
 		if (status != ZKL_SESSION_LOST && status != ZKL_LOCK_LOST)
@@ -249,7 +264,7 @@ acquire_remote(Acquisition *a)
 static bool
 can_do_without(const ZklockHold *hold, int64 limit)
 {
-	if (hold->mode != ZKL_MODE_NONE && !zklock_local_is_held(hold->name.hash))
+	if (hold->mode != ZKL_MODE_NONE && !zklock_local_is_held(hold->local_key))
 		return true;
 	return limit > 0 && IsInParallelMode();
 }
@@ -262,15 +277,18 @@ acquire_local(Acquisition *a)
 		ZklockHold *hold = a->holds[i];
 		ZklockModeCounts *counts = zklock_hold_counts(hold, a->wish->mode);
 		int64		limit = limit_left(a);
-		bool		optional = can_do_without(hold, limit);
+		bool		optional;
 
 		if (counts->local)
 			continue;
+		if (!hold->exclusive.local && !hold->shared.local)
+			hold->local_key = hold->name.hash ^ zklock_session_place();
+		optional = can_do_without(hold, limit);
 		if (optional)
 			limit = 0;
 		else if (hold->mode >= a->wish->mode)
 			limit = ZKLOCK_NO_LIMIT;	/* ours in a stronger mode: granted at once */
-		counts->local = zklock_local_acquire(hold->name.hash, a->wish->mode,
+		counts->local = zklock_local_acquire(hold->local_key, a->wish->mode,
 											 limit, &a->waited);
 		if (!counts->local && !optional)
 			return false;
@@ -334,7 +352,7 @@ acquire_both(Acquisition *a)
 	/* Connecting first: nobody shall wait here for an ensemble that is away. */
 	if (!covered)
 	{
-		zklock_session_ready(a->holds[0]->name.display);
+		zklock_session_ready(a->holds[0]->name.display, false);
 		zklock_check_loss();
 	}
 	if (!acquire_local(a))
@@ -405,12 +423,12 @@ zklock_settle(ZklockHold *hold)
 	if (hold->exclusive.local && needed != ZKL_MODE_EXCLUSIVE)
 	{
 		hold->exclusive.local = false;
-		zklock_local_release(hold->name.hash, ZKL_MODE_EXCLUSIVE);
+		zklock_local_release(hold->local_key, ZKL_MODE_EXCLUSIVE);
 	}
 	if (hold->shared.local && hold->shared.session == 0 && hold->shared.n_levels == 0)
 	{
 		hold->shared.local = false;
-		zklock_local_release(hold->name.hash, ZKL_MODE_SHARED);
+		zklock_local_release(hold->local_key, ZKL_MODE_SHARED);
 	}
 	zklock_hold_free_if_unused(hold);
 }

@@ -27,9 +27,9 @@ is_over(ZklSession *session)
 	return state == ZKL_SESSION_EXPIRED || state == ZKL_SESSION_AUTH_FAILED;
 }
 
-/* The names of the lost locks, and how many they are. */
+/* The names of the locks that are held, or of those that are lost, and their number. */
 static int
-list_lost(StringInfo names)
+list_locks(StringInfo names, bool lost_only)
 {
 	int			n = 0;
 	dlist_iter	iter;
@@ -38,7 +38,7 @@ list_lost(StringInfo names)
 	{
 		ZklockHold *hold = dlist_container(ZklockHold, link, iter.cur);
 
-		if (hold->lock && zkl_lock_is_lost(hold->lock))
+		if (hold->lock && (!lost_only || zkl_lock_is_lost(hold->lock)))
 			appendStringInfo(names, "%s\"%s\"", n++ ? ", " : "", hold->name.display);
 	}
 	return n;
@@ -72,7 +72,7 @@ zklock_check_loss(void)
 	if (session == NULL)
 		return;
 	initStringInfo(&names);
-	n = list_lost(&names);
+	n = list_locks(&names, true);
 	if (n > 0)
 	{
 		doomed = true;
@@ -112,19 +112,26 @@ confirm(ZklSession *session, int session_timeout_ms)
 {
 	Confirmation c = {session, zklock_now() + session_timeout_ms};
 	ZklStatus	status;
+	StringInfoData names;
+	int			n;
 
 	zkl_session_confirm(session);
 	zklock_wait(session, is_confirmed, &c);
 	zklock_check_loss();
 	status = zkl_session_confirmed(session);
-	if (status != ZKL_OK)
-		ereport(ERROR,
-				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
-				 errmsg("could not make sure that the locks of this transaction are still held"),
-				 status == ZKL_PENDING
-				 ? errdetail("The ZooKeeper ensemble did not answer within %d ms.", session_timeout_ms)
-				 : errdetail_internal("%s", zkl_status_text(status)),
-				 errhint("Retry the transaction when the ensemble is back.")));
+	if (status == ZKL_OK)
+		return;
+	initStringInfo(&names);
+	n = list_locks(&names, false);
+	ereport(ERROR,
+			(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+			 errmsg_plural("could not make sure that lock %s is still held",
+						   "could not make sure that locks %s are still held",
+						   n, names.data),
+			 status == ZKL_PENDING
+			 ? errdetail("The ZooKeeper ensemble did not answer within %d ms.", session_timeout_ms)
+			 : errdetail_internal("%s", zkl_status_text(status)),
+			 errhint("Retry the transaction when the ensemble is back.")));
 }
 
 void

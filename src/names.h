@@ -14,7 +14,7 @@ typedef struct ZklockName
 {
 	char	   *encoded;		/* one component of a znode path */
 	char	   *display;		/* for messages and views, in the database encoding */
-	uint64		hash;			/* of "encoded", for the first tier and quick comparison */
+	uint64		hash;			/* of "encoded" */
 } ZklockName;
 
 /*

@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/hashfn.h"
 #include "miscadmin.h"
 #include "storage/fd.h"
 #include "storage/ipc.h"
@@ -36,11 +37,19 @@ static ZklSession *session = NULL;
 /* What the session was opened with, as one string. */
 static char *opened_with = NULL;
 
+static uint64 place = 0;
+
 
 ZklSession *
 zklock_session_current(void)
 {
 	return session;
+}
+
+uint64
+zklock_session_place(void)
+{
+	return place;
 }
 
 void
@@ -140,6 +149,9 @@ open_session(void)
 	if (opened_with)
 		pfree(opened_with);
 	opened_with = settings;
+	place = hash_bytes_extended((unsigned char *) zklock_root, strlen(zklock_root),
+								hash_bytes_extended((unsigned char *) zklock_connect_string,
+													strlen(zklock_connect_string), 0));
 	config.digest = credentials = read_credentials();
 	reserve_fds();
 	session = zkl_session_open(&config);
@@ -180,9 +192,10 @@ is_decided(void *arg, int64 *look_again)
 }
 
 ZklSession *
-zklock_session_ready(const char *display)
+zklock_session_ready(const char *display, bool patient)
 {
-	int64		deadline = zklock_now() + zklock_connect_timeout;
+	int64		deadline = patient ? ZKLOCK_NEVER
+		: zklock_now() + zklock_connect_timeout;
 
 	if (session && !zklock_holds_any())
 	{
@@ -213,6 +226,8 @@ zklock_session_ready(const char *display)
 				zklock_session_close(ZKLOCK_CLOSE_MS);
 				break;
 			case ZKL_SESSION_CONNECTING:
+				/* What stood in the way of this one may not stand in the next one's. */
+				zklock_session_close(ZKLOCK_CLOSE_MS);
 				zklock_raise_no_session(display);
 				break;
 			case ZKL_SESSION_SUSPENDED:

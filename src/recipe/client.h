@@ -71,6 +71,8 @@ typedef struct ZklEvents
 	void		(*watch_io) (void *context, const char *path);
 	/* the time given to zkl_client_set_alarm() has come */
 	void		(*alarm_io) (void *context);
+	/* the last call, if zkl_client_close() returned false: all is over now */
+	void		(*abandoned_io) (void *context);
 } ZklEvents;
 
 typedef struct ZklClientConfig
@@ -140,9 +142,9 @@ extern ZklClient *zkl_client_open(const ZklClientConfig *config,
 /*
  * Ends the session at the ensemble if it is connected, stops the client's
  * threads and frees it.  Waits at most timeout_ms; false means that this did
- * not happen in time: the client's threads go on closing by themselves, and
- * may still call back, so the context must stay valid for ever.  Must not be
- * called with a mutex held that a callback takes.
+ * not happen in time: the client's threads go on closing by themselves, may
+ * still call back, and call abandoned_io in the end.  Must not be called with a
+ * mutex held that a callback takes.
  */
 extern bool zkl_client_close(ZklClient *client, int timeout_ms);
 

@@ -11,6 +11,7 @@
  *		session.c		the session, calls in flight, clock-driven duties
  *		move.c			one node: a new name for it
  *		request.c		a request: its nodes as a whole
+ *		grant.c			... and when they are granted
  *		parents.c		the znodes above them
  *		drain.c			a request that waits for sequence numbers to restart
  *		queue_lock.c	one node: the state machine from create to delete
@@ -40,7 +41,7 @@ struct ZklCall
 	ZklCall    *prev;			/* in session->calls, oldest first */
 	ZklCall    *next;
 	int64_t		submitted_ms;
-	bool		nudged;
+	bool		is_nudge;		/* nobody waits for its answer */
 	bool		confirms;		/* a quorum write: OK renews the lease */
 	ZklHandler	handler;
 	ZklNode    *node;			/* what it is about: one of these, or neither */
@@ -109,6 +110,8 @@ struct ZklRequest
 	int			calls;
 	ZklCall    *created;		/* the multi in flight */
 	ZklCall    *stamped;		/* the read of a czxid in flight */
+	ZklCall    *verified;		/* the multi that checks the nodes before the grant */
+	bool		is_verified;
 	ZklCall    *drained;		/* list, read or delete about an exhausted parent in flight */
 	int			attempts;		/* creates that found no parent, in a row */
 	bool		parents_unknown;	/* one may be made by trying again */
@@ -155,6 +158,9 @@ struct ZklSession
 	int64_t		retry_ms;		/* drive everything again; 0: no need */
 	int64_t		retried_ms;		/* when that was last asked for */
 	int			retry_delay_ms; /* and how long it then waited */
+	int64_t		next_nudge_ms;	/* while something is unanswered; else 0 */
+	int64_t		nudge_pause_ms;
+	uint64_t	n_answers;		/* calls that were answered, not lost */
 	uint64_t	guid_counter;
 	bool		no_containers;	/* the server knows none */
 
@@ -225,9 +231,11 @@ extern void zkl__request_created(ZklRequest *request);
 extern void zkl__request_restart(ZklRequest *request);
 extern void zkl__request_blocked(ZklRequest *request, int culprit,
 								 const ZklResult *data);
-extern void zkl__request_check_granted(ZklRequest *request);
 extern void zkl__request_free(ZklRequest *request);
 extern ZklStatus zkl__status_of(ZklResultCode code);
+
+/* grant.c */
+extern void zkl__request_check_granted(ZklRequest *request);
 
 /* parents.c */
 extern void zkl__request_send_parents(ZklRequest *request);

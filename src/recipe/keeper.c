@@ -107,7 +107,7 @@ ring_until_stopped(ZklKeeper *keeper)
 static void
 keeper_free(ZklKeeper *keeper)
 {
-	keeper->duties.free_io(keeper->arg);
+	keeper->duties.free_io(keeper->arg, keeper->abandoned);
 	pthread_cond_destroy(&keeper->changed);
 	pthread_mutex_destroy(&keeper->mutex);
 	free(keeper);

@@ -19,7 +19,8 @@ typedef struct ZklKeeperDuties
 	bool		(*open_io) (void *arg); /* false: to be tried again in a while */
 	void		(*alarm_io) (void *arg);
 	void		(*close_io) (void *arg);	/* whether or not open_io succeeded */
-	void		(*free_io) (void *arg); /* the last call; also on the thread of zkl_keeper_stop() */
+	/* The last call: by zkl_keeper_stop(), or, abandoned, by the keeper's thread. */
+	void		(*free_io) (void *arg, bool abandoned);
 } ZklKeeperDuties;
 
 /*

@@ -121,14 +121,18 @@ looked(ZklCall *call, const ZklResult *result)
 	node->asked = NULL;
 	if (result->code == ZKL_RC_CONNECTION_LOSS)
 		return;
+	if (result->code != ZKL_RC_OK && result->code != ZKL_RC_NO_NODE)
+	{
+		if (node->wanted)
+			node_fail_code(node, result);
+		zkl__retry_later(node->session);
+		return;
+	}
 	if (result->code == ZKL_RC_OK)
 		found = zkl_find_child(result->children, result->n_children, node->name);
 	if (found && zkl_parse_child(found, &contender) &&
 		strlen(found) < sizeof(node->name))
 		zkl__node_created(node, ZKL_RC_OK, found, 0);
-	else if (node->wanted && result->code != ZKL_RC_OK &&
-			 result->code != ZKL_RC_NO_NODE)
-		node_fail_code(node, result);
 	else
 		zkl__node_created(node, ZKL_RC_NO_NODE, NULL, 0);
 	if (node->request)

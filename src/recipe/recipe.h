@@ -132,8 +132,7 @@ extern ZklSession *zkl_session_open(const ZklSessionConfig *config);
 /*
  * Ends the session at the ensemble, which removes its nodes, and frees it with
  * all its requests and locks.  Blocks for at most timeout_ms; when that does
- * not suffice the memory is left to threads that may still use it, and the
- * ensemble ends the session by its timeout.
+ * not suffice its threads go on with it, and free it in the end.
  */
 extern void zkl_session_close(ZklSession *session, int timeout_ms);
 
@@ -188,6 +187,7 @@ typedef struct ZklRequestInfo
 {
 	bool		blocked;		/* now waits for another session to leave */
 	bool		was_blocked;	/* did so at any time */
+	uint64_t	n_answers;		/* of the ensemble to this session, so far */
 	int			raw_code;		/* the client library's code for SERVER_ERROR */
 	int			culprit;		/* index of the wish that failed or waits, or -1 */
 	char		blocker[512];	/* data of the node waited for, NUL-terminated, maybe cut; any bytes */
@@ -214,7 +214,8 @@ extern bool zkl_lock_is_lost(ZklLock *lock);
 /*
  * Keeps at most this mode: EXCLUSIVE to SHARED is a downgrade, NONE releases
  * and invalidates the pointer.  Never blocks, never fails; while disconnected
- * it is remembered and done later.
+ * it is remembered and done later.  Not for a lock that a pending request
+ * upgrades.
  */
 extern void zkl_lock_reduce(ZklLock *lock, ZklMode mode);
 

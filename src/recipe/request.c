@@ -172,6 +172,17 @@ no_parent(ZklRequest *request)
 		zkl__request_drive(request);
 }
 
+/* Which operation of a multi is the one that failed, if any does. */
+static int
+failed_op(const ZklResult *result)
+{
+	for (int i = 0; i < result->n_ops; i++)
+		if (result->op_codes[i] != ZKL_RC_OK &&
+			result->op_codes[i] != ZKL_RC_ROLLED_BACK)
+			return i;
+	return -1;
+}
+
 static void
 created(ZklCall *call, const ZklResult *result)
 {
@@ -197,7 +208,7 @@ created(ZklCall *call, const ZklResult *result)
 			no_parent(request);
 			break;
 		default:
-			zkl__request_fail_code(request, -1, result);
+			zkl__request_fail_code(request, failed_op(result), result);
 	}
 }
 
@@ -271,6 +282,7 @@ void
 zkl__request_drive(ZklRequest *request)
 {
 	int			n_new = 0;
+	int			n_held = 0;
 	bool		undecided = false;
 	bool		unstamped = false;
 
@@ -289,6 +301,7 @@ zkl__request_drive(ZklRequest *request)
 		n_new += state == NODE_NEW;
 		undecided = undecided || state == NODE_CREATING || state == NODE_UNKNOWN;
 		unstamped = unstamped || state == NODE_STAMPING;
+		n_held += state == NODE_HELD;
 	}
 	if (n_new == request->n)
 		create_nodes(request);
@@ -296,6 +309,8 @@ zkl__request_drive(ZklRequest *request)
 		zkl__request_restart(request);
 	else if (!undecided && unstamped && request->stamped == NULL)
 		send_stamp(request);
+	else if (n_held == request->n)
+		zkl__request_check_granted(request);
 }
 
 /*
@@ -306,6 +321,8 @@ void
 zkl__request_restart(ZklRequest *request)
 {
 	request->stamped = NULL;
+	request->verified = NULL;
+	request->is_verified = false;
 	for (int i = 0; i < request->n; i++)
 	{
 		ZklNode    *old = request->nodes[i];
@@ -324,43 +341,6 @@ zkl__request_restart(ZklRequest *request)
 	}
 	zkl__request_drive(request);
 }
-
-/* Are all nodes first in their queues?  Then the locks are the owner's. */
-void
-zkl__request_check_granted(ZklRequest *request)
-{
-	ZklSession *session = request->session;
-
-	for (int i = 0; i < request->n; i++)
-		if (request->nodes[i]->state != NODE_HELD)
-		{
-			zkl__request_drive(request);
-			return;
-		}
-	for (int i = 0; i < request->n; i++)
-	{
-		ZklNode    *node = request->nodes[i];
-		ZklLock    *lock = request->locks[i];
-
-		if (node->upgrade)
-			lock->upgrade = node;
-		else
-		{
-			request->unborn[i] = NULL;
-			lock->anchor = node;
-			lock->token = node->czxid;
-			lock->next = session->locks;
-			if (lock->next)
-				lock->next->prev = lock;
-			session->locks = lock;
-		}
-		node->lock = lock;
-		node->request = NULL;
-	}
-	request->status = ZKL_OK;
-	zkl__wake(session);
-}
-
 
 /*
  * The public face
@@ -544,6 +524,7 @@ zkl_request_info(ZklRequest *request, ZklRequestInfo *info)
 	zkl__session_lock(request->session);
 	memset(info, 0, sizeof(*info));
 	info->was_blocked = request->was_blocked;
+	info->n_answers = request->session->n_answers;
 	info->raw_code = request->raw_code;
 	info->culprit = request->culprit;
 	memcpy(info->blocker, request->blocker, sizeof(info->blocker));

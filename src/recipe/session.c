@@ -159,25 +159,43 @@ ignore_answer(ZklCall *call, const ZklResult *result)
 	(void) result;
 }
 
-/* Any further request frees a server that forgot to answer; this is a cheap one. */
+/* The oldest call that waits for an answer of its own. */
+static ZklCall *
+oldest_call(const ZklSession *session)
+{
+	ZklCall    *call = session->calls;
+
+	while (call && call->is_nudge)
+		call = call->next;
+	return call;
+}
+
+/*
+ * Any further request frees a server that forgot to answer; this is a cheap
+ * one.  Sent again with growing pauses, because the server may be slow first
+ * and forget then.
+ */
 static void
 nudge(ZklSession *session, int64_t now)
 {
-	bool		late = false;
-	ZklCall    *call;
+	ZklCall    *call = oldest_call(session);
 
-	for (call = session->calls; call; call = call->next)
+	if (call == NULL || now < call->submitted_ms + NUDGE_MS)
 	{
-		if (now < call->submitted_ms + NUDGE_MS)
-			break;
-		late = late || !call->nudged;
-		call->nudged = true;
+		session->nudge_pause_ms = 0;
+		session->next_nudge_ms = 0;
+		return;
 	}
-	if (!late || session->state != ZKL_SESSION_CONNECTED)
+	if (now < session->next_nudge_ms)
+		return;
+	session->nudge_pause_ms = session->nudge_pause_ms == 0 ? NUDGE_MS
+		: session->nudge_pause_ms * 2;
+	session->next_nudge_ms = now + session->nudge_pause_ms;
+	if (session->state != ZKL_SESSION_CONNECTED)
 		return;
 	call = zkl__call_new(session, ignore_answer, NULL, NULL);
 	if (call)
-		call->nudged = true;
+		call->is_nudge = true;
 	zkl__call_sent(call, call && zkl_client_get(session->client, session->root,
 												false, &call->completion));
 }
@@ -185,6 +203,8 @@ nudge(ZklSession *session, int64_t now)
 static void
 arm_next_alarm(ZklSession *session)
 {
+	ZklCall    *call = oldest_call(session);
+
 	if (session->retry_ms)
 		zkl__arm_alarm(session, session->retry_ms);
 	if (session->state == ZKL_SESSION_SUSPENDED && session->locks)
@@ -192,12 +212,10 @@ arm_next_alarm(ZklSession *session)
 					   session->connection.session_timeout_ms);
 	if (session->calls)
 		zkl__arm_alarm(session, call_deadline_ms(session->calls));
-	for (ZklCall *call = session->calls; call; call = call->next)
-		if (!call->nudged)
-		{
-			zkl__arm_alarm(session, call->submitted_ms + NUDGE_MS);
-			break;
-		}
+	if (call && session->next_nudge_ms == 0)
+		zkl__arm_alarm(session, call->submitted_ms + NUDGE_MS);
+	else if (call)
+		zkl__arm_alarm(session, session->next_nudge_ms);
 }
 
 static void
@@ -270,8 +288,9 @@ done_io(ZklCompletion *completion, const ZklResult *result)
 			call->submitted_ms > session->lease_from_ms)
 			session->lease_from_ms = call->submitted_ms;
 		call->handler(call, result);
-		if (result->code == ZKL_RC_CONNECTION_LOSS &&
-			session->state == ZKL_SESSION_CONNECTED)
+		if (result->code != ZKL_RC_CONNECTION_LOSS)
+			session->n_answers++;
+		else if (session->state == ZKL_SESSION_CONNECTED)
 			zkl__retry_later(session);
 	}
 	call_unlink(call);
@@ -287,7 +306,10 @@ zkl__call_new(ZklSession *session, ZklHandler handler,
 	ZklCall    *call = calloc(1, sizeof(ZklCall));
 
 	if (call == NULL)
+	{
+		zkl__retry_later(session);
 		return NULL;
+	}
 	call->completion.done_io = done_io;
 	call->session = session;
 	call->submitted_ms = zkl_client_now();
@@ -321,7 +343,7 @@ zkl__call_sent(ZklCall *call, bool sent)
 	session = call->session;
 	if (sent)
 	{
-		if (!call->nudged)
+		if (!call->is_nudge)
 			zkl__arm_alarm(session, call->submitted_ms + NUDGE_MS);
 		return call;
 	}
@@ -452,10 +474,17 @@ session_free(ZklSession *session)
 	free(session);
 }
 
+/* The client could not be closed in time, and now it is. */
+static void
+abandoned_io(void *context)
+{
+	session_free(context);
+}
+
 ZklSession *
 zkl_session_open(const ZklSessionConfig *config)
 {
-	static const ZklEvents events = {connection_io, watch_io, alarm_io};
+	static const ZklEvents events = {connection_io, watch_io, alarm_io, abandoned_io};
 	ZklClientConfig client_config = {
 		.connect_string = config->connect_string,
 		.session_timeout_ms = config->session_timeout_ms,

@@ -309,10 +309,12 @@ multi_free(MultiCall *multi)
 }
 
 static void
-client_free_io(void *arg)
+client_free_io(void *arg, bool abandoned)
 {
 	ZklClient  *client = arg;
 
+	if (abandoned)
+		client->events.abandoned_io(client->context);
 	while (client->multis)
 	{
 		MultiCall  *multi = client->multis;
@@ -348,7 +350,7 @@ zkl_client_open(const ZklClientConfig *config, const ZklEvents *events, void *co
 		zkl_keeper_start(&client->keeper, &duties, client);
 	if (client->keeper == NULL)
 	{
-		client_free_io(client);
+		client_free_io(client, false);
 		return NULL;
 	}
 	return client;

@@ -105,10 +105,12 @@ close_io(void *arg)
 }
 
 static void
-client_free_io(void *arg)
+client_free_io(void *arg, bool abandoned)
 {
 	ZklClient  *client = arg;
 
+	if (abandoned)
+		client->events.abandoned_io(client->context);
 	while (client->requests)
 		fake_wire_free_request(fake_wire_pop_request(&client->requests));
 	while (client->deliveries)
@@ -167,7 +169,7 @@ zkl_client_close(ZklClient *client, int timeout_ms)
 	if (client->hangs)
 		return false;
 	client_unlink(client);
-	client_free_io(client);
+	client_free_io(client, false);
 	return true;
 }
 
@@ -181,7 +183,7 @@ void
 fake_close_late(ZklClient *client)
 {
 	client_unlink(client);
-	client_free_io(client);
+	client_free_io(client, true);
 }
 
 int64_t

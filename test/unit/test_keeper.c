@@ -29,6 +29,7 @@ typedef struct Charge
 static sem_t opened;
 static sem_t rung;
 static sem_t freed;
+static bool freed_abandoned;
 static Charge *charge;
 static int	closed;
 static int64_t last_alarm_ms;
@@ -69,9 +70,11 @@ close_io(void *arg)
 }
 
 static void
-free_io(void *arg)
+free_io(void *arg, bool abandoned)
 {
 	Charge	   *c = arg;
+
+	freed_abandoned = abandoned;
 
 	sem_destroy(&c->let_close);
 	free(c);
@@ -114,6 +117,7 @@ test_open(void)
 	ok(zkl_keeper_stop(keeper, 5000), "it stops");
 	is_int(closed, 1, "... having closed once");
 	is_int(sem_trywait(&freed), 0, "... and freed");
+	ok(!freed_abandoned, "... for its owner");
 	while (sem_trywait(&opened) == 0)
 		;
 }
@@ -171,12 +175,11 @@ test_blocked_close(void)
 	charge->close_blocks = true;
 	began = zkl_keeper_now();
 	ok(!zkl_keeper_stop(keeper, 100), "stopping tells when closing takes too long");
-	ok(zkl_keeper_now() - began >= 100 && zkl_keeper_now() - began < 2000,
-	   "... after the time it was given");
+	ok(zkl_keeper_now() - began >= 100, "... after the time it was given");
 	is_int(sem_trywait(&freed), -1, "nothing is freed meanwhile");
 	sem_post(let_close);
 	sem_wait(&freed);
-	ok(true, "... but when closing is through");
+	ok(freed_abandoned, "... but when closing is through, by the thread itself");
 }
 
 static void

@@ -59,10 +59,10 @@ test_info(void)
 	is_int(info.session_timeout_ms, T, "... and the timeout as negotiated");
 	is_str(info.server, "192.0.2.1:2181", "... and the server");
 	is_int(info.connected_ms, 700, "... and since when");
-	is_int(info.n_nodes, 1, "... and how many nodes it has");
+	is_int(info.n_locks, 1, "... and how many locks it holds");
 	reduce(A, "a", NONE);
 	zkl_session_info(A->session, &info);
-	is_int(info.n_nodes, 0, "a released node counts no more");
+	is_int(info.n_locks, 0, "a released lock counts no more");
 	zkl_session_clear_wakeup(A->session);
 	fake_disconnect(A->client);
 	fake_run_all();
