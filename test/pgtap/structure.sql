@@ -40,6 +40,12 @@ SELECT isnt_definer(name::name, arguments::name[], format('%s of %s runs as its 
 SELECT function_privs_are(current_schema(), name::name, arguments::name[], 'public', '{EXECUTE}',
 	format('everybody may call %s with %s', name, form)) FROM functions;
 
+-- an untyped literal as the time to wait
+SELECT function_returns(name::name, '{text,text}'::name[], result, format('%s takes its time to wait as text', name))
+FROM expected WHERE waits;
+SELECT volatility_is(name::name, '{text,text}'::name[], 'volatile', format('%s is volatile then, too', name))
+FROM expected WHERE waits;
+
 SELECT has_function('zk_unlock_all', '{}'::name[], 'zk_unlock_all takes nothing');
 SELECT function_returns('zk_unlock_all', '{}'::name[], 'void', 'zk_unlock_all returns nothing');
 SELECT volatility_is('zk_unlock_all', '{}'::name[], 'volatile', 'zk_unlock_all is volatile');

@@ -10,7 +10,7 @@ SELECT zk_try_lock('try_wait.a', interval '1s') AS name, zk_try_lock(1, interval
 -- three arguments, or a typed name
 SELECT zk_try_lock(1, 2, '1s') AS integers, zk_try_lock('try_wait.a'::text, '1s') AS name,
        zk_try_lock(ARRAY['try_wait.b'], '1s') AS names, zk_try_lock(1::bigint, '1s') AS bigint;
--- two bare literals could also be two integers: PostgreSQL wants to know more
+-- two bare literals are a name and a time to wait
 SELECT zk_try_lock('try_wait.a', '1s');
 SELECT zk_try_lock_shared('try_wait.a', '1s');
 SELECT zk_try_xact_lock('try_wait.a', '1s');

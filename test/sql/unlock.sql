@@ -37,10 +37,10 @@ SELECT zk_unlock('#5');
 SELECT zk_unlock(0, 5);
 SELECT zk_unlock(5);
 
--- several names: false when one of them was not held
+-- several names: when one of them is not held, none is released
 SELECT zk_lock('unlock.a') > 0 AS locked;
 SELECT zk_unlock(ARRAY['unlock.a', 'unlock.b']);
-SELECT zk_unlock_all();
+SELECT zk_unlock('unlock.a');
 
 
 -- everything, in both modes, however often; nothing is no error

@@ -120,6 +120,30 @@ test_array_no_deadlock(void)
 	is_int(stuck, 0, "two that want the same names in opposite orders both get them");
 }
 
+/* A node that was first early is removed by hand while another still waits. */
+static void
+test_array_checked(void)
+{
+	Ask		   *b;
+
+	scene_begin(2);
+	forget(lock_now(A, "a", X));
+	b = ask_all(B, 2, abc, xxx, false);
+	fake_run_all();
+	is_int(b->status, ZKL_PENDING, "several names wait for the one that is held");
+	fake_tree_delete(node_of(B, "b"));
+	forget(lock_now(A, "b", X));
+	is_int(mode_of(A, "b"), X, "a node removed by hand makes way");
+	fake_count(B->client);
+	reduce(A, "a", NONE);
+	fake_run_all();
+	is_int(b->status, ZKL_PENDING, "... and is noticed before the grant");
+	reduce(A, "b", NONE);
+	fake_run_all();
+	is_int(b->status, ZKL_OK, "... which comes when all names are free");
+	scene_end("exclusion, with a node removed by hand");
+}
+
 static void
 test_array_refused(void)
 {
@@ -378,6 +402,7 @@ main(void)
 	test_array();
 	test_array_modes();
 	test_array_no_deadlock();
+	test_array_checked();
 	test_array_refused();
 	test_too_many();
 	test_foreign();
