@@ -19,6 +19,11 @@ DATA = $(wildcard sql/zklock--*.sql)
 ZK_LIBS ?= -lzookeeper_mt
 PG_CPPFLAGS = -Isrc -D_GNU_SOURCE
 PG_CFLAGS = -Wall -Wextra -Wno-unused-parameter
+# PostgreSQL's flags and headers are those of the compiler it was built with.
+ifneq ($(findstring clang,$(CC)),)
+PG_CFLAGS += -Wno-unknown-warning-option -Wno-ignored-optimization-argument \
+	-Wno-ignored-attributes
+endif
 SHLIB_LINK = $(ZK_LIBS) -lpthread
 
 REGRESS = $(sort $(patsubst test/sql/%.sql,%,$(wildcard test/sql/*.sql)))
