@@ -96,9 +96,11 @@ is_blocked_too_long(RemoteWait *w, ZklRequestInfo *info, int64 now,
 		*look_again = now + limit_left(w->a);
 	}
 	if (info->blocked)
+	{
 		log_long_wait(w, info, now);
-	if (log_lock_waits && !w->logged)
-		*look_again = Min(*look_again, w->started + DeadlockTimeout);
+		if (log_lock_waits && !w->logged)
+			*look_again = Min(*look_again, w->started + DeadlockTimeout);
+	}
 	return false;
 }
 
@@ -232,16 +234,35 @@ request_remote(Acquisition *a, ZklSession *session)
 	return wait_for_request(a, &w);
 }
 
+/*
+ * The session, connected.  A call that has not queued yet waits for it as long
+ * as zklock.connect_timeout says; one that has, as long as it is willing to
+ * wait for the lock: NULL when that has passed.
+ */
+static ZklSession *
+reach_session(const Acquisition *a)
+{
+	const char *display = a->holds[0]->name.display;
+	int64		limit = limit_left(a);
+
+	if (!a->queued)
+		return zklock_session_ready(display);
+	return zklock_session_by(display, limit == ZKLOCK_NO_LIMIT ? ZKLOCK_NEVER
+							 : zklock_now() + limit);
+}
+
 /* False when the limit has passed. */
 static bool
 acquire_remote(Acquisition *a)
 {
 	for (;;)
 	{
-		ZklSession *session = zklock_session_ready(a->holds[0]->name.display,
-												   a->queued);
-		ZklStatus	status = request_remote(a, session);
+		ZklSession *session = reach_session(a);
+		ZklStatus	status;
 
+		if (session == NULL)
+			return false;
+		status = request_remote(a, session);
 		if (status != ZKL_SESSION_LOST && status != ZKL_LOCK_LOST)
 			return status == ZKL_OK;
 
@@ -352,7 +373,7 @@ acquire_both(Acquisition *a)
 	/* Connecting first: nobody shall wait here for an ensemble that is away. */
 	if (!covered)
 	{
-		zklock_session_ready(a->holds[0]->name.display, false);
+		zklock_session_ready(a->holds[0]->name.display);
 		zklock_check_loss();
 	}
 	if (!acquire_local(a))

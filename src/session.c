@@ -192,11 +192,8 @@ is_decided(void *arg, int64 *look_again)
 }
 
 ZklSession *
-zklock_session_ready(const char *display, bool patient)
+zklock_session_by(const char *display, int64 deadline)
 {
-	int64		deadline = patient ? ZKLOCK_NEVER
-		: zklock_now() + zklock_connect_timeout;
-
 	if (session && !zklock_holds_any())
 	{
 		char	   *settings = settings_now();
@@ -226,13 +223,32 @@ zklock_session_ready(const char *display, bool patient)
 				zklock_session_close(ZKLOCK_CLOSE_MS);
 				break;
 			case ZKL_SESSION_CONNECTING:
-				/* What stood in the way of this one may not stand in the next one's. */
-				zklock_session_close(ZKLOCK_CLOSE_MS);
-				zklock_raise_no_session(display);
-				break;
 			case ZKL_SESSION_SUSPENDED:
-				zklock_raise_connection_lost(display);
-				break;
+				return NULL;
 		}
 	}
+}
+
+ZklSession *
+zklock_session_ready(const char *display)
+{
+	ZklSession *reached = zklock_session_by(display,
+											zklock_now() + zklock_connect_timeout);
+
+	if (reached)
+		return reached;
+	switch (zkl_session_state(session))
+	{
+		case ZKL_SESSION_CONNECTED:
+			return session;		/* just in time */
+		case ZKL_SESSION_SUSPENDED:
+			zklock_raise_connection_lost(display);
+			break;
+		default:
+			break;
+	}
+
+	/* What stood in the way of this one may not stand in the next one's. */
+	zklock_session_close(ZKLOCK_CLOSE_MS);
+	zklock_raise_no_session(display);
 }

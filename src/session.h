@@ -16,12 +16,14 @@ extern ZklSession *zklock_session_current(void);
 /*
  * The session, connected.  Opens it when there is none, and anew when the
  * settings changed and nothing is held.  Waits up to zklock.connect_timeout,
- * or, if "patient", as long as it takes, under lock_timeout and interruptibly;
- * throws 08001, 08006, 28000, F0000.  "display" names the lock that it is for.
- * When the session is over and locks were lost with it, it is returned as it
- * is, for zklock_check_loss().
+ * under lock_timeout and interruptibly; throws 08001, 08006, 28000, F0000.
+ * "display" names the lock that it is for.  When the session is over and locks
+ * were lost with it, it is returned as it is, for zklock_check_loss().
  */
-extern ZklSession *zklock_session_ready(const char *display, bool patient);
+extern ZklSession *zklock_session_ready(const char *display);
+
+/* The same until a time (zklock_now) is reached: then NULL instead of an error. */
+extern ZklSession *zklock_session_by(const char *display, int64 deadline);
 
 /*
  * A hash of where the session's locks are, ensemble and root: locks of one

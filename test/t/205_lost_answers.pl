@@ -159,6 +159,33 @@ for my $answers (0 .. 4)
 	nothing_left($zkc, "and leaves nothing behind ($answers)");
 }
 
+# A timed wait that outlives its session ends in its time, also while the next
+# session cannot be had.
+{
+	my $holder = session($other);
+	$holder->query_ok("SELECT zk_lock('limited')");
+	my $s = connected_session();
+	$s->query_ok('SET log_lock_waits = on');
+	$s->query_ok("SET deadlock_timeout = '10ms'");
+	my $log = -s $node->logfile;
+	$s->query_async("SELECT zk_try_lock('limited', '4s')");
+	wait_for_log($node, qr/still waiting for zk lock "limited"/, $log);
+	$choke->once(0);
+	$choke->freeze;
+	wait_zk_waiting($zkc, '/zklock/locks/limited', 1);
+	$choke->thaw;
+	$choke->once(1);
+	is($s->wait_result, 'f',
+		'a timed wait that lost its session and the ensemble ends in its time');
+	is($s->error, '', '... as one that did not get the lock');
+	$choke->open;
+	$holder->query_ok('SELECT zk_unlock_all()');
+	works($s, "SELECT zk_try_lock('limited', '10s'), zk_unlock('limited')",
+		't|t', '... and can be tried again');
+	$_->quit for $s, $holder;
+	nothing_left($zkc, 'it leaves nothing behind');
+}
+
 # Every connection gets its handshake and nothing more.
 {
 	my $s = connected_session();

@@ -2,17 +2,18 @@
 #
 # Owns: one listening port and one child process that passes bytes on. Lets
 # through a given number of the server's answers on a connection, the first of
-# which is the handshake's, and then is silent or talks rubbish; what the client
-# sends always arrives.
+# which is the handshake's, and then is silent; what the client sends always
+# arrives.
 #
 #   my $choke = ZkLock::Choke->start(target => $zk);
 #   $choke->connect_string;
 #   $choke->once(2);       # the next connection gets two answers, later ones none
 #   $choke->always(2);     # every new connection gets two answers
-#   $choke->garbage(2);    # after two answers everything is random bytes
 #   $choke->open;          # everything passes
 #
 # Each of them drops the existing connections first.
+#
+#   $choke->freeze; $choke->thaw;    # nothing passes, either way, meanwhile
 
 package ZkLock::Choke;
 
@@ -65,7 +66,6 @@ sub connect_string { return "127.0.0.1:$_[0]{port}" }
 
 sub once { return $_[0]->order("once $_[1]") }
 sub always { return $_[0]->order("always $_[1]") }
-sub garbage { return $_[0]->order("garbage $_[1]") }
 sub open { return $_[0]->order('open 0') }
 
 sub order
@@ -81,7 +81,6 @@ sub serve
 {
 	my ($listener, $target, $orders, $acks) = @_;
 	my ($mode, $answers) = ('open', 0);
-	srand 4711;
 	my $select = IO::Select->new($listener, $orders);
 	my %peer;    # socket => what is known about the other side
 	my $drop = sub {
@@ -119,7 +118,6 @@ sub serve
 					socket => $client,
 					answers => 1,
 					left => $left,
-					garbage => $mode eq 'garbage',
 					buffer => ''
 				};
 				$select->add($client, $server);
@@ -146,18 +144,15 @@ sub answers_let_through
 		my $length = unpack 'N', $to->{buffer};
 		last if length $to->{buffer} < 4 + $length;
 		my $answer = substr $to->{buffer}, 0, 4 + $length, '';
-		if ($to->{left} > 0)
-		{
-			$to->{left}--;
-			$out .= $answer;
-		}
-		elsif ($to->{garbage})
-		{
-			$out .= pack('N', $length) . join '', map { chr rand 256 } 1 .. $length;
-		}
+		next if $to->{left} == 0;
+		$to->{left}--;
+		$out .= $answer;
 	}
 	return $out;
 }
+
+sub freeze { my ($self) = @_; kill 'STOP', $self->{pid}; return }
+sub thaw { my ($self) = @_; kill 'CONT', $self->{pid}; return }
 
 sub stop
 {
