@@ -40,7 +40,9 @@ SET zklock.auth_file = '/etc/passwd';
 SET zklock.log_min_messages = error;
 ALTER ROLE zklock_regress_user SET zklock.commit_check = off;
 -- an ordinary role may not even see which file holds the secret
+\set VERBOSITY sqlstate
 SHOW zklock.auth_file;
+\set VERBOSITY default
 SELECT count(*) FROM pg_settings WHERE name = 'zklock.auth_file';
 -- the others it may
 SELECT current_setting('zklock.node_names'), current_setting('zklock.commit_check');
