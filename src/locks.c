@@ -434,6 +434,9 @@ zklock_settle(ZklockHold *hold)
 {
 	ZklMode		needed = zklock_hold_needed(hold);
 
+	/* A call is at it, perhaps in a subtransaction of its own that has failed. */
+	if (hold->pins > 0)
+		return;
 	if (hold->lock && needed < hold->mode)
 	{
 		zkl_lock_reduce(hold->lock, needed);
@@ -452,6 +455,17 @@ zklock_settle(ZklockHold *hold)
 		zklock_local_release(hold->local_key, ZKL_MODE_SHARED);
 	}
 	zklock_hold_free_if_unused(hold);
+}
+
+void
+zklock_lose(ZklockHold *hold)
+{
+	zklock_hold_forget_levels(hold, 0);
+	zklock_hold_forget_session(hold);
+	zkl_lock_reduce(hold->lock, ZKL_MODE_NONE);
+	hold->lock = NULL;
+	hold->mode = ZKL_MODE_NONE;
+	zklock_settle(hold);
 }
 
 bool

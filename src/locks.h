@@ -50,9 +50,12 @@ extern void zklock_inherit_level(int level);
 
 /*
  * Makes both tiers hold what is counted and no more; frees the entry when that
- * is nothing.
+ * is nothing.  Leaves a pinned entry alone: its call will settle it.
  */
 extern void zklock_settle(ZklockHold *hold);
+
+/* A lock that is held was lost: forgets it, at every level. */
+extern void zklock_lose(ZklockHold *hold);
 
 /* The ZooKeeper session is closed, so nothing is held there any more. */
 extern void zklock_forget_ensemble(void);

@@ -54,11 +54,7 @@ forget_lost(void)
 		ZklockHold *hold = dlist_container(ZklockHold, link, iter.cur);
 
 		if (hold->lock && zkl_lock_is_lost(hold->lock))
-		{
-			zklock_hold_forget_levels(hold, 0);
-			zklock_hold_forget_session(hold);
-			zklock_settle(hold);
-		}
+			zklock_lose(hold);
 	}
 }
 
