@@ -17,7 +17,7 @@ OBJS = $(patsubst %.c,%.o,$(wildcard src/*.c src/recipe/*.c))
 DATA = $(wildcard sql/zklock--*.sql)
 
 ZK_LIBS ?= -lzookeeper_mt
-PG_CPPFLAGS = -Isrc -D_GNU_SOURCE
+PG_CPPFLAGS = -Isrc -D_GNU_SOURCE -DZKLOCK_VERSION='"$(EXTVERSION)"'
 PG_CFLAGS = -Wall -Wextra -Wno-unused-parameter
 # PostgreSQL's flags and headers are those of the compiler it was built with.
 ifneq ($(findstring clang,$(CC)),)

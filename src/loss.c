@@ -27,9 +27,9 @@ is_over(ZklSession *session)
 	return state == ZKL_SESSION_EXPIRED || state == ZKL_SESSION_AUTH_FAILED;
 }
 
-/* The names of the locks that are held, or of those that are lost, and their number. */
+/* Marks what is lost; returns how many they are. */
 static int
-list_locks(StringInfo names, bool lost_only)
+mark_lost(bool session_is_over)
 {
 	int			n = 0;
 	dlist_iter	iter;
@@ -38,10 +38,30 @@ list_locks(StringInfo names, bool lost_only)
 	{
 		ZklockHold *hold = dlist_container(ZklockHold, link, iter.cur);
 
-		if (hold->lock && (!lost_only || zkl_lock_is_lost(hold->lock)))
-			appendStringInfo(names, "%s\"%s\"", n++ ? ", " : "", hold->name.display);
+		hold->lost = hold->lock != NULL &&
+			(session_is_over || zkl_lock_is_lost(hold->lock));
+		n += hold->lost;
 	}
 	return n;
+}
+
+/* The names of the locks that are held, or of those marked as lost. */
+static char *
+list_locks(bool lost_only)
+{
+	StringInfoData names;
+	dlist_iter	iter;
+
+	initStringInfo(&names);
+	dlist_foreach(iter, &zklock_holds)
+	{
+		ZklockHold *hold = dlist_container(ZklockHold, link, iter.cur);
+
+		if (lost_only ? hold->lost : hold->lock != NULL)
+			appendStringInfo(&names, "%s\"%s\"", names.len > 0 ? ", " : "",
+							 hold->name.display);
+	}
+	return names.data;
 }
 
 static void
@@ -53,7 +73,7 @@ forget_lost(void)
 	{
 		ZklockHold *hold = dlist_container(ZklockHold, link, iter.cur);
 
-		if (hold->lock && zkl_lock_is_lost(hold->lock))
+		if (hold->lost)
 			zklock_lose(hold);
 	}
 }
@@ -62,27 +82,38 @@ void
 zklock_check_loss(void)
 {
 	ZklSession *session = zklock_session_current();
-	StringInfoData names;
+	char	   *names = NULL;
+	bool		over;
 	int			n;
 
 	if (session == NULL)
 		return;
-	initStringInfo(&names);
-	n = list_locks(&names, true);
+
+	/*
+	 * The session can end at any moment, on a thread of its own.  It may be
+	 * closed only if everything that was held in it has been marked as lost.
+	 */
+	over = is_over(session);
+	n = mark_lost(over);
+	if (!over && n > 0 && is_over(session))
+	{
+		over = true;
+		n = mark_lost(over);
+	}
 	if (n > 0)
 	{
+		names = list_locks(true);
 		doomed = true;
 		forget_lost();
 	}
-	if (is_over(session))
+	if (over)
 		zklock_session_close(ZKLOCK_CLOSE_MS);
 	if (n > 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
-				 errmsg_plural("lock %s was lost", "locks %s were lost", n, names.data),
+				 errmsg_plural("lock %s was lost", "locks %s were lost", n, names),
 				 errdetail("The ZooKeeper session that held it is over, or its znode was removed: others may have held the lock since."),
 				 errhint("Retry the transaction.")));
-	pfree(names.data);
 }
 
 /* What the wait for a confirmation needs to know. */
@@ -108,8 +139,6 @@ confirm(ZklSession *session, int session_timeout_ms)
 {
 	Confirmation c = {session, zklock_now() + session_timeout_ms};
 	ZklStatus	status;
-	StringInfoData names;
-	int			n;
 
 	zkl_session_confirm(session);
 	zklock_wait(session, is_confirmed, &c);
@@ -117,13 +146,10 @@ confirm(ZklSession *session, int session_timeout_ms)
 	status = zkl_session_confirmed(session);
 	if (status == ZKL_OK)
 		return;
-	initStringInfo(&names);
-	n = list_locks(&names, false);
 	ereport(ERROR,
 			(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
-			 errmsg_plural("could not make sure that lock %s is still held",
-						   "could not make sure that locks %s are still held",
-						   n, names.data),
+			 errmsg("could not make sure that this session still holds %s",
+					list_locks(false)),
 			 status == ZKL_PENDING
 			 ? errdetail("The ZooKeeper ensemble did not answer within %d ms.", session_timeout_ms)
 			 : errdetail_internal("%s", zkl_status_text(status)),

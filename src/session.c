@@ -194,6 +194,8 @@ is_decided(void *arg, int64 *look_again)
 ZklSession *
 zklock_session_by(const char *display, int64 deadline)
 {
+	bool		refused;
+
 	if (session && !zklock_holds_any())
 	{
 		char	   *settings = settings_now();
@@ -213,14 +215,14 @@ zklock_session_by(const char *display, int64 deadline)
 			case ZKL_SESSION_CONNECTED:
 				return session;
 			case ZKL_SESSION_AUTH_FAILED:
-				zklock_session_close(ZKLOCK_CLOSE_MS);
-				zklock_raise(ZKL_AUTH_FAILED, display, 0);
-				break;
 			case ZKL_SESSION_EXPIRED:
 				/* With something held, this is for loss.c to tell. */
 				if (zklock_holds_any())
 					return session;
+				refused = zkl_session_state(session) == ZKL_SESSION_AUTH_FAILED;
 				zklock_session_close(ZKLOCK_CLOSE_MS);
+				if (refused)
+					zklock_raise(ZKL_AUTH_FAILED, display, 0);
 				break;
 			case ZKL_SESSION_CONNECTING:
 			case ZKL_SESSION_SUSPENDED:

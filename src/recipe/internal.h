@@ -199,6 +199,7 @@ extern bool zkl__is_final(const ZklSession *session);
 extern void zkl__drive_all(ZklSession *session);
 extern void zkl__retry_later(ZklSession *session);
 extern void zkl__arm_alarm(ZklSession *session, int64_t at_ms);
+extern void zkl__ignore_answer(ZklCall *call, const ZklResult *result);
 extern ZklCall *zkl__call_new(ZklSession *session, ZklHandler handler,
 							  ZklNode *node, ZklRequest *request);
 extern ZklCall *zkl__call_sent(ZklCall *call, bool sent);

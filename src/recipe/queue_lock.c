@@ -142,13 +142,6 @@ looked(ZklCall *call, const ZklResult *result)
 	}
 }
 
-static void
-sync_answered(ZklCall *call, const ZklResult *result)
-{
-	(void) call;
-	(void) result;
-}
-
 /*
  * The new connection may lead to a server that has not heard of the create
  * yet; the sync before the list makes it catch up with the leader.
@@ -157,7 +150,7 @@ static void
 send_look(ZklNode *node)
 {
 	ZklClient  *client = node->session->client;
-	ZklCall    *call = zkl__call_new(node->session, sync_answered, node, NULL);
+	ZklCall    *call = zkl__call_new(node->session, zkl__ignore_answer, node, NULL);
 
 	call = zkl__call_sent(call, call && zkl_client_sync(client, node->lock_path,
 														&call->completion));

@@ -152,8 +152,9 @@ call_deadline_ms(const ZklCall *call)
 		(int64_t) call->session->connection.session_timeout_ms * 4 / 3;
 }
 
-static void
-ignore_answer(ZklCall *call, const ZklResult *result)
+/* For a call that is made for its side effect. */
+void
+zkl__ignore_answer(ZklCall *call, const ZklResult *result)
 {
 	(void) call;
 	(void) result;
@@ -193,7 +194,7 @@ nudge(ZklSession *session, int64_t now)
 	session->next_nudge_ms = now + session->nudge_pause_ms;
 	if (session->state != ZKL_SESSION_CONNECTED)
 		return;
-	call = zkl__call_new(session, ignore_answer, NULL, NULL);
+	call = zkl__call_new(session, zkl__ignore_answer, NULL, NULL);
 	if (call)
 		call->is_nudge = true;
 	zkl__call_sent(call, call && zkl_client_get(session->client, session->root,
@@ -218,6 +219,16 @@ arm_next_alarm(ZklSession *session)
 		zkl__arm_alarm(session, session->next_nudge_ms);
 }
 
+/* By the clock, what is held can't be trusted or what was asked won't be answered. */
+static bool
+has_outlived(const ZklSession *session, int64_t now)
+{
+	if (session->calls && now >= call_deadline_ms(session->calls))
+		return true;
+	return session->state == ZKL_SESSION_SUSPENDED && session->locks &&
+		now >= session->disconnected_ms + session->connection.session_timeout_ms;
+}
+
 static void
 alarm_io(void *context)
 {
@@ -226,15 +237,8 @@ alarm_io(void *context)
 
 	zkl__session_lock(session);
 	session->alarm_ms = 0;
-	if (!zkl__is_final(session))
-	{
-		if (session->calls && now >= call_deadline_ms(session->calls))
-			end_session(session, ZKL_SESSION_EXPIRED);
-		else if (session->state == ZKL_SESSION_SUSPENDED && session->locks &&
-				 now >= session->disconnected_ms +
-				 session->connection.session_timeout_ms)
-			end_session(session, ZKL_SESSION_EXPIRED);
-	}
+	if (!zkl__is_final(session) && has_outlived(session, now))
+		end_session(session, ZKL_SESSION_EXPIRED);
 	if (!zkl__is_final(session))
 	{
 		if (session->retry_ms && now >= session->retry_ms)
