@@ -20,10 +20,10 @@ RESET zklock.connect_string;
 RESET zklock.connect_timeout;
 
 -- uncontended, no timer fires, neither during the call nor after it
-SET lock_timeout = '1s';
+SET lock_timeout = '3s';
 SET statement_timeout = '10s';
 SELECT zk_lock('timeouts.a') > 0 AS locked, zk_try_lock('timeouts.b', wait => '1s') AS tried;
-SELECT pg_sleep(1.2) IS NOT NULL AS slept;
+SELECT pg_sleep(3.2) IS NOT NULL AS slept;
 SHOW lock_timeout;
 SHOW statement_timeout;
 RESET statement_timeout;
