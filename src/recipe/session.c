@@ -286,6 +286,8 @@ done_io(ZklCompletion *completion, const ZklResult *result)
 	ZklSession *session = call->session;
 
 	zkl__session_lock(session);
+	if (!zkl__is_final(session) && result->code == ZKL_RC_AUTH_FAILED)
+		end_session(session, ZKL_SESSION_AUTH_FAILED);
 	if (!zkl__is_final(session))
 	{
 		if (call->confirms && result->code == ZKL_RC_OK &&
