@@ -80,6 +80,15 @@ zklock_interval_is_endless(const Interval *interval)
 #endif
 }
 
+/* 18: ExecutorRun() is not told any more whether it is called once */
+#if PG_VERSION_NUM >= 180000
+#define ZKLOCK_RUN_PARAMETERS QueryDesc *query, ScanDirection direction, uint64 count
+#define ZKLOCK_RUN_ARGUMENTS query, direction, count
+#else
+#define ZKLOCK_RUN_PARAMETERS QueryDesc *query, ScanDirection direction, uint64 count, bool once
+#define ZKLOCK_RUN_ARGUMENTS query, direction, count, once
+#endif
+
 /* 18: a module can tell its name and version */
 #if PG_VERSION_NUM >= 180000
 #define ZKLOCK_MODULE_MAGIC \

@@ -3,8 +3,8 @@
  * lifecycle.c
  *		When locks end: the hooks into PostgreSQL.
  *
- * All callbacks of transactions, subtransactions, resource owners, utility
- * commands and process exit are here.
+ * All callbacks of transactions, subtransactions, resource owners, statements
+ * and process exit are here.
  *
  *	moment							may throw, wait		what happens
  *	------							---------------		------------
@@ -15,6 +15,7 @@
  *	COMMIT, ABORT, PREPARE			no					forget that a lock was lost
  *	COMMIT_SUB						no					the parent inherits
  *	ABORT_SUB						no					release what is nested as deep
+ *	planner, executor, utility		yes					tell of a loss
  *	before_shmem_exit				no, bounded			close the ZooKeeper session
  *	ABORT during exit				no					finds no session any more
  *
@@ -26,18 +27,30 @@
 #include "postgres.h"
 
 #include "access/xact.h"
+#include "executor/executor.h"
 #include "nodes/parsenodes.h"
+#include "optimizer/planner.h"
 #include "storage/ipc.h"
 #include "tcop/utility.h"
 #include "utils/resowner.h"
 
+#include "compat.h"
 #include "holds.h"
 #include "lifecycle.h"
 #include "locks.h"
 #include "loss.h"
 #include "session.h"
 
-static ProcessUtility_hook_type previous_process_utility = NULL;
+/* The hooks of whoever was loaded before, to be called by ours. */
+static struct
+{
+	planner_hook_type planner;
+	ExecutorStart_hook_type start;
+	ExecutorRun_hook_type run;
+	ExecutorFinish_hook_type finish;
+	ProcessUtility_hook_type utility;
+}			previous;
+
 static bool exit_registered = false;
 
 static void
@@ -122,23 +135,101 @@ zklock_at_exit(int code, Datum arg)
 	zklock_forget_ensemble();
 }
 
+/*
+ * Statements.  One that was cancelled because a lock was lost fails with what
+ * happened; one that begins hears of a loss that came while the session idled.
+ * Nobody else's PG_CATCH sees the bare cancel, because the innermost hook
+ * translates it.
+ */
+
+/* Runs a part of a statement. */
+#define ZKLOCK_STATEMENT(part) \
+	do { \
+		MemoryContext context = CurrentMemoryContext; \
+		PG_TRY(); \
+		{ \
+			part; \
+		} \
+		PG_CATCH(); \
+		{ \
+			zklock_translate_cancel(context); \
+			PG_RE_THROW(); \
+		} \
+		PG_END_TRY(); \
+	} while (0)
+
+static PlannedStmt *
+zklock_at_planner(Query *parse, const char *text, int options, ParamListInfo params)
+{
+	planner_hook_type next = previous.planner ? previous.planner : standard_planner;
+	PlannedStmt *volatile plan = NULL;
+
+	ZKLOCK_STATEMENT(plan = next(parse, text, options, params));
+	return plan;
+}
+
+static void
+zklock_at_executor_start(QueryDesc *query, int flags)
+{
+	ExecutorStart_hook_type next = previous.start ? previous.start : standard_ExecutorStart;
+
+	if (zklock_loss_noticed)
+		zklock_check_loss();
+	ZKLOCK_STATEMENT(next(query, flags));
+}
+
+static void
+zklock_at_executor_run(ZKLOCK_RUN_PARAMETERS)
+{
+	ExecutorRun_hook_type next = previous.run ? previous.run : standard_ExecutorRun;
+
+	ZKLOCK_STATEMENT(next(ZKLOCK_RUN_ARGUMENTS));
+}
+
+static void
+zklock_at_executor_finish(QueryDesc *query)
+{
+	ExecutorFinish_hook_type next = previous.finish ? previous.finish : standard_ExecutorFinish;
+
+	ZKLOCK_STATEMENT(next(query));
+}
+
+static bool
+is_discard_all(Node *statement)
+{
+	return IsA(statement, DiscardStmt) &&
+		((DiscardStmt *) statement)->target == DISCARD_ALL;
+}
+
+/* Statements that get rid of what is lost need not hear of it. */
+static bool
+is_way_out(Node *statement)
+{
+	if (is_discard_all(statement))
+		return true;
+	if (!IsA(statement, TransactionStmt))
+		return false;
+	return ((TransactionStmt *) statement)->kind == TRANS_STMT_ROLLBACK ||
+		((TransactionStmt *) statement)->kind == TRANS_STMT_ROLLBACK_TO;
+}
+
 /* DISCARD ALL releases session-level locks, as it does native ones. */
 static void
-zklock_process_utility(PlannedStmt *pstmt, const char *query, bool read_only_tree,
-					   ProcessUtilityContext context, ParamListInfo params,
-					   QueryEnvironment *environment, DestReceiver *dest,
-					   QueryCompletion *completion)
+zklock_at_utility(PlannedStmt *pstmt, const char *text, bool read_only_tree,
+				  ProcessUtilityContext level, ParamListInfo params,
+				  QueryEnvironment *environment, DestReceiver *dest,
+				  QueryCompletion *completion)
 {
+	ProcessUtility_hook_type next = previous.utility ? previous.utility
+		: standard_ProcessUtility;
 	Node	   *statement = pstmt->utilityStmt;
-	bool		discards_all = IsA(statement, DiscardStmt) &&
-		((DiscardStmt *) statement)->target == DISCARD_ALL;
+	volatile bool discards_all = is_discard_all(statement);
 
-	if (previous_process_utility)
-		previous_process_utility(pstmt, query, read_only_tree, context, params,
-								 environment, dest, completion);
-	else
-		standard_ProcessUtility(pstmt, query, read_only_tree, context, params,
-								environment, dest, completion);
+	if (zklock_loss_noticed && !is_way_out(statement) &&
+		!IsAbortedTransactionBlockState())
+		zklock_check_loss();
+	ZKLOCK_STATEMENT(next(pstmt, text, read_only_tree, level, params,
+						  environment, dest, completion));
 	if (discards_all)
 		zklock_release_session();
 }
@@ -158,6 +249,14 @@ zklock_install_hooks(void)
 	RegisterXactCallback(zklock_at_transaction, NULL);
 	RegisterSubXactCallback(zklock_at_subtransaction, NULL);
 	RegisterResourceReleaseCallback(zklock_at_resource_release, NULL);
-	previous_process_utility = ProcessUtility_hook;
-	ProcessUtility_hook = zklock_process_utility;
+	previous.planner = planner_hook;
+	planner_hook = zklock_at_planner;
+	previous.start = ExecutorStart_hook;
+	ExecutorStart_hook = zklock_at_executor_start;
+	previous.run = ExecutorRun_hook;
+	ExecutorRun_hook = zklock_at_executor_run;
+	previous.finish = ExecutorFinish_hook;
+	ExecutorFinish_hook = zklock_at_executor_finish;
+	previous.utility = ProcessUtility_hook;
+	ProcessUtility_hook = zklock_at_utility;
 }

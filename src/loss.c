@@ -3,11 +3,18 @@
  * loss.c
  *		Locks that were lost, and the check at commit.
  *
+ * The client's threads notice a loss.  They may not touch PostgreSQL, so they
+ * set a flag and send this process the signal that cancels statements; the
+ * hooks of lifecycle.c then call here, to raise what really happened.
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
+#include <unistd.h>
+
 #include "lib/stringinfo.h"
+#include "miscadmin.h"
 
 #include "holds.h"
 #include "locks.h"
@@ -18,6 +25,33 @@
 
 /* A lock was lost in this transaction: whatever caught the error, it can't commit. */
 static bool doomed = false;
+
+volatile sig_atomic_t zklock_loss_noticed = false;
+
+void
+zklock_on_loss_io(void)
+{
+	zklock_loss_noticed = true;
+	(void) kill(getpid(), SIGINT);
+}
+
+/*
+ * What was noticed will be looked at now: the statement need not be cancelled
+ * for it any more.  A thread that has set the flag has sent its signal by the
+ * time it lets go of the session, which is asked something here; and a signal
+ * that was sent arrives with the next system call.
+ */
+static void
+take_notice(ZklSession *session)
+{
+	if (!zklock_loss_noticed)
+		return;
+	zklock_loss_noticed = false;
+	if (session)
+		(void) zkl_session_state(session);
+	(void) getppid();
+	QueryCancelPending = false;
+}
 
 static bool
 is_over(ZklSession *session)
@@ -86,6 +120,7 @@ zklock_check_loss(void)
 	bool		over;
 	int			n;
 
+	take_notice(session);
 	if (session == NULL)
 		return;
 
@@ -116,6 +151,20 @@ zklock_check_loss(void)
 				 errhint("Retry the transaction.")));
 }
 
+void
+zklock_translate_cancel(MemoryContext context)
+{
+	ErrorData  *cancel;
+
+	if (!zklock_loss_noticed || geterrcode() != ERRCODE_QUERY_CANCELED)
+		return;
+	MemoryContextSwitchTo(context);
+	cancel = CopyErrorData();
+	FlushErrorState();
+	zklock_check_loss();
+	ReThrowError(cancel);
+}
+
 /* What the wait for a confirmation needs to know. */
 typedef struct Confirmation
 {
@@ -139,9 +188,19 @@ confirm(ZklSession *session, int session_timeout_ms)
 {
 	Confirmation c = {session, zklock_now() + session_timeout_ms};
 	ZklStatus	status;
+	MemoryContext context = CurrentMemoryContext;
 
 	zkl_session_confirm(session);
-	zklock_wait(session, is_confirmed, &c);
+	PG_TRY();
+	{
+		zklock_wait(session, is_confirmed, &c);
+	}
+	PG_CATCH();
+	{
+		zklock_translate_cancel(context);
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
 	zklock_check_loss();
 	status = zkl_session_confirmed(session);
 	if (status == ZKL_OK)
@@ -184,4 +243,6 @@ void
 zklock_forget_doom(void)
 {
 	doomed = false;
+	if (!zklock_holds_any())
+		take_notice(zklock_session_current());
 }

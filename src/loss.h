@@ -8,12 +8,26 @@
 #ifndef ZKLOCK_LOSS_H
 #define ZKLOCK_LOSS_H
 
+#include <signal.h>
+
+/* Set by the client's threads: something that is held may be lost. */
+extern volatile sig_atomic_t zklock_loss_noticed;
+
+/* For ZklSessionConfig.  Cancels the running statement. */
+extern void zklock_on_loss_io(void);
+
 /*
  * If locks of this session were lost since this was last asked, forgets them
  * and raises 40001, which names them; the transaction can't commit any more.
  * Closes a session that is over.  Otherwise does nothing; no network.
  */
 extern void zklock_check_loss(void);
+
+/*
+ * For PG_CATCH: if the error is the cancel that zklock_on_loss_io() asked for,
+ * raises what zklock_check_loss() says instead, in this memory context.
+ */
+extern void zklock_translate_cancel(MemoryContext context);
 
 /*
  * At PRE_COMMIT: raises 40001 unless all locks are held as surely as

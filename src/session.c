@@ -23,6 +23,7 @@
 #include "errors.h"
 #include "holds.h"
 #include "lifecycle.h"
+#include "loss.h"
 #include "session.h"
 #include "settings.h"
 #include "wait.h"
@@ -141,6 +142,7 @@ open_session(void)
 		.root = zklock_root,
 		.session_timeout_ms = zklock_session_timeout,
 		.creator_acl = zklock_acl != 0,
+		.on_loss_io = zklock_on_loss_io,
 		.dialect = (ZklDialect) zklock_node_names,
 		.max_nodes = zklock_max_locks,
 	};

@@ -31,6 +31,7 @@ grant_node(ZklRequest *request, int i)
 	}
 	node->lock = lock;
 	node->request = NULL;
+	zkl__guard_later(session);
 }
 
 static void

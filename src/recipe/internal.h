@@ -8,7 +8,8 @@
  * declared here as zkl__... are called with it held, on either thread, and
  * never wait.
  *
- *		session.c		the session, calls in flight, clock-driven duties
+ *		session.c		the session, calls in flight
+ *		clock.c			what is due by the clock
  *		move.c			one node: a new name for it
  *		request.c		a request: its nodes as a whole
  *		grant.c			... and when they are granted
@@ -16,6 +17,7 @@
  *		drain.c			a request that waits for sequence numbers to restart
  *		queue_lock.c	one node: the state machine from create to delete
  *		lock.c			what is held: reduce, confirm, loss
+ *		guard.c			... and watched, so that its loss is noticed
  *
  *-------------------------------------------------------------------------
  */
@@ -94,6 +96,8 @@ struct ZklNode
 	ZklRequest *request;		/* NULL when held or given up */
 	int			index;			/* in the request */
 	ZklLock    *lock;			/* NULL unless held */
+	ZklCall    *guarding;		/* the read that sets the watch on a held node */
+	bool		is_guarded;		/* ... was sent */
 };
 
 struct ZklRequest
@@ -138,6 +142,7 @@ struct ZklLock
 	ZklSession *session;
 	ZklLock    *prev;			/* in session->locks */
 	ZklLock    *next;
+	bool		taken;			/* the owner knows that it holds this */
 	bool		lost;
 	int64_t		token;
 	ZklNode    *anchor;
@@ -160,6 +165,7 @@ struct ZklSession
 	int			retry_delay_ms; /* and how long it then waited */
 	int64_t		next_nudge_ms;	/* while something is unanswered; else 0 */
 	int64_t		nudge_pause_ms;
+	int64_t		guard_ms;		/* watch what is held and not watched; 0: all is */
 	uint64_t	n_answers;		/* calls that were answered, not lost */
 	uint64_t	guid_counter;
 	bool		no_containers;	/* the server knows none */
@@ -169,6 +175,7 @@ struct ZklSession
 	ZklDialect	dialect;
 	int			max_nodes;
 	int32_t		sequence_limit;
+	void		(*on_loss_io) (void);
 
 	ZklCall    *calls;
 	ZklCall    *last_call;
@@ -196,14 +203,19 @@ extern void zkl__session_lock(ZklSession *session);
 extern void zkl__session_unlock(ZklSession *session);
 extern void zkl__wake(ZklSession *session);
 extern bool zkl__is_final(const ZklSession *session);
+extern void zkl__session_end(ZklSession *session, ZklSessionState state);
 extern void zkl__drive_all(ZklSession *session);
-extern void zkl__retry_later(ZklSession *session);
-extern void zkl__arm_alarm(ZklSession *session, int64_t at_ms);
 extern void zkl__ignore_answer(ZklCall *call, const ZklResult *result);
 extern ZklCall *zkl__call_new(ZklSession *session, ZklHandler handler,
 							  ZklNode *node, ZklRequest *request);
 extern ZklCall *zkl__call_sent(ZklCall *call, bool sent);
 extern char *zkl__path(const char *parent, const char *child);
+
+/* clock.c */
+extern void zkl__retry_later(ZklSession *session);
+extern void zkl__nudge_later(const ZklCall *call);
+extern void zkl__arm_alarm(ZklSession *session, int64_t at_ms);
+extern void zkl__alarm_io(void *context);
 
 /* queue_lock.c */
 extern ZklNode *zkl__node_new(ZklRequest *request, int index,
@@ -249,6 +261,13 @@ extern void zkl__drain_watch_fired(ZklRequest *request, const char *path);
 /* lock.c */
 extern void zkl__lock_reduce(ZklLock *lock, ZklMode mode);
 extern void zkl__lock_node_lost(ZklNode *node);
+extern void zkl__tell_loss(const ZklSession *session);
 extern void zkl__confirm_drive(ZklSession *session);
+
+/* guard.c */
+extern void zkl__guard_later(ZklSession *session);
+extern void zkl__guard_drive(ZklSession *session, int64_t now);
+extern void zkl__guard_renew(ZklNode *node);
+extern void zkl__guard_watch_fired(ZklNode *node, const char *path);
 
 #endif							/* ZKL_INTERNAL_H */

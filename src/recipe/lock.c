@@ -27,6 +27,13 @@ zkl_lock_is_lost(ZklLock *lock)
 	return lost;
 }
 
+void
+zkl__tell_loss(const ZklSession *session)
+{
+	if (session->on_loss_io)
+		session->on_loss_io();
+}
+
 /* A node that should be held is not there any more. */
 void
 zkl__lock_node_lost(ZklNode *node)
@@ -35,6 +42,8 @@ zkl__lock_node_lost(ZklNode *node)
 
 	if (lock == NULL)
 		return;
+	if (lock->taken && !lock->lost)
+		zkl__tell_loss(node->session);
 	lock->lost = true;
 	if (lock->anchor == node)
 		lock->anchor = NULL;

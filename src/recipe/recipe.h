@@ -105,6 +105,13 @@ typedef struct ZklSessionConfig
 	ZklDialect	dialect;
 	int			max_nodes;
 	int32_t		sequence_limit; /* 0: ZKL_SEQUENCE_LIMIT */
+
+	/*
+	 * Called when a lock that the owner has taken is lost: on a thread of the
+	 * client's, or of the owner's that takes it.  Async-signal-safe work only;
+	 * must not call back into the layer.  May be NULL.
+	 */
+	void		(*on_loss_io) (void);
 } ZklSessionConfig;
 
 /* Far enough below 2^31 for requests in flight and upgrades, which may pass it. */

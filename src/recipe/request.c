@@ -538,9 +538,15 @@ zkl_request_info(ZklRequest *request, ZklRequestInfo *info)
 ZklLock *
 zkl_request_lock(ZklRequest *request, int i)
 {
+	ZklSession *session = request->session;
 	ZklLock    *lock = request->locks[i];
 
+	zkl__session_lock(session);
 	request->locks[i] = NULL;
+	if (!lock->taken && (lock->lost || zkl__is_final(session)))
+		zkl__tell_loss(session);
+	lock->taken = true;
+	zkl__session_unlock(session);
 	return lock;
 }
 

@@ -1,12 +1,10 @@
 /*-------------------------------------------------------------------------
  *
  * session.c
- *		One ZooKeeper session: its connection, its calls, its clock.
+ *		One ZooKeeper session: its connection and its calls.
  *
- * Owns the client, the descriptor that wakes the owner, the list of calls in
- * flight, and what is due by the clock: nudging a server that forgot to
- * answer, giving up a session that cannot be trusted any more.  Knows nothing
- * of what the calls are for.
+ * Owns the client, the descriptor that wakes the owner, and the list of calls
+ * in flight.  Knows nothing of what the calls are for.
  *
  *-------------------------------------------------------------------------
  */
@@ -16,20 +14,6 @@
 #include <unistd.h>
 
 #include "internal.h"
-
-/*
- * ZooKeeper 3.6.0 to 3.8.0 can forget to answer the only active client of a
- * server until it sends something more (ZOOKEEPER-4537).  Long enough that a
- * busy server is rarely asked twice.
- */
-#define NUDGE_MS 100
-
-/*
- * After a call could not be sent, or failed without a connection event, or the
- * server refused to remove a node: at first, and at most, between two tries.
- */
-#define RETRY_MS 50
-#define MAX_RETRY_MS 5000
 
 void
 zkl__session_lock(ZklSession *session)
@@ -85,6 +69,19 @@ zkl__is_final(const ZklSession *session)
 	return session->state >= ZKL_SESSION_EXPIRED;
 }
 
+void
+zkl__session_end(ZklSession *session, ZklSessionState state)
+{
+	bool		any = false;
+
+	session->state = state;
+	for (const ZklLock *lock = session->locks; lock; lock = lock->next)
+		any = any || (lock->taken && !lock->lost);
+	if (any)
+		zkl__tell_loss(session);
+	zkl__wake(session);
+}
+
 char *
 zkl__path(const char *parent, const char *child)
 {
@@ -102,55 +99,8 @@ zkl__path(const char *parent, const char *child)
 
 
 /*
- * The clock
+ * Calls in flight
  */
-
-void
-zkl__arm_alarm(ZklSession *session, int64_t at_ms)
-{
-	if (session->alarm_ms == 0 || at_ms < session->alarm_ms)
-	{
-		session->alarm_ms = at_ms;
-		zkl_client_set_alarm(session->client, at_ms);
-	}
-}
-
-/* Everything is driven again in a while, less often the longer that goes on. */
-void
-zkl__retry_later(ZklSession *session)
-{
-	int64_t		now = zkl_client_now();
-
-	if (session->retry_ms != 0)
-		return;
-	if (now > session->retried_ms + 2 * MAX_RETRY_MS)
-		session->retry_delay_ms = 0;
-	session->retry_delay_ms = session->retry_delay_ms == 0 ? RETRY_MS
-		: session->retry_delay_ms * 2 < MAX_RETRY_MS ? session->retry_delay_ms * 2
-		: MAX_RETRY_MS;
-	session->retried_ms = now;
-	session->retry_ms = now + session->retry_delay_ms;
-	zkl__arm_alarm(session, session->retry_ms);
-}
-
-static void
-end_session(ZklSession *session, ZklSessionState state)
-{
-	session->state = state;
-	zkl__wake(session);
-}
-
-/*
- * The client library fails every call within two thirds of the session
- * timeout.  One that is older than all of it was forgotten, as requests racing
- * the expiry of their session are (ZOOKEEPER-2802).
- */
-static int64_t
-call_deadline_ms(const ZklCall *call)
-{
-	return call->submitted_ms +
-		(int64_t) call->session->connection.session_timeout_ms * 4 / 3;
-}
 
 /* For a call that is made for its side effect. */
 void
@@ -159,103 +109,6 @@ zkl__ignore_answer(ZklCall *call, const ZklResult *result)
 	(void) call;
 	(void) result;
 }
-
-/* The oldest call that waits for an answer of its own. */
-static ZklCall *
-oldest_call(const ZklSession *session)
-{
-	ZklCall    *call = session->calls;
-
-	while (call && call->is_nudge)
-		call = call->next;
-	return call;
-}
-
-/*
- * Any further request frees a server that forgot to answer; this is a cheap
- * one.  Sent again with growing pauses, because the server may be slow first
- * and forget then.
- */
-static void
-nudge(ZklSession *session, int64_t now)
-{
-	ZklCall    *call = oldest_call(session);
-
-	if (call == NULL || now < call->submitted_ms + NUDGE_MS)
-	{
-		session->nudge_pause_ms = 0;
-		session->next_nudge_ms = 0;
-		return;
-	}
-	if (now < session->next_nudge_ms)
-		return;
-	session->nudge_pause_ms = session->nudge_pause_ms == 0 ? NUDGE_MS
-		: session->nudge_pause_ms * 2;
-	session->next_nudge_ms = now + session->nudge_pause_ms;
-	if (session->state != ZKL_SESSION_CONNECTED)
-		return;
-	call = zkl__call_new(session, zkl__ignore_answer, NULL, NULL);
-	if (call)
-		call->is_nudge = true;
-	zkl__call_sent(call, call && zkl_client_get(session->client, session->root,
-												false, &call->completion));
-}
-
-static void
-arm_next_alarm(ZklSession *session)
-{
-	ZklCall    *call = oldest_call(session);
-
-	if (session->retry_ms)
-		zkl__arm_alarm(session, session->retry_ms);
-	if (session->state == ZKL_SESSION_SUSPENDED && session->locks)
-		zkl__arm_alarm(session, session->disconnected_ms +
-					   session->connection.session_timeout_ms);
-	if (session->calls)
-		zkl__arm_alarm(session, call_deadline_ms(session->calls));
-	if (call && session->next_nudge_ms == 0)
-		zkl__arm_alarm(session, call->submitted_ms + NUDGE_MS);
-	else if (call)
-		zkl__arm_alarm(session, session->next_nudge_ms);
-}
-
-/* By the clock, what is held can't be trusted or what was asked won't be answered. */
-static bool
-has_outlived(const ZklSession *session, int64_t now)
-{
-	if (session->calls && now >= call_deadline_ms(session->calls))
-		return true;
-	return session->state == ZKL_SESSION_SUSPENDED && session->locks &&
-		now >= session->disconnected_ms + session->connection.session_timeout_ms;
-}
-
-static void
-alarm_io(void *context)
-{
-	ZklSession *session = context;
-	int64_t		now = zkl_client_now();
-
-	zkl__session_lock(session);
-	session->alarm_ms = 0;
-	if (!zkl__is_final(session) && has_outlived(session, now))
-		end_session(session, ZKL_SESSION_EXPIRED);
-	if (!zkl__is_final(session))
-	{
-		if (session->retry_ms && now >= session->retry_ms)
-		{
-			session->retry_ms = 0;
-			zkl__drive_all(session);
-		}
-		nudge(session, now);
-		arm_next_alarm(session);
-	}
-	zkl__session_unlock(session);
-}
-
-
-/*
- * Calls in flight
- */
 
 static void
 call_unlink(ZklCall *call)
@@ -287,7 +140,7 @@ done_io(ZklCompletion *completion, const ZklResult *result)
 
 	zkl__session_lock(session);
 	if (!zkl__is_final(session) && result->code == ZKL_RC_AUTH_FAILED)
-		end_session(session, ZKL_SESSION_AUTH_FAILED);
+		zkl__session_end(session, ZKL_SESSION_AUTH_FAILED);
 	if (!zkl__is_final(session))
 	{
 		if (call->confirms && result->code == ZKL_RC_OK &&
@@ -350,7 +203,7 @@ zkl__call_sent(ZklCall *call, bool sent)
 	if (sent)
 	{
 		if (!call->is_nudge)
-			zkl__arm_alarm(session, call->submitted_ms + NUDGE_MS);
+			zkl__nudge_later(call);
 		return call;
 	}
 	call_unlink(call);
@@ -382,7 +235,10 @@ connected(ZklSession *session, const ZklConnectionInfo *info)
 	if (session->opened_ms == 0)
 		session->opened_ms = zkl_client_now();
 	for (ZklNode *node = session->nodes; node; node = node->next)
+	{
 		zkl__node_relist(node);
+		zkl__guard_renew(node);
+	}
 	for (ZklRequest *request = session->requests; request; request = request->next)
 		if (request->drain_watch)
 			zkl__drain_watch_fired(request, request->drain_watch);
@@ -419,10 +275,10 @@ connection_io(void *context, ZklConnectionEvent event,
 				disconnected(session);
 				break;
 			case ZKL_EVENT_EXPIRED:
-				end_session(session, ZKL_SESSION_EXPIRED);
+				zkl__session_end(session, ZKL_SESSION_EXPIRED);
 				break;
 			case ZKL_EVENT_AUTH_FAILED:
-				end_session(session, ZKL_SESSION_AUTH_FAILED);
+				zkl__session_end(session, ZKL_SESSION_AUTH_FAILED);
 				break;
 		}
 	zkl__session_unlock(session);
@@ -437,7 +293,10 @@ watch_io(void *context, const char *path)
 	if (!zkl__is_final(session))
 	{
 		for (ZklNode *node = session->nodes; node; node = node->next)
+		{
 			zkl__node_watch_fired(node, path);
+			zkl__guard_watch_fired(node, path);
+		}
 		for (ZklRequest *request = session->requests; request; request = request->next)
 			if (request->drain_watch)
 				zkl__drain_watch_fired(request, path);
@@ -490,7 +349,7 @@ abandoned_io(void *context)
 ZklSession *
 zkl_session_open(const ZklSessionConfig *config)
 {
-	static const ZklEvents events = {connection_io, watch_io, alarm_io, abandoned_io};
+	static const ZklEvents events = {connection_io, watch_io, zkl__alarm_io, abandoned_io};
 	ZklClientConfig client_config = {
 		.connect_string = config->connect_string,
 		.session_timeout_ms = config->session_timeout_ms,
@@ -504,6 +363,7 @@ zkl_session_open(const ZklSessionConfig *config)
 	pthread_mutex_init(&session->mutex, NULL);
 	session->dialect = config->dialect;
 	session->max_nodes = config->max_nodes;
+	session->on_loss_io = config->on_loss_io;
 	session->sequence_limit = config->sequence_limit ?
 		config->sequence_limit : ZKL_SEQUENCE_LIMIT;
 	session->wakeup_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);

@@ -33,7 +33,7 @@ static Watch *watches;
 
 static const char *const fault_names[] = {
 	"none", "drop", "apply and drop", "apply all and drop", "delay", "no auth",
-	"other error", "refuse", "throttle", "expire", "apply and expire", "forget",
+	"other error", "credentials", "refuse", "throttle", "expire", "apply and expire", "forget",
 };
 
 const char *
@@ -177,6 +177,18 @@ lose_requests(ZklClient *client, FakeDelivery **lost)
 	}
 }
 
+/* The connection goes; answers that are "lost" with it, and all requests in flight. */
+static void
+hang_up(ZklClient *client, FakeDelivery *lost)
+{
+	client->connected = false;
+	client->held = false;
+	client->forgot_at = 0;
+	lose_requests(client, &lost);
+	fake_wire_push_event(&client->deliveries, ZKL_EVENT_DISCONNECTED);
+	fake_wire_append(&client->deliveries, lost);
+}
+
 static void
 disconnect(ZklClient *client)
 {
@@ -184,13 +196,8 @@ disconnect(ZklClient *client)
 
 	if (!client->connected)
 		return;
-	client->connected = false;
-	client->held = false;
-	client->forgot_at = 0;
 	lose_deliveries(client, &lost);
-	lose_requests(client, &lost);
-	fake_wire_push_event(&client->deliveries, ZKL_EVENT_DISCONNECTED);
-	fake_wire_append(&client->deliveries, lost);
+	hang_up(client, lost);
 }
 
 static void
@@ -220,6 +227,15 @@ expire(ZklClient *client)
 	client->dead = true;
 	fake_tree_end_session(client->session_id);
 	disconnect(client);
+}
+
+/* The server ends the session and hangs up, after the answers it has given. */
+static void
+dismiss(ZklClient *client)
+{
+	client->dead = true;
+	fake_tree_end_session(client->session_id);
+	hang_up(client, NULL);
 }
 
 void
@@ -304,6 +320,10 @@ serve_with_fault(ZklClient *client, FakeRequest *request, FakeFault fault)
 			return;
 		case FAULT_OTHER:
 			serve(client, request, ZKL_RC_OTHER);
+			return;
+		case FAULT_AUTH:
+			serve(client, request, ZKL_RC_AUTH_FAILED);
+			dismiss(client);
 			return;
 		case FAULT_THROTTLE:
 			serve(client, request, ZKL_RC_CONNECTION_LOSS);

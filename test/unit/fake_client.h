@@ -25,6 +25,7 @@ typedef enum FakeFault
 	FAULT_DELAY,				/* its answer, and all after it, until fake_release() */
 	FAULT_NO_AUTH,				/* refused by the server */
 	FAULT_OTHER,
+	FAULT_AUTH,					/* the server wants other credentials, and ends the session */
 	FAULT_REFUSE,				/* the submission returns false */
 	FAULT_THROTTLE,				/* not done, CONNECTION_LOSS, and the connection stays */
 	FAULT_EXPIRE,				/* the session ends before the server sees it */

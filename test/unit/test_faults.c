@@ -334,7 +334,8 @@ is_decided_well(void)
 	ZklStatus	status = asked->status;
 
 	if (fake_is_expired(A->client))
-		return status == ZKL_SESSION_LOST || status == ZKL_OK || status == scenario->expected;
+		return status == (fault == FAULT_AUTH ? ZKL_AUTH_FAILED : ZKL_SESSION_LOST) ||
+			status == ZKL_OK || status == scenario->expected;
 	if (delete_refused())
 		return true;
 	return status == scenario->expected ||
@@ -350,7 +351,8 @@ check_decided(void)
 	if (scenario->stage[0] == confirm &&
 		zkl_session_confirmed(A->session) == ZKL_PENDING)
 		complain("confirming does not end");
-	if (fake_is_expired(A->client) && zkl_session_state(A->session) != ZKL_SESSION_EXPIRED)
+	if (fake_is_expired(A->client) && zkl_session_state(A->session) !=
+		(fault == FAULT_AUTH ? ZKL_SESSION_AUTH_FAILED : ZKL_SESSION_EXPIRED))
 		complain("the expiry is not noticed");
 }
 

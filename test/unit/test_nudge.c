@@ -46,7 +46,8 @@ test_nudge(void)
 		is_str(fake_trace(A->client), "clg", "then it is nudged, once");
 		is_int(ask->status, ZKL_OK, "... which frees the answer");
 		fake_advance(2 * SCENE_TIMEOUT_MS);
-		is_str(fake_trace(A->client), "clg", "answered requests are not nudged");
+		is_str(fake_trace(A->client), "clgw",
+			   "answered requests are not nudged; what is held is watched");
 		is_int(fake_alarm(A->client), 0, "... and no alarm is left");
 		scene_end(NULL);
 	}

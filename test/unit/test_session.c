@@ -99,8 +99,8 @@ test_lease(void)
 	reduce(A, "b", NONE);
 	fake_run_all();
 	lock_now(A, "b", X);
-	fake_fault(A->client, fake_counted(A->client) + 1, FAULT_NO_AUTH);
 	fake_advance(T);
+	fake_fault(A->client, fake_counted(A->client) + 1, FAULT_NO_AUTH);
 	lock_now(A, "c", X);
 	is_int(lease(), 0, "a refused create proves nothing");
 	zkl_session_confirm(A->session);

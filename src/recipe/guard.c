@@ -1,0 +1,110 @@
+/*-------------------------------------------------------------------------
+ *
+ * guard.c
+ *		Watching over the nodes that are held.
+ *
+ * Somebody may remove the node of a lock that is held, by hand.  A watch on the
+ * own node tells; it is set by reading the node, once the lock has been held
+ * for a moment, so that short transactions do not pay for it.  What is removed
+ * before that shows when the watch is set.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "internal.h"
+
+/* How long a lock is held at most before its node is watched. */
+#define GUARD_MS 1000
+
+void
+zkl__guard_later(ZklSession *session)
+{
+	if (session->guard_ms)
+		return;
+	session->guard_ms = zkl_client_now() + GUARD_MS;
+	zkl__arm_alarm(session, session->guard_ms);
+}
+
+static void
+guarded(ZklCall *call, const ZklResult *result)
+{
+	ZklNode    *node = call->node;
+
+	if (node->guarding != call)
+		return;
+	node->guarding = NULL;
+	if (node->state != NODE_HELD)
+		return;
+	switch (result->code)
+	{
+		case ZKL_RC_NO_NODE:
+			zkl__lock_node_lost(node);
+			zkl__node_leave(node);
+			break;
+		case ZKL_RC_CONNECTION_LOSS:
+			zkl__guard_renew(node);
+			break;
+		default:
+			break;
+	}
+}
+
+static void
+guard(ZklNode *node)
+{
+	ZklSession *session = node->session;
+	char	   *path = zkl__path(node->lock_path, node->name);
+	ZklCall    *call = path ? zkl__call_new(session, guarded, node, NULL) : NULL;
+
+	node->guarding = zkl__call_sent(call, call &&
+									zkl_client_get(session->client, path, true,
+												   &call->completion));
+	node->is_guarded = node->guarding != NULL;
+	if (!node->is_guarded)
+		zkl__guard_later(session);
+	free(path);
+}
+
+void
+zkl__guard_drive(ZklSession *session, int64_t now)
+{
+	if (session->guard_ms == 0 || now < session->guard_ms)
+		return;
+	session->guard_ms = 0;
+	for (ZklNode *node = session->nodes; node; node = node->next)
+		if (node->state == NODE_HELD && node->lock && !node->is_guarded)
+		{
+			if (session->state == ZKL_SESSION_CONNECTED)
+				guard(node);
+			else
+				zkl__guard_later(session);
+		}
+}
+
+void
+zkl__guard_renew(ZklNode *node)
+{
+	node->guarding = NULL;
+	node->is_guarded = false;
+	if (node->state == NODE_HELD && node->lock)
+		zkl__guard_later(node->session);
+}
+
+static bool
+is_path_of(const ZklNode *node, const char *path)
+{
+	size_t		parent_length = strlen(node->lock_path);
+
+	return strncmp(path, node->lock_path, parent_length) == 0 &&
+		path[parent_length] == '/' &&
+		strcmp(path + parent_length + 1, node->name) == 0;
+}
+
+void
+zkl__guard_watch_fired(ZklNode *node, const char *path)
+{
+	if (node->state == NODE_HELD && node->lock && is_path_of(node, path))
+		guard(node);
+}

@@ -1,0 +1,184 @@
+# A lost lock is told at once and loudly: the running statement fails with 40001,
+# an idle session hears it at its next statement, once. A node removed by hand is
+# a loss (promises 5.3 and 5.4).
+
+use strict;
+use warnings;
+
+use Test::More;
+use ZkLock::Check;
+use ZkLock::Cluster;
+use ZkLock::Proxy;
+use ZkLock::Util qw(wait_until);
+use ZkLock::ZkClient;
+use ZkLock::ZkServer;
+
+my $zk = ZkLock::ZkServer->start(tick_time => 200);
+my $zkc = ZkLock::ZkClient->new($zk->connect_string);
+my $way = ZkLock::Proxy->start(target => $zk);
+my $node = zklock_node('a', zk => $zk);
+my $cut_off = zklock_node('cut_off', proxy => $way, session_timeout => '1s');
+$node->safe_psql('postgres', <<'SQL');
+CREATE TABLE t (v text);
+CREATE TABLE locked ();
+CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql
+	AS 'BEGIN PERFORM pg_sleep(600); RETURN NULL; END';
+CREATE TABLE checked_late (v text);
+CREATE CONSTRAINT TRIGGER late AFTER INSERT ON checked_late
+	DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION slow();
+SQL
+
+sub remove_by_hand
+{
+	my ($lock) = @_;
+	my $path = "/zklock/locks/$lock";
+	$zkc->delete("$path/$_") for $zkc->children($path);
+	return;
+}
+
+sub wait_running
+{
+	my ($s, $pattern) = @_;
+	wait_for_sql($s->node, "SELECT state = 'active' AND query ~ '$pattern' "
+		. 'FROM pg_stat_activity WHERE pid = ' . $s->pid, 't');
+	return;
+}
+
+# Statements that take ten minutes if nobody ends them.
+my $gate = session($node);
+$gate->query_ok('BEGIN; LOCK TABLE locked');
+my %long = (
+	query => 'SELECT pg_sleep(600)',
+	writing => "INSERT INTO t SELECT 'x' FROM pg_sleep(600)",
+	'PL/pgSQL' => 'DO $$ BEGIN LOOP PERFORM pg_sleep(0.001); END LOOP; END $$',
+	'busy PL/pgSQL' => 'DO $$ DECLARE n bigint := 0; BEGIN LOOP n := n + 1; END LOOP; END $$',
+	utility => 'LOCK TABLE locked',
+	COPY => 'COPY (SELECT pg_sleep(600)) TO STDOUT',
+	'nested query' => q{SELECT query_to_xml('SELECT pg_sleep(600)', true, true, '')},
+	'native lock' => 'SELECT count(*) FROM locked',
+	'deferred trigger' => "INSERT INTO checked_late VALUES ('x'); SET CONSTRAINTS ALL IMMEDIATE",
+);
+
+for my $kind (sort keys %long)
+{
+	my $s = session($node);
+	$s->query_ok('BEGIN');
+	$s->query_ok("SELECT zk_xact_lock('running')");
+	$s->query_async($long{$kind});
+	wait_running($s, 'sleep|LOOP|locked|checked_late');
+	remove_by_hand('running');
+	failed_with($s, '40001', "the loss ends a running statement: $kind",
+		like => qr/"running".*^HINT/ms);
+	works($s, 'ROLLBACK', '', 'and the transaction can be rolled back');
+	works($s, 'SELECT count(*) FROM zk_held_locks', '0', 'the loss is told once');
+	$s->quit;
+}
+
+# At commit, when the statement itself is through.
+{
+	my $s = session($node);
+	$s->query_ok("BEGIN; INSERT INTO checked_late VALUES ('x')");
+	$s->query_ok("SELECT zk_xact_lock('running')");
+	$s->query_async('COMMIT');
+	wait_running($s, 'COMMIT');
+	remove_by_hand('running');
+	failed_with($s, '40001', 'the loss ends a running COMMIT', like => qr/"running"/);
+	is($node->safe_psql('postgres', 'SELECT count(*) FROM checked_late'),
+		0, 'which has no effect');
+	$s->quit;
+}
+
+# The statement that took the lock.
+{
+	my $s = session($node);
+	$s->query_async("SELECT zk_lock('same'), pg_sleep(600)");
+	wait_zk_waiting($zkc, '/zklock/locks/same', 1);
+	remove_by_hand('same');
+	failed_with($s, '40001', 'the loss ends the statement that took the lock',
+		like => qr/"same"/);
+	works($s, "SELECT zk_lock('same') > 0", 't', 'which can be taken again');
+	remove_by_hand('same');
+	my $said = '';
+	wait_until(sub { !defined $s->query('SELECT 1') || !$s->ok },
+		'an idle session hears of its loss');
+	is($s->sqlstate, '40001', 'an idle session hears of its loss at its next statement');
+	like($s->error, qr/"same"/, 'which names the lock');
+	works($s, 'SELECT 1', '1', 'once');
+	works($s, "SELECT zk_lock('same') > 0", 't', 'and the lock can be taken once more');
+	$s->query_async('SELECT pg_sleep(600)');
+	wait_running($s, 'sleep');
+	$s->cancel;
+	failed_with($s, '57014', 'a cancel of somebody is still a cancel');
+	works($s, "SELECT zk_unlock('same')", 't', 'and loses nothing');
+	$s->quit;
+}
+
+# Errors can be caught, the loss can't be undone.
+{
+	my $s = session($node);
+	$s->query_ok('BEGIN');
+	$s->query_ok("SELECT zk_lock('caught')");
+	$s->query_async(<<'SQL');
+DO $$
+BEGIN
+	PERFORM pg_sleep(600);
+EXCEPTION WHEN serialization_failure THEN
+	PERFORM pg_sleep(0.01);
+	INSERT INTO t VALUES ('caught');
+END $$
+SQL
+	wait_running($s, 'sleep');
+	remove_by_hand('caught');
+	$s->wait_result;
+	ok($s->ok, 'a handler can catch the loss, and nothing else is cancelled')
+		or diag($s->error);
+	fails_with($s, 'COMMIT', '40001', 'but its transaction cannot commit');
+	is($node->safe_psql('postgres', "SELECT count(*) FROM t WHERE v = 'caught'"),
+		0, 'and has no effect');
+	works($s, 'SELECT 1', '1', 'after which all is well');
+	$s->quit;
+}
+
+# Who wants to get rid of it need not hear of it.
+for my $way_out ('ROLLBACK', 'ROLLBACK TO before', 'DISCARD ALL')
+{
+	my $s = session($node);
+	$s->query_ok('BEGIN; SAVEPOINT before') if $way_out =~ /ROLLBACK/;
+	$s->query_ok($way_out =~ /ROLLBACK/
+		? "SELECT zk_xact_lock('given_up')" : "SELECT zk_lock('given_up')");
+	$s->pause;
+	remove_by_hand('given_up');
+	$s->resume;
+	works($s, $way_out, '', "$way_out gets rid of a lost lock");
+	works($s, 'SELECT 1', '1', 'and nothing is to be told any more');
+	$s->quit;
+}
+
+# By the clock, in the middle of an outage.
+{
+	my $s = session($cut_off);
+	my $free = session($cut_off);
+	$free->query_ok("SELECT zk_lock('released'), zk_unlock('released')");
+	$free->query_async('SELECT pg_sleep(5)');
+	$s->query_ok("SELECT zk_lock('silent')");
+	$s->query_async('SELECT pg_sleep(600)');
+	wait_running($s, 'sleep');
+	$way->freeze;
+	failed_with($s, '40001', 'silence for longer than the session timeout is a loss',
+		like => qr/"silent"/);
+	$free->wait_result;
+	ok($free->ok, 'who holds nothing is left alone') or diag($free->error);
+	$way->thaw;
+	works($s, "SELECT zk_lock('silent') > 0", 't', 'after the outage it can be had again');
+	$_->quit for $s, $free;
+}
+$gate->quit;
+nothing_left($zkc, 'no loss leaves anything behind');
+
+unlike(server_log($_), qr/PANIC|terminated by signal/, 'no backend has crashed')
+	for $node, $cut_off;
+$_->stop for $node, $cut_off;
+$zkc->close;
+$way->stop;
+$zk->stop;
+done_testing();
