@@ -15,7 +15,8 @@
  *	COMMIT, ABORT, PREPARE			no					forget that a lock was lost
  *	COMMIT_SUB						no					the parent inherits
  *	ABORT_SUB						no					release what is nested as deep
- *	planner, executor, utility		yes					tell of a loss
+ *	executor, utility				yes					tell of a loss
+ *	report of an error				no					the same, for what is in no executor
  *	before_shmem_exit				no, bounded			close the ZooKeeper session
  *	ABORT during exit				no					finds no session any more
  *
@@ -29,7 +30,6 @@
 #include "access/xact.h"
 #include "executor/executor.h"
 #include "nodes/parsenodes.h"
-#include "optimizer/planner.h"
 #include "storage/ipc.h"
 #include "tcop/utility.h"
 #include "utils/resowner.h"
@@ -44,11 +44,11 @@
 /* The hooks of whoever was loaded before, to be called by ours. */
 static struct
 {
-	planner_hook_type planner;
 	ExecutorStart_hook_type start;
 	ExecutorRun_hook_type run;
 	ExecutorFinish_hook_type finish;
 	ProcessUtility_hook_type utility;
+	emit_log_hook_type error;
 }			previous;
 
 static bool exit_registered = false;
@@ -125,7 +125,10 @@ zklock_at_resource_release(ResourceReleasePhase phase, bool is_commit,
 {
 	if (phase == RESOURCE_RELEASE_LOCKS && is_top_level &&
 		CurrentResourceOwner == TopTransactionResourceOwner)
+	{
 		zklock_release_levels(1);
+		zklock_drop_notice();
+	}
 }
 
 static void
@@ -157,16 +160,6 @@ zklock_at_exit(int code, Datum arg)
 		} \
 		PG_END_TRY(); \
 	} while (0)
-
-static PlannedStmt *
-zklock_at_planner(Query *parse, const char *text, int options, ParamListInfo params)
-{
-	planner_hook_type next = previous.planner ? previous.planner : standard_planner;
-	PlannedStmt *volatile plan = NULL;
-
-	ZKLOCK_STATEMENT(plan = next(parse, text, options, params));
-	return plan;
-}
 
 static void
 zklock_at_executor_start(QueryDesc *query, int flags)
@@ -234,6 +227,20 @@ zklock_at_utility(PlannedStmt *pstmt, const char *text, bool read_only_tree,
 		zklock_release_session();
 }
 
+/*
+ * Parsing and planning, which may wait for table locks, have no hook around
+ * them: a cancel out of there is translated when it is reported.
+ */
+static void
+zklock_at_error_report(ErrorData *error)
+{
+	if (zklock_loss_noticed && error->elevel == ERROR &&
+		error->sqlerrcode == ERRCODE_QUERY_CANCELED)
+		zklock_rewrite_cancel(error);
+	if (previous.error)
+		previous.error(error);
+}
+
 void
 zklock_register_exit(void)
 {
@@ -249,8 +256,6 @@ zklock_install_hooks(void)
 	RegisterXactCallback(zklock_at_transaction, NULL);
 	RegisterSubXactCallback(zklock_at_subtransaction, NULL);
 	RegisterResourceReleaseCallback(zklock_at_resource_release, NULL);
-	previous.planner = planner_hook;
-	planner_hook = zklock_at_planner;
 	previous.start = ExecutorStart_hook;
 	ExecutorStart_hook = zklock_at_executor_start;
 	previous.run = ExecutorRun_hook;
@@ -259,4 +264,6 @@ zklock_install_hooks(void)
 	ExecutorFinish_hook = zklock_at_executor_finish;
 	previous.utility = ProcessUtility_hook;
 	ProcessUtility_hook = zklock_at_utility;
+	previous.error = emit_log_hook;
+	emit_log_hook = zklock_at_error_report;
 }

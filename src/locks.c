@@ -494,6 +494,7 @@ zklock_release(const ZklockName *names, int n, ZklMode mode)
 		zklock_hold_counts(hold, mode)->session--;
 		zklock_settle(hold);
 	}
+	zklock_drop_notice();
 	return all;
 }
 
@@ -509,6 +510,7 @@ zklock_release_session(void)
 		zklock_hold_forget_session(hold);
 		zklock_settle(hold);
 	}
+	zklock_drop_notice();
 }
 
 void

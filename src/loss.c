@@ -23,8 +23,16 @@
 #include "settings.h"
 #include "wait.h"
 
+#define LOST_ONE "lock %s was lost"
+#define LOST_SEVERAL "locks %s were lost"
+#define LOST_DETAIL "The ZooKeeper session that held it is over, or its znode was removed: others may have held the lock since."
+#define LOST_HINT "Retry the transaction."
+
 /* A lock was lost in this transaction: whatever caught the error, it can't commit. */
 static bool doomed = false;
+
+/* What is marked as lost was told already, in place of a cancel. */
+static bool rewritten = false;
 
 volatile sig_atomic_t zklock_loss_noticed = false;
 
@@ -146,9 +154,8 @@ zklock_check_loss(void)
 	if (n > 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
-				 errmsg_plural("lock %s was lost", "locks %s were lost", n, names),
-				 errdetail("The ZooKeeper session that held it is over, or its znode was removed: others may have held the lock since."),
-				 errhint("Retry the transaction.")));
+				 errmsg_plural(LOST_ONE, LOST_SEVERAL, n, names),
+				 errdetail(LOST_DETAIL), errhint(LOST_HINT)));
 }
 
 void
@@ -163,6 +170,28 @@ zklock_translate_cancel(MemoryContext context)
 	FlushErrorState();
 	zklock_check_loss();
 	ReThrowError(cancel);
+}
+
+void
+zklock_rewrite_cancel(ErrorData *cancel)
+{
+	ZklSession *session = zklock_session_current();
+	int			n = session ? mark_lost(is_over(session)) : 0;
+
+	if (n == 0)
+		return;
+	cancel->sqlerrcode = ERRCODE_T_R_SERIALIZATION_FAILURE;
+	cancel->message = psprintf(n == 1 ? LOST_ONE : LOST_SEVERAL, list_locks(true));
+	cancel->detail = pstrdup(LOST_DETAIL);
+	cancel->hint = pstrdup(LOST_HINT);
+	rewritten = true;
+}
+
+void
+zklock_drop_notice(void)
+{
+	if (zklock_loss_noticed && !zklock_holds_any())
+		take_notice(zklock_session_current());
 }
 
 /* What the wait for a confirmation needs to know. */
@@ -243,6 +272,7 @@ void
 zklock_forget_doom(void)
 {
 	doomed = false;
-	if (!zklock_holds_any())
-		take_notice(zklock_session_current());
+	if (rewritten)
+		forget_lost();
+	rewritten = false;
 }

@@ -30,6 +30,15 @@ extern void zklock_check_loss(void);
 extern void zklock_translate_cancel(MemoryContext context);
 
 /*
+ * The same for a cancel that is being reported: makes it say which locks are
+ * lost, if any are.  Does not throw.
+ */
+extern void zklock_rewrite_cancel(ErrorData *cancel);
+
+/* If nothing is held any more, nothing needs to be told.  Does not throw. */
+extern void zklock_drop_notice(void);
+
+/*
  * At PRE_COMMIT: raises 40001 unless all locks are held as surely as
  * zklock.commit_check asks.  May wait, interruptibly, for one round trip and
  * at most the session timeout.
