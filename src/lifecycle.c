@@ -194,7 +194,10 @@ is_discard_all(Node *statement)
 		((DiscardStmt *) statement)->target == DISCARD_ALL;
 }
 
-/* Statements that get rid of what is lost need not hear of it. */
+/*
+ * Statements that get rid of what is lost need not hear of it; those that commit
+ * hear of it at PRE_COMMIT, so that they end the transaction as well.
+ */
 static bool
 is_way_out(Node *statement)
 {
@@ -202,8 +205,16 @@ is_way_out(Node *statement)
 		return true;
 	if (!IsA(statement, TransactionStmt))
 		return false;
-	return ((TransactionStmt *) statement)->kind == TRANS_STMT_ROLLBACK ||
-		((TransactionStmt *) statement)->kind == TRANS_STMT_ROLLBACK_TO;
+	switch (((TransactionStmt *) statement)->kind)
+	{
+		case TRANS_STMT_ROLLBACK:
+		case TRANS_STMT_ROLLBACK_TO:
+		case TRANS_STMT_COMMIT:
+		case TRANS_STMT_PREPARE:
+			return true;
+		default:
+			return false;
+	}
 }
 
 /* DISCARD ALL releases session-level locks, as it does native ones. */

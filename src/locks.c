@@ -487,6 +487,8 @@ zklock_release(const ZklockName *names, int n, ZklMode mode)
 						names[i].display),
 				 errhint("zk_held_locks shows the locks of this session.")));
 	}
+	if (all)
+		zklock_note_release();
 	for (int i = 0; all && i < n; i++)
 	{
 		ZklockHold *hold = zklock_hold_find(&names[i]);
@@ -503,6 +505,8 @@ zklock_release_session(void)
 {
 	dlist_mutable_iter iter;
 
+	if (zklock_holds_any())
+		zklock_note_release();
 	dlist_foreach_modify(iter, &zklock_holds)
 	{
 		ZklockHold *hold = dlist_container(ZklockHold, link, iter.cur);

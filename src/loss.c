@@ -13,6 +13,7 @@
 
 #include <unistd.h>
 
+#include "access/xact.h"
 #include "lib/stringinfo.h"
 #include "miscadmin.h"
 
@@ -30,6 +31,12 @@
 
 /* A lock was lost in this transaction: whatever caught the error, it can't commit. */
 static bool doomed = false;
+
+/*
+ * The ZooKeeper session in which this transaction released a lock when the
+ * lease was over, so that it is not known whether it still held it; else 0.
+ */
+static int64 unproven = 0;
 
 /* What is marked as lost was told already, in place of a cancel. */
 static bool rewritten = false;
@@ -236,8 +243,10 @@ confirm(ZklSession *session, int session_timeout_ms)
 		return;
 	ereport(ERROR,
 			(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
-			 errmsg("could not make sure that this session still holds %s",
-					list_locks(false)),
+			 zklock_holds_any()
+			 ? errmsg("could not make sure that this session still holds %s",
+					  list_locks(false))
+			 : errmsg("could not make sure that this session held its locks until it released them"),
 			 status == ZKL_PENDING
 			 ? errdetail("The ZooKeeper ensemble did not answer within %d ms.", session_timeout_ms)
 			 : errdetail_internal("%s", zkl_status_text(status)),
@@ -245,25 +254,41 @@ confirm(ZklSession *session, int session_timeout_ms)
 }
 
 void
-zklock_check_commit(void)
+zklock_note_release(void)
 {
 	ZklSession *session = zklock_session_current();
 	ZklSessionInfo info;
 
-	if (doomed)
+	if (session == NULL || zklock_commit_check == ZKLOCK_COMMIT_CHECK_OFF)
+		return;
+	zkl_session_info(session, &info);
+	if (info.lease_ms == 0 || zklock_commit_check == ZKLOCK_COMMIT_CHECK_ALWAYS)
+		unproven = info.session_id;
+}
+
+void
+zklock_check_commit(void)
+{
+	ZklSession *session = zklock_session_current();
+	ZklSessionInfo info = {0};
+	bool		must_prove = unproven != 0 &&
+		TransactionIdIsValid(GetTopTransactionIdIfAny());
+
+	if (!doomed && !must_prove && !zklock_holds_any())
+		return;
+	if (session)
+		zkl_session_info(session, &info);
+	if (doomed || (must_prove && (info.session_id != unproven || is_over(session))))
 		ereport(ERROR,
 				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
 				 errmsg("could not commit because a lock that this transaction relied on was lost"),
-				 errhint("Retry the transaction.")));
-	if (session == NULL || !zklock_holds_any())
-		return;
+				 errhint(LOST_HINT)));
 	zklock_check_loss();
 	if (zklock_commit_check == ZKLOCK_COMMIT_CHECK_OFF)
 		return;
 
 	/* Half of the lease is left for what lies between here and the commit record. */
-	zkl_session_info(session, &info);
-	if (zklock_commit_check == ZKLOCK_COMMIT_CHECK_ALWAYS ||
+	if (must_prove || zklock_commit_check == ZKLOCK_COMMIT_CHECK_ALWAYS ||
 		info.lease_ms < info.session_timeout_ms / 6)
 		confirm(session, info.session_timeout_ms);
 }
@@ -272,6 +297,7 @@ void
 zklock_forget_doom(void)
 {
 	doomed = false;
+	unproven = 0;
 	if (rewritten)
 		forget_lost();
 	rewritten = false;

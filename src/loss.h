@@ -45,6 +45,13 @@ extern void zklock_drop_notice(void);
  */
 extern void zklock_check_commit(void);
 
+/*
+ * To be called before a lock is released inside a transaction: if it can't be
+ * told whether it is still held, a transaction that writes must ask at commit.
+ * Neither throws nor waits.
+ */
+extern void zklock_note_release(void);
+
 /* The transaction is over, either way.  Neither throws nor waits. */
 extern void zklock_forget_doom(void);
 

@@ -31,7 +31,7 @@ grant_node(ZklRequest *request, int i)
 	}
 	node->lock = lock;
 	node->request = NULL;
-	zkl__guard_later(session);
+	zkl__guard_later(node);
 }
 
 static void

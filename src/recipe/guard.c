@@ -15,16 +15,28 @@
 
 #include "internal.h"
 
-/* How long a lock is held at most before its node is watched. */
+/* How long a lock is held before its node is watched. */
 #define GUARD_MS 1000
 
-void
-zkl__guard_later(ZklSession *session)
+/* At the time when the first of the nodes is due. */
+static void
+arm(ZklSession *session, int64_t at_ms)
 {
-	if (session->guard_ms)
+	if (session->guard_ms != 0 && session->guard_ms <= at_ms)
 		return;
-	session->guard_ms = zkl_client_now() + GUARD_MS;
-	zkl__arm_alarm(session, session->guard_ms);
+	session->guard_ms = at_ms;
+	zkl__arm_alarm(session, at_ms);
+}
+
+void
+zkl__guard_later(ZklNode *node)
+{
+	node->guarding = NULL;
+	node->is_guarded = false;
+	if (node->state != NODE_HELD || node->lock == NULL)
+		return;
+	node->guard_ms = zkl_client_now() + GUARD_MS;
+	arm(node->session, node->guard_ms);
 }
 
 static void
@@ -44,7 +56,7 @@ guarded(ZklCall *call, const ZklResult *result)
 			zkl__node_leave(node);
 			break;
 		case ZKL_RC_CONNECTION_LOSS:
-			zkl__guard_renew(node);
+			zkl__guard_later(node);
 			break;
 		default:
 			break;
@@ -63,7 +75,7 @@ guard(ZklNode *node)
 												   &call->completion));
 	node->is_guarded = node->guarding != NULL;
 	if (!node->is_guarded)
-		zkl__guard_later(session);
+		zkl__guard_later(node);
 	free(path);
 }
 
@@ -76,20 +88,13 @@ zkl__guard_drive(ZklSession *session, int64_t now)
 	for (ZklNode *node = session->nodes; node; node = node->next)
 		if (node->state == NODE_HELD && node->lock && !node->is_guarded)
 		{
-			if (session->state == ZKL_SESSION_CONNECTED)
+			if (now < node->guard_ms)
+				arm(session, node->guard_ms);
+			else if (session->state == ZKL_SESSION_CONNECTED)
 				guard(node);
 			else
-				zkl__guard_later(session);
+				zkl__guard_later(node);
 		}
-}
-
-void
-zkl__guard_renew(ZklNode *node)
-{
-	node->guarding = NULL;
-	node->is_guarded = false;
-	if (node->state == NODE_HELD && node->lock)
-		zkl__guard_later(node->session);
 }
 
 static bool

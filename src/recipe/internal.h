@@ -96,6 +96,7 @@ struct ZklNode
 	ZklRequest *request;		/* NULL when held or given up */
 	int			index;			/* in the request */
 	ZklLock    *lock;			/* NULL unless held */
+	int64_t		guard_ms;		/* when a held node is to be watched */
 	ZklCall    *guarding;		/* the read that sets the watch on a held node */
 	bool		is_guarded;		/* ... was sent */
 };
@@ -265,9 +266,8 @@ extern void zkl__tell_loss(const ZklSession *session);
 extern void zkl__confirm_drive(ZklSession *session);
 
 /* guard.c */
-extern void zkl__guard_later(ZklSession *session);
+extern void zkl__guard_later(ZklNode *node);
 extern void zkl__guard_drive(ZklSession *session, int64_t now);
-extern void zkl__guard_renew(ZklNode *node);
 extern void zkl__guard_watch_fired(ZklNode *node, const char *path);
 
 #endif							/* ZKL_INTERNAL_H */

@@ -6,6 +6,7 @@
  *-------------------------------------------------------------------------
  */
 #include <stdlib.h>
+#include <string.h>
 
 #include "internal.h"
 
@@ -111,6 +112,13 @@ zkl_lock_reduce(ZklLock *lock, ZklMode mode)
  */
 
 static void
+decide_confirm(ZklSession *session, ZklStatus status)
+{
+	session->confirm_wanted = false;
+	session->confirm_status = status;
+}
+
+static void
 confirmed(ZklCall *call, const ZklResult *result)
 {
 	ZklSession *session = call->session;
@@ -121,6 +129,12 @@ confirmed(ZklCall *call, const ZklResult *result)
 		case ZKL_RC_CONNECTION_LOSS:
 			break;
 		case ZKL_RC_NO_NODE:
+			if (session->n_confirm_locks == 0)
+			{
+				/* The root is gone, but a multi that fails is a transaction, too. */
+				decide_confirm(session, ZKL_OK);
+				break;
+			}
 			/* It names one; the others are asked for again. */
 			for (int i = 0; i < result->n_ops && i < session->n_confirm_locks; i++)
 				if (result->op_codes[i] == ZKL_RC_NO_NODE && session->confirm_locks[i])
@@ -128,9 +142,8 @@ confirmed(ZklCall *call, const ZklResult *result)
 			zkl__confirm_drive(session);
 			break;
 		default:
-			session->confirm_wanted = false;
-			session->confirm_status = result->code == ZKL_RC_OK ? ZKL_OK
-				: ZKL_SERVER_ERROR;
+			decide_confirm(session, result->code == ZKL_RC_OK ? ZKL_OK
+						   : ZKL_SERVER_ERROR);
 	}
 	zkl__wake(session);
 }
@@ -169,6 +182,13 @@ send_checks(ZklSession *session, ZklOp *ops)
 			add_check(session, ops, &n, lock, lock->anchor) &&
 			add_check(session, ops, &n, lock, lock->upgrade);
 	session->n_confirm_locks = n;
+	if (n == 0)
+	{
+		ops[0].kind = ZKL_OP_CHECK;
+		ops[0].path = strdup(session->root);
+		complete = ops[0].path != NULL;
+		n = 1;
+	}
 	if (complete)
 		call = zkl__call_new(session, confirmed, NULL, NULL);
 	if (call)
@@ -183,7 +203,7 @@ send_checks(ZklSession *session, ZklOp *ops)
 void
 zkl__confirm_drive(ZklSession *session)
 {
-	size_t		n = 0;
+	size_t		n = 1;
 	ZklOp	   *ops;
 
 	if (!session->confirm_wanted || session->confirming || is_moving(session) ||
@@ -192,12 +212,6 @@ zkl__confirm_drive(ZklSession *session)
 	for (ZklLock *lock = session->locks; lock; lock = lock->next)
 		if (!lock->lost)
 			n += (lock->anchor != NULL) + (lock->upgrade != NULL);
-	if (n == 0)
-	{
-		session->confirm_wanted = false;
-		session->confirm_status = ZKL_OK;
-		return;
-	}
 	free(session->confirm_locks);
 	session->n_confirm_locks = 0;
 	session->confirm_locks = calloc(n, sizeof(ZklLock *));
@@ -205,10 +219,7 @@ zkl__confirm_drive(ZklSession *session)
 	if (ops && session->confirm_locks)
 		send_checks(session, ops);
 	else
-	{
-		session->confirm_wanted = false;
-		session->confirm_status = ZKL_NO_MEMORY;
-	}
+		decide_confirm(session, ZKL_NO_MEMORY);
 	free(ops);
 }
 

@@ -24,7 +24,7 @@ move_done(ZklNode *node)
 	if (zkl_parse_child(node->name, &contender))
 		node->number = contender.number;
 	node->state = node->state == NODE_BARRING ? NODE_LISTING : NODE_HELD;
-	zkl__guard_renew(node);
+	zkl__guard_later(node);
 }
 
 /*

@@ -154,7 +154,7 @@ extern void zkl_session_info(ZklSession *session, ZklSessionInfo *info);
 
 /*
  * Asks the ensemble, through its quorum, whether the session lives and all
- * nodes of held locks exist; poll with zkl_session_confirmed().  A second call
+ * nodes of held locks exist, also when there are none; poll with zkl_session_confirmed().  A second call
  * while one is under way joins it.  Never blocks.
  */
 extern void zkl_session_confirm(ZklSession *session);

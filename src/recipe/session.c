@@ -237,7 +237,7 @@ connected(ZklSession *session, const ZklConnectionInfo *info)
 	for (ZklNode *node = session->nodes; node; node = node->next)
 	{
 		zkl__node_relist(node);
-		zkl__guard_renew(node);
+		zkl__guard_later(node);
 	}
 	for (ZklRequest *request = session->requests; request; request = request->next)
 		if (request->drain_watch)

@@ -81,18 +81,11 @@ sub rows
 	$s->query_ok('BEGIN');
 	$s->query_ok("SELECT zk_xact_lock('caught')");
 	$s->query_ok("INSERT INTO t VALUES ('caught')");
+	$s->query_ok('SAVEPOINT after');
 	my $next = loses('caught', 'a lock is lost in a transaction');
-	works($s, <<'SQL', '', 'the error about a loss can be caught');
-DO $$
-BEGIN
-	PERFORM zk_xact_lock('another');
-	RAISE EXCEPTION 'the loss was not noticed';
-EXCEPTION WHEN serialization_failure THEN
-	IF SQLERRM !~ 'caught' THEN
-		RAISE EXCEPTION 'the lock is not named: %', SQLERRM;
-	END IF;
-END $$
-SQL
+	fails_with($s, "SELECT zk_xact_lock('another')", '40001',
+		'the next statement fails', like => qr/"caught"/);
+	works($s, 'ROLLBACK TO after', '', 'the error about a loss can be caught');
 	works($s, "SELECT zk_xact_lock('another')",
 		qr/^\d+$/, 'other locks can be had after that');
 	$s->query_ok("INSERT INTO t VALUES ('caught')");
@@ -239,15 +232,11 @@ SQL
 	$s->query_ok("SELECT zk_xact_lock('clock')");
 	$s->query_ok("INSERT INTO t VALUES ('clock')");
 	$way->freeze;
-	ok( wait_until('the state lost',
-			sub {
-				$s->query('SELECT state FROM zk_held_locks') eq 'lost';
-			}),
-		'a holder that hears nothing stops trusting its lock by its own clock'
-	);
-	fails_with($s, 'COMMIT', '40001',
-		'its commit fails while the ensemble is still out of reach',
-		like => qr/"clock"/);
+	wait_until('the clock to say lost', sub { $s->query('SELECT 1'); !$s->ok });
+	is($s->sqlstate, '40001',
+		'a holder that hears nothing stops trusting its lock by its own clock');
+	like($s->error, qr/"clock"/, 'and is told which');
+	$s->query('COMMIT');
 	is(rows('clock'), 0, 'and leaves no row');
 	works($s, "INSERT INTO t VALUES ('clock')",
 		'', 'work without locks goes on during the outage');
@@ -274,14 +263,14 @@ for my $round (1 .. 3)
 	my $lost = $round == 2
 	  && wait_until(
 		'the clock to say lost',
-		sub { $s->query('SELECT state FROM zk_held_locks') eq 'lost' });
+		sub { $s->query('SELECT 1'); $s->sqlstate eq '40001' });
 	$zk->restart;
 	my $next = session($other);
 	wait_until('kazoo', sub { $zkc->state eq 'CONNECTED' });
 	my $got;
 	$got = $next->query("SELECT zk_try_lock('restart')") if $round != 3;
 	$s->query('COMMIT');
-	my $committed = $s->sqlstate;
+	my $committed = $lost ? '40001' : $s->sqlstate;
 	ok( $committed eq '40001' || ($committed eq '00000' && !$lost),
 		"a restart of the ensemble ends in a commit or 40001 (round $round)");
 	is(rows("restart $round"), $committed eq '00000' ? 1 : 0,
@@ -295,6 +284,46 @@ for my $round (1 .. 3)
 	$next->query_ok('SELECT zk_unlock_all()');
 	nothing_left($zkc,
 		"a restart of the ensemble leaves nothing behind (round $round)");
+}
+
+# A lock that was released before the commit was relied on, too: it may have been
+# lost before that.
+{
+	my $s = victim();
+	for my $lost (1, 0)
+	{
+		$s->query_ok('BEGIN');
+		$s->query_ok("SELECT zk_lock('released')");
+		$s->query_ok("INSERT INTO t VALUES ('released $lost')");
+		my $next;
+		if ($lost)
+		{
+			$next = session($other);
+			$next->query_async("SELECT zk_lock('released')");
+			wait_zk_waiting($zkc, '/zklock/locks/released', 2);
+			$way->freeze;
+		}
+		wait_until('the lease to end',
+			sub { $s->query_ok('SELECT lease_remaining FROM zk_session()') eq '00:00:00' });
+		works($s, "SELECT zk_unlock('released')", 't',
+			'a release does not wait for the ensemble') if $lost;
+		$s->query_ok("SELECT zk_unlock('released')") if !$lost;
+		$next->wait_result if $lost;
+		$way->thaw if $lost;
+		if ($lost)
+		{
+			fails_with($s, 'COMMIT', '40001',
+				'a commit is refused when the lock was lost before it was released');
+			$next->quit;
+		}
+		else
+		{
+			works($s, 'COMMIT', '', 'it succeeds when it was not');
+		}
+		is(rows("released $lost"), 1 - $lost, 'and has no effect, or all of it');
+	}
+	$s->quit;
+	nothing_left($zkc, 'a release without a lease leaves nothing behind');
 }
 
 # A referee in the ensemble: rounds of holders that are silenced in the middle

@@ -120,7 +120,10 @@ test_confirm(void)
 
 	scene_begin(2);
 	zkl_session_confirm(A->session);
-	is_int(zkl_session_confirmed(A->session), ZKL_OK, "who holds nothing need not ask");
+	is_int(zkl_session_confirmed(A->session), ZKL_PENDING, "who holds nothing can ask, too");
+	fake_run_all();
+	is_int(zkl_session_confirmed(A->session), ZKL_OK,
+		   "... and the session is confirmed, with the root there or not");
 	forget(lock_now(A, "a", X));
 	forget(lock_now(A, "b", S));
 	forget(lock_now(A, "b", X));
