@@ -1,0 +1,237 @@
+/*
+ * lease.pml: how long after a quorum write may a session trust itself?
+ *
+ * Owns the reasoning of doc/lease.md in discrete time: one client, the follower
+ * it is connected to, and the leader, who alone decides when the session is
+ * over. Must never assume that a forwarded write extends the session: it does
+ * not. Run by test/model/run, which names the variants.
+ *
+ * A unit is a twelfth of the session timeout. Ages count units since something
+ * happened, up to where more makes no difference.
+ */
+#ifndef T
+#define T 12			/* the session timeout */
+#endif
+#ifndef HALF_TICK
+#define HALF_TICK 3		/* T is at least two ticks */
+#endif
+#ifndef LEASE
+#define LEASE (T / 3)
+#endif
+#ifndef CLIENT_GAP
+#define CLIENT_GAP (T / 3)	/* a healthy client is silent no longer */
+#endif
+#ifndef LEADER_GAP
+#define LEADER_GAP HALF_TICK	/* a healthy leader pings as often */
+#endif
+#ifndef SLACK
+#define SLACK 0			/* by which client and leader together may be late */
+#endif
+
+#define AGED(age, limit) age = (age < limit -> age + 1 : age)
+
+/* The client. */
+byte silent;			/* since it last sent anything */
+byte submitted;			/* since the write in flight was submitted */
+byte confirmed = LEASE;		/* since the submission of the last confirmed write */
+bool writing;			/* a write is in flight */
+bool trusting;			/* a write was confirmed, ever */
+bool told;			/* the client knows that the session is over */
+#ifdef NOTICE_STOPS
+byte resumed = HALF_TICK + 1;	/* since the client's threads last resumed from a stop */
+#endif
+
+/* The follower. */
+bool touched;			/* a sign of life the leader does not know of */
+byte unpinged;			/* since the leader's last ping */
+bool cut;			/* nothing passes between follower and leader */
+#ifdef OBSERVER_MASTER
+bool relayed;			/* a sign of life in the table of the follower between */
+byte unpinged_too;		/* since the observer was asked for its table */
+#endif
+byte late;			/* used of SLACK */
+
+/* Follower to leader: one connection, in order. */
+mtype = { REPORT, EMPTY_REPORT, WRITE };
+chan to_leader = [3] of { mtype };
+bool answered;			/* the write's commit is on its way to the client */
+
+/* The leader. */
+byte untouched;			/* since the leader knew of a sign of life */
+bool over;			/* the leader has ended the session */
+
+#ifdef NO_LEASE
+#define MAY_COMMIT (trusting && !told)
+#else
+#define MAY_COMMIT (trusting && !told && confirmed < LEASE)
+#endif
+
+inline sign_of_life() {
+#ifdef NOTICE_STOPS
+	if
+	:: silent > CLIENT_GAP -> resumed = 0; trusting = false
+	:: else
+	fi;
+#endif
+	silent = 0;
+	touched = !cut
+}
+
+#define LOSE if :: nempty(to_leader) -> to_leader ? _ :: else fi
+
+/* Duties that may not wait a unit longer, but for the slack. */
+#define CLIENT_DUE (silent >= CLIENT_GAP)
+#define LEADER_DUE (!cut && unpinged >= LEADER_GAP)
+#ifdef OBSERVER_MASTER
+#define OBSERVER_DUE (unpinged_too >= LEADER_GAP)
+#else
+#define OBSERVER_DUE false
+#endif
+#define N_DUE ((CLIENT_DUE -> 1 : 0) + (LEADER_DUE -> 1 : 0) + (OBSERVER_DUE -> 1 : 0))
+
+init {
+	do
+	/* The client's library pings, or the session reads something. */
+	:: d_step { silent > 0 -> sign_of_life() }
+
+	/* A create, or a multi of checks; the follower forwards it at once. */
+#ifdef NOTICE_STOPS
+	:: d_step { !writing && !told && nfull(to_leader) &&
+			silent <= CLIENT_GAP && resumed > HALF_TICK ->
+#else
+	:: d_step { !writing && !told && nfull(to_leader) ->
+#endif
+		writing = true;
+		submitted = 0;
+		answered = false;
+		sign_of_life();
+		if
+		:: !cut -> to_leader ! WRITE
+		:: else
+		fi
+	   }
+
+	/* Its answer arrives. */
+	:: d_step { writing && answered ->
+		writing = false;
+		answered = false;
+		trusting = true;
+#ifdef LEASE_FROM_ANSWER
+		confirmed = 0;
+#else
+		confirmed = submitted;
+#endif
+		submitted = 0
+	   }
+
+#ifdef READ_RENEWS
+	/* The mistake: a read, which the follower answers by itself. */
+	:: d_step { trusting && !told ->
+		sign_of_life();
+		confirmed = 0
+	   }
+#endif
+
+	/* The leader pings; the follower answers with its table of signs of life. */
+#ifdef OBSERVER_MASTER
+	:: d_step { !cut && unpinged > 0 && nfull(to_leader) ->
+		unpinged = 0;
+		if
+		:: relayed -> relayed = false; to_leader ! REPORT
+		:: else -> to_leader ! EMPTY_REPORT
+		fi
+	   }
+	:: d_step { unpinged_too > 0 ->
+		unpinged_too = 0;
+		relayed = relayed || touched;
+		touched = false
+	   }
+#else
+	:: d_step { !cut && unpinged > 0 && nfull(to_leader) ->
+		unpinged = 0;
+		if
+		:: touched -> touched = false; to_leader ! REPORT
+		:: else -> to_leader ! EMPTY_REPORT
+		fi
+	   }
+#endif
+
+	/* The leader reads what arrives. A write proves the session, and does not extend it. */
+	:: d_step { to_leader ? [REPORT] ->
+		to_leader ? REPORT;
+		if
+		:: !over -> untouched = 0
+		:: else
+		fi
+	   }
+	:: d_step { to_leader ? [EMPTY_REPORT] -> to_leader ? EMPTY_REPORT }
+	:: d_step { to_leader ? [WRITE] ->
+		to_leader ? WRITE;
+		answered = !over
+	   }
+
+	/* The session ends after T at the earliest; the leader rounds up. */
+	:: d_step { !over && untouched >= T -> over = true }
+
+	/* The client is told by an answer of the leader. */
+	:: d_step { over && !cut && !told -> told = true }
+
+	/* The follower dies or is cut off; what is under way may still arrive, or not. */
+	:: d_step { !cut ->
+		cut = true;
+		touched = false;
+		unpinged = 0
+	   }
+	:: d_step { cut && nempty(to_leader) -> LOSE; LOSE; LOSE }
+
+	/* The client finds another server, which asks the leader whether it lives. */
+	:: d_step { cut && !over && !told && empty(to_leader) ->
+		cut = false;
+		silent = 0;
+		touched = false;
+		unpinged = 0;
+		untouched = 0;
+		writing = false;
+		answered = false;
+		submitted = 0;
+		late = 0
+	   }
+
+	/* A new leader gives every session its full time. */
+	:: d_step { !over && untouched > 0 -> untouched = 0 }
+
+	/* The decision of PRE_COMMIT and the commit record. */
+	:: d_step { MAY_COMMIT && over -> assert(false) }
+
+	/* A unit of time passes, unless something is due that may not wait. */
+#ifdef CLIENT_STOPS
+	/* The client may be stopped for any time. */
+	:: d_step { !LEADER_DUE && !OBSERVER_DUE ->
+#else
+	:: d_step { N_DUE == 0 || late + N_DUE <= SLACK ->
+		late = late + N_DUE;
+#endif
+		AGED(silent, CLIENT_GAP + 1);
+		AGED(unpinged, LEADER_GAP);
+#ifdef OBSERVER_MASTER
+		AGED(unpinged_too, LEADER_GAP);
+#endif
+		if
+		:: !over -> AGED(untouched, T)
+		:: else
+		fi;
+		if
+		:: writing -> AGED(submitted, LEASE)
+		:: else
+		fi;
+		if
+		:: trusting -> AGED(confirmed, LEASE)
+		:: else
+		fi;
+
+#ifdef NOTICE_STOPS
+		AGED(resumed, HALF_TICK + 1)
+#endif
+	   }
+	od
+}
