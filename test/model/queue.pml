@@ -116,6 +116,9 @@ inline stand(name) {
 	do
 	:: place < length && queue[place] != name ->
 		if
+#ifdef IGNORE_OWN
+		:: OWNER(queue[place]) == OWNER(name) -> skip
+#endif
 		:: !IS_SHARED(name) || !IS_SHARED(queue[place]) -> before = queue[place]
 		:: else
 		fi;
