@@ -15,7 +15,7 @@ if [[ -z ${PG_CONFIG:-} ]]; then
 	BUILD_PACKAGES+=("postgresql-$PG_MAJOR" "postgresql-server-dev-$PG_MAJOR")
 fi
 TEST_PACKAGES=(clang libclang-rt-14-dev "postgresql-$PG_MAJOR-pgtap"
-	libtap-parser-sourcehandler-pgtap-perl libipc-run-perl python3-kazoo socat)
+	libtap-parser-sourcehandler-pgtap-perl libipc-run-perl python3-kazoo socat spin)
 
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 AS_USER=()
