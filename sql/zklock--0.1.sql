@@ -437,6 +437,44 @@ COMMENT ON FUNCTION zk_unlock_all() IS
 	'release all cluster-wide locks that this session holds at session level; does not wait';
 
 
+-- fencing: the functions read and write the table whoever calls them
+
+CREATE TABLE zklock_fences (
+	lock text COLLATE "C" PRIMARY KEY,
+	token bigint NOT NULL,
+	fenced_at timestamptz NOT NULL,
+	fenced_by text NOT NULL
+) USING heap;
+
+REVOKE ALL ON zklock_fences FROM PUBLIC;
+SELECT pg_extension_config_dump('zklock_fences', '');
+
+COMMENT ON TABLE zklock_fences IS
+	'greatest tokens of cluster-wide locks that zk_fence() recorded in this database; kept by dump and restore';
+COMMENT ON COLUMN zklock_fences.lock IS 'name of the lock in UTF-8, percent-encoded';
+COMMENT ON COLUMN zklock_fences.token IS 'greatest fencing token of an exclusive holder';
+COMMENT ON COLUMN zklock_fences.fenced_at IS 'when it was recorded, by this server''s clock';
+COMMENT ON COLUMN zklock_fences.fenced_by IS 'the session''s user then';
+
+CREATE FUNCTION zk_fence(name text)
+RETURNS bigint
+AS 'MODULE_PATHNAME', 'zklock_fence_text'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION zk_fence(text) IS
+	'record the token of a cluster-wide lock that this session holds in this database; an error if a later holder did; returns the fencing token';
+
+CREATE FUNCTION zk_fence_reset(name text)
+RETURNS void
+AS 'MODULE_PATHNAME', 'zklock_fence_reset_text'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
+REVOKE EXECUTE ON FUNCTION zk_fence_reset(text) FROM PUBLIC;
+
+COMMENT ON FUNCTION zk_fence_reset(text) IS
+	'forget the token recorded for a name, after the ZooKeeper ensemble was rebuilt from nothing';
+
+
 -- seeing
 
 CREATE FUNCTION zklock_held_locks(

@@ -20,6 +20,7 @@
 #include "utils/timestamp.h"
 
 #include "compat.h"
+#include "fence.h"
 #include "locks.h"
 #include "loss.h"
 #include "names.h"
@@ -209,5 +210,26 @@ zklock_unlock_all(PG_FUNCTION_ARGS)
 {
 	zklock_check_loss();
 	zklock_release_session();
+	PG_RETURN_VOID();
+}
+
+PG_FUNCTION_INFO_V1(zklock_fence_text);
+
+Datum
+zklock_fence_text(PG_FUNCTION_ARGS)
+{
+	Key			key = read_key(fcinfo, KEY_TEXT);
+
+	PG_RETURN_INT64(zklock_fence(key.names, fcinfo->flinfo->fn_oid));
+}
+
+PG_FUNCTION_INFO_V1(zklock_fence_reset_text);
+
+Datum
+zklock_fence_reset_text(PG_FUNCTION_ARGS)
+{
+	Key			key = read_key(fcinfo, KEY_TEXT);
+
+	zklock_fence_reset(key.names, fcinfo->flinfo->fn_oid);
 	PG_RETURN_VOID();
 }

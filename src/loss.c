@@ -166,6 +166,12 @@ zklock_check_loss(void)
 }
 
 void
+zklock_doom(void)
+{
+	doomed = true;
+}
+
+void
 zklock_translate_cancel(MemoryContext context)
 {
 	ErrorData  *cancel;

@@ -35,6 +35,9 @@ extern void zklock_translate_cancel(MemoryContext context);
  */
 extern void zklock_rewrite_cancel(ErrorData *cancel);
 
+/* This transaction can't commit any more, whoever catches the error that says so. */
+extern void zklock_doom(void);
+
 /* If nothing is held any more, nothing needs to be told.  Does not throw. */
 extern void zklock_drop_notice(void);
 

@@ -63,6 +63,29 @@ SELECT is_empty(
 	$$ SELECT oid::regprocedure FROM pg_proc WHERE proname ~ '^zk_' AND obj_description(oid, 'pg_proc') IS NULL $$,
 	'every function has a comment');
 
+-- fencing
+SELECT function_returns('zk_fence', '{text}'::name[], 'bigint', 'zk_fence takes a name and returns the token');
+SELECT function_returns('zk_fence_reset', '{text}'::name[], 'void', 'zk_fence_reset takes a name and returns nothing');
+SELECT function_privs_are(current_schema(), f::name, '{text}'::name[], 'public', p::name[], format('%s: everybody has %s', f, p))
+FROM (VALUES ('zk_fence', '{EXECUTE}'), ('zk_fence_reset', '{}')) AS v(f, p);
+SELECT volatility_is(f, '{text}'::name[], 'volatile', f || ' is volatile'),
+	isnt_strict(f, '{text}'::name[], f || ' is called with NULL'),
+	isnt_definer(f, '{text}'::name[], f || ' runs as its caller')
+FROM unnest('{zk_fence,zk_fence_reset}'::name[]) AS f;
+SELECT is_empty(
+	$$ SELECT oid::regprocedure FROM pg_proc WHERE proname ~ '^zk_fence' AND proparallel <> 'u' $$,
+	'zk_fence and zk_fence_reset forbid parallel queries');
+SELECT columns_are('zklock_fences', '{lock,token,fenced_at,fenced_by}'::name[], 'zklock_fences has its columns');
+SELECT col_is_pk('zklock_fences', 'lock', 'a lock has one row in zklock_fences');
+SELECT table_privs_are('zklock_fences'::name, 'public'::name, '{}'::name[], 'nobody has rights on zklock_fences');
+SELECT is((SELECT extconfig FROM pg_extension WHERE extname = 'zklock'), ARRAY['zklock_fences'::regclass::oid],
+	'the rows of zklock_fences are dumped');
+SELECT isnt(obj_description('zklock_fences'::regclass), NULL, 'zklock_fences has a comment');
+SELECT is_empty(
+	$$ SELECT attname FROM pg_attribute WHERE attrelid = 'zklock_fences'::regclass AND attnum > 0
+	   AND col_description(attrelid, attnum) IS NULL $$,
+	'every column of zklock_fences has a comment');
+
 -- the view
 SELECT has_view('zk_held_locks', 'zk_held_locks is a view');
 SELECT columns_are('zk_held_locks',

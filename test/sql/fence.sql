@@ -1,0 +1,188 @@
+--
+-- Fencing: the holder's token is recorded in the holder's transaction, and a
+-- smaller one is refused.  A later holder is played by writing its token.
+--
+\set VERBOSITY sqlstate
+CREATE TEMP VIEW fences AS SELECT lock, token - zk_lock_token('fence.a') AS newer, fenced_by = session_user AS by_me
+	FROM zklock_fences WHERE lock COLLATE "C" ~ '^fence' ORDER BY lock;
+
+-- not held: 55000; NULL and names are those of locks
+SELECT zk_fence('fence.a');
+SELECT zk_fence(NULL);
+SELECT zk_fence('');
+SELECT zk_fence_reset(NULL);
+
+-- returns the token, records it, once
+SELECT zk_lock('fence.a') AS token \gset
+SELECT zk_fence('fence.a') = :token AS same;
+SELECT * FROM fences;
+SELECT xmin AS written FROM zklock_fences WHERE lock = 'fence.a' \gset
+SELECT zk_fence('fence.a') = zk_fence('fence.a') AS again;
+SELECT xmin = :written AS not_written_again FROM zklock_fences WHERE lock = 'fence.a';
+SELECT zk_unlock('fence.a');
+SELECT zk_fence('fence.a');
+
+-- a later hold has a greater one; also twice in one statement
+SELECT zk_lock('fence.a') > :token AS later;
+SELECT zk_fence('fence.a') > :token AS later;
+SELECT * FROM fences;
+DO $$ BEGIN PERFORM zk_fence('fence.a'), zk_unlock('fence.a'), zk_lock('fence.a'), zk_fence('fence.a'); END $$;
+SELECT * FROM fences;
+
+-- goes with the transaction, and with the savepoint
+BEGIN;
+SELECT zk_fence_reset('fence.a');
+SELECT zk_fence('fence.a') > 0 AS fenced;
+ROLLBACK;
+SELECT * FROM fences;
+SELECT zk_fence_reset('fence.a');
+BEGIN;
+SAVEPOINT one;
+SELECT zk_fence('fence.a') > 0 AS fenced;
+ROLLBACK TO one;
+COMMIT;
+SELECT * FROM fences;
+
+-- a greater token is there: refused, whatever the isolation level
+SELECT zk_fence('fence.a') > 0 AS fenced;
+UPDATE zklock_fences SET token = token + 1 WHERE lock = 'fence.a';
+\set VERBOSITY terse
+SELECT zk_fence('fence.a');
+\set VERBOSITY sqlstate
+BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT zk_fence('fence.a'); ROLLBACK;
+BEGIN ISOLATION LEVEL SERIALIZABLE; SELECT zk_fence('fence.a'); ROLLBACK;
+SELECT * FROM fences;
+-- and whoever catches that can't commit
+CREATE TABLE zklock_regress_fence (v text);
+BEGIN;
+INSERT INTO zklock_regress_fence VALUES ('before');
+SAVEPOINT one;
+SELECT zk_fence('fence.a');
+ROLLBACK TO one;
+COMMIT;
+DO $$
+BEGIN
+	INSERT INTO zklock_regress_fence VALUES ('caught');
+	PERFORM zk_fence('fence.a');
+EXCEPTION WHEN serialization_failure THEN
+	RAISE NOTICE 'caught';
+END $$;
+SELECT * FROM zklock_regress_fence;
+
+-- the way out, also of what nobody fenced
+SELECT zk_fence_reset('fence.a');
+SELECT zk_fence('fence.a') > 0 AS fenced;
+SELECT zk_fence_reset('fence.a'), zk_fence_reset('fence.a'), zk_fence_reset('fence.nobody');
+SELECT * FROM fences;
+SELECT zk_unlock_all();
+
+-- sharers check and do not record; nothing is written for them
+BEGIN READ ONLY;
+SELECT zk_xact_lock_shared('fence.a') = zk_fence('fence.a') AS same;
+SELECT pg_current_xact_id_if_assigned() IS NULL AS no_xid;
+COMMIT;
+SELECT * FROM fences;
+SELECT zk_lock_shared('fence.a') > 0 AS shared;
+INSERT INTO zklock_fences VALUES ('fence.a', zk_lock_token('fence.a'), now(), 'x');
+SELECT zk_fence('fence.a') > 0 AS not_older;
+UPDATE zklock_fences SET token = token + 1 WHERE lock = 'fence.a';
+SELECT zk_fence('fence.a');
+SELECT zk_unlock_all();
+
+-- an upgraded lock is exclusive, a downgraded one shared
+SELECT zk_fence_reset('fence.a');
+SELECT zk_lock_shared('fence.a') = zk_fence('fence.a') AS shared;
+SELECT * FROM fences;
+SELECT zk_lock('fence.a') = zk_fence('fence.a') AS upgraded;
+SELECT * FROM fences;
+SELECT zk_unlock('fence.a'), zk_fence('fence.a') > 0 AS downgraded;
+SELECT zk_unlock_all();
+
+-- a READ ONLY transaction can't record
+BEGIN READ ONLY; SELECT zk_xact_lock('fence.a') > 0 AS locked; SELECT zk_fence('fence.a'); ROLLBACK;
+BEGIN READ ONLY; SELECT zk_fence_reset('fence.a'); ROLLBACK;
+
+-- names are the locks', not their display
+SELECT zk_lock('fence./%é'), zk_fence('fence./%é') \g /dev/null
+SELECT lock FROM zklock_fences WHERE lock COLLATE "C" ~ '^fence\.%';
+SELECT zk_fence_reset('fence./%é');
+SELECT zk_lock(repeat('é', 256)) = zk_fence(repeat('é', 256)) AS longest;
+SELECT zk_fence_reset(repeat('é', 256));
+-- integer keys have no fence: their lock is another
+SELECT zk_lock(1) > 0 AS locked;
+SELECT zk_fence('#1');
+SELECT zk_unlock_all();
+
+-- with PREPARE TRANSACTION the fence stays with the prepared transaction
+SELECT zk_lock('fence.a') > 0 AS locked;
+BEGIN;
+SELECT zk_fence('fence.a') > 0 AS fenced;
+PREPARE TRANSACTION 'zklock_regress_fence';
+SET lock_timeout = '10ms';
+SELECT zk_fence('fence.a');
+SELECT zk_fence_reset('fence.a');
+RESET lock_timeout;
+COMMIT PREPARED 'zklock_regress_fence';
+SELECT * FROM fences;
+
+-- ordinary roles need no right on the table and have none; their search path,
+-- tables and operators have no part in it
+SET client_min_messages = warning;
+DROP ROLE IF EXISTS zklock_regress_fencer;
+RESET client_min_messages;
+CREATE ROLE zklock_regress_fencer;
+CREATE SCHEMA zklock_regress_hijack AUTHORIZATION zklock_regress_fencer;
+SELECT zk_fence_reset('fence.a');
+SET SESSION AUTHORIZATION zklock_regress_fencer;
+CREATE TABLE zklock_regress_hijack.zklock_fences (lock int, token text);
+CREATE FUNCTION zklock_regress_hijack.never(text, text) RETURNS boolean LANGUAGE plpgsql AS 'BEGIN RAISE ''hijacked''; END';
+CREATE OPERATOR zklock_regress_hijack.= (LEFTARG = text, RIGHTARG = text, FUNCTION = zklock_regress_hijack.never);
+SET search_path = zklock_regress_hijack, public, pg_catalog;
+SELECT zk_fence('fence.a') > 0 AS fenced;
+SELECT zk_fence('fence.a') > 0 AS fenced;
+SELECT count(*) FROM zklock_regress_hijack.zklock_fences;
+RESET search_path;
+SELECT * FROM zklock_fences;
+INSERT INTO zklock_fences VALUES ('fence.a', 1, now(), 'x');
+DELETE FROM zklock_fences;
+TRUNCATE zklock_fences;
+SELECT zk_fence_reset('fence.a');
+RESET SESSION AUTHORIZATION;
+SELECT * FROM (SELECT lock, fenced_by FROM zklock_fences) AS f WHERE lock = 'fence.a';
+-- who may call it needs no right on the table either
+GRANT EXECUTE ON FUNCTION zk_fence_reset(text) TO zklock_regress_fencer;
+SET ROLE zklock_regress_fencer;
+SELECT zk_fence_reset('fence.a');
+-- SET ROLE is not who did it
+SELECT zk_fence('fence.a') > 0 AS fenced;
+RESET ROLE;
+SELECT * FROM fences;
+REVOKE EXECUTE ON FUNCTION zk_fence_reset(text) FROM zklock_regress_fencer;
+DROP SCHEMA zklock_regress_hijack CASCADE;
+DROP ROLE zklock_regress_fencer;
+
+-- moved, dropped and created anew in one session
+DROP VIEW fences;
+BEGIN;
+CREATE SCHEMA zklock_regress_other;
+ALTER EXTENSION zklock SET SCHEMA zklock_regress_other;
+SELECT zklock_regress_other.zk_fence('fence.a') > 0 AS fenced;
+SELECT count(*) FROM zklock_regress_other.zklock_fences WHERE lock = 'fence.a';
+-- a table of the same name is not the extension's
+ALTER TABLE zklock_regress_other.zklock_fences SET SCHEMA public;
+CREATE TABLE zklock_regress_other.zklock_fences (lock int);
+SAVEPOINT one;
+SELECT zklock_regress_other.zk_fence('fence.a');
+ROLLBACK TO one;
+DROP EXTENSION zklock;
+DROP TABLE zklock_regress_other.zklock_fences;
+CREATE EXTENSION zklock SCHEMA zklock_regress_other;
+SELECT count(*) FROM zklock_regress_other.zklock_fences;
+SELECT zklock_regress_other.zk_fence('fence.a') > 0 AS fenced;
+SELECT count(*) FROM zklock_regress_other.zklock_fences;
+ROLLBACK;
+
+SELECT zk_fence_reset('fence.a');
+SELECT zk_unlock_all();
+SELECT count(*) FROM zklock_fences WHERE lock COLLATE "C" ~ '^fence';
+DROP TABLE zklock_regress_fence;

@@ -1,0 +1,154 @@
+# Fencing: the transaction of a holder that paused while another took over can't
+# commit any more when both fence, without any check at commit (promise 6.1).
+# Dump, restore and standbys keep what was recorded. All orders and isolation
+# levels are in test/specs/fence.spec.
+
+use strict;
+use warnings;
+
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use ZkLock::Check;
+use ZkLock::Cluster;
+use ZkLock::ZkClient;
+use ZkLock::ZkServer;
+
+my $zk = ZkLock::ZkServer->start(tick_time => 200);
+my $zkc = ZkLock::ZkClient->new($zk->connect_string);
+my $node = zklock_node(
+	'a',
+	zk => $zk,
+	session_timeout => '1s',
+	init => [ allows_streaming => 1 ],
+	extra_conf => 'zklock.commit_check = off');
+$node->safe_psql('postgres', 'CREATE TABLE t (v text)');
+
+sub rows
+{
+	return $node->safe_psql('postgres',
+		"SELECT count(*) FROM t WHERE v = '$_[0]'");
+}
+
+# A holder that has written, and stops until the ensemble has ended its session.
+# The first tier is taken away: else a second session of this server would wait
+# for the first one there.
+sub paused_holder
+{
+	my ($lock, $fence) = @_;
+	my $s = session($node);
+	$s->query_ok("SELECT zk_lock('$lock')");
+	$s->query_ok("BEGIN; INSERT INTO t VALUES ('$lock')");
+	$s->query_ok("SELECT zk_fence('$lock')") if $fence;
+	$s->query_ok('SELECT pg_advisory_unlock_all()');
+	$s->pause;
+	wait_zk_empty($zkc, "/zklock/locks/$lock");
+	return $s;
+}
+
+{
+	my $first = paused_holder('overtaken', 0);
+	my $later = session($node);
+	works($later, "BEGIN; SELECT zk_xact_lock('overtaken') = zk_fence('overtaken')",
+		't', 'a later holder fences while the earlier one is stopped');
+	$later->query_ok('COMMIT');
+	$first->resume;
+	fails_with($first, "SELECT zk_fence('overtaken')", '40001',
+		'the earlier one can not fence any more');
+	$first->query('COMMIT');
+	is(rows('overtaken'), 0, 'nor commit');
+	$_->quit for $first, $later;
+}
+{
+	my $first = paused_holder('waited for', 1);
+	my $later = session($node);
+	$later->query_ok("BEGIN; SELECT zk_xact_lock('waited for')");
+	$later->query_async("SELECT zk_fence('waited for') > 0");
+	wait_blocked($later);
+	works(session($node), 'SELECT pg_blocking_pids(' . $later->pid . ')',
+		'{' . $first->pid . '}',
+		'a later holder waits for the transaction of an earlier one that fenced');
+	$later->cancel;
+	failed_with($later, '57014', 'and can be cancelled', hint => 0);
+	$later->query_ok('ROLLBACK');
+	$later->query_ok("BEGIN; SELECT zk_xact_lock('waited for')");
+	$later->query_async("SELECT zk_fence('waited for') > 0");
+	wait_blocked($later);
+	$first->terminate;
+	$first->resume;
+	is($later->wait_result, 't', 'it goes on when that is over');
+	$later->query_ok('COMMIT');
+	$later->quit;
+}
+nothing_left($zkc, 'fencing leaves nothing in the ensemble');
+
+# An ensemble rebuilt from nothing hands out small tokens: played by a great one.
+$node->safe_psql('postgres', <<'SQL');
+INSERT INTO zklock_fences VALUES ('rebuilt', 9223372036854775807, now(), 'x');
+SQL
+{
+	my $s = session($node);
+	$s->query_ok("SELECT zk_lock('rebuilt')");
+	fails_with($s, "SELECT zk_fence('rebuilt')", '40001',
+		'after the ensemble was rebuilt fences refuse and name the way out',
+		like => qr/"rebuilt".*HINT:.*zk_fence_reset\('rebuilt'\)/s);
+	$s->quit;
+}
+
+# Dump and restore, the extension moved or not.
+my $archive = $node->basedir . '/dump';
+for my $schema ('public', 'elsewhere')
+{
+	$node->safe_psql('postgres', <<"SQL") if $schema ne 'public';
+CREATE SCHEMA $schema; ALTER EXTENSION zklock SET SCHEMA $schema
+SQL
+	$node->command_ok(
+		[ 'pg_dump', '-Fc', '-f', $archive, $node->connstr('postgres') ],
+		"pg_dump with the extension in $schema");
+	$node->safe_psql('postgres', "CREATE DATABASE copy_$schema");
+	$node->command_ok(
+		[ 'pg_restore', '-e', '-d', $node->connstr("copy_$schema"), $archive ],
+		'pg_restore');
+	my $all = "SELECT * FROM $schema.zklock_fences ORDER BY lock";
+	is($node->safe_psql("copy_$schema", $all),
+		$node->safe_psql('postgres', $all), 'keeps what was recorded');
+	my $s = session($node, dbname => "copy_$schema");
+	$s->query_ok("SET search_path = $schema; SELECT zk_lock('rebuilt')");
+	fails_with($s, "SELECT zk_fence('rebuilt')", '40001',
+		'and a smaller token is refused there, too');
+	works($s, "SELECT zk_fence_reset('rebuilt')", '', 'until it is reset');
+	works($s, "SELECT zk_fence('rebuilt') = zk_lock_token('rebuilt')", 't',
+		'then it is taken');
+	$s->quit;
+	works(session($node), "SELECT count(*) FROM $schema.zklock_fences "
+		. "WHERE lock = 'rebuilt' AND token = 9223372036854775807",
+		'1', 'each database has fences of its own');
+}
+$node->safe_psql('postgres', 'ALTER EXTENSION zklock SET SCHEMA public');
+
+# A hot standby has them, can't record, and can after promotion.
+$node->backup('base');
+my $standby = PostgreSQL::Test::Cluster->new('standby');
+$standby->init_from_backup($node, 'base', has_streaming => 1);
+$standby->start;
+$node->wait_for_catchup($standby);
+{
+	my $s = session($standby);
+	$s->query_ok("SELECT zk_lock('new'), zk_lock_shared('shared'), zk_lock_shared('rebuilt')");
+	fails_with($s, "SELECT zk_fence('new')", '25006',
+		'a standby can not record', hint => 0);
+	works($s, "SELECT zk_fence('shared') > 0", 't', 'a sharer checks there');
+	fails_with($s, "SELECT zk_fence('rebuilt')", '40001',
+		'and is refused by what the primary recorded');
+	$standby->promote;
+	fails_with($s, "SELECT zk_fence('rebuilt')", '40001',
+		'a promoted standby has what was recorded');
+	works($s, "SELECT zk_fence('new') > 0", 't', 'and records');
+	$s->quit;
+}
+nothing_left($zkc, 'nothing is left in the ensemble');
+
+$zkc->close;
+$_->stop for $standby, $node;
+$zk->stop;
+done_testing();
