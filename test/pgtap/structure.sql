@@ -68,10 +68,9 @@ SELECT function_returns('zk_fence', '{text}'::name[], 'bigint', 'zk_fence takes 
 SELECT function_returns('zk_fence_reset', '{text}'::name[], 'void', 'zk_fence_reset takes a name and returns nothing');
 SELECT function_privs_are(current_schema(), f::name, '{text}'::name[], 'public', p::name[], format('%s: everybody has %s', f, p))
 FROM (VALUES ('zk_fence', '{EXECUTE}'), ('zk_fence_reset', '{}')) AS v(f, p);
-SELECT volatility_is(f, '{text}'::name[], 'volatile', f || ' is volatile'),
-	isnt_strict(f, '{text}'::name[], f || ' is called with NULL'),
-	isnt_definer(f, '{text}'::name[], f || ' runs as its caller')
-FROM unnest('{zk_fence,zk_fence_reset}'::name[]) AS f;
+SELECT volatility_is(f, '{text}'::name[], 'volatile', f || ' is volatile') FROM unnest('{zk_fence,zk_fence_reset}'::name[]) AS f;
+SELECT isnt_strict(f, '{text}'::name[], f || ' is called with NULL') FROM unnest('{zk_fence,zk_fence_reset}'::name[]) AS f;
+SELECT isnt_definer(f, '{text}'::name[], f || ' runs as its caller') FROM unnest('{zk_fence,zk_fence_reset}'::name[]) AS f;
 SELECT is_empty(
 	$$ SELECT oid::regprocedure FROM pg_proc WHERE proname ~ '^zk_fence' AND proparallel <> 'u' $$,
 	'zk_fence and zk_fence_reset forbid parallel queries');
