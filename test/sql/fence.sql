@@ -26,7 +26,7 @@ SELECT zk_fence('fence.a');
 SELECT zk_lock('fence.a') > :token AS later;
 SELECT zk_fence('fence.a') > :token AS later;
 SELECT * FROM fences;
-DO $$ BEGIN PERFORM zk_fence('fence.a'), zk_unlock('fence.a'), zk_lock('fence.a'), zk_fence('fence.a'); END $$;
+DO $$ BEGIN PERFORM zk_fence_reset('fence.a'), zk_fence('fence.a'), zk_unlock('fence.a'), zk_lock('fence.a'), zk_fence('fence.a'); END $$;
 SELECT * FROM fences;
 
 -- goes with the transaction, and with the savepoint
