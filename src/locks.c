@@ -24,6 +24,7 @@
 #include "loss.h"
 #include "session.h"
 #include "settings.h"
+#include "syntax.h"
 #include "wait.h"
 
 /* A call of zklock_acquire() on its way. */
@@ -73,10 +74,7 @@ log_long_wait(RemoteWait *w, ZklRequestInfo *info, int64 now)
 	if (!log_lock_waits || w->logged || now - w->started < DeadlockTimeout)
 		return;
 	w->logged = true;
-	/* Another program wrote this: nothing but plain characters into our log. */
-	for (char *p = info->blocker; *p; p++)
-		if (*p < 0x20 || *p > 0x7e)
-			*p = '?';
+	zklock_make_plain(info->blocker);	/* another program wrote this */
 	ereport(LOG,
 			(errmsg("process %d still waiting for zk lock \"%s\" after %lld ms",
 					MyProcPid, w->displays[Max(info->culprit, 0)],

@@ -11,6 +11,7 @@
  */
 #include "postgres.h"
 
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -26,12 +27,13 @@
 #include "loss.h"
 #include "session.h"
 #include "settings.h"
+#include "syntax.h"
 #include "wait.h"
 
 /* The client's socket, its pipe, a second socket while changing servers, the eventfd. */
 #define SESSION_FDS 5
 
-#define MAX_AUTH_LINE 1024
+#define MAX_AUTH_FILE 1024
 
 static ZklSession *session = NULL;
 
@@ -86,32 +88,35 @@ auth_file_error(const char *problem)
 static char *
 read_credentials(void)
 {
-	char		line[MAX_AUTH_LINE];
+	char		text[MAX_AUTH_FILE + 1];
 	struct stat st;
-	FILE	   *file;
+	ssize_t		length;
+	int			fd;
 	char	   *credentials;
 
 	if (zklock_auth_file[0] == '\0')
 		return NULL;
-	file = AllocateFile(zklock_auth_file, "r");
-	if (file == NULL)
+	/* Opening a pipe would wait for somebody who writes. */
+	fd = OpenTransientFile(zklock_auth_file, O_RDONLY | O_NONBLOCK | PG_BINARY);
+	if (fd < 0)
 		auth_file_error("it cannot be read");
-	if (fstat(fileno(file), &st) != 0 || !S_ISREG(st.st_mode))
+	if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode))
 		auth_file_error("it is not a plain file");
 	if (st.st_mode & (S_IRWXG | S_IRWXO))
 		auth_file_error("group or others may access it");
-	if (fgets(line, sizeof(line), file) == NULL)
-		line[0] = '\0';
-	FreeFile(file);
+	if (st.st_size > MAX_AUTH_FILE)
+		auth_file_error("it is too long");
+	length = read(fd, text, MAX_AUTH_FILE);
+	CloseTransientFile(fd);
+	if (length < 0)
+		auth_file_error("it cannot be read");
 
-	line[strcspn(line, "\r\n")] = '\0';
-	if (strncmp(line, "digest ", 7) != 0 || strchr(line + 7, ':') == NULL)
-	{
-		explicit_bzero(line, sizeof(line));
+	credentials = zklock_credentials_in(text, (size_t) length);
+	if (credentials)
+		credentials = pstrdup(credentials);
+	explicit_bzero(text, sizeof(text));
+	if (credentials == NULL)
 		auth_file_error("it does not hold credentials");
-	}
-	credentials = pstrdup(line + 7);
-	explicit_bzero(line, sizeof(line));
 	return credentials;
 }
 

@@ -15,6 +15,7 @@
 #include "compat.h"
 #include "recipe/recipe.h"
 #include "settings.h"
+#include "syntax.h"
 
 char	   *zklock_connect_string;
 char	   *zklock_root;
@@ -76,65 +77,11 @@ static const struct config_enum_entry log_options[] = {
 	{NULL, 0, false}
 };
 
-/* Slash-separated components, none of them empty, "." or "..". */
-static bool
-is_znode_path(const char *path)
-{
-	if (path[0] != '/')
-		return false;
-	while (*path == '/')
-	{
-		size_t		n = strcspn(++path, "/");
-
-		if (n == 0 || (n == 1 && path[0] == '.') ||
-			(n == 2 && path[0] == '.' && path[1] == '.'))
-			return false;
-		for (size_t i = 0; i < n; i++)
-			if ((unsigned char) path[i] < 0x20 || path[i] == 0x7f)
-				return false;
-		path += n;
-	}
-	return *path == '\0';
-}
-
-static bool
-is_host_and_port(const char *s, size_t length)
-{
-	size_t		digits = 0;
-
-	while (digits < length && s[length - 1 - digits] >= '0' &&
-		   s[length - 1 - digits] <= '9')
-		digits++;
-	if (digits == 0 || digits > 5 || length < digits + 2 ||
-		s[length - 1 - digits] != ':')
-		return false;
-	if (atoi(s + length - digits) < 1 || atoi(s + length - digits) > 65535)
-		return false;
-	for (size_t i = 0; i < length; i++)
-		if ((unsigned char) s[i] <= 0x20)
-			return false;
-	return true;
-}
-
 static bool
 check_connect_string(char **newval, void **extra, GucSource source)
 {
-	const char *p = *newval;
-	bool		good = true;
+	bool		good = zklock_is_connect_string(*newval);
 
-	for (;;)
-	{
-		size_t		n = strcspn(p, ",/");
-
-		good = good && is_host_and_port(p, n);
-		p += n;
-		if (*p != ',')
-			break;
-		p++;
-	}
-	/* A comma in the chroot is hosts after it, which the client would not see. */
-	if (*p == '/')
-		good = good && is_znode_path(p) && strchr(p, ',') == NULL;
 	if (!good)
 	{
 		GUC_check_errdetail("It has the form host:port[,host:port...][/chroot].");
@@ -146,7 +93,7 @@ check_connect_string(char **newval, void **extra, GucSource source)
 static bool
 check_root(char **newval, void **extra, GucSource source)
 {
-	if (is_znode_path(*newval) && strlen(*newval) <= 1024)
+	if (zklock_is_znode_path(*newval) && strlen(*newval) <= 1024)
 		return true;
 	GUC_check_errdetail("It is an absolute znode path of at most 1024 bytes, not \"/\" itself and without a slash at the end.");
 	return false;

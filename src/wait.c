@@ -16,6 +16,7 @@
 #include "utils/timeout.h"
 
 #include "compat.h"
+#include "syntax.h"
 #include "wait.h"
 
 int64
@@ -34,9 +35,16 @@ zklock_drain_client_log(void)
 	char		line[512];
 
 	while (zkl_log_take(&level, line, sizeof(line)))
+	{
+		/*
+		 * It may hold names that others gave, and be cut within a character;
+		 * a client that wants to see log lines must not fail over it.
+		 */
+		zklock_make_plain(line);
 		ereport(LOG,
 				(errmsg("ZooKeeper client: %s", line),
 				 errhidestmt(true), errhidecontext(true)));
+	}
 }
 
 void
