@@ -41,7 +41,7 @@ extern bool zkl_child_name(ZklDialect dialect, ZklMode mode,
 						   int64_t session_id, uint64_t counter,
 						   int32_t number, char out[ZKL_CHILD_NAME_SIZE]);
 
-/* Among the children, the one that begins with the prefix, or NULL. */
+/* Among the children, the one made of the prefix and a number, or NULL. */
 extern const char *zkl_find_child(const char *const *children, int n_children,
 								  const char *prefix);
 
