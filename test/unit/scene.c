@@ -430,3 +430,55 @@ heal(void)
 				fake_receive_timeout(parties[i].client);
 	}
 }
+
+void
+scene_rejoin(Party *party)
+{
+	if (!fake_is_expired(party->client))
+		fake_expire(party->client);
+	scene_leave(party);
+	scene_open(party);
+	fake_connect(party->client);
+}
+
+/* All let go, again and again, until nobody waits any more. */
+static bool
+comes_to_rest(void)
+{
+	for (int round = 0; round < 30; round++)
+	{
+		bool		waiting = false;
+
+		heal();
+		for (int i = 0; i < MAX_PARTIES; i++)
+		{
+			if (parties[i].session == NULL)
+				continue;
+			if (zkl_session_state(parties[i].session) == ZKL_SESSION_EXPIRED)
+				scene_rejoin(&parties[i]);
+			release_all(&parties[i]);
+			waiting = waiting || pending_of(&parties[i]);
+		}
+		if (!waiting)
+		{
+			heal();
+			return true;
+		}
+	}
+	return false;
+}
+
+/*
+ * Upgraders that wait for each other's shared holds over two names are the
+ * owners' deadlock: one of them gives up, as PostgreSQL's detector would see to.
+ */
+bool
+scene_settles(void)
+{
+	for (int i = 0; i < MAX_PARTIES; i++)
+		if (comes_to_rest())
+			return true;
+		else if (parties[i].session)
+			give_up_all(&parties[i]);
+	return comes_to_rest();
+}

@@ -105,6 +105,12 @@ extern const char *foreign_node(const char *name, const char *child, int64_t ses
 /* Brings back connections until nothing moves any more. */
 extern void heal(void);
 
+/* For a session that is over, or is to be: its owner opens another. */
+extern void scene_rejoin(Party *party);
+
+/* Does everybody who waits get the lock or an answer, when all others let go? */
+extern bool scene_settles(void);
+
 /* How often has the referee objected since scene_begin(), and to what first? */
 extern int	objections(void);
 extern const char *first_objection(void);

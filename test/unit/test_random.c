@@ -106,17 +106,6 @@ act_network(Party *party)
 	}
 }
 
-/* A session that is over: its owner opens another. */
-static void
-start_again(Party *party)
-{
-	if (!fake_is_expired(party->client))
-		fake_expire(party->client);
-	scene_leave(party);
-	scene_open(party);
-	fake_connect(party->client);
-}
-
 static void
 act(void)
 {
@@ -124,7 +113,7 @@ act(void)
 	int			kind = dice(100);
 
 	if (zkl_session_state(party->session) == ZKL_SESSION_EXPIRED)
-		start_again(party);
+		scene_rejoin(party);
 	else if (kind < 12)
 		act_ask(party);
 	else if (kind < 18)
@@ -141,46 +130,6 @@ act(void)
 		fake_apply(party->client);
 	else
 		fake_deliver(party->client);
-}
-
-/* All let go, again and again, until nobody waits any more. */
-static bool
-comes_to_rest(void)
-{
-	for (int round = 0; round < 30; round++)
-	{
-		bool		waiting = false;
-
-		heal();
-		for (int i = 0; i < N_PARTIES; i++)
-		{
-			if (zkl_session_state(parties[i].session) == ZKL_SESSION_EXPIRED)
-				start_again(&parties[i]);
-			release_all(&parties[i]);
-			waiting = waiting || pending_of(&parties[i]);
-		}
-		if (!waiting)
-		{
-			heal();
-			return true;
-		}
-	}
-	return false;
-}
-
-/*
- * Upgraders that wait for each other's shared holds over two names are the
- * owners' deadlock: one of them gives up, as PostgreSQL's detector would see to.
- */
-static bool
-settles(void)
-{
-	for (int i = 0; i < N_PARTIES; i++)
-		if (comes_to_rest())
-			return true;
-		else
-			give_up_all(&parties[i]);
-	return comes_to_rest();
 }
 
 static bool
@@ -200,7 +149,7 @@ run(unsigned seed)
 	}
 	for (int i = 0; i < ACTIONS; i++)
 		act();
-	if (!settles())
+	if (!scene_settles())
 		failed = "somebody waits for nobody";
 	else if (nodes_of(NULL, NULL) > 0)
 		failed = "nodes are left";
