@@ -1,0 +1,58 @@
+# Fuzzing of everything that reads bytes of others, with libFuzzer.  No
+# PostgreSQL and no client library is needed:
+#
+#   make -f test/fuzz/fuzz.mk check-fuzz                    what the tests run
+#   make -f test/fuzz/fuzz.mk check-fuzz FUZZ_SECONDS=600   longer, by chance
+#   make -f test/fuzz/fuzz.mk fuzz-corpus FUZZ_SECONDS=600  keeps what is new
+#
+# FUZZERS="fuzz_scene" runs only these.  An input that failed is kept in
+# $(FUZZ_BUILD) as crash-...; run the program there with its path to repeat it.
+
+FUZZ_BUILD ?= build/fuzz
+FUZZ_CC ?= clang
+FUZZ_SECONDS ?=
+FUZZ_PROVE ?= prove
+FUZZ_CFLAGS = -std=gnu11 -D_GNU_SOURCE -g -O1 -Wall -Wextra \
+	$(if $(filter 1,$(WERROR)),-Werror) -Isrc -Isrc/recipe -Itest/unit \
+	-fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all \
+	-fno-omit-frame-pointer
+
+FUZZERS ?= $(sort $(patsubst test/fuzz/%.c,%,$(wildcard test/fuzz/fuzz_*.c)))
+
+# What each harness is linked with.
+FUZZ_OF_fuzz_names = node
+FUZZ_OF_fuzz_standing = node
+FUZZ_OF_fuzz_text = log syntax
+FUZZ_OF_fuzz_scene = $(filter-out zk_client,$(patsubst src/recipe/%.c,%,$(wildcard src/recipe/*.c))) \
+	$(filter-out test_%,$(patsubst test/unit/%.c,%,$(wildcard test/unit/*.c))) syntax
+
+vpath %.c src/recipe src test/unit test/fuzz
+FUZZ_HEADERS = $(wildcard src/syntax.h src/recipe/*.h test/unit/*.h test/fuzz/*.h)
+
+$(FUZZ_BUILD):
+	mkdir -p $@
+
+$(FUZZ_BUILD)/%.o: %.c $(FUZZ_HEADERS) | $(FUZZ_BUILD)
+	$(FUZZ_CC) $(FUZZ_CFLAGS) -c -o $@ $<
+
+define fuzz_program
+$(FUZZ_BUILD)/$(1): $(FUZZ_BUILD)/$(1).o $(FUZZ_OF_$(1):%=$(FUZZ_BUILD)/%.o)
+	$(FUZZ_CC) $(FUZZ_CFLAGS) -fsanitize=fuzzer -o $$@ $$^ -lpthread
+endef
+$(foreach fuzzer,$(FUZZERS),$(eval $(call fuzz_program,$(fuzzer))))
+
+.PHONY: check-fuzz fuzz-corpus
+
+check-fuzz: $(FUZZERS:%=$(FUZZ_BUILD)/%)
+	FUZZ_SECONDS=$(FUZZ_SECONDS) $(FUZZ_PROVE) $(PROVE_FLAGS) -j2 \
+	  --exec test/fuzz/fuzz-tap $(FUZZERS:%=$(FUZZ_BUILD)/%)
+
+# The smallest set of inputs that reaches everything the old and the new reach.
+fuzz-corpus: $(FUZZERS:%=$(FUZZ_BUILD)/%)
+	for f in $(FUZZERS); do \
+	  new=$$(mktemp -d) && least=$$(mktemp -d) && mkdir -p test/fuzz/corpus/$$f && \
+	  $(FUZZ_BUILD)/$$f -max_total_time=$(or $(FUZZ_SECONDS),60) -max_len=512 \
+	    -reduce_inputs=1 -artifact_prefix=$(FUZZ_BUILD)/ $$new test/fuzz/corpus/$$f && \
+	  $(FUZZ_BUILD)/$$f -merge=1 -max_len=512 $$least test/fuzz/corpus/$$f $$new && \
+	  rm -r test/fuzz/corpus/$$f $$new && mv $$least test/fuzz/corpus/$$f || exit 1; \
+	done

@@ -1,0 +1,290 @@
+/*-------------------------------------------------------------------------
+ *
+ * fuzz_scene.c
+ *		The whole recipe layer among strangers: an input is a schedule of what
+ *		sessions do, what the network does, and what others write below the
+ *		locks: names of any form and data of any bytes.
+ *
+ * The referee of scene.c watches exclusion and tokens.  In the end the
+ * strangers leave; then everybody who waits must be served, and nothing of the
+ * sessions' may be left.
+ *
+ * Who removes our nodes, or makes some with numbers that the server did not
+ * give, can break exclusion; that is allowed in some inputs, which are not
+ * judged for it.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "fuzz.h"
+#include "scene.h"
+#include "syntax.h"
+
+#define X ZKL_MODE_EXCLUSIVE
+#define S ZKL_MODE_SHARED
+#define NONE ZKL_MODE_NONE
+
+#define N_PARTIES 3
+#define N_NAMES 2
+#define MAX_STRANGERS 24
+#define MAX_ACTIONS 200
+#define STRANGER 7777			/* the session of all of them */
+
+static const char *const names[N_NAMES] = {"a", "b"};
+
+static bool judged;				/* for exclusion */
+static int	n_strangers;
+static char strangers[MAX_STRANGERS][640];
+
+static void
+act_ask(Input *input, Party *party)
+{
+	unsigned	how = take(input);
+	const char *wanted[N_NAMES];
+	ZklMode		modes[N_NAMES];
+	int			n = 0;
+
+	if (pending_of(party))
+		return;
+	for (int i = 0; i < N_NAMES; i++)
+	{
+		ZklMode		mode = how >> (4 + i) & 1 ? X : S;
+
+		if (how >> i & 1 && mode_of(party, names[i]) < mode)
+		{
+			wanted[n] = names[i];
+			modes[n++] = mode;
+		}
+	}
+	give_up_all(party);			/* what is decided */
+	if (n > 0)
+		ask_all(party, n, wanted, modes, how & 8);
+}
+
+static void
+act_reduce(Input *input, Party *party)
+{
+	unsigned	how = take(input);
+	const char *name = names[how % N_NAMES];
+
+	if (!pending_of(party) && mode_of(party, name) != NONE)
+		reduce(party, name, how & 4 && mode_of(party, name) == X ? S : NONE);
+}
+
+static void
+act_network(Input *input, Party *party)
+{
+	static const FakeFault faults[] = {
+		FAULT_DROP, FAULT_APPLY_DROP, FAULT_APPLY_ALL_DROP, FAULT_DELAY,
+		FAULT_REFUSE, FAULT_THROTTLE, FAULT_FORGET, FAULT_EXPIRE,
+	};
+	unsigned	how = take(input);
+
+	switch (how % 4)
+	{
+		case 0:
+			fake_disconnect(party->client);
+			break;
+		case 1:
+			fake_fail_attempt(party->client);
+			break;
+		case 2:
+			fake_fault(party->client, fake_counted(party->client) + 1 + (int) (how >> 5 & 3),
+					   faults[how >> 2 & 7]);
+			break;
+		case 3:
+			fake_release(party->client);
+			fake_connect(party->client);
+	}
+}
+
+/* What a stranger calls his node, up to the number: like ours, or anything. */
+static void
+take_prefix(Input *input, char *out, size_t size)
+{
+	static const char *const infixes[] = {
+		"__READ__", "__WRIT__", "lock-", "__rlock__", "__lock__", "lease-", "", "_",
+	};
+	unsigned	how = take(input);
+	const Party *party = &parties[how % N_PARTIES];
+	size_t		n;
+
+	out[0] = '\0';
+	if (how & 8)
+		snprintf(out, size, "_c_%08x-%04x-%04x-0000-%012x-",
+				 (unsigned) (fake_session_id(party->client) >> 32),
+				 (unsigned) (fake_session_id(party->client) >> 16 & 0xffff),
+				 (unsigned) (fake_session_id(party->client) & 0xffff), 0xdeadu);
+	else if (how & 16)
+		strcpy(out, "00112233445566778899aabbccddeeff");
+	n = strlen(out);
+	take_text(input, out + n, size - n - 16, '/');
+
+	/* A dash before the server's number would make it another number. */
+	n = strlen(out);
+	if (n > 0 && out[n - 1] == '-')
+		out[n - 1] = '_';
+	strcat(out, infixes[how >> 5]);
+}
+
+/* With a number of the server's, or, where that is not judged, of his own. */
+static void
+act_stranger(Input *input)
+{
+	unsigned	how = take(input);
+	const char *parent = path_of(names[how % N_NAMES]);
+	ZklCreateKind kind = how & 2 ? ZKL_CREATE_EPHEMERAL_SEQUENTIAL : ZKL_CREATE_EPHEMERAL;
+	char		prefix[300];
+	char		path[400];
+	char		data[64];
+	char	   *made;
+	int64_t		unused;
+
+	take_prefix(input, prefix, sizeof(prefix));
+	take_text(input, data, sizeof(data), '\0');
+	if (n_strangers == MAX_STRANGERS)
+		return;
+	if (how & 2)
+		snprintf(path, sizeof(path), "%s/%s", parent, prefix);
+	else if (!judged)
+		snprintf(path, sizeof(path), "%s/%s%010d", parent, prefix, take_number(input));
+	else
+		snprintf(path, sizeof(path), "%s/%s_", parent, prefix);
+	fake_tree_create(path, data, (int) strlen(data), kind, STRANGER, &made, &unused);
+	if (made)
+		snprintf(strangers[n_strangers++], sizeof(strangers[0]), "%s", made);
+	free(made);
+}
+
+static void
+act_stranger_goes(Input *input)
+{
+	int			i = (int) take(input);
+
+	if (n_strangers == 0)
+		return;
+	i %= n_strangers;
+	fake_tree_delete(strangers[i]);
+	memmove(strangers[i], strangers[--n_strangers], sizeof(strangers[i]));
+}
+
+static void
+act_data(Input *input)
+{
+	char		data[600];
+	unsigned	which = take(input);
+
+	take_text(input, data, sizeof(data), '\0');
+	if (which % 4 == 0)			/* longer than what is kept of it */
+		for (size_t n = strlen(data); n + 1 < sizeof(data); n++)
+		{
+			data[n] = (char) (which | 0x80);
+			data[n + 1] = '\0';
+		}
+	if (n_strangers > 0)
+		fake_tree_set(strangers[which % (unsigned) n_strangers], data);
+}
+
+/* Somebody removes one of our nodes by hand. */
+static void
+act_removal(Input *input)
+{
+	const char *path = node_of(&parties[take(input) % N_PARTIES], NULL);
+
+	if (!judged && path[0] != '\0')
+		fake_tree_delete(path);
+}
+
+static void
+act(Input *input)
+{
+	unsigned	kind = take(input);
+	Party	   *party = &parties[kind % N_PARTIES];
+
+	if (zkl_session_state(party->session) == ZKL_SESSION_EXPIRED)
+		scene_rejoin(party);
+	else if (kind < 48)
+		act_ask(input, party);
+	else if (kind < 64)
+		act_reduce(input, party);
+	else if (kind < 70)
+		zkl_session_confirm(party->session);
+	else if (kind < 76 && pending_of(party))
+		forget(pending_of(party));
+	else if (kind < 92)
+		act_network(input, party);
+	else if (kind < 100)
+		fake_advance((int64_t) take(input) * 8);
+	else if (kind < 104)
+		fake_tree_reap();
+	else if (kind < 124)
+		act_stranger(input);
+	else if (kind < 132)
+		act_stranger_goes(input);
+	else if (kind < 138)
+		act_data(input);
+	else if (kind < 144)
+		act_removal(input);
+	else if (kind < 152)
+		fake_run_all();
+	else if (kind < 200)
+		fake_apply(party->client);
+	else
+		fake_deliver(party->client);
+}
+
+/* What an owner is told about whom it waits for. */
+static void
+check_blockers(void)
+{
+	for (int i = 0; i < N_PARTIES; i++)
+	{
+		Ask		   *ask = pending_of(&parties[i]);
+		ZklRequestInfo info;
+
+		if (ask == NULL)
+			continue;
+		zkl_request_info(ask->request, &info);
+		must(memchr(info.blocker, '\0', sizeof(info.blocker)), "the blocker has no end");
+		must(info.culprit >= -1 && info.culprit < ask->n, "culprit %d", info.culprit);
+		must(!info.blocked || info.was_blocked || info.blocker[0] == '\0', "never blocked");
+		zklock_make_plain(info.blocker);
+		for (const char *p = info.blocker; *p; p++)
+			must(*p >= 0x20 && *p <= 0x7e, "byte %d in the log", *p);
+	}
+}
+
+static void
+strangers_leave(void)
+{
+	while (n_strangers > 0)
+		fake_tree_delete(strangers[--n_strangers]);
+}
+
+int
+LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	Input		input = {data, size};
+	unsigned	flags = take(&input);
+
+	judged = flags % 4 != 0;
+	n_strangers = 0;
+	scene_begin(0);
+	scene_config.sequence_limit = flags & 16 ? 4 + (int32_t) (flags >> 5) : 0;
+	for (int i = 0; i < N_PARTIES; i++)
+	{
+		scene_config.dialect = flags & 4 && i == 1 ? ZKL_DIALECT_KAZOO : ZKL_DIALECT_CURATOR;
+		scene_join(&parties[i]);
+	}
+	for (int i = 0; i < MAX_ACTIONS && input.left > 0; i++)
+	{
+		act(&input);
+		check_blockers();
+	}
+	strangers_leave();
+	must(scene_settles(), "somebody waits for nobody");
+	for (FakeNode *node = fake_tree_first(); node; node = node->next)
+		must(node->owner == 0, "left: %s", node->path);
+	must(!judged || objections() == 0, "%s", first_objection());
+	scene_end(NULL);
+	return 0;
+}

@@ -1,0 +1,137 @@
+/*-------------------------------------------------------------------------
+ *
+ * fuzz_text.c
+ *		Texts of people and of the client library: settings, the credentials
+ *		file, log lines.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <regex.h>
+
+#include "client.h"
+#include "fuzz.h"
+#include "log.h"
+#include "recipe.h"
+#include "syntax.h"
+
+#define MAX_TEXT 2000
+
+/* log.c passes the level on to the client library, which is not here. */
+void
+zkl_client_set_log_level(int level)
+{
+	(void) level;
+}
+
+/* A component of a path has no control characters, and is not "." or "..". */
+#define PATH "(/([^/.\001-\037\177][^/\001-\037\177]*" \
+	"|\\.[^/.\001-\037\177][^/\001-\037\177]*|\\.\\.[^/\001-\037\177]+))+"
+#define HOST "[^,/\001-\040]+:0*[1-9][0-9]{0,4}"
+
+typedef enum Form
+{
+	FORM_PATH,
+	FORM_CONNECT_STRING,
+	FORM_CREDENTIALS,
+	N_FORMS
+} Form;
+
+static bool
+has_form(const char *text, Form form)
+{
+	static const char *const expressions[] = {
+		"^" PATH "$", "^" HOST "(," HOST ")*(" PATH ")?$", "^digest [^:]*:",
+	};
+	static regex_t patterns[N_FORMS];
+	static bool compiled[N_FORMS];
+
+	if (!compiled[form])
+		must(regcomp(&patterns[form], expressions[form], REG_EXTENDED | REG_NOSUB) == 0,
+			 "%s", expressions[form]);
+	compiled[form] = true;
+	return regexec(&patterns[form], text, 0, NULL, 0) == 0;
+}
+
+static void
+check_settings(const char *text)
+{
+	const char *chroot = strchr(text, '/');
+	bool		is_path = has_form(text, FORM_PATH);
+	bool		good = has_form(text, FORM_CONNECT_STRING) &&
+		!(chroot && strchr(chroot, ','));
+	bool		accepted = zklock_is_connect_string(text);
+
+	must(zklock_is_znode_path(text) == is_path, "a path or not: %s", text);
+	/* What the expression can't say: no port has more than five digits, or exceeds 65535. */
+	if (!good)
+		must(!accepted, "not a connect string: %s", text);
+	else
+	{
+		bool		in_range = true;
+
+		for (const char *p = text; p && in_range;)
+		{
+			size_t		n = strcspn(p, ",/");
+			size_t		digits = 0;
+
+			while (p[n - 1 - digits] != ':')
+				digits++;
+			in_range = digits <= 5 && atol(p + n - digits) <= 65535;
+			p = p[n] == ',' ? p + n + 1 : NULL;
+		}
+		must(accepted == in_range, "a connect string or not: %s", text);
+	}
+}
+
+static void
+check_credentials(const uint8_t *data, size_t size)
+{
+	char		text[MAX_TEXT + 1];
+	char		line[MAX_TEXT + 1];
+	char	   *found;
+	size_t		n = 0;
+
+	memset(text, 'x', sizeof(text));
+	memcpy(text, data, size);
+	found = zklock_credentials_in(text, size);
+	while (n < size && data[n] != '\n' && data[n] != '\r')
+		n++;
+	memcpy(line, data, n);
+	line[n] = '\0';
+	if (memchr(data, '\0', n) || !has_form(line, FORM_CREDENTIALS))
+		must(found == NULL, "no credentials: %s", line);
+	else
+		must(found && strcmp(found, line + 7) == 0, "not the credentials: %s", line);
+}
+
+static void
+check_log(const char *text)
+{
+	ZklLogLevel level;
+	char		line[512];
+
+	zkl_log_keep_io(text);
+	must(zkl_log_take(&level, line, sizeof(line)), "the line is gone");
+	must(!zkl_log_take(&level, (char[1]) {0}, 1), "a line that nobody wrote");
+	must(level >= ZKL_LOG_ERROR && level <= ZKL_LOG_DEBUG, "level %d", level);
+	must(memchr(line, '\0', sizeof(line)) && strchr(line, '\n') == NULL, "not one line");
+	must(line[0] == '\0' || strstr(text, line), "what nobody wrote: %s", line);
+	zklock_make_plain(line);
+	for (const char *p = line; *p; p++)
+		must(*p >= 0x20 && *p <= 0x7e, "byte %d in the log", *p);
+}
+
+int
+LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	char		text[MAX_TEXT + 1];
+
+	if (size > MAX_TEXT)
+		size = MAX_TEXT;
+	memcpy(text, data, size);
+	text[size] = '\0';
+	check_settings(text);
+	check_log(text);
+	check_credentials(data, size);
+	return 0;
+}
