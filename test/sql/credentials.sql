@@ -39,10 +39,17 @@ SELECT zk_lock('credentials.alice') IS NULL;
 SELECT :'LAST_ERROR_MESSAGE' LIKE '%wonderland%' AS tells;
 SET zklock.auth_file = 'zklock_regress_none';
 SELECT zk_lock('credentials.alice') IS NULL;
+-- a pipe, which nobody writes to, and one line that would be cut
+COPY (SELECT 1) TO PROGRAM 'cat > /dev/null; rm -f zklock_regress_pipe; umask 077; mkfifo zklock_regress_pipe';
+SET zklock.auth_file = 'zklock_regress_pipe';
+SELECT zk_lock('credentials.alice') IS NULL;
+COPY (SELECT 'digest long:' || repeat('x', 2000)) TO PROGRAM 'umask 077; rm -f zklock_regress_long; cat > zklock_regress_long';
+SET zklock.auth_file = 'zklock_regress_long';
+SELECT zk_lock('credentials.alice') IS NULL;
 
 RESET zklock.auth_file;
 RESET zklock.acl;
 RESET zklock.root;
 SELECT zk_lock('credentials.alice') > 0 AS world;
 SELECT zk_unlock_all();
-COPY (SELECT 1) TO PROGRAM 'cat > /dev/null; rm -f zklock_regress_alice zklock_regress_bob zklock_regress_open zklock_regress_bad';
+COPY (SELECT 1) TO PROGRAM 'cat > /dev/null; rm -f zklock_regress_alice zklock_regress_bob zklock_regress_open zklock_regress_bad zklock_regress_pipe zklock_regress_long';
