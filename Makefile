@@ -6,6 +6,9 @@
 #   make check-layers           which file may include what
 #   make check-unit             the recipe layer with a fake client, as TAP
 #   make check-asan check-ubsan check-tsan check-valgrind    the same, watched
+#   make check-fuzz             bytes of others, at random (FUZZ_SECONDS=600: longer)
+#   make check-backend-asan check-backend-valgrind    installcheck, on a private
+#                               server that is watched
 #
 # scripts/test runs everything against private servers.
 
@@ -45,6 +48,11 @@ include $(PGXS)
 $(OBJS): $(wildcard src/*.h src/recipe/*.h)
 
 include test/unit/unit.mk
+include test/fuzz/fuzz.mk
+
+.PHONY: check-backend-asan check-backend-valgrind
+check-backend-asan check-backend-valgrind:
+	scripts/test $(@:check-%=%)
 
 .PHONY: check-layers
 check-layers:

@@ -14,11 +14,12 @@ BUILD_PACKAGES=(gcc libc6-dev make perl libzookeeper-mt-dev libzookeeper-java
 if [[ -z ${PG_CONFIG:-} ]]; then
 	BUILD_PACKAGES+=("postgresql-$PG_MAJOR" "postgresql-server-dev-$PG_MAJOR")
 fi
-TEST_PACKAGES=(clang libclang-rt-14-dev "postgresql-$PG_MAJOR-pgtap"
+TEST_PACKAGES=(clang libclang-rt-14-dev valgrind "postgresql-$PG_MAJOR-pgtap"
 	libtap-parser-sourcehandler-pgtap-perl libipc-run-perl python3-kazoo socat spin)
 
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 AS_USER=()
+PG_CTL_OPTIONS=()
 WORK=
 
 say() { printf '%s\n' "$*"; }
@@ -211,7 +212,8 @@ pg_start() {
 		echo "log_line_prefix = '%m [%p] %q%a '"
 		cat
 	} >>"$dir/postgresql.conf"
-	"${AS_USER[@]}" pg_ctl -D "$dir" -w -s -l "$dir.log" start </dev/null || {
+	"${AS_USER[@]}" pg_ctl -D "$dir" -w -s -l "$dir.log" \
+		"${PG_CTL_OPTIONS[@]}" start </dev/null || {
 		tail -n 30 "$dir.log" >&2
 		die "PostgreSQL did not start"
 	}
