@@ -441,6 +441,9 @@ scene_rejoin(Party *party)
 	fake_connect(party->client);
 }
 
+/* Between two tries of what the server refused, at most. */
+#define LONGEST_PAUSE_MS 5000
+
 /* All let go, again and again, until nobody waits any more. */
 static bool
 comes_to_rest(void)
@@ -461,6 +464,8 @@ comes_to_rest(void)
 		}
 		if (!waiting)
 		{
+			heal();
+			fake_advance(LONGEST_PAUSE_MS);
 			heal();
 			return true;
 		}
