@@ -235,7 +235,7 @@ confirm(ZklSession *session, int session_timeout_ms)
 	zkl_session_confirm(session);
 	PG_TRY();
 	{
-		zklock_wait(session, is_confirmed, &c);
+		zklock_wait_at_commit(session, is_confirmed, &c);
 	}
 	PG_CATCH();
 	{

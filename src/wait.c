@@ -9,11 +9,13 @@
 
 #include <limits.h>
 
+#include "access/xact.h"
 #include "miscadmin.h"
 #include "portability/instr_time.h"
 #include "storage/latch.h"
 #include "storage/proc.h"
 #include "utils/timeout.h"
+#include "utils/timestamp.h"
 
 #include "compat.h"
 #include "syntax.h"
@@ -74,6 +76,26 @@ zklock_wait(ZklSession *session, ZklockWaitOver over, void *arg)
 	}
 }
 
+/*
+ * The indicator is kept when disarming: if the timer has just fired, its cancel
+ * must be told as that timeout.
+ */
+static void
+wait_and_disarm(ZklSession *session, ZklockWaitOver over, void *arg, TimeoutId armed)
+{
+	PG_TRY();
+	{
+		zklock_wait(session, over, arg);
+	}
+	PG_CATCH();
+	{
+		disable_timeout(armed, true);
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+	disable_timeout(armed, true);
+}
+
 void
 zklock_wait_for_lock(ZklSession *session, ZklockWaitOver over, void *arg,
 					 int64 spent_ms)
@@ -84,18 +106,21 @@ zklock_wait_for_lock(ZklSession *session, ZklockWaitOver over, void *arg,
 		return;
 	}
 
-	/*
-	 * As ProcSleep() does.  The indicator is kept when disarming: if the timer
-	 * has just fired, its cancel must be told as a lock timeout.
-	 */
+	/* As ProcSleep() does. */
 	enable_timeout_after(LOCK_TIMEOUT, (int) Max(LockTimeout - spent_ms, 1));
-	PG_TRY();
+	wait_and_disarm(session, over, arg, LOCK_TIMEOUT);
+}
+
+void
+zklock_wait_at_commit(ZklSession *session, ZklockWaitOver over, void *arg)
+{
+	if (StatementTimeout <= 0 || get_timeout_active(STATEMENT_TIMEOUT))
 	{
 		zklock_wait(session, over, arg);
+		return;
 	}
-	PG_FINALLY();
-	{
-		disable_timeout(LOCK_TIMEOUT, true);
-	}
-	PG_END_TRY();
+	enable_timeout_at(STATEMENT_TIMEOUT,
+					  TimestampTzPlusMilliseconds(GetCurrentStatementStartTimestamp(),
+												  StatementTimeout));
+	wait_and_disarm(session, over, arg, STATEMENT_TIMEOUT);
 }

@@ -35,6 +35,12 @@ extern void zklock_wait(ZklSession *session, ZklockWaitOver over, void *arg);
 extern void zklock_wait_for_lock(ZklSession *session, ZklockWaitOver over,
 								 void *arg, int64 spent_ms);
 
+/*
+ * The same under statement_timeout, over which PostgreSQL ceases to watch just
+ * before it commits.
+ */
+extern void zklock_wait_at_commit(ZklSession *session, ZklockWaitOver over, void *arg);
+
 /* Writes the client library's log lines to the server log. */
 extern void zklock_drain_client_log(void);
 
