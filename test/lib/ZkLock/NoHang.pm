@@ -1,0 +1,207 @@
+# ZkLock::NoHang - backends at every moment of their dealings with an ensemble
+# that goes silent, and their end.
+#
+# Owns: the moments, the ways to end a backend or its statement, and how long
+# that may take. What makes the ensemble silent is the caller's.
+#
+#   no_hang('a silent server', $node, $zkc, sub { $zk->pause }, sub { $zk->resume });
+#
+# The sessions' timeout is to be longer than any wait here, so that nothing can
+# be explained by a session that timed out.
+
+package ZkLock::NoHang;
+
+use strict;
+use warnings;
+no warnings 'redundant';    # not every statement names its lock
+
+use Exporter qw(import);
+use Test::More;
+use Time::HiRes qw(time);
+use ZkLock::Cluster;
+use ZkLock::Util;
+
+our @EXPORT = qw(no_hang stale_commit SESSION_TIMEOUT);
+
+# The library gives up a silent connection after two thirds of it.
+use constant SESSION_TIMEOUT => '45s';
+
+# "Within seconds": two are what a backend grants the good-bye; the rest is for
+# a slow machine.
+use constant LIMIT => 15;
+
+# Each is prepared while all is well, and then runs a statement. One that is
+# early runs it before the silence; one that is idle runs none.
+my %moments = (
+	connecting => { run => "SELECT zk_lock('%s')" },
+	locking => {
+		prepare => "SELECT zk_try_lock('warm-%s')",
+		run => "SELECT zk_lock('%s')"
+	},
+	'locking several' => {
+		prepare => "SELECT zk_try_lock('warm-%s')",
+		run => "SELECT zk_xact_lock(ARRAY['%s', '%1\$s-2'])"
+	},
+	upgrading => {
+		prepare => "SELECT zk_lock_shared('%s')",
+		run => "SELECT zk_lock('%s')"
+	},
+	waiting => {
+		prepare => "SELECT zk_try_lock('warm-%s')",
+		run => "SELECT zk_lock('%s')",
+		early => 1
+	},
+	'commit check' => {
+		prepare =>
+		  "SET zklock.commit_check = always; BEGIN; SELECT zk_xact_lock('%s')",
+		run => 'COMMIT'
+	},
+	'closing' => {
+		prepare =>
+		  "SELECT zk_try_lock('%s'), zk_unlock('%1\$s'); SET zklock.root = '/elsewhere'",
+		run => "SELECT zk_lock('%s')"
+	},
+	'holding, idle' => { prepare => "SELECT zk_lock('%s')", idle => 1 },
+	'holding in a transaction, idle' =>
+	  { prepare => "BEGIN; SELECT zk_xact_lock('%s')", idle => 1 });
+
+# Each way to end is tried with a backend at every moment, all at once. Those at
+# moments that the silence would not hold up can be left out.
+sub no_hang
+{
+	my ($what, $node, $zkc, $break, $heal, @left_out) = @_;
+	my %try = %moments;
+	delete @try{@left_out};
+	for my $end (qw(cancel statement_timeout terminate shutdown))
+	{
+		my $ends_all = $end =~ /^(?:terminate|shutdown)$/;
+		my %at = map { $_ => prepared($node, $zkc, $_, $end) }
+		  grep { $ends_all || !$try{$_}{idle} } keys %try;
+		$break->();
+		run($_) for grep { !$_->{moment}{early} } values %at;
+		wait_running($node, values %at) unless $end eq 'statement_timeout';
+
+		my $began = time();
+		send_end($node, $end, values %at);
+		my $took = wait_ended($began, $ends_all, %at);
+		for my $moment (sort keys %at)
+		{
+			my $s = $at{$moment};
+			my $good = defined $took->{$moment}
+			  && ($ends_all || $s->sqlstate eq '57014');
+			ok($good, "$what, $moment, $end: it ends")
+			  || diag($s->sqlstate . ' ' . $s->error);
+		}
+		note(join ', ', "$what, $end",
+			map { sprintf '%s: %.1f s', $_, $took->{$_} // -1 } sort keys %at);
+		$heal->();
+		$_->drop for values %at;
+		$node->start if $end eq 'shutdown';
+	}
+	return;
+}
+
+my $sessions = 0;
+
+# A session just before the moment, or, if that is early, at it.
+sub prepared
+{
+	my ($node, $zkc, $name, $end) = @_;
+	my $moment = $moments{$name};
+	my $lock = 'moment-' . ++$sessions;
+	my $s = session($node);
+	$s->query_ok(sprintf $moment->{prepare}, $lock) if $moment->{prepare};
+	$s->query_ok("SET statement_timeout = '1s'") if $end eq 'statement_timeout';
+	$s->{moment} = { %$moment, lock => $lock };
+	if ($moment->{early})
+	{
+		foreign_node($zkc, "/zklock/locks/$lock", 'WRIT');
+		run($s);
+		wait_zk_waiting($zkc, "/zklock/locks/$lock", 2);
+	}
+	return $s;
+}
+
+sub run
+{
+	my ($s) = @_;
+	$s->query_async(sprintf $s->{moment}{run}, $s->{moment}{lock})
+	  unless $s->{moment}{idle};
+	return;
+}
+
+sub wait_running
+{
+	my ($node, @sessions) = @_;
+	my @running = grep { !$_->{moment}{idle} } @sessions;
+	my $pids = join ',', map { $_->pid } @running;
+	return wait_for_sql($node,
+		"SELECT count(*) FROM pg_stat_activity WHERE pid IN ($pids) AND state = 'active'",
+		scalar @running);
+}
+
+sub send_end
+{
+	my ($node, $end, @sessions) = @_;
+	my $pids = join ',', map { $_->pid } @sessions;
+	my %function =
+	  (cancel => 'pg_cancel_backend', terminate => 'pg_terminate_backend');
+	$node->safe_psql('postgres', "SELECT $function{$end}(unnest(ARRAY[$pids]))")
+	  if $function{$end};
+	$node->stop('fast', fail_ok => 1) if $end eq 'shutdown';
+	return;
+}
+
+# How long each took to end: its statement, or all of its backend. What did not
+# within the limit is missing.
+sub wait_ended
+{
+	my ($began, $ends_all, %at) = @_;
+	my %took;
+	eval {
+		wait_until(
+			'the end',
+			sub {
+				for my $moment (grep { !defined $took{$_} } keys %at)
+				{
+					my $s = $at{$moment};
+					next
+					  if $ends_all ? kill(0, $s->pid) : !$s->finished;
+					$took{$moment} = time() - $began;
+					$s->wait_result unless $ends_all;
+				}
+				return keys %took == keys %at;
+			},
+			timeout => LIMIT);
+	};
+	return { map { $took{$_} <= LIMIT ? ($_ => $took{$_}) : () } keys %took };
+}
+
+# A commit without a lease neither hangs nor succeeds.
+sub stale_commit
+{
+	my ($what, $node, $break, $heal) = @_;
+	my $s = session($node);
+	$s->query_ok("SET zklock.session_timeout = '2s'");
+	$s->query_ok('BEGIN');
+	$s->query_ok("SELECT zk_xact_lock('stale-' || pg_backend_pid())");
+	$s->query_ok('CREATE TEMP TABLE nothing ()');
+	$break->();
+	wait_until('the lease to end',
+		sub {
+			$s->query_ok("SELECT lease_remaining = interval '0' FROM zk_session()") eq
+			  't';
+		});
+	my $began = time();
+	$s->query('COMMIT', timeout => LIMIT);
+	my $took = time() - $began;
+	is($s->sqlstate, '40001', "$what: a commit without a lease is refused")
+	  || diag($s->error);
+	cmp_ok($took, '<', LIMIT, "$what: about when the session would time out");
+	note(sprintf '%s: refused after %.1f s', $what, $took);
+	$heal->();
+	$s->quit;
+	return;
+}
+
+1;

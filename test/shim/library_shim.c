@@ -1,0 +1,228 @@
+/*-------------------------------------------------------------------------
+ *
+ * library_shim.c
+ *		A library to preload that makes the ZooKeeper client library misbehave.
+ *
+ * Each function below works as the real one until a file of its fault's name
+ * exists in the directory that ZKLOCK_SHIM_DIR names:
+ *
+ *   names    names are not resolved: getaddrinfo() does not return
+ *   init     zookeeper_init2() does not return
+ *   events   the session watcher is not called
+ *   answers  what was asked is not answered: no completion is called
+ *   close    zookeeper_close() does not return
+ *
+ * What does not return goes on when the file is gone; what was not called is
+ * never called.  test/lib/ZkLock/Shim.pm builds it and makes the files.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <dlfcn.h>
+#include <netdb.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <zookeeper/zookeeper.h>
+
+#define REAL(function) ((__typeof__(&function)) dlsym(RTLD_NEXT, #function))
+
+typedef struct Call
+{
+	union
+	{
+		watcher_fn	watcher;
+		void_completion_t nothing;
+		data_completion_t data;
+		strings_completion_t strings;
+		string_completion_t string;
+		string_stat_completion_t created;
+	}			then;
+	const void *arg;
+} Call;
+
+static bool
+is_broken(const char *fault)
+{
+	const char *dir = getenv("ZKLOCK_SHIM_DIR");
+	char		path[1024];
+
+	if (dir == NULL)
+		return false;
+	snprintf(path, sizeof(path), "%s/%s", dir, fault);
+	return access(path, F_OK) == 0;
+}
+
+static void
+stay_while_broken(const char *fault)
+{
+	while (is_broken(fault))
+		usleep(10000);
+}
+
+/* The answer's arguments; freed when it comes. */
+static Call *
+call_new(const void *arg)
+{
+	Call	   *call = calloc(1, sizeof(Call));
+
+	if (call == NULL)
+		abort();
+	call->arg = arg;
+	return call;
+}
+
+/* False when nobody is to hear of the answer. */
+static bool
+call_ended(const void *data, Call *call)
+{
+	*call = *(const Call *) data;
+	free((void *) data);
+	return !is_broken("answers");
+}
+
+int
+getaddrinfo(const char *node, const char *service, const struct addrinfo *hints,
+			struct addrinfo **res)
+{
+	stay_while_broken("names");
+	return REAL(getaddrinfo) (node, service, hints, res);
+}
+
+/* The watcher may be called until the handle is closed, and is not freed. */
+static void
+pass_event(zhandle_t *zh, int type, int state, const char *path, void *context)
+{
+	Call	   *call = context;
+
+	if (!is_broken("events"))
+		call->then.watcher(zh, type, state, path, (void *) call->arg);
+}
+
+zhandle_t *
+zookeeper_init2(const char *host, watcher_fn fn, int recv_timeout,
+				const clientid_t *clientid, void *context, int flags,
+				log_callback_fn log_callback)
+{
+	Call	   *call = call_new(context);
+
+	call->then.watcher = fn;
+	stay_while_broken("init");
+	return REAL(zookeeper_init2) (host, pass_event, recv_timeout, clientid, call,
+								  flags, log_callback);
+}
+
+int
+zookeeper_close(zhandle_t *zh)
+{
+	stay_while_broken("close");
+	return REAL(zookeeper_close) (zh);
+}
+
+static void
+pass_nothing(int rc, const void *data)
+{
+	Call		call;
+
+	if (call_ended(data, &call))
+		call.then.nothing(rc, call.arg);
+}
+
+static void
+pass_data(int rc, const char *value, int value_len, const struct Stat *stat,
+		  const void *data)
+{
+	Call		call;
+
+	if (call_ended(data, &call))
+		call.then.data(rc, value, value_len, stat, call.arg);
+}
+
+static void
+pass_strings(int rc, const struct String_vector *strings, const void *data)
+{
+	Call		call;
+
+	if (call_ended(data, &call))
+		call.then.strings(rc, strings, call.arg);
+}
+
+static void
+pass_string(int rc, const char *value, const void *data)
+{
+	Call		call;
+
+	if (call_ended(data, &call))
+		call.then.string(rc, value, call.arg);
+}
+
+static void
+pass_created(int rc, const char *value, const struct Stat *stat, const void *data)
+{
+	Call		call;
+
+	if (call_ended(data, &call))
+		call.then.created(rc, value, stat, call.arg);
+}
+
+int
+zoo_acreate2(zhandle_t *zh, const char *path, const char *value, int valuelen,
+			 const struct ACL_vector *acl, int mode,
+			 string_stat_completion_t completion, const void *data)
+{
+	Call	   *call = call_new(data);
+
+	call->then.created = completion;
+	return REAL(zoo_acreate2) (zh, path, value, valuelen, acl, mode, pass_created, call);
+}
+
+int
+zoo_adelete(zhandle_t *zh, const char *path, int version,
+			void_completion_t completion, const void *data)
+{
+	Call	   *call = call_new(data);
+
+	call->then.nothing = completion;
+	return REAL(zoo_adelete) (zh, path, version, pass_nothing, call);
+}
+
+int
+zoo_awget(zhandle_t *zh, const char *path, watcher_fn watcher, void *context,
+		  data_completion_t completion, const void *data)
+{
+	Call	   *call = call_new(data);
+
+	call->then.data = completion;
+	return REAL(zoo_awget) (zh, path, watcher, context, pass_data, call);
+}
+
+int
+zoo_aget_children(zhandle_t *zh, const char *path, int watch,
+				  strings_completion_t completion, const void *data)
+{
+	Call	   *call = call_new(data);
+
+	call->then.strings = completion;
+	return REAL(zoo_aget_children) (zh, path, watch, pass_strings, call);
+}
+
+int
+zoo_async(zhandle_t *zh, const char *path, string_completion_t completion,
+		  const void *data)
+{
+	Call	   *call = call_new(data);
+
+	call->then.string = completion;
+	return REAL(zoo_async) (zh, path, pass_string, call);
+}
+
+int
+zoo_amulti(zhandle_t *zh, int count, const zoo_op_t *ops, zoo_op_result_t *results,
+		   void_completion_t completion, const void *data)
+{
+	Call	   *call = call_new(data);
+
+	call->then.nothing = completion;
+	return REAL(zoo_amulti) (zh, count, ops, results, pass_nothing, call);
+}

@@ -1,0 +1,50 @@
+# However the ensemble falls silent, and whatever a backend was doing with it:
+# its statement can be cancelled, the backend can be terminated, and the server
+# can be shut down, within seconds.
+
+use strict;
+use warnings;
+
+use Test::More;
+use ZkLock::Cluster;
+use ZkLock::NoHang;
+use ZkLock::Proxy;
+use ZkLock::ZkClient;
+use ZkLock::ZkEnsemble;
+use ZkLock::ZkServer;
+
+my $zk = ZkLock::ZkServer->start(
+	tick_time => 200,
+	config => { maxSessionTimeout => 300000 });
+my $zkc = ZkLock::ZkClient->new($zk->connect_string, timeout => 300);
+my $way = ZkLock::Proxy->start(target => $zk);
+my $node = zklock_node('a', proxy => $way, session_timeout => SESSION_TIMEOUT);
+my %silence = (
+	'a silent server' => [ sub { $zk->pause }, sub { $zk->resume } ],
+	'a silent network' => [ sub { $way->freeze }, sub { $way->thaw } ]);
+for my $what (sort keys %silence)
+{
+	no_hang($what, $node, $zkc, @{ $silence{$what} });
+	stale_commit($what, $node, @{ $silence{$what} });
+}
+$node->stop;
+$zkc->close;
+$way->stop;
+$zk->stop;
+
+# An ensemble of which one member is left.
+my $ensemble = ZkLock::ZkEnsemble->start(
+	tick_time => 200,
+	config => { maxSessionTimeout => 300000 });
+$zkc = ZkLock::ZkClient->new($ensemble->connect_string, timeout => 300);
+$node = zklock_node('b',
+	zk => $ensemble, session_timeout => SESSION_TIMEOUT);
+my @no_quorum = (
+	sub { $_->kill9 for $ensemble->leader, ($ensemble->followers)[0] },
+	sub { $ensemble->restart });
+no_hang('no quorum', $node, $zkc, @no_quorum);
+stale_commit('no quorum', $node, @no_quorum);
+$node->stop;
+$zkc->close;
+$ensemble->stop;
+done_testing();

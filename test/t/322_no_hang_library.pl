@@ -1,0 +1,42 @@
+# However the client library, or the name service below it, fails to come back:
+# no statement, no backend and no shutdown waits for it.
+
+use strict;
+use warnings;
+
+use Test::More;
+use ZkLock::Check;
+use ZkLock::Cluster;
+use ZkLock::NoHang;
+use ZkLock::Shim;
+use ZkLock::ZkClient;
+use ZkLock::ZkServer;
+
+my $zk = ZkLock::ZkServer->start(
+	tick_time => 200,
+	config => { maxSessionTimeout => 300000 });
+my $zkc = ZkLock::ZkClient->new($zk->connect_string, timeout => 300);
+my $shim = ZkLock::Shim->build;
+local @ENV{ $shim->names } = $shim->values;
+my $node = zklock_node('a', zk => $zk, session_timeout => SESSION_TIMEOUT);
+
+my @connected = ('locking', 'locking several', 'upgrading', 'commit check');
+my %fault = (
+	names => [ 'names that are not resolved', @connected ],
+	init => [ 'a library that does not open', @connected ],
+	events => [ 'a library that tells no event', @connected ],
+	answers => ['a library that never calls back'],
+	close => [ 'a library that does not close', @connected, 'connecting' ]);
+for my $fault (sort keys %fault)
+{
+	my ($what, @unaffected) = @{ $fault{$fault} };
+	no_hang($what, $node, $zkc,
+		sub { $shim->break($fault) }, sub { $shim->heal($fault) }, @unaffected);
+}
+stale_commit($fault{answers}[0], $node,
+	sub { $shim->break('answers') }, sub { $shim->heal('answers') });
+
+$node->stop;
+$zkc->close;
+$zk->stop;
+done_testing();
