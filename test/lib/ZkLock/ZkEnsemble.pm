@@ -7,6 +7,14 @@
 #   $ensemble->connect_string;      # of all members
 #   $ensemble->leader->kill9;
 #   $ensemble->wait_ready(2);       # a quorum of two serves again
+#
+# With isolable => 1 one member, always a follower, can be cut off from the
+# others, packets vanish, while its clients still reach it:
+#
+#   my $follower = $ensemble->isolable;
+#   my $isolate = $ensemble->isolation;    # looks for the connections
+#   $isolate->();                          # breaks them, within a moment
+#   $ensemble->heal;
 
 package ZkLock::ZkEnsemble;
 
@@ -14,27 +22,72 @@ use strict;
 use warnings;
 
 use Carp qw(croak);
-use ZkLock::Util qw(free_port wait_until);
+use ZkLock::Proxy;
+use ZkLock::Util qw(free_port hold_still wait_until);
 use ZkLock::ZkServer;
 
-# Options are those of ZkLock::ZkServer->start, and size.
+# Options are those of ZkLock::ZkServer->start, size, and isolable.
 sub start
 {
 	my ($class, %opt) = @_;
 	my $size = delete $opt{size} // 3;
-	my %peers;
+	my $isolable = delete $opt{isolable};
+	my $self = bless { proxies => [] }, $class;
+	my %peers = map { $_ => [ free_port(), free_port() ] } 1 .. $size;
+	my %remote = $isolable ? $self->remote_ports(%peers) : %peers;
+
+	# The first one reaches the others as the others reach it: by proxy.
 	for my $id (1 .. $size)
 	{
-		$peers{"server.$id"} =
-		  sprintf '127.0.0.1:%d:%d', free_port(), free_port();
+		my %seen = map {
+			my $direct = $_ == $id || ($_ != 1 && $id != 1);
+			my $ports = $direct ? $peers{$_} : $remote{$_};
+			("server.$_" => join ':', '127.0.0.1', @$ports)
+		} keys %peers;
+		push @{ $self->{members} },
+		  ZkLock::ZkServer->new(%opt, myid => $id, peers => \%seen);
 	}
-	my @members = map {
-		ZkLock::ZkServer->new(%opt, myid => $_, peers => \%peers)
-	} 1 .. $size;
-	my $self = bless { members => \@members }, $class;
-	$_->launch for @members;
+	return $self->start_followed($isolable ? $self->isolable : ());
+}
+
+# Starts the members; those given when the others have a leader already.
+sub start_followed
+{
+	my ($self, @followers) = @_;
+	my %later = map { $_ => 1 } @followers;
+	my @first = grep { !$later{$_} } $self->members;
+	$_->launch for @first;
+	$self->wait_ready(scalar @first) if @followers;
+	$_->launch for @followers;
 	return $self->wait_ready;
 }
+
+# A proxy for each port of each member.
+sub remote_ports
+{
+	my ($self, %peers) = @_;
+	my %remote;
+	for my $id (keys %peers)
+	{
+		my @proxies =
+		  map { ZkLock::Proxy->start(target => "127.0.0.1:$_") } @{ $peers{$id} };
+		$remote{$id} = [ map { $_->port } @proxies ];
+		push @{ $self->{proxies} }, @proxies;
+	}
+	return %remote;
+}
+
+sub isolable { return $_[0]{members}[0] }
+
+# A function that isolates; to be called while nobody connects or leaves.
+sub isolation
+{
+	my ($self) = @_;
+	my @processes = map { $_->processes } @{ $self->{proxies} };
+	return sub { hold_still(@processes) };
+}
+
+sub heal { $_->thaw for @{ $_[0]{proxies} }; return }
 
 # Returns when $count members (all of them by default) serve and one leads.
 sub wait_ready

@@ -1,0 +1,143 @@
+# A follower that is cut off from the others right after it passed on a lock's
+# create goes on answering pings and reads of its clients, while the leader
+# lets their sessions expire. Who holds a lock through it can not commit once
+# another client may have the lock: the lease is over before that.
+
+use strict;
+use warnings;
+
+use Test::More;
+use ZkLock::Check;
+use ZkLock::Cluster;
+use ZkLock::Util;
+use ZkLock::ZkClient;
+use ZkLock::ZkEnsemble;
+
+# The session lasts two ticks, the least that servers grant: then the report of
+# its signs of life is relatively late. The follower takes long to notice that
+# it is alone.
+use constant TICK_MS => 500;
+use constant RUNS => 9;
+
+my $ensemble = ZkLock::ZkEnsemble->start(
+	tick_time => TICK_MS,
+	config => { syncLimit => 60, maxSessionTimeout => 60000 },
+	isolable => 1);
+my $isolated = $ensemble->isolable;
+my ($other) = grep { $_ != $isolated } $ensemble->members;
+my $zkc = ZkLock::ZkClient->new($other->connect_string, timeout => 60);
+my $inside = zklock_node('inside',
+	zk => $isolated, session_timeout => 2 * TICK_MS . 'ms');
+my $outside = zklock_node('outside', zk => $other, session_timeout => '30s');
+$inside->safe_psql('postgres', 'CREATE TABLE t (v text)');
+
+sub connected_session
+{
+	my ($where) = @_;
+	my $s = session($where);
+	$s->query_ok(
+		"SELECT zk_try_lock('warm-' || pg_backend_pid()), zk_unlock_all()");
+	return $s;
+}
+
+sub rows
+{
+	my ($value) = @_;
+	return $inside->safe_psql('postgres',
+		"SELECT count(*) FROM t WHERE v = '$value'");
+}
+
+# Time on the machine's clock, in ms.
+my $clock_ms = 'extract(epoch FROM clock_timestamp()) * 1000';
+
+# A transaction that outlives its lease, and its session timeout, commits.
+{
+	my $s = connected_session($inside);
+	$s->query_ok('BEGIN');
+	$s->query_ok("SELECT zk_xact_lock('long')");
+	$s->query_ok("INSERT INTO t SELECT 'long' FROM pg_sleep(3)");
+	works($s, 'COMMIT', '',
+		'a transaction three times as long as the session timeout commits');
+	is(rows('long'), 1, 'and its row is there');
+	$s->quit;
+}
+
+# Each run meets another phase of the pings between client, follower, leader.
+my %hold = (
+	transaction => "SELECT zk_xact_lock('contended')",
+	session => "SELECT zk_lock('contended')");
+my @margins;
+my $unaware = 0;
+for my $run (1 .. RUNS)
+{
+	my $level = $run % 2 ? 'transaction' : 'session';
+	my $first = connected_session($inside);
+	my $second = connected_session($outside);
+	my $timeout = $first->query_ok(
+		'SELECT extract(epoch FROM session_timeout) * 1000 FROM zk_session()');
+	my $isolate = $ensemble->isolation;
+
+	$first->query_ok("SELECT pg_sleep($run * 0.043)");
+	$first->query_ok('BEGIN');
+	$first->query_ok($hold{$level});
+	$isolate->();
+	my $lease_end = $first->query_ok(
+		"SELECT $clock_ms + extract(epoch FROM lease_remaining) * 1000 FROM zk_session()"
+	);
+	$first->query_ok("INSERT INTO t VALUES ('run $run')");
+
+	my $granted = $second->query_ok("SELECT $clock_ms FROM zk_lock('contended')");
+	my ($state, $lease) = split /\|/,
+	  $first->query_ok('SELECT state, lease_remaining FROM zk_session()');
+	$unaware++ if $state eq 'connected';
+	is($lease, '00:00:00',
+		"run $run: the first holder has no lease when the other is let in");
+	fails_with($first, 'COMMIT', '40001',
+		"run $run: a transaction with a $level lock is refused");
+	is(rows("run $run"), 0, "run $run: and leaves no row");
+	cmp_ok($granted, '>', $lease_end,
+		"run $run: the lease had ended before the other was let in");
+	push @margins, ($granted - $lease_end) / $timeout;
+	$ensemble->heal;
+	$_->quit for $first, $second;
+	nothing_left($zkc, "run $run: nothing is left");
+}
+cmp_ok($unaware, '>', RUNS / 2,
+	'most of the first holders were connected all the time');
+note('let in after the end of the lease, in session timeouts: '
+	  . join ' ', map { sprintf '%.2f', $_ } sort { $a <=> $b } @margins);
+
+# Within the lease a commit needs nobody; with "always" it does; with "off" it
+# needs nobody at any time, and may be too late.
+my %check = (
+	lease => [ '00000', '45s' ],
+	always => [ '40001', '3s' ],
+	off => [ '00000', '3s' ]);
+for my $check (sort keys %check)
+{
+	my ($sqlstate, $timeout) = @{ $check{$check} };
+	my $first = session($inside);
+	my $second = connected_session($outside);
+	$first->query_ok("SET zklock.session_timeout = '$timeout'");
+	$first->query_ok("SET zklock.commit_check = $check");
+	$first->query_ok("SELECT zk_try_lock('warm'), zk_unlock('warm')");
+	my $isolate = $ensemble->isolation;
+	$first->query_ok('BEGIN');
+	$first->query_ok("SELECT zk_xact_lock('check')");
+	$isolate->();
+	$first->query_ok("INSERT INTO t VALUES ('$check')");
+	$second->query_ok("SELECT zk_lock('check')") if $check eq 'off';
+	$first->query('COMMIT');
+	is($first->sqlstate, $sqlstate,
+		"what commit_check = $check makes of a commit through an isolated follower"
+	) || diag($first->error);
+	is(rows($check), $sqlstate eq '00000' ? 1 : 0, 'and of its row');
+	$ensemble->heal;
+	$_->quit for $first, $second;
+	nothing_left($zkc, "commit_check = $check: nothing is left");
+}
+
+$zkc->close;
+$_->stop for $inside, $outside;
+$ensemble->stop;
+done_testing();
