@@ -25,6 +25,7 @@ use IO::Handle;
 use IO::Select;
 use IO::Socket::INET;
 use POSIX ();
+use Socket qw(IPPROTO_TCP TCP_NODELAY);
 use ZkLock::Util qw(end_process free_port);
 
 my %running;
@@ -111,6 +112,7 @@ sub serve
 				my $client = $listener->accept or next;
 				my $server = IO::Socket::INET->new(PeerAddr => $target)
 				  or next;
+				setsockopt($_, IPPROTO_TCP, TCP_NODELAY, 1) for $client, $server;
 				my $left = $mode eq 'open' ? undef : $answers;
 				$answers = 0 if $mode eq 'once';
 				$peer{$client} = { socket => $server };
