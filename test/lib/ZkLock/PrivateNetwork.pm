@@ -1,0 +1,108 @@
+# ZkLock::PrivateNetwork - a network of the test's own, in which packets vanish.
+#
+# Owns: name spaces for network and mounts, which need no privilege, with a
+# loopback interface, a device behind which nobody listens, and an /etc/hosts and
+# /etc/resolv.conf of their own; the name server never answers. To be entered
+# before anything is started:
+#
+#   use ZkLock::PrivateNetwork;     # starts the program anew, inside
+#   name_host('zk.example');        # is 127.0.0.1; all other names: no answer
+#   forget_hosts();
+#   swallow($port);                 # packets from and to this TCP port vanish
+#   let_through();
+#
+# Where users may have no name spaces the test is skipped.
+
+package ZkLock::PrivateNetwork;
+
+use strict;
+use warnings;
+
+use Carp qw(croak);
+use Exporter ();
+use File::Temp ();
+use Sys::Hostname qw(hostname);
+use Test::More;
+
+our @EXPORT = qw(name_host forget_hosts swallow let_through);
+
+my @unshare =
+  qw(unshare --user --map-current-user --keep-caps --mount --net);
+my $tmp;
+
+sub import
+{
+	if (!$ENV{ZKLOCK_PRIVATE_NETWORK})
+	{
+		plan(skip_all => 'needs name spaces for users')
+		  if system("@unshare true 2>/dev/null") != 0;
+		exec @unshare, 'env', 'ZKLOCK_PRIVATE_NETWORK=1', $^X,
+		  map({ "-I$_" } @INC), $0
+		  or croak "unshare: $!";
+	}
+	set_up() unless $tmp;
+	goto &Exporter::import;
+}
+
+sub run
+{
+	for my $command (@_)
+	{
+		system($command) == 0 or croak "failed: $command";
+	}
+	return;
+}
+
+# Who has neighbours' addresses fixed asks nobody for them. The local table's
+# rule moves back, so that swallow() can go before it.
+sub set_up
+{
+	$tmp = File::Temp->newdir('netXXXXXX', TMPDIR => 1);
+	put('resolv.conf', "nameserver 192.0.2.53\noptions timeout:30 attempts:5\n");
+	forget_hosts();
+	run("mount --bind $tmp/resolv.conf /etc/resolv.conf",
+		"mount --bind $tmp/hosts /etc/hosts",
+		'ip link set lo up',
+		'ip link add zklock0 type veth peer name zklock1',
+		'ip addr add 192.0.2.1/24 dev zklock0',
+		'ip link set zklock0 up',
+		'ip link set zklock1 up',
+		'ip neigh add 192.0.2.53 lladdr 02:00:00:00:00:53 dev zklock0',
+		'ip neigh add 192.0.2.81 lladdr 02:00:00:00:00:81 dev zklock0',
+		'echo 1 >/proc/sys/net/ipv4/conf/all/route_localnet',
+		'ip route add default via 192.0.2.81 dev zklock0 table 100',
+		'ip rule add pref 1 lookup local',
+		'ip rule del pref 0');
+	return;
+}
+
+# In place: it is the file that is mounted.
+sub put
+{
+	my ($name, $text) = @_;
+	open my $fh, '>', "$tmp/$name" or croak "$name: $!";
+	print $fh $text;
+	close $fh or croak "$name: $!";
+	return;
+}
+
+# ZooKeeper's servers want to know the machine's own name.
+sub name_host
+{
+	my (@names) = @_;
+	return put('hosts', join(' ', '127.0.0.1 localhost', hostname(), @names) . "\n");
+}
+
+sub forget_hosts { return name_host() }
+
+sub swallow
+{
+	my ($port) = @_;
+	run(map { "ip rule add pref 0 ipproto tcp $_ $port lookup 100" }
+		  qw(dport sport));
+	return;
+}
+
+sub let_through { run('ip rule del pref 0', 'ip rule del pref 0'); return }
+
+1;
