@@ -45,6 +45,34 @@ lock_mode(ZklMode mode)
 }
 
 /*
+ * A wait can end with an error, a cancel or a timeout, in the moment in which
+ * the lock is granted; and the rollback leaves it, because it is at session
+ * level.  Who waits for a lock did not hold it before.
+ */
+static void
+drop_stray_grant(const LOCKTAG *tag, LOCKMODE mode)
+{
+	if (zklock_lock_held_by_me(tag, mode))
+		LockRelease(tag, mode, true);
+}
+
+/* As long as it takes, or until an error. */
+static void
+acquire_patiently(const LOCKTAG *tag, LOCKMODE mode)
+{
+	PG_TRY();
+	{
+		(void) LockAcquire(tag, mode, true, false);
+	}
+	PG_CATCH();
+	{
+		drop_stray_grant(tag, mode);
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+}
+
+/*
  * LockAcquire() knows no limit but lock_timeout, so that is lent our limit for
  * the time of the call, in a subtransaction that catches its error; and that
  * of a deadlock, for a caller that would not wait.
@@ -79,6 +107,7 @@ acquire_with_limit(const LOCKTAG *tag, LOCKMODE mode, int limit_ms,
 		RollbackAndReleaseCurrentSubTransaction();
 		MemoryContextSwitchTo(context);
 		CurrentResourceOwner = owner;
+		drop_stray_grant(tag, mode);
 		if (error->sqlerrcode != ERRCODE_LOCK_NOT_AVAILABLE &&
 			!(catch_deadlock && error->sqlerrcode == ERRCODE_T_R_DEADLOCK_DETECTED))
 			ReThrowError(error);
@@ -123,7 +152,7 @@ zklock_local_acquire(uint64 key, ZklMode mode, int64 limit_ms, bool *waited)
 	/* Where the user's lock_timeout ends first, its error is the right one. */
 	if (limit_ms == ZKLOCK_NO_LIMIT || (LockTimeout > 0 && LockTimeout <= limit_ms))
 	{
-		(void) LockAcquire(&tag, lock_mode(mode), true, false);
+		acquire_patiently(&tag, lock_mode(mode));
 		return true;
 	}
 	return acquire_with_limit(&tag, lock_mode(mode), (int) Min(limit_ms, INT_MAX),
