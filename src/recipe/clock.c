@@ -16,7 +16,9 @@
  * server until it sends something more (ZOOKEEPER-4537).  Long enough that a
  * busy server is rarely asked twice.
  */
+#ifndef NUDGE_MS				/* a test does without */
 #define NUDGE_MS 100
+#endif
 
 /*
  * After a call could not be sent, or failed without a connection event, or the
