@@ -96,8 +96,6 @@ wait_until('the last statements to end',
 	sub { look_after($_) for @workers; !grep { defined $_->{waiting} } @workers });
 is(join('', keys %wrong), '',
 	'no error but those about lost locks and sessions');
-ok($told{40001} > 0 && $told{'00000'} > EXPIRIES,
-	'sessions were lost, and others opened');
 cmp_ok($longest, '<', 15, 'no statement took longer than the timeouts allow');
 note(join ', ', map { "$_: $told{$_}" } sort keys %told);
 note(sprintf 'the longest took %.1f s', $longest);
