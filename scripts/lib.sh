@@ -15,8 +15,8 @@ if [[ -z ${PG_CONFIG:-} ]]; then
 	BUILD_PACKAGES+=("postgresql-$PG_MAJOR" "postgresql-server-dev-$PG_MAJOR")
 fi
 TEST_PACKAGES=(clang libclang-rt-14-dev valgrind "postgresql-$PG_MAJOR-pgtap"
-	libtap-parser-sourcehandler-pgtap-perl libipc-run-perl python3-kazoo socat
-	iproute2 spin)
+	libtap-parser-sourcehandler-pgtap-perl libipc-run-perl python3-kazoo
+	python3-psycopg2 socat iproute2 spin)
 
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 AS_USER=()

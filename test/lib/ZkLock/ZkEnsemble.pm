@@ -26,11 +26,14 @@ use ZkLock::Proxy;
 use ZkLock::Util qw(free_port hold_still wait_until);
 use ZkLock::ZkServer;
 
-# Options are those of ZkLock::ZkServer->start, size, and isolable.
+# Options are those of ZkLock::ZkServer->start, size, isolable, and way: a function
+# that is given a member's id, another's, and the port where the other leads; it
+# returns the port by which the one shall reach the other as its leader.
 sub start
 {
 	my ($class, %opt) = @_;
 	my $size = delete $opt{size} // 3;
+	my $way = delete $opt{way} // sub { $_[2] };
 	my $isolable = delete $opt{isolable};
 	my $self = bless { proxies => [] }, $class;
 	my %peers = map { $_ => [ free_port(), free_port() ] } 1 .. $size;
@@ -41,8 +44,9 @@ sub start
 	{
 		my %seen = map {
 			my $direct = $_ == $id || ($_ != 1 && $id != 1);
-			my $ports = $direct ? $peers{$_} : $remote{$_};
-			("server.$_" => join ':', '127.0.0.1', @$ports)
+			my ($lead, $elect) = @{ $direct ? $peers{$_} : $remote{$_} };
+			$lead = $way->($id, $_, $lead) if $_ != $id;
+			("server.$_" => "127.0.0.1:$lead:$elect")
 		} keys %peers;
 		push @{ $self->{members} },
 		  ZkLock::ZkServer->new(%opt, myid => $id, peers => \%seen);

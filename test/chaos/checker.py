@@ -1,0 +1,477 @@
+#!/usr/bin/python3
+"""Judges a history: checker.py FILE prints what is wrong with it.
+
+Owns: the model that README.md describes. Reads the history alone; takes
+nothing from the workload's word but what was sent, answered, and when.
+"""
+
+import copy
+import sys
+from bisect import bisect_left
+from collections import defaultdict
+
+import history
+from holds import Holds
+
+# Error states that faults, timeouts and other clients may cause.
+EXPECTED = {"40001", "40P01", "55P03", "57014", "08001", "08006", "22012",
+            None}
+
+# What can be wrong.
+KINDS = (
+    "two holders", "token going back", "token given twice",
+    "re-entry with another token", "re-entry miscounted", "lost release",
+    "release by a non-owner", "hold vanished without being told",
+    "committed too late to be seen", "refused and yet committed",
+    "fence passed", "unexpected error", "node left", "no progress", "crash")
+
+
+class Section:
+    """A mode of a lock from its grant to its end, in one session.
+
+    sure: until when nobody else may hold it, whatever happens; belief: until
+    when its holder took it for its own.
+    """
+
+    def __init__(self, replay, name, mode, hold, record, start, proven):
+        self.owner = (replay.process, replay.session)
+        self.name, self.mode, self.hold = name, mode, hold
+        self.start = start
+        self.belief = None
+        self.leased = record["start"] + replay.lease if proven else start
+        self.committed = start
+        self.upgraded = False
+
+    def confirm(self, when):
+        self.committed = max(self.committed, when)
+
+    def end(self, when):
+        self.belief = max(when, self.start)
+
+    @property
+    def sure(self):
+        return max(self.start, self.committed, min(self.belief, self.leased))
+
+    def __str__(self):
+        return (f"{self.mode} of {self.owner[0]}/{self.owner[1]} "
+                f"token {self.hold.token} [{self.start:.3f}, "
+                f"{self.sure:.3f}]")
+
+
+class Hold:
+    """What a session has of one name, from the first grant to the last end."""
+
+    def __init__(self, asked, answered):
+        self.asked, self.answered = asked, answered
+        self.token = None
+
+
+class Replay:
+    """One database session, from connect to its end."""
+
+    def __init__(self, check, record):
+        self.check = check
+        self.process, self.session = record["process"], record["session"]
+        self.lease = check.lease
+        self.model = Holds()
+        self.holds = {}         # name => Hold
+        self.open = {}          # (name, mode) => Section
+        self.last_ok = record["end"]
+        self.alternative = None
+        self.told = False
+        self.over = False
+
+    def wrong(self, kind, record, text=""):
+        self.check.wrong(kind, f"{self.process}/{self.session} at "
+                         f"{record['start']:.3f} {record['op']} "
+                         f"{record.get('names', '')} {text}")
+
+    def feed(self, record):
+        outcome = record["outcome"]
+        if outcome == "ok":
+            self.ok(record)
+            self.last_ok = record["end"]
+        elif outcome == "fail":
+            self.failed(record)
+        else:
+            self.lost(record)
+
+    # Success.
+
+    def ok(self, record):
+        op = record["op"]
+        alone = self.model.nested is None
+        before = set(self.open)
+        if op == "held":
+            self.compare(record)
+        elif op == "lock":
+            self.granted(record)
+        elif op == "unlock":
+            self.unlocked(record)
+        elif op == "commit":
+            self.commit(record, record["end"])
+        elif op == "close":
+            self.model = Holds()
+            self.over = True
+        else:
+            if op == "fence":
+                self.fenced(record)
+            self.model.apply(op)
+        self.close_sections(record["start"])
+        if alone and op not in ("begin", "close"):
+            for key in before & set(self.open):
+                self.open[key].confirm(record["start"])
+            if op == "write":
+                self.committed(record, record["end"])
+
+    def granted(self, record):
+        value = record["value"]
+        if value is False:
+            return
+        names = record["names"]
+        tokens = value if isinstance(value, list) else [None] * len(names)
+        self.model.apply("lock", names, record["mode"], record["level"])
+        for name, token in zip(names, tokens):
+            self.enter(name, record["mode"], record, record["end"])
+            self.learn(name, token, record)
+
+    def enter(self, name, mode, record, start):
+        fresh = name not in self.holds
+        if fresh:
+            asked = record["start"] if record["op"] == "lock" else 0
+            self.holds[name] = Hold(asked, start)
+            self.check.holds.append((name, self, self.holds[name]))
+        if (name, mode) in self.open:
+            return
+        # Only a new node proves that the session lived.
+        proven = record["op"] == "lock" and (fresh or mode == "x")
+        section = Section(self, name, mode, self.holds[name], record, start,
+                          proven)
+        section.upgraded = not fresh
+        self.open[name, mode] = section
+        self.check.sections[name].append(section)
+
+    def learn(self, name, token, record):
+        hold = self.holds[name]
+        if token is None or token == hold.token:
+            return
+        if hold.token is not None:
+            self.wrong("re-entry with another token", record,
+                       f"{hold.token} became {token}")
+        hold.token = token
+
+    def unlocked(self, record):
+        names, mode = record["names"], record["mode"]
+        may = self.model.may_release(names, mode)
+        if record["value"] and not may:
+            self.wrong("release by a non-owner", record)
+        elif not record["value"] and may:
+            self.wrong("lost release", record,
+                       "what is held could not be released")
+        elif may:
+            self.model.apply("unlock", names, mode)
+
+    def compare(self, record):
+        """zk_held_locks says what the model says."""
+        there = {(name, mode, level): count
+                 for name, mode, level, count, _, _ in record["value"]}
+        known = self.model.counts()
+        other = self.alternative if self.alternative is not None else known
+        for key in sorted(set(there) | set(known) | set(other)):
+            seen = there.get(key, 0)
+            allowed = {known.get(key, 0), other.get(key, 0)}
+            if self.told:
+                allowed.add(0)
+            if seen not in allowed:
+                kind = "hold vanished without being told" \
+                    if seen == 0 else "re-entry miscounted"
+                self.wrong(kind, record, f"{key}: {seen} instead of "
+                           f"{' or '.join(map(str, sorted(allowed)))}")
+            if seen != known.get(key, 0):
+                self.correct(key, seen)
+            if seen:
+                self.enter(key[0], key[1], record, record["end"])
+        for name, _, _, _, token, _ in record["value"]:
+            self.learn(name, token, record)
+        # What the loss took was not held any more when it was told.
+        self.close_sections(self.doubt if self.told else record["start"])
+        self.alternative, self.told = None, False
+
+    def correct(self, key, count):
+        name, mode, level = key
+        if level == "session":
+            self.model.session[name, mode] = count
+        else:
+            self.model.lose(key, count)
+
+    def close_sections(self, when):
+        counts = self.model.counts()
+        modes = {(name, mode) for name, mode, _ in counts}
+        for key in set(self.open) - modes:
+            self.open.pop(key).end(when)
+        names = {name for name, _ in modes}
+        for name in set(self.holds) - names:
+            del self.holds[name]
+
+    # Commits.
+
+    def commit(self, record, end):
+        for section in self.open.values():
+            section.confirm(record["start"])
+        self.committed(record, end)
+        self.model.end()
+
+    def committed(self, record, end):
+        if record.get("txn"):
+            self.check.commits[record["txn"]] = (
+                self.process, record["start"], end,
+                {(section.hold.token, *key): section.upgraded
+                 for key, section in self.open.items()})
+
+    def fenced(self, record):
+        self.check.fences.append((self, record))
+
+    # Failure.
+
+    def failed(self, record):
+        op, state = record["op"], record["state"]
+        if state not in EXPECTED or (state == "22012") != (op == "error"):
+            self.wrong("unexpected error", record,
+                       f"{state} {record.get('text', '')}")
+        if state == "40001" and not self.told:
+            self.told, self.doubt = True, self.last_ok
+        if op == "commit" or op == "write" and self.model.nested is None:
+            self.check.refused.append(record)
+        if op in ("unlock", "unlock_all") or record.get("level") == "session":
+            self.doubtful(record)
+        # An error ends what the innermost level has, at once.
+        if op == "commit":
+            self.model.end()
+        elif self.model.nested:
+            self.model.rollback_to()
+        self.close_sections(self.last_ok)
+
+    def doubtful(self, record):
+        """A cancelled statement may have had its effect at session level."""
+        after = copy.deepcopy(self.model)
+        names, mode = record.get("names", ()), record.get("mode")
+        if record["op"] != "unlock" or after.may_release(names, mode):
+            after.apply(record["op"], names, mode, record.get("level"))
+        self.alternative = after.counts()
+
+    def lost(self, record):
+        """The connection broke: the database knows if it was committed."""
+        written = record.get("txn") in self.check.ledger_txns
+        if record["op"] == "commit" or self.model.nested is None:
+            if written and record["op"] in ("commit", "write"):
+                self.commit(record, float("inf"))
+        self.model = Holds()
+        self.close_sections(self.last_ok)
+        self.over = True
+
+    def finish(self):
+        """The history ended first."""
+        self.model = Holds()
+        self.close_sections(self.last_ok)
+
+
+class Check:
+    """The whole history."""
+
+    def __init__(self, records):
+        self.problems = []      # (kind, text)
+        self.sections = defaultdict(list)
+        self.holds, self.fences, self.refused = [], [], []
+        self.commits = {}
+        self.excused = 0
+        self.records = records
+        self.header = next(r for r in records if r["op"] == "run")
+        self.lease = self.header["timeout"] / 3
+        self.ledger = [(r["server"], row) for r in records
+                       if r["op"] == "ledger" for row in r["value"]]
+        self.ledger_txns = {row[0] for _, row in self.ledger}
+
+    def wrong(self, kind, text):
+        assert kind in KINDS
+        self.problems.append((kind, text))
+
+    def run(self):
+        replays = {}
+        for record in self.records:
+            if record["op"] == "connect":
+                old = replays.get(record["process"])
+                if old:
+                    old.finish()
+                replays[record["process"]] = Replay(self, record)
+            elif "session" in record:
+                replays[record["process"]].feed(record)
+        for replay in replays.values():
+            replay.finish()
+        for name in sorted(self.sections):
+            self.check_overlaps(name)
+            self.check_token_order(name)
+        self.check_new_tokens()
+        self.check_visibility()
+        self.check_refused()
+        self.check_fences()
+        self.check_end()
+        return self.problems
+
+    # Exclusion.
+
+    def check_overlaps(self, name):
+        """Nobody holds what another surely holds exclusively."""
+        active = []
+        for section in sorted(self.sections[name], key=lambda s: s.start):
+            active = [s for s in active
+                      if max(s.sure, s.belief) > section.start]
+            for other in active:
+                if other.owner == section.owner or \
+                        other.mode == section.mode == "s":
+                    continue
+                if self.overlap(other, section):
+                    self.wrong("two holders",
+                               f"{name}: {other} and {section}")
+                else:
+                    self.excused += 1
+            active.append(section)
+
+    @staticmethod
+    def overlap(first, second):
+        """Both held when the second was told so. If it is not sure that the
+        second held then, it may have held, and lost, before the first."""
+        return first.sure > second.start and second.sure > second.start
+
+    def check_token_order(self, name):
+        """Exclusive sections follow each other in the order of their tokens."""
+        latest = None
+        for section in sorted(
+                (s for s in self.sections[name]
+                 if s.mode == "x" and s.sure > s.start and s.hold.token),
+                key=lambda s: (s.hold.token, s.start)):
+            if latest and latest.owner != section.owner and \
+                    latest.start > section.start and \
+                    not self.overlap(section, latest):
+                self.wrong("token going back",
+                           f"{name}: {latest} and {section}")
+            if latest is None or section.start > latest.start:
+                latest = section
+
+    def check_new_tokens(self):
+        """What is granted anew has a greater token than what was granted to
+        anybody before it was asked for."""
+        by_name = defaultdict(list)
+        for name, replay, hold in self.holds:
+            if hold.token is not None:
+                by_name[name].append((hold, replay))
+        for name, found in by_name.items():
+            answered = sorted((h.answered, h.token) for h, _ in found)
+            times, greatest = [], []
+            for time, token in answered:
+                times.append(time)
+                greatest.append(max(token, greatest[-1] if greatest else 0))
+            owners = {}
+            for hold, replay in found:
+                if hold.asked and \
+                        owners.setdefault(hold.token, hold) is not hold:
+                    self.wrong("token given twice", f"{name}: {hold.token}, "
+                               f"to {replay.process} the second time")
+                before = bisect_left(times, hold.asked)
+                if before and greatest[before - 1] > hold.token:
+                    self.wrong("token going back",
+                               f"{name}: {hold.token}, asked for by "
+                               f"{replay.process} at {hold.asked:.3f}, after "
+                               f"{greatest[before - 1]}")
+
+    # Effects.
+
+    def check_visibility(self):
+        """On one server a holder sees what earlier holders committed. Who
+        upgrades may come after a sharer with a greater token."""
+        written = defaultdict(list)
+        for server, (txn, name, token, mode, _) in self.ledger:
+            _, start, end, held = self.commits.get(txn, (0, 0, 0, {}))
+            if mode == "x" and (token, name, "x") in held and \
+                    end - start < self.lease / 2:
+                written[server, name, "x"].append(token)
+                if not held[token, name, "x"]:
+                    written[server, name, "s"].append(token)
+        for tokens in written.values():
+            tokens.sort()
+        for server, (txn, name, token, mode, seen) in self.ledger:
+            if txn not in self.commits or \
+                    (token, name, mode) not in self.commits[txn][3]:
+                continue
+            earlier = written[server, name, mode]
+            before = bisect_left(earlier, token)
+            if before and (seen or 0) < earlier[before - 1]:
+                self.wrong("committed too late to be seen",
+                           f"{name} on server {server}: {txn} with token "
+                           f"{token} saw {seen}, but not "
+                           f"{earlier[before - 1]}")
+
+    def check_refused(self):
+        for record in self.refused:
+            if record.get("txn") and record["txn"] in self.ledger_txns \
+                    and record["txn"] not in self.commits:
+                self.wrong("refused and yet committed",
+                           f"{record['txn']} at {record['start']:.3f}")
+
+    def check_fences(self):
+        """Who fenced with a smaller token is not committed after who fenced
+        with a greater one, in one database."""
+        by_lock = defaultdict(list)
+        servers = self.header.get("servers", {})
+        for replay, record in self.fences:
+            commit = self.commits.get(record.get("txn"))
+            if commit:
+                key = (servers.get(replay.process), record["names"][0])
+                by_lock[key].append((record["value"], commit))
+        for (server, name), found in by_lock.items():
+            for token, (process, start, _, _) in found:
+                for greater, (_, _, end, _) in found:
+                    if greater > token and end < start:
+                        self.wrong("fence passed",
+                                   f"{name} on server {server}: {process} "
+                                   f"with token {token} at {start:.3f} after "
+                                   f"token {greater}")
+
+    # The end.
+
+    def check_end(self):
+        progress = set()
+        for record in self.records:
+            if record["op"] == "left":
+                for path in record["value"]:
+                    self.wrong("node left", path)
+            elif record["op"] == "hung":
+                for text in record["value"]:
+                    self.wrong("no progress", text)
+            elif record["op"] == "server_log":
+                for line in record["value"]:
+                    self.wrong("crash", line)
+            elif record["op"] == "progress":
+                progress.add((record["process"], record["names"][0]))
+        for process in self.header["servers"]:
+            for name in self.header["names"]:
+                if (process, name) not in progress:
+                    self.wrong("no progress",
+                               f"{process} did not get {name} in the end")
+
+    def summary(self):
+        grants = sum(len(found) for found in self.sections.values())
+        return (f"{len(self.records)} records, {grants} sections, "
+                f"{len(self.commits)} commits, {self.excused} overlaps of "
+                f"holders that had lost or may have lost the lock")
+
+
+def main():
+    check = Check(history.read(sys.argv[1]))
+    for kind, text in check.run():
+        print(f"{kind}: {text}")
+    print(check.summary())
+    return 1 if check.problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,285 @@
+#!/usr/bin/python3
+"""The checker finds what is wrong in histories made by hand, and nothing in
+those that are right. TAP.
+
+Every entry is a story, the smallest in which the thing can happen.
+"""
+
+import os
+import sys
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+
+# pylint: disable=wrong-import-position
+from checker import Check                                       # noqa: E402
+
+HEADER = {"op": "run", "timeout": 3, "names": [], "servers":
+          {"p": 1, "q": 1, "r": 2}}
+
+
+class Story:
+    """Records, with a clock that goes on by one second for each operation;
+    the session timeout is 3 s, so a lease lasts one."""
+
+    def __init__(self, **header):
+        self.records = [dict(HEADER, **header)]
+        self.time = 100.0
+        self.sessions = {}
+        self.transactions = 0
+        self.open = {}
+
+    def add(self, process, op, outcome="ok", took=0.1, **fields):
+        if op == "connect":
+            self.sessions[process] = self.sessions.get(process, 0) + 1
+        elif process not in self.sessions:
+            self.add(process, "connect")
+        start = self.time
+        self.time += 1
+        self.records.append({
+            "process": process, "session": self.sessions[process], "op": op,
+            "start": start, "end": start + took, "outcome": outcome,
+            "value": None, **fields})
+        return self
+
+    def lock(self, process, token, name="n", mode="x", level="session",
+             **fields):
+        fields.setdefault("value", [token] if token else True)
+        return self.add(process, "lock", names=[name], mode=mode, level=level,
+                        **fields)
+
+    def unlock(self, process, value=True, name="n", mode="x"):
+        return self.add(process, "unlock", names=[name], mode=mode,
+                        value=value)
+
+    def held(self, process, *rows):
+        """Rows are (mode, level, count, token)."""
+        return self.add(process, "held", value=[
+            ["n", mode, level, count, token, "held"]
+            for mode, level, count, token in rows])
+
+    def begin(self, process):
+        self.transactions += 1
+        self.open[process] = f"t{self.transactions}"
+        return self.add(process, "begin")
+
+    def commit(self, process, **fields):
+        return self.add(process, "commit", txn=self.open.pop(process),
+                        **fields)
+
+    def fail(self, process, op, state, **fields):
+        return self.add(process, op, outcome="fail", state=state, **fields)
+
+    def wait(self, seconds):
+        self.time += seconds
+        return self
+
+    def end(self, op, **fields):
+        self.records.append({"op": op, **fields})
+        return self
+
+
+def section(story, process, token, **fields):
+    """A transaction that holds n and commits."""
+    return story.begin(process).lock(
+        process, token, level="transaction", **fields).commit(process)
+
+
+def overlapping(first_mode, second_mode):
+    """Two sections of which the second commits while the first goes on."""
+    story = Story().begin("p")
+    story.lock("p", 10, level="transaction", mode=first_mode)
+    section(story, "r", 11, mode=second_mode)
+    return story.commit("p")
+
+
+def shared_counts():
+    return Story().lock("p", 10).lock("p", 10).lock("p", 10, mode="s")
+
+
+def refused(ledger):
+    story = Story().begin("p").lock("p", 10, level="transaction").wait(5)
+    section(story, "r", 11)
+    story.fail("p", "commit", "40001", txn=story.open["p"]).held("p")
+    return story.end("ledger", server=1, value=ledger)
+
+
+def unknown(ledger):
+    """A connection that breaks during COMMIT, after the lock went over."""
+    story = Story().begin("p").lock("p", 10, level="transaction").wait(5)
+    section(story, "r", 11)
+    story.add("p", "commit", outcome="unknown", txn=story.open["p"])
+    return story.end("ledger", server=1, value=ledger)
+
+
+def visible(seen):
+    story = section(Story(), "p", 10)
+    section(story, "q", 11)
+    return story.end("ledger", server=1, value=[
+        ["t1", "n", 10, "x", None], ["t2", "n", 11, "x", seen]])
+
+
+def upgraded():
+    """A sharer reads, then another one upgrades and writes."""
+    story = Story().lock("p", 10, mode="s")
+    section(story, "q", 11, mode="s")
+    story.begin("p").lock("p", 10, level="transaction").commit("p")
+    return story.end("ledger", server=1, value=[
+        ["t1", "n", 11, "s", None], ["t2", "n", 10, "x", None]])
+
+
+def fenced(first, second):
+    story = Story()
+    for process, token in (("p", first), ("q", second)):
+        story.begin(process)
+        story.add(process, "fence", names=["n"], value=token,
+                  txn=story.open[process])
+        story.commit(process)
+    return story
+
+
+def savepoints(*rows):
+    story = Story().begin("p").lock("p", 10, level="transaction")
+    story.add("p", "savepoint").lock("p", 10, level="transaction")
+    story.lock("p", 10, mode="s")
+    return story.add("p", "rollback_to").held("p", *rows)
+
+
+BAD = [
+    ("two exclusive holders", overlapping("x", "x"), "two holders"),
+    ("a sharer beside an exclusive holder", overlapping("x", "s"),
+     "two holders"),
+    ("an exclusive holder beside a sharer", overlapping("s", "x"),
+     "two holders"),
+    ("two holders within their leases, although neither committed",
+     Story().add("p", "connect").add("r", "connect").lock("p", 10)
+     .wait(-0.5).lock("r", 11).unlock("p").unlock("r"), "two holders"),
+    ("two holders, and the database tells that the first did commit",
+     unknown([["t1", "n", 10, "x", None]]), "two holders"),
+    ("a later holder with a smaller token",
+     section(section(Story(), "p", 11), "r", 10), "token going back"),
+    ("two holders with the same token",
+     section(section(Story(), "p", 10), "r", 10), "token given twice"),
+    ("a sharer with a token of the past",
+     section(section(Story(), "p", 11), "r", 10, mode="s"),
+     "token going back"),
+    ("re-entry with another token",
+     Story().lock("p", 10).lock("p", 11), "re-entry with another token"),
+    ("a lost release: what is held cannot be released",
+     Story().lock("p", 10).unlock("p", False), "lost release"),
+    ("a release that changes nothing",
+     Story().lock("p", 10).unlock("p").held("p", ("x", "session", 1, 10)),
+     "re-entry miscounted"),
+    ("a release by a session that holds nothing",
+     Story().lock("p", 10).unlock("r"), "release by a non-owner"),
+    ("a release in the other mode",
+     Story().lock("p", 10).unlock("p", mode="s"), "release by a non-owner"),
+    ("a release of a lock at transaction level",
+     Story().begin("p").lock("p", 10, level="transaction").unlock("p"),
+     "release by a non-owner"),
+    ("a second lock that does not count",
+     shared_counts().held("p", ("x", "session", 1, 10),
+                          ("s", "session", 1, 10)), "re-entry miscounted"),
+    ("a third release of two locks",
+     shared_counts().unlock("p").unlock("p").unlock("p"),
+     "release by a non-owner"),
+    ("a rolled back savepoint that keeps its lock",
+     savepoints(("x", "transaction", 2, 10), ("s", "session", 1, 10)),
+     "re-entry miscounted"),
+    ("a rolled back savepoint that takes session level along",
+     savepoints(("x", "transaction", 1, 10)),
+     "hold vanished without being told"),
+    ("a lock that outlives its transaction",
+     section(Story(), "p", 10).held("p", ("x", "transaction", 1, 10)),
+     "re-entry miscounted"),
+    ("a hold that vanishes silently",
+     Story().lock("p", 10).held("p"), "hold vanished without being told"),
+    ("a commit that was refused and is there",
+     refused([["t1", "n", 10, "x", None]]), "refused and yet committed"),
+    ("a holder that does not see what the one before committed",
+     visible(None), "committed too late to be seen"),
+    ("an older holder that commits after a newer one's fence",
+     fenced(11, 10), "fence passed"),
+    ("an error that nothing explains",
+     Story().fail("p", "lock", "XX000", names=["n"], mode="x",
+                  level="session"), "unexpected error"),
+    ("a node that is left", Story().end("left", value=["n/x"]), "node left"),
+    ("a client that hangs", Story().end("hung", value=["p"]), "no progress"),
+    ("a client that does not get a lock in the end",
+     Story(names=["n"], servers={"p": 1}), "no progress"),
+    ("a backend that crashes",
+     Story().end("server_log", value=["signal 11"]), "crash"),
+]
+
+GOOD = [
+    ("sections one after the other",
+     section(section(Story(), "p", 10), "r", 11)),
+    ("sharers together", overlapping("s", "s")),
+    ("an owner who enters twice, in both modes, and leaves as often",
+     shared_counts().held("p", ("x", "session", 2, 10),
+                          ("s", "session", 1, 10))
+     .unlock("p").unlock("p").unlock("p", False).unlock("p", mode="s")
+     .held("p")),
+    ("an upgrade keeps the sharer's token, though another shared meanwhile",
+     Story().lock("p", 10, mode="s").lock("r", 11, mode="s")
+     .unlock("r", mode="s").lock("p", 10).held(
+         "p", ("s", "session", 1, 10), ("x", "session", 1, 10))),
+    ("a downgrade lets sharers in",
+     Story().lock("p", 10).lock("p", 10, mode="s").unlock("p")
+     .lock("r", 11, mode="s").held("p", ("s", "session", 1, 10))),
+    ("a savepoint that is rolled back",
+     savepoints(("x", "transaction", 1, 10), ("s", "session", 1, 10))),
+    ("a lost lock whose transaction was refused", refused([])),
+    ("a lost lock whose commit has an unknown outcome and is not there",
+     unknown([])),
+    ("a hold that was lost, and told so",
+     Story().lock("p", 10).wait(5).lock("r", 11)
+     .fail("p", "write", "40001", txn="t1").held("p")),
+    ("a lock that a cancelled statement took nevertheless",
+     Story().fail("p", "lock", "57014", names=["n"], mode="x",
+                  level="session").held("p", ("x", "session", 1, 10))),
+    ("a lock that a cancelled statement did not take",
+     Story().fail("p", "lock", "57014", names=["n"], mode="x",
+                  level="session").held("p")),
+    ("an idle holder beyond its lease, and one who thinks it still holds",
+     Story().lock("p", 10).wait(5).lock("r", 11).unlock("p").unlock("r")),
+    ("a try that is refused", Story().lock("p", 10).lock("r", 0, value=False)
+     .held("r")),
+    ("a connection that ends gives its locks back",
+     Story().lock("p", 10).add("p", "close").lock("r", 11)),
+    ("a holder that sees what the one before committed", visible(10)),
+    ("a sharer before an upgrade to a smaller token", upgraded()),
+    ("fences in order", fenced(10, 11)),
+    ("an empty look at the end",
+     Story(names=["n"], servers={"p": 1}).end("left", value=[])
+     .end("hung", value=[]).end("progress", process="p", names=["n"])),
+]
+
+
+def report(number, good, name, problems):
+    print(f"{'ok' if good else 'not ok'} {number} - {name}")
+    if not good:
+        for kind, text in problems or [("nothing found", "")]:
+            print(f"#   {kind}: {text}")
+
+
+def main():
+    print(f"1..{len(BAD) + len(GOOD)}")
+    all_good = True
+    number = 0
+    for name, story, expected in BAD:
+        number += 1
+        problems = Check(story.records).run()
+        good = {kind for kind, _ in problems} == {expected}
+        all_good &= good
+        report(number, good, f"found: {name}", problems)
+    for name, story in GOOD:
+        number += 1
+        problems = Check(story.records).run()
+        all_good &= not problems
+        report(number, not problems, f"passed: {name}", problems)
+    return 0 if all_good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
