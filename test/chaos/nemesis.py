@@ -197,7 +197,9 @@ class BackendNemesis(Nemesis):
     def strike(self):
         fault = self.random.choices(list(self.FAULTS),
                                     self.FAULTS.values())[0]
-        client = self.random.choice(self.run_state.clients)
+        clients = self.run_state.clients
+        client = self.random.choice(
+            [c for c in clients if c.holds.names()] or clients)
         start = now()
         pid = client.pid
         if client.connection is None or not self.is_backend(client, pid):

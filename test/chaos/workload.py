@@ -109,26 +109,27 @@ class Client(threading.Thread):
         if outcome == "fail":
             self.recover()
         pause = self.random.random()
-        if pause < 0.02:
+        if pause < 0.015:
             self.run_state.stop.wait(self.random.uniform(0.2, 2))
         else:
-            time.sleep(pause * 0.03)
+            time.sleep(pause * 0.02)
 
     def choices(self):
         holding = bool(self.holds.names())
         if self.holds.nested is None:
-            return {"lock": 4, "begin": 5, "unlock": 5 if holding else 0.2,
-                    "unlock_all": 0.5 if holding else 0,
+            return {"lock": 1 if holding else 3, "begin": 6,
+                    "unlock": 5 if holding else 0.2,
+                    "unlock_all": 3 if holding else 0,
                     "write": 2 if holding else 0, "look": 1,
                     "leave": 0.05}
-        return {"lock": 5 if len(self.holds.names()) < 3 else 1,
+        return {"lock": 1 if len(self.holds.names()) > 1 else 5,
                 "unlock": 0.7 if holding else 0.1, "write": 4,
                 "fence": 1 if self.run_state.fences else 0,
                 "fail": 0.3, "look": 0.7,
                 "savepoint": 1 if len(self.holds.nested) < 4 else 0,
                 "rollback_to": 0.7 if len(self.holds.nested) > 1 else 0,
                 "release": 0.7 if len(self.holds.nested) > 1 else 0,
-                "commit": 4, "rollback": 0.8, "leave": 0.03}
+                "commit": 5 if holding else 0.5, "rollback": 0.8, "leave": 0.03}
 
     # Operations.
 
@@ -142,7 +143,7 @@ class Client(threading.Thread):
                                        self.random.randint(2, 3))
         mode = self.random.choice("xxs")
         level = "session" if self.holds.nested is None \
-            or self.random.random() < 0.3 else "transaction"
+            or self.random.random() < 0.2 else "transaction"
         wait = self.random.choice((None, None, None, 0, 0.2, 1))
         return self.request(names, mode, level, wait)
 
