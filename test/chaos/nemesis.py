@@ -14,6 +14,7 @@ from history import now
 from servers import Broken
 
 SERVERS = (1, 2, 3)
+END_BOUND = 30                  # seconds a terminated backend may take
 
 
 class Nemesis(threading.Thread):
@@ -50,7 +51,7 @@ class ServerNemesis(Nemesis):
               "quorum_crash", "quorum_silence", "zk_restart", "isolate_host",
               "isolate_follower", "isolate_follower", "isolate_database",
               "cut_database", "pg_silence", "pg_silence", "pg_crash",
-              "everything")
+              "pg_restart", "everything")
 
     def pause(self):
         return self.random.uniform(0.5, 3)
@@ -163,6 +164,16 @@ class ServerNemesis(Nemesis):
         self.wait(0, 1)
         self.ask("pg_start", victim)
 
+    def pg_restart(self, victim):
+        """A shutdown does not wait for an ensemble that is out of reach."""
+        self.links(self.client_ways(victim), "freeze")
+        try:
+            self.ask("pg_stop", victim, "fast")
+        except Broken as error:
+            self.history.add(op="hung", value=[str(error)])
+        self.links(self.client_ways(victim), "thaw")
+        self.ask("pg_start", victim)
+
     def everything(self, _):
         for server in SERVERS:
             self.ask("zk_kill", server)
@@ -208,6 +219,7 @@ class BackendNemesis(Nemesis):
             os.kill(pid, signal.SIGINT)
         elif fault == "terminate":
             os.kill(pid, signal.SIGTERM)
+            self.await_end(client, pid)
         elif fault == "kill":
             os.kill(pid, signal.SIGKILL)
         else:
@@ -218,11 +230,30 @@ class BackendNemesis(Nemesis):
                 os.kill(pid, signal.SIGCONT)
         self.note(f"backend_{fault}", start, victim=client.name)
 
-    def is_backend(self, client, pid):
-        """A child of the server's postmaster."""
+    def await_end(self, client, pid):
+        """Terminated backends end within seconds; those of a server that is
+        stopped meanwhile have more time."""
+        limit = now() + END_BOUND
+        while self.is_backend(client, pid):
+            if self.status(pid)[0] == "T":
+                limit = now() + END_BOUND
+            if now() > limit:
+                self.history.add(op="hung", value=[
+                    f"{client.name} (backend {pid}) did not end when told to"])
+                return
+            self.run_state.stop.wait(0.05)
+
+    @staticmethod
+    def status(pid):
+        """State and parent of a process, or two empty strings."""
         try:
             with open(f"/proc/{pid}/stat", encoding="ascii") as file:
-                parent = int(file.read().rpartition(") ")[2].split()[1])
-        except (OSError, UnicodeError):
-            return False
-        return parent == self.run_state.servers.postmaster(client.server)
+                return file.read().rpartition(") ")[2].split()[:2]
+        except OSError:
+            return "", ""
+
+    def is_backend(self, client, pid):
+        """A child of the server's postmaster that has not ended."""
+        state, parent = self.status(pid)
+        return state not in ("", "Z") and \
+            int(parent) == self.run_state.servers.postmaster(client.server)

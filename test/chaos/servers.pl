@@ -52,7 +52,7 @@ my %commands = (
 	zk_resume => sub { zk($_[0])->is_running and zk($_[0])->resume },
 	zk_ready => sub { $ensemble->wait_ready },
 	pg_kill => sub { pg_kill(pg($_[0])) },
-	pg_stop => sub { pg($_[0])->stop($_[1]) },
+	pg_stop => sub { pg_stop(pg($_[0]), $_[1]) },
 	pg_start => sub { pg_start(pg($_[0])) },
 	pg_pause => sub { hold_still(processes(pg($_[0]))) },
 	pg_resume => sub { kill 'CONT', processes(pg($_[0])) },);
@@ -130,6 +130,13 @@ sub pg_kill
 	unlink $node->data_dir . '/postmaster.pid',
 	  $node->host . '/.s.PGSQL.' . $node->port . '.lock';
 	return;
+}
+
+sub pg_stop
+{
+	my ($node, $mode) = @_;
+	return if !processes($node) || $node->stop($mode, fail_ok => 1);
+	die "PostgreSQL did not stop\n";
 }
 
 sub pg_start

@@ -141,7 +141,10 @@ class Client(threading.Thread):
         elif self.random.random() < 0.2:
             names = self.random.sample(self.run_state.names,
                                        self.random.randint(2, 3))
-        mode = self.random.choice("xxs")
+        mode = self.random.choice("xs")
+        shared = [name for name in held if not self.holds.held(name, "x")]
+        if shared and self.random.random() < 0.4:
+            names, mode = [self.random.choice(shared)], "x"
         level = "session" if self.holds.nested is None \
             or self.random.random() < 0.2 else "transaction"
         wait = self.random.choice((None, None, None, 0, 0.2, 1))
