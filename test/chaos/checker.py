@@ -229,7 +229,8 @@ class Replay:
                  for key, section in self.open.items()})
 
     def fenced(self, record):
-        self.check.fences.append((self, record))
+        exclusive = (record["names"][0], "x") in self.open
+        self.check.fences.append((self, record, exclusive))
 
     # Failure.
 
@@ -419,18 +420,18 @@ class Check:
 
     def check_fences(self):
         """Who fenced with a smaller token is not committed after who fenced
-        with a greater one, in one database."""
+        with a greater one, in one database. Sharers leave no mark."""
         by_lock = defaultdict(list)
         servers = self.header.get("servers", {})
-        for replay, record in self.fences:
+        for replay, record, exclusive in self.fences:
             commit = self.commits.get(record.get("txn"))
             if commit:
                 key = (servers.get(replay.process), record["names"][0])
-                by_lock[key].append((record["value"], commit))
+                by_lock[key].append((record["value"], commit, exclusive))
         for (server, name), found in by_lock.items():
-            for token, (process, start, _, _) in found:
-                for greater, (_, _, end, _) in found:
-                    if greater > token and end < start:
+            for token, (process, start, _, _), _ in found:
+                for greater, (_, _, end, _), recorded in found:
+                    if recorded and greater > token and end < start:
                         self.wrong("fence passed",
                                    f"{name} on server {server}: {process} "
                                    f"with token {token} at {start:.3f} after "
