@@ -211,7 +211,7 @@ class Client(threading.Thread):
         if not held:
             return "ok"
         name = self.random.choice(held)
-        return self.do("fence", "SELECT zk_fence(%s)", (name,),
+        return self.do("fence", "SELECT zk_fence(%s::text)", (name,),
                        lambda rows: rows[0][0], names=[name], txn=self.txn)[0]
 
     def fail(self):
