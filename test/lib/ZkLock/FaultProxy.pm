@@ -1,0 +1,322 @@
+# ZkLock::FaultProxy - a TCP proxy that hits chosen operations with faults.
+#
+# Owns: one listening port and one child process that passes whole frames on,
+# records them, and carries out the faults that were armed. What the frames
+# mean is ZkLock::Frames' business.
+#
+#   my $proxy = ZkLock::FaultProxy->start(target => $zk);
+#   $proxy->connect_string;
+#   $proxy->arm(fault => 'lose_answer', op => 'create2', path => 'stock');
+#   $proxy->hits;             # how many requests were hit since the start
+#   $proxy->record;           # what passed, oldest first; see below
+#   $proxy->forget;           # empties the record
+#   $proxy->release;          # what is held goes on, in order
+#   $proxy->up;               # accept again after a fault with down => 1
+#   $proxy->disarm;           # no fault any more
+#
+# Faults: lose_request (cut before the server sees it), lose_answer (cut after
+# the server did it), cut_after (cut when the answer has passed),
+# swallow_request and swallow_answer (this one frame is missing, the connection
+# stays), silence (from this request on nothing passes, either way),
+# hold_request and hold_answer (it, and what follows it in that direction,
+# waits for release). op is a name or a list of names, path a regular
+# expression; nth => 2 leaves the first match alone; every => 1 hits all from
+# then on, otherwise one. With down => 1 a cut is followed by refusal of every
+# connection until up(), so that a test can wait for the session's expiry.
+#
+# A record is { connection, op, paths, xid, sent, answered, error, fault }.
+# sent and answered are places in the order in which the proxy read requests
+# and passed answers on: two requests are in one flight when both were sent
+# before either was answered. An answer that the client never got has an error
+# (0 is success), but no place.
+
+package ZkLock::FaultProxy;
+
+use strict;
+use warnings;
+
+use Carp qw(croak);
+use IO::Handle;
+use IO::Select;
+use IO::Socket::INET;
+use JSON::PP qw(decode_json encode_json);
+use POSIX ();
+use ZkLock::Frames qw(request answer);
+use ZkLock::Util qw(end_process free_port);
+
+my %running;
+my %faults = map { $_ => 1 }
+  qw(lose_request lose_answer cut_after swallow_request swallow_answer
+  silence hold_request hold_answer);
+
+sub start
+{
+	my ($class, %opt) = @_;
+	my $target = $opt{target} // croak 'target missing';
+	$target = $target->connect_string if ref $target;
+	my $self = bless { port => free_port(), owner => $$ }, $class;
+	my $listener = IO::Socket::INET->new(
+		LocalAddr => '127.0.0.1',
+		LocalPort => $self->{port},
+		Proto => 'tcp',
+		ReuseAddr => 1,
+		Listen => 64) or croak "port $self->{port}: $!";
+	pipe my $orders, $self->{orders} or croak "pipe: $!";
+	pipe $self->{acks}, my $acks or croak "pipe: $!";
+	$_->autoflush(1) for $self->{orders}, $acks;
+
+	my $pid = fork() // croak "fork: $!";
+	if (!$pid)
+	{
+		close $self->{orders};
+		close $self->{acks};
+		local $SIG{PIPE} = 'IGNORE';
+		eval { serve($listener, $target, $orders, $acks); 1 }
+		  or print STDERR "fault proxy: $@";
+		POSIX::_exit(0);
+	}
+	close $_ for $listener, $orders, $acks;
+	$self->{pid} = $pid;
+	$running{$pid} = $$;
+	return $self;
+}
+
+sub connect_string { return "127.0.0.1:$_[0]{port}" }
+
+sub arm
+{
+	my ($self, %rule) = @_;
+	croak 'no such fault' unless $faults{ $rule{fault} // '' };
+	$rule{op} = [ $rule{op} ] if defined $rule{op} && !ref $rule{op};
+	$self->order(arm => \%rule);
+	return $self;
+}
+
+sub disarm { $_[0]->order('disarm'); return $_[0] }
+sub release { $_[0]->order('release'); return $_[0] }
+sub up { $_[0]->order('up'); return $_[0] }
+sub forget { $_[0]->order('forget'); return $_[0] }
+sub hits { return $_[0]->order('hits') }
+sub record { return @{ $_[0]->order('record') } }
+
+sub order
+{
+	my ($self, @order) = @_;
+	print { $self->{orders} } encode_json(\@order), "\n";
+	my $line = readline($self->{acks}) // croak 'the fault proxy has ended';
+	return decode_json($line)->[0];
+}
+
+# The child. Ends when its parent has closed the pipe.
+sub serve
+{
+	my ($listener, $target, $orders, $acks) = @_;
+	my $state = {
+		select => IO::Select->new($listener, $orders),
+		ends => {},
+		rules => [],
+		record => [],
+		hits => 0,
+		frames => 0,
+		connections => 0
+	};
+
+	while (1)
+	{
+		for my $ready ($state->{select}->can_read)
+		{
+			if ($ready == $orders)
+			{
+				# One order at a time: each is answered before the next.
+				my $line = '';
+				do { sysread($orders, $line, 65536, length $line) or return }
+				  until $line =~ /\n\z/;
+				my $result = obey($state, @{ decode_json($line) });
+				print {$acks} encode_json([$result]), "\n";
+			}
+			elsif ($ready == $listener)
+			{
+				connected($state, $listener, $target);
+			}
+			elsif (my $end = $state->{ends}{$ready})
+			{
+				readable($state, $end);
+			}
+		}
+	}
+}
+
+sub obey
+{
+	my ($state, $verb, $rule) = @_;
+	return $state->{hits} if $verb eq 'hits';
+	return $state->{record} if $verb eq 'record';
+	$state->{rules} = [] if $verb eq 'disarm';
+	$state->{record} = [] if $verb eq 'forget';
+	$state->{down} = 0 if $verb eq 'up';
+	push @{ $state->{rules} }, { seen => 0, nth => 1, %$rule }
+	  if $verb eq 'arm';
+	if ($verb eq 'release')
+	{
+		for my $end (grep { $_->{held} } values %{ $state->{ends} })
+		{
+			pass($state, $end, @$_) for @{ delete $end->{held} };
+		}
+	}
+	return 1;
+}
+
+sub connected
+{
+	my ($state, $listener, $target) = @_;
+	my $client = $listener->accept or return;
+	my $server = $state->{down} ? undef
+	  : IO::Socket::INET->new(PeerAddr => $target);
+	return close $client unless $server;
+	my $connection = { number => ++$state->{connections}, open => {} };
+	my $from = { from_client => 1, socket => $client };
+	my $to = { socket => $server };
+	$_->{connection} = $connection, $_->{buffer} = '' for $from, $to;
+	$connection->{ends} = [ $from, $to ];
+	$from->{other} = $server;
+	$to->{other} = $client;
+	$state->{ends}{ $_->{socket} } = $_ for $from, $to;
+	$state->{select}->add($client, $server);
+	return;
+}
+
+sub cut
+{
+	my ($state, $connection, $down) = @_;
+	$state->{down} = 1 if $down;
+	$connection->{cut} = 1;
+	for my $end (@{ delete $connection->{ends} // [] })
+	{
+		delete $state->{ends}{ $end->{socket} };
+		$state->{select}->remove($end->{socket});
+		close $end->{socket};
+		delete $end->{other};
+	}
+	return;
+}
+
+# Whole frames are four bytes of length and so many bytes more.
+sub readable
+{
+	my ($state, $end) = @_;
+	sysread($end->{socket}, $end->{buffer}, 65536, length $end->{buffer})
+	  or return cut($state, $end->{connection});
+	while (!$end->{connection}{cut} && length $end->{buffer} >= 4)
+	{
+		my $length = unpack 'N', $end->{buffer};
+		last if length $end->{buffer} < 4 + $length;
+		my $frame = substr $end->{buffer}, 0, 4 + $length, '';
+		$end->{from_client}
+		  ? asked($state, $end, $frame)
+		  : answered($state, $end, $frame);
+	}
+	return;
+}
+
+# A frame goes on; it is the answer to $entry, if that is given.
+sub pass
+{
+	my ($state, $end, $frame, $entry) = @_;
+	return if $end->{connection}{silent};
+	return push @{ $end->{held} }, [ $frame, $entry ] if $end->{held};
+	$entry->{answered} = ++$state->{frames} if $entry;
+	my $done = 0;
+	while ($done < length $frame)
+	{
+		my $n = syswrite($end->{other}, $frame, length($frame) - $done, $done)
+		  or return;
+		$done += $n;
+	}
+	return;
+}
+
+sub asked
+{
+	my ($state, $end, $frame) = @_;
+	my $connection = $end->{connection};
+	my $request = request($frame, !$connection->{greeted}++);
+	my $rule = match($state, $request);
+	my $fault = $rule ? $rule->{fault} : '';
+	my $entry = {
+		%$request,
+		connection => $connection->{number},
+		sent => ++$state->{frames},
+		fault => $fault
+	};
+	push @{ $state->{record} }, $entry;
+	$connection->{open}{ $request->{xid} } = [ $entry, $rule ];
+
+	return cut($state, $connection, $rule->{down}) if $fault eq 'lose_request';
+	return if $fault eq 'swallow_request';
+	$connection->{silent} = 1 if $fault eq 'silence';
+	$end->{held} //= [] if $fault eq 'hold_request';
+	return pass($state, $end, $frame);
+}
+
+sub answered
+{
+	my ($state, $end, $frame) = @_;
+	my $connection = $end->{connection};
+	my $answer = answer($frame, !$connection->{welcomed}++);
+	my $open = delete $connection->{open}{ $answer->{xid} };
+	return pass($state, $end, $frame) unless $open;    # a watch has fired
+	my ($entry, $rule) = @$open;
+	my $fault = $entry->{fault};
+	$entry->{error} = $answer->{error};
+
+	return cut($state, $connection, $rule->{down}) if $fault eq 'lose_answer';
+	return if $fault eq 'swallow_answer';
+	$end->{held} //= [] if $fault eq 'hold_answer';
+	pass($state, $end, $frame, $entry);
+	cut($state, $connection, $rule->{down}) if $fault eq 'cut_after';
+	return;
+}
+
+# The first rule that this request is a case of, used up unless it is for all.
+sub match
+{
+	my ($state, $request) = @_;
+	for my $rule (@{ $state->{rules} })
+	{
+		next if $rule->{spent};
+		next if $rule->{op} && !grep { $_ eq $request->{op} } @{ $rule->{op} };
+		next if defined $rule->{path}
+		  && !grep { /$rule->{path}/ } @{ $request->{paths} };
+		next if ++$rule->{seen} < $rule->{nth};
+		$rule->{spent} = !$rule->{every};
+		$state->{hits}++;
+		return $rule;
+	}
+	return;
+}
+
+sub stop
+{
+	my ($self) = @_;
+	my $pid = delete $self->{pid} or return;
+	end_process($pid, 'KILL');
+	delete $running{$pid};
+	return;
+}
+
+sub DESTROY
+{
+	my ($self) = @_;
+	return unless $self->{owner} == $$;
+	local ($?, $@, $!);
+	$self->stop;
+	return;
+}
+
+END
+{
+	local $?;
+	end_process($_, 'KILL') for grep { $running{$_} == $$ } keys %running;
+}
+
+1;

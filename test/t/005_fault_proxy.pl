@@ -1,0 +1,174 @@
+# The fault proxy does what it says, shown with frames made by hand: what was
+# hit, what the server did, what the client saw. Needs ZooKeeper and kazoo, and
+# neither PostgreSQL nor the extension.
+
+use strict;
+use warnings;
+
+use IO::Select;
+use IO::Socket::INET;
+use Test::More;
+use ZkLock::FaultProxy;
+use ZkLock::Util qw(wait_until);
+use ZkLock::ZkClient;
+use ZkLock::ZkServer;
+
+my $zk = ZkLock::ZkServer->start(tick_time => 200);
+my $direct = ZkLock::ZkClient->new($zk->connect_string);
+my $proxy = ZkLock::FaultProxy->start(target => $zk);
+my $acl = pack 'N N N/a* N/a*', 1, 31, 'world', 'anyone';
+
+# A client of our own, which sends and reads one frame at a time.
+sub dial
+{
+	my $socket = IO::Socket::INET->new(PeerAddr => $proxy->connect_string)
+	  or die "connect: $!";
+	put($socket, pack 'N q> N q> N/a* C', 0, 0, 2000, 0, "\0" x 16, 0);
+	return $socket;
+}
+
+sub put { my ($socket, $body) = @_; return syswrite $socket, pack('N/a*', $body) }
+
+# The next answer's body, '' at the end of the connection.
+sub get
+{
+	my ($socket) = @_;
+	my $buffer = '';
+	while (length $buffer < 4 || length $buffer < 4 + unpack 'N', $buffer)
+	{
+		IO::Select->new($socket)->can_read(30) or die 'no answer';
+		my $need = length $buffer < 4 ? 4 : 4 + unpack 'N', $buffer;
+		sysread($socket, $buffer, $need - length $buffer, length $buffer)
+		  or return '';
+	}
+	return substr $buffer, 4;
+}
+
+sub fresh { my $socket = dial(); get($socket); return $socket }
+sub xid { return unpack 'l>', $_[0] }
+
+sub create
+{
+	my ($xid, $path) = @_;
+	return pack 'l> l> N/a* N/a* a* N', $xid, 1, $path, 'x', $acl, 0;
+}
+
+sub look { return pack 'l> l> N/a* C', $_[0], 3, $_[1], 0 }
+
+sub multi
+{
+	my ($xid, @paths) = @_;
+	return pack('l> l>', $xid, 14)
+	  . join('', map { pack 'l> C l> N/a* N/a* a* N', 1, 0, -1, $_, 'x', $acl, 0 }
+		  @paths)
+	  . pack('l> C l> N/a* l>', 13, 0, -1, '/', -1)
+	  . pack('l> C l>', -1, 1, -1);
+}
+
+# What is recorded.
+my $socket = fresh();
+put($socket, create(1, '/r'));
+is(xid(get($socket)), 1, 'an answer passes');
+put($socket, create(2, '/r'));
+get($socket);
+put($socket, multi(3, '/m1', '/m2'));
+get($socket);
+put($socket, multi(4, '/m3', '/m2'));
+get($socket);
+is_deeply(
+	[ map { [ @$_{qw(op xid error)}, @{ $_->{paths} } ] } $proxy->record ],
+	[
+		[ 'connect', 'connect', 0 ],
+		[ 'create', 1, 0, '/r' ],
+		[ 'create', 2, -110, '/r' ],
+		[ 'multi', 3, 0, '/m1', '/m2', '/' ],
+		[ 'multi', 4, -110, '/m3', '/m2', '/' ],
+	],
+	'operations, paths and errors are recorded');
+$proxy->forget;
+is(scalar($proxy->record), 0, 'and forgotten');
+
+# One flight, and two.
+$proxy->arm(fault => 'hold_answer', op => 'exists');
+put($socket, look(5, '/r'));
+put($socket, look(6, '/r'));
+wait_until('both sent', sub { 2 == $proxy->record });
+$proxy->release;
+is_deeply([ xid(get($socket)), xid(get($socket)) ],
+	[ 5, 6 ], 'held answers go on in order');
+my ($first, $second) = $proxy->record;
+cmp_ok($second->{sent}, '<', $first->{answered}, 'one flight shows as one');
+put($socket, look(7, '/r'));
+get($socket);
+cmp_ok(($proxy->record)[2]{sent}, '>', $second->{answered}, 'two as two');
+
+# Each fault: does the server do it, what does the client see?
+my %expected = (
+	lose_request => [ 0, 'end' ],
+	lose_answer => [ 1, 'end' ],
+	cut_after => [ 1, 10, 'end' ],
+	swallow_request => [ 0, 11 ],
+	swallow_answer => [ 1, 11 ],
+	hold_request => [ 0, 'silence', 10, 11 ],
+	hold_answer => [ 1, 'silence', 10, 11 ],
+	silence => [ 0, 'silence' ]);
+for my $fault (sort keys %expected)
+{
+	my ($done, @seen) = @{ $expected{$fault} };
+	$socket = fresh();
+	my $hits = $proxy->hits;
+	$proxy->disarm->forget;
+	$proxy->arm(fault => $fault, op => [ 'create', 'create2' ],
+		path => "^/$fault\$", nth => 2);
+	put($socket, create(8, "/other"));
+	get($socket);
+	put($socket, create(9, "/$fault"));
+	is(xid(get($socket)), 9, "$fault: the first passes");
+	$direct->delete("/$fault");
+	put($socket, create(10, "/$fault"));
+	wait_until('the hit', sub { $proxy->hits == $hits + 1 });
+
+	# What the server did can be seen once it has answered, and what it never
+	# got is not there after a later request of the same connection.
+	wait_until('the server', sub { $direct->exists("/$fault") }) if $done;
+	put($socket, look(11, '/r')) if grep { $_ eq '11' } @seen;
+	if ($seen[0] eq 'silence')
+	{
+		shift @seen;
+		ok(!IO::Select->new($socket)->can_read(0.3), "$fault: silence");
+		ok(!$direct->exists("/$fault"), "$fault: not done yet") unless $done;
+		$proxy->release;
+	}
+	for my $wanted (@seen)
+	{
+		my $body = get($socket);
+		is($body eq '' ? 'end' : xid($body), $wanted, "$fault: $wanted");
+	}
+	ok(!$direct->exists("/$fault"), "$fault: never done")
+	  if !$done && $fault !~ /^hold/;
+	ok($direct->exists("/$fault"), "$fault: done") if $done || $fault =~ /^hold/;
+	is(scalar(grep { $_->{fault} eq $fault } $proxy->record),
+		1, "$fault: recorded once");
+	close $socket;
+}
+
+# Every match, and a way that stays shut.
+$proxy->disarm->arm(fault => 'lose_answer', op => 'exists', every => 1);
+for (1 .. 2)
+{
+	$socket = fresh();
+	put($socket, look(1, '/r'));
+	is(get($socket), '', "a rule for every match hits, $_");
+}
+$proxy->disarm->arm(fault => 'lose_request', op => 'exists', down => 1);
+$socket = fresh();
+put($socket, look(1, '/r'));
+is(get($socket), '', 'a cut with the way down');
+is(get(dial()), '', 'new connections are refused');
+$proxy->up;
+isnt(get(dial()), '', 'until it is up again');
+
+$proxy->stop;
+$direct->close;
+$zk->stop;
+done_testing();
