@@ -1,0 +1,190 @@
+# What an operation costs: requests sent to the ensemble, counted by a proxy that
+# reads them. Pings do not count, nor does the nudge after 100 ms without an
+# answer (a read of the root), nor the watch over a lock that has been held for a
+# second (a read of its own node), which a slow machine may show.
+
+use strict;
+use warnings;
+
+use Test::More;
+use ZkLock::Check;
+use ZkLock::Cluster;
+use ZkLock::FaultProxy;
+use ZkLock::Util qw(wait_until);
+use ZkLock::ZkClient;
+use ZkLock::ZkServer;
+
+my $zk = ZkLock::ZkServer->start(
+	tick_time => 200,
+	config => { maxSessionTimeout => 300000 });
+my $zkc = ZkLock::ZkClient->new($zk->connect_string, timeout => 60);
+my $proxy = ZkLock::FaultProxy->start(target => $zk);
+my $node = zklock_node('a', zk => $proxy, session_timeout => '240s');
+my $other = zklock_node('b', zk => $zk, session_timeout => '60s');
+$node->safe_psql('postgres', 'CREATE TABLE t (v text)');
+
+# With a ZooKeeper session; the znodes of these locks are made.
+sub locker
+{
+	my ($where, %settings) = @_;
+	my $s = session($where);
+	$s->query_ok("SET zklock.$_ = '$settings{$_}'") for keys %settings;
+	$s->query_ok("SELECT zk_lock('warm'), zk_unlock('warm')");
+	wait_zk_empty($zkc, '/zklock/locks/warm');
+	return $s;
+}
+$zkc->create("/zklock/locks/$_", makepath => 1) for qw(a b c);
+
+# The requests recorded so far, all answered.
+sub answered
+{
+	my @counted;
+	wait_until('the answers', sub {
+		@counted = grep { $_->{op} ne 'ping' } $proxy->record;
+		return !grep { !defined $_->{answered} } @counted;
+	});
+	return grep {
+		$_->{op} ne 'getData' || $_->{paths}[0] ne '/zklock'
+	} @counted;
+}
+
+# One assertion: these statements send these requests.
+sub costs
+{
+	my ($s, $sql, $expected, $name, %opt) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	$proxy->forget;
+	for (ref $sql ? @$sql : $sql)
+	{
+		$s->query($_);
+		return fail("$name: $_: " . $s->error) if !$s->ok;
+		$opt{between}->() if $opt{between};
+	}
+	my @found = grep { $opt{waits} || $_->{op} ne 'getData' } answered();
+	is(join(' ', map { $_->{op} } @found), $expected, $name);
+	return @found;
+}
+
+# All were on their way before the first was answered.
+sub in_one_flight
+{
+	my ($name, @found) = @_;
+	my ($last) = sort { $b <=> $a } map { $_->{sent} } @found;
+	my ($first) = sort { $a <=> $b } map { $_->{answered} } @found;
+	return ok(@found && $last < $first, $name);
+}
+
+my $s = locker($node);
+my $rival = locker($other);
+
+in_one_flight('in one flight',
+	costs($s, "SELECT zk_lock('a')", 'create2 getChildren',
+		'an uncontended lock costs a create and a list'));
+costs($s, ["SELECT zk_lock('a')", "SELECT zk_xact_lock('a')",
+		"SELECT zk_lock_shared('a')", "SELECT zk_unlock_shared('a')",
+		"SELECT zk_try_lock('a')", "SELECT zk_lock_token('a')",
+		'SELECT count(*) FROM zk_held_locks', 'SELECT * FROM zk_session()'],
+	'', 'taking again what is held costs nothing');
+costs($s, "SELECT zk_unlock('a')", '', 'nor does a release of one of several');
+
+{
+	my $neighbour = locker($node);
+	costs($neighbour, "SELECT zk_try_lock('a')", '',
+		'a try against a holder on the same server costs nothing');
+	$neighbour->quit;
+}
+$s->query_ok("SELECT zk_unlock('a')");
+$proxy->arm(fault => 'hold_request', op => 'delete');
+works($s, "SELECT zk_unlock('a')", 't', 'a release does not wait');
+$proxy->release;
+is(join(' ', map { $_->{op} } grep { $_->{op} eq 'delete' } answered()),
+	'delete', 'it costs a delete');
+wait_zk_empty($zkc, '/zklock/locks/a');
+
+in_one_flight('in one flight',
+	costs($s, "SELECT zk_lock(ARRAY['a', 'b', 'c'])",
+		'multi getChildren getChildren getChildren',
+		'an array costs one multi and a list for each name'));
+costs($s, "SELECT zk_unlock(ARRAY['a', 'b', 'c'])", 'delete delete delete',
+	'and a delete for each');
+
+$rival->query_ok("SELECT zk_lock('a')");
+costs($s, "SELECT zk_try_lock('a')", 'create2 getChildren delete',
+	'a try against a holder on another server costs three requests');
+{
+	$proxy->forget;
+	$s->query_async("SELECT zk_lock('a')");
+	wait_zk_waiting($zkc, '/zklock/locks/a', 2);
+	wait_until('the watch',
+		sub { grep { $_->{op} eq 'getData' && $_->{answered} } $proxy->record });
+	$rival->query_ok("SELECT zk_unlock('a')");
+	$s->wait_result;
+	my @own = queue_of($zkc, 'a');
+	is(join(' ', map { $_->{op} }
+			grep { $_->{op} ne 'getData' || $_->{paths}[0] ne $own[0] } answered()),
+		'create2 getChildren getData getChildren',
+		'a wait costs a watch and a second list');
+	$s->query_ok("SELECT zk_unlock('a')");
+}
+
+my $work = "INSERT INTO t VALUES ('x')";
+costs($s, ['BEGIN', "SELECT zk_xact_lock('a')", $work, 'COMMIT'],
+	'create2 getChildren delete', 'a commit within the lease costs nothing');
+costs($s, ["SELECT zk_lock_shared('a')", "SELECT zk_lock('a')"],
+	'create2 getChildren create2 getChildren', 'an upgrade costs as much as a lock');
+costs($s, "SELECT zk_unlock('a')", 'delete', 'giving it up again a delete');
+costs($s, ["SELECT zk_unlock_shared('a')", "SELECT zk_lock('a')",
+		"SELECT zk_lock_shared('a')"],
+	'delete create2 getChildren', 'sharing what is held exclusively costs nothing');
+costs($s, "SELECT zk_unlock('a')", 'multi', 'a downgrade costs one multi');
+costs($s, "SELECT zk_unlock_shared('a')", 'delete', 'and is released as any lock');
+$s->quit;
+
+# A lease that is over: a third of the session timeout has passed.
+for ([ 'lease', 'multi ' ], [ 'always', 'multi ' ], [ 'off', '' ])
+{
+	my ($check, $asked) = @$_;
+	my $short = locker($node, commit_check => $check, session_timeout => '1500ms');
+	costs($short,
+		['BEGIN', "SELECT zk_xact_lock('a')", "SELECT zk_xact_lock('b')", $work,
+			'SAVEPOINT waited', 'COMMIT'],
+		"create2 getChildren create2 getChildren ${asked}delete delete",
+		"a commit after the lease with commit_check = $check",
+		between => sub {
+			wait_until('the lease to end',
+				sub {
+					$short->query_ok('SELECT lease_remaining FROM zk_session()')
+					  eq '00:00:00';
+				});
+		});
+	$short->quit;
+	my $fresh = locker($node, commit_check => $check);
+	$asked = '' if $check eq 'lease';
+	costs($fresh, ['BEGIN', "SELECT zk_xact_lock('a')", $work, 'COMMIT'],
+		"create2 getChildren ${asked}delete",
+		"a commit within the lease with commit_check = $check");
+	$fresh->quit;
+}
+
+# An idle session: its connection is the one that pings.
+{
+	my $idle = locker($node, session_timeout => '1500ms');
+	my $mine = (grep { $_->{op} eq 'delete' } $proxy->record)[-1]{connection};
+	my @mine;
+	$proxy->forget;
+	wait_until('pings', sub {
+		@mine = grep { $_->{connection} == $mine } $proxy->record;
+		return @mine >= 5;
+	});
+	is(join(' ', grep { $_ ne 'ping' } map { $_->{op} } @mine), '',
+		'an idle session sends pings alone');
+	$idle->quit;
+}
+nothing_left($zkc, 'nothing is left');
+
+$rival->quit;
+$_->stop for $node, $other;
+$proxy->stop;
+$zkc->close;
+$zk->stop;
+done_testing();
