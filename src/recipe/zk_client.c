@@ -86,6 +86,7 @@ code_of(int rc)
 			return ZKL_RC_OK;
 		case ZCONNECTIONLOSS:
 		case ZOPERATIONTIMEOUT:
+		case ZRUNTIMEINCONSISTENCY: /* an answer is missing: the library reconnects */
 		case ZSESSIONMOVED:		/* the connection is about to go */
 		case ZTHROTTLEDOP:		/* not done; may be tried again */
 			return ZKL_RC_CONNECTION_LOSS;
