@@ -49,8 +49,8 @@ sub xid { return unpack 'l>', $_[0] }
 
 sub create
 {
-	my ($xid, $path) = @_;
-	return pack 'l> l> N/a* N/a* a* N', $xid, 1, $path, 'x', $acl, 0;
+	my ($xid, $path, $flags) = @_;
+	return pack 'l> l> N/a* N/a* a* N', $xid, 1, $path, 'x', $acl, $flags // 0;
 }
 
 sub look { return pack 'l> l> N/a* C', $_[0], 3, $_[1], 0 }
@@ -59,8 +59,7 @@ sub multi
 {
 	my ($xid, @paths) = @_;
 	return pack('l> l>', $xid, 14)
-	  . join('', map { pack 'l> C l> N/a* N/a* a* N', 1, 0, -1, $_, 'x', $acl, 0 }
-		  @paths)
+	  . join('', map { pack 'l> C l> N/a* N/a* a* N', 1, 0, -1, $_, 'x', $acl, 0 } @paths)
 	  . pack('l> C l> N/a* l>', 13, 0, -1, '/', -1)
 	  . pack('l> C l>', -1, 1, -1);
 }
@@ -89,13 +88,13 @@ $proxy->forget;
 is(scalar($proxy->record), 0, 'and forgotten');
 
 # One flight, and two.
-$proxy->arm(fault => 'hold_answer', op => 'exists');
+$proxy->arm(fault => 'hold_request', op => 'exists');
 put($socket, look(5, '/r'));
 put($socket, look(6, '/r'));
 wait_until('both sent', sub { 2 == $proxy->record });
 $proxy->release;
 is_deeply([ xid(get($socket)), xid(get($socket)) ],
-	[ 5, 6 ], 'held answers go on in order');
+	[ 5, 6 ], 'held requests go on in order');
 my ($first, $second) = $proxy->record;
 cmp_ok($second->{sent}, '<', $first->{answered}, 'one flight shows as one');
 put($socket, look(7, '/r'));
@@ -111,6 +110,7 @@ my %expected = (
 	swallow_answer => [ 1, 11 ],
 	hold_request => [ 0, 'silence', 10, 11 ],
 	hold_answer => [ 1, 'silence', 10, 11 ],
+	expire => [ 0, 'end' ],
 	silence => [ 0, 'silence' ]);
 for my $fault (sort keys %expected)
 {
@@ -150,6 +150,24 @@ for my $fault (sort keys %expected)
 	is(scalar(grep { $_->{fault} eq $fault } $proxy->record),
 		1, "$fault: recorded once");
 	close $socket;
+}
+
+# A session that is made to expire takes its ephemeral nodes along; others stay.
+{
+	my $kept = fresh();
+	$socket = fresh();
+	put($socket, create(1, '/ephemeral', 1));
+	get($socket);
+	put($kept, create(1, '/kept', 1));
+	get($kept);
+	$proxy->disarm->arm(fault => 'expire', path => '^/x$');
+	put($socket, look(2, '/x'));
+	is(get($socket), '', 'expire: the connection ends');
+	wait_until('the node to go', sub { !$direct->exists('/ephemeral') });
+	ok($direct->exists('/kept'), 'expire: other sessions stay');
+	put($kept, look(2, '/kept'));
+	is(xid(get($kept)), 2, 'expire: and their connections');
+	close $kept;
 }
 
 # Every match, and a way that stays shut.

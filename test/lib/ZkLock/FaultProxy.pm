@@ -19,16 +19,15 @@
 # swallow_request and swallow_answer (this one frame is missing, the connection
 # stays), silence (from this request on nothing passes, either way),
 # hold_request and hold_answer (it, and what follows it in that direction,
-# waits for release). op is a name or a list of names, path a regular
+# waits for release), expire (cut before the server sees it, and the session is
+# over at the server: the proxy closes it in the client's name). op is a name or a list of names, path a regular
 # expression; nth => 2 leaves the first match alone; every => 1 hits all from
 # then on, otherwise one. With down => 1 a cut is followed by refusal of every
 # connection until up(), so that a test can wait for the session's expiry.
 #
 # A record is { connection, op, paths, xid, sent, answered, error, fault }.
-# sent and answered are places in the order in which the proxy read requests
-# and passed answers on: two requests are in one flight when both were sent
-# before either was answered. An answer that the client never got has an error
-# (0 is success), but no place.
+# sent and answered count all frames the proxy read from then on: two requests
+# are in one flight when both were sent before either was answered.
 
 package ZkLock::FaultProxy;
 
@@ -41,13 +40,13 @@ use IO::Select;
 use IO::Socket::INET;
 use JSON::PP qw(decode_json encode_json);
 use POSIX ();
-use ZkLock::Frames qw(request answer);
+use ZkLock::Frames qw(request answer end_of_session);
 use ZkLock::Util qw(end_process free_port);
 
 my %running;
 my %faults = map { $_ => 1 }
   qw(lose_request lose_answer cut_after swallow_request swallow_answer
-  silence hold_request hold_answer);
+  silence hold_request hold_answer expire);
 
 sub start
 {
@@ -112,6 +111,7 @@ sub serve
 {
 	my ($listener, $target, $orders, $acks) = @_;
 	my $state = {
+		target => $target,
 		select => IO::Select->new($listener, $orders),
 		ends => {},
 		rules => [],
@@ -136,7 +136,7 @@ sub serve
 			}
 			elsif ($ready == $listener)
 			{
-				connected($state, $listener, $target);
+				connected($state, $listener);
 			}
 			elsif (my $end = $state->{ends}{$ready})
 			{
@@ -160,7 +160,7 @@ sub obey
 	{
 		for my $end (grep { $_->{held} } values %{ $state->{ends} })
 		{
-			pass($state, $end, @$_) for @{ delete $end->{held} };
+			pass($end, @{ delete $end->{held} });
 		}
 	}
 	return 1;
@@ -168,10 +168,10 @@ sub obey
 
 sub connected
 {
-	my ($state, $listener, $target) = @_;
+	my ($state, $listener) = @_;
 	my $client = $listener->accept or return;
 	my $server = $state->{down} ? undef
-	  : IO::Socket::INET->new(PeerAddr => $target);
+	  : IO::Socket::INET->new(PeerAddr => $state->{target});
 	return close $client unless $server;
 	my $connection = { number => ++$state->{connections}, open => {} };
 	my $from = { from_client => 1, socket => $client };
@@ -200,6 +200,20 @@ sub cut
 	return;
 }
 
+# Whoever knows a session's password may move it to another connection, and
+# close it there. Returns when the server has done so.
+sub expire
+{
+	my ($state, $connection, $down) = @_;
+	cut($state, $connection, $down);
+	my $welcome = $connection->{welcome} or return;
+	my $server = IO::Socket::INET->new(PeerAddr => $state->{target}) or return;
+	syswrite $server, end_of_session($welcome);
+	1 while sysread $server, my $data, 65536;
+	close $server;
+	return;
+}
+
 # Whole frames are four bytes of length and so many bytes more.
 sub readable
 {
@@ -211,6 +225,7 @@ sub readable
 		my $length = unpack 'N', $end->{buffer};
 		last if length $end->{buffer} < 4 + $length;
 		my $frame = substr $end->{buffer}, 0, 4 + $length, '';
+		$state->{frames}++;
 		$end->{from_client}
 		  ? asked($state, $end, $frame)
 		  : answered($state, $end, $frame);
@@ -218,19 +233,20 @@ sub readable
 	return;
 }
 
-# A frame goes on; it is the answer to $entry, if that is given.
 sub pass
 {
-	my ($state, $end, $frame, $entry) = @_;
+	my ($end, @frames) = @_;
 	return if $end->{connection}{silent};
-	return push @{ $end->{held} }, [ $frame, $entry ] if $end->{held};
-	$entry->{answered} = ++$state->{frames} if $entry;
-	my $done = 0;
-	while ($done < length $frame)
+	return push @{ $end->{held} }, @frames if $end->{held};
+	for my $frame (@frames)
 	{
-		my $n = syswrite($end->{other}, $frame, length($frame) - $done, $done)
-		  or return;
-		$done += $n;
+		my $done = 0;
+		while ($done < length $frame)
+		{
+			my $n = syswrite($end->{other}, $frame, length($frame) - $done,
+				$done) or return;
+			$done += $n;
+		}
 	}
 	return;
 }
@@ -245,34 +261,36 @@ sub asked
 	my $entry = {
 		%$request,
 		connection => $connection->{number},
-		sent => ++$state->{frames},
+		sent => $state->{frames},
 		fault => $fault
 	};
 	push @{ $state->{record} }, $entry;
 	$connection->{open}{ $request->{xid} } = [ $entry, $rule ];
 
 	return cut($state, $connection, $rule->{down}) if $fault eq 'lose_request';
+	return expire($state, $connection, $rule->{down}) if $fault eq 'expire';
 	return if $fault eq 'swallow_request';
 	$connection->{silent} = 1 if $fault eq 'silence';
 	$end->{held} //= [] if $fault eq 'hold_request';
-	return pass($state, $end, $frame);
+	return pass($end, $frame);
 }
 
 sub answered
 {
 	my ($state, $end, $frame) = @_;
 	my $connection = $end->{connection};
-	my $answer = answer($frame, !$connection->{welcomed}++);
+	my $answer = answer($frame, !$connection->{welcome});
+	$connection->{welcome} //= $frame;
 	my $open = delete $connection->{open}{ $answer->{xid} };
-	return pass($state, $end, $frame) unless $open;    # a watch has fired
+	return pass($end, $frame) unless $open;    # a watch has fired
 	my ($entry, $rule) = @$open;
 	my $fault = $entry->{fault};
-	$entry->{error} = $answer->{error};
+	@$entry{qw(answered error)} = ($state->{frames}, $answer->{error});
 
 	return cut($state, $connection, $rule->{down}) if $fault eq 'lose_answer';
 	return if $fault eq 'swallow_answer';
 	$end->{held} //= [] if $fault eq 'hold_answer';
-	pass($state, $end, $frame, $entry);
+	pass($end, $frame);
 	cut($state, $connection, $rule->{down}) if $fault eq 'cut_after';
 	return;
 }

@@ -10,7 +10,7 @@ use warnings;
 
 use Exporter qw(import);
 
-our @EXPORT_OK = qw(request answer);
+our @EXPORT_OK = qw(request answer end_of_session);
 
 my %names = (
 	1 => 'create', 2 => 'delete', 3 => 'exists', 4 => 'getData',
@@ -86,6 +86,16 @@ sub answer
 		$error = $code if $code != -2;
 	}
 	return { xid => $xid, error => $error };
+}
+
+# The frames by which a session is taken over and closed, from the server's
+# answer to its handshake.
+sub end_of_session
+{
+	my ($welcome) = @_;
+	my ($timeout, $id, $password) = unpack 'x8 N a8 N/a*', $welcome;
+	my $handshake = pack 'N q> N a8 N/a* C', 0, 0, $timeout, $id, $password, 0;
+	return join '', map { pack 'N/a*', $_ } $handshake, pack 'l> l>', 1, -11;
 }
 
 1;
