@@ -94,6 +94,9 @@ wait_and_disarm(ZklSession *session, ZklockWaitOver over, void *arg, TimeoutId a
 	}
 	PG_END_TRY();
 	disable_timeout(armed, true);
+
+	/* Not later: who arms that timer next forgets whose cancel it was. */
+	CHECK_FOR_INTERRUPTS();
 }
 
 void
