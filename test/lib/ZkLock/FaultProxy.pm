@@ -25,7 +25,7 @@
 # then on, otherwise one. With down => 1 a cut is followed by refusal of every
 # connection until up(), so that a test can wait for the session's expiry.
 #
-# A record is { connection, op, paths, xid, sent, answered, error, fault }.
+# A record is { connection, op, paths, xid, watch, sent, answered, error, fault }.
 # sent and answered count all frames the proxy read from then on: two requests
 # are in one flight when both were sent before either was answered.
 
@@ -118,6 +118,7 @@ sub serve
 		record => [],
 		hits => 0,
 		frames => 0,
+		releases => 0,
 		connections => 0
 	};
 
@@ -158,6 +159,7 @@ sub obey
 	  if $verb eq 'arm';
 	if ($verb eq 'release')
 	{
+		$state->{releases}++;
 		for my $end (grep { $_->{held} } values %{ $state->{ends} })
 		{
 			pass($end, @{ delete $end->{held} });
@@ -265,7 +267,8 @@ sub asked
 		fault => $fault
 	};
 	push @{ $state->{record} }, $entry;
-	$connection->{open}{ $request->{xid} } = [ $entry, $rule ];
+	$connection->{open}{ $request->{xid} } =
+	  [ $entry, $rule, $state->{releases} ];
 
 	return cut($state, $connection, $rule->{down}) if $fault eq 'lose_request';
 	return expire($state, $connection, $rule->{down}) if $fault eq 'expire';
@@ -283,13 +286,16 @@ sub answered
 	$connection->{welcome} //= $frame;
 	my $open = delete $connection->{open}{ $answer->{xid} };
 	return pass($end, $frame) unless $open;    # a watch has fired
-	my ($entry, $rule) = @$open;
+	my ($entry, $rule, $releases) = @$open;
 	my $fault = $entry->{fault};
 	@$entry{qw(answered error)} = ($state->{frames}, $answer->{error});
 
 	return cut($state, $connection, $rule->{down}) if $fault eq 'lose_answer';
 	return if $fault eq 'swallow_answer';
-	$end->{held} //= [] if $fault eq 'hold_answer';
+
+	# Unless it was released before it came.
+	$end->{held} //= []
+	  if $fault eq 'hold_answer' && $releases == $state->{releases};
 	pass($end, $frame);
 	cut($state, $connection, $rule->{down}) if $fault eq 'cut_after';
 	return;

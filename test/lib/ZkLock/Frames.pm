@@ -22,7 +22,7 @@ my %names = (
 my %without_path =
   map { $_ => 1 } qw(ping auth setWatches setWatches2 closeSession);
 
-# { op, paths, xid } of a client's frame. The handshake has no header.
+# { op, paths, xid, watch } of a client's frame. The handshake has no header.
 sub request
 {
 	my ($frame, $is_first) = @_;
@@ -33,7 +33,9 @@ sub request
 	    $without_path{$op} ? ()
 	  : $op =~ /^multi/ ? multi_paths(substr $frame, 12)
 	  : unpack('x12 N/a', $frame);
-	return { op => $op, paths => \@paths, xid => $xid };
+	my $watch = $op =~ /^(?:exists|getData|getChildren2?)$/
+	  && unpack 'C', substr $frame, -1;
+	return { op => $op, paths => \@paths, xid => $xid, watch => $watch ? 1 : 0 };
 }
 
 # The paths of a multi's operations, whose records follow one another.
