@@ -243,8 +243,8 @@ confirm(ZklSession *session, int session_timeout_ms)
 		PG_RE_THROW();
 	}
 	PG_END_TRY();
-	zklock_check_loss();
 	status = zkl_session_confirmed(session);
+	zklock_check_loss();		/* closes a session that is over */
 	if (status == ZKL_OK)
 		return;
 	ereport(ERROR,
@@ -275,21 +275,23 @@ zklock_note_release(void)
 void
 zklock_check_commit(void)
 {
-	ZklSession *session = zklock_session_current();
+	ZklSession *session;
 	ZklSessionInfo info = {0};
 	bool		must_prove = unproven != 0 &&
 		TransactionIdIsValid(GetTopTransactionIdIfAny());
 
 	if (!doomed && !must_prove && !zklock_holds_any())
 		return;
+	if (!doomed)
+		zklock_check_loss();
+	session = zklock_session_current();
 	if (session)
 		zkl_session_info(session, &info);
-	if (doomed || (must_prove && (info.session_id != unproven || is_over(session))))
+	if (doomed || (must_prove && info.session_id != unproven))
 		ereport(ERROR,
 				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
 				 errmsg("could not commit because a lock that this transaction relied on was lost"),
 				 errhint(LOST_HINT)));
-	zklock_check_loss();
 	if (zklock_commit_check == ZKLOCK_COMMIT_CHECK_OFF)
 		return;
 

@@ -290,7 +290,7 @@ for my $round (1 .. 3)
 # lost before that.
 {
 	my $s = victim();
-	for my $lost (1, 0)
+	for my $lost (2, 1, 0)
 	{
 		$s->query_ok('BEGIN');
 		$s->query_ok("SELECT zk_lock('released')");
@@ -309,18 +309,28 @@ for my $round (1 .. 3)
 			'a release does not wait for the ensemble') if $lost;
 		$s->query_ok("SELECT zk_unlock('released')") if !$lost;
 		$next->wait_result if $lost;
-		$way->thaw if $lost;
+		$way->thaw if $lost == 1;
 		if ($lost)
 		{
-			fails_with($s, 'COMMIT', '40001',
+			# The session hears of its end before it asks, or while it waits.
+			$s->query_async('COMMIT');
+			if ($lost == 2)
+			{
+				wait_for_sql($cut_off, 'SELECT wait_event_type FROM pg_stat_activity '
+						. 'WHERE pid = ' . $s->pid, 'Extension');
+				$way->thaw;
+			}
+			failed_with($s, '40001',
 				'a commit is refused when the lock was lost before it was released');
+			works($s, "SELECT zk_try_lock('after'), zk_unlock('after')", 't|t',
+				'and the session can lock again');
 			$next->quit;
 		}
 		else
 		{
 			works($s, 'COMMIT', '', 'it succeeds when it was not');
 		}
-		is(rows("released $lost"), 1 - $lost, 'and has no effect, or all of it');
+		is(rows("released $lost"), $lost ? 0 : 1, 'and has no effect, or all of it');
 	}
 	$s->quit;
 	nothing_left($zkc, 'a release without a lease leaves nothing behind');
