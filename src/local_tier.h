@@ -8,10 +8,7 @@
 #ifndef ZKLOCK_LOCAL_TIER_H
 #define ZKLOCK_LOCAL_TIER_H
 
-#include "recipe/recipe.h"
-
-/* Waits without limit of its own. */
-#define ZKLOCK_NO_LIMIT (-1)
+#include "remote_wait.h"
 
 /* Is it held here, in any mode?  Others may have taken it away. */
 extern bool zklock_local_is_held(uint64 key);

@@ -13,18 +13,15 @@
 #include "postgres.h"
 
 #include "access/xact.h"
-#include "miscadmin.h"
-#include "storage/proc.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
 
-#include "errors.h"
 #include "identity.h"
 #include "locks.h"
 #include "loss.h"
+#include "remote_wait.h"
 #include "session.h"
 #include "settings.h"
-#include "syntax.h"
 #include "wait.h"
 
 /* A call of zklock_acquire() on its way. */
@@ -33,113 +30,13 @@ typedef struct Acquisition
 	ZklockWish *wish;
 	ZklockHold **holds;			/* distinct, in the order of the first tier */
 	int			n;
-	int64		started;
-	bool		waited;
-	bool		queued;			/* stood in a queue of the ensemble */
+	ZklockPatience patience;
 } Acquisition;
-
-/* How long it may wait for others from now on, or ZKLOCK_NO_LIMIT. */
-static int64
-limit_left(const Acquisition *a)
-{
-	int64		spent;
-
-	if (a->wish->limit_ms <= 0)
-		return a->wish->limit_ms;
-	spent = zklock_now() - a->started;
-	return Max(a->wish->limit_ms - spent, 0);
-}
 
 
 /*
  * The second tier
  */
-
-typedef struct RemoteWait
-{
-	Acquisition *a;
-	ZklSession *session;
-	ZklRequest *request;
-	const char **displays;		/* of the request's locks */
-	int64		started;
-	int64		unanswered_since;	/* connection lost, and needs an answer; or 0 */
-	uint64		n_answers;		/* of the ensemble, when last looked */
-	bool		logged;
-} RemoteWait;
-
-/* As log_lock_waits does for the first tier; names the session in the way. */
-static void
-log_long_wait(RemoteWait *w, ZklRequestInfo *info, int64 now)
-{
-	if (!log_lock_waits || w->logged || now - w->started < DeadlockTimeout)
-		return;
-	w->logged = true;
-	zklock_make_plain(info->blocker);	/* another program wrote this */
-	ereport(LOG,
-			(errmsg("process %d still waiting for zk lock \"%s\" after %lld ms",
-					MyProcPid, w->displays[Max(info->culprit, 0)],
-					(long long) (now - w->started)),
-			 info->blocker[0] ? errdetail_log("In the way: %s", info->blocker) : 0));
-}
-
-/* In the queue of another server's session: how long yet? */
-static bool
-is_blocked_too_long(RemoteWait *w, ZklRequestInfo *info, int64 now,
-					int64 *look_again)
-{
-	if (w->a->wish->limit_ms > 0)
-	{
-		if (limit_left(w->a) == 0)
-			return true;
-		*look_again = now + limit_left(w->a);
-	}
-	if (info->blocked)
-	{
-		log_long_wait(w, info, now);
-		if (log_lock_waits && !w->logged)
-			*look_again = Min(*look_again, w->started + DeadlockTimeout);
-	}
-	return false;
-}
-
-/*
- * A call that needs an answer to go on can't wait for ever for a connection to
- * come back.  One that comes and goes again without an answer is none.
- */
-static void
-check_connection(RemoteWait *w, const ZklRequestInfo *info, int64 now,
-				 int64 *look_again)
-{
-	if (info->n_answers != w->n_answers)
-		w->unanswered_since = 0;
-	w->n_answers = info->n_answers;
-	if (w->unanswered_since == 0)
-	{
-		if (zkl_session_state(w->session) == ZKL_SESSION_CONNECTED)
-			return;
-		w->unanswered_since = now;
-	}
-	*look_again = w->unanswered_since + zklock_connect_timeout;
-	if (now >= *look_again)
-		zklock_raise_connection_lost(w->displays[Max(info->culprit, 0)]);
-}
-
-/* One that has stood in the queue sits out an outage of any length. */
-static bool
-is_granted(void *arg, int64 *look_again)
-{
-	RemoteWait *w = arg;
-	ZklRequestInfo info;
-	int64		now = zklock_now();
-
-	if (zkl_request_status(w->request) != ZKL_PENDING)
-		return true;
-	zkl_request_info(w->request, &info);
-	if (info.was_blocked || w->a->queued)
-		return is_blocked_too_long(w, &info, now, look_again);
-	check_connection(w, &info, now, look_again);
-	return false;
-}
 
 /* Books what the request was granted. */
 static void
@@ -161,92 +58,36 @@ take_granted(Acquisition *a, ZklRequest *request)
 	}
 }
 
-/* Waits for the request; cleans it up in every case. */
-static ZklStatus
-wait_for_request(Acquisition *a, RemoteWait *w)
-{
-	ZklStatus	status;
-	ZklRequestInfo info;
-	const char *culprit;
-
-	PG_TRY();
-	{
-		zklock_wait_for_lock(w->session, is_granted, w, w->started - a->started);
-	}
-	PG_CATCH();
-	{
-		zkl_request_end(w->request);
-		PG_RE_THROW();
-	}
-	PG_END_TRY();
-
-	status = zkl_request_status(w->request);
-	zkl_request_info(w->request, &info);
-	a->waited = a->waited || info.was_blocked;
-	a->queued = a->queued || info.was_blocked;
-	if (status == ZKL_OK)
-		take_granted(a, w->request);
-	zkl_request_end(w->request);
-	culprit = w->displays[Max(info.culprit, 0)];
-	switch (status)
-	{
-		case ZKL_OK:
-		case ZKL_PENDING:
-		case ZKL_BUSY:
-		case ZKL_SESSION_LOST:
-		case ZKL_LOCK_LOST:
-			break;
-		default:
-			zklock_raise(status, culprit, info.raw_code);
-	}
-	return status;
-}
-
 /* Asks the ensemble for what is not covered by what the session holds. */
 static ZklStatus
 request_remote(Acquisition *a, ZklSession *session)
 {
 	ZklLockWish *wishes = palloc(sizeof(ZklLockWish) * a->n);
-	RemoteWait	w = {.a = a, .session = session};
+	const char **displays = palloc(sizeof(char *) * a->n);
 	const char *data = zklock_identity();
+	ZklRequest *request;
+	ZklStatus	status;
 	int			n = 0;
 
-	w.displays = palloc(sizeof(char *) * a->n);
-	w.started = zklock_now();
 	for (int i = 0; i < a->n; i++)
 	{
 		ZklockHold *hold = a->holds[i];
 
 		if (hold->mode >= a->wish->mode)
 			continue;
-		w.displays[n] = hold->name.display;
+		displays[n] = hold->name.display;
 		wishes[n].name = hold->name.encoded;
 		wishes[n].mode = a->wish->mode;
 		wishes[n].held = hold->lock;
 		n++;
 	}
-	w.request = zkl_lock_request(session, wishes, n, a->wish->limit_ms == 0,
-								 data, strlen(data));
-	if (w.request == NULL)
-		zklock_raise(ZKL_NO_MEMORY, w.displays[0], 0);
-	return wait_for_request(a, &w);
-}
-
-/*
- * The session, connected.  A call that has not queued yet waits for it as long
- * as zklock.connect_timeout says; one that has, as long as it is willing to
- * wait for the lock: NULL when that has passed.
- */
-static ZklSession *
-reach_session(const Acquisition *a)
-{
-	const char *display = a->holds[0]->name.display;
-	int64		limit = limit_left(a);
-
-	if (!a->queued)
-		return zklock_session_ready(display);
-	return zklock_session_by(display, limit == ZKLOCK_NO_LIMIT ? ZKLOCK_NEVER
-							 : zklock_now() + limit);
+	request = zkl_lock_request(session, wishes, n, a->wish->limit_ms == 0,
+							   data, strlen(data));
+	status = zklock_await_request(&a->patience, session, request, displays);
+	if (status == ZKL_OK)
+		take_granted(a, request);
+	zkl_request_end(request);
+	return status;
 }
 
 /* False when the limit has passed. */
@@ -255,7 +96,7 @@ acquire_remote(Acquisition *a)
 {
 	for (;;)
 	{
-		ZklSession *session = reach_session(a);
+		ZklSession *session = zklock_reach_session(&a->patience, a->holds[0]->name.display);
 		ZklStatus	status;
 
 		if (session == NULL)
@@ -295,7 +136,7 @@ acquire_local(Acquisition *a)
 	{
 		ZklockHold *hold = a->holds[i];
 		ZklockModeCounts *counts = zklock_hold_counts(hold, a->wish->mode);
-		int64		limit = limit_left(a);
+		int64		limit = zklock_patience_left(&a->patience);
 		bool		optional;
 
 		if (counts->local)
@@ -308,7 +149,7 @@ acquire_local(Acquisition *a)
 		else if (hold->mode >= a->wish->mode)
 			limit = ZKLOCK_NO_LIMIT;	/* ours in a stronger mode: granted at once */
 		counts->local = zklock_local_acquire(hold->local_key, a->wish->mode,
-											 limit, &a->waited);
+											 limit, &a->patience.waited);
 		if (!counts->local && !optional)
 			return false;
 	}
@@ -348,7 +189,7 @@ check_snapshot(const Acquisition *a)
 	int			level = zklock_stale_snapshot == ZKLOCK_STALE_SNAPSHOT_ERROR
 		? ERROR : WARNING;
 
-	if (!a->waited || zklock_stale_snapshot == ZKLOCK_STALE_SNAPSHOT_OFF ||
+	if (!a->patience.waited || zklock_stale_snapshot == ZKLOCK_STALE_SNAPSHOT_OFF ||
 		!IsolationUsesXactSnapshot() || !FirstSnapshotSet)
 		return;
 	ereport(level,
@@ -385,14 +226,14 @@ acquire_both(Acquisition *a)
 bool
 zklock_acquire(ZklockWish *wish)
 {
-	Acquisition a = {.wish = wish};
+	Acquisition a = {.wish = wish, .patience.limit_ms = wish->limit_ms};
 	volatile bool acquired = false;
 
 	zklock_check_loss();
 	if (wish->n == 0)
 		return true;
 	a.holds = palloc(sizeof(ZklockHold *) * wish->n);
-	a.started = zklock_now();
+	a.patience.started = zklock_now();
 	PG_TRY();
 	{
 		prepare_holds(&a);

@@ -1,0 +1,175 @@
+/*-------------------------------------------------------------------------
+ *
+ * remote_wait.c
+ *		Waiting in a queue of the ensemble.
+ *
+ * When a call gives up: its own limit, a connection that does not come back;
+ * and what a long wait tells in the server log.  The sleeping itself is in
+ * wait.c.  Nothing is counted as held here.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "miscadmin.h"
+#include "storage/proc.h"
+
+#include "errors.h"
+#include "remote_wait.h"
+#include "session.h"
+#include "settings.h"
+#include "syntax.h"
+#include "wait.h"
+
+int64
+zklock_patience_left(const ZklockPatience *patience)
+{
+	int64		spent;
+
+	if (patience->limit_ms <= 0)
+		return patience->limit_ms;
+	spent = zklock_now() - patience->started;
+	return Max(patience->limit_ms - spent, 0);
+}
+
+ZklSession *
+zklock_reach_session(const ZklockPatience *patience, const char *display)
+{
+	int64		left = zklock_patience_left(patience);
+
+	if (!patience->queued)
+		return zklock_session_ready(display);
+	return zklock_session_by(display, left == ZKLOCK_NO_LIMIT ? ZKLOCK_NEVER
+							 : zklock_now() + left);
+}
+
+typedef struct RemoteWait
+{
+	ZklockPatience *patience;
+	ZklSession *session;
+	ZklRequest *request;
+	const char *const *displays;	/* of the request's locks */
+	int64		started;
+	int64		unanswered_since;	/* connection lost, and needs an answer; or 0 */
+	uint64		n_answers;		/* of the ensemble, when last looked */
+	bool		logged;
+} RemoteWait;
+
+/* As log_lock_waits does for the first tier; names the session in the way. */
+static void
+log_long_wait(RemoteWait *w, ZklRequestInfo *info, int64 now)
+{
+	if (!log_lock_waits || w->logged || now - w->started < DeadlockTimeout)
+		return;
+	w->logged = true;
+	zklock_make_plain(info->blocker);	/* another program wrote this */
+	ereport(LOG,
+			(errmsg("process %d still waiting for zk lock \"%s\" after %lld ms",
+					MyProcPid, w->displays[Max(info->culprit, 0)],
+					(long long) (now - w->started)),
+			 info->blocker[0] ? errdetail_log("In the way: %s", info->blocker) : 0));
+}
+
+/* In the queue of another server's session: how long yet? */
+static bool
+is_blocked_too_long(RemoteWait *w, ZklRequestInfo *info, int64 now,
+					int64 *look_again)
+{
+	if (w->patience->limit_ms > 0)
+	{
+		if (zklock_patience_left(w->patience) == 0)
+			return true;
+		*look_again = now + zklock_patience_left(w->patience);
+	}
+	if (info->blocked)
+	{
+		log_long_wait(w, info, now);
+		if (log_lock_waits && !w->logged)
+			*look_again = Min(*look_again, w->started + DeadlockTimeout);
+	}
+	return false;
+}
+
+/*
+ * A call that needs an answer to go on can't wait for ever for a connection to
+ * come back.  One that comes and goes again without an answer is none.
+ */
+static void
+check_connection(RemoteWait *w, const ZklRequestInfo *info, int64 now,
+				 int64 *look_again)
+{
+	if (info->n_answers != w->n_answers)
+		w->unanswered_since = 0;
+	w->n_answers = info->n_answers;
+	if (w->unanswered_since == 0)
+	{
+		if (zkl_session_state(w->session) == ZKL_SESSION_CONNECTED)
+			return;
+		w->unanswered_since = now;
+	}
+	*look_again = w->unanswered_since + zklock_connect_timeout;
+	if (now >= *look_again)
+		zklock_raise_connection_lost(w->displays[Max(info->culprit, 0)]);
+}
+
+/* One that has stood in the queue sits out an outage of any length. */
+static bool
+is_granted(void *arg, int64 *look_again)
+{
+	RemoteWait *w = arg;
+	ZklRequestInfo info;
+	int64		now = zklock_now();
+
+	if (zkl_request_status(w->request) != ZKL_PENDING)
+		return true;
+	zkl_request_info(w->request, &info);
+	if (info.was_blocked || w->patience->queued)
+		return is_blocked_too_long(w, &info, now, look_again);
+	check_connection(w, &info, now, look_again);
+	return false;
+}
+
+ZklStatus
+zklock_await_request(ZklockPatience *patience, ZklSession *session,
+					 ZklRequest *request, const char *const *displays)
+{
+	RemoteWait	w = {
+		.patience = patience,
+		.session = session,
+		.request = request,
+		.displays = displays,
+		.started = zklock_now()
+	};
+	ZklStatus	status;
+	ZklRequestInfo info;
+
+	if (request == NULL)
+		zklock_raise(ZKL_NO_MEMORY, displays[0], 0);
+	PG_TRY();
+	{
+		zklock_wait_for_lock(session, is_granted, &w, w.started - patience->started);
+	}
+	PG_CATCH();
+	{
+		zkl_request_end(request);
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+
+	status = zkl_request_status(request);
+	zkl_request_info(request, &info);
+	patience->waited = patience->waited || info.was_blocked;
+	patience->queued = patience->queued || info.was_blocked;
+	switch (status)
+	{
+		case ZKL_OK:
+		case ZKL_PENDING:
+		case ZKL_BUSY:
+		case ZKL_SESSION_LOST:
+		case ZKL_LOCK_LOST:
+			return status;
+		default:
+			zkl_request_end(request);
+			zklock_raise(status, displays[Max(info.culprit, 0)], info.raw_code);
+	}
+}

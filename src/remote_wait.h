@@ -1,0 +1,47 @@
+/*-------------------------------------------------------------------------
+ *
+ * remote_wait.h
+ *		Waiting in a queue of the ensemble.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_REMOTE_WAIT_H
+#define ZKLOCK_REMOTE_WAIT_H
+
+#include "recipe/recipe.h"
+
+/* Waits without limit of its own. */
+#define ZKLOCK_NO_LIMIT (-1)
+
+/* How long a call may wait for other holders, and how it has fared. */
+typedef struct ZklockPatience
+{
+	int64		limit_ms;		/* 0: not at all; or ZKLOCK_NO_LIMIT */
+	int64		started;		/* zklock_now() when the call began */
+	bool		waited;			/* for another holder, in either tier */
+	bool		queued;			/* stood in a queue of the ensemble */
+} ZklockPatience;
+
+/* What is left of the limit, or ZKLOCK_NO_LIMIT. */
+extern int64 zklock_patience_left(const ZklockPatience *patience);
+
+/*
+ * The session, connected.  A call that has not queued yet waits for it as long
+ * as zklock.connect_timeout says, and throws; one that has, as long as it is
+ * willing to wait for the lock: NULL when that has passed.
+ */
+extern ZklSession *zklock_reach_session(const ZklockPatience *patience,
+										const char *display);
+
+/*
+ * Waits for the request under lock_timeout, interruptibly.  "displays" names
+ * what each of its wishes asks for.  Returns OK; PENDING or BUSY when the limit
+ * has passed; SESSION_LOST or LOCK_LOST; the caller takes what is granted and
+ * ends the request.  Throws in all other cases, having ended it.  NULL as
+ * request means that memory was exhausted.
+ */
+extern ZklStatus zklock_await_request(ZklockPatience *patience, ZklSession *session,
+									  ZklRequest *request,
+									  const char *const *displays);
+
+#endif							/* ZKLOCK_REMOTE_WAIT_H */
