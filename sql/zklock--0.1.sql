@@ -517,3 +517,58 @@ ROWS 1;
 
 COMMENT ON FUNCTION zk_session() IS
 	'the ZooKeeper session of this backend, one row: state is closed, connecting, connected, suspended, expired or auth_failed; never connects';
+
+
+-- counters
+
+CREATE FUNCTION zklock_stat(
+	OUT scope text, OUT acquisitions bigint, OUT waits bigint,
+	OUT wait_ms bigint, OUT timeouts bigint, OUT cancels bigint,
+	OUT deadlocks bigint, OUT sessions_opened bigint,
+	OUT sessions_lost bigint, OUT locks_lost bigint,
+	OUT commits_refused bigint, OUT revocations bigint,
+	OUT round_trips bigint, OUT stats_reset timestamptz)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'zklock_stat'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED
+ROWS 1;
+
+COMMENT ON FUNCTION zklock_stat() IS 'the row of the view zk_stat';
+
+CREATE VIEW zk_stat AS
+	SELECT scope, acquisitions, waits,
+		make_interval(secs => wait_ms / 1000.0) AS wait_time,
+		timeouts, cancels, deadlocks, sessions_opened, sessions_lost,
+		locks_lost, commits_refused, revocations, round_trips, stats_reset
+	FROM zklock_stat();
+
+COMMENT ON VIEW zk_stat IS
+	'counters of cluster-wide locks, one row; of the server if it preloads zklock, else of this backend; no network';
+COMMENT ON COLUMN zk_stat.scope IS
+	'server when zklock is in shared_preload_libraries, else backend';
+COMMENT ON COLUMN zk_stat.acquisitions IS
+	'locks and permits obtained, those held already included';
+COMMENT ON COLUMN zk_stat.waits IS 'calls that waited for other holders, on this server or another';
+COMMENT ON COLUMN zk_stat.wait_time IS 'how long these calls took, those without success included';
+COMMENT ON COLUMN zk_stat.timeouts IS 'waits ended by lock_timeout or by the time a try was given';
+COMMENT ON COLUMN zk_stat.cancels IS 'calls ended by a cancel or by statement_timeout';
+COMMENT ON COLUMN zk_stat.deadlocks IS 'calls ended because of a deadlock';
+COMMENT ON COLUMN zk_stat.sessions_opened IS 'ZooKeeper sessions that came up';
+COMMENT ON COLUMN zk_stat.sessions_lost IS 'ZooKeeper sessions that expired or were refused later';
+COMMENT ON COLUMN zk_stat.locks_lost IS 'locks and permits that were lost while they were held';
+COMMENT ON COLUMN zk_stat.commits_refused IS 'transactions not committed because a lock was lost or could not be confirmed';
+COMMENT ON COLUMN zk_stat.revocations IS 'times that a lock held here was asked back';
+COMMENT ON COLUMN zk_stat.round_trips IS 'answers received from the ensemble';
+COMMENT ON COLUMN zk_stat.stats_reset IS 'since when is counted';
+
+GRANT SELECT ON zk_stat TO PUBLIC;
+
+CREATE FUNCTION zk_stat_reset()
+RETURNS void
+AS 'MODULE_PATHNAME', 'zklock_stat_reset'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+REVOKE EXECUTE ON FUNCTION zk_stat_reset() FROM PUBLIC;
+
+COMMENT ON FUNCTION zk_stat_reset() IS
+	'set the counters of zk_stat to zero: the server''s if it preloads zklock, else this backend''s';

@@ -24,6 +24,16 @@
 #define MarkGUCPrefixReserved(prefix) EmitWarningsOnPlaceholders(prefix)
 #endif
 
+/* 15: shared memory is asked for in a hook */
+#if PG_VERSION_NUM >= 150000
+#define ZKLOCK_INSTALL_SHMEM_REQUEST_HOOK(previous, hook) \
+	((previous) = shmem_request_hook, shmem_request_hook = (hook))
+#else
+typedef void (*shmem_request_hook_type) (void);
+#define ZKLOCK_INSTALL_SHMEM_REQUEST_HOOK(previous, hook) \
+	((previous) = NULL, (hook) ())
+#endif
+
 /* 15: InitMaterializedSRF() */
 #if PG_VERSION_NUM < 150000
 #include "miscadmin.h"

@@ -22,6 +22,7 @@
 #include "remote_wait.h"
 #include "session.h"
 #include "settings.h"
+#include "stats.h"
 #include "wait.h"
 
 /* A call of zklock_acquire() on its way. */
@@ -241,16 +242,20 @@ zklock_acquire(ZklockWish *wish)
 	}
 	PG_CATCH();
 	{
+		zklock_count_failed(&a.patience);
 		settle_all(&a);
 		PG_RE_THROW();
 	}
 	PG_END_TRY();
 
-	if (acquired)
-		for (int i = 0; i < a.n; i++)
-			zklock_hold_add(a.holds[i], wish->mode, wish->scope,
-							GetCurrentTransactionNestLevel());
+	for (int i = 0; acquired && i < a.n; i++)
+		zklock_hold_add(a.holds[i], wish->mode, wish->scope,
+						GetCurrentTransactionNestLevel());
 	settle_all(&a);
+	if (acquired)
+		zklock_count_acquired(&a.patience, a.n);
+	else
+		zklock_count_gave_up(&a.patience);
 	return acquired;
 }
 

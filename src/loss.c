@@ -22,6 +22,7 @@
 #include "loss.h"
 #include "session.h"
 #include "settings.h"
+#include "stats.h"
 #include "wait.h"
 
 #define LOST_ONE "lock %s was lost"
@@ -66,14 +67,6 @@ take_notice(ZklSession *session)
 		(void) zkl_session_state(session);
 	(void) getppid();
 	QueryCancelPending = false;
-}
-
-static bool
-is_over(ZklSession *session)
-{
-	ZklSessionState state = zkl_session_state(session);
-
-	return state == ZKL_SESSION_EXPIRED || state == ZKL_SESSION_AUTH_FAILED;
 }
 
 /* Marks what is lost; returns how many they are. */
@@ -122,8 +115,10 @@ forget_lost(void)
 	{
 		ZklockHold *hold = dlist_container(ZklockHold, link, iter.cur);
 
-		if (hold->lost)
-			zklock_lose(hold);
+		if (!hold->lost)
+			continue;
+		zklock_lose(hold);
+		zklock_count(ZKLOCK_STAT_LOCKS_LOST, 1);
 	}
 }
 
@@ -143,9 +138,9 @@ zklock_check_loss(void)
 	 * The session can end at any moment, on a thread of its own.  It may be
 	 * closed only if everything that was held in it has been marked as lost.
 	 */
-	over = is_over(session);
+	over = zklock_session_is_over(session);
 	n = mark_lost(over);
-	if (!over && n > 0 && is_over(session))
+	if (!over && n > 0 && zklock_session_is_over(session))
 	{
 		over = true;
 		n = mark_lost(over);
@@ -189,7 +184,7 @@ void
 zklock_rewrite_cancel(ErrorData *cancel)
 {
 	ZklSession *session = zklock_session_current();
-	int			n = session ? mark_lost(is_over(session)) : 0;
+	int			n = session ? mark_lost(zklock_session_is_over(session)) : 0;
 
 	if (n == 0)
 		return;
@@ -272,8 +267,8 @@ zklock_note_release(void)
 		unproven = info.session_id;
 }
 
-void
-zklock_check_commit(void)
+static void
+check_commit(void)
 {
 	ZklSession *session;
 	ZklSessionInfo info = {0};
@@ -299,6 +294,21 @@ zklock_check_commit(void)
 	if (must_prove || zklock_commit_check == ZKLOCK_COMMIT_CHECK_ALWAYS ||
 		info.lease_ms < info.session_timeout_ms / 6)
 		confirm(session, info.session_timeout_ms);
+}
+
+void
+zklock_check_commit(void)
+{
+	PG_TRY();
+	{
+		check_commit();
+	}
+	PG_CATCH();
+	{
+		zklock_count(ZKLOCK_STAT_COMMITS_REFUSED, 1);
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
 }
 
 void

@@ -129,6 +129,13 @@ is_granted(void *arg, int64 *look_again)
 	return false;
 }
 
+static void
+note_wait(ZklockPatience *patience, const ZklRequestInfo *info)
+{
+	patience->waited = patience->waited || info->was_blocked;
+	patience->queued = patience->queued || info->was_blocked;
+}
+
 ZklStatus
 zklock_await_request(ZklockPatience *patience, ZklSession *session,
 					 ZklRequest *request, const char *const *displays)
@@ -151,6 +158,8 @@ zklock_await_request(ZklockPatience *patience, ZklSession *session,
 	}
 	PG_CATCH();
 	{
+		zkl_request_info(request, &info);
+		note_wait(patience, &info);
 		zkl_request_end(request);
 		PG_RE_THROW();
 	}
@@ -158,8 +167,7 @@ zklock_await_request(ZklockPatience *patience, ZklSession *session,
 
 	status = zkl_request_status(request);
 	zkl_request_info(request, &info);
-	patience->waited = patience->waited || info.was_blocked;
-	patience->queued = patience->queued || info.was_blocked;
+	note_wait(patience, &info);
 	switch (status)
 	{
 		case ZKL_OK:

@@ -27,6 +27,7 @@
 #include "loss.h"
 #include "session.h"
 #include "settings.h"
+#include "stats.h"
 #include "syntax.h"
 #include "wait.h"
 
@@ -36,6 +37,9 @@
 #define MAX_AUTH_FILE 1024
 
 static ZklSession *session = NULL;
+
+/* It was connected, at some time. */
+static bool has_connected = false;
 
 /* What the session was opened with, as one string. */
 static char *opened_with = NULL;
@@ -55,11 +59,32 @@ zklock_session_place(void)
 	return place;
 }
 
+bool
+zklock_session_is_over(ZklSession *session)
+{
+	ZklSessionState state = zkl_session_state(session);
+
+	return state == ZKL_SESSION_EXPIRED || state == ZKL_SESSION_AUTH_FAILED;
+}
+
+static void
+note_connected(void)
+{
+	if (!has_connected)
+		zklock_count(ZKLOCK_STAT_SESSIONS_OPENED, 1);
+	has_connected = true;
+}
+
 void
 zklock_session_close(int timeout_ms)
 {
 	if (session == NULL)
 		return;
+	zklock_count_round_trips();
+	zklock_forget_round_trips();
+	if (has_connected && zklock_session_is_over(session))
+		zklock_count(ZKLOCK_STAT_SESSIONS_LOST, 1);
+	has_connected = false;
 	zkl_session_close(session, timeout_ms);
 	session = NULL;
 	for (int i = 0; i < SESSION_FDS; i++)
@@ -220,6 +245,7 @@ zklock_session_by(const char *display, int64 deadline)
 		switch (zkl_session_state(session))
 		{
 			case ZKL_SESSION_CONNECTED:
+				note_connected();
 				return session;
 			case ZKL_SESSION_AUTH_FAILED:
 			case ZKL_SESSION_EXPIRED:
@@ -249,6 +275,7 @@ zklock_session_ready(const char *display)
 	switch (zkl_session_state(session))
 	{
 		case ZKL_SESSION_CONNECTED:
+			note_connected();
 			return session;		/* just in time */
 		case ZKL_SESSION_SUSPENDED:
 			zklock_raise_connection_lost(display);

@@ -25,6 +25,9 @@ extern ZklSession *zklock_session_ready(const char *display);
 /* The same until a time (zklock_now) is reached: then NULL instead of an error. */
 extern ZklSession *zklock_session_by(const char *display, int64 deadline);
 
+/* It is in a final state: expired, lost, or refused. */
+extern bool zklock_session_is_over(ZklSession *session);
+
 /*
  * A hash of where the session's locks are, ensemble and root: locks of one
  * name in different places are different locks.

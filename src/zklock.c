@@ -14,6 +14,7 @@
 #include "compat.h"
 #include "lifecycle.h"
 #include "settings.h"
+#include "stats.h"
 
 ZKLOCK_MODULE_MAGIC;
 
@@ -25,4 +26,5 @@ _PG_init(void)
 {
 	zklock_define_settings();
 	zklock_install_hooks();
+	zklock_init_stats();
 }

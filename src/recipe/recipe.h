@@ -126,6 +126,7 @@ typedef struct ZklSessionInfo
 	int64_t		connected_ms;	/* how long ago the session began */
 	int64_t		lease_ms;		/* what is left of the lease; 0 when over */
 	int			n_locks;		/* held */
+	uint64_t	n_answers;		/* of the ensemble, so far */
 } ZklSessionInfo;
 
 /*

@@ -451,5 +451,6 @@ zkl_session_info(ZklSession *session, ZklSessionInfo *info)
 	info->lease_ms = lease_left(session, now);
 	for (ZklLock *lock = session->locks; lock; lock = lock->next)
 		info->n_locks++;
+	info->n_answers = session->n_answers;
 	zkl__session_unlock(session);
 }

@@ -99,5 +99,16 @@ SELECT is_empty(
 	   AND col_description(attrelid, attnum) IS NULL $$,
 	'every column of zk_held_locks has a comment');
 
+-- the counters
+SELECT columns_are('zk_stat',
+	'{scope,acquisitions,waits,wait_time,timeouts,cancels,deadlocks,sessions_opened,sessions_lost,'
+	'locks_lost,commits_refused,revocations,round_trips,stats_reset}'::name[], 'zk_stat has its columns');
+SELECT col_type_is('zk_stat', attname, CASE attname WHEN 'scope' THEN 'text' WHEN 'wait_time' THEN 'interval'
+	WHEN 'stats_reset' THEN 'timestamp with time zone' ELSE 'bigint' END, format('type of zk_stat.%s', attname))
+FROM pg_attribute WHERE attrelid = 'zk_stat'::regclass AND attnum > 0;
+SELECT table_privs_are('zk_stat'::name, 'public'::name, '{SELECT}'::name[], 'everybody may read zk_stat');
+SELECT function_returns('zk_stat_reset', '{}'::name[], 'void', 'zk_stat_reset takes and returns nothing');
+SELECT function_privs_are(current_schema(), 'zk_stat_reset', '{}'::name[], 'public', '{}', 'zk_stat_reset is not for everybody');
+
 SELECT * FROM finish();
 ROLLBACK;
