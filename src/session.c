@@ -20,6 +20,7 @@
 #include "storage/fd.h"
 #include "storage/ipc.h"
 #include "utils/memutils.h"
+#include "utils/timestamp.h"
 
 #include "errors.h"
 #include "holds.h"
@@ -43,6 +44,10 @@ static bool has_connected = false;
 
 /* What the session was opened with, as one string. */
 static char *opened_with = NULL;
+
+/* Of the credentials that it was opened with; and PgReloadTime when they were last looked at. */
+static uint64 credentials_hash = 0;
+static TimestampTz credentials_seen = 0;
 
 static uint64 place = 0;
 
@@ -146,6 +151,52 @@ read_credentials(void)
 }
 
 static void
+wipe_credentials(char *credentials)
+{
+	if (credentials == NULL)
+		return;
+	explicit_bzero(credentials, strlen(credentials));
+	pfree(credentials);
+}
+
+static uint64
+hash_string(const char *string, uint64 seed)
+{
+	return string ? hash_bytes_extended((const unsigned char *) string,
+										strlen(string), seed) : seed;
+}
+
+/*
+ * Has the file of credentials other ones than those the session was opened
+ * with?  It is read again when the configuration was reloaded.
+ */
+static bool
+have_credentials_changed(void)
+{
+	char	   *credentials;
+	uint64		hash;
+
+	if (credentials_seen == PgReloadTime)
+		return false;
+	credentials = read_credentials();
+	hash = hash_string(credentials, 0);
+	wipe_credentials(credentials);
+	credentials_seen = PgReloadTime;
+	return hash != credentials_hash;
+}
+
+/* Was the session opened with other settings than those of now? */
+static bool
+is_outdated(void)
+{
+	char	   *settings = settings_now();
+	bool		outdated = strcmp(settings, opened_with) != 0;
+
+	pfree(settings);
+	return outdated || have_credentials_changed();
+}
+
+static void
 reserve_fds(void)
 {
 	for (int i = 0; i < SESSION_FDS; i++)
@@ -181,17 +232,13 @@ open_session(void)
 	if (opened_with)
 		pfree(opened_with);
 	opened_with = settings;
-	place = hash_bytes_extended((unsigned char *) zklock_root, strlen(zklock_root),
-								hash_bytes_extended((unsigned char *) zklock_connect_string,
-													strlen(zklock_connect_string), 0));
+	place = hash_string(zklock_root, hash_string(zklock_connect_string, 0));
 	config.digest = credentials = read_credentials();
+	credentials_hash = hash_string(credentials, 0);
+	credentials_seen = PgReloadTime;
 	reserve_fds();
 	session = zkl_session_open(&config);
-	if (credentials)
-	{
-		explicit_bzero(credentials, strlen(credentials));
-		pfree(credentials);
-	}
+	wipe_credentials(credentials);
 	if (session == NULL)
 	{
 		for (int i = 0; i < SESSION_FDS; i++)
@@ -228,14 +275,8 @@ zklock_session_by(const char *display, int64 deadline)
 {
 	bool		refused;
 
-	if (session && !zklock_holds_any())
-	{
-		char	   *settings = settings_now();
-
-		if (strcmp(settings, opened_with) != 0)
-			zklock_session_close(ZKLOCK_CLOSE_MS);
-		pfree(settings);
-	}
+	if (session && !zklock_holds_any() && is_outdated())
+		zklock_session_close(ZKLOCK_CLOSE_MS);
 	for (;;)
 	{
 		if (session == NULL)

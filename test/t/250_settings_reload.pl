@@ -4,9 +4,11 @@
 use strict;
 use warnings;
 
+use PostgreSQL::Test::Utils;
 use Test::More;
 use ZkLock::Check;
 use ZkLock::Cluster;
+use ZkLock::Util qw(wait_until);
 use ZkLock::ZkClient;
 use ZkLock::ZkServer;
 
@@ -159,6 +161,53 @@ sub owns
 	$_->quit for $s, $bound;
 	nothing_left($zkc[0], 'a new root leaves nothing behind in the old one');
 	nothing_left($zkc[0], 'nor in itself', root => '/elsewhere/deep');
+}
+
+# Other credentials in the same file.
+{
+	my $file = PostgreSQL::Test::Utils::tempdir() . '/credentials';
+	my $write = sub {
+		open my $fh, '>', $file or die "$file: $!";
+		print $fh "digest $_[0]\n";
+		close $fh;
+		chmod 0600, $file or die "$file: $!";
+	};
+	my $creator = sub {
+		my ($found) = queue_of($zkc[0], $_[0], '/elsewhere/deep');
+		my ($id) = map { $_->[2] } grep { $_->[1] eq 'digest' } $zkc[0]->get_acls($found);
+		return $id =~ s/:.*//r;
+	};
+	$write->('first:one');
+	change('acl', 'creator');
+	change('auth_file', $file);
+	my ($s, $bound) = (session($node), session($node));
+	# Each lock has a name of its own: its znode belongs to who made it first.
+	$s->query_ok("SELECT zk_lock('c.first')");
+	$bound->query_ok("SELECT zk_lock('c.bound')");
+	is($creator->('c.first'), 'first', 'a node belongs to the credentials in the file');
+	$s->query_ok('SELECT zk_unlock_all()');
+
+	$write->('second:two');
+	$s->query_ok("SELECT zk_lock('c.unread')");
+	is($creator->('c.unread'), 'first', 'a file that changes is read again');
+	$s->query_ok('SELECT zk_unlock_all()');
+	change('log_min_messages', 'error', $s, $bound);
+	$s->query_ok("SELECT zk_lock('c.second')");
+	$bound->query_ok("SELECT zk_lock('c.more')");
+	is($creator->('c.second'), 'second', 'after a reload');
+	is($creator->('c.more'), 'first', 'by a session that holds nothing');
+	$_->query_ok('SELECT zk_unlock_all()') for $s, $bound;
+	$bound->query_ok("SELECT zk_lock('c.last')");
+	is($creator->('c.last'), 'second', 'as soon as it holds nothing');
+
+	chmod 0644, $file or die "$file: $!";
+	change('log_min_messages', 'warning', $s, $bound);
+	fails_with($s, "SELECT zk_lock('c.second')", 'F0000',
+		'a file that may not be used is told then');
+	works($bound, "SELECT zk_lock('c.last') > 0", 't',
+		'and not to a session that goes on');
+	$_->quit for $s, $bound;
+	nothing_left($zkc[0], 'other credentials leave nothing behind', root => '/elsewhere/deep');
 }
 
 $_->close for @zkc;
