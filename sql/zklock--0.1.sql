@@ -391,6 +391,23 @@ COMMENT ON FUNCTION zk_unlock_shared(text[]) IS
 	'release cluster-wide shared locks on several names held at session level; false with a warning, and none released, if one is not held; does not wait';
 
 
+-- a wait without a transaction
+
+CREATE PROCEDURE zk_lock_wait(name text)
+AS 'MODULE_PATHNAME', 'zklock_lock_wait_text'
+LANGUAGE C;
+
+COMMENT ON PROCEDURE zk_lock_wait(text) IS
+	'obtain cluster-wide exclusive lock on a name, waiting if needed without a snapshot or a transaction that others would wait for; held until unlocked or the session ends; not in a transaction block';
+
+CREATE PROCEDURE zk_lock_wait(name text, wait interval)
+AS 'MODULE_PATHNAME', 'zklock_lock_wait_text'
+LANGUAGE C;
+
+COMMENT ON PROCEDURE zk_lock_wait(text, interval) IS
+	'the same; an error if not obtained within the time to wait';
+
+
 -- token
 
 CREATE FUNCTION zk_lock_token(name text)

@@ -13,10 +13,14 @@
 
 #include <math.h>
 
+#include "access/xact.h"
 #include "catalog/pg_type.h"
+#include "executor/spi.h"
 #include "fmgr.h"
+#include "nodes/parsenodes.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
+#include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 
 #include "compat.h"
@@ -202,6 +206,52 @@ KEY_FORMS(zklock_try_xact_lock_shared, try_lock, ZKL_MODE_SHARED, ZKLOCK_TRANSAC
 KEY_FORMS(zklock_unlock, unlock, ZKL_MODE_EXCLUSIVE)
 KEY_FORMS(zklock_unlock_shared, unlock, ZKL_MODE_SHARED)
 KEY_FORMS(zklock_lock_token, lock_token)
+
+/*
+ * A wait that holds nothing back needs a transaction of its own, without a
+ * snapshot; so the one around the CALL is committed first, as COMMIT in a
+ * procedure does.  That may not take anybody by surprise.
+ */
+static void
+require_nothing_to_commit(FunctionCallInfo fcinfo)
+{
+	if (!fcinfo->context || !IsA(fcinfo->context, CallContext) ||
+		castNode(CallContext, fcinfo->context)->atomic || IsSubTransaction())
+		ereport(ERROR,
+				(errcode(ERRCODE_ACTIVE_SQL_TRANSACTION),
+				 errmsg("zk_lock_wait() cannot run inside a transaction block"),
+				 errdetail("It waits without a transaction that others would have to wait for."),
+				 errhint("Call it outside a transaction block and outside functions, or use zk_lock().")));
+	if (TransactionIdIsValid(GetTopTransactionIdIfAny()) ||
+		zklock_holds_in_transaction() != NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_ACTIVE_SQL_TRANSACTION),
+				 errmsg("zk_lock_wait() cannot run in a transaction that has written or has locks of its own"),
+				 errdetail("It commits before it waits."),
+				 errhint("COMMIT in the procedure before this call.")));
+}
+
+PG_FUNCTION_INFO_V1(zklock_lock_wait_text);
+
+Datum
+zklock_lock_wait_text(PG_FUNCTION_ARGS)
+{
+	Key			key = read_key(fcinfo, KEY_TEXT);
+	int64		limit_ms = PG_NARGS() > 1 ? read_wait(fcinfo, &key) : ZKLOCK_NO_LIMIT;
+
+	require_nothing_to_commit(fcinfo);
+	SPI_connect_ext(SPI_OPT_NONATOMIC);
+	SPI_commit();
+	SPI_finish();
+	InvalidateCatalogSnapshotConditionally();
+	if (!acquire(&key, ZKL_MODE_EXCLUSIVE, ZKLOCK_SESSION, limit_ms))
+		ereport(ERROR,
+				(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+				 errmsg("could not obtain lock \"%s\" within the time to wait",
+						key.names->display),
+				 errhint("zk_locks shows who holds it.")));
+	PG_RETURN_VOID();
+}
 
 PG_FUNCTION_INFO_V1(zklock_unlock_all);
 

@@ -47,6 +47,21 @@ zklock_holds_any(void)
 	return false;
 }
 
+ZklockHold *
+zklock_holds_in_transaction(void)
+{
+	dlist_iter	iter;
+
+	dlist_foreach(iter, &zklock_holds)
+	{
+		ZklockHold *hold = dlist_container(ZklockHold, link, iter.cur);
+
+		if (hold->shared.n_levels > 0 || hold->exclusive.n_levels > 0)
+			return hold;
+	}
+	return NULL;
+}
+
 ZklockModeCounts *
 zklock_hold_counts(ZklockHold *hold, ZklMode mode)
 {

@@ -69,6 +69,9 @@ extern ZklockModeCounts *zklock_hold_counts(ZklockHold *hold, ZklMode mode);
 /* Is anything held in the ensemble? */
 extern bool zklock_holds_any(void);
 
+/* A lock that is held, or counted, at transaction level; or NULL. */
+extern ZklockHold *zklock_holds_in_transaction(void);
+
 /* The functions below neither throw nor allocate. */
 
 /* Counts one more; at transaction level, for this nest level. */

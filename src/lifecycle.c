@@ -56,20 +56,15 @@ static bool exit_registered = false;
 static void
 zklock_at_pre_prepare(void)
 {
-	dlist_iter	iter;
+	ZklockHold *hold = zklock_holds_in_transaction();
 
-	dlist_foreach(iter, &zklock_holds)
-	{
-		ZklockHold *hold = dlist_container(ZklockHold, link, iter.cur);
-
-		if (hold->shared.n_levels > 0 || hold->exclusive.n_levels > 0)
-			ereport(ERROR,
-					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-					 errmsg("cannot PREPARE a transaction that has taken lock \"%s\"",
-							hold->name.display),
-					 errdetail("A lock at transaction level ends with the session that took it."),
-					 errhint("Take the lock at session level with zk_lock(), or do not use PREPARE TRANSACTION.")));
-	}
+	if (hold)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("cannot PREPARE a transaction that has taken lock \"%s\"",
+						hold->name.display),
+				 errdetail("A lock at transaction level ends with the session that took it."),
+				 errhint("Take the lock at session level with zk_lock(), or do not use PREPARE TRANSACTION.")));
 }
 
 static void

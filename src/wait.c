@@ -14,6 +14,7 @@
 #include "portability/instr_time.h"
 #include "storage/latch.h"
 #include "storage/proc.h"
+#include "utils/snapmgr.h"
 #include "utils/timeout.h"
 #include "utils/timestamp.h"
 
@@ -52,6 +53,8 @@ zklock_drain_client_log(void)
 void
 zklock_wait(ZklSession *session, ZklockWaitOver over, void *arg)
 {
+	/* Vacuum shall not wait for a sleeper that has merely looked into the catalog. */
+	InvalidateCatalogSnapshotConditionally();
 	for (;;)
 	{
 		int64		look_again = ZKLOCK_NEVER;

@@ -63,6 +63,11 @@ SELECT is_empty(
 	$$ SELECT oid::regprocedure FROM pg_proc WHERE proname ~ '^zk_' AND obj_description(oid, 'pg_proc') IS NULL $$,
 	'every function has a comment');
 
+-- a wait without a transaction
+SELECT is_procedure('zk_lock_wait', a, format('zk_lock_wait%s is a procedure', a)) FROM (VALUES ('{text}'::name[]), ('{text,interval}')) AS v(a);
+SELECT function_privs_are(current_schema(), 'zk_lock_wait', a, 'public', '{EXECUTE}', format('everybody may call zk_lock_wait%s', a))
+FROM (VALUES ('{text}'::name[]), ('{text,interval}')) AS v(a);
+
 -- fencing
 SELECT function_returns('zk_fence', '{text}'::name[], 'bigint', 'zk_fence takes a name and returns the token');
 SELECT function_returns('zk_fence_reset', '{text}'::name[], 'void', 'zk_fence_reset takes a name and returns nothing');

@@ -4,7 +4,7 @@
 --
 CREATE TEMP VIEW members AS
 	SELECT p.oid, p.proname, pg_get_function_arguments(p.oid) AS arguments, pg_get_function_result(p.oid) AS result,
-		p.provolatile, p.proparallel, p.proisstrict, p.prosecdef, p.proleakproof, p.proacl
+		p.prokind, p.provolatile, p.proparallel, p.proisstrict, p.prosecdef, p.proleakproof, p.proacl
 	FROM pg_depend AS d JOIN pg_proc AS p ON p.oid = d.objid
 	WHERE d.classid = 'pg_proc'::regclass AND d.refclassid = 'pg_extension'::regclass AND d.deptype = 'e'
 		AND d.refobjid = (SELECT oid FROM pg_extension WHERE extname = 'zklock');
@@ -20,7 +20,7 @@ GROUP BY proname ORDER BY proname COLLATE "C";
 
 -- all of them: volatile, restricted to the leader, not strict, nothing special
 SELECT proname, arguments FROM members
-WHERE proname ~ '^zk_(try_)?(xact_)?(lock|unlock)' AND
+WHERE prokind = 'f' AND proname ~ '^zk_(try_)?(xact_)?(lock|unlock)' AND
 	(provolatile, proparallel, proisstrict, prosecdef, proleakproof) IS DISTINCT FROM
 	('v'::"char", 'r'::"char", false, false, false);
 -- for everybody

@@ -1,0 +1,127 @@
+# CALL zk_lock_wait() waits without a snapshot or a transaction that others would
+# have to wait for: neither CREATE INDEX CONCURRENTLY nor vacuum is held back.
+
+use strict;
+use warnings;
+
+use Test::More;
+use ZkLock::Check;
+use ZkLock::Cluster;
+use ZkLock::Util qw(wait_until);
+use ZkLock::ZkClient;
+use ZkLock::ZkServer;
+
+my $zk = ZkLock::ZkServer->start(tick_time => 200);
+my $zkc = ZkLock::ZkClient->new($zk->connect_string);
+my $here = zklock_node('here', zk => $zk);
+my $there = zklock_node('there', zk => $zk);
+$here->safe_psql('postgres', 'CREATE TABLE t (n int); INSERT INTO t VALUES (1)');
+
+my $holder = session($here);
+my $far = session($there);
+my $waiter = session($here, application_name => 'waiter');
+my $admin = session($here);
+my $held = 'SELECT name, scope FROM zk_held_locks';
+
+works($waiter, "CALL zk_lock_wait('free')", '', 'a free lock is obtained');
+works($waiter, $held, 'free|session', 'at session level');
+works($waiter, "CALL zk_lock_wait('free', '0')", '',
+	'and again');
+works($waiter, "SELECT count, token = zk_lock_token('free') FROM zk_held_locks", '2|t',
+	'counted as others are');
+$waiter->query_ok('SELECT zk_unlock_all()');
+
+# What a waiter keeps others from.
+sub horizon
+{
+	return $admin->query('SELECT backend_xmin, backend_xid FROM pg_stat_activity WHERE pid = '
+		  . $waiter->pid);
+}
+
+for my $case ([ 'of this server', $holder ], [ 'of another server', $far ])
+{
+	my ($whose, $owner) = @$case;
+	$owner->query_ok("SELECT zk_lock('migration')");
+
+	# The contrast.
+	$waiter->query_async("SELECT zk_lock('migration')");
+	wait_blocked($waiter);
+	isnt(horizon(), '|', "a holder $whose: SELECT zk_lock() waits with a snapshot");
+	$admin->query_ok("SET lock_timeout = '200ms'");
+	$admin->query('CREATE INDEX CONCURRENTLY blocked ON t (n)');
+	is($admin->sqlstate, '55P03', '... for which CREATE INDEX CONCURRENTLY waits');
+	$admin->query_ok('RESET lock_timeout');
+	$admin->query_ok('DROP INDEX blocked');
+	$waiter->cancel;
+	$waiter->wait_result;
+
+	$waiter->query_async("CALL zk_lock_wait('migration')");
+	wait_blocked($waiter);
+	is(horizon(), '|', "a holder $whose: CALL zk_lock_wait() waits without one");
+	works($admin, 'CREATE INDEX CONCURRENTLY i ON t (n)', '',
+		'... so that CREATE INDEX CONCURRENTLY ends');
+	$admin->query_ok('DROP INDEX i; UPDATE t SET n = n + 1');
+	my (undef, $said) = $admin->query('VACUUM (VERBOSE) t');
+	like($said, qr/1 removed, 1 remain, 0 are dead/, '... and vacuum removes what is dead');
+	ok(!$waiter->finished, '... while it waits');
+	$owner->query_ok("SELECT zk_unlock('migration')");
+	$waiter->wait_result;
+	ok($waiter->ok, 'it gets the lock in the end');
+	works($waiter, $held, 'migration|session', '... for its session');
+	works($owner, "SELECT zk_try_lock('migration')", 'f', '... exclusively');
+	$waiter->query_ok("SELECT zk_unlock('migration')");
+}
+
+# How a wait ends otherwise.
+$far->query_ok("SELECT zk_lock('x')");
+fails_with($waiter, "CALL zk_lock_wait('x', '10 ms')", '55P03',
+	'the time to wait passes', like => qr/"x"/);
+fails_with($waiter, "CALL zk_lock_wait('x', '0')", '55P03', 'there is no time to wait');
+$waiter->query_ok("SET lock_timeout = '100ms'");
+fails_with($waiter, "CALL zk_lock_wait('x')", '55P03', 'lock_timeout', hint => 0);
+$waiter->query_ok('RESET lock_timeout');
+$waiter->query_ok("SET statement_timeout = '100ms'");
+fails_with($waiter, "CALL zk_lock_wait('x')", '57014', 'statement_timeout', hint => 0);
+$waiter->query_ok('RESET statement_timeout');
+$waiter->query_async("CALL zk_lock_wait('x')");
+wait_zk_waiting($zkc, '/zklock/locks/x', 2);
+$waiter->cancel;
+failed_with($waiter, '57014', 'a cancel', hint => 0);
+wait_zk_waiting($zkc, '/zklock/locks/x', 1);
+pass('leaves nothing behind');
+fails_with($waiter, "CALL zk_lock_wait(NULL)", '22004', 'no name');
+fails_with($waiter, "CALL zk_lock_wait('')", '22023', 'an empty name');
+fails_with($waiter, "CALL zk_lock_wait('x', '-1 s')", '22023', 'a negative time');
+works($waiter, $held, '', 'nothing is held after all that');
+
+# Where it must not commit.
+$waiter->query_ok('BEGIN');
+fails_with($waiter, "CALL zk_lock_wait('y')", '25001', 'not in a transaction block',
+	like => qr/transaction block/);
+$waiter->query_ok('ROLLBACK');
+fails_with($waiter, "DO \$\$ BEGIN BEGIN CALL zk_lock_wait('y'); EXCEPTION WHEN division_by_zero THEN NULL; END; END \$\$",
+	'25001', 'not in a block with an EXCEPTION clause');
+$admin->query_ok("CREATE FUNCTION f() RETURNS void LANGUAGE plpgsql AS \$\$ BEGIN CALL zk_lock_wait('y'); END \$\$");
+fails_with($waiter, 'SELECT f()', '25001', 'not in a function');
+for my $work ('INSERT INTO t VALUES (7)', "PERFORM zk_xact_lock('z')")
+{
+	fails_with($waiter, "DO \$\$ BEGIN $work; CALL zk_lock_wait('y'); END \$\$",
+		'25001', "not after $work", like => qr/^HINT:.*COMMIT/m);
+}
+works($admin, 'SELECT count(*) FROM t WHERE n = 7', '0', 'which it does not commit');
+$waiter->query_ok("DO \$\$ BEGIN INSERT INTO t VALUES (7); COMMIT; CALL zk_lock_wait('y'); INSERT INTO t VALUES (8); END \$\$");
+works($waiter, $held, 'y|session', 'but in a procedure that has committed');
+works($admin, 'SELECT count(*) FROM t WHERE n IN (7, 8)', '2', 'which goes on with its work');
+works($waiter, 'SELECT zk_unlock_all()', '', 'and it is released');
+
+# Loss while waiting, of another lock.
+$waiter->query_ok("SELECT zk_lock('other')");
+$waiter->query_async("CALL zk_lock_wait('x')");
+wait_zk_waiting($zkc, '/zklock/locks/x', 2);
+$zkc->delete("/zklock/locks/other/$_") for $zkc->children('/zklock/locks/other');
+failed_with($waiter, '40001', 'a lock that is lost meanwhile is told', like => qr/"other"/);
+
+$_->quit for $holder, $far, $waiter, $admin;
+nothing_left($zkc, 'no node is left');
+$_->stop for $here, $there;
+done_testing();
