@@ -30,18 +30,22 @@ add_member(StringInfo json, const char *name, const char *value)
 }
 
 char *
+zklock_server_name(void)
+{
+	char		host[MAX_HOST_NAME + 1] = "";
+
+	gethostname(host, MAX_HOST_NAME);
+	return psprintf("%s:%d", host, PostPortNumber);
+}
+
+char *
 zklock_identity(void)
 {
 	StringInfoData json;
-	char		host[MAX_HOST_NAME + 1] = "";
-	char	   *server;
-
-	gethostname(host, MAX_HOST_NAME);
-	server = psprintf("%s:%d", host, PostPortNumber);
 
 	initStringInfo(&json);
 	appendStringInfoString(&json, "{\"client\":\"zklock\"");
-	add_member(&json, "server", server);
+	add_member(&json, "server", zklock_server_name());
 	appendStringInfo(&json, ",\"pid\":%d", MyProcPid);
 	add_member(&json, "datname", get_database_name(MyDatabaseId));
 	add_member(&json, "usename", GetUserNameFromId(GetSessionUserId(), true));

@@ -14,4 +14,7 @@
  */
 extern char *zklock_identity(void);
 
+/* host:port of this server, as there.  Palloc'd. */
+extern char *zklock_server_name(void);
+
 #endif							/* ZKLOCK_IDENTITY_H */

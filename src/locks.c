@@ -17,6 +17,7 @@
 #include "utils/snapmgr.h"
 
 #include "identity.h"
+#include "lock_table.h"
 #include "locks.h"
 #include "loss.h"
 #include "remote_wait.h"
@@ -84,11 +85,21 @@ request_remote(Acquisition *a, ZklSession *session)
 	}
 	request = zkl_lock_request(session, wishes, n, a->wish->limit_ms == 0,
 							   data, strlen(data));
-	status = zklock_await_request(&a->patience, session, request, displays);
+	status = zklock_await_request(&a->patience, session, request, displays, n);
 	if (status == ZKL_OK)
 		take_granted(a, request);
 	zkl_request_end(request);
 	return status;
+}
+
+/* To deadlock detection, which may find this backend waiting elsewhere. */
+static void
+show_session(ZklSession *session)
+{
+	ZklSessionInfo info;
+
+	zkl_session_info(session, &info);
+	zklock_show_session(info.session_id);
 }
 
 /* False when the limit has passed. */
@@ -102,6 +113,8 @@ acquire_remote(Acquisition *a)
 
 		if (session == NULL)
 			return false;
+		if (zklock_deadlock_detection)
+			show_session(session);
 		status = request_remote(a, session);
 		if (status != ZKL_SESSION_LOST && status != ZKL_LOCK_LOST)
 			return status == ZKL_OK;

@@ -14,6 +14,7 @@
 #include "miscadmin.h"
 #include "storage/proc.h"
 
+#include "deadlock.h"
 #include "errors.h"
 #include "remote_wait.h"
 #include "session.h"
@@ -49,6 +50,8 @@ typedef struct RemoteWait
 	ZklSession *session;
 	ZklRequest *request;
 	const char *const *displays;	/* of the request's locks */
+	int			n;
+	ZklockVigil vigil;
 	int64		started;
 	int64		unanswered_since;	/* connection lost, and needs an answer; or 0 */
 	uint64		n_answers;		/* of the ensemble, when last looked */
@@ -84,8 +87,11 @@ is_blocked_too_long(RemoteWait *w, ZklRequestInfo *info, int64 now,
 	if (info->blocked)
 	{
 		log_long_wait(w, info, now);
-		if (log_lock_waits && !w->logged)
+		if (now < w->started + DeadlockTimeout)
 			*look_again = Min(*look_again, w->started + DeadlockTimeout);
+		else if (zklock_deadlock_detection)
+			zklock_look_for_deadlock(&w->vigil, w->request, info, w->displays,
+									 w->n, look_again);
 	}
 	return false;
 }
@@ -138,13 +144,14 @@ note_wait(ZklockPatience *patience, const ZklRequestInfo *info)
 
 ZklStatus
 zklock_await_request(ZklockPatience *patience, ZklSession *session,
-					 ZklRequest *request, const char *const *displays)
+					 ZklRequest *request, const char *const *displays, int n)
 {
 	RemoteWait	w = {
 		.patience = patience,
 		.session = session,
 		.request = request,
 		.displays = displays,
+		.n = n,
 		.started = zklock_now()
 	};
 	ZklStatus	status;

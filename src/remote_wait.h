@@ -35,13 +35,13 @@ extern ZklSession *zklock_reach_session(const ZklockPatience *patience,
 
 /*
  * Waits for the request under lock_timeout, interruptibly.  "displays" names
- * what each of its wishes asks for.  Returns OK; PENDING or BUSY when the limit
+ * what each of its "n" wishes asks for.  Returns OK; PENDING or BUSY when the limit
  * has passed; SESSION_LOST or LOCK_LOST; the caller takes what is granted and
  * ends the request.  Throws in all other cases, having ended it.  NULL as
  * request means that memory was exhausted.
  */
 extern ZklStatus zklock_await_request(ZklockPatience *patience, ZklSession *session,
 									  ZklRequest *request,
-									  const char *const *displays);
+									  const char *const *displays, int n);
 
 #endif							/* ZKLOCK_REMOTE_WAIT_H */

@@ -27,10 +27,10 @@ int			zklock_stale_snapshot = ZKLOCK_STALE_SNAPSHOT_WARNING;
 int			zklock_max_locks = 1000;
 int			zklock_acl = 0;
 char	   *zklock_auth_file;
+bool		zklock_deadlock_detection = true;
 
 /* Kept for features to come: what may be set, not what it does. */
 static int	on_revoke = 0;
-static bool deadlock_detection = true;
 
 static int	log_min_messages_level = ZKL_LOG_WARNING;
 
@@ -171,8 +171,8 @@ define_lock_settings(void)
 							 PGC_USERSET, 0, NULL, NULL, NULL);
 	DefineCustomBoolVariable("zklock.deadlock_detection",
 							 "Look for deadlocks across servers.",
-							 "Accepted, but without effect in this version: use lock_timeout.",
-							 &deadlock_detection, true,
+							 "Who waits for another server's lock for longer than deadlock_timeout tells the others, and looks.",
+							 &zklock_deadlock_detection, true,
 							 PGC_SUSET, 0, NULL, NULL, NULL);
 }
 

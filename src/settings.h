@@ -32,6 +32,7 @@ extern int	zklock_stale_snapshot;	/* ZklockStaleSnapshot */
 extern int	zklock_max_locks;
 extern int	zklock_acl;			/* 1: creator */
 extern char *zklock_auth_file;
+extern bool zklock_deadlock_detection;
 
 /* Called once, from _PG_init. */
 extern void zklock_define_settings(void);

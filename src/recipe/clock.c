@@ -9,7 +9,7 @@
  *
  *-------------------------------------------------------------------------
  */
-#include "internal.h"
+#include "waits.h"
 
 /*
  * ZooKeeper 3.6.0 to 3.8.0 can forget to answer the only active client of a
@@ -123,6 +123,8 @@ arm_next_alarm(ZklSession *session)
 		zkl__arm_alarm(session, session->retry_ms);
 	if (session->guard_ms)
 		zkl__arm_alarm(session, session->guard_ms);
+	if (session->waits && session->waits->next_look_ms)
+		zkl__arm_alarm(session, session->waits->next_look_ms);
 	if (session->state == ZKL_SESSION_SUSPENDED && session->locks)
 		zkl__arm_alarm(session, session->disconnected_ms +
 					   session->connection.session_timeout_ms);
@@ -162,6 +164,7 @@ zkl__alarm_io(void *context)
 			zkl__drive_all(session);
 		}
 		zkl__guard_drive(session, now);
+		zkl__waits_drive(session);
 		nudge(session, now);
 		arm_next_alarm(session);
 	}

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "internal.h"
+#include "waits.h"
 
 static void
 grant_node(ZklRequest *request, int i)
@@ -106,5 +106,6 @@ zkl__request_check_granted(ZklRequest *request)
 	for (int i = 0; i < request->n; i++)
 		grant_node(request, i);
 	request->status = ZKL_OK;
+	zkl__waits_end(request);
 	zkl__wake(request->session);
 }

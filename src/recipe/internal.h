@@ -18,6 +18,7 @@
  *		queue_lock.c	one node: the state machine from create to delete
  *		lock.c			what is held: reduce, confirm, loss
  *		guard.c			... and watched, so that its loss is noticed
+ *		waits.h			long waits, and deadlocks: waits.c, look.c, exam.c
  *
  *-------------------------------------------------------------------------
  */
@@ -32,6 +33,7 @@
 
 typedef struct ZklNode ZklNode;
 typedef struct ZklCall ZklCall;
+typedef struct ZklWaits ZklWaits;
 
 typedef void (*ZklHandler) (ZklCall *call, const ZklResult *result);
 
@@ -93,6 +95,8 @@ struct ZklNode
 	char		name[ZKL_CHILD_NAME_SIZE];	/* child name; before it exists, its prefix */
 	char		new_name[ZKL_CHILD_NAME_SIZE];	/* BARRING, DOWNGRADING: the name to move to */
 	char	   *watched;		/* path of the predecessor, or of the writer to bar */
+	uint64_t   *blockers;		/* behind: the owners of all nodes in the way */
+	int			n_blockers;
 	ZklRequest *request;		/* NULL when held or given up */
 	int			index;			/* in the request */
 	ZklLock    *lock;			/* NULL unless held */
@@ -183,6 +187,7 @@ struct ZklSession
 	ZklNode    *nodes;
 	ZklRequest *requests;
 	ZklLock    *locks;
+	ZklWaits   *waits;			/* NULL until there was a long one */
 	bool		garbage;		/* something is ready to be freed */
 
 	ZklCall    *confirming;

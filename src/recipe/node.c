@@ -364,3 +364,33 @@ zkl_standing(const char *const *children, int n_children,
 		return standing_of_upgrade(&queue, &own, other);
 	return standing_of_newcomer(&queue, &own, other);
 }
+
+int
+zkl_blockers(const char *const *children, int n_children, const char *name,
+			 bool upgrade, uint64_t *owners)
+{
+	Queue		queue = {children, n_children, &name, 1};
+	Found		own = {.name = name};
+	Found		writer = {.name = NULL};
+	Found		f;
+	int			n = 0;
+	bool		present = false;
+
+	for (int i = 0; i < n_children && !present; i++)
+		present = strcmp(children[i], name) == 0;
+	if (!present || !zkl_parse_child(name, &own.c))
+		return -1;
+	if (upgrade)
+		writer = first_writer(&queue, &own);
+	for (int i = 0; next_foreign(&queue, &i, &f);)
+	{
+		if (!f.c.has_owner || (own.c.has_owner && f.c.owner == own.c.owner) ||
+			!found_before(&f, &own))
+			continue;
+		if (upgrade ? f.c.writer || (writer.name && found_before(&writer, &f))
+			: !f.c.writer && !own.c.writer)
+			continue;
+		owners[n++] = f.c.owner;
+	}
+	return n;
+}

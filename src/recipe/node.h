@@ -74,4 +74,13 @@ extern ZklStanding zkl_standing(const char *const *children, int n_children,
 								const char *const *mine, int n_mine,
 								bool upgrade, const char **other);
 
+/*
+ * Whom does a node wait for: the owners of all nodes of other sessions that
+ * must go before it stands first.  Nodes without an owner are left out, and an
+ * owner may come more than once; "owners" has room for n_children.  Returns how
+ * many they are, or -1 if the node is not among the children.
+ */
+extern int	zkl_blockers(const char *const *children, int n_children,
+						 const char *name, bool upgrade, uint64_t *owners);
+
 #endif							/* ZKL_NODE_H */

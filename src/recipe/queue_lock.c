@@ -70,6 +70,7 @@ zkl__node_free(ZklNode *node)
 	free(node->lock_path);
 	free(node->data);
 	free(node->watched);
+	free(node->blockers);
 	free(node);
 }
 
@@ -199,6 +200,21 @@ behind(ZklNode *node, const char *other)
 	}
 }
 
+/* For deadlock detection; what is not noted can only hide one. */
+static void
+note_blockers(ZklNode *node, const ZklResult *result)
+{
+	uint64_t   *blockers = realloc(node->blockers,
+								   (size_t) result->n_children * sizeof(uint64_t));
+
+	node->n_blockers = 0;
+	if (blockers == NULL)
+		return;
+	node->blockers = blockers;
+	node->n_blockers = zkl_blockers(result->children, result->n_children,
+									node->name, node->upgrade, blockers);
+}
+
 static void
 bar(ZklNode *node, const char *writer)
 {
@@ -288,6 +304,7 @@ listed(ZklCall *call, const ZklResult *result)
 			first_in_line(node);
 			break;
 		case ZKL_STANDING_BEHIND:
+			note_blockers(node, result);
 			behind(node, other);
 			break;
 		case ZKL_STANDING_BAR:

@@ -198,6 +198,7 @@ typedef struct ZklRequestInfo
 	uint64_t	n_answers;		/* of the ensemble to this session, so far */
 	int			raw_code;		/* the client library's code for SERVER_ERROR */
 	int			culprit;		/* index of the wish that failed or waits, or -1 */
+	uint64_t	question;		/* for ZklTale; when it changes, a new tale is wanted */
 	char		blocker[512];	/* data of the node waited for, NUL-terminated, maybe cut; any bytes */
 } ZklRequestInfo;
 
@@ -226,6 +227,57 @@ extern bool zkl_lock_is_lost(ZklLock *lock);
  * upgrades.
  */
 extern void zkl_lock_reduce(ZklLock *lock, ZklMode mode);
+
+
+/*
+ * Long waits, and deadlocks among sessions of any servers
+ */
+
+/* A session of the same server that waits for the teller's in its lock manager. */
+typedef struct ZklDependent
+{
+	int64_t		session_id;
+	int			pid;
+	const char *waits_for;		/* in words */
+} ZklDependent;
+
+/* What others need to know of a session that waits. */
+typedef struct ZklTale
+{
+	uint64_t	instance;		/* of the server: a number of its own at each start */
+	int			pid;
+	const char *server;
+	const char *const *locks;	/* what each wish is for, in words */
+	const ZklDependent *dependents; /* as of now, in ascending order */
+	int			n_dependents;
+	uint64_t	question;		/* ZklRequestInfo's, from before "now" */
+} ZklTale;
+
+/* Who waits, for what; the next one is in its way, and the first in the last one's. */
+typedef struct ZklDeadlockEdge
+{
+	uint64_t	instance;
+	int			pid;
+	const char *server;			/* any bytes, as the next */
+	const char *waits_for;
+} ZklDeadlockEdge;
+
+typedef struct ZklDeadlock
+{
+	int			n;
+	ZklDeadlockEdge edges[];	/* the caller's first */
+} ZklDeadlock;
+
+/*
+ * Tells the others of a request that has waited for long, and looks whether
+ * they all wait for each other.  To be called again now and then, and when
+ * ZklRequestInfo.question has changed; the end of the wait is noticed here.
+ * Returns the deadlock, once there is one that the caller is to end by ending
+ * the request, else NULL; it lives until the next call for the session.  Never
+ * blocks.
+ */
+extern const ZklDeadlock *zkl_request_tell(ZklRequest *request,
+										   const ZklTale *tale);
 
 
 /*

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "internal.h"
+#include "waits.h"
 
 /*
  * A create may find its parent gone again because the server removes empty
@@ -57,6 +57,7 @@ zkl__request_fail(ZklRequest *request, ZklStatus status, int culprit, int raw_co
 	request->status = status;
 	request->culprit = culprit;
 	request->raw_code = raw_code;
+	zkl__waits_end(request);
 	for (int i = 0; i < request->n; i++)
 		if (request->nodes[i])
 			zkl__node_leave(request->nodes[i]);
@@ -527,6 +528,8 @@ zkl_request_info(ZklRequest *request, ZklRequestInfo *info)
 	info->n_answers = request->session->n_answers;
 	info->raw_code = request->raw_code;
 	info->culprit = request->culprit;
+	if (request->session->waits)
+		info->question = request->session->waits->n_questions;
 	memcpy(info->blocker, request->blocker, sizeof(info->blocker));
 	info->blocked = request->drain_watch != NULL;
 	for (int i = 0; i < request->n && request->status == ZKL_PENDING; i++)

@@ -13,7 +13,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "internal.h"
+#include "waits.h"
 
 void
 zkl__session_lock(ZklSession *session)
@@ -225,6 +225,7 @@ zkl__drive_all(ZklSession *session)
 	for (ZklRequest *request = session->requests; request; request = request->next)
 		zkl__request_drive(request);
 	zkl__confirm_drive(session);
+	zkl__waits_drive(session);
 }
 
 static void
@@ -242,6 +243,7 @@ connected(ZklSession *session, const ZklConnectionInfo *info)
 	for (ZklRequest *request = session->requests; request; request = request->next)
 		if (request->drain_watch)
 			zkl__drain_watch_fired(request, request->drain_watch);
+	zkl__waits_reconnected(session);
 	zkl__drive_all(session);
 	zkl__wake(session);
 }
@@ -300,6 +302,7 @@ watch_io(void *context, const char *path)
 		for (ZklRequest *request = session->requests; request; request = request->next)
 			if (request->drain_watch)
 				zkl__drain_watch_fired(request, path);
+		zkl__waits_watch_fired(session, path);
 	}
 	zkl__session_unlock(session);
 }
@@ -330,6 +333,7 @@ session_free(ZklSession *session)
 		session->locks = lock->next;
 		free(lock);
 	}
+	zkl__waits_free(session);
 	free(session->confirm_locks);
 	free(session->root);
 	free(session->locks_path);

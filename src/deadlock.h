@@ -1,0 +1,32 @@
+/*-------------------------------------------------------------------------
+ *
+ * deadlock.h
+ *		Deadlocks across servers.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_DEADLOCK_H
+#define ZKLOCK_DEADLOCK_H
+
+#include "recipe/recipe.h"
+
+/* One long wait in the ensemble; begins zeroed. */
+typedef struct ZklockVigil
+{
+	ZklTale		tale;			/* what others are told */
+	MemoryContext scan_context; /* of its dependents; NULL: not begun */
+	bool		scanned;
+	uint64		long_waits;		/* when last scanned */
+} ZklockVigil;
+
+/*
+ * Tells others of a wait that has lasted for deadlock_timeout, and looks.  To
+ * be called whenever the wait is looked at; *look_again is when at the latest.
+ * "displays" names what each wish is for.  Throws 40P01.
+ */
+extern void zklock_look_for_deadlock(ZklockVigil *vigil, ZklRequest *request,
+									 const ZklRequestInfo *info,
+									 const char *const *displays, int n,
+									 int64 *look_again);
+
+#endif							/* ZKLOCK_DEADLOCK_H */
