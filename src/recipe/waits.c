@@ -29,12 +29,6 @@
  * What there is
  */
 
-static void
-forget_asked(ZklWaits *w)
-{
-	w->asked = NULL;
-}
-
 /* To be removed; when memory is exhausted it will be found again. */
 static void
 remove_later(ZklSession *session, const char *name)
@@ -127,7 +121,7 @@ found(ZklCall *call, const ZklResult *result)
 
 	if (w->asked != call)
 		return;
-	forget_asked(w);
+	w->asked = NULL;
 	if (result->code == ZKL_RC_CONNECTION_LOSS)
 		return;
 	if (result->code != ZKL_RC_OK && result->code != ZKL_RC_NO_NODE)
@@ -160,9 +154,17 @@ send_find(ZklSession *session)
 }
 
 static void
+parent_created(ZklCall *call, const ZklResult *result)
+{
+	if (result->code != ZKL_RC_OK && result->code != ZKL_RC_NODE_EXISTS &&
+		result->code != ZKL_RC_CONNECTION_LOSS)
+		call->session->waits->refused = true;
+}
+
+static void
 send_parent(ZklSession *session)
 {
-	ZklCall    *call = zkl__call_new(session, zkl__ignore_answer, NULL, NULL);
+	ZklCall    *call = zkl__call_new(session, parent_created, NULL, NULL);
 
 	zkl__call_sent(call, call && zkl_client_create(session->client,
 												   session->waits->path, "", 0,
@@ -179,7 +181,7 @@ created(ZklCall *call, const ZklResult *result)
 
 	if (w->asked != call)
 		return;
-	forget_asked(w);
+	w->asked = NULL;
 	switch (result->code)
 	{
 		case ZKL_RC_OK:
@@ -250,7 +252,7 @@ removed(ZklCall *call, const ZklResult *result)
 
 	if (w->asked != call)
 		return;
-	forget_asked(w);
+	w->asked = NULL;
 	if (result->code == ZKL_RC_CONNECTION_LOSS)
 		return;
 	if (result->code != ZKL_RC_OK && result->code != ZKL_RC_NO_NODE)

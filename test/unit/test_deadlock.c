@@ -1,0 +1,468 @@
+/*-------------------------------------------------------------------------
+ *
+ * test_deadlock.c
+ *		Promise 7.2: deadlocks among sessions of several servers are found,
+ *		one participant is to give way, and nothing is told any more when a
+ *		wait is over, whatever goes wrong.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "waiters.h"
+
+#define X ZKL_MODE_EXCLUSIVE
+#define S ZKL_MODE_SHARED
+
+static Party *const A = &parties[0];
+static Party *const B = &parties[1];
+static Party *const C = &parties[2];
+static Party *const D = &parties[3];
+
+static const char *const abc[] = {"a", "b", "c"};
+static const ZklMode xxx[] = {X, X, X};
+
+static void
+begin(int n, const char *servers)
+{
+	scene_begin(n);
+	waiters_begin(servers);
+}
+
+/* How many of all have a verdict? */
+static int
+verdicts(void)
+{
+	int			n = 0;
+
+	for (int i = 0; i < MAX_PARTIES; i++)
+		n += verdict_of(&parties[i])[0] != '\0';
+	return n;
+}
+
+static Party *
+victim(void)
+{
+	for (int i = 0; i < MAX_PARTIES; i++)
+		if (verdict_of(&parties[i])[0] != '\0')
+			return &parties[i];
+	return NULL;
+}
+
+/* The victim lets go of everything; does everybody else go on? */
+static bool
+others_go_on(void)
+{
+	Party	   *v = victim();
+
+	if (v == NULL)
+		return false;
+	give_up_all(v);
+	release_all(v);
+	wait_locally(v, NULL);
+	for (int i = 0; i < MAX_PARTIES; i++)
+		if (waits_locally_for(&parties[i]) == v)
+			wait_locally(&parties[i], NULL);
+	return scene_settles();
+}
+
+static void
+one_gives_way(const char *name)
+{
+	tell_all();
+	is_int(verdicts(), 1, "%s: one gives way", name);
+	ok(others_go_on(), "%s: the others go on", name);
+	is_int(told_by(NULL), 0, "%s: nothing is told any more", name);
+	scene_end(NULL);
+}
+
+static void
+nobody_gives_way(const char *name)
+{
+	tell_all();
+	is_int(verdicts(), 0, "%s: nobody gives way", name);
+	scene_end(NULL);
+}
+
+static void
+holds(Party *party, const char *name, ZklMode mode)
+{
+	forget(lock_now(party, name, mode));
+}
+
+
+/*
+ * Deadlocks, and what is none
+ */
+
+static void
+two(void)
+{
+	begin(2, "ab");
+	holds(A, "a", X);
+	holds(B, "b", X);
+	lock_now(A, "b", X);
+	lock_now(B, "a", X);
+}
+
+static void
+test_shapes(void)
+{
+	two();
+	one_gives_way("two servers");
+
+	begin(3, "abc");
+	holds(A, "a", X);
+	holds(B, "b", X);
+	holds(C, "c", X);
+	lock_now(A, "b", X);
+	lock_now(B, "c", X);
+	nobody_gives_way("a chain");
+
+	begin(3, "abc");
+	holds(A, "a", X);
+	holds(B, "b", X);
+	holds(C, "c", X);
+	lock_now(A, "b", X);
+	lock_now(B, "c", X);
+	lock_now(C, "a", S);
+	one_gives_way("three servers");
+
+	begin(3, "abc");
+	holds(A, "a", S);
+	holds(B, "a", S);
+	holds(C, "b", X);
+	lock_now(A, "b", S);
+	lock_now(C, "a", X);
+	one_gives_way("one of two sharers");
+
+	begin(3, "abc");
+	holds(A, "a", S);
+	holds(B, "a", S);
+	holds(A, "b", X);
+	lock_now(A, "a", X);
+	lock_now(B, "b", X);
+	one_gives_way("an upgrade");
+
+	begin(3, "abc");
+	holds(A, "c", X);
+	holds(B, "b", X);
+	ask_all(A, 2, abc, xxx, false);
+	fake_run_all();
+	lock_now(B, "c", X);
+	one_gives_way("several names at once");
+
+	begin(3, "abc");
+	holds(C, "a", X);
+	holds(B, "b", X);
+	ask_all(A, 2, abc, xxx, false);
+	fake_run_all();
+	lock_now(B, "a", X);
+	one_gives_way("several names at once, of which one is queued for");
+
+	begin(3, "abc");
+	holds(C, "a", X);
+	holds(B, "b", X);
+	ask_all(A, 2, abc, xxx, false);
+	fake_run_all();
+	nobody_gives_way("several names at once, whose holders can go on");
+
+	begin(3, "abc");
+	holds(A, "a", X);
+	foreign_node("b", "_c_11111111-2222-3333-4444-555555555555-__WRIT__0000000000", 77);
+	lock_now(A, "b", X);
+	lock_now(B, "a", X);
+	nobody_gives_way("a holder of another program");
+}
+
+/* Through the lock manager of a server. */
+static void
+test_local(void)
+{
+	begin(4, "abba");
+	holds(B, "a", X);
+	holds(D, "b", X);
+	lock_now(A, "a", X);
+	lock_now(C, "b", X);
+	wait_locally(B, C);
+	tell_all();
+	is_int(verdicts(), 0, "rows of two servers: not yet");
+	wait_locally(D, A);
+	one_gives_way("rows of two servers, a row last");
+
+	begin(3, "aab");
+	holds(B, "a", X);
+	lock_now(A, "a", X);
+	tell_all();
+	wait_locally(B, A);
+	one_gives_way("one server, and the ensemble");
+
+	begin(4, "aaab");
+	holds(C, "a", X);
+	holds(D, "b", X);
+	lock_now(A, "b", X);
+	wait_locally(B, A);
+	wait_locally(C, B);
+	lock_now(D, "a", X);
+	one_gives_way("through others of a server");
+}
+
+/* What the verdict says. */
+static void
+test_words(void)
+{
+	const ZklDeadlock *deadlock = NULL;
+	Party	   *v;
+
+	begin(3, "aab");
+	holds(B, "x", X);
+	holds(C, "y", S);
+	lock_now(A, "y", X);
+	lock_now(C, "x", X);
+	wait_locally(B, A);
+	tell_all();
+	v = victim();
+	deadlock = v ? tell(v) : NULL;
+	ok(deadlock && deadlock->n == 3, "the verdict is a way round through all three");
+	for (int i = 0; deadlock && i < deadlock->n; i++)
+	{
+		const ZklDeadlockEdge *e = &deadlock->edges[i];
+		int			next = deadlock->edges[(i + 1) % 3].pid;
+
+		is_str(e->waits_for, e->pid == 1 ? "exclusive lock \"y\"" :
+			   e->pid == 2 ? "a row" : "exclusive lock \"x\"", "what %d waits for", e->pid);
+		is_int(next, e->pid == 1 ? 3 : e->pid == 3 ? 2 : 1, "... and for whom");
+		is_int((int64_t) e->instance, e->pid == 3 ? 'b' : 'a', "... on which server");
+		is_str(e->server, "server?of?mine", "... and its name, in one line");
+	}
+	ok(deadlock && deadlock->edges[0].pid == (int) (v - parties) + 1,
+	   "the first is who gives way");
+	scene_end(NULL);
+}
+
+
+/*
+ * What was told and is not true any more
+ */
+
+static void
+test_stale(void)
+{
+	/* B and C were in A's way; B, not the nearest, has left, and then waits. */
+	begin(3, "abc");
+	holds(A, "a", X);
+	holds(B, "b", S);
+	holds(C, "b", S);
+	lock_now(A, "b", X);
+	tell_all();
+	reduce(B, "b", ZKL_MODE_NONE);
+	lock_now(B, "a", X);
+	nobody_gives_way("who was in the way and has left");
+
+	/* B's wait for a row behind A ends before anybody notices. */
+	begin(3, "aab");
+	holds(B, "x", X);
+	holds(C, "y", X);
+	lock_now(A, "y", X);
+	wait_locally(B, A);
+	for (int i = 0; i < 3; i++)
+	{
+		tell(A);
+		fake_run_all();
+	}
+	wait_locally(B, NULL);
+	lock_now(C, "x", X);
+	for (int i = 0; i < 5; i++)
+	{
+		ok(tell(C) == NULL, "a wait for a row that is over: nobody gives way (%d)", i);
+		fake_run_all();
+		fake_advance(100);
+	}
+	tell_all();
+	is_int(verdicts(), 0, "... nor when it is told that it is over");
+	scene_end(NULL);
+
+	/* Nobody answers for a participant that has gone silent. */
+	two();
+	fake_advance(10);
+	tell(A);
+	fake_run_all();
+	for (int i = 0; i < 50; i++)
+	{
+		ok(tell(B) == NULL, "a participant that does not answer: nobody gives way (%d)", i);
+		fake_run_all();
+		fake_advance(100);
+	}
+	one_gives_way("a participant that answers again");
+}
+
+/* What ends a wait ends what is told of it. */
+static void
+test_ends(void)
+{
+	two();
+	tell(A);
+	fake_run_all();
+	is_int(told_by(A), 1, "a long wait is told");
+	give_up_all(A);
+	fake_run_all();
+	is_int(told_by(A), 0, "... and no more when it was given up");
+	scene_end(NULL);
+
+	two();
+	tell(A);
+	fake_run_all();
+	release_all(B);
+	fake_run_all();
+	ok(mode_of(A, "b") == X && told_by(A) == 0, "... or when it got the lock");
+	scene_end(NULL);
+
+	two();
+	tell(A);
+	fake_run_all();
+	fake_expire(A->client);
+	fake_run_all();
+	is_int(told_by(NULL), 0, "... or with its session");
+	scene_end(NULL);
+
+	begin(2, "ab");
+	holds(B, "b", X);
+	lock_now(A, "b", X);
+	fake_count(A->client);
+	for (int i = 0; i < 90; i++)
+	{
+		tell(A);
+		fake_run_all();
+		fake_advance(100);
+	}
+	is_str(fake_trace(A->client), "cccwl", "a long wait costs this, when it is the first ever");
+	fake_count(A->client);
+	for (int i = 0; i < 600; i++)
+	{
+		tell(A);
+		fake_run_all();
+		fake_advance(500);
+	}
+	is_str(fake_trace(A->client), "lllll", "... and this in five minutes more");
+	scene_end(NULL);
+}
+
+/* No rights there: the wait goes on as if nothing was told. */
+static void
+test_refused(void)
+{
+	begin(2, "ab");
+	fake_quirks.deny = WAITS;
+	holds(A, "a", X);
+	holds(B, "b", X);
+	lock_now(A, "b", X);
+	lock_now(B, "a", X);
+	fake_count(A->client);
+	tell_all();
+	is_int(verdicts(), 0, "where nothing may be told nobody gives way");
+	ok(strlen(fake_trace(A->client)) < 5, "... and it is not tried again and again");
+	release_all(B);
+	fake_run_all();
+	is_int(mode_of(A, "b"), X, "... and the wait goes on");
+	scene_end(NULL);
+}
+
+
+/*
+ * Each fault at each operation
+ */
+
+static int
+count_operations(void)
+{
+	int			n;
+
+	two();
+	fake_count(A->client);
+	tell_all();
+	n = fake_counted(A->client);
+	scene_end(NULL);
+	return n;
+}
+
+static void
+fault_at(int k, FakeFault fault, Party *party, bool give_up)
+{
+	bool		good;
+	const char *what = "";
+
+	two();
+	fake_count(party->client);
+	fake_fault(party->client, k, fault);
+	for (int i = 0; i < 6 && !fake_fault_happened(party->client); i++)
+	{
+		tell(A);
+		tell(B);
+		fake_run_all();
+		fake_advance(100);
+	}
+	if (give_up)
+	{
+		give_up_all(party);
+		release_all(party);
+	}
+	for (int i = 0; i < 6; i++)
+	{
+		heal();
+		for (int p = 0; p < 2; p++)
+			if (zkl_session_state(parties[p].session) >= ZKL_SESSION_EXPIRED)
+				scene_rejoin(&parties[p]);
+		tell_all();
+		fake_advance(1000);
+	}
+	good = verdicts() <= 1;
+	if (!good)
+		what = "two give way";
+	if (good && victim())
+	{
+		give_up_all(victim());
+		release_all(victim());
+	}
+	if (good && (!scene_settles() || is_truly_deadlocked(A)))
+	{
+		good = false;
+		what = "they still wait";
+	}
+	if (good && told_by(NULL) > 0)
+	{
+		good = false;
+		what = "something is still told";
+	}
+	if (!good)
+		ok(false, "%s at operation %d of %s%s: %s", fake_fault_name(fault), k,
+		   party == A ? "A" : "B", give_up ? ", which gives up" : "", what);
+	scene_end(NULL);
+}
+
+static void
+test_faults(void)
+{
+	int			n = count_operations();
+
+	ok(n > 8, "there are %d operations to go wrong", n);
+	for (FakeFault fault = FAULT_DROP; fault < N_FAULTS; fault++)
+		for (int k = 1; k <= n + 4; k++)
+			for (int who = 0; who < 4; who++)
+				fault_at(k, fault, who & 1 ? A : B, (who & 2) != 0);
+	ok(true, "each fault at each operation: at most one gives way, nothing stays");
+}
+
+int
+main(void)
+{
+	test_shapes();
+	test_local();
+	test_words();
+	test_stale();
+	test_ends();
+	test_refused();
+	test_faults();
+	return done();
+}

@@ -1,0 +1,411 @@
+/*-------------------------------------------------------------------------
+ *
+ * test_graph.c
+ *		Promise 7.2: what is a deadlock, and who takes part in it.
+ *
+ * Graphs by hand, and many at random against an oracle that tries all sets of
+ * participants; and what the names of the nodes say.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "graph.h"
+#include "tap.h"
+#include "wait_name.h"
+
+#define MAX_NEEDS 24
+#define MAX_IDS 8
+
+#ifdef SHORT_RUN
+#define N_GRAPHS 5000
+#else
+#define N_GRAPHS 60000
+#endif
+
+static const ZklCircle everybody = {NULL, 0};
+
+static ZklNeed needs[MAX_NEEDS];
+static uint64_t any_of[MAX_NEEDS][MAX_IDS];
+static int	n_needs;
+
+/* "1>2 2>3+4": 1 needs 2; 2 needs 3 or 4.  Participants are digits. */
+static void
+graph(const char *text)
+{
+	memset(needs, 0, sizeof(needs));
+	n_needs = 0;
+	for (const char *p = text; *p;)
+	{
+		ZklNeed    *need = &needs[n_needs];
+
+		need->waiter = (uint64_t) (*p - '0');
+		need->any_of = any_of[n_needs++];
+		p += 2;
+		while (*p && *p != ' ')
+		{
+			any_of[n_needs - 1][need->n++] = (uint64_t) (*p++ - '0');
+			if (*p == '+')
+				p++;
+		}
+		while (*p == ' ')
+			p++;
+	}
+}
+
+/* The members of the deadlock as digits. */
+static const char *
+deadlock_of(int me, ZklCircle within)
+{
+	static char text[64];
+	uint64_t   *members;
+	int			n = zkl_find_deadlock(needs, n_needs, (uint64_t) me, within, &members);
+	int			length = 0;
+
+	text[0] = '\0';
+	for (int i = 0; i < n; i++)
+		length += sprintf(text + length, "%" PRIu64, members[i]);
+	free(members);
+	return text;
+}
+
+static void
+is_deadlock(const char *text, int me, const char *expected, const char *name)
+{
+	graph(text);
+	is_str(deadlock_of(me, everybody), expected, "%s", name);
+}
+
+static void
+test_by_hand(void)
+{
+	is_deadlock("", 1, "", "nobody waits");
+	is_deadlock("1>2 2>3 3>4", 1, "", "a chain");
+	is_deadlock("1>2 2>1", 1, "12", "two wait for each other");
+	is_deadlock("1>2 2>3 3>1", 2, "123", "three");
+	is_deadlock("1>2 2>3 3>2", 1, "", "who waits for a deadlock takes no part in it");
+	is_deadlock("1>2 2>3 3>2", 2, "23", "... the others do");
+	is_deadlock("1>2 2>1 2>3", 1, "12", "one of them waits for somebody else as well");
+	is_deadlock("1>2+3 2>1", 1, "", "any of two: the other one can go on");
+	is_deadlock("1>2+3 2>1 3>1", 1, "123", "any of two, and neither can");
+	is_deadlock("1>2+3 2>1 3>4 4>3", 1, "",
+				"any of two: one of them is in another deadlock, which will end");
+	is_deadlock("1>2+3 2>1 3>4 4>3", 3, "34", "... that is one");
+	is_deadlock("1>2+3 1>4 4>1 2>1", 1, "14", "any of two, and a third besides");
+	is_deadlock("1>2 2>3+4 3>1 4>5", 1, "", "any of two further on");
+	is_deadlock("1>2 2>1 3>4 4>3", 3, "34", "two deadlocks are two");
+	is_deadlock("1>2 2>1 2>3 3>2", 1, "123", "two that share a participant are one");
+	is_deadlock("1>1", 1, "1", "for itself");
+}
+
+static void
+test_within(void)
+{
+	uint64_t	ids[] = {1, 2};
+	ZklCircle	circle = {ids, 2};
+
+	graph("1>2 2>1");
+	is_str(deadlock_of(1, circle), "12", "within a circle: all are there");
+	graph("1>2 2>3 3>1");
+	is_str(deadlock_of(1, circle), "", "... one is not: taken to be able to go on");
+	circle.n = 0;
+	is_str(deadlock_of(1, circle), "", "... nobody is");
+}
+
+static void
+test_cycle(void)
+{
+	uint64_t	ids[] = {1, 2, 3, 4};
+	ZklCircle	circle = {ids, 4};
+	int		   *path;
+
+	graph("1>2 2>3 3>4 4>1 2>4");
+	is_int(zkl_find_cycle(needs, n_needs, 1, circle, &path), 3, "the shortest way round");
+	ok(path[0] == 0 && path[1] == 4 && path[2] == 3, "... from the first to the first");
+	free(path);
+	graph("1>2 2>3");
+	is_int(zkl_find_cycle(needs, n_needs, 1, circle, &path), -1, "no way round");
+	graph("1>1");
+	circle.n = 1;
+	is_int(zkl_find_cycle(needs, n_needs, 1, circle, &path), 1, "a way round of one");
+	free(path);
+}
+
+
+/*
+ * At random.  A set is a bit for each participant.
+ */
+
+static unsigned state;
+
+static int
+dice(int n)
+{
+	return (int) (rand_r(&state) / 7 % (unsigned) n);
+}
+
+static void
+random_graph(void)
+{
+	int			n = 2 + dice(MAX_IDS - 1);
+	int			count = 1 + dice(n * 2);
+
+	n_needs = 0;
+	memset(needs, 0, sizeof(needs));
+	for (int i = 0; i < count && i < MAX_NEEDS; i++)
+	{
+		ZklNeed    *need = &needs[n_needs];
+
+		need->waiter = (uint64_t) dice(n);
+		need->any_of = any_of[n_needs];
+		need->n = dice(3) ? 1 : dice(4);
+		for (int j = 0; j < need->n; j++)
+			any_of[n_needs][j] = (uint64_t) dice(n);
+		n_needs++;
+	}
+}
+
+static bool
+has(unsigned set, uint64_t id)
+{
+	return set >> id & 1;
+}
+
+/* Can none of these be met by anybody outside of the set? */
+static bool
+is_dead_in(const ZklNeed *need, unsigned set)
+{
+	for (int j = 0; j < need->n; j++)
+		if (!has(set, need->any_of[j]))
+			return false;
+	return need->n > 0;
+}
+
+static bool
+all_are_stuck(unsigned set)
+{
+	for (uint64_t v = 0; v < MAX_IDS; v++)
+	{
+		bool		stuck = !has(set, v);
+
+		for (int i = 0; i < n_needs && !stuck; i++)
+			stuck = needs[i].waiter == v && is_dead_in(&needs[i], set);
+		if (!stuck)
+			return false;
+	}
+	return true;
+}
+
+/* Who is reached from v within the set? */
+static unsigned
+reach(unsigned set, uint64_t v)
+{
+	unsigned	reached = 0;
+
+	for (int round = 0; round < MAX_IDS; round++)
+		for (int i = 0; i < n_needs; i++)
+			if ((needs[i].waiter == v || has(reached, needs[i].waiter)) &&
+				has(set, needs[i].waiter) && is_dead_in(&needs[i], set))
+				for (int j = 0; j < needs[i].n; j++)
+					reached |= 1u << needs[i].any_of[j];
+	return reached;
+}
+
+static bool
+is_one_deadlock(unsigned set)
+{
+	if (!all_are_stuck(set))
+		return false;
+	for (uint64_t v = 0; v < MAX_IDS; v++)
+		if (has(set, v) && (reach(set, v) & set) != set)
+			return false;
+	return true;
+}
+
+/* The union of all that are deadlocks and that "me" is in, which is one, too. */
+static unsigned
+oracle(uint64_t me, unsigned within)
+{
+	unsigned	all = 0;
+
+	for (unsigned set = 1; set < 1u << MAX_IDS; set++)
+		if (has(set, me) && (set & ~within) == 0 && is_one_deadlock(set))
+			all |= set;
+	return all;
+}
+
+static unsigned
+answer(uint64_t me, ZklCircle within)
+{
+	uint64_t   *members;
+	unsigned	set = 0;
+	int			n = zkl_find_deadlock(needs, n_needs, me, within, &members);
+
+	for (int i = 0; i < n; i++)
+		set |= 1u << members[i];
+	free(members);
+	return set;
+}
+
+/* Is what the path says a way from me to me through these? */
+static bool
+is_cycle(uint64_t me, unsigned members)
+{
+	uint64_t	ids[MAX_IDS];
+	ZklCircle	circle = {ids, 0};
+	int		   *path;
+	int			n;
+	bool		good = true;
+
+	for (uint64_t v = 0; v < MAX_IDS; v++)
+		if (has(members, v))
+			ids[circle.n++] = v;
+	n = zkl_find_cycle(needs, n_needs, me, circle, &path);
+	for (int i = 0; i < n; i++)
+	{
+		const ZklNeed *need = &needs[path[i]];
+		uint64_t	next = i + 1 < n ? needs[path[i + 1]].waiter : me;
+		bool		found = false;
+
+		for (int j = 0; j < need->n; j++)
+			found = found || need->any_of[j] == next;
+		good = good && found && has(members, need->waiter) &&
+			(i > 0 || need->waiter == me);
+	}
+	free(path);
+	return n > 0 && good;
+}
+
+static void
+test_random(void)
+{
+	int			wrong = 0;
+	int			deadlocks = 0;
+
+	for (unsigned seed = 1; seed <= N_GRAPHS && wrong < 3; seed++)
+	{
+		uint64_t	ids[MAX_IDS];
+		ZklCircle	circle = {ids, 0};
+		unsigned	within = 0;
+		uint64_t	me;
+		unsigned	expected;
+
+		state = seed * 2654435761u + 1;
+		random_graph();
+		me = needs[dice(n_needs)].waiter;
+		for (uint64_t v = 0; v < MAX_IDS; v++)
+			if (dice(4) > 0)
+			{
+				ids[circle.n++] = v;
+				within |= 1u << v;
+			}
+		expected = oracle(me, ~0u);
+		deadlocks += expected != 0;
+		if (answer(me, everybody) != expected ||
+			answer(me, circle) != oracle(me, within) ||
+			(expected && !is_cycle(me, expected)))
+		{
+			wrong++;
+			diag("graph %u, participant %" PRIu64, seed, me);
+		}
+	}
+	is_int(wrong, 0, "%d random graphs are judged as by trying all sets", N_GRAPHS);
+	ok(deadlocks > N_GRAPHS / 10 && deadlocks < N_GRAPHS * 9 / 10,
+	   "... of which some are deadlocks and some are not");
+}
+
+
+/*
+ * Names
+ */
+
+static ZklWaitPicture picture;
+
+static void
+read_names(int n, const char *const *names)
+{
+	zkl_picture_free(&picture);
+	ok(zkl_picture_read(names, n, &picture), "%d names are read", n);
+}
+
+static const char *
+needs_text(void)
+{
+	static char text[512];
+	int			length = 0;
+
+	text[0] = '\0';
+	for (int i = 0; i < picture.n_needs; i++)
+	{
+		const ZklNeed *need = &picture.needs[i];
+
+		length += sprintf(text + length, "%s%" PRIx64 ">", i ? " " : "", need->waiter);
+		for (int j = 0; j < need->n; j++)
+			length += sprintf(text + length, "%s%" PRIx64, j ? "+" : "", need->any_of[j]);
+		length += sprintf(text + length, "(%" PRIx64 ")",
+						  picture.nodes[need->source].session);
+	}
+	return text;
+}
+
+static void
+test_names(void)
+{
+	read_names(2, (const char *[]) {
+			   "1000000000000001.1.1.w.a,b+c,fedcba9876543210.d,e.0000000007",
+			   "2.a.f.c...-2147483648"});
+	is_str(needs_text(),
+		   "1000000000000001>a(1000000000000001) 1000000000000001>b+c(1000000000000001) "
+		   "1000000000000001>fedcba9876543210(1000000000000001) "
+		   "d>1000000000000001(1000000000000001) e>1000000000000001(1000000000000001)",
+		   "needs, those of which any suffices, and dependents");
+	ok(picture.n == 2 && !picture.nodes[0].claims && picture.nodes[1].claims &&
+	   picture.nodes[0].number == 7 && picture.nodes[1].number == INT32_MIN &&
+	   picture.nodes[1].wait == 10, "... and what else they say");
+
+	read_names(4, (const char *[]) {
+			   "1.1.2.w.b..0000000009", "2.1.1.w.1..0000000008",
+			   "1.1.1.w.a.d.0000000007", "1.1.3.w.c.e.0000000011"});
+	is_str(needs_text(), "2>1(2) 1>c(1) e>1(1)", "of several of one session the newest counts");
+	read_names(3, (const char *[]) {
+			   "1.1.1.w.a..2147483647", "1.1.2.w.b..-2147483648", "2.1.1.w.1..-2147483647"});
+	is_str(needs_text(), "1>b(1) 2>1(2)", "... also where numbers turn round");
+	ok(zkl_is_wait_of("1.2.", 1) && !zkl_is_wait_of("12.2.", 1) && !zkl_is_wait_of("2.1.", 1),
+	   "whose a name is");
+}
+
+static void
+test_bad_names(void)
+{
+	static const char *const bad[] = {
+		"", ".", "1", "1.", "1.1.1.w", "1.1.1.w.", "1.1.1.w..", "1.1.1.w...",
+		"1.1.1.w...x", "1.1.1.w...1x", "1.1.1.w...99999999999", "1.1.1.w...-",
+		"1.1.1.x...1", "1.1.1...1", "11111111111111111.1.1.w...1", "g.1.1.w...1",
+		"1.1.1.w.a,.b.1", "1.1.1.w.,a.b.1", "1.1.1.w.a+.b.1", "1.1.1.w.a.b,.1",
+		"1.1.1.w.a.b+c.1", "1.1.1.w.A.b.1", "1.1.1.w.a.b.1.1", "1.1.1.w.a b.c.1",
+		"\xff\xfe", "1.1.1.w.\xff.b.1"
+	};
+	const char *names[sizeof(bad) / sizeof(bad[0]) + 1];
+	int			n = (int) (sizeof(bad) / sizeof(bad[0]));
+
+	memcpy(names, bad, sizeof(bad));
+	names[n] = "7.1.1.w.8..0000000001";
+	read_names(n + 1, names);
+	is_str(needs_text(), "7>8(7)", "names that say nothing are left out");
+	zkl_picture_free(&picture);
+}
+
+int
+main(void)
+{
+	test_by_hand();
+	test_within();
+	test_cycle();
+	test_random();
+	test_names();
+	test_bad_names();
+	return done();
+}

@@ -1,0 +1,41 @@
+/*-------------------------------------------------------------------------
+ *
+ * waiters.h
+ *		The parties of a scene as backends of servers: who waits for whom in
+ *		the lock manager of a server, and what they tell of it.
+ *
+ * The truth about who waits for whom is taken from the nodes in the fake
+ * ensemble and from what the test said, not from what was told.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef WAITERS_H
+#define WAITERS_H
+
+#include "scene.h"
+
+#define WAITS "/zklock/waits"
+
+/* Forgets all local waits; "servers" has a letter for each party. */
+extern void waiters_begin(const char *servers);
+
+/* The party waits for another of its server, or for nobody (NULL). */
+extern void wait_locally(Party *party, Party *other);
+extern Party *waits_locally_for(const Party *party);
+
+/* What the glue does now and then for a party that waits; what came of it. */
+extern const ZklDeadlock *tell(Party *party);
+
+/* All who wait tell, a few times, with time for everything in between. */
+extern void tell_all(void);
+
+/* The party's verdict in tell_all(), as pids: "2>3>4"; empty: none. */
+extern const char *verdict_of(const Party *party);
+
+/* How many waits are told, by this party or by all (NULL). */
+extern int	told_by(const Party *party);
+
+/* In truth: does the party wait in a circle of which nobody can go on? */
+extern bool is_truly_deadlocked(const Party *party);
+
+#endif							/* WAITERS_H */
