@@ -310,8 +310,13 @@ zkl__waits_drive(ZklSession *session)
 {
 	ZklWaits   *w = session->waits;
 
-	if (w == NULL || session->state != ZKL_SESSION_CONNECTED)
+	if (w == NULL)
 		return;
+	if (session->state != ZKL_SESSION_CONNECTED)
+	{
+		w->next_look_ms = 0;	/* looks when it is */
+		return;
+	}
 	if (w->asked == NULL)
 	{
 		if (w->unknown)
