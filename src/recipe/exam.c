@@ -268,7 +268,11 @@ conclude(ZklSession *session)
 	if (w->found)
 		zkl__wake(session);
 	else
-		zkl__waits_claim(session, false);
+	{
+		w->claims = false;
+		w->doubted_ms = zkl_client_now();
+		zkl__waits_doubt(session);
+	}
 }
 
 

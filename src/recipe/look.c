@@ -28,6 +28,9 @@
 #define ANSWER_POLL_MS 50
 #define ANSWER_MS 3000
 
+/* After an examination that found no deadlock, before the next claim. */
+#define DOUBT_MS 1000
+
 /* Between looks that found nothing: at first, and at most. */
 #define PAUSE_MS 10000
 #define MAX_PAUSE_MS 120000
@@ -162,9 +165,9 @@ ask_others(ZklSession *session, const ZklWaitPicture *picture,
 	return true;
 }
 
-/* Have all others told anew?  Who has not is asked, perhaps again. */
+/* Have all of these told anew?  Who has not is asked, perhaps again. */
 static bool
-have_answered(ZklSession *session, const ZklWaitPicture *picture)
+have_answered(ZklSession *session, const ZklWaitPicture *picture, ZklCircle who)
 {
 	ZklWaits   *w = session->waits;
 	bool		all = true;
@@ -173,6 +176,8 @@ have_answered(ZklSession *session, const ZklWaitPicture *picture)
 	{
 		const ZklWaitNode *node = zkl_picture_find(picture, w->questions[i].session);
 
+		if (!is_member(who.ids, who.n, w->questions[i].session))
+			continue;
 		if (node == NULL)
 			all = false;
 		else if (strcmp(node->name, w->questions[i].name) == 0)
@@ -203,13 +208,13 @@ give_up_claim(ZklSession *session)
 /* With a claim that counts: is it time to examine? */
 static void
 pursue(ZklSession *session, const ZklWaitPicture *picture,
-	   const ZklWaitNode *mine)
+	   const ZklWaitNode *mine, ZklCircle members)
 {
 	ZklWaits   *w = session->waits;
 
 	if (w->questions == NULL && !ask_others(session, picture, mine))
 		forget_questions(w);
-	else if (have_answered(session, picture))
+	else if (have_answered(session, picture, members))
 	{
 		zkl__exam_begin(session, picture);
 		return;
@@ -230,8 +235,8 @@ judge_claimed(ZklSession *session, const ZklWaitPicture *picture,
 	if (n > 0 && whose_turn(picture, mine, members, n) == TURN_OTHERS)
 		zkl__look_later(session, POLL_MS);
 	else if (n > 0)
-		pursue(session, picture, mine);
-	else if (w->questions && !have_answered(session, picture) &&
+		pursue(session, picture, mine, (ZklCircle) {members, n});
+	else if (w->questions && !have_answered(session, picture, within) &&
 			 zkl_client_now() < w->asked_ms + ANSWER_MS)
 		zkl__look_later(session, ANSWER_POLL_MS);
 	else
@@ -251,7 +256,8 @@ judge_unclaimed(ZklSession *session, const ZklWaitPicture *picture,
 
 	if (n <= 0)
 		look_from_time_to_time(session);
-	else if (whose_turn(picture, mine, members, n) == TURN_OTHERS)
+	else if (whose_turn(picture, mine, members, n) == TURN_OTHERS ||
+			 zkl_client_now() < w->doubted_ms + DOUBT_MS)
 		zkl__look_later(session, POLL_MS);
 	else
 	{
@@ -272,7 +278,7 @@ judge(ZklSession *session, const ZklWaitPicture *picture)
 	const ZklWaitNode *mine = zkl_picture_find(picture, id);
 
 	if (mine == NULL || strcmp(mine->name, w->name) != 0)
-		zkl__waits_removed(session);
+		zkl__waits_doubt(session);
 	else if (mine->claims)
 		judge_claimed(session, picture, mine);
 	else

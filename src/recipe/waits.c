@@ -287,7 +287,7 @@ watched(ZklCall *call, const ZklResult *result)
 		return;
 	w->watching = NULL;
 	if (result->code == ZKL_RC_NO_NODE)
-		zkl__waits_removed(session);
+		zkl__waits_doubt(session);
 	else if (result->code != ZKL_RC_CONNECTION_LOSS)
 		w->is_watched = true;
 }
@@ -345,15 +345,23 @@ zkl__waits_reconnected(ZklSession *session)
  * Questions of others
  */
 
-/* The node is gone, and none of us removed it: its owner looks again first. */
+/*
+ * What is told is doubted: before it is told again, the queues are listed and
+ * the owner looks at its server.
+ */
 void
-zkl__waits_removed(ZklSession *session)
+zkl__waits_doubt(ZklSession *session)
 {
 	ZklWaits   *w = session->waits;
 
 	retire(session);
 	w->n_questions++;
 	w->is_questioned = true;
+	for (int i = 0; i < w->request->n; i++)
+	{
+		zkl__node_relist(w->request->nodes[i]);
+		zkl__node_drive(w->request->nodes[i]);
+	}
 	zkl__wake(session);
 	zkl__waits_drive(session);
 }
@@ -369,7 +377,7 @@ zkl__waits_watch_fired(ZklSession *session, const char *path)
 	length = strlen(w->path);
 	if (strncmp(path, w->path, length) == 0 && path[length] == '/' &&
 		strcmp(path + length + 1, w->name) == 0)
-		zkl__waits_removed(session);
+		zkl__waits_doubt(session);
 }
 
 /* Tells all others whether this session is about to give way. */
@@ -557,10 +565,12 @@ zkl_request_tell(ZklRequest *request, const ZklTale *tale)
 			w->request = request;
 			w->wait++;
 		}
-		if (tale->question == w->n_questions)
-			w->is_questioned = false;
 		if (is_settled(request))
+		{
 			compose(session, tale);
+			if (tale->question == w->n_questions)
+				w->is_questioned = false;
+		}
 		zkl__waits_drive(session);
 		deadlock = w->found;
 	}

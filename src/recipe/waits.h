@@ -57,7 +57,7 @@ struct ZklWaits
 	ZklCall    *asked;
 	ZklCall    *watching;		/* the read that sets the watch on the node */
 	bool		is_watched;
-	uint64_t	n_questions;	/* how often it was removed by others */
+	uint64_t	n_questions;	/* how often it was doubted */
 	bool		is_questioned;	/* ... and the owner has not answered yet */
 
 	/* looking */
@@ -70,6 +70,7 @@ struct ZklWaits
 	ZklQuestion *questions;		/* with a claim: to all others of them, once asked */
 	int			n_asked;
 	int64_t		asked_ms;
+	int64_t		doubted_ms;		/* when an exam last found nothing */
 	ZklExam    *exam;
 	ZklDeadlock *found;
 };
@@ -79,7 +80,7 @@ extern void zkl__waits_drive(ZklSession *session);
 extern void zkl__waits_reconnected(ZklSession *session);
 extern void zkl__waits_watch_fired(ZklSession *session, const char *path);
 extern void zkl__waits_claim(ZklSession *session, bool claims);
-extern void zkl__waits_removed(ZklSession *session);
+extern void zkl__waits_doubt(ZklSession *session);
 extern void zkl__waits_end(ZklRequest *request);
 extern void zkl__waits_free(ZklSession *session);
 
