@@ -272,6 +272,6 @@ main(int argc, char **argv)
 		failures += !run(seed);
 	is_int(failures, 0, "%u random schedules: every deadlock is ended, and nothing else", n);
 	if (argc == 1)
-		ok(n_victims > N_SEEDS / 2, "... in which %d gave way", n_victims);
+		ok(n_victims > N_SEEDS / 5, "... in which %d gave way", n_victims);
 	return done();
 }
