@@ -118,7 +118,8 @@ scan(ZklockVigil *vigil)
 	if (long_waits == 0)
 		return;
 	old = MemoryContextSwitchTo(vigil->scan_context);
-	vigil->tale.n_dependents = zklock_waiting_for_me(&dependents);
+	vigil->tale.n_dependents = zklock_waiting_for_me(&dependents,
+														 &vigil->tale.all_in_line);
 	vigil->tale.dependents = dependents;
 	MemoryContextSwitchTo(old);
 }

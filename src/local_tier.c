@@ -38,6 +38,15 @@ set_tag(LOCKTAG *tag, uint64 key)
 						 ZKLOCK_LOCKTAG_FIELD4);
 }
 
+bool
+zklock_local_key(const LOCKTAG *tag, uint64 *key)
+{
+	*key = (uint64) tag->locktag_field2 << 32 | tag->locktag_field3;
+	return tag->locktag_type == LOCKTAG_ADVISORY &&
+		tag->locktag_field1 == InvalidOid &&
+		tag->locktag_field4 == ZKLOCK_LOCKTAG_FIELD4;
+}
+
 static LOCKMODE
 lock_mode(ZklMode mode)
 {

@@ -8,6 +8,8 @@
 #ifndef ZKLOCK_LOCAL_TIER_H
 #define ZKLOCK_LOCAL_TIER_H
 
+#include "storage/lock.h"
+
 #include "remote_wait.h"
 
 /* Is it held here, in any mode?  Others may have taken it away. */
@@ -25,5 +27,8 @@ extern bool zklock_local_acquire(uint64 key, ZklMode mode, int64 limit_ms,
 
 /* Neither throws nor waits; silent when somebody took the lock away. */
 extern void zklock_local_release(uint64 key, ZklMode mode);
+
+/* Is this a lock of the first tier, and of which key? */
+extern bool zklock_local_key(const LOCKTAG *tag, uint64 *key);
 
 #endif							/* ZKLOCK_LOCAL_TIER_H */

@@ -25,6 +25,8 @@
 #include "utils/timestamp.h"
 
 #include "compat.h"
+#include "holds.h"
+#include "local_tier.h"
 #include "lock_table.h"
 
 /* Of the old contrib/userlock; pg_locks shows it as "userlock". */
@@ -289,11 +291,39 @@ is_reached(const Edge *reached, int n, int pid)
 	return pid == MyProcPid;
 }
 
-/* Of all edges one for each backend that waits for this one, first. */
-static int
-keep_reaching(EdgeList *list)
+static bool
+is_awaited(const LOCKTAG *tag)
 {
-	int			n = 0;
+	dlist_iter	iter;
+	uint64		key;
+
+	if (!zklock_local_key(tag, &key))
+		return false;
+	dlist_foreach(iter, &zklock_holds)
+	{
+		ZklockHold *hold = dlist_container(ZklockHold, link, iter.cur);
+
+		if (hold->local_key == key && hold->lock == NULL)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Does it wait in the first tier of a lock that this backend itself does not
+ * hold yet?  Then it would take over this one's place, and not go on.
+ */
+static bool
+is_in_line(const Edge *edge)
+{
+	return edge->blocker == MyProcPid &&
+		is_awaited(&edge->instance->locktag);
+}
+
+/* Moves one edge for each backend that waits for this one behind the first n. */
+static int
+keep_reaching(EdgeList *list, int n, bool in_line_too)
+{
 	bool		changed = true;
 
 	while (changed)
@@ -304,7 +334,8 @@ keep_reaching(EdgeList *list)
 			Edge		edge = list->edges[i];
 
 			if (is_reached(list->edges, n, edge.waiter) ||
-				!is_reached(list->edges, n, edge.blocker))
+				!is_reached(list->edges, n, edge.blocker) ||
+				(!in_line_too && is_in_line(&edge)))
 				continue;
 			list->edges[i] = list->edges[n];
 			list->edges[n++] = edge;
@@ -315,24 +346,29 @@ keep_reaching(EdgeList *list)
 }
 
 int
-zklock_waiting_for_me(ZklDependent **dependents)
+zklock_waiting_for_me(ZklDependent **dependents, bool *all_in_line)
 {
 	LockData   *data = GetLockStatusData();
 	EdgeList	list;
+	int			n_behind;
 	int			n_reaching;
 	int			n = 0;
 
 	collect_edges(&list, data);
-	n_reaching = keep_reaching(&list);
+	n_behind = keep_reaching(&list, 0, false);
+	n_reaching = keep_reaching(&list, n_behind, true);
+	*all_in_line = true;
 	*dependents = palloc(sizeof(ZklDependent) * (n_reaching + 1));
 	for (int i = 0; i < n_reaching; i++)
 	{
 		int64		session_id = session_of(data, list.edges[i].waiter);
 
-		if (session_id != 0)
-			(*dependents)[n++] = (ZklDependent) {
+		if (session_id == 0)
+			continue;
+		(*dependents)[n++] = (ZklDependent) {
 			session_id, list.edges[i].waiter, wait_text(list.edges[i].instance)
 		};
+		*all_in_line = *all_in_line && i >= n_behind;
 	}
 	qsort(*dependents, n, sizeof(ZklDependent), compare_dependents);
 	return n;

@@ -96,28 +96,42 @@ is_earlier(const ZklWaitNode *a, const ZklWaitNode *b)
 	return zkl_is_before(a->number, a->name, b->number, b->name);
 }
 
-typedef enum Turn
+/* The one to give way, unless somebody claims to: the last who would help by it. */
+static bool
+is_better(const ZklWaitNode *a, const ZklWaitNode *b)
 {
-	TURN_OTHERS,				/* somebody else is at it, or will be */
-	TURN_MINE,					/* nobody is: claim */
-	TURN_CLAIMED				/* by this session, before all others */
+	if (a->keeps_place != b->keeps_place)
+		return b->keeps_place;
+	return is_earlier(b, a);
+}
+
+typedef struct Turn
+{
+	bool		claimed;		/* by somebody else, before any claim of mine */
+	bool		mine_is_last;	/* nobody has told anything since */
+	const ZklWaitNode *best;
 } Turn;
 
 static Turn
 whose_turn(const ZklWaitPicture *picture, const ZklWaitNode *mine,
-		   const uint64_t *members, int n_members)
+		   ZklCircle members)
 {
+	Turn		turn = {false, true, mine};
+
 	for (int i = 0; i < picture->n; i++)
 	{
 		const ZklWaitNode *other = &picture->nodes[i];
 
-		if (other == mine || !is_member(members, n_members, other->session))
+		if (other == mine || !is_member(members.ids, members.n, other->session))
 			continue;
-		if (mine->claims ? other->claims && is_earlier(other, mine)
-			: other->claims || is_earlier(mine, other))
-			return TURN_OTHERS;
+		if (other->claims && (!mine->claims || is_earlier(other, mine)))
+			turn.claimed = true;
+		if (is_earlier(mine, other))
+			turn.mine_is_last = false;
+		if (is_better(other, turn.best))
+			turn.best = other;
 	}
-	return mine->claims ? TURN_CLAIMED : TURN_MINE;
+	return turn;
 }
 
 
@@ -232,7 +246,7 @@ judge_claimed(ZklSession *session, const ZklWaitPicture *picture,
 	int			n = zkl_find_deadlock(picture->needs, picture->n_needs,
 									  mine->session, within, &members);
 
-	if (n > 0 && whose_turn(picture, mine, members, n) == TURN_OTHERS)
+	if (n > 0 && whose_turn(picture, mine, (ZklCircle) {members, n}).claimed)
 		zkl__look_later(session, POLL_MS);
 	else if (n > 0)
 		pursue(session, picture, mine, (ZklCircle) {members, n});
@@ -244,22 +258,19 @@ judge_claimed(ZklSession *session, const ZklWaitPicture *picture,
 	free(members);
 }
 
+/*
+ * Claims to give way, if it is this session's turn.  Who looks last sees it
+ * first, so it has the right one look, by asking it.
+ */
 static void
-judge_unclaimed(ZklSession *session, const ZklWaitPicture *picture,
-				const ZklWaitNode *mine)
+take_turn(ZklSession *session, const ZklWaitPicture *picture,
+		  const ZklWaitNode *mine, uint64_t *members, int n)
 {
 	ZklWaits   *w = session->waits;
-	ZklCircle	everybody = {NULL, 0};
-	uint64_t   *members;
-	int			n = zkl_find_deadlock(picture->needs, picture->n_needs,
-									  mine->session, everybody, &members);
+	Turn		turn = whose_turn(picture, mine, (ZklCircle) {members, n});
 
-	if (n <= 0)
-		look_from_time_to_time(session);
-	else if (whose_turn(picture, mine, members, n) == TURN_OTHERS ||
-			 zkl_client_now() < w->doubted_ms + DOUBT_MS)
-		zkl__look_later(session, POLL_MS);
-	else
+	if (!turn.claimed && turn.best == mine &&
+		zkl_client_now() >= w->doubted_ms + DOUBT_MS)
 	{
 		free(w->suspects);
 		w->suspects = members;
@@ -267,7 +278,25 @@ judge_unclaimed(ZklSession *session, const ZklWaitPicture *picture,
 		zkl__waits_claim(session, true);
 		return;
 	}
+	if (!turn.claimed && turn.best != mine && turn.mine_is_last)
+		send_question(session, turn.best->name);
+	zkl__look_later(session, POLL_MS);
 	free(members);
+}
+
+static void
+judge_unclaimed(ZklSession *session, const ZklWaitPicture *picture,
+				const ZklWaitNode *mine)
+{
+	ZklCircle	everybody = {NULL, 0};
+	uint64_t   *members;
+	int			n = zkl_find_deadlock(picture->needs, picture->n_needs,
+									  mine->session, everybody, &members);
+
+	if (n > 0)
+		take_turn(session, picture, mine, members, n);
+	else
+		look_from_time_to_time(session);
 }
 
 static void

@@ -250,6 +250,7 @@ typedef struct ZklTale
 	const char *const *locks;	/* what each wish is for, in words */
 	const ZklDependent *dependents; /* as of now, in ascending order */
 	int			n_dependents;
+	bool		all_in_line;	/* ... would wait on if this one gave way */
 	uint64_t	question;		/* ZklRequestInfo's, from before "now" */
 } ZklTale;
 

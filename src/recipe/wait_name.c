@@ -165,6 +165,7 @@ read_name(const char *name, ZklWaitPicture *picture, ZklWaitNode *node)
 	if (!node->claims && *p != 'w')
 		return false;
 	p++;
+	node->keeps_place = read_char(&p, 'p');
 	node->first_need = picture->n_needs;
 	return read_char(&p, '.') &&
 		read_list(&p, picture, node, read_need, &node->n_needs) &&

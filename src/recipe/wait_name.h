@@ -6,12 +6,13 @@
  * Everything that decides whether there is a deadlock is in the names, so that
  * one list of the children is a picture of all long waits at one moment.
  *
- *	<session>.<wait>.<version>.<w or c>.<needs>.<dependents>.<number>
+ *	<session>.<wait>.<version>.<w or c><p>.<needs>.<dependents>.<number>
  *
  * needs: the sessions it waits for, any of several joined by "+", several such
  * by ","; dependents: sessions that wait for this one in the lock manager of
  * their server.  All in hexadecimal, but the server's number.  "c" claims to be
- * the one who gives way.
+ * the one who gives way; "p" only keeps a place in a queue for its dependents, so
+ * that they would not go on if it gave way.
  *
  * Pure functions: no I/O, no state, any thread.  They allocate.
  *
@@ -46,6 +47,7 @@ typedef struct ZklWaitNode
 	uint64_t	session;
 	uint64_t	wait;
 	bool		claims;
+	bool		keeps_place;
 	int32_t		number;
 	int			first_need;		/* of its own, in ZklWaitPicture.needs */
 	int			n_needs;

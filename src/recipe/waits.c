@@ -209,7 +209,7 @@ compose_prefix(ZklSession *session)
 	ZklWaits   *w = session->waits;
 	ZklText		t = {NULL, 0, 0, false};
 
-	zkl_text_add(&t, "%" PRIx64 ".%" PRIx64 ".%" PRIx64 ".%c.%s.",
+	zkl_text_add(&t, "%" PRIx64 ".%" PRIx64 ".%" PRIx64 ".%c%s.",
 				 (uint64_t) session->connection.session_id, w->wait, ++w->version,
 				 w->claims ? 'c' : 'w', w->edges);
 	if (t.failed)
@@ -435,13 +435,15 @@ is_settled(const ZklRequest *request)
 static void
 add_needs(ZklText *edges, const ZklRequest *request)
 {
+	int			start = edges->length;
+
 	for (int i = 0; i < request->n; i++)
 	{
 		const ZklNode *node = request->nodes[i];
 
 		for (int j = 0; is_waiting(node) && j < node->n_blockers; j++)
 			if (edges->length < ZKL_WAIT_NAME_MAX)
-				zkl_text_add(edges, "%s%" PRIx64, edges->length ? "," : "",
+				zkl_text_add(edges, "%s%" PRIx64, edges->length > start ? "," : "",
 							 node->blockers[j]);
 	}
 }
@@ -500,6 +502,7 @@ compose(ZklSession *session, const ZklTale *tale)
 	ZklText		edges = {NULL, 0, 0, false};
 	ZklText		data = {NULL, 0, 0, false};
 
+	zkl_text_add(&edges, tale->n_dependents > 0 && tale->all_in_line ? "p." : ".");
 	add_needs(&edges, w->request);
 	add_dependents(&edges, tale);
 	add_lines(&data, w->request, tale);

@@ -25,12 +25,14 @@ sub new
 	return bless { nodes => \%nodes, waiting => [], all => [] }, $class;
 }
 
-# A new session on one of the servers, in a transaction.
+# A new session on one of the servers, in a transaction unless begin => 0. Its
+# ZooKeeper session is open: waiting for that would look like waiting for a lock.
 sub open
 {
-	my ($self, $name) = @_;
+	my ($self, $name, %opt) = @_;
 	my $s = session($self->{nodes}{$name});
-	$s->query_ok('BEGIN');
+	$s->query_ok("SELECT zk_lock_shared('warm'), zk_unlock_shared('warm')");
+	$s->query_ok('BEGIN') if $opt{begin} // 1;
 	push @{ $self->{all} }, $s;
 	return $s;
 }
