@@ -29,14 +29,7 @@ sub lock_row { return "UPDATE t SET v = v + 1 WHERE id = $_[0]" }
 # The names of the waits that are told.
 sub told { return $zkc->children('/zklock/waits') }
 
-# The session as it is written there.
-sub id_of
-{
-	my ($s) = @_;
-	return zk_session_id($s) =~ /^0x(.*)/ ? $1 : die;
-}
-
-# Waits until those who wait tell of it, and of these dependents.
+# Waits until so many waits like this are told.
 sub wait_told
 {
 	my ($pattern, $count) = @_;
@@ -70,13 +63,13 @@ is(scalar(told()), 0, '... and nothing is told any more');
 	wait_told(qr/\.w\./, 1);
 	$left->query_ok("SELECT zk_unlock_shared('y')");
 	$d->wait_for($left, "SELECT zk_xact_lock('x')");
-	wait_told(qr/^${\id_of($left)}|\.[wc]\./, 2);
+	wait_told(qr/./, 2);
 	$d->let_go($stays);
 	$d->all_go_on('who has left is in nobody\'s way');
 }
 
-# A wait for a row that closes the circle ends by its lock_timeout, again and
-# again; whoever waits across servers is left alone.
+# A wait for a row ends by its lock_timeout, again and again; whoever waits behind
+# it on another server is left alone.
 {
 	my ($s, $t, $u) = map { $d->open($_) } qw(a b a);
 	$s->query_ok("SET lock_timeout = '250ms'");
@@ -109,7 +102,7 @@ is(scalar(told()), 0, '... and nothing is told any more');
 	$d->wait_for($s, "SELECT zk_xact_lock('y')");
 	$t->query_ok("SELECT zk_xact_lock('x')");
 	is($t->sqlstate, '00000', 'lock_timeout ends a circle first: the other goes on');
-	failed_with($s, '55P03', '... and it is told as that');
+	failed_with($s, '55P03', '... and it is told as that', hint => 0);
 	$d->{waiting} = [];
 	$d->close;
 }
