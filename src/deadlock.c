@@ -140,3 +140,11 @@ zklock_look_for_deadlock(ZklockVigil *vigil, ZklRequest *request,
 		raise_deadlock(deadlock, displays[Max(info->culprit, 0)]);
 	*look_again = Min(*look_again, zklock_now() + LOOK_MS);
 }
+
+void
+zklock_end_vigil(ZklockVigil *vigil)
+{
+	if (vigil->scan_context)
+		MemoryContextDelete(vigil->scan_context);
+	vigil->scan_context = NULL;
+}

@@ -29,4 +29,7 @@ extern void zklock_look_for_deadlock(ZklockVigil *vigil, ZklRequest *request,
 									 const char *const *displays, int n,
 									 int64 *look_again);
 
+/* The wait is over.  What is left after an error goes with the caller's memory. */
+extern void zklock_end_vigil(ZklockVigil *vigil);
+
 #endif							/* ZKLOCK_DEADLOCK_H */

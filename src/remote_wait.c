@@ -172,6 +172,7 @@ zklock_await_request(ZklockPatience *patience, ZklSession *session,
 	}
 	PG_END_TRY();
 
+	zklock_end_vigil(&w.vigil);
 	status = zkl_request_status(request);
 	zkl_request_info(request, &info);
 	note_wait(patience, &info);
