@@ -57,10 +57,10 @@ zkl__request_fail(ZklRequest *request, ZklStatus status, int culprit, int raw_co
 	request->status = status;
 	request->culprit = culprit;
 	request->raw_code = raw_code;
-	zkl__waits_end(request);
 	for (int i = 0; i < request->n; i++)
 		if (request->nodes[i])
 			zkl__node_leave(request->nodes[i]);
+	zkl__waits_end(request);
 	zkl__wake(request->session);
 }
 
