@@ -1,0 +1,105 @@
+# Promise 7.2 at random: sessions of three servers wait for each other's locks and
+# rows, in random order, each for one other. As many fail as there are circles,
+# one in each; all others go on. SEED in the environment repeats a run.
+
+use strict;
+use warnings;
+
+use List::Util qw(shuffle);
+use Test::More;
+use ZkLock::Check qw(nothing_left);
+use ZkLock::Cluster;
+use ZkLock::Util qw(wait_until);
+use ZkLock::ZkClient;
+use ZkLock::ZkEnsemble;
+
+use constant { ROUNDS => 15, SESSIONS => 6 };
+
+my $seed = $ENV{SEED} // int(rand(1 << 30));
+srand($seed);
+note("SEED=$seed");
+
+my $zk = ZkLock::ZkEnsemble->start(size => 3, tick_time => 500);
+my $zkc = ZkLock::ZkClient->new($zk->connect_string);
+my @nodes = map {
+	my $node = zklock_node($_, zk => $zk,
+		extra_conf => "deadlock_timeout = '200ms'\n");
+	$node->safe_psql('postgres',
+		'CREATE TABLE t AS SELECT g AS id FROM generate_series(0, 9) g');
+	$node
+} qw(a b c);
+my @s = map { session($nodes[ $_ % 3 ]) } 0 .. SESSIONS - 1;
+$_->query_ok("SELECT zk_lock('warm'), zk_unlock('warm')") for @s;
+
+# Who waits for whom: a permutation, of which some do not wait at all.
+sub random_waits
+{
+	my @to = shuffle(0 .. SESSIONS - 1);
+	return { map { $_ => $to[$_] }
+		  grep { $to[$_] != $_ && rand() < 0.85 } 0 .. SESSIONS - 1 };
+}
+
+# The oracle: the circle of each one that is in one.
+sub circles
+{
+	my ($waits) = @_;
+	my %circle;
+	for my $start (0 .. SESSIONS - 1)
+	{
+		my ($at, @way) = ($start);
+		do { push @way, $at; $at = $waits->{$at} }
+		  while defined $at && $at != $start && @way <= SESSIONS;
+		$circle{$start} = join ' ', sort @way
+		  if defined $at && $at == $start;
+	}
+	return \%circle;
+}
+
+my @wrong;
+my $circles = 0;
+for my $round (1 .. ROUNDS)
+{
+	my $waits = random_waits();
+	my $circle = circles($waits);
+	my %expected = map { $_ => 1 } values %$circle;
+	$circles += keys %expected;
+	for my $i (0 .. SESSIONS - 1)
+	{
+		$s[$i]->query_ok("BEGIN; SELECT zk_xact_lock('x$i')");
+		$s[$i]->query_ok("SELECT id FROM t WHERE id = $i FOR UPDATE");
+	}
+	my (%waiting, %failed);
+	for my $i (shuffle keys %$waits)
+	{
+		my $other = $waits->{$i};
+		$s[$i]->query_async($i % 3 == $other % 3 && rand() < 0.6
+			? "SELECT id FROM t WHERE id = $other FOR UPDATE"
+			: "SELECT zk_xact_lock('x$other')");
+		$waiting{$i} = 1;
+	}
+
+	# Those who do not wait keep what they hold until the circles are broken.
+	my $end = sub {
+		my ($i) = @_;
+		$s[$i]->wait_result;
+		delete $waiting{$i};
+		push @{ $failed{ $circle->{$i} // "none: session $i" } }, $s[$i]->sqlstate
+		  if !$s[$i]->ok;
+		$s[$i]->query_ok('ROLLBACK');
+	};
+	my $turn = sub { $end->($_) for grep { $s[$_]->finished } keys %waiting };
+	wait_until('the circles to break',
+		sub { $turn->(); keys %failed >= keys %expected });
+	for my $i (grep { !exists $waits->{$_} } 0 .. SESSIONS - 1)
+	{
+		$s[$i]->query_ok('ROLLBACK');
+	}
+	wait_until('all to go on', sub { $turn->(); !%waiting });
+	my $got = join '; ', map { "$_: @{ $failed{$_} }" } sort keys %failed;
+	my $want = join '; ', map { "$_: 40P01" } sort keys %expected;
+	push @wrong, "round $round: $got instead of $want" if $got ne $want;
+}
+is_deeply(\@wrong, [], ROUNDS . " rounds with $circles circles: one fails in each, and nobody else");
+wait_zk_empty($zkc, '/zklock/waits');
+nothing_left($zkc, 'nothing is left');
+done_testing();
