@@ -116,18 +116,18 @@ stand_text(const Stand *stand)
 	return t.text;
 }
 
-/* A copy of the texts behind the edges. */
+/* A copy in the memory behind the edges. */
 static char *
-keep_text(ZklDeadlock *deadlock, char **end, const char *text)
+keep_text(char **end, const char *text)
 {
 	char	   *copy = *end;
 
-	(void) deadlock;
 	strcpy(copy, text);
 	*end += strlen(text) + 1;
 	return copy;
 }
 
+/* What one participant waits for, in words. */
 typedef struct Line
 {
 	const Witness *witness;
@@ -186,8 +186,8 @@ describe(const ZklExam *exam, const ZklNeed *needs, const int *path, int n)
 
 		edge->instance = line.witness->instance;
 		edge->pid = line.pid;
-		edge->server = keep_text(deadlock, &end, line.witness->server);
-		edge->waits_for = keep_text(deadlock, &end, line.waits_for);
+		edge->server = keep_text(&end, line.witness->server);
+		edge->waits_for = keep_text(&end, line.waits_for);
 		free(line.made);
 	}
 	return deadlock;

@@ -396,98 +396,6 @@ zkl__waits_claim(ZklSession *session, bool claims)
  * What is to be told
  */
 
-/* Text on its way into a line: what would end it is replaced. */
-static void
-add_field(ZklText *t, const char *text)
-{
-	int			start = t->length;
-
-	zkl_text_add(t, "\t%s", text);
-	for (int i = start + 1; !t->failed && i < t->length; i++)
-		if ((unsigned char) t->text[i] < ' ')
-			t->text[i] = '?';
-}
-
-static bool
-is_waiting(const ZklNode *node)
-{
-	return node->state == NODE_READING || node->state == NODE_WAITING;
-}
-
-/* Not while a node is on its way from one state to another. */
-static bool
-is_settled(const ZklRequest *request)
-{
-	bool		any = false;
-
-	for (int i = 0; i < request->n; i++)
-	{
-		const ZklNode *node = request->nodes[i];
-
-		if (is_waiting(node))
-			any = true;
-		else if (node->state != NODE_HELD && node->state != NODE_STAMPING)
-			return false;
-	}
-	return any;
-}
-
-static void
-add_needs(ZklText *edges, const ZklRequest *request)
-{
-	int			start = edges->length;
-
-	for (int i = 0; i < request->n; i++)
-	{
-		const ZklNode *node = request->nodes[i];
-
-		for (int j = 0; is_waiting(node) && j < node->n_blockers; j++)
-			if (edges->length < ZKL_WAIT_NAME_MAX)
-				zkl_text_add(edges, "%s%" PRIx64, edges->length > start ? "," : "",
-							 node->blockers[j]);
-	}
-}
-
-static void
-add_dependents(ZklText *edges, const ZklTale *tale)
-{
-	zkl_text_add(edges, ".");
-	for (int i = 0; i < tale->n_dependents; i++)
-		if (edges->length < ZKL_WAIT_NAME_MAX)
-			zkl_text_add(edges, "%s%" PRIx64, i ? "," : "",
-						 (uint64_t) tale->dependents[i].session_id);
-}
-
-/* What exam.c reads, a line each: who, for which locks, and who behind. */
-static void
-add_lines(ZklText *data, const ZklRequest *request, const ZklTale *tale)
-{
-	size_t		root_length = strlen(request->session->root);
-
-	zkl_text_add(data, "%" PRIx64 "\t%d", tale->instance, tale->pid);
-	add_field(data, tale->server);
-	for (int i = 0; i < request->n; i++)
-	{
-		const ZklNode *node = request->nodes[i];
-
-		if (!is_waiting(node) || data->length > ZKL_WAIT_NAME_MAX)
-			continue;
-		zkl_text_add(data, "\n%c\t%s\t%s\t%s", node->upgrade ? 'u' : 'w',
-					 node->lock_path + root_length + 1, node->name,
-					 node->mode == ZKL_MODE_EXCLUSIVE ? "exclusive" : "shared");
-		add_field(data, tale->locks[node->index]);
-	}
-	for (int i = 0; i < tale->n_dependents; i++)
-	{
-		if (data->length > ZKL_WAIT_NAME_MAX)
-			continue;
-		zkl_text_add(data, "\nd\t%" PRIx64 "\t%d",
-					 (uint64_t) tale->dependents[i].session_id,
-					 tale->dependents[i].pid);
-		add_field(data, tale->dependents[i].waits_for);
-	}
-}
-
 static bool
 same_as_told(const ZklWaits *w, const ZklText *edges, const ZklText *data)
 {
@@ -502,10 +410,8 @@ compose(ZklSession *session, const ZklTale *tale)
 	ZklText		edges = {NULL, 0, 0, false};
 	ZklText		data = {NULL, 0, 0, false};
 
-	zkl_text_add(&edges, tale->n_dependents > 0 && tale->all_in_line ? "p." : ".");
-	add_needs(&edges, w->request);
-	add_dependents(&edges, tale);
-	add_lines(&data, w->request, tale);
+	zkl__tale_edges(&edges, w->request, tale);
+	zkl__tale_data(&data, w->request, tale);
 	if (edges.failed || data.failed || same_as_told(w, &edges, &data))
 	{
 		free(edges.text);
@@ -568,7 +474,7 @@ zkl_request_tell(ZklRequest *request, const ZklTale *tale)
 			w->request = request;
 			w->wait++;
 		}
-		if (is_settled(request))
+		if (zkl__tale_is_settled(request))
 		{
 			compose(session, tale);
 			if (tale->question == w->n_questions)

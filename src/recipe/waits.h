@@ -4,6 +4,7 @@
  *		A long wait: telling the others, and looking for deadlocks.
  *
  *		waits.c			the node below <root>/waits
+ *		tale.c			... what it says
  *		look.c			what the nodes of all say
  *		exam.c			whether that is still true
  *
@@ -83,6 +84,13 @@ extern void zkl__waits_claim(ZklSession *session, bool claims);
 extern void zkl__waits_doubt(ZklSession *session);
 extern void zkl__waits_end(ZklRequest *request);
 extern void zkl__waits_free(ZklSession *session);
+
+/* tale.c */
+extern bool zkl__tale_is_settled(const ZklRequest *request);
+extern void zkl__tale_edges(ZklText *edges, const ZklRequest *request,
+							const ZklTale *tale);
+extern void zkl__tale_data(ZklText *data, const ZklRequest *request,
+						   const ZklTale *tale);
 
 /* look.c */
 extern void zkl__look_drive(ZklSession *session);
