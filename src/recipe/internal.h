@@ -11,6 +11,7 @@
  *		session.c		the session, calls in flight
  *		clock.c			what is due by the clock
  *		move.c			one node: a new name for it
+ *		wish.c			how a request begins
  *		request.c		a request: its nodes as a whole
  *		grant.c			... and when they are granted
  *		parents.c		the znodes above them
@@ -235,6 +236,13 @@ extern void zkl__node_free(ZklNode *node);
 extern void zkl__node_send_move(ZklNode *node);
 extern void zkl__node_downgrade(ZklNode *node);
 
+/* wish.c */
+extern ZklRequest *zkl__request_new(ZklSession *session, int n, bool try_only,
+									const char *data, int data_len);
+extern void zkl__request_link(ZklRequest *request);
+extern bool zkl__session_has_room(const ZklSession *session, int n_nodes,
+								  size_t path_bytes, size_t data_bytes);
+
 /* request.c */
 extern void zkl__request_drive(ZklRequest *request);
 extern void zkl__request_fail(ZklRequest *request, ZklStatus status,
@@ -246,6 +254,7 @@ extern void zkl__request_restart(ZklRequest *request);
 extern void zkl__request_blocked(ZklRequest *request, int culprit,
 								 const ZklResult *data);
 extern void zkl__request_free(ZklRequest *request);
+extern void zkl__request_free_memory(ZklRequest *request);
 extern ZklStatus zkl__status_of(ZklResultCode code);
 
 /* grant.c */

@@ -344,7 +344,7 @@ zkl__request_restart(ZklRequest *request)
 }
 
 /*
- * The public face
+ * The public face, but for the beginning
  */
 
 /* Locks that were made ready and never granted. */
@@ -358,8 +358,8 @@ free_unborn_locks(ZklRequest *request)
 	}
 }
 
-static void
-request_free_memory(ZklRequest *request)
+void
+zkl__request_free_memory(ZklRequest *request)
 {
 	free(request->nodes);
 	free(request->locks);
@@ -380,113 +380,7 @@ zkl__request_free(ZklRequest *request)
 	if (request->next)
 		request->next->prev = request->prev;
 	free_unborn_locks(request);
-	request_free_memory(request);
-}
-
-/* How many nodes does the session have, and are their paths too long for it? */
-static bool
-has_room(const ZklSession *session, const ZklLockWish *wishes, int n_wishes,
-		 int data_len)
-{
-	int			n_nodes = n_wishes;
-	size_t		path_bytes = 0;
-	size_t		request_bytes = 0;
-
-	for (const ZklNode *node = session->nodes; node; node = node->next)
-		if (node->wanted)
-		{
-			n_nodes++;
-			path_bytes += strlen(node->lock_path) + ZKL_CHILD_NAME_SIZE;
-		}
-	for (int i = 0; i < n_wishes; i++)
-		request_bytes += strlen(session->locks_path) + strlen(wishes[i].name) +
-			ZKL_CHILD_NAME_SIZE;
-	path_bytes += request_bytes;
-	request_bytes += (size_t) n_wishes * (size_t) data_len;
-	return n_nodes <= session->max_nodes && path_bytes <= ZKL_PACKET_BYTES &&
-		request_bytes <= ZKL_PACKET_BYTES;
-}
-
-static bool
-make_node(ZklRequest *request, int i, const ZklLockWish *wish)
-{
-	char	   *path = zkl__path(request->session->locks_path, wish->name);
-
-	if (wish->held == NULL)
-		request->unborn[i] = calloc(1, sizeof(ZklLock));
-	request->locks[i] = wish->held ? wish->held : request->unborn[i];
-	if (path && request->locks[i])
-	{
-		request->locks[i]->session = request->session;
-		request->nodes[i] = zkl__node_new(request, i, path, wish->mode,
-										  wish->held != NULL);
-	}
-	free(path);
-	return request->nodes[i] != NULL;
-}
-
-static void
-start_request(ZklRequest *request, const ZklLockWish *wishes)
-{
-	ZklSession *session = request->session;
-	char		unused[ZKL_CHILD_NAME_SIZE];
-
-	if (!has_room(session, wishes, request->n, request->data_len))
-	{
-		zkl__request_fail(request, ZKL_TOO_MANY, -1, 0);
-		return;
-	}
-	for (int i = 0; i < request->n; i++)
-	{
-		if (!zkl_child_prefix(session->dialect, wishes[i].mode, 0, 0, unused))
-		{
-			zkl__request_fail(request, ZKL_NOT_SUPPORTED, i, 0);
-			return;
-		}
-		if (!make_node(request, i, &wishes[i]))
-		{
-			zkl__request_fail(request, ZKL_NO_MEMORY, i, 0);
-			return;
-		}
-	}
-	zkl__request_drive(request);
-}
-
-ZklRequest *
-zkl_lock_request(ZklSession *session, const ZklLockWish *wishes, int n_wishes,
-				 bool try_only, const char *data, int data_len)
-{
-	ZklRequest *request = calloc(1, sizeof(ZklRequest));
-
-	if (request == NULL)
-		return NULL;
-	request->session = session;
-	request->status = ZKL_PENDING;
-	request->culprit = -1;
-	request->draining = -1;
-	request->try_only = try_only;
-	request->n = n_wishes;
-	request->nodes = calloc((size_t) n_wishes, sizeof(ZklNode *));
-	request->locks = calloc((size_t) n_wishes, sizeof(ZklLock *));
-	request->unborn = calloc((size_t) n_wishes, sizeof(ZklLock *));
-	request->data = malloc((size_t) data_len + 1);
-	if (request->nodes == NULL || request->locks == NULL ||
-		request->unborn == NULL || request->data == NULL)
-	{
-		request_free_memory(request);
-		return NULL;
-	}
-	memcpy(request->data, data, (size_t) data_len);
-	request->data_len = data_len;
-
-	zkl__session_lock(session);
-	request->next = session->requests;
-	if (request->next)
-		request->next->prev = request;
-	session->requests = request;
-	start_request(request, wishes);
-	zkl__session_unlock(session);
-	return request;
+	zkl__request_free_memory(request);
 }
 
 /* A session that is over decides every request that was not decided before. */
