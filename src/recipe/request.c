@@ -445,7 +445,10 @@ zkl_request_lock(ZklRequest *request, int i)
 	return lock;
 }
 
-/* Gives back what was granted and not taken. */
+/*
+ * Gives back what was granted and not taken.  An upgrade's lock was taken
+ * before; its node may be gone already, if somebody removed it.
+ */
 static void
 release_untaken(ZklRequest *request)
 {
@@ -454,8 +457,7 @@ release_untaken(ZklRequest *request)
 		ZklLock    *lock = request->locks[i];
 
 		if (lock)
-			zkl__lock_reduce(lock, request->nodes[i]->upgrade
-							 ? ZKL_MODE_SHARED : ZKL_MODE_NONE);
+			zkl__lock_reduce(lock, lock->taken ? ZKL_MODE_SHARED : ZKL_MODE_NONE);
 		request->locks[i] = NULL;
 	}
 }
