@@ -19,6 +19,8 @@
  *		queue_lock.c	one node: the state machine from create to delete
  *		lock.c			what is held: reduce, confirm, loss
  *		guard.c			... and watched, so that its loss is noticed
+ *		semaphore.c		a permit: its queue, its node, the count
+ *		size.c			... and whether the semaphore is the one that is meant
  *
  *-------------------------------------------------------------------------
  */
@@ -29,9 +31,11 @@
 
 #include "client.h"
 #include "node.h"
+#include "pool.h"
 #include "recipe.h"
 
 typedef struct ZklNode ZklNode;
+typedef struct ZklPermit ZklPermit;
 typedef struct ZklCall ZklCall;
 
 typedef void (*ZklHandler) (ZklCall *call, const ZklResult *result);
@@ -88,6 +92,8 @@ struct ZklNode
 	int			data_len;
 	ZklMode		mode;
 	bool		upgrade;		/* the session holds a reader node as well */
+	bool		is_lease;		/* a permit's, in no queue */
+	ZklDialect	dialect;		/* of its name */
 	uint64_t	guid_counter;
 	int32_t		number;
 	int64_t		czxid;			/* 0: not known */
@@ -133,6 +139,43 @@ struct ZklRequest
 	char	   *data;
 	int			data_len;
 	char		blocker[sizeof(((ZklRequestInfo *) 0)->blocker)];
+	ZklPermit  *permit;			/* what a request for a permit has besides, or NULL */
+};
+
+/* What the last count of a semaphore's permits said, as long as nothing changed. */
+typedef enum ZklSeen
+{
+	SEEN_NOTHING,				/* to be counted */
+	SEEN_ROOM,
+	SEEN_FULL					/* until the watch on the permits fires */
+} ZklSeen;
+
+/*
+ * A permit that is asked for.  The request's only node is the one in the queue
+ * of the semaphore's mutex; what is known about the pool is good for as long as
+ * that node exists.
+ */
+struct ZklPermit
+{
+	bool		kazoo;			/* the layout; see pool.h */
+	int			size;
+	char	   *pool_path;
+	char	   *lease_path;		/* the permits' parent */
+	ZklNode    *lease;			/* ours, or NULL until it is our turn */
+	bool		in_turn;		/* the mutex was held when last looked */
+	ZklSeen		seen;
+	bool		is_guarded;		/* the mutex's node is watched */
+	bool		layout_known;	/* it is ours */
+	bool		size_known;		/* it is ours, or nobody's */
+	bool		size_unset;		/* the pool has no data, and this version */
+	int32_t		version;
+	int			other_size;
+	ZklCall    *parts_listed;	/* calls in flight */
+	ZklCall    *sized;
+	ZklCall    *counted;
+	ZklCall    *stamped;
+	ZklCall    *holder_read;
+	ZklCall    *guarding;
 };
 
 /*
@@ -174,6 +217,7 @@ struct ZklSession
 
 	char	   *root;
 	char	   *locks_path;
+	char	   *semaphores_path;
 	ZklDialect	dialect;
 	int			max_nodes;
 	int32_t		sequence_limit;
@@ -251,6 +295,7 @@ extern void zkl__request_fail_code(ZklRequest *request, int culprit,
 								   const ZklResult *result);
 extern void zkl__request_created(ZklRequest *request);
 extern void zkl__request_restart(ZklRequest *request);
+extern void zkl__request_no_parent(ZklRequest *request);
 extern void zkl__request_blocked(ZklRequest *request, int culprit,
 								 const ZklResult *data);
 extern void zkl__request_free(ZklRequest *request);
@@ -258,6 +303,7 @@ extern void zkl__request_free_memory(ZklRequest *request);
 extern ZklStatus zkl__status_of(ZklResultCode code);
 
 /* grant.c */
+extern void zkl__request_grant(ZklRequest *request);
 extern void zkl__request_check_granted(ZklRequest *request);
 
 /* parents.c */
@@ -278,5 +324,20 @@ extern void zkl__confirm_drive(ZklSession *session);
 extern void zkl__guard_later(ZklNode *node);
 extern void zkl__guard_drive(ZklSession *session, int64_t now);
 extern void zkl__guard_watch_fired(ZklNode *node, const char *path);
+
+/* semaphore.c */
+extern void zkl__permit_drive(ZklRequest *request);
+extern void zkl__permit_recount(ZklRequest *request);
+extern void zkl__permit_watch_fired(ZklRequest *request, const char *path);
+extern void zkl__permit_leave(ZklRequest *request);
+extern void zkl__permit_reset(ZklRequest *request);
+extern bool zkl__permit_in_queue(const ZklRequest *request);
+extern bool zkl__permit_in_turn(const ZklRequest *request);
+extern void zkl__permit_parents(ZklRequest *request);
+extern void zkl__permit_free(ZklPermit *permit);
+
+/* size.c */
+extern void zkl__pool_look(ZklRequest *request);
+extern bool zkl__pool_is_ours(const ZklPermit *permit);
 
 #endif							/* ZKL_INTERNAL_H */

@@ -107,7 +107,7 @@ void
 zkl__node_downgrade(ZklNode *node)
 {
 	node->mode = ZKL_MODE_SHARED;
-	if (zkl_child_name(node->session->dialect, node->mode,
+	if (zkl_child_name(node->dialect, node->mode,
 					   node->session->connection.session_id, node->guid_counter,
 					   node->number, node->new_name))
 	{

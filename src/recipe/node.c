@@ -162,22 +162,30 @@ zkl_parse_child(const char *name, ZklContender *contender)
 	return true;
 }
 
+size_t
+zkl_guid(ZklDialect dialect, int64_t session_id, uint64_t counter,
+		 char out[ZKL_CHILD_NAME_SIZE])
+{
+	uint64_t	id = (uint64_t) session_id;
+
+	return (size_t) snprintf(out, ZKL_CHILD_NAME_SIZE, dialects[dialect].guid_format,
+							 (uint32_t) (id >> 32), (unsigned) (id >> 16 & 0xffff),
+							 (unsigned) (id & 0xffff), (unsigned) (counter >> 48),
+							 counter & UINT64_C(0xffffffffffff));
+}
+
 bool
 zkl_child_prefix(ZklDialect dialect, ZklMode mode, int64_t session_id,
 				 uint64_t counter, char out[ZKL_CHILD_NAME_SIZE])
 {
 	const Dialect *d = &dialects[dialect];
 	const char *infix = mode == ZKL_MODE_SHARED ? d->reader : d->writer;
-	uint64_t	id = (uint64_t) session_id;
-	int			n;
+	size_t		n;
 
 	if (infix == NULL)
 		return false;
-	n = snprintf(out, ZKL_CHILD_NAME_SIZE, d->guid_format,
-				 (uint32_t) (id >> 32), (unsigned) (id >> 16 & 0xffff),
-				 (unsigned) (id & 0xffff), (unsigned) (counter >> 48),
-				 counter & UINT64_C(0xffffffffffff));
-	snprintf(out + n, ZKL_CHILD_NAME_SIZE - (size_t) n, "%s", infix);
+	n = zkl_guid(dialect, session_id, counter, out);
+	snprintf(out + n, ZKL_CHILD_NAME_SIZE - n, "%s", infix);
 	return true;
 }
 

@@ -28,6 +28,10 @@ typedef struct ZklContender
 /* False if no dialect knows this name.  Never fails on any bytes. */
 extern bool zkl_parse_child(const char *name, ZklContender *contender);
 
+/* Writes the GUID of session and counter, as the dialect begins names; returns its length. */
+extern size_t zkl_guid(ZklDialect dialect, int64_t session_id, uint64_t counter,
+					   char out[ZKL_CHILD_NAME_SIZE]);
+
 /*
  * Writes the name to create: prefix, GUID of session and counter, infix, and
  * no number.  Returns false if the dialect has no such mode.

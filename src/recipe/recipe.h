@@ -44,6 +44,8 @@ typedef enum ZklStatus
 	ZKL_TOO_MANY,				/* more nodes, or bytes of them, than a session may have */
 	ZKL_NOT_DRAINING,			/* sequence numbers are used up and foreign nodes keep the lock's znode alive */
 	ZKL_NOT_SUPPORTED,			/* shared mode under a dialect that has none */
+	ZKL_OTHER_SIZE,				/* the semaphore has another one; see ZklRequestInfo.size */
+	ZKL_OTHER_LAYOUT,			/* the semaphore is in use with the other family of names */
 	ZKL_NO_MEMORY,
 	ZKL_SERVER_ERROR			/* anything else; see ZklRequestInfo.raw_code */
 } ZklStatus;
@@ -188,6 +190,18 @@ extern ZklRequest *zkl_lock_request(ZklSession *session,
 									bool try_only,
 									const char *data, int data_len);
 
+/*
+ * Queues for one permit of a semaphore of this size; "name" is encoded, and
+ * lives below <root>/semaphores/.  A session may have any number of permits,
+ * each by a request of its own.  What is granted is a ZklLock with a token like
+ * any other, to be reduced to NONE.  All else is as for zkl_lock_request();
+ * with "try_only", others that just take or give back a permit are waited for,
+ * as that is over soon.
+ */
+extern ZklRequest *zkl_permit_request(ZklSession *session, const char *name,
+									  int size, bool try_only,
+									  const char *data, int data_len);
+
 /* PENDING until every wish is granted (OK) or the request has failed.  A failed request holds nothing. */
 extern ZklStatus zkl_request_status(ZklRequest *request);
 
@@ -198,6 +212,7 @@ typedef struct ZklRequestInfo
 	uint64_t	n_answers;		/* of the ensemble to this session, so far */
 	int			raw_code;		/* the client library's code for SERVER_ERROR */
 	int			culprit;		/* index of the wish that failed or waits, or -1 */
+	int			size;			/* of the semaphore, for OTHER_SIZE */
 	char		blocker[512];	/* data of the node waited for, NUL-terminated, maybe cut; any bytes */
 } ZklRequestInfo;
 
@@ -213,7 +228,7 @@ extern ZklLock *zkl_request_lock(ZklRequest *request, int i);
  */
 extern void zkl_request_end(ZklRequest *request);
 
-/* Grows with every exclusive holder of the lock: the czxid of its first node. */
+/* Grows with every exclusive holder of the lock, or permit: the czxid of its first node. */
 extern int64_t zkl_lock_token(const ZklLock *lock);
 
 /* The node is known to be gone although nobody released it, or the session is over. */

@@ -58,6 +58,8 @@ zkl__request_fail(ZklRequest *request, ZklStatus status, int culprit, int raw_co
 	request->status = status;
 	request->culprit = culprit;
 	request->raw_code = raw_code;
+	if (request->permit)
+		zkl__permit_leave(request);
 	for (int i = 0; i < request->n; i++)
 		if (request->nodes[i])
 			zkl__node_leave(request->nodes[i]);
@@ -160,8 +162,9 @@ zkl__request_created(ZklRequest *request)
 	zkl__request_drain_if_exhausted(request);
 }
 
-static void
-no_parent(ZklRequest *request)
+/* A create, or what comes before it, found no parent: it is made, and then tried again. */
+void
+zkl__request_no_parent(ZklRequest *request)
 {
 	if (request->attempts > 0 && request->parents_status != ZKL_OK &&
 		!request->parents_unknown)
@@ -206,7 +209,7 @@ created(ZklCall *call, const ZklResult *result)
 		case ZKL_RC_CONNECTION_LOSS:
 			break;
 		case ZKL_RC_NO_NODE:
-			no_parent(request);
+			zkl__request_no_parent(request);
 			break;
 		default:
 			zkl__request_fail_code(request, failed_op(result), result);
@@ -248,7 +251,7 @@ create_nodes(ZklRequest *request)
 	{
 		ZklNode    *node = request->nodes[i];
 
-		zkl_child_prefix(session->dialect, node->mode,
+		zkl_child_prefix(node->dialect, node->mode,
 						 session->connection.session_id, node->guid_counter,
 						 node->name);
 		ops[i].kind = ZKL_OP_CREATE;
@@ -278,23 +281,14 @@ create_nodes(ZklRequest *request)
 	free(ops);
 }
 
-/* Sends what the request as a whole needs next, if anything. */
-void
-zkl__request_drive(ZklRequest *request)
+static void
+drive_nodes(ZklRequest *request)
 {
 	int			n_new = 0;
 	int			n_held = 0;
 	bool		undecided = false;
 	bool		unstamped = false;
 
-	if (request->status != ZKL_PENDING || request->created ||
-		request->session->state != ZKL_SESSION_CONNECTED)
-		return;
-	if (request->draining >= 0)
-	{
-		zkl__drain_drive(request);
-		return;
-	}
 	for (int i = 0; i < request->n; i++)
 	{
 		ZklNodeState state = request->nodes[i]->state;
@@ -314,6 +308,23 @@ zkl__request_drive(ZklRequest *request)
 		zkl__request_check_granted(request);
 }
 
+/* Sends what the request as a whole needs next, if anything. */
+void
+zkl__request_drive(ZklRequest *request)
+{
+	if (request->status != ZKL_PENDING || request->created ||
+		request->session->state != ZKL_SESSION_CONNECTED)
+		return;
+	if (request->draining >= 0)
+	{
+		zkl__drain_drive(request);
+		return;
+	}
+	drive_nodes(request);
+	if (request->permit)
+		zkl__permit_drive(request);
+}
+
 /*
  * Gives back what there is and queues anew: somebody removed a node, or the
  * numbers are used up.
@@ -324,6 +335,8 @@ zkl__request_restart(ZklRequest *request)
 	request->stamped = NULL;
 	request->verified = NULL;
 	request->is_verified = false;
+	if (request->permit)
+		zkl__permit_reset(request);
 	for (int i = 0; i < request->n; i++)
 	{
 		ZklNode    *old = request->nodes[i];
@@ -366,6 +379,8 @@ zkl__request_free_memory(ZklRequest *request)
 	free(request->unborn);
 	free(request->data);
 	free(request->drain_watch);
+	if (request->permit)
+		zkl__permit_free(request->permit);
 	free(request);
 }
 
@@ -423,7 +438,9 @@ zkl_request_info(ZklRequest *request, ZklRequestInfo *info)
 	info->raw_code = request->raw_code;
 	info->culprit = request->culprit;
 	memcpy(info->blocker, request->blocker, sizeof(info->blocker));
-	info->blocked = request->drain_watch != NULL;
+	info->blocked = request->drain_watch != NULL ||
+		(request->permit && request->permit->seen == SEEN_FULL);
+	info->size = request->permit ? request->permit->other_size : 0;
 	for (int i = 0; i < request->n && request->status == ZKL_PENDING; i++)
 		if (request->nodes[i]->state == NODE_WAITING)
 			info->blocked = true;

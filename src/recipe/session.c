@@ -240,8 +240,12 @@ connected(ZklSession *session, const ZklConnectionInfo *info)
 		zkl__guard_later(node);
 	}
 	for (ZklRequest *request = session->requests; request; request = request->next)
+	{
 		if (request->drain_watch)
 			zkl__drain_watch_fired(request, request->drain_watch);
+		if (request->permit)
+			zkl__permit_recount(request);
+	}
 	zkl__drive_all(session);
 	zkl__wake(session);
 }
@@ -298,8 +302,12 @@ watch_io(void *context, const char *path)
 			zkl__guard_watch_fired(node, path);
 		}
 		for (ZklRequest *request = session->requests; request; request = request->next)
+		{
 			if (request->drain_watch)
 				zkl__drain_watch_fired(request, path);
+			if (request->permit)
+				zkl__permit_watch_fired(request, path);
+		}
 	}
 	zkl__session_unlock(session);
 }
@@ -333,6 +341,7 @@ session_free(ZklSession *session)
 	free(session->confirm_locks);
 	free(session->root);
 	free(session->locks_path);
+	free(session->semaphores_path);
 	if (session->wakeup_fd >= 0)
 		close(session->wakeup_fd);
 	pthread_mutex_destroy(&session->mutex);
@@ -369,7 +378,9 @@ zkl_session_open(const ZklSessionConfig *config)
 	session->wakeup_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	session->root = strdup(config->root);
 	session->locks_path = zkl__path(config->root, "locks");
-	if (session->wakeup_fd >= 0 && session->root && session->locks_path)
+	session->semaphores_path = zkl__path(config->root, "semaphores");
+	if (session->wakeup_fd >= 0 && session->root && session->locks_path &&
+		session->semaphores_path)
 	{
 		/* Events may come before the client is known here. */
 		zkl__session_lock(session);
