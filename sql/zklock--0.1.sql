@@ -451,7 +451,50 @@ AS 'MODULE_PATHNAME', 'zklock_unlock_all'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_unlock_all() IS
-	'release all cluster-wide locks that this session holds at session level; does not wait';
+	'release all cluster-wide locks and permits that this session holds at session level; does not wait';
+
+
+-- semaphores: a name and the number of its permits
+
+CREATE FUNCTION zk_acquire(name text, permits integer)
+RETURNS bigint
+AS 'MODULE_PATHNAME', 'zklock_acquire_session'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION zk_acquire(text, integer) IS
+	'obtain one more permit of a cluster-wide semaphore, waiting if necessary; held until released or the session ends; returns its token';
+
+CREATE FUNCTION zk_xact_acquire(name text, permits integer)
+RETURNS bigint
+AS 'MODULE_PATHNAME', 'zklock_acquire_xact'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION zk_xact_acquire(text, integer) IS
+	'obtain one more permit of a cluster-wide semaphore, waiting if necessary; held until the transaction ends; returns its token';
+
+CREATE FUNCTION zk_try_acquire(name text, permits integer, wait interval DEFAULT '0')
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'zklock_try_acquire_session'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION zk_try_acquire(text, integer, interval) IS
+	'obtain one more permit of a cluster-wide semaphore if it is available within the time to wait; held until released or the session ends';
+
+CREATE FUNCTION zk_try_xact_acquire(name text, permits integer, wait interval DEFAULT '0')
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'zklock_try_acquire_xact'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION zk_try_xact_acquire(text, integer, interval) IS
+	'obtain one more permit of a cluster-wide semaphore if it is available within the time to wait; held until the transaction ends';
+
+CREATE FUNCTION zk_release(name text)
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'zklock_release_text'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION zk_release(text) IS
+	'release one permit of a cluster-wide semaphore that this session holds at session level; does not wait';
 
 
 -- fencing: the functions read and write the table whoever calls them
@@ -516,7 +559,7 @@ COMMENT ON COLUMN zk_held_locks.name IS 'name as given; #key for integer keys';
 COMMENT ON COLUMN zk_held_locks.mode IS 'exclusive, shared or permit';
 COMMENT ON COLUMN zk_held_locks.scope IS 'session or transaction';
 COMMENT ON COLUMN zk_held_locks.count IS 'how many releases it needs';
-COMMENT ON COLUMN zk_held_locks.token IS 'fencing token';
+COMMENT ON COLUMN zk_held_locks.token IS 'fencing token; of several permits that of the oldest one';
 COMMENT ON COLUMN zk_held_locks.acquired_at IS 'when it was first obtained, by this server''s clock';
 COMMENT ON COLUMN zk_held_locks.state IS
 	'held; suspect while the ensemble is out of reach; lost when it is gone and not yet reported';

@@ -61,10 +61,13 @@ zklock_at_pre_prepare(void)
 	if (hold)
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("cannot PREPARE a transaction that has taken lock \"%s\"",
-						hold->name.display),
-				 errdetail("A lock at transaction level ends with the session that took it."),
-				 errhint("Take the lock at session level with zk_lock(), or do not use PREPARE TRANSACTION.")));
+				 hold->kind == ZKLOCK_SEMAPHORE
+				 ? errmsg("cannot PREPARE a transaction that has taken a permit of semaphore \"%s\"",
+						  hold->name.display)
+				 : errmsg("cannot PREPARE a transaction that has taken lock \"%s\"",
+						  hold->name.display),
+				 errdetail("What is taken at transaction level ends with the session that took it."),
+				 errhint("Take it at session level with zk_lock() or zk_acquire(), or do not use PREPARE TRANSACTION.")));
 }
 
 static void

@@ -175,6 +175,7 @@ zklock_await_request(ZklockPatience *patience, ZklSession *session,
 		case ZKL_BUSY:
 		case ZKL_SESSION_LOST:
 		case ZKL_LOCK_LOST:
+		case ZKL_OTHER_SIZE:
 			return status;
 		default:
 			zkl_request_end(request);

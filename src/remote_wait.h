@@ -36,8 +36,8 @@ extern ZklSession *zklock_reach_session(const ZklockPatience *patience,
 /*
  * Waits for the request under lock_timeout, interruptibly.  "displays" names
  * what each of its wishes asks for.  Returns OK; PENDING or BUSY when the limit
- * has passed; SESSION_LOST or LOCK_LOST; the caller takes what is granted and
- * ends the request.  Throws in all other cases, having ended it.  NULL as
+ * has passed; SESSION_LOST, LOCK_LOST or OTHER_SIZE; the caller takes what is
+ * granted and ends the request.  Throws in all other cases, having ended it.  NULL as
  * request means that memory was exhausted.
  */
 extern ZklStatus zklock_await_request(ZklockPatience *patience, ZklSession *session,

@@ -68,6 +68,22 @@ SELECT is_procedure('zk_lock_wait', a, format('zk_lock_wait%s is a procedure', a
 SELECT function_privs_are(current_schema(), 'zk_lock_wait', a, 'public', '{EXECUTE}', format('everybody may call zk_lock_wait%s', a))
 FROM (VALUES ('{text}'::name[]), ('{text,interval}')) AS v(a);
 
+-- semaphores
+CREATE TEMP TABLE semaphores (name name, arguments name[], result text);
+INSERT INTO semaphores VALUES
+	('zk_acquire', '{text,integer}', 'bigint'), ('zk_xact_acquire', '{text,integer}', 'bigint'),
+	('zk_try_acquire', '{text,integer,interval}', 'boolean'), ('zk_try_xact_acquire', '{text,integer,interval}', 'boolean'),
+	('zk_release', '{text}', 'boolean');
+SELECT function_returns(name, arguments, result, format('%s returns %s', name, result)) FROM semaphores;
+SELECT volatility_is(name, arguments, 'volatile', format('%s is volatile', name)) FROM semaphores;
+SELECT isnt_strict(name, arguments, format('%s is called with NULL', name)) FROM semaphores;
+SELECT isnt_definer(name, arguments, format('%s runs as its caller', name)) FROM semaphores;
+SELECT function_privs_are(current_schema(), name, arguments, 'public', '{EXECUTE}', format('everybody may call %s', name))
+FROM semaphores;
+SELECT is_empty(
+	$$ SELECT oid::regprocedure FROM pg_proc JOIN semaphores AS s ON s.name = proname WHERE proparallel <> 'r' $$,
+	'no function of semaphores may run in a parallel worker');
+
 -- fencing
 SELECT function_returns('zk_fence', '{text}'::name[], 'bigint', 'zk_fence takes a name and returns the token');
 SELECT function_returns('zk_fence_reset', '{text}'::name[], 'void', 'zk_fence_reset takes a name and returns nothing');
