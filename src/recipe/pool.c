@@ -69,16 +69,18 @@ zkl_is_kazoos(const char *child)
 ZklSizeKind
 zkl_parse_size(const char *data, int data_len, int *size)
 {
+	int			number = 0;
+
 	if (data_len == 0)
 		return ZKL_SIZE_EMPTY;
 	if (data_len > MAX_SIZE_DIGITS)
 		return ZKL_SIZE_FOREIGN;
-	*size = 0;
 	for (int i = 0; i < data_len; i++)
 	{
 		if (data[i] < '0' || data[i] > '9')
 			return ZKL_SIZE_FOREIGN;
-		*size = *size * 10 + (data[i] - '0');
+		number = number * 10 + (data[i] - '0');
 	}
+	*size = number;
 	return ZKL_SIZE_NUMBER;
 }

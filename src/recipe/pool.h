@@ -50,6 +50,7 @@ typedef enum ZklSizeKind
 	ZKL_SIZE_FOREIGN			/* the data are something else */
 } ZklSizeKind;
 
+/* Sets *size for a number only. */
 extern ZklSizeKind zkl_parse_size(const char *data, int data_len, int *size);
 
 #endif							/* ZKL_POOL_H */
