@@ -64,20 +64,23 @@ first_objection(void)
  */
 
 static LastToken *
-last_token(const char *name)
+last_token(const Hold *hold)
 {
+	char		name[32];
 	int			i = 0;
 
+	/* A lock and a semaphore of one name are different things. */
+	snprintf(name, sizeof(name), "%s%.16s", hold->size > 0 ? "semaphore " : "", hold->name);
 	while (i < MAX_TOKENS - 1 && tokens[i].name[0] && strcmp(tokens[i].name, name) != 0)
 		i++;
-	snprintf(tokens[i].name, sizeof(tokens[i].name), "%s", name);
+	strcpy(tokens[i].name, name);
 	return &tokens[i];
 }
 
 static void
 check_token(const Hold *hold)
 {
-	LastToken  *last = last_token(hold->name);
+	LastToken  *last = last_token(hold);
 	int64_t		token = zkl_lock_token(hold->lock);
 
 	if (last->lock != hold->lock && token <= last->token)
