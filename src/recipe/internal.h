@@ -281,11 +281,7 @@ extern void zkl__node_send_move(ZklNode *node);
 extern void zkl__node_downgrade(ZklNode *node);
 
 /* wish.c */
-extern ZklRequest *zkl__request_new(ZklSession *session, int n, bool try_only,
-									const char *data, int data_len);
-extern void zkl__request_link(ZklRequest *request);
-extern bool zkl__session_has_room(const ZklSession *session, int n_nodes,
-								  size_t path_bytes, size_t data_bytes);
+extern void zkl__permit_free(ZklPermit *permit);
 
 /* request.c */
 extern void zkl__request_drive(ZklRequest *request);
@@ -334,7 +330,6 @@ extern void zkl__permit_reset(ZklRequest *request);
 extern bool zkl__permit_in_queue(const ZklRequest *request);
 extern bool zkl__permit_in_turn(const ZklRequest *request);
 extern void zkl__permit_parents(ZklRequest *request);
-extern void zkl__permit_free(ZklPermit *permit);
 
 /* size.c */
 extern void zkl__pool_look(ZklRequest *request);
