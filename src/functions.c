@@ -28,6 +28,7 @@
 #include "locks.h"
 #include "loss.h"
 #include "names.h"
+#include "survey.h"
 
 /* The key of a call, whatever its form. */
 typedef struct Key
@@ -261,6 +262,16 @@ zklock_unlock_all(PG_FUNCTION_ARGS)
 	zklock_check_loss();
 	zklock_release_session();
 	PG_RETURN_VOID();
+}
+
+PG_FUNCTION_INFO_V1(zklock_revoke_text);
+
+Datum
+zklock_revoke_text(PG_FUNCTION_ARGS)
+{
+	Key			key = read_key(fcinfo, KEY_TEXT);
+
+	PG_RETURN_INT32(zklock_revoke(key.names));
 }
 
 PG_FUNCTION_INFO_V1(zklock_fence_text);

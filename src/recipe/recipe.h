@@ -276,9 +276,10 @@ extern ZklSurvey *zkl_survey_all(ZklSession *session);
 extern ZklSurvey *zkl_survey_one(ZklSession *session, ZklKind kind, const char *name);
 
 /*
- * The same for a lock, and then has every node that holds it say "__REVOKE__",
- * as Curator's Revoker does.
+ * The same for a lock, and then has every holder's node say this, as Curator's
+ * Revoker does.
  */
+#define ZKL_REVOKE_MESSAGE "__REVOKE__"
 extern ZklSurvey *zkl_revoke(ZklSession *session, const char *name);
 
 /* PENDING, OK, or why it failed.  Never blocks. */

@@ -29,7 +29,6 @@
 #define MAX_DATA 4096
 
 #define KAZOO_SUFFIX "-__lock__"
-#define REVOKE_MESSAGE "__REVOKE__"
 
 static void
 decide(ZklSurvey *survey, ZklStatus status, int raw_code)
@@ -378,8 +377,8 @@ submit(ZklClient *client, const ZklItem *item, ZklCompletion *completion)
 		case ITEM_NODE:
 			return zkl_client_get(client, item->path, false, completion);
 		case ITEM_REVOKE:
-			return zkl_client_set(client, item->path, REVOKE_MESSAGE,
-								  strlen(REVOKE_MESSAGE), item->version, completion);
+			return zkl_client_set(client, item->path, ZKL_REVOKE_MESSAGE,
+								  strlen(ZKL_REVOKE_MESSAGE), item->version, completion);
 	}
 	return false;
 }
