@@ -351,7 +351,7 @@ survey_call(ZklSurvey *survey, ZklHandler handler, ZklItem *item)
  * What is read behind a sync is not older than the sync: the server that we
  * are connected to may lag behind the others.
  */
-static bool
+static void
 send_sync(ZklSurvey *survey)
 {
 	ZklCall    *call = survey_call(survey, synced, NULL);
@@ -360,7 +360,6 @@ send_sync(ZklSurvey *survey)
 		zkl__call_sent(call, call && zkl_client_sync(survey->session->client,
 													 survey->session->root,
 													 &call->completion));
-	return survey->syncing != NULL;
 }
 
 static bool
@@ -426,8 +425,12 @@ is_through(const ZklSurvey *survey)
 static void
 go_on(ZklSurvey *survey)
 {
-	if (!survey->is_synced && survey->syncing == NULL && !send_sync(survey))
+	if (!survey->is_synced)
+	{
+		if (survey->syncing == NULL)
+			send_sync(survey);
 		return;
+	}
 	while (survey->todo && survey->in_flight < WINDOW)
 		if (!send_item(survey))
 			return;

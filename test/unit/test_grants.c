@@ -75,6 +75,9 @@ test_queues(void)
 	is_str(told("AR0 BR1 AW2 BW3"), "AR0+ BR1+ AW2 BW3", "of two upgrades none holds yet");
 	is_str(told("AR7 BW8 AW7"), "AR7+ AW7+ BW8", "who downgrades as Curator does holds both");
 	is_str(told("AW7 BR7 CR8"), "AW7+ BR7+ CR8", "... whatever the names are, and nobody behind it");
+	is_str(told("AR7 BW7 CW8"), "AR7+ BW7+ CW8", "... whose nodes have GUIDs of their own");
+	is_str(told("AW1 BW1"), "AW1+ BW1", "of two writers of one number one holds");
+	is_str(told("BW0 AW-1"), "AW-1+ BW0", "negative numbers come before");
 	is_str(told("AW-2147483648 BW2147483647"), "BW2147483647+ AW-2147483648",
 		   "the order goes on when numbers wrap");
 }

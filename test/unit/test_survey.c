@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "scene.h"
+#include "survey.h"
 
 #define X ZKL_MODE_EXCLUSIVE
 #define S ZKL_MODE_SHARED
@@ -237,6 +238,13 @@ test_odd_semaphores(void)
 		   "semaphore s P1 kazoo waiter\n"
 		   "semaphore s-__lock__ P+ curator lease\n",
 		   "every child of a semaphore is a permit");
+	make(SEMAPHORES "/t", "1", 0);
+	make(SEMAPHORES "/t/leases", "", 0);
+	make(SEMAPHORES "/t/leases/b", "early", F);
+	make(SEMAPHORES "/t/leases/a", "late", F);
+	is_str(told_now(zkl_survey_one(A->session, ZKL_KIND_SEMAPHORE, "t")),
+		   "semaphore t P+ other early\nsemaphore t P1 other late\n",
+		   "who came first has the permit, whatever the names");
 	scene_end(NULL);
 }
 
@@ -397,6 +405,7 @@ play(Start start, FakeFault fault, int at, int steps, const char *expected, int 
 				 told(survey));
 		zkl_survey_end(survey);
 	}
+	bad += A->session->surveys != NULL && !fake_is_expired(A->client);
 	n = fake_counted(A->client);
 	scene_end(NULL);
 	return steps < 0 && fault == FAULT_NONE ? n : bad;
@@ -417,6 +426,27 @@ test_faults(Start start, const char *name, const char *expected, int n_asked)
 		for (FakeFault fault = FAULT_NONE; fault < N_FAULTS; fault++)
 			bad += play(start, fault, 1 + steps / 2, steps, expected, n_asked);
 	is_int(bad, 0, "%s: who gives it up at any moment leaves nothing", name);
+}
+
+/* What was written before is seen: nothing is read before the sync is answered. */
+static void
+test_sync(void)
+{
+	ZklSurvey  *survey;
+
+	begin();
+	survey = zkl_survey_all(A->session);
+	is_str(fake_trace(A->client), "s", "a sync goes first");
+	told_now(survey);
+	fake_count(A->client);
+	fake_fault(A->client, 1, FAULT_THROTTLE);
+	survey = zkl_survey_all(A->session);
+	fake_run_all();
+	is_str(fake_trace(A->client), "s", "... and nothing behind it when it fails");
+	fake_advance(5000);
+	is_str(told_now(survey), everything, "... but a second one");
+	ok(strncmp(fake_trace(A->client), "ssll", 4) == 0, "... and then the rest");
+	scene_end(NULL);
 }
 
 /* Whatever goes while it is read, the rest is told. */
@@ -503,6 +533,12 @@ test_denied(void)
 	is_int(info.n_denied, 1, "a lock that may not be listed is counted");
 	ok(strstr(told(survey), "lock held") == NULL && strstr(told(survey), "lock shared"),
 	   "... and the others are told");
+	zkl_survey_end(survey);
+	fake_quirks.deny_read = SEMAPHORES "/cur";
+	survey = zkl_survey_all(A->session);
+	fake_run_all();
+	zkl_survey_info(survey, &info);
+	is_int(info.n_denied, 1, "so is a semaphore, once");
 	zkl_survey_end(survey);
 	fake_quirks.deny_read = NULL;
 	scene_end(NULL);
@@ -605,6 +641,21 @@ test_revoke_races(void)
 	ok(!says_revoke(path), "... and who has noticed is not asked twice");
 	zkl_survey_end(survey);
 	scene_end(NULL);
+
+	/* ... or has let go. */
+	begin();
+	strcpy(path, node_of(A, "held"));
+	survey = zkl_revoke(B->session, "held");
+	while (strchr(fake_trace(B->client), 'u') == NULL)
+		fake_step(B->client);
+	fake_apply(B->client);
+	fake_disconnect(B->client);
+	fake_tree_delete(path);
+	heal();
+	zkl_survey_info(survey, &info);
+	ok(zkl_survey_status(survey) == ZKL_OK && info.n_asked == 1, "who has let go meanwhile was asked");
+	zkl_survey_end(survey);
+	scene_end(NULL);
 }
 
 
@@ -671,6 +722,7 @@ main(void)
 	test_faults(start_revoke, "revocation",
 				"lock shared S+ zklock party 0\nlock shared S+ zklock party 1\n"
 				"lock shared X1 zklock party 2\n", 2);
+	test_sync();
 	test_vanishing();
 	test_offline();
 	test_denied();
