@@ -137,6 +137,32 @@ for my $op (qw(sync getChildren getData))
 	$s->quit;
 }
 
+# With a lock held: that is lost, and told as a loss.
+{
+	my $s = looker(connect_timeout => '30s');
+	$s->query_ok("SELECT zk_lock('lost')");
+	$proxy->arm(fault => 'expire', op => 'getData', path => 'l3');
+	fails_with($s, $look, '40001', 'a lock that is lost meanwhile is told', like => qr/"lost"/);
+	$proxy->disarm;
+	works($s, $look, '5', 'once, and then all is read again');
+	$s->quit;
+}
+
+# Terminated.
+{
+	my $s = looker();
+	$s->query_ok("SELECT zk_lock('end')");
+	$proxy->arm(fault => 'hold_answer', op => 'getData', path => 'l3');
+	$s->query_async($look);
+	wait_until('the question', sub { grep { $_->{fault} } $proxy->record });
+	$s->terminate;
+	$s->wait_result;
+	is($s->sqlstate, 'lost', 'a backend can be terminated meanwhile');
+	$proxy->disarm->release;
+	wait_zk_empty($zkc, '/zklock/locks/end');
+	pass('and leaves nothing');
+}
+
 $holder->query_ok('SELECT zk_unlock_all()');
 nothing_left($zkc, 'nothing is left');
 done_testing();
