@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "commands/dbcommands.h"
+#include "common/string.h"
 #include "lib/stringinfo.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
@@ -79,7 +80,7 @@ zklock_identity_read(const char *data, int length)
 			if (strcmp(members.name, texts[i].name) == 0)
 				*texts[i].value = pstrdup(members.value);
 		if (strcmp(members.name, "pid") == 0)
-			identity->pid = atoi(members.value);
+			identity->pid = strtoint(members.value, NULL, 10);
 	}
 	return any ? identity : NULL;
 }

@@ -196,7 +196,7 @@ put_foreign(Row *row, const ZklEntry *entry)
 	int			family = entry->data_len == 4 ? AF_INET
 		: entry->data_len == 16 ? AF_INET6 : AF_UNSPEC;
 
-	if (entry->data_len == strlen(ZKL_REVOKE_MESSAGE) &&
+	if (entry->data_len == (int) strlen(ZKL_REVOKE_MESSAGE) &&
 		memcmp(entry->data, ZKL_REVOKE_MESSAGE, entry->data_len) == 0)
 		return;
 	if (entry->maker == ZKL_MAKER_CURATOR && family != AF_UNSPEC &&
