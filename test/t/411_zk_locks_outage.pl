@@ -48,6 +48,7 @@ sub looker
 {
 	my $s = looker(connect_string => '127.0.0.1:' . free_port());
 	told_to_be_away($s, 'no connection', 'a port where nothing listens is a warning');
+	works($s, 'SELECT state FROM zk_session()', 'closed', 'and the next look tries anew');
 	$s->query_ok('BEGIN');
 	told_to_be_away($s, 'no connection', 'in a transaction as well');
 	works($s, 'SELECT 1', '1', 'which goes on');
