@@ -29,6 +29,7 @@
 #include "loss.h"
 #include "names.h"
 #include "semaphores.h"
+#include "survey.h"
 
 /* The key of a call, whatever its form. */
 typedef struct Key
@@ -311,6 +312,16 @@ zklock_release_text(PG_FUNCTION_ARGS)
 
 	zklock_check_loss();
 	PG_RETURN_BOOL(zklock_release_permit(key.names));
+}
+
+PG_FUNCTION_INFO_V1(zklock_revoke_text);
+
+Datum
+zklock_revoke_text(PG_FUNCTION_ARGS)
+{
+	Key			key = read_key(fcinfo, KEY_TEXT);
+
+	PG_RETURN_INT32(zklock_revoke(key.names));
 }
 
 PG_FUNCTION_INFO_V1(zklock_fence_text);

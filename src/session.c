@@ -270,6 +270,16 @@ is_decided(void *arg, int64 *look_again)
 	return true;
 }
 
+/* A view waits under no lock_timeout. */
+static void
+wait_for_session(const char *display, int64 *deadline)
+{
+	if (display)
+		zklock_wait_for_lock(session, is_decided, deadline, 0);
+	else
+		zklock_wait(session, is_decided, deadline);
+}
+
 ZklSession *
 zklock_session_by(const char *display, int64 deadline)
 {
@@ -282,7 +292,7 @@ zklock_session_by(const char *display, int64 deadline)
 		if (session == NULL)
 			open_session();
 		if (zkl_session_state(session) != ZKL_SESSION_CONNECTED)
-			zklock_wait_for_lock(session, is_decided, &deadline, 0);
+			wait_for_session(display, &deadline);
 		switch (zkl_session_state(session))
 		{
 			case ZKL_SESSION_CONNECTED:
@@ -295,6 +305,8 @@ zklock_session_by(const char *display, int64 deadline)
 					return session;
 				refused = zkl_session_state(session) == ZKL_SESSION_AUTH_FAILED;
 				zklock_session_close(ZKLOCK_CLOSE_MS);
+				if (refused && display == NULL)
+					return NULL;
 				if (refused)
 					zklock_raise(ZKL_AUTH_FAILED, display, 0);
 				break;

@@ -92,6 +92,8 @@ typedef struct ZklResult
 	const char *path;			/* create: the path made */
 	int64_t		czxid;			/* create, get: transaction that made the node */
 	int32_t		version;		/* get: of the data */
+	int64_t		owner;			/* get: session of an ephemeral node, or 0 */
+	int64_t		ctime_ms;		/* get: when it was made, since 1970 by the leader's clock */
 	const char *data;			/* get */
 	int			data_len;
 	const char *const *children;	/* list: names without their parent */
@@ -164,7 +166,8 @@ extern bool zkl_client_delete(ZklClient *client, const char *path,
 /* Reads the data; with "watch", a later change or deletion calls watch_io.  A missing node leaves no watch. */
 extern bool zkl_client_get(ZklClient *client, const char *path, bool watch,
 						   ZklCompletion *completion);
-/* Replaces the data, if they still have this version. */
+/* Replaces the data, if they still have this version, or it is ZKL_ANY_VERSION. */
+#define ZKL_ANY_VERSION (-1)
 extern bool zkl_client_set(ZklClient *client, const char *path,
 						   const char *data, int data_len, int32_t version,
 						   ZklCompletion *completion);

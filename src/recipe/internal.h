@@ -21,6 +21,7 @@
  *		guard.c			... and watched, so that its loss is noticed
  *		semaphore.c		a permit: its queue, its node, the count
  *		size.c			... and whether the semaphore is the one that is meant
+ *		survey.c		reading what stands in queues
  *
  *-------------------------------------------------------------------------
  */
@@ -37,10 +38,11 @@
 typedef struct ZklNode ZklNode;
 typedef struct ZklPermit ZklPermit;
 typedef struct ZklCall ZklCall;
+typedef struct ZklItem ZklItem;
 
 typedef void (*ZklHandler) (ZklCall *call, const ZklResult *result);
 
-/* An operation in flight; it keeps its node or request alive until answered. */
+/* An operation in flight; it keeps its node, request or survey alive until answered. */
 struct ZklCall
 {
 	ZklCompletion completion;	/* first: the client knows only this */
@@ -51,8 +53,10 @@ struct ZklCall
 	bool		is_nudge;		/* nobody waits for its answer */
 	bool		confirms;		/* a quorum write: OK renews the lease */
 	ZklHandler	handler;
-	ZklNode    *node;			/* what it is about: one of these, or neither */
+	ZklNode    *node;			/* what it is about: one of these, or none */
 	ZklRequest *request;
+	ZklSurvey  *survey;
+	ZklItem    *item;			/* of the survey */
 };
 
 /*
@@ -228,6 +232,7 @@ struct ZklSession
 	ZklNode    *nodes;
 	ZklRequest *requests;
 	ZklLock    *locks;
+	ZklSurvey  *surveys;
 	bool		garbage;		/* something is ready to be freed */
 
 	ZklCall    *confirming;
@@ -315,6 +320,11 @@ extern void zkl__lock_reduce(ZklLock *lock, ZklMode mode);
 extern void zkl__lock_node_lost(ZklNode *node);
 extern void zkl__tell_loss(const ZklSession *session);
 extern void zkl__confirm_drive(ZklSession *session);
+
+/* survey.c */
+extern void zkl__survey_drive(ZklSurvey *survey);
+extern void zkl__surveys_drive(ZklSession *session);
+extern void zkl__surveys_sweep(ZklSession *session, bool all);
 
 /* guard.c */
 extern void zkl__guard_later(ZklNode *node);

@@ -244,6 +244,79 @@ extern void zkl_lock_reduce(ZklLock *lock, ZklMode mode);
 
 
 /*
+ * Surveys: what stands in the queues, whoever put it there
+ */
+
+typedef struct ZklSurvey ZklSurvey;
+
+typedef enum ZklKind
+{
+	ZKL_KIND_LOCK,				/* below <root>/locks/ */
+	ZKL_KIND_SEMAPHORE			/* below <root>/semaphores/, Curator's and kazoo's */
+} ZklKind;
+
+typedef enum ZklMaker
+{
+	ZKL_MAKER_OTHER,
+	ZKL_MAKER_ZKLOCK,
+	ZKL_MAKER_CURATOR,
+	ZKL_MAKER_KAZOO
+} ZklMaker;
+
+/* One znode of a holder or waiter. */
+typedef struct ZklEntry
+{
+	ZklKind		kind;
+	const char *name;			/* of the lock or semaphore, encoded */
+	const char *path;			/* of the znode */
+	const char *child;			/* the last component of that */
+	ZklMode		mode;			/* NONE: a permit */
+	ZklMaker	maker;			/* as far as the name tells */
+	int			position;		/* 0: granted; else the place among those who wait, from 1 */
+	bool		is_readable;	/* if not, what follows is not known */
+	int64_t		token;			/* czxid; of an upgrade, that of its shared node */
+	int64_t		session_id;		/* 0: not ephemeral */
+	int64_t		ctime_ms;		/* when it was made, since 1970, by the leader's clock */
+	const char *data;			/* any bytes, maybe cut */
+	int			data_len;
+} ZklEntry;
+
+/*
+ * Starts to read everything below the root, or one lock or semaphore, and
+ * returns at once; NULL when memory is exhausted.  Many requests are in flight
+ * together.  What was written before the call is seen; what comes and goes
+ * meanwhile may be seen or not.  A lost connection is waited for.
+ */
+extern ZklSurvey *zkl_survey_all(ZklSession *session);
+extern ZklSurvey *zkl_survey_one(ZklSession *session, ZklKind kind, const char *name);
+
+/*
+ * The same for a lock, and then has every holder's node say this, as Curator's
+ * Revoker does.
+ */
+#define ZKL_REVOKE_MESSAGE "__REVOKE__"
+extern ZklSurvey *zkl_revoke(ZklSession *session, const char *name);
+
+/* PENDING, OK, or why it failed.  Never blocks. */
+extern ZklStatus zkl_survey_status(ZklSurvey *survey);
+
+typedef struct ZklSurveyInfo
+{
+	int			n_entries;
+	const ZklEntry *entries;	/* by kind, name and place; until the survey is ended */
+	int			n_denied;		/* znodes that the ACLs do not let us read, or set */
+	int			n_asked;		/* holders, by zkl_revoke() */
+	int			raw_code;		/* the client library's code for SERVER_ERROR */
+} ZklSurveyInfo;
+
+/* For a survey that is not pending. */
+extern void zkl_survey_info(ZklSurvey *survey, ZklSurveyInfo *info);
+
+/* Forgets the survey, in any state.  Never blocks. */
+extern void zkl_survey_end(ZklSurvey *survey);
+
+
+/*
  * Log lines of the client library
  */
 

@@ -13,7 +13,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "internal.h"
+#include "survey.h"
 
 void
 zkl__session_lock(ZklSession *session)
@@ -44,6 +44,7 @@ sweep(ZklSession *session)
 		if (request->ended && request->calls == 0)
 			zkl__request_free(request);
 	}
+	zkl__surveys_sweep(session, false);
 }
 
 void
@@ -127,8 +128,11 @@ call_unlink(ZklCall *call)
 		call->node->calls--;
 	if (call->request)
 		call->request->calls--;
+	if (call->survey)
+		call->survey->calls--;
 	if ((call->node && call->node->state == NODE_GONE) ||
-		(call->request && call->request->ended))
+		(call->request && call->request->ended) ||
+		(call->survey && call->survey->ended))
 		session->garbage = true;
 }
 
@@ -224,6 +228,7 @@ zkl__drive_all(ZklSession *session)
 		zkl__node_drive(node);
 	for (ZklRequest *request = session->requests; request; request = request->next)
 		zkl__request_drive(request);
+	zkl__surveys_drive(session);
 	zkl__confirm_drive(session);
 }
 
@@ -331,6 +336,7 @@ session_free(ZklSession *session)
 		zkl__node_free(session->nodes);
 	while (session->requests)
 		zkl__request_free(session->requests);
+	zkl__surveys_sweep(session, true);
 	while (session->locks)
 	{
 		ZklLock    *lock = session->locks;

@@ -398,10 +398,15 @@ static void
 got_io(int rc, const char *data, int data_len, const struct Stat *stat,
 	   const void *completion)
 {
-	ZklResult	result = {.data = data, .data_len = rc == ZOK ? data_len : 0,
-	.czxid = rc == ZOK && stat ? stat->czxid : 0,
-	.version = rc == ZOK && stat ? stat->version : 0};
+	ZklResult	result = {.data = data, .data_len = rc == ZOK ? data_len : 0};
 
+	if (rc == ZOK && stat)
+	{
+		result.czxid = stat->czxid;
+		result.version = stat->version;
+		result.owner = stat->ephemeralOwner;
+		result.ctime_ms = stat->ctime;
+	}
 	answer_io(completion, &result, rc);
 }
 

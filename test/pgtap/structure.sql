@@ -120,6 +120,28 @@ SELECT is_empty(
 	   AND col_description(attrelid, attnum) IS NULL $$,
 	'every column of zk_held_locks has a comment');
 
+-- the view over everything
+SELECT columns_are('zk_locks',
+	'{kind,name,mode,granted,queue_position,token,server,pid,datname,usename,application_name,client,'
+	'session_id,since,znode}'::name[], 'zk_locks has its columns');
+SELECT col_type_is('zk_locks', attname, CASE attname WHEN 'granted' THEN 'boolean' WHEN 'queue_position' THEN 'integer'
+	WHEN 'token' THEN 'bigint' WHEN 'pid' THEN 'integer' WHEN 'since' THEN 'timestamp with time zone'
+	ELSE 'text' END, format('type of zk_locks.%s', attname))
+FROM pg_attribute WHERE attrelid = 'zk_locks'::regclass AND attnum > 0;
+SELECT table_privs_are('zk_locks'::name, 'public'::name, '{SELECT}'::name[], 'everybody may read zk_locks');
+SELECT function_privs_are(current_schema(), 'zklock_locks', '{}'::name[], 'public', '{EXECUTE}', 'which takes its function');
+
+-- revocation
+SELECT function_returns('zk_revoke', '{text}'::name[], 'integer', 'zk_revoke takes a name and returns how many were asked');
+SELECT function_privs_are(current_schema(), 'zk_revoke', '{text}'::name[], 'public', '{}', 'zk_revoke is not for everybody');
+SELECT function_privs_are(current_schema(), 'zk_revoke', '{text}'::name[], 'pg_signal_backend', '{EXECUTE}',
+	'zk_revoke is for pg_signal_backend');
+SELECT volatility_is('zk_revoke', '{text}'::name[], 'volatile', 'zk_revoke is volatile');
+SELECT isnt_strict('zk_revoke', '{text}'::name[], 'zk_revoke is called with NULL');
+SELECT isnt_definer('zk_revoke', '{text}'::name[], 'zk_revoke runs as its caller');
+SELECT is((SELECT proparallel FROM pg_proc WHERE proname = p), 'r'::"char", p || ' may not run in a parallel worker')
+FROM unnest('{zk_revoke,zklock_locks}'::text[]) AS p;
+
 -- the counters
 SELECT columns_are('zk_stat',
 	'{scope,acquisitions,waits,wait_time,timeouts,cancels,deadlocks,sessions_opened,sessions_lost,'

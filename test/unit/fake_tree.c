@@ -222,7 +222,7 @@ fake_tree_set_if(const char *path, const char *data, int data_len, int32_t versi
 		return ZKL_RC_NO_NODE;
 	if (denied(path))
 		return ZKL_RC_NO_AUTH;
-	if (node->version != version)
+	if (version != ZKL_ANY_VERSION && node->version != version)
 		return ZKL_RC_BAD_VERSION;
 	zxid++;
 	free(node->data);
@@ -241,6 +241,12 @@ fake_tree_set(const char *path, const char *data)
 	FakeNode   *node = fake_tree_find(path);
 
 	return fake_tree_set_if(path, data, (int) strlen(data), node ? node->version : 0);
+}
+
+int64_t
+fake_tree_ctime_ms(const FakeNode *node)
+{
+	return node->czxid * 1000;
 }
 
 ZklResultCode

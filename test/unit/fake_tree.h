@@ -32,6 +32,7 @@ typedef struct FakeQuirks
 	bool		no_chroot;		/* top-level nodes have no parent */
 	const char *deny;			/* create and delete at or below this path: NO_AUTH */
 	const char *deny_exactly;	/* create of this path alone: NO_AUTH */
+	const char *deny_read;		/* get and list of this path alone: NO_AUTH */
 } FakeQuirks;
 
 extern FakeQuirks fake_quirks;
@@ -56,6 +57,9 @@ extern ZklResultCode fake_tree_create(const char *path, const char *data,
 									  int data_len, ZklCreateKind kind,
 									  int64_t session, char **made,
 									  int64_t *czxid);
+/* When the node was made, by a clock that goes with the transactions. */
+extern int64_t fake_tree_ctime_ms(const FakeNode *node);
+
 extern ZklResultCode fake_tree_delete(const char *path);
 extern ZklResultCode fake_tree_set(const char *path, const char *data);
 

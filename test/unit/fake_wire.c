@@ -99,12 +99,23 @@ fake_wire_answer(ZklCompletion *completion, ZklResultCode code)
 	return d;
 }
 
+static bool
+may_not_read(const char *path)
+{
+	return fake_quirks.deny_read && strcmp(path, fake_quirks.deny_read) == 0;
+}
+
 static void
 serve_list(const char *parent, FakeDelivery *d)
 {
 	if (fake_tree_find(parent) == NULL)
 	{
 		d->result.code = ZKL_RC_NO_NODE;
+		return;
+	}
+	if (may_not_read(parent))
+	{
+		d->result.code = ZKL_RC_NO_AUTH;
 		return;
 	}
 	for (FakeNode *node = fake_tree_first(); node; node = node->next)
@@ -130,11 +141,18 @@ serve_get(const char *path, FakeDelivery *d)
 		d->result.code = ZKL_RC_NO_NODE;
 		return;
 	}
+	if (may_not_read(path))
+	{
+		d->result.code = ZKL_RC_NO_AUTH;
+		return;
+	}
 	d->data = malloc((size_t) node->data_len + 1);
 	memcpy(d->data, node->data, (size_t) node->data_len);
 	d->result.data = d->data;
 	d->result.data_len = node->data_len;
 	d->result.czxid = node->czxid;
+	d->result.owner = node->owner;
+	d->result.ctime_ms = fake_tree_ctime_ms(node);
 	d->result.version = node->version;
 }
 
