@@ -40,6 +40,7 @@ zkl__status_of(ZklResultCode code)
 		case ZKL_RC_NO_NODE:
 		case ZKL_RC_NODE_EXISTS:
 		case ZKL_RC_NOT_EMPTY:
+		case ZKL_RC_BAD_VERSION:
 		case ZKL_RC_UNIMPLEMENTED:
 		case ZKL_RC_ROLLED_BACK:
 		case ZKL_RC_OTHER:

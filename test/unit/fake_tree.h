@@ -21,6 +21,7 @@ typedef struct FakeNode
 	int64_t		owner;			/* session of an ephemeral node, or 0 */
 	int64_t		czxid;
 	int32_t		counter;		/* number that the next sequential child gets */
+	int32_t		version;		/* of the data */
 	bool		container;
 } FakeNode;
 
@@ -38,6 +39,9 @@ extern FakeQuirks fake_quirks;
 /* Called for each node deleted or changed; set by fake_client.c. */
 extern void (*fake_tree_changed) (const char *path);
 
+/* Called for each node whose children came or went. */
+extern void (*fake_tree_children_changed) (const char *path);
+
 /* Forgets everything, quirks too; transaction ids go on. */
 extern void fake_tree_reset(void);
 
@@ -54,6 +58,10 @@ extern ZklResultCode fake_tree_create(const char *path, const char *data,
 									  int64_t *czxid);
 extern ZklResultCode fake_tree_delete(const char *path);
 extern ZklResultCode fake_tree_set(const char *path, const char *data);
+
+/* The same if the data have this version. */
+extern ZklResultCode fake_tree_set_if(const char *path, const char *data,
+									  int data_len, int32_t version);
 
 /*
  * All or nothing.  codes as a server sets them: OK before the operation that

@@ -135,6 +135,7 @@ serve_get(const char *path, FakeDelivery *d)
 	d->result.data = d->data;
 	d->result.data_len = node->data_len;
 	d->result.czxid = node->czxid;
+	d->result.version = node->version;
 }
 
 static void
@@ -171,6 +172,11 @@ fake_wire_serve(const FakeRequest *request, int64_t session, FakeDelivery *d)
 		case REQUEST_LIST:
 			serve_list(request->path, d);
 			break;
+		case REQUEST_SET:
+			d->result.code = fake_tree_set_if(request->path, request->ops->data,
+											  request->ops->data_len,
+											  request->version);
+			break;
 		case REQUEST_SYNC:
 			break;
 		case REQUEST_MULTI:
@@ -205,12 +211,13 @@ fake_wire_push_event(FakeDelivery **queue, ZklConnectionEvent event)
 }
 
 void
-fake_wire_push_watch(FakeDelivery **queue, const char *path)
+fake_wire_push_watch(FakeDelivery **queue, const char *path, bool children)
 {
 	FakeDelivery *d = calloc(1, sizeof(FakeDelivery));
 
 	d->kind = DELIVERY_WATCH;
 	d->path = strdup(path);
+	d->children = children;
 	fake_wire_append(queue, d);
 }
 
