@@ -68,6 +68,12 @@ SELECT is_procedure('zk_lock_wait', a, format('zk_lock_wait%s is a procedure', a
 SELECT function_privs_are(current_schema(), 'zk_lock_wait', a, 'public', '{EXECUTE}', format('everybody may call zk_lock_wait%s', a))
 FROM (VALUES ('{text}'::name[]), ('{text,interval}')) AS v(a);
 
+-- revocation
+SELECT function_returns('zk_revoked', '{text}'::name[], 'boolean', 'zk_revoked takes a name and returns whether');
+SELECT function_privs_are(current_schema(), 'zk_revoked', '{text}'::name[], 'public', '{EXECUTE}', 'everybody may call zk_revoked');
+SELECT volatility_is('zk_revoked', '{text}'::name[], 'volatile', 'zk_revoked is volatile');
+SELECT isnt_strict('zk_revoked', '{text}'::name[], 'zk_revoked is called with NULL');
+
 -- fencing
 SELECT function_returns('zk_fence', '{text}'::name[], 'bigint', 'zk_fence takes a name and returns the token');
 SELECT function_returns('zk_fence_reset', '{text}'::name[], 'void', 'zk_fence_reset takes a name and returns nothing');
