@@ -97,6 +97,9 @@ sub finished
 	return $self->{out} =~ $self->{end} && $self->{err} =~ $self->{end};
 }
 
+# Was a query sent whose answer nobody has asked for yet?
+sub is_busy { return defined $_[0]{waiting} }
+
 # Waits for the end of the query sent last. Returns as query() does.
 sub wait_result
 {
