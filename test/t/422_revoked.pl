@@ -367,7 +367,7 @@ SQL
 	my ($path) = queue_of($zkc, 'other%20data');
 	my $seen = requests_of($zk, $id);
 	wait_until('the watch', sub { requests_of($zk, $id) > $seen });
-	for my $data ('', '__REVOKE', '__REVOKE__ ', "__REVOKE__\0", '__revoke__')
+	for my $data ('', '__REVOKE', '__REVOKE__ ', '__REVOKE_x', "__REVOKE__\0", '__revoke__')
 	{
 		$seen = requests_of($zk, $id);
 		$zkc->set($path, $data);

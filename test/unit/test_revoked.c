@@ -109,7 +109,7 @@ static void
 test_other_data(void)
 {
 	static const char *const others[] = {
-		"", "__REVOKE_", "__REVOKE__ ", "__revoke__", "x__REVOKE__", "__REVOKE__\n",
+		"", "__REVOKE_", "__REVOKE__ ", "__revoke__", "x__REVOKE__", "__REVOKE__\n", "__REVOKE_x",
 	};
 	char		path[256];
 
@@ -126,7 +126,7 @@ test_other_data(void)
 	fake_tree_set_if(path, REVOKE, sizeof(REVOKE), fake_tree_find(path)->version);
 	fake_run_all();
 	ok(asked_back("a") == 0 && told == 0, "other data ask for nothing");
-	is_str(fake_trace(A->client), "wwwwwww", "... and are left alone");
+	is_str(fake_trace(A->client), "wwwwwwww", "... and are left alone");
 	scene_end("exclusion, other data");
 }
 
