@@ -497,6 +497,17 @@ COMMENT ON FUNCTION zk_release(text) IS
 	'release one permit of a cluster-wide semaphore that this session holds at session level; does not wait';
 
 
+-- revocation
+
+CREATE FUNCTION zk_revoked(name text)
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'zklock_revoked_text'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION zk_revoked(text) IS
+	'has somebody asked this session to let go of the cluster-wide lock that it holds on a name?; no network';
+
+
 -- fencing: the functions read and write the table whoever calls them
 
 CREATE TABLE zklock_fences (

@@ -28,6 +28,7 @@
 #include "locks.h"
 #include "loss.h"
 #include "names.h"
+#include "revoke.h"
 #include "semaphores.h"
 #include "survey.h"
 
@@ -208,6 +209,16 @@ KEY_FORMS(zklock_try_xact_lock_shared, try_lock, ZKL_MODE_SHARED, ZKLOCK_TRANSAC
 KEY_FORMS(zklock_unlock, unlock, ZKL_MODE_EXCLUSIVE)
 KEY_FORMS(zklock_unlock_shared, unlock, ZKL_MODE_SHARED)
 KEY_FORMS(zklock_lock_token, lock_token)
+
+PG_FUNCTION_INFO_V1(zklock_revoked_text);
+
+Datum
+zklock_revoked_text(PG_FUNCTION_ARGS)
+{
+	Key			key = read_key(fcinfo, KEY_TEXT);
+
+	PG_RETURN_BOOL(zklock_is_revoked(key.names));
+}
 
 /*
  * A wait that holds nothing back needs a transaction of its own, without a

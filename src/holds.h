@@ -59,6 +59,7 @@ typedef struct ZklockHold
 	ZklLock    *lock;			/* NULL when not held in the ensemble */
 	int64		token;
 	TimestampTz acquired_at;
+	int			revocations_told;	/* of those of "lock" */
 	bool		lost;			/* as loss.c found when it last looked */
 	int			pins;			/* calls that use this entry now */
 } ZklockHold;

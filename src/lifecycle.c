@@ -15,7 +15,7 @@
  *	COMMIT, ABORT, PREPARE			no					forget that a lock was lost
  *	COMMIT_SUB						no					the parent inherits
  *	ABORT_SUB						no					release what is nested as deep
- *	executor, utility				yes					tell of a loss
+ *	executor, utility				yes					tell of a loss, of a revocation
  *	report of an error				no					the same, for what is in no executor
  *	before_shmem_exit				no, bounded			close the ZooKeeper session
  *	ABORT during exit				no					finds no session any more
@@ -39,6 +39,7 @@
 #include "lifecycle.h"
 #include "locks.h"
 #include "loss.h"
+#include "revoke.h"
 #include "session.h"
 
 /* The hooks of whoever was loaded before, to be called by ours. */
@@ -77,15 +78,18 @@ zklock_at_transaction(XactEvent event, void *arg)
 	{
 		case XACT_EVENT_PRE_COMMIT:
 			zklock_check_commit();
+			zklock_begin_commit();
 			break;
 		case XACT_EVENT_PRE_PREPARE:
 			zklock_at_pre_prepare();
 			zklock_check_commit();
+			zklock_begin_commit();
 			break;
 		case XACT_EVENT_COMMIT:
 		case XACT_EVENT_ABORT:
 		case XACT_EVENT_PREPARE:
 			zklock_forget_doom();
+			zklock_end_commit();
 			break;
 		case XACT_EVENT_PARALLEL_PRE_COMMIT:
 		case XACT_EVENT_PARALLEL_COMMIT:
@@ -150,6 +154,7 @@ zklock_at_exit(int code, Datum arg)
 		PG_TRY(); \
 		{ \
 			part; \
+			zklock_tell_revocation(); \
 		} \
 		PG_CATCH(); \
 		{ \
@@ -159,13 +164,21 @@ zklock_at_exit(int code, Datum arg)
 		PG_END_TRY(); \
 	} while (0)
 
+/* What came while the session idled, or just now. */
+static void
+hear_news(void)
+{
+	if (zklock_loss_noticed)
+		zklock_check_loss();
+	zklock_heed_revocation();
+}
+
 static void
 zklock_at_executor_start(QueryDesc *query, int flags)
 {
 	ExecutorStart_hook_type next = previous.start ? previous.start : standard_ExecutorStart;
 
-	if (zklock_loss_noticed)
-		zklock_check_loss();
+	hear_news();
 	ZKLOCK_STATEMENT(next(query, flags));
 }
 
@@ -227,9 +240,8 @@ zklock_at_utility(PlannedStmt *pstmt, const char *text, bool read_only_tree,
 	Node	   *statement = pstmt->utilityStmt;
 	volatile bool discards_all = is_discard_all(statement);
 
-	if (zklock_loss_noticed && !is_way_out(statement) &&
-		!IsAbortedTransactionBlockState())
-		zklock_check_loss();
+	if (!is_way_out(statement) && !IsAbortedTransactionBlockState())
+		hear_news();
 	ZKLOCK_STATEMENT(next(pstmt, text, read_only_tree, level, params,
 						  environment, dest, completion));
 	if (discards_all)
@@ -246,6 +258,7 @@ zklock_at_error_report(ErrorData *error)
 	if (zklock_loss_noticed && error->elevel == ERROR &&
 		error->sqlerrcode == ERRCODE_QUERY_CANCELED)
 		zklock_rewrite_cancel(error);
+	zklock_rewrite_revoked(error);
 	if (previous.error)
 		previous.error(error);
 }

@@ -52,7 +52,10 @@ take_granted(Acquisition *a, ZklRequest *request)
 		if (hold->mode >= a->wish->mode)
 			continue;
 		if (hold->lock == NULL)
+		{
 			hold->acquired_at = now;
+			hold->revocations_told = 0;
+		}
 		hold->lock = zkl_request_lock(request, granted++);
 		hold->token = zkl_lock_token(hold->lock);
 		hold->mode = a->wish->mode;

@@ -20,6 +20,7 @@
 #include "holds.h"
 #include "locks.h"
 #include "loss.h"
+#include "revoke.h"
 #include "session.h"
 #include "settings.h"
 #include "stats.h"
@@ -196,12 +197,14 @@ zklock_translate_cancel(MemoryContext context)
 {
 	ErrorData  *cancel;
 
-	if (!zklock_loss_noticed || geterrcode() != ERRCODE_QUERY_CANCELED)
+	if (geterrcode() != ERRCODE_QUERY_CANCELED ||
+		!(zklock_loss_noticed || zklock_revocation_cancels()))
 		return;
 	MemoryContextSwitchTo(context);
 	cancel = CopyErrorData();
 	FlushErrorState();
 	zklock_check_loss();
+	zklock_raise_revoked();
 	ReThrowError(cancel);
 }
 
@@ -227,6 +230,7 @@ zklock_drop_notice(void)
 {
 	if (zklock_loss_noticed && !zklock_holds_any())
 		take_notice(zklock_session_current());
+	zklock_drop_revocation();
 }
 
 /* What the wait for a confirmation needs to know. */

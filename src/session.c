@@ -26,6 +26,7 @@
 #include "holds.h"
 #include "lifecycle.h"
 #include "loss.h"
+#include "revoke.h"
 #include "session.h"
 #include "settings.h"
 #include "stats.h"
@@ -224,6 +225,7 @@ open_session(void)
 		.session_timeout_ms = zklock_session_timeout,
 		.creator_acl = zklock_acl != 0,
 		.on_loss_io = zklock_on_loss_io,
+		.on_revoke_io = zklock_on_revoke_io,
 		.dialect = (ZklDialect) zklock_node_names,
 		.max_nodes = zklock_max_locks,
 	};

@@ -18,7 +18,7 @@
  *		drain.c			a request that waits for sequence numbers to restart
  *		queue_lock.c	one node: the state machine from create to delete
  *		lock.c			what is held: reduce, confirm, loss
- *		guard.c			... and watched, so that its loss is noticed
+ *		guard.c			... and watched, so that loss and revocation are noticed
  *		semaphore.c		a permit: its queue, its node, the count
  *		size.c			... and whether the semaphore is the one that is meant
  *		survey.c		reading what stands in queues
@@ -110,6 +110,7 @@ struct ZklNode
 	int64_t		guard_ms;		/* when a held node is to be watched */
 	ZklCall    *guarding;		/* the read that sets the watch on a held node */
 	bool		is_guarded;		/* ... was sent */
+	int32_t		revoked_version;	/* of its data, when last asked back; or 0 */
 };
 
 struct ZklRequest
@@ -193,6 +194,7 @@ struct ZklLock
 	ZklLock    *next;
 	bool		taken;			/* the owner knows that it holds this */
 	bool		lost;
+	int			revocations;
 	int64_t		token;
 	ZklNode    *anchor;
 	ZklNode    *upgrade;		/* the writer node beside a reader anchor, or NULL */
@@ -226,6 +228,7 @@ struct ZklSession
 	int			max_nodes;
 	int32_t		sequence_limit;
 	void		(*on_loss_io) (void);
+	void		(*on_revoke_io) (void);
 
 	ZklCall    *calls;
 	ZklCall    *last_call;
@@ -319,6 +322,7 @@ extern void zkl__drain_watch_fired(ZklRequest *request, const char *path);
 extern void zkl__lock_reduce(ZklLock *lock, ZklMode mode);
 extern void zkl__lock_node_lost(ZklNode *node);
 extern void zkl__tell_loss(const ZklSession *session);
+extern void zkl__tell_revocation(const ZklSession *session);
 extern void zkl__confirm_drive(ZklSession *session);
 
 /* survey.c */

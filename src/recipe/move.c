@@ -24,6 +24,7 @@ move_done(ZklNode *node)
 	if (zkl_parse_child(node->name, &contender))
 		node->number = contender.number;
 	node->state = node->state == NODE_BARRING ? NODE_LISTING : NODE_HELD;
+	node->revoked_version = 0;
 	zkl__guard_later(node);
 }
 

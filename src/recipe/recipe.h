@@ -114,6 +114,9 @@ typedef struct ZklSessionConfig
 	 * must not call back into the layer.  May be NULL.
 	 */
 	void		(*on_loss_io) (void);
+
+	/* The same for a lock that is asked back. */
+	void		(*on_revoke_io) (void);
 } ZklSessionConfig;
 
 /* Far enough below 2^31 for requests in flight and upgrades, which may pass it. */
@@ -233,6 +236,12 @@ extern int64_t zkl_lock_token(const ZklLock *lock);
 
 /* The node is known to be gone although nobody released it, or the session is over. */
 extern bool zkl_lock_is_lost(ZklLock *lock);
+
+/*
+ * How often was the lock asked back since it was granted?  Others do that by
+ * making __REVOKE__ the data of one of its nodes, as Curator's Revoker does.
+ */
+extern int	zkl_lock_revocations(ZklLock *lock);
 
 /*
  * Keeps at most this mode: EXCLUSIVE to SHARED is a downgrade, NONE releases

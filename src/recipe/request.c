@@ -457,6 +457,8 @@ zkl_request_lock(ZklRequest *request, int i)
 	request->locks[i] = NULL;
 	if (!lock->taken && (lock->lost || zkl__is_final(session)))
 		zkl__tell_loss(session);
+	else if (!lock->taken && lock->revocations > 0)
+		zkl__tell_revocation(session);
 	lock->taken = true;
 	zkl__session_unlock(session);
 	return lock;

@@ -379,6 +379,7 @@ zkl_session_open(const ZklSessionConfig *config)
 	session->dialect = config->dialect;
 	session->max_nodes = config->max_nodes;
 	session->on_loss_io = config->on_loss_io;
+	session->on_revoke_io = config->on_revoke_io;
 	session->sequence_limit = config->sequence_limit ?
 		config->sequence_limit : ZKL_SEQUENCE_LIMIT;
 	session->wakeup_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);

@@ -83,6 +83,11 @@ FROM semaphores;
 SELECT is_empty(
 	$$ SELECT oid::regprocedure FROM pg_proc JOIN semaphores AS s ON s.name = proname WHERE proparallel <> 'r' $$,
 	'no function of semaphores may run in a parallel worker');
+-- revocation
+SELECT function_returns('zk_revoked', '{text}'::name[], 'boolean', 'zk_revoked takes a name and returns whether');
+SELECT function_privs_are(current_schema(), 'zk_revoked', '{text}'::name[], 'public', '{EXECUTE}', 'everybody may call zk_revoked');
+SELECT volatility_is('zk_revoked', '{text}'::name[], 'volatile', 'zk_revoked is volatile');
+SELECT isnt_strict('zk_revoked', '{text}'::name[], 'zk_revoked is called with NULL');
 
 -- fencing
 SELECT function_returns('zk_fence', '{text}'::name[], 'bigint', 'zk_fence takes a name and returns the token');
