@@ -91,7 +91,8 @@ check-scripts:
 dist: check-meta
 	mkdir -p build
 	version=$$(sed -n 's/^\t"version": "\(.*\)",/\1/p' META.json) && \
-	  git archive --prefix=zklock-$$version/ -o build/zklock-$$version.zip HEAD
+	  git archive --prefix=zklock-$$version/ -o build/zklock-$$version.zip HEAD && \
+	  echo build/zklock-$$version.zip
 
 .PHONY: check-layers
 check-layers:
