@@ -47,7 +47,7 @@ chroot_base() {
 	chroot_sources "$suite" >"$base.new/etc/apt/sources.list"
 	# Testing's index is valid for a week; a mirror that lags more serves as well.
 	# That it is signed is still checked.
-	echo 'Acquire::Check-Valid-Until "false";' >"$base.new/etc/apt/apt.conf.d/90zklock"
+	echo 'Acquire::Check-Valid-Until "false";' >"$base.new/etc/apt/apt.conf.d/90mirror"
 	mv "$base.new" "$base"
 }
 
@@ -83,7 +83,9 @@ chroot_checkout() {
 
 # Runs a command in a system, in /zklock if there is one, with nothing on its
 # input; of the environment only ZKLOCK_* is passed on. Packages that were
-# downloaded are kept for the next system.
+# downloaded are kept for the next system. The system becomes the root of its
+# name space, because in a plain chroot nobody may make name spaces for users,
+# which a test wants.
 chroot_run() {
 	local target=$1 name pass=()
 	shift
@@ -97,13 +99,17 @@ chroot_run() {
 	unshare --mount --pid --fork --kill-child bash -ec '
 		target=$1 archives=$2
 		shift 2
+		mount --bind "$target" "$target"
 		mount -t proc proc "$target/proc"
 		mount -t sysfs sysfs "$target/sys"
 		mount --rbind /dev "$target/dev"
 		mount -t tmpfs tmpfs "$target/dev/shm"
 		mount --bind "$archives" "$target/var/cache/apt/archives"
-		exec chroot "$target" env -i TERM=dumb HOME=/root \
+		cd "$target"
+		pivot_root . mnt
+		umount --lazy /mnt
+		exec env -i TERM=dumb HOME=/root \
 			PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin "$@"
 	' bash "$target" "$CHROOTS/archives" "${pass[@]}" \
-		bash -c 'if [[ -d /zklock ]]; then cd /zklock; fi; exec "$@"' bash "$@" </dev/null
+		bash -c 'cd /; if [[ -d /zklock ]]; then cd /zklock; fi; exec "$@"' bash "$@" </dev/null
 }
