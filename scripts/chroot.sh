@@ -37,7 +37,9 @@ chroot_base() {
 	[[ ! -d $base ]] || return 0
 	mirror=$(chroot_sources "$suite" | awk -v s="$suite" '$3 == s { print $2; exit }')
 	[[ -n $mirror ]] || { echo "apt has no source of Debian here" >&2 && return 1; }
-	command -v debootstrap >/dev/null || { echo "no debootstrap here" >&2 && return 1; }
+	command -v debootstrap >/dev/null ||
+		{ apt-get -qq update && apt-get -qq -y --no-install-recommends install debootstrap; } \
+			>"$base.log" 2>&1 || { echo "debootstrap cannot be installed" >&2 && return 1; }
 	# Releases that this machine's debootstrap has not heard of are alike.
 	[[ -e /usr/share/debootstrap/scripts/$suite ]] || script=(sid)
 	echo "Making a minimal $suite in $base"

@@ -34,6 +34,7 @@ packages_for() {
 		pgtap) echo "postgresql-$PG_MAJOR-pgtap" libtap-parser-sourcehandler-pgtap-perl ;;
 		chaos | t) echo libipc-run-perl python3-kazoo python3-psycopg2 socat iproute2 ;;
 		backend-valgrind) echo valgrind ;;
+		style) echo pg-bsd-indent shellcheck libperl-critic-perl pyflakes3 ;;
 	esac
 }
 
@@ -83,7 +84,7 @@ missing_packages() {
 # not started: the scripts use servers of their own.
 install_missing() {
 	local missing policy=/usr/sbin/policy-rc.d made_policy=
-	mapfile -t missing < <(missing_packages "$@")
+	mapfile -t missing < <(missing_packages "$@" | sort -u)
 	((${#missing[@]})) || return 0
 	say "Installing ${missing[*]}"
 	if [[ ! -e $policy ]]; then
