@@ -120,8 +120,8 @@ CREATE EXTENSION zklock;
 SELECT count(*) FROM pg_depend AS d JOIN pg_extension AS e ON d.refobjid = e.oid
 WHERE extname = 'zklock' AND deptype = 'e' AND d.classid IN ('pg_proc'::regclass, 'pg_class'::regclass)
 SQL
-is(scalar(() = $catalog =~ /^CREATE (?:FUNCTION|TABLE|VIEW) /mg),
-	$members, 'what is compared has every function, table and view');
+is(scalar(() = $catalog =~ /^CREATE (?:FUNCTION|PROCEDURE|TABLE|VIEW) /mg),
+	$members, 'what is compared has every function, procedure, table and view');
 
 
 # A version made up: its update script as it should be, and with mistakes.
