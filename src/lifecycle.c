@@ -42,7 +42,7 @@
 #include "revoke.h"
 #include "session.h"
 
-/* The hooks of whoever was loaded before, to be called by ours. */
+/* To be called by our hooks: those of whoever was loaded before, or PostgreSQL's own functions. */
 static struct
 {
 	ExecutorStart_hook_type start;
@@ -176,26 +176,20 @@ hear_news(void)
 static void
 zklock_at_executor_start(QueryDesc *query, int flags)
 {
-	ExecutorStart_hook_type next = previous.start ? previous.start : standard_ExecutorStart;
-
 	hear_news();
-	ZKLOCK_STATEMENT(next(query, flags));
+	ZKLOCK_STATEMENT(previous.start(query, flags));
 }
 
 static void
 zklock_at_executor_run(ZKLOCK_RUN_PARAMETERS)
 {
-	ExecutorRun_hook_type next = previous.run ? previous.run : standard_ExecutorRun;
-
-	ZKLOCK_STATEMENT(next(ZKLOCK_RUN_ARGUMENTS));
+	ZKLOCK_STATEMENT(previous.run(ZKLOCK_RUN_ARGUMENTS));
 }
 
 static void
 zklock_at_executor_finish(QueryDesc *query)
 {
-	ExecutorFinish_hook_type next = previous.finish ? previous.finish : standard_ExecutorFinish;
-
-	ZKLOCK_STATEMENT(next(query));
+	ZKLOCK_STATEMENT(previous.finish(query));
 }
 
 static bool
@@ -235,15 +229,13 @@ zklock_at_utility(PlannedStmt *pstmt, const char *text, bool read_only_tree,
 				  QueryEnvironment *environment, DestReceiver *dest,
 				  QueryCompletion *completion)
 {
-	ProcessUtility_hook_type next = previous.utility ? previous.utility
-		: standard_ProcessUtility;
 	Node	   *statement = pstmt->utilityStmt;
 	volatile bool discards_all = is_discard_all(statement);
 
 	if (!is_way_out(statement) && !IsAbortedTransactionBlockState())
 		hear_news();
-	ZKLOCK_STATEMENT(next(pstmt, text, read_only_tree, level, params,
-						  environment, dest, completion));
+	ZKLOCK_STATEMENT(previous.utility(pstmt, text, read_only_tree, level, params,
+									  environment, dest, completion));
 	if (discards_all)
 		zklock_release_session();
 }
@@ -278,13 +270,13 @@ zklock_install_hooks(void)
 	RegisterXactCallback(zklock_at_transaction, NULL);
 	RegisterSubXactCallback(zklock_at_subtransaction, NULL);
 	RegisterResourceReleaseCallback(zklock_at_resource_release, NULL);
-	previous.start = ExecutorStart_hook;
+	previous.start = ExecutorStart_hook ? ExecutorStart_hook : standard_ExecutorStart;
 	ExecutorStart_hook = zklock_at_executor_start;
-	previous.run = ExecutorRun_hook;
+	previous.run = ExecutorRun_hook ? ExecutorRun_hook : standard_ExecutorRun;
 	ExecutorRun_hook = zklock_at_executor_run;
-	previous.finish = ExecutorFinish_hook;
+	previous.finish = ExecutorFinish_hook ? ExecutorFinish_hook : standard_ExecutorFinish;
 	ExecutorFinish_hook = zklock_at_executor_finish;
-	previous.utility = ProcessUtility_hook;
+	previous.utility = ProcessUtility_hook ? ProcessUtility_hook : standard_ProcessUtility;
 	ProcessUtility_hook = zklock_at_utility;
 	previous.error = emit_log_hook;
 	emit_log_hook = zklock_at_error_report;

@@ -163,6 +163,7 @@ extern bool zkl_client_create(ZklClient *client, const char *path,
 							  ZklCreateKind kind, ZklCompletion *completion);
 extern bool zkl_client_delete(ZklClient *client, const char *path,
 							  ZklCompletion *completion);
+
 /* Reads the data; with "watch", a later change or deletion calls watch_io.  A missing node leaves no watch. */
 extern bool zkl_client_get(ZklClient *client, const char *path, bool watch,
 						   ZklCompletion *completion);
@@ -176,9 +177,11 @@ extern bool zkl_client_list(ZklClient *client, const char *path,
 /* Lists; a child that comes or goes later calls watch_io.  A missing node leaves no watch. */
 extern bool zkl_client_watch_children(ZklClient *client, const char *path,
 									  ZklCompletion *completion);
+
 /* Lets later reads of this connection see every write that the leader has seen by now. */
 extern bool zkl_client_sync(ZklClient *client, const char *path,
 							ZklCompletion *completion);
+
 /* All or nothing. */
 extern bool zkl_client_multi(ZklClient *client, const ZklOp *ops, int n_ops,
 							 ZklCompletion *completion);

@@ -105,6 +105,7 @@ extern Hold *hold_of(const Party *party, const char *name);
 extern ZklMode mode_of(const Party *party, const char *name);
 extern int64_t token_of(const Party *party, const char *name);
 extern void reduce(Party *party, const char *name, ZklMode mode);
+
 /* Releases all but what a request builds on that is not decided. */
 extern void release_all(Party *party);
 

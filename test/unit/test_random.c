@@ -113,7 +113,7 @@ act_network(Party *party)
 			fake_fault(client, fake_counted(client) + 1 + dice(3),
 					   with_expiry && dice(8) == 0 ? FAULT_EXPIRE :
 					   (FakeFault[]) {FAULT_DROP, FAULT_APPLY_DROP, FAULT_APPLY_ALL_DROP,
-						   FAULT_DELAY, FAULT_REFUSE, FAULT_THROTTLE, FAULT_FORGET}[dice(7)]);
+									  FAULT_DELAY, FAULT_REFUSE, FAULT_THROTTLE, FAULT_FORGET}[dice(7)]);
 			break;
 		default:
 			fake_release(client);
