@@ -23,6 +23,7 @@
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 
+#include "cluster.h"
 #include "compat.h"
 #include "fence.h"
 #include "locks.h"
@@ -30,7 +31,6 @@
 #include "names.h"
 #include "revoke.h"
 #include "semaphores.h"
-#include "survey.h"
 
 /* The key of a call, whatever its form. */
 typedef struct Key

@@ -167,6 +167,7 @@ extern bool zkl_client_delete(ZklClient *client, const char *path,
 /* Reads the data; with "watch", a later change or deletion calls watch_io.  A missing node leaves no watch. */
 extern bool zkl_client_get(ZklClient *client, const char *path, bool watch,
 						   ZklCompletion *completion);
+
 /* Replaces the data, if they still have this version, or it is ZKL_ANY_VERSION. */
 #define ZKL_ANY_VERSION (-1)
 extern bool zkl_client_set(ZklClient *client, const char *path,
@@ -174,6 +175,7 @@ extern bool zkl_client_set(ZklClient *client, const char *path,
 						   ZklCompletion *completion);
 extern bool zkl_client_list(ZklClient *client, const char *path,
 							ZklCompletion *completion);
+
 /* Lists; a child that comes or goes later calls watch_io.  A missing node leaves no watch. */
 extern bool zkl_client_watch_children(ZklClient *client, const char *path,
 									  ZklCompletion *completion);

@@ -51,7 +51,9 @@ write_string(FILE *out, const char *text)
 static void
 check_written(Input input)
 {
-	enum {MOST = 4};
+	enum
+	{
+	MOST = 4};
 	char		names[MOST][200];
 	char		values[MOST][200];
 	unsigned	n = take(&input) % (MOST + 1);

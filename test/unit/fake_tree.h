@@ -57,6 +57,7 @@ extern ZklResultCode fake_tree_create(const char *path, const char *data,
 									  int data_len, ZklCreateKind kind,
 									  int64_t session, char **made,
 									  int64_t *czxid);
+
 /* When the node was made, by a clock that goes with the transactions. */
 extern int64_t fake_tree_ctime_ms(const FakeNode *node);
 

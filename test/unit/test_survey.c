@@ -280,7 +280,9 @@ test_size_limits(void)
 static void
 test_window(void)
 {
-	enum {N = 150};
+	enum
+	{
+	N = 150};
 	ZklSurvey  *survey;
 	ZklSurveyInfo info;
 	char		path[512];

@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * survey.c
+ * cluster.c
  *		Reading the queues of the ensemble, whoever stands there.
  *
  * The reading itself is the recipe layer's.  Here it is waited for, and told
@@ -12,11 +12,11 @@
 
 #include "miscadmin.h"
 
+#include "cluster.h"
 #include "holds.h"
 #include "remote_wait.h"
 #include "session.h"
 #include "settings.h"
-#include "survey.h"
 #include "wait.h"
 
 /* Why something could not be done. */

@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * survey_view.c
+ * cluster_view.c
  *		The rows of the view zk_locks.
  *
  * All names and data come from others, and may be any bytes: what is shown is
@@ -21,9 +21,9 @@
 #include "utils/timestamp.h"
 #include "utils/tuplestore.h"
 
+#include "cluster.h"
 #include "compat.h"
 #include "identity.h"
-#include "survey.h"
 #include "syntax.h"
 
 /* The columns, as the extension's script makes them. */

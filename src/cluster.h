@@ -1,12 +1,12 @@
 /*-------------------------------------------------------------------------
  *
- * survey.h
+ * cluster.h
  *		Reading the queues of the ensemble, whoever stands there.
  *
  *-------------------------------------------------------------------------
  */
-#ifndef ZKLOCK_SURVEY_H
-#define ZKLOCK_SURVEY_H
+#ifndef ZKLOCK_CLUSTER_H
+#define ZKLOCK_CLUSTER_H
 
 #include "names.h"
 #include "recipe/recipe.h"
@@ -31,4 +31,4 @@ extern void zklock_survey(ZklockSurveyStart start, const char *name,
 /* Asks all who hold the lock to let go; returns how many they are.  Throws. */
 extern int	zklock_revoke(const ZklockName *name);
 
-#endif							/* ZKLOCK_SURVEY_H */
+#endif							/* ZKLOCK_CLUSTER_H */
