@@ -4,11 +4,18 @@
 #   make installcheck           pg_regress and isolation tests against a running
 #                               server whose zklock.connect_string works
 #   make check-layers           which file may include what
+#   make check-meta             META.json and the changelogs agree with zklock.control
+#   make check-format           C files are laid out as pgindent does; make format does it
+#   make check-scripts          shellcheck, perlcritic, pyflakes
 #   make check-unit             the recipe layer with a fake client, as TAP
 #   make check-asan check-ubsan check-tsan check-valgrind    the same, watched
 #   make check-fuzz             bytes of others, at random (FUZZ_SECONDS=600: longer)
 #   make check-backend-asan check-backend-valgrind    installcheck, on a private
 #                               server that is watched
+#   make check-coverage         what the tests reach; takes as long as they do
+#   make check-matrix           the tests in Debian 12, 13 and testing
+#   make check-package          the Debian package, in a clean system
+#   make dist                   an archive of HEAD for PGXN, in build
 #
 # scripts/test runs everything against private servers.
 
@@ -53,6 +60,39 @@ include test/fuzz/fuzz.mk
 .PHONY: check-backend-asan check-backend-valgrind
 check-backend-asan check-backend-valgrind:
 	scripts/test $(@:check-%=%)
+
+.PHONY: check-coverage check-matrix check-package
+check-coverage:
+	scripts/test --coverage build/coverage
+
+check-matrix:
+	scripts/test-matrix
+
+check-package:
+	scripts/package-test
+
+.PHONY: format check-format check-meta check-scripts
+format:
+	PG_CONFIG=$(PG_CONFIG) scripts/format
+
+check-format:
+	PG_CONFIG=$(PG_CONFIG) scripts/format --check
+
+check-meta:
+	scripts/check-meta
+
+check-scripts:
+	shellcheck -x scripts/*.sh $$(grep -lrIE '^#!.*sh$$' .ci scripts test)
+	perlcritic --quiet $$(grep -lrIE '^#!.*perl$$' scripts test) test/lib/ZkLock
+	pyflakes3 $$(grep -lrIE '^#!.*python3$$' test) test/chaos test/lib
+	@echo "scripts: ok"
+
+.PHONY: dist
+dist: check-meta
+	mkdir -p build
+	version=$$(sed -n 's/^\t"version": "\(.*\)",/\1/p' META.json) && \
+	  git archive --prefix=zklock-$$version/ -o build/zklock-$$version.zip HEAD && \
+	  echo build/zklock-$$version.zip
 
 .PHONY: check-layers
 check-layers:

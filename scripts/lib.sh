@@ -8,15 +8,35 @@
 # COPY (the copy of the checkout), PG_CONFIG, BINDIR, AS_USER (a command prefix).
 # shellcheck shell=bash disable=SC2034
 
-PG_MAJOR=15
+# The PostgreSQL that this release of Debian has; ZKLOCK_PG_MAJOR: another one.
+default_pg_major() {
+	# shellcheck source=/dev/null
+	case $(. /etc/os-release && echo "${VERSION_CODENAME:-}") in
+		trixie) echo 17 ;;
+		forky) echo 18 ;;
+		*) echo 15 ;;
+	esac
+}
+
+PG_MAJOR=${ZKLOCK_PG_MAJOR:-$(default_pg_major)}
 BUILD_PACKAGES=(gcc libc6-dev make perl libzookeeper-mt-dev libzookeeper-java
 	default-jre-headless)
 if [[ -z ${PG_CONFIG:-} ]]; then
 	BUILD_PACKAGES+=("postgresql-$PG_MAJOR" "postgresql-server-dev-$PG_MAJOR")
 fi
-TEST_PACKAGES=(clang libclang-rt-14-dev valgrind "postgresql-$PG_MAJOR-pgtap"
-	libtap-parser-sourcehandler-pgtap-perl libipc-run-perl python3-kazoo
-	python3-psycopg2 socat iproute2 spin)
+
+# What a part of scripts/test needs besides.
+packages_for() {
+	case $1 in
+		build) echo clang ;;
+		asan | ubsan | tsan | fuzz) echo clang libclang-rt-dev ;;
+		model) echo spin ;;
+		pgtap) echo "postgresql-$PG_MAJOR-pgtap" libtap-parser-sourcehandler-pgtap-perl ;;
+		chaos | t) echo libipc-run-perl python3-kazoo python3-psycopg2 socat iproute2 ;;
+		backend-valgrind) echo valgrind ;;
+		style) echo pg-bsd-indent shellcheck libperl-critic-perl pyflakes3 ;;
+	esac
+}
 
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 AS_USER=()
@@ -64,7 +84,7 @@ missing_packages() {
 # not started: the scripts use servers of their own.
 install_missing() {
 	local missing policy=/usr/sbin/policy-rc.d made_policy=
-	mapfile -t missing < <(missing_packages "$@")
+	mapfile -t missing < <(missing_packages "$@" | sort -u)
 	((${#missing[@]})) || return 0
 	say "Installing ${missing[*]}"
 	if [[ ! -e $policy ]]; then

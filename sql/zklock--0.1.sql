@@ -451,7 +451,61 @@ AS 'MODULE_PATHNAME', 'zklock_unlock_all'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_unlock_all() IS
-	'release all cluster-wide locks that this session holds at session level; does not wait';
+	'release all cluster-wide locks and permits that this session holds at session level; does not wait';
+
+
+-- semaphores: a name and the number of its permits
+
+CREATE FUNCTION zk_acquire(name text, permits integer)
+RETURNS bigint
+AS 'MODULE_PATHNAME', 'zklock_acquire_session'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION zk_acquire(text, integer) IS
+	'obtain one more permit of a cluster-wide semaphore, waiting if necessary; held until released or the session ends; returns its token';
+
+CREATE FUNCTION zk_xact_acquire(name text, permits integer)
+RETURNS bigint
+AS 'MODULE_PATHNAME', 'zklock_acquire_xact'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION zk_xact_acquire(text, integer) IS
+	'obtain one more permit of a cluster-wide semaphore, waiting if necessary; held until the transaction ends; returns its token';
+
+CREATE FUNCTION zk_try_acquire(name text, permits integer, wait interval DEFAULT '0')
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'zklock_try_acquire_session'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION zk_try_acquire(text, integer, interval) IS
+	'obtain one more permit of a cluster-wide semaphore if it is available within the time to wait; held until released or the session ends';
+
+CREATE FUNCTION zk_try_xact_acquire(name text, permits integer, wait interval DEFAULT '0')
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'zklock_try_acquire_xact'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION zk_try_xact_acquire(text, integer, interval) IS
+	'obtain one more permit of a cluster-wide semaphore if it is available within the time to wait; held until the transaction ends';
+
+CREATE FUNCTION zk_release(name text)
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'zklock_release_text'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION zk_release(text) IS
+	'release one permit of a cluster-wide semaphore that this session holds at session level; does not wait';
+
+
+-- revocation
+
+CREATE FUNCTION zk_revoked(name text)
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'zklock_revoked_text'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION zk_revoked(text) IS
+	'has somebody asked this session to let go of the cluster-wide lock that it holds on a name?; no network';
 
 
 -- fencing: the functions read and write the table whoever calls them
@@ -492,6 +546,20 @@ COMMENT ON FUNCTION zk_fence_reset(text) IS
 	'forget the token recorded for a name, after the ZooKeeper ensemble was rebuilt from nothing';
 
 
+-- revocation
+
+CREATE FUNCTION zk_revoke(name text)
+RETURNS integer
+AS 'MODULE_PATHNAME', 'zklock_revoke_text'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+REVOKE EXECUTE ON FUNCTION zk_revoke(text) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION zk_revoke(text) TO pg_signal_backend;
+
+COMMENT ON FUNCTION zk_revoke(text) IS
+	'ask all holders of the cluster-wide lock on a name to release it, on any server and in Curator programs; returns how many were asked';
+
+
 -- seeing
 
 CREATE FUNCTION zklock_held_locks(
@@ -516,12 +584,50 @@ COMMENT ON COLUMN zk_held_locks.name IS 'name as given; #key for integer keys';
 COMMENT ON COLUMN zk_held_locks.mode IS 'exclusive, shared or permit';
 COMMENT ON COLUMN zk_held_locks.scope IS 'session or transaction';
 COMMENT ON COLUMN zk_held_locks.count IS 'how many releases it needs';
-COMMENT ON COLUMN zk_held_locks.token IS 'fencing token';
+COMMENT ON COLUMN zk_held_locks.token IS 'fencing token; of several permits that of the oldest one';
 COMMENT ON COLUMN zk_held_locks.acquired_at IS 'when it was first obtained, by this server''s clock';
 COMMENT ON COLUMN zk_held_locks.state IS
 	'held; suspect while the ensemble is out of reach; lost when it is gone and not yet reported';
 
 GRANT SELECT ON zk_held_locks TO PUBLIC;
+
+CREATE FUNCTION zklock_locks(
+	OUT kind text, OUT name text, OUT mode text, OUT granted boolean,
+	OUT queue_position integer, OUT token bigint, OUT server text,
+	OUT pid integer, OUT datname text, OUT usename text,
+	OUT application_name text, OUT client text, OUT session_id text,
+	OUT since timestamptz, OUT znode text)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'zklock_locks'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION zklock_locks() IS
+	'rows of the view zk_locks';
+
+CREATE VIEW zk_locks AS
+	SELECT kind, name, mode, granted, queue_position, token, server, pid,
+		datname, usename, application_name, client, session_id, since, znode
+	FROM zklock_locks();
+
+COMMENT ON VIEW zk_locks IS
+	'all holders and waiters of cluster-wide locks and semaphores, of any server and program; asks the ensemble, and is empty with a warning when that is away';
+COMMENT ON COLUMN zk_locks.kind IS 'lock or semaphore';
+COMMENT ON COLUMN zk_locks.name IS 'name as given; #key for integer keys';
+COMMENT ON COLUMN zk_locks.mode IS 'exclusive, shared or permit';
+COMMENT ON COLUMN zk_locks.granted IS 'held; else waited for';
+COMMENT ON COLUMN zk_locks.queue_position IS 'place among those who wait, 1 for the next; null when granted';
+COMMENT ON COLUMN zk_locks.token IS 'fencing token: that of the holder, or what a waiter will get';
+COMMENT ON COLUMN zk_locks.server IS 'host:port of the PostgreSQL server, or the address that a Curator client tells';
+COMMENT ON COLUMN zk_locks.pid IS 'process id of the backend on that server';
+COMMENT ON COLUMN zk_locks.datname IS 'its database';
+COMMENT ON COLUMN zk_locks.usename IS 'its session user';
+COMMENT ON COLUMN zk_locks.application_name IS 'its application_name, or what another program tells about itself';
+COMMENT ON COLUMN zk_locks.client IS 'zklock, curator, kazoo or other, as far as the node''s name tells';
+COMMENT ON COLUMN zk_locks.session_id IS 'ZooKeeper session that it ends with';
+COMMENT ON COLUMN zk_locks.since IS 'when the node was made, by the clock of the ensemble';
+COMMENT ON COLUMN zk_locks.znode IS 'the node, below the chroot of zklock.connect_string';
+
+GRANT SELECT ON zk_locks TO PUBLIC;
 
 CREATE FUNCTION zk_session(
 	OUT session_id text, OUT state text, OUT server text,

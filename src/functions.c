@@ -23,11 +23,14 @@
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 
+#include "cluster.h"
 #include "compat.h"
 #include "fence.h"
 #include "locks.h"
 #include "loss.h"
 #include "names.h"
+#include "revoke.h"
+#include "semaphores.h"
 
 /* The key of a call, whatever its form. */
 typedef struct Key
@@ -83,11 +86,11 @@ read_key(FunctionCallInfo fcinfo, KeyForm form)
 	return key;
 }
 
-/* The argument behind the key: how long to wait, in milliseconds. */
+/* An argument that says how long to wait, in milliseconds. */
 static int64
-read_wait(FunctionCallInfo fcinfo, const Key *key)
+read_wait(FunctionCallInfo fcinfo, int i)
 {
-	Interval   *wait = PG_GETARG_INTERVAL_P(key->n_args);
+	Interval   *wait = PG_GETARG_INTERVAL_P(i);
 	double		ms;
 
 	if (zklock_interval_is_endless(wait))
@@ -163,7 +166,7 @@ try_lock(FunctionCallInfo fcinfo, KeyForm form, ZklMode mode, ZklockScope scope)
 {
 	Key			key = read_key(fcinfo, form);
 
-	PG_RETURN_BOOL(acquire(&key, mode, scope, read_wait(fcinfo, &key)));
+	PG_RETURN_BOOL(acquire(&key, mode, scope, read_wait(fcinfo, key.n_args)));
 }
 
 static Datum
@@ -207,6 +210,16 @@ KEY_FORMS(zklock_unlock, unlock, ZKL_MODE_EXCLUSIVE)
 KEY_FORMS(zklock_unlock_shared, unlock, ZKL_MODE_SHARED)
 KEY_FORMS(zklock_lock_token, lock_token)
 
+PG_FUNCTION_INFO_V1(zklock_revoked_text);
+
+Datum
+zklock_revoked_text(PG_FUNCTION_ARGS)
+{
+	Key			key = read_key(fcinfo, KEY_TEXT);
+
+	PG_RETURN_BOOL(zklock_is_revoked(key.names));
+}
+
 /*
  * A wait that holds nothing back needs a transaction of its own, without a
  * snapshot; so the one around the CALL is committed first, as COMMIT in a
@@ -237,7 +250,7 @@ Datum
 zklock_lock_wait_text(PG_FUNCTION_ARGS)
 {
 	Key			key = read_key(fcinfo, KEY_TEXT);
-	int64		limit_ms = PG_NARGS() > 1 ? read_wait(fcinfo, &key) : ZKLOCK_NO_LIMIT;
+	int64		limit_ms = PG_NARGS() > 1 ? read_wait(fcinfo, key.n_args) : ZKLOCK_NO_LIMIT;
 
 	require_nothing_to_commit(fcinfo);
 	SPI_connect_ext(SPI_OPT_NONATOMIC);
@@ -261,6 +274,65 @@ zklock_unlock_all(PG_FUNCTION_ARGS)
 	zklock_check_loss();
 	zklock_release_session();
 	PG_RETURN_VOID();
+}
+
+
+/*
+ * Semaphores: a name and a number of permits
+ */
+
+static int64
+acquire_permit(FunctionCallInfo fcinfo, ZklockScope scope, int64 limit_ms)
+{
+	Key			key = read_key(fcinfo, KEY_TEXT);
+	int			size = PG_GETARG_INT32(1);
+
+	if (size < 1 || size > ZKLOCK_MAX_PERMITS)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("semaphore \"%s\" cannot have %d permits",
+						key.names->display, size),
+				 errhint("A semaphore has 1 to %d permits.", ZKLOCK_MAX_PERMITS)));
+	return zklock_acquire_permit(key.names, size, scope, limit_ms);
+}
+
+static Datum
+acquire_waiting(FunctionCallInfo fcinfo, ZklockScope scope)
+{
+	PG_RETURN_INT64(acquire_permit(fcinfo, scope, ZKLOCK_NO_LIMIT));
+}
+
+static Datum
+try_acquire(FunctionCallInfo fcinfo, ZklockScope scope)
+{
+	require_arguments(fcinfo);
+	PG_RETURN_BOOL(acquire_permit(fcinfo, scope, read_wait(fcinfo, 2)) != 0);
+}
+
+ENTRY(zklock_acquire_session, acquire_waiting(fcinfo, ZKLOCK_SESSION))
+ENTRY(zklock_acquire_xact, acquire_waiting(fcinfo, ZKLOCK_TRANSACTION))
+ENTRY(zklock_try_acquire_session, try_acquire(fcinfo, ZKLOCK_SESSION))
+ENTRY(zklock_try_acquire_xact, try_acquire(fcinfo, ZKLOCK_TRANSACTION))
+
+PG_FUNCTION_INFO_V1(zklock_release_text);
+
+Datum
+zklock_release_text(PG_FUNCTION_ARGS)
+{
+	Key			key = read_key(fcinfo, KEY_TEXT);
+
+	zklock_check_loss();
+	PG_RETURN_BOOL(zklock_release_permit(key.names));
+}
+
+PG_FUNCTION_INFO_V1(zklock_revoke_text);
+
+Datum
+zklock_revoke_text(PG_FUNCTION_ARGS)
+{
+	Key			key = read_key(fcinfo, KEY_TEXT);
+
+	PG_RETURN_INT32(zklock_revoke(key.names));
 }
 
 PG_FUNCTION_INFO_V1(zklock_fence_text);

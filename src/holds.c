@@ -18,6 +18,25 @@
 dlist_head	zklock_holds = DLIST_STATIC_INIT(zklock_holds);
 
 
+static bool
+is_named(const ZklockHold *hold, ZklockKind kind, const ZklockName *name)
+{
+	return hold->kind == kind && hold->name.hash == name->hash &&
+		strcmp(hold->name.encoded, name->encoded) == 0;
+}
+
+bool
+zklock_hold_is_permit_of(const ZklockHold *hold, const ZklockName *name)
+{
+	return is_named(hold, ZKLOCK_SEMAPHORE, name);
+}
+
+bool
+zklock_hold_is_alike(const ZklockHold *a, const ZklockHold *b)
+{
+	return is_named(a, b->kind, &b->name);
+}
+
 ZklockHold *
 zklock_hold_find(const ZklockName *name)
 {
@@ -27,8 +46,7 @@ zklock_hold_find(const ZklockName *name)
 	{
 		ZklockHold *hold = dlist_container(ZklockHold, link, iter.cur);
 
-		if (hold->name.hash == name->hash &&
-			strcmp(hold->name.encoded, name->encoded) == 0)
+		if (is_named(hold, ZKLOCK_LOCK, name))
 			return hold;
 	}
 	return NULL;
@@ -131,6 +149,17 @@ zklock_hold_prepare(const ZklockName *name, ZklMode mode)
 								  sizeof(ZklockLevelCount));
 		counts->capacity *= 2;
 	}
+	hold->pins++;
+	return hold;
+}
+
+ZklockHold *
+zklock_hold_prepare_permit(const ZklockName *name, int size)
+{
+	ZklockHold *hold = hold_new(name);
+
+	hold->kind = ZKLOCK_SEMAPHORE;
+	hold->size = size;
 	hold->pins++;
 	return hold;
 }

@@ -26,6 +26,12 @@ typedef struct ZklockLevelCount
 	int64		count;
 } ZklockLevelCount;
 
+typedef enum ZklockKind
+{
+	ZKLOCK_LOCK,
+	ZKLOCK_SEMAPHORE
+} ZklockKind;
+
 /* How often one mode of one lock is held. */
 typedef struct ZklockModeCounts
 {
@@ -36,10 +42,15 @@ typedef struct ZklockModeCounts
 	bool		local;			/* the first tier is held in this mode */
 } ZklockModeCounts;
 
-/* One lock that this session holds or is about to. */
+/*
+ * One lock that this session holds or is about to; or one permit, which is held
+ * exclusively and counted once.
+ */
 typedef struct ZklockHold
 {
 	dlist_node	link;
+	ZklockKind	kind;
+	int			size;			/* of the semaphore */
 	ZklockName	name;
 	ZklockModeCounts shared;
 	ZklockModeCounts exclusive;
@@ -48,6 +59,7 @@ typedef struct ZklockHold
 	ZklLock    *lock;			/* NULL when not held in the ensemble */
 	int64		token;
 	TimestampTz acquired_at;
+	int			revocations_told;	/* of those of "lock" */
 	bool		lost;			/* as loss.c found when it last looked */
 	int			pins;			/* calls that use this entry now */
 } ZklockHold;
@@ -55,7 +67,7 @@ typedef struct ZklockHold
 /* For dlist_foreach(). */
 extern dlist_head zklock_holds;
 
-/* The entry for a name, or NULL.  Neither throws nor allocates. */
+/* The entry for a lock's name, or NULL.  Neither throws nor allocates. */
 extern ZklockHold *zklock_hold_find(const ZklockName *name);
 
 /*
@@ -63,6 +75,15 @@ extern ZklockHold *zklock_hold_find(const ZklockName *name);
  * pinned.  May throw for lack of memory; changes no count.
  */
 extern ZklockHold *zklock_hold_prepare(const ZklockName *name, ZklMode mode);
+
+/* A new entry for a permit, pinned.  May throw for lack of memory. */
+extern ZklockHold *zklock_hold_prepare_permit(const ZklockName *name, int size);
+
+/* Is this the entry of a permit of the semaphore? */
+extern bool zklock_hold_is_permit_of(const ZklockHold *hold, const ZklockName *name);
+
+/* Are both about one lock, or about permits of one semaphore? */
+extern bool zklock_hold_is_alike(const ZklockHold *a, const ZklockHold *b);
 
 extern ZklockModeCounts *zklock_hold_counts(ZklockHold *hold, ZklMode mode);
 

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "commands/dbcommands.h"
+#include "common/string.h"
 #include "lib/stringinfo.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
@@ -19,6 +20,7 @@
 #include "utils/timestamp.h"
 
 #include "identity.h"
+#include "members.h"
 
 #define MAX_HOST_NAME 255
 
@@ -53,4 +55,36 @@ zklock_identity(void)
 	add_member(&json, "since", timestamptz_to_str(GetCurrentTimestamp()));
 	appendStringInfoChar(&json, '}');
 	return pg_server_to_any(json.data, json.len, PG_UTF8);
+}
+
+ZklockIdentity *
+zklock_identity_read(const char *data, int length)
+{
+	ZklockIdentity *identity = palloc0(sizeof(ZklockIdentity));
+	ZklockMembers members;
+	struct
+	{
+		const char *name;
+		char	  **value;
+	}			texts[] = {
+		{"server", &identity->server},
+		{"datname", &identity->datname},
+		{"usename", &identity->usename},
+		{"application_name", &identity->application_name},
+	};
+	bool		any = false;
+
+	for (int i = 0; i < (int) lengthof(texts); i++)
+		*texts[i].value = "";
+	zklock_members_begin(&members, data, length);
+	while (zklock_members_next(&members))
+	{
+		any = true;
+		for (int i = 0; i < (int) lengthof(texts); i++)
+			if (strcmp(members.name, texts[i].name) == 0)
+				*texts[i].value = pstrdup(members.value);
+		if (strcmp(members.name, "pid") == 0)
+			identity->pid = strtoint(members.value, NULL, 10);
+	}
+	return any ? identity : NULL;
 }

@@ -16,5 +16,17 @@ extern char *zklock_identity(void);
 
 /* host:port of this server, as there.  Palloc'd. */
 extern char *zklock_server_name(void);
+/* What it tells, in UTF-8; empty or 0 where it does not. */
+typedef struct ZklockIdentity
+{
+	char	   *server;
+	char	   *datname;
+	char	   *usename;
+	char	   *application_name;
+	int			pid;
+} ZklockIdentity;
+
+/* Reads any bytes, palloc'd; NULL if they are none of ours.  Throws nothing else. */
+extern ZklockIdentity *zklock_identity_read(const char *data, int length);
 
 #endif							/* ZKLOCK_IDENTITY_H */

@@ -15,7 +15,7 @@
  *	COMMIT, ABORT, PREPARE			no					forget that a lock was lost
  *	COMMIT_SUB						no					the parent inherits
  *	ABORT_SUB						no					release what is nested as deep
- *	executor, utility				yes					tell of a loss
+ *	executor, utility				yes					tell of a loss, of a revocation
  *	report of an error				no					the same, for what is in no executor
  *	before_shmem_exit				no, bounded			close the ZooKeeper session
  *	ABORT during exit				no					finds no session any more
@@ -39,9 +39,10 @@
 #include "lifecycle.h"
 #include "locks.h"
 #include "loss.h"
+#include "revoke.h"
 #include "session.h"
 
-/* The hooks of whoever was loaded before, to be called by ours. */
+/* To be called by our hooks: those of whoever was loaded before, or PostgreSQL's own functions. */
 static struct
 {
 	ExecutorStart_hook_type start;
@@ -61,10 +62,13 @@ zklock_at_pre_prepare(void)
 	if (hold)
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("cannot PREPARE a transaction that has taken lock \"%s\"",
-						hold->name.display),
-				 errdetail("A lock at transaction level ends with the session that took it."),
-				 errhint("Take the lock at session level with zk_lock(), or do not use PREPARE TRANSACTION.")));
+				 hold->kind == ZKLOCK_SEMAPHORE
+				 ? errmsg("cannot PREPARE a transaction that has taken a permit of semaphore \"%s\"",
+						  hold->name.display)
+				 : errmsg("cannot PREPARE a transaction that has taken lock \"%s\"",
+						  hold->name.display),
+				 errdetail("What is taken at transaction level ends with the session that took it."),
+				 errhint("Take it at session level with zk_lock() or zk_acquire(), or do not use PREPARE TRANSACTION.")));
 }
 
 static void
@@ -74,15 +78,18 @@ zklock_at_transaction(XactEvent event, void *arg)
 	{
 		case XACT_EVENT_PRE_COMMIT:
 			zklock_check_commit();
+			zklock_begin_commit();
 			break;
 		case XACT_EVENT_PRE_PREPARE:
 			zklock_at_pre_prepare();
 			zklock_check_commit();
+			zklock_begin_commit();
 			break;
 		case XACT_EVENT_COMMIT:
 		case XACT_EVENT_ABORT:
 		case XACT_EVENT_PREPARE:
 			zklock_forget_doom();
+			zklock_end_commit();
 			break;
 		case XACT_EVENT_PARALLEL_PRE_COMMIT:
 		case XACT_EVENT_PARALLEL_COMMIT:
@@ -147,6 +154,7 @@ zklock_at_exit(int code, Datum arg)
 		PG_TRY(); \
 		{ \
 			part; \
+			zklock_tell_revocation(); \
 		} \
 		PG_CATCH(); \
 		{ \
@@ -156,30 +164,32 @@ zklock_at_exit(int code, Datum arg)
 		PG_END_TRY(); \
 	} while (0)
 
+/* What came while the session idled, or just now. */
+static void
+hear_news(void)
+{
+	if (zklock_loss_noticed)
+		zklock_check_loss();
+	zklock_heed_revocation();
+}
+
 static void
 zklock_at_executor_start(QueryDesc *query, int flags)
 {
-	ExecutorStart_hook_type next = previous.start ? previous.start : standard_ExecutorStart;
-
-	if (zklock_loss_noticed)
-		zklock_check_loss();
-	ZKLOCK_STATEMENT(next(query, flags));
+	hear_news();
+	ZKLOCK_STATEMENT(previous.start(query, flags));
 }
 
 static void
 zklock_at_executor_run(ZKLOCK_RUN_PARAMETERS)
 {
-	ExecutorRun_hook_type next = previous.run ? previous.run : standard_ExecutorRun;
-
-	ZKLOCK_STATEMENT(next(ZKLOCK_RUN_ARGUMENTS));
+	ZKLOCK_STATEMENT(previous.run(ZKLOCK_RUN_ARGUMENTS));
 }
 
 static void
 zklock_at_executor_finish(QueryDesc *query)
 {
-	ExecutorFinish_hook_type next = previous.finish ? previous.finish : standard_ExecutorFinish;
-
-	ZKLOCK_STATEMENT(next(query));
+	ZKLOCK_STATEMENT(previous.finish(query));
 }
 
 static bool
@@ -219,16 +229,13 @@ zklock_at_utility(PlannedStmt *pstmt, const char *text, bool read_only_tree,
 				  QueryEnvironment *environment, DestReceiver *dest,
 				  QueryCompletion *completion)
 {
-	ProcessUtility_hook_type next = previous.utility ? previous.utility
-		: standard_ProcessUtility;
 	Node	   *statement = pstmt->utilityStmt;
 	volatile bool discards_all = is_discard_all(statement);
 
-	if (zklock_loss_noticed && !is_way_out(statement) &&
-		!IsAbortedTransactionBlockState())
-		zklock_check_loss();
-	ZKLOCK_STATEMENT(next(pstmt, text, read_only_tree, level, params,
-						  environment, dest, completion));
+	if (!is_way_out(statement) && !IsAbortedTransactionBlockState())
+		hear_news();
+	ZKLOCK_STATEMENT(previous.utility(pstmt, text, read_only_tree, level, params,
+									  environment, dest, completion));
 	if (discards_all)
 		zklock_release_session();
 }
@@ -243,6 +250,7 @@ zklock_at_error_report(ErrorData *error)
 	if (zklock_loss_noticed && error->elevel == ERROR &&
 		error->sqlerrcode == ERRCODE_QUERY_CANCELED)
 		zklock_rewrite_cancel(error);
+	zklock_rewrite_revoked(error);
 	if (previous.error)
 		previous.error(error);
 }
@@ -262,13 +270,13 @@ zklock_install_hooks(void)
 	RegisterXactCallback(zklock_at_transaction, NULL);
 	RegisterSubXactCallback(zklock_at_subtransaction, NULL);
 	RegisterResourceReleaseCallback(zklock_at_resource_release, NULL);
-	previous.start = ExecutorStart_hook;
+	previous.start = ExecutorStart_hook ? ExecutorStart_hook : standard_ExecutorStart;
 	ExecutorStart_hook = zklock_at_executor_start;
-	previous.run = ExecutorRun_hook;
+	previous.run = ExecutorRun_hook ? ExecutorRun_hook : standard_ExecutorRun;
 	ExecutorRun_hook = zklock_at_executor_run;
-	previous.finish = ExecutorFinish_hook;
+	previous.finish = ExecutorFinish_hook ? ExecutorFinish_hook : standard_ExecutorFinish;
 	ExecutorFinish_hook = zklock_at_executor_finish;
-	previous.utility = ProcessUtility_hook;
+	previous.utility = ProcessUtility_hook ? ProcessUtility_hook : standard_ProcessUtility;
 	ProcessUtility_hook = zklock_at_utility;
 	previous.error = emit_log_hook;
 	emit_log_hook = zklock_at_error_report;

@@ -53,7 +53,10 @@ take_granted(Acquisition *a, ZklRequest *request)
 		if (hold->mode >= a->wish->mode)
 			continue;
 		if (hold->lock == NULL)
+		{
 			hold->acquired_at = now;
+			hold->revocations_told = 0;
+		}
 		hold->lock = zkl_request_lock(request, granted++);
 		hold->token = zkl_lock_token(hold->lock);
 		hold->mode = a->wish->mode;
@@ -197,19 +200,19 @@ prepare_holds(Acquisition *a)
  * The data that this transaction reads next is older than the lock: its
  * snapshot was taken before the lock was waited for.
  */
-static void
-check_snapshot(const Acquisition *a)
+void
+zklock_check_snapshot(const ZklockPatience *patience, const char *display)
 {
 	int			level = zklock_stale_snapshot == ZKLOCK_STALE_SNAPSHOT_ERROR
 		? ERROR : WARNING;
 
-	if (!a->patience.waited || zklock_stale_snapshot == ZKLOCK_STALE_SNAPSHOT_OFF ||
+	if (!patience->waited || zklock_stale_snapshot == ZKLOCK_STALE_SNAPSHOT_OFF ||
 		!IsolationUsesXactSnapshot() || !FirstSnapshotSet)
 		return;
 	ereport(level,
 			(errcode(level == ERROR ? ERRCODE_T_R_SERIALIZATION_FAILURE : ERRCODE_WARNING),
 			 errmsg("the snapshot of this transaction is older than its lock \"%s\"",
-					a->holds[0]->name.display),
+					display),
 			 errdetail("The lock was waited for after the snapshot had been taken; what its former holder committed is not visible."),
 			 errhint("Take the lock before the transaction, use READ COMMITTED, or set zklock.stale_snapshot.")));
 }
@@ -233,7 +236,7 @@ acquire_both(Acquisition *a)
 		return false;
 	if (!covered && !acquire_remote(a))
 		return false;
-	check_snapshot(a);
+	zklock_check_snapshot(&a->patience, a->holds[0]->name.display);
 	return true;
 }
 

@@ -37,6 +37,13 @@ extern int64 zklock_token(const ZklockName *name);
  */
 extern bool zklock_release(const ZklockName *names, int n, ZklMode mode);
 
+/*
+ * To be called when something was granted: if the wait for it has made the
+ * transaction's snapshot stale, does what zklock.stale_snapshot says.
+ */
+extern void zklock_check_snapshot(const ZklockPatience *patience,
+								  const char *display);
+
 /* The functions below neither throw nor wait nor allocate. */
 
 /* Gives back all session-level counts. */

@@ -20,6 +20,7 @@
 #include "holds.h"
 #include "locks.h"
 #include "loss.h"
+#include "revoke.h"
 #include "session.h"
 #include "settings.h"
 #include "stats.h"
@@ -87,20 +88,45 @@ mark_lost(bool session_is_over)
 	return n;
 }
 
-/* The names of the locks that are held, or of those marked as lost. */
+static bool
+is_listed(const ZklockHold *hold, bool lost_only)
+{
+	return lost_only ? hold->lost : hold->lock != NULL;
+}
+
+/* Is the name listed already, for another permit of the semaphore? */
+static bool
+is_repeated(ZklockHold *hold, bool lost_only)
+{
+	dlist_node *node = &hold->link;
+
+	while (dlist_has_prev(&zklock_holds, node))
+	{
+		ZklockHold *before;
+
+		node = dlist_prev_node(&zklock_holds, node);
+		before = dlist_container(ZklockHold, link, node);
+		if (is_listed(before, lost_only) && zklock_hold_is_alike(before, hold))
+			return true;
+	}
+	return false;
+}
+
+/* The names of the locks that are held, or of those marked as lost; and how many. */
 static char *
-list_locks(bool lost_only)
+list_locks(bool lost_only, int *n)
 {
 	StringInfoData names;
 	dlist_iter	iter;
 
+	*n = 0;
 	initStringInfo(&names);
 	dlist_foreach(iter, &zklock_holds)
 	{
 		ZklockHold *hold = dlist_container(ZklockHold, link, iter.cur);
 
-		if (lost_only ? hold->lost : hold->lock != NULL)
-			appendStringInfo(&names, "%s\"%s\"", names.len > 0 ? ", " : "",
+		if (is_listed(hold, lost_only) && !is_repeated(hold, lost_only))
+			appendStringInfo(&names, "%s\"%s\"", (*n)++ > 0 ? ", " : "",
 							 hold->name.display);
 	}
 	return names.data;
@@ -147,7 +173,7 @@ zklock_check_loss(void)
 	}
 	if (n > 0)
 	{
-		names = list_locks(true);
+		names = list_locks(true, &n);
 		doomed = true;
 		forget_lost();
 	}
@@ -171,12 +197,14 @@ zklock_translate_cancel(MemoryContext context)
 {
 	ErrorData  *cancel;
 
-	if (!zklock_loss_noticed || geterrcode() != ERRCODE_QUERY_CANCELED)
+	if (geterrcode() != ERRCODE_QUERY_CANCELED ||
+		!(zklock_loss_noticed || zklock_revocation_cancels()))
 		return;
 	MemoryContextSwitchTo(context);
 	cancel = CopyErrorData();
 	FlushErrorState();
 	zklock_check_loss();
+	zklock_raise_revoked();
 	ReThrowError(cancel);
 }
 
@@ -185,11 +213,13 @@ zklock_rewrite_cancel(ErrorData *cancel)
 {
 	ZklSession *session = zklock_session_current();
 	int			n = session ? mark_lost(zklock_session_is_over(session)) : 0;
+	char	   *names;
 
 	if (n == 0)
 		return;
 	cancel->sqlerrcode = ERRCODE_T_R_SERIALIZATION_FAILURE;
-	cancel->message = psprintf(n == 1 ? LOST_ONE : LOST_SEVERAL, list_locks(true));
+	names = list_locks(true, &n);
+	cancel->message = psprintf(n == 1 ? LOST_ONE : LOST_SEVERAL, names);
 	cancel->detail = pstrdup(LOST_DETAIL);
 	cancel->hint = pstrdup(LOST_HINT);
 	rewritten = true;
@@ -200,6 +230,7 @@ zklock_drop_notice(void)
 {
 	if (zklock_loss_noticed && !zklock_holds_any())
 		take_notice(zklock_session_current());
+	zklock_drop_revocation();
 }
 
 /* What the wait for a confirmation needs to know. */
@@ -225,6 +256,7 @@ confirm(ZklSession *session, int session_timeout_ms)
 {
 	Confirmation c = {session, zklock_now() + session_timeout_ms};
 	ZklStatus	status;
+	int			n;
 	MemoryContext context = CurrentMemoryContext;
 
 	zkl_session_confirm(session);
@@ -246,7 +278,7 @@ confirm(ZklSession *session, int session_timeout_ms)
 			(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
 			 zklock_holds_any()
 			 ? errmsg("could not make sure that this session still holds %s",
-					  list_locks(false))
+					  list_locks(false, &n))
 			 : errmsg("could not make sure that this session held its locks until it released them"),
 			 status == ZKL_PENDING
 			 ? errdetail("The ZooKeeper ensemble did not answer within %d ms.", session_timeout_ms)

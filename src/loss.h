@@ -24,8 +24,9 @@ extern void zklock_on_loss_io(void);
 extern void zklock_check_loss(void);
 
 /*
- * For PG_CATCH: if the error is the cancel that zklock_on_loss_io() asked for,
- * raises what zklock_check_loss() says instead, in this memory context.
+ * For PG_CATCH: if the error is the cancel that zklock_on_loss_io() or
+ * zklock_on_revoke_io() asked for, raises what zklock_check_loss() or
+ * zklock_raise_revoked() says instead, in this memory context.
  */
 extern void zklock_translate_cancel(MemoryContext context);
 
@@ -38,7 +39,7 @@ extern void zklock_rewrite_cancel(ErrorData *cancel);
 /* This transaction can't commit any more, whoever catches the error that says so. */
 extern void zklock_doom(void);
 
-/* If nothing is held any more, nothing needs to be told.  Does not throw. */
+/* After a release: what is not held any more need not be told.  Does not throw. */
 extern void zklock_drop_notice(void);
 
 /*

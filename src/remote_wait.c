@@ -53,8 +53,7 @@ typedef struct RemoteWait
 	int			n;
 	ZklockVigil vigil;
 	int64		started;
-	int64		unanswered_since;	/* connection lost, and needs an answer; or 0 */
-	uint64		n_answers;		/* of the ensemble, when last looked */
+	ZklockContact contact;
 	bool		logged;
 } RemoteWait;
 
@@ -89,33 +88,28 @@ is_blocked_too_long(RemoteWait *w, ZklRequestInfo *info, int64 now,
 		log_long_wait(w, info, now);
 		if (now < w->started + DeadlockTimeout)
 			*look_again = Min(*look_again, w->started + DeadlockTimeout);
-		else if (zklock_deadlock_detection)
+		else if (zklock_deadlock_detection && w->n > 0)
 			zklock_look_for_deadlock(&w->vigil, w->request, info, w->displays,
 									 w->n, look_again);
 	}
 	return false;
 }
 
-/*
- * A call that needs an answer to go on can't wait for ever for a connection to
- * come back.  One that comes and goes again without an answer is none.
- */
-static void
-check_connection(RemoteWait *w, const ZklRequestInfo *info, int64 now,
-				 int64 *look_again)
+bool
+zklock_contact_is_lost(ZklockContact *contact, ZklSession *session,
+					   uint64 n_answers, int64 now, int64 *look_again)
 {
-	if (info->n_answers != w->n_answers)
-		w->unanswered_since = 0;
-	w->n_answers = info->n_answers;
-	if (w->unanswered_since == 0)
+	if (n_answers != contact->n_answers)
+		contact->unanswered_since = 0;
+	contact->n_answers = n_answers;
+	if (contact->unanswered_since == 0)
 	{
-		if (zkl_session_state(w->session) == ZKL_SESSION_CONNECTED)
-			return;
-		w->unanswered_since = now;
+		if (zkl_session_state(session) == ZKL_SESSION_CONNECTED)
+			return false;
+		contact->unanswered_since = now;
 	}
-	*look_again = w->unanswered_since + zklock_connect_timeout;
-	if (now >= *look_again)
-		zklock_raise_connection_lost(w->displays[Max(info->culprit, 0)]);
+	*look_again = contact->unanswered_since + zklock_connect_timeout;
+	return now >= *look_again;
 }
 
 /* One that has stood in the queue sits out an outage of any length. */
@@ -131,7 +125,10 @@ is_granted(void *arg, int64 *look_again)
 	zkl_request_info(w->request, &info);
 	if (info.was_blocked || w->patience->queued)
 		return is_blocked_too_long(w, &info, now, look_again);
-	check_connection(w, &info, now, look_again);
+	/* A call that needs an answer to go on can't wait for ever. */
+	if (zklock_contact_is_lost(&w->contact, w->session, info.n_answers, now,
+							   look_again))
+		zklock_raise_connection_lost(w->displays[Max(info.culprit, 0)]);
 	return false;
 }
 
@@ -183,6 +180,7 @@ zklock_await_request(ZklockPatience *patience, ZklSession *session,
 		case ZKL_BUSY:
 		case ZKL_SESSION_LOST:
 		case ZKL_LOCK_LOST:
+		case ZKL_OTHER_SIZE:
 			return status;
 		default:
 			zkl_request_end(request);

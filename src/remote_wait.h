@@ -33,10 +33,26 @@ extern int64 zklock_patience_left(const ZklockPatience *patience);
 extern ZklSession *zklock_reach_session(const ZklockPatience *patience,
 										const char *display);
 
+/* How a call that needs answers fares with its connection; begins as zeroes. */
+typedef struct ZklockContact
+{
+	int64		unanswered_since;	/* connection lost, and no answer since; or 0 */
+	uint64		n_answers;		/* of the ensemble, when last looked */
+} ZklockContact;
+
+/*
+ * Has the connection been lost for zklock.connect_timeout?  One that comes and
+ * goes again without an answer is none.  If not, *look_again says when to ask
+ * again.  "n_answers" are those that the session has had by now.
+ */
+extern bool zklock_contact_is_lost(ZklockContact *contact, ZklSession *session,
+								   uint64 n_answers, int64 now, int64 *look_again);
+
 /*
  * Waits for the request under lock_timeout, interruptibly.  "displays" names
- * what each of its "n" wishes asks for.  Returns OK; PENDING or BUSY when the limit
- * has passed; SESSION_LOST or LOCK_LOST; the caller takes what is granted and
+ * what each of its "n" wishes asks for; 0 for a permit, for which deadlocks across
+ * servers are not looked for.  Returns OK; PENDING or BUSY when the limit
+ * has passed; SESSION_LOST, LOCK_LOST or OTHER_SIZE; the caller takes what is granted and
  * ends the request.  Throws in all other cases, having ended it.  NULL as
  * request means that memory was exhausted.
  */

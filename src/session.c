@@ -26,6 +26,7 @@
 #include "holds.h"
 #include "lifecycle.h"
 #include "loss.h"
+#include "revoke.h"
 #include "session.h"
 #include "settings.h"
 #include "stats.h"
@@ -224,6 +225,7 @@ open_session(void)
 		.session_timeout_ms = zklock_session_timeout,
 		.creator_acl = zklock_acl != 0,
 		.on_loss_io = zklock_on_loss_io,
+		.on_revoke_io = zklock_on_revoke_io,
 		.dialect = (ZklDialect) zklock_node_names,
 		.max_nodes = zklock_max_locks,
 	};
@@ -270,6 +272,16 @@ is_decided(void *arg, int64 *look_again)
 	return true;
 }
 
+/* A view waits under no lock_timeout. */
+static void
+wait_for_session(const char *display, int64 *deadline)
+{
+	if (display)
+		zklock_wait_for_lock(session, is_decided, deadline, 0);
+	else
+		zklock_wait(session, is_decided, deadline);
+}
+
 ZklSession *
 zklock_session_by(const char *display, int64 deadline)
 {
@@ -282,7 +294,7 @@ zklock_session_by(const char *display, int64 deadline)
 		if (session == NULL)
 			open_session();
 		if (zkl_session_state(session) != ZKL_SESSION_CONNECTED)
-			zklock_wait_for_lock(session, is_decided, &deadline, 0);
+			wait_for_session(display, &deadline);
 		switch (zkl_session_state(session))
 		{
 			case ZKL_SESSION_CONNECTED:
@@ -295,6 +307,8 @@ zklock_session_by(const char *display, int64 deadline)
 					return session;
 				refused = zkl_session_state(session) == ZKL_SESSION_AUTH_FAILED;
 				zklock_session_close(ZKLOCK_CLOSE_MS);
+				if (refused && display == NULL)
+					return NULL;
 				if (refused)
 					zklock_raise(ZKL_AUTH_FAILED, display, 0);
 				break;

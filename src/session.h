@@ -22,7 +22,11 @@ extern ZklSession *zklock_session_current(void);
  */
 extern ZklSession *zklock_session_ready(const char *display);
 
-/* The same until a time (zklock_now) is reached: then NULL instead of an error. */
+/*
+ * The same until a time (zklock_now) is reached: then NULL instead of an error.
+ * With NULL as display, for those who do not lock: not under lock_timeout, and NULL
+ * also when the credentials are refused, with the session closed.
+ */
 extern ZklSession *zklock_session_by(const char *display, int64 deadline);
 
 /* It is in a final state: expired, lost, or refused. */

@@ -29,8 +29,9 @@ int			zklock_acl = 0;
 char	   *zklock_auth_file;
 bool		zklock_deadlock_detection = true;
 
-/* Kept for features to come: what may be set, not what it does. */
-static int	on_revoke = 0;
+volatile sig_atomic_t zklock_on_revoke = ZKLOCK_ON_REVOKE_NOTICE;
+
+static int	on_revoke = ZKLOCK_ON_REVOKE_NOTICE;
 
 static int	log_min_messages_level = ZKL_LOG_WARNING;
 
@@ -49,10 +50,10 @@ static const struct config_enum_entry commit_check_options[] = {
 };
 
 static const struct config_enum_entry on_revoke_options[] = {
-	{"notice", 0, false},
-	{"ignore", 1, false},
-	{"cancel", 2, false},
-	{"terminate", 3, false},
+	{"notice", ZKLOCK_ON_REVOKE_NOTICE, false},
+	{"ignore", ZKLOCK_ON_REVOKE_IGNORE, false},
+	{"cancel", ZKLOCK_ON_REVOKE_CANCEL, false},
+	{"terminate", ZKLOCK_ON_REVOKE_TERMINATE, false},
 	{NULL, 0, false}
 };
 
@@ -103,6 +104,12 @@ static void
 assign_log_level(int newval, void *extra)
 {
 	zkl_log_set_level((ZklLogLevel) newval);
+}
+
+static void
+assign_on_revoke(int newval, void *extra)
+{
+	zklock_on_revoke = newval;
 }
 
 static void
@@ -166,9 +173,8 @@ define_lock_settings(void)
 							PGC_SUSET, 0, NULL, NULL, NULL);
 	DefineCustomEnumVariable("zklock.on_revoke",
 							 "What a holder does when it is asked to let go.",
-							 "Accepted, but without effect in this version.",
-							 &on_revoke, 0, on_revoke_options,
-							 PGC_USERSET, 0, NULL, NULL, NULL);
+							 NULL, &on_revoke, ZKLOCK_ON_REVOKE_NOTICE, on_revoke_options,
+							 PGC_USERSET, 0, NULL, assign_on_revoke, NULL);
 	DefineCustomBoolVariable("zklock.deadlock_detection",
 							 "Look for deadlocks across servers.",
 							 "Who waits for another server's lock for longer than deadlock_timeout tells the others, and looks.",

@@ -8,6 +8,8 @@
 #ifndef ZKLOCK_SETTINGS_H
 #define ZKLOCK_SETTINGS_H
 
+#include <signal.h>
+
 typedef enum ZklockCommitCheck
 {
 	ZKLOCK_COMMIT_CHECK_OFF,
@@ -22,6 +24,14 @@ typedef enum ZklockStaleSnapshot
 	ZKLOCK_STALE_SNAPSHOT_ERROR
 } ZklockStaleSnapshot;
 
+typedef enum ZklockOnRevoke
+{
+	ZKLOCK_ON_REVOKE_NOTICE,
+	ZKLOCK_ON_REVOKE_IGNORE,
+	ZKLOCK_ON_REVOKE_CANCEL,
+	ZKLOCK_ON_REVOKE_TERMINATE
+} ZklockOnRevoke;
+
 extern char *zklock_connect_string;
 extern char *zklock_root;
 extern int	zklock_session_timeout;
@@ -29,6 +39,7 @@ extern int	zklock_connect_timeout;
 extern int	zklock_node_names;	/* ZklDialect */
 extern int	zklock_commit_check;	/* ZklockCommitCheck */
 extern int	zklock_stale_snapshot;	/* ZklockStaleSnapshot */
+extern volatile sig_atomic_t zklock_on_revoke;	/* ZklockOnRevoke; threads read it */
 extern int	zklock_max_locks;
 extern int	zklock_acl;			/* 1: creator */
 extern char *zklock_auth_file;

@@ -48,6 +48,43 @@ hold_state_text(const ZklockHold *hold)
 	return "held";
 }
 
+static ZklockScope
+permit_scope(const ZklockHold *hold)
+{
+	return hold->exclusive.session > 0 ? ZKLOCK_SESSION : ZKLOCK_TRANSACTION;
+}
+
+static bool
+is_same_row(const ZklockHold *a, const ZklockHold *b)
+{
+	return a->lock != NULL && zklock_hold_is_alike(a, b) &&
+		permit_scope(a) == permit_scope(b) &&
+		strcmp(hold_state_text(a), hold_state_text(b)) == 0;
+}
+
+/* How many permits does this one stand for?  The oldest one stands for all. */
+static int64
+count_permits(ZklockHold *hold)
+{
+	bool		passed = false;
+	int64		n = 0;
+	dlist_iter	iter;
+
+	dlist_foreach(iter, &zklock_holds)
+	{
+		ZklockHold *other = dlist_container(ZklockHold, link, iter.cur);
+
+		if (is_same_row(other, hold))
+		{
+			if (passed)
+				return 0;
+			n++;
+		}
+		passed = passed || other == hold;
+	}
+	return n;
+}
+
 static void
 put_hold(ReturnSetInfo *rsinfo, ZklockHold *hold, ZklMode mode,
 		 ZklockScope scope, int64 count)
@@ -57,9 +94,10 @@ put_hold(ReturnSetInfo *rsinfo, ZklockHold *hold, ZklMode mode,
 
 	if (count == 0)
 		return;
-	values[0] = CStringGetTextDatum("lock");
+	values[0] = CStringGetTextDatum(hold->kind == ZKLOCK_SEMAPHORE ? "semaphore" : "lock");
 	values[1] = CStringGetTextDatum(hold->name.display);
-	values[2] = CStringGetTextDatum(mode == ZKL_MODE_EXCLUSIVE ? "exclusive" : "shared");
+	values[2] = CStringGetTextDatum(hold->kind == ZKLOCK_SEMAPHORE ? "permit" :
+									mode == ZKL_MODE_EXCLUSIVE ? "exclusive" : "shared");
 	values[3] = CStringGetTextDatum(scope == ZKLOCK_SESSION ? "session" : "transaction");
 	values[4] = Int64GetDatum(count);
 	values[5] = Int64GetDatum(hold->token);
@@ -81,6 +119,13 @@ zklock_held_locks(PG_FUNCTION_ARGS)
 	{
 		ZklockHold *hold = dlist_container(ZklockHold, link, iter.cur);
 
+		if (hold->kind == ZKLOCK_SEMAPHORE)
+		{
+			if (hold->lock)
+				put_hold(rsinfo, hold, ZKL_MODE_EXCLUSIVE, permit_scope(hold),
+						 count_permits(hold));
+			continue;
+		}
 		for (ZklMode mode = ZKL_MODE_SHARED; mode <= ZKL_MODE_EXCLUSIVE; mode++)
 		{
 			ZklockModeCounts *counts = zklock_hold_counts(hold, mode);

@@ -19,6 +19,7 @@
 #include "utils/timestamp.h"
 
 #include "compat.h"
+#include "revoke.h"
 #include "syntax.h"
 #include "wait.h"
 
@@ -65,6 +66,7 @@ zklock_wait(ZklSession *session, ZklockWaitOver over, void *arg)
 		CHECK_FOR_INTERRUPTS();
 		zkl_session_clear_wakeup(session);
 		zklock_drain_client_log();
+		zklock_tell_revocation();
 		if (over(arg, &look_again))
 			return;
 		if (look_again != ZKLOCK_NEVER)

@@ -39,6 +39,7 @@ typedef enum ZklResultCode
 	ZKL_RC_NO_NODE,
 	ZKL_RC_NODE_EXISTS,
 	ZKL_RC_NOT_EMPTY,
+	ZKL_RC_BAD_VERSION,			/* set: somebody changed the data meanwhile */
 	ZKL_RC_NO_AUTH,				/* refused by ACL, or the ACL is invalid */
 	ZKL_RC_AUTH_FAILED,			/* the ensemble refused the credentials */
 	ZKL_RC_SESSION_EXPIRED,
@@ -67,7 +68,7 @@ typedef struct ZklEvents
 {
 	void		(*connection_io) (void *context, ZklConnectionEvent event,
 								  const ZklConnectionInfo *info);
-	/* a watch set on "path" by zkl_client_get() fired */
+	/* a watch set on "path" by zkl_client_get() or ..._watch_children() fired */
 	void		(*watch_io) (void *context, const char *path);
 	/* the time given to zkl_client_set_alarm() has come */
 	void		(*alarm_io) (void *context);
@@ -90,6 +91,9 @@ typedef struct ZklResult
 	int			raw_code;		/* the client library's own, for messages */
 	const char *path;			/* create: the path made */
 	int64_t		czxid;			/* create, get: transaction that made the node */
+	int32_t		version;		/* get: of the data */
+	int64_t		owner;			/* get: session of an ephemeral node, or 0 */
+	int64_t		ctime_ms;		/* get: when it was made, since 1970 by the leader's clock */
 	const char *data;			/* get */
 	int			data_len;
 	const char *const *children;	/* list: names without their parent */
@@ -159,14 +163,27 @@ extern bool zkl_client_create(ZklClient *client, const char *path,
 							  ZklCreateKind kind, ZklCompletion *completion);
 extern bool zkl_client_delete(ZklClient *client, const char *path,
 							  ZklCompletion *completion);
+
 /* Reads the data; with "watch", a later change or deletion calls watch_io.  A missing node leaves no watch. */
 extern bool zkl_client_get(ZklClient *client, const char *path, bool watch,
 						   ZklCompletion *completion);
+
+/* Replaces the data, if they still have this version, or it is ZKL_ANY_VERSION. */
+#define ZKL_ANY_VERSION (-1)
+extern bool zkl_client_set(ZklClient *client, const char *path,
+						   const char *data, int data_len, int32_t version,
+						   ZklCompletion *completion);
 extern bool zkl_client_list(ZklClient *client, const char *path,
 							ZklCompletion *completion);
+
+/* Lists; a child that comes or goes later calls watch_io.  A missing node leaves no watch. */
+extern bool zkl_client_watch_children(ZklClient *client, const char *path,
+									  ZklCompletion *completion);
+
 /* Lets later reads of this connection see every write that the leader has seen by now. */
 extern bool zkl_client_sync(ZklClient *client, const char *path,
 							ZklCompletion *completion);
+
 /* All or nothing. */
 extern bool zkl_client_multi(ZklClient *client, const ZklOp *ops, int n_ops,
 							 ZklCompletion *completion);

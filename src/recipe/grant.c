@@ -34,6 +34,17 @@ grant_node(ZklRequest *request, int i)
 	zkl__guard_later(node);
 }
 
+/* What the nodes stand for is the owner's. */
+void
+zkl__request_grant(ZklRequest *request)
+{
+	for (int i = 0; i < request->n; i++)
+		grant_node(request, i);
+	request->status = ZKL_OK;
+	zkl__waits_end(request);
+	zkl__wake(request->session);
+}
+
 static void
 verified(ZklCall *call, const ZklResult *result)
 {
@@ -96,6 +107,11 @@ zkl__request_check_granted(ZklRequest *request)
 			zkl__request_drive(request);
 			return;
 		}
+	if (request->permit)
+	{
+		zkl__permit_drive(request);
+		return;
+	}
 	if (request->n > 1 && request->was_blocked && !request->is_verified)
 	{
 		if (request->verified == NULL &&
@@ -103,9 +119,5 @@ zkl__request_check_granted(ZklRequest *request)
 			verify(request);
 		return;
 	}
-	for (int i = 0; i < request->n; i++)
-		grant_node(request, i);
-	request->status = ZKL_OK;
-	zkl__waits_end(request);
-	zkl__wake(request->session);
+	zkl__request_grant(request);
 }

@@ -8,6 +8,13 @@
  * for a moment, so that short transactions do not pay for it.  What is removed
  * before that shows when the watch is set.
  *
+ * The same watch tells of a revocation: somebody has made __REVOKE__ the data of
+ * the node.  Once that is noticed the node gets its own data back, so that
+ * readers see again who holds it.  Only data of the version that was read are
+ * replaced, so that a second revocation can't be overwritten unseen; and as the
+ * version grows with every change, one that is read again after a lost
+ * connection is not taken for another.
+ *
  *-------------------------------------------------------------------------
  */
 #include <stdlib.h>
@@ -17,6 +24,9 @@
 
 /* How long a lock is held before its node is watched. */
 #define GUARD_MS 1000
+
+/* As Curator's Revoker writes it. */
+#define REVOKE "__REVOKE__"
 
 /* At the time when the first of the nodes is due. */
 static void
@@ -39,6 +49,50 @@ zkl__guard_later(ZklNode *node)
 	arm(node->session, node->guard_ms);
 }
 
+/* Whatever came between shows when the node is read again, as every change has that done. */
+static void
+restored(ZklCall *call, const ZklResult *result)
+{
+	if (result->code == ZKL_RC_CONNECTION_LOSS)
+		zkl__guard_later(call->node);
+}
+
+static void
+restore(ZklNode *node, int32_t version)
+{
+	ZklSession *session = node->session;
+	char	   *path = zkl__path(node->lock_path, node->name);
+	ZklCall    *call = path ? zkl__call_new(session, restored, node, NULL) : NULL;
+
+	call = zkl__call_sent(call, call &&
+						  zkl_client_set(session->client, path, node->data,
+										 node->data_len, version,
+										 &call->completion));
+	if (call == NULL)
+		zkl__guard_later(node);
+	free(path);
+}
+
+static void
+look_for_revocation(ZklNode *node, const ZklResult *result)
+{
+	ZklLock    *lock = node->lock;
+
+	if (lock == NULL || node->is_lease || result->data_len != (int) strlen(REVOKE) ||
+		memcmp(result->data, REVOKE, strlen(REVOKE)) != 0)
+		return;
+	if (result->version != node->revoked_version)
+	{
+		node->revoked_version = result->version;
+		lock->revocations++;
+		if (lock->taken && !lock->lost)
+			zkl__tell_revocation(node->session);
+		zkl__wake(node->session);
+	}
+	if (node->state == NODE_HELD)
+		restore(node, result->version);
+}
+
 static void
 guarded(ZklCall *call, const ZklResult *result)
 {
@@ -47,6 +101,8 @@ guarded(ZklCall *call, const ZklResult *result)
 	if (node->guarding != call)
 		return;
 	node->guarding = NULL;
+	if (result->code == ZKL_RC_OK)
+		look_for_revocation(node, result);
 	if (node->state != NODE_HELD)
 		return;
 	switch (result->code)

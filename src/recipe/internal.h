@@ -11,13 +11,17 @@
  *		session.c		the session, calls in flight
  *		clock.c			what is due by the clock
  *		move.c			one node: a new name for it
+ *		wish.c			how a request begins
  *		request.c		a request: its nodes as a whole
  *		grant.c			... and when they are granted
  *		parents.c		the znodes above them
  *		drain.c			a request that waits for sequence numbers to restart
  *		queue_lock.c	one node: the state machine from create to delete
  *		lock.c			what is held: reduce, confirm, loss
- *		guard.c			... and watched, so that its loss is noticed
+ *		guard.c			... and watched, so that loss and revocation are noticed
+ *		semaphore.c		a permit: its queue, its node, the count
+ *		size.c			... and whether the semaphore is the one that is meant
+ *		survey.c		reading what stands in queues
  *		waits.h			long waits, and deadlocks: waits.c, look.c, exam.c
  *
  *-------------------------------------------------------------------------
@@ -29,15 +33,18 @@
 
 #include "client.h"
 #include "node.h"
+#include "pool.h"
 #include "recipe.h"
 
 typedef struct ZklNode ZklNode;
+typedef struct ZklPermit ZklPermit;
 typedef struct ZklCall ZklCall;
 typedef struct ZklWaits ZklWaits;
+typedef struct ZklItem ZklItem;
 
 typedef void (*ZklHandler) (ZklCall *call, const ZklResult *result);
 
-/* An operation in flight; it keeps its node or request alive until answered. */
+/* An operation in flight; it keeps its node, request or survey alive until answered. */
 struct ZklCall
 {
 	ZklCompletion completion;	/* first: the client knows only this */
@@ -48,8 +55,10 @@ struct ZklCall
 	bool		is_nudge;		/* nobody waits for its answer */
 	bool		confirms;		/* a quorum write: OK renews the lease */
 	ZklHandler	handler;
-	ZklNode    *node;			/* what it is about: one of these, or neither */
+	ZklNode    *node;			/* what it is about: one of these, or none */
 	ZklRequest *request;
+	ZklSurvey  *survey;
+	ZklItem    *item;			/* of the survey */
 };
 
 /*
@@ -89,6 +98,8 @@ struct ZklNode
 	int			data_len;
 	ZklMode		mode;
 	bool		upgrade;		/* the session holds a reader node as well */
+	bool		is_lease;		/* a permit's, in no queue */
+	ZklDialect	dialect;		/* of its name */
 	uint64_t	guid_counter;
 	int32_t		number;
 	int64_t		czxid;			/* 0: not known */
@@ -103,6 +114,7 @@ struct ZklNode
 	int64_t		guard_ms;		/* when a held node is to be watched */
 	ZklCall    *guarding;		/* the read that sets the watch on a held node */
 	bool		is_guarded;		/* ... was sent */
+	int32_t		revoked_version;	/* of its data, when last asked back; or 0 */
 };
 
 struct ZklRequest
@@ -136,6 +148,43 @@ struct ZklRequest
 	char	   *data;
 	int			data_len;
 	char		blocker[sizeof(((ZklRequestInfo *) 0)->blocker)];
+	ZklPermit  *permit;			/* what a request for a permit has besides, or NULL */
+};
+
+/* What the last count of a semaphore's permits said, as long as nothing changed. */
+typedef enum ZklSeen
+{
+	SEEN_NOTHING,				/* to be counted */
+	SEEN_ROOM,
+	SEEN_FULL					/* until the watch on the permits fires */
+} ZklSeen;
+
+/*
+ * A permit that is asked for.  The request's only node is the one in the queue
+ * of the semaphore's mutex; what is known about the pool is good for as long as
+ * that node exists.
+ */
+struct ZklPermit
+{
+	bool		kazoo;			/* the layout; see pool.h */
+	int			size;
+	char	   *pool_path;
+	char	   *lease_path;		/* the permits' parent */
+	ZklNode    *lease;			/* ours, or NULL until it is our turn */
+	bool		in_turn;		/* the mutex was held when last looked */
+	ZklSeen		seen;
+	bool		is_guarded;		/* the mutex's node is watched */
+	bool		layout_known;	/* it is ours */
+	bool		size_known;		/* it is ours, or nobody's */
+	bool		size_unset;		/* the pool has no data, and this version */
+	int32_t		version;
+	int			other_size;
+	ZklCall    *parts_listed;	/* calls in flight */
+	ZklCall    *sized;
+	ZklCall    *counted;
+	ZklCall    *stamped;
+	ZklCall    *holder_read;
+	ZklCall    *guarding;
 };
 
 /*
@@ -149,6 +198,7 @@ struct ZklLock
 	ZklLock    *next;
 	bool		taken;			/* the owner knows that it holds this */
 	bool		lost;
+	int			revocations;
 	int64_t		token;
 	ZklNode    *anchor;
 	ZklNode    *upgrade;		/* the writer node beside a reader anchor, or NULL */
@@ -177,10 +227,12 @@ struct ZklSession
 
 	char	   *root;
 	char	   *locks_path;
+	char	   *semaphores_path;
 	ZklDialect	dialect;
 	int			max_nodes;
 	int32_t		sequence_limit;
 	void		(*on_loss_io) (void);
+	void		(*on_revoke_io) (void);
 
 	ZklCall    *calls;
 	ZklCall    *last_call;
@@ -188,6 +240,7 @@ struct ZklSession
 	ZklRequest *requests;
 	ZklLock    *locks;
 	ZklWaits   *waits;			/* NULL until there was a long one */
+	ZklSurvey  *surveys;
 	bool		garbage;		/* something is ready to be freed */
 
 	ZklCall    *confirming;
@@ -240,6 +293,9 @@ extern void zkl__node_free(ZklNode *node);
 extern void zkl__node_send_move(ZklNode *node);
 extern void zkl__node_downgrade(ZklNode *node);
 
+/* wish.c */
+extern void zkl__permit_free(ZklPermit *permit);
+
 /* request.c */
 extern void zkl__request_drive(ZklRequest *request);
 extern void zkl__request_fail(ZklRequest *request, ZklStatus status,
@@ -248,12 +304,15 @@ extern void zkl__request_fail_code(ZklRequest *request, int culprit,
 								   const ZklResult *result);
 extern void zkl__request_created(ZklRequest *request);
 extern void zkl__request_restart(ZklRequest *request);
+extern void zkl__request_no_parent(ZklRequest *request);
 extern void zkl__request_blocked(ZklRequest *request, int culprit,
 								 const ZklResult *data);
 extern void zkl__request_free(ZklRequest *request);
+extern void zkl__request_free_memory(ZklRequest *request);
 extern ZklStatus zkl__status_of(ZklResultCode code);
 
 /* grant.c */
+extern void zkl__request_grant(ZklRequest *request);
 extern void zkl__request_check_granted(ZklRequest *request);
 
 /* parents.c */
@@ -268,11 +327,31 @@ extern void zkl__drain_watch_fired(ZklRequest *request, const char *path);
 extern void zkl__lock_reduce(ZklLock *lock, ZklMode mode);
 extern void zkl__lock_node_lost(ZklNode *node);
 extern void zkl__tell_loss(const ZklSession *session);
+extern void zkl__tell_revocation(const ZklSession *session);
 extern void zkl__confirm_drive(ZklSession *session);
+
+/* survey.c */
+extern void zkl__survey_drive(ZklSurvey *survey);
+extern void zkl__surveys_drive(ZklSession *session);
+extern void zkl__surveys_sweep(ZklSession *session, bool all);
 
 /* guard.c */
 extern void zkl__guard_later(ZklNode *node);
 extern void zkl__guard_drive(ZklSession *session, int64_t now);
 extern void zkl__guard_watch_fired(ZklNode *node, const char *path);
+
+/* semaphore.c */
+extern void zkl__permit_drive(ZklRequest *request);
+extern void zkl__permit_recount(ZklRequest *request);
+extern void zkl__permit_watch_fired(ZklRequest *request, const char *path);
+extern void zkl__permit_leave(ZklRequest *request);
+extern void zkl__permit_reset(ZklRequest *request);
+extern bool zkl__permit_in_queue(const ZklRequest *request);
+extern bool zkl__permit_in_turn(const ZklRequest *request);
+extern void zkl__permit_parents(ZklRequest *request);
+
+/* size.c */
+extern void zkl__pool_look(ZklRequest *request);
+extern bool zkl__pool_is_ours(const ZklPermit *permit);
 
 #endif							/* ZKL_INTERNAL_H */

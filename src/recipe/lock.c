@@ -35,6 +35,25 @@ zkl__tell_loss(const ZklSession *session)
 		session->on_loss_io();
 }
 
+int
+zkl_lock_revocations(ZklLock *lock)
+{
+	ZklSession *session = lock->session;
+	int			n;
+
+	zkl__session_lock(session);
+	n = lock->revocations;
+	zkl__session_unlock(session);
+	return n;
+}
+
+void
+zkl__tell_revocation(const ZklSession *session)
+{
+	if (session->on_revoke_io)
+		session->on_revoke_io();
+}
+
 /* A node that should be held is not there any more. */
 void
 zkl__lock_node_lost(ZklNode *node)

@@ -24,6 +24,7 @@ move_done(ZklNode *node)
 	if (zkl_parse_child(node->name, &contender))
 		node->number = contender.number;
 	node->state = node->state == NODE_BARRING ? NODE_LISTING : NODE_HELD;
+	node->revoked_version = 0;
 	zkl__guard_later(node);
 }
 
@@ -107,7 +108,7 @@ void
 zkl__node_downgrade(ZklNode *node)
 {
 	node->mode = ZKL_MODE_SHARED;
-	if (zkl_child_name(node->session->dialect, node->mode,
+	if (zkl_child_name(node->dialect, node->mode,
 					   node->session->connection.session_id, node->guid_counter,
 					   node->number, node->new_name))
 	{

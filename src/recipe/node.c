@@ -162,22 +162,30 @@ zkl_parse_child(const char *name, ZklContender *contender)
 	return true;
 }
 
+size_t
+zkl_guid(ZklDialect dialect, int64_t session_id, uint64_t counter,
+		 char out[ZKL_CHILD_NAME_SIZE])
+{
+	uint64_t	id = (uint64_t) session_id;
+
+	return (size_t) snprintf(out, ZKL_CHILD_NAME_SIZE, dialects[dialect].guid_format,
+							 (uint32_t) (id >> 32), (unsigned) (id >> 16 & 0xffff),
+							 (unsigned) (id & 0xffff), (unsigned) (counter >> 48),
+							 counter & UINT64_C(0xffffffffffff));
+}
+
 bool
 zkl_child_prefix(ZklDialect dialect, ZklMode mode, int64_t session_id,
 				 uint64_t counter, char out[ZKL_CHILD_NAME_SIZE])
 {
 	const Dialect *d = &dialects[dialect];
 	const char *infix = mode == ZKL_MODE_SHARED ? d->reader : d->writer;
-	uint64_t	id = (uint64_t) session_id;
-	int			n;
+	size_t		n;
 
 	if (infix == NULL)
 		return false;
-	n = snprintf(out, ZKL_CHILD_NAME_SIZE, d->guid_format,
-				 (uint32_t) (id >> 32), (unsigned) (id >> 16 & 0xffff),
-				 (unsigned) (id & 0xffff), (unsigned) (counter >> 48),
-				 counter & UINT64_C(0xffffffffffff));
-	snprintf(out + n, ZKL_CHILD_NAME_SIZE - (size_t) n, "%s", infix);
+	n = zkl_guid(dialect, session_id, counter, out);
+	snprintf(out + n, ZKL_CHILD_NAME_SIZE - n, "%s", infix);
 	return true;
 }
 
@@ -393,4 +401,135 @@ zkl_blockers(const char *const *children, int n_children, const char *name,
 		owners[n++] = f.c.owner;
 	}
 	return n;
+}
+
+
+/*
+ * Seen from outside
+ */
+
+/*
+ * Distances from one of the numbers are a total order whatever the numbers are;
+ * comparing the numbers themselves, which wrap, would not be one.
+ */
+static int
+compare_queued(const void *a, const void *b)
+{
+	const ZklQueued *qa = a;
+	const ZklQueued *qb = b;
+
+	if (qa->distance != qb->distance)
+		return qa->distance < qb->distance ? -1 : 1;
+	return strcmp(qa->name, qb->name);
+}
+
+void
+zkl_sort_queue(ZklQueued *queue, int n)
+{
+	uint32_t	origin = n > 0 ? (uint32_t) queue[0].contender.number : 0;
+
+	for (int i = 0; i < n; i++)
+		queue[i].distance = (uint32_t) queue[i].contender.number - origin +
+			UINT32_C(0x80000000);
+	if (n > 1)
+		qsort(queue, (size_t) n, sizeof(ZklQueued), compare_queued);
+}
+
+static bool
+same_owner(const ZklQueued *a, const ZklQueued *b)
+{
+	return a->contender.has_owner && b->contender.has_owner &&
+		a->contender.owner == b->contender.owner;
+}
+
+/* The reader that writer "w" builds on, among the first n_readers; -1: none. */
+static int
+anchor_of(const ZklQueued *queue, int n_readers, int w)
+{
+	for (int i = 0; i < n_readers; i++)
+		if (same_owner(&queue[i], &queue[w]))
+			return i;
+	return -1;
+}
+
+/*
+ * The readers before the first writer hold it; that writer and those of its
+ * number do when all these readers are their own session's, or there are none.
+ */
+void
+zkl_grant_queue(ZklQueued *queue, int n)
+{
+	int			first = 0;		/* the first writer */
+	int			n_readers;		/* before its number */
+	bool		alone = true;	/* all of them are one session's */
+	bool		taken = false;
+
+	while (first < n && !queue[first].contender.writer)
+		first++;
+	for (n_readers = first; n_readers > 0 && first < n &&
+		 queue[n_readers - 1].distance == queue[first].distance;)
+		n_readers--;
+	for (int i = 1; i < n_readers; i++)
+		alone = alone && same_owner(&queue[0], &queue[i]);
+	for (int i = 0; i < n; i++)
+	{
+		ZklQueued  *q = &queue[i];
+		bool		early = first == n || q->distance <= queue[first].distance;
+
+		q->anchor = q->contender.writer ? anchor_of(queue, n_readers, i) : -1;
+		q->granted = early && (!q->contender.writer ||
+							   (!taken && (n_readers == 0 || (alone && q->anchor >= 0))));
+		taken = taken || (q->granted && q->contender.writer);
+	}
+}
+
+static bool
+is_hex(const char *s, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (hex_value(s[i]) < 0)
+			return false;
+	return true;
+}
+
+/* A UUID as Curator writes it: 8-4-4-4-12 digits. */
+static bool
+is_uuid(const char *s)
+{
+	return is_hex(s, 8) && s[8] == '-' && is_hex(s + 9, 4) && s[13] == '-' &&
+		is_hex(s + 14, 4) && s[18] == '-' && is_hex(s + 19, 4) && s[23] == '-' &&
+		is_hex(s + 24, 12);
+}
+
+static bool
+is_infix_and_number(const char *s, const char *infix)
+{
+	size_t		n = strlen(infix);
+
+	if (strncmp(s, infix, n) != 0)
+		return false;
+	s += n;
+	if (*s == '-')
+		s++;
+	return *s != '\0' && s[strspn(s, "0123456789")] == '\0';
+}
+
+ZklMaker
+zkl_maker(const char *child, int64_t session_id)
+{
+	static const char *const curator[] = {"lock-", "__READ__", "__WRIT__", "lease-"};
+	uint64_t	owner;
+
+	if (session_id != 0 && parse_owner(child, &owner) &&
+		owner == (uint64_t) session_id)
+		return ZKL_MAKER_ZKLOCK;
+	if (strncmp(child, "_c_", 3) == 0 && is_uuid(child + 3) && child[39] == '-')
+		for (int i = 0; i < 4; i++)
+			if (is_infix_and_number(child + 40, curator[i]))
+				return ZKL_MAKER_CURATOR;
+	if (is_hex(child, 32) &&
+		(child[32] == '\0' || is_infix_and_number(child + 32, "__lock__") ||
+		 is_infix_and_number(child + 32, "__rlock__")))
+		return ZKL_MAKER_KAZOO;
+	return ZKL_MAKER_OTHER;
 }

@@ -28,6 +28,10 @@ typedef struct ZklContender
 /* False if no dialect knows this name.  Never fails on any bytes. */
 extern bool zkl_parse_child(const char *name, ZklContender *contender);
 
+/* Writes the GUID of session and counter, as the dialect begins names; returns its length. */
+extern size_t zkl_guid(ZklDialect dialect, int64_t session_id, uint64_t counter,
+					   char out[ZKL_CHILD_NAME_SIZE]);
+
 /*
  * Writes the name to create: prefix, GUID of session and counter, infix, and
  * no number.  Returns false if the dialect has no such mode.
@@ -82,5 +86,31 @@ extern ZklStanding zkl_standing(const char *const *children, int n_children,
  */
 extern int	zkl_blockers(const char *const *children, int n_children,
 						 const char *name, bool upgrade, uint64_t *owners);
+/* A contender in a queue, seen from outside. */
+typedef struct ZklQueued
+{
+	const char *name;
+	ZklContender contender;
+	uint32_t	distance;		/* of its number, for the order; set by zkl_sort_queue() */
+	bool		granted;
+	int			anchor;			/* of an upgrade: index of its session's reader; else -1 */
+	void	   *item;			/* the caller's */
+} ZklQueued;
+
+/* Puts a queue in order.  Any numbers do, but only those within 2^31 make sense. */
+extern void zkl_sort_queue(ZklQueued *queue, int n);
+
+/*
+ * Who holds the lock?  Sets "granted" and "anchor" in a queue that is in order.
+ * What zkl_standing() says for one, but for nodes of one number: a reader next
+ * to a writer of its number is that writer's downgrade, and both hold it.
+ */
+extern void zkl_grant_queue(ZklQueued *queue, int n);
+
+/*
+ * Whose program made the child, as far as the name tells; "session_id" is that
+ * of the ephemeral node, or 0.
+ */
+extern ZklMaker zkl_maker(const char *child, int64_t session_id);
 
 #endif							/* ZKL_NODE_H */

@@ -3,12 +3,15 @@
  * parents.c
  *		The znodes above a request's nodes.
  *
- * <root> and <root>/locks are plain nodes.  Each lock's own znode is a
- * container, which the server removes some time after its last child; where
- * the server knows no containers it is a plain node, too.
+ * <root>, <root>/locks and <root>/semaphores are plain nodes.  Each lock's own
+ * znode is a container, which the server removes some time after its last
+ * child; where the server knows no containers it is a plain node, too.  The
+ * same goes for semaphores in Curator's layout; kazoo makes plain nodes, and
+ * its programs do not expect them to go.
  *
  *-------------------------------------------------------------------------
  */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -46,14 +49,33 @@ parent_created(ZklCall *call, const ZklResult *result)
 }
 
 static void
-send_parent(ZklRequest *request, const char *path, ZklCreateKind kind)
+send_parent(ZklRequest *request, const char *path, const char *data,
+			ZklCreateKind kind)
 {
 	ZklCall    *call = zkl__call_new(request->session, parent_created, NULL, request);
 
 	if (!zkl__call_sent(call, call && zkl_client_create(request->session->client,
-														path, "", 0, kind,
+														path, data, (int) strlen(data), kind,
 														&call->completion)))
 		request->parents_unknown = true;
+}
+
+static ZklCreateKind
+container_kind(const ZklRequest *request)
+{
+	if (request->session->no_containers || (request->permit && request->permit->kazoo))
+		return ZKL_CREATE_PERSISTENT;
+	return ZKL_CREATE_CONTAINER;
+}
+
+/* Born with its size, so that whoever comes first says it. */
+static void
+send_pool(ZklRequest *request)
+{
+	char		size[16];
+
+	snprintf(size, sizeof(size), "%d", request->permit->size);
+	send_parent(request, request->permit->pool_path, size, container_kind(request));
 }
 
 /* Creates all that is above the nodes; what exists is left alone. */
@@ -61,20 +83,23 @@ void
 zkl__request_send_parents(ZklRequest *request)
 {
 	ZklSession *session = request->session;
-	char	   *path = strdup(session->locks_path);
+	char	   *path = strdup(request->permit ? session->semaphores_path
+							  : session->locks_path);
 
 	if (path == NULL)
 		return;
 	for (char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/'))
 	{
 		*slash = '\0';
-		send_parent(request, path, ZKL_CREATE_PERSISTENT);
+		send_parent(request, path, "", ZKL_CREATE_PERSISTENT);
 		*slash = '/';
 	}
-	send_parent(request, path, ZKL_CREATE_PERSISTENT);
+	send_parent(request, path, "", ZKL_CREATE_PERSISTENT);
+	if (request->permit)
+		send_pool(request);
 	for (int i = 0; i < request->n; i++)
-		send_parent(request, request->nodes[i]->lock_path,
-					session->no_containers ? ZKL_CREATE_PERSISTENT
-					: ZKL_CREATE_CONTAINER);
+		send_parent(request, request->nodes[i]->lock_path, "", container_kind(request));
+	if (request->permit && zkl__permit_in_queue(request) && !request->permit->kazoo)
+		send_parent(request, request->permit->lease_path, "", container_kind(request));
 	free(path);
 }

@@ -47,6 +47,8 @@ zkl__node_new(ZklRequest *request, int index, const char *lock_path,
 	node->wanted = true;
 	node->mode = mode;
 	node->upgrade = upgrade;
+	node->dialect = request->permit && !request->permit->kazoo
+		? ZKL_DIALECT_CURATOR_MUTEX : session->dialect;
 	node->guid_counter = ++session->guid_counter;
 	node->request = request;
 	node->index = index;
@@ -115,7 +117,6 @@ looked(ZklCall *call, const ZklResult *result)
 {
 	ZklNode    *node = call->node;
 	const char *found = NULL;
-	ZklContender contender;
 
 	if (node->asked != call)
 		return;
@@ -130,9 +131,9 @@ looked(ZklCall *call, const ZklResult *result)
 		return;
 	}
 	if (result->code == ZKL_RC_OK)
-		found = zkl_find_child(result->children, result->n_children, node->name);
-	if (found && zkl_parse_child(found, &contender) &&
-		strlen(found) < sizeof(node->name))
+		found = (node->is_lease ? zkl_find_lease : zkl_find_child)
+			(result->children, result->n_children, node->name);
+	if (found && strlen(found) < sizeof(node->name))
 		zkl__node_created(node, ZKL_RC_OK, found, 0);
 	else
 		zkl__node_created(node, ZKL_RC_NO_NODE, NULL, 0);
@@ -191,12 +192,16 @@ is_own_debt(const ZklNode *node, const char *other)
 static void
 behind(ZklNode *node, const char *other)
 {
-	if (node->request->try_only && !is_own_debt(node, other))
+	/* The queue for a permit moves on soon, or there is none to be had. */
+	if (node->request->try_only && !node->request->permit &&
+		!is_own_debt(node, other))
 		node_fail(node, ZKL_BUSY);
 	else if (watch_path(node, other))
 	{
 		node->state = NODE_READING;
 		zkl__node_drive(node);
+		if (node->request->permit)
+			zkl__permit_drive(node->request);
 	}
 }
 
@@ -222,7 +227,7 @@ bar(ZklNode *node, const char *writer)
 
 	if (!zkl_parse_child(writer, &contender) || !watch_path(node, writer))
 		return;
-	zkl_child_name(node->session->dialect, node->mode,
+	zkl_child_name(node->dialect, node->mode,
 				   node->session->connection.session_id, node->guid_counter,
 				   contender.number, node->new_name);
 	node->state = NODE_BARRING;
@@ -537,7 +542,10 @@ zkl__node_drive(ZklNode *node)
 			send_look(node);
 			break;
 		case NODE_LISTING:
-			zkl__node_list(node);
+			if (node->is_lease)
+				zkl__permit_drive(node->request);
+			else
+				zkl__node_list(node);
 			break;
 		case NODE_BARRING:
 		case NODE_DOWNGRADING:

@@ -44,6 +44,8 @@ typedef enum ZklStatus
 	ZKL_TOO_MANY,				/* more nodes, or bytes of them, than a session may have */
 	ZKL_NOT_DRAINING,			/* sequence numbers are used up and foreign nodes keep the lock's znode alive */
 	ZKL_NOT_SUPPORTED,			/* shared mode under a dialect that has none */
+	ZKL_OTHER_SIZE,				/* the semaphore has another one; see ZklRequestInfo.size */
+	ZKL_OTHER_LAYOUT,			/* the semaphore is in use with the other family of names */
 	ZKL_NO_MEMORY,
 	ZKL_SERVER_ERROR			/* anything else; see ZklRequestInfo.raw_code */
 } ZklStatus;
@@ -112,6 +114,9 @@ typedef struct ZklSessionConfig
 	 * must not call back into the layer.  May be NULL.
 	 */
 	void		(*on_loss_io) (void);
+
+	/* The same for a lock that is asked back. */
+	void		(*on_revoke_io) (void);
 } ZklSessionConfig;
 
 /* Far enough below 2^31 for requests in flight and upgrades, which may pass it. */
@@ -188,6 +193,18 @@ extern ZklRequest *zkl_lock_request(ZklSession *session,
 									bool try_only,
 									const char *data, int data_len);
 
+/*
+ * Queues for one permit of a semaphore of this size; "name" is encoded, and
+ * lives below <root>/semaphores/.  A session may have any number of permits,
+ * each by a request of its own.  What is granted is a ZklLock with a token like
+ * any other, to be reduced to NONE.  All else is as for zkl_lock_request();
+ * with "try_only", others that just take or give back a permit are waited for,
+ * as that is over soon.
+ */
+extern ZklRequest *zkl_permit_request(ZklSession *session, const char *name,
+									  int size, bool try_only,
+									  const char *data, int data_len);
+
 /* PENDING until every wish is granted (OK) or the request has failed.  A failed request holds nothing. */
 extern ZklStatus zkl_request_status(ZklRequest *request);
 
@@ -199,6 +216,7 @@ typedef struct ZklRequestInfo
 	int			raw_code;		/* the client library's code for SERVER_ERROR */
 	int			culprit;		/* index of the wish that failed or waits, or -1 */
 	uint64_t	question;		/* for ZklTale; when it changes, a new tale is wanted */
+	int			size;			/* of the semaphore, for OTHER_SIZE */
 	char		blocker[512];	/* data of the node waited for, NUL-terminated, maybe cut; any bytes */
 } ZklRequestInfo;
 
@@ -214,11 +232,17 @@ extern ZklLock *zkl_request_lock(ZklRequest *request, int i);
  */
 extern void zkl_request_end(ZklRequest *request);
 
-/* Grows with every exclusive holder of the lock: the czxid of its first node. */
+/* Grows with every exclusive holder of the lock, or permit: the czxid of its first node. */
 extern int64_t zkl_lock_token(const ZklLock *lock);
 
 /* The node is known to be gone although nobody released it, or the session is over. */
 extern bool zkl_lock_is_lost(ZklLock *lock);
+
+/*
+ * How often was the lock asked back since it was granted?  Others do that by
+ * making __REVOKE__ the data of one of its nodes, as Curator's Revoker does.
+ */
+extern int	zkl_lock_revocations(ZklLock *lock);
 
 /*
  * Keeps at most this mode: EXCLUSIVE to SHARED is a downgrade, NONE releases
@@ -279,6 +303,79 @@ typedef struct ZklDeadlock
  */
 extern const ZklDeadlock *zkl_request_tell(ZklRequest *request,
 										   const ZklTale *tale);
+
+
+/*
+ * Surveys: what stands in the queues, whoever put it there
+ */
+
+typedef struct ZklSurvey ZklSurvey;
+
+typedef enum ZklKind
+{
+	ZKL_KIND_LOCK,				/* below <root>/locks/ */
+	ZKL_KIND_SEMAPHORE			/* below <root>/semaphores/, Curator's and kazoo's */
+} ZklKind;
+
+typedef enum ZklMaker
+{
+	ZKL_MAKER_OTHER,
+	ZKL_MAKER_ZKLOCK,
+	ZKL_MAKER_CURATOR,
+	ZKL_MAKER_KAZOO
+} ZklMaker;
+
+/* One znode of a holder or waiter. */
+typedef struct ZklEntry
+{
+	ZklKind		kind;
+	const char *name;			/* of the lock or semaphore, encoded */
+	const char *path;			/* of the znode */
+	const char *child;			/* the last component of that */
+	ZklMode		mode;			/* NONE: a permit */
+	ZklMaker	maker;			/* as far as the name tells */
+	int			position;		/* 0: granted; else the place among those who wait, from 1 */
+	bool		is_readable;	/* if not, what follows is not known */
+	int64_t		token;			/* czxid; of an upgrade, that of its shared node */
+	int64_t		session_id;		/* 0: not ephemeral */
+	int64_t		ctime_ms;		/* when it was made, since 1970, by the leader's clock */
+	const char *data;			/* any bytes, maybe cut */
+	int			data_len;
+} ZklEntry;
+
+/*
+ * Starts to read everything below the root, or one lock or semaphore, and
+ * returns at once; NULL when memory is exhausted.  Many requests are in flight
+ * together.  What was written before the call is seen; what comes and goes
+ * meanwhile may be seen or not.  A lost connection is waited for.
+ */
+extern ZklSurvey *zkl_survey_all(ZklSession *session);
+extern ZklSurvey *zkl_survey_one(ZklSession *session, ZklKind kind, const char *name);
+
+/*
+ * The same for a lock, and then has every holder's node say this, as Curator's
+ * Revoker does.
+ */
+#define ZKL_REVOKE_MESSAGE "__REVOKE__"
+extern ZklSurvey *zkl_revoke(ZklSession *session, const char *name);
+
+/* PENDING, OK, or why it failed.  Never blocks. */
+extern ZklStatus zkl_survey_status(ZklSurvey *survey);
+
+typedef struct ZklSurveyInfo
+{
+	int			n_entries;
+	const ZklEntry *entries;	/* by kind, name and place; until the survey is ended */
+	int			n_denied;		/* znodes that the ACLs do not let us read, or set */
+	int			n_asked;		/* holders, by zkl_revoke() */
+	int			raw_code;		/* the client library's code for SERVER_ERROR */
+} ZklSurveyInfo;
+
+/* For a survey that is not pending. */
+extern void zkl_survey_info(ZklSurvey *survey, ZklSurveyInfo *info);
+
+/* Forgets the survey, in any state.  Never blocks. */
+extern void zkl_survey_end(ZklSurvey *survey);
 
 
 /*

@@ -40,6 +40,7 @@ zkl__status_of(ZklResultCode code)
 		case ZKL_RC_NO_NODE:
 		case ZKL_RC_NODE_EXISTS:
 		case ZKL_RC_NOT_EMPTY:
+		case ZKL_RC_BAD_VERSION:
 		case ZKL_RC_UNIMPLEMENTED:
 		case ZKL_RC_ROLLED_BACK:
 		case ZKL_RC_OTHER:
@@ -57,6 +58,8 @@ zkl__request_fail(ZklRequest *request, ZklStatus status, int culprit, int raw_co
 	request->status = status;
 	request->culprit = culprit;
 	request->raw_code = raw_code;
+	if (request->permit)
+		zkl__permit_leave(request);
 	for (int i = 0; i < request->n; i++)
 		if (request->nodes[i])
 			zkl__node_leave(request->nodes[i]);
@@ -160,8 +163,9 @@ zkl__request_created(ZklRequest *request)
 	zkl__request_drain_if_exhausted(request);
 }
 
-static void
-no_parent(ZklRequest *request)
+/* A create, or what comes before it, found no parent: it is made, and then tried again. */
+void
+zkl__request_no_parent(ZklRequest *request)
 {
 	if (request->attempts > 0 && request->parents_status != ZKL_OK &&
 		!request->parents_unknown)
@@ -206,7 +210,7 @@ created(ZklCall *call, const ZklResult *result)
 		case ZKL_RC_CONNECTION_LOSS:
 			break;
 		case ZKL_RC_NO_NODE:
-			no_parent(request);
+			zkl__request_no_parent(request);
 			break;
 		default:
 			zkl__request_fail_code(request, failed_op(result), result);
@@ -248,7 +252,7 @@ create_nodes(ZklRequest *request)
 	{
 		ZklNode    *node = request->nodes[i];
 
-		zkl_child_prefix(session->dialect, node->mode,
+		zkl_child_prefix(node->dialect, node->mode,
 						 session->connection.session_id, node->guid_counter,
 						 node->name);
 		ops[i].kind = ZKL_OP_CREATE;
@@ -278,23 +282,14 @@ create_nodes(ZklRequest *request)
 	free(ops);
 }
 
-/* Sends what the request as a whole needs next, if anything. */
-void
-zkl__request_drive(ZklRequest *request)
+static void
+drive_nodes(ZklRequest *request)
 {
 	int			n_new = 0;
 	int			n_held = 0;
 	bool		undecided = false;
 	bool		unstamped = false;
 
-	if (request->status != ZKL_PENDING || request->created ||
-		request->session->state != ZKL_SESSION_CONNECTED)
-		return;
-	if (request->draining >= 0)
-	{
-		zkl__drain_drive(request);
-		return;
-	}
 	for (int i = 0; i < request->n; i++)
 	{
 		ZklNodeState state = request->nodes[i]->state;
@@ -314,6 +309,23 @@ zkl__request_drive(ZklRequest *request)
 		zkl__request_check_granted(request);
 }
 
+/* Sends what the request as a whole needs next, if anything. */
+void
+zkl__request_drive(ZklRequest *request)
+{
+	if (request->status != ZKL_PENDING || request->created ||
+		request->session->state != ZKL_SESSION_CONNECTED)
+		return;
+	if (request->draining >= 0)
+	{
+		zkl__drain_drive(request);
+		return;
+	}
+	drive_nodes(request);
+	if (request->permit)
+		zkl__permit_drive(request);
+}
+
 /*
  * Gives back what there is and queues anew: somebody removed a node, or the
  * numbers are used up.
@@ -324,6 +336,8 @@ zkl__request_restart(ZklRequest *request)
 	request->stamped = NULL;
 	request->verified = NULL;
 	request->is_verified = false;
+	if (request->permit)
+		zkl__permit_reset(request);
 	for (int i = 0; i < request->n; i++)
 	{
 		ZklNode    *old = request->nodes[i];
@@ -344,7 +358,7 @@ zkl__request_restart(ZklRequest *request)
 }
 
 /*
- * The public face
+ * The public face, but for the beginning
  */
 
 /* Locks that were made ready and never granted. */
@@ -358,14 +372,16 @@ free_unborn_locks(ZklRequest *request)
 	}
 }
 
-static void
-request_free_memory(ZklRequest *request)
+void
+zkl__request_free_memory(ZklRequest *request)
 {
 	free(request->nodes);
 	free(request->locks);
 	free(request->unborn);
 	free(request->data);
 	free(request->drain_watch);
+	if (request->permit)
+		zkl__permit_free(request->permit);
 	free(request);
 }
 
@@ -380,113 +396,7 @@ zkl__request_free(ZklRequest *request)
 	if (request->next)
 		request->next->prev = request->prev;
 	free_unborn_locks(request);
-	request_free_memory(request);
-}
-
-/* How many nodes does the session have, and are their paths too long for it? */
-static bool
-has_room(const ZklSession *session, const ZklLockWish *wishes, int n_wishes,
-		 int data_len)
-{
-	int			n_nodes = n_wishes;
-	size_t		path_bytes = 0;
-	size_t		request_bytes = 0;
-
-	for (const ZklNode *node = session->nodes; node; node = node->next)
-		if (node->wanted)
-		{
-			n_nodes++;
-			path_bytes += strlen(node->lock_path) + ZKL_CHILD_NAME_SIZE;
-		}
-	for (int i = 0; i < n_wishes; i++)
-		request_bytes += strlen(session->locks_path) + strlen(wishes[i].name) +
-			ZKL_CHILD_NAME_SIZE;
-	path_bytes += request_bytes;
-	request_bytes += (size_t) n_wishes * (size_t) data_len;
-	return n_nodes <= session->max_nodes && path_bytes <= ZKL_PACKET_BYTES &&
-		request_bytes <= ZKL_PACKET_BYTES;
-}
-
-static bool
-make_node(ZklRequest *request, int i, const ZklLockWish *wish)
-{
-	char	   *path = zkl__path(request->session->locks_path, wish->name);
-
-	if (wish->held == NULL)
-		request->unborn[i] = calloc(1, sizeof(ZklLock));
-	request->locks[i] = wish->held ? wish->held : request->unborn[i];
-	if (path && request->locks[i])
-	{
-		request->locks[i]->session = request->session;
-		request->nodes[i] = zkl__node_new(request, i, path, wish->mode,
-										  wish->held != NULL);
-	}
-	free(path);
-	return request->nodes[i] != NULL;
-}
-
-static void
-start_request(ZklRequest *request, const ZklLockWish *wishes)
-{
-	ZklSession *session = request->session;
-	char		unused[ZKL_CHILD_NAME_SIZE];
-
-	if (!has_room(session, wishes, request->n, request->data_len))
-	{
-		zkl__request_fail(request, ZKL_TOO_MANY, -1, 0);
-		return;
-	}
-	for (int i = 0; i < request->n; i++)
-	{
-		if (!zkl_child_prefix(session->dialect, wishes[i].mode, 0, 0, unused))
-		{
-			zkl__request_fail(request, ZKL_NOT_SUPPORTED, i, 0);
-			return;
-		}
-		if (!make_node(request, i, &wishes[i]))
-		{
-			zkl__request_fail(request, ZKL_NO_MEMORY, i, 0);
-			return;
-		}
-	}
-	zkl__request_drive(request);
-}
-
-ZklRequest *
-zkl_lock_request(ZklSession *session, const ZklLockWish *wishes, int n_wishes,
-				 bool try_only, const char *data, int data_len)
-{
-	ZklRequest *request = calloc(1, sizeof(ZklRequest));
-
-	if (request == NULL)
-		return NULL;
-	request->session = session;
-	request->status = ZKL_PENDING;
-	request->culprit = -1;
-	request->draining = -1;
-	request->try_only = try_only;
-	request->n = n_wishes;
-	request->nodes = calloc((size_t) n_wishes, sizeof(ZklNode *));
-	request->locks = calloc((size_t) n_wishes, sizeof(ZklLock *));
-	request->unborn = calloc((size_t) n_wishes, sizeof(ZklLock *));
-	request->data = malloc((size_t) data_len + 1);
-	if (request->nodes == NULL || request->locks == NULL ||
-		request->unborn == NULL || request->data == NULL)
-	{
-		request_free_memory(request);
-		return NULL;
-	}
-	memcpy(request->data, data, (size_t) data_len);
-	request->data_len = data_len;
-
-	zkl__session_lock(session);
-	request->next = session->requests;
-	if (request->next)
-		request->next->prev = request;
-	session->requests = request;
-	start_request(request, wishes);
-	zkl__session_unlock(session);
-	return request;
+	zkl__request_free_memory(request);
 }
 
 /* A session that is over decides every request that was not decided before. */
@@ -531,7 +441,9 @@ zkl_request_info(ZklRequest *request, ZklRequestInfo *info)
 	if (request->session->waits)
 		info->question = request->session->waits->n_questions;
 	memcpy(info->blocker, request->blocker, sizeof(info->blocker));
-	info->blocked = request->drain_watch != NULL;
+	info->blocked = request->drain_watch != NULL ||
+		(request->permit && request->permit->seen == SEEN_FULL);
+	info->size = request->permit ? request->permit->other_size : 0;
 	for (int i = 0; i < request->n && request->status == ZKL_PENDING; i++)
 		if (request->nodes[i]->state == NODE_WAITING)
 			info->blocked = true;
@@ -548,12 +460,17 @@ zkl_request_lock(ZklRequest *request, int i)
 	request->locks[i] = NULL;
 	if (!lock->taken && (lock->lost || zkl__is_final(session)))
 		zkl__tell_loss(session);
+	else if (!lock->taken && lock->revocations > 0)
+		zkl__tell_revocation(session);
 	lock->taken = true;
 	zkl__session_unlock(session);
 	return lock;
 }
 
-/* Gives back what was granted and not taken. */
+/*
+ * Gives back what was granted and not taken.  An upgrade's lock was taken
+ * before; its node may be gone already, if somebody removed it.
+ */
 static void
 release_untaken(ZklRequest *request)
 {
@@ -562,8 +479,7 @@ release_untaken(ZklRequest *request)
 		ZklLock    *lock = request->locks[i];
 
 		if (lock)
-			zkl__lock_reduce(lock, request->nodes[i]->upgrade
-							 ? ZKL_MODE_SHARED : ZKL_MODE_NONE);
+			zkl__lock_reduce(lock, lock->taken ? ZKL_MODE_SHARED : ZKL_MODE_NONE);
 		request->locks[i] = NULL;
 	}
 }

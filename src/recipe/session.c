@@ -13,6 +13,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "survey.h"
 #include "waits.h"
 
 void
@@ -44,6 +45,7 @@ sweep(ZklSession *session)
 		if (request->ended && request->calls == 0)
 			zkl__request_free(request);
 	}
+	zkl__surveys_sweep(session, false);
 }
 
 void
@@ -127,8 +129,11 @@ call_unlink(ZklCall *call)
 		call->node->calls--;
 	if (call->request)
 		call->request->calls--;
+	if (call->survey)
+		call->survey->calls--;
 	if ((call->node && call->node->state == NODE_GONE) ||
-		(call->request && call->request->ended))
+		(call->request && call->request->ended) ||
+		(call->survey && call->survey->ended))
 		session->garbage = true;
 }
 
@@ -224,6 +229,7 @@ zkl__drive_all(ZklSession *session)
 		zkl__node_drive(node);
 	for (ZklRequest *request = session->requests; request; request = request->next)
 		zkl__request_drive(request);
+	zkl__surveys_drive(session);
 	zkl__confirm_drive(session);
 	zkl__waits_drive(session);
 }
@@ -241,8 +247,12 @@ connected(ZklSession *session, const ZklConnectionInfo *info)
 		zkl__guard_later(node);
 	}
 	for (ZklRequest *request = session->requests; request; request = request->next)
+	{
 		if (request->drain_watch)
 			zkl__drain_watch_fired(request, request->drain_watch);
+		if (request->permit)
+			zkl__permit_recount(request);
+	}
 	zkl__waits_reconnected(session);
 	zkl__drive_all(session);
 	zkl__wake(session);
@@ -300,8 +310,12 @@ watch_io(void *context, const char *path)
 			zkl__guard_watch_fired(node, path);
 		}
 		for (ZklRequest *request = session->requests; request; request = request->next)
+		{
 			if (request->drain_watch)
 				zkl__drain_watch_fired(request, path);
+			if (request->permit)
+				zkl__permit_watch_fired(request, path);
+		}
 		zkl__waits_watch_fired(session, path);
 	}
 	zkl__session_unlock(session);
@@ -326,6 +340,7 @@ session_free(ZklSession *session)
 		zkl__node_free(session->nodes);
 	while (session->requests)
 		zkl__request_free(session->requests);
+	zkl__surveys_sweep(session, true);
 	while (session->locks)
 	{
 		ZklLock    *lock = session->locks;
@@ -337,6 +352,7 @@ session_free(ZklSession *session)
 	free(session->confirm_locks);
 	free(session->root);
 	free(session->locks_path);
+	free(session->semaphores_path);
 	if (session->wakeup_fd >= 0)
 		close(session->wakeup_fd);
 	pthread_mutex_destroy(&session->mutex);
@@ -368,12 +384,15 @@ zkl_session_open(const ZklSessionConfig *config)
 	session->dialect = config->dialect;
 	session->max_nodes = config->max_nodes;
 	session->on_loss_io = config->on_loss_io;
+	session->on_revoke_io = config->on_revoke_io;
 	session->sequence_limit = config->sequence_limit ?
 		config->sequence_limit : ZKL_SEQUENCE_LIMIT;
 	session->wakeup_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	session->root = strdup(config->root);
 	session->locks_path = zkl__path(config->root, "locks");
-	if (session->wakeup_fd >= 0 && session->root && session->locks_path)
+	session->semaphores_path = zkl__path(config->root, "semaphores");
+	if (session->wakeup_fd >= 0 && session->root && session->locks_path &&
+		session->semaphores_path)
 	{
 		/* Events may come before the client is known here. */
 		zkl__session_lock(session);

@@ -20,6 +20,8 @@ static const char *const texts[] = {
 	[ZKL_TOO_MANY] = "too many locks in one session",
 	[ZKL_NOT_DRAINING] = "sequence numbers are used up",
 	[ZKL_NOT_SUPPORTED] = "shared mode is not supported by these node names",
+	[ZKL_OTHER_SIZE] = "the semaphore has another size",
+	[ZKL_OTHER_LAYOUT] = "the semaphore is in use with other node names",
 	[ZKL_NO_MEMORY] = "out of memory",
 	[ZKL_SERVER_ERROR] = "unexpected answer",
 };

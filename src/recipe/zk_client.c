@@ -96,6 +96,8 @@ code_of(int rc)
 			return ZKL_RC_NODE_EXISTS;
 		case ZNOTEMPTY:
 			return ZKL_RC_NOT_EMPTY;
+		case ZBADVERSION:
+			return ZKL_RC_BAD_VERSION;
 		case ZNOAUTH:
 		case ZINVALIDACL:
 			return ZKL_RC_NO_AUTH;
@@ -396,9 +398,24 @@ static void
 got_io(int rc, const char *data, int data_len, const struct Stat *stat,
 	   const void *completion)
 {
-	ZklResult	result = {.data = data, .data_len = rc == ZOK ? data_len : 0,
-	.czxid = rc == ZOK && stat ? stat->czxid : 0};
+	ZklResult	result = {.data = data, .data_len = rc == ZOK ? data_len : 0};
 
+	if (rc == ZOK && stat)
+	{
+		result.czxid = stat->czxid;
+		result.version = stat->version;
+		result.owner = stat->ephemeralOwner;
+		result.ctime_ms = stat->ctime;
+	}
+	answer_io(completion, &result, rc);
+}
+
+static void
+set_io(int rc, const struct Stat *stat, const void *completion)
+{
+	ZklResult	result = {0};
+
+	(void) stat;
 	answer_io(completion, &result, rc);
 }
 
@@ -471,9 +488,25 @@ zkl_client_get(ZklClient *client, const char *path, bool watch,
 }
 
 bool
+zkl_client_set(ZklClient *client, const char *path, const char *data,
+			   int data_len, int32_t version, ZklCompletion *completion)
+{
+	return zoo_aset(client->zh, path, data, data_len, version, set_io,
+					completion) == ZOK;
+}
+
+bool
 zkl_client_list(ZklClient *client, const char *path, ZklCompletion *completion)
 {
 	return zoo_aget_children(client->zh, path, 0, listed_io, completion) == ZOK;
+}
+
+bool
+zkl_client_watch_children(ZklClient *client, const char *path,
+						  ZklCompletion *completion)
+{
+	return zoo_awget_children(client->zh, path, node_watcher_io, client,
+							  listed_io, completion) == ZOK;
 }
 
 bool

@@ -12,6 +12,7 @@ from collections import defaultdict
 
 import history
 from holds import Holds
+from permits import Permits, greatest
 
 # Error states that faults, timeouts and other clients may cause.
 EXPECTED = {"40001", "40P01", "55P03", "57014", "08001", "08006", "22012",
@@ -19,7 +20,7 @@ EXPECTED = {"40001", "40P01", "55P03", "57014", "08001", "08006", "22012",
 
 # What can be wrong.
 KINDS = (
-    "two holders", "token going back", "token given twice",
+    "two holders", "too many permits", "token going back", "token given twice",
     "re-entry with another token", "re-entry miscounted", "lost release",
     "release by a non-owner", "hold vanished without being told",
     "committed too late to be seen", "refused and yet committed",
@@ -76,6 +77,7 @@ class Replay:
         self.model = Holds()
         self.holds = {}         # name => Hold
         self.open = {}          # (name, mode) => Section
+        self.permits = Permits()
         self.last_ok = record["end"]
         self.alternative = None
         self.told = False
@@ -102,6 +104,7 @@ class Replay:
         op = record["op"]
         alone = self.model.nested is None
         before = set(self.open)
+        permits = set(self.permits.all())
         if op == "held":
             self.compare(record)
         elif op == "lock":
@@ -121,6 +124,8 @@ class Replay:
         if alone and op not in ("begin", "close"):
             for key in before & set(self.open):
                 self.open[key].confirm(record["start"])
+            for section in permits & set(self.permits.all()):
+                section.confirm(record["start"])
             if op == "write":
                 self.committed(record, record["end"])
 
@@ -132,6 +137,9 @@ class Replay:
         tokens = value if isinstance(value, list) else [None] * len(names)
         self.model.apply("lock", names, record["mode"], record["level"])
         for name, token in zip(names, tokens):
+            if record["mode"] == "p":
+                self.permit(name, token, record)
+                continue
             self.enter(name, record["mode"], record, record["end"])
             self.learn(name, token, record)
 
@@ -150,6 +158,16 @@ class Replay:
         section.upgraded = not fresh
         self.open[name, mode] = section
         self.check.sections[name].append(section)
+
+    def permit(self, name, token, record):
+        asked = record["start"] if record["op"] == "lock" else 0
+        hold = Hold(asked, record["end"])
+        hold.token = token
+        self.check.holds.append((name, self, hold))
+        section = Section(self, name, "p", hold, record, record["end"],
+                          record["op"] == "lock")
+        self.permits.add(section)
+        self.check.permits[name].append(section)
 
     def learn(self, name, token, record):
         hold = self.holds[name]
@@ -189,10 +207,16 @@ class Replay:
                            f"{' or '.join(map(str, sorted(allowed)))}")
             if seen != known.get(key, 0):
                 self.correct(key, seen)
-            if seen:
+            if seen and key[1] == "p":
+                while len(self.permits.sections[key[0]]) < sum(
+                        n for other, n in there.items()
+                        if other[:2] == key[:2]):
+                    self.permit(key[0], None, record)
+            elif seen:
                 self.enter(key[0], key[1], record, record["end"])
-        for name, _, _, _, token, _ in record["value"]:
-            self.learn(name, token, record)
+        for name, mode, _, _, token, _ in record["value"]:
+            if mode != "p":
+                self.learn(name, token, record)
         # What the loss took was not held any more when it was told.
         self.close_sections(self.doubt if self.told else record["start"])
         self.alternative, self.told = None, False
@@ -206,7 +230,8 @@ class Replay:
 
     def close_sections(self, when):
         counts = self.model.counts()
-        modes = {(name, mode) for name, mode, _ in counts}
+        self.permits.end(counts, when)
+        modes = {(name, mode) for name, mode, _ in counts if mode != "p"}
         for key in set(self.open) - modes:
             self.open.pop(key).end(when)
         names = {name for name, _ in modes}
@@ -216,7 +241,7 @@ class Replay:
     # Commits.
 
     def commit(self, record, end):
-        for section in self.open.values():
+        for section in [*self.open.values(), *self.permits.all()]:
             section.confirm(record["start"])
         self.committed(record, end)
         self.model.end()
@@ -282,6 +307,7 @@ class Check:
     def __init__(self, records):
         self.problems = []      # (kind, text)
         self.sections = defaultdict(list)
+        self.permits = defaultdict(list)
         self.holds, self.fences, self.refused = [], [], []
         self.commits = {}
         self.excused = 0
@@ -311,6 +337,7 @@ class Check:
         for name in sorted(self.sections):
             self.check_overlaps(name)
             self.check_token_order(name)
+        self.check_permits()
         self.check_new_tokens()
         self.check_visibility()
         self.check_refused()
@@ -336,6 +363,14 @@ class Check:
                 else:
                     self.excused += 1
             active.append(section)
+
+    def check_permits(self):
+        """Never more permits are surely out than the semaphore has."""
+        for name, size in self.header.get("semaphores", {}).items():
+            most, witness = greatest(self.permits[name])
+            if most > size:
+                self.wrong("too many permits",
+                           f"{name}: {most} of {size}, one of them {witness}")
 
     @staticmethod
     def overlap(first, second):
@@ -454,14 +489,17 @@ class Check:
             elif record["op"] == "progress":
                 progress.add((record["process"], record["names"][0]))
         for process in self.header["servers"]:
-            for name in self.header["names"]:
+            for name in [*self.header["names"],
+                         *self.header.get("semaphores", ())]:
                 if (process, name) not in progress:
                     self.wrong("no progress",
                                f"{process} did not get {name} in the end")
 
     def summary(self):
         grants = sum(len(found) for found in self.sections.values())
+        permits = sum(len(found) for found in self.permits.values())
         return (f"{len(self.records)} records, {grants} sections, "
+                f"{permits} permits, "
                 f"{len(self.commits)} commits, {self.excused} overlaps of "
                 f"holders that had lost or may have lost the lock")
 

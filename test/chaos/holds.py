@@ -5,8 +5,8 @@ and level, savepoints, what a release must answer. Knows nothing of other
 sessions, of time and of loss. The workload steers by it and the checker
 compares it with the answers; the checker does not trust the workload.
 
-A hold is counted under (name, mode, level): mode "x" or "s", level "session"
-or "transaction".
+A hold is counted under (name, mode, level): mode "x", "s" or, of a semaphore,
+"p"; level "session" or "transaction".
 """
 
 from collections import Counter

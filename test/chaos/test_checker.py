@@ -150,6 +150,26 @@ def fenced(first, second):
     return story
 
 
+def permits(n):
+    """So many sessions of which each has a permit of a semaphore of size 2."""
+    story = Story(names=[], servers={}, semaphores={"n": 2})
+    for number in range(n):
+        story.begin(f"p{number}").lock(f"p{number}", 10 + number, mode="p",
+                                       level="transaction")
+    return story
+
+
+def all_commit(story):
+    for process in list(story.open):
+        story.commit(process)
+    return story
+
+
+def own_permits():
+    return Story(names=[], servers={}, semaphores={"n": 2}).lock(
+        "p", 10, mode="p").lock("p", 11, mode="p")
+
+
 def savepoints(*rows):
     story = Story().begin("p").lock("p", 10, level="transaction")
     story.add("p", "savepoint").lock("p", 10, level="transaction")
@@ -212,6 +232,20 @@ BAD = [
      visible(None), "committed too late to be seen"),
     ("an older holder that commits after a newer one's fence",
      fenced(11, 10), "fence passed", "token going back"),
+    ("three permits of two", all_commit(permits(3)), "too many permits"),
+    ("a third permit within the leases of two, although nobody commits",
+     Story(names=[], servers={}, semaphores={"n": 2}).add("p", "connect")
+     .add("r", "connect").lock("p", 10, mode="p").wait(-0.8)
+     .lock("p", 11, mode="p").wait(-0.8).lock("r", 12, mode="p")
+     .unlock("p", mode="p").unlock("r", mode="p"), "too many permits"),
+    ("a permit with the token of another", permits(1).lock(
+        "q", 10, mode="p"), "token given twice"),
+    ("a second permit that does not count", own_permits().held(
+        "p", ("p", "session", 1, 10)), "re-entry miscounted"),
+    ("a third release of two permits", own_permits().unlock("p", mode="p")
+     .unlock("p", mode="p").unlock("p", mode="p"), "release by a non-owner"),
+    ("a permit that vanishes silently", own_permits().held("p"),
+     "hold vanished without being told"),
     ("an error that nothing explains",
      Story().fail("p", "lock", "XX000", names=["n"], mode="x",
                   level="session"), "unexpected error"),
@@ -263,6 +297,20 @@ GOOD = [
     ("a sharer before an upgrade to a smaller token", upgraded()),
     ("fences in order", fenced(10, 11)),
     ("fences of sharers in another order", shared_fences()),
+    ("two permits of two", all_commit(permits(2))),
+    ("two permits, given back one by one, and a third then",
+     own_permits().held("p", ("p", "session", 2, 10)).unlock("p", mode="p")
+     .lock("r", 12, mode="p").held("p", ("p", "session", 1, 10))
+     .unlock("p", mode="p").held("p")),
+    ("a permit whose holder is beyond its lease, and who took it then",
+     own_permits().wait(5).lock("q", 12, mode="p").lock("r", 13, mode="p")
+     .fail("p", "write", "40001", txn="t1").held("p")),
+    ("a rolled back savepoint that gives back a permit",
+     permits(1).add("p0", "savepoint").lock("p0", 11, mode="p",
+                                            level="transaction")
+     .add("p0", "rollback_to").held("p0", ("p", "transaction", 1, 10))
+     .lock("q", 12, mode="p").held("q", ("p", "session", 1, 12))
+     .commit("p0")),
     ("an empty look at the end",
      Story(names=["n"], servers={"p": 1}).end("left", value=[])
      .end("hung", value=[]).end("progress", process="p", names=["n"])),

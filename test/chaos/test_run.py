@@ -24,6 +24,9 @@ CONTENT = {
         if x["op"] == "lock" and x["value"]} >= {
             (mode, level) for mode in "xs"
             for level in ("session", "transaction")},
+    "permits, at both levels": lambda r: {
+        x["level"] for x in r if x["op"] == "lock" and x["mode"] == "p"
+        and x["value"]} == {"session", "transaction"},
     "several names at once": lambda r: any(
         x["op"] == "lock" and len(x["names"]) > 1 for x in r),
     "tries that were refused": lambda r: any(

@@ -15,8 +15,9 @@ from history import now
 from holds import Holds
 
 MODES = {"x": "", "s": "_shared"}
+UNLOCK = {"x": "zk_unlock", "s": "zk_unlock_shared", "p": "zk_release"}
 LEVELS = {"session": "", "transaction": "_xact"}
-HELD = """SELECT name, CASE mode WHEN 'exclusive' THEN 'x' ELSE 's' END,
+HELD = """SELECT name, substr(translate(mode, 'e', ''), 1, 1),
  scope, count, token, state FROM zk_held_locks ORDER BY 1, 2, 3"""
 WRITE = """INSERT INTO ledger (txn, name, token, mode, seen)
  SELECT %s, h.name, h.token, h.mode,
@@ -114,15 +115,20 @@ class Client(threading.Thread):
         else:
             time.sleep(pause * 0.02)
 
+    def held_locks(self):
+        return [name for name in self.holds.names()
+                if name in self.run_state.names]
+
     def choices(self):
         holding = bool(self.holds.names())
         if self.holds.nested is None:
-            return {"lock": 1 if holding else 3, "begin": 6,
+            return {"lock": 1 if holding else 3, "permit": 1, "begin": 6,
                     "unlock": 5 if holding else 0.2,
                     "unlock_all": 3 if holding else 0,
                     "write": 2 if holding else 0, "look": 1,
                     "leave": 0.05}
         return {"lock": 1 if len(self.holds.names()) > 1 else 5,
+                "permit": 1,
                 "unlock": 0.7 if holding else 0.1, "write": 4,
                 "fence": 1 if self.run_state.fences else 0,
                 "fail": 0.3, "look": 0.7,
@@ -134,10 +140,13 @@ class Client(threading.Thread):
     # Operations.
 
     def lock(self):
-        held = self.holds.names()
+        held = self.held_locks()
         names = [self.random.choice(self.run_state.names)]
+        wait = self.random.choice((None, None, None, 0, 0.2, 1))
         if self.patient and held:
             names = [self.random.choice(held)]
+        elif self.patient and self.holds.names():
+            wait = 0.2
         elif self.random.random() < 0.2:
             names = self.random.sample(self.run_state.names,
                                        self.random.randint(2, 3))
@@ -147,16 +156,28 @@ class Client(threading.Thread):
             names, mode = [self.random.choice(shared)], "x"
         level = "session" if self.holds.nested is None \
             or self.random.random() < 0.2 else "transaction"
-        wait = self.random.choice((None, None, None, 0, 0.2, 1))
         return self.request(names, mode, level, wait)
 
+    def permit(self):
+        """Who waits without a limit holds nothing else."""
+        name = self.random.choice(sorted(self.run_state.semaphores))
+        level = "session" if self.holds.nested is None \
+            or self.random.random() < 0.2 else "transaction"
+        wait = self.random.choice((None, 0, 0.2, 1))
+        if self.patient and self.holds.names() and wait is None:
+            wait = 0.2
+        return self.request([name], "p", level, wait)
+
     def request(self, names, mode, level, wait):
-        function = f"zk{'' if wait is None else '_try'}" \
-            f"{LEVELS[level]}_lock{MODES[mode]}"
+        function = f"zk{'' if wait is None else '_try'}{LEVELS[level]}_" + (
+            "acquire" if mode == "p" else f"lock{MODES[mode]}")
         several = len(names) > 1
         key = names if several else names[0]
         arguments = [key]
         sql = f"SELECT {function}(%s{'::text[]' if several else '::text'}"
+        if mode == "p":
+            sql += ", %s"
+            arguments.append(self.run_state.semaphores[names[0]])
         if wait:
             sql += ", %s::interval"
             arguments.append(f"{wait}s")
@@ -174,7 +195,7 @@ class Client(threading.Thread):
         else:
             name = self.random.choice(self.run_state.names)
             mode = self.random.choice("xs")
-        return self.do("unlock", f"SELECT zk_unlock{MODES[mode]}(%s::text)",
+        return self.do("unlock", f"SELECT {UNLOCK[mode]}(%s::text)",
                        (name,), lambda rows: rows[0][0], names=[name],
                        mode=mode)[0]
 
@@ -196,7 +217,8 @@ class Client(threading.Thread):
             return held
         if self.holds.nested is None:
             self.new_txn()
-        rows = self.seen or [["", None, "", 0, 0, ""]]
+        rows = [row for row in self.seen if row[1] != "p"] or [
+            ["", None, "", 0, 0, ""]]
         return self.do("write", WRITE,
                        (self.txn, [r[0] for r in rows], [r[4] for r in rows],
                         [r[1] for r in rows]), take=lambda rows: rows,
@@ -207,7 +229,7 @@ class Client(threading.Thread):
         return outcome
 
     def fence(self):
-        held = self.holds.names()
+        held = self.held_locks()
         if not held:
             return "ok"
         name = self.random.choice(held)
@@ -292,13 +314,14 @@ class Client(threading.Thread):
             self.leave()
 
     def progress(self):
-        """Takes every lock once more."""
-        for name in self.run_state.names:
+        """Takes every lock and a permit of every semaphore once more."""
+        for name in [*self.run_state.names, *self.run_state.semaphores]:
+            mode = "x" if name in self.run_state.names else "p"
             while True:
                 if self.connection is None and not self.connect():
                     time.sleep(0.2)
                     continue
-                if self.request([name], "x", "session", None) != "ok":
+                if self.request([name], mode, "session", None) != "ok":
                     if self.connection is not None:
                         self.recover()
                     continue

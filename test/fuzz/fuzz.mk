@@ -23,11 +23,12 @@ FUZZERS ?= $(sort $(patsubst test/fuzz/%.c,%,$(wildcard test/fuzz/fuzz_*.c)))
 FUZZ_OF_fuzz_names = node
 FUZZ_OF_fuzz_standing = node
 FUZZ_OF_fuzz_text = log syntax
+FUZZ_OF_fuzz_members = members
 FUZZ_OF_fuzz_scene = $(filter-out zk_client,$(patsubst src/recipe/%.c,%,$(wildcard src/recipe/*.c))) \
 	$(filter-out test_%,$(patsubst test/unit/%.c,%,$(wildcard test/unit/*.c))) syntax
 
 vpath %.c src/recipe src test/unit test/fuzz
-FUZZ_HEADERS = $(wildcard src/syntax.h src/recipe/*.h test/unit/*.h test/fuzz/*.h)
+FUZZ_HEADERS = $(wildcard src/syntax.h src/members.h src/recipe/*.h test/unit/*.h test/fuzz/*.h)
 
 $(FUZZ_BUILD):
 	mkdir -p $@

@@ -68,6 +68,27 @@ SELECT is_procedure('zk_lock_wait', a, format('zk_lock_wait%s is a procedure', a
 SELECT function_privs_are(current_schema(), 'zk_lock_wait', a, 'public', '{EXECUTE}', format('everybody may call zk_lock_wait%s', a))
 FROM (VALUES ('{text}'::name[]), ('{text,interval}')) AS v(a);
 
+-- semaphores
+CREATE TEMP TABLE semaphores (name name, arguments name[], result text);
+INSERT INTO semaphores VALUES
+	('zk_acquire', '{text,integer}', 'bigint'), ('zk_xact_acquire', '{text,integer}', 'bigint'),
+	('zk_try_acquire', '{text,integer,interval}', 'boolean'), ('zk_try_xact_acquire', '{text,integer,interval}', 'boolean'),
+	('zk_release', '{text}', 'boolean');
+SELECT function_returns(name, arguments, result, format('%s returns %s', name, result)) FROM semaphores;
+SELECT volatility_is(name, arguments, 'volatile', format('%s is volatile', name)) FROM semaphores;
+SELECT isnt_strict(name, arguments, format('%s is called with NULL', name)) FROM semaphores;
+SELECT isnt_definer(name, arguments, format('%s runs as its caller', name)) FROM semaphores;
+SELECT function_privs_are(current_schema(), name, arguments, 'public', '{EXECUTE}', format('everybody may call %s', name))
+FROM semaphores;
+SELECT is_empty(
+	$$ SELECT oid::regprocedure FROM pg_proc JOIN semaphores AS s ON s.name = proname WHERE proparallel <> 'r' $$,
+	'no function of semaphores may run in a parallel worker');
+-- revocation
+SELECT function_returns('zk_revoked', '{text}'::name[], 'boolean', 'zk_revoked takes a name and returns whether');
+SELECT function_privs_are(current_schema(), 'zk_revoked', '{text}'::name[], 'public', '{EXECUTE}', 'everybody may call zk_revoked');
+SELECT volatility_is('zk_revoked', '{text}'::name[], 'volatile', 'zk_revoked is volatile');
+SELECT isnt_strict('zk_revoked', '{text}'::name[], 'zk_revoked is called with NULL');
+
 -- fencing
 SELECT function_returns('zk_fence', '{text}'::name[], 'bigint', 'zk_fence takes a name and returns the token');
 SELECT function_returns('zk_fence_reset', '{text}'::name[], 'void', 'zk_fence_reset takes a name and returns nothing');
@@ -103,6 +124,28 @@ SELECT is_empty(
 	$$ SELECT attname FROM pg_attribute WHERE attrelid = 'zk_held_locks'::regclass AND attnum > 0
 	   AND col_description(attrelid, attnum) IS NULL $$,
 	'every column of zk_held_locks has a comment');
+
+-- the view over everything
+SELECT columns_are('zk_locks',
+	'{kind,name,mode,granted,queue_position,token,server,pid,datname,usename,application_name,client,'
+	'session_id,since,znode}'::name[], 'zk_locks has its columns');
+SELECT col_type_is('zk_locks', attname, CASE attname WHEN 'granted' THEN 'boolean' WHEN 'queue_position' THEN 'integer'
+	WHEN 'token' THEN 'bigint' WHEN 'pid' THEN 'integer' WHEN 'since' THEN 'timestamp with time zone'
+	ELSE 'text' END, format('type of zk_locks.%s', attname))
+FROM pg_attribute WHERE attrelid = 'zk_locks'::regclass AND attnum > 0;
+SELECT table_privs_are('zk_locks'::name, 'public'::name, '{SELECT}'::name[], 'everybody may read zk_locks');
+SELECT function_privs_are(current_schema(), 'zklock_locks', '{}'::name[], 'public', '{EXECUTE}', 'which takes its function');
+
+-- revocation
+SELECT function_returns('zk_revoke', '{text}'::name[], 'integer', 'zk_revoke takes a name and returns how many were asked');
+SELECT function_privs_are(current_schema(), 'zk_revoke', '{text}'::name[], 'public', '{}', 'zk_revoke is not for everybody');
+SELECT function_privs_are(current_schema(), 'zk_revoke', '{text}'::name[], 'pg_signal_backend', '{EXECUTE}',
+	'zk_revoke is for pg_signal_backend');
+SELECT volatility_is('zk_revoke', '{text}'::name[], 'volatile', 'zk_revoke is volatile');
+SELECT isnt_strict('zk_revoke', '{text}'::name[], 'zk_revoke is called with NULL');
+SELECT isnt_definer('zk_revoke', '{text}'::name[], 'zk_revoke runs as its caller');
+SELECT is((SELECT proparallel FROM pg_proc WHERE proname = p), 'r'::"char", p || ' may not run in a parallel worker')
+FROM unnest('{zk_revoke,zklock_locks}'::text[]) AS p;
 
 -- the counters
 SELECT columns_are('zk_stat',

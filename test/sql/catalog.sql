@@ -9,9 +9,9 @@ CREATE TEMP VIEW members AS
 	WHERE d.classid = 'pg_proc'::regclass AND d.refclassid = 'pg_extension'::regclass AND d.deptype = 'e'
 		AND d.refobjid = (SELECT oid FROM pg_extension WHERE extname = 'zklock');
 
--- locks
+-- locks and semaphores
 SELECT proname, arguments, result FROM members
-WHERE proname ~ '^zk_(try_)?(xact_)?(lock|unlock)' ORDER BY proname COLLATE "C", arguments COLLATE "C";
+WHERE proname ~ '^zk_(try_)?(xact_)?(lock|unlock|acquire|release)' ORDER BY proname COLLATE "C", arguments COLLATE "C";
 
 -- for each wait, try or release there are the four forms of key
 SELECT proname, count(*) FROM members
@@ -20,12 +20,12 @@ GROUP BY proname ORDER BY proname COLLATE "C";
 
 -- all of them: volatile, restricted to the leader, not strict, nothing special
 SELECT proname, arguments FROM members
-WHERE prokind = 'f' AND proname ~ '^zk_(try_)?(xact_)?(lock|unlock)' AND
+WHERE prokind = 'f' AND proname ~ '^zk_(try_)?(xact_)?(lock|unlock|acquire|release)' AND
 	(provolatile, proparallel, proisstrict, prosecdef, proleakproof) IS DISTINCT FROM
 	('v'::"char", 'r'::"char", false, false, false);
 -- for everybody
 SELECT proname, arguments FROM members
-WHERE proname ~ '^zk_(try_)?(xact_)?(lock|unlock)' AND NOT has_function_privilege('public', oid, 'EXECUTE');
+WHERE proname ~ '^zk_(try_)?(xact_)?(lock|unlock|acquire|release)' AND NOT has_function_privilege('public', oid, 'EXECUTE');
 
 -- names that are not ours
 SELECT proname FROM members WHERE proname !~ '^zk(_|lock_)';

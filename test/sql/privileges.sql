@@ -69,4 +69,17 @@ SELECT proname FROM pg_proc WHERE proname ~ '^zk_(try_|xact_|lock|unlock|session
 -- the view can be read and nothing else
 SELECT has_table_privilege('zklock_regress_user', 'zk_held_locks', p) AS may, p AS what
 FROM unnest('{SELECT,INSERT,UPDATE,DELETE,TRUNCATE}'::text[]) AS p;
+SELECT has_table_privilege('zklock_regress_user', 'zk_locks', p) AS may, p AS what
+FROM unnest('{SELECT,INSERT,UPDATE,DELETE,TRUNCATE}'::text[]) AS p;
+-- asking others to let go is for those who may cancel them
+SET ROLE zklock_regress_user;
+SELECT count(*) FROM zk_locks WHERE name = 'privileges.none';
+\set VERBOSITY sqlstate
+SELECT zk_revoke('privileges.none');
+\set VERBOSITY default
+RESET ROLE;
+GRANT pg_signal_backend TO zklock_regress_user;
+SET ROLE zklock_regress_user;
+SELECT zk_revoke('privileges.none');
+RESET ROLE;
 DROP ROLE zklock_regress_user;

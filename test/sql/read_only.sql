@@ -24,6 +24,12 @@ SELECT zk_xact_lock('read_only.x') > 0 AS locked, zk_lock('read_only.s') > 0 AS 
 SELECT pg_current_xact_id_if_assigned() IS NULL AS no_xid;
 COMMIT;
 SELECT zk_unlock_all();
+-- nor does a permit
+BEGIN TRANSACTION READ ONLY;
+SELECT zk_xact_acquire('read_only.p', 2) > 0 AS acquired, zk_try_acquire('read_only.p', 2) AS session;
+SELECT pg_current_xact_id_if_assigned() IS NULL AS no_xid;
+COMMIT;
+SELECT zk_release('read_only.p');
 -- nothing waits for anything: no warning in a frozen snapshot either
 BEGIN TRANSACTION ISOLATION LEVEL REPEATABLE READ;
 SELECT 1 AS snapshot;

@@ -1,5 +1,6 @@
 --
--- zk_session() and zk_held_locks: what they tell, without ever connecting.
+-- zk_session() and zk_held_locks: what they tell, without ever connecting. And
+-- zk_locks, which asks the ensemble.
 --
 
 -- a fresh backend has no session, and asking does not make one
@@ -45,6 +46,20 @@ SELECT state, session_id = :'id' AS same_session FROM zk_session();
 SELECT zk_unlock_all();
 SELECT kind FROM zk_held_locks;
 
+-- zk_locks: what the ensemble knows of this session agrees with what this session knows
+SELECT zk_lock('views.a') > 0, zk_lock_shared('views.b') > 0, zk_lock(1, 2) > 0;
+SELECT l.kind, l.name, l.mode, l.granted, l.queue_position, l.token = h.token AS token, l.server ~ ':[0-9]+$' AS server,
+       l.pid = pg_backend_pid() AS pid, l.datname = current_database() AS datname, l.usename = session_user AS usename,
+       l.application_name = current_setting('application_name') AS application_name, l.client,
+       l.session_id = (SELECT session_id FROM zk_session()) AS session_id,
+       l.since BETWEEN now() - interval '1 minute' AND now() + interval '1 minute' AS since,
+       l.znode ~ '^/zklock/locks/[^/]+/_c_' AS znode
+FROM zk_locks AS l LEFT JOIN zk_held_locks AS h USING (name, mode)
+WHERE l.pid = pg_backend_pid() ORDER BY l.name COLLATE "C";
+-- nobody else holds what is asked back
+SELECT zk_revoke('views.none');
+SELECT zk_unlock_all();
+
 -- where nobody answers
 SET zklock.connect_string = '127.0.0.1:1';
 SET zklock.connect_timeout = '100ms';
@@ -52,3 +67,12 @@ SET zklock.connect_timeout = '100ms';
 SELECT zk_lock('views.a');
 \set VERBOSITY default
 SELECT session_id, state, session_timeout, lease_remaining, connected_at, locks FROM zk_session();
+-- who only wants to see is told so, and that is no error
+SELECT * FROM zk_locks;
+BEGIN;
+SELECT count(*) FROM zk_locks;
+SELECT 1 AS goes_on;
+COMMIT;
+\set VERBOSITY sqlstate
+SELECT zk_revoke('views.a');
+\set VERBOSITY default

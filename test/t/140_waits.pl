@@ -270,6 +270,7 @@ for my $round (1 .. 40)
 	  : $answer eq '' && $held == 0 ? 'canceled'
 	  : 'wrong';
 	$outcomes{$outcome}++;
+	diag("answer '$answer', held $held") if $outcome eq 'wrong';
 	$s->query_ok('SELECT zk_unlock_all()');
 	wait_zk_empty($zkc, $lock);
 }

@@ -60,14 +60,22 @@ sub rivals_nodes
 }
 my $rivals = rivals_nodes();
 
+# Where the nodes of a lock are, and those of a semaphore.
+sub parents
+{
+	my ($lock) = @_;
+	my $pool = "/zklock/semaphores/$lock";
+	return ("/zklock/locks/$lock", "$pool/leases", "$pool/locks");
+}
+
 # What the ensemble has below these locks, the rival's apart: "x=READ WRIT y=".
 sub nodes
 {
 	my @found;
 	for my $lock (@_)
 	{
-		my @kinds = map { /__(READ|WRIT)__/ ? $1 : $_ }
-		  grep { $_ !~ $rivals } $zkc->children("/zklock/locks/$lock");
+		my @kinds = map { /__(READ|WRIT)__/ ? $1 : /-(lease|lock)-/ ? $1 : $_ }
+		  grep { $_ !~ $rivals } map { $zkc->children($_) } parents($lock);
 		push @found, "$lock=" . join ' ', sort @kinds;
 	}
 	return join ', ', @found;
@@ -159,7 +167,7 @@ SQL
 				$answer = $told->();
 				$seen = nodes(@{ $run->{locks} });
 				my @held = grep { !/=$/ } split /, /, $seen;
-				s/=.*WRIT/=exclusive/ || s/=READ/=shared/ for @held;
+				s/=.*WRIT/=exclusive/ || s/=READ/=shared/ || s/=lease/=permit/ for @held;
 				$answer eq join ', ', @held;
 			});
 	} or return wrong($run, "told to hold $answer, nodes are $seen");
@@ -167,8 +175,12 @@ SQL
 	for my $hold (split /, /, $answer)
 	{
 		my ($lock, $mode) = split /=/, $hold;
-		my $try = $mode eq 'exclusive' ? 'zk_try_lock_shared' : 'zk_try_lock';
-		my $got = $rival->query("SELECT $try('$lock')");
+		my $try = {
+			exclusive => "zk_try_lock_shared('$lock')",
+			shared => "zk_try_lock('$lock')",
+			permit => "zk_try_acquire('$lock', 1)"
+		}->{$mode};
+		my $got = $rival->query("SELECT $try");
 		wrong($run, "$hold is held, and $try of another server gives $got")
 		  if $got ne 'f';
 		$rival->query('SELECT zk_unlock_all()') if $got ne 'f';
@@ -230,7 +242,10 @@ sub run_recipe
 	};
 	for my $lock ($recipe->{new_name} ? () : @{ $run->{locks} })
 	{
-		$zkc->create("/zklock/locks/$lock", container => 1);
+		my ($path, @semaphore) = parents($lock);
+		$zkc->create($path, container => 1);
+		$zkc->create("/zklock/semaphores/$lock", container => 1, data => '1', makepath => 1);
+		$zkc->create($_, container => 1) for @semaphore;
 	}
 	eval { play($run) } or wrong($run, "died: $@");
 	$proxy->disarm->release;
@@ -245,7 +260,8 @@ sub play
 	my ($recipe, $rule) = @$run{qw(recipe rule)};
 	my $s = $recipe->{ends} ? warm_session() : ($warm = warm_session($warm));
 	$s->query_ok($recipe->{settings}) if $recipe->{settings};
-	$rival->query_ok("SELECT zk_lock('$run->{name}')")
+	my $call = $recipe->{is_semaphore} ? "zk_acquire('L', 1)" : "zk_lock('L')";
+	$rival->query_ok("SELECT $call" =~ s/\bL\b/$run->{name}/r)
 	  if $recipe->{rival_holds} || $recipe->{rival_first};
 	$proxy->disarm->forget;
 	$proxy->arm(%$rule,
@@ -283,18 +299,18 @@ sub play
 	return 1;
 }
 
-# Waits until the session waits behind the rival, and the fault, if it belongs
-# to that part, has struck; then the rival leaves.
+# Waits until the session waits behind the rival, whose node it has read, and the
+# fault, if it belongs to that part, has struck; then the rival leaves.
 sub rival_leaves
 {
 	my ($run, $s) = @_;
 	attend($run, 'the waiter', sub {
-			nodes(@{ $run->{locks} }) =~ /WRIT/
+			nodes(@{ $run->{locks} }) =~ /WRIT|lock/
 			  && ($run->{rule} && was_hit($run)
 				|| grep { $_->{op} eq 'getData' && defined $_->{answered}
-					  && "@{ $_->{paths} }" =~ /$run->{name}/ } $proxy->record);
+					  && "@{ $_->{paths} }" =~ m{/$run->{name}/(?:leases/)?_c_} } $proxy->record);
 	});
-	$rival->query_ok("SELECT zk_unlock('$run->{name}')");
+	$rival->query_ok('SELECT zk_unlock_all()');
 	return;
 }
 
@@ -355,6 +371,27 @@ my @recipes = (
 			[ "BEGIN; SELECT zk_xact_lock('L')", 'WRIT' ],
 			[ "INSERT INTO t VALUES ('L')", 'WRIT' ],
 			[ 'COMMIT', '' ]
+		]
+	},
+	'a permit of a new semaphore' => {
+		new_name => 1,
+		steps => [
+			[ "SELECT zk_acquire('L', 1)", 'lease' ],
+			[ "SELECT zk_release('L')", '' ]
+		]
+	},
+	'a permit' => {
+		steps => [
+			[ "SELECT zk_acquire('L', 1)", 'lease' ],
+			[ "SELECT zk_release('L')", '' ]
+		]
+	},
+	'a wait for a permit' => {
+		is_semaphore => 1,
+		rival_first => 1,
+		steps => [
+			[ "SELECT zk_acquire('L', 1)", 'lease', meanwhile => \&rival_leaves ],
+			[ "SELECT zk_release('L')", '' ]
 		]
 	},
 	'an exit' => {

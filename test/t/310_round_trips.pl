@@ -35,6 +35,15 @@ sub locker
 }
 $zkc->create("/zklock/locks/$_", makepath => 1) for qw(a b c);
 
+# Without what may come in between: pings and nudges.
+sub requests
+{
+	return grep {
+		$_->{op} ne 'ping'
+		  && ($_->{op} ne 'getData' || $_->{paths}[0] ne '/zklock')
+	} $proxy->record;
+}
+
 # What was recorded, when it is at least so many requests, all answered: a
 # release is on its way when the statement is over.
 sub answered
@@ -42,10 +51,7 @@ sub answered
 	my ($at_least) = @_;
 	my @counted;
 	wait_until('the answers', sub {
-		@counted = grep {
-			$_->{op} ne 'ping'
-			  && ($_->{op} ne 'getData' || $_->{paths}[0] ne '/zklock')
-		} $proxy->record;
+		@counted = requests();
 		return @counted >= $at_least
 		  && !grep { !defined $_->{answered} } @counted;
 	});
@@ -69,21 +75,34 @@ sub costs
 	return @found;
 }
 
-# All were on their way before the first was answered.
+# One assertion: these requests are all sent although the first of them, or the
+# nth of its kind, and what follows it gets no answer.
 sub in_one_flight
 {
-	my ($name, @found) = @_;
-	my ($last) = sort { $b <=> $a } map { $_->{sent} } @found;
-	my ($first) = sort { $a <=> $b } map { $_->{answered} } @found;
-	return ok(@found && $last < $first, $name);
+	my ($s, $sql, $expected, $name, $nth) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my ($op) = split / /, $expected;
+	my $seen = '';
+	$proxy->forget->arm(fault => 'hold_answer', op => $op, nth => $nth // 1);
+	$s->query_async($sql);
+	my $together = eval {
+		wait_until("$expected without an answer", sub {
+			$seen = join ' ', map { $_->{op} } requests();
+			return $seen eq $expected;
+		}, timeout => 20);
+	};
+	$proxy->disarm->release;
+	$s->wait_result;
+	return ok($together && $s->ok, $name) || diag("seen: $seen\n" . $s->error);
 }
 
 my $s = locker($node);
 my $rival = locker($other);
 
-in_one_flight('in one flight',
-	costs($s, "SELECT zk_lock('a')", 'create2 getChildren',
-		'an uncontended lock costs a create and a list'));
+costs($s, "SELECT zk_lock('a')", 'create2 getChildren',
+	'an uncontended lock costs a create and a list');
+in_one_flight($s, "SELECT zk_lock('b')", 'create2 getChildren', 'in one flight');
+costs($s, "SELECT zk_unlock('b')", 'delete', 'a release costs a delete');
 costs($s, ["SELECT zk_lock('a')", "SELECT zk_xact_lock('a')",
 		"SELECT zk_lock_shared('a')", "SELECT zk_unlock_shared('a')",
 		"SELECT zk_try_lock('a')", "SELECT zk_lock_token('a')",
@@ -105,13 +124,14 @@ is(join(' ', map { $_->{op} } grep { $_->{op} eq 'delete' } answered(1)),
 	'delete', 'it costs a delete');
 wait_zk_empty($zkc, '/zklock/locks/a');
 
-in_one_flight('all but that in one flight',
-	grep { $_->{op} ne 'getData' }
-	  costs($s, "SELECT zk_lock(ARRAY['a', 'b', 'c'])",
-		'multi getChildren getChildren getChildren getData',
-		'an array costs one multi, a list for each name, and a read for the token'));
+costs($s, "SELECT zk_lock(ARRAY['a', 'b', 'c'])",
+	'multi getChildren getChildren getChildren getData',
+	'an array costs one multi, a list for each name, and a read for the token');
 costs($s, "SELECT zk_unlock(ARRAY['a', 'b', 'c'])", 'delete delete delete',
 	'and a delete for each');
+in_one_flight($s, "SELECT zk_lock(ARRAY['a', 'b', 'c'])",
+	'multi getChildren getChildren getChildren', 'all but that in one flight');
+costs($s, "SELECT zk_unlock(ARRAY['a', 'b', 'c'])", 'delete delete delete', 'the second time, too');
 
 $rival->query_ok("SELECT zk_lock('a')");
 costs($s, "SELECT zk_try_lock('a')", 'create2 getChildren delete',
@@ -143,6 +163,22 @@ costs($s, ["SELECT zk_unlock_shared('a')", "SELECT zk_lock('a')",
 	'delete create2 getChildren', 'sharing what is held exclusively costs nothing');
 costs($s, "SELECT zk_unlock('a')", 'multi', 'a downgrade costs one multi');
 costs($s, "SELECT zk_unlock_shared('a')", 'delete', 'and is released as any lock');
+
+# A permit: the queue, then its own node and the count, which sets a watch.
+$s->query_ok("SELECT zk_acquire('p', 1), zk_release('p')");
+wait_zk_empty($zkc, "/zklock/semaphores/p/$_") for qw(leases locks);
+costs($s, "SELECT zk_acquire('p', 1)",
+	'create2 getChildren getChildren getData create2 delete',
+	'an uncontended permit costs two nodes and what must be known');
+wait_zk_empty($zkc, '/zklock/semaphores/p/locks');
+costs($s, "SELECT zk_release('p')", 'delete', 'and is released as any lock');
+in_one_flight($s, "SELECT zk_acquire('p', 1)",
+	'create2 getChildren getChildren getData', 'the queue in one flight');
+wait_zk_empty($zkc, '/zklock/semaphores/p/locks');
+costs($s, "SELECT zk_release('p')", 'delete', 'released once more');
+in_one_flight($s, "SELECT zk_acquire('p', 1)",
+	'create2 getChildren getChildren getData create2 getChildren',
+	'its own node and the count in the next', 2);
 $s->quit;
 
 # A lease that is over: a third of the session timeout has passed.

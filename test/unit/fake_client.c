@@ -20,6 +20,8 @@ typedef struct Watch
 	struct Watch *next;
 	char	   *path;
 	ZklClient  *client;
+	bool		children;		/* else of the node itself */
+	bool		due;			/* it has fired, and that was lost with the connection */
 } Watch;
 
 void		(*fake_after_step) (void);
@@ -54,19 +56,22 @@ stepped(void)
  * Watches
  */
 
-static void
-watch_add(ZklClient *client, const char *path)
+static Watch *
+watch_add(ZklClient *client, const char *path, bool children)
 {
 	Watch	   *watch;
 
 	for (watch = watches; watch; watch = watch->next)
-		if (watch->client == client && strcmp(watch->path, path) == 0)
-			return;
+		if (watch->client == client && watch->children == children &&
+			strcmp(watch->path, path) == 0)
+			return watch;
 	watch = calloc(1, sizeof(Watch));
 	watch->path = strdup(path);
 	watch->client = client;
+	watch->children = children;
 	watch->next = watches;
 	watches = watch;
+	return watch;
 }
 
 static void
@@ -80,19 +85,31 @@ watch_free(Watch **link)
 }
 
 /* One shot: the watches on this path become events. */
-void
-fake_fire_watches(const char *path)
+static void
+fire_watches(const char *path, bool children)
 {
 	Watch	  **link = &watches;
 
 	while (*link)
-		if (strcmp((*link)->path, path) == 0)
+		if ((*link)->children == children && strcmp((*link)->path, path) == 0)
 		{
-			fake_wire_push_watch(&(*link)->client->deliveries, path);
+			fake_wire_push_watch(&(*link)->client->deliveries, path, children);
 			watch_free(link);
 		}
 		else
 			link = &(*link)->next;
+}
+
+void
+fake_fire_data_watches(const char *path)
+{
+	fire_watches(path, false);
+}
+
+void
+fake_fire_child_watches(const char *path)
+{
+	fire_watches(path, true);
 }
 
 void
@@ -114,9 +131,10 @@ restore_watches(ZklClient *client)
 	Watch	  **link = &watches;
 
 	while (*link)
-		if ((*link)->client == client && fake_tree_find((*link)->path) == NULL)
+		if ((*link)->client == client &&
+			((*link)->due || fake_tree_find((*link)->path) == NULL))
 		{
-			fake_wire_push_watch(&client->deliveries, (*link)->path);
+			fake_wire_push_watch(&client->deliveries, (*link)->path, (*link)->children);
 			watch_free(link);
 		}
 		else
@@ -156,7 +174,7 @@ lose_deliveries(ZklClient *client, FakeDelivery **lost)
 		}
 		else if (d->kind == DELIVERY_WATCH)
 		{
-			watch_add(client, d->path);
+			watch_add(client, d->path, d->children)->due = d->children;
 			*link = d->next;
 			fake_wire_free_delivery(d);
 		}
@@ -296,7 +314,7 @@ serve(ZklClient *client, FakeRequest *request, ZklResultCode instead)
 	{
 		fake_wire_serve(request, client->session_id, answer);
 		if (request->watch && answer->result.code == ZKL_RC_OK)
-			watch_add(client, request->path);
+			watch_add(client, request->path, request->kind == REQUEST_LIST);
 	}
 	fake_wire_append(&client->deliveries, answer);
 	fake_wire_free_request(request);

@@ -108,7 +108,7 @@ extern void fake_receive_timeout(ZklClient *client);
 
 /*
  * A letter for each submission counted: c create, d delete, g get, w get with
- * watch, l list, s sync, m multi.
+ * watch, l list, L list with watch, u set, s sync, m multi.
  */
 extern const char *fake_trace(const ZklClient *client);
 

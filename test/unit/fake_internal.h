@@ -59,6 +59,7 @@ extern FakeDelivery *fake_next_delivery(ZklClient *client);
 /* Calls back and frees; without the mutex. */
 extern void fake_call_back(ZklClient *client, FakeDelivery *delivery);
 extern void fake_forget_watches(const ZklClient *client);
-extern void fake_fire_watches(const char *path);
+extern void fake_fire_data_watches(const char *path);
+extern void fake_fire_child_watches(const char *path);
 
 #endif							/* FAKE_INTERNAL_H */

@@ -129,7 +129,8 @@ fake_reset(void)
 	if (fake_clients)
 		abort();
 	fake_tree_reset();
-	fake_tree_changed = fake_fire_watches;
+	fake_tree_changed = fake_fire_data_watches;
+	fake_tree_children_changed = fake_fire_child_watches;
 	fake_after_step = NULL;
 	fake_now_ms = FAKE_FIRST_MS;
 	threaded = false;
@@ -263,6 +264,27 @@ bool
 zkl_client_list(ZklClient *client, const char *path, ZklCompletion *completion)
 {
 	return submit(client, 'l', fake_wire_request(REQUEST_LIST, path, NULL, 0, completion));
+}
+
+bool
+zkl_client_watch_children(ZklClient *client, const char *path,
+						  ZklCompletion *completion)
+{
+	FakeRequest *request = fake_wire_request(REQUEST_LIST, path, NULL, 0, completion);
+
+	request->watch = true;
+	return submit(client, 'L', request);
+}
+
+bool
+zkl_client_set(ZklClient *client, const char *path, const char *data,
+			   int data_len, int32_t version, ZklCompletion *completion)
+{
+	ZklOp		op = {.path = path, .data = data, .data_len = data_len};
+	FakeRequest *request = fake_wire_request(REQUEST_SET, path, &op, 1, completion);
+
+	request->version = version;
+	return submit(client, 'u', request);
 }
 
 bool

@@ -14,6 +14,7 @@
 
 FakeQuirks	fake_quirks;
 void		(*fake_tree_changed) (const char *path);
+void		(*fake_tree_children_changed) (const char *path);
 
 static FakeNode *nodes;			/* in no order that a client may rely on */
 static int64_t zxid = 1000;
@@ -119,6 +120,24 @@ next_number(FakeNode *parent)
 	return number;
 }
 
+/* Tells who watches; what happens in a multi is told at its end. */
+static void
+tell(const char *path, bool existed)
+{
+	char	   *parent = strdup(path);
+
+	if (existed && fake_tree_changed)
+		fake_tree_changed(path);
+	*strrchr(parent, '/') = '\0';
+	if (fake_tree_children_changed)
+	{
+		fake_tree_children_changed(parent);
+		if (existed)
+			fake_tree_children_changed(path);
+	}
+	free(parent);
+}
+
 static void
 node_add(const char *path, const char *data, int data_len, ZklCreateKind kind,
 		 int64_t session)
@@ -168,6 +187,8 @@ fake_tree_create(const char *path, const char *data, int data_len,
 		snprintf(*made, size, "%s", path);
 	node_add(*made, data, data_len, kind, session);
 	*czxid = zxid;
+	if (!in_multi)
+		tell(*made, false);
 	return ZKL_RC_OK;
 }
 
@@ -184,8 +205,8 @@ delete_unchecked(const char *path)
 			if (!in_multi)
 				zxid++;
 			*link = node->next;
-			if (!in_multi && fake_tree_changed)
-				fake_tree_changed(node->path);
+			if (!in_multi)
+				tell(node->path, true);
 			node_free(node);
 			return ZKL_RC_OK;
 		}
@@ -193,19 +214,39 @@ delete_unchecked(const char *path)
 }
 
 ZklResultCode
-fake_tree_set(const char *path, const char *data)
+fake_tree_set_if(const char *path, const char *data, int data_len, int32_t version)
 {
 	FakeNode   *node = fake_tree_find(path);
 
 	if (node == NULL)
 		return ZKL_RC_NO_NODE;
+	if (denied(path))
+		return ZKL_RC_NO_AUTH;
+	if (version != ZKL_ANY_VERSION && node->version != version)
+		return ZKL_RC_BAD_VERSION;
 	zxid++;
 	free(node->data);
-	node->data = strdup(data);
-	node->data_len = (int) strlen(data);
+	node->data = malloc((size_t) data_len + 1);
+	memcpy(node->data, data, (size_t) data_len);
+	node->data_len = data_len;
+	node->version++;
 	if (fake_tree_changed)
 		fake_tree_changed(path);
 	return ZKL_RC_OK;
+}
+
+ZklResultCode
+fake_tree_set(const char *path, const char *data)
+{
+	FakeNode   *node = fake_tree_find(path);
+
+	return fake_tree_set_if(path, data, (int) strlen(data), node ? node->version : 0);
+}
+
+int64_t
+fake_tree_ctime_ms(const FakeNode *node)
+{
+	return node->czxid * 1000;
 }
 
 ZklResultCode
@@ -280,8 +321,10 @@ fake_tree_multi(const ZklOp *ops, int n, int64_t session,
 	}
 	list_free(before);
 	for (int i = 0; i < n; i++)
-		if (ops[i].kind == ZKL_OP_DELETE && fake_tree_changed)
-			fake_tree_changed(ops[i].path);
+		if (ops[i].kind == ZKL_OP_DELETE)
+			tell(ops[i].path, true);
+		else if (ops[i].kind == ZKL_OP_CREATE)
+			tell(paths[i], false);
 	return ZKL_RC_OK;
 }
 

@@ -21,6 +21,7 @@ typedef struct FakeNode
 	int64_t		owner;			/* session of an ephemeral node, or 0 */
 	int64_t		czxid;
 	int32_t		counter;		/* number that the next sequential child gets */
+	int32_t		version;		/* of the data */
 	bool		container;
 } FakeNode;
 
@@ -31,12 +32,16 @@ typedef struct FakeQuirks
 	bool		no_chroot;		/* top-level nodes have no parent */
 	const char *deny;			/* create and delete at or below this path: NO_AUTH */
 	const char *deny_exactly;	/* create of this path alone: NO_AUTH */
+	const char *deny_read;		/* get and list of this path alone: NO_AUTH */
 } FakeQuirks;
 
 extern FakeQuirks fake_quirks;
 
 /* Called for each node deleted or changed; set by fake_client.c. */
 extern void (*fake_tree_changed) (const char *path);
+
+/* Called for each node whose children came or went. */
+extern void (*fake_tree_children_changed) (const char *path);
 
 /* Forgets everything, quirks too; transaction ids go on. */
 extern void fake_tree_reset(void);
@@ -52,8 +57,16 @@ extern ZklResultCode fake_tree_create(const char *path, const char *data,
 									  int data_len, ZklCreateKind kind,
 									  int64_t session, char **made,
 									  int64_t *czxid);
+
+/* When the node was made, by a clock that goes with the transactions. */
+extern int64_t fake_tree_ctime_ms(const FakeNode *node);
+
 extern ZklResultCode fake_tree_delete(const char *path);
 extern ZklResultCode fake_tree_set(const char *path, const char *data);
+
+/* The same if the data have this version. */
+extern ZklResultCode fake_tree_set_if(const char *path, const char *data,
+									  int data_len, int32_t version);
 
 /*
  * All or nothing.  codes as a server sets them: OK before the operation that

@@ -99,12 +99,23 @@ fake_wire_answer(ZklCompletion *completion, ZklResultCode code)
 	return d;
 }
 
+static bool
+may_not_read(const char *path)
+{
+	return fake_quirks.deny_read && strcmp(path, fake_quirks.deny_read) == 0;
+}
+
 static void
 serve_list(const char *parent, FakeDelivery *d)
 {
 	if (fake_tree_find(parent) == NULL)
 	{
 		d->result.code = ZKL_RC_NO_NODE;
+		return;
+	}
+	if (may_not_read(parent))
+	{
+		d->result.code = ZKL_RC_NO_AUTH;
 		return;
 	}
 	for (FakeNode *node = fake_tree_first(); node; node = node->next)
@@ -130,11 +141,19 @@ serve_get(const char *path, FakeDelivery *d)
 		d->result.code = ZKL_RC_NO_NODE;
 		return;
 	}
+	if (may_not_read(path))
+	{
+		d->result.code = ZKL_RC_NO_AUTH;
+		return;
+	}
 	d->data = malloc((size_t) node->data_len + 1);
 	memcpy(d->data, node->data, (size_t) node->data_len);
 	d->result.data = d->data;
 	d->result.data_len = node->data_len;
 	d->result.czxid = node->czxid;
+	d->result.owner = node->owner;
+	d->result.ctime_ms = fake_tree_ctime_ms(node);
+	d->result.version = node->version;
 }
 
 static void
@@ -171,6 +190,11 @@ fake_wire_serve(const FakeRequest *request, int64_t session, FakeDelivery *d)
 		case REQUEST_LIST:
 			serve_list(request->path, d);
 			break;
+		case REQUEST_SET:
+			d->result.code = fake_tree_set_if(request->path, request->ops->data,
+											  request->ops->data_len,
+											  request->version);
+			break;
 		case REQUEST_SYNC:
 			break;
 		case REQUEST_MULTI:
@@ -205,12 +229,13 @@ fake_wire_push_event(FakeDelivery **queue, ZklConnectionEvent event)
 }
 
 void
-fake_wire_push_watch(FakeDelivery **queue, const char *path)
+fake_wire_push_watch(FakeDelivery **queue, const char *path, bool children)
 {
 	FakeDelivery *d = calloc(1, sizeof(FakeDelivery));
 
 	d->kind = DELIVERY_WATCH;
 	d->path = strdup(path);
+	d->children = children;
 	fake_wire_append(queue, d);
 }
 

@@ -17,6 +17,7 @@ typedef enum FakeRequestKind
 	REQUEST_DELETE,
 	REQUEST_GET,
 	REQUEST_LIST,
+	REQUEST_SET,
 	REQUEST_SYNC,
 	REQUEST_MULTI
 } FakeRequestKind;
@@ -27,9 +28,10 @@ typedef struct FakeRequest
 	FakeRequestKind kind;
 	int			ordinal;
 	bool		watch;
+	int32_t		version;		/* set */
 	char	   *path;
 	int			n_ops;
-	ZklOp	   *ops;			/* create: one, for its kind and data */
+	ZklOp	   *ops;			/* create, set: one, for its kind and data */
 	ZklCompletion *completion;
 } FakeRequest;
 
@@ -49,6 +51,7 @@ typedef struct FakeDelivery
 	ZklResult	result;
 	ZklConnectionEvent event;
 	char	   *path;			/* watch, create */
+	bool		children;		/* watch: of the children */
 	char	   *data;			/* get */
 	char	  **names;			/* list, multi */
 	int			n_names;
@@ -72,7 +75,7 @@ extern void fake_wire_serve(const FakeRequest *request, int64_t session,
 extern void fake_wire_append(FakeDelivery **queue, FakeDelivery *deliveries);
 extern void fake_wire_push_loss(FakeDelivery **queue, ZklCompletion *completion);
 extern void fake_wire_push_event(FakeDelivery **queue, ZklConnectionEvent event);
-extern void fake_wire_push_watch(FakeDelivery **queue, const char *path);
+extern void fake_wire_push_watch(FakeDelivery **queue, const char *path, bool children);
 extern FakeDelivery *fake_wire_pop_delivery(FakeDelivery **queue);
 extern void fake_wire_free_delivery(FakeDelivery *delivery);
 

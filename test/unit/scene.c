@@ -64,20 +64,23 @@ first_objection(void)
  */
 
 static LastToken *
-last_token(const char *name)
+last_token(const Hold *hold)
 {
+	char		name[32];
 	int			i = 0;
 
+	/* A lock and a semaphore of one name are different things. */
+	snprintf(name, sizeof(name), "%s%.16s", hold->size > 0 ? "semaphore " : "", hold->name);
 	while (i < MAX_TOKENS - 1 && tokens[i].name[0] && strcmp(tokens[i].name, name) != 0)
 		i++;
-	snprintf(tokens[i].name, sizeof(tokens[i].name), "%s", name);
+	strcpy(tokens[i].name, name);
 	return &tokens[i];
 }
 
 static void
 check_token(const Hold *hold)
 {
-	LastToken  *last = last_token(hold->name);
+	LastToken  *last = last_token(hold);
 	int64_t		token = zkl_lock_token(hold->lock);
 
 	if (last->lock != hold->lock && token <= last->token)
@@ -101,6 +104,7 @@ check_exclusion(void)
 		for (int j = 0; j < i; j++)
 			if (holds[i].party && holds[j].party &&
 				holds[i].party != holds[j].party &&
+				holds[i].size == 0 && holds[j].size == 0 &&
 				strcmp(holds[i].name, holds[j].name) == 0 &&
 				(holds[i].mode == ZKL_MODE_EXCLUSIVE ||
 				 holds[j].mode == ZKL_MODE_EXCLUSIVE) &&
@@ -111,9 +115,25 @@ check_exclusion(void)
 }
 
 static void
+check_count(void)
+{
+	for (int i = 0; i < MAX_HOLDS; i++)
+	{
+		int			n = 0;
+
+		for (int j = 0; j < MAX_HOLDS; j++)
+			n += holds[i].party && holds[j].party && holds[i].size > 0 &&
+				holds[j].size > 0 && strcmp(holds[i].name, holds[j].name) == 0 &&
+				counts(&holds[j]);
+		if (n > holds[i].size)
+			object("%s: %d of %d permits are out", holds[i].name, n, holds[i].size);
+	}
+}
+
+static void
 note_grant(const Ask *ask, int i)
 {
-	Hold	   *hold = hold_of(ask->party, ask->names[i]);
+	Hold	   *hold = ask->size ? NULL : hold_of(ask->party, ask->names[i]);
 
 	for (int h = 0; hold == NULL; h++)
 		if (holds[h].party == NULL)
@@ -121,6 +141,7 @@ note_grant(const Ask *ask, int i)
 	hold->party = ask->party;
 	hold->lock = zkl_request_lock(ask->request, i);
 	hold->mode = ask->wishes[i].mode;
+	hold->size = ask->size;
 	snprintf(hold->name, sizeof(hold->name), "%s", ask->names[i]);
 	if (hold->mode == ZKL_MODE_EXCLUSIVE && counts(hold))
 		check_token(hold);
@@ -140,6 +161,7 @@ referee(void)
 			note_grant(ask, i);
 	}
 	check_exclusion();
+	check_count();
 }
 
 
@@ -239,6 +261,7 @@ ask_all(Party *party, int n, const char *const *names, const ZklMode *modes,
 		ask->wishes[i].held = hold ? hold->lock : NULL;
 	}
 	ask->n = n;
+	ask->size = 0;
 	ask->request = zkl_lock_request(party->session, ask->wishes, n, try_only,
 									party->data, (int) strlen(party->data));
 	ask->status = ZKL_PENDING;
@@ -263,6 +286,45 @@ Ask *
 lock_now(Party *party, const char *name, ZklMode mode)
 {
 	Ask		   *ask = ask_for(party, name, mode);
+
+	fake_run_all();
+	return ask;
+}
+
+static Ask *
+ask_for_permit(Party *party, const char *name, int size, bool try_only)
+{
+	Ask		   *ask = unused_ask();
+
+	snprintf(ask->names[0], sizeof(ask->names[0]), "%s", name);
+	ask->wishes[0].mode = ZKL_MODE_EXCLUSIVE;
+	ask->wishes[0].held = NULL;
+	ask->n = 1;
+	ask->size = size;
+	ask->request = zkl_permit_request(party->session, name, size, try_only,
+									  party->data, (int) strlen(party->data));
+	ask->status = ZKL_PENDING;
+	ask->party = party;
+	referee();
+	return ask;
+}
+
+Ask *
+ask_permit(Party *party, const char *name, int size)
+{
+	return ask_for_permit(party, name, size, false);
+}
+
+Ask *
+try_permit(Party *party, const char *name, int size)
+{
+	return ask_for_permit(party, name, size, true);
+}
+
+Ask *
+permit_now(Party *party, const char *name, int size)
+{
+	Ask		   *ask = ask_permit(party, name, size);
 
 	fake_run_all();
 	return ask;
@@ -296,9 +358,36 @@ Hold *
 hold_of(const Party *party, const char *name)
 {
 	for (int i = 0; i < MAX_HOLDS; i++)
-		if (holds[i].party == party && strcmp(holds[i].name, name) == 0)
+		if (holds[i].party == party && holds[i].size == 0 &&
+			strcmp(holds[i].name, name) == 0)
 			return &holds[i];
 	return NULL;
+}
+
+static bool
+is_permit(const Hold *hold, const Party *party, const char *name)
+{
+	return hold->party == party && hold->size > 0 && strcmp(hold->name, name) == 0;
+}
+
+int
+permits_of(const Party *party, const char *name)
+{
+	int			n = 0;
+
+	for (int i = 0; i < MAX_HOLDS; i++)
+		n += is_permit(&holds[i], party, name);
+	return n;
+}
+
+int
+lost_of(const Party *party)
+{
+	int			n = 0;
+
+	for (int i = 0; i < MAX_HOLDS; i++)
+		n += holds[i].party == party && zkl_lock_is_lost(holds[i].lock);
+	return n;
 }
 
 ZklMode
@@ -332,6 +421,17 @@ reduce(Party *party, const char *name, ZklMode mode)
 	hold_reduce(hold_of(party, name), mode);
 }
 
+void
+release_permit(Party *party, const char *name)
+{
+	for (int i = 0; i < MAX_HOLDS; i++)
+		if (is_permit(&holds[i], party, name))
+		{
+			hold_reduce(&holds[i], ZKL_MODE_NONE);
+			return;
+		}
+}
+
 /* Does a request that is not decided build on it?  Then it must be ended first. */
 static bool
 built_on(const Hold *hold)
@@ -363,6 +463,15 @@ path_of(const char *name)
 	static char path[256];
 
 	snprintf(path, sizeof(path), "%s/%s", SCENE_LOCKS, name);
+	return path;
+}
+
+const char *
+pool_of(const char *name, const char *below)
+{
+	static char path[256];
+
+	snprintf(path, sizeof(path), "%s/%s%s", SCENE_SEMAPHORES, name, below);
 	return path;
 }
 

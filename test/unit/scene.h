@@ -5,8 +5,9 @@
  *		referee who watches what they are told.
  *
  * The referee looks after every step: at no moment are two sessions told that
- * they hold a name unless both share it, and each new exclusive holder's token
- * is greater than the one before.  A session that the ensemble has ended counts
+ * they hold a name unless both share it, no semaphore has more permits out than
+ * its size, and each new exclusive holder's or permit's token is greater than
+ * the one before.  A session that the ensemble has ended counts
  * no more (promise 1.1 names this exception).
  *
  *-------------------------------------------------------------------------
@@ -20,6 +21,7 @@
 
 #define SCENE_TIMEOUT_MS 6000
 #define SCENE_LOCKS "/zklock/locks"
+#define SCENE_SEMAPHORES "/zklock/semaphores"
 #define MAX_PARTIES 6
 #define MAX_WISHES 8
 
@@ -36,6 +38,7 @@ typedef struct Hold
 	Party	   *party;			/* NULL: unused */
 	char		name[32];
 	ZklMode		mode;
+	int			size;			/* of a semaphore; 0: a lock */
 	ZklLock    *lock;
 } Hold;
 
@@ -46,6 +49,7 @@ typedef struct Ask
 	ZklRequest *request;
 	ZklStatus	status;			/* as last told */
 	int			n;
+	int			size;			/* of a semaphore; 0: locks */
 	ZklLockWish wishes[MAX_WISHES];
 	char		names[MAX_WISHES][32];
 } Ask;
@@ -78,6 +82,18 @@ extern Ask *try_for(Party *party, const char *name, ZklMode mode);
 /* Asks, and runs all. */
 extern Ask *lock_now(Party *party, const char *name, ZklMode mode);
 
+/* For one permit of a semaphore of this size. */
+extern Ask *ask_permit(Party *party, const char *name, int size);
+extern Ask *try_permit(Party *party, const char *name, int size);
+extern Ask *permit_now(Party *party, const char *name, int size);
+
+/* How many permits was the party told it has? */
+extern int	permits_of(const Party *party, const char *name);
+extern void release_permit(Party *party, const char *name);
+
+/* How many of its locks and permits are lost? */
+extern int	lost_of(const Party *party);
+
 /* Ends the request in any state; what was granted stays held. */
 extern void forget(Ask *ask);
 extern void give_up_all(Party *party);
@@ -89,6 +105,7 @@ extern Hold *hold_of(const Party *party, const char *name);
 extern ZklMode mode_of(const Party *party, const char *name);
 extern int64_t token_of(const Party *party, const char *name);
 extern void reduce(Party *party, const char *name, ZklMode mode);
+
 /* Releases all but what a request builds on that is not decided. */
 extern void release_all(Party *party);
 
@@ -98,6 +115,9 @@ extern int	nodes_of(const Party *party, const char *name);
 /* The full path of a name, and of the only node of a session below it; static memory. */
 extern const char *path_of(const char *name);
 extern const char *node_of(const Party *party, const char *name);
+
+/* A path below a semaphore's; static memory. */
+extern const char *pool_of(const char *name, const char *below);
 
 /* A node of another program's; returns its path, static memory. */
 extern const char *foreign_node(const char *name, const char *child, int64_t session);

@@ -37,7 +37,11 @@ typedef struct Scenario
 	void		(*stage[4]) (void);
 	ZklStatus	expected;		/* of A's request */
 	int32_t		sequence_limit;
+	bool		semaphore;		/* to be played with kazoo's layout, too */
 } Scenario;
+
+/* Of the semaphore. */
+#define SIZE 2
 
 
 /*
@@ -132,8 +136,10 @@ a_holds_three(void)
 {
 	used_before();
 	fake_run_all();
-	forget(ask_all(A, 3, abc, xxx, false));
+	Ask		   *ask = ask_all(A, 3, abc, xxx, false);
+
 	fake_run_all();
+	forget(ask);
 }
 
 static void
@@ -158,6 +164,104 @@ b_has_last_number(void)
 	fake_run_all();
 	fake_tree_find(path_of("a"))->counter = LIMIT;
 	forget(lock_now(B, "a", X));
+}
+
+static void
+permits_used(void)
+{
+	permit_now(C, "a", SIZE);
+	release_all(C);
+	fake_run_all();
+}
+
+static void
+b_has_all(void)
+{
+	permits_used();
+	permit_now(B, "a", SIZE);
+	forget(permit_now(B, "a", SIZE));
+}
+
+static void
+c_has_all_b_waits(void)
+{
+	permits_used();
+	forget(permit_now(C, "a", SIZE));
+	forget(permit_now(C, "a", SIZE));
+	permit_now(B, "a", SIZE);
+}
+
+/* Another program made the pool, and nobody has said a size yet. */
+static void
+foreign_pool(void)
+{
+	permits_used();
+	fake_tree_set(pool_of("a", ""), "");
+}
+
+static void
+c_has_one(void)
+{
+	permits_used();
+	forget(permit_now(C, "a", SIZE));
+}
+
+static void
+b_uses_another_size(void)
+{
+	forget(permit_now(B, "a", SIZE + 1));
+}
+
+static void
+a_has_two(void)
+{
+	permits_used();
+	forget(permit_now(A, "a", SIZE));
+	forget(permit_now(A, "a", SIZE));
+}
+
+static void
+queue_numbers_used_up(void)
+{
+	permits_used();
+	fake_tree_find(pool_of("a", scene_config.dialect == ZKL_DIALECT_KAZOO
+						   ? "-__lock__" : "/locks"))->counter = LIMIT + 1;
+}
+
+static void
+take_permit(void)
+{
+	asked = ask_permit(A, "a", SIZE);
+}
+
+static void
+take_another_permit(void)
+{
+	if (asked)
+		forget(asked);
+	asked = ask_permit(A, "a", SIZE);
+}
+
+static void
+take_permit_if_free(void)
+{
+	asked = try_permit(A, "a", SIZE);
+}
+
+/* B's node is in the queue before A's, and B is not done yet. */
+static void
+race_for_permit(void)
+{
+	ask_permit(B, "a", SIZE);
+	fake_apply(B->client);
+	take_permit_if_free();
+}
+
+static void
+c_leaves(void)
+{
+	give_up_all(C);
+	release_all(C);
 }
 
 static void
@@ -219,38 +323,56 @@ confirm(void)
 }
 
 static const Scenario scenarios[] = {
-	{"first use", nothing, {ask_exclusive}, ZKL_OK, 0},
-	{"first use of several", nothing, {ask_array}, ZKL_OK, 0},
-	{"exclusive", used_before, {ask_exclusive}, ZKL_OK, 0},
-	{"shared", b_shares, {ask_shared}, ZKL_OK, 0},
-	{"try, free", used_before, {ask_try}, ZKL_OK, 0},
-	{"try, held", b_holds, {ask_try}, ZKL_BUSY, 0},
-	{"wait", b_holds, {ask_exclusive, b_leaves}, ZKL_OK, 0},
-	{"wait to share", b_holds, {ask_shared, b_leaves}, ZKL_OK, 0},
-	{"wait and give up", b_holds, {ask_exclusive, give_up}, ZKL_OK, 0},
-	{"sole upgrade", a_shares, {ask_exclusive}, ZKL_OK, 0},
-	{"upgrade before writer", a_shares_b_waits, {ask_exclusive}, ZKL_OK, 0},
-	{"upgrade, writer leaves", a_shares_b_waits, {ask_exclusive, b_leaves}, ZKL_OK, 0},
-	{"upgrade waits", both_share, {ask_exclusive, b_leaves}, ZKL_OK, 0},
-	{"upgrade waits, writer behind", both_share_c_waits, {ask_exclusive, b_leaves}, ZKL_OK, 0},
-	{"upgrade given up", both_share_c_waits, {ask_exclusive, give_up}, ZKL_OK, 0},
-	{"two upgrades", b_upgrades, {ask_exclusive}, ZKL_DEADLOCK, 0},
-	{"upgrade reduced", a_upgraded, {downgrade, release}, ZKL_OK, 0},
-	{"upgrade released", a_upgraded, {release}, ZKL_OK, 0},
-	{"downgrade", a_holds_all_wait, {downgrade}, ZKL_OK, 0},
-	{"downgrade and upgrade", a_holds, {downgrade, ask_exclusive}, ZKL_OK, 0},
-	{"downgrade and release", a_holds_all_wait, {downgrade, release}, ZKL_OK, 0},
-	{"several", used_before, {ask_array}, ZKL_OK, 0},
-	{"several, waiting", b_holds, {ask_array, b_leaves}, ZKL_OK, 0},
-	{"several, given up", b_holds, {ask_array, give_up}, ZKL_OK, 0},
-	{"several, upgrade", both_share, {ask_array, b_leaves}, ZKL_OK, 0},
-	{"release", a_holds_all_wait, {release}, ZKL_OK, 0},
-	{"release several", a_holds_three, {release}, ZKL_OK, 0},
-	{"release and ask", a_holds_all_wait, {release, b_leaves, give_up}, ZKL_OK, 0},
-	{"numbers used up", numbers_used_up, {ask_exclusive}, ZKL_OK, LIMIT},
-	{"drain", b_has_last_number, {ask_exclusive, b_leaves}, ZKL_OK, LIMIT},
-	{"drain given up", b_has_last_number, {ask_exclusive, give_up, b_leaves}, ZKL_OK, LIMIT},
-	{"confirm", a_holds_three, {confirm}, ZKL_OK, 0},
+	{"first use", nothing, {ask_exclusive}, ZKL_OK, 0, false},
+	{"first use of several", nothing, {ask_array}, ZKL_OK, 0, false},
+	{"exclusive", used_before, {ask_exclusive}, ZKL_OK, 0, false},
+	{"shared", b_shares, {ask_shared}, ZKL_OK, 0, false},
+	{"try, free", used_before, {ask_try}, ZKL_OK, 0, false},
+	{"try, held", b_holds, {ask_try}, ZKL_BUSY, 0, false},
+	{"wait", b_holds, {ask_exclusive, b_leaves}, ZKL_OK, 0, false},
+	{"wait to share", b_holds, {ask_shared, b_leaves}, ZKL_OK, 0, false},
+	{"wait and give up", b_holds, {ask_exclusive, give_up}, ZKL_OK, 0, false},
+	{"sole upgrade", a_shares, {ask_exclusive}, ZKL_OK, 0, false},
+	{"upgrade before writer", a_shares_b_waits, {ask_exclusive}, ZKL_OK, 0, false},
+	{"upgrade, writer leaves", a_shares_b_waits, {ask_exclusive, b_leaves}, ZKL_OK, 0, false},
+	{"upgrade waits", both_share, {ask_exclusive, b_leaves}, ZKL_OK, 0, false},
+	{"upgrade waits, writer behind", both_share_c_waits, {ask_exclusive, b_leaves}, ZKL_OK, 0, false},
+	{"upgrade given up", both_share_c_waits, {ask_exclusive, give_up}, ZKL_OK, 0, false},
+	{"two upgrades", b_upgrades, {ask_exclusive}, ZKL_DEADLOCK, 0, false},
+	{"upgrade reduced", a_upgraded, {downgrade, release}, ZKL_OK, 0, false},
+	{"upgrade released", a_upgraded, {release}, ZKL_OK, 0, false},
+	{"downgrade", a_holds_all_wait, {downgrade}, ZKL_OK, 0, false},
+	{"downgrade and upgrade", a_holds, {downgrade, ask_exclusive}, ZKL_OK, 0, false},
+	{"downgrade and release", a_holds_all_wait, {downgrade, release}, ZKL_OK, 0, false},
+	{"several", used_before, {ask_array}, ZKL_OK, 0, false},
+	{"several, waiting", b_holds, {ask_array, b_leaves}, ZKL_OK, 0, false},
+	{"several, given up", b_holds, {ask_array, give_up}, ZKL_OK, 0, false},
+	{"several, upgrade", both_share, {ask_array, b_leaves}, ZKL_OK, 0, false},
+	{"release", a_holds_all_wait, {release}, ZKL_OK, 0, false},
+	{"release several", a_holds_three, {release}, ZKL_OK, 0, false},
+	{"release and ask", a_holds_all_wait, {release, b_leaves, give_up}, ZKL_OK, 0, false},
+	{"numbers used up", numbers_used_up, {ask_exclusive}, ZKL_OK, LIMIT, false},
+	{"drain", b_has_last_number, {ask_exclusive, b_leaves}, ZKL_OK, LIMIT, false},
+	{"drain given up", b_has_last_number, {ask_exclusive, give_up, b_leaves}, ZKL_OK, LIMIT, false},
+	{"confirm", a_holds_three, {confirm}, ZKL_OK, 0, false},
+	{"permit, first use", nothing, {take_permit}, ZKL_OK, 0, true},
+	{"permit", permits_used, {take_permit}, ZKL_OK, 0, true},
+	{"two permits", permits_used, {take_permit, take_another_permit}, ZKL_OK, 0, true},
+	{"permit, full", b_has_all, {take_permit, b_leaves}, ZKL_OK, 0, true},
+	{"permit, full, given up", b_has_all, {take_permit, give_up}, ZKL_OK, 0, true},
+	{"permit, behind a waiter", c_has_all_b_waits, {take_permit, c_leaves, b_leaves}, ZKL_OK, 0, true},
+	{"permit, behind a waiter, given up", c_has_all_b_waits, {take_permit, give_up}, ZKL_OK, 0, true},
+	{"permit, foreign pool", foreign_pool, {take_permit}, ZKL_OK, 0, true},
+	{"permit, other size", b_uses_another_size, {take_permit}, ZKL_OTHER_SIZE, 0, true},
+	{"permit, try", permits_used, {take_permit_if_free}, ZKL_OK, 0, true},
+	{"permit, try, full", b_has_all, {take_permit_if_free}, ZKL_BUSY, 0, true},
+	{"permit, try behind a waiter", c_has_all_b_waits, {take_permit_if_free}, ZKL_BUSY, 0, true},
+	{"permit, try while another is taken", permits_used, {race_for_permit}, ZKL_OK, 0, true},
+	{"permit, try while the last is taken", c_has_one, {race_for_permit}, ZKL_BUSY, 0, true},
+	{"permits released", a_has_two, {release}, ZKL_OK, 0, true},
+	{"permit released and taken", a_has_two, {release, take_permit}, ZKL_OK, 0, true},
+	{"permits confirmed", a_has_two, {confirm}, ZKL_OK, 0, true},
+	{"permit, numbers used up", queue_numbers_used_up, {take_permit}, ZKL_OK, LIMIT, true},
 };
 
 #define N_SCENARIOS ((int) (sizeof(scenarios) / sizeof(scenarios[0])))
@@ -261,6 +383,7 @@ static const Scenario scenarios[] = {
  */
 
 static const Scenario *scenario;
+static ZklDialect dialect;
 static FakeFault fault;
 static int	fault_at;
 static int	patience;			/* steps after the fault until A gives up; -1: never */
@@ -270,8 +393,8 @@ static void
 complain(const char *what)
 {
 	if (failures++ < 20)
-		diag("%s, %s at %d, giving up after %d (%s): %s", scenario->name,
-			 fake_fault_name(fault), fault_at, patience, fake_trace(A->client), what);
+		diag("%s (names %d), %s at %d, giving up after %d (%s): %s", scenario->name,
+			 dialect, fake_fault_name(fault), fault_at, patience, fake_trace(A->client), what);
 }
 
 static void
@@ -279,6 +402,7 @@ begin(void)
 {
 	scene_begin(0);
 	scene_config.sequence_limit = scenario->sequence_limit;
+	scene_config.dialect = dialect;
 	for (int i = 0; i < 3; i++)
 		scene_join(&parties[i]);
 	asked = NULL;
@@ -362,14 +486,21 @@ check_not_lost(void)
 {
 	bool		answered = fault == FAULT_NO_AUTH || fault == FAULT_OTHER;
 
-	for (int i = 0; i < 3; i++)
-	{
-		Hold	   *hold = hold_of(A, abc[i]);
+	if (!answered && !fake_is_expired(A->client) && lost_of(A) > 0)
+		complain("a lock is lost without need");
+}
 
-		if (hold && !answered && !fake_is_expired(A->client) &&
-			zkl_lock_is_lost(hold->lock))
-			complain("a lock is lost without need");
-	}
+/* Can others have what A let go of? */
+static void
+check_free(void)
+{
+	for (int i = 0; i < 3 && !scenario->semaphore; i++)
+		if (lock_now(C, abc[i], X)->status != ZKL_OK)
+			complain("another session is not granted");
+	for (int i = 0; i < SIZE && scenario->semaphore; i++)
+		if (permit_now(C, "a", SIZE)->status != ZKL_OK &&
+			scenario->expected != ZKL_OTHER_SIZE)
+			complain("another session gets no permit");
 }
 
 static void
@@ -386,9 +517,7 @@ check_aftermath(void)
 	release_all(C);
 	heal();
 	if (!delete_refused() && !scenario->sequence_limit)
-		for (int i = 0; i < 3; i++)
-			if (lock_now(C, abc[i], X)->status != ZKL_OK)
-				complain("another session is not granted");
+		check_free();
 	if (objections() > 0)
 		complain(first_objection());
 	scene_end(NULL);
@@ -425,18 +554,28 @@ walk(int first_patience, int last_patience)
 				play_all();
 }
 
+static void
+play_scenario(const char *names)
+{
+	failures = 0;
+	walk(-1, -1);
+	is_int(failures, 0, "%s%s: any fault anywhere is got over", scenario->name, names);
+	failures = 0;
+	walk(0, 9);
+	is_int(failures, 0, "%s%s: who gives up after it leaves nothing", scenario->name, names);
+}
+
 int
 main(void)
 {
 	for (int i = 0; i < N_SCENARIOS; i++)
 	{
 		scenario = &scenarios[i];
-		failures = 0;
-		walk(-1, -1);
-		is_int(failures, 0, "%s: any fault anywhere is got over", scenario->name);
-		failures = 0;
-		walk(0, 9);
-		is_int(failures, 0, "%s: who gives up after it leaves nothing", scenario->name);
+		dialect = ZKL_DIALECT_CURATOR;
+		play_scenario("");
+		dialect = ZKL_DIALECT_KAZOO;
+		if (scenario->semaphore)
+			play_scenario(", as kazoo does it");
 	}
 	return done();
 }

@@ -48,7 +48,7 @@ test_encoding(void)
 	{
 		char		byte = (char) c;
 		bool		plain = c != 0 && strchr("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
-										 "0123456789_.:@~+=-", c) != NULL;
+											 "0123456789_.:@~+=-", c) != NULL;
 
 		zkl_encode_name((char[]) {'x', byte}, 2, out);
 		right = right && strlen(out) == (plain ? 2 : 4);
@@ -141,7 +141,7 @@ test_garbage(void)
 	for (int i = 0; i < 10000; i++)
 	{
 		int			length = rand_r(&seed) % 80;
-		char	   *name = malloc((size_t) length + 1);	/* exact size, for ASan */
+		char	   *name = malloc((size_t) length + 1); /* exact size, for ASan */
 		const char *other;
 		const char *children[1];
 		ZklContender c;

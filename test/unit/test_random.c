@@ -64,6 +64,21 @@ act_ask(Party *party)
 		ask_all(party, n, wanted, modes, dice(5) == 0);
 }
 
+/* For one more permit; now and then with another size, which is refused. */
+static void
+act_ask_permit(Party *party)
+{
+	int			size = dice(12) ? 2 : 3;
+
+	if (pending_of(party))
+		return;
+	give_up_all(party);
+	if (dice(4) == 0)
+		try_permit(party, names[dice(N_NAMES)], size);
+	else
+		ask_permit(party, names[dice(N_NAMES)], size);
+}
+
 /* What a pending upgrade builds on is not let go: its owner could not do so. */
 static void
 act_reduce(Party *party)
@@ -98,7 +113,7 @@ act_network(Party *party)
 			fake_fault(client, fake_counted(client) + 1 + dice(3),
 					   with_expiry && dice(8) == 0 ? FAULT_EXPIRE :
 					   (FakeFault[]) {FAULT_DROP, FAULT_APPLY_DROP, FAULT_APPLY_ALL_DROP,
-						   FAULT_DELAY, FAULT_REFUSE, FAULT_THROTTLE, FAULT_FORGET}[dice(7)]);
+									  FAULT_DELAY, FAULT_REFUSE, FAULT_THROTTLE, FAULT_FORGET}[dice(7)]);
 			break;
 		default:
 			fake_release(client);
@@ -114,10 +129,14 @@ act(void)
 
 	if (zkl_session_state(party->session) == ZKL_SESSION_EXPIRED)
 		scene_rejoin(party);
-	else if (kind < 12)
+	else if (kind < 9)
 		act_ask(party);
-	else if (kind < 18)
+	else if (kind < 12)
+		act_ask_permit(party);
+	else if (kind < 16)
 		act_reduce(party);
+	else if (kind < 18)
+		release_permit(party, names[dice(N_NAMES)]);
 	else if (kind < 20)
 		act_give_up(party);
 	else if (kind < 25)

@@ -64,7 +64,7 @@ sub works
 		  . $session->error);
 }
 
-# One assertion: no contender is left below any lock. What only the expiry of a
+# One assertion: no contender is left below any lock or semaphore. What only the expiry of a
 # session removes has until the general deadline.
 sub nothing_left
 {
@@ -79,18 +79,29 @@ sub nothing_left
 	return ok($gone, $name) || diag("left: @left\n$@");
 }
 
-# Ephemeral nodes of others that look like contenders.
+# Where the nodes of locks and permits are.
+sub parents
+{
+	my ($zkc, $root) = @_;
+	return ((map { "$root/locks/$_" } $zkc->children("$root/locks")),
+		map { ($_, "$_/locks", "$_/leases") }
+		map { "$root/semaphores/$_" } $zkc->children("$root/semaphores"));
+}
+
+# Ephemeral nodes of others that look like contenders or permits.
 sub contenders
 {
 	my ($zkc, $root) = @_;
 	my @found;
-	for my $lock ($zkc->children("$root/locks"))
+	for my $parent (parents($zkc, $root))
 	{
-		for my $child ($zkc->children("$root/locks/$lock"))
+		for my $child ($zkc->children($parent))
 		{
-			next unless $child =~ /(?:lock-|__WRIT__|__READ__|lock__)-?\d+$/;
-			my $stat = $zkc->exists("$root/locks/$lock/$child") or next;
-			push @found, "$root/locks/$lock/$child"
+			next
+			  unless $child =~
+			  /(?:lock-|__WRIT__|__READ__|lock__|lease-)-?\d+$|^[0-9a-f]{32}$/;
+			my $stat = $zkc->exists("$parent/$child") or next;
+			push @found, "$parent/$child"
 			  unless $stat->{ephemeralOwner} eq '0x0'
 			  || $stat->{ephemeralOwner} eq $zkc->session_id;
 		}

@@ -6,6 +6,7 @@
 #   is($s->query("SELECT zk_try_lock('x')"), 't', ...);
 #   $s->query_async("SELECT zk_lock('x')");   # sent, not waited for
 #   ok(!$s->finished);
+#   like($s->so_far, qr/NOTICE/);
 #   my $answer = $s->wait_result;             # what it printed
 #   $s->error;     # standard error of the last query: messages, notices
 #   $s->sqlstate;  # of the last statement; 00000 when it succeeded
@@ -96,6 +97,9 @@ sub finished
 	return $self->{out} =~ $self->{end} && $self->{err} =~ $self->{end};
 }
 
+# Was a query sent whose answer nobody has asked for yet?
+sub is_busy { return defined $_[0]{waiting} }
+
 # Waits for the end of the query sent last. Returns as query() does.
 sub wait_result
 {
@@ -150,6 +154,9 @@ sub alive
 	return 0 unless $self->{run};
 	return $self->{run}->pumpable ? 1 : 0;
 }
+
+# What a query that still runs has printed, and written to standard error.
+sub so_far { my ($self) = @_; $self->pump; return $self->{out} . $self->{err} }
 
 sub pump
 {

@@ -1,0 +1,86 @@
+/*-------------------------------------------------------------------------
+ *
+ * pool.c
+ *		Names below a semaphore, and its size.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "pool.h"
+
+/* "_", which no encoded name spells so */
+#define ESCAPED_UNDERSCORE "%5F"
+
+#define KAZOO_LEASE_LENGTH 32
+
+/* What a size may have, so that it is in the range of an int. */
+#define MAX_SIZE_DIGITS 9
+
+
+void
+zkl_pool_name(const char *name, char *out)
+{
+	size_t		length = strlen(name);
+	size_t		n = strlen(ZKL_KAZOO_QUEUE);
+
+	strcpy(out, name);
+	if (length > n && strcmp(name + length - n, ZKL_KAZOO_QUEUE) == 0)
+		strcpy(out + length - 1, ESCAPED_UNDERSCORE);
+}
+
+void
+zkl_lease_prefix(ZklDialect dialect, int64_t session_id, uint64_t counter,
+				 char out[ZKL_CHILD_NAME_SIZE])
+{
+	size_t		n = zkl_guid(dialect, session_id, counter, out);
+
+	if (dialect != ZKL_DIALECT_KAZOO)
+		snprintf(out + n, ZKL_CHILD_NAME_SIZE - n, "lease-");
+}
+
+const char *
+zkl_find_lease(const char *const *children, int n_children, const char *prefix)
+{
+	size_t		n = strlen(prefix);
+
+	for (int i = 0; i < n_children; i++)
+		if (strncmp(children[i], prefix, n) == 0 &&
+			children[i][n + strspn(children[i] + n, "-0123456789")] == '\0')
+			return children[i];
+	return NULL;
+}
+
+bool
+zkl_is_curators(const char *child)
+{
+	return strcmp(child, ZKL_CURATOR_QUEUE) == 0 ||
+		strcmp(child, ZKL_CURATOR_LEASES) == 0;
+}
+
+bool
+zkl_is_kazoos(const char *child)
+{
+	return strlen(child) == KAZOO_LEASE_LENGTH &&
+		strspn(child, "0123456789abcdef") == KAZOO_LEASE_LENGTH;
+}
+
+ZklSizeKind
+zkl_parse_size(const char *data, int data_len, int *size)
+{
+	int			number = 0;
+
+	if (data_len == 0)
+		return ZKL_SIZE_EMPTY;
+	if (data_len > MAX_SIZE_DIGITS)
+		return ZKL_SIZE_FOREIGN;
+	for (int i = 0; i < data_len; i++)
+	{
+		if (data[i] < '0' || data[i] > '9')
+			return ZKL_SIZE_FOREIGN;
+		number = number * 10 + (data[i] - '0');
+	}
+	*size = number;
+	return ZKL_SIZE_NUMBER;
+}

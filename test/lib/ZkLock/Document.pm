@@ -1,0 +1,211 @@
+# ZkLock::Document - the examples of a document, run as they are printed.
+#
+# Owns: which code blocks of a Markdown file are run, where, and how what they
+# print is compared with what the document shows.
+#
+#   run_document('doc/cookbook.md', \%nodes, $dbname);
+#
+# A block of SQL is run in the session that its info string names, on the server
+# it names (by default session "main" of server "one"):
+#
+#   ```sql                              run; must succeed, or show its error
+#   ```sql session=B server=two         in another session
+#   ```sql session=B server=two waits   sent; must come to wait
+#   ```sql norun                        not run, nor what follows it compared
+#   ```text                             what the block right before it printed
+#   ```text session=B                   what the waiting statement printed in the end
+#
+# What prints and is not shown need not be known, but has to succeed. Results are
+# compared line by line as psql aligns them, without regard to the width of
+# columns. "…" in the document stands for anything in a line.
+
+package ZkLock::Document;
+
+use strict;
+use warnings;
+
+use Carp qw(croak);
+use Exporter qw(import);
+use Test::More;
+use ZkLock::Cluster;
+
+our @EXPORT = qw(run_document examples_of same_result);
+
+# One assertion for each example.
+sub run_document
+{
+	my ($path, $nodes, $dbname) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	for my $example (examples_of($path, $nodes, $dbname))
+	{
+		ok($example->{good}, $example->{name}) || diag($example->{diag});
+	}
+	return;
+}
+
+# Runs the examples, and tells of each what it promises and whether that is so.
+sub examples_of
+{
+	my ($path, $nodes, $dbname) = @_;
+	my @blocks = read_blocks($path);
+	my $self = bless { path => $path, nodes => $nodes, dbname => $dbname,
+		sessions => {}, examples => [] };
+	while (my $block = shift @blocks)
+	{
+		my $follows = @blocks && $blocks[0]{language} eq 'text' && !$blocks[0]{session};
+		my $shown = $follows ? shift @blocks : undef;
+		$self->run_block($block, $shown) unless $block->{norun};
+	}
+	for my $name (sort keys %{ $self->{sessions} })
+	{
+		my $s = $self->{sessions}{$name};
+		$self->ends($s, { line => 'end' }, "session $name is through") if $s->is_busy;
+		$s->quit;
+	}
+	return @{ $self->{examples} };
+}
+
+sub run_block
+{
+	my ($self, $block, $shown) = @_;
+	croak "$self->{path} line $block->{line}: the result of what?"
+	  if $block->{language} eq 'text' && !$block->{session};
+	my $s = $self->session_of($block);
+	if ($block->{language} eq 'text')
+	{
+		$self->shows($s, $block, 'what the wait ends with');
+		return;
+	}
+	$self->ends($s, $block, 'the wait before it is over') if $s->is_busy;
+	$s->query_async($block->{text});
+	if ($block->{waits})
+	{
+		croak "$self->{path} line $block->{line}: shows what is yet waited for" if $shown;
+		$self->waits($s, $block);
+	}
+	elsif ($shown)
+	{
+		$self->shows($s, $shown, 'prints what is shown');
+	}
+	else
+	{
+		$self->ends($s, $block, 'succeeds');
+	}
+	return;
+}
+
+sub session_of
+{
+	my ($self, $block) = @_;
+	my $name = $block->{session} // 'main';
+	my $where = "$self->{path} line $block->{line}";
+	my $server = $block->{server} // $self->{servers}{$name} // 'one';
+	croak "$where: session $name is on server $self->{servers}{$name}"
+	  if $server ne ($self->{servers}{$name} // $server);
+	croak "$where: there is no server $server" unless $self->{nodes}{$server};
+	croak "$where: nothing was asked in session $name"
+	  if $block->{language} eq 'text' && !$self->{servers}{$name};
+	$self->{servers}{$name} = $server;
+	return $self->{sessions}{$name} //= do
+	{
+		my $s = session($self->{nodes}{$server}, dbname => $self->{dbname},
+			application_name => $name);
+		$s->query("\\pset format aligned\n\\pset tuples_only off\n\\pset footer off");
+		$s;
+	};
+}
+
+sub note_example
+{
+	my ($self, $block, $good, $what, $diag) = @_;
+	push @{ $self->{examples} },
+	  { good => $good, name => "$self->{path} line $block->{line}: $what", diag => $diag };
+	return;
+}
+
+# Waits for a lock, or sleeps.
+sub waits
+{
+	my ($self, $s, $block) = @_;
+	wait_for_sql($s->node, "SELECT state = 'active' AND wait_event_type IN ('Lock', 'Extension', 'Timeout') "
+		  . 'FROM pg_stat_activity WHERE pid = ' . $s->pid, 't');
+	$self->note_example($block, 1, 'waits');
+	return;
+}
+
+# Every statement of the block: psql goes on after an error.
+sub ends
+{
+	my ($self, $s, $block, $what) = @_;
+	$s->wait_result;
+	$self->note_example($block, $s->ok && $s->error !~ /^\S*\s*(?:ERROR|FATAL):/m, $what,
+		$s->error);
+	return;
+}
+
+sub shows
+{
+	my ($self, $s, $block, $what) = @_;
+	my ($out, $err) = $s->wait_result;
+	$self->note_example($block, same_result("$out\n$err", $block->{text}), $what,
+		"printed:\n$out\n$err\nshown:\n$block->{text}");
+	return;
+}
+
+# The blocks to look at, in order: language, text, line, and what the info string says.
+sub read_blocks
+{
+	my ($path) = @_;
+	open my $fh, '<:raw', $path or die "$path: $!";
+	my (@blocks, $open);
+	while (my $line = <$fh>)
+	{
+		if ($open && $line =~ /^```\s*$/)
+		{
+			push @blocks, $open if $open->{language} =~ /^(?:sql|text)$/;
+			undef $open;
+		}
+		elsif ($open)
+		{
+			$open->{text} .= $line;
+		}
+		elsif ($line =~ /^```(\S*)\s*(.*?)\s*$/)
+		{
+			my %info = map { /^(\w+)=(.*)$/ ? ($1 => $2) : ($_ => 1) } split ' ', $2;
+			$open = { %info, language => $1, text => '', line => $. };
+		}
+	}
+	die "$path: a code block is not closed" if $open;
+	return @blocks;
+}
+
+# Without rulers, empty lines, the width of columns, and where psql read it.
+sub lines_of
+{
+	my ($text) = @_;
+	my @lines;
+	for my $line (split /\n/, $text)
+	{
+		$line =~ s/^psql:\S+ //;
+		$line =~ s/\s+/ /g;
+		$line =~ s/^ | $//g;
+		push @lines, $line unless $line =~ /^(?:-[-+]*)?$/;
+	}
+	return @lines;
+}
+
+sub same_result
+{
+	my ($printed, $shown) = @_;
+	my @printed = lines_of($printed);
+	my @shown = lines_of($shown);
+	return 0 unless @printed == @shown;
+	for my $i (0 .. $#shown)
+	{
+		my $pattern = join '.*', map { quotemeta } split /\xe2\x80\xa6/, $shown[$i], -1;
+		return 0 unless $printed[$i] =~ /^$pattern$/;
+	}
+	return 1;
+}
+
+1;

@@ -1,0 +1,100 @@
+# ZkLock::Installation - a PostgreSQL installation whose extension scripts may be
+# changed.
+#
+# Owns: a tree that looks like the installed server and shares all but its
+# extension directory, where plpgsql and zklock are copies. PostgreSQL finds its
+# files relative to its programs, so it works wherever it lies.
+#
+#   my $installation = ZkLock::Installation->new($directory);
+#   my $node = PostgreSQL::Test::Cluster->new('a',
+#       install_path => $installation->path);
+#   $installation->write('zklock--0.1--0.2.sql', $text);
+
+package ZkLock::Installation;
+
+use strict;
+use warnings;
+
+use File::Basename qw(basename dirname);
+use File::Copy qw(cp);
+use File::Path qw(make_path);
+
+# These look where they are themselves; all others are links.
+my @PROGRAMS = qw(postgres initdb pg_ctl pg_config);
+
+sub new
+{
+	my ($class, $dir) = @_;
+	my %installed = map { $_ => pg_config($_) } qw(bindir sharedir pkglibdir);
+	my $self = bless {
+		path => dirname("$dir$installed{bindir}"),
+		scripts => "$dir$installed{sharedir}/extension",
+	}, $class;
+
+	make_path("$dir$installed{bindir}", $self->{scripts},
+		dirname("$dir$installed{pkglibdir}"));
+	link_all("$installed{bindir}", "$dir$installed{bindir}", @PROGRAMS);
+	for my $program (@PROGRAMS)
+	{
+		cp("$installed{bindir}/$program", "$dir$installed{bindir}/$program")
+		  or die "$program: $!\n";
+		chmod 0755, "$dir$installed{bindir}/$program";
+	}
+	link_all($installed{sharedir}, "$dir$installed{sharedir}", 'extension');
+	symlink $installed{pkglibdir}, "$dir$installed{pkglibdir}"
+	  or die "$installed{pkglibdir}: $!\n";
+	for my $file (map { glob "$installed{sharedir}/extension/$_*" } qw(plpgsql zklock))
+	{
+		cp($file, $self->{scripts}) or die "$file: $!\n";
+	}
+	return $self;
+}
+
+# What PostgreSQL::Test::Cluster calls install_path.
+sub path { return $_[0]{path} }
+
+# Names of zklock's scripts.
+sub scripts
+{
+	my ($self) = @_;
+	my @names = map { basename($_) } glob "$self->{scripts}/zklock--*.sql";
+	return @names;
+}
+
+sub read
+{
+	my ($self, $name) = @_;
+	open my $file, '<', "$self->{scripts}/$name" or die "$name: $!\n";
+	local $/ = undef;
+	return scalar <$file>;
+}
+
+sub write
+{
+	my ($self, $name, $text) = @_;
+	open my $file, '>', "$self->{scripts}/$name" or die "$name: $!\n";
+	print $file $text;
+	close $file or die "$name: $!\n";
+	return;
+}
+
+sub link_all
+{
+	my ($from, $to, @but) = @_;
+	my %but = map { $_ => 1 } @but;
+	for my $entry (grep { !$but{$_} } map { basename($_) } glob "$from/*")
+	{
+		symlink "$from/$entry", "$to/$entry" or die "$entry: $!\n";
+	}
+	return;
+}
+
+sub pg_config
+{
+	my ($what) = @_;
+	my $pg_config = $ENV{PG_CONFIG} // 'pg_config';
+	chomp(my $value = `$pg_config --$what`);
+	return $value || die "pg_config --$what failed\n";
+}
+
+1;

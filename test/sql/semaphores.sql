@@ -1,0 +1,169 @@
+--
+-- Semaphores: what one session sees of them.
+--
+\set VERBOSITY sqlstate
+CREATE TEMP VIEW held AS SELECT kind, name, mode, scope, count, state FROM zk_held_locks;
+
+-- session level: each call takes one more permit
+SELECT zk_acquire('semaphores.a', 3) > 0 AS acquired;
+SELECT zk_acquire('semaphores.a', 3) > 0 AS acquired;
+SELECT * FROM held;
+SELECT zk_try_acquire('semaphores.a', 3);
+SELECT * FROM held;
+-- all of them are this session's
+SELECT zk_try_acquire('semaphores.a', 3);
+SELECT zk_try_acquire('semaphores.a', 3, '1ms');
+SELECT zk_acquire('semaphores.a', 3);
+SELECT zk_xact_acquire('semaphores.a', 3);
+SELECT * FROM held;
+-- each release gives back one
+SELECT zk_release('semaphores.a');
+SELECT * FROM held;
+SELECT zk_try_acquire('semaphores.a', 3, '10s');
+SELECT zk_release('semaphores.a'), zk_release('semaphores.a'), zk_release('semaphores.a');
+SELECT * FROM held;
+SELECT zk_release('semaphores.a');
+
+-- of two permits the later one has the greater token
+SELECT zk_acquire('semaphores.two', 2) AS first \gset
+SELECT zk_acquire('semaphores.two', 2) > :first AS greater;
+SELECT token = :first AS of_the_oldest FROM zk_held_locks;
+SELECT zk_unlock_all();
+SELECT * FROM held;
+
+-- size 1: a mutex that is not re-entrant
+SELECT zk_acquire('semaphores.mutex', 1) > 0 AS acquired;
+SELECT zk_try_acquire('semaphores.mutex', 1);
+SELECT zk_acquire('semaphores.mutex', 1);
+SELECT zk_release('semaphores.mutex');
+SELECT zk_try_acquire('semaphores.mutex', 1, '10s');
+SELECT zk_release('semaphores.mutex');
+
+-- a semaphore and a lock of one name have nothing to do with each other
+SELECT zk_lock('semaphores.a') > 0 AS locked;
+SELECT zk_acquire('semaphores.a', 3) > 0 AS acquired;
+SELECT * FROM held ORDER BY kind;
+SELECT zk_unlock('semaphores.a');
+SELECT zk_unlock('semaphores.a');
+SELECT zk_lock_token('semaphores.a') IS NULL AS none;
+SELECT * FROM held;
+SELECT zk_release('semaphores.a');
+SELECT zk_lock('semaphores.a') > 0 AS locked;
+SELECT zk_release('semaphores.a');
+SELECT zk_unlock_all();
+
+-- another size
+SELECT zk_acquire('semaphores.size', 3) > 0 AS acquired;
+SELECT zk_acquire('semaphores.size', 4);
+SELECT zk_try_acquire('semaphores.size', 2);
+\set VERBOSITY default
+SELECT zk_try_acquire('semaphores.size', 1);
+SELECT zk_release('semaphores.size');
+SELECT zk_acquire('semaphores.size', 4);
+\set VERBOSITY sqlstate
+SELECT * FROM held;
+
+-- transaction level
+BEGIN;
+SELECT zk_xact_acquire('semaphores.a', 3) > 0 AS acquired;
+SELECT zk_try_xact_acquire('semaphores.a', 3);
+SELECT zk_acquire('semaphores.a', 3) > 0 AS session;
+SELECT * FROM held ORDER BY scope;
+-- can't be released before
+SELECT zk_release('semaphores.a');
+SELECT zk_release('semaphores.a');
+SELECT zk_acquire('semaphores.a', 3) > 0 AS session;
+COMMIT;
+SELECT * FROM held;
+BEGIN;
+SELECT zk_xact_acquire('semaphores.a', 3) > 0 AS acquired;
+ROLLBACK;
+SELECT * FROM held;
+SELECT zk_release('semaphores.a');
+
+-- session level outlives rollback, and its release is not undone by it
+BEGIN;
+SELECT zk_acquire('semaphores.a', 3) > 0 AS acquired;
+ROLLBACK;
+SELECT * FROM held;
+BEGIN;
+SELECT zk_release('semaphores.a');
+ROLLBACK;
+SELECT * FROM held;
+
+-- savepoints
+BEGIN;
+SELECT zk_xact_acquire('semaphores.a', 3) > 0 AS acquired;
+SAVEPOINT one;
+SELECT zk_xact_acquire('semaphores.a', 3) > 0 AS acquired;
+SAVEPOINT two;
+SELECT zk_xact_acquire('semaphores.a', 3) > 0 AS acquired;
+SELECT * FROM held;
+ROLLBACK TO two;
+SELECT * FROM held;
+RELEASE two;
+ROLLBACK TO one;
+SELECT * FROM held;
+SELECT zk_xact_acquire('semaphores.a', 3) > 0 AS acquired;
+RELEASE one;
+SELECT * FROM held;
+COMMIT;
+SELECT * FROM held;
+
+-- a failed block
+DO $$
+BEGIN
+	PERFORM zk_xact_acquire('semaphores.a', 2 + 1);
+	BEGIN
+		PERFORM zk_xact_acquire('semaphores.a', 3);
+		PERFORM 1 / 0;
+	EXCEPTION WHEN division_by_zero THEN
+		PERFORM set_config('semaphores.held', count::text, false) FROM held;
+	END;
+END $$;
+SELECT current_setting('semaphores.held') AS after_the_block;
+SELECT * FROM held;
+
+-- the end of the session level
+SELECT zk_acquire('semaphores.a', 3) > 0 AS acquired;
+DISCARD ALL;
+CREATE TEMP VIEW held AS SELECT kind, name, mode, scope, count, state FROM zk_held_locks;
+SELECT * FROM held;
+
+-- PREPARE TRANSACTION
+BEGIN;
+SELECT zk_xact_acquire('semaphores.a', 3) > 0 AS acquired;
+PREPARE TRANSACTION 'semaphores';
+SELECT * FROM held;
+
+-- bad arguments
+SELECT zk_acquire(NULL, 1);
+SELECT zk_acquire('semaphores.a', NULL);
+SELECT zk_try_acquire('semaphores.a', 1, NULL);
+SELECT zk_try_acquire(NULL, 1, '1s');
+SELECT zk_release(NULL);
+SELECT zk_acquire('', 1);
+SELECT zk_acquire(repeat('x', 513), 1);
+SELECT zk_acquire('semaphores.a', 0);
+SELECT zk_xact_acquire('semaphores.a', -1);
+SELECT zk_try_acquire('semaphores.a', 10001);
+SELECT zk_try_xact_acquire('semaphores.a', 2147483647);
+SELECT zk_try_acquire('semaphores.a', 1, '-1s');
+SELECT * FROM held;
+-- the largest one, and names as locks have them
+SELECT zk_acquire('semaphores.large', 10000) > 0 AS acquired;
+SELECT zk_acquire('semaphores/ size %-__lock__', 1) > 0 AS acquired;
+SELECT zk_acquire('semaphores/ size %', 1) > 0 AS acquired;
+SELECT zk_acquire('..', 1) > 0 AS acquired;
+SELECT name FROM held ORDER BY name COLLATE "C";
+SELECT zk_unlock_all();
+
+-- each permit is a node
+SET zklock.max_locks = 2;
+SELECT zk_acquire('semaphores.max', 5) > 0 AS acquired;
+SELECT zk_acquire('semaphores.max', 5) > 0 AS acquired;
+SELECT zk_acquire('semaphores.max', 5);
+SELECT zk_release('semaphores.max');
+SELECT zk_acquire('semaphores.max', 5) > 0 AS acquired;
+SELECT zk_unlock_all();
+RESET zklock.max_locks;

@@ -1,0 +1,293 @@
+# Semaphores among two PostgreSQL servers on one ensemble of three, in Curator's
+# layout and in kazoo's: never more permits than the size, first come, first
+# served, one size at a time, one layout at a time.
+
+use strict;
+use warnings;
+
+use Test::More;
+use ZkLock::Check;
+use ZkLock::Cluster;
+use ZkLock::ZkClient;
+use ZkLock::ZkEnsemble;
+
+my $zk = ZkLock::ZkEnsemble->start(
+	size => 3,
+	tick_time => 500,
+	container_check_ms => 500);
+my $zkc = ZkLock::ZkClient->new($zk->connect_string);
+my %server = map { $_ => zklock_node($_, zk => $zk) } qw(a b);
+$_->safe_psql('postgres',
+	'CREATE TABLE stays (entered timestamptz, left_at timestamptz)')
+  for values %server;
+
+my $pools = '/zklock/semaphores';
+my $names;    # zklock.node_names of the sessions made now
+
+sub member
+{
+	my ($server) = @_;
+	my $s = session($server{$server});
+	$s->query_ok("SET zklock.node_names = $names");
+	return $s;
+}
+
+# Where the permits of a semaphore are, and where one queues for them.
+sub leases { return "$pools/$_[0]" . ($names eq 'kazoo' ? '' : '/leases') }
+sub queue { return "$pools/$_[0]" . ($names eq 'kazoo' ? '-__lock__' : '/locks') }
+
+# How many got it; each of the others must have failed so.
+sub winners
+{
+	my ($sqlstate, @sessions) = @_;
+	my @won;
+	for my $s (@sessions)
+	{
+		my $answer = $s->wait_result;
+		push @won, $s if $s->ok && $answer ne 'f';
+		return "SQLSTATE " . $s->sqlstate . ': ' . $s->error
+		  unless $s->ok || $s->sqlstate eq $sqlstate;
+	}
+	return scalar @won;
+}
+
+sub test_count
+{
+	my ($a1, $a2, $b1) = (member('a'), member('a'), member('b'));
+
+	like($a1->query("SELECT zk_acquire('n', 2)"), qr/^\d+$/, 'a permit has a token');
+	works($b1, "SELECT zk_try_acquire('n', 2)", 't', 'another server gets the second');
+	works($a2, "SELECT zk_try_acquire('n', 2)", 'f', 'and nobody a third');
+	works($b1, "SELECT zk_try_acquire('n', 2)", 'f', 'nor a holder');
+	works($a1, "SELECT zk_release('n')", 't', 'a permit is given back');
+	works($b1, "SELECT zk_try_acquire('n', 2, '1 min')", 't', 'and to be had elsewhere');
+	works($b1, 'SELECT zk_unlock_all()', '', 'all are given back at once');
+	works($a2, "SELECT zk_try_acquire('n', 2, '1 min')", 't', "and are there: $_") for 1, 2;
+	$a2->query_ok('DISCARD ALL');
+	works($b1, "SELECT zk_try_acquire('n', 2, '1 min')", 't', "after DISCARD ALL, too: $_") for 1, 2;
+	$b1->quit;
+	works($a1, "SELECT zk_try_acquire('n', 2, '1 min')", 't', "and after the end of a session: $_") for 1, 2;
+	$_->quit for $a1, $a2;
+	return;
+}
+
+sub test_transactions
+{
+	my ($a, $b) = (member('a'), member('b'));
+
+	for my $end (qw(COMMIT ROLLBACK))
+	{
+		$a->query_ok("BEGIN; SELECT zk_xact_acquire('x', 1)");
+		works($b, "SELECT zk_try_acquire('x', 1)", 'f', "before $end the permit is out");
+		$b->query_async("SELECT zk_acquire('x', 1)");
+		wait_zk_waiting($zkc, queue('x'), 1);
+		$a->query_ok($end);
+		like($b->wait_result, qr/^\d+$/, "$end gives it back");
+		$b->query_ok("SELECT zk_release('x')");
+	}
+	$a->query_ok("BEGIN; SELECT zk_try_xact_acquire('x', 2 - 1, '1 min'); SAVEPOINT s");
+	fails_with($a, "SELECT zk_xact_acquire('x', 1)", '40P01', 'waiting for oneself is a deadlock');
+	$a->query_ok("ROLLBACK TO s; ROLLBACK; BEGIN; SAVEPOINT s; SELECT zk_xact_acquire('x', 1)");
+	$b->query_async("SELECT zk_acquire('x', 1)");
+	wait_zk_waiting($zkc, queue('x'), 1);
+	$a->query_ok('ROLLBACK TO s');
+	like($b->wait_result, qr/^\d+$/, 'ROLLBACK TO gives back what was taken after the savepoint');
+	$_->quit for $a, $b;
+	return;
+}
+
+sub test_order
+{
+	my @s = map { member($_) } qw(a b a b a);
+	my @tokens;
+
+	$_->query_ok("SELECT zk_acquire('o', 2)") for @s[ 0, 1 ];
+	for my $i (2 .. 4)
+	{
+		$s[$i]->query_async("SELECT zk_acquire('o', 2)");
+		wait_zk_waiting($zkc, queue('o'), $i - 1);
+	}
+	for my $i (2 .. 4)
+	{
+		$s[ $i - 2 ]->query_ok("SELECT zk_release('o')");
+		push @tokens, scalar $s[$i]->wait_result;
+		my @waiting = grep { !$s[$_]->finished } $i + 1 .. 4;
+		is(scalar @waiting, 4 - $i, 'one permit lets in one, in the order of coming');
+	}
+	ok($tokens[0] < $tokens[1] && $tokens[1] < $tokens[2], "tokens grow: @tokens");
+	$_->quit for @s;
+	return;
+}
+
+# Sessions of both servers name different sizes at once.
+sub test_sizes
+{
+	my @s = map { member($_) } qw(a b a b);
+
+	for my $round (1 .. 6)
+	{
+		my $name = "sizes$round";
+
+		# Every second time another program has made the pool, without a size.
+		$zkc->create("$pools/$name", makepath => 1, data => '') if $round % 2;
+		$s[$_]->query_async("SELECT zk_acquire('$name', " . (10 + $_ % 2) . ')') for 0 .. 3;
+		my @answers = map { scalar $_->wait_result } @s;
+		my @errors = map { $_->error } @s;
+		my $size = $zkc->get("$pools/$name")->{data};
+		is_deeply(
+			[ map { $_->sqlstate } @s ],
+			$size == 10
+			? [qw(00000 22023 00000 22023)]
+			: [qw(22023 00000 22023 00000)],
+			"one size wins: $size")
+		  || diag(join "\n", @answers, @errors);
+		my ($error) = grep { $_ } @errors;
+		like($error, qr/"$name" has $size permits, not (?!$size)1[01]\n.*HINT/s, 'the others hear of both');
+		fails_with($s[0], "SELECT zk_try_acquire('$name', 3)", '22023', 'and so does whoever comes later');
+		$_->query_ok('SELECT zk_unlock_all()') for @s;
+	}
+	$_->quit for @s;
+	nothing_left($zkc, 'whoever named another size left nothing');
+	return;
+}
+
+# Sessions come and go; the times of their stays are compared afterwards.
+sub test_crowd
+{
+	my @s = map { member($_) } (qw(a b)) x 4;
+
+	$_->safe_psql('postgres', 'TRUNCATE stays') for values %server;
+	$_->query_async(<<'SQL') for @s;
+DO $$
+DECLARE
+	since timestamptz;
+BEGIN
+	FOR i IN 1 .. 25 LOOP
+		IF i % 3 = 0 THEN
+			CONTINUE WHEN NOT zk_try_xact_acquire('crowd', 3, '1 min');
+		ELSE
+			PERFORM zk_xact_acquire('crowd', 3);
+		END IF;
+		since := clock_timestamp();
+		PERFORM pg_sleep(0.01);
+		INSERT INTO stays VALUES (since, clock_timestamp());
+		COMMIT;
+	END LOOP;
+END $$
+SQL
+	is(winners('none', @s), 8, 'everybody in a crowd gets what it wants');
+	my %change;
+	my $entered = 0;
+	for my $node (values %server)
+	{
+		for (split /\n/, $node->safe_psql('postgres',
+				"SELECT extract(epoch FROM entered) || ' ' || extract(epoch FROM left_at) FROM stays"))
+		{
+			my ($in, $out) = split;
+			$change{$in}++;
+			$change{$out}--;
+			$entered++;
+		}
+	}
+	my ($inside, $most) = (0, 0);
+	for my $time (sort { $a <=> $b } keys %change)
+	{
+		$inside += $change{$time};
+		$most = $inside if $inside > $most;
+	}
+	is($entered, 200, 'as often as it asked');
+	ok($most >= 1 && $most <= 3, "never more than three at a time: $most");
+	$_->quit for @s;
+	nothing_left($zkc, 'nothing is left of the crowd');
+	return;
+}
+
+# A try is refused only if there is no permit to be had.
+sub test_tries
+{
+	my @s = map { member($_) } (qw(a b)) x 3;
+
+	for my $round (1 .. 5)
+	{
+		$_->query_async("SELECT zk_try_acquire('tries', 4)") for @s;
+		is(winners('none', @s), 4, 'of six tries at once four get the four permits');
+		$_->query_ok('SELECT zk_unlock_all()') for @s;
+		nothing_left($zkc, 'and give them back');
+	}
+	$_->quit for @s;
+	return;
+}
+
+# Size 1 and a name of its own: a lock and a semaphore of one name are apart,
+# and so are names that kazoo would mix up.
+sub test_names
+{
+	my ($a, $b) = (member('a'), member('b'));
+
+	$a->query_ok("SELECT zk_acquire('m', 1)");
+	works($b, "SELECT zk_try_lock('m')", 't', 'a lock of that name is free');
+	works($b, "SELECT zk_try_acquire('m-__lock__', 1)", 't', 'and so is a semaphore called like a queue');
+	works($b, "SELECT zk_try_acquire('m', 1)", 'f', 'a semaphore of size 1 is a mutex');
+	$b->query_ok('SELECT zk_unlock_all()');
+	works($a, "SELECT zk_try_acquire('m', 1)", 'f', 'not re-entrant');
+	fails_with($a, "SELECT zk_acquire('m', 1)", '40P01', 'and waiting for oneself is refused at once');
+	fails_with($a, "SELECT zk_try_acquire('m', 1, '1 min')", '40P01', 'with a limit, too');
+	works($a, "SELECT count FROM zk_held_locks WHERE kind = 'semaphore' AND mode = 'permit'", '1', 'without harm');
+	$_->quit for $a, $b;
+	return;
+}
+
+for (qw(curator curator_mutex kazoo))
+{
+	$names = $_;
+	subtest "node names of $names" => sub {
+		test_count();
+		test_transactions();
+		test_order();
+		test_sizes();
+		test_crowd();
+		test_tries();
+		test_names();
+		$zkc->delete("$pools/$_", recursive => 1) for $zkc->children($pools);
+	};
+}
+
+# What other programs have to find there.
+$names = 'curator';
+my $a = member('a');
+$a->query_ok("SELECT zk_acquire('seen', 5)");
+is($zkc->get("$pools/seen")->{data}, '5', 'the size is the data of the znode');
+my ($lease) = $zkc->children("$pools/seen/leases");
+like($lease, qr/^_c_[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}-lease-\d{10}$/, "a permit as Curator calls it");
+like($zkc->get("$pools/seen/leases/$lease")->{data}, qr/"client":"zklock".*"pid":${\$a->pid}\b/, 'tells whose it is');
+is_deeply([ $zkc->children("$pools/seen/locks") ], [], 'the mutex is free');
+
+# A child of another program is a permit.
+$zkc->create("$pools/seen/leases/stranger", ephemeral => 1);
+works($a, "SELECT zk_try_acquire('seen', 5)", 't', "four of five are out: $_") for 1 .. 3;
+works($a, "SELECT zk_try_acquire('seen', 5)", 'f', 'what another program has counts');
+$zkc->delete("$pools/seen/leases/stranger");
+works($a, "SELECT zk_try_acquire('seen', 5)", 't', 'as long as it is there');
+
+# The other layout.
+$names = 'kazoo';
+my $b = member('b');
+fails_with($b, "SELECT zk_acquire('seen', 5)", '0A000', 'other node names are refused', like => qr/"seen"/);
+$b->query_ok("SELECT zk_acquire('other', 5)");
+my ($holder) = $zkc->children("$pools/other");
+like($holder, qr/^[0-9a-f]{32}$/, 'a permit as kazoo calls it');
+is($zkc->get("$pools/other")->{data}, '5', 'the size is where kazoo looks for it');
+fails_with($a, "SELECT zk_try_acquire('other', 5)", '0A000', 'the other way round, too', like => qr/"other"/);
+$_->query_ok('SELECT zk_unlock_all()') for $a, $b;
+nothing_left($zkc, 'nothing is left');
+
+# Out of use for a while, a semaphore goes, and its size with it.
+wait_until('the semaphore to be removed', sub { !$zkc->exists("$pools/seen") });
+works($a, "SELECT zk_acquire('seen', 2) > 0", 't', 'then it may have another size');
+works($b, "SELECT zk_try_acquire('other', 5)", 't', 'a pool as kazoo makes it stays');
+
+$_->quit for $a, $b;
+$zkc->close;
+$_->stop for values %server;
+$zk->stop;
+done_testing();

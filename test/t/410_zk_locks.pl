@@ -1,0 +1,257 @@
+# zk_locks shows every holder and waiter below the root, whoever made it: what
+# sessions of several servers, Curator and kazoo tell, junk, and what may not be
+# read.
+
+use strict;
+use warnings;
+no warnings 'portable';
+use utf8;
+
+use Encode qw(encode);
+use PostgreSQL::Test::Utils;
+use Sys::Hostname qw(hostname);
+use Test::More;
+use ZkLock::Check;
+use ZkLock::Cluster;
+use ZkLock::ZkClient;
+use ZkLock::ZkServer;
+
+my $zk = ZkLock::ZkServer->start(tick_time => 500);
+my $zkc = ZkLock::ZkClient->new($zk->connect_string);
+my $node_1 = zklock_node('a', zk => $zk, session_timeout => '20s');
+my $node_2 = zklock_node('b', zk => $zk, session_timeout => '20s');
+my $dba = session($node_1, application_name => 'dba');
+my $first = session($node_1, application_name => 'one');
+my $second = session($node_2, application_name => 'two');
+my $third = session($node_2, application_name => 'three');
+
+# Rows of the view, as text, without what changes from run to run.
+sub rows
+{
+	my ($where, $columns) = @_;
+	$columns //= 'mode, granted, queue_position, application_name';
+	my $answer = $dba->query(
+		"SELECT concat_ws(' ', $columns) FROM zk_locks WHERE $where "
+		  . ($columns =~ /count/ ? '' : 'ORDER BY kind, name, granted DESC, queue_position, mode, znode'));
+	return $dba->ok ? $answer : $dba->error;
+}
+
+is(rows('true'), '', 'where nothing was ever locked there is nothing');
+is($dba->error, '', 'and nothing to say about it');
+is_deeply([ $zkc->children('/') ], ['zookeeper'], 'looking makes no znode');
+is($dba->query('SELECT state FROM zk_session()'), 'connected',
+	'the view opens a session when there is none');
+
+
+# Sessions of two servers.
+{
+	my $token = $first->query_ok(q(SELECT zk_lock('a')));
+	$second->query_async(q(SELECT zk_lock('a')));
+	wait_zk_waiting($zkc, '/zklock/locks/a', 2);
+	$third->query_ok(q(SELECT zk_lock_shared('s')));
+	$first->query_ok(q(SELECT zk_lock_shared('s')));
+	is(rows(q(name = 'a')), "exclusive t one\nexclusive f 1 two",
+		'a holder and a waiter');
+	is(rows(q(name = 's'), 'count(*), min(mode), bool_and(granted)'), '2 shared t', 'sharers');
+	my @queue = queue_of($zkc, 'a');
+	is(rows(q(name = 'a' AND granted), 'kind, token, server, pid, datname, usename, client, '
+			  . 'session_id, znode'),
+		join(' ', 'lock', $token, hostname() . ':' . $node_1->port, $first->pid, 'postgres',
+			scalar $first->query('SELECT session_user'), 'zklock', zk_session_id($first), $queue[0]),
+		'all that is known of it');
+	is(rows(q(name = 'a' AND NOT granted), 'pid, server, znode'),
+		join(' ', $second->pid, hostname() . ':' . $node_2->port, $queue[1]), 'of each');
+	my $stat = $zkc->exists($queue[0]);
+	is( rows(q(name = 'a' AND granted), 'extract(epoch FROM since) * 1000 = ' . $stat->{ctime}),
+		't', 'since when, by the clock of the ensemble');
+	my $all = q(SELECT string_agg(l::text, ' ' ORDER BY znode) FROM zk_locks AS l);
+	is($third->query($all), scalar $dba->query($all), 'every server sees the same');
+
+	# An upgrade, a downgrade.
+	$third->query_ok(q(SELECT zk_unlock_shared('s')));
+	wait_zk_waiting($zkc, '/zklock/locks/s', 1);
+	my $start = $first->query(q(SELECT zk_lock_token('s')));
+	$first->query_ok(q(SELECT zk_lock('s')));
+	is(rows(q(name = 's'), 'mode, granted, token'), "exclusive t $start\nshared t $start",
+		'an upgraded lock is held in both modes, with one token');
+	$first->query_ok(q(SELECT zk_unlock('s')));
+	$first->query_ok(q(SELECT zk_unlock('a')));
+	$second->wait_result;
+	is(rows(q(name = 'a')), 'exclusive t two', 'the next holder');
+	$second->query_ok(q(SELECT zk_lock_shared('a'), zk_unlock('a')));
+	wait_until('the downgrade', sub { ($zkc->children('/zklock/locks/a'))[0] =~ /READ/ });
+	is(rows(q(name = 'a')), 'shared t two', 'after a downgrade');
+	$_->query_ok('SELECT zk_unlock_all()') for $first, $second, $third;
+	nothing_left($zkc, 'nothing is left of the locks');
+	is(rows('true'), '', 'and nothing is shown');
+}
+
+
+# Names.
+{
+	my @names = ('simple', 'with space', 'a/b', '.', '..', '100%', '%2F', '#7', "O'Reilly",
+		"line\nbreak", 'Straße', '東京', "\x{1F512}", 'x' x 512);
+	my %held;
+	$first->query_ok(q(SET client_encoding = 'UTF8'));
+	for my $name (@names)
+	{
+		(my $quoted = encode('UTF-8', $name)) =~ s/'/''/g;
+		$first->query_ok("SELECT zk_lock('$quoted')");
+	}
+	$first->query_ok('SELECT zk_lock(7::bigint), zk_lock(-8), zk_lock(7, -8)');
+	my $difference = 'SELECT count(*) FROM (SELECT name, token, mode, pg_backend_pid() AS pid FROM zk_held_locks) AS h '
+	  . 'FULL JOIN (SELECT name, token, mode, pid FROM zk_locks) AS l USING (name, token, mode, pid) '
+	  . 'WHERE h IS NULL OR l IS NULL';
+	is($first->query($difference), '0', 'names are those of zk_held_locks');
+	is($first->query('SELECT count(*) FROM zk_locks'), @names + 3, 'of all of them');
+
+	# Elsewhere a character may not exist.
+	for my $encoding ('latin1', 'sql_ascii')
+	{
+		$node_2->safe_psql('postgres', "CREATE DATABASE db_$encoding TEMPLATE template0 "
+			  . "ENCODING '$encoding' LC_COLLATE 'C' LC_CTYPE 'C'");
+		$node_2->safe_psql("db_$encoding", 'CREATE EXTENSION zklock');
+	}
+	my $latin = session($node_2, dbname => 'db_latin1');
+	$latin->query_ok(q(SET client_encoding = 'UTF8'));
+	is($latin->query(q(SELECT name FROM zk_locks WHERE znode ~ '/Stra')), encode('UTF-8', 'Straße'),
+		'a name is converted to the database encoding');
+	is($latin->query(q(SELECT name FROM zk_locks WHERE znode ~ '/%E6')), '%E6%9D%B1%E4%BA%AC',
+		'one that has no form there is shown as the znode is called');
+	is($latin->query('SELECT count(*) FROM zk_locks'), @names + 3, 'nothing is left out for that');
+	my $ascii = session($node_2, dbname => 'db_sql_ascii');
+	is($ascii->query(q(SELECT name FROM zk_locks WHERE znode ~ '/%E6')), encode('UTF-8', '東京'),
+		'SQL_ASCII takes it in UTF-8');
+	$_->quit for $latin, $ascii;
+	$first->query_ok('SELECT zk_unlock_all()');
+	nothing_left($zkc, 'nothing is left of the names');
+}
+
+
+# What a session tells, when that needs care.
+{
+	my $odd = session($node_1, application_name => q('"\\\\ {}[],:'));
+	$odd->query_ok(q(SELECT zk_lock('odd')));
+	is(rows(q(name = 'odd'), 'application_name'),
+		$odd->query('SHOW application_name'), 'application names with quotes');
+	$odd->quit;
+	wait_zk_empty($zkc, '/zklock/locks/odd');
+}
+
+
+# Other programs'.
+my $uuid = '_c_0a1b2c3d-1111-2222-3333-444455556666';
+my $uuid_2 = '_c_1a1b2c3d-1111-2222-3333-444455556666';
+my $hex = '0a1b2c3d111122223333444455556666';
+my $hex_2 = '1a1b2c3d111122223333444455556666';
+my $id = $zkc->session_id;
+{
+	my %made = (
+		"cur/$uuid-__READ__0000000000" => "\x0a\x01\x02\x03",
+		"cur/$uuid_2-__WRIT__0000000001" => "\xfe\x80" . "\0" x 13 . "\x01",
+		"cur/$uuid-lock-0000000002" => 'worker 7',
+		"cur/$uuid-lock-0000000003" => 'word',
+		"kaz/$hex\__rlock__0000000000" => 'host-1',
+		"kaz/$hex_2\__lock__0000000001" => encode('UTF-8', 'wörker'),
+		"any/x__lock__0000000000" => "\xff\xfe\0\x01",
+		"any/x__lock__0000000001" => '',
+		"any/x__lock__0000000002" => '__REVOKE__',
+		"any/x__lock__0000000003" => '{"client":"zklock","pid":1}');
+	$zkc->create("/zklock/locks/$_", data => $made{$_}, ephemeral => 1, makepath => 1)
+	  for sort keys %made;
+	$zkc->create("/zklock/locks/any/$_", data => 'junk')
+	  for 'lease_holder', 'lock-', "caf\x{e9}", '%', 'x' x 900;
+	my $columns = 'mode, granted, client, queue_position, server, application_name';
+	is(rows(q(name = 'cur'), $columns),
+		"shared t curator 10.1.2.3\nexclusive f curator 1 fe80::1\n"
+		  . "exclusive f curator 2 worker 7\nexclusive f curator 3 word",
+		"Curator's: its address, or what the program says");
+	is(rows(q(name = 'kaz'), $columns),
+		"shared t kazoo host-1\nexclusive f kazoo 1 " . encode('UTF-8', 'wörker'),
+		"kazoo's: its identifier");
+	is(rows(q(name = 'any'), $columns),
+		"exclusive t other ????\nexclusive f other 1\nexclusive f other 2\n"
+		  . 'exclusive f other 3 {"client":"zklock","pid":1}',
+		'any bytes are made safe, and nobody passes for one of us');
+	is(rows(q(name = 'cur'), 'count(*), min(session_id), max(session_id)'), "4 $id $id", 'the session of others');
+	$dba->query_ok('CREATE TEMP TABLE kept AS SELECT * FROM zk_locks');
+	ok($dba->ok, 'all of it can be stored');
+
+	# Names that none of our functions would give a znode.
+	my @odd = ('a%41', '%zz', '%', '%E6', "caf\x{e9}", '%2f', '#x', 'a%00');
+	$zkc->create("/zklock/locks/$_/x__lock__0000000000", makepath => 1) for @odd;
+	is( join(' ', sort split /\n/, rows(q(znode ~ 'x__lock__0000000000' AND name <> 'any'), 'name')),
+		join(' ', sort map { encode('UTF-8', $_) } @odd), 'odd names are shown as they are');
+	$zkc->delete("/zklock/locks/$_", recursive => 1) for @odd, 'any', 'cur', 'kaz';
+}
+
+# Semaphores of both.
+{
+	my $at = '/zklock/semaphores';
+	my %made = (
+		"cur/leases/$uuid-lease-0000000000" => 'p1',
+		"cur/leases/$uuid-lease-0000000001" => 'p2',
+		"cur/locks/$uuid-lock-0000000002" => 'w1',
+		"kaz/$hex" => 'p1',
+		"kaz-__lock__/$hex\__lock__0000000000" => 'w1');
+	$zkc->create("$at/$_", data => $made{$_}, makepath => 1) for sort keys %made;
+	$zkc->set("$at/cur", '2');
+	$zkc->set("$at/kaz", '1');
+	is( rows(q(kind = 'semaphore'), 'name, mode, granted, queue_position, client, application_name'),
+		"cur permit t curator p1\ncur permit t curator p2\ncur permit f 1 curator w1\n"
+		  . "kaz permit t kazoo p1\nkaz permit f 1 kazoo w1",
+		'permits and who waits for them');
+	$zkc->set("$at/cur", '1');
+	is( rows(q(name = 'cur'), 'granted, queue_position, application_name'),
+		"t p1\nf 1 p2\nf 2 w1", 'a lease beyond the size is one that waits');
+	$zkc->delete($at, recursive => 1);
+}
+
+
+# What may not be read.
+{
+	my $acl = { digest => 'me:secret' };
+	$zkc->create('/zklock/locks/shown/x__lock__0000000000', data => 'seen', makepath => 1);
+	$zkc->create("/zklock/locks/shown/$uuid-lock-0000000001", data => 'unseen', acl => $acl);
+	$zkc->create('/zklock/locks/hidden', acl => $acl);
+	is( rows(q(name = 'shown'), 'mode, granted, queue_position, client, application_name, token > 0, since IS NULL'),
+		"exclusive t other seen t f\nexclusive f 1 curator t",
+		'a node that may not be read is shown as far as its name tells');
+	like($dba->error, qr/^.*WARNING:  could not read some znodes .*\n.*DETAIL:  .*: 2\.\n.*HINT:  \S/,
+		'and a warning says how many there are');
+	$zkc->create('/closed');
+	$zkc->create('/closed/locks', acl => $acl);
+	my $shut = session($node_1);
+	$shut->query_ok(q(SET zklock.root = '/closed'));
+	works($shut, 'SELECT count(*) FROM zk_locks', '0', 'where nobody may look nothing is seen');
+	like($shut->error, qr/WARNING:  could not read .*\n.*DETAIL:  .*: 1\.\n/, 'and that is told');
+	$shut->query_ok(q(SET zklock.root = '/none'));
+	works($shut, 'SELECT count(*) FROM zk_locks', '0', 'a root that is not there is empty');
+	is($shut->error, '', 'and that is no warning');
+	$shut->quit;
+	$zkc->add_auth('digest', 'me:secret');
+	$zkc->delete("/zklock/locks/$_", recursive => 1) for 'shown', 'hidden';
+}
+
+
+# Who may.
+{
+	$node_1->safe_psql('postgres', 'CREATE ROLE ordinary LOGIN');
+	$first->query_ok(q(SELECT zk_lock('seen')));
+	my $s = session($node_1, user => 'ordinary');
+	works($s, q(SELECT pid, application_name FROM zk_locks WHERE name = 'seen'),
+		$first->pid . '|one', 'everybody sees all of it, as in pg_stat_activity');
+	for my $what ('INSERT INTO zk_locks (name) VALUES (1)', 'DELETE FROM zk_locks')
+	{
+		$s->query($what);
+		isnt($s->sqlstate, '00000', "$what is not to be had");
+	}
+	$s->query_ok('BEGIN READ ONLY');
+	works($s, 'SELECT count(*) FROM zk_locks', '1', 'in a READ ONLY transaction');
+	$s->query_ok('COMMIT');
+	$s->quit;
+	$first->query_ok('SELECT zk_unlock_all()');
+}
+
+nothing_left($zkc, 'nothing is left');
+done_testing();

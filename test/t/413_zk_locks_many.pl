@@ -1,0 +1,106 @@
+# zk_locks asks for many znodes at a time, a bounded number of them; and shows
+# all of 10,000 while sessions come and go.
+
+use strict;
+use warnings;
+
+use Test::More;
+use ZkLock::Check;
+use ZkLock::Cluster;
+use ZkLock::FaultProxy;
+use ZkLock::Util qw(wait_until);
+use ZkLock::ZkClient;
+use ZkLock::ZkServer;
+
+my $zk = ZkLock::ZkServer->start(tick_time => 1000);
+my $zkc = ZkLock::ZkClient->new($zk->connect_string, timeout => 30);
+my $proxy = ZkLock::FaultProxy->start(target => $zk);
+my $node = zklock_node('a', zk => $zk, session_timeout => '20s',
+	extra_conf => "zklock.max_locks = 3000\nlog_statement = none\n"
+	  . "max_locks_per_transaction = 1000\n");
+
+# Names that begin with something, and numbers from ... to ...
+sub names
+{
+	my ($prefix, $from, $to) = @_;
+	return "(SELECT array_agg('$prefix' || i) FROM generate_series($from, $to) AS i)";
+}
+
+# Requests in flight, counted where no answer passes.
+{
+	my $holder = session($node);
+	$holder->query_ok('SELECT cardinality(zk_lock(' . names('w', 1, 300) . '))');
+	my $s = session($node);
+	$s->query_ok("SET zklock.connect_string = '" . $proxy->connect_string . q('));
+	is($s->query('SELECT count(*) FROM zk_locks'), '300', 'all of 300 are shown');
+
+	$proxy->forget;
+	$proxy->arm(fault => 'hold_answer', op => 'getData', path => '/w\d');
+	$s->query_async('SELECT count(*) FROM zk_locks');
+	# What the proxy has read and not passed on counts as unanswered.
+	my $unanswered = sub {
+		my @asked = grep { $_->{op} =~ /^get(?:Data|Children)$/ && $_->{paths}[0] ne '/zklock' }
+		  $proxy->record;
+		my ($held) = grep { $_->{fault} } @asked;
+		return 0 if !$held || !defined $held->{answered};
+		return scalar grep { !defined $_->{answered} || $_->{answered} >= $held->{answered} } @asked;
+	};
+	ok(wait_until('many questions', sub { $unanswered->() >= 100 }),
+		'100 questions are asked before the first is answered');
+	is($unanswered->(), 100, 'and no more');
+	$proxy->disarm->release;
+	is($s->wait_result, '300', 'then all are shown');
+	my @asked = grep { $_->{op} ne 'ping' && $_->{paths}[0] ne '/zklock' } $proxy->record;
+	is(scalar(@asked), 2 + 300 + 300, 'each lock is listed once, each node read once');
+	$s->quit;
+	$holder->quit;
+	wait_until('the locks to go', sub { !lock_nodes($zkc) });
+}
+
+# 10,000, while others lock and unlock, wait and give up, come and go.
+{
+	my @holders = map { session($node) } 1 .. 5;
+	for my $i (0 .. 4)
+	{
+		my $half = names("many $i ", 1, 1000);
+		$holders[$i]->query_ok("SELECT cardinality(zk_lock_shared($half))");
+		$half = names("many $i ", 1001, 2000);
+		$holders[$i]->query_ok("SELECT cardinality(zk_lock_shared($half))");
+	}
+	my @busy = map { session($node) } 1 .. 3;
+	$busy[0]->query_async(q(DO $$ BEGIN FOR i IN 1 .. 1000000 LOOP
+		PERFORM zk_lock('busy ' || i % 50), zk_lock(i % 7); PERFORM zk_unlock_all(); COMMIT;
+		END LOOP; END $$));
+	$busy[1]->query_async(q(DO $$ BEGIN FOR i IN 1 .. 1000000 LOOP
+		PERFORM zk_try_lock('many 0 ' || 1 + i % 2000, '5ms'); COMMIT;
+		END LOOP; END $$));
+	$busy[2]->query_async(q(DO $$ BEGIN FOR i IN 1 .. 1000000 LOOP
+		PERFORM zk_xact_lock(ARRAY['busy 1', 'x ' || i, 'y ' || i]); COMMIT;
+		END LOOP; END $$));
+
+	my $s = session($node);
+	for my $round (1 .. 3)
+	{
+		my $guest = session($node);
+		$guest->query_ok(qq(SELECT zk_lock('guest $round')));
+		$s->query_async(qq(SELECT count(*) FILTER (WHERE name LIKE 'many %' AND granted AND mode = 'shared'),
+			count(*) FILTER (WHERE name LIKE 'many %' AND granted AND mode = 'exclusive'),
+			count(*) - count(DISTINCT znode), count(*) FILTER (WHERE client <> 'zklock') FROM zk_locks));
+		$guest->terminate;
+		is($s->wait_result(timeout => 120), '10000|0|0|0',
+			"all of 10,000 are shown, once (round $round)");
+		is($s->error, '', 'without a word');
+	}
+	for my $b (@busy)
+	{
+		ok(!$b->finished, 'others were busy all the time') || diag($b->error);
+		$b->cancel;
+		$b->wait_result;
+		$b->quit;
+	}
+	$_->quit for @holders;
+	wait_until('the locks to go', sub { !lock_nodes($zkc) });
+	is($s->query('SELECT count(*) FROM zk_locks'), '0', 'and nothing is shown in the end');
+}
+
+done_testing();

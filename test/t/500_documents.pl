@@ -1,0 +1,104 @@
+# The examples of the documents do what the documents show.
+
+use strict;
+use warnings;
+
+use File::Temp;
+use Test::More;
+use ZkLock::Check;
+use ZkLock::Cluster;
+use ZkLock::Document;
+use ZkLock::ZkClient;
+use ZkLock::ZkServer;
+
+my $dots = "\xe2\x80\xa6";
+my $shown = " name | pid\n------+-----\n a    | $dots\n";
+ok(same_result(" name |  pid\n------+------\n a    | 1234\n", $shown), 'widths and what is left open do not count');
+ok(!same_result(" name | pid\n b | 1234\n", $shown), 'another value does');
+ok(!same_result(" name | pid\n a | 1\n a | 2\n", $shown), 'as does another row');
+ok(!same_result(" name | pid\n", $shown), 'and a missing one');
+
+my $zk = ZkLock::ZkServer->start(tick_time => 200);
+my $zkc = ZkLock::ZkClient->new($zk->connect_string);
+my %nodes = map { $_ => zklock_node($_, zk => $zk, extension => 0) } qw(one two);
+
+# A document can be wrong; then it is found, where it is wrong.
+my $file = File::Temp->new;
+print $file <<'END';
+```sql
+SELECT 1 AS one;
+```
+
+```text
+ one
+-----
+   2
+```
+
+```sql session=B
+SELECT 1 / 0;
+SELECT 1;
+```
+
+```sql session=B
+SELECT 1 / 0;
+```
+
+```text
+ERROR:  division by zero
+```
+
+```sql norun
+SELECT nothing;
+```
+
+```text
+ this is not compared
+```
+
+```sql session=A
+SELECT zk_lock('d') > 0 AS locked;
+```
+
+```sql session=B server=one waits
+SELECT zk_try_lock('d', '1 minute') AS locked;
+```
+
+```sql session=A
+SELECT zk_unlock('d');
+```
+
+```text session=B
+ locked
+--------
+ f
+```
+END
+close $file;
+$nodes{one}->safe_psql('postgres', 'CREATE EXTENSION zklock');
+is_deeply([ map { $_->{good} ? 1 : 0 } examples_of($file->filename, \%nodes, 'postgres') ],
+	[ 0, 0, 1, 1, 1, 1, 0 ], 'a document that is wrong is found out');
+for my $wrong ("```text\n a\n```\n", "```text session=B\n a\n```\n", "```sql server=three\nSELECT 1\n```\n",
+	"```sql\nSELECT 1\n")
+{
+	my $bad = File::Temp->new;
+	print $bad $wrong;
+	close $bad;
+	ok(!eval { examples_of($bad->filename, \%nodes, 'postgres'); 1 }, 'and one that makes no sense')
+	  or diag($wrong);
+}
+
+for my $document (qw(doc/cookbook.md))
+{
+	my $dbname = $document =~ s{.*/|\W}{}gr;
+	for my $node (values %nodes)
+	{
+		$node->safe_psql('postgres', "CREATE DATABASE $dbname");
+		$node->safe_psql($dbname, 'CREATE EXTENSION zklock');
+	}
+	run_document($document, \%nodes, $dbname);
+	nothing_left($zkc, "$document: nothing is left");
+}
+
+$_->stop for values %nodes;
+done_testing();

@@ -1,0 +1,557 @@
+/*-------------------------------------------------------------------------
+ *
+ * test_permits.c
+ *		Promises about semaphores, without faults of the network.
+ *
+ * Each is tried with both layouts of znodes.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "pool.h"
+#include "scene.h"
+
+static Party *const A = &parties[0];
+static Party *const B = &parties[1];
+static Party *const C = &parties[2];
+static Party *const D = &parties[3];
+
+static bool kazoo;				/* which layout is tried */
+
+static void
+begin(int n_parties)
+{
+	scene_begin(0);
+	scene_config.dialect = kazoo ? ZKL_DIALECT_KAZOO : ZKL_DIALECT_CURATOR;
+	for (int i = 0; i < n_parties; i++)
+		scene_join(&parties[i]);
+}
+
+static void
+end(const char *promise)
+{
+	char		text[200];
+
+	snprintf(text, sizeof(text), "%s (%s)", promise, kazoo ? "kazoo" : "Curator");
+	scene_end(text);
+}
+
+/* Where the nodes of permits are, and those of the queue for them. */
+static const char *
+leases(void)
+{
+	return pool_of("s", kazoo ? "" : "/leases");
+}
+
+static const char *
+queue(void)
+{
+	return pool_of("s", kazoo ? "-__lock__" : "/locks");
+}
+
+/* The node of a party below a path, or NULL if there is none. */
+static FakeNode *
+find_node(const Party *party, const char *parent)
+{
+	for (FakeNode *node = fake_tree_first(); node; node = node->next)
+		if (fake_tree_child(node->path, parent) && node->owner != 0 &&
+			(party == NULL || node->owner == fake_session_id(party->client)))
+			return node;
+	return NULL;
+}
+
+static int
+count_nodes(const char *parent)
+{
+	int			n = 0;
+
+	for (FakeNode *node = fake_tree_first(); node; node = node->next)
+		n += fake_tree_child(node->path, parent) && node->owner != 0;
+	return n;
+}
+
+static void
+remove_node(const FakeNode *node)
+{
+	char		path[256];
+
+	snprintf(path, sizeof(path), "%s", node ? node->path : "");
+	fake_tree_delete(path);
+	fake_run_all();
+}
+
+static void
+create_plain(const char *path, const char *data, ZklCreateKind kind)
+{
+	char	   *made;
+	int64_t		czxid;
+
+	fake_tree_create(path, data, (int) strlen(data), kind, 0, &made, &czxid);
+	free(made);
+}
+
+static const char *
+data_of(const char *path)
+{
+	static char data[64];
+	FakeNode   *node = fake_tree_find(path);
+
+	snprintf(data, sizeof(data), "%.*s", node ? node->data_len : 0, node ? node->data : "");
+	return data;
+}
+
+/* What a party is told when it asks once more and everything has run. */
+static ZklStatus
+status_of_another(Party *party, int size)
+{
+	Ask		   *ask = permit_now(party, "s", size);
+	ZklStatus	status = ask->status;
+
+	forget(ask);
+	fake_run_all();
+	return status;
+}
+
+static ZklStatus
+status_of_try(Party *party, int size)
+{
+	Ask		   *ask = try_permit(party, "s", size);
+	ZklStatus	status;
+
+	fake_run_all();
+	status = ask->status;
+	forget(ask);
+	fake_run_all();
+	return status;
+}
+
+
+static void
+test_nodes(void)
+{
+	const char *name;
+
+	begin(1);
+	permit_now(A, "s", 7);
+	is_int(permits_of(A, "s"), 1, "a permit is granted");
+	is_int(count_nodes(queue()), 0, "the mutex is given back");
+	is_str(data_of(pool_of("s", "")), "7", "the size is the pool's data");
+	is_int(fake_tree_find(pool_of("s", ""))->container, !kazoo,
+		   "a pool in Curator's layout goes with its last user");
+	name = find_node(A, leases())->path + strlen(leases()) + 1;
+	if (kazoo)
+		ok(zkl_is_kazoos(name), "the name is kazoo's: %s", name);
+	else
+		ok(strncmp(name, "_c_", 3) == 0 && strncmp(name + 39, "-lease-", 7) == 0 &&
+		   strlen(name) == 56, "the name is Curator's: %s", name);
+	is_str(data_of(find_node(A, leases())->path), "party 0", "the node tells whose it is");
+	release_all(A);
+	fake_run_all();
+	is_int(nodes_of(NULL, NULL), 0, "nothing is left of it");
+	is_int(fake_watches(A->client) <= 1, true, "no watch but one that a child fires");
+	end("one permit");
+}
+
+static void
+test_count(void)
+{
+	begin(4);
+	for (int i = 0; i < 3; i++)
+		is_int(status_of_another(&parties[i], 3), ZKL_OK, "permit %d of 3", i + 1);
+	is_int(status_of_another(A, 3), ZKL_PENDING, "no more, also for one who has one");
+	is_int(status_of_try(D, 3), ZKL_BUSY, "a try fails");
+	is_int(count_nodes(leases()), 3, "those who got none left nothing");
+	is_int(count_nodes(queue()), 0, "... nor in the queue");
+	release_permit(B, "s");
+	fake_run_all();
+	is_int(status_of_try(D, 3), ZKL_OK, "what is given back is to be had");
+	is_int(status_of_try(B, 3), ZKL_BUSY, "... once");
+	end("never more than the size");
+}
+
+static void
+test_hand_over(void)
+{
+	Ask		   *c;
+	Ask		   *d;
+	ZklRequestInfo info;
+
+	begin(4);
+	is_int(status_of_another(A, 2), ZKL_OK, "first");
+	is_int(status_of_another(B, 2), ZKL_OK, "second");
+	c = permit_now(C, "s", 2);
+	d = permit_now(D, "s", 2);
+	zkl_request_info(c->request, &info);
+	ok(info.blocked && info.was_blocked, "the next one waits, and says so");
+	ok(strcmp(info.blocker, "party 0") == 0 || strcmp(info.blocker, "party 1") == 0,
+	   "... for one who has a permit: %s", info.blocker);
+	zkl_request_info(d->request, &info);
+	is_str(info.blocker, "party 2", "the one after it waits for it");
+	is_int(count_nodes(queue()), 2, "both stand in the queue");
+	is_int(count_nodes(leases()), kazoo ? 2 : 3, "and one of them where permits are");
+	is_int(status_of_try(A, 2), ZKL_BUSY, "a try does not pass them");
+
+	release_permit(A, "s");
+	fake_run_all();
+	is_int(c->status, ZKL_OK, "first come, first served");
+	is_int(d->status, ZKL_PENDING, "one permit is one permit");
+	release_permit(C, "s");
+	fake_run_all();
+	is_int(d->status, ZKL_OK, "then the next");
+	end("hand-over");
+}
+
+/* The one who waits gives up: the next one waits instead. */
+static void
+test_give_up(void)
+{
+	Ask		   *b;
+	Ask		   *c;
+
+	begin(3);
+	status_of_another(A, 1);
+	b = permit_now(B, "s", 1);
+	c = permit_now(C, "s", 1);
+	forget(b);
+	fake_run_all();
+	is_int(count_nodes(queue()), 1, "who gives up leaves the queue");
+	is_int(c->status, ZKL_PENDING, "which does not let in the next");
+	release_all(A);
+	fake_run_all();
+	is_int(c->status, ZKL_OK, "until there is a permit");
+	end("giving up");
+}
+
+static void
+test_sizes(void)
+{
+	Ask		   *a;
+	Ask		   *b;
+	ZklRequestInfo info;
+
+	begin(2);
+	a = ask_permit(A, "s", 3);
+	b = ask_permit(B, "s", 4);
+	fake_run_all();
+	ok((a->status == ZKL_OK) != (b->status == ZKL_OK), "of two sizes at once one wins");
+	zkl_request_info(a->status == ZKL_OK ? b->request : a->request, &info);
+	is_int(info.size, a->status == ZKL_OK ? 3 : 4, "the other one is told which");
+	fake_run_all();
+	is_int(nodes_of(NULL, NULL), 1, "... and leaves nothing");
+	end("sizes of a new semaphore");
+
+	begin(2);
+	create_plain("/zklock", "", ZKL_CREATE_PERSISTENT);
+	create_plain(SCENE_SEMAPHORES, "", ZKL_CREATE_PERSISTENT);
+	create_plain(pool_of("s", ""), "", ZKL_CREATE_PERSISTENT);
+	a = ask_permit(A, "s", 3);
+	b = ask_permit(B, "s", 4);
+	fake_run_all();
+	ok((a->status == ZKL_OK) != (b->status == ZKL_OK), "the same when another program made it");
+	is_str(data_of(pool_of("s", "")), a->status == ZKL_OK ? "3" : "4", "the winner's is kept");
+	end("sizes of another program's semaphore");
+
+	begin(2);
+	status_of_another(A, 1);
+	permit_now(A, "s", 1);
+	is_int(status_of_another(B, 2), ZKL_OTHER_SIZE, "nobody queues for another size");
+	is_int(status_of_try(B, 2), ZKL_OTHER_SIZE, "nor tries");
+	end("sizes while others wait");
+
+	begin(1);
+	create_plain("/zklock", "", ZKL_CREATE_PERSISTENT);
+	create_plain(SCENE_SEMAPHORES, "", ZKL_CREATE_PERSISTENT);
+	create_plain(pool_of("s", ""), "192.0.2.1", ZKL_CREATE_PERSISTENT);
+	is_int(status_of_another(A, 2), ZKL_OK, "data that are no number do not matter");
+	is_str(data_of(pool_of("s", "")), "192.0.2.1", "... and stay");
+	end("foreign data");
+}
+
+/* The pool goes between the look at its size and the permit, and comes back. */
+static void
+test_pool_removed(void)
+{
+	Ask		   *a;
+	Ask		   *b;
+
+	begin(2);
+	status_of_another(A, 3);
+	release_all(A);
+	fake_run_all();
+	a = ask_permit(A, "s", 3);
+	fake_tree_reap();
+	fake_tree_reap();
+	b = ask_permit(B, "s", 4);
+	fake_run_all();
+	ok((a->status == ZKL_OK) != (b->status == ZKL_OK), "one size at a time");
+	end("sizes of a pool that is removed");
+
+	begin(1);
+	status_of_another(A, 3);
+	release_all(A);
+	fake_run_all();
+	for (int i = 0; i < 3; i++)
+		fake_tree_reap();
+	is_int(fake_tree_find(pool_of("s", "")) != NULL, kazoo, "out of use it goes, but for kazoo's");
+	is_int(status_of_another(A, 4), kazoo ? ZKL_OTHER_SIZE : ZKL_OK, "... and its size with it");
+	end("another size later");
+}
+
+static void
+test_removed_nodes(void)
+{
+	Party	   *holder;
+	Ask		   *b;
+	Ask		   *c;
+
+	begin(3);
+	status_of_another(A, 1);
+	b = permit_now(B, "s", 1);
+	c = permit_now(C, "s", 1);
+	if (!kazoo)
+	{
+		remove_node(find_node(B, leases()));
+		is_int(b->status, ZKL_PENDING, "a waiter whose node is removed waits on");
+		is_int(count_nodes(leases()), 2, "... with another one");
+	}
+	remove_node(find_node(kazoo ? B : C, queue()));
+	is_int(count_nodes(queue()), 2, "the same for its place in the queue");
+	release_all(A);
+	fake_run_all();
+	is_int((b->status == ZKL_OK) + (c->status == ZKL_OK), 1, "one of them gets the permit");
+	is_int(objections(), 0, "... and no more than one");
+	fake_advance(1500);
+	holder = b->status == ZKL_OK ? B : C;
+	remove_node(find_node(holder, leases()));
+	is_int(lost_of(holder), 1, "a permit whose node is removed is lost");
+	is_int((b->status == ZKL_OK) + (c->status == ZKL_OK), 2, "... and goes to the next");
+	scene_end(NULL);			/* who hears of it first is left to chance */
+}
+
+static void
+test_foreign_permits(void)
+{
+	Ask		   *a;
+
+	begin(1);
+	status_of_another(A, 2);
+	create_plain(pool_of("s", kazoo ? "/stranger" : "/leases/stranger"), "",
+				 ZKL_CREATE_PERSISTENT);
+	a = permit_now(A, "s", 2);
+	is_int(a->status, ZKL_PENDING, "every child counts, whatever its name");
+	fake_tree_delete(pool_of("s", kazoo ? "/stranger" : "/leases/stranger"));
+	fake_run_all();
+	is_int(a->status, ZKL_OK, "until it goes");
+	end("permits of other programs");
+}
+
+static void
+test_expiry(void)
+{
+	Ask		   *b;
+
+	begin(2);
+	status_of_another(A, 1);
+	b = permit_now(B, "s", 1);
+	fake_disconnect(B->client);
+	fake_advance(2 * SCENE_TIMEOUT_MS);
+	is_int(b->status, ZKL_PENDING, "a waiter sits out an outage");
+	fake_connect(B->client);
+	fake_run_all();
+	is_int(b->status, ZKL_PENDING, "... and waits on");
+	fake_expire(A->client);
+	fake_run_all();
+	is_int(b->status, ZKL_OK, "a session that expires gives back its permits");
+	end("expiry");
+}
+
+static void
+test_layouts(void)
+{
+	Ask		   *a;
+	Ask		   *b;
+
+	begin(1);
+	scene_config.dialect = kazoo ? ZKL_DIALECT_CURATOR_MUTEX : ZKL_DIALECT_KAZOO;
+	scene_join(B);
+	status_of_another(A, 2);
+	is_int(status_of_another(B, 2), ZKL_OTHER_LAYOUT, "the other layout is refused");
+	is_int(status_of_try(B, 2), ZKL_OTHER_LAYOUT, "for a try, too");
+	is_int(nodes_of(B, NULL), 0, "and leaves nothing");
+	end("one layout at a time");
+
+	for (int lead = 0; lead < 12; lead++)
+	{
+		scene_begin(0);
+		scene_config.dialect = kazoo ? ZKL_DIALECT_KAZOO : ZKL_DIALECT_CURATOR;
+		scene_join(A);
+		scene_config.dialect = kazoo ? ZKL_DIALECT_CURATOR : ZKL_DIALECT_KAZOO;
+		scene_join(B);
+		a = ask_permit(A, "s", 1);
+		for (int i = 0; i < lead; i++)
+			fake_step(A->client);
+		b = ask_permit(B, "s", 1);
+		fake_run_all();
+		ok(!(a->status == ZKL_OK && b->status == ZKL_OK) &&
+		   a->status != ZKL_PENDING && b->status != ZKL_PENDING,
+		   "both at once, one %d steps ahead: never both", lead);
+		scene_end(NULL);
+	}
+}
+
+/* Two semaphores whose znodes kazoo would mix up. */
+static void
+test_names(void)
+{
+	begin(2);
+	is_int(permit_now(A, "s", 1)->status, ZKL_OK, "a semaphore");
+	is_int(permit_now(B, "s-__lock__", 1)->status, ZKL_OK, "one that is called like its queue");
+	is_int(try_permit(B, "s", 1)->status, ZKL_PENDING, "...");
+	fake_run_all();
+	is_int(permits_of(B, "s"), 0, "they are apart");
+	release_all(B);
+	fake_run_all();
+	is_int(status_of_another(A, 1), ZKL_PENDING, "in both directions");
+	end("names like kazoo's queues");
+}
+
+/* Curator's testRelease1AtATime, and testReleaseInChunks. */
+static void
+test_crowd(void)
+{
+	Ask		   *asks[12];
+	int			most = 0;
+	int			granted = 0;
+
+	begin(6);
+	for (int i = 0; i < 12; i++)
+		asks[i] = ask_permit(&parties[i % 6], "s", 4);
+	for (int round = 0; round < 12; round++)
+	{
+		int			out = 0;
+
+		fake_run_all();
+		for (int i = 0; i < 6; i++)
+			out += permits_of(&parties[i], "s");
+		most = out > most ? out : most;
+		for (int i = 0; i < 6; i++)
+			if (permits_of(&parties[i], "s") > 0)
+			{
+				release_permit(&parties[i], "s");
+				break;
+			}
+	}
+	fake_run_all();
+	for (int i = 0; i < 12; i++)
+		granted += asks[i]->status == ZKL_OK;
+	is_int(granted, 12, "all of a crowd get a permit");
+	is_int(most, 4, "as many as there are are out at a time");
+	end("a crowd");
+}
+
+/* Tries are turned away only if there is no permit to be had. */
+static void
+test_crowd_of_tries(void)
+{
+	Ask		   *asks[6];
+	int			granted = 0;
+
+	begin(6);
+	status_of_another(A, 4);
+	release_all(A);
+	fake_run_all();
+	for (int i = 0; i < 6; i++)
+		asks[i] = try_permit(&parties[i], "s", 4);
+	fake_run_all();
+	for (int i = 0; i < 6; i++)
+	{
+		granted += asks[i]->status == ZKL_OK;
+		ok(asks[i]->status != ZKL_PENDING, "a try is decided");
+	}
+	is_int(granted, 4, "of six tries at once four get the four permits");
+	end("a crowd of tries");
+}
+
+static void
+test_limits(void)
+{
+	begin(0);
+	scene_config.max_nodes = 1;
+	scene_join(A);
+	is_int(status_of_another(A, 5), ZKL_OK, "a permit is one node");
+	is_int(status_of_another(A, 5), ZKL_TOO_MANY, "one more is too many");
+	release_all(A);
+	is_int(status_of_another(A, 5), ZKL_OK, "but not when the other one is given back");
+	end("limits");
+}
+
+static void
+test_refusals(void)
+{
+	begin(1);
+	fake_quirks.deny = SCENE_SEMAPHORES;
+	is_int(status_of_another(A, 5), ZKL_NO_AUTH, "an ACL of the parents");
+	end("refusals");
+
+	begin(1);
+	status_of_another(A, 5);
+	release_all(A);
+	fake_run_all();
+	fake_quirks.deny = leases();
+	is_int(status_of_another(A, 5), ZKL_NO_AUTH, "an ACL of the permits");
+	fake_quirks.deny = NULL;
+	fake_advance(10000);
+	is_int(nodes_of(A, NULL), 0, "nothing is left");
+	end("refusals of the permit");
+
+	begin(1);
+	fake_quirks.no_containers = true;
+	is_int(status_of_another(A, 5), ZKL_OK, "a server without containers");
+	end("old servers");
+}
+
+static void
+test_pure(void)
+{
+	char		name[64];
+	int			size = -1;
+
+	zkl_pool_name("a-__lock__", name);
+	is_str(name, "a-__lock_%5F", "a name that is a queue's in kazoo's layout");
+	zkl_pool_name("-__lock__", name);
+	is_str(name, "-__lock__", "no name is before it");
+	zkl_pool_name("a-__lock__b", name);
+	is_str(name, "a-__lock__b", "it does not end so");
+	is_int(zkl_parse_size("10000", 5, &size), ZKL_SIZE_NUMBER, "a number");
+	is_int(size, 10000, "... is read");
+	is_int(zkl_parse_size("", 0, &size), ZKL_SIZE_EMPTY, "no data");
+	is_int(zkl_parse_size("1 ", 2, &size), ZKL_SIZE_FOREIGN, "a blank");
+	is_int(zkl_parse_size("-1", 2, &size), ZKL_SIZE_FOREIGN, "a sign");
+	is_int(zkl_parse_size("1234567890", 10, &size), ZKL_SIZE_FOREIGN, "too large");
+	ok(zkl_is_kazoos("0123456789abcdef0123456789abcdef"), "kazoo's permits");
+	ok(!zkl_is_kazoos("0123456789ABCDEF0123456789abcdef"), "... are in lower case");
+	ok(!zkl_is_kazoos("0123456789abcdef0123456789abcde"), "... and of one length");
+}
+
+int
+main(void)
+{
+	static void (*const tests[]) (void) = {
+		test_nodes, test_count, test_hand_over, test_give_up, test_sizes,
+		test_pool_removed, test_removed_nodes, test_foreign_permits, test_expiry,
+		test_layouts, test_names, test_crowd, test_crowd_of_tries, test_limits,
+		test_refusals,
+	};
+
+	test_pure();
+	for (int i = 0; i < 2; i++)
+	{
+		kazoo = i == 1;
+		for (size_t t = 0; t < sizeof(tests) / sizeof(tests[0]); t++)
+			tests[t] ();
+	}
+	return done();
+}

@@ -1,0 +1,342 @@
+/*-------------------------------------------------------------------------
+ *
+ * test_revoked.c
+ *		A holder that is asked to let go hears of it within about a second,
+ *		once for each time, whatever happens to the connection meanwhile.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <string.h>
+
+#include "scene.h"
+
+#define X ZKL_MODE_EXCLUSIVE
+#define S ZKL_MODE_SHARED
+#define NONE ZKL_MODE_NONE
+#define T SCENE_TIMEOUT_MS
+#define REVOKE "__REVOKE__"
+
+static Party *const A = &parties[0];
+static Party *const B = &parties[1];
+
+static int	told;
+
+static void
+on_revoke_io(void)
+{
+	told++;
+}
+
+static void
+begin(int n_parties)
+{
+	scene_begin(0);
+	told = 0;
+	scene_config.on_revoke_io = on_revoke_io;
+	for (int i = 0; i < n_parties; i++)
+		scene_join(&parties[i]);
+}
+
+static int
+asked_back(const char *name)
+{
+	return zkl_lock_revocations(hold_of(A, name)->lock);
+}
+
+static void
+revoke(const char *name)
+{
+	char		path[256];
+
+	strcpy(path, node_of(A, name));
+	fake_tree_set(path, REVOKE);
+}
+
+static bool
+names_holder(const char *path)
+{
+	const FakeNode *node = fake_tree_find(path);
+
+	return node && node->data_len == (int) strlen(A->data) &&
+		memcmp(node->data, A->data, strlen(A->data)) == 0;
+}
+
+static void
+test_revoked(void)
+{
+	begin(1);
+	forget(lock_now(A, "a", X));
+	forget(lock_now(A, "b", S));
+	fake_advance(T);
+	fake_count(A->client);
+	revoke("a");
+	fake_run_all();
+	ok(asked_back("a") == 1 && told == 1, "who holds a lock is told at once that it is asked back");
+	is_int(asked_back("b"), 0, "... of this lock alone");
+	ok(!zkl_lock_is_lost(hold_of(A, "a")->lock), "it holds it as before");
+	ok(names_holder(node_of(A, "a")), "the node says again who holds it");
+	fake_advance(T);
+	is_str(fake_trace(A->client), "wuw", "which costs three requests, once");
+	is_int(told, 1, "it is told once");
+	revoke("a");
+	fake_run_all();
+	ok(asked_back("a") == 2 && told == 2, "it can be asked again");
+	reduce(A, "a", NONE);
+	fake_run_all();
+	forget(lock_now(A, "a", X));
+	fake_advance(T);
+	ok(asked_back("a") == 0 && told == 2, "who takes the lock anew has not been asked yet");
+	scene_end("exclusion, revoked");
+}
+
+static void
+test_early(void)
+{
+	begin(1);
+	forget(lock_now(A, "a", X));
+	fake_count(A->client);
+	revoke("a");
+	fake_run_all();
+	is_str(fake_trace(A->client), "", "a lock that was just granted costs nothing more");
+	fake_advance(1000);
+	ok(asked_back("a") == 1 && told == 1, "what was asked before the node is watched is found after a second");
+	ok(names_holder(node_of(A, "a")), "... and undone");
+	scene_end("exclusion, revoked early");
+}
+
+/* Exactly these bytes mean it. */
+static void
+test_other_data(void)
+{
+	static const char *const others[] = {
+		"", "__REVOKE_", "__REVOKE__ ", "__revoke__", "x__REVOKE__", "__REVOKE__\n", "__REVOKE_x",
+	};
+	char		path[256];
+
+	begin(1);
+	forget(lock_now(A, "a", X));
+	fake_advance(T);
+	strcpy(path, node_of(A, "a"));
+	fake_count(A->client);
+	for (size_t i = 0; i < sizeof(others) / sizeof(*others); i++)
+	{
+		fake_tree_set(path, others[i]);
+		fake_run_all();
+	}
+	fake_tree_set_if(path, REVOKE, sizeof(REVOKE), fake_tree_find(path)->version);
+	fake_run_all();
+	ok(asked_back("a") == 0 && told == 0, "other data ask for nothing");
+	is_str(fake_trace(A->client), "wwwwwwww", "... and are left alone");
+	scene_end("exclusion, other data");
+}
+
+/* A second one after each step of what the first one sets going. */
+static void
+test_race(void)
+{
+	for (int steps = 0; steps < 8; steps++)
+	{
+		int			before;
+
+		begin(1);
+		forget(lock_now(A, "a", X));
+		fake_advance(T);
+		revoke("a");
+		for (int i = 0; i < steps; i++)
+			fake_step(A->client);
+		before = told;
+		revoke("a");
+		fake_run_all();
+		ok(told == before + 1 && asked_back("a") == told && names_holder(node_of(A, "a")),
+		   "a second revocation after %d steps of the first is not overwritten unseen", steps);
+		scene_end(NULL);
+	}
+}
+
+/* The node of an upgrade, and the one beside it. */
+static void
+test_upgraded(void)
+{
+	char		paths[2][256];
+	int			n = 0;
+
+	begin(1);
+	forget(lock_now(A, "a", S));
+	forget(lock_now(A, "a", X));
+	fake_advance(T);
+	for (FakeNode *node = fake_tree_first(); node && n < 2; node = node->next)
+		if (fake_tree_child(node->path, path_of("a")))
+			strcpy(paths[n++], node->path);
+	is_int(n, 2, "an upgraded lock has two nodes");
+	for (int i = 0; i < n; i++)
+	{
+		fake_tree_set(paths[i], REVOKE);
+		fake_run_all();
+		ok(asked_back("a") == i + 1 && told == i + 1 && names_holder(paths[i]),
+		   "each of them can be used to ask (%d)", i);
+	}
+	reduce(A, "a", S);
+	fake_run_all();
+	revoke("a");
+	fake_run_all();
+	is_int(asked_back("a"), 3, "... and the one that stays");
+	scene_end("exclusion, upgraded and revoked");
+}
+
+static void
+test_downgraded(void)
+{
+	begin(1);
+	forget(lock_now(A, "a", X));
+	fake_advance(T);
+	revoke("a");
+	fake_run_all();
+	reduce(A, "a", S);
+	fake_run_all();
+	is_int(asked_back("a"), 1, "a downgrade does not let go");
+	revoke("a");
+	fake_advance(1000);
+	ok(asked_back("a") == 2 && told == 2, "the new node is watched as well");
+	ok(names_holder(node_of(A, "a")), "... and gets its data back");
+	scene_end("exclusion, downgraded and revoked");
+}
+
+static void
+test_disconnected(void)
+{
+	begin(1);
+	forget(lock_now(A, "a", X));
+	fake_advance(T);
+	fake_disconnect(A->client);
+	fake_run_all();
+	revoke("a");
+	fake_connect(A->client);
+	fake_run_all();
+	fake_advance(1000);
+	ok(asked_back("a") == 1 && told == 1, "what was asked during an outage is told after it");
+	fake_disconnect(A->client);
+	fake_run_all();
+	fake_connect(A->client);
+	fake_run_all();
+	fake_advance(T);
+	is_int(told, 1, "... and not again after the next one");
+	scene_end("exclusion, revoked during an outage");
+}
+
+/* Who waits holds nothing that could be asked back, until it does. */
+static void
+test_waiting(void)
+{
+	begin(2);
+	forget(lock_now(B, "a", X));
+	ask_for(A, "a", X);
+	fake_run_all();
+	revoke("a");
+	fake_run_all();
+	fake_advance(T);
+	is_int(told, 0, "who waits is not asked");
+	reduce(B, "a", NONE);
+	fake_run_all();
+	fake_advance(1000);
+	ok(asked_back("a") == 1 && told == 1, "... but hears of it when it holds");
+	scene_end("exclusion, revoked while waiting");
+}
+
+/* A grant that the owner has not seen yet is told when it takes it. */
+static void
+test_not_taken(void)
+{
+	ZklLockWish wish = {"a", X, NULL};
+	ZklRequest *request;
+	ZklLock    *lock;
+
+	begin(1);
+	request = zkl_lock_request(A->session, &wish, 1, false, A->data, (int) strlen(A->data));
+	fake_run_all();
+	revoke("a");
+	fake_advance(T);
+	is_int(told, 0, "who does not know yet that it holds is not told");
+	lock = zkl_request_lock(request, 0);
+	ok(told == 1 && zkl_lock_revocations(lock) == 1, "... but then");
+	zkl_request_end(request);
+	zkl_lock_reduce(lock, NONE);
+	fake_run_all();
+	scene_end(NULL);
+}
+
+static void
+test_released(void)
+{
+	begin(1);
+	forget(lock_now(A, "a", X));
+	fake_advance(T);
+	revoke("a");
+	reduce(A, "a", NONE);
+	fake_run_all();
+	is_int(told, 0, "who has let go is not told");
+	scene_end("exclusion, revoked and released");
+}
+
+/*
+ * Whatever becomes of each request in turn, it is told, and the node shows its
+ * holder again, unless the ensemble refuses that.
+ */
+static void
+test_faults(void)
+{
+	for (int k = 1; k <= 3; k++)
+		for (FakeFault fault = FAULT_NONE; fault < N_FAULTS; fault++)
+		{
+			bool		refused = fault == FAULT_NO_AUTH || fault == FAULT_OTHER;
+			bool		expected = true;
+
+			begin(1);
+			forget(lock_now(A, "a", X));
+			fake_advance(T);
+			fake_count(A->client);
+			fake_fault(A->client, k, fault);
+			revoke("a");
+			fake_run_all();
+			heal();
+			fake_release(A->client);
+			for (int i = 0; i < 6; i++)
+			{
+				fake_advance(T / 6);
+				heal();
+			}
+			if (!fake_is_expired(A->client))
+			{
+				if (refused)
+					expected = told == (k > 1) && names_holder(node_of(A, "a")) == (k > 2);
+				else
+					expected = told == 1 && names_holder(node_of(A, "a"));
+				ok(expected && asked_back("a") == told,
+				   "told once, request %d of the revocation (%s)", k, fake_fault_name(fault));
+				if (!refused || k == 2)
+				{
+					revoke("a");
+					fake_run_all();
+					fake_advance(1000);
+					is_int(told, 2, "... and once more when asked again");
+				}
+			}
+			scene_end(NULL);
+		}
+}
+
+int
+main(void)
+{
+	test_revoked();
+	test_early();
+	test_other_data();
+	test_race();
+	test_upgraded();
+	test_downgraded();
+	test_disconnected();
+	test_waiting();
+	test_not_taken();
+	test_released();
+	test_faults();
+	return done();
+}
