@@ -629,6 +629,34 @@ COMMENT ON COLUMN zk_locks.znode IS 'the node, below the chroot of zklock.connec
 
 GRANT SELECT ON zk_locks TO PUBLIC;
 
+CREATE FUNCTION zklock_server()
+RETURNS text
+AS 'MODULE_PATHNAME', 'zklock_server'
+LANGUAGE C STABLE PARALLEL SAFE;
+
+COMMENT ON FUNCTION zklock_server() IS
+	'this server, as zk_locks.server has it';
+
+CREATE FUNCTION zk_blocking(waiter integer)
+RETURNS TABLE (server text, pid integer, name text, mode text, granted boolean)
+LANGUAGE sql VOLATILE PARALLEL RESTRICTED
+BEGIN ATOMIC
+	WITH seen AS MATERIALIZED (
+		SELECT l.kind, l.name, l.mode, l.granted, l.queue_position, l.server,
+			l.pid, l.session_id
+		FROM zk_locks AS l)
+	SELECT b.server, b.pid, b.name, b.mode, b.granted
+	FROM seen AS w JOIN seen AS b ON b.kind = w.kind AND b.name = w.name
+	WHERE w.server = zklock_server() AND w.pid = waiter AND NOT w.granted
+		AND b.session_id IS DISTINCT FROM w.session_id
+		AND (b.granted OR b.queue_position < w.queue_position)
+		AND (b.mode <> 'shared' OR w.mode <> 'shared')
+	ORDER BY b.name, b.granted DESC, b.queue_position, b.server, b.pid;
+END;
+
+COMMENT ON FUNCTION zk_blocking(integer) IS
+	'who stands before what a backend of this server waits for in the ensemble: holders and earlier waiters, on any server and in other programs; what it waits for on its own server pg_blocking_pids() tells';
+
 CREATE FUNCTION zk_session(
 	OUT session_id text, OUT state text, OUT server text,
 	OUT session_timeout interval, OUT lease_remaining interval,

@@ -315,3 +315,12 @@ zklock_locks(PG_FUNCTION_ARGS)
 				  fcinfo->resultinfo);
 	return (Datum) 0;
 }
+
+PG_FUNCTION_INFO_V1(zklock_server);
+
+/* What zk_locks shows as the server of this one's backends. */
+Datum
+zklock_server(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_TEXT_P(cstring_to_text(zklock_server_name()));
+}

@@ -16,6 +16,7 @@ extern char *zklock_identity(void);
 
 /* host:port of this server, as there.  Palloc'd. */
 extern char *zklock_server_name(void);
+
 /* What it tells, in UTF-8; empty or 0 where it does not. */
 typedef struct ZklockIdentity
 {

@@ -136,6 +136,10 @@ FROM pg_attribute WHERE attrelid = 'zk_locks'::regclass AND attnum > 0;
 SELECT table_privs_are('zk_locks'::name, 'public'::name, '{SELECT}'::name[], 'everybody may read zk_locks');
 SELECT function_privs_are(current_schema(), 'zklock_locks', '{}'::name[], 'public', '{EXECUTE}', 'which takes its function');
 
+SELECT is(pg_get_function_result('zk_blocking(integer)'::regprocedure),
+	'TABLE(server text, pid integer, name text, mode text, granted boolean)', 'zk_blocking returns what is promised');
+SELECT function_privs_are(current_schema(), 'zk_blocking', '{integer}'::name[], 'public', '{EXECUTE}', 'everybody may call zk_blocking');
+
 -- revocation
 SELECT function_returns('zk_revoke', '{text}'::name[], 'integer', 'zk_revoke takes a name and returns how many were asked');
 SELECT function_privs_are(current_schema(), 'zk_revoke', '{text}'::name[], 'public', '{}', 'zk_revoke is not for everybody');

@@ -1,0 +1,78 @@
+# zk_blocking() shows who stands before the wait of a backend of this server,
+# wherever they are.
+
+use strict;
+use warnings;
+
+use Sys::Hostname qw(hostname);
+use Test::More;
+use ZkLock::Check;
+use ZkLock::Cluster;
+use ZkLock::ZkClient;
+use ZkLock::ZkServer;
+
+my $zk = ZkLock::ZkServer->start(tick_time => 500);
+my $zkc = ZkLock::ZkClient->new($zk->connect_string);
+my %node = map { $_ => zklock_node($_, zk => $zk, session_timeout => '20s') } qw(a b c);
+my %dba = map { $_ => session($node{$_}) } qw(a b c);
+my ($on_a, $on_b, $on_c, $more) = map { session($node{$_}) } qw(a b c a);
+
+# A line for each row, as seen on the waiter's server.
+sub blocking
+{
+	my ($session, $server) = @_;
+	return $dba{ $server // $session->node->name }->query_ok(
+		"SELECT concat_ws(' ', server, pid, name, mode, granted) FROM zk_blocking("
+		  . $session->pid . ')');
+}
+
+# As one of these lines should be.
+sub line
+{
+	my ($session, @rest) = @_;
+	return join ' ', hostname() . ':' . $session->node->port, $session->pid, @rest;
+}
+
+sub path { return "/zklock/locks/$_[0]" }
+
+$on_a->query_ok("SELECT zk_lock('x')");
+is(blocking($on_a), '', 'who does not wait has nobody before it');
+$on_b->query_async("SELECT zk_lock('x')");
+wait_zk_waiting($zkc, path('x'), 2);
+$on_c->query_async("SELECT zk_lock_shared('x')");
+wait_zk_waiting($zkc, path('x'), 3);
+is(blocking($on_b), line($on_a, qw(x exclusive t)), 'a holder on another server');
+is(blocking($on_c), join("\n", line($on_a, qw(x exclusive t)), line($on_b, qw(x exclusive f))),
+	'... and an earlier waiter');
+is(blocking($on_b, 'a'), '', 'a process id is meant on this server');
+$on_a->query_ok("SELECT zk_unlock('x')");
+$on_b->wait_result;
+is(blocking($on_c), line($on_b, qw(x exclusive t)), 'who had to wait, holds it');
+$on_b->query_ok("SELECT zk_unlock('x')");
+$on_c->wait_result;
+
+# Sharers stand before a writer, not before each other.
+$on_a->query_ok("SELECT zk_lock_shared('x')");
+is(blocking($on_c), '', 'sharers do not wait for each other');
+$on_b->query_async("SELECT zk_lock('x')");
+wait_zk_waiting($zkc, path('x'), 3);
+is(blocking($on_b), join("\n", sort(line($on_a, qw(x shared t)), line($on_c, qw(x shared t)))),
+	'a writer waits for all sharers');
+
+# Several names; another program; a session's own hold is not in its own way.
+my $foreign = foreign_node($zkc, path('f'), 'WRIT');
+$on_c->query_async("SELECT zk_lock(ARRAY['f', 'x'])");
+wait_zk_waiting($zkc, path('f'), 2);
+my $answer = blocking($on_c);
+like($answer, qr/^(?:\S+ )?f exclusive t$/m, 'a holder in another program, which tells no process');
+like($answer, qr/^\Q${\line($on_a, qw(x shared t))}\E$/m, '... and, for the other name, the other sharer');
+unlike($answer, qr/\b${\$on_c->pid} x/, '... not the session itself');
+$zkc->delete($foreign);
+$on_a->query_ok("SELECT zk_unlock_shared('x')");
+$on_c->wait_result;
+$on_c->query_ok('SELECT zk_unlock_all()');
+$on_b->wait_result;
+ok($on_b->ok && $on_c->ok, 'all got what they waited for');
+is(scalar $dba{a}->query('SELECT count(*) FROM zk_blocking(NULL)'), '0', 'NULL waits for nothing');
+nothing_left($zkc, 'nothing is left') if $on_b->query_ok("SELECT zk_unlock_all()") eq '';
+done_testing();
