@@ -119,7 +119,7 @@ scan(ZklockVigil *vigil)
 		return;
 	old = MemoryContextSwitchTo(vigil->scan_context);
 	vigil->tale.n_dependents = zklock_waiting_for_me(&dependents,
-														 &vigil->tale.all_in_line);
+													 &vigil->tale.all_in_line);
 	vigil->tale.dependents = dependents;
 	MemoryContextSwitchTo(old);
 }

@@ -129,7 +129,8 @@ add_edge(EdgeList *list, LockInstanceData *waiter, const LockInstanceData *block
 		list->size *= 2;
 		list->edges = repalloc(list->edges, sizeof(Edge) * list->size);
 	}
-	list->edges[list->n++] = (Edge) {
+	list->edges[list->n++] = (Edge)
+	{
 		waiter->leaderPid, blocker->leaderPid, waiter
 	};
 }
@@ -365,7 +366,8 @@ zklock_waiting_for_me(ZklDependent **dependents, bool *all_in_line)
 
 		if (session_id == 0)
 			continue;
-		(*dependents)[n++] = (ZklDependent) {
+		(*dependents)[n++] = (ZklDependent)
+		{
 			session_id, list.edges[i].waiter, wait_text(list.edges[i].instance)
 		};
 		*all_in_line = *all_in_line && i >= n_behind;

@@ -203,7 +203,8 @@ collect_needs(const ZklExam *exam, ZklNeed *needs)
 		const Stand *stand = &exam->stands[i];
 
 		for (int j = 0; j < stand->n_blockers; j++)
-			needs[n++] = (ZklNeed) {
+			needs[n++] = (ZklNeed)
+		{
 			exam->witnesses[stand->witness].session, &stand->blockers[j], 1, i
 		};
 	}
@@ -211,9 +212,10 @@ collect_needs(const ZklExam *exam, ZklNeed *needs)
 	{
 		const Follower *follower = &exam->followers[i];
 
-		needs[n++] = (ZklNeed) {
+		needs[n++] = (ZklNeed)
+		{
 			follower->session, &exam->witnesses[follower->witness].session, 1,
-			exam->n_stands + i
+				exam->n_stands + i
 		};
 	}
 	return n;

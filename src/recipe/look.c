@@ -172,7 +172,8 @@ ask_others(ZklSession *session, const ZklWaitPicture *picture,
 		name = strdup(other->name);
 		if (name == NULL)
 			return false;
-		w->questions[w->n_asked++] = (ZklQuestion) {
+		w->questions[w->n_asked++] = (ZklQuestion)
+		{
 			other->session, name
 		};
 	}

@@ -86,6 +86,7 @@ extern ZklStanding zkl_standing(const char *const *children, int n_children,
  */
 extern int	zkl_blockers(const char *const *children, int n_children,
 						 const char *name, bool upgrade, uint64_t *owners);
+
 /* A contender in a queue, seen from outside. */
 typedef struct ZklQueued
 {

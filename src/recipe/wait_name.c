@@ -90,7 +90,8 @@ read_need(const char **p, ZklWaitPicture *picture, const ZklWaitNode *node)
 {
 	ZklNeed    *need = &picture->needs[picture->n_needs];
 
-	*need = (ZklNeed) {
+	*need = (ZklNeed)
+	{
 		node->session, &picture->ids[picture->n_ids], 0, picture->n
 	};
 	do
@@ -110,7 +111,8 @@ read_dependent(const char **p, ZklWaitPicture *picture, const ZklWaitNode *node)
 {
 	ZklNeed    *need = &picture->needs[picture->n_needs];
 
-	*need = (ZklNeed) {
+	*need = (ZklNeed)
+	{
 		0, &picture->ids[picture->n_ids], 1, picture->n
 	};
 	picture->ids[picture->n_ids++] = node->session;

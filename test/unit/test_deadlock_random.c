@@ -124,7 +124,7 @@ act_network(Party *party)
 		case 1:
 			fake_fault(party->client, fake_counted(party->client) + 1 + dice(3),
 					   (FakeFault[]) {FAULT_DROP, FAULT_APPLY_DROP, FAULT_APPLY_ALL_DROP,
-						   FAULT_DELAY, FAULT_REFUSE, FAULT_THROTTLE, FAULT_FORGET}[dice(7)]);
+									  FAULT_DELAY, FAULT_REFUSE, FAULT_THROTTLE, FAULT_FORGET}[dice(7)]);
 			break;
 		default:
 			fake_release(party->client);

@@ -91,7 +91,8 @@ tell(Party *party)
 	for (int i = 0; i < MAX_PARTIES; i++)
 		if (parties[i].session && server_of[i] == server_of[index_of(party)] &&
 			waits_behind(&parties[i], party))
-			dependents[tale.n_dependents++] = (ZklDependent) {
+			dependents[tale.n_dependents++] = (ZklDependent)
+		{
 			fake_session_id(parties[i].client), i + 1, "a row"
 		};
 	qsort(dependents, (size_t) tale.n_dependents, sizeof(ZklDependent), compare);
