@@ -16,6 +16,7 @@ if [[ -z ${PG_CONFIG:-} ]]; then
 fi
 TEST_PACKAGES=(clang libclang-rt-14-dev valgrind "postgresql-$PG_MAJOR-pgtap"
 	libtap-parser-sourcehandler-pgtap-perl libipc-run-perl python3-kazoo
+	libcurator-recipes-java default-jdk-headless
 	python3-psycopg2 socat iproute2 spin)
 
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
