@@ -183,13 +183,17 @@ sub giving_up
 	$self->{queue}->(1);
 	ok(!$rival->acquire(100), $self->about('or wait for some time, in vain'));
 	$self->{queue}->(1);
+	# In front of them if we may wait there, that is unless we share.
+	my $behind = $self->{mode} eq 'shared';
+	$rival->acquire_async if $behind;
+	$self->{queue}->(2) if $behind;
 	$there->query_async($self->{take});
-	$self->{queue}->(2);
-	$rival->acquire_async;
+	$self->{queue}->($behind ? 3 : 2);
+	$rival->acquire_async unless $behind;
 	$self->{queue}->(3);
 	$there->cancel;
 	failed_with($there, '57014',
-		$self->about('a wait of ours is cancelled before them'), hint => 0);
+		$self->about('a wait of ours beside them is cancelled'), hint => 0);
 	$self->{queue}->(2);
 	$self->still_wait('which lets them in no sooner', $rival);
 	$here->query_ok($self->{give});
