@@ -9,8 +9,8 @@ import java.util.List;
 /**
  * One member of a crowd that tells the referee (ZkLock::Referee) of its turns.
  *
- * Arguments: the referee's port, who this is, the resource, the mode, for how long to go on, and
- * how long a turn lasts, both in milliseconds.
+ * Arguments: the referee's port, who this is, the resource, the mode; for how long to go on, how
+ * long a turn lasts, and how long to rest after it, all in milliseconds.
  */
 final class Crowd implements AutoCloseable {
     private final Socket socket;
@@ -19,6 +19,7 @@ final class Crowd implements AutoCloseable {
     private final String claim;
     private final long end;
     private final long hold;
+    private final long rest;
     private int turns;
     private int missed;
 
@@ -31,6 +32,7 @@ final class Crowd implements AutoCloseable {
         claim = String.join(" ", arguments.subList(1, 4));
         end = System.nanoTime() + Long.parseLong(arguments.get(4)) * 1_000_000;
         hold = Long.parseLong(arguments.get(5));
+        rest = Long.parseLong(arguments.get(6));
     }
 
     boolean goesOn() {
@@ -42,6 +44,10 @@ final class Crowd implements AutoCloseable {
         Thread.sleep(hold);
         tell("leave " + claim);
         turns++;
+    }
+
+    void rest() throws InterruptedException {
+        Thread.sleep(rest);
     }
 
     void missed() {

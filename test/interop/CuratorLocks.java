@@ -185,6 +185,7 @@ final class CuratorLocks {
                 if (acquire(lock, patience)) {
                     crowd.turn();
                     lock.release();
+                    crowd.rest();
                 } else {
                     crowd.missed();
                 }

@@ -8,15 +8,17 @@ import time
 
 
 class Crowd:
-    """As strings: the referee's port, who this is, the resource, the mode,
-    and how long to go on, and how long a turn lasts, both in milliseconds."""
+    """As strings: the referee's port, and the claim: who this is, the
+    resource, the mode. Times, in milliseconds: for how long to go on, how
+    long a turn lasts, and how long to rest after it."""
 
-    def __init__(self, port, who, resource, mode, duration, hold):
+    def __init__(self, port, *arguments):
+        who, resource, mode, *times = arguments
         self.socket = socket.create_connection(("127.0.0.1", int(port)))
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.claim = "%s %s %s" % (who, resource, mode)
-        self.end = time.monotonic() + int(duration) / 1000
-        self.hold = int(hold) / 1000
+        duration, self.hold, self.pause = [int(t) / 1000 for t in times]
+        self.end = time.monotonic() + duration
         self.turns = self.misses = 0
 
     def goes_on(self):
@@ -27,6 +29,9 @@ class Crowd:
         time.sleep(self.hold)
         self.tell("leave")
         self.turns += 1
+
+    def rest(self):
+        time.sleep(self.pause)
 
     def missed(self):
         self.misses += 1

@@ -109,6 +109,7 @@ class Driver:
                 if self.acquire_lock(lock, int(patience)):
                     crowd.turn()
                     lock.release()
+                    crowd.rest()
                 else:
                     crowd.missed()
             return crowd.result()
