@@ -9,6 +9,7 @@ part, as a Python program would use it. ZkLock::Opponent is the only caller.
 import queue
 import sys
 import threading
+from datetime import timedelta
 
 import curator_names
 from crowd import Crowd
@@ -17,10 +18,22 @@ from kazoo.exceptions import LockTimeout
 from kazoo.recipe.lock import Lock, ReadLock, Semaphore, WriteLock
 from sql_locks import SqlLock, SqlSession
 
+class Lease:
+    """A NonBlockingLease of an hour with the face of a lock."""
+
+    def __init__(self, client, path, identifier):
+        self.arguments = path, timedelta(hours=1), identifier
+        self.client = client
+
+    def acquire(self, **_):
+        return bool(self.client.NonBlockingLease(*self.arguments))
+
+
 KINDS = {
     "lock": Lock,
     "write": WriteLock,
     "read": ReadLock,
+    "lease": Lease,
     "curator_mutex": curator_names.Mutex,
     "curator_write": curator_names.Write,
     "curator_read": curator_names.Read,

@@ -12,7 +12,7 @@
 # the same session, by another thread. Further options: timeout of the session in
 # milliseconds, namespace, leases. Kinds: mutex, read, write, semaphore_mutex,
 # semaphore and multi (paths separated by blanks) in Java; lock, read, write,
-# semaphore, curator_mutex, curator_read and curator_write in Python; there also
+# semaphore, lease (NonBlockingLease), curator_mutex, curator_read and curator_write in Python; there also
 # exclusive, shared and permit of a server given as sql => $node, with node_names.
 #
 #   $lock->acquire($ms);         # 1 or 0; without a time it waits for ever
