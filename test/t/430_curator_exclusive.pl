@@ -199,6 +199,20 @@ my $theirs = $java->lock(mutex => path('x'));
 	works($here, "SELECT zk_unlock(ARRAY['p', 'q'])", 't', 'several: we release');
 	ok($multi->acquire(30000), 'several: and they get both');
 	$multi->release;
+
+	# An array of ours has the second already when they get the first.
+	works($there, "SELECT zk_try_lock('p', '30s')", 't', 'crosswise: one is ours');
+	$multi->acquire_async(2000);
+	queue('p', 2);
+	$here->query_async("SELECT zk_lock(ARRAY['p', 'q'])");
+	queue('p', 3);
+	queue('q', 1);
+	$there->query_ok("SELECT zk_unlock('p')");
+	queue('q', 2);
+	ok(!$here->finished && !$multi->finished, 'crosswise: each waits for the other');
+	ok(!$multi->wait_result, 'crosswise: they give up when their time has passed');
+	like($here->wait_result, qr/^\{\d+,\d+\}$/, 'crosswise: and we get both');
+	$here->query_ok('SELECT zk_unlock_all()');
 	nothing_left($zkc, 'several: nothing is left');
 }
 
