@@ -218,7 +218,7 @@ sub their_loss
 	$rival->try('release');
 	$rival->acquire_async;
 	$self->{queue}->(2);
-	$self->wait_watched($here);
+	$self->wait_watched($here) unless $self->{mode} eq 'permit';
 	$rival->expire;
 	$self->{queue}->(2);
 	$self->still_wait('a session of theirs that waited begins anew, in vain',
@@ -241,7 +241,8 @@ sub wait_watched
 		'a watch of theirs',
 		sub {
 			$watches = $self->{zk}->four_letter('wchp') // '';
-			my ($found) = $watches =~ m{^/zklock/\w+/\Q$self->{lock}\E\b.*\n((?:\t.*\n)*)}m;
+			my ($found) = $watches =~
+			  m{^/zklock/locks/\Q$self->{lock}\E/.*\n((?:\t.*\n)*)}m;
 			return grep { $_ ne $ours } ($found // '') =~ /(0x\w+)/g;
 		},
 		diag => sub { "not $ours: $watches" });
