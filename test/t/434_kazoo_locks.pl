@@ -137,6 +137,32 @@ sub who
 	nothing_left($zkc, 'contenders: nothing is left');
 }
 
+# A role whose name has bytes of another database's encoding: what kazoo reads must
+# be UTF-8 all the same.
+{
+	my $lock = $python->lock(lock => path('x'));
+	my $admin = $servers[0];
+	$admin->safe_psql('postgres',
+		"CREATE DATABASE $_ TEMPLATE template0 ENCODING '$_' LOCALE 'C'")
+	  for qw(latin1 sql_ascii);
+	$admin->safe_psql('latin1', "CREATE ROLE \"caf\xe9\"");
+	$admin->safe_psql('sql_ascii', 'CREATE EXTENSION zklock');
+	for my $dbname (qw(postgres sql_ascii))
+	{
+		my $session = session($admin, dbname => $dbname);
+		$session->query_ok("DO 'BEGIN EXECUTE (SELECT format(
+			''SET SESSION AUTHORIZATION %I'', rolname)
+			FROM pg_roles ORDER BY oid DESC LIMIT 1); END'");
+		works($session, "SELECT zk_lock('x')", qr/^\d+$/,
+			"contenders: one with a name that is not UTF-8, in $dbname");
+		is(decode_json(($lock->contenders)[0])->{usename}, 'caf?',
+			'contenders: is told of in UTF-8');
+		$session->query_ok("SELECT zk_unlock('x')");
+		$session->quit;
+	}
+	$lock->close;
+}
+
 # Downgrade and upgrade of ours among theirs.
 {
 	my $token = $here->query_ok("SELECT zk_lock('x')");
