@@ -24,11 +24,32 @@
 
 #define MAX_HOST_NAME 255
 
+/*
+ * Names of databases and roles are shared by databases of all encodings, and may
+ * have bytes that are nothing in this one.  Who reads our nodes expects UTF-8.
+ */
+static const char *
+readable(const char *value)
+{
+	int			encoding = GetDatabaseEncoding();
+	char	   *copy;
+
+	if (encoding == PG_SQL_ASCII)
+		encoding = PG_UTF8;
+	if (pg_verify_mbstr(encoding, value, strlen(value), true))
+		return value;
+	copy = pstrdup(value);
+	for (char *c = copy; *c; c++)
+		if (IS_HIGHBIT_SET(*c))
+			*c = '?';
+	return copy;
+}
+
 static void
 add_member(StringInfo json, const char *name, const char *value)
 {
 	appendStringInfo(json, ",\"%s\":", name);
-	escape_json(json, value ? value : "");
+	escape_json(json, value ? readable(value) : "");
 }
 
 char *

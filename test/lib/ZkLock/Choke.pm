@@ -21,49 +21,23 @@ use strict;
 use warnings;
 
 use Carp qw(croak);
-use IO::Handle;
 use IO::Select;
 use IO::Socket::INET;
-use POSIX ();
 use Socket qw(IPPROTO_TCP TCP_NODELAY);
-use ZkLock::Util qw(end_process free_port);
 
-my %running;
+use parent 'ZkLock::Child';
 
 sub start
 {
 	my ($class, %opt) = @_;
 	my $target = $opt{target} // croak 'target missing';
 	$target = $target->connect_string if ref $target;
-	my $self = bless { port => free_port(), owner => $$ }, $class;
-	my $listener = IO::Socket::INET->new(
-		LocalAddr => '127.0.0.1',
-		LocalPort => $self->{port},
-		Proto => 'tcp',
-		ReuseAddr => 1,
-		Listen => 64) or croak "port $self->{port}: $!";
-	pipe my $orders, $self->{orders} or croak "pipe: $!";
-	pipe $self->{acks}, my $acks or croak "pipe: $!";
-	$_->autoflush(1) for $self->{orders}, $acks;
-
-	my $pid = fork() // croak "fork: $!";
-	if (!$pid)
-	{
-		close $self->{orders};
-		close $self->{acks};
-		local $SIG{PIPE} = 'IGNORE';
-		eval { serve($listener, $target, $orders, $acks) };
-		POSIX::_exit(0);
-	}
-	close $listener;
-	close $orders;
-	close $acks;
-	$self->{pid} = $pid;
-	$running{$pid} = $$;
-	return $self;
+	return $class->fork_server(
+		sub {
+			my ($listener, $orders, $acks) = @_;
+			serve($listener, $target, $orders, $acks);
+		});
 }
-
-sub connect_string { return "127.0.0.1:$_[0]{port}" }
 
 sub once { return $_[0]->order("once $_[1]") }
 sub always { return $_[0]->order("always $_[1]") }
@@ -72,8 +46,8 @@ sub open { return $_[0]->order('open 0') }
 sub order
 {
 	my ($self, $line) = @_;
-	print { $self->{orders} } "$line\n";
-	readline($self->{acks}) // croak 'the choking proxy has ended';
+	$self->write_line($line);
+	$self->read_line($line);
 	return $self;
 }
 
@@ -153,31 +127,7 @@ sub answers_let_through
 	return $out;
 }
 
-sub freeze { my ($self) = @_; kill 'STOP', $self->{pid}; return }
-sub thaw { my ($self) = @_; kill 'CONT', $self->{pid}; return }
-
-sub stop
-{
-	my ($self) = @_;
-	my $pid = delete $self->{pid} or return;
-	end_process($pid, 'KILL');
-	delete $running{$pid};
-	return;
-}
-
-sub DESTROY
-{
-	my ($self) = @_;
-	return unless $self->{owner} == $$;
-	local ($?, $@, $!);
-	$self->stop;
-	return;
-}
-
-END
-{
-	local $?;
-	end_process($_, 'KILL') for grep { $running{$_} == $$ } keys %running;
-}
+sub freeze { return $_[0]->pause }
+sub thaw { return $_[0]->resume }
 
 1;

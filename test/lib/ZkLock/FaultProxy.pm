@@ -35,15 +35,13 @@ use strict;
 use warnings;
 
 use Carp qw(croak);
-use IO::Handle;
 use IO::Select;
 use IO::Socket::INET;
 use JSON::PP qw(decode_json encode_json);
-use POSIX ();
 use ZkLock::Frames qw(request answer end_of_session);
-use ZkLock::Util qw(end_process free_port);
 
-my %running;
+use parent 'ZkLock::Child';
+
 my %faults = map { $_ => 1 }
   qw(lose_request lose_answer cut_after swallow_request swallow_answer
   silence hold_request hold_answer expire);
@@ -53,34 +51,12 @@ sub start
 	my ($class, %opt) = @_;
 	my $target = $opt{target} // croak 'target missing';
 	$target = $target->connect_string if ref $target;
-	my $self = bless { port => free_port(), owner => $$ }, $class;
-	my $listener = IO::Socket::INET->new(
-		LocalAddr => '127.0.0.1',
-		LocalPort => $self->{port},
-		Proto => 'tcp',
-		ReuseAddr => 1,
-		Listen => 64) or croak "port $self->{port}: $!";
-	pipe my $orders, $self->{orders} or croak "pipe: $!";
-	pipe $self->{acks}, my $acks or croak "pipe: $!";
-	$_->autoflush(1) for $self->{orders}, $acks;
-
-	my $pid = fork() // croak "fork: $!";
-	if (!$pid)
-	{
-		close $self->{orders};
-		close $self->{acks};
-		local $SIG{PIPE} = 'IGNORE';
-		eval { serve($listener, $target, $orders, $acks); 1 }
-		  or print STDERR "fault proxy: $@";
-		POSIX::_exit(0);
-	}
-	close $_ for $listener, $orders, $acks;
-	$self->{pid} = $pid;
-	$running{$pid} = $$;
-	return $self;
+	return $class->fork_server(
+		sub {
+			my ($listener, $orders, $acks) = @_;
+			serve($listener, $target, $orders, $acks);
+		});
 }
-
-sub connect_string { return "127.0.0.1:$_[0]{port}" }
 
 sub arm
 {
@@ -101,9 +77,8 @@ sub record { return @{ $_[0]->order('record') } }
 sub order
 {
 	my ($self, @order) = @_;
-	print { $self->{orders} } encode_json(\@order), "\n";
-	my $line = readline($self->{acks}) // croak 'the fault proxy has ended';
-	return decode_json($line)->[0];
+	$self->write_line(encode_json(\@order));
+	return decode_json($self->read_line($order[0]))->[0];
 }
 
 # The child. Ends when its parent has closed the pipe.
@@ -317,30 +292,6 @@ sub match
 		return $rule;
 	}
 	return;
-}
-
-sub stop
-{
-	my ($self) = @_;
-	my $pid = delete $self->{pid} or return;
-	end_process($pid, 'KILL');
-	delete $running{$pid};
-	return;
-}
-
-sub DESTROY
-{
-	my ($self) = @_;
-	return unless $self->{owner} == $$;
-	local ($?, $@, $!);
-	$self->stop;
-	return;
-}
-
-END
-{
-	local $?;
-	end_process($_, 'KILL') for grep { $running{$_} == $$ } keys %running;
 }
 
 1;

@@ -32,37 +32,20 @@ use warnings;
 
 use Carp qw(croak);
 use File::Basename qw(dirname);
-use File::Temp ();
-use IO::Select;
-use IPC::Open3 qw(open3);
 use JSON::PP ();
-use Time::HiRes qw(time);
-use ZkLock::Util qw(end_process hold_still log_tail);
+
+use parent 'ZkLock::Child';
 
 my $json = JSON::PP->new->ascii->canonical->allow_nonref;
-my %running;
 
 sub new
 {
 	my ($class, $connect_string, %opt) = @_;
 	my $python = $ENV{ZKLOCK_PYTHON} // '/usr/bin/python3';
 	my $script = dirname(__FILE__) . '/../zk_client.py';
-	my $errors = File::Temp->new(TEMPLATE => 'zkcXXXXXX', TMPDIR => 1);
-	my ($in, $out);
-	my $err = '>&' . fileno($errors);
-	my $pid = open3($in, $out, $err,
-		'setpriv', '--pdeathsig', 'KILL',
-		$python, '-u', $script, $connect_string, $opt{timeout} // 10);
-	my $self = bless {
-		pid => $pid,
-		in => $in,
-		out => $out,
-		errors => $errors,
-		buffer => '',
-		last_id => 0,
-		owner => $$,
-	}, $class;
-	$running{$pid} = $$;
+	my $self = $class->run_program(
+		[ $python, '-u', $script, $connect_string, $opt{timeout} // 10 ],
+		last_id => 0);
 	$self->{session_id} = $self->answer('connect');
 	return $self;
 }
@@ -72,11 +55,8 @@ sub call
 {
 	my ($self, $op, %args) = @_;
 	croak 'the session is closed' unless $self->{pid};
-	local $SIG{PIPE} = 'IGNORE';
 	my $id = ++$self->{last_id};
-	my $line = $json->encode({ op => $op, id => $id, %args }) . "\n";
-	syswrite($self->{in}, $line) == length $line
-	  or croak "zk_client.py: $!\n" . $self->errors;
+	$self->write_line($json->encode({ op => $op, id => $id, %args }));
 	return $self->answer($op);
 }
 
@@ -85,35 +65,14 @@ sub call
 sub answer
 {
 	my ($self, $op) = @_;
-	my $deadline = time() + $ZkLock::Util::TIMEOUT;
 	my $answer;
 	do
 	{
-		$answer = $json->decode($self->read_line($op, $deadline));
+		$answer = $json->decode($self->read_line($op));
 	} until $answer->{id} == $self->{last_id};
 	croak "$answer->{error}: $op: $answer->{message}" if $answer->{error};
 	return $answer->{ok};
 }
-
-sub read_line
-{
-	my ($self, $op, $deadline) = @_;
-	my $select = IO::Select->new($self->{out});
-	while (index($self->{buffer}, "\n") < 0)
-	{
-		my $left = $deadline - time();
-		croak "zk_client.py: no answer to $op\n" . $self->errors
-		  if $left <= 0;
-		next unless $select->can_read($left);
-		sysread($self->{out}, $self->{buffer}, 65536,
-			length $self->{buffer})
-		  or croak "zk_client.py ended during $op\n" . $self->errors;
-	}
-	(my $line, $self->{buffer}) = split /\n/, $self->{buffer}, 2;
-	return $line;
-}
-
-sub errors { return log_tail($_[0]{errors}->filename) }
 
 sub children { return @{ $_[0]->call('children', path => $_[1]) } }
 sub tree { return @{ $_[0]->call('tree', path => $_[1] // '/') } }
@@ -171,33 +130,6 @@ sub close
 	return $self->end('TERM');
 }
 
-sub drop { return $_[0]->end('KILL') }
-
-sub end
-{
-	my ($self, $signal) = @_;
-	my $pid = delete $self->{pid} or return;
-	end_process($pid, $signal);
-	delete $running{$pid};
-	return;
-}
-
-sub pause { return hold_still($_[0]{pid}) }
-sub resume { kill 'CONT', $_[0]{pid}; return }
-
-sub DESTROY
-{
-	my ($self) = @_;
-	return unless $self->{owner} == $$;
-	local ($?, $@, $!);
-	$self->drop;
-	return;
-}
-
-END
-{
-	local $?;
-	end_process($_, 'KILL') for grep { $running{$_} == $$ } keys %running;
-}
+sub drop { return $_[0]->stop }
 
 1;

@@ -1,0 +1,51 @@
+"""One member of a crowd that tells the referee (ZkLock::Referee) of its turns.
+
+Owns: the conversation with the referee. See Crowd.java, which is the same.
+"""
+
+import socket
+import time
+
+
+class Crowd:
+    """As strings: the referee's port, and the claim: who this is, the
+    resource, the mode. Times, in milliseconds: for how long to go on, how
+    long a turn lasts, and how long to rest after it."""
+
+    def __init__(self, port, *arguments):
+        who, resource, mode, *times = arguments
+        self.socket = socket.create_connection(("127.0.0.1", int(port)))
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.claim = "%s %s %s" % (who, resource, mode)
+        duration, self.hold, self.pause = [int(t) / 1000 for t in times]
+        self.end = time.monotonic() + duration
+        self.turns = self.misses = 0
+
+    def goes_on(self):
+        return time.monotonic() < self.end
+
+    def turn(self):
+        self.tell("enter")
+        time.sleep(self.hold)
+        self.tell("leave")
+        self.turns += 1
+
+    def rest(self):
+        time.sleep(self.pause)
+
+    def missed(self):
+        self.misses += 1
+
+    def result(self):
+        return [self.turns, self.misses]
+
+    def tell(self, verb):
+        self.socket.sendall(("%s %s\n" % (verb, self.claim)).encode())
+        if not self.socket.recv(64).endswith(b"\n"):
+            raise OSError("the referee has left")
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.socket.close()

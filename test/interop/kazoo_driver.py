@@ -1,0 +1,173 @@
+#!/usr/bin/python3
+"""kazoo's locks, driven over standard input and output.
+
+Owns: the protocol and its threads, which are those of CuratorDriver.java, and
+what the verbs mean here. Nothing here knows how a lock works: that is kazoo's
+part, as a Python program would use it. ZkLock::Opponent is the only caller.
+"""
+
+import queue
+import sys
+import threading
+from datetime import timedelta
+
+import curator_names
+from crowd import Crowd
+from kazoo.client import KazooClient
+from kazoo.exceptions import LockTimeout
+from kazoo.recipe.lock import Lock, ReadLock, Semaphore, WriteLock
+from sql_locks import SqlLock, SqlSession
+
+class Lease:
+    """A NonBlockingLease of an hour with the face of a lock."""
+
+    def __init__(self, client, path, identifier):
+        self.arguments = path, timedelta(hours=1), identifier
+        self.client = client
+
+    def acquire(self, **_):
+        return bool(self.client.NonBlockingLease(*self.arguments))
+
+
+KINDS = {
+    "lock": Lock,
+    "write": WriteLock,
+    "read": ReadLock,
+    "lease": Lease,
+    "curator_mutex": curator_names.Mutex,
+    "curator_write": curator_names.Write,
+    "curator_read": curator_names.Read,
+}
+
+
+class Driver:
+    """One method per verb; sessions and locks have names."""
+
+    def __init__(self, hosts):
+        self.hosts = hosts
+        self.sessions = {}
+        self.locks = {}
+
+    def client(self, timeout, namespace="", client_id=None):
+        client = KazooClient(
+            hosts=self.hosts + ("/" + namespace if namespace else ""),
+            timeout=timeout, client_id=client_id)
+        client.start(timeout=60)
+        return client
+
+    def open(self, name, timeout, namespace):
+        self.sessions[name] = self.client(int(timeout) / 1000, namespace)
+
+    def open_sql(self, name, connection, settings):
+        self.sessions[name] = SqlSession(connection, settings)
+
+    def close(self, name):
+        session = self.sessions.pop(name)
+        session.stop()
+        session.close()
+
+    def expire(self, name):
+        """Moves the session to another connection, and closes it there."""
+        session = self.sessions[name]
+        thief = self.client(10, client_id=session.client_id)
+        thief.stop()
+        thief.close()
+
+    def data(self, name, path):
+        return self.sessions[name].get(path)[0].decode("utf-8")
+
+    def lock(self, name, kind, session, path, leases):
+        client = self.sessions[session]
+        if isinstance(client, SqlSession):
+            self.locks[name] = SqlLock(client, kind, path, leases)
+        elif kind == "semaphore":
+            self.locks[name] = Semaphore(client, path, session, int(leases))
+        else:
+            self.locks[name] = KINDS[kind](client, path, session)
+
+    def acquire(self, name, timeout):
+        return int(self.acquire_lock(self.locks[name], int(timeout)))
+
+    @staticmethod
+    def acquire_lock(lock, timeout):
+        """Negative: for ever; 0: does not wait; else milliseconds."""
+        if timeout < 0:
+            return lock.acquire()
+        if timeout == 0:
+            return lock.acquire(blocking=False)
+        try:
+            return lock.acquire(timeout=timeout / 1000)
+        except LockTimeout:
+            return False
+
+    def release(self, name):
+        return int(self.locks[name].release())
+
+    def mine(self, name):
+        return int(self.locks[name].is_acquired)
+
+    def contenders(self, name):
+        return self.locks[name].contenders()
+
+    def lease_holders(self, name):
+        return self.locks[name].lease_holders()
+
+    def cancel(self, name):
+        self.locks[name].cancel()
+
+    def crowd(self, name, patience, *rest):
+        lock = self.locks[name]
+        with Crowd(*rest) as crowd:
+            while crowd.goes_on():
+                if self.acquire_lock(lock, int(patience)):
+                    crowd.turn()
+                    lock.release()
+                    crowd.rest()
+                else:
+                    crowd.missed()
+            return crowd.result()
+
+
+class Answers:
+    """Whole lines, whichever thread has one."""
+
+    def __init__(self):
+        self.mutex = threading.Lock()
+
+    def write(self, *fields):
+        line = "\t".join(str(field).replace("\n", " ") for field in fields)
+        with self.mutex:
+            print(line, flush=True)
+
+
+def serve(driver, answers, orders):
+    """A party's thread: carries out its orders one after another."""
+    while True:
+        number, verb, arguments = orders.get()
+        try:
+            result = getattr(driver, verb)(*arguments)
+        except Exception as error:  # pylint: disable=broad-except
+            answers.write(number, "error", type(error).__name__, error)
+            continue
+        if result is None:
+            result = []
+        elif not isinstance(result, list):
+            result = [result]
+        answers.write(number, "ok", *result)
+
+
+def main():
+    driver, answers, parties = Driver(sys.argv[1]), Answers(), {}
+    answers.write(0, "ok")
+    for line in sys.stdin:
+        number, party, verb, *arguments = line.rstrip("\n").split("\t")
+        if party not in parties:
+            parties[party] = queue.Queue()
+            threading.Thread(
+                target=serve, args=(driver, answers, parties[party]),
+                daemon=True).start()
+        parties[party].put((number, verb, arguments))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,95 @@
+# Crowds of SQL sessions of two servers, Java and Python threads on one lock, and a
+# referee that sees every entry and exit and knows nothing of locks.
+
+use strict;
+use warnings;
+
+use Test::More;
+use ZkLock::Cluster;
+use ZkLock::Crowd;
+use ZkLock::Opponent;
+use ZkLock::ZkClient;
+use ZkLock::ZkServer;
+
+my $zk = ZkLock::ZkServer->start(tick_time => 500);
+my $zkc = ZkLock::ZkClient->new($zk->connect_string);
+my $java = ZkLock::Opponent->curator($zk->connect_string);
+my $python = ZkLock::Opponent->kazoo($zk->connect_string);
+my ($a, $b) = map { zklock_node($_, zk => $zk, session_timeout => '10s') } qw(a b);
+
+sub path { return "/zklock/locks/$_[0]" }
+
+# Members.
+sub program
+{
+	my ($driver, $kind, $lock, $mode) = @_;
+	return { lock => $driver->lock($kind => path($lock)), mode => $mode };
+}
+
+sub java { return program($java, @_) }
+sub python { return program($python, @_) }
+
+sub sql
+{
+	my ($server, $names, $lock, $mode) = @_;
+	my $kind = $mode eq 'x' ? 'exclusive' : 'shared';
+	return {
+		lock => $python->lock($kind => $lock, sql => $server, node_names => $names),
+		mode => $mode
+	};
+}
+
+# kazoo's readers wait for writers behind them, and those for them (see
+# 434_kazoo_locks.pl): they give up soon, and the writers beside them rest.
+sub impatient { my ($member) = @_; return { %$member, patience => 200 } }
+sub resting { my ($member) = @_; return { %$member, rest => 100 } }
+
+my $crowd = ZkLock::Crowd->new(zkc => $zkc, duration => 2500, turn => 3);
+
+my $report = $crowd->harmony('mutexes', 'm',
+	map({ java(mutex => 'm', 'x') } 1 .. 3),
+	map({ python(curator_mutex => 'm', 'x') } 1 .. 3),
+	map({ sql($_, 'curator_mutex', 'm', 'x') } $a, $a, $b, $b));
+is($report->{most}{m}, 1, 'mutexes: there was one at a time');
+
+$report = $crowd->harmony('readers and writers of Curator', 'rw',
+	map({ java(write => 'rw', 'x') } 1 .. 2),
+	map({ java(read => 'rw', 's') } 1 .. 4),
+	python(curator_write => 'rw', 'x'),
+	map({ sql($_, 'curator', 'rw', 'x') } $a, $b),
+	map({ sql($_, 'curator', 'rw', 's') } $a, $a, $b, $b));
+cmp_ok($report->{most}{rw}, '>', 1, 'readers and writers of Curator: readers met');
+
+$report = $crowd->harmony("kazoo's locks", 'k',
+	map({ python(lock => 'k', 'x') } 1 .. 3),
+	map({ python(write => 'k', 'x') } 1 .. 2),
+	map({ sql($_, 'kazoo', 'k', 'x') } $a, $a, $b, $b));
+is($report->{most}{k}, 1, "kazoo's locks: there was one at a time");
+
+$report = $crowd->harmony("kazoo's readers and writers", 'krw',
+	map({ resting(python(write => 'krw', 'x')) } 1 .. 2),
+	map({ impatient(python(read => 'krw', 's')) } 1 .. 3),
+	map({ resting(sql($_, 'kazoo', 'krw', 'x')) } $a, $b),
+	map({ sql($_, 'kazoo', 'krw', 's') } $a, $a, $b, $b));
+cmp_ok($report->{most}{krw}, '>', 1, "kazoo's readers and writers: readers met");
+
+$report = $crowd->harmony('SQL alone, in three languages', 'sql',
+	map({ my $names = $_; map { sql($_, $names, 'sql', 'x') } $a, $b }
+		  qw(curator curator_mutex kazoo)),
+	map({ my $names = $_; map { sql($_, $names, 'sql', 's') } $a, $b }
+		  qw(curator kazoo)));
+cmp_ok($report->{most}{sql}, '>', 1, 'SQL alone, in three languages: readers met');
+
+# The referee cries when somebody speaks the wrong language: kazoo does not know
+# Curator's names.
+$report = $crowd->contend('the wrong language', 'wrong',
+	map({ python(lock => 'wrong', 'x') } 1 .. 3),
+	map({ sql($_, 'curator_mutex', 'wrong', 'x') } $a, $b));
+cmp_ok(scalar(@{ $report->{overlaps} }), '>', 0,
+	'the wrong language: the referee saw two at once');
+like($report->{overlaps}[0], qr/^member\d x entered wrong beside member\d x/,
+	'the wrong language: and says whom');
+
+$zkc->close;
+$_->stop for $java, $python, $a, $b, $zk;
+done_testing();
