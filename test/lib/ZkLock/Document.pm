@@ -49,7 +49,7 @@ sub examples_of
 	my ($path, $nodes, $dbname) = @_;
 	my @blocks = read_blocks($path);
 	my $self = bless { path => $path, nodes => $nodes, dbname => $dbname,
-		sessions => {}, examples => [] };
+		sessions => {}, examples => [] }, __PACKAGE__;
 	while (my $block = shift @blocks)
 	{
 		my $follows = @blocks && $blocks[0]{language} eq 'text' && !$blocks[0]{session};
