@@ -80,6 +80,27 @@ $report = $crowd->harmony('SQL alone, in three languages', 'sql',
 		  qw(curator kazoo)));
 cmp_ok($report->{most}{sql}, '>', 1, 'SQL alone, in three languages: readers met');
 
+# Semaphores of three: whoever has a permit may meet two others. And of one.
+sub permit
+{
+	my ($driver, $names, $name, $size, $mode) = @_;
+	my $lock = ref $driver && $driver->isa('ZkLock::Opponent')
+	  ? $driver->lock(semaphore => "/zklock/semaphores/$name", leases => $size)
+	  : $python->lock(permit => $name, sql => $driver, node_names => $names, leases => $size);
+	return { lock => $lock, mode => $mode };
+}
+
+for my $layout ([ 'curator', $java ], [ 'kazoo', $python ])
+{
+	my ($names, $program) = @$layout;
+	$report = $crowd->harmony("permits of three, as $names has them", "three.$names",
+		map({ permit($_, $names, "three.$names", 3, 's') } ($program) x 4, $a, $a, $b, $b));
+	is($report->{most}{"three.$names"}, 3, "permits of three, as $names has them: never four");
+	$report = $crowd->harmony("permits of one, as $names has them", "one.$names",
+		map({ permit($_, $names, "one.$names", 1, 'x') } ($program) x 3, $a, $b));
+	is($report->{most}{"one.$names"}, 1, "permits of one, as $names has them: one at a time");
+}
+
 # The referee cries when somebody speaks the wrong language: kazoo does not know
 # Curator's names.
 $report = $crowd->contend('the wrong language', 'wrong',
