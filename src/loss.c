@@ -49,7 +49,8 @@ void
 zklock_on_loss_io(void)
 {
 	zklock_loss_noticed = true;
-	(void) kill(getpid(), SIGINT);
+	if (!zklock_committing)
+		(void) kill(getpid(), SIGINT);
 }
 
 /*

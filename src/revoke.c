@@ -41,7 +41,7 @@ static volatile sig_atomic_t cancels_sent = 0;
 static sig_atomic_t heeded = 0;
 static sig_atomic_t cancels_settled = 0;
 
-static volatile sig_atomic_t committing = false;
+volatile sig_atomic_t zklock_committing = false;
 
 /* The counts at some moment. */
 typedef struct Seen
@@ -54,7 +54,7 @@ void
 zklock_on_revoke_io(void)
 {
 	noticed++;
-	if (committing)
+	if (zklock_committing)
 		return;
 	if (zklock_on_revoke == ZKLOCK_ON_REVOKE_CANCEL)
 	{
@@ -291,10 +291,12 @@ zklock_drop_revocation(void)
 void
 zklock_begin_commit(void)
 {
-	committing = true;
+	zklock_committing = true;
 	if (!zklock_holds_any())
 		return;
 	(void) look();
+	if (zklock_loss_noticed)
+		zklock_check_loss();
 	if (zklock_revocation_cancels())
 		CHECK_FOR_INTERRUPTS();
 }
@@ -302,7 +304,7 @@ zklock_begin_commit(void)
 void
 zklock_end_commit(void)
 {
-	committing = false;
+	zklock_committing = false;
 }
 
 bool

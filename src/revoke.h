@@ -8,6 +8,8 @@
 #ifndef ZKLOCK_REVOKE_H
 #define ZKLOCK_REVOKE_H
 
+#include <signal.h>
+
 #include "names.h"
 
 /* For ZklSessionConfig.  Does what zklock.on_revoke asks for, as far as a thread can. */
@@ -43,10 +45,13 @@ extern void zklock_rewrite_revoked(ErrorData *error);
  */
 extern void zklock_drop_revocation(void);
 
+/* Between the two functions below; read by the client's threads. */
+extern volatile sig_atomic_t zklock_committing;
+
 /*
- * From here until the transaction has ended nothing may disturb it: a cancel
- * would not undo it but let it go on without its standby.  Throws if one is on
- * its way already.
+ * From here until the transaction has ended nothing may disturb it, neither a
+ * revocation nor a loss: a cancel would not undo it but let it go on without its
+ * standby.  Throws if one is on its way already.
  */
 extern void zklock_begin_commit(void);
 

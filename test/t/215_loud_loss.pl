@@ -16,7 +16,7 @@ use ZkLock::ZkServer;
 my $zk = ZkLock::ZkServer->start(tick_time => 200);
 my $zkc = ZkLock::ZkClient->new($zk->connect_string);
 my $way = ZkLock::Proxy->start(target => $zk);
-my $node = zklock_node('a', zk => $zk);
+my $node = zklock_node('a', zk => $zk, init => [ allows_streaming => 1 ]);
 my $cut_off = zklock_node('cut_off', proxy => $way, session_timeout => '1s');
 $node->safe_psql('postgres', <<'SQL');
 CREATE TABLE t (v text);
@@ -173,6 +173,34 @@ for my $way_out ('ROLLBACK', 'ROLLBACK TO before', 'DISCARD ALL')
 	$way->thaw;
 	works($s, "SELECT zk_lock('silent') > 0", 't', 'after the outage it can be had again');
 	$_->quit for $s, $free;
+}
+
+# A commit that waits for its standby is not cut short by a loss.
+{
+	my $s = session($node);
+	my $admin = session($node);
+	$s->query_ok("SELECT zk_lock('standby')");
+	$admin->query_ok("ALTER SYSTEM SET synchronous_standby_names = 'nobody'");
+	$admin->query_ok('SELECT pg_reload_conf()');
+	wait_until('the setting',
+		sub { $s->query('SHOW synchronous_standby_names') eq 'nobody' });
+	$s->query_async("INSERT INTO t VALUES ('standby')");
+	my $waits = 'SELECT count(*) FROM pg_stat_activity '
+	  . "WHERE wait_event = 'SyncRep' AND pid = " . $s->pid;
+	wait_for_sql($node, $waits, '1');
+	my $watched = sub { $zk->four_letter('wchp') =~ m{^/zklock/locks/standby/}m };
+	wait_until('the watch', $watched);
+	remove_by_hand('standby');
+	wait_until('the watch to fire', sub { !$watched->() });
+	works($admin, $waits, '1', 'a commit goes on to wait for its standby');
+	$admin->query_ok('ALTER SYSTEM RESET synchronous_standby_names');
+	$admin->query_ok('SELECT pg_reload_conf()');
+	$s->wait_result;
+	ok($s->ok && $s->error eq '', 'and is not cut short by a loss')
+	  or diag($s->error);
+	failed_with($s->query_async('SELECT 1'), '40001', 'which is told by the next statement',
+		like => qr/"standby"/);
+	$_->quit for $s, $admin;
 }
 $gate->quit;
 nothing_left($zkc, 'no loss leaves anything behind');
