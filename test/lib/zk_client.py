@@ -60,8 +60,11 @@ class Driver:
     """One method per operation."""
 
     def __init__(self, hosts, timeout):
+        # kazoo's own pauses double up to a minute, longer than the session lives
+        # when the server comes back from an outage.
         self.client = KazooClient(
-            hosts=hosts, timeout=timeout, handler=SequentialThreadingHandler())
+            hosts=hosts, timeout=timeout, handler=SequentialThreadingHandler(),
+            connection_retry={"max_tries": -1, "delay": 0.1, "backoff": 1})
         self.client.start(timeout=max(timeout, 30))
 
     def children(self, path):
