@@ -119,6 +119,7 @@ sub release_when_asked
 }
 
 sub was_hit { return $proxy->hits > $_[0]{hits} }
+sub is_expired { return ($_[0]{fault} // '') eq 'expire' && was_hit($_[0]) }
 
 sub record_text
 {
@@ -200,12 +201,18 @@ sub take_step
 	my $answer = $s->wait_result;
 	my $state = $s->sqlstate;
 	my $good = $s->ok;
-	my $expired = ($run->{fault} // '') eq 'expire' && was_hit($run);
+	my $expired = is_expired($run);
 	my $allowed = $opt{fails} // '00000';
 	wrong($run, "$sql: $state $answer " . $s->error)
 	  unless $state eq $allowed || $expired && $state eq '40001';
 	wrong($run, "$sql: $answer") if $good && $answer =~ /^f/m;
 
+	# What gives back goes on by itself, and may meet its fault only now.
+	$kinds = $run->{recipe}{is_transaction} ? '' : $run->{kinds} unless $good;
+	attend($run, 'the nodes or the fault', sub {
+			$expired ||= is_expired($run);
+			return $expired || nodes(@{ $run->{locks} }) eq as_nodes($run, $kinds);
+		}) if ($run->{fault} // '') eq 'expire';
 	if ($expired)
 	{
 		holds_agree($run, $s) unless $run->{recipe}{is_transaction};
@@ -213,8 +220,6 @@ sub take_step
 	}
 	else
 	{
-		$kinds = $run->{recipe}{is_transaction} ? '' : $run->{kinds}
-		  unless $good;
 		nodes_become($run, as_nodes($run, $kinds));
 		holds_agree($run, $s) if $good;
 		$run->{kinds} = $kinds;
