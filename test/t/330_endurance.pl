@@ -127,8 +127,8 @@ sub locker
 	$s->quit;
 }
 
-# Reconnections of a holder and of a waiter: three nodes are watched, those held
-# by their own session.
+# Reconnections of a holder and of a waiter: four nodes are watched, those held
+# and the one that tells of a long wait by their own session.
 {
 	my $s = locker($way->connect_string);
 	my $waiter = locker($way->connect_string);
@@ -137,7 +137,7 @@ sub locker
 	foreign_node($zkc, '/zklock/locks/queue', 'WRIT');
 	$waiter->query_async("SELECT zk_lock('queue')");
 	wait_zk_waiting($zkc, '/zklock/locks/queue', 2);
-	wait_until('three watches', sub { used($s)->{watches} == 3 });
+	wait_until('four watches', sub { used($s)->{watches} == 4 });
 	grows_not($s, 'reconnections', RECONNECTS, 4000,
 		sub {
 			my ($n) = @_;
