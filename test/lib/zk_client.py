@@ -61,9 +61,12 @@ class Driver:
 
     def __init__(self, hosts, timeout):
         # kazoo's own pauses double up to a minute, longer than the session lives
-        # when the server comes back from an outage.
+        # when the server comes back from an outage. A server that has just
+        # started can leave a session's reconnection without an answer; kazoo
+        # waits for the session timeout, divided by the number of servers.
         self.client = KazooClient(
-            hosts=hosts, timeout=timeout, handler=SequentialThreadingHandler(),
+            hosts=",".join([hosts] * 3), timeout=timeout,
+            handler=SequentialThreadingHandler(),
             connection_retry={"max_tries": -1, "delay": 0.1, "backoff": 1})
         self.client.start(timeout=max(timeout, 30))
 
