@@ -10,9 +10,12 @@ import java.util.List;
  * One member of a crowd that tells the referee (ZkLock::Referee) of its turns.
  *
  * Arguments: the referee's port, who this is, the resource, the mode; for how long to go on, how
- * long a turn lasts, and how long to rest after it, all in milliseconds.
+ * long a turn lasts, and how long to rest after it, all in milliseconds. Who has had no turn by
+ * then goes on, beside fewer and fewer others, for at most a minute.
  */
 final class Crowd implements AutoCloseable {
+    private static final long GRACE_NS = 60_000_000_000L;
+
     private final Socket socket;
     private final BufferedReader in;
     private final OutputStream out;
@@ -36,7 +39,7 @@ final class Crowd implements AutoCloseable {
     }
 
     boolean goesOn() {
-        return System.nanoTime() - end < 0;
+        return System.nanoTime() - end < (turns == 0 ? GRACE_NS : 0);
     }
 
     void turn() throws Exception {

@@ -10,7 +10,10 @@ import time
 class Crowd:
     """As strings: the referee's port, and the claim: who this is, the
     resource, the mode. Times, in milliseconds: for how long to go on, how
-    long a turn lasts, and how long to rest after it."""
+    long a turn lasts, and how long to rest after it. Who has had no turn by
+    then goes on, beside fewer and fewer others, for at most a minute."""
+
+    GRACE = 60
 
     def __init__(self, port, *arguments):
         who, resource, mode, *times = arguments
@@ -22,7 +25,8 @@ class Crowd:
         self.turns = self.misses = 0
 
     def goes_on(self):
-        return time.monotonic() < self.end
+        grace = 0 if self.turns else self.GRACE
+        return time.monotonic() < self.end + grace
 
     def turn(self):
         self.tell("enter")
