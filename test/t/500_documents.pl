@@ -91,6 +91,7 @@ for my $wrong ("```text\n a\n```\n", "```text session=B\n a\n```\n", "```sql ser
 for my $document (
 	qw(
 	doc/cookbook.md
+	doc/migration.md
 	doc/operations.md
 	))
 {
