@@ -88,7 +88,12 @@ for my $wrong ("```text\n a\n```\n", "```text session=B\n a\n```\n", "```sql ser
 	  or diag($wrong);
 }
 
-for my $document (qw(doc/cookbook.md))
+for my $document (
+	qw(
+	doc/cookbook.md
+	doc/migration.md
+	doc/operations.md
+	))
 {
 	my $dbname = $document =~ s{.*/|\W}{}gr;
 	for my $node (values %nodes)

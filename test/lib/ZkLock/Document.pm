@@ -4,6 +4,7 @@
 # print is compared with what the document shows.
 #
 #   run_document('doc/cookbook.md', \%nodes, $dbname);
+#   my $rules = block_of('doc/operations.md', 'zookeeper-rules');
 #
 # A block of SQL is run in the session that its info string names, on the server
 # it names (by default session "main" of server "one"):
@@ -29,7 +30,7 @@ use Exporter qw(import);
 use Test::More;
 use ZkLock::Cluster;
 
-our @EXPORT = qw(run_document examples_of same_result);
+our @EXPORT = qw(run_document examples_of block_of same_result);
 
 # One assertion for each example.
 sub run_document
@@ -47,7 +48,7 @@ sub run_document
 sub examples_of
 {
 	my ($path, $nodes, $dbname) = @_;
-	my @blocks = read_blocks($path);
+	my @blocks = grep { $_->{language} =~ /^(?:sql|text)$/ } read_blocks($path);
 	my $self = bless { path => $path, nodes => $nodes, dbname => $dbname,
 		sessions => {}, examples => [] }, __PACKAGE__;
 	while (my $block = shift @blocks)
@@ -152,7 +153,16 @@ sub shows
 	return;
 }
 
-# The blocks to look at, in order: language, text, line, and what the info string says.
+# The text of the one block whose info string has this word.
+sub block_of
+{
+	my ($path, $word) = @_;
+	my @found = grep { $_->{$word} } read_blocks($path);
+	croak "$path: not one block $word" if @found != 1;
+	return $found[0]{text};
+}
+
+# All blocks, in order: language, text, line, and what the info string says.
 sub read_blocks
 {
 	my ($path) = @_;
@@ -162,7 +172,7 @@ sub read_blocks
 	{
 		if ($open && $line =~ /^```\s*$/)
 		{
-			push @blocks, $open if $open->{language} =~ /^(?:sql|text)$/;
+			push @blocks, $open;
 			undef $open;
 		}
 		elsif ($open)

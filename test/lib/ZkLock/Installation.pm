@@ -1,14 +1,15 @@
-# ZkLock::Installation - a PostgreSQL installation whose extension scripts may be
-# changed.
+# ZkLock::Installation - a PostgreSQL installation whose extension scripts and
+# library may be changed.
 #
 # Owns: a tree that looks like the installed server and shares all but its
-# extension directory, where plpgsql and zklock are copies. PostgreSQL finds its
-# files relative to its programs, so it works wherever it lies.
+# extension directory, where plpgsql and zklock are copies, and zklock's library.
+# PostgreSQL finds its files relative to its programs, so it works wherever it lies.
 #
 #   my $installation = ZkLock::Installation->new($directory);
 #   my $node = PostgreSQL::Test::Cluster->new('a',
 #       install_path => $installation->path);
 #   $installation->write('zklock--0.1--0.2.sql', $text);
+#   $installation->replace_library;     # by another file with the same content
 
 package ZkLock::Installation;
 
@@ -29,10 +30,11 @@ sub new
 	my $self = bless {
 		path => dirname("$dir$installed{bindir}"),
 		scripts => "$dir$installed{sharedir}/extension",
+		library => "$dir$installed{pkglibdir}/zklock.so",
 	}, $class;
 
 	make_path("$dir$installed{bindir}", $self->{scripts},
-		dirname("$dir$installed{pkglibdir}"));
+		"$dir$installed{pkglibdir}");
 	link_all("$installed{bindir}", "$dir$installed{bindir}", @PROGRAMS);
 	for my $program (@PROGRAMS)
 	{
@@ -41,8 +43,8 @@ sub new
 		chmod 0755, "$dir$installed{bindir}/$program";
 	}
 	link_all($installed{sharedir}, "$dir$installed{sharedir}", 'extension');
-	symlink $installed{pkglibdir}, "$dir$installed{pkglibdir}"
-	  or die "$installed{pkglibdir}: $!\n";
+	link_all($installed{pkglibdir}, "$dir$installed{pkglibdir}", 'zklock.so');
+	cp("$installed{pkglibdir}/zklock.so", $self->{library}) or die "$self->{library}: $!\n";
 	for my $file (map { glob "$installed{sharedir}/extension/$_*" } qw(plpgsql zklock))
 	{
 		cp($file, $self->{scripts}) or die "$file: $!\n";
@@ -75,6 +77,16 @@ sub write
 	open my $file, '>', "$self->{scripts}/$name" or die "$name: $!\n";
 	print $file $text;
 	close $file or die "$name: $!\n";
+	return;
+}
+
+# As "make install" and packages do: a new file takes the name of the old one.
+sub replace_library
+{
+	my ($self) = @_;
+	my $new = "$self->{library}.new";
+	cp($self->{library}, $new) or die "$new: $!\n";
+	rename $new, $self->{library} or die "$self->{library}: $!\n";
 	return;
 }
 

@@ -1,0 +1,149 @@
+# Behind a connection pooler. In transaction mode locks of transactions are what
+# they are elsewhere, with a few ZooKeeper sessions for many clients; locks of
+# sessions belong to whoever is given the backend next. In session mode the
+# pooler's DISCARD ALL releases them.
+
+use strict;
+use warnings;
+
+use Test::More;
+use ZkLock::Check;
+use ZkLock::Cluster;
+use ZkLock::PgBouncer;
+use ZkLock::ZkClient;
+use ZkLock::ZkServer;
+
+use constant CLIENTS => 20;
+use constant ROUNDS => 10;
+
+my $zk = ZkLock::ZkServer->start(tick_time => 500);
+my $zkc = ZkLock::ZkClient->new($zk->connect_string);
+my %nodes = map { $_ => zklock_node($_, zk => $zk, session_timeout => '10s') } qw(one two);
+my $direct = session($nodes{two});
+
+sub pooler
+{
+	my ($pool_size, %config) = @_;
+	return ZkLock::PgBouncer->start(
+		databases => { map { $_ => { node => $nodes{$_}, pool_size => $pool_size } } keys %nodes },
+		config => \%config);
+}
+
+sub zk_sessions { return scalar(() = ($zk->four_letter('cons') // '') =~ /sid=0x/g) }
+
+# The backend that a session's statements reach now.
+sub backend { return scalar $_[0]->query_ok('SELECT pg_backend_pid()') }
+
+# Transaction mode: many clients, few backends.
+{
+	my $pooler = pooler(2, pool_mode => 'transaction');
+	my @clients = map { session($pooler->through($_ % 2 ? 'one' : 'two')) } 1 .. CLIENTS;
+	$_->safe_psql('postgres', <<'SQL') for values %nodes;
+CREATE TABLE referee (token bigint, since timestamptz, until timestamptz);
+SQL
+	$_->query_async(<<'SQL' x ROUNDS) for @clients;
+BEGIN;
+SELECT zk_xact_lock('hot') AS token \gset
+INSERT INTO referee VALUES (:token, clock_timestamp());
+UPDATE referee SET until = clock_timestamp() WHERE token = :token;
+COMMIT;
+SQL
+	$_->wait_result for @clients;
+	is(join('', map { $_->error } @clients), '', CLIENTS . ' clients of two servers share four backends');
+	my @holds = sort { $a->[0] <=> $b->[0] }
+	  map { [ split /\|/ ] }
+	  map { split /\n/, $_->safe_psql('postgres', 'SELECT * FROM referee') } values %nodes;
+	is(scalar(@holds), CLIENTS * ROUNDS, 'each of them gets its lock each time');
+	is(scalar(grep { $holds[$_][1] lt $holds[ $_ - 1 ][2] } 1 .. $#holds),
+		0, 'and nobody else has it meanwhile, in the order of the tokens');
+	is(zk_sessions(), 4 + 1, 'there is a ZooKeeper session for each backend, not for each client');
+
+	$clients[0]->query_ok("SELECT zk_xact_lock('alone')");
+	works($direct, "SELECT zk_try_xact_lock('alone', '1 min')", 't',
+		'without a transaction block a lock lasts for its statement');
+	$clients[1]->query_ok("BEGIN; SELECT zk_xact_lock('left')");
+	works($direct, "SELECT zk_try_xact_lock('left')", 'f', 'a client in a transaction');
+	$clients[1]->drop;
+	works($direct, "SELECT zk_try_xact_lock('left', '1 min')", 't',
+		'that vanishes loses its lock at once');
+	$_->quit for @clients;
+	$pooler->stop;
+	nothing_left($zkc, 'transaction mode with locks of transactions leaves nothing behind');
+}
+
+# Transaction mode: what belongs to a session belongs to nobody.
+{
+	my $pooler = pooler(1, pool_mode => 'transaction');
+	my ($first, $second) = map { session($pooler->through('one')) } 1, 2;
+	my $token = $first->query_ok("SELECT zk_lock('leaks')");
+	works($second, "SELECT zk_lock_token('leaks')", $token,
+		'in transaction mode the next client has the lock of a session');
+	works($second, "SELECT zk_try_lock('leaks')", 't', 'and is let in beside its owner');
+	$first->quit;
+	$second->query_ok("SELECT zk_unlock('leaks')");
+	works($direct, "SELECT zk_try_lock('leaks')", 'f', 'which does not release it by leaving');
+	works($second, "SELECT zk_unlock('leaks')", 't', 'but any client can');
+	works($direct, "SELECT zk_try_xact_lock('leaks', '1 min')", 't', 'release it');
+
+	$second->query_ok("SELECT zk_lock('stays')");
+	$second->quit;
+	$pooler->stop;
+	works($direct, "SELECT zk_try_xact_lock('stays', '1 min')", 't',
+		'it is free at the latest when the pooler closes the connection');
+	nothing_left($zkc, 'locks that leaked are gone with their backend');
+}
+{
+	my $pooler = pooler(2, pool_mode => 'transaction');
+	my ($first, $second) = map { session($pooler->through('one')) } 1, 2;
+	$first->query_ok("SELECT zk_lock('strays')");
+	my $its_backend = backend($first);
+	$second->query_ok('BEGIN');
+	is(backend($second), $its_backend, 'while the backend that holds a lock serves another client');
+	isnt(backend($first), $its_backend, 'its owner is given another one');
+	my ($released, $warning) = $first->query("SELECT zk_unlock('strays')");
+	is($released, 'f', 'and can not release it');
+	like($warning, qr{WARNING:  }, 'which it is told');
+	works($direct, "SELECT zk_try_lock('strays')", 'f', 'so it is held on');
+	works($second, "SELECT zk_unlock('strays')", 't', 'by the other client');
+	$_->quit for $first, $second;
+	$pooler->stop;
+}
+
+# What resets a connection decides what leaks.
+for my $case (
+	[ 'session mode, DISCARD ALL by default', 1, pool_mode => 'session' ],
+	[ 'session mode without a reset', 0, pool_mode => 'session', server_reset_query => '' ],
+	[ 'session mode that releases locks only', 1, pool_mode => 'session',
+		server_reset_query => 'SELECT zk_unlock_all()' ],
+	[ 'session mode that releases PostgreSQL\'s locks only', 0, pool_mode => 'session',
+		server_reset_query => 'SELECT pg_advisory_unlock_all()' ],
+	[ 'transaction mode with a reset always', 1, pool_mode => 'transaction',
+		server_reset_query_always => 1 ])
+{
+	my ($name, $is_released, @config) = @$case;
+	my $pooler = pooler(1, @config);
+	my $first = session($pooler->through('one'));
+	my $its_backend = backend($first);
+	$first->query_ok("SELECT zk_lock('reset')");
+	if ($name =~ /^session/)
+	{
+		works($direct, "SELECT zk_try_lock('reset')", 'f', "$name: a client holds a lock");
+		$first->quit;
+	}
+	my $second = session($pooler->through('one'));
+	is(backend($second), $its_backend, "$name: the next client has the same backend");
+	works($second, 'SELECT count(*) FROM zk_held_locks', $is_released ? 0 : 1,
+		"$name: and what it holds");
+	my ($wait, $answer) = $is_released ? ('1 min', 't') : ('0', 'f');
+	works($direct, "SELECT zk_try_xact_lock('reset', '$wait')", $answer,
+		"$name: can others have it?");
+	$_->quit for $first, $second;
+	$pooler->stop;
+	nothing_left($zkc, "$name: nothing is left when the pooler has gone");
+}
+
+$direct->quit;
+$zkc->close;
+$_->stop for values %nodes;
+$zk->stop;
+done_testing();

@@ -1,0 +1,124 @@
+# Failover: a primary goes down, or falls silent, while its sessions hold locks; a
+# standby is promoted. Sessions there get the locks after the session timeout, and
+# what the old primary had not committed is committed nowhere.
+
+use strict;
+use warnings;
+
+use PostgreSQL::Test::Cluster;
+use Test::More;
+use ZkLock::Check;
+use ZkLock::Cluster;
+use ZkLock::Util qw(hold_still read_file);
+use ZkLock::ZkClient;
+use ZkLock::ZkServer;
+
+my $zk = ZkLock::ZkServer->start(tick_time => 500);
+my $zkc = ZkLock::ZkClient->new($zk->connect_string, timeout => 30);
+
+# All processes of a server, its postmaster first.
+sub processes
+{
+	my ($node) = @_;
+	my ($postmaster) = read_file($node->data_dir . '/postmaster.pid') =~ /^(\d+)/;
+	my @children = split ' ',
+	  join ' ', map { read_file($_) } glob "/proc/$postmaster/task/*/children";
+	return ($postmaster, @children);
+}
+
+# A primary and its standby.
+sub pair
+{
+	my ($name) = @_;
+	my $primary = zklock_node("$name-primary",
+		zk => $zk,
+		session_timeout => '3s',
+		init => [ allows_streaming => 1 ]);
+	$primary->safe_psql('postgres', 'CREATE TABLE t (v text)');
+	$primary->backup('base');
+	my $standby = PostgreSQL::Test::Cluster->new("$name-standby");
+	$standby->init_from_backup($primary, 'base', has_streaming => 1);
+	$standby->start;
+	$primary->wait_for_catchup($standby);
+	return ($primary, $standby);
+}
+
+# Holders on the primary, one in a transaction that has written; waiters on the
+# standby.
+sub holders_and_waiters
+{
+	my ($primary, $standby, $name) = @_;
+	my ($writer, $leader) = map { session($primary) } 1, 2;
+	$writer->query_ok('BEGIN');
+	my $token = $writer->query_ok("SELECT zk_xact_lock('$name-writer')");
+	$writer->query_ok("INSERT INTO t VALUES ('old')");
+	my $lead = $leader->query_ok("SELECT zk_lock('$name-leader')");
+	my ($next_writer, $next_leader) = map { session($standby) } 1, 2;
+	$next_writer->query_async("SELECT zk_lock('$name-writer') > $token");
+	$next_leader->query_async("SELECT zk_lock('$name-leader') > $lead");
+	wait_zk_waiting($zkc, "/zklock/locks/$name-$_", 2) for qw(writer leader);
+	return ($writer, $leader, $next_writer, $next_leader);
+}
+
+# What must be so when the standby is the primary.
+sub taken_over
+{
+	my ($standby, $next_writer, $next_leader, $what) = @_;
+	is($next_writer->wait_result, 't',
+		"$what: who waited on the standby gets the lock of a transaction, with a greater token");
+	is($next_leader->wait_result, 't', "$what: and the lock of a session");
+	works($next_writer, 'SELECT pg_is_in_recovery(), count(*) FROM t', 'f|0',
+		"$what: what was not committed is not there");
+	works($next_writer, "BEGIN; INSERT INTO t VALUES ('new'); COMMIT", '',
+		"$what: it commits under its lock on the new primary");
+	return;
+}
+
+# The whole machine is gone in one moment: no backend closes its session.
+{
+	my ($primary, $standby) = pair('killed');
+	my ($writer, $leader, @next) = holders_and_waiters($primary, $standby, 'killed');
+	my ($postmaster, @children) = processes($primary);
+	hold_still($postmaster, @children);
+	kill 'KILL', @children;
+	$primary->kill9;
+	$standby->promote;
+	taken_over($standby, @next, 'killed');
+	$primary->start;
+	is($primary->safe_psql('postgres', 'SELECT count(*) FROM t'), 0,
+		'killed: nor is it on the old primary when that is started again');
+	my $late = session($primary);
+	works($late, "SELECT zk_try_lock('killed-leader')", 'f',
+		'killed: whose new sessions find the locks taken');
+	$_->quit for $late, @next;
+	nothing_left($zkc, 'killed: nothing is left');
+	$_->stop for $primary, $standby;
+}
+
+# The machine is silent, is given up, and comes back: two primaries.
+{
+	my ($primary, $standby) = pair('silent');
+	my ($writer, $leader, @next) = holders_and_waiters($primary, $standby, 'silent');
+	my @processes = processes($primary);
+	hold_still(@processes);
+	$standby->promote;
+	taken_over($standby, @next, 'silent');
+	kill 'CONT', @processes;
+	fails_with($writer, 'COMMIT', '40001',
+		'silent: the old primary comes back and can not commit what it had begun');
+	is($primary->safe_psql('postgres', 'SELECT count(*) FROM t'), 0, 'silent: nor has it');
+	fails_with($leader, "INSERT INTO t VALUES ('old leader')", '40001',
+		'silent: its leader is told with the next statement');
+	is($primary->safe_psql('postgres', 'SELECT count(*) FROM t'), 0, 'silent: which does nothing');
+	works($leader, "SELECT zk_try_lock('silent-leader')", 'f',
+		'silent: and can not lead again while another does');
+	works($leader, "INSERT INTO t VALUES ('divergent')", '',
+		'silent: who does without the lock still writes into the old primary');
+	$_->quit for $writer, $leader, @next;
+	nothing_left($zkc, 'silent: nothing is left');
+	$_->stop for $primary, $standby;
+}
+
+$zkc->close;
+$zk->stop;
+done_testing();

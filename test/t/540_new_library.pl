@@ -1,0 +1,79 @@
+# A new version's library is put in place while the server runs: sessions that
+# have loaded the old one go on with it, new ones have the new one, and they
+# exclude each other. Preloaded, the old one serves until the server is restarted.
+
+use strict;
+use warnings;
+
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use ZkLock::Check;
+use ZkLock::Cluster;
+use ZkLock::Installation;
+use ZkLock::Util qw(read_file);
+use ZkLock::ZkClient;
+use ZkLock::ZkServer;
+
+my $zk = ZkLock::ZkServer->start(tick_time => 500);
+my $zkc = ZkLock::ZkClient->new($zk->connect_string);
+my $installation = ZkLock::Installation->new(PostgreSQL::Test::Utils::tempdir());
+
+# Of the backend: old, new, or none.
+sub library
+{
+	my ($s) = @_;
+	my ($mapped) = read_file('/proc/' . $s->pid . '/maps') =~ m{/zklock\.so( \(deleted\))?$}m
+	  or return 'none';
+	return defined $1 ? 'old' : 'new';
+}
+
+for my $preload ('', 'zklock')
+{
+	my $how = $preload ? 'preloaded' : 'not preloaded';
+	my $node = PostgreSQL::Test::Cluster->new($preload ? 'preloaded' : 'plain',
+		install_path => $installation->path);
+	$node->init;
+	$node->append_conf('postgresql.conf', <<"CONF");
+shared_preload_libraries = '$preload'
+zklock.connect_string = '${\$zk->connect_string}'
+zklock.session_timeout = '10s'
+CONF
+	$node->start;
+	$node->safe_psql('postgres', 'CREATE EXTENSION zklock');
+	my $earlier = session($node);
+	my $token = $earlier->query_ok("SELECT zk_lock('held')");
+	$earlier->query_ok('BEGIN');
+	$earlier->query_ok("SELECT zk_xact_lock('transaction')");
+
+	$installation->replace_library;
+	is(library($earlier), 'old', "$how: a session that holds locks has the old library");
+	my $later = session($node);
+	works($later, "SELECT zk_try_lock('held'), zk_try_lock('transaction')", 'f|f',
+		"$how: a later session does not get them");
+	is(library($later), $preload ? 'old' : 'new',
+		"$how: and has the " . ($preload ? 'old' : 'new') . ' library');
+	works($earlier, "SELECT zk_lock_token('held'), zk_lock('another') > 0", "$token|t",
+		"$how: the earlier one goes on");
+	works($earlier, 'COMMIT', '', "$how: and commits");
+	$later->query_async("SELECT zk_lock('held')");
+	wait_blocked($later);
+	$earlier->query_ok("SELECT zk_unlock('held')");
+	like($later->wait_result, qr/^\d+$/, "$how: the later one gets what it releases");
+	$_->quit for $earlier, $later;
+	nothing_left($zkc, "$how: nothing is left");
+
+	if ($preload)
+	{
+		$node->restart;
+		my $after = session($node);
+		is(library($after), 'new', 'preloaded: after a restart there is the new library');
+		works($after, "SELECT zk_try_lock('held')", 't', 'preloaded: which works');
+		$after->quit;
+	}
+	$node->stop;
+}
+
+$zkc->close;
+$zk->stop;
+done_testing();
