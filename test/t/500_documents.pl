@@ -64,6 +64,16 @@ SELECT zk_lock('d') > 0 AS locked;
 SELECT zk_try_lock('d', '1 minute') AS locked;
 ```
 
+```sql eventually
+SELECT nextval('looks') > 2 AS often;
+```
+
+```text
+ often
+-------
+ t
+```
+
 ```sql session=A
 SELECT zk_unlock('d');
 ```
@@ -75,11 +85,11 @@ SELECT zk_unlock('d');
 ```
 END
 close $file;
-$nodes{one}->safe_psql('postgres', 'CREATE EXTENSION zklock');
+$nodes{one}->safe_psql('postgres', 'CREATE EXTENSION zklock; CREATE SEQUENCE looks');
 is_deeply([ map { $_->{good} ? 1 : 0 } examples_of($file->filename, \%nodes, 'postgres') ],
-	[ 0, 0, 1, 1, 1, 1, 0 ], 'a document that is wrong is found out');
+	[ 0, 0, 1, 1, 1, 1, 1, 0 ], 'a document that is wrong is found out');
 for my $wrong ("```text\n a\n```\n", "```text session=B\n a\n```\n", "```sql server=three\nSELECT 1\n```\n",
-	"```sql\nSELECT 1\n")
+	"```sql\nSELECT 1\n", "```sql eventually\nSELECT 1;\n```\n")
 {
 	my $bad = File::Temp->new;
 	print $bad $wrong;
@@ -93,9 +103,11 @@ for my $document (
 	doc/cookbook.md
 	doc/migration.md
 	doc/operations.md
+	doc/reference.md
+	doc/troubleshooting.md
 	))
 {
-	my $dbname = $document =~ s{.*/|\W}{}gr;
+	my $dbname = $document =~ s{.*/|\.md$}{}gr;
 	for my $node (values %nodes)
 	{
 		$node->safe_psql('postgres', "CREATE DATABASE $dbname");

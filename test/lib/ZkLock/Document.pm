@@ -12,9 +12,15 @@
 #   ```sql                              run; must succeed, or show its error
 #   ```sql session=B server=two         in another session
 #   ```sql session=B server=two waits   sent; must come to wait
+#   ```sql eventually                   run again and again until it prints what is shown
 #   ```sql norun                        not run, nor what follows it compared
 #   ```text                             what the block right before it printed
 #   ```text session=B                   what the waiting statement printed in the end
+#
+# Other languages, and blocks without one, are for the eye.
+#
+#   my @sections = sections_of('doc/reference.md');
+#   # each: level, heading, names (what the heading has as `code`), text below it
 #
 # What prints and is not shown need not be known, but has to succeed. Results are
 # compared line by line as psql aligns them, without regard to the width of
@@ -29,28 +35,27 @@ use Carp qw(croak);
 use Exporter qw(import);
 use Test::More;
 use ZkLock::Cluster;
+use ZkLock::Util qw(wait_until);
 
-our @EXPORT = qw(run_document examples_of block_of same_result);
+our @EXPORT = qw(run_document examples_of block_of same_result sections_of);
 
 # One assertion for each example.
 sub run_document
 {
 	my ($path, $nodes, $dbname) = @_;
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	for my $example (examples_of($path, $nodes, $dbname))
-	{
-		ok($example->{good}, $example->{name}) || diag($example->{diag});
-	}
+	examples_of($path, $nodes, $dbname,
+		sub { ok($_[0]{good}, $_[0]{name}) || diag($_[0]{diag}) });
 	return;
 }
 
-# Runs the examples, and tells of each what it promises and whether that is so.
+# Runs the examples, and tells of each what it promises and whether that is so; also
+# to $each, as soon as it is known.
 sub examples_of
 {
-	my ($path, $nodes, $dbname) = @_;
+	my ($path, $nodes, $dbname, $each) = @_;
 	my @blocks = grep { $_->{language} =~ /^(?:sql|text)$/ } read_blocks($path);
 	my $self = bless { path => $path, nodes => $nodes, dbname => $dbname,
-		sessions => {}, examples => [] }, __PACKAGE__;
+		sessions => {}, examples => [], each => $each // sub { } }, __PACKAGE__;
 	while (my $block = shift @blocks)
 	{
 		my $follows = @blocks && $blocks[0]{language} eq 'text' && !$blocks[0]{session};
@@ -77,7 +82,13 @@ sub run_block
 		$self->shows($s, $block, 'what the wait ends with');
 		return;
 	}
+	croak "$self->{path} line $block->{line}: until what?" if $block->{eventually} && !$shown;
 	$self->ends($s, $block, 'the wait before it is over') if $s->is_busy;
+	if ($block->{eventually})
+	{
+		$self->comes_to_show($s, $block, $shown);
+		return;
+	}
 	$s->query_async($block->{text});
 	if ($block->{waits})
 	{
@@ -119,8 +130,9 @@ sub session_of
 sub note_example
 {
 	my ($self, $block, $good, $what, $diag) = @_;
-	push @{ $self->{examples} },
-	  { good => $good, name => "$self->{path} line $block->{line}: $what", diag => $diag };
+	my %example = (good => $good, name => "$self->{path} line $block->{line}: $what", diag => $diag);
+	push @{ $self->{examples} }, \%example;
+	$self->{each}->(\%example);
 	return;
 }
 
@@ -150,6 +162,25 @@ sub shows
 	my ($out, $err) = $s->wait_result;
 	$self->note_example($block, same_result("$out\n$err", $block->{text}), $what,
 		"printed:\n$out\n$err\nshown:\n$block->{text}");
+	return;
+}
+
+# For what takes a moment to be seen: a reload, a request of another session.
+sub comes_to_show
+{
+	my ($self, $s, $block, $shown) = @_;
+	my $printed = '';
+	my $good = eval {
+		wait_until(
+			'what is shown',
+			sub {
+				my ($out, $err) = $s->query($block->{text});
+				$printed = "$out\n$err";
+				return same_result($printed, $shown->{text});
+			});
+	};
+	$self->note_example($shown, $good, 'comes to print what is shown',
+		"printed:\n$printed\nshown:\n$shown->{text}");
 	return;
 }
 
@@ -187,6 +218,28 @@ sub read_blocks
 	}
 	die "$path: a code block is not closed" if $open;
 	return @blocks;
+}
+
+# The headings with what stands below them, up to the next heading of any level.
+sub sections_of
+{
+	my ($path) = @_;
+	open my $fh, '<:raw', $path or die "$path: $!";
+	my @sections = ({ level => 0, heading => '', names => [], text => '' });
+	my $in_block;
+	while (my $line = <$fh>)
+	{
+		$in_block = !$in_block if $line =~ /^```/;
+		if (!$in_block && $line =~ /^(#+) (.*?)\s*$/)
+		{
+			push @sections, { level => length $1, heading => $2, text => '',
+				names => [ $2 =~ /`([^`]+)`/g ] };
+			next;
+		}
+		$sections[-1]{text} .= $line;
+	}
+	shift @sections;
+	return @sections;
 }
 
 # Without rulers, empty lines, the width of columns, and where psql read it.

@@ -1,0 +1,150 @@
+# The manual is complete, and names nothing that is not there: every function, view,
+# table and setting has its heading in doc/reference.md, with what the catalog says of
+# it; every message of the source has its entry in doc/troubleshooting.md, under its
+# SQLSTATE.
+
+use strict;
+use warnings;
+
+use File::Temp;
+use Test::More;
+use ZkLock::Cluster;
+use ZkLock::Document;
+use ZkLock::Messages;
+use ZkLock::Util qw(read_file);
+
+# No ensemble: only the catalog is asked.
+my $node = zklock_node('a', zk => '127.0.0.1:1', preload => 1);
+
+sub rows
+{
+	my ($sql) = @_;
+	return map { [ split /\|/, $_, -1 ] } split /\n/, $node->safe_psql('postgres', $sql);
+}
+
+sub sorted_lines { return join '', map { "$_\n" } sort @_ }
+
+
+# A document that has everything would pass; one that has not is told.
+{
+	my $file = File::Temp->new;
+	print $file "# One `a`\ntext\n```sql\n# no heading\n```\n## Two `b`, `c d`\n\n### Three\nend\n";
+	close $file;
+	is_deeply(
+		[ map { [ $_->{level}, $_->{names}, $_->{text} =~ tr/\n// ] } sections_of($file->filename) ],
+		[ [ 1, ['a'], 4 ], [ 2, [ 'b', 'c d' ], 1 ], [ 3, [], 1 ] ],
+		'headings and what is below them are found');
+}
+
+
+# The reference.
+my %section;
+for my $section (grep { $_->{level} == 3 } sections_of('doc/reference.md'))
+{
+	for my $name (@{ $section->{names} })
+	{
+		ok(!$section{$name}, "one heading for $name") || diag('another one');
+		$section{$name} = $section->{text};
+	}
+}
+
+my %functions;
+push @{ $functions{ $_->[0] } }, $_
+  for rows(<<'SQL');
+SELECT p.proname, p.oid::regprocedure,
+	p.proname || '(' || regexp_replace(replace(
+		pg_get_function_arguments(p.oid), ' DEFAULT ''00:00:00''::interval', ' DEFAULT ''0'''),
+		'^OUT .*|\mIN ', '', 'g') || ')' || coalesce(' returns ' || pg_get_function_result(p.oid), ''),
+	has_function_privilege('public', p.oid, 'EXECUTE')
+FROM pg_proc p JOIN pg_depend d ON d.classid = 'pg_proc'::regclass AND d.objid = p.oid
+WHERE d.deptype = 'e' AND d.refobjid = (SELECT oid FROM pg_extension WHERE extname = 'zklock')
+ORDER BY 1, 2
+SQL
+my %relations = map { $_->[0] => $_->[1] } rows(<<'SQL');
+SELECT c.relname, has_table_privilege('public', c.oid, 'SELECT')
+FROM pg_class c JOIN pg_depend d ON d.classid = 'pg_class'::regclass AND d.objid = c.oid
+WHERE d.deptype = 'e' AND d.refobjid = (SELECT oid FROM pg_extension WHERE extname = 'zklock')
+SQL
+my %settings = map { $_->[0] => $_ } rows(<<'SQL');
+SELECT name, vartype, boot_val, min_val, max_val, unit, array_to_string(enumvals, ' '), context
+FROM pg_settings WHERE name LIKE 'zklock.%'
+SQL
+
+cmp_ok(scalar keys %functions, '>', 25, 'the catalog has functions');
+cmp_ok(scalar keys %settings, '>', 12, 'the server has settings');
+my %there = (%functions, %relations, %settings);
+is(sorted_lines(grep { !$section{$_} } keys %there), '', 'nothing is missing in the reference');
+
+# A setting may be left out of a build.
+my $source = read_file('src/settings.c');
+is(sorted_lines(grep { !$there{$_} && index($source, "\"$_\"") < 0 } keys %section), '',
+	'nothing is in the reference that does not exist');
+
+sub who
+{
+	my ($text) = @_;
+	my ($who) = $text =~ /^- \*\*Who\*\*: (everybody)?/m or return 'nobody says';
+	return $who ? 't' : 'f';
+}
+
+for my $name (sort keys %functions)
+{
+	my $text = $section{$name} // '';
+	my ($shown) = $text =~ /^```signature\n(.*?)^```/ms;
+	is(sorted_lines(grep { /^\Q$name\E\(/ } split /\n/, $shown // ''),
+		sorted_lines(map { $_->[2] } @{ $functions{$name} }), "$name: the signatures");
+	is(who($text), $_->[3], "$_->[1]: who may call it") for @{ $functions{$name} };
+}
+is(who($section{$_} // ''), $relations{$_}, "$_: who may read it") for sort keys %relations;
+
+for my $name (sort keys %relations)
+{
+	my @columns = map { $_->[0] } rows("SELECT attname FROM pg_attribute WHERE attrelid = '$name'::regclass AND attnum > 0 ORDER BY attnum");
+	my @rows = ($section{$name} // '') =~ /^\| (`.*?) \|/mg;
+	is(join(' ', map { /`(\w+)/g } @rows), "@columns", "$name: the columns");
+}
+
+# "Default: ..." is what pg_settings says.
+for my $setting (map { $settings{$_} } sort keys %settings)
+{
+	my ($name, $type, $default, $min, $max, $unit, $values, $context) = @$setting;
+	$unit = $unit eq '' ? '' : " $unit";
+	my $line = 'Default: ' . ($default eq '' ? 'empty' : "`$default$unit`") . '.';
+	$line .= " Range: $min to $max$unit." if $type eq 'integer';
+	$line .= ' Values: ' . join(', ', map { "`$_`" } split / /, $values) . '.' if $type eq 'enum';
+	$line .= ' Set by ' . ($context eq 'superuser' ? 'superusers' : 'everybody') . '.';
+	my ($shown) = ($section{$name} // '') =~ /^(Default: .*)$/m;
+	is($shown, $line, "$name: default, range, and who may set it");
+	like($section{$name} // '', qr/^Takes effect /m, "$name: when it takes effect");
+}
+
+
+# Troubleshooting: the messages, under their SQLSTATEs.
+my %states_of = messages_of_source('src');
+cmp_ok(scalar keys %states_of, '>', 45, 'the source has messages');
+is($states_of{"lock \xe2\x80\xa6 was lost"}[0], '40001', 'and their SQLSTATEs are found');
+
+my %entries;
+my $state;
+my $manual = '';
+for my $section (sections_of('doc/troubleshooting.md'))
+{
+	$manual .= $section->{text};
+	$state = undef if $section->{level} < 3;
+	($state) = $section->{heading} =~ /^([0-9A-Z]{5}):/ if $section->{level} == 3;
+	next unless $section->{level} == 4 && $state;
+	push @{ $entries{$_} }, $state for @{ $section->{names} };
+	like($section->{text}, qr/\S/, "$section->{heading}: there is something to say");
+}
+is(sorted_lines(grep { !$entries{$_} } keys %states_of), '', 'no message is missing');
+is(sorted_lines(grep { !$states_of{$_} } keys %entries), '', 'there is no entry for what nobody says');
+for my $message (sort grep { $states_of{$_} } keys %entries)
+{
+	is(join(' ', sort @{ $entries{$message} }), "@{ $states_of{$message} }", "the SQLSTATE of: $message");
+}
+$manual =~ s/\s+/ /g;
+is(sorted_lines(grep { index($manual, $_) < 0 } reasons_in_source('src')), '',
+	'the reasons that are filled in are named');
+
+$node->stop;
+done_testing();
