@@ -44,6 +44,25 @@ test_lines(void)
 }
 
 static void
+test_tls_failures(void)
+{
+	unsigned	before = zkl_tls_failures();
+
+	zkl_log_keep_io(STAMP "ZOO_ERROR@check_events@1: init_ssl_for_socket");
+	zkl_log_keep_io(STAMP "ZOO_INFO@init_ssl_for_socket@2: fine");
+	ok(zkl_tls_failures() == before, "what is said of something else is no failure of TLS");
+	zkl_log_keep_io(STAMP "ZOO_ERROR@init_ssl_for_socket@3: error in ssl connect");
+	ok(zkl_tls_failures() == before + 1, "what its function says is one");
+	while (zkl_log_take(&level, line, sizeof(line)))
+		;
+	fprintf(zkl_log_stream(), "%s\n", STAMP "ZOO_ERROR@init_ssl_for_socket@4: again");
+	fflush(zkl_log_stream());
+	taken(ZKL_LOG_ERROR, "init_ssl_for_socket@4: again", "a line that comes by the stream is kept");
+	ok(zkl_tls_failures() == before + 2, "... and counted");
+	ok(zkl_log_stream() == zkl_log_stream(), "the stream is one");
+}
+
+static void
 test_full(void)
 {
 	char		text[32];
@@ -105,6 +124,7 @@ int
 main(void)
 {
 	test_lines();
+	test_tls_failures();
 	test_full();
 	test_long();
 	test_threads();
