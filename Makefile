@@ -1,6 +1,8 @@
 # zklock: cluster-wide advisory locks for PostgreSQL, over ZooKeeper.
 #
 #   make && make install        build against PG_CONFIG (default: pg_config)
+#   make ZOOKEEPER_PREFIX=/opt/zk    with the ZooKeeper client library that is there;
+#                               the settings for TLS exist if that has TLS
 #   make installcheck           pg_regress and isolation tests against a running
 #                               server whose zklock.connect_string works
 #   make check-layers           which file may include what
@@ -27,14 +29,24 @@ OBJS = $(patsubst %.c,%.o,$(wildcard src/*.c src/recipe/*.c))
 DATA = $(wildcard sql/zklock--*.sql)
 
 ZK_LIBS ?= -lzookeeper_mt
-PG_CPPFLAGS = -Isrc -D_GNU_SOURCE -DZKLOCK_VERSION='"$(EXTVERSION)"'
+ifdef ZOOKEEPER_PREFIX
+ZK_CPPFLAGS = -I$(ZOOKEEPER_PREFIX)/include
+ZK_LDFLAGS = -L$(ZOOKEEPER_PREFIX)/lib -Wl,-rpath,$(ZOOKEEPER_PREFIX)/lib
+endif
+
+# The client library has TLS if it can be linked so; its header shows it only then.
+ZK_TLS_PROBE = \#define HAVE_OPENSSL_H\n\#include <zookeeper/zookeeper.h>\nint main(void) { return !zookeeper_init_ssl("", "", 0, 0, 0, 0, 0); }\n
+ZK_TLS := $(shell printf '$(ZK_TLS_PROBE)' | $(CC) $(ZK_CPPFLAGS) -x c - -x none \
+	-o /dev/null $(ZK_LDFLAGS) $(ZK_LIBS) -lpthread 2>/dev/null && echo -DZKLOCK_HAVE_TLS)
+
+PG_CPPFLAGS = -Isrc $(ZK_CPPFLAGS) $(ZK_TLS) -D_GNU_SOURCE -DZKLOCK_VERSION='"$(EXTVERSION)"'
 PG_CFLAGS = -Wall -Wextra -Wno-unused-parameter
 # PostgreSQL's flags and headers are those of the compiler it was built with.
 ifneq ($(findstring clang,$(CC)),)
 PG_CFLAGS += -Wno-unknown-warning-option -Wno-ignored-optimization-argument \
 	-Wno-ignored-attributes
 endif
-SHLIB_LINK = $(ZK_LIBS) -lpthread
+SHLIB_LINK = $(ZK_LDFLAGS) $(ZK_LIBS) -lpthread
 
 REGRESS = $(sort $(patsubst test/sql/%.sql,%,$(wildcard test/sql/*.sql)))
 REGRESS_OPTS = --inputdir=test --load-extension=zklock

@@ -13,6 +13,7 @@
 #include "miscadmin.h"
 
 #include "cluster.h"
+#include "errors.h"
 #include "holds.h"
 #include "remote_wait.h"
 #include "session.h"
@@ -24,13 +25,13 @@ typedef struct Problem
 {
 	int			sqlstate;		/* 0: none */
 	const char *reason;
-	const char *hint;
+	const char *hint;			/* NULL: zklock_no_session_hint() */
 	int			raw_code;
 } Problem;
 
 static const Problem no_session = {ERRCODE_SQLCLIENT_UNABLE_TO_ESTABLISH_SQLCONNECTION,
 	"no connection to the ZooKeeper ensemble",
-"Check zklock.connect_string and that the ensemble has a quorum; zklock.connect_timeout says how long to wait.", 0};
+NULL, 0};
 static const Problem connection_lost = {ERRCODE_CONNECTION_FAILURE,
 	"lost the connection to the ZooKeeper ensemble",
 "Retry when the ensemble is back; zklock.connect_timeout says how long to wait.", 0};
@@ -60,7 +61,7 @@ report(int level, const char *purpose, const Problem *problem)
 			 ? errdetail("The ZooKeeper client library reports code %d.",
 						 problem->raw_code)
 			 : 0,
-			 errhint("%s", problem->hint)));
+			 errhint("%s", problem->hint ? problem->hint : zklock_no_session_hint())));
 }
 
 /* The session, connected; or NULL and why not. */

@@ -8,6 +8,7 @@
 #include "postgres.h"
 
 #include "errors.h"
+#include "session.h"
 #include "settings.h"
 
 typedef struct ErrorEntry
@@ -64,6 +65,14 @@ zklock_raise(ZklStatus status, const char *display, int raw_code)
 			 errhint("%s", entry->hint)));
 }
 
+const char *
+zklock_no_session_hint(void)
+{
+	if (zklock_tls_ca_file[0] == '\0')
+		return "Check zklock.connect_string and that the ensemble has a quorum; zklock.connect_timeout says how long to wait.";
+	return "Check that zklock.connect_string has the ensemble's ports for TLS, that it has a quorum, and the certificates in the files of zklock.tls_ca_file, zklock.tls_cert_file and zklock.tls_key_file; the server log has what the ZooKeeper client says.";
+}
+
 void
 zklock_raise_no_session(const char *display)
 {
@@ -71,8 +80,11 @@ zklock_raise_no_session(const char *display)
 			(errcode(ERRCODE_SQLCLIENT_UNABLE_TO_ESTABLISH_SQLCONNECTION),
 			 errmsg("could not lock \"%s\": no connection to the ZooKeeper ensemble",
 					display),
-			 errdetail("No session could be had within %d ms.", zklock_connect_timeout),
-			 errhint("Check zklock.connect_string and that the ensemble has a quorum; zklock.connect_timeout says how long to wait.")));
+			 zklock_session_failed_at_tls()
+			 ? errdetail("No session could be had within %d ms, because TLS could not be set up with a server.",
+						 zklock_connect_timeout)
+			 : errdetail("No session could be had within %d ms.", zklock_connect_timeout),
+			 errhint("%s", zklock_no_session_hint())));
 }
 
 void

@@ -19,6 +19,9 @@ extern _Noreturn void zklock_raise(ZklStatus status, const char *display, int ra
 /* No session within zklock.connect_timeout: 08001. */
 extern _Noreturn void zklock_raise_no_session(const char *display);
 
+/* What to do about that: in TLS there is more to check. */
+extern const char *zklock_no_session_hint(void);
+
 /* The connection went and did not come back within zklock.connect_timeout: 08006. */
 extern _Noreturn void zklock_raise_connection_lost(const char *display);
 

@@ -11,10 +11,6 @@
  */
 #include "postgres.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include "common/hashfn.h"
 #include "miscadmin.h"
 #include "storage/fd.h"
@@ -22,6 +18,7 @@
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
+#include "credentials.h"
 #include "errors.h"
 #include "holds.h"
 #include "lifecycle.h"
@@ -30,13 +27,10 @@
 #include "session.h"
 #include "settings.h"
 #include "stats.h"
-#include "syntax.h"
 #include "wait.h"
 
 /* The client's socket, its pipe, a second socket while changing servers, the eventfd. */
 #define SESSION_FDS 5
-
-#define MAX_AUTH_FILE 1024
 
 static ZklSession *session = NULL;
 
@@ -52,6 +46,9 @@ static TimestampTz credentials_seen = 0;
 
 static uint64 place = 0;
 
+/* Of earlier sessions. */
+static unsigned handshakes_failed_before = 0;
+
 
 ZklSession *
 zklock_session_current(void)
@@ -63,6 +60,12 @@ uint64
 zklock_session_place(void)
 {
 	return place;
+}
+
+bool
+zklock_session_failed_at_tls(void)
+{
+	return zkl_tls_failures() != handshakes_failed_before;
 }
 
 bool
@@ -101,63 +104,10 @@ zklock_session_close(int timeout_ms)
 static char *
 settings_now(void)
 {
-	return psprintf("%s|%s|%d|%d|%d|%d|%s", zklock_connect_string, zklock_root,
-					zklock_session_timeout, zklock_node_names, zklock_max_locks,
-					zklock_acl, zklock_auth_file);
-}
-
-static void
-auth_file_error(const char *problem)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_CONFIG_FILE_ERROR),
-			 errmsg("could not use the file that zklock.auth_file names: %s", problem),
-			 errhint("It belongs to the user that runs the server, is not accessible for group or others, and holds one line: digest user:password")));
-}
-
-/* The credentials, "user:password", palloc'd; NULL when there are none. */
-static char *
-read_credentials(void)
-{
-	char		text[MAX_AUTH_FILE + 1];
-	struct stat st;
-	ssize_t		length;
-	int			fd;
-	char	   *credentials;
-
-	if (zklock_auth_file[0] == '\0')
-		return NULL;
-	/* Opening a pipe would wait for somebody who writes. */
-	fd = OpenTransientFile(zklock_auth_file, O_RDONLY | O_NONBLOCK | PG_BINARY);
-	if (fd < 0)
-		auth_file_error("it cannot be read");
-	if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode))
-		auth_file_error("it is not a plain file");
-	if (st.st_mode & (S_IRWXG | S_IRWXO))
-		auth_file_error("group or others may access it");
-	if (st.st_size > MAX_AUTH_FILE)
-		auth_file_error("it is too long");
-	length = read(fd, text, MAX_AUTH_FILE);
-	CloseTransientFile(fd);
-	if (length < 0)
-		auth_file_error("it cannot be read");
-
-	credentials = zklock_credentials_in(text, (size_t) length);
-	if (credentials)
-		credentials = pstrdup(credentials);
-	explicit_bzero(text, sizeof(text));
-	if (credentials == NULL)
-		auth_file_error("it does not hold credentials");
-	return credentials;
-}
-
-static void
-wipe_credentials(char *credentials)
-{
-	if (credentials == NULL)
-		return;
-	explicit_bzero(credentials, strlen(credentials));
-	pfree(credentials);
+	return psprintf("%s|%s|%d|%d|%d|%d|%s|%s|%s|%s", zklock_connect_string,
+					zklock_root, zklock_session_timeout, zklock_node_names,
+					zklock_max_locks, zklock_acl, zklock_auth_file,
+					zklock_tls_ca_file, zklock_tls_cert_file, zklock_tls_key_file);
 }
 
 static uint64
@@ -174,16 +124,16 @@ hash_string(const char *string, uint64 seed)
 static bool
 have_credentials_changed(void)
 {
-	char	   *credentials;
-	uint64		hash;
+	ZklockCredentials credentials;
+	bool		changed;
 
 	if (credentials_seen == PgReloadTime)
 		return false;
-	credentials = read_credentials();
-	hash = hash_string(credentials, 0);
-	wipe_credentials(credentials);
+	zklock_credentials_read(&credentials);
+	changed = credentials.hash != credentials_hash;
+	zklock_credentials_wipe(&credentials);
 	credentials_seen = PgReloadTime;
-	return hash != credentials_hash;
+	return changed;
 }
 
 /* Was the session opened with other settings than those of now? */
@@ -218,7 +168,7 @@ static void
 open_session(void)
 {
 	char	   *settings = MemoryContextStrdup(TopMemoryContext, settings_now());
-	char	   *credentials;
+	ZklockCredentials credentials;
 	ZklSessionConfig config = {
 		.connect_string = zklock_connect_string,
 		.root = zklock_root,
@@ -235,12 +185,15 @@ open_session(void)
 		pfree(opened_with);
 	opened_with = settings;
 	place = hash_string(zklock_root, hash_string(zklock_connect_string, 0));
-	config.digest = credentials = read_credentials();
-	credentials_hash = hash_string(credentials, 0);
+	zklock_credentials_read(&credentials);
+	config.digest = credentials.digest;
+	config.tls = credentials.tls;
+	credentials_hash = credentials.hash;
 	credentials_seen = PgReloadTime;
 	reserve_fds();
+	handshakes_failed_before = zkl_tls_failures();
 	session = zkl_session_open(&config);
-	wipe_credentials(credentials);
+	zklock_credentials_wipe(&credentials);
 	if (session == NULL)
 	{
 		for (int i = 0; i < SESSION_FDS; i++)

@@ -32,6 +32,9 @@ extern ZklSession *zklock_session_by(const char *display, int64 deadline);
 /* It is in a final state: expired, lost, or refused. */
 extern bool zklock_session_is_over(ZklSession *session);
 
+/* A server and we did not agree on TLS, in the present session or the last one. */
+extern bool zklock_session_failed_at_tls(void);
+
 /*
  * A hash of where the session's locks are, ensemble and root: locks of one
  * name in different places are different locks.

@@ -27,6 +27,9 @@ int			zklock_stale_snapshot = ZKLOCK_STALE_SNAPSHOT_WARNING;
 int			zklock_max_locks = 1000;
 int			zklock_acl = 0;
 char	   *zklock_auth_file;
+char	   *zklock_tls_ca_file = "";
+char	   *zklock_tls_cert_file = "";
+char	   *zklock_tls_key_file = "";
 bool		zklock_deadlock_detection = true;
 
 volatile sig_atomic_t zklock_on_revoke = ZKLOCK_ON_REVOKE_NOTICE;
@@ -100,6 +103,17 @@ check_root(char **newval, void **extra, GucSource source)
 	return false;
 }
 
+#ifdef ZKLOCK_HAVE_TLS
+static bool
+check_tls_file(char **newval, void **extra, GucSource source)
+{
+	if (zklock_is_tls_path(*newval))
+		return true;
+	GUC_check_errdetail("The path of a file for TLS has no comma and no control character.");
+	return false;
+}
+#endif
+
 static void
 assign_log_level(int newval, void *extra)
 {
@@ -149,6 +163,29 @@ define_connection_settings(void)
 							 PGC_SUSET, 0, NULL, assign_log_level, NULL);
 }
 
+/* Only if the client library can do TLS, so that nobody relies on what does nothing. */
+static void
+define_tls_settings(void)
+{
+#ifdef ZKLOCK_HAVE_TLS
+	DefineCustomStringVariable("zklock.tls_ca_file",
+							   "File of the certificates that sign those of the ensemble's servers.",
+							   "PEM. Set together with zklock.tls_cert_file and zklock.tls_key_file: then the connection is encrypted.",
+							   &zklock_tls_ca_file, "",
+							   PGC_SUSET, GUC_SUPERUSER_ONLY, check_tls_file, NULL, NULL);
+	DefineCustomStringVariable("zklock.tls_cert_file",
+							   "File of the certificate that is shown to the ensemble.",
+							   "PEM, followed by those between it and its root.",
+							   &zklock_tls_cert_file, "",
+							   PGC_SUSET, GUC_SUPERUSER_ONLY, check_tls_file, NULL, NULL);
+	DefineCustomStringVariable("zklock.tls_key_file",
+							   "File of the private key for zklock.tls_cert_file.",
+							   "PEM, without a passphrase. Must not be accessible for group or others.",
+							   &zklock_tls_key_file, "",
+							   PGC_SUSET, GUC_SUPERUSER_ONLY, check_tls_file, NULL, NULL);
+#endif
+}
+
 static void
 define_lock_settings(void)
 {
@@ -186,6 +223,7 @@ void
 zklock_define_settings(void)
 {
 	define_connection_settings();
+	define_tls_settings();
 	define_lock_settings();
 	MarkGUCPrefixReserved("zklock");
 }

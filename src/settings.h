@@ -43,6 +43,9 @@ extern volatile sig_atomic_t zklock_on_revoke;	/* ZklockOnRevoke; threads read i
 extern int	zklock_max_locks;
 extern int	zklock_acl;			/* 1: creator */
 extern char *zklock_auth_file;
+extern char *zklock_tls_ca_file;	/* these three: empty if there is no TLS */
+extern char *zklock_tls_cert_file;
+extern char *zklock_tls_key_file;
 extern bool zklock_deadlock_detection;
 
 /* Called once, from _PG_init. */

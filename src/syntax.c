@@ -69,6 +69,15 @@ zklock_is_connect_string(const char *hosts)
 		(zklock_is_znode_path(hosts) && strchr(hosts, ',') == NULL);
 }
 
+bool
+zklock_is_tls_path(const char *path)
+{
+	for (; *path; path++)
+		if (*path == ',' || (unsigned char) *path < 0x20 || *path == 0x7f)
+			return false;
+	return true;
+}
+
 char *
 zklock_credentials_in(char *text, size_t length)
 {

@@ -20,6 +20,9 @@ extern bool zklock_is_znode_path(const char *path);
 /* host:port[,host:port...][/chroot] */
 extern bool zklock_is_connect_string(const char *hosts);
 
+/* A path, or none, that can stand in a list separated by commas. */
+extern bool zklock_is_tls_path(const char *path);
+
 /*
  * The "user:password" in the first line of a credentials file, closed with a
  * NUL in place; NULL if that line is not "digest user:password".  "text" has

@@ -81,6 +81,7 @@ typedef struct ZklClientConfig
 	const char *connect_string; /* host:port,...[/chroot] */
 	int			session_timeout_ms; /* to ask for */
 	const char *digest;			/* "user:password", or NULL */
+	const char *tls;			/* files of CA, certificate, key; passphrase; or NULL: no TLS */
 	bool		creator_acl;	/* nodes: all rights to the creator, read to others */
 } ZklClientConfig;
 

@@ -5,13 +5,15 @@
  *
  * The library's log callback has no context and is called from several
  * threads, so there is one buffer in the process.  Writers never wait for the
- * reader: a full buffer drops its oldest line.  Must never allocate.
+ * reader: a full buffer drops its oldest line.  Must never allocate, but for
+ * the stream.
  *
  *-------------------------------------------------------------------------
  */
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "client.h"
 #include "log.h"
@@ -19,11 +21,13 @@
 
 #define RING_LINES 32
 #define RING_LINE_SIZE 512
+#define TLS_PAUSE_US 250000
 
 static pthread_mutex_t ring_mutex = PTHREAD_MUTEX_INITIALIZER;
 static char ring[RING_LINES][RING_LINE_SIZE];
 static unsigned ring_first;
 static unsigned ring_count;
+static unsigned tls_failures;
 
 /*
  * The library's lines read "2026-01-31 12:00:00,000:pid:ZOO_WARN@function@123:
@@ -57,10 +61,19 @@ parse_line(const char *line, const char **text)
 	return ZKL_LOG_INFO;
 }
 
+/* The function's name is all that tells. */
+static bool
+is_tls_failure(const char *line)
+{
+	return strstr(line, ":ZOO_ERROR@init_ssl_") != NULL;
+}
+
 void
 zkl_log_keep_io(const char *line)
 {
 	pthread_mutex_lock(&ring_mutex);
+	if (is_tls_failure(line))
+		tls_failures++;
 	if (ring_count == RING_LINES)
 	{
 		ring_first = (ring_first + 1) % RING_LINES;
@@ -91,6 +104,53 @@ zkl_log_take(ZklLogLevel *level, char *line, size_t size)
 	}
 	pthread_mutex_unlock(&ring_mutex);
 	return found;
+}
+
+/*
+ * The library tries again at once when it can't use a file for TLS, and says so
+ * each time: that takes a while here.
+ */
+static ssize_t
+stream_write_io(void *cookie, const char *bytes, size_t size)
+{
+	char		line[RING_LINE_SIZE];
+
+	(void) cookie;
+	snprintf(line, sizeof(line), "%.*s", (int) size, bytes);
+	zkl_log_keep_io(line);
+	if (is_tls_failure(line))
+		usleep(TLS_PAUSE_US);
+	return (ssize_t) size;
+}
+
+static FILE *stream;
+
+static void
+open_stream(void)
+{
+	static const cookie_io_functions_t functions = {.write = stream_write_io};
+
+	stream = fopencookie(NULL, "w", functions);
+}
+
+FILE *
+zkl_log_stream(void)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+	pthread_once(&once, open_stream);
+	return stream;
+}
+
+unsigned
+zkl_tls_failures(void)
+{
+	unsigned	n;
+
+	pthread_mutex_lock(&ring_mutex);
+	n = tls_failures;
+	pthread_mutex_unlock(&ring_mutex);
+	return n;
 }
 
 void

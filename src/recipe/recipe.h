@@ -103,6 +103,7 @@ typedef struct ZklSessionConfig
 	const char *root;			/* absolute path, no slash at the end */
 	int			session_timeout_ms;
 	const char *digest;			/* "user:password", or NULL */
+	const char *tls;			/* "CA file,certificate file,key file,passphrase", or NULL: no TLS */
 	bool		creator_acl;
 	ZklDialect	dialect;
 	int			max_nodes;
@@ -398,5 +399,8 @@ extern void zkl_log_set_level(ZklLogLevel level);
  * none.  The line is cut to fit and NUL-terminated; any bytes.
  */
 extern bool zkl_log_take(ZklLogLevel *level, char *line, size_t size);
+
+/* How often a TLS connection could not be had since the process began: the library tells in its log alone. */
+extern unsigned zkl_tls_failures(void);
 
 #endif							/* ZKL_RECIPE_H */

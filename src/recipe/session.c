@@ -374,6 +374,7 @@ zkl_session_open(const ZklSessionConfig *config)
 		.connect_string = config->connect_string,
 		.session_timeout_ms = config->session_timeout_ms,
 		.digest = config->digest,
+		.tls = config->tls,
 		.creator_acl = config->creator_acl,
 	};
 	ZklSession *session = calloc(1, sizeof(ZklSession));

@@ -12,7 +12,8 @@
  * - a failing pthread_create inside it aborts the process: tried before;
  * - it reseeds the process's random numbers and asks the name service at every
  *   turn of its loop, unless told otherwise;
- * - requests in flight when it is closed are never answered.
+ * - requests in flight when it is closed are never answered;
+ * - with TLS it takes no function for its log lines, only a stream.
  *
  *-------------------------------------------------------------------------
  */
@@ -24,6 +25,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#ifdef ZKLOCK_HAVE_TLS
+#define HAVE_OPENSSL_H			/* so the header declares what is for TLS */
+#endif
 #include <zookeeper/zookeeper.h>
 
 #include "client.h"
@@ -51,6 +55,7 @@ struct ZklClient
 	void	   *context;
 	char	   *connect_string;
 	char	   *digest;
+	char	   *tls;
 	int			session_timeout_ms;
 	struct ACL_vector *acl;
 	zhandle_t  *zh;				/* set before the first event is passed on */
@@ -259,6 +264,23 @@ auth_answered_io(int rc, const void *data)
 	(void) data;
 }
 
+/* Never without TLS if that is wanted. */
+static zhandle_t *
+get_handle(ZklClient *client, const char *hosts)
+{
+	if (client->tls == NULL)
+		return zookeeper_init2(hosts, session_watcher_io, client->session_timeout_ms,
+							   NULL, client, ZOO_NO_LOG_CLIENTENV, zkl_log_keep_io);
+#ifdef ZKLOCK_HAVE_TLS
+	zoo_set_log_stream(zkl_log_stream());
+	return zookeeper_init_ssl(hosts, client->tls, session_watcher_io,
+							  client->session_timeout_ms, NULL, client,
+							  ZOO_NO_LOG_CLIENTENV);
+#else
+	return NULL;
+#endif
+}
+
 /* One try to get a handle; resolves names. */
 static bool
 open_io(void *arg)
@@ -268,9 +290,7 @@ open_io(void *arg)
 
 	zoo_deterministic_conn_order(1);
 	if (hosts && threads_available())
-		client->zh = zookeeper_init2(hosts, session_watcher_io,
-									 client->session_timeout_ms, NULL, client,
-									 ZOO_NO_LOG_CLIENTENV, zkl_log_keep_io);
+		client->zh = get_handle(client, hosts);
 	free(hosts);
 	if (client->zh == NULL)
 		return false;
@@ -328,6 +348,7 @@ client_free_io(void *arg, bool abandoned)
 	if (client->digest)
 		explicit_bzero(client->digest, strlen(client->digest));
 	free(client->digest);
+	free(client->tls);
 	free(client->connect_string);
 	pthread_mutex_destroy(&client->mutex);
 	free(client);
@@ -349,7 +370,10 @@ zkl_client_open(const ZklClientConfig *config, const ZklEvents *events, void *co
 	client->connect_string = strdup(config->connect_string);
 	if (config->digest)
 		client->digest = strdup(config->digest);
-	if (client->connect_string && (config->digest == NULL || client->digest))
+	if (config->tls)
+		client->tls = strdup(config->tls);
+	if (client->connect_string && (config->digest == NULL || client->digest) &&
+		(config->tls == NULL || client->tls))
 		zkl_keeper_start(&client->keeper, &duties, client);
 	if (client->keeper == NULL)
 	{

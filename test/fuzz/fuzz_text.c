@@ -33,6 +33,7 @@ typedef enum Form
 	FORM_PATH,
 	FORM_CONNECT_STRING,
 	FORM_CREDENTIALS,
+	FORM_TLS_PATH,
 	N_FORMS
 } Form;
 
@@ -41,6 +42,7 @@ has_form(const char *text, Form form)
 {
 	static const char *const expressions[] = {
 		"^" PATH "$", "^" HOST "(," HOST ")*(" PATH ")?$", "^digest [^:]*:",
+		"^[^,\001-\037\177]*$",
 	};
 	static regex_t patterns[N_FORMS];
 	static bool compiled[N_FORMS];
@@ -62,6 +64,7 @@ check_settings(const char *text)
 	bool		accepted = zklock_is_connect_string(text);
 
 	must(zklock_is_znode_path(text) == is_path, "a path or not: %s", text);
+	must(zklock_is_tls_path(text) == has_form(text, FORM_TLS_PATH), "a path for TLS or not: %s", text);
 	/* What the expression can't say: no port has more than five digits, or exceeds 65535. */
 	if (!good)
 		must(!accepted, "not a connect string: %s", text);

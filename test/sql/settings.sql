@@ -4,7 +4,7 @@
 SELECT state FROM zk_session();		-- loads the library where it is not preloaded
 
 SELECT name, boot_val, unit, context, vartype, enumvals
-FROM pg_settings WHERE name LIKE 'zklock.%' ORDER BY name;
+FROM pg_settings WHERE name LIKE 'zklock.%' AND name NOT LIKE 'zklock.tls%' ORDER BY name;
 -- each is described
 SELECT name FROM pg_settings WHERE name LIKE 'zklock.%' AND coalesce(short_desc, '') = '';
 

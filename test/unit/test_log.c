@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "keeper.h"
 #include "log.h"
 #include "recipe.h"
 #include "tap.h"
@@ -41,6 +42,28 @@ test_lines(void)
 	taken(ZKL_LOG_DEBUG, "f@4: ping", "debugging");
 	taken(ZKL_LOG_INFO, "something else", "a line of another form is information");
 	ok(!zkl_log_take(&level, line, sizeof(line)), "then it is empty again");
+}
+
+static void
+test_tls_failures(void)
+{
+	unsigned	before = zkl_tls_failures();
+	int64_t		began;
+
+	zkl_log_keep_io(STAMP "ZOO_ERROR@check_events@1: init_ssl_for_socket");
+	zkl_log_keep_io(STAMP "ZOO_INFO@init_ssl_for_socket@2: fine");
+	ok(zkl_tls_failures() == before, "what is said of something else is no failure of TLS");
+	zkl_log_keep_io(STAMP "ZOO_ERROR@init_ssl_for_socket@3: error in ssl connect");
+	ok(zkl_tls_failures() == before + 1, "what its function says is one");
+	while (zkl_log_take(&level, line, sizeof(line)))
+		;
+	began = zkl_keeper_now();
+	fprintf(zkl_log_stream(), "%s\n", STAMP "ZOO_ERROR@init_ssl_for_socket@4: again");
+	fflush(zkl_log_stream());
+	taken(ZKL_LOG_ERROR, "init_ssl_for_socket@4: again", "a line that comes by the stream is kept");
+	ok(zkl_tls_failures() == before + 2, "... and counted");
+	ok(zkl_keeper_now() - began >= 200, "... and takes a while, as the library does not pause");
+	ok(zkl_log_stream() == zkl_log_stream(), "the stream is one");
 }
 
 static void
@@ -105,6 +128,7 @@ int
 main(void)
 {
 	test_lines();
+	test_tls_failures();
 	test_full();
 	test_long();
 	test_threads();

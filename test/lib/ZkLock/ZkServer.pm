@@ -13,7 +13,8 @@
 #
 # Options of start(): tick_time (ms), config (hash of further configuration
 # lines), java (list of further java options), container_check_ms, dir (a
-# directory to use instead of a temporary one). Members of an ensemble are made
+# directory to use instead of a temporary one), tls (a ZkLock::Tls: another port
+# serves TLS). Members of an ensemble are made
 # by ZkLock::ZkEnsemble, which passes myid and peers.
 
 package ZkLock::ZkServer;
@@ -51,6 +52,7 @@ sub new
 		dir => $dir,
 		log => "$dir/zookeeper.log",
 		port => $opt{port} // free_port(),
+		secure_port => $opt{tls} && free_port(),
 		myid => $opt{myid},
 		java => [ @{ $opt{java} // [] } ],
 		owner => $$,
@@ -76,6 +78,7 @@ sub write_config
 		maxClientCnxns => 0,
 		'admin.enableServer' => 'false',
 		'4lw.commands.whitelist' => '*',
+		($opt{tls} ? $opt{tls}->server_config($self->{secure_port}) : ()),
 		%{ $opt{peers} // {} },
 		%{ $opt{config} // {} });
 
@@ -103,6 +106,8 @@ sub command
 	my $jars = '/usr/share/java';
 	my $class_path = $ENV{ZOOKEEPER_CLASSPATH}
 	  // "$jars/zookeeper.jar:$jars/slf4j-simple.jar";
+	# zookeeper.jar names the other parts of Netty itself.
+	$class_path .= ":$jars/netty-codec.jar" if $self->{secure_port};
 	return [
 		'java', qw(-Xms32m -Xmx128m -Xshare:auto -XX:+UseSerialGC),
 		qw(-XX:TieredStopAtLevel=1 -XX:-UsePerfData),
@@ -176,6 +181,8 @@ sub four_letter
 
 sub connect_string { return "127.0.0.1:$_[0]{port}" }
 sub port { return $_[0]{port} }
+sub secure_port { return $_[0]{secure_port} }
+sub secure_connect_string { return "127.0.0.1:$_[0]{secure_port}" }
 sub pid { return $_[0]{pid} }
 sub log_file { return $_[0]{log} }
 sub log_tail_text { return log_tail($_[0]{log}, $_[1]) }

@@ -1,0 +1,112 @@
+# ZkLock::Tls - certificates for tests, and ZooKeeper servers that ask for them.
+#
+# Owns: a directory with certificate authorities and what they have signed, made
+# with openssl. The authority "ca" signs for the servers of a test, others are
+# strangers.
+#
+#   my $tls = ZkLock::Tls->new(names => ['zk1']);  # names of the servers
+#   my $zk = ZkLock::ZkServer->start(tls => $tls); # serves TLS on secure_port, too
+#   $tls->path('client.crt');      # also client.key, ca.crt, server.pem
+#   $tls->sign('stranger', by => 'rogue', names => [...]);
+
+package ZkLock::Tls;
+
+use strict;
+use warnings;
+
+use Carp qw(croak);
+use File::Temp ();
+
+sub new
+{
+	my ($class, %opt) = @_;
+	my $tmp = File::Temp->newdir('tlsXXXXXX', TMPDIR => 1);
+	my $self = bless { tmp => $tmp, dir => $tmp->dirname, owner => $$ }, $class;
+	$self->authority($_) for qw(ca rogue);
+	$self->sign('server', names => $opt{names} // []);
+	$self->sign('client');
+	return $self;
+}
+
+sub path { return "$_[0]{dir}/$_[1]" }
+
+sub authority
+{
+	my ($self, $name) = @_;
+	$self->openssl('req', '-x509', new_key($name), '-out', "$name.crt", '-subj',
+		"/CN=$name", '-days', 2);
+	return;
+}
+
+# A certificate and a key without a passphrase, only for us to read; with both
+# in name.pem, as ZooKeeper takes them.
+sub sign
+{
+	my ($self, $name, %opt) = @_;
+	my $by = $opt{by} // 'ca';
+	my @names = (map({ "DNS:$_" } @{ $opt{names} // [$name] }), 'IP:127.0.0.1');
+
+	put_file($self->path('ext'), 'subjectAltName=' . join(',', @names) . "\n");
+	$self->openssl('req', new_key($name), '-out', "$name.csr", '-subj', "/CN=$name");
+	$self->openssl('x509', '-req', '-in', "$name.csr", '-out', "$name.crt", '-days', 2,
+		'-CA', "$by.crt", '-CAkey', "$by.key", '-CAcreateserial', '-extfile', 'ext');
+	put_file($self->path("$name.pem"), join '', map { read_text($self->path("$name.$_")) } qw(key crt));
+	chmod 0600, map { $self->path("$name.$_") } qw(key pem);
+	return;
+}
+
+sub new_key
+{
+	my ($name) = @_;
+	return (qw(-newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout), "$name.key");
+}
+
+sub openssl
+{
+	my ($self, @arguments) = @_;
+	my $log = $self->path('openssl.log');
+	my $pid = fork() // croak "fork: $!";
+	if ($pid == 0)
+	{
+		open(STDOUT, '>', $log) && open(STDERR, '>&', \*STDOUT) && chdir($self->{dir})
+		  && exec 'openssl', @arguments;
+		require POSIX;
+		POSIX::_exit(127);
+	}
+	waitpid $pid, 0;
+	croak "openssl @arguments:\n" . read_text($log) if $?;
+	return;
+}
+
+# What a ZooKeeper server needs to know for a port that wants certificates.
+sub server_config
+{
+	my ($self, $port) = @_;
+	return (
+		secureClientPort => $port,
+		secureClientPortAddress => '127.0.0.1',
+		serverCnxnFactory => 'org.apache.zookeeper.server.NettyServerCnxnFactory',
+		'ssl.keyStore.location' => $self->path('server.pem'),
+		'ssl.keyStore.type' => 'PEM',
+		'ssl.trustStore.location' => $self->path('ca.crt'),
+		'ssl.trustStore.type' => 'PEM');
+}
+
+sub read_text
+{
+	my ($path) = @_;
+	open my $fh, '<', $path or croak "$path: $!";
+	local $/ = undef;
+	return scalar <$fh>;
+}
+
+sub put_file
+{
+	my ($path, $text) = @_;
+	open my $fh, '>', $path or croak "$path: $!";
+	print $fh $text;
+	close $fh or croak "$path: $!";
+	return;
+}
+
+1;

@@ -1,0 +1,49 @@
+# The settings for TLS exist if, and only if, the ZooKeeper client library can do
+# what they ask for: nobody shall believe that a connection is encrypted.
+
+use strict;
+use warnings;
+
+use DynaLoader ();
+use PostgreSQL::Test::Utils;
+use Test::More;
+use ZkLock::Check;
+use ZkLock::Cluster;
+use ZkLock::ZkServer;
+
+my @settings = map { "zklock.tls_$_" } qw(ca_file cert_file key_file);
+
+# The symbols of zklock.so and of the client library that it loads.
+my $pg_config = $ENV{PG_CONFIG} // 'pg_config';
+chomp(my $dir = `$pg_config --pkglibdir`);
+my ($client) = `ldd '$dir/zklock.so'` =~ /libzookeeper_mt\S* => (\S+)/;
+my $has_tls = grep { DynaLoader::dl_find_symbol(DynaLoader::dl_load_file($_), 'zookeeper_init_ssl') }
+  grep { defined } $client;
+note('client library: ' . ($client // 'linked in') . ($has_tls ? ' with' : ' without') . ' TLS');
+
+my $zk = ZkLock::ZkServer->start(tick_time => 200);
+my $node = zklock_node('a', zk => $zk);
+my $s = session($node);
+$s->query_ok('SELECT state FROM zk_session()');
+is($s->query(q(SELECT count(*) FROM pg_settings WHERE name ~ '^zklock\.tls')), $has_tls ? @settings : 0,
+	'the settings for TLS exist if the client library has TLS');
+for my $setting (@settings)
+{
+	if ($has_tls)
+	{
+		works($s, "SHOW $setting", '', "$setting is empty by default");
+		fails_with($s, "SET $setting = '/etc/a,b'", '22023', 'it takes no comma', hint => 0,
+			like => qr/^DETAIL:.*comma/m);
+		fails_with($s, "SET $setting = E'/etc/a\\nb'", '22023', 'and no control character', hint => 0);
+		works($s, "SET $setting = '/etc/zk/é ß.pem'", '', 'but what a path may have');
+	}
+	else
+	{
+		$s->query("SET $setting = '/etc/zk/x.pem'");
+		is($s->sqlstate, '42602', "without TLS $setting cannot be set");
+	}
+}
+
+$s->quit;
+$node->stop;
+done_testing();
