@@ -678,7 +678,8 @@ CREATE FUNCTION zklock_stat(
 	OUT deadlocks bigint, OUT sessions_opened bigint,
 	OUT sessions_lost bigint, OUT locks_lost bigint,
 	OUT commits_refused bigint, OUT revocations bigint,
-	OUT round_trips bigint, OUT stats_reset timestamptz)
+	OUT round_trips bigint, OUT lock_table_reads bigint,
+	OUT stats_reset timestamptz)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'zklock_stat'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED
@@ -690,7 +691,8 @@ CREATE VIEW zk_stat AS
 	SELECT scope, acquisitions, waits,
 		make_interval(secs => wait_ms / 1000.0) AS wait_time,
 		timeouts, cancels, deadlocks, sessions_opened, sessions_lost,
-		locks_lost, commits_refused, revocations, round_trips, stats_reset
+		locks_lost, commits_refused, revocations, round_trips,
+		lock_table_reads, stats_reset
 	FROM zklock_stat();
 
 COMMENT ON VIEW zk_stat IS
@@ -710,6 +712,8 @@ COMMENT ON COLUMN zk_stat.locks_lost IS 'locks and permits that were lost while 
 COMMENT ON COLUMN zk_stat.commits_refused IS 'transactions not committed because a lock was lost or could not be confirmed';
 COMMENT ON COLUMN zk_stat.revocations IS 'times that a lock held here was asked back';
 COMMENT ON COLUMN zk_stat.round_trips IS 'answers received from the ensemble';
+COMMENT ON COLUMN zk_stat.lock_table_reads IS
+	'how often PostgreSQL''s lock table was read to find deadlocks across servers';
 COMMENT ON COLUMN zk_stat.stats_reset IS 'since when is counted';
 
 GRANT SELECT ON zk_stat TO PUBLIC;

@@ -24,6 +24,7 @@
 #include "deadlock.h"
 #include "identity.h"
 #include "lock_table.h"
+#include "stats.h"
 #include "syntax.h"
 #include "wait.h"
 
@@ -117,6 +118,7 @@ scan(ZklockVigil *vigil)
 	MemoryContextReset(vigil->scan_context);
 	if (long_waits == 0)
 		return;
+	zklock_count(ZKLOCK_STAT_LOCK_TABLE_READS, 1);
 	old = MemoryContextSwitchTo(vigil->scan_context);
 	vigil->tale.n_dependents = zklock_waiting_for_me(&dependents,
 													 &vigil->tale.all_in_line);
