@@ -110,8 +110,8 @@ dist: check-meta
 check-layers:
 	@! grep -nE '#include +["<](postgres|utils/|storage/|access/|miscadmin)' src/recipe/*.[ch] \
 	  || { echo "src/recipe/ includes PostgreSQL"; exit 1; }
-	@test "$$(grep -lE '#include +[<"]zookeeper/' -r src)" = src/recipe/zk_client.c \
-	  || { echo "only src/recipe/zk_client.c may include zookeeper.h"; exit 1; }
+	@! grep -lE '#include +[<"](zookeeper/|zk_)' -r src | grep -v '^src/recipe/zk_' \
+	  || { echo "only src/recipe/zk_*.[ch] may include zookeeper.h"; exit 1; }
 	@test "$$(grep -hE '#include +"recipe/' src/*.[ch] | sort -u)" = '#include "recipe/recipe.h"' \
 	  || { echo "src/ may include recipe/recipe.h alone"; exit 1; }
 	@test "$$(grep -l PG_VERSION_NUM -r src)" = src/compat.h \

@@ -32,8 +32,8 @@ packages_for() {
 		asan | ubsan | tsan | fuzz) echo clang libclang-rt-dev ;;
 		model) echo spin ;;
 		pgtap) echo "postgresql-$PG_MAJOR-pgtap" libtap-parser-sourcehandler-pgtap-perl ;;
-		chaos) echo libipc-run-perl python3-kazoo python3-psycopg2 socat iproute2 ;;
-		t) echo libipc-run-perl python3-kazoo python3-psycopg2 libcurator-recipes-java default-jdk-headless socat iproute2 openssl pgbouncer python3-yaml stunnel4 ;;
+		chaos) echo libipc-run-perl python3-kazoo python3-psycopg2 python3-matplotlib socat iproute2 ;;
+		t) echo libipc-run-perl python3-kazoo python3-psycopg2 python3-yaml libcurator-recipes-java default-jdk-headless socat iproute2 openssl pgbouncer stunnel4 ;;
 		backend-valgrind) echo valgrind ;;
 		style) echo pg-bsd-indent shellcheck libperl-critic-perl pyflakes3 ;;
 	esac

@@ -32,6 +32,8 @@
 /* Of the old contrib/userlock; pg_locks shows it as "userlock". */
 #define SESSION_LOCKTAG_FIELD4 0x5A4B
 
+static int64 shown = 0;
+
 static void
 set_session_tag(LOCKTAG *tag, int64 session_id)
 {
@@ -51,21 +53,27 @@ is_session_tag(const LOCKTAG *tag)
 }
 
 void
-zklock_show_session(int64 session_id)
+zklock_hide_session(void)
 {
-	static int64 shown = 0;
 	LOCKTAG		tag;
 
 	set_session_tag(&tag, shown);
 	if (shown != 0 && zklock_lock_held_by_me(&tag, ExclusiveLock))
-	{
-		if (shown == session_id)
-			return;
 		LockRelease(&tag, ExclusiveLock, true);
-	}
-	shown = session_id;
-	set_session_tag(&tag, shown);
+	shown = 0;
+}
+
+void
+zklock_show_session(int64 session_id)
+{
+	LOCKTAG		tag;
+
+	set_session_tag(&tag, session_id);
+	if (shown == session_id && zklock_lock_held_by_me(&tag, ExclusiveLock))
+		return;
+	zklock_hide_session();
 	(void) LockAcquire(&tag, ExclusiveLock, true, true);
+	shown = session_id;
 }
 
 static bool

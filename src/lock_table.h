@@ -17,6 +17,12 @@
 extern void zklock_show_session(int64 session_id);
 
 /*
+ * What is left of a session that is over, until the ensemble knows it, is
+ * waited for, but not this backend.
+ */
+extern void zklock_hide_session(void);
+
+/*
  * A number for the set of all waits in the lock manager that have lasted for
  * deadlock_timeout; 0: there are none.  Cheap, takes no locks.
  */

@@ -22,6 +22,7 @@
 #include "errors.h"
 #include "holds.h"
 #include "lifecycle.h"
+#include "lock_table.h"
 #include "loss.h"
 #include "revoke.h"
 #include "session.h"
@@ -91,6 +92,8 @@ zklock_session_close(int timeout_ms)
 		return;
 	zklock_count_round_trips();
 	zklock_forget_round_trips();
+	if (!proc_exit_inprogress)	/* which releases all locks by itself */
+		zklock_hide_session();
 	if (has_connected && zklock_session_is_over(session))
 		zklock_count(ZKLOCK_STAT_SESSIONS_LOST, 1);
 	has_connected = false;

@@ -3,9 +3,9 @@
  * client.h
  *		The narrow seam between the recipes and the ZooKeeper client library.
  *
- * zk_client.c implements it with libzookeeper_mt; test/unit/fake_client.c
- * implements it with a ZooKeeper of its own that fails on demand.  Nothing
- * else of the client library is visible to the recipes.
+ * zk_client.c and zk_multi.c implement it with libzookeeper_mt;
+ * test/unit/fake_client.c implements it with a ZooKeeper of its own that fails on
+ * demand.  Nothing else of the client library is visible to the recipes.
  *
  * Rules of the seam:
  *

@@ -4,7 +4,7 @@
  *		Reading what stands in the queues, whoever put it there.
  *
  * Each znode to be listed or read is an item; what a list shows becomes further
- * items.  A bounded number of them is asked about at a time.  An item whose
+ * items (survey_places.c).  A bounded number of them is asked about at a time.  An item whose
  * answer was lost is asked about again, which the next connection or the retry
  * sees to; so all that a survey knows is what is answered and what is to do.
  *
@@ -28,10 +28,8 @@
 /* What is kept of a node's data; ours are shorter. */
 #define MAX_DATA 4096
 
-#define KAZOO_SUFFIX "-__lock__"
-
-static void
-decide(ZklSurvey *survey, ZklStatus status, int raw_code)
+void
+zkl__survey_decide(ZklSurvey *survey, ZklStatus status, int raw_code)
 {
 	if (survey->status != ZKL_PENDING)
 		return;
@@ -65,9 +63,9 @@ pop_todo(ZklSurvey *survey)
 }
 
 /* To be asked about: the child of a path, or the path itself. */
-static void
-add_item(ZklSurvey *survey, ZklItemKind kind, ZklRole role, ZklPlace *place,
-		 const char *path, const char *child)
+void
+zkl__survey_add(ZklSurvey *survey, ZklItemKind kind, ZklRole role,
+				ZklPlace *place, const char *path, const char *child)
 {
 	ZklItem    *item;
 
@@ -75,7 +73,7 @@ add_item(ZklSurvey *survey, ZklItemKind kind, ZklRole role, ZklPlace *place,
 		return;
 	if (survey->n_items >= MAX_ITEMS)
 	{
-		decide(survey, ZKL_TOO_MANY, 0);
+		zkl__survey_decide(survey, ZKL_TOO_MANY, 0);
 		return;
 	}
 	item = calloc(1, sizeof(ZklItem));
@@ -84,7 +82,7 @@ add_item(ZklSurvey *survey, ZklItemKind kind, ZklRole role, ZklPlace *place,
 	if (item == NULL || item->path == NULL)
 	{
 		free(item);
-		decide(survey, ZKL_NO_MEMORY, 0);
+		zkl__survey_decide(survey, ZKL_NO_MEMORY, 0);
 		return;
 	}
 	item->kind = kind;
@@ -96,128 +94,10 @@ add_item(ZklSurvey *survey, ZklItemKind kind, ZklRole role, ZklPlace *place,
 	push_todo(survey, item);
 }
 
-static ZklPlace *
-add_place(ZklSurvey *survey, ZklKind kind, const char *name, size_t length)
-{
-	ZklPlace   *place = calloc(1, sizeof(ZklPlace));
-
-	if (place)
-		place->name = strndup(name, length);
-	if (place == NULL || place->name == NULL)
-	{
-		free(place);
-		decide(survey, ZKL_NO_MEMORY, 0);
-		return NULL;
-	}
-	place->kind = kind;
-	place->next = survey->places;
-	survey->places = place;
-	return place;
-}
-
-/* The znode of a lock below "path". */
-static void
-add_lock(ZklSurvey *survey, const char *path, const char *name)
-{
-	ZklPlace   *place = add_place(survey, ZKL_KIND_LOCK, name, strlen(name));
-
-	if (place)
-		add_item(survey, ITEM_QUEUE, ROLE_CONTENDER, place, path, name);
-}
-
-/* Is it named like the znode in which kazoo's clients wait?  For which semaphore? */
-static size_t
-kazoo_name_length(const char *name)
-{
-	size_t		length = strlen(name);
-	size_t		n = strlen(KAZOO_SUFFIX);
-
-	return length > n && strcmp(name + length - n, KAZOO_SUFFIX) == 0
-		? length - n : 0;
-}
-
-/* The znode of a semaphore below "path". */
-static void
-add_semaphore(ZklSurvey *survey, const char *path, const char *name)
-{
-	ZklPlace   *place = add_place(survey, ZKL_KIND_SEMAPHORE, name, strlen(name));
-
-	if (place == NULL)
-		return;
-	add_item(survey, ITEM_SEMAPHORE, ROLE_POOL, place, path, name);
-	add_item(survey, ITEM_SIZE, ROLE_POOL, place, path, name);
-}
-
-/* The znode below "path" in which kazoo's clients wait for a semaphore. */
-static void
-add_kazoo_waiters(ZklSurvey *survey, const char *path, const char *znode)
-{
-	ZklPlace   *place = add_place(survey, ZKL_KIND_SEMAPHORE, znode,
-								  kazoo_name_length(znode));
-
-	if (place)
-		add_item(survey, ITEM_QUEUE, ROLE_KAZOO_WAITER, place, path, znode);
-}
-
 
 /*
  * Answers
  */
-
-static void
-queue_listed(ZklSurvey *survey, const ZklItem *item, const ZklResult *result)
-{
-	ZklContender unused;
-
-	for (int i = 0; i < result->n_children; i++)
-		if (item->role == ROLE_LEASE ||
-			zkl_parse_child(result->children[i], &unused))
-			add_item(survey, ITEM_NODE, item->role, item->place, item->path,
-					 result->children[i]);
-}
-
-/* Curator keeps two kinds of nodes apart; in kazoo's layout, each child is a permit. */
-static void
-semaphore_listed(ZklSurvey *survey, const ZklItem *item, const ZklResult *result)
-{
-	bool		for_waiters = kazoo_name_length(item->place->name) > 0;
-
-	for (int i = 0; i < result->n_children; i++)
-	{
-		const char *child = result->children[i];
-
-		if (strcmp(child, "locks") == 0)
-			add_item(survey, ITEM_QUEUE, ROLE_WAITER, item->place, item->path, child);
-		else if (strcmp(child, "leases") == 0)
-			add_item(survey, ITEM_QUEUE, ROLE_LEASE, item->place, item->path, child);
-		else if (!for_waiters)
-			add_item(survey, ITEM_NODE, ROLE_POOL, item->place, item->path, child);
-	}
-}
-
-static void
-semaphores_listed(ZklSurvey *survey, const ZklItem *item, const ZklResult *result)
-{
-	for (int i = 0; i < result->n_children; i++)
-	{
-		add_semaphore(survey, item->path, result->children[i]);
-		if (kazoo_name_length(result->children[i]) > 0)
-			add_kazoo_waiters(survey, item->path, result->children[i]);
-	}
-}
-
-static void
-size_read(ZklItem *item, const ZklResult *result)
-{
-	int			size = 0;
-
-	for (int i = 0; i < result->data_len; i++)
-		if (result->data[i] < '0' || result->data[i] > '9' || size > 1000000)
-			return;
-		else
-			size = size * 10 + (result->data[i] - '0');
-	item->place->size = size;
-}
 
 static void
 node_read(ZklSurvey *survey, ZklItem *item, const ZklResult *result)
@@ -235,7 +115,7 @@ node_read(ZklSurvey *survey, ZklItem *item, const ZklResult *result)
 	item->data = malloc((size_t) n);
 	if (item->data == NULL)
 	{
-		decide(survey, ZKL_NO_MEMORY, 0);
+		zkl__survey_decide(survey, ZKL_NO_MEMORY, 0);
 		return;
 	}
 	memcpy(item->data, result->data, (size_t) n);
@@ -248,20 +128,11 @@ item_answered(ZklSurvey *survey, ZklItem *item, const ZklResult *result)
 	switch (item->kind)
 	{
 		case ITEM_LOCKS:
-			for (int i = 0; i < result->n_children; i++)
-				add_lock(survey, item->path, result->children[i]);
-			break;
 		case ITEM_SEMAPHORES:
-			semaphores_listed(survey, item, result);
-			break;
 		case ITEM_QUEUE:
-			queue_listed(survey, item, result);
-			break;
 		case ITEM_SEMAPHORE:
-			semaphore_listed(survey, item, result);
-			break;
 		case ITEM_SIZE:
-			size_read(item, result);
+			zkl__survey_lead_on(survey, item, result);
 			break;
 		case ITEM_NODE:
 			node_read(survey, item, result);
@@ -309,7 +180,7 @@ answered(ZklCall *call, const ZklResult *result)
 			push_todo(survey, item);
 			return;
 		default:
-			decide(survey, zkl__status_of(result->code), result->raw_code);
+			zkl__survey_decide(survey, zkl__status_of(result->code), result->raw_code);
 	}
 	zkl__survey_drive(survey);
 }
@@ -323,7 +194,7 @@ synced(ZklCall *call, const ZklResult *result)
 	if (survey->status != ZKL_PENDING || result->code == ZKL_RC_CONNECTION_LOSS)
 		return;
 	if (result->code != ZKL_RC_OK)
-		decide(survey, zkl__status_of(result->code), result->raw_code);
+		zkl__survey_decide(survey, zkl__status_of(result->code), result->raw_code);
 	survey->is_synced = true;
 	zkl__survey_drive(survey);
 }
@@ -447,14 +318,14 @@ zkl__survey_drive(ZklSurvey *survey)
 	if (!is_through(survey))
 		return;
 	if (!survey->is_revoking && !zkl__survey_order(survey))
-		decide(survey, ZKL_NO_MEMORY, 0);
+		zkl__survey_decide(survey, ZKL_NO_MEMORY, 0);
 	if (survey->revokes && !survey->is_revoking)
 	{
 		start_revoking(survey);
 		go_on(survey);
 	}
 	if (is_through(survey))
-		decide(survey, ZKL_OK, 0);
+		zkl__survey_decide(survey, ZKL_OK, 0);
 }
 
 void
@@ -533,34 +404,17 @@ survey_new(ZklSession *session)
 static ZklSurvey *
 start(ZklSession *session, ZklKind kind, const char *name, bool revokes)
 {
-	char	   *semaphores = zkl__path(session->root, "semaphores");
-	ZklSurvey  *survey = NULL;
-	char	   *waiters = name ? malloc(strlen(name) + sizeof(KAZOO_SUFFIX)) : NULL;
+	ZklSurvey  *survey;
 
 	zkl__session_lock(session);
-	if (semaphores && (name == NULL || waiters))
-		survey = survey_new(session);
+	survey = survey_new(session);
 	if (survey)
 	{
 		survey->revokes = revokes;
-		if (name == NULL)
-		{
-			add_item(survey, ITEM_LOCKS, ROLE_CONTENDER, NULL, session->locks_path, NULL);
-			add_item(survey, ITEM_SEMAPHORES, ROLE_POOL, NULL, semaphores, NULL);
-		}
-		else if (kind == ZKL_KIND_LOCK)
-			add_lock(survey, session->locks_path, name);
-		else
-		{
-			strcat(strcpy(waiters, name), KAZOO_SUFFIX);
-			add_semaphore(survey, semaphores, name);
-			add_kazoo_waiters(survey, semaphores, waiters);
-		}
+		zkl__survey_begin(survey, kind, name);
 		zkl__survey_drive(survey);
 	}
 	zkl__session_unlock(session);
-	free(semaphores);
-	free(waiters);
 	return survey;
 }
 

@@ -1,8 +1,9 @@
 /*-------------------------------------------------------------------------
  *
  * survey.h
- *		What survey.c, which reads, and survey_order.c, which puts in order
- *		what was read, share; session.c counts a survey's calls.
+ *		What survey.c, which reads, survey_places.c, which knows where, and
+ *		survey_order.c, which puts in order what was read, share; session.c
+ *		counts a survey's calls.
  *
  *-------------------------------------------------------------------------
  */
@@ -83,7 +84,21 @@ struct ZklSurvey
 	int			n_entries;
 };
 
-/* Decides who is granted and makes the entries of what was seen; false: no memory. */
+/* survey.c: the survey is over, unless it was already. */
+extern void zkl__survey_decide(ZklSurvey *survey, ZklStatus status, int raw_code);
+
+/* ... to be asked about: the child of a path, or the path itself. */
+extern void zkl__survey_add(ZklSurvey *survey, ZklItemKind kind, ZklRole role,
+							ZklPlace *place, const char *path, const char *child);
+
+/* survey_places.c: where to begin; one lock or semaphore, or with NULL as name all. */
+extern void zkl__survey_begin(ZklSurvey *survey, ZklKind kind, const char *name);
+
+/* ... and where an answer leads. */
+extern void zkl__survey_lead_on(ZklSurvey *survey, ZklItem *item,
+								const ZklResult *result);
+
+/* survey_order.c: decides who is granted and makes the entries of what was seen; false: no memory. */
 extern bool zkl__survey_order(ZklSurvey *survey);
 
 #endif							/* ZKL_SURVEY_H */

@@ -3,7 +3,7 @@
  * zk_client.c
  *		The client seam, implemented with libzookeeper_mt.
  *
- * The only file that includes zookeeper.h.  Each client has a thread of its
+ * All but multis, which are in zk_multi.c.  Each client has a thread of its
  * own besides the library's two, the keeper (keeper.c): it opens and closes
  * the library's handle, so that the owner never waits for that.
  *
@@ -25,28 +25,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#ifdef ZKLOCK_HAVE_TLS
-#define HAVE_OPENSSL_H			/* so the header declares what is for TLS */
-#endif
-#include <zookeeper/zookeeper.h>
-
-#include "client.h"
 #include "keeper.h"
 #include "log.h"
-
-/* What a multi's answer is written into, until it comes. */
-typedef struct MultiCall
-{
-	struct MultiCall *prev;		/* in client->multis */
-	struct MultiCall *next;
-	ZklClient  *client;
-	ZklCompletion *completion;
-	int			n;
-	zoo_op_t   *ops;
-	zoo_op_result_t *results;
-	char	  **paths;
-	ZklResultCode *codes;
-} MultiCall;
+#include "zk_library.h"
 
 struct ZklClient
 {
@@ -59,8 +40,7 @@ struct ZklClient
 	int			session_timeout_ms;
 	struct ACL_vector *acl;
 	zhandle_t  *zh;				/* set before the first event is passed on */
-	pthread_mutex_t mutex;		/* for the list below */
-	MultiCall  *multis;
+	ZklMultis	multis;
 };
 
 static struct ACL creator_acls[] = {
@@ -82,8 +62,8 @@ zkl_client_set_log_level(int level)
 	zoo_set_debug_level((ZooLogLevel) level);
 }
 
-static ZklResultCode
-code_of(int rc)
+ZklResultCode
+zkl_zk_code(int rc)
 {
 	switch (rc)
 	{
@@ -320,37 +300,18 @@ close_io(void *arg)
 }
 
 static void
-multi_free(MultiCall *multi)
-{
-	for (int i = 0; multi->paths && i < multi->n; i++)
-		free(multi->paths[i]);
-	free(multi->paths);
-	free(multi->ops);
-	free(multi->results);
-	free(multi->codes);
-	free(multi);
-}
-
-static void
 client_free_io(void *arg, bool abandoned)
 {
 	ZklClient  *client = arg;
 
 	if (abandoned)
 		client->events.abandoned_io(client->context);
-	while (client->multis)
-	{
-		MultiCall  *multi = client->multis;
-
-		client->multis = multi->next;
-		multi_free(multi);
-	}
+	zkl_multis_free(&client->multis);
 	if (client->digest)
 		explicit_bzero(client->digest, strlen(client->digest));
 	free(client->digest);
 	free(client->tls);
 	free(client->connect_string);
-	pthread_mutex_destroy(&client->mutex);
 	free(client);
 }
 
@@ -362,7 +323,7 @@ zkl_client_open(const ZklClientConfig *config, const ZklEvents *events, void *co
 
 	if (client == NULL)
 		return NULL;
-	pthread_mutex_init(&client->mutex, NULL);
+	zkl_multis_init(&client->multis);
 	client->events = *events;
 	client->context = context;
 	client->session_timeout_ms = config->session_timeout_ms;
@@ -400,12 +361,12 @@ zkl_client_set_alarm(ZklClient *client, int64_t at_ms)
  * Operations
  */
 
-static void
-answer_io(const void *completion, ZklResult *result, int rc)
+void
+zkl_zk_answer_io(const void *completion, ZklResult *result, int rc)
 {
 	ZklCompletion *c = (ZklCompletion *) completion;
 
-	result->code = code_of(rc);
+	result->code = zkl_zk_code(rc);
 	result->raw_code = rc;
 	c->done_io(c, result);
 }
@@ -415,7 +376,7 @@ created_io(int rc, const char *path, const struct Stat *stat, const void *comple
 {
 	ZklResult	result = {.path = path, .czxid = rc == ZOK && stat ? stat->czxid : 0};
 
-	answer_io(completion, &result, rc);
+	zkl_zk_answer_io(completion, &result, rc);
 }
 
 static void
@@ -431,7 +392,7 @@ got_io(int rc, const char *data, int data_len, const struct Stat *stat,
 		result.owner = stat->ephemeralOwner;
 		result.ctime_ms = stat->ctime;
 	}
-	answer_io(completion, &result, rc);
+	zkl_zk_answer_io(completion, &result, rc);
 }
 
 static void
@@ -440,7 +401,7 @@ set_io(int rc, const struct Stat *stat, const void *completion)
 	ZklResult	result = {0};
 
 	(void) stat;
-	answer_io(completion, &result, rc);
+	zkl_zk_answer_io(completion, &result, rc);
 }
 
 static void
@@ -453,7 +414,7 @@ listed_io(int rc, const struct String_vector *children, const void *completion)
 		result.children = (const char *const *) children->data;
 		result.n_children = children->count;
 	}
-	answer_io(completion, &result, rc);
+	zkl_zk_answer_io(completion, &result, rc);
 }
 
 static void
@@ -461,7 +422,7 @@ synced_io(int rc, const char *path, const void *completion)
 {
 	ZklResult	result = {.path = path};
 
-	answer_io(completion, &result, rc);
+	zkl_zk_answer_io(completion, &result, rc);
 }
 
 static void
@@ -469,11 +430,11 @@ deleted_io(int rc, const void *completion)
 {
 	ZklResult	result = {0};
 
-	answer_io(completion, &result, rc);
+	zkl_zk_answer_io(completion, &result, rc);
 }
 
-static int
-create_mode(ZklCreateKind kind)
+int
+zkl_zk_create_mode(ZklCreateKind kind)
 {
 	switch (kind)
 	{
@@ -494,7 +455,7 @@ zkl_client_create(ZklClient *client, const char *path, const char *data,
 				  int data_len, ZklCreateKind kind, ZklCompletion *completion)
 {
 	return zoo_acreate2(client->zh, path, data, data_len, client->acl,
-						create_mode(kind), created_io, completion) == ZOK;
+						zkl_zk_create_mode(kind), created_io, completion) == ZOK;
 }
 
 bool
@@ -539,106 +500,10 @@ zkl_client_sync(ZklClient *client, const char *path, ZklCompletion *completion)
 	return zoo_async(client->zh, path, synced_io, completion) == ZOK;
 }
 
-static void
-multi_unlink(MultiCall *multi)
-{
-	ZklClient  *client = multi->client;
-
-	pthread_mutex_lock(&client->mutex);
-	if (multi->prev)
-		multi->prev->next = multi->next;
-	else
-		client->multis = multi->next;
-	if (multi->next)
-		multi->next->prev = multi->prev;
-	pthread_mutex_unlock(&client->mutex);
-}
-
-static void
-multi_done_io(int rc, const void *data)
-{
-	MultiCall  *multi = (MultiCall *) data;
-	ZklResult	result = {.n_ops = multi->n, .op_codes = multi->codes,
-	.op_paths = (const char *const *) multi->paths};
-
-	for (int i = 0; i < multi->n; i++)
-		multi->codes[i] = multi->results[i].err == ZRUNTIMEINCONSISTENCY
-			? ZKL_RC_ROLLED_BACK : code_of(multi->results[i].err);
-	answer_io(multi->completion, &result, rc);
-	multi_unlink(multi);
-	multi_free(multi);
-}
-
-static MultiCall *
-multi_new(ZklClient *client, int n, ZklCompletion *completion)
-{
-	MultiCall  *multi = calloc(1, sizeof(MultiCall));
-
-	if (multi == NULL)
-		return NULL;
-	multi->client = client;
-	multi->completion = completion;
-	multi->n = n;
-	multi->ops = calloc((size_t) n, sizeof(zoo_op_t));
-	multi->results = calloc((size_t) n, sizeof(zoo_op_result_t));
-	multi->paths = calloc((size_t) n, sizeof(char *));
-	multi->codes = calloc((size_t) n, sizeof(ZklResultCode));
-	if (multi->ops && multi->results && multi->paths && multi->codes)
-		return multi;
-	multi_free(multi);
-	return NULL;
-}
-
-static bool
-multi_add(MultiCall *multi, int i, const ZklOp *op)
-{
-	multi->results[i].err = ZRUNTIMEINCONSISTENCY;
-	switch (op->kind)
-	{
-		case ZKL_OP_CREATE:
-			/* The server's number makes the path at most eleven bytes longer. */
-			multi->paths[i] = calloc(1, strlen(op->path) + 16);
-			if (multi->paths[i] == NULL)
-				return false;
-			zoo_create_op_init(&multi->ops[i], op->path, op->data, op->data_len,
-							   multi->client->acl, create_mode(op->create_kind),
-							   multi->paths[i], (int) strlen(op->path) + 16);
-			break;
-		case ZKL_OP_DELETE:
-			zoo_delete_op_init(&multi->ops[i], op->path, -1);
-			break;
-		case ZKL_OP_CHECK:
-			zoo_check_op_init(&multi->ops[i], op->path, -1);
-			break;
-	}
-	return true;
-}
-
 bool
 zkl_client_multi(ZklClient *client, const ZklOp *ops, int n_ops,
 				 ZklCompletion *completion)
 {
-	MultiCall  *multi = multi_new(client, n_ops, completion);
-	bool		complete = multi != NULL;
-
-	for (int i = 0; complete && i < n_ops; i++)
-		complete = multi_add(multi, i, &ops[i]);
-	if (!complete)
-	{
-		if (multi)
-			multi_free(multi);
-		return false;
-	}
-	pthread_mutex_lock(&client->mutex);
-	multi->next = client->multis;
-	if (multi->next)
-		multi->next->prev = multi;
-	client->multis = multi;
-	pthread_mutex_unlock(&client->mutex);
-	if (zoo_amulti(client->zh, n_ops, multi->ops, multi->results,
-				   multi_done_io, multi) == ZOK)
-		return true;
-	multi_unlink(multi);
-	multi_free(multi);
-	return false;
+	return zkl_multi_send(&client->multis, client->zh, client->acl, ops, n_ops,
+						  completion);
 }

@@ -31,14 +31,16 @@ class Section:
     """A mode of a lock from its grant to its end, in one session.
 
     sure: until when nobody else may hold it, whatever happens; belief: until
-    when its holder took it for its own.
+    when its holder took it for its own; told: when it was answered what ended
+    that.
     """
 
     def __init__(self, replay, name, mode, hold, record, start, proven):
         self.owner = (replay.process, replay.session)
+        self.replay = replay
         self.name, self.mode, self.hold = name, mode, hold
         self.start = start
-        self.belief = None
+        self.belief = self.told = None
         self.leased = record["start"] + replay.lease if proven else start
         self.committed = start
         self.upgraded = False
@@ -48,6 +50,7 @@ class Section:
 
     def end(self, when):
         self.belief = max(when, self.start)
+        self.told = max(self.belief, self.replay.time)
 
     @property
     def sure(self):
@@ -78,7 +81,7 @@ class Replay:
         self.holds = {}         # name => Hold
         self.open = {}          # (name, mode) => Section
         self.permits = Permits()
-        self.last_ok = record["end"]
+        self.last_ok = self.time = record["end"]
         self.alternative = None
         self.told = False
         self.over = False
@@ -89,6 +92,7 @@ class Replay:
                          f"{record.get('names', '')} {text}")
 
     def feed(self, record):
+        self.time = record["end"]
         outcome = record["outcome"]
         if outcome == "ok":
             self.ok(record)

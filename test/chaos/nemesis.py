@@ -58,7 +58,9 @@ class ServerNemesis(Nemesis):
 
     def strike(self):
         fault = self.random.choice(self.FAULTS)
-        victim = self.random.choice(SERVERS)
+        self.carry_out(fault, self.random.choice(SERVERS))
+
+    def carry_out(self, fault, victim):
         start = now()
         self.note(fault, start, victim=victim, phase="strike")
         getattr(self, fault)(victim)
@@ -119,7 +121,7 @@ class ServerNemesis(Nemesis):
             self.ask("link", source, target, verb, *options)
 
     def quorum_ways(self, victim):
-        return [way for other in self.others(victim)
+        return [] if self.run_state.direct else [way for other in self.others(victim)
                 for way in ((f"zk{victim}", f"zk{other}"),
                             (f"zk{other}", f"zk{victim}"))]
 
@@ -209,8 +211,10 @@ class BackendNemesis(Nemesis):
         fault = self.random.choices(list(self.FAULTS),
                                     self.FAULTS.values())[0]
         clients = self.run_state.clients
-        client = self.random.choice(
-            [c for c in clients if c.holds.names()] or clients)
+        self.hit(fault, self.random.choice(
+            [c for c in clients if c.holds.names()] or clients))
+
+    def hit(self, fault, client):
         start = now()
         pid = client.pid
         if client.connection is None or not self.is_backend(client, pid):

@@ -14,9 +14,10 @@ class Broken(Exception):
 
 
 class Servers:
-    """Starts everything; close() ends it."""
+    """Starts everything; close() ends it. direct: no member of the ensemble can
+    be cut off from the others, who elect a new leader the sooner."""
 
-    def __init__(self, where, tick_ms, session_timeout, settings):
+    def __init__(self, where, tick_ms, session_timeout, settings, direct):
         here = os.path.dirname(os.path.abspath(__file__))
         pgxs = subprocess.run(
             [os.environ.get("PG_CONFIG", "pg_config"), "--pgxs"],
@@ -32,7 +33,7 @@ class Servers:
             ["perl", "-I", os.path.join(here, "../lib"),
              "-I", os.path.join(tests, "perl"),
              os.path.join(here, "servers.pl"), str(tick_ms), session_timeout,
-             settings],
+             settings, str(int(direct))],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
             env=environment, cwd=where, start_new_session=True)
         self.info = json.loads(self.ask("info"))

@@ -91,8 +91,10 @@ class Client(threading.Thread):
         self.patient = self.random.random() < 0.3
         self.history.add(process=self.name, session=self.session, op="connect",
                          start=start, end=now(), outcome="ok", value=self.pid)
-        limit = 0 if self.patient else self.random.choice((300, 1000, 4000))
-        return self.do("set", f"SET lock_timeout = {limit}")[0] == "ok"
+        return self.do("set", f"SET lock_timeout = {self.limit()}")[0] == "ok"
+
+    def limit(self):
+        return 0 if self.patient else self.random.choice((300, 1000, 4000))
 
     def run(self):
         while not self.run_state.stop.is_set():

@@ -25,7 +25,7 @@ FUZZ_OF_fuzz_standing = node
 FUZZ_OF_fuzz_wait_name = wait_name node
 FUZZ_OF_fuzz_text = log syntax
 FUZZ_OF_fuzz_members = members
-FUZZ_OF_fuzz_scene = $(filter-out zk_client,$(patsubst src/recipe/%.c,%,$(wildcard src/recipe/*.c))) \
+FUZZ_OF_fuzz_scene = $(filter-out zk_%,$(patsubst src/recipe/%.c,%,$(wildcard src/recipe/*.c))) \
 	$(filter-out test_%,$(patsubst test/unit/%.c,%,$(wildcard test/unit/*.c))) syntax
 
 vpath %.c src/recipe src test/unit test/fuzz

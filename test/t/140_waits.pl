@@ -243,14 +243,19 @@ $s->query_ok("SELECT zk_unlock('x')");
 nothing_left($zkc, 'no node is left');
 
 
-# A cancel that meets the grant: either the lock or nothing.
+# A cancel that meets the grant: either the lock or nothing. It may also strike
+# when zk_lock() has returned and the statement goes on; then the lock is held, as
+# a native one would be. A sequence tells, whatever becomes of the statement.
 $holder = session($there);
-my %outcomes = (granted => 0, canceled => 0, wrong => 0);
+$here->safe_psql('postgres', "CREATE SEQUENCE granted; SELECT nextval('granted')");
+my %outcomes = (granted => 0, late => 0, canceled => 0, wrong => 0);
 my $canceler = session($here);
+my $count = 'SELECT last_value FROM granted';
 for my $round (1 .. 40)
 {
 	$holder->query_ok("SELECT zk_lock('x')");
-	$s->query_async("SELECT zk_lock('x') IS NOT NULL");
+	my $before = $canceler->query_ok($count);
+	$s->query_async("SELECT zk_lock('x') > 0 AND nextval('granted') > 0");
 	wait_zk_waiting($zkc, $lock, 2);
 	# Sooner and later, to meet the grant in all places.
 	my $delay = ($round % 10) * 0.001;
@@ -259,22 +264,26 @@ for my $round (1 .. 40)
 		"SELECT pg_cancel_backend(@{[ $s->pid ]}) FROM pg_sleep($delay)");
 	$_->wait_result for $holder, $canceler;
 	my $answer = $s->wait_result;
-	my $held = $s->query("SELECT count(*) FROM zk_held_locks WHERE name = 'x'");
-	if ($s->sqlstate eq '57014')
-	{
-		# The cancel came after the grant, and met the question.
-		$held = $s->query('SELECT count(*) FROM zk_held_locks');
-	}
+	my $question = "SELECT count(*) FROM zk_held_locks WHERE name = 'x'";
+	my $held = $s->query($question);
+
+	# The cancel came after the grant, and met the question.
+	$held = $s->query($question) if $s->sqlstate eq '57014';
+	my $granted = $canceler->query_ok($count) - $before;
 	my $outcome =
-	    $answer eq 't' && $held == 1 ? 'granted'
-	  : $answer eq '' && $held == 0 ? 'canceled'
+	    $held ne $granted ? 'wrong'
+	  : $answer eq 't' && $granted ? 'granted'
+	  : $answer eq '' && $granted ? 'late'
+	  : $answer eq '' ? 'canceled'
 	  : 'wrong';
 	$outcomes{$outcome}++;
-	diag("answer '$answer', held $held") if $outcome eq 'wrong';
+	diag("answer '$answer', granted $granted, held $held")
+	  if $outcome eq 'wrong';
+	wait_zk_waiting($zkc, $lock, $granted);
 	$s->query_ok('SELECT zk_unlock_all()');
 	wait_zk_empty($zkc, $lock);
 }
-note("granted $outcomes{granted}, canceled $outcomes{canceled}");
+note(join ', ', map { "$_ $outcomes{$_}" } sort keys %outcomes);
 is($outcomes{wrong}, 0,
 	'a cancel that meets the grant leaves the lock or nothing');
 nothing_left($zkc, 'no node is left');

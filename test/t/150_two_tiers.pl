@@ -179,18 +179,22 @@ sub meet
 	$first->query_async($first_sql);
 	wait_blocked($first);
 	$second->query_async($second_sql);
+	wait_until('a victim', sub { $first->finished || $second->finished });
 	my ($victim, $other) =
-	  wait_until('a victim',
-		sub { $first->finished || $second->finished })
-	  && $first->finished
-	  ? ($first, $second)
-	  : ($second, $first);
+	  $first->finished ? ($first, $second) : ($second, $first);
 	$victim->wait_result;
+
+	# The victim's end lets the other one go on: that may be seen first.
+	if ($victim->ok)
+	{
+		($victim, $other) = ($other, $victim);
+		$victim->wait_result;
+	}
 	my $state = $victim->sqlstate;
 	my $detail = $victim->error;
 	$victim->query('ROLLBACK');
 	$victim->query('SELECT zk_unlock_all(), pg_advisory_unlock_all()');
-	$other->wait_result;
+	$other->wait_result if $other->is_busy;
 	my @states = ($state, $other->sqlstate);
 	$other->query('ROLLBACK');
 	$other->query('SELECT zk_unlock_all(), pg_advisory_unlock_all()');

@@ -114,8 +114,12 @@ sub connected_session
 	my $clock = connected_session($node_b);
 	$first->query_ok("SELECT zk_lock('patience')");
 	$second->query_ok("SET zklock.connect_timeout = '200ms'");
+
+	# Its place in the queue is not enough: it must have heard who is before it.
+	$second->query_ok("SET log_lock_waits = on; SET deadlock_timeout = '10ms'");
+	my $offset = -s $node_b->logfile;
 	$second->query_async("SELECT zk_lock('patience')");
-	wait_zk_waiting($zkc, '/zklock/locks/patience', 2);
+	wait_for_log($node_b, qr/still waiting for zk lock "patience"/, $offset);
 	$way_b->cut(refuse => 1);
 	wait_state($clock, 'suspended');
 	$clock->query_ok("SET zklock.connect_timeout = '1s'");

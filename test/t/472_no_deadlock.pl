@@ -171,6 +171,23 @@ is(scalar(told()), 0, '... and nothing is told any more');
 	$d->close;
 }
 
+# A holder whose session is over, and who queues behind the one that waits for what
+# the ensemble has left of that session, is not waited for.
+{
+	my ($s, $t) = map { $d->open('a') } 1 .. 2;
+	$d->hold($s, "SELECT zk_xact_lock('x')");
+	$d->wait_for($t, "SELECT zk_xact_lock('x')");
+	$zk->kill9;
+	fails_with($s, 'SELECT pg_sleep(60)', '40001', 'a lock is lost in an outage');
+	$s->query_ok('ROLLBACK');
+
+	# Which gives every session the whole of its time again.
+	$zk->restart;
+	wait_told(qr/\.w\./, 1);
+	$d->wait_for($s, "SELECT zk_xact_lock('x')");
+	$d->all_go_on('who has lost its session waits behind what is left of it');
+}
+
 is(scalar(told()), 0, 'nothing is told any more');
 nothing_left($zkc, 'nothing is left');
 done_testing();

@@ -18,7 +18,7 @@ UNIT_TESTS ?= $(sort $(patsubst test/unit/%.c,%,$(wildcard test/unit/test_*.c)))
 # What runs long or in many threads is too slow under valgrind's one.
 UNIT_VALGRIND_TESTS ?= $(filter-out test_threads test_faults test_random,$(UNIT_TESTS))
 
-UNIT_PARTS = $(filter-out zk_client,$(patsubst $(UNIT_RECIPE)/%.c,%,$(wildcard $(UNIT_RECIPE)/*.c))) \
+UNIT_PARTS = $(filter-out zk_%,$(patsubst $(UNIT_RECIPE)/%.c,%,$(wildcard $(UNIT_RECIPE)/*.c))) \
 	$(filter-out test_%,$(patsubst test/unit/%.c,%,$(wildcard test/unit/*.c)))
 UNIT_HEADERS = $(wildcard $(UNIT_RECIPE)/*.h test/unit/*.h)
 

@@ -1,0 +1,98 @@
+"""A run with a plot, to be looked at: chart.py draws it.
+
+Owns: which clients contend for what, and which faults come when. Everything
+else is as in any run: the clients' statements become records, the checker
+judges them.
+"""
+
+import itertools
+
+from nemesis import ServerNemesis
+from servers import Broken
+from workload import Client
+
+NAMES = ["invoices", "stock"]
+SEMAPHORES = {"api": 2}
+SECONDS = 21
+TIMEOUT = 3                     # of a session
+
+# Who uses what, in turn: client => lock or semaphore and mode.
+PARTS = {
+    "a1": [("invoices", "x")],
+    "a2": [("invoices", "x"), ("stock", "x")],
+    "a3": [("stock", "s"), ("api", "p")],
+    "b1": [("invoices", "x"), ("api", "p")],
+    "b2": [("stock", "s")],
+    "b3": [("stock", "s"), ("api", "p")],
+    "c1": [("invoices", "x"), ("stock", "x")],
+    "c2": [("api", "p")],
+}
+
+
+class Actor(Client):
+    """Takes what its part says, one thing for each transaction, for ever."""
+
+    def __init__(self, name, server, seed, history, run):
+        super().__init__(name, server, seed, history, run)
+        self.part = itertools.cycle(PARTS[name])
+
+    def limit(self):
+        return 0
+
+    def step(self):
+        name, mode = next(self.part)
+        for action in (
+                self.begin,
+                lambda: self.request([name], mode, "transaction", None),
+                self.work, self.commit):
+            outcome = action()
+            if outcome != "ok":
+                break
+        if outcome == "fail":
+            self.recover()
+        self.pause(0.1, 0.9)
+
+    def work(self):
+        outcome = self.write()
+        self.pause(0.3, 1.5)
+        return outcome
+
+    def pause(self, shortest, longest):
+        self.run_state.stop.wait(self.random.uniform(shortest, longest))
+
+
+class Plot(ServerNemesis):
+    """A few faults, each of which strikes who holds the first lock."""
+
+    FAULTS = ((3, "backend_terminate"), (2, "zk_leader_crash"),
+              (2, "reset_database"), (2, "isolate_database"))
+
+    def __init__(self, backends, seed, history, run):
+        super().__init__("plot", seed, history, run)
+        self.backends = backends
+
+    def run(self):
+        try:
+            for pause, fault in self.FAULTS:
+                self.run_state.calm.wait(pause)
+                self.strike_holder(fault)
+        except Broken as error:
+            self.error = error
+
+    def strike_holder(self, fault):
+        victim = None
+        while not victim and not self.run_state.calm.wait(0.05):
+            victim = next((client for client in self.run_state.clients
+                           if client.holds.held(NAMES[0])), None)
+        if victim and fault == "backend_terminate":
+            self.backends.hit("terminate", victim)
+        elif victim:
+            self.carry_out(fault, victim.server)
+
+    def reset_database(self, victim):
+        """Its connections break and may be made again."""
+        self.links(self.client_ways(victim), "cut")
+
+    def long(self):
+        """Longer than a session."""
+        self.wait(1.4 * self.run_state.timeout, 1.4 * self.run_state.timeout)
