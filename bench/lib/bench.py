@@ -9,7 +9,7 @@ import os
 
 from lib.peers import Peers
 from lib.results import Result
-from lib.servers import from_environment
+from lib.servers import Server, from_environment
 
 
 class Bench:
@@ -20,6 +20,8 @@ class Bench:
         self.rounds = 1 if quick else rounds
         self.seconds = 1 if quick else 4
         self.directory = directory
+        if quick:
+            Server.warm_up = 0
         self.zk, self.servers = from_environment()
         self.peers = Peers(self.zk.connect_string)
 

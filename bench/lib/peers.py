@@ -27,11 +27,14 @@ class Peer:
         return [float(number) for number in answer[1:]]
 
     def rate(self, kind, clients, where, seconds, lead=0):
-        """Lock and unlock by so many clients; pairs per second. What is done
-        in the first seconds, the lead, does not count. Where: own, a lock of
-        its own for each client; one, the same lock for all."""
-        count, elapsed = self.order("run", kind, clients, where, lead, seconds)
-        return count / elapsed
+        """Pairs per second; see count()."""
+        return self.count(kind, clients, where, seconds, lead) / seconds
+
+    def count(self, kind, clients, where, seconds, lead=0):
+        """How often so many clients lock and unlock. What is done in the first
+        seconds, the lead, does not count. Where: own, a lock of its own for
+        each client; one, the same lock for all."""
+        return self.order("run", kind, clients, where, lead, seconds)[0]
 
     def end(self):
         self.process.stdin.close()

@@ -18,6 +18,8 @@ DATABASE, USER = "postgres", "postgres"
 class Server:
     """One PostgreSQL server."""
 
+    warm_up = 1         # seconds of pgbench
+
     def __init__(self, name, directory, port):
         self.name = name
         self.port = port
@@ -40,33 +42,46 @@ class Server:
         finally:
             connection.close()
 
-    def start_pgbench(self, script, clients, seconds, settings="", mode="simple"):
-        """Runs for a second more: the first one, in which sessions are
-        opened, does not count."""
+    def start_pgbench(self, script, clients, seconds, settings="", mode="simple",
+                      variables=()):
+        """The warm-up, in which sessions are opened, does not count."""
         environment = dict(os.environ, PGOPTIONS=settings)
         command = ["pgbench", "-n", "-h", self.directory, "-p", str(self.port),
                    "-U", USER, "-M", mode, "-c", str(clients),
                    "-j", str(min(clients, 2)), "-P", "1",
-                   "-T", str(seconds + 1), "-f", script, DATABASE]
-        return subprocess.Popen(
-            command, env=environment, text=True,
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+                   "-T", str(seconds + self.warm_up), "-f", script]
+        for variable in variables:
+            command += ["-D", variable]
+        return Pgbench(subprocess.Popen(
+            command + [DATABASE], env=environment, text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE), self.warm_up)
 
-    def pgbench(self, script, clients, seconds, settings="", mode="simple"):
+    def pgbench(self, *arguments, **options):
         """Transactions per second."""
-        return pgbench_rate(
-            self.start_pgbench(script, clients, seconds, settings, mode))
+        return self.start_pgbench(*arguments, **options).finish().rate
 
 
-def pgbench_rate(process):
-    """Waits for its end."""
-    output, errors = process.communicate()
-    if process.returncode != 0 or "aborted" in errors:
-        raise RuntimeError(f"pgbench failed:\n{output}{errors}")
-    rates = re.findall(r"^progress: .* ([0-9.]+) tps", errors, re.MULTILINE)
-    if len(rates) > 1:
-        return statistics.mean(float(rate) for rate in rates[1:])
-    return float(re.search(r"^tps = ([0-9.]+)", output, re.MULTILINE)[1])
+class Pgbench:
+    """A run of it, and what it says when it ends: how many transactions there
+    were, and the rate after the warm-up."""
+
+    def __init__(self, process, warm_up):
+        self.process = process
+        self.warm_up = warm_up
+        self.rate = self.count = None
+
+    def finish(self):
+        output, errors = self.process.communicate()
+        if self.process.returncode != 0 or "aborted" in errors:
+            raise RuntimeError(f"pgbench failed:\n{output}{errors}")
+        self.count = int(re.search(r"actually processed: (\d+)", output)[1])
+        rates = re.findall(r"^progress: .* ([0-9.]+) tps", errors, re.MULTILINE)
+        rates = rates[self.warm_up:]
+        if self.warm_up and rates:
+            self.rate = statistics.mean(float(rate) for rate in rates)
+        else:
+            self.rate = float(re.search(r"^tps = ([0-9.]+)", output, re.MULTILINE)[1])
+        return self
 
 
 class ZooKeeper:

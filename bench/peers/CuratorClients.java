@@ -17,8 +17,8 @@ import org.apache.curator.retry.ExponentialBackoffRetry;
  * Curator's locks, taken and released as fast as they can be.
  *
  * <p>Owns: sessions that stay open, and threads. Reads orders from standard input, each a line of
- * words, and answers "ok" and numbers: "run KIND CLIENTS WHERE LEAD SECONDS", how many locks were
- * taken, in how long. LEAD seconds pass before the count begins. WHERE is "own", a lock for each
+ * words, and answers "ok" and a number: "run KIND CLIENTS WHERE LEAD SECONDS", how many locks were
+ * taken. LEAD seconds pass before the count begins. WHERE is "own", a lock for each
  * client, or "one" for all of them. Kinds: "mutex", each client with a session of its own;
  * "shared", all clients in one session; "multiN", an InterProcessMultiLock of N. bench/lib/peers.py
  * is the only caller.
@@ -50,7 +50,7 @@ public final class CuratorClients {
             double seconds = Double.parseDouble(order[5]);
             long count = run(order[1], Integer.parseInt(order[2]), order[3],
                     Double.parseDouble(order[4]), seconds);
-            return "ok " + count + " " + seconds;
+            return "ok " + count;
         } catch (Throwable error) {
             return "error " + error;
         }

@@ -3,8 +3,8 @@
 
 Owns: a process with a session for each client, as threads of one Python
 process run one at a time. Reads orders from standard input, each a line of
-words, and answers "ok" and numbers: "run lock CLIENTS WHERE LEAD SECONDS", how
-many locks were taken, in how long. LEAD seconds pass before the count begins.
+words, and answers "ok" and a number: "run lock CLIENTS WHERE LEAD SECONDS", how
+many locks were taken. LEAD seconds pass before the count begins.
 WHERE is "own", a lock for each client, or "one" for all of them.
 bench/lib/peers.py is the only caller.
 """
@@ -70,7 +70,7 @@ def main():
     for line in sys.stdin:
         _, _, number, where, lead, seconds = line.split()
         count = clients.run(int(number), where, float(lead), float(seconds))
-        print("ok", count, seconds, flush=True)
+        print("ok", count, flush=True)
 
 
 if __name__ == "__main__":
