@@ -38,6 +38,7 @@ sub start
 	print $fh $self->ini(%{ $opt{config} // {} });
 	close $fh or croak "$file: $!";
 
+	local $ENV{PATH} = "$ENV{PATH}:/usr/sbin";
 	$self->{pid} = spawn([ 'pgbouncer', $file ], log => $self->{log});
 	$running{ $self->{pid} } = $$;
 	wait_until(
