@@ -3,6 +3,10 @@
 -- Cluster-wide advisory locks over ZooKeeper.  One section for each operation;
 -- each operation takes its key as a name, a bigint, two integers, or an array
 -- of names that are locked all or not at all.
+--
+-- The schema may belong to somebody whom the installing user should not trust, so
+-- nothing here may be looked up in it that is not made here: what is called with
+-- arguments of other types than its own says pg_catalog.
 
 
 -- wait, exclusive, session level
@@ -518,7 +522,7 @@ CREATE TABLE zklock_fences (
 ) USING heap;
 
 REVOKE ALL ON zklock_fences FROM PUBLIC;
-SELECT pg_extension_config_dump('zklock_fences', '');
+SELECT pg_catalog.pg_extension_config_dump('zklock_fences', '');
 
 COMMENT ON TABLE zklock_fences IS
 	'greatest tokens of cluster-wide locks that zk_fence() recorded in this database; kept by dump and restore';
@@ -689,7 +693,7 @@ COMMENT ON FUNCTION zklock_stat() IS 'the row of the view zk_stat';
 
 CREATE VIEW zk_stat AS
 	SELECT scope, acquisitions, waits,
-		make_interval(secs => wait_ms / 1000.0) AS wait_time,
+		pg_catalog.make_interval(secs => wait_ms OPERATOR(pg_catalog./) 1000.0) AS wait_time,
 		timeouts, cancels, deadlocks, sessions_opened, sessions_lost,
 		locks_lost, commits_refused, revocations, round_trips,
 		lock_table_reads, stats_reset
