@@ -27,7 +27,7 @@ ask_by_chance(Party *party, const char *const *names, int n_names, int n_wanted,
 
 	for (int i = dice(n_names); n_wanted > 0; n_wanted--, i = (i + 1) % n_names)
 	{
-		ZklMode		mode = dice(5) < 3 ? ZKL_MODE_EXCLUSIVE : ZKL_MODE_SHARED;
+		ZklMode		mode = dice(3) ? ZKL_MODE_EXCLUSIVE : ZKL_MODE_SHARED;
 
 		if (mode_of(party, names[i]) < mode)
 		{
