@@ -641,7 +641,7 @@ LANGUAGE C STABLE PARALLEL SAFE;
 COMMENT ON FUNCTION zklock_server() IS
 	'this server, as zk_locks.server has it';
 
-CREATE FUNCTION zk_blocking(waiter integer)
+CREATE FUNCTION zk_blocking(pid integer)
 RETURNS TABLE (server text, pid integer, name text, mode text, granted boolean)
 LANGUAGE sql VOLATILE PARALLEL RESTRICTED
 BEGIN ATOMIC
@@ -651,7 +651,7 @@ BEGIN ATOMIC
 		FROM zk_locks AS l)
 	SELECT b.server, b.pid, b.name, b.mode, b.granted
 	FROM seen AS w JOIN seen AS b ON b.kind = w.kind AND b.name = w.name
-	WHERE w.server = zklock_server() AND w.pid = waiter AND NOT w.granted
+	WHERE w.server = zklock_server() AND w.pid = $1 AND NOT w.granted
 		AND b.session_id IS DISTINCT FROM w.session_id
 		AND (b.granted OR b.queue_position < w.queue_position)
 		AND (b.mode <> 'shared' OR w.mode <> 'shared')
