@@ -209,6 +209,7 @@ struct ZklSession
 	pthread_mutex_t mutex;
 	ZklClient  *client;
 	int			wakeup_fd;
+	bool		woken;			/* it is readable */
 	ZklSessionState state;
 	ZklConnectionInfo connection;
 	int64_t		opened_ms;		/* when first connected */
@@ -239,6 +240,7 @@ struct ZklSession
 	ZklNode    *nodes;
 	ZklRequest *requests;
 	ZklLock    *locks;
+	int			n_lost;			/* how many of them are lost */
 	ZklWaits   *waits;			/* NULL until there was a long one */
 	ZklSurvey  *surveys;
 	bool		garbage;		/* something is ready to be freed */
@@ -326,6 +328,7 @@ extern void zkl__drain_watch_fired(ZklRequest *request, const char *path);
 /* lock.c */
 extern void zkl__lock_reduce(ZklLock *lock, ZklMode mode);
 extern void zkl__lock_node_lost(ZklNode *node);
+extern void zkl__lock_lose(ZklLock *lock);
 extern void zkl__tell_loss(const ZklSession *session);
 extern void zkl__tell_revocation(const ZklSession *session);
 extern void zkl__confirm_drive(ZklSession *session);

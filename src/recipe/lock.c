@@ -28,6 +28,14 @@ zkl_lock_is_lost(ZklLock *lock)
 	return lost;
 }
 
+/* Held no more, whatever its owner believes. */
+void
+zkl__lock_lose(ZklLock *lock)
+{
+	lock->session->n_lost += !lock->lost;
+	lock->lost = true;
+}
+
 void
 zkl__tell_loss(const ZklSession *session)
 {
@@ -64,7 +72,7 @@ zkl__lock_node_lost(ZklNode *node)
 		return;
 	if (lock->taken && !lock->lost)
 		zkl__tell_loss(node->session);
-	lock->lost = true;
+	zkl__lock_lose(lock);
 	if (lock->anchor == node)
 		lock->anchor = NULL;
 	if (lock->upgrade == node)
@@ -92,6 +100,7 @@ lock_free(ZklLock *lock)
 		session->locks = lock->next;
 	if (lock->next)
 		lock->next->prev = lock->prev;
+	session->n_lost -= lock->lost;
 	for (int i = 0; i < session->n_confirm_locks; i++)
 		if (session->confirm_locks[i] == lock)
 			session->confirm_locks[i] = NULL;
@@ -157,7 +166,7 @@ confirmed(ZklCall *call, const ZklResult *result)
 			/* It names one; the others are asked for again. */
 			for (int i = 0; i < result->n_ops && i < session->n_confirm_locks; i++)
 				if (result->op_codes[i] == ZKL_RC_NO_NODE && session->confirm_locks[i])
-					session->confirm_locks[i]->lost = true;
+					zkl__lock_lose(session->confirm_locks[i]);
 			zkl__confirm_drive(session);
 			break;
 		default:

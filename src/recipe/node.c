@@ -18,18 +18,16 @@
 
 typedef struct Dialect
 {
-	const char *guid_format;	/* session's upper 32, next 16, 16; counter's 16, 48 bits */
+	const char *prefix;			/* what stands before the GUID */
+	const char *separator;		/* what stands between its groups, and behind it */
 	const char *reader;			/* what stands before the number, or NULL */
 	const char *writer;
 } Dialect;
 
-#define CURATOR_GUID "_c_%08" PRIx32 "-%04x-%04x-%04x-%012" PRIx64 "-"
-#define KAZOO_GUID "%08" PRIx32 "%04x%04x%04x%012" PRIx64
-
 static const Dialect dialects[] = {
-	[ZKL_DIALECT_CURATOR] = {CURATOR_GUID, "__READ__", "__WRIT__"},
-	[ZKL_DIALECT_CURATOR_MUTEX] = {CURATOR_GUID, NULL, "lock-"},
-	[ZKL_DIALECT_KAZOO] = {KAZOO_GUID, "__rlock__", "__lock__"},
+	[ZKL_DIALECT_CURATOR] = {"_c_", "-", "__READ__", "__WRIT__"},
+	[ZKL_DIALECT_CURATOR_MUTEX] = {"_c_", "-", NULL, "lock-"},
+	[ZKL_DIALECT_KAZOO] = {"", "", "__rlock__", "__lock__"},
 };
 
 #define N_DIALECTS ((int) (sizeof(dialects) / sizeof(dialects[0])))
@@ -162,30 +160,60 @@ zkl_parse_child(const char *name, ZklContender *contender)
 	return true;
 }
 
+static char *
+put_text(char *out, const char *text)
+{
+	size_t		n = strlen(text);
+
+	memcpy(out, text, n + 1);
+	return out + n;
+}
+
+/* The digits of a number, and what follows.  Every request has such names, so not with printf(). */
+static char *
+put_group(char *out, uint64_t value, int digits, const char *separator)
+{
+	for (int i = digits - 1; i >= 0; i--, value >>= 4)
+		out[i] = "0123456789abcdef"[value & 0xf];
+	return put_text(out + digits, separator);
+}
+
 size_t
 zkl_guid(ZklDialect dialect, int64_t session_id, uint64_t counter,
 		 char out[ZKL_CHILD_NAME_SIZE])
 {
+	const Dialect *d = &dialects[dialect];
 	uint64_t	id = (uint64_t) session_id;
+	char	   *end = put_text(out, d->prefix);
 
-	return (size_t) snprintf(out, ZKL_CHILD_NAME_SIZE, dialects[dialect].guid_format,
-							 (uint32_t) (id >> 32), (unsigned) (id >> 16 & 0xffff),
-							 (unsigned) (id & 0xffff), (unsigned) (counter >> 48),
-							 counter & UINT64_C(0xffffffffffff));
+	end = put_group(end, id >> 32, 8, d->separator);
+	end = put_group(end, id >> 16, 4, d->separator);
+	end = put_group(end, id, 4, d->separator);
+	end = put_group(end, counter >> 48, 4, d->separator);
+	end = put_group(end, counter, 12, d->separator);
+	return (size_t) (end - out);
+}
+
+static const char *
+infix_of(ZklDialect dialect, ZklMode mode)
+{
+	return mode == ZKL_MODE_SHARED ? dialects[dialect].reader : dialects[dialect].writer;
+}
+
+bool
+zkl_has_mode(ZklDialect dialect, ZklMode mode)
+{
+	return infix_of(dialect, mode) != NULL;
 }
 
 bool
 zkl_child_prefix(ZklDialect dialect, ZklMode mode, int64_t session_id,
 				 uint64_t counter, char out[ZKL_CHILD_NAME_SIZE])
 {
-	const Dialect *d = &dialects[dialect];
-	const char *infix = mode == ZKL_MODE_SHARED ? d->reader : d->writer;
-	size_t		n;
-
-	if (infix == NULL)
+	if (!zkl_has_mode(dialect, mode))
 		return false;
-	n = zkl_guid(dialect, session_id, counter, out);
-	snprintf(out + n, ZKL_CHILD_NAME_SIZE - n, "%s", infix);
+	put_text(out + zkl_guid(dialect, session_id, counter, out),
+			 infix_of(dialect, mode));
 	return true;
 }
 

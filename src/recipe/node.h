@@ -32,6 +32,9 @@ extern bool zkl_parse_child(const char *name, ZklContender *contender);
 extern size_t zkl_guid(ZklDialect dialect, int64_t session_id, uint64_t counter,
 					   char out[ZKL_CHILD_NAME_SIZE]);
 
+/* Does the dialect have names for the mode? */
+extern bool zkl_has_mode(ZklDialect dialect, ZklMode mode);
+
 /*
  * Writes the name to create: prefix, GUID of session and counter, infix, and
  * no number.  Returns false if the dialect has no such mode.

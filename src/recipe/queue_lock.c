@@ -22,24 +22,20 @@
 #include "internal.h"
 
 
+/* One piece of memory, with the path and the data behind the node. */
 ZklNode *
 zkl__node_new(ZklRequest *request, int index, const char *lock_path,
 			  ZklMode mode, bool upgrade)
 {
 	ZklSession *session = request->session;
-	ZklNode    *node = calloc(1, sizeof(ZklNode));
+	size_t		path_size = strlen(lock_path) + 1;
+	ZklNode    *node = calloc(1, sizeof(ZklNode) + path_size + (size_t) request->data_len);
 
 	if (node == NULL)
 		return NULL;
-	node->lock_path = strdup(lock_path);
-	node->data = malloc((size_t) request->data_len + 1);
-	if (node->lock_path == NULL || node->data == NULL)
-	{
-		free(node->lock_path);
-		free(node->data);
-		free(node);
-		return NULL;
-	}
+	node->lock_path = (char *) (node + 1);
+	memcpy(node->lock_path, lock_path, path_size);
+	node->data = node->lock_path + path_size;
 	memcpy(node->data, request->data, (size_t) request->data_len);
 	node->data_len = request->data_len;
 	node->session = session;
@@ -69,8 +65,6 @@ zkl__node_free(ZklNode *node)
 		node->session->nodes = node->next;
 	if (node->next)
 		node->next->prev = node->prev;
-	free(node->lock_path);
-	free(node->data);
 	free(node->watched);
 	free(node->blockers);
 	free(node);
@@ -271,7 +265,7 @@ has_lost_anchor(const ZklNode *node, const ZklResult *result)
 		return false;
 	if (held->anchor == NULL || !(is_listed(result, held->anchor->name) ||
 								  is_listed(result, held->anchor->new_name)))
-		held->lost = true;
+		zkl__lock_lose(held);
 	return held->lost;
 }
 

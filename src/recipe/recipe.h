@@ -159,6 +159,19 @@ extern void zkl_session_clear_wakeup(ZklSession *session);
 extern ZklSessionState zkl_session_state(ZklSession *session);
 extern void zkl_session_info(ZklSession *session, ZklSessionInfo *info);
 
+/* The session lives, as far as is known, and nothing that it holds was lost. */
+extern bool zkl_session_is_intact(ZklSession *session);
+
+/* What a release or a commit must know of the above. */
+typedef struct ZklLease
+{
+	int64_t		session_id;
+	int			session_timeout_ms;
+	int64_t		left_ms;
+} ZklLease;
+
+extern ZklLease zkl_session_lease(ZklSession *session);
+
 /*
  * Asks the ensemble, through its quorum, whether the session lives and all
  * nodes of held locks exist, also when there are none; poll with zkl_session_confirmed().  A second call

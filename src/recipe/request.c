@@ -375,10 +375,6 @@ free_unborn_locks(ZklRequest *request)
 void
 zkl__request_free_memory(ZklRequest *request)
 {
-	free(request->nodes);
-	free(request->locks);
-	free(request->unborn);
-	free(request->data);
 	free(request->drain_watch);
 	if (request->permit)
 		zkl__permit_free(request->permit);

@@ -60,9 +60,9 @@ void
 zkl__wake(ZklSession *session)
 {
 	uint64_t	one = 1;
-	ssize_t		ignored = write(session->wakeup_fd, &one, sizeof(one));
 
-	(void) ignored;				/* a full counter is readable, too */
+	if (!session->woken)
+		session->woken = write(session->wakeup_fd, &one, sizeof(one)) > 0;
 }
 
 bool
@@ -429,9 +429,11 @@ void
 zkl_session_clear_wakeup(ZklSession *session)
 {
 	uint64_t	count;
-	ssize_t		ignored = read(session->wakeup_fd, &count, sizeof(count));
 
-	(void) ignored;
+	zkl__session_lock(session);
+	if (session->woken)
+		session->woken = read(session->wakeup_fd, &count, sizeof(count)) < 0;
+	zkl__session_unlock(session);
 }
 
 ZklSessionState
@@ -443,6 +445,17 @@ zkl_session_state(ZklSession *session)
 	state = session->state;
 	zkl__session_unlock(session);
 	return state;
+}
+
+bool
+zkl_session_is_intact(ZklSession *session)
+{
+	bool		intact;
+
+	zkl__session_lock(session);
+	intact = !zkl__is_final(session) && session->n_lost == 0;
+	zkl__session_unlock(session);
+	return intact;
 }
 
 /*
@@ -458,6 +471,20 @@ lease_left(const ZklSession *session, int64_t now)
 		return 0;
 	end = session->lease_from_ms + session->connection.session_timeout_ms / 3;
 	return now < end ? end - now : 0;
+}
+
+ZklLease
+zkl_session_lease(ZklSession *session)
+{
+	int64_t		now = zkl_client_now();
+	ZklLease	lease;
+
+	zkl__session_lock(session);
+	lease.session_id = session->connection.session_id;
+	lease.session_timeout_ms = session->connection.session_timeout_ms;
+	lease.left_ms = lease_left(session, now);
+	zkl__session_unlock(session);
+	return lease;
 }
 
 void

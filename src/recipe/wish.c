@@ -32,12 +32,18 @@ session_has_room(const ZklSession *session, int n_nodes, size_t path_bytes,
 		request_bytes <= ZKL_PACKET_BYTES;
 }
 
-/* Not yet known to the session; NULL when out of memory. */
+/*
+ * Not yet known to the session; NULL when out of memory.  One piece of memory,
+ * with the arrays and the data behind the request.
+ */
 static ZklRequest *
 request_new(ZklSession *session, int n, bool try_only,
 			const char *data, int data_len)
 {
-	ZklRequest *request = calloc(1, sizeof(ZklRequest));
+	size_t		room = (size_t) n;
+	ZklRequest *request = calloc(1, sizeof(ZklRequest) +
+								 room * (sizeof(ZklNode *) + 2 * sizeof(ZklLock *)) +
+								 (size_t) data_len);
 
 	if (request == NULL)
 		return NULL;
@@ -47,16 +53,10 @@ request_new(ZklSession *session, int n, bool try_only,
 	request->draining = -1;
 	request->try_only = try_only;
 	request->n = n;
-	request->nodes = calloc((size_t) n, sizeof(ZklNode *));
-	request->locks = calloc((size_t) n, sizeof(ZklLock *));
-	request->unborn = calloc((size_t) n, sizeof(ZklLock *));
-	request->data = malloc((size_t) data_len + 1);
-	if (request->nodes == NULL || request->locks == NULL ||
-		request->unborn == NULL || request->data == NULL)
-	{
-		zkl__request_free_memory(request);
-		return NULL;
-	}
+	request->nodes = (ZklNode **) (request + 1);
+	request->locks = (ZklLock **) (request->nodes + room);
+	request->unborn = request->locks + room;
+	request->data = (char *) (request->unborn + room);
 	memcpy(request->data, data, (size_t) data_len);
 	request->data_len = data_len;
 	return request;
@@ -112,7 +112,6 @@ static void
 start_request(ZklRequest *request, const ZklLockWish *wishes)
 {
 	ZklSession *session = request->session;
-	char		unused[ZKL_CHILD_NAME_SIZE];
 
 	if (!has_room(request, wishes))
 	{
@@ -121,7 +120,7 @@ start_request(ZklRequest *request, const ZklLockWish *wishes)
 	}
 	for (int i = 0; i < request->n; i++)
 	{
-		if (!zkl_child_prefix(session->dialect, wishes[i].mode, 0, 0, unused))
+		if (!zkl_has_mode(session->dialect, wishes[i].mode))
 		{
 			zkl__request_fail(request, ZKL_NOT_SUPPORTED, i, 0);
 			return;
