@@ -32,13 +32,15 @@
 #include "revoke.h"
 #include "semaphores.h"
 
-/* The key of a call, whatever its form. */
+/* The key of a call, whatever its form.  Points into itself: not to be copied. */
 typedef struct Key
 {
-	ZklockName *names;
+	const ZklockName *names;
 	int			n;
 	bool		is_array;
 	int			n_args;			/* arguments that it takes up */
+	ZklockName	single;
+	ZklockNameRoom room;
 } Key;
 
 typedef enum KeyForm
@@ -60,30 +62,30 @@ require_arguments(FunctionCallInfo fcinfo)
 					 errhint("Unlike pg_advisory_lock(), zklock refuses NULL instead of locking nothing.")));
 }
 
-static Key
-read_key(FunctionCallInfo fcinfo, KeyForm form)
+static void
+read_key(FunctionCallInfo fcinfo, KeyForm form, Key *key)
 {
-	Key			key = {NULL, 1, form == KEY_ARRAY, form == KEY_INT4 ? 2 : 1};
-
+	key->names = &key->single;
+	key->n = 1;
+	key->is_array = form == KEY_ARRAY;
+	key->n_args = form == KEY_INT4 ? 2 : 1;
 	require_arguments(fcinfo);
-	if (form != KEY_ARRAY)
-		key.names = palloc(sizeof(ZklockName));
 	switch (form)
 	{
 		case KEY_TEXT:
-			zklock_name_from_text(PG_GETARG_TEXT_PP(0), key.names);
+			zklock_name_from_text(PG_GETARG_TEXT_PP(0), &key->room, &key->single);
 			break;
 		case KEY_INT8:
-			zklock_name_from_int8(PG_GETARG_INT64(0), key.names);
+			zklock_name_from_int8(PG_GETARG_INT64(0), &key->room, &key->single);
 			break;
 		case KEY_INT4:
-			zklock_name_from_int4(PG_GETARG_INT32(0), PG_GETARG_INT32(1), key.names);
+			zklock_name_from_int4(PG_GETARG_INT32(0), PG_GETARG_INT32(1), &key->room,
+								  &key->single);
 			break;
 		case KEY_ARRAY:
-			key.names = zklock_names_from_array(PG_GETARG_ARRAYTYPE_P(0), &key.n);
+			key->names = zklock_names_from_array(PG_GETARG_ARRAYTYPE_P(0), &key->n);
 			break;
 	}
-	return key;
 }
 
 /* An argument that says how long to wait, in milliseconds. */
@@ -146,7 +148,7 @@ static bool
 acquire(const Key *key, ZklMode mode, ZklockScope scope, int64 limit_ms)
 {
 	int			n = key->n;
-	ZklockName *names = zklock_names_distinct(key->names, &n);
+	const ZklockName *names = zklock_names_distinct(key->names, &n);
 	ZklockWish	wish = {names, n, mode, scope, limit_ms};
 
 	return zklock_acquire(&wish);
@@ -155,8 +157,9 @@ acquire(const Key *key, ZklMode mode, ZklockScope scope, int64 limit_ms)
 static Datum
 lock(FunctionCallInfo fcinfo, KeyForm form, ZklMode mode, ZklockScope scope)
 {
-	Key			key = read_key(fcinfo, form);
+	Key			key;
 
+	read_key(fcinfo, form, &key);
 	acquire(&key, mode, scope, ZKLOCK_NO_LIMIT);
 	return token_result(fcinfo, &key);
 }
@@ -164,18 +167,22 @@ lock(FunctionCallInfo fcinfo, KeyForm form, ZklMode mode, ZklockScope scope)
 static Datum
 try_lock(FunctionCallInfo fcinfo, KeyForm form, ZklMode mode, ZklockScope scope)
 {
-	Key			key = read_key(fcinfo, form);
+	Key			key;
 
+	read_key(fcinfo, form, &key);
 	PG_RETURN_BOOL(acquire(&key, mode, scope, read_wait(fcinfo, key.n_args)));
 }
 
 static Datum
 unlock(FunctionCallInfo fcinfo, KeyForm form, ZklMode mode)
 {
-	Key			key = read_key(fcinfo, form);
-	int			n = key.n;
-	ZklockName *names = zklock_names_distinct(key.names, &n);
+	Key			key;
+	int			n;
+	const ZklockName *names;
 
+	read_key(fcinfo, form, &key);
+	n = key.n;
+	names = zklock_names_distinct(key.names, &n);
 	zklock_check_loss();
 	PG_RETURN_BOOL(zklock_release(names, n, mode));
 }
@@ -183,8 +190,9 @@ unlock(FunctionCallInfo fcinfo, KeyForm form, ZklMode mode)
 static Datum
 lock_token(FunctionCallInfo fcinfo, KeyForm form)
 {
-	Key			key = read_key(fcinfo, form);
+	Key			key;
 
+	read_key(fcinfo, form, &key);
 	return token_result(fcinfo, &key);
 }
 
@@ -215,8 +223,9 @@ PG_FUNCTION_INFO_V1(zklock_revoked_text);
 Datum
 zklock_revoked_text(PG_FUNCTION_ARGS)
 {
-	Key			key = read_key(fcinfo, KEY_TEXT);
+	Key			key;
 
+	read_key(fcinfo, KEY_TEXT, &key);
 	PG_RETURN_BOOL(zklock_is_revoked(key.names));
 }
 
@@ -249,9 +258,11 @@ PG_FUNCTION_INFO_V1(zklock_lock_wait_text);
 Datum
 zklock_lock_wait_text(PG_FUNCTION_ARGS)
 {
-	Key			key = read_key(fcinfo, KEY_TEXT);
-	int64		limit_ms = PG_NARGS() > 1 ? read_wait(fcinfo, key.n_args) : ZKLOCK_NO_LIMIT;
+	Key			key;
+	int64		limit_ms;
 
+	read_key(fcinfo, KEY_TEXT, &key);
+	limit_ms = PG_NARGS() > 1 ? read_wait(fcinfo, key.n_args) : ZKLOCK_NO_LIMIT;
 	require_nothing_to_commit(fcinfo);
 	SPI_connect_ext(SPI_OPT_NONATOMIC);
 	SPI_commit();
@@ -284,9 +295,10 @@ zklock_unlock_all(PG_FUNCTION_ARGS)
 static int64
 acquire_permit(FunctionCallInfo fcinfo, ZklockScope scope, int64 limit_ms)
 {
-	Key			key = read_key(fcinfo, KEY_TEXT);
+	Key			key;
 	int			size = PG_GETARG_INT32(1);
 
+	read_key(fcinfo, KEY_TEXT, &key);
 	if (size < 1 || size > ZKLOCK_MAX_PERMITS)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
@@ -319,8 +331,9 @@ PG_FUNCTION_INFO_V1(zklock_release_text);
 Datum
 zklock_release_text(PG_FUNCTION_ARGS)
 {
-	Key			key = read_key(fcinfo, KEY_TEXT);
+	Key			key;
 
+	read_key(fcinfo, KEY_TEXT, &key);
 	zklock_check_loss();
 	PG_RETURN_BOOL(zklock_release_permit(key.names));
 }
@@ -330,8 +343,9 @@ PG_FUNCTION_INFO_V1(zklock_revoke_text);
 Datum
 zklock_revoke_text(PG_FUNCTION_ARGS)
 {
-	Key			key = read_key(fcinfo, KEY_TEXT);
+	Key			key;
 
+	read_key(fcinfo, KEY_TEXT, &key);
 	PG_RETURN_INT32(zklock_revoke(key.names));
 }
 
@@ -340,8 +354,9 @@ PG_FUNCTION_INFO_V1(zklock_fence_text);
 Datum
 zklock_fence_text(PG_FUNCTION_ARGS)
 {
-	Key			key = read_key(fcinfo, KEY_TEXT);
+	Key			key;
 
+	read_key(fcinfo, KEY_TEXT, &key);
 	PG_RETURN_INT64(zklock_fence(key.names, fcinfo->flinfo->fn_oid));
 }
 
@@ -350,8 +365,9 @@ PG_FUNCTION_INFO_V1(zklock_fence_reset_text);
 Datum
 zklock_fence_reset_text(PG_FUNCTION_ARGS)
 {
-	Key			key = read_key(fcinfo, KEY_TEXT);
+	Key			key;
 
+	read_key(fcinfo, KEY_TEXT, &key);
 	zklock_fence_reset(key.names, fcinfo->flinfo->fn_oid);
 	PG_RETURN_VOID();
 }

@@ -95,16 +95,6 @@ request_remote(Acquisition *a, ZklSession *session)
 	return status;
 }
 
-/* To deadlock detection, which may find this backend waiting elsewhere. */
-static void
-show_session(ZklSession *session)
-{
-	ZklSessionInfo info;
-
-	zkl_session_info(session, &info);
-	zklock_show_session(info.session_id);
-}
-
 /* False when the limit has passed. */
 static bool
 acquire_remote(Acquisition *a)
@@ -116,8 +106,9 @@ acquire_remote(Acquisition *a)
 
 		if (session == NULL)
 			return false;
+		/* To others, who may find this backend waiting elsewhere. */
 		if (zklock_deadlock_detection)
-			show_session(session);
+			zklock_show_session(zkl_session_lease(session).session_id);
 		status = request_remote(a, session);
 		if (status != ZKL_SESSION_LOST && status != ZKL_LOCK_LOST)
 			return status == ZKL_OK;
@@ -244,12 +235,13 @@ bool
 zklock_acquire(ZklockWish *wish)
 {
 	Acquisition a = {.wish = wish, .patience.limit_ms = wish->limit_ms};
+	ZklockHold *single;
 	volatile bool acquired = false;
 
 	zklock_check_loss();
 	if (wish->n == 0)
 		return true;
-	a.holds = palloc(sizeof(ZklockHold *) * wish->n);
+	a.holds = wish->n == 1 ? &single : palloc(sizeof(ZklockHold *) * wish->n);
 	a.patience.started = zklock_now();
 	PG_TRY();
 	{

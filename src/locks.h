@@ -13,7 +13,7 @@
 
 typedef struct ZklockWish
 {
-	ZklockName *names;			/* distinct, in the order of zklock_names_distinct() */
+	const ZklockName *names;	/* distinct, in the order of zklock_names_distinct() */
 	int			n;
 	ZklMode		mode;
 	ZklockScope scope;

@@ -158,7 +158,7 @@ zklock_check_loss(void)
 	int			n;
 
 	take_notice(session);
-	if (session == NULL)
+	if (session == NULL || zkl_session_is_intact(session))
 		return;
 
 	/*
@@ -291,20 +291,20 @@ void
 zklock_note_release(void)
 {
 	ZklSession *session = zklock_session_current();
-	ZklSessionInfo info;
+	ZklLease	lease;
 
 	if (session == NULL || zklock_commit_check == ZKLOCK_COMMIT_CHECK_OFF)
 		return;
-	zkl_session_info(session, &info);
-	if (info.lease_ms == 0 || zklock_commit_check == ZKLOCK_COMMIT_CHECK_ALWAYS)
-		unproven = info.session_id;
+	lease = zkl_session_lease(session);
+	if (lease.left_ms == 0 || zklock_commit_check == ZKLOCK_COMMIT_CHECK_ALWAYS)
+		unproven = lease.session_id;
 }
 
 static void
 check_commit(void)
 {
 	ZklSession *session;
-	ZklSessionInfo info = {0};
+	ZklLease	lease = {0};
 	bool		must_prove = unproven != 0 &&
 		TransactionIdIsValid(GetTopTransactionIdIfAny());
 
@@ -314,8 +314,8 @@ check_commit(void)
 		zklock_check_loss();
 	session = zklock_session_current();
 	if (session)
-		zkl_session_info(session, &info);
-	if (doomed || (must_prove && info.session_id != unproven))
+		lease = zkl_session_lease(session);
+	if (doomed || (must_prove && lease.session_id != unproven))
 		ereport(ERROR,
 				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
 				 errmsg("could not commit because a lock that this transaction relied on was lost"),
@@ -325,8 +325,8 @@ check_commit(void)
 
 	/* Half of the lease is left for what lies between here and the commit record. */
 	if (must_prove || zklock_commit_check == ZKLOCK_COMMIT_CHECK_ALWAYS ||
-		info.lease_ms < info.session_timeout_ms / 6)
-		confirm(session, info.session_timeout_ms);
+		lease.left_ms < lease.session_timeout_ms / 6)
+		confirm(session, lease.session_timeout_ms);
 }
 
 void

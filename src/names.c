@@ -17,9 +17,6 @@
 #include "utils/builtins.h"
 
 #include "names.h"
-#include "recipe/recipe.h"
-
-#define MAX_NAME_BYTES 512
 
 static void
 finish_name(ZklockName *name)
@@ -34,16 +31,28 @@ name_error(const char *problem)
 	ereport(ERROR,
 			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 			 errmsg("lock name %s", problem),
-			 errhint("A lock name has 1 to %d bytes in UTF-8.", MAX_NAME_BYTES)));
+			 errhint("A lock name has 1 to %d bytes in UTF-8.", ZKLOCK_MAX_NAME_BYTES)));
+}
+
+static char *
+display_of(text *value, ZklockNameRoom *room)
+{
+	size_t		length = VARSIZE_ANY_EXHDR(value);
+
+	if (room == NULL || length >= sizeof(room->display))
+		return text_to_cstring(value);
+	memcpy(room->display, VARDATA_ANY(value), length);
+	room->display[length] = '\0';
+	return room->display;
 }
 
 void
-zklock_name_from_text(text *value, ZklockName *name)
+zklock_name_from_text(text *value, ZklockNameRoom *room, ZklockName *name)
 {
 	char	   *utf8;
 	size_t		length;
 
-	name->display = text_to_cstring(value);
+	name->display = display_of(value, room);
 	if (GetDatabaseEncoding() == PG_SQL_ASCII)
 	{
 		/* Nobody has checked these bytes yet. */
@@ -55,26 +64,40 @@ zklock_name_from_text(text *value, ZklockName *name)
 	length = strlen(utf8);
 	if (length == 0)
 		name_error("must not be empty");
-	if (length > MAX_NAME_BYTES)
+	if (length > ZKLOCK_MAX_NAME_BYTES)
 		name_error("is too long");
 
-	name->encoded = palloc(ZKL_ENCODED_SIZE(length));
+	name->encoded = room ? room->encoded : palloc(ZKL_ENCODED_SIZE(length));
 	zkl_encode_name(utf8, length, name->encoded);
 	finish_name(name);
 }
 
-void
-zklock_name_from_int8(int64 key, ZklockName *name)
+/* Both forms of the name are the text in the room. */
+static void
+name_from_integers(ZklockNameRoom *room, ZklockName *name)
 {
-	name->encoded = name->display = psprintf("#" INT64_FORMAT, key);
+	name->encoded = name->display = room->display;
 	finish_name(name);
 }
 
 void
-zklock_name_from_int4(int32 key1, int32 key2, ZklockName *name)
+zklock_name_from_int8(int64 key, ZklockNameRoom *room, ZklockName *name)
 {
-	name->encoded = name->display = psprintf("#%d,%d", key1, key2);
-	finish_name(name);
+	room->display[0] = '#';
+	pg_lltoa(key, &room->display[1]);
+	name_from_integers(room, name);
+}
+
+void
+zklock_name_from_int4(int32 key1, int32 key2, ZklockNameRoom *room, ZklockName *name)
+{
+	char	   *end = room->display;
+
+	*end++ = '#';
+	end += pg_ltoa(key1, end);
+	*end++ = ',';
+	pg_ltoa(key2, end);
+	name_from_integers(room, name);
 }
 
 ZklockName *
@@ -93,7 +116,7 @@ zklock_names_from_array(ArrayType *array, int *n)
 					(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
 					 errmsg("lock name must not be null"),
 					 errhint("Remove NULL elements from the array of names.")));
-		zklock_name_from_text(DatumGetTextPP(values[i]), &names[i]);
+		zklock_name_from_text(DatumGetTextPP(values[i]), NULL, &names[i]);
 	}
 	return names;
 }
@@ -105,11 +128,15 @@ compare(const void *a, const void *b)
 				  ((const ZklockName *) b)->encoded);
 }
 
-ZklockName *
+const ZklockName *
 zklock_names_distinct(const ZklockName *names, int *n)
 {
-	ZklockName *sorted = palloc(sizeof(ZklockName) * (*n + 1));
+	ZklockName *sorted;
 	int			n_distinct = 0;
+
+	if (*n < 2)
+		return names;
+	sorted = palloc(sizeof(ZklockName) * *n);
 
 	memcpy(sorted, names, sizeof(ZklockName) * *n);
 	qsort(sorted, *n, sizeof(ZklockName), compare);
