@@ -16,7 +16,10 @@
 #include "miscadmin.h"
 #include "postmaster/postmaster.h"
 #include "utils/guc.h"
+#include "utils/inval.h"
 #include "utils/json.h"
+#include "utils/memutils.h"
+#include "utils/syscache.h"
 #include "utils/timestamp.h"
 
 #include "identity.h"
@@ -61,21 +64,61 @@ zklock_server_name(void)
 	return psprintf("%s:%d", host, PostPortNumber);
 }
 
-char *
-zklock_identity(void)
+/*
+ * What does not change from lock to lock, in UTF-8, and what it was made for.  A
+ * database that is in use keeps its name; a role may get another one.
+ */
+static char *lasting = NULL;
+static Oid	lasting_user = InvalidOid;
+static char *lasting_application = NULL;
+static bool role_changed = false;
+
+static void
+on_role_change(Datum arg, int cache_id, uint32 hash)
+{
+	role_changed = true;
+}
+
+static void
+forget_lasting(void)
+{
+	if (lasting)
+		pfree(lasting);
+	if (lasting_application)
+		pfree(lasting_application);
+	lasting = lasting_application = NULL;
+}
+
+static void
+make_lasting(void)
 {
 	StringInfoData json;
 
+	if (lasting_user == InvalidOid)
+		CacheRegisterSyscacheCallback(AUTHOID, on_role_change, (Datum) 0);
+	forget_lasting();
+	lasting_user = GetSessionUserId();
+	role_changed = false;
 	initStringInfo(&json);
 	appendStringInfoString(&json, "{\"client\":\"zklock\"");
 	add_member(&json, "server", zklock_server_name());
 	appendStringInfo(&json, ",\"pid\":%d", MyProcPid);
 	add_member(&json, "datname", get_database_name(MyDatabaseId));
-	add_member(&json, "usename", GetUserNameFromId(GetSessionUserId(), true));
+	add_member(&json, "usename", GetUserNameFromId(lasting_user, true));
 	add_member(&json, "application_name", application_name);
-	add_member(&json, "since", timestamptz_to_str(GetCurrentTimestamp()));
-	appendStringInfoChar(&json, '}');
-	return pg_server_to_any(json.data, json.len, PG_UTF8);
+	lasting_application = MemoryContextStrdup(TopMemoryContext, application_name);
+	lasting = MemoryContextStrdup(TopMemoryContext,
+								  pg_server_to_any(json.data, json.len, PG_UTF8));
+}
+
+char *
+zklock_identity(void)
+{
+	if (lasting == NULL || role_changed || lasting_user != GetSessionUserId() ||
+		strcmp(lasting_application, application_name) != 0)
+		make_lasting();
+	return psprintf("%s,\"since\":\"%s\"}", lasting,
+					timestamptz_to_str(GetCurrentTimestamp()));
 }
 
 ZklockIdentity *
