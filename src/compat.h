@@ -64,6 +64,13 @@ zklock_lock_held_by_me(const LOCKTAG *tag, LOCKMODE mode)
 #endif
 }
 
+/* 17: a set of events to wait for belongs to a resource owner, or to the process */
+#if PG_VERSION_NUM >= 170000
+#define ZKLOCK_CREATE_WAIT_SET(n_events) CreateWaitEventSet(NULL, n_events)
+#else
+#define ZKLOCK_CREATE_WAIT_SET(n_events) CreateWaitEventSet(TopMemoryContext, n_events)
+#endif
+
 /* 17: extensions can name their wait events; takes a lock, so not in _PG_init */
 static inline uint32
 zklock_wait_event(void)

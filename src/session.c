@@ -97,6 +97,7 @@ zklock_session_close(int timeout_ms)
 	if (has_connected && zklock_session_is_over(session))
 		zklock_count(ZKLOCK_STAT_SESSIONS_LOST, 1);
 	has_connected = false;
+	zklock_drop_wait_set();
 	zkl_session_close(session, timeout_ms);
 	session = NULL;
 	for (int i = 0; i < SESSION_FDS; i++)

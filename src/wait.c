@@ -14,6 +14,7 @@
 #include "portability/instr_time.h"
 #include "storage/latch.h"
 #include "storage/proc.h"
+#include "utils/memutils.h"
 #include "utils/snapmgr.h"
 #include "utils/timeout.h"
 #include "utils/timestamp.h"
@@ -22,6 +23,9 @@
 #include "revoke.h"
 #include "syntax.h"
 #include "wait.h"
+
+/* What ends a sleep.  Kept as long as the session: to make it takes five system calls. */
+static WaitEventSet *wait_set = NULL;
 
 int64
 zklock_now(void)
@@ -51,6 +55,51 @@ zklock_drain_client_log(void)
 	}
 }
 
+static void
+make_wait_set(ZklSession *session)
+{
+	WaitEventSet *set = ZKLOCK_CREATE_WAIT_SET(3);
+
+	PG_TRY();
+	{
+		AddWaitEventToSet(set, WL_LATCH_SET, PGINVALID_SOCKET, MyLatch, NULL);
+		AddWaitEventToSet(set, WL_SOCKET_READABLE, zkl_session_fd(session), NULL, NULL);
+		if (IsUnderPostmaster)
+			AddWaitEventToSet(set, WL_EXIT_ON_PM_DEATH, PGINVALID_SOCKET, NULL, NULL);
+	}
+	PG_CATCH();
+	{
+		FreeWaitEventSet(set);
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+	wait_set = set;
+}
+
+void
+zklock_drop_wait_set(void)
+{
+	if (wait_set)
+		FreeWaitEventSet(wait_set);
+	wait_set = NULL;
+}
+
+/* Until the latch is set, the session has changed, or the time has come. */
+static void
+sleep_until(int64 look_again)
+{
+	WaitEvent	unused;
+	long		timeout = -1;
+
+	if (look_again != ZKLOCK_NEVER)
+	{
+		int64		now = zklock_now();
+
+		timeout = look_again <= now ? 0 : (long) Min(look_again - now, INT_MAX);
+	}
+	(void) WaitEventSetWait(wait_set, timeout, &unused, 1, zklock_wait_event());
+}
+
 void
 zklock_wait(ZklSession *session, ZklockWaitOver over, void *arg)
 {
@@ -59,8 +108,6 @@ zklock_wait(ZklSession *session, ZklockWaitOver over, void *arg)
 	for (;;)
 	{
 		int64		look_again = ZKLOCK_NEVER;
-		int			events = WL_LATCH_SET | WL_SOCKET_READABLE | WL_EXIT_ON_PM_DEATH;
-		long		timeout = -1;
 
 		ResetLatch(MyLatch);
 		CHECK_FOR_INTERRUPTS();
@@ -69,15 +116,9 @@ zklock_wait(ZklSession *session, ZklockWaitOver over, void *arg)
 		zklock_tell_revocation();
 		if (over(arg, &look_again))
 			return;
-		if (look_again != ZKLOCK_NEVER)
-		{
-			int64		now = zklock_now();
-
-			timeout = look_again <= now ? 0 : (long) Min(look_again - now, INT_MAX);
-			events |= WL_TIMEOUT;
-		}
-		(void) WaitLatchOrSocket(MyLatch, events, zkl_session_fd(session),
-								 timeout, zklock_wait_event());
+		if (wait_set == NULL)
+			make_wait_set(session);
+		sleep_until(look_again);
 	}
 }
 

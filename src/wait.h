@@ -29,6 +29,9 @@ typedef bool (*ZklockWaitOver) (void *arg, int64 *look_again);
  */
 extern void zklock_wait(ZklSession *session, ZklockWaitOver over, void *arg);
 
+/* To be called before the session that was waited for is closed. */
+extern void zklock_drop_wait_set(void);
+
 /*
  * The same under lock_timeout, of which "spent_ms" have passed already.
  */
