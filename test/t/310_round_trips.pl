@@ -35,7 +35,7 @@ sub locker
 	wait_zk_empty($zkc, '/zklock/locks/warm');
 	return $s;
 }
-$zkc->create("/zklock/locks/$_", makepath => 1) for qw(a b c);
+$zkc->create("/zklock/locks/$_", makepath => 1) for qw(a b c end);
 
 # Without what may come in between: pings and nudges.
 sub requests
@@ -46,19 +46,33 @@ sub requests
 	} $proxy->record;
 }
 
-# What was recorded, when at least so many requests set no watch, and all are
-# answered: a release is on its way when the statement is over.
-sub answered
+# What the session sent since the record was emptied. A connection keeps the
+# order, so that when a request made now is in the record, all earlier ones are,
+# waited for or not. Returns when that one is undone, too.
+sub requests_until_now
 {
-	my ($at_least) = @_;
-	my @counted;
+	my ($s) = @_;
+	my @all;
+	$s->query_ok("SELECT zk_lock('end'), zk_unlock('end')");
 	wait_until('the answers', sub {
-		@counted = requests();
-		my @plain = grep { !$_->{watch} } @counted;
-		return @plain >= $at_least
-		  && !grep { !defined $_->{answered} } @counted;
+		@all = requests();
+		return grep {
+			$_->{op} eq 'delete' && $_->{paths}[0] =~ m{/end/} && defined $_->{answered}
+		} @all;
 	});
-	return @counted;
+	my ($end) = grep { ($_->{paths}[0] // '') =~ m{/end/} } @all;
+	my @own = grep { $_->{connection} == $end->{connection} } @all;
+	my @found;
+	while (@own && $own[0] != $end) { push @found, shift @own }
+	return @found;
+}
+
+# Nothing of the session's is on its way any more, and the record is empty.
+sub from_now_on
+{
+	my ($s) = @_;
+	requests_until_now($s);
+	return $proxy->forget;
 }
 
 # One assertion: these statements send these requests.
@@ -66,14 +80,14 @@ sub costs
 {
 	my ($s, $sql, $expected, $name, %opt) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	$proxy->forget;
+	from_now_on($s);
 	for (ref $sql ? @$sql : $sql)
 	{
 		$s->query($_);
 		return fail("$name: $_: " . $s->error) if !$s->ok;
 		$opt{between}->() if $opt{between};
 	}
-	my @found = grep { !$_->{watch} } answered(scalar split / /, $expected);
+	my @found = grep { !$_->{watch} } requests_until_now($s);
 	is(join(' ', map { $_->{op} } @found), $expected, $name);
 	return @found;
 }
@@ -86,7 +100,7 @@ sub in_one_flight
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	my ($op) = split / /, $expected;
 	my $seen = '';
-	$proxy->forget->arm(fault => 'hold_answer', op => $op, nth => $nth // 1);
+	from_now_on($s)->arm(fault => 'hold_answer', op => $op, nth => $nth // 1);
 	$s->query_async($sql);
 	my $together = eval {
 		wait_until("$expected without an answer", sub {
@@ -108,25 +122,30 @@ in_one_flight($s, "SELECT zk_lock('b')", 'create2 getChildren', 'in one flight')
 costs($s, "SELECT zk_unlock('b')", 'delete', 'a release costs a delete');
 costs($s, ["SELECT zk_lock('a')", "SELECT zk_xact_lock('a')",
 		"SELECT zk_lock_shared('a')", "SELECT zk_unlock_shared('a')",
-		"SELECT zk_try_lock('a')", "SELECT zk_lock_token('a')",
+		"SELECT zk_try_lock('a')", "SELECT zk_try_lock('a', '1s'), zk_unlock('a')",
+		"SELECT zk_lock(ARRAY['a']), zk_unlock(ARRAY['a'])",
+		"SELECT zk_lock_token('a')", "SELECT zk_revoked('a')",
 		'SELECT count(*) FROM zk_held_locks', 'SELECT * FROM zk_session()'],
 	'', 'taking again what is held costs nothing');
 costs($s, "SELECT zk_unlock('a')", '', 'nor does a release of one of several');
 
 {
 	my $neighbour = locker($node);
-	costs($neighbour, "SELECT zk_try_lock('a')", '',
-		'a try against a holder on the same server costs nothing');
+	costs($neighbour, ["SELECT zk_try_lock('a')", "SELECT zk_try_lock_shared('a')",
+			"SELECT zk_try_lock('a', '1ms')", "SELECT zk_try_lock(ARRAY['a', 'b'])"],
+		'', 'a try against a holder on the same server costs nothing');
 	$neighbour->quit;
 }
 $s->query_ok("SELECT zk_unlock('a')");
-$proxy->arm(fault => 'hold_request', op => 'delete');
+from_now_on($s)->arm(fault => 'hold_request', op => 'delete');
 works($s, "SELECT zk_unlock('a')", 't', 'a release does not wait');
 $proxy->release;
-is(join(' ', map { $_->{op} } grep { $_->{op} eq 'delete' } answered(1)),
-	'delete', 'it costs a delete');
-wait_zk_empty($zkc, '/zklock/locks/a');
+is(join(' ', map { $_->{op} } requests_until_now($s)), 'delete', 'it costs a delete');
 
+# The read is for the token, the czxid that the nodes share. A create of its own
+# tells it; the client library has no create in a multi that does, and keeps the
+# number of the multi's transaction to itself. The lists could tell when their
+# parents changed last, but another's node that goes meanwhile changes them, too.
 costs($s, "SELECT zk_lock(ARRAY['a', 'b', 'c'])",
 	'multi getChildren getChildren getChildren getData',
 	'an array costs one multi, a list for each name, and a read for the token');
@@ -140,7 +159,7 @@ $rival->query_ok("SELECT zk_lock('a')");
 costs($s, "SELECT zk_try_lock('a')", 'create2 getChildren delete',
 	'a try against a holder on another server costs three requests');
 {
-	$proxy->forget;
+	from_now_on($s);
 	$s->query_async("SELECT zk_lock('a')");
 	wait_zk_waiting($zkc, '/zklock/locks/a', 2);
 	wait_until('the watch',
@@ -149,7 +168,8 @@ costs($s, "SELECT zk_try_lock('a')", 'create2 getChildren delete',
 	$s->wait_result;
 	my @own = queue_of($zkc, 'a');
 	is(join(' ', map { $_->{op} }
-			grep { $_->{op} ne 'getData' || $_->{paths}[0] ne $own[0] } answered(3)),
+			grep { $_->{op} ne 'getData' || $_->{paths}[0] ne $own[0] }
+			requests_until_now($s)),
 		'create2 getChildren getData getChildren',
 		'a wait costs a watch and a second list');
 	$s->query_ok("SELECT zk_unlock('a')");
