@@ -16,6 +16,7 @@
 #                               server that is watched
 #   make check-coverage         what the tests reach; takes as long as they do
 #   make check-matrix           the tests in Debian 12, 13 and testing
+#   make bench                  measures it against others; bench/README.md
 #   make check-package          the Debian package, in a clean system
 #   make dist                   an archive of HEAD for PGXN, in build
 #
@@ -83,6 +84,10 @@ check-matrix:
 check-package:
 	scripts/package-test
 
+.PHONY: bench
+bench:
+	scripts/bench
+
 .PHONY: format check-format check-meta check-scripts
 format:
 	PG_CONFIG=$(PG_CONFIG) scripts/format
@@ -94,9 +99,9 @@ check-meta:
 	scripts/check-meta
 
 check-scripts:
-	shellcheck -x scripts/*.sh $$(grep -lrIE '^#!.*sh$$' .ci scripts test)
+	shellcheck -x scripts/*.sh bench/*.sh $$(grep -lrIE '^#!.*sh$$' .ci scripts test)
 	perlcritic --quiet $$(grep -lrIE '^#!.*perl$$' scripts test) test/lib/ZkLock
-	pyflakes3 $$(grep -lrIE '^#!.*python3$$' test) test/chaos test/lib
+	pyflakes3 $$(grep -lrIE '^#!.*python3$$' test) test/chaos test/lib bench
 	@echo "scripts: ok"
 
 .PHONY: dist

@@ -34,6 +34,7 @@ packages_for() {
 		pgtap) echo "postgresql-$PG_MAJOR-pgtap" libtap-parser-sourcehandler-pgtap-perl ;;
 		chaos) echo libipc-run-perl python3-kazoo python3-psycopg2 python3-matplotlib socat iproute2 ;;
 		t) echo libipc-run-perl python3-kazoo python3-psycopg2 python3-yaml libcurator-recipes-java default-jdk-headless socat iproute2 openssl pgbouncer stunnel4 ;;
+		bench) echo libcurator-recipes-java default-jdk-headless python3-kazoo python3-psycopg2 python3-matplotlib ;;
 		backend-valgrind) echo valgrind ;;
 		style) echo pg-bsd-indent shellcheck libperl-critic-perl pyflakes3 ;;
 	esac
@@ -191,12 +192,13 @@ install_extension() {
 
 free_port() { perl -I "$COPY/test/lib" -MZkLock::Util=free_port -e 'print free_port'; }
 
-# Starts a ZooKeeper server in a new directory; sets ZK_CONNECT.
+# Starts a ZooKeeper server in a new directory, with further options of java;
+# sets ZK_CONNECT.
 zk_start() {
 	local dir=$1
 	"${AS_USER[@]}" mkdir "$dir"
 	"${AS_USER[@]}" perl -I "$COPY/test/lib" -MZkLock::ZkServer \
-		-e 'exit ZkLock::ZkServer->run_until_signal(shift)' "$dir" \
+		-e 'exit ZkLock::ZkServer->run_until_signal(@ARGV)' "$@" \
 		</dev/null >"$dir.out" 2>&1 &
 	echo $! >"$dir/zk.pid"
 	wait_for 60 zk_started_or_gone "$dir" || true

@@ -216,15 +216,16 @@ sub restart
 sub pause { return hold_still($_[0]{pid}) }
 sub resume { kill 'CONT', $_[0]{pid}; return }
 
-# For shell scripts: runs a server in the directory given until SIGTERM or
-# SIGINT; writes the connect string to <dir>/connect_string once it serves.
+# For shell scripts: runs a server in the directory given, with further options
+# of java, until SIGTERM or SIGINT; writes the connect string to
+# <dir>/connect_string once it serves.
 sub run_until_signal
 {
-	my ($class, $dir) = @_;
+	my ($class, $dir, @java) = @_;
 	my $stop = 0;
 	local $SIG{TERM} = sub { $stop = 1 };
 	local $SIG{INT} = sub { $stop = 1 };
-	my $self = $class->start(dir => $dir);
+	my $self = $class->start(dir => $dir, java => \@java);
 	put_file("$dir/connect_string.new", $self->connect_string . "\n");
 	rename "$dir/connect_string.new", "$dir/connect_string";
 	until ($stop || !$self->is_running)

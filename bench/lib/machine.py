@@ -1,0 +1,47 @@
+"""What the machine is, and the versions of what was measured."""
+
+import os
+import platform
+import re
+import subprocess
+
+
+def read(path):
+    with open(path, encoding="utf-8") as file:
+        return file.read()
+
+
+def first(pattern, text):
+    found = re.search(pattern, text, re.MULTILINE)
+    return found[1] if found else "unknown"
+
+
+def output(*command):
+    return subprocess.run(
+        command, text=True, check=False, stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT).stdout
+
+
+def package_versions():
+    listed = output("dpkg-query", "-W", "-f", "${Package} ${Version}\n", "*zookeeper*",
+                    "libcurator-recipes-java", "python3-kazoo")
+    return dict(line.split(" ", 1) for line in listed.splitlines()
+                if re.match(r"(libzookeeper-(java|mt2)|libcur|python3-kazoo)\S* \d", line))
+
+
+def describe(bench):
+    """Names and values, in the order in which they are shown."""
+    memory = int(first(r"^MemTotal:\s+(\d+)", read("/proc/meminfo")))
+    machine = {
+        "processor": first(r"^model name\s*: (.*)$", read("/proc/cpuinfo")),
+        "cores": os.cpu_count(),
+        "memory": f"{memory / 2**20:.1f} GiB",
+        "kernel": platform.release(),
+        "system": first(r'^PRETTY_NAME="(.*)"', read("/etc/os-release")),
+        "zklock": os.environ.get("BENCH_COMMIT") or "unknown",
+        "PostgreSQL": bench.a.query("SHOW server_version")[0][0],
+        "ZooKeeper": bench.zk.counters()["zk_version"].split(",")[0],
+        "Java": first(r'version "(.*?)"', output("java", "-version")),
+        "Python": platform.python_version(),
+    }
+    return {**machine, **package_versions()}

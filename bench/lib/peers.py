@@ -1,0 +1,74 @@
+"""The programs that zklock is measured against.
+
+Owns: their processes, and the lines exchanged with them. Each is started when
+it is first needed and stays, with its sessions open, so that no round pays for
+a start. An order is a line of words, answered by "ok" and numbers.
+"""
+
+import os
+import subprocess
+
+HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+
+class Peer:
+    """One program."""
+
+    def __init__(self, command):
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def order(self, *words):
+        self.process.stdin.write(" ".join(str(word) for word in words) + "\n")
+        self.process.stdin.flush()
+        answer = self.process.stdout.readline().split()
+        if not answer or answer[0] != "ok":
+            raise RuntimeError(f"{words}: {' '.join(answer) or 'the peer ended'}")
+        return [float(number) for number in answer[1:]]
+
+    def rate(self, kind, clients, where, seconds, lead=0):
+        """Pairs per second; see count()."""
+        return self.count(kind, clients, where, seconds, lead) / seconds
+
+    def count(self, kind, clients, where, seconds, lead=0):
+        """How often so many clients lock and unlock. What is done in the first
+        seconds, the lead, does not count. Where: own, a lock of its own for
+        each client; one, the same lock for all."""
+        return self.order("run", kind, clients, where, lead, seconds)[0]
+
+    def end(self):
+        self.process.stdin.close()
+        try:
+            self.process.wait(20)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+
+class Peers:
+    """All of them, by name: c, curator, kazoo."""
+
+    def __init__(self, connect_string):
+        built = os.environ["BENCH_PEERS"]
+        class_path = f"{built}:{os.environ['BENCH_CLASS_PATH']}"
+        self.commands = {
+            "c": [f"{built}/c_client", connect_string],
+            "curator": ["java", "-Xmx1g", "-Xss256k",
+                        "-Djava.net.preferIPv4Stack=true",
+                        "-Dorg.slf4j.simpleLogger.defaultLogLevel=error",
+                        "-cp", class_path, "CuratorClients", connect_string],
+            "kazoo": ["/usr/bin/python3", f"{HERE}/peers/kazoo_clients.py",
+                      connect_string],
+        }
+        self.running = {}
+
+    def __getattr__(self, name):
+        if name not in self.commands:
+            raise AttributeError(name)
+        if name not in self.running:
+            self.running[name] = Peer(self.commands[name])
+        return self.running[name]
+
+    def end(self):
+        while self.running:
+            self.running.popitem()[1].end()

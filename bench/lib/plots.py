@@ -1,0 +1,35 @@
+"""Plots, as SVG that is the same for the same numbers."""
+
+from statistics import median
+
+import matplotlib
+
+matplotlib.use("svg")
+matplotlib.rcParams["svg.hashsalt"] = "zklock"
+matplotlib.rcParams["svg.fonttype"] = "none"
+
+# pylint: disable=wrong-import-position
+from matplotlib import pyplot                                   # noqa: E402
+from matplotlib.ticker import FuncFormatter                     # noqa: E402
+
+
+def draw(plot, path):
+    """Medians, with a bar from the least to the greatest round."""
+    figure, axes = pyplot.subplots(figsize=(7, 4.2))
+    for curve in plot["curves"]:
+        middle = [median(rounds) for rounds in curve["rounds"]]
+        below = [m - min(rounds) for m, rounds in zip(middle, curve["rounds"])]
+        above = [max(rounds) - m for m, rounds in zip(middle, curve["rounds"])]
+        axes.errorbar(curve["x"], middle, yerr=[below, above], marker="o",
+                      markersize=4, capsize=3, label=curve["name"])
+    axes.set(xscale="log", yscale="log", title=plot["title"], xlabel=plot["x"],
+             ylabel=plot["y"])
+    sizes = sorted({x for curve in plot["curves"] for x in curve["x"]})
+    axes.set_xticks(sizes, [f"{size:,}" for size in sizes])
+    axes.minorticks_off()
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.grid(True, alpha=0.3)
+    axes.legend()
+    figure.tight_layout()
+    figure.savefig(path, metadata={"Date": None, "Creator": None})
+    pyplot.close(figure)

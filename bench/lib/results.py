@@ -1,0 +1,90 @@
+"""What a part has measured.
+
+Owns: the form of a result, as bench/README.md describes it, and how ratios are
+made: round by round, of numbers that were measured next to each other; what
+counts is their median.
+"""
+
+import json
+from statistics import median
+
+
+class Result:
+    """Numbers of one part: series, plots, checks and notes."""
+
+    def __init__(self, part, title):
+        self.part = part
+        self.title = title
+        self.series = []
+        self.plots = []
+        self.checks = []
+        self.notes = []
+
+    def add_series(self, name, unit, rounds):
+        """One number for each round."""
+        self.series.append({"name": name, "unit": unit, "rounds": rounds})
+
+    def add_all(self, unit, rounds_by_name):
+        for name, rounds in rounds_by_name.items():
+            self.add_series(name, unit, rounds)
+
+    def rounds(self, name):
+        return next(s["rounds"] for s in self.series if s["name"] == name)
+
+    def add_plot(self, name, title, axes, why):
+        """Axes: what x and y are. Why: a sentence about the curves' form."""
+        self.plots.append({"name": name, "title": title, "x": axes[0],
+                           "y": axes[1], "why": why, "curves": []})
+
+    def add_curve(self, name, rounds_by_size):
+        """To the last plot."""
+        self.plots[-1]["curves"].append({
+            "name": name, "x": list(rounds_by_size),
+            "rounds": list(rounds_by_size.values())})
+
+    def check(self, target, what, value, sense, limit):
+        """Sense: "at least" or "at most"."""
+        passed = value >= limit if sense == "at least" else value <= limit
+        self.checks.append({
+            "target": target, "what": what, "value": value,
+            "sense": sense, "limit": limit, "passed": passed})
+
+    def check_ratio(self, target, what, rounds, others, sense, limit):
+        self.check(target, what, ratio(rounds, others), sense, limit)
+
+    def note(self, text):
+        self.notes.append(text)
+
+    def text(self):
+        """For who watches."""
+        lines = [self.title]
+        for one in self.series:
+            numbers = " ".join(number(value) for value in one["rounds"])
+            lines.append(f"  {one['name']}: {number(median(one['rounds']))}"
+                         f" {one['unit']} ({numbers})")
+        for plot in self.plots:
+            lines.append(f"  {plot['title']}: {plot['y']}")
+            for curve in plot["curves"]:
+                points = ", ".join(f"{x}: {number(median(rounds))}" for x, rounds
+                                   in zip(curve["x"], curve["rounds"]))
+                lines.append(f"    {curve['name']}: {points}")
+        for check in self.checks:
+            lines.append(f"  {check['target']}: {check['what']}:"
+                         f" {number(check['value'])}, {check['sense']}"
+                         f" {number(check['limit'])}:"
+                         f" {'holds' if check['passed'] else 'MISSED'}")
+        return "\n".join(lines + [f"  {note}" for note in self.notes])
+
+    def write(self, path, **more):
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump({**vars(self), **more}, file, indent=1)
+            file.write("\n")
+
+
+def number(value):
+    """Three digits, more for what has more before the point."""
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def ratio(rounds, others):
+    return median(mine / theirs for mine, theirs in zip(rounds, others))

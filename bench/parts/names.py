@@ -1,0 +1,30 @@
+"""Growth: lock time by the number of lock names below the root."""
+
+LOCKS = "/zklock/locks"
+
+
+def measure(bench):
+    result = bench.result("names", "Growth: lock time by the number of names")
+    bench.a.query("SELECT zk_lock('name0'), zk_unlock('name0')")
+    curves = {}
+    there = 0
+    for size in bench.size([10, 1000, 100000], [10, 100]):
+        bench.peers.c.order("fill", LOCKS, there, size)
+        there = size
+        script = bench.script(
+            f"names{size}", f"\\set i random(0, {size - 1})",
+            "SELECT zk_lock('name' || :i), zk_unlock('name' || :i);")
+        numbers = bench.interleave({
+            "zklock, any of the names": lambda: bench.a.pgbench(script, 1, bench.seconds),
+            "C client, textbook, one name": lambda: bench.peers.c.rate(
+                "textbook", 1, "own", bench.seconds),
+        })
+        for name, rates in numbers.items():
+            curves.setdefault(name, {})[size] = [1000 / rate for rate in rates]
+    result.add_plot("names", "One client's lock and unlock", ("names", "milliseconds"), WHY)
+    for name, curve in curves.items():
+        result.add_curve(name, curve)
+    return result
+
+
+WHY = "To be written."

@@ -1,0 +1,44 @@
+"""P2: eight clients, each with a lock of its own."""
+
+CLIENTS = 8
+SQL = "SELECT zk_lock('own' || :client_id), zk_unlock('own' || :client_id);"
+
+
+def measure(bench):
+    result = bench.result("P2", "Eight clients, own locks: lock and unlock")
+    script = bench.script("p2", SQL)
+    curator, kazoo = bench.peers.curator, bench.peers.kazoo
+    requests = {"zklock": [], "Curator": []}
+
+    def count(name, run):
+        """Remembers the requests, at the server, for each lock that was taken."""
+        before = bench.zk.packets()
+        rate, locks = run()
+        requests[name].append((bench.zk.packets() - before) / locks)
+        return rate
+
+    def run_ours():
+        run = bench.a.start_pgbench(script, CLIENTS, bench.seconds).finish()
+        return run.rate, run.count
+
+    def run_curator():
+        locks = curator.count("mutex", CLIENTS, "own", bench.seconds)
+        return locks / bench.seconds, locks
+
+    numbers = bench.interleave({
+        "zklock": lambda: count("zklock", run_ours),
+        "Curator": lambda: count("Curator", run_curator),
+        "Curator, one session": lambda: curator.rate(
+            "shared", CLIENTS, "own", bench.seconds),
+        "kazoo": lambda: kazoo.rate("lock", CLIENTS, "own", bench.seconds),
+    })
+    result.add_all("pairs/s", numbers)
+    for name, rounds in requests.items():
+        result.add_series(f"{name}, requests", "per lock", rounds[-len(numbers[name]):])
+    result.check_ratio("P2", "rate, against Curator",
+                       numbers["zklock"], numbers["Curator"], "at least", 1.05)
+    # A session's start and its pings are requests, too.
+    result.check_ratio("P2", "requests per lock, against Curator",
+                       result.rounds("zklock, requests"),
+                       result.rounds("Curator, requests"), "at most", 1.02)
+    return result

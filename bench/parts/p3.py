@@ -1,0 +1,28 @@
+"""P3: eight and 32 clients of one server, one lock."""
+
+SQL = "SELECT zk_lock('one'), zk_unlock('one');"
+
+
+def measure(bench):
+    result = bench.result("P3", "Clients of one server, one lock: lock and unlock")
+    script = bench.script("p3", SQL)
+    for clients in bench.size([8, 32], [4]):
+        numbers = bench.interleave(contestants(bench, script, clients))
+        result.add_all("pairs/s", {
+            f"{name}, {clients} clients": rounds for name, rounds in numbers.items()})
+        result.check_ratio(
+            "P3", f"rate with {clients} clients, against Curator",
+            numbers["zklock"], numbers["Curator"], "at least", 1.3)
+    return result
+
+
+def contestants(bench, script, clients):
+    c, curator, kazoo = bench.peers.c, bench.peers.curator, bench.peers.kazoo
+    return {
+        "zklock": lambda: bench.a.pgbench(script, clients, bench.seconds),
+        "Curator": lambda: curator.rate("mutex", clients, "one", bench.seconds),
+        "Curator, one session": lambda: curator.rate(
+            "shared", clients, "one", bench.seconds),
+        "C client, textbook": lambda: c.rate("textbook", clients, "one", bench.seconds),
+        "kazoo": lambda: kazoo.rate("lock", clients, "one", bench.seconds),
+    }

@@ -1,0 +1,28 @@
+"""P4: clients of three servers, one lock."""
+
+from parts.p3 import SQL
+
+
+def measure(bench):
+    result = bench.result("P4", "Clients of three servers, one lock: lock and unlock")
+    script = bench.script("p4", SQL)
+    curator = bench.peers.curator
+    servers = [bench.a, bench.b, bench.c]
+    for clients in bench.size([3, 24], [3]):
+        def ours(each=clients // len(servers)):
+            running = [server.start_pgbench(script, each, bench.seconds)
+                       for server in servers]
+            return sum(run.finish().rate for run in running)
+
+        numbers = bench.interleave({
+            "zklock": ours,
+            "Curator": lambda: curator.rate("mutex", clients, "one", bench.seconds),
+            "Curator, one session": lambda: curator.rate(
+                "shared", clients, "one", bench.seconds),
+        })
+        result.add_all("pairs/s", {
+            f"{name}, {clients} clients": rounds for name, rounds in numbers.items()})
+        result.check_ratio(
+            "P4", f"rate with {clients} clients, against Curator",
+            numbers["zklock"], numbers["Curator"], "at least", 1.1)
+    return result

@@ -1,0 +1,41 @@
+"""Growth: what 10, 100 and 500 sessions cost."""
+
+import time
+from statistics import mean
+
+from lib.memory import of_process
+from lib.sessions import Sessions
+
+
+def measure(bench):
+    result = bench.result("sessions", "Growth: the cost of sessions")
+    sizes = bench.size([10, 100, 500], [3, 6])
+    script = bench.script("busy", "SELECT zk_lock('busy'), zk_unlock('busy');")
+    opening, memory, busy = {}, {}, {}
+    for _ in range(bench.rounds):
+        for size in sizes:
+            with Sessions([bench.a], size) as sessions:
+                start = time.monotonic()
+                sessions.open()
+                opening.setdefault(size, []).append(
+                    (time.monotonic() - start) * 1000 / size)
+                memory.setdefault(size, []).append(mean(
+                    of_process(connection.info.backend_pid)["private"]
+                    for connection in sessions.connections))
+                busy.setdefault(size, []).append(
+                    1000 / bench.a.pgbench(script, 1, bench.seconds))
+    for name, title, unit, why, curve in (
+            ("sessions_open", "Opening sessions, all at once", "milliseconds for each",
+             WHY_OPEN, opening),
+            ("sessions_memory", "Private memory of a backend with a session", "MB",
+             WHY_MEMORY, memory),
+            ("sessions_busy", "Lock and unlock of one client beside idle sessions",
+             "milliseconds", WHY_BUSY, busy)):
+        result.add_plot(name, title, ("sessions", unit), why)
+        result.add_curve("zklock", curve)
+    return result
+
+
+WHY_OPEN = "To be written."
+WHY_MEMORY = "To be written."
+WHY_BUSY = "To be written."

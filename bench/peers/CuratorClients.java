@@ -1,0 +1,113 @@
+import java.io.BufferedReader;
+import java.io.InputStreamReader;
+import java.io.PrintStream;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.Future;
+import org.apache.curator.framework.CuratorFramework;
+import org.apache.curator.framework.CuratorFrameworkFactory;
+import org.apache.curator.framework.recipes.locks.InterProcessLock;
+import org.apache.curator.framework.recipes.locks.InterProcessMultiLock;
+import org.apache.curator.framework.recipes.locks.InterProcessMutex;
+import org.apache.curator.retry.ExponentialBackoffRetry;
+
+/**
+ * Curator's locks, taken and released as fast as they can be.
+ *
+ * <p>Owns: sessions that stay open, and threads. Reads orders from standard input, each a line of
+ * words, and answers "ok" and a number: "run KIND CLIENTS WHERE LEAD SECONDS", how many locks were
+ * taken. LEAD seconds pass before the count begins. WHERE is "own", a lock for each
+ * client, or "one" for all of them. Kinds: "mutex", each client with a session of its own;
+ * "shared", all clients in one session; "multiN", an InterProcessMultiLock of N. bench/lib/peers.py
+ * is the only caller.
+ */
+public final class CuratorClients {
+    private static final String ROOT = "/bench_curator/";
+
+    private final String connectString;
+    private final List<CuratorFramework> sessions = new ArrayList<>();
+
+    private CuratorClients(String connectString) {
+        this.connectString = connectString;
+    }
+
+    public static void main(String[] arguments) throws Exception {
+        PrintStream out = System.out;
+        System.setOut(System.err);
+        CuratorClients clients = new CuratorClients(arguments[0]);
+        BufferedReader in = new BufferedReader(new InputStreamReader(System.in));
+        for (String line = in.readLine(); line != null; line = in.readLine()) {
+            out.println(clients.obey(line.split(" ")));
+            out.flush();
+        }
+        Runtime.getRuntime().halt(0);
+    }
+
+    private String obey(String[] order) {
+        try {
+            double seconds = Double.parseDouble(order[5]);
+            long count = run(order[1], Integer.parseInt(order[2]), order[3],
+                    Double.parseDouble(order[4]), seconds);
+            return "ok " + count;
+        } catch (Throwable error) {
+            return "error " + error;
+        }
+    }
+
+    private long run(String kind, int clients, String where, double lead, double seconds)
+            throws Exception {
+        open(kind.equals("shared") ? 1 : clients);
+        long from = System.nanoTime() + (long) (lead * 1e9);
+        long until = from + (long) (seconds * 1e9);
+        ExecutorService threads = Executors.newFixedThreadPool(clients);
+        List<Future<Long>> counts = new ArrayList<>();
+        for (int i = 0; i < clients; i++) {
+            InterProcessLock lock = lock(kind, i, where.equals("own") ? "own" + i : where);
+            counts.add(threads.submit(() -> work(lock, from, until)));
+        }
+        threads.shutdown();
+        long sum = 0;
+        for (Future<Long> count : counts) {
+            sum += count.get();
+        }
+        return sum;
+    }
+
+    /** How many were taken between the two. */
+    private static long work(InterProcessLock lock, long from, long until) throws Exception {
+        long count = 0;
+        for (long now = System.nanoTime(); now < until; ) {
+            lock.acquire();
+            now = System.nanoTime();
+            if (now >= from && now < until) {
+                count++;
+            }
+            lock.release();
+        }
+        return count;
+    }
+
+    private void open(int number) throws Exception {
+        while (sessions.size() < number) {
+            CuratorFramework session = CuratorFrameworkFactory.newClient(
+                    connectString, 10000, 30000, new ExponentialBackoffRetry(100, 10));
+            session.start();
+            session.blockUntilConnected();
+            sessions.add(session);
+        }
+    }
+
+    private InterProcessLock lock(String kind, int client, String name) {
+        CuratorFramework session = sessions.get(kind.equals("shared") ? 0 : client);
+        if (!kind.startsWith("multi")) {
+            return new InterProcessMutex(session, ROOT + name);
+        }
+        List<String> paths = new ArrayList<>();
+        for (int i = 0; i < Integer.parseInt(kind.substring(5)); i++) {
+            paths.add(ROOT + name + "_" + i);
+        }
+        return new InterProcessMultiLock(session, paths);
+    }
+}

@@ -1,0 +1,367 @@
+/*-------------------------------------------------------------------------
+ *
+ * c_client.c
+ *		ZooKeeper's C client alone, as what zklock is measured against.
+ *
+ * Owns: sessions that stay open, and threads that take and release locks as
+ * fast as they can.  Reads orders from standard input, each a line of words,
+ * and answers "ok" and a number:
+ *
+ *	 run KIND CLIENTS WHERE LEAD SECONDS	how many locks were taken
+ *	 fill PATH FROM TO						makes containers
+ *
+ * LEAD seconds pass before the count begins.  WHERE is "own", a lock for each
+ * client, or "one" for all of them.  Kinds:
+ *
+ *	 sync		create, delete; each waits for its answer.  No lock yet
+ *	 flight		create and list sent together, delete not waited for.  A lock
+ *				as long as nobody else wants it
+ *	 textbook	create, list and watch the list until the own node is the
+ *				lowest, delete.  Each change wakes all who wait: the herd
+ *
+ * Each client has a session of its own.  bench/lib/peers.py is the only caller.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <zookeeper/zookeeper.h>
+
+#define ROOT "/bench_c"
+#define MAX_CLIENTS 2000
+
+typedef struct Client
+{
+	zhandle_t  *zh;
+	pthread_mutex_t mutex;
+	pthread_cond_t changed;
+	bool		connected;
+	int			answers;		/* outstanding */
+	int			events;			/* of the watch, ever */
+	char		dir[64];
+	char		node[128];
+	bool		(*turn) (struct Client *client);
+	double		from,
+				until;
+	long		count;
+} Client;
+
+static Client clients[MAX_CLIENTS];
+static int	opened;
+static const char *hosts;
+
+
+static void
+die(const char *what, int code)
+{
+	printf("error %s: %s\n", what, zerror(code));
+	fflush(stdout);
+	exit(1);
+}
+
+static double
+now(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec + t.tv_nsec / 1e9;
+}
+
+static void
+must(const char *what, int code)
+{
+	if (code != ZOK)
+		die(what, code);
+}
+
+
+/*
+ * What comes from the client library's threads
+ */
+
+static void
+session_event(zhandle_t *zh, int type, int state, const char *path, void *context)
+{
+	Client	   *client = context;
+
+	if (type != ZOO_SESSION_EVENT)
+		return;
+	if (state != ZOO_CONNECTED_STATE && client->connected)
+		die("session", ZCONNECTIONLOSS);
+	pthread_mutex_lock(&client->mutex);
+	client->connected = state == ZOO_CONNECTED_STATE;
+	pthread_cond_broadcast(&client->changed);
+	pthread_mutex_unlock(&client->mutex);
+}
+
+static void
+list_event(zhandle_t *zh, int type, int state, const char *path, void *context)
+{
+	Client	   *client = context;
+
+	pthread_mutex_lock(&client->mutex);
+	client->events++;
+	pthread_cond_broadcast(&client->changed);
+	pthread_mutex_unlock(&client->mutex);
+}
+
+static void
+answered(Client *client)
+{
+	pthread_mutex_lock(&client->mutex);
+	client->answers--;
+	pthread_cond_broadcast(&client->changed);
+	pthread_mutex_unlock(&client->mutex);
+}
+
+static void
+created(int rc, const char *value, const void *context)
+{
+	Client	   *client = (Client *) context;
+
+	must("create", rc);
+	snprintf(client->node, sizeof(client->node), "%s", value);
+	answered(client);
+}
+
+static void
+listed(int rc, const struct String_vector *children, const void *context)
+{
+	must("list", rc);
+	answered((Client *) context);
+}
+
+static void
+filled(int rc, const char *value, const void *context)
+{
+	if (rc != ZNODEEXISTS)
+		must("fill", rc);
+	answered((Client *) context);
+}
+
+static void
+deleted(int rc, const void *context)
+{
+	must("delete", rc);
+}
+
+
+/*
+ * One lock and unlock; true if it was done in time
+ */
+
+static void
+create(Client *client)
+{
+	char		path[96];
+
+	snprintf(path, sizeof(path), "%s/lock-", client->dir);
+	must("create", zoo_create(client->zh, path, NULL, -1, &ZOO_OPEN_ACL_UNSAFE,
+							  ZOO_EPHEMERAL | ZOO_SEQUENCE, client->node, sizeof(client->node)));
+}
+
+static bool
+turn_sync(Client *client)
+{
+	create(client);
+	must("delete", zoo_delete(client->zh, client->node, -1));
+	return true;
+}
+
+static bool
+turn_flight(Client *client)
+{
+	char		path[96];
+
+	snprintf(path, sizeof(path), "%s/lock-", client->dir);
+	client->answers = 2;
+	must("create", zoo_acreate(client->zh, path, NULL, -1, &ZOO_OPEN_ACL_UNSAFE,
+							   ZOO_EPHEMERAL | ZOO_SEQUENCE, created, client));
+	must("list", zoo_aget_children(client->zh, client->dir, 0, listed, client));
+	pthread_mutex_lock(&client->mutex);
+	while (client->answers > 0)
+		pthread_cond_wait(&client->changed, &client->mutex);
+	pthread_mutex_unlock(&client->mutex);
+	must("delete", zoo_adelete(client->zh, client->node, -1, deleted, client));
+	return true;
+}
+
+static bool
+is_lowest(const Client *client, const struct String_vector *children)
+{
+	const char *own = strrchr(client->node, '/') + 1;
+
+	for (int i = 0; i < children->count; i++)
+		if (strcmp(children->data[i], own) < 0)
+			return false;
+	return true;
+}
+
+static bool
+turn_textbook(Client *client)
+{
+	bool		in_time;
+
+	create(client);
+	for (;;)
+	{
+		struct String_vector children;
+		int			seen = client->events;
+		bool		lowest;
+
+		must("list", zoo_wget_children(client->zh, client->dir, list_event, client, &children));
+		lowest = is_lowest(client, &children);
+		deallocate_String_vector(&children);
+		if (lowest)
+			break;
+		pthread_mutex_lock(&client->mutex);
+		while (client->events == seen)
+			pthread_cond_wait(&client->changed, &client->mutex);
+		pthread_mutex_unlock(&client->mutex);
+	}
+	in_time = now() < client->until;
+	must("delete", zoo_delete(client->zh, client->node, -1));
+	return in_time;
+}
+
+
+/*
+ * Clients
+ */
+
+static void
+open_session(Client *client)
+{
+	pthread_mutex_init(&client->mutex, NULL);
+	pthread_cond_init(&client->changed, NULL);
+	client->zh = zookeeper_init(hosts, session_event, 10000, NULL, client, 0);
+	if (client->zh == NULL)
+		die("init", ZSYSTEMERROR);
+	pthread_mutex_lock(&client->mutex);
+	while (!client->connected)
+		pthread_cond_wait(&client->changed, &client->mutex);
+	pthread_mutex_unlock(&client->mutex);
+}
+
+static void
+make_node(const char *path, int mode)
+{
+	int			rc = zoo_create(clients[0].zh, path, NULL, -1, &ZOO_OPEN_ACL_UNSAFE, mode, NULL, 0);
+
+	if (rc != ZNODEEXISTS)
+		must(path, rc);
+}
+
+static void *
+work(void *context)
+{
+	Client	   *client = context;
+
+	for (double t = now(); t < client->until; t = now())
+		if (client->turn(client) && t >= client->from)
+			client->count++;
+	return NULL;
+}
+
+static void
+open_sessions(int n)
+{
+	for (; opened < n; opened++)
+		open_session(&clients[opened]);
+	make_node(ROOT, ZOO_PERSISTENT);
+}
+
+static void
+run(const char *kind, int n, const char *where, double lead, double seconds)
+{
+	static pthread_t threads[MAX_CLIENTS];
+	double		from;
+	long		count = 0;
+
+	open_sessions(n);
+	for (int i = 0; i < n; i++)
+	{
+		snprintf(clients[i].dir, sizeof(clients[i].dir), ROOT "/%s%d", where,
+				 strcmp(where, "own") == 0 ? i : 0);
+		make_node(clients[i].dir, ZOO_PERSISTENT);
+		clients[i].turn = strcmp(kind, "sync") == 0 ? turn_sync :
+			strcmp(kind, "flight") == 0 ? turn_flight : turn_textbook;
+	}
+	from = now() + lead;
+	for (int i = 0; i < n; i++)
+	{
+		clients[i].from = from;
+		clients[i].until = from + seconds;
+		clients[i].count = 0;
+		if (pthread_create(&threads[i], NULL, work, &clients[i]) != 0)
+			die("thread", ZSYSTEMERROR);
+	}
+	for (int i = 0; i < n; i++)
+	{
+		pthread_join(threads[i], NULL);
+		count += clients[i].count;
+	}
+	printf("ok %ld\n", count);
+}
+
+/* A thousand at a time. */
+static void
+fill(const char *path, int from, int to)
+{
+	Client	   *client = &clients[0];
+	char		child[300];
+
+	open_sessions(1);
+	for (int i = from; i < to; i++)
+	{
+		snprintf(child, sizeof(child), "%s/name%d", path, i);
+		pthread_mutex_lock(&client->mutex);
+		while (client->answers >= 1000)
+			pthread_cond_wait(&client->changed, &client->mutex);
+		client->answers++;
+		pthread_mutex_unlock(&client->mutex);
+		must("fill", zoo_acreate(client->zh, child, NULL, -1, &ZOO_OPEN_ACL_UNSAFE,
+								 ZOO_CONTAINER, filled, client));
+	}
+	pthread_mutex_lock(&client->mutex);
+	while (client->answers > 0)
+		pthread_cond_wait(&client->changed, &client->mutex);
+	pthread_mutex_unlock(&client->mutex);
+	printf("ok %d\n", to - from);
+}
+
+int
+main(int argc, char **argv)
+{
+	char		line[512];
+
+	if (argc != 2)
+		return 2;
+	hosts = argv[1];
+	zoo_set_debug_level(ZOO_LOG_LEVEL_ERROR);
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	while (fgets(line, sizeof(line), stdin) != NULL)
+	{
+		char		word[256],
+					where[16];
+		int			from,
+					to;
+		double		lead,
+					seconds;
+
+		if (sscanf(line, "run %15s %d %15s %lf %lf", word, &to, where, &lead, &seconds) == 5
+			&& to > 0 && to <= MAX_CLIENTS)
+			run(word, to, where, lead, seconds);
+		else if (sscanf(line, "fill %255s %d %d", word, &from, &to) == 3)
+			fill(word, from, to);
+		else
+			die("order", ZBADARGUMENTS);
+	}
+	return 0;
+}
