@@ -41,6 +41,9 @@ static bool has_connected = false;
 /* What the session was opened with, as one string. */
 static char *opened_with = NULL;
 
+/* As of when that is known to be what is set. */
+static unsigned settings_seen = 0;
+
 /* Of the credentials that it was opened with; and PgReloadTime when they were last looked at. */
 static uint64 credentials_hash = 0;
 static TimestampTz credentials_seen = 0;
@@ -140,15 +143,27 @@ have_credentials_changed(void)
 	return changed;
 }
 
+/* To set something to what it was is no change. */
+static bool
+have_settings_changed(void)
+{
+	unsigned	set = zklock_session_settings_set;
+	char	   *settings;
+
+	if (settings_seen == set)
+		return false;
+	settings = settings_now();
+	if (strcmp(settings, opened_with) == 0)
+		settings_seen = set;
+	pfree(settings);
+	return settings_seen != set;
+}
+
 /* Was the session opened with other settings than those of now? */
 static bool
 is_outdated(void)
 {
-	char	   *settings = settings_now();
-	bool		outdated = strcmp(settings, opened_with) != 0;
-
-	pfree(settings);
-	return outdated || have_credentials_changed();
+	return have_settings_changed() || have_credentials_changed();
 }
 
 static void
@@ -188,6 +203,7 @@ open_session(void)
 	if (opened_with)
 		pfree(opened_with);
 	opened_with = settings;
+	settings_seen = zklock_session_settings_set;
 	place = hash_string(zklock_root, hash_string(zklock_connect_string, 0));
 	zklock_credentials_read(&credentials);
 	config.digest = credentials.digest;

@@ -32,6 +32,8 @@ char	   *zklock_tls_cert_file = "";
 char	   *zklock_tls_key_file = "";
 bool		zklock_deadlock_detection = true;
 
+unsigned	zklock_session_settings_set = 0;
+
 volatile sig_atomic_t zklock_on_revoke = ZKLOCK_ON_REVOKE_NOTICE;
 
 static int	on_revoke = ZKLOCK_ON_REVOKE_NOTICE;
@@ -114,6 +116,19 @@ check_tls_file(char **newval, void **extra, GucSource source)
 }
 #endif
 
+/* What a session is opened with may have changed. */
+static void
+assign_session_string(const char *newval, void *extra)
+{
+	zklock_session_settings_set++;
+}
+
+static void
+assign_session_number(int newval, void *extra)
+{
+	zklock_session_settings_set++;
+}
+
 static void
 assign_log_level(int newval, void *extra)
 {
@@ -133,16 +148,16 @@ define_connection_settings(void)
 							   "The ZooKeeper ensemble that keeps the locks.",
 							   "host:port[,host:port...][/chroot]",
 							   &zklock_connect_string, "127.0.0.1:2181",
-							   PGC_SUSET, 0, check_connect_string, NULL, NULL);
+							   PGC_SUSET, 0, check_connect_string, assign_session_string, NULL);
 	DefineCustomStringVariable("zklock.root",
 							   "The znode below which everything is kept.",
 							   NULL, &zklock_root, "/zklock",
-							   PGC_SUSET, 0, check_root, NULL, NULL);
+							   PGC_SUSET, 0, check_root, assign_session_string, NULL);
 	DefineCustomIntVariable("zklock.session_timeout",
 							"How long the ensemble keeps the locks of a backend that it hears nothing of.",
 							"The ensemble may grant another value; that one counts.",
 							&zklock_session_timeout, 10000, 100, INT_MAX / 8,
-							PGC_SUSET, GUC_UNIT_MS, NULL, NULL, NULL);
+							PGC_SUSET, GUC_UNIT_MS, NULL, assign_session_number, NULL);
 	DefineCustomIntVariable("zklock.connect_timeout",
 							"How long a call waits for a usable ZooKeeper session.",
 							NULL, &zklock_connect_timeout, 10000, 1, INT_MAX,
@@ -151,12 +166,12 @@ define_connection_settings(void)
 							 "Who may touch the znodes that are made.",
 							 "\"creator\" needs zklock.auth_file; others may still read.",
 							 &zklock_acl, 0, acl_options,
-							 PGC_SUSET, 0, NULL, NULL, NULL);
+							 PGC_SUSET, 0, NULL, assign_session_number, NULL);
 	DefineCustomStringVariable("zklock.auth_file",
 							   "File that holds the credentials: digest user:password.",
 							   "Must not be accessible for group or others.",
 							   &zklock_auth_file, "",
-							   PGC_SUSET, GUC_SUPERUSER_ONLY, NULL, NULL, NULL);
+							   PGC_SUSET, GUC_SUPERUSER_ONLY, NULL, assign_session_string, NULL);
 	DefineCustomEnumVariable("zklock.log_min_messages",
 							 "From which level on the ZooKeeper client's log lines reach the server log.",
 							 NULL, &log_min_messages_level, ZKL_LOG_WARNING, log_options,
@@ -172,17 +187,17 @@ define_tls_settings(void)
 							   "File of the certificates that sign those of the ensemble's servers.",
 							   "PEM. Set together with zklock.tls_cert_file and zklock.tls_key_file: then the connection is encrypted.",
 							   &zklock_tls_ca_file, "",
-							   PGC_SUSET, GUC_SUPERUSER_ONLY, check_tls_file, NULL, NULL);
+							   PGC_SUSET, GUC_SUPERUSER_ONLY, check_tls_file, assign_session_string, NULL);
 	DefineCustomStringVariable("zklock.tls_cert_file",
 							   "File of the certificate that is shown to the ensemble.",
 							   "PEM, followed by those between it and its root.",
 							   &zklock_tls_cert_file, "",
-							   PGC_SUSET, GUC_SUPERUSER_ONLY, check_tls_file, NULL, NULL);
+							   PGC_SUSET, GUC_SUPERUSER_ONLY, check_tls_file, assign_session_string, NULL);
 	DefineCustomStringVariable("zklock.tls_key_file",
 							   "File of the private key for zklock.tls_cert_file.",
 							   "PEM, without a passphrase. Must not be accessible for group or others.",
 							   &zklock_tls_key_file, "",
-							   PGC_SUSET, GUC_SUPERUSER_ONLY, check_tls_file, NULL, NULL);
+							   PGC_SUSET, GUC_SUPERUSER_ONLY, check_tls_file, assign_session_string, NULL);
 #endif
 }
 
@@ -193,7 +208,7 @@ define_lock_settings(void)
 							 "Whose names the lock nodes have: which other programs understand them.",
 							 NULL, &zklock_node_names, ZKL_DIALECT_CURATOR,
 							 node_names_options,
-							 PGC_SUSET, 0, NULL, NULL, NULL);
+							 PGC_SUSET, 0, NULL, assign_session_number, NULL);
 	DefineCustomEnumVariable("zklock.commit_check",
 							 "How a transaction makes sure at commit that its locks are still held.",
 							 NULL, &zklock_commit_check, ZKLOCK_COMMIT_CHECK_LEASE,
@@ -207,7 +222,7 @@ define_lock_settings(void)
 	DefineCustomIntVariable("zklock.max_locks",
 							"How many lock nodes a backend may have.",
 							NULL, &zklock_max_locks, 1000, 1, 100000,
-							PGC_SUSET, 0, NULL, NULL, NULL);
+							PGC_SUSET, 0, NULL, assign_session_number, NULL);
 	DefineCustomEnumVariable("zklock.on_revoke",
 							 "What a holder does when it is asked to let go.",
 							 NULL, &on_revoke, ZKLOCK_ON_REVOKE_NOTICE, on_revoke_options,

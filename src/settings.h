@@ -48,6 +48,9 @@ extern char *zklock_tls_cert_file;
 extern char *zklock_tls_key_file;
 extern bool zklock_deadlock_detection;
 
+/* Grows whenever something is set that a session is opened with. */
+extern unsigned zklock_session_settings_set;
+
 /* Called once, from _PG_init. */
 extern void zklock_define_settings(void);
 

@@ -163,6 +163,36 @@ sub owns
 	nothing_left($zkc[0], 'nor in itself', root => '/elsewhere/deep');
 }
 
+# Each of the settings that say where and how.
+{
+	my $file = PostgreSQL::Test::Utils::tempdir() . '/each';
+	open my $fh, '>', $file or die "$file: $!";
+	print $fh "digest each:one\n";
+	close $fh;
+	chmod 0600, $file or die "$file: $!";
+	my $s = session($node);
+	my $lock = sub {
+		$s->query_ok("SELECT zk_lock('each.$_[0]'), zk_unlock('each.$_[0]')");
+		return zk_session_id($s);
+	};
+	my $id = $lock->('first');
+	for ([ root => '/each' ], [ connect_string => "$address[0],$address[0]" ],
+		[ session_timeout => '8s' ], [ node_names => 'kazoo' ],
+		[ max_locks => 7 ], [ auth_file => $file ], [ acl => 'creator' ])
+	{
+		my ($name, $value) = @$_;
+		$s->query_ok("SET zklock.$name = '$value'");
+		isnt($lock->($name), $id, "another $name makes another session");
+		$id = $lock->($name);
+		$s->query_ok("SET zklock.$name = '$value'");
+		is($lock->($name), $id, 'and the same once more does not');
+	}
+	$s->query_ok('RESET zklock.connect_timeout');
+	is($lock->('acl'), $id, 'nor does a setting of another kind');
+	$s->quit;
+	nothing_left($zkc[0], 'nothing is left', root => '/each');
+}
+
 # Other credentials in the same file.
 {
 	my $file = PostgreSQL::Test::Utils::tempdir() . '/credentials';

@@ -1,0 +1,28 @@
+# Counting instructions; sourced by scripts/bench and scripts/test. Owns: the
+# servers whose processes run under callgrind. Not a measure of time, and the same
+# on an idle machine and on a busy one.
+# shellcheck shell=bash disable=SC2034
+
+# A session that calls pg_my_temp_schema() writes down what was counted so far,
+# and counts anew.
+#
+# The C library chooses its code by the processor, and PostgreSQL is what it is; so a
+# record is good for the versions that it was made with.
+instructions_start() {
+	export BENCH_CALLGRIND=$WORK/callgrind BENCH_PEERS='' BENCH_CLASS_PATH
+	"${AS_USER[@]}" mkdir "$BENCH_CALLGRIND"
+	cat >"$WORK/postgres" <<-SH
+		#!/bin/sh
+		exec valgrind -q --tool=callgrind --trace-children=yes --separate-threads=yes \\
+			--dump-before=pg_my_temp_schema --callgrind-out-file='$BENCH_CALLGRIND/%p' '$BINDIR/postgres' "\$@"
+	SH
+	chmod 755 "$WORK/postgres"
+	PG_CTL_OPTIONS=(-p "$WORK/postgres" -t 300)
+	bench_start_servers
+}
+
+bench_instructions() {
+	instructions_start
+	"${AS_USER[@]}" /usr/bin/python3 "$COPY/bench/instructions.py" "$1" \
+		"$([[ -n $QUICK ]] && echo 1 || echo 3)"
+}
