@@ -3,6 +3,10 @@
 -- Cluster-wide advisory locks over ZooKeeper.  One section for each operation;
 -- each operation takes its key as a name, a bigint, two integers, or an array
 -- of names that are locked all or not at all.
+--
+-- The schema may belong to somebody whom the installing user should not trust, so
+-- nothing here may be looked up in it that is not made here: what is called with
+-- arguments of other types than its own says pg_catalog.
 
 
 -- wait, exclusive, session level
@@ -518,7 +522,7 @@ CREATE TABLE zklock_fences (
 ) USING heap;
 
 REVOKE ALL ON zklock_fences FROM PUBLIC;
-SELECT pg_extension_config_dump('zklock_fences', '');
+SELECT pg_catalog.pg_extension_config_dump('zklock_fences', '');
 
 COMMENT ON TABLE zklock_fences IS
 	'greatest tokens of cluster-wide locks that zk_fence() recorded in this database; kept by dump and restore';
@@ -637,7 +641,7 @@ LANGUAGE C STABLE PARALLEL SAFE;
 COMMENT ON FUNCTION zklock_server() IS
 	'this server, as zk_locks.server has it';
 
-CREATE FUNCTION zk_blocking(waiter integer)
+CREATE FUNCTION zk_blocking(pid integer)
 RETURNS TABLE (server text, pid integer, name text, mode text, granted boolean)
 LANGUAGE sql VOLATILE PARALLEL RESTRICTED
 BEGIN ATOMIC
@@ -647,7 +651,7 @@ BEGIN ATOMIC
 		FROM zk_locks AS l)
 	SELECT b.server, b.pid, b.name, b.mode, b.granted
 	FROM seen AS w JOIN seen AS b ON b.kind = w.kind AND b.name = w.name
-	WHERE w.server = zklock_server() AND w.pid = waiter AND NOT w.granted
+	WHERE w.server = zklock_server() AND w.pid = $1 AND NOT w.granted
 		AND b.session_id IS DISTINCT FROM w.session_id
 		AND (b.granted OR b.queue_position < w.queue_position)
 		AND (b.mode <> 'shared' OR w.mode <> 'shared')
@@ -689,7 +693,7 @@ COMMENT ON FUNCTION zklock_stat() IS 'the row of the view zk_stat';
 
 CREATE VIEW zk_stat AS
 	SELECT scope, acquisitions, waits,
-		make_interval(secs => wait_ms / 1000.0) AS wait_time,
+		pg_catalog.make_interval(secs => wait_ms OPERATOR(pg_catalog./) 1000.0) AS wait_time,
 		timeouts, cancels, deadlocks, sessions_opened, sessions_lost,
 		locks_lost, commits_refused, revocations, round_trips,
 		lock_table_reads, stats_reset

@@ -10,34 +10,41 @@ import time
 
 from psycopg2.extensions import POLL_OK, POLL_READ, POLL_WRITE
 
-TURNS = """CREATE OR REPLACE FUNCTION bench_turns(
-  name text, start timestamptz, ending timestamptz) RETURNS bigint
-LANGUAGE plpgsql AS $$
+TURNS = """CREATE OR REPLACE FUNCTION {0}(start timestamptz, ending timestamptz)
+RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
   turns bigint := 0;
-  token bigint;
   now timestamptz := clock_timestamp();
 BEGIN
   WHILE now < ending LOOP
-    token := zk_lock(name);
+    PERFORM {1};
     now := clock_timestamp();
     IF now >= start AND now < ending THEN
       turns := turns + 1;
     END IF;
-    PERFORM zk_unlock(name);
+    PERFORM {2};
   END LOOP;
   RETURN turns;
 END $$"""
+
+
+def create_turns(server, name, lock, unlock):
+    server.query(TURNS.format(name, lock, unlock))
+
 
 EVENTS = {POLL_READ: selectors.EVENT_READ, POLL_WRITE: selectors.EVENT_WRITE}
 
 
 class Sessions:
-    """So many on each of the servers; a context, which closes them."""
+    """So many, spread over the servers; a context, which closes them."""
 
-    def __init__(self, servers, number):
-        self.connections = [servers[i % len(servers)].connect(async_=True)
-                            for i in range(number)]
+    def __init__(self, servers, number, **options):
+        self.connections = []
+        for i in range(number):
+            self.connections.append(
+                servers[i % len(servers)].connect(async_=True, **options))
+            if i % 50 == 49:            # a server's queue for new ones is short
+                self.wait(self.connections[-50:])
         self.wait(self.connections)
 
     def __enter__(self):
@@ -63,31 +70,35 @@ class Sessions:
                     else:
                         selector.modify(key.fileobj, EVENTS[state], key.data)
 
-    def start(self, sql, arguments=lambda number: None):
-        """Sends a statement in each session, with arguments by its number."""
+    def start(self, sql, arguments=lambda number: None, first=0, last=None):
+        """Sends a statement in each session, or some of them, with arguments
+        by its number. The cursors must be kept until they are finished."""
         cursors = []
-        for number, connection in enumerate(self.connections):
+        for number, connection in enumerate(self.connections[first:last], first):
             cursors.append(connection.cursor())
             cursors[-1].execute(sql, arguments(number))
         return cursors
 
     def finish(self, cursors):
         """The first row of each."""
-        self.wait(self.connections)
+        self.wait([cursor.connection for cursor in cursors])
         return [cursor.fetchone() for cursor in cursors]
 
     def run(self, sql, arguments=lambda number: None):
         return self.finish(self.start(sql, arguments))
 
     def open(self):
-        """Each has its ZooKeeper session then."""
-        self.run("SELECT zk_lock(%s), zk_unlock(%s)",
-                 lambda number: (f"warm{number}",) * 2)
+        """Each has its ZooKeeper session then; a few begin at a time."""
+        for first in range(0, len(self.connections), 50):
+            self.finish(self.start(
+                "SELECT zk_lock(%s), zk_unlock(%s)",
+                lambda number: (f"warm{number}",) * 2, first, first + 50))
 
-    def turns(self, name, lead, seconds):
-        """Turns that all of them together take at a lock, for each second."""
+    def turns(self, function, lead, seconds):
+        """Turns that all of them take together, for each second, in so many
+        seconds after the lead."""
+        sql = f"SELECT {function}(to_timestamp(%s), to_timestamp(%s))"
+        self.run(sql, lambda _: (0, 0))         # compiled
         start = time.time() + lead
-        counts = self.run(
-            "SELECT bench_turns(%s, to_timestamp(%s), to_timestamp(%s))",
-            lambda number: (name, start, start + seconds))
+        counts = self.run(sql, lambda _: (start, start + seconds))
         return sum(count for count, in counts) / seconds

@@ -138,6 +138,7 @@ SELECT function_privs_are(current_schema(), 'zklock_locks', '{}'::name[], 'publi
 
 SELECT is(pg_get_function_result('zk_blocking(integer)'::regprocedure),
 	'TABLE(server text, pid integer, name text, mode text, granted boolean)', 'zk_blocking returns what is promised');
+SELECT is(pg_get_function_arguments('zk_blocking(integer)'::regprocedure), 'pid integer', 'zk_blocking can be called by name');
 SELECT function_privs_are(current_schema(), 'zk_blocking', '{integer}'::name[], 'public', '{EXECUTE}', 'everybody may call zk_blocking');
 
 -- revocation

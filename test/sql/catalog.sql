@@ -4,7 +4,8 @@
 --
 CREATE TEMP VIEW members AS
 	SELECT p.oid, p.proname, pg_get_function_arguments(p.oid) AS arguments, pg_get_function_result(p.oid) AS result,
-		p.prokind, p.provolatile, p.proparallel, p.proisstrict, p.prosecdef, p.proleakproof, p.proacl
+		p.prokind, p.provolatile, p.proparallel, p.proisstrict, p.prosecdef, p.proleakproof, p.proacl,
+		p.proowner, p.prolang, p.prosqlbody, p.proconfig
 	FROM pg_depend AS d JOIN pg_proc AS p ON p.oid = d.objid
 	WHERE d.classid = 'pg_proc'::regclass AND d.refclassid = 'pg_extension'::regclass AND d.deptype = 'e'
 		AND d.refobjid = (SELECT oid FROM pg_extension WHERE extname = 'zklock');
@@ -26,6 +27,29 @@ WHERE prokind = 'f' AND proname ~ '^zk_(try_)?(xact_)?(lock|unlock|acquire|relea
 -- for everybody
 SELECT proname, arguments FROM members
 WHERE proname ~ '^zk_(try_)?(xact_)?(lock|unlock|acquire|release)' AND NOT has_function_privilege('public', oid, 'EXECUTE');
+
+-- privileges of all there is: owner, as whom it runs, who may, whatever is added
+SELECT proname, arguments FROM members WHERE prosecdef OR proconfig IS NOT NULL OR proleakproof;
+SELECT proname, arguments FROM members
+WHERE NOT (prolang = (SELECT oid FROM pg_language WHERE lanname = 'c') OR prosqlbody IS NOT NULL);
+SELECT proname, arguments FROM members
+WHERE NOT has_function_privilege('public', oid, 'EXECUTE') ORDER BY proname COLLATE "C";
+SELECT m.proname, a.grantee::regrole, a.privilege_type, a.is_grantable FROM members AS m, aclexplode(m.proacl) AS a
+WHERE a.grantee NOT IN (0, m.proowner);
+SELECT c.relname, c.relkind, string_agg(a.privilege_type, ',' ORDER BY a.privilege_type) FILTER (WHERE a.grantee = 0) AS public,
+	bool_or(a.grantee NOT IN (0, c.relowner)) AS others
+FROM pg_depend AS d JOIN pg_class AS c ON c.oid = d.objid, aclexplode(coalesce(c.relacl, acldefault('r', c.relowner))) AS a
+WHERE d.classid = 'pg_class'::regclass AND d.refclassid = 'pg_extension'::regclass AND d.deptype = 'e'
+	AND d.refobjid = (SELECT oid FROM pg_extension WHERE extname = 'zklock')
+GROUP BY c.relname, c.relkind ORDER BY c.relname COLLATE "C";
+SELECT count(*) AS columns_with_privileges
+FROM pg_depend AS d JOIN pg_attribute AS a ON a.attrelid = d.objid
+WHERE d.classid = 'pg_class'::regclass AND d.refclassid = 'pg_extension'::regclass AND d.deptype = 'e'
+	AND d.refobjid = (SELECT oid FROM pg_extension WHERE extname = 'zklock') AND a.attacl IS NOT NULL;
+-- and there are no objects of other kinds
+SELECT DISTINCT d.classid::regclass::text AS kind FROM pg_depend AS d
+WHERE d.refclassid = 'pg_extension'::regclass AND d.deptype = 'e'
+	AND d.refobjid = (SELECT oid FROM pg_extension WHERE extname = 'zklock') ORDER BY kind;
 
 -- names that are not ours
 SELECT proname FROM members WHERE proname !~ '^zk(_|lock_)';

@@ -1,6 +1,8 @@
 # Requests that race the end of their session are never answered by the client
 # library. Sessions end again and again here while backends lock and unlock as
 # fast as they can: every statement comes to an end, and soon.
+#
+# Alone: backends lock and unlock as fast as they can, and it says how long that takes.
 
 use strict;
 use warnings;

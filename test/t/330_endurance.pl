@@ -4,6 +4,8 @@
 # ZKLOCK_TEST_PAIRS and ZKLOCK_TEST_RECONNECTS are how many. Those of
 # ZKLOCK_TEST_PAIRS=100000 ZKLOCK_TEST_RECONNECTS=1000 take minutes; a piece lost
 # at each shows with fewer as well.
+#
+# Alone: it works as fast as it can, and measures memory.
 
 use strict;
 use warnings;

@@ -79,6 +79,7 @@ sub test_transactions
 	{
 		$a->query_ok("BEGIN; SELECT zk_xact_acquire('x', 1)");
 		works($b, "SELECT zk_try_acquire('x', 1)", 'f', "before $end the permit is out");
+		wait_zk_empty($zkc, queue('x'));
 		$b->query_async("SELECT zk_acquire('x', 1)");
 		wait_zk_waiting($zkc, queue('x'), 1);
 		$a->query_ok($end);
@@ -88,6 +89,7 @@ sub test_transactions
 	$a->query_ok("BEGIN; SELECT zk_try_xact_acquire('x', 2 - 1, '1 min'); SAVEPOINT s");
 	fails_with($a, "SELECT zk_xact_acquire('x', 1)", '40P01', 'waiting for oneself is a deadlock');
 	$a->query_ok("ROLLBACK TO s; ROLLBACK; BEGIN; SAVEPOINT s; SELECT zk_xact_acquire('x', 1)");
+	wait_zk_empty($zkc, queue('x'));
 	$b->query_async("SELECT zk_acquire('x', 1)");
 	wait_zk_waiting($zkc, queue('x'), 1);
 	$a->query_ok('ROLLBACK TO s');
@@ -102,6 +104,9 @@ sub test_order
 	my @tokens;
 
 	$_->query_ok("SELECT zk_acquire('o', 2)") for @s[ 0, 1 ];
+
+	# Their turn is over a moment after they were told so.
+	wait_zk_empty($zkc, queue('o'));
 	for my $i (2 .. 4)
 	{
 		$s[$i]->query_async("SELECT zk_acquire('o', 2)");

@@ -1,5 +1,7 @@
 # zk_locks asks for many znodes at a time, a bounded number of them; and shows
 # all of 10,000 while sessions come and go.
+#
+# Alone: it counts what is in flight, and keeps the ensemble busy.
 
 use strict;
 use warnings;

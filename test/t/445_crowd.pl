@@ -1,5 +1,7 @@
 # Crowds of SQL sessions of two servers, Java and Python threads on one lock, and a
 # referee that sees every entry and exit and knows nothing of locks.
+#
+# Alone: the crowds are as fast as the machine lets them.
 
 use strict;
 use warnings;

@@ -1,7 +1,7 @@
 # The manual is complete, and names nothing that is not there: every function, view,
 # table and setting has its heading in doc/reference.md, with what the catalog says of
 # it; every message of the source has its entry in doc/troubleshooting.md, under its
-# SQLSTATE.
+# SQLSTATE. Their links lead somewhere.
 
 use strict;
 use warnings;
@@ -31,8 +31,8 @@ sub sorted_lines { return join '', map { "$_\n" } sort @_ }
 	print $file "# One `a`\ntext\n```sql\n# no heading\n```\n## Two `b`, `c d`\n\n### Three\nend\n";
 	close $file;
 	is_deeply(
-		[ map { [ $_->{level}, $_->{names}, $_->{text} =~ tr/\n// ] } sections_of($file->filename) ],
-		[ [ 1, ['a'], 4 ], [ 2, [ 'b', 'c d' ], 1 ], [ 3, [], 1 ] ],
+		[ map { [ $_->{heading}, $_->{level}, $_->{names}, $_->{text} =~ tr/\n// ] } sections_of($file->filename) ],
+		[ [ 'One `a`', 1, ['a'], 4 ], [ 'Two `b`, `c d`', 2, [ 'b', 'c d' ], 1 ], [ 'Three', 3, [], 1 ] ],
 		'headings and what is below them are found');
 }
 
@@ -145,6 +145,30 @@ for my $message (sort grep { $states_of{$_} } keys %entries)
 $manual =~ s/\s+/ /g;
 is(sorted_lines(grep { index($manual, $_) < 0 } reasons_in_source('src')), '',
 	'the reasons that are filled in are named');
+
+
+# Links, as GitHub makes anchors of headings.
+sub anchors
+{
+	my ($path) = @_;
+	return {
+		map { (lc $_->{heading} =~ s/[^\w \-]//gr) =~ tr/ /-/r => 1 } sections_of($path) };
+}
+
+for my $path ('README.md', 'doc/reference.md', 'doc/troubleshooting.md')
+{
+	my ($dir) = $path =~ m{^(.*/)?};
+	my @broken;
+	for my $link (map { $_->{text} =~ /\]\(([^()\s]+)\)/g } sections_of($path))
+	{
+		next if $link =~ /^https?:/;
+		my ($file, $anchor) = $link =~ /^([^#]*)#?(.*)$/;
+		my $target = $file eq '' ? $path : ($dir // '') . $file;
+		push @broken, $link
+		  if !-e $target || ($anchor ne '' && !anchors($target)->{$anchor});
+	}
+	is(sorted_lines(@broken), '', "$path: the links lead somewhere");
+}
 
 $node->stop;
 done_testing();

@@ -85,6 +85,10 @@ SQL
 	works($second, "SELECT zk_unlock('leaks')", 't', 'but any client can');
 	works($direct, "SELECT zk_try_xact_lock('leaks', '1 min')", 't', 'release it');
 
+	$second->query_ok("SELECT zk_lock('stuck')");
+	$pooler->console('RECONNECT');
+	works($direct, "SELECT zk_try_xact_lock('stuck', '1 min')", 't',
+		'so does the administrator, with RECONNECT');
 	$second->query_ok("SELECT zk_lock('stays')");
 	$second->quit;
 	$pooler->stop;

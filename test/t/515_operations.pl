@@ -128,6 +128,24 @@ for ([ '1s', '00:00:04' ], [ '10s', '00:00:10' ], [ '2min', '00:00:40' ])
 	$s->quit;
 }
 
+# Watches: of a held lock, which is watched after a second, and of a long wait.
+{
+	my $zkc = ZkLock::ZkClient->new($zk->connect_string);
+	my $s = session($node);
+	my $holder = foreign_node($zkc, '/zklock/locks/theirs', 'WRIT');
+	$s->query_ok("SELECT zk_lock('mine')");
+	ok(wait_until('a watch', sub { mntr($zk)->{watch_count} > 0 }), 'a held lock is watched');
+	$s->query_async("SELECT zk_lock('theirs')");
+	wait_until('the tale of a long wait', sub { scalar $zkc->children('/zklock/waits') });
+	my %told = %{ mntr($zk) };
+	cmp_ok($told{watch_count}, '<=', 2 * $told{ephemerals_count},
+		'there are no more than two watches for each ephemeral znode');
+	$zkc->delete($holder);
+	$s->wait_result;
+	$s->quit;
+	$zkc->close;
+}
+
 # The queries for postgres_exporter, and the rules that use what they tell.
 {
 	my $queries = from_yaml('postgres-queries');

@@ -8,7 +8,7 @@
  */
 #include <string.h>
 
-#include "scene.h"
+#include "told.h"
 
 #define X ZKL_MODE_EXCLUSIVE
 #define S ZKL_MODE_SHARED
@@ -17,24 +17,6 @@
 
 static Party *const A = &parties[0];
 static Party *const B = &parties[1];
-
-static int	told;
-
-static void
-on_loss_io(void)
-{
-	told++;
-}
-
-static void
-begin(int n_parties)
-{
-	scene_begin(0);
-	told = 0;
-	scene_config.on_loss_io = on_loss_io;
-	for (int i = 0; i < n_parties; i++)
-		scene_join(&parties[i]);
-}
 
 static bool
 is_lost(const char *name)
@@ -55,29 +37,29 @@ remove_by_hand(const char *name)
 static void
 test_removed(void)
 {
-	begin(1);
+	begin_telling(1);
 	forget(lock_now(A, "a", X));
 	forget(lock_now(A, "b", S));
 	fake_count(A->client);
 	fake_advance(T);
 	is_str(fake_trace(A->client), "ww", "each held node is watched, once");
 	remove_by_hand("a");
-	ok(is_lost("a") && told == 1, "a node removed by hand is a loss, told at once");
+	ok(is_lost("a") && losses_told == 1, "a node removed by hand is a loss, told at once");
 	ok(!is_lost("b"), "... of this lock alone");
 	fake_advance(T);
-	is_int(told, 1, "... told once");
+	is_int(losses_told, 1, "... told once");
 	reduce(A, "a", NONE);
 	fake_run_all();
 	forget(lock_now(A, "a", X));
 	ok(!is_lost("a"), "the lock can be taken again");
 	scene_end("exclusion, removed nodes");
 
-	begin(1);
+	begin_telling(1);
 	forget(lock_now(A, "a", X));
 	remove_by_hand("a");
-	is_int(told, 0, "before the node is watched nothing tells of its removal");
+	is_int(losses_told, 0, "before the node is watched nothing tells of its removal");
 	fake_advance(T);
-	ok(is_lost("a") && told == 1, "... but the watch then finds out");
+	ok(is_lost("a") && losses_told == 1, "... but the watch then finds out");
 	scene_end("exclusion, nodes removed early");
 }
 
@@ -85,22 +67,22 @@ test_removed(void)
 static void
 test_changed(void)
 {
-	begin(1);
+	begin_telling(1);
 	forget(lock_now(A, "a", X));
 	fake_advance(T);
 	fake_tree_set(node_of(A, "a"), "x");
 	fake_run_all();
 	fake_advance(T);
-	ok(!is_lost("a") && told == 0, "a change of the node's data is no loss");
+	ok(!is_lost("a") && losses_told == 0, "a change of the node's data is no loss");
 	remove_by_hand("a");
-	ok(is_lost("a") && told == 1, "... and its removal after that is");
+	ok(is_lost("a") && losses_told == 1, "... and its removal after that is");
 	scene_end("exclusion, changed data");
 }
 
 static void
 test_disconnected(void)
 {
-	begin(1);
+	begin_telling(1);
 	forget(lock_now(A, "a", X));
 	fake_advance(T);
 	fake_disconnect(A->client);
@@ -109,25 +91,25 @@ test_disconnected(void)
 	fake_connect(A->client);
 	fake_run_all();
 	fake_advance(T);
-	ok(is_lost("a") && told == 1, "what was removed during an outage is told after it");
+	ok(is_lost("a") && losses_told == 1, "what was removed during an outage is told after it");
 	scene_end("exclusion, removed during an outage");
 
-	begin(1);
+	begin_telling(1);
 	forget(lock_now(A, "a", X));
 	fake_advance(T);
 	fake_disconnect(A->client);
 	fake_run_all();
 	fake_advance(T - 1);
-	is_int(told, 0, "an outage is no loss");
+	is_int(losses_told, 0, "an outage is no loss");
 	fake_advance(1);
-	ok(is_lost("a") && told == 1, "... until the session timeout has passed");
+	ok(is_lost("a") && losses_told == 1, "... until the session timeout has passed");
 	scene_end("exclusion, long outage");
 }
 
 static void
 test_downgraded(void)
 {
-	begin(2);
+	begin_telling(2);
 	forget(lock_now(A, "a", X));
 	fake_advance(T);
 	fake_count(A->client);
@@ -135,16 +117,16 @@ test_downgraded(void)
 	fake_run_all();
 	fake_advance(T);
 	is_str(fake_trace(A->client), "mw", "the node of a downgrade is watched anew");
-	ok(!is_lost("a") && told == 0, "... and the end of the old one is no loss");
+	ok(!is_lost("a") && losses_told == 0, "... and the end of the old one is no loss");
 	remove_by_hand("a");
-	ok(is_lost("a") && told == 1, "... but that of the new one");
+	ok(is_lost("a") && losses_told == 1, "... but that of the new one");
 	scene_end("exclusion, downgrade");
 }
 
 static void
 test_released(void)
 {
-	begin(2);
+	begin_telling(2);
 	forget(lock_now(A, "a", X));
 	fake_advance(T);
 	is_int(fake_watches(A->client), 1, "a held node has a watch");
@@ -152,12 +134,12 @@ test_released(void)
 	fake_run_all();
 	reduce(A, "a", NONE);
 	fake_run_all();
-	ok(fake_watches(A->client) == 0 && told == 0, "a release leaves no watch and is no loss");
+	ok(fake_watches(A->client) == 0 && losses_told == 0, "a release leaves no watch and is no loss");
 	is_int(mode_of(B, "a"), X, "... and the next one holds");
 	fake_expire(A->client);
 	fake_connect(A->client);
 	fake_run_all();
-	is_int(told, 0, "who holds nothing loses nothing with its session");
+	is_int(losses_told, 0, "who holds nothing loses nothing with its session");
 	scene_end("exclusion, released");
 }
 
@@ -165,27 +147,27 @@ test_released(void)
 static void
 test_not_taken(void)
 {
-	begin(2);
+	begin_telling(2);
 	forget(lock_now(B, "a", X));
 	ask_for(A, "a", X);
 	fake_run_all();
 	fake_expire(A->client);
 	fake_connect(A->client);
 	fake_run_all();
-	is_int(told, 0, "who waits loses nothing with its session");
+	is_int(losses_told, 0, "who waits loses nothing with its session");
 	scene_end("exclusion, expired while waiting");
 }
 
 static void
 test_expired(void)
 {
-	begin(1);
+	begin_telling(1);
 	forget(lock_now(A, "a", X));
 	forget(lock_now(A, "b", S));
 	fake_expire(A->client);
 	fake_connect(A->client);
 	fake_run_all();
-	ok(is_lost("a") && is_lost("b") && told == 1, "an expiry is told once for all that was held");
+	ok(is_lost("a") && is_lost("b") && losses_told == 1, "an expiry is told once for all that was held");
 	scene_end("exclusion, expired");
 }
 
@@ -195,7 +177,7 @@ test_faults(void)
 {
 	for (FakeFault fault = FAULT_NONE; fault < N_FAULTS; fault++)
 	{
-		begin(1);
+		begin_telling(1);
 		forget(lock_now(A, "a", X));
 		fake_count(A->client);
 		fake_fault(A->client, 1, fault);
@@ -210,11 +192,11 @@ test_faults(void)
 			heal();
 		}
 		if (fault == FAULT_NO_AUTH || fault == FAULT_OTHER)
-			ok(!is_lost("a") && told == 0 && strlen(fake_trace(A->client)) == 1,
+			ok(!is_lost("a") && losses_told == 0 && strlen(fake_trace(A->client)) == 1,
 			   "a holder that may not look is not told, and does not ask again (%s)",
 			   fake_fault_name(fault));
 		else
-			ok(is_lost("a") && told == 1, "the loss is found out (%s)", fake_fault_name(fault));
+			ok(is_lost("a") && losses_told == 1, "the loss is found out (%s)", fake_fault_name(fault));
 		scene_end(NULL);
 	}
 }

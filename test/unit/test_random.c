@@ -8,10 +8,7 @@
  *
  *-------------------------------------------------------------------------
  */
-#include <stdlib.h>
-#include <string.h>
-
-#include "scene.h"
+#include "walk.h"
 
 #define X ZKL_MODE_EXCLUSIVE
 #define S ZKL_MODE_SHARED
@@ -29,39 +26,13 @@
 
 static const char *const names[N_NAMES] = {"a", "b", "c"};
 
-static unsigned state;
 static bool with_expiry;
 
-static int
-dice(int n)
-{
-	return (int) (rand_r(&state) / 7 % (unsigned) n);
-}
-
-/* Asks for what the party does not hold yet of one name or several. */
 static void
 act_ask(Party *party)
 {
-	const char *wanted[N_NAMES];
-	ZklMode		modes[N_NAMES];
-	int			n = 0;
-	bool		many = dice(4) == 0;
-
-	if (pending_of(party))
-		return;
-	for (int i = dice(N_NAMES), left = many ? N_NAMES : 1; left > 0; left--, i = (i + 1) % N_NAMES)
-	{
-		ZklMode		mode = dice(2) ? X : S;
-
-		if (mode_of(party, names[i]) < mode)
-		{
-			wanted[n] = names[i];
-			modes[n++] = mode;
-		}
-	}
-	give_up_all(party);			/* what is decided */
-	if (n > 0)
-		ask_all(party, n, wanted, modes, dice(5) == 0);
+	if (!pending_of(party))
+		ask_by_chance(party, names, N_NAMES, dice(4) ? 1 : N_NAMES, dice(5) == 0);
 }
 
 /* For one more permit; now and then with another size, which is refused. */
@@ -97,31 +68,6 @@ act_give_up(Party *party)
 }
 
 static void
-act_network(Party *party)
-{
-	ZklClient  *client = party->client;
-
-	switch (dice(6))
-	{
-		case 0:
-			fake_disconnect(client);
-			break;
-		case 1:
-			fake_fail_attempt(client);
-			break;
-		case 2:
-			fake_fault(client, fake_counted(client) + 1 + dice(3),
-					   with_expiry && dice(8) == 0 ? FAULT_EXPIRE :
-					   (FakeFault[]) {FAULT_DROP, FAULT_APPLY_DROP, FAULT_APPLY_ALL_DROP,
-									  FAULT_DELAY, FAULT_REFUSE, FAULT_THROTTLE, FAULT_FORGET}[dice(7)]);
-			break;
-		default:
-			fake_release(client);
-			fake_connect(client);
-	}
-}
-
-static void
 act(void)
 {
 	Party	   *party = &parties[dice(N_PARTIES)];
@@ -140,7 +86,7 @@ act(void)
 	else if (kind < 20)
 		act_give_up(party);
 	else if (kind < 25)
-		act_network(party);
+		shake_connection(party, with_expiry);
 	else if (kind < 27)
 		fake_advance(dice(120));
 	else if (kind < 28)
@@ -151,13 +97,9 @@ act(void)
 		fake_deliver(party->client);
 }
 
-static bool
-run(unsigned seed)
+static const char *
+walk(unsigned seed)
 {
-	const char *failed = NULL;
-	char		text[512];
-
-	state = seed * 2654435761u + 1;
 	with_expiry = seed % 3 == 0;
 	scene_begin(0);
 	scene_config.sequence_limit = seed % 2 ? 6 + dice(10) : 0;
@@ -169,30 +111,15 @@ run(unsigned seed)
 	for (int i = 0; i < ACTIONS; i++)
 		act();
 	if (!scene_settles())
-		failed = "somebody waits for nobody";
-	else if (nodes_of(NULL, NULL) > 0)
-		failed = "nodes are left";
-	else if (objections() > 0)
-		failed = strncpy(text, first_objection(), sizeof(text) - 1);
-	if (failed)
-	{
-		diag("seed %u: %s", seed, failed);
-		for (FakeNode *node = fake_tree_first(); node; node = node->next)
-			diag("  %s", node->path);
-	}
-	scene_end(NULL);
-	return failed == NULL;
+		return "somebody waits for nobody";
+	if (nodes_of(NULL, NULL) > 0)
+		return "nodes are left";
+	return objections() > 0 ? first_objection() : NULL;
 }
 
 int
 main(int argc, char **argv)
 {
-	unsigned	first = argc > 1 ? (unsigned) atoi(argv[1]) : 1;
-	unsigned	n = argc > 2 ? (unsigned) atoi(argv[2]) : argc > 1 ? 1 : N_SEEDS;
-	int			failures = 0;
-
-	for (unsigned seed = first; seed < first + n && failures < 5; seed++)
-		failures += !run(seed);
-	is_int(failures, 0, "%u random schedules keep exclusion, tokens and order, and leave nothing", n);
+	walk_all(argc, argv, N_SEEDS, walk, "keep exclusion, tokens and order, and leave nothing");
 	return done();
 }

@@ -8,7 +8,7 @@
  */
 #include <string.h>
 
-#include "scene.h"
+#include "told.h"
 
 #define X ZKL_MODE_EXCLUSIVE
 #define S ZKL_MODE_SHARED
@@ -18,24 +18,6 @@
 
 static Party *const A = &parties[0];
 static Party *const B = &parties[1];
-
-static int	told;
-
-static void
-on_revoke_io(void)
-{
-	told++;
-}
-
-static void
-begin(int n_parties)
-{
-	scene_begin(0);
-	told = 0;
-	scene_config.on_revoke_io = on_revoke_io;
-	for (int i = 0; i < n_parties; i++)
-		scene_join(&parties[i]);
-}
 
 static int
 asked_back(const char *name)
@@ -64,42 +46,42 @@ names_holder(const char *path)
 static void
 test_revoked(void)
 {
-	begin(1);
+	begin_telling(1);
 	forget(lock_now(A, "a", X));
 	forget(lock_now(A, "b", S));
 	fake_advance(T);
 	fake_count(A->client);
 	revoke("a");
 	fake_run_all();
-	ok(asked_back("a") == 1 && told == 1, "who holds a lock is told at once that it is asked back");
+	ok(asked_back("a") == 1 && revocations_told == 1, "who holds a lock is told at once that it is asked back");
 	is_int(asked_back("b"), 0, "... of this lock alone");
 	ok(!zkl_lock_is_lost(hold_of(A, "a")->lock), "it holds it as before");
 	ok(names_holder(node_of(A, "a")), "the node says again who holds it");
 	fake_advance(T);
 	is_str(fake_trace(A->client), "wuw", "which costs three requests, once");
-	is_int(told, 1, "it is told once");
+	is_int(revocations_told, 1, "it is told once");
 	revoke("a");
 	fake_run_all();
-	ok(asked_back("a") == 2 && told == 2, "it can be asked again");
+	ok(asked_back("a") == 2 && revocations_told == 2, "it can be asked again");
 	reduce(A, "a", NONE);
 	fake_run_all();
 	forget(lock_now(A, "a", X));
 	fake_advance(T);
-	ok(asked_back("a") == 0 && told == 2, "who takes the lock anew has not been asked yet");
+	ok(asked_back("a") == 0 && revocations_told == 2, "who takes the lock anew has not been asked yet");
 	scene_end("exclusion, revoked");
 }
 
 static void
 test_early(void)
 {
-	begin(1);
+	begin_telling(1);
 	forget(lock_now(A, "a", X));
 	fake_count(A->client);
 	revoke("a");
 	fake_run_all();
 	is_str(fake_trace(A->client), "", "a lock that was just granted costs nothing more");
 	fake_advance(1000);
-	ok(asked_back("a") == 1 && told == 1, "what was asked before the node is watched is found after a second");
+	ok(asked_back("a") == 1 && revocations_told == 1, "what was asked before the node is watched is found after a second");
 	ok(names_holder(node_of(A, "a")), "... and undone");
 	scene_end("exclusion, revoked early");
 }
@@ -113,7 +95,7 @@ test_other_data(void)
 	};
 	char		path[256];
 
-	begin(1);
+	begin_telling(1);
 	forget(lock_now(A, "a", X));
 	fake_advance(T);
 	strcpy(path, node_of(A, "a"));
@@ -125,7 +107,7 @@ test_other_data(void)
 	}
 	fake_tree_set_if(path, REVOKE, sizeof(REVOKE), fake_tree_find(path)->version);
 	fake_run_all();
-	ok(asked_back("a") == 0 && told == 0, "other data ask for nothing");
+	ok(asked_back("a") == 0 && revocations_told == 0, "other data ask for nothing");
 	is_str(fake_trace(A->client), "wwwwwwww", "... and are left alone");
 	scene_end("exclusion, other data");
 }
@@ -138,16 +120,17 @@ test_race(void)
 	{
 		int			before;
 
-		begin(1);
+		begin_telling(1);
 		forget(lock_now(A, "a", X));
 		fake_advance(T);
 		revoke("a");
 		for (int i = 0; i < steps; i++)
 			fake_step(A->client);
-		before = told;
+		before = revocations_told;
 		revoke("a");
 		fake_run_all();
-		ok(told == before + 1 && asked_back("a") == told && names_holder(node_of(A, "a")),
+		ok(revocations_told == before + 1 && asked_back("a") == revocations_told &&
+		   names_holder(node_of(A, "a")),
 		   "a second revocation after %d steps of the first is not overwritten unseen", steps);
 		scene_end(NULL);
 	}
@@ -160,7 +143,7 @@ test_upgraded(void)
 	char		paths[2][256];
 	int			n = 0;
 
-	begin(1);
+	begin_telling(1);
 	forget(lock_now(A, "a", S));
 	forget(lock_now(A, "a", X));
 	fake_advance(T);
@@ -172,7 +155,7 @@ test_upgraded(void)
 	{
 		fake_tree_set(paths[i], REVOKE);
 		fake_run_all();
-		ok(asked_back("a") == i + 1 && told == i + 1 && names_holder(paths[i]),
+		ok(asked_back("a") == i + 1 && revocations_told == i + 1 && names_holder(paths[i]),
 		   "each of them can be used to ask (%d)", i);
 	}
 	reduce(A, "a", S);
@@ -186,7 +169,7 @@ test_upgraded(void)
 static void
 test_downgraded(void)
 {
-	begin(1);
+	begin_telling(1);
 	forget(lock_now(A, "a", X));
 	fake_advance(T);
 	revoke("a");
@@ -196,7 +179,7 @@ test_downgraded(void)
 	is_int(asked_back("a"), 1, "a downgrade does not let go");
 	revoke("a");
 	fake_advance(1000);
-	ok(asked_back("a") == 2 && told == 2, "the new node is watched as well");
+	ok(asked_back("a") == 2 && revocations_told == 2, "the new node is watched as well");
 	ok(names_holder(node_of(A, "a")), "... and gets its data back");
 	scene_end("exclusion, downgraded and revoked");
 }
@@ -204,7 +187,7 @@ test_downgraded(void)
 static void
 test_disconnected(void)
 {
-	begin(1);
+	begin_telling(1);
 	forget(lock_now(A, "a", X));
 	fake_advance(T);
 	fake_disconnect(A->client);
@@ -213,13 +196,13 @@ test_disconnected(void)
 	fake_connect(A->client);
 	fake_run_all();
 	fake_advance(1000);
-	ok(asked_back("a") == 1 && told == 1, "what was asked during an outage is told after it");
+	ok(asked_back("a") == 1 && revocations_told == 1, "what was asked during an outage is told after it");
 	fake_disconnect(A->client);
 	fake_run_all();
 	fake_connect(A->client);
 	fake_run_all();
 	fake_advance(T);
-	is_int(told, 1, "... and not again after the next one");
+	is_int(revocations_told, 1, "... and not again after the next one");
 	scene_end("exclusion, revoked during an outage");
 }
 
@@ -227,18 +210,18 @@ test_disconnected(void)
 static void
 test_waiting(void)
 {
-	begin(2);
+	begin_telling(2);
 	forget(lock_now(B, "a", X));
 	ask_for(A, "a", X);
 	fake_run_all();
 	revoke("a");
 	fake_run_all();
 	fake_advance(T);
-	is_int(told, 0, "who waits is not asked");
+	is_int(revocations_told, 0, "who waits is not asked");
 	reduce(B, "a", NONE);
 	fake_run_all();
 	fake_advance(1000);
-	ok(asked_back("a") == 1 && told == 1, "... but hears of it when it holds");
+	ok(asked_back("a") == 1 && revocations_told == 1, "... but hears of it when it holds");
 	scene_end("exclusion, revoked while waiting");
 }
 
@@ -250,14 +233,14 @@ test_not_taken(void)
 	ZklRequest *request;
 	ZklLock    *lock;
 
-	begin(1);
+	begin_telling(1);
 	request = zkl_lock_request(A->session, &wish, 1, false, A->data, (int) strlen(A->data));
 	fake_run_all();
 	revoke("a");
 	fake_advance(T);
-	is_int(told, 0, "who does not know yet that it holds is not told");
+	is_int(revocations_told, 0, "who does not know yet that it holds is not told");
 	lock = zkl_request_lock(request, 0);
-	ok(told == 1 && zkl_lock_revocations(lock) == 1, "... but then");
+	ok(revocations_told == 1 && zkl_lock_revocations(lock) == 1, "... but then");
 	zkl_request_end(request);
 	zkl_lock_reduce(lock, NONE);
 	fake_run_all();
@@ -267,13 +250,13 @@ test_not_taken(void)
 static void
 test_released(void)
 {
-	begin(1);
+	begin_telling(1);
 	forget(lock_now(A, "a", X));
 	fake_advance(T);
 	revoke("a");
 	reduce(A, "a", NONE);
 	fake_run_all();
-	is_int(told, 0, "who has let go is not told");
+	is_int(revocations_told, 0, "who has let go is not told");
 	scene_end("exclusion, revoked and released");
 }
 
@@ -290,7 +273,7 @@ test_faults(void)
 			bool		refused = fault == FAULT_NO_AUTH || fault == FAULT_OTHER;
 			bool		expected = true;
 
-			begin(1);
+			begin_telling(1);
 			forget(lock_now(A, "a", X));
 			fake_advance(T);
 			fake_count(A->client);
@@ -307,17 +290,17 @@ test_faults(void)
 			if (!fake_is_expired(A->client))
 			{
 				if (refused)
-					expected = told == (k > 1) && names_holder(node_of(A, "a")) == (k > 2);
+					expected = revocations_told == (k > 1) && names_holder(node_of(A, "a")) == (k > 2);
 				else
-					expected = told == 1 && names_holder(node_of(A, "a"));
-				ok(expected && asked_back("a") == told,
+					expected = revocations_told == 1 && names_holder(node_of(A, "a"));
+				ok(expected && asked_back("a") == revocations_told,
 				   "told once, request %d of the revocation (%s)", k, fake_fault_name(fault));
 				if (!refused || k == 2)
 				{
 					revoke("a");
 					fake_run_all();
 					fake_advance(1000);
-					is_int(told, 2, "... and once more when asked again");
+					is_int(revocations_told, 2, "... and once more when asked again");
 				}
 			}
 			scene_end(NULL);

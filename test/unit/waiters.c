@@ -5,6 +5,7 @@
  *
  *-------------------------------------------------------------------------
  */
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +16,8 @@
 static char server_of[MAX_PARTIES];
 static Party *local[MAX_PARTIES];
 static char verdicts[MAX_PARTIES][128];
+static int	n_victims;
+static int	n_false_alarms;
 
 static int
 index_of(const Party *party)
@@ -29,6 +32,8 @@ waiters_begin(const char *servers)
 	memset(local, 0, sizeof(local));
 	memset(verdicts, 0, sizeof(verdicts));
 	memcpy(server_of, servers, strlen(servers));
+	n_victims = 0;
+	n_false_alarms = 0;
 }
 
 void
@@ -242,4 +247,106 @@ is_truly_deadlocked(const Party *party)
 				if (edges[i][j] && (i == index_of(party) || reached[i]))
 					reached[j] = true;
 	return reached[index_of(party)];
+}
+
+
+/*
+ * Giving way
+ */
+
+int
+victims(void)
+{
+	return n_victims;
+}
+
+int
+false_alarms(void)
+{
+	return n_false_alarms;
+}
+
+static void
+let_rows_go(const Party *party)
+{
+	for (int i = 0; i < MAX_PARTIES; i++)
+		if (local[i] == party)
+			local[i] = NULL;
+}
+
+void
+end_transaction(Party *party)
+{
+	give_up_all(party);
+	release_all(party);
+	wait_locally(party, NULL);
+	let_rows_go(party);
+}
+
+void
+begin_anew(Party *party)
+{
+	let_rows_go(party);
+	wait_locally(party, NULL);
+	scene_rejoin(party);
+}
+
+void
+heed(Party *party)
+{
+	zkl_session_clear_wakeup(party->session);
+	if (tell(party) == NULL)
+		return;
+	if (!is_truly_deadlocked(party))
+	{
+		n_false_alarms++;
+		diag("party %d is told of a deadlock that is none", index_of(party));
+	}
+	n_victims++;
+	end_transaction(party);
+}
+
+void
+wake_owners(void)
+{
+	for (int i = 0; i < MAX_PARTIES; i++)
+	{
+		struct pollfd fd = {.events = POLLIN};
+
+		if (parties[i].session == NULL)
+			continue;
+		fd.fd = zkl_session_fd(parties[i].session);
+		if (poll(&fd, 1, 0) > 0)
+			heed(&parties[i]);
+	}
+}
+
+static bool
+any_deadlock(void)
+{
+	for (int i = 0; i < MAX_PARTIES; i++)
+		if (parties[i].session && is_truly_deadlocked(&parties[i]))
+			return true;
+	return false;
+}
+
+bool
+deadlocks_end(void)
+{
+	for (int round = 0; round < 60; round++)
+	{
+		heal();
+		wake_owners();
+		if (!any_deadlock())
+			return true;
+		for (int i = 0; i < MAX_PARTIES; i++)
+			if (parties[i].session == NULL)
+				continue;
+			else if (zkl_session_state(parties[i].session) == ZKL_SESSION_EXPIRED)
+				begin_anew(&parties[i]);
+			else
+				heed(&parties[i]);
+		fake_run_all();
+	}
+	return false;
 }

@@ -35,6 +35,28 @@ extern const char *verdict_of(const Party *party);
 /* How many waits are told, by this party or by all (NULL). */
 extern int	told_by(const Party *party);
 
+/*
+ * What the glue does when the descriptor is readable: the party looks whether it
+ * has to give way, and does.  Who is told so must truly be in a deadlock then.
+ */
+extern void heed(Party *party);
+
+/* All whose descriptor is readable do. */
+extern void wake_owners(void);
+
+/* How many gave way since waiters_begin(), and how many of them wrongly. */
+extern int	victims(void);
+extern int	false_alarms(void);
+
+/* The party lets go of everything, and who waits for its rows goes on. */
+extern void end_transaction(Party *party);
+
+/* Its session is over, and with it what it held; its transaction fails. */
+extern void begin_anew(Party *party);
+
+/* When nothing new happens but that those told so give way, no deadlock stays. */
+extern bool deadlocks_end(void);
+
 /* In truth: does the party wait in a circle of which nobody can go on? */
 extern bool is_truly_deadlocked(const Party *party);
 

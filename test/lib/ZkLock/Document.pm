@@ -230,10 +230,11 @@ sub sections_of
 	while (my $line = <$fh>)
 	{
 		$in_block = !$in_block if $line =~ /^```/;
-		if (!$in_block && $line =~ /^(#+) (.*?)\s*$/)
+		my ($marks, $heading) = $in_block ? () : $line =~ /^(#+) (.*?)\s*$/;
+		if ($marks)
 		{
-			push @sections, { level => length $1, heading => $2, text => '',
-				names => [ $2 =~ /`([^`]+)`/g ] };
+			push @sections, { level => length $marks, heading => $heading, text => '',
+				names => [ $heading =~ /`([^`]+)`/g ] };
 			next;
 		}
 		$sections[-1]{text} .= $line;

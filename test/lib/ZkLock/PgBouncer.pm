@@ -7,6 +7,7 @@
 #       databases => { few => { node => $node, pool_size => 2 } },
 #       config => { pool_mode => 'transaction' });
 #   my $s = session($pooler->through('few'));
+#   $pooler->console('RECONNECT');
 #   $pooler->stop;
 #
 # The pid of such a session is that of the backend it was first given.
@@ -38,6 +39,7 @@ sub start
 	print $fh $self->ini(%{ $opt{config} // {} });
 	close $fh or croak "$file: $!";
 
+	local $ENV{PATH} = "$ENV{PATH}:/usr/sbin";
 	$self->{pid} = spawn([ 'pgbouncer', $file ], log => $self->{log});
 	$running{ $self->{pid} } = $$;
 	wait_until(
@@ -60,6 +62,7 @@ sub ini
 		listen_port => $self->{port},
 		unix_socket_dir => '',
 		auth_type => 'any',
+		admin_users => 'pgbouncer',
 		%config);
 	my $ini = "[databases]\n";
 	for my $name (sort keys %{ $self->{databases} })
@@ -89,6 +92,17 @@ sub through
 	my ($self, $name) = @_;
 	return ZkLock::PgBouncer::Way->new($self->{databases}{$name}{node},
 		"host=127.0.0.1 port=$self->{port} dbname=$name");
+}
+
+# Runs a command of the administrator's.
+sub console
+{
+	my ($self, $command) = @_;
+	my ($way) = map { $self->through($_) } keys %{ $self->{databases} };
+	my $connstr = "host=127.0.0.1 port=$self->{port} user=pgbouncer dbname=pgbouncer";
+	system($way->installed_command('psql'), '-XAtq', '-d', $connstr, '-c', $command) == 0
+	  or croak "$command failed\n" . log_tail($self->{log});
+	return;
 }
 
 # Objects that are still referenced at exit are destroyed too late.

@@ -14,7 +14,7 @@
 # Options of start(): tick_time (ms), config (hash of further configuration
 # lines), java (list of further java options), container_check_ms, dir (a
 # directory to use instead of a temporary one), tls (a ZkLock::Tls: another port
-# serves TLS). Members of an ensemble are made
+# serves TLS), secure_port (for TLS that config sets up). Members of an ensemble are made
 # by ZkLock::ZkEnsemble, which passes myid and peers.
 
 package ZkLock::ZkServer;
@@ -52,7 +52,7 @@ sub new
 		dir => $dir,
 		log => "$dir/zookeeper.log",
 		port => $opt{port} // free_port(),
-		secure_port => $opt{tls} && free_port(),
+		secure_port => $opt{secure_port} // ($opt{tls} && free_port()),
 		myid => $opt{myid},
 		java => [ @{ $opt{java} // [] } ],
 		owner => $$,

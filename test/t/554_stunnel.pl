@@ -1,0 +1,147 @@
+# The configuration that doc/security.md shows for TLS with stunnel, as it is
+# printed, with paths and ports of the test: locks are had over TLS, and not past
+# it.
+
+use strict;
+use warnings;
+
+use PostgreSQL::Test::Utils;
+use Test::More;
+use ZkLock::Check;
+use ZkLock::Cluster;
+use ZkLock::Tls;
+use ZkLock::Util qw(alive end_process free_port log_tail port_listens spawn wait_until);
+use ZkLock::ZkClient;
+use ZkLock::ZkServer;
+
+my $dir = PostgreSQL::Test::Utils::tempdir();
+my %shown = files_shown('doc/security.md');
+is_deeply([ sort keys %shown ], [qw(postgresql.conf stunnel.conf zoo.cfg)], 'the document shows three files');
+
+# The code blocks of a document that name a file.
+sub files_shown
+{
+	my ($path) = @_;
+	my %files;
+	my $text = slurp_file($path);
+	$files{$1} = $2 while $text =~ /^```ini file=(\S+)\n(.*?)^```$/msg;
+	return %files;
+}
+
+# Each pattern has to be found.
+sub substitute
+{
+	my ($text, @changes) = @_;
+	while (my ($from, $to) = splice @changes, 0, 2)
+	{
+		$text =~ s/$from/$to/g or die "the document no longer has $from\n";
+	}
+	return $text;
+}
+
+# The server, as zoo.cfg has it, with a plain port for the test to look through.
+my @names = $shown{'stunnel.conf'} =~ /^checkHost = (\S+)$/mg;
+is(scalar(@names), 3, 'each tunnel checks the name of its server');
+my $tls = ZkLock::Tls->new(names => \@names);
+$tls->sign('stranger', by => 'rogue');
+my $secure = free_port();
+my %zoo = substitute($shown{'zoo.cfg'}, qr/\b2281\b/, $secure, qr{/etc/zookeeper/tls}, $tls->path('')) =~ /^(\S+?)=(.*)$/mg;
+my $zk = ZkLock::ZkServer->start(tick_time => 200, secure_port => $secure,
+	config => { %zoo, secureClientPortAddress => '127.0.0.1' });
+my $zkc = ZkLock::ZkClient->new($zk->connect_string);
+
+# stunnel, on ports of the test. Not as root it can't become another user.
+my @shown_ports = $shown{'stunnel.conf'} =~ /^accept = 127\.0\.0\.1:(\d+)$/mg;
+my %port = map { $_ => free_port() } @shown_ports;
+my $stunnel_conf = substitute($shown{'stunnel.conf'}, qr/^set[ug]id = stunnel4\n/m, "",
+	qr{/etc/stunnel/zookeeper}, $tls->path(''), qr/^(connect = )\S+$/m, "connect = 127.0.0.1:$secure",
+	map { (qr/\b$_\b/ => $port{$_}) } @shown_ports);
+my $conf = substitute($shown{'postgresql.conf'}, map { (qr/\b$_\b/ => $port{$_}) } @shown_ports);
+my $stunnel;
+
+sub start_stunnel
+{
+	my (%changes) = @_;
+	my $file = "$dir/stunnel.conf";
+	unlink $file;
+	append_to_file($file, "pid =\n" . substitute($stunnel_conf, %changes));
+	$stunnel = spawn([ 'stunnel', $file ], log => "$dir/stunnel.log");
+	wait_until('stunnel', sub {
+		die "stunnel ended\n" . log_tail("$dir/stunnel.log") unless alive($stunnel);
+		@shown_ports == grep { port_listens($_) } values %port;
+	});
+	return;
+}
+
+sub stop_stunnel
+{
+	end_process($stunnel, 'KILL');
+	return;
+}
+
+start_stunnel();
+my @nodes = map { zklock_node($_, zk => 'unused:1', session_timeout => '10s', extra_conf => $conf) } qw(a b);
+my ($first, $second) = map { session($_) } @nodes;
+
+# Locks.
+works($first, "SELECT zk_lock('a') > 0", 't', 'a lock can be had through stunnel');
+like($first->query('SELECT server FROM zk_session()'), qr/^127\.0\.0\.1:(??{join '|', values %port})$/,
+	'from one of its ports');
+works($second, "SELECT zk_try_lock('a')", 'f', 'another server is excluded');
+$second->query_async("SELECT zk_lock('a')");
+wait_zk_waiting($zkc, '/zklock/locks/a', 2);
+$first->query_ok("SELECT zk_unlock('a')");
+like($second->wait_result, qr/^\d+$/, 'it waits, and gets the lock after a release');
+
+# A stunnel that dies.
+my $id = zk_session_id($second);
+$second->query_ok('BEGIN');
+my $token = $second->query_ok("SELECT zk_xact_lock('x')");
+$first->query_async("SELECT zk_lock('x')");
+wait_zk_waiting($zkc, '/zklock/locks/x', 2);
+stop_stunnel();
+wait_state($second, 'suspended');
+works($second, q(SELECT state FROM zk_held_locks WHERE name = 'x'), 'suspect',
+	'without stunnel the connection is lost, and the lock in doubt');
+my $new = session($nodes[0]);
+$new->query_ok("SET zklock.connect_timeout = '500ms'");
+fails_with($new, "SELECT zk_lock('new')", '08001', 'a new session gets none');
+start_stunnel();
+wait_state($second, 'connected');
+is(zk_session_id($second), $id, 'when it is back the session goes on');
+works($second, 'COMMIT', '', 'its transaction commits');
+like($first->wait_result, qr/^\d+$/, 'and who has waited gets the lock');
+works($new, "SELECT zk_try_lock('new')", 't', 'new sessions are had again');
+$_->query_ok('SELECT zk_unlock_all()') for $first, $second;
+$new->quit;
+
+# Nothing goes past TLS, or with other certificates.
+sub is_refused
+{
+	my ($what, %changes) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	stop_stunnel();
+	start_stunnel(%changes);
+	my $s = session($nodes[0]);
+	$s->query_ok("SET zklock.connect_timeout = '1s'");
+	fails_with($s, "SELECT zk_lock('refused')", '08001', $what);
+	$s->quit;
+	return;
+}
+
+my $plain = session($nodes[0]);
+$plain->query_ok("SET zklock.connect_string = '127.0.0.1:$secure'; SET zklock.connect_timeout = '1s'");
+fails_with($plain, "SELECT zk_lock('plain')", '08001', 'plain text is refused at the port for TLS');
+$plain->quit;
+is_refused('a client certificate that another authority signed is refused',
+	qr{/client\.}, '/stranger.');
+is_refused('as is a client without one', qr/^(?:cert|key) = .*\n/m, '');
+is_refused('a server that another authority signed for is refused', qr{/ca\.crt}, '/rogue.crt');
+is_refused('as is one of another name', qr/^(checkHost = )\S+$/m, 'checkHost = elsewhere');
+
+stop_stunnel();
+nothing_left($zkc, 'nothing is left');
+$_->quit for $first, $second;
+$zkc->close;
+$_->stop for @nodes;
+done_testing();
