@@ -1,0 +1,27 @@
+"""What the threads of a backend have done, as the kernel counts it."""
+
+import os
+
+# In the order in which they are started.
+THREADS = ("backend", "keeper", "client's input and output", "client's answers")
+
+
+def of_process(pid):
+    """By thread: how often it went to sleep and was woken again, and its
+    processor time in microseconds."""
+    counts = {}
+    for name, thread in zip(THREADS, sorted(map(int, os.listdir(f"/proc/{pid}/task")))):
+        where = f"/proc/{pid}/task/{thread}"
+        with open(f"{where}/status", encoding="ascii") as file:
+            sleeps = next(int(line.split()[1]) for line in file
+                          if line.startswith("voluntary_ctxt_switches"))
+        with open(f"{where}/schedstat", encoding="ascii") as file:
+            counts[name] = {"sleeps": sleeps, "time": int(file.read().split()[0]) / 1000}
+    return counts
+
+
+def since(before, pid):
+    """How much more that is by now."""
+    now = of_process(pid)
+    return {name: {kind: now[name][kind] - before[name][kind] for kind in now[name]}
+            for name in before}
