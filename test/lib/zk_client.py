@@ -16,7 +16,8 @@ from kazoo.exceptions import KazooException, NoNodeError, NotEmptyError
 from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.protocol.serialization import Create2
 from kazoo.security import (
-    CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE, make_digest_acl)
+    CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE, make_acl,
+    make_digest_acl)
 
 
 class CreateContainer(Create2):
@@ -26,11 +27,14 @@ class CreateContainer(Create2):
 
 
 def acls(spec):
-    """The ACL list for "world", "read", "creator" or {"digest": "u:p"}."""
+    """The ACL list for "world", "read", "add" (read and create, but not remove),
+    "creator" or {"digest": "u:p"}."""
     if spec is None or spec == "world":
         return OPEN_ACL_UNSAFE
     if spec == "read":
         return READ_ACL_UNSAFE
+    if spec == "add":
+        return [make_acl("world", "anyone", read=True, create=True)]
     if spec == "creator":
         return CREATOR_ALL_ACL
     user, password = spec["digest"].split(":", 1)
