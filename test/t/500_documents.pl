@@ -105,6 +105,7 @@ for my $document (
 	doc/operations.md
 	doc/reference.md
 	doc/troubleshooting.md
+	doc/security.md
 	))
 {
 	my $dbname = $document =~ s{.*/|\.md$}{}gr;
