@@ -35,7 +35,8 @@ packages_for() {
 		chaos) echo libipc-run-perl python3-kazoo python3-psycopg2 python3-matplotlib socat iproute2 ;;
 		t) echo libipc-run-perl python3-kazoo python3-psycopg2 python3-yaml libcurator-recipes-java default-jdk-headless socat iproute2 openssl pgbouncer stunnel4 ;;
 		bench) echo libcurator-recipes-java default-jdk-headless python3-kazoo python3-psycopg2 python3-matplotlib ;;
-		backend-valgrind | instructions) echo valgrind ;;
+		backend-valgrind) echo valgrind ;;
+		instructions) echo valgrind python3-psycopg2 ;;
 		style) echo pg-bsd-indent shellcheck libperl-critic-perl pyflakes3 ;;
 	esac
 }

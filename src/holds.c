@@ -17,6 +17,9 @@
 
 dlist_head	zklock_holds = DLIST_STATIC_INIT(zklock_holds);
 
+/* The lock found last, or NULL: mostly the one that is asked for next. */
+static ZklockHold *found_last = NULL;
+
 
 static bool
 is_named(const ZklockHold *hold, ZklockKind kind, const ZklockName *name)
@@ -42,12 +45,14 @@ zklock_hold_find(const ZklockName *name)
 {
 	dlist_iter	iter;
 
+	if (found_last && is_named(found_last, ZKLOCK_LOCK, name))
+		return found_last;
 	dlist_foreach(iter, &zklock_holds)
 	{
 		ZklockHold *hold = dlist_container(ZklockHold, link, iter.cur);
 
 		if (is_named(hold, ZKLOCK_LOCK, name))
-			return hold;
+			return found_last = hold;
 	}
 	return NULL;
 }
@@ -265,5 +270,7 @@ zklock_hold_free_if_unused(ZklockHold *hold)
 	if (hold->pins > 0 || is_counted(&hold->shared) || is_counted(&hold->exclusive))
 		return;
 	dlist_delete(&hold->link);
+	if (found_last == hold)
+		found_last = NULL;
 	hold_free(hold);
 }
