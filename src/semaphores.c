@@ -88,7 +88,7 @@ request_remote(Acquisition *a, ZklSession *session)
 	ZklRequest *request = zkl_permit_request(session, a->hold->name.encoded,
 											 a->hold->size, a->patience.limit_ms == 0,
 											 data, strlen(data));
-	ZklStatus	status = zklock_await_request(&a->patience, session, request, &display, 0);
+	ZklStatus	status = zklock_await_request(&a->patience, session, request, &display, 1);
 	ZklRequestInfo info;
 
 	if (status == ZKL_OK)

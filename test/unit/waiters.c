@@ -98,7 +98,7 @@ tell(Party *party)
 			waits_behind(&parties[i], party))
 			dependents[tale.n_dependents++] = (ZklDependent)
 		{
-			fake_session_id(parties[i].client), i + 1, "a row"
+			fake_session_id(parties[i].client), i + 1, "a row", false
 		};
 	qsort(dependents, (size_t) tale.n_dependents, sizeof(ZklDependent), compare);
 	return zkl_request_tell(ask->request, &tale);
