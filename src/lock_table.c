@@ -28,6 +28,7 @@
 #include "holds.h"
 #include "local_tier.h"
 #include "lock_table.h"
+#include "settings.h"
 
 /* Of the old contrib/userlock; pg_locks shows it as "userlock". */
 #define SESSION_LOCKTAG_FIELD4 0x5A4B
@@ -64,10 +65,13 @@ zklock_hide_session(void)
 }
 
 void
-zklock_show_session(int64 session_id)
+zklock_show_session(ZklSession *session)
 {
+	int64		session_id = zkl_session_lease(session).session_id;
 	LOCKTAG		tag;
 
+	if (!zklock_deadlock_detection)
+		return;
 	set_session_tag(&tag, session_id);
 	if (shown == session_id && zklock_lock_held_by_me(&tag, ExclusiveLock))
 		return;

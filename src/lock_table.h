@@ -11,10 +11,10 @@
 #include "recipe/recipe.h"
 
 /*
- * Lets other backends of this server see which ZooKeeper session this one has.
- * May throw, as any lock that is taken.
+ * Lets other backends of this server see which ZooKeeper session this one has,
+ * as they may find it waiting elsewhere.  May throw, as any lock that is taken.
  */
-extern void zklock_show_session(int64 session_id);
+extern void zklock_show_session(ZklSession *session);
 
 /*
  * What is left of a session that is over, until the ensemble knows it, is

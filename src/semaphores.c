@@ -14,6 +14,7 @@
 #include "access/xact.h"
 
 #include "identity.h"
+#include "lock_table.h"
 #include "locks.h"
 #include "loss.h"
 #include "remote_wait.h"
@@ -111,6 +112,7 @@ acquire_remote(Acquisition *a)
 
 		if (session == NULL)
 			return false;
+		zklock_show_session(session);
 		status = request_remote(a, session);
 		if (status != ZKL_SESSION_LOST)
 			return status == ZKL_OK;
