@@ -70,17 +70,6 @@ layout(void)
 }
 
 static void
-end_transaction(Party *party)
-{
-	give_up_all(party);
-	release_all(party);
-	wait_locally(party, NULL);
-	for (int i = 0; i < MAX_PARTIES; i++)
-		if (waits_locally_for(&parties[i]) == party)
-			wait_locally(&parties[i], NULL);
-}
-
-static void
 nobody_gives_way(const char *name)
 {
 	tell_all();

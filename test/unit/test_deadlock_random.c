@@ -83,17 +83,17 @@ act(void)
 	wake_owners();
 	if (zkl_session_state(party->session) == ZKL_SESSION_EXPIRED)
 		begin_anew(party);
-	else if (kind < 6 && !is_busy(party))
-		ask_by_chance(party, names, N_NAMES, dice(4) ? 1 : 2, false);
 	else if (kind < 8 && !is_busy(party))
-		act_permit(party);
+		ask_by_chance(party, names, N_NAMES, dice(4) ? 1 : 2, false);
 	else if (kind < 10 && !is_busy(party))
+		act_permit(party);
+	else if (kind < 12 && !is_busy(party))
 		act_row(party);
-	else if (kind < 13)
+	else if (kind < 15)
 		act_end(party);
-	else if (kind < 17 && with_faults)
+	else if (kind < 19 && with_faults)
 		shake_connection(party, false);
-	else if (kind < 18)
+	else if (kind < 20)
 		fake_advance(dice(300));
 	else if (kind < 34)
 		heed(party);
