@@ -55,7 +55,7 @@ plain(const char *text)
 }
 
 static void
-raise_deadlock(const ZklDeadlock *deadlock, const char *display)
+raise_deadlock(const ZklDeadlock *deadlock, bool is_permit, const char *display)
 {
 	uint64		instance = server_instance();
 	StringInfoData detail;
@@ -80,7 +80,9 @@ raise_deadlock(const ZklDeadlock *deadlock, const char *display)
 																 false));
 	ereport(ERROR,
 			(errcode(ERRCODE_T_R_DEADLOCK_DETECTED),
-			 errmsg("deadlock detected while waiting for lock \"%s\"", display),
+			 is_permit
+			 ? errmsg("deadlock detected while waiting for semaphore \"%s\"", display)
+			 : errmsg("deadlock detected while waiting for lock \"%s\"", display),
 			 errdetail_internal("%s", detail.data),
 			 errdetail_log("%s", log.data),
 			 errhint("See server log for query details.")));
@@ -120,8 +122,7 @@ scan(ZklockVigil *vigil)
 		return;
 	zklock_count(ZKLOCK_STAT_LOCK_TABLE_READS, 1);
 	old = MemoryContextSwitchTo(vigil->scan_context);
-	vigil->tale.n_dependents = zklock_waiting_for_me(&dependents,
-													 &vigil->tale.all_in_line);
+	vigil->tale.n_dependents = zklock_waiting_for_me(&dependents);
 	vigil->tale.dependents = dependents;
 	MemoryContextSwitchTo(old);
 }
@@ -139,7 +140,7 @@ zklock_look_for_deadlock(ZklockVigil *vigil, ZklRequest *request,
 	scan(vigil);
 	deadlock = zkl_request_tell(request, &vigil->tale);
 	if (deadlock)
-		raise_deadlock(deadlock, displays[Max(info->culprit, 0)]);
+		raise_deadlock(deadlock, info->is_permit, displays[Max(info->culprit, 0)]);
 	*look_again = Min(*look_again, zklock_now() + LOOK_MS);
 }
 

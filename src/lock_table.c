@@ -28,6 +28,7 @@
 #include "holds.h"
 #include "local_tier.h"
 #include "lock_table.h"
+#include "settings.h"
 
 /* Of the old contrib/userlock; pg_locks shows it as "userlock". */
 #define SESSION_LOCKTAG_FIELD4 0x5A4B
@@ -64,10 +65,13 @@ zklock_hide_session(void)
 }
 
 void
-zklock_show_session(int64 session_id)
+zklock_show_session(ZklSession *session)
 {
+	int64		session_id = zkl_session_lease(session).session_id;
 	LOCKTAG		tag;
 
+	if (!zklock_deadlock_detection)
+		return;
 	set_session_tag(&tag, session_id);
 	if (shown == session_id && zklock_lock_held_by_me(&tag, ExclusiveLock))
 		return;
@@ -329,9 +333,12 @@ is_in_line(const Edge *edge)
 		is_awaited(&edge->instance->locktag);
 }
 
-/* Moves one edge for each backend that waits for this one behind the first n. */
+/*
+ * Moves one edge for each backend that waits for this one behind the first n;
+ * or only if it does so in line, or through others who do.
+ */
 static int
-keep_reaching(EdgeList *list, int n, bool in_line_too)
+keep_reaching(EdgeList *list, int n, bool in_line_only)
 {
 	bool		changed = true;
 
@@ -344,7 +351,7 @@ keep_reaching(EdgeList *list, int n, bool in_line_too)
 
 			if (is_reached(list->edges, n, edge.waiter) ||
 				!is_reached(list->edges, n, edge.blocker) ||
-				(!in_line_too && is_in_line(&edge)))
+				(in_line_only && edge.blocker == MyProcPid && !is_in_line(&edge)))
 				continue;
 			list->edges[i] = list->edges[n];
 			list->edges[n++] = edge;
@@ -355,18 +362,17 @@ keep_reaching(EdgeList *list, int n, bool in_line_too)
 }
 
 int
-zklock_waiting_for_me(ZklDependent **dependents, bool *all_in_line)
+zklock_waiting_for_me(ZklDependent **dependents)
 {
 	LockData   *data = GetLockStatusData();
 	EdgeList	list;
-	int			n_behind;
+	int			n_in_line;
 	int			n_reaching;
 	int			n = 0;
 
 	collect_edges(&list, data);
-	n_behind = keep_reaching(&list, 0, false);
-	n_reaching = keep_reaching(&list, n_behind, true);
-	*all_in_line = true;
+	n_in_line = keep_reaching(&list, 0, true);
+	n_reaching = keep_reaching(&list, n_in_line, false);
 	*dependents = palloc(sizeof(ZklDependent) * (n_reaching + 1));
 	for (int i = 0; i < n_reaching; i++)
 	{
@@ -376,9 +382,9 @@ zklock_waiting_for_me(ZklDependent **dependents, bool *all_in_line)
 			continue;
 		(*dependents)[n++] = (ZklDependent)
 		{
-			session_id, list.edges[i].waiter, wait_text(list.edges[i].instance)
+			session_id, list.edges[i].waiter, wait_text(list.edges[i].instance),
+				i < n_in_line
 		};
-		*all_in_line = *all_in_line && i >= n_behind;
 	}
 	qsort(*dependents, n, sizeof(ZklDependent), compare_dependents);
 	return n;

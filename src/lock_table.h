@@ -11,10 +11,10 @@
 #include "recipe/recipe.h"
 
 /*
- * Lets other backends of this server see which ZooKeeper session this one has.
- * May throw, as any lock that is taken.
+ * Lets other backends of this server see which ZooKeeper session this one has,
+ * as they may find it waiting elsewhere.  May throw, as any lock that is taken.
  */
-extern void zklock_show_session(int64 session_id);
+extern void zklock_show_session(ZklSession *session);
 
 /*
  * What is left of a session that is over, until the ensemble knows it, is
@@ -31,9 +31,7 @@ extern uint64 zklock_long_waits(void);
 /*
  * The sessions that wait for this backend there, directly or through others,
  * each wait of them for longer than deadlock_timeout; ascending, palloc'd.
- * *all_in_line: only because they stand behind it in the first tier of a lock
- * that it waits for itself.
  */
-extern int	zklock_waiting_for_me(ZklDependent **dependents, bool *all_in_line);
+extern int	zklock_waiting_for_me(ZklDependent **dependents);
 
 #endif							/* ZKLOCK_LOCK_TABLE_H */

@@ -106,9 +106,7 @@ acquire_remote(Acquisition *a)
 
 		if (session == NULL)
 			return false;
-		/* To others, who may find this backend waiting elsewhere. */
-		if (zklock_deadlock_detection)
-			zklock_show_session(zkl_session_lease(session).session_id);
+		zklock_show_session(session);
 		status = request_remote(a, session);
 		if (status != ZKL_SESSION_LOST && status != ZKL_LOCK_LOST)
 			return status == ZKL_OK;

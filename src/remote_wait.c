@@ -61,14 +61,18 @@ typedef struct RemoteWait
 static void
 log_long_wait(RemoteWait *w, ZklRequestInfo *info, int64 now)
 {
+	const char *display = w->displays[Max(info->culprit, 0)];
+
 	if (!log_lock_waits || w->logged || now - w->started < DeadlockTimeout)
 		return;
 	w->logged = true;
 	zklock_make_plain(info->blocker);	/* another program wrote this */
 	ereport(LOG,
-			(errmsg("process %d still waiting for zk lock \"%s\" after %lld ms",
-					MyProcPid, w->displays[Max(info->culprit, 0)],
-					(long long) (now - w->started)),
+			(info->is_permit
+			 ? errmsg("process %d still waiting for a permit of semaphore \"%s\" after %lld ms",
+					  MyProcPid, display, (long long) (now - w->started))
+			 : errmsg("process %d still waiting for zk lock \"%s\" after %lld ms",
+					  MyProcPid, display, (long long) (now - w->started)),
 			 info->blocker[0] ? errdetail_log("In the way: %s", info->blocker) : 0));
 }
 
@@ -88,7 +92,7 @@ is_blocked_too_long(RemoteWait *w, ZklRequestInfo *info, int64 now,
 		log_long_wait(w, info, now);
 		if (now < w->started + DeadlockTimeout)
 			*look_again = Min(*look_again, w->started + DeadlockTimeout);
-		else if (zklock_deadlock_detection && w->n > 0)
+		else if (zklock_deadlock_detection)
 			zklock_look_for_deadlock(&w->vigil, w->request, info, w->displays,
 									 w->n, look_again);
 	}

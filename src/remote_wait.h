@@ -50,8 +50,7 @@ extern bool zklock_contact_is_lost(ZklockContact *contact, ZklSession *session,
 
 /*
  * Waits for the request under lock_timeout, interruptibly.  "displays" names
- * what each of its "n" wishes asks for; 0 for a permit, for which deadlocks across
- * servers are not looked for.  Returns OK; PENDING or BUSY when the limit
+ * what each of its "n" wishes asks for.  Returns OK; PENDING or BUSY when the limit
  * has passed; SESSION_LOST, LOCK_LOST or OTHER_SIZE; the caller takes what is granted and
  * ends the request.  Throws in all other cases, having ended it.  NULL as
  * request means that memory was exhausted.

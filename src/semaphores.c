@@ -14,6 +14,7 @@
 #include "access/xact.h"
 
 #include "identity.h"
+#include "lock_table.h"
 #include "locks.h"
 #include "loss.h"
 #include "remote_wait.h"
@@ -88,7 +89,7 @@ request_remote(Acquisition *a, ZklSession *session)
 	ZklRequest *request = zkl_permit_request(session, a->hold->name.encoded,
 											 a->hold->size, a->patience.limit_ms == 0,
 											 data, strlen(data));
-	ZklStatus	status = zklock_await_request(&a->patience, session, request, &display, 0);
+	ZklStatus	status = zklock_await_request(&a->patience, session, request, &display, 1);
 	ZklRequestInfo info;
 
 	if (status == ZKL_OK)
@@ -111,6 +112,7 @@ acquire_remote(Acquisition *a)
 
 		if (session == NULL)
 			return false;
+		zklock_show_session(session);
 		status = request_remote(a, session);
 		if (status != ZKL_SESSION_LOST)
 			return status == ZKL_OK;

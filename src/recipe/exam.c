@@ -31,14 +31,17 @@ typedef struct Witness
 	char	   *server;
 } Witness;
 
-/* A queue that a participant waits in. */
+/* A queue that a participant waits in, or permits that it waits for one of. */
 typedef struct Stand
 {
 	int			witness;
 	bool		upgrade;
+	bool		any;			/* of the blockers may let it go on */
 	char	   *path;			/* below the root */
-	char	   *child;
-	char	   *mode;
+	char	   *child;			/* in a queue */
+	int			limit;			/* of permits, up to which it would have one */
+	int			n_own;			/* its session's nodes among them */
+	char	   *wish;			/* "exclusive lock" and the like */
 	char	   *lock;
 	ZklCall    *listing;
 	uint64_t   *blockers;
@@ -107,7 +110,7 @@ stand_text(const Stand *stand)
 {
 	ZklText		t = {NULL, 0, 0, false};
 
-	zkl_text_add(&t, "%s lock \"%s\"", stand->mode, stand->lock);
+	zkl_text_add(&t, "%s \"%s\"", stand->wish, stand->lock);
 	if (t.failed)
 	{
 		free(t.text);
@@ -201,11 +204,13 @@ collect_needs(const ZklExam *exam, ZklNeed *needs)
 	for (int i = 0; i < exam->n_stands; i++)
 	{
 		const Stand *stand = &exam->stands[i];
+		int			step = stand->any ? stand->n_blockers : 1;
 
-		for (int j = 0; j < stand->n_blockers; j++)
+		for (int j = 0; j < stand->n_blockers; j += step)
 			needs[n++] = (ZklNeed)
 		{
-			exam->witnesses[stand->witness].session, &stand->blockers[j], 1, i
+			exam->witnesses[stand->witness].session, &stand->blockers[j], step,
+				false, i
 		};
 	}
 	for (int i = 0; i < exam->n_followers; i++)
@@ -215,7 +220,7 @@ collect_needs(const ZklExam *exam, ZklNeed *needs)
 		needs[n++] = (ZklNeed)
 		{
 			follower->session, &exam->witnesses[follower->witness].session, 1,
-				exam->n_stands + i
+				false, exam->n_stands + i
 		};
 	}
 	return n;
@@ -291,6 +296,31 @@ stand_of_call(ZklExam *exam, const ZklCall *call)
 	return NULL;
 }
 
+/* Whom it waits for, as the list shows. */
+static void
+find_blockers(const ZklExam *exam, Stand *stand, const ZklResult *result)
+{
+	uint64_t	session = exam->witnesses[stand->witness].session;
+	int			n_own;
+
+	stand->blockers = calloc((size_t) result->n_children + 1, sizeof(uint64_t));
+	if (stand->blockers == NULL)
+		return;
+	if (!stand->any)
+		stand->n_blockers = zkl_blockers(result->children, result->n_children,
+										 stand->child, stand->upgrade,
+										 stand->blockers);
+	else if (result->n_children > stand->limit)
+	{
+		stand->n_blockers = zkl_permit_owners(result->children, result->n_children,
+											  session, stand->blockers, &n_own);
+		if (n_own != stand->n_own)
+			stand->n_blockers = 0;	/* got one, or gives one back */
+	}
+	if (stand->n_blockers < 0)
+		stand->n_blockers = 0;
+}
+
 static void
 queue_listed(ZklCall *call, const ZklResult *result)
 {
@@ -302,15 +332,7 @@ queue_listed(ZklCall *call, const ZklResult *result)
 		return;
 	stand->listing = NULL;
 	if (result->code == ZKL_RC_OK)
-	{
-		stand->blockers = calloc((size_t) result->n_children + 1, sizeof(uint64_t));
-		if (stand->blockers)
-			stand->n_blockers = zkl_blockers(result->children, result->n_children,
-											 stand->child, stand->upgrade,
-											 stand->blockers);
-		if (stand->n_blockers < 0)
-			stand->n_blockers = 0;
-	}
+		find_blockers(exam, stand, result);
 	else
 		exam->failed = true;
 	if (--exam->outstanding == 0)
@@ -360,6 +382,14 @@ cut(char **text, char separator)
 	return start;
 }
 
+static int
+read_count(char **line)
+{
+	const char *text = cut(line, '\t');
+
+	return text ? atoi(text) : 0;
+}
+
 static bool
 read_stand(Stand *stand, int witness, char *line)
 {
@@ -367,9 +397,16 @@ read_stand(Stand *stand, int witness, char *line)
 
 	stand->witness = witness;
 	stand->upgrade = kind[0] == 'u';
+	stand->any = kind[0] == 'p';
 	stand->path = cut(&line, '\t');
-	stand->child = cut(&line, '\t');
-	stand->mode = cut(&line, '\t');
+	if (stand->any)
+	{
+		stand->limit = read_count(&line);
+		stand->n_own = read_count(&line);
+	}
+	else
+		stand->child = cut(&line, '\t');
+	stand->wish = cut(&line, '\t');
 	stand->lock = cut(&line, '\t');
 	return stand->lock && stand->path[0] != '\0' && stand->path[0] != '/' &&
 		strstr(stand->path, "//") == NULL;
@@ -424,7 +461,7 @@ grow(void **array, int n, size_t size)
 static bool
 read_line(ZklExam *exam, int witness, char *line)
 {
-	if ((line[0] == 'w' || line[0] == 'u') && line[1] == '\t')
+	if (line[0] != '\0' && strchr("wup", line[0]) && line[1] == '\t')
 	{
 		if (!grow((void **) &exam->stands, exam->n_stands, sizeof(Stand)))
 			return false;

@@ -28,6 +28,7 @@ typedef struct Graph
 	bool	   *stuck;			/* of each participant */
 	bool	   *ahead;			/* reached from the start */
 	bool	   *behind;			/* reaches the start */
+	int			gone;			/* who has given way, or -1 */
 } Graph;
 
 static int
@@ -89,6 +90,7 @@ graph_init(Graph *g, const ZklNeed *needs, int n_needs)
 	memset(g, 0, sizeof(*g));
 	g->needs = needs;
 	g->n_needs = n_needs;
+	g->gone = -1;
 	for (int i = 0; i < n_needs; i++)
 		n_all += 1 + (size_t) needs[i].n;
 	g->ids = calloc(n_all, sizeof(uint64_t));
@@ -115,13 +117,20 @@ graph_init(Graph *g, const ZklNeed *needs, int n_needs)
 	return true;
 }
 
-/* Can nobody meet this need? */
+/*
+ * Can nobody meet this need?  Of who has given way, its place is left, with its
+ * needs: it keeps back those in line, and nobody else.
+ */
 static bool
 is_dead(const Graph *g, int need)
 {
 	for (int j = 0; j < g->needs[need].n; j++)
-		if (!g->stuck[g->others[g->starts[need] + j]])
+	{
+		int			other = g->others[g->starts[need] + j];
+
+		if (!g->stuck[other] || (other == g->gone && !g->needs[need].in_line))
 			return false;
+	}
 	return g->needs[need].n > 0;
 }
 
@@ -264,6 +273,24 @@ zkl_find_deadlock(const ZklNeed *needs, int n_needs, uint64_t me,
 		*members = g.ids;
 		g.ids = NULL;
 	}
+	graph_free(&g);
+	return n;
+}
+
+int
+zkl_stuck_without(const ZklNeed *needs, int n_needs, uint64_t victim,
+				  ZklCircle members)
+{
+	Graph		g;
+	int			n = 0;
+
+	if (!graph_init(&g, needs, n_needs))
+		return -1;
+	confine(&g, members);
+	g.gone = index_of(g.ids, g.n, victim);
+	reduce(&g);
+	for (int v = 0; v < g.n; v++)
+		n += g.stuck[v] && v != g.gone;
 	graph_free(&g);
 	return n;
 }

@@ -23,6 +23,7 @@ typedef struct ZklNeed
 	uint64_t	waiter;
 	const uint64_t *any_of;
 	int			n;				/* 0: met already */
+	bool		in_line;		/* behind the only one of them; see zkl_stuck_without() */
 	int			source;			/* the caller's */
 } ZklNeed;
 
@@ -42,6 +43,14 @@ typedef struct ZklCircle
  */
 extern int	zkl_find_deadlock(const ZklNeed *needs, int n_needs, uint64_t me,
 							  ZklCircle within, uint64_t **members);
+
+/*
+ * If this one gave way, how many of the other members still could not go on?
+ * Who stands in line behind it would take its place, and need what it needs now.
+ * -1 when memory is exhausted.
+ */
+extern int	zkl_stuck_without(const ZklNeed *needs, int n_needs, uint64_t victim,
+							  ZklCircle members);
 
 /*
  * A shortest way from "me" through members of its deadlock back to "me", as

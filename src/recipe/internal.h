@@ -173,6 +173,9 @@ struct ZklPermit
 	ZklNode    *lease;			/* ours, or NULL until it is our turn */
 	bool		in_turn;		/* the mutex was held when last looked */
 	ZklSeen		seen;
+	uint64_t   *owners;			/* of the others' permits, when last seen full */
+	int			n_owners;		/* -1: not all are known */
+	int			n_own;			/* of this session's nodes among the permits then */
 	bool		is_guarded;		/* the mutex's node is watched */
 	bool		layout_known;	/* it is ours */
 	bool		size_known;		/* it is ours, or nobody's */
@@ -351,6 +354,7 @@ extern void zkl__permit_leave(ZklRequest *request);
 extern void zkl__permit_reset(ZklRequest *request);
 extern bool zkl__permit_in_queue(const ZklRequest *request);
 extern bool zkl__permit_in_turn(const ZklRequest *request);
+extern int	zkl__permit_limit(const ZklPermit *permit);
 extern void zkl__permit_parents(ZklRequest *request);
 
 /* size.c */

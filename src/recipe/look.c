@@ -96,27 +96,61 @@ is_earlier(const ZklWaitNode *a, const ZklWaitNode *b)
 	return zkl_is_before(a->number, a->name, b->number, b->name);
 }
 
-/* The one to give way, unless somebody claims to: the last who would help by it. */
-static bool
-is_better(const ZklWaitNode *a, const ZklWaitNode *b)
-{
-	if (a->keeps_place != b->keeps_place)
-		return b->keeps_place;
-	return is_earlier(b, a);
-}
-
 typedef struct Turn
 {
 	bool		claimed;		/* by somebody else, before any claim of mine */
 	bool		mine_is_last;	/* nobody has told anything since */
-	const ZklWaitNode *best;
+	const ZklWaitNode *best;	/* to give way, if nobody claims to */
 } Turn;
+
+static int
+stuck_without(const ZklWaitPicture *picture, const ZklWaitNode *node,
+			  ZklCircle members)
+{
+	return zkl_stuck_without(picture->needs, picture->n_needs, node->session, members);
+}
+
+/* The last one of those whose giving way keeps the fewest of the others stuck. */
+static const ZklWaitNode *
+choose(const ZklWaitPicture *picture, ZklCircle members)
+{
+	const ZklWaitNode *best = NULL;
+	int			best_stuck = 0;
+
+	for (int i = 0; i < picture->n; i++)
+	{
+		const ZklWaitNode *node = &picture->nodes[i];
+		int			stuck;
+
+		if (!is_member(members.ids, members.n, node->session) ||
+			(best && best_stuck == 0 && is_earlier(node, best)))
+			continue;
+		stuck = stuck_without(picture, node, members);
+		if (stuck >= 0 && (best == NULL || stuck < best_stuck ||
+						   (stuck == best_stuck && is_earlier(best, node))))
+		{
+			best = node;
+			best_stuck = stuck;
+		}
+	}
+	return best;
+}
+
+/* Now that all have told anew: does it help as much as anybody else would? */
+static bool
+is_good(const ZklWaitPicture *picture, const ZklWaitNode *mine, ZklCircle members)
+{
+	const ZklWaitNode *best = choose(picture, members);
+
+	return best && stuck_without(picture, mine, members) <=
+		stuck_without(picture, best, members);
+}
 
 static Turn
 whose_turn(const ZklWaitPicture *picture, const ZklWaitNode *mine,
 		   ZklCircle members)
 {
-	Turn		turn = {false, true, mine};
+	Turn		turn = {false, true, choose(picture, members)};
 
 	for (int i = 0; i < picture->n; i++)
 	{
@@ -128,8 +162,6 @@ whose_turn(const ZklWaitPicture *picture, const ZklWaitNode *mine,
 			turn.claimed = true;
 		if (is_earlier(mine, other))
 			turn.mine_is_last = false;
-		if (is_better(other, turn.best))
-			turn.best = other;
 	}
 	return turn;
 }
@@ -231,7 +263,10 @@ pursue(ZklSession *session, const ZklWaitPicture *picture,
 		forget_questions(w);
 	else if (have_answered(session, picture, members))
 	{
-		zkl__exam_begin(session, picture);
+		if (is_good(picture, mine, members))
+			zkl__exam_begin(session, picture);
+		else
+			give_up_claim(session);
 		return;
 	}
 	if (zkl_client_now() < w->asked_ms + ANSWER_MS)
@@ -282,7 +317,7 @@ take_turn(ZklSession *session, const ZklWaitPicture *picture,
 		zkl__waits_claim(session, true);
 		return;
 	}
-	if (!turn.claimed && turn.best != mine && turn.mine_is_last)
+	if (!turn.claimed && turn.best && turn.best != mine && turn.mine_is_last)
 		send_question(session, turn.best->name);
 	zkl__look_later(session, POLL_MS);
 	free(members);

@@ -102,9 +102,8 @@ hex_value(char c)
 	return -1;
 }
 
-/* The first 64 bits of the GUID with which a name begins, if it does. */
-static bool
-parse_owner(const char *name, uint64_t *owner)
+bool
+zkl_parse_owner(const char *name, uint64_t *owner)
 {
 	int			digits = 0;
 
@@ -156,7 +155,7 @@ zkl_parse_child(const char *name, ZklContender *contender)
 	if (number < INT32_MIN || number > INT32_MAX)
 		return false;
 	contender->number = (int32_t) number;
-	contender->has_owner = parse_owner(name, &contender->owner);
+	contender->has_owner = zkl_parse_owner(name, &contender->owner);
 	return true;
 }
 
@@ -548,7 +547,7 @@ zkl_maker(const char *child, int64_t session_id)
 	static const char *const curator[] = {"lock-", "__READ__", "__WRIT__", "lease-"};
 	uint64_t	owner;
 
-	if (session_id != 0 && parse_owner(child, &owner) &&
+	if (session_id != 0 && zkl_parse_owner(child, &owner) &&
 		owner == (uint64_t) session_id)
 		return ZKL_MAKER_ZKLOCK;
 	if (strncmp(child, "_c_", 3) == 0 && is_uuid(child + 3) && child[39] == '-')

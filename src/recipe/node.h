@@ -28,6 +28,9 @@ typedef struct ZklContender
 /* False if no dialect knows this name.  Never fails on any bytes. */
 extern bool zkl_parse_child(const char *name, ZklContender *contender);
 
+/* The first half of the GUID with which a name begins, if it does. */
+extern bool zkl_parse_owner(const char *name, uint64_t *owner);
+
 /* Writes the GUID of session and counter, as the dialect begins names; returns its length. */
 extern size_t zkl_guid(ZklDialect dialect, int64_t session_id, uint64_t counter,
 					   char out[ZKL_CHILD_NAME_SIZE]);

@@ -6,6 +6,7 @@
  *-------------------------------------------------------------------------
  */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "pool.h"
@@ -50,6 +51,41 @@ zkl_find_lease(const char *const *children, int n_children, const char *prefix)
 			children[i][n + strspn(children[i] + n, "-0123456789")] == '\0')
 			return children[i];
 	return NULL;
+}
+
+static int
+compare_owners(const void *a, const void *b)
+{
+	uint64_t	x = *(const uint64_t *) a;
+	uint64_t	y = *(const uint64_t *) b;
+
+	return x < y ? -1 : x > y;
+}
+
+int
+zkl_permit_owners(const char *const *children, int n_children,
+				  uint64_t self, uint64_t *owners, int *n_own)
+{
+	int			n = 0;
+	int			unique = 0;
+
+	*n_own = 0;
+	for (int i = 0; i < n_children; i++)
+	{
+		uint64_t	owner;
+
+		if (!zkl_parse_owner(children[i], &owner))
+			return -1;
+		if (owner == self)
+			(*n_own)++;
+		else
+			owners[n++] = owner;
+	}
+	qsort(owners, (size_t) n, sizeof(uint64_t), compare_owners);
+	for (int i = 0; i < n; i++)
+		if (i == 0 || owners[i] != owners[i - 1])
+			owners[unique++] = owners[i];
+	return unique;
 }
 
 bool

@@ -43,6 +43,14 @@ extern const char *zkl_find_lease(const char *const *children, int n_children,
 extern bool zkl_is_curators(const char *child);
 extern bool zkl_is_kazoos(const char *child);
 
+/*
+ * Whose are the permits?  The owners of these nodes, each once and in ascending
+ * order, but for "self", the number of whose nodes is set.  "owners" has room for
+ * all.  Returns how many they are, or -1 if a node does not tell its owner.
+ */
+extern int	zkl_permit_owners(const char *const *children, int n_children,
+							  uint64_t self, uint64_t *owners, int *n_own);
+
 typedef enum ZklSizeKind
 {
 	ZKL_SIZE_EMPTY,				/* nobody has said it */

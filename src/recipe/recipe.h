@@ -230,6 +230,7 @@ typedef struct ZklRequestInfo
 	int			raw_code;		/* the client library's code for SERVER_ERROR */
 	int			culprit;		/* index of the wish that failed or waits, or -1 */
 	uint64_t	question;		/* for ZklTale; when it changes, a new tale is wanted */
+	bool		is_permit;		/* asks for one, not for locks */
 	int			size;			/* of the semaphore, for OTHER_SIZE */
 	char		blocker[512];	/* data of the node waited for, NUL-terminated, maybe cut; any bytes */
 } ZklRequestInfo;
@@ -277,6 +278,7 @@ typedef struct ZklDependent
 	int64_t		session_id;
 	int			pid;
 	const char *waits_for;		/* in words */
+	bool		in_line;		/* would take the teller's place if that one gave way */
 } ZklDependent;
 
 /* What others need to know of a session that waits. */
@@ -288,7 +290,6 @@ typedef struct ZklTale
 	const char *const *locks;	/* what each wish is for, in words */
 	const ZklDependent *dependents; /* as of now, in ascending order */
 	int			n_dependents;
-	bool		all_in_line;	/* ... would wait on if this one gave way */
 	uint64_t	question;		/* ZklRequestInfo's, from before "now" */
 } ZklTale;
 

@@ -439,6 +439,7 @@ zkl_request_info(ZklRequest *request, ZklRequestInfo *info)
 	memcpy(info->blocker, request->blocker, sizeof(info->blocker));
 	info->blocked = request->drain_watch != NULL ||
 		(request->permit && request->permit->seen == SEEN_FULL);
+	info->is_permit = request->permit != NULL;
 	info->size = request->permit ? request->permit->other_size : 0;
 	for (int i = 0; i < request->n && request->status == ZKL_PENDING; i++)
 		if (request->nodes[i]->state == NODE_WAITING)

@@ -51,6 +51,13 @@ lease_exists(const ZklPermit *permit)
 	return permit->lease && permit->lease->state == NODE_LISTING;
 }
 
+/* Up to how many permits may be out, its own node included if that exists? */
+int
+zkl__permit_limit(const ZklPermit *permit)
+{
+	return lease_exists(permit) ? permit->size : permit->size - 1;
+}
+
 /* Makes what was missing above, if anything was. */
 void
 zkl__permit_parents(ZklRequest *request)
@@ -132,10 +139,28 @@ read_holder(ZklRequest *request, const ZklResult *result)
 	free(path);
 }
 
+/* For deadlock detection; what is not noted can only hide one. */
+static void
+note_owners(ZklRequest *request, const ZklResult *result)
+{
+	ZklPermit  *permit = request->permit;
+	uint64_t   *owners = realloc(permit->owners,
+								 ((size_t) result->n_children + 1) * sizeof(uint64_t));
+
+	permit->n_owners = -1;
+	if (owners == NULL)
+		return;
+	permit->owners = owners;
+	permit->n_owners = zkl_permit_owners(result->children, result->n_children,
+										 (uint64_t) request->session->connection.session_id,
+										 owners, &permit->n_own);
+}
+
 static void
 full(ZklRequest *request, const ZklResult *result)
 {
 	request->permit->seen = SEEN_FULL;
+	note_owners(request, result);
 	request->was_blocked = true;
 	request->culprit = 0;
 	zkl__wake(request->session);
@@ -158,7 +183,7 @@ count(ZklRequest *request, const ZklResult *result)
 {
 	ZklPermit  *permit = request->permit;
 	bool		exists = lease_exists(permit);
-	int			limit = exists ? permit->size : permit->size - 1;
+	int			limit = zkl__permit_limit(permit);
 
 	if (is_foreign_layout(permit, result))
 		zkl__request_fail(request, ZKL_OTHER_LAYOUT, 0, 0);

@@ -84,6 +84,12 @@ read_char(const char **p, char c)
 	return true;
 }
 
+static bool
+read_in_line(const char **p)
+{
+	return read_char(p, ZKL_WAIT_IN_LINE[0]);
+}
+
 /* One need of the node's own: ids joined by "+". */
 static bool
 read_need(const char **p, ZklWaitPicture *picture, const ZklWaitNode *node)
@@ -92,7 +98,7 @@ read_need(const char **p, ZklWaitPicture *picture, const ZklWaitNode *node)
 
 	*need = (ZklNeed)
 	{
-		node->session, &picture->ids[picture->n_ids], 0, picture->n
+		node->session, &picture->ids[picture->n_ids], 0, read_in_line(p), picture->n
 	};
 	do
 	{
@@ -113,7 +119,7 @@ read_dependent(const char **p, ZklWaitPicture *picture, const ZklWaitNode *node)
 
 	*need = (ZklNeed)
 	{
-		0, &picture->ids[picture->n_ids], 1, picture->n
+		0, &picture->ids[picture->n_ids], 1, read_in_line(p), picture->n
 	};
 	picture->ids[picture->n_ids++] = node->session;
 	picture->n_needs++;
@@ -167,7 +173,6 @@ read_name(const char *name, ZklWaitPicture *picture, ZklWaitNode *node)
 	if (!node->claims && *p != 'w')
 		return false;
 	p++;
-	node->keeps_place = read_char(&p, 'p');
 	node->first_need = picture->n_needs;
 	return read_char(&p, '.') &&
 		read_list(&p, picture, node, read_need, &node->n_needs) &&

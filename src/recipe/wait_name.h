@@ -6,13 +6,13 @@
  * Everything that decides whether there is a deadlock is in the names, so that
  * one list of the children is a picture of all long waits at one moment.
  *
- *	<session>.<wait>.<version>.<w or c><p>.<needs>.<dependents>.<number>
+ *	<session>.<wait>.<version>.<w or c>.<needs>.<dependents>.<number>
  *
  * needs: the sessions it waits for, any of several joined by "+", several such
  * by ","; dependents: sessions that wait for this one in the lock manager of
  * their server.  All in hexadecimal, but the server's number.  "c" claims to be
- * the one who gives way; "p" only keeps a place in a queue for its dependents, so
- * that they would not go on if it gave way.
+ * the one who gives way.  A "p" before a session: it stands in line behind the
+ * other, and takes over what that one waits for if it gives way; see graph.h.
  *
  * Pure functions: no I/O, no state, any thread.  They allocate.
  *
@@ -28,6 +28,11 @@
 
 /* More is not told: what is left out can only hide a deadlock. */
 #define ZKL_WAIT_NAME_MAX 60000
+
+#define ZKL_WAIT_IN_LINE "p"
+
+/* What one session takes in a name, with what stands between two. */
+#define ZKL_WAIT_ID_SIZE 17
 
 /* Text that grows; "failed" when memory was exhausted. */
 typedef struct ZklText
@@ -47,7 +52,6 @@ typedef struct ZklWaitNode
 	uint64_t	session;
 	uint64_t	wait;
 	bool		claims;
-	bool		keeps_place;
 	int32_t		number;
 	int			first_need;		/* of its own, in ZklWaitPicture.needs */
 	int			n_needs;

@@ -362,6 +362,11 @@ zkl__waits_doubt(ZklSession *session)
 		zkl__node_relist(w->request->nodes[i]);
 		zkl__node_drive(w->request->nodes[i]);
 	}
+	if (w->request->permit)
+	{
+		zkl__permit_recount(w->request);
+		zkl__permit_drive(w->request);
+	}
 	zkl__wake(session);
 	zkl__waits_drive(session);
 }

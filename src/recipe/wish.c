@@ -159,6 +159,7 @@ zkl__permit_free(ZklPermit *permit)
 {
 	free(permit->pool_path);
 	free(permit->lease_path);
+	free(permit->owners);
 	free(permit);
 }
 

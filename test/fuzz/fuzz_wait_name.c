@@ -29,11 +29,12 @@ typedef struct Told
 	uint64_t	wait;
 	uint64_t	version;
 	bool		claims;
-	bool		keeps_place;
 	int			n_needs;
 	int			n_any[MAX_CHILD];
+	bool		need_in_line[MAX_CHILD];
 	uint64_t	any_of[MAX_CHILD];	/* of all needs, one after the other */
 	int			n_dependents;
+	bool		dependent_in_line[MAX_CHILD];
 	uint64_t	dependents[MAX_CHILD];
 	int32_t		number;
 } Told;
@@ -53,14 +54,16 @@ write_name(const Told *t, char *out)
 {
 	const uint64_t *id = t->any_of;
 
-	out += sprintf(out, "%" PRIx64 ".%" PRIx64 ".%" PRIx64 ".%c%s.", t->session, t->wait,
-				   t->version, t->claims ? 'c' : 'w', t->keeps_place ? "p" : "");
+	out += sprintf(out, "%" PRIx64 ".%" PRIx64 ".%" PRIx64 ".%c.", t->session, t->wait,
+				   t->version, t->claims ? 'c' : 'w');
 	for (int i = 0; i < t->n_needs; i++)
 		for (int j = 0; j < t->n_any[i]; j++)
-			out += sprintf(out, "%s%" PRIx64, j ? "+" : i ? "," : "", *id++);
+			out += sprintf(out, "%s%s%" PRIx64, j ? "+" : i ? "," : "",
+						   j == 0 && t->need_in_line[i] ? "p" : "", *id++);
 	*out++ = '.';
 	for (int i = 0; i < t->n_dependents; i++)
-		out += sprintf(out, "%s%" PRIx64, i ? "," : "", t->dependents[i]);
+		out += sprintf(out, "%s%s%" PRIx64, i ? "," : "",
+					   t->dependent_in_line[i] ? "p" : "", t->dependents[i]);
 	sprintf(out, ".%010d", t->number);
 }
 
@@ -83,18 +86,23 @@ take_told(Input *input, Told *t)
 	t->wait = take_id(input);
 	t->version = take_id(input);
 	t->claims = how & 1;
-	t->keeps_place = how & 2;
 	t->n_needs = (int) (how >> 2) % MAX_LIST;
 	t->n_dependents = (int) (how >> 5) % MAX_LIST;
 	t->number = take_number(input);
 	for (int i = 0; i < t->n_needs; i++)
 	{
-		t->n_any[i] = 1 + (int) take(input) % MAX_ANY;
+		unsigned	kind = take(input);
+
+		t->n_any[i] = 1 + (int) kind % MAX_ANY;
+		t->need_in_line[i] = kind & 128;
 		for (int j = 0; j < t->n_any[i]; j++)
 			t->any_of[n++] = take_id(input);
 	}
 	for (int i = 0; i < t->n_dependents; i++)
+	{
+		t->dependent_in_line[i] = take(input) & 1;
 		t->dependents[i] = take_id(input);
+	}
 }
 
 
@@ -109,6 +117,16 @@ understand_hex(const char *text, uint64_t *value)
 
 	*value = strtoull(text, NULL, 16);
 	return length >= 1 && length <= 16 && strspn(text, "0123456789abcdef") == length;
+}
+
+/* Is there a "p" in front?  Passes it over. */
+static bool
+is_in_line(char **text)
+{
+	bool		in_line = (*text)[0] == 'p';
+
+	*text += in_line;
+	return in_line;
 }
 
 /* Cuts text at each separator; an empty text has one part, which is empty. */
@@ -140,6 +158,7 @@ understand_needs(char *text, Told *t)
 	t->n_needs = text[0] == '\0' ? 0 : split(text, ',', needs, MAX_CHILD);
 	for (int i = 0; i < t->n_needs; i++)
 	{
+		t->need_in_line[i] = is_in_line(&needs[i]);
 		t->n_any[i] = split(needs[i], '+', ids, MAX_CHILD);
 		for (int j = 0; j < t->n_any[i]; j++)
 			if (!understand_hex(ids[j], &t->any_of[n++]))
@@ -155,8 +174,11 @@ understand_dependents(char *text, Told *t)
 
 	t->n_dependents = text[0] == '\0' ? 0 : split(text, ',', ids, MAX_CHILD);
 	for (int i = 0; i < t->n_dependents; i++)
+	{
+		t->dependent_in_line[i] = is_in_line(&ids[i]);
 		if (!understand_hex(ids[i], &t->dependents[i]))
 			return false;
+	}
 	return true;
 }
 
@@ -185,10 +207,9 @@ understand(const char *name, Told *t)
 		return false;
 	kind = fields[3];
 	t->claims = kind[0] == 'c';
-	t->keeps_place = kind[0] != '\0' && kind[1] == 'p';
 	return understand_hex(fields[0], &t->session) && understand_hex(fields[1], &t->wait) &&
 		understand_hex(fields[2], &t->version) &&
-		(kind[0] == 'c' || kind[0] == 'w') && kind[1 + t->keeps_place] == '\0' &&
+		(kind[0] == 'c' || kind[0] == 'w') && kind[1] == '\0' &&
 		understand_needs(fields[4], t) && understand_dependents(fields[5], t) &&
 		understand_number(fields[6], &t->number);
 }
@@ -241,6 +262,7 @@ check_needs(const ZklWaitPicture *picture, const ZklWaitNode *node, const Told *
 	for (int i = 0; i < t->n_needs; i++, need++)
 	{
 		must(need->waiter == t->session && need->n == t->n_any[i] &&
+			 need->in_line == t->need_in_line[i] &&
 			 need->source == node - picture->nodes, "need %d of %s", i, node->name);
 		must(memcmp(need->any_of, id, sizeof(*id) * (size_t) need->n) == 0,
 			 "ids of need %d of %s", i, node->name);
@@ -248,6 +270,7 @@ check_needs(const ZklWaitPicture *picture, const ZklWaitNode *node, const Told *
 	}
 	for (int i = 0; i < t->n_dependents; i++, need++)
 		must(need->waiter == t->dependents[i] && need->n == 1 &&
+			 need->in_line == t->dependent_in_line[i] &&
 			 need->any_of[0] == t->session && need->source == node - picture->nodes,
 			 "dependent %d of %s", i, node->name);
 }
@@ -260,7 +283,7 @@ check_node(const ZklWaitPicture *picture, const ZklWaitNode *node, int i)
 
 	snprintf(prefix, sizeof(prefix), "%" PRIx64 ".", t->session);
 	must(node->session == t->session && node->wait == t->wait && node->claims == t->claims &&
-		 node->keeps_place == t->keeps_place && node->number == t->number &&
+		 node->number == t->number &&
 		 node->n_needs == t->n_needs && node->n_dependents == t->n_dependents,
 		 "%s is read otherwise", node->name);
 	check_needs(picture, node, t);

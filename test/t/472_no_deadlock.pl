@@ -8,7 +8,7 @@ use warnings;
 use Test::More;
 use ZkLock::Check;
 use ZkLock::Cluster;
-use ZkLock::Deadlock;
+use ZkLock::Deadlock qw(told_waits wait_told);
 use ZkLock::Util qw(wait_until);
 use ZkLock::ZkClient;
 use ZkLock::ZkEnsemble;
@@ -26,19 +26,6 @@ my $d = ZkLock::Deadlock->new(%node);
 
 sub lock_row { return "UPDATE t SET v = v + 1 WHERE id = $_[0]" }
 
-# The names of the waits that are told.
-sub told { return $zkc->children('/zklock/waits') }
-
-# Waits until so many waits like this are told.
-sub wait_told
-{
-	my ($pattern, $count) = @_;
-	wait_until("$count told waits like $pattern",
-		sub { $count == grep { /$pattern/ } told() },
-		diag => sub { join "\n", told() });
-	return;
-}
-
 
 # A chain of seven over three servers, all of it told; released from its end.
 {
@@ -46,11 +33,11 @@ sub wait_told
 	$d->hold($s[$_], "SELECT zk_xact_lock('x$_')") for 0 .. 6;
 	$d->wait_for($s[$_], "SELECT zk_xact_lock('x" . ($_ + 1) . "')")
 	  for 0 .. 5;
-	wait_told(qr/\.w\./, 6);
+	wait_told($zkc, qr/\.w\./, 6);
 	$d->let_go($s[6]);
 	$d->all_go_on('a chain goes on from its end, one after the other');
 }
-is(scalar(told()), 0, '... and nothing is told any more');
+is(scalar(told_waits($zkc)), 0, '... and nothing is told any more');
 
 # A sharer that was in the way has left, unnoticed by who waits behind another,
 # and waits for that one now.
@@ -60,10 +47,10 @@ is(scalar(told()), 0, '... and nothing is told any more');
 	$d->hold($left, "SELECT zk_lock_shared('y')");
 	$d->hold($stays, "SELECT zk_lock_shared('y')");
 	$d->wait_for($s, "SELECT zk_xact_lock('y')");
-	wait_told(qr/\.w\./, 1);
+	wait_told($zkc, qr/\.w\./, 1);
 	$left->query_ok("SELECT zk_unlock_shared('y')");
 	$d->wait_for($left, "SELECT zk_xact_lock('x')");
-	wait_told(qr/./, 2);
+	wait_told($zkc, qr/./, 2);
 	$d->let_go($stays);
 	$d->all_go_on('who has left is in nobody\'s way');
 }
@@ -114,7 +101,7 @@ is(scalar(told()), 0, '... and nothing is told any more');
 	$d->hold($s, "SELECT zk_xact_lock('x')");
 	$d->wait_for($s, "SELECT zk_xact_lock('f')");
 	$d->wait_for($t, "SELECT zk_xact_lock('x')");
-	wait_told(qr/\.w\./, 2);
+	wait_told($zkc, qr/\.w\./, 2);
 	$zkc->delete($foreign);
 	$d->all_go_on('behind a holder of another program one waits');
 }
@@ -125,9 +112,9 @@ is(scalar(told()), 0, '... and nothing is told any more');
 	$d->hold($s, "SELECT zk_xact_lock('x')");
 	$d->hold($t, "SELECT zk_xact_lock('y')");
 	$d->wait_for($s, "SELECT zk_xact_lock('y')");
-	wait_told(qr/\.w\./, 1);
+	wait_told($zkc, qr/\.w\./, 1);
 	$s->terminate;
-	wait_told(qr/./, 0);
+	wait_told($zkc, qr/./, 0);
 	$t->query_ok("SELECT zk_xact_lock('x')");
 	ok($t->ok, 'who was terminated is in nobody\'s way, and tells nothing');
 	$d->{waiting} = [];
@@ -183,11 +170,11 @@ is(scalar(told()), 0, '... and nothing is told any more');
 
 	# Which gives every session the whole of its time again.
 	$zk->restart;
-	wait_until('a wait to be told, or over', sub { $t->finished || told() });
+	wait_until('a wait to be told, or over', sub { $t->finished || grep { /\.w\./ } told_waits($zkc) });
 	$d->wait_for($s, "SELECT zk_xact_lock('x')");
 	$d->all_go_on('who has lost its session waits behind what is left of it');
 }
 
-is(scalar(told()), 0, 'nothing is told any more');
+is(scalar(told_waits($zkc)), 0, 'nothing is told any more');
 nothing_left($zkc, 'nothing is left');
 done_testing();

@@ -17,6 +17,7 @@
 #include "walk.h"
 
 #define N_NAMES 4
+#define N_SEMAPHORES 2
 #define ACTIONS 400
 
 #ifdef SHORT_RUN
@@ -27,6 +28,9 @@
 
 static const char *const names[N_NAMES] = {"a", "b", "c", "d"};
 
+/* The first has one permit, and so on. */
+static const char *const semaphores[N_SEMAPHORES] = {"one", "two"};
+
 static bool with_faults;
 static int	n_victims;
 
@@ -35,6 +39,18 @@ static bool
 is_busy(Party *party)
 {
 	return pending_of(party) || waits_locally_for(party);
+}
+
+/* Whoever has all of them is told at once that it would wait for itself. */
+static void
+act_permit(Party *party)
+{
+	int			which = dice(N_SEMAPHORES);
+
+	if (permits_of(party, semaphores[which]) > which)
+		return;
+	give_up_all(party);
+	ask_permit(party, semaphores[which], which + 1);
 }
 
 /* For a row of another one of the same server; PostgreSQL finds circles there. */
@@ -70,12 +86,14 @@ act(void)
 	else if (kind < 8 && !is_busy(party))
 		ask_by_chance(party, names, N_NAMES, dice(4) ? 1 : 2, false);
 	else if (kind < 10 && !is_busy(party))
+		act_permit(party);
+	else if (kind < 12 && !is_busy(party))
 		act_row(party);
-	else if (kind < 13)
+	else if (kind < 15)
 		act_end(party);
-	else if (kind < 17 && with_faults)
+	else if (kind < 19 && with_faults)
 		shake_connection(party, false);
-	else if (kind < 18)
+	else if (kind < 20)
 		fake_advance(dice(300));
 	else if (kind < 34)
 		heed(party);
@@ -91,7 +109,11 @@ walk(unsigned seed)
 	const char *failed = NULL;
 
 	with_faults = seed % 2 == 0;
-	scene_begin(MAX_PARTIES);
+	scene_begin(0);
+	if (seed % 4 > 1)
+		scene_config.dialect = ZKL_DIALECT_KAZOO;
+	for (int i = 0; i < MAX_PARTIES; i++)
+		scene_join(&parties[i]);
 	waiters_begin("abcabc");
 	for (int i = 0; i < ACTIONS && !false_alarms(); i++)
 		act();

@@ -15,6 +15,7 @@
 
 static char server_of[MAX_PARTIES];
 static Party *local[MAX_PARTIES];
+static bool in_line[MAX_PARTIES];
 static char verdicts[MAX_PARTIES][128];
 static int	n_victims;
 static int	n_false_alarms;
@@ -30,6 +31,7 @@ waiters_begin(const char *servers)
 {
 	memset(server_of, 0, sizeof(server_of));
 	memset(local, 0, sizeof(local));
+	memset(in_line, 0, sizeof(in_line));
 	memset(verdicts, 0, sizeof(verdicts));
 	memcpy(server_of, servers, strlen(servers));
 	n_victims = 0;
@@ -40,6 +42,20 @@ void
 wait_locally(Party *party, Party *other)
 {
 	local[index_of(party)] = other;
+	in_line[index_of(party)] = false;
+}
+
+void
+wait_in_line(Party *party, Party *other)
+{
+	local[index_of(party)] = other;
+	in_line[index_of(party)] = true;
+}
+
+bool
+waits_in_line(const Party *party)
+{
+	return local[index_of(party)] && in_line[index_of(party)];
 }
 
 Party *
@@ -53,16 +69,17 @@ waits_locally_for(const Party *party)
  * Telling
  */
 
-static bool
+/* Perhaps through others; the last one of them is returned, or NULL. */
+static const Party *
 waits_behind(const Party *party, const Party *other)
 {
 	for (int i = 0; i < MAX_PARTIES && party; i++)
 	{
+		if (local[index_of(party)] == other)
+			return party;
 		party = local[index_of(party)];
-		if (party == other)
-			return true;
 	}
-	return false;
+	return NULL;
 }
 
 static int
@@ -94,12 +111,15 @@ tell(Party *party)
 	for (int i = 0; i < ask->n; i++)
 		locks[i] = ask->names[i];
 	for (int i = 0; i < MAX_PARTIES; i++)
-		if (parties[i].session && server_of[i] == server_of[index_of(party)] &&
-			waits_behind(&parties[i], party))
+	{
+		const Party *last = waits_behind(&parties[i], party);
+
+		if (parties[i].session && server_of[i] == server_of[index_of(party)] && last)
 			dependents[tale.n_dependents++] = (ZklDependent)
 		{
-			fake_session_id(parties[i].client), i + 1, "a row"
+			fake_session_id(parties[i].client), i + 1, "a row", waits_in_line(last)
 		};
+	}
 	qsort(dependents, (size_t) tale.n_dependents, sizeof(ZklDependent), compare);
 	return zkl_request_tell(ask->request, &tale);
 }
@@ -148,105 +168,6 @@ told_by(const Party *party)
 		if (fake_tree_child(node->path, WAITS))
 			n += party == NULL || node->owner == fake_session_id(party->client);
 	return n;
-}
-
-
-/*
- * The truth
- */
-
-static Party *
-owner_of(const FakeNode *node)
-{
-	for (int i = 0; i < MAX_PARTIES; i++)
-		if (parties[i].session && node->owner == fake_session_id(parties[i].client))
-			return &parties[i];
-	return NULL;
-}
-
-/* Is there a node of somebody else's that must go before this one is first? */
-static bool
-is_in_the_way(const FakeNode *node, const ZklContender *own, const char *own_name,
-			  const char *lock, bool upgrade)
-{
-	const char *name = fake_tree_child(node->path, lock);
-	ZklContender c;
-
-	if (name == NULL || !zkl_parse_child(name, &c) || c.owner == own->owner ||
-		!zkl_is_before(c.number, name, own->number, own_name))
-		return false;
-	if (!upgrade)
-		return c.writer || own->writer;
-	if (c.writer)
-		return false;
-
-	/* A sharer before all writers. */
-	for (FakeNode *other = fake_tree_first(); other; other = other->next)
-	{
-		const char *other_name = fake_tree_child(other->path, lock);
-		ZklContender w;
-
-		if (other_name && zkl_parse_child(other_name, &w) && w.writer &&
-			w.owner != own->owner &&
-			zkl_is_before(w.number, other_name, c.number, name))
-			return false;
-	}
-	return true;
-}
-
-/* Does the one wait for the other by any name of its request? */
-static bool
-waits_remotely(const Party *party, const Party *other)
-{
-	Ask		   *ask = pending_of(party);
-
-	for (int i = 0; ask && i < ask->n; i++)
-	{
-		char		lock[300];
-
-		snprintf(lock, sizeof(lock), "%s/%s", SCENE_LOCKS, ask->names[i]);
-		for (FakeNode *mine = fake_tree_first(); mine; mine = mine->next)
-		{
-			const char *name = fake_tree_child(mine->path, lock);
-			ZklContender own;
-			bool		upgrade = mode_of(party, ask->names[i]) == ZKL_MODE_SHARED;
-
-			if (name == NULL || owner_of(mine) != party ||
-				!zkl_parse_child(name, &own) || (upgrade && !own.writer))
-				continue;
-			for (FakeNode *node = fake_tree_first(); node; node = node->next)
-				if (owner_of(node) == other &&
-					is_in_the_way(node, &own, name, lock, upgrade))
-					return true;
-		}
-	}
-	return false;
-}
-
-static bool
-waits_for(const Party *party, const Party *other)
-{
-	return party != other &&
-		(waits_remotely(party, other) || local[index_of(party)] == other);
-}
-
-/* Locks only, so a circle is a deadlock. */
-bool
-is_truly_deadlocked(const Party *party)
-{
-	bool		edges[MAX_PARTIES][MAX_PARTIES];
-	bool		reached[MAX_PARTIES] = {false};
-
-	for (int i = 0; i < MAX_PARTIES; i++)
-		for (int j = 0; j < MAX_PARTIES; j++)
-			edges[i][j] = parties[i].session && parties[j].session &&
-				waits_for(&parties[i], &parties[j]);
-	for (int round = 0; round < MAX_PARTIES; round++)
-		for (int i = 0; i < MAX_PARTIES; i++)
-			for (int j = 0; j < MAX_PARTIES; j++)
-				if (edges[i][j] && (i == index_of(party) || reached[i]))
-					reached[j] = true;
-	return reached[index_of(party)];
 }
 
 

@@ -23,6 +23,10 @@ extern void waiters_begin(const char *servers);
 extern void wait_locally(Party *party, Party *other);
 extern Party *waits_locally_for(const Party *party);
 
+/* The same for the place in a lock's queue that the other waits in itself. */
+extern void wait_in_line(Party *party, Party *other);
+extern bool waits_in_line(const Party *party);
+
 /* What the glue does now and then for a party that waits; what came of it. */
 extern const ZklDeadlock *tell(Party *party);
 
@@ -57,7 +61,12 @@ extern void begin_anew(Party *party);
 /* When nothing new happens but that those told so give way, no deadlock stays. */
 extern bool deadlocks_end(void);
 
-/* In truth: does the party wait in a circle of which nobody can go on? */
+/*
+ * In truth: is the party among some who all wait for each other, and none of
+ * whom can go on?  And would it be if those of a set, a bit for each party, had
+ * given way?
+ */
 extern bool is_truly_deadlocked(const Party *party);
+extern bool would_be_deadlocked(const Party *party, unsigned gone);
 
 #endif							/* WAITERS_H */

@@ -68,18 +68,20 @@ sub session
 }
 
 # Waits until a query prints what is expected (default t). Each look is a
-# connection of its own; an error counts as another answer.
+# connection of its own; an error counts as another answer. Option or => code that
+# makes it pointless to wait on.
 sub wait_for_sql
 {
 	my ($node, $sql, $expected, %opt) = @_;
 	$expected //= 't';
 	my $last = '';
+	my $or = delete $opt{or} // sub { 0 };
 	return wait_until(
 		"'$expected' from: $sql",
 		sub {
 			my ($out, $err) = looked($node, $sql);
 			$last = "$out$err";
-			return $out eq $expected;
+			return $out eq $expected || $or->();
 		},
 		pause => 0.05,
 		%opt,

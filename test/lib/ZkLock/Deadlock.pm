@@ -8,16 +8,33 @@
 #   $d->wait_for($s, "SELECT zk_lock('y')");    # blocks; does not return
 #   my $victim = $d->one_gives_way('a promise', qr/lock "y"/);
 #   $d->all_go_on('a promise');             # the rest, in any order
+#   wait_told($zkc, qr/\.w\./, 2);          # until so many waits are told
 
 package ZkLock::Deadlock;
 
 use strict;
 use warnings;
 
+use Exporter qw(import);
 use Test::More;
 use Time::HiRes qw(time);
 use ZkLock::Cluster;
 use ZkLock::Util qw(wait_until);
+
+our @EXPORT_OK = qw(told_waits wait_told);
+
+# The names of the waits that are told to all servers.
+sub told_waits { return $_[0]->children('/zklock/waits') }
+
+# Waits until so many waits like this are told.
+sub wait_told
+{
+	my ($zkc, $pattern, $count) = @_;
+	wait_until("$count told waits like $pattern",
+		sub { $count == grep { /$pattern/ } told_waits($zkc) },
+		diag => sub { join "\n", told_waits($zkc) });
+	return;
+}
 
 sub new
 {

@@ -1,0 +1,273 @@
+/*-------------------------------------------------------------------------
+ *
+ * test_deadlock_permits.c
+ *		Promise 7.2: deadlocks through permits of semaphores, in both layouts.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "waiters.h"
+
+#define X ZKL_MODE_EXCLUSIVE
+#define CURATORS_LEASE "_c_11111111-2222-3333-4444-555555555555-lease-0000000000"
+#define KAZOOS_LEASE "11111111222233334444555555555555"
+
+static Party *const A = &parties[0];
+static Party *const B = &parties[1];
+static Party *const C = &parties[2];
+static Party *const D = &parties[3];
+
+static bool kazoo;				/* which layout is tried */
+
+static void
+begin(int n, const char *servers)
+{
+	scene_begin(0);
+	scene_config.dialect = kazoo ? ZKL_DIALECT_KAZOO : ZKL_DIALECT_CURATOR;
+	for (int i = 0; i < n; i++)
+		scene_join(&parties[i]);
+	waiters_begin(servers);
+}
+
+static void
+holds(Party *party, const char *name)
+{
+	forget(lock_now(party, name, X));
+}
+
+static void
+has_permit(Party *party, const char *name, int size)
+{
+	forget(permit_now(party, name, size));
+}
+
+static int
+verdicts(void)
+{
+	int			n = 0;
+
+	for (int i = 0; i < MAX_PARTIES; i++)
+		n += verdict_of(&parties[i])[0] != '\0';
+	return n;
+}
+
+static Party *
+victim(void)
+{
+	for (int i = 0; i < MAX_PARTIES; i++)
+		if (verdict_of(&parties[i])[0] != '\0')
+			return &parties[i];
+	return NULL;
+}
+
+static const char *
+layout(void)
+{
+	return kazoo ? "kazoo" : "Curator";
+}
+
+static void
+nobody_gives_way(const char *name)
+{
+	tell_all();
+	is_int(verdicts(), 0, "%s: nobody gives way (%s)", name, layout());
+}
+
+/* One does, and that ends it. */
+static void
+one_gives_way(const char *name)
+{
+	tell_all();
+	is_int(verdicts(), 1, "%s: one gives way (%s)", name, layout());
+	if (victim())
+		end_transaction(victim());
+	fake_run_all();
+	for (int i = 0; i < MAX_PARTIES; i++)
+		if (parties[i].session && is_truly_deadlocked(&parties[i]))
+			ok(false, "... and the others can go on");
+	ok(scene_settles() && told_by(NULL) == 0, "... the others go on, and nothing is told any more");
+	scene_end(NULL);
+}
+
+
+/*
+ * What is a deadlock, and what is none
+ */
+
+static void
+test_mutexes(void)
+{
+	begin(2, "ab");
+	has_permit(A, "a", 1);
+	has_permit(B, "b", 1);
+	permit_now(A, "b", 1);
+	nobody_gives_way("one waits for a permit");
+	permit_now(B, "a", 1);
+	one_gives_way("two wait for each other's only permit");
+
+	begin(3, "abb");
+	has_permit(A, "s", 1);
+	holds(B, "x");
+	lock_now(A, "x", X);
+	permit_now(C, "s", 1);
+	wait_locally(B, C);
+	one_gives_way("a lock, a permit, a row");
+
+	begin(3, "abc");
+	has_permit(A, "s", 1);
+	holds(C, "x");
+	permit_now(B, "s", 1);
+	permit_now(C, "s", 1);
+	nobody_gives_way("a queue for permits");
+	lock_now(A, "x", X);
+	one_gives_way("second in the queue for permits");
+}
+
+static void
+test_any(void)
+{
+	begin(3, "abc");
+	has_permit(A, "s", 2);
+	has_permit(B, "s", 2);
+	holds(C, "x");
+	permit_now(C, "s", 2);
+	lock_now(A, "x", X);
+	nobody_gives_way("one of two holders can go on");
+	lock_now(B, "x", X);
+	one_gives_way("... now it waits, too");
+
+	begin(3, "abc");
+	has_permit(A, "s", 2);
+	has_permit(A, "s", 2);
+	holds(C, "x");
+	permit_now(C, "s", 2);
+	lock_now(A, "x", X);
+	one_gives_way("who has both permits waits");
+
+	begin(2, "ab");
+	has_permit(A, "s", 3);
+	has_permit(B, "s", 3);
+	has_permit(A, "s", 3);
+	permit_now(A, "s", 3);
+	nobody_gives_way("waits for one more of its own semaphore");
+	permit_now(B, "s", 3);
+	one_gives_way("... and so does the other one who has some");
+
+	begin(4, "abcd");
+	has_permit(A, "s", 2);
+	has_permit(B, "s", 2);
+	holds(C, "x");
+	holds(D, "y");
+	permit_now(C, "s", 2);
+	lock_now(A, "x", X);
+	lock_now(B, "y", X);
+	nobody_gives_way("the other holder waits for one who can go on");
+	lock_now(D, "x", X);
+	one_gives_way("... which waits now");
+}
+
+/* Whose permits are of other programs, or nobody's. */
+static void
+test_strangers(void)
+{
+	static const char *const who[] = {KAZOOS_LEASE, "stranger"};
+
+	for (int i = 0; i < 2; i++)
+	{
+		char		path[256];
+		char	   *made = NULL;
+		int64_t		czxid;
+
+		begin(3, "abc");
+		has_permit(A, "s", 2);
+		holds(C, "x");
+		snprintf(path, sizeof(path), "%s/%s", pool_of("s", kazoo ? "" : "/leases"),
+				 i == 0 && !kazoo ? CURATORS_LEASE : who[i]);
+		fake_tree_create(path, "", 0, ZKL_CREATE_EPHEMERAL, 77, &made,
+						 &czxid);
+		free(made);
+		permit_now(C, "s", 2);
+		lock_now(A, "x", X);
+		ok(is_truly_deadlocked(C) == false, "a permit of a stranger's is out");
+		nobody_gives_way(i == 0 ? "a holder of another program" : "a holder of whom nothing is known");
+		fake_tree_delete(path);
+		fake_run_all();
+		ok(permits_of(C, "s") == 1, "... and when it goes the wait is over");
+		scene_end(NULL);
+	}
+}
+
+/* What was told, and is not true any more when it is examined. */
+static void
+test_stale(void)
+{
+	begin(3, "abc");
+	has_permit(A, "s", 2);
+	has_permit(B, "s", 2);
+	holds(C, "x");
+	permit_now(C, "s", 2);
+	lock_now(A, "x", X);
+	for (int i = 0; i < 3; i++)
+	{
+		tell(A);
+		tell(C);
+		fake_run_all();
+	}
+	release_all(B);
+	fake_run_all();
+	is_int(permits_of(C, "s"), 1, "a permit is given back: who waited has it");
+	nobody_gives_way("... while others still think it waits");
+	scene_end(NULL);
+
+	/* What a session gave up, and could not remove yet, is nobody's to wait for. */
+	begin(3, "abc");
+	has_permit(A, "s", 2);
+	has_permit(B, "s", 2);
+	holds(C, "x");
+	permit_now(C, "s", 2);
+	lock_now(B, "x", X);
+	fake_disconnect(A->client);
+	release_permit(A, "s");
+	nobody_gives_way("a permit is about to be given back");
+	scene_end(NULL);
+}
+
+static void
+test_words(void)
+{
+	const ZklDeadlock *deadlock;
+
+	begin(3, "abc");
+	has_permit(A, "s", 1);
+	holds(C, "x");
+	permit_now(B, "s", 1);
+	permit_now(C, "s", 1);
+	lock_now(A, "x", X);
+	tell_all();
+	deadlock = victim() ? tell(victim()) : NULL;
+	ok(deadlock && deadlock->n >= 2, "there is a verdict (%s)", layout());
+	for (int i = 0; deadlock && i < deadlock->n; i++)
+		is_str(deadlock->edges[i].waits_for, deadlock->edges[i].pid == 1
+			   ? "exclusive lock \"x\"" : "a permit of semaphore \"s\"",
+			   "what %d waits for", deadlock->edges[i].pid);
+	scene_end(NULL);
+}
+
+
+int
+main(void)
+{
+	for (int i = 0; i < 2; i++)
+	{
+		kazoo = i == 1;
+		test_mutexes();
+		test_any();
+		test_strangers();
+		test_stale();
+		test_words();
+	}
+	return done();
+}
