@@ -74,7 +74,8 @@ sub nothing_left
 	my $gone = eval {
 		wait_until(
 			'the contenders to go',
-			sub { @left = contenders($zkc, $opt{root} // '/zklock'); !@left });
+			sub { @left = contenders($zkc, $opt{root} // '/zklock'); !@left },
+			timeout => $opt{timeout});
 	};
 	return ok($gone, $name) || diag("left: @left\n$@");
 }
