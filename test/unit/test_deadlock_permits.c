@@ -5,6 +5,7 @@
  *
  *-------------------------------------------------------------------------
  */
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -204,6 +205,8 @@ test_strangers(void)
 static void
 test_stale(void)
 {
+	char		leases[256];
+
 	begin(3, "abc");
 	has_permit(A, "s", 2);
 	has_permit(B, "s", 2);
@@ -229,9 +232,56 @@ test_stale(void)
 	holds(C, "x");
 	permit_now(C, "s", 2);
 	lock_now(B, "x", X);
-	fake_disconnect(A->client);
+	snprintf(leases, sizeof(leases), "%s", pool_of("s", kazoo ? "" : "/leases"));
+	fake_quirks.deny = leases;
 	release_permit(A, "s");
-	nobody_gives_way("a permit is about to be given back");
+	lock_now(A, "x", X);
+	is_int(permits_of(C, "s"), 0, "a permit can't be given back yet (%s)", layout());
+	nobody_gives_way("... as it will be");
+	fake_quirks.deny = NULL;
+	tell_all();
+	is_int(permits_of(C, "s"), 1, "... and now it is");
+	scene_end(NULL);
+}
+
+/* Is something told that has this in its name? */
+static bool
+is_told(const char *text)
+{
+	for (FakeNode *node = fake_tree_first(); node; node = node->next)
+		if (fake_tree_child(node->path, WAITS) && strstr(node->path, text))
+			return true;
+	return false;
+}
+
+static uint64_t
+id_of(const Party *party)
+{
+	return (uint64_t) fake_session_id(party->client);
+}
+
+/* The waits' names: any of the owners, each once, and who is before in the queue. */
+static void
+test_told(void)
+{
+	bool		ordered;
+	char		text[100];
+
+	begin(4, "abcd");
+	has_permit(A, "s", 3);
+	has_permit(B, "s", 3);
+	has_permit(A, "s", 3);
+	permit_now(C, "s", 3);
+	permit_now(D, "s", 3);
+	tell(C);
+	tell(D);
+	fake_run_all();
+	ordered = id_of(A) < id_of(B);
+	snprintf(text, sizeof(text), ".w.%" PRIx64 "+%" PRIx64 "..",
+			 id_of(ordered ? A : B), id_of(ordered ? B : A));
+	ok(is_told(text), "told: any of those who have permits, each once (%s)", layout());
+	snprintf(text, sizeof(text), ".w.p%" PRIx64 "..", id_of(C));
+	ok(is_told(text), "... and for the next one: in line behind the first");
 	scene_end(NULL);
 }
 
@@ -267,6 +317,7 @@ main(void)
 		test_any();
 		test_strangers();
 		test_stale();
+		test_told();
 		test_words();
 	}
 	return done();
