@@ -25,6 +25,7 @@ FUZZ_OF_fuzz_standing = node
 FUZZ_OF_fuzz_wait_name = wait_name node
 FUZZ_OF_fuzz_text = log syntax
 FUZZ_OF_fuzz_members = members
+FUZZ_OF_fuzz_waits = $(FUZZ_OF_fuzz_scene)
 FUZZ_OF_fuzz_scene = $(filter-out zk_%,$(patsubst src/recipe/%.c,%,$(wildcard src/recipe/*.c))) \
 	$(filter-out test_%,$(patsubst test/unit/%.c,%,$(wildcard test/unit/*.c))) syntax
 

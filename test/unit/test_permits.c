@@ -331,6 +331,91 @@ test_removed_nodes(void)
 	scene_end(NULL);			/* who hears of it first is left to chance */
 }
 
+/* Who begins anew, because its place was removed, looks at the size anew. */
+static void
+test_another_size(void)
+{
+	Ask		   *b;
+
+	begin(2);
+	status_of_another(A, 1);
+	b = permit_now(B, "s", 1);
+	fake_tree_set(pool_of("s", ""), "3");
+	is_int(b->status, ZKL_PENDING, "who waits keeps to the size that it has seen");
+	remove_node(find_node(B, queue()));
+	is_int(b->status, ZKL_OTHER_SIZE, "... but not when it queues anew");
+	end("another size while a place in the queue is removed");
+}
+
+/* A permit that was given back, and whose node can't be removed for a moment. */
+static void
+test_own_debts(void)
+{
+	Ask		   *a;
+
+	begin(2);
+	status_of_another(A, 1);
+	fake_count(A->client);
+	fake_fault(A->client, 1, FAULT_THROTTLE);
+	release_permit(A, "s");
+	fake_run_all();
+	is_int(count_nodes(leases()), 1, "the node of a permit is still there");
+	is_int(status_of_try(B, 1), ZKL_BUSY, "another session is told so");
+	a = try_permit(A, "s", 1);
+	fake_run_all();
+	is_int(a->status, ZKL_PENDING, "who gave it back waits until it has gone");
+	fake_advance(10000);
+	fake_run_all();
+	is_int(a->status, ZKL_OK, "... and has a permit then");
+	end("permits given back");
+}
+
+/* A try counts while it queues: also where nobody has had a permit yet. */
+static void
+test_no_permits_yet(void)
+{
+	char		first[96];
+	Ask		   *a;
+
+	begin(1);
+	create_plain("/zklock", "", ZKL_CREATE_PERSISTENT);
+	create_plain(SCENE_SEMAPHORES, "", ZKL_CREATE_PERSISTENT);
+	create_plain(pool_of("s", ""), "2", ZKL_CREATE_PERSISTENT);
+	create_plain(queue(), "", ZKL_CREATE_PERSISTENT);
+	snprintf(first, sizeof(first), "%s/%s", queue(), kazoo
+			 ? "00112233445566778899aabbccddeeff__lock__"
+			 : "_c_00112233-4455-6677-8899-aabbccddeeff-lock-");
+	create_plain(first, "", ZKL_CREATE_EPHEMERAL_SEQUENTIAL);
+	strcat(first, "0000000000");
+	a = try_permit(A, "s", 2);
+	fake_run_all();
+	is_int(a->status, ZKL_PENDING, "a try waits for its turn where there are permits");
+	fake_tree_delete(first);
+	fake_run_all();
+	is_int(a->status, ZKL_OK, "... and gets one");
+	end("a try before the first permit");
+}
+
+/* What comes and goes while the connection is down is seen after it. */
+static void
+test_missed(void)
+{
+	Ask		   *b;
+
+	begin(2);
+	status_of_another(A, 1);
+	b = permit_now(B, "s", 1);
+	fake_disconnect(B->client);
+	fake_run_all();
+	release_permit(A, "s");
+	fake_run_all();
+	is_int(b->status, ZKL_PENDING, "who is cut off does not see a permit given back");
+	fake_connect(B->client);
+	fake_run_all();
+	is_int(b->status, ZKL_OK, "... but gets it on the next connection");
+	end("a permit given back during an outage");
+}
+
 static void
 test_foreign_permits(void)
 {
@@ -541,7 +626,8 @@ main(void)
 {
 	static void (*const tests[]) (void) = {
 		test_nodes, test_count, test_hand_over, test_give_up, test_sizes,
-		test_pool_removed, test_removed_nodes, test_foreign_permits, test_expiry,
+		test_pool_removed, test_removed_nodes, test_another_size, test_own_debts,
+		test_no_permits_yet, test_missed, test_foreign_permits, test_expiry,
 		test_layouts, test_names, test_crowd, test_crowd_of_tries, test_limits,
 		test_refusals,
 	};

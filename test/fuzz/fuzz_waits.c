@@ -1,0 +1,341 @@
+/*-------------------------------------------------------------------------
+ *
+ * fuzz_waits.c
+ *		Deadlock detection among strangers: an input is a schedule of sessions
+ *		that lock, wait for each other's rows and tell of long waits, of what the
+ *		network does, and of what others write below <root>/waits and in the
+ *		queues: names of any form, data of any bytes, and the removal of ours.
+ *
+ * When the strangers have left, every deadlock ends by one who gives way, and
+ * nothing of the sessions' is left.  Nobody gives way for what is no deadlock;
+ * inputs in which others write in the name of our sessions, or remove their
+ * places in a queue, are not judged for that.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <inttypes.h>
+
+#include "fuzz.h"
+#include "node.h"
+#include "wait_name.h"
+#include "waiters.h"
+
+#define N_PARTIES 4
+#define N_NAMES 2
+#define N_IDS (N_PARTIES + 2)
+#define MAX_ACTIONS 200
+#define STRANGER 7777			/* the session of all of them */
+
+static const char *const names[N_NAMES] = {"a", "b"};
+
+static bool judged;
+
+/* Of our sessions, and two of nobody. */
+static uint64_t
+take_id(Input *input)
+{
+	unsigned	i = take(input) % N_IDS;
+
+	return i < N_PARTIES ? (uint64_t) fake_session_id(parties[i].client) : 0x7000 + i;
+}
+
+static bool
+is_ours(uint64_t id)
+{
+	for (int i = 0; i < N_PARTIES; i++)
+		if (id == (uint64_t) fake_session_id(parties[i].client))
+			return true;
+	return false;
+}
+
+
+/*
+ * The sessions
+ */
+
+static bool
+is_busy(Party *party)
+{
+	return pending_of(party) || waits_locally_for(party);
+}
+
+static void
+act_ask(Input *input, Party *party)
+{
+	unsigned	how = take(input);
+	const char *wanted[N_NAMES];
+	ZklMode		modes[N_NAMES];
+	int			n = 0;
+
+	for (int i = 0; i < N_NAMES; i++)
+	{
+		ZklMode		mode = how >> (4 + i) & 1 ? ZKL_MODE_SHARED : ZKL_MODE_EXCLUSIVE;
+
+		if (how >> i & 1 && mode_of(party, names[i]) < mode)
+		{
+			wanted[n] = names[i];
+			modes[n++] = mode;
+		}
+	}
+	give_up_all(party);
+	if (n > 0)
+		ask_all(party, n, wanted, modes, false);
+}
+
+/* PostgreSQL finds circles on one server. */
+static void
+act_row(Party *party)
+{
+	Party	   *other = &parties[(party - parties + 2) % N_PARTIES];
+
+	if (waits_locally_for(other) != party)
+		wait_locally(party, other);
+}
+
+static void
+act_network(Input *input, Party *party)
+{
+	static const FakeFault faults[] = {
+		FAULT_DROP, FAULT_APPLY_DROP, FAULT_APPLY_ALL_DROP, FAULT_DELAY,
+		FAULT_REFUSE, FAULT_THROTTLE, FAULT_FORGET,
+	};
+	unsigned	how = take(input);
+
+	if (how % 4 == 0)
+		fake_disconnect(party->client);
+	else if (how % 4 == 1)
+		fake_fault(party->client, fake_counted(party->client) + 1 + (int) (how >> 5 & 3),
+				   faults[(how >> 2 & 7) % (sizeof(faults) / sizeof(*faults))]);
+	else
+	{
+		fake_release(party->client);
+		fake_connect(party->client);
+	}
+}
+
+
+/*
+ * The strangers
+ */
+
+static void
+make(const char *path, const char *data, ZklCreateKind kind)
+{
+	char	   *made;
+	int64_t		unused;
+
+	fake_tree_create(path, data, (int) strlen(data), kind, STRANGER, &made, &unused);
+	free(made);
+}
+
+/* As our waits are told: who, and for whom, with some of anything between. */
+static void
+take_wait(Input *input, char *out, size_t size)
+{
+	unsigned	how = take(input);
+	size_t		n = 0;
+	char		text[40];
+
+	if (how & 64)
+	{
+		take_text(input, out, size, '/');
+		return;
+	}
+	n += (size_t) snprintf(out, size, "%" PRIx64 ".%x.%x.%s.", take_id(input), how & 1,
+						   how >> 1 & 3, how & 8 ? "c" : how & 16 ? "wp" : "w");
+	for (unsigned i = 0; i < (how >> 2 & 3); i++)
+		n += (size_t) snprintf(out + n, size - n, "%s%" PRIx64, i ? "," : "", take_id(input));
+	n += (size_t) snprintf(out + n, size - n, ".");
+	for (unsigned i = 0; i < (how >> 5 & 1); i++)
+		n += (size_t) snprintf(out + n, size - n, "%" PRIx64, take_id(input));
+	take_text(input, text, how & 128 ? sizeof(text) : 1, '/');
+	snprintf(out + n, size - n, "%s.", text);
+}
+
+/* Would it speak for one of our sessions? */
+static bool
+speaks_for_us(const char *prefix)
+{
+	char		name[700];
+	const char *child = name;
+	ZklWaitPicture picture;
+	bool		does = false;
+
+	snprintf(name, sizeof(name), "%s0000000000", prefix);
+	must(zkl_picture_read(&child, 1, &picture), "no memory");
+	for (int i = 0; i < picture.n_needs; i++)
+		does = does || is_ours(picture.needs[i].waiter);
+	for (int i = 0; i < picture.n; i++)
+		does = does || is_ours(picture.nodes[i].session);
+	zkl_picture_free(&picture);
+	return does;
+}
+
+static void
+take_data(Input *input, char *out, size_t size)
+{
+	static const char *const forms[] = {
+		"%" PRIx64 "\t1\ts\nw\tlocks/a\tx\texclusive\ta",
+		"1\t%" PRIx64 "\ts\nu\tlocks/../b\tx\t\t\nd\t1\t2\tx",
+		"1\t2\ts\nd\t%" PRIx64 "\t-1\ta row\nd\t\t",
+		"\n\t\nw\n%" PRIx64 "\nw\t/\t\t\t\n",
+	};
+	unsigned	how = take(input);
+	size_t		n = 0;
+
+	out[0] = '\0';
+	if (how & 1)
+		n = (size_t) snprintf(out, size, forms[how >> 1 & 3], take_id(input));
+	take_text(input, out + n, size - n, '\0');
+}
+
+static void
+act_stranger_waits(Input *input)
+{
+	char		prefix[600];
+	char		path[700];
+	char		data[300];
+
+	take_wait(input, prefix, sizeof(prefix));
+	take_data(input, data, sizeof(data));
+	if (judged && speaks_for_us(prefix))
+		return;
+	make(WAITS, "", ZKL_CREATE_PERSISTENT);
+	snprintf(path, sizeof(path), WAITS "/%s", prefix);
+	make(path, data, ZKL_CREATE_EPHEMERAL_SEQUENTIAL);
+}
+
+/* With the name of an owner that our sessions understand, or of none. */
+static void
+act_stranger_queues(Input *input)
+{
+	static const char *const infixes[] = {"__READ__", "__WRIT__", "lock-", "__lock__"};
+	unsigned	how = take(input);
+	uint64_t	id = take_id(input);
+	char		text[40];
+	char		name[150];
+	char		path[300];
+	ZklContender c;
+
+	take_text(input, text, sizeof(text), '/');
+	snprintf(name, sizeof(name), "_c_%08x-%04x-%04x-0000-%012x-%s%s", (unsigned) (id >> 32),
+			 (unsigned) (id >> 16 & 0xffff), (unsigned) (id & 0xffff), 0xdeadu,
+			 how & 8 ? text : "", infixes[how >> 1 & 3]);
+	snprintf(path, sizeof(path), SCENE_LOCKS "/%s/%s", names[how & 1],
+			 how & 16 ? name : name + 40);
+	strcat(name, "0000000000");
+	if (!judged || !zkl_parse_child(how & 16 ? name : name + 40, &c) || !c.has_owner)
+		make(path, "stranger", ZKL_CREATE_EPHEMERAL_SEQUENTIAL);
+}
+
+/* Removes or overwrites somebody's node: of the waits, or anywhere. */
+static void
+act_meddle(Input *input)
+{
+	unsigned	how = take(input);
+	unsigned	which = take(input);
+	char		path[70000];
+	char		data[300];
+
+	take_data(input, data, sizeof(data));
+	path[0] = '\0';
+	for (FakeNode *node = fake_tree_first(); node; node = node->next)
+	{
+		bool		is_wait = fake_tree_child(node->path, WAITS) != NULL;
+
+		if (node->owner == 0 || (judged && !is_wait && node->owner != STRANGER))
+			continue;
+		if (judged && how & 1 && node->owner != STRANGER)
+			continue;			/* its own words */
+		if (path[0] == '\0' || which-- > 0)
+			snprintf(path, sizeof(path), "%s", node->path);
+	}
+	if (path[0] != '\0' && how & 1)
+		fake_tree_set(path, data);
+	else if (path[0] != '\0')
+		fake_tree_delete(path);
+}
+
+static void
+strangers_leave(void)
+{
+	FakeNode   *node = fake_tree_first();
+
+	while (node)
+		if (node->owner == STRANGER)
+		{
+			char		path[1000];
+
+			snprintf(path, sizeof(path), "%s", node->path);
+			fake_tree_delete(path);
+			node = fake_tree_first();
+		}
+		else
+			node = node->next;
+}
+
+
+static void
+act(Input *input)
+{
+	unsigned	kind = take(input);
+	Party	   *party = &parties[kind % N_PARTIES];
+
+	if (zkl_session_state(party->session) == ZKL_SESSION_EXPIRED)
+		begin_anew(party);
+	else if (kind < 40)
+	{
+		if (!is_busy(party))
+			act_ask(input, party);
+	}
+	else if (kind < 52)
+	{
+		if (!is_busy(party))
+			act_row(party);
+	}
+	else if (kind < 60)
+	{
+		if (!is_truly_deadlocked(party))
+			end_transaction(party);
+	}
+	else if (kind < 72)
+		act_network(input, party);
+	else if (kind < 84)
+		fake_advance((int64_t) take(input) * 8);
+	else if (kind < 108)
+		act_stranger_waits(input);
+	else if (kind < 120)
+		act_stranger_queues(input);
+	else if (kind < 136)
+		act_meddle(input);
+	else if (kind < 168)
+		heed(party);
+	else if (kind < 184)
+		fake_run_all();
+	else if (kind < 216)
+		fake_apply(party->client);
+	else
+		fake_deliver(party->client);
+}
+
+int
+LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	Input		input = {data, size};
+
+	judged = take(&input) % 4 != 0;
+	scene_begin(N_PARTIES);
+	waiters_begin("abab");
+	for (int i = 0; i < MAX_ACTIONS && input.left > 0; i++)
+		act(&input);
+	strangers_leave();
+	must(deadlocks_end(), "a deadlock stays");
+	for (int i = 0; i < N_PARTIES; i++)
+		end_transaction(&parties[i]);
+	must(scene_settles(), "somebody waits for nobody");
+	for (FakeNode *node = fake_tree_first(); node; node = node->next)
+		must(node->owner == 0, "left: %s", node->path);
+	must(!judged || false_alarms() == 0, "a false alarm");
+	scene_end(NULL);
+	return 0;
+}
