@@ -29,6 +29,8 @@
 static const char *const names[N_NAMES] = {"a", "b"};
 
 static bool judged;
+static bool spoils;				/* all that sessions say of their waits */
+static char spoilt[300];
 
 /* Of our sessions, and two of nobody. */
 static uint64_t
@@ -256,13 +258,25 @@ act_meddle(Input *input)
 		fake_tree_delete(path);
 }
 
+/* What was told becomes something else before anybody reads it. */
+static void
+spoil(void)
+{
+	for (FakeNode *node = fake_tree_first(); node; node = node->next)
+		if (fake_tree_child(node->path, WAITS) &&
+			(node->data_len != (int) strlen(spoilt) ||
+			 memcmp(node->data, spoilt, strlen(spoilt)) != 0))
+			fake_tree_set(node->path, spoilt);
+}
+
+/* What they spoilt is removed, which its owner takes for a question. */
 static void
 strangers_leave(void)
 {
 	FakeNode   *node = fake_tree_first();
 
 	while (node)
-		if (node->owner == STRANGER)
+		if (node->owner == STRANGER || (!judged && fake_tree_child(node->path, WAITS)))
 		{
 			char		path[1000];
 
@@ -323,11 +337,18 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	Input		input = {data, size};
 
-	judged = take(&input) % 4 != 0;
 	scene_begin(N_PARTIES);
 	waiters_begin("abab");
+	judged = take(&input) % 4 != 0;
+	spoils = !judged && take(&input) % 2 != 0;
+	if (spoils)
+		take_data(&input, spoilt, sizeof(spoilt));
 	for (int i = 0; i < MAX_ACTIONS && input.left > 0; i++)
+	{
 		act(&input);
+		if (spoils)
+			spoil();
+	}
 	strangers_leave();
 	must(deadlocks_end(), "a deadlock stays");
 	for (int i = 0; i < N_PARTIES; i++)
