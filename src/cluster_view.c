@@ -4,7 +4,8 @@
  *		The rows of the view zk_locks.
  *
  * All names and data come from others, and may be any bytes: what is shown is
- * valid in the database encoding, and what makes no sense is NULL.
+ * valid in the database encoding, and what makes no sense is NULL.  Only the name
+ * of a lock is shown with the control characters that it may have.
  *
  *-------------------------------------------------------------------------
  */
@@ -113,11 +114,19 @@ text_of(const char *bytes, int length)
 	return text;
 }
 
+/* Of what others say about themselves nothing reaches a terminal that it obeys. */
 static void
 put_text(Row *row, int column, const char *bytes, int length)
 {
-	if (length > 0)
-		put(row, column, CStringGetTextDatum(text_of(bytes, length)));
+	char	   *copy;
+
+	if (length == 0)
+		return;
+	copy = palloc(length);
+	memcpy(copy, bytes, length);
+	zklock_hush(copy, length);
+	put(row, column, CStringGetTextDatum(text_of(copy, length)));
+	pfree(copy);
 }
 
 static int

@@ -84,7 +84,9 @@ acquire_patiently(const LOCKTAG *tag, LOCKMODE mode)
 /*
  * LockAcquire() knows no limit but lock_timeout, so that is lent our limit for
  * the time of the call, in a subtransaction that catches its error; and that
- * of a deadlock, for a caller that would not wait.
+ * of a deadlock, for a caller that would not wait.  A cancel that arrives in
+ * the moment in which the limit ends is taken for that, as by whoever catches
+ * the error of lock_timeout: PostgreSQL has one flag for both.
  */
 static bool
 acquire_with_limit(const LOCKTAG *tag, LOCKMODE mode, int limit_ms,

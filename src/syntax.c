@@ -96,6 +96,23 @@ zklock_credentials_in(char *text, size_t length)
 }
 
 void
+zklock_hush(char *utf8, size_t length)
+{
+	unsigned char *s = (unsigned char *) utf8;
+
+	for (size_t i = 0; i < length; i++)
+	{
+		if (s[i] < 0x20 || s[i] == 0x7f)
+			s[i] = '?';
+		else if (s[i] == 0xc2 && i + 1 < length && s[i + 1] >= 0x80 && s[i + 1] < 0xa0)
+		{
+			s[i++] = '?';
+			s[i] = '?';
+		}
+	}
+}
+
+void
 zklock_make_plain(char *text)
 {
 	for (; *text; text++)

@@ -30,6 +30,9 @@ extern bool zklock_is_tls_path(const char *path);
  */
 extern char *zklock_credentials_in(char *text, size_t length);
 
+/* Replaces the control characters in UTF-8, which stays so: bytes of others, on their way to a terminal. */
+extern void zklock_hush(char *utf8, size_t length);
+
 /* Replaces all that is not printable ASCII: bytes of others, on their way to a log. */
 extern void zklock_make_plain(char *text);
 

@@ -234,7 +234,10 @@ pursue(ZklSession *session, const ZklWaitPicture *picture,
 		zkl__exam_begin(session, picture);
 		return;
 	}
-	zkl__look_later(session, ANSWER_POLL_MS);
+	if (zkl_client_now() < w->asked_ms + ANSWER_MS)
+		zkl__look_later(session, ANSWER_POLL_MS);
+	else
+		look_from_time_to_time(session);	/* the ensemble refuses to ask */
 }
 
 static void

@@ -323,8 +323,8 @@ zkl__waits_drive(ZklSession *session)
 			send_find(session);
 		else if (is_wanted(w) && w->name == NULL)
 			send_create(session);
-		else if (w->old)
-			send_remove(session);
+		else if (w->old && session->retry_ms == 0)
+			send_remove(session);	/* not sooner, if that was refused */
 	}
 	if (w->name && !w->is_watched && w->watching == NULL)
 		send_watch(session);

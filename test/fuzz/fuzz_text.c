@@ -124,6 +124,24 @@ check_log(const char *text)
 		must(*p >= 0x20 && *p <= 0x7e, "byte %d in the log", *p);
 }
 
+/* Control characters go, all else stays, byte for byte. */
+static void
+check_hush(const uint8_t *data, size_t size)
+{
+	uint8_t		text[MAX_TEXT];
+
+	memcpy(text, data, size);
+	zklock_hush((char *) text, size);
+	for (size_t i = 0; i < size; i++)
+	{
+		bool		first = data[i] == 0xc2 && i + 1 < size && (data[i + 1] & 0xe0) == 0x80;
+		bool		second = i > 0 && data[i - 1] == 0xc2 && (data[i] & 0xe0) == 0x80;
+
+		must(text[i] == (data[i] < 0x20 || data[i] == 0x7f || first || second ? '?' : data[i]),
+			 "byte %zu: %02x became %02x", i, data[i], text[i]);
+	}
+}
+
 int
 LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
@@ -136,5 +154,6 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	check_settings(text);
 	check_log(text);
 	check_credentials(data, size);
+	check_hush(data, size);
 	return 0;
 }

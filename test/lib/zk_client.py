@@ -12,11 +12,12 @@ import json
 import sys
 
 from kazoo.client import KazooClient
-from kazoo.exceptions import NoNodeError
+from kazoo.exceptions import KazooException, NoNodeError, NotEmptyError
 from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.protocol.serialization import Create2
 from kazoo.security import (
-    CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE, make_digest_acl)
+    CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE, make_acl,
+    make_digest_acl)
 
 
 class CreateContainer(Create2):
@@ -26,11 +27,14 @@ class CreateContainer(Create2):
 
 
 def acls(spec):
-    """The ACL list for "world", "read", "creator" or {"digest": "u:p"}."""
+    """The ACL list for "world", "read", "add" (read and create, but not remove),
+    "creator" or {"digest": "u:p"}."""
     if spec is None or spec == "world":
         return OPEN_ACL_UNSAFE
     if spec == "read":
         return READ_ACL_UNSAFE
+    if spec == "add":
+        return [make_acl("world", "anyone", read=True, create=True)]
     if spec == "creator":
         return CREATOR_ALL_ACL
     user, password = spec["digest"].split(":", 1)
@@ -110,7 +114,23 @@ class Driver:
         return result.get()[0]
 
     def delete(self, path, recursive=False, version=-1):
-        self.client.delete(path, version=version, recursive=recursive)
+        if recursive:
+            return self.delete_tree(path)
+        return self.client.delete(path, version=version)
+
+    def delete_tree(self, path):
+        """All at once, as whoever has something there may make it anew."""
+        while self.client.exists(path):
+            deletes = self.client.transaction()
+            for each in [*reversed(self.tree(path)), path]:
+                deletes.delete(each)
+            wrong = [result for result in deletes.commit()
+                     if isinstance(result, KazooException)]
+            if not wrong:
+                break
+            if not any(isinstance(error, (NotEmptyError, NoNodeError))
+                       for error in wrong):
+                raise wrong[0]
         return True
 
     def set(self, path, data, version=-1):

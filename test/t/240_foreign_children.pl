@@ -131,6 +131,7 @@ for my $what (sort keys %contender)
 		$exclusive ? 'f' : 't',
 		"$what " . ($exclusive ? 'excludes' : 'admits') . ' a reader');
 	$first->query_ok('SELECT zk_unlock_all()');
+	wait_zk_waiting($zkc, $path, 1);
 	$first->query_async("SELECT zk_lock('foreign')");
 	wait_zk_waiting($zkc, $path, 2);
 	$second->query_async("SELECT zk_lock_shared('foreign')");

@@ -205,7 +205,9 @@ sub take_step
 	my $allowed = $opt{fails} // '00000';
 	wrong($run, "$sql: $state $answer " . $s->error)
 	  unless $state eq $allowed || $expired && $state eq '40001';
-	wrong($run, "$sql: $answer") if $good && $answer =~ /^f/m;
+
+	# Whoever looked before may have been told that all is lost.
+	wrong($run, "$sql: $answer") if $good && $answer =~ /^f/m && !$expired;
 
 	# What gives back goes on by itself, and may meet its fault only now.
 	$kinds = $run->{recipe}{is_transaction} ? '' : $run->{kinds} unless $good;
@@ -264,6 +266,10 @@ sub play
 	my ($run) = @_;
 	my ($recipe, $rule) = @$run{qw(recipe rule)};
 	my $s = $recipe->{ends} ? warm_session() : ($warm = warm_session($warm));
+
+	# What a slow machine asks in the first run, because its lease is over, later
+	# runs need not ask.
+	$s->query_ok('SET zklock.commit_check = off') unless $rule;
 	$s->query_ok($recipe->{settings}) if $recipe->{settings};
 	my $call = $recipe->{is_semaphore} ? "zk_acquire('L', 1)" : "zk_lock('L')";
 	$rival->query_ok("SELECT $call" =~ s/\bL\b/$run->{name}/r)
@@ -317,6 +323,18 @@ sub rival_leaves
 	});
 	$rival->query_ok('SELECT zk_unlock_all()');
 	return;
+}
+
+# Over a lock that has been held for a second: only a slow machine shows it. (In the
+# queue of a semaphore the own node is always watched.)
+sub watches_own
+{
+	my ($request) = @_;
+	my ($child) = "@{ $request->{paths} }" =~ m{([^/]*)$};
+	return $request->{op} eq 'getData'
+	  && $request->{watch}
+	  && $child =~ /^_c_/
+	  && $child !~ $rivals;
 }
 
 my @recipes = (
@@ -408,6 +426,7 @@ while (my ($title, $recipe) = splice @recipes, 0, 2)
 {
 	my $clean = run_recipe($recipe);
 	my @ops = map { $_->{op} }
+	  grep { $recipe->{is_semaphore} || !watches_own($_) }
 	  grep { "@{ $_->{paths} }" =~ /$clean->{name}/
 		  || $recipe->{ends} && $_->{op} eq 'closeSession' } $proxy->record;
 	ok(!@{ $clean->{wrong} } && @ops, "$title: @ops")

@@ -365,11 +365,11 @@ SQL
 	$s->query_ok("SET zklock.on_revoke = 'terminate'; SELECT zk_lock('other data')");
 	my $id = zk_session_id($s);
 	my ($path) = queue_of($zkc, 'other%20data');
-	my $seen = requests_of($zk, $id);
-	wait_until('the watch', sub { requests_of($zk, $id) > $seen });
+	wait_until('the watch',
+		sub { ($zk->four_letter('wchp') // '') =~ /^\Q$path\E$/m });
 	for my $data ('', '__REVOKE', '__REVOKE__ ', '__REVOKE_x', "__REVOKE__\0", '__revoke__')
 	{
-		$seen = requests_of($zk, $id);
+		my $seen = requests_of($zk, $id);
 		$zkc->set($path, $data);
 		wait_until('the holder to look', sub { requests_of($zk, $id) > $seen });
 	}

@@ -9,30 +9,12 @@ use JSON::PP qw(decode_json);
 use Test::More;
 use ZkLock::Check qw(nothing_left works);
 use ZkLock::Cluster;
-use ZkLock::Duel;
+use ZkLock::Contest;
 use ZkLock::Opponent;
-use ZkLock::ZkClient;
-use ZkLock::ZkServer;
 
-my $zk = ZkLock::ZkServer->start(tick_time => 500);
-my $zkc = ZkLock::ZkClient->new($zk->connect_string);
+my ($zk, $zkc, @servers) = contest("restart_after_crash = on\n");
 my $java = ZkLock::Opponent->curator($zk->connect_string);
 my $python = ZkLock::Opponent->kazoo($zk->connect_string);
-my @servers = map {
-	zklock_node(
-		$_,
-		zk => $zk,
-		session_timeout => '10s',
-		extra_conf => "restart_after_crash = on\n")
-} qw(a b);
-
-sub path { return "/zklock/locks/$_[0]" }
-
-sub queue
-{
-	my ($lock, $n) = @_;
-	return wait_zk_waiting($zkc, path($lock), $n);
-}
 
 # A session of ours among InterProcessMutexes.
 sub mutex_session
@@ -43,27 +25,12 @@ sub mutex_session
 	return $session;
 }
 
-ZkLock::Duel->new(
-	what => "Curator's mutex",
-	lock => 'm', mode => 'exclusive',
-	node_names => 'curator_mutex',
-	theirs => sub { $java->lock(mutex => path('m')) },
-	servers => \@servers, zk => $zk,
-	queue => sub { queue('m', @_) })->all;
-ZkLock::Duel->new(
-	what => "Curator's write lock",
-	lock => 'w', mode => 'exclusive',
-	node_names => 'curator',
-	theirs => sub { $java->lock(write => path('w')) },
-	servers => \@servers, zk => $zk,
-	queue => sub { queue('w', @_) })->all;
-ZkLock::Duel->new(
-	what => "kazoo's lock under the names of Curator's mutex",
-	lock => 'k', mode => 'exclusive',
-	node_names => 'curator_mutex',
-	theirs => sub { $python->lock(curator_mutex => path('k')) },
-	servers => \@servers, zk => $zk,
-	queue => sub { queue('k', @_) })->all;
+duel("Curator's mutex", $java, mutex => 'm', 'exclusive',
+	node_names => 'curator_mutex');
+duel("Curator's write lock", $java, write => 'w', 'exclusive',
+	node_names => 'curator');
+duel("kazoo's lock under the names of Curator's mutex", $python, curator_mutex => 'k', 'exclusive',
+	node_names => 'curator_mutex');
 
 my ($here, $there) = map { mutex_session($_, application_name => 'payroll') } @servers;
 my $theirs = $java->lock(mutex => path('x'));

@@ -7,38 +7,16 @@ use warnings;
 use Test::More;
 use ZkLock::Check qw(nothing_left works);
 use ZkLock::Cluster;
-use ZkLock::Duel;
+use ZkLock::Contest;
 use ZkLock::Opponent;
-use ZkLock::ZkClient;
-use ZkLock::ZkServer;
 
-my $zk = ZkLock::ZkServer->start(tick_time => 500);
-my $zkc = ZkLock::ZkClient->new($zk->connect_string);
+my ($zk, $zkc, @servers) = contest();
 my $java = ZkLock::Opponent->curator($zk->connect_string);
-my @servers = map { zklock_node($_, zk => $zk, session_timeout => '10s') } qw(a b);
 
-sub path { return "/zklock/locks/$_[0]" }
-
-sub queue
-{
-	my ($lock, $n) = @_;
-	return wait_zk_waiting($zkc, path($lock), $n);
-}
-
-ZkLock::Duel->new(
-	what => "Curator's reader against a writer of ours",
-	lock => 'r', mode => 'exclusive',
-	node_names => 'curator',
-	theirs => sub { $java->lock(read => path('r')) },
-	servers => \@servers, zk => $zk,
-	queue => sub { queue('r', @_) })->all;
-ZkLock::Duel->new(
-	what => "Curator's writer against a reader of ours",
-	lock => 's', mode => 'shared',
-	node_names => 'curator',
-	theirs => sub { $java->lock(write => path('s')) },
-	servers => \@servers, zk => $zk,
-	queue => sub { queue('s', @_) })->all;
+duel("Curator's reader against a writer of ours", $java, read => 'r', 'exclusive',
+	node_names => 'curator');
+duel("Curator's writer against a reader of ours", $java, write => 's', 'shared',
+	node_names => 'curator');
 
 my ($here, $there) = map { session($_) } @servers;
 my $reader = $java->lock(read => path('x'));

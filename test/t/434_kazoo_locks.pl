@@ -10,49 +10,19 @@ use JSON::PP qw(decode_json);
 use Test::More;
 use ZkLock::Check qw(nothing_left queue_of works);
 use ZkLock::Cluster;
-use ZkLock::Duel;
+use ZkLock::Contest;
 use ZkLock::Opponent;
-use ZkLock::ZkClient;
-use ZkLock::ZkServer;
 
-my $zk = ZkLock::ZkServer->start(tick_time => 500);
-my $zkc = ZkLock::ZkClient->new($zk->connect_string);
+my ($zk, $zkc, @servers) = contest("zklock.node_names = 'kazoo'\nrestart_after_crash = on\n");
 my $python = ZkLock::Opponent->kazoo($zk->connect_string);
-my @servers = map {
-	zklock_node(
-		$_,
-		zk => $zk,
-		session_timeout => '10s',
-		extra_conf => "zklock.node_names = 'kazoo'\nrestart_after_crash = on\n")
-} qw(a b);
 
-sub path { return "/zklock/locks/$_[0]" }
-
-sub queue
+for ([ l => 'lock', 'exclusive' ], [ w => 'write', 'exclusive' ], [ s => 'write', 'shared' ],
+	[ r => 'read', 'exclusive', nobody_behind => 1 ])
 {
-	my ($lock, $n) = @_;
-	return wait_zk_waiting($zkc, path($lock), $n);
+	my ($lock, $kind, $mode, %opt) = @$_;
+	duel("kazoo's $kind lock against ours, $mode", $python, $kind => $lock, $mode,
+		node_names => 'kazoo', %opt);
 }
-
-sub duel
-{
-	my ($lock, $kind, $mode, %opt) = @_;
-	return ZkLock::Duel->new(
-		what => "kazoo's $kind lock against ours, $mode",
-		lock => $lock,
-		mode => $mode,
-		node_names => 'kazoo',
-		theirs => sub { $python->lock($kind => path($lock)) },
-		servers => \@servers,
-		zk => $zk,
-		queue => sub { queue($lock, @_) },
-		%opt)->all;
-}
-
-duel(l => 'lock', 'exclusive');
-duel(w => 'write', 'exclusive');
-duel(s => 'write', 'shared');
-duel(r => 'read', 'exclusive', nobody_behind => 1);
 
 my ($here, $there) = map { session($_, application_name => 'payroll') } @servers;
 my $reader = $python->lock(read => path('x'));

@@ -183,7 +183,7 @@ is(scalar(told()), 0, '... and nothing is told any more');
 
 	# Which gives every session the whole of its time again.
 	$zk->restart;
-	wait_told(qr/\.w\./, 1);
+	wait_until('a wait to be told, or over', sub { $t->finished || told() });
 	$d->wait_for($s, "SELECT zk_xact_lock('x')");
 	$d->all_go_on('who has lost its session waits behind what is left of it');
 }

@@ -18,9 +18,9 @@ ok(!same_result(" name | pid\n b | 1234\n", $shown), 'another value does');
 ok(!same_result(" name | pid\n a | 1\n a | 2\n", $shown), 'as does another row');
 ok(!same_result(" name | pid\n", $shown), 'and a missing one');
 
-my $zk = ZkLock::ZkServer->start(tick_time => 200);
+my $zk = ZkLock::ZkServer->start(tick_time => 500);
 my $zkc = ZkLock::ZkClient->new($zk->connect_string);
-my %nodes = map { $_ => zklock_node($_, zk => $zk, extension => 0) } qw(one two);
+my %nodes = map { $_ => zklock_node($_, zk => $zk, session_timeout => '10s', extension => 0) } qw(one two);
 
 # A document can be wrong; then it is found, where it is wrong.
 my $file = File::Temp->new;
@@ -105,6 +105,7 @@ for my $document (
 	doc/operations.md
 	doc/reference.md
 	doc/troubleshooting.md
+	doc/security.md
 	))
 {
 	my $dbname = $document =~ s{.*/|\.md$}{}gr;

@@ -155,7 +155,7 @@ sub anchors
 		map { (lc $_->{heading} =~ s/[^\w \-]//gr) =~ tr/ /-/r => 1 } sections_of($path) };
 }
 
-for my $path ('README.md', 'doc/reference.md', 'doc/troubleshooting.md')
+for my $path ('README.md', 'doc/reference.md', 'doc/security.md', 'doc/troubleshooting.md')
 {
 	my ($dir) = $path =~ m{^(.*/)?};
 	my @broken;

@@ -245,6 +245,16 @@ unused_ask(void)
 	abort();
 }
 
+static Ask *
+asked(Ask *ask, Party *party, ZklRequest *request)
+{
+	ask->request = request;
+	ask->status = ZKL_PENDING;
+	ask->party = party;
+	referee();
+	return ask;
+}
+
 Ask *
 ask_all(Party *party, int n, const char *const *names, const ZklMode *modes,
 		bool try_only)
@@ -262,12 +272,9 @@ ask_all(Party *party, int n, const char *const *names, const ZklMode *modes,
 	}
 	ask->n = n;
 	ask->size = 0;
-	ask->request = zkl_lock_request(party->session, ask->wishes, n, try_only,
-									party->data, (int) strlen(party->data));
-	ask->status = ZKL_PENDING;
-	ask->party = party;
-	referee();
-	return ask;
+	return asked(ask, party,
+				 zkl_lock_request(party->session, ask->wishes, n, try_only,
+								  party->data, (int) strlen(party->data)));
 }
 
 Ask *
@@ -301,12 +308,9 @@ ask_for_permit(Party *party, const char *name, int size, bool try_only)
 	ask->wishes[0].held = NULL;
 	ask->n = 1;
 	ask->size = size;
-	ask->request = zkl_permit_request(party->session, name, size, try_only,
-									  party->data, (int) strlen(party->data));
-	ask->status = ZKL_PENDING;
-	ask->party = party;
-	referee();
-	return ask;
+	return asked(ask, party,
+				 zkl_permit_request(party->session, name, size, try_only,
+									party->data, (int) strlen(party->data)));
 }
 
 Ask *

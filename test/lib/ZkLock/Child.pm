@@ -8,6 +8,9 @@
 #       the child runs $serve->($listener, $orders, $acks): it listens on a port
 #       of 127.0.0.1 ($self->{port}), reads lines from $orders, prints lines to
 #       $acks, and ends when $orders does
+#   $class->fork_proxy(\&serve, %opt)
+#       the same, for what stands before $opt{target}, a connect string or an
+#       object that has one: $serve->($listener, $target, $orders, $acks)
 #   $class->run_program(\@command, %fields)
 #       the child is a program that reads standard input and prints lines
 #
@@ -57,6 +60,18 @@ sub fork_server
 	}
 	close $_ for $listener, $orders, $acks;
 	return $self->own($pid);
+}
+
+sub fork_proxy
+{
+	my ($class, $serve, %opt) = @_;
+	my $target = $opt{target} // croak 'target missing';
+	$target = $target->connect_string if ref $target;
+	return $class->fork_server(
+		sub {
+			my ($listener, $orders, $acks) = @_;
+			$serve->($listener, $target, $orders, $acks);
+		});
 }
 
 # The kernel kills the program when this process dies without cleaning up.
@@ -140,7 +155,7 @@ sub DESTROY
 	my ($self) = @_;
 	return unless ($self->{owner} // 0) == $$;
 	local ($?, $@, $!);
-	$self->stop;
+	$self->end('KILL');
 	return;
 }
 

@@ -20,7 +20,6 @@ package ZkLock::Choke;
 use strict;
 use warnings;
 
-use Carp qw(croak);
 use IO::Select;
 use IO::Socket::INET;
 use Socket qw(IPPROTO_TCP TCP_NODELAY);
@@ -30,13 +29,7 @@ use parent 'ZkLock::Child';
 sub start
 {
 	my ($class, %opt) = @_;
-	my $target = $opt{target} // croak 'target missing';
-	$target = $target->connect_string if ref $target;
-	return $class->fork_server(
-		sub {
-			my ($listener, $orders, $acks) = @_;
-			serve($listener, $target, $orders, $acks);
-		});
+	return $class->fork_proxy(\&serve, %opt);
 }
 
 sub once { return $_[0]->order("once $_[1]") }

@@ -22,7 +22,7 @@ use ZkLock::Session;
 use ZkLock::Util qw(wait_until log_tail);
 
 our @EXPORT = qw(zklock_node session wait_for_sql wait_zk_waiting
-  wait_zk_empty wait_until wait_blocked wait_for_log server_log
+  wait_zk_empty wait_until wait_blocked is_blocked wait_for_log server_log
   lock_nodes foreign_node);
 
 # Makes and starts a server with the extension in database postgres. Options:
@@ -77,14 +77,22 @@ sub wait_for_sql
 	return wait_until(
 		"'$expected' from: $sql",
 		sub {
-			local $ENV{PGOPTIONS} = '-c log_statement=none';
-			my (undef, $out, $err) = $node->psql('postgres', $sql);
+			my ($out, $err) = looked($node, $sql);
 			$last = "$out$err";
 			return $out eq $expected;
 		},
 		pause => 0.05,
 		%opt,
 		diag => sub { "last answer: $last\n" . server_log($node) });
+}
+
+# What a query prints, and what it says.
+sub looked
+{
+	my ($node, $sql) = @_;
+	local $ENV{PGOPTIONS} = '-c log_statement=none';
+	my (undef, $out, $err) = $node->psql('postgres', $sql);
+	return ($out, $err);
 }
 
 # Waits until a node has exactly $count children: holders and waiters of the
@@ -134,11 +142,23 @@ sub foreign_node
 sub wait_blocked
 {
 	my ($session, %opt) = @_;
+	return wait_for_sql($session->node, blocked_query($session), 't', %opt);
+}
+
+# The same as a question.
+sub is_blocked
+{
+	my ($session) = @_;
+	my ($out) = looked($session->node, blocked_query($session));
+	return $out eq 't';
+}
+
+sub blocked_query
+{
+	my ($session) = @_;
 	my $pid = $session->pid;
-	return wait_for_sql($session->node,
-		"SELECT wait_event_type IN ('Lock', 'Extension') "
-		  . "AND state = 'active' FROM pg_stat_activity WHERE pid = $pid",
-		't', %opt);
+	return "SELECT wait_event_type IN ('Lock', 'Extension') "
+	  . "AND state = 'active' FROM pg_stat_activity WHERE pid = $pid";
 }
 
 # Waits until the server log, from $offset on, matches; returns the log's size

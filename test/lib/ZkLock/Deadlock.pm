@@ -44,12 +44,14 @@ sub hold
 	return $s;
 }
 
-# Sends a statement and returns when its backend waits.
+# Sends a statement and returns when its backend waits, or has ended the wait: who
+# gives way may be found before anybody has looked.
 sub wait_for
 {
 	my ($self, $s, $sql) = @_;
 	$s->query_async($sql);
-	wait_blocked($s);
+	wait_until('its backend to wait', sub { $s->finished || is_blocked($s) },
+		pause => 0.05);
 	push @{ $self->{waiting} }, $s;
 	$self->{last} = time();
 	return $s;

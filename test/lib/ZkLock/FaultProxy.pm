@@ -49,13 +49,7 @@ my %faults = map { $_ => 1 }
 sub start
 {
 	my ($class, %opt) = @_;
-	my $target = $opt{target} // croak 'target missing';
-	$target = $target->connect_string if ref $target;
-	return $class->fork_server(
-		sub {
-			my ($listener, $orders, $acks) = @_;
-			serve($listener, $target, $orders, $acks);
-		});
+	return $class->fork_proxy(\&serve, %opt);
 }
 
 sub arm

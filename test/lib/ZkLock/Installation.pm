@@ -19,6 +19,7 @@ use warnings;
 use File::Basename qw(basename dirname);
 use File::Copy qw(cp);
 use File::Path qw(make_path);
+use ZkLock::Util qw(write_file);
 
 # These look where they are themselves; all others are links.
 my @PROGRAMS = qw(postgres initdb pg_ctl pg_config);
@@ -74,10 +75,7 @@ sub read
 sub write
 {
 	my ($self, $name, $text) = @_;
-	open my $file, '>', "$self->{scripts}/$name" or die "$name: $!\n";
-	print $file $text;
-	close $file or die "$name: $!\n";
-	return;
+	return write_file("$self->{scripts}/$name", $text);
 }
 
 # As "make install" and packages do: a new file takes the name of the old one.

@@ -16,6 +16,7 @@ use warnings;
 
 use Carp qw(croak);
 use File::Temp ();
+use ZkLock::Util qw(write_file);
 
 sub new
 {
@@ -46,11 +47,11 @@ sub sign
 	my $by = $opt{by} // 'ca';
 	my @names = (map({ "DNS:$_" } @{ $opt{names} // [$name] }), 'IP:127.0.0.1');
 
-	put_file($self->path('ext'), 'subjectAltName=' . join(',', @names) . "\n");
+	write_file($self->path('ext'), 'subjectAltName=' . join(',', @names) . "\n");
 	$self->openssl('req', new_key($name), '-out', "$name.csr", '-subj', "/CN=$name");
 	$self->openssl('x509', '-req', '-in', "$name.csr", '-out', "$name.crt", '-days', 2,
 		'-CA', "$by.crt", '-CAkey', "$by.key", '-CAcreateserial', '-extfile', 'ext');
-	put_file($self->path("$name.pem"), join '', map { read_text($self->path("$name.$_")) } qw(key crt));
+	write_file($self->path("$name.pem"), join '', map { read_text($self->path("$name.$_")) } qw(key crt));
 	chmod 0600, map { $self->path("$name.$_") } qw(key pem);
 	return;
 }
@@ -98,15 +99,6 @@ sub read_text
 	open my $fh, '<', $path or croak "$path: $!";
 	local $/ = undef;
 	return scalar <$fh>;
-}
-
-sub put_file
-{
-	my ($path, $text) = @_;
-	open my $fh, '>', $path or croak "$path: $!";
-	print $fh $text;
-	close $fh or croak "$path: $!";
-	return;
 }
 
 1;

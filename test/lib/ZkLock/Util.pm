@@ -22,7 +22,7 @@ use Time::HiRes qw(time);
 
 our @EXPORT_OK =
   qw(free_port wait_until spawn end_process alive hold_still log_tail
-  port_listens read_file);
+  port_listens read_file write_file);
 
 # How long anything in the library may take before it counts as broken.
 our $TIMEOUT = $ENV{PG_TEST_TIMEOUT_DEFAULT} || 60;
@@ -177,6 +177,15 @@ sub read_file
 	open my $fh, '<', $path or return '';
 	local $/;
 	return scalar(<$fh>) // '';
+}
+
+sub write_file
+{
+	my ($path, $text) = @_;
+	open my $fh, '>', $path or croak "$path: $!";
+	print $fh $text;
+	close $fh or croak "$path: $!";
+	return;
 }
 
 # The last lines of a file, for messages.

@@ -13,7 +13,7 @@
 #   $zkc->exists($path);      # the same without data, or undef
 #   $zkc->create($path, data => 'x', ephemeral => 1, sequence => 1,
 #       container => 1, makepath => 1,
-#       acl => 'world' | 'read' | 'creator' | { digest => 'user:password' });
+#       acl => 'world' | 'read' | 'add' | 'creator' | { digest => 'user:password' });
 #   $zkc->delete($path, recursive => 1, version => 3);
 #   $zkc->set($path, $data, version => 3);
 #   $zkc->set_acl($path, $acl); $zkc->get_acls($path);

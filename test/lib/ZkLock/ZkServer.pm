@@ -1,8 +1,8 @@
 # ZkLock::ZkServer - one private ZooKeeper server.
 #
 # Owns: the server's Java command line, its configuration and data directory,
-# and its process. Uses the packaged jars directly. Ends only the process it
-# started; a server also dies with the program that started it.
+# and its process, by ZkLock::Child. Uses the packaged jars directly. A server dies
+# with the program that started it.
 #
 #   my $zk = ZkLock::ZkServer->start(tick_time => 500);
 #   $zk->connect_string;            # 127.0.0.1:12345
@@ -27,10 +27,9 @@ use File::Temp ();
 use IO::Select;
 use IO::Socket::INET;
 use Time::HiRes qw(time);
-use ZkLock::Util
-  qw(free_port wait_until spawn end_process alive hold_still log_tail);
+use ZkLock::Util qw(free_port wait_until spawn alive log_tail write_file);
 
-my %running;    # servers to end at exit: pid => who started it
+use parent 'ZkLock::Child';
 
 sub start
 {
@@ -55,7 +54,6 @@ sub new
 		secure_port => $opt{secure_port} // ($opt{tls} && free_port()),
 		myid => $opt{myid},
 		java => [ @{ $opt{java} // [] } ],
-		owner => $$,
 	}, $class;
 	push @{ $self->{java} },
 	  "-Dznode.container.checkIntervalMs=$opt{container_check_ms}"
@@ -83,18 +81,9 @@ sub write_config
 		%{ $opt{config} // {} });
 
 	-d $data or mkdir $data or croak "mkdir $data: $!";
-	put_file("$self->{dir}/zoo.cfg",
+	write_file("$self->{dir}/zoo.cfg",
 		join '', map { "$_=$config{$_}\n" } sort keys %config);
-	put_file("$data/myid", "$self->{myid}\n") if $self->{myid};
-	return;
-}
-
-sub put_file
-{
-	my ($path, $text) = @_;
-	open my $fh, '>', $path or croak "$path: $!";
-	print $fh $text;
-	close $fh or croak "$path: $!";
+	write_file("$data/myid", "$self->{myid}\n") if $self->{myid};
 	return;
 }
 
@@ -128,8 +117,7 @@ sub launch
 {
 	my ($self) = @_;
 	croak 'already running' if $self->{pid};
-	$self->{pid} = spawn($self->command, log => $self->{log});
-	$running{ $self->{pid} } = $$;
+	$self->own(spawn($self->command, log => $self->{log}));
 	return;
 }
 
@@ -179,7 +167,6 @@ sub four_letter
 	return length $answer ? $answer : undef;
 }
 
-sub connect_string { return "127.0.0.1:$_[0]{port}" }
 sub port { return $_[0]{port} }
 sub secure_port { return $_[0]{secure_port} }
 sub secure_connect_string { return "127.0.0.1:$_[0]{secure_port}" }
@@ -194,15 +181,6 @@ sub stop { return $_[0]->end('TERM') }
 # Ends the server as a crash would.
 sub kill9 { return $_[0]->end('KILL') }
 
-sub end
-{
-	my ($self, $signal) = @_;
-	my $pid = delete $self->{pid} or return;
-	end_process($pid, $signal);
-	delete $running{$pid};
-	return;
-}
-
 # Stops the server if it runs, and starts it again on its port with its data.
 sub restart
 {
@@ -211,10 +189,6 @@ sub restart
 	$self->launch;
 	return $self->wait_ready;
 }
-
-# The process keeps its connections and answers nothing.
-sub pause { return hold_still($_[0]{pid}) }
-sub resume { kill 'CONT', $_[0]{pid}; return }
 
 # For shell scripts: runs a server in the directory given, with further options
 # of java, until SIGTERM or SIGINT; writes the connect string to
@@ -226,7 +200,7 @@ sub run_until_signal
 	local $SIG{TERM} = sub { $stop = 1 };
 	local $SIG{INT} = sub { $stop = 1 };
 	my $self = $class->start(dir => $dir, java => \@java);
-	put_file("$dir/connect_string.new", $self->connect_string . "\n");
+	write_file("$dir/connect_string.new", $self->connect_string . "\n");
 	rename "$dir/connect_string.new", "$dir/connect_string";
 	until ($stop || !$self->is_running)
 	{
@@ -234,22 +208,6 @@ sub run_until_signal
 	}
 	$self->stop;
 	return $stop ? 0 : 1;
-}
-
-sub DESTROY
-{
-	my ($self) = @_;
-	return unless $self->{owner} == $$;
-	local ($?, $@, $!);
-	$self->kill9;
-	return;
-}
-
-# Objects that are still referenced at exit are destroyed too late.
-END
-{
-	local $?;
-	end_process($_, 'KILL') for grep { $running{$_} == $$ } keys %running;
 }
 
 1;

@@ -1,0 +1,59 @@
+# ZkLock::Contest - what tests of our locks against another program's share.
+#
+# Owns: the ensemble and the two servers of such a test, and where a lock's queue is.
+#
+#   my ($zk, $zkc, @servers) = contest($conf);     # added to postgresql.conf
+#   path('x');                    # the lock's znode
+#   queue('x', 2);                # returns the nodes when there are so many
+#   duel("Curator's mutex", $java, mutex => 'x', 'exclusive',
+#       node_names => 'curator_mutex', ...);       # see ZkLock::Duel
+
+package ZkLock::Contest;
+
+use strict;
+use warnings;
+
+use Exporter qw(import);
+use ZkLock::Cluster;
+use ZkLock::Duel;
+use ZkLock::ZkClient;
+use ZkLock::ZkServer;
+
+our @EXPORT = qw(contest path queue duel);
+
+my ($zk, $zkc, @servers);
+
+sub contest
+{
+	my ($conf) = @_;
+	$zk = ZkLock::ZkServer->start(tick_time => 500);
+	$zkc = ZkLock::ZkClient->new($zk->connect_string);
+	@servers = map {
+		zklock_node($_, zk => $zk, session_timeout => '10s', extra_conf => $conf)
+	} qw(a b);
+	return ($zk, $zkc, @servers);
+}
+
+sub path { return "/zklock/locks/$_[0]" }
+
+sub queue
+{
+	my ($lock, $n) = @_;
+	return wait_zk_waiting($zkc, path($lock), $n);
+}
+
+sub duel
+{
+	my ($what, $program, $kind, $lock, $mode, %opt) = @_;
+	return ZkLock::Duel->new(
+		what => $what,
+		lock => $lock,
+		mode => $mode,
+		theirs => sub { $program->lock($kind => path($lock)) },
+		servers => \@servers,
+		zk => $zk,
+		queue => sub { queue($lock, @_) },
+		%opt)->all;
+}
+
+1;
