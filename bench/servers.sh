@@ -23,6 +23,17 @@ bench_start_servers() {
 	done
 }
 
+# Those that were started before, if any.
+bench_stop_servers() {
+	local name
+	for name in a b c plain; do
+		[[ ! -e $WORK/bench_$name/postmaster.pid ]] ||
+			"${AS_USER[@]}" pg_ctl -D "$WORK/bench_$name" -m fast -s -w stop
+	done
+	[[ ! -e $WORK/bench_zk/zk.pid ]] || zk_stop "$WORK/bench_zk"
+	rm -rf "$WORK"/bench_{zk,a,b,c,plain}*
+}
+
 bench_configuration() {
 	cat <<-CONF
 		max_connections = 1100

@@ -18,6 +18,7 @@ instructions_start() {
 	SH
 	chmod 755 "$WORK/postgres"
 	PG_CTL_OPTIONS=(-p "$WORK/postgres" -t 300)
+	bench_stop_servers
 	bench_start_servers
 }
 
