@@ -18,12 +18,16 @@
 #include "postgres.h"
 
 #include <limits.h>
+#include <signal.h>
 
 #include "access/xact.h"
+#include "miscadmin.h"
+#include "storage/latch.h"
 #include "storage/lock.h"
 #include "storage/proc.h"
 #include "utils/memutils.h"
 #include "utils/resowner.h"
+#include "utils/timeout.h"
 
 #include "compat.h"
 #include "local_tier.h"
@@ -82,11 +86,72 @@ acquire_patiently(const LOCKTAG *tag, LOCKMODE mode)
 }
 
 /*
- * LockAcquire() knows no limit but lock_timeout, so that is lent our limit for
- * the time of the call, in a subtransaction that catches its error; and that
- * of a deadlock, for a caller that would not wait.  A cancel that arrives in
- * the moment in which the limit ends is taken for that, as by whoever catches
- * the error of lock_timeout: PostgreSQL has one flag for both.
+ * The limit of a wait.  lock_timeout could not be lent for it: it ends a wait by a
+ * cancel of its own, and PostgreSQL would not tell whether a user's came as well.
+ * So our timeout asks for the cancel without a signal, and signals are counted.
+ */
+static TimeoutId limit_timeout = MAX_TIMEOUTS;
+static struct sigaction handler_before;
+static volatile sig_atomic_t n_cancels;
+static volatile sig_atomic_t is_limit_over;
+
+static void
+count_cancel(SIGNAL_ARGS)
+{
+	n_cancels++;
+	handler_before.sa_handler(postgres_signal_arg);
+}
+
+static void
+end_wait(void)
+{
+	is_limit_over = true;
+	InterruptPending = true;
+	QueryCancelPending = true;
+	SetLatch(MyLatch);
+}
+
+/* Once for a backend. */
+static void
+prepare_limits(void)
+{
+	struct sigaction action;
+
+	if (limit_timeout != MAX_TIMEOUTS)
+		return;
+	limit_timeout = RegisterTimeout(USER_TIMEOUT, end_wait);
+	sigaction(SIGINT, NULL, &handler_before);
+	if (handler_before.sa_handler == SIG_IGN || handler_before.sa_handler == SIG_DFL)
+		return;
+	action = handler_before;
+	action.sa_handler = count_cancel;
+	sigaction(SIGINT, &action, NULL);
+}
+
+/* Has the limit, and nobody else, asked for a cancel since then? */
+static bool
+limit_alone_ended(sig_atomic_t n_cancels_before)
+{
+	return is_limit_over && n_cancels == n_cancels_before;
+}
+
+/* The wait is over before a cancel that only the limit asked for has struck. */
+static void
+take_cancel_back(sig_atomic_t n_cancels_before)
+{
+	if (!is_limit_over)
+		return;
+	QueryCancelPending = false;
+	if (n_cancels != n_cancels_before)
+	{
+		InterruptPending = true;
+		QueryCancelPending = true;
+	}
+}
+
+/*
+ * In a subtransaction that catches the error of the limit; and that of a deadlock,
+ * for a caller that would not wait.
  */
 static bool
 acquire_with_limit(const LOCKTAG *tag, LOCKMODE mode, int limit_ms,
@@ -94,33 +159,44 @@ acquire_with_limit(const LOCKTAG *tag, LOCKMODE mode, int limit_ms,
 {
 	MemoryContext context = CurrentMemoryContext;
 	ResourceOwner owner = CurrentResourceOwner;
-	int			users_limit = LockTimeout;
+	sig_atomic_t n_cancels_before = n_cancels;
 	volatile bool acquired = false;
 
+	prepare_limits();
 	BeginInternalSubTransaction(NULL);
 	MemoryContextSwitchTo(context);
+	is_limit_over = false;
 	PG_TRY();
 	{
-		LockTimeout = limit_ms;
+		enable_timeout_after(limit_timeout, limit_ms);
 		(void) LockAcquire(tag, mode, true, false);
-		LockTimeout = users_limit;
+		disable_timeout(limit_timeout, false);
+		take_cancel_back(n_cancels_before);
 		ReleaseCurrentSubTransaction();
 		acquired = true;
 	}
 	PG_CATCH();
 	{
 		ErrorData  *error;
+		bool		is_expected;
 
-		LockTimeout = users_limit;
+		disable_timeout(limit_timeout, false);
 		MemoryContextSwitchTo(context);
 		error = CopyErrorData();
 		FlushErrorState();
+		if (error->sqlerrcode == ERRCODE_QUERY_CANCELED)
+			is_expected = limit_alone_ended(n_cancels_before);
+		else
+		{
+			is_expected = catch_deadlock &&
+				error->sqlerrcode == ERRCODE_T_R_DEADLOCK_DETECTED;
+			take_cancel_back(n_cancels_before);
+		}
 		RollbackAndReleaseCurrentSubTransaction();
 		MemoryContextSwitchTo(context);
 		CurrentResourceOwner = owner;
 		drop_stray_grant(tag, mode);
-		if (error->sqlerrcode != ERRCODE_LOCK_NOT_AVAILABLE &&
-			!(catch_deadlock && error->sqlerrcode == ERRCODE_T_R_DEADLOCK_DETECTED))
+		if (!is_expected)
 			ReThrowError(error);
 		FreeErrorData(error);
 	}

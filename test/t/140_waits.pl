@@ -5,6 +5,7 @@ use strict;
 use warnings;
 
 use PostgreSQL::Test::Utils;
+use POSIX qw(SIGALRM SIGINT);
 use Test::More;
 use ZkLock::Check qw(nothing_left);
 use ZkLock::Cluster;
@@ -242,6 +243,33 @@ like($s->wait_result, qr/^\d+$/,
 $s->query_ok("SELECT zk_unlock('x')");
 nothing_left($zkc, 'no node is left');
 
+
+# Has the process been sent a signal that it has not handled?
+sub is_pending
+{
+	my ($pid, $signal) = @_;
+	my ($pending) = read_file("/proc/$pid/status") =~ /^ShdPnd:\s*(\w+)/m;
+	return hex($pending) >> ($signal - 1) & 1;
+}
+
+# A cancel that meets the end of a limit behind a session of the same server: the
+# backend hears of both at once, because it was stopped when they came.
+{
+	my ($holder, $waiter) = map { session($here) } 1 .. 2;
+	$holder->query_ok("SELECT zk_lock('limited')");
+	$waiter->query_async("SELECT zk_try_lock('limited', '1s')");
+	wait_blocked($waiter);
+	$waiter->pause;
+	wait_until('the limit to end', sub { is_pending($waiter->pid, SIGALRM) });
+	ok(!is_pending($waiter->pid, SIGINT), 'the limit of a wait ends unheard');
+	$waiter->cancel;
+	$waiter->resume;
+	$waiter->wait_result;
+	is($waiter->sqlstate, '57014', '... and a cancel, which is not lost');
+	is($waiter->query("SELECT zk_try_lock('limited', '10ms')"), 'f', '... nor left over');
+	is($waiter->query('SELECT count(*) FROM zk_held_locks'), '0', '... and nothing is held');
+	$_->quit for $holder, $waiter;
+}
 
 # A cancel that meets the grant: either the lock or nothing. It may also strike
 # when zk_lock() has returned and the statement goes on; then the lock is held, as

@@ -96,10 +96,10 @@ sub names
 	for my $b (@busy)
 	{
 		ok(!$b->finished, 'others were busy all the time') || diag($b->error);
-
-		# A cancel that comes just when a limit is over is taken for that.
-		$b->terminate;
+		$b->cancel;
 		$b->wait_result;
+		is($b->sqlstate, '57014', '... until they were cancelled');
+		$b->quit;
 	}
 	$_->quit for @holders;
 	wait_until('the locks to go', sub { !lock_nodes($zkc) });
