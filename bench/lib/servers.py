@@ -9,6 +9,7 @@ import re
 import socket
 import statistics
 import subprocess
+import time
 
 import psycopg2
 
@@ -101,6 +102,17 @@ class ZooKeeper:
 
     def packets(self):
         return int(float(self.counters()["zk_packets_received"]))
+
+    def settle(self):
+        """Until those who have gone are gone for the server, too."""
+        seen = None
+        while True:
+            counters = self.counters()
+            now = (counters["zk_num_alive_connections"], counters["zk_ephemerals_count"])
+            if now == seen and counters["zk_outstanding_requests"] == "0":
+                return
+            seen = now
+            time.sleep(0.1)
 
 
 def from_environment():
