@@ -18,7 +18,7 @@ class Bench:
     def __init__(self, quick, rounds, directory):
         self.quick = quick
         self.rounds = 1 if quick else rounds
-        self.seconds = 1 if quick else 4
+        self.seconds = 1 if quick else 3
         self.directory = directory
         if quick:
             Server.warm_up = 0

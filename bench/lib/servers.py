@@ -13,6 +13,8 @@ import time
 
 import psycopg2
 
+from lib.results import per_second
+
 DATABASE, USER = "postgres", "postgres"
 
 
@@ -55,7 +57,7 @@ class Server:
             command += ["-D", variable]
         return Pgbench(subprocess.Popen(
             command + [DATABASE], env=environment, text=True,
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE), self.warm_up)
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE), seconds, self.warm_up)
 
     def pgbench(self, *arguments, **options):
         """Transactions per second."""
@@ -66,8 +68,9 @@ class Pgbench:
     """A run of it, and what it says when it ends: how many transactions there
     were, and the rate after the warm-up."""
 
-    def __init__(self, process, warm_up):
+    def __init__(self, process, seconds, warm_up):
         self.process = process
+        self.seconds = seconds
         self.warm_up = warm_up
         self.rate = self.count = None
 
@@ -81,7 +84,7 @@ class Pgbench:
         if self.warm_up and rates:
             self.rate = statistics.mean(float(rate) for rate in rates)
         else:
-            self.rate = float(re.search(r"^tps = ([0-9.]+)", output, re.MULTILINE)[1])
+            self.rate = per_second(self.count, self.seconds)
         return self
 
 
