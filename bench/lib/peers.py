@@ -8,6 +8,8 @@ a start. An order is a line of words, answered by "ok" and numbers.
 import os
 import subprocess
 
+from lib.results import per_second
+
 HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
@@ -28,7 +30,7 @@ class Peer:
 
     def rate(self, kind, clients, where, seconds, lead=0):
         """Pairs per second; see count()."""
-        return self.count(kind, clients, where, seconds, lead) / seconds
+        return per_second(self.count(kind, clients, where, seconds, lead), seconds)
 
     def count(self, kind, clients, where, seconds, lead=0):
         """How often so many clients lock and unlock. What is done in the first

@@ -86,5 +86,10 @@ def number(value):
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
+def per_second(count, seconds):
+    """None in all the time is told as one: it is not more than that."""
+    return max(count, 1) / seconds
+
+
 def ratio(rounds, others):
     return median(mine / theirs for mine, theirs in zip(rounds, others))

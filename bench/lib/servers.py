@@ -9,8 +9,11 @@ import re
 import socket
 import statistics
 import subprocess
+import time
 
 import psycopg2
+
+from lib.results import per_second
 
 DATABASE, USER = "postgres", "postgres"
 
@@ -54,7 +57,7 @@ class Server:
             command += ["-D", variable]
         return Pgbench(subprocess.Popen(
             command + [DATABASE], env=environment, text=True,
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE), self.warm_up)
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE), seconds, self.warm_up)
 
     def pgbench(self, *arguments, **options):
         """Transactions per second."""
@@ -65,8 +68,9 @@ class Pgbench:
     """A run of it, and what it says when it ends: how many transactions there
     were, and the rate after the warm-up."""
 
-    def __init__(self, process, warm_up):
+    def __init__(self, process, seconds, warm_up):
         self.process = process
+        self.seconds = seconds
         self.warm_up = warm_up
         self.rate = self.count = None
 
@@ -80,7 +84,7 @@ class Pgbench:
         if self.warm_up and rates:
             self.rate = statistics.mean(float(rate) for rate in rates)
         else:
-            self.rate = float(re.search(r"^tps = ([0-9.]+)", output, re.MULTILINE)[1])
+            self.rate = per_second(self.count, self.seconds)
         return self
 
 
@@ -101,6 +105,17 @@ class ZooKeeper:
 
     def packets(self):
         return int(float(self.counters()["zk_packets_received"]))
+
+    def settle(self):
+        """Until those who have gone are gone for the server, too."""
+        seen = None
+        while True:
+            counters = self.counters()
+            now = (counters["zk_num_alive_connections"], counters["zk_ephemerals_count"])
+            if now == seen and counters["zk_outstanding_requests"] == "0":
+                return
+            seen = now
+            time.sleep(0.1)
 
 
 def from_environment():

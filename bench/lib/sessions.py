@@ -10,6 +10,8 @@ import time
 
 from psycopg2.extensions import POLL_OK, POLL_READ, POLL_WRITE
 
+from lib.results import per_second
+
 TURNS = """CREATE OR REPLACE FUNCTION {0}(start timestamptz, ending timestamptz)
 RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
@@ -101,4 +103,4 @@ class Sessions:
         self.run(sql, lambda _: (0, 0))         # compiled
         start = time.time() + lead
         counts = self.run(sql, lambda _: (start, start + seconds))
-        return sum(count for count, in counts) / seconds
+        return per_second(sum(count for count, in counts), seconds)

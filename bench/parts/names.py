@@ -1,6 +1,7 @@
 """Growth: lock time by the number of lock names below the root."""
 
 LOCKS = "/zklock/locks"
+USED = 10       # of them, far from each other
 
 
 def measure(bench):
@@ -12,13 +13,13 @@ def measure(bench):
         bench.peers.c.order("fill", LOCKS, there, size)
         there = size
         script = bench.script(
-            f"names{size}", f"\\set i random(0, {size - 1})",
+            f"names{size}", f"\\set i random(0, {USED - 1}) * {size // USED}",
             "SELECT zk_lock('name' || :i), zk_unlock('name' || :i);")
         numbers = bench.interleave({
-            "zklock, any of the names": lambda: bench.a.pgbench(script, 1, bench.seconds),
+            "zklock, ten of the names": lambda: bench.a.pgbench(script, 1, bench.seconds),
             "C client, textbook, one name": lambda: bench.peers.c.rate(
                 "textbook", 1, "own", bench.seconds),
-        })
+        }, warm=False)
         for name, rates in numbers.items():
             curves.setdefault(name, {})[size] = [1000 / rate for rate in rates]
     result.add_plot("names", "One client's lock and unlock", ("names", "milliseconds"), WHY)
@@ -27,4 +28,6 @@ def measure(bench):
     return result
 
 
-WHY = "To be written."
+WHY = (
+    "A lock is looked for by its path, which the server has in a hash table, and only"
+    " its own znode's children are listed: other names play no part.")

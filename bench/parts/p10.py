@@ -18,8 +18,8 @@ def measure(bench):
         "SELECT abalance FROM pgbench_accounts WHERE aid = :aid;")
     numbers = bench.interleave({
         name: lambda server=server: server.pgbench(
-            script, 4, bench.seconds, mode="prepared")
-        for name, server in servers.items()}, bench.rounds * bench.size(3, 1))
+            script, 4, bench.size(2, 1), mode="prepared")
+        for name, server in servers.items()}, bench.rounds * bench.size(4, 1), warm=False)
     result.add_all("transactions/s", numbers)
     result.check_ratio("P10", "rate preloaded, against without",
                        numbers["preloaded"], numbers["without"], "at least", 0.98)

@@ -1,5 +1,7 @@
 """P2: eight clients, each with a lock of its own."""
 
+from lib.results import per_second
+
 CLIENTS = 8
 SQL = "SELECT zk_lock('own' || :client_id), zk_unlock('own' || :client_id);"
 
@@ -14,7 +16,7 @@ def measure(bench):
         """Remembers the requests, at the server, for each lock that was taken."""
         before = bench.zk.packets()
         rate, locks = run()
-        requests[name].append((bench.zk.packets() - before) / locks)
+        requests[name].append((bench.zk.packets() - before) / max(locks, 1))
         return rate
 
     def run_ours():
@@ -23,7 +25,7 @@ def measure(bench):
 
     def run_curator():
         locks = curator.count("mutex", CLIENTS, "own", bench.seconds)
-        return locks / bench.seconds, locks
+        return per_second(locks, bench.seconds), locks
 
     numbers = bench.interleave({
         "zklock": lambda: count("zklock", run_ours),

@@ -47,13 +47,13 @@ def compare(bench, form, times):
 
     def rate(script):
         before = bench.zk.packets()
-        run = bench.a.start_pgbench(script, 1, bench.seconds, mode="prepared",
+        run = bench.a.start_pgbench(script, 1, bench.size(2, 1), mode="prepared",
                                     variables=["held=false"]).finish()
-        requests.append((bench.zk.packets() - before) / (run.count * times))
+        requests.append((bench.zk.packets() - before) / (max(run.count, 1) * times))
         return run.rate * times
 
     scripts = {what: bench.script(f"p7_{number}_{times}", *HOLD, form(calls))
                for number, (what, calls) in enumerate(
                    [*OURS.items(), ("pg_advisory_lock and unlock", ADVISORY)])}
     return bench.interleave({what: lambda path=path: rate(path)
-                             for what, path in scripts.items()}), requests
+                             for what, path in scripts.items()}, warm=False), requests

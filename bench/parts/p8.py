@@ -11,8 +11,8 @@ def measure(bench):
     script = bench.script("p8", *SCRIPT)
     numbers = bench.interleave({
         value: lambda value=value: bench.a.pgbench(
-            script, 1, bench.seconds, f"-c zklock.commit_check={value}")
-        for value in ("lease", "off", "always")}, bench.rounds * bench.size(3, 1))
+            script, 1, bench.size(2, 1), f"-c zklock.commit_check={value}")
+        for value in ("lease", "off", "always")}, bench.rounds * bench.size(4, 1), warm=False)
     result.add_all("transactions/s", numbers)
     result.check_ratio("P8", "time with lease, against off",
                        numbers["off"], numbers["lease"], "at most", 1.05)
