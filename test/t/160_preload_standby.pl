@@ -90,7 +90,7 @@ is( join(' ', $zkc->children('/elsewhere/locks')),
 my $p = session($primary);
 is($p->query("SELECT zk_try_xact_lock('x')"),
 	't', 'below another root there are other locks');
-is($t->query("SELECT zk_try_xact_lock('x')"),
+is($t->query("SELECT zk_try_xact_lock('x', interval '1 min')"),
 	't', 'also for sessions of the same server');
 $p->quit;
 $s->quit;
