@@ -22,8 +22,13 @@ def draw(plot, path):
         above = [max(rounds) - m for m, rounds in zip(middle, curve["rounds"])]
         axes.errorbar(curve["x"], middle, yerr=[below, above], marker="o",
                       markersize=4, capsize=3, label=curve["name"])
-    axes.set(xscale="log", yscale="log", title=plot["title"], xlabel=plot["x"],
-             ylabel=plot["y"])
+    axes.set(xscale="log", title=plot["title"], xlabel=plot["x"], ylabel=plot["y"])
+    every = [value for curve in plot["curves"] for rounds in curve["rounds"]
+             for value in rounds]
+    if max(every) > 10 * min(every) > 0:
+        axes.set_yscale("log")
+    else:
+        axes.set_ylim(0, 1.1 * max(every))
     sizes = sorted({x for curve in plot["curves"] for x in curve["x"]})
     axes.set_xticks(sizes, [f"{size:,}" for size in sizes])
     axes.minorticks_off()
