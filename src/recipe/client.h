@@ -146,12 +146,13 @@ extern ZklClient *zkl_client_open(const ZklClientConfig *config,
 
 /*
  * Ends the session at the ensemble if it is connected, stops the client's
- * threads and frees it.  Waits at most timeout_ms; false means that this did
+ * threads and frees it.  When answers are due it waits for them first, for a
+ * second.  Waits at most timeout_ms; false means that this did
  * not happen in time: the client's threads go on closing by themselves, may
  * still call back, and call abandoned_io in the end.  Must not be called with a
  * mutex held that a callback takes.
  */
-extern bool zkl_client_close(ZklClient *client, int timeout_ms);
+extern bool zkl_client_close(ZklClient *client, bool answers_due, int timeout_ms);
 
 /* Asks for one alarm_io at or after this time (zkl_client_now), replacing an earlier wish. */
 extern void zkl_client_set_alarm(ZklClient *client, int64_t at_ms);

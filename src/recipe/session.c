@@ -411,11 +411,14 @@ zkl_session_open(const ZklSessionConfig *config)
 void
 zkl_session_close(ZklSession *session, int timeout_ms)
 {
+	bool		answers_due;
+
 	zkl__session_lock(session);
 	if (!zkl__is_final(session))
 		session->state = ZKL_SESSION_EXPIRED;
+	answers_due = session->calls != NULL;
 	zkl__session_unlock(session);
-	if (zkl_client_close(session->client, timeout_ms))
+	if (zkl_client_close(session->client, answers_due, timeout_ms))
 		session_free(session);
 }
 

@@ -17,8 +17,10 @@
  *
  *-------------------------------------------------------------------------
  */
+#include <errno.h>
 #include <netdb.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,7 +43,12 @@ struct ZklClient
 	struct ACL_vector *acl;
 	zhandle_t  *zh;				/* set before the first event is passed on */
 	ZklMultis	multis;
+	bool		answers_due;	/* when it is closed */
+	sem_t		last_answer;
 };
+
+/* How long to wait for answers before the good-bye. */
+#define LAST_ANSWER_S 1
 
 static struct ACL creator_acls[] = {
 	{0x1f, {"auth", ""}},		/* all rights */
@@ -289,14 +296,47 @@ alarm_io(void *arg)
 	client->events.alarm_io(client->context);
 }
 
+static void
+last_answer_io(int rc, const struct Stat *stat, const void *data)
+{
+	(void) rc;
+	(void) stat;
+	sem_post((sem_t *) data);
+}
+
+/*
+ * The library closes its socket right behind the good-bye.  Where answers come
+ * after that, the connection is reset, and a server that cannot answer drops
+ * what it has not read yet: deletes, and the good-bye, so that the session's
+ * nodes stand until it times out.  So something is asked last, and answered
+ * last.
+ */
+static void
+await_answers(ZklClient *client)
+{
+	struct timespec until;
+
+	if (zoo_state(client->zh) != ZOO_CONNECTED_STATE ||
+		zoo_aexists(client->zh, "/", 0, last_answer_io, &client->last_answer) != ZOK)
+		return;
+	clock_gettime(CLOCK_MONOTONIC, &until);
+	until.tv_sec += LAST_ANSWER_S;
+	while (sem_clockwait(&client->last_answer, CLOCK_MONOTONIC, &until) != 0 &&
+		   errno == EINTR)
+		;
+}
+
 /* Says good-bye if connected, and joins the library's threads. */
 static void
 close_io(void *arg)
 {
 	ZklClient  *client = arg;
 
-	if (client->zh)
-		zookeeper_close(client->zh);
+	if (client->zh == NULL)
+		return;
+	if (client->answers_due)
+		await_answers(client);
+	zookeeper_close(client->zh);
 }
 
 static void
@@ -307,6 +347,7 @@ client_free_io(void *arg, bool abandoned)
 	if (abandoned)
 		client->events.abandoned_io(client->context);
 	zkl_multis_free(&client->multis);
+	sem_destroy(&client->last_answer);
 	if (client->digest)
 		explicit_bzero(client->digest, strlen(client->digest));
 	free(client->digest);
@@ -324,6 +365,7 @@ zkl_client_open(const ZklClientConfig *config, const ZklEvents *events, void *co
 	if (client == NULL)
 		return NULL;
 	zkl_multis_init(&client->multis);
+	sem_init(&client->last_answer, 0, 0);
 	client->events = *events;
 	client->context = context;
 	client->session_timeout_ms = config->session_timeout_ms;
@@ -345,8 +387,9 @@ zkl_client_open(const ZklClientConfig *config, const ZklEvents *events, void *co
 }
 
 bool
-zkl_client_close(ZklClient *client, int timeout_ms)
+zkl_client_close(ZklClient *client, bool answers_due, int timeout_ms)
 {
+	client->answers_due = answers_due;
 	return zkl_keeper_stop(client->keeper, timeout_ms);
 }
 

@@ -118,6 +118,25 @@ for my $state (sort keys %held)
 	}
 }
 
+# Releases are on their way when it ends: the good-bye is not lost with them.
+for my $round (1 .. 5)
+{
+	my $id = $here->safe_psql('postgres', <<"SQL");
+SET zklock.session_timeout = '290s';
+CREATE TEMP TABLE n AS SELECT array_agg('many' || i) AS names FROM generate_series(1, 200) i;
+SELECT count(zk_lock(names)) FROM n \\gset
+SELECT session_id FROM zk_session();
+SELECT count(zk_unlock(names)) FROM n \\gset
+SQL
+	ok( wait_until(
+			"the end of session $id",
+			sub {
+				!grep { $_ eq $id } zk_sessions();
+			}),
+		"many released, and gone, round $round: the session is closed");
+}
+nothing_left($zkc, 'many released, and gone: no node is left');
+
 my $s = new_session(LONG);
 $s->query_ok(
 	'SET idle_in_transaction_session_timeout = 100; '

@@ -163,8 +163,9 @@ zkl_client_open(const ZklClientConfig *config, const ZklEvents *events, void *co
 }
 
 bool
-zkl_client_close(ZklClient *client, int timeout_ms)
+zkl_client_close(ZklClient *client, bool answers_due, int timeout_ms)
 {
+	(void) answers_due;
 	if (threaded)
 		return zkl_keeper_stop(client->keeper, timeout_ms);
 	if (client->hangs)
