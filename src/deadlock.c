@@ -127,7 +127,7 @@ scan(ZklockVigil *vigil)
 	MemoryContextSwitchTo(old);
 }
 
-void
+bool
 zklock_look_for_deadlock(ZklockVigil *vigil, ZklRequest *request,
 						 const ZklRequestInfo *info, const char *const *displays,
 						 int n, int64 *look_again)
@@ -139,9 +139,12 @@ zklock_look_for_deadlock(ZklockVigil *vigil, ZklRequest *request,
 	vigil->tale.question = info->question;
 	scan(vigil);
 	deadlock = zkl_request_tell(request, &vigil->tale);
+	if (deadlock && deadlock->keeps_place && vigil->may_step_back)
+		return true;
 	if (deadlock)
 		raise_deadlock(deadlock, info->is_permit, displays[Max(info->culprit, 0)]);
 	*look_again = Min(*look_again, zklock_now() + LOOK_MS);
+	return false;
 }
 
 void

@@ -14,6 +14,7 @@
 typedef struct ZklockVigil
 {
 	ZklTale		tale;			/* what others are told */
+	bool		may_step_back;	/* the caller's, from the beginning */
 	MemoryContext scan_context; /* of its dependents; NULL: not begun */
 	bool		scanned;
 	uint64		long_waits;		/* when last scanned */
@@ -22,9 +23,11 @@ typedef struct ZklockVigil
 /*
  * Tells others of a wait that has lasted for deadlock_timeout, and looks.  To
  * be called whenever the wait is looked at; *look_again is when at the latest.
- * "displays" names what each wish is for.  Throws 40P01.
+ * "displays" names what each wish is for.  Throws 40P01; or returns true, if
+ * it may, when the caller is to step back instead: it only keeps a place in the
+ * queue, and its failing would end nothing.
  */
-extern void zklock_look_for_deadlock(ZklockVigil *vigil, ZklRequest *request,
+extern bool zklock_look_for_deadlock(ZklockVigil *vigil, ZklRequest *request,
 									 const ZklRequestInfo *info,
 									 const char *const *displays, int n,
 									 int64 *look_again);

@@ -13,6 +13,7 @@
 #include "postgres.h"
 
 #include "access/xact.h"
+#include "storage/proc.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
 
@@ -33,6 +34,7 @@ typedef struct Acquisition
 	ZklockHold **holds;			/* distinct, in the order of the first tier */
 	int			n;
 	ZklockPatience patience;
+	bool		stepped_back;
 } Acquisition;
 
 
@@ -135,6 +137,26 @@ can_do_without(const ZklockHold *hold, int64 limit)
 	return limit > 0 && IsInParallelMode();
 }
 
+/*
+ * What is left of the limit; or of lock_timeout, whose clock PostgreSQL would set
+ * anew, for who has stepped back.
+ */
+static int64
+local_limit(const Acquisition *a, bool *is_lock_timeout)
+{
+	int64		limit = zklock_patience_left(&a->patience);
+	int64		left;
+
+	*is_lock_timeout = false;
+	if (!a->stepped_back || LockTimeout <= 0)
+		return limit;
+	left = Max(LockTimeout - (zklock_now() - a->patience.started), 1);
+	if (limit != ZKLOCK_NO_LIMIT && limit <= left)
+		return limit;
+	*is_lock_timeout = true;
+	return left;
+}
+
 static bool
 acquire_local(Acquisition *a)
 {
@@ -142,7 +164,8 @@ acquire_local(Acquisition *a)
 	{
 		ZklockHold *hold = a->holds[i];
 		ZklockModeCounts *counts = zklock_hold_counts(hold, a->wish->mode);
-		int64		limit = zklock_patience_left(&a->patience);
+		bool		is_lock_timeout;
+		int64		limit = local_limit(a, &is_lock_timeout);
 		bool		optional;
 
 		if (counts->local)
@@ -156,6 +179,10 @@ acquire_local(Acquisition *a)
 			limit = ZKLOCK_NO_LIMIT;	/* ours in a stronger mode: granted at once */
 		counts->local = zklock_local_acquire(hold->local_key, a->wish->mode,
 											 limit, &a->patience.waited);
+		if (!counts->local && is_lock_timeout)
+			ereport(ERROR,
+					(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+					 errmsg("canceling statement due to lock timeout")));
 		if (!counts->local && !optional)
 			return false;
 	}
@@ -206,6 +233,52 @@ zklock_check_snapshot(const ZklockPatience *patience, const char *display)
 			 errhint("Take the lock before the transaction, use READ COMMITTED, or set zklock.stale_snapshot.")));
 }
 
+/*
+ * Could this call let go of its place in the ensemble's queue to whoever stands
+ * in line behind it?  One of several locks is not worth giving up the others;
+ * to queue anew with a limit takes a subtransaction.
+ */
+static bool
+can_step_back(const Acquisition *a)
+{
+	const ZklockHold *hold = a->holds[0];
+
+	return a->n == 1 && !a->stepped_back && a->wish->limit_ms != 0 &&
+		!IsInParallelMode() && hold->mode == ZKL_MODE_NONE &&
+		hold->exclusive.local != hold->shared.local;
+}
+
+/* The request is ended: lets the next one in line up.  Once, so that it ends. */
+static void
+step_back(Acquisition *a)
+{
+	ZklockHold *hold = a->holds[0];
+
+	ereport(DEBUG1,
+			(errmsg_internal("lets others of this server go first for lock \"%s\"",
+							 hold->name.display)));
+	a->stepped_back = true;
+	zklock_hold_counts(hold, a->wish->mode)->local = false;
+	zklock_local_release(hold->local_key, a->wish->mode);
+}
+
+/* False when the limit has passed. */
+static bool
+acquire_in_turn(Acquisition *a, bool covered)
+{
+	for (;;)
+	{
+		if (!acquire_local(a))
+			return false;
+		a->patience.may_step_back = can_step_back(a);
+		if (covered || acquire_remote(a))
+			return true;
+		if (!a->patience.steps_back)
+			return false;
+		step_back(a);
+	}
+}
+
 /* All or nothing; false when the limit has passed. */
 static bool
 acquire_both(Acquisition *a)
@@ -221,9 +294,7 @@ acquire_both(Acquisition *a)
 		zklock_session_ready(a->holds[0]->name.display);
 		zklock_check_loss();
 	}
-	if (!acquire_local(a))
-		return false;
-	if (!covered && !acquire_remote(a))
+	if (!acquire_in_turn(a, covered))
 		return false;
 	zklock_check_snapshot(&a->patience, a->holds[0]->name.display);
 	return true;

@@ -92,11 +92,12 @@ is_blocked_too_long(RemoteWait *w, ZklRequestInfo *info, int64 now,
 		log_long_wait(w, info, now);
 		if (now < w->started + DeadlockTimeout)
 			*look_again = Min(*look_again, w->started + DeadlockTimeout);
-		else if (zklock_deadlock_detection)
-			zklock_look_for_deadlock(&w->vigil, w->request, info, w->displays,
-									 w->n, look_again);
+		else if (zklock_deadlock_detection &&
+				 zklock_look_for_deadlock(&w->vigil, w->request, info, w->displays,
+										  w->n, look_again))
+			w->patience->steps_back = true;
 	}
-	return false;
+	return w->patience->steps_back;
 }
 
 bool
@@ -153,11 +154,13 @@ zklock_await_request(ZklockPatience *patience, ZklSession *session,
 		.request = request,
 		.displays = displays,
 		.n = n,
+		.vigil.may_step_back = patience->may_step_back,
 		.started = zklock_now()
 	};
 	ZklStatus	status;
 	ZklRequestInfo info;
 
+	patience->steps_back = false;
 	if (request == NULL)
 		zklock_raise(ZKL_NO_MEMORY, displays[0], 0);
 	PG_TRY();
@@ -177,6 +180,7 @@ zklock_await_request(ZklockPatience *patience, ZklSession *session,
 	status = zkl_request_status(request);
 	zkl_request_info(request, &info);
 	note_wait(patience, &info);
+	patience->steps_back = patience->steps_back && status == ZKL_PENDING;
 	switch (status)
 	{
 		case ZKL_OK:

@@ -20,6 +20,8 @@ typedef struct ZklockPatience
 	int64		started;		/* zklock_now() when the call began */
 	bool		waited;			/* for another holder, in either tier */
 	bool		queued;			/* stood in a queue of the ensemble */
+	bool		may_step_back;	/* the caller can let go of its place, and queue anew */
+	bool		steps_back;		/* ... and has to: the wait ended for that */
 } ZklockPatience;
 
 /* What is left of the limit, or ZKLOCK_NO_LIMIT. */
@@ -51,9 +53,9 @@ extern bool zklock_contact_is_lost(ZklockContact *contact, ZklSession *session,
 /*
  * Waits for the request under lock_timeout, interruptibly.  "displays" names
  * what each of its "n" wishes asks for.  Returns OK; PENDING or BUSY when the limit
- * has passed; SESSION_LOST, LOCK_LOST or OTHER_SIZE; the caller takes what is granted and
- * ends the request.  Throws in all other cases, having ended it.  NULL as
- * request means that memory was exhausted.
+ * has passed, or PENDING when the caller is to step back; SESSION_LOST, LOCK_LOST
+ * or OTHER_SIZE; the caller takes what is granted and ends the request.  Throws in
+ * all other cases, having ended it.  NULL as request means that memory was exhausted.
  */
 extern ZklStatus zklock_await_request(ZklockPatience *patience, ZklSession *session,
 									  ZklRequest *request,

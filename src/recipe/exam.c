@@ -273,7 +273,10 @@ conclude(ZklSession *session)
 	w->found = verdict(session);
 	exam_over(session);
 	if (w->found)
+	{
+		w->found->keeps_place = w->keeps_place;
 		zkl__wake(session);
+	}
 	else
 	{
 		w->claims = false;

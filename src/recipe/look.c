@@ -103,34 +103,67 @@ typedef struct Turn
 	const ZklWaitNode *best;	/* to give way, if nobody claims to */
 } Turn;
 
-static int
-stuck_without(const ZklWaitPicture *picture, const ZklWaitNode *node,
-			  ZklCircle members)
+/*
+ * Is it in this deadlock only because of its place in a lock's queue, which others
+ * of its server would take over?  Then nobody there needs what it holds.
+ */
+static bool
+only_keeps_place(const ZklWaitPicture *picture, const ZklWaitNode *node,
+				 ZklCircle members)
 {
-	return zkl_stuck_without(picture->needs, picture->n_needs, node->session, members);
+	bool		any = false;
+
+	for (int i = 0; i < picture->n_needs; i++)
+	{
+		const ZklNeed *need = &picture->needs[i];
+
+		if (!is_member(need->any_of, need->n, node->session) ||
+			!is_member(members.ids, members.n, need->waiter))
+			continue;
+		if (!need->in_line || &picture->nodes[need->source] != node)
+			return false;
+		any = true;
+	}
+	return any;
 }
+
+/*
+ * The less the better: how many of the others would be stuck without it.  Among
+ * equals who only keeps a place can step back, which costs nobody anything.
+ */
+static int
+cost_of(const ZklWaitPicture *picture, const ZklWaitNode *node, ZklCircle members)
+{
+	int			stuck = zkl_stuck_without(picture->needs, picture->n_needs,
+										  node->session, members);
+
+	return stuck < 0 ? -1 : 2 * stuck + !only_keeps_place(picture, node, members);
+}
+
+/* It lets all others go on. */
+#define LEAST_COST 1
 
 /* The last one of those whose giving way keeps the fewest of the others stuck. */
 static const ZklWaitNode *
 choose(const ZklWaitPicture *picture, ZklCircle members)
 {
 	const ZklWaitNode *best = NULL;
-	int			best_stuck = 0;
+	int			best_cost = 0;
 
 	for (int i = 0; i < picture->n; i++)
 	{
 		const ZklWaitNode *node = &picture->nodes[i];
-		int			stuck;
+		int			cost;
 
 		if (!is_member(members.ids, members.n, node->session) ||
-			(best && best_stuck == 0 && is_earlier(node, best)))
+			(best && best_cost <= LEAST_COST && is_earlier(node, best)))
 			continue;
-		stuck = stuck_without(picture, node, members);
-		if (stuck >= 0 && (best == NULL || stuck < best_stuck ||
-						   (stuck == best_stuck && is_earlier(best, node))))
+		cost = cost_of(picture, node, members);
+		if (cost >= 0 && (best == NULL || cost < best_cost ||
+						  (cost == best_cost && is_earlier(best, node))))
 		{
 			best = node;
-			best_stuck = stuck;
+			best_cost = cost;
 		}
 	}
 	return best;
@@ -142,8 +175,7 @@ is_good(const ZklWaitPicture *picture, const ZklWaitNode *mine, ZklCircle member
 {
 	const ZklWaitNode *best = choose(picture, members);
 
-	return best && stuck_without(picture, mine, members) <=
-		stuck_without(picture, best, members);
+	return best && cost_of(picture, mine, members) <= cost_of(picture, best, members);
 }
 
 static Turn
@@ -264,7 +296,10 @@ pursue(ZklSession *session, const ZklWaitPicture *picture,
 	else if (have_answered(session, picture, members))
 	{
 		if (is_good(picture, mine, members))
+		{
+			w->keeps_place = only_keeps_place(picture, mine, members);
 			zkl__exam_begin(session, picture);
+		}
 		else
 			give_up_claim(session);
 		return;

@@ -304,6 +304,7 @@ typedef struct ZklDeadlockEdge
 
 typedef struct ZklDeadlock
 {
+	bool		keeps_place;	/* the caller only stands before others in line */
 	int			n;
 	ZklDeadlockEdge edges[];	/* the caller's first */
 } ZklDeadlock;

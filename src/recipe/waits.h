@@ -72,6 +72,7 @@ struct ZklWaits
 	int			n_asked;
 	int64_t		asked_ms;
 	int64_t		doubted_ms;		/* when an exam last found nothing */
+	bool		keeps_place;	/* as seen when the exam began; see ZklDeadlock */
 	ZklExam    *exam;
 	ZklDeadlock *found;
 };
