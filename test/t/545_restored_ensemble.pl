@@ -16,7 +16,10 @@ use ZkLock::ZkServer;
 my $dir = PostgreSQL::Test::Utils::tempdir();
 mkdir "$dir/zk" or die "$dir/zk: $!";
 my $zk = ZkLock::ZkServer->start(tick_time => 500, dir => "$dir/zk");
-my $node = zklock_node('a', zk => $zk, session_timeout => '4s');
+
+# A server that has just started can leave a reconnection without an answer; the client
+# tries again after two thirds of that.
+my $node = zklock_node('a', zk => $zk, session_timeout => '10s');
 $node->safe_psql('postgres', 'CREATE TABLE t (v text)');
 my $long = session($node);
 $long->query_ok("SELECT zk_lock('before')");
