@@ -142,8 +142,8 @@ for my $case ([ 'lock_timeout', 'lock timeout', '55P03' ],
 {
 	my %s = stepped_back("DO \$\$ BEGIN PERFORM zk_lock('y');"
 		  . " EXCEPTION WHEN lock_not_available THEN"
-		  . " RAISE '%', clock_timestamp() - statement_timestamp() < '10.5s'; END \$\$",
-		set => "SET deadlock_timeout = '4s'; SET lock_timeout = '7s'");
+		  . " RAISE '%', clock_timestamp() - statement_timestamp() < '17s'; END \$\$",
+		set => "SET deadlock_timeout = '8s'; SET lock_timeout = '10s'");
 	failed_with($s{a1}, 'P0001', 'lock_timeout does not begin anew', hint => 0,
 		like => qr/ERROR:  t$/m);
 	is_ended('lock_timeout, once', \%s, $s{a1});
