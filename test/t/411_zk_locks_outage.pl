@@ -13,10 +13,10 @@ use ZkLock::Util qw(free_port wait_until);
 use ZkLock::ZkClient;
 use ZkLock::ZkServer;
 
-my $zk = ZkLock::ZkServer->start(tick_time => 200);
+my $zk = ZkLock::ZkServer->start(tick_time => 500);
 my $zkc = ZkLock::ZkClient->new($zk->connect_string);
 my $proxy = ZkLock::FaultProxy->start(target => $zk);
-my $node = zklock_node('a', zk => $proxy, session_timeout => '4s');
+my $node = zklock_node('a', zk => $proxy, session_timeout => '10s');
 my $other = zklock_node('b', zk => $zk, session_timeout => '20s');
 my $holder = session($other, application_name => 'holder');
 $holder->query_ok("SELECT zk_lock('l' || i) FROM generate_series(1, 5) AS i");
