@@ -349,23 +349,26 @@ zklock_token(const ZklockName *name)
  * Giving back
  */
 
-/* The ensemble first, so that a local waiter finds its request on the way. */
-void
-zklock_settle(ZklockHold *hold)
+static void
+settle_remote(ZklockHold *hold)
 {
 	ZklMode		needed = zklock_hold_needed(hold);
 
 	/* A call is at it, perhaps in a subtransaction of its own that has failed. */
+	if (hold->pins > 0 || hold->lock == NULL || needed >= hold->mode)
+		return;
+	zkl_lock_reduce(hold->lock, needed);
+	hold->mode = needed;
+	if (needed == ZKL_MODE_NONE)
+		hold->lock = NULL;
+}
+
+static void
+settle_local(ZklockHold *hold)
+{
 	if (hold->pins > 0)
 		return;
-	if (hold->lock && needed < hold->mode)
-	{
-		zkl_lock_reduce(hold->lock, needed);
-		hold->mode = needed;
-		if (needed == ZKL_MODE_NONE)
-			hold->lock = NULL;
-	}
-	if (hold->exclusive.local && needed != ZKL_MODE_EXCLUSIVE)
+	if (hold->exclusive.local && zklock_hold_needed(hold) != ZKL_MODE_EXCLUSIVE)
 	{
 		hold->exclusive.local = false;
 		zklock_local_release(hold->local_key, ZKL_MODE_EXCLUSIVE);
@@ -376,6 +379,32 @@ zklock_settle(ZklockHold *hold)
 		zklock_local_release(hold->local_key, ZKL_MODE_SHARED);
 	}
 	zklock_hold_free_if_unused(hold);
+}
+
+/* The ensemble first, so that a local waiter finds its request on the way. */
+void
+zklock_settle(ZklockHold *hold)
+{
+	settle_remote(hold);
+	settle_local(hold);
+}
+
+/* The same for all; what goes from the ensemble goes together. */
+static void
+settle_every(void)
+{
+	ZklSession *session = zklock_session_current();
+	dlist_iter	iter;
+	dlist_mutable_iter next;
+
+	if (session)
+		zkl_releases_begin(session);
+	dlist_foreach(iter, &zklock_holds)
+		settle_remote(dlist_container(ZklockHold, link, iter.cur));
+	if (session)
+		zkl_releases_end(session);
+	dlist_foreach_modify(next, &zklock_holds)
+		settle_local(dlist_container(ZklockHold, link, next.cur));
 }
 
 void
@@ -411,12 +440,11 @@ zklock_release(const ZklockName *names, int n, ZklMode mode)
 	if (all)
 		zklock_note_release();
 	for (int i = 0; all && i < n; i++)
-	{
-		ZklockHold *hold = zklock_hold_find(&names[i]);
-
-		zklock_hold_counts(hold, mode)->session--;
-		zklock_settle(hold);
-	}
+		zklock_hold_counts(zklock_hold_find(&names[i]), mode)->session--;
+	if (all && n == 1)
+		zklock_settle(zklock_hold_find(&names[0]));
+	else if (all)
+		settle_every();
 	zklock_drop_notice();
 	return all;
 }
@@ -424,32 +452,26 @@ zklock_release(const ZklockName *names, int n, ZklMode mode)
 void
 zklock_release_session(void)
 {
-	dlist_mutable_iter iter;
+	dlist_iter	iter;
 
 	if (zklock_holds_any())
 		zklock_note_release();
-	dlist_foreach_modify(iter, &zklock_holds)
-	{
-		ZklockHold *hold = dlist_container(ZklockHold, link, iter.cur);
-
-		zklock_hold_forget_session(hold);
-		zklock_settle(hold);
-	}
+	dlist_foreach(iter, &zklock_holds)
+		zklock_hold_forget_session(dlist_container(ZklockHold, link, iter.cur));
+	settle_every();
 	zklock_drop_notice();
 }
 
 void
 zklock_release_levels(int level)
 {
-	dlist_mutable_iter iter;
+	dlist_iter	iter;
 
-	dlist_foreach_modify(iter, &zklock_holds)
-	{
-		ZklockHold *hold = dlist_container(ZklockHold, link, iter.cur);
-
-		zklock_hold_forget_levels(hold, level);
-		zklock_settle(hold);
-	}
+	if (dlist_is_empty(&zklock_holds))
+		return;
+	dlist_foreach(iter, &zklock_holds)
+		zklock_hold_forget_levels(dlist_container(ZklockHold, link, iter.cur), level);
+	settle_every();
 }
 
 void

@@ -17,6 +17,7 @@ grant_node(ZklRequest *request, int i)
 	ZklNode    *node = request->nodes[i];
 	ZklLock    *lock = request->locks[i];
 
+	zkl__succession_note(node);
 	if (node->upgrade)
 		lock->upgrade = node;
 	else

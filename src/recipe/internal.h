@@ -17,6 +17,8 @@
  *		parents.c		the znodes above them
  *		drain.c			a request that waits for sequence numbers to restart
  *		queue_lock.c	one node: the state machine from create to delete
+ *		succession.c	... when it needs no list to be known as first
+ *		leave.c			... and how it goes, alone or with others
  *		lock.c			what is held: reduce, confirm, loss
  *		guard.c			... and watched, so that loss and revocation are noticed
  *		semaphore.c		a permit: its queue, its node, the count
@@ -41,6 +43,7 @@ typedef struct ZklPermit ZklPermit;
 typedef struct ZklCall ZklCall;
 typedef struct ZklWaits ZklWaits;
 typedef struct ZklItem ZklItem;
+typedef struct ZklTurn ZklTurn;
 
 typedef void (*ZklHandler) (ZklCall *call, const ZklResult *result);
 
@@ -93,6 +96,8 @@ struct ZklNode
 	int			calls;			/* in flight with this node as target */
 	ZklCall    *asked;			/* the one whose answer this state waits for */
 	ZklCall    *listed;			/* the list sent right behind the create */
+	bool		unlisted;		/* STAMPING: the czxid tells whether it is first */
+	bool		put_off;		/* LEAVING: between zkl__leave_begin() and its end */
 	char	   *lock_path;
 	char	   *data;
 	int			data_len;
@@ -136,6 +141,7 @@ struct ZklRequest
 	ZklCall    *drained;		/* list, read or delete about an exhausted parent in flight */
 	int			attempts;		/* creates that found no parent, in a row */
 	bool		parents_unknown;	/* one may be made by trying again */
+	bool		trusted_top;	/* those of all locks, or semaphores, were not tried */
 	ZklStatus	parents_status; /* why a parent could not be made */
 	int			parents_raw_code;
 	int			draining;		/* index of the exhausted name, or -1 */
@@ -228,6 +234,7 @@ struct ZklSession
 	uint64_t	n_answers;		/* calls that were answered, not lost */
 	uint64_t	guid_counter;
 	bool		no_containers;	/* the server knows none */
+	bool		top_exists[2];	/* the znodes above all locks, and above all semaphores */
 
 	char	   *root;
 	char	   *locks_path;
@@ -247,6 +254,8 @@ struct ZklSession
 	ZklWaits   *waits;			/* NULL until there was a long one */
 	ZklSurvey  *surveys;
 	bool		garbage;		/* something is ready to be freed */
+	int			leaving;		/* depth of zkl__leave_begin() */
+	ZklTurn   **turns;			/* a hash table, or NULL; see succession.c */
 
 	ZklCall    *confirming;
 	bool		confirm_wanted;
@@ -293,6 +302,18 @@ extern void zkl__node_stamped(ZklNode *node, int64_t czxid);
 extern void zkl__node_leave(ZklNode *node);
 extern void zkl__node_watch_fired(ZklNode *node, const char *path);
 extern void zkl__node_free(ZklNode *node);
+
+/* succession.c */
+extern bool zkl__succession_foreseen(const ZklNode *node);
+extern bool zkl__succession_proven(const ZklNode *node);
+extern void zkl__succession_note(const ZklNode *node);
+extern void zkl__succession_forget(ZklSession *session);
+
+/* leave.c */
+extern void zkl__node_gone(ZklNode *node);
+extern void zkl__node_send_delete(ZklNode *node);
+extern void zkl__leave_begin(ZklSession *session);
+extern void zkl__leave_end(ZklSession *session);
 
 /* move.c */
 extern void zkl__node_send_move(ZklNode *node);

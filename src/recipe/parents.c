@@ -3,7 +3,8 @@
  * parents.c
  *		The znodes above a request's nodes.
  *
- * <root>, <root>/locks and <root>/semaphores are plain nodes.  Each lock's own
+ * <root>, <root>/locks and <root>/semaphores are plain nodes, which are there
+ * once they were, unless somebody removes them.  Each lock's own
  * znode is a container, which the server removes some time after its last
  * child; where the server knows no containers it is a plain node, too.  The
  * same goes for semaphores in Curator's layout; kazoo makes plain nodes, and
@@ -36,7 +37,12 @@ parent_created(ZklCall *call, const ZklResult *result)
 			break;
 		case ZKL_RC_NO_NODE:
 			/* What else but the chroot can be missing above? */
-			if (request->parents_status == ZKL_OK)
+			if (request->trusted_top)
+			{
+				request->session->top_exists[request->permit != NULL] = false;
+				request->parents_unknown = true;
+			}
+			else if (request->parents_status == ZKL_OK)
 				request->parents_status = ZKL_NO_CHROOT;
 			break;
 		default:
@@ -78,16 +84,19 @@ send_pool(ZklRequest *request)
 	send_parent(request, request->permit->pool_path, size, container_kind(request));
 }
 
-/* Creates all that is above the nodes; what exists is left alone. */
-void
-zkl__request_send_parents(ZklRequest *request)
+/* From the root down to what all locks, or semaphores, have in common. */
+static void
+send_top(ZklRequest *request)
 {
 	ZklSession *session = request->session;
 	char	   *path = strdup(request->permit ? session->semaphores_path
 							  : session->locks_path);
 
 	if (path == NULL)
+	{
+		request->parents_unknown = true;
 		return;
+	}
 	for (char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/'))
 	{
 		*slash = '\0';
@@ -95,11 +104,20 @@ zkl__request_send_parents(ZklRequest *request)
 		*slash = '/';
 	}
 	send_parent(request, path, "", ZKL_CREATE_PERSISTENT);
+	free(path);
+}
+
+/* Creates all that is above the nodes and may be missing; what exists is left alone. */
+void
+zkl__request_send_parents(ZklRequest *request)
+{
+	request->trusted_top = request->session->top_exists[request->permit != NULL];
+	if (!request->trusted_top)
+		send_top(request);
 	if (request->permit)
 		send_pool(request);
 	for (int i = 0; i < request->n; i++)
 		send_parent(request, request->nodes[i]->lock_path, "", container_kind(request));
 	if (request->permit && zkl__permit_in_queue(request) && !request->permit->kazoo)
 		send_parent(request, request->permit->lease_path, "", container_kind(request));
-	free(path);
 }

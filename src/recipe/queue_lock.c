@@ -70,14 +70,6 @@ zkl__node_free(ZklNode *node)
 	free(node);
 }
 
-static void
-node_gone(ZklNode *node)
-{
-	node->state = NODE_GONE;
-	node->asked = NULL;
-	node->session->garbage = true;
-}
-
 /* Out of memory on the way: this request can't go on, but its node must go. */
 static void
 node_fail(ZklNode *node, ZklStatus status)
@@ -400,43 +392,6 @@ zkl__node_watch_fired(ZklNode *node, const char *path)
  * LEAVING
  */
 
-static void
-deleted(ZklCall *call, const ZklResult *result)
-{
-	ZklNode    *node = call->node;
-
-	if (node->asked != call)
-		return;
-	node->asked = NULL;
-	if (result->code == ZKL_RC_CONNECTION_LOSS)
-		return;
-
-	if (result->code != ZKL_RC_OK && result->code != ZKL_RC_NO_NODE)
-		zkl__retry_later(node->session);
-	else if (node->new_name[0] != '\0')
-	{
-		strcpy(node->name, node->new_name);
-		node->new_name[0] = '\0';
-		zkl__node_drive(node);
-	}
-	else
-		node_gone(node);
-}
-
-static void
-send_delete(ZklNode *node)
-{
-	ZklCall    *call = NULL;
-	char	   *path = zkl__path(node->lock_path, node->name);
-
-	if (path)
-		call = zkl__call_new(node->session, deleted, node, NULL);
-	node->asked = zkl__call_sent(call, call &&
-								 zkl_client_delete(node->session->client, path,
-												   &call->completion));
-	free(path);
-}
-
 /*
  * Gives the node up, in any state.  It goes as soon as that can be done: at
  * once, or when the answer to its create or its move is there.
@@ -450,7 +405,7 @@ zkl__node_leave(ZklNode *node)
 	switch (node->state)
 	{
 		case NODE_NEW:
-			node_gone(node);
+			zkl__node_gone(node);
 			break;
 		case NODE_BARRING:
 		case NODE_DOWNGRADING:
@@ -478,6 +433,18 @@ zkl__node_leave(ZklNode *node)
 /*
  * Called by the request
  */
+
+/* Nothing is proven yet: the list tells, which may have been sent already, or the czxid. */
+static void
+place(ZklNode *node)
+{
+	node->asked = node->listed;
+	node->unlisted = node->czxid == 0 && zkl__succession_foreseen(node);
+	if (node->unlisted)
+		node->state = NODE_STAMPING;
+	else
+		zkl__node_drive(node);
+}
 
 /*
  * The create was answered, or the look that stood in for its answer: "path"
@@ -507,11 +474,12 @@ zkl__node_created(ZklNode *node, ZklResultCode code, const char *path,
 			node->number = contender.number;
 		node->czxid = czxid;
 		node->state = NODE_LISTING;
-		node->asked = node->listed;
 		if (!node->wanted)
 			zkl__node_leave(node);
+		else if (zkl__succession_proven(node))
+			first_in_line(node);
 		else
-			zkl__node_drive(node);
+			place(node);
 	}
 }
 
@@ -520,8 +488,16 @@ void
 zkl__node_stamped(ZklNode *node, int64_t czxid)
 {
 	node->czxid = czxid;
-	if (node->state == NODE_STAMPING)
+	if (node->state != NODE_STAMPING)
+		return;
+	if (node->unlisted && !zkl__succession_proven(node))
+	{
+		node->state = NODE_LISTING;
+		zkl__node_drive(node);
+	}
+	else
 		node->state = NODE_HELD;
+	node->unlisted = false;
 }
 
 /* Sends what the state asks for, if that is possible and not under way. */
@@ -549,7 +525,7 @@ zkl__node_drive(ZklNode *node)
 			send_read(node);
 			break;
 		case NODE_LEAVING:
-			send_delete(node);
+			zkl__node_send_delete(node);
 			break;
 		case NODE_NEW:
 		case NODE_CREATING:

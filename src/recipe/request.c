@@ -58,11 +58,13 @@ zkl__request_fail(ZklRequest *request, ZklStatus status, int culprit, int raw_co
 	request->status = status;
 	request->culprit = culprit;
 	request->raw_code = raw_code;
+	zkl__leave_begin(request->session);
 	if (request->permit)
 		zkl__permit_leave(request);
 	for (int i = 0; i < request->n; i++)
 		if (request->nodes[i])
 			zkl__node_leave(request->nodes[i]);
+	zkl__leave_end(request->session);
 	zkl__waits_end(request);
 	zkl__wake(request->session);
 }
@@ -153,6 +155,7 @@ zkl__request_created(ZklRequest *request)
 		if (request->nodes[i]->state <= NODE_UNKNOWN)
 			return;
 	request->attempts = 0;
+	request->session->top_exists[request->permit != NULL] = true;
 	for (int i = 0; i < request->n; i++)
 		if (!request->nodes[i]->upgrade && request->nodes[i]->czxid == 0)
 		{
@@ -237,9 +240,9 @@ send_create(ZklRequest *request, const ZklOp *ops)
 }
 
 /*
- * Sends the creates and, without waiting for their answer, the lists: answers
- * come in order, so each list shows the new node, and an uncontended lock
- * costs one round trip.
+ * Sends the creates and, without waiting for their answer, the lists that will be
+ * needed: answers come in order, so each list shows the new node, and an
+ * uncontended lock costs one round trip.
  */
 static void
 create_nodes(ZklRequest *request)
@@ -274,7 +277,8 @@ create_nodes(ZklRequest *request)
 		for (int i = 0; request->created && i < request->n; i++)
 		{
 			request->nodes[i]->state = NODE_CREATING;
-			zkl__node_list(request->nodes[i]);
+			if (!zkl__succession_foreseen(request->nodes[i]))
+				zkl__node_list(request->nodes[i]);
 		}
 	}
 	for (int i = 0; ops && i < request->n; i++)
@@ -471,6 +475,7 @@ zkl_request_lock(ZklRequest *request, int i)
 static void
 release_untaken(ZklRequest *request)
 {
+	zkl__leave_begin(request->session);
 	for (int i = 0; i < request->n; i++)
 	{
 		ZklLock    *lock = request->locks[i];
@@ -479,6 +484,7 @@ release_untaken(ZklRequest *request)
 			zkl__lock_reduce(lock, lock->taken ? ZKL_MODE_SHARED : ZKL_MODE_NONE);
 		request->locks[i] = NULL;
 	}
+	zkl__leave_end(request->session);
 }
 
 void

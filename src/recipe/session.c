@@ -241,6 +241,7 @@ connected(ZklSession *session, const ZklConnectionInfo *info)
 	session->connection = *info;
 	if (session->opened_ms == 0)
 		session->opened_ms = zkl_client_now();
+	zkl__succession_forget(session);
 	for (ZklNode *node = session->nodes; node; node = node->next)
 	{
 		zkl__node_relist(node);
@@ -349,6 +350,7 @@ session_free(ZklSession *session)
 		free(lock);
 	}
 	zkl__waits_free(session);
+	zkl__succession_forget(session);
 	free(session->confirm_locks);
 	free(session->root);
 	free(session->locks_path);

@@ -67,7 +67,7 @@ test_parents(void)
 	ok(!is_container("a"), "... with a plain znode");
 	fake_count(A->client);
 	lock_now(A, "b", X);
-	is_str(fake_trace(A->client), "clccccl", "the session remembers that there are no containers");
+	is_str(fake_trace(A->client), "clccl", "the session remembers that there are no containers, and what is above all locks");
 	scene_end(NULL);
 
 	scene_begin(1);

@@ -1,0 +1,189 @@
+/*-------------------------------------------------------------------------
+ *
+ * test_leave.c
+ *		Promises about nodes that are given up together.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "scene.h"
+
+#define X ZKL_MODE_EXCLUSIVE
+#define S ZKL_MODE_SHARED
+#define NONE ZKL_MODE_NONE
+
+static Party *const A = &parties[0];
+static Party *const B = &parties[1];
+
+static const char *const abc[] = {"a", "b", "c"};
+static const ZklMode xxx[] = {X, X, X};
+
+/* Two sessions; the first holds three names, and is counted from now. */
+static void
+begin(void)
+{
+	scene_begin(2);
+	forget(ask_all(A, 3, abc, xxx, false));
+	fake_run_all();
+	for (int i = 0; i < 3; i++)
+		forget(lock_now(A, abc[i], X));
+	fake_count(A->client);
+}
+
+static void
+release_together(void)
+{
+	zkl_releases_begin(A->session);
+	release_all(A);
+	zkl_releases_end(A->session);
+}
+
+static void
+test_together(void)
+{
+	begin();
+	release_together();
+	is_str(fake_trace(A->client), "m", "what is released together is one multi");
+	fake_run_all();
+	is_int(nodes_of(A, NULL), 0, "... and then it is gone");
+	lock_now(A, "a", X);
+	fake_count(A->client);
+	release_together();
+	is_str(fake_trace(A->client), "d", "one alone is a delete");
+	fake_run_all();
+	is_int(nodes_of(A, NULL), 0, "... and gone, too");
+	fake_count(A->client);
+	release_together();
+	is_str(fake_trace(A->client), "", "nothing is nothing");
+	scene_end("exclusion, released together");
+
+	begin();
+	zkl_releases_begin(A->session);
+	reduce(A, "a", NONE);
+	reduce(A, "b", S);
+	reduce(A, "c", NONE);
+	is_str(fake_trace(A->client), "m", "a downgrade does not wait for the others");
+	zkl_releases_end(A->session);
+	fake_run_all();
+	is_str(fake_trace(A->client), "mm", "... which go together");
+	ok(nodes_of(A, NULL) == 1 && mode_of(A, "b") == S, "... and leave it");
+	scene_end("exclusion, some released");
+}
+
+static void
+test_given_up(void)
+{
+	begin();
+	Ask		   *b = ask_all(B, 3, abc, xxx, false);
+
+	fake_run_all();
+	fake_count(B->client);
+	forget(b);
+	is_str(fake_trace(B->client), "m", "a request for several names is given up at once");
+	fake_run_all();
+	is_int(nodes_of(B, NULL), 0, "... and is gone");
+	scene_end("exclusion, request given up");
+}
+
+static void
+test_removed(void)
+{
+	for (int i = 0; i < 3; i++)
+	{
+		begin();
+		fake_tree_delete(node_of(A, abc[i]));
+		release_together();
+		fake_run_all();
+		is_str(fake_trace(A->client), "mddd", "where somebody has removed one each goes alone");
+		is_int(nodes_of(A, NULL), 0, "... and all are gone");
+		scene_end(NULL);
+	}
+}
+
+static void
+test_refused(void)
+{
+	begin();
+	fake_quirks.deny = path_of("b");
+	release_together();
+	fake_run_all();
+	is_int(nodes_of(A, NULL), 1, "where one may not be removed the others are");
+	forget(lock_now(A, "d", X));
+	forget(lock_now(A, "e", X));
+	fake_count(A->client);
+	release_together();
+	fake_run_all();
+	is_str(fake_trace(A->client), "m", "... and what is released later goes without it");
+	fake_quirks.deny = NULL;
+	fake_advance(100);
+	is_int(nodes_of(A, NULL), 0, "... and it is tried again");
+	scene_end(NULL);
+}
+
+static void
+test_connection(void)
+{
+	static const FakeFault faults[] = {FAULT_DROP, FAULT_APPLY_DROP, FAULT_REFUSE, FAULT_THROTTLE};
+
+	for (size_t i = 0; i < sizeof(faults) / sizeof(*faults); i++)
+	{
+		begin();
+		fake_fault(A->client, 1, faults[i]);
+		release_together();
+		fake_run_all();
+		heal();
+		fake_advance(100);
+		is_int(nodes_of(A, NULL), 0, "the fault \"%s\" leaves nothing behind",
+			   fake_fault_name(faults[i]));
+		lock_now(B, "b", X);
+		is_int(mode_of(B, "b"), X, "... and the next one gets it");
+		scene_end("exclusion, fault at a release");
+	}
+
+	begin();
+	fake_disconnect(A->client);
+	fake_run_all();
+	release_together();
+	is_str(fake_trace(A->client), "", "without a connection it is remembered");
+	fake_connect(A->client);
+	fake_run_all();
+	is_int(nodes_of(A, NULL), 0, "... and done later");
+	scene_end(NULL);
+
+	begin();
+	zkl_releases_begin(A->session);
+	release_all(A);
+	fake_disconnect(A->client);
+	fake_connect(A->client);
+	fake_run_all();
+	zkl_releases_end(A->session);
+	fake_run_all();
+	is_str(fake_trace(A->client), "m", "a reconnection in between changes nothing");
+	is_int(nodes_of(A, NULL), 0, "... all are gone");
+	scene_end(NULL);
+
+	begin();
+	zkl_releases_begin(A->session);
+	release_all(A);
+	fake_expire(A->client);
+	fake_disconnect(A->client);
+	fake_connect(A->client);
+	fake_run_all();
+	zkl_releases_end(A->session);
+	fake_run_all();
+	is_int(nodes_of(A, NULL), 0, "nor does the session's end");
+	scene_end(NULL);
+}
+
+int
+main(void)
+{
+	test_together();
+	test_given_up();
+	test_removed();
+	test_refused();
+	test_connection();
+	return done();
+}
