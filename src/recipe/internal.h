@@ -218,7 +218,8 @@ struct ZklSession
 	pthread_mutex_t mutex;
 	ZklClient  *client;
 	int			wakeup_fd;
-	bool		woken;			/* it is readable */
+	bool		wake_due;		/* make it readable when the mutex is free */
+	bool		woken;			/* it is readable, or about to be */
 	ZklSessionState state;
 	ZklConnectionInfo connection;
 	int64_t		opened_ms;		/* when first connected */

@@ -8,6 +8,7 @@
  *
  *-------------------------------------------------------------------------
  */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -48,21 +49,26 @@ sweep(ZklSession *session)
 	zkl__surveys_sweep(session, false);
 }
 
+/* The owner is woken last, so that it does not find the mutex taken. */
 void
 zkl__session_unlock(ZklSession *session)
 {
+	uint64_t	one = 1;
+	bool		wake = session->wake_due && !session->woken;
+
 	if (session->garbage)
 		sweep(session);
+	session->wake_due = false;
+	session->woken = session->woken || wake;
 	pthread_mutex_unlock(&session->mutex);
+	while (wake && write(session->wakeup_fd, &one, sizeof(one)) < 0 && errno == EINTR)
+		;
 }
 
 void
 zkl__wake(ZklSession *session)
 {
-	uint64_t	one = 1;
-
-	if (!session->woken)
-		session->woken = write(session->wakeup_fd, &one, sizeof(one)) > 0;
+	session->wake_due = true;
 }
 
 bool
