@@ -46,13 +46,13 @@ class Server:
             connection.close()
 
     def start_pgbench(self, script, clients, seconds, settings="", mode="simple",
-                      variables=()):
+                      variables=(), options=()):
         """The warm-up, in which sessions are opened, does not count."""
         environment = dict(os.environ, PGOPTIONS=settings)
         command = ["pgbench", "-n", "-h", self.directory, "-p", str(self.port),
                    "-U", USER, "-M", mode, "-c", str(clients),
                    "-j", str(min(clients, 2)), "-P", "1",
-                   "-T", str(seconds + self.warm_up), "-f", script]
+                   "-T", str(seconds + self.warm_up), "-f", script, *options]
         for variable in variables:
             command += ["-D", variable]
         return Pgbench(subprocess.Popen(
@@ -72,12 +72,13 @@ class Pgbench:
         self.process = process
         self.seconds = seconds
         self.warm_up = warm_up
-        self.rate = self.count = None
+        self.rate = self.count = self.output = None
 
     def finish(self):
         output, errors = self.process.communicate()
         if self.process.returncode != 0 or "aborted" in errors:
             raise RuntimeError(f"pgbench failed:\n{output}{errors}")
+        self.output = output
         self.count = int(re.search(r"actually processed: (\d+)", output)[1])
         rates = re.findall(r"^progress: .* ([0-9.]+) tps", errors, re.MULTILINE)
         rates = rates[self.warm_up:]

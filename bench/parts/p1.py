@@ -10,10 +10,13 @@ def measure(bench):
     c, curator, kazoo = bench.peers.c, bench.peers.curator, bench.peers.kazoo
     numbers = bench.interleave({
         "zklock": lambda: bench.a.pgbench(script, 1, bench.seconds),
+        "zklock, prepared statement": lambda: bench.a.pgbench(
+            script, 1, bench.seconds, mode="prepared"),
         "zklock, two statements": lambda: bench.a.pgbench(two, 1, bench.seconds),
         "C client, create and delete": lambda: c.rate("sync", 1, "own", bench.seconds),
         "C client, textbook": lambda: c.rate("textbook", 1, "own", bench.seconds),
         "C client, in flight": lambda: c.rate("flight", 1, "own", bench.seconds),
+        "C client, the least": lambda: c.rate("least", 1, "own", bench.seconds),
         "Curator": lambda: curator.rate("mutex", 1, "own", bench.seconds),
         "kazoo": lambda: kazoo.rate("lock", 1, "own", bench.seconds),
     })

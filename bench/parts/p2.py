@@ -32,6 +32,8 @@ def measure(bench):
         "Curator": lambda: count("Curator", run_curator),
         "Curator, one session": lambda: curator.rate(
             "shared", CLIENTS, "own", bench.seconds),
+        "C client, the least": lambda: bench.peers.c.rate(
+            "least", CLIENTS, "own", bench.seconds),
         "kazoo": lambda: kazoo.rate("lock", CLIENTS, "own", bench.seconds),
     })
     result.add_all("pairs/s", numbers)

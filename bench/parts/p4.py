@@ -6,7 +6,7 @@ from parts.p3 import SQL
 def measure(bench):
     result = bench.result("P4", "Clients of three servers, one lock: lock and unlock")
     script = bench.script("p4", SQL)
-    curator = bench.peers.curator
+    c, curator = bench.peers.c, bench.peers.curator
     servers = [bench.a, bench.b, bench.c]
     for clients in bench.size([3, 24], [3]):
         def ours(each=clients // len(servers)):
@@ -19,6 +19,8 @@ def measure(bench):
             "Curator": lambda: curator.rate("mutex", clients, "one", bench.seconds),
             "Curator, one session": lambda: curator.rate(
                 "shared", clients, "one", bench.seconds),
+            "C client, the same recipe": lambda: c.rate(
+                "queue", clients, "one", bench.seconds),
         })
         result.add_all("pairs/s", {
             f"{name}, {clients} clients": rounds for name, rounds in numbers.items()})

@@ -16,7 +16,7 @@ import org.apache.curator.retry.ExponentialBackoffRetry;
 /**
  * Curator's locks, taken and released as fast as they can be.
  *
- * <p>Owns: sessions that stay open, and threads. Reads orders from standard input, each a line of
+ * <p>Owns: sessions, of which some stay open, and threads. Reads orders from standard input, each a line of
  * words, and answers "ok" and a number: "run KIND CLIENTS WHERE LEAD SECONDS", how many locks were
  * taken. LEAD seconds pass before the count begins. WHERE is "own", a lock for each
  * client, or "one" for all of them. Kinds: "mutex", each client with a session of its own;
@@ -25,6 +25,9 @@ import org.apache.curator.retry.ExponentialBackoffRetry;
  */
 public final class CuratorClients {
     private static final String ROOT = "/bench_curator/";
+
+    /** More sessions than these are closed after a run: their pings would disturb the next. */
+    private static final int KEPT = 64;
 
     private final String connectString;
     private final List<CuratorFramework> sessions = new ArrayList<>();
@@ -71,6 +74,9 @@ public final class CuratorClients {
         long sum = 0;
         for (Future<Long> count : counts) {
             sum += count.get();
+        }
+        while (sessions.size() > KEPT) {
+            sessions.remove(sessions.size() - 1).close();
         }
         return sum;
     }

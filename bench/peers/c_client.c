@@ -3,7 +3,7 @@
  * c_client.c
  *		ZooKeeper's C client alone, as what zklock is measured against.
  *
- * Owns: sessions that stay open, and threads that take and release locks as
+ * Owns: sessions, of which some stay open, and threads that take and release locks as
  * fast as they can.  Reads orders from standard input, each a line of words,
  * and answers "ok" and a number:
  *
@@ -16,6 +16,9 @@
  *	 sync		create, delete; each waits for its answer.  No lock yet
  *	 flight		create and list sent together, delete not waited for.  A lock
  *				as long as nobody else wants it
+ *	 least		create, delete not waited for: the least that a lock can be
+ *	 queue		create, list and watch the node before the own one until there is
+ *				none, delete not waited for: what zklock and Curator do
  *	 textbook	create, list and watch the list until the own node is the
  *				lowest, delete.  Each change wakes all who wait: the herd
  *
@@ -34,6 +37,9 @@
 
 #define ROOT "/bench_c"
 #define MAX_CLIENTS 2000
+
+/* More sessions than these are closed after a run: their pings would disturb the next. */
+#define KEPT 64
 
 typedef struct Client
 {
@@ -101,7 +107,7 @@ session_event(zhandle_t *zh, int type, int state, const char *path, void *contex
 }
 
 static void
-list_event(zhandle_t *zh, int type, int state, const char *path, void *context)
+node_event(zhandle_t *zh, int type, int state, const char *path, void *context)
 {
 	Client	   *client = context;
 
@@ -175,21 +181,34 @@ turn_sync(Client *client)
 }
 
 static bool
-turn_flight(Client *client)
+take_and_let_go(Client *client, bool list)
 {
 	char		path[96];
 
 	snprintf(path, sizeof(path), "%s/lock-", client->dir);
-	client->answers = 2;
+	client->answers = list ? 2 : 1;
 	must("create", zoo_acreate(client->zh, path, NULL, -1, &ZOO_OPEN_ACL_UNSAFE,
 							   ZOO_EPHEMERAL | ZOO_SEQUENCE, created, client));
-	must("list", zoo_aget_children(client->zh, client->dir, 0, listed, client));
+	if (list)
+		must("list", zoo_aget_children(client->zh, client->dir, 0, listed, client));
 	pthread_mutex_lock(&client->mutex);
 	while (client->answers > 0)
 		pthread_cond_wait(&client->changed, &client->mutex);
 	pthread_mutex_unlock(&client->mutex);
 	must("delete", zoo_adelete(client->zh, client->node, -1, deleted, client));
 	return true;
+}
+
+static bool
+turn_flight(Client *client)
+{
+	return take_and_let_go(client, true);
+}
+
+static bool
+turn_least(Client *client)
+{
+	return take_and_let_go(client, false);
 }
 
 static bool
@@ -201,6 +220,62 @@ is_lowest(const Client *client, const struct String_vector *children)
 		if (strcmp(children->data[i], own) < 0)
 			return false;
 	return true;
+}
+
+static void
+wait_for_event(Client *client, int seen)
+{
+	pthread_mutex_lock(&client->mutex);
+	while (client->events == seen)
+		pthread_cond_wait(&client->changed, &client->mutex);
+	pthread_mutex_unlock(&client->mutex);
+}
+
+/* The path of the last node before the own one; false if there is none. */
+static bool
+find_before(const Client *client, const struct String_vector *children, char *path, size_t size)
+{
+	const char *own = strrchr(client->node, '/') + 1;
+	const char *before = NULL;
+
+	for (int i = 0; i < children->count; i++)
+		if (strcmp(children->data[i], own) < 0 &&
+			(before == NULL || strcmp(children->data[i], before) > 0))
+			before = children->data[i];
+	if (before)
+		snprintf(path, size, "%s/%s", client->dir, before);
+	return before != NULL;
+}
+
+static bool
+turn_queue(Client *client)
+{
+	char		before[160];
+	bool		in_time;
+
+	create(client);
+	for (;;)
+	{
+		struct String_vector children;
+		int			seen = client->events;
+		int			length = 0;
+		int			rc;
+		bool		behind;
+
+		must("list", zoo_get_children(client->zh, client->dir, 0, &children));
+		behind = find_before(client, &children, before, sizeof(before));
+		deallocate_String_vector(&children);
+		if (!behind)
+			break;
+		rc = zoo_wget(client->zh, before, node_event, client, NULL, &length, NULL);
+		if (rc == ZOK)
+			wait_for_event(client, seen);
+		else if (rc != ZNONODE)
+			die("watch", rc);
+	}
+	in_time = now() < client->until;
+	must("delete", zoo_adelete(client->zh, client->node, -1, deleted, client));
+	return in_time;
 }
 
 static bool
@@ -215,15 +290,12 @@ turn_textbook(Client *client)
 		int			seen = client->events;
 		bool		lowest;
 
-		must("list", zoo_wget_children(client->zh, client->dir, list_event, client, &children));
+		must("list", zoo_wget_children(client->zh, client->dir, node_event, client, &children));
 		lowest = is_lowest(client, &children);
 		deallocate_String_vector(&children);
 		if (lowest)
 			break;
-		pthread_mutex_lock(&client->mutex);
-		while (client->events == seen)
-			pthread_cond_wait(&client->changed, &client->mutex);
-		pthread_mutex_unlock(&client->mutex);
+		wait_for_event(client, seen);
 	}
 	in_time = now() < client->until;
 	must("delete", zoo_delete(client->zh, client->node, -1));
@@ -278,6 +350,38 @@ open_sessions(int n)
 }
 
 static void
+close_sessions(int n)
+{
+	for (; opened > n; opened--)
+	{
+		Client	   *client = &clients[opened - 1];
+
+		client->connected = false;	/* what is told now is no failure */
+		must("close", zookeeper_close(client->zh));
+		pthread_mutex_destroy(&client->mutex);
+		memset(client, 0, sizeof(*client));
+	}
+}
+
+static bool (*turn_of(const char *kind)) (Client *client)
+{
+	static const struct
+	{
+		const char *kind;
+		bool		(*turn) (Client *client);
+	}			turns[] = {
+		{"sync", turn_sync}, {"flight", turn_flight}, {"least", turn_least},
+		{"queue", turn_queue}, {"textbook", turn_textbook},
+	};
+
+	for (size_t i = 0; i < sizeof(turns) / sizeof(*turns); i++)
+		if (strcmp(kind, turns[i].kind) == 0)
+			return turns[i].turn;
+	die(kind, ZBADARGUMENTS);
+	return NULL;
+}
+
+static void
 run(const char *kind, int n, const char *where, double lead, double seconds)
 {
 	static pthread_t threads[MAX_CLIENTS];
@@ -290,8 +394,7 @@ run(const char *kind, int n, const char *where, double lead, double seconds)
 		snprintf(clients[i].dir, sizeof(clients[i].dir), ROOT "/%s%d", where,
 				 strcmp(where, "own") == 0 ? i : 0);
 		make_node(clients[i].dir, ZOO_PERSISTENT);
-		clients[i].turn = strcmp(kind, "sync") == 0 ? turn_sync :
-			strcmp(kind, "flight") == 0 ? turn_flight : turn_textbook;
+		clients[i].turn = turn_of(kind);
 	}
 	from = now() + lead;
 	for (int i = 0; i < n; i++)
@@ -307,6 +410,7 @@ run(const char *kind, int n, const char *where, double lead, double seconds)
 		pthread_join(threads[i], NULL);
 		count += clients[i].count;
 	}
+	close_sessions(KEPT);
 	printf("ok %ld\n", count);
 }
 

@@ -149,11 +149,34 @@ is(join(' ', map { $_->{op} } requests_until_now($s)), 'delete', 'it costs a del
 costs($s, "SELECT zk_lock(ARRAY['a', 'b', 'c'])",
 	'multi getChildren getChildren getChildren getData',
 	'an array costs one multi, a list for each name, and a read for the token');
-costs($s, "SELECT zk_unlock(ARRAY['a', 'b', 'c'])", 'delete delete delete',
-	'and a delete for each');
+costs($s, "SELECT zk_unlock(ARRAY['a', 'b', 'c'])", 'multi',
+	'its release is one multi');
 in_one_flight($s, "SELECT zk_lock(ARRAY['a', 'b', 'c'])",
 	'multi getChildren getChildren getChildren', 'all but that in one flight');
-costs($s, "SELECT zk_unlock(ARRAY['a', 'b', 'c'])", 'delete delete delete', 'the second time, too');
+costs($s, "SELECT zk_unlock(ARRAY['a', 'b', 'c'])", 'multi', 'the second time, too');
+
+# The server numbers nodes as they are made, so that a session knows by the number
+# that nobody came since its last one. It has to have counted some before, as it
+# compares with the ids of transactions: those for the record are in between.
+sub often
+{
+	my ($s, $lock) = @_;
+	$s->query_ok("SELECT count(zk_lock($lock)), count(zk_unlock($lock)) FROM generate_series(1, 12)");
+	return;
+}
+often($s, "'again'");
+costs($s, "SELECT zk_lock('again')", 'create2', 'a lock that nobody else had in between costs a create');
+costs($s, "SELECT zk_unlock('again')", 'delete', 'and a delete');
+$rival->query_ok("SELECT zk_lock('again'), zk_unlock('again')");
+costs($s, ["SELECT zk_lock('again')", "SELECT zk_unlock('again')"],
+	'create2 getChildren delete', 'one that somebody had is listed as well');
+in_one_flight($s, "SELECT zk_lock('again')", 'create2 getChildren',
+	'in one flight the next time');
+$s->query_ok("SELECT zk_unlock('again')");
+often($s, "ARRAY['m', 'n']");
+costs($s, "SELECT zk_lock(ARRAY['m', 'n'])", 'multi getData',
+	'an array that nobody else had in between costs one multi and a read');
+costs($s, "SELECT zk_unlock(ARRAY['m', 'n'])", 'multi', 'and a multi');
 
 $rival->query_ok("SELECT zk_lock('a')");
 costs($s, "SELECT zk_try_lock('a')", 'create2 getChildren delete',
@@ -212,7 +235,7 @@ for ([ 'lease', 'multi ' ], [ 'always', 'multi ' ], [ 'off', '' ])
 	costs($short,
 		['BEGIN', "SELECT zk_xact_lock('a')", "SELECT zk_xact_lock('b')", $work,
 			'SAVEPOINT waited', 'COMMIT'],
-		"create2 getChildren create2 getChildren ${asked}delete delete",
+		"create2 getChildren create2 getChildren ${asked}multi",
 		"a commit after the lease with commit_check = $check",
 		between => sub {
 			wait_until('the lease to end',
