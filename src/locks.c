@@ -352,10 +352,13 @@ zklock_token(const ZklockName *name)
 static void
 settle_remote(ZklockHold *hold)
 {
-	ZklMode		needed = zklock_hold_needed(hold);
+	ZklMode		needed;
 
 	/* A call is at it, perhaps in a subtransaction of its own that has failed. */
-	if (hold->pins > 0 || hold->lock == NULL || needed >= hold->mode)
+	if (hold->pins > 0 || hold->lock == NULL)
+		return;
+	needed = zklock_hold_needed(hold);
+	if (needed >= hold->mode)
 		return;
 	zkl_lock_reduce(hold->lock, needed);
 	hold->mode = needed;
@@ -422,11 +425,11 @@ bool
 zklock_release(const ZklockName *names, int n, ZklMode mode)
 {
 	bool		all = true;
+	ZklockHold *hold = NULL;
 
 	for (int i = 0; i < n; i++)
 	{
-		ZklockHold *hold = zklock_hold_find(&names[i]);
-
+		hold = zklock_hold_find(&names[i]);
 		if (hold && zklock_hold_counts(hold, mode)->session > 0)
 			continue;
 		all = false;
@@ -439,12 +442,17 @@ zklock_release(const ZklockName *names, int n, ZklMode mode)
 	}
 	if (all)
 		zklock_note_release();
-	for (int i = 0; all && i < n; i++)
-		zklock_hold_counts(zklock_hold_find(&names[i]), mode)->session--;
 	if (all && n == 1)
-		zklock_settle(zklock_hold_find(&names[0]));
+	{
+		zklock_hold_counts(hold, mode)->session--;
+		zklock_settle(hold);
+	}
 	else if (all)
+	{
+		for (int i = 0; i < n; i++)
+			zklock_hold_counts(zklock_hold_find(&names[i]), mode)->session--;
 		settle_every();
+	}
 	zklock_drop_notice();
 	return all;
 }

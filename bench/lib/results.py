@@ -55,6 +55,10 @@ class Result:
     def note(self, text):
         self.notes.append(text)
 
+    def note_ratio(self, text, rounds, others):
+        """A sentence with {} where the ratio is to stand."""
+        self.note(text.format(number(ratio(rounds, others))))
+
     def text(self):
         """For who watches."""
         lines = [self.title]

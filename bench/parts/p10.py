@@ -22,10 +22,10 @@ def measure(bench):
         "p10", f"\\set aid random(1, {100000 * SCALE})",
         "SELECT abalance FROM pgbench_accounts WHERE aid = :aid;")
     numbers = {name: [] for name in servers}
-    for turn in range(bench.rounds * bench.size(2, 1) + 1):
+    for turn in range(bench.rounds * bench.size(6, 1) + 1):
         names = list(servers) if turn % 2 else list(servers)[::-1]
         running = {name: servers[name].start_pgbench(
-            script, 2, bench.size(5, 1), mode="prepared") for name in names}
+            script, 2, bench.size(2, 1), mode="prepared") for name in names}
         for name, run in running.items():
             rate = run.finish().rate
             if turn > 0:            # the first one warms caches

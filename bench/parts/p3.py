@@ -13,6 +13,10 @@ def measure(bench):
         result.check_ratio(
             "P3", f"rate with {clients} clients, against Curator",
             numbers["zklock"], numbers["Curator"], "at least", 1.3)
+        result.note_ratio(
+            f"With {clients} clients the C client alone, with Curator's recipe, has {{}}"
+            " times Curator's rate.", numbers["C client, the same recipe"],
+            numbers["Curator"])
     return result
 
 
@@ -23,6 +27,7 @@ def contestants(bench, script, clients):
         "Curator": lambda: curator.rate("mutex", clients, "one", bench.seconds),
         "Curator, one session": lambda: curator.rate(
             "shared", clients, "one", bench.seconds),
+        "C client, the same recipe": lambda: c.rate("queue", clients, "one", bench.seconds),
         "C client, textbook": lambda: c.rate("textbook", clients, "one", bench.seconds),
         "kazoo": lambda: kazoo.rate("lock", clients, "one", bench.seconds),
     }

@@ -27,4 +27,8 @@ def measure(bench):
         result.check_ratio(
             "P4", f"rate with {clients} clients, against Curator",
             numbers["zklock"], numbers["Curator"], "at least", 1.1)
+        result.note_ratio(
+            f"With {clients} clients the C client alone, with the same recipe and no SQL,"
+            " has {} times Curator's rate.",
+            numbers["C client, the same recipe"], numbers["Curator"])
     return result

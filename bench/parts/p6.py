@@ -69,6 +69,10 @@ def measure(bench):
     result.check_ratio("P6", f"time with {sizes[-1]} waiters, against {sizes[0]}",
                        numbers[ours, sizes[-1]], numbers[ours, sizes[0]],
                        "at most", 1.3)
+    floor = "pg_advisory_lock, one server"
+    result.note_ratio(
+        f"pg_advisory_lock's own hand-over takes {{}} times as long with {sizes[-1]:,}"
+        f" waiters as with {sizes[0]}.", numbers[floor, sizes[-1]], numbers[floor, sizes[0]])
     return result
 
 

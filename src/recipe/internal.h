@@ -43,7 +43,7 @@ typedef struct ZklPermit ZklPermit;
 typedef struct ZklCall ZklCall;
 typedef struct ZklWaits ZklWaits;
 typedef struct ZklItem ZklItem;
-typedef struct ZklTurn ZklTurn;
+typedef struct ZklTurns ZklTurns;
 
 typedef void (*ZklHandler) (ZklCall *call, const ZklResult *result);
 
@@ -256,7 +256,7 @@ struct ZklSession
 	ZklSurvey  *surveys;
 	bool		garbage;		/* something is ready to be freed */
 	int			leaving;		/* depth of zkl__leave_begin() */
-	ZklTurn   **turns;			/* a hash table, or NULL; see succession.c */
+	ZklTurns   *turns;			/* what succession.c knows, or NULL */
 
 	ZklCall    *confirming;
 	bool		confirm_wanted;

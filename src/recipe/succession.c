@@ -26,45 +26,54 @@
 
 #include "internal.h"
 
-/* As many locks are remembered, at most; whose hashes meet displace each other. */
-#define SLOTS 1024
+/* When so many locks are remembered all are forgotten, rather than one chosen. */
+#define MAX_TURNS 4096
+#define BUCKETS 1024
 
 /* The session's last node in a queue, before which there was nobody. */
-struct ZklTurn
+typedef struct Turn
 {
+	struct Turn *next;			/* in its bucket */
 	int32_t		number;
 	int64_t		czxid;
 	bool		foreseen;		/* it was proven for this one, so no list is sent with the next */
 	char		lock_path[];
+} Turn;
+
+struct ZklTurns
+{
+	int			n;
+	Turn	   *buckets[BUCKETS];
 };
 
 /* FNV-1a. */
-static ZklTurn **
-slot_of(const ZklSession *session, const char *lock_path)
+static Turn **
+bucket_of(const ZklSession *session, const char *lock_path)
 {
 	uint32_t	hash = 2166136261u;
 
 	for (const char *c = lock_path; *c; c++)
 		hash = (hash ^ (unsigned char) *c) * 16777619u;
-	return &session->turns[hash % SLOTS];
+	return &session->turns->buckets[hash % BUCKETS];
 }
 
-static const ZklTurn *
+static Turn *
 last_turn(const ZklNode *node)
 {
-	const ZklTurn *turn;
+	Turn	   *turn = NULL;
 
-	if (node->session->turns == NULL || node->upgrade)
-		return NULL;
-	turn = *slot_of(node->session, node->lock_path);
-	return turn && strcmp(turn->lock_path, node->lock_path) == 0 ? turn : NULL;
+	if (node->session->turns && !node->upgrade)
+		turn = *bucket_of(node->session, node->lock_path);
+	while (turn && strcmp(turn->lock_path, node->lock_path) != 0)
+		turn = turn->next;
+	return turn;
 }
 
 /* Is the node, which is still to be made, likely to be first by proof? */
 bool
 zkl__succession_foreseen(const ZklNode *node)
 {
-	const ZklTurn *turn = last_turn(node);
+	const Turn *turn = last_turn(node);
 
 	return turn && turn->foreseen;
 }
@@ -73,7 +82,7 @@ zkl__succession_foreseen(const ZklNode *node)
 bool
 zkl__succession_proven(const ZklNode *node)
 {
-	const ZklTurn *turn = last_turn(node);
+	const Turn *turn = last_turn(node);
 
 	return turn && turn->number < node->session->sequence_limit &&
 		node->number == turn->number + 1 &&
@@ -81,42 +90,62 @@ zkl__succession_proven(const ZklNode *node)
 		node->czxid - turn->czxid <= (int64_t) turn->number + 1;
 }
 
+static Turn *
+turn_new(ZklSession *session, const char *lock_path)
+{
+	size_t		size = strlen(lock_path) + 1;
+	Turn	   *turn = malloc(sizeof(Turn) + size);
+	Turn	  **bucket;
+
+	if (turn && session->turns && session->turns->n == MAX_TURNS)
+		zkl__succession_forget(session);
+	if (turn && session->turns == NULL)
+		session->turns = calloc(1, sizeof(ZklTurns));
+	if (turn == NULL || session->turns == NULL)
+	{
+		free(turn);
+		return NULL;
+	}
+	memcpy(turn->lock_path, lock_path, size);
+	bucket = bucket_of(session, lock_path);
+	turn->next = *bucket;
+	*bucket = turn;
+	session->turns->n++;
+	return turn;
+}
+
 /* The node is granted: is it one to go by? */
 void
 zkl__succession_note(const ZklNode *node)
 {
-	ZklSession *session = node->session;
 	bool		proven = zkl__succession_proven(node);
-	size_t		size = strlen(node->lock_path) + 1;
-	ZklTurn   **slot;
+	Turn	   *turn;
 
 	if (node->upgrade || node->is_lease ||
 		!(proven || node->mode == ZKL_MODE_EXCLUSIVE))
 		return;
-	if (session->turns == NULL)
-		session->turns = calloc(SLOTS, sizeof(ZklTurn *));
-	if (session->turns == NULL)
+	turn = last_turn(node);
+	if (turn == NULL)
+		turn = turn_new(node->session, node->lock_path);
+	if (turn == NULL)
 		return;
-	slot = slot_of(session, node->lock_path);
-	if (last_turn(node) == NULL)
-	{
-		free(*slot);
-		*slot = malloc(sizeof(ZklTurn) + size);
-		if (*slot == NULL)
-			return;
-		memcpy((*slot)->lock_path, node->lock_path, size);
-	}
-	(*slot)->number = node->number;
-	(*slot)->czxid = node->czxid;
-	(*slot)->foreseen = proven;
+	turn->number = node->number;
+	turn->czxid = node->czxid;
+	turn->foreseen = proven;
 }
 
 /* The connection is another one. */
 void
 zkl__succession_forget(ZklSession *session)
 {
-	for (int i = 0; session->turns && i < SLOTS; i++)
-		free(session->turns[i]);
+	for (int i = 0; session->turns && i < BUCKETS; i++)
+		while (session->turns->buckets[i])
+		{
+			Turn	   *turn = session->turns->buckets[i];
+
+			session->turns->buckets[i] = turn->next;
+			free(turn);
+		}
 	free(session->turns);
 	session->turns = NULL;
 }

@@ -6,6 +6,7 @@
  *
  *-------------------------------------------------------------------------
  */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -220,6 +221,29 @@ test_several(void)
 	scene_end("exclusion, several names");
 }
 
+/* More locks than are remembered. */
+static void
+test_many(void)
+{
+	char		name[16];
+	int			granted = 0;
+
+	scene_begin(1);
+	for (int i = 0; i < 4200; i++)
+	{
+		snprintf(name, sizeof(name), "n%d", i);
+		forget(lock_now(A, name, X));
+		granted += mode_of(A, name) == X;
+		let_go(A);
+		fake_tree_reap();
+	}
+	is_int(granted, 4200, "any number of locks is granted, one after the other");
+	practise(A, "a", 3);
+	lock_now(A, "a", X);
+	is_str(fake_trace(A->client), "c", "... and then one again without a list");
+	scene_end("exclusion, many names");
+}
+
 int
 main(void)
 {
@@ -230,5 +254,6 @@ main(void)
 	test_reconnected();
 	test_limit();
 	test_several();
+	test_many();
 	return done();
 }
