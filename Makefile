@@ -8,7 +8,7 @@
 #   make check-layers           which file may include what
 #   make check-meta             META.json and the changelogs agree with zklock.control
 #   make check-format           C files are laid out as pgindent does; make format does it
-#   make check-scripts          shellcheck, perlcritic, pyflakes
+#   make check-scripts          shellcheck, perlcritic, pyflakes; do the mutants' patches apply?
 #   make check-unit             the recipe layer with a fake client, as TAP
 #   make check-asan check-ubsan check-tsan check-valgrind    the same, watched
 #   make check-fuzz             bytes of others, at random (FUZZ_SECONDS=600: longer)
@@ -102,6 +102,8 @@ check-scripts:
 	shellcheck -x scripts/*.sh bench/*.sh $$(grep -lrIE '^#!.*sh$$' .ci scripts test)
 	perlcritic --quiet $$(grep -lrIE '^#!.*perl$$' scripts test) test/lib/ZkLock
 	pyflakes3 $$(grep -lrIE '^#!.*python3$$' test) test/chaos test/lib bench
+	@for patch in test/chaos/mutants/*.patch; do \
+	  patch --dry-run --force --silent -p1 <$$patch || exit 1; done
 	@echo "scripts: ok"
 
 .PHONY: dist

@@ -37,7 +37,7 @@ packages_for() {
 		bench) echo libcurator-recipes-java default-jdk-headless python3-kazoo python3-psycopg2 python3-matplotlib ;;
 		backend-valgrind) echo valgrind ;;
 		instructions) echo valgrind python3-psycopg2 ;;
-		style) echo pg-bsd-indent shellcheck libperl-critic-perl pyflakes3 ;;
+		style) echo patch pg-bsd-indent shellcheck libperl-critic-perl pyflakes3 ;;
 	esac
 }
 

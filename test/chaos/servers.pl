@@ -79,6 +79,7 @@ sub start
 	$ensemble = ZkLock::ZkEnsemble->start(
 		size => 3,
 		tick_time => $tick_time,
+		container_check_ms => 500,
 		way => sub {
 			my ($from, $to, $port) = @_;
 			return $port if $direct;
