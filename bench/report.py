@@ -63,7 +63,9 @@ def targets(parts):
     checks = [check for part in parts for check in part["checks"]]
     return ["## Targets", "",
             "The median of the ratios of all rounds; those of one round were measured"
-            " right after each other.", ""] + table(
+            " right after each other. What limits those that are missed, what was tried,"
+            " and the floor: below, with the numbers, and in"
+            " [../README.md](../README.md#where-a-target-is-missed-and-why).", ""] + table(
         ("target", "what", "measured", "wanted", ""),
         [(check["target"], check["what"], number(check["value"]),
           f"{check['sense']} {number(check['limit'])}",

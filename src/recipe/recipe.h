@@ -267,7 +267,10 @@ extern int	zkl_lock_revocations(ZklLock *lock);
  */
 extern void zkl_lock_reduce(ZklLock *lock, ZklMode mode);
 
-/* What is reduced to NONE in between is released at the end, together. */
+/*
+ * Between the two, what is reduced to NONE is collected; at the end its nodes go
+ * in one request.  Neither blocks.
+ */
 extern void zkl_releases_begin(ZklSession *session);
 extern void zkl_releases_end(ZklSession *session);
 
