@@ -27,10 +27,10 @@ def measure(bench):
     result.add_plot(
         "arrays", "Locking and unlocking many names at once",
         ("names", "milliseconds"),
-        "zklock sends one multi that creates all nodes, all lists behind it in the"
-        " same flight, and one multi that deletes them, so that a name costs what the"
-        " server works for it and no round trip; InterProcessMultiLock takes and"
-        " releases one lock after another.")
+        "zklock sends one multi that creates all nodes, a read for their token, and one"
+        " multi that deletes them (and lists where others came between), so that a name"
+        " costs what the server works for it and no round trip; InterProcessMultiLock"
+        " takes and releases one lock after another.")
     for name, curve in curves.items():
         result.add_curve(name, curve)
     return result
