@@ -50,8 +50,7 @@ def check_record(counts, record):
     recorded = {one["name"]: median(one["rounds"]) for one in record["series"]}
     for name, kinds in counts.items():
         for kind in ("all", "ours"):
-            waits = kind == "all" and name not in LOCAL
-            tolerance = WAITING_TOLERANCE if waits else TOLERANCE
+            tolerance = TOLERANCE if name in LOCAL else WAITING_TOLERANCE
             was, number = recorded.get(TITLES[kind].format(name)), kinds[kind][0]
             ok(was is not None and abs(number - was) <= tolerance * was,
                f"{TITLES[kind].format(name)}: as recorded",
