@@ -25,5 +25,5 @@ instructions_start() {
 bench_instructions() {
 	instructions_start
 	"${AS_USER[@]}" /usr/bin/python3 "$COPY/bench/instructions.py" "$1" \
-		"$([[ -n $QUICK ]] && echo 1 || echo 3)"
+		"$([[ -n $QUICK ]] && echo 1 || echo 9)"
 }
