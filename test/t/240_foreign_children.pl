@@ -23,14 +23,15 @@ sub lives
 {
 	my ($lock, $what) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my $others = () = $zkc->children("/zklock/locks/$lock");
 	works($first, "SELECT zk_lock('$lock')", qr/^\d+$/,
 		"$what: the lock can be had");
 	works($second,
 		"SELECT zk_try_lock('$lock'), zk_try_lock_shared('$lock')",
 		'f|f', "$what: it excludes another server");
-	my $before = () = $zkc->children("/zklock/locks/$lock");
+	wait_zk_waiting($zkc, "/zklock/locks/$lock", $others + 1);
 	$second->query_async("SELECT zk_lock('$lock')");
-	wait_zk_waiting($zkc, "/zklock/locks/$lock", $before + 1);
+	wait_zk_waiting($zkc, "/zklock/locks/$lock", $others + 2);
 	ok(!$second->finished, "$what: another server waits for it");
 	$first->query_ok("SELECT zk_unlock('$lock')");
 	like($second->wait_result, qr/^\d+$/, "$what: and gets it after a release");
