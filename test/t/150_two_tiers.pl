@@ -53,9 +53,9 @@ sub advisory
 my ($holder, $waiter, $reader) = @here;
 $holder->query_ok("SELECT zk_lock('x')");
 $waiter->query_async("SELECT zk_lock('x')");
-wait_blocked($waiter);
+wait_in_line($waiter);
 $reader->query_async("SELECT zk_lock_shared('x')");
-wait_blocked($reader);
+wait_in_line($reader);
 is( advisory($here),
 	join("\n",
 		$holder->pid . '|ExclusiveLock|t',

@@ -220,7 +220,7 @@ sub rows
 	$way->thaw;
 	is($s->wait_result, 'f',
 		'a try that was queued anew ends without the lock');
-	is(scalar(queue_of($zkc, 'limit')), 1, 'and leaves no node');
+	wait_zk_waiting($zkc, '/zklock/locks/limit', 1);
 	$holder->quit;
 	nothing_left($zkc, 'a limited wait over an expiry leaves nothing');
 }

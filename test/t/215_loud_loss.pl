@@ -92,7 +92,7 @@ for my $kind (sort keys %long)
 {
 	my $s = session($node);
 	$s->query_async("SELECT zk_lock('same'), pg_sleep(600)");
-	wait_zk_waiting($zkc, '/zklock/locks/same', 1);
+	wait_for_sql($node, "SELECT wait_event = 'PgSleep' FROM pg_stat_activity WHERE pid = " . $s->pid);
 	remove_by_hand('same');
 	failed_with($s, '40001', 'the loss ends the statement that took the lock',
 		like => qr/"same"/);

@@ -196,7 +196,7 @@ my $good_file = auth_file('good', "digest $secret\n");
 	$node->append_conf('postgresql.conf', "zklock.auth_file = '$good_file'");
 	$node->reload;
 	$s = session($node, user => 'ordinary');
-	works($s, "SELECT zk_try_lock('auth')", 't',
+	works($s, "SELECT zk_try_lock('auth of a role')", 't',
 		'an ordinary role locks with the credentials of the server');
 	fails_with($s, 'SHOW zklock.auth_file', '42501',
 		'it cannot see the name of the file', hint => 0);

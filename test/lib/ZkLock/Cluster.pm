@@ -22,7 +22,7 @@ use ZkLock::Session;
 use ZkLock::Util qw(wait_until log_tail);
 
 our @EXPORT = qw(zklock_node session wait_for_sql wait_zk_waiting
-  wait_zk_empty wait_until wait_blocked is_blocked wait_for_log server_log
+  wait_zk_empty wait_until wait_blocked wait_in_line is_blocked wait_for_log server_log
   lock_nodes foreign_node);
 
 # Makes and starts a server with the extension in database postgres. Options:
@@ -145,6 +145,14 @@ sub wait_blocked
 {
 	my ($session, %opt) = @_;
 	return wait_for_sql($session->node, blocked_query($session), 't', %opt);
+}
+
+# Waits until a session waits for another one of its server.
+sub wait_in_line
+{
+	my ($session) = @_;
+	return wait_for_sql($session->node,
+		"SELECT wait_event_type = 'Lock' FROM pg_stat_activity WHERE pid = " . $session->pid);
 }
 
 # The same as a question.

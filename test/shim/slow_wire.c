@@ -1,0 +1,61 @@
+/*-------------------------------------------------------------------------
+ *
+ * slow_wire.c
+ *		A library to preload that puts the ZooKeeper servers far away.
+ *
+ * In a PostgreSQL server each send() and recv() on an IPv4 connection comes
+ * ZKLOCK_SLOW_MS milliseconds late: of zklock's, those of the client library's
+ * thread; psql and the tests use a Unix socket.  Whatever a test looks at right
+ * after a statement is then still on its way, and a test that takes it for done
+ * fails.  Other programs are left alone.  `scripts/test --slow` builds it.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <dlfcn.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+
+static long slow_ms;
+static ssize_t (*real_send) (int, const void *, size_t, int);
+static ssize_t (*real_recv) (int, void *, size_t, int);
+
+__attribute__((constructor))
+static void
+prepare(void)
+{
+	const char *value = getenv("ZKLOCK_SLOW_MS");
+
+	real_send = (__typeof__(real_send)) dlsym(RTLD_NEXT, "send");
+	real_recv = (__typeof__(real_recv)) dlsym(RTLD_NEXT, "recv");
+	if (value && strcmp(program_invocation_short_name, "postgres") == 0)
+		slow_ms = atol(value);
+}
+
+static void
+come_late(int fd)
+{
+	struct sockaddr_storage peer;
+	socklen_t	length = sizeof(peer);
+	struct timespec pause = {slow_ms / 1000, slow_ms % 1000 * 1000000};
+
+	if (slow_ms > 0 && getpeername(fd, (struct sockaddr *) &peer, &length) == 0 &&
+		peer.ss_family == AF_INET)
+		nanosleep(&pause, NULL);
+}
+
+ssize_t
+send(int fd, const void *data, size_t length, int flags)
+{
+	come_late(fd);
+	return real_send(fd, data, length, flags);
+}
+
+ssize_t
+recv(int fd, void *data, size_t length, int flags)
+{
+	come_late(fd);
+	return real_recv(fd, data, length, flags);
+}
