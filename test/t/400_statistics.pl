@@ -47,6 +47,16 @@ sub counted
 	return is_deeply(\%difference, { %none, %expected }, $name);
 }
 
+# Sends a statement that waits, and returns when it does.
+sub start_waiting
+{
+	my ($s, $sql) = @_;
+	my $waits = counts($reader)->{waits};
+	$s->query_async($sql);
+	wait_until('the wait', sub { counts($reader)->{waits} > $waits });
+	return;
+}
+
 is($reader->query('SELECT scope, stats_reset <= clock_timestamp() FROM zk_stat'),
 	'server|t', 'preloaded, the counters are the server\'s');
 
@@ -67,19 +77,17 @@ counted('lock_timeout on one server', waits => 1, timeouts => 1);
 $b->query_ok("SET lock_timeout = 0");
 
 $far->query_ok("SELECT zk_lock('far')");
-$b->query_ok("SET lock_timeout = 100");
+$b->query_ok("SET lock_timeout = 500");
 $b->query("SELECT zk_lock('far')");
 is($b->sqlstate, '55P03', 'a lock that is held elsewhere');
 counted('lock_timeout across servers', waits => 1, timeouts => 1);
 $b->query_ok("SET lock_timeout = 0");
-$b->query_async("SELECT zk_lock('far')");
-wait_zk_waiting($zkc, '/zklock/locks/far', 2);
+start_waiting($b, "SELECT zk_lock('far')");
 $b->cancel;
 $b->wait_result;
 counted('a wait that is cancelled', waits => 1, cancels => 1);
 my $before = $reader->query('SELECT wait_time FROM zk_stat');
-$b->query_async("SELECT zk_lock('far')");
-wait_zk_waiting($zkc, '/zklock/locks/far', 2);
+start_waiting($b, "SELECT zk_lock('far')");
 $far->query_ok("SELECT pg_sleep(0.01), zk_unlock('far')");
 like($b->wait_result, qr/^\d+$/, 'a wait that is granted');
 counted('is a wait and a lock', waits => 1, acquisitions => 1);
@@ -88,8 +96,7 @@ is($reader->query("SELECT wait_time > '$before' FROM zk_stat"),
 
 $a->query_ok("SELECT zk_lock('one')");
 $b->query_ok("SELECT zk_lock('two')");
-$a->query_async("SELECT zk_lock('two')");
-wait_blocked($a);
+start_waiting($a, "SELECT zk_lock('two')");
 $b->query_async("SELECT zk_lock('one')");
 wait_until('one to fail', sub { $a->finished || $b->finished });
 my ($loser, $winner) = $b->finished ? ($b, $a) : ($a, $b);
