@@ -212,8 +212,9 @@ sub take_step
 	# What gives back goes on by itself, and may meet its fault only now.
 	$kinds = $run->{recipe}{is_transaction} ? '' : $run->{kinds} unless $good;
 	attend($run, 'the nodes or the fault', sub {
+			my $as_wanted = nodes(@{ $run->{locks} }) eq as_nodes($run, $kinds);
 			$expired ||= is_expired($run);
-			return $expired || nodes(@{ $run->{locks} }) eq as_nodes($run, $kinds);
+			return $expired || $as_wanted;
 		}) if ($run->{fault} // '') eq 'expire';
 	if ($expired)
 	{

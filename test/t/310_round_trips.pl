@@ -35,7 +35,7 @@ sub locker
 	wait_zk_empty($zkc, '/zklock/locks/warm');
 	return $s;
 }
-$zkc->create("/zklock/locks/$_", makepath => 1) for qw(a b c end);
+$zkc->create("/zklock/locks/$_", makepath => 1) for qw(a b c);
 
 # Without what may come in between: pings and nudges.
 sub requests
@@ -49,18 +49,20 @@ sub requests
 # What the session sent since the record was emptied. A connection keeps the
 # order, so that when a request made now is in the record, all earlier ones are,
 # waited for or not. Returns when that one is undone, too.
+my $ends = 0;
+
 sub requests_until_now
 {
 	my ($s) = @_;
+	my $lock = 'end' . ++$ends;
+	my $at_end = sub { ($_[0]{paths}[0] // '') =~ m{/$lock/} };
 	my @all;
-	$s->query_ok("SELECT zk_lock('end'), zk_unlock('end')");
+	$s->query_ok("SELECT zk_lock('$lock'), zk_unlock('$lock')");
 	wait_until('the answers', sub {
 		@all = requests();
-		return grep {
-			$_->{op} eq 'delete' && $_->{paths}[0] =~ m{/end/} && defined $_->{answered}
-		} @all;
+		return grep { $_->{op} eq 'delete' && $at_end->($_) && defined $_->{answered} } @all;
 	});
-	my ($end) = grep { ($_->{paths}[0] // '') =~ m{/end/} } @all;
+	my ($end) = grep { ($_->{paths}[0] // '') =~ m{/$lock\b} } @all;
 	my @own = grep { $_->{connection} == $end->{connection} } @all;
 	my @found;
 	while (@own && $own[0] != $end) { push @found, shift @own }

@@ -47,13 +47,15 @@ sub counted
 	return is_deeply(\%difference, { %none, %expected }, $name);
 }
 
-# Sends a statement that waits, and returns when it does.
+# Asks for a lock that another server holds, and returns when the backend knows
+# that it has to wait.
 sub start_waiting
 {
-	my ($s, $sql) = @_;
-	my $waits = counts($reader)->{waits};
-	$s->query_async($sql);
-	wait_until('the wait', sub { counts($reader)->{waits} > $waits });
+	my ($s, $lock) = @_;
+	my $log = -s $server->logfile;
+	$s->query_ok("SET log_lock_waits = on; SET deadlock_timeout = '10ms'");
+	$s->query_async("SELECT zk_lock('$lock')");
+	wait_for_log($server, qr/still waiting for zk lock "$lock"/, $log);
 	return;
 }
 
@@ -82,21 +84,24 @@ $b->query("SELECT zk_lock('far')");
 is($b->sqlstate, '55P03', 'a lock that is held elsewhere');
 counted('lock_timeout across servers', waits => 1, timeouts => 1);
 $b->query_ok("SET lock_timeout = 0");
-start_waiting($b, "SELECT zk_lock('far')");
+start_waiting($b, 'far');
 $b->cancel;
 $b->wait_result;
 counted('a wait that is cancelled', waits => 1, cancels => 1);
+$b->query_ok('RESET ALL');
 my $before = $reader->query('SELECT wait_time FROM zk_stat');
-start_waiting($b, "SELECT zk_lock('far')");
+start_waiting($b, 'far');
 $far->query_ok("SELECT pg_sleep(0.01), zk_unlock('far')");
 like($b->wait_result, qr/^\d+$/, 'a wait that is granted');
+$b->query_ok('RESET ALL');
 counted('is a wait and a lock', waits => 1, acquisitions => 1);
 is($reader->query("SELECT wait_time > '$before' FROM zk_stat"),
 	't', 'and takes time');
 
 $a->query_ok("SELECT zk_lock('one')");
 $b->query_ok("SELECT zk_lock('two')");
-start_waiting($a, "SELECT zk_lock('two')");
+$a->query_async("SELECT zk_lock('two')");
+wait_in_line($a);
 $b->query_async("SELECT zk_lock('one')");
 wait_until('one to fail', sub { $a->finished || $b->finished });
 my ($loser, $winner) = $b->finished ? ($b, $a) : ($a, $b);

@@ -108,6 +108,7 @@ for my $layout ('curator', 'kazoo')
 		$d->hold($s, acquire($x, 1));
 		$d->hold($u, "SELECT zk_xact_lock('l')");
 		$d->wait_for($t, acquire($x, 1));
+		wait_for_sql($t->node, 'SELECT count(*) FROM zk_blocking(' . $t->pid . ')', '1');
 		$d->wait_for($u, acquire($x, 1));
 		my $seen = session($node{c});
 		is($seen->query_ok("SELECT concat_ws(' ', server, pid, name, mode, granted) FROM zk_blocking("
