@@ -20,53 +20,9 @@
 #include "settings.h"
 #include "wait.h"
 
-/* Why something could not be done. */
-typedef struct Problem
-{
-	int			sqlstate;		/* 0: none */
-	const char *reason;
-	const char *hint;			/* NULL: zklock_no_session_hint() */
-	int			raw_code;
-} Problem;
-
-static const Problem no_session = {ERRCODE_SQLCLIENT_UNABLE_TO_ESTABLISH_SQLCONNECTION,
-	"no connection to the ZooKeeper ensemble",
-NULL, 0};
-static const Problem connection_lost = {ERRCODE_CONNECTION_FAILURE,
-	"lost the connection to the ZooKeeper ensemble",
-"Retry when the ensemble is back; zklock.connect_timeout says how long to wait.", 0};
-static const Problem session_over = {ERRCODE_CONNECTION_FAILURE,
-	"the ZooKeeper session is over",
-"Retry; locks that were held are lost, which the next statement tells.", 0};
-static const Problem refused = {ERRCODE_INVALID_AUTHORIZATION_SPECIFICATION,
-	"the ZooKeeper ensemble refused the credentials",
-"Check the credentials in the file that zklock.auth_file names.", 0};
-static const Problem too_many = {ERRCODE_PROGRAM_LIMIT_EXCEEDED,
-	"there are too many znodes",
-"Look below zklock.root for what other programs left there.", 0};
-static const Problem no_memory = {ERRCODE_OUT_OF_MEMORY,
-	"out of memory",
-"Reduce the memory use of this server.", 0};
-static const Problem unexpected = {ERRCODE_SYSTEM_ERROR,
-	"unexpected answer of the ZooKeeper ensemble",
-"See the logs of the ZooKeeper servers.", 0};
-
-static void
-report(int level, const char *purpose, const Problem *problem)
-{
-	ereport(level,
-			(errcode(problem->sqlstate),
-			 errmsg("could not %s: %s", purpose, problem->reason),
-			 problem->raw_code != 0
-			 ? errdetail("The ZooKeeper client library reports code %d.",
-						 problem->raw_code)
-			 : 0,
-			 errhint("%s", problem->hint ? problem->hint : zklock_no_session_hint())));
-}
-
 /* The session, connected; or NULL and why not. */
 static ZklSession *
-reach(int64 deadline, Problem *problem)
+reach(int64 deadline, ZklockProblem *problem)
 {
 	ZklSession *session = zklock_session_by(NULL, deadline);
 
@@ -74,16 +30,16 @@ reach(int64 deadline, Problem *problem)
 		return session;
 	session = zklock_session_current();
 	if (session == NULL)
-		*problem = refused;
+		*problem = zklock_problem_of(ZKL_AUTH_FAILED, 0);
 	else if (zklock_session_is_over(session))
-		*problem = session_over;
+		*problem = zklock_session_over;
 	else if (zkl_session_state(session) == ZKL_SESSION_SUSPENDED)
-		*problem = connection_lost;
+		*problem = zklock_connection_lost();
 	else
 	{
 		/* What stood in the way of this one may not stand in the next one's. */
 		zklock_session_close(ZKLOCK_CLOSE_MS);
-		*problem = no_session;
+		*problem = zklock_no_session();
 	}
 	return NULL;
 }
@@ -110,7 +66,7 @@ is_read(void *arg, int64 *look_again)
 
 /* Waits for the answer.  False: it is worth another try, with a new session. */
 static bool
-await_answer(Reading *reading, ZklSurveyInfo *info, Problem *problem)
+await_answer(Reading *reading, ZklSurveyInfo *info, ZklockProblem *problem)
 {
 	ZklStatus	status;
 
@@ -123,23 +79,20 @@ await_answer(Reading *reading, ZklSurveyInfo *info, Problem *problem)
 		case ZKL_OK:
 			break;
 		case ZKL_PENDING:
-			*problem = connection_lost;
+			*problem = zklock_connection_lost();
 			break;
 		case ZKL_SESSION_LOST:
-			*problem = session_over;
+			*problem = zklock_session_over;
 			return zklock_holds_any();
-		case ZKL_AUTH_FAILED:
-			*problem = refused;
-			break;
 		case ZKL_TOO_MANY:
-			*problem = too_many;
+			*problem = zklock_too_many_znodes;
 			break;
+		case ZKL_AUTH_FAILED:
 		case ZKL_NO_MEMORY:
-			*problem = no_memory;
+			*problem = zklock_problem_of(status, 0);
 			break;
 		default:
-			*problem = unexpected;
-			problem->raw_code = info->raw_code;
+			*problem = zklock_problem_of(ZKL_SERVER_ERROR, info->raw_code);
 	}
 	return true;
 }
@@ -155,7 +108,7 @@ typedef struct Question
 
 /* Asks in one session.  False: it is worth another try, with a new session. */
 static bool
-ask(const Question *question, ZklSession *session, Problem *problem)
+ask(const Question *question, ZklSession *session, ZklockProblem *problem)
 {
 	Reading		reading = {
 		.session = session,
@@ -165,7 +118,7 @@ ask(const Question *question, ZklSession *session, Problem *problem)
 
 	if (reading.survey == NULL)
 	{
-		*problem = no_memory;
+		*problem = zklock_problem_of(ZKL_NO_MEMORY, 0);
 		return true;
 	}
 	PG_TRY();
@@ -188,11 +141,11 @@ ask(const Question *question, ZklSession *session, Problem *problem)
 
 void
 zklock_survey(ZklockSurveyStart start, const char *name, int level,
-			  const char *purpose, ZklockSurveyUse use, void *arg)
+			  const ZklockPurpose *purpose, ZklockSurveyUse use, void *arg)
 {
 	const Question question = {start, name, use, arg};
 	int64		deadline = zklock_now() + zklock_connect_timeout;
-	Problem		problem;
+	ZklockProblem problem;
 	ZklSession *session;
 
 	do
@@ -202,7 +155,7 @@ zklock_survey(ZklockSurveyStart start, const char *name, int level,
 	} while (session && !ask(&question, session, &problem) &&
 			 zklock_now() < deadline);
 	if (problem.sqlstate != 0)
-		report(level, purpose, &problem);
+		zklock_report(level, purpose, &problem);
 }
 
 
@@ -219,15 +172,17 @@ take_asked(const ZklSurveyInfo *info, void *arg)
 int
 zklock_revoke(const ZklockName *name)
 {
-	char	   *purpose = psprintf("ask the holders of lock \"%s\" to release it",
-								   name->display);
+	const ZklockPurpose purpose = {
+		"ask the holders of lock \"%s\" to release it", name->display
+	};
 	ZklSurveyInfo info = {0};
 
-	zklock_survey(zkl_revoke, name->encoded, ERROR, purpose, take_asked, &info);
+	zklock_survey(zkl_revoke, name->encoded, ERROR, &purpose, take_asked, &info);
 	if (info.n_denied > 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-				 errmsg("could not %s: the ZooKeeper ensemble refused access", purpose),
+				 errmsg("could not %s: the ZooKeeper ensemble refused access",
+						zklock_purpose_text(&purpose)),
 				 errdetail("Holders that were asked: %d; znodes that could not be read or changed: %d.",
 						   info.n_asked, info.n_denied),
 				 errhint("Check the ACLs of the znodes below zklock.root, zklock.acl, and zklock.auth_file.")));

@@ -8,6 +8,7 @@
 #ifndef ZKLOCK_CLUSTER_H
 #define ZKLOCK_CLUSTER_H
 
+#include "errors.h"
 #include "names.h"
 #include "recipe/recipe.h"
 
@@ -25,7 +26,7 @@ typedef void (*ZklockSurveyUse) (const ZklSurveyInfo *info, void *arg);
  * a WARNING the answer was not used.  "name", encoded, is passed on.
  */
 extern void zklock_survey(ZklockSurveyStart start, const char *name,
-						  int level, const char *purpose,
+						  int level, const ZklockPurpose *purpose,
 						  ZklockSurveyUse use, void *arg);
 
 /* Asks all who hold the lock to let go; returns how many they are.  Throws. */

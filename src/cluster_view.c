@@ -319,8 +319,10 @@ PG_FUNCTION_INFO_V1(zklock_locks);
 Datum
 zklock_locks(PG_FUNCTION_ARGS)
 {
+	const ZklockPurpose purpose = {"read the locks of the ensemble", NULL};
+
 	InitMaterializedSRF(fcinfo, 0);
-	zklock_survey(start, NULL, WARNING, "read the locks of the ensemble", put_all,
+	zklock_survey(start, NULL, WARNING, &purpose, put_all,
 				  fcinfo->resultinfo);
 	return (Datum) 0;
 }

@@ -89,12 +89,12 @@ raise_deadlock(const ZklDeadlock *deadlock, bool is_permit, const char *display)
 }
 
 static void
-begin(ZklockVigil *vigil, const char *const *displays, int n)
+begin(ZklockVigil *vigil, const ZklockPurpose *purposes, int n)
 {
 	const char **locks = palloc(sizeof(char *) * n);
 
 	for (int i = 0; i < n; i++)
-		locks[i] = pg_server_to_any(displays[i], strlen(displays[i]), PG_UTF8);
+		locks[i] = pg_server_to_any(purposes[i].display, strlen(purposes[i].display), PG_UTF8);
 	vigil->tale.locks = locks;
 	vigil->tale.instance = server_instance();
 	vigil->tale.server = zklock_server_name();
@@ -129,20 +129,20 @@ scan(ZklockVigil *vigil)
 
 bool
 zklock_look_for_deadlock(ZklockVigil *vigil, ZklRequest *request,
-						 const ZklRequestInfo *info, const char *const *displays,
+						 const ZklRequestInfo *info, const ZklockPurpose *purposes,
 						 int n, int64 *look_again)
 {
 	const ZklDeadlock *deadlock;
 
 	if (vigil->scan_context == NULL)
-		begin(vigil, displays, n);
+		begin(vigil, purposes, n);
 	vigil->tale.question = info->question;
 	scan(vigil);
 	deadlock = zkl_request_tell(request, &vigil->tale);
 	if (deadlock && deadlock->keeps_place && vigil->may_step_back)
 		return true;
 	if (deadlock)
-		raise_deadlock(deadlock, info->is_permit, displays[Max(info->culprit, 0)]);
+		raise_deadlock(deadlock, info->is_permit, purposes[Max(info->culprit, 0)].display);
 	*look_again = Min(*look_again, zklock_now() + LOOK_MS);
 	return false;
 }

@@ -8,6 +8,7 @@
 #ifndef ZKLOCK_DEADLOCK_H
 #define ZKLOCK_DEADLOCK_H
 
+#include "errors.h"
 #include "recipe/recipe.h"
 
 /* One long wait in the ensemble; begins zeroed. */
@@ -23,13 +24,13 @@ typedef struct ZklockVigil
 /*
  * Tells others of a wait that has lasted for deadlock_timeout, and looks.  To
  * be called whenever the wait is looked at; *look_again is when at the latest.
- * "displays" names what each wish is for.  Throws 40P01; or returns true, if
+ * "purposes" are those of its wishes.  Throws 40P01; or returns true, if
  * it may, when the caller is to step back instead: it only keeps a place in the
  * queue, and its failing would end nothing.
  */
 extern bool zklock_look_for_deadlock(ZklockVigil *vigil, ZklRequest *request,
 									 const ZklRequestInfo *info,
-									 const char *const *displays, int n,
+									 const ZklockPurpose *purposes, int n,
 									 int64 *look_again);
 
 /* The wait is over.  What is left after an error goes with the caller's memory. */

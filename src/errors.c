@@ -11,89 +11,120 @@
 #include "session.h"
 #include "settings.h"
 
-typedef struct ErrorEntry
-{
-	int			sqlstate;
-	const char *message;		/* %s is the lock */
-	const char *hint;
-} ErrorEntry;
-
-static const ErrorEntry entries[] = {
-	[ZKL_DEADLOCK] = {ERRCODE_T_R_DEADLOCK_DETECTED,
-		"deadlock detected while upgrading lock \"%s\"",
-	"Another session that shares the lock waits to upgrade it as well. Let one of them release its shared lock first."},
+static const ZklockProblem problems[] = {
 	[ZKL_AUTH_FAILED] = {ERRCODE_INVALID_AUTHORIZATION_SPECIFICATION,
-		"could not lock \"%s\": the ZooKeeper ensemble refused the credentials",
-	"Check the credentials in the file that zklock.auth_file names."},
+		"the ZooKeeper ensemble refused the credentials",
+	"Check the credentials in the file that zklock.auth_file names.", NULL},
 	[ZKL_NO_AUTH] = {ERRCODE_INSUFFICIENT_PRIVILEGE,
-		"could not lock \"%s\": the ZooKeeper ensemble refused access",
-	"Check the ACLs of the znodes below zklock.root, zklock.acl, and zklock.auth_file."},
+		"the ZooKeeper ensemble refused access",
+	"Check the ACLs of the znodes below zklock.root, zklock.acl, and zklock.auth_file.", NULL},
 	[ZKL_NO_CHROOT] = {ERRCODE_CONFIG_FILE_ERROR,
-		"could not lock \"%s\": the chroot path of zklock.connect_string does not exist",
-	"Create the znode that follows the hosts in zklock.connect_string, or remove it there."},
+		"the chroot path of zklock.connect_string does not exist",
+	"Create the znode that follows the hosts in zklock.connect_string, or remove it there.", NULL},
 	[ZKL_TOO_MANY] = {ERRCODE_CONFIGURATION_LIMIT_EXCEEDED,
-		"could not lock \"%s\": too many locks in one session",
-	"Release locks, use shorter names, or raise zklock.max_locks."},
+		"too many locks in one session",
+	"Release locks, use shorter names, or raise zklock.max_locks.", NULL},
 	[ZKL_NOT_DRAINING] = {ERRCODE_PROGRAM_LIMIT_EXCEEDED,
-		"could not lock \"%s\": its sequence numbers are used up",
-	"Remove the znodes below the lock's that are not locks, so that it can start anew."},
+		"its sequence numbers are used up",
+	"Remove the znodes below the lock's that are not locks, so that it can start anew.", NULL},
 	[ZKL_NOT_SUPPORTED] = {ERRCODE_FEATURE_NOT_SUPPORTED,
-		"could not lock \"%s\": it cannot be shared",
-	"Shared locks need zklock.node_names to be curator or kazoo."},
+		"it cannot be shared",
+	"Shared locks need zklock.node_names to be curator or kazoo.", NULL},
 	[ZKL_OTHER_LAYOUT] = {ERRCODE_FEATURE_NOT_SUPPORTED,
-		"could not acquire a permit of semaphore \"%s\": it is in use with other node names",
-	"Use zklock.node_names = kazoo in all sessions that use the semaphore, or in none; znodes that are not in use any more go after some minutes, or can be removed."},
+		"it is in use with other node names",
+	"Use zklock.node_names = kazoo in all sessions that use the semaphore, or in none; znodes that are not in use any more go after some minutes, or can be removed.", NULL},
 	[ZKL_NO_MEMORY] = {ERRCODE_OUT_OF_MEMORY,
-		"could not lock \"%s\": out of memory",
-	"Reduce the memory use of this server."},
+		"out of memory",
+	"Reduce the memory use of this server.", NULL},
 	[ZKL_SERVER_ERROR] = {ERRCODE_SYSTEM_ERROR,
-		"could not lock \"%s\": unexpected answer of the ZooKeeper ensemble",
-	"See the logs of the ZooKeeper servers."},
+		"unexpected answer of the ZooKeeper ensemble",
+	"See the logs of the ZooKeeper servers.", NULL},
 };
 
-void
-zklock_raise(ZklStatus status, const char *display, int raw_code)
-{
-	const ErrorEntry *entry = &entries[status];
+static const ZklockProblem no_session = {ERRCODE_SQLCLIENT_UNABLE_TO_ESTABLISH_SQLCONNECTION,
+	"no connection to the ZooKeeper ensemble",
+NULL, NULL};
+static const ZklockProblem connection_lost = {ERRCODE_CONNECTION_FAILURE,
+	"lost the connection to the ZooKeeper ensemble",
+"Retry when the ensemble is back; zklock.connect_timeout says how long to wait.", NULL};
+const ZklockProblem zklock_session_over = {ERRCODE_CONNECTION_FAILURE,
+	"the ZooKeeper session is over",
+"Retry; locks that were held are lost, which the next statement tells.", NULL};
+const ZklockProblem zklock_too_many_znodes = {ERRCODE_PROGRAM_LIMIT_EXCEEDED,
+	"there are too many znodes",
+"Look below zklock.root for what other programs left there.", NULL};
 
-	ereport(ERROR,
-			(errcode(entry->sqlstate),
-			 errmsg(entry->message, display),
-			 raw_code != 0
-			 ? errdetail("The ZooKeeper client library reports code %d.", raw_code)
-			 : 0,
-			 errhint("%s", entry->hint)));
+char *
+zklock_purpose_text(const ZklockPurpose *purpose)
+{
+	return psprintf(purpose->format, purpose->display);
 }
 
-const char *
-zklock_no_session_hint(void)
+ZklockProblem
+zklock_problem_of(ZklStatus status, int raw_code)
+{
+	ZklockProblem problem = problems[status];
+
+	if (raw_code != 0)
+		problem.detail = psprintf("The ZooKeeper client library reports code %d.", raw_code);
+	return problem;
+}
+
+/* In TLS there is more to check. */
+static const char *
+no_session_hint(void)
 {
 	if (zklock_tls_ca_file[0] == '\0')
 		return "Check zklock.connect_string and that the ensemble has a quorum; zklock.connect_timeout says how long to wait.";
 	return "Check that zklock.connect_string has the ensemble's ports for TLS, that it has a quorum, and the certificates in the files of zklock.tls_ca_file, zklock.tls_cert_file and zklock.tls_key_file; the server log has what the ZooKeeper client says.";
 }
 
-void
-zklock_raise_no_session(const char *display)
+ZklockProblem
+zklock_no_session(void)
 {
-	ereport(ERROR,
-			(errcode(ERRCODE_SQLCLIENT_UNABLE_TO_ESTABLISH_SQLCONNECTION),
-			 errmsg("could not lock \"%s\": no connection to the ZooKeeper ensemble",
-					display),
-			 zklock_session_failed_at_tls()
-			 ? errdetail("No session could be had within %d ms, because TLS could not be set up with a server.",
-						 zklock_connect_timeout)
-			 : errdetail("No session could be had within %d ms.", zklock_connect_timeout),
-			 errhint("%s", zklock_no_session_hint())));
+	ZklockProblem problem = no_session;
+
+	problem.detail = psprintf(zklock_session_failed_at_tls()
+							  ? "No session could be had within %d ms, because TLS could not be set up with a server."
+							  : "No session could be had within %d ms.",
+							  zklock_connect_timeout);
+	problem.hint = no_session_hint();
+	return problem;
+}
+
+ZklockProblem
+zklock_connection_lost(void)
+{
+	ZklockProblem problem = connection_lost;
+
+	problem.detail = psprintf("It did not come back within %d ms.", zklock_connect_timeout);
+	return problem;
 }
 
 void
-zklock_raise_connection_lost(const char *display)
+zklock_report(int level, const ZklockPurpose *purpose, const ZklockProblem *problem)
 {
-	ereport(ERROR,
-			(errcode(ERRCODE_CONNECTION_FAILURE),
-			 errmsg("could not lock \"%s\": lost the connection to the ZooKeeper ensemble",
-					display),
-			 errdetail("It did not come back within %d ms.", zklock_connect_timeout),
-			 errhint("Retry when the ensemble is back; zklock.connect_timeout says how long to wait.")));
+	ereport(level,
+			(errcode(problem->sqlstate),
+			 errmsg("could not %s: %s", zklock_purpose_text(purpose), problem->reason),
+			 problem->detail ? errdetail_internal("%s", problem->detail) : 0,
+			 errhint("%s", problem->hint)));
+}
+
+void
+zklock_fail(const ZklockPurpose *purpose, ZklockProblem problem)
+{
+	zklock_report(ERROR, purpose, &problem);
+	pg_unreachable();
+}
+
+void
+zklock_raise(ZklStatus status, const ZklockPurpose *purpose, int raw_code)
+{
+	if (status == ZKL_DEADLOCK)
+		ereport(ERROR,
+				(errcode(ERRCODE_T_R_DEADLOCK_DETECTED),
+				 errmsg("deadlock detected while upgrading lock \"%s\"", purpose->display),
+				 errhint("Another session that shares the lock waits to upgrade it as well. Let one of them release its shared lock first.")));
+	zklock_fail(purpose, zklock_problem_of(status, raw_code));
 }

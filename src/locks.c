@@ -70,7 +70,7 @@ static ZklStatus
 request_remote(Acquisition *a, ZklSession *session)
 {
 	ZklLockWish *wishes = palloc(sizeof(ZklLockWish) * a->n);
-	const char **displays = palloc(sizeof(char *) * a->n);
+	ZklockPurpose *purposes = palloc(sizeof(ZklockPurpose) * a->n);
 	const char *data = zklock_identity();
 	ZklRequest *request;
 	ZklStatus	status;
@@ -82,7 +82,7 @@ request_remote(Acquisition *a, ZklSession *session)
 
 		if (hold->mode >= a->wish->mode)
 			continue;
-		displays[n] = hold->name.display;
+		purposes[n] = ZKLOCK_PURPOSE_LOCK(hold->name.display);
 		wishes[n].name = hold->name.encoded;
 		wishes[n].mode = a->wish->mode;
 		wishes[n].held = hold->lock;
@@ -90,7 +90,7 @@ request_remote(Acquisition *a, ZklSession *session)
 	}
 	request = zkl_lock_request(session, wishes, n, a->wish->limit_ms == 0,
 							   data, strlen(data));
-	status = zklock_await_request(&a->patience, session, request, displays, n);
+	status = zklock_await_request(&a->patience, session, request, purposes, n);
 	if (status == ZKL_OK)
 		take_granted(a, request);
 	zkl_request_end(request);
@@ -103,7 +103,7 @@ acquire_remote(Acquisition *a)
 {
 	for (;;)
 	{
-		ZklSession *session = zklock_reach_session(&a->patience, a->holds[0]->name.display);
+		ZklSession *session = zklock_reach_session(&a->patience, &ZKLOCK_PURPOSE_LOCK(a->holds[0]->name.display));
 		ZklStatus	status;
 
 		if (session == NULL)
@@ -291,7 +291,7 @@ acquire_both(Acquisition *a)
 	/* Connecting first: nobody shall wait here for an ensemble that is away. */
 	if (!covered)
 	{
-		zklock_session_ready(a->holds[0]->name.display);
+		zklock_session_ready(&ZKLOCK_PURPOSE_LOCK(a->holds[0]->name.display));
 		zklock_check_loss();
 	}
 	if (!acquire_in_turn(a, covered))

@@ -34,13 +34,13 @@ zklock_patience_left(const ZklockPatience *patience)
 }
 
 ZklSession *
-zklock_reach_session(const ZklockPatience *patience, const char *display)
+zklock_reach_session(const ZklockPatience *patience, const ZklockPurpose *purpose)
 {
 	int64		left = zklock_patience_left(patience);
 
 	if (!patience->queued)
-		return zklock_session_ready(display);
-	return zklock_session_by(display, left == ZKLOCK_NO_LIMIT ? ZKLOCK_NEVER
+		return zklock_session_ready(purpose);
+	return zklock_session_by(purpose, left == ZKLOCK_NO_LIMIT ? ZKLOCK_NEVER
 							 : zklock_now() + left);
 }
 
@@ -49,7 +49,7 @@ typedef struct RemoteWait
 	ZklockPatience *patience;
 	ZklSession *session;
 	ZklRequest *request;
-	const char *const *displays;	/* of the request's locks */
+	const ZklockPurpose *purposes;	/* of the request's wishes */
 	int			n;
 	ZklockVigil vigil;
 	int64		started;
@@ -61,7 +61,7 @@ typedef struct RemoteWait
 static void
 log_long_wait(RemoteWait *w, ZklRequestInfo *info, int64 now)
 {
-	const char *display = w->displays[Max(info->culprit, 0)];
+	const char *display = w->purposes[Max(info->culprit, 0)].display;
 
 	if (!log_lock_waits || w->logged || now - w->started < DeadlockTimeout)
 		return;
@@ -93,7 +93,7 @@ is_blocked_too_long(RemoteWait *w, ZklRequestInfo *info, int64 now,
 		if (now < w->started + DeadlockTimeout)
 			*look_again = Min(*look_again, w->started + DeadlockTimeout);
 		else if (zklock_deadlock_detection &&
-				 zklock_look_for_deadlock(&w->vigil, w->request, info, w->displays,
+				 zklock_look_for_deadlock(&w->vigil, w->request, info, w->purposes,
 										  w->n, look_again))
 			w->patience->steps_back = true;
 	}
@@ -133,7 +133,7 @@ is_granted(void *arg, int64 *look_again)
 	/* A call that needs an answer to go on can't wait for ever. */
 	if (zklock_contact_is_lost(&w->contact, w->session, info.n_answers, now,
 							   look_again))
-		zklock_raise_connection_lost(w->displays[Max(info.culprit, 0)]);
+		zklock_fail(&w->purposes[Max(info.culprit, 0)], zklock_connection_lost());
 	return false;
 }
 
@@ -146,13 +146,13 @@ note_wait(ZklockPatience *patience, const ZklRequestInfo *info)
 
 ZklStatus
 zklock_await_request(ZklockPatience *patience, ZklSession *session,
-					 ZklRequest *request, const char *const *displays, int n)
+					 ZklRequest *request, const ZklockPurpose *purposes, int n)
 {
 	RemoteWait	w = {
 		.patience = patience,
 		.session = session,
 		.request = request,
-		.displays = displays,
+		.purposes = purposes,
 		.n = n,
 		.vigil.may_step_back = patience->may_step_back,
 		.started = zklock_now()
@@ -162,7 +162,7 @@ zklock_await_request(ZklockPatience *patience, ZklSession *session,
 
 	patience->steps_back = false;
 	if (request == NULL)
-		zklock_raise(ZKL_NO_MEMORY, displays[0], 0);
+		zklock_raise(ZKL_NO_MEMORY, &purposes[0], 0);
 	PG_TRY();
 	{
 		zklock_wait_for_lock(session, is_granted, &w, w.started - patience->started);
@@ -192,6 +192,6 @@ zklock_await_request(ZklockPatience *patience, ZklSession *session,
 			return status;
 		default:
 			zkl_request_end(request);
-			zklock_raise(status, displays[Max(info.culprit, 0)], info.raw_code);
+			zklock_raise(status, &purposes[Max(info.culprit, 0)], info.raw_code);
 	}
 }

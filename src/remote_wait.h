@@ -8,6 +8,7 @@
 #ifndef ZKLOCK_REMOTE_WAIT_H
 #define ZKLOCK_REMOTE_WAIT_H
 
+#include "errors.h"
 #include "recipe/recipe.h"
 
 /* Waits without limit of its own. */
@@ -33,7 +34,7 @@ extern int64 zklock_patience_left(const ZklockPatience *patience);
  * willing to wait for the lock: NULL when that has passed.
  */
 extern ZklSession *zklock_reach_session(const ZklockPatience *patience,
-										const char *display);
+										const ZklockPurpose *purpose);
 
 /* How a call that needs answers fares with its connection; begins as zeroes. */
 typedef struct ZklockContact
@@ -51,14 +52,14 @@ extern bool zklock_contact_is_lost(ZklockContact *contact, ZklSession *session,
 								   uint64 n_answers, int64 now, int64 *look_again);
 
 /*
- * Waits for the request under lock_timeout, interruptibly.  "displays" names
- * what each of its "n" wishes asks for.  Returns OK; PENDING or BUSY when the limit
+ * Waits for the request under lock_timeout, interruptibly.  "purposes" are
+ * those of its "n" wishes.  Returns OK; PENDING or BUSY when the limit
  * has passed, or PENDING when the caller is to step back; SESSION_LOST, LOCK_LOST
  * or OTHER_SIZE; the caller takes what is granted and ends the request.  Throws in
  * all other cases, having ended it.  NULL as request means that memory was exhausted.
  */
 extern ZklStatus zklock_await_request(ZklockPatience *patience, ZklSession *session,
 									  ZklRequest *request,
-									  const char *const *displays, int n);
+									  const ZklockPurpose *purposes, int n);
 
 #endif							/* ZKLOCK_REMOTE_WAIT_H */

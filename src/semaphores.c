@@ -84,12 +84,12 @@ take_granted(ZklockHold *hold, ZklRequest *request)
 static ZklStatus
 request_remote(Acquisition *a, ZklSession *session)
 {
-	const char *display = a->hold->name.display;
+	const ZklockPurpose purpose = ZKLOCK_PURPOSE_PERMIT(a->hold->name.display);
 	const char *data = zklock_identity();
 	ZklRequest *request = zkl_permit_request(session, a->hold->name.encoded,
 											 a->hold->size, a->patience.limit_ms == 0,
 											 data, strlen(data));
-	ZklStatus	status = zklock_await_request(&a->patience, session, request, &display, 1);
+	ZklStatus	status = zklock_await_request(&a->patience, session, request, &purpose, 1);
 	ZklRequestInfo info;
 
 	if (status == ZKL_OK)
@@ -97,7 +97,7 @@ request_remote(Acquisition *a, ZklSession *session)
 	zkl_request_info(request, &info);
 	zkl_request_end(request);
 	if (status == ZKL_OTHER_SIZE)
-		raise_other_size(display, info.size, a->hold->size);
+		raise_other_size(purpose.display, info.size, a->hold->size);
 	return status;
 }
 
@@ -107,7 +107,7 @@ acquire_remote(Acquisition *a)
 {
 	for (;;)
 	{
-		ZklSession *session = zklock_reach_session(&a->patience, a->hold->name.display);
+		ZklSession *session = zklock_reach_session(&a->patience, &ZKLOCK_PURPOSE_PERMIT(a->hold->name.display));
 		ZklStatus	status;
 
 		if (session == NULL)
@@ -136,7 +136,7 @@ zklock_acquire_permit(const ZklockName *name, int size, ZklockScope scope,
 	a.hold = zklock_hold_prepare_permit(name, size);
 	PG_TRY();
 	{
-		zklock_session_ready(name->display);
+		zklock_session_ready(&ZKLOCK_PURPOSE_PERMIT(name->display));
 		zklock_check_loss();
 		acquired = acquire_remote(&a);
 		if (acquired)

@@ -247,16 +247,16 @@ is_decided(void *arg, int64 *look_again)
 
 /* A view waits under no lock_timeout. */
 static void
-wait_for_session(const char *display, int64 *deadline)
+wait_for_session(const ZklockPurpose *purpose, int64 *deadline)
 {
-	if (display)
+	if (purpose)
 		zklock_wait_for_lock(session, is_decided, deadline, 0);
 	else
 		zklock_wait(session, is_decided, deadline);
 }
 
 ZklSession *
-zklock_session_by(const char *display, int64 deadline)
+zklock_session_by(const ZklockPurpose *purpose, int64 deadline)
 {
 	bool		refused;
 
@@ -267,7 +267,7 @@ zklock_session_by(const char *display, int64 deadline)
 		if (session == NULL)
 			open_session();
 		if (zkl_session_state(session) != ZKL_SESSION_CONNECTED)
-			wait_for_session(display, &deadline);
+			wait_for_session(purpose, &deadline);
 		switch (zkl_session_state(session))
 		{
 			case ZKL_SESSION_CONNECTED:
@@ -280,10 +280,10 @@ zklock_session_by(const char *display, int64 deadline)
 					return session;
 				refused = zkl_session_state(session) == ZKL_SESSION_AUTH_FAILED;
 				zklock_session_close(ZKLOCK_CLOSE_MS);
-				if (refused && display == NULL)
+				if (refused && purpose == NULL)
 					return NULL;
 				if (refused)
-					zklock_raise(ZKL_AUTH_FAILED, display, 0);
+					zklock_raise(ZKL_AUTH_FAILED, purpose, 0);
 				break;
 			case ZKL_SESSION_CONNECTING:
 			case ZKL_SESSION_SUSPENDED:
@@ -293,9 +293,9 @@ zklock_session_by(const char *display, int64 deadline)
 }
 
 ZklSession *
-zklock_session_ready(const char *display)
+zklock_session_ready(const ZklockPurpose *purpose)
 {
-	ZklSession *reached = zklock_session_by(display,
+	ZklSession *reached = zklock_session_by(purpose,
 											zklock_now() + zklock_connect_timeout);
 
 	if (reached)
@@ -306,13 +306,12 @@ zklock_session_ready(const char *display)
 			note_connected();
 			return session;		/* just in time */
 		case ZKL_SESSION_SUSPENDED:
-			zklock_raise_connection_lost(display);
-			break;
+			zklock_fail(purpose, zklock_connection_lost());
 		default:
 			break;
 	}
 
 	/* What stood in the way of this one may not stand in the next one's. */
 	zklock_session_close(ZKLOCK_CLOSE_MS);
-	zklock_raise_no_session(display);
+	zklock_fail(purpose, zklock_no_session());
 }

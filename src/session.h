@@ -8,6 +8,7 @@
 #ifndef ZKLOCK_SESSION_H
 #define ZKLOCK_SESSION_H
 
+#include "errors.h"
 #include "recipe/recipe.h"
 
 /* The session, in any state, or NULL.  Never throws or connects. */
@@ -17,17 +18,17 @@ extern ZklSession *zklock_session_current(void);
  * The session, connected.  Opens it when there is none, and anew when the
  * settings changed and nothing is held.  Waits up to zklock.connect_timeout,
  * under lock_timeout and interruptibly; throws 08001, 08006, 28000, F0000.
- * "display" names the lock that it is for.  When the session is over and locks
- * were lost with it, it is returned as it is, for zklock_check_loss().
+ * When the session is over and locks were lost with it, it is returned as it is,
+ * for zklock_check_loss().
  */
-extern ZklSession *zklock_session_ready(const char *display);
+extern ZklSession *zklock_session_ready(const ZklockPurpose *purpose);
 
 /*
  * The same until a time (zklock_now) is reached: then NULL instead of an error.
- * With NULL as display, for those who do not lock: not under lock_timeout, and NULL
+ * With NULL as purpose, for those who do not lock: not under lock_timeout, and NULL
  * also when the credentials are refused, with the session closed.
  */
-extern ZklSession *zklock_session_by(const char *display, int64 deadline);
+extern ZklSession *zklock_session_by(const ZklockPurpose *purpose, int64 deadline);
 
 /* It is in a final state: expired, lost, or refused. */
 extern bool zklock_session_is_over(ZklSession *session);

@@ -270,7 +270,7 @@ $s->quit;
 $p->quit;
 $plain->safe_psql('postgres', 'CREATE SCHEMA s');
 $plain->safe_psql('postgres', 'CREATE EXTENSION zklock SCHEMA s');
-is($t->query("SELECT s.zk_try_lock('x'), s.zk_unlock('x')"),
+is($t->query("SELECT s.zk_try_lock('x', '1 min'), s.zk_unlock('x')"),
 	't|t', 'it can live in any schema');
 is($t->query('SELECT count(*) FROM s.zk_held_locks'), '0', 'with its views');
 nothing_left($zkc, 'DROP EXTENSION: no node is left');

@@ -58,7 +58,7 @@ sub rows
 		'a lock is free when the session of its holder has expired');
 	works($next, "SELECT zk_lock_token('commit') > $token",
 		't', 'the next holder has a greater token');
-	fails_with($s, 'COMMIT', '40001',
+	commit_refused($s,
 		'a transaction whose lock was lost cannot commit',
 		like => qr/"commit"/);
 	is(rows('commit'), 0, 'and leaves no row');
@@ -89,7 +89,7 @@ sub rows
 	works($s, "SELECT zk_xact_lock('another')",
 		qr/^\d+$/, 'other locks can be had after that');
 	$s->query_ok("INSERT INTO t VALUES ('caught')");
-	fails_with($s, 'COMMIT', '40001',
+	commit_refused($s,
 		'a transaction that caught the error about its loss cannot commit');
 	is(rows('caught'), 0, 'and leaves no row');
 	works($s, "INSERT INTO t VALUES ('after')",
@@ -167,7 +167,7 @@ sub rows
 		like => qr/"outer"/);
 	$s->query_ok('ROLLBACK TO s');
 	$s->query_ok("INSERT INTO t VALUES ('savepoint')");
-	fails_with($s, 'COMMIT', '40001',
+	commit_refused($s,
 		'rolling back to a savepoint does not make up for a loss');
 	is(rows('savepoint'), 0, 'and leaves no row');
 	$next->quit;

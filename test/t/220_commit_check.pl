@@ -103,7 +103,7 @@ nothing_left($zkc, 'long transactions leave nothing behind');
 	$s->query_ok("INSERT INTO t VALUES ('unleased')");
 	$zk->pause;
 	wait_lease_over($s);
-	fails_with($s, 'COMMIT', '40001',
+	commit_refused($s,
 		'without a lease a commit fails when the ensemble does not answer');
 	is(rows('unleased'), 0, 'and leaves no row');
 	$zk->resume;
@@ -163,7 +163,7 @@ for my $level (qw(transaction session))
 	$s->query_ok("INSERT INTO t VALUES ('by-hand')");
 	my ($mine) = queue_of($zkc, 'by-hand');
 	$zkc->delete($mine);
-	fails_with($s, 'COMMIT', '40001',
+	commit_refused($s,
 		"with commit_check = always a $level lock without its node refuses the commit",
 		like => qr/"by-hand"/, unlike => qr/"untouched"/);
 	is(rows('by-hand'), 0, 'and leaves no row');
@@ -181,7 +181,7 @@ for my $level (qw(transaction session))
 	$s->query_ok("SELECT zk_xact_lock('by-hand')");
 	$zkc->delete((queue_of($zkc, 'by-hand'))[0]);
 	wait_lease_over($s);
-	fails_with($s, 'COMMIT', '40001',
+	commit_refused($s,
 		'with commit_check = lease the check of an old transaction notices as well',
 		like => qr/"by-hand"/);
 }
@@ -193,7 +193,7 @@ for my $level (qw(transaction session))
 	my @nodes = queue_of($zkc, 'upgraded');
 	is(scalar(@nodes), 2, 'an upgraded lock has two nodes');
 	$zkc->delete($nodes[1]);
-	fails_with($s, 'COMMIT', '40001',
+	commit_refused($s,
 		'losing the second node of an upgraded lock is a loss',
 		like => qr/"upgraded"/);
 	nothing_left($zkc, 'and leaves nothing behind');

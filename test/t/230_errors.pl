@@ -57,6 +57,8 @@ for my $what (sort keys %nowhere)
 		connect_timeout => '300ms');
 	fails_with($s, "SELECT zk_lock('nowhere')", '08001',
 		"$what is a failed connection", like => qr/^HINT:.*connect_string/m);
+	fails_with($s, "SELECT zk_acquire('nowhere', 1)", '08001', "$what is that for a permit",
+		like => qr/could not acquire a permit of semaphore "nowhere": no connection/);
 	fails_with($s, "SELECT zk_try_lock(ARRAY['nowhere', 'x'])", '08001',
 		"$what is that for a try of several locks as well");
 	works($s, 'SELECT count(*) FROM zk_held_locks',
@@ -134,7 +136,9 @@ nothing_left($zkc, 'failed connections leave nothing behind');
 	my $s = with_settings($node, root => '/readonly');
 	fails_with($s, "SELECT zk_lock('x')", '42501',
 		'a root that refuses us is a lack of privilege',
-		like => qr/^HINT:.*ACL/m);
+		like => qr/could not lock "x": .*^HINT:.*ACL/ms);
+	fails_with($s, "SELECT zk_acquire('x', 1)", '42501', 'for semaphores, too',
+		like => qr/could not acquire a permit of semaphore "x": .*^HINT:.*ACL/ms);
 	fails_with($s, "SELECT zk_lock(ARRAY['x', 'y'])", '42501',
 		'also for several locks');
 	$s->query_ok("SET zklock.root = '/half'");
@@ -265,7 +269,7 @@ my $good_file = auth_file('good', "digest $secret\n");
 	works($s, "SELECT zk_lock('four')", qr/^\d+$/,
 		'a release makes room for another lock');
 	my $t = session($other);
-	works($t, "SELECT zk_try_lock('three'), zk_try_lock('two')",
+	works($t, "SELECT zk_try_lock('three', '1 min'), zk_try_lock('two')",
 		't|f', 'refused locks are free for others, held ones are not');
 	$_->quit for $s, $t;
 	nothing_left($zkc, 'too many locks leave nothing behind');
@@ -382,7 +386,7 @@ $zkc->close;
 	works($t, "SELECT zk_try_lock('strict')", 'f',
 		'and the lock is there for another server');
 	$s->query_ok('SELECT zk_unlock_all()');
-	works($t, "SELECT zk_try_lock('strict'), zk_unlock('strict')",
+	works($t, "SELECT zk_try_lock('strict', '1 min'), zk_unlock('strict')",
 		't|t', 'and free after its release');
 	$s->query_ok('RESET zklock.auth_file');
 	works_again($s, 'the session can lock in another ensemble after that');

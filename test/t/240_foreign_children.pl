@@ -44,7 +44,7 @@ sub lives
 	works($first, "SELECT zk_lock('$lock') > 0",
 		't', "$what: and upgraded by the only sharer");
 	$first->query_ok("SELECT zk_unlock('$lock')");
-	works($second, "SELECT zk_try_lock_shared('$lock')",
+	works($second, "SELECT zk_try_lock_shared('$lock', '1 min')",
 		't', "$what: and shared again");
 	$_->query_ok('SELECT zk_unlock_all()') for $first, $second;
 	nothing_left($zkc, "$what: no contender is left");

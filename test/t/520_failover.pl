@@ -104,7 +104,7 @@ sub taken_over
 	$standby->promote;
 	taken_over($standby, @next, 'silent');
 	kill 'CONT', @processes;
-	fails_with($writer, 'COMMIT', '40001',
+	commit_refused($writer,
 		'silent: the old primary comes back and can not commit what it had begun');
 	is($primary->safe_psql('postgres', 'SELECT count(*) FROM t'), 0, 'silent: nor has it');
 	fails_with($leader, "INSERT INTO t VALUES ('old leader')", '40001',

@@ -19,7 +19,7 @@ use Exporter qw(import);
 use Test::More;
 use ZkLock::Util qw(wait_until);
 
-our @EXPORT = qw(fails_with failed_with works nothing_left wait_state
+our @EXPORT = qw(fails_with failed_with commit_refused works nothing_left wait_state
   queue_of requests_of zk_session_id);
 
 # One assertion: the statement fails with this SQLSTATE, says what to do in a
@@ -49,6 +49,17 @@ sub failed_with
 	  if $opt{unlike} && $error =~ $opt{unlike};
 	return ok(!@wrong, $name)
 	  || diag(join "\n", @wrong, "answer: $answer", "error: $error");
+}
+
+# One assertion: COMMIT fails with 40001. What is noticed while the word COMMIT is
+# read cancels it like any statement, and leaves the transaction to be rolled back.
+sub commit_refused
+{
+	my ($session, $name, %opt) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my $refused = fails_with($session, 'COMMIT', '40001', $name, %opt);
+	$session->query('ROLLBACK');
+	return $refused;
 }
 
 # One assertion: the statement succeeds and its answer is, or matches, this.
