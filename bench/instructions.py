@@ -53,7 +53,8 @@ class Way:
         _, once, twice, *_ = of_process(os.environ["BENCH_CALLGRIND"], pid)
         difference = twice - once
         return {"all": difference.all / self.n, "ours": difference.ours / self.n,
-                "allocations": difference.allocations / self.n}
+                "allocations": difference.allocations / self.n,
+                "sleeps": difference.sleeps / self.n}
 
     def repeat(self, cursor, times):
         cursor.execute(self.statement.format(n=times))
@@ -99,8 +100,10 @@ NETWORK = {
     "zk_xact_lock + COMMIT": Way(transactions("zk_xact_lock('free')"), READY),
 }
 WAYS = {**LOCAL, **NETWORK}
-KINDS = {"all": "instructions", "ours": "instructions", "allocations": "allocations"}
-TITLES = {"all": "{}", "ours": "{}: of these zklock's own", "allocations": "{}: allocations"}
+KINDS = {"all": "instructions", "ours": "instructions", "allocations": "allocations",
+         "sleeps": "sleeps"}
+TITLES = {"all": "{}", "ours": "{}: of these zklock's own", "allocations": "{}: allocations",
+          "sleeps": "{}: sleeps"}
 
 
 def measure(bench):
@@ -133,6 +136,8 @@ def make_result(bench):
     result = bench.result("instructions", "Instructions of the backend, counted by callgrind")
     for name, kinds in measure(bench).items():
         for kind, rounds in kinds.items():
+            if kind == "sleeps" and name not in NETWORK:
+                continue
             result.add_series(TITLES[kind].format(name), KINDS[kind], rounds)
     return result
 

@@ -17,17 +17,19 @@ ALLOCATORS = re.compile(
 
 
 class Counts:
-    """Of one thread: instructions by object file, and calls of allocators."""
+    """Of one thread: instructions by object file, calls of allocators, sleeps."""
 
     def __init__(self):
         self.by_object = Counter()
         self.allocations = 0
+        self.sleeps = 0
 
     def __sub__(self, other):
         difference = Counts()
         difference.by_object.update(self.by_object)
         difference.by_object.subtract(other.by_object)
         difference.allocations = self.allocations - other.allocations
+        difference.sleeps = self.sleeps - other.sleeps
         return difference
 
     @property
@@ -67,6 +69,8 @@ def read(path):
                 is_call = True
                 if ALLOCATORS.match(called):
                     counts.allocations += int(value.split()[0])
+                elif called == "WaitEventSetWait":
+                    counts.sleeps += int(value.split()[0])
             elif not equals and line[:1] in "0123456789+-*":
                 if not is_call:     # what was called is counted where it is
                     counts.by_object[where] += int(line.split()[1])
