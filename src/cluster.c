@@ -10,8 +10,6 @@
  */
 #include "postgres.h"
 
-#include "miscadmin.h"
-
 #include "cluster.h"
 #include "errors.h"
 #include "holds.h"
@@ -179,12 +177,12 @@ zklock_revoke(const ZklockName *name)
 
 	zklock_survey(zkl_revoke, name->encoded, ERROR, &purpose, take_asked, &info);
 	if (info.n_denied > 0)
-		ereport(ERROR,
-				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-				 errmsg("could not %s: the ZooKeeper ensemble refused access",
-						zklock_purpose_text(&purpose)),
-				 errdetail("Holders that were asked: %d; znodes that could not be read or changed: %d.",
-						   info.n_asked, info.n_denied),
-				 errhint("Check the ACLs of the znodes below zklock.root, zklock.acl, and zklock.auth_file.")));
+	{
+		ZklockProblem problem = zklock_problem_of(ZKL_NO_AUTH, 0);
+
+		problem.detail = psprintf("Holders that were asked: %d; znodes that could not be read or changed: %d.",
+								  info.n_asked, info.n_denied);
+		zklock_fail(&purpose, problem);
+	}
 	return info.n_asked;
 }

@@ -54,8 +54,8 @@ const ZklockProblem zklock_too_many_znodes = {ERRCODE_PROGRAM_LIMIT_EXCEEDED,
 	"there are too many znodes",
 "Look below zklock.root for what other programs left there.", NULL};
 
-char *
-zklock_purpose_text(const ZklockPurpose *purpose)
+static char *
+purpose_text(const ZklockPurpose *purpose)
 {
 	return psprintf(purpose->format, purpose->display);
 }
@@ -106,7 +106,7 @@ zklock_report(int level, const ZklockPurpose *purpose, const ZklockProblem *prob
 {
 	ereport(level,
 			(errcode(problem->sqlstate),
-			 errmsg("could not %s: %s", zklock_purpose_text(purpose), problem->reason),
+			 errmsg("could not %s: %s", purpose_text(purpose), problem->reason),
 			 problem->detail ? errdetail_internal("%s", problem->detail) : 0,
 			 errhint("%s", problem->hint)));
 }

@@ -22,9 +22,6 @@ typedef struct ZklockPurpose
 #define ZKLOCK_PURPOSE_PERMIT(display) \
 	((ZklockPurpose) {"acquire a permit of semaphore \"%s\"", (display)})
 
-/* "lock "x"" and the like, made anew. */
-extern char *zklock_purpose_text(const ZklockPurpose *purpose);
-
 /* Why that is not possible. */
 typedef struct ZklockProblem
 {
