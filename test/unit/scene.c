@@ -517,10 +517,13 @@ foreign_node(const char *name, const char *child, int64_t session)
 	char	   *made;
 	int64_t		unused;
 
+	fake_tree_create(path_of(name), "", 0, ZKL_CREATE_CONTAINER, 0, &made, &unused);
+	free(made);
 	snprintf(path, sizeof(path), "%s/%s", path_of(name), child);
-	fake_tree_create(path, "foreign", 7, ZKL_CREATE_EPHEMERAL_SEQUENTIAL, session,
-					 &made, &unused);
-	snprintf(made_path, sizeof(made_path), "%s", made ? made : "");
+	if (fake_tree_create(path, "foreign", 7, ZKL_CREATE_EPHEMERAL_SEQUENTIAL, session,
+						 &made, &unused) != ZKL_RC_OK)
+		abort();
+	snprintf(made_path, sizeof(made_path), "%s", made);
 	free(made);
 	return made_path;
 }

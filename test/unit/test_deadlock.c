@@ -171,9 +171,10 @@ test_shapes(void)
 
 	begin(3, "abc");
 	holds(A, "a", X);
-	foreign_node("b", "_c_11111111-2222-3333-4444-555555555555-__WRIT__0000000000", 77);
+	foreign_node("b", "_c_11111111-2222-3333-4444-555555555555-__WRIT__", 77);
 	lock_now(A, "b", X);
 	lock_now(B, "a", X);
+	ok(pending_of(A) && pending_of(B), "a holder of another program is waited for");
 	nobody_gives_way("a holder of another program");
 }
 
