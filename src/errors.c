@@ -41,12 +41,6 @@ static const ZklockProblem problems[] = {
 	"See the logs of the ZooKeeper servers.", NULL},
 };
 
-static const ZklockProblem no_session = {ERRCODE_SQLCLIENT_UNABLE_TO_ESTABLISH_SQLCONNECTION,
-	"no connection to the ZooKeeper ensemble",
-NULL, NULL};
-static const ZklockProblem connection_lost = {ERRCODE_CONNECTION_FAILURE,
-	"lost the connection to the ZooKeeper ensemble",
-"Retry when the ensemble is back; zklock.connect_timeout says how long to wait.", NULL};
 const ZklockProblem zklock_session_over = {ERRCODE_CONNECTION_FAILURE,
 	"the ZooKeeper session is over",
 "Retry; locks that were held are lost, which the next statement tells.", NULL};
@@ -82,22 +76,25 @@ no_session_hint(void)
 ZklockProblem
 zklock_no_session(void)
 {
-	ZklockProblem problem = no_session;
+	ZklockProblem problem = {ERRCODE_SQLCLIENT_UNABLE_TO_ESTABLISH_SQLCONNECTION,
+		"no connection to the ZooKeeper ensemble",
+	no_session_hint(), NULL};
 
 	problem.detail = psprintf(zklock_session_failed_at_tls()
 							  ? "No session could be had within %d ms, because TLS could not be set up with a server."
 							  : "No session could be had within %d ms.",
 							  zklock_connect_timeout);
-	problem.hint = no_session_hint();
 	return problem;
 }
 
 ZklockProblem
 zklock_connection_lost(void)
 {
-	ZklockProblem problem = connection_lost;
+	ZklockProblem problem = {ERRCODE_CONNECTION_FAILURE,
+		"lost the connection to the ZooKeeper ensemble",
+		"Retry when the ensemble is back; zklock.connect_timeout says how long to wait.",
+	psprintf("It did not come back within %d ms.", zklock_connect_timeout)};
 
-	problem.detail = psprintf("It did not come back within %d ms.", zklock_connect_timeout);
 	return problem;
 }
 

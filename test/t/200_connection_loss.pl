@@ -244,8 +244,7 @@ for my $silent ([ 'network', sub { $way_b->freeze }, sub { $way_b->thaw } ],
 	wait_state($first, 'suspended');
 	$first->query_ok("SELECT zk_unlock('release')");
 	$first->query_async('SELECT pg_sleep(3600)');
-	wait_for_sql($node_a, 'SELECT wait_event FROM pg_stat_activity WHERE pid = '
-		  . $first->pid, 'PgSleep');
+	wait_asleep($first);
 	$way_a->accept;
 	wait_zk_empty($zkc, '/zklock/locks/release');
 	ok(!$first->finished,

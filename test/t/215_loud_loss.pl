@@ -92,7 +92,7 @@ for my $kind (sort keys %long)
 {
 	my $s = session($node);
 	$s->query_async("SELECT zk_lock('same'), pg_sleep(600)");
-	wait_for_sql($node, "SELECT wait_event = 'PgSleep' FROM pg_stat_activity WHERE pid = " . $s->pid);
+	wait_asleep($s);
 	remove_by_hand('same');
 	failed_with($s, '40001', 'the loss ends the statement that took the lock',
 		like => qr/"same"/);
@@ -131,7 +131,7 @@ SQL
 	$s->wait_result;
 	ok($s->ok, 'a handler can catch the loss, and nothing else is cancelled')
 		or diag($s->error);
-	commit_refused($s, 'but its transaction cannot commit');
+	fails_with($s, 'COMMIT', '40001', 'but its transaction cannot commit');
 	is($node->safe_psql('postgres', "SELECT count(*) FROM t WHERE v = 'caught'"),
 		0, 'and has no effect');
 	works($s, 'SELECT 1', '1', 'after which all is well');

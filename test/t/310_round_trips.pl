@@ -46,23 +46,23 @@ sub requests
 	} $proxy->record;
 }
 
+my $ends = 0;
+
 # What the session sent since the record was emptied. A connection keeps the
 # order, so that when a request made now is in the record, all earlier ones are,
 # waited for or not. Returns when that one is undone, too.
-my $ends = 0;
-
 sub requests_until_now
 {
 	my ($s) = @_;
 	my $lock = 'end' . ++$ends;
-	my $at_end = sub { ($_[0]{paths}[0] // '') =~ m{/$lock/} };
+	my $at_end = sub { ($_[0]{paths}[0] // '') =~ m{/$lock\b} };
 	my @all;
 	$s->query_ok("SELECT zk_lock('$lock'), zk_unlock('$lock')");
 	wait_until('the answers', sub {
 		@all = requests();
 		return grep { $_->{op} eq 'delete' && $at_end->($_) && defined $_->{answered} } @all;
 	});
-	my ($end) = grep { ($_->{paths}[0] // '') =~ m{/$lock\b} } @all;
+	my ($end) = grep { $at_end->($_) } @all;
 	my @own = grep { $_->{connection} == $end->{connection} } @all;
 	my @found;
 	while (@own && $own[0] != $end) { push @found, shift @own }

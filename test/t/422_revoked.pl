@@ -335,7 +335,7 @@ EXCEPTION WHEN query_canceled THEN
 	RAISE NOTICE 'caught: %', SQLERRM;
 END $$
 SQL
-	wait_for_sql($here, "SELECT wait_event = 'PgSleep' FROM pg_stat_activity WHERE pid = " . $s->pid, 't');
+	wait_asleep($s);
 	ask_back('caught');
 	$s->wait_result;
 	like($s->error, qr/caught: .*lock "caught" was asked back/, 'a handler sees why it was cancelled');

@@ -52,20 +52,29 @@ node_in(const char *lock, int64_t session, const char *kind)
 	return strrchr(foreign_node(lock, name_of(session, kind), session), '/') + 1;
 }
 
-/* A holds "a" and waits for "b", which the stranger has. */
+/* A session's numbered node, or a container (0). */
 static void
-begin(void)
+make(const char *path, const char *data, int64_t session)
 {
 	char	   *made;
 	int64_t		unused;
 
+	fake_tree_create(path, data, (int) strlen(data),
+					 session ? ZKL_CREATE_EPHEMERAL_SEQUENTIAL : ZKL_CREATE_CONTAINER,
+					 session, &made, &unused);
+	free(made);
+}
+
+/* A holds "a" and waits for "b", which the stranger has. */
+static void
+begin(void)
+{
 	scene_begin(1);
 	waiters_begin("a");
 	forget(lock_now(A, "a", X));
 	node_in("b", STRANGER, "__WRIT__");
 	lock_now(A, "b", X);
-	fake_tree_create(WAITS, "", 0, ZKL_CREATE_CONTAINER, 0, &made, &unused);
-	free(made);
+	make(WAITS, "", 0);
 	snprintf(needs, sizeof(needs), "%" PRIx64, (uint64_t) id_of_a());
 }
 
@@ -83,15 +92,11 @@ static void
 stranger_tells(const char *data)
 {
 	char		path[256];
-	char	   *made;
-	int64_t		unused;
 
 	if (told(STRANGER))
 		return;
 	snprintf(path, sizeof(path), WAITS "/%x.1.1.w.%s..", STRANGER, needs);
-	fake_tree_create(path, data, (int) strlen(data), ZKL_CREATE_EPHEMERAL_SEQUENTIAL,
-					 STRANGER, &made, &unused);
-	free(made);
+	make(path, data, STRANGER);
 }
 
 /* Does A give way within so many tenths of a second, while the stranger says this? */
@@ -116,14 +121,14 @@ is_believed(const char *data, const char *name)
 	scene_end(NULL);
 }
 
-/* What is said in truth by who waits behind A; static memory. */
+/* The stranger queues, and says so, as a lock or an upgrade; static memory. */
 static const char *
-behind_a(void)
+queues(char kind, const char *lock)
 {
 	static char data[256];
 
-	snprintf(data, sizeof(data), WHO "\nw\tlocks/a\t%s\texclusive lock\ta",
-			 node_in("a", STRANGER, "__WRIT__"));
+	snprintf(data, sizeof(data), WHO "\n%c\tlocks/%s\t%s\texclusive lock\t%s",
+			 kind, lock, node_in(lock, STRANGER, "__WRIT__"), lock);
 	return data;
 }
 
@@ -142,7 +147,7 @@ is_doubted(const char *data, const char *name)
 	const char *truth;
 
 	ok(!gives_way(data, 60), "%s: no deadlock", name);
-	truth = behind_a();
+	truth = queues('w', "a");
 	ask(STRANGER);
 	stranger_tells(truth);
 	ask(id_of_a());
@@ -156,10 +161,10 @@ test_queues(void)
 	char		data[512];
 
 	begin();
-	is_believed(behind_a(), "behind A in a queue");
+	is_believed(queues('w', "a"), "behind A in a queue");
 
 	begin();
-	snprintf(data, sizeof(data), "%s\nlater\tversion\nwx\ty", behind_a());
+	snprintf(data, sizeof(data), "%s\nlater\tversion\nwx\ty", queues('w', "a"));
 	is_believed(data, "lines that a later version may add");
 
 	begin();
@@ -168,9 +173,7 @@ test_queues(void)
 
 	begin();
 	node_in("c", ANOTHER, "__WRIT__");
-	snprintf(data, sizeof(data), WHO "\nw\tlocks/c\t%s\texclusive lock\tc",
-			 node_in("c", STRANGER, "__WRIT__"));
-	is_doubted(data, "behind somebody else by now");
+	is_doubted(queues('w', "c"), "behind somebody else by now");
 
 	begin();
 	is_doubted(WHO "\nw\tlocks/none\tx\texclusive lock\tnone", "a queue that is not there");
@@ -178,17 +181,13 @@ test_queues(void)
 	/* The other sharer has left, and the upgrade has not heard of it. */
 	begin();
 	node_in("c", STRANGER, "__READ__");
-	snprintf(data, sizeof(data), WHO "\nu\tlocks/c\t%s\texclusive lock\tc",
-			 node_in("c", STRANGER, "__WRIT__"));
-	is_doubted(data, "an upgrade that only its own node is before");
+	is_doubted(queues('u', "c"), "an upgrade that only its own node is before");
 
 	/* A waits there as well, for the shared lock that is to be upgraded. */
 	begin();
 	node_in("c", STRANGER, "__READ__");
 	node_in("c", id_of_a(), "__WRIT__");
-	snprintf(data, sizeof(data), WHO "\nu\tlocks/c\t%s\texclusive lock\tc",
-			 node_in("c", STRANGER, "__WRIT__"));
-	is_doubted(data, "an upgrade before A");
+	is_doubted(queues('u', "c"), "an upgrade before A");
 
 	begin();
 	is_doubted(WHO "\nd\t5\t7\ta row", "others of its server that wait for it");
@@ -199,19 +198,13 @@ static void
 pool(const char *name, const int64_t *owners, int n)
 {
 	char		path[128];
-	char	   *made;
-	int64_t		unused;
 
-	fake_tree_create(SCENE_SEMAPHORES, "", 0, ZKL_CREATE_CONTAINER, 0, &made, &unused);
-	free(made);
-	fake_tree_create(pool_of(name, ""), "1", 1, ZKL_CREATE_CONTAINER, 0, &made, &unused);
-	free(made);
+	make(SCENE_SEMAPHORES, "", 0);
+	make(pool_of(name, ""), "1", 0);
 	for (int i = 0; i < n; i++)
 	{
 		snprintf(path, sizeof(path), "%s/%s", pool_of(name, ""), name_of(owners[i], "lease-"));
-		fake_tree_create(path, "", 0, ZKL_CREATE_EPHEMERAL_SEQUENTIAL, owners[i], &made,
-						 &unused);
-		free(made);
+		make(path, "", owners[i]);
 	}
 }
 
@@ -261,7 +254,7 @@ test_spoilt(void)
 	}
 
 	begin();
-	snprintf(text, sizeof(text), "%s\nd\t%s\t7", behind_a(), needs);
+	snprintf(text, sizeof(text), "%s\nd\t%s\t7", queues('w', "a"), needs);
 	is_doubted(text, "a wait behind it without words");
 }
 
@@ -275,7 +268,7 @@ test_again(void)
 	{
 		begin();
 		ok(!gives_way(data[i], 60), "examined in vain (%d)", i);
-		fake_tree_set(told(STRANGER), behind_a());
+		fake_tree_set(told(STRANGER), queues('w', "a"));
 		ok(gives_way("", 10), "... and again within a second");
 		scene_end(NULL);
 	}

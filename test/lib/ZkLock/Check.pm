@@ -51,8 +51,9 @@ sub failed_with
 	  || diag(join "\n", @wrong, "answer: $answer", "error: $error");
 }
 
-# One assertion: COMMIT fails with 40001. What is noticed while the word COMMIT is
-# read cancels it like any statement, and leaves the transaction to be rolled back.
+# One assertion: COMMIT fails with 40001, where a loss may be noticed just then. While
+# the word COMMIT is read it is cancelled like any statement, and leaves the transaction
+# to be rolled back.
 sub commit_refused
 {
 	my ($session, $name, %opt) = @_;

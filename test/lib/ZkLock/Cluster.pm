@@ -22,7 +22,7 @@ use ZkLock::Session;
 use ZkLock::Util qw(wait_until log_tail);
 
 our @EXPORT = qw(zklock_node session wait_for_sql wait_zk_waiting
-  wait_zk_empty wait_until wait_blocked wait_in_line is_blocked wait_for_log server_log
+  wait_zk_empty wait_until wait_blocked wait_in_line wait_asleep is_blocked wait_for_log server_log
   lock_nodes foreign_node);
 
 # Makes and starts a server with the extension in database postgres. Options:
@@ -148,11 +148,16 @@ sub wait_blocked
 }
 
 # Waits until a session waits for another one of its server.
-sub wait_in_line
+sub wait_in_line { return wait_for_event($_[0], 'wait_event_type', 'Lock') }
+
+# Waits until a session is in pg_sleep().
+sub wait_asleep { return wait_for_event($_[0], 'wait_event', 'PgSleep') }
+
+sub wait_for_event
 {
-	my ($session) = @_;
+	my ($session, $column, $event) = @_;
 	return wait_for_sql($session->node,
-		"SELECT wait_event_type = 'Lock' FROM pg_stat_activity WHERE pid = " . $session->pid);
+		"SELECT $column FROM pg_stat_activity WHERE pid = " . $session->pid, $event);
 }
 
 # The same as a question.
