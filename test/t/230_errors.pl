@@ -376,6 +376,9 @@ $zkc->close;
 		like => qr/^HINT:.*auth_file/m);
 	fails_with($s, "SELECT zk_try_lock(ARRAY['strict', 'x'])", '28000',
 		'also for several locks');
+	works($s, 'SELECT count(*) FROM zk_locks', '0', 'a view is empty then');
+	like($s->error, qr/WARNING:  could not read the locks .*: the ZooKeeper ensemble refused the credentials/,
+		'and says why');
 	works($s, 'SELECT 1', '1', 'other work goes on');
 	$s->query_ok("SET zklock.auth_file = '$good_file'");
 	works($s, "SELECT zk_try_lock('strict')", 't',
