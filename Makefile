@@ -1,11 +1,12 @@
 # zklock: cluster-wide advisory locks for PostgreSQL, over ZooKeeper.
 #
 #   make && make install        build against PG_CONFIG (default: pg_config)
+#   make -f DIR/Makefile        the same in another directory than the sources
 #   make ZOOKEEPER_PREFIX=/opt/zk    with the ZooKeeper client library that is there;
 #                               the settings for TLS exist if that has TLS
 #   make installcheck           pg_regress and isolation tests against a running
 #                               server whose zklock.connect_string works
-#   make check-layers           which file may include what
+#   make check-layers           which file may include and call what
 #   make check-meta             META.json and the changelogs agree with zklock.control
 #   make check-format           C files are laid out as pgindent does; make format does it
 #   make check-scripts          shellcheck, perlcritic, pyflakes; do the mutants' patches apply?
@@ -22,14 +23,22 @@
 #
 # scripts/test runs everything against private servers.
 
-EXTENSION = zklock
-EXTVERSION := $(shell sed -n "s/^default_version *= *'\(.*\)'/\1/p" zklock.control)
+EXTENSION = zklock zklock_advisory
+# The sources; "." unless built in another directory.
+TOP := $(patsubst %/,%,$(dir $(firstword $(MAKEFILE_LIST))))
+sources = $(patsubst $(TOP)/%,%,$(wildcard $(addprefix $(TOP)/,$(1))))
+EXTVERSION := $(shell sed -n "s/^default_version *= *'\(.*\)'/\1/p" $(TOP)/zklock.control)
 
 MODULE_big = zklock
-OBJS = $(patsubst %.c,%.o,$(wildcard src/*.c src/recipe/*.c))
-DATA = $(wildcard sql/zklock--*.sql)
+OBJS = $(patsubst %.c,%.o,$(call sources,src/*.c src/sql/*.c src/backend/*/*.c src/recipe/*.c src/recipe/*/*.c))
+DATA = $(call sources,sql/zklock--*.sql sql/zklock_advisory--*.sql)
+ifneq ($(TOP),.)
+$(shell mkdir -p $(sort $(dir $(OBJS))))
+endif
 
-ZK_LIBS ?= -lzookeeper_mt
+# By its file's name: the headers are those of the library with threads, too, and
+# their two packages exclude each other.
+ZK_LIBS ?= -l:libzookeeper_st.so.2
 ifdef ZOOKEEPER_PREFIX
 ZK_CPPFLAGS = -I$(ZOOKEEPER_PREFIX)/include
 ZK_LDFLAGS = -L$(ZOOKEEPER_PREFIX)/lib -Wl,-rpath,$(ZOOKEEPER_PREFIX)/lib
@@ -40,7 +49,7 @@ ZK_TLS_PROBE = \#define HAVE_OPENSSL_H\n\#include <zookeeper/zookeeper.h>\nint m
 ZK_TLS := $(shell printf '$(ZK_TLS_PROBE)' | $(CC) $(ZK_CPPFLAGS) -x c - -x none \
 	-o /dev/null $(ZK_LDFLAGS) $(ZK_LIBS) -lpthread 2>/dev/null && echo -DZKLOCK_HAVE_TLS)
 
-PG_CPPFLAGS = -Isrc $(ZK_CPPFLAGS) $(ZK_TLS) -D_GNU_SOURCE -DZKLOCK_VERSION='"$(EXTVERSION)"'
+PG_CPPFLAGS = -I$(TOP)/src $(ZK_CPPFLAGS) $(ZK_TLS) -D_GNU_SOURCE -DZKLOCK_VERSION='"$(EXTVERSION)"'
 PG_CFLAGS = -Wall -Wextra -Wno-unused-parameter
 # PostgreSQL's flags and headers are those of the compiler it was built with.
 ifneq ($(findstring clang,$(CC)),)
@@ -65,10 +74,10 @@ endif
 
 include $(PGXS)
 
-$(OBJS): $(wildcard src/*.h src/recipe/*.h)
+$(OBJS): $(wildcard $(TOP)/src/*.h $(TOP)/src/sql/*.h $(TOP)/src/backend/*/*.h $(TOP)/src/recipe/*.h $(TOP)/src/recipe/*/*.h)
 
-include test/unit/unit.mk
-include test/fuzz/fuzz.mk
+include $(TOP)/test/unit/unit.mk
+include $(TOP)/test/fuzz/fuzz.mk
 
 .PHONY: check-backend-asan check-backend-valgrind
 check-backend-asan check-backend-valgrind:
@@ -99,7 +108,7 @@ check-meta:
 	scripts/check-meta
 
 check-scripts:
-	shellcheck -x scripts/*.sh bench/*.sh $$(grep -lrIE '^#!.*sh$$' .ci scripts test)
+	shellcheck -x scripts/*.sh bench/*.sh $$(grep -lrIE '^#!.*sh$$' .ci scripts test debian)
 	perlcritic --quiet $$(grep -lrIE '^#!.*perl$$' scripts test) test/lib/ZkLock
 	pyflakes3 $$(grep -lrIE '^#!.*python3$$' test) test/chaos test/lib bench
 	@for patch in test/chaos/mutants/*.patch; do \
@@ -114,12 +123,13 @@ dist: check-meta
 	  echo build/zklock-$$version.zip
 
 .PHONY: check-layers
-check-layers:
-	@! grep -nE '#include +["<](postgres|utils/|storage/|access/|miscadmin)' src/recipe/*.[ch] \
+check-layers: $(OBJS)
+	@scripts/check-layers
+	@! grep -nE '#include +["<](postgres|utils/|storage/|access/|miscadmin)' -r src/recipe \
 	  || { echo "src/recipe/ includes PostgreSQL"; exit 1; }
-	@! grep -lE '#include +[<"](zookeeper/|zk_)' -r src | grep -v '^src/recipe/zk_' \
-	  || { echo "only src/recipe/zk_*.[ch] may include zookeeper.h"; exit 1; }
-	@test "$$(grep -hE '#include +"recipe/' src/*.[ch] | sort -u)" = '#include "recipe/recipe.h"' \
+	@! grep -lE '#include +[<"](zookeeper/|zk_)' -r src | grep -v '^src/recipe/zookeeper/zk_' \
+	  || { echo "only src/recipe/zookeeper/zk_*.[ch] may include zookeeper.h"; exit 1; }
+	@test "$$(grep -hE '#include +"recipe/' -r src/zklock.c src/sql src/backend | sort -u)" = '#include "recipe/recipe.h"' \
 	  || { echo "src/ may include recipe/recipe.h alone"; exit 1; }
 	@test "$$(grep -l PG_VERSION_NUM -r src)" = src/compat.h \
 	  || { echo "only src/compat.h may know PG_VERSION_NUM"; exit 1; }

@@ -19,7 +19,7 @@ default_pg_major() {
 }
 
 PG_MAJOR=${ZKLOCK_PG_MAJOR:-$(default_pg_major)}
-BUILD_PACKAGES=(gcc libc6-dev make perl libzookeeper-mt-dev libzookeeper-java
+BUILD_PACKAGES=(gcc libc6-dev make perl libzookeeper-st-dev libzookeeper-java
 	default-jre-headless)
 if [[ -z ${PG_CONFIG:-} ]]; then
 	BUILD_PACKAGES+=("postgresql-$PG_MAJOR" "postgresql-server-dev-$PG_MAJOR")
@@ -33,8 +33,9 @@ packages_for() {
 		model) echo spin ;;
 		pgtap) echo "postgresql-$PG_MAJOR-pgtap" libtap-parser-sourcehandler-pgtap-perl ;;
 		chaos) echo libipc-run-perl python3-kazoo python3-psycopg2 python3-matplotlib socat iproute2 ;;
-		t) echo libipc-run-perl python3-kazoo python3-psycopg2 python3-yaml libcurator-recipes-java default-jdk-headless socat iproute2 openssl pgbouncer stunnel4 ;;
-		bench) echo libcurator-recipes-java default-jdk-headless python3-kazoo python3-psycopg2 python3-matplotlib ;;
+		t) echo libipc-run-perl python3-kazoo python3-psycopg2 libcurator-recipes-java default-jdk-headless socat iproute2 openssl pgbouncer stunnel4 prometheus prometheus-sql-exporter ;;
+		patroni) echo libipc-run-perl python3-kazoo patroni ;;
+		bench) echo libzookeeper-mt2 libcurator-recipes-java default-jdk-headless python3-kazoo python3-psycopg2 python3-matplotlib ;;
 		backend-valgrind) echo valgrind ;;
 		instructions) echo valgrind python3-psycopg2 ;;
 		style) echo patch pg-bsd-indent shellcheck libperl-critic-perl pyflakes3 ;;
@@ -99,6 +100,30 @@ install_missing() {
 	apt_install "${missing[@]}" || status=$?
 	[[ -z $made_policy ]] || as_root rm -f "$policy"
 	((status == 0)) || die "installing packages failed"
+}
+
+# The drivers of the programs in doc/applications.md. A release of Debian or a machine may
+# lack one: then the test of its program is skipped.
+install_drivers() {
+	local packages
+	for packages in libpostgresql-jdbc-java 'ruby-pg ruby-activerecord' \
+		'golang-go golang-github-jackc-pgx-v4-dev'; do
+		# shellcheck disable=SC2086
+		(install_missing $packages) || say "Not installed: $packages"
+	done
+	has_node_driver || (install_missing node-pg) 2>/dev/null || npm_install pg@8 ||
+		say "Not installed: node-pg"
+}
+
+has_node_driver() { NODE_PATH=/usr/share/nodejs node -e 'require("pg")' 2>/dev/null; }
+
+# Where Node.js does not come from Debian, its modules do not either.
+npm_install() {
+	command -v npm >/dev/null || return 1
+	mkdir "$WORK/npm"
+	npm install --silent --no-audit --no-fund --cache "$WORK/npm/cache" \
+		--prefix "$WORK/npm" "$@" </dev/null >"$WORK/npm.log" 2>&1 || return 1
+	export NODE_PATH=$WORK/npm/node_modules
 }
 
 apt_install() {

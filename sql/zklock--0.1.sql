@@ -14,7 +14,8 @@
 CREATE FUNCTION zk_lock(name text)
 RETURNS bigint
 AS 'MODULE_PATHNAME', 'zklock_lock_text'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE PARALLEL RESTRICTED
+COST 1000;
 
 COMMENT ON FUNCTION zk_lock(text) IS
 	'obtain cluster-wide exclusive lock on a name, waiting if necessary; held until unlocked or the session ends; returns the fencing token';
@@ -22,7 +23,8 @@ COMMENT ON FUNCTION zk_lock(text) IS
 CREATE FUNCTION zk_lock(key bigint)
 RETURNS bigint
 AS 'MODULE_PATHNAME', 'zklock_lock_int8'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE PARALLEL RESTRICTED
+COST 1000;
 
 COMMENT ON FUNCTION zk_lock(bigint) IS
 	'obtain cluster-wide exclusive lock on a bigint key, waiting if necessary; held until unlocked or the session ends; returns the fencing token';
@@ -30,7 +32,8 @@ COMMENT ON FUNCTION zk_lock(bigint) IS
 CREATE FUNCTION zk_lock(key1 integer, key2 integer)
 RETURNS bigint
 AS 'MODULE_PATHNAME', 'zklock_lock_int4'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE PARALLEL RESTRICTED
+COST 1000;
 
 COMMENT ON FUNCTION zk_lock(integer, integer) IS
 	'obtain cluster-wide exclusive lock on two integer keys, waiting if necessary; held until unlocked or the session ends; returns the fencing token';
@@ -38,7 +41,8 @@ COMMENT ON FUNCTION zk_lock(integer, integer) IS
 CREATE FUNCTION zk_lock(names text[])
 RETURNS bigint[]
 AS 'MODULE_PATHNAME', 'zklock_lock_array'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE PARALLEL RESTRICTED
+COST 1000;
 
 COMMENT ON FUNCTION zk_lock(text[]) IS
 	'obtain cluster-wide exclusive locks on several names, all or nothing, waiting if necessary; held until unlocked or the session ends; returns the fencing token';
@@ -49,7 +53,8 @@ COMMENT ON FUNCTION zk_lock(text[]) IS
 CREATE FUNCTION zk_lock_shared(name text)
 RETURNS bigint
 AS 'MODULE_PATHNAME', 'zklock_lock_shared_text'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE PARALLEL RESTRICTED
+COST 1000;
 
 COMMENT ON FUNCTION zk_lock_shared(text) IS
 	'obtain cluster-wide shared lock on a name, waiting if necessary; held until unlocked or the session ends; returns the fencing token';
@@ -57,7 +62,8 @@ COMMENT ON FUNCTION zk_lock_shared(text) IS
 CREATE FUNCTION zk_lock_shared(key bigint)
 RETURNS bigint
 AS 'MODULE_PATHNAME', 'zklock_lock_shared_int8'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE PARALLEL RESTRICTED
+COST 1000;
 
 COMMENT ON FUNCTION zk_lock_shared(bigint) IS
 	'obtain cluster-wide shared lock on a bigint key, waiting if necessary; held until unlocked or the session ends; returns the fencing token';
@@ -65,7 +71,8 @@ COMMENT ON FUNCTION zk_lock_shared(bigint) IS
 CREATE FUNCTION zk_lock_shared(key1 integer, key2 integer)
 RETURNS bigint
 AS 'MODULE_PATHNAME', 'zklock_lock_shared_int4'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE PARALLEL RESTRICTED
+COST 1000;
 
 COMMENT ON FUNCTION zk_lock_shared(integer, integer) IS
 	'obtain cluster-wide shared lock on two integer keys, waiting if necessary; held until unlocked or the session ends; returns the fencing token';
@@ -73,7 +80,8 @@ COMMENT ON FUNCTION zk_lock_shared(integer, integer) IS
 CREATE FUNCTION zk_lock_shared(names text[])
 RETURNS bigint[]
 AS 'MODULE_PATHNAME', 'zklock_lock_shared_array'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE PARALLEL RESTRICTED
+COST 1000;
 
 COMMENT ON FUNCTION zk_lock_shared(text[]) IS
 	'obtain cluster-wide shared locks on several names, all or nothing, waiting if necessary; held until unlocked or the session ends; returns the fencing token';
@@ -84,7 +92,8 @@ COMMENT ON FUNCTION zk_lock_shared(text[]) IS
 CREATE FUNCTION zk_xact_lock(name text)
 RETURNS bigint
 AS 'MODULE_PATHNAME', 'zklock_xact_lock_text'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE PARALLEL RESTRICTED
+COST 1000;
 
 COMMENT ON FUNCTION zk_xact_lock(text) IS
 	'obtain cluster-wide exclusive lock on a name, waiting if necessary; held until the transaction ends; returns the fencing token';
@@ -92,7 +101,8 @@ COMMENT ON FUNCTION zk_xact_lock(text) IS
 CREATE FUNCTION zk_xact_lock(key bigint)
 RETURNS bigint
 AS 'MODULE_PATHNAME', 'zklock_xact_lock_int8'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE PARALLEL RESTRICTED
+COST 1000;
 
 COMMENT ON FUNCTION zk_xact_lock(bigint) IS
 	'obtain cluster-wide exclusive lock on a bigint key, waiting if necessary; held until the transaction ends; returns the fencing token';
@@ -100,7 +110,8 @@ COMMENT ON FUNCTION zk_xact_lock(bigint) IS
 CREATE FUNCTION zk_xact_lock(key1 integer, key2 integer)
 RETURNS bigint
 AS 'MODULE_PATHNAME', 'zklock_xact_lock_int4'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE PARALLEL RESTRICTED
+COST 1000;
 
 COMMENT ON FUNCTION zk_xact_lock(integer, integer) IS
 	'obtain cluster-wide exclusive lock on two integer keys, waiting if necessary; held until the transaction ends; returns the fencing token';
@@ -108,7 +119,8 @@ COMMENT ON FUNCTION zk_xact_lock(integer, integer) IS
 CREATE FUNCTION zk_xact_lock(names text[])
 RETURNS bigint[]
 AS 'MODULE_PATHNAME', 'zklock_xact_lock_array'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE PARALLEL RESTRICTED
+COST 1000;
 
 COMMENT ON FUNCTION zk_xact_lock(text[]) IS
 	'obtain cluster-wide exclusive locks on several names, all or nothing, waiting if necessary; held until the transaction ends; returns the fencing token';
@@ -119,7 +131,8 @@ COMMENT ON FUNCTION zk_xact_lock(text[]) IS
 CREATE FUNCTION zk_xact_lock_shared(name text)
 RETURNS bigint
 AS 'MODULE_PATHNAME', 'zklock_xact_lock_shared_text'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE PARALLEL RESTRICTED
+COST 1000;
 
 COMMENT ON FUNCTION zk_xact_lock_shared(text) IS
 	'obtain cluster-wide shared lock on a name, waiting if necessary; held until the transaction ends; returns the fencing token';
@@ -127,7 +140,8 @@ COMMENT ON FUNCTION zk_xact_lock_shared(text) IS
 CREATE FUNCTION zk_xact_lock_shared(key bigint)
 RETURNS bigint
 AS 'MODULE_PATHNAME', 'zklock_xact_lock_shared_int8'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE PARALLEL RESTRICTED
+COST 1000;
 
 COMMENT ON FUNCTION zk_xact_lock_shared(bigint) IS
 	'obtain cluster-wide shared lock on a bigint key, waiting if necessary; held until the transaction ends; returns the fencing token';
@@ -135,7 +149,8 @@ COMMENT ON FUNCTION zk_xact_lock_shared(bigint) IS
 CREATE FUNCTION zk_xact_lock_shared(key1 integer, key2 integer)
 RETURNS bigint
 AS 'MODULE_PATHNAME', 'zklock_xact_lock_shared_int4'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE PARALLEL RESTRICTED
+COST 1000;
 
 COMMENT ON FUNCTION zk_xact_lock_shared(integer, integer) IS
 	'obtain cluster-wide shared lock on two integer keys, waiting if necessary; held until the transaction ends; returns the fencing token';
@@ -143,7 +158,8 @@ COMMENT ON FUNCTION zk_xact_lock_shared(integer, integer) IS
 CREATE FUNCTION zk_xact_lock_shared(names text[])
 RETURNS bigint[]
 AS 'MODULE_PATHNAME', 'zklock_xact_lock_shared_array'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE PARALLEL RESTRICTED
+COST 1000;
 
 COMMENT ON FUNCTION zk_xact_lock_shared(text[]) IS
 	'obtain cluster-wide shared locks on several names, all or nothing, waiting if necessary; held until the transaction ends; returns the fencing token';
@@ -154,7 +170,8 @@ COMMENT ON FUNCTION zk_xact_lock_shared(text[]) IS
 CREATE FUNCTION zk_try_lock(name text, wait interval DEFAULT '0')
 RETURNS boolean
 AS 'MODULE_PATHNAME', 'zklock_try_lock_text'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE PARALLEL RESTRICTED
+COST 1000;
 
 COMMENT ON FUNCTION zk_try_lock(text, interval) IS
 	'obtain cluster-wide exclusive lock on a name if possible within the time to wait; held until unlocked or the session ends; false if not obtained';
@@ -162,7 +179,8 @@ COMMENT ON FUNCTION zk_try_lock(text, interval) IS
 CREATE FUNCTION zk_try_lock(key bigint, wait interval DEFAULT '0')
 RETURNS boolean
 AS 'MODULE_PATHNAME', 'zklock_try_lock_int8'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE PARALLEL RESTRICTED
+COST 1000;
 
 COMMENT ON FUNCTION zk_try_lock(bigint, interval) IS
 	'obtain cluster-wide exclusive lock on a bigint key if possible within the time to wait; held until unlocked or the session ends; false if not obtained';
@@ -170,7 +188,8 @@ COMMENT ON FUNCTION zk_try_lock(bigint, interval) IS
 CREATE FUNCTION zk_try_lock(key1 integer, key2 integer, wait interval DEFAULT '0')
 RETURNS boolean
 AS 'MODULE_PATHNAME', 'zklock_try_lock_int4'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE PARALLEL RESTRICTED
+COST 1000;
 
 COMMENT ON FUNCTION zk_try_lock(integer, integer, interval) IS
 	'obtain cluster-wide exclusive lock on two integer keys if possible within the time to wait; held until unlocked or the session ends; false if not obtained';
@@ -178,7 +197,8 @@ COMMENT ON FUNCTION zk_try_lock(integer, integer, interval) IS
 CREATE FUNCTION zk_try_lock(names text[], wait interval DEFAULT '0')
 RETURNS boolean
 AS 'MODULE_PATHNAME', 'zklock_try_lock_array'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE PARALLEL RESTRICTED
+COST 1000;
 
 COMMENT ON FUNCTION zk_try_lock(text[], interval) IS
 	'obtain cluster-wide exclusive locks on several names, all or nothing if possible within the time to wait; held until unlocked or the session ends; false if not obtained';
@@ -189,7 +209,8 @@ COMMENT ON FUNCTION zk_try_lock(text[], interval) IS
 CREATE FUNCTION zk_try_lock_shared(name text, wait interval DEFAULT '0')
 RETURNS boolean
 AS 'MODULE_PATHNAME', 'zklock_try_lock_shared_text'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE PARALLEL RESTRICTED
+COST 1000;
 
 COMMENT ON FUNCTION zk_try_lock_shared(text, interval) IS
 	'obtain cluster-wide shared lock on a name if possible within the time to wait; held until unlocked or the session ends; false if not obtained';
@@ -197,7 +218,8 @@ COMMENT ON FUNCTION zk_try_lock_shared(text, interval) IS
 CREATE FUNCTION zk_try_lock_shared(key bigint, wait interval DEFAULT '0')
 RETURNS boolean
 AS 'MODULE_PATHNAME', 'zklock_try_lock_shared_int8'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE PARALLEL RESTRICTED
+COST 1000;
 
 COMMENT ON FUNCTION zk_try_lock_shared(bigint, interval) IS
 	'obtain cluster-wide shared lock on a bigint key if possible within the time to wait; held until unlocked or the session ends; false if not obtained';
@@ -205,7 +227,8 @@ COMMENT ON FUNCTION zk_try_lock_shared(bigint, interval) IS
 CREATE FUNCTION zk_try_lock_shared(key1 integer, key2 integer, wait interval DEFAULT '0')
 RETURNS boolean
 AS 'MODULE_PATHNAME', 'zklock_try_lock_shared_int4'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE PARALLEL RESTRICTED
+COST 1000;
 
 COMMENT ON FUNCTION zk_try_lock_shared(integer, integer, interval) IS
 	'obtain cluster-wide shared lock on two integer keys if possible within the time to wait; held until unlocked or the session ends; false if not obtained';
@@ -213,7 +236,8 @@ COMMENT ON FUNCTION zk_try_lock_shared(integer, integer, interval) IS
 CREATE FUNCTION zk_try_lock_shared(names text[], wait interval DEFAULT '0')
 RETURNS boolean
 AS 'MODULE_PATHNAME', 'zklock_try_lock_shared_array'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE PARALLEL RESTRICTED
+COST 1000;
 
 COMMENT ON FUNCTION zk_try_lock_shared(text[], interval) IS
 	'obtain cluster-wide shared locks on several names, all or nothing if possible within the time to wait; held until unlocked or the session ends; false if not obtained';
@@ -224,7 +248,8 @@ COMMENT ON FUNCTION zk_try_lock_shared(text[], interval) IS
 CREATE FUNCTION zk_try_xact_lock(name text, wait interval DEFAULT '0')
 RETURNS boolean
 AS 'MODULE_PATHNAME', 'zklock_try_xact_lock_text'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE PARALLEL RESTRICTED
+COST 1000;
 
 COMMENT ON FUNCTION zk_try_xact_lock(text, interval) IS
 	'obtain cluster-wide exclusive lock on a name if possible within the time to wait; held until the transaction ends; false if not obtained';
@@ -232,7 +257,8 @@ COMMENT ON FUNCTION zk_try_xact_lock(text, interval) IS
 CREATE FUNCTION zk_try_xact_lock(key bigint, wait interval DEFAULT '0')
 RETURNS boolean
 AS 'MODULE_PATHNAME', 'zklock_try_xact_lock_int8'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE PARALLEL RESTRICTED
+COST 1000;
 
 COMMENT ON FUNCTION zk_try_xact_lock(bigint, interval) IS
 	'obtain cluster-wide exclusive lock on a bigint key if possible within the time to wait; held until the transaction ends; false if not obtained';
@@ -240,7 +266,8 @@ COMMENT ON FUNCTION zk_try_xact_lock(bigint, interval) IS
 CREATE FUNCTION zk_try_xact_lock(key1 integer, key2 integer, wait interval DEFAULT '0')
 RETURNS boolean
 AS 'MODULE_PATHNAME', 'zklock_try_xact_lock_int4'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE PARALLEL RESTRICTED
+COST 1000;
 
 COMMENT ON FUNCTION zk_try_xact_lock(integer, integer, interval) IS
 	'obtain cluster-wide exclusive lock on two integer keys if possible within the time to wait; held until the transaction ends; false if not obtained';
@@ -248,7 +275,8 @@ COMMENT ON FUNCTION zk_try_xact_lock(integer, integer, interval) IS
 CREATE FUNCTION zk_try_xact_lock(names text[], wait interval DEFAULT '0')
 RETURNS boolean
 AS 'MODULE_PATHNAME', 'zklock_try_xact_lock_array'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE PARALLEL RESTRICTED
+COST 1000;
 
 COMMENT ON FUNCTION zk_try_xact_lock(text[], interval) IS
 	'obtain cluster-wide exclusive locks on several names, all or nothing if possible within the time to wait; held until the transaction ends; false if not obtained';
@@ -259,7 +287,8 @@ COMMENT ON FUNCTION zk_try_xact_lock(text[], interval) IS
 CREATE FUNCTION zk_try_xact_lock_shared(name text, wait interval DEFAULT '0')
 RETURNS boolean
 AS 'MODULE_PATHNAME', 'zklock_try_xact_lock_shared_text'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE PARALLEL RESTRICTED
+COST 1000;
 
 COMMENT ON FUNCTION zk_try_xact_lock_shared(text, interval) IS
 	'obtain cluster-wide shared lock on a name if possible within the time to wait; held until the transaction ends; false if not obtained';
@@ -267,7 +296,8 @@ COMMENT ON FUNCTION zk_try_xact_lock_shared(text, interval) IS
 CREATE FUNCTION zk_try_xact_lock_shared(key bigint, wait interval DEFAULT '0')
 RETURNS boolean
 AS 'MODULE_PATHNAME', 'zklock_try_xact_lock_shared_int8'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE PARALLEL RESTRICTED
+COST 1000;
 
 COMMENT ON FUNCTION zk_try_xact_lock_shared(bigint, interval) IS
 	'obtain cluster-wide shared lock on a bigint key if possible within the time to wait; held until the transaction ends; false if not obtained';
@@ -275,7 +305,8 @@ COMMENT ON FUNCTION zk_try_xact_lock_shared(bigint, interval) IS
 CREATE FUNCTION zk_try_xact_lock_shared(key1 integer, key2 integer, wait interval DEFAULT '0')
 RETURNS boolean
 AS 'MODULE_PATHNAME', 'zklock_try_xact_lock_shared_int4'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE PARALLEL RESTRICTED
+COST 1000;
 
 COMMENT ON FUNCTION zk_try_xact_lock_shared(integer, integer, interval) IS
 	'obtain cluster-wide shared lock on two integer keys if possible within the time to wait; held until the transaction ends; false if not obtained';
@@ -283,7 +314,8 @@ COMMENT ON FUNCTION zk_try_xact_lock_shared(integer, integer, interval) IS
 CREATE FUNCTION zk_try_xact_lock_shared(names text[], wait interval DEFAULT '0')
 RETURNS boolean
 AS 'MODULE_PATHNAME', 'zklock_try_xact_lock_shared_array'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE PARALLEL RESTRICTED
+COST 1000;
 
 COMMENT ON FUNCTION zk_try_xact_lock_shared(text[], interval) IS
 	'obtain cluster-wide shared locks on several names, all or nothing if possible within the time to wait; held until the transaction ends; false if not obtained';
@@ -295,6 +327,7 @@ COMMENT ON FUNCTION zk_try_xact_lock_shared(text[], interval) IS
 CREATE FUNCTION zk_try_lock(name text, wait text)
 RETURNS boolean
 LANGUAGE sql VOLATILE PARALLEL RESTRICTED
+COST 1000
 RETURN zk_try_lock(name, wait::interval);
 
 COMMENT ON FUNCTION zk_try_lock(text, text) IS
@@ -303,6 +336,7 @@ COMMENT ON FUNCTION zk_try_lock(text, text) IS
 CREATE FUNCTION zk_try_lock_shared(name text, wait text)
 RETURNS boolean
 LANGUAGE sql VOLATILE PARALLEL RESTRICTED
+COST 1000
 RETURN zk_try_lock_shared(name, wait::interval);
 
 COMMENT ON FUNCTION zk_try_lock_shared(text, text) IS
@@ -311,6 +345,7 @@ COMMENT ON FUNCTION zk_try_lock_shared(text, text) IS
 CREATE FUNCTION zk_try_xact_lock(name text, wait text)
 RETURNS boolean
 LANGUAGE sql VOLATILE PARALLEL RESTRICTED
+COST 1000
 RETURN zk_try_xact_lock(name, wait::interval);
 
 COMMENT ON FUNCTION zk_try_xact_lock(text, text) IS
@@ -319,6 +354,7 @@ COMMENT ON FUNCTION zk_try_xact_lock(text, text) IS
 CREATE FUNCTION zk_try_xact_lock_shared(name text, wait text)
 RETURNS boolean
 LANGUAGE sql VOLATILE PARALLEL RESTRICTED
+COST 1000
 RETURN zk_try_xact_lock_shared(name, wait::interval);
 
 COMMENT ON FUNCTION zk_try_xact_lock_shared(text, text) IS
@@ -330,7 +366,8 @@ COMMENT ON FUNCTION zk_try_xact_lock_shared(text, text) IS
 CREATE FUNCTION zk_unlock(name text)
 RETURNS boolean
 AS 'MODULE_PATHNAME', 'zklock_unlock_text'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE PARALLEL RESTRICTED
+COST 1000;
 
 COMMENT ON FUNCTION zk_unlock(text) IS
 	'release cluster-wide exclusive lock on a name held at session level; false with a warning if not held; does not wait';
@@ -338,7 +375,8 @@ COMMENT ON FUNCTION zk_unlock(text) IS
 CREATE FUNCTION zk_unlock(key bigint)
 RETURNS boolean
 AS 'MODULE_PATHNAME', 'zklock_unlock_int8'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE PARALLEL RESTRICTED
+COST 1000;
 
 COMMENT ON FUNCTION zk_unlock(bigint) IS
 	'release cluster-wide exclusive lock on a bigint key held at session level; false with a warning if not held; does not wait';
@@ -346,7 +384,8 @@ COMMENT ON FUNCTION zk_unlock(bigint) IS
 CREATE FUNCTION zk_unlock(key1 integer, key2 integer)
 RETURNS boolean
 AS 'MODULE_PATHNAME', 'zklock_unlock_int4'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE PARALLEL RESTRICTED
+COST 1000;
 
 COMMENT ON FUNCTION zk_unlock(integer, integer) IS
 	'release cluster-wide exclusive lock on two integer keys held at session level; false with a warning if not held; does not wait';
@@ -354,7 +393,8 @@ COMMENT ON FUNCTION zk_unlock(integer, integer) IS
 CREATE FUNCTION zk_unlock(names text[])
 RETURNS boolean
 AS 'MODULE_PATHNAME', 'zklock_unlock_array'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE PARALLEL RESTRICTED
+COST 1000;
 
 COMMENT ON FUNCTION zk_unlock(text[]) IS
 	'release cluster-wide exclusive locks on several names held at session level; false with a warning, and none released, if one is not held; does not wait';
@@ -365,7 +405,8 @@ COMMENT ON FUNCTION zk_unlock(text[]) IS
 CREATE FUNCTION zk_unlock_shared(name text)
 RETURNS boolean
 AS 'MODULE_PATHNAME', 'zklock_unlock_shared_text'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE PARALLEL RESTRICTED
+COST 1000;
 
 COMMENT ON FUNCTION zk_unlock_shared(text) IS
 	'release cluster-wide shared lock on a name held at session level; false with a warning if not held; does not wait';
@@ -373,7 +414,8 @@ COMMENT ON FUNCTION zk_unlock_shared(text) IS
 CREATE FUNCTION zk_unlock_shared(key bigint)
 RETURNS boolean
 AS 'MODULE_PATHNAME', 'zklock_unlock_shared_int8'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE PARALLEL RESTRICTED
+COST 1000;
 
 COMMENT ON FUNCTION zk_unlock_shared(bigint) IS
 	'release cluster-wide shared lock on a bigint key held at session level; false with a warning if not held; does not wait';
@@ -381,7 +423,8 @@ COMMENT ON FUNCTION zk_unlock_shared(bigint) IS
 CREATE FUNCTION zk_unlock_shared(key1 integer, key2 integer)
 RETURNS boolean
 AS 'MODULE_PATHNAME', 'zklock_unlock_shared_int4'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE PARALLEL RESTRICTED
+COST 1000;
 
 COMMENT ON FUNCTION zk_unlock_shared(integer, integer) IS
 	'release cluster-wide shared lock on two integer keys held at session level; false with a warning if not held; does not wait';
@@ -389,7 +432,8 @@ COMMENT ON FUNCTION zk_unlock_shared(integer, integer) IS
 CREATE FUNCTION zk_unlock_shared(names text[])
 RETURNS boolean
 AS 'MODULE_PATHNAME', 'zklock_unlock_shared_array'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE PARALLEL RESTRICTED
+COST 1000;
 
 COMMENT ON FUNCTION zk_unlock_shared(text[]) IS
 	'release cluster-wide shared locks on several names held at session level; false with a warning, and none released, if one is not held; does not wait';
@@ -409,6 +453,41 @@ AS 'MODULE_PATHNAME', 'zklock_lock_wait_text'
 LANGUAGE C;
 
 COMMENT ON PROCEDURE zk_lock_wait(text, interval) IS
+	'the same; an error if not obtained within the time to wait';
+
+CREATE PROCEDURE zk_lock_wait(name text, wait text)
+AS 'MODULE_PATHNAME', 'zklock_lock_wait_literal'
+LANGUAGE C;
+
+COMMENT ON PROCEDURE zk_lock_wait(text, text) IS
+	'the same as zk_lock_wait(text, interval), for a time to wait that is an untyped literal';
+
+CREATE PROCEDURE zk_lock_wait(key bigint)
+AS 'MODULE_PATHNAME', 'zklock_lock_wait_int8'
+LANGUAGE C;
+
+COMMENT ON PROCEDURE zk_lock_wait(bigint) IS
+	'obtain cluster-wide exclusive lock on a bigint key, waiting if needed without a snapshot or a transaction that others would wait for; held until unlocked or the session ends; not in a transaction block';
+
+CREATE PROCEDURE zk_lock_wait(key bigint, wait interval)
+AS 'MODULE_PATHNAME', 'zklock_lock_wait_int8'
+LANGUAGE C;
+
+COMMENT ON PROCEDURE zk_lock_wait(bigint, interval) IS
+	'the same; an error if not obtained within the time to wait';
+
+CREATE PROCEDURE zk_lock_wait(key1 integer, key2 integer)
+AS 'MODULE_PATHNAME', 'zklock_lock_wait_int4'
+LANGUAGE C;
+
+COMMENT ON PROCEDURE zk_lock_wait(integer, integer) IS
+	'obtain cluster-wide exclusive lock on two integer keys, waiting if needed without a snapshot or a transaction that others would wait for; held until unlocked or the session ends; not in a transaction block';
+
+CREATE PROCEDURE zk_lock_wait(key1 integer, key2 integer, wait interval)
+AS 'MODULE_PATHNAME', 'zklock_lock_wait_int4'
+LANGUAGE C;
+
+COMMENT ON PROCEDURE zk_lock_wait(integer, integer, interval) IS
 	'the same; an error if not obtained within the time to wait';
 
 
@@ -452,7 +531,8 @@ COMMENT ON FUNCTION zk_lock_token(text[]) IS
 CREATE FUNCTION zk_unlock_all()
 RETURNS void
 AS 'MODULE_PATHNAME', 'zklock_unlock_all'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE PARALLEL RESTRICTED
+COST 1000;
 
 COMMENT ON FUNCTION zk_unlock_all() IS
 	'release all cluster-wide locks and permits that this session holds at session level; does not wait';
@@ -463,7 +543,8 @@ COMMENT ON FUNCTION zk_unlock_all() IS
 CREATE FUNCTION zk_acquire(name text, permits integer)
 RETURNS bigint
 AS 'MODULE_PATHNAME', 'zklock_acquire_session'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE PARALLEL RESTRICTED
+COST 1000;
 
 COMMENT ON FUNCTION zk_acquire(text, integer) IS
 	'obtain one more permit of a cluster-wide semaphore, waiting if necessary; held until released or the session ends; returns its token';
@@ -471,7 +552,8 @@ COMMENT ON FUNCTION zk_acquire(text, integer) IS
 CREATE FUNCTION zk_xact_acquire(name text, permits integer)
 RETURNS bigint
 AS 'MODULE_PATHNAME', 'zklock_acquire_xact'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE PARALLEL RESTRICTED
+COST 1000;
 
 COMMENT ON FUNCTION zk_xact_acquire(text, integer) IS
 	'obtain one more permit of a cluster-wide semaphore, waiting if necessary; held until the transaction ends; returns its token';
@@ -479,7 +561,8 @@ COMMENT ON FUNCTION zk_xact_acquire(text, integer) IS
 CREATE FUNCTION zk_try_acquire(name text, permits integer, wait interval DEFAULT '0')
 RETURNS boolean
 AS 'MODULE_PATHNAME', 'zklock_try_acquire_session'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE PARALLEL RESTRICTED
+COST 1000;
 
 COMMENT ON FUNCTION zk_try_acquire(text, integer, interval) IS
 	'obtain one more permit of a cluster-wide semaphore if it is available within the time to wait; held until released or the session ends';
@@ -487,7 +570,8 @@ COMMENT ON FUNCTION zk_try_acquire(text, integer, interval) IS
 CREATE FUNCTION zk_try_xact_acquire(name text, permits integer, wait interval DEFAULT '0')
 RETURNS boolean
 AS 'MODULE_PATHNAME', 'zklock_try_acquire_xact'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE PARALLEL RESTRICTED
+COST 1000;
 
 COMMENT ON FUNCTION zk_try_xact_acquire(text, integer, interval) IS
 	'obtain one more permit of a cluster-wide semaphore if it is available within the time to wait; held until the transaction ends';
@@ -495,7 +579,8 @@ COMMENT ON FUNCTION zk_try_xact_acquire(text, integer, interval) IS
 CREATE FUNCTION zk_release(name text)
 RETURNS boolean
 AS 'MODULE_PATHNAME', 'zklock_release_text'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE PARALLEL RESTRICTED
+COST 1000;
 
 COMMENT ON FUNCTION zk_release(text) IS
 	'release one permit of a cluster-wide semaphore that this session holds at session level; does not wait';
@@ -509,7 +594,23 @@ AS 'MODULE_PATHNAME', 'zklock_revoked_text'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_revoked(text) IS
-	'has somebody asked this session to let go of the cluster-wide lock that it holds on a name?; no network';
+	'has a release of the cluster-wide lock on a name, which this session holds, been requested?; no network';
+
+CREATE FUNCTION zk_revoked(key bigint)
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'zklock_revoked_int8'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION zk_revoked(bigint) IS
+	'has a release of the cluster-wide lock on a bigint key, which this session holds, been requested?; no network';
+
+CREATE FUNCTION zk_revoked(key1 integer, key2 integer)
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'zklock_revoked_int4'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION zk_revoked(integer, integer) IS
+	'has a release of the cluster-wide lock on two integer keys, which this session holds, been requested?; no network';
 
 
 -- fencing: the functions read and write the table whoever calls them
@@ -521,8 +622,35 @@ CREATE TABLE zklock_fences (
 	fenced_by text NOT NULL
 ) USING heap;
 
-REVOKE ALL ON zklock_fences FROM PUBLIC;
+-- the owner of the database dumps and restores the rows
+GRANT SELECT, INSERT ON zklock_fences TO pg_database_owner;
 SELECT pg_catalog.pg_extension_config_dump('zklock_fences', '');
+
+CREATE FUNCTION zklock_fences_keep()
+RETURNS trigger
+AS 'MODULE_PATHNAME', 'zklock_fences_keep'
+LANGUAGE C;
+
+REVOKE EXECUTE ON FUNCTION zklock_fences_keep() FROM PUBLIC;
+
+COMMENT ON FUNCTION zklock_fences_keep() IS
+	'trigger of zklock_fences: no write lowers or removes a recorded token';
+
+CREATE TRIGGER zklock_fences_keep
+	BEFORE INSERT OR UPDATE OR DELETE ON zklock_fences
+	FOR EACH ROW EXECUTE FUNCTION zklock_fences_keep();
+CREATE TRIGGER zklock_fences_keep_all
+	BEFORE TRUNCATE ON zklock_fences
+	FOR EACH STATEMENT EXECUTE FUNCTION zklock_fences_keep();
+
+-- ALWAYS: in the apply workers of logical replication too
+ALTER TABLE zklock_fences ENABLE ALWAYS TRIGGER zklock_fences_keep;
+ALTER TABLE zklock_fences ENABLE ALWAYS TRIGGER zklock_fences_keep_all;
+
+COMMENT ON TRIGGER zklock_fences_keep ON zklock_fences IS
+	'keeps the greater token; the functions of the extension do not fire it';
+COMMENT ON TRIGGER zklock_fences_keep_all ON zklock_fences IS
+	'refuses TRUNCATE';
 
 COMMENT ON TABLE zklock_fences IS
 	'greatest tokens of cluster-wide locks that zk_fence() recorded in this database; kept by dump and restore';
@@ -534,20 +662,78 @@ COMMENT ON COLUMN zklock_fences.fenced_by IS 'the session''s user then';
 CREATE FUNCTION zk_fence(name text)
 RETURNS bigint
 AS 'MODULE_PATHNAME', 'zklock_fence_text'
-LANGUAGE C VOLATILE PARALLEL UNSAFE;
+LANGUAGE C VOLATILE PARALLEL UNSAFE
+COST 1000;
 
 COMMENT ON FUNCTION zk_fence(text) IS
 	'record the token of a cluster-wide lock that this session holds in this database; an error if a later holder did; returns the fencing token';
 
+CREATE FUNCTION zk_fence(key bigint)
+RETURNS bigint
+AS 'MODULE_PATHNAME', 'zklock_fence_int8'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION zk_fence(bigint) IS
+	'record the token of the cluster-wide lock on a bigint key, which this session holds, in this database; an error if a later holder did; returns the fencing token';
+
+CREATE FUNCTION zk_fence(key1 integer, key2 integer)
+RETURNS bigint
+AS 'MODULE_PATHNAME', 'zklock_fence_int4'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION zk_fence(integer, integer) IS
+	'record the token of the cluster-wide lock on two integer keys, which this session holds, in this database; an error if a later holder did; returns the fencing token';
+
 CREATE FUNCTION zk_fence_reset(name text)
 RETURNS void
 AS 'MODULE_PATHNAME', 'zklock_fence_reset_text'
-LANGUAGE C VOLATILE PARALLEL UNSAFE;
+LANGUAGE C VOLATILE PARALLEL UNSAFE
+COST 1000;
 
 REVOKE EXECUTE ON FUNCTION zk_fence_reset(text) FROM PUBLIC;
 
 COMMENT ON FUNCTION zk_fence_reset(text) IS
 	'forget the token recorded for a name, after the ZooKeeper ensemble was rebuilt from nothing';
+
+CREATE FUNCTION zk_fence_reset(key bigint)
+RETURNS void
+AS 'MODULE_PATHNAME', 'zklock_fence_reset_int8'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
+REVOKE EXECUTE ON FUNCTION zk_fence_reset(bigint) FROM PUBLIC;
+
+COMMENT ON FUNCTION zk_fence_reset(bigint) IS
+	'forget the token recorded for a bigint key, after the ZooKeeper ensemble was rebuilt from nothing';
+
+CREATE FUNCTION zk_fence_reset(key1 integer, key2 integer)
+RETURNS void
+AS 'MODULE_PATHNAME', 'zklock_fence_reset_int4'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
+REVOKE EXECUTE ON FUNCTION zk_fence_reset(integer, integer) FROM PUBLIC;
+
+COMMENT ON FUNCTION zk_fence_reset(integer, integer) IS
+	'forget the token recorded for two integer keys, after the ZooKeeper ensemble was rebuilt from nothing';
+
+CREATE FUNCTION zk_fence_reset()
+RETURNS void
+AS 'MODULE_PATHNAME', 'zklock_fence_reset_all'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
+REVOKE EXECUTE ON FUNCTION zk_fence_reset() FROM PUBLIC;
+
+COMMENT ON FUNCTION zk_fence_reset() IS
+	'forget all tokens recorded in this database, after the ZooKeeper ensemble was rebuilt from nothing';
+
+CREATE FUNCTION zk_fence_vacuum(older_than interval)
+RETURNS bigint
+AS 'MODULE_PATHNAME', 'zklock_fence_vacuum'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
+REVOKE EXECUTE ON FUNCTION zk_fence_vacuum(interval) FROM PUBLIC;
+
+COMMENT ON FUNCTION zk_fence_vacuum(interval) IS
+	'remove tokens that were recorded longer ago than that, and before the oldest session of this database began; returns how many';
 
 
 -- revocation
@@ -555,13 +741,36 @@ COMMENT ON FUNCTION zk_fence_reset(text) IS
 CREATE FUNCTION zk_revoke(name text)
 RETURNS integer
 AS 'MODULE_PATHNAME', 'zklock_revoke_text'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE PARALLEL RESTRICTED
+COST 1000;
 
 REVOKE EXECUTE ON FUNCTION zk_revoke(text) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION zk_revoke(text) TO pg_signal_backend;
 
 COMMENT ON FUNCTION zk_revoke(text) IS
 	'ask all holders of the cluster-wide lock on a name to release it, on any server and in Curator programs; returns how many were asked';
+
+CREATE FUNCTION zk_revoke(key bigint)
+RETURNS integer
+AS 'MODULE_PATHNAME', 'zklock_revoke_int8'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+REVOKE EXECUTE ON FUNCTION zk_revoke(bigint) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION zk_revoke(bigint) TO pg_signal_backend;
+
+COMMENT ON FUNCTION zk_revoke(bigint) IS
+	'ask all holders of the cluster-wide lock on a bigint key to release it, on any server and in Curator programs; returns how many were asked';
+
+CREATE FUNCTION zk_revoke(key1 integer, key2 integer)
+RETURNS integer
+AS 'MODULE_PATHNAME', 'zklock_revoke_int4'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+REVOKE EXECUTE ON FUNCTION zk_revoke(integer, integer) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION zk_revoke(integer, integer) TO pg_signal_backend;
+
+COMMENT ON FUNCTION zk_revoke(integer, integer) IS
+	'ask all holders of the cluster-wide lock on two integer keys to release it, on any server and in Curator programs; returns how many were asked';
 
 
 -- seeing
@@ -572,7 +781,8 @@ CREATE FUNCTION zklock_held_locks(
 	OUT state text)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'zklock_held_locks'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE PARALLEL RESTRICTED
+ROWS 10;
 
 COMMENT ON FUNCTION zklock_held_locks() IS
 	'rows of the view zk_held_locks';
@@ -603,7 +813,8 @@ CREATE FUNCTION zklock_locks(
 	OUT since timestamptz, OUT znode text)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'zklock_locks'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE PARALLEL RESTRICTED
+COST 1000 ROWS 100;
 
 COMMENT ON FUNCTION zklock_locks() IS
 	'rows of the view zk_locks';
@@ -614,7 +825,7 @@ CREATE VIEW zk_locks AS
 	FROM zklock_locks();
 
 COMMENT ON VIEW zk_locks IS
-	'all holders and waiters of cluster-wide locks and semaphores, of any server and program; asks the ensemble, and is empty with a warning when that is away';
+	'all holders and waiters of cluster-wide locks and semaphores, of any server and program; asks the ensemble, and fails when it cannot be read';
 COMMENT ON COLUMN zk_locks.kind IS 'lock or semaphore';
 COMMENT ON COLUMN zk_locks.name IS 'name as given; #key for integer keys';
 COMMENT ON COLUMN zk_locks.mode IS 'exclusive, shared or permit';
@@ -633,6 +844,33 @@ COMMENT ON COLUMN zk_locks.znode IS 'the node, below the chroot of zklock.connec
 
 GRANT SELECT ON zk_locks TO PUBLIC;
 
+CREATE FUNCTION zk_locks_of(name text)
+RETURNS SETOF zk_locks
+AS 'MODULE_PATHNAME', 'zklock_locks_of_text'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED
+COST 1000 ROWS 10;
+
+COMMENT ON FUNCTION zk_locks_of(text) IS
+	'the rows of zk_locks for the lock and the semaphore of a name; reads these znodes alone';
+
+CREATE FUNCTION zk_locks_of(key bigint)
+RETURNS SETOF zk_locks
+AS 'MODULE_PATHNAME', 'zklock_locks_of_int8'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED
+COST 1000 ROWS 10;
+
+COMMENT ON FUNCTION zk_locks_of(bigint) IS
+	'the rows of zk_locks for the lock on a bigint key; reads these znodes alone';
+
+CREATE FUNCTION zk_locks_of(key1 integer, key2 integer)
+RETURNS SETOF zk_locks
+AS 'MODULE_PATHNAME', 'zklock_locks_of_int4'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED
+COST 1000 ROWS 10;
+
+COMMENT ON FUNCTION zk_locks_of(integer, integer) IS
+	'the rows of zk_locks for the lock on two integer keys; reads these znodes alone';
+
 CREATE FUNCTION zklock_server()
 RETURNS text
 AS 'MODULE_PATHNAME', 'zklock_server'
@@ -644,6 +882,7 @@ COMMENT ON FUNCTION zklock_server() IS
 CREATE FUNCTION zk_blocking(pid integer)
 RETURNS TABLE (server text, pid integer, name text, mode text, granted boolean)
 LANGUAGE sql VOLATILE PARALLEL RESTRICTED
+COST 1000 ROWS 10
 BEGIN ATOMIC
 	WITH seen AS MATERIALIZED (
 		SELECT l.kind, l.name, l.mode, l.granted, l.queue_position, l.server,

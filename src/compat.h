@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * compat.h
- *		What differs between PostgreSQL 14 and 18.  The only file that looks
- *		at PG_VERSION_NUM.
+ *		Differences between PostgreSQL 14 and 18.  The only file that uses
+ *		PG_VERSION_NUM.
  *
  *-------------------------------------------------------------------------
  */
@@ -12,6 +12,7 @@
 #include "funcapi.h"
 #include "storage/lock.h"
 #include "utils/guc.h"
+#include "utils/guc_tables.h"
 #include "utils/timestamp.h"
 #include "utils/wait_event.h"
 
@@ -24,7 +25,17 @@
 #define MarkGUCPrefixReserved(prefix) EmitWarningsOnPlaceholders(prefix)
 #endif
 
-/* 15: shared memory is asked for in a hook */
+/* 15: a setting stores the role that set it, and roles can be granted SET */
+#if PG_VERSION_NUM >= 150000
+#include "utils/acl.h"
+
+#define ZKLOCK_MAY_SET(name, role) \
+	(pg_parameter_aclcheck(name, role, ACL_SET) == ACLCHECK_OK)
+#else
+#define ZKLOCK_MAY_SET(name, role) false
+#endif
+
+/* 15: shared memory is requested in a hook */
 #if PG_VERSION_NUM >= 150000
 #define ZKLOCK_INSTALL_SHMEM_REQUEST_HOOK(previous, hook) \
 	((previous) = shmem_request_hook, shmem_request_hook = (hook))
@@ -53,7 +64,21 @@ InitMaterializedSRF(FunctionCallInfo fcinfo, bits32 flags)
 }
 #endif
 
-/* 17: LockHeldByMe() can also look for stronger modes */
+/* 16: the list of settings is built from a hash table, and palloc'd */
+#if PG_VERSION_NUM >= 160000
+#define zklock_all_settings(n) get_guc_variables(n)
+#else
+#define zklock_all_settings(n) (*(n) = GetNumConfigOptions(), get_guc_variables())
+#endif
+
+/* 16: backend status by index; the index starts at 1 */
+#if PG_VERSION_NUM >= 160000
+#define zklock_backend_status(i) pgstat_get_local_beentry_by_index((i) + 1)
+#else
+#define zklock_backend_status(i) pgstat_fetch_stat_local_beentry((i) + 1)
+#endif
+
+/* 17: LockHeldByMe() can also check stronger modes */
 static inline bool
 zklock_lock_held_by_me(const LOCKTAG *tag, LOCKMODE mode)
 {
@@ -64,23 +89,24 @@ zklock_lock_held_by_me(const LOCKTAG *tag, LOCKMODE mode)
 #endif
 }
 
-/* 17: a set of events to wait for belongs to a resource owner, or to the process */
+/* 17: a WaitEventSet belongs to a resource owner, or to the process */
 #if PG_VERSION_NUM >= 170000
 #define ZKLOCK_CREATE_WAIT_SET(n_events) CreateWaitEventSet(NULL, n_events)
 #else
 #define ZKLOCK_CREATE_WAIT_SET(n_events) CreateWaitEventSet(TopMemoryContext, n_events)
 #endif
 
-/* 17: extensions can name their wait events; takes a lock, so not in _PG_init */
+/*
+ * 17: extensions can name their wait events.  Takes a lock, so not for _PG_init().
+ * *event caches the number of the event, and starts as 0.
+ */
 static inline uint32
-zklock_wait_event(void)
+zklock_wait_event(const char *name, uint32 *event)
 {
 #if PG_VERSION_NUM >= 170000
-	static uint32 event = 0;
-
-	if (event == 0)
-		event = WaitEventExtensionNew("ZkLock");
-	return event;
+	if (*event == 0)
+		*event = WaitEventExtensionNew(name);
+	return *event;
 #else
 	return PG_WAIT_EXTENSION;
 #endif
@@ -97,7 +123,7 @@ zklock_interval_is_endless(const Interval *interval)
 #endif
 }
 
-/* 18: ExecutorRun() is not told any more whether it is called once */
+/* 18: ExecutorRun() has no parameter "execute_once" */
 #if PG_VERSION_NUM >= 180000
 #define ZKLOCK_RUN_PARAMETERS QueryDesc *query, ScanDirection direction, uint64 count
 #define ZKLOCK_RUN_ARGUMENTS query, direction, count
@@ -106,7 +132,7 @@ zklock_interval_is_endless(const Interval *interval)
 #define ZKLOCK_RUN_ARGUMENTS query, direction, count, once
 #endif
 
-/* 18: a module can tell its name and version */
+/* 18: a module can state its name and version */
 #if PG_VERSION_NUM >= 180000
 #define ZKLOCK_MODULE_MAGIC \
 	PG_MODULE_MAGIC_EXT(.name = "zklock", .version = ZKLOCK_VERSION)

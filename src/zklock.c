@@ -1,9 +1,9 @@
 /*-------------------------------------------------------------------------
  *
  * zklock.c
- *		Cluster-wide advisory locks over ZooKeeper: where the module begins.
+ *		Entry point of the module: cluster-wide advisory locks over ZooKeeper.
  *
- * doc/design.md tells what is where.
+ * doc/design.md says which file has which responsibility.
  *
  *-------------------------------------------------------------------------
  */
@@ -11,16 +11,16 @@
 
 #include "fmgr.h"
 
+#include "backend/base/settings.h"
+#include "backend/session/stats.h"
+#include "backend/transaction/lifecycle.h"
 #include "compat.h"
-#include "lifecycle.h"
-#include "settings.h"
-#include "stats.h"
 
 ZKLOCK_MODULE_MAGIC;
 
 void		_PG_init(void);
 
-/* May run in the postmaster: starts no thread, opens no session. */
+/* Defines settings and hooks.  May run in the postmaster: no thread, no session. */
 void
 _PG_init(void)
 {

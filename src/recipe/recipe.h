@@ -1,21 +1,23 @@
 /*-------------------------------------------------------------------------
  *
  * recipe.h
- *		Distributed locks over ZooKeeper: the contract of the recipe layer.
+ *		Interface of the recipe layer: distributed locks over ZooKeeper.
  *
- * This is the only header of the recipe layer that the PostgreSQL glue
- * includes.  The layer knows nothing of PostgreSQL: it never throws, never
- * exits, never prints.  Only zkl_session_close() blocks, for a time its
- * caller states.
+ * This is the only header of the recipe layer that the PostgreSQL side includes.
+ * The layer knows nothing of PostgreSQL: it never throws, exits or prints.  It
+ * copies all arguments.  Times named ..._ms are milliseconds.
  *
- * Threads: every function here is called by one thread, the owner of the
- * session.  The recipes advance on the client library's threads; what changed
- * is told by making the descriptor of zkl_session_fd() readable, after which
- * the owner looks at the states it is interested in.
+ * Threads: all functions for a session are called by one thread, its owner.  The
+ * recipes advance on this thread while it waits, otherwise on the session's I/O
+ * thread.  When the descriptor of zkl_session_fd() is readable, a state may have
+ * changed: the owner calls zkl_session_clear_wakeup() and reads the states it needs.
  *
- * A session here is one ZooKeeper session.  When that is over (expired, lost,
- * refused), the object stays in its final state, every lock of it is lost,
- * and the owner closes it and opens another.
+ * Blocking: zkl_session_close() waits for at most the given time, and
+ * zkl_session_clear_wakeup() for some milliseconds.  No other function waits.
+ *
+ * A ZklSession is one ZooKeeper session.  When that ends (expired, declared lost,
+ * credentials refused), the object keeps its final state and all its locks are lost;
+ * the owner closes it and opens another.
  *
  *-------------------------------------------------------------------------
  */
@@ -34,23 +36,24 @@ typedef enum ZklStatus
 {
 	ZKL_OK = 0,
 	ZKL_PENDING,				/* not decided yet */
-	ZKL_BUSY,					/* a try found another holder or waiter */
-	ZKL_DEADLOCK,				/* two sharers of one lock both upgrade */
-	ZKL_SESSION_LOST,			/* the session is over */
-	ZKL_LOCK_LOST,				/* the lock to be upgraded is not held any more */
+	ZKL_BUSY,					/* non-blocking attempt: others hold it or wait for it */
+	ZKL_DEADLOCK,				/* another holder of the shared lock upgrades it, too */
+	ZKL_SESSION_LOST,			/* the session has ended */
+	ZKL_ABANDONED,				/* the owner ended the request */
+	ZKL_LOCK_LOST,				/* the lock to be upgraded is no longer held */
 	ZKL_AUTH_FAILED,			/* the ensemble refused the credentials */
-	ZKL_NO_AUTH,				/* the ensemble refused the operation by ACL */
-	ZKL_NO_CHROOT,				/* the chroot of the connect string is missing */
-	ZKL_TOO_MANY,				/* more nodes, or bytes of them, than a session may have */
-	ZKL_NOT_DRAINING,			/* sequence numbers are used up and foreign nodes keep the lock's znode alive */
-	ZKL_NOT_SUPPORTED,			/* shared mode under a dialect that has none */
-	ZKL_OTHER_SIZE,				/* the semaphore has another one; see ZklRequestInfo.size */
-	ZKL_OTHER_LAYOUT,			/* the semaphore is in use with the other family of names */
+	ZKL_NO_AUTH,				/* an ACL forbids the operation */
+	ZKL_NO_CHROOT,				/* the chroot of the connect string does not exist */
+	ZKL_TOO_MANY,				/* limit of a session's nodes or their bytes, or a scan's znodes */
+	ZKL_SEQUENCE_BLOCKED,		/* numbers are used up; foreign nodes keep the znode alive */
+	ZKL_NOT_SUPPORTED,			/* these node names have no shared mode */
+	ZKL_OTHER_CAPACITY,			/* the semaphore has capacity ZklRequestInfo.size */
+	ZKL_OTHER_LAYOUT,			/* the semaphore is in use with the other layout */
 	ZKL_NO_MEMORY,
 	ZKL_SERVER_ERROR			/* anything else; see ZklRequestInfo.raw_code */
 } ZklStatus;
 
-/* An English phrase for messages and logs. */
+/* Returns an English phrase for messages and logs. */
 extern const char *zkl_status_text(ZklStatus status);
 
 
@@ -65,21 +68,21 @@ typedef enum ZklMode
 	ZKL_MODE_EXCLUSIVE
 } ZklMode;
 
-/* Whose node names to use; every dialect's nodes count as contenders. */
-typedef enum ZklDialect
+/* Whose names a session gives its nodes; nodes with any of them are contenders. */
+typedef enum ZklNodeNames
 {
-	ZKL_DIALECT_CURATOR,		/* InterProcessReadWriteLock */
-	ZKL_DIALECT_CURATOR_MUTEX,	/* InterProcessMutex; no shared mode */
-	ZKL_DIALECT_KAZOO			/* Lock, WriteLock, ReadLock */
-} ZklDialect;
+	ZKL_NODE_NAMES_CURATOR,		/* InterProcessReadWriteLock */
+	ZKL_NODE_NAMES_CURATOR_MUTEX,	/* InterProcessMutex; no shared mode */
+	ZKL_NODE_NAMES_KAZOO		/* Lock, WriteLock, ReadLock */
+} ZklNodeNames;
 
-/* The longest encoded form of a name of "bytes" bytes, with the closing NUL. */
+/* Size of the longest encoded form of a name of "bytes" bytes, with the NUL. */
 #define ZKL_ENCODED_SIZE(bytes) ((bytes) * 3 + 1)
 
 /*
  * Percent-encodes a name so that it is one component of a znode path: bytes
  * outside A-Za-z0-9_.:@~+=- become %XX, and the names "." and ".." are
- * encoded whole.  "out" has room for ZKL_ENCODED_SIZE(length).  Pure.
+ * encoded whole.  "out" has room for ZKL_ENCODED_SIZE(length).  Any thread.
  */
 extern void zkl_encode_name(const char *name, size_t length, char *out);
 
@@ -92,35 +95,41 @@ typedef enum ZklSessionState
 {
 	ZKL_SESSION_CONNECTING,		/* not connected yet */
 	ZKL_SESSION_CONNECTED,
-	ZKL_SESSION_SUSPENDED,		/* the connection is lost, the session may live */
-	ZKL_SESSION_EXPIRED,		/* final: expired, or declared lost by the clock */
+	ZKL_SESSION_SUSPENDED,		/* the connection is lost; the session may live */
+	ZKL_SESSION_EXPIRED,		/* final: expired, closed, or declared lost by a timer */
 	ZKL_SESSION_AUTH_FAILED		/* final */
 } ZklSessionState;
 
 typedef struct ZklSessionConfig
 {
 	const char *connect_string; /* host:port,...[/chroot] */
-	const char *root;			/* absolute path, no slash at the end */
+	const char *root;			/* absolute path without a trailing slash */
 	int			session_timeout_ms;
 	const char *digest;			/* "user:password", or NULL */
-	const char *tls;			/* "CA file,certificate file,key file,passphrase", or NULL: no TLS */
+	const char *tls;			/* "CA file,certificate file,key file,passphrase", or NULL */
 	bool		creator_acl;
-	ZklDialect	dialect;
+	ZklNodeNames node_names;
 	int			max_nodes;
-	int32_t		sequence_limit; /* 0: ZKL_SEQUENCE_LIMIT */
+	int32_t		sequence_limit; /* highest number to use; 0: ZKL_SEQUENCE_LIMIT */
 
 	/*
-	 * Called when a lock that the owner has taken is lost: on a thread of the
-	 * client's, or of the owner's that takes it.  Async-signal-safe work only;
-	 * must not call back into the layer.  May be NULL.
+	 * Called with the session's mutex held, on any of its threads, when a lock
+	 * that the owner has taken is lost; not if a confirmation or an upgrade finds
+	 * the loss.  Must be async-signal-safe and not call the layer.  May be NULL.
 	 */
 	void		(*on_loss_io) (void);
 
-	/* The same for a lock that is asked back. */
+	/* The same when the release of a lock is requested. */
 	void		(*on_revoke_io) (void);
 } ZklSessionConfig;
 
-/* Far enough below 2^31 for requests in flight and upgrades, which may pass it. */
+/*
+ * A session has fewer nodes than this, whatever max_nodes is: their paths, of 70
+ * bytes at least, must fit into one packet.
+ */
+#define ZKL_MAX_NODES 7143
+
+/* Leaves room below 2^31 for requests in flight and upgrades, which may exceed it. */
 #define ZKL_SEQUENCE_LIMIT 2147000000
 
 typedef struct ZklSessionInfo
@@ -128,58 +137,92 @@ typedef struct ZklSessionInfo
 	ZklSessionState state;
 	int64_t		session_id;		/* 0 before the first connection */
 	int			session_timeout_ms; /* as negotiated; 0 before */
-	char		server[64];		/* address:port last connected to, or empty */
-	int64_t		connected_ms;	/* how long ago the session began */
-	int64_t		lease_ms;		/* what is left of the lease; 0 when over */
+	char		server[64];		/* address:port of the last connection, or empty */
+	int64_t		connected_ms;	/* since the session began */
+	int64_t		lease_ms;		/* remaining lease; 0 when over */
 	int			n_locks;		/* held */
-	uint64_t	n_answers;		/* of the ensemble, so far */
+	uint64_t	n_answers;		/* received so far */
 } ZklSessionInfo;
 
 /*
- * Starts a session and returns at once; connecting goes on in threads of its
- * own.  NULL when memory, descriptors or threads are exhausted.  All signals
- * are blocked in the threads it starts.  Everything in the configuration is
- * copied.
+ * Starts a session and returns at once.  The session's I/O thread connects; all
+ * signals are blocked in this thread.  Returns NULL when memory, descriptors or
+ * threads are exhausted.
  */
 extern ZklSession *zkl_session_open(const ZklSessionConfig *config);
 
 /*
- * Ends the session at the ensemble, which removes its nodes, and frees it with
- * all its requests and locks.  Blocks for at most timeout_ms; when that does
- * not suffice its threads go on with it, and free it in the end.
+ * Ends the session at the ensemble, which removes its nodes, and frees it with all
+ * its requests and locks.  Blocks for at most timeout_ms, and not at all while the
+ * connection is lost; the I/O thread then does the rest and frees the session.
  */
 extern void zkl_session_close(ZklSession *session, int timeout_ms);
 
-/* Readable when something changed.  Stays valid until the session is closed. */
+/* Counts the sessions with descriptors, also those that the I/O thread is closing. */
+extern int	zkl_sessions_open(void);
+
+/* Returns the descriptor that is readable when something changed; valid until close. */
 extern int	zkl_session_fd(const ZklSession *session);
 
-/* Makes the descriptor unreadable; call before looking at states. */
+/*
+ * The owner calls these before and after it sleeps on the descriptor (and maybe on
+ * others), and reads the states soon after.  In between, the I/O thread leaves reading
+ * from the server to the owner.
+ */
+extern void zkl_session_sleeps(ZklSession *session);
+extern void zkl_session_woke(ZklSession *session);
+
+/*
+ * Reads what the server has sent and resets the descriptor; to be called before
+ * reading states.
+ */
 extern void zkl_session_clear_wakeup(ZklSession *session);
 
 extern ZklSessionState zkl_session_state(ZklSession *session);
+
+/* Returns whether the session's node names have this mode.  Any thread. */
+extern bool zkl_session_has_mode(const ZklSession *session, ZklMode mode);
+
 extern void zkl_session_info(ZklSession *session, ZklSessionInfo *info);
 
-/* The session lives, as far as is known, and nothing that it holds was lost. */
+/*
+ * Returns whether others may change the root or a znode right below it; valid with
+ * creator_acl, once a lock was granted.
+ */
+extern bool zkl_session_has_open_parents(ZklSession *session);
+
+/* Returns whether, as far as is known, the session lives and no lock of it is lost. */
 extern bool zkl_session_is_intact(ZklSession *session);
 
-/* What a release or a commit must know of the above. */
+/* What a release or a commit must know of the session. */
 typedef struct ZklLease
 {
 	int64_t		session_id;
 	int			session_timeout_ms;
-	int64_t		left_ms;
+	int			length_ms;		/* from the submission of a confirmed quorum write */
+	int			reserve_ms;		/* must be left for a commit without confirmation */
+	int64_t		left_ms;		/* remaining; 0 when over */
 } ZklLease;
 
 extern ZklLease zkl_session_lease(ZklSession *session);
 
-/*
- * Asks the ensemble, through its quorum, whether the session lives and all
- * nodes of held locks exist, also when there are none; poll with zkl_session_confirmed().  A second call
- * while one is under way joins it.  Never blocks.
- */
-extern void zkl_session_confirm(ZklSession *session);
+/* Returns the time of the lease's clock, which counts suspended time.  Any thread. */
+extern int64_t zkl_now_ms(void);
 
-/* PENDING, OK, SESSION_LOST, or another status when the question failed; after OK look at zkl_lock_is_lost(). */
+/*
+ * Asks the ensemble, through its quorum, whether the session lives and all nodes of
+ * held locks exist, and returns at once; also works without locks.  The caller polls
+ * zkl_session_confirmed().  If such a request is in flight, its answer is used,
+ * unless "fresh" is set: then only a request sent after this call counts.
+ */
+extern void zkl_session_confirm(ZklSession *session, bool fresh);
+
+/*
+ * Returns PENDING, OK, SESSION_LOST, or why the request failed; after OK the caller
+ * checks zkl_lock_is_lost().  OK means that at least ZklLease.reserve_ms are left of
+ * the confirmed lease; if the answer came too late for that, the ensemble is asked
+ * again and the result is PENDING.
+ */
 extern ZklStatus zkl_session_confirmed(ZklSession *session);
 
 
@@ -187,89 +230,109 @@ extern ZklStatus zkl_session_confirmed(ZklSession *session);
  * Locks
  */
 
-typedef struct ZklLockWish
+typedef struct ZklLockItem
 {
 	const char *name;			/* encoded; below <root>/locks/ */
 	ZklMode		mode;
-	ZklLock    *held;			/* what this session holds of it already, or NULL */
-} ZklLockWish;
+	ZklLock    *held;			/* this session's lock of that name, or NULL */
+} ZklLockItem;
 
 /*
- * Queues for all the wishes at once: one multi when there are several.  Names
- * are distinct; a wish never asks for a mode that "held" covers.  "data" tells
- * readers of the nodes who holds them.  With "try_only" the request ends BUSY
- * instead of waiting for others.  Returns NULL only when memory is exhausted;
- * all else is told by zkl_request_status().  Never blocks; if the session is
- * not connected the request starts when it is.
+ * Queues for all items at once, with one multi if there are several.  The names are
+ * distinct, and no item asks for a mode that "held" covers.  "data" describes the
+ * holder to readers of the nodes.  "try_only" is a non-blocking attempt: if others
+ * are first, the owner decides (zkl_request_refuse()).  Returns NULL only when memory
+ * is exhausted; zkl_request_status() reports all other errors.  If the session is not
+ * connected, the request is sent after connecting.
  */
 extern ZklRequest *zkl_lock_request(ZklSession *session,
-									const ZklLockWish *wishes, int n_wishes,
+									const ZklLockItem *items, int n_items,
 									bool try_only,
 									const char *data, int data_len);
 
 /*
- * Queues for one permit of a semaphore of this size; "name" is encoded, and
- * lives below <root>/semaphores/.  A session may have any number of permits,
- * each by a request of its own.  What is granted is a ZklLock with a token like
- * any other, to be reduced to NONE.  All else is as for zkl_lock_request();
- * with "try_only", others that just take or give back a permit are waited for,
- * as that is over soon.
+ * Queues for one permit of a semaphore of this capacity; "name" is encoded, below
+ * <root>/semaphores/.  A session may have any number of permits, each with its own
+ * request.  The permit is a ZklLock with a token, to be reduced to NONE.  The rest
+ * is as for zkl_lock_request(); with "try_only" the request still waits, briefly, for
+ * sessions that are just acquiring or releasing a permit.
  */
 extern ZklRequest *zkl_permit_request(ZklSession *session, const char *name,
 									  int size, bool try_only,
 									  const char *data, int data_len);
 
-/* PENDING until every wish is granted (OK) or the request has failed.  A failed request holds nothing. */
+/* Returns PENDING, OK once every item is granted, or why it failed and holds nothing. */
 extern ZklStatus zkl_request_status(ZklRequest *request);
 
 typedef struct ZklRequestInfo
 {
-	bool		blocked;		/* now waits for another session to leave */
-	bool		was_blocked;	/* did so at any time */
-	uint64_t	n_answers;		/* of the ensemble to this session, so far */
+	bool		blocked;		/* waits for another session now */
+	bool		was_blocked;	/* has waited at any time */
+	uint64_t	n_answers;		/* received by this session so far */
 	int			raw_code;		/* the client library's code for SERVER_ERROR */
-	int			culprit;		/* index of the wish that failed or waits, or -1 */
-	uint64_t	question;		/* for ZklTale; when it changes, a new tale is wanted */
-	bool		is_permit;		/* asks for one, not for locks */
-	int			size;			/* of the semaphore, for OTHER_SIZE */
-	char		blocker[512];	/* data of the node waited for, NUL-terminated, maybe cut; any bytes */
+	int			culprit;		/* index of the item that failed or waits, or -1 */
+	uint64_t	probe;			/* for ZklWaitReport; a change asks for a new report */
+	bool		is_unsearched;	/* too many waits are reported for a deadlock search */
+	bool		is_refused;		/* non-blocking attempt: others are first, read after a sync */
+	int64_t		refused_by;		/* ... the session in the predecessor's name, or 0 */
+	int			n_over;			/* ... for a permit: so many nodes of others must go */
+	int			n_others;		/* ... permits that zkl_request_others() lists */
+	bool		is_permit;		/* the request is for a permit, not for locks */
+	int			size;			/* the semaphore's capacity, for OTHER_CAPACITY */
+	char		blocker[512];	/* the blocking node's data: any bytes, maybe cut, and a NUL */
 } ZklRequestInfo;
 
 extern void zkl_request_info(ZklRequest *request, ZklRequestInfo *info);
 
-/* Takes the lock granted for wish i of a request that is OK: to be called once. */
+/*
+ * Decide about a non-blocking attempt while ZklRequestInfo.is_refused: it ends with
+ * BUSY, or it waits because the blocking locks or permits are known to be released.
+ * "refused_by" is the session that the owner has decided about.  If another session's
+ * contender is first by now, nothing happens and the session's descriptor becomes
+ * readable, so that the owner decides again.
+ */
+extern void zkl_request_refuse(ZklRequest *request, int64_t refused_by);
+extern void zkl_request_wait(ZklRequest *request, int64_t refused_by);
+
+/*
+ * Stores the sessions of the others that have permits, for a refused attempt: in
+ * ascending order, once for each permit.  Returns their number, at most "max".
+ */
+extern int	zkl_request_others(ZklRequest *request, int64_t *sessions, int max);
+
+/* Takes the lock granted for item i of a request that is OK; to be called once. */
 extern ZklLock *zkl_request_lock(ZklRequest *request, int i);
 
 /*
- * Forgets the request, in any state.  What was not granted, or granted and not
- * taken, is given up: the layer removes its nodes by itself, also when it is
- * unknown whether they were made.  Never blocks.
+ * Ends and frees the request, in any state.  Releases what was not granted, or granted
+ * and not taken: the layer removes its nodes by itself, even if it is unknown whether
+ * they were created.
  */
 extern void zkl_request_end(ZklRequest *request);
 
-/* Grows with every exclusive holder of the lock, or permit: the czxid of its first node. */
+/* Returns the first node's czxid, which grows with every exclusive holder or permit. */
 extern int64_t zkl_lock_token(const ZklLock *lock);
 
-/* The node is known to be gone although nobody released it, or the session is over. */
+/* Returns whether a node is known to be gone unreleased, or the session has ended. */
 extern bool zkl_lock_is_lost(ZklLock *lock);
 
 /*
- * How often was the lock asked back since it was granted?  Others do that by
- * making __REVOKE__ the data of one of its nodes, as Curator's Revoker does.
+ * Returns how often the lock's release was requested since the grant.  Programs request
+ * it by setting the data of one of its nodes to __REVOKE__, as Curator's Revoker does.
  */
 extern int	zkl_lock_revocations(ZklLock *lock);
 
 /*
- * Keeps at most this mode: EXCLUSIVE to SHARED is a downgrade, NONE releases
- * and invalidates the pointer.  Never blocks, never fails; while disconnected
- * it is remembered and done later.  Not for a lock that a pending request
- * upgrades.
+ * Reduces the lock to at most this mode: EXCLUSIVE to SHARED is a downgrade, NONE
+ * releases the lock and invalidates the pointer.  Never fails; if the connection is
+ * lost, the change is queued and sent after reconnecting.  Not for a lock that a
+ * pending request upgrades.
  */
 extern void zkl_lock_reduce(ZklLock *lock, ZklMode mode);
 
 /*
- * Between the two, what is reduced to NONE is collected; at the end its nodes go
- * in one request.  Neither blocks.
+ * Between these calls, which may nest, releases are collected; the last end sends
+ * them in one request.
  */
 extern void zkl_releases_begin(ZklSession *session);
 extern void zkl_releases_end(ZklSession *session);
@@ -279,65 +342,84 @@ extern void zkl_releases_end(ZklSession *session);
  * Long waits, and deadlocks among sessions of any servers
  */
 
-/* A session of the same server that waits for the teller's in its lock manager. */
-typedef struct ZklDependent
+/* What a session holds, as shown in PostgreSQL's lock manager. */
+typedef enum ZklHeldKind
+{
+	ZKL_HELD_EXCLUSIVE = 'x',
+	ZKL_HELD_SHARED = 's',
+	ZKL_HELD_PERMIT = 'p'
+} ZklHeldKind;
+
+typedef struct ZklHeld
+{
+	uint32_t	key;			/* ZklWaitReport.key_of() of the name */
+	ZklHeldKind kind;
+} ZklHeld;
+
+/* A session of this server that waits for the reporting one in its lock manager. */
+typedef struct ZklLocalWaiter
 {
 	int64_t		session_id;
 	int			pid;
-	const char *waits_for;		/* in words */
-	bool		in_line;		/* would take the teller's place if that one gave way */
-} ZklDependent;
+	const char *waits_for;		/* for messages */
+	bool		only_for_place; /* would only inherit the reporting one's place in a queue */
+	const ZklHeld *held;		/* everything it holds */
+	int			n_held;
+} ZklLocalWaiter;
 
-/* What others need to know of a session that waits. */
-typedef struct ZklTale
+/* What the other sessions must know about a waiting one. */
+typedef struct ZklWaitReport
 {
-	uint64_t	instance;		/* of the server: a number of its own at each start */
+	uint64_t	instance;		/* of the server; a new number at each start */
 	int			pid;
 	const char *server;
-	const char *const *locks;	/* what each wish is for, in words */
-	const ZklDependent *dependents; /* as of now, in ascending order */
-	int			n_dependents;
-	uint64_t	question;		/* ZklRequestInfo's, from before "now" */
-} ZklTale;
+	const char *const *locks;	/* a text for each item, for messages */
+	const ZklLocalWaiter *local_waiters;	/* current, by session */
+	int			n_local_waiters;
+	uint64_t	probe;			/* ZklRequestInfo.probe, read before local_waiters */
+	uint32_t	(*key_of) (const char *name, size_t length);	/* same on all servers */
+} ZklWaitReport;
 
-/* Who waits, for what; the next one is in its way, and the first in the last one's. */
+/* A session of a cycle.  It waits for the next edge's, the last one for the first's. */
 typedef struct ZklDeadlockEdge
 {
 	uint64_t	instance;
+	int64_t		session_id;
 	int			pid;
-	const char *server;			/* any bytes, as the next */
+	const char *server;			/* any bytes; also waits_for */
 	const char *waits_for;
 } ZklDeadlockEdge;
 
 typedef struct ZklDeadlock
 {
-	bool		keeps_place;	/* the caller only stands before others in line */
+	bool		keeps_place;	/* the caller only keeps a place in a queue */
 	int			n;
 	ZklDeadlockEdge edges[];	/* the caller's first */
 } ZklDeadlock;
 
 /*
- * Tells the others of a request that has waited for long, and looks whether
- * they all wait for each other.  To be called again now and then, and when
- * ZklRequestInfo.question has changed; the end of the wait is noticed here.
- * Returns the deadlock, once there is one that the caller is to end by ending
- * the request, else NULL; it lives until the next call for the session.  Never
- * blocks.
+ * Publishes that a request has waited for long, and searches all such reports for a
+ * deadlock.  To be called periodically, when the session's descriptor is readable, and
+ * when ZklRequestInfo.probe has changed; the layer withdraws the report when the wait
+ * ends.  The search runs in this thread, without the mutex, for some tens of
+ * milliseconds at most.  Returns NULL, or a deadlock that the caller must end by ending
+ * the request, and free with zkl_deadlock_free().
  */
-extern const ZklDeadlock *zkl_request_tell(ZklRequest *request,
-										   const ZklTale *tale);
+extern ZklDeadlock *zkl_request_publish(ZklRequest *request, const ZklWaitReport *report);
+
+extern void zkl_deadlock_free(ZklDeadlock *deadlock);
 
 
 /*
- * Surveys: what stands in the queues, whoever put it there
+ * Scans: all nodes in the queues, also those of other programs
  */
 
-typedef struct ZklSurvey ZklSurvey;
+typedef struct ZklScan ZklScan;
 
 typedef enum ZklKind
 {
 	ZKL_KIND_LOCK,				/* below <root>/locks/ */
-	ZKL_KIND_SEMAPHORE			/* below <root>/semaphores/, Curator's and kazoo's */
+	ZKL_KIND_SEMAPHORE			/* below <root>/semaphores/, in either layout */
 } ZklKind;
 
 typedef enum ZklMaker
@@ -354,55 +436,63 @@ typedef struct ZklEntry
 	ZklKind		kind;
 	const char *name;			/* of the lock or semaphore, encoded */
 	const char *path;			/* of the znode */
-	const char *child;			/* the last component of that */
+	const char *child;			/* last component of the path */
 	ZklMode		mode;			/* NONE: a permit */
-	ZklMaker	maker;			/* as far as the name tells */
-	int			position;		/* 0: granted; else the place among those who wait, from 1 */
-	bool		is_readable;	/* if not, what follows is not known */
-	int64_t		token;			/* czxid; of an upgrade, that of its shared node */
+	ZklMaker	maker;			/* as far as the name shows */
+	int			position;		/* 0: granted; else the place among the waiters, from 1 */
+	bool		is_readable;	/* if not, the members below are not known */
+	int64_t		token;			/* czxid; of an upgrade, its shared node's */
 	int64_t		session_id;		/* 0: not ephemeral */
-	int64_t		ctime_ms;		/* when it was made, since 1970, by the leader's clock */
+	int64_t		ctime_ms;		/* creation, since 1970, on the leader's clock */
 	const char *data;			/* any bytes, maybe cut */
 	int			data_len;
 } ZklEntry;
 
 /*
- * Starts to read everything below the root, or one lock or semaphore, and
- * returns at once; NULL when memory is exhausted.  Many requests are in flight
- * together.  What was written before the call is seen; what comes and goes
- * meanwhile may be seen or not.  A lost connection is waited for.
+ * Starts to read everything below the root, or the lock and the semaphore of one
+ * name, and returns at once; NULL when memory is exhausted.  The scan sees all writes
+ * before the call, and may or may not see later ones.  It continues after a lost
+ * connection.
  */
-extern ZklSurvey *zkl_survey_all(ZklSession *session);
-extern ZklSurvey *zkl_survey_one(ZklSession *session, ZklKind kind, const char *name);
+extern ZklScan *zkl_scan_all(ZklSession *session);
+extern ZklScan *zkl_scan_one(ZklSession *session, const char *name);
 
 /*
- * The same for a lock, and then has every holder's node say this, as Curator's
- * Revoker does.
+ * The same for one lock; then sets the data of each holder's node to this, as
+ * Curator's Revoker does.
  */
 #define ZKL_REVOKE_MESSAGE "__REVOKE__"
-extern ZklSurvey *zkl_revoke(ZklSession *session, const char *name);
+extern ZklScan *zkl_revoke(ZklSession *session, const char *name);
 
-/* PENDING, OK, or why it failed.  Never blocks. */
-extern ZklStatus zkl_survey_status(ZklSurvey *survey);
+/*
+ * The same, but spares holders whose data begin like this: sessions of superusers.  A
+ * holder whose release is requested already counts as asked.
+ */
+#define ZKL_SUPERUSER_DATA "{\"client\":\"zklock\",\"superuser\":true,"
+extern ZklScan *zkl_revoke_ordinary(ZklSession *session, const char *name);
 
-typedef struct ZklSurveyInfo
+/* Returns PENDING, OK, or why the scan failed. */
+extern ZklStatus zkl_scan_status(ZklScan *scan);
+
+typedef struct ZklScanInfo
 {
 	int			n_entries;
-	const ZklEntry *entries;	/* by kind, name and place; until the survey is ended */
-	int			n_denied;		/* znodes that the ACLs do not let us read, or set */
+	const ZklEntry *entries;	/* by kind, name and position; freed with the scan */
+	int			n_denied;		/* znodes that ACLs forbid to read, or to set */
 	int			n_asked;		/* holders, by zkl_revoke() */
+	int			n_spared;		/* holders, by zkl_revoke_ordinary() */
 	int			raw_code;		/* the client library's code for SERVER_ERROR */
-} ZklSurveyInfo;
+} ZklScanInfo;
 
-/* For a survey that is not pending. */
-extern void zkl_survey_info(ZklSurvey *survey, ZklSurveyInfo *info);
+/* Stores the result of a scan that is not pending. */
+extern void zkl_scan_info(ZklScan *scan, ZklScanInfo *info);
 
-/* Forgets the survey, in any state.  Never blocks. */
-extern void zkl_survey_end(ZklSurvey *survey);
+/* Ends and frees the scan, in any state. */
+extern void zkl_scan_end(ZklScan *scan);
 
 
 /*
- * Log lines of the client library
+ * Log lines of the client library; any thread
  */
 
 typedef enum ZklLogLevel
@@ -413,16 +503,16 @@ typedef enum ZklLogLevel
 	ZKL_LOG_DEBUG
 } ZklLogLevel;
 
-/* Lines above this level are dropped at the source.  For the whole process. */
+/* Drops lines above this level at their source, for the whole process. */
 extern void zkl_log_set_level(ZklLogLevel level);
 
 /*
- * Takes the oldest line out of the process's ring buffer; false when there is
- * none.  The line is cut to fit and NUL-terminated; any bytes.
+ * Takes the oldest line out of the process's ring buffer; returns false if there is
+ * none.  The line is cut to fit and NUL-terminated; it may have any bytes.
  */
 extern bool zkl_log_take(ZklLogLevel *level, char *line, size_t size);
 
-/* How often a TLS connection could not be had since the process began: the library tells in its log alone. */
+/* Counts the failures to set up TLS in this process; the library only logs them. */
 extern unsigned zkl_tls_failures(void);
 
 #endif							/* ZKL_RECIPE_H */

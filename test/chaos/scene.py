@@ -6,6 +6,7 @@ judges them.
 """
 
 import itertools
+import threading
 
 from nemesis import ServerNemesis
 from servers import Broken
@@ -35,6 +36,9 @@ class Actor(Client):
     def __init__(self, name, server, seed, history, run):
         super().__init__(name, server, seed, history, run)
         self.part = itertools.cycle(PARTS[name])
+        self.lock = threading.Lock()
+        self.works = False          # in a transaction that holds a lock, before COMMIT
+        self.kept_busy = False
 
     def limit(self):
         return 0
@@ -53,9 +57,23 @@ class Actor(Client):
         self.pause(0.1, 0.9)
 
     def work(self):
+        self.works = True
         outcome = self.write()
         self.pause(0.3, 1.5)
+        while not self.stops_working():
+            self.pause(0.05, 0.05)
         return outcome
+
+    def stops_working(self):
+        with self.lock:
+            self.works = self.kept_busy and not self.run_state.stop.is_set()
+            return not self.works
+
+    def keep_busy(self):
+        """Does not commit until this is set to False; returns whether it works."""
+        with self.lock:
+            self.kept_busy = self.works
+            return self.works
 
     def pause(self, shortest, longest):
         self.run_state.stop.wait(self.random.uniform(shortest, longest))
@@ -83,11 +101,13 @@ class Plot(ServerNemesis):
         victim = None
         while not victim and not self.run_state.calm.wait(0.05):
             victim = next((client for client in self.run_state.clients
-                           if client.holds.held(NAMES[0])), None)
+                           if client.holds.held(NAMES[0]) and
+                           (fault != "isolate_database" or client.keep_busy())), None)
         if victim and fault == "backend_terminate":
             self.backends.hit("terminate", victim)
         elif victim:
             self.carry_out(fault, victim.server)
+            victim.kept_busy = False
 
     def reset_database(self, victim):
         """Its connections break and may be made again."""

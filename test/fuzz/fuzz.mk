@@ -1,8 +1,9 @@
 # Fuzzing of everything that reads bytes of others, with libFuzzer.  No
-# PostgreSQL and no client library is needed:
+# PostgreSQL is needed, and the client library by check-hostile-server alone:
 #
 #   make -f test/fuzz/fuzz.mk check-fuzz                    what the tests run
 #   make -f test/fuzz/fuzz.mk check-fuzz FUZZ_SECONDS=600   longer, by chance
+#   make -f test/fuzz/fuzz.mk check-hostile-server HOSTILE_MESSAGES=10000000
 #   make -f test/fuzz/fuzz.mk fuzz-corpus FUZZ_SECONDS=600  keeps what is new
 #
 # FUZZERS="fuzz_scene" runs only these.  An input that failed is kept in
@@ -13,7 +14,7 @@ FUZZ_CC ?= clang
 FUZZ_SECONDS ?=
 FUZZ_PROVE ?= prove
 FUZZ_CFLAGS = -std=gnu11 -D_GNU_SOURCE -g -O1 -Wall -Wextra \
-	$(if $(filter 1,$(WERROR)),-Werror) -Isrc -Isrc/recipe -Itest/unit \
+	$(if $(filter 1,$(WERROR)),-Werror) -Isrc -Itest/unit \
 	-fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all \
 	-fno-omit-frame-pointer
 
@@ -21,16 +22,17 @@ FUZZERS ?= $(sort $(patsubst test/fuzz/%.c,%,$(wildcard test/fuzz/fuzz_*.c)))
 
 # What each harness is linked with.
 FUZZ_OF_fuzz_names = node
-FUZZ_OF_fuzz_standing = node
+FUZZ_OF_fuzz_position = node
 FUZZ_OF_fuzz_wait_name = wait_name node
 FUZZ_OF_fuzz_text = log syntax
 FUZZ_OF_fuzz_members = members
+FUZZ_OF_fuzz_reply = reply
 FUZZ_OF_fuzz_waits = $(FUZZ_OF_fuzz_scene)
-FUZZ_OF_fuzz_scene = $(filter-out zk_%,$(patsubst src/recipe/%.c,%,$(wildcard src/recipe/*.c))) \
+FUZZ_OF_fuzz_scene = $(filter-out zk_%,$(patsubst %.c,%,$(notdir $(wildcard src/recipe/*.c src/recipe/*/*.c)))) \
 	$(filter-out test_%,$(patsubst test/unit/%.c,%,$(wildcard test/unit/*.c))) syntax
 
-vpath %.c src/recipe src test/unit test/fuzz
-FUZZ_HEADERS = $(wildcard src/syntax.h src/members.h src/recipe/*.h test/unit/*.h test/fuzz/*.h)
+vpath %.c src/recipe $(wildcard src/recipe/*) src/backend/base test/unit test/fuzz
+FUZZ_HEADERS = $(wildcard src/backend/base/syntax.h src/backend/base/members.h src/recipe/*.h src/recipe/*/*.h test/unit/*.h test/fuzz/*.h)
 
 $(FUZZ_BUILD):
 	mkdir -p $@
@@ -44,7 +46,17 @@ $(FUZZ_BUILD)/$(1): $(FUZZ_BUILD)/$(1).o $(FUZZ_OF_$(1):%=$(FUZZ_BUILD)/%.o)
 endef
 $(foreach fuzzer,$(FUZZERS),$(eval $(call fuzz_program,$(fuzzer))))
 
-.PHONY: check-fuzz fuzz-corpus
+.PHONY: check-fuzz fuzz-corpus check-hostile-server
+
+# Needs the client library.  Ten million messages take half an hour.
+HOSTILE_MESSAGES ?= 100000
+$(FUZZ_BUILD)/hostile_server: test/fuzz/hostile_server.c src/recipe/zookeeper/filter.c src/recipe/zookeeper/reply.c \
+		$(FUZZ_HEADERS) | $(FUZZ_BUILD)
+	$(CC) -std=gnu11 -D_GNU_SOURCE -g -O1 -Wall -Wextra $(if $(filter 1,$(WERROR)),-Werror) \
+	  -Isrc $(ZK_CPPFLAGS) -o $@ $(filter %.c,$^) $(ZK_LDFLAGS) $(or $(ZK_LIBS),-l:libzookeeper_st.so.2)
+
+check-hostile-server: $(FUZZ_BUILD)/hostile_server
+	$(FUZZ_PROVE) $(PROVE_FLAGS) -e '' $< :: $(HOSTILE_MESSAGES)
 
 check-fuzz: $(FUZZERS:%=$(FUZZ_BUILD)/%)
 	FUZZ_SECONDS=$(FUZZ_SECONDS) $(FUZZ_PROVE) $(PROVE_FLAGS) -j2 \

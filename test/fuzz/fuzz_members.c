@@ -1,19 +1,19 @@
 /*-------------------------------------------------------------------------
  *
  * fuzz_members.c
- *		The data of lock nodes, which anybody may have written.
+ *		Fuzzes the parser of lock nodes' data, which any client may have written.
  *
  *-------------------------------------------------------------------------
  */
 #include "fuzz.h"
-#include "members.h"
+#include "backend/base/members.h"
 
-/* Any bytes: it comes to an end, and what is read is text. */
+/* Any bytes: the parser ends, and returns NUL-terminated text. */
 static void
 check_any(const uint8_t *data, size_t size)
 {
 	ZklockMembers members;
-	char	   *copy = malloc(size);	/* so that a look beyond is noticed */
+	char	   *copy = malloc(size);	/* exact size, for ASan */
 	size_t		n = 0;
 
 	if (size > 0)
@@ -28,7 +28,7 @@ check_any(const uint8_t *data, size_t size)
 	free(copy);
 }
 
-/* As escape_json() writes it. */
+/* Writes a string as escape_json() does. */
 static void
 write_string(FILE *out, const char *text)
 {
@@ -47,7 +47,7 @@ write_string(FILE *out, const char *text)
 	fputc('"', out);
 }
 
-/* What was written is read. */
+/* Members that were written are read back. */
 static void
 check_written(Input input)
 {

@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * fuzz_names.c
- *		Names: what is encoded can be decoded and is one component of a path;
- *		what a dialect writes is read, and nothing else; order is an order.
+ *		Fuzzes names: an encoded name can be decoded and is one component of a path;
+ *		exactly what a lock recipe writes is parsed; the order is a total order.
  *
  *-------------------------------------------------------------------------
  */
@@ -10,7 +10,7 @@
 #include <regex.h>
 
 #include "fuzz.h"
-#include "node.h"
+#include "recipe/queue/node.h"
 
 #define MAX_NAME 512
 
@@ -55,7 +55,7 @@ check_encoding(const char *name, size_t length)
 		 "not what was encoded: %s", encoded);
 }
 
-/* Text, one dialect's infix, and a number as "%010d" writes it, or with zeros after the sign. */
+/* Any text, a recipe's infix, a number as "%010d" writes it, or with zeros after "-"? */
 static bool
 is_contender(const char *name, int32_t *number, bool *writer)
 {
@@ -76,7 +76,7 @@ is_contender(const char *name, int32_t *number, bool *writer)
 	return value >= INT32_MIN && value <= INT32_MAX;
 }
 
-/* The first 64 bits of a GUID as Curator or as kazoo writes it. */
+/* Returns the first 64 bits of a GUID as Curator or as kazoo writes it. */
 static bool
 begins_with_guid(const char *name, uint64_t *owner)
 {
@@ -114,11 +114,11 @@ check_reading(const char *name)
 		must(c.has_owner && c.owner == owner, "%s: owner %" PRIx64, name, c.owner);
 }
 
-/* What is written for us is read back, and found again among others. */
+/* A name written for us is parsed back, and found among other names. */
 static void
 check_writing(Input *input, const char *other)
 {
-	ZklDialect	dialect = (ZklDialect) (take(input) % 3);
+	ZklNodeNames node_names = (ZklNodeNames) (take(input) % 3);
 	ZklMode		mode = take(input) % 2 ? ZKL_MODE_SHARED : ZKL_MODE_EXCLUSIVE;
 	int64_t		session = (int64_t) ((uint64_t) take(input) << 56 | (uint32_t) take_number(input));
 	uint64_t	counter = (uint64_t) take(input) << 56 | (uint64_t) take(input);
@@ -129,16 +129,16 @@ check_writing(Input *input, const char *other)
 	ZklContender c;
 	const char *found;
 
-	must(zkl_child_prefix(dialect, mode, session, counter, prefix) ==
-		 zkl_child_name(dialect, mode, session, counter, number, name), "one without the other");
-	if (dialect == ZKL_DIALECT_CURATOR_MUTEX && mode == ZKL_MODE_SHARED)
+	must(zkl_child_prefix(node_names, mode, session, counter, prefix) ==
+		 zkl_child_name(node_names, mode, session, counter, number, name), "one without the other");
+	if (node_names == ZKL_NODE_NAMES_CURATOR_MUTEX && mode == ZKL_MODE_SHARED)
 		return;
 	must(zkl_parse_child(name, &c) && c.number == number && c.has_owner &&
 		 c.owner == (uint64_t) session && c.writer == (mode == ZKL_MODE_EXCLUSIVE),
 		 "%s: not read back", name);
 	check_reading(name);
 
-	/* A name that begins alike, but does not go on as the server would. */
+	/* A name with the same prefix, but not continued as the server would. */
 	snprintf(mimic, sizeof(mimic), "%s%s", prefix, other);
 	found = zkl_find_child((const char *[]) {other, mimic, name}, 3, prefix);
 	must(found == name || (found != NULL && strcmp(found, mimic) == 0 &&
@@ -170,7 +170,7 @@ check_order(Input *input, const char *a_name, const char *b_name)
 	}
 }
 
-/* A number as it may stand at the end of a name, well formed or not. */
+/* Appends a number as it may end a name, well-formed or not. */
 static void
 add_number(Input *input, char *name, size_t size)
 {
@@ -217,7 +217,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	check_writing(&input, names[0]);
 	check_order(&input, names[0], names[1]);
 
-	/* The rest as it is. */
+	/* The rest of the input as it is. */
 	take_text(&input, names[0], MAX_NAME, '/');
 	check_reading(names[0]);
 	return 0;

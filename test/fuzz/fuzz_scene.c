@@ -1,23 +1,22 @@
 /*-------------------------------------------------------------------------
  *
  * fuzz_scene.c
- *		The whole recipe layer among strangers: an input is a schedule of what
- *		sessions do, what the network does, and what others write below the
- *		locks: names of any form and data of any bytes.
+ *		Fuzzes the whole recipe layer among strangers: an input is a schedule of what
+ *		sessions do, what the network does, and what other clients write below the
+ *		locks, with any names and any data.
  *
- * The referee of scene.c watches exclusion and tokens.  In the end the
- * strangers leave; then everybody who waits must be served, and nothing of the
- * sessions' may be left.
+ * The referee of scene.c checks exclusion and tokens.  In the end the strangers
+ * leave; then every waiter must be served, and no node of the sessions may be left.
  *
- * Who removes our nodes, or makes some with numbers that the server did not
- * give, can break exclusion; that is allowed in some inputs, which are not
- * judged for it.
+ * A stranger that deletes our nodes, or creates nodes with numbers that the server
+ * did not assign, can break exclusion; inputs that allow this are not judged for
+ * exclusion.
  *
  *-------------------------------------------------------------------------
  */
 #include "fuzz.h"
 #include "scene.h"
-#include "syntax.h"
+#include "backend/base/syntax.h"
 
 #define X ZKL_MODE_EXCLUSIVE
 #define S ZKL_MODE_SHARED
@@ -27,7 +26,7 @@
 #define N_NAMES 2
 #define MAX_STRANGERS 24
 #define MAX_ACTIONS 200
-#define STRANGER 7777			/* the session of all of them */
+#define STRANGER 7777			/* the session of all strangers */
 
 static const char *const names[N_NAMES] = {"a", "b"};
 
@@ -55,7 +54,7 @@ act_ask(Input *input, Party *party)
 			modes[n++] = mode;
 		}
 	}
-	give_up_all(party);			/* what is decided */
+	give_up_all(party);			/* the decided requests */
 	if (n > 0)
 		ask_all(party, n, wanted, modes, how & 8);
 }
@@ -97,7 +96,7 @@ act_network(Input *input, Party *party)
 	}
 }
 
-/* What a stranger calls his node, up to the number: like ours, or anything. */
+/* Composes a stranger's node name up to the number: like ours, or any text. */
 static void
 take_prefix(Input *input, char *out, size_t size)
 {
@@ -119,14 +118,14 @@ take_prefix(Input *input, char *out, size_t size)
 	n = strlen(out);
 	take_text(input, out + n, size - n - 16, '/');
 
-	/* A dash before the server's number would make it another number. */
+	/* A dash before the server's number would negate it. */
 	n = strlen(out);
 	if (n > 0 && out[n - 1] == '-')
 		out[n - 1] = '_';
 	strcat(out, infixes[how >> 5]);
 }
 
-/* With a number of the server's, or, where that is not judged, of his own. */
+/* Creates a node with the server's number, or, if not judged, with any number. */
 static void
 act_stranger(Input *input)
 {
@@ -174,7 +173,7 @@ act_data(Input *input)
 	unsigned	which = take(input);
 
 	take_text(input, data, sizeof(data), '\0');
-	if (which % 4 == 0)			/* longer than what is kept of it */
+	if (which % 4 == 0)			/* longer than what the recipe layer keeps */
 		for (size_t n = strlen(data); n + 1 < sizeof(data); n++)
 		{
 			data[n] = (char) (which | 0x80);
@@ -184,7 +183,7 @@ act_data(Input *input)
 		fake_tree_set(strangers[which % (unsigned) n_strangers], data);
 }
 
-/* Somebody removes one of our nodes by hand. */
+/* Another client deletes one of our nodes. */
 static void
 act_removal(Input *input)
 {
@@ -207,7 +206,7 @@ act(Input *input)
 	else if (kind < 64)
 		act_reduce(input, party);
 	else if (kind < 70)
-		zkl_session_confirm(party->session);
+		zkl_session_confirm(party->session, false);
 	else if (kind < 76 && pending_of(party))
 		forget(pending_of(party));
 	else if (kind < 92)
@@ -232,7 +231,7 @@ act(Input *input)
 		fake_deliver(party->client);
 }
 
-/* What an owner is told about whom it waits for. */
+/* What the recipe layer reports about the blocker. */
 static void
 check_blockers(void)
 {
@@ -272,7 +271,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	scene_config.sequence_limit = flags & 16 ? 4 + (int32_t) (flags >> 5) : 0;
 	for (int i = 0; i < N_PARTIES; i++)
 	{
-		scene_config.dialect = flags & 4 && i == 1 ? ZKL_DIALECT_KAZOO : ZKL_DIALECT_CURATOR;
+		scene_config.node_names = flags & 4 && i == 1 ? ZKL_NODE_NAMES_KAZOO : ZKL_NODE_NAMES_CURATOR;
 		scene_join(&parties[i]);
 	}
 	for (int i = 0; i < MAX_ACTIONS && input.left > 0; i++)

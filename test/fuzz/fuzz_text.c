@@ -1,22 +1,22 @@
 /*-------------------------------------------------------------------------
  *
  * fuzz_text.c
- *		Texts of people and of the client library: settings, the credentials
- *		file, log lines.
+ *		Fuzzes texts from users and from the client library: settings, the
+ *		credentials file, log lines.
  *
  *-------------------------------------------------------------------------
  */
 #include <regex.h>
 
-#include "client.h"
+#include "recipe/zookeeper/client.h"
 #include "fuzz.h"
-#include "log.h"
-#include "recipe.h"
-#include "syntax.h"
+#include "backend/base/syntax.h"
+#include "recipe/recipe.h"
+#include "recipe/zookeeper/log.h"
 
 #define MAX_TEXT 2000
 
-/* log.c passes the level on to the client library, which is not here. */
+/* log.c passes the level to the client library, which is not linked here. */
 void
 zkl_client_set_log_level(int level)
 {
@@ -65,7 +65,7 @@ check_settings(const char *text)
 
 	must(zklock_is_znode_path(text) == is_path, "a path or not: %s", text);
 	must(zklock_is_tls_path(text) == has_form(text, FORM_TLS_PATH), "a path for TLS or not: %s", text);
-	/* What the expression can't say: no port has more than five digits, or exceeds 65535. */
+	/* Not in the expression: no port has more than five digits or exceeds 65535. */
 	if (!good)
 		must(!accepted, "not a connect string: %s", text);
 	else
@@ -124,22 +124,64 @@ check_log(const char *text)
 		must(*p >= 0x20 && *p <= 0x7e, "byte %d in the log", *p);
 }
 
-/* Control characters go, all else stays, byte for byte. */
+/* Does this character start here?  Returns its length in UTF-8, or 0. */
+static size_t
+is_at(const uint8_t *data, size_t left, unsigned c)
+{
+	uint8_t		utf8[4] = {c};
+	size_t		n = 1;
+
+	if (c >= 0x10000)
+		utf8[0] = 0xf0 | c >> 18, utf8[n++] = 0x80 | (c >> 12 & 0x3f),
+			utf8[n++] = 0x80 | (c >> 6 & 0x3f), utf8[n++] = 0x80 | (c & 0x3f);
+	else if (c >= 0x800)
+		utf8[0] = 0xe0 | c >> 12, utf8[n++] = 0x80 | (c >> 6 & 0x3f), utf8[n++] = 0x80 | (c & 0x3f);
+	else if (c >= 0x80)
+		utf8[0] = 0xc0 | c >> 6, utf8[n++] = 0x80 | (c & 0x3f);
+	return n <= left && memcmp(data, utf8, n) == 0 ? n : 0;
+}
+
+static size_t
+hidden_at(const uint8_t *data, size_t left)
+{
+	static const unsigned one[] = {0x7f, 0x61c, 0x180e, 0xfeff, 0xfff9, 0xfffa, 0xfffb};
+	size_t		n = 0;
+
+	if (data[0] >= 0x20 && data[0] < 0x7f)
+		return 0;
+	for (unsigned i = 0; i < 7; i++)
+		n += is_at(data, left, one[i]);
+	for (unsigned c = 0; c < 0x80; c++)
+		n += is_at(data, left, 0xe0000 + c);
+	for (unsigned c = 0; c < 0x20; c++)
+		n += is_at(data, left, c) + is_at(data, left, 0x80 + c);
+	for (unsigned c = 0x200b; c <= 0x206f; c++)
+		if (c <= 0x200f || c >= 0x2060 || (c >= 0x2028 && c <= 0x202e))
+			n += is_at(data, left, c);
+	return n;
+}
+
+/* Removes what a terminal would execute or hide; all other bytes stay. */
 static void
 check_hush(const uint8_t *data, size_t size)
 {
 	uint8_t		text[MAX_TEXT];
+	bool		any = false;
+	bool		found;
+	size_t		hidden = 0;
 
 	memcpy(text, data, size);
-	zklock_hush((char *) text, size);
+	found = zklock_hush((char *) text, size);
+
 	for (size_t i = 0; i < size; i++)
 	{
-		bool		first = data[i] == 0xc2 && i + 1 < size && (data[i + 1] & 0xe0) == 0x80;
-		bool		second = i > 0 && data[i - 1] == 0xc2 && (data[i] & 0xe0) == 0x80;
-
-		must(text[i] == (data[i] < 0x20 || data[i] == 0x7f || first || second ? '?' : data[i]),
-			 "byte %zu: %02x became %02x", i, data[i], text[i]);
+		if (hidden == 0)
+			hidden = hidden_at(data + i, size - i);
+		any = any || hidden > 0;
+		must(text[i] == (hidden > 0 ? '?' : data[i]), "byte %d becomes %d", data[i], text[i]);
+		hidden -= hidden > 0;
 	}
+	must(found == any, "hidden characters: %d, reported: %d", any, found);
 }
 
 int

@@ -1,20 +1,20 @@
 /*-------------------------------------------------------------------------
  *
  * fuzz_wait_name.c
- *		Any children of <root>/waits: who waits for whom, by another reading of
- *		their names.
+ *		Fuzzes the names of wait reports: any children of <root>/waits, checked by a
+ *		second parser.
  *
- * Here a name is cut into its seven fields first.  What is written from numbers
- * must be read as these numbers, what is no such name must be passed over, and
- * of each session the newest node counts.
+ * This parser first cuts a name into its seven fields.  A name written from numbers
+ * must be parsed into these numbers, a malformed name must be skipped, and the
+ * newest node of each session counts.
  *
  *-------------------------------------------------------------------------
  */
 #include <inttypes.h>
 
 #include "fuzz.h"
-#include "node.h"
-#include "wait_name.h"
+#include "recipe/queue/node.h"
+#include "recipe/deadlock/wait_name.h"
 
 #define MAX_CHILDREN 12
 #define MAX_CHILD 700
@@ -22,25 +22,25 @@
 #define MAX_ANY 3
 #define N_FIELDS 7
 
-/* What a name says. */
-typedef struct Told
+/* The contents of a name. */
+typedef struct Reported
 {
 	uint64_t	session;
 	uint64_t	wait;
 	uint64_t	version;
 	bool		claims;
-	int			n_needs;
+	int			n_node_sets;
 	int			n_any[MAX_CHILD];
-	bool		need_in_line[MAX_CHILD];
-	uint64_t	any_of[MAX_CHILD];	/* of all needs, one after the other */
-	int			n_dependents;
-	bool		dependent_in_line[MAX_CHILD];
-	uint64_t	dependents[MAX_CHILD];
+	bool		node_set_for_place[MAX_CHILD];
+	uint64_t	any_of[MAX_CHILD];	/* of all node sets, one after the other */
+	int			n_local_waiters;
+	bool		waiter_for_place[MAX_CHILD];
+	uint64_t	local_waiters[MAX_CHILD];
 	int32_t		number;
-} Told;
+} Reported;
 
 static char *children[MAX_CHILDREN];
-static Told told[MAX_CHILDREN];
+static Reported reported[MAX_CHILDREN];
 static bool is_name[MAX_CHILDREN];
 static int	n_children;
 
@@ -50,24 +50,24 @@ static int	n_children;
  */
 
 static void
-write_name(const Told *t, char *out)
+write_name(const Reported *t, char *out)
 {
 	const uint64_t *id = t->any_of;
 
 	out += sprintf(out, "%" PRIx64 ".%" PRIx64 ".%" PRIx64 ".%c.", t->session, t->wait,
 				   t->version, t->claims ? 'c' : 'w');
-	for (int i = 0; i < t->n_needs; i++)
+	for (int i = 0; i < t->n_node_sets; i++)
 		for (int j = 0; j < t->n_any[i]; j++)
 			out += sprintf(out, "%s%s%" PRIx64, j ? "+" : i ? "," : "",
-						   j == 0 && t->need_in_line[i] ? "p" : "", *id++);
+						   j == 0 && t->node_set_for_place[i] ? "p" : "", *id++);
 	*out++ = '.';
-	for (int i = 0; i < t->n_dependents; i++)
+	for (int i = 0; i < t->n_local_waiters; i++)
 		out += sprintf(out, "%s%s%" PRIx64, i ? "," : "",
-					   t->dependent_in_line[i] ? "p" : "", t->dependents[i]);
+					   t->waiter_for_place[i] ? "p" : "", t->local_waiters[i]);
 	sprintf(out, ".%010d", t->number);
 }
 
-/* One of a few, so that they meet; or a large one. */
+/* One of a few ids, so that they match; or a large one. */
 static uint64_t
 take_id(Input *input)
 {
@@ -77,7 +77,7 @@ take_id(Input *input)
 }
 
 static void
-take_told(Input *input, Told *t)
+take_reported(Input *input, Reported *t)
 {
 	unsigned	how = take(input);
 	int			n = 0;
@@ -86,22 +86,22 @@ take_told(Input *input, Told *t)
 	t->wait = take_id(input);
 	t->version = take_id(input);
 	t->claims = how & 1;
-	t->n_needs = (int) (how >> 2) % MAX_LIST;
-	t->n_dependents = (int) (how >> 5) % MAX_LIST;
+	t->n_node_sets = (int) (how >> 2) % MAX_LIST;
+	t->n_local_waiters = (int) (how >> 5) % MAX_LIST;
 	t->number = take_number(input);
-	for (int i = 0; i < t->n_needs; i++)
+	for (int i = 0; i < t->n_node_sets; i++)
 	{
 		unsigned	kind = take(input);
 
 		t->n_any[i] = 1 + (int) kind % MAX_ANY;
-		t->need_in_line[i] = kind & 128;
+		t->node_set_for_place[i] = kind & 128;
 		for (int j = 0; j < t->n_any[i]; j++)
 			t->any_of[n++] = take_id(input);
 	}
-	for (int i = 0; i < t->n_dependents; i++)
+	for (int i = 0; i < t->n_local_waiters; i++)
 	{
-		t->dependent_in_line[i] = take(input) & 1;
-		t->dependents[i] = take_id(input);
+		t->waiter_for_place[i] = take(input) & 1;
+		t->local_waiters[i] = take_id(input);
 	}
 }
 
@@ -119,17 +119,17 @@ understand_hex(const char *text, uint64_t *value)
 	return length >= 1 && length <= 16 && strspn(text, "0123456789abcdef") == length;
 }
 
-/* Is there a "p" in front?  Passes it over. */
+/* Is there a leading "p"?  Skips it. */
 static bool
-is_in_line(char **text)
+is_for_place(char **text)
 {
-	bool		in_line = (*text)[0] == 'p';
+	bool		only_for_place = (*text)[0] == 'p';
 
-	*text += in_line;
-	return in_line;
+	*text += only_for_place;
+	return only_for_place;
 }
 
-/* Cuts text at each separator; an empty text has one part, which is empty. */
+/* Cuts text at each separator; an empty text is one empty part. */
 static int
 split(char *text, char separator, char **parts, int max)
 {
@@ -149,17 +149,17 @@ split(char *text, char separator, char **parts, int max)
 }
 
 static bool
-understand_needs(char *text, Told *t)
+expect_node_sets(char *text, Reported *t)
 {
-	char	   *needs[MAX_CHILD];
+	char	   *node_sets[MAX_CHILD];
 	char	   *ids[MAX_CHILD];
 	int			n = 0;
 
-	t->n_needs = text[0] == '\0' ? 0 : split(text, ',', needs, MAX_CHILD);
-	for (int i = 0; i < t->n_needs; i++)
+	t->n_node_sets = text[0] == '\0' ? 0 : split(text, ',', node_sets, MAX_CHILD);
+	for (int i = 0; i < t->n_node_sets; i++)
 	{
-		t->need_in_line[i] = is_in_line(&needs[i]);
-		t->n_any[i] = split(needs[i], '+', ids, MAX_CHILD);
+		t->node_set_for_place[i] = is_for_place(&node_sets[i]);
+		t->n_any[i] = split(node_sets[i], '+', ids, MAX_CHILD);
 		for (int j = 0; j < t->n_any[i]; j++)
 			if (!understand_hex(ids[j], &t->any_of[n++]))
 				return false;
@@ -168,15 +168,15 @@ understand_needs(char *text, Told *t)
 }
 
 static bool
-understand_dependents(char *text, Told *t)
+expect_local_waiters(char *text, Reported *t)
 {
 	char	   *ids[MAX_CHILD];
 
-	t->n_dependents = text[0] == '\0' ? 0 : split(text, ',', ids, MAX_CHILD);
-	for (int i = 0; i < t->n_dependents; i++)
+	t->n_local_waiters = text[0] == '\0' ? 0 : split(text, ',', ids, MAX_CHILD);
+	for (int i = 0; i < t->n_local_waiters; i++)
 	{
-		t->dependent_in_line[i] = is_in_line(&ids[i]);
-		if (!understand_hex(ids[i], &t->dependents[i]))
+		t->waiter_for_place[i] = is_for_place(&ids[i]);
+		if (!understand_hex(ids[i], &t->local_waiters[i]))
 			return false;
 	}
 	return true;
@@ -195,7 +195,7 @@ understand_number(const char *text, int32_t *number)
 }
 
 static bool
-understand(const char *name, Told *t)
+understand(const char *name, Reported *t)
 {
 	char		text[MAX_CHILD];
 	char	   *fields[MAX_CHILD];
@@ -210,28 +210,28 @@ understand(const char *name, Told *t)
 	return understand_hex(fields[0], &t->session) && understand_hex(fields[1], &t->wait) &&
 		understand_hex(fields[2], &t->version) &&
 		(kind[0] == 'c' || kind[0] == 'w') && kind[1] == '\0' &&
-		understand_needs(fields[4], t) && understand_dependents(fields[5], t) &&
+		expect_node_sets(fields[4], t) && expect_local_waiters(fields[5], t) &&
 		understand_number(fields[6], &t->number);
 }
 
 
 /*
- * Judging
+ * Comparing
  */
 
 static bool
 is_newer(int a, int b)
 {
-	return zkl_is_before(told[b].number, children[b], told[a].number, children[a]);
+	return zkl_is_before(reported[b].number, children[b], reported[a].number, children[a]);
 }
 
 static bool
 rival(int a, int b)
 {
-	return is_name[a] && is_name[b] && told[a].session == told[b].session;
+	return is_name[a] && is_name[b] && reported[a].session == reported[b].session;
 }
 
-/* Numbers of half the range, which a server never gives, go round in a circle. */
+/* Numbers half the range apart, which a server never assigns, have no order. */
 static bool
 goes_round(int i)
 {
@@ -254,88 +254,88 @@ is_newest(int i)
 }
 
 static void
-check_needs(const ZklWaitPicture *picture, const ZklWaitNode *node, const Told *t)
+check_node_sets(const ZklWaitReports *reports, const ZklWaitNode *node, const Reported *t)
 {
-	const ZklNeed *need = &picture->needs[node->first_need];
+	const ZklNodeSet *node_set = &reports->node_sets[node->first_node_set];
 	const uint64_t *id = t->any_of;
 
-	for (int i = 0; i < t->n_needs; i++, need++)
+	for (int i = 0; i < t->n_node_sets; i++, node_set++)
 	{
-		must(need->waiter == t->session && need->n == t->n_any[i] &&
-			 need->in_line == t->need_in_line[i] &&
-			 need->source == node - picture->nodes, "need %d of %s", i, node->name);
-		must(memcmp(need->any_of, id, sizeof(*id) * (size_t) need->n) == 0,
+		must(node_set->waiter == t->session && node_set->n == t->n_any[i] &&
+			 node_set->only_for_place == t->node_set_for_place[i] &&
+			 node_set->source == node - reports->nodes, "need %d of %s", i, node->name);
+		must(memcmp(node_set->any_of, id, sizeof(*id) * (size_t) node_set->n) == 0,
 			 "ids of need %d of %s", i, node->name);
-		id += need->n;
+		id += node_set->n;
 	}
-	for (int i = 0; i < t->n_dependents; i++, need++)
-		must(need->waiter == t->dependents[i] && need->n == 1 &&
-			 need->in_line == t->dependent_in_line[i] &&
-			 need->any_of[0] == t->session && need->source == node - picture->nodes,
+	for (int i = 0; i < t->n_local_waiters; i++, node_set++)
+		must(node_set->waiter == t->local_waiters[i] && node_set->n == 1 &&
+			 node_set->only_for_place == t->waiter_for_place[i] &&
+			 node_set->any_of[0] == t->session && node_set->source == node - reports->nodes,
 			 "dependent %d of %s", i, node->name);
 }
 
 static void
-check_node(const ZklWaitPicture *picture, const ZklWaitNode *node, int i)
+check_node(const ZklWaitReports *reports, const ZklWaitNode *node, int i)
 {
-	const Told *t = &told[i];
+	const Reported *t = &reported[i];
 	char		prefix[24];
 
 	snprintf(prefix, sizeof(prefix), "%" PRIx64 ".", t->session);
 	must(node->session == t->session && node->wait == t->wait && node->claims == t->claims &&
 		 node->number == t->number &&
-		 node->n_needs == t->n_needs && node->n_dependents == t->n_dependents,
+		 node->n_node_sets == t->n_node_sets && node->n_local_waiters == t->n_local_waiters,
 		 "%s is read otherwise", node->name);
-	check_needs(picture, node, t);
+	check_node_sets(reports, node, t);
 	must(zkl_is_wait_of(node->name, t->session) ==
 		 (strncmp(node->name, prefix, strlen(prefix)) == 0), "whose is %s?", node->name);
 	must(!zkl_is_wait_of(node->name, t->session + 1), "whose is %s?", node->name);
 }
 
 static void
-check_picture(const ZklWaitPicture *picture)
+check_reports(const ZklWaitReports *reports)
 {
 	int			n = 0;
-	int			n_needs = 0;
+	int			n_node_sets = 0;
 
+	for (int i = 0; i < reports->n; i++)
+	{
+		must(i == 0 || reports->nodes[i - 1].session < reports->nodes[i].session,
+			 "%s is out of order", reports->nodes[i].name);
+		must(reports->nodes[i].first_node_set == n_node_sets, "needs of %s begin at %d",
+			 reports->nodes[i].name, reports->nodes[i].first_node_set);
+		n_node_sets += reports->nodes[i].n_node_sets + reports->nodes[i].n_local_waiters;
+	}
 	for (int i = 0; i < n_children; i++)
 	{
-		const ZklWaitNode *node = &picture->nodes[n];
-		bool		is_there = n < picture->n && node->name == children[i];
+		const ZklWaitNode *node = is_name[i] ? zkl_reports_find(reports, reported[i].session) : NULL;
+		bool		is_there = node && node->name == children[i];
 
-		if (!is_name[i])
-			must(!is_there, "%s is no name", children[i]);
-		else if (!goes_round(i))
-		{
-			must(is_there == is_newest(i), "%s is %sthere", children[i], is_there ? "" : "not ");
-			must(!is_there || zkl_picture_find(picture, node->session) == node,
-				 "%s is not found", children[i]);
-		}
+		must(!is_name[i] || goes_round(i) || is_there == is_newest(i), "%s is %sthere",
+			 children[i], is_there ? "" : "not ");
 		if (is_there)
 		{
-			must(node->first_need == n_needs, "needs of %s begin at %d", node->name, node->first_need);
-			check_node(picture, node, i);
-			n_needs += node->n_needs + node->n_dependents;
+			check_node(reports, node, i);
 			n++;
 		}
 	}
-	must(n == picture->n && n_needs == picture->n_needs, "%d of %d nodes, %d of %d needs",
-		 n, picture->n, n_needs, picture->n_needs);
+	must(n == reports->n && n_node_sets == reports->n_node_sets, "%d of %d nodes, %d of %d needs",
+		 n, reports->n, n_node_sets, reports->n_node_sets);
 }
 
-/* A name that was written, such a name with a change, or any bytes. */
+/* A written name, a written name with a change, or any bytes. */
 static void
 take_child(Input *input)
 {
 	static const char bytes[] = ".,+-0cwpfg";
 	unsigned	kind = take(input);
 	char		name[MAX_CHILD] = "";
-	Told	   *t = &told[n_children];
-	Told		written = {0};
+	Reported   *t = &reported[n_children];
+	Reported	written = {0};
 
 	if (kind < 224)
 	{
-		take_told(input, &written);
+		take_reported(input, &written);
 		write_name(&written, name);
 	}
 	else
@@ -344,7 +344,7 @@ take_child(Input *input)
 	{
 		size_t		at = take(input) % (strlen(name) + 1);
 
-		if (kind & 1)			/* one more */
+		if (kind & 1)			/* inserts a byte */
 			memmove(name + at + 1, name + at, strlen(name + at) + 1);
 		name[at] = bytes[take(input) % (sizeof(bytes) - 1)];
 	}
@@ -361,14 +361,14 @@ int
 LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	Input		input = {data, size};
-	ZklWaitPicture picture;
+	ZklWaitReports reports;
 
 	n_children = 0;
 	while (input.left > 0 && n_children < MAX_CHILDREN)
 		take_child(&input);
-	must(zkl_picture_read((const char *const *) children, n_children, &picture), "no memory");
-	check_picture(&picture);
-	zkl_picture_free(&picture);
+	must(zkl_reports_read((const char *const *) children, n_children, &reports), "no memory");
+	check_reports(&reports);
+	zkl_reports_free(&reports);
 	while (n_children > 0)
 		free(children[--n_children]);
 	return 0;

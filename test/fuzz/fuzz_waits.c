@@ -1,38 +1,38 @@
 /*-------------------------------------------------------------------------
  *
  * fuzz_waits.c
- *		Deadlock detection among strangers: an input is a schedule of sessions
- *		that lock, wait for each other's rows and tell of long waits, of what the
- *		network does, and of what others write below <root>/waits and in the
- *		queues: names of any form, data of any bytes, and the removal of ours.
+ *		Fuzzes deadlock detection among strangers: an input is a schedule of sessions
+ *		that lock, wait for each other's rows and report long waits, of network
+ *		faults, and of what other clients do below <root>/waits and in the queues:
+ *		nodes with any names and data, and the deletion of ours.
  *
- * When the strangers have left, every deadlock ends by one who gives way, and
- * nothing of the sessions' is left.  Nobody gives way for what is no deadlock;
- * inputs in which others write in the name of our sessions, or remove their
- * places in a queue, are not judged for that.
+ * After the strangers have left, every deadlock must end by a victim, and no node of
+ * the sessions may be left.  There must be no victim without a deadlock; inputs in
+ * which strangers write in the name of our sessions, or delete their places in a
+ * queue, are not judged for that.
  *
  *-------------------------------------------------------------------------
  */
 #include <inttypes.h>
 
 #include "fuzz.h"
-#include "node.h"
-#include "wait_name.h"
+#include "recipe/queue/node.h"
+#include "recipe/deadlock/wait_name.h"
 #include "waiters.h"
 
 #define N_PARTIES 4
 #define N_NAMES 2
 #define N_IDS (N_PARTIES + 2)
 #define MAX_ACTIONS 200
-#define STRANGER 7777			/* the session of all of them */
+#define STRANGER 7777			/* the session of all strangers */
 
 static const char *const names[N_NAMES] = {"a", "b"};
 
 static bool judged;
-static bool spoils;				/* all that sessions say of their waits */
+static bool spoils;				/* strangers overwrite the data of all wait reports */
 static char spoilt[300];
 
-/* Of our sessions, and two of nobody. */
+/* The ids of our sessions, and two that belong to no session. */
 static uint64_t
 take_id(Input *input)
 {
@@ -84,7 +84,7 @@ act_ask(Input *input, Party *party)
 		ask_all(party, n, wanted, modes, false);
 }
 
-/* PostgreSQL finds circles on one server. */
+/* PostgreSQL itself finds cycles on one server. */
 static void
 act_row(Party *party)
 {
@@ -130,7 +130,7 @@ make(const char *path, const char *data, ZklCreateKind kind)
 	free(made);
 }
 
-/* As our waits are told: who, and for whom, with some of anything between. */
+/* Composes a report name from ids, with some arbitrary text. */
 static void
 take_wait(Input *input, char *out, size_t size)
 {
@@ -154,22 +154,22 @@ take_wait(Input *input, char *out, size_t size)
 	snprintf(out + n, size - n, "%s.", text);
 }
 
-/* Would it speak for one of our sessions? */
+/* Does the name report a wait of one of our sessions? */
 static bool
 speaks_for_us(const char *prefix)
 {
 	char		name[700];
 	const char *child = name;
-	ZklWaitPicture picture;
+	ZklWaitReports reports;
 	bool		does = false;
 
 	snprintf(name, sizeof(name), "%s0000000000", prefix);
-	must(zkl_picture_read(&child, 1, &picture), "no memory");
-	for (int i = 0; i < picture.n_needs; i++)
-		does = does || is_ours(picture.needs[i].waiter);
-	for (int i = 0; i < picture.n; i++)
-		does = does || is_ours(picture.nodes[i].session);
-	zkl_picture_free(&picture);
+	must(zkl_reports_read(&child, 1, &reports), "no memory");
+	for (int i = 0; i < reports.n_node_sets; i++)
+		does = does || is_ours(reports.node_sets[i].waiter);
+	for (int i = 0; i < reports.n; i++)
+		does = does || is_ours(reports.nodes[i].session);
+	zkl_reports_free(&reports);
 	return does;
 }
 
@@ -207,7 +207,7 @@ act_stranger_waits(Input *input)
 	make(path, data, ZKL_CREATE_EPHEMERAL_SEQUENTIAL);
 }
 
-/* With the name of an owner that our sessions understand, or of none. */
+/* Creates a queue node whose name shows an owner that our sessions parse, or none. */
 static void
 act_stranger_queues(Input *input)
 {
@@ -230,7 +230,7 @@ act_stranger_queues(Input *input)
 		make(path, "stranger", ZKL_CREATE_EPHEMERAL_SEQUENTIAL);
 }
 
-/* Removes or overwrites somebody's node: of the waits, or anywhere. */
+/* Deletes or overwrites another client's node: a wait report, or any node. */
 static void
 act_meddle(Input *input)
 {
@@ -248,7 +248,7 @@ act_meddle(Input *input)
 		if (node->owner == 0 || (judged && !is_wait && node->owner != STRANGER))
 			continue;
 		if (judged && how & 1 && node->owner != STRANGER)
-			continue;			/* its own words */
+			continue;			/* the data of its own report */
 		if (path[0] == '\0' || which-- > 0)
 			snprintf(path, sizeof(path), "%s", node->path);
 	}
@@ -258,7 +258,7 @@ act_meddle(Input *input)
 		fake_tree_delete(path);
 }
 
-/* What was told becomes something else before anybody reads it. */
+/* Overwrites reports before any session reads them. */
 static void
 spoil(void)
 {
@@ -269,7 +269,7 @@ spoil(void)
 			fake_tree_set(node->path, spoilt);
 }
 
-/* What they spoilt is removed, which its owner takes for a question. */
+/* Deletes what the strangers wrote; the owner of a report takes that for a probe. */
 static void
 strangers_leave(void)
 {
@@ -296,7 +296,7 @@ act(Input *input)
 	Party	   *party = &parties[kind % N_PARTIES];
 
 	if (zkl_session_state(party->session) == ZKL_SESSION_EXPIRED)
-		begin_anew(party);
+		begin_again(party);
 	else if (kind < 40)
 	{
 		if (!is_busy(party))
@@ -323,7 +323,7 @@ act(Input *input)
 	else if (kind < 136)
 		act_meddle(input);
 	else if (kind < 168)
-		heed(party);
+		on_error(party);
 	else if (kind < 184)
 		fake_run_all();
 	else if (kind < 216)
@@ -356,7 +356,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	must(scene_settles(), "somebody waits for nobody");
 	for (FakeNode *node = fake_tree_first(); node; node = node->next)
 		must(node->owner == 0, "left: %s", node->path);
-	must(!judged || false_alarms() == 0, "a false alarm");
+	must(!judged || false_deadlocks() == 0, "a false alarm");
 	scene_end(NULL);
 	return 0;
 }

@@ -101,6 +101,8 @@ final class CuratorLocks {
                 .namespace(namespace.isEmpty() ? null : namespace)
                 .sessionTimeoutMs(timeout)
                 .connectionTimeoutMs(30000)
+                // Curator's own default is the host's address, which needs a name that resolves.
+                .defaultData("127.0.0.1".getBytes(StandardCharsets.UTF_8))
                 .retryPolicy(new RetryNTimes(300, 100))
                 .build();
         session.start();

@@ -9,6 +9,8 @@ every character is one byte. ZkLock::ZkClient is the only caller.
 """
 
 import json
+import socket
+import struct
 import sys
 
 from kazoo.client import KazooClient
@@ -16,7 +18,7 @@ from kazoo.exceptions import KazooException, NoNodeError, NotEmptyError
 from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.protocol.serialization import Create2
 from kazoo.security import (
-    CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE, make_acl,
+    ACL, CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE, Id, make_acl,
     make_digest_acl)
 
 
@@ -28,7 +30,7 @@ class CreateContainer(Create2):
 
 def acls(spec):
     """The ACL list for "world", "read", "add" (read and create, but not remove),
-    "creator" or {"digest": "u:p"}."""
+    "creator", {"digest": "u:p"}, or as get_acls() returns it: [[perms, scheme, id], ...]."""
     if spec is None or spec == "world":
         return OPEN_ACL_UNSAFE
     if spec == "read":
@@ -37,6 +39,8 @@ def acls(spec):
         return [make_acl("world", "anyone", read=True, create=True)]
     if spec == "creator":
         return CREATOR_ALL_ACL
+    if isinstance(spec, list):
+        return [ACL(perms, Id(scheme, who)) for perms, scheme, who in spec]
     user, password = spec["digest"].split(":", 1)
     return [make_digest_acl(user, password, all=True)]
 
@@ -58,6 +62,17 @@ def stat_dict(stat):
         "ephemeralOwner": hex(owner & (1 << 64) - 1),
         "isEphemeral": int(owner != 0),
     }
+
+
+def password_of(session_id):
+    """The password that a ZooKeeper server gives to a session: 16 bytes of java.util.Random,
+    whose seed is the session's number and a constant of ZooKeeper's source."""
+    seed = (session_id ^ 0xB3415C00 ^ 0x5DEECE66D) & (1 << 48) - 1
+    password = b""
+    while len(password) < 16:
+        seed = (seed * 0x5DEECE66D + 0xB) & (1 << 48) - 1
+        password += (seed >> 16).to_bytes(4, "little")
+    return password
 
 
 class Driver:
@@ -154,6 +169,23 @@ class Driver:
 
     def session_id(self):
         return hex((self.client.client_id or (0,))[0] & (1 << 64) - 1)
+
+    def end_session(self, session_id):
+        """Ends another client's session: takes it over and closes it. The client that it
+        belongs to may take it back in between."""
+        number = int(session_id, 16)
+        connect = struct.pack(">iqiQi16s?", 0, 0, 10000, number, 16,
+                              password_of(number), False)
+        close = struct.pack(">ii", 1, -11)
+        with socket.create_connection(self.client.hosts[0], timeout=30) as server:
+            server.sendall(b"".join(
+                struct.pack(">i", len(frame)) + frame for frame in (connect, close)))
+            try:
+                while server.recv(4096):
+                    pass
+            except ConnectionError:
+                pass
+        return True
 
     def close(self):
         self.client.stop()

@@ -1,7 +1,7 @@
 /*
  * lease.pml: how long after a quorum write may a session trust itself?
  *
- * Owns the reasoning of doc/lease.md in discrete time: one client, the follower
+ * Owns the reasoning of the appendix of doc/semantics.md in discrete time: one client, the follower
  * it is connected to, and the leader, who alone decides when the session is
  * over. Must never assume that a forwarded write extends the session: it does
  * not. Run by test/model/run, which names the variants.

@@ -64,9 +64,12 @@ SELECT is_empty(
 	'every function has a comment');
 
 -- a wait without a transaction
-SELECT is_procedure('zk_lock_wait', a, format('zk_lock_wait%s is a procedure', a)) FROM (VALUES ('{text}'::name[]), ('{text,interval}')) AS v(a);
+CREATE TEMP TABLE single_keys AS SELECT v.a FROM (VALUES ('{text}'::name[]), ('{bigint}'), ('{integer,integer}')) AS v(a);
+CREATE TEMP TABLE waits AS
+	SELECT a FROM single_keys UNION ALL SELECT a || '{interval}'::name[] FROM single_keys UNION ALL SELECT '{text,text}';
+SELECT is_procedure('zk_lock_wait', a, format('zk_lock_wait%s is a procedure', a)) FROM waits;
 SELECT function_privs_are(current_schema(), 'zk_lock_wait', a, 'public', '{EXECUTE}', format('everybody may call zk_lock_wait%s', a))
-FROM (VALUES ('{text}'::name[]), ('{text,interval}')) AS v(a);
+FROM waits;
 
 -- semaphores
 CREATE TEMP TABLE semaphores (name name, arguments name[], result text);
@@ -84,25 +87,36 @@ SELECT is_empty(
 	$$ SELECT oid::regprocedure FROM pg_proc JOIN semaphores AS s ON s.name = proname WHERE proparallel <> 'r' $$,
 	'no function of semaphores may run in a parallel worker');
 -- revocation
-SELECT function_returns('zk_revoked', '{text}'::name[], 'boolean', 'zk_revoked takes a name and returns whether');
-SELECT function_privs_are(current_schema(), 'zk_revoked', '{text}'::name[], 'public', '{EXECUTE}', 'everybody may call zk_revoked');
-SELECT volatility_is('zk_revoked', '{text}'::name[], 'volatile', 'zk_revoked is volatile');
-SELECT isnt_strict('zk_revoked', '{text}'::name[], 'zk_revoked is called with NULL');
+SELECT function_returns('zk_revoked', a, 'boolean', format('zk_revoked%s returns whether', a)) FROM single_keys;
+SELECT function_privs_are(current_schema(), 'zk_revoked', a, 'public', '{EXECUTE}', format('everybody may call zk_revoked%s', a)) FROM single_keys;
+SELECT volatility_is('zk_revoked', a, 'volatile', format('zk_revoked%s is volatile', a)) FROM single_keys;
+SELECT isnt_strict('zk_revoked', a, format('zk_revoked%s is called with NULL', a)) FROM single_keys;
 
 -- fencing
-SELECT function_returns('zk_fence', '{text}'::name[], 'bigint', 'zk_fence takes a name and returns the token');
-SELECT function_returns('zk_fence_reset', '{text}'::name[], 'void', 'zk_fence_reset takes a name and returns nothing');
-SELECT function_privs_are(current_schema(), f::name, '{text}'::name[], 'public', p::name[], format('%s: everybody has %s', f, p))
-FROM (VALUES ('zk_fence', '{EXECUTE}'), ('zk_fence_reset', '{}')) AS v(f, p);
-SELECT volatility_is(f, '{text}'::name[], 'volatile', f || ' is volatile') FROM unnest('{zk_fence,zk_fence_reset}'::name[]) AS f;
-SELECT isnt_strict(f, '{text}'::name[], f || ' is called with NULL') FROM unnest('{zk_fence,zk_fence_reset}'::name[]) AS f;
-SELECT isnt_definer(f, '{text}'::name[], f || ' runs as its caller') FROM unnest('{zk_fence,zk_fence_reset}'::name[]) AS f;
+SELECT function_returns('zk_fence', a, 'bigint', format('zk_fence%s returns the token', a)) FROM single_keys;
+SELECT function_returns('zk_fence_reset', a, 'void', format('zk_fence_reset%s returns nothing', a)) FROM single_keys;
+SELECT function_privs_are(current_schema(), f::name, a, 'public', p::name[], format('%s%s: everybody has %s', f, a, p))
+FROM (VALUES ('zk_fence', '{EXECUTE}'), ('zk_fence_reset', '{}')) AS v(f, p), single_keys;
+SELECT volatility_is(f, a, 'volatile', format('%s%s is volatile', f, a)) FROM unnest('{zk_fence,zk_fence_reset}'::name[]) AS f, single_keys;
+SELECT isnt_strict(f, a, format('%s%s is called with NULL', f, a)) FROM unnest('{zk_fence,zk_fence_reset}'::name[]) AS f, single_keys;
+SELECT isnt_definer(f, a, format('%s%s runs as its caller', f, a)) FROM unnest('{zk_fence,zk_fence_reset}'::name[]) AS f, single_keys;
 SELECT is_empty(
 	$$ SELECT oid::regprocedure FROM pg_proc WHERE proname ~ '^zk_fence' AND proparallel <> 'u' $$,
 	'zk_fence and zk_fence_reset forbid parallel queries');
 SELECT columns_are('zklock_fences', '{lock,token,fenced_at,fenced_by}'::name[], 'zklock_fences has its columns');
 SELECT col_is_pk('zklock_fences', 'lock', 'a lock has one row in zklock_fences');
 SELECT table_privs_are('zklock_fences'::name, 'public'::name, '{}'::name[], 'nobody has rights on zklock_fences');
+SELECT table_privs_are('zklock_fences'::name, 'pg_database_owner'::name, '{SELECT,INSERT}'::name[],
+	'but the owner of the database, who dumps and restores it');
+SELECT is((SELECT array_agg(format('%s %s', tgname, tgenabled) ORDER BY tgname COLLATE "C") FROM pg_trigger WHERE tgrelid = 'zklock_fences'::regclass),
+	'{zklock_fences_keep A,zklock_fences_keep_all A}', 'its triggers fire for logical replication too');
+SELECT is_empty($$ SELECT tgname FROM pg_trigger WHERE tgrelid = 'zklock_fences'::regclass AND obj_description(oid, 'pg_trigger') IS NULL $$,
+	'and have comments');
+SELECT function_privs_are(current_schema(), 'zklock_fences_keep', '{}'::name[], 'public', '{}', 'their function is for them alone');
+SELECT function_returns('zk_fence_reset', '{}'::name[], 'void', 'zk_fence_reset resets all');
+SELECT function_returns('zk_fence_vacuum', '{interval}'::name[], 'bigint', 'zk_fence_vacuum takes an age and returns how many');
+SELECT function_privs_are(current_schema(), f, a::name[], 'public', '{}', format('%s%s is not for everybody', f, a))
+FROM (VALUES ('zk_fence_reset'::name, '{}'), ('zk_fence_vacuum', '{interval}')) AS v(f, a);
 SELECT is((SELECT extconfig FROM pg_extension WHERE extname = 'zklock'), ARRAY['zklock_fences'::regclass::oid],
 	'the rows of zklock_fences are dumped');
 SELECT isnt(obj_description('zklock_fences'::regclass), NULL, 'zklock_fences has a comment');
@@ -135,6 +149,11 @@ SELECT col_type_is('zk_locks', attname, CASE attname WHEN 'granted' THEN 'boolea
 FROM pg_attribute WHERE attrelid = 'zk_locks'::regclass AND attnum > 0;
 SELECT table_privs_are('zk_locks'::name, 'public'::name, '{SELECT}'::name[], 'everybody may read zk_locks');
 SELECT function_privs_are(current_schema(), 'zklock_locks', '{}'::name[], 'public', '{EXECUTE}', 'which takes its function');
+SELECT is(pg_get_function_result(format('zk_locks_of(%s)', array_to_string(a, ','))::regprocedure), 'SETOF zk_locks',
+	format('zk_locks_of%s returns rows of the view', a)) FROM single_keys;
+SELECT function_privs_are(current_schema(), 'zk_locks_of', a, 'public', '{EXECUTE}', format('everybody may call zk_locks_of%s', a)) FROM single_keys;
+SELECT volatility_is('zk_locks_of', a, 'volatile', format('zk_locks_of%s is volatile', a)) FROM single_keys;
+SELECT isnt_strict('zk_locks_of', a, format('zk_locks_of%s is called with NULL', a)) FROM single_keys;
 
 SELECT is(pg_get_function_result('zk_blocking(integer)'::regprocedure),
 	'TABLE(server text, pid integer, name text, mode text, granted boolean)', 'zk_blocking returns what is promised');
@@ -142,15 +161,16 @@ SELECT is(pg_get_function_arguments('zk_blocking(integer)'::regprocedure), 'pid 
 SELECT function_privs_are(current_schema(), 'zk_blocking', '{integer}'::name[], 'public', '{EXECUTE}', 'everybody may call zk_blocking');
 
 -- revocation
-SELECT function_returns('zk_revoke', '{text}'::name[], 'integer', 'zk_revoke takes a name and returns how many were asked');
-SELECT function_privs_are(current_schema(), 'zk_revoke', '{text}'::name[], 'public', '{}', 'zk_revoke is not for everybody');
-SELECT function_privs_are(current_schema(), 'zk_revoke', '{text}'::name[], 'pg_signal_backend', '{EXECUTE}',
-	'zk_revoke is for pg_signal_backend');
-SELECT volatility_is('zk_revoke', '{text}'::name[], 'volatile', 'zk_revoke is volatile');
-SELECT isnt_strict('zk_revoke', '{text}'::name[], 'zk_revoke is called with NULL');
-SELECT isnt_definer('zk_revoke', '{text}'::name[], 'zk_revoke runs as its caller');
-SELECT is((SELECT proparallel FROM pg_proc WHERE proname = p), 'r'::"char", p || ' may not run in a parallel worker')
-FROM unnest('{zk_revoke,zklock_locks}'::text[]) AS p;
+SELECT function_returns('zk_revoke', a, 'integer', format('zk_revoke%s returns how many were asked', a)) FROM single_keys;
+SELECT function_privs_are(current_schema(), 'zk_revoke', a, 'public', '{}', format('zk_revoke%s is not for everybody', a)) FROM single_keys;
+SELECT function_privs_are(current_schema(), 'zk_revoke', a, 'pg_signal_backend', '{EXECUTE}',
+	format('zk_revoke%s is for pg_signal_backend', a)) FROM single_keys;
+SELECT volatility_is('zk_revoke', a, 'volatile', format('zk_revoke%s is volatile', a)) FROM single_keys;
+SELECT isnt_strict('zk_revoke', a, format('zk_revoke%s is called with NULL', a)) FROM single_keys;
+SELECT isnt_definer('zk_revoke', a, format('zk_revoke%s runs as its caller', a)) FROM single_keys;
+SELECT is_empty($$ SELECT oid::regprocedure FROM pg_proc WHERE proname IN ('zk_revoke', 'zk_revoked') AND proparallel <> 'r' $$,
+	'zk_revoke and zk_revoked may not run in a parallel worker');
+SELECT is((SELECT proparallel FROM pg_proc WHERE proname = 'zklock_locks'), 'r'::"char", 'zklock_locks may not run in a parallel worker');
 
 -- the counters
 SELECT columns_are('zk_stat',

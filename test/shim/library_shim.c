@@ -3,17 +3,18 @@
  * library_shim.c
  *		A library to preload that makes the ZooKeeper client library misbehave.
  *
- * Each function below works as the real one until a file of its fault's name
- * exists in the directory that ZKLOCK_SHIM_DIR names:
+ * Each function below works like the real one until a file with the name of its
+ * fault exists in the directory ZKLOCK_SHIM_DIR:
  *
  *   names    names are not resolved: getaddrinfo() does not return
  *   init     zookeeper_init2() does not return
  *   events   the session watcher is not called
- *   answers  what was asked is not answered: no completion is called
+ *   answers  no completion is called
  *   close    zookeeper_close() does not return
  *
- * What does not return goes on when the file is gone; what was not called is
- * never called.  test/lib/ZkLock/Shim.pm builds it and makes the files.
+ * A function that does not return continues when the file is deleted; a callback
+ * that was skipped is never called.  test/lib/ZkLock/Shim.pm builds this library
+ * and creates the files.
  *
  *-------------------------------------------------------------------------
  */
@@ -61,7 +62,7 @@ stay_while_broken(const char *fault)
 		usleep(10000);
 }
 
-/* The answer's arguments; freed when it comes. */
+/* The arguments of an answer; freed when the answer comes. */
 static Call *
 call_new(const void *arg)
 {
@@ -73,7 +74,7 @@ call_new(const void *arg)
 	return call;
 }
 
-/* False when nobody is to hear of the answer. */
+/* Frees the call; returns false if the answer is to be suppressed. */
 static bool
 call_ended(const void *data, Call *call)
 {
@@ -90,7 +91,7 @@ getaddrinfo(const char *node, const char *service, const struct addrinfo *hints,
 	return REAL(getaddrinfo) (node, service, hints, res);
 }
 
-/* The watcher may be called until the handle is closed, and is not freed. */
+/* The watcher may be called until the handle is closed, so its Call is not freed. */
 static void
 pass_event(zhandle_t *zh, int type, int state, const char *path, void *context)
 {

@@ -1,13 +1,13 @@
 /*-------------------------------------------------------------------------
  *
  * slow_wire.c
- *		A library to preload that puts the ZooKeeper servers far away.
+ *		A library to preload that slows down the connection to ZooKeeper.
  *
- * In a PostgreSQL server each send() and recv() on an IPv4 connection comes
- * ZKLOCK_SLOW_MS milliseconds late: of zklock's, those of the client library's
- * thread; psql and the tests use a Unix socket.  Whatever a test looks at right
- * after a statement is then still on its way, and a test that takes it for done
- * fails.  Other programs are left alone.  `scripts/test --slow` builds it.
+ * In a PostgreSQL server each send() and recv() on an IPv4 connection is delayed by
+ * ZKLOCK_SLOW_MS milliseconds.  This affects only zklock's connections to ZooKeeper,
+ * since psql and the tests use a Unix socket.  A test that expects an effect right
+ * after a statement, without waiting for it, then fails.  Other programs are not
+ * affected.  `scripts/test --slow` builds it.
  *
  *-------------------------------------------------------------------------
  */

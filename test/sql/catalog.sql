@@ -33,9 +33,9 @@ SELECT proname, arguments FROM members WHERE prosecdef OR proconfig IS NOT NULL 
 SELECT proname, arguments FROM members
 WHERE NOT (prolang = (SELECT oid FROM pg_language WHERE lanname = 'c') OR prosqlbody IS NOT NULL);
 SELECT proname, arguments FROM members
-WHERE NOT has_function_privilege('public', oid, 'EXECUTE') ORDER BY proname COLLATE "C";
-SELECT m.proname, a.grantee::regrole, a.privilege_type, a.is_grantable FROM members AS m, aclexplode(m.proacl) AS a
-WHERE a.grantee NOT IN (0, m.proowner);
+WHERE NOT has_function_privilege('public', oid, 'EXECUTE') ORDER BY proname COLLATE "C", arguments COLLATE "C";
+SELECT m.proname, m.arguments, a.grantee::regrole, a.privilege_type, a.is_grantable FROM members AS m, aclexplode(m.proacl) AS a
+WHERE a.grantee NOT IN (0, m.proowner) ORDER BY m.proname COLLATE "C", m.arguments COLLATE "C";
 SELECT c.relname, c.relkind, string_agg(a.privilege_type, ',' ORDER BY a.privilege_type) FILTER (WHERE a.grantee = 0) AS public,
 	bool_or(a.grantee NOT IN (0, c.relowner)) AS others
 FROM pg_depend AS d JOIN pg_class AS c ON c.oid = d.objid, aclexplode(coalesce(c.relacl, acldefault('r', c.relowner))) AS a

@@ -8,7 +8,9 @@ SET client_min_messages = warning;
 DROP DATABASE IF EXISTS zklock_regress_utf8;
 DROP DATABASE IF EXISTS zklock_regress_latin1;
 DROP DATABASE IF EXISTS zklock_regress_ascii;
+DROP DATABASE IF EXISTS zklock_regress_win1252;
 RESET client_min_messages;
+CREATE DATABASE zklock_regress_win1252 TEMPLATE template0 ENCODING 'WIN1252' LC_COLLATE 'C' LC_CTYPE 'C';
 CREATE DATABASE zklock_regress_utf8 TEMPLATE template0 ENCODING 'UTF8' LC_COLLATE 'C' LC_CTYPE 'C';
 CREATE DATABASE zklock_regress_latin1 TEMPLATE template0 ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C';
 CREATE DATABASE zklock_regress_ascii TEMPLATE template0 ENCODING 'SQL_ASCII' LC_COLLATE 'C' LC_CTYPE 'C';
@@ -64,7 +66,27 @@ SELECT zk_try_lock(E'\xc0\xaf'::text);
 SELECT zk_lock(ARRAY['encoding.a', E'\xff']);
 SELECT count(*) FROM zk_held_locks;
 
+-- names of roles and databases that cannot be converted to UTF-8 keep nobody from locking
+DO $$ BEGIN EXECUTE format('CREATE ROLE %I', E'zklock_regress_\x81'); END $$;
+CREATE TEMP VIEW who AS SELECT format('SET SESSION AUTHORIZATION %I', rolname) AS sql FROM pg_roles WHERE rolname ~ '^zklock_regress_.$';
+DO $$ BEGIN EXECUTE (SELECT sql FROM who); END $$;
+SELECT zk_lock('encoding.role') > 0 AS locked;
+SELECT usename FROM zk_locks WHERE pid = pg_backend_pid();
+\c zklock_regress_win1252
+SET client_min_messages = warning;
+CREATE EXTENSION zklock;
+DO $$ BEGIN EXECUTE (SELECT format('SET SESSION AUTHORIZATION %I', rolname) FROM pg_roles WHERE rolname ~ '^zklock_regress_.$'); END $$;
+SELECT zk_lock('encoding.role') > 0 AS locked;
+SELECT usename, datname FROM zk_locks WHERE pid = pg_backend_pid();
+\c zklock_regress_utf8
+DO $$ BEGIN EXECUTE (SELECT format('SET SESSION AUTHORIZATION %I', rolname) FROM pg_roles WHERE rolname::bytea::text ~ '^.x7a6b6c6f636b5f726567726573735f81$'); END $$;
+SELECT zk_lock('encoding.role') > 0 AS locked;
+SELECT usename FROM zk_locks WHERE pid = pg_backend_pid();
+\c zklock_regress_ascii
+DO $$ BEGIN EXECUTE format('DROP ROLE %I', E'zklock_regress_\x81'); END $$;
+
 \c :home
+DROP DATABASE zklock_regress_win1252;
 DROP DATABASE zklock_regress_utf8;
 DROP DATABASE zklock_regress_latin1;
 DROP DATABASE zklock_regress_ascii;

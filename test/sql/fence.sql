@@ -108,10 +108,23 @@ SELECT lock FROM zklock_fences WHERE lock COLLATE "C" ~ '^fence\.%';
 SELECT zk_fence_reset('fence./%é');
 SELECT zk_lock(repeat('é', 256)) = zk_fence(repeat('é', 256)) AS longest;
 SELECT zk_fence_reset(repeat('é', 256));
--- integer keys have no fence: their lock is another
-SELECT zk_lock(1) > 0 AS locked;
+-- every form of key has a fence of its own
+SELECT zk_lock('1') > 0, zk_lock(1) > 0, zk_lock(1, 2) > 0;
 SELECT zk_fence('#1');
+SELECT zk_fence('1') = zk_lock_token('1'), zk_fence(1) = zk_lock_token(1), zk_fence(1, 2) = zk_lock_token(1, 2);
+SELECT lock, token = CASE lock WHEN '1' THEN zk_lock_token('1') WHEN '#1' THEN zk_lock_token(1) ELSE zk_lock_token(1, 2) END AS token
+FROM zklock_fences WHERE lock COLLATE "C" ~ '^#?1' ORDER BY lock;
+SELECT zk_fence_reset('1');
+SELECT lock FROM zklock_fences WHERE lock COLLATE "C" ~ '^#?1' ORDER BY lock;
+SELECT zk_fence_reset(1), zk_fence_reset(1, 2);
+SELECT lock FROM zklock_fences WHERE lock COLLATE "C" ~ '^#?1' ORDER BY lock;
+SELECT zk_fence_reset(NULL::bigint);
+SELECT zk_fence(1, NULL);
 SELECT zk_unlock_all();
+-- and hints name the key as it was given
+\set VERBOSITY default
+SELECT zk_fence(1, -2);
+\set VERBOSITY sqlstate
 
 -- with PREPARE TRANSACTION the fence stays with the prepared transaction
 SELECT zk_lock('fence.a') > 0 AS locked;
@@ -147,8 +160,18 @@ INSERT INTO zklock_fences VALUES ('fence.a', 1, now(), 'x');
 DELETE FROM zklock_fences;
 TRUNCATE zklock_fences;
 SELECT zk_fence_reset('fence.a');
+SELECT zk_fence_reset();
+SELECT zk_fence_vacuum('1 year');
 RESET SESSION AUTHORIZATION;
 SELECT * FROM (SELECT lock, fenced_by FROM zklock_fences) AS f WHERE lock = 'fence.a';
+-- the right to fence can be taken away
+REVOKE EXECUTE ON FUNCTION zk_fence(text), zk_fence(bigint), zk_fence(integer, integer) FROM PUBLIC;
+SET SESSION AUTHORIZATION zklock_regress_fencer;
+SELECT zk_fence('fence.a');
+SELECT zk_fence(1);
+SELECT zk_fence(1, 2);
+RESET SESSION AUTHORIZATION;
+GRANT EXECUTE ON FUNCTION zk_fence(text), zk_fence(bigint), zk_fence(integer, integer) TO PUBLIC;
 -- who may call it needs no right on the table either
 GRANT EXECUTE ON FUNCTION zk_fence_reset(text) TO zklock_regress_fencer;
 SET ROLE zklock_regress_fencer;
@@ -161,8 +184,87 @@ REVOKE EXECUTE ON FUNCTION zk_fence_reset(text) FROM zklock_regress_fencer;
 DROP SCHEMA zklock_regress_hijack CASCADE;
 DROP ROLE zklock_regress_fencer;
 
+-- no write lowers or removes a recorded token: an INSERT keeps the greater one, other writes fail
+SELECT zk_fence_reset('fence.a');
+INSERT INTO zklock_fences VALUES ('fence.w', 140, 'epoch', 'one'), ('fence.w', 144, 'epoch', 'two'), ('fence.w', 142, 'epoch', 'three');
+SELECT lock, token, fenced_by FROM zklock_fences WHERE lock COLLATE "C" ~ '^fence';
+INSERT INTO zklock_fences VALUES ('fence.w', 143, now(), 'four') ON CONFLICT (lock) DO UPDATE SET token = 1;
+INSERT INTO zklock_fences VALUES ('fence.w', 145, 'epoch', 'five') RETURNING token;
+UPDATE zklock_fences SET fenced_by = 'six' WHERE lock = 'fence.w';
+UPDATE zklock_fences SET token = 150 WHERE lock = 'fence.w';
+UPDATE zklock_fences SET token = 149 WHERE lock = 'fence.w';
+UPDATE zklock_fences SET lock = 'fence.v', token = 151 WHERE lock = 'fence.w';
+DELETE FROM zklock_fences WHERE lock = 'fence.w';
+\set VERBOSITY default
+TRUNCATE zklock_fences;
+\set VERBOSITY sqlstate
+SELECT lock, token, fenced_by FROM zklock_fences WHERE lock COLLATE "C" ~ '^fence';
+INSERT INTO zklock_fences VALUES (NULL, 1, now(), 'x');
+INSERT INTO zklock_fences VALUES ('fence.v', NULL, now(), 'x');
+INSERT INTO zklock_fences VALUES ('fence.w', 152, NULL, 'x');
+INSERT INTO zklock_fences VALUES ('fence.w', 152, now(), NULL);
+UPDATE zklock_fences SET token = NULL WHERE lock = 'fence.w';
+-- an apply worker of logical replication skips such changes
+SET session_replication_role = replica;
+INSERT INTO zklock_fences VALUES ('fence.w', 140, now(), 'late');
+UPDATE zklock_fences SET token = 140 WHERE lock = 'fence.w';
+UPDATE zklock_fences SET lock = 'fence.v' WHERE lock = 'fence.w';
+DELETE FROM zklock_fences WHERE lock = 'fence.w';
+TRUNCATE zklock_fences;
+RESET session_replication_role;
+SELECT lock, token, fenced_by FROM zklock_fences WHERE lock COLLATE "C" ~ '^fence';
+-- nor makes it look older: the later time stays
+INSERT INTO zklock_fences VALUES ('fence.t', 1, '2200-01-01', 'x');
+INSERT INTO zklock_fences VALUES ('fence.t', 2, '-infinity', 'x');
+UPDATE zklock_fences SET token = 3, fenced_at = '-infinity' WHERE lock = 'fence.t';
+UPDATE zklock_fences SET fenced_at = NULL WHERE lock = 'fence.t';
+SELECT token, fenced_at = '2200-01-01' AS same_time FROM zklock_fences WHERE lock = 'fence.t';
+SET session_replication_role = replica;
+INSERT INTO zklock_fences VALUES ('fence.t', 4, '-infinity', 'x');
+UPDATE zklock_fences SET token = 5, fenced_at = '-infinity' WHERE lock = 'fence.t';
+RESET session_replication_role;
+SELECT token, fenced_at = '2200-01-01' AS same_time FROM zklock_fences WHERE lock = 'fence.t';
+INSERT INTO zklock_fences VALUES ('fence.t', 6, '2200-01-02', 'x');
+SELECT token, fenced_at = '2200-01-02' AS later_time FROM zklock_fences WHERE lock = 'fence.t';
+SELECT zk_fence_reset('fence.t');
+-- the trigger is for this table alone
+CREATE TABLE zklock_regress_other (lock int, token int);
+CREATE TRIGGER keep BEFORE INSERT ON zklock_regress_other FOR EACH ROW EXECUTE FUNCTION zklock_fences_keep();
+INSERT INTO zklock_regress_other VALUES (1, 1);
+DROP TABLE zklock_regress_other;
+-- a row inserted and fenced by one statement
+SELECT zk_lock('fence.v') > 0 AS locked;
+WITH i AS (INSERT INTO zklock_fences VALUES ('fence.v', 1, now(), 'x') RETURNING token) SELECT zk_fence('fence.v') > i.token FROM i;
+SELECT zk_unlock('fence.v');
+
+-- vacuum: what is older than the age given and than every session of this database
+\c
+\set VERBOSITY sqlstate
+SELECT zk_fence_vacuum(NULL), 1;
+SELECT zk_fence_vacuum('-1 s');
+BEGIN READ ONLY; SELECT zk_fence_vacuum('0'); ROLLBACK;
+SELECT zk_fence_vacuum('100 years');
+SELECT lock FROM zklock_fences WHERE lock COLLATE "C" ~ '^fence' ORDER BY lock;
+INSERT INTO zklock_fences VALUES ('fence.u', 1, now(), 'during a session');
+BEGIN;
+SELECT zk_fence_vacuum('1 day') > 0 AS removed;
+SELECT lock FROM zklock_fences WHERE lock COLLATE "C" ~ '^fence' ORDER BY lock;
+ROLLBACK;
+SELECT lock FROM zklock_fences WHERE lock COLLATE "C" ~ '^fence' ORDER BY lock;
+SELECT zk_fence_vacuum('0') > 0 AS removed;
+SELECT lock FROM zklock_fences WHERE lock COLLATE "C" ~ '^fence' AND fenced_at < now() - interval '1 day';
+SELECT lock FROM zklock_fences WHERE lock = 'fence.u';
+-- all at once
+BEGIN READ ONLY; SELECT zk_fence_reset(); ROLLBACK;
+BEGIN;
+INSERT INTO zklock_fences VALUES ('fence.z', 1, 'infinity', 'x');
+SELECT zk_fence_reset();
+SELECT count(*) FROM zklock_fences;
+ROLLBACK;
+SELECT zk_fence_reset('fence.u'), zk_fence_reset('fence.v'), zk_fence_reset('fence.w');
+SELECT zk_lock('fence.a') > 0 AS locked;
+
 -- moved, dropped and created anew in one session
-DROP VIEW fences;
 BEGIN;
 CREATE SCHEMA zklock_regress_other;
 ALTER EXTENSION zklock SET SCHEMA zklock_regress_other;
@@ -174,9 +276,11 @@ CREATE TABLE zklock_regress_other.zklock_fences (lock int);
 SAVEPOINT one;
 SELECT zklock_regress_other.zk_fence('fence.a');
 ROLLBACK TO one;
+SELECT zklock_regress_other.zk_unlock_all();
 DROP EXTENSION zklock;
 DROP TABLE zklock_regress_other.zklock_fences;
 CREATE EXTENSION zklock SCHEMA zklock_regress_other;
+SELECT zklock_regress_other.zk_lock('fence.a') > 0 AS locked;
 SELECT count(*) FROM zklock_regress_other.zklock_fences;
 SELECT zklock_regress_other.zk_fence('fence.a') > 0 AS fenced;
 SELECT count(*) FROM zklock_regress_other.zklock_fences;

@@ -40,8 +40,15 @@ CREATE TEMP VIEW member AS
 SELECT pg_describe_object(d.classid, d.objid, 0) AS member, pg_describe_object(d.refclassid, d.refobjid, 0) AS stranger
 FROM pg_depend AS d JOIN member AS m USING (classid, objid)
 WHERE d.refclassid IN ('pg_proc'::regclass, 'pg_operator'::regclass, 'pg_class'::regclass, 'pg_type'::regclass, 'pg_cast'::regclass)
-	AND (d.refclassid, d.refobjid) NOT IN (SELECT classid, objid FROM member);
+	AND (d.refclassid, d.refobjid) NOT IN (SELECT classid, objid FROM member)
+	AND NOT (d.refclassid = 'pg_type'::regclass AND (SELECT t.typrelid FROM pg_type AS t WHERE t.oid = d.refobjid)
+		IN (SELECT objid FROM member WHERE classid = 'pg_class'::regclass));
 
+-- the traps work: an unqualified operator calls one
+SAVEPOINT unqualified;
+SET LOCAL search_path = trap, pg_catalog;
+SELECT 1 = 2::bigint;
+ROLLBACK TO unqualified;
 -- a user of it who looks there first, and has objects of the same names
 SET LOCAL search_path = pg_temp, trap, pg_catalog;
 CREATE TEMP TABLE zk_locks (kind text, name text, mode text, granted boolean, queue_position int, server text, pid int, session_id text);

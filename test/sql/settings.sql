@@ -13,6 +13,7 @@ SET zklock.connect_string = 'zk1:2181';
 SET zklock.connect_string = 'zk1:2181,zk2:2182,10.0.0.3:65535';
 SET zklock.connect_string = 'zk1:2181,zk2:2182/chroot/deep';
 SET zklock.connect_string = '[::1]:2181';
+SET zklock.connect_string = '';
 RESET zklock.connect_string;
 SET zklock.root = '/a';
 SET zklock.root = '/a/b.c/d-e';
@@ -50,7 +51,6 @@ SET zklock.log_min_messages = error;
 RESET ALL;
 
 -- bad values are refused, with the form expected
-SET zklock.connect_string = '';
 SET zklock.connect_string = 'zk1';
 SET zklock.connect_string = 'zk1:';
 SET zklock.connect_string = ':2181';
@@ -93,7 +93,7 @@ SELECT name FROM pg_settings WHERE name LIKE 'zklock.%' AND setting IS DISTINCT 
 SELECT zk_lock('settings.a') > 0 AS locked;
 SELECT zk_unlock_all();
 
--- where to connect can change between locks; while one is held it waits
+-- where to connect can change between locks; while one is held it is an error
 SELECT zk_lock('settings.a') > 0 AS locked;
 SELECT session_id AS before FROM zk_session() \gset
 SET zklock.root = '/zklock_regress_settings';

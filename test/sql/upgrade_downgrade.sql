@@ -7,7 +7,9 @@ CREATE TEMP VIEW held AS SELECT name, mode, scope, count FROM zk_held_locks;
 
 -- upgrade, and back
 SELECT zk_lock_shared('upgrade.a') AS token \gset
+SELECT acquired_at AS since FROM zk_held_locks \gset
 SELECT zk_lock('upgrade.a') = :token AS same_token;
+SELECT bool_and(acquired_at = :'since') AS since_the_beginning FROM zk_held_locks;
 SELECT * FROM held ORDER BY mode;
 SELECT zk_unlock('upgrade.a');
 SELECT * FROM held;

@@ -56,6 +56,24 @@ SELECT l.kind, l.name, l.mode, l.granted, l.queue_position, l.token = h.token AS
        l.znode ~ '^/zklock/locks/[^/]+/_c_' AS znode
 FROM zk_locks AS l LEFT JOIN zk_held_locks AS h USING (name, mode)
 WHERE l.pid = pg_backend_pid() ORDER BY l.name COLLATE "C";
+-- zk_locks_of: the same rows, of one name
+SELECT name, mode, granted FROM zk_locks_of('views.a');
+SELECT name, mode, granted, znode LIKE '/zklock/locks/#1,2/%' AS znode FROM zk_locks_of(1, 2);
+SELECT count(*) AS of_int8 FROM zk_locks_of(12);
+SELECT count(*) AS of_text FROM zk_locks_of('#1,2');
+SELECT zk_acquire('views.a', 2) > 0 AS acquired;
+SELECT kind, name, mode, granted FROM zk_locks_of('views.a') ORDER BY kind;
+SELECT count(*) AS differences FROM (
+	(SELECT * FROM zk_locks WHERE name = 'views.a' EXCEPT SELECT * FROM zk_locks_of('views.a'))
+	UNION ALL (SELECT * FROM zk_locks_of('views.a') EXCEPT SELECT * FROM zk_locks WHERE name = 'views.a')) AS d;
+SELECT zk_release('views.a');
+-- a semaphore whose znode is not called as it is
+SELECT zk_acquire('views-__lock__', 1) > 0 AS acquired;
+SELECT kind, name, granted FROM zk_locks_of('views-__lock__');
+SELECT zk_release('views-__lock__');
+SELECT count(*) AS of_none FROM zk_locks_of('views.none');
+SELECT * FROM zk_locks_of(NULL::text);
+SELECT * FROM zk_locks_of('');
 -- nobody else holds what is asked back
 SELECT zk_revoke('views.none');
 SELECT zk_unlock_all();
@@ -67,12 +85,17 @@ SET zklock.connect_timeout = '100ms';
 SELECT zk_lock('views.a');
 \set VERBOSITY default
 SELECT session_id, state, session_timeout, lease_remaining, connected_at, locks FROM zk_session();
--- who only wants to see is told so, and that is no error
+-- an empty zk_locks would say that nobody holds anything: it fails
 SELECT * FROM zk_locks;
+SELECT * FROM zk_locks_of('views.a');
+\set VERBOSITY sqlstate
 BEGIN;
 SELECT count(*) FROM zk_locks;
-SELECT 1 AS goes_on;
-COMMIT;
-\set VERBOSITY sqlstate
+ROLLBACK;
+SELECT * FROM zk_blocking(pg_backend_pid());
 SELECT zk_revoke('views.a');
 \set VERBOSITY default
+-- what asks nothing of the ensemble goes on
+SELECT state FROM zk_session();
+SELECT name FROM zk_held_locks;
+SELECT count(*) FROM zk_stat;

@@ -1,18 +1,17 @@
 /*-------------------------------------------------------------------------
  *
  * pairs.c
- *		Locks and unlocks through the recipe layer, and tells the longest pause.
+ *		Locks and unlocks through the recipe layer, and reports the longest pause.
  *
  *   pairs CONNECT_STRING TIMEOUT_MS PAIRS
  *
- * Needs no PostgreSQL.  Each unlock is in flight together with the lock that
- * follows it, as in a backend that does both in one statement.  The last line
- * of output is
+ * Needs no PostgreSQL.  Each unlock is pipelined with the next lock, as in a
+ * backend that does both in one statement.  The last line of output is
  *
  *   pairs N median_us M longest_ms L slow S
  *
- * where slow ones took longer than a fifth of the session timeout.  A session
- * that ends is an error.
+ * where S pairs took longer than a fifth of the session timeout.  The end of the
+ * session is an error.
  *
  *-------------------------------------------------------------------------
  */
@@ -21,7 +20,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "recipe.h"
+#include "recipe/recipe.h"
 
 static int64_t
 now_us(void)
@@ -53,15 +52,17 @@ wait_changed(ZklSession *session)
 {
 	struct pollfd fd = {.fd = zkl_session_fd(session),.events = POLLIN};
 
+	zkl_session_sleeps(session);
 	poll(&fd, 1, -1);
+	zkl_session_woke(session);
 	zkl_session_clear_wakeup(session);
 }
 
 static void
 lock_and_unlock(ZklSession *session)
 {
-	ZklLockWish wish = {.name = "pairs",.mode = ZKL_MODE_EXCLUSIVE};
-	ZklRequest *request = zkl_lock_request(session, &wish, 1, false, "pairs", 5);
+	ZklLockItem item = {.name = "pairs",.mode = ZKL_MODE_EXCLUSIVE};
+	ZklRequest *request = zkl_lock_request(session, &item, 1, false, "pairs", 5);
 	ZklStatus	status;
 
 	if (request == NULL)
@@ -83,7 +84,7 @@ main(int argc, char **argv)
 		.connect_string = argv[1],
 		.root = "/pairs",
 		.session_timeout_ms = timeout_ms,
-		.dialect = ZKL_DIALECT_CURATOR,
+		.node_names = ZKL_NODE_NAMES_CURATOR,
 		.max_nodes = 100,
 	};
 	ZklSession *session;

@@ -181,6 +181,16 @@ wait_for_log($here, qr/$remote/, $offset);
 pass('with who holds it, and where');
 $s->cancel;
 $s->wait_result;
+unlike(slurp_file($here->logfile, $offset), qr/process $pid acquired zk lock/,
+	'a wait that ends without the lock is not logged as one that got it');
+$s->query_async("SELECT zk_lock('x')");
+wait_for_log($here, qr/still waiting for zk lock "x"/, -s $here->logfile);
+$holder->query_ok("SELECT zk_unlock('x')");
+$s->wait_result;
+wait_for_log($here, qr/LOG:  process $pid acquired zk lock "x" after \d+ ms/, $offset);
+pass('the end of a wait that was logged is logged');
+$s->query_ok("SELECT zk_unlock('x')");
+$holder->query_ok("SELECT zk_lock('x')");
 $s->query_ok('RESET log_lock_waits; RESET deadlock_timeout');
 all_is_clean('log_lock_waits');
 

@@ -53,9 +53,9 @@ sub advisory
 my ($holder, $waiter, $reader) = @here;
 $holder->query_ok("SELECT zk_lock('x')");
 $waiter->query_async("SELECT zk_lock('x')");
-wait_in_line($waiter);
+wait_for_place($waiter);
 $reader->query_async("SELECT zk_lock_shared('x')");
-wait_in_line($reader);
+wait_for_place($reader);
 is( advisory($here),
 	join("\n",
 		$holder->pid . '|ExclusiveLock|t',
@@ -208,7 +208,7 @@ my ($states, $detail) = meet($holder, "SELECT zk_xact_lock('x')", $waiter,
 	'UPDATE t SET n = n + 1');
 is($states, '40P01 00000',
 	'a deadlock of a row lock and a zk lock has one victim');
-like($detail, qr/DETAIL:.*waits for \w+Lock on advisory lock/,
+like($detail, qr/DETAIL:.*waits for \w+Lock on advisory lock/s,
 	'and the cycle is told');
 all_is_clean('deadlock with a row lock');
 

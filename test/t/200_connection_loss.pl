@@ -7,6 +7,7 @@ use warnings;
 use Test::More;
 use ZkLock::Check;
 use ZkLock::Cluster;
+use ZkLock::FaultProxy;
 use ZkLock::Proxy;
 use ZkLock::ZkClient;
 use ZkLock::ZkEnsemble;
@@ -162,6 +163,34 @@ sub connected_session
 	nothing_left($zkc, 'a waiter queued anew leaves nothing behind');
 }
 
+# The same, when the ensemble is out of reach again before the next session is open.
+{
+	my $way = ZkLock::FaultProxy->start(target => $zk);
+	my $node = zklock_node('d', zk => $way, session_timeout => '2s');
+	my $first = connected_session($node_a);
+	my $second = connected_session($node);
+	my $clock = session($node_a);
+	$first->query_ok("SELECT zk_lock('again')");
+	$second->query_ok("SET zklock.connect_timeout = '300ms'");
+	$second->query_ok("SET log_lock_waits = on; SET deadlock_timeout = '10ms'");
+	my $offset = -s $node->logfile;
+	$second->query_async("SELECT zk_lock('again')");
+	wait_for_log($node, qr/still waiting for zk lock "again"/, $offset);
+	$way->arm(fault => 'expire');
+	$way->arm(fault => 'cut_after', op => 'connect', down => 1);
+	wait_until('the next outage', sub { $way->hits == 2 });
+	$clock->query_ok('SELECT pg_sleep(1)');
+	ok(!$second->finished,
+		'connect_timeout does not end a wait whose session has expired');
+	$way->up;
+	wait_zk_waiting($zkc, '/zklock/locks/again', 2);
+	$first->query_ok("SELECT zk_unlock('again')");
+	like($second->wait_result, qr/^\d+$/, 'which gets the lock in another session');
+	$second->query_ok('SELECT zk_unlock_all()');
+	nothing_left($zkc, 'two outages in one wait leave nothing behind');
+	$node->stop;
+}
+
 # A call that needs an answer, with a silent network and a silent server.
 for my $silent ([ 'network', sub { $way_b->freeze }, sub { $way_b->thaw } ],
 	[ 'server', sub { $zk->pause }, sub { $zk->resume } ])
@@ -216,6 +245,31 @@ for my $silent ([ 'network', sub { $way_b->freeze }, sub { $way_b->thaw } ],
 	$heal->();
 	nothing_left($zkc,
 		"a call terminated with a silent $what leaves nothing for long");
+}
+
+# Answers that come slowly. The connection is cut in the middle of a call, so that
+# connect_timeout begins; then one answer comes, and the next one is late.
+{
+	my $way = ZkLock::FaultProxy->start(target => $zk);
+	my $node = zklock_node('c', zk => $way, session_timeout => '10s');
+	my $caller = connected_session($node);
+	my $clock = session($node_a);
+	$caller->query_ok("SET zklock.connect_timeout = '2s'");
+	$way->arm(fault => 'lose_answer', op => 'create2', path => 'slow', down => 1);
+	$caller->query_async("SELECT zk_lock('slow')");
+	wait_until('the cut', sub { $way->hits == 1 });
+	$clock->query_ok('SELECT pg_sleep(0.2)');
+	$way->arm(fault => 'hold_answer', op => 'getChildren', path => 'slow');
+	$way->up;
+	wait_until('the late answer', sub { $way->hits == 2 });
+	$clock->query_ok('SELECT pg_sleep(2)');
+	ok(!$caller->finished,
+		'an answer that comes within connect_timeout begins it from the start');
+	$way->release;
+	like($caller->wait_result, qr/^\d+$/, 'a call with slow answers gets its lock');
+	$caller->query_ok('SELECT zk_unlock_all()');
+	nothing_left($zkc, 'slow answers leave nothing behind');
+	$node->stop;
 }
 
 # Releasing while disconnected.

@@ -163,11 +163,25 @@ for my $way_out ('ROLLBACK', 'ROLLBACK TO before', 'DISCARD ALL')
 	$free->query_ok("SELECT zk_lock('released'), zk_unlock('released')");
 	$free->query_async('SELECT pg_sleep(5)');
 	$s->query_ok("SELECT zk_lock('silent')");
-	$s->query_async('SELECT pg_sleep(600)');
-	wait_running($s, 'sleep');
+	my %several;
+	for my $n (5, 6, 7)
+	{
+		$several{$n} = session($cut_off);
+		$several{$n}->query_ok("SELECT zk_lock('$n-' || i) FROM generate_series(1, $n) i");
+	}
+	for my $each ($s, values %several)
+	{
+		$each->query_async('SELECT pg_sleep(600)');
+		wait_running($each, 'sleep');
+	}
 	$way->freeze;
 	failed_with($s, '40001', 'silence for longer than the session timeout is a loss',
 		like => qr/"silent"/);
+	my %others = (5 => '', 6 => ' and 1 other', 7 => ' and 2 others');
+	failed_with($several{$_}, '40001', "the loss of $_ locks names five",
+		like => qr/locks ("$_-\d"(, |(?! "))){5}$others{$_} were lost/)
+	  for sort keys %several;
+	$_->quit for values %several;
 	$free->wait_result;
 	ok($free->ok, 'who holds nothing is left alone') or diag($free->error);
 	$way->thaw;
@@ -184,6 +198,20 @@ for my $way_out ('ROLLBACK', 'ROLLBACK TO before', 'DISCARD ALL')
 	$admin->query_ok('SELECT pg_reload_conf()');
 	wait_until('the setting',
 		sub { $s->query('SHOW synchronous_standby_names') eq 'nobody' });
+
+	# Commits begin to wait only when the checkpointer has published the setting.
+	my $probe = session($node);
+	wait_until(
+		'a commit that waits',
+		sub {
+			if (!$probe->is_busy || $probe->finished)
+			{
+				$probe->wait_result if $probe->is_busy;
+				$probe->query_async("INSERT INTO t VALUES ('probe')");
+			}
+			return $admin->query("SELECT count(*) FROM pg_stat_activity "
+				  . "WHERE wait_event = 'SyncRep' AND pid = " . $probe->pid);
+		});
 	$s->query_async("INSERT INTO t VALUES ('standby')");
 	my $waits = 'SELECT count(*) FROM pg_stat_activity '
 	  . "WHERE wait_event = 'SyncRep' AND pid = " . $s->pid;
@@ -200,7 +228,8 @@ for my $way_out ('ROLLBACK', 'ROLLBACK TO before', 'DISCARD ALL')
 	  or diag($s->error);
 	failed_with($s->query_async('SELECT 1'), '40001', 'which is told by the next statement',
 		like => qr/"standby"/);
-	$_->quit for $s, $admin;
+	$probe->wait_result;
+	$_->quit for $s, $admin, $probe;
 }
 $gate->quit;
 nothing_left($zkc, 'no loss leaves anything behind');

@@ -111,6 +111,26 @@ nothing_left($zkc, 'long transactions leave nothing behind');
 		qr/^\d+\|t$/, 'the session can lock again afterwards');
 	nothing_left($zkc, 'a commit refused for silence leaves nothing behind');
 }
+# What was released before the commit, when its lease was over, must be proven as well.
+for my $kind ([ lock => "zk_lock('gone')", "zk_unlock('gone')" ],
+	[ permit => "zk_acquire('gone', 1)", "zk_release('gone')" ])
+{
+	my ($what, $take, $give) = @$kind;
+	my $s = locker('2s');
+	$s->query_ok('BEGIN');
+	$s->query_ok("SELECT $take");
+	$s->query_ok("INSERT INTO t VALUES ('gone $what')");
+	$zk->pause;
+	wait_lease_over($s);
+	$s->query_ok("SELECT $give");
+	fails_with($s, 'COMMIT', '40001',
+		"a commit fails when nobody knows whether a $what was held until its release");
+	is(rows("gone $what"), 0, 'and leaves no row');
+	$zk->resume;
+	works($s, "SELECT zk_lock('silent'), zk_unlock('silent')",
+		qr/^\d+\|t$/, 'the session can lock again afterwards');
+	nothing_left($zkc, "a $what released without a lease leaves nothing behind");
+}
 {
 	my $s = locker(undef, 'always');
 	$s->query_ok('BEGIN');
@@ -132,7 +152,11 @@ nothing_left($zkc, 'long transactions leave nothing behind');
 	$zk->resume;
 	$s->query_ok('RESET statement_timeout');
 	nothing_left($zkc, 'a cancelled commit leaves nothing behind');
-
+}
+{
+	# A server that is silent until the process has ended may drop the session's
+	# good-bye, so the znode may stay until this session times out.
+	my $s = locker('10s', 'always');
 	$s->query_ok("SELECT zk_lock('silent')");
 	$zk->pause;
 	$s->query_async("INSERT INTO t VALUES ('terminated')");
@@ -202,12 +226,15 @@ for my $level (qw(transaction session))
 # Who may change it.
 {
 	$node->safe_psql('postgres', 'CREATE ROLE ordinary LOGIN');
+	# Before the library is loaded PostgreSQL accepts any value.
+	my $early = session($node, user => 'ordinary');
+	$early->query_ok('SET zklock.commit_check = off');
+	fails_with($early, "SELECT zk_try_lock('ordinary')", '42501',
+		'an ordinary role cannot set commit_check before the library is loaded');
+	$early->quit;
 	my $s = session($node, user => 'ordinary');
-	# Before the extension is loaded PostgreSQL takes any setting down.
-	$s->query_ok('SET zklock.commit_check = off');
 	$s->query_ok("SELECT zk_try_lock('ordinary')");
-	works($s, 'SHOW zklock.commit_check', 'lease',
-		'an ordinary role cannot prepare another commit_check');
+	works($s, 'SHOW zklock.commit_check', 'lease', 'and finds the default');
 	for my $value (qw(off always lease))
 	{
 		fails_with($s, "SET zklock.commit_check = $value", '42501',

@@ -186,10 +186,12 @@ my $good_file = auth_file('good', "digest $secret\n");
 		fails_with($s, "SELECT zk_lock('auth')", 'F0000',
 			"an auth_file $what is refused",
 			like => qr/^HINT:.*digest user:password/m,
-			unlike => qr/S3cr3t/);
+			unlike => qr/S3cr3t|No such file/);
 		$s->query_ok('RESET zklock.auth_file');
 		works_again($s, "the session can lock after an auth_file $what");
 	}
+	like(slurp_file($node->logfile, $log), qr/LOG:  could not read file ".*none" of setting zklock.auth_file: No such file/,
+		'the server log has the reason and the name of the file');
 	my $s = with_settings($node, auth_file => $good_file,
 		log_min_messages => 'debug');
 	works($s, "SELECT zk_try_lock('auth')", 't', 'a good auth_file is used');
@@ -246,7 +248,35 @@ my $good_file = auth_file('good', "digest $secret\n");
 		'acl = creator without credentials is refused',
 		like => qr/^HINT:.*auth_file/m);
 	$t->query_ok('SELECT zk_unlock_all()');
+	is($t->error, '', 'in a tree of their own nobody is warned');
 	nothing_left($zkc, 'private locks leave nothing behind', root => '/mine');
+}
+
+# A znode that others may change stays so; the first lock below it comes with a warning.
+# Others can be everybody, addresses, or an ACL that cannot be read.
+my %open_acl = (
+	(map { $_ => 'world' } '', '/locks', '/semaphores', '/waits'),
+	' of all addresses' => [ [ 31, 'ip', '0.0.0.0/0' ] ],
+	' of a stranger' => [ [ 31, 'ip', '192.0.2.1' ], [ 4, 'world', 'anyone' ] ],
+	'none' => { digest => $secret });
+for my $open (sort keys %open_acl)
+{
+	my $root = '/open' . ($open =~ s{[/ ]}{-}gr);
+	$zkc->create($root);
+	$zkc->create("$root$_", acl => $_ eq $open ? 'world' : { digest => $secret })
+	  for '/locks', '/semaphores', '/waits';
+	$zkc->set_acl($root, $open =~ m{^/} ? { digest => $secret } : $open_acl{$open});
+	my $s = with_settings($node, auth_file => $good_file, acl => 'creator', root => $root);
+	works($s, "SELECT zk_try_lock('x')", 't', "locks below $root");
+	if ($open eq 'none')
+	{
+		is($s->error, '', '... where nothing is open: no warning');
+		next;
+	}
+	like($s->error, qr/WARNING:.*"\Q$root\E" can be changed by others.*^HINT:.*setAcl -R \Q$root\E auth::cdrwa,world:anyone:r/ms,
+		"... where \"$root$open\" is open: a warning that names the command");
+	works($s, "SELECT zk_unlock('x'), zk_try_acquire('x', 1), zk_release('x')", 't|t|t', '... and again');
+	is($s->error, '', '... is no second warning');
 }
 
 # How many locks a session may have.
@@ -376,9 +406,8 @@ $zkc->close;
 		like => qr/^HINT:.*auth_file/m);
 	fails_with($s, "SELECT zk_try_lock(ARRAY['strict', 'x'])", '28000',
 		'also for several locks');
-	works($s, 'SELECT count(*) FROM zk_locks', '0', 'a view is empty then');
-	like($s->error, qr/WARNING:  could not read the locks .*: the ZooKeeper ensemble refused the credentials/,
-		'and says why');
+	fails_with($s, 'SELECT count(*) FROM zk_locks', '28000', 'zk_locks as well',
+		like => qr/could not read the locks .*: the ZooKeeper ensemble refused the credentials/);
 	works($s, 'SELECT 1', '1', 'other work goes on');
 	$s->query_ok("SET zklock.auth_file = '$good_file'");
 	works($s, "SELECT zk_try_lock('strict')", 't',

@@ -126,6 +126,53 @@ SQL
 }
 $node->safe_psql('postgres', 'ALTER EXTENSION zklock SET SCHEMA public');
 
+# The owner of a database, who is no superuser, dumps and restores it. The
+# extension is made by a superuser; its comment is not the owner's.
+$node->safe_psql('postgres', 'CREATE ROLE owner LOGIN');
+for my $db ('owned', 'owned_copy')
+{
+	$node->safe_psql('postgres', "CREATE DATABASE $db OWNER owner");
+	$node->safe_psql($db, 'CREATE EXTENSION zklock');
+}
+$node->safe_psql('owned', <<'SQL');
+INSERT INTO zklock_fences VALUES ('a', 7, now(), 'x'), ('b', 7, now(), 'x'), ('c', 7, now(), 'x');
+SQL
+$node->command_ok(
+	[ 'pg_dump', '-Fc', '-U', 'owner', '-f', $archive, $node->connstr('owned') ],
+	'the owner of a database can dump it');
+$node->safe_psql('owned_copy', <<'SQL');
+INSERT INTO zklock_fences VALUES ('b', 6, now(), 'y'), ('c', 8, now(), 'y');
+SQL
+for my $time ('once', 'twice')
+{
+	$node->command_ok(
+		[ 'pg_restore', '-e', '-U', 'owner', '--no-comments', '-d', $node->connstr('owned_copy'), $archive ],
+		"and restore it, $time");
+	is($node->safe_psql('owned_copy', 'SELECT lock, token FROM zklock_fences ORDER BY lock'),
+		"a|7\nb|7\nc|8", 'of two tokens the greater one is kept');
+}
+
+# Rows of names that nobody has fenced for long are removed only when no session is
+# left that could have a smaller token.
+{
+	my $vacuum = q(SELECT zk_fence_vacuum('0'));
+	my $old = session($node, dbname => 'owned');
+	my $s = session($node, dbname => 'owned');
+	$s->query_ok("SELECT zk_lock('young')");
+	$s->query_ok("SELECT zk_fence('young')");
+	$s->quit;
+	works($old, $vacuum, '3', 'rows older than every session of the database are removed');
+	works($old, 'SELECT lock FROM zklock_fences', 'young', 'but not one that an older session could violate');
+	my $other = session($node);
+	works(session($node, dbname => 'owned'), $vacuum, '0', 'whoever asks');
+	$old->quit;
+	wait_for_sql($node, q(SELECT count(*) FROM pg_stat_activity WHERE datname = 'owned'), '0');
+	works(session($node, dbname => 'owned'), q(SELECT zk_fence_vacuum('1 hour')), '0', 'nor one that is younger than the age given');
+	wait_for_sql($node, q(SELECT count(*) FROM pg_stat_activity WHERE datname = 'owned'), '0');
+	works(session($node, dbname => 'owned'), $vacuum, '1', 'it goes when these sessions have ended; those of other databases do not count');
+	$other->quit;
+}
+
 # A hot standby has them, can't record, and can after promotion.
 $node->backup('base');
 my $standby = PostgreSQL::Test::Cluster->new('standby');

@@ -1,5 +1,6 @@
-# zk_locks never fails and never hangs because the ensemble is away: it says so,
-# with a warning and no rows, and can be cancelled meanwhile.
+# zk_locks fails when the ensemble cannot be read, because an empty result would
+# say that nobody holds anything: with 08001 or 08006, within connect_timeout, and it
+# can be cancelled meanwhile. What does not ask the ensemble goes on working.
 
 use strict;
 use warnings;
@@ -22,16 +23,13 @@ my $holder = session($other, application_name => 'holder');
 $holder->query_ok("SELECT zk_lock('l' || i) FROM generate_series(1, 5) AS i");
 my $look = 'SELECT count(*) FROM zk_locks';
 
-# One assertion: no row, no error, and a warning with this reason and a hint.
-sub told_to_be_away
+# One assertion: an error with this SQLSTATE and reason, and a hint.
+sub unreadable
 {
-	my ($s, $reason, $name, %opt) = @_;
+	my ($s, $sqlstate, $reason, $name) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	my $answer = $opt{sent} ? $s->wait_result : $s->query($look);
-	return ok($answer eq '0' && $s->ok
-		  && $s->error =~ /WARNING:  could not read the locks of the ensemble: $reason/
-		  && $s->error =~ /^.*HINT:  \S/m, $name)
-	  || diag("answer: $answer\n" . $s->error);
+	return fails_with($s, $look, $sqlstate, $name,
+		like => qr/could not read the locks of the ensemble: $reason/);
 }
 
 # A session of the view's own, with a short patience.
@@ -47,14 +45,17 @@ sub looker
 # Never there.
 {
 	my $s = looker(connect_string => '127.0.0.1:' . free_port());
-	told_to_be_away($s, 'no connection', 'a port where nothing listens is a warning');
-	works($s, 'SELECT state FROM zk_session()', 'closed', 'and the next look tries anew');
+	unreadable($s, '08001', 'no connection', 'a port where nothing listens is an error');
+	works($s, 'SELECT state FROM zk_session()', 'closed', 'and the next read connects again');
+	works($s, 'SELECT (SELECT count(*) FROM zk_held_locks) + (SELECT count(*) FROM zk_stat)', '1',
+		'zk_held_locks and zk_stat need no ensemble');
+	fails_with($s, "SELECT * FROM zk_blocking(1)", '08001', 'zk_blocking reads the same queues');
 	$s->query_ok('BEGIN');
-	told_to_be_away($s, 'no connection', 'in a transaction as well');
-	works($s, 'SELECT 1', '1', 'which goes on');
-	$s->query_ok('COMMIT');
+	unreadable($s, '08001', 'no connection', 'in a transaction as well');
+	fails_with($s, 'SELECT 1', '25P02', 'which has failed', hint => 0);
+	$s->query_ok('ROLLBACK');
 	$s->query_ok(q(SET lock_timeout = '1ms'));
-	told_to_be_away($s, 'no connection', 'lock_timeout has no part in it');
+	unreadable($s, '08001', 'no connection', 'lock_timeout has no part in it');
 	$s->query_ok(q(SET zklock.connect_timeout = '1h'));
 	fails_with($s, "SET statement_timeout = '300ms'; $look", '57014',
 		'statement_timeout ends the wait', hint => 0);
@@ -87,14 +88,14 @@ sub looker
 }
 
 # Lost in the middle, and back.
-for my $op (qw(sync getChildren getData))
+for my $op (qw(sync getChildren multiRead))
 {
 	for my $fault (qw(lose_request lose_answer))
 	{
 		my $s = looker(connect_timeout => '30s');
 		$s->query_ok($look);
 		my $before = $proxy->hits;
-		$proxy->arm(fault => $fault, op => $op, path => 'l3|^/zklock$');
+		$proxy->arm(fault => $fault, op => $op, $op eq 'multiRead' ? (path => 'l3') : ());
 		my $answer = $s->query($look);
 		ok($answer eq '5' && $s->error eq '' && $proxy->hits == $before + 1, "$fault of $op: all is read all the same")
 		  || diag("answer: $answer\n" . $s->error);
@@ -107,9 +108,9 @@ for my $op (qw(sync getChildren getData))
 {
 	my $s = looker();
 	$s->query_ok($look);
-	$proxy->arm(fault => 'lose_request', op => 'getData', path => 'l3', down => 1);
-	told_to_be_away($s, 'lost the connection', 'a connection that does not come back is a warning');
-	told_to_be_away($s, 'lost the connection', 'also when it was lost before');
+	$proxy->arm(fault => 'lose_request', op => 'multiRead', path => 'l3', down => 1);
+	unreadable($s, '08006', 'lost the connection', 'so is a connection that does not come back');
+	unreadable($s, '08006', 'lost the connection', 'also when it was lost before');
 	$proxy->disarm->up;
 	$s->query_ok("SET zklock.connect_timeout = '30s'");
 	works($s, $look, '5', 'and it comes back');
@@ -117,8 +118,8 @@ for my $op (qw(sync getChildren getData))
 	# With a lock: the session is kept until it is lost, and the loss told once.
 	$s->query_ok("SELECT zk_lock('own')");
 	$s->query_ok("SET zklock.connect_timeout = '300ms'");
-	$proxy->arm(fault => 'lose_request', op => 'getData', path => 'l3', down => 1);
-	told_to_be_away($s, 'lost the connection', 'who holds a lock is told the same');
+	$proxy->arm(fault => 'lose_request', op => 'multiRead', path => 'l3', down => 1);
+	unreadable($s, '08006', 'lost the connection', 'who holds a lock is told the same');
 	works($s, 'SELECT state FROM zk_held_locks', 'suspect', 'the lock is suspect');
 	$proxy->disarm->up;
 	wait_state($s, 'connected');
@@ -131,7 +132,7 @@ for my $op (qw(sync getChildren getData))
 	my $s = looker(connect_timeout => '30s');
 	$s->query_ok($look);
 	my $id = zk_session_id($s);
-	$proxy->arm(fault => 'expire', op => 'getData', path => 'l3');
+	$proxy->arm(fault => 'expire', op => 'multiRead', path => 'l3');
 	works($s, $look, '5', 'a session that expires is replaced by another');
 	isnt(zk_session_id($s), $id, 'which it is');
 	$proxy->disarm;
@@ -142,7 +143,7 @@ for my $op (qw(sync getChildren getData))
 {
 	my $s = looker(connect_timeout => '30s');
 	$s->query_ok("SELECT zk_lock('lost')");
-	$proxy->arm(fault => 'expire', op => 'getData', path => 'l3');
+	$proxy->arm(fault => 'expire', op => 'multiRead', path => 'l3');
 	fails_with($s, $look, '40001', 'a lock that is lost meanwhile is told', like => qr/"lost"/);
 	$proxy->disarm;
 	works($s, $look, '5', 'once, and then all is read again');
@@ -153,7 +154,7 @@ for my $op (qw(sync getChildren getData))
 {
 	my $s = looker();
 	$s->query_ok("SELECT zk_lock('end')");
-	$proxy->arm(fault => 'hold_answer', op => 'getData', path => 'l3');
+	$proxy->arm(fault => 'hold_answer', op => 'multiRead', path => 'l3');
 	$s->query_async($look);
 	wait_until('the question', sub { grep { $_->{fault} } $proxy->record });
 	$s->terminate;

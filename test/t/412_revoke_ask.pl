@@ -46,6 +46,24 @@ is_deeply([ $zkc->children('/') ], ['zookeeper'], 'and no znode is made');
 	wait_zk_empty($zkc, '/zklock/locks/shared');
 	works($asker, "SELECT zk_revoke('shared')", '0', 'when all have let go nobody is asked');
 
+	# PostgreSQL lets only superusers cancel or end sessions of superusers.
+	$node_1->safe_psql('postgres', 'CREATE ROLE signaller LOGIN IN ROLE pg_signal_backend; CREATE ROLE plain LOGIN');
+	$node_2->safe_psql('postgres', 'CREATE ROLE plain LOGIN');
+	my $signaller = session($node_1, user => 'signaller');
+	my $plain = session($node_2, user => 'plain');
+	$second->query_ok("SET zklock.on_revoke = 'terminate'");
+	$second->query_ok("SELECT zk_lock_shared('super')");
+	$plain->query_ok("SELECT zk_lock_shared('super')");
+	fails_with($signaller, "SELECT zk_revoke('super')", '42501', "pg_signal_backend cannot ask a superuser's session",
+		like => qr/DETAIL:  Other holders that were asked: 1\./);
+	works($plain, "SELECT state FROM zk_held_locks", 'held', 'an ordinary session is asked');
+	wait_until('the request', sub { $plain->query("SELECT zk_revoked('super')") eq 't' });
+	works($second, "SELECT zk_revoked('super'), state FROM zk_held_locks", 'f|held', "the superuser's is not, on another server either");
+	$second->query_ok('SELECT zk_unlock_all()');
+	works($signaller, "SELECT zk_revoke('super')", '1', 'without it the same role may ask');
+	$second->query_ok("RESET zklock.on_revoke");
+	$_->quit for $signaller, $plain;
+
 	$first->query_ok("SELECT zk_lock_shared('up')");
 	$first->query_ok("SELECT zk_lock('up')");
 	works($asker, "SELECT zk_revoke('up')", '1', 'who has upgraded is one holder');
@@ -53,6 +71,10 @@ is_deeply([ $zkc->children('/') ], ['zookeeper'], 'and no znode is made');
 	$first->query_ok('SELECT zk_unlock_all()');
 	$second->query_ok(q(SELECT zk_lock('a b/ü')));
 	works($asker, q(SELECT zk_revoke('a b/ü')), '1', 'any name');
+	$second->query_ok("SELECT zk_unlock_all(), zk_lock(7), zk_lock(7, 8)");
+	works($asker, "SELECT zk_revoke('7'), zk_revoke(7), zk_revoke(7, 8), zk_revoke(8, 7)", '0|1|1|0', 'integer keys');
+	wait_until('the requests', sub { $second->query('SELECT zk_revoked(7) AND zk_revoked(7, 8)') eq 't' });
+	works($second, "SELECT zk_revoked('7'), zk_revoked(8, 7)", 'f|f', 'the holder sees them by these keys alone');
 	$second->query_ok('SELECT zk_unlock_all()');
 	nothing_left($zkc, 'what was asked for is given back');
 }
@@ -74,12 +96,14 @@ is_deeply([ $zkc->children('/') ], ['zookeeper'], 'and no znode is made');
 # Arguments, and who may.
 fails_with($asker, 'SELECT zk_revoke(NULL)', '22004', 'NULL is no name');
 fails_with($asker, q(SELECT zk_revoke('')), '22023', 'nor is nothing');
+fails_with($asker, 'SELECT zk_revoke(1, NULL)', '22004', 'nor NULL a key');
 $node_1->safe_psql('postgres', 'CREATE ROLE ordinary LOGIN');
 {
 	my $s = session($node_1, user => 'ordinary');
-	fails_with($s, "SELECT zk_revoke('x')", '42501', 'it is not for everybody', hint => 0);
+	fails_with($s, "SELECT zk_revoke($_)", '42501', "zk_revoke($_) is not for everybody", hint => 0)
+	  for "'x'", '1', '1, 2';
 	$node_1->safe_psql('postgres', 'GRANT pg_signal_backend TO ordinary');
-	works($s, "SELECT zk_revoke('x')", '0', 'but for pg_signal_backend');
+	works($s, "SELECT zk_revoke('x'), zk_revoke(1), zk_revoke(1, 2)", '0|0|0', 'but for pg_signal_backend');
 	$s->quit;
 }
 

@@ -37,23 +37,36 @@ sub names
 	is($s->query('SELECT count(*) FROM zk_locks'), '300', 'all of 300 are shown');
 
 	$proxy->forget;
-	$proxy->arm(fault => 'hold_answer', op => 'getData', path => '/w\d');
+	$proxy->arm(fault => 'hold_answer', op => 'multiRead', path => '/w\d');
 	$s->query_async('SELECT count(*) FROM zk_locks');
 	# What the proxy has read and not passed on counts as unanswered.
 	my $unanswered = sub {
-		my @asked = grep { $_->{op} =~ /^get(?:Data|Children)$/ && $_->{paths}[0] ne '/zklock' }
+		my @asked = grep { $_->{op} =~ /^(?:getData|getChildren|multiRead)$/ && $_->{paths}[0] ne '/zklock' }
 		  $proxy->record;
 		my ($held) = grep { $_->{fault} } @asked;
 		return 0 if !$held || !defined $held->{answered};
 		return scalar grep { !defined $_->{answered} || $_->{answered} >= $held->{answered} } @asked;
 	};
-	ok(wait_until('many questions', sub { $unanswered->() >= 100 }),
-		'100 questions are asked before the first is answered');
-	is($unanswered->(), 100, 'and no more');
+	ok(wait_until('some requests', sub { $unanswered->() >= 4 }),
+		'four requests are sent before the first is answered');
+	is($unanswered->(), 4, 'and no more');
 	$proxy->disarm->release;
 	is($s->wait_result, '300', 'then all are shown');
-	my @asked = grep { $_->{op} ne 'ping' && $_->{paths}[0] ne '/zklock' } $proxy->record;
-	is(scalar(@asked), 2 + 300 + 300, 'each lock is listed once, each node read once');
+	my @asked = grep { $_->{op} !~ /^(?:ping|sync)$/ && $_->{paths}[0] ne '/zklock' } $proxy->record;
+	my @paths = map { @{ $_->{paths} } } @asked;
+	is(scalar(@paths), 2 + 300 + 300, 'each lock is listed once, each node read once');
+	is((sort { $b <=> $a } map { scalar @{ $_->{paths} } } @asked)[0], 100,
+		'a hundred in one request');
+	cmp_ok(scalar(@asked), '<', 30, 'so there are few requests');
+
+	# One name: the lock, and the znodes of the semaphore of both layouts.
+	$proxy->forget;
+	is($s->query(q(SELECT name, granted FROM zk_locks_of('w7'))), 'w7|t', 'one name has its row');
+	my %read = map { $_ => 1 } grep { !/_c_/ } map { @{ $_->{paths} } }
+	  grep { $_->{op} !~ /^(?:ping|sync)$/ } $proxy->record;
+	is(join(' ', sort keys %read),
+		'/zklock/locks/w7 /zklock/semaphores/w7 /zklock/semaphores/w7-__lock__',
+		'and nothing else is read');
 	$s->quit;
 	$holder->quit;
 	wait_until('the locks to go', sub { !lock_nodes($zkc) });

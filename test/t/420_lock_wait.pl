@@ -31,6 +31,13 @@ works($waiter, "SELECT count, token = zk_lock_token('free') FROM zk_held_locks",
 	'counted as others are');
 $waiter->query_ok('SELECT zk_unlock_all()');
 
+# All forms of key.
+$waiter->query_ok("CALL $_") for 'zk_lock_wait(7)', 'zk_lock_wait(7, 8)',
+  "zk_lock_wait(8, interval '1s')", "zk_lock_wait(7, 9, '1s')", "zk_lock_wait('7'::text, '1s'::text)";
+works($waiter, 'SELECT string_agg(name, \' \' ORDER BY name COLLATE "C") FROM zk_held_locks', '#7 #7,8 #7,9 #8 7',
+	'integer keys as well');
+$waiter->query_ok('SELECT zk_unlock_all()');
+
 # What a waiter keeps others from.
 sub horizon
 {
@@ -92,6 +99,10 @@ pass('leaves nothing behind');
 fails_with($waiter, "CALL zk_lock_wait(NULL)", '22004', 'no name');
 fails_with($waiter, "CALL zk_lock_wait('')", '22023', 'an empty name');
 fails_with($waiter, "CALL zk_lock_wait('x', '-1 s')", '22023', 'a negative time');
+fails_with($waiter, "CALL zk_lock_wait('x', 'soon')", '22007', 'no interval', hint => 0);
+fails_with($waiter, 'CALL zk_lock_wait(1, NULL::integer)', '22004', 'no key');
+$far->query_ok('SELECT zk_lock(7)');
+fails_with($waiter, "CALL zk_lock_wait(7, interval '0')", '55P03', 'a key that is held', like => qr/"#7"/);
 works($waiter, $held, '', 'nothing is held after all that');
 
 # Where it must not commit.

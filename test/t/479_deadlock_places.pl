@@ -86,7 +86,7 @@ sub stands_behind
 
 # a1 has stepped back in this call, and stands behind a2, which has its place and
 # looks for no deadlock.  The fault meets the removal of a1's node.
-sub stepped_back
+sub requeued
 {
 	my ($sql, %opt) = @_;
 	my %s = four();
@@ -124,7 +124,7 @@ sub is_ended
 
 # It waits no longer than it was told to.
 {
-	my %s = stepped_back("SELECT zk_try_lock('y', '4s')");
+	my %s = requeued("SELECT zk_try_lock('y', '4s')");
 	is($s{a1}->wait_result, 'f', 'a try gives up when its limit has passed');
 	is_ended('a try', \%s, $s{a1});
 }
@@ -132,7 +132,7 @@ for my $case ([ 'lock_timeout', 'lock timeout', '55P03' ],
 	[ 'statement_timeout', 'statement timeout', '57014' ])
 {
 	my ($name, $text, $sqlstate) = @$case;
-	my %s = stepped_back("SELECT zk_lock('y')", set => "SET $name = '4s'");
+	my %s = requeued("SELECT zk_lock('y')", set => "SET $name = '4s'");
 	failed_with($s{a1}, $sqlstate, "$name ends its wait", hint => 0,
 		like => qr/canceling statement due to $text/);
 	is_ended($name, \%s, $s{a1});
@@ -140,7 +140,7 @@ for my $case ([ 'lock_timeout', 'lock timeout', '55P03' ],
 
 # The whole of lock_timeout passes once, not once before and once after.
 {
-	my %s = stepped_back("DO \$\$ BEGIN PERFORM zk_lock('y');"
+	my %s = requeued("DO \$\$ BEGIN PERFORM zk_lock('y');"
 		  . " EXCEPTION WHEN lock_not_available THEN"
 		  . " RAISE '%', clock_timestamp() - statement_timestamp() < '17s'; END \$\$",
 		set => "SET deadlock_timeout = '8s'; SET lock_timeout = '10s'");
@@ -151,12 +151,12 @@ for my $case ([ 'lock_timeout', 'lock timeout', '55P03' ],
 
 # It can be ended there, by the user and with the process.
 {
-	my %s = stepped_back("SELECT zk_lock('y')");
+	my %s = requeued("SELECT zk_lock('y')");
 	$s{a1}->cancel;
 	failed_with($s{a1}, '57014', 'a cancel ends its wait', hint => 0);
 	is_ended('cancel', \%s, $s{a1});
 
-	%s = stepped_back("SELECT zk_lock('y')");
+	%s = requeued("SELECT zk_lock('y')");
 	$s{a1}->terminate;
 	failed_with($s{a1}, 'lost', 'so does the end of its process', hint => 0,
 		like => qr/due to administrator command/);
@@ -168,7 +168,7 @@ for my $case ([ 'lock_timeout', 'lock timeout', '55P03' ],
 for my $fault ('lose_request', 'lose_answer', 'expire')
 {
 	my $hits = $proxy->hits;
-	my %s = stepped_back("SELECT zk_lock('y')", fault => $fault);
+	my %s = requeued("SELECT zk_lock('y')", fault => $fault);
 	wait_until('the fault', sub { $proxy->hits > $hits });
 	is_ended($fault, \%s);
 }

@@ -100,15 +100,19 @@ for my $wrong ("```text\n a\n```\n", "```text session=B\n a\n```\n", "```sql ser
 
 for my $document (
 	qw(
+	README.md
+	doc/tutorial.md
+	doc/interop.md
 	doc/cookbook.md
 	doc/migration.md
+	doc/monitoring.md
 	doc/operations.md
 	doc/reference.md
 	doc/troubleshooting.md
 	doc/security.md
 	))
 {
-	my $dbname = $document =~ s{.*/|\.md$}{}gr;
+	my $dbname = lc($document =~ s{.*/|\.md$}{}gr);
 	for my $node (values %nodes)
 	{
 		$node->safe_psql('postgres', "CREATE DATABASE $dbname");

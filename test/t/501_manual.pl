@@ -1,7 +1,7 @@
 # The manual is complete, and names nothing that is not there: every function, view,
 # table and setting has its heading in doc/reference.md, with what the catalog says of
-# it; every message of the source has its entry in doc/troubleshooting.md, under its
-# SQLSTATE. Their links lead somewhere.
+# it; every message of the source has its entry in doc/messages.md, under its SQLSTATE.
+# The links of all documents lead somewhere.
 
 use strict;
 use warnings;
@@ -76,15 +76,15 @@ my %there = (%functions, %relations, %settings);
 is(sorted_lines(grep { !$section{$_} } keys %there), '', 'nothing is missing in the reference');
 
 # A setting may be left out of a build.
-my $source = read_file('src/settings.c');
+my $source = read_file('src/backend/base/settings.c');
 is(sorted_lines(grep { !$there{$_} && index($source, "\"$_\"") < 0 } keys %section), '',
 	'nothing is in the reference that does not exist');
 
-sub who
+# Everybody, unless the section says who.
+sub public
 {
 	my ($text) = @_;
-	my ($who) = $text =~ /^- \*\*Who\*\*: (everybody)?/m or return 'nobody says';
-	return $who ? 't' : 'f';
+	return $text =~ /^- \*\*Privileges\*\*: /m ? 'f' : 't';
 }
 
 for my $name (sort keys %functions)
@@ -93,9 +93,9 @@ for my $name (sort keys %functions)
 	my ($shown) = $text =~ /^```signature\n(.*?)^```/ms;
 	is(sorted_lines(grep { /^\Q$name\E\(/ } split /\n/, $shown // ''),
 		sorted_lines(map { $_->[2] } @{ $functions{$name} }), "$name: the signatures");
-	is(who($text), $_->[3], "$_->[1]: who may call it") for @{ $functions{$name} };
+	is(public($text), $_->[3], "$_->[1]: who may call it") for @{ $functions{$name} };
 }
-is(who($section{$_} // ''), $relations{$_}, "$_: who may read it") for sort keys %relations;
+is(public($section{$_} // ''), $relations{$_}, "$_: who may read it") for sort keys %relations;
 
 for my $name (sort keys %relations)
 {
@@ -119,7 +119,7 @@ for my $setting (map { $settings{$_} } sort keys %settings)
 }
 
 
-# Troubleshooting: the messages, under their SQLSTATEs.
+# The messages, under their SQLSTATEs.
 my %states_of = messages_of_source('src');
 cmp_ok(scalar keys %states_of, '>', 45, 'the source has messages');
 is($states_of{"lock \xe2\x80\xa6 was lost"}[0], '40001', 'and their SQLSTATEs are found');
@@ -127,12 +127,12 @@ is($states_of{"lock \xe2\x80\xa6 was lost"}[0], '40001', 'and their SQLSTATEs ar
 my %entries;
 my $state;
 my $manual = '';
-for my $section (sections_of('doc/troubleshooting.md'))
+for my $section (sections_of('doc/messages.md'))
 {
 	$manual .= $section->{text};
 	$state = undef if $section->{level} < 3;
-	($state) = $section->{heading} =~ /^([0-9A-Z]{5}):/ if $section->{level} == 3;
-	next unless $section->{level} == 4 && $state;
+	($state) = $section->{heading} =~ /^([0-9A-Z]{5}):/ if $section->{level} == 2;
+	next unless $section->{level} == 3 && $state;
 	push @{ $entries{$_} }, $state for @{ $section->{names} };
 	like($section->{text}, qr/\S/, "$section->{heading}: there is something to say");
 }
@@ -155,7 +155,7 @@ sub anchors
 		map { (lc $_->{heading} =~ s/[^\w \-]//gr) =~ tr/ /-/r => 1 } sections_of($path) };
 }
 
-for my $path ('README.md', 'doc/reference.md', 'doc/security.md', 'doc/troubleshooting.md')
+for my $path ('README.md', glob 'doc/*.md doc/design/*.md')
 {
 	my ($dir) = $path =~ m{^(.*/)?};
 	my @broken;

@@ -1,75 +1,22 @@
 # What doc/operations.md says of numbers, limits and counters is so: what servers
-# grant and refuse, what a backend needs, and that what its queries and alert rules
-# ask for exists.
+# grant and refuse, and what a backend needs.
 
 use strict;
 use warnings;
 
-use File::Temp;
-use JSON::PP ();
 use Test::More;
 use ZkLock::Check;
 use ZkLock::Cluster;
-use ZkLock::Document;
 use ZkLock::Util qw(wait_until);
 use ZkLock::ZkClient;
-use ZkLock::ZkEnsemble;
 use ZkLock::ZkServer;
 
-use constant DOCUMENT => 'doc/operations.md';
 use constant CONNECTIONS => 6;
-
-# The words of an expression that are not its metrics.
-my %WORDS = map { $_ => 1 } qw(up job zookeeper sum max increase absent or on by m h);
-
-sub from_yaml
-{
-	my ($label) = @_;
-	my $file = File::Temp->new;
-	print $file block_of(DOCUMENT, $label);
-	close $file;
-	my $python = $ENV{ZKLOCK_PYTHON} // '/usr/bin/python3';
-	my $code = 'import json, sys, yaml; json.dump(yaml.safe_load(open(sys.argv[1])), sys.stdout)';
-	open my $pipe, '-|', $python, '-c', $code, $file->filename or die "$python: $!";
-	my $json = do { local $/; <$pipe> };
-	close $pipe or die "$label: not YAML";
-	return JSON::PP::decode_json($json);
-}
-
-# Metric => names of the alerts that ask for it.
-sub metrics_of
-{
-	my ($label) = @_;
-	my %asked;
-	for my $rule (map { @{ $_->{rules} } } @{ from_yaml($label)->{groups} })
-	{
-		push @{ $asked{$_} }, $rule->{alert}
-		  for grep { !$WORDS{$_} } $rule->{expr} =~ /([a-z_]+)/g;
-	}
-	return %asked;
-}
 
 sub mntr
 {
 	my ($zk) = @_;
 	return { ($zk->four_letter('mntr') // '') =~ /^zk_(\w+)\t(.*)$/mg };
-}
-
-# The servers' counters are what the rules ask for.
-{
-	my $ensemble = ZkLock::ZkEnsemble->start(size => 3, tick_time => 500);
-	my %told = map { %{ mntr($_) } } $ensemble->members;
-	my %asked = metrics_of('zookeeper-rules');
-	cmp_ok(scalar(keys %asked), '>=', 10, 'there are rules about the ensemble');
-	is_deeply([ grep { !defined $told{$_} } sort keys %asked ],
-		[], 'the servers tell all that they ask for');
-	is($told{synced_followers}, 2, 'and what a rule expects of three servers');
-	my $zkc = ZkLock::ZkClient->new($ensemble->leader->connect_string, timeout => 2);
-	$zkc->drop;
-	ok(wait_until('an expired session',
-			sub { mntr($ensemble->leader)->{stale_sessions_expired} > 0 }),
-		'a session that expires is counted by the leader');
-	$ensemble->stop;
 }
 
 # Defaults: two to twenty ticks, and a limit to the connections of one address.
@@ -116,10 +63,12 @@ for ([ '1s', '00:00:04' ], [ '10s', '00:00:10' ], [ '2min', '00:00:40' ])
 	  . "AND locktype IN ('advisory', 'userlock')";
 	is($tasks->(), 1, 'a backend without locks has one thread');
 	$s->query_ok('SELECT zk_lock(1)');
-	is($tasks->(), 1 + 3, 'with a session three more');
+	is($tasks->(), 1 + 1, 'with a session one more');
 	works($s, $entries, 2, 'and one entry in the lock table, and one for the lock');
 	$s->query_ok("SELECT zk_acquire('permits', 2)");
-	works($s, $entries, 2, 'a permit has none');
+	works($s, $entries, 3, 'a permit has one, too');
+	$s->query_ok("SELECT zk_release('permits')");
+	works($s, $entries, 2, 'until it is released');
 	my $before = mntr($zk)->{approximate_data_size};
 	$s->query_ok('SELECT count(zk_lock(n)) FROM generate_series(2, 101) AS n');
 	works($s, $entries, 102, 'each lock has one');
@@ -144,37 +93,6 @@ for ([ '1s', '00:00:04' ], [ '10s', '00:00:10' ], [ '2min', '00:00:40' ])
 	$s->wait_result;
 	$s->quit;
 	$zkc->close;
-}
-
-# The queries for postgres_exporter, and the rules that use what they tell.
-{
-	my $queries = from_yaml('postgres-queries');
-	my %told;
-	my $s = session($node);
-	$s->query_ok("SELECT zk_lock('seen'); CREATE ROLE exporter LOGIN IN ROLE pg_monitor");
-	my $exporter = session($node, user => 'exporter');
-	$exporter->query('\x on');
-	$exporter->query_ok('SELECT count(*) FROM zk_locks');
-	for my $name (sort keys %$queries)
-	{
-		my ($query, $metrics) = @{ $queries->{$name} }{qw(query metrics)};
-		my %row = map { split /\|/, $_, 2 } split /\n/, $exporter->query($query);
-		my @metrics = map { keys %$_ } @$metrics;
-		ok($exporter->ok, "$name: the query works for a role that may monitor")
-		  || diag($exporter->error);
-		is_deeply([ sort keys %row ], [ sort @metrics ], "$name: its columns are the metrics");
-		is(join(' ', grep { ($row{$_} // '') !~ /^\d+(?:\.\d+)?$/ } @metrics),
-			'', "$name: all are numbers");
-		$told{"${name}_$_"} = $row{$_} for keys %row;
-	}
-	is($told{zklock_queues_holders}, 1, 'a lock that is held is counted');
-	cmp_ok($told{zklock_stat_acquisitions}, '>=', 100, 'as are those of all backends before');
-	is($told{zklock_session_connected}, 1, 'and the ensemble is there');
-	my %asked = metrics_of('postgres-rules');
-	cmp_ok(scalar(keys %asked), '>=', 5, 'there are rules about them');
-	is_deeply([ grep { !defined $told{$_} } sort keys %asked ],
-		[], 'the queries tell all that they ask for');
-	$_->quit for $s, $exporter;
 }
 
 # Other credentials need another root.

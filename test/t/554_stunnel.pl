@@ -52,6 +52,7 @@ my $zkc = ZkLock::ZkClient->new($zk->connect_string);
 
 # stunnel, on ports of the test. Not as root it can't become another user.
 my @shown_ports = $shown{'stunnel.conf'} =~ /^accept = 127\.0\.0\.1:(\d+)$/mg;
+is_deeply([ grep { $_ >= 1024 } @shown_ports ], [], 'only root can bind the local ports that the manual shows');
 my %port = map { $_ => free_port() } @shown_ports;
 my $stunnel_conf = substitute($shown{'stunnel.conf'}, qr/^set[ug]id = stunnel4\n/m, "",
 	qr{/etc/stunnel/zookeeper}, $tls->path(''), qr/^(connect = )\S+$/m, "connect = 127.0.0.1:$secure",

@@ -23,7 +23,7 @@ my $dba = session($node);
 # Names that would like to be somewhere else.
 my @names = ('.', '..', '../..', '../x', '/', '//', '/x', 'x/', 'x/../y', '/zookeeper', 'zookeeper', 'quota',
 	'/zookeeper/config', 'locks', 'semaphores', 'waits', '%2e%2e', '%2F', '%', '%00', "\n", "\r\nx", "\e[2J", "\t", "\x7f",
-	"\x{85}", "\x{2028}", "x\nLOG:  forged", '#', '#1', '*', '~', "'; DROP TABLE x; --", '$(touch x)', '`touch x`', '%s%n%x');
+	"\x{85}", "\x{2028}", "\x{202e}txt", "x\x{200b}", "\x{feff}x", "\x{e0041}x", "x\nLOG:  forged", '#', '#1', '*', '~', "'; DROP TABLE x; --", '$(touch x)', '`touch x`', '%s%n%x');
 my $s = session($node, application_name => 'namer');
 $s->query_ok('CREATE TEMP TABLE names (name text)');
 $s->query_ok('INSERT INTO names VALUES ' . join ', ', map { "(E'" . (encode('UTF-8', $_) =~ s/([\\'])/$1$1/gr =~ s/([^ -~])/sprintf '\\x%02x', ord $1/ger) . "')" } @names);
@@ -31,6 +31,13 @@ works($s, 'SELECT count(DISTINCT zk_lock(name)) FROM names', scalar(@names), 'an
 works($s, 'SELECT count(zk_acquire(name, 2)) FROM names', scalar(@names), 'and be a semaphore');
 works($dba, "SELECT count(DISTINCT (kind, name)) FROM zk_locks WHERE application_name = 'namer'",
 	2 * @names, 'each is one of its own');
+# What a terminal obeys, or what makes a text look like another one.
+my $hidden = '[\u0001-\u001f\u007f-\u009f\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]|[\U000e0000-\U000e007f]';
+my $all_columns = 'concat(kind, name, mode, server, datname, usename, application_name, client, session_id, znode)';
+works($dba, "SELECT count(*) FILTER (WHERE $all_columns ~ '$hidden') FROM zk_locks WHERE application_name = 'namer'",
+	'0', 'zk_locks shows no character that a terminal obeys or hides, in no name either');
+works($dba, q(SELECT name FROM zk_locks WHERE kind = 'lock' AND znode ~ '/x?%E2%80%(A8|AE|8B)(txt)?/' ORDER BY name COLLATE "C"),
+	"%E2%80%A8\n%E2%80%AEtxt\nx%E2%80%8B", 'a name that has some is shown as its znode is called');
 is_deeply([ sort $zkc->children('/') ], [qw(zklock zookeeper)], 'nothing is made beside the root');
 is_deeply([ sort grep { !/^waits$/ } $zkc->children('/zklock') ], [qw(locks semaphores)], 'or right below it');
 is(scalar($zkc->children('/zklock/locks')), scalar(@names), 'a name is one component of a path, for locks');
@@ -58,11 +65,100 @@ unlike($line, qr/[^ -~\t]/, 'in one line, of printable characters');
 is($dba->query(q(SELECT application_name FROM zk_locks WHERE name = 'hostile' AND granted)),
 	'worker?LOG:  forged??[2J????2J ' . encode('UTF-8', "é\x{ad}") . '?end',
 	'zk_locks shows it without control characters, and all else as it is');
-works($dba, q(SELECT count(*) FROM zk_locks WHERE concat(server, datname, usename, application_name, client, znode) ~ '[[:cntrl:]]'),
-	'0', 'and so all its columns but the name of the lock');
+works($dba, "SELECT count(*) FROM zk_locks WHERE $all_columns ~ '$hidden'", '0', 'and so all its columns');
 $zkc->delete($held);
 $waiter->wait_result;
 $waiter->quit;
+
+# Every such character in every position.
+my @hostile = map { chr } 0x01 .. 0x1f, 0x7f .. 0x9f, 0x61c, 0x180e, 0x200b .. 0x200f, 0x2028 .. 0x202e, 0x2060 .. 0x206f,
+  0xfeff, 0xfff9 .. 0xfffb, 0xe0001, 0xe0020 .. 0xe007f;
+my $corpus = join 'x', @hostile;
+my $in_json = join 'x', map { $_ gt "\x1f" ? $_ : sprintf '\\u%04x', ord } @hostile;
+my @places = qw(server datname usename application_name);
+my @forged = $zkc->create("/zklock/locks/every/$guid-__WRIT__", data => encode('UTF-8', $corpus), ephemeral => 1, sequence => 1,
+	makepath => 1);
+my $victim = session($other);
+$victim->query_ok("SELECT zk_lock('every $_')") for @places;
+$zkc->set((queue_of($zkc, "every%20$_"))[0], encode('UTF-8', qq({"client":"zklock","$_":"$in_json","pid":1}))) for @places;
+works($dba, q(SELECT client, count(*), count(*) FILTER (WHERE concat(server, datname, usename, application_name) ~ '[?x]{100,}$')
+	FROM zk_locks WHERE name ~ '^every' GROUP BY client ORDER BY client), "curator|1|1\nzklock|4|4", 'data with all of these is shown');
+works($dba, "SELECT count(*) FILTER (WHERE $all_columns ~ '$hidden') FROM zk_locks WHERE name ~ '^every'", '0', 'without any');
+$zkc->delete($_) for @forged;
+$victim->quit;
+
+# What another program writes as the capacity of a semaphore, and into permits.
+my %capacity = (
+	none => '', negative => '-1', signed => '+3', spaced => ' 3', exponent => '1e3', zeros => "3\0", text => 'x' x 900_000,
+	beyond => '2147483648', far => '9' x 1000, zero => '0', many => '10001', most => '999999999');
+for my $what (sort keys %capacity)
+{
+	$zkc->create("/zklock/semaphores/forged-$what", data => $capacity{$what}, makepath => 1);
+	my $number = { zero => 0, many => 10001, most => 999999999 }->{$what};
+	if (defined $number)
+	{
+		fails_with($dba, "SELECT zk_try_acquire('forged-$what', 3)", '22023', "a forged capacity of $number is another one",
+			like => qr/"forged-$what" has $number permits, not 3$/m);
+		next;
+	}
+	works($dba, "SELECT zk_try_acquire('forged-$what', 3), zk_release('forged-$what')", 't|t',
+		"a forged capacity ($what) that is no number does not count");
+}
+$zkc->create("/zklock/semaphores/large/leases/$_", data => 'x' x 900_000, ephemeral => 1, makepath => 1) for 1 .. 3;
+works($dba, "SELECT zk_try_acquire('large', 4), zk_try_acquire('large', 4)", 't|f', 'permits with large data count as others');
+works($dba, "SELECT count(*), max(length(application_name)) <= 4096 FROM zk_locks WHERE name = 'large'", '4|t',
+	'... and are shown with a bounded part of their data');
+$dba->query_ok('SELECT zk_unlock_all()');
+$zkc->delete("/zklock/semaphores/large/leases/$_") for 1 .. 3;
+
+# Wait reports with forged names, where a waiter looks for deadlocks.
+{
+	my $blocker = session($other);
+	$blocker->query_ok("SELECT zk_lock('reported')");
+	my $waiting = session($node);
+	$waiting->query_async("SELECT zk_lock('reported')");
+	my ($own) = wait_zk_waiting($zkc, '/zklock/waits', 1);
+	my ($id, $rest) = split /\./, $own, 2;
+	my @forged = ('x', '.x', 'x..', '%00', ('f' x 16) . ".$rest", ('f' x 17) . ".$rest", "0.$rest", "-1.$rest", "$id.$rest.$rest",
+		"$id.99999999999999999999.1.w.$id..", "$id.1.1.w." . join(',', ($id) x 500) . '..', "$id.1.1.\x{202e}.$id..", 'z' x 2000);
+	$zkc->create("/zklock/waits/$_", data => "\e[2J\nLOG:  forged\t", ephemeral => 1) for @forged;
+	$zkc->delete("/zklock/waits/$own");
+	wait_zk_waiting($zkc, '/zklock/waits', @forged + 1);
+	ok(!$waiting->finished, 'wait reports with forged names end no wait');
+	$blocker->query_ok("SELECT zk_unlock('reported')");
+	like($waiting->wait_result, qr/^\d+$/, '... and the waiter gets the lock after its release');
+	$_->quit for $blocker, $waiting;
+	$zkc->delete("/zklock/waits/$_") for @forged;
+}
+
+# A znode that no server of ours has made.
+my $odd = $zkc->create("/zklock/locks/a\x{202e}b\x{2028}c/$guid-__WRIT__", data => 'x', ephemeral => 1, sequence => 1,
+	makepath => 1);
+works($dba, q(SELECT name FROM zk_locks WHERE application_name = 'x'), 'a???b???c', 'the name of such a znode likewise');
+$zkc->delete($odd);
+
+# Names of locks in the report of a deadlock with another server.
+{
+	my @name = map { "U&'$_\\202E\\000ALOG:  forged'" } 1, 2;
+	my ($one, $two) = (session($node), session($other));
+	$_->query_ok("SET deadlock_timeout = '50ms'") for $one, $two;
+	$log = -s $node->logfile;
+	my $log_other = -s $other->logfile;
+	$one->query_ok("SELECT zk_lock($name[0])");
+	$two->query_ok("SELECT zk_lock($name[1])");
+	$one->query_async("SELECT zk_lock($name[1])");
+	$two->query_async("SELECT zk_lock($name[0])");
+	wait_until('a deadlock', sub { $one->finished || $two->finished });
+	my ($victim, $winner) = $one->finished ? ($one, $two) : ($two, $one);
+	$victim->wait_result;
+	is($victim->sqlstate, '40P01', 'two servers in a deadlock');
+	my ($detail) = $victim->error =~ /^(DETAIL: .*?)^HINT/ms;
+	like($detail, qr/waits for exclusive lock "[12]\?{4}LOG:  forged"/, 'DETAIL has the names of the locks');
+	unlike($detail, qr/[^ -~\n]/, 'of printable characters');
+	$victim->query_ok('SELECT zk_unlock_all()');
+	$winner->wait_result;
+	$_->quit for $one, $two;
+}
 
 # What a PostgreSQL server tells about its users.
 $other->safe_psql('postgres', qq(CREATE ROLE "evil\n\x1b[31mrole" LOGIN; CREATE DATABASE "db\n\x1b[31m"));
@@ -76,8 +172,14 @@ $other->safe_psql("db\n\x1b[31m", 'CREATE EXTENSION zklock');
 	$evil->quit;
 }
 
-unlike(slurp_file($_->logfile), qr/PANIC|terminated by signal|^LOG:  forged/m, 'no backend has crashed, no line is forged')
-  for $node, $other;
+# PostgreSQL indents the lines of a statement and of its own names; text of others adds none.
+for my $server ($node, $other)
+{
+	my $text = slurp_file($server->logfile);
+	unlike($text, qr/PANIC|terminated by signal/, 'no backend has crashed');
+	my @lines = grep { !/^\t/ && !/^\d{4}-\d\d-\d\d / } split /\n/, $text;
+	is_deeply([ grep { /LOG/ } @lines ], [], 'no line is forged');
+}
 $dba->quit;
 nothing_left($zkc, 'nothing is left');
 $zkc->close;

@@ -1,12 +1,13 @@
 /*-------------------------------------------------------------------------
  *
  * fake_client.c
- *		The client seam over a ZooKeeper in memory that fails on demand.
+ *		Implements the client interface on an in-memory ZooKeeper that fails on
+ *		demand.
  *
- * Owns what happens to clients: requests in flight, answers under way, watches,
- * alarms and faults; fake_tree.c owns the znodes, fake_wire.c the memory of
- * requests and answers.  A loss of the connection is told as the real library
- * tells it: the event first, then the lost answers.
+ * Owns the state of the clients: pending requests, undelivered answers, timers and
+ * faults.  fake_tree.c owns the znodes, fake_watches.c what each server has seen
+ * of them, fake_wire.c the memory of requests and answers.  A connection loss is
+ * reported as the real library reports it: first the event, then the lost answers.
  *
  *-------------------------------------------------------------------------
  */
@@ -15,15 +16,6 @@
 
 #include "fake_internal.h"
 
-typedef struct Watch
-{
-	struct Watch *next;
-	char	   *path;
-	ZklClient  *client;
-	bool		children;		/* else of the node itself */
-	bool		due;			/* it has fired, and that was lost with the connection */
-} Watch;
-
 void		(*fake_after_step) (void);
 
 ZklClient  *fake_clients;
@@ -31,11 +23,10 @@ int64_t		fake_now_ms = FAKE_FIRST_MS;
 int			fake_breaks_per_1000;
 unsigned	fake_breaks_seed;
 
-static Watch *watches;
-
 static const char *const fault_names[] = {
 	"none", "drop", "apply and drop", "apply all and drop", "delay", "no auth",
 	"other error", "credentials", "refuse", "throttle", "expire", "apply and expire", "forget",
+	"apply and other error", "stale",
 };
 
 const char *
@@ -53,110 +44,10 @@ stepped(void)
 
 
 /*
- * Watches
- */
-
-static Watch *
-watch_add(ZklClient *client, const char *path, bool children)
-{
-	Watch	   *watch;
-
-	for (watch = watches; watch; watch = watch->next)
-		if (watch->client == client && watch->children == children &&
-			strcmp(watch->path, path) == 0)
-			return watch;
-	watch = calloc(1, sizeof(Watch));
-	watch->path = strdup(path);
-	watch->client = client;
-	watch->children = children;
-	watch->next = watches;
-	watches = watch;
-	return watch;
-}
-
-static void
-watch_free(Watch **link)
-{
-	Watch	   *watch = *link;
-
-	*link = watch->next;
-	free(watch->path);
-	free(watch);
-}
-
-/* One shot: the watches on this path become events. */
-static void
-fire_watches(const char *path, bool children)
-{
-	Watch	  **link = &watches;
-
-	while (*link)
-		if ((*link)->children == children && strcmp((*link)->path, path) == 0)
-		{
-			fake_wire_push_watch(&(*link)->client->deliveries, path, children);
-			watch_free(link);
-		}
-		else
-			link = &(*link)->next;
-}
-
-void
-fake_fire_data_watches(const char *path)
-{
-	fire_watches(path, false);
-}
-
-void
-fake_fire_child_watches(const char *path)
-{
-	fire_watches(path, true);
-}
-
-void
-fake_forget_watches(const ZklClient *client)
-{
-	Watch	  **link = &watches;
-
-	while (*link)
-		if ((*link)->client == client)
-			watch_free(link);
-		else
-			link = &(*link)->next;
-}
-
-/* On a new connection: what has gone since is told, the rest is set again. */
-static void
-restore_watches(ZklClient *client)
-{
-	Watch	  **link = &watches;
-
-	while (*link)
-		if ((*link)->client == client &&
-			((*link)->due || fake_tree_find((*link)->path) == NULL))
-		{
-			fake_wire_push_watch(&client->deliveries, (*link)->path, (*link)->children);
-			watch_free(link);
-		}
-		else
-			link = &(*link)->next;
-}
-
-int
-fake_watches(const ZklClient *client)
-{
-	int			n = 0;
-
-	for (Watch *watch = watches; watch; watch = watch->next)
-		n += watch->client == client;
-	return n;
-}
-
-
-/*
  * The network
  */
 
-/* Events that were under way and the watches behind them are lost together. */
+/* Loses undelivered answers and watch events; sets the watches of the events again. */
 static void
 lose_deliveries(ZklClient *client, FakeDelivery **lost)
 {
@@ -174,7 +65,7 @@ lose_deliveries(ZklClient *client, FakeDelivery **lost)
 		}
 		else if (d->kind == DELIVERY_WATCH)
 		{
-			watch_add(client, d->path, d->children)->due = d->children;
+			fake_watch_add(client, d->path, d->children);
 			*link = d->next;
 			fake_wire_free_delivery(d);
 		}
@@ -195,13 +86,15 @@ lose_requests(ZklClient *client, FakeDelivery **lost)
 	}
 }
 
-/* The connection goes; answers that are "lost" with it, and all requests in flight. */
+/* Breaks the connection: "lost" answers and all pending requests fail with it. */
 static void
 hang_up(ZklClient *client, FakeDelivery *lost)
 {
 	client->connected = false;
 	client->held = false;
 	client->forgot_at = 0;
+	if (fake_quirks.forgets_watches)
+		fake_forget_watches(client);
 	lose_requests(client, &lost);
 	fake_wire_push_event(&client->deliveries, ZKL_EVENT_DISCONNECTED);
 	fake_wire_append(&client->deliveries, lost);
@@ -221,13 +114,13 @@ disconnect(ZklClient *client)
 static void
 connect_client(ZklClient *client)
 {
-	if (client->connected || client->told_dead)
+	if (client->connected || client->reported_dead)
 		return;
 	if (client->dead)
 	{
 		FakeDelivery *lost = NULL;
 
-		client->told_dead = true;
+		client->reported_dead = true;
 		lose_requests(client, &lost);
 		fake_wire_push_event(&client->deliveries, ZKL_EVENT_EXPIRED);
 		fake_wire_append(&client->deliveries, lost);
@@ -236,7 +129,12 @@ connect_client(ZklClient *client)
 	}
 	client->connected = true;
 	fake_wire_push_event(&client->deliveries, ZKL_EVENT_CONNECTED);
-	restore_watches(client);
+
+	/* Starting a session is a transaction; watches are set again from what was seen. */
+	client->view = client->seen ? client->seen : fake_tree_zxid();
+	client->seen = client->view;
+	if (!client->lags)
+		fake_catch_up_to(client, fake_tree_zxid());
 }
 
 static void
@@ -247,7 +145,7 @@ expire(ZklClient *client)
 	disconnect(client);
 }
 
-/* The server ends the session and hangs up, after the answers it has given. */
+/* The server ends the session and disconnects, after the answers already sent. */
 static void
 dismiss(ZklClient *client)
 {
@@ -272,6 +170,26 @@ void
 fake_expire(ZklClient *client)
 {
 	expire(client);
+}
+
+void
+fake_expire_silently(ZklClient *client)
+{
+	client->held = true;
+	client->dead = true;
+	fake_tree_end_session(client->session_id);
+}
+
+void
+fake_fail_sync(ZklClient *client, ZklResultCode code)
+{
+	client->sync_code = code;
+}
+
+int64_t
+fake_last_write_ms(const ZklClient *client)
+{
+	return client->last_write_ms;
 }
 
 void
@@ -304,20 +222,50 @@ fake_session_id(const ZklClient *client)
  * The server
  */
 
-/* Does what the request asks, unless "instead" says what to answer. */
+/* Executes the request, and catches the server up as far as it must be. */
+static void
+carry_out(ZklClient *client, const FakeRequest *request, FakeDelivery *answer)
+{
+	bool		is_write = fake_wire_is_write(request);
+
+	fake_wire_serve(request, client->session_id, client->view, answer);
+	if (is_write && request->submitted_ms > client->last_write_ms)
+		client->last_write_ms = request->submitted_ms;
+	if (is_write || request->kind == REQUEST_SYNC)
+		fake_catch_up_to(client, fake_tree_zxid());
+	if (request->watch && answer->result.code == ZKL_RC_OK)
+		fake_watch_add(client, request->path, request->kind == REQUEST_LIST);
+}
+
+/* Executes the request, unless "instead" is the answer. */
 static void
 serve(ZklClient *client, FakeRequest *request, ZklResultCode instead)
 {
-	FakeDelivery *answer = fake_wire_answer(request->completion, instead);
+	FakeDelivery *answer;
 
-	if (instead == ZKL_RC_OK)
+	if (request->kind == REQUEST_SYNC && instead == ZKL_RC_OK)
 	{
-		fake_wire_serve(request, client->session_id, answer);
-		if (request->watch && answer->result.code == ZKL_RC_OK)
-			watch_add(client, request->path, request->kind == REQUEST_LIST);
+		instead = client->sync_code;
+		client->sync_code = ZKL_RC_OK;
 	}
+	answer = fake_wire_answer(request->completion, instead);
+	if (instead == ZKL_RC_OK)
+		carry_out(client, request, answer);
+	answer->zxid = client->view;
 	fake_wire_append(&client->deliveries, answer);
 	fake_wire_free_request(request);
+}
+
+/* Executes a write, but answers with an error. */
+static void
+serve_and_deny(ZklClient *client, FakeRequest *request)
+{
+	FakeDelivery *unsent = fake_wire_answer(NULL, ZKL_RC_OK);
+
+	if (fake_wire_is_write(request))
+		carry_out(client, request, unsent);
+	fake_wire_free_delivery(unsent);
+	serve(client, request, ZKL_RC_OTHER);
 }
 
 static void
@@ -338,6 +286,9 @@ serve_with_fault(ZklClient *client, FakeRequest *request, FakeFault fault)
 			return;
 		case FAULT_OTHER:
 			serve(client, request, ZKL_RC_OTHER);
+			return;
+		case FAULT_APPLY_OTHER:
+			serve_and_deny(client, request);
 			return;
 		case FAULT_AUTH:
 			serve(client, request, ZKL_RC_AUTH_FAILED);
@@ -363,6 +314,11 @@ serve_with_fault(ZklClient *client, FakeRequest *request, FakeFault fault)
 			break;
 		case FAULT_APPLY_ALL_DROP:
 			serve_all(client);
+			disconnect(client);
+			break;
+		case FAULT_STALE:
+			client->lags = true;
+			client->sync_code = ZKL_RC_OTHER;
 			/* FALLTHROUGH */
 		case FAULT_DROP:
 		case FAULT_APPLY_DROP:
@@ -383,7 +339,7 @@ fake_apply_one(ZklClient *client)
 	FakeRequest *request;
 	FakeFault	fault = FAULT_NONE;
 
-	if (!client->connected || client->requests == NULL)
+	if (!client->connected || client->dead || client->requests == NULL)
 		return false;
 	request = fake_wire_pop_request(&client->requests);
 	if (request->ordinal == client->fault_at)
@@ -410,20 +366,26 @@ fake_apply(ZklClient *client)
  */
 
 /*
- * Takes the next one; NULL if there is none or they are held up.  Answers that
- * the server forgot come free when something more was submitted.
+ * Takes the next delivery; NULL if there is none or they are held up.  Answers that
+ * the server forgot become available after the next submission.
  */
 FakeDelivery *
 fake_next_delivery(ZklClient *client)
 {
+	FakeDelivery *d = NULL;
+
 	if (client->held)
 		return NULL;
 	if (client->forgot_at > 0 && client->submitted > client->forgot_at)
 		client->forgot_at = 0;
-	return client->forgot_at > 0 ? NULL : fake_wire_pop_delivery(&client->deliveries);
+	if (client->forgot_at == 0)
+		d = fake_wire_pop_delivery(&client->deliveries);
+	if (d && d->zxid > client->seen)
+		client->seen = d->zxid;
+	return d;
 }
 
-/* Calls back, without the fake's mutex. */
+/* Calls the completion or watcher, without the fake's mutex. */
 void
 fake_call_back(ZklClient *client, FakeDelivery *d)
 {
@@ -455,7 +417,9 @@ fake_deliver(ZklClient *client)
 
 	if (d == NULL)
 		return false;
+	client->is_calling = true;
 	fake_call_back(client, d);
+	fake_called_back(client);
 	stepped();
 	return true;
 }
@@ -476,14 +440,19 @@ fake_run_all(void)
 {
 	bool		progress = true;
 
-	for (int turns = 0; progress && turns < 100000; turns++)
+	for (int last_grants = 0; progress && last_grants < 100000; last_grants++)
 	{
+		ZklClient  *next;
+
 		progress = false;
-		for (ZklClient *client = fake_clients; client; client = client->next)
+		for (ZklClient *client = fake_clients; client; client = next)
+		{
+			next = client->next;
 			progress = fake_step(client) || progress;
+		}
 	}
 	if (progress)
-		abort();				/* they would go on for ever */
+		abort();				/* an endless loop */
 }
 
 static ZklClient *
@@ -492,8 +461,8 @@ next_to_ring(int64_t until_ms)
 	ZklClient  *first = NULL;
 
 	for (ZklClient *client = fake_clients; client; client = client->next)
-		if (client->alarm_ms && client->alarm_ms <= until_ms &&
-			(first == NULL || client->alarm_ms < first->alarm_ms))
+		if (client->timer_ms && client->timer_ms <= until_ms &&
+			(first == NULL || client->timer_ms < first->timer_ms))
 			first = client;
 	return first;
 }
@@ -506,10 +475,12 @@ fake_advance(int64_t ms)
 
 	while ((client = next_to_ring(until_ms)) != NULL)
 	{
-		if (client->alarm_ms > fake_now_ms)
-			fake_now_ms = client->alarm_ms;
-		client->alarm_ms = 0;
-		client->events.alarm_io(client->context);
+		if (client->timer_ms > fake_now_ms)
+			fake_now_ms = client->timer_ms;
+		client->timer_ms = 0;
+		client->is_calling = true;
+		client->events.timer_io(client->context);
+		fake_called_back(client);
 		stepped();
 		fake_run_all();
 	}
@@ -518,9 +489,21 @@ fake_advance(int64_t ms)
 }
 
 int64_t
-fake_alarm(const ZklClient *client)
+fake_now(void)
 {
-	return client->alarm_ms;
+	return fake_now_ms;
+}
+
+void
+fake_stall(int64_t ms)
+{
+	fake_now_ms += ms;
+}
+
+int64_t
+fake_timer(const ZklClient *client)
+{
+	return client->timer_ms;
 }
 
 
@@ -561,6 +544,8 @@ void
 fake_release(ZklClient *client)
 {
 	client->held = false;
+	if (client->dead && client->connected)
+		hang_up(client, NULL);
 }
 
 void

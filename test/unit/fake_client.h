@@ -1,48 +1,50 @@
 /*-------------------------------------------------------------------------
  *
  * fake_client.h
- *		The client seam over a ZooKeeper in memory that fails on demand.
+ *		The client interface on an in-memory ZooKeeper that fails on demand.
  *
- * Two modes.  In the deterministic one nothing happens inside a submission:
- * the test applies requests and delivers answers one by one, on its own
- * thread, and owns the clock.  In the threaded one every client has a thread
- * that does so, and the keeper's thread for alarms; the clock is the real one.
+ * Two modes.  Deterministic: nothing happens inside a submission; the test
+ * executes requests and delivers answers one by one, on its own thread, and
+ * controls the clock.  Threaded: every client has a thread that does both, the
+ * I/O thread runs the timers, and the clock is the real one.
  *
  *-------------------------------------------------------------------------
  */
 #ifndef FAKE_CLIENT_H
 #define FAKE_CLIENT_H
 
-#include "client.h"
+#include "recipe/zookeeper/client.h"
 #include "fake_tree.h"
 
 typedef enum FakeFault
 {
 	FAULT_NONE,
-	FAULT_DROP,					/* the connection goes before the server sees it */
-	FAULT_APPLY_DROP,			/* the server does it; then the connection goes */
-	FAULT_APPLY_ALL_DROP,		/* ... and everything in flight behind it, too */
+	FAULT_DROP,					/* connection lost before the server gets the request */
+	FAULT_APPLY_DROP,			/* the server executes it; then the connection is lost */
+	FAULT_APPLY_ALL_DROP,		/* ... and all pending requests behind it, too */
 	FAULT_DELAY,				/* its answer, and all after it, until fake_release() */
 	FAULT_NO_AUTH,				/* refused by the server */
 	FAULT_OTHER,
-	FAULT_AUTH,					/* the server wants other credentials, and ends the session */
+	FAULT_AUTH,					/* the server rejects the credentials, ends the session */
 	FAULT_REFUSE,				/* the submission returns false */
-	FAULT_THROTTLE,				/* not done, CONNECTION_LOSS, and the connection stays */
-	FAULT_EXPIRE,				/* the session ends before the server sees it */
-	FAULT_APPLY_EXPIRE,			/* ... after the server did it */
-	FAULT_FORGET,				/* done; no answer until something more is submitted */
+	FAULT_THROTTLE,				/* not executed, CONNECTION_LOSS, but the connection stays */
+	FAULT_EXPIRE,				/* the session expires before the server gets the request */
+	FAULT_APPLY_EXPIRE,			/* ... after the server executed it */
+	FAULT_FORGET,				/* executed; no answer until the next submission */
+	FAULT_APPLY_OTHER,			/* executed, but answered with an unexpected error */
+	FAULT_STALE,				/* APPLY_DROP; the next server lags, and its first sync fails */
 	N_FAULTS
 } FakeFault;
 
 extern const char *fake_fault_name(FakeFault fault);
 
-/* Forgets the ensemble and the faults; sets the clock.  All clients are closed. */
+/* Resets the ensemble, the faults and the clock.  All clients must be closed. */
 extern void fake_reset(void);
 
-/* The client that was opened last. */
+/* Returns the client that was opened last. */
 extern ZklClient *fake_last_client(void);
 
-/* Called after every single thing that happens, on the test's thread. */
+/* Called after every single event, on the test's thread. */
 extern void (*fake_after_step) (void);
 
 
@@ -52,73 +54,108 @@ extern void (*fake_after_step) (void);
 
 extern void fake_connect(ZklClient *client);
 
-/* Everything in flight is lost; nothing more of it reaches the server. */
+/* Breaks the connection; no pending request reaches the server any more. */
 extern void fake_disconnect(ZklClient *client);
 
 /* A connection attempt failed: calls made meanwhile fail, without an event. */
 extern void fake_fail_attempt(ZklClient *client);
 
-/* The ensemble ends the session; the client learns it when it connects. */
+/* Expires the session; the client learns of it when it connects. */
 extern void fake_expire(ZklClient *client);
 extern bool fake_is_connected(const ZklClient *client);
 extern bool fake_is_expired(const ZklClient *client);
 extern int64_t fake_session_id(const ZklClient *client);
+
+/*
+ * Expires the session while its connection hangs: undelivered answers arrive after
+ * fake_release(), then the connection is lost.
+ */
+extern void fake_expire_silently(ZklClient *client);
+
+
+/*
+ * Servers that lag
+ */
+
+/*
+ * From now on the client's servers lag behind the leader.  They catch up with a
+ * sync, with a write of this client, or by fake_catch_up().  None is further behind
+ * than what the client has seen.
+ */
+extern void fake_lag(ZklClient *client, bool lags);
+
+/* Catches up by at most so many transactions. */
+extern void fake_catch_up(ZklClient *client, int transactions);
+
+/* Makes the next sync fail with this code. */
+extern void fake_fail_sync(ZklClient *client, ZklResultCode code);
+
+/* When was the client's last write submitted that became a transaction, even failed? */
+extern int64_t fake_last_write_ms(const ZklClient *client);
 
 
 /*
  * Time passing
  */
 
-/* The next request reaches the server; its answer waits to be delivered. */
+/* Executes the next request; its answer then waits for delivery. */
 extern bool fake_apply(ZklClient *client);
 
-/* The next answer or event is delivered. */
+/* Delivers the next answer or event. */
 extern bool fake_deliver(ZklClient *client);
 
-/* Delivers what waits; else applies the next request and delivers its answer. */
+/* Delivers a waiting answer; else executes the next request and delivers its answer. */
 extern bool fake_step(ZklClient *client);
 
-/* Steps all clients in turn until nothing more happens by itself. */
+/* Steps all clients in turn until nothing more happens without a timer. */
 extern void fake_run_all(void);
 
-/* Lets the clock go on and rings the alarms that come due, running all after each. */
+extern int64_t fake_now(void);
+
+/* Advances the clock while nothing runs: all threads are stalled. */
+extern void fake_stall(int64_t ms);
+
+/* Advances the clock and fires the timers that come due, running all after each. */
 extern void fake_advance(int64_t ms);
 
-/* The time of the client's next alarm, or 0. */
-extern int64_t fake_alarm(const ZklClient *client);
+/* Returns the time of the client's next timer, or 0. */
+extern int64_t fake_timer(const ZklClient *client);
 
 
 /*
  * Faults and records
  */
 
-/* Counts the client's submissions from here, and forgets faults and trace. */
+/* Counts the client's submissions from here, and clears faults and trace. */
 extern void fake_count(ZklClient *client);
 extern int	fake_counted(const ZklClient *client);
 
-/* The k-th submission counted from the last fake_count(), from 1, suffers this. */
+/* The k-th submission since the last fake_count(), from 1, gets this fault. */
 extern void fake_fault(ZklClient *client, int k, FakeFault fault);
 extern bool fake_fault_happened(const ZklClient *client);
 
-/* FAULT_DELAY is over. */
+/* Ends FAULT_DELAY. */
 extern void fake_release(ZklClient *client);
 
-/* What the library does when answers stay out for two thirds of the timeout. */
+/* Does what the library does when answers are missing for 2/3 of the timeout. */
 extern void fake_receive_timeout(ZklClient *client);
 
 /*
- * A letter for each submission counted: c create, d delete, g get, w get with
- * watch, l list, L list with watch, u set, s sync, m multi.
+ * Returns one letter for each counted submission: c create, d delete, g get, w get
+ * with watch, l list, L list with watch, u set, s sync, m multi.
  */
 extern const char *fake_trace(const ZklClient *client);
 
-/* How many watches does the server keep for the client? */
+/* Returns how many watches the server keeps for the client. */
 extern int	fake_watches(const ZklClient *client);
 
-/* zkl_client_close() says it did not happen in time, and leaves the client alive. */
+/* Makes zkl_client_close() time out and leave the client alive. */
 extern void fake_close_hangs(ZklClient *client);
 
-/* Frees a client that was left alive so. */
+/* Returns the number of clients. */
+extern int	fake_n_clients(void);
+
+/* Frees a client that was left alive by that. */
 extern void fake_close_late(ZklClient *client);
 
 /* Threaded mode, until fake_reset(): each request breaks the connection with this chance. */

@@ -3,8 +3,8 @@
  * fake_seam.c
  *		The functions of client.h, and the threads of the threaded mode.
  *
- * Owns the list of clients and the mutex that the threaded mode needs; what
- * happens to a submission is in fake_client.c.
+ * Owns the list of clients and the mutex of the threaded mode; fake_client.c
+ * decides what happens to a submission.
  *
  *-------------------------------------------------------------------------
  */
@@ -67,12 +67,21 @@ open_io(void *arg)
 	return pthread_create(&client->thread, NULL, client_main_io, client) == 0;
 }
 
+/* Does nothing: the client's own thread does the work. */
 static void
-alarm_io(void *arg)
+turn_io(void *arg, ZklIoThreadWatch *watch)
+{
+	(void) arg;
+	watch->fd = -1;
+	watch->until_ms = ZKL_IO_THREAD_NEVER;
+}
+
+static void
+timer_io(void *arg)
 {
 	ZklClient  *client = arg;
 
-	client->events.alarm_io(client->context);
+	client->events.timer_io(client->context);
 }
 
 static void
@@ -120,7 +129,7 @@ client_free_io(void *arg, bool abandoned)
 
 
 /*
- * The seam
+ * The client interface
  */
 
 void
@@ -129,12 +138,21 @@ fake_reset(void)
 	if (fake_clients)
 		abort();
 	fake_tree_reset();
-	fake_tree_changed = fake_fire_data_watches;
-	fake_tree_children_changed = fake_fire_child_watches;
+	fake_tree_changed = fake_list_servers;
 	fake_after_step = NULL;
 	fake_now_ms = FAKE_FIRST_MS;
 	threaded = false;
 	fake_breaks_per_1000 = 0;
+}
+
+int
+fake_n_clients(void)
+{
+	int			n = 0;
+
+	for (ZklClient *client = fake_clients; client; client = client->next)
+		n++;
+	return n;
 }
 
 ZklClient *
@@ -146,7 +164,13 @@ fake_last_client(void)
 ZklClient *
 zkl_client_open(const ZklClientConfig *config, const ZklEvents *events, void *context)
 {
-	static const ZklKeeperDuties duties = {open_io, alarm_io, close_io, client_free_io};
+	static const ZklIoThreadCallbacks duties = {
+		.open_io = open_io,
+		.turn_io = turn_io,
+		.timer_io = timer_io,
+		.close_io = close_io,
+		.free_io = client_free_io,
+	};
 	ZklClient  *client = calloc(1, sizeof(ZklClient));
 
 	client->events = *events;
@@ -158,21 +182,48 @@ zkl_client_open(const ZklClientConfig *config, const ZklEvents *events, void *co
 	fake_clients = client;
 	pthread_mutex_unlock(&mutex);
 	if (threaded)
-		zkl_keeper_start(&client->keeper, &duties, client);
+		zkl_io_thread_start(&client->io_thread, &duties, client);
 	return client;
 }
 
 bool
 zkl_client_close(ZklClient *client, bool answers_due, int timeout_ms)
 {
-	(void) answers_due;
 	if (threaded)
-		return zkl_keeper_stop(client->keeper, timeout_ms);
-	if (client->hangs)
+		return zkl_io_thread_stop(client->io_thread, timeout_ms);
+	if (client->is_calling && timeout_ms == 0)
+		client->closes_late = true;
+	if (client->hangs || client->is_calling)
 		return false;
+	/* The server executes what was sent; nobody reads its answers. */
+	while (answers_due && fake_apply_one(client))
+		;
 	client_unlink(client);
 	client_free_io(client, false);
 	return true;
+}
+
+void
+zkl_client_end(ZklClient *client)
+{
+	if (threaded)
+		zkl_io_thread_end(client->io_thread);
+	else
+		client->ends = true;
+}
+
+void
+fake_called_back(ZklClient *client)
+{
+	client->is_calling = false;
+	if (client->closes_late)
+		fake_close_late(client);
+	else if (client->ends && client->connected)
+	{
+		fake_tree_end_session(client->session_id);
+		client->connected = false;
+		client->reported_dead = true;
+	}
 }
 
 void
@@ -188,19 +239,44 @@ fake_close_late(ZklClient *client)
 	client_free_io(client, true);
 }
 
-int64_t
-zkl_client_now(void)
+/* Nothing to do: submissions are sent at once, and answers call back by themselves. */
+void
+zkl_client_flush(ZklClient *client)
 {
-	return threaded ? zkl_keeper_now() : fake_now_ms;
+	(void) client;
 }
 
 void
-zkl_client_set_alarm(ZklClient *client, int64_t at_ms)
+zkl_client_sleeps(ZklClient *client)
+{
+	(void) client;
+}
+
+void
+zkl_client_woke(ZklClient *client)
+{
+	(void) client;
+}
+
+void
+zkl_client_exchange(ZklClient *client)
+{
+	(void) client;
+}
+
+int64_t
+zkl_client_now(void)
+{
+	return threaded ? zkl_io_thread_now() : fake_now_ms;
+}
+
+void
+zkl_client_set_timer(ZklClient *client, int64_t at_ms)
 {
 	if (threaded)
-		zkl_keeper_set_alarm(client->keeper, at_ms);
+		zkl_io_thread_set_timer(client->io_thread, at_ms);
 	else
-		client->alarm_ms = at_ms;
+		client->timer_ms = at_ms;
 }
 
 void
@@ -223,9 +299,10 @@ submit(ZklClient *client, char letter, FakeRequest *request)
 		client->trace[n + 1] = '\0';
 	}
 	request->ordinal = client->submitted;
+	request->submitted_ms = fake_now_ms;
 	if (client->fault == FAULT_REFUSE && client->fault_at == request->ordinal)
 		client->fault_happened = true;
-	else if (!client->told_dead)
+	else if (!client->reported_dead)
 		sent = true;
 	if (sent)
 		fake_wire_push_request(&client->requests, request);
@@ -259,6 +336,13 @@ zkl_client_get(ZklClient *client, const char *path, bool watch,
 
 	request->watch = watch;
 	return submit(client, watch ? 'w' : 'g', request);
+}
+
+/* There are no ACLs here. */
+bool
+zkl_client_get_acl(ZklClient *client, const char *path, ZklCompletion *completion)
+{
+	return submit(client, 'a', fake_wire_request(REQUEST_SYNC, path, NULL, 0, completion));
 }
 
 bool
@@ -299,4 +383,11 @@ zkl_client_multi(ZklClient *client, const ZklOp *ops, int n_ops,
 				 ZklCompletion *completion)
 {
 	return submit(client, 'm', fake_wire_request(REQUEST_MULTI, NULL, ops, n_ops, completion));
+}
+
+bool
+zkl_client_read_each(ZklClient *client, const ZklOp *ops, int n_ops,
+					 ZklCompletion *completion)
+{
+	return submit(client, 'r', fake_wire_request(REQUEST_READS, NULL, ops, n_ops, completion));
 }

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * fake_tree.c
- *		A ZooKeeper in memory: its znodes, without sessions' connections.
+ *		An in-memory ZooKeeper: its znodes, without sessions' connections.
  *
  *-------------------------------------------------------------------------
  */
@@ -13,10 +13,10 @@
 #include "fake_tree.h"
 
 FakeQuirks	fake_quirks;
-void		(*fake_tree_changed) (const char *path);
-void		(*fake_tree_children_changed) (const char *path);
+void		(*fake_tree_changed) (void);
 
 static FakeNode *nodes;			/* in no order that a client may rely on */
+static FakeNode *past;			/* earlier states of nodes, the latest first */
 static int64_t zxid = 1000;
 static int	in_multi;			/* transaction ids and events wait for its end */
 
@@ -44,7 +44,9 @@ void
 fake_tree_reset(void)
 {
 	list_free(nodes);
+	list_free(past);
 	nodes = NULL;
+	past = NULL;
 	memset(&fake_quirks, 0, sizeof(fake_quirks));
 }
 
@@ -74,6 +76,76 @@ fake_tree_child(const char *path, const char *parent)
 	return path + length + 1;
 }
 
+int64_t
+fake_tree_zxid(void)
+{
+	return zxid;
+}
+
+static bool
+is_there(const FakeNode *node, int64_t at)
+{
+	return node->since <= at && (node->until == 0 || at < node->until);
+}
+
+FakeNode *
+fake_tree_next_at(FakeNode *node, int64_t at)
+{
+	bool		is_past = node && node->until != 0;
+
+	node = node ? node->next : nodes;
+	while (true)
+	{
+		while (node && !is_there(node, at))
+			node = node->next;
+		if (node || is_past)
+			return node;
+		is_past = true;
+		node = past;
+	}
+}
+
+FakeNode *
+fake_tree_find_at(const char *path, int64_t at)
+{
+	FakeNode   *node = NULL;
+
+	while ((node = fake_tree_next_at(node, at)) != NULL)
+		if (strcmp(node->path, path) == 0)
+			break;
+	return node;
+}
+
+/* Was the node created, deleted or changed in these transactions? */
+static bool
+is_touched(const FakeNode *node, bool by_coming, bool by_data, int64_t from, int64_t to)
+{
+	if (by_coming && node->czxid == node->since && node->since > from && node->since <= to)
+		return true;
+	return node->until > from && node->until <= to && (by_data || !node->replaced);
+}
+
+bool
+fake_tree_touched(const char *path, bool children, int64_t from, int64_t to)
+{
+	FakeNode   *lists[] = {nodes, past};
+
+	for (int i = 0; i < 2; i++)
+		for (FakeNode *node = lists[i]; node; node = node->next)
+		{
+			/* The latest come first. */
+			if (i == 1 && node->until <= from)
+				break;
+			if (strcmp(node->path, path) == 0 &&
+				is_touched(node, false, !children, from, to))
+				return true;
+			if (children && fake_tree_child(node->path, path) &&
+				is_touched(node, true, false, from, to))
+				return true;
+		}
+	return false;
+}
+
 static bool
 has_children(const char *path)
 {
@@ -90,7 +162,7 @@ denied(const char *path)
 		strncmp(path, fake_quirks.deny, strlen(fake_quirks.deny)) == 0;
 }
 
-/* The parent's node; NULL with "top" set for a top-level path. */
+/* Returns the parent's node; NULL with "top" set for a top-level path. */
 static FakeNode *
 parent_of(const char *path, bool *top)
 {
@@ -106,8 +178,8 @@ parent_of(const char *path, bool *top)
 }
 
 /*
- * The server stores the parent's counter only when it grows (ZOOKEEPER-3249),
- * so that it sticks at the largest number.
+ * The server stores the parent's counter only when it grows (ZOOKEEPER-3249), so
+ * the counter sticks at the largest number.
  */
 static int32_t
 next_number(FakeNode *parent)
@@ -120,22 +192,42 @@ next_number(FakeNode *parent)
 	return number;
 }
 
-/* Tells who watches; what happens in a multi is told at its end. */
+/* Starts a transaction; a multi is one transaction. */
 static void
-tell(const char *path, bool existed)
+begin_transaction(void)
 {
-	char	   *parent = strdup(path);
+	if (!in_multi)
+		zxid++;
+}
 
-	if (existed && fake_tree_changed)
-		fake_tree_changed(path);
-	*strrchr(parent, '/') = '\0';
-	if (fake_tree_children_changed)
-	{
-		fake_tree_children_changed(parent);
-		if (existed)
-			fake_tree_children_changed(path);
-	}
-	free(parent);
+static void
+end_transaction(void)
+{
+	if (!in_multi && fake_tree_changed)
+		fake_tree_changed();
+}
+
+static FakeNode *
+node_copy(const FakeNode *node)
+{
+	FakeNode   *copy = malloc(sizeof(FakeNode));
+
+	*copy = *node;
+	copy->path = strdup(node->path);
+	copy->data = malloc((size_t) node->data_len + 1);
+	memcpy(copy->data, node->data, (size_t) node->data_len);
+	copy->next = NULL;
+	return copy;
+}
+
+/* Ends this state of the node with the current transaction. */
+static void
+keep_past(FakeNode *node, bool replaced)
+{
+	node->until = zxid;
+	node->replaced = replaced;
+	node->next = past;
+	past = node;
 }
 
 static void
@@ -153,6 +245,7 @@ node_add(const char *path, const char *data, int data_len, ZklCreateKind kind,
 	if (kind == ZKL_CREATE_EPHEMERAL || kind == ZKL_CREATE_EPHEMERAL_SEQUENTIAL)
 		node->owner = session;
 	node->czxid = zxid;
+	node->since = zxid;
 	node->next = nodes;
 	nodes = node;
 }
@@ -177,8 +270,7 @@ fake_tree_create(const char *path, const char *data, int data_len,
 	if (kind != ZKL_CREATE_EPHEMERAL_SEQUENTIAL && fake_tree_find(path))
 		return ZKL_RC_NODE_EXISTS;
 
-	if (!in_multi)
-		zxid++;
+	begin_transaction();
 	number = next_number(parent);
 	*made = malloc(size);
 	if (kind == ZKL_CREATE_EPHEMERAL_SEQUENTIAL)
@@ -187,8 +279,7 @@ fake_tree_create(const char *path, const char *data, int data_len,
 		snprintf(*made, size, "%s", path);
 	node_add(*made, data, data_len, kind, session);
 	*czxid = zxid;
-	if (!in_multi)
-		tell(*made, false);
+	end_transaction();
 	return ZKL_RC_OK;
 }
 
@@ -202,12 +293,10 @@ delete_unchecked(const char *path)
 
 			if (has_children(path))
 				return ZKL_RC_NOT_EMPTY;
-			if (!in_multi)
-				zxid++;
+			begin_transaction();
 			*link = node->next;
-			if (!in_multi)
-				tell(node->path, true);
-			node_free(node);
+			keep_past(node, false);
+			end_transaction();
 			return ZKL_RC_OK;
 		}
 	return ZKL_RC_NO_NODE;
@@ -224,14 +313,15 @@ fake_tree_set_if(const char *path, const char *data, int data_len, int32_t versi
 		return ZKL_RC_NO_AUTH;
 	if (version != ZKL_ANY_VERSION && node->version != version)
 		return ZKL_RC_BAD_VERSION;
-	zxid++;
+	begin_transaction();
+	keep_past(node_copy(node), true);
+	node->since = zxid;
 	free(node->data);
 	node->data = malloc((size_t) data_len + 1);
 	memcpy(node->data, data, (size_t) data_len);
 	node->data_len = data_len;
 	node->version++;
-	if (fake_tree_changed)
-		fake_tree_changed(path);
+	end_transaction();
 	return ZKL_RC_OK;
 }
 
@@ -265,12 +355,7 @@ list_copy(void)
 
 	for (FakeNode *node = nodes; node; node = node->next)
 	{
-		*end = malloc(sizeof(FakeNode));
-		**end = *node;
-		(*end)->path = strdup(node->path);
-		(*end)->data = malloc((size_t) node->data_len + 1);
-		memcpy((*end)->data, node->data, (size_t) node->data_len);
-		(*end)->next = NULL;
+		*end = node_copy(node);
 		end = &(*end)->next;
 	}
 	return copy;
@@ -291,8 +376,24 @@ apply_op(const ZklOp *op, int64_t session, char **path)
 			return fake_tree_delete(op->path);
 		case ZKL_OP_CHECK:
 			return fake_tree_find(op->path) ? ZKL_RC_OK : ZKL_RC_NO_NODE;
+		case ZKL_OP_LIST:
+		case ZKL_OP_GET:
+			break;
 	}
 	return ZKL_RC_OTHER;
+}
+
+/* Undoes the last transaction. */
+static void
+forget_last_past(void)
+{
+	while (past && past->until == zxid)
+	{
+		FakeNode   *node = past;
+
+		past = node->next;
+		node_free(node);
+	}
 }
 
 ZklResultCode
@@ -302,7 +403,7 @@ fake_tree_multi(const ZklOp *ops, int n, int64_t session,
 	FakeNode   *before = list_copy();
 	ZklResultCode code = ZKL_RC_OK;
 
-	zxid++;
+	begin_transaction();
 	in_multi++;
 	for (int i = 0; i < n; i++)
 	{
@@ -317,14 +418,11 @@ fake_tree_multi(const ZklOp *ops, int n, int64_t session,
 	{
 		list_free(nodes);
 		nodes = before;
+		forget_last_past();
 		return code;
 	}
 	list_free(before);
-	for (int i = 0; i < n; i++)
-		if (ops[i].kind == ZKL_OP_DELETE)
-			tell(ops[i].path, true);
-		else if (ops[i].kind == ZKL_OP_CREATE)
-			tell(paths[i], false);
+	end_transaction();
 	return ZKL_RC_OK;
 }
 

@@ -1,16 +1,16 @@
 /*-------------------------------------------------------------------------
  *
  * fake_tree.h
- *		A ZooKeeper in memory: its znodes, without sessions' connections.
+ *		An in-memory ZooKeeper: its znodes, without sessions' connections.
  *
- * There is one per process.  Not safe for threads: fake_client.c locks.
+ * One per process.  Not thread-safe: fake_client.c locks.
  *
  *-------------------------------------------------------------------------
  */
 #ifndef FAKE_TREE_H
 #define FAKE_TREE_H
 
-#include "client.h"
+#include "recipe/zookeeper/client.h"
 
 typedef struct FakeNode
 {
@@ -20,7 +20,10 @@ typedef struct FakeNode
 	int			data_len;
 	int64_t		owner;			/* session of an ephemeral node, or 0 */
 	int64_t		czxid;
-	int32_t		counter;		/* number that the next sequential child gets */
+	int64_t		since;			/* the transaction that created it or set its data */
+	int64_t		until;			/* ... and that ended this state; 0: none yet */
+	bool		replaced;		/* ended by new data, else by a delete */
+	int32_t		counter;		/* the number of the next sequential child */
 	int32_t		version;		/* of the data */
 	bool		container;
 } FakeNode;
@@ -31,34 +34,48 @@ typedef struct FakeQuirks
 	bool		no_containers;	/* an old server: UNIMPLEMENTED */
 	bool		no_chroot;		/* top-level nodes have no parent */
 	const char *deny;			/* create and delete at or below this path: NO_AUTH */
-	const char *deny_exactly;	/* create of this path alone: NO_AUTH */
-	const char *deny_read;		/* get and list of this path alone: NO_AUTH */
+	const char *deny_exactly;	/* create of exactly this path: NO_AUTH */
+	const char *deny_read;		/* get and list of exactly this path: NO_AUTH */
+	bool		forgets_watches;	/* they end with the connection */
 } FakeQuirks;
 
 extern FakeQuirks fake_quirks;
 
-/* Called for each node deleted or changed; set by fake_client.c. */
-extern void (*fake_tree_changed) (const char *path);
+/* Called after each transaction; set by fake_client.c. */
+extern void (*fake_tree_changed) (void);
 
-/* Called for each node whose children came or went. */
-extern void (*fake_tree_children_changed) (const char *path);
-
-/* Forgets everything, quirks too; transaction ids go on. */
+/* Resets everything, quirks too; transaction ids continue. */
 extern void fake_tree_reset(void);
 
 extern FakeNode *fake_tree_find(const char *path);
 extern FakeNode *fake_tree_first(void);
 
-/* Is this the path of a child of that one?  Returns the child's name, or NULL. */
+/* Returns the last transaction. */
+extern int64_t fake_tree_zxid(void);
+
+/*
+ * The tree as it was after a transaction, as a server that lags behind the leader
+ * shows it.  fake_tree_next_at() takes NULL for the first node.
+ */
+extern FakeNode *fake_tree_find_at(const char *path, int64_t zxid);
+extern FakeNode *fake_tree_next_at(FakeNode *node, int64_t zxid);
+
+/*
+ * Did the transactions after "from" and up to "to" delete or change the node, or,
+ * with "children", add or delete one of its children, or delete the node itself?
+ */
+extern bool fake_tree_touched(const char *path, bool children, int64_t from, int64_t to);
+
+/* Returns the child's name if path is a child of parent, else NULL. */
 extern const char *fake_tree_child(const char *path, const char *parent);
 
-/* For a create: the path made, to be freed by the caller. */
+/* For a create: the path created, which the caller frees. */
 extern ZklResultCode fake_tree_create(const char *path, const char *data,
 									  int data_len, ZklCreateKind kind,
 									  int64_t session, char **made,
 									  int64_t *czxid);
 
-/* When the node was made, by a clock that goes with the transactions. */
+/* When the node was created, by a clock that advances with the transactions. */
 extern int64_t fake_tree_ctime_ms(const FakeNode *node);
 
 extern ZklResultCode fake_tree_delete(const char *path);
@@ -69,7 +86,7 @@ extern ZklResultCode fake_tree_set_if(const char *path, const char *data,
 									  int data_len, int32_t version);
 
 /*
- * All or nothing.  codes as a server sets them: OK before the operation that
+ * All or nothing.  Sets codes as a server does: OK before the operation that
  * failed, ROLLED_BACK after it.
  */
 extern ZklResultCode fake_tree_multi(const ZklOp *ops, int n, int64_t session,
@@ -78,7 +95,7 @@ extern ZklResultCode fake_tree_multi(const ZklOp *ops, int n, int64_t session,
 /* Deletes a session's ephemeral nodes. */
 extern void fake_tree_end_session(int64_t session);
 
-/* What the server does once a minute: removes used containers without children. */
+/* What the server does once a minute: deletes used containers without children. */
 extern void fake_tree_reap(void);
 
 #endif							/* FAKE_TREE_H */

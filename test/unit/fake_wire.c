@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * fake_wire.c
- *		Requests, answers and events on their way: their memory and queues.
+ *		Pending requests, answers and events: their memory and queues.
  *
  *-------------------------------------------------------------------------
  */
@@ -11,7 +11,7 @@
 #include "fake_tree.h"
 #include "fake_wire.h"
 
-/* A library's own number for a code, as far as a test cares. */
+/* Any library's number for a code; tests do not depend on it. */
 static int
 raw_code(ZklResultCode code)
 {
@@ -106,9 +106,11 @@ may_not_read(const char *path)
 }
 
 static void
-serve_list(const char *parent, FakeDelivery *d)
+serve_list(const char *parent, int64_t zxid, FakeDelivery *d)
 {
-	if (fake_tree_find(parent) == NULL)
+	FakeNode   *node = NULL;
+
+	if (fake_tree_find_at(parent, zxid) == NULL)
 	{
 		d->result.code = ZKL_RC_NO_NODE;
 		return;
@@ -118,10 +120,10 @@ serve_list(const char *parent, FakeDelivery *d)
 		d->result.code = ZKL_RC_NO_AUTH;
 		return;
 	}
-	for (FakeNode *node = fake_tree_first(); node; node = node->next)
+	while ((node = fake_tree_next_at(node, zxid)) != NULL)
 		d->n_names += fake_tree_child(node->path, parent) != NULL;
 	d->names = calloc((size_t) d->n_names + 1, sizeof(char *));
-	for (FakeNode *node = fake_tree_first(); node; node = node->next)
+	while ((node = fake_tree_next_at(node, zxid)) != NULL)
 	{
 		const char *child = fake_tree_child(node->path, parent);
 
@@ -132,9 +134,9 @@ serve_list(const char *parent, FakeDelivery *d)
 }
 
 static void
-serve_get(const char *path, FakeDelivery *d)
+serve_get(const char *path, int64_t zxid, FakeDelivery *d)
 {
-	FakeNode   *node = fake_tree_find(path);
+	FakeNode   *node = fake_tree_find_at(path, zxid);
 
 	if (node == NULL)
 	{
@@ -169,8 +171,38 @@ serve_multi(const FakeRequest *request, int64_t session, FakeDelivery *d)
 	d->result.op_paths = (const char *const *) d->names;
 }
 
+static void
+serve_reads(const FakeRequest *request, int64_t zxid, FakeDelivery *d)
+{
+	d->n_reads = request->n_ops;
+	d->parts = calloc((size_t) request->n_ops + 1, sizeof(FakeDelivery *));
+	d->reads = calloc((size_t) request->n_ops + 1, sizeof(ZklResult));
+	for (int i = 0; i < request->n_ops; i++)
+	{
+		FakeDelivery *part = fake_wire_answer(NULL, ZKL_RC_OK);
+
+		if (request->ops[i].kind == ZKL_OP_LIST)
+			serve_list(request->ops[i].path, zxid, part);
+		else
+			serve_get(request->ops[i].path, zxid, part);
+		part->result.raw_code = raw_code(part->result.code);
+		d->parts[i] = part;
+		d->reads[i] = part->result;
+	}
+	d->result.n_ops = d->n_reads;
+	d->result.reads = d->reads;
+}
+
+bool
+fake_wire_is_write(const FakeRequest *request)
+{
+	return request->kind == REQUEST_CREATE || request->kind == REQUEST_DELETE ||
+		request->kind == REQUEST_SET || request->kind == REQUEST_MULTI;
+}
+
 void
-fake_wire_serve(const FakeRequest *request, int64_t session, FakeDelivery *d)
+fake_wire_serve(const FakeRequest *request, int64_t session, int64_t zxid,
+				FakeDelivery *d)
 {
 	switch (request->kind)
 	{
@@ -185,10 +217,10 @@ fake_wire_serve(const FakeRequest *request, int64_t session, FakeDelivery *d)
 			d->result.code = fake_tree_delete(request->path);
 			break;
 		case REQUEST_GET:
-			serve_get(request->path, d);
+			serve_get(request->path, zxid, d);
 			break;
 		case REQUEST_LIST:
-			serve_list(request->path, d);
+			serve_list(request->path, zxid, d);
 			break;
 		case REQUEST_SET:
 			d->result.code = fake_tree_set_if(request->path, request->ops->data,
@@ -199,6 +231,9 @@ fake_wire_serve(const FakeRequest *request, int64_t session, FakeDelivery *d)
 			break;
 		case REQUEST_MULTI:
 			serve_multi(request, session, d);
+			break;
+		case REQUEST_READS:
+			serve_reads(request, zxid, d);
 			break;
 	}
 	d->result.raw_code = raw_code(d->result.code);
@@ -259,6 +294,10 @@ fake_wire_free_delivery(FakeDelivery *d)
 		free(d->names[i]);
 	free(d->names);
 	free(d->codes);
+	for (int i = 0; i < d->n_reads; i++)
+		fake_wire_free_delivery(d->parts[i]);
+	free(d->parts);
+	free(d->reads);
 	free(d->data);
 	free(d->path);
 	free(d);

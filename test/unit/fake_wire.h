@@ -1,15 +1,15 @@
 /*-------------------------------------------------------------------------
  *
  * fake_wire.h
- *		Requests, answers and events on their way between fake_client.c and
- *		fake_tree.c: their memory and their queues.
+ *		The requests, answers and events between fake_client.c and fake_tree.c:
+ *		their memory and their queues.
  *
  *-------------------------------------------------------------------------
  */
 #ifndef FAKE_WIRE_H
 #define FAKE_WIRE_H
 
-#include "client.h"
+#include "recipe/zookeeper/client.h"
 
 typedef enum FakeRequestKind
 {
@@ -19,7 +19,8 @@ typedef enum FakeRequestKind
 	REQUEST_LIST,
 	REQUEST_SET,
 	REQUEST_SYNC,
-	REQUEST_MULTI
+	REQUEST_MULTI,
+	REQUEST_READS
 } FakeRequestKind;
 
 typedef struct FakeRequest
@@ -29,6 +30,7 @@ typedef struct FakeRequest
 	int			ordinal;
 	bool		watch;
 	int32_t		version;		/* set */
+	int64_t		submitted_ms;
 	char	   *path;
 	int			n_ops;
 	ZklOp	   *ops;			/* create, set: one, for its kind and data */
@@ -42,13 +44,14 @@ typedef enum FakeDeliveryKind
 	DELIVERY_WATCH
 } FakeDeliveryKind;
 
-/* What it points to is freed with it, so that a later look is noticed by ASan. */
+/* The memory behind its pointers is freed with it, so ASan detects later accesses. */
 typedef struct FakeDelivery
 {
 	struct FakeDelivery *next;
 	FakeDeliveryKind kind;
 	ZklCompletion *completion;
 	ZklResult	result;
+	int64_t		zxid;			/* answer: the last transaction that its server has seen */
 	ZklConnectionEvent event;
 	char	   *path;			/* watch, create */
 	bool		children;		/* watch: of the children */
@@ -56,6 +59,9 @@ typedef struct FakeDelivery
 	char	  **names;			/* list, multi */
 	int			n_names;
 	ZklResultCode *codes;		/* multi */
+	int			n_reads;		/* reads: number of parts */
+	struct FakeDelivery **parts;
+	ZklResult  *reads;
 } FakeDelivery;
 
 /* Copies everything. */
@@ -69,9 +75,12 @@ extern void fake_wire_free_request(FakeRequest *request);
 
 extern FakeDelivery *fake_wire_answer(ZklCompletion *completion, ZklResultCode code);
 
-/* Has the tree do it, and fills in the answer. */
+/* Does the request change the tree? */
+extern bool fake_wire_is_write(const FakeRequest *request);
+
+/* Executes the request and fills in the answer; reads see the tree as of "zxid". */
 extern void fake_wire_serve(const FakeRequest *request, int64_t session,
-							FakeDelivery *answer);
+							int64_t zxid, FakeDelivery *answer);
 extern void fake_wire_append(FakeDelivery **queue, FakeDelivery *deliveries);
 extern void fake_wire_push_loss(FakeDelivery **queue, ZklCompletion *completion);
 extern void fake_wire_push_event(FakeDelivery **queue, ZklConnectionEvent event);

@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * scene.c
- *		Several sessions of the recipe layer on one fake ZooKeeper, and a
- *		referee who watches what they are told.
+ *		Several sessions of the recipe layer on one fake ZooKeeper, and a referee
+ *		that checks every grant.
  *
  *-------------------------------------------------------------------------
  */
@@ -22,7 +22,7 @@ typedef struct LastToken
 {
 	char		name[32];
 	int64_t		token;
-	const ZklLock *lock;		/* whose it was; never followed */
+	const ZklLock *lock;		/* that it was granted to; never dereferenced */
 } LastToken;
 
 ZklSessionConfig scene_config;
@@ -69,7 +69,7 @@ last_token(const Hold *hold)
 	char		name[32];
 	int			i = 0;
 
-	/* A lock and a semaphore of one name are different things. */
+	/* A lock and a semaphore of one name are different. */
 	snprintf(name, sizeof(name), "%s%.16s", hold->size > 0 ? "semaphore " : "", hold->name);
 	while (i < MAX_TOKENS - 1 && tokens[i].name[0] && strcmp(tokens[i].name, name) != 0)
 		i++;
@@ -130,6 +130,9 @@ check_count(void)
 	}
 }
 
+/* A session of the same server that a non-blocking attempt waits for; or 0. */
+int64_t		scene_neighbour = 0;
+
 static void
 note_grant(const Ask *ask, int i)
 {
@@ -140,11 +143,38 @@ note_grant(const Ask *ask, int i)
 			hold = &holds[h];
 	hold->party = ask->party;
 	hold->lock = zkl_request_lock(ask->request, i);
-	hold->mode = ask->wishes[i].mode;
+	hold->mode = ask->items[i].mode;
 	hold->size = ask->size;
 	snprintf(hold->name, sizeof(hold->name), "%s", ask->names[i]);
 	if (hold->mode == ZKL_MODE_EXCLUSIVE && counts(hold))
 		check_token(hold);
+}
+
+/* Counts the permits that refuse an attempt and that the owner takes for released. */
+static int
+released(Ask *ask)
+{
+	int64_t		sessions[64];
+	int			n = zkl_request_others(ask->request, sessions, 64);
+	int			n_released = 0;
+
+	for (int i = 0; i < n; i++)
+		n_released += sessions[i] == scene_neighbour;
+	return n_released;
+}
+
+/* Decides a refusal like the owner's wait loop, which knows its server's sessions. */
+static void
+refuse(Ask *ask)
+{
+	ZklRequestInfo info;
+
+	zkl_request_info(ask->request, &info);
+	if (info.is_refused && (info.n_over > 0 ? released(ask) >= info.n_over
+							: info.refused_by == scene_neighbour))
+		zkl_request_wait(ask->request, info.refused_by);
+	else if (info.is_refused)
+		zkl_request_refuse(ask->request, info.refused_by);
 }
 
 static void
@@ -156,6 +186,7 @@ referee(void)
 
 		if (ask->party == NULL || ask->status != ZKL_PENDING)
 			continue;
+		refuse(ask);
 		ask->status = zkl_request_status(ask->request);
 		for (int i = 0; ask->status == ZKL_OK && i < ask->n; i++)
 			note_grant(ask, i);
@@ -166,7 +197,7 @@ referee(void)
 
 
 /*
- * Coming and going
+ * Opening and closing sessions
  */
 
 void
@@ -193,11 +224,12 @@ scene_begin(int n_parties)
 		.connect_string = "192.0.2.1:2181",
 		.root = "/zklock",
 		.session_timeout_ms = SCENE_TIMEOUT_MS,
-		.dialect = ZKL_DIALECT_CURATOR,
+		.node_names = ZKL_NODE_NAMES_CURATOR,
 		.max_nodes = 100,
 	};
 
 	fake_reset();
+	scene_neighbour = 0;
 	memset(tokens, 0, sizeof(tokens));
 	n_objections = 0;
 	objection[0] = '\0';
@@ -228,12 +260,19 @@ scene_end(const char *promise)
 	for (int i = 0; i < MAX_PARTIES; i++)
 		if (parties[i].session)
 			scene_leave(&parties[i]);
+
+	/* Sessions that were not connected are closed once they connect. */
+	for (int n = fake_n_clients(); n > 0; n--)
+	{
+		fake_connect(fake_last_client());
+		fake_run_all();
+	}
 	fake_reset();
 }
 
 
 /*
- * What owners do
+ * What owners call
  */
 
 static Ask *
@@ -266,14 +305,14 @@ ask_all(Party *party, int n, const char *const *names, const ZklMode *modes,
 		Hold	   *hold = hold_of(party, names[i]);
 
 		snprintf(ask->names[i], sizeof(ask->names[i]), "%s", names[i]);
-		ask->wishes[i].name = ask->names[i];
-		ask->wishes[i].mode = modes[i];
-		ask->wishes[i].held = hold ? hold->lock : NULL;
+		ask->items[i].name = ask->names[i];
+		ask->items[i].mode = modes[i];
+		ask->items[i].held = hold ? hold->lock : NULL;
 	}
 	ask->n = n;
 	ask->size = 0;
 	return asked(ask, party,
-				 zkl_lock_request(party->session, ask->wishes, n, try_only,
+				 zkl_lock_request(party->session, ask->items, n, try_only,
 								  party->data, (int) strlen(party->data)));
 }
 
@@ -304,8 +343,8 @@ ask_for_permit(Party *party, const char *name, int size, bool try_only)
 	Ask		   *ask = unused_ask();
 
 	snprintf(ask->names[0], sizeof(ask->names[0]), "%s", name);
-	ask->wishes[0].mode = ZKL_MODE_EXCLUSIVE;
-	ask->wishes[0].held = NULL;
+	ask->items[0].mode = ZKL_MODE_EXCLUSIVE;
+	ask->items[0].held = NULL;
 	ask->n = 1;
 	ask->size = size;
 	return asked(ask, party,
@@ -355,6 +394,15 @@ pending_of(const Party *party)
 	for (int a = 0; a < MAX_ASKS; a++)
 		if (asks[a].party == party && asks[a].status == ZKL_PENDING)
 			return &asks[a];
+	return NULL;
+}
+
+const Hold *
+next_hold(const Party *party, const Hold *after)
+{
+	for (const Hold *hold = after ? after + 1 : holds; hold < holds + MAX_HOLDS; hold++)
+		if (hold->party == party)
+			return hold;
 	return NULL;
 }
 
@@ -436,14 +484,14 @@ release_permit(Party *party, const char *name)
 		}
 }
 
-/* Does a request that is not decided build on it?  Then it must be ended first. */
+/* Does a pending request build on the hold?  Then the request must end first. */
 static bool
 built_on(const Hold *hold)
 {
 	Ask		   *ask = pending_of(hold->party);
 
 	for (int i = 0; ask && i < ask->n; i++)
-		if (ask->wishes[i].held == hold->lock)
+		if (ask->items[i].held == hold->lock)
 			return true;
 	return false;
 }
@@ -458,7 +506,7 @@ release_all(Party *party)
 
 
 /*
- * What the ensemble sees
+ * The nodes in the ensemble
  */
 
 const char *
@@ -543,7 +591,11 @@ heal(void)
 		fake_advance(250);
 		for (int i = 0; i < MAX_PARTIES; i++)
 			if (parties[i].session)
+			{
 				fake_receive_timeout(parties[i].client);
+				fake_lag(parties[i].client, false);
+			}
+		fake_run_all();
 	}
 }
 
@@ -557,10 +609,10 @@ scene_rejoin(Party *party)
 	fake_connect(party->client);
 }
 
-/* Between two tries of what the server refused, at most. */
+/* Longest pause before a refused operation is sent again. */
 #define LONGEST_PAUSE_MS 5000
 
-/* All let go, again and again, until nobody waits any more. */
+/* Releases all holds, again and again, until no session waits any more. */
 static bool
 comes_to_rest(void)
 {
@@ -590,8 +642,8 @@ comes_to_rest(void)
 }
 
 /*
- * Upgraders that wait for each other's shared holds over two names are the
- * owners' deadlock: one of them gives up, as PostgreSQL's detector would see to.
+ * Upgraders that wait for each other's shared holds over two names are a deadlock
+ * of the owners.  One of them gives up, as PostgreSQL's detector would ensure.
  */
 bool
 scene_settles(void)

@@ -1,14 +1,14 @@
 /*-------------------------------------------------------------------------
  *
  * scene.h
- *		Several sessions of the recipe layer on one fake ZooKeeper, and a
- *		referee who watches what they are told.
+ *		Several sessions of the recipe layer on one fake ZooKeeper, and a referee
+ *		that checks every grant.
  *
- * The referee looks after every step: at no moment are two sessions told that
- * they hold a name unless both share it, no semaphore has more permits out than
- * its size, and each new exclusive holder's or permit's token is greater than
- * the one before.  A session that the ensemble has ended counts
- * no more (promise 1.1 names this exception).
+ * After every step the referee checks that no two sessions were granted a name
+ * unless both share it, that no semaphore has more permits out than its capacity,
+ * and that each new exclusive holder's or permit's token is greater than the one
+ * before.  A session that the ensemble has expired does not count (promise 1.1
+ * names this exception).
  *
  *-------------------------------------------------------------------------
  */
@@ -16,29 +16,32 @@
 #define SCENE_H
 
 #include "fake_client.h"
-#include "recipe.h"
+#include "recipe/recipe.h"
 #include "tap.h"
 
 #define SCENE_TIMEOUT_MS 6000
 #define SCENE_LOCKS "/zklock/locks"
 #define SCENE_SEMAPHORES "/zklock/semaphores"
 #define MAX_PARTIES 6
-#define MAX_WISHES 8
+#define MAX_ITEMS 8
+
+/* The session whose nodes a non-blocking attempt waits for, as the owner says; or 0. */
+extern int64_t scene_neighbour;
 
 typedef struct Party
 {
-	ZklSession *session;		/* NULL: not there */
+	ZklSession *session;		/* NULL: unused */
 	ZklClient  *client;
 	char		data[16];
 } Party;
 
-/* What a party was told it holds. */
+/* What a party was granted. */
 typedef struct Hold
 {
 	Party	   *party;			/* NULL: unused */
 	char		name[32];
 	ZklMode		mode;
-	int			size;			/* of a semaphore; 0: a lock */
+	int			size;			/* capacity of a semaphore; 0: a lock */
 	ZklLock    *lock;
 } Hold;
 
@@ -47,31 +50,31 @@ typedef struct Ask
 {
 	Party	   *party;			/* NULL: unused */
 	ZklRequest *request;
-	ZklStatus	status;			/* as last told */
+	ZklStatus	status;			/* as last reported */
 	int			n;
-	int			size;			/* of a semaphore; 0: locks */
-	ZklLockWish wishes[MAX_WISHES];
-	char		names[MAX_WISHES][32];
+	int			size;			/* capacity of a semaphore; 0: locks */
+	ZklLockItem items[MAX_ITEMS];
+	char		names[MAX_ITEMS][32];
 } Ask;
 
-/* How the next sessions are opened; scene_begin() sets defaults. */
+/* Configuration of the sessions opened next; scene_begin() sets defaults. */
 extern ZklSessionConfig scene_config;
 
 extern Party parties[MAX_PARTIES];
 
-/* A fresh ensemble, and this many connected sessions. */
+/* Starts with a fresh ensemble and this many connected sessions. */
 extern void scene_begin(int n_parties);
 
-/* The same, not connected. */
+/* Opens a session, without connecting it. */
 extern void scene_open(Party *party);
 
-/* A session that is there and connected; runs all. */
+/* Opens a session, connects it and runs all. */
 extern void scene_join(Party *party);
 
-/* Closes a session, and what it holds is forgotten. */
+/* Closes a session, and forgets its holds. */
 extern void scene_leave(Party *party);
 
-/* Closes all sessions; the referee's verdict is a test if "promise" is given. */
+/* Closes all sessions; with "promise", reports the referee's verdict as a test. */
 extern void scene_end(const char *promise);
 
 extern Ask *ask_all(Party *party, int n, const char *const *names,
@@ -79,15 +82,15 @@ extern Ask *ask_all(Party *party, int n, const char *const *names,
 extern Ask *ask_for(Party *party, const char *name, ZklMode mode);
 extern Ask *try_for(Party *party, const char *name, ZklMode mode);
 
-/* Asks, and runs all. */
+/* Requests a lock, and runs all. */
 extern Ask *lock_now(Party *party, const char *name, ZklMode mode);
 
-/* For one permit of a semaphore of this size. */
+/* Requests one permit of a semaphore of this capacity. */
 extern Ask *ask_permit(Party *party, const char *name, int size);
 extern Ask *try_permit(Party *party, const char *name, int size);
 extern Ask *permit_now(Party *party, const char *name, int size);
 
-/* How many permits was the party told it has? */
+/* How many permits was the party granted? */
 extern int	permits_of(const Party *party, const char *name);
 extern void release_permit(Party *party, const char *name);
 
@@ -98,40 +101,43 @@ extern int	lost_of(const Party *party);
 extern void forget(Ask *ask);
 extern void give_up_all(Party *party);
 
-/* The request that is not decided yet, or NULL. */
+/* Returns the party's pending request, or NULL. */
 extern Ask *pending_of(const Party *party);
+
+/* Iterates over all holds of a party; NULL after the last one. */
+extern const Hold *next_hold(const Party *party, const Hold *after);
 
 extern Hold *hold_of(const Party *party, const char *name);
 extern ZklMode mode_of(const Party *party, const char *name);
 extern int64_t token_of(const Party *party, const char *name);
 extern void reduce(Party *party, const char *name, ZklMode mode);
 
-/* Releases all but what a request builds on that is not decided. */
+/* Releases all holds except those that a pending request builds on. */
 extern void release_all(Party *party);
 
-/* Nodes below a name, or all (NULL), of a session's, or anybody's (NULL). */
+/* Counts the nodes of a session, or of all (NULL), below a name, or below all (NULL). */
 extern int	nodes_of(const Party *party, const char *name);
 
-/* The full path of a name, and of the only node of a session below it; static memory. */
+/* The full path of a name, and of a session's only node below it; static memory. */
 extern const char *path_of(const char *name);
 extern const char *node_of(const Party *party, const char *name);
 
 /* A path below a semaphore's; static memory. */
 extern const char *pool_of(const char *name, const char *below);
 
-/* A node of another program's; returns its path, static memory. */
+/* Creates a node of another program; returns its path, static memory. */
 extern const char *foreign_node(const char *name, const char *child, int64_t session);
 
-/* Brings back connections until nothing moves any more. */
+/* Reconnects clients until nothing changes any more; all servers catch up. */
 extern void heal(void);
 
-/* For a session that is over, or is to be: its owner opens another. */
+/* For a session that has expired or is to expire: its owner opens another one. */
 extern void scene_rejoin(Party *party);
 
-/* Does everybody who waits get the lock or an answer, when all others let go? */
+/* Does every waiter get the lock or an answer once all others release? */
 extern bool scene_settles(void);
 
-/* How often has the referee objected since scene_begin(), and to what first? */
+/* The referee's objections since scene_begin(): their number, and the first one. */
 extern int	objections(void);
 extern const char *first_objection(void);
 

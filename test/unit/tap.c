@@ -67,7 +67,7 @@ is_str(const char *got, const char *expected, const char *format,...)
 	return same;
 }
 
-/* Each line of the text becomes a comment. */
+/* Prints each line of the text as a TAP comment. */
 void
 diag(const char *format,...)
 {

@@ -1,9 +1,9 @@
 /*-------------------------------------------------------------------------
  *
  * tap.h
- *		The Test Anything Protocol for C, as little of it as is needed.
+ *		The part of the Test Anything Protocol that the C tests need.
  *
- * A program calls these on one thread and ends with "return done();".
+ * A program calls these functions on one thread and ends with "return done();".
  *
  *-------------------------------------------------------------------------
  */
@@ -20,7 +20,7 @@ extern bool is_int(int64_t got, int64_t expected, const char *format,...)
 extern bool is_str(const char *got, const char *expected, const char *format,...)
 			__attribute__((format(printf, 3, 4)));
 
-/* A line of explanation, on standard error. */
+/* Prints a line of explanation on standard error. */
 extern void diag(const char *format,...) __attribute__((format(printf, 1, 2)));
 
 /* Prints the plan; returns the exit status. */

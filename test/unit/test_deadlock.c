@@ -1,9 +1,9 @@
 /*-------------------------------------------------------------------------
  *
  * test_deadlock.c
- *		Promise 7.2: deadlocks among sessions of several servers are found,
- *		one participant is to give way, and nothing is told any more when a
- *		wait is over, whatever goes wrong.
+ *		Promise 7.2: deadlocks among sessions of several servers are found, one
+ *		participant is the victim, and no report is left when a wait is over,
+ *		whatever goes wrong.
  *
  *-------------------------------------------------------------------------
  */
@@ -31,7 +31,7 @@ begin(int n, const char *servers)
 	waiters_begin(servers);
 }
 
-/* How many of all have a verdict? */
+/* How many parties have a verdict? */
 static int
 verdicts(void)
 {
@@ -51,7 +51,7 @@ victim(void)
 	return NULL;
 }
 
-/* The victim lets go of everything; does everybody else go on? */
+/* The victim releases everything; do all others proceed? */
 static bool
 others_go_on(void)
 {
@@ -71,17 +71,17 @@ others_go_on(void)
 static void
 one_gives_way(const char *name)
 {
-	tell_all();
+	publish_all();
 	is_int(verdicts(), 1, "%s: one gives way", name);
 	ok(others_go_on(), "%s: the others go on", name);
-	is_int(told_by(NULL), 0, "%s: nothing is told any more", name);
+	is_int(reported_by(NULL), 0, "%s: nothing is told any more", name);
 	scene_end(NULL);
 }
 
 static void
 nobody_gives_way(const char *name)
 {
-	tell_all();
+	publish_all();
 	is_int(verdicts(), 0, "%s: nobody gives way", name);
 	scene_end(NULL);
 }
@@ -94,7 +94,7 @@ holds(Party *party, const char *name, ZklMode mode)
 
 
 /*
- * Deadlocks, and what is none
+ * Deadlocks, and waits that are none
  */
 
 static void
@@ -178,7 +178,7 @@ test_shapes(void)
 	nobody_gives_way("a holder of another program");
 }
 
-/* Through the lock manager of a server. */
+/* Waits through the lock manager of a server. */
 static void
 test_local(void)
 {
@@ -188,7 +188,7 @@ test_local(void)
 	lock_now(A, "a", X);
 	lock_now(C, "b", X);
 	wait_locally(B, C);
-	tell_all();
+	publish_all();
 	is_int(verdicts(), 0, "rows of two servers: not yet");
 	wait_locally(D, A);
 	one_gives_way("rows of two servers, a row last");
@@ -196,7 +196,7 @@ test_local(void)
 	begin(3, "aab");
 	holds(B, "a", X);
 	lock_now(A, "a", X);
-	tell_all();
+	publish_all();
 	wait_locally(B, A);
 	one_gives_way("one server, and the ensemble");
 
@@ -210,11 +210,11 @@ test_local(void)
 	one_gives_way("through others of a server");
 }
 
-/* What the verdict says. */
+/* The text of the verdict. */
 static void
 test_words(void)
 {
-	const ZklDeadlock *deadlock = NULL;
+	const ZklDeadlock *deadlock;
 	Party	   *v;
 
 	begin(3, "aab");
@@ -223,9 +223,9 @@ test_words(void)
 	lock_now(A, "y", X);
 	lock_now(C, "x", X);
 	wait_locally(B, A);
-	tell_all();
+	publish_all();
 	v = victim();
-	deadlock = v ? tell(v) : NULL;
+	deadlock = v ? deadlock_of(v) : NULL;
 	ok(deadlock && deadlock->n == 3, "the verdict is a way round through all three");
 	for (int i = 0; deadlock && i < deadlock->n; i++)
 	{
@@ -245,28 +245,28 @@ test_words(void)
 
 
 /*
- * What was told and is not true any more
+ * Outdated reports
  */
 
 static void
 test_stale(void)
 {
-	/* B and C were in A's way; B, not the nearest, has left, and then waits. */
+	/* B and C were before A; B, not the nearest, has left, and then waits. */
 	begin(3, "abc");
 	holds(A, "a", X);
 	holds(B, "b", S);
 	holds(C, "b", S);
 	lock_now(A, "b", X);
-	tell_all();
+	publish_all();
 	reduce(B, "b", ZKL_MODE_NONE);
 	lock_now(B, "a", X);
-	tell_all();
+	publish_all();
 	is_int(verdicts(), 0, "who was in the way and has left: nobody gives way");
 	fake_count(A->client);
 	for (int i = 0; i < 200; i++)
 	{
-		tell(A);
-		tell(B);
+		(void) is_victim_now(A);
+		(void) is_victim_now(B);
 		fake_run_all();
 		fake_advance(500);
 	}
@@ -274,7 +274,7 @@ test_stale(void)
 	   fake_trace(A->client));
 	scene_end(NULL);
 
-	/* B's wait for a row behind A ends before anybody notices. */
+	/* B's wait for a row behind A ends before any session notices. */
 	begin(3, "aab");
 	holds(B, "x", X);
 	holds(C, "y", X);
@@ -282,62 +282,87 @@ test_stale(void)
 	wait_locally(B, A);
 	for (int i = 0; i < 3; i++)
 	{
-		tell(A);
+		(void) is_victim_now(A);
 		fake_run_all();
 	}
 	wait_locally(B, NULL);
 	lock_now(C, "x", X);
 	for (int i = 0; i < 5; i++)
 	{
-		ok(tell(C) == NULL, "a wait for a row that is over: nobody gives way (%d)", i);
+		ok(!is_victim_now(C), "a wait for a row that is over: nobody gives way (%d)", i);
 		fake_run_all();
 		fake_advance(100);
 	}
-	tell_all();
+	publish_all();
 	is_int(verdicts(), 0, "... nor when it is told that it is over");
 	scene_end(NULL);
 
-	/* Nobody answers for a participant that has gone silent. */
+	/* A participant does not answer. */
 	two();
 	fake_advance(10);
-	tell(A);
+	(void) is_victim_now(A);
 	fake_run_all();
 	for (int i = 0; i < 50; i++)
 	{
-		ok(tell(B) == NULL, "a participant that does not answer: nobody gives way (%d)", i);
+		ok(!is_victim_now(B), "a participant that does not answer: nobody gives way (%d)", i);
 		fake_run_all();
 		fake_advance(100);
 	}
 	one_gives_way("a participant that answers again");
 }
 
-/* What ends a wait ends what is told of it. */
+/* A deadlock that was returned stays readable, whatever happens meanwhile. */
+static void
+test_kept(void)
+{
+	ZklDeadlock *deadlock = NULL;
+	Party	   *v = NULL;
+
+	two();
+	for (int i = 0; i < 100 && deadlock == NULL; i++)
+	{
+		v = i % 2 ? A : B;
+		deadlock = publish(v);
+		fake_run_all();
+		fake_advance(100);
+	}
+	ok(deadlock != NULL, "there is a verdict");
+	release_all(v == A ? B : A);
+	fake_run_all();
+	ok(pending_of(v) == NULL, "then the other session leaves, and the wait is over");
+	is_str(deadlock ? deadlock->edges[0].server : "", "server?of?mine",
+		   "... and the verdict can still be read");
+	zkl_deadlock_free(deadlock);
+	scene_end(NULL);
+}
+
+/* When a wait ends, its report is withdrawn. */
 static void
 test_ends(void)
 {
 	two();
-	tell(A);
+	(void) is_victim_now(A);
 	fake_run_all();
-	is_int(told_by(A), 1, "a long wait is told");
+	is_int(reported_by(A), 1, "a long wait is told");
 	give_up_all(A);
 	fake_run_all();
-	is_int(told_by(A), 0, "... and no more when it was given up");
+	is_int(reported_by(A), 0, "... and no more when it was given up");
 	scene_end(NULL);
 
 	two();
-	tell(A);
+	(void) is_victim_now(A);
 	fake_run_all();
 	release_all(B);
 	fake_run_all();
-	ok(mode_of(A, "b") == X && told_by(A) == 0, "... or when it got the lock");
+	ok(mode_of(A, "b") == X && reported_by(A) == 0, "... or when it got the lock");
 	scene_end(NULL);
 
 	two();
-	tell(A);
+	(void) is_victim_now(A);
 	fake_run_all();
 	fake_expire(A->client);
 	fake_run_all();
-	is_int(told_by(NULL), 0, "... or with its session");
+	is_int(reported_by(NULL), 0, "... or with its session");
 	scene_end(NULL);
 
 	begin(2, "ab");
@@ -346,7 +371,7 @@ test_ends(void)
 	fake_count(A->client);
 	for (int i = 0; i < 90; i++)
 	{
-		tell(A);
+		(void) is_victim_now(A);
 		fake_run_all();
 		fake_advance(100);
 	}
@@ -354,7 +379,7 @@ test_ends(void)
 	fake_count(A->client);
 	for (int i = 0; i < 600; i++)
 	{
-		tell(A);
+		(void) is_victim_now(A);
 		fake_run_all();
 		fake_advance(500);
 	}
@@ -362,7 +387,7 @@ test_ends(void)
 	scene_end(NULL);
 }
 
-/* No rights there: the wait goes on as if nothing was told. */
+/* Without permission the wait continues, unreported. */
 static void
 test_refused(void)
 {
@@ -373,7 +398,7 @@ test_refused(void)
 	lock_now(A, "b", X);
 	lock_now(B, "a", X);
 	fake_count(A->client);
-	tell_all();
+	publish_all();
 	is_int(verdicts(), 0, "where nothing may be told nobody gives way");
 	is_str(fake_trace(A->client), "ccccw", "... and it is not tried again and again (w: what it holds is watched)");
 	release_all(B);
@@ -394,7 +419,7 @@ count_operations(void)
 
 	two();
 	fake_count(A->client);
-	tell_all();
+	publish_all();
 	n = fake_counted(A->client);
 	scene_end(NULL);
 	return n;
@@ -411,8 +436,8 @@ fault_at(int k, FakeFault fault, Party *party, bool give_up)
 	fake_fault(party->client, k, fault);
 	for (int i = 0; i < 6 && !fake_fault_happened(party->client); i++)
 	{
-		tell(A);
-		tell(B);
+		(void) is_victim_now(A);
+		(void) is_victim_now(B);
 		fake_run_all();
 		fake_advance(100);
 	}
@@ -427,7 +452,7 @@ fault_at(int k, FakeFault fault, Party *party, bool give_up)
 		for (int p = 0; p < 2; p++)
 			if (zkl_session_state(parties[p].session) >= ZKL_SESSION_EXPIRED)
 				scene_rejoin(&parties[p]);
-		tell_all();
+		publish_all();
 		fake_advance(1000);
 	}
 	good = verdicts() <= 1;
@@ -443,7 +468,7 @@ fault_at(int k, FakeFault fault, Party *party, bool give_up)
 		good = false;
 		what = "they still wait";
 	}
-	if (good && told_by(NULL) > 0)
+	if (good && reported_by(NULL) > 0)
 	{
 		good = false;
 		what = "something is still told";
@@ -474,6 +499,7 @@ main(void)
 	test_local();
 	test_words();
 	test_stale();
+	test_kept();
 	test_ends();
 	test_refused();
 	test_faults();

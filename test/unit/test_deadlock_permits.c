@@ -13,21 +13,21 @@
 #include "waiters.h"
 
 #define X ZKL_MODE_EXCLUSIVE
-#define CURATORS_LEASE "_c_11111111-2222-3333-4444-555555555555-lease-0000000000"
-#define KAZOOS_LEASE "11111111222233334444555555555555"
+#define CURATORS_PERMIT "_c_11111111-2222-3333-4444-555555555555-lease-0000000000"
+#define KAZOOS_PERMIT "11111111222233334444555555555555"
 
 static Party *const A = &parties[0];
 static Party *const B = &parties[1];
 static Party *const C = &parties[2];
 static Party *const D = &parties[3];
 
-static bool kazoo;				/* which layout is tried */
+static bool kazoo;				/* the layout under test */
 
 static void
 begin(int n, const char *servers)
 {
 	scene_begin(0);
-	scene_config.dialect = kazoo ? ZKL_DIALECT_KAZOO : ZKL_DIALECT_CURATOR;
+	scene_config.node_names = kazoo ? ZKL_NODE_NAMES_KAZOO : ZKL_NODE_NAMES_CURATOR;
 	for (int i = 0; i < n; i++)
 		scene_join(&parties[i]);
 	waiters_begin(servers);
@@ -73,15 +73,15 @@ layout(void)
 static void
 nobody_gives_way(const char *name)
 {
-	tell_all();
+	publish_all();
 	is_int(verdicts(), 0, "%s: nobody gives way (%s)", name, layout());
 }
 
-/* One does, and that ends it. */
+/* One session is the victim, and that ends the deadlock. */
 static void
 one_gives_way(const char *name)
 {
-	tell_all();
+	publish_all();
 	is_int(verdicts(), 1, "%s: one gives way (%s)", name, layout());
 	if (victim())
 		end_transaction(victim());
@@ -89,13 +89,13 @@ one_gives_way(const char *name)
 	for (int i = 0; i < MAX_PARTIES; i++)
 		if (parties[i].session && is_truly_deadlocked(&parties[i]))
 			ok(false, "... and the others can go on");
-	ok(scene_settles() && told_by(NULL) == 0, "... the others go on, and nothing is told any more");
+	ok(scene_settles() && reported_by(NULL) == 0, "... the others go on, and nothing is told any more");
 	scene_end(NULL);
 }
 
 
 /*
- * What is a deadlock, and what is none
+ * Deadlocks, and waits that are none
  */
 
 static void
@@ -170,11 +170,11 @@ test_any(void)
 	one_gives_way("... which waits now");
 }
 
-/* Whose permits are of other programs, or nobody's. */
+/* Permits of other programs, or of no session. */
 static void
 test_strangers(void)
 {
-	static const char *const who[] = {KAZOOS_LEASE, "stranger"};
+	static const char *const who[] = {KAZOOS_PERMIT, "stranger"};
 
 	for (int i = 0; i < 2; i++)
 	{
@@ -186,7 +186,7 @@ test_strangers(void)
 		has_permit(A, "s", 2);
 		holds(C, "x");
 		snprintf(path, sizeof(path), "%s/%s", pool_of("s", kazoo ? "" : "/leases"),
-				 i == 0 && !kazoo ? CURATORS_LEASE : who[i]);
+				 i == 0 && !kazoo ? CURATORS_PERMIT : who[i]);
 		fake_tree_create(path, "", 0, ZKL_CREATE_EPHEMERAL, 77, &made,
 						 &czxid);
 		free(made);
@@ -201,11 +201,11 @@ test_strangers(void)
 	}
 }
 
-/* What was told, and is not true any more when it is examined. */
+/* Reports that are outdated when they are checked. */
 static void
 test_stale(void)
 {
-	char		leases[256];
+	char		permits[256];
 
 	begin(3, "abc");
 	has_permit(A, "s", 2);
@@ -215,8 +215,8 @@ test_stale(void)
 	lock_now(A, "x", X);
 	for (int i = 0; i < 3; i++)
 	{
-		tell(A);
-		tell(C);
+		(void) is_victim_now(A);
+		(void) is_victim_now(C);
 		fake_run_all();
 	}
 	release_all(B);
@@ -225,28 +225,28 @@ test_stale(void)
 	nobody_gives_way("... while others still think it waits");
 	scene_end(NULL);
 
-	/* What a session gave up, and could not remove yet, is nobody's to wait for. */
+	/* A session does not wait for a node that is given up but not deleted yet. */
 	begin(3, "abc");
 	has_permit(A, "s", 2);
 	has_permit(B, "s", 2);
 	holds(C, "x");
 	permit_now(C, "s", 2);
 	lock_now(B, "x", X);
-	snprintf(leases, sizeof(leases), "%s", pool_of("s", kazoo ? "" : "/leases"));
-	fake_quirks.deny = leases;
+	snprintf(permits, sizeof(permits), "%s", pool_of("s", kazoo ? "" : "/leases"));
+	fake_quirks.deny = permits;
 	release_permit(A, "s");
 	lock_now(A, "x", X);
 	is_int(permits_of(C, "s"), 0, "a permit can't be given back yet (%s)", layout());
 	nobody_gives_way("... as it will be");
 	fake_quirks.deny = NULL;
-	tell_all();
+	publish_all();
 	is_int(permits_of(C, "s"), 1, "... and now it is");
 	scene_end(NULL);
 }
 
-/* Is something told that has this in its name? */
+/* Is there a report with this text in its name? */
 static bool
-is_told(const char *text)
+is_reported(const char *text)
 {
 	for (FakeNode *node = fake_tree_first(); node; node = node->next)
 		if (fake_tree_child(node->path, WAITS) && strstr(node->path, text))
@@ -260,9 +260,9 @@ id_of(const Party *party)
 	return (uint64_t) fake_session_id(party->client);
 }
 
-/* The waits' names: any of the owners, each once, and who is before in the queue. */
+/* The names: one set of all owners, each once, and the session before in the queue. */
 static void
-test_told(void)
+test_reported(void)
 {
 	bool		ordered;
 	char		text[100];
@@ -273,15 +273,15 @@ test_told(void)
 	has_permit(A, "s", 3);
 	permit_now(C, "s", 3);
 	permit_now(D, "s", 3);
-	tell(C);
-	tell(D);
+	(void) is_victim_now(C);
+	(void) is_victim_now(D);
 	fake_run_all();
 	ordered = id_of(A) < id_of(B);
 	snprintf(text, sizeof(text), ".w.%" PRIx64 "+%" PRIx64 "..",
 			 id_of(ordered ? A : B), id_of(ordered ? B : A));
-	ok(is_told(text), "told: any of those who have permits, each once (%s)", layout());
+	ok(is_reported(text), "told: any of those who have permits, each once (%s)", layout());
 	snprintf(text, sizeof(text), ".w.p%" PRIx64 "..", id_of(C));
-	ok(is_told(text), "... and for the next one: in line behind the first");
+	ok(is_reported(text), "... and for the next one: in line behind the first");
 	scene_end(NULL);
 }
 
@@ -296,8 +296,8 @@ test_words(void)
 	permit_now(B, "s", 1);
 	permit_now(C, "s", 1);
 	lock_now(A, "x", X);
-	tell_all();
-	deadlock = victim() ? tell(victim()) : NULL;
+	publish_all();
+	deadlock = victim() ? deadlock_of(victim()) : NULL;
 	ok(deadlock && deadlock->n >= 2, "there is a verdict (%s)", layout());
 	for (int i = 0; deadlock && i < deadlock->n; i++)
 		is_str(deadlock->edges[i].waits_for, deadlock->edges[i].pid == 1
@@ -317,7 +317,7 @@ main(void)
 		test_any();
 		test_strangers();
 		test_stale();
-		test_told();
+		test_reported();
 		test_words();
 	}
 	return done();

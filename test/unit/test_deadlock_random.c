@@ -1,13 +1,13 @@
 /*-------------------------------------------------------------------------
  *
  * test_deadlock_random.c
- *		Promise 7.2 under random schedules: sessions of three servers that
- *		lock, upgrade, wait for each other's rows, give up and lose their
- *		connections, while what they tell and read is on its way.
+ *		Promise 7.2 under random schedules: sessions of three servers lock, upgrade,
+ *		wait for each other's rows, give up and lose their connections, while
+ *		reports and answers are still under way.
  *
- * The truth is taken from the nodes in the ensemble and from the rows.  Nobody is
- * told to give way who is not in a deadlock at that moment; and when nothing
- * happens any more, but that those told so give way, no deadlock stays.
+ * The true wait-for graph is derived from the nodes in the ensemble and from the row
+ * waits.  Every victim must be in a deadlock when it gets its verdict; and if
+ * nothing happens any more except that victims fail, no deadlock is left.
  *
  * usage: test_deadlock_random [first seed [number of seeds]]
  *
@@ -28,20 +28,20 @@
 
 static const char *const names[N_NAMES] = {"a", "b", "c", "d"};
 
-/* The first has one permit, and so on. */
+/* The first one has one permit, and so on. */
 static const char *const semaphores[N_SEMAPHORES] = {"one", "two"};
 
 static bool with_faults;
 static int	n_victims;
 
-/* A party that waits, here or there, does nothing else. */
+/* A party that waits does nothing else. */
 static bool
 is_busy(Party *party)
 {
 	return pending_of(party) || waits_locally_for(party);
 }
 
-/* Whoever has all of them is told at once that it would wait for itself. */
+/* A session that has all permits does not ask: it would wait for itself. */
 static void
 act_permit(Party *party)
 {
@@ -53,7 +53,7 @@ act_permit(Party *party)
 	ask_permit(party, semaphores[which], which + 1);
 }
 
-/* For a row of another one of the same server; PostgreSQL finds circles there. */
+/* Waits for a row of another party of the server; PostgreSQL finds cycles there. */
 static void
 act_row(Party *party)
 {
@@ -64,13 +64,21 @@ act_row(Party *party)
 }
 
 /*
- * A deadlock that is ended by somebody else in the very moment of the verdict
- * would be taken for a false one; only waits outside of it are ended here.
+ * If another party ended a deadlock just before the verdict, the verdict would look
+ * false; so only waits outside of a deadlock end here.
  */
 static void
 act_end(Party *party)
 {
-	if (!is_truly_deadlocked(party))
+	if (is_truly_deadlocked(party))
+		return;
+	if (with_faults && dice(3) == 0)
+	{
+		fake_disconnect(party->client);
+		end_transaction(party);
+		act_row(party);			/* with the deletes of its nodes pending */
+	}
+	else
 		end_transaction(party);
 }
 
@@ -82,7 +90,7 @@ act(void)
 
 	wake_owners();
 	if (zkl_session_state(party->session) == ZKL_SESSION_EXPIRED)
-		begin_anew(party);
+		begin_again(party);
 	else if (kind < 8 && !is_busy(party))
 		ask_by_chance(party, names, N_NAMES, dice(4) ? 1 : 2, false);
 	else if (kind < 10 && !is_busy(party))
@@ -96,7 +104,7 @@ act(void)
 	else if (kind < 20)
 		fake_advance(dice(300));
 	else if (kind < 34)
-		heed(party);
+		on_error(party);
 	else if (kind < 65)
 		fake_apply(party->client);
 	else
@@ -111,22 +119,22 @@ walk(unsigned seed)
 	with_faults = seed % 2 == 0;
 	scene_begin(0);
 	if (seed % 4 > 1)
-		scene_config.dialect = ZKL_DIALECT_KAZOO;
+		scene_config.node_names = ZKL_NODE_NAMES_KAZOO;
 	for (int i = 0; i < MAX_PARTIES; i++)
 		scene_join(&parties[i]);
 	waiters_begin("abcabc");
-	for (int i = 0; i < ACTIONS && !false_alarms(); i++)
+	for (int i = 0; i < ACTIONS && !false_deadlocks(); i++)
 		act();
-	if (false_alarms())
+	if (false_deadlocks())
 		failed = "a false alarm";
-	else if (!deadlocks_end() || false_alarms())
-		failed = false_alarms() ? "a false alarm in the end" : "a deadlock stays";
+	else if (!deadlocks_end() || false_deadlocks())
+		failed = false_deadlocks() ? "a false alarm in the end" : "a deadlock stays";
 	n_victims += victims();
 	if (failed)
 		return failed;
 	for (int i = 0; i < MAX_PARTIES; i++)
 		end_transaction(&parties[i]);
-	return scene_settles() && told_by(NULL) == 0 ? NULL : "something is still told";
+	return scene_settles() && reported_by(NULL) == 0 ? NULL : "something is still told";
 }
 
 int
@@ -134,6 +142,6 @@ main(int argc, char **argv)
 {
 	walk_all(argc, argv, N_SEEDS, walk, "end every deadlock, and nothing else");
 	if (argc == 1)
-		ok(n_victims > N_SEEDS / 5, "... in which %d gave way", n_victims);
+		ok(n_victims > N_SEEDS / 10, "... in which %d gave way", n_victims);
 	return done();
 }

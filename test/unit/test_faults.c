@@ -1,12 +1,13 @@
 /*-------------------------------------------------------------------------
  *
  * test_faults.c
- *		Promises that hold whatever goes wrong, wherever it goes wrong.
+ *		Promises that hold whatever fails, and wherever it fails.
  *
- * Each scenario is played once to count what party A submits; then again for
- * every submission and every kind of fault there.  When the connection is
- * back, the request must be decided; when A has let go of everything, no node
- * of its may be left and others must get in.  All of that once more with A
+ * Each scenario runs once to count the submissions of party A, then again for every
+ * submission and every kind of fault there.  When the connection is back, the
+ * request must be decided; when A has released everything, none of its nodes may
+ * be left, and others must be granted.  Then everything again, with A giving up at
+ * each step after the fault.
  * giving up at some moment after the fault.
  *
  *-------------------------------------------------------------------------
@@ -37,15 +38,15 @@ typedef struct Scenario
 	void		(*stage[4]) (void);
 	ZklStatus	expected;		/* of A's request */
 	int32_t		sequence_limit;
-	bool		semaphore;		/* to be played with kazoo's layout, too */
+	bool		semaphore;		/* runs with kazoo's layout, too */
 } Scenario;
 
-/* Of the semaphore. */
+/* Capacity of the semaphore. */
 #define SIZE 2
 
 
 /*
- * What happens in scenarios
+ * Steps of the scenarios
  */
 
 static void
@@ -191,9 +192,9 @@ c_has_all_b_waits(void)
 	permit_now(B, "a", SIZE);
 }
 
-/* Another program made the pool, and nobody has said a size yet. */
+/* Another program created the semaphore, and its capacity is not set yet. */
 static void
-foreign_pool(void)
+foreign_semaphore(void)
 {
 	permits_used();
 	fake_tree_set(pool_of("a", ""), "");
@@ -224,7 +225,7 @@ static void
 queue_numbers_used_up(void)
 {
 	permits_used();
-	fake_tree_find(pool_of("a", scene_config.dialect == ZKL_DIALECT_KAZOO
+	fake_tree_find(pool_of("a", scene_config.node_names == ZKL_NODE_NAMES_KAZOO
 						   ? "-__lock__" : "/locks"))->counter = LIMIT + 1;
 }
 
@@ -248,7 +249,7 @@ take_permit_if_free(void)
 	asked = try_permit(A, "a", SIZE);
 }
 
-/* B's node is in the queue before A's, and B is not done yet. */
+/* B's node is in the queue before A's, and B's request is still pending. */
 static void
 race_for_permit(void)
 {
@@ -319,7 +320,7 @@ release(void)
 static void
 confirm(void)
 {
-	zkl_session_confirm(A->session);
+	zkl_session_confirm(A->session, false);
 }
 
 static const Scenario scenarios[] = {
@@ -362,8 +363,8 @@ static const Scenario scenarios[] = {
 	{"permit, full, given up", b_has_all, {take_permit, give_up}, ZKL_OK, 0, true},
 	{"permit, behind a waiter", c_has_all_b_waits, {take_permit, c_leaves, b_leaves}, ZKL_OK, 0, true},
 	{"permit, behind a waiter, given up", c_has_all_b_waits, {take_permit, give_up}, ZKL_OK, 0, true},
-	{"permit, foreign pool", foreign_pool, {take_permit}, ZKL_OK, 0, true},
-	{"permit, other size", b_uses_another_size, {take_permit}, ZKL_OTHER_SIZE, 0, true},
+	{"permit, foreign pool", foreign_semaphore, {take_permit}, ZKL_OK, 0, true},
+	{"permit, other size", b_uses_another_size, {take_permit}, ZKL_OTHER_CAPACITY, 0, true},
 	{"permit, try", permits_used, {take_permit_if_free}, ZKL_OK, 0, true},
 	{"permit, try, full", b_has_all, {take_permit_if_free}, ZKL_BUSY, 0, true},
 	{"permit, try behind a waiter", c_has_all_b_waits, {take_permit_if_free}, ZKL_BUSY, 0, true},
@@ -379,14 +380,14 @@ static const Scenario scenarios[] = {
 
 
 /*
- * One play
+ * One run
  */
 
 static const Scenario *scenario;
-static ZklDialect dialect;
+static ZklNodeNames node_names;
 static FakeFault fault;
 static int	fault_at;
-static int	patience;			/* steps after the fault until A gives up; -1: never */
+static int	timeout;			/* steps after the fault until A gives up; -1: never */
 static int	failures;
 
 static void
@@ -394,7 +395,7 @@ complain(const char *what)
 {
 	if (failures++ < 20)
 		diag("%s (names %d), %s at %d, giving up after %d (%s): %s", scenario->name,
-			 dialect, fake_fault_name(fault), fault_at, patience, fake_trace(A->client), what);
+			 node_names, fake_fault_name(fault), fault_at, timeout, fake_trace(A->client), what);
 }
 
 static void
@@ -402,7 +403,7 @@ begin(void)
 {
 	scene_begin(0);
 	scene_config.sequence_limit = scenario->sequence_limit;
-	scene_config.dialect = dialect;
+	scene_config.node_names = node_names;
 	for (int i = 0; i < 3; i++)
 		scene_join(&parties[i]);
 	asked = NULL;
@@ -412,7 +413,7 @@ begin(void)
 	fake_fault(A->client, fault_at, fault);
 }
 
-/* Runs until nothing moves; true if A lost its patience meanwhile. */
+/* Runs until nothing changes; returns true if A gave up meanwhile. */
 static bool
 run(int *waited)
 {
@@ -420,7 +421,7 @@ run(int *waited)
 
 	while (moved)
 	{
-		if (patience >= 0 && fake_fault_happened(A->client) && (*waited)++ >= patience)
+		if (timeout >= 0 && fake_fault_happened(A->client) && (*waited)++ >= timeout)
 			return true;
 		moved = fake_step(A->client);
 		moved = fake_step(B->client) || moved;
@@ -444,7 +445,7 @@ play(void)
 	return true;
 }
 
-/* A delete that the server refuses is not tried again: its node stays in the queue. */
+/* A refused delete is not repeated: the node stays in the queue. */
 static bool
 delete_refused(void)
 {
@@ -464,7 +465,8 @@ is_decided_well(void)
 		return true;
 	return status == scenario->expected ||
 		(fault == FAULT_NO_AUTH && status == ZKL_NO_AUTH) ||
-		((fault == FAULT_OTHER || fault == FAULT_NO_AUTH) && status == ZKL_SERVER_ERROR);
+		((fault == FAULT_OTHER || fault == FAULT_APPLY_OTHER || fault == FAULT_NO_AUTH) &&
+		 status == ZKL_SERVER_ERROR);
 }
 
 static void
@@ -480,17 +482,18 @@ check_decided(void)
 		complain("the expiry is not noticed");
 }
 
-/* No hold is lost by a fault that leaves the session alive and says nothing of nodes. */
+/* A fault that leaves the session alive and reports nothing about nodes loses no hold. */
 static void
 check_not_lost(void)
 {
-	bool		answered = fault == FAULT_NO_AUTH || fault == FAULT_OTHER;
+	bool		answered = fault == FAULT_NO_AUTH || fault == FAULT_OTHER ||
+		fault == FAULT_APPLY_OTHER;
 
 	if (!answered && !fake_is_expired(A->client) && lost_of(A) > 0)
 		complain("a lock is lost without need");
 }
 
-/* Can others have what A let go of? */
+/* Can others get what A released? */
 static void
 check_free(void)
 {
@@ -499,7 +502,7 @@ check_free(void)
 			complain("another session is not granted");
 	for (int i = 0; i < SIZE && scenario->semaphore; i++)
 		if (permit_now(C, "a", SIZE)->status != ZKL_OK &&
-			scenario->expected != ZKL_OTHER_SIZE)
+			scenario->expected != ZKL_OTHER_CAPACITY)
 			complain("another session gets no permit");
 }
 
@@ -540,15 +543,15 @@ play_all(void)
 }
 
 static void
-walk(int first_patience, int last_patience)
+walk(int first_timeout, int last_timeout)
 {
 	int			n;
 
 	fault = FAULT_NONE;
 	fault_at = 0;
-	patience = -1;
+	timeout = -1;
 	n = play_all();
-	for (patience = first_patience; patience <= last_patience; patience++)
+	for (timeout = first_timeout; timeout <= last_timeout; timeout++)
 		for (fault_at = 1; fault_at <= n; fault_at++)
 			for (fault = FAULT_NONE + 1; fault < N_FAULTS; fault++)
 				play_all();
@@ -571,9 +574,9 @@ main(void)
 	for (int i = 0; i < N_SCENARIOS; i++)
 	{
 		scenario = &scenarios[i];
-		dialect = ZKL_DIALECT_CURATOR;
+		node_names = ZKL_NODE_NAMES_CURATOR;
 		play_scenario("");
-		dialect = ZKL_DIALECT_KAZOO;
+		node_names = ZKL_NODE_NAMES_KAZOO;
 		if (scenario->semaphore)
 			play_scenario(", as kazoo does it");
 	}

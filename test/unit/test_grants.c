@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * test_grants.c
- *		Promises about queues seen from outside: their order, who holds the
- *		lock, whose program made a node.
+ *		Promises about queues seen from outside: their order, which nodes hold the
+ *		lock, and which program created a node.
  *
  *-------------------------------------------------------------------------
  */
@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "node.h"
+#include "recipe/queue/node.h"
 #include "tap.h"
 
 #define MAX_QUEUE 12
@@ -23,11 +23,11 @@ session_of(char letter)
 }
 
 /*
- * A queue written as "AR0 BW1", session, kind, number, told in its order with
- * a plus after each that holds the lock.
+ * Reads a queue written as "AR0 BW1" (session, kind, number); returns it in queue
+ * order, with a plus after each holder.
  */
 static const char *
-told(const char *text)
+reported(const char *text)
 {
 	static char out[256];
 	char		copy[256];
@@ -42,7 +42,7 @@ told(const char *text)
 		 label = strtok_r(NULL, " ", &save), n++)
 	{
 		snprintf(labels[n], sizeof(labels[n]), "%s", label);
-		zkl_child_name(ZKL_DIALECT_CURATOR,
+		zkl_child_name(ZKL_NODE_NAMES_CURATOR,
 					   label[1] == 'R' ? ZKL_MODE_SHARED : ZKL_MODE_EXCLUSIVE,
 					   session_of(label[0]), (uint64_t) n,
 					   (int32_t) strtol(label + 2, NULL, 10), names[n]);
@@ -62,27 +62,27 @@ told(const char *text)
 static void
 test_queues(void)
 {
-	is_str(told(""), "", "nobody");
-	is_str(told("AW0"), "AW0+", "a writer alone holds");
-	is_str(told("BW1 AW0"), "AW0+ BW1", "the first of two writers holds");
-	is_str(told("BR1 AR0 CW2"), "AR0+ BR1+ CW2", "readers share, a writer behind them waits");
-	is_str(told("AR0 BW1 CR2"), "AR0+ BW1 CR2", "a reader behind a waiting writer waits");
-	is_str(told("AR0 AW1"), "AR0+ AW1+", "a sole sharer's upgrade holds");
-	is_str(told("AR0 AW1 BR2"), "AR0+ AW1+ BR2", "... and keeps readers out");
-	is_str(told("AR0 BR1 AW2"), "AR0+ BR1+ AW2", "an upgrade waits for other sharers");
-	is_str(told("AR0 BW1 AW2"), "AR0+ BW1 AW2", "an upgrade behind a writer has yet to move up");
-	is_str(told("AR0 BW1 AW1"), "AR0+ AW1+ BW1", "... to its number");
-	is_str(told("AR0 BR1 AW2 BW3"), "AR0+ BR1+ AW2 BW3", "of two upgrades none holds yet");
-	is_str(told("AR7 BW8 AW7"), "AR7+ AW7+ BW8", "who downgrades as Curator does holds both");
-	is_str(told("AW7 BR7 CR8"), "AW7+ BR7+ CR8", "... whatever the names are, and nobody behind it");
-	is_str(told("AR7 BW7 CW8"), "AR7+ BW7+ CW8", "... whose nodes have GUIDs of their own");
-	is_str(told("AW1 BW1"), "AW1+ BW1", "of two writers of one number one holds");
-	is_str(told("BW0 AW-1"), "AW-1+ BW0", "negative numbers come before");
-	is_str(told("AW-2147483648 BW2147483647"), "BW2147483647+ AW-2147483648",
+	is_str(reported(""), "", "nobody");
+	is_str(reported("AW0"), "AW0+", "a writer alone holds");
+	is_str(reported("BW1 AW0"), "AW0+ BW1", "the first of two writers holds");
+	is_str(reported("BR1 AR0 CW2"), "AR0+ BR1+ CW2", "readers share, a writer behind them waits");
+	is_str(reported("AR0 BW1 CR2"), "AR0+ BW1 CR2", "a reader behind a waiting writer waits");
+	is_str(reported("AR0 AW1"), "AR0+ AW1+", "a sole sharer's upgrade holds");
+	is_str(reported("AR0 AW1 BR2"), "AR0+ AW1+ BR2", "... and keeps readers out");
+	is_str(reported("AR0 BR1 AW2"), "AR0+ BR1+ AW2", "an upgrade waits for other sharers");
+	is_str(reported("AR0 BW1 AW2"), "AR0+ BW1 AW2", "an upgrade behind a writer has yet to move up");
+	is_str(reported("AR0 BW1 AW1"), "AR0+ AW1+ BW1", "... to its number");
+	is_str(reported("AR0 BR1 AW2 BW3"), "AR0+ BR1+ AW2 BW3", "of two upgrades none holds yet");
+	is_str(reported("AR7 BW8 AW7"), "AR7+ AW7+ BW8", "who downgrades as Curator does holds both");
+	is_str(reported("AW7 BR7 CR8"), "AW7+ BR7+ CR8", "... whatever the names are, and nobody behind it");
+	is_str(reported("AR7 BW7 CW8"), "AR7+ BW7+ CW8", "... whose nodes have GUIDs of their own");
+	is_str(reported("AW1 BW1"), "AW1+ BW1", "of two writers of one number one holds");
+	is_str(reported("BW0 AW-1"), "AW-1+ BW0", "negative numbers come before");
+	is_str(reported("AW-2147483648 BW2147483647"), "BW2147483647+ AW-2147483648",
 		   "the order goes on when numbers wrap");
 }
 
-/* Random queues whose numbers differ, where an owner has a node, or an upgrade. */
+/* A random queue with distinct numbers, where an owner has one node or an upgrade. */
 typedef struct Draw
 {
 	int			n;
@@ -105,7 +105,7 @@ add(Draw *draw, int owner, bool writer, uint32_t number, int partner)
 {
 	int			i = draw->n++;
 
-	zkl_child_name((ZklDialect) (dice(2) ? ZKL_DIALECT_KAZOO : ZKL_DIALECT_CURATOR),
+	zkl_child_name((ZklNodeNames) (dice(2) ? ZKL_NODE_NAMES_KAZOO : ZKL_NODE_NAMES_CURATOR),
 				   writer ? ZKL_MODE_EXCLUSIVE : ZKL_MODE_SHARED,
 				   session_of((char) ('A' + owner)), (uint64_t) i, (int32_t) number,
 				   draw->names[i]);
@@ -150,7 +150,7 @@ agrees(const Draw *draw)
 
 	for (int i = 0; i < draw->n; i++)
 	{
-		/* In any order. */
+		/* in any order */
 		int			from = (i * 7 + 3) % draw->n;
 
 		if (draw->n == 7)
@@ -167,9 +167,9 @@ agrees(const Draw *draw)
 		int			partner = draw->partner[own];
 		const char *mine[2] = {draw->names[own], partner >= 0 ? draw->names[partner] : NULL};
 		const char *other;
-		bool		first = zkl_standing(draw->children, draw->n, mine, partner >= 0 ? 2 : 1,
+		bool		first = zkl_position(draw->children, draw->n, mine, partner >= 0 ? 2 : 1,
 										 draw->writer[own] && partner >= 0,
-										 &other) == ZKL_STANDING_FIRST;
+										 &other) == ZKL_POSITION_FIRST;
 
 		if (own != i || queue[i].granted != first)
 			return false;
@@ -191,7 +191,7 @@ test_agreement(void)
 	is_int(wrong, 0, "who holds is who stands first, in %d queues", N_QUEUES);
 }
 
-/* Numbers that no queue has: only that this ends, and loses nothing. */
+/* Numbers that no queue has: the function must only end, and lose nothing. */
 static void
 test_absurd(void)
 {
@@ -202,7 +202,7 @@ test_absurd(void)
 
 	for (int i = 0; i < 1000; i++)
 	{
-		zkl_child_name(ZKL_DIALECT_CURATOR, dice(2) ? ZKL_MODE_SHARED : ZKL_MODE_EXCLUSIVE,
+		zkl_child_name(ZKL_NODE_NAMES_CURATOR, dice(2) ? ZKL_MODE_SHARED : ZKL_MODE_EXCLUSIVE,
 					   1, (uint64_t) i, (int32_t) ((uint32_t) i * UINT32_C(2654435761)), names[i]);
 		zkl_parse_child(names[i], &queue[i].contender);
 		queue[i].name = names[i];

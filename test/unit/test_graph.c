@@ -1,10 +1,10 @@
 /*-------------------------------------------------------------------------
  *
  * test_graph.c
- *		Promise 7.2: what is a deadlock, and who takes part in it.
+ *		Promise 7.2: what is a deadlock, and which sessions are its members.
  *
- * Graphs by hand, and many at random against an oracle that tries all sets of
- * participants; and what the names of the nodes say.
+ * Graphs by hand, and many random ones against an oracle that tries all sets of
+ * participants; and the contents of the reports' names.
  *
  *-------------------------------------------------------------------------
  */
@@ -13,11 +13,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "graph.h"
+#include "recipe/deadlock/graph.h"
 #include "tap.h"
-#include "wait_name.h"
+#include "recipe/deadlock/wait_name.h"
 
-#define MAX_NEEDS 24
+#define MAX_NODE_SETS 24
 #define MAX_IDS 8
 
 #ifdef SHORT_RUN
@@ -28,26 +28,26 @@
 
 static const ZklCircle everybody = {NULL, 0};
 
-static ZklNeed needs[MAX_NEEDS];
-static uint64_t any_of[MAX_NEEDS][MAX_IDS];
-static int	n_needs;
+static ZklNodeSet node_sets[MAX_NODE_SETS];
+static uint64_t any_of[MAX_NODE_SETS][MAX_IDS];
+static int	n_node_sets;
 
-/* "1>2 2>3+4": 1 needs 2; 2 needs 3 or 4.  Participants are digits. */
+/* "1>2 2>3+4": 1 waits for 2; 2 waits for 3 or 4.  Participants are digits. */
 static void
 graph(const char *text)
 {
-	memset(needs, 0, sizeof(needs));
-	n_needs = 0;
+	memset(node_sets, 0, sizeof(node_sets));
+	n_node_sets = 0;
 	for (const char *p = text; *p;)
 	{
-		ZklNeed    *need = &needs[n_needs];
+		ZklNodeSet *node_set = &node_sets[n_node_sets];
 
-		need->waiter = (uint64_t) (*p - '0');
-		need->any_of = any_of[n_needs++];
+		node_set->waiter = (uint64_t) (*p - '0');
+		node_set->any_of = any_of[n_node_sets++];
 		p += 2;
 		while (*p && *p != ' ')
 		{
-			any_of[n_needs - 1][need->n++] = (uint64_t) (*p++ - '0');
+			any_of[n_node_sets - 1][node_set->n++] = (uint64_t) (*p++ - '0');
 			if (*p == '+')
 				p++;
 		}
@@ -62,7 +62,7 @@ deadlock_of(int me, ZklCircle within)
 {
 	static char text[64];
 	uint64_t   *members;
-	int			n = zkl_find_deadlock(needs, n_needs, (uint64_t) me, within, &members);
+	int			n = zkl_find_deadlock(node_sets, n_node_sets, (uint64_t) me, within, &members);
 	int			length = 0;
 
 	text[0] = '\0';
@@ -123,20 +123,20 @@ test_cycle(void)
 	int		   *path;
 
 	graph("1>2 2>3 3>4 4>1 2>4");
-	is_int(zkl_find_cycle(needs, n_needs, 1, circle, &path), 3, "the shortest way round");
+	is_int(zkl_find_cycle(node_sets, n_node_sets, 1, circle, &path), 3, "the shortest way round");
 	ok(path[0] == 0 && path[1] == 4 && path[2] == 3, "... from the first to the first");
 	free(path);
 	graph("1>2 2>3");
-	is_int(zkl_find_cycle(needs, n_needs, 1, circle, &path), -1, "no way round");
+	is_int(zkl_find_cycle(node_sets, n_node_sets, 1, circle, &path), -1, "no way round");
 	graph("1>1");
 	circle.n = 1;
-	is_int(zkl_find_cycle(needs, n_needs, 1, circle, &path), 1, "a way round of one");
+	is_int(zkl_find_cycle(node_sets, n_node_sets, 1, circle, &path), 1, "a way round of one");
 	free(path);
 }
 
 
 /*
- * At random.  A set is a bit for each participant.
+ * Random graphs.  A set has one bit for each participant.
  */
 
 static unsigned state;
@@ -153,18 +153,18 @@ random_graph(void)
 	int			n = 2 + dice(MAX_IDS - 1);
 	int			count = 1 + dice(n * 2);
 
-	n_needs = 0;
-	memset(needs, 0, sizeof(needs));
-	for (int i = 0; i < count && i < MAX_NEEDS; i++)
+	n_node_sets = 0;
+	memset(node_sets, 0, sizeof(node_sets));
+	for (int i = 0; i < count && i < MAX_NODE_SETS; i++)
 	{
-		ZklNeed    *need = &needs[n_needs];
+		ZklNodeSet *node_set = &node_sets[n_node_sets];
 
-		need->waiter = (uint64_t) dice(n);
-		need->any_of = any_of[n_needs];
-		need->n = dice(3) ? 1 : dice(4);
-		for (int j = 0; j < need->n; j++)
-			any_of[n_needs][j] = (uint64_t) dice(n);
-		n_needs++;
+		node_set->waiter = (uint64_t) dice(n);
+		node_set->any_of = any_of[n_node_sets];
+		node_set->n = dice(3) ? 1 : dice(4);
+		for (int j = 0; j < node_set->n; j++)
+			any_of[n_node_sets][j] = (uint64_t) dice(n);
+		n_node_sets++;
 	}
 }
 
@@ -174,14 +174,14 @@ has(unsigned set, uint64_t id)
 	return set >> id & 1;
 }
 
-/* Can none of these be met by anybody outside of the set? */
+/* Are all members of the node set in the set, so that none can proceed? */
 static bool
-is_dead_in(const ZklNeed *need, unsigned set)
+is_dead_in(const ZklNodeSet *node_set, unsigned set)
 {
-	for (int j = 0; j < need->n; j++)
-		if (!has(set, need->any_of[j]))
+	for (int j = 0; j < node_set->n; j++)
+		if (!has(set, node_set->any_of[j]))
 			return false;
-	return need->n > 0;
+	return node_set->n > 0;
 }
 
 static bool
@@ -191,26 +191,26 @@ all_are_stuck(unsigned set)
 	{
 		bool		stuck = !has(set, v);
 
-		for (int i = 0; i < n_needs && !stuck; i++)
-			stuck = needs[i].waiter == v && is_dead_in(&needs[i], set);
+		for (int i = 0; i < n_node_sets && !stuck; i++)
+			stuck = node_sets[i].waiter == v && is_dead_in(&node_sets[i], set);
 		if (!stuck)
 			return false;
 	}
 	return true;
 }
 
-/* Who is reached from v within the set? */
+/* Which participants are reached from v within the set? */
 static unsigned
 reach(unsigned set, uint64_t v)
 {
 	unsigned	reached = 0;
 
 	for (int round = 0; round < MAX_IDS; round++)
-		for (int i = 0; i < n_needs; i++)
-			if ((needs[i].waiter == v || has(reached, needs[i].waiter)) &&
-				has(set, needs[i].waiter) && is_dead_in(&needs[i], set))
-				for (int j = 0; j < needs[i].n; j++)
-					reached |= 1u << needs[i].any_of[j];
+		for (int i = 0; i < n_node_sets; i++)
+			if ((node_sets[i].waiter == v || has(reached, node_sets[i].waiter)) &&
+				has(set, node_sets[i].waiter) && is_dead_in(&node_sets[i], set))
+				for (int j = 0; j < node_sets[i].n; j++)
+					reached |= 1u << node_sets[i].any_of[j];
 	return reached;
 }
 
@@ -225,7 +225,7 @@ is_one_deadlock(unsigned set)
 	return true;
 }
 
-/* The union of all that are deadlocks and that "me" is in, which is one, too. */
+/* The union of all deadlocks that "me" is in, which is a deadlock, too. */
 static unsigned
 oracle(uint64_t me, unsigned within)
 {
@@ -242,7 +242,7 @@ answer(uint64_t me, ZklCircle within)
 {
 	uint64_t   *members;
 	unsigned	set = 0;
-	int			n = zkl_find_deadlock(needs, n_needs, me, within, &members);
+	int			n = zkl_find_deadlock(node_sets, n_node_sets, me, within, &members);
 
 	for (int i = 0; i < n; i++)
 		set |= 1u << members[i];
@@ -250,7 +250,7 @@ answer(uint64_t me, ZklCircle within)
 	return set;
 }
 
-/* Is what the path says a way from me to me through these? */
+/* Is the path a cycle from me to me through these members? */
 static bool
 is_cycle(uint64_t me, unsigned members)
 {
@@ -263,17 +263,17 @@ is_cycle(uint64_t me, unsigned members)
 	for (uint64_t v = 0; v < MAX_IDS; v++)
 		if (has(members, v))
 			ids[circle.n++] = v;
-	n = zkl_find_cycle(needs, n_needs, me, circle, &path);
+	n = zkl_find_cycle(node_sets, n_node_sets, me, circle, &path);
 	for (int i = 0; i < n; i++)
 	{
-		const ZklNeed *need = &needs[path[i]];
-		uint64_t	next = i + 1 < n ? needs[path[i + 1]].waiter : me;
+		const ZklNodeSet *node_set = &node_sets[path[i]];
+		uint64_t	next = i + 1 < n ? node_sets[path[i + 1]].waiter : me;
 		bool		found = false;
 
-		for (int j = 0; j < need->n; j++)
-			found = found || need->any_of[j] == next;
-		good = good && found && has(members, need->waiter) &&
-			(i > 0 || need->waiter == me);
+		for (int j = 0; j < node_set->n; j++)
+			found = found || node_set->any_of[j] == next;
+		good = good && found && has(members, node_set->waiter) &&
+			(i > 0 || node_set->waiter == me);
 	}
 	free(path);
 	return n > 0 && good;
@@ -295,7 +295,7 @@ test_random(void)
 
 		state = seed * 2654435761u + 1;
 		random_graph();
-		me = needs[dice(n_needs)].waiter;
+		me = node_sets[dice(n_node_sets)].waiter;
 		for (uint64_t v = 0; v < MAX_IDS; v++)
 			if (dice(4) > 0)
 			{
@@ -319,34 +319,34 @@ test_random(void)
 
 
 /*
- * Names
+ * Names of reports
  */
 
-static ZklWaitPicture picture;
+static ZklWaitReports reports;
 
 static void
 read_names(int n, const char *const *names)
 {
-	zkl_picture_free(&picture);
-	ok(zkl_picture_read(names, n, &picture), "%d names are read", n);
+	zkl_reports_free(&reports);
+	ok(zkl_reports_read(names, n, &reports), "%d names are read", n);
 }
 
 static const char *
-needs_text(void)
+node_sets_text(void)
 {
 	static char text[512];
 	int			length = 0;
 
 	text[0] = '\0';
-	for (int i = 0; i < picture.n_needs; i++)
+	for (int i = 0; i < reports.n_node_sets; i++)
 	{
-		const ZklNeed *need = &picture.needs[i];
+		const ZklNodeSet *node_set = &reports.node_sets[i];
 
-		length += sprintf(text + length, "%s%" PRIx64 ">", i ? " " : "", need->waiter);
-		for (int j = 0; j < need->n; j++)
-			length += sprintf(text + length, "%s%" PRIx64, j ? "+" : "", need->any_of[j]);
+		length += sprintf(text + length, "%s%" PRIx64 ">", i ? " " : "", node_set->waiter);
+		for (int j = 0; j < node_set->n; j++)
+			length += sprintf(text + length, "%s%" PRIx64, j ? "+" : "", node_set->any_of[j]);
 		length += sprintf(text + length, "(%" PRIx64 ")",
-						  picture.nodes[need->source].session);
+						  reports.nodes[node_set->source].session);
 	}
 	return text;
 }
@@ -357,22 +357,22 @@ test_names(void)
 	read_names(2, (const char *[]) {
 									"1000000000000001.1.1.w.a,b+c,fedcba9876543210.d,e.0000000007",
 									"2.a.f.c...-2147483648"});
-	is_str(needs_text(),
+	is_str(node_sets_text(),
 		   "1000000000000001>a(1000000000000001) 1000000000000001>b+c(1000000000000001) "
 		   "1000000000000001>fedcba9876543210(1000000000000001) "
 		   "d>1000000000000001(1000000000000001) e>1000000000000001(1000000000000001)",
 		   "needs, those of which any suffices, and dependents");
-	ok(picture.n == 2 && !picture.nodes[0].claims && picture.nodes[1].claims &&
-	   picture.nodes[0].number == 7 && picture.nodes[1].number == INT32_MIN &&
-	   picture.nodes[1].wait == 10, "... and what else they say");
+	ok(reports.n == 2 && !reports.nodes[1].claims && reports.nodes[0].claims &&
+	   reports.nodes[1].number == 7 && reports.nodes[0].number == INT32_MIN &&
+	   reports.nodes[0].wait == 10, "... and what else they say");
 
 	read_names(4, (const char *[]) {
 									"1.1.2.w.b..0000000009", "2.1.1.w.1..0000000008",
 									"1.1.1.w.a.d.0000000007", "1.1.3.w.c.e.0000000011"});
-	is_str(needs_text(), "2>1(2) 1>c(1) e>1(1)", "of several of one session the newest counts");
+	is_str(node_sets_text(), "1>c(1) e>1(1) 2>1(2)", "of several of one session the newest counts");
 	read_names(3, (const char *[]) {
 									"1.1.1.w.a..2147483647", "1.1.2.w.b..-2147483648", "2.1.1.w.1..-2147483647"});
-	is_str(needs_text(), "1>b(1) 2>1(2)", "... also where numbers turn round");
+	is_str(node_sets_text(), "1>b(1) 2>1(2)", "... also where numbers turn round");
 	ok(zkl_is_wait_of("1.2.", 1) && !zkl_is_wait_of("12.2.", 1) && !zkl_is_wait_of("2.1.", 1),
 	   "whose a name is");
 }
@@ -394,8 +394,8 @@ test_bad_names(void)
 	memcpy(names, bad, sizeof(bad));
 	names[n] = "7.1.1.w.8..0000000001";
 	read_names(n + 1, names);
-	is_str(needs_text(), "7>8(7)", "names that say nothing are left out");
-	zkl_picture_free(&picture);
+	is_str(node_sets_text(), "7>8(7)", "names that say nothing are left out");
+	zkl_reports_free(&reports);
 }
 
 int

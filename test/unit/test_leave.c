@@ -20,7 +20,7 @@ static Party *const B = &parties[1];
 static const char *const abc[] = {"a", "b", "c"};
 static const ZklMode xxx[] = {X, X, X};
 
-/* Two sessions; the first holds three names, and is counted from now. */
+/* Two sessions; the first holds three names, and its submissions count from now. */
 static void
 begin(void)
 {
@@ -102,10 +102,25 @@ test_removed(void)
 	}
 }
 
+/* Counts the log lines about this lock's refused delete since the last call. */
+static int
+logged_refusals(const char *lock)
+{
+	ZklLogLevel level;
+	char		line[512];
+	int			n = 0;
+
+	while (zkl_log_take(&level, line, sizeof(line)))
+		n += level == ZKL_LOG_WARNING &&
+			strstr(line, "an ACL forbids to delete ") && strstr(line, lock);
+	return n;
+}
+
 static void
 test_refused(void)
 {
 	begin();
+	logged_refusals("");
 	fake_quirks.deny = path_of("b");
 	release_together();
 	fake_run_all();
@@ -116,8 +131,11 @@ test_refused(void)
 	release_together();
 	fake_run_all();
 	is_str(fake_trace(A->client), "m", "... and what is released later goes without it");
+	fake_advance(5000);
+	is_int(nodes_of(A, NULL), 1, "... and stays while an ACL forbids its removal");
+	is_int(logged_refusals(path_of("b")), 1, "... which is logged once");
 	fake_quirks.deny = NULL;
-	fake_advance(100);
+	fake_advance(5000);
 	is_int(nodes_of(A, NULL), 0, "... and it is tried again");
 	scene_end(NULL);
 }

@@ -19,7 +19,7 @@ static Party *const B = &parties[1];
 static Party *const C = &parties[2];
 static Party *const D = &parties[3];
 
-/* Is this lock's znode there, and a container? */
+/* Does this lock's znode exist, as a container? */
 static bool
 is_container(const char *name)
 {
@@ -196,6 +196,17 @@ test_try(void)
 	fake_run_all();
 	is_int(c->status, ZKL_BUSY, "a try for sharing does not pass a waiting writer");
 	scene_end("exclusion, with tries");
+
+	scene_begin(2);
+	lock_now(A, "a", X);
+	scene_neighbour = fake_session_id(A->client);
+	b = try_for(B, "a", X);
+	fake_run_all();
+	is_int(b->status, ZKL_PENDING, "a try waits for a session if its owner says so");
+	reduce(A, "a", ZKL_MODE_NONE);
+	fake_run_all();
+	is_int(b->status, ZKL_OK, "... and gets what that session has released");
+	scene_end("exclusion, with a try that waits");
 }
 
 static void
@@ -325,7 +336,7 @@ test_ending(void)
 	reduce(A, "a", NONE);
 	fake_run_all();
 
-	/* The order of end and release is the owner's choice. */
+	/* The owner may end the request and release the lock in any order. */
 	a = lock_now(A, "a", X);
 	reduce(A, "a", NONE);
 	fake_run_all();
@@ -353,26 +364,26 @@ test_ending(void)
 }
 
 /*
- * The grant comes between the owner's last look and its giving up, as a cancel
- * may: what the owner does not know it has must not stay held.
+ * The grant comes after the owner's last status check and before zkl_request_end(),
+ * as in a cancel: a grant that the owner has not seen must not stay held.
  */
 static void
 test_ending_unseen(void)
 {
-	ZklLockWish wish = {"a", X, NULL};
+	ZklLockItem item = {"a", X, NULL};
 	ZklRequest *request;
 
 	scene_begin(2);
-	request = zkl_lock_request(A->session, &wish, 1, false, "", 0);
+	request = zkl_lock_request(A->session, &item, 1, false, "", 0);
 	fake_run_all();
 	zkl_request_end(request);
 	fake_run_all();
 	is_int(nodes_of(A, "a"), 0, "a request granted and ended before its owner looked leaves nothing");
 
 	forget(lock_now(A, "b", S));
-	wish.name = "b";
-	wish.held = hold_of(A, "b")->lock;
-	request = zkl_lock_request(A->session, &wish, 1, false, "", 0);
+	item.name = "b";
+	item.held = hold_of(A, "b")->lock;
+	request = zkl_lock_request(A->session, &item, 1, false, "", 0);
 	fake_run_all();
 	zkl_request_end(request);
 	fake_run_all();
@@ -381,7 +392,7 @@ test_ending_unseen(void)
 	scene_end("exclusion, grants not seen");
 }
 
-/* The create's answer was lost, and so is the first look for what became of it. */
+/* The create's answer is lost, and so is the first list that looks for the node. */
 static void
 test_ending_unknown(void)
 {
@@ -407,7 +418,7 @@ test_ending_unknown(void)
 	}
 }
 
-/* Ended in every state, in between all steps. */
+/* Requests ended in every state, after each step. */
 static void
 test_ending_everywhere(void)
 {

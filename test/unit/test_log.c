@@ -10,9 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "keeper.h"
-#include "log.h"
-#include "recipe.h"
+#include "recipe/zookeeper/io_thread.h"
+#include "recipe/zookeeper/log.h"
+#include "recipe/recipe.h"
 #include "tap.h"
 
 #define STAMP "2026-01-31 12:00:00,000:4711:"
@@ -57,13 +57,13 @@ test_tls_failures(void)
 	ok(zkl_tls_failures() == before + 1, "what its function says is one");
 	while (zkl_log_take(&level, line, sizeof(line)))
 		;
-	began = zkl_keeper_now();
-	fprintf(zkl_log_stream(), "%s\n", STAMP "ZOO_ERROR@init_ssl_for_socket@4: again");
-	fflush(zkl_log_stream());
+	began = zkl_io_thread_now();
+	fprintf(zkl_log_stream(zkl_log_keep_io), "%s\n", STAMP "ZOO_ERROR@init_ssl_for_socket@4: again");
+	fflush(zkl_log_stream(zkl_log_keep_io));
 	taken(ZKL_LOG_ERROR, "init_ssl_for_socket@4: again", "a line that comes by the stream is kept");
 	ok(zkl_tls_failures() == before + 2, "... and counted");
-	ok(zkl_keeper_now() - began >= 200, "... and takes a while, as the library does not pause");
-	ok(zkl_log_stream() == zkl_log_stream(), "the stream is one");
+	ok(zkl_io_thread_now() - began >= 200, "... and takes a while, as the library does not pause");
+	ok(zkl_log_stream(zkl_log_keep_io) == zkl_log_stream(zkl_log_keep_io), "the stream is one");
 }
 
 static void

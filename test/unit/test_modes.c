@@ -71,9 +71,9 @@ test_ahead_of_writer(void)
 	scene_end("exclusion, try to upgrade");
 }
 
-/* The writer gives up while the upgrader holds; readers behind it stay out. */
+/* The writer gives up while the upgrader holds the lock; readers behind it stay out. */
 static void
-test_barred_readers(void)
+test_readers_behind_upgrade(void)
 {
 	scene_begin(4);
 	forget(lock_now(A, "a", S));
@@ -93,7 +93,7 @@ test_barred_readers(void)
 	scene_end("exclusion, barred readers");
 }
 
-/* The same with the writer leaving at every moment of the upgrade. */
+/* The same, with the writer leaving after each step of the upgrade. */
 static void
 test_writer_leaves_meanwhile(void)
 {
@@ -275,9 +275,9 @@ static void
 test_kazoo(void)
 {
 	scene_begin(1);
-	scene_config.dialect = ZKL_DIALECT_KAZOO;
+	scene_config.node_names = ZKL_NODE_NAMES_KAZOO;
 	scene_join(B);
-	scene_config.dialect = ZKL_DIALECT_CURATOR_MUTEX;
+	scene_config.node_names = ZKL_NODE_NAMES_CURATOR_MUTEX;
 	scene_join(C);
 	forget(lock_now(B, "a", X));
 	ok(strstr(node_of(B, "a"), "__lock__") != NULL, "a kazoo writer is named so");
@@ -304,7 +304,7 @@ test_kazoo(void)
 	scene_end("exclusion between dialects");
 }
 
-/* Promise 5.4: the reader node that carries an upgrade was deleted by hand. */
+/* Promise 5.4: the reader node below an upgrade was deleted by hand. */
 static void
 test_anchor_deleted(void)
 {
@@ -324,8 +324,8 @@ test_anchor_deleted(void)
 }
 
 /*
- * A writer that was given up and is not deleted yet still bars readers: an
- * upgrade elsewhere relies on that, also for a reader of the same session.
+ * A writer that was given up but not deleted yet still blocks readers, also a
+ * reader of its own session: another session's upgrade relies on that.
  */
 static void
 test_reader_beside_own_writer(void)
@@ -357,7 +357,7 @@ main(void)
 {
 	test_sole_sharer();
 	test_ahead_of_writer();
-	test_barred_readers();
+	test_readers_behind_upgrade();
 	test_writer_leaves_meanwhile();
 	test_other_sharer();
 	test_given_up();

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * test_names.c
- *		Promises about names: what is encoded, what is read, what is first.
+ *		Promises about names: encoding, parsing, order.
  *
  *-------------------------------------------------------------------------
  */
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "node.h"
+#include "recipe/queue/node.h"
 #include "tap.h"
 
 #define SESSION INT64_C(0x1000000abcd0001)
@@ -130,7 +130,7 @@ test_foreign_names(void)
 	ignores("locks", "Curator semaphore");
 }
 
-/* Promise 10.1: no child name, whatever bytes, does harm. */
+/* Promise 10.1: no child name does harm, whatever its bytes are. */
 static void
 test_garbage(void)
 {
@@ -152,8 +152,8 @@ test_garbage(void)
 		name[length] = '\0';
 		known += zkl_parse_child(name, &c);
 		children[0] = name;
-		zkl_standing(children, 1, children, 1, false, &other);
-		zkl_standing(children, 1, children, 1, true, &other);
+		zkl_position(children, 1, children, 1, false, &other);
+		zkl_position(children, 1, children, 1, true, &other);
 		zkl_find_child(children, 1, "_c_");
 		free(name);
 	}
@@ -161,21 +161,21 @@ test_garbage(void)
 }
 
 static void
-test_prefix(ZklDialect dialect, ZklMode mode, const char *prefix, const char *what)
+test_prefix(ZklNodeNames node_names, ZklMode mode, const char *prefix, const char *what)
 {
 	char		out[ZKL_CHILD_NAME_SIZE];
 	ZklContender c;
 
-	ok(zkl_child_prefix(dialect, mode, SESSION, 7, out), "%s has a prefix", what);
+	ok(zkl_child_prefix(node_names, mode, SESSION, 7, out), "%s has a prefix", what);
 	is_str(out, prefix, "%s: prefix", what);
-	ok(zkl_child_name(dialect, mode, SESSION, 7, INT32_MIN, out) &&
+	ok(zkl_child_name(node_names, mode, SESSION, 7, INT32_MIN, out) &&
 	   zkl_parse_child(out, &c) && c.number == INT32_MIN,
 	   "%s: the lowest number can be written and read", what);
-	ok(zkl_child_name(dialect, mode, SESSION, 7, 12, out) && zkl_parse_child(out, &c) &&
+	ok(zkl_child_name(node_names, mode, SESSION, 7, 12, out) && zkl_parse_child(out, &c) &&
 	   c.number == 12 && c.writer == (mode == ZKL_MODE_EXCLUSIVE),
 	   "%s: a name written is read again", what);
 	ok(c.has_owner && c.owner == (uint64_t) SESSION, "%s: the session is recognised", what);
-	ok(zkl_child_prefix(dialect, mode, -1, UINT64_MAX, out) &&
+	ok(zkl_child_prefix(node_names, mode, -1, UINT64_MAX, out) &&
 	   strlen(out) + 11 < ZKL_CHILD_NAME_SIZE, "%s: the longest name fits", what);
 }
 
@@ -184,17 +184,17 @@ test_writing(void)
 {
 	char		out[ZKL_CHILD_NAME_SIZE];
 
-	test_prefix(ZKL_DIALECT_CURATOR, ZKL_MODE_SHARED,
+	test_prefix(ZKL_NODE_NAMES_CURATOR, ZKL_MODE_SHARED,
 				"_c_01000000-abcd-0001-0000-000000000007-__READ__", "Curator reader");
-	test_prefix(ZKL_DIALECT_CURATOR, ZKL_MODE_EXCLUSIVE,
+	test_prefix(ZKL_NODE_NAMES_CURATOR, ZKL_MODE_EXCLUSIVE,
 				"_c_01000000-abcd-0001-0000-000000000007-__WRIT__", "Curator writer");
-	test_prefix(ZKL_DIALECT_CURATOR_MUTEX, ZKL_MODE_EXCLUSIVE,
+	test_prefix(ZKL_NODE_NAMES_CURATOR_MUTEX, ZKL_MODE_EXCLUSIVE,
 				"_c_01000000-abcd-0001-0000-000000000007-lock-", "Curator mutex");
-	test_prefix(ZKL_DIALECT_KAZOO, ZKL_MODE_SHARED,
+	test_prefix(ZKL_NODE_NAMES_KAZOO, ZKL_MODE_SHARED,
 				"01000000abcd00010000000000000007__rlock__", "kazoo reader");
-	test_prefix(ZKL_DIALECT_KAZOO, ZKL_MODE_EXCLUSIVE,
+	test_prefix(ZKL_NODE_NAMES_KAZOO, ZKL_MODE_EXCLUSIVE,
 				"01000000abcd00010000000000000007__lock__", "kazoo writer");
-	ok(!zkl_child_prefix(ZKL_DIALECT_CURATOR_MUTEX, ZKL_MODE_SHARED, SESSION, 7, out),
+	ok(!zkl_child_prefix(ZKL_NODE_NAMES_CURATOR_MUTEX, ZKL_MODE_SHARED, SESSION, 7, out),
 	   "a Curator mutex has no shared mode");
 }
 

@@ -1,9 +1,9 @@
 /*-------------------------------------------------------------------------
  *
  * test_pace.c
- *		What a wait costs the ensemble that lasts for long, and how often it is
- *		looked at: by a clock of its own, for as long as we please.  The first
- *		minute, with real clocks, is in test/t/474_deadlock_cost.pl.
+ *		How much a long wait costs the ensemble, and how often its session searches
+ *		for deadlocks, by a simulated clock.  test/t/474_deadlock_cost.pl tests the
+ *		first minute with real clocks.
  *
  *-------------------------------------------------------------------------
  */
@@ -13,13 +13,13 @@
 #include "waiters.h"
 
 #define X ZKL_MODE_EXCLUSIVE
-#define LOOK_MS 500				/* as the backend passes by */
+#define SEARCH_MS 500			/* pause between two calls of the backend */
 
 static Party *const A = &parties[0];
 static Party *const B = &parties[1];
 static Party *const C = &parties[2];
 
-/* A holds what B waits for; C, of B's server, may come to wait for B. */
+/* A holds what B waits for; C, on B's server, may wait for B later. */
 static void
 begin(void)
 {
@@ -28,13 +28,13 @@ begin(void)
 	forget(lock_now(A, "a", X));
 	lock_now(B, "a", X);
 	fake_count(B->client);
-	tell(B);
+	(void) is_victim_now(B);
 	fake_run_all();
 }
 
 /*
- * Lets time pass while B waits; "moments" says in which seconds of it something
- * was asked.
+ * Lets time pass while B waits; "moments" lists the seconds in which requests were
+ * sent.
  */
 static void
 wait_on(int seconds, char *moments, size_t size)
@@ -42,16 +42,16 @@ wait_on(int seconds, char *moments, size_t size)
 	size_t		length = 0;
 
 	moments[0] = '\0';
-	for (int ms = 0; ms < seconds * 1000; ms += LOOK_MS)
+	for (int ms = 0; ms < seconds * 1000; ms += SEARCH_MS)
 	{
 		int			before = fake_counted(B->client);
 
-		tell(B);
+		(void) is_victim_now(B);
 		fake_run_all();
-		fake_advance(LOOK_MS);
+		fake_advance(SEARCH_MS);
 		if (fake_counted(B->client) > before && length < size)
 			length += (size_t) snprintf(moments + length, size - length, "%s%d",
-										length ? " " : "", (ms + LOOK_MS) / 1000);
+										length ? " " : "", (ms + SEARCH_MS) / 1000);
 	}
 }
 
@@ -70,7 +70,7 @@ test_schedule(void)
 	scene_end(NULL);
 }
 
-/* Somebody new waits for who waits: told and looked at once, and no oftener then. */
+/* A new local waiter: one new report and one search at once, then the old pace. */
 static void
 test_change(void)
 {
@@ -88,7 +88,7 @@ test_change(void)
 	scene_end(NULL);
 }
 
-/* A wait after it begins anew. */
+/* The next wait starts with the first pause again. */
 static void
 test_next_wait(void)
 {

@@ -1,9 +1,9 @@
 /*-------------------------------------------------------------------------
  *
  * test_permits.c
- *		Promises about semaphores, without faults of the network.
+ *		Promises about semaphores, without network faults.
  *
- * Each is tried with both layouts of znodes.
+ * Each test runs with both layouts of znodes.
  *
  *-------------------------------------------------------------------------
  */
@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "pool.h"
+#include "recipe/semaphore/semaphore_names.h"
 #include "scene.h"
 
 static Party *const A = &parties[0];
@@ -19,13 +19,13 @@ static Party *const B = &parties[1];
 static Party *const C = &parties[2];
 static Party *const D = &parties[3];
 
-static bool kazoo;				/* which layout is tried */
+static bool kazoo;				/* the layout under test */
 
 static void
 begin(int n_parties)
 {
 	scene_begin(0);
-	scene_config.dialect = kazoo ? ZKL_DIALECT_KAZOO : ZKL_DIALECT_CURATOR;
+	scene_config.node_names = kazoo ? ZKL_NODE_NAMES_KAZOO : ZKL_NODE_NAMES_CURATOR;
 	for (int i = 0; i < n_parties; i++)
 		scene_join(&parties[i]);
 }
@@ -39,9 +39,9 @@ end(const char *promise)
 	scene_end(text);
 }
 
-/* Where the nodes of permits are, and those of the queue for them. */
+/* The parents of the permits and of the queue for them. */
 static const char *
-leases(void)
+permits(void)
 {
 	return pool_of("s", kazoo ? "" : "/leases");
 }
@@ -52,7 +52,7 @@ queue(void)
 	return pool_of("s", kazoo ? "-__lock__" : "/locks");
 }
 
-/* The node of a party below a path, or NULL if there is none. */
+/* Returns the party's node below a path, or NULL. */
 static FakeNode *
 find_node(const Party *party, const char *parent)
 {
@@ -103,7 +103,7 @@ data_of(const char *path)
 	return data;
 }
 
-/* What a party is told when it asks once more and everything has run. */
+/* Requests one more permit; returns the status after everything has run. */
 static ZklStatus
 status_of_another(Party *party, int size)
 {
@@ -141,13 +141,13 @@ test_nodes(void)
 	is_str(data_of(pool_of("s", "")), "7", "the size is the pool's data");
 	is_int(fake_tree_find(pool_of("s", ""))->container, !kazoo,
 		   "a pool in Curator's layout goes with its last user");
-	name = find_node(A, leases())->path + strlen(leases()) + 1;
+	name = find_node(A, permits())->path + strlen(permits()) + 1;
 	if (kazoo)
 		ok(zkl_is_kazoos(name), "the name is kazoo's: %s", name);
 	else
 		ok(strncmp(name, "_c_", 3) == 0 && strncmp(name + 39, "-lease-", 7) == 0 &&
 		   strlen(name) == 56, "the name is Curator's: %s", name);
-	is_str(data_of(find_node(A, leases())->path), "party 0", "the node tells whose it is");
+	is_str(data_of(find_node(A, permits())->path), "party 0", "the node tells whose it is");
 	release_all(A);
 	fake_run_all();
 	is_int(nodes_of(NULL, NULL), 0, "nothing is left of it");
@@ -163,7 +163,7 @@ test_count(void)
 		is_int(status_of_another(&parties[i], 3), ZKL_OK, "permit %d of 3", i + 1);
 	is_int(status_of_another(A, 3), ZKL_PENDING, "no more, also for one who has one");
 	is_int(status_of_try(D, 3), ZKL_BUSY, "a try fails");
-	is_int(count_nodes(leases()), 3, "those who got none left nothing");
+	is_int(count_nodes(permits()), 3, "those who got none left nothing");
 	is_int(count_nodes(queue()), 0, "... nor in the queue");
 	release_permit(B, "s");
 	fake_run_all();
@@ -191,7 +191,7 @@ test_hand_over(void)
 	zkl_request_info(d->request, &info);
 	is_str(info.blocker, "party 2", "the one after it waits for it");
 	is_int(count_nodes(queue()), 2, "both stand in the queue");
-	is_int(count_nodes(leases()), kazoo ? 2 : 3, "and one of them where permits are");
+	is_int(count_nodes(permits()), kazoo ? 2 : 3, "and one of them where permits are");
 	is_int(status_of_try(A, 2), ZKL_BUSY, "a try does not pass them");
 
 	release_permit(A, "s");
@@ -204,7 +204,7 @@ test_hand_over(void)
 	end("hand-over");
 }
 
-/* The one who waits gives up: the next one waits instead. */
+/* A waiter gives up: the next one waits in its place. */
 static void
 test_give_up(void)
 {
@@ -257,8 +257,8 @@ test_sizes(void)
 	begin(2);
 	status_of_another(A, 1);
 	permit_now(A, "s", 1);
-	is_int(status_of_another(B, 2), ZKL_OTHER_SIZE, "nobody queues for another size");
-	is_int(status_of_try(B, 2), ZKL_OTHER_SIZE, "nor tries");
+	is_int(status_of_another(B, 2), ZKL_OTHER_CAPACITY, "nobody queues for another size");
+	is_int(status_of_try(B, 2), ZKL_OTHER_CAPACITY, "nor tries");
 	end("sizes while others wait");
 
 	begin(1);
@@ -270,9 +270,9 @@ test_sizes(void)
 	end("foreign data");
 }
 
-/* The pool goes between the look at its size and the permit, and comes back. */
+/* Between the read of its capacity and the permit, the semaphore is recreated. */
 static void
-test_pool_removed(void)
+test_semaphore_removed(void)
 {
 	Ask		   *a;
 	Ask		   *b;
@@ -296,7 +296,7 @@ test_pool_removed(void)
 	for (int i = 0; i < 3; i++)
 		fake_tree_reap();
 	is_int(fake_tree_find(pool_of("s", "")) != NULL, kazoo, "out of use it goes, but for kazoo's");
-	is_int(status_of_another(A, 4), kazoo ? ZKL_OTHER_SIZE : ZKL_OK, "... and its size with it");
+	is_int(status_of_another(A, 4), kazoo ? ZKL_OTHER_CAPACITY : ZKL_OK, "... and its size with it");
 	end("another size later");
 }
 
@@ -313,9 +313,9 @@ test_removed_nodes(void)
 	c = permit_now(C, "s", 1);
 	if (!kazoo)
 	{
-		remove_node(find_node(B, leases()));
+		remove_node(find_node(B, permits()));
 		is_int(b->status, ZKL_PENDING, "a waiter whose node is removed waits on");
-		is_int(count_nodes(leases()), 2, "... with another one");
+		is_int(count_nodes(permits()), 2, "... with another one");
 	}
 	remove_node(find_node(kazoo ? B : C, queue()));
 	is_int(count_nodes(queue()), 2, "the same for its place in the queue");
@@ -325,13 +325,13 @@ test_removed_nodes(void)
 	is_int(objections(), 0, "... and no more than one");
 	fake_advance(1500);
 	holder = b->status == ZKL_OK ? B : C;
-	remove_node(find_node(holder, leases()));
+	remove_node(find_node(holder, permits()));
 	is_int(lost_of(holder), 1, "a permit whose node is removed is lost");
 	is_int((b->status == ZKL_OK) + (c->status == ZKL_OK), 2, "... and goes to the next");
-	scene_end(NULL);			/* who hears of it first is left to chance */
+	scene_end(NULL);			/* the session that learns of it first is random */
 }
 
-/* Who begins anew, because its place was removed, looks at the size anew. */
+/* A request that queues again, because its node was deleted, reads the capacity again. */
 static void
 test_another_size(void)
 {
@@ -343,13 +343,13 @@ test_another_size(void)
 	fake_tree_set(pool_of("s", ""), "3");
 	is_int(b->status, ZKL_PENDING, "who waits keeps to the size that it has seen");
 	remove_node(find_node(B, queue()));
-	is_int(b->status, ZKL_OTHER_SIZE, "... but not when it queues anew");
+	is_int(b->status, ZKL_OTHER_CAPACITY, "... but not when it queues anew");
 	end("another size while a place in the queue is removed");
 }
 
-/* A permit that was given back, and whose node can't be removed for a moment. */
+/* A released permit whose node cannot be deleted at once. */
 static void
-test_own_debts(void)
+test_own_pending_deletes(void)
 {
 	Ask		   *a;
 
@@ -359,7 +359,7 @@ test_own_debts(void)
 	fake_fault(A->client, 1, FAULT_THROTTLE);
 	release_permit(A, "s");
 	fake_run_all();
-	is_int(count_nodes(leases()), 1, "the node of a permit is still there");
+	is_int(count_nodes(permits()), 1, "the node of a permit is still there");
 	is_int(status_of_try(B, 1), ZKL_BUSY, "another session is told so");
 	a = try_permit(A, "s", 1);
 	fake_run_all();
@@ -370,7 +370,32 @@ test_own_debts(void)
 	end("permits given back");
 }
 
-/* A try counts while it queues: also where nobody has had a permit yet. */
+/* A permit released by another session of the same server, as the owner knows. */
+static void
+test_released(void)
+{
+	Ask		   *b;
+
+	begin(2);
+	status_of_another(A, 2);
+	status_of_another(A, 2);
+	fake_count(A->client);
+	fake_fault(A->client, 1, FAULT_THROTTLE);
+	release_permit(A, "s");
+	fake_run_all();
+	scene_neighbour = fake_session_id(A->client);
+	b = try_permit(B, "s", 2);
+	fake_run_all();
+	is_int(b->status, ZKL_PENDING, "a try waits for a released permit's node if its owner says so");
+	fake_advance(10000);
+	fake_run_all();
+	is_int(b->status, ZKL_OK, "... and has the permit when it has gone");
+	scene_neighbour = 0;
+	is_int(status_of_try(B, 2), ZKL_BUSY, "the next try is refused");
+	end("permits released on the same server");
+}
+
+/* A non-blocking attempt counts permits while it queues, even before the first one. */
 static void
 test_no_permits_yet(void)
 {
@@ -396,7 +421,7 @@ test_no_permits_yet(void)
 	end("a try before the first permit");
 }
 
-/* What comes and goes while the connection is down is seen after it. */
+/* Releases while the connection is down are noticed after it is back. */
 static void
 test_missed(void)
 {
@@ -460,7 +485,7 @@ test_layouts(void)
 	Ask		   *b;
 
 	begin(1);
-	scene_config.dialect = kazoo ? ZKL_DIALECT_CURATOR_MUTEX : ZKL_DIALECT_KAZOO;
+	scene_config.node_names = kazoo ? ZKL_NODE_NAMES_CURATOR_MUTEX : ZKL_NODE_NAMES_KAZOO;
 	scene_join(B);
 	status_of_another(A, 2);
 	is_int(status_of_another(B, 2), ZKL_OTHER_LAYOUT, "the other layout is refused");
@@ -471,9 +496,9 @@ test_layouts(void)
 	for (int lead = 0; lead < 12; lead++)
 	{
 		scene_begin(0);
-		scene_config.dialect = kazoo ? ZKL_DIALECT_KAZOO : ZKL_DIALECT_CURATOR;
+		scene_config.node_names = kazoo ? ZKL_NODE_NAMES_KAZOO : ZKL_NODE_NAMES_CURATOR;
 		scene_join(A);
-		scene_config.dialect = kazoo ? ZKL_DIALECT_CURATOR : ZKL_DIALECT_KAZOO;
+		scene_config.node_names = kazoo ? ZKL_NODE_NAMES_CURATOR : ZKL_NODE_NAMES_KAZOO;
 		scene_join(B);
 		a = ask_permit(A, "s", 1);
 		for (int i = 0; i < lead; i++)
@@ -487,7 +512,7 @@ test_layouts(void)
 	}
 }
 
-/* Two semaphores whose znodes kazoo would mix up. */
+/* Two semaphores whose znodes kazoo would confuse. */
 static void
 test_names(void)
 {
@@ -503,7 +528,7 @@ test_names(void)
 	end("names like kazoo's queues");
 }
 
-/* Curator's testRelease1AtATime, and testReleaseInChunks. */
+/* Curator's testRelease1AtATime and testReleaseInChunks. */
 static void
 test_crowd(void)
 {
@@ -537,7 +562,7 @@ test_crowd(void)
 	end("a crowd");
 }
 
-/* Tries are turned away only if there is no permit to be had. */
+/* Non-blocking attempts are refused only if no permit is free. */
 static void
 test_crowd_of_tries(void)
 {
@@ -585,7 +610,7 @@ test_refusals(void)
 	status_of_another(A, 5);
 	release_all(A);
 	fake_run_all();
-	fake_quirks.deny = leases();
+	fake_quirks.deny = permits();
 	is_int(status_of_another(A, 5), ZKL_NO_AUTH, "an ACL of the permits");
 	fake_quirks.deny = NULL;
 	fake_advance(10000);
@@ -604,18 +629,18 @@ test_pure(void)
 	char		name[64];
 	int			size = -1;
 
-	zkl_pool_name("a-__lock__", name);
+	zkl_semaphore_name("a-__lock__", name);
 	is_str(name, "a-__lock_%5F", "a name that is a queue's in kazoo's layout");
-	zkl_pool_name("-__lock__", name);
+	zkl_semaphore_name("-__lock__", name);
 	is_str(name, "-__lock__", "no name is before it");
-	zkl_pool_name("a-__lock__b", name);
+	zkl_semaphore_name("a-__lock__b", name);
 	is_str(name, "a-__lock__b", "it does not end so");
-	is_int(zkl_parse_size("10000", 5, &size), ZKL_SIZE_NUMBER, "a number");
+	is_int(zkl_parse_capacity("10000", 5, &size), ZKL_CAPACITY_NUMBER, "a number");
 	is_int(size, 10000, "... is read");
-	is_int(zkl_parse_size("", 0, &size), ZKL_SIZE_EMPTY, "no data");
-	is_int(zkl_parse_size("1 ", 2, &size), ZKL_SIZE_FOREIGN, "a blank");
-	is_int(zkl_parse_size("-1", 2, &size), ZKL_SIZE_FOREIGN, "a sign");
-	is_int(zkl_parse_size("1234567890", 10, &size), ZKL_SIZE_FOREIGN, "too large");
+	is_int(zkl_parse_capacity("", 0, &size), ZKL_CAPACITY_EMPTY, "no data");
+	is_int(zkl_parse_capacity("1 ", 2, &size), ZKL_CAPACITY_FOREIGN, "a blank");
+	is_int(zkl_parse_capacity("-1", 2, &size), ZKL_CAPACITY_FOREIGN, "a sign");
+	is_int(zkl_parse_capacity("1234567890", 10, &size), ZKL_CAPACITY_FOREIGN, "too large");
 	ok(zkl_is_kazoos("0123456789abcdef0123456789abcdef"), "kazoo's permits");
 	ok(!zkl_is_kazoos("0123456789ABCDEF0123456789abcdef"), "... are in lower case");
 	ok(!zkl_is_kazoos("0123456789abcdef0123456789abcde"), "... and of one length");
@@ -626,7 +651,7 @@ main(void)
 {
 	static void (*const tests[]) (void) = {
 		test_nodes, test_count, test_hand_over, test_give_up, test_sizes,
-		test_pool_removed, test_removed_nodes, test_another_size, test_own_debts,
+		test_semaphore_removed, test_removed_nodes, test_another_size, test_own_pending_deletes, test_released,
 		test_no_permits_yet, test_missed, test_foreign_permits, test_expiry,
 		test_layouts, test_names, test_crowd, test_crowd_of_tries, test_limits,
 		test_refusals,

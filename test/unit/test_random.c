@@ -1,13 +1,16 @@
 /*-------------------------------------------------------------------------
  *
  * test_random.c
- *		Promises under random schedules: sessions that ask, upgrade, give up
- *		and leave while connections break at any step.
+ *		Promises under random schedules: sessions request, upgrade, give up and close
+ *		while connections break at any step; and the same with servers that lag,
+ *		commits, and sessions that expire by the clock.
  *
  * usage: test_random [first seed [number of seeds]]
  *
  *-------------------------------------------------------------------------
  */
+#include <stdio.h>
+
 #include "walk.h"
 
 #define X ZKL_MODE_EXCLUSIVE
@@ -20,13 +23,19 @@
 
 #ifdef SHORT_RUN
 #define N_SEEDS 400
+#define N_LAG_SEEDS 400
 #else
 #define N_SEEDS 3000
+#define N_LAG_SEEDS 3000
 #endif
+
+#define T SCENE_TIMEOUT_MS
 
 static const char *const names[N_NAMES] = {"a", "b", "c"};
 
 static bool with_expiry;
+static bool committing[N_PARTIES];	/* a commit check is pending */
+static char broken[80];			/* a broken promise of the lease */
 
 static void
 act_ask(Party *party)
@@ -35,7 +44,7 @@ act_ask(Party *party)
 		ask_by_chance(party, names, N_NAMES, dice(4) ? 1 : N_NAMES, dice(5) == 0);
 }
 
-/* For one more permit; now and then with another size, which is refused. */
+/* Requests one more permit; sometimes with another capacity, which is refused. */
 static void
 act_ask_permit(Party *party)
 {
@@ -50,7 +59,7 @@ act_ask_permit(Party *party)
 		ask_permit(party, names[dice(N_NAMES)], size);
 }
 
-/* What a pending upgrade builds on is not let go: its owner could not do so. */
+/* Does not release what a pending upgrade builds on: no owner does. */
 static void
 act_reduce(Party *party)
 {
@@ -67,15 +76,99 @@ act_give_up(Party *party)
 		forget(pending_of(party));
 }
 
-static void
-act(void)
-{
-	Party	   *party = &parties[dice(N_PARTIES)];
-	int			kind = dice(100);
 
-	if (zkl_session_state(party->session) == ZKL_SESSION_EXPIRED)
-		scene_rejoin(party);
-	else if (kind < 9)
+/*
+ * Lagging servers, and time
+ */
+
+/*
+ * The leader may expire a session whose last heartbeat is older than the session
+ * timeout.  The last heartbeat it knows is at most T/3 and half a tick, T/4, older
+ * than the last write.
+ */
+static bool
+may_expire(const Party *party)
+{
+	return fake_now() > fake_last_write_ms(party->client) + T - T / 3 - T / 4;
+}
+
+static void
+act_lag(Party *party)
+{
+	ZklClient  *client = party->client;
+
+	switch (dice(8))
+	{
+		case 0:
+		case 1:
+			fake_lag(client, true);
+			break;
+		case 2:
+			fake_catch_up(client, 1 + dice(3));
+			break;
+		case 3:
+			fake_fail_sync(client, dice(2) ? ZKL_RC_OTHER : ZKL_RC_CONNECTION_LOSS);
+			break;
+		case 4:
+			fake_fault(client, fake_counted(client) + 1 + dice(3), FAULT_DELAY);
+			break;
+		case 5:
+			fake_fault(client, fake_counted(client) + 1 + dice(3),
+					   dice(2) ? FAULT_APPLY_OTHER : FAULT_STALE);
+			break;
+		case 6:
+			if (!fake_is_expired(client) && may_expire(party))
+			{
+				if (fake_is_connected(client))
+					fake_expire_silently(client);
+				else
+					fake_expire(client);
+			}
+			break;
+		default:
+			fake_release(client);
+	}
+}
+
+/* Checks, like a transaction that holds locks, whether it may commit. */
+static void
+act_commit(int i)
+{
+	ZklSession *session = parties[i].session;
+
+	if (!committing[i])
+		zkl_session_confirm(session, dice(2));
+	else if (zkl_session_confirmed(session) == ZKL_PENDING)
+		return;
+	else if (zkl_session_confirmed(session) == ZKL_OK &&
+			 fake_is_expired(parties[i].client))
+		snprintf(broken, sizeof(broken), "%s commits after its session", parties[i].data);
+	committing[i] = !committing[i];
+}
+
+static void
+check_lease(const Party *party)
+{
+	if (zkl_session_lease(party->session).left_ms > 0 && fake_is_expired(party->client))
+		snprintf(broken, sizeof(broken), "the lease of %s outlives its session", party->data);
+}
+
+static void
+rejoin(Party *party)
+{
+	committing[party - parties] = false;
+	scene_rejoin(party);
+}
+
+
+/*
+ * Random walks
+ */
+
+static void
+act_with(Party *party, int kind)
+{
+	if (kind < 9)
 		act_ask(party);
 	else if (kind < 12)
 		act_ask_permit(party);
@@ -97,19 +190,44 @@ act(void)
 		fake_deliver(party->client);
 }
 
-static const char *
-walk(unsigned seed)
+static void
+act(bool lagging)
 {
-	with_expiry = seed % 3 == 0;
+	int			i = dice(N_PARTIES);
+	Party	   *party = &parties[i];
+	int			kind = dice(lagging ? 115 : 100);
+
+	if (zkl_session_state(party->session) == ZKL_SESSION_EXPIRED)
+		rejoin(party);
+	else if (kind < 100)
+		act_with(party, kind);
+	else if (kind < 107)
+		act_lag(party);
+	else if (kind < 113)
+		act_commit(i);
+	else
+		fake_stall(dice(T / 2));
+	if (lagging)
+		check_lease(party);
+}
+
+static const char *
+walk_with(unsigned seed, bool lagging)
+{
+	with_expiry = seed % 3 == 0 && !lagging;
+	broken[0] = '\0';
 	scene_begin(0);
 	scene_config.sequence_limit = seed % 2 ? 6 + dice(10) : 0;
 	for (int i = 0; i < N_PARTIES; i++)
 	{
-		scene_config.dialect = dice(4) ? ZKL_DIALECT_CURATOR : ZKL_DIALECT_KAZOO;
+		committing[i] = false;
+		scene_config.node_names = dice(4) ? ZKL_NODE_NAMES_CURATOR : ZKL_NODE_NAMES_KAZOO;
 		scene_join(&parties[i]);
 	}
-	for (int i = 0; i < ACTIONS; i++)
-		act();
+	for (int i = 0; i < ACTIONS && !broken[0]; i++)
+		act(lagging);
+	if (broken[0])
+		return broken;
 	if (!scene_settles())
 		return "somebody waits for nobody";
 	if (nodes_of(NULL, NULL) > 0)
@@ -117,9 +235,23 @@ walk(unsigned seed)
 	return objections() > 0 ? first_objection() : NULL;
 }
 
+static const char *
+walk(unsigned seed)
+{
+	return walk_with(seed, false);
+}
+
+static const char *
+walk_lagging(unsigned seed)
+{
+	return walk_with(seed, true);
+}
+
 int
 main(int argc, char **argv)
 {
 	walk_all(argc, argv, N_SEEDS, walk, "keep exclusion, tokens and order, and leave nothing");
+	walk_all(argc, argv, N_LAG_SEEDS, walk_lagging,
+			 "with servers that lag do so, too, and no commit outlives its lease");
 	return done();
 }

@@ -1,14 +1,14 @@
 /*-------------------------------------------------------------------------
  *
  * test_revoked.c
- *		A holder that is asked to let go hears of it within about a second,
- *		once for each time, whatever happens to the connection meanwhile.
+ *		A holder whose release is requested gets the notification within about a
+ *		second, once for each request, whatever happens to the connection.
  *
  *-------------------------------------------------------------------------
  */
 #include <string.h>
 
-#include "told.h"
+#include "observed.h"
 
 #define X ZKL_MODE_EXCLUSIVE
 #define S ZKL_MODE_SHARED
@@ -20,7 +20,7 @@ static Party *const A = &parties[0];
 static Party *const B = &parties[1];
 
 static int
-asked_back(const char *name)
+release_requested(const char *name)
 {
 	return zkl_lock_revocations(hold_of(A, name)->lock);
 }
@@ -53,21 +53,21 @@ test_revoked(void)
 	fake_count(A->client);
 	revoke("a");
 	fake_run_all();
-	ok(asked_back("a") == 1 && revocations_told == 1, "who holds a lock is told at once that it is asked back");
-	is_int(asked_back("b"), 0, "... of this lock alone");
+	ok(release_requested("a") == 1 && revocations_reported == 1, "who holds a lock is told at once that it is asked back");
+	is_int(release_requested("b"), 0, "... of this lock alone");
 	ok(!zkl_lock_is_lost(hold_of(A, "a")->lock), "it holds it as before");
 	ok(names_holder(node_of(A, "a")), "the node says again who holds it");
 	fake_advance(T);
 	is_str(fake_trace(A->client), "wuw", "which costs three requests, once");
-	is_int(revocations_told, 1, "it is told once");
+	is_int(revocations_reported, 1, "it is told once");
 	revoke("a");
 	fake_run_all();
-	ok(asked_back("a") == 2 && revocations_told == 2, "it can be asked again");
+	ok(release_requested("a") == 2 && revocations_reported == 2, "it can be asked again");
 	reduce(A, "a", NONE);
 	fake_run_all();
 	forget(lock_now(A, "a", X));
 	fake_advance(T);
-	ok(asked_back("a") == 0 && revocations_told == 2, "who takes the lock anew has not been asked yet");
+	ok(release_requested("a") == 0 && revocations_reported == 2, "who takes the lock anew has not been asked yet");
 	scene_end("exclusion, revoked");
 }
 
@@ -81,12 +81,12 @@ test_early(void)
 	fake_run_all();
 	is_str(fake_trace(A->client), "", "a lock that was just granted costs nothing more");
 	fake_advance(1000);
-	ok(asked_back("a") == 1 && revocations_told == 1, "what was asked before the node is watched is found after a second");
+	ok(release_requested("a") == 1 && revocations_reported == 1, "what was asked before the node is watched is found after a second");
 	ok(names_holder(node_of(A, "a")), "... and undone");
 	scene_end("exclusion, revoked early");
 }
 
-/* Exactly these bytes mean it. */
+/* Only exactly these bytes request a release. */
 static void
 test_other_data(void)
 {
@@ -107,12 +107,12 @@ test_other_data(void)
 	}
 	fake_tree_set_if(path, REVOKE, sizeof(REVOKE), fake_tree_find(path)->version);
 	fake_run_all();
-	ok(asked_back("a") == 0 && revocations_told == 0, "other data ask for nothing");
+	ok(release_requested("a") == 0 && revocations_reported == 0, "other data ask for nothing");
 	is_str(fake_trace(A->client), "wwwwwwww", "... and are left alone");
 	scene_end("exclusion, other data");
 }
 
-/* A second one after each step of what the first one sets going. */
+/* A second revocation after each step that the first one causes. */
 static void
 test_race(void)
 {
@@ -126,17 +126,17 @@ test_race(void)
 		revoke("a");
 		for (int i = 0; i < steps; i++)
 			fake_step(A->client);
-		before = revocations_told;
+		before = revocations_reported;
 		revoke("a");
 		fake_run_all();
-		ok(revocations_told == before + 1 && asked_back("a") == revocations_told &&
+		ok(revocations_reported == before + 1 && release_requested("a") == revocations_reported &&
 		   names_holder(node_of(A, "a")),
 		   "a second revocation after %d steps of the first is not overwritten unseen", steps);
 		scene_end(NULL);
 	}
 }
 
-/* The node of an upgrade, and the one beside it. */
+/* The writer node of an upgrade, and the reader node beside it. */
 static void
 test_upgraded(void)
 {
@@ -155,14 +155,14 @@ test_upgraded(void)
 	{
 		fake_tree_set(paths[i], REVOKE);
 		fake_run_all();
-		ok(asked_back("a") == i + 1 && revocations_told == i + 1 && names_holder(paths[i]),
+		ok(release_requested("a") == i + 1 && revocations_reported == i + 1 && names_holder(paths[i]),
 		   "each of them can be used to ask (%d)", i);
 	}
 	reduce(A, "a", S);
 	fake_run_all();
 	revoke("a");
 	fake_run_all();
-	is_int(asked_back("a"), 3, "... and the one that stays");
+	is_int(release_requested("a"), 3, "... and the one that stays");
 	scene_end("exclusion, upgraded and revoked");
 }
 
@@ -176,10 +176,10 @@ test_downgraded(void)
 	fake_run_all();
 	reduce(A, "a", S);
 	fake_run_all();
-	is_int(asked_back("a"), 1, "a downgrade does not let go");
+	is_int(release_requested("a"), 1, "a downgrade does not let go");
 	revoke("a");
 	fake_advance(1000);
-	ok(asked_back("a") == 2 && revocations_told == 2, "the new node is watched as well");
+	ok(release_requested("a") == 2 && revocations_reported == 2, "the new node is watched as well");
 	ok(names_holder(node_of(A, "a")), "... and gets its data back");
 	scene_end("exclusion, downgraded and revoked");
 }
@@ -196,17 +196,17 @@ test_disconnected(void)
 	fake_connect(A->client);
 	fake_run_all();
 	fake_advance(1000);
-	ok(asked_back("a") == 1 && revocations_told == 1, "what was asked during an outage is told after it");
+	ok(release_requested("a") == 1 && revocations_reported == 1, "what was asked during an outage is told after it");
 	fake_disconnect(A->client);
 	fake_run_all();
 	fake_connect(A->client);
 	fake_run_all();
 	fake_advance(T);
-	is_int(revocations_told, 1, "... and not again after the next one");
+	is_int(revocations_reported, 1, "... and not again after the next one");
 	scene_end("exclusion, revoked during an outage");
 }
 
-/* Who waits holds nothing that could be asked back, until it does. */
+/* A waiter holds nothing that could be revoked until it is granted. */
 static void
 test_waiting(void)
 {
@@ -217,30 +217,30 @@ test_waiting(void)
 	revoke("a");
 	fake_run_all();
 	fake_advance(T);
-	is_int(revocations_told, 0, "who waits is not asked");
+	is_int(revocations_reported, 0, "who waits is not asked");
 	reduce(B, "a", NONE);
 	fake_run_all();
 	fake_advance(1000);
-	ok(asked_back("a") == 1 && revocations_told == 1, "... but hears of it when it holds");
+	ok(release_requested("a") == 1 && revocations_reported == 1, "... but hears of it when it holds");
 	scene_end("exclusion, revoked while waiting");
 }
 
-/* A grant that the owner has not seen yet is told when it takes it. */
+/* A revocation of a grant not yet taken is reported when the owner takes the grant. */
 static void
 test_not_taken(void)
 {
-	ZklLockWish wish = {"a", X, NULL};
+	ZklLockItem item = {"a", X, NULL};
 	ZklRequest *request;
 	ZklLock    *lock;
 
 	begin_telling(1);
-	request = zkl_lock_request(A->session, &wish, 1, false, A->data, (int) strlen(A->data));
+	request = zkl_lock_request(A->session, &item, 1, false, A->data, (int) strlen(A->data));
 	fake_run_all();
 	revoke("a");
 	fake_advance(T);
-	is_int(revocations_told, 0, "who does not know yet that it holds is not told");
+	is_int(revocations_reported, 0, "who does not know yet that it holds is not told");
 	lock = zkl_request_lock(request, 0);
-	ok(revocations_told == 1 && zkl_lock_revocations(lock) == 1, "... but then");
+	ok(revocations_reported == 1 && zkl_lock_revocations(lock) == 1, "... but then");
 	zkl_request_end(request);
 	zkl_lock_reduce(lock, NONE);
 	fake_run_all();
@@ -256,13 +256,13 @@ test_released(void)
 	revoke("a");
 	reduce(A, "a", NONE);
 	fake_run_all();
-	is_int(revocations_told, 0, "who has let go is not told");
+	is_int(revocations_reported, 0, "who has let go is not told");
 	scene_end("exclusion, revoked and released");
 }
 
 /*
- * Whatever becomes of each request in turn, it is told, and the node shows its
- * holder again, unless the ensemble refuses that.
+ * Whatever happens to each request in turn, the revocation is reported, and the
+ * node shows its holder again, unless the ensemble refuses that.
  */
 static void
 test_faults(void)
@@ -270,7 +270,8 @@ test_faults(void)
 	for (int k = 1; k <= 3; k++)
 		for (FakeFault fault = FAULT_NONE; fault < N_FAULTS; fault++)
 		{
-			bool		refused = fault == FAULT_NO_AUTH || fault == FAULT_OTHER;
+			bool		refused = fault == FAULT_NO_AUTH || fault == FAULT_OTHER ||
+				fault == FAULT_APPLY_OTHER;
 			bool		expected = true;
 
 			begin_telling(1);
@@ -290,17 +291,18 @@ test_faults(void)
 			if (!fake_is_expired(A->client))
 			{
 				if (refused)
-					expected = revocations_told == (k > 1) && names_holder(node_of(A, "a")) == (k > 2);
+					expected = revocations_reported == (k > 1) && names_holder(node_of(A, "a")) ==
+						(k > 2 || (k == 2 && fault == FAULT_APPLY_OTHER));
 				else
-					expected = revocations_told == 1 && names_holder(node_of(A, "a"));
-				ok(expected && asked_back("a") == revocations_told,
+					expected = revocations_reported == 1 && names_holder(node_of(A, "a"));
+				ok(expected && release_requested("a") == revocations_reported,
 				   "told once, request %d of the revocation (%s)", k, fake_fault_name(fault));
 				if (!refused || k == 2)
 				{
 					revoke("a");
 					fake_run_all();
 					fake_advance(1000);
-					is_int(revocations_told, 2, "... and once more when asked again");
+					is_int(revocations_reported, 2, "... and once more when asked again");
 				}
 			}
 			scene_end(NULL);

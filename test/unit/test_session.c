@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * test_session.c
- *		Promises about a session: its lease, its end, and making sure of it.
+ *		Promises about a session: its lease, its end, and the commit check.
  *
  *-------------------------------------------------------------------------
  */
@@ -87,7 +87,7 @@ test_lease(void)
 	forget(lock_now(A, "b", X));
 	reduce(A, "b", NONE);
 	fake_run_all();
-	fake_advance(T);
+	fake_advance(T / 2);
 	fake_fault(A->client, fake_counted(A->client) + 1, FAULT_DELAY);
 	ask_for(A, "b", X);
 	fake_run_all();
@@ -103,7 +103,7 @@ test_lease(void)
 	fake_fault(A->client, fake_counted(A->client) + 1, FAULT_NO_AUTH);
 	lock_now(A, "c", X);
 	is_int(lease(), 0, "a refused create proves nothing");
-	zkl_session_confirm(A->session);
+	zkl_session_confirm(A->session, false);
 	fake_run_all();
 	is_int(lease(), T / 3, "confirming renews it");
 	fake_expire(A->client);
@@ -119,7 +119,7 @@ test_confirm(void)
 	char		path[256];
 
 	scene_begin(2);
-	zkl_session_confirm(A->session);
+	zkl_session_confirm(A->session, false);
 	is_int(zkl_session_confirmed(A->session), ZKL_PENDING, "who holds nothing can ask, too");
 	fake_run_all();
 	is_int(zkl_session_confirmed(A->session), ZKL_OK,
@@ -129,14 +129,14 @@ test_confirm(void)
 	forget(lock_now(A, "b", X));
 	forget(lock_now(A, "c", X));
 	fake_count(A->client);
-	zkl_session_confirm(A->session);
-	zkl_session_confirm(A->session);
+	zkl_session_confirm(A->session, false);
+	zkl_session_confirm(A->session, false);
 	is_str(fake_trace(A->client), "m", "confirming costs one multi, asked twice or not");
 	is_int(zkl_session_confirmed(A->session), ZKL_PENDING, "... and a round trip");
 	fake_run_all();
 	is_int(zkl_session_confirmed(A->session), ZKL_OK, "it is confirmed");
 
-	zkl_session_confirm(A->session);
+	zkl_session_confirm(A->session, false);
 	fake_disconnect(A->client);
 	fake_run_all();
 	is_int(zkl_session_confirmed(A->session), ZKL_PENDING, "a lost connection leaves it open");
@@ -144,11 +144,11 @@ test_confirm(void)
 	fake_run_all();
 	is_int(zkl_session_confirmed(A->session), ZKL_OK, "... and it goes on when that is back");
 
-	/* Two of the three are gone, one of them by its reader node alone. */
+	/* Two of the three are gone, one of them only by its reader node. */
 	strcpy(path, node_of(A, "a"));
 	fake_tree_delete(path);
 	fake_tree_delete(node_of(A, "b"));
-	zkl_session_confirm(A->session);
+	zkl_session_confirm(A->session, false);
 	fake_run_all();
 	is_int(zkl_session_confirmed(A->session), ZKL_OK, "a session may live although nodes are gone");
 	ok(zkl_lock_is_lost(hold_of(A, "a")->lock), "a lock whose node was deleted is lost");
@@ -161,7 +161,7 @@ test_confirm(void)
 	is_int(nodes_of(A, NULL), 1, "lost locks can be let go");
 
 	fake_fault(A->client, fake_counted(A->client) + 1, FAULT_OTHER);
-	zkl_session_confirm(A->session);
+	zkl_session_confirm(A->session, false);
 	fake_run_all();
 	is_int(zkl_session_confirmed(A->session), ZKL_SERVER_ERROR, "an error is told");
 	fake_expire(A->client);
@@ -171,13 +171,133 @@ test_confirm(void)
 	scene_end("exclusion, confirming");
 }
 
-/* A downgrade that is not through yet is no loss. */
+/* An answer that arrives after half of the lease leaves no time to commit. */
+static void
+test_confirm_late(void)
+{
+	scene_begin(1);
+	forget(lock_now(A, "a", X));
+	fake_count(A->client);
+	zkl_session_confirm(A->session, false);
+	fake_apply(A->client);
+	fake_advance(T / 6);
+	fake_deliver(A->client);
+	is_int(zkl_session_confirmed(A->session), ZKL_OK,
+		   "a confirmation counts with half of its lease left");
+	fake_advance(1);
+	is_int(zkl_session_confirmed(A->session), ZKL_PENDING, "... and with less it does not");
+	fake_run_all();
+	is_int(zkl_session_confirmed(A->session), ZKL_OK, "... but the answer to a second question");
+	is_int(zkl_session_lease(A->session).left_ms, T / 3, "... which is a new one");
+	is_int(zkl_session_lease(A->session).reserve_ms, T / 6, "half of a lease is its reserve");
+	is_int(zkl_session_lease(A->session).length_ms, T / 3, "... of a third of the session timeout");
+
+	/* A grant renews the lease, but shows nothing about the other nodes. */
+	zkl_session_confirm(A->session, false);
+	fake_run_all();
+	fake_advance(T / 6 + 1);
+	forget(lock_now(A, "b", X));
+	is_int(zkl_session_confirmed(A->session), ZKL_PENDING,
+		   "the lease that counts is the confirmation's own");
+	scene_end("exclusion, late confirmations");
+}
+
+/* A commit that needs a fresh check must not accept the answer to an earlier one. */
+static void
+test_confirm_fresh(void)
+{
+	scene_begin(1);
+	forget(lock_now(A, "a", X));
+	fake_count(A->client);
+	zkl_session_confirm(A->session, true);
+	fake_apply(A->client);
+	fake_tree_delete(node_of(A, "a"));
+	zkl_session_confirm(A->session, true);
+	is_str(fake_trace(A->client), "mm", "a fresh confirmation is a request of its own");
+	fake_deliver(A->client);
+	is_int(zkl_session_confirmed(A->session), ZKL_PENDING,
+		   "... and an answer to an earlier one is not its own");
+	fake_run_all();
+	is_int(zkl_session_confirmed(A->session), ZKL_OK, "... which is");
+	ok(zkl_lock_is_lost(hold_of(A, "a")->lock), "... and shows what has happened between");
+
+	zkl_session_confirm(A->session, true);
+	fake_disconnect(A->client);
+	zkl_session_confirm(A->session, true);
+	fake_connect(A->client);
+	fake_run_all();
+	is_int(zkl_session_confirmed(A->session), ZKL_OK, "it outlives the connection");
+	scene_end(NULL);
+}
+
+/* A session whose owner has given it up does not leave its nodes behind. */
+static void
+test_left_behind(void)
+{
+	ZklClient  *client;
+
+	scene_begin(2);
+	forget(lock_now(A, "a", X));
+	fake_disconnect(A->client);
+	fake_run_all();
+	fake_advance(T);
+	is_int(zkl_session_state(A->session), ZKL_SESSION_EXPIRED, "a session ends by its clock");
+	is_int(nodes_of(NULL, "a"), 1, "... which the ensemble does not know");
+	fake_connect(A->client);
+	fake_run_all();
+	is_int(nodes_of(NULL, "a"), 0, "it is closed when the connection is back, whatever its owner does");
+	scene_leave(A);
+	is_int(fake_n_clients(), 1, "... and freed when its owner closes it");
+
+	scene_join(A);
+	forget(lock_now(A, "a", X));
+	client = A->client;
+	fake_disconnect(client);
+	fake_run_all();
+	scene_leave(A);
+	is_int(fake_n_clients(), 2, "the client of a session that its owner closes while disconnected goes on");
+	ask_for(B, "a", X);
+	fake_connect(client);
+	fake_run_all();
+	is_int(fake_n_clients(), 1, "... until it is connected");
+	is_int(mode_of(B, "a"), X, "... and the next one has the lock");
+
+	scene_join(A);
+	client = A->client;
+	fake_disconnect(client);
+	fake_run_all();
+	scene_leave(A);
+	fake_expire(client);
+	fake_connect(client);
+	fake_run_all();
+	is_int(fake_n_clients(), 1, "... or until the session has expired");
+
+	scene_open(A);
+	scene_leave(A);
+	is_int(fake_n_clients(), 1, "a session that never was has nothing to close");
+
+	/* An answer that is missing for too long ends a connected session. */
+	scene_join(A);
+	lock_now(A, "b", X);
+	fake_count(A->client);
+	fake_fault(A->client, 1, FAULT_DELAY);
+	reduce(A, "b", ZKL_MODE_NONE);
+	ask_for(A, "c", X);
+	fake_run_all();
+	fake_advance(2 * T);
+	is_int(zkl_session_state(A->session), ZKL_SESSION_EXPIRED, "a forgotten answer ends a session");
+	is_int(nodes_of(A, NULL), 0, "... also at the ensemble");
+	scene_end("exclusion, sessions left behind");
+}
+
+/* An unfinished downgrade is no loss. */
 static void
 test_confirm_downgrade(bool at_once)
 {
 	for (FakeFault fault = FAULT_NONE; fault < N_FAULTS; fault++)
 	{
-		if (fault == FAULT_NO_AUTH || fault == FAULT_OTHER)
+		if (fault == FAULT_NO_AUTH || fault == FAULT_OTHER ||
+			fault == FAULT_APPLY_OTHER)
 			continue;
 		scene_begin(1);
 		forget(lock_now(A, "a", X));
@@ -186,7 +306,7 @@ test_confirm_downgrade(bool at_once)
 		reduce(A, "a", S);
 		if (!at_once)
 			fake_run_all();
-		zkl_session_confirm(A->session);
+		zkl_session_confirm(A->session, false);
 		fake_run_all();
 		heal();
 		if (fake_is_expired(A->client))
@@ -270,11 +390,11 @@ test_suspended(void)
 	scene_end(NULL);
 }
 
-/* The owner closes in any state; what a hanging close leaves must stay valid. */
+/* The owner closes in any state; memory that a hanging close uses stays valid. */
 static void
 test_close(void)
 {
-	static ZklSession *abandoned;	/* its memory is left to it, by contract */
+	static ZklSession *abandoned;	/* not freed, by contract */
 	ZklClient  *client;
 
 	scene_begin(2);
@@ -333,6 +453,9 @@ main(void)
 	test_info();
 	test_lease();
 	test_confirm();
+	test_confirm_late();
+	test_left_behind();
+	test_confirm_fresh();
 	test_confirm_downgrade(false);
 	test_confirm_downgrade(true);
 	test_expiry();

@@ -1,10 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * test_several.c
- *		Promises about several names at once, limits, and numbers that end.
+ *		Promises about several names at once, limits, and the end of sequence numbers.
  *
  *-------------------------------------------------------------------------
  */
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,6 +26,14 @@ static const char *const abc[] = {"a", "b", "c"};
 static const char *const cba[] = {"c", "b", "a"};
 static const ZklMode xxx[] = {X, X, X};
 static const ZklMode sxs[] = {S, X, S};
+
+static bool
+is_woken(const Party *party)
+{
+	struct pollfd fd = {zkl_session_fd(party->session), POLLIN, 0};
+
+	return poll(&fd, 1, 0) == 1;
+}
 
 static void
 test_array(void)
@@ -65,6 +74,66 @@ test_array(void)
 	scene_end("exclusion, several names");
 }
 
+/* "a" was released on this server, so its node will go; "b" is held elsewhere. */
+static void
+test_try_behind_both(void)
+{
+	Ask		   *ask;
+
+	scene_begin(3);
+	lock_now(A, "a", X);
+	lock_now(B, "b", X);
+	scene_neighbour = fake_session_id(A->client);
+	ask = ask_all(C, 3, abc, xxx, true);
+	fake_run_all();
+	is_int(ask->status, ZKL_BUSY,
+		   "a try of several names is refused for one of them while another, released one's node is there");
+	scene_neighbour = 0;
+	scene_end("exclusion, a try of several names");
+}
+
+/* The owner decided about C's contender, but B's is the first one by now. */
+static void
+test_try_decided_late(void)
+{
+	ZklLockItem item = {"a", X, NULL};
+	ZklRequest *request;
+	ZklRequestInfo info;
+	int64_t		b;
+	int64_t		c;
+
+	scene_begin(3);
+	b = fake_session_id(B->client);
+	c = fake_session_id(C->client);
+	forget(lock_now(B, "a", X));
+	lock_now(C, "a", X);
+	request = zkl_lock_request(A->session, &item, 1, true, "", 0);
+	fake_run_all();
+	zkl_request_info(request, &info);
+	ok(info.is_refused && info.refused_by == c, "a try is refused by the contender before it");
+	zkl_request_wait(request, c);
+	fake_run_all();
+	zkl_session_clear_wakeup(A->session);
+	fake_count(A->client);
+	give_up_all(C);
+	fake_run_all();
+	zkl_request_info(request, &info);
+	ok(info.is_refused && info.refused_by == b, "... then by another one");
+	is_int(is_woken(A), 1, "... for which the owner wakes up");
+	is_str(fake_trace(A->client), "sl", "... and which is not watched");
+	zkl_request_wait(request, c);
+	fake_run_all();
+	is_str(fake_trace(A->client), "sl", "... also after a late decision to wait for the first one");
+	zkl_request_refuse(request, c);
+	is_int(zkl_request_status(request), ZKL_PENDING, "a late refusal is none");
+	zkl_request_refuse(request, b);
+	is_int(zkl_request_status(request), ZKL_BUSY, "... and one that is not late is");
+	zkl_request_end(request);
+	fake_run_all();
+	is_int(nodes_of(A, "a"), 0, "... and leaves nothing");
+	scene_end("exclusion, a late decision about a try");
+}
+
 static void
 test_array_modes(void)
 {
@@ -94,7 +163,7 @@ test_array_modes(void)
 	scene_end("exclusion, several modes");
 }
 
-/* All queues see the requests in one order: no deadlock, whatever the order of names. */
+/* All queues have the requests in one order: no deadlock, whatever the names' order. */
 static void
 test_array_no_deadlock(void)
 {
@@ -120,7 +189,7 @@ test_array_no_deadlock(void)
 	is_int(stuck, 0, "two that want the same names in opposite orders both get them");
 }
 
-/* A node that was first early is removed by hand while another still waits. */
+/* A node that was first early is deleted by hand while another node still waits. */
 static void
 test_array_checked(void)
 {
@@ -165,7 +234,7 @@ static void
 test_too_many(void)
 {
 	char		longest[1000];
-	ZklLockWish *wishes = calloc(600, sizeof(ZklLockWish));
+	ZklLockItem *items = calloc(600, sizeof(ZklLockItem));
 	ZklRequest *request;
 
 	scene_begin(0);
@@ -186,20 +255,20 @@ test_too_many(void)
 	memset(longest, 'n', sizeof(longest) - 1);
 	longest[sizeof(longest) - 1] = '\0';
 	for (int i = 0; i < 600; i++)
-		wishes[i] = (ZklLockWish) {longest, X, NULL};
+		items[i] = (ZklLockItem) {longest, X, NULL};
 	fake_count(A->client);
-	request = zkl_lock_request(A->session, wishes, 600, false, "", 0);
+	request = zkl_lock_request(A->session, items, 600, false, "", 0);
 	is_int(zkl_request_status(request), ZKL_TOO_MANY, "paths of more bytes than a packet holds are refused");
 	is_int(fake_counted(A->client), 0, "... before anything is sent");
 	zkl_request_end(request);
 	memset(longest, 'd', sizeof(longest) - 1);
-	wishes[0].name = "a";
+	items[0].name = "a";
 	for (int i = 0; i < 600; i++)
-		wishes[i].name = "a";
-	request = zkl_lock_request(A->session, wishes, 600, false, longest, 999);
+		items[i].name = "a";
+	request = zkl_lock_request(A->session, items, 600, false, longest, 999);
 	is_int(zkl_request_status(request), ZKL_TOO_MANY, "data of more bytes, too");
 	zkl_request_end(request);
-	free(wishes);
+	free(items);
 	scene_end(NULL);
 }
 
@@ -235,10 +304,10 @@ test_foreign(void)
 
 
 /*
- * Numbers that end
+ * The end of sequence numbers
  */
 
-/* Uses the lock's numbers up to the next one being "number". */
+/* Makes "number" the next sequence number of the lock. */
 static void
 set_number(const char *name, int32_t number)
 {
@@ -259,7 +328,7 @@ begin_near_limit(int n_parties)
 }
 
 static void
-test_drain(void)
+test_sequence_restart(void)
 {
 	begin_near_limit(2);
 	forget(lock_now(A, "a", X));
@@ -305,9 +374,9 @@ test_drain(void)
 	scene_end(NULL);
 }
 
-/* The answer to the create was lost, and the node is found with its number. */
+/* The answer to the create is lost, and the node is found with its number. */
 static void
-test_drain_after_loss(void)
+test_sequence_restart_after_loss(void)
 {
 	begin_near_limit(2);
 	forget(lock_now(A, "a", X));
@@ -323,7 +392,7 @@ test_drain_after_loss(void)
 }
 
 static void
-test_drain_ends(void)
+test_sequence_restart_ends(void)
 {
 	Ask		   *ask;
 
@@ -343,7 +412,7 @@ test_drain_ends(void)
 	foreign_node("a", "lease_holder", 99);
 	fake_tree_find(path_of("a"))->counter = LIMIT + 1;
 	ask = lock_now(B, "a", X);
-	is_int(ask->status, ZKL_NOT_DRAINING, "foreign children that hold the znode are told");
+	is_int(ask->status, ZKL_SEQUENCE_BLOCKED, "foreign children that hold the znode are told");
 	is_int(nodes_of(B, NULL), 0, "... and nothing of ours is left");
 	scene_end(NULL);
 
@@ -368,9 +437,9 @@ test_drain_ends(void)
 	scene_end(NULL);
 }
 
-/* Numbers have restarted for one of two drainers: the other is not forgotten. */
+/* Of two sessions that wait for a restart, one restarts the numbers; the other queues. */
 static void
-test_two_drainers(void)
+test_two_sequence_restarts(void)
 {
 	begin_near_limit(4);
 	forget(lock_now(A, "a", X));
@@ -400,15 +469,17 @@ int
 main(void)
 {
 	test_array();
+	test_try_behind_both();
+	test_try_decided_late();
 	test_array_modes();
 	test_array_no_deadlock();
 	test_array_checked();
 	test_array_refused();
 	test_too_many();
 	test_foreign();
-	test_drain();
-	test_drain_after_loss();
-	test_drain_ends();
-	test_two_drainers();
+	test_sequence_restart();
+	test_sequence_restart_after_loss();
+	test_sequence_restart_ends();
+	test_two_sequence_restarts();
 	return done();
 }

@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * test_threads.c
- *		Promises with real threads: each session has an owner, a client and a
- *		keeper, and connections break now and then.  For ThreadSanitizer.
+ *		Promises with real threads: each session has an owner, a client and an I/O
+ *		thread, and connections break now and then.  For ThreadSanitizer.
  *
  *-------------------------------------------------------------------------
  */
@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "fake_client.h"
-#include "recipe.h"
+#include "recipe/recipe.h"
 #include "tap.h"
 
 #define N_OWNERS 4
@@ -25,7 +25,7 @@
 
 static const char *const names[N_NAMES] = {"a", "b", "c"};
 
-/* The referee: how many are inside, by name; writers count 1000. */
+/* The referee counts the holders of each name; a writer counts 1000. */
 static pthread_mutex_t referee = PTHREAD_MUTEX_INITIALIZER;
 static int	inside[N_NAMES];
 static int	violations;
@@ -51,7 +51,7 @@ leave(int name, int weight)
 	pthread_mutex_unlock(&referee);
 }
 
-/* As the owner's wait loop does, patiently or for some wake-ups only. */
+/* Waits like the owner's wait loop, until the end or for some wake-ups only. */
 static ZklStatus
 wait_for(ZklSession *session, ZklRequest *request, int wakeups)
 {
@@ -60,9 +60,16 @@ wait_for(ZklSession *session, ZklRequest *request, int wakeups)
 	while ((status = zkl_request_status(request)) == ZKL_PENDING && wakeups-- > 0)
 	{
 		struct pollfd fd = {zkl_session_fd(session), POLLIN, 0};
+		ZklRequestInfo info;
 
+		zkl_request_info(request, &info);
+		if (info.is_refused)
+		{
+			zkl_request_refuse(request, info.refused_by);
+			continue;
+		}
 		if (poll(&fd, 1, 10000) == 0)
-			abort();			/* nobody holds for so long */
+			abort();			/* no holder takes that long */
 		zkl_session_clear_wakeup(session);
 	}
 	return status;
@@ -74,8 +81,8 @@ one_round(ZklSession *session, unsigned *seed)
 	int			name = rand_r(seed) / 7 % N_NAMES;
 	bool		writer = rand_r(seed) / 7 % 2;
 	bool		impatient = rand_r(seed) / 7 % 8 == 0;
-	ZklLockWish wish = {names[name], writer ? ZKL_MODE_EXCLUSIVE : ZKL_MODE_SHARED, NULL};
-	ZklRequest *request = zkl_lock_request(session, &wish, 1,
+	ZklLockItem item = {names[name], writer ? ZKL_MODE_EXCLUSIVE : ZKL_MODE_SHARED, NULL};
+	ZklRequest *request = zkl_lock_request(session, &item, 1,
 										   rand_r(seed) / 7 % 6 == 0, "me", 2);
 	ZklLock    *lock = NULL;
 
@@ -93,7 +100,7 @@ one_round(ZklSession *session, unsigned *seed)
 		zkl_lock_reduce(lock, ZKL_MODE_SHARED);
 	}
 	if (rand_r(seed) / 7 % 5 == 0)
-		zkl_session_confirm(session);
+		zkl_session_confirm(session, false);
 	pthread_mutex_lock(&referee);
 	lost += zkl_lock_is_lost(lock);
 	pthread_mutex_unlock(&referee);

@@ -1,23 +1,23 @@
 /*-------------------------------------------------------------------------
  *
  * truth.c
- *		Who of the parties of a scene waits for whom, in truth.
+ *		The true wait-for graph of a scene's parties.
  *
- * Taken from the nodes in the fake ensemble and from what the test said, not from
- * what was told.  Sets of parties are bits.  Declared in waiters.h.
+ * Derived from the nodes in the fake ensemble and from the test's own calls, not
+ * from the wait reports.  Sets of parties are bits.  Declared in waiters.h.
  *
  *-------------------------------------------------------------------------
  */
 #include <stdio.h>
 #include <string.h>
 
-#include "node.h"
+#include "recipe/queue/node.h"
 #include "waiters.h"
 
-/* Somebody who is no party: can go on. */
+/* A session that is no party: it can proceed. */
 #define STRANGER (1u << MAX_PARTIES)
 
-/* What one party needs: all of these, and any of those (0: no such need). */
+/* What one party needs: all of these, and any of those (0: no such condition). */
 typedef struct Truth
 {
 	unsigned	all_of;
@@ -61,26 +61,56 @@ read_place(const FakeNode *node, const char *queue, Place *place)
 	return place->name && zkl_parse_child(place->name, &place->c);
 }
 
+/* Returns the party that waits for a row and owns the node, or NULL. */
+static const Party *
+waits_for_row(unsigned owner)
+{
+	for (int i = 0; i < MAX_PARTIES; i++)
+		if (owner == 1u << i && waits_locally_for(&parties[i]) && !pending_of(&parties[i]))
+			return &parties[i];
+	return NULL;
+}
+
+/*
+ * Reads a node that may block others: a released node blocks none, and the node of
+ * a downgraded writer counts as a reader.
+ */
+static bool
+read_obstacle(const FakeNode *node, const char *queue, Place *place)
+{
+	const Party *party;
+	ZklMode		mode;
+
+	if (!read_place(node, queue, place))
+		return false;
+	party = waits_for_row(owner_of(node));
+	if (party == NULL)
+		return true;
+	mode = mode_of(party, strrchr(queue, '/') + 1);
+	place->c.writer = place->c.writer && mode == ZKL_MODE_EXCLUSIVE;
+	return mode != ZKL_MODE_NONE;
+}
+
 static bool
 is_before(const Place *a, const Place *b)
 {
 	return zkl_is_before(a->c.number, a->name, b->c.number, b->name);
 }
 
-/* Is there a writer of somebody else's, of none of those gone, before the sharer? */
+/* Is a foreign writer before the sharer, leaving out those in "gone"? */
 static bool
 is_behind_writer(const Place *sharer, const Place *own, unsigned gone)
 {
 	Place		w;
 
 	for (FakeNode *node = fake_tree_first(); node; node = node->next)
-		if (!(owner_of(node) & gone) && read_place(node, own->queue, &w) &&
+		if (!(owner_of(node) & gone) && read_obstacle(node, own->queue, &w) &&
 			w.c.writer && w.c.owner != own->c.owner && is_before(&w, sharer))
 			return true;
 	return false;
 }
 
-/* Must this one go before the own node is first? */
+/* Must the other node go before the own node is first? */
 static bool
 is_in_the_way(const Place *other, const Place *own, unsigned gone)
 {
@@ -91,7 +121,7 @@ is_in_the_way(const Place *other, const Place *own, unsigned gone)
 	return !other->c.writer && !is_behind_writer(other, own, gone);
 }
 
-/* The owners of all nodes in the way of the party's; *found tells if it has one. */
+/* Returns the owners of all nodes before the party's; *found: does it have a node? */
 static unsigned
 before_in_queue(const Party *party, const char *queue, bool upgrade,
 				unsigned gone, bool *found)
@@ -108,14 +138,14 @@ before_in_queue(const Party *party, const char *queue, bool upgrade,
 		*found = true;
 		own.upgrade = upgrade;
 		for (FakeNode *node = fake_tree_first(); node; node = node->next)
-			if (!(owner_of(node) & gone) && read_place(node, queue, &other) &&
+			if (!(owner_of(node) & gone) && read_obstacle(node, queue, &other) &&
 				is_in_the_way(&other, &own, gone))
 				before |= owner_of(node);
 	}
 	return before;
 }
 
-/* Everybody in a queue. */
+/* Returns the owners of all nodes in a queue, except those in "gone". */
 static unsigned
 all_in_queue(const char *queue, unsigned gone)
 {
@@ -130,16 +160,24 @@ all_in_queue(const char *queue, unsigned gone)
 
 
 /*
- * What a party needs
+ * Conditions of a party
  */
 
 static bool
 is_kazoo(void)
 {
-	return scene_config.dialect == ZKL_DIALECT_KAZOO;
+	return scene_config.node_names == ZKL_NODE_NAMES_KAZOO;
 }
 
-/* Who has permits, if there is none left, and what the party gave up is gone. */
+static bool
+is_released_permit(unsigned owner, const char *semaphore)
+{
+	const Party *party = waits_for_row(owner);
+
+	return party && permits_of(party, semaphore) == 0;
+}
+
+/* The permits' owners, if no permit is left and those the party released are gone. */
 static unsigned
 permit_owners(const Party *party, const Ask *ask, unsigned gone)
 {
@@ -156,7 +194,7 @@ permit_owners(const Party *party, const Ask *ask, unsigned gone)
 		if (!fake_tree_child(node->path, parent) || (owner & gone) || node->owner == 0)
 			continue;
 		n++;
-		owners |= owner;
+		owners |= is_released_permit(owner, ask->names[0]) ? STRANGER : owner;
 		own += owner == bit_of(party);
 	}
 	if (own > held + 1 || n - (own > held) < ask->size)
@@ -178,9 +216,9 @@ truth_of_permit(const Party *party, const Ask *ask, unsigned gone)
 }
 
 static unsigned
-needs_of_locks(const Party *party, const Ask *ask, unsigned gone)
+node_sets_of_locks(const Party *party, const Ask *ask, unsigned gone)
 {
-	unsigned	needs = 0;
+	unsigned	node_sets = 0;
 	bool		found;
 
 	for (int i = 0; i < ask->n; i++)
@@ -188,23 +226,23 @@ needs_of_locks(const Party *party, const Ask *ask, unsigned gone)
 		char		queue[300];
 
 		snprintf(queue, sizeof(queue), "%s/%s", SCENE_LOCKS, ask->names[i]);
-		needs |= before_in_queue(party, queue,
-								 mode_of(party, ask->names[i]) == ZKL_MODE_SHARED,
-								 gone, &found);
+		node_sets |= before_in_queue(party, queue,
+									 mode_of(party, ask->names[i]) == ZKL_MODE_SHARED,
+									 gone, &found);
 	}
-	return needs;
+	return node_sets;
 }
 
-/* Who stood in line would take the place of who has gone, at the end of the queue. */
+/* If "first" is gone, its local waiters queue in the ensemble, behind all these. */
 static unsigned
-needs_in_line(const Party *first, unsigned gone)
+node_sets_for_place(const Party *first, unsigned gone)
 {
 	Ask		   *ask = pending_of(first);
-	unsigned	needs = 0;
+	unsigned	node_sets = 0;
 
 	for (int i = 0; ask && i < ask->n; i++)
-		needs |= all_in_queue(path_of(ask->names[i]), gone);
-	return needs;
+		node_sets |= all_in_queue(path_of(ask->names[i]), gone);
+	return node_sets;
 }
 
 static Truth
@@ -217,11 +255,11 @@ truth_of(const Party *party, unsigned gone)
 	if (ask && ask->size > 0)
 		truth = truth_of_permit(party, ask, gone);
 	else if (ask)
-		truth.all_of = needs_of_locks(party, ask, gone);
+		truth.all_of = node_sets_of_locks(party, ask, gone);
 	if (other && !(bit_of(other) & gone))
 		truth.all_of |= bit_of(other);
-	else if (other && waits_in_line(party))
-		truth.all_of |= needs_in_line(other, gone) & ~bit_of(party);
+	else if (other && waits_for_place(party))
+		truth.all_of |= node_sets_for_place(other, gone) & ~bit_of(party);
 	return truth;
 }
 
@@ -230,15 +268,15 @@ truth_of(const Party *party, unsigned gone)
  * Deadlocks
  */
 
-/* Whom of the set does it wait for, because nobody else could help it? */
+/* Which of the set does it wait for, because nobody outside the set can help? */
 static unsigned
 waits_within(const Truth *truth, unsigned set)
 {
-	unsigned	needs = truth->all_of & set;
+	unsigned	node_sets = truth->all_of & set;
 
 	if (truth->any_of != 0 && (truth->any_of & ~set) == 0)
-		needs |= truth->any_of;
-	return needs;
+		node_sets |= truth->any_of;
+	return node_sets;
 }
 
 static bool
@@ -270,6 +308,38 @@ would_be_deadlocked(const Party *party, unsigned gone)
 			truths[i] = truth_of(&parties[i], gone);
 	for (unsigned set = 1; set < STRANGER; set++)
 		if ((set & bit_of(party)) && !(set & gone) && is_one_deadlock(truths, set))
+			return true;
+	return false;
+}
+
+bool
+breaks_deadlock(const Party *party)
+{
+	Truth		before[MAX_PARTIES] = {{0, 0}};
+	Truth		after[MAX_PARTIES] = {{0, 0}};
+
+	for (int i = 0; i < MAX_PARTIES; i++)
+		if (parties[i].session)
+		{
+			before[i] = truth_of(&parties[i], 0);
+			after[i] = truth_of(&parties[i], bit_of(party));
+		}
+	for (unsigned set = 1; set < STRANGER; set++)
+	{
+		unsigned	rest = set & ~bit_of(party);
+		bool		stays = false;
+
+		if (rest == set || !is_one_deadlock(before, set))
+			continue;
+		for (unsigned left = rest; left && !stays; left = (left - 1) & rest)
+			stays = is_one_deadlock(after, left);
+		if (!stays)
+			return true;
+	}
+	for (int i = 0; i < MAX_PARTIES; i++)
+		if (&parties[i] != party && parties[i].session &&
+			would_be_deadlocked(&parties[i], 0) &&
+			!would_be_deadlocked(&parties[i], bit_of(party)))
 			return true;
 	return false;
 }

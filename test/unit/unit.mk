@@ -4,33 +4,38 @@
 #   make -f test/unit/unit.mk check-unit
 #
 # make UNIT_BUILD=dir puts what is built elsewhere, WERROR=1 is for CI, and
-# UNIT_TESTS="test_lock test_keeper" runs only these.
+# UNIT_TESTS="test_lock test_io_thread" runs only these.
 
 UNIT_BUILD ?= build/unit
 UNIT_RECIPE ?= src/recipe
 UNIT_CC ?= $(CC)
 UNIT_SAN_CC ?= $(shell command -v clang || echo $(CC))
 UNIT_CFLAGS = -std=gnu11 -D_GNU_SOURCE -g -O1 -Wall -Wextra \
-	$(if $(filter 1,$(WERROR)),-Werror) -I$(UNIT_RECIPE) -Itest/unit
+	$(if $(filter 1,$(WERROR)),-Werror) -I$(UNIT_RECIPE)/.. -Itest/unit
 UNIT_PROVE ?= prove
 
 UNIT_TESTS ?= $(sort $(patsubst test/unit/%.c,%,$(wildcard test/unit/test_*.c)))
 # What runs long or in many threads is too slow under valgrind's one.
 UNIT_VALGRIND_TESTS ?= $(filter-out test_threads test_faults test_random,$(UNIT_TESTS))
 
-UNIT_PARTS = $(filter-out zk_%,$(patsubst $(UNIT_RECIPE)/%.c,%,$(wildcard $(UNIT_RECIPE)/*.c))) \
+# What talks to the client library is left out.
+UNIT_COUNTED = $(filter-out zk_%,$(patsubst %.c,%,$(notdir $(wildcard $(UNIT_RECIPE)/*.c $(UNIT_RECIPE)/*/*.c))))
+# The rest of src/ is PostgreSQL's; this file is not.
+UNIT_PARTS = lock_queue_order $(UNIT_COUNTED) \
 	$(filter-out test_%,$(patsubst test/unit/%.c,%,$(wildcard test/unit/*.c)))
-UNIT_HEADERS = $(wildcard $(UNIT_RECIPE)/*.h test/unit/*.h)
+UNIT_HEADERS = $(wildcard $(UNIT_RECIPE)/*.h $(UNIT_RECIPE)/*/*.h test/unit/*.h) src/backend/local/lock_queue_order.h
+
+vpath %.c $(UNIT_RECIPE) $(wildcard $(UNIT_RECIPE)/*) test/unit
 
 # $(call unit_flavour,name,compiler,flags): objects and programs of one kind.
 define unit_flavour
 $(UNIT_BUILD)/$(1):
 	mkdir -p $$@
 
-$(UNIT_BUILD)/$(1)/%.o: $(UNIT_RECIPE)/%.c $(UNIT_HEADERS) | $(UNIT_BUILD)/$(1)
+$(UNIT_BUILD)/$(1)/lock_queue_order.o: src/backend/local/lock_queue_order.c $(UNIT_HEADERS) | $(UNIT_BUILD)/$(1)
 	$(2) $(UNIT_CFLAGS) $(3) -c -o $$@ $$<
 
-$(UNIT_BUILD)/$(1)/%.o: test/unit/%.c $(UNIT_HEADERS) | $(UNIT_BUILD)/$(1)
+$(UNIT_BUILD)/$(1)/%.o: %.c $(UNIT_HEADERS) | $(UNIT_BUILD)/$(1)
 	$(2) $(UNIT_CFLAGS) $(3) -c -o $$@ $$<
 
 $(UNIT_BUILD)/$(1)/test_%: $(UNIT_BUILD)/$(1)/test_%.o $(UNIT_PARTS:%=$(UNIT_BUILD)/$(1)/%.o)
@@ -48,10 +53,21 @@ $(eval $(call unit_flavour,asan,$$(UNIT_SAN_CC),-fsanitize=address -fno-omit-fra
 $(eval $(call unit_flavour,ubsan,$$(UNIT_SAN_CC),-fsanitize=undefined -fno-sanitize-recover=all -DSHORT_RUN))
 $(eval $(call unit_flavour,tsan,$$(UNIT_SAN_CC),-fsanitize=thread -DSHORT_RUN))
 
+# What test_growth counts: the basic blocks of the recipe layer.
+$(UNIT_BUILD)/counted/%.o: %.c $(UNIT_HEADERS)
+	mkdir -p $(@D)
+	$(UNIT_CC) $(UNIT_CFLAGS) -fsanitize-coverage=trace-pc -c -o $@ $<
+
+$(UNIT_BUILD)/counted/test_growth: $(UNIT_BUILD)/plain/test_growth.o \
+		$(UNIT_COUNTED:%=$(UNIT_BUILD)/counted/%.o) \
+		$(patsubst %,$(UNIT_BUILD)/plain/%.o,$(filter-out $(UNIT_COUNTED),$(UNIT_PARTS)))
+	$(UNIT_CC) $(UNIT_CFLAGS) -o $@ $^ -lpthread
+
 .PHONY: check-unit check-asan check-ubsan check-tsan check-valgrind
 
-check-unit: unit-build-plain
-	$(UNIT_PROVE) $(PROVE_FLAGS) -j2 -e '' $(UNIT_TESTS:%=$(UNIT_BUILD)/plain/%)
+check-unit: unit-build-plain $(UNIT_BUILD)/counted/test_growth
+	$(UNIT_PROVE) $(PROVE_FLAGS) -j2 -e '' $(UNIT_TESTS:%=$(UNIT_BUILD)/plain/%) \
+	  $(UNIT_BUILD)/counted/test_growth
 
 check-asan: unit-build-asan
 	ASAN_OPTIONS=detect_leaks=1:abort_on_error=0 \

@@ -10,15 +10,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "node.h"
+#include "recipe/queue/node.h"
 #include "waiters.h"
+
+#define MAX_HELD 32
 
 static char server_of[MAX_PARTIES];
 static Party *local[MAX_PARTIES];
-static bool in_line[MAX_PARTIES];
+static bool only_for_place[MAX_PARTIES];
 static char verdicts[MAX_PARTIES][128];
+static ZklDeadlock *deadlocks[MAX_PARTIES];
 static int	n_victims;
-static int	n_false_alarms;
+static int	n_false_deadlocks;
 
 static int
 index_of(const Party *party)
@@ -31,31 +34,36 @@ waiters_begin(const char *servers)
 {
 	memset(server_of, 0, sizeof(server_of));
 	memset(local, 0, sizeof(local));
-	memset(in_line, 0, sizeof(in_line));
+	memset(only_for_place, 0, sizeof(only_for_place));
 	memset(verdicts, 0, sizeof(verdicts));
+	for (int i = 0; i < MAX_PARTIES; i++)
+	{
+		zkl_deadlock_free(deadlocks[i]);
+		deadlocks[i] = NULL;
+	}
 	memcpy(server_of, servers, strlen(servers));
 	n_victims = 0;
-	n_false_alarms = 0;
+	n_false_deadlocks = 0;
 }
 
 void
 wait_locally(Party *party, Party *other)
 {
 	local[index_of(party)] = other;
-	in_line[index_of(party)] = false;
+	only_for_place[index_of(party)] = false;
 }
 
 void
-wait_in_line(Party *party, Party *other)
+wait_for_place(Party *party, Party *other)
 {
 	local[index_of(party)] = other;
-	in_line[index_of(party)] = true;
+	only_for_place[index_of(party)] = true;
 }
 
 bool
-waits_in_line(const Party *party)
+waits_for_place(const Party *party)
 {
-	return local[index_of(party)] && in_line[index_of(party)];
+	return local[index_of(party)] && only_for_place[index_of(party)];
 }
 
 Party *
@@ -66,10 +74,10 @@ waits_locally_for(const Party *party)
 
 
 /*
- * Telling
+ * Reporting waits
  */
 
-/* Perhaps through others; the last one of them is returned, or NULL. */
+/* Returns the last party on the way by which party waits for other, or NULL. */
 static const Party *
 waits_behind(const Party *party, const Party *other)
 {
@@ -85,27 +93,55 @@ waits_behind(const Party *party, const Party *other)
 static int
 compare(const void *a, const void *b)
 {
-	uint64_t	x = (uint64_t) ((const ZklDependent *) a)->session_id;
-	uint64_t	y = (uint64_t) ((const ZklDependent *) b)->session_id;
+	uint64_t	x = (uint64_t) ((const ZklLocalWaiter *) a)->session_id;
+	uint64_t	y = (uint64_t) ((const ZklLocalWaiter *) b)->session_id;
 
 	return x < y ? -1 : x > y;
 }
 
-const ZklDeadlock *
-tell(Party *party)
+static uint32_t
+key_of(const char *name, size_t length)
 {
+	uint32_t	key = 0;
+
+	for (size_t i = 0; i < length; i++)
+		key = key * 31 + (unsigned char) name[i];
+	return key;
+}
+
+/* Lists what PostgreSQL's lock table would show of a party; returns the number. */
+static int
+held_by(const Party *party, ZklHeld *held)
+{
+	int			n = 0;
+
+	for (const Hold *hold = next_hold(party, NULL); hold && n < MAX_HELD;
+		 hold = next_hold(party, hold))
+		held[n++] = (ZklHeld)
+	{
+		key_of(hold->name, strlen(hold->name)),
+			hold->size > 0 ? ZKL_HELD_PERMIT
+			: hold->mode == ZKL_MODE_EXCLUSIVE ? ZKL_HELD_EXCLUSIVE : ZKL_HELD_SHARED
+	};
+	return n;
+}
+
+ZklDeadlock *
+publish(Party *party)
+{
+	ZklHeld		held[MAX_PARTIES][MAX_HELD];
 	Ask		   *ask = pending_of(party);
-	const char *locks[MAX_WISHES];
-	ZklDependent dependents[MAX_PARTIES];
-	ZklTale		tale = {.instance = (uint64_t) server_of[index_of(party)],
+	const char *locks[MAX_ITEMS];
+	ZklLocalWaiter local_waiters[MAX_PARTIES];
+	ZklWaitReport report = {.instance = (uint64_t) server_of[index_of(party)],
 		.pid = index_of(party) + 1, .server = "server\tof\nmine",
-	.locks = locks, .dependents = dependents};
+	.locks = locks, .local_waiters = local_waiters, .key_of = key_of};
 	ZklRequestInfo info;
 
 	if (ask == NULL)
 		return NULL;
 	zkl_request_info(ask->request, &info);
-	tale.question = info.question;
+	report.probe = info.probe;
 	if (!info.blocked)
 		return NULL;
 	for (int i = 0; i < ask->n; i++)
@@ -115,42 +151,90 @@ tell(Party *party)
 		const Party *last = waits_behind(&parties[i], party);
 
 		if (parties[i].session && server_of[i] == server_of[index_of(party)] && last)
-			dependents[tale.n_dependents++] = (ZklDependent)
+			local_waiters[report.n_local_waiters++] = (ZklLocalWaiter)
 		{
-			fake_session_id(parties[i].client), i + 1, "a row", waits_in_line(last)
+			fake_session_id(parties[i].client), i + 1, "a row", waits_for_place(last),
+				held[i], held_by(&parties[i], held[i])
 		};
 	}
-	qsort(dependents, (size_t) tale.n_dependents, sizeof(ZklDependent), compare);
-	return zkl_request_tell(ask->request, &tale);
+	qsort(local_waiters, (size_t) report.n_local_waiters, sizeof(ZklLocalWaiter), compare);
+	return zkl_request_publish(ask->request, &report);
+}
+
+bool
+is_victim_now(Party *party)
+{
+	ZklDeadlock *deadlock = publish(party);
+	bool		any = deadlock != NULL;
+
+	zkl_deadlock_free(deadlock);
+	return any;
 }
 
 static void
-note_verdict(const Party *party, const ZklDeadlock *deadlock)
+note_verdict(const Party *party, ZklDeadlock *deadlock)
 {
+	ZklDeadlock **kept = &deadlocks[index_of(party)];
 	char	   *text = verdicts[index_of(party)];
 	int			length = 0;
 
+	if (deadlock == NULL)
+		return;
+	zkl_deadlock_free(*kept);
+	*kept = deadlock;
 	text[0] = '\0';
-	for (int i = 0; deadlock && i < deadlock->n; i++)
+	for (int i = 0; i < deadlock->n; i++)
 		length += sprintf(text + length, "%s%d", i ? ">" : "", deadlock->edges[i].pid);
 }
 
+static bool
+is_readable(const Party *party)
+{
+	struct pollfd fd = {.events = POLLIN};
+
+	if (party->session == NULL)
+		return false;
+	fd.fd = zkl_session_fd(party->session);
+	return poll(&fd, 1, 0) > 0;
+}
+
+/* Runs everything until no descriptor is readable any more. */
+static void
+serve(void)
+{
+	bool		any = true;
+
+	for (int round = 0; round < 100 && any; round++)
+	{
+		any = false;
+		fake_run_all();
+		for (int i = 0; i < MAX_PARTIES; i++)
+			if (is_readable(&parties[i]))
+			{
+				any = true;
+				zkl_session_clear_wakeup(parties[i].session);
+				note_verdict(&parties[i], publish(&parties[i]));
+			}
+	}
+}
+
 void
-tell_all(void)
+publish_all(void)
 {
 	for (int round = 0; round < 12; round++)
 	{
 		for (int i = 0; i < MAX_PARTIES; i++)
 			if (parties[i].session)
-			{
-				const ZklDeadlock *deadlock = tell(&parties[i]);
-
-				if (deadlock)
-					note_verdict(&parties[i], deadlock);
-			}
-		fake_run_all();
+				note_verdict(&parties[i], publish(&parties[i]));
+		serve();
 		fake_advance(100);
 	}
+}
+
+const ZklDeadlock *
+deadlock_of(const Party *party)
+{
+	return deadlocks[index_of(party)];
 }
 
 const char *
@@ -160,7 +244,7 @@ verdict_of(const Party *party)
 }
 
 int
-told_by(const Party *party)
+reported_by(const Party *party)
 {
 	int			n = 0;
 
@@ -172,7 +256,7 @@ told_by(const Party *party)
 
 
 /*
- * Giving way
+ * Victims
  */
 
 int
@@ -182,9 +266,9 @@ victims(void)
 }
 
 int
-false_alarms(void)
+false_deadlocks(void)
 {
-	return n_false_alarms;
+	return n_false_deadlocks;
 }
 
 static void
@@ -205,7 +289,7 @@ end_transaction(Party *party)
 }
 
 void
-begin_anew(Party *party)
+begin_again(Party *party)
 {
 	let_rows_go(party);
 	wait_locally(party, NULL);
@@ -213,14 +297,14 @@ begin_anew(Party *party)
 }
 
 void
-heed(Party *party)
+on_error(Party *party)
 {
 	zkl_session_clear_wakeup(party->session);
-	if (tell(party) == NULL)
+	if (!is_victim_now(party))
 		return;
 	if (!is_truly_deadlocked(party))
 	{
-		n_false_alarms++;
+		n_false_deadlocks++;
 		diag("party %d is told of a deadlock that is none", index_of(party));
 	}
 	n_victims++;
@@ -231,15 +315,8 @@ void
 wake_owners(void)
 {
 	for (int i = 0; i < MAX_PARTIES; i++)
-	{
-		struct pollfd fd = {.events = POLLIN};
-
-		if (parties[i].session == NULL)
-			continue;
-		fd.fd = zkl_session_fd(parties[i].session);
-		if (poll(&fd, 1, 0) > 0)
-			heed(&parties[i]);
-	}
+		if (is_readable(&parties[i]))
+			on_error(&parties[i]);
 }
 
 static bool
@@ -264,9 +341,9 @@ deadlocks_end(void)
 			if (parties[i].session == NULL)
 				continue;
 			else if (zkl_session_state(parties[i].session) == ZKL_SESSION_EXPIRED)
-				begin_anew(&parties[i]);
+				begin_again(&parties[i]);
 			else
-				heed(&parties[i]);
+				on_error(&parties[i]);
 		fake_run_all();
 	}
 	return false;

@@ -1,11 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * waiters.h
- *		The parties of a scene as backends of servers: who waits for whom in
- *		the lock manager of a server, and what they tell of it.
+ *		The parties of a scene as backends of servers: which of them wait for
+ *		each other in a server's lock manager, and the wait reports they publish.
  *
- * The truth about who waits for whom is taken from the nodes in the fake
- * ensemble and from what the test said, not from what was told.
+ * The true wait-for graph is derived from the nodes in the fake ensemble and from
+ * the test's own calls, not from the reports.
  *
  *-------------------------------------------------------------------------
  */
@@ -16,57 +16,67 @@
 
 #define WAITS "/zklock/waits"
 
-/* Forgets all local waits; "servers" has a letter for each party. */
+/* Forgets all local waits; "servers" has one letter for each party. */
 extern void waiters_begin(const char *servers);
 
-/* The party waits for another of its server, or for nobody (NULL). */
+/* The party waits for another party of its server, or for none (NULL). */
 extern void wait_locally(Party *party, Party *other);
 extern Party *waits_locally_for(const Party *party);
 
-/* The same for the place in a lock's queue that the other waits in itself. */
-extern void wait_in_line(Party *party, Party *other);
-extern bool waits_in_line(const Party *party);
+/* The same, for the place in a lock's queue in which the other party waits itself. */
+extern void wait_for_place(Party *party, Party *other);
+extern bool waits_for_place(const Party *party);
 
-/* What the glue does now and then for a party that waits; what came of it. */
-extern const ZklDeadlock *tell(Party *party);
+/* Does what the backend does now and then for a waiter; the caller frees the result. */
+extern ZklDeadlock *publish(Party *party);
 
-/* All who wait tell, a few times, with time for everything in between. */
-extern void tell_all(void);
+/* The same; is the party the victim of a deadlock? */
+extern bool is_victim_now(Party *party);
 
-/* The party's verdict in tell_all(), as pids: "2>3>4"; empty: none. */
+/* All waiters publish, several times, with time for everything in between. */
+extern void publish_all(void);
+
+/* The party's verdict in publish_all(), or NULL; and as pids: "2>3>4", empty: none. */
+extern const ZklDeadlock *deadlock_of(const Party *party);
 extern const char *verdict_of(const Party *party);
 
-/* How many waits are told, by this party or by all (NULL). */
-extern int	told_by(const Party *party);
+/* How many wait reports has this party, or have all (NULL)? */
+extern int	reported_by(const Party *party);
 
 /*
- * What the glue does when the descriptor is readable: the party looks whether it
- * has to give way, and does.  Who is told so must truly be in a deadlock then.
+ * Does what the backend does when the descriptor is readable: if the party is the
+ * victim, it fails.  Counts a false deadlock unless it truly is in a deadlock.
  */
-extern void heed(Party *party);
+extern void on_error(Party *party);
 
-/* All whose descriptor is readable do. */
+/* Calls on_error() for all parties whose descriptor is readable. */
 extern void wake_owners(void);
 
-/* How many gave way since waiters_begin(), and how many of them wrongly. */
+/* How many victims since waiters_begin(), and how many of them in no deadlock? */
 extern int	victims(void);
-extern int	false_alarms(void);
+extern int	false_deadlocks(void);
 
-/* The party lets go of everything, and who waits for its rows goes on. */
+/* The party releases everything; the waiters for its rows continue. */
 extern void end_transaction(Party *party);
 
-/* Its session is over, and with it what it held; its transaction fails. */
-extern void begin_anew(Party *party);
+/* The party's session expires, and its transaction fails. */
+extern void begin_again(Party *party);
 
-/* When nothing new happens but that those told so give way, no deadlock stays. */
+/* Do all deadlocks end if nothing new happens except that victims fail? */
 extern bool deadlocks_end(void);
 
 /*
- * In truth: is the party among some who all wait for each other, and none of
- * whom can go on?  And would it be if those of a set, a bit for each party, had
- * given way?
+ * Is the party truly in a set of parties that all wait for each other, none of
+ * which can proceed?  And would it be after the parties in "gone", one bit each,
+ * had failed?
  */
 extern bool is_truly_deadlocked(const Party *party);
 extern bool would_be_deadlocked(const Party *party, unsigned gone);
+
+/*
+ * Would the party's failure leave nothing of some deadlock, or free another party
+ * from all its deadlocks?
+ */
+extern bool breaks_deadlock(const Party *party);
 
 #endif							/* WAITERS_H */

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * walk.c
- *		What random walks over a scene share.
+ *		The common part of random walks over a scene.
  *
  *-------------------------------------------------------------------------
  */
@@ -21,8 +21,8 @@ void
 ask_by_chance(Party *party, const char *const *names, int n_names, int n_wanted,
 			  bool try_only)
 {
-	const char *wanted[MAX_WISHES];
-	ZklMode		modes[MAX_WISHES];
+	const char *wanted[MAX_ITEMS];
+	ZklMode		modes[MAX_ITEMS];
 	int			n = 0;
 
 	for (int i = dice(n_names); n_wanted > 0; n_wanted--, i = (i + 1) % n_names)

@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * walk.h
- *		What random walks over a scene share: the dice, what chance does to
- *		requests and to connections, and the round of all seeds.
+ *		The common part of random walks over a scene: the dice, random requests and
+ *		connection faults, and the loop over the seeds.
  *
  * The program's arguments: [first seed [number of seeds]].
  *
@@ -13,23 +13,23 @@
 
 #include "scene.h"
 
-/* 0 to n - 1. */
+/* Returns 0 to n - 1. */
 extern int	dice(int n);
 
 /*
- * Asks for what the party does not hold yet of so many of the names; what is
- * decided is forgotten before.
+ * Requests some of the names that the party does not hold yet; forgets its decided
+ * requests first.
  */
 extern void ask_by_chance(Party *party, const char *const *names, int n_names,
 						  int n_wanted, bool try_only);
 
-/* Breaks the connection, or lets something go wrong soon; or heals it. */
+/* Breaks the connection, schedules a fault, or reconnects. */
 extern void shake_connection(Party *party, bool with_expiry);
 
 /*
  * Walks once for each seed, n_seeds of them unless the arguments say otherwise.
- * "walk" begins a scene and returns what went wrong, or NULL; the scene is ended
- * here.  One test: "%u random schedules" and the promise.
+ * "walk" begins a scene and returns what went wrong, or NULL; this function ends
+ * the scene.  One test: "%u random schedules" and the promise.
  */
 extern void walk_all(int argc, char **argv, unsigned n_seeds,
 					 const char *(*walk) (unsigned seed), const char *promise);

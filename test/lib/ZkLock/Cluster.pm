@@ -22,7 +22,7 @@ use ZkLock::Session;
 use ZkLock::Util qw(wait_until log_tail);
 
 our @EXPORT = qw(zklock_node session wait_for_sql wait_zk_waiting
-  wait_zk_empty wait_until wait_blocked wait_in_line wait_asleep is_blocked wait_for_log server_log
+  wait_zk_empty wait_until wait_blocked wait_for_place wait_asleep is_blocked wait_for_log server_log
   lock_nodes foreign_node);
 
 # Makes and starts a server with the extension in database postgres. Options:
@@ -148,7 +148,7 @@ sub wait_blocked
 }
 
 # Waits until a session waits for another one of its server.
-sub wait_in_line { return wait_for_event($_[0], 'wait_event_type', 'Lock') }
+sub wait_for_place { return wait_for_event($_[0], 'wait_event_type', 'Lock') }
 
 # Waits until a session is in pg_sleep().
 sub wait_asleep { return wait_for_event($_[0], 'wait_event', 'PgSleep') }

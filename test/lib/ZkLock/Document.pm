@@ -4,7 +4,7 @@
 # print is compared with what the document shows.
 #
 #   run_document('doc/cookbook.md', \%nodes, $dbname);
-#   my $rules = block_of('doc/operations.md', 'zookeeper-rules');
+#   my $program = block_of('doc/interop.md', 'lock.py');
 #
 # A block of SQL is run in the session that its info string names, on the server
 # it names (by default session "main" of server "one"):

@@ -13,6 +13,8 @@
 #   $proxy->release;          # what is held goes on, in order
 #   $proxy->up;               # accept again after a fault with down => 1
 #   $proxy->disarm;           # no fault any more
+#   $proxy->packets;          # { packets, requests }: what has come over the
+#                             # latest connection, as TCP counts it
 #
 # Faults: lose_request (cut before the server sees it), lose_answer (cut after
 # the server did it), cut_after (cut when the answer has passed),
@@ -20,7 +22,9 @@
 # stays), silence (from this request on nothing passes, either way),
 # hold_request and hold_answer (it, and what follows it in that direction,
 # waits for release), expire (cut before the server sees it, and the session is
-# over at the server: the proxy closes it in the client's name). op is a name or a list of names, path a regular
+# over at the server: the proxy closes it in the client's name), forge_answer (bytes,
+# in hex, comes in place of the answer; XXXXXXXX stands for the request's number; with
+# after => 1 behind the answer). op is a name or a list of names, path a regular
 # expression; nth => 2 leaves the first match alone; every => 1 hits all from
 # then on, otherwise one. With down => 1 a cut is followed by refusal of every
 # connection until up(), so that a test can wait for the session's expiry.
@@ -37,6 +41,7 @@ use warnings;
 use Carp qw(croak);
 use IO::Select;
 use IO::Socket::INET;
+use Socket qw(IPPROTO_TCP);
 use JSON::PP qw(decode_json encode_json);
 use ZkLock::Frames qw(request answer end_of_session);
 
@@ -44,7 +49,10 @@ use parent 'ZkLock::Child';
 
 my %faults = map { $_ => 1 }
   qw(lose_request lose_answer cut_after swallow_request swallow_answer
-  silence hold_request hold_answer expire);
+  silence hold_request hold_answer expire forge_answer);
+
+# Where Linux's struct tcp_info has the number of segments with data that came.
+use constant { TCP_INFO => 11, DATA_SEGMENTS_IN => 152 };
 
 sub start
 {
@@ -66,6 +74,7 @@ sub release { $_[0]->order('release'); return $_[0] }
 sub up { $_[0]->order('up'); return $_[0] }
 sub forget { $_[0]->order('forget'); return $_[0] }
 sub hits { return $_[0]->order('hits') }
+sub packets { return $_[0]->order('packets') }
 sub record { return @{ $_[0]->order('record') } }
 
 sub order
@@ -121,6 +130,7 @@ sub obey
 	my ($state, $verb, $rule) = @_;
 	return $state->{hits} if $verb eq 'hits';
 	return $state->{record} if $verb eq 'record';
+	return count_packets($state) if $verb eq 'packets';
 	$state->{rules} = [] if $verb eq 'disarm';
 	$state->{record} = [] if $verb eq 'forget';
 	$state->{down} = 0 if $verb eq 'up';
@@ -137,6 +147,16 @@ sub obey
 	return 1;
 }
 
+# What has come, and not been read, are packets already.
+sub count_packets
+{
+	my ($state) = @_;
+	my ($end) = grep { $_->{from_client} && $_->{connection}{number} == $state->{connections} }
+	  values %{ $state->{ends} };
+	my $info = getsockopt $end->{socket}, IPPROTO_TCP, TCP_INFO;
+	return { packets => unpack('x' . DATA_SEGMENTS_IN . ' L', $info), requests => $end->{frames} };
+}
+
 sub connected
 {
 	my ($state, $listener) = @_;
@@ -147,7 +167,7 @@ sub connected
 	my $connection = { number => ++$state->{connections}, open => {} };
 	my $from = { from_client => 1, socket => $client };
 	my $to = { socket => $server };
-	$_->{connection} = $connection, $_->{buffer} = '' for $from, $to;
+	@$_{qw(connection buffer frames)} = ($connection, '', 0) for $from, $to;
 	$connection->{ends} = [ $from, $to ];
 	$from->{other} = $server;
 	$to->{other} = $client;
@@ -197,6 +217,7 @@ sub readable
 		last if length $end->{buffer} < 4 + $length;
 		my $frame = substr $end->{buffer}, 0, 4 + $length, '';
 		$state->{frames}++;
+		$end->{frames}++;
 		$end->{from_client}
 		  ? asked($state, $end, $frame)
 		  : answered($state, $end, $frame);
@@ -261,6 +282,12 @@ sub answered
 
 	return cut($state, $connection, $rule->{down}) if $fault eq 'lose_answer';
 	return if $fault eq 'swallow_answer';
+	if ($fault eq 'forge_answer')
+	{
+		my $xid = sprintf '%08x', $answer->{xid} & 0xffffffff;
+		my $bytes = pack 'H*', $rule->{bytes} =~ s/XXXXXXXX/$xid/r;
+		return pass($end, ($rule->{after} ? $frame : ()), $bytes);
+	}
 
 	# Unless it was released before it came.
 	$end->{held} //= []

@@ -1,6 +1,6 @@
 # ZkLock::Messages - every message that the C source can give, with its SQLSTATE.
 #
-# Owns: how messages are written in src/*.c. It reads the source as text, so that
+# Owns: how messages are written in src/sql and src/backend. It reads the source as text, so that
 # what this machine's build leaves out is there as well.
 #
 #   my %states_of = messages_of_source('src');   # text => [ SQLSTATEs ]
@@ -33,7 +33,7 @@ sub messages_of_source
 	my ($dir) = @_;
 	my $state_of = sqlstates();
 	my %found;
-	for my $file (sort glob "$dir/*.c")
+	for my $file (sort glob "$dir/*.c $dir/sql/*.c $dir/backend/*/*.c")
 	{
 		my $source = source_of($file);
 		my @tables = tables_of($source);
@@ -54,7 +54,7 @@ sub reasons_in_source
 {
 	my ($dir) = @_;
 	my %reasons;
-	for my $file (glob "$dir/*.c")
+	for my $file (glob "$dir/*.c $dir/sql/*.c $dir/backend/*/*.c")
 	{
 		my $source = source_of($file);
 		$reasons{ text_of($1) } = 1 while $source =~ /\b\w+_error\((?:[^()";]+,\s*)?($STRING)\)/g;

@@ -26,9 +26,9 @@ our @EXPORT = qw(no_hang stale_commit SESSION_TIMEOUT);
 # The library gives up a silent connection after two thirds of it.
 use constant SESSION_TIMEOUT => '45s';
 
-# "Within seconds": two are what a backend grants the good-bye; the rest is for
-# a slow machine.
-use constant LIMIT => 15;
+# A statement ends within a second, and closing a session takes at most two; the rest
+# is for a busy machine. It is far from the times that only the library would explain.
+use constant LIMIT => 6;
 
 # Each is prepared while all is well, and then runs a statement. One that is
 # early runs it before the silence; one that is idle runs none.

@@ -37,6 +37,7 @@ use warnings;
 
 use Carp qw(croak);
 use Cwd qw(abs_path);
+use Fcntl qw(LOCK_EX);
 use File::Basename qw(dirname);
 use File::Path qw(make_path);
 use ZkLock::Opponent::Lock;
@@ -80,17 +81,21 @@ sub begin
 	return $self;
 }
 
-# Once for all tests of a run; again when a source has changed.
+# Compiles once for all tests of a run, and again when a source has changed. Test
+# files that start side by side take turns.
 sub compile
 {
 	my @sources = glob "$source/*.java";
+	make_path($classes);
+	open my $lock, '>', "$classes/lock" or croak "$classes/lock: $!";
+	flock $lock, LOCK_EX or croak "$classes/lock: $!";
 	my $done = (stat "$classes/done")[9] // 0;
 	return if !grep { (stat)[9] >= $done } @sources;
-	make_path($classes);
 	system('javac', '-nowarn', '-cp', class_path(), '-d', $classes, @sources) == 0
 	  or croak 'the Java driver does not compile';
 	open my $mark, '>', "$classes/done" or croak "$classes/done: $!";
 	close $mark;
+	close $lock;
 	return;
 }
 

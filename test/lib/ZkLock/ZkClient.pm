@@ -13,12 +13,14 @@
 #   $zkc->exists($path);      # the same without data, or undef
 #   $zkc->create($path, data => 'x', ephemeral => 1, sequence => 1,
 #       container => 1, makepath => 1,
-#       acl => 'world' | 'read' | 'add' | 'creator' | { digest => 'user:password' });
+#       acl => 'world' | 'read' | 'add' | 'creator' | { digest => 'user:password' }
+#       | [ [ $perms, $scheme, $id ], ... ]);
 #   $zkc->delete($path, recursive => 1, version => 3);
 #   $zkc->set($path, $data, version => 3);
 #   $zkc->set_acl($path, $acl); $zkc->get_acls($path);
 #   $zkc->add_auth('digest', 'user:password');
 #   $zkc->session_id; $zkc->state;          # 0x..., CONNECTED
+#   $zkc->end_session('0x...');   # of another client
 #   $zkc->close;              # closes the session
 #   $zkc->drop;               # dies; its session expires after its timeout
 #   $zkc->pause; $zkc->resume;  # silent; the session expires meanwhile
@@ -119,6 +121,7 @@ sub add_auth
 		credential => $credential);
 }
 
+sub end_session { return $_[0]->call('end_session', session_id => $_[1]) }
 sub session_id { return $_[0]{pid} ? $_[0]->call('session_id') : undef }
 sub state { return $_[0]->call('state') }
 

@@ -1,0 +1,173 @@
+/*-------------------------------------------------------------------------
+ *
+ * credentials.c
+ *		Reads the credentials of a session: a password, certificates.
+ *
+ * Must never reveal what a file contains, nor its name in a message to a client.
+ * Called only by backend_session.c.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/hashfn.h"
+#include "storage/fd.h"
+
+#include "backend/base/credentials.h"
+#include "backend/base/settings.h"
+#include "backend/base/syntax.h"
+
+#define MAX_AUTH_FILE 1024
+
+#define AUTH_HINT "It belongs to the user that runs the server, is not accessible for group or others, and holds one line: digest user:password"
+#define PUBLIC_HINT "It is a PEM file that the user that runs the server can read."
+#define KEY_HINT "It is a PEM file without a passphrase, belongs to the user that runs the server, and is not accessible for group or others."
+
+/* A file that a setting names, and its permissions. */
+typedef struct SecretFile
+{
+	const char *setting;
+	const char *path;
+	bool		is_secret;
+	const char *hint;
+} SecretFile;
+
+static void
+file_error(const SecretFile *file, const char *problem)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_CONFIG_FILE_ERROR),
+			 errmsg("could not use the file that %s names: %s", file->setting, problem),
+			 errhint("%s", file->hint)));
+}
+
+/* The reason and the name of the file go only to the server log. */
+static void
+system_error(const SecretFile *file)
+{
+	ereport(LOG_SERVER_ONLY,
+			(errcode_for_file_access(),
+			 errmsg("could not read file \"%s\" of setting %s: %m",
+					file->path, file->setting)));
+	file_error(file, "it cannot be read");
+}
+
+static int
+open_file(const SecretFile *file, struct stat *st)
+{
+	/* Without O_NONBLOCK, opening a pipe would wait for a writer. */
+	int			fd = OpenTransientFile(file->path, O_RDONLY | O_NONBLOCK | PG_BINARY);
+
+	if (fd < 0)
+		system_error(file);
+	if (fstat(fd, st) != 0 || !S_ISREG(st->st_mode))
+		file_error(file, "it is not a plain file");
+	if (file->is_secret && (st->st_mode & (S_IRWXG | S_IRWXO)))
+		file_error(file, "group or others may access it");
+	return fd;
+}
+
+static char *
+read_digest(void)
+{
+	const SecretFile file = {"zklock.auth_file", zklock_auth_file, true, AUTH_HINT};
+	char		text[MAX_AUTH_FILE + 1];
+	struct stat st;
+	ssize_t		length;
+	int			fd;
+	char	   *digest;
+
+	if (file.path[0] == '\0')
+		return NULL;
+	fd = open_file(&file, &st);
+	if (st.st_size > MAX_AUTH_FILE)
+		file_error(&file, "it is too long");
+	length = read(fd, text, MAX_AUTH_FILE);
+	if (length < 0)
+		system_error(&file);
+	CloseTransientFile(fd);
+
+	digest = zklock_credentials_in(text, (size_t) length);
+	if (digest)
+		digest = pstrdup(digest);
+	explicit_bzero(text, sizeof(text));
+	if (digest == NULL)
+		file_error(&file, "it does not hold credentials");
+	return digest;
+}
+
+/*
+ * Makes sure that the client library can read this file.  The library reads it whenever
+ * it connects, and retries without a pause if that fails.
+ */
+static void
+check_tls_file(const SecretFile *file, uint64 *hash)
+{
+	struct stat st;
+	int64		seen[4];
+
+	CloseTransientFile(open_file(file, &st));
+	seen[0] = (int64) st.st_ino;
+	seen[1] = (int64) st.st_size;
+	seen[2] = (int64) st.st_mtim.tv_sec;
+	seen[3] = (int64) st.st_mtim.tv_nsec;
+	*hash = hash_bytes_extended((unsigned char *) seen, sizeof(seen), *hash);
+}
+
+static char *
+check_tls(uint64 *hash)
+{
+	const SecretFile files[] = {
+		{"zklock.tls_ca_file", zklock_tls_ca_file, false, PUBLIC_HINT},
+		{"zklock.tls_cert_file", zklock_tls_cert_file, false, PUBLIC_HINT},
+		{"zklock.tls_key_file", zklock_tls_key_file, true, KEY_HINT},
+	};
+	int			n_named = 0;
+
+	for (int i = 0; i < (int) lengthof(files); i++)
+		n_named += files[i].path[0] != '\0';
+	if (n_named == 0)
+		return NULL;
+	if (n_named < (int) lengthof(files))
+		ereport(ERROR,
+				(errcode(ERRCODE_CONFIG_FILE_ERROR),
+				 errmsg("TLS needs more files than are named"),
+				 errhint("Set zklock.tls_ca_file, zklock.tls_cert_file and zklock.tls_key_file, or none of them.")));
+	for (int i = 0; i < (int) lengthof(files); i++)
+		check_tls_file(&files[i], hash);
+
+	/*
+	 * The last part is the passphrase.  Without one, the library would ask on the
+	 * terminal for the passphrase of an encrypted key.
+	 */
+	return psprintf("%s,%s,%s,-", files[0].path, files[1].path, files[2].path);
+}
+
+void
+zklock_credentials_read(ZklockCredentials *credentials)
+{
+	credentials->hash = 0;
+	credentials->tls = check_tls(&credentials->hash);
+	credentials->digest = read_digest();
+	if (credentials->digest)
+		credentials->hash = hash_bytes_extended((unsigned char *) credentials->digest,
+												strlen(credentials->digest),
+												credentials->hash);
+}
+
+void
+zklock_credentials_wipe(ZklockCredentials *credentials)
+{
+	if (credentials->tls)
+		pfree(credentials->tls);
+	if (credentials->digest)
+	{
+		explicit_bzero(credentials->digest, strlen(credentials->digest));
+		pfree(credentials->digest);
+	}
+	credentials->tls = credentials->digest = NULL;
+}

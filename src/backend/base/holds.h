@@ -1,0 +1,141 @@
+/*-------------------------------------------------------------------------
+ *
+ * holds.h
+ *		The hold table: what this session holds, by mode, level and nesting.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_HOLDS_H
+#define ZKLOCK_HOLDS_H
+
+#include "lib/ilist.h"
+#include "utils/timestamp.h"
+
+#include "backend/base/names.h"
+#include "recipe/recipe.h"
+
+typedef enum ZklockScope
+{
+	ZKLOCK_SESSION,
+	ZKLOCK_TRANSACTION
+} ZklockScope;
+
+typedef struct ZklockLevelCount
+{
+	int			level;			/* transaction nest level */
+	int64		count;
+} ZklockLevelCount;
+
+typedef enum ZklockKind
+{
+	ZKLOCK_LOCK,
+	ZKLOCK_SEMAPHORE
+} ZklockKind;
+
+/* How often one mode of one lock is held. */
+typedef struct ZklockModeCounts
+{
+	int64		session;
+	int			n_levels;
+	int			capacity;
+	ZklockLevelCount *levels;	/* ascending by level */
+	bool		local;			/* the local lock is held in this mode */
+} ZklockModeCounts;
+
+/*
+ * One lock that this session holds or is acquiring; or one permit, which is held
+ * exclusively and counted once.
+ */
+typedef struct ZklockHold
+{
+	dlist_node	link;			/* in zklock_holds */
+	dlist_node	alike;			/* in a bucket of the hash table */
+	ZklockKind	kind;
+	int			size;			/* capacity of the semaphore */
+	int64		shown_in;		/* session that shows the permit (lock_table.c), or 0 */
+	int			n_shown;		/* in the semaphore's youngest entry: number of permits shown */
+	ZklockName	name;
+	ZklockModeCounts shared;
+	ZklockModeCounts exclusive;
+	uint64		local_key;		/* of the local lock, while that is held */
+	ZklMode		mode;			/* in which "lock" is held */
+	ZklLock    *lock;			/* NULL when not held in the ensemble; set by holds.c */
+	int64		token;
+	TimestampTz acquired_at;
+	int			revocations_reported;	/* revocations of "lock" */
+	bool		lost;			/* set by the last check in loss.c */
+	int			pins;			/* calls that use this entry */
+	uint64		release;		/* last call of zklock_release() that found it */
+} ZklockHold;
+
+/* For dlist_foreach(). */
+extern dlist_head zklock_holds;
+
+/* Returns the entry for a lock's name, or NULL.  Neither throws nor allocates. */
+extern ZklockHold *zklock_hold_find(const ZklockName *name);
+
+/*
+ * Returns the entry for a name, pinned, with room for one more count; creates it if
+ * missing.  May run out of memory; changes no count.
+ */
+extern ZklockHold *zklock_hold_prepare(const ZklockName *name, ZklMode mode);
+
+/* Returns a new entry for a permit, pinned.  May run out of memory. */
+extern ZklockHold *zklock_hold_prepare_permit(const ZklockName *name, int size);
+
+/*
+ * Returns the youngest entry for a permit of the semaphore, or the next older one than
+ * "after"; NULL after the oldest.  Neither throws nor allocates.
+ */
+extern ZklockHold *zklock_hold_find_permit(const ZklockName *name,
+										   const ZklockHold *after);
+
+extern ZklockModeCounts *zklock_hold_counts(ZklockHold *hold, ZklMode mode);
+
+/* Number of entries, and of those held in the ensemble. */
+extern int	zklock_holds_entries(void);
+extern int	zklock_holds_count(void);
+
+/* Returns whether anything is held in the ensemble. */
+extern bool zklock_holds_any(void);
+
+/* Returns a lock that is counted at transaction level, or NULL. */
+extern ZklockHold *zklock_holds_in_transaction(void);
+
+/* The functions below neither throw nor allocate. */
+
+/* Called when the ensemble has granted the lock, or an upgrade of it. */
+extern void zklock_hold_granted(ZklockHold *hold, ZklLock *lock, ZklMode mode,
+								TimestampTz now);
+
+/* Called when the lock is no longer held in the ensemble. */
+extern void zklock_hold_ended(ZklockHold *hold);
+
+/* Adds one count; at transaction level, for this nest level. */
+extern void zklock_hold_add(ZklockHold *hold, ZklMode mode, ZklockScope scope,
+							int level);
+
+extern int64 zklock_counts_in_transaction(const ZklockModeCounts *counts);
+
+/* Returns the strongest mode that is still counted. */
+extern ZklMode zklock_hold_needed(const ZklockHold *hold);
+
+/*
+ * Called before all counts of this nest level and deeper are inherited or removed.
+ * Returns whether there can be any.
+ */
+extern bool zklock_holds_end_level(int level);
+
+/* Passes the counts of a committed subtransaction to its parent. */
+extern void zklock_hold_inherit(ZklockHold *hold, int level);
+
+/* Removes the transaction-level counts of this nest level and deeper. */
+extern void zklock_hold_forget_levels(ZklockHold *hold, int level);
+
+/* Removes the session-level counts. */
+extern void zklock_hold_forget_session(ZklockHold *hold);
+
+/* Frees an entry without counts, unless it is pinned. */
+extern void zklock_hold_free_if_unused(ZklockHold *hold);
+
+#endif							/* ZKLOCK_HOLDS_H */

@@ -1,0 +1,150 @@
+/*-------------------------------------------------------------------------
+ *
+ * names.c
+ *		Converts an SQL key into the name of a lock.
+ *
+ * Text keys are taken in UTF-8 whatever the database's encoding, so that one name
+ * is one lock everywhere, and percent-encoded.  Integer keys begin with '#', which
+ * no encoded text does, so that they never equal a text key.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "common/hashfn.h"
+#include "mb/pg_wchar.h"
+#include "miscadmin.h"
+#include "utils/builtins.h"
+
+#include "backend/base/names.h"
+
+uint64
+zklock_name_hash(const char *encoded, size_t length)
+{
+	return DatumGetUInt64(hash_any_extended((const unsigned char *) encoded,
+											(int) length, 0));
+}
+
+static void
+finish_name(ZklockName *name)
+{
+	name->hash = zklock_name_hash(name->encoded, strlen(name->encoded));
+}
+
+static void
+name_error(const char *problem)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+			 errmsg("lock name %s", problem),
+			 errhint("A lock name has 1 to %d bytes in UTF-8.", ZKLOCK_MAX_NAME_BYTES)));
+}
+
+static char *
+display_of(text *value, ZklockNameRoom *room)
+{
+	size_t		length = VARSIZE_ANY_EXHDR(value);
+
+	if (length >= sizeof(room->display))
+		return text_to_cstring(value);
+	memcpy(room->display, VARDATA_ANY(value), length);
+	room->display[length] = '\0';
+	return room->display;
+}
+
+void
+zklock_name_from_text(text *value, ZklockNameRoom *room, ZklockName *name)
+{
+	char	   *utf8;
+	size_t		length;
+
+	name->display = display_of(value, room);
+	if (GetDatabaseEncoding() == PG_SQL_ASCII)
+	{
+		/* These bytes have not been validated yet. */
+		pg_verify_mbstr(PG_UTF8, name->display, strlen(name->display), false);
+		utf8 = name->display;
+	}
+	else
+		utf8 = pg_server_to_any(name->display, strlen(name->display), PG_UTF8);
+	length = strlen(utf8);
+	if (length == 0)
+		name_error("must not be empty");
+	if (length > ZKLOCK_MAX_NAME_BYTES)
+		name_error("is too long");
+
+	name->encoded = room->encoded;
+	zkl_encode_name(utf8, length, name->encoded);
+	if (utf8 != name->display)
+		pfree(utf8);
+	finish_name(name);
+}
+
+/* Both forms of the name are the text in the room. */
+static void
+name_from_integers(ZklockNameRoom *room, ZklockName *name)
+{
+	name->encoded = name->display = room->display;
+	finish_name(name);
+}
+
+void
+zklock_name_from_int8(int64 key, ZklockNameRoom *room, ZklockName *name)
+{
+	room->display[0] = '#';
+	pg_lltoa(key, &room->display[1]);
+	name_from_integers(room, name);
+}
+
+void
+zklock_name_from_int4(int32 key1, int32 key2, ZklockNameRoom *room, ZklockName *name)
+{
+	char	   *end = room->display;
+
+	*end++ = '#';
+	end += pg_ltoa(key1, end);
+	*end++ = ',';
+	pg_ltoa(key2, end);
+	name_from_integers(room, name);
+}
+
+char *
+zklock_name_as_argument(const ZklockName *name)
+{
+	if (name->encoded[0] == '#')
+		return pstrdup(name->encoded + 1);
+	return quote_literal_cstr(name->display);
+}
+
+static const ZklockName *
+next_of_array(ZklockNames *names)
+{
+	Datum		value;
+	bool		is_null;
+
+	CHECK_FOR_INTERRUPTS();
+	if (names->iterator == NULL)
+		names->iterator = array_create_iterator(names->array, 0, NULL);
+	if (!array_iterate(names->iterator, &value, &is_null))
+	{
+		array_free_iterator(names->iterator);
+		names->iterator = NULL;
+		return NULL;
+	}
+	if (is_null)
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("lock name must not be null"),
+				 errhint("Remove NULL elements from the array of names.")));
+	zklock_name_from_text(DatumGetTextPP(value), &names->room, &names->name);
+	return &names->name;
+}
+
+const ZklockName *
+zklock_names_next(ZklockNames *names)
+{
+	if (names->array)
+		return next_of_array(names);
+	names->passed = !names->passed;
+	return names->passed ? &names->name : NULL;
+}

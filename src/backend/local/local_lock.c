@@ -1,0 +1,208 @@
+/*-------------------------------------------------------------------------
+ *
+ * local_lock.c
+ *		The local lock: the part of a lock in PostgreSQL's own lock manager.
+ *
+ * Sessions of one server queue in its lock table before any of them queues in the
+ * ensemble.  This gives them deadlock detection, lock_timeout, pg_locks and
+ * pg_blocking_pids(), and keeps the ensemble's queues short.
+ *
+ * The locks are advisory locks at session level, with a tag of their own.
+ * pg_advisory_unlock_all() and DISCARD ALL release them without notice.  Then
+ * sessions wait in the ensemble instead of here, and exclusion holds, because the
+ * ensemble is the authority.  The same is true of two names with one key.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <limits.h>
+
+#include "access/xact.h"
+#include "miscadmin.h"
+#include "storage/lock.h"
+#include "storage/proc.h"
+#include "utils/memutils.h"
+#include "utils/resowner.h"
+#include "utils/timeout.h"
+
+#include "backend/local/local_lock.h"
+#include "backend/session/cancel.h"
+#include "compat.h"
+
+/* pg_advisory_lock() uses 1 and 2. */
+#define ZKLOCK_LOCKTAG_FIELD4 0x5A4B
+
+static void
+set_tag(LOCKTAG *tag, uint64 key)
+{
+	SET_LOCKTAG_ADVISORY(*tag, InvalidOid, (uint32) (key >> 32), (uint32) key,
+						 ZKLOCK_LOCKTAG_FIELD4);
+}
+
+bool
+zklock_local_key(const LOCKTAG *tag, uint64 *key)
+{
+	*key = (uint64) tag->locktag_field2 << 32 | tag->locktag_field3;
+	return tag->locktag_type == LOCKTAG_ADVISORY &&
+		tag->locktag_field1 == InvalidOid &&
+		tag->locktag_field4 == ZKLOCK_LOCKTAG_FIELD4;
+}
+
+static LOCKMODE
+lock_mode(ZklMode mode)
+{
+	return mode == ZKL_MODE_EXCLUSIVE ? ExclusiveLock : ShareLock;
+}
+
+/*
+ * Releases a lock that was granted just when the wait ended with an error, a cancel or a
+ * timeout.  The rollback keeps it, because it is at session level.  A session that waits
+ * for a lock did not hold it before.
+ */
+static void
+drop_stray_grant(const LOCKTAG *tag, LOCKMODE mode)
+{
+	if (zklock_lock_held_by_me(tag, mode))
+		LockRelease(tag, mode, true);
+}
+
+/* Waits until the lock is granted, or an error ends the wait. */
+static void
+acquire_patiently(const LOCKTAG *tag, LOCKMODE mode)
+{
+	PG_TRY();
+	{
+		(void) LockAcquire(tag, mode, true, false);
+	}
+	PG_CATCH();
+	{
+		drop_stray_grant(tag, mode);
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+}
+
+/*
+ * The timeout of a timed attempt.  LOCK_TIMEOUT is not usable for it: it ends a wait with
+ * a cancel, and PostgreSQL would not report whether a user's cancel came as well.
+ */
+static TimeoutId limit_timeout = MAX_TIMEOUTS;
+
+static void
+end_wait(void)
+{
+	zklock_cancel_request_io(ZKLOCK_CANCEL_TIMEOUT);
+}
+
+/* Registers the timeout, once per backend. */
+static void
+prepare_limits(void)
+{
+	zklock_cancel_init();
+	if (limit_timeout == MAX_TIMEOUTS)
+		limit_timeout = RegisterTimeout(USER_TIMEOUT, end_wait);
+}
+
+/*
+ * Acquires the lock in a subtransaction that catches the error of the timeout; with
+ * "catch_deadlock", for a caller that does not want to wait, also that of a deadlock.
+ */
+static bool
+acquire_with_limit(const LOCKTAG *tag, LOCKMODE mode, int limit_ms,
+				   bool catch_deadlock)
+{
+	MemoryContext context = CurrentMemoryContext;
+	ResourceOwner owner = CurrentResourceOwner;
+	volatile bool acquired = false;
+
+	prepare_limits();
+	BeginInternalSubTransaction(NULL);
+	MemoryContextSwitchTo(context);
+	PG_TRY();
+	{
+		enable_timeout_after(limit_timeout, limit_ms);
+		(void) LockAcquire(tag, mode, true, false);
+		disable_timeout(limit_timeout, false);
+		(void) zklock_cancel_settle(ZKLOCK_CANCEL_TIMEOUT);
+		ReleaseCurrentSubTransaction();
+		acquired = true;
+	}
+	PG_CATCH();
+	{
+		ErrorData  *error;
+		bool		is_expected;
+
+		disable_timeout(limit_timeout, false);
+		MemoryContextSwitchTo(context);
+		error = CopyErrorData();
+		FlushErrorState();
+		if (error->sqlerrcode == ERRCODE_QUERY_CANCELED)
+			is_expected = zklock_cancel_is_only(ZKLOCK_CANCEL_TIMEOUT);
+		else
+			is_expected = catch_deadlock &&
+				error->sqlerrcode == ERRCODE_T_R_DEADLOCK_DETECTED;
+		(void) zklock_cancel_settle(ZKLOCK_CANCEL_TIMEOUT);
+		RollbackAndReleaseCurrentSubTransaction();
+		MemoryContextSwitchTo(context);
+		CurrentResourceOwner = owner;
+		drop_stray_grant(tag, mode);
+		if (!is_expected)
+			ReThrowError(error);
+		FreeErrorData(error);
+	}
+	PG_END_TRY();
+	MemoryContextSwitchTo(context);
+	CurrentResourceOwner = owner;
+	return acquired;
+}
+
+bool
+zklock_local_is_held(uint64 key)
+{
+	LOCKTAG		tag;
+
+	set_tag(&tag, key);
+	return zklock_lock_held_by_me(&tag, ExclusiveLock) ||
+		zklock_lock_held_by_me(&tag, ShareLock);
+}
+
+bool
+zklock_local_acquire(uint64 key, ZklMode mode, int64 limit_ms, bool *waited)
+{
+	LOCKTAG		tag;
+
+	set_tag(&tag, key);
+	if (LockAcquire(&tag, lock_mode(mode), true, true) != LOCKACQUIRE_NOT_AVAIL)
+		return true;
+
+	/*
+	 * A session that holds the lock goes ahead of its waiters, but only if it waits
+	 * itself; then the lock is granted at once, or there are other holders.
+	 */
+	if (!IsInParallelMode() && zklock_local_is_held(key) &&
+		acquire_with_limit(&tag, lock_mode(mode), 1, limit_ms == 0))
+		return true;
+	if (limit_ms == 0)
+		return false;
+	*waited = true;
+
+	/* If the user's lock_timeout ends first, its error is the right one. */
+	if (limit_ms == ZKLOCK_NO_LIMIT || (LockTimeout > 0 && LockTimeout <= limit_ms))
+	{
+		acquire_patiently(&tag, lock_mode(mode));
+		return true;
+	}
+	return acquire_with_limit(&tag, lock_mode(mode), (int) Min(limit_ms, INT_MAX),
+							  false);
+}
+
+void
+zklock_local_release(uint64 key, ZklMode mode)
+{
+	LOCKTAG		tag;
+
+	set_tag(&tag, key);
+	if (zklock_lock_held_by_me(&tag, lock_mode(mode)))
+		LockRelease(&tag, lock_mode(mode), true);
+}

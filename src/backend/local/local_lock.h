@@ -1,0 +1,34 @@
+/*-------------------------------------------------------------------------
+ *
+ * local_lock.h
+ *		The local lock: the part of a lock in PostgreSQL's own lock manager.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_LOCAL_LOCK_H
+#define ZKLOCK_LOCAL_LOCK_H
+
+#include "storage/lock.h"
+
+#include "backend/lock/remote_wait.h"
+
+/* Is it held here, in any mode?  DISCARD ALL may have released it. */
+extern bool zklock_local_is_held(uint64 key);
+
+/*
+ * Acquires the lock among the sessions of this server.  Waits at most limit_ms (0: not at
+ * all), interruptibly, under lock_timeout and deadlock detection; returns false on
+ * timeout.  Sets *waited if it waited.  Throws the errors of a wait for a heavyweight
+ * lock.  In a parallel query it waits without a limit or not at all, because a limit
+ * needs a subtransaction.
+ */
+extern bool zklock_local_acquire(uint64 key, ZklMode mode, int64 limit_ms,
+								 bool *waited);
+
+/* Neither throws nor waits; does nothing if the lock is no longer held. */
+extern void zklock_local_release(uint64 key, ZklMode mode);
+
+/* Returns whether this is a local lock, and its key. */
+extern bool zklock_local_key(const LOCKTAG *tag, uint64 *key);
+
+#endif							/* ZKLOCK_LOCAL_LOCK_H */

@@ -1,0 +1,210 @@
+/*-------------------------------------------------------------------------
+ *
+ * cluster.c
+ *		Reads the queues of the ensemble, with the nodes of all programs.
+ *
+ * The recipe layer does the reading.  Here the backend waits for the answer, and
+ * reports why there is none.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "miscadmin.h"
+#include "utils/builtins.h"
+
+#include "backend/base/holds.h"
+#include "backend/base/settings.h"
+#include "backend/lock/cluster.h"
+#include "backend/lock/remote_wait.h"
+#include "backend/session/backend_session.h"
+#include "backend/session/errors.h"
+#include "backend/session/wait.h"
+
+/* Returns the session, connected; or NULL, with the problem. */
+static ZklSession *
+reach(int64 deadline, ZklockProblem *problem)
+{
+	ZklSession *session = zklock_session_by(NULL, deadline);
+
+	if (session == NULL)
+		session = zklock_session_current();
+	if (session == NULL)
+	{
+		*problem = zklock_problem_of(ZKL_AUTH_FAILED, 0);
+		return NULL;
+	}
+	switch (zkl_session_state(session))
+	{
+		case ZKL_SESSION_CONNECTED:
+			return session;
+		case ZKL_SESSION_SUSPENDED:
+			*problem = zklock_connection_lost();
+			break;
+		case ZKL_SESSION_EXPIRED:
+		case ZKL_SESSION_AUTH_FAILED:
+			*problem = zklock_session_over;
+			break;
+		case ZKL_SESSION_CONNECTING:
+			/* A new session may succeed where this one did not; it holds nothing yet. */
+			zklock_session_close(ZKLOCK_CLOSE_MS);
+			*problem = zklock_no_session();
+			break;
+	}
+	return NULL;
+}
+
+typedef struct Reading
+{
+	ZklSession *session;
+	ZklScan    *scan;
+	ZklockOutage outage;
+} Reading;
+
+static bool
+is_read(void *arg, int64 *check_again)
+{
+	Reading    *reading = arg;
+	ZklSessionInfo info;
+
+	if (zkl_scan_status(reading->scan) != ZKL_PENDING)
+		return true;
+	zkl_session_info(reading->session, &info);
+	return zklock_outage_is_over_limit(&reading->outage, reading->session,
+									   info.n_answers, zklock_now(), check_again);
+}
+
+/* Waits for the answer.  Returns false if the scan is to be retried in a new session. */
+static bool
+await_answer(Reading *reading, ZklScanInfo *info, ZklockProblem *problem)
+{
+	ZklStatus	status;
+
+	zklock_wait(reading->session, is_read, reading);
+	status = zkl_scan_status(reading->scan);
+	if (status != ZKL_PENDING)
+		zkl_scan_info(reading->scan, info);
+	switch (status)
+	{
+		case ZKL_OK:
+			break;
+		case ZKL_PENDING:
+			*problem = zklock_connection_lost();
+			break;
+		case ZKL_SESSION_LOST:
+			*problem = zklock_session_over;
+			return zklock_holds_any();
+		case ZKL_TOO_MANY:
+			*problem = zklock_too_many_znodes;
+			break;
+		case ZKL_AUTH_FAILED:
+		case ZKL_NO_MEMORY:
+			*problem = zklock_problem_of(status, 0);
+			break;
+		default:
+			*problem = zklock_problem_of(ZKL_SERVER_ERROR, info->raw_code);
+	}
+	return true;
+}
+
+/* How to start the scan, and what to do with the answer. */
+typedef struct ScanRequest
+{
+	ZklockScanStart start;
+	const char *name;
+	ZklockScanUse use;
+	void	   *arg;
+} ScanRequest;
+
+/* Scans in one session.  Returns false if the scan is to be retried in a new session. */
+static bool
+ask(const ScanRequest *probe, ZklSession *session, ZklockProblem *problem)
+{
+	Reading		reading = {
+		.session = session,
+		.scan = probe->start(session, probe->name)
+	};
+	volatile bool decided = true;
+
+	if (reading.scan == NULL)
+	{
+		*problem = zklock_problem_of(ZKL_NO_MEMORY, 0);
+		return true;
+	}
+	PG_TRY();
+	{
+		ZklScanInfo info = {0};
+
+		decided = await_answer(&reading, &info, problem);
+		if (problem->sqlstate == 0)
+			probe->use(&info, probe->arg);
+	}
+	PG_CATCH();
+	{
+		zkl_scan_end(reading.scan);
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+	zkl_scan_end(reading.scan);
+	return decided;
+}
+
+void
+zklock_scan(ZklockScanStart start, const char *name,
+			const ZklockAction *action, ZklockScanUse use, void *arg)
+{
+	const ScanRequest probe = {start, name, use, arg};
+	int64		deadline = zklock_now() + zklock_connect_timeout;
+	ZklockProblem problem;
+	ZklSession *session;
+
+	zklock_check_session_settings(action);
+	do
+	{
+		problem.sqlstate = 0;
+		session = reach(deadline, &problem);
+	} while (session && !ask(&probe, session, &problem) &&
+			 zklock_now() < deadline);
+	if (problem.sqlstate != 0)
+		zklock_fail(action, problem);
+}
+
+
+/*
+ * Revocation
+ */
+
+static void
+take_asked(const ZklScanInfo *info, void *arg)
+{
+	*(ZklScanInfo *) arg = *info;
+}
+
+int
+zklock_revoke(const ZklockName *name)
+{
+	const ZklockAction action = {
+		"ask the holders of lock \"%s\" to release it", name->display
+	};
+	ZklScanInfo info = {0};
+
+	zklock_scan(superuser() ? zkl_revoke : zkl_revoke_ordinary, name->encoded,
+				&action, take_asked, &info);
+	if (info.n_spared > 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				 errmsg("must be superuser to request release of lock \"%s\" from a superuser's session",
+						name->display),
+				 errdetail("Other holders that were asked: %d.", info.n_asked),
+				 errhint("Let a superuser call zk_revoke(%s).",
+						 quote_literal_cstr(name->display))));
+	if (info.n_denied > 0)
+	{
+		ZklockProblem problem = zklock_problem_of(ZKL_NO_AUTH, 0);
+
+		problem.detail = psprintf("Holders that were asked: %d; znodes that could not be read or changed: %d.",
+								  info.n_asked, info.n_denied);
+		zklock_fail(&action, problem);
+	}
+	return info.n_asked;
+}

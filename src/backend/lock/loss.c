@@ -1,0 +1,405 @@
+/*-------------------------------------------------------------------------
+ *
+ * loss.c
+ *		Reports lost locks, and refuses commits that relied on them.
+ *
+ * The recipe layer detects a loss, in any thread, and requests a cancel of the
+ * running statement (cancel.h).  The hooks of lifecycle.c then call the functions
+ * here, to raise the error of the loss.  Only this file refuses commits.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "miscadmin.h"
+
+#include "backend/base/holds.h"
+#include "backend/base/name_list.h"
+#include "backend/base/settings.h"
+#include "backend/lock/locks.h"
+#include "backend/lock/loss.h"
+#include "backend/lock/revoke.h"
+#include "backend/session/backend_session.h"
+#include "backend/session/cancel.h"
+#include "backend/session/stats.h"
+#include "backend/session/wait.h"
+
+#define LOST_ONE "lock %s was lost"
+#define LOST_SEVERAL "locks %s were lost"
+#define LOST_DETAIL "The ZooKeeper session that held it is over, or its znode was removed: others may have held the lock since."
+#define LOST_HINT "Acquire the lock again, then retry the transaction."
+
+/* A lock was lost: the transaction cannot commit, even if the error was caught. */
+static bool transaction_failed = false;
+
+/*
+ * The ZooKeeper session in which this transaction released a lock after the lease had
+ * expired, so that it is unknown whether the lock was still held; or 0.
+ */
+static int64 unproven = 0;
+
+/* The loss of the marked locks was reported in place of a cancel. */
+static bool rewritten = false;
+
+/* The check of the current commit has begun. */
+static bool at_commit = false;
+
+/* The check has asked the ensemble, which has not confirmed the locks. */
+static bool unconfirmed = false;
+
+void
+zklock_on_loss_io(void)
+{
+	zklock_cancel_request_io(ZKLOCK_CANCEL_LOSS);
+}
+
+static bool
+is_lost(const ZklockHold *hold, bool session_is_over)
+{
+	return hold->lock != NULL && (session_is_over || zkl_lock_is_lost(hold->lock));
+}
+
+/* Marks the lost locks; returns their number. */
+static int
+mark_lost(bool session_is_over)
+{
+	int			n = 0;
+	dlist_iter	iter;
+
+	dlist_foreach(iter, &zklock_holds)
+	{
+		ZklockHold *hold = dlist_container(ZklockHold, link, iter.cur);
+
+		hold->lost = is_lost(hold, session_is_over);
+		n += hold->lost;
+	}
+	return n;
+}
+
+/* Returns the names of the locks that are held, or that are marked as lost. */
+static const char *
+list_locks(bool lost_only, int *n)
+{
+	ZklockNameList list = {0};
+	dlist_iter	iter;
+
+	dlist_foreach(iter, &zklock_holds)
+	{
+		ZklockHold *hold = dlist_container(ZklockHold, link, iter.cur);
+
+		if (lost_only ? hold->lost : hold->lock != NULL)
+			zklock_list_name(&list, hold->name.display);
+	}
+	*n = list.n;
+	return zklock_list_text(&list);
+}
+
+static void
+forget_lost(void)
+{
+	dlist_mutable_iter iter;
+
+	dlist_foreach_modify(iter, &zklock_holds)
+	{
+		ZklockHold *hold = dlist_container(ZklockHold, link, iter.cur);
+
+		if (!hold->lost)
+			continue;
+		zklock_lose(hold);
+		zklock_count(ZKLOCK_STAT_LOCKS_LOST, 1);
+	}
+}
+
+void
+zklock_check_loss(void)
+{
+	ZklSession *session = zklock_session_current();
+	const char *names = NULL;
+	bool		over;
+	int			n;
+
+	(void) zklock_cancel_settle(ZKLOCK_CANCEL_LOSS);
+	if (session == NULL || zkl_session_is_intact(session))
+		return;
+
+	/*
+	 * The session can end at any moment, in its own thread.  Close it only if everything
+	 * that was held in it is marked as lost.
+	 */
+	over = zklock_session_is_over(session);
+	n = mark_lost(over);
+	if (!over && n > 0 && zklock_session_is_over(session))
+	{
+		over = true;
+		n = mark_lost(over);
+	}
+	if (n > 0)
+	{
+		names = list_locks(true, &n);
+		transaction_failed = true;
+		forget_lost();
+	}
+	if (over)
+		zklock_session_close(ZKLOCK_CLOSE_MS);
+	if (n > 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+				 errmsg_plural(LOST_ONE, LOST_SEVERAL, n, names),
+				 errdetail(LOST_DETAIL), errhint(LOST_HINT)));
+}
+
+void
+zklock_fail_transaction(void)
+{
+	transaction_failed = true;
+}
+
+/*
+ * A cancel may end a program that the statement reads from or writes to; then the error
+ * is the failure of that program.
+ */
+void
+zklock_translate_cancel(MemoryContext context)
+{
+	ErrorData  *cancel;
+
+	if (!(zklock_cancel_is_requested(ZKLOCK_CANCEL_LOSS) ||
+		  zklock_cancel_is_requested(ZKLOCK_CANCEL_REVOCATION)) ||
+		(geterrcode() != ERRCODE_QUERY_CANCELED &&
+		 geterrcode() != ERRCODE_EXTERNAL_ROUTINE_EXCEPTION))
+		return;
+	MemoryContextSwitchTo(context);
+	cancel = CopyErrorData();
+	FlushErrorState();
+	zklock_check_loss();
+	zklock_raise_revoked();
+	ReThrowError(cancel);
+}
+
+void
+zklock_rewrite_cancel(ErrorData *cancel)
+{
+	ZklSession *session = zklock_session_current();
+	int			n = 0;
+	const char *names;
+
+	/* An aborted transaction needs no second reason. */
+	if (cancel->elevel != ERROR || cancel->sqlerrcode != ERRCODE_QUERY_CANCELED ||
+		!zklock_cancel_is_requested(ZKLOCK_CANCEL_LOSS) || IsAbortedTransactionBlockState())
+		return;
+	if (session)
+		n = mark_lost(zklock_session_is_over(session));
+	if (n == 0)
+		return;
+	cancel->sqlerrcode = ERRCODE_T_R_SERIALIZATION_FAILURE;
+	names = list_locks(true, &n);
+	cancel->message = psprintf(n == 1 ? LOST_ONE : LOST_SEVERAL, names);
+	cancel->detail = pstrdup(LOST_DETAIL);
+	cancel->hint = pstrdup(LOST_HINT);
+	rewritten = true;
+	transaction_failed = true;
+}
+
+static bool
+is_any_lost(void)
+{
+	ZklSession *session = zklock_session_current();
+	bool		over = session && zklock_session_is_over(session);
+	dlist_iter	iter;
+
+	dlist_foreach(iter, &zklock_holds)
+	{
+		if (is_lost(dlist_container(ZklockHold, link, iter.cur), over))
+			return true;
+	}
+	return false;
+}
+
+void
+zklock_drop_notice(void)
+{
+	if (zklock_cancel_is_requested(ZKLOCK_CANCEL_LOSS) && !is_any_lost())
+	{
+		(void) zklock_cancel_settle(ZKLOCK_CANCEL_LOSS);
+		if (is_any_lost())		/* lost just now */
+			zklock_on_loss_io();
+	}
+	zklock_drop_revocation();
+}
+
+/* State of the wait for a confirmation. */
+typedef struct Confirmation
+{
+	ZklSession *session;
+	int64		deadline;
+	ZklStatus	status;			/* at the last check */
+} Confirmation;
+
+static bool
+is_confirmed(void *arg, int64 *check_again)
+{
+	Confirmation *c = arg;
+
+	*check_again = c->deadline;
+	zklock_wait_is_for(ZKLOCK_WAIT_COMMIT_CHECK);
+	c->status = zkl_session_confirmed(c->session);
+	return c->status != ZKL_PENDING || zklock_now() >= c->deadline;
+}
+
+/* Asks the ensemble to confirm that everything that the session holds is still held. */
+static void
+confirm(ZklSession *session, int session_timeout_ms)
+{
+	Confirmation c = {session, zklock_now() + session_timeout_ms, ZKL_PENDING};
+	int			n;
+	MemoryContext context = CurrentMemoryContext;
+
+	unconfirmed = true;
+	zkl_session_confirm(session,
+						zklock_commit_check == ZKLOCK_COMMIT_CHECK_ALWAYS);
+	PG_TRY();
+	{
+		zklock_wait_at_commit(session, is_confirmed, &c);
+	}
+	PG_CATCH();
+	{
+		zklock_translate_cancel(context);
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+	zklock_check_loss();		/* closes a session that is over */
+	unconfirmed = c.status != ZKL_OK;
+	if (!unconfirmed)
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+			 zklock_holds_any()
+			 ? errmsg("could not make sure that this session still holds %s",
+					  list_locks(false, &n))
+			 : errmsg("could not make sure that this session held its locks until it released them"),
+			 c.status == ZKL_PENDING
+			 ? errdetail("The ZooKeeper ensemble did not answer within %d ms.", session_timeout_ms)
+			 : errdetail_internal("%s", zkl_status_text(c.status)),
+			 errhint("When the ensemble is reachable again, acquire the lock again, then retry the transaction.")));
+}
+
+void
+zklock_note_release(void)
+{
+	ZklSession *session = zklock_session_current();
+	ZklLease	lease;
+
+	if (session == NULL || zklock_commit_check == ZKLOCK_COMMIT_CHECK_OFF)
+		return;
+	lease = zkl_session_lease(session);
+	if (lease.left_ms == 0 || zklock_commit_check == ZKLOCK_COMMIT_CHECK_ALWAYS)
+		unproven = lease.session_id;
+}
+
+bool
+zklock_relies_on_locks(void)
+{
+	return transaction_failed || unproven != 0 || zklock_holds_any();
+}
+
+/* Throws 40001 unless the locks are held as surely as zklock.commit_check requires. */
+static void
+prove_locks(void)
+{
+	ZklSession *session;
+	ZklLease	lease = {0};
+	bool		must_prove = unproven != 0 &&
+		TransactionIdIsValid(GetTopTransactionIdIfAny());
+
+	if (!transaction_failed && !must_prove && !zklock_holds_any())
+		return;
+	if (!transaction_failed)
+		zklock_check_loss();
+	session = zklock_session_current();
+	if (session)
+		lease = zkl_session_lease(session);
+	transaction_failed = transaction_failed || (must_prove && lease.session_id != unproven);
+	if (transaction_failed)
+		ereport(ERROR,
+				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+				 errmsg("could not commit because a lock that this transaction relied on was lost"),
+				 errhint(LOST_HINT)));
+	if (zklock_commit_check == ZKLOCK_COMMIT_CHECK_OFF)
+		return;
+
+	if (must_prove || zklock_commit_check == ZKLOCK_COMMIT_CHECK_ALWAYS ||
+		lease.left_ms < lease.reserve_ms)
+		confirm(session, lease.session_timeout_ms);
+}
+
+void
+zklock_check_irreversible(void)
+{
+	at_commit = true;
+	prove_locks();
+	at_commit = false;
+}
+
+/*
+ * From here on a cancel only ends a wait for a heavyweight lock, such as the queue lock
+ * of NOTIFY.  Everything else before the commit record either does not check for cancels,
+ * or is another extension's commit on another server.
+ */
+void
+zklock_check_commit(bool can_fail)
+{
+	at_commit = can_fail;
+	if (can_fail)
+		prove_locks();
+	zklock_cancel_restrict(true);
+	if (!can_fail)
+		return;
+	if (zklock_cancel_is_requested(ZKLOCK_CANCEL_LOSS))
+		zklock_check_loss();
+	if (zklock_cancel_is_requested(ZKLOCK_CANCEL_REVOCATION))
+		CHECK_FOR_INTERRUPTS();
+}
+
+void
+zklock_note_late_loss(void)
+{
+	ZklSession *session = zklock_session_current();
+	const char *names;
+	int			n;
+	dlist_iter	iter;
+
+	/* A loss in a command that cannot fail is reported by the next statement. */
+	if (!at_commit || !zklock_cancel_is_requested(ZKLOCK_CANCEL_LOSS) || session == NULL ||
+		mark_lost(zklock_session_is_over(session)) == 0)
+		return;
+	names = list_locks(true, &n);
+	ereport(LOG,
+			(errmsg_plural("lock %s was lost while a transaction that held it was being committed",
+						   "locks %s were lost while a transaction that held them was being committed",
+						   n, names),
+			 errdetail_log("The loss was noticed too late to refuse the commit.")));
+	dlist_foreach(iter, &zklock_holds)
+	{
+		ZklockHold *hold = dlist_container(ZklockHold, link, iter.cur);
+
+		/* Session-level locks are reported, and counted, by the next statement. */
+		if (hold->lost && hold->exclusive.session == 0 && hold->shared.session == 0)
+			zklock_count(ZKLOCK_STAT_LOCKS_LOST, 1);
+	}
+}
+
+void
+zklock_end_transaction(bool aborted)
+{
+	if (aborted && at_commit && (transaction_failed || unconfirmed))
+		zklock_count(ZKLOCK_STAT_COMMITS_REFUSED, 1);
+	zklock_cancel_restrict(false);
+	at_commit = false;
+	unconfirmed = false;
+	transaction_failed = false;
+	unproven = 0;
+	if (rewritten)
+		forget_lost();
+	rewritten = false;
+}

@@ -1,0 +1,70 @@
+/*-------------------------------------------------------------------------
+ *
+ * loss.h
+ *		Reports lost locks, and refuses commits that relied on them.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_LOSS_H
+#define ZKLOCK_LOSS_H
+
+/* For ZklSessionConfig.  Requests a cancel of the running statement. */
+extern void zklock_on_loss_io(void);
+
+/*
+ * If locks were lost since the last call, removes them and raises 40001 with their names;
+ * the transaction can no longer commit.  Closes a session that is over.  Otherwise does
+ * nothing.  No network.
+ */
+extern void zklock_check_loss(void);
+
+/*
+ * For PG_CATCH.  If the error is, or results from, the cancel that zklock_on_loss_io() or
+ * zklock_on_revoke_io() requested, raises the error of zklock_check_loss() or
+ * zklock_raise_revoked() instead, in this memory context.
+ */
+extern void zklock_translate_cancel(MemoryContext context);
+
+/*
+ * Same, for the error of a cancel that is being reported: rewrites it to name the lost
+ * locks, if any.  Does not throw.
+ */
+extern void zklock_rewrite_cancel(ErrorData *cancel);
+
+/* Makes sure that this transaction cannot commit, even if the error is caught. */
+extern void zklock_fail_transaction(void);
+
+/* After a release: drops pending reports for locks no longer held.  Does not throw. */
+extern void zklock_drop_notice(void);
+
+/*
+ * At PRE_COMMIT and PRE_PREPARE: raises 40001 unless all locks are held as surely as
+ * zklock.commit_check requires; not if "can_fail" is false.  May wait, interruptibly, for
+ * one round trip and at most the session timeout.  Restricts requests for a cancel until
+ * zklock_end_transaction().
+ */
+extern void zklock_check_commit(bool can_fail);
+
+/* Same, before a command whose commit cannot be refused, without the restriction. */
+extern void zklock_check_irreversible(void);
+
+/*
+ * After the commit or prepare: logs and counts the locks that were lost since the check,
+ * too late to refuse the commit.  Neither throws nor waits.
+ */
+extern void zklock_note_late_loss(void);
+
+/*
+ * Called before a lock is released inside a transaction.  If it is uncertain whether the
+ * lock is still held, a transaction that writes must ask the ensemble at commit.  Neither
+ * throws nor waits.
+ */
+extern void zklock_note_release(void);
+
+/* Can zklock_check_commit() refuse this commit?  Neither throws nor waits. */
+extern bool zklock_relies_on_locks(void);
+
+/* The transaction has ended.  Neither throws nor waits. */
+extern void zklock_end_transaction(bool aborted);
+
+#endif							/* ZKLOCK_LOSS_H */

@@ -1,0 +1,273 @@
+/*-------------------------------------------------------------------------
+ *
+ * remote_wait.c
+ *		Waits in a queue of the ensemble.
+ *
+ * Decides when a call gives up: its own limit is reached, or the connection does
+ * not come back.  Logs long waits.  The sleeping itself is in wait.c, and the
+ * counting of what is held in locks.c and semaphores.c.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "miscadmin.h"
+#include "storage/proc.h"
+
+#include "backend/base/settings.h"
+#include "backend/base/syntax.h"
+#include "backend/local/lock_table.h"
+#include "backend/lock/deadlock.h"
+#include "backend/lock/remote_wait.h"
+#include "backend/session/backend_session.h"
+#include "backend/session/errors.h"
+#include "backend/session/wait.h"
+
+int64
+zklock_timeout_left(const ZklockTimeout *timeout)
+{
+	int64		spent;
+
+	if (timeout->limit_ms <= 0)
+		return timeout->limit_ms;
+
+	/* Both times are cut to whole milliseconds; the wait must not end early for that. */
+	spent = Max(zklock_now() - timeout->started - 1, 0);
+	return Max(timeout->limit_ms - spent, 0);
+}
+
+ZklSession *
+zklock_reach_session(const ZklockTimeout *timeout, const ZklockAction *action)
+{
+	int64		left = zklock_timeout_left(timeout);
+
+	if (!timeout->queued)
+		return zklock_session_ready(action);
+	return zklock_session_by(action, left == ZKLOCK_NO_LIMIT ? ZKLOCK_NEVER
+							 : zklock_now() + left);
+}
+
+typedef struct RemoteWait
+{
+	ZklockTimeout *timeout;
+	ZklSession *session;
+	ZklRequest *request;
+	const ZklockAction *actions;	/* of its lock request items */
+	int			n;
+	ZklockLongWait long_wait;
+	int64		started;
+	ZklockOutage outage;
+	const char *logged;			/* the awaited name in the server log; or NULL */
+} RemoteWait;
+
+/* Like log_lock_waits for the local lock; names the blocker. */
+static void
+log_long_wait(RemoteWait *w, ZklRequestInfo *info, int64 now)
+{
+	const char *display = w->actions[Max(info->culprit, 0)].display;
+
+	if (!log_lock_waits || w->logged || now - w->started < DeadlockTimeout)
+		return;
+	w->logged = display;
+	zklock_make_plain(info->blocker);	/* written by any program */
+	ereport(LOG,
+			(info->is_permit
+			 ? errmsg("process %d still waiting for a permit of semaphore \"%s\" after %lld ms",
+					  MyProcPid, display, (long long) (now - w->started))
+			 : errmsg("process %d still waiting for zk lock \"%s\" after %lld ms",
+					  MyProcPid, display, (long long) (now - w->started)),
+			 info->blocker[0] ? errdetail_log("In the way: %s", info->blocker) : 0));
+}
+
+/* Logs the end of a wait that was logged. */
+static void
+log_acquired(const RemoteWait *w)
+{
+	long long	waited_ms = (long long) (zklock_now() - w->started);
+	ZklRequestInfo info;
+
+	zkl_request_info(w->request, &info);
+	ereport(LOG,
+			(info.is_permit
+			 ? errmsg("process %d acquired a permit of semaphore \"%s\" after %lld ms",
+					  MyProcPid, w->logged, waited_ms)
+			 : errmsg("process %d acquired zk lock \"%s\" after %lld ms",
+					  MyProcPid, w->logged, waited_ms)));
+}
+
+/* Checks a wait in the queue; returns true on timeout, or if the call must requeue. */
+static bool
+is_blocked_too_long(RemoteWait *w, ZklRequestInfo *info, int64 now,
+					int64 *check_again)
+{
+	if (w->timeout->limit_ms > 0)
+	{
+		if (zklock_timeout_left(w->timeout) == 0)
+			return true;
+		*check_again = now + zklock_timeout_left(w->timeout);
+	}
+	if (info->blocked)
+	{
+		log_long_wait(w, info, now);
+		if (now < w->started + DeadlockTimeout)
+			*check_again = Min(*check_again, w->started + DeadlockTimeout);
+		else if (zklock_deadlock_detection &&
+				 zklock_search_deadlock(&w->long_wait, w->request, info, w->actions,
+										w->n, check_again))
+			w->timeout->must_requeue = true;
+	}
+	return w->timeout->must_requeue;
+}
+
+bool
+zklock_outage_is_over_limit(ZklockOutage *outage, ZklSession *session,
+							uint64 n_answers, int64 now, int64 *check_again)
+{
+	if (n_answers != outage->n_answers)
+		outage->unanswered_since = 0;
+	outage->n_answers = n_answers;
+	if (outage->unanswered_since == 0)
+	{
+		if (zkl_session_state(session) == ZKL_SESSION_CONNECTED)
+			return false;
+		outage->unanswered_since = now;
+	}
+	*check_again = outage->unanswered_since + zklock_connect_timeout;
+	return now >= *check_again;
+}
+
+/*
+ * Returns whether backends of this server have released what blocks the attempt, so that
+ * its nodes will be deleted.  A lock is released if its predecessor's session belongs to
+ * a backend of this server, because we hold the local lock.
+ */
+static bool
+is_released(const RemoteWait *w, const ZklRequestInfo *info)
+{
+	int64	   *sessions;
+	int			n;
+
+	if (info->n_over == 0)
+		return zklock_is_session_shown(info->refused_by);
+	sessions = palloc(sizeof(int64) * (info->n_others + 1));
+	n = zkl_request_others(w->request, sessions, info->n_others);
+	n = zklock_count_released_permits(w->timeout->semaphore, sessions, n, info->n_over);
+	pfree(sessions);
+	return n >= info->n_over;
+}
+
+/*
+ * Returns whether a non-blocking attempt that others block is refused.  Not while their
+ * nodes are pending deletes; the bound is for a backend whose connection is down.
+ */
+static bool
+is_refused(RemoteWait *w, const ZklRequestInfo *info, int64 now, int64 *check_again)
+{
+	int64		bound = w->started + zklock_connect_timeout;
+
+	if (!info->is_refused)
+		return false;
+	if (now >= bound || !is_released(w, info))
+	{
+		zkl_request_refuse(w->request, info->refused_by);
+		return zkl_request_status(w->request) != ZKL_PENDING;
+	}
+	zkl_request_wait(w->request, info->refused_by);
+	*check_again = Min(*check_again, bound);
+	return false;
+}
+
+/* Ends the wait.  A call that has queued waits through an outage of any length. */
+static bool
+is_granted(void *arg, int64 *check_again)
+{
+	RemoteWait *w = arg;
+	ZklRequestInfo info;
+	int64		now = zklock_now();
+	int64		outage_ends = ZKLOCK_NEVER;
+	ZklStatus	status;
+
+	status = zkl_request_status(w->request);
+	if (status == ZKL_OK && w->logged)
+		log_acquired(w);
+	if (status != ZKL_PENDING)
+		return true;
+	zkl_request_info(w->request, &info);
+	if (info.blocked)
+		zklock_wait_is_for(ZKLOCK_WAIT_LOCK);
+	if (w->timeout->limit_ms == 0 && is_refused(w, &info, now, check_again))
+		return true;
+	if ((w->timeout->limit_ms != 0 || info.is_permit) &&
+		(info.was_blocked || w->timeout->queued))
+		return is_blocked_too_long(w, &info, now, check_again);
+	/* A call that needs an answer to go on cannot wait forever. */
+	if (zklock_outage_is_over_limit(&w->outage, w->session, info.n_answers, now,
+									&outage_ends))
+		zklock_fail(&w->actions[Max(info.culprit, 0)], zklock_connection_lost());
+	*check_again = Min(*check_again, outage_ends);
+	return false;
+}
+
+/* What a non-blocking attempt waits for is not a holder. */
+static void
+note_wait(ZklockTimeout *timeout, const ZklRequestInfo *info)
+{
+	if (timeout->limit_ms == 0 && !info->is_permit)
+		return;
+	timeout->waited = timeout->waited || info->was_blocked;
+	timeout->queued = timeout->queued || info->was_blocked;
+}
+
+ZklStatus
+zklock_await_request(ZklockTimeout *timeout, ZklSession *session,
+					 ZklRequest *request, const ZklockAction *actions, int n)
+{
+	RemoteWait	w = {
+		.timeout = timeout,
+		.session = session,
+		.request = request,
+		.actions = actions,
+		.n = n,
+		.long_wait.may_requeue = timeout->may_requeue,
+		.started = zklock_now()
+	};
+	ZklStatus	status;
+	ZklRequestInfo info;
+
+	timeout->must_requeue = false;
+	if (request == NULL)
+		zklock_raise(ZKL_NO_MEMORY, &actions[0], 0);
+	PG_TRY();
+	{
+		zklock_wait_for_lock(session, is_granted, &w, w.started - timeout->started);
+	}
+	PG_CATCH();
+	{
+		zkl_request_info(request, &info);
+		note_wait(timeout, &info);
+		zkl_request_end(request);
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+
+	zklock_end_long_wait(&w.long_wait);
+	status = zkl_request_status(request);
+	zkl_request_info(request, &info);
+	note_wait(timeout, &info);
+	timeout->must_requeue = timeout->must_requeue && status == ZKL_PENDING;
+	switch (status)
+	{
+		case ZKL_OK:
+		case ZKL_PENDING:
+		case ZKL_BUSY:
+		case ZKL_SESSION_LOST:
+		case ZKL_LOCK_LOST:
+		case ZKL_OTHER_CAPACITY:
+			return status;
+		default:
+			zkl_request_end(request);
+			if (status == ZKL_DEADLOCK)
+				zklock_raise_upgrade_deadlock(&actions[Max(info.culprit, 0)], info.blocker);
+			zklock_raise(status, &actions[Max(info.culprit, 0)], info.raw_code);
+	}
+}

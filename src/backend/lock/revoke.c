@@ -1,0 +1,259 @@
+/*-------------------------------------------------------------------------
+ *
+ * revoke.c
+ *		Requests by others to release a lock, and what the holder does.
+ *
+ * The recipe layer detects revocations, in whichever thread it runs; they are
+ * counted.  Under zklock.on_revoke = cancel that thread also requests a cancel
+ * (cancel.h), under terminate it sends SIGTERM.  All else waits until the backend
+ * calls here: from the hooks of lifecycle.c, or from the wait loop of wait.c.
+ *
+ * Never releases anything by itself.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include "miscadmin.h"
+
+#include "backend/base/holds.h"
+#include "backend/base/name_list.h"
+#include "backend/base/settings.h"
+#include "backend/lock/revoke.h"
+#include "backend/session/backend_session.h"
+#include "backend/session/cancel.h"
+#include "backend/session/stats.h"
+
+#define CANCEL_ONE "canceling statement because lock %s was asked back"
+#define CANCEL_SEVERAL "canceling statement because locks %s were asked back"
+#define CANCEL_HINT "What is held at session level stays held: release it with zk_unlock()."
+#define END_ONE "terminating connection because lock %s was asked back"
+#define END_SEVERAL "terminating connection because locks %s were asked back"
+
+/* Revocations; counted by any thread that holds the session's mutex. */
+static volatile sig_atomic_t noticed = 0;
+
+/* How many of them are processed. */
+static sig_atomic_t processed = 0;
+
+void
+zklock_on_revoke_io(void)
+{
+	noticed++;
+	if (zklock_on_revoke == ZKLOCK_ON_REVOKE_CANCEL)
+		zklock_cancel_request_io(ZKLOCK_CANCEL_REVOCATION);
+	else if (zklock_on_revoke == ZKLOCK_ON_REVOKE_TERMINATE &&
+			 !zklock_cancel_is_restricted())
+		zklock_signal_group_io(SIGTERM);
+}
+
+bool
+zklock_revocation_pending(void)
+{
+	return noticed != processed;
+}
+
+/*
+ * Returns how many revocations can be seen in the locks, and whose signals have arrived.
+ * A thread has sent its signals when it releases the session's mutex; they are delivered
+ * at the next system call.
+ */
+static sig_atomic_t
+look(void)
+{
+	sig_atomic_t seen = noticed;
+	ZklSession *session = zklock_session_current();
+
+	if (session)
+		(void) zkl_session_state(session);
+	(void) getppid();
+	return seen;
+}
+
+static bool
+is_unreported(const ZklockHold *hold)
+{
+	return hold->lock != NULL &&
+		zkl_lock_revocations(hold->lock) > hold->revocations_reported;
+}
+
+static bool
+is_any_unreported(void)
+{
+	dlist_iter	iter;
+
+	dlist_foreach(iter, &zklock_holds)
+	{
+		if (is_unreported(dlist_container(ZklockHold, link, iter.cur)))
+			return true;
+	}
+	return false;
+}
+
+/* A report to the client. */
+typedef struct Unreported
+{
+	ZklockNameList names;
+	bool		in_transaction; /* some locks are held at transaction level */
+	bool		cancelling;		/* a cancel was pending for them */
+} Unreported;
+
+static void
+take_hold(Unreported *unreported, ZklockHold *hold)
+{
+	int			revocations = zkl_lock_revocations(hold->lock);
+
+	zklock_list_name(&unreported->names, hold->name.display);
+	if (hold->exclusive.n_levels > 0 || hold->shared.n_levels > 0)
+		unreported->in_transaction = true;
+	zklock_count(ZKLOCK_STAT_REVOCATIONS, revocations - hold->revocations_reported);
+	hold->revocations_reported = revocations;
+}
+
+/*
+ * Collects the unreported revocations, and marks them as reported.  PostgreSQL itself
+ * drops a cancel that comes while a session is idle.
+ */
+static Unreported
+take_unreported(void)
+{
+	Unreported	unreported = {0};
+	dlist_iter	iter;
+
+	do
+	{
+		processed = look();
+		if (zklock_cancel_settle(ZKLOCK_CANCEL_REVOCATION))
+			unreported.cancelling = true;
+		dlist_foreach(iter, &zklock_holds)
+		{
+			ZklockHold *hold = dlist_container(ZklockHold, link, iter.cur);
+
+			if (is_unreported(hold))
+				take_hold(&unreported, hold);
+		}
+	} while (processed != noticed);
+	return unreported;
+}
+
+static void
+notify(const Unreported *unreported)
+{
+	if (unreported->names.n == 0 || zklock_on_revoke == ZKLOCK_ON_REVOKE_IGNORE)
+		return;
+	ereport(NOTICE,
+			(errmsg_plural("lock %s was asked back", "locks %s were asked back",
+						   unreported->names.n, zklock_list_text(&unreported->names)),
+			 errhint("Release what is held at session level with zk_unlock(); end the transaction for what it holds.")));
+}
+
+static void
+raise_cancel(const Unreported *unreported)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_QUERY_CANCELED),
+			 errmsg_plural(CANCEL_ONE, CANCEL_SEVERAL, unreported->names.n, zklock_list_text(&unreported->names)),
+			 errhint(CANCEL_HINT)));
+}
+
+void
+zklock_report_revocation(void)
+{
+	Unreported	unreported;
+
+	if (!zklock_revocation_pending() ||
+		zklock_on_revoke == ZKLOCK_ON_REVOKE_CANCEL ||
+		zklock_on_revoke == ZKLOCK_ON_REVOKE_TERMINATE)
+		return;
+	unreported = take_unreported();
+	notify(&unreported);
+}
+
+/*
+ * Under "cancel", a transaction that holds a revoked lock gets the error with its next
+ * statement, if release was requested during idle time: only the end of the transaction
+ * releases the lock.  For a session-level lock there is only a notice, because the next
+ * statement may be the one that releases it.
+ */
+void
+zklock_process_revocation(void)
+{
+	Unreported	unreported;
+
+	if (!zklock_revocation_pending())
+		return;
+	if (zklock_on_revoke == ZKLOCK_ON_REVOKE_TERMINATE)
+	{
+		zklock_drop_revocation();
+		CHECK_FOR_INTERRUPTS();
+		return;
+	}
+	unreported = take_unreported();
+	if (unreported.names.n > 0 && zklock_on_revoke == ZKLOCK_ON_REVOKE_CANCEL &&
+		(unreported.cancelling || unreported.in_transaction))
+		raise_cancel(&unreported);
+	notify(&unreported);
+}
+
+void
+zklock_raise_revoked(void)
+{
+	Unreported	unreported;
+
+	if (!zklock_cancel_is_requested(ZKLOCK_CANCEL_REVOCATION))
+		return;
+	unreported = take_unreported();
+	if (unreported.names.n > 0)
+		raise_cancel(&unreported);
+}
+
+void
+zklock_rewrite_revoked(ErrorData *error)
+{
+	bool		cancels = error->elevel == ERROR &&
+		error->sqlerrcode == ERRCODE_QUERY_CANCELED &&
+		zklock_cancel_is_requested(ZKLOCK_CANCEL_REVOCATION);
+	bool		ends = error->elevel == FATAL &&
+		error->sqlerrcode == ERRCODE_ADMIN_SHUTDOWN && zklock_revocation_pending() &&
+		zklock_on_revoke == ZKLOCK_ON_REVOKE_TERMINATE;
+	Unreported	unreported;
+
+	if (!cancels && !ends)
+		return;
+	unreported = take_unreported();
+	if (unreported.names.n == 0)
+		return;
+	error->message = psprintf(ends ? (unreported.names.n == 1 ? END_ONE : END_SEVERAL)
+							  : (unreported.names.n == 1 ? CANCEL_ONE : CANCEL_SEVERAL),
+							  zklock_list_text(&unreported.names));
+	if (cancels)
+		error->hint = pstrdup(CANCEL_HINT);
+}
+
+void
+zklock_drop_revocation(void)
+{
+	sig_atomic_t seen;
+
+	if (!zklock_revocation_pending())
+		return;
+	seen = look();
+	if (!is_any_unreported())
+	{
+		processed = seen;
+		(void) zklock_cancel_settle(ZKLOCK_CANCEL_REVOCATION);
+	}
+	else if (zklock_on_revoke == ZKLOCK_ON_REVOKE_TERMINATE)
+		zklock_signal_group_io(SIGTERM);
+}
+
+bool
+zklock_is_revoked(const ZklockName *name)
+{
+	ZklockHold *hold = zklock_hold_find(name);
+
+	return hold && hold->lock && zkl_lock_revocations(hold->lock) > 0;
+}

@@ -1,0 +1,46 @@
+/*-------------------------------------------------------------------------
+ *
+ * revoke.h
+ *		Requests by others to release a lock, and what the holder does.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_REVOKE_H
+#define ZKLOCK_REVOKE_H
+
+#include "backend/base/names.h"
+
+/* For ZklSessionConfig.  Does what zklock.on_revoke says, as far as a thread can. */
+extern void zklock_on_revoke_io(void);
+
+/* Returns whether there are requests for release that have not been processed. */
+extern bool zklock_revocation_pending(void);
+
+/*
+ * At the start of a statement: reports requests for release since the last call, as
+ * zklock.on_revoke says; may throw 57014.
+ */
+extern void zklock_process_revocation(void);
+
+/* Same, within a statement or at its end: raises a notice at most. */
+extern void zklock_report_revocation(void);
+
+/* Raises 57014 with the reason, if zklock_on_revoke_io() requested the current cancel. */
+extern void zklock_raise_revoked(void);
+
+/*
+ * For an error that is being reported: if zklock_on_revoke_io() requested the cancel or
+ * the termination, rewrites the error to say so.  Does not throw.
+ */
+extern void zklock_rewrite_revoked(ErrorData *error);
+
+/*
+ * After a release: drops reports and cancels for what is no longer held.  Locks that are
+ * still held may terminate the session.  Does not throw.
+ */
+extern void zklock_drop_revocation(void);
+
+/* Returns whether release of this session's lock was requested.  No network. */
+extern bool zklock_is_revoked(const ZklockName *name);
+
+#endif							/* ZKLOCK_REVOKE_H */

@@ -1,0 +1,195 @@
+/*-------------------------------------------------------------------------
+ *
+ * semaphores.c
+ *		Acquires and releases permits of semaphores.
+ *
+ * Every permit is an entry of its own in the hold table, so locks.c, lifecycle.c
+ * and loss.c treat it like a lock.  It has no local lock to wait for, because
+ * PostgreSQL's lock manager cannot count.  A lock there only shows that the permit
+ * is held (lock_table.c), so that a non-blocking attempt can tell it from a
+ * released permit.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+
+#include "backend/base/identity.h"
+#include "backend/local/lock_table.h"
+#include "backend/lock/locks.h"
+#include "backend/lock/loss.h"
+#include "backend/lock/remote_wait.h"
+#include "backend/lock/semaphores.h"
+#include "backend/session/backend_session.h"
+#include "backend/session/stats.h"
+#include "backend/session/wait.h"
+
+/* State of a call of zklock_acquire_permit(). */
+typedef struct Acquisition
+{
+	ZklockHold *hold;			/* of the permit; pinned */
+	ZklockTimeout timeout;
+} Acquisition;
+
+
+static void
+raise_other_capacity(const char *display, int size, int asked)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+			 errmsg("semaphore \"%s\" has %d permits, not %d", display, size, asked),
+			 errhint("All its users must name the same number of permits; it can be another one when the semaphore has been out of use for some minutes.")));
+}
+
+/*
+ * Checks the permits that this session holds.  They determine the capacity; and if they
+ * are all there are, no other session could end the wait.
+ */
+static void
+check_own_permits(const ZklockName *name, int size, int64 limit_ms)
+{
+	int			n = 0;
+	ZklockHold *hold = NULL;
+
+	while ((hold = zklock_hold_find_permit(name, hold)) != NULL)
+	{
+		if (hold->lock == NULL)
+			continue;
+		if (hold->size != size)
+			raise_other_capacity(name->display, hold->size, size);
+		n++;
+	}
+	if (n >= size && limit_ms != 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_T_R_DEADLOCK_DETECTED),
+				 errmsg("deadlock detected while waiting for semaphore \"%s\"",
+						name->display),
+				 size == 1
+				 ? errdetail("This session holds its only permit.")
+				 : errdetail("This session holds all of its %d permits.", size),
+				 errhint("Release one first: a semaphore is not re-entrant.")));
+}
+
+static ZklStatus
+request_remote(Acquisition *a, ZklSession *session)
+{
+	const ZklockAction action = ZKLOCK_ACTION_PERMIT(a->hold->name.display);
+	const char *data = zklock_identity();
+	ZklRequest *request = zkl_permit_request(session, a->hold->name.encoded,
+											 a->hold->size, a->timeout.limit_ms == 0,
+											 data, strlen(data));
+	ZklStatus	status = zklock_await_request(&a->timeout, session, request, &action, 1);
+	ZklRequestInfo info;
+
+	if (status == ZKL_OK)
+		zklock_hold_granted(a->hold, zkl_request_lock(request, 0),
+							ZKL_MODE_EXCLUSIVE, GetCurrentTimestamp());
+	zkl_request_info(request, &info);
+	zkl_request_end(request);
+	if (status == ZKL_OTHER_CAPACITY)
+		raise_other_capacity(action.display, info.size, a->hold->size);
+	return status;
+}
+
+/* Returns false on timeout. */
+static bool
+acquire_remote(Acquisition *a)
+{
+	for (;;)
+	{
+		ZklSession *session = zklock_reach_session(&a->timeout, &ZKLOCK_ACTION_PERMIT(a->hold->name.display));
+		ZklStatus	status;
+
+		if (session == NULL)
+			return false;
+		zklock_show_session(session);
+		zklock_show_permit(a->hold, session);
+		status = request_remote(a, session);
+		if (status != ZKL_SESSION_LOST)
+			return status == ZKL_OK;
+
+		/* If no lock was lost, queue again in another session. */
+		zklock_check_loss();
+	}
+}
+
+int64
+zklock_acquire_permit(const ZklockName *name, int size, ZklockScope scope,
+					  int64 limit_ms)
+{
+	Acquisition a = {.timeout.limit_ms = limit_ms};
+	volatile bool acquired = false;
+	int64		token;
+
+	zklock_check_loss();
+	zklock_check_session_settings(&ZKLOCK_ACTION_PERMIT(name->display));
+	check_own_permits(name, size, limit_ms);
+	a.timeout.started = zklock_now();
+	a.timeout.semaphore = name->hash;
+	a.hold = zklock_hold_prepare_permit(name, size);
+	PG_TRY();
+	{
+		zklock_session_ready(&ZKLOCK_ACTION_PERMIT(name->display));
+		zklock_check_loss();
+		acquired = acquire_remote(&a);
+		if (acquired)
+			zklock_check_snapshot(&a.timeout, name->display);
+	}
+	PG_CATCH();
+	{
+		zklock_count_failed(&a.timeout);
+		a.hold->pins--;
+		zklock_settle(a.hold);
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+
+	if (acquired)
+		zklock_hold_add(a.hold, ZKL_MODE_EXCLUSIVE, scope,
+						GetCurrentTransactionNestLevel());
+	token = acquired ? a.hold->token : 0;
+	a.hold->pins--;
+	zklock_settle(a.hold);
+	if (acquired)
+	{
+		zklock_count_acquired(&a.timeout, 1);
+		zklock_warn_open_parents();
+	}
+	else
+		zklock_count_gave_up(&a.timeout);
+	return token;
+}
+
+/* Returns the youngest session-level permit, or NULL. */
+static ZklockHold *
+find_session_permit(const ZklockName *name)
+{
+	ZklockHold *hold = NULL;
+
+	while ((hold = zklock_hold_find_permit(name, hold)) != NULL)
+		if (hold->exclusive.session > 0)
+			return hold;
+	return NULL;
+}
+
+bool
+zklock_release_permit(const ZklockName *name)
+{
+	ZklockHold *hold = find_session_permit(name);
+
+	if (hold == NULL)
+		ereport(WARNING,
+				(errcode(ERRCODE_WARNING),
+				 errmsg("you don't own a permit of semaphore \"%s\" at session level",
+						name->display),
+				 errhint("zk_held_locks shows the permits of this session.")));
+	else
+	{
+		zklock_note_release();
+		hold->exclusive.session--;
+		zklock_settle(hold);
+	}
+	zklock_drop_notice();
+	return hold != NULL;
+}

@@ -1,0 +1,29 @@
+/*-------------------------------------------------------------------------
+ *
+ * semaphores.h
+ *		Acquires and releases permits of semaphores.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_SEMAPHORES_H
+#define ZKLOCK_SEMAPHORES_H
+
+#include "backend/base/holds.h"
+
+#define ZKLOCK_MAX_PERMITS 10000
+
+/*
+ * Acquires one more permit of a semaphore with "size" permits.  Returns its token, or 0
+ * on timeout (limit_ms is in milliseconds, or ZKLOCK_NO_LIMIT).  Waits interruptibly;
+ * throws the errors listed in doc/reference.md, after releasing what it acquired.
+ */
+extern int64 zklock_acquire_permit(const ZklockName *name, int size,
+								   ZklockScope scope, int64 limit_ms);
+
+/*
+ * Releases one session-level permit.  Returns false, with a WARNING, if there is none.
+ * Does not wait.
+ */
+extern bool zklock_release_permit(const ZklockName *name);
+
+#endif							/* ZKLOCK_SEMAPHORES_H */

@@ -1,0 +1,351 @@
+/*-------------------------------------------------------------------------
+ *
+ * backend_session.c
+ *		Opens and closes the ZooKeeper session of this backend.
+ *
+ * The first call that needs the session opens it.  It stays open until the backend
+ * exits, the session expires, or other settings are needed.  It must never be
+ * opened in the postmaster: threads do not survive fork.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "common/hashfn.h"
+#include "miscadmin.h"
+#include "storage/fd.h"
+#include "storage/ipc.h"
+#include "utils/timestamp.h"
+
+#include "backend/base/credentials.h"
+#include "backend/base/holds.h"
+#include "backend/base/settings.h"
+#include "backend/session/backend_session.h"
+#include "backend/session/callbacks.h"
+#include "backend/session/cancel.h"
+#include "backend/session/errors.h"
+#include "backend/session/session_settings.h"
+#include "backend/session/stats.h"
+#include "backend/session/wait.h"
+
+/* The connection, the client library's socket pair, two eventfds, the epoll. */
+#define SESSION_FDS 6
+
+static ZklSession *session = NULL;
+
+/* Number of sessions for which SESSION_FDS are reserved. */
+static int	sessions_reserved = 0;
+
+/* The session has been connected at some time. */
+static bool has_connected = false;
+
+/* Hash of the session's credentials, and PgReloadTime when they were last read. */
+static uint64 credentials_hash = 0;
+static TimestampTz credentials_seen = 0;
+
+/* The ACLs of its parent znodes have been checked. */
+static bool acls_checked = false;
+
+static uint64 place = 0;
+static int	max_locks = 0;
+
+/* Failed handshakes of earlier sessions. */
+static unsigned handshakes_failed_before = 0;
+
+
+ZklSession *
+zklock_session_current(void)
+{
+	return session;
+}
+
+uint64
+zklock_session_place(void)
+{
+	return place;
+}
+
+int
+zklock_session_max_locks(void)
+{
+	return Min(zklock_holds_any() ? max_locks : zklock_max_locks, ZKL_MAX_NODES);
+}
+
+bool
+zklock_session_failed_at_tls(void)
+{
+	return zkl_tls_failures() != handshakes_failed_before;
+}
+
+bool
+zklock_session_is_over(ZklSession *session)
+{
+	ZklSessionState state = zkl_session_state(session);
+
+	return state == ZKL_SESSION_EXPIRED || state == ZKL_SESSION_AUTH_FAILED;
+}
+
+static void
+note_connected(void)
+{
+	if (!has_connected)
+		zklock_count(ZKLOCK_STAT_SESSIONS_OPENED, 1);
+	has_connected = true;
+}
+
+/* A session that closes in the background keeps its descriptors until then. */
+static void
+release_fds(void)
+{
+	for (; sessions_reserved > zkl_sessions_open(); sessions_reserved--)
+		for (int i = 0; i < SESSION_FDS; i++)
+			ReleaseExternalFD();
+}
+
+void
+zklock_session_close(int timeout_ms)
+{
+	if (session == NULL)
+		return;
+	zklock_count_round_trips();
+	zklock_forget_round_trips();
+	if (!proc_exit_inprogress)	/* exit itself releases the heavyweight locks */
+		zklock_callbacks.before_close();
+	if (has_connected && zklock_session_is_over(session))
+		zklock_count(ZKLOCK_STAT_SESSIONS_LOST, 1);
+	has_connected = false;
+	zklock_drop_wait_set();
+	zkl_session_close(session, timeout_ms);
+	session = NULL;
+	release_fds();
+}
+
+static uint64
+hash_string(const char *string, uint64 seed)
+{
+	return string ? hash_bytes_extended((const unsigned char *) string,
+										strlen(string), seed) : seed;
+}
+
+/*
+ * Returns whether the credentials file has changed since the session was opened.  Reads
+ * it again only after a reload of the configuration.
+ */
+static bool
+have_credentials_changed(void)
+{
+	ZklockCredentials credentials;
+	bool		changed;
+
+	if (credentials_seen == PgReloadTime)
+		return false;
+	zklock_credentials_read(&credentials);
+	changed = credentials.hash != credentials_hash;
+	zklock_credentials_wipe(&credentials);
+	credentials_seen = PgReloadTime;
+	return changed;
+}
+
+/* Returns whether the session was opened with settings other than the current ones. */
+static bool
+is_outdated(void)
+{
+	return zklock_session_settings_changed() || have_credentials_changed();
+}
+
+void
+zklock_check_session_settings(const ZklockAction *action)
+{
+	const char *setting;
+
+	if (session == NULL || !zklock_holds_any())
+		return;
+	setting = zklock_session_settings_conflict();
+	if (setting)
+		zklock_fail(action, zklock_other_settings(setting));
+}
+
+static void
+reserve_fds(void)
+{
+	release_fds();
+	for (int i = 0; i < SESSION_FDS; i++)
+	{
+		if (AcquireExternalFD())
+			continue;
+		while (i-- > 0)
+			ReleaseExternalFD();
+		ereport(ERROR,
+				(errcode(ERRCODE_SQLCLIENT_UNABLE_TO_ESTABLISH_SQLCONNECTION),
+				 errmsg("could not open a ZooKeeper session"),
+				 errdetail("There are too many open files in this backend."),
+				 errhint("Raise the server's max_files_per_process and/or \"ulimit -n\" limits.")));
+	}
+	sessions_reserved++;
+}
+
+/* No default: zklock only contacts an ensemble that is configured. */
+static void
+require_ensemble(void)
+{
+	if (zklock_connect_string[0] == '\0')
+		ereport(ERROR,
+				(errcode(ERRCODE_CONFIG_FILE_ERROR),
+				 errmsg("could not open a ZooKeeper session"),
+				 errdetail("zklock.connect_string is empty."),
+				 errhint("Set zklock.connect_string to the servers of the ensemble, for example zk1:2181,zk2:2181,zk3:2181.")));
+}
+
+static void
+open_session(void)
+{
+	ZklockCredentials credentials;
+	ZklSessionConfig config = {
+		.connect_string = zklock_connect_string,
+		.root = zklock_root,
+		.session_timeout_ms = zklock_session_timeout,
+		.creator_acl = zklock_acl == ZKLOCK_ACL_CREATOR,
+		.on_loss_io = zklock_callbacks.on_loss_io,
+		.on_revoke_io = zklock_callbacks.on_revoke_io,
+		.node_names = (ZklNodeNames) zklock_node_names,
+		.max_nodes = zklock_max_locks,
+	};
+
+	require_ensemble();
+	zklock_callbacks.before_open();
+	zklock_note_session_settings();
+	zklock_cancel_init();
+	max_locks = zklock_max_locks;
+	place = hash_string(zklock_root, hash_string(zklock_connect_string, 0));
+	zklock_credentials_read(&credentials);
+	config.digest = credentials.digest;
+	config.tls = credentials.tls;
+	credentials_hash = credentials.hash;
+	credentials_seen = PgReloadTime;
+	reserve_fds();
+	handshakes_failed_before = zkl_tls_failures();
+	acls_checked = false;
+	session = zkl_session_open(&config);
+	zklock_credentials_wipe(&credentials);
+	if (session == NULL)
+	{
+		release_fds();
+		ereport(ERROR,
+				(errcode(ERRCODE_INSUFFICIENT_RESOURCES),
+				 errmsg("could not open a ZooKeeper session"),
+				 errdetail("No memory, file descriptor or thread could be had."),
+				 errhint("Check the limits of the user that runs the server (ulimit -a).")));
+	}
+}
+
+static bool
+is_decided(void *arg, int64 *check_again)
+{
+	int64		deadline = *(int64 *) arg;
+
+	*check_again = deadline;
+	zklock_wait_is_for(ZKLOCK_WAIT_CONNECT);
+	switch (zkl_session_state(session))
+	{
+		case ZKL_SESSION_CONNECTING:
+		case ZKL_SESSION_SUSPENDED:
+			return zklock_now() >= deadline;
+		case ZKL_SESSION_CONNECTED:
+		case ZKL_SESSION_EXPIRED:
+		case ZKL_SESSION_AUTH_FAILED:
+			break;
+	}
+	return true;
+}
+
+/* A view does not wait under lock_timeout. */
+static void
+wait_for_session(const ZklockAction *action, int64 *deadline)
+{
+	if (action)
+		zklock_wait_for_lock(session, is_decided, deadline, 0);
+	else
+		zklock_wait(session, is_decided, deadline);
+}
+
+ZklSession *
+zklock_session_by(const ZklockAction *action, int64 deadline)
+{
+	bool		refused;
+
+	if (session && !zklock_holds_any() && is_outdated())
+		zklock_session_close(ZKLOCK_CLOSE_MS);
+	for (;;)
+	{
+		if (session == NULL)
+			open_session();
+		if (zkl_session_state(session) != ZKL_SESSION_CONNECTED)
+			wait_for_session(action, &deadline);
+		switch (zkl_session_state(session))
+		{
+			case ZKL_SESSION_CONNECTED:
+				note_connected();
+				return session;
+			case ZKL_SESSION_AUTH_FAILED:
+			case ZKL_SESSION_EXPIRED:
+				/* with locks held, loss.c reports the loss */
+				if (zklock_holds_any())
+					return session;
+				refused = zkl_session_state(session) == ZKL_SESSION_AUTH_FAILED;
+				zklock_session_close(ZKLOCK_CLOSE_MS);
+				if (refused && action == NULL)
+					return NULL;
+				if (refused)
+					zklock_raise(ZKL_AUTH_FAILED, action, 0);
+				break;
+			case ZKL_SESSION_CONNECTING:
+			case ZKL_SESSION_SUSPENDED:
+				return NULL;
+		}
+	}
+}
+
+ZklSession *
+zklock_session_ready(const ZklockAction *action)
+{
+	ZklSession *reached = zklock_session_by(action,
+											zklock_now() + zklock_connect_timeout);
+
+	if (reached)
+		return reached;
+	switch (zkl_session_state(session))
+	{
+		case ZKL_SESSION_CONNECTED:
+			note_connected();
+			return session;		/* just in time */
+		case ZKL_SESSION_SUSPENDED:
+			zklock_fail(action, zklock_connection_lost());
+		case ZKL_SESSION_EXPIRED:
+		case ZKL_SESSION_AUTH_FAILED:
+			if (zklock_holds_any())
+				return session; /* loss.c reports it */
+			break;
+		case ZKL_SESSION_CONNECTING:
+			break;
+	}
+
+	/* The problem of this session need not affect a new one. */
+	zklock_session_close(ZKLOCK_CLOSE_MS);
+	zklock_fail(action, zklock_no_session());
+}
+
+void
+zklock_warn_open_parents(void)
+{
+	if (session == NULL || acls_checked)
+		return;
+	acls_checked = true;
+	if (zkl_session_has_open_parents(session))
+		ereport(WARNING,
+				(errcode(ERRCODE_WARNING),
+				 errmsg("znodes of zklock.root \"%s\" can be changed by others, although zklock.acl is \"creator\"",
+						zklock_root),
+				 errdetail("Their ACLs cannot be read, or let programs without the credentials create and remove znodes below them."),
+				 errhint("In zkCli.sh, with the credentials of zklock.auth_file: setAcl -R %s auth::cdrwa,world:anyone:r",
+						 zklock_root)));
+}

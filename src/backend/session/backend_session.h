@@ -1,0 +1,72 @@
+/*-------------------------------------------------------------------------
+ *
+ * backend_session.h
+ *		The ZooKeeper session of this backend.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_BACKEND_SESSION_H
+#define ZKLOCK_BACKEND_SESSION_H
+
+#include "backend/session/errors.h"
+#include "recipe/recipe.h"
+
+/* Returns the session, in any state, or NULL.  Never throws or connects. */
+extern ZklSession *zklock_session_current(void);
+
+/*
+ * Returns the session, connected.  Opens it if there is none, and opens a new one if the
+ * settings have changed and nothing is held.  Waits up to zklock.connect_timeout, under
+ * lock_timeout and interruptibly; throws 08001, 08006, 28000, F0000.  If the session is
+ * over and locks are held, returns it as it is, for zklock_check_loss().
+ */
+extern ZklSession *zklock_session_ready(const ZklockAction *action);
+
+/*
+ * Same, but waits until a deadline (zklock_now()) and then returns NULL instead of an
+ * error.  With NULL as "action", for callers that do not lock: no lock_timeout, and if
+ * the credentials are refused, closes the session and returns NULL.
+ */
+extern ZklSession *zklock_session_by(const ZklockAction *action, int64 deadline);
+
+/*
+ * Throws 55000 if something is held and SET has changed a setting that the session was
+ * opened with.  Called before anything is locked or looked up by name in the ensemble;
+ * never before a release.
+ */
+extern void zklock_check_session_settings(const ZklockAction *action);
+
+/* Returns whether the session is in a final state: expired, or credentials refused. */
+extern bool zklock_session_is_over(ZklSession *session);
+
+/* Returns whether a TLS handshake failed, in the current or the last session. */
+extern bool zklock_session_failed_at_tls(void);
+
+/*
+ * Returns a hash of ensemble and root.  Locks of one name in different places are
+ * different locks.
+ */
+extern uint64 zklock_session_place(void);
+
+/*
+ * Returns how many nodes the session may have: what it was opened with while it holds
+ * something, otherwise the current setting.
+ */
+extern int	zklock_session_max_locks(void);
+
+/*
+ * Closes the session.  Blocks uninterruptibly for at most timeout_ms.  Its locks are
+ * released; the caller removes them from the hold table.  Never throws.
+ */
+extern void zklock_session_close(int timeout_ms);
+
+/*
+ * Called after a grant.  Warns once per session if zklock.acl is "creator" and others can
+ * change a znode above the locks.
+ */
+extern void zklock_warn_open_parents(void);
+
+/* Enough for the I/O thread to end and for a connected server to answer. */
+#define ZKLOCK_CLOSE_MS 2000
+
+#endif							/* ZKLOCK_BACKEND_SESSION_H */

@@ -1,0 +1,296 @@
+/*-------------------------------------------------------------------------
+ *
+ * cancel.c
+ *		Cancels of the running statement that zklock itself requests.
+ *
+ * PostgreSQL has one flag for all cancels.  A cancel by zklock must be withdrawn
+ * when its reason is gone, because it would hit another statement; a cancel by
+ * pg_cancel_backend(), statement_timeout or a recovery conflict must stay.  Two
+ * SIGINTs in quick succession are delivered as one.  So zklock uses a signal of its
+ * own, and wraps the SIGINT handler to detect other cancels.
+ *
+ * Everything but zklock_cancel_request_io() and zklock_signal_group_io() runs in
+ * the backend's own thread, to which the I/O thread and timeouts only send the
+ * signal.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <signal.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "access/xact.h"
+#include "miscadmin.h"
+#include "storage/ipc.h"
+#include "storage/latch.h"
+#include "storage/proc.h"
+#include "utils/backend_status.h"
+#include "utils/wait_event.h"
+
+#include "backend/session/callbacks.h"
+#include "backend/session/cancel.h"
+
+/* How often a restricted request checks whether the backend waits for a lock. */
+#define SEARCH_AGAIN_MS 50
+
+static int	own_signal = 0;
+static timer_t check_again_timer;
+static struct sigaction sigint_before;
+
+/* Also set by the I/O thread. */
+static volatile sig_atomic_t requested[ZKLOCK_N_CANCEL_REASONS];
+
+/* The pending cancel was requested only by zklock. */
+static volatile sig_atomic_t ours_alone = false;
+
+static volatile sig_atomic_t restricted = false;
+
+/* Number of nested statements that a cancel may end. */
+static volatile sig_atomic_t n_running = 0;
+
+static bool
+is_any_requested(void)
+{
+	for (int i = 0; i < ZKLOCK_N_CANCEL_REASONS; i++)
+		if (requested[i])
+			return true;
+	return false;
+}
+
+/* Replaces PostgreSQL's handler, which it calls; notes a cancel from elsewhere. */
+static void
+on_sigint(int signo, siginfo_t *info, void *context)
+{
+	if (sigint_before.sa_flags & SA_SIGINFO)
+		sigint_before.sa_sigaction(signo, info, context);
+	else
+		sigint_before.sa_handler(signo);
+	ours_alone = false;
+}
+
+/* A wait for a heavyweight lock checks for a cancel before it ends. */
+static bool
+is_waiting_for_lock(void)
+{
+	return MyProc && (MyProc->wait_event_info & 0xFF000000) == PG_WAIT_LOCK;
+}
+
+/* Returns whether a program that the backend has started is running. */
+static bool
+has_children(void)
+{
+	siginfo_t	info;
+
+	return waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0;
+}
+
+/* Returns whether the backend waits for the client, as far as track_activities shows. */
+static bool
+is_idle(void)
+{
+	return MyBEEntry && (MyBEEntry->st_state == STATE_IDLE ||
+						 MyBEEntry->st_state == STATE_IDLEINTRANSACTION);
+}
+
+/* A loss does not cancel a command that cannot be undone. */
+static bool
+is_muted(void)
+{
+	return !requested[ZKLOCK_CANCEL_REVOCATION] && !requested[ZKLOCK_CANCEL_TIMEOUT] &&
+		zklock_callbacks.is_irreversible();
+}
+
+static void
+search_again_later(void)
+{
+	struct itimerspec later = {.it_value.tv_nsec = SEARCH_AGAIN_MS * 1000000L};
+
+	timer_settime(check_again_timer, 0, &later, NULL);
+}
+
+/*
+ * Handles zklock's signal; SIGINT is blocked meanwhile.  Programs that the backend has
+ * started get the signal that pg_cancel_backend() would send.  The backend gets it too,
+ * and counts it as a cancel from elsewhere.
+ */
+static void
+on_own_signal(int signo)
+{
+	int			save_errno = errno;
+
+	if (!is_any_requested() || is_muted() || proc_exit_inprogress ||
+		IsAbortedTransactionBlockState())
+		;						/* a failed transaction can only be ended */
+	else if ((restricted || n_running == 0) && !is_waiting_for_lock())
+	{
+		/* Not once the commit record is being written. */
+		if (IsTransactionState() && !is_idle())
+			search_again_later();
+	}
+	else
+	{
+		if (!QueryCancelPending)
+			ours_alone = true;
+		InterruptPending = true;
+		QueryCancelPending = true;
+		SetLatch(MyLatch);
+		if ((requested[ZKLOCK_CANCEL_LOSS] || requested[ZKLOCK_CANCEL_REVOCATION]) &&
+			has_children())
+			zklock_signal_group_io(SIGINT);
+	}
+	errno = save_errno;
+}
+
+/* Returns the highest real-time signal that is not in use, or 0. */
+static int
+free_signal(void)
+{
+	struct sigaction action;
+
+	for (int signo = SIGRTMAX; signo >= SIGRTMIN; signo--)
+		if (sigaction(signo, NULL, &action) == 0 && action.sa_handler == SIG_DFL)
+			return signo;
+	errno = EAGAIN;
+	return 0;
+}
+
+static bool
+prepare(void)
+{
+	struct sigaction action = {.sa_handler = on_own_signal, .sa_flags = SA_RESTART};
+	struct sigevent event = {.sigev_notify = SIGEV_SIGNAL};
+	int			signo = free_signal();
+
+	event.sigev_signo = signo;
+	if (signo == 0 || timer_create(CLOCK_MONOTONIC, &event, &check_again_timer) != 0)
+		return false;
+	sigemptyset(&action.sa_mask);
+	sigaddset(&action.sa_mask, SIGINT);
+	sigaction(signo, &action, NULL);
+	own_signal = signo;
+	return true;
+}
+
+/* Background workers may have their own handler, or ignore the signal. */
+static void
+wrap_sigint(void)
+{
+	struct sigaction action;
+
+	sigaction(SIGINT, NULL, &sigint_before);
+	if (sigint_before.sa_handler == SIG_IGN || sigint_before.sa_handler == SIG_DFL)
+		return;
+	action = sigint_before;
+	action.sa_flags |= SA_SIGINFO;
+	action.sa_sigaction = on_sigint;
+	sigaction(SIGINT, &action, NULL);
+}
+
+void
+zklock_cancel_init(void)
+{
+	if (own_signal != 0)
+		return;
+	if (!prepare())
+		ereport(ERROR,
+				(errcode(ERRCODE_INSUFFICIENT_RESOURCES),
+				 errmsg("could not reserve a signal and a timer to cancel statements"),
+				 errdetail("%m."),
+				 errhint("Raise the limit of pending signals of the user that runs the server (ulimit -i).")));
+	wrap_sigint();
+}
+
+void
+zklock_cancel_request_io(ZklockCancelReason reason)
+{
+	requested[reason] = true;
+	(void) kill(getpid(), own_signal);
+}
+
+void
+zklock_signal_group_io(int signal)
+{
+	/* As pg_cancel_backend() does; in single-user mode the process may lead no group. */
+	if (kill(-getpid(), signal) != 0)
+		(void) kill(getpid(), signal);
+}
+
+bool
+zklock_cancel_is_requested(ZklockCancelReason reason)
+{
+	return requested[reason];
+}
+
+bool
+zklock_cancel_is_only(ZklockCancelReason reason)
+{
+	for (int i = 0; i < ZKLOCK_N_CANCEL_REASONS; i++)
+		if (requested[i] != (i == (int) reason))
+			return false;
+	return ours_alone;
+}
+
+/* Does SIGINT still call on_sigint()?  A background worker can change its handler. */
+static bool
+is_sigint_wrapped(void)
+{
+	struct sigaction now;
+
+	sigaction(SIGINT, NULL, &now);
+	return now.sa_handler == SIG_IGN || now.sa_handler == SIG_DFL ||
+		((now.sa_flags & SA_SIGINFO) && now.sa_sigaction == on_sigint);
+}
+
+bool
+zklock_cancel_settle(ZklockCancelReason reason)
+{
+	sigset_t	all;
+	sigset_t	before;
+	bool		pending;
+
+	if (!requested[reason])
+		return false;
+	sigfillset(&all);
+	sigprocmask(SIG_SETMASK, &all, &before);
+	requested[reason] = false;
+	pending = QueryCancelPending;
+	if (!is_any_requested())
+	{
+		/* Before PostgreSQL 16 a recovery conflict sets the same flag, without SIGINT. */
+		if (ours_alone && is_sigint_wrapped() && !MyProc->recoveryConflictPending)
+			QueryCancelPending = false;
+		ours_alone = false;
+	}
+	sigprocmask(SIG_SETMASK, &before, NULL);
+	return pending;
+}
+
+int
+zklock_cancel_enter(bool may_be_cancelled)
+{
+	int			outer = n_running;
+
+	n_running = outer + may_be_cancelled;
+	return outer;
+}
+
+void
+zklock_cancel_leave(int outer)
+{
+	n_running = outer;
+}
+
+void
+zklock_cancel_restrict(bool on)
+{
+	restricted = on;
+}
+
+bool
+zklock_cancel_is_restricted(void)
+{
+	return restricted;
+}

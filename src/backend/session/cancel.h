@@ -1,0 +1,64 @@
+/*-------------------------------------------------------------------------
+ *
+ * cancel.h
+ *		Cancels of the running statement that zklock itself requests.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_CANCEL_H
+#define ZKLOCK_CANCEL_H
+
+typedef enum ZklockCancelReason
+{
+	ZKLOCK_CANCEL_LOSS,			/* a lock may be lost */
+	ZKLOCK_CANCEL_REVOCATION,	/* release was requested, under zklock.on_revoke = cancel */
+	ZKLOCK_CANCEL_TIMEOUT,		/* a timed attempt has reached its timeout */
+	ZKLOCK_N_CANCEL_REASONS
+} ZklockCancelReason;
+
+/* Prepares this backend for requests; does nothing when called again.  Throws 53000. */
+extern void zklock_cancel_init(void);
+
+/*
+ * Cancels the running statement and the programs that it has started.  Called in any
+ * thread, and by handlers of signals and timeouts.  The request stays until it is
+ * settled, even if PostgreSQL drops the cancel because the session is idle.
+ */
+extern void zklock_cancel_request_io(ZklockCancelReason reason);
+
+extern bool zklock_cancel_is_requested(ZklockCancelReason reason);
+
+/* Returns whether this is the only reason, and no cancel came from anywhere else. */
+extern bool zklock_cancel_is_only(ZklockCancelReason reason);
+
+/*
+ * Settles a request: its reason is being handled.  If no other reason is left, withdraws
+ * the pending cancel, unless a cancel also came from elsewhere.  Returns whether a cancel
+ * was pending.  Call this before examining the reason, so that a later request stays.
+ * Never throws.
+ */
+extern bool zklock_cancel_settle(ZklockCancelReason reason);
+
+/*
+ * While this is set, requests only cancel a wait for a heavyweight lock.  Set from the
+ * commit check to the end of the transaction, because a cancel after the commit record
+ * would end the wait for a synchronous standby early.
+ */
+extern void zklock_cancel_restrict(bool restricted);
+
+/* Returns this flag; for the I/O thread. */
+extern bool zklock_cancel_is_restricted(void);
+
+/*
+ * Called at the start and the end of a statement, which may be nested; "outer" is what
+ * the first one returned.  Outside of statements, requests only cancel a wait for a
+ * heavyweight lock: a cancel between the client's message and its statement would fail
+ * BEGIN, COMMIT or ROLLBACK.  The statement reports the request when it starts.
+ */
+extern int	zklock_cancel_enter(bool may_be_cancelled);
+extern void zklock_cancel_leave(int outer);
+
+/* Sends a signal to this backend and to the programs that it has started. */
+extern void zklock_signal_group_io(int signal);
+
+#endif							/* ZKLOCK_CANCEL_H */

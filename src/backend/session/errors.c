@@ -1,0 +1,164 @@
+/*-------------------------------------------------------------------------
+ *
+ * errors.c
+ *		Translates a status of the recipe layer into an error of PostgreSQL.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "miscadmin.h"
+
+#include "backend/base/identity.h"
+#include "backend/base/settings.h"
+#include "backend/base/syntax.h"
+#include "backend/session/backend_session.h"
+#include "backend/session/errors.h"
+
+static const ZklockProblem problems[] = {
+	[ZKL_AUTH_FAILED] = {ERRCODE_INVALID_AUTHORIZATION_SPECIFICATION,
+		"the ZooKeeper ensemble refused the credentials",
+	"Check the credentials in the file that zklock.auth_file names.", NULL},
+	[ZKL_NO_AUTH] = {ERRCODE_INSUFFICIENT_PRIVILEGE,
+		"the ZooKeeper ensemble refused access",
+	"Check the ACLs of the znodes below zklock.root, zklock.acl, and zklock.auth_file.", NULL},
+	[ZKL_NO_CHROOT] = {ERRCODE_CONFIG_FILE_ERROR,
+		"the chroot path of zklock.connect_string does not exist",
+	"Create the znode that follows the hosts in zklock.connect_string, or remove it there.", NULL},
+	[ZKL_TOO_MANY] = {ERRCODE_CONFIGURATION_LIMIT_EXCEEDED,
+		"too many locks in one session",
+	"Release locks, use shorter names, or raise zklock.max_locks.", NULL},
+	[ZKL_SEQUENCE_BLOCKED] = {ERRCODE_PROGRAM_LIMIT_EXCEEDED,
+		"its sequence numbers are used up",
+	"Remove the znodes below the lock's that are not locks, so that it can start anew.", NULL},
+	[ZKL_NOT_SUPPORTED] = {ERRCODE_FEATURE_NOT_SUPPORTED,
+		"it cannot be shared",
+	"Shared locks need zklock.node_names to be curator or kazoo.", NULL},
+	[ZKL_OTHER_LAYOUT] = {ERRCODE_FEATURE_NOT_SUPPORTED,
+		"it is in use with other node names",
+	"Use zklock.node_names = kazoo in all sessions that use the semaphore, or in none; znodes that are not in use any more go after some minutes, or can be removed.", NULL},
+	[ZKL_NO_MEMORY] = {ERRCODE_OUT_OF_MEMORY,
+		"out of memory",
+	"Reduce the memory use of this server.", NULL},
+	[ZKL_SERVER_ERROR] = {ERRCODE_SYSTEM_ERROR,
+		"unexpected answer of the ZooKeeper ensemble",
+	"See the logs of the ZooKeeper servers.", NULL},
+};
+
+const ZklockProblem zklock_session_over = {ERRCODE_CONNECTION_FAILURE,
+	"the ZooKeeper session is over",
+"Retry; locks that were held are lost, which the next statement tells.", NULL};
+const ZklockProblem zklock_too_many_znodes = {ERRCODE_PROGRAM_LIMIT_EXCEEDED,
+	"there are too many znodes",
+"Look below zklock.root for what other programs left there.", NULL};
+
+static char *
+action_text(const ZklockAction *action)
+{
+	return psprintf(action->format, action->display);
+}
+
+ZklockProblem
+zklock_problem_of(ZklStatus status, int raw_code)
+{
+	ZklockProblem problem = problems[status];
+
+	if (raw_code != 0)
+		problem.detail = psprintf("The ZooKeeper client library reports code %d.", raw_code);
+	return problem;
+}
+
+/* With TLS there is more to check. */
+static const char *
+no_session_hint(void)
+{
+	if (zklock_tls_ca_file[0] == '\0')
+		return "Check zklock.connect_string and that the ensemble has a quorum; zklock.connect_timeout says how long to wait.";
+	return "Check that zklock.connect_string has the ensemble's ports for TLS, that it has a quorum, and the certificates in the files of zklock.tls_ca_file, zklock.tls_cert_file and zklock.tls_key_file; the server log has what the ZooKeeper client says.";
+}
+
+ZklockProblem
+zklock_no_session(void)
+{
+	ZklockProblem problem = {ERRCODE_SQLCLIENT_UNABLE_TO_ESTABLISH_SQLCONNECTION,
+		"no connection to the ZooKeeper ensemble",
+	no_session_hint(), NULL};
+
+	problem.detail = psprintf(zklock_session_failed_at_tls()
+							  ? "No session could be had within %d ms, because TLS could not be set up with a server."
+							  : "No session could be had within %d ms.",
+							  zklock_connect_timeout);
+	return problem;
+}
+
+ZklockProblem
+zklock_connection_lost(void)
+{
+	ZklockProblem problem = {ERRCODE_CONNECTION_FAILURE,
+		"lost the connection to the ZooKeeper ensemble",
+		"Retry when the ensemble is back; zklock.connect_timeout says how long to wait.",
+	psprintf("It did not come back within %d ms.", zklock_connect_timeout)};
+
+	return problem;
+}
+
+ZklockProblem
+zklock_other_settings(const char *setting)
+{
+	ZklockProblem problem = {ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+		"this session holds locks or permits under other settings",
+		"Release what is held first, with zk_unlock_all() or by ending the transaction, or set the setting back.",
+	psprintf("%s has another value than when the ZooKeeper session was opened.", setting)};
+
+	return problem;
+}
+
+void
+zklock_fail(const ZklockAction *action, ZklockProblem problem)
+{
+	ereport(ERROR,
+			(errcode(problem.sqlstate),
+			 errmsg("could not %s: %s", action_text(action), problem.reason),
+			 problem.detail ? errdetail_internal("%s", problem.detail) : 0,
+			 errhint("%s", problem.hint)));
+}
+
+/* Returns the cycle in words, or the node's data if the rival is another program. */
+static char *
+rival_text(const ZklockAction *action, const char *rival)
+{
+	ZklockIdentity *other = zklock_identity_read(rival, strlen(rival));
+	char	   *text;
+
+	if (other && other->server[0] != '\0')
+	{
+		char	   *server = pstrdup(other->server);
+
+		zklock_make_plain(server);
+		return psprintf("Process %d on server %s waits for exclusive lock \"%s\"; blocked by process %d on server %s.\n"
+						"Process %d on server %s waits for exclusive lock \"%s\"; blocked by process %d on server %s.",
+						MyProcPid, zklock_server_name(), action->display, other->pid, server,
+						other->pid, server, action->display, MyProcPid, zklock_server_name());
+	}
+	text = psprintf("The other session's znode says: %s", rival);
+	zklock_make_plain(text);
+	return text;
+}
+
+void
+zklock_raise_upgrade_deadlock(const ZklockAction *action, const char *rival)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_T_R_DEADLOCK_DETECTED),
+			 errmsg("deadlock detected while upgrading lock \"%s\"", action->display),
+			 rival[0] ? errdetail_internal("%s", rival_text(action, rival)) : 0,
+			 errhint("Another session that shares the lock waits to upgrade it as well. Let one of them release its shared lock first.")));
+}
+
+void
+zklock_raise(ZklStatus status, const ZklockAction *action, int raw_code)
+{
+	if (status == ZKL_DEADLOCK)
+		zklock_raise_upgrade_deadlock(action, "");
+	zklock_fail(action, zklock_problem_of(status, raw_code));
+}

@@ -1,0 +1,60 @@
+/*-------------------------------------------------------------------------
+ *
+ * errors.h
+ *		Translates a status of the recipe layer into an error of PostgreSQL.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_ERRORS_H
+#define ZKLOCK_ERRORS_H
+
+#include "recipe/recipe.h"
+
+/* The error context of a call: messages say "could not <action>". */
+typedef struct ZklockAction
+{
+	const char *format;			/* for psprintf(); may use "display" */
+	const char *display;		/* name of the lock or semaphore */
+} ZklockAction;
+
+#define ZKLOCK_ACTION_LOCK(display) \
+	((ZklockAction) {"lock \"%s\"", (display)})
+#define ZKLOCK_ACTION_PERMIT(display) \
+	((ZklockAction) {"acquire a permit of semaphore \"%s\"", (display)})
+
+/* Why an action failed. */
+typedef struct ZklockProblem
+{
+	int			sqlstate;		/* 0: no problem */
+	const char *reason;
+	const char *hint;
+	const char *detail;			/* or NULL */
+} ZklockProblem;
+
+/* Returns the problem for a status; "raw_code" is the client library's code, or 0. */
+extern ZklockProblem zklock_problem_of(ZklStatus status, int raw_code);
+
+/* No session within zklock.connect_timeout: 08001. */
+extern ZklockProblem zklock_no_session(void);
+
+/* Connection lost, and not back within zklock.connect_timeout: 08006. */
+extern ZklockProblem zklock_connection_lost(void);
+
+/* Locks are held under another value of a setting: 55000. */
+extern ZklockProblem zklock_other_settings(const char *setting);
+
+/* Only for calls that read the queues (cluster.c). */
+extern const ZklockProblem zklock_session_over;
+extern const ZklockProblem zklock_too_many_znodes;
+
+extern _Noreturn void zklock_fail(const ZklockAction *action, ZklockProblem problem);
+
+/* For ZKL_DEADLOCK.  "rival" is the data of the other session's node, or "". */
+extern _Noreturn void zklock_raise_upgrade_deadlock(const ZklockAction *action,
+													const char *rival);
+
+/* Raises an ERROR for the status of a failed request. */
+extern _Noreturn void zklock_raise(ZklStatus status, const ZklockAction *action,
+								   int raw_code);
+
+#endif							/* ZKLOCK_ERRORS_H */

@@ -1,0 +1,191 @@
+/*-------------------------------------------------------------------------
+ *
+ * stats.c
+ *		Counters of events, for the view zk_stat.
+ *
+ * If the library is preloaded, the counters are in shared memory and count for all
+ * backends until the server stops; otherwise for this backend.  Atomics, no lock: a
+ * reader may see a call half counted, and a concurrent increment survive a reset.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "fmgr.h"
+#include "miscadmin.h"
+#include "port/atomics.h"
+#include "storage/ipc.h"
+#include "storage/lwlock.h"
+#include "storage/shmem.h"
+#include "utils/builtins.h"
+#include "utils/timestamp.h"
+
+#include "backend/session/backend_session.h"
+#include "backend/session/stats.h"
+#include "backend/session/wait.h"
+#include "compat.h"
+
+typedef struct Counters
+{
+	pg_atomic_uint64 since;		/* a TimestampTz */
+	pg_atomic_uint64 counts[ZKLOCK_N_STATS];
+} Counters;
+
+/* scope, the counters, stats_reset */
+#define STAT_COLUMNS (ZKLOCK_N_STATS + 2)
+
+static Counters own;
+static Counters *counters = &own;
+
+/* Answers of the current session that are already counted. */
+static uint64 counted_answers = 0;
+
+static struct
+{
+	shmem_request_hook_type request;
+	shmem_startup_hook_type startup;
+}			previous;
+
+static void
+init_counters(Counters *c)
+{
+	pg_atomic_init_u64(&c->since, (uint64) GetCurrentTimestamp());
+	for (int i = 0; i < ZKLOCK_N_STATS; i++)
+		pg_atomic_init_u64(&c->counts[i], 0);
+}
+
+static void
+zklock_at_shmem_request(void)
+{
+	if (previous.request)
+		previous.request();
+	RequestAddinShmemSpace(sizeof(Counters));
+}
+
+static void
+zklock_at_shmem_startup(void)
+{
+	Counters   *shared;
+	bool		found;
+
+	if (previous.startup)
+		previous.startup();
+	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
+	shared = ShmemInitStruct("zklock", sizeof(Counters), &found);
+	if (!found)
+		init_counters(shared);
+	LWLockRelease(AddinShmemInitLock);
+	counters = shared;
+}
+
+void
+zklock_init_stats(void)
+{
+	init_counters(&own);
+	if (!process_shared_preload_libraries_in_progress)
+		return;
+	ZKLOCK_INSTALL_SHMEM_REQUEST_HOOK(previous.request, zklock_at_shmem_request);
+	previous.startup = shmem_startup_hook;
+	shmem_startup_hook = zklock_at_shmem_startup;
+}
+
+void
+zklock_count(ZklockStat stat, int64 n)
+{
+	pg_atomic_fetch_add_u64(&counters->counts[stat], n);
+}
+
+static void
+count_wait(const ZklockTimeout *timeout)
+{
+	if (!timeout->waited)
+		return;
+	zklock_count(ZKLOCK_STAT_WAITS, 1);
+	zklock_count(ZKLOCK_STAT_WAIT_MS, zklock_now() - timeout->started);
+}
+
+void
+zklock_count_acquired(const ZklockTimeout *timeout, int n)
+{
+	zklock_count(ZKLOCK_STAT_ACQUISITIONS, n);
+	count_wait(timeout);
+}
+
+void
+zklock_count_gave_up(const ZklockTimeout *timeout)
+{
+	if (timeout->waited)
+		zklock_count(ZKLOCK_STAT_TIMEOUTS, 1);
+	count_wait(timeout);
+}
+
+void
+zklock_count_failed(const ZklockTimeout *timeout)
+{
+	count_wait(timeout);
+	switch (geterrcode())
+	{
+		case ERRCODE_LOCK_NOT_AVAILABLE:
+			zklock_count(ZKLOCK_STAT_TIMEOUTS, 1);
+			break;
+		case ERRCODE_QUERY_CANCELED:
+			zklock_count(ZKLOCK_STAT_CANCELS, 1);
+			break;
+		case ERRCODE_T_R_DEADLOCK_DETECTED:
+			zklock_count(ZKLOCK_STAT_DEADLOCKS, 1);
+			break;
+		default:
+			break;
+	}
+}
+
+void
+zklock_count_round_trips(void)
+{
+	ZklSession *session = zklock_session_current();
+	ZklSessionInfo info;
+
+	if (session == NULL)
+		return;
+	zkl_session_info(session, &info);
+	zklock_count(ZKLOCK_STAT_ROUND_TRIPS, info.n_answers - counted_answers);
+	counted_answers = info.n_answers;
+}
+
+void
+zklock_forget_round_trips(void)
+{
+	counted_answers = 0;
+}
+
+PG_FUNCTION_INFO_V1(zklock_stat);
+
+Datum
+zklock_stat(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
+	Datum		values[STAT_COLUMNS];
+	bool		nulls[STAT_COLUMNS] = {false};
+
+	InitMaterializedSRF(fcinfo, 0);
+	zklock_count_round_trips();
+	values[0] = CStringGetTextDatum(counters == &own ? "backend" : "server");
+	for (int i = 0; i < ZKLOCK_N_STATS; i++)
+		values[i + 1] = Int64GetDatum(pg_atomic_read_u64(&counters->counts[i]));
+	values[STAT_COLUMNS - 1] =
+		TimestampTzGetDatum((TimestampTz) pg_atomic_read_u64(&counters->since));
+	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+	return (Datum) 0;
+}
+
+PG_FUNCTION_INFO_V1(zklock_stat_reset);
+
+Datum
+zklock_stat_reset(PG_FUNCTION_ARGS)
+{
+	zklock_count_round_trips();
+	for (int i = 0; i < ZKLOCK_N_STATS; i++)
+		pg_atomic_write_u64(&counters->counts[i], 0);
+	pg_atomic_write_u64(&counters->since, (uint64) GetCurrentTimestamp());
+	PG_RETURN_VOID();
+}

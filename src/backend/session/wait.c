@@ -1,0 +1,217 @@
+/*-------------------------------------------------------------------------
+ *
+ * wait.c
+ *		The one loop in which a backend sleeps.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <limits.h>
+
+#include "access/xact.h"
+#include "miscadmin.h"
+#include "storage/latch.h"
+#include "storage/proc.h"
+#include "utils/memutils.h"
+#include "utils/snapmgr.h"
+#include "utils/timeout.h"
+#include "utils/timestamp.h"
+
+#include "backend/base/syntax.h"
+#include "backend/session/callbacks.h"
+#include "backend/session/wait.h"
+#include "compat.h"
+
+/* Kept as long as the session, because creating it takes five system calls. */
+static WaitEventSet *wait_set = NULL;
+
+int64
+zklock_now(void)
+{
+	return zkl_now_ms();
+}
+
+void
+zklock_log_client_messages(void)
+{
+	ZklLogLevel level;
+	char		line[512];
+
+	while (zkl_log_take(&level, line, sizeof(line)))
+	{
+		/*
+		 * The line may hold names that others chose, and may be cut within a character; a
+		 * client that receives log lines must not fail because of that.
+		 */
+		zklock_make_plain(line);
+		ereport(LOG,
+				(errmsg("ZooKeeper client: %s", line),
+				 errhidestmt(true), errhidecontext(true)));
+	}
+}
+
+static void
+make_wait_set(ZklSession *session)
+{
+	WaitEventSet *set = ZKLOCK_CREATE_WAIT_SET(3);
+
+	PG_TRY();
+	{
+		AddWaitEventToSet(set, WL_LATCH_SET, PGINVALID_SOCKET, MyLatch, NULL);
+		AddWaitEventToSet(set, WL_SOCKET_READABLE, zkl_session_fd(session), NULL, NULL);
+		if (IsUnderPostmaster)
+			AddWaitEventToSet(set, WL_EXIT_ON_PM_DEATH, PGINVALID_SOCKET, NULL, NULL);
+	}
+	PG_CATCH();
+	{
+		FreeWaitEventSet(set);
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+	wait_set = set;
+}
+
+void
+zklock_drop_wait_set(void)
+{
+	if (wait_set)
+		FreeWaitEventSet(wait_set);
+	wait_set = NULL;
+}
+
+static ZklockWaitEvent waits_for = ZKLOCK_WAIT_ANSWER;
+
+void
+zklock_wait_is_for(ZklockWaitEvent event)
+{
+	waits_for = event;
+}
+
+static uint32
+wait_event(void)
+{
+	static struct
+	{
+		const char *name;
+		uint32		event;
+	}			events[] = {
+		[ZKLOCK_WAIT_ANSWER] = {"ZkAnswer", 0},
+		[ZKLOCK_WAIT_CONNECT] = {"ZkConnect", 0},
+		[ZKLOCK_WAIT_LOCK] = {"ZkLock", 0},
+		[ZKLOCK_WAIT_COMMIT_CHECK] = {"ZkCommitCheck", 0},
+	};
+
+	return zklock_wait_event(events[waits_for].name, &events[waits_for].event);
+}
+
+/* Meanwhile the I/O thread leaves reading the connection to the backend. */
+static void
+sleep_for(ZklSession *session, long timeout)
+{
+	uint32		event = wait_event();
+	WaitEvent	unused;
+
+	zkl_session_sleeps(session);
+	PG_TRY();
+	{
+		(void) WaitEventSetWait(wait_set, timeout, &unused, 1, event);
+	}
+	PG_CATCH();
+	{
+		zkl_session_woke(session);
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+	zkl_session_woke(session);
+}
+
+/* Sleeps until the latch is set, the session changes, or the time is reached. */
+static void
+sleep_until(ZklSession *session, int64 check_again)
+{
+	long		timeout = -1;
+
+	if (check_again != ZKLOCK_NEVER)
+	{
+		int64		now = zklock_now();
+
+		timeout = check_again <= now ? 0 : (long) Min(check_again - now, INT_MAX);
+	}
+	sleep_for(session, timeout);
+}
+
+void
+zklock_wait(ZklSession *session, ZklockWaitOver over, void *arg)
+{
+	/* A wait must not hold back VACUUM only because of a catalog snapshot. */
+	InvalidateCatalogSnapshotConditionally();
+	for (;;)
+	{
+		int64		check_again = ZKLOCK_NEVER;
+
+		ResetLatch(MyLatch);
+		CHECK_FOR_INTERRUPTS();
+		zkl_session_clear_wakeup(session);
+		zklock_log_client_messages();
+		zklock_callbacks.in_wait();
+		waits_for = ZKLOCK_WAIT_ANSWER;
+		if (over(arg, &check_again))
+			return;
+		if (wait_set == NULL)
+			make_wait_set(session);
+		sleep_until(session, check_again);
+	}
+}
+
+/*
+ * Keeps the indicator when disarming: if the timer has just fired, the error of its
+ * cancel must name that timeout.
+ */
+static void
+wait_and_disarm(ZklSession *session, ZklockWaitOver over, void *arg, TimeoutId armed)
+{
+	PG_TRY();
+	{
+		zklock_wait(session, over, arg);
+	}
+	PG_CATCH();
+	{
+		disable_timeout(armed, true);
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+	disable_timeout(armed, true);
+
+	/* Not later: the next user of that timer resets the indicator. */
+	CHECK_FOR_INTERRUPTS();
+}
+
+void
+zklock_wait_for_lock(ZklSession *session, ZklockWaitOver over, void *arg,
+					 int64 spent_ms)
+{
+	if (LockTimeout <= 0)
+	{
+		zklock_wait(session, over, arg);
+		return;
+	}
+
+	/* Like ProcSleep(). */
+	enable_timeout_after(LOCK_TIMEOUT, (int) Max(LockTimeout - spent_ms, 1));
+	wait_and_disarm(session, over, arg, LOCK_TIMEOUT);
+}
+
+void
+zklock_wait_at_commit(ZklSession *session, ZklockWaitOver over, void *arg)
+{
+	if (StatementTimeout <= 0 || get_timeout_active(STATEMENT_TIMEOUT))
+	{
+		zklock_wait(session, over, arg);
+		return;
+	}
+	enable_timeout_at(STATEMENT_TIMEOUT,
+					  TimestampTzPlusMilliseconds(GetCurrentStatementStartTimestamp(),
+												  StatementTimeout));
+	wait_and_disarm(session, over, arg, STATEMENT_TIMEOUT);
+}

@@ -1,0 +1,57 @@
+/*-------------------------------------------------------------------------
+ *
+ * wait.h
+ *		The one loop in which a backend sleeps.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_WAIT_H
+#define ZKLOCK_WAIT_H
+
+#include "recipe/recipe.h"
+
+/* A time that is never reached. */
+#define ZKLOCK_NEVER PG_INT64_MAX
+
+/* Returns milliseconds on the clock of the lease, which includes suspended time. */
+extern int64 zklock_now(void);
+
+/* Wait events, shown in pg_stat_activity since PostgreSQL 17. */
+typedef enum ZklockWaitEvent
+{
+	ZKLOCK_WAIT_ANSWER,
+	ZKLOCK_WAIT_CONNECT,
+	ZKLOCK_WAIT_LOCK,
+	ZKLOCK_WAIT_COMMIT_CHECK
+} ZklockWaitEvent;
+
+/* Sets the wait event; called by a ZklockWaitOver.  The default is ZKLOCK_WAIT_ANSWER. */
+extern void zklock_wait_is_for(ZklockWaitEvent event);
+
+/*
+ * Returns whether the wait is over.  If not, *check_again is the latest time for the next
+ * call (zklock_now()); a change of the session causes an earlier call.
+ */
+typedef bool (*ZklockWaitOver) (void *arg, int64 *check_again);
+
+/*
+ * Sleeps until the wait is over.  Throws when interrupted (cancel, termination, timeouts,
+ * loss of the client); the caller cleans up.  Exits the process if the postmaster has
+ * died.
+ */
+extern void zklock_wait(ZklSession *session, ZklockWaitOver over, void *arg);
+
+/* Called before the session is closed. */
+extern void zklock_drop_wait_set(void);
+
+/* Same, under lock_timeout, of which "spent_ms" have already passed. */
+extern void zklock_wait_for_lock(ZklSession *session, ZklockWaitOver over,
+								 void *arg, int64 spent_ms);
+
+/* Same, under statement_timeout, which PostgreSQL disables just before it commits. */
+extern void zklock_wait_at_commit(ZklSession *session, ZklockWaitOver over, void *arg);
+
+/* Writes the client library's log lines to the server log. */
+extern void zklock_log_client_messages(void);
+
+#endif							/* ZKLOCK_WAIT_H */

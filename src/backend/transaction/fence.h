@@ -1,0 +1,38 @@
+/*-------------------------------------------------------------------------
+ *
+ * fence.h
+ *		Fencing: an earlier holder cannot commit after a later one has fenced.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_FENCE_H
+#define ZKLOCK_FENCE_H
+
+#include "datatype/timestamp.h"
+
+#include "backend/base/names.h"
+
+/*
+ * Fences a lock that this session holds: makes sure that no later holder has fenced it in
+ * this database, and that none can before this transaction ends.  Records the token of an
+ * exclusive holder.  Returns the token; raises 55000 if the lock is not held, 40001 if a
+ * greater token is recorded.  Waits, interruptibly, for transactions of other holders
+ * that have fenced the lock.
+ *
+ * "function" is the SQL function that was called, a member of the extension.
+ */
+extern int64 zklock_fence(const ZklockName *name, Oid function);
+
+/* Removes the token recorded for a lock, if any.  Waits like zklock_fence(). */
+extern void zklock_fence_reset(const ZklockName *name, Oid function);
+
+/* Removes all recorded tokens.  Waits for exclusive holders that have fenced. */
+extern void zklock_fences_forget(Oid function);
+
+/*
+ * Removes the tokens that were recorded up to "until" and before the oldest session of
+ * this database started.  Returns the number of rows.
+ */
+extern int64 zklock_fences_vacuum(TimestampTz until, Oid function);
+
+#endif							/* ZKLOCK_FENCE_H */

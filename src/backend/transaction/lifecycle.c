@@ -1,0 +1,424 @@
+/*-------------------------------------------------------------------------
+ *
+ * lifecycle.c
+ *		The hooks into PostgreSQL that release locks and report lost ones.
+ *
+ * All callbacks of transactions, subtransactions, resource owners, statements and
+ * process exit are here:
+ *
+ *	moment						throw/wait		action
+ *	------						----------		------
+ *	executor, utility command	yes				raise a pending loss, report a revocation
+ *	report of an error			no				the same, for cancels outside the executor
+ *	DROP EXTENSION				yes				refuse while this session holds locks
+ *	irreversible command		yes				check the locks before it starts
+ *	PRE_COMMIT					yes				refuse a client's commit if a lock is lost
+ *	PRE_PREPARE					yes				the same; refuse transaction-level locks
+ *	PreCommit_Notify() etc.		yes				a loss cancels waits for heavyweight locks
+ *	commit record, visible		no				a loss only sets a flag
+ *	COMMIT, PREPARE				no				log locks that were lost since the check
+ *	COMMIT, PREPARE, ABORT		no				reset the state of the transaction
+ *	resource release, LOCKS		no				release locks, as native locks are
+ *	COMMIT_SUB					no				pass the locks to the parent
+ *	ABORT_SUB					no				release locks of this level and deeper
+ *	before_shmem_exit			wait			close ZooKeeper session, in at most 2 s
+ *	ABORT during exit			no				the session is already closed
+ *
+ * An error after the commit record is written would be a PANIC.  Callbacks are
+ * registered once and never unregistered, except for the check that precedes the
+ * callbacks of other extensions: see stay_first().
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "catalog/objectaccess.h"
+#include "catalog/pg_extension.h"
+#include "commands/extension.h"
+#include "executor/executor.h"
+#include "nodes/parsenodes.h"
+#include "storage/ipc.h"
+#include "tcop/utility.h"
+#include "utils/resowner.h"
+
+#include "backend/base/holds.h"
+#include "backend/local/lock_table.h"
+#include "backend/lock/locks.h"
+#include "backend/lock/loss.h"
+#include "backend/lock/revoke.h"
+#include "backend/session/backend_session.h"
+#include "backend/session/callbacks.h"
+#include "backend/session/cancel.h"
+#include "backend/transaction/irreversible.h"
+#include "backend/transaction/lifecycle.h"
+#include "compat.h"
+
+/* Hooks of libraries loaded before, or PostgreSQL's functions; called by our hooks. */
+static struct
+{
+	ExecutorStart_hook_type start;
+	ExecutorRun_hook_type run;
+	ExecutorFinish_hook_type finish;
+	ProcessUtility_hook_type utility;
+	emit_log_hook_type error;
+	object_access_hook_type access;
+}			previous;
+
+static bool exit_registered = false;
+
+/* The commit check of this transaction has begun. */
+static bool commit_checked = false;
+
+/* A statement has run in this transaction. */
+static bool has_statement = false;
+
+static void
+zklock_at_pre_prepare(void)
+{
+	ZklockHold *hold = zklock_holds_in_transaction();
+
+	if (hold)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 hold->kind == ZKLOCK_SEMAPHORE
+				 ? errmsg("cannot PREPARE a transaction that has taken a permit of semaphore \"%s\"",
+						  hold->name.display)
+				 : errmsg("cannot PREPARE a transaction that has taken lock \"%s\"",
+						  hold->name.display),
+				 errdetail("What is taken at transaction level ends with the session that took it."),
+				 errhint("Take it at session level with zk_lock() or zk_acquire(), or do not use PREPARE TRANSACTION.")));
+}
+
+/*
+ * Returns whether the client has used this transaction.  While a session idles,
+ * PostgreSQL runs transactions of its own, to read notifications and invalidations.  They
+ * do not rely on locks, and an error there would end the connection.
+ */
+static bool
+is_of_client(void)
+{
+	return has_statement || TransactionIdIsValid(GetTopTransactionIdIfAny());
+}
+
+/* Checks the locks once, in whichever of the two callbacks below is called first. */
+static void
+check_at_commit(XactEvent event)
+{
+	bool		can_fail = event == XACT_EVENT_PRE_PREPARE ||
+		(!zklock_irreversible_commits() && is_of_client());
+
+	if (commit_checked)
+		return;
+	commit_checked = true;
+	if (event == XACT_EVENT_PRE_PREPARE)
+		zklock_at_pre_prepare();
+	zklock_check_commit(can_fail);
+}
+
+/* Runs before callbacks that commit elsewhere, for example those of postgres_fdw. */
+static void
+zklock_before_participants(XactEvent event, void *arg)
+{
+	if (event == XACT_EVENT_PRE_COMMIT || event == XACT_EVENT_PRE_PREPARE)
+		check_at_commit(event);
+}
+
+/*
+ * Moves zklock_before_participants() to the front of PostgreSQL's list of callbacks.  The
+ * callback that was registered last is called first, and an extension may register one in
+ * the middle of a transaction; so this runs at the end of each statement.
+ *
+ * A statement can also end while PostgreSQL calls the callbacks, if an earlier one runs
+ * SQL.  PostgreSQL 14 and 15 read the next item of the list after each call: moving this
+ * item from behind the current one to the front leaves the rest as it was, and
+ * zklock_at_transaction() makes the check.  Later versions read the next item before the
+ * call.  If this item is the next one, its memory has been freed.  RegisterXactCallback()
+ * gets the same memory back, because nothing else allocates in between.  So the item is
+ * valid, but the callbacks registered since are called twice.  zklock cannot detect that
+ * callbacks are being called; this affects only an extension that registers after the
+ * last statement with a lock and runs SQL in PRE_COMMIT.  Once the check has begun, the
+ * item stays where it is.
+ */
+static void
+stay_first(void)
+{
+	if (commit_checked || !zklock_relies_on_locks())
+		return;
+	UnregisterXactCallback(zklock_before_participants, NULL);
+	RegisterXactCallback(zklock_before_participants, NULL);
+}
+
+static void
+zklock_at_transaction(XactEvent event, void *arg)
+{
+	switch (event)
+	{
+		case XACT_EVENT_PRE_COMMIT:
+		case XACT_EVENT_PRE_PREPARE:
+			check_at_commit(event);
+			break;
+		case XACT_EVENT_COMMIT:
+		case XACT_EVENT_PREPARE:
+			commit_checked = false;
+			has_statement = false;
+			zklock_irreversible_over();
+			zklock_note_late_loss();
+			zklock_end_transaction(false);
+			break;
+		case XACT_EVENT_ABORT:
+			commit_checked = false;
+			has_statement = false;
+			zklock_irreversible_end();
+			zklock_irreversible_over();
+			zklock_end_transaction(true);
+			break;
+		case XACT_EVENT_PARALLEL_PRE_COMMIT:
+		case XACT_EVENT_PARALLEL_COMMIT:
+		case XACT_EVENT_PARALLEL_ABORT:
+			break;
+	}
+}
+
+static void
+zklock_at_subtransaction(SubXactEvent event, SubTransactionId my_id,
+						 SubTransactionId parent_id, void *arg)
+{
+	switch (event)
+	{
+		case SUBXACT_EVENT_COMMIT_SUB:
+			zklock_inherit_level(GetCurrentTransactionNestLevel());
+			break;
+		case SUBXACT_EVENT_ABORT_SUB:
+			zklock_release_levels(GetCurrentTransactionNestLevel());
+			zklock_drop_notice();
+			break;
+		case SUBXACT_EVENT_START_SUB:
+		case SUBXACT_EVENT_PRE_COMMIT_SUB:
+			break;
+	}
+}
+
+/*
+ * Releases transaction-level locks when native locks are released: the transaction is
+ * visible, and its invalidations are sent.  PostgreSQL calls this for every resource
+ * owner; only the one of the transaction itself counts.
+ */
+static void
+zklock_at_resource_release(ResourceReleasePhase phase, bool is_commit,
+						   bool is_top_level, void *arg)
+{
+	if (phase == RESOURCE_RELEASE_LOCKS && is_top_level &&
+		CurrentResourceOwner == TopTransactionResourceOwner)
+	{
+		zklock_release_levels(1);
+		zklock_drop_notice();
+	}
+}
+
+static void
+zklock_at_exit(int code, Datum arg)
+{
+	zklock_session_close(ZKLOCK_CLOSE_MS);
+	zklock_forget_ensemble();
+}
+
+/*
+ * Statements.  One that is cancelled because a lock was lost fails with the error of the
+ * loss; so does a statement that starts after a loss during idle time.  The innermost
+ * hook replaces the error of the cancel, so no other PG_CATCH sees it.
+ */
+
+/* Runs a part of a statement. */
+#define ZKLOCK_STATEMENT(part, may_be_cancelled) \
+	do { \
+		MemoryContext context = CurrentMemoryContext; \
+		int			outer = zklock_cancel_enter(may_be_cancelled); \
+		PG_TRY(); \
+		{ \
+			part; \
+			zklock_report_revocation(); \
+		} \
+		PG_CATCH(); \
+		{ \
+			zklock_cancel_leave(outer); \
+			zklock_translate_cancel(context); \
+			PG_RE_THROW(); \
+		} \
+		PG_END_TRY(); \
+		zklock_cancel_leave(outer); \
+	} while (0)
+
+/* Reports a loss or a revocation that came during idle time, or just now. */
+static void
+raise_pending_error(void)
+{
+	if (zklock_cancel_is_requested(ZKLOCK_CANCEL_LOSS))
+		zklock_check_loss();
+	zklock_process_revocation();
+}
+
+static void
+zklock_at_executor_start(QueryDesc *query, int flags)
+{
+	has_statement = true;
+	zklock_irreversible_over();
+	raise_pending_error();
+	ZKLOCK_STATEMENT(previous.start(query, flags), true);
+}
+
+/* A portal that is fetched from in parts was started long before. */
+static void
+zklock_at_executor_run(ZKLOCK_RUN_PARAMETERS)
+{
+	if (zklock_cancel_is_requested(ZKLOCK_CANCEL_LOSS))
+		zklock_check_loss();
+	ZKLOCK_STATEMENT(previous.run(ZKLOCK_RUN_ARGUMENTS), true);
+}
+
+static void
+zklock_at_executor_finish(QueryDesc *query)
+{
+	ZKLOCK_STATEMENT(previous.finish(query), true);
+	stay_first();
+}
+
+static bool
+is_discard_all(Node *statement)
+{
+	return IsA(statement, DiscardStmt) &&
+		((DiscardStmt *) statement)->target == DISCARD_ALL;
+}
+
+/*
+ * Returns whether the statement does not report lost locks.  ROLLBACK and DISCARD ALL
+ * release them; COMMIT reports the loss at PRE_COMMIT, where it ends the transaction;
+ * after a failed BEGIN a script would continue without a transaction block.
+ */
+static bool
+is_way_out(Node *statement)
+{
+	if (is_discard_all(statement))
+		return true;
+	if (!IsA(statement, TransactionStmt))
+		return false;
+	switch (((TransactionStmt *) statement)->kind)
+	{
+		case TRANS_STMT_BEGIN:
+		case TRANS_STMT_START:
+		case TRANS_STMT_ROLLBACK:
+		case TRANS_STMT_ROLLBACK_TO:
+		case TRANS_STMT_ROLLBACK_PREPARED:
+		case TRANS_STMT_COMMIT:
+		case TRANS_STMT_PREPARE:
+			return true;
+		default:
+			return false;
+	}
+}
+
+/* Runs a utility command.  DISCARD ALL releases session-level locks, like native ones. */
+static void
+zklock_at_utility(PlannedStmt *pstmt, const char *text, bool read_only_tree,
+				  ProcessUtilityContext level, ParamListInfo params,
+				  QueryEnvironment *environment, DestReceiver *dest,
+				  QueryCompletion *completion)
+{
+	Node	   *statement = pstmt->utilityStmt;
+	bool		way_out = is_way_out(statement);
+	volatile bool discards_all = is_discard_all(statement);
+	volatile bool irreversible;
+
+	has_statement = true;
+	zklock_irreversible_over();
+	if (!way_out && !IsAbortedTransactionBlockState())
+		raise_pending_error();
+	irreversible = zklock_irreversible_start(statement, level == PROCESS_UTILITY_TOPLEVEL);
+	ZKLOCK_STATEMENT(previous.utility(pstmt, text, read_only_tree, level, params,
+									  environment, dest, completion),
+					 !way_out);
+	if (irreversible)
+		zklock_irreversible_end();
+	if (discards_all)
+	{
+		zklock_release_session();
+		if (zklock_session_current())
+			zklock_show_session(zklock_session_current());
+	}
+	stay_first();
+}
+
+/*
+ * Rewrites the error of a cancel.  Parsing and planning, which may wait for table locks,
+ * have no hook around them, so the error is rewritten when it is reported.
+ */
+static void
+zklock_at_error_report(ErrorData *error)
+{
+	zklock_rewrite_cancel(error);
+	zklock_rewrite_revoked(error);
+	if (previous.error)
+		previous.error(error);
+}
+
+/*
+ * Refuses to drop the extension, without whose functions this session could not release
+ * its locks: by DROP EXTENSION, with its schema, or with the objects of its owner.
+ */
+static void
+zklock_at_object_access(ObjectAccessType access, Oid class_id, Oid object_id, int sub_id,
+						void *arg)
+{
+	char	   *name;
+
+	if (previous.access)
+		previous.access(access, class_id, object_id, sub_id, arg);
+	if (access != OAT_DROP || class_id != ExtensionRelationId || !zklock_holds_any())
+		return;
+	name = get_extension_name(object_id);
+	if (name && strcmp(name, "zklock") == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_IN_USE),
+				 errmsg("cannot drop extension zklock while this session holds locks"),
+				 errhint("Release what is held at session level with zk_unlock_all(), and end the transaction that holds the rest.")));
+}
+
+/* Not in _PG_init(): a callback registered in the postmaster is lost at fork. */
+static void
+register_exit(void)
+{
+	if (exit_registered)
+		return;
+	before_shmem_exit(zklock_at_exit, (Datum) 0);
+	exit_registered = true;
+}
+
+void
+zklock_install_hooks(void)
+{
+	zklock_callbacks = (ZklockCallbacks)
+	{
+		.before_open = register_exit,
+			.before_close = zklock_hide_session,
+			.in_wait = zklock_report_revocation,
+			.is_irreversible = zklock_irreversible_runs,
+			.on_loss_io = zklock_on_loss_io,
+			.on_revoke_io = zklock_on_revoke_io,
+	};
+	RegisterXactCallback(zklock_at_transaction, NULL);
+	RegisterXactCallback(zklock_before_participants, NULL);
+	RegisterSubXactCallback(zklock_at_subtransaction, NULL);
+	RegisterResourceReleaseCallback(zklock_at_resource_release, NULL);
+	previous.start = ExecutorStart_hook ? ExecutorStart_hook : standard_ExecutorStart;
+	ExecutorStart_hook = zklock_at_executor_start;
+	previous.run = ExecutorRun_hook ? ExecutorRun_hook : standard_ExecutorRun;
+	ExecutorRun_hook = zklock_at_executor_run;
+	previous.finish = ExecutorFinish_hook ? ExecutorFinish_hook : standard_ExecutorFinish;
+	ExecutorFinish_hook = zklock_at_executor_finish;
+	previous.utility = ProcessUtility_hook ? ProcessUtility_hook : standard_ProcessUtility;
+	ProcessUtility_hook = zklock_at_utility;
+	previous.error = emit_log_hook;
+	emit_log_hook = zklock_at_error_report;
+	previous.access = object_access_hook;
+	object_access_hook = zklock_at_object_access;
+}

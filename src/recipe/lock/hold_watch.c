@@ -1,0 +1,194 @@
+/*-------------------------------------------------------------------------
+ *
+ * hold_watch.c
+ *		Watches the nodes of held locks, to detect their loss and revocation.
+ *
+ * Another client may delete the node of a held lock, for example by hand.  A watch
+ * on the node reports that.  The watch is set by reading the node after the lock has
+ * been held for a moment, which spares short transactions the read.  A node deleted
+ * before that is found missing when the watch is set.
+ *
+ * The same watch reports a revocation: another client has set the data of the node
+ * to __REVOKE__.  The session then writes the original data back, which show who
+ * holds the lock.  It replaces only the version that it has read, so a second
+ * revocation is never overwritten unseen.  The version grows with each change, so a
+ * revocation that is read again after a lost connection is counted once.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "internal.h"
+
+/* How long a lock is held before its node is watched. */
+#define HOLD_WATCH_DELAY_MS 1000
+
+/* As Curator's Revoker writes it. */
+#define REVOKE "__REVOKE__"
+
+/* Sets the timer for the first node that is due. */
+static void
+arm(ZklSession *session, int64_t at_ms)
+{
+	if (session->hold_watch_ms != 0 && session->hold_watch_ms <= at_ms)
+		return;
+	session->hold_watch_ms = at_ms;
+	zkl__arm_timer(session, at_ms);
+}
+
+void
+zkl__hold_watch_later(ZklNode *node)
+{
+	node->watch_call = NULL;
+	node->has_watch = false;
+	if (node->state != NODE_HELD || node->lock == NULL)
+		return;
+	node->hold_watch_ms = zkl_client_now() + HOLD_WATCH_DELAY_MS;
+	arm(node->session, node->hold_watch_ms);
+}
+
+/* A change fires the watch, which reads the node again; a lost answer needs a retry. */
+static void
+restored(ZklCall *call, const ZklResult *result)
+{
+	if (result->code == ZKL_RC_CONNECTION_LOSS)
+		zkl__hold_watch_later(call->subject);
+}
+
+static void
+restore(ZklNode *node, int32_t version)
+{
+	ZklSession *session = node->session;
+	char	   *path = zkl__path(node->lock_path, node->name);
+	ZklCall    *call = path ? zkl__node_call(node, restored) : NULL;
+
+	call = zkl__call_sent(call, call &&
+						  zkl_client_set(session->client, path, node->data,
+										 node->data_len, version,
+										 &call->completion));
+	if (call == NULL)
+		zkl__hold_watch_later(node);
+	free(path);
+}
+
+static void
+check_for_revocation(ZklNode *node, const ZklResult *result)
+{
+	ZklLock    *lock = node->lock;
+
+	if (lock == NULL || node->is_permit || result->data_len != (int) strlen(REVOKE) ||
+		memcmp(result->data, REVOKE, strlen(REVOKE)) != 0)
+		return;
+	if (result->version != node->revoked_version)
+	{
+		node->revoked_version = result->version;
+		lock->revocations++;
+		if (lock->taken && !lock->lost)
+			zkl__notify_revocation(node->session);
+		zkl__wake(node->session);
+	}
+	if (node->state == NODE_HELD)
+		restore(node, result->version);
+}
+
+static void
+on_watch_set(ZklCall *call, const ZklResult *result)
+{
+	ZklNode    *node = call->subject;
+
+	if (node->watch_call != call)
+		return;
+	node->watch_call = NULL;
+	if (result->code == ZKL_RC_OK)
+		check_for_revocation(node, result);
+	if (node->state != NODE_HELD)
+		return;
+	switch (result->code)
+	{
+		case ZKL_RC_NO_NODE:
+			zkl__lock_node_lost(node);
+			zkl__node_leave(node);
+			break;
+		case ZKL_RC_CONNECTION_LOSS:
+			zkl__hold_watch_later(node);
+			break;
+		default:
+			break;
+	}
+}
+
+static void
+guard(ZklNode *node)
+{
+	ZklSession *session = node->session;
+	char	   *path = zkl__path(node->lock_path, node->name);
+	ZklCall    *call = path ? zkl__node_call(node, on_watch_set) : NULL;
+
+	node->watch_call = zkl__call_sent(call, call &&
+									  zkl_client_get(session->client, path, true,
+													 &call->completion));
+	node->has_watch = node->watch_call != NULL;
+	if (!node->has_watch)
+		zkl__hold_watch_later(node);
+	free(path);
+}
+
+static void
+on_timer(ZklSession *session, int64_t now)
+{
+	if (session->hold_watch_ms == 0 || now < session->hold_watch_ms)
+		return;
+	session->hold_watch_ms = 0;
+	for (ZklNode *node = session->nodes; node; node = node->next)
+		if (node->state == NODE_HELD && node->lock && !node->has_watch)
+		{
+			if (now < node->hold_watch_ms)
+				arm(session, now + HOLD_WATCH_DELAY_MS);	/* by then all others are due as well */
+			else if (session->state == ZKL_SESSION_CONNECTED)
+				guard(node);
+			else
+				zkl__hold_watch_later(node);
+		}
+}
+
+static bool
+is_path_of(const ZklNode *node, const char *path)
+{
+	size_t		parent_length = strlen(node->lock_path);
+
+	return strncmp(path, node->lock_path, parent_length) == 0 &&
+		path[parent_length] == '/' &&
+		strcmp(path + parent_length + 1, node->name) == 0;
+}
+
+static void
+on_watch(ZklSession *session, const char *path)
+{
+	const char *child = strrchr(path, '/');
+
+	for (ZklNode *node = child ? zkl__nodes_below(session, path, (size_t) (child - path)) : NULL;
+		 node; node = zkl__next_below(node))
+		if (node->state == NODE_HELD && node->lock && is_path_of(node, path))
+			guard(node);
+}
+
+static void
+on_connected(ZklSession *session)
+{
+	for (ZklNode *node = session->nodes; node; node = node->next)
+		zkl__hold_watch_later(node);
+}
+
+static int64_t
+next_timer(const ZklSession *session)
+{
+	return session->hold_watch_ms;
+}
+
+const ZklSessionPart zkl__hold_watch_part = {
+	.on_connected = on_connected,
+	.on_watch = on_watch,
+	.on_timer = on_timer,
+	.next_timer = next_timer,
+};

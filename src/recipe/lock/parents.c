@@ -1,0 +1,115 @@
+/*-------------------------------------------------------------------------
+ *
+ * parents.c
+ *		Creates the znodes above a request's nodes.
+ *
+ * <root>, <root>/locks and <root>/semaphores are persistent; once seen they are
+ * assumed to exist, until a create fails.  Each lock's own znode is a container,
+ * which the server deletes some time after its last child, or a persistent znode if
+ * the server does not support containers.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "internal.h"
+
+static void
+parent_created(ZklCall *call, const ZklResult *result)
+{
+	ZklRequest *request = call->subject;
+	ZklNode    *node = call->detail;
+
+	switch (result->code)
+	{
+		case ZKL_RC_OK:
+			if (node)
+				node->created_parent = true;
+			break;
+		case ZKL_RC_NODE_EXISTS:
+			break;
+		case ZKL_RC_CONNECTION_LOSS:
+			request->parents_unknown = true;
+			break;
+		case ZKL_RC_UNIMPLEMENTED:
+			request->session->no_containers = true;
+			request->parents_unknown = true;
+			break;
+		case ZKL_RC_NO_NODE:
+			/* Only the chroot can be missing above the root. */
+			if (request->trusted_top)
+			{
+				*request->top_exists = false;
+				request->parents_unknown = true;
+			}
+			else if (request->parents_status == ZKL_OK)
+				request->parents_status = ZKL_NO_CHROOT;
+			break;
+		default:
+			if (request->parents_status == ZKL_OK)
+			{
+				request->parents_status = zkl__status_of(result->code);
+				request->parents_raw_code = result->raw_code;
+			}
+	}
+}
+
+/* Creates one parent; for a lock's own znode "node" is the node below it, else NULL. */
+void
+zkl__request_send_parent(ZklRequest *request, ZklNode *node, const char *path,
+						 const char *data, ZklCreateKind kind)
+{
+	ZklCall    *call = zkl__request_call(request, parent_created);
+
+	if (node)
+		zkl__call_keep(call, node, &node->uses);
+	if (!zkl__call_sent(call, call && zkl_client_create(request->session->client,
+														path, data, (int) strlen(data), kind,
+														&call->completion)))
+		request->parents_unknown = true;
+}
+
+/* Returns the kind of a lock's or semaphore's znode: a container, if supported. */
+ZklCreateKind
+zkl__container_kind(const ZklSession *session)
+{
+	return session->no_containers ? ZKL_CREATE_PERSISTENT : ZKL_CREATE_CONTAINER;
+}
+
+/* Creates top_path and all znodes above it, from the root down. */
+static void
+send_top(ZklRequest *request)
+{
+	char	   *path = strdup(request->top_path);
+
+	if (path == NULL)
+	{
+		request->parents_unknown = true;
+		return;
+	}
+	for (char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/'))
+	{
+		*slash = '\0';
+		zkl__request_send_parent(request, NULL, path, "", ZKL_CREATE_PERSISTENT);
+		*slash = '/';
+	}
+	zkl__request_send_parent(request, NULL, path, "", ZKL_CREATE_PERSISTENT);
+	free(path);
+}
+
+/* Creates the parents that may be missing; existing ones do not change. */
+void
+zkl__request_send_parents(ZklRequest *request)
+{
+	request->trusted_top = *request->top_exists;
+	if (!request->trusted_top)
+		send_top(request);
+	if (request->kind)
+		request->kind->create_parents(request);
+	else
+		for (int i = 0; i < request->n; i++)
+			zkl__request_send_parent(request, request->nodes[i],
+									 request->nodes[i]->lock_path, "",
+									 zkl__container_kind(request->session));
+}

@@ -1,0 +1,97 @@
+/*-------------------------------------------------------------------------
+ *
+ * refusal.c
+ *		A non-blocking request with another contender first: refuse or wait.
+ *
+ * Only the owner can find out which sessions belong to its server and what these
+ * have released by now.  So the owner gets the session of the predecessor, which was
+ * listed behind a sync, and decides.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "internal.h"
+
+/*
+ * Returns a node that has a predecessor, or NULL.  A node for which the owner has to
+ * decide comes before a node that waits already.
+ */
+static ZklNode *
+refused_node(const ZklRequest *request)
+{
+	ZklNode    *found = NULL;
+
+	if (request->status != ZKL_PENDING || !request->try_only || request->kind)
+		return NULL;
+	for (int i = 0; i < request->n; i++)
+	{
+		ZklNode    *node = request->nodes[i];
+
+		if (node->watched == NULL ||
+			(node->state != NODE_READING && node->state != NODE_WAITING))
+			continue;
+		if (node->state == NODE_READING && node->is_refused)
+			return node;
+		if (found == NULL)
+			found = node;
+	}
+	return found;
+}
+
+/* Returns the session of the predecessor, or 0 if its name contains none. */
+static int64_t
+predecessor_session(const ZklNode *node)
+{
+	uint64_t	owner = 0;
+
+	(void) zkl_parse_owner(strrchr(node->watched, '/') + 1, &owner);
+	return (int64_t) owner;
+}
+
+/* Returns the node that this session's contender keeps from the lock, or NULL. */
+static ZklNode *
+node_refused_by(const ZklRequest *request, int64_t session)
+{
+	ZklNode    *node = refused_node(request);
+
+	return node && predecessor_session(node) == session ? node : NULL;
+}
+
+void
+zkl__refusal_info(const ZklRequest *request, ZklRequestInfo *info)
+{
+	const ZklNode *node = refused_node(request);
+
+	info->is_refused = node != NULL;
+	if (node)
+		info->refused_by = predecessor_session(node);
+}
+
+void
+zkl_request_refuse(ZklRequest *request, int64_t refused_by)
+{
+	const ZklNode *node;
+
+	zkl__session_lock(request->session);
+	node = node_refused_by(request, refused_by);
+	if (node || (request->kind && request->kind->is_refused(request)))
+		zkl__request_fail(request, ZKL_BUSY, node ? node->index : 0, 0);
+	zkl__session_unlock(request->session);
+}
+
+void
+zkl_request_wait(ZklRequest *request, int64_t refused_by)
+{
+	ZklNode    *node;
+
+	zkl__session_lock(request->session);
+	node = node_refused_by(request, refused_by);
+	if (node && node->is_refused)
+	{
+		node->is_refused = false;
+		zkl__node_drive(node);
+	}
+	zkl__session_unlock(request->session);
+}

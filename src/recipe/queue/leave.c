@@ -1,0 +1,217 @@
+/*-------------------------------------------------------------------------
+ *
+ * leave.c
+ *		Deletes nodes that are given up, one by one or many in one multi.
+ *
+ * A delete is retried until the server confirms that the node is gone, or the session
+ * ends.  Between zkl__leave_begin() and zkl__leave_end() deletes are collected and
+ * then sent together.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "internal.h"
+#include "recipe/zookeeper/log.h"
+
+/*
+ * Gives the node up, in any state.  The delete is sent at once, or after the answer
+ * to a create or a move, or after reconnecting.
+ */
+void
+zkl__node_leave(ZklNode *node)
+{
+	zkl__node_unwant(node);
+	node->request = NULL;
+	node->lock = NULL;
+	switch (node->state)
+	{
+		case NODE_NEW:
+			zkl__node_gone(node);
+			break;
+		case NODE_MOVING_UP:
+		case NODE_DOWNGRADING:
+			if (node->state_call == NULL)
+				node->state = NODE_LEAVING;
+			break;
+		case NODE_LISTING:
+		case NODE_READING:
+		case NODE_WAITING:
+		case NODE_READING_CZXID:
+		case NODE_HELD:
+			node->state_call = NULL;
+			node->state = NODE_LEAVING;
+			break;
+		case NODE_CREATING:
+		case NODE_UNKNOWN:
+		case NODE_LEAVING:
+		case NODE_GONE:
+			break;
+	}
+	zkl__node_drive(node);
+}
+
+/* Logs once for each node, because the delete is retried. */
+static void
+log_refusal(ZklNode *node)
+{
+	char		line[512];
+
+	if (node->refusal_logged)
+		return;
+	node->refusal_logged = true;
+	snprintf(line, sizeof(line), ":ZOO_WARN@release: an ACL forbids to delete %s/%s",
+			 node->lock_path, node->name);
+	zkl_log_keep_io(line);
+}
+
+static void
+deleted(ZklCall *call, const ZklResult *result)
+{
+	ZklNode    *node = call->subject;
+
+	if (node->state_call != call)
+		return;
+	node->state_call = NULL;
+	if (result->code == ZKL_RC_CONNECTION_LOSS)
+		return;
+
+	if (result->code == ZKL_RC_NO_AUTH)
+		log_refusal(node);
+	if (result->code != ZKL_RC_OK && result->code != ZKL_RC_NO_NODE)
+		zkl__retry_later(node->session);
+	else if (node->new_name[0] != '\0')
+	{
+		strcpy(node->name, node->new_name);
+		node->new_name[0] = '\0';
+		zkl__node_drive(node);
+	}
+	else
+		zkl__node_gone(node);
+}
+
+static void
+put_off(ZklNode *node)
+{
+	ZklSession *session = node->session;
+
+	if (node->put_off)
+		return;
+	node->put_off = true;
+	node->next_put_off = session->put_off;
+	session->put_off = node;
+	session->n_put_off++;
+}
+
+/* Deletes the node, alone, or with others in zkl__leave_end(). */
+void
+zkl__node_send_delete(ZklNode *node)
+{
+	ZklCall    *call = NULL;
+	char	   *path;
+
+	if (node->session->leaving > 0 && node->new_name[0] == '\0')
+	{
+		put_off(node);
+		return;
+	}
+	path = zkl__path(node->lock_path, node->name);
+	if (path)
+		call = zkl__node_call(node, deleted);
+	node->state_call = zkl__call_sent(call, call &&
+									  zkl_client_delete(node->session->client, path,
+														&call->completion));
+	free(path);
+}
+
+/* If the multi fails, each node is deleted alone: another client may have deleted one. */
+static void
+all_deleted(ZklCall *call, const ZklResult *result)
+{
+	ZklNode    *next;
+
+	for (ZklNode *node = call->detail; node; node = next)
+	{
+		next = node->next_put_off;
+		node->state_call = NULL;
+		if (result->code == ZKL_RC_OK)
+			zkl__node_gone(node);
+		else if (result->code != ZKL_RC_CONNECTION_LOSS)
+			zkl__node_drive(node);
+	}
+}
+
+/* The multi fits into one packet, because zkl__session_has_room() bounds the paths. */
+static ZklCall *
+delete_together(ZklSession *session, ZklNode *nodes, int n)
+{
+	ZklOp	   *ops = calloc((size_t) n, sizeof(ZklOp));
+	ZklCall    *call = ops ? zkl__call_new(session, all_deleted, NULL, NULL) : NULL;
+	bool		complete = call != NULL;
+	int			i = 0;
+
+	for (const ZklNode *node = nodes; complete && node; node = node->next_put_off)
+	{
+		ops[i].kind = ZKL_OP_DELETE;
+		ops[i].path = zkl__path(node->lock_path, node->name);
+		complete = ops[i++].path != NULL;
+	}
+	if (call)
+		call->detail = nodes;
+	if (ops == NULL)
+		zkl__retry_later(session);
+	call = zkl__call_sent(call, complete && zkl_client_multi(session->client, ops, n,
+															 &call->completion));
+	for (i = 0; ops && i < n; i++)
+		free((char *) ops[i].path);
+	free(ops);
+	return call;
+}
+
+void
+zkl__leave_begin(ZklSession *session)
+{
+	session->leaving++;
+}
+
+void
+zkl__leave_end(ZklSession *session)
+{
+	ZklCall    *call = NULL;
+	ZklNode    *nodes = session->put_off;
+	ZklNode    *next;
+	int			n = session->n_put_off;
+
+	if (--session->leaving > 0)
+		return;
+	session->put_off = NULL;
+	session->n_put_off = 0;
+	if (n > 1 && session->state == ZKL_SESSION_CONNECTED)
+		call = delete_together(session, nodes, n);
+	for (ZklNode *node = nodes; node; node = next)
+	{
+		next = node->next_put_off;
+		node->put_off = false;
+		node->state_call = call;
+		if (n == 1)
+			zkl__node_drive(node);
+	}
+}
+
+void
+zkl_releases_begin(ZklSession *session)
+{
+	zkl__session_lock(session);
+	zkl__leave_begin(session);
+	zkl__session_unlock(session);
+}
+
+void
+zkl_releases_end(ZklSession *session)
+{
+	zkl__session_lock(session);
+	zkl__leave_end(session);
+	zkl__session_unlock(session);
+}

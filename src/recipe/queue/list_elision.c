@@ -1,0 +1,162 @@
+/*-------------------------------------------------------------------------
+ *
+ * list_elision.c
+ *		Proves that a new node is first in its queue without a getChildren.
+ *
+ * A lock's znode counts the children created in it, and the server numbers new
+ * children by that count.  Suppose that this session was granted number n with no
+ * node before it, and that its next node has number n + 1.  Then no node was created
+ * in between, and all nodes before n are gone, so n + 1 is first.
+ *
+ * The exception: the znode was deleted meanwhile, as the server does with an empty
+ * container, and the count of its successor has reached n + 1.  That takes more than
+ * n + 1 transactions: the delete and n + 1 creates, before the new node.  Transaction
+ * ids are consecutive, so a czxid at most n + 1 above the old one rules this out.  A
+ * new connection clears the last grants, because it may lead to a new leader or to an
+ * ensemble restored from a copy, with other ids.
+ *
+ * The proof assumes that no transaction creates two nodes in one queue, and that no
+ * client creates a node with a number that the count has not reached.  No recipe of
+ * zklock, ZooKeeper, Curator or kazoo does.  Without a proof, the queue is listed.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "internal.h"
+
+/* When the table is full it is cleared, which is simpler than evicting one entry. */
+#define MAX_LAST_GRANTS 4096
+#define BUCKETS 1024
+
+/* 1 in the library that the benchmark's part "elision" compares with this one. */
+#ifndef ZKL_ALWAYS_LIST
+#define ZKL_ALWAYS_LIST 0
+#endif
+
+/* The session's last node in a queue that was granted with no node before it. */
+typedef struct LastGrant
+{
+	struct LastGrant *next;		/* in its bucket */
+	int32_t		number;
+	int64_t		czxid;
+	bool		elision_expected;	/* proven for this node: the next one sends no list */
+	char		lock_path[];
+} LastGrant;
+
+struct ZklLastGrants
+{
+	int			n;
+	LastGrant  *buckets[BUCKETS];
+};
+
+/* FNV-1a. */
+uint32_t
+zkl__path_hash(const char *path, size_t length)
+{
+	uint32_t	hash = 2166136261u;
+
+	for (size_t i = 0; i < length; i++)
+		hash = (hash ^ (unsigned char) path[i]) * 16777619u;
+	return hash;
+}
+
+static LastGrant **
+bucket_of(const ZklSession *session, const char *lock_path)
+{
+	return &session->last_grants->buckets[zkl__path_hash(lock_path, strlen(lock_path)) % BUCKETS];
+}
+
+static LastGrant *
+last_grant(const ZklNode *node)
+{
+	LastGrant  *turn = NULL;
+
+	if (node->session->last_grants && !node->upgrade)
+		turn = *bucket_of(node->session, node->lock_path);
+	while (turn && strcmp(turn->lock_path, node->lock_path) != 0)
+		turn = turn->next;
+	return turn;
+}
+
+/* Returns whether a proof is likely for the node; then no list is pipelined. */
+bool
+zkl__elision_expected(const ZklNode *node)
+{
+	const LastGrant *turn = last_grant(node);
+
+	return turn && turn->elision_expected;
+}
+
+/* Returns whether it is proven that the node was first when it was created. */
+bool
+zkl__elision_proven(const ZklNode *node)
+{
+	const LastGrant *turn = last_grant(node);
+
+	return turn && turn->number < node->session->sequence_limit &&
+		node->number == turn->number + 1 &&
+		node->czxid > turn->czxid &&
+		node->czxid - turn->czxid <= (int64_t) turn->number + 1;
+}
+
+static LastGrant *
+last_grant_new(ZklSession *session, const char *lock_path)
+{
+	size_t		size = strlen(lock_path) + 1;
+	LastGrant  *turn = malloc(sizeof(LastGrant) + size);
+	LastGrant **bucket;
+
+	if (turn && session->last_grants && session->last_grants->n == MAX_LAST_GRANTS)
+		zkl__elision_forget(session);
+	if (turn && session->last_grants == NULL)
+		session->last_grants = calloc(1, sizeof(ZklLastGrants));
+	if (turn == NULL || session->last_grants == NULL)
+	{
+		free(turn);
+		return NULL;
+	}
+	memcpy(turn->lock_path, lock_path, size);
+	bucket = bucket_of(session, lock_path);
+	turn->next = *bucket;
+	*bucket = turn;
+	session->last_grants->n++;
+	return turn;
+}
+
+/* Remembers the granted node, unless it may have sharers before it. */
+void
+zkl__elision_note(const ZklNode *node)
+{
+	bool		proven = zkl__elision_proven(node);
+	LastGrant  *turn;
+
+	if (ZKL_ALWAYS_LIST || node->upgrade || node->is_permit ||
+		!(proven || node->mode == ZKL_MODE_EXCLUSIVE))
+		return;
+	turn = last_grant(node);
+	if (turn == NULL)
+		turn = last_grant_new(node->session, node->lock_path);
+	if (turn == NULL)
+		return;
+	turn->number = node->number;
+	turn->czxid = node->czxid;
+	turn->elision_expected = proven;
+}
+
+/* Clears all last grants; called for a new connection. */
+void
+zkl__elision_forget(ZklSession *session)
+{
+	for (int i = 0; session->last_grants && i < BUCKETS; i++)
+		while (session->last_grants->buckets[i])
+		{
+			LastGrant  *turn = session->last_grants->buckets[i];
+
+			session->last_grants->buckets[i] = turn->next;
+			free(turn);
+		}
+	free(session->last_grants);
+	session->last_grants = NULL;
+}

@@ -1,0 +1,122 @@
+/*-------------------------------------------------------------------------
+ *
+ * move.c
+ *		Renames a node: moving up in the queue, and downgrading.
+ *
+ * ZooKeeper has no rename, so one multi creates the new node and deletes the old
+ * one.  The client chooses the new name, including its number.  So a multi whose
+ * answer was lost can be sent again: if it was carried out, the name exists.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "internal.h"
+
+static void
+move_done(ZklNode *node)
+{
+	ZklContender contender;
+
+	strcpy(node->name, node->new_name);
+	node->new_name[0] = '\0';
+	if (zkl_parse_child(node->name, &contender))
+		node->number = contender.number;
+	node->state = node->state == NODE_MOVING_UP ? NODE_LISTING : NODE_HELD;
+	node->owner->on_moved(node);
+}
+
+/*
+ * The multi failed.  Moving up lists again if the writer has just left.  After an
+ * error that leaves the outcome open, the request fails and the node is deleted
+ * under both names.  A downgrade whose node another client deleted has lost the
+ * lock; any other error of a downgrade is retried.
+ */
+static void
+move_failed(ZklNode *node, const ZklResult *result)
+{
+	if (node->state == NODE_MOVING_UP)
+	{
+		if (zkl__is_refusal(result->code))
+		{
+			node->new_name[0] = '\0';
+			node->state = NODE_LISTING;
+		}
+		if (node->wanted && result->code != ZKL_RC_NO_NODE)
+			node->owner->on_failed(node, zkl__status_of(result->code), result->raw_code);
+	}
+	else if (result->code == ZKL_RC_NO_NODE)
+	{
+		node->owner->on_lost(node);
+		zkl__node_leave(node);
+	}
+	else
+		zkl__retry_later(node->session);
+}
+
+static void
+moved(ZklCall *call, const ZklResult *result)
+{
+	ZklNode    *node = call->subject;
+
+	if (node->state_call != call)
+		return;
+	node->state_call = NULL;
+	if (result->code != ZKL_RC_CONNECTION_LOSS)
+	{
+		/* NODE_EXISTS: an earlier multi, whose answer was lost, was carried out. */
+		if (result->code == ZKL_RC_OK ||
+			(result->n_ops > 0 && result->op_codes[0] == ZKL_RC_NODE_EXISTS))
+			move_done(node);
+		else
+			move_failed(node, result);
+	}
+	if (!node->wanted)
+		zkl__node_leave(node);
+	else if (node->state == NODE_LISTING)
+		zkl__node_drive(node);
+	node->owner->on_move_ended(node);
+}
+
+/*
+ * Sends the multi that renames the node.  Moving up also checks that the writer's
+ * node still exists: until then no reader behind that writer is granted.
+ */
+void
+zkl__node_send_move(ZklNode *node)
+{
+	char	   *new_path = zkl__path(node->lock_path, node->new_name);
+	char	   *old_path = zkl__path(node->lock_path, node->name);
+	ZklOp		ops[] = {
+		{ZKL_OP_CREATE, new_path, ZKL_CREATE_EPHEMERAL, node->data, node->data_len},
+		{ZKL_OP_DELETE, old_path, 0, NULL, 0},
+		{ZKL_OP_CHECK, node->watched, 0, NULL, 0},
+	};
+	ZklCall    *call = NULL;
+
+	if (new_path && old_path)
+		call = zkl__node_call(node, moved);
+	if (call)
+		call->confirms = true;
+	node->state_call = zkl__call_sent(call, call &&
+									  zkl_client_multi(node->session->client, ops,
+													   node->state == NODE_MOVING_UP ? 3 : 2,
+													   &call->completion));
+	free(new_path);
+	free(old_path);
+}
+
+/* Turns a held writer node into a reader node of the same number. */
+void
+zkl__node_downgrade(ZklNode *node)
+{
+	node->mode = ZKL_MODE_SHARED;
+	if (zkl_child_name(node->node_names, node->mode,
+					   node->session->connection.session_id, node->guid_counter,
+					   node->number, node->new_name))
+	{
+		node->state = NODE_DOWNGRADING;
+		zkl__node_drive(node);
+	}
+}

@@ -1,0 +1,145 @@
+/*-------------------------------------------------------------------------
+ *
+ * node.h
+ *		Names of lock nodes, their order, and a node's position in a queue.
+ *
+ * Pure functions on strings and numbers: no I/O, no state, any thread; some
+ * allocate memory.  All names of contenders are parsed here, including those of other
+ * programs; names below a semaphore are in semaphore_names.h.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKL_NODE_H
+#define ZKL_NODE_H
+
+#include "recipe/recipe.h"
+
+/* prefix, GUID, infix, number, NUL: "_c_" 36 "-__READ__" 11 */
+#define ZKL_CHILD_NAME_SIZE 64
+
+/* A child of a lock's znode that takes part in the lock. */
+typedef struct ZklContender
+{
+	int32_t		number;			/* the server's sequence number */
+	bool		writer;
+	bool		has_owner;		/* the name contains a GUID */
+	uint64_t	owner;			/* first half of the GUID; in zklock's names the session id */
+} ZklContender;
+
+/* Returns false if the name follows none of the known schemes.  Any bytes are safe. */
+extern bool zkl_parse_child(const char *name, ZklContender *contender);
+
+/* Sets the first half of the GUID that a name begins with; false if there is none. */
+extern bool zkl_parse_owner(const char *name, uint64_t *owner);
+
+/* Writes a name up to its GUID, made of session id and counter; returns the length. */
+extern size_t zkl_guid(ZklNodeNames node_names, int64_t session_id, uint64_t counter,
+					   char out[ZKL_CHILD_NAME_SIZE]);
+
+/* Returns whether the scheme has names for the mode. */
+extern bool zkl_has_mode(ZklNodeNames node_names, ZklMode mode);
+
+/*
+ * Writes the name to create, without the number: prefix, GUID of session id and
+ * counter, infix.  Returns false if the scheme has no names for the mode.
+ */
+extern bool zkl_child_prefix(ZklNodeNames node_names, ZklMode mode,
+							 int64_t session_id, uint64_t counter,
+							 char out[ZKL_CHILD_NAME_SIZE]);
+
+/* The same with the number, as the server appends it. */
+extern bool zkl_child_name(ZklNodeNames node_names, ZklMode mode,
+						   int64_t session_id, uint64_t counter,
+						   int32_t number, char out[ZKL_CHILD_NAME_SIZE]);
+
+/* Returns the child whose name is the prefix and a number, or NULL. */
+extern const char *zkl_find_child(const char *const *children, int n_children,
+								  const char *prefix);
+
+/*
+ * Returns whether a comes before b.  Serial number arithmetic (RFC 1982) keeps the
+ * order when the server's signed 32-bit counter wraps.  Nodes of equal number are
+ * in the order of their names.
+ */
+extern bool zkl_is_before(int32_t a_number, const char *a_name,
+						  int32_t b_number, const char *b_name);
+
+typedef enum ZklPosition
+{
+	ZKL_POSITION_FIRST,			/* no predecessor: held */
+	ZKL_POSITION_BEHIND,		/* the predecessor must leave first */
+	ZKL_POSITION_MOVE_UP,		/* upgrade: first move up to a waiting writer */
+	ZKL_POSITION_GONE,			/* the node is not among the children */
+	ZKL_POSITION_DEADLOCK		/* upgrade: another sharer's upgrade comes before */
+} ZklPosition;
+
+/*
+ * Returns the position of mine[0].  The rest of "mine" are nodes that the session
+ * holds below this lock; they never conflict.  Any other node of the session is a
+ * pending delete and counts like a foreign one: while it exists, it keeps other
+ * sessions from the lock, and so it does this one.  An upgrade is a writer whose
+ * session holds a reader node (see doc/design.md).  "other", which points into
+ * "children", is set for BEHIND to the predecessor, for MOVE_UP to the waiting
+ * writer, and for DEADLOCK to the other sharer's reader.
+ */
+extern ZklPosition zkl_position(const char *const *children, int n_children,
+								const char *const *mine, int n_mine,
+								bool upgrade, const char **other);
+
+/* A session that a node waits for. */
+typedef struct ZklBlocker
+{
+	uint64_t	owner;
+	bool		only_for_place; /* a waiter: if it leaves, its own blockers still block */
+} ZklBlocker;
+
+/*
+ * How many waiting writers before a node are recorded as its blockers.  The
+ * blockers beyond them appear in the wait reports of these writers.
+ */
+#define ZKL_NEAREST_WAITERS 8
+
+/* A contender in a queue, of any session. */
+typedef struct ZklQueued
+{
+	const char *name;
+	ZklContender contender;
+	uint32_t	distance;		/* of its number, as a sort key; set by zkl_sort_queue() */
+	bool		granted;
+	int			anchor;			/* upgrade: index of its session's reader; else -1 */
+	void	   *item;			/* for the caller */
+} ZklQueued;
+
+/* Sorts a queue.  Meaningful only for numbers within 2^31 of each other. */
+extern void zkl_sort_queue(ZklQueued *queue, int n);
+
+/*
+ * Sets "granted" and "anchor" in a sorted queue.  Agrees with zkl_position() for each
+ * node, except for nodes of equal number: a reader next to a writer of its number
+ * is that writer's downgrade, and both hold the lock.
+ */
+extern void zkl_grant_queue(ZklQueued *queue, int n);
+
+/* Returns the contenders, malloc'd, sorted and granted; NULL if out of memory. */
+extern ZklQueued *zkl_read_queue(const char *const *children, int n_children, int *n);
+
+/*
+ * Sets "blockers" to the owners of the nodes of other sessions that must be gone
+ * before a node is first, and returns their number, or -1 if the node is not among
+ * the children or memory is exhausted.  Nodes without an owner are left out, an
+ * owner may appear more than once.  "blockers" has room for n_children.
+ */
+extern int	zkl_blockers(const char *const *children, int n_children,
+						 const char *name, bool upgrade, ZklBlocker *blockers);
+
+/* The same for a queue from zkl_read_queue(). */
+extern int	zkl_blockers_in(const ZklQueued *queue, int n_queue, const char *name,
+							bool upgrade, ZklBlocker *blockers);
+
+/*
+ * Returns which program created the child, judging by the name; "session_id" is
+ * the owner of the ephemeral node, or 0.
+ */
+extern ZklMaker zkl_maker(const char *child, int64_t session_id);
+
+#endif							/* ZKL_NODE_H */

@@ -1,0 +1,225 @@
+/*-------------------------------------------------------------------------
+ *
+ * nodes.c
+ *		All nodes of a session: allocation, look-up by path, and freeing.
+ *
+ * A session may have thousands of nodes and receive an event for each of them.  So
+ * the node of an event is found with a hash table of parent paths.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "internal.h"
+
+
+/*
+ * By path
+ */
+
+static ZklNode **
+path_bucket(ZklSession *session, const char *path, size_t length)
+{
+	return &session->by_path[zkl__path_hash(path, length) % ZKL_PATH_BUCKETS];
+}
+
+static ZklNode *
+find_from(ZklNode *node, const char *path, size_t length)
+{
+	while (node && (strncmp(node->lock_path, path, length) != 0 ||
+					node->lock_path[length] != '\0'))
+		node = node->next_alike;
+	return node;
+}
+
+/* Returns the youngest node below a path of the given length, or NULL. */
+ZklNode *
+zkl__nodes_below(const ZklSession *session, const char *path, size_t length)
+{
+	return find_from(session->by_path[zkl__path_hash(path, length) % ZKL_PATH_BUCKETS],
+					 path, length);
+}
+
+/* Returns the next older node with the same parent, or NULL. */
+ZklNode *
+zkl__next_below(const ZklNode *node)
+{
+	return find_from(node->next_alike, node->lock_path, strlen(node->lock_path));
+}
+
+
+/*
+ * Allocation and freeing
+ */
+
+static size_t
+wanted_bytes(const ZklNode *node)
+{
+	return strlen(node->lock_path) + ZKL_CHILD_NAME_SIZE;
+}
+
+/* Adds the node to the session's lists and counters. */
+static void
+link_node(ZklNode *node)
+{
+	ZklSession *session = node->session;
+	ZklNode   **bucket = path_bucket(session, node->lock_path, strlen(node->lock_path));
+
+	node->next = session->nodes;
+	if (node->next)
+		node->next->prev = node;
+	session->nodes = node;
+	node->next_alike = *bucket;
+	if (node->next_alike)
+		node->next_alike->link_alike = &node->next_alike;
+	node->link_alike = bucket;
+	*bucket = node;
+	session->n_wanted++;
+	session->wanted_bytes += wanted_bytes(node);
+}
+
+/* Has the node freed if it is GONE and has no calls; called when either becomes true. */
+static void
+on_idle(void *subject)
+{
+	ZklNode    *node = subject;
+
+	if (node->state != NODE_GONE || node->uses.calls > 0)
+		return;
+	node->next_garbage = node->session->garbage_nodes;
+	node->session->garbage_nodes = node;
+	node->session->garbage = true;
+}
+
+/* Returns a new node, with path and data in the same chunk; NULL if out of memory. */
+ZklNode *
+zkl__node_new(ZklSession *session, const ZklNodeOwner *owner, const char *lock_path,
+			  ZklMode mode, ZklNodeNames node_names, const char *data, int data_len)
+{
+	size_t		path_size = strlen(lock_path) + 1;
+	ZklNode    *node = calloc(1, sizeof(ZklNode) + path_size + (size_t) data_len);
+
+	if (node == NULL)
+		return NULL;
+	node->lock_path = (char *) (node + 1);
+	memcpy(node->lock_path, lock_path, path_size);
+	node->data = node->lock_path + path_size;
+	memcpy(node->data, data, (size_t) data_len);
+	node->data_len = data_len;
+	node->session = session;
+	node->owner = owner;
+	node->uses.on_idle = on_idle;
+	node->find = zkl_find_child;
+	node->state = NODE_NEW;
+	node->wanted = true;
+	node->mode = mode;
+	node->node_names = node_names;
+	node->guid_counter = ++session->guid_counter;
+	link_node(node);
+	return node;
+}
+
+ZklCall *
+zkl__node_call(ZklNode *node, ZklHandler handler)
+{
+	return zkl__call_new(node->session, handler, node, &node->uses);
+}
+
+/* Marks the node as given up; it no longer counts against the session's limits. */
+void
+zkl__node_unwant(ZklNode *node)
+{
+	if (node->wanted)
+	{
+		node->session->n_wanted--;
+		node->session->wanted_bytes -= wanted_bytes(node);
+	}
+	node->wanted = false;
+}
+
+/* The znode does not exist, or no longer exists. */
+void
+zkl__node_gone(ZklNode *node)
+{
+	node->state = NODE_GONE;
+	node->state_call = NULL;
+	on_idle(node);
+}
+
+/* Unlinks and frees. */
+static void
+node_free(ZklNode *node)
+{
+	if (node->prev)
+		node->prev->next = node->next;
+	else
+		node->session->nodes = node->next;
+	if (node->next)
+		node->next->prev = node->prev;
+	*node->link_alike = node->next_alike;
+	if (node->next_alike)
+		node->next_alike->link_alike = node->link_alike;
+	zkl__empty_parents_add(node);
+	free(node->watched);
+	free(node->blockers);
+	free(node);
+}
+
+
+/*
+ * Events of the session
+ */
+
+static void
+on_connected(ZklSession *session)
+{
+	zkl__elision_forget(session);
+	for (ZklNode *node = session->nodes; node; node = node->next)
+		zkl__node_relist(node);
+}
+
+static void
+on_drive(ZklSession *session)
+{
+	for (ZklNode *node = session->nodes; node; node = node->next)
+		zkl__node_drive(node);
+}
+
+static void
+on_watch(ZklSession *session, const char *path)
+{
+	const char *child = strrchr(path, '/');
+
+	for (ZklNode *node = child ? zkl__nodes_below(session, path, (size_t) (child - path)) : NULL;
+		 node; node = zkl__next_below(node))
+		zkl__node_watch_fired(node, path);
+}
+
+static void
+on_sweep(ZklSession *session)
+{
+	while (session->garbage_nodes)
+	{
+		ZklNode    *node = session->garbage_nodes;
+
+		session->garbage_nodes = node->next_garbage;
+		node_free(node);
+	}
+}
+
+static void
+on_free(ZklSession *session)
+{
+	while (session->nodes)
+		node_free(session->nodes);
+	zkl__elision_forget(session);
+}
+
+const ZklSessionPart zkl__nodes_part = {
+	.on_connected = on_connected,
+	.on_watch = on_watch,
+	.on_drive = on_drive,
+	.on_sweep = on_sweep,
+	.on_free = on_free,
+};

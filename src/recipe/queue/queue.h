@@ -1,0 +1,186 @@
+/*-------------------------------------------------------------------------
+ *
+ * queue.h
+ *		The znodes of a session in queues, each from create to delete.
+ *
+ *		node.h			names, order and positions: node.c, queue_order.c
+ *		nodes.c			all nodes of a session
+ *		queue_lock.c	one node: the state machine from create to delete
+ *		list_elision.c	... grants without a getChildren
+ *		move.c			... renames: upgrade and downgrade
+ *		leave.c			... deletes, alone or together with other nodes
+ *		empty_parents.c	deletes znodes of locks that are no longer in use
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKL_QUEUE_H
+#define ZKL_QUEUE_H
+
+#include "node.h"
+#include "recipe/session/session.h"
+
+typedef struct ZklNodeOwner ZklNodeOwner;
+
+/*
+ * The states of a node, and what moves it from one to the next:
+ *
+ *		NEW            the create is sent            -> CREATING
+ *		CREATING       created                       -> LISTING
+ *		               the create was refused        -> NEW
+ *		               the outcome is unknown        -> UNKNOWN
+ *		UNKNOWN        the GUID is in the queue      -> LISTING
+ *		               ... is not in the queue       -> NEW
+ *		LISTING        first, czxid known or upgrade -> HELD
+ *		               first, czxid unknown          -> READING_CZXID
+ *		               has a predecessor             -> READING
+ *		               upgrade, has a waiting writer -> MOVING_UP
+ *		READING        read with a watch             -> WAITING
+ *		               no predecessor any more       -> LISTING
+ *		WAITING        the watch fired               -> LISTING
+ *		MOVING_UP      moved, or the writer is gone  -> LISTING
+ *		READING_CZXID  czxid read                    -> HELD
+ *		HELD           exclusive to shared mode      -> DOWNGRADING -> HELD
+ *		any            released or given up          -> LEAVING -> GONE
+ *
+ * With list elision (list_elision.c) a created node may skip LISTING: its number and
+ * czxid may prove that it is first.  If the czxid is unknown, the node waits for it in
+ * READING_CZXID and, without a proof, returns to LISTING.
+ *
+ * A state determines which operation the node needs next.  zkl__node_drive() sends
+ * the operation if the session is connected and no answer is outstanding (state_call
+ * is NULL).  So a lost connection loses an answer, but not the state: the node is
+ * driven again on the next connection.  There are two exceptions.  After a lost
+ * create the znode may or may not exist, so CREATING becomes UNKNOWN.  Watches are
+ * lost with the connection, so READING and WAITING become LISTING.
+ *
+ * A node that is no longer wanted becomes LEAVING at once, except where an answer
+ * decides what to delete: CREATING and UNKNOWN first find out whether the znode
+ * exists; MOVING_UP and DOWNGRADING wait for the answer to a multi in flight.
+ */
+typedef enum ZklNodeState
+{
+	NODE_NEW,					/* its owner has to create it */
+	NODE_CREATING,				/* its owner has sent the create */
+	NODE_UNKNOWN,				/* may exist: list the queue, look for the GUID */
+	NODE_LISTING,				/* exists: list the queue to find its position */
+	NODE_MOVING_UP,				/* upgrade: rename to a waiting writer's number */
+	NODE_READING,				/* not first: read the predecessor with a watch */
+	NODE_WAITING,				/* not first: wait for the watch */
+	NODE_READING_CZXID,			/* the request reads the czxid */
+	NODE_HELD,
+	NODE_DOWNGRADING,			/* held: rename to a reader of the same number */
+	NODE_LEAVING,				/* delete it */
+	NODE_GONE					/* does not exist; freed with its last call */
+} ZklNodeState;
+
+/* One node of this session, from before its create until it is known to be deleted. */
+struct ZklNode
+{
+	ZklSession *session;
+	ZklNode    *prev;			/* in session->nodes */
+	ZklNode    *next;
+	ZklNode    *next_alike;		/* in session->by_path */
+	ZklNode   **link_alike;		/* the pointer to this node there */
+	ZklNode    *next_garbage;	/* in session->garbage_nodes */
+	ZklNode    *next_put_off;	/* in session->put_off, then in the delete call's detail */
+	const ZklNodeOwner *owner;
+	/* returns the child named "prefix", perhaps with a number appended; or NULL */
+	const char *(*find) (const char *const *children, int n_children, const char *prefix);
+	ZklNodeState state;
+	bool		wanted;			/* not released, not given up */
+	bool		is_try;			/* non-blocking: its owner decides before it waits */
+	ZklUses		uses;
+	ZklCall    *state_call;		/* the call whose answer this state waits for */
+	ZklCall    *list_call;		/* the getChildren pipelined behind the create */
+	bool		lists_synced;	/* non-blocking, was not first: sync before each list */
+	bool		is_refused;		/* READING: non-blocking, until its owner decides to wait */
+	bool		awaits_elision; /* READING_CZXID: the czxid may prove that it is first */
+	bool		refusal_logged; /* LEAVING: "an ACL forbids the delete" was logged */
+	bool		put_off;		/* LEAVING: its delete waits for zkl__leave_end() */
+	char	   *lock_path;
+	char	   *data;
+	int			data_len;
+	ZklMode		mode;
+	bool		upgrade;		/* the session holds a reader node as well */
+	bool		is_permit;		/* a permit: in no queue, its owner lists and grants */
+	bool		created_parent; /* this session created the lock's znode, and deletes it later */
+	ZklNodeNames node_names;	/* the scheme of its name */
+	uint64_t	guid_counter;
+	int32_t		number;
+	int64_t		czxid;			/* 0: unknown */
+	char		name[ZKL_CHILD_NAME_SIZE];	/* child name; before the create, its prefix */
+	char		new_name[ZKL_CHILD_NAME_SIZE];	/* MOVING_UP, DOWNGRADING: the name to move to */
+	char	   *watched;		/* path of the predecessor, or of the writer to move up to */
+	ZklBlocker *blockers;		/* not first: the sessions that it waits for */
+	int			n_blockers;
+	ZklRequest *request;		/* NULL if held or given up */
+	int			index;			/* in request->nodes */
+	ZklLock    *lock;			/* NULL unless held */
+	int64_t		hold_watch_ms;	/* HELD: when the hold watch is due */
+	ZklCall    *watch_call;		/* HELD: the read that sets the hold watch */
+	bool		has_watch;		/* HELD: that read was sent */
+	int32_t		revoked_version;	/* data version of the last revocation counted, or 0 */
+};
+
+/*
+ * What a node reports to its owner.  Unless a comment says otherwise,
+ * node->request is set.
+ */
+struct ZklNodeOwner
+{
+	/* UNKNOWN ended: it is known whether the node exists */
+	void		(*on_looked) (ZklNode *node);
+	/* a permit: the owner has to list its parent */
+	void		(*on_listing) (ZklNode *node);
+	void		(*on_first) (ZklNode *node);
+	void		(*on_behind) (ZklNode *node);
+	/* "data" is the answer to the read of the predecessor */
+	void		(*on_blocked) (ZklNode *node, const ZklResult *data);
+	/* the node, or its queue, does not exist any more */
+	void		(*on_removed) (ZklNode *node);
+	void		(*on_failed) (ZklNode *node, ZklStatus status, int raw_code);
+	/* returns the node that the session holds in this queue already, or NULL */
+	const ZklNode *(*anchor) (const ZklNode *node);
+	/* an upgrade: its anchor does not exist any more */
+	void		(*on_anchor_lost) (ZklNode *node);
+	/* the node has its new name; node->request may be NULL */
+	void		(*on_moved) (ZklNode *node);
+	/* a move was answered; any state, node->request may be NULL */
+	void		(*on_move_ended) (ZklNode *node);
+	/* the node was held and does not exist any more; node->request is NULL */
+	void		(*on_lost) (ZklNode *node);
+};
+
+/* nodes.c */
+extern const ZklSessionPart zkl__nodes_part;
+extern ZklNode *zkl__node_new(ZklSession *session, const ZklNodeOwner *owner,
+							  const char *lock_path, ZklMode mode,
+							  ZklNodeNames node_names, const char *data, int data_len);
+extern ZklCall *zkl__node_call(ZklNode *node, ZklHandler handler);
+extern ZklNode *zkl__nodes_below(const ZklSession *session, const char *path, size_t length);
+extern ZklNode *zkl__next_below(const ZklNode *node);
+
+/* queue_lock.c */
+extern void zkl__node_drive(ZklNode *node);
+extern void zkl__node_relist(ZklNode *node);
+extern void zkl__node_list(ZklNode *node);
+extern void zkl__node_created(ZklNode *node, ZklResultCode code,
+							  const char *path, int64_t czxid);
+extern void zkl__node_czxid_known(ZklNode *node, int64_t czxid);
+
+/* list_elision.c */
+extern bool zkl__elision_expected(const ZklNode *node);
+extern void zkl__elision_note(const ZklNode *node);
+
+/* leave.c */
+extern void zkl__node_leave(ZklNode *node);
+extern void zkl__leave_begin(ZklSession *session);
+extern void zkl__leave_end(ZklSession *session);
+
+/* move.c */
+extern void zkl__node_downgrade(ZklNode *node);
+
+/* empty_parents.c */
+extern const ZklSessionPart zkl__empty_parents_part;
+
+#endif							/* ZKL_QUEUE_H */

@@ -1,0 +1,234 @@
+/*-------------------------------------------------------------------------
+ *
+ * queue_order.c
+ *		A sorted queue: which nodes hold the lock, and what a node waits for.
+ *
+ * Declared in node.h.  Does no I/O; called on any thread.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "node.h"
+
+/*
+ * Compares distances from one of the numbers, which is a total order for any
+ * numbers.  Comparing the numbers themselves is not, because they wrap.
+ */
+static int
+compare_queued(const void *a, const void *b)
+{
+	const ZklQueued *qa = a;
+	const ZklQueued *qb = b;
+
+	if (qa->distance != qb->distance)
+		return qa->distance < qb->distance ? -1 : 1;
+	return strcmp(qa->name, qb->name);
+}
+
+void
+zkl_sort_queue(ZklQueued *queue, int n)
+{
+	uint32_t	origin = n > 0 ? (uint32_t) queue[0].contender.number : 0;
+
+	for (int i = 0; i < n; i++)
+		queue[i].distance = (uint32_t) queue[i].contender.number - origin +
+			UINT32_C(0x80000000);
+	if (n > 1)
+		qsort(queue, (size_t) n, sizeof(ZklQueued), compare_queued);
+}
+
+static bool
+same_owner(const ZklQueued *a, const ZklQueued *b)
+{
+	return a->contender.has_owner && b->contender.has_owner &&
+		a->contender.owner == b->contender.owner;
+}
+
+/* Sorts by owner, then by position in the queue. */
+static int
+compare_anchors(const void *a, const void *b)
+{
+	const ZklQueued *x = *(ZklQueued *const *) a;
+	const ZklQueued *y = *(ZklQueued *const *) b;
+
+	if (x->contender.owner != y->contender.owner)
+		return x->contender.owner < y->contender.owner ? -1 : 1;
+	return x < y ? -1 : x > y;
+}
+
+/* Sets each writer's anchor: its session's first reader among the first n_readers. */
+static void
+find_anchors(ZklQueued *queue, int n, int n_readers)
+{
+	ZklQueued **sorted = malloc(((size_t) n + 1) * sizeof(ZklQueued *));
+	ZklQueued  *reader = NULL;
+	int			n_sorted = 0;
+
+	for (int i = 0; i < n; i++)
+	{
+		queue[i].anchor = -1;
+		if (sorted && queue[i].contender.has_owner &&
+			(queue[i].contender.writer || i < n_readers))
+			sorted[n_sorted++] = &queue[i];
+	}
+	if (n_sorted > 1)
+		qsort(sorted, (size_t) n_sorted, sizeof(ZklQueued *), compare_anchors);
+	for (int i = 0; i < n_sorted; i++)
+	{
+		if (reader && reader->contender.owner != sorted[i]->contender.owner)
+			reader = NULL;
+		if (sorted[i]->contender.writer)
+			sorted[i]->anchor = reader ? (int) (reader - queue) : -1;
+		else if (reader == NULL)
+			reader = sorted[i];
+	}
+	free(sorted);
+}
+
+/*
+ * The readers up to the first writer's number hold the lock.  So does one of the
+ * writers of that number: the first whose session owns all readers before the
+ * number, or the first of all if there are no such readers.
+ */
+void
+zkl_grant_queue(ZklQueued *queue, int n)
+{
+	int			first = 0;		/* the first writer */
+	int			n_readers;		/* before the first writer's number */
+	bool		alone = true;	/* all of these belong to one session */
+	bool		taken = false;
+
+	while (first < n && !queue[first].contender.writer)
+		first++;
+	for (n_readers = first; n_readers > 0 && first < n &&
+		 queue[n_readers - 1].distance == queue[first].distance;)
+		n_readers--;
+	for (int i = 1; i < n_readers; i++)
+		alone = alone && same_owner(&queue[0], &queue[i]);
+	find_anchors(queue, n, n_readers);
+	for (int i = 0; i < n; i++)
+	{
+		ZklQueued  *q = &queue[i];
+		bool		early = first == n || q->distance <= queue[first].distance;
+
+		q->granted = early && (!q->contender.writer ||
+							   (!taken && (n_readers == 0 || (alone && q->anchor >= 0))));
+		taken = taken || (q->granted && q->contender.writer);
+	}
+}
+
+
+/*
+ * What a node waits for
+ */
+
+ZklQueued *
+zkl_read_queue(const char *const *children, int n_children, int *n)
+{
+	ZklQueued  *queue = calloc((size_t) n_children + 1, sizeof(ZklQueued));
+
+	*n = 0;
+	for (int i = 0; queue && i < n_children; i++)
+		if (zkl_parse_child(children[i], &queue[*n].contender))
+			queue[(*n)++].name = children[i];
+	if (queue)
+	{
+		zkl_sort_queue(queue, *n);
+		zkl_grant_queue(queue, *n);
+	}
+	return queue;
+}
+
+static int
+first_writer(const ZklQueued *queue, int n)
+{
+	int			first = 0;
+
+	while (first < n && !queue[first].contender.writer)
+		first++;
+	return first;
+}
+
+/*
+ * The blockers of an upgrade: the readers of other sessions before the first
+ * writer of another session.  All of them hold the lock.
+ */
+static int
+blockers_of_upgrade(const ZklQueued *queue, int own, ZklBlocker *blockers)
+{
+	int			n = 0;
+
+	for (int i = 0; i < own; i++)
+	{
+		if (same_owner(&queue[i], &queue[own]))
+			continue;
+		if (queue[i].contender.writer)
+			break;
+		if (queue[i].contender.has_owner)
+			blockers[n++] = (ZklBlocker)
+		{
+			queue[i].contender.owner, false
+		};
+	}
+	return n;
+}
+
+/*
+ * The blockers of a node whose session holds nothing: the conflicting nodes before
+ * it, the nearest first.  If a waiting node leaves, a writer still waits for all
+ * that the waiting node waited for; so does a reader, unless the waiting node was
+ * the first writer.
+ */
+static int
+blockers_of_newcomer(const ZklQueued *queue, int n_queue, int own,
+					 ZklBlocker *blockers)
+{
+	bool		writer = queue[own].contender.writer;
+	int			first = first_writer(queue, n_queue);
+	int			n_waiting = 0;
+	int			n = 0;
+
+	for (int i = own - 1; i >= 0 && n_waiting < ZKL_NEAREST_WAITERS; i--)
+	{
+		const ZklQueued *q = &queue[i];
+		bool		only_for_place = writer ? !q->granted : i != first;
+
+		if ((!writer && !q->contender.writer) || same_owner(q, &queue[own]))
+			continue;
+		n_waiting += only_for_place && q->contender.writer;
+		if (q->contender.has_owner)
+			blockers[n++] = (ZklBlocker)
+		{
+			q->contender.owner, only_for_place
+		};
+	}
+	return n;
+}
+
+int
+zkl_blockers_in(const ZklQueued *queue, int n_queue, const char *name,
+				bool upgrade, ZklBlocker *blockers)
+{
+	int			own = 0;
+
+	while (own < n_queue && strcmp(queue[own].name, name) != 0)
+		own++;
+	if (own == n_queue)
+		return -1;
+	return upgrade ? blockers_of_upgrade(queue, own, blockers)
+		: blockers_of_newcomer(queue, n_queue, own, blockers);
+}
+
+int
+zkl_blockers(const char *const *children, int n_children, const char *name,
+			 bool upgrade, ZklBlocker *blockers)
+{
+	int			n_queue;
+	ZklQueued  *queue = zkl_read_queue(children, n_children, &n_queue);
+	int			n = queue ? zkl_blockers_in(queue, n_queue, name, upgrade, blockers) : -1;
+
+	free(queue);
+	return n;
+}

@@ -1,0 +1,198 @@
+/*-------------------------------------------------------------------------
+ *
+ * scan_queues.c
+ *		Where queues and permits are: which znode leads a scan to which.
+ *
+ * Knows the layouts of locks and semaphores, also Curator's and kazoo's.  Sends
+ * nothing.  Called by scan.c at the beginning and for each answer.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "scan.h"
+
+static ZklPlace *
+add_place(ZklScan *scan, ZklKind kind, const char *name, size_t length)
+{
+	ZklPlace   *place = calloc(1, sizeof(ZklPlace));
+
+	if (place)
+		place->name = strndup(name, length);
+	if (place == NULL || place->name == NULL)
+	{
+		free(place);
+		zkl__scan_decide(scan, ZKL_NO_MEMORY, 0);
+		return NULL;
+	}
+	if (kind == ZKL_KIND_SEMAPHORE)
+		zkl_semaphore_name_of(place->name);
+	place->kind = kind;
+	place->next = scan->places;
+	scan->places = place;
+	return place;
+}
+
+/* Adds the znode of a lock below "path". */
+static void
+add_lock(ZklScan *scan, const char *path, const char *name)
+{
+	ZklPlace   *place = add_place(scan, ZKL_KIND_LOCK, name, strlen(name));
+
+	if (place)
+		zkl__scan_add(scan, ITEM_QUEUE, ROLE_CONTENDER, place, path, name);
+}
+
+/* Returns the length of the semaphore's name in that of a kazoo queue; else 0. */
+static size_t
+kazoo_name_length(const char *name)
+{
+	size_t		length = strlen(name);
+	size_t		n = strlen(ZKL_KAZOO_QUEUE);
+
+	return length > n && strcmp(name + length - n, ZKL_KAZOO_QUEUE) == 0
+		? length - n : 0;
+}
+
+/* Adds the znode of a semaphore below "path". */
+static void
+add_semaphore(ZklScan *scan, const char *path, const char *name)
+{
+	ZklPlace   *place = add_place(scan, ZKL_KIND_SEMAPHORE, name, strlen(name));
+
+	if (place == NULL)
+		return;
+	zkl__scan_add(scan, ITEM_SEMAPHORE, ROLE_KAZOO_PERMIT, place, path, name);
+	zkl__scan_add(scan, ITEM_SIZE, ROLE_KAZOO_PERMIT, place, path, name);
+}
+
+/* Adds the znode below "path" that is a kazoo queue for a semaphore. */
+static void
+add_kazoo_waiters(ZklScan *scan, const char *path, const char *znode)
+{
+	ZklPlace   *place = add_place(scan, ZKL_KIND_SEMAPHORE, znode,
+								  kazoo_name_length(znode));
+
+	if (place)
+		zkl__scan_add(scan, ITEM_QUEUE, ROLE_KAZOO_WAITER, place, path, znode);
+}
+
+static void
+queue_listed(ZklScan *scan, const ZklScanItem *item, const ZklResult *result)
+{
+	ZklContender unused;
+
+	for (int i = 0; i < result->n_children; i++)
+		if (item->role == ROLE_PERMIT ||
+			zkl_parse_child(result->children[i], &unused))
+			zkl__scan_add(scan, ITEM_NODE, item->role, item->place, item->path,
+						  result->children[i]);
+}
+
+/* Curator has a znode each for waiters and permits; for kazoo each child is a permit. */
+static void
+semaphore_listed(ZklScan *scan, const ZklScanItem *item, const ZklResult *result)
+{
+	bool		for_waiters = kazoo_name_length(item->place->name) > 0;
+
+	for (int i = 0; i < result->n_children; i++)
+	{
+		const char *child = result->children[i];
+
+		if (strcmp(child, "locks") == 0)
+			zkl__scan_add(scan, ITEM_QUEUE, ROLE_WAITER, item->place, item->path, child);
+		else if (strcmp(child, "leases") == 0)
+			zkl__scan_add(scan, ITEM_QUEUE, ROLE_PERMIT, item->place, item->path, child);
+		else if (!for_waiters)
+			zkl__scan_add(scan, ITEM_NODE, ROLE_KAZOO_PERMIT, item->place, item->path, child);
+	}
+}
+
+static void
+semaphores_listed(ZklScan *scan, const ZklScanItem *item, const ZklResult *result)
+{
+	for (int i = 0; i < result->n_children; i++)
+	{
+		add_semaphore(scan, item->path, result->children[i]);
+		if (kazoo_name_length(result->children[i]) > 0)
+			add_kazoo_waiters(scan, item->path, result->children[i]);
+	}
+}
+
+static void
+size_read(ZklScanItem *item, const ZklResult *result)
+{
+	int			size = 0;
+
+	for (int i = 0; i < result->data_len; i++)
+		if (result->data[i] < '0' || result->data[i] > '9' || size > 1000000)
+			return;
+		else
+			size = size * 10 + (result->data[i] - '0');
+	item->place->size = size;
+}
+
+void
+zkl__scan_follow(ZklScan *scan, ZklScanItem *item, const ZklResult *result)
+{
+	switch (item->kind)
+	{
+		case ITEM_LOCKS:
+			for (int i = 0; i < result->n_children; i++)
+				add_lock(scan, item->path, result->children[i]);
+			break;
+		case ITEM_SEMAPHORES:
+			semaphores_listed(scan, item, result);
+			break;
+		case ITEM_QUEUE:
+			queue_listed(scan, item, result);
+			break;
+		case ITEM_SEMAPHORE:
+			semaphore_listed(scan, item, result);
+			break;
+		case ITEM_SIZE:
+			size_read(item, result);
+			break;
+		case ITEM_NODE:
+		case ITEM_REVOKE:
+			break;				/* lead to no other znode */
+	}
+}
+
+void
+zkl__scan_begin(ZklScan *scan)
+{
+	const char *root = scan->session->root;
+
+	zkl__scan_add(scan, ITEM_LOCKS, ROLE_CONTENDER, NULL,
+				  scan->session->locks_path, NULL);
+	zkl__scan_add(scan, ITEM_SEMAPHORES, ROLE_KAZOO_PERMIT, NULL, root, "semaphores");
+}
+
+void
+zkl__scan_begin_lock(ZklScan *scan, const char *name)
+{
+	add_lock(scan, scan->session->locks_path, name);
+}
+
+void
+zkl__scan_begin_semaphore(ZklScan *scan, const char *name)
+{
+	char	   *path = zkl__path(scan->session->root, "semaphores");
+	char	   *waiters = malloc(strlen(name) + ZKL_SEMAPHORE_NAME_EXTRA + sizeof(ZKL_KAZOO_QUEUE));
+	char	   *znode = malloc(strlen(name) + ZKL_SEMAPHORE_NAME_EXTRA);
+
+	if (path && waiters && znode)
+	{
+		zkl_semaphore_name(name, znode);
+		strcat(strcpy(waiters, znode), ZKL_KAZOO_QUEUE);
+		add_semaphore(scan, path, znode);
+		add_kazoo_waiters(scan, path, waiters);
+	}
+	else
+		zkl__scan_decide(scan, ZKL_NO_MEMORY, 0);
+	free(znode);
+	free(waiters);
+	free(path);
+}

@@ -1,0 +1,191 @@
+/*-------------------------------------------------------------------------
+ *
+ * capacity.c
+ *		Checks that a semaphore has the expected layout and capacity.
+ *
+ * Both are read right behind the create of the mutex node, which is answered first.
+ * While the mutex node exists, the semaphore cannot be deleted and created again.
+ *
+ * zklock creates a semaphore with its capacity as data.  A semaphore of another program
+ * may have no data; then the holder of the mutex sets the capacity, unless the version
+ * has changed since the read.  Data that are not a number stay as they are, and the
+ * capacity is not checked then.
+ *
+ * The children of the semaphore show which layout is in use.  Each session creates a
+ * child of its own layout first (<semaphore>/locks, or its permit node) and then looks
+ * for children of the other layout.  So of two sessions with different layouts at
+ * least one is refused.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "internal.h"
+
+bool
+zkl__layout_is_ours(const ZklPermit *permit)
+{
+	return permit->layout_known && permit->capacity_known;
+}
+
+
+/*
+ * The layout
+ */
+
+static void
+on_layout_listed(ZklCall *call, const ZklResult *result)
+{
+	ZklRequest *request = call->subject;
+	ZklPermit  *permit = request->permit;
+
+	if (permit->layout_call != call)
+		return;
+	permit->layout_call = NULL;
+	if (request->status != ZKL_PENDING || !zkl__permit_in_queue(request) ||
+		result->code == ZKL_RC_CONNECTION_LOSS)
+		return;
+	if (result->code != ZKL_RC_OK)
+	{
+		zkl__request_fail_code(request, 0, result);
+		return;
+	}
+	for (int i = 0; i < result->n_children; i++)
+		if (zkl_is_kazoos(result->children[i]))
+		{
+			zkl__request_fail(request, ZKL_OTHER_LAYOUT, 0, 0);
+			return;
+		}
+	permit->layout_known = true;
+	zkl__permit_drive(request);
+}
+
+static void
+send_list(ZklRequest *request)
+{
+	ZklCall    *call = zkl__request_call(request, on_layout_listed);
+
+	request->permit->layout_call =
+		zkl__call_sent(call, call && zkl_client_list(request->session->client,
+													 request->permit->semaphore_path,
+													 &call->completion));
+}
+
+
+/*
+ * The capacity
+ */
+
+static void
+size_read(ZklRequest *request, const ZklResult *result)
+{
+	ZklPermit  *permit = request->permit;
+	int			size = permit->size;
+
+	permit->capacity_unset = false;
+	switch (zkl_parse_capacity(result->data, result->data_len, &size))
+	{
+		case ZKL_CAPACITY_EMPTY:
+			permit->capacity_unset = true;
+			permit->version = result->version;
+			break;
+		case ZKL_CAPACITY_NUMBER:
+		case ZKL_CAPACITY_FOREIGN:
+			break;
+	}
+	if (size != permit->size)
+	{
+		permit->other_capacity = size;
+		zkl__request_fail(request, ZKL_OTHER_CAPACITY, 0, 0);
+		return;
+	}
+	request->attempts = 0;
+	permit->capacity_known = zkl__permit_in_queue(request) && !permit->capacity_unset;
+	zkl__permit_drive(request);
+}
+
+/* The answer to a read of the capacity, or to an attempt to set it. */
+static void
+on_capacity_read(ZklCall *call, const ZklResult *result)
+{
+	ZklRequest *request = call->subject;
+	ZklPermit  *permit = request->permit;
+	bool		was_set = permit->capacity_unset;
+
+	if (permit->capacity_call != call)
+		return;
+	permit->capacity_call = NULL;
+	permit->capacity_unset = false;
+	if (request->status != ZKL_PENDING)
+		return;
+	switch (result->code)
+	{
+		case ZKL_RC_OK:
+			if (!was_set)
+				size_read(request, result);
+			else
+			{
+				permit->capacity_known = zkl__permit_in_queue(request);
+				zkl__permit_drive(request);
+			}
+			break;
+		case ZKL_RC_CONNECTION_LOSS:
+			break;
+		case ZKL_RC_BAD_VERSION:
+			zkl__permit_drive(request);
+			break;
+		case ZKL_RC_NO_NODE:
+			/* May be missing in kazoo's layout, which has the queue elsewhere. */
+			if (zkl__permit_in_queue(request))
+				zkl__request_no_parent(request);
+			break;
+		default:
+			zkl__request_fail_code(request, 0, result);
+	}
+}
+
+static void
+send_read(ZklRequest *request)
+{
+	ZklCall    *call = zkl__request_call(request, on_capacity_read);
+
+	request->permit->capacity_call =
+		zkl__call_sent(call, call && zkl_client_get(request->session->client,
+													request->permit->semaphore_path, false,
+													&call->completion));
+}
+
+static void
+send_set(ZklRequest *request)
+{
+	ZklPermit  *permit = request->permit;
+	ZklCall    *call = zkl__request_call(request, on_capacity_read);
+	char		size[16];
+	int			n = snprintf(size, sizeof(size), "%d", permit->size);
+
+	permit->capacity_call =
+		zkl__call_sent(call, call && zkl_client_set(request->session->client,
+													permit->semaphore_path, size, n,
+													permit->version, &call->completion));
+}
+
+/* Sends reads for what is unknown, and sets the capacity if there is none. */
+void
+zkl__layout_read(ZklRequest *request)
+{
+	ZklPermit  *permit = request->permit;
+
+	if (!permit->layout_known && permit->layout_call == NULL)
+		send_list(request);
+	if (permit->capacity_known || permit->capacity_call)
+		return;
+	if (permit->capacity_unset && zkl__permit_has_mutex(request))
+		send_set(request);
+	else if (!permit->capacity_unset)
+	{
+		if (zkl__permit_in_queue(request))
+			zkl__permit_parents(request);
+		send_read(request);
+	}
+}

@@ -1,0 +1,26 @@
+/*-------------------------------------------------------------------------
+ *
+ * internal.h
+ *		Declarations shared by the files of this folder only.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKL_SEMAPHORE_INTERNAL_H
+#define ZKL_SEMAPHORE_INTERNAL_H
+
+#include "semaphore.h"
+
+/* semaphore.c */
+extern void zkl__permit_watch_fired(ZklRequest *request, const char *path);
+extern bool zkl__permit_in_queue(const ZklRequest *request);
+extern void zkl__permit_parents(ZklRequest *request);
+
+/* permit_refusal.c */
+extern void zkl__permit_refused(ZklRequest *request, const ZklResult *result,
+								int limit);
+
+/* capacity.c */
+extern void zkl__layout_read(ZklRequest *request);
+extern bool zkl__layout_is_ours(const ZklPermit *permit);
+
+#endif							/* ZKL_SEMAPHORE_INTERNAL_H */

@@ -1,0 +1,65 @@
+/*-------------------------------------------------------------------------
+ *
+ * permit_refusal.c
+ *		A non-blocking request that finds no free permit: refuse or wait.
+ *
+ * Only the owner can find out which sessions belong to its server and what these
+ * have released by now.  So the owner gets the sessions of the permit nodes, which
+ * were listed behind a sync, and decides.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "internal.h"
+
+/* Returns how many of the children are pending deletes of this session. */
+static int
+own_pending_deletes(const ZklRequest *request, const ZklResult *result)
+{
+	const char *path = request->permit->permits_path;
+	int			n = 0;
+
+	for (const ZklNode *node = zkl__nodes_below(request->session, path, strlen(path));
+		 node; node = zkl__next_below(node))
+		if (node->is_permit && !node->wanted &&
+			zkl_find_permit(result->children, result->n_children, node->name))
+			n++;
+	return n;
+}
+
+/* Stores the sessions of the permits.  If memory is exhausted, the request is refused. */
+static void
+note_others(ZklRequest *request, const ZklResult *result)
+{
+	ZklPermit  *permit = request->permit;
+
+	free(permit->others);
+	permit->others = malloc(((size_t) result->n_children + 1) * sizeof(uint64_t));
+	permit->n_others = permit->others == NULL ? 0
+		: zkl_permits_of_others(result->children, result->n_children,
+								(uint64_t) request->session->connection.session_id,
+								permit->others);
+}
+
+/*
+ * Handles a count that found more than "limit" permit nodes.  The first time, counts
+ * again behind a sync.  The second time, the request is refused, unless enough of the
+ * nodes are pending deletes of this session: then it waits for these.
+ */
+void
+zkl__permit_refused(ZklRequest *request, const ZklResult *result, int limit)
+{
+	ZklPermit  *permit = request->permit;
+
+	permit->seen = permit->counts_synced ? SEEN_FULL : SEEN_NOTHING;
+	if (permit->counts_synced)
+	{
+		permit->n_over = result->n_children - own_pending_deletes(request, result) - limit;
+		note_others(request, result);
+		zkl__wake(request->session);
+	}
+	permit->counts_synced = true;
+	zkl__permit_drive(request);
+}

@@ -1,0 +1,280 @@
+/*-------------------------------------------------------------------------
+ *
+ * permits.c
+ *		All requests for permits of a session: starting them, and the session's
+ *		events.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "internal.h"
+
+
+/*
+ * Starting a request
+ */
+
+static void
+permit_free(ZklPermit *permit)
+{
+	free(permit->semaphore_path);
+	free(permit->permits_path);
+	free(permit->owners);
+	free(permit->others);
+	free(permit);
+}
+
+/* Returns a new permit with its paths and sets *queue_path, malloc'd; NULL: no memory. */
+static ZklPermit *
+permit_new(const ZklSession *session, const char *name, int size, char **queue_path)
+{
+	ZklPermit  *permit = calloc(1, sizeof(ZklPermit));
+	char	   *component = malloc(strlen(name) + ZKL_SEMAPHORE_NAME_EXTRA);
+
+	*queue_path = NULL;
+	if (permit && component)
+	{
+		permit->size = size;
+		permit->kazoo = session->node_names == ZKL_NODE_NAMES_KAZOO;
+		permit->layout_known = permit->kazoo;
+		zkl_semaphore_name(name, component);
+		permit->semaphore_path = zkl__path(session->semaphores_path, component);
+	}
+	free(component);
+	if (permit && permit->semaphore_path && permit->kazoo)
+	{
+		permit->permits_path = strdup(permit->semaphore_path);
+		*queue_path = malloc(strlen(permit->semaphore_path) + sizeof(ZKL_KAZOO_QUEUE));
+		if (*queue_path)
+			strcat(strcpy(*queue_path, permit->semaphore_path), ZKL_KAZOO_QUEUE);
+	}
+	else if (permit && permit->semaphore_path)
+	{
+		permit->permits_path = zkl__path(permit->semaphore_path, ZKL_CURATOR_PERMITS);
+		*queue_path = zkl__path(permit->semaphore_path, ZKL_CURATOR_QUEUE);
+	}
+	if (permit && (permit->permits_path == NULL || *queue_path == NULL))
+	{
+		permit_free(permit);
+		permit = NULL;
+	}
+	return permit;
+}
+
+/* Counts one node, the permit node, because the mutex is released with the grant. */
+static bool
+has_room_for_permit(const ZklRequest *request)
+{
+	size_t		path_bytes = strlen(request->permit->permits_path) + ZKL_CHILD_NAME_SIZE;
+
+	return zkl__session_has_room(request->session, 1, 2 * path_bytes,
+								 (size_t) request->data_len);
+}
+
+static void
+start_permit(ZklRequest *request, const char *queue_path)
+{
+	if (!has_room_for_permit(request))
+	{
+		zkl__request_fail(request, ZKL_TOO_MANY, -1, 0);
+		return;
+	}
+	request->nodes[0] = zkl__request_node_new(request, 0, queue_path, ZKL_MODE_EXCLUSIVE, false);
+	if (request->nodes[0] == NULL)
+		zkl__request_fail(request, ZKL_NO_MEMORY, -1, 0);
+	else
+		zkl__request_drive(request);
+}
+
+
+/*
+ * The handlers of ZklRequestKind
+ */
+
+/* kazoo creates persistent parents, and its programs rely on them. */
+static ZklCreateKind
+container_kind(const ZklRequest *request)
+{
+	return request->permit->kazoo ? ZKL_CREATE_PERSISTENT
+		: zkl__container_kind(request->session);
+}
+
+/* Creates the semaphore with its capacity as data: the first request specifies it. */
+static void
+send_semaphore_create(ZklRequest *request)
+{
+	char		size[16];
+
+	snprintf(size, sizeof(size), "%d", request->permit->size);
+	zkl__request_send_parent(request, NULL, request->permit->semaphore_path, size,
+							 container_kind(request));
+}
+
+static void
+create_parents(ZklRequest *request)
+{
+	send_semaphore_create(request);
+	zkl__request_send_parent(request, NULL, request->nodes[0]->lock_path, "",
+							 container_kind(request));
+	if (zkl__permit_in_queue(request) && !request->permit->kazoo)
+		zkl__request_send_parent(request, NULL, request->permit->permits_path, "",
+								 container_kind(request));
+}
+
+/* Returns how many nodes of others must go; 0: the request is not refused. */
+static int
+nodes_over(const ZklRequest *request)
+{
+	const ZklPermit *permit = request->permit;
+
+	return request->status == ZKL_PENDING && permit && permit->seen == SEEN_FULL
+		? permit->n_over : 0;
+}
+
+static bool
+is_refused(const ZklRequest *request)
+{
+	return nodes_over(request) > 0;
+}
+
+static void
+on_info(const ZklRequest *request, ZklRequestInfo *info)
+{
+	info->is_permit = true;
+	info->size = request->permit->other_capacity;
+	info->blocked = info->blocked || request->permit->seen == SEEN_FULL;
+	info->n_over = nodes_over(request);
+	info->is_refused = info->n_over > 0;
+	if (info->is_refused)
+		info->n_others = request->permit->n_others;
+}
+
+/* Gives up the permit node before the mutex, so the next holder does not count it. */
+static void
+on_failed(ZklRequest *request)
+{
+	ZklPermit  *permit = request->permit;
+
+	if (permit->permit_node)
+		zkl__node_leave(permit->permit_node);
+	permit->permit_node = NULL;
+}
+
+/* Resets the permit; outstanding answers are ignored. */
+static void
+on_restart(ZklRequest *request)
+{
+	ZklPermit  *permit = request->permit;
+
+	on_failed(request);
+	permit->has_mutex = false;
+	permit->seen = SEEN_NOTHING;
+	permit->has_watch = false;
+	permit->layout_known = permit->kazoo;
+	permit->capacity_known = false;
+	permit->capacity_unset = false;
+	permit->layout_call = NULL;
+	permit->capacity_call = NULL;
+	permit->count_call = NULL;
+	permit->czxid_call = NULL;
+	permit->holder_call = NULL;
+	permit->watch_call = NULL;
+}
+
+static void
+on_free(ZklRequest *request)
+{
+	permit_free(request->permit);
+}
+
+static const ZklRequestKind permit_kind = {
+	.on_drive = zkl__permit_drive,
+	.on_restart = on_restart,
+	.on_failed = on_failed,
+	.create_parents = create_parents,
+	.is_refused = is_refused,
+	.on_info = on_info,
+	.on_free = on_free,
+};
+
+
+/*
+ * Public functions
+ */
+
+ZklRequest *
+zkl_permit_request(ZklSession *session, const char *name, int size,
+				   bool try_only, const char *data, int data_len)
+{
+	char	   *queue_path = NULL;
+	ZklPermit  *permit = permit_new(session, name, size, &queue_path);
+	ZklRequest *request = zkl__request_new(session, 1, try_only, data, data_len);
+	ZklLock    *lock = calloc(1, sizeof(ZklLock));
+
+	if (permit == NULL || request == NULL || lock == NULL)
+	{
+		if (permit)
+			permit_free(permit);
+		if (request)
+			zkl__request_free_memory(request);
+		free(lock);
+		free(queue_path);
+		return NULL;
+	}
+	lock->session = session;
+	request->permit = permit;
+	request->kind = &permit_kind;
+	if (!permit->kazoo)
+		request->node_names = ZKL_NODE_NAMES_CURATOR_MUTEX;
+	request->top_path = session->semaphores_path;
+	request->top_exists = &session->semaphores_exist;
+	request->locks[0] = request->ungranted[0] = lock;
+	zkl__session_lock(session);
+	zkl__request_link(request);
+	start_permit(request, queue_path);
+	zkl__session_unlock(session);
+	free(queue_path);
+	return request;
+}
+
+int
+zkl_request_others(ZklRequest *request, int64_t *sessions, int max)
+{
+	int			n = 0;
+
+	zkl__session_lock(request->session);
+	if (nodes_over(request) > 0)
+		for (; n < max && n < request->permit->n_others; n++)
+			sessions[n] = (int64_t) request->permit->others[n];
+	zkl__session_unlock(request->session);
+	return n;
+}
+
+
+/*
+ * Events of the session
+ */
+
+static void
+on_connected(ZklSession *session)
+{
+	for (ZklRequest *request = session->requests; request; request = request->next)
+		if (request->permit)
+			zkl__permit_recount(request);
+}
+
+static void
+on_watch(ZklSession *session, const char *path)
+{
+	for (ZklRequest *request = session->requests; request; request = request->next)
+		if (request->permit)
+			zkl__permit_watch_fired(request, path);
+}
+
+const ZklSessionPart zkl__permits_part = {
+	.on_connected = on_connected,
+	.on_watch = on_watch,
+};

@@ -1,0 +1,487 @@
+/*-------------------------------------------------------------------------
+ *
+ * semaphore.c
+ *		Acquires a permit of a semaphore: mutex, permit node, count.
+ *
+ * The recipe is that of Curator's InterProcessSemaphoreV2 and kazoo's Semaphore:
+ *
+ *		1. Acquire the semaphore's mutex, a queue lock (request.c, queue_lock.c).
+ *		2. Create a permit node below the permits parent.
+ *		3. Wait until the parent has no more children than the capacity.
+ *		4. Release the mutex.
+ *
+ * All children count, whichever program created them.  Curator counts after the
+ * create, kazoo before it.  Here the count after the create decides in both layouts,
+ * so a mutex node that another client deletes costs a wait, never a permit too many.
+ *
+ * A non-blocking request is refused because of the count, not because of the mutex,
+ * which others hold only for a moment.  So it also counts before it has the mutex.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "internal.h"
+
+static ZklNode *
+mutex_node(const ZklRequest *request)
+{
+	return request->nodes[0];
+}
+
+/* Returns whether the mutex node exists and is not being deleted. */
+bool
+zkl__permit_in_queue(const ZklRequest *request)
+{
+	ZklNodeState state = mutex_node(request)->state;
+
+	return state > NODE_UNKNOWN && state < NODE_LEAVING;
+}
+
+/* Returns whether the request holds the mutex. */
+bool
+zkl__permit_has_mutex(const ZklRequest *request)
+{
+	return mutex_node(request)->state == NODE_HELD;
+}
+
+static bool
+permit_exists(const ZklPermit *permit)
+{
+	return permit->permit_node && permit->permit_node->state == NODE_LISTING;
+}
+
+/* Returns how many permit nodes may exist, including the request's own if it exists. */
+int
+zkl__permit_limit(const ZklPermit *permit)
+{
+	return permit_exists(permit) ? permit->size : permit->size - 1;
+}
+
+/* Creates the parents, if an operation found one missing. */
+void
+zkl__permit_parents(ZklRequest *request)
+{
+	if (request->attempts == 0)
+		return;
+	request->parents_status = ZKL_OK;
+	request->parents_unknown = false;
+	zkl__request_send_parents(request);
+}
+
+
+/*
+ * Counting
+ */
+
+/*
+ * Grants the request and releases the mutex.  In the request, the permit node
+ * replaces the mutex node.
+ */
+static void
+grant(ZklRequest *request)
+{
+	ZklNode    *mutex = mutex_node(request);
+
+	request->nodes[0] = request->permit->permit_node;
+	request->permit->permit_node = NULL;
+	request->nodes[0]->state = NODE_HELD;
+	zkl__request_grant(request);
+	zkl__node_leave(mutex);
+}
+
+static void
+on_holder_read(ZklCall *call, const ZklResult *result)
+{
+	ZklRequest *request = call->subject;
+
+	if (request->permit->holder_call != call)
+		return;
+	request->permit->holder_call = NULL;
+	if (request->status == ZKL_PENDING && result->code == ZKL_RC_OK)
+		zkl__request_blocked(request, 0, result);
+}
+
+/* Reads one of the permit nodes, to report a blocker; a release of any makes room. */
+static void
+read_holder(ZklRequest *request, const ZklResult *result)
+{
+	ZklPermit  *permit = request->permit;
+	ZklSession *session = request->session;
+	const char *child = result->children[0];
+	char	   *path;
+	ZklCall    *call;
+
+	if (permit->holder_call)
+		return;
+	if (permit->permit_node && strcmp(child, permit->permit_node->name) == 0 &&
+		result->n_children > 1)
+		child = result->children[1];
+	path = zkl__path(permit->permits_path, child);
+	call = path ? zkl__request_call(request, on_holder_read) : NULL;
+	permit->holder_call = zkl__call_sent(call, call &&
+										 zkl_client_get(session->client, path,
+														false, &call->completion));
+	free(path);
+}
+
+/* For deadlock detection.  If memory is exhausted, a deadlock may stay hidden. */
+static void
+note_owners(ZklRequest *request, const ZklResult *result)
+{
+	ZklPermit  *permit = request->permit;
+	uint64_t   *owners = realloc(permit->owners,
+								 ((size_t) result->n_children + 1) * sizeof(uint64_t));
+
+	permit->n_owners = -1;
+	if (owners == NULL)
+		return;
+	permit->owners = owners;
+	permit->n_owners = zkl_permit_owners(result->children, result->n_children,
+										 (uint64_t) request->session->connection.session_id,
+										 owners, &permit->n_own);
+}
+
+static void
+full(ZklRequest *request, const ZklResult *result)
+{
+	request->permit->seen = SEEN_FULL;
+	note_owners(request, result);
+	request->was_blocked = true;
+	request->culprit = 0;
+	zkl__wake(request->session);
+	read_holder(request, result);
+	zkl__permit_drive(request);
+}
+
+/* Returns whether the children show Curator's layout where kazoo's is expected. */
+static bool
+is_foreign_layout(const ZklPermit *permit, const ZklResult *result)
+{
+	for (int i = 0; permit->kazoo && i < result->n_children; i++)
+		if (zkl_is_curators(result->children[i]))
+			return true;
+	return false;
+}
+
+static void
+count(ZklRequest *request, const ZklResult *result)
+{
+	ZklPermit  *permit = request->permit;
+	bool		exists = permit_exists(permit);
+	int			limit = zkl__permit_limit(permit);
+
+	if (is_foreign_layout(permit, result))
+		zkl__request_fail(request, ZKL_OTHER_LAYOUT, 0, 0);
+	else if (exists && !zkl_find_permit(result->children, result->n_children,
+										permit->permit_node->name))
+		zkl__request_restart(request);
+	else if (result->n_children <= limit)
+	{
+		permit->seen = SEEN_ROOM;
+		if (exists)
+			grant(request);
+		else
+			zkl__permit_drive(request);
+	}
+	else if (request->try_only)
+		zkl__permit_refused(request, result, limit);
+	else
+		full(request, result);
+}
+
+static void
+on_counted(ZklCall *call, const ZklResult *result)
+{
+	ZklRequest *request = call->subject;
+	ZklPermit  *permit = request->permit;
+
+	if (permit->count_call != call)
+		return;
+	permit->count_call = NULL;
+	if (request->status != ZKL_PENDING)
+		return;
+
+	/* A count that was answered before the create does not include the permit node. */
+	if (permit->permit_node && !permit_exists(permit))
+		return;
+	switch (result->code)
+	{
+		case ZKL_RC_OK:
+			count(request, result);
+			break;
+		case ZKL_RC_CONNECTION_LOSS:
+			break;
+		case ZKL_RC_NO_NODE:
+			if (permit->permit_node)
+				zkl__request_restart(request);
+			else
+				zkl__request_no_parent(request);
+			break;
+		default:
+			zkl__request_fail_code(request, 0, result);
+	}
+}
+
+static void
+send_count(ZklRequest *request)
+{
+	ZklPermit  *permit = request->permit;
+	ZklCall    *call;
+
+	if (permit->count_call)
+		return;
+	call = zkl__request_call(request, on_counted);
+	permit->count_call = permit->counts_synced
+		? zkl__list_synced(call, permit->permits_path, true)
+		: zkl__call_sent(call, call &&
+						 zkl_client_watch_children(request->session->client,
+												   permit->permits_path,
+												   &call->completion));
+}
+
+
+/*
+ * The permit node
+ */
+
+static void
+permit_created(ZklCall *call, const ZklResult *result)
+{
+	ZklNode    *lease = call->subject;
+	ZklRequest *request = lease->request;
+
+	zkl__node_created(lease, result->code, result->path, result->czxid);
+	if (request == NULL || request->status != ZKL_PENDING)
+		return;
+	switch (result->code)
+	{
+		case ZKL_RC_OK:
+			request->attempts = 0;
+			break;
+		case ZKL_RC_CONNECTION_LOSS:
+			break;
+		case ZKL_RC_NO_NODE:
+			zkl__request_no_parent(request);
+			break;
+		default:
+			zkl__request_fail_code(request, 0, result);
+	}
+}
+
+static bool
+make_permit(ZklRequest *request)
+{
+	ZklPermit  *permit = request->permit;
+
+	if (permit->permit_node)
+		return true;
+	permit->permit_node = zkl__request_node_new(request, 0, permit->permits_path,
+												ZKL_MODE_EXCLUSIVE, false);
+	if (permit->permit_node)
+	{
+		permit->permit_node->is_permit = true;
+		permit->permit_node->find = zkl_find_permit;
+	}
+	else
+		zkl__request_fail(request, ZKL_NO_MEMORY, 0, 0);
+	return permit->permit_node != NULL;
+}
+
+/* Sends the create of the permit node and, pipelined behind it, the count. */
+static void
+create_permit(ZklRequest *request)
+{
+	ZklPermit  *permit = request->permit;
+	ZklSession *session = request->session;
+	ZklNode    *lease;
+	ZklCall    *call;
+	char	   *path;
+
+	if (!make_permit(request))
+		return;
+	zkl__permit_parents(request);
+	lease = permit->permit_node;
+	zkl_permit_prefix(session->node_names, session->connection.session_id,
+					  lease->guid_counter, lease->name);
+	path = zkl__path(permit->permits_path, lease->name);
+	call = path ? zkl__node_call(lease, permit_created) : NULL;
+	if (call)
+		call->confirms = true;
+	if (zkl__call_sent(call, call &&
+					   zkl_client_create(session->client, path, lease->data,
+										 lease->data_len, permit->kazoo
+										 ? ZKL_CREATE_EPHEMERAL
+										 : ZKL_CREATE_EPHEMERAL_SEQUENTIAL,
+										 &call->completion)))
+	{
+		lease->state = NODE_CREATING;
+		permit->seen = SEEN_NOTHING;
+		send_count(request);
+	}
+	free(path);
+}
+
+/* The answer with the czxid of a permit node whose create's answer was lost. */
+static void
+on_czxid_read(ZklCall *call, const ZklResult *result)
+{
+	ZklRequest *request = call->subject;
+	ZklPermit  *permit = request->permit;
+
+	if (permit->czxid_call != call)
+		return;
+	permit->czxid_call = NULL;
+	if (request->status != ZKL_PENDING || result->code == ZKL_RC_CONNECTION_LOSS)
+		return;
+	if (result->code == ZKL_RC_NO_NODE)
+		zkl__request_restart(request);
+	else if (result->code != ZKL_RC_OK)
+		zkl__request_fail_code(request, 0, result);
+	else
+	{
+		permit->permit_node->czxid = result->czxid;
+		zkl__permit_drive(request);
+	}
+}
+
+static void
+send_czxid_read(ZklRequest *request)
+{
+	ZklPermit  *permit = request->permit;
+	ZklSession *session = request->session;
+	ZklCall    *call;
+	char	   *path;
+
+	if (permit->czxid_call)
+		return;
+	path = zkl__path(permit->permits_path, permit->permit_node->name);
+	call = path ? zkl__request_call(request, on_czxid_read) : NULL;
+	permit->czxid_call = zkl__call_sent(call, call &&
+										zkl_client_get(session->client, path, false,
+													   &call->completion));
+	free(path);
+}
+
+
+/*
+ * Waiting with the mutex: if another client deletes the mutex node, another request
+ * gets the mutex as well, and two requests that wait with a permit node each could
+ * wait for each other forever.  So the mutex node is watched.
+ */
+
+static void
+on_watch_set(ZklCall *call, const ZklResult *result)
+{
+	ZklRequest *request = call->subject;
+	ZklPermit  *permit = request->permit;
+
+	if (permit->watch_call != call)
+		return;
+	permit->watch_call = NULL;
+	if (request->status != ZKL_PENDING)
+		return;
+	if (result->code == ZKL_RC_NO_NODE)
+		zkl__request_restart(request);
+	else
+		permit->has_watch = result->code != ZKL_RC_CONNECTION_LOSS;
+}
+
+static char *
+mutex_path(const ZklRequest *request)
+{
+	return zkl__path(mutex_node(request)->lock_path, mutex_node(request)->name);
+}
+
+static void
+watch_mutex(ZklRequest *request)
+{
+	ZklPermit  *permit = request->permit;
+	ZklSession *session = request->session;
+	ZklCall    *call;
+	char	   *path;
+
+	if (permit->has_watch || permit->watch_call)
+		return;
+	path = mutex_path(request);
+	call = path ? zkl__request_call(request, on_watch_set) : NULL;
+	permit->watch_call = zkl__call_sent(call, call &&
+										zkl_client_get(session->client, path, true,
+													   &call->completion));
+	free(path);
+}
+
+
+/*
+ * Called by the request
+ */
+
+static void
+drive_with_mutex(ZklRequest *request)
+{
+	ZklPermit  *permit = request->permit;
+
+	/* A count from before the mutex was held proves nothing. */
+	if (!permit->has_mutex)
+		permit->seen = SEEN_NOTHING;
+	permit->has_mutex = true;
+	if (permit->seen == SEEN_FULL)
+		watch_mutex(request);
+	else if (permit_exists(permit) && permit->permit_node->czxid == 0)
+		send_czxid_read(request);
+	else if (permit_exists(permit) ||
+			 (permit->kazoo && permit->permit_node == NULL && permit->seen == SEEN_NOTHING))
+		send_count(request);
+	else if (permit->permit_node == NULL || permit->permit_node->state == NODE_NEW)
+		create_permit(request);
+}
+
+/* Sends the next operation of the permit, besides those of the mutex node. */
+void
+zkl__permit_drive(ZklRequest *request)
+{
+	ZklPermit  *permit = request->permit;
+	ZklNode    *mutex = mutex_node(request);
+
+	if (request->status != ZKL_PENDING || request->exhausted_index >= 0 ||
+		request->session->state != ZKL_SESSION_CONNECTED ||
+		(mutex->state != NODE_CREATING && !zkl__permit_in_queue(request)))
+		return;
+	zkl__layout_read(request);
+	if (zkl__permit_has_mutex(request))
+	{
+		if (zkl__layout_is_ours(permit))
+			drive_with_mutex(request);
+	}
+	else if (request->try_only && permit->seen == SEEN_NOTHING &&
+			 (mutex->state == NODE_READING || mutex->state == NODE_WAITING))
+	{
+		zkl__permit_parents(request);
+		send_count(request);
+	}
+}
+
+/* Has the permits counted again, because they may have changed. */
+void
+zkl__permit_recount(ZklRequest *request)
+{
+	request->permit->seen = SEEN_NOTHING;
+}
+
+void
+zkl__permit_watch_fired(ZklRequest *request, const char *path)
+{
+	ZklPermit  *permit = request->permit;
+	char	   *mutex;
+
+	if (request->status != ZKL_PENDING)
+		return;
+	if (strcmp(path, permit->permits_path) == 0)
+		zkl__permit_recount(request);
+	mutex = mutex_path(request);
+	if (mutex && strcmp(path, mutex) == 0)
+		permit->has_watch = false;
+	free(mutex);
+	zkl__permit_drive(request);
+}

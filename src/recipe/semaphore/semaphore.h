@@ -1,0 +1,72 @@
+/*-------------------------------------------------------------------------
+ *
+ * semaphore.h
+ *		Requests for permits of semaphores.
+ *
+ *		semaphore_names.h	names and capacity (pure functions)
+ *		permits.c			all requests for permits of a session
+ *		semaphore.c			one request: mutex, permit node, count
+ *		capacity.c			... checks the semaphore's layout and capacity
+ *		permit_refusal.c	... non-blocking, with no free permit
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKL_SEMAPHORE_H
+#define ZKL_SEMAPHORE_H
+
+#include "semaphore_names.h"
+#include "recipe/lock/lock.h"
+
+/* The result of the last count of a semaphore's permits, valid until a change. */
+typedef enum ZklSeen
+{
+	SEEN_NOTHING,				/* has to be counted */
+	SEEN_ROOM,
+	SEEN_FULL					/* until the watch on permits_path fires */
+} ZklSeen;
+
+/*
+ * A requested permit.  The request's only node is the mutex node, in the queue of
+ * the semaphore's mutex.  Layout and capacity, once known, cannot change while that
+ * node exists.
+ */
+struct ZklPermit
+{
+	bool		kazoo;			/* its layout, see semaphore_names.h */
+	int			size;
+	char	   *semaphore_path;
+	char	   *permits_path;	/* permits parent */
+	ZklNode    *permit_node;	/* NULL until the mutex is held */
+	bool		has_mutex;		/* at the last zkl__permit_drive() */
+	ZklSeen		seen;
+	uint64_t   *owners;			/* sessions with permits, when last seen full */
+	int			n_owners;		/* -1: not all of them are known */
+	int			n_own;			/* permit nodes of this session at that time */
+	bool		counts_synced;	/* non-blocking, found none free: sync before each list */
+	int			n_over;			/* non-blocking, seen full: so many nodes of others must go */
+	uint64_t   *others;			/* their sessions: one for each permit, ascending */
+	int			n_others;
+	bool		has_watch;		/* on the mutex node */
+	bool		layout_known;	/* it is the expected one */
+	bool		capacity_known; /* it is the requested one, or unspecified */
+	bool		capacity_unset; /* the semaphore has no data, and the version below */
+	int32_t		version;
+	int			other_capacity;
+	ZklCall    *layout_call;	/* calls in flight */
+	ZklCall    *capacity_call;
+	ZklCall    *count_call;
+	ZklCall    *czxid_call;
+	ZklCall    *holder_call;
+	ZklCall    *watch_call;
+};
+
+/* permits.c */
+extern const ZklSessionPart zkl__permits_part;
+
+/* semaphore.c */
+extern void zkl__permit_drive(ZklRequest *request);
+extern void zkl__permit_recount(ZklRequest *request);
+extern bool zkl__permit_has_mutex(const ZklRequest *request);
+extern int	zkl__permit_limit(const ZklPermit *permit);
+
+#endif							/* ZKL_SEMAPHORE_H */

@@ -1,0 +1,145 @@
+/*-------------------------------------------------------------------------
+ *
+ * semaphore_names.c
+ *		Names below a semaphore, and its capacity.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "semaphore_names.h"
+
+/* "_", which zkl_encode_name() never escapes */
+#define ESCAPED_UNDERSCORE "%5F"
+
+#define KAZOO_PERMIT_LENGTH 32
+
+/* The most digits that always fit into an int. */
+#define MAX_SIZE_DIGITS 9
+
+
+void
+zkl_semaphore_name(const char *name, char *out)
+{
+	size_t		length = strlen(name);
+	size_t		n = strlen(ZKL_KAZOO_QUEUE);
+
+	strcpy(out, name);
+	if (length > n && strcmp(name + length - n, ZKL_KAZOO_QUEUE) == 0)
+		strcpy(out + length - 1, ESCAPED_UNDERSCORE);
+}
+
+void
+zkl_semaphore_name_of(char *component)
+{
+	size_t		length = strlen(component);
+	size_t		n = strlen(ESCAPED_UNDERSCORE);
+
+	if (length > n && strcmp(component + length - n, ESCAPED_UNDERSCORE) == 0)
+		strcpy(component + length - n, "_");
+}
+
+void
+zkl_permit_prefix(ZklNodeNames node_names, int64_t session_id, uint64_t counter,
+				  char out[ZKL_CHILD_NAME_SIZE])
+{
+	size_t		n = zkl_guid(node_names, session_id, counter, out);
+
+	if (node_names != ZKL_NODE_NAMES_KAZOO)
+		snprintf(out + n, ZKL_CHILD_NAME_SIZE - n, "lease-");
+}
+
+const char *
+zkl_find_permit(const char *const *children, int n_children, const char *prefix)
+{
+	size_t		n = strlen(prefix);
+
+	for (int i = 0; i < n_children; i++)
+		if (strncmp(children[i], prefix, n) == 0 &&
+			children[i][n + strspn(children[i] + n, "-0123456789")] == '\0')
+			return children[i];
+	return NULL;
+}
+
+static int
+compare_owners(const void *a, const void *b)
+{
+	uint64_t	x = *(const uint64_t *) a;
+	uint64_t	y = *(const uint64_t *) b;
+
+	return x < y ? -1 : x > y;
+}
+
+int
+zkl_permit_owners(const char *const *children, int n_children,
+				  uint64_t self, uint64_t *owners, int *n_own)
+{
+	int			n = 0;
+	int			unique = 0;
+
+	*n_own = 0;
+	for (int i = 0; i < n_children; i++)
+	{
+		uint64_t	owner;
+
+		if (!zkl_parse_owner(children[i], &owner))
+			return -1;
+		if (owner == self)
+			(*n_own)++;
+		else
+			owners[n++] = owner;
+	}
+	qsort(owners, (size_t) n, sizeof(uint64_t), compare_owners);
+	for (int i = 0; i < n; i++)
+		if (i == 0 || owners[i] != owners[i - 1])
+			owners[unique++] = owners[i];
+	return unique;
+}
+
+int
+zkl_permits_of_others(const char *const *children, int n_children,
+					  uint64_t self, uint64_t *owners)
+{
+	int			n = 0;
+
+	for (int i = 0; i < n_children; i++)
+		if (zkl_parse_owner(children[i], &owners[n]) && owners[n] != self)
+			n++;
+	qsort(owners, (size_t) n, sizeof(uint64_t), compare_owners);
+	return n;
+}
+
+bool
+zkl_is_curators(const char *child)
+{
+	return strcmp(child, ZKL_CURATOR_QUEUE) == 0 ||
+		strcmp(child, ZKL_CURATOR_PERMITS) == 0;
+}
+
+bool
+zkl_is_kazoos(const char *child)
+{
+	return strlen(child) == KAZOO_PERMIT_LENGTH &&
+		strspn(child, "0123456789abcdef") == KAZOO_PERMIT_LENGTH;
+}
+
+ZklCapacityKind
+zkl_parse_capacity(const char *data, int data_len, int *size)
+{
+	int			number = 0;
+
+	if (data_len == 0)
+		return ZKL_CAPACITY_EMPTY;
+	if (data_len > MAX_SIZE_DIGITS)
+		return ZKL_CAPACITY_FOREIGN;
+	for (int i = 0; i < data_len; i++)
+	{
+		if (data[i] < '0' || data[i] > '9')
+			return ZKL_CAPACITY_FOREIGN;
+		number = number * 10 + (data[i] - '0');
+	}
+	*size = number;
+	return ZKL_CAPACITY_NUMBER;
+}

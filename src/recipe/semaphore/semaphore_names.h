@@ -1,0 +1,73 @@
+/*-------------------------------------------------------------------------
+ *
+ * semaphore_names.h
+ *		Names below a semaphore, and its capacity.
+ *
+ * There are two layouts:
+ *
+ *						Curator's InterProcessSemaphoreV2	kazoo's Semaphore
+ *		mutex queue		<semaphore>/locks					<semaphore>-__lock__
+ *		permits parent	<semaphore>/leases					<semaphore>
+ *		permit nodes	ephemeral sequential				ephemeral
+ *
+ * In both the data of <semaphore> are the capacity, as a decimal number.  Pure
+ * functions, like those of node.h.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKL_SEMAPHORE_NAMES_H
+#define ZKL_SEMAPHORE_NAMES_H
+
+#include "recipe/queue/node.h"
+
+#define ZKL_CURATOR_QUEUE "locks"
+#define ZKL_CURATOR_PERMITS "leases"
+#define ZKL_KAZOO_QUEUE "-__lock__"
+
+/* Room for the escape and a NUL, beside the encoded name. */
+#define ZKL_SEMAPHORE_NAME_EXTRA 3
+
+/*
+ * Writes the path component of a semaphore for an encoded name: the name itself,
+ * except that a name like that of a kazoo queue has its last character escaped.
+ */
+extern void zkl_semaphore_name(const char *name, char *out);
+
+/* The reverse: turns a path component into the encoded name, in place. */
+extern void zkl_semaphore_name_of(char *component);
+
+/* Writes the name of a permit node up to the number; kazoo's names have no number. */
+extern void zkl_permit_prefix(ZklNodeNames node_names, int64_t session_id,
+							  uint64_t counter, char out[ZKL_CHILD_NAME_SIZE]);
+
+/* Returns the child whose name is the prefix, perhaps with a number, or NULL. */
+extern const char *zkl_find_permit(const char *const *children, int n_children,
+								   const char *prefix);
+
+/* Both return whether a child of a semaphore shows that the layout is in use. */
+extern bool zkl_is_curators(const char *child);
+extern bool zkl_is_kazoos(const char *child);
+
+/*
+ * Sets "owners" to the owners of these permit nodes except "self", each once, in
+ * ascending order, and *n_own to the number of nodes of "self".  "owners" has room
+ * for all.  Returns their number, or -1 if the name of a node contains no owner.
+ */
+extern int	zkl_permit_owners(const char *const *children, int n_children,
+							  uint64_t self, uint64_t *owners, int *n_own);
+
+/* The same, but each owner once for each node; names without an owner are left out. */
+extern int	zkl_permits_of_others(const char *const *children, int n_children,
+								  uint64_t self, uint64_t *owners);
+
+typedef enum ZklCapacityKind
+{
+	ZKL_CAPACITY_EMPTY,			/* unspecified */
+	ZKL_CAPACITY_NUMBER,
+	ZKL_CAPACITY_FOREIGN		/* the data are not a capacity */
+} ZklCapacityKind;
+
+/* Parses the data of a semaphore.  Sets *size only for ZKL_CAPACITY_NUMBER. */
+extern ZklCapacityKind zkl_parse_capacity(const char *data, int data_len, int *size);
+
+#endif							/* ZKL_SEMAPHORE_NAMES_H */

@@ -1,0 +1,185 @@
+/*-------------------------------------------------------------------------
+ *
+ * calls.c
+ *		Keeps the calls in flight: operations of the client without an answer.
+ *
+ * Owns their list.  Does not know what the calls are for.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "internal.h"
+
+/* Handler of a call that is made only for its effect. */
+void
+zkl__ignore_answer(ZklCall *call, const ZklResult *result)
+{
+	(void) call;
+	(void) result;
+}
+
+/* Unlinks and frees the call. */
+void
+zkl__call_free(ZklCall *call)
+{
+	ZklSession *session = call->session;
+
+	if (call->partner)
+		call->partner->partner = NULL;
+	if (call->prev)
+		call->prev->next = call->next;
+	else
+		session->calls = call->next;
+	if (call->next)
+		call->next->prev = call->prev;
+	else
+		session->last_call = call->prev;
+	if (call->uses && --call->uses->calls == 0)
+		call->uses->on_idle(call->subject);
+	if (call->detail_uses && --call->detail_uses->calls == 0)
+		call->detail_uses->on_idle(call->detail);
+	free(call);
+}
+
+static void
+handle_answer(ZklCall *call, const ZklResult *result)
+{
+	ZklSession *session = call->session;
+	ZklResult	unproven = {.code = ZKL_RC_CONNECTION_LOSS};
+
+	if (call->needs_sync)
+		result = &unproven;
+	if (call->confirms && result->code == ZKL_RC_OK)
+		zkl__lease_confirmed(session, call->submitted_ms);
+	call->handler(call, result);
+	if (result->code != ZKL_RC_CONNECTION_LOSS)
+		session->n_answers++;
+	else if (session->state == ZKL_SESSION_CONNECTED)
+		zkl__retry_later(session);
+}
+
+static void
+done_io(ZklCompletion *completion, const ZklResult *result)
+{
+	ZklCall    *call = (ZklCall *) completion;
+	ZklSession *session = call->session;
+
+	zkl__session_lock(session);
+	if (!zkl__is_final(session) && result->code == ZKL_RC_AUTH_FAILED)
+		zkl__session_end(session, ZKL_SESSION_AUTH_FAILED);
+	if (!zkl__is_final(session))
+		handle_answer(call, result);
+	zkl__call_free(call);
+	zkl__session_unlock(session);
+}
+
+/* Creates a call, maybe with a subject and its uses; returns NULL when out of memory. */
+ZklCall *
+zkl__call_new(ZklSession *session, ZklHandler handler, void *subject, ZklUses *uses)
+{
+	ZklCall    *call = calloc(1, sizeof(ZklCall));
+
+	if (call == NULL)
+	{
+		zkl__retry_later(session);
+		return NULL;
+	}
+	call->completion.done_io = done_io;
+	call->session = session;
+	call->submitted_ms = zkl_client_now();
+	call->handler = handler;
+	call->subject = subject;
+	call->uses = uses;
+	call->prev = session->last_call;
+	if (call->prev)
+		call->prev->next = call;
+	else
+		session->calls = call;
+	session->last_call = call;
+	if (uses)
+		uses->calls++;
+	return call;
+}
+
+/* Adds a second subject, which must exist as long.  The call may be NULL. */
+void
+zkl__call_keep(ZklCall *call, void *detail, ZklUses *uses)
+{
+	if (call == NULL)
+		return;
+	call->detail = detail;
+	call->detail_uses = uses;
+	uses->calls++;
+}
+
+/*
+ * Takes the client's return value for the call, which may be NULL.  Returns the call if
+ * it will be answered; otherwise frees it, schedules a retry and returns NULL.
+ */
+ZklCall *
+zkl__call_sent(ZklCall *call, bool sent)
+{
+	ZklSession *session;
+
+	if (call == NULL)
+		return NULL;
+	session = call->session;
+	if (sent)
+	{
+		if (!call->is_keepalive)
+			zkl__keepalive_later(call);
+		return call;
+	}
+	zkl__call_free(call);
+	zkl__retry_later(session);
+	return NULL;
+}
+
+
+/*
+ * Reads that must not be older than their request
+ */
+
+/* The list after a sync is trusted only if the sync has succeeded. */
+static void
+on_synced(ZklCall *call, const ZklResult *result)
+{
+	if (call->partner && result->code == ZKL_RC_OK)
+		call->partner->needs_sync = false;
+}
+
+/*
+ * Lists the children of a znode, not older than this call: the session's server may lag
+ * behind the leader, so a sync is sent right before the list.  If the sync fails, the
+ * list proves nothing: the call's handler gets CONNECTION_LOSS, and a retry is scheduled.
+ * Every later read of the session is as new as this list, also on another connection.
+ *
+ * With "watch", on_watch reports a later change of the children.
+ *
+ * "call" comes from zkl__call_new() and may be NULL.  Returns the call, or NULL if it
+ * will not be answered.
+ */
+ZklCall *
+zkl__list_synced(ZklCall *call, const char *path, bool watch)
+{
+	ZklClient  *client;
+	ZklCall    *sync;
+
+	if (call == NULL)
+		return NULL;
+	client = call->session->client;
+	sync = zkl__call_new(call->session, on_synced, NULL, NULL);
+	sync = zkl__call_sent(sync, sync && zkl_client_sync(client, path,
+														&sync->completion));
+	if (sync)
+	{
+		sync->partner = call;
+		call->partner = sync;
+		call->needs_sync = true;
+	}
+	return zkl__call_sent(call, sync &&
+						  (watch ? zkl_client_watch_children : zkl_client_list)
+						  (client, path, &call->completion));
+}

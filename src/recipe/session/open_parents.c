@@ -1,0 +1,70 @@
+/*-------------------------------------------------------------------------
+ *
+ * open_parents.c
+ *		Detects znodes above the locks that others may change.
+ *
+ * With creator_acl, sessions create znodes that others may only read.  Existing znodes
+ * keep their ACLs; if a program without the credentials may change one above the locks,
+ * the ACLs further down protect little.  So the ACLs are read when the session is
+ * connected, before its first request: answers come in order, so the result is known
+ * when the first lock is granted.  A znode whose ACL the session may not read was
+ * created with other credentials.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <stdlib.h>
+
+#include "internal.h"
+
+static const char *const parents[ZKL_N_PARENTS] = {NULL, "locks", "semaphores", "waits"};
+
+static void
+acl_read(ZklCall *call, const ZklResult *result)
+{
+	ZklSession *session = call->session;
+	int			i = 0;
+
+	while (i < ZKL_N_PARENTS && session->acl_calls[i] != call)
+		i++;
+	if (i == ZKL_N_PARENTS)
+		return;
+	session->acl_calls[i] = NULL;
+	if (result->code == ZKL_RC_CONNECTION_LOSS)
+		return;
+	session->acl_seen[i] = true;
+	if (result->code == ZKL_RC_NO_AUTH ||
+		(result->code == ZKL_RC_OK && result->is_open))
+		session->has_open_parents = true;
+}
+
+/* Reads the ACLs not known yet; missing znodes will be created with the right ACL. */
+void
+zkl__read_acls(ZklSession *session)
+{
+	for (int i = 0; session->creator_acl && i < ZKL_N_PARENTS; i++)
+	{
+		ZklCall    *call;
+		char	   *path;
+
+		if (session->acl_seen[i] || session->acl_calls[i])
+			continue;
+		path = parents[i] ? zkl__path(session->root, parents[i]) : NULL;
+		call = zkl__call_new(session, acl_read, NULL, NULL);
+		session->acl_calls[i] =
+			zkl__call_sent(call, call && (path || parents[i] == NULL) &&
+						   zkl_client_get_acl(session->client, path ? path : session->root,
+											  &call->completion));
+		free(path);
+	}
+}
+
+bool
+zkl_session_has_open_parents(ZklSession *session)
+{
+	bool		result;
+
+	zkl__session_lock(session);
+	result = session->has_open_parents;
+	zkl__session_unlock(session);
+	return result;
+}

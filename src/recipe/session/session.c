@@ -1,0 +1,412 @@
+/*-------------------------------------------------------------------------
+ *
+ * session.c
+ *		Opens and closes sessions, and follows the state of their connection.
+ *
+ * Owns the client and the descriptor that wakes the owner.  Calls the handlers of the
+ * higher layers (ZklSessionPart).
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "internal.h"
+
+/* Calls one handler of each part that has it. */
+#define EACH_PART(session, handler, ...) \
+	for (const ZklSessionPart *const *part = (session)->parts; *part; part++) \
+		if ((*part)->handler) \
+			(*part)->handler(__VA_ARGS__)
+
+void
+zkl__session_lock(ZklSession *session)
+{
+	pthread_mutex_lock(&session->mutex);
+}
+
+/*
+ * Frees what is no longer used.  Only this function does, so that no function frees
+ * what its caller iterates over.
+ */
+static void
+sweep(ZklSession *session)
+{
+	session->garbage = false;
+	EACH_PART(session, on_sweep, session);
+}
+
+/*
+ * Wakes the owner after the unlock, so that it does not find the mutex taken; an owner
+ * that is reading answers needs no wakeup.  Then sends what was submitted, except for a
+ * session that its owner has closed: its client may be freed after the unlock.
+ */
+void
+zkl__session_unlock(ZklSession *session)
+{
+	uint64_t	one = 1;
+	bool		wake = session->wake_due && !session->woken && !session->owner_reads;
+	ZklClient  *client = session->is_left ? NULL : session->client;
+
+	if (session->garbage)
+		sweep(session);
+	session->wake_due = false;
+	session->woken = session->woken || wake;
+	pthread_mutex_unlock(&session->mutex);
+	while (wake && write(session->wakeup_fd, &one, sizeof(one)) < 0 && errno == EINTR)
+		;
+	if (client)
+		zkl_client_flush(client);
+}
+
+void
+zkl__wake(ZklSession *session)
+{
+	session->wake_due = true;
+}
+
+bool
+zkl__is_final(const ZklSession *session)
+{
+	return session->state >= ZKL_SESSION_EXPIRED;
+}
+
+void
+zkl__session_end(ZklSession *session, ZklSessionState state)
+{
+	session->state = state;
+	EACH_PART(session, on_session_lost, session);
+	zkl__wake(session);
+}
+
+char *
+zkl__path(const char *parent, const char *child)
+{
+	size_t		parent_length = strlen(parent);
+	char	   *path = malloc(parent_length + strlen(child) + 2);
+
+	if (path)
+	{
+		memcpy(path, parent, parent_length);
+		path[parent_length] = '/';
+		strcpy(path + parent_length + 1, child);
+	}
+	return path;
+}
+
+
+/*
+ * The connection
+ */
+
+void
+zkl__drive_all(ZklSession *session)
+{
+	EACH_PART(session, on_drive, session);
+}
+
+static void
+connected(ZklSession *session, const ZklConnectionInfo *info)
+{
+	session->state = ZKL_SESSION_CONNECTED;
+	session->connection = *info;
+	if (session->opened_ms == 0)
+		session->opened_ms = zkl_client_now();
+	EACH_PART(session, on_connected, session);
+	zkl__read_acls(session);
+	zkl__drive_all(session);
+	zkl__wake(session);
+}
+
+static void
+disconnected(ZklSession *session)
+{
+	if (session->state != ZKL_SESSION_CONNECTED)
+		return;
+	session->state = ZKL_SESSION_SUSPENDED;
+	session->disconnected_ms = zkl_client_now();
+	zkl__arm_timer(session, session->disconnected_ms +
+				   session->connection.session_timeout_ms);
+	zkl__wake(session);
+}
+
+/*
+ * A session that a timer has declared lost, or that was closed while disconnected, may
+ * still exist at the ensemble, with its nodes: no session expires while there is no
+ * quorum, or while its client is connected.  So the client stays until it is connected
+ * again, or the session has expired, and then closes the session.  The client is called
+ * without the mutex.
+ */
+typedef enum Ending
+{
+	ENDING_NONE,
+	ENDING_CLIENT,				/* the owner still has the session */
+	ENDING_ALL					/* the owner has closed the session: it is freed */
+} Ending;
+
+static Ending
+begin_ending(ZklSession *session)
+{
+	if (!zkl__is_final(session) || session->is_ending ||
+		!(session->is_connected || session->is_gone))
+		return ENDING_NONE;
+	session->is_ending = true;
+	return session->is_left ? ENDING_ALL : ENDING_CLIENT;
+}
+
+static void
+end_client(ZklClient *client, Ending ending)
+{
+	if (ending == ENDING_CLIENT)
+		zkl_client_end(client);
+	else if (ending == ENDING_ALL)
+		(void) zkl_client_close(client, false, 0);
+}
+
+static void
+timer_io(void *context)
+{
+	ZklSession *session = context;
+	ZklClient  *client;
+	Ending		ending;
+
+	zkl__session_lock(session);
+	client = session->client;
+	zkl__timers_drive(session);
+	ending = begin_ending(session);
+	zkl__session_unlock(session);
+	end_client(client, ending);
+}
+
+static void
+connection_io(void *context, ZklConnectionEvent event,
+			  const ZklConnectionInfo *info)
+{
+	ZklSession *session = context;
+	ZklClient  *client;
+	Ending		ending;
+
+	zkl__session_lock(session);
+	client = session->client;
+	session->is_connected = event == ZKL_EVENT_CONNECTED;
+	session->is_gone = event == ZKL_EVENT_EXPIRED || event == ZKL_EVENT_AUTH_FAILED;
+	if (!zkl__is_final(session))
+		switch (event)
+		{
+			case ZKL_EVENT_CONNECTED:
+				connected(session, info);
+				break;
+			case ZKL_EVENT_DISCONNECTED:
+				disconnected(session);
+				break;
+			case ZKL_EVENT_EXPIRED:
+				zkl__session_end(session, ZKL_SESSION_EXPIRED);
+				break;
+			case ZKL_EVENT_AUTH_FAILED:
+				zkl__session_end(session, ZKL_SESSION_AUTH_FAILED);
+				break;
+		}
+	ending = begin_ending(session);
+	zkl__session_unlock(session);
+	end_client(client, ending);
+}
+
+static void
+watch_io(void *context, const char *path)
+{
+	ZklSession *session = context;
+
+	zkl__session_lock(session);
+	if (!zkl__is_final(session))
+		EACH_PART(session, on_watch, session, path);
+	zkl__session_unlock(session);
+}
+
+/* Runs the timers of the higher layers. */
+void
+zkl__parts_drive_timers(ZklSession *session, int64_t now)
+{
+	EACH_PART(session, on_timer, session, now);
+}
+
+/* Returns when the next of these timers is due; 0: none. */
+int64_t
+zkl__parts_next_timer(const ZklSession *session)
+{
+	int64_t		next = 0;
+
+	for (const ZklSessionPart *const *part = session->parts; *part; part++)
+	{
+		int64_t		due = (*part)->next_timer ? (*part)->next_timer(session) : 0;
+
+		if (due != 0 && (next == 0 || due < next))
+			next = due;
+	}
+	return next;
+}
+
+
+/*
+ * Public functions
+ */
+
+static int	n_open;
+
+int
+zkl_sessions_open(void)
+{
+	return __atomic_load_n(&n_open, __ATOMIC_RELAXED);
+}
+
+static void
+session_free(ZklSession *session)
+{
+	(void) __atomic_fetch_sub(&n_open, 1, __ATOMIC_RELAXED);
+	while (session->calls)
+		zkl__call_free(session->calls);
+	EACH_PART(session, on_free, session);
+	free(session->root);
+	free(session->locks_path);
+	free(session->semaphores_path);
+	if (session->wakeup_fd >= 0)
+		close(session->wakeup_fd);
+	if (session->wait_fd >= 0)
+		close(session->wait_fd);
+	pthread_mutex_destroy(&session->mutex);
+	free(session);
+}
+
+/* The client has closed after zkl_client_close() had returned false. */
+static void
+abandoned_io(void *context)
+{
+	session_free(context);
+}
+
+/* Creates the descriptor for the owner: wakeup_fd, and what the client adds to it. */
+static bool
+make_wait_fd(ZklSession *session)
+{
+	struct epoll_event event = {.events = EPOLLIN};
+
+	session->wakeup_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	session->wait_fd = epoll_create1(EPOLL_CLOEXEC);
+	return session->wakeup_fd >= 0 && session->wait_fd >= 0 &&
+		epoll_ctl(session->wait_fd, EPOLL_CTL_ADD, session->wakeup_fd, &event) == 0;
+}
+
+/* "parts" has the handlers of the higher layers, and ends with NULL. */
+ZklSession *
+zkl__session_open(const ZklSessionConfig *config, const ZklSessionPart *const *parts)
+{
+	static const ZklEvents events = {connection_io, watch_io, timer_io, abandoned_io};
+	ZklClientConfig client_config = {
+		.connect_string = config->connect_string,
+		.session_timeout_ms = config->session_timeout_ms,
+		.digest = config->digest,
+		.tls = config->tls,
+		.creator_acl = config->creator_acl,
+	};
+	ZklSession *session = calloc(1, sizeof(ZklSession));
+
+	if (session == NULL)
+		return NULL;
+	(void) __atomic_fetch_add(&n_open, 1, __ATOMIC_RELAXED);
+	pthread_mutex_init(&session->mutex, NULL);
+	session->parts = parts;
+	session->node_names = config->node_names;
+	session->creator_acl = config->creator_acl;
+	session->max_nodes = config->max_nodes;
+	session->on_loss_io = config->on_loss_io;
+	session->on_revoke_io = config->on_revoke_io;
+	session->sequence_limit = config->sequence_limit ?
+		config->sequence_limit : ZKL_SEQUENCE_LIMIT;
+	session->root = strdup(config->root);
+	session->locks_path = zkl__path(config->root, "locks");
+	session->semaphores_path = zkl__path(config->root, "semaphores");
+	if (make_wait_fd(session) && session->root && session->locks_path &&
+		session->semaphores_path)
+	{
+		client_config.wait_fd = session->wait_fd;
+
+		/* Events, which may come before this is set, wait for the mutex. */
+		zkl__session_lock(session);
+		session->client = zkl_client_open(&client_config, &events, session);
+		zkl__session_unlock(session);
+	}
+	if (session->client == NULL)
+	{
+		session_free(session);
+		return NULL;
+	}
+	return session;
+}
+
+void
+zkl_session_close(ZklSession *session, int timeout_ms)
+{
+	bool		answers_due;
+	bool		goes_on;
+
+	zkl__session_lock(session);
+	EACH_PART(session, on_close, session);
+	if (!zkl__is_final(session))
+		session->state = ZKL_SESSION_EXPIRED;
+	answers_due = session->calls != NULL;
+	goes_on = !session->is_connected && !session->is_gone && !session->is_ending &&
+		session->connection.session_id != 0;
+	session->is_left = goes_on;
+	session->is_ending = !goes_on;
+	zkl__session_unlock(session);
+	if (!goes_on && zkl_client_close(session->client, answers_due, timeout_ms))
+		session_free(session);
+}
+
+int
+zkl_session_fd(const ZklSession *session)
+{
+	return session->wait_fd;
+}
+
+void
+zkl_session_sleeps(ZklSession *session)
+{
+	zkl_client_sleeps(session->client);
+}
+
+void
+zkl_session_woke(ZklSession *session)
+{
+	zkl_client_woke(session->client);
+}
+
+void
+zkl_session_clear_wakeup(ZklSession *session)
+{
+	uint64_t	count;
+
+	zkl__session_lock(session);
+	session->owner_reads = true;
+	zkl__session_unlock(session);
+	zkl_client_exchange(session->client);
+	zkl__session_lock(session);
+	session->owner_reads = false;
+	if (session->woken)
+		session->woken = read(session->wakeup_fd, &count, sizeof(count)) < 0;
+	zkl__session_unlock(session);
+}
+
+ZklSessionState
+zkl_session_state(ZklSession *session)
+{
+	ZklSessionState state;
+
+	zkl__session_lock(session);
+	state = session->state;
+	zkl__session_unlock(session);
+	return state;
+}

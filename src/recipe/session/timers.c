@@ -1,0 +1,167 @@
+/*-------------------------------------------------------------------------
+ *
+ * timers.c
+ *		Runs the timers of a session.
+ *
+ * They retry what could not be sent, send keepalive reads to a server that forgot to
+ * answer, declare a session lost that cannot be trusted any more, and serve the higher
+ * layers.  All of them share the one timer of the client.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "internal.h"
+
+/*
+ * ZooKeeper 3.6.0 to 3.8.0 can forget to answer the only active client of a server
+ * until the client sends another request (ZOOKEEPER-4537).  This is long enough that a
+ * busy server rarely gets a needless read.
+ */
+#ifndef KEEPALIVE_MS			/* a test does without */
+#define KEEPALIVE_MS 100
+#endif
+
+/*
+ * First and longest delay of a retry, after a call could not be sent, or failed without
+ * a connection event, or the server refused to delete a node.
+ */
+#define RETRY_MS 50
+#define MAX_RETRY_MS 5000
+
+void
+zkl__arm_timer(ZklSession *session, int64_t at_ms)
+{
+	if (!zkl__is_final(session) && (session->timer_ms == 0 || at_ms < session->timer_ms))
+	{
+		session->timer_ms = at_ms;
+		zkl_client_set_timer(session->client, at_ms);
+	}
+}
+
+/* Schedules a retry of everything, with growing delays while retries continue. */
+void
+zkl__retry_later(ZklSession *session)
+{
+	int64_t		now = zkl_client_now();
+
+	if (session->retry_ms != 0)
+		return;
+	if (now > session->retried_ms + 2 * MAX_RETRY_MS)
+		session->retry_delay_ms = 0;
+	session->retry_delay_ms = session->retry_delay_ms == 0 ? RETRY_MS
+		: session->retry_delay_ms * 2 < MAX_RETRY_MS ? session->retry_delay_ms * 2
+		: MAX_RETRY_MS;
+	session->retried_ms = now;
+	session->retry_ms = now + session->retry_delay_ms;
+	zkl__arm_timer(session, session->retry_ms);
+}
+
+/*
+ * The client library fails every call within two thirds of the session timeout.  A call
+ * that is twice as old was forgotten, as happens to requests that race the expiry of
+ * their session (ZOOKEEPER-2802).
+ */
+static int64_t
+call_deadline_ms(const ZklCall *call)
+{
+	return call->submitted_ms +
+		(int64_t) call->session->connection.session_timeout_ms * 4 / 3;
+}
+
+/* Returns the oldest call that is not a keepalive read. */
+static ZklCall *
+oldest_call(const ZklSession *session)
+{
+	ZklCall    *call = session->calls;
+
+	while (call && call->is_keepalive)
+		call = call->next;
+	return call;
+}
+
+void
+zkl__keepalive_later(const ZklCall *call)
+{
+	zkl__arm_timer(call->session, call->submitted_ms + KEEPALIVE_MS);
+}
+
+/*
+ * Sends a keepalive read: any further request makes a server answer that has forgotten
+ * to, and this one is cheap.  It is repeated with growing pauses, because the server may
+ * first be slow and then forget.
+ */
+static void
+keepalive(ZklSession *session, int64_t now)
+{
+	ZklCall    *call = oldest_call(session);
+
+	if (call == NULL || now < call->submitted_ms + KEEPALIVE_MS)
+	{
+		session->keepalive_pause_ms = 0;
+		session->next_keepalive_ms = 0;
+		return;
+	}
+	if (now < session->next_keepalive_ms)
+		return;
+	session->keepalive_pause_ms = session->keepalive_pause_ms == 0 ? KEEPALIVE_MS
+		: session->keepalive_pause_ms * 2;
+	session->next_keepalive_ms = now + session->keepalive_pause_ms;
+	if (session->state != ZKL_SESSION_CONNECTED)
+		return;
+	call = zkl__call_new(session, zkl__ignore_answer, NULL, NULL);
+	if (call)
+		call->is_keepalive = true;
+	zkl__call_sent(call, call && zkl_client_get(session->client, session->root,
+												false, &call->completion));
+}
+
+static void
+arm_next_timer(ZklSession *session)
+{
+	ZklCall    *call = oldest_call(session);
+	int64_t		next = zkl__parts_next_timer(session);
+
+	if (session->retry_ms)
+		zkl__arm_timer(session, session->retry_ms);
+	if (next)
+		zkl__arm_timer(session, next);
+	if (session->state == ZKL_SESSION_SUSPENDED && session->n_locks > 0)
+		zkl__arm_timer(session, session->disconnected_ms +
+					   session->connection.session_timeout_ms);
+	if (session->calls)
+		zkl__arm_timer(session, call_deadline_ms(session->calls));
+	if (call && session->next_keepalive_ms == 0)
+		zkl__keepalive_later(call);
+	else if (call)
+		zkl__arm_timer(session, session->next_keepalive_ms);
+}
+
+/* Returns whether held locks cannot be trusted any more, or a call was forgotten. */
+static bool
+has_outlived(const ZklSession *session, int64_t now)
+{
+	if (session->calls && now >= call_deadline_ms(session->calls))
+		return true;
+	return session->state == ZKL_SESSION_SUSPENDED && session->n_locks > 0 &&
+		now >= session->disconnected_ms + session->connection.session_timeout_ms;
+}
+
+/* Runs what is due when the timer fires. */
+void
+zkl__timers_drive(ZklSession *session)
+{
+	int64_t		now = zkl_client_now();
+
+	session->timer_ms = 0;
+	if (!zkl__is_final(session) && has_outlived(session, now))
+		zkl__session_end(session, ZKL_SESSION_EXPIRED);
+	if (zkl__is_final(session))
+		return;
+	if (session->retry_ms && now >= session->retry_ms)
+	{
+		session->retry_ms = 0;
+		zkl__drive_all(session);
+	}
+	zkl__parts_drive_timers(session, now);
+	keepalive(session, now);
+	arm_next_timer(session);
+}

@@ -1,0 +1,238 @@
+/*-------------------------------------------------------------------------
+ *
+ * client.h
+ *		Interface between the recipes and the ZooKeeper client library.
+ *
+ * The files zk_*.c implement it with libzookeeper_st; test/unit/fake_client.c
+ * implements it with a simulated ZooKeeper that fails on demand.  The recipes see
+ * nothing else of the client library.
+ *
+ * - Every operation is asynchronous.  An operation that returned true is answered
+ *   exactly once with completion->done_io, never from inside the call that submitted
+ *   it.  An operation that returned false was not sent and is never answered.  An
+ *   operation without an answer when zkl_client_close() returns stays unanswered.
+ * - Answers, watches and connection events arrive one at a time, in the order in which
+ *   the server and the connection produced them: on the I/O thread, or on a thread
+ *   that calls zkl_client_exchange() or zkl_client_flush().  timer_io may run beside
+ *   them.
+ * - Operations may be submitted on any thread, with the caller's mutex held;
+ *   zkl_client_flush(), without this mutex, sends them.
+ * - Strings and buffers passed in are copied before the call returns.
+ * - Nothing here throws, exits, prints, or knows about PostgreSQL.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKL_CLIENT_H
+#define ZKL_CLIENT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct ZklClient ZklClient;
+
+/* Result of an operation, from the server, the library or the connection. */
+typedef enum ZklResultCode
+{
+	ZKL_RC_OK = 0,
+	ZKL_RC_CONNECTION_LOSS,		/* outcome unknown: it may have happened */
+	ZKL_RC_NO_NODE,
+	ZKL_RC_NODE_EXISTS,
+	ZKL_RC_NOT_EMPTY,
+	ZKL_RC_BAD_VERSION,			/* set: the data have another version */
+	ZKL_RC_NO_AUTH,				/* forbidden by ACL, or the ACL is invalid */
+	ZKL_RC_AUTH_FAILED,			/* the ensemble refused the credentials */
+	ZKL_RC_SESSION_EXPIRED,
+	ZKL_RC_UNIMPLEMENTED,
+	ZKL_RC_ROLLED_BACK,			/* multi only: another operation failed */
+	ZKL_RC_REFUSED,				/* certainly not done; see ZklResult.raw_code */
+	ZKL_RC_OTHER				/* outcome unknown; see ZklResult.raw_code */
+} ZklResultCode;
+
+typedef enum ZklConnectionEvent
+{
+	ZKL_EVENT_CONNECTED,		/* the session is usable, for the first time or again */
+	ZKL_EVENT_DISCONNECTED,		/* the connection is lost; the session may live */
+	ZKL_EVENT_EXPIRED,			/* the ensemble ended the session; final */
+	ZKL_EVENT_AUTH_FAILED		/* credentials refused; final */
+} ZklConnectionEvent;
+
+/* Filled in for ZKL_EVENT_CONNECTED. */
+typedef struct ZklConnectionInfo
+{
+	int64_t		session_id;
+	int			session_timeout_ms; /* as negotiated */
+	char		server[64];		/* address:port */
+} ZklConnectionInfo;
+
+typedef struct ZklEvents
+{
+	void		(*connection_io) (void *context, ZklConnectionEvent event,
+								  const ZklConnectionInfo *info);
+	/* a watch of zkl_client_get() or ..._watch_children() on "path" fired */
+	void		(*watch_io) (void *context, const char *path);
+	/* the time given to zkl_client_set_timer() has come */
+	void		(*timer_io) (void *context);
+	/* last callback, if zkl_client_close() returned false: the client has closed */
+	void		(*abandoned_io) (void *context);
+} ZklEvents;
+
+typedef struct ZklClientConfig
+{
+	const char *connect_string; /* host:port,...[/chroot] */
+	int			session_timeout_ms; /* to request */
+	const char *digest;			/* "user:password", or NULL */
+	const char *tls;			/* as in ZklSessionConfig, or NULL */
+	bool		creator_acl;	/* nodes: all rights to the creator, read to others */
+	int			wait_fd;		/* epoll: readable when zkl_client_exchange() has work */
+} ZklClientConfig;
+
+/* An answer.  Pointers are valid only during the call of done_io. */
+typedef struct ZklResult
+{
+	ZklResultCode code;
+	int			raw_code;		/* the client library's own, for messages */
+	const char *path;			/* create: the path created */
+	int64_t		czxid;			/* create, get: transaction that created the node */
+	int32_t		version;		/* get: of the data */
+	int64_t		owner;			/* get: session of an ephemeral node, or 0 */
+	int64_t		ctime_ms;		/* get: creation, since 1970, on the leader's clock */
+	bool		is_open;		/* get_acl: more than reading needs no credentials */
+	const char *data;			/* get */
+	int			data_len;
+	const char *const *children;	/* list: names without their parent */
+	int			n_children;
+	int			n_ops;			/* multi, read_each */
+	const struct ZklResult *reads;	/* read_each: a result for each operation */
+	const ZklResultCode *op_codes;
+	const char *const *op_paths;	/* multi: path created by each create */
+} ZklResult;
+
+/* Embedded as the first member of the submitter's own structure. */
+typedef struct ZklCompletion
+{
+	void		(*done_io) (struct ZklCompletion *completion,
+							const ZklResult *result);
+} ZklCompletion;
+
+typedef enum ZklCreateKind
+{
+	ZKL_CREATE_PERSISTENT,
+	ZKL_CREATE_CONTAINER,
+	ZKL_CREATE_EPHEMERAL,
+	ZKL_CREATE_EPHEMERAL_SEQUENTIAL
+} ZklCreateKind;
+
+typedef enum ZklOpKind
+{
+	ZKL_OP_CREATE,
+	ZKL_OP_DELETE,
+	ZKL_OP_CHECK,				/* the node exists */
+	ZKL_OP_LIST,				/* only for zkl_client_read_each(), also GET */
+	ZKL_OP_GET
+} ZklOpKind;
+
+/* One operation of a multi, or of zkl_client_read_each(). */
+typedef struct ZklOp
+{
+	ZklOpKind	kind;
+	const char *path;
+	ZklCreateKind create_kind;
+	const char *data;
+	int			data_len;
+} ZklOp;
+
+/*
+ * Starts a client and returns at once; its I/O thread resolves names and connects.
+ * Returns NULL when memory, threads or descriptors are exhausted.  The client must be
+ * used and closed in the same process.
+ */
+extern ZklClient *zkl_client_open(const ZklClientConfig *config,
+								  const ZklEvents *events, void *context);
+
+/*
+ * Ends the session at the ensemble if the client is connected, stops the I/O thread
+ * and frees the client.  If answers are due, the I/O thread first reads them, for a
+ * second or two.  Blocks for at most timeout_ms; false means that the time did not
+ * suffice: the I/O thread continues, may still call back, and calls abandoned_io last.
+ * The caller must not hold a mutex that a callback takes.
+ */
+extern bool zkl_client_close(ZklClient *client, bool answers_due, int timeout_ms);
+
+/*
+ * Makes the I/O thread end the session at the ensemble and stop, and returns at once.
+ * zkl_client_close() must still be called.  Callbacks may call this, and also
+ * zkl_client_close() with timeout 0, which then returns false.
+ */
+extern void zkl_client_end(ZklClient *client);
+
+/* Sets the time (zkl_client_now) of the next timer_io, replacing an earlier one. */
+extern void zkl_client_set_timer(ZklClient *client, int64_t at_ms);
+
+/*
+ * Sends what was submitted: now, or soon if another thread is in the library.  Any
+ * thread, without the caller's mutex; never waits.
+ */
+extern void zkl_client_flush(ZklClient *client);
+
+/*
+ * The owner calls these before and after it sleeps on wait_fd.  While it sleeps, it
+ * is responsible for reading: soon after it woke it calls zkl_client_exchange().  Only
+ * the owner's thread; cheap.
+ */
+extern void zkl_client_sleeps(ZklClient *client);
+extern void zkl_client_woke(ZklClient *client);
+
+/*
+ * Reads what the server has sent, and calls back.  Only the owner's thread, without
+ * its mutex; waits for the library some milliseconds at most.
+ */
+extern void zkl_client_exchange(ZklClient *client);
+
+/* Returns milliseconds of a monotonic clock that counts suspended time. */
+extern int64_t zkl_client_now(void);
+
+extern bool zkl_client_create(ZklClient *client, const char *path,
+							  const char *data, int data_len,
+							  ZklCreateKind kind, ZklCompletion *completion);
+extern bool zkl_client_delete(ZklClient *client, const char *path,
+							  ZklCompletion *completion);
+
+/* Reads the data.  "watch": a later change or delete calls watch_io; none if no node. */
+extern bool zkl_client_get(ZklClient *client, const char *path, bool watch,
+						   ZklCompletion *completion);
+
+/* Replaces the data if they have this version, or it is ZKL_ANY_VERSION. */
+#define ZKL_ANY_VERSION (-1)
+extern bool zkl_client_set(ZklClient *client, const char *path,
+						   const char *data, int data_len, int32_t version,
+						   ZklCompletion *completion);
+extern bool zkl_client_get_acl(ZklClient *client, const char *path,
+							   ZklCompletion *completion);
+extern bool zkl_client_list(ZklClient *client, const char *path,
+							ZklCompletion *completion);
+
+/* Lists the children; a later change of them calls watch_io.  No node, no watch. */
+extern bool zkl_client_watch_children(ZklClient *client, const char *path,
+									  ZklCompletion *completion);
+
+/* Makes later reads on this connection see all writes that the leader has seen by now. */
+extern bool zkl_client_sync(ZklClient *client, const char *path,
+							ZklCompletion *completion);
+
+/* Does all of the operations or none. */
+extern bool zkl_client_multi(ZklClient *client, const ZklOp *ops, int n_ops,
+							 ZklCompletion *completion);
+
+/*
+ * Lists or reads several znodes in one request, with a result for each.  The request may
+ * overtake others that were submitted before it.  UNIMPLEMENTED: the server does not
+ * know the request, or the connection uses TLS.
+ */
+extern bool zkl_client_read_each(ZklClient *client, const ZklOp *ops, int n_ops,
+								 ZklCompletion *completion);
+
+/* Drops log lines of the library above this level (1 error ... 4 debug). */
+extern void zkl_client_set_log_level(int level);
+
+#endif							/* ZKL_CLIENT_H */

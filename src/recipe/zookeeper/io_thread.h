@@ -1,0 +1,86 @@
+/*-------------------------------------------------------------------------
+ *
+ * io_thread.h
+ *		The I/O thread of a client: it makes the calls that may block, runs the
+ *		timer, and reads from the connection while the owner does not.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKL_IO_THREAD_H
+#define ZKL_IO_THREAD_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef struct ZklIoThread ZklIoThread;
+
+#define ZKL_IO_THREAD_NEVER INT64_MAX
+
+/* What the thread waits for before its next turn. */
+typedef struct ZklIoThreadWatch
+{
+	int			fd;				/* -1: none */
+	short		events;			/* as for poll() */
+	bool		shared;			/* a sleeping owner polls the descriptor itself */
+	int64_t		until_ms;		/* a turn is due at this time in any case */
+} ZklIoThreadWatch;
+
+/*
+ * All are called on the I/O thread, without its mutex, and may block.  Between
+ * zkl_io_thread_begin_blocking() and zkl_io_thread_end_blocking(), the stand-in thread calls
+ * timer_io and overdue_io.
+ */
+typedef struct ZklIoThreadCallbacks
+{
+	bool		(*open_io) (void *arg); /* false: called again later */
+	void		(*turn_io) (void *arg, ZklIoThreadWatch *watch);
+	void		(*timer_io) (void *arg);
+	void		(*overdue_io) (void *arg);	/* aborts the call that blocks */
+	void		(*close_io) (void *arg);	/* whether or not open_io succeeded */
+	/* the last call: in zkl_io_thread_stop(), or, if abandoned, on the I/O thread */
+	void		(*free_io) (void *arg, bool abandoned);
+} ZklIoThreadCallbacks;
+
+/*
+ * Starts the thread, with all signals blocked in it.  *io_thread is set before the
+ * thread runs.  It is NULL when threads, descriptors or memory are exhausted; no callback
+ * is called then.
+ */
+extern void zkl_io_thread_start(ZklIoThread **io_thread, const ZklIoThreadCallbacks *duties,
+								void *arg);
+
+/* Starts closing "arg"; zkl_io_thread_stop() must follow.  Any thread, never blocks. */
+extern void zkl_io_thread_end(ZklIoThread *io_thread);
+
+/*
+ * Closes and frees "arg" on the I/O thread, and waits for at most timeout_ms.  Returns
+ * false if the thread continues alone.  *io_thread must not be used afterwards.
+ */
+extern bool zkl_io_thread_stop(ZklIoThread *io_thread, int timeout_ms);
+
+/*
+ * The owner calls these before a sleep that ends when a shared descriptor is ready, and
+ * after it, before it reads.  Only the owner's thread; never blocks.
+ */
+extern void zkl_io_thread_owner_sleeps(ZklIoThread *io_thread);
+extern void zkl_io_thread_owner_woke(ZklIoThread *io_thread);
+
+/* Requests a turn as soon as possible.  Any thread, never blocks. */
+extern void zkl_io_thread_want_turn(ZklIoThread *io_thread);
+
+/* Replaces the time of the next timer_io; 0: none.  Any thread, never blocks. */
+extern void zkl_io_thread_set_timer(ZklIoThread *io_thread, int64_t at_ms);
+
+/*
+ * The I/O thread calls these before and after a call that may block.  Meanwhile the
+ * stand-in thread calls timer_io, and overdue_io at until_ms or as soon as the I/O thread
+ * must stop, unless until_ms is ZKL_IO_THREAD_NEVER.  The begin returns false if the
+ * thread cannot be created; the end waits for a timer_io that is running.
+ */
+extern bool zkl_io_thread_begin_blocking(ZklIoThread *io_thread, int64_t until_ms);
+extern void zkl_io_thread_end_blocking(ZklIoThread *io_thread);
+
+/* Returns milliseconds of a monotonic clock that counts suspended time. */
+extern int64_t zkl_io_thread_now(void);
+
+#endif							/* ZKL_IO_THREAD_H */

@@ -1,0 +1,29 @@
+/*-------------------------------------------------------------------------
+ *
+ * log.h
+ *		Keeps the client library's log lines until the owner takes them.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKL_LOG_H
+#define ZKL_LOG_H
+
+#include <stdio.h>
+
+#include "recipe/recipe.h"
+
+/* Keeps one line; a full buffer drops its oldest one.  Any thread. */
+extern void zkl_log_keep_io(const char *line);
+
+/* Counts for zkl_tls_failures() a line that is not kept.  Any thread. */
+extern void zkl_log_count_io(const char *line);
+
+extern ZklLogLevel zkl_log_level_of(const char *line);
+
+/*
+ * Returns a stream that passes lines to a function, for a library call that takes only a
+ * stream.  Opened once for the process; NULL when out of memory.
+ */
+extern FILE *zkl_log_stream(void (*keep_io) (const char *line));
+
+#endif							/* ZKL_LOG_H */

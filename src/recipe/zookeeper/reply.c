@@ -1,0 +1,524 @@
+/*-------------------------------------------------------------------------
+ *
+ * reply.c
+ *		Checks that the messages of a ZooKeeper server are valid answers or events.
+ *
+ * The client library trusts the server: a wrong count, length or xid makes it abort or
+ * read beyond its memory, and PostgreSQL then restarts with all its sessions.  So each
+ * message is checked before the library sees it: it must answer the oldest request, or
+ * be one that needs no request, and all strings, buffers and vectors of the answer must
+ * lie within the message.  Bytes behind them are ignored; later versions of the server
+ * may add some.
+ *
+ * Knows the layout of the requests in client.h, and nothing of sockets.  Called only by
+ * filter.c and zk_reads.c, on the thread that uses the filter.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "reply.h"
+
+/* Numbers of ZooKeeper's protocol. */
+#define XID_WATCH (-1)
+#define XID_PING (-2)
+#define XID_AUTH (-4)
+#define XID_SET_WATCHES (-8)
+
+#define OP_CREATE 1
+#define OP_DELETE 2
+#define OP_EXISTS 3
+#define OP_GET 4
+#define OP_SET 5
+#define OP_GET_ACL 6
+#define OP_LIST 8
+#define OP_SYNC 9
+#define OP_MULTI 14
+#define OP_CREATE2 15
+#define OP_CREATE_CONTAINER 19
+#define OP_CLOSE (-11)
+
+#define STATE_CONNECTED 3
+#define FIRST_EVENT 1			/* created */
+#define LAST_EVENT 4			/* children changed */
+
+#define STAT_SIZE 68
+#define PASSWORD_SIZE 16
+#define LAST_ERROR (-1000)
+
+/* Limits of a session timeout, in milliseconds. */
+#define MIN_TIMEOUT 10
+#define MAX_TIMEOUT 1000000000
+
+/* A request without an answer, and the form of its answer. */
+struct ZklExpected
+{
+	ZklExpected *next;
+	int32_t		xid;
+	int32_t		op;
+	const void *owner;			/* NULL: the library */
+	int			n_parts;		/* multi: its operations */
+	int32_t		parts[];
+};
+
+/* The bytes left to read; "bad" once something did not fit. */
+typedef struct Cursor
+{
+	const unsigned char *at;
+	size_t		left;
+	bool		bad;
+} Cursor;
+
+
+int32_t
+zkl_get_int(const unsigned char *bytes)
+{
+	return (int32_t) ((uint32_t) bytes[0] << 24 | (uint32_t) bytes[1] << 16 |
+					  (uint32_t) bytes[2] << 8 | (uint32_t) bytes[3]);
+}
+
+static void
+skip(Cursor *c, size_t size)
+{
+	if (c->left < size)
+	{
+		c->bad = true;
+		c->left = 0;
+		return;
+	}
+	c->at += size;
+	c->left -= size;
+}
+
+static int32_t
+take_int(Cursor *c)
+{
+	const unsigned char *at = c->at;
+
+	skip(c, 4);
+	return c->bad ? 0 : zkl_get_int(at);
+}
+
+static bool
+take_bool(Cursor *c)
+{
+	const unsigned char *at = c->at;
+
+	skip(c, 1);
+	return !c->bad && *at != 0;
+}
+
+/* Accepts a string of its stated length, without a NUL in it. */
+static void
+take_string(Cursor *c)
+{
+	int32_t		length = take_int(c);
+	const unsigned char *at = c->at;
+
+	if (length < 0)
+		c->bad = true;
+	if (c->bad)
+		return;
+	skip(c, (size_t) length);
+	if (!c->bad && memchr(at, '\0', (size_t) length))
+		c->bad = true;
+}
+
+static void
+take_path(Cursor *c)
+{
+	const unsigned char *at = c->at;
+
+	take_string(c);
+	if (!c->bad && (zkl_get_int(at) < 1 || at[4] != '/'))
+		c->bad = true;
+}
+
+/* A znode without data has length -1. */
+static void
+take_buffer(Cursor *c)
+{
+	int32_t		length = take_int(c);
+
+	if (length < -1)
+		c->bad = true;
+	if (!c->bad && length > 0)
+		skip(c, (size_t) length);
+}
+
+/* Each element takes at least "least_size" bytes, which must be there. */
+static int32_t
+take_count(Cursor *c, size_t least_size)
+{
+	int32_t		count = take_int(c);
+
+	if (count < 0 || (size_t) count > c->left / least_size)
+		c->bad = true;
+	return c->bad ? 0 : count;
+}
+
+static void
+take_children(Cursor *c)
+{
+	int32_t		count = take_count(c, 4);
+
+	for (int32_t i = 0; i < count && !c->bad; i++)
+		take_string(c);
+}
+
+static void
+take_acl(Cursor *c)
+{
+	int32_t		count = take_count(c, 12);
+
+	for (int32_t i = 0; i < count && !c->bad; i++)
+	{
+		(void) take_int(c);
+		take_string(c);
+		take_string(c);
+	}
+	skip(c, STAT_SIZE);
+}
+
+/* Reads the answer to one operation of a multi. */
+static void
+take_part(Cursor *c, int32_t op)
+{
+	switch (op)
+	{
+		case OP_CREATE:
+		case OP_CREATE_CONTAINER:
+			take_path(c);
+			break;
+		case OP_SET:
+			skip(c, STAT_SIZE);
+			break;
+		case OP_LIST:
+			take_children(c);
+			break;
+		case OP_GET:
+			take_buffer(c);
+			skip(c, STAT_SIZE);
+			break;
+		default:
+			break;
+	}
+}
+
+static void
+take_multi(Cursor *c, const ZklExpected *expected)
+{
+	for (int i = 0;; i++)
+	{
+		int32_t		type = take_int(c);
+		bool		done = take_bool(c);
+
+		(void) take_int(c);
+		if (done || c->bad)
+		{
+			c->bad |= i != expected->n_parts;
+			return;
+		}
+		if (i == expected->n_parts || (type != -1 && type != expected->parts[i]))
+		{
+			c->bad = true;
+			return;
+		}
+		if (type == -1)
+			(void) take_int(c);
+		else
+			take_part(c, type);
+	}
+}
+
+static void
+take_answer(Cursor *c, const ZklExpected *expected)
+{
+	switch (expected->op)
+	{
+		case OP_CREATE:
+		case OP_SYNC:
+			take_path(c);
+			break;
+		case OP_CREATE2:
+		case OP_CREATE_CONTAINER:
+			take_path(c);
+			skip(c, STAT_SIZE);
+			break;
+		case OP_EXISTS:
+		case OP_SET:
+			skip(c, STAT_SIZE);
+			break;
+		case OP_GET:
+			take_buffer(c);
+			skip(c, STAT_SIZE);
+			break;
+		case OP_GET_ACL:
+			take_acl(c);
+			break;
+		case OP_LIST:
+			take_children(c);
+			break;
+		case OP_MULTI:
+			take_multi(c, expected);
+			break;
+		case OP_DELETE:
+		case OP_CLOSE:
+			break;
+		default:				/* never sent here */
+			c->bad = true;
+	}
+}
+
+static const char *
+check_watch(Cursor *c)
+{
+	int32_t		type = take_int(c);
+	int32_t		state = take_int(c);
+
+	take_path(c);
+	if (c->bad || type < FIRST_EVENT || type > LAST_EVENT || state != STATE_CONNECTED)
+		return "an event that is none";
+	return NULL;
+}
+
+/* Answers to these requests are only counted. */
+static const char *
+check_counted(int *in_flight)
+{
+	if (*in_flight == 0)
+		return "an answer that nothing asked for";
+	--*in_flight;
+	return NULL;
+}
+
+static const char *
+check_answer(ZklReplies *replies, Cursor *c, int32_t xid, int32_t err)
+{
+	ZklExpected *expected = replies->first;
+
+	if (expected == NULL)
+		return "an answer that nothing asked for";
+	if (expected->xid != xid)
+		return "the answer to another request";
+	if (err == 0)
+		take_answer(c, expected);
+	if (c->bad)
+		return "a broken answer";
+	replies->owner = expected->owner;
+	replies->first = expected->next;
+	if (replies->first == NULL)
+		replies->last = NULL;
+	free(expected);
+	return NULL;
+}
+
+/* An old server omits the last byte.  An expired session has id and timeout 0. */
+static const char *
+check_connected(ZklReplies *replies, const unsigned char *frame, size_t size)
+{
+	static const unsigned char none[8] = {0};
+	int32_t		timeout = size < 36 ? -1 : zkl_get_int(frame + 4);
+	bool		has_session = size >= 36 && memcmp(frame + 8, none, sizeof(none)) != 0;
+
+	if ((size != 36 && size != 37) || zkl_get_int(frame + 16) != PASSWORD_SIZE ||
+		(!has_session && !replies->resumes) ||
+		(has_session && (timeout < MIN_TIMEOUT || timeout > MAX_TIMEOUT)))
+		return "a broken answer to the connection";
+	replies->connected = true;
+	return NULL;
+}
+
+const char *
+zkl_replies_check(ZklReplies *replies, const unsigned char *frame, size_t size)
+{
+	Cursor		c = {frame, size, false};
+	int32_t		xid;
+	int32_t		err;
+
+	replies->owner = NULL;
+	if (!replies->connect_sent)
+		return "an answer that nothing asked for";
+	if (!replies->connected)
+		return check_connected(replies, frame, size);
+	xid = take_int(&c);
+	skip(&c, 8);				/* the server's last transaction */
+	err = take_int(&c);
+	if (c.bad || err > 0 || err < LAST_ERROR)
+		return "a broken answer";
+	switch (xid)
+	{
+		case XID_WATCH:
+			return check_watch(&c);
+		case XID_PING:
+			return check_counted(&replies->n_pings);
+		case XID_AUTH:
+			return check_counted(&replies->n_auths);
+		case XID_SET_WATCHES:
+			return check_counted(&replies->n_set_watches);
+		default:
+			return check_answer(replies, &c, xid, err);
+	}
+}
+
+static bool
+append(ZklReplies *replies, int32_t xid, int32_t op, const int32_t *parts, int n_parts)
+{
+	ZklExpected *expected = malloc(sizeof(ZklExpected) +
+								   (size_t) n_parts * sizeof(int32_t));
+
+	if (expected == NULL)
+		return false;
+	expected->next = NULL;
+	expected->xid = xid;
+	expected->op = op;
+	expected->owner = NULL;
+	expected->n_parts = n_parts;
+	if (n_parts > 0)
+		memcpy(expected->parts, parts, (size_t) n_parts * sizeof(int32_t));
+	if (replies->last)
+		replies->last->next = expected;
+	else
+		replies->first = expected;
+	replies->last = expected;
+	return true;
+}
+
+/* Skips an operation of a multi that is sent; the library writes these correctly. */
+static void
+skip_part(Cursor *c, int32_t op)
+{
+	take_string(c);				/* path */
+	if (op == OP_CREATE || op == OP_CREATE_CONTAINER)
+	{
+		int32_t		n_acls;
+
+		take_buffer(c);
+		n_acls = take_count(c, 12);
+		for (int32_t i = 0; i < n_acls && !c->bad; i++)
+		{
+			(void) take_int(c);
+			take_string(c);
+			take_string(c);
+		}
+	}
+	else if (op == OP_SET)
+		take_buffer(c);
+	(void) take_int(c);			/* flags, or version */
+}
+
+static bool
+expect_multi(ZklReplies *replies, Cursor *c, int32_t xid)
+{
+	int32_t    *parts = malloc(c->left / 9 * sizeof(int32_t) + 1);	/* nine bytes or more */
+	int			n = 0;
+	bool		noted;
+
+	if (parts == NULL)
+		return false;
+	for (;;)
+	{
+		int32_t		op = take_int(c);
+		bool		done = take_bool(c);
+
+		(void) take_int(c);
+		if (c->bad || done)
+			break;
+		parts[n++] = op;
+		skip_part(c, op);
+	}
+	noted = !c->bad && append(replies, xid, OP_MULTI, parts, n);
+	free(parts);
+	return noted;
+}
+
+bool
+zkl_replies_expect(ZklReplies *replies, const unsigned char *frame, size_t size)
+{
+	static const unsigned char none[8] = {0};
+	Cursor		c = {frame, size, false};
+	int32_t		xid;
+	int32_t		op;
+
+	if (!replies->connect_sent)
+	{
+		replies->connect_sent = true;
+		replies->resumes = size >= 24 && memcmp(frame + 16, none, sizeof(none)) != 0;
+		return true;
+	}
+	xid = take_int(&c);
+	op = take_int(&c);
+	if (c.bad)
+		return false;
+	switch (xid)
+	{
+		case XID_PING:
+			replies->n_pings++;
+			return true;
+		case XID_AUTH:
+			replies->n_auths++;
+			return true;
+		case XID_SET_WATCHES:
+			replies->n_set_watches++;
+			return true;
+		default:
+			return op == OP_MULTI ? expect_multi(replies, &c, xid)
+				: append(replies, xid, op, NULL, 0);
+	}
+}
+
+bool
+zkl_replies_expect_reads(ZklReplies *replies, int32_t xid, const bool *are_lists,
+						 int n, const void *owner)
+{
+	int32_t    *parts = malloc((size_t) n * sizeof(int32_t) + 1);
+	bool		noted;
+
+	if (parts == NULL)
+		return false;
+	for (int i = 0; i < n; i++)
+		parts[i] = are_lists[i] ? OP_LIST : OP_GET;
+	noted = append(replies, xid, OP_MULTI, parts, n);
+	free(parts);
+	if (noted)
+		replies->last->owner = owner;
+	return noted;
+}
+
+const void *
+zkl_replies_take_owned(ZklReplies *replies)
+{
+	ZklExpected **link = &replies->first;
+	ZklExpected *last = NULL;
+	ZklExpected *found;
+	const void *owner;
+
+	while (*link && (*link)->owner == NULL)
+	{
+		last = *link;
+		link = &last->next;
+	}
+	found = *link;
+	if (found == NULL)
+		return NULL;
+	*link = found->next;
+	if (replies->last == found)
+		replies->last = last;
+	owner = found->owner;
+	free(found);
+	return owner;
+}
+
+void
+zkl_replies_free(ZklReplies *replies)
+{
+	while (replies->first)
+	{
+		ZklExpected *expected = replies->first;
+
+		replies->first = expected->next;
+		free(expected);
+	}
+	memset(replies, 0, sizeof(*replies));
+}

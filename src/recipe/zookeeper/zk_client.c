@@ -1,0 +1,322 @@
+/*-------------------------------------------------------------------------
+ *
+ * zk_client.c
+ *		Opens and closes clients (client.h) with libzookeeper_st.
+ *
+ * Each client has an I/O thread (io_thread.c).  This thread opens and closes the
+ * library's handle, so that the owner does not wait for that, and drives the connection
+ * while the owner does not (zk_drive.c).  The operations are in zk_calls.c.
+ *
+ * This file works around three properties of the library:
+ * - it reseeds the process's random numbers, and asks the name service at every turn of
+ *   its loop, unless told otherwise;
+ * - it waits for the answer to its close request, and blocks everything else meanwhile;
+ * - with TLS it takes no function for its log lines, only a stream.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "log.h"
+#include "zk_library.h"
+
+/* How long the last answers may take, including the answer to the close request. */
+#define LAST_ANSWER_MS 1500
+
+static struct ACL creator_acls[] = {
+	{0x1f, {"auth", ""}},		/* all rights */
+	{0x01, {"world", "anyone"}},	/* read, for other sessions' waiters and views */
+};
+static struct ACL_vector creator_acl = {2, creator_acls};
+
+
+int64_t
+zkl_client_now(void)
+{
+	return zkl_io_thread_now();
+}
+
+void
+zkl_client_set_log_level(int level)
+{
+	zkl_zk_set_log_level(level);
+	zoo_set_debug_level((ZooLogLevel) level);
+}
+
+/*
+ * Returns the connect string with its servers in random order, malloc'd.  The library
+ * tries them in the order given: it is told not to shuffle them, because for that it
+ * reseeds the process's random numbers.
+ */
+static char *
+shuffled(const char *connect_string)
+{
+	const char *chroot = strchr(connect_string, '/');
+	size_t		hosts_length = chroot ? (size_t) (chroot - connect_string)
+		: strlen(connect_string);
+	char	   *hosts = strndup(connect_string, hosts_length);
+	char	   *result = malloc(strlen(connect_string) + 2);
+	const char *list[64];
+	unsigned	seed = (unsigned) getpid() * 2654435761u ^ (unsigned) zkl_client_now();
+	char	   *save;
+	int			n = 0;
+
+	if (hosts == NULL || result == NULL)
+	{
+		free(hosts);
+		free(result);
+		return NULL;
+	}
+	for (char *host = strtok_r(hosts, ",", &save); host && n < 64;
+		 host = strtok_r(NULL, ",", &save))
+		list[n++] = host;
+	result[0] = '\0';
+	while (n > 0)
+	{
+		int			i = (int) (rand_r(&seed) % (unsigned) n);
+
+		strcat(result, list[i]);
+		list[i] = list[--n];
+		if (n > 0)
+			strcat(result, ",");
+	}
+	if (chroot)
+		strcat(result, chroot);
+	free(hosts);
+	return result;
+}
+
+static void
+auth_answered_io(int rc, const void *data)
+{
+	(void) rc;					/* a refusal also comes as a session event */
+	(void) data;
+}
+
+/* Never returns a handle without TLS if TLS is configured. */
+static zhandle_t *
+get_handle(ZklClient *client, const char *hosts)
+{
+	if (client->tls == NULL)
+		return zookeeper_init2(hosts, zkl_zk_session_io, client->session_timeout_ms,
+							   NULL, client, ZOO_NO_LOG_CLIENTENV, zkl_zk_log_io);
+#ifdef ZKLOCK_HAVE_TLS
+	zoo_set_log_stream(zkl_log_stream(zkl_zk_log_io));
+	return zookeeper_init_ssl(hosts, client->tls, zkl_zk_session_io,
+							  client->session_timeout_ms, NULL, client,
+							  ZOO_NO_LOG_CLIENTENV);
+#else
+	return NULL;
+#endif
+}
+
+/* Tries once to get a handle; resolves names. */
+static bool
+open_io(void *arg)
+{
+	ZklClient  *client = arg;
+	char	   *hosts;
+
+	client->has_names = zkl_zk_has_names(client->connect_string);
+	if (!zkl_zk_names_answered(client->connect_string))
+		return false;
+	hosts = shuffled(client->connect_string);
+	zkl_zk_enter(client);
+	zoo_deterministic_conn_order(1);
+	if (hosts)
+		client->zh = get_handle(client, hosts);
+	client->server_chosen = true;
+	if (client->zh)
+		zoo_set_servers_resolution_delay(client->zh, -1);
+	if (client->zh && client->digest)
+		zoo_add_auth(client->zh, "digest", client->digest,
+					 (int) strlen(client->digest), auth_answered_io, NULL);
+	zkl_zk_leave();
+	free(hosts);
+	return client->zh != NULL;
+}
+
+static void
+timer_io(void *arg)
+{
+	ZklClient  *client = arg;
+
+	client->events.timer_io(client->context);
+}
+
+/* Returns the milliseconds until then, at least 0. */
+static int
+left_until(int64_t until_ms)
+{
+	int64_t		left = until_ms - zkl_io_thread_now();
+
+	return left > 0 ? (int) left : 0;
+}
+
+/*
+ * Closing a connection while answers arrive resets it, and a server that cannot answer
+ * drops what it has not read yet: deletes and the close request.  Then the session's
+ * nodes would stay until the session times out.  So this reads all answers, down to
+ * the answer to the close request.
+ */
+static void
+finish_filtered(ZklClient *client, int64_t until_ms)
+{
+	struct pollfd ready = {client->fd, POLLOUT, 0};
+
+	while (!zkl_filter_pass_out(&client->filter))
+		if (poll(&ready, 1, left_until(until_ms)) <= 0)
+			return;
+	ready.events = POLLIN;
+	while (zkl_filter_skip_in(&client->filter))
+		if (poll(&ready, 1, left_until(until_ms)) <= 0)
+			return;
+}
+
+/* The filter keeps the library from waiting, and passes its close request on. */
+static void
+close_filtered(ZklClient *client, int64_t until_ms)
+{
+	zkl_zk_exchange_io(client);
+	zkl_filter_end(&client->filter);
+	zookeeper_close(client->zh);
+	client->zh = NULL;
+	while (zkl_filter_take_out(&client->filter))
+		;
+	zkl_zk_leave();
+	finish_filtered(client, until_ms);
+	zkl_zk_enter(client);
+}
+
+static void
+last_answer_io(int rc, const struct Stat *stat, const void *answered)
+{
+	(void) rc;
+	(void) stat;
+	*(bool *) answered = true;
+}
+
+/* With TLS there is no filter: sends one more request, whose answer comes last. */
+static void
+await_last_answer(ZklClient *client, int64_t until_ms)
+{
+	struct pollfd readable = {client->fd, POLLIN, 0};
+	bool	   *answered = malloc(sizeof(bool));
+
+	if (answered == NULL)
+		return;
+	*answered = false;
+	zkl_zk_exchange_io(client);
+	if (zoo_aexists(client->zh, "/", 0, last_answer_io, answered) == ZOK)
+		while (!*answered && client->connected && left_until(until_ms) > 0)
+		{
+			zkl_zk_leave();
+			(void) poll(&readable, 1, left_until(until_ms));
+			zkl_zk_enter(client);
+			zkl_zk_exchange_io(client);
+		}
+	zookeeper_close(client->zh);
+	client->zh = NULL;
+	free(answered);
+}
+
+/* Ends the session at the ensemble if connected. */
+static void
+close_io(void *arg)
+{
+	ZklClient  *client = arg;
+	int64_t		until_ms = zkl_io_thread_now() + LAST_ANSWER_MS;
+
+	zkl_zk_enter(client);
+	if (client->zh && client->connected && client->filtered)
+		close_filtered(client, until_ms);
+	else if (client->zh && client->connected && client->answers_due)
+		await_last_answer(client, until_ms);
+	else if (client->zh)
+		zookeeper_close(client->zh);
+	client->zh = NULL;
+	zkl_zk_drop_connection(client);
+	zkl_zk_leave();
+}
+
+static void
+client_free_io(void *arg, bool abandoned)
+{
+	ZklClient  *client = arg;
+
+	if (abandoned)
+		client->events.abandoned_io(client->context);
+	zkl_zk_free_queue(client);
+	zkl_multis_free(client);
+	pthread_mutex_destroy(&client->queue_mutex);
+	if (client->digest)
+		explicit_bzero(client->digest, strlen(client->digest));
+	free(client->digest);
+	free(client->tls);
+	free(client->connect_string);
+	free(client);
+}
+
+ZklClient *
+zkl_client_open(const ZklClientConfig *config, const ZklEvents *events, void *context)
+{
+	static const ZklIoThreadCallbacks duties = {
+		.open_io = open_io,
+		.turn_io = zkl_zk_turn_io,
+		.timer_io = timer_io,
+		.overdue_io = zkl_zk_overdue_io,
+		.close_io = close_io,
+		.free_io = client_free_io,
+	};
+	ZklClient  *client = calloc(1, sizeof(ZklClient));
+
+	if (client == NULL)
+		return NULL;
+	pthread_mutex_init(&client->queue_mutex, NULL);
+	client->events = *events;
+	client->context = context;
+	client->session_timeout_ms = config->session_timeout_ms;
+	client->wait_fd = config->wait_fd;
+	client->fd = -1;
+	client->filter.pair = -1;
+	client->acl = config->creator_acl ? &creator_acl : &ZOO_OPEN_ACL_UNSAFE;
+	client->connect_string = strdup(config->connect_string);
+	if (config->digest)
+		client->digest = strdup(config->digest);
+	if (config->tls)
+		client->tls = strdup(config->tls);
+	if (client->connect_string && (config->digest == NULL || client->digest) &&
+		(config->tls == NULL || client->tls))
+		zkl_io_thread_start(&client->io_thread, &duties, client);
+	if (client->io_thread == NULL)
+	{
+		client_free_io(client, false);
+		return NULL;
+	}
+	return client;
+}
+
+void
+zkl_client_end(ZklClient *client)
+{
+	zkl_io_thread_end(client->io_thread);
+}
+
+bool
+zkl_client_close(ZklClient *client, bool answers_due, int timeout_ms)
+{
+	pthread_mutex_lock(&client->queue_mutex);
+	client->answers_due = answers_due;
+	pthread_mutex_unlock(&client->queue_mutex);
+	return zkl_io_thread_stop(client->io_thread, timeout_ms);
+}
+
+void
+zkl_client_set_timer(ZklClient *client, int64_t at_ms)
+{
+	zkl_io_thread_set_timer(client->io_thread, at_ms);
+}

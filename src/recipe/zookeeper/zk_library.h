@@ -1,0 +1,135 @@
+/*-------------------------------------------------------------------------
+ *
+ * zk_library.h
+ *		Declarations shared by the files that use the client library: zk_client.c,
+ *		zk_drive.c, zk_turns.c, zk_names.c, zk_calls.c, zk_multi.c, zk_reads.c.
+ *
+ * The library has process-wide variables and no locks.  So all calls of it run with
+ * one mutex of the process held (zkl_zk_enter), also if an old session is closing
+ * beside a new one.  An I/O thread may hold this mutex for long, in a TLS handshake or
+ * while the library resolves names.  The owner waits for it for some milliseconds at
+ * most; a queue keeps its operations until a thread has the mutex.
+ *
+ * Order of the mutexes: the library's, a session's, a client's queue.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKL_ZK_LIBRARY_H
+#define ZKL_ZK_LIBRARY_H
+
+#include <pthread.h>
+
+#ifdef ZKLOCK_HAVE_TLS
+#define HAVE_OPENSSL_H			/* makes the header declare the TLS functions */
+#endif
+#include <zookeeper/zookeeper.h>
+
+#include "client.h"
+#include "filter.h"
+#include "io_thread.h"
+
+typedef struct ZklSubmission ZklSubmission;
+typedef struct ZklMulti ZklMulti;
+
+/* State of the library's connection. */
+typedef enum ZklPhase
+{
+	PHASE_NONE,
+	PHASE_CONNECTING,			/* the server has not answered yet */
+	PHASE_OPEN					/* bytes pass; without TLS, through the filter */
+} ZklPhase;
+
+struct ZklClient
+{
+	ZklIoThread *io_thread;
+	ZklEvents	events;
+	void	   *context;
+	char	   *connect_string;
+	bool		has_names;		/* it has host names, not only addresses */
+	char	   *digest;
+	char	   *tls;
+	int			session_timeout_ms;
+	int			wait_fd;
+	struct ACL_vector *acl;
+	bool		answers_due;	/* closing waits for them */
+
+	/* Guarded by queue_mutex. */
+	pthread_mutex_t queue_mutex;
+	ZklSubmission *first;		/* submitted, not yet in the library */
+	ZklSubmission *last;
+
+	/* Guarded by the library's mutex. */
+	zhandle_t  *zh;
+	ZklPhase	phase;
+	int			library_fd;		/* the library's descriptor of its connection */
+	bool		server_chosen;	/* choose_server() has set the next one */
+	int			fd;				/* our duplicate of the connection, or -1 */
+	ZklFilter	filter;
+	bool		filtered;
+	bool		connected;		/* fd is in wait_fd; the owner reads this atomically */
+	bool		out_is_full;	/* the connection takes no more bytes now */
+	bool		in_is_full;		/* more to read, which poll() may not show */
+	bool		is_muted;		/* this outage has been logged */
+	int64_t		pause_until_ms; /* no attempt to connect before; a message was refused */
+	int			pause_ms;
+	ZklMulti   *multis;			/* in flight */
+	int			n_reads;		/* sent by zk_reads.c, for their xids */
+};
+
+/* zk_drive.c: takes the library's mutex, however long that lasts; only the I/O thread. */
+extern void zkl_zk_enter(ZklClient *client);
+extern void zkl_zk_leave(void);
+
+/* zk_turns.c: callbacks of the I/O thread (io_thread.h). */
+extern void zkl_zk_turn_io(void *client, ZklIoThreadWatch *watch);
+extern void zkl_zk_overdue_io(void *client);
+
+/* zk_names.c: blocks, without the library's mutex.  False: no answer to a lookup. */
+extern bool zkl_zk_names_answered(const char *connect_string);
+
+/* Returns whether a host name has to be looked up; never blocks. */
+extern bool zkl_zk_has_names(const char *connect_string);
+
+/* zk_drive.c, with the library's mutex held; but ..._set_log_level() on any thread. */
+extern void zkl_zk_session_io(zhandle_t *zh, int type, int state,
+							  const char *path, void *client);
+extern void zkl_zk_node_io(zhandle_t *zh, int type, int state,
+						   const char *path, void *client);
+extern void zkl_zk_exchange_io(ZklClient *client);
+extern void zkl_zk_flush_out(ZklClient *client);
+extern bool zkl_zk_is_open(const ZklClient *client);
+extern void zkl_zk_drop_connection(ZklClient *client);
+extern void zkl_zk_log_io(const char *line);
+extern void zkl_zk_set_log_level(int level);
+
+/* zk_calls.c; zkl_zk_send_all_io() with the library's mutex held. */
+extern bool zkl_zk_has_queued(ZklClient *client);
+extern bool zkl_zk_send_all_io(ZklClient *client);
+extern void zkl_zk_free_queue(ZklClient *client);
+extern ZklResultCode zkl_zk_code(int rc);
+extern int	zkl_zk_create_mode(ZklCreateKind kind);
+
+/* Passes an answer to the ZklCompletion of an operation. */
+extern void zkl_zk_answer_io(const void *completion, ZklResult *result, int rc);
+
+/* zk_multi.c, with the library's mutex held.  Returns the result of zoo_amulti(). */
+extern int	zkl_multi_send(ZklClient *client, const ZklOp *ops, int n_ops,
+						   ZklCompletion *completion);
+
+/* Frees the multis that will not be answered. */
+extern void zkl_multis_free(ZklClient *client);
+
+/*
+ * zk_reads.c, with the library's mutex held.  Sends several reads in one request;
+ * returns a code of the library.
+ */
+extern int	zkl_reads_send(ZklClient *client, const ZklOp *ops, int n_ops,
+						   ZklCompletion *completion);
+
+/* Passes on the answer that the filter has kept. */
+extern void zkl_reads_answer_io(ZklClient *client);
+
+/* Answers what is in flight when the connection is lost. */
+extern void zkl_reads_fail_io(ZklClient *client);
+
+#endif							/* ZKL_ZK_LIBRARY_H */

@@ -1,0 +1,220 @@
+/*-------------------------------------------------------------------------
+ *
+ * zk_turns.c
+ *		Turns of the I/O thread: connecting, heartbeats, detecting a silent server.
+ *
+ * Called only on the I/O thread, except zkl_zk_overdue_io().  A turn may block: for a
+ * lookup of names without the library's mutex, in a TLS handshake with it.  Meanwhile
+ * the stand-in thread runs the timer (io_thread.c).
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "zk_library.h"
+
+/* Pause after the library could not try to connect, or names were not resolved. */
+#define RETRY_MS 500
+
+/* Limit of the addresses in a connect string. */
+#define MAX_SERVERS 256
+
+/* Upper limit for a TLS handshake, which has a third of the session timeout. */
+#define MAX_HANDSHAKE_MS 3000
+
+
+/* The connection is established; without TLS, puts the filter in place. */
+static void
+begin_exchange(ZklClient *client, int library_fd, bool connect_sent)
+{
+	client->phase = PHASE_OPEN;
+	if (client->tls == NULL)
+		client->filtered = zkl_filter_install(&client->filter, client->fd, library_fd,
+											  connect_sent);
+	if (client->tls == NULL && !client->filtered)
+		shutdown(client->fd, SHUT_RDWR);	/* no descriptors: reconnect */
+}
+
+/* A TLS handshake with a time limit: the library waits for a silent server forever. */
+static void
+shake_hands(ZklClient *client)
+{
+	int64_t		limit_ms = zoo_recv_timeout(client->zh) / 3;
+
+	if (limit_ms > MAX_HANDSHAKE_MS)
+		limit_ms = MAX_HANDSHAKE_MS;
+	if (!zkl_io_thread_begin_blocking(client->io_thread, zkl_io_thread_now() + limit_ms))
+	{
+		shutdown(client->fd, SHUT_RDWR);	/* reconnect */
+		return;
+	}
+	(void) zookeeper_process(client->zh, ZOOKEEPER_WRITE);
+	zkl_io_thread_end_blocking(client->io_thread);
+}
+
+/* On the stand-in thread; the I/O thread is in the handshake and does not touch "fd". */
+void
+zkl_zk_overdue_io(void *arg)
+{
+	ZklClient  *client = arg;
+
+	shutdown(client->fd, SHUT_RDWR);
+}
+
+static void
+finish_connecting(ZklClient *client, int library_fd)
+{
+	struct pollfd writable = {client->fd, POLLOUT, 0};
+
+	if (poll(&writable, 1, 0) <= 0)
+		return;
+	if ((writable.revents & POLLERR) == 0)
+		begin_exchange(client, library_fd, false);
+	if (client->tls)
+		shake_hands(client);
+	else
+		(void) zookeeper_process(client->zh, ZOOKEEPER_WRITE);
+	if (client->phase == PHASE_OPEN)
+		zkl_zk_flush_out(client);
+}
+
+/* Updates our state to what the library has done with its connection. */
+static void
+follow_library(ZklClient *client, int library_fd)
+{
+	if (client->phase != PHASE_NONE && !zkl_zk_is_open(client))
+	{
+		/* The library reports no event if it closes the connection in a submission. */
+		if (client->connected)
+			zkl_zk_session_io(client->zh, ZOO_SESSION_EVENT, ZOO_CONNECTING_STATE, "", client);
+		zkl_zk_drop_connection(client);
+	}
+	if (client->phase != PHASE_NONE || library_fd < 0 || !zkl_zk_is_open(client))
+		return;
+	client->fd = fcntl(library_fd, F_DUPFD_CLOEXEC, 0);
+	client->library_fd = library_fd;
+	if (client->fd < 0)
+	{
+		shutdown(library_fd, SHUT_RDWR);
+		return;
+	}
+	client->phase = PHASE_CONNECTING;
+	if (zoo_state(client->zh) == ZOO_ASSOCIATING_STATE)
+		begin_exchange(client, library_fd, true);
+}
+
+/*
+ * After a failure the library moves to the next server twice before it connects: with
+ * an even number of addresses it would never try half of them.  So this moves it round
+ * to the server before the next one.
+ */
+static void
+choose_server(ZklClient *client)
+{
+	char		wanted[64];
+	int			n = 0;
+
+	if (client->server_chosen)
+		return;
+	client->server_chosen = true;
+	snprintf(wanted, sizeof(wanted), "%s", zoo_get_current_server(client->zh));
+	do
+		zoo_cycle_next_server(client->zh);
+	while (++n < MAX_SERVERS && strcmp(zoo_get_current_server(client->zh), wanted) != 0);
+	while (--n > 0)
+		zoo_cycle_next_server(client->zh);
+}
+
+/* Heartbeats, silent servers, connecting.  Returns the time when it is due again. */
+static int64_t
+go_on(ZklClient *client, bool names_answered)
+{
+	int64_t		now = zkl_io_thread_now();
+	struct timeval due = {0, 0};
+	int			library_fd = -1;
+	int			events = 0;
+	int			rc;
+
+	if (client->phase == PHASE_NONE && now < client->pause_until_ms)
+		return client->pause_until_ms;
+	if (client->phase == PHASE_NONE && client->has_names && !names_answered)
+		return now;				/* the connection was lost in this turn */
+	if (client->phase == PHASE_NONE)
+		choose_server(client);
+	rc = zookeeper_interest(client->zh, &library_fd, &events, &due);
+	if (library_fd >= 0 || rc != ZOK)
+		client->server_chosen = false;
+	if (rc == ZINVALIDSTATE)
+		return ZKL_IO_THREAD_NEVER; /* the session has ended */
+	follow_library(client, library_fd);
+	if (rc != ZOK)
+		return rc == ZCONNECTIONLOSS || rc == ZOPERATIONTIMEOUT ? now : now + RETRY_MS;
+	if ((events & ZOOKEEPER_WRITE) && client->phase == PHASE_OPEN)
+		(void) zookeeper_process(client->zh, ZOOKEEPER_WRITE);
+	if (client->phase == PHASE_OPEN && client->filtered)
+		zkl_zk_flush_out(client);
+	else
+		client->out_is_full = client->phase == PHASE_OPEN &&
+			(events & ZOOKEEPER_WRITE) != 0;
+	return now + (int64_t) due.tv_sec * 1000 + due.tv_usec / 1000 + 1;
+}
+
+/* Returns whether the library would look up names in this turn, and wait for that. */
+static bool
+will_ask_for_names(ZklClient *client)
+{
+	bool		will_ask;
+
+	if (!client->has_names)
+		return false;
+	zkl_zk_enter(client);
+	will_ask = client->phase == PHASE_NONE &&
+		zkl_io_thread_now() >= client->pause_until_ms;
+	zkl_zk_leave();
+	return will_ask;
+}
+
+/* Looks the names up first, without blocking other clients. */
+static bool
+ask_for_names(ZklClient *client)
+{
+	bool		answered;
+
+	if (!zkl_io_thread_begin_blocking(client->io_thread, ZKL_IO_THREAD_NEVER))
+		return false;
+	answered = zkl_zk_names_answered(client->connect_string);
+	zkl_io_thread_end_blocking(client->io_thread);
+	return answered;
+}
+
+void
+zkl_zk_turn_io(void *arg, ZklIoThreadWatch *watch)
+{
+	ZklClient  *client = arg;
+	bool		asks = will_ask_for_names(client);
+
+	if (asks && !ask_for_names(client))
+	{
+		watch->fd = -1;
+		watch->shared = false;
+		watch->until_ms = zkl_io_thread_now() + RETRY_MS;
+		return;
+	}
+	zkl_zk_enter(client);
+	if (client->phase == PHASE_CONNECTING)
+		finish_connecting(client, client->library_fd);
+	zkl_zk_exchange_io(client);
+	follow_library(client, -1);
+	watch->until_ms = go_on(client, asks);
+	watch->fd = client->fd;
+	watch->events = client->phase == PHASE_CONNECTING ? POLLOUT
+		: client->out_is_full ? POLLIN | POLLOUT : POLLIN;
+	watch->shared = client->connected && !client->out_is_full;
+	if (client->in_is_full)
+		watch->until_ms = 0;
+	zkl_zk_leave();
+}

@@ -1,0 +1,189 @@
+/*-------------------------------------------------------------------------
+ *
+ * views.c
+ *		The views of this session's own state, without the network.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "fmgr.h"
+#include "miscadmin.h"
+#include "utils/builtins.h"
+#include "utils/timestamp.h"
+#include "utils/tuplestore.h"
+
+#include "backend/base/holds.h"
+#include "backend/session/backend_session.h"
+#include "compat.h"
+
+#define HELD_LOCKS_COLUMNS 8
+#define SESSION_COLUMNS 7
+
+static const char *
+session_state_text(ZklSessionState state)
+{
+	switch (state)
+	{
+		case ZKL_SESSION_CONNECTING:
+			return "connecting";
+		case ZKL_SESSION_CONNECTED:
+			return "connected";
+		case ZKL_SESSION_SUSPENDED:
+			return "suspended";
+		case ZKL_SESSION_EXPIRED:
+			return "expired";
+		case ZKL_SESSION_AUTH_FAILED:
+			return "auth_failed";
+	}
+	return NULL;
+}
+
+typedef enum HoldState
+{
+	HOLD_HELD,
+	HOLD_SUSPECT,
+	HOLD_LOST,
+	N_HOLD_STATES
+} HoldState;
+
+static const char *const hold_state_texts[] = {"held", "suspect", "lost"};
+
+static HoldState
+hold_state(const ZklockHold *hold)
+{
+	if (zkl_lock_is_lost(hold->lock))
+		return HOLD_LOST;
+	if (zkl_session_state(zklock_session_current()) != ZKL_SESSION_CONNECTED)
+		return HOLD_SUSPECT;
+	return HOLD_HELD;
+}
+
+static ZklockScope
+permit_scope(const ZklockHold *hold)
+{
+	return hold->exclusive.session > 0 ? ZKLOCK_SESSION : ZKLOCK_TRANSACTION;
+}
+
+static void
+put_hold(ReturnSetInfo *rsinfo, ZklockHold *hold, ZklMode mode,
+		 ZklockScope scope, HoldState state, int64 count)
+{
+	Datum		values[HELD_LOCKS_COLUMNS];
+	bool		nulls[HELD_LOCKS_COLUMNS] = {false};
+
+	if (count == 0)
+		return;
+	values[0] = CStringGetTextDatum(hold->kind == ZKLOCK_SEMAPHORE ? "semaphore" : "lock");
+	values[1] = CStringGetTextDatum(hold->name.display);
+	values[2] = CStringGetTextDatum(hold->kind == ZKLOCK_SEMAPHORE ? "permit" :
+									mode == ZKL_MODE_EXCLUSIVE ? "exclusive" : "shared");
+	values[3] = CStringGetTextDatum(scope == ZKLOCK_SESSION ? "session" : "transaction");
+	values[4] = Int64GetDatum(count);
+	values[5] = Int64GetDatum(hold->token);
+	values[6] = TimestampTzGetDatum(hold->acquired_at);
+	values[7] = CStringGetTextDatum(hold_state_texts[state]);
+	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+}
+
+/* The permits of a semaphore: a row per scope and state, with the data of the oldest. */
+static void
+put_permits(ReturnSetInfo *rsinfo, ZklockHold *youngest)
+{
+	int64		count[2][N_HOLD_STATES] = {0};
+	ZklockHold *oldest[2][N_HOLD_STATES] = {{0}};
+
+	for (ZklockHold *hold = youngest; hold;
+		 hold = zklock_hold_find_permit(&youngest->name, hold))
+	{
+		if (hold->lock)
+		{
+			ZklockScope scope = permit_scope(hold);
+			HoldState	state = hold_state(hold);
+
+			count[scope][state]++;
+			oldest[scope][state] = hold;
+		}
+		CHECK_FOR_INTERRUPTS();
+	}
+	for (ZklockScope scope = ZKLOCK_SESSION; scope <= ZKLOCK_TRANSACTION; scope++)
+		for (HoldState state = HOLD_HELD; state < N_HOLD_STATES; state++)
+			if (count[scope][state] > 0)
+				put_hold(rsinfo, oldest[scope][state], ZKL_MODE_EXCLUSIVE, scope, state,
+						 count[scope][state]);
+}
+
+PG_FUNCTION_INFO_V1(zklock_held_locks);
+
+Datum
+zklock_held_locks(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
+	dlist_iter	iter;
+
+	InitMaterializedSRF(fcinfo, 0);
+	dlist_foreach(iter, &zklock_holds)
+	{
+		ZklockHold *hold = dlist_container(ZklockHold, link, iter.cur);
+
+		CHECK_FOR_INTERRUPTS();
+		if (hold->kind == ZKLOCK_SEMAPHORE)
+		{
+			if (zklock_hold_find_permit(&hold->name, NULL) == hold)
+				put_permits(rsinfo, hold);
+			continue;
+		}
+		for (ZklMode mode = ZKL_MODE_SHARED; mode <= ZKL_MODE_EXCLUSIVE; mode++)
+		{
+			ZklockModeCounts *counts = zklock_hold_counts(hold, mode);
+
+			if (hold->lock == NULL)
+				continue;
+			put_hold(rsinfo, hold, mode, ZKLOCK_SESSION, hold_state(hold), counts->session);
+			put_hold(rsinfo, hold, mode, ZKLOCK_TRANSACTION, hold_state(hold),
+					 zklock_counts_in_transaction(counts));
+		}
+	}
+	return (Datum) 0;
+}
+
+static Datum
+interval_of(int64 ms)
+{
+	Interval   *interval = palloc0(sizeof(Interval));
+
+	interval->time = ms * 1000;
+	return IntervalPGetDatum(interval);
+}
+
+PG_FUNCTION_INFO_V1(zklock_session_info);
+
+Datum
+zklock_session_info(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
+	ZklSession *session = zklock_session_current();
+	ZklSessionInfo info = {.state = ZKL_SESSION_CONNECTING};
+	Datum		values[SESSION_COLUMNS] = {0};
+	bool		nulls[SESSION_COLUMNS] = {false};
+
+	InitMaterializedSRF(fcinfo, 0);
+	if (session)
+		zkl_session_info(session, &info);
+	values[1] = CStringGetTextDatum(session ? session_state_text(info.state) : "closed");
+	if (info.session_id != 0)
+	{
+		values[0] = CStringGetTextDatum(psprintf("0x%llx",
+												 (unsigned long long) info.session_id));
+		values[2] = CStringGetTextDatum(info.server);
+		values[3] = interval_of(info.session_timeout_ms);
+		values[4] = interval_of(info.lease_ms);
+		values[5] = TimestampTzGetDatum(GetCurrentTimestamp() -
+										info.connected_ms * INT64CONST(1000));
+	}
+	else
+		nulls[0] = nulls[2] = nulls[3] = nulls[4] = nulls[5] = true;
+	values[6] = Int32GetDatum(info.n_locks);
+	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+	return (Datum) 0;
+}

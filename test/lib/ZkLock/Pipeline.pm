@@ -1,0 +1,109 @@
+# ZkLock::Pipeline - a connection that speaks the extended protocol as drivers do.
+#
+# Owns: one socket to a server. Sends several statements before one Sync, which psql
+# cannot do in all supported versions.
+#
+#   my $p = ZkLock::Pipeline->new($node);
+#   my @states = $p->run('BEGIN', 'INSERT INTO t VALUES (1)');  # SQLSTATEs, 00000: success;
+#                                # after an error the server skips the others
+#   $p->query('SELECT 1; SELECT 2');   # the simple protocol: the same
+#   $p->start('VACUUM'); @states = $p->until_ready;     # something else in between
+#   $p->open_portal('SELECT ...'); @states = $p->fetch_row;     # in a transaction block
+#   $p->status;                        # I: idle, T: in a block, E: in a failed one
+
+package ZkLock::Pipeline;
+
+use strict;
+use warnings;
+
+use Carp qw(croak);
+use IO::Socket::UNIX;
+
+sub new
+{
+	my ($class, $node) = @_;
+	my $path = $node->host . '/.s.PGSQL.' . $node->port;
+	my $socket = IO::Socket::UNIX->new($path) or croak "cannot connect to $path: $!";
+	my $self = bless { socket => $socket }, $class;
+	my $user = getpwuid($>);
+	my $startup = pack('N', 196608) . join("\0", 'user', $user, 'database', 'postgres', '', '');
+	print {$socket} pack('N', 4 + length $startup) . $startup;
+	$socket->flush;
+	$self->until_ready;
+	return $self;
+}
+
+sub run { my ($self, @statements) = @_; return $self->start(@statements)->until_ready }
+
+sub start
+{
+	my ($self, @statements) = @_;
+	my $bytes = '';
+	for my $statement (@statements)
+	{
+		$bytes .= message('P', "\0$statement\0" . pack('n', 0));
+		$bytes .= message('B', "\0\0" . pack('nnn', 0, 0, 0));
+		$bytes .= message('E', "\0" . pack('N', 0));
+	}
+	return $self->send_all($bytes . message('S', ''));
+}
+
+# A portal of which a row at a time is fetched, as drivers with a fetch size do.
+sub open_portal
+{
+	my ($self, $statement) = @_;
+	return $self->send_all(message('P', "\0$statement\0" . pack('n', 0))
+		  . message('B', "portal\0\0" . pack('nnn', 0, 0, 0))
+		  . message('S', ''))->until_ready;
+}
+
+sub fetch_row
+{
+	my ($self) = @_;
+	return $self->send_all(message('E', "portal\0" . pack('N', 1)) . message('S', ''))
+	  ->until_ready;
+}
+
+sub query { my ($self, $sql) = @_; return $self->send_all(message('Q', "$sql\0"))->until_ready }
+
+sub status { return $_[0]{status} }
+
+sub send_all
+{
+	my ($self, $bytes) = @_;
+	print { $self->{socket} } $bytes;
+	$self->{socket}->flush;
+	return $self;
+}
+
+sub message { my ($type, $body) = @_; return $type . pack('N', 4 + length $body) . $body }
+
+# The SQLSTATEs of what was done, up to the server's "ready for query".
+sub until_ready
+{
+	my ($self) = @_;
+	my @states;
+	while (1)
+	{
+		my ($type, $length) = unpack 'aN', $self->bytes(5);
+		my $body = $self->bytes($length - 4);
+		push @states, '00000' if $type eq 'C' || $type eq 's';
+		push @states, $body =~ /(?:^|\0)C(\w{5})\0/ ? $1 : '?' if $type eq 'E';
+		$self->{status} = $body if $type eq 'Z';
+		return @states if $type eq 'Z';
+	}
+}
+
+sub bytes
+{
+	my ($self, $n) = @_;
+	my $bytes = '';
+	while (length $bytes < $n)
+	{
+		read $self->{socket}, $bytes, $n - length $bytes, length $bytes
+		  or croak 'the server closed the connection';
+	}
+	return $bytes;
+}
+
+1;

@@ -1,0 +1,43 @@
+# Locks of one name in different places are different locks, and sessions of one
+# server that lock in different places do not wait for each other locally.
+
+use strict;
+use warnings;
+
+use Test::More;
+use ZkLock::Check qw(works);
+use ZkLock::Cluster;
+use ZkLock::ZkClient;
+use ZkLock::ZkServer;
+
+my $zk = ZkLock::ZkServer->start(tick_time => 500);
+my $zkc = ZkLock::ZkClient->new($zk->connect_string);
+$zkc->create('/elsewhere');
+my $node = zklock_node('a', zk => $zk, session_timeout => '10s');
+my $ensemble = $zk->connect_string;
+
+my $holder = session($node);
+$holder->query_ok("SELECT zk_lock('x')");
+works(session($node), "SELECT zk_try_lock('x')", 'f', 'a lock in one place');
+
+my $s = session($node);
+$s->query_ok("SET zklock.root = '/other'");
+works($s, "SELECT zk_try_lock('x')", 't', 'the lock of that name below another root is free');
+
+$s = session($node);
+$s->query_ok("SET zklock.connect_string = '$ensemble/elsewhere'");
+works($s, "SELECT zk_try_lock('x')", 't', '... and in another ensemble');
+
+# A role that is renamed while its session goes on.
+$node->safe_psql('postgres', 'CREATE ROLE before_renaming SUPERUSER LOGIN');
+$s = session($node);
+$s->query_ok('SET SESSION AUTHORIZATION before_renaming');
+$s->query_ok("SELECT zk_lock('y')");
+works($s, "SELECT usename FROM zk_locks WHERE name = 'y'", 'before_renaming', 'a node names its role');
+$s->query_ok("SELECT zk_unlock('y')");
+$node->safe_psql('postgres', 'ALTER ROLE before_renaming RENAME TO after_renaming');
+$s->query_ok("SELECT zk_lock('y')");
+works($s, "SELECT usename FROM zk_locks WHERE name = 'y'", 'after_renaming',
+	'the next one names it as it is called then');
+
+done_testing();

@@ -1,0 +1,259 @@
+# A lock that was lost while the session idled fails a statement inside the next
+# transaction: BEGIN succeeds, the first statement after it fails, and nothing that a
+# script sends up to its COMMIT stays (promise 5.7).
+
+use strict;
+use warnings;
+
+use PostgreSQL::Test::Utils;
+use Test::More;
+use ZkLock::Check;
+use ZkLock::Cluster;
+use ZkLock::Pipeline;
+use ZkLock::Util qw(wait_until);
+use ZkLock::ZkClient;
+use ZkLock::ZkServer;
+
+my $zk = ZkLock::ZkServer->start(tick_time => 200);
+my $zkc = ZkLock::ZkClient->new($zk->connect_string);
+my $node = zklock_node('a', zk => $zk);
+$node->safe_psql('postgres', 'CREATE TABLE t (v text)');
+
+sub rows { return $node->safe_psql('postgres', 'SELECT count(*) FROM t') }
+
+# The znode goes. The watch of a held lock asks once more when its znode is gone; some
+# moments later the session knows.
+sub lose
+{
+	my ($id) = @_;
+	wait_until('the watch', sub { $zk->four_letter('wchp') =~ m{^/zklock/locks/idle/}m });
+	my $requests = requests_of($zk, $id);
+	$zkc->delete($_) for queue_of($zkc, 'idle');
+	wait_until('the loss to be noticed', sub { requests_of($zk, $id) > $requests });
+	return;
+}
+
+sub loser
+{
+	my $s = session($node);
+	$s->query_ok('SET zklock.commit_check = always');
+	$s->query_ok("SELECT zk_lock('idle')");
+	lose(zk_session_id($s));
+	return $s;
+}
+
+sub loser_in_driver
+{
+	my $p = ZkLock::Pipeline->new($node);
+	$p->query('SET zklock.commit_check = always');
+	$p->query("SELECT zk_lock('idle')");
+	lose($node->safe_psql('postgres',
+			"SELECT session_id FROM zk_locks WHERE name = 'idle'"));
+	return $p;
+}
+
+# The SQLSTATEs of a transaction's first statements, when one of them reports the loss.
+# Transactions that were too early for that are rolled back.
+sub first_after_loss
+{
+	my ($run, $roll_back) = @_;
+	my @states;
+	wait_until('the report of the loss',
+		sub {
+			@states = $run->();
+			return 1 if grep { $_ ne '00000' } @states;
+			$roll_back->();
+			return 0;
+		});
+	return \@states;
+}
+
+sub begin_after_loss
+{
+	my ($s, @statements) = @_;
+	return first_after_loss(
+		sub {
+			return map { $s->query($_); $s->sqlstate } @statements;
+		},
+		sub { $s->query('ROLLBACK'); $s->query(q{ROLLBACK PREPARED 'p'}) });
+}
+
+# The highest real-time signal that the session's process catches.
+sub signal_of
+{
+	my ($s) = @_;
+	my ($caught) = slurp_file('/proc/' . $s->pid . '/status') =~ /^SigCgt:\s*([0-9a-f]+)/m;
+	return rindex(unpack('b*', scalar reverse pack('H*', $caught)), '1') + 1;
+}
+
+sub send_again_and_again
+{
+	my ($signal, $pid) = @_;
+	my $sender = fork // die "fork: $!";
+	return $sender if $sender;
+	exec $^X, '-e', 'while (kill $ARGV[0], $ARGV[1]) { select undef, undef, undef, 0.0002 }',
+		$signal, $pid;
+}
+
+my $insert = "INSERT INTO t VALUES ('x')";
+
+for my $begin ('BEGIN', 'START TRANSACTION', 'BEGIN ISOLATION LEVEL SERIALIZABLE')
+{
+	my $s = loser();
+	is_deeply(begin_after_loss($s, $begin, $insert), [ '00000', '40001' ],
+		"$begin succeeds although a lock was lost, and the first statement fails");
+	like($s->error, qr/"idle"/, 'with the name of the lock');
+	fails_with($s, $insert, '25P02', 'and so do those that follow', hint => 0);
+	works($s, 'COMMIT', '', 'COMMIT ends the transaction');
+	is(rows(), 0, 'and nothing stays');
+	works($s, $insert, '', 'the loss is reported once');
+	$node->safe_psql('postgres', 'TRUNCATE t');
+	$s->quit;
+}
+
+for my $first ('SAVEPOINT s', 'SET TRANSACTION READ ONLY', 'SET LOCAL work_mem = 8192',
+	'SHOW work_mem', 'DECLARE c CURSOR FOR SELECT 1', 'SELECT zk_unlock(\'other\')')
+{
+	my $s = loser();
+	is_deeply(begin_after_loss($s, 'BEGIN', $first), [ '00000', '40001' ],
+		"the first statement fails: $first");
+	fails_with($s, $insert, '25P02', 'in an aborted block', hint => 0);
+	$s->query_ok('ROLLBACK');
+	$s->quit;
+}
+
+for my $end ('COMMIT', 'COMMIT AND CHAIN', "PREPARE TRANSACTION 'p'")
+{
+	my $s = loser();
+	is_deeply(begin_after_loss($s, 'BEGIN', $end), [ '00000', '40001' ],
+		"a transaction that only ends reports the loss: $end");
+	works($s, $insert, '', 'and is over');
+	is(rows(), 1, 'so that the next statement is on its own');
+	$node->safe_psql('postgres', 'TRUNCATE t');
+	$s->quit;
+}
+is($node->safe_psql('postgres', 'SELECT count(*) FROM pg_prepared_xacts'),
+	0, 'nothing was prepared');
+
+{
+	my $s = loser();
+	works($s, "BEGIN\n;\nROLLBACK", '', 'a transaction that is rolled back reports nothing');
+	fails_with($s, $insert, '40001', 'and outside a block the single statement fails',
+		like => qr/"idle"/);
+	is(rows(), 0, 'and nothing stays');
+	$s->quit;
+}
+
+# The loss may be noticed at any moment between a message and its statement. So the signal
+# by which a thread reports it to its backend is sent again and again.
+{
+	my $s = loser();
+	my $sender = send_again_and_again(signal_of($s), $s->pid);
+	my %states;
+	for (1 .. 200)
+	{
+		for my $statement ('BEGIN', 'ROLLBACK')
+		{
+			$s->query($statement);
+			$states{"$statement " . $s->sqlstate}++;
+		}
+	}
+	is_deeply(\%states, { 'BEGIN 00000' => 200, 'ROLLBACK 00000' => 200 },
+		'BEGIN and ROLLBACK succeed at whatever moment a loss is noticed');
+	is_deeply(begin_after_loss($s, 'BEGIN', 'COMMIT'), [ '00000', '40001' ],
+		'COMMIT reports it');
+	works($s, $insert, '', 'and ends the transaction');
+	is(rows(), 1, 'so that the next statement is on its own');
+	kill 'KILL', $sender;
+	waitpid $sender, 0;
+	$node->safe_psql('postgres', 'TRUNCATE t');
+	$s->quit;
+}
+
+# psql sends BEGIN, and a savepoint, on its own.
+{
+	my $s = loser();
+	$s->query("\\set AUTOCOMMIT off\n\\set ON_ERROR_ROLLBACK on");
+	$s->query($insert) for 1 .. 3;
+	$s->query('COMMIT');
+	is(rows(), 0, 'with AUTOCOMMIT off and ON_ERROR_ROLLBACK on nothing stays');
+	$s->quit;
+}
+
+# Drivers send BEGIN alone, or together with the first statement.
+my %drivers = (
+	'one query' => sub { my ($p) = @_; return $p->query("BEGIN; $insert") },
+	'one query each' => sub { my ($p) = @_; return ($p->query('BEGIN'), $p->query($insert)) },
+	'one pipeline' => sub { my ($p) = @_; return $p->run('BEGIN', $insert) },
+	'a pipeline each' => sub { my ($p) = @_; return ($p->run('BEGIN'), $p->run($insert)) },
+);
+for my $driver (sort keys %drivers)
+{
+	my $p = loser_in_driver();
+	is_deeply(
+		first_after_loss(sub { $drivers{$driver}->($p) }, sub { $p->query('ROLLBACK') }),
+		[ '00000', '40001' ],
+		"a driver's BEGIN succeeds and its statement fails: $driver");
+	is($p->status, 'E', 'in a block that is aborted');
+	is_deeply([ $p->query($insert) ], ['25P02'], 'the next statement fails');
+	is_deeply([ $p->query('COMMIT') ], ['00000'], 'COMMIT ends the block');
+	is($p->status, 'I', 'and the transaction');
+	is(rows(), 0, 'nothing stays');
+}
+
+# Several statements without BEGIN are one transaction as well.
+for my $several ([ query => "$insert; $insert" ], [ run => $insert, $insert ])
+{
+	my ($how, @statements) = @$several;
+	my $p = loser_in_driver();
+	is(($p->$how(@statements))[-1], '40001', "several statements fail together: $how");
+	is($p->status, 'I', 'their transaction is over');
+	is(rows(), 0, 'and nothing stays');
+}
+
+# A statement that began before the loss, whose rows are fetched in parts.
+{
+	my $p = ZkLock::Pipeline->new($node);
+	$p->query('SET zklock.commit_check = always');
+	$p->query("BEGIN; SELECT zk_lock('idle')");
+	$p->open_portal('SELECT * FROM generate_series(1, 1000000)');
+	is_deeply([ $p->fetch_row ], ['00000'], 'a row is fetched before the loss');
+	lose($node->safe_psql('postgres',
+			"SELECT session_id FROM zk_locks WHERE name = 'idle'"));
+	is_deeply(
+		first_after_loss(sub { return ('00000', $p->fetch_row) }, sub { return }),
+		[ '00000', '40001' ],
+		'after the loss the next one is not');
+	is($p->status, 'E', 'in a block that is aborted');
+	is_deeply([ $p->query('COMMIT') ], ['00000'], 'COMMIT ends the block');
+	is($p->status, 'I', 'and the transaction');
+}
+
+# What follows a command that cannot be undone, in the same pipeline, can: it is checked.
+{
+	my $p = ZkLock::Pipeline->new($node);
+	my $gate = session($node);
+	$gate->query_ok('SELECT pg_advisory_lock(1)');
+	$p->query('SET zklock.commit_check = always');
+	$p->query("SELECT zk_lock('idle')");
+	$p->start('VACUUM t', "INSERT INTO t SELECT 'x' FROM pg_advisory_xact_lock(1)");
+	wait_for_sql($node, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' "
+		. 'AND objid = 1 AND NOT granted', 1);
+	$zk->pause;
+	$gate->query_ok('SELECT pg_advisory_unlock(1)');
+	is_deeply([ $p->until_ready ], [ '00000', '00000', '40001' ],
+		'the commit behind VACUUM in a pipeline is refused');
+	is(rows(), 0, 'and nothing stays');
+	$zk->resume;
+	$zkc->close;				# its session may have expired as well
+	$zkc = ZkLock::ZkClient->new($zk->connect_string);
+	$gate->quit;
+	$p->query('SELECT zk_unlock_all()');
+}
+
+nothing_left($zkc, 'no loss leaves anything behind');
+unlike(server_log($node), qr/PANIC|terminated by signal/, 'no backend has crashed');
+$node->stop;
+$zkc->close;
+$zk->stop;
+done_testing();

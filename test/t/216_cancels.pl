@@ -1,0 +1,157 @@
+# Cancels by others are never lost because one of ours comes at the same time, and
+# ours reach child programs as theirs do (promise 5.10).
+
+use strict;
+use warnings;
+
+use File::Temp ();
+use POSIX qw(mkfifo);
+use Test::More;
+use Time::HiRes qw(time);
+use ZkLock::Check;
+use ZkLock::Cluster;
+use ZkLock::Util qw(wait_until);
+use ZkLock::ZkClient;
+use ZkLock::ZkServer;
+
+my $zk = ZkLock::ZkServer->start(tick_time => 200);
+my $zkc = ZkLock::ZkClient->new($zk->connect_string);
+my $node = zklock_node('a', zk => $zk);
+my $dir = File::Temp->newdir('cancelsXXXXXX', TMPDIR => 1);
+chmod 0755, $dir->dirname;
+$node->safe_psql('postgres', 'CREATE TABLE t (v text)');
+
+# lo_export() of an empty object into a FIFO blocks in open(), and looks at no cancel.
+my $fifo = $dir->dirname . '/fifo';
+mkfifo($fifo, 0666) or die "mkfifo: $!";
+chmod 0666, $fifo;
+my $empty = $node->safe_psql('postgres', 'SELECT lo_create(0)');
+
+sub watched
+{
+	my ($lock) = @_;
+	return ($zk->four_letter('wchp') // '') =~ m{^/zklock/locks/$lock/}m;
+}
+
+sub wait_named
+{
+	my ($s, $name) = @_;
+	return wait_for_sql($node, 'SELECT application_name FROM pg_stat_activity WHERE pid = '
+		  . $s->pid, $name);
+}
+
+# Each returns when the holder has noticed.
+my %events = (
+	revocation => sub {
+		my ($s, $lock) = @_;
+		my ($path) = queue_of($zkc, $lock);
+		$zkc->set($path, '__REVOKE__');
+		wait_until('the holder to notice',
+			sub { (eval { $zkc->get($path)->{data} } // '') ne '__REVOKE__' });
+	},
+	loss => sub {
+		my ($s, $lock, $id) = @_;
+		my $requests = requests_of($zk, $id);
+		$zkc->delete($_) for queue_of($zkc, $lock);
+		wait_until('the holder to notice', sub { requests_of($zk, $id) > $requests });
+	});
+
+my %others = (
+	'pg_cancel_backend()' => [
+		'0', qr/due to user request/, sub { $_[0]->cancel }
+	],
+	statement_timeout => [
+		'1s', qr/due to statement timeout/,
+		sub {
+			my (undef, $started) = @_;
+			wait_until('the timeout', sub { time > $started + 1.5 });
+		}
+	]);
+
+# Both cancels are pending when the statement releases the lock, or handles its loss.
+for my $event (sort keys %events)
+{
+	for my $other (sort keys %others)
+	{
+		my ($timeout, $message, $cancel) = @{ $others{$other} };
+		my $s = session($node);
+		$s->query_ok("SET zklock.on_revoke = 'cancel'");
+		$s->query_ok("SELECT zk_lock('both')");
+		my $id = zk_session_id($s);
+		wait_until('the watch', sub { watched('both') });
+		$s->query_ok("SET statement_timeout = '$timeout'");
+		my $started = time;
+		$s->query_async(<<"SQL");
+DO \$\$
+DECLARE
+	released boolean;
+BEGIN
+	PERFORM set_config('application_name', 'busy', false);
+	BEGIN
+		released := lo_export($empty, '$fifo') = 1 AND zk_unlock('both');
+	EXCEPTION WHEN serialization_failure THEN
+		released := false;
+	END;
+	PERFORM pg_sleep(10);
+END \$\$
+SQL
+		wait_named($s, 'busy');
+		$events{$event}->($s, 'both', $id);
+		$cancel->($s, $started);
+		open my $in, '<', $fifo or die "$fifo: $!";
+		close $in;
+		failed_with($s, '57014', "$other is not lost beside a $event",
+			like => $message, hint => 0);
+		$s->query_ok('RESET statement_timeout');
+		works($s, 'SELECT pg_sleep(0)', '', '... and strikes once');
+		$s->quit;
+	}
+}
+
+# A cancel in the very moment in which a timed attempt ends.
+{
+	my $holder = session($node);
+	my $s = session($node);
+	$holder->query_ok("SELECT zk_lock('timed')");
+	my $started = time;
+	$s->query_async("SELECT zk_try_lock('timed', '1500ms')");
+	wait_for_place($s);
+	$s->pause;
+	$s->cancel;
+	wait_until('the timeout', sub { time > $started + 2 });
+	$s->resume;
+	failed_with($s, '57014', 'a cancel is not lost beside the end of a timed attempt',
+		like => qr/due to user request/, hint => 0);
+	works($s, "SELECT zk_try_lock('timed', '10ms')", 'f', '... which ends alone as well');
+	works($s, 'SELECT pg_sleep(0)', '', '... and cancels nothing else');
+	$_->quit for $s, $holder;
+}
+
+# A program that the backend started.
+for my $event (sort keys %events)
+{
+	my $s = session($node);
+	$s->query_ok("SET zklock.on_revoke = 'cancel'");
+	$s->query_ok("SELECT zk_lock('program')");
+	my $id = zk_session_id($s);
+	wait_until('the watch', sub { watched('program') });
+	$s->query_async("COPY t FROM PROGRAM 'exec sleep 100'");
+	wait_for_sql($node, "SELECT state = 'active' AND query ~ '^COPY' "
+		  . 'FROM pg_stat_activity WHERE pid = ' . $s->pid, 't');
+	my $child = "pgrep -P " . $s->pid . " -x sleep >/dev/null";
+	wait_until('the program', sub { system($child) == 0 });
+	my $started = time;
+	$events{$event}->($s, 'program', $id);
+	failed_with($s, $event eq 'loss' ? '40001' : '57014',
+		"a $event ends a statement that reads from a program", like => qr/"program"/);
+	cmp_ok(time - $started, '<', 50, '... and the program');
+	works($s, 'SELECT pg_sleep(0)', '', '... and no other statement');
+	$s->quit;
+}
+
+nothing_left($zkc, 'nothing is left');
+unlike(server_log($node), qr/PANIC|terminated by signal/, 'no backend has crashed');
+$node->stop;
+$zkc->close;
+$zk->stop;
+done_testing();

@@ -1,0 +1,57 @@
+# PostgreSQL commits transactions of its own while a session idles: for notifications
+# that arrive, and to read invalidations. These report no loss, because an error there
+# would end the connection: the next statement reports it (promise 5.3).
+
+use strict;
+use warnings;
+
+use Test::More;
+use ZkLock::Check;
+use ZkLock::Cluster;
+use ZkLock::ZkClient;
+use ZkLock::ZkServer;
+
+my $zk = ZkLock::ZkServer->start(tick_time => 200);
+my $zkc = ZkLock::ZkClient->new($zk->connect_string, timeout => 60);
+my $node = zklock_node('a', zk => $zk, preload => 1);
+$node->safe_psql('postgres', 'CREATE TABLE changed (v int)');
+my $other = session($node);
+
+# A session whose queue of invalidations is full is told to read it.
+my $invalidate = <<'SQL';
+DO $$
+BEGIN
+	FOR i IN 1..6000 LOOP
+		EXECUTE 'ALTER TABLE changed ALTER v SET STATISTICS ' || i % 100;
+		COMMIT;
+	END LOOP;
+END $$
+SQL
+my %reasons = (
+	'a notification' => [ 'LISTEN c', sub { $other->query_ok('NOTIFY c') } ],
+	'invalidations' => [ 'SELECT 1', sub { $other->query_ok($invalidate) } ]);
+
+for my $reason (sort keys %reasons)
+{
+	my ($prepare, $act) = @{ $reasons{$reason} };
+	my $s = session($node);
+	$s->query_ok($prepare);
+	$s->query_ok('SET zklock.commit_check = always');
+	$s->query_ok("SELECT zk_lock('idle')");
+	wait_for_sql($node,
+		'SELECT state, wait_event FROM pg_stat_activity WHERE pid = ' . $s->pid,
+		'idle|ClientRead');
+	$zkc->delete($_) for queue_of($zkc, 'idle');
+	$act->();
+	fails_with($s, 'SELECT 1', '40001', "a loss is reported after $reason, by a statement",
+		like => qr/lock "idle" was lost/);
+	works($s, "SELECT 'this'", 'this', '... once, and the connection stays');
+	$s->quit;
+}
+
+nothing_left($zkc, 'nothing is left');
+$other->quit;
+$node->stop;
+$zkc->close;
+$zk->stop;
+done_testing();

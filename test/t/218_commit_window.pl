@@ -1,0 +1,233 @@
+# What can happen between the check at commit and the commit record: a loss that is
+# noticed while the commit can be aborted aborts it; a later one is logged and counted,
+# and cuts no wait for a synchronous standby short (promises 5.2 and 5.9).
+
+use strict;
+use warnings;
+
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Time::HiRes qw(time);
+use ZkLock::Check;
+use ZkLock::Cluster;
+use ZkLock::FaultProxy;
+use ZkLock::Proxy;
+use ZkLock::Util qw(wait_until);
+use ZkLock::ZkClient;
+use ZkLock::ZkServer;
+
+my $zk = ZkLock::ZkServer->start(tick_time => 200);
+my $zkc = ZkLock::ZkClient->new($zk->connect_string);
+my $way = ZkLock::Proxy->start(target => $zk);
+my $here = zklock_node('here', proxy => $way, preload => 1, session_timeout => '2s',
+	init => [ allows_streaming => 1 ],
+	extra_conf => "synchronous_commit = local\n");
+my $there = zklock_node('there', zk => $zk);
+$here->safe_psql('postgres', 'CREATE TABLE t (v text)');
+my $admin = session($here);
+
+sub standby
+{
+	my ($name) = @_;
+	$admin->query_ok("ALTER SYSTEM SET synchronous_standby_names = '$name'");
+	$admin->query_ok('SELECT pg_reload_conf()');
+	wait_for_sql($here, 'SHOW synchronous_standby_names', $name);
+	return;
+}
+
+# Each returns when the holder has noticed.
+sub remove_by_hand
+{
+	my ($s, $lock, $id) = @_;
+	my $watched = sub { ($zk->four_letter('wchp') // '') =~ m{^/zklock/locks/$lock/}m };
+	wait_until('the watch', $watched);
+	my $requests = requests_of($zk, $id);
+	$zkc->delete($_) for queue_of($zkc, $lock);
+	wait_until('the holder to notice', sub { requests_of($zk, $id) > $requests });
+	return;
+}
+
+sub wait_for_standby
+{
+	my ($s) = @_;
+	return wait_for_sql($here,
+		'SELECT wait_event FROM pg_stat_activity WHERE pid = ' . $s->pid, 'SyncRep');
+}
+
+sub rows
+{
+	my ($value) = @_;
+	return $here->safe_psql('postgres', "SELECT count(*) FROM t WHERE v = '$value'");
+}
+
+# What the counters show since this was last called.
+sub counted
+{
+	return $admin->query_ok('SELECT locks_lost, commits_refused, zk_stat_reset() FROM zk_stat')
+	  =~ s/\|$//r;
+}
+
+standby('nobody');
+counted();
+
+# The queue of NOTIFY, which a committer keeps while it waits for its standby.
+for my $how ('by expiry', 'by hand')
+{
+	my $first = session($here);
+	my $s = session($here);
+	$first->query_ok('SET synchronous_commit = on');
+	$s->query_ok('SET zklock.commit_check = always');
+	$s->query_ok('BEGIN');
+	$s->query_ok("SELECT zk_xact_lock('notify')");
+	my $id = zk_session_id($s);
+	$s->query_ok("INSERT INTO t VALUES ('notify'); NOTIFY c");
+	$first->query_async("BEGIN; INSERT INTO t VALUES ('first'); NOTIFY c; COMMIT");
+	wait_for_standby($first);
+	$s->query_async('COMMIT');
+	wait_for_place($s);
+	if ($how eq 'by expiry')
+	{
+		$way->cut(refuse => 1);
+		my $next = session($there);
+		works($next, "SELECT zk_lock('notify') > 0", 't', 'the next holder has the lock');
+		$next->quit;
+	}
+	else
+	{
+		remove_by_hand($s, 'notify', $id);
+	}
+	failed_with($s, '40001', "a loss $how ends the wait in the queue of NOTIFY",
+		like => qr/lock "notify" was lost/);
+	ok(!$first->finished, '... before its end');
+	is(rows('notify'), 0, '... and the transaction is not committed');
+	is(counted(), '1|1', '... which is counted');
+	works($s, 'SELECT count(*) FROM zk_held_locks', '0', '... and reported once');
+	$way->accept if $how eq 'by expiry';
+	standby('');
+	$first->wait_result;
+	standby('nobody');
+	$_->quit for $s, $first;
+}
+
+# Too late: the commit record is written.
+for my $end ('COMMIT', "PREPARE TRANSACTION 'late'", "COMMIT PREPARED 'late'")
+{
+	my $level = $end eq 'COMMIT' ? 'transaction' : 'session';
+	my $s = session($here);
+	my $offset = -s $here->logfile;
+	if ($end =~ /^COMMIT P/)
+	{
+		$s->query_ok("SELECT zk_lock('late')");
+	}
+	else
+	{
+		$s->query_ok('BEGIN');
+		$s->query_ok($level eq 'session' ? "SELECT zk_lock('late')" : "SELECT zk_xact_lock('late')");
+		$s->query_ok("INSERT INTO t VALUES ('late')");
+	}
+	my $id = zk_session_id($s);
+	$s->query_ok('SET synchronous_commit = on');
+	$s->query_async($end);
+	wait_for_standby($s);
+	remove_by_hand($s, 'late', $id);
+	works($admin, 'SELECT wait_event FROM pg_stat_activity WHERE pid = ' . $s->pid,
+		'SyncRep', "$end goes on to wait for its standby");
+	standby('');
+	$s->wait_result;
+	ok($s->ok && $s->error eq '', '... and succeeds, without a warning') or diag($s->error);
+	my $log = slurp_file($here->logfile, $offset);
+	if ($level eq 'transaction')
+	{
+		like($log, qr/LOG:  lock "late" was lost while a transaction that held it was being committed/,
+			'... the loss is logged');
+		is(counted(), '1|0', '... and counted');
+		works($s, 'SELECT 1', '1', '... and no other statement fails for it');
+	}
+	else
+	{
+		like($log, qr/LOG:  lock "late" was lost while/, '... the loss is logged')
+		  unless $end =~ /^COMMIT P/;
+		fails_with($s, 'SELECT 1', '40001', '... the next statement reports the loss',
+			like => qr/"late"/);
+		is(counted(), '1|0', '... which is counted');
+		works($s, 'SELECT 1', '1', '... once');
+	}
+	standby('nobody');
+	$s->quit;
+}
+standby('');
+
+# An answer that came too late.
+{
+	my $proxy = ZkLock::FaultProxy->start(target => $zk);
+	my $node = zklock_node('held', zk => $proxy->connect_string, session_timeout => '4s');
+	$node->safe_psql('postgres', 'CREATE TABLE t (v text)');
+	my $s = session($node);
+	my $next = session($there);
+	$s->query_ok('SET zklock.commit_check = always');
+	$s->query_ok("SELECT zk_lock('warm-up'), zk_unlock('warm-up')");
+	$s->query_ok('BEGIN');
+	$s->query_ok("SELECT zk_xact_lock('held')");
+	$s->query_ok("INSERT INTO t VALUES ('held')");
+	$proxy->forget;
+	$proxy->arm(fault => 'hold_answer', op => 'multi', path => 'held');
+	my $started = time;
+	$s->query_async('COMMIT');
+	wait_until('the question', sub { $proxy->hits });
+	$zkc->delete($_) for queue_of($zkc, 'held');
+	works($next, "SELECT zk_lock('held') > 0", 't', 'another session holds the lock');
+	wait_until('the lease to end', sub { time > $started + 1.5 });
+	ok(!$s->finished, 'the commit waits for its answer');
+	$proxy->release;
+	failed_with($s, '40001', 'an answer older than the lease confirms no commit',
+		like => qr/"held"/);
+	is($node->safe_psql('postgres', 'SELECT count(*) FROM t'), 0, '... and leaves no row');
+	$_->quit for $s, $next;
+	$proxy->disarm;
+
+	# When a commit asks, and when not.
+	my $asks = sub {
+		my ($lock) = @_;
+		return scalar grep { $_->{op} eq 'multi' && "@{ $_->{paths} }" =~ /$lock/ } $proxy->record;
+	};
+	$s = session($node);
+	$s->query_ok("BEGIN; SELECT zk_xact_lock('reserve')");
+	$s->query_ok("INSERT INTO t VALUES ('reserve')");
+	wait_until('half of the lease to pass',
+		sub { $s->query_ok("SELECT lease_remaining < '550 ms' FROM zk_session()") eq 't' });
+	$proxy->forget;
+	works($s, 'COMMIT', '', 'a commit with less than half of its lease left succeeds');
+	is($asks->('reserve'), 1, '... and has asked the ensemble');
+
+	$s->query_ok('SET zklock.commit_check = always');
+	for my $kind ('reads', 'writes')
+	{
+		$s->query_ok("BEGIN; SELECT zk_lock('released')");
+		$s->query_ok("INSERT INTO t VALUES ('released')") if $kind eq 'writes';
+		$s->query_ok("SELECT zk_unlock('released')");
+		$proxy->forget;
+		works($s, 'COMMIT', '', "a transaction that $kind and has released its lock commits");
+		my $n = grep { $_->{op} eq 'multi' } $proxy->record;
+		is($n, $kind eq 'writes' ? 1 : 0, '... and asks only if it has written');
+	}
+
+	$s->query_ok("SELECT zk_lock('prepared')");
+	$s->query_ok("BEGIN; INSERT INTO t VALUES ('prepared')");
+	$zkc->delete($_) for queue_of($zkc, 'prepared');
+	fails_with($s, "PREPARE TRANSACTION 'p'", '40001', 'PREPARE is refused like COMMIT',
+		like => qr/"prepared"/);
+	is($node->safe_psql('postgres', 'SELECT count(*) FROM pg_prepared_xacts'), 0,
+		'... and prepares nothing');
+	$s->quit;
+	$node->stop;
+}
+
+$admin->quit;
+nothing_left($zkc, 'nothing is left');
+unlike(server_log($_), qr/PANIC|terminated by signal/, 'no backend has crashed')
+	for $here, $there;
+$_->stop for $here, $there;
+$zkc->close;
+$way->stop;
+$zk->stop;
+done_testing();

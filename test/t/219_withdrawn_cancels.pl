@@ -1,0 +1,112 @@
+# A cancel of our own is withdrawn when what it was requested for is released, and does not
+# hit the ROLLBACK of a failed transaction (promises 5.3 and 5.10).
+
+use strict;
+use warnings;
+
+use File::Temp ();
+use POSIX qw(mkfifo);
+use Test::More;
+use ZkLock::Check;
+use ZkLock::Cluster;
+use ZkLock::Pipeline;
+use ZkLock::Util qw(wait_until);
+use ZkLock::ZkClient;
+use ZkLock::ZkServer;
+
+my $zk = ZkLock::ZkServer->start(tick_time => 200);
+my $zkc = ZkLock::ZkClient->new($zk->connect_string);
+my $node = zklock_node('a', zk => $zk);
+my $dir = File::Temp->newdir('withdrawnXXXXXX', TMPDIR => 1);
+chmod 0755, $dir->dirname;
+
+# lo_export() of an empty object into a FIFO blocks in open(), and looks at no cancel.
+my $fifo = $dir->dirname . '/fifo';
+mkfifo($fifo, 0666) or die "mkfifo: $!";
+chmod 0666, $fifo;
+my $empty = $node->safe_psql('postgres', 'SELECT lo_create(0)');
+
+sub watched
+{
+	my ($lock) = @_;
+	return ($zk->four_letter('wchp') // '') =~ m{^/zklock/locks/$lock/}m;
+}
+
+# Each returns when the holder has noticed.
+my %events = (
+	revocation => sub {
+		my ($s, $lock) = @_;
+		my ($path) = queue_of($zkc, $lock);
+		$zkc->set($path, '__REVOKE__');
+		wait_until('the holder to notice',
+			sub { (eval { $zkc->get($path)->{data} } // '') ne '__REVOKE__' });
+	},
+	loss => sub {
+		my ($s, $lock, $id) = @_;
+		my $requests = requests_of($zk, $id);
+		$zkc->delete($_) for queue_of($zkc, $lock);
+		wait_until('the holder to notice', sub { requests_of($zk, $id) > $requests });
+	});
+
+# A failed PL/pgSQL block releases the lock while the cancel is pending.
+for my $event (sort keys %events)
+{
+	for my $others (0, 1)
+	{
+		my $s = session($node);
+		my $with = $others ? 'with another lock' : 'with no other lock';
+		$s->query_ok("SET zklock.on_revoke = 'cancel'");
+		$s->query_ok("SELECT zk_lock('other')") if $others;
+		$s->query_ok("SELECT zk_try_lock('warm-up'), zk_unlock('warm-up')");
+		my $id = zk_session_id($s);
+		$s->query_async(<<"SQL");
+DO \$\$
+BEGIN
+	PERFORM set_config('application_name', 'busy', false);
+	BEGIN
+		PERFORM zk_xact_lock('inner');
+		PERFORM lo_export($empty, '$fifo') / 0;
+	EXCEPTION WHEN division_by_zero THEN
+		PERFORM pg_sleep(0.01);
+	END;
+END \$\$
+SQL
+		wait_until('the watch', sub { watched('inner') });
+		$events{$event}->($s, 'inner', $id);
+		open my $in, '<', $fifo or die "$fifo: $!";
+		close $in;
+		$s->wait_result;
+		ok($s->ok, "a $event of what a failed block releases cancels nothing, $with")
+		  or diag($s->error);
+		works($s, 'SELECT pg_sleep(0)', '', '... and no later statement');
+		works($s, 'SELECT count(*) FROM zk_held_locks', $others, '... and the rest is held');
+		$s->quit;
+	}
+}
+
+# A ROLLBACK that takes long to read.
+{
+	my $observer = session($node);
+	my $p = ZkLock::Pipeline->new($node);
+	$p->query("SELECT zk_lock('failed')");
+	wait_until('the watch', sub { watched('failed') });
+	my ($path) = queue_of($zkc, 'failed');
+	$p->query('BEGIN');
+	$p->query('SELECT 1 / 0');
+	$p->send_all(ZkLock::Pipeline::message('Q', 'ROLLBACK ' . "/**/\n" x 20_000_000 . "\0"));
+	my $runs = q{SELECT count(*) FROM pg_stat_activity WHERE state = 'active' AND query ~ '^ROLLBACK'};
+	wait_until('ROLLBACK', sub { $observer->query_ok($runs) });
+	$zkc->delete($path);
+	is_deeply([ $p->until_ready ], ['00000'], 'a loss does not cancel ROLLBACK of a failed transaction');
+	my $state;
+	wait_until('the report', sub { ($state) = $p->query('SELECT 1'); $state ne '00000' });
+	is($state, '40001', '... the next statement reports it');
+	is_deeply([ $p->query('SELECT 1') ], ['00000'], '... once');
+	$observer->quit;
+}
+
+nothing_left($zkc, 'nothing is left');
+$node->stop;
+$zkc->close;
+$zk->stop;
+done_testing();

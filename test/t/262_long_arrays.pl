@@ -1,0 +1,51 @@
+# A call with a thousand names that waits for a silent ensemble holds up nobody else:
+# databases come and go meanwhile, which needs an answer of every backend, and a cancel
+# ends the call.
+
+use strict;
+use warnings;
+
+use Test::More;
+use ZkLock::Check;
+use ZkLock::Cluster;
+use ZkLock::Proxy;
+use ZkLock::ZkClient;
+use ZkLock::ZkServer;
+
+use constant NAMES => 1000;
+
+my $zk = ZkLock::ZkServer->start;
+my $zkc = ZkLock::ZkClient->new($zk->connect_string, timeout => 60);
+my $way = ZkLock::Proxy->start(target => $zk);
+my $node = zklock_node('a', proxy => $way, session_timeout => '60s');
+my $dba = session($node);
+my $s = session($node);
+$s->query_ok('SET zklock.max_locks = ' . (NAMES + 1));
+$s->query_ok("SELECT zk_lock('ready'), zk_unlock('ready')");
+
+for my $end (qw(cancel statement_timeout))
+{
+	$way->freeze;
+	$s->query_ok("SET statement_timeout = '5s'") if $end eq 'statement_timeout';
+	$s->query_async("SELECT zk_lock(array_agg('$end' || i)) FROM generate_series(1, ${\NAMES}) AS i");
+	wait_for_sql($node, 'SELECT wait_event_type FROM pg_stat_activity WHERE pid = ' . $s->pid, 'Extension');
+	works($dba, 'CREATE DATABASE other', '', "$end: a database is created while the call waits");
+	works($dba, 'DROP DATABASE other', '', "$end: and dropped");
+	$s->cancel if $end eq 'cancel';
+	failed_with($s, '57014', "$end: ends the call", hint => 0);
+	$way->thaw;
+	works($s, "SELECT count(*) FROM zk_held_locks", '0', "$end: nothing is held");
+	nothing_left($zkc, "$end: nothing is left");
+}
+$s->query_ok('RESET statement_timeout');
+works($s, "SELECT count(*) FROM (SELECT unnest(zk_lock(array_agg('n' || i))) FROM generate_series(1, ${\NAMES}) AS i) AS t",
+	NAMES, 'afterwards the session can lock as many');
+works($s, "SELECT zk_unlock(array_agg('n' || i)) FROM generate_series(1, ${\NAMES}) AS i", 't', 'and release them');
+nothing_left($zkc, 'nothing is left in the end');
+
+$_->quit for $s, $dba;
+$node->stop;
+$way->stop;
+$zkc->close;
+$zk->stop;
+done_testing();

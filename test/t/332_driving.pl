@@ -1,0 +1,170 @@
+# Whatever a backend does, its session is kept alive and its locks with it; a
+# request leaves in one packet; a session costs one thread.
+
+use strict;
+use warnings;
+
+use File::Temp ();
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Time::HiRes qw(time sleep);
+use ZkLock::Check;
+use ZkLock::Cluster;
+use ZkLock::FaultProxy;
+use ZkLock::Util qw(wait_until write_file);
+use ZkLock::ZkClient;
+use ZkLock::ZkServer;
+
+# Of the session; what a backend does here takes several times as long.
+use constant TIMEOUT => 1.2;
+use constant BUSY => 5;
+
+my $zk = ZkLock::ZkServer->start(tick_time => 200);
+my $proxy = ZkLock::FaultProxy->start(target => $zk);
+my $node = zklock_node('a', zk => $proxy, session_timeout => TIMEOUT * 1000 . 'ms');
+my $other = zklock_node('b', zk => $zk);
+$node->safe_psql('postgres', 'CREATE TABLE t (i int); INSERT INTO t VALUES (1)');
+
+# A function that looks at no interrupt.
+my $tmp = File::Temp->newdir('busyXXXXXX', TMPDIR => 1);
+chmod 0755, "$tmp";
+write_file("$tmp/busy.c", <<'C');
+#include "postgres.h"
+#include "fmgr.h"
+#include "portability/instr_time.h"
+PG_MODULE_MAGIC;
+PG_FUNCTION_INFO_V1(busy);
+Datum
+busy(PG_FUNCTION_ARGS)
+{
+	instr_time	began;
+	instr_time	now;
+
+	INSTR_TIME_SET_CURRENT(began);
+	do
+	{
+		INSTR_TIME_SET_CURRENT(now);
+		INSTR_TIME_SUBTRACT(now, began);
+	} while (INSTR_TIME_GET_DOUBLE(now) < PG_GETARG_INT32(0));
+	PG_RETURN_VOID();
+}
+C
+my $pg_config = $ENV{PG_CONFIG} // 'pg_config';
+chomp(my $include = `$pg_config --includedir-server`);
+system_or_bail($ENV{CC} // 'cc', "-I$include", qw(-O1 -fPIC -shared -o), "$tmp/busy.so", "$tmp/busy.c");
+$node->safe_psql('postgres', "CREATE FUNCTION busy(int) RETURNS void LANGUAGE c AS '$tmp/busy.so'");
+
+# A session with a lock, and the ZooKeeper session that it has.
+sub holder
+{
+	my ($name) = @_;
+	my $s = session($node);
+	$s->query_ok("SELECT zk_lock('$name')");
+	$s->{zk} = zk_session_id($s);
+	return $s;
+}
+
+sub still_holds
+{
+	my ($s, $what) = @_;
+	is($s->query('SELECT count(*) FROM zk_held_locks'), '1', "$what keeps its lock");
+	is(zk_session_id($s), $s->{zk}, '... and its session');
+	$s->quit;
+	return;
+}
+
+# Long statements.
+{
+	my $locker = session($node);
+	$locker->query_ok('BEGIN; UPDATE t SET i = i');
+	my %statements = (
+		'a backend that computes' => 'SELECT count(busy(1)) FROM generate_series(1, ' . BUSY . ')',
+		'a backend that sleeps' => 'SELECT pg_sleep(' . BUSY . ')',
+		'a backend that looks at no interrupt' => 'SELECT busy(' . BUSY . ')',
+		'a backend that waits for a row' => 'UPDATE t SET i = i');
+	my %holders = map { $_ => holder($_) } sort keys %statements;
+	my $idle = holder('idle');
+	$holders{$_}->query_async($statements{$_}) for sort keys %statements;
+	sleep(BUSY);
+	$locker->query_ok('ROLLBACK');
+	$holders{$_}->wait_result for sort keys %statements;
+	still_holds($holders{$_}, $_) for sort keys %statements;
+	still_holds($idle, 'an idle backend');
+	$locker->quit;
+}
+
+# A latch that is set all the time.
+{
+	my $holder = session($other);
+	$holder->query_ok("SELECT zk_lock('flood')");
+	my $waiter = holder('other');
+	my $pid = $waiter->pid;
+	my $flood = fork() // die "fork: $!";
+	if (!$flood)
+	{
+		my $until = time() + 60;
+		while (time() < $until && getppid() > 1) { kill 'USR1', $pid for 1 .. 100; }
+		require POSIX;
+		POSIX::_exit(0);
+	}
+	$waiter->query_async("SELECT zk_lock('flood') > 0");
+	wait_blocked($waiter);
+	sleep(2 * TIMEOUT);
+	$holder->query_ok("SELECT zk_unlock('flood')");
+	is($waiter->wait_result, 't', 'a backend that is signalled all the time gets its lock');
+	is(zk_session_id($waiter), $waiter->{zk}, '... and keeps its session');
+	$holder->query_ok("SELECT zk_lock('flood2')");
+	$waiter->query_async("SELECT zk_lock('flood2')");
+	wait_blocked($waiter);
+	$waiter->cancel;
+	$waiter->wait_result;
+	is($waiter->sqlstate, '57014', '... and can be cancelled');
+	kill 'KILL', $flood;
+	waitpid $flood, 0;
+	$_->quit for $holder, $waiter;
+}
+
+# Messages all the time: each change of the holder's node wakes the waiter.
+{
+	my $zkc = ZkLock::ZkClient->new($zk->connect_string);
+	my $holder = session($other);
+	$holder->query_ok("SELECT zk_lock('stream')");
+	my ($node_of_holder) = $zkc->children('/zklock/locks/stream');
+	my $waiter = holder('listener');
+	$waiter->query_async("SELECT zk_lock('stream')");
+	wait_blocked($waiter);
+	my $until = time() + 2 * TIMEOUT;
+	my $n = 0;
+	my $change = sub { $zkc->set("/zklock/locks/stream/$node_of_holder", 'change ' . ++$n) };
+	$change->() while time() < $until;
+	$waiter->cancel;
+	$until = time() + 30;
+	$change->() while !$waiter->finished && time() < $until;
+	ok($waiter->finished, 'a backend that receives messages all the time can be cancelled');
+	failed_with($waiter, '57014', '... by the user', hint => 0);
+	is(zk_session_id($waiter), $waiter->{zk}, '... and keeps its session');
+	note("$n changes");
+	$_->quit for $holder, $waiter;
+	$zkc->close;
+}
+
+# Packets, and threads.
+{
+	my $s = holder('packets');
+	$s->query_ok("SELECT count(zk_lock('p')), count(zk_unlock('p')) FROM generate_series(1, 200)");
+	$s->query_ok("SELECT count(zk_lock(ARRAY['q', 'r'])), count(zk_unlock('q')), count(zk_unlock('r')) FROM generate_series(1, 20)");
+	my $n;
+	wait_until('all requests to be read',
+		sub { my $last = $n; $n = $proxy->packets; $last && $last->{requests} == $n->{requests} }, pause => 0.3);
+	cmp_ok($n->{requests}, '>=', 400, 'each lock and unlock is requests');
+	cmp_ok($n->{packets}, '<=', $n->{requests}, 'no request takes more than one packet');
+	note("$n->{requests} requests in $n->{packets} packets");
+	my @threads = glob '/proc/' . $s->pid . '/task/*';
+	is(scalar(@threads), 2, 'a session has one thread');
+	$s->quit;
+}
+
+$_->stop for $node, $other;
+$proxy->stop;
+$zk->stop;
+done_testing();

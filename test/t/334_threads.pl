@@ -1,0 +1,45 @@
+# The backend and its session's thread drive the client library by turns without
+# getting into each other's way: ThreadSanitizer watches the recipe layer with the
+# real library and a real server, while connections break and names are looked up.
+
+use strict;
+use warnings;
+
+use File::Basename qw(dirname);
+use File::Temp ();
+use Test::More;
+use ZkLock::Proxy;
+use ZkLock::ZkServer;
+
+use constant { SECONDS => 12, CUTS => 6 };
+
+my $tmp = File::Temp->newdir('threadsXXXXXX', TMPDIR => 1);
+my ($program, $top) = ("$tmp/driving", dirname(__FILE__) . '/../..');
+my @build = ('clang', qw(-std=gnu11 -D_GNU_SOURCE -g -O1 -fsanitize=thread), "-I$top/src",
+	'-o', $program, "$top/test/stall/driving.c", glob("$top/src/recipe/{,*/}*.c"), qw(-l:libzookeeper_st.so.2 -lpthread));
+plan skip_all => 'needs clang with ThreadSanitizer' if system("@build >$tmp/build.log 2>&1") != 0;
+
+my $zk = ZkLock::ZkServer->start(tick_time => 200);
+my $proxy = ZkLock::Proxy->start(target => $zk);
+my $pid = fork() // die "fork: $!";
+if (!$pid)
+{
+	open(STDOUT, '>', "$tmp/out") or die "$tmp/out: $!";
+	open(STDERR, '>&', \*STDOUT) or die "stderr: $!";
+	exec($program, "localhost:" . $proxy->port, 2000, SECONDS) or die "$program: $!";
+}
+for (1 .. CUTS)
+{
+	sleep SECONDS / CUTS;
+	$proxy->cut;
+}
+waitpid $pid, 0;
+my $status = $?;
+open my $fh, '<', "$tmp/out" or die "$tmp/out: $!";
+my $said = do { local $/; <$fh> };
+is($status, 0, 'no race is found') || diag($said);
+like($said, qr/^[1-9]\d+ locks$/m, 'and locks are had meanwhile');
+
+$proxy->stop;
+$zk->stop;
+done_testing();

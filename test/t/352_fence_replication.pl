@@ -1,0 +1,167 @@
+# A publication FOR ALL TABLES carries zklock_fences. Whatever arrives at a
+# subscriber, and in whatever order, a recorded token never decreases there, and
+# the apply worker never fails when both servers have fenced the same lock.
+
+use strict;
+use warnings;
+
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use ZkLock::Check;
+use ZkLock::Cluster;
+use ZkLock::Util qw(read_file);
+use ZkLock::ZkClient;
+use ZkLock::ZkServer;
+
+my $zk = ZkLock::ZkServer->start(tick_time => 500);
+my $zkc = ZkLock::ZkClient->new($zk->connect_string);
+my ($publisher, $subscriber) = map {
+	zklock_node($_,
+		zk => $zk,
+		session_timeout => '10s',
+		init => [ allows_streaming => 'logical' ])
+} qw(publisher subscriber);
+my ($pub, $sub) = map { session($_) } $publisher, $subscriber;
+
+# Locks, fences and unlocks in one session; returns the token.
+sub fence
+{
+	my ($s, $lock) = @_;
+	$s->query_ok("SELECT zk_lock('$lock')");
+	my $token = $s->query_ok("SELECT zk_fence('$lock')");
+	$s->query_ok("SELECT zk_unlock('$lock')");
+	return $token;
+}
+
+# Fences in a transaction that goes on after the lock was released; returns the token.
+sub fence_late
+{
+	my ($s, $lock) = @_;
+	$s->query_ok('BEGIN');
+	return fence($s, $lock);
+}
+
+sub recorded
+{
+	my ($s, $lock) = @_;
+	return $s->query("SELECT token FROM zklock_fences WHERE lock = '$lock'");
+}
+
+sub caught_up { return $publisher->wait_for_catchup('fences') }
+
+# What both have when the subscription begins.
+my $old = fence($pub, 'copied-late');
+my $new = fence($sub, 'copied-late');
+my $early = fence($sub, 'copied');
+my $later = fence($pub, 'copied');
+$pub->query_ok('CREATE PUBLICATION everything FOR ALL TABLES');
+$sub->query_ok("CREATE SUBSCRIPTION fences CONNECTION '"
+	  . $publisher->connstr . q( dbname=postgres' PUBLICATION everything));
+wait_for_sql($subscriber, q(SELECT count(*) > 0 AND bool_and(srsubstate = 'r') FROM pg_subscription_rel));
+is(recorded($sub, 'copied-late'), $new, 'the initial copy keeps a greater token');
+is(recorded($sub, 'copied'), $later, 'and brings one');
+
+# A later holder's token arrives, as an insert, then as an update.
+fence($sub, 'in-order');
+for my $what ('insert', 'update')
+{
+	my $token = fence($pub, 'in-order');
+	caught_up();
+	is(recorded($sub, 'in-order'), $token, "a later token arrives, $what");
+}
+
+# An earlier holder's token arrives late.
+for my $what ('insert', 'update')
+{
+	$old = fence_late($pub, 'late');
+	$new = fence($sub, 'late');
+	$pub->query_ok('COMMIT');
+	caught_up();
+	ok($old < $new && recorded($sub, 'late') eq $new, "a late token changes nothing, $what");
+}
+
+# 144 was recorded here, 140 arrives late: 140 to 143 must be refused.
+$sub->query_ok(q(INSERT INTO zklock_fences VALUES ('rare', 9223372036854775807, now(), 'x')));
+fence($pub, 'rare');
+caught_up();
+$sub->query_ok(q(SELECT zk_lock('rare')));
+fails_with($sub, q(SELECT zk_fence('rare')), '40001', 'a smaller token is refused still');
+$sub->query_ok('SELECT zk_unlock_all()');
+
+# What removes rows there removes none here.
+$pub->query_ok(q(SELECT zk_fence_reset('in-order')));
+my $kept = recorded($sub, 'in-order');
+$pub->query_ok(q(INSERT INTO zklock_fences VALUES ('vacuumed', 7, 'epoch', 'x')));
+caught_up();
+works($pub, q(SELECT zk_fence_vacuum('1 year')), '1', 'an old row is removed');
+fails_with($pub, 'TRUNCATE zklock_fences', '55000', 'the table cannot be truncated');
+caught_up();
+is(recorded($sub, 'in-order'), $kept, 'zk_fence_reset is for one database');
+is(recorded($sub, 'vacuumed'), 7, 'so is zk_fence_vacuum');
+fence($pub, 'in-order');
+caught_up();
+ok(recorded($sub, 'in-order') > $kept, 'and the next token arrives');
+
+# The subscriber fences while the change arrives: one waits for the other.
+for my $end ('COMMIT', 'ROLLBACK')
+{
+	for my $what ('insert', 'update')
+	{
+		my $lock = "met-$end";
+		fence_late($sub, $lock);
+		my $token = fence($pub, $lock);
+		wait_for_sql($subscriber, <<'SQL', 't');
+SELECT count(*) > 0 FROM pg_locks AS l JOIN pg_stat_subscription AS s USING (pid) WHERE NOT granted
+SQL
+		$sub->query_ok($end);
+		caught_up();
+		is(recorded($sub, $lock), $token, "an $what that meets a fence, $end");
+	}
+}
+
+# zk_fence() meets a row that another transaction is changing.
+for my $end ('COMMIT', 'ROLLBACK')
+{
+	fence($sub, "changing-$end");
+	my $writer = session($subscriber);
+	$writer->query_ok('BEGIN');
+	$writer->query_ok("UPDATE zklock_fences SET token = token + 1 WHERE lock = 'changing-$end'");
+	$sub->query_ok("SELECT zk_lock('changing-$end')");
+	$sub->query_async("SELECT zk_fence('changing-$end') = zk_lock_token('changing-$end')");
+	wait_blocked($sub);
+	$writer->query_ok($end);
+	is($sub->wait_result, 't', "a fence waits for a change of its row, $end");
+	works($sub, "SELECT token = zk_lock_token('changing-$end') FROM zklock_fences WHERE lock = 'changing-$end'",
+		't', 'and records its token');
+	$sub->query_ok('SELECT zk_unlock_all()');
+	$writer->quit;
+}
+{
+	fence($sub, 'vanishing');
+	my $writer = session($subscriber);
+	$writer->query_ok('BEGIN');
+	$writer->query_ok("UPDATE zklock_fences SET fenced_at = 'epoch' WHERE lock = 'vanishing'");
+	$writer->query_ok("SELECT zk_fence_vacuum('1 year')");
+	$sub->query_ok("SELECT zk_lock('vanishing')");
+	$sub->query_async("SELECT zk_fence('vanishing') = zk_lock_token('vanishing')");
+	wait_blocked($sub);
+	$writer->query_ok('COMMIT');
+	is($sub->wait_result, 't', 'a fence waits for the removal of its row');
+	works($sub, "SELECT token = zk_lock_token('vanishing') FROM zklock_fences WHERE lock = 'vanishing'",
+		't', 'and records its token');
+	$sub->query_ok('SELECT zk_unlock_all()');
+	$writer->quit;
+}
+
+my $log = read_file($subscriber->logfile);
+unlike($log, qr/ERROR:.*(duplicate key|concurrently updated)/, 'the apply worker met no error');
+is(() = $log =~ /logical replication apply worker .* has started/g, 1, 'and was never restarted');
+nothing_left($zkc, 'nothing is left in the ensemble');
+
+$sub->query_ok('DROP SUBSCRIPTION fences');
+$_->quit for $pub, $sub;
+$zkc->close;
+$_->stop for $subscriber, $publisher;
+$zk->stop;
+done_testing();

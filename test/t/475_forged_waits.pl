@@ -1,0 +1,105 @@
+# Promises 4.1, 7.2 and 10.3 with reports of waits that somebody forged: 3,000 of
+# them, and 30,000, do not hold up a cancel; a deadlock that only reports show ends
+# no wait; and no statement of a process gets into the log that is not its own.
+
+use strict;
+use warnings;
+
+use PostgreSQL::Test::Utils qw(slurp_file);
+use Test::More;
+use Time::HiRes qw(time);
+use ZkLock::Check qw(failed_with);
+use ZkLock::Cluster;
+use ZkLock::Deadlock qw(wait_told);
+use ZkLock::Util qw(wait_until);
+use ZkLock::ZkClient;
+use ZkLock::ZkServer;
+
+my $zk = ZkLock::ZkServer->start(tick_time => 500);
+my $zkc = ZkLock::ZkClient->new($zk->connect_string, timeout => 40);
+my %node = map {
+	$_ => zklock_node($_, zk => $zk, extra_conf => "deadlock_timeout = '300ms'\n")
+} qw(a b);
+my $d = ZkLock::Deadlock->new(%node);
+my $waits = '/zklock/waits';
+
+sub session_of
+{
+	my ($s) = @_;
+	my $id = $s->query('SELECT session_id FROM zk_session()');
+	return $id =~ s/^0x//r;
+}
+
+# Two sharers upgrade: DETAIL names both.
+{
+	my ($s, $t) = map { $d->open($_) } qw(a b);
+	$d->hold($_, "SELECT zk_xact_lock_shared('x')") for $s, $t;
+	$d->wait_for($s, "SELECT zk_xact_lock('x')");
+	$d->wait_for($t, "SELECT zk_xact_lock('x')");
+	my @at = map { 'process ' . $_->pid . ' on server \S+:' . $_->node->port } $s, $t;
+	$d->is_resolved('two upgrades',
+		qr/ERROR:  deadlock detected while upgrading lock "x"$/m,
+		qr/$at[0] waits for exclusive lock "x"; blocked by $at[1]\./i,
+		qr/$at[1] waits for exclusive lock "x"; blocked by $at[0]\./i);
+}
+
+# A holder and a waiter, and what somebody says of them.
+my $holder = session($node{b});
+$holder->query_ok("SELECT zk_lock('y')");
+my $bystander = session($node{a});
+$bystander->query_ok('SELECT 42 AS secret_statement');
+my $victim = session($node{a});
+$victim->query_ok("SELECT zk_lock('mine')");
+my ($me, $other) = map { session_of($_) } $victim, $holder;
+$victim->query_async("SELECT zk_lock('y')");
+wait_told($zkc, qr/^$me\./, 1);
+my ($report) = grep { /^$me\./ } $zkc->children($waits);
+my ($instance) = $zkc->get("$waits/$report")->{data} =~ /^([0-9a-f]+)\t/;
+for (1 .. 20)
+{
+	$zkc->create("$waits/$other.1.$_.w.$me..", ephemeral => 1, sequence => 1,
+		data => "$instance\t" . $bystander->pid . "\tb\nw\tlocks/mine\tx\texclusive lock\tmine");
+	# The waiter looks again when it is asked to.
+	$zkc->delete("$waits/$_") for grep { /^$me\./ } $zkc->children($waits);
+	wait_told($zkc, qr/^$me\./, 1);
+}
+ok(!$victim->finished, 'a forged report ends no wait');
+unlike(slurp_file($node{a}->logfile), qr/Process ${\$bystander->pid}: .*secret_statement/,
+	'... and no statement of another process is logged');
+$zkc->delete("$waits/$_") for grep { !/^$me\./ } $zkc->children($waits);
+$victim->cancel;
+failed_with($victim, '57014', 'the wait can be cancelled', hint => 0);
+
+# The holder waits for others, and these for each other and the waiter, as forged
+# reports say: one deadlock of them all.
+sub forge
+{
+	my ($from, $to) = @_;
+	$zkc->create("$waits/$other.1.1.w." . sprintf('%x', 0x100000 + $from) . '..',
+		ephemeral => 1, sequence => 1);
+	for my $i ($from .. $to)
+	{
+		my $session = sprintf '%x', 0x100000 + $i;
+		my $needs = join ',', map { sprintf '%x', 0x100000 + ($i * 7 + $_) % $to } 1 .. 4;
+		$zkc->create("$waits/$session.1.1.w.$needs,$me..", ephemeral => 1, sequence => 1);
+	}
+	return;
+}
+my $made = 0;
+for my $n (3000, 30000)
+{
+	forge($made + 1, $n);
+	$made = $n;
+	$victim->query_async("SELECT zk_lock('y')");
+	wait_told($zkc, qr/^$me\./, 1);
+	wait_for_log($node{a}, qr/deadlocks across servers are not searched for during this wait/)
+	  if $n > 10000;
+	my $began = time();
+	$victim->cancel;
+	failed_with($victim, '57014', "a cancel beside $n forged reports", hint => 0);
+	my $took = time() - $began;
+	cmp_ok($took, '<', 1, sprintf '... within a second: %.2f s', $took);
+}
+$_->quit for $holder, $victim, $bystander;
+$zkc->close;
+done_testing();

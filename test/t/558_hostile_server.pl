@@ -1,0 +1,121 @@
+# A server that sends what is no answer, or a broken one, ends no backend: the
+# connection is given up, the server log says why, and the next one works.
+
+use strict;
+use warnings;
+
+use PostgreSQL::Test::Utils;
+use Test::More;
+use ZkLock::Check;
+use ZkLock::Cluster;
+use ZkLock::FaultProxy;
+use ZkLock::Util qw(end_process free_port port_listens spawn);
+use ZkLock::ZkServer;
+
+my $zk = ZkLock::ZkServer->start(tick_time => 200);
+my $proxy = ZkLock::FaultProxy->start(target => $zk);
+my $node = zklock_node('a', zk => $proxy, session_timeout => '20s');
+
+# A message: its number, its transaction, no error, and the rest, all in hex; with
+# the length in front.
+sub message
+{
+	my ($xid, $rest) = @_;
+	my $hex = $xid . '0' x 16 . '0' x 8 . $rest;
+	return sprintf('%08x', length($hex) / 2) . $hex;
+}
+my ($event, $stat) = ('ffffffff', '00' x 68);
+my ($create, $list, $get, $multi) = ("SELECT zk_lock('x-%d')", 'SELECT count(*) FROM zk_locks',
+	'SELECT count(*) FROM zk_locks', "SELECT zk_lock(ARRAY['x-%d', 'y-%1\$d'])");
+my @cases = (
+	[ 'an event without a path', create2 => $create, message($event, '0000000300000003') ],
+	[ 'an event of no kind', create2 => $create, message($event, '000000ff00000003000000022f61') ],
+	[ 'an event about the session', create2 => $create, message($event, 'ffffffffffffff9000000000') ],
+	[ 'an event with a path beyond its end', create2 => $create, message($event, '00000003000000037ffffff02f61') ],
+	[ 'an event with a path of negative length', create2 => $create, message($event, '0000000300000003ffffffff2f61') ],
+	[ 'a second answer', create2 => $create, message('XXXXXXXX', "000000022f61$stat"), after => 1 ],
+	[ 'an answer without a path', create2 => $create, message('XXXXXXXX', '') ],
+	[ 'an answer with a path of negative length', create2 => $create, message('XXXXXXXX', "ffffffff$stat") ],
+	[ 'an answer without all of its numbers', create2 => $create, message('XXXXXXXX', '000000022f6100') ],
+	[ 'an answer to credentials', create2 => $create, message('fffffffc', ''), after => 1 ],
+	[ 'a refusal of credentials', create2 => $create, '00000010' . 'fffffffc' . '0' x 16 . 'ffffff8d', after => 1 ],
+	[ 'an answer to no heartbeat', create2 => $create, message('fffffffe', ''), after => 1 ],
+	[ 'a negative length', create2 => $create, 'ffffffff00000000' ],
+	[ 'a length beyond all bounds', create2 => $create, '7fffffff00000000' ],
+	[ 'a message shorter than any', create2 => $create, '0000000400000000' ],
+	[ 'more children than there is room for', getChildren => $list, message('XXXXXXXX', '7fffffff00000001') ],
+	[ 'a negative number of children', getChildren => $list, message('XXXXXXXX', 'fffffff6') ],
+	[ 'a child beyond the end', getChildren => $list, message('XXXXXXXX', '000000017fffffff61') ],
+	[ 'data beyond the end', getData => $get, message('XXXXXXXX', "7fffffff$stat") ],
+	[ 'data of negative length', getData => $get, message('XXXXXXXX', "fffffffe$stat") ],
+	[ 'several reads without an end', multiRead => $list,
+		message('XXXXXXXX', '0000000800ffffffff00000000' x 2) ],
+	[ 'a child beyond the end of one of several reads', multiRead => $list,
+		message('XXXXXXXX', '0000000800ffffffff000000017fffffff61') ],
+	[ 'no results', multi => $multi, message('XXXXXXXX', '') ],
+	[ 'too few results', multi => $multi, message('XXXXXXXX', 'ffffffff01ffffffff') ],
+	[ 'too many results', multi => $multi,
+		message('XXXXXXXX', 'ffffffff00ffffffffffffffff' x 5 . 'ffffffff01ffffffff') ]);
+
+my $number = 0;
+for my $case (@cases)
+{
+	my ($what, $op, $sql, $bytes, %how) = @$case;
+	$number++;
+	my $s = session($node);
+	$s->query_ok("SELECT zk_lock('held-$number')");
+	my $pid = $s->pid;
+	my $log = -s $node->logfile;
+	$proxy->arm(fault => 'forge_answer', op => $op, bytes => $bytes, %how);
+	$s->query_async(sprintf $sql, $number);
+	my $answer = $s->wait_result;
+	ok(defined $answer && $s->sqlstate eq '00000' && kill(0, $pid), "$what ends no backend")
+	  || diag($s->sqlstate . ' ' . $s->error);
+	if (!kill(0, $pid))
+	{
+		diag(join "\n", slurp_file($node->logfile, $log) =~ /(.*(?:terminated by signal|Assertion).*)/g);
+		$node->poll_query_until('postgres', 'SELECT true');
+		$proxy->disarm;
+		next;
+	}
+	works($s, "SELECT zk_unlock('held-$number')", 't', '... and costs no lock');
+	my @lines = slurp_file($node->logfile, $log) =~ /(LOG:  ZooKeeper client: .*)/g;
+	is(scalar(grep { / sent / } @lines), 1, '... the server log says it once') || diag(join "\n", @lines);
+	is(scalar(@lines), 1, '... and nothing more') || diag(join "\n", @lines);
+	is($proxy->hits, $number, '... of what was sent');
+	$proxy->disarm;
+	$s->quit;
+}
+
+# What no check can find: a server decides who holds what, and the password, the names and
+# the identities of holders are plain text for it, and for whoever is on the way.
+my $secret_file = PostgreSQL::Test::Utils::tempdir() . '/secret';
+append_to_file($secret_file, "digest kept:S3cr3tPassw0rd\n");
+chmod 0600, $secret_file or die "$secret_file: $!";
+my $liar = ZkLock::ZkServer->start(tick_time => 200);
+my $record = $liar->log_file . '.record';
+my $port = free_port();
+my $listener = spawn([ 'socat', '-r', $record, "TCP-LISTEN:$port,bind=127.0.0.1,reuseaddr,fork", 'TCP:' . $liar->connect_string ]);
+wait_until('socat', sub { port_listens($port) });
+my $holder = session($node);
+$holder->query_ok("SELECT zk_lock('secret lock')");
+my $victim = session($node, application_name => 'victim');
+$victim->query_ok("SET zklock.auth_file = '$secret_file'; SET zklock.acl = 'creator'; SET zklock.connect_string = '127.0.0.1:$port'");
+fails_with($victim, "SET lock_timeout = '100ms'; SELECT zk_lock('secret lock')", '55P03', 'on one server no lie gives a lock to two sessions',
+	hint => 0);
+$holder->query_ok('SELECT zk_unlock_all()');
+my $elsewhere = zklock_node('b', zk => $zk);
+my $honest = session($elsewhere);
+$honest->query_ok("SELECT zk_lock('secret lock')");
+works($victim, "RESET lock_timeout; SELECT zk_lock('secret lock') > 0", 't', 'a server that lies gives a lock that another session holds');
+my $seen = slurp_file($record);
+like($seen, qr/kept:S3cr3tPassw0rd/, '... and receives the password');
+like($seen, qr/secret%20lock.*"application_name":"victim"/s, '... the names of locks, and who asks for them');
+$_->quit for $holder, $victim, $honest;
+end_process($listener, 'TERM');
+$liar->stop;
+
+$_->stop for $node, $elsewhere;
+$proxy->stop;
+$zk->stop;
+done_testing();

@@ -1,0 +1,106 @@
+# What roles that own something, or create roles, can do to the extension: the hardening
+# of doc/security.md keeps out a role without EXECUTE, by whatever way it calls.
+
+use strict;
+use warnings;
+
+use PostgreSQL::Test::Utils qw(slurp_file);
+use Test::More;
+use ZkLock::Check;
+use ZkLock::Cluster;
+use ZkLock::ZkServer;
+
+my $zk = ZkLock::ZkServer->start(tick_time => 500);
+my $node = zklock_node('a', zk => $zk, preload => 1);
+$node->safe_psql('postgres', <<'SQL');
+CREATE EXTENSION zklock_advisory;
+CREATE ROLE ordinary LOGIN;
+CREATE ROLE creating LOGIN CREATEROLE;
+CREATE ROLE created LOGIN;
+CREATE ROLE boss LOGIN SUPERUSER;
+CREATE ROLE owner LOGIN;
+GRANT CREATE ON SCHEMA public TO ordinary;
+CREATE DATABASE owned OWNER owner;
+CREATE DATABASE apart OWNER owner;
+SQL
+$node->safe_psql('owned', 'ALTER SCHEMA public OWNER TO owner; CREATE EXTENSION zklock');
+$node->safe_psql('apart', 'CREATE SCHEMA zk; GRANT USAGE ON SCHEMA zk TO PUBLIC; CREATE EXTENSION zklock SCHEMA zk');
+
+sub denied
+{
+	my ($s, $what, @statements) = @_;
+	fails_with($s, $_, '42501', "$what: $_", hint => 0) for @statements;
+	return;
+}
+
+# EXECUTE is revoked as the document has it.
+my ($hardening) = slurp_file('doc/security.md') =~ /```sql\n(CREATE ROLE locker;.*?)```/s;
+$node->safe_psql('postgres', $hardening);
+my $s = session($node, user => 'ordinary');
+denied($s, 'without EXECUTE', "SELECT zk_lock('x')", "SELECT zk_try_lock('x', '1s')", 'SELECT zk_lock(1, 2)',
+	'SELECT * FROM zk_locks', "SELECT * FROM zk_locks_of('x')", 'SELECT * FROM zk_held_locks', 'SELECT * FROM zk_stat',
+	'SELECT zklock_advisory.pg_advisory_lock(1)', 'SELECT zklock_advisory.pg_try_advisory_xact_lock(1, 2)',
+	'SELECT zklock_advisory.pg_advisory_unlock_all()', "DO 'BEGIN PERFORM zk_lock(1); END'", 'EXPLAIN SELECT zk_lock(1)',
+	'CREATE AGGREGATE a (integer) (sfunc = zk_unlock, stype = integer)', 'CREATE OPERATOR @@@ (rightarg = text, function = zk_lock)',
+	'CREATE MATERIALIZED VIEW m AS SELECT zk_lock(1)', "SELECT zk_fence('x')");
+$s->query_ok('CREATE VIEW v AS SELECT zk_lock(1); CREATE TABLE d (token bigint DEFAULT zk_lock(1))');
+denied($s, 'also behind an object of its own', 'SELECT * FROM v', 'INSERT INTO d DEFAULT VALUES');
+denied($s, 'the C functions', q(CREATE FUNCTION f(text) RETURNS bigint LANGUAGE c AS '$libdir/zklock', 'zklock_lock_text'),
+	q(CREATE FUNCTION f(text) RETURNS bigint LANGUAGE internal AS 'zklock_lock_text'), "LOAD 'zklock'",
+	'CREATE TRIGGER t BEFORE INSERT ON d FOR EACH ROW EXECUTE FUNCTION zklock_fences_keep()');
+denied($s, 'the table', "INSERT INTO zklock_fences VALUES ('x', 1, now(), '')", 'SELECT * FROM zklock_fences');
+$s->quit;
+$node->safe_psql('postgres', 'GRANT locker TO ordinary');
+$s = session($node, user => 'ordinary');
+works($s, 'SELECT zk_lock(1) > 0, zk_unlock_all()', 't|', 'with the role it can');
+denied($s, 'but not see others', 'SELECT * FROM zk_locks');
+$s->quit;
+
+# A role that creates roles.
+$s = session($node, user => 'creating');
+denied($s, 'CREATEROLE', "ALTER ROLE created SET zklock.root = '/x'", 'ALTER ROLE created SET zklock.max_locks = 5',
+	"ALTER ROLE boss SET zklock.on_revoke = 'ignore'", "ALTER ROLE ALL SET zklock.on_revoke = 'ignore'",
+	'GRANT SET ON PARAMETER zklock.root TO creating');
+$s->query_ok("ALTER ROLE created SET zklock.on_revoke = 'ignore'");
+my $t = session($node, user => 'created');
+works($t, 'SHOW zklock.on_revoke', 'ignore', 'CREATEROLE sets what everybody may set, for a role that is no superuser');
+$t->quit;
+fails_with($s, "ALTER ROLE created SET zklock.other = '1'", '42602', 'no setting of another name', hint => 0);
+$s->quit;
+
+# The owner of a database, and of the schema that the extension is in.
+$s = session($node, user => 'owner', dbname => 'owned');
+denied($s, 'an owner', "ALTER DATABASE owned SET zklock.root = '/x'", 'ALTER FUNCTION zk_lock(text) OWNER TO owner',
+	'ALTER FUNCTION zk_lock(text) SECURITY DEFINER', "ALTER FUNCTION zk_lock(text) SET zklock.on_revoke = 'cancel'",
+	q(CREATE OR REPLACE FUNCTION zk_lock(text) RETURNS bigint LANGUAGE sql AS 'SELECT 1'),
+	'DROP TRIGGER zklock_fences_keep ON zklock_fences', 'ALTER TABLE zklock_fences DISABLE TRIGGER ALL',
+	'ALTER TABLE zklock_fences OWNER TO owner', 'TRUNCATE zklock_fences', 'DELETE FROM zklock_fences', 'UPDATE zklock_fences SET token = 1',
+	'CREATE RULE r AS ON INSERT TO zklock_fences DO INSTEAD NOTHING', 'CREATE POLICY p ON zklock_fences',
+	'CREATE TABLE kid () INHERITS (zklock_fences)', 'ALTER EXTENSION zklock UPDATE', 'ALTER EXTENSION zklock SET SCHEMA pg_temp',
+	'DROP EXTENSION zklock', 'CREATE EVENT TRIGGER e ON ddl_command_start EXECUTE FUNCTION zk_unlock_all()',
+	"SELECT zk_revoke('x')", "SELECT zk_fence_reset('x')");
+fails_with($s, $_, '2BP01', "an owner of the schema: $_")
+  for 'DROP FUNCTION zk_lock(text) CASCADE', 'DROP TABLE zklock_fences CASCADE', 'DROP INDEX zklock_fences_pkey CASCADE';
+$s->query_ok("ALTER DATABASE owned SET zklock.on_revoke = 'ignore'");
+$t = session($node, dbname => 'owned');
+works($t, 'SHOW zklock.on_revoke', 'ignore', 'an owner of a database sets what everybody may set, for all its sessions');
+$t->quit;
+$s->query_ok("INSERT INTO zklock_fences VALUES ('fenced', 9223372036854775807, now(), '')");
+fails_with($s, "SELECT zk_lock('fenced'), zk_fence('fenced')", '40001', 'and can record a token that fences off everybody in the database');
+works($s, 'SELECT zk_unlock_all()', '', 'until a superuser resets it');
+$s->query_ok("CREATE FUNCTION zk_lock(varchar) RETURNS bigint LANGUAGE sql AS 'SELECT 666::bigint'");
+works($s, "SELECT zk_lock('x'::varchar)", '666', 'who may create functions in its schema can put one of the same name beside it');
+$s->query_ok('DROP SCHEMA public CASCADE');
+works($s, "SELECT count(*) FROM pg_extension WHERE extname = 'zklock'", '0', 'its owner can drop the schema with the extension and its tokens');
+$s->quit;
+
+# In a schema of its own.
+$s = session($node, user => 'owner', dbname => 'apart');
+denied($s, 'in a schema of the superuser', 'DROP SCHEMA zk CASCADE',
+	"CREATE FUNCTION zk.zk_lock(varchar) RETURNS bigint LANGUAGE sql AS 'SELECT 666::bigint'");
+works($s, "SELECT zk.zk_lock('x') = zk.zk_fence('x'), zk.zk_unlock_all()", 't|', 'the functions work');
+$s->quit;
+
+$node->stop;
+$zk->stop;
+done_testing();

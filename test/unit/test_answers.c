@@ -1,0 +1,234 @@
+/*-------------------------------------------------------------------------
+ *
+ * test_answers.c
+ *		Promises about the effect of single answers and events, each of which a
+ *		mutant broke without any other test failing.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "scene.h"
+
+#define X ZKL_MODE_EXCLUSIVE
+#define NONE ZKL_MODE_NONE
+#define T SCENE_TIMEOUT_MS
+#define LIMIT 5
+
+static Party *const A = &parties[0];
+static Party *const B = &parties[1];
+
+static int
+count(char operation)
+{
+	int			n = 0;
+
+	for (const char *c = fake_trace(A->client); *c; c++)
+		n += *c == operation;
+	return n;
+}
+
+static void
+test_loss_wakes(void)
+{
+	struct pollfd fd;
+
+	scene_begin(1);
+	forget(lock_now(A, "a", X));
+	fake_advance(T);
+	zkl_session_clear_wakeup(A->session);
+	fake_tree_delete(node_of(A, "a"));
+	fake_run_all();
+	fd = (struct pollfd)
+	{
+		zkl_session_fd(A->session), POLLIN, 0
+	};
+	ok(lost_of(A) == 1 && poll(&fd, 1, 0) == 1, "a node removed by hand wakes the owner");
+	scene_end(NULL);
+}
+
+/* The watch holds, however many other locks are taken and released meanwhile. */
+static void
+test_watched_in_time(void)
+{
+	scene_begin(1);
+	forget(lock_now(A, "a", X));
+	for (int i = 0; i < 100; i++)
+	{
+		forget(lock_now(A, "b", X));
+		reduce(A, "b", NONE);
+		fake_advance(100);
+	}
+	ok(count('w') > 0, "a held node is watched in time");
+	scene_end(NULL);
+}
+
+static void
+test_confirmed_once(void)
+{
+	scene_begin(1);
+	forget(lock_now(A, "a", X));
+	zkl_session_confirm(A->session, false);
+	fake_run_all();
+	is_int(zkl_session_confirmed(A->session), ZKL_OK, "a session is confirmed");
+	fake_count(A->client);
+	fake_disconnect(A->client);
+	fake_run_all();
+	fake_connect(A->client);
+	fake_run_all();
+	is_int(count('m'), 0, "... and not asked for again on the next connection");
+	scene_end(NULL);
+}
+
+/* The check of several locks before their grant renews the lease. */
+static void
+test_verified_lease(void)
+{
+	static const char *const names[] = {"a", "b"};
+	static const ZklMode modes[] = {X, X};
+
+	scene_begin(2);
+	forget(lock_now(B, "b", X));
+	ask_all(A, 2, names, modes, false);
+	fake_run_all();
+	fake_advance(T);
+	is_int(zkl_session_lease(A->session).left_ms, 0, "who waits has no lease");
+	release_all(B);
+	fake_run_all();
+	is_int(zkl_session_lease(A->session).left_ms, T / 3, "... and a whole one when it is granted");
+	scene_end("exclusion, several locks after a wait");
+}
+
+/* A create with an unknown outcome, in a session that stays connected. */
+static void
+test_create_unclear(void)
+{
+	scene_begin(1);
+	forget(lock_now(A, "b", X));
+	release_all(A);
+	fake_run_all();
+	fake_count(A->client);
+	fake_fault(A->client, 1, FAULT_APPLY_OTHER);
+	is_int(lock_now(A, "b", X)->status, ZKL_SERVER_ERROR, "an unexpected error is reported");
+	is_int(nodes_of(A, NULL), 0, "... and the node is looked for, and removed, at once");
+	give_up_all(A);
+
+	/* The same for a request that was given up before the answer. */
+	fake_count(A->client);
+	fake_fault(A->client, 1, FAULT_APPLY_OTHER);
+	ask_for(A, "b", X);
+	give_up_all(A);
+	fake_run_all();
+	is_int(nodes_of(A, NULL), 0, "... also for a request that was given up");
+
+	/* The lists that search for the node are refused for a while. */
+	fake_count(A->client);
+	fake_fault(A->client, 1, FAULT_APPLY_DROP);
+	ask_for(A, "b", X);
+	fake_run_all();
+	fake_quirks.deny_read = path_of("b");
+	fake_connect(A->client);
+	fake_run_all();
+	is_int(nodes_of(A, NULL), 1, "a list that fails says nothing of the node");
+	fake_quirks.deny_read = NULL;
+	fake_advance(5000);
+	is_int(nodes_of(A, NULL), 0, "... which is looked for again, and removed");
+	scene_end(NULL);
+}
+
+/* The queue drains at any step of reading it. */
+static void
+test_sequence_restart_moments(void)
+{
+	for (int steps = 0; steps < 30; steps++)
+	{
+		scene_begin(0);
+		scene_config.sequence_limit = LIMIT;
+		scene_join(A);
+		scene_join(B);
+		forget(lock_now(A, "a", X));
+		release_all(A);
+		fake_run_all();
+		fake_tree_find(path_of("a"))->counter = LIMIT;
+		forget(lock_now(A, "a", X));
+		ask_for(B, "a", X);
+		for (int i = 0; i < steps; i++)
+			fake_step(B->client);
+		release_all(A);
+		fake_run_all();
+		if (mode_of(B, "a") != X)
+			ok(false, "a queue that drains %d steps after the request", steps);
+		scene_end(NULL);
+	}
+	ok(true, "whenever the queue drains, who waits for that is granted");
+}
+
+static void
+have_and_release_permit(void)
+{
+	forget(permit_now(A, "s", 1));
+	release_all(A);
+	fake_run_all();
+	fake_count(A->client);
+}
+
+static void
+test_permit_cost(void)
+{
+	scene_begin(1);
+	have_and_release_permit();
+	forget(permit_now(A, "s", 1));
+	is_int(count('c'), 2, "a permit creates two nodes, and no parents that there are: %s",
+		   fake_trace(A->client));
+	scene_end(NULL);
+}
+
+/* The permit node is deleted "steps" steps after the answer to its create was lost. */
+static void
+remove_permit_after(int fault_at, int steps)
+{
+	char		path[256] = "";
+
+	scene_begin(1);
+	have_and_release_permit();
+	fake_fault(A->client, fault_at, FAULT_APPLY_DROP);
+	ask_permit(A, "s", 1);
+	fake_run_all();
+	fake_connect(A->client);
+	for (int i = 0; i < steps; i++)
+		fake_step(A->client);
+	for (FakeNode *node = fake_tree_first(); node && pending_of(A); node = node->next)
+		if (strstr(node->path, "-lease-"))
+			snprintf(path, sizeof(path), "%s", node->path);
+	fake_tree_delete(path);
+	fake_run_all();
+	if (permits_of(A, "s") != 1)
+		ok(false, "a permit whose node is removed %d steps after operation %d was lost",
+		   steps, fault_at);
+	scene_end(NULL);
+}
+
+static void
+test_permit_removed(void)
+{
+	for (int fault_at = 1; fault_at <= 8; fault_at++)
+		for (int steps = 0; steps < 20; steps++)
+			remove_permit_after(fault_at, steps);
+	ok(true, "a permit's node that is removed before its czxid is known is made again");
+}
+
+int
+main(void)
+{
+	test_loss_wakes();
+	test_watched_in_time();
+	test_confirmed_once();
+	test_verified_lease();
+	test_create_unclear();
+	test_sequence_restart_moments();
+	test_permit_cost();
+	test_permit_removed();
+	return done();
+}

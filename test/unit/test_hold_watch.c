@@ -1,0 +1,217 @@
+/*-------------------------------------------------------------------------
+ *
+ * test_hold_watch.c
+ *		Promises 5.3 and 5.4: a holder that loses its lock is notified at once, and
+ *		a node deleted by hand is a loss.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <string.h>
+
+#include "observed.h"
+
+#define X ZKL_MODE_EXCLUSIVE
+#define S ZKL_MODE_SHARED
+#define NONE ZKL_MODE_NONE
+#define T SCENE_TIMEOUT_MS
+
+static Party *const A = &parties[0];
+static Party *const B = &parties[1];
+
+static bool
+is_lost(const char *name)
+{
+	return zkl_lock_is_lost(hold_of(A, name)->lock);
+}
+
+static void
+remove_by_hand(const char *name)
+{
+	char		path[256];
+
+	strcpy(path, node_of(A, name));
+	fake_tree_delete(path);
+	fake_run_all();
+}
+
+static void
+test_removed(void)
+{
+	begin_telling(1);
+	forget(lock_now(A, "a", X));
+	forget(lock_now(A, "b", S));
+	fake_count(A->client);
+	fake_advance(T);
+	is_str(fake_trace(A->client), "ww", "each held node is watched, once");
+	remove_by_hand("a");
+	ok(is_lost("a") && losses_reported == 1, "a node removed by hand is a loss, told at once");
+	ok(!is_lost("b"), "... of this lock alone");
+	fake_advance(T);
+	is_int(losses_reported, 1, "... told once");
+	reduce(A, "a", NONE);
+	fake_run_all();
+	forget(lock_now(A, "a", X));
+	ok(!is_lost("a"), "the lock can be taken again");
+	scene_end("exclusion, removed nodes");
+
+	begin_telling(1);
+	forget(lock_now(A, "a", X));
+	remove_by_hand("a");
+	is_int(losses_reported, 0, "before the node is watched nothing tells of its removal");
+	fake_advance(T);
+	ok(is_lost("a") && losses_reported == 1, "... but the watch then finds out");
+	scene_end("exclusion, nodes removed early");
+}
+
+/* Data that others write into the node are no loss. */
+static void
+test_changed(void)
+{
+	begin_telling(1);
+	forget(lock_now(A, "a", X));
+	fake_advance(T);
+	fake_tree_set(node_of(A, "a"), "x");
+	fake_run_all();
+	fake_advance(T);
+	ok(!is_lost("a") && losses_reported == 0, "a change of the node's data is no loss");
+	remove_by_hand("a");
+	ok(is_lost("a") && losses_reported == 1, "... and its removal after that is");
+	scene_end("exclusion, changed data");
+}
+
+static void
+test_disconnected(void)
+{
+	begin_telling(1);
+	forget(lock_now(A, "a", X));
+	fake_advance(T);
+	fake_disconnect(A->client);
+	fake_run_all();
+	remove_by_hand("a");
+	fake_connect(A->client);
+	fake_run_all();
+	fake_advance(T);
+	ok(is_lost("a") && losses_reported == 1, "what was removed during an outage is told after it");
+	scene_end("exclusion, removed during an outage");
+
+	begin_telling(1);
+	forget(lock_now(A, "a", X));
+	fake_advance(T);
+	fake_disconnect(A->client);
+	fake_run_all();
+	fake_advance(T - 1);
+	is_int(losses_reported, 0, "an outage is no loss");
+	fake_advance(1);
+	ok(is_lost("a") && losses_reported == 1, "... until the session timeout has passed");
+	scene_end("exclusion, long outage");
+}
+
+static void
+test_downgraded(void)
+{
+	begin_telling(2);
+	forget(lock_now(A, "a", X));
+	fake_advance(T);
+	fake_count(A->client);
+	reduce(A, "a", S);
+	fake_run_all();
+	fake_advance(T);
+	is_str(fake_trace(A->client), "mw", "the node of a downgrade is watched anew");
+	ok(!is_lost("a") && losses_reported == 0, "... and the end of the old one is no loss");
+	remove_by_hand("a");
+	ok(is_lost("a") && losses_reported == 1, "... but that of the new one");
+	scene_end("exclusion, downgrade");
+}
+
+static void
+test_released(void)
+{
+	begin_telling(2);
+	forget(lock_now(A, "a", X));
+	fake_advance(T);
+	is_int(fake_watches(A->client), 1, "a held node has a watch");
+	ask_for(B, "a", X);
+	fake_run_all();
+	reduce(A, "a", NONE);
+	fake_run_all();
+	ok(fake_watches(A->client) == 0 && losses_reported == 0, "a release leaves no watch and is no loss");
+	is_int(mode_of(B, "a"), X, "... and the next one holds");
+	fake_expire(A->client);
+	fake_connect(A->client);
+	fake_run_all();
+	is_int(losses_reported, 0, "who holds nothing loses nothing with its session");
+	scene_end("exclusion, released");
+}
+
+/* The end of a request that is not granted, or whose grant is not taken, is no loss. */
+static void
+test_not_taken(void)
+{
+	begin_telling(2);
+	forget(lock_now(B, "a", X));
+	ask_for(A, "a", X);
+	fake_run_all();
+	fake_expire(A->client);
+	fake_connect(A->client);
+	fake_run_all();
+	is_int(losses_reported, 0, "who waits loses nothing with its session");
+	scene_end("exclusion, expired while waiting");
+}
+
+static void
+test_expired(void)
+{
+	begin_telling(1);
+	forget(lock_now(A, "a", X));
+	forget(lock_now(A, "b", S));
+	fake_expire(A->client);
+	fake_connect(A->client);
+	fake_run_all();
+	ok(is_lost("a") && is_lost("b") && losses_reported == 1, "an expiry is told once for all that was held");
+	scene_end("exclusion, expired");
+}
+
+/* Whatever happens to the read that sets the watch, a deletion is detected. */
+static void
+test_faults(void)
+{
+	for (FakeFault fault = FAULT_NONE; fault < N_FAULTS; fault++)
+	{
+		begin_telling(1);
+		forget(lock_now(A, "a", X));
+		fake_count(A->client);
+		fake_fault(A->client, 1, fault);
+		fake_advance(1000);
+		heal();
+		fake_release(A->client);
+		if (!fake_is_expired(A->client))
+			remove_by_hand("a");
+		for (int i = 0; i < 3; i++)
+		{
+			fake_advance(T / 3);
+			heal();
+		}
+		if (fault == FAULT_NO_AUTH || fault == FAULT_OTHER ||
+			fault == FAULT_APPLY_OTHER)
+			ok(!is_lost("a") && losses_reported == 0 && strlen(fake_trace(A->client)) == 1,
+			   "a holder that may not look is not told, and does not ask again (%s)",
+			   fake_fault_name(fault));
+		else
+			ok(is_lost("a") && losses_reported == 1, "the loss is found out (%s)", fake_fault_name(fault));
+		scene_end(NULL);
+	}
+}
+
+int
+main(void)
+{
+	test_removed();
+	test_changed();
+	test_disconnected();
+	test_downgraded();
+	test_released();
+	test_not_taken();
+	test_expired();
+	test_faults();
+	return done();
+}

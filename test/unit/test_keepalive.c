@@ -1,0 +1,97 @@
+/*-------------------------------------------------------------------------
+ *
+ * test_keepalive.c
+ *		Promises about a server that forgets to answer.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <string.h>
+
+#include "scene.h"
+
+#define X ZKL_MODE_EXCLUSIVE
+#define NONE ZKL_MODE_NONE
+
+static Party *const A = &parties[0];
+
+/* Requests a lock; the server forgets to answer the k-th submission. */
+static Ask *
+ask_forgotten(int k)
+{
+	Ask		   *ask;
+
+	scene_begin(1);
+	forget(lock_now(A, "a", X));
+	reduce(A, "a", NONE);
+	fake_run_all();
+	fake_advance(1000);
+	fake_count(A->client);
+	fake_fault(A->client, k, FAULT_FORGET);
+	ask = lock_now(A, "a", X);
+	is_int(ask->status, ZKL_PENDING, "an answer is forgotten");
+	return ask;
+}
+
+static void
+test_keepalive_read(void)
+{
+	for (int k = 1; k <= 2; k++)
+	{
+		Ask		   *ask = ask_forgotten(k);
+
+		fake_advance(99);
+		is_str(fake_trace(A->client), "cl", "the server gets a tenth of a second");
+		is_int(ask->status, ZKL_PENDING, "... in which nothing happens");
+		fake_advance(1);
+		is_str(fake_trace(A->client), "clg", "then it is nudged, once");
+		is_int(ask->status, ZKL_OK, "... which frees the answer");
+		fake_advance(2 * SCENE_TIMEOUT_MS);
+		is_str(fake_trace(A->client), "clgw",
+			   "answered requests are not nudged; what is held is watched");
+		is_int(fake_timer(A->client), 0, "... and no alarm is left");
+		scene_end(NULL);
+	}
+}
+
+static void
+test_never(void)
+{
+	scene_begin(1);
+	fake_fault(A->client, 1, FAULT_DELAY);
+	Ask		   *ask = lock_now(A, "a", X);
+
+	fake_advance(SCENE_TIMEOUT_MS * 4 / 3 - 1);
+	is_int(ask->status, ZKL_PENDING, "a call that is never answered is waited for, bounded");
+	is_str(fake_trace(A->client), "clggggggg", "... and nudged with growing pauses");
+	fake_advance(1);
+	is_int(zkl_session_state(A->session), ZKL_SESSION_EXPIRED, "... then the session is given up");
+	is_int(ask->status, ZKL_SESSION_LOST, "... and the request with it");
+	fake_release(A->client);
+	fake_run_all();
+	is_int(ask->status, ZKL_SESSION_LOST, "a late answer changes nothing");
+	scene_end(NULL);
+}
+
+static void
+test_quick(void)
+{
+	scene_begin(1);
+	for (int i = 0; i < 20; i++)
+	{
+		forget(lock_now(A, "a", X));
+		reduce(A, "a", NONE);
+		fake_run_all();
+		fake_advance(30);
+	}
+	ok(strchr(fake_trace(A->client), 'g') == NULL, "a server that answers is never nudged");
+	scene_end(NULL);
+}
+
+int
+main(void)
+{
+	test_keepalive_read();
+	test_never();
+	test_quick();
+	return done();
+}

@@ -1,0 +1,330 @@
+/*-------------------------------------------------------------------------
+ *
+ * test_position.c
+ *		Promises about the order of the queue.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "recipe/queue/node.h"
+#include "tap.h"
+
+#define MAX_QUEUE 12
+
+/*
+ * A queue written as "A:R0 B:W1" (session, kind, number).  The first node is the
+ * one in question; other nodes of its session are held, unless an x marks them as
+ * given up.
+ */
+typedef struct Queue
+{
+	int			n;
+	char		names[MAX_QUEUE][ZKL_CHILD_NAME_SIZE];
+	const char *children[MAX_QUEUE];
+	char		labels[MAX_QUEUE][16];
+	int			n_mine;
+	const char *mine[MAX_QUEUE];
+} Queue;
+
+static int64_t
+session_of(char letter)
+{
+	return INT64_C(0x100000000000000) * (letter - 'A' + 1);
+}
+
+/* R, W: Curator's read/write lock; L: its mutex; r, w: kazoo's; others: raw. */
+static void
+write_name(char *out, const char *label, int counter)
+{
+	char		kind = label[2];
+	ZklNodeNames node_names = kind == 'L' ? ZKL_NODE_NAMES_CURATOR_MUTEX :
+		kind == 'r' || kind == 'w' ? ZKL_NODE_NAMES_KAZOO : ZKL_NODE_NAMES_CURATOR;
+	ZklMode		mode = kind == 'R' || kind == 'r' ? ZKL_MODE_SHARED : ZKL_MODE_EXCLUSIVE;
+
+	zkl_child_name(node_names, mode, session_of(label[0]), (uint64_t) counter,
+				   (int32_t) strtol(label + 3, NULL, 10), out);
+}
+
+static void
+queue_read(Queue *queue, const char *text)
+{
+	char		copy[256];
+	char	   *save;
+
+	memset(queue, 0, sizeof(*queue));
+	snprintf(copy, sizeof(copy), "%s", text);
+	for (char *label = strtok_r(copy, " ", &save); label;
+		 label = strtok_r(NULL, " ", &save))
+	{
+		int			i = queue->n++;
+
+		snprintf(queue->labels[i], sizeof(queue->labels[i]), "%s", label);
+		if (label[1] == ':')
+			write_name(queue->names[i], label, i + 1);
+		else
+			snprintf(queue->names[i], sizeof(queue->names[i]), "%s", label);
+		queue->children[i] = queue->names[i];
+		if (i == 0 || (label[0] == text[0] && label[1] == ':' && strchr(label, 'x') == NULL))
+			queue->mine[queue->n_mine++] = queue->names[i];
+	}
+}
+
+/* Returns the label of a child's name. */
+static const char *
+label_of(const Queue *queue, const char *name)
+{
+	for (int i = 0; i < queue->n; i++)
+		if (name == queue->names[i])
+			return queue->labels[i];
+	return NULL;
+}
+
+/* The order of a children list has no meaning. */
+static void
+reverse(Queue *queue)
+{
+	for (int i = 0; i < queue->n; i++)
+		queue->children[i] = queue->names[queue->n - 1 - i];
+}
+
+/* "upgrade": our session's reader node is in the queue, too. */
+static void
+queue_entries(const char *text, bool upgrade, ZklPosition expected, const char *other_label,
+			  const char *promise)
+{
+	Queue		queue;
+	const char *other;
+	ZklPosition standing;
+
+	queue_read(&queue, text);
+	for (int reversed = 0; reversed < 2; reversed++)
+	{
+		standing = zkl_position(queue.children, queue.n, queue.mine, queue.n_mine,
+								upgrade, &other);
+		if (!ok(standing == expected, "%s%s", promise, reversed ? " (reversed)" : ""))
+			diag("%s: standing %d instead of %d", text, standing, expected);
+		if (other_label)
+			is_str(other ? label_of(&queue, other) : NULL, other_label,
+				   "... and it is about the right node");
+		reverse(&queue);
+	}
+}
+
+static void
+test_plain(void)
+{
+	queue_entries("A:W0", false, ZKL_POSITION_FIRST, NULL, "alone, a writer is first");
+	queue_entries("A:R0", false, ZKL_POSITION_FIRST, NULL, "alone, a reader is first");
+	queue_entries("A:W1 B:W0 C:W2", false, ZKL_POSITION_BEHIND, "B:W0", "a writer waits for the writer before");
+	queue_entries("A:W3 B:W0 C:R1 D:W2", false, ZKL_POSITION_BEHIND, "D:W2", "a writer watches the nearest before");
+	queue_entries("A:W3 B:W0 D:R2", false, ZKL_POSITION_BEHIND, "D:R2", "a writer waits for readers, too");
+	queue_entries("A:R3 B:R0 C:R1", false, ZKL_POSITION_FIRST, NULL, "readers are first together");
+	queue_entries("A:R4 B:W0 C:W1 D:R2 E:R3", false, ZKL_POSITION_BEHIND, "C:W1", "a reader watches the nearest writer");
+	queue_entries("A:R0 B:W1 C:W2", false, ZKL_POSITION_FIRST, NULL, "writers behind do not stop a reader");
+	queue_entries("A:R2 B:R0 C:W1", false, ZKL_POSITION_BEHIND, "C:W1", "a reader does not pass a waiting writer");
+	queue_entries("A:W0 B:W1", false, ZKL_POSITION_FIRST, NULL, "a writer does not wait for those behind");
+	queue_entries("A:W10 B:W9", false, ZKL_POSITION_BEHIND, "B:W9", "numbers are compared as numbers");
+}
+
+static void
+test_mixed(void)
+{
+	queue_entries("A:w2 B:L0 C:W1", false, ZKL_POSITION_BEHIND, "C:W1", "kazoo waits for Curator");
+	queue_entries("A:L2 B:w0 C:w1", false, ZKL_POSITION_BEHIND, "C:w1", "Curator waits for kazoo");
+	queue_entries("A:L2 B:r1", false, ZKL_POSITION_BEHIND, "B:r1", "a mutex waits for kazoo's reader");
+	queue_entries("A:R2 B:L1", false, ZKL_POSITION_BEHIND, "B:L1", "a reader waits for a mutex");
+	queue_entries("A:r2 B:R1", false, ZKL_POSITION_FIRST, NULL, "readers of both kinds share");
+	queue_entries("A:W2 lease_holder x-1-0000000000 0000000000 __lock__", false,
+				  ZKL_POSITION_FIRST, NULL, "what no dialect knows is ignored");
+	queue_entries("A:W2 lock-0000000001", false, ZKL_POSITION_BEHIND, "lock-0000000001",
+				  "a contender without GUID is a contender");
+	queue_entries("A:W-2147483648 B:W2147483647", false, ZKL_POSITION_BEHIND, "B:W2147483647",
+				  "the order survives the wrap");
+	queue_entries("A:W2147483647 B:W-2147483648", false, ZKL_POSITION_FIRST, NULL,
+				  "the order survives the wrap, from the other side");
+}
+
+static void
+test_own(void)
+{
+	queue_entries("A:W2 A:R0 A:W1", false, ZKL_POSITION_FIRST, NULL, "nodes held never conflict with one's own");
+	queue_entries("A:R2 A:W1x", false, ZKL_POSITION_BEHIND, "A:W1x", "an own node that was given up must go first");
+	queue_entries("A:W2 A:R1x", false, ZKL_POSITION_BEHIND, "A:R1x", "... also a reader's, for a writer");
+	queue_entries("A:R2 A:R1x", false, ZKL_POSITION_FIRST, NULL, "... but not for a reader");
+	queue_entries("A:W3 A:R0 B:R1 A:W2", false, ZKL_POSITION_BEHIND, "B:R1", "others between own nodes do");
+	queue_entries("A:r3 A:L0", false, ZKL_POSITION_FIRST, NULL, "own nodes of another dialect neither");
+	queue_entries("A:W5 A:R0 B:R1", true, ZKL_POSITION_BEHIND, "B:R1", "an upgrade waits for another sharer");
+}
+
+static void
+test_missing(void)
+{
+	Queue		queue;
+	const char *other;
+
+	queue_read(&queue, "A:W0 B:W1");
+	is_int(zkl_position(queue.children + 1, 1, queue.mine, 1, false, &other),
+		   ZKL_POSITION_GONE, "a node that is not listed is gone");
+	is_int(zkl_position(queue.children, 0, queue.mine, 1, true, &other),
+		   ZKL_POSITION_GONE, "also in an empty list, and for an upgrade");
+}
+
+static void
+test_downgrade(void)
+{
+	queue_entries("A:R4 B:W4", false, ZKL_POSITION_FIRST, NULL,
+				  "of equal numbers, a reader with the lesser name is first");
+	queue_entries("A:W5 B:R4 C:W6", false, ZKL_POSITION_BEHIND, "B:R4",
+				  "a writer waits for a downgraded holder");
+	queue_entries("A:R5 B:R4 C:W6", false, ZKL_POSITION_FIRST, NULL,
+				  "a reader joins a downgraded holder");
+	queue_entries("A:R4 A:W4 B:W5", false, ZKL_POSITION_FIRST, NULL,
+				  "Curator's way, both nodes kept, is the same session's");
+	queue_entries("A:W7 A:R4 B:W5 C:R6", true, ZKL_POSITION_MOVE_UP, "B:W5",
+				  "a downgraded holder may upgrade again");
+}
+
+static void
+test_upgrade(void)
+{
+	queue_entries("A:W1 A:R0", true, ZKL_POSITION_FIRST, NULL, "a sole sharer upgrades at once");
+	queue_entries("A:W2 A:R0 B:R1", true, ZKL_POSITION_BEHIND, "B:R1", "another sharer must go first");
+	queue_entries("A:W3 A:R2 B:R0 C:R1", true, ZKL_POSITION_BEHIND, "C:R1",
+				  "sharers before the own reader count as well; the nearest is watched");
+	queue_entries("A:W2 A:R0 B:W1", true, ZKL_POSITION_MOVE_UP, "B:W1",
+				  "before a waiting writer is passed, its place is barred");
+	queue_entries("A:W5 A:R0 B:W4 C:W1 D:R3", true, ZKL_POSITION_MOVE_UP, "C:W1",
+				  "the first waiting writer is barred, not the nearest");
+	queue_entries("A:W1 A:R0 B:W1", true, ZKL_POSITION_FIRST, NULL, "once there, the writer is passed");
+	queue_entries("C:W1 C:R0 B:W1", true, ZKL_POSITION_FIRST, NULL, "... whichever name is less");
+	queue_entries("A:W1 A:R0 B:W1 C:R2", true, ZKL_POSITION_FIRST, NULL,
+				  "readers behind the barred writer are not waited for");
+	queue_entries("A:W2 A:R0 B:R1 C:W2", true, ZKL_POSITION_BEHIND, "B:R1",
+				  "sharers before the barred writer are");
+	queue_entries("A:W3 A:R0 B:W1 B:R2", true, ZKL_POSITION_MOVE_UP, "B:W1",
+				  "... and a reader of that writer's own session waits like others");
+	queue_entries("A:W3 A:R0 B:R1 C:W4", true, ZKL_POSITION_BEHIND, "B:R1", "writers behind change nothing");
+}
+
+static void
+test_deadlock(void)
+{
+	queue_entries("A:W3 A:R0 B:R1 B:W2", true, ZKL_POSITION_DEADLOCK, NULL, "the later of two upgrades is told");
+	queue_entries("B:W2 B:R1 A:R0 A:W3", true, ZKL_POSITION_BEHIND, "A:R0", "the earlier waits on");
+	queue_entries("A:W4 A:R0 B:R1 B:W2 C:W2", true, ZKL_POSITION_DEADLOCK, NULL,
+				  "also when the earlier one barred a writer");
+	queue_entries("A:W5 A:R0 B:R1 C:W2 B:W4", true, ZKL_POSITION_DEADLOCK, NULL,
+				  "also before either has barred the writer");
+	queue_entries("B:W4 B:R1 A:R0 C:W2 A:W5", true, ZKL_POSITION_MOVE_UP, "C:W2", "... and the earlier bars it");
+	queue_entries("A:W5 A:R0 B:R1 C:R2 B:W4", true, ZKL_POSITION_DEADLOCK, NULL, "bystanders change nothing");
+	queue_entries("A:W4 A:R0 B:W1", false, ZKL_POSITION_BEHIND, "B:W1", "a plain writer is never a deadlock");
+}
+
+
+/*
+ * Brute force: random queues of plain contenders.
+ */
+
+static bool
+is_first(const Queue *queue, int i)
+{
+	const char *other;
+
+	return zkl_position(queue->children, queue->n, queue->children + i, 1,
+						false, &other) == ZKL_POSITION_FIRST;
+}
+
+static void
+random_queue(Queue *queue, unsigned *seed)
+{
+	static const char kinds[] = "RWLrwRR";
+	char		text[256] = "";
+	int			n = 1 + rand_r(seed) % 8;
+	int			base = rand_r(seed) % 3 == 0 ? INT32_MAX - 3 : 0;
+
+	for (int i = 0; i < n; i++)
+		snprintf(text + strlen(text), sizeof(text) - strlen(text), "%c:%c%d ",
+				 'A' + i, kinds[rand_r(seed) % 7],
+				 (int32_t) ((uint32_t) base + (uint32_t) (rand_r(seed) % 8)));
+	queue_read(queue, text);
+}
+
+static bool
+is_reader(const Queue *queue, int i)
+{
+	return strchr("Rr", queue->labels[i][2]) != NULL;
+}
+
+/* Is there a first contender, and the only one unless all first ones are readers? */
+static bool
+excludes(const Queue *queue)
+{
+	int			firsts = 0;
+	int			writers = 0;
+
+	for (int i = 0; i < queue->n; i++)
+		if (is_first(queue, i))
+		{
+			firsts++;
+			writers += !is_reader(queue, i);
+		}
+	return firsts > 0 && (writers == 0 || firsts == 1);
+}
+
+/* Each contender that is not first waits for an existing one before it. */
+static bool
+chained(const Queue *queue)
+{
+	for (int i = 0; i < queue->n; i++)
+	{
+		const char *other;
+		ZklContender own;
+		ZklContender before;
+
+		if (zkl_position(queue->children, queue->n, queue->children + i, 1,
+						 false, &other) == ZKL_POSITION_FIRST)
+			continue;
+		if (other == NULL || !zkl_parse_child(queue->names[i], &own) ||
+			!zkl_parse_child(other, &before) ||
+			!zkl_is_before(before.number, other, own.number, queue->names[i]))
+			return false;
+	}
+	return true;
+}
+
+static void
+test_brute_force(void)
+{
+	unsigned	seed = 7;
+	Queue		queue;
+	int			bad = 0;
+
+	for (int round = 0; round < 20000 && bad == 0; round++)
+	{
+		random_queue(&queue, &seed);
+		if (!excludes(&queue) || !chained(&queue))
+		{
+			bad++;
+			for (int i = 0; i < queue.n; i++)
+				diag("%s %s", queue.labels[i], queue.names[i]);
+		}
+	}
+	is_int(bad, 0, "in 20,000 random queues somebody is first, only readers together, and the others wait for one before them");
+}
+
+int
+main(void)
+{
+	test_plain();
+	test_mixed();
+	test_own();
+	test_missing();
+	test_downgrade();
+	test_upgrade();
+	test_deadlock();
+	test_brute_force();
+	return done();
+}

@@ -1,0 +1,418 @@
+/*-------------------------------------------------------------------------
+ *
+ * test_reply.c
+ *		Promises of the filter between the client library and its connection.
+ *
+ * This file plays both the server and the library, at the ends of socket pairs.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "recipe/zookeeper/filter.h"
+#include "tap.h"
+
+#define STAT "\0\0\0\0\0\0\0\1\0\0\0\0\0\0\0\1\0\0\0\0\0\0\0\1\0\0\0\0\0\0\0\1" \
+	"\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\1"
+#define HEAD(xid) xid "\0\0\0\0\0\0\0\1\0\0\0\0"
+#define MINUS_1 "\377\377\377\377"
+#define XID "\0\0\0\7"
+#define BYTES(text) (const unsigned char *) (text), sizeof(text) - 1
+
+static ZklReplies replies;
+
+static void
+request(const unsigned char *frame, size_t size)
+{
+	if (!zkl_replies_expect(&replies, frame, size))
+		abort();
+}
+
+/* A connection after its handshake. */
+static void
+connected(void)
+{
+	unsigned char hello[45] = {0};
+	unsigned char welcome[37] = {0};
+
+	zkl_replies_free(&replies);
+	request(hello, sizeof(hello));
+	welcome[6] = 0x75;			/* 30 seconds */
+	welcome[8] = 1;
+	welcome[19] = 16;
+	if (zkl_replies_check(&replies, welcome, sizeof(welcome)) != NULL)
+		abort();
+}
+
+/* Passes this answer after this request alone, but no truncated one. */
+static void
+good(const char *promise, const unsigned char *asked, size_t asked_size,
+	 const unsigned char *frame, size_t size)
+{
+	bool		cut_is_refused = true;
+
+	for (size_t i = 0; i < size; i++)
+	{
+		unsigned char *cut = malloc(i + 1);
+
+		memcpy(cut, frame, i);
+		connected();
+		request(asked, asked_size);
+		cut_is_refused = cut_is_refused && zkl_replies_check(&replies, cut, i) != NULL;
+		free(cut);
+	}
+	connected();
+	request(asked, asked_size);
+	ok(zkl_replies_check(&replies, frame, size) == NULL, "%s", promise);
+	ok(cut_is_refused, "... but no part of it");
+	ok(zkl_replies_check(&replies, frame, size) != NULL, "... nor a second one");
+}
+
+static void
+bad(const char *promise, const unsigned char *asked, size_t asked_size,
+	const unsigned char *frame, size_t size)
+{
+	connected();
+	if (asked_size > 0)
+		request(asked, asked_size);
+	ok(zkl_replies_check(&replies, frame, size) != NULL, "%s is refused", promise);
+}
+
+#define ASK(op) BYTES(XID "\0\0\0" op)
+#define NOTHING BYTES("")
+
+static void
+test_answers(void)
+{
+	good("the answer to a create", ASK("\17"), BYTES(HEAD(XID) "\0\0\0\2/a" STAT));
+	good("that to a delete", ASK("\2"), BYTES(HEAD(XID)));
+	good("that to a read", ASK("\4"), BYTES(HEAD(XID) "\0\0\0\1x" STAT));
+	good("... of no data", ASK("\4"), BYTES(HEAD(XID) MINUS_1 STAT));
+	good("that to a write", ASK("\5"), BYTES(HEAD(XID) STAT));
+	good("that to a list", ASK("\10"), BYTES(HEAD(XID) "\0\0\0\2\0\0\0\1a\0\0\0\2bc"));
+	good("... of no children", ASK("\10"), BYTES(HEAD(XID) "\0\0\0\0"));
+	good("that to a sync", ASK("\11"), BYTES(HEAD(XID) "\0\0\0\2/a"));
+	good("an error", ASK("\17"), BYTES(XID "\0\0\0\0\0\0\0\1" "\377\377\377\233"));
+	bad("a child longer than the message", ASK("\10"), BYTES(HEAD(XID) "\0\0\0\1\0\0\0\3ab"));
+	bad("a count of children beyond it", ASK("\10"), BYTES(HEAD(XID) "\177\377\377\377\0\0\0\1a"));
+	bad("a negative one", ASK("\10"), BYTES(HEAD(XID) MINUS_1));
+	bad("a negative length", ASK("\11"), BYTES(HEAD(XID) "\200\0\0\0/a"));
+	bad("data of a negative length", ASK("\4"), BYTES(HEAD(XID) "\377\377\377\376" STAT));
+	bad("a path that does not begin like one", ASK("\17"), BYTES(HEAD(XID) "\0\0\0\2aa" STAT));
+	bad("a path with a NUL in it", ASK("\17"), BYTES(HEAD(XID) "\0\0\0\3/\0a" STAT));
+	bad("an error that is positive", ASK("\2"), BYTES(XID "\0\0\0\0\0\0\0\1" "\0\0\0\1"));
+	bad("an answer to nothing", NOTHING, BYTES(HEAD(XID)));
+	bad("the answer to another request", ASK("\2"), BYTES(HEAD("\0\0\0\10")));
+	bad("an answer to what is never asked", ASK("\143"), BYTES(HEAD(XID)));
+}
+
+#define CREATE_PART "\0\0\0\1\0" MINUS_1 "\0\0\0\2/a\0\0\0\1x\0\0\0\1\0\0\0\37" \
+	"\0\0\0\5world\0\0\0\6anyone\0\0\0\0"
+#define DELETE_PART "\0\0\0\2\0" MINUS_1 "\0\0\0\2/b" MINUS_1
+#define DONE MINUS_1 "\1" MINUS_1
+#define MULTI BYTES(XID "\0\0\0\16" CREATE_PART DELETE_PART DONE)
+
+static void
+test_multi(void)
+{
+	good("the answer to a multi", MULTI,
+		 BYTES(HEAD(XID) "\0\0\0\1\0\0\0\0\0\0\0\0\2/a" "\0\0\0\2\0\0\0\0\0" DONE));
+	good("that of one that failed", MULTI,
+		 BYTES(HEAD(XID) MINUS_1 "\0\0\0\0\0\0\0\0\0" MINUS_1 "\0\377\377\377\233\377\377\377\233" DONE));
+	bad("a result too many", MULTI,
+		BYTES(HEAD(XID) "\0\0\0\1\0\0\0\0\0\0\0\0\2/a" "\0\0\0\2\0\0\0\0\0" "\0\0\0\2\0\0\0\0\0" DONE));
+	bad("one too few", MULTI, BYTES(HEAD(XID) "\0\0\0\1\0\0\0\0\0\0\0\0\2/a" DONE));
+	bad("the result of something else", MULTI,
+		BYTES(HEAD(XID) "\0\0\0\2\0\0\0\0\0" "\0\0\0\2\0\0\0\0\0" DONE));
+}
+
+#define EVENT HEAD(MINUS_1)
+
+static void
+test_unasked(void)
+{
+	connected();
+	ok(zkl_replies_check(&replies, BYTES(EVENT "\0\0\0\2\0\0\0\3\0\0\0\2/a")) == NULL,
+	   "an event needs no request");
+	bad("an event of no kind", NOTHING, BYTES(EVENT "\0\0\0\11\0\0\0\3\0\0\0\2/a"));
+	bad("an event about the session", NOTHING, BYTES(EVENT MINUS_1 "\377\377\377\220\0\0\0\2/a"));
+	bad("an event whose path is longer than it", NOTHING,
+		BYTES(EVENT "\0\0\0\2\0\0\0\3\177\377\377\377/a"));
+	bad("an event without a path", NOTHING, BYTES(EVENT "\0\0\0\2\0\0\0\3"));
+	bad("a heartbeat that was not sent", NOTHING, BYTES(HEAD("\377\377\377\376")));
+	bad("credentials that were not", NOTHING, BYTES(HEAD("\377\377\377\374")));
+	bad("watches that were not", NOTHING, BYTES(HEAD("\377\377\377\370")));
+	connected();
+	request(BYTES("\377\377\377\376\0\0\0\13"));
+	ok(zkl_replies_check(&replies, BYTES(HEAD("\377\377\377\376"))) == NULL,
+	   "one that was is answered");
+}
+
+static void
+test_connecting(void)
+{
+	unsigned char hello[45] = {0};
+	unsigned char welcome[37] = {0};
+
+	zkl_replies_free(&replies);
+	ok(zkl_replies_check(&replies, welcome, sizeof(welcome)) != NULL,
+	   "a server that speaks first is refused");
+	request(hello, sizeof(hello));
+	welcome[8] = 1;
+	welcome[19] = 16;
+	ok(zkl_replies_check(&replies, welcome, sizeof(welcome)) != NULL, "no timeout is refused");
+	welcome[6] = 0x75;
+	welcome[19] = 17;
+	ok(zkl_replies_check(&replies, welcome, sizeof(welcome)) != NULL,
+	   "a password of another length is refused");
+	welcome[19] = 16;
+	welcome[8] = 0;
+	ok(zkl_replies_check(&replies, welcome, sizeof(welcome)) != NULL, "no session is refused");
+	zkl_replies_free(&replies);
+	hello[20] = 1;
+	request(hello, sizeof(hello));
+	ok(zkl_replies_check(&replies, welcome, 36) == NULL,
+	   "... unless there was one, which is over then");
+	zkl_replies_free(&replies);
+}
+
+/*
+ * The filter
+ */
+
+static ZklFilter filter;
+static int	library;
+static int	server;
+
+static void
+install(void)
+{
+	int			pair[2];
+
+	if (socketpair(AF_UNIX, SOCK_STREAM, 0, pair) != 0)
+		abort();
+	server = pair[0];
+	library = pair[1];
+	if (!zkl_filter_install(&filter, fcntl(library, F_DUPFD_CLOEXEC, 0), library, false))
+		abort();
+}
+
+static void
+uninstall(void)
+{
+	close(filter.fd);
+	zkl_filter_free(&filter);
+	close(library);
+	close(server);
+}
+
+static void
+put(int fd, const char *bytes, size_t size)
+{
+	if (write(fd, bytes, size) != (ssize_t) size)
+		abort();
+}
+
+static const char hello[49] = "\0\0\0\55";
+static const char welcome[41] = "\0\0\0\45\0\0\0\0\0\0\165\60\1\0\0\0\0\0\0\0\0\0\0\20";
+
+static void
+test_passing(void)
+{
+	char		bytes[200];
+	int			reads = 1;
+
+	install();
+	put(library, hello, 4);
+	ok(zkl_filter_take_out(&filter), "the rest of a request is waited for");
+	ok(zkl_filter_pass_out(&filter) && recv(server, bytes, sizeof(bytes), MSG_DONTWAIT) < 0,
+	   "... before any of it leaves");
+	put(library, hello + 4, sizeof(hello) - 4);
+	(void) zkl_filter_take_out(&filter);
+	(void) zkl_filter_pass_out(&filter);
+	is_int((int) recv(server, bytes, sizeof(bytes), MSG_DONTWAIT), sizeof(hello),
+		   "then it leaves at once");
+
+	put(server, welcome, 20);
+	ok(!zkl_filter_pass_in(&filter, &reads), "the rest of a message is waited for");
+	put(server, welcome + 20, sizeof(welcome) - 20);
+	reads = 1;
+	ok(zkl_filter_pass_in(&filter, &reads), "... before the library gets it");
+	is_int((int) recv(library, bytes, sizeof(bytes), MSG_DONTWAIT), sizeof(welcome),
+		   "... whole");
+
+	close(server);
+	server = dup(library);
+	reads = 1;
+	ok(zkl_filter_pass_in(&filter, &reads) && filter.refused == NULL,
+	   "the end of the connection is passed on");
+	is_int((int) recv(library, bytes, sizeof(bytes), MSG_DONTWAIT), 0, "... as one");
+	uninstall();
+}
+
+static void
+test_refusing(void)
+{
+	char		bytes[200];
+	int			reads = 9;
+
+	install();
+	put(library, hello, sizeof(hello));
+	(void) zkl_filter_take_out(&filter);
+	put(server, welcome, sizeof(welcome));
+	(void) zkl_filter_pass_in(&filter, &reads);
+	is_int((int) recv(library, bytes, sizeof(bytes), MSG_DONTWAIT), sizeof(welcome), "connected");
+	put(server, "\0\0\0\20" "\0\0\0\1" "\0\0\0\0\0\0\0\1\0\0\0\0", 20);
+	reads = 9;
+	ok(zkl_filter_pass_in(&filter, &reads), "what nothing asked for ends the connection");
+	ok(filter.refused != NULL, "... with a reason");
+	is_int((int) recv(library, bytes, sizeof(bytes), MSG_DONTWAIT), 0, "... unseen by the library");
+	ok(!zkl_filter_pass_in(&filter, &reads), "... for good");
+	uninstall();
+
+	install();
+	put(server, "\4\0\0\1", 4);
+	reads = 9;
+	ok(zkl_filter_pass_in(&filter, &reads) && filter.refused,
+	   "a length beyond all bounds is refused before the rest comes");
+	uninstall();
+	install();
+	put(server, "\377\377\377\377", 4);
+	reads = 9;
+	ok(zkl_filter_pass_in(&filter, &reads) && filter.refused, "a negative one, too");
+	uninstall();
+}
+
+/* After the library has closed its end, the answers to its last requests are read. */
+static void
+test_last_answers(void)
+{
+	install();
+	filter.replies.connect_sent = true;
+	filter.replies.connected = true;
+	put(library, "\0\0\0\10" XID "\0\0\0\2" "\0\0\0\10" "\0\0\0\10\377\377\377\365", 24);
+	zkl_filter_end(&filter);
+	close(library);
+	while (zkl_filter_take_out(&filter))
+		;
+	ok(zkl_filter_pass_out(&filter) && zkl_filter_skip_in(&filter), "last answers are due");
+	put(server, "\0\0\0\20" HEAD(XID), 20);
+	ok(zkl_filter_skip_in(&filter), "... while one is missing");
+	put(server, "\0\0\0\20" HEAD("\0\0\0\10"), 20);
+	ok(!zkl_filter_skip_in(&filter), "... and then no more");
+	library = dup(server);
+	uninstall();
+
+	install();
+	filter.replies.connect_sent = true;
+	filter.replies.connected = true;
+	put(library, "\0\0\0\10" XID "\0\0\0\2", 12);
+	(void) zkl_filter_take_out(&filter);
+	zkl_filter_end(&filter);
+	close(library);
+	shutdown(server, SHUT_WR);
+	ok(!zkl_filter_skip_in(&filter), "a connection that is over answers nothing more");
+	library = dup(server);
+	uninstall();
+}
+
+/* A message larger than all buffers on the way. */
+static void
+test_large(void)
+{
+	size_t		size = 3000000;
+	char	   *data = calloc(1, size);
+	size_t		sent = 0;
+	size_t		got = 0;
+	int			last_grants = 0;
+
+	install();
+	fcntl(server, F_SETFL, O_NONBLOCK);
+	filter.replies.connect_sent = true;
+	filter.replies.connected = true;
+	if (!zkl_replies_expect(&filter.replies, BYTES(XID "\0\0\0\4")))
+		abort();
+	size -= 4;
+	data[0] = (char) (size >> 24);
+	data[1] = (char) (size >> 16);
+	data[2] = (char) (size >> 8);
+	data[3] = (char) size;
+	size += 4;
+	memcpy(data + 4, HEAD(XID), 16);
+	data[21] = 45;				/* less than 3 million: STAT and more follow */
+	while (got < size && last_grants++ < 100000)
+	{
+		ssize_t		n = send(server, data + sent, size - sent, MSG_DONTWAIT | MSG_NOSIGNAL);
+		int			reads = 8;
+		char		bytes[65536];
+
+		sent += n > 0 ? (size_t) n : 0;
+		while (zkl_filter_pass_in(&filter, &reads))
+			while ((n = recv(library, bytes, sizeof(bytes), MSG_DONTWAIT)) > 0)
+				got += (size_t) n;
+	}
+	ok(got == size, "a large message passes");
+	free(data);
+	uninstall();
+}
+
+/* The recipe layer's own reads: two lists in one request, one of which fails. */
+static void
+test_own_reads(void)
+{
+	static const bool are_lists[] = {true, true};
+	static const unsigned char answer[] = HEAD(XID) "\0\0\0\10\0" MINUS_1 "\0\0\0\1\0\0\0\1x"
+	MINUS_1 "\0" "\377\377\377\233" "\377\377\377\233" MINUS_1 "\1" MINUS_1;
+	int			owner;
+	bool		cut_is_refused = true;
+
+	for (size_t i = 0; i < sizeof(answer) - 1; i++)
+	{
+		unsigned char *cut = malloc(i + 1);
+
+		memcpy(cut, answer, i);
+		connected();
+		if (!zkl_replies_expect_reads(&replies, 7, are_lists, 2, &owner))
+			abort();
+		cut_is_refused = cut_is_refused && zkl_replies_check(&replies, cut, i) != NULL;
+		free(cut);
+	}
+	ok(cut_is_refused, "no part of an answer to several reads is one");
+	connected();
+	if (!zkl_replies_expect_reads(&replies, 7, are_lists, 2, &owner))
+		abort();
+	request(BYTES("\0\0\0\10\0\0\0\2/a"));
+	ok(zkl_replies_check(&replies, answer, sizeof(answer) - 1) == NULL &&
+	   replies.owner == &owner, "all of it is, and is not the library's");
+	ok(zkl_replies_check(&replies, BYTES(HEAD("\377\377\377\377") "\0\0\0\2\0\0\0\3\0\0\0\2/a")) == NULL &&
+	   replies.owner == NULL, "what comes next is");
+	connected();
+	if (!zkl_replies_expect_reads(&replies, 7, are_lists, 2, &owner) ||
+		!zkl_replies_expect_reads(&replies, 8, are_lists, 1, &owner))
+		abort();
+	ok(zkl_replies_take_owned(&replies) == &owner && zkl_replies_take_owned(&replies) == &owner &&
+	   zkl_replies_take_owned(&replies) == NULL && replies.last == NULL,
+	   "reads that are not answered can be taken back");
+	zkl_replies_free(&replies);
+}
+
+int
+main(void)
+{
+	test_answers();
+	test_multi();
+	test_own_reads();
+	test_unasked();
+	test_connecting();
+	zkl_replies_free(&replies);
+	test_passing();
+	test_refusing();
+	test_last_answers();
+	test_large();
+	return done();
+}

@@ -1,0 +1,197 @@
+/*-------------------------------------------------------------------------
+ *
+ * test_reports.c
+ *		A session that may not write, read or delete its wait report does not retry
+ *		forever, and leaves no report.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "waiters.h"
+
+#define X ZKL_MODE_EXCLUSIVE
+
+static Party *const A = &parties[0];
+static Party *const B = &parties[1];
+
+/* B holds what A waits for; A has reported a wait before, so the parent exists. */
+static void
+begin(void)
+{
+	scene_begin(3);
+	waiters_begin("abc");
+	forget(lock_now(B, "a", X));
+	lock_now(A, "a", X);
+	(void) is_victim_now(A);
+	fake_run_all();
+	is_int(reported_by(A), 1, "a wait is reported");
+	give_up_all(A);
+	fake_run_all();
+	lock_now(A, "a", X);
+	fake_count(A->client);
+}
+
+/* A reports its wait; then at most "n" steps run. */
+static void
+report(int n)
+{
+	(void) is_victim_now(A);
+	while (n-- > 0 && fake_step(A->client))
+		;
+}
+
+static int
+count(char operation)
+{
+	int			n = 0;
+
+	for (const char *c = fake_trace(A->client); *c; c++)
+		n += *c == operation;
+	return n;
+}
+
+static void
+test_create_refused(void)
+{
+	begin();
+	fake_quirks.deny = WAITS "/";
+	report(50);
+	report(50);
+	is_str(fake_trace(A->client), "c", "a report that is refused is tried once");
+	fake_quirks.deny = NULL;
+	report(50);
+	is_int(reported_by(A), 0, "... for this wait");
+	give_up_all(A);
+	fake_run_all();
+	lock_now(A, "a", X);
+	report(50);
+	is_int(reported_by(A), 1, "the next wait is reported");
+	scene_end(NULL);
+}
+
+/* Another client deletes the parent again and again. */
+static void
+test_parent_removed(void)
+{
+	begin();
+	fake_tree_delete(WAITS);
+	(void) is_victim_now(A);
+	for (int i = 0; i < 300 && fake_step(A->client); i++)
+		fake_tree_delete(WAITS);
+	ok(count('c') < 20, "a parent that does not stay is made some times: %s",
+	   fake_trace(A->client));
+	scene_end(NULL);
+}
+
+/* The answer to the create is lost, and the list that replaces it is refused. */
+static void
+test_list_refused(void)
+{
+	static const FakeFault faults[] = {FAULT_NO_AUTH, FAULT_OTHER};
+
+	for (size_t i = 0; i < sizeof(faults) / sizeof(faults[0]); i++)
+	{
+		const char *name = fake_fault_name(faults[i]);
+
+		begin();
+		fake_fault(A->client, 1, FAULT_APPLY_DROP);
+		report(50);
+		fake_count(A->client);
+		fake_fault(A->client, 3, faults[i]);
+		fake_connect(A->client);
+		fake_run_all();
+		ok(strncmp(fake_trace(A->client), "lsl", 3) == 0 && count('w') == 1,
+		   "the list behind a sync is refused, which tells nothing: %s", fake_trace(A->client));
+		fake_advance(5000);
+		is_int(reported_by(A), 1, "a report whose create was not answered is looked for again (%s)", name);
+		ok(count('w') == 2, "... and watched then: %s", fake_trace(A->client));
+		give_up_all(A);
+		fake_run_all();
+		is_int(reported_by(A), 0, "... and removed with the wait");
+		scene_end(NULL);
+	}
+}
+
+static void
+test_remove_refused(void)
+{
+	begin();
+	report(50);
+	fake_quirks.deny = WAITS "/";
+	fake_count(A->client);
+	give_up_all(A);
+	fake_run_all();
+	is_int(reported_by(A), 1, "a report can't be removed");
+	fake_advance(10000);
+	ok(count('d') > 2 && count('d') < 100, "... and that is tried now and then: %d times", count('d'));
+	fake_quirks.deny = NULL;
+	fake_advance(10000);
+	is_int(reported_by(A), 0, "... until it can");
+	scene_end(NULL);
+}
+
+static void
+test_watch_refused(void)
+{
+	begin();
+	fake_fault(A->client, 2, FAULT_NO_AUTH);
+	for (int i = 0; i < 10; i++)
+		report(50);
+	is_int(count('w'), 1, "a report that can't be watched is not read again and again: %s",
+		   fake_trace(A->client));
+	is_int(reported_by(A), 1, "... and stays");
+	scene_end(NULL);
+}
+
+/* Watches may end with the connection: the report is watched again. */
+static void
+test_reconnect(void)
+{
+	begin();
+	report(50);
+	fake_quirks.forgets_watches = true;
+	fake_disconnect(A->client);
+	fake_run_all();
+	fake_count(A->client);
+	fake_connect(A->client);
+	fake_run_all();
+	is_int(count('w'), 2, "what is before it and its report are watched again: %s",
+		   fake_trace(A->client));
+	scene_end(NULL);
+}
+
+/* The wait has ended, but its owner still reports it. */
+static void
+test_wait_over(void)
+{
+	Ask		   *ask;
+	ZklWaitReport report = {0};
+
+	begin();
+	ask = pending_of(A);
+	release_all(B);
+	fake_run_all();
+	is_int(ask->status, ZKL_OK, "a wait has ended");
+	fake_count(A->client);
+	ok(zkl_request_publish(ask->request, &report) == NULL, "... which is no deadlock");
+	fake_run_all();
+	is_int(reported_by(A), 0, "... and is not reported");
+	is_str(fake_trace(A->client), "", "... nor asked about");
+	forget(ask);
+	scene_end(NULL);
+}
+
+int
+main(void)
+{
+	test_create_refused();
+	test_parent_removed();
+	test_list_refused();
+	test_remove_refused();
+	test_watch_refused();
+	test_reconnect();
+	test_wait_over();
+	return done();
+}

@@ -1,0 +1,819 @@
+/*-------------------------------------------------------------------------
+ *
+ * test_scan.c
+ *		Promises about scans: they return everything in the queues, whatever fails
+ *		while they read, and whatever changes meanwhile.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "scene.h"
+#include "recipe/scan/scan.h"
+
+#define X ZKL_MODE_EXCLUSIVE
+#define S ZKL_MODE_SHARED
+#define T SCENE_TIMEOUT_MS
+#define WINDOW 100
+
+#define SEMAPHORES "/zklock/semaphores"
+#define UUID "_c_0a1b2c3d-1111-2222-3333-4444555566"
+#define HEX "0a1b2c3d1111222233334444555566"
+
+static Party *const A = &parties[0];
+static Party *const B = &parties[1];
+static Party *const C = &parties[2];
+
+/* Sessions of other programs. */
+#define F 77
+#define G 78
+
+
+/*
+ * Nodes in the ensemble
+ */
+
+static void
+make(const char *path, const char *data, int64_t session)
+{
+	char	   *made;
+	int64_t		unused;
+
+	fake_tree_create(path, data, (int) strlen(data),
+					 session ? ZKL_CREATE_EPHEMERAL : ZKL_CREATE_PERSISTENT,
+					 session, &made, &unused);
+	free(made);
+}
+
+static void
+make_locks(void)
+{
+	forget(lock_now(A, "held", X));
+	forget(lock_now(A, "shared", S));
+	forget(lock_now(B, "shared", S));
+	lock_now(C, "shared", X);
+	forget(lock_now(A, "upgraded", S));
+	forget(lock_now(A, "upgraded", X));
+	forget(lock_now(B, "free", X));
+	reduce(B, "free", ZKL_MODE_NONE);
+	fake_run_all();
+	make(path_of("foreign"), "", 0);
+	make(SCENE_LOCKS "/foreign/" HEX "01__lock__0000000004", "worker", F);
+	make(SCENE_LOCKS "/foreign/" UUID "02-lock-0000000003", "\x7f\x01\x02\x03", G);
+	make(SCENE_LOCKS "/foreign/" HEX "03__rlock__0000000005", "", F);
+	make(SCENE_LOCKS "/foreign/lease_holder", "junk", 0);
+	make(SCENE_LOCKS "/foreign/lock-", "junk", 0);
+}
+
+static void
+make_semaphores(void)
+{
+	make(SEMAPHORES, "", 0);
+	make(SEMAPHORES "/cur", "2", 0);
+	make(SEMAPHORES "/cur/locks", "", 0);
+	make(SEMAPHORES "/cur/leases", "", 0);
+	make(SEMAPHORES "/cur/leases/" UUID "11-lease-0000000000", "one", F);
+	make(SEMAPHORES "/cur/leases/" UUID "12-lease-0000000001", "two", G);
+	make(SEMAPHORES "/cur/leases/" UUID "13-lease-0000000002", "three", F);
+	make(SEMAPHORES "/cur/locks/" UUID "14-lock-0000000002", "three", F);
+	make(SEMAPHORES "/cur/locks/" UUID "15-lock-0000000003", "four", G);
+	make(SEMAPHORES "/unsized", "192.0.2.1", 0);
+	make(SEMAPHORES "/unsized/locks", "", 0);
+	make(SEMAPHORES "/unsized/leases", "", 0);
+	make(SEMAPHORES "/unsized/leases/" UUID "21-lease-0000000000", "one", F);
+	make(SEMAPHORES "/unsized/leases/" UUID "22-lease-0000000001", "two", G);
+	make(SEMAPHORES "/unsized/locks/" UUID "23-lock-0000000001", "two", G);
+	make(SEMAPHORES "/kaz", "2", 0);
+	make(SEMAPHORES "/kaz/" HEX "31", "one", F);
+	make(SEMAPHORES "/kaz/" HEX "32", "two", G);
+	make(SEMAPHORES "/kaz-__lock__", "", 0);
+	make(SEMAPHORES "/kaz-__lock__/" HEX "33__lock__0000000009", "three", F);
+	make(SEMAPHORES "/kaz-__lock__/" HEX "34__lock__0000000010", "four", G);
+}
+
+static const char everything[] =
+"lock foreign X+ curator \x7f\x01\x02\x03\n"
+"lock foreign X1 kazoo worker\n"
+"lock foreign S2 kazoo \n"
+"lock held X+ zklock party 0\n"
+"lock shared S+ zklock party 0\n"
+"lock shared S+ zklock party 1\n"
+"lock shared X1 zklock party 2\n"
+"lock upgraded S+ zklock party 0\n"
+"lock upgraded X+ zklock party 0\n"
+"semaphore cur P+ curator one\n"
+"semaphore cur P+ curator two\n"
+"semaphore cur P1 curator three\n"
+"semaphore cur P2 curator four\n"
+"semaphore kaz P+ kazoo one\n"
+"semaphore kaz P+ kazoo two\n"
+"semaphore kaz P1 kazoo three\n"
+"semaphore kaz P2 kazoo four\n"
+"semaphore unsized P+ curator one\n"
+"semaphore unsized P1 curator two\n";
+
+
+/*
+ * Results of a scan
+ */
+
+static char *reported_text;
+
+/* One line for each entry; X, S or P and a plus, or the place in the queue. */
+static const char *
+reported(ZklScan *scan)
+{
+	static const char *const makers[] = {"other", "zklock", "curator", "kazoo"};
+	ZklScanInfo info;
+	size_t		size;
+	FILE	   *out;
+
+	free(reported_text);
+	out = open_memstream(&reported_text, &size);
+	zkl_scan_info(scan, &info);
+	for (int i = 0; i < info.n_entries; i++)
+	{
+		const ZklEntry *e = &info.entries[i];
+
+		fprintf(out, "%s %s %c", e->kind == ZKL_KIND_LOCK ? "lock" : "semaphore",
+				e->name, e->mode == X ? 'X' : e->mode == S ? 'S' : 'P');
+		if (e->position == 0)
+			fprintf(out, "+");
+		else
+			fprintf(out, "%d", e->position);
+		fprintf(out, " %s %.*s\n", makers[e->maker], e->data_len, e->data ? e->data : "");
+	}
+	fclose(out);
+	return reported_text;
+}
+
+static const char *
+reported_now(ZklScan *scan)
+{
+	fake_run_all();
+	if (zkl_scan_status(scan) != ZKL_OK)
+		return zkl_status_text(zkl_scan_status(scan));
+	reported(scan);
+	zkl_scan_end(scan);
+	return reported_text;
+}
+
+static void
+begin(void)
+{
+	scene_begin(3);
+	make_locks();
+	make_semaphores();
+	fake_run_all();
+	fake_count(A->client);
+}
+
+
+static void
+test_everything(void)
+{
+	ZklScan    *scan;
+	ZklScanInfo info;
+
+	scene_begin(1);
+	fake_count(A->client);
+	is_str(reported_now(zkl_scan_all(A->session)), "", "where nothing was ever locked there is nothing");
+	is_str(fake_trace(A->client), "sll", "... which costs three requests");
+	scene_end(NULL);
+
+	begin();
+	is_str(reported_now(zkl_scan_all(A->session)), everything, "everything is told, in order");
+	is_str(reported_now(zkl_scan_all(B->session)), everything, "... to everybody");
+	is_str(reported_now(zkl_scan_one(A->session, "shared")),
+		   "lock shared S+ zklock party 0\nlock shared S+ zklock party 1\n"
+		   "lock shared X1 zklock party 2\n", "one lock");
+	is_str(reported_now(zkl_scan_one(A->session, "free")), "", "one that is free");
+	is_str(reported_now(zkl_scan_one(A->session, "none")), "", "one that never was");
+	is_str(reported_now(zkl_scan_one(A->session, "kaz")),
+		   "semaphore kaz P+ kazoo one\nsemaphore kaz P+ kazoo two\n"
+		   "semaphore kaz P1 kazoo three\nsemaphore kaz P2 kazoo four\n",
+		   "one semaphore of kazoo's");
+	is_str(reported_now(zkl_scan_one(A->session, "unsized")),
+		   "semaphore unsized P+ curator one\nsemaphore unsized P1 curator two\n",
+		   "one of Curator's");
+
+	scan = zkl_scan_one(A->session, "upgraded");
+	fake_run_all();
+	zkl_scan_info(scan, &info);
+	ok(info.n_entries == 2 && info.entries[0].token == token_of(A, "upgraded") &&
+	   info.entries[1].token == token_of(A, "upgraded"), "an upgrade has the token of its start");
+	is_int(info.entries[0].session_id, fake_session_id(A->client), "... and is this session's");
+	is_int(info.entries[0].ctime_ms, info.entries[0].token * 1000, "... since it was made");
+	ok(fake_tree_find(info.entries[1].path) != NULL, "... at this path");
+	zkl_scan_end(scan);
+	scene_end("exclusion, surveys");
+}
+
+/* Semaphores of two layouts may share a name, and a name may end like kazoo's queues. */
+static void
+test_odd_semaphores(void)
+{
+	scene_begin(1);
+	forget(lock_now(A, "x", X));
+	make(SEMAPHORES, "", 0);
+	make(SEMAPHORES "/s", "", 0);
+	make(SEMAPHORES "/s/leases", "", 0);
+	make(SEMAPHORES "/s/leases/anything", "", 0);
+	make(SEMAPHORES "/s/" HEX "01", "pool", F);
+	make(SEMAPHORES "/s/file", "junk", 0);
+	make(SEMAPHORES "/s-__lock__", "1", 0);
+	make(SEMAPHORES "/s-__lock__/leases", "", 0);
+	make(SEMAPHORES "/s-__lock__/leases/" UUID "02-lease-0000000000", "lease", F);
+	make(SEMAPHORES "/s-__lock__/junk", "", 0);
+	make(SEMAPHORES "/s-__lock__/" HEX "03__lock__0000000000", "waiter", G);
+	make(SEMAPHORES "/-__lock__", "", 0);
+	is_str(reported_now(zkl_scan_all(A->session)),
+		   "lock x X+ zklock party 0\n"
+		   "semaphore s P+ other \n"
+		   "semaphore s P+ kazoo pool\n"
+		   "semaphore s P+ other junk\n"
+		   "semaphore s P1 kazoo waiter\n"
+		   "semaphore s-__lock__ P+ curator lease\n",
+		   "every child of a semaphore is a permit");
+	make(SEMAPHORES "/t", "1", 0);
+	make(SEMAPHORES "/t/leases", "", 0);
+	make(SEMAPHORES "/t/leases/b", "early", F);
+	make(SEMAPHORES "/t/leases/a", "late", F);
+	is_str(reported_now(zkl_scan_one(A->session, "t")),
+		   "semaphore t P+ other early\nsemaphore t P1 other late\n",
+		   "who came first has the permit, whatever the names");
+	scene_end(NULL);
+}
+
+/* A capacity that is not a number is ignored. */
+static void
+test_odd_sizes(void)
+{
+	static const char *const sizes[] = {"/;", "1x", "x1", ":", "99999999"};
+
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
+	{
+		scene_begin(1);
+		make("/zklock", "", 0);
+		make(SEMAPHORES, "", 0);
+		make(SEMAPHORES "/s", sizes[i], 0);
+		make(SEMAPHORES "/s/locks", "", 0);
+		make(SEMAPHORES "/s/leases", "", 0);
+		make(SEMAPHORES "/s/leases/" UUID "01-lease-0000000000", "one", F);
+		make(SEMAPHORES "/s/leases/" UUID "02-lease-0000000001", "two", G);
+		is_str(reported_now(zkl_scan_all(A->session)),
+			   "semaphore s P+ curator one\nsemaphore s P+ curator two\n",
+			   "all permits of a semaphore with the size \"%s\" are out", sizes[i]);
+		scene_end(NULL);
+	}
+}
+
+/* Of two scans, the newer one ends first. */
+static void
+test_two_at_once(void)
+{
+	ZklScan    *older;
+	ZklScan    *newer;
+
+	begin();
+	older = zkl_scan_all(A->session);
+	newer = zkl_scan_all(A->session);
+	fake_run_all();
+	zkl_scan_end(newer);
+	zkl_scan_end(older);
+	ok(A->session->scans == NULL, "of two surveys none is left");
+	is_str(reported_now(zkl_scan_all(A->session)), everything, "... and another one can begin");
+	scene_end(NULL);
+}
+
+static void
+test_size_limits(void)
+{
+	char		path[512];
+	static char data[20001];
+	ZklScan    *scan;
+	ZklScanInfo info;
+
+	scene_begin(1);
+	forget(lock_now(A, "x", X));
+	fake_tree_set(node_of(A, "x"), "");
+	memset(data, 'd', 20000);
+	make(path_of("big"), "", 0);
+	snprintf(path, sizeof(path), "%s/" HEX "01__lock__0000000000", path_of("big"));
+	make(path, data, F);
+	scan = zkl_scan_all(A->session);
+	fake_run_all();
+	zkl_scan_info(scan, &info);
+	ok(info.n_entries == 2 && info.entries[0].data_len == 4096 &&
+	   info.entries[1].data_len == 0, "long data are cut, and no data are none");
+	zkl_scan_end(scan);
+	scene_end(NULL);
+}
+
+
+/*
+ * Many locks
+ */
+
+static void
+test_window(void)
+{
+	enum
+	{
+	N = 150};
+	ZklScan    *scan;
+	ZklScanInfo info;
+	char		path[512];
+	int			rounds = 0;
+	int			most = 0;
+
+	scene_begin(1);
+	forget(lock_now(A, "x", X));
+	for (int i = 0; i < N; i++)
+	{
+		char		name[32];
+
+		snprintf(name, sizeof(name), "n%d", i);
+		make(path_of(name), "", 0);
+		snprintf(path, sizeof(path), "%s/" HEX "01__lock__0000000000", path_of(name));
+		make(path, "", F);
+	}
+	fake_count(A->client);
+	scan = zkl_scan_all(A->session);
+	for (int seen = 0; zkl_scan_status(scan) == ZKL_PENDING; rounds++)
+	{
+		int			sent = fake_counted(A->client);
+
+		if (sent - seen > most)
+			most = sent - seen;
+		/* The server executes everything sent, then all answers are delivered. */
+		for (; seen < sent; seen++)
+			fake_apply(A->client);
+		while (fake_deliver(A->client))
+			;
+	}
+	zkl_scan_info(scan, &info);
+	is_int(info.n_entries, N + 1, "all of many are told");
+	ok(most <= WINDOW + 1, "at most %d requests are in flight (%d)", WINDOW, most);
+	ok(rounds <= 2 * (N / WINDOW + 2) + 1, "... and no fewer than needed (%d rounds)", rounds);
+	zkl_scan_end(scan);
+	scene_end(NULL);
+}
+
+
+/*
+ * Faults
+ */
+
+typedef ZklScan *(*Start) (void);
+
+static ZklScan *
+start_all(void)
+{
+	return zkl_scan_all(A->session);
+}
+
+static ZklScan *
+start_revoke(void)
+{
+	return zkl_revoke(A->session, "shared");
+}
+
+static int
+count_revoked(void)
+{
+	int			n = 0;
+
+	for (FakeNode *node = fake_tree_first(); node; node = node->next)
+		n += node->data_len == 10 && memcmp(node->data, "__REVOKE__", 10) == 0;
+	return n;
+}
+
+/* Is this result of a scan possible after the fault? */
+static bool
+ends_well(ZklScan *scan, FakeFault fault, int at, const char *expected, int n_asked)
+{
+	ZklStatus	status = zkl_scan_status(scan);
+	ZklScanInfo info;
+
+	if (fault == FAULT_AUTH)
+		return status == ZKL_AUTH_FAILED;
+	if (fake_is_expired(A->client))
+		return status == ZKL_SESSION_LOST || status == ZKL_OK;
+	if ((fault == FAULT_OTHER || fault == FAULT_APPLY_OTHER) && at > 1)
+		return status == ZKL_SERVER_ERROR;
+	if (status != ZKL_OK)
+		return false;
+	zkl_scan_info(scan, &info);
+	if (fault == FAULT_NO_AUTH && at > 1)	/* not the sync, which is repeated */
+		return info.n_denied <= 1 && info.n_denied + info.n_asked >= (n_asked > 0);
+	return info.n_denied == 0 && info.n_asked == n_asked &&
+		strcmp(reported(scan), expected) == 0;
+}
+
+static int
+play(Start start, FakeFault fault, int at, int steps, const char *expected, int n_asked)
+{
+	ZklScan    *scan;
+	int			bad;
+	int			n;
+
+	begin();
+	fake_fault(A->client, at, fault);
+	scan = start();
+	for (int i = 0; i != steps && fake_step(A->client); i++)
+		;
+	if (steps >= 0)
+	{
+		/* The scan is ended at some step; the session continues. */
+		zkl_scan_end(scan);
+		fake_run_all();
+		heal();
+		scan = zkl_scan_one(A->session, "held");
+		heal();
+		bad = !fake_is_expired(A->client) && fault != FAULT_AUTH &&
+			strcmp(reported_now(scan),
+				   "lock held X+ zklock party 0\n") != 0;
+	}
+	else
+	{
+		heal();
+		bad = !ends_well(scan, fault, at, expected, n_asked);
+		if (bad)
+			diag("%s at %d of %s: %s\n%s", fake_fault_name(fault), at,
+				 fake_trace(A->client), zkl_status_text(zkl_scan_status(scan)),
+				 reported(scan));
+		zkl_scan_end(scan);
+	}
+	bad += A->session->scans != NULL && !fake_is_expired(A->client);
+	n = fake_counted(A->client);
+	scene_end(NULL);
+	return steps < 0 && fault == FAULT_NONE ? n : bad;
+}
+
+static void
+test_faults(Start start, const char *name, const char *expected, int n_asked)
+{
+	int			n = play(start, FAULT_NONE, 0, -1, expected, n_asked);
+	int			bad = 0;
+
+	for (int at = 1; at <= n; at++)
+		for (FakeFault fault = FAULT_NONE + 1; fault < N_FAULTS; fault++)
+			bad += play(start, fault, at, -1, expected, n_asked);
+	is_int(bad, 0, "%s: any fault at any of %d requests is got over", name, n);
+	bad = 0;
+	for (int steps = 0; steps < 2 * n; steps += 3)
+		for (FakeFault fault = FAULT_NONE; fault < N_FAULTS; fault++)
+			bad += play(start, fault, 1 + steps / 2, steps, expected, n_asked);
+	is_int(bad, 0, "%s: who gives it up at any moment leaves nothing", name);
+}
+
+/* A scan sees all earlier writes: it trusts no list before a sync has succeeded. */
+static void
+test_sync(void)
+{
+	static const FakeFault failures[] = {FAULT_THROTTLE, FAULT_OTHER, FAULT_NO_AUTH};
+
+	for (int i = 0; i < 3; i++)
+	{
+		ZklScan    *scan;
+
+		begin();
+		fake_fault(A->client, 1, failures[i]);
+		scan = zkl_scan_all(A->session);
+		fake_run_all();
+		is_str(fake_trace(A->client), "sl", "a sync goes before the first list, and nothing behind it if the sync fails (%s)",
+			   fake_fault_name(failures[i]));
+		fake_advance(5000);
+		is_str(reported_now(scan), everything, "... but a second sync");
+		ok(strncmp(fake_trace(A->client), "slslr", 5) == 0, "... and then the rest");
+		scene_end(NULL);
+	}
+}
+
+/* Nodes that vanish during the scan do not hide the rest. */
+static void
+test_vanishing(void)
+{
+	int			bad = 0;
+	bool		done = false;
+
+	for (int steps = 0; !done; steps++)
+	{
+		ZklScan    *scan;
+		const char *text;
+		char		path[256];
+
+		begin();
+		strcpy(path, node_of(B, "shared"));
+		scan = zkl_scan_all(A->session);
+		for (int i = 0; i < steps && !done; i++)
+			done = !fake_step(A->client);
+		fake_tree_delete(path);
+		fake_tree_end_session(F);
+		text = reported_now(scan);
+		bad += strstr(text, "lock held X+ zklock party 0\n") == NULL ||
+			strstr(text, "lock shared S+ zklock party 0\n") == NULL ||
+			strstr(text, "semaphore cur P+ curator two\n") == NULL;
+		scene_end(NULL);
+	}
+	is_int(bad, 0, "whoever leaves while it is read, the others are told");
+}
+
+static void
+test_offline(void)
+{
+	ZklScan    *scan;
+
+	begin();
+	fake_disconnect(A->client);
+	fake_run_all();
+	scan = zkl_scan_all(A->session);
+	fake_run_all();
+	is_int(zkl_scan_status(scan), ZKL_PENDING, "a survey waits for the connection");
+	fake_connect(A->client);
+	is_str(reported_now(scan), everything, "... and goes on then");
+
+	scan = zkl_scan_all(A->session);
+	fake_step(A->client);
+	fake_expire(A->client);
+	fake_connect(A->client);
+	fake_run_all();
+	is_int(zkl_scan_status(scan), ZKL_SESSION_LOST, "it ends with its session");
+	scene_end(NULL);
+
+	/* Closing the session ends its scans. */
+	begin();
+	zkl_scan_all(A->session);
+	zkl_scan_all(A->session);
+	fake_step(A->client);
+	scene_end(NULL);
+	ok(true, "a session is closed in the middle of a survey");
+}
+
+static void
+test_denied(void)
+{
+	ZklScan    *scan;
+	ZklScanInfo info;
+	char		path[256];
+
+	begin();
+	strcpy(path, node_of(A, "held"));
+	fake_quirks.deny_read = path;
+	scan = zkl_scan_one(A->session, "held");
+	fake_run_all();
+	zkl_scan_info(scan, &info);
+	ok(zkl_scan_status(scan) == ZKL_OK && info.n_denied == 1 && info.n_entries == 1 &&
+	   !info.entries[0].is_readable && info.entries[0].mode == X &&
+	   info.entries[0].position == 0, "a node that may not be read is told as far as its name does");
+	zkl_scan_end(scan);
+	fake_quirks.deny_read = SCENE_LOCKS "/held";
+	scan = zkl_scan_all(A->session);
+	fake_run_all();
+	zkl_scan_info(scan, &info);
+	is_int(info.n_denied, 1, "a lock that may not be listed is counted");
+	ok(strstr(reported(scan), "lock held") == NULL && strstr(reported(scan), "lock shared"),
+	   "... and the others are told");
+	zkl_scan_end(scan);
+	fake_quirks.deny_read = SEMAPHORES "/cur";
+	scan = zkl_scan_all(A->session);
+	fake_run_all();
+	zkl_scan_info(scan, &info);
+	is_int(info.n_denied, 1, "so is a semaphore, once");
+	zkl_scan_end(scan);
+	fake_quirks.deny_read = NULL;
+	scene_end(NULL);
+}
+
+
+/*
+ * Revocation
+ */
+
+static int
+revoked(const char *name, int *denied)
+{
+	ZklScan    *scan = zkl_revoke(A->session, name);
+	ZklScanInfo info;
+
+	fake_run_all();
+	zkl_scan_info(scan, &info);
+	*denied = info.n_denied;
+	if (zkl_scan_status(scan) != ZKL_OK)
+		info.n_asked = -1;
+	zkl_scan_end(scan);
+	return info.n_asked;
+}
+
+static bool
+says_revoke(const char *path)
+{
+	FakeNode   *node = fake_tree_find(path);
+
+	return node && node->data_len == 10 && memcmp(node->data, "__REVOKE__", 10) == 0;
+}
+
+static void
+test_revoke(void)
+{
+	int			denied;
+
+	begin();
+	is_int(revoked("held", &denied), 1, "the holder is asked");
+	ok(says_revoke(node_of(A, "held")), "... by the data of its node");
+	is_int(count_revoked(), 1, "... and nobody else");
+	is_int(revoked("held", &denied), 1, "... once more, if one likes");
+	is_int(revoked("shared", &denied), 2, "all sharers are asked");
+	ok(says_revoke(node_of(B, "shared")) && !says_revoke(node_of(C, "shared")),
+	   "... and not who waits");
+	is_int(revoked("upgraded", &denied), 1, "who has upgraded is one holder");
+	is_int(count_revoked(), 4, "... asked by one node");
+	is_int(revoked("foreign", &denied), 1, "other programs are asked");
+	ok(says_revoke(SCENE_LOCKS "/foreign/" UUID "02-lock-0000000003"), "... if they hold");
+	is_int(revoked("free", &denied), 0, "nobody is asked for what is free");
+	is_int(revoked("none", &denied), 0, "... or never was");
+	ok(!zkl_lock_is_lost(hold_of(A, "held")->lock), "who is asked holds on");
+	fake_quirks.deny = SCENE_LOCKS "/held";
+	ok(revoked("held", &denied) == 0 && denied == 1, "a node that may not be changed is counted");
+	fake_quirks.deny = NULL;
+	scene_end("exclusion, revocations");
+}
+
+/* Spares sessions of superusers, and does not write to nodes already revoked. */
+static void
+test_revoke_ordinary(void)
+{
+	static const struct
+	{
+		const char *data;
+		int			n_asked;
+		int			n_spared;
+	}			cases[] = {
+		{ZKL_SUPERUSER_DATA "\"pid\":1}", 0, 1},
+		{ZKL_SUPERUSER_DATA, 0, 1},
+		{"{\"client\":\"zklock\",\"superuser\":false,\"pid\":1}", 1, 0},
+		{"{", 1, 0},
+		{"", 1, 0},
+		{ZKL_REVOKE_MESSAGE, 1, 0},
+		{ZKL_REVOKE_MESSAGE "!", 1, 0},
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+	{
+		ZklScan    *scan;
+		ZklScanInfo info;
+
+		begin();
+		fake_tree_set(node_of(A, "held"), cases[i].data);
+		scan = zkl_revoke_ordinary(B->session, "held");
+		fake_run_all();
+		zkl_scan_info(scan, &info);
+		ok(info.n_asked == cases[i].n_asked && info.n_spared == cases[i].n_spared,
+		   "a holder is %s: %s", cases[i].n_asked ? "asked" : "spared", cases[i].data);
+		is_int(says_revoke(node_of(A, "held")), cases[i].n_asked, "... as its data say");
+		zkl_scan_end(scan);
+		scene_end(NULL);
+	}
+}
+
+/* The holder restores its data, or leaves, between the read and the write. */
+static void
+test_revoke_races(void)
+{
+	ZklScan    *scan;
+	ZklScanInfo info;
+	char		path[256];
+
+	for (int leaves = 0; leaves < 2; leaves++)
+	{
+		begin();
+		strcpy(path, node_of(A, "held"));
+		scan = zkl_revoke(B->session, "held");
+		while (count_revoked() == 0 && strchr(fake_trace(B->client), 'u') == NULL)
+			fake_step(B->client);
+		if (leaves)
+			fake_tree_delete(path);
+		else
+			fake_tree_set(path, "changed");
+		fake_run_all();
+		zkl_scan_info(scan, &info);
+		is_int(info.n_asked, !leaves, "a holder that %s is %s",
+			   leaves ? "has left" : "changes its data", leaves ? "not counted" : "asked all the same");
+		is_int(says_revoke(path), !leaves, "... as its data say");
+		zkl_scan_end(scan);
+		scene_end(NULL);
+	}
+
+	/* The answer to the write is lost, and the holder has restored its data meanwhile. */
+	begin();
+	strcpy(path, node_of(A, "held"));
+	scan = zkl_revoke(B->session, "held");
+	while (strchr(fake_trace(B->client), 'u') == NULL)
+		fake_step(B->client);
+	fake_apply(B->client);
+	fake_disconnect(B->client);
+	fake_tree_set(path, "restored");
+	heal();
+	zkl_scan_info(scan, &info);
+	ok(zkl_scan_status(scan) == ZKL_OK && info.n_asked == 1, "a lost answer is found out");
+	ok(!says_revoke(path), "... and who has noticed is not asked twice");
+	zkl_scan_end(scan);
+	scene_end(NULL);
+
+	/* ... or has released the lock. */
+	begin();
+	strcpy(path, node_of(A, "held"));
+	scan = zkl_revoke(B->session, "held");
+	while (strchr(fake_trace(B->client), 'u') == NULL)
+		fake_step(B->client);
+	fake_apply(B->client);
+	fake_disconnect(B->client);
+	fake_tree_delete(path);
+	heal();
+	zkl_scan_info(scan, &info);
+	ok(zkl_scan_status(scan) == ZKL_OK && info.n_asked == 1, "who has let go meanwhile was asked");
+	zkl_scan_end(scan);
+	scene_end(NULL);
+}
+
+
+/*
+ * Threads
+ */
+
+static void
+await(ZklSession *session, ZklScan *scan)
+{
+	while (zkl_scan_status(scan) == ZKL_PENDING)
+	{
+		struct pollfd fd = {zkl_session_fd(session), POLLIN, 0};
+
+		if (poll(&fd, 1, 10000) == 0)
+			abort();			/* the scan must wake its owner when it is done */
+		zkl_session_clear_wakeup(session);
+	}
+}
+
+static void
+test_threads(void)
+{
+	ZklSessionConfig config = scene_config;
+	ZklSession *session;
+	ZklRequest *request;
+	ZklLockItem item = {"a", X, NULL};
+	ZklScanInfo info;
+	int			bad = 0;
+
+	fake_reset();
+	fake_go_threaded(20);
+	config.session_timeout_ms = 30000;
+	session = zkl_session_open(&config);
+	request = zkl_lock_request(session, &item, 1, false, "me", 2);
+	while (zkl_request_status(request) == ZKL_PENDING)
+		poll(NULL, 0, 1);
+	for (int i = 0; i < 200; i++)
+	{
+		ZklScan    *scan = i % 3 ? zkl_scan_all(session) : zkl_revoke(session, "a");
+
+		if (i % 7)
+		{
+			await(session, scan);
+			zkl_scan_info(scan, &info);
+			bad += zkl_scan_status(scan) != ZKL_OK || info.n_entries != 1;
+		}
+		zkl_scan_end(scan);
+	}
+	is_int(bad, 0, "surveys go on by themselves, on breaking connections");
+	zkl_request_end(request);
+	zkl_session_close(session, 10000);
+	fake_reset();
+}
+
+int
+main(void)
+{
+	test_everything();
+	test_odd_semaphores();
+	test_odd_sizes();
+	test_two_at_once();
+	test_size_limits();
+	test_window();
+	test_faults(start_all, "survey", everything, 0);
+	test_faults(start_revoke, "revocation",
+				"lock shared S+ zklock party 0\nlock shared S+ zklock party 1\n"
+				"lock shared X1 zklock party 2\n", 2);
+	test_sync();
+	test_vanishing();
+	test_offline();
+	test_denied();
+	test_revoke();
+	test_revoke_ordinary();
+	test_revoke_races();
+	test_threads();
+	free(reported_text);
+	return done();
+}

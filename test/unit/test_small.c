@@ -1,0 +1,323 @@
+/*-------------------------------------------------------------------------
+ *
+ * test_small.c
+ *		Promises kept by single lines, each of which a mutant broke unnoticed.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "recipe/deadlock/wait_name.h"
+#include "scene.h"
+
+#define X ZKL_MODE_EXCLUSIVE
+#define S ZKL_MODE_SHARED
+#define NONE ZKL_MODE_NONE
+#define LIMIT 5
+
+static Party *const A = &parties[0];
+static Party *const B = &parties[1];
+
+static void
+test_intact(void)
+{
+	scene_begin(1);
+	ok(zkl_session_is_intact(A->session), "a session that holds nothing is intact");
+	forget(lock_now(A, "a", X));
+	forget(lock_now(A, "b", X));
+	ok(zkl_session_is_intact(A->session), "... and one that holds what it holds");
+	fake_tree_delete(node_of(A, "a"));
+	zkl_session_confirm(A->session, false);
+	fake_run_all();
+	ok(!zkl_session_is_intact(A->session), "... but not one that has lost a lock");
+	reduce(A, "a", NONE);
+	fake_run_all();
+	ok(zkl_session_is_intact(A->session), "... until that is released");
+	fake_expire(A->client);
+	fake_connect(A->client);
+	fake_run_all();
+	ok(!zkl_session_is_intact(A->session), "a session that is over is not");
+	scene_end(NULL);
+}
+
+static void
+test_lease_id(void)
+{
+	scene_begin(2);
+	ok(zkl_session_lease(A->session).session_id == fake_session_id(A->client) &&
+	   zkl_session_lease(B->session).session_id == fake_session_id(B->client),
+	   "a lease says whose it is");
+	is_int(zkl_session_lease(A->session).session_timeout_ms, SCENE_TIMEOUT_MS,
+		   "... and how long the session lasts without a connection");
+	scene_end(NULL);
+}
+
+static void
+test_root_removed(void)
+{
+	scene_begin(1);
+	forget(lock_now(A, "a", X));
+	release_all(A);
+	fake_run_all();
+	fake_advance(60000);
+	fake_tree_reap();
+	fake_tree_delete(path_of("a"));
+	is_int(fake_tree_delete(SCENE_LOCKS), ZKL_RC_OK, "somebody removes the root");
+	fake_tree_delete("/zklock");
+	is_int(lock_now(A, "a", X)->status, ZKL_OK, "... which a session that lives makes again");
+
+	give_up_all(A);
+	release_all(A);
+	fake_run_all();
+	fake_advance(60000);
+	fake_tree_reap();
+	fake_tree_delete(path_of("a"));
+	fake_tree_delete(SCENE_LOCKS);
+	fake_tree_delete("/zklock");
+	zkl_session_confirm(A->session, true);
+	fake_run_all();
+	ok(zkl_session_confirmed(A->session) == ZKL_OK &&
+	   zkl_session_lease(A->session).left_ms > 0,
+	   "a session is confirmed, and its lease renewed, without the root");
+	scene_end(NULL);
+}
+
+/* The nodes in the queue are the session's own, and will be deleted soon. */
+static void
+test_try_during_sequence_restart(void)
+{
+	scene_begin(0);
+	scene_config.sequence_limit = LIMIT;
+	scene_join(A);
+	forget(lock_now(A, "a", X));
+	release_all(A);
+	fake_run_all();
+	fake_tree_find(path_of("a"))->counter = LIMIT + 1;
+	for (int k = 1; k <= 6; k++)
+	{
+		Ask		   *ask;
+
+		fake_count(A->client);
+		fake_fault(A->client, k, FAULT_THROTTLE);
+		ask = try_for(A, "a", X);
+		fake_run_all();
+		for (int i = 0; i < 10 && ask->status == ZKL_PENDING; i++)
+			fake_advance(500);
+		is_int(ask->status, ZKL_OK, "a try waits for own nodes to go (throttled at %d)", k);
+		give_up_all(A);
+		release_all(A);
+		fake_run_all();
+		if (fake_tree_find(path_of("a")))
+			fake_tree_find(path_of("a"))->counter = LIMIT + 1;
+	}
+	scene_end(NULL);
+}
+
+/* The number of locks that a session remembers is bounded. */
+static void
+test_remembered(void)
+{
+	scene_begin(1);
+	for (int i = 0; i < 6; i++)
+	{
+		fake_count(A->client);
+		forget(lock_now(A, "a", X));
+		if (i == 5)
+			is_str(fake_trace(A->client), "c", "a lock that is taken again and again needs no list");
+		release_all(A);
+		fake_run_all();
+	}
+	for (int i = 0; i < 4096; i++)
+	{
+		char		name[16];
+
+		snprintf(name, sizeof(name), "n%d", i);
+		forget(lock_now(A, name, X));
+		release_all(A);
+		fake_run_all();
+		if (i % 64 == 0)
+			fake_tree_reap();
+	}
+	fake_count(A->client);
+	ask_for(A, "a", X);
+	is_str(fake_trace(A->client), "cl", "... unless 4096 others came between");
+	fake_run_all();
+	scene_end(NULL);
+}
+
+/* The queue drains while the connection is down, and no event reports it later. */
+static void
+test_sequence_restart_reconnect(void)
+{
+	scene_begin(0);
+	scene_config.sequence_limit = LIMIT;
+	scene_join(A);
+	scene_join(B);
+	forget(lock_now(A, "a", X));
+	release_all(A);
+	fake_run_all();
+	fake_tree_find(path_of("a"))->counter = LIMIT;
+	forget(lock_now(A, "a", X));
+	lock_now(B, "a", X);
+	is_int(nodes_of(B, "a"), 0, "a session waits for the queue to drain");
+	fake_quirks.forgets_watches = true;
+	fake_disconnect(B->client);
+	fake_run_all();
+	release_all(A);
+	fake_run_all();
+	fake_connect(B->client);
+	fake_run_all();
+	is_int(mode_of(B, "a"), X, "... and looks again on the next connection");
+	scene_end("exclusion and tokens, a drain and a new connection");
+}
+
+/* The same for a waiter for a permit. */
+static void
+test_permit_reconnect(void)
+{
+	scene_begin(2);
+	forget(permit_now(A, "s", 1));
+	permit_now(B, "s", 1);
+	is_int(permits_of(B, "s"), 0, "a session waits for a permit");
+	fake_quirks.forgets_watches = true;
+	fake_disconnect(B->client);
+	fake_run_all();
+	release_all(A);
+	fake_run_all();
+	fake_connect(B->client);
+	fake_run_all();
+	is_int(permits_of(B, "s"), 1, "... and counts again on the next connection");
+	scene_end("permits and a new connection");
+}
+
+/* Runs at most "n" steps of what might go on forever. */
+static void
+run_some(Party *party, int n)
+{
+	while (n-- > 0 && fake_step(party->client))
+		;
+}
+
+static void
+test_downgrade_given_up(void)
+{
+	char		new_name[256];
+
+	/* The answer to the downgrade matters only to a pending commit check. */
+	scene_begin(1);
+	forget(lock_now(A, "a", X));
+	forget(lock_now(A, "b", X));
+	reduce(A, "a", S);
+	zkl_session_confirm(A->session, false);
+	reduce(A, "a", NONE);
+	fake_run_all();
+	is_int(nodes_of(A, "a"), 0, "a lock released during its downgrade leaves nothing");
+	is_int(zkl_session_confirmed(A->session), ZKL_OK, "... and a confirmation goes on");
+	scene_end(NULL);
+
+	/* The downgrade was executed, but its answer is lost. */
+	scene_begin(1);
+	forget(lock_now(A, "a", X));
+	fake_count(A->client);
+	fake_fault(A->client, 1, FAULT_APPLY_DROP);
+	reduce(A, "a", S);
+	fake_run_all();
+	is_int(nodes_of(A, "a"), 1, "the node has one of two names");
+	reduce(A, "a", NONE);
+	fake_connect(A->client);
+	fake_run_all();
+	is_int(nodes_of(A, "a"), 0, "... by both of which it is deleted");
+	scene_end(NULL);
+
+	/* The new name is refused permanently. */
+	for (int release = 0; release < 2; release++)
+	{
+		scene_begin(1);
+		forget(lock_now(A, "a", X));
+		snprintf(new_name, sizeof(new_name), "%s", node_of(A, "a"));
+		memcpy(strstr(new_name, "__WRIT__"), "__READ__", 8);
+		fake_quirks.deny_exactly = new_name;
+		fake_count(A->client);
+		reduce(A, "a", S);
+		if (release)
+			reduce(A, "a", NONE);
+		run_some(A, 100);
+		is_str(fake_trace(A->client), release ? "mdd" : "m",
+			   "a downgrade that is refused is not tried again at once%s",
+			   release ? ", nor after the release" : "");
+		is_int(nodes_of(A, "a"), !release, "... and the node is %s",
+			   release ? "gone" : "still there");
+		fake_quirks.deny_exactly = NULL;
+		fake_advance(1000);
+		ok(release || strstr(node_of(A, "a"), "__READ__") != NULL, "... but a little later");
+		scene_end(NULL);
+	}
+}
+
+/* Another client deletes the node before the downgrade. */
+static void
+test_downgrade_removed(void)
+{
+	scene_begin(1);
+	forget(lock_now(A, "a", X));
+	fake_tree_delete(node_of(A, "a"));
+	fake_count(A->client);
+	reduce(A, "a", S);
+	run_some(A, 100);
+	is_int(lost_of(A), 1, "a downgrade without a node is a loss");
+	is_str(fake_trace(A->client), "mdd", "... and is not tried again");
+	scene_end(NULL);
+}
+
+/* An answer to a downgrade without answers to its operations. */
+static void
+test_downgrade_unanswered(void)
+{
+	static const FakeFault faults[] = {FAULT_NO_AUTH, FAULT_OTHER, FAULT_THROTTLE};
+
+	for (size_t i = 0; i < sizeof(faults) / sizeof(faults[0]); i++)
+	{
+		scene_begin(1);
+		forget(lock_now(A, "a", X));
+		fake_count(A->client);
+		fake_fault(A->client, 1, faults[i]);
+		reduce(A, "a", S);
+		run_some(A, 100);
+		ok(fake_fault_happened(A->client) && strstr(node_of(A, "a"), "__WRIT__"),
+		   "a downgrade fails: %s", fake_fault_name(faults[i]));
+		fake_advance(5000);
+		ok(strstr(node_of(A, "a"), "__READ__") != NULL, "... and is tried again");
+		scene_end(NULL);
+	}
+}
+
+static void
+test_empty_text(void)
+{
+	ZklText		text = {NULL, 0, 0, false};
+
+	zkl_text_add(&text, "%s", "");
+	is_str(text.text, "", "an empty text is a text");
+	zkl_text_add(&text, "%s", "a");
+	is_str(text.text, "a", "... to which another one can be added");
+	free(text.text);
+}
+
+int
+main(void)
+{
+	test_intact();
+	test_lease_id();
+	test_root_removed();
+	test_try_during_sequence_restart();
+	test_remembered();
+	test_sequence_restart_reconnect();
+	test_permit_reconnect();
+	test_downgrade_given_up();
+	test_downgrade_removed();
+	test_downgrade_unanswered();
+	test_empty_text();
+	return done();
+}
