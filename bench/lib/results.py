@@ -9,6 +9,10 @@ import json
 from statistics import median
 
 
+class NoNumbers(Exception):
+    """A series, a curve or a ratio has no number."""
+
+
 class Result:
     """Numbers of one part: series, plots, checks and notes."""
 
@@ -49,6 +53,10 @@ class Result:
             "target": target, "what": what, "value": value,
             "sense": sense, "limit": limit, "passed": passed})
 
+    def missing(self):
+        """What has no number, by name."""
+        return missing(vars(self))
+
     def check_ratio(self, target, what, rounds, others, sense, limit):
         self.check(target, what, ratio(rounds, others), sense, limit)
 
@@ -80,9 +88,22 @@ class Result:
         return "\n".join(lines + [f"  {note}" for note in self.notes])
 
     def write(self, path, **more):
+        if self.missing():
+            raise NoNumbers(f"{self.part}: no number for {', '.join(self.missing())}")
         with open(path, "w", encoding="utf-8") as file:
             json.dump({**vars(self), **more}, file, indent=1)
             file.write("\n")
+
+
+def missing(part):
+    """The series and curves of a part that have no number, by name."""
+    names = [one["name"] for one in part["series"] if not one["rounds"]]
+    for plot in part["plots"]:
+        names += [f"{plot['title']}: {curve['name']}" for curve in plot["curves"]
+                  if not curve["rounds"] or not all(curve["rounds"])]
+    if not part["series"] and not part["plots"]:
+        names.append("anything")
+    return names
 
 
 def number(value):
@@ -91,9 +112,11 @@ def number(value):
 
 
 def per_second(count, seconds):
-    """None in all the time is told as one: it is not more than that."""
+    """Counts at least one, so that a ratio exists: the rate is not higher than that."""
     return max(count, 1) / seconds
 
 
 def ratio(rounds, others):
+    if not rounds or not others:
+        raise NoNumbers("a ratio of no numbers")
     return median(mine / theirs for mine, theirs in zip(rounds, others))

@@ -3,7 +3,7 @@
 import os
 
 # In the order in which they are started.
-THREADS = ("backend", "keeper", "client's input and output", "client's answers")
+THREADS = ("backend", "I/O thread")
 
 
 def of_process(pid):

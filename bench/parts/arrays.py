@@ -12,9 +12,9 @@ def pair_rates(bench, size, warm=True):
     script = bench.script(table, SQL.format(table))
     return bench.interleave({
         "zklock": lambda: bench.a.pgbench(script, 1, bench.seconds),
-        # Some calls, where each takes half a second.
+        # Enough calls, even if one takes half a second.
         "Curator InterProcessMultiLock": lambda: bench.peers.curator.rate(
-            f"multi{size}", 1, "own", bench.seconds * max(1, size // 150)),
+            f"multi{size}", 1, "own", bench.seconds * bench.by_sync(off=max(1, size // 100), on=4)),
     }, warm=warm)
 
 

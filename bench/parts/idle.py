@@ -11,7 +11,7 @@ SESSIONS = 10
 
 def measure(bench):
     result = bench.result("idle", "What does nothing")
-    seconds = bench.size(60, 4)
+    seconds = bench.size(15, 4)
     for what, sql in (("an idle session", "SELECT zk_lock(%s), zk_unlock(%s)"),
                       ("one that holds a lock", "SELECT zk_lock(%s), %s")):
         idle(bench, result, what, sql, seconds)

@@ -19,6 +19,7 @@ instructions_start() {
 	chmod 755 "$WORK/postgres"
 	PG_CTL_OPTIONS=(-p "$WORK/postgres" -t 300)
 	bench_stop_servers
+	BENCH_SERVERS=(a plain)
 	bench_start_servers
 }
 

@@ -1,15 +1,24 @@
-"""Growth: lock time by the number of lock names below the root."""
+"""Growth: locks, zk_locks and empty znodes by the number of lock names."""
+
+import time
 
 LOCKS = "/zklock/locks"
 USED = 10       # of them, far from each other
 
 
 def measure(bench):
-    result = bench.result("names", "Growth: lock time by the number of names")
+    result = bench.result("names", "Growth: the number of names")
     bench.a.query("SELECT zk_lock('name0'), zk_unlock('name0')")
-    curves = {}
-    there = 0
-    for size in bench.size([10, 1000, 100000], [10, 100]):
+    once(bench, result)
+    backlog(bench, result)
+    idle(bench, result)
+    return result
+
+
+def idle(bench, result):
+    """Beside so many names that nobody uses."""
+    locks, looks, there = {}, {}, 0
+    for size in bench.size([10, 1000, 10000, 100000], [10, 100]):
         bench.peers.c.order("fill", LOCKS, there, size)
         there = size
         script = bench.script(
@@ -21,13 +30,88 @@ def measure(bench):
                 "textbook", 1, "own", bench.seconds),
         }, warm=False)
         for name, rates in numbers.items():
-            curves.setdefault(name, {})[size] = [1000 / rate for rate in rates]
+            locks.setdefault(name, {})[size] = [1000 / rate for rate in rates]
+        for name, times in look(bench).items():
+            looks.setdefault(name, {})[size] = times
     result.add_plot("names", "One client's lock and unlock", ("names", "milliseconds"), WHY)
-    for name, curve in curves.items():
+    for name, curve in locks.items():
         result.add_curve(name, curve)
-    return result
+    result.add_plot("names_looking", "Reading the queues, one lock of all names held",
+                    ("names", "milliseconds"), WHY_LOOKING)
+    for name, curve in looks.items():
+        result.add_curve(name, curve)
+
+
+def look(bench):
+    """Milliseconds, in one session; its first look does not count."""
+    connection = bench.a.connect()
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT zk_lock('name1')")
+
+            def read(what):
+                start = time.monotonic()
+                cursor.execute(f"SELECT count(*) FROM {what}")
+                assert cursor.fetchone() == (1,)
+                return (time.monotonic() - start) * 1000
+
+            read("zk_locks")
+            return bench.interleave({
+                what: lambda what=what: read(what)
+                for what in ("zk_locks", "zk_locks_of('name1')")}, warm=False)
+    finally:
+        connection.close()
+
+
+def new_names(bench, name, rate=None):
+    """A pgbench script that uses each name once, and its options."""
+    script = bench.script(
+        name, "\\set i :i + 1", "\\set run random(1, 1000000000)",
+        f"SELECT zk_lock(n), zk_unlock(n) FROM format('{name}:%s:%s', :run, :i) AS n;")
+    return script, {"variables": ("i=0",), "options": ("-R", str(rate)) if rate else ()}
+
+
+def backlog(bench, result):
+    """Empty znodes at the end of some seconds of new names, while the sessions go on."""
+    seconds = bench.size(30, 2)
+    curve = {}
+    for rate in bench.size([50, 200, 500, 1000], [10, 20]):
+        script, options = new_names(bench, f"backlog{rate}", rate)
+        bench.zk.settle()
+        before = znodes(bench)
+        run = bench.a.start_pgbench(script, 4, seconds, **options)
+        time.sleep(seconds)
+        curve[rate] = [znodes(bench) - before]
+        run.finish()
+    result.add_plot("names_backlog", f"Empty znodes after {seconds} seconds of new names",
+                    ("new names a second", "znodes"), WHY_BACKLOG)
+    result.add_curve("zklock", curve)
+
+
+def znodes(bench):
+    return int(bench.zk.counters()["zk_znode_count"])
+
+
+def once(bench, result):
+    """Names that are used once, against a name that is used again and again."""
+    own = bench.script("own", "SELECT zk_lock('own' || :client_id), zk_unlock('own' || :client_id);")
+    new, options = new_names(bench, "once")
+    for clients in (1, 8):
+        numbers = bench.interleave({
+            f"{clients} clients, a name used once": lambda clients=clients: bench.a.pgbench(
+                new, clients, bench.seconds, **options),
+            f"{clients} clients, a name of its own": lambda clients=clients: bench.a.pgbench(
+                own, clients, bench.seconds)})
+        result.add_all("locks/s", numbers)
 
 
 WHY = (
     "A lock is looked for by its path, which the server has in a hash table, and only"
     " its own znode's children are listed: other names play no part.")
+WHY_LOOKING = (
+    "zk_locks lists the znode of each name, a hundred in one request, also if nobody uses"
+    " the name; zk_locks_of() reads the znodes of its name.")
+WHY_BACKLOG = (
+    "A session deletes the znode of a name five seconds after its last use, so that at"
+    " most some seconds' names are left, whatever the rate; ZooKeeper alone removes"
+    " 10,000 a minute.")

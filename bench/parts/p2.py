@@ -1,7 +1,10 @@
 """P2: eight clients, each with a lock of its own."""
 
+from statistics import median
+
 from lib.results import per_second
 
+BOTH_MODES = True
 CLIENTS = 8
 SQL = "SELECT zk_lock('own' || :client_id), zk_unlock('own' || :client_id);"
 
@@ -13,7 +16,7 @@ def measure(bench):
     requests = {"zklock": [], "Curator": []}
 
     def count(name, run):
-        """Remembers the requests, at the server, for each lock that was taken."""
+        """Notes the number of requests at the ZooKeeper server for each lock."""
         before = bench.zk.packets()
         rate, locks = run()
         requests[name].append((bench.zk.packets() - before) / max(locks, 1))
@@ -30,23 +33,23 @@ def measure(bench):
     numbers = bench.interleave({
         "zklock": lambda: count("zklock", run_ours),
         "Curator": lambda: count("Curator", run_curator),
-        "Curator, one session": lambda: curator.rate(
-            "shared", CLIENTS, "own", bench.seconds),
         "C client, the least": lambda: bench.peers.c.rate(
             "least", CLIENTS, "own", bench.seconds),
+    }, {
+        "Curator, one session": lambda: curator.rate(
+            "shared", CLIENTS, "own", bench.seconds),
         "kazoo": lambda: kazoo.rate("lock", CLIENTS, "own", bench.seconds),
     })
     result.add_all("pairs/s", numbers)
     for name, rounds in requests.items():
         result.add_series(f"{name}, requests", "per lock", rounds[-len(numbers[name]):])
     result.check_ratio("P2", "rate, against Curator",
-                       numbers["zklock"], numbers["Curator"], "at least", 1.05)
-    # A session's start and its pings are requests, too.
-    result.check_ratio("P2", "requests per lock, against Curator",
-                       result.rounds("zklock, requests"),
-                       result.rounds("Curator, requests"), "at most", 1.02)
+                       numbers["zklock"], numbers["Curator"], "at least", 1.3)
+    # Two; the start of eight sessions and their pings are counted as well.
+    result.check("P2", "requests per lock", median(result.rounds("zklock, requests")),
+                 "at most", 2.1)
     result.note_ratio(
-        "The floor: the same two requests by the C client alone, without SQL, have {} times"
-        " Curator's rate. Both cores are busy, so what SQL costs comes off this.",
+        "For comparison: the multi-threaded C client alone, with two requests per lock and"
+        " without SQL, has {} times Curator's rate.",
         numbers["C client, the least"], numbers["Curator"])
     return result

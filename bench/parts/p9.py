@@ -1,37 +1,42 @@
 """P9: the memory of a backend with an open session, and five hundred of them."""
 
+import os
 import time
 from statistics import median
 
 from lib.memory import of_process
 from lib.sessions import Sessions
 
+BOTH_MODES = True
 WITHOUT = "SELECT pg_advisory_lock(%s), pg_advisory_unlock(%s)"
 WITH = "SELECT zk_lock(%s), zk_unlock(%s)"
 
 
-def backend_memory(bench, sql, number):
-    """By kind, the median of some backends that ran a statement."""
+def backend_costs(bench, sql, number):
+    """Memory by kind, and threads: the median of some backends that ran a statement."""
     with Sessions([bench.a], number) as sessions:
         sessions.run(sql, lambda i: (i, i))
         pids = [connection.info.backend_pid for connection in sessions.connections]
-        sizes = [of_process(pid) for pid in pids]
-    return {kind: median(size[kind] for size in sizes) for kind in sizes[0]}
+        costs = [{**of_process(pid), "threads": len(os.listdir(f"/proc/{pid}/task"))}
+                 for pid in pids]
+    return {kind: median(cost[kind] for cost in costs) for kind in costs[0]}
 
 
 def measure(bench):
-    result = bench.result("P9", "Memory of a backend with an open session")
+    result = bench.result("P9", "A backend with an open session")
     number = bench.size(20, 2)
     growth = {}
     for _ in range(bench.rounds):
-        without = backend_memory(bench, WITHOUT, number)
-        with_session = backend_memory(bench, WITH, number)
+        without = backend_costs(bench, WITHOUT, number)
+        with_session = backend_costs(bench, WITH, number)
         for kind, size in with_session.items():
             growth.setdefault(kind, []).append(size - without[kind])
+    threads = growth.pop("threads")
     for kind, rounds in growth.items():
         result.add_series(f"more {kind} memory", "MB", rounds)
-    for kind in ("resident", "private"):
-        result.check("P9", f"more {kind} memory, MB", median(growth[kind]), "at most", 4)
+    result.add_series("more threads", "threads", threads)
+    result.check("P9", "more private memory, MB", median(growth["private"]), "at most", 0.6)
+    result.check("P9", "more threads", max(threads), "at most", 1)
     crowd(bench, result, bench.size(500, 5))
     return result
 

@@ -6,6 +6,7 @@ from statistics import median
 
 from lib.memory import of_process
 
+BOTH_MODES = True
 FIRST = "SELECT extract(epoch FROM clock_timestamp()), zk_lock(%s)," \
     " extract(epoch FROM clock_timestamp())"
 CONNECTED = "SELECT extract(epoch FROM connected_at) FROM zk_session()"
@@ -88,8 +89,10 @@ def measure(bench):
             sizes.setdefault(name, []).append(median(numbers))
     result.add_all("ms", rounds)
     result.add_all("MB private memory", sizes)
+    result.check("P12", "first lock in a new backend, session included, ms",
+                 median(rounds["first lock, with a ZooKeeper session"]), "at most", 1.2)
     result.check("start", "end of a backend with a session, against one without, ms more",
                  median(with_it - without for with_it, without in zip(
                      rounds["end, with a ZooKeeper session"],
-                     rounds["end, zklock not preloaded"])), "at most", 50)
+                     rounds["end, zklock not preloaded"])), "at most", 3)
     return result

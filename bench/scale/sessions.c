@@ -1,0 +1,306 @@
+/*-------------------------------------------------------------------------
+ *
+ * sessions.c
+ *		Many ZooKeeper sessions of zklock in one process, without PostgreSQL.
+ *
+ *	 sessions CONNECT_STRING TIMEOUT_MS
+ *
+ * Reads orders from standard input, each a line of words, and answers "ok" and
+ * numbers:
+ *
+ *	 open N				has N sessions, all connected
+ *	 hold				each session takes a lock of its own and keeps it
+ *	 rate N SECONDS		N of the sessions lock and unlock, each a lock of its own:
+ *						how many locks were taken
+ *	 storm PID			kills the process, and has each session confirm its lock:
+ *						milliseconds until one of them, half of them and all of them
+ *						work again, and how many sessions were lost
+ *	 close				ends all sessions
+ *
+ * Each session has its own thread, as in a backend; all of them share the library's
+ * mutex, which backends, being processes, do not.  bench/scale/scale.py is the only
+ * caller.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "recipe/recipe.h"
+
+#define MAX_SESSIONS 5000
+#define LOOK_US 2000
+#define CLOSE_MS 5000
+
+/* Sessions that are opened at once: a server's queue for new connections is short. */
+#define OPENING 25
+
+typedef struct Session
+{
+	ZklSession *session;
+	ZklLock    *lock;			/* that it keeps, or NULL */
+	int			number;
+	bool		is_done;		/* storm */
+	double		until;			/* rate */
+	long		count;
+} Session;
+
+static Session sessions[MAX_SESSIONS];
+static int	n_sessions;
+static const char *connect_string;
+static int	timeout_ms;
+
+
+static void
+die(const char *what, const char *why)
+{
+	printf("error %s: %s\n", what, why);
+	fflush(stdout);
+	exit(1);
+}
+
+static double
+now_ms(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double) t.tv_sec * 1000 + (double) t.tv_nsec / 1e6;
+}
+
+static void
+wait_changed(ZklSession *session)
+{
+	struct pollfd fd = {.fd = zkl_session_fd(session),.events = POLLIN};
+
+	zkl_session_sleeps(session);
+	poll(&fd, 1, 1000);
+	zkl_session_woke(session);
+	zkl_session_clear_wakeup(session);
+}
+
+static ZklLock *
+lock(Session *s, const char *action)
+{
+	char		name[32];
+	ZklLockItem item = {.name = name,.mode = ZKL_MODE_EXCLUSIVE};
+	ZklRequest *request;
+	ZklStatus	status;
+	ZklLock    *result;
+
+	snprintf(name, sizeof(name), "%s%d", action, s->number);
+	request = zkl_lock_request(s->session, &item, 1, false, "scale", 5);
+	if (request == NULL)
+		die("lock", "out of memory");
+	while ((status = zkl_request_status(request)) == ZKL_PENDING)
+		wait_changed(s->session);
+	if (status != ZKL_OK)
+		die("lock", zkl_status_text(status));
+	result = zkl_request_lock(request, 0);
+	zkl_request_end(request);
+	return result;
+}
+
+
+/*
+ * Orders
+ */
+
+static void
+open_one(Session *s)
+{
+	ZklSessionConfig config = {
+		.connect_string = connect_string,
+		.root = "/scale",
+		.session_timeout_ms = timeout_ms,
+		.node_names = ZKL_NODE_NAMES_CURATOR,
+		.max_nodes = 100,
+	};
+
+	s->session = zkl_session_open(&config);
+	if (s->session == NULL)
+		die("open", "no memory, descriptors or threads");
+}
+
+static void
+wait_connected(const Session *s)
+{
+	while (zkl_session_state(s->session) != ZKL_SESSION_CONNECTED)
+		usleep(LOOK_US);
+}
+
+static void
+open_sessions(int n)
+{
+	while (n_sessions < n)
+	{
+		int			from = n_sessions;
+
+		while (n_sessions < n && n_sessions < from + OPENING)
+		{
+			sessions[n_sessions].number = n_sessions;
+			open_one(&sessions[n_sessions++]);
+		}
+		for (int i = from; i < n_sessions; i++)
+			wait_connected(&sessions[i]);
+	}
+	printf("ok\n");
+}
+
+static void
+hold(void)
+{
+	for (int i = 0; i < n_sessions; i++)
+		if (sessions[i].lock == NULL)
+			sessions[i].lock = lock(&sessions[i], "held");
+	printf("ok\n");
+}
+
+static void *
+rate_main(void *arg)
+{
+	Session    *s = arg;
+
+	for (s->count = 0; now_ms() < s->until; s->count++)
+		zkl_lock_reduce(lock(s, "rate"), ZKL_MODE_NONE);
+	return NULL;
+}
+
+static void
+rate(int n, double seconds)
+{
+	static pthread_t threads[MAX_SESSIONS];
+	double		until = now_ms() + seconds * 1000;
+	long		count = 0;
+
+	for (int i = 0; i < n; i++)
+	{
+		sessions[i].until = until;
+		if (pthread_create(&threads[i], NULL, rate_main, &sessions[i]) != 0)
+			die("rate", "no threads");
+	}
+	for (int i = 0; i < n; i++)
+	{
+		pthread_join(threads[i], NULL);
+		count += sessions[i].count;
+	}
+	printf("ok %ld\n", count);
+}
+
+/* Is this session done, with its lock or without?  Counts those without. */
+static bool
+has_recovered(Session *s, int *lost)
+{
+	ZklStatus	status = zkl_session_confirmed(s->session);
+
+	if (status == ZKL_PENDING)
+		return false;
+	if (status == ZKL_SESSION_LOST || zkl_lock_is_lost(s->lock))
+		++*lost;
+	else if (status != ZKL_OK)
+	{
+		zkl_session_confirm(s->session, true);
+		return false;
+	}
+	return true;
+}
+
+static void
+storm(int pid)
+{
+	double		start = now_ms();
+	double		first = 0;
+	double		half = 0;
+	int			done = 0;
+	int			lost = 0;
+
+	if (kill(pid, SIGKILL) != 0)
+		die("storm", "no such process");
+	for (int i = 0; i < n_sessions; i++)
+	{
+		sessions[i].is_done = false;
+		zkl_session_confirm(sessions[i].session, true);
+	}
+	while (done < n_sessions)
+	{
+		for (int i = 0; i < n_sessions; i++)
+			if (!sessions[i].is_done && has_recovered(&sessions[i], &lost))
+			{
+				sessions[i].is_done = true;
+				done++;
+				if (done == 1)
+					first = now_ms() - start;
+				if (done == (n_sessions + 1) / 2)
+					half = now_ms() - start;
+			}
+		usleep(LOOK_US);
+	}
+	printf("ok %.0f %.0f %.0f %d\n", first, half, now_ms() - start, lost);
+}
+
+static void *
+close_main(void *arg)
+{
+	zkl_session_close(((Session *) arg)->session, CLOSE_MS);
+	return NULL;
+}
+
+static void
+close_sessions(void)
+{
+	static pthread_t threads[MAX_SESSIONS];
+
+	for (int i = 0; i < n_sessions; i++)
+		if (pthread_create(&threads[i], NULL, close_main, &sessions[i]) != 0)
+			die("close", "no threads");
+	for (int i = 0; i < n_sessions; i++)
+		pthread_join(threads[i], NULL);
+	memset(sessions, 0, sizeof(sessions));
+	n_sessions = 0;
+	printf("ok\n");
+}
+
+int
+main(int argc, char **argv)
+{
+	struct rlimit files;
+	char		line[200];
+
+	if (argc != 3)
+		return 2;
+	connect_string = argv[1];
+	timeout_ms = atoi(argv[2]);
+	if (getrlimit(RLIMIT_NOFILE, &files) == 0)
+	{
+		files.rlim_cur = files.rlim_max;
+		setrlimit(RLIMIT_NOFILE, &files);
+	}
+	zkl_log_set_level(ZKL_LOG_ERROR);
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	while (fgets(line, sizeof(line), stdin) != NULL)
+	{
+		int			n;
+		double		seconds;
+
+		if (sscanf(line, "open %d", &n) == 1 && n > 0 && n <= MAX_SESSIONS)
+			open_sessions(n);
+		else if (strcmp(line, "hold\n") == 0)
+			hold();
+		else if (sscanf(line, "rate %d %lf", &n, &seconds) == 2 && n <= n_sessions)
+			rate(n, seconds);
+		else if (sscanf(line, "storm %d", &n) == 1)
+			storm(n);
+		else if (strcmp(line, "close\n") == 0)
+			close_sessions();
+		else
+			die("order", line);
+	}
+	return 0;
+}
