@@ -4,19 +4,33 @@
 use strict;
 use warnings;
 
+use IPC::Run ();
 use Test::More;
 use ZkLock::Check;
 use ZkLock::Cluster;
-use ZkLock::Util qw(wait_until);
+use ZkLock::Document;
+use ZkLock::Util qw(wait_until write_file);
 use ZkLock::ZkClient;
 use ZkLock::ZkServer;
 
 use constant CONNECTIONS => 6;
+use constant DOCUMENT => 'doc/operations.md';
 
 sub mntr
 {
 	my ($zk) = @_;
 	return { ($zk->four_letter('mntr') // '') =~ /^zk_(\w+)\t(.*)$/mg };
+}
+
+# The settings that the document shows for zoo.cfg.
+{
+	my %shown = map { /^([^#\s=]+)=(.*)$/ ? ($1 => $2) : () } split /\n/, block_of(DOCUMENT, 'zoo.cfg');
+	cmp_ok(scalar keys %shown, '>', 3, 'the document has settings for zoo.cfg');
+	my $server = ZkLock::ZkServer->start(config => \%shown);
+	like($server->four_letter($_), qr/\bzk_version|^Mode: standalone/m, "a server starts with them, and answers $_")
+	  for qw(srvr mntr);
+	unlike($server->four_letter('conf') // '', qr/^clientPort=/m, 'and answers no other command');
+	$server->stop;
 }
 
 # Defaults: two to twenty ticks, and a limit to the connections of one address.
@@ -95,15 +109,25 @@ for ([ '1s', '00:00:04' ], [ '10s', '00:00:10' ], [ '2min', '00:00:40' ])
 	$zkc->close;
 }
 
-# Other credentials need another root.
+# Enters what the document shows in zkCli.sh.
+sub zk_cli
+{
+	my ($root, $word) = @_;
+	my $commands = block_of(DOCUMENT, $word) =~ s{/zklock\b}{$root}gr;
+	my $out = '';
+	my $class_path = $ENV{ZOOKEEPER_CLASSPATH} // join ':', map { "/usr/share/java/$_.jar" } qw(zookeeper commons-cli slf4j-simple);
+	IPC::Run::run([ 'java', '-cp', $class_path, 'org.apache.zookeeper.ZooKeeperMain', '-server', $zk->connect_string ],
+		\$commands, '>&', \$out) or diag($out);
+	return;
+}
+
+# Other credentials need another root, or changed ACLs.
 {
 	my $dir = PostgreSQL::Test::Utils::tempdir();
-	for my $user (qw(old new))
+	for my $password (qw(old new))
 	{
-		open my $fh, '>', "$dir/$user" or die "$dir/$user: $!";
-		print $fh "digest $user:secret\n";
-		close $fh;
-		chmod 0600, "$dir/$user" or die "$dir/$user: $!";
+		write_file("$dir/$password", "digest locks:$password-password\n");
+		chmod 0600, "$dir/$password" or die "$dir/$password: $!";
 	}
 	my ($old, $new) = map { session($node) } 1, 2;
 	$_->query_ok("SET zklock.acl = creator; SET zklock.root = '/first'") for $old, $new;
@@ -113,6 +137,13 @@ for ([ '1s', '00:00:04' ], [ '10s', '00:00:10' ], [ '2min', '00:00:40' ])
 	fails_with($new, "SELECT zk_lock('b')", '42501', 'others are refused there');
 	$new->query_ok("SET zklock.root = '/second'");
 	works($new, "SELECT zk_try_lock('b'), zk_unlock('b')", 't|t', 'but can have one of their own');
+	$new->query_ok("SET zklock.root = '/first'");
+	zk_cli('/first', 'both');
+	works($_, "SELECT zk_try_lock('a'), zk_unlock('a')", 't|t', 'with the ACLs for both, both credentials lock')
+	  for $old, $new;
+	zk_cli('/first', 'new');
+	works($new, "SELECT zk_try_lock('a'), zk_unlock('a')", 't|t', 'later the new ones alone');
+	fails_with($old, "SELECT zk_lock('b')", '42501', 'and the old ones no longer');
 	$_->quit for $old, $new;
 }
 
