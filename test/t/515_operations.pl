@@ -139,10 +139,10 @@ sub zk_cli
 	works($new, "SELECT zk_try_lock('b'), zk_unlock('b')", 't|t', 'but can have one of their own');
 	$new->query_ok("SET zklock.root = '/first'");
 	zk_cli('/first', 'both');
-	works($_, "SELECT zk_try_lock('a'), zk_unlock('a')", 't|t', 'with the ACLs for both, both credentials lock')
-	  for $old, $new;
+	works($old, "SELECT zk_try_lock('c'), zk_unlock('c')", 't|t', 'with ACLs for both, the old credentials lock');
+	works($new, "SELECT zk_try_lock('d'), zk_unlock('d')", 't|t', 'and the new ones');
 	zk_cli('/first', 'new');
-	works($new, "SELECT zk_try_lock('a'), zk_unlock('a')", 't|t', 'later the new ones alone');
+	works($new, "SELECT zk_try_lock('d'), zk_unlock('d')", 't|t', 'later the new ones alone');
 	fails_with($old, "SELECT zk_lock('b')", '42501', 'and the old ones no longer');
 	$_->quit for $old, $new;
 }
