@@ -11,6 +11,7 @@ use IPC::Run ();
 use JSON::PP ();
 use Test::More;
 use ZkLock::Cluster;
+use ZkLock::Document;
 use ZkLock::Util qw(end_process free_port log_tail read_file spawn wait_until write_file);
 use ZkLock::ZkClient;
 use ZkLock::ZkEnsemble;
@@ -75,7 +76,9 @@ my $node = zklock_node('a', zk => $ensemble->connect_string, preload => 1,
 $node->safe_psql('postgres', <<'SQL');
 CREATE ROLE exporter LOGIN IN ROLE pg_monitor;
 ALTER ROLE exporter SET zklock.connect_timeout = '2s';
+CREATE ROLE locker ROLE exporter;
 SQL
+$node->safe_psql('postgres', block_of('doc/security.md', 'hardening'));
 my $config = read_file(DIR . '/sql_exporter.yml');
 my $url = 'postgres://exporter@127.0.0.1:' . $node->port . '/postgres?sslmode=disable';
 $config =~ s{^ *- 'postgres://exporter\@db2.*\n}{}mg;

@@ -4,10 +4,10 @@
 use strict;
 use warnings;
 
-use PostgreSQL::Test::Utils qw(slurp_file);
 use Test::More;
 use ZkLock::Check;
 use ZkLock::Cluster;
+use ZkLock::Document;
 use ZkLock::ZkServer;
 
 my $zk = ZkLock::ZkServer->start(tick_time => 500);
@@ -34,8 +34,7 @@ sub denied
 }
 
 # EXECUTE is revoked as the document has it.
-my ($hardening) = slurp_file('doc/security.md') =~ /```sql\n(CREATE ROLE locker;.*?)```/s;
-$node->safe_psql('postgres', $hardening);
+$node->safe_psql('postgres', 'CREATE ROLE locker; ' . block_of('doc/security.md', 'hardening'));
 my $s = session($node, user => 'ordinary');
 denied($s, 'without EXECUTE', "SELECT zk_lock('x')", "SELECT zk_try_lock('x', '1s')", 'SELECT zk_lock(1, 2)',
 	'SELECT * FROM zk_locks', "SELECT * FROM zk_locks_of('x')", 'SELECT * FROM zk_held_locks', 'SELECT * FROM zk_stat',
