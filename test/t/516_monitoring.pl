@@ -40,11 +40,18 @@ sub promtool
 	return $ok;
 }
 
-# What ZooKeeper's rules ask for, its servers count.
+# What ZooKeeper's rules ask for, its servers count. What its Prometheus provider calls
+# x_sum and x_count is sum_x and cnt_x here.
 sub counters_of
 {
 	my ($zk) = @_;
-	return { ($zk->four_letter('mntr') // '') =~ /^zk_(\w+)\t(.*)$/mg };
+	my %counters = ($zk->four_letter('mntr') // '') =~ /^zk_(\w+)\t(.*)$/mg;
+	for (keys %counters)
+	{
+		$counters{"${2}_$1"} = $counters{$_} if /^(sum)_(.*)$/;
+		$counters{"${1}_count"} = $counters{$_} if /^cnt_(.*)$/;
+	}
+	return \%counters;
 }
 
 ok(promtool(DIR, 'check', 'rules', "$_.rules.yml"), "$_.rules.yml is valid") for qw(zklock zookeeper);
