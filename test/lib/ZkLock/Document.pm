@@ -193,27 +193,29 @@ sub block_of
 	return $found[0]{text};
 }
 
-# All blocks, in order: language, text, line, and what the info string says.
+# All blocks, in order: language, text, line, and what the info string says. A block of a
+# list item is indented; its text here is not.
 sub read_blocks
 {
 	my ($path) = @_;
 	open my $fh, '<:raw', $path or die "$path: $!";
-	my (@blocks, $open);
+	my (@blocks, $open, $indent);
 	while (my $line = <$fh>)
 	{
-		if ($open && $line =~ /^```\s*$/)
+		if ($open && $line =~ /^\s*```\s*$/)
 		{
 			push @blocks, $open;
 			undef $open;
 		}
 		elsif ($open)
 		{
-			$open->{text} .= $line;
+			$open->{text} .= $line =~ s/^$indent//r;
 		}
-		elsif ($line =~ /^```(\S*)\s*(.*?)\s*$/)
+		elsif ($line =~ /^(\s*)```(\S*)\s*(.*?)\s*$/)
 		{
-			my %info = map { /^(\w+)=(.*)$/ ? ($1 => $2) : ($_ => 1) } split ' ', $2;
-			$open = { %info, language => $1, text => '', line => $. };
+			my %info = map { /^(\w+)=(.*)$/ ? ($1 => $2) : ($_ => 1) } split ' ', $3;
+			$indent = $1;
+			$open = { %info, language => $2, text => '', line => $. };
 		}
 	}
 	die "$path: a code block is not closed" if $open;
@@ -229,7 +231,7 @@ sub sections_of
 	my $in_block;
 	while (my $line = <$fh>)
 	{
-		$in_block = !$in_block if $line =~ /^```/;
+		$in_block = !$in_block if $line =~ /^\s*```/;
 		my ($marks, $heading) = $in_block ? () : $line =~ /^(#+) (.*?)\s*$/;
 		if ($marks)
 		{
