@@ -108,6 +108,7 @@ for my $document (
 	doc/monitoring.md
 	doc/operations.md
 	doc/reference.md
+	doc/scaling.md
 	doc/troubleshooting.md
 	doc/security.md
 	))
