@@ -77,6 +77,7 @@ test_change(void)
 	char		moments[400];
 
 	begin();
+	forget(lock_now(C, "c", X));
 	wait_on(100, moments, sizeof(moments));
 	wait_locally(C, B);
 	fake_count(B->client);
@@ -85,6 +86,56 @@ test_change(void)
 	fake_count(B->client);
 	wait_on(1000, moments, sizeof(moments));
 	is_str(fake_trace(B->client), "llllllll", "then as rarely as before");
+	scene_end(NULL);
+}
+
+/* A local waiter that holds nothing is in no deadlock, so the report does not change. */
+static void
+test_unimportant(void)
+{
+	begin();
+	fake_count(B->client);
+	for (int i = 0; i < 20; i++)
+	{
+		wait_locally(C, i % 2 ? NULL : B);
+		(void) is_victim_now(B);
+		fake_run_all();
+		fake_advance(SEARCH_MS / 2);
+	}
+	is_str(fake_trace(B->client), "", "local waiters that hold nothing come and go, and cost nothing");
+	scene_end(NULL);
+}
+
+/*
+ * A and B are deadlocked, and have local waiters that hold something, come and go all
+ * the time, and are in no deadlock.
+ */
+static void
+test_churn(void)
+{
+	int			victims_at = -1;
+	Party	   *D = &parties[3];
+
+	scene_begin(4);
+	waiters_begin("abba");
+	forget(lock_now(A, "a", X));
+	forget(lock_now(B, "b", X));
+	forget(lock_now(C, "c", X));
+	forget(lock_now(D, "d", X));
+	lock_now(A, "b", X);
+	lock_now(B, "a", X);
+	fake_count(A->client);
+	for (int ms = 0; ms < 2000 && victims_at < 0; ms += 10)
+	{
+		wait_locally(C, waits_locally_for(C) ? NULL : B);
+		wait_locally(D, waits_locally_for(D) ? NULL : A);
+		if (is_victim_now(A) || is_victim_now(B))
+			victims_at = ms;
+		fake_run_all();
+		fake_advance(10);
+	}
+	ok(victims_at >= 0, "a deadlock among sessions whose local waiters change all the time is found");
+	ok(fake_counted(A->client) < 60, "... with few requests: %s", fake_trace(A->client));
 	scene_end(NULL);
 }
 
@@ -109,6 +160,8 @@ main(void)
 {
 	test_schedule();
 	test_change();
+	test_unimportant();
+	test_churn();
 	test_next_wait();
 	return done();
 }

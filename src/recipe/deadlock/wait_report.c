@@ -103,13 +103,30 @@ add_node_sets(ZklText *edges, const ZklRequest *request)
 	}
 }
 
-static void
-add_local_waiters(ZklText *edges, const ZklWaitReport *report)
+/*
+ * Is the local waiter part of the report?  A session that holds nothing blocks no other
+ * session in the ensemble, so it cannot be part of a cycle.  A victim claim lists the
+ * suspects alone: as long as they are deadlocked, the claim does not change.
+ */
+static bool
+is_listed(const ZklWaits *w, const ZklLocalWaiter *local_waiter)
 {
+	ZklCircle	suspects = {w->suspects, w->n_suspects};
+
+	return local_waiter->n_held > 0 &&
+		(!w->claims || zkl_is_in_circle(suspects, (uint64_t) local_waiter->session_id));
+}
+
+static void
+add_local_waiters(ZklText *edges, const ZklWaits *w, const ZklWaitReport *report)
+{
+	int			start;
+
 	zkl_text_add(edges, ".");
+	start = edges->length;
 	for (int i = 0; i < report->n_local_waiters; i++)
-		if (edges->length < ZKL_WAIT_NAME_MAX)
-			zkl_text_add(edges, "%s%s%" PRIx64, i ? "," : "",
+		if (is_listed(w, &report->local_waiters[i]) && edges->length < ZKL_WAIT_NAME_MAX)
+			zkl_text_add(edges, "%s%s%" PRIx64, edges->length > start ? "," : "",
 						 report->local_waiters[i].only_for_place ? ZKL_WAIT_FOR_PLACE : "",
 						 (uint64_t) report->local_waiters[i].session_id);
 }
@@ -120,7 +137,7 @@ zkl__report_edges(ZklText *edges, const ZklRequest *request, const ZklWaitReport
 {
 	zkl_text_add(edges, ".");
 	add_node_sets(edges, request);
-	add_local_waiters(edges, report);
+	add_local_waiters(edges, request->session->waits, report);
 }
 
 /* Returns what a node in a queue requests, in words. */
@@ -183,7 +200,8 @@ zkl__report_data(ZklText *data, const ZklRequest *request, const ZklWaitReport *
 			add_queue_entry(data, request, request->nodes[i], report);
 	for (int i = 0; i < report->n_local_waiters; i++)
 	{
-		if (data->length > ZKL_WAIT_NAME_MAX)
+		if (!is_listed(request->session->waits, &report->local_waiters[i]) ||
+			data->length > ZKL_WAIT_NAME_MAX)
 			continue;
 		zkl_text_add(data, "\nd\t%" PRIx64 "\t%d",
 					 (uint64_t) report->local_waiters[i].session_id,

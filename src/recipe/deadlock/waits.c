@@ -25,6 +25,13 @@
 /* Attempts to create the node, each followed by a create of the missing parent. */
 #define MAX_ATTEMPTS 5
 
+/*
+ * How long a report stays the same unless another session probes it.  Each change
+ * restarts the own search and can fail another session's cycle check, so a report that
+ * changed all the time would hide a deadlock.  A victim claim is always up to date.
+ */
+#define KEEP_MS 500
+
 
 /*
  * The nodes that exist
@@ -387,6 +394,7 @@ zkl__waits_claim(ZklSession *session, bool claims)
 
 	retire(session);
 	w->claims = claims;
+	w->composed_ms = 0;
 	zkl__waits_drive(session);
 }
 
@@ -402,6 +410,13 @@ same_as_published(const ZklWaits *w, const ZklText *edges, const ZklText *data)
 		strcmp(w->edges, edges->text) == 0 && strcmp(w->data, data->text) == 0;
 }
 
+static bool
+is_kept(const ZklWaits *w)
+{
+	return w->edges && !w->claims && !w->is_probed &&
+		zkl_client_now() < w->composed_ms + KEEP_MS;
+}
+
 static void
 compose(ZklSession *session, const ZklWaitReport *report)
 {
@@ -409,6 +424,8 @@ compose(ZklSession *session, const ZklWaitReport *report)
 	ZklText		edges = {NULL, 0, 0, false};
 	ZklText		data = {NULL, 0, 0, false};
 
+	if (is_kept(w))
+		return;
 	zkl__report_edges(&edges, w->request, report);
 	zkl__report_data(&data, w->request, report);
 	if (edges.failed || data.failed || same_as_published(w, &edges, &data))
@@ -418,6 +435,7 @@ compose(ZklSession *session, const ZklWaitReport *report)
 		return;
 	}
 	retire(session);
+	w->composed_ms = zkl_client_now();
 	free(w->edges);
 	free(w->data);
 	w->edges = edges.text;

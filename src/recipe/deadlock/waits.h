@@ -55,6 +55,7 @@ struct ZklWaits
 	char	   *edges;			/* node sets and local waiters, as in the name */
 	char	   *data;
 	int			data_len;
+	int64_t		composed_ms;	/* when edges and data last changed */
 	char	   *prefix;			/* of the node to create, without the sequence number */
 
 	/* the nodes that exist */
