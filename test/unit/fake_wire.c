@@ -185,6 +185,8 @@ serve_reads(const FakeRequest *request, int64_t zxid, FakeDelivery *d)
 			serve_list(request->ops[i].path, zxid, part);
 		else
 			serve_get(request->ops[i].path, zxid, part);
+		if (fake_quirks.loses_reads)
+			part->result.code = ZKL_RC_CONNECTION_LOSS;
 		part->result.raw_code = raw_code(part->result.code);
 		d->parts[i] = part;
 		d->reads[i] = part->result;

@@ -554,6 +554,26 @@ test_offline(void)
 	ok(true, "a session is closed in the middle of a survey");
 }
 
+/* The server answers a request for many reads, but none of the reads. */
+static void
+test_reads_lost(void)
+{
+	ZklScan    *scan;
+
+	begin();
+	fake_count(A->client);
+	fake_quirks.loses_reads = true;
+	scan = zkl_scan_all(A->session);
+	for (int i = 0; i < 500 && fake_step(A->client); i++)
+		;
+	is_int(zkl_scan_status(scan), ZKL_PENDING, "reads without a result are not given up");
+	ok(fake_counted(A->client) < 20, "... nor repeated at once: %s", fake_trace(A->client));
+	fake_quirks.loses_reads = false;
+	fake_advance(1000);
+	is_str(reported_now(scan), everything, "... but after a pause");
+	scene_end(NULL);
+}
+
 static void
 test_denied(void)
 {
@@ -809,6 +829,7 @@ main(void)
 	test_sync();
 	test_vanishing();
 	test_offline();
+	test_reads_lost();
 	test_denied();
 	test_revoke();
 	test_revoke_ordinary();

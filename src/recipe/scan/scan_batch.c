@@ -22,6 +22,7 @@ on_batch_answered(ZklCall *call, const ZklResult *result)
 	ZklScan    *scan = call->subject;
 	bool		works = result->code != ZKL_RC_CONNECTION_LOSS &&
 		result->code != ZKL_RC_UNIMPLEMENTED && result->code != ZKL_RC_NO_AUTH;
+	bool		is_read_lost = false;
 	ZklScanItem *next;
 	int			i = 0;
 
@@ -31,11 +32,17 @@ on_batch_answered(ZklCall *call, const ZklResult *result)
 	scan->one_by_one = scan->one_by_one || !works;
 	for (ZklScanItem *item = call->detail; item; item = next, i++)
 	{
+		const ZklResult *own = i < result->n_ops ? &result->reads[i] : result;
+
 		next = item->next_todo;
-		zkl__scan_settle(scan, item, !works ? &lost
-						 : i < result->n_ops ? &result->reads[i] : result);
+		is_read_lost = is_read_lost || own->code == ZKL_RC_CONNECTION_LOSS;
+		zkl__scan_settle(scan, item, works ? own : &lost);
 	}
-	if (result->code != ZKL_RC_CONNECTION_LOSS)
+	if (result->code == ZKL_RC_CONNECTION_LOSS)
+		return;					/* driven again on the next connection */
+	if (is_read_lost)
+		zkl__retry_later(scan->session);
+	else
 		zkl__scan_drive(scan);
 }
 

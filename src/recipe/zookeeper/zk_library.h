@@ -73,7 +73,7 @@ struct ZklClient
 	int64_t		pause_until_ms; /* no attempt to connect before; a message was refused */
 	int			pause_ms;
 	ZklMulti   *multis;			/* in flight */
-	int			n_reads;		/* sent by zk_reads.c, for their xids */
+	uint32_t	n_reads;		/* sent by zk_reads.c, for their xids; may wrap */
 };
 
 /* zk_drive.c: takes the library's mutex, however long that lasts; only the I/O thread. */

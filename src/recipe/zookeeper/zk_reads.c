@@ -101,7 +101,7 @@ add_request(ZklClient *client, const ZklOp *ops, int n_ops,
 {
 	ZklFilter  *filter = &client->filter;
 	const char *chroot = strchr(client->connect_string, '/');
-	int32_t		xid = FIRST_XID - client->n_reads++ % N_XIDS;
+	int32_t		xid = FIRST_XID - (int32_t) (client->n_reads++ % N_XIDS);
 	size_t		size;
 	unsigned char *frame = frame_of(xid, ops, n_ops, chroot && chroot[1] ? chroot : "",
 									&size);
