@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * test_growth.c
- *		The work for many locks grows linearly with their number, not quadratically.
+ *		The work for many locks grows linearly with their number, not quadratically;
+ *		so does the search for a deadlock with the number of sessions that wait.
  *
  * The recipe layer is compiled so that each of its basic blocks counts
  * (-fsanitize-coverage=trace-pc, see unit.mk); nothing depends on a time.  Without
@@ -15,6 +16,7 @@
 #include <string.h>
 
 #include "fake_client.h"
+#include "recipe/deadlock/victim.h"
 #include "recipe/recipe.h"
 #include "tap.h"
 
@@ -44,6 +46,7 @@ static const ZklSessionConfig config = {
 
 static ZklLock *locks[MANY];
 static char names[MANY][16];
+static char reports_of[MANY][64];	/* of waiting sessions, numbered from 1 */
 
 static ZklSession *
 open_session(ZklClient **client)
@@ -194,6 +197,53 @@ confirmed(ZklSession *session, int n)
 	return all;
 }
 
+
+/* Searches the reports for a deadlock of the first session; has it n_members? */
+static bool
+search(int n, int n_members)
+{
+	static const char *children[MANY];
+	ZklWaitReports reports;
+	ZklChoice	v;
+	int		   *path = NULL;
+	bool		is_found;
+
+	for (int i = 0; i < n; i++)
+		children[i] = reports_of[i];
+	if (!zkl_reports_read(children, n, &reports))
+		return false;
+	zkl_choose(&reports, 1, reports_of[0], (ZklCircle) {NULL, 0}, &v);
+	is_found = v.n == n_members;
+	if (v.n > 0)
+		is_found = is_found && zkl_find_cycle(reports.node_sets, reports.n_node_sets, 1,
+											  (ZklCircle) {v.members, v.n}, &path) > 1;
+	free(path);
+	free(v.members);
+	zkl_reports_free(&reports);
+	return is_found;
+}
+
+/* Each session waits for the next one, and for either of two others. */
+static bool
+circle(ZklSession *session, int n)
+{
+	(void) session;
+	for (int i = 0; i < n; i++)
+		snprintf(reports_of[i], sizeof(reports_of[0]), "%x.1.1.w.%x,%x+%x..%010d", i + 1,
+				 (i + 1) % n + 1, (i + 2) % n + 1, (i + 5) % n + 1, i);
+	return search(n, n);
+}
+
+/* Each session waits for the next one, and the last one can proceed. */
+static bool
+chain(ZklSession *session, int n)
+{
+	(void) session;
+	for (int i = 0; i < n; i++)
+		snprintf(reports_of[i], sizeof(reports_of[0]), "%x.1.1.w.%x..%010d", i + 1, i + 2, i);
+	return search(n, 0);
+}
+
 static uint64_t
 work_of(Way way, int n, bool *is_done)
 {
@@ -235,6 +285,8 @@ main(void)
 	test(upgraded_array, "an array that is upgraded");
 	test(pairs, "pairs");
 	test(waiting_array, "an array that waits for another session");
+	test(circle, "the reports of a deadlock");
+	test(chain, "the reports of a chain of waits");
 	test(confirmed, "an array that is confirmed, released one by one");
 	return done();
 }

@@ -34,7 +34,7 @@ typedef struct Graph
 	int		   *n_dead;			/* of each participant: node sets without a helper */
 	int		   *queue;			/* participants to visit */
 	bool	   *stuck;			/* of each participant: cannot proceed */
-	bool	   *ahead;			/* reached from the start */
+	int		   *via;			/* node set by which it was reached from the start, or -1 */
 	bool	   *behind;			/* reaches the start */
 } Graph;
 
@@ -83,7 +83,7 @@ graph_free(Graph *g)
 	free(g->n_dead);
 	free(g->queue);
 	free(g->stuck);
-	free(g->ahead);
+	free(g->via);
 	free(g->behind);
 }
 
@@ -126,11 +126,11 @@ allocate(Graph *g)
 	g->n_dead = calloc(n_all, sizeof(int));
 	g->queue = calloc(n_all, sizeof(int));
 	g->stuck = calloc(n_all, sizeof(bool));
-	g->ahead = calloc(n_all, sizeof(bool));
+	g->via = calloc(n_all, sizeof(int));
 	g->behind = calloc(n_all, sizeof(bool));
 	return g->ids && g->waiters && g->starts && g->others && g->own &&
 		g->own_starts && g->named && g->named_starts && g->helpers &&
-		g->n_dead && g->queue && g->stuck && g->ahead && g->behind;
+		g->n_dead && g->queue && g->stuck && g->via && g->behind;
 }
 
 /* Turns counts, stored one position further, into start positions. */
@@ -244,13 +244,17 @@ reduce(Graph *g)
 	}
 }
 
-/* Marks all sessions reached from "start"; "start" itself only if it is on a cycle. */
+/*
+ * Finds all sessions that "start" waits for, nearest first; "start" itself only if it is
+ * on a cycle.  They are all stuck, like every member of a node set without a helper.
+ */
 static void
-mark_ahead(Graph *g, int start)
+walk_ahead(Graph *g, int start)
 {
 	int			tail = 0;
 
-	memset(g->ahead, 0, (size_t) g->n * sizeof(bool));
+	for (int v = 0; v < g->n; v++)
+		g->via[v] = -1;
 	g->queue[tail++] = start;
 	for (int head = 0; head < tail; head++)
 	{
@@ -264,9 +268,9 @@ mark_ahead(Graph *g, int start)
 			{
 				int			other = g->others[g->starts[node_set] + j];
 
-				if (g->ahead[other])
+				if (g->via[other] >= 0)
 					continue;
-				g->ahead[other] = true;
+				g->via[other] = node_set;
 				if (other != start)
 					g->queue[tail++] = other;
 			}
@@ -330,13 +334,13 @@ narrow(Graph *g, int me, bool *unsearched)
 		reduce(g);
 		if (!g->stuck[me])
 			return false;
-		mark_ahead(g, me);
-		if (!g->ahead[me])
+		walk_ahead(g, me);
+		if (g->via[me] < 0)
 			return false;
 		mark_behind(g, me);
 		for (int v = 0; v < g->n; v++)
 		{
-			bool		stays = g->stuck[v] && g->ahead[v] && g->behind[v];
+			bool		stays = g->stuck[v] && g->via[v] >= 0 && g->behind[v];
 
 			changed = changed || stays != g->stuck[v];
 			g->stuck[v] = stays;
@@ -386,48 +390,17 @@ zkl_find_deadlock(const ZklNodeSet *node_sets, int n_node_sets, uint64_t me,
  * A shortest cycle
  */
 
-/* Breadth-first search; via[v] is the node set by which v was reached, or -1. */
-static bool
-search(Graph *g, int start, int *via)
-{
-	int			tail = 0;
-
-	g->queue[tail++] = start;
-	for (int head = 0; head < tail; head++)
-	{
-		int			v = g->queue[head];
-
-		for (int k = g->own_starts[v]; k < g->own_starts[v + 1]; k++)
-		{
-			int			node_set = g->own[k];
-
-			for (int j = 0; is_dead(g, node_set) && j < g->node_sets[node_set].n; j++)
-			{
-				int			other = g->others[g->starts[node_set] + j];
-
-				if (!g->stuck[other] || via[other] >= 0)
-					continue;
-				via[other] = node_set;
-				if (other == start)
-					return true;
-				g->queue[tail++] = other;
-			}
-		}
-	}
-	return false;
-}
-
 /* Stores the node sets of the cycle in path, from the start on; returns their number. */
 static int
-trace(const Graph *g, int start, const int *via, int *path)
+trace(const Graph *g, int start, int *path)
 {
 	int			n = 0;
 	int			v = start;
 
 	do
 	{
-		path[n++] = via[v];
-		v = g->waiters[via[v]];
+		path[n++] = g->via[v];
+		v = g->waiters[g->via[v]];
 	} while (v != start);
 	for (int i = 0; i < n / 2; i++)
 	{
@@ -444,7 +417,6 @@ zkl_find_cycle(const ZklNodeSet *node_sets, int n_node_sets, uint64_t me,
 			   ZklCircle members, int **path)
 {
 	Graph		g;
-	int		   *via = NULL;
 	int			n = -1;
 	int			start;
 
@@ -454,21 +426,12 @@ zkl_find_cycle(const ZklNodeSet *node_sets, int n_node_sets, uint64_t me,
 	confine(&g, members);
 	count_helpers(&g);
 	start = index_of(g.ids, g.n, me);
-	via = malloc(((size_t) g.n + 1) * sizeof(int));
-	*path = malloc(((size_t) g.n + 1) * sizeof(int));
-	if (via && *path && start >= 0)
-	{
-		for (int v = 0; v < g.n; v++)
-			via[v] = -1;
-		if (search(&g, start, via))
-			n = trace(&g, start, via, *path);
-	}
-	free(via);
+	if (start >= 0)
+		walk_ahead(&g, start);
+	if (start >= 0 && g.via[start] >= 0)
+		*path = malloc(((size_t) g.n + 1) * sizeof(int));
+	if (*path)
+		n = trace(&g, start, *path);
 	graph_free(&g);
-	if (n < 0)
-	{
-		free(*path);
-		*path = NULL;
-	}
 	return n;
 }
