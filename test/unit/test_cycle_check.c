@@ -259,18 +259,55 @@ test_spoilt(void)
 	is_unconfirmed(text, "a wait behind it without words");
 }
 
-/* A cycle check that failed is repeated, soon and without a probe. */
+/* Is A's owner to warn that it may not find deadlocks? */
+static bool
+is_unsearched(void)
+{
+	ZklRequestInfo info;
+
+	zkl_request_info(pending_of(A)->request, &info);
+	return info.is_unsearched;
+}
+
+/* How many reports has A read? */
+static int
+count_reads(void)
+{
+	int			n = 0;
+
+	for (const char *c = fake_trace(A->client); *c; c++)
+		n += *c == 'g';
+	return n;
+}
+
+/* A cycle check in vain is repeated: soon at first, without a probe, and then rarely. */
 static void
 test_again(void)
 {
-	static const char *const data[] = {"62", WHO "\nw\tlocks/none\tx\texclusive lock\tnone"};
+	static const char *const data[] = {
+		"62", WHO "\nw\tlocks/none\tx\texclusive lock\tnone", WHO "\nw\tlocks/a\tgone\tx\ta"
+	};
 
-	for (int i = 0; i < 2; i++)
+	for (int i = 0; i < 3; i++)
 	{
+		const char *truth;
+		int			reads;
+
 		begin();
-		ok(!gives_way(data[i], 60), "examined in vain (%d)", i);
-		fake_tree_set(reported(STRANGER), queues('w', "a"));
-		ok(gives_way("", 10), "... and again within a second");
+		ok(!gives_way(data[i], 10), "checked in vain (%d)", i);
+		ok(!is_unsearched(), "... without a warning at first");
+		truth = queues('w', "a");
+		if (reported(STRANGER))
+			fake_tree_set(reported(STRANGER), truth);
+		ok(gives_way(truth, 20), "... and again soon");
+		scene_end(NULL);
+
+		begin();
+		fake_count(A->client);
+		ok(!gives_way(data[i], 300), "checked in vain for half a minute (%d)", i);
+		ok(is_unsearched(), "... the owner is to warn");
+		reads = count_reads();
+		ok(reads > 0 && reads <= 2 * 10, "... after some checks: %d reads", reads);
 		scene_end(NULL);
 	}
 }

@@ -104,6 +104,9 @@ test_list_refused(void)
 		fake_run_all();
 		ok(strncmp(fake_trace(A->client), "lsl", 3) == 0 && count('w') == 1,
 		   "the list behind a sync is refused, which tells nothing: %s", fake_trace(A->client));
+		for (int n = 0; n < 5; n++)
+			report(50);
+		is_int(count('s'), 1, "... and is not repeated at once");
 		fake_advance(5000);
 		is_int(reported_by(A), 1, "a report whose create was not answered is looked for again (%s)", name);
 		ok(count('w') == 2, "... and watched then: %s", fake_trace(A->client));

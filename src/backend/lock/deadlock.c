@@ -120,8 +120,9 @@ warn_unsearched(ZklockLongWait *long_wait, const ZklRequestInfo *info)
 	long_wait->warned = true;
 	ereport(WARNING,
 			(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-			 errmsg("deadlocks across servers are not searched for during this wait"),
-			 errdetail("There are too many znodes below \"%s/waits\".", zklock_root),
+			 errmsg("deadlocks across servers may remain undetected during this wait"),
+			 errdetail("The znodes below \"%s/waits\" are too many, or contradict the queues of the locks.",
+					   zklock_root),
 			 errhint("Remove the znodes there that no session of PostgreSQL has made.")));
 }
 

@@ -146,13 +146,8 @@ static void
 read_participant_node(ZklSession *session, ZklParticipant *participant, const char *name)
 {
 	ZklCycleCheck *check = session->waits->check;
-	char	   *path = zkl__path(session->waits->path, name);
-	ZklCall    *call = path ? zkl__call_new(session, data_read, NULL, NULL) : NULL;
 
-	participant->read_call = zkl__call_sent(call, call &&
-											zkl_client_get(session->client, path, false,
-														   &call->completion));
-	free(path);
+	participant->read_call = zkl__waits_read(session, data_read, name, false);
 	if (participant->read_call)
 		check->outstanding++;
 	else

@@ -28,32 +28,40 @@
 #include "victim.h"
 #include "cycle_check.h"
 
-/* Between searches while a deadlock waits for its victim. */
+/*
+ * Between searches while a deadlock waits for its victim, and while probes are
+ * unanswered; and how long these paces are kept after a report, a probe or an outage.
+ */
 #define POLL_MS 500
-
-/* Between searches while probes are unanswered, and how long that pace is kept. */
 #define ANSWER_POLL_MS 50
-#define ANSWER_MS 3000
+#define SOON_FOR_MS 3000
 
-/* From a cycle check that found no deadlock to the next claim. */
-#define UNCONFIRMED_MS 1000
-
-/* From a cycle check that could not be completed to the next search. */
-#define AGAIN_MS 200
+/*
+ * From a cycle check that confirmed no deadlock to the next one: at first.  The pause
+ * doubles with each check.  From the second value on, the owner raises a warning.
+ */
+#define CHECK_PAUSE_MS 200
+#define WARN_PAUSE_MS 3000
 
 /* Between searches that found nothing: at first, and at most. */
 #define PAUSE_MS 10000
 #define MAX_PAUSE_MS 120000
 
-static void
-forget_probes(ZklWaits *w)
+/* What the owner's thread works on without the mutex, and what it finds. */
+typedef struct Work
 {
-	for (int i = 0; i < w->n_asked; i++)
-		free(w->probes[i].name);
-	free(w->probes);
-	w->probes = NULL;
-	w->n_asked = 0;
-}
+	uint64_t	era;
+	uint64_t	me;
+	char	   *name;			/* of my node */
+	ZklCircle	suspects;		/* changed by no other thread */
+	ZklNames   *seen;			/* this or check; the other one is NULL */
+	ZklCycleCheck *check;
+	bool		is_read;		/* seen was: these are its reports, and the choice */
+	ZklWaitReports reports;
+	ZklChoice	choice;
+	bool		is_checked;		/* the queues were compared with the data */
+	ZklDeadlock *deadlock;		/* that they confirm, or NULL */
+} Work;
 
 /* Forgets everything read so far, and makes the owner's thread drop its result. */
 void
@@ -65,16 +73,23 @@ zkl__search_forget(ZklWaits *w)
 	w->next_search_ms = 0;
 	free(w->seen);
 	w->seen = NULL;
-	forget_probes(w);
+	w->has_probed = false;
 	zkl__check_free(w->check);
 	w->check = NULL;
 }
 
-void
-zkl__search_later(ZklSession *session, int ms)
+static void
+search_later(ZklSession *session, int ms)
 {
 	session->waits->next_search_ms = zkl_client_now() + ms;
 	zkl__arm_timer(session, session->waits->next_search_ms);
+}
+
+static int
+next_pause_ms(int pause_ms, int first_ms)
+{
+	return pause_ms == 0 ? first_ms
+		: pause_ms * 2 < MAX_PAUSE_MS ? pause_ms * 2 : MAX_PAUSE_MS;
 }
 
 static void
@@ -82,9 +97,39 @@ search_from_time_to_time(ZklSession *session)
 {
 	ZklWaits   *w = session->waits;
 
-	w->pause_ms = w->pause_ms == 0 ? PAUSE_MS
-		: w->pause_ms * 2 < MAX_PAUSE_MS ? w->pause_ms * 2 : MAX_PAUSE_MS;
-	zkl__search_later(session, w->pause_ms);
+	w->pause_ms = next_pause_ms(w->pause_ms, PAUSE_MS);
+	search_later(session, w->pause_ms);
+}
+
+/* Searches again soon, or at the slow pace if nothing has happened for long. */
+static void
+search_soon(ZklSession *session, int ms)
+{
+	if (zkl_client_now() < session->waits->active_ms + SOON_FOR_MS)
+		search_later(session, ms);
+	else
+		search_from_time_to_time(session);
+}
+
+/* Makes the owner raise a warning. */
+static void
+warn(ZklSession *session)
+{
+	session->is_unsearched = true;
+	zkl__wake(session);
+}
+
+/* A cycle check confirmed no deadlock, or failed. */
+static void
+pause_checks(ZklSession *session)
+{
+	ZklWaits   *w = session->waits;
+
+	w->check_pause_ms = next_pause_ms(w->check_pause_ms, CHECK_PAUSE_MS);
+	w->next_check_ms = zkl_client_now() + w->check_pause_ms;
+	if (w->check_pause_ms >= WARN_PAUSE_MS)
+		warn(session);
+	search_later(session, w->check_pause_ms);
 }
 
 
@@ -93,69 +138,42 @@ search_from_time_to_time(ZklSession *session)
  */
 
 static void
-send_probe(ZklSession *session, const char *name)
+send_probe(ZklSession *session, const ZklWaitNode *node)
 {
-	char	   *path = zkl__path(session->waits->path, name);
-	ZklCall    *call = path ? zkl__call_new(session, zkl__ignore_answer, NULL, NULL)
-		: NULL;
-
-	zkl__call_sent(call, call && zkl_client_delete(session->client, path,
-												   &call->completion));
-	free(path);
+	zkl__waits_delete(session, zkl__ignore_answer, node->name);
 }
 
-/* Records the nodes of all other suspects; returns false if memory is exhausted. */
+/*
+ * Have these sessions, at least n of them, reported after the claim and its probes?
+ * Probes those that have not, perhaps again.
+ */
 static bool
-ask_others(ZklSession *session, const ZklWaitReports *reports)
+have_answered(ZklSession *session, const Work *work, ZklCircle who, int n)
 {
 	ZklWaits   *w = session->waits;
-	ZklCircle	suspects = {w->suspects, w->n_suspects};
-
-	w->probes = calloc((size_t) reports->n, sizeof(ZklProbe));
-	if (w->probes == NULL)
-		return false;
-	w->asked_ms = zkl_client_now();
-	for (int i = 0; i < reports->n; i++)
-	{
-		const ZklWaitNode *other = &reports->nodes[i];
-		char	   *name;
-
-		if (strcmp(other->name, w->name) == 0 ||
-			!zkl_is_in_circle(suspects, other->session))
-			continue;
-		name = strdup(other->name);
-		if (name == NULL)
-			return false;
-		w->probes[w->n_asked++] = (ZklProbe)
-		{
-			other->session, name
-		};
-	}
-	return true;
-}
-
-/* Have all these sessions reported again?  Probes those that have not, perhaps again. */
-static bool
-have_answered(ZklSession *session, const ZklWaitReports *reports, ZklCircle who)
-{
-	ZklWaits   *w = session->waits;
+	const ZklWaitNode *claim = zkl_reports_find(&work->reports, work->me);
 	bool		all = true;
+	int			n_reports = 0;
 
-	for (int i = 0; i < w->n_asked; i++)
+	for (int i = 0; i < work->reports.n; i++)
 	{
-		const ZklWaitNode *node = zkl_reports_find(reports, w->probes[i].session);
+		const ZklWaitNode *node = &work->reports.nodes[i];
 
-		if (!zkl_is_in_circle(who, w->probes[i].session))
+		if (node == claim || !zkl_is_in_circle(who, node->session))
 			continue;
-		if (node == NULL)
-			all = false;
-		else if (strcmp(node->name, w->probes[i].name) == 0)
-		{
-			send_probe(session, node->name);
-			all = false;
-		}
+		n_reports++;
+		if (w->has_probed && zkl_wait_is_earlier(claim, node))
+			continue;
+		send_probe(session, node);
+		all = false;
 	}
-	return all;
+	if (!w->has_probed)
+	{
+		w->has_probed = true;
+		w->n_probed = n_reports;
+		w->active_ms = zkl_client_now();
+	}
+	return all && n_reports >= n;
 }
 
 
@@ -163,67 +181,60 @@ have_answered(ZklSession *session, const ZklWaitReports *reports, ZklCircle who)
  * Acting on the result of a search
  */
 
+/* All have reported again, and the deadlock exists: starts the check if still best. */
 static void
-give_up_claim(ZklSession *session)
+check_cycle(ZklSession *session, const Work *work)
+{
+	ZklWaits   *w = session->waits;
+	const ZklChoice *v = &work->choice;
+	int64_t		now = zkl_client_now();
+
+	if (v->best == NULL || v->rank > v->best_rank)
+	{
+		zkl__waits_claim(session, false);
+		return;
+	}
+	if (now < w->next_check_ms)
+	{
+		search_later(session, (int) (w->next_check_ms - now));
+		return;
+	}
+	w->keeps_place = v->rank == ZKL_RANK_LOCAL_PLACE;
+	zkl__check_begin(session, &work->reports);
+	if (w->check == NULL)
+		pause_checks(session);
+}
+
+static void
+act_claimed(ZklSession *session, const Work *work)
+{
+	ZklWaits   *w = session->waits;
+	const ZklChoice *v = &work->choice;
+	ZklCircle	members = {v->members, v->n};
+
+	if (v->n > 0 && v->claimed)
+		search_soon(session, POLL_MS);
+	else if (v->n > 0 && have_answered(session, work, members, 0))
+		check_cycle(session, work);
+	else if (v->n > 0)
+		search_soon(session, ANSWER_POLL_MS);
+	else if (w->has_probed && zkl_client_now() < w->active_ms + SOON_FOR_MS &&
+			 !have_answered(session, work, work->suspects, w->n_probed))
+		search_later(session, ANSWER_POLL_MS);
+	else
+		zkl__waits_claim(session, false);
+}
+
+static void
+claim(ZklSession *session, ZklChoice *v)
 {
 	ZklWaits   *w = session->waits;
 
 	free(w->suspects);
-	w->suspects = NULL;
-	w->n_suspects = 0;
-	zkl__waits_claim(session, false);
-}
-
-/* Searches again soon; once ANSWER_MS have passed, at the slow pace. */
-static void
-poll_answers(ZklSession *session)
-{
-	if (zkl_client_now() < session->waits->asked_ms + ANSWER_MS)
-		zkl__search_later(session, ANSWER_POLL_MS);
-	else
-		search_from_time_to_time(session);
-}
-
-/* All have reported again, and the deadlock exists: starts the check if still best. */
-static void
-check_cycle(ZklSession *session, const ZklWaitReports *reports, const ZklChoice *v)
-{
-	ZklWaits   *w = session->waits;
-
-	if (v->best == NULL || v->rank > v->best_rank)
-	{
-		give_up_claim(session);
-		return;
-	}
-	w->keeps_place = v->rank == ZKL_RANK_LOCAL_PLACE;
-	zkl__check_begin(session, reports);
-	if (w->check == NULL)
-		zkl__search_later(session, AGAIN_MS);
-}
-
-static void
-act_claimed(ZklSession *session, const ZklWaitReports *reports, const ZklChoice *v)
-{
-	ZklWaits   *w = session->waits;
-	ZklCircle	suspects = {w->suspects, w->n_suspects};
-	ZklCircle	members = {v->members, v->n};
-
-	if (v->n > 0 && v->claimed)
-		zkl__search_later(session, POLL_MS);
-	else if (v->n > 0 && w->probes == NULL && !ask_others(session, reports))
-	{
-		forget_probes(w);
-		search_from_time_to_time(session);
-	}
-	else if (v->n > 0 && have_answered(session, reports, members))
-		check_cycle(session, reports, v);
-	else if (v->n > 0)
-		poll_answers(session);
-	else if (w->probes && zkl_client_now() < w->asked_ms + ANSWER_MS &&
-			 !have_answered(session, reports, suspects))
-		zkl__search_later(session, ANSWER_POLL_MS);
-	else
-		give_up_claim(session);
+	w->suspects = v->members;
+	w->n_suspects = v->n;
+	v->members = NULL;
+	zkl__waits_claim(session, true);
 }
 
 /*
@@ -236,40 +247,29 @@ act_unclaimed(ZklSession *session, ZklChoice *v)
 {
 	ZklWaits   *w = session->waits;
 	bool		is_best = v->best && strcmp(v->best->name, w->name) == 0;
+	int64_t		now = zkl_client_now();
 
 	if (v->n <= 0)
+	{
+		w->check_pause_ms = 0;
 		search_from_time_to_time(session);
-	else if (!v->claimed && is_best && zkl_client_now() >= w->unconfirmed_ms + UNCONFIRMED_MS)
-	{
-		free(w->suspects);
-		w->suspects = v->members;
-		w->n_suspects = v->n;
-		v->members = NULL;
-		zkl__waits_claim(session, true);
 	}
+	else if (v->claimed || !is_best)
+	{
+		if (!v->claimed && v->best && v->mine_is_last)
+			send_probe(session, v->best);
+		search_soon(session, POLL_MS);
+	}
+	else if (now < w->next_check_ms)
+		search_later(session, (int) (w->next_check_ms - now));
 	else
-	{
-		if (!v->claimed && v->best && !is_best && v->mine_is_last)
-			send_probe(session, v->best->name);
-		zkl__search_later(session, POLL_MS);
-	}
+		claim(session, v);
 }
 
 
 /*
  * On the owner's thread
  */
-
-/* What the owner's thread works on without the mutex. */
-typedef struct Work
-{
-	uint64_t	era;
-	uint64_t	me;
-	char	   *name;			/* of my node */
-	ZklCircle	suspects;		/* changed by no other thread */
-	ZklNames   *seen;			/* this or check; the other one is NULL */
-	ZklCycleCheck *check;
-} Work;
 
 static bool
 take_work(ZklSession *session, ZklRequest *request, Work *work)
@@ -297,113 +297,72 @@ take_work(ZklSession *session, ZklRequest *request, Work *work)
 	return true;
 }
 
-/* With the mutex held again: is the work still up to date? */
-static bool
-is_current(ZklSession *session, const ZklRequest *request, const Work *work)
+/* Searches the reports, parses the data of a check, or compares them with the queues. */
+static void
+work_on(Work *work, ZklKeyOf key_of)
+{
+	ZklCycleCheck *check = work->check;
+
+	if (work->seen)
+	{
+		work->is_read = zkl_reports_read(work->seen->names, work->seen->n, &work->reports);
+		if (work->is_read)
+			zkl_choose(&work->reports, work->me, work->name, work->suspects, &work->choice);
+	}
+	else if (!check->failed && check->understood)
+	{
+		work->deadlock = zkl_check_result(check, work->me, work->suspects, key_of);
+		work->is_checked = true;
+	}
+	else if (!check->failed)
+		check->failed = !zkl_check_parse(check);
+}
+
+static void
+act_on_reports(ZklSession *session, Work *work)
+{
+	ZklChoice  *v = &work->choice;
+
+	if (!work->is_read)
+		search_from_time_to_time(session);
+	else if (!v->is_mine)
+		zkl__waits_note_probe(session);
+	else if (v->n == ZKL_GRAPH_UNSEARCHED)
+	{
+		warn(session);
+		search_from_time_to_time(session);
+	}
+	else if (v->claims)
+		act_claimed(session, work);
+	else
+		act_unclaimed(session, v);
+}
+
+/* Lists the queues that the data name, returns the deadlock, or withdraws the claim. */
+static void
+act_on_check(ZklSession *session, Work *work)
 {
 	ZklWaits   *w = session->waits;
 
-	w->is_busy = false;
-	return w->era == work->era && w->request == request;
-}
-
-/* Makes the owner raise a warning. */
-static void
-give_up_search(ZklSession *session)
-{
-	session->is_unsearched = true;
-	zkl__wake(session);
-	search_from_time_to_time(session);
-}
-
-static void
-judge_reports(ZklRequest *request, const Work *work)
-{
-	ZklSession *session = request->session;
-	ZklWaitReports reports;
-	ZklChoice	v = {0};
-	bool		is_read = zkl_reports_read(work->seen->names, work->seen->n, &reports);
-
-	if (is_read)
-		zkl_choose(&reports, work->me, work->name, work->suspects, &v);
-	zkl__session_lock(session);
-	if (is_current(session, request, work))
+	if (work->check->failed)
+		pause_checks(session);
+	else if (!work->is_checked)
 	{
-		if (!is_read)
-			search_from_time_to_time(session);
-		else if (!v.is_mine)
-			zkl__waits_note_probe(session);
-		else if (v.n == ZKL_GRAPH_UNSEARCHED)
-			give_up_search(session);
-		else if (v.claims)
-			act_claimed(session, &reports, &v);
-		else
-			act_unclaimed(session, &v);
+		w->check = work->check;
+		work->check = NULL;
+		zkl__check_list_queues(session);
 	}
-	zkl__waits_drive(session);
-	zkl__session_unlock(session);
-	if (is_read)
-		zkl_reports_free(&reports);
-	free(v.members);
-}
-
-/* All data have arrived: lists the queues that they name. */
-static void
-judge_data(ZklRequest *request, Work *work)
-{
-	ZklSession *session = request->session;
-	bool		good = !work->check->failed && zkl_check_parse(work->check);
-
-	zkl__session_lock(session);
-	if (is_current(session, request, work))
+	else if (work->deadlock)
 	{
-		if (good)
-		{
-			session->waits->check = work->check;
-			work->check = NULL;
-			zkl__check_list_queues(session);
-		}
-		else
-			zkl__search_later(session, AGAIN_MS);
+		work->deadlock->keeps_place = w->keeps_place;
+		search_later(session, POLL_MS);
 	}
-	zkl__waits_drive(session);
-	zkl__session_unlock(session);
-}
-
-/* The lists have arrived: returns the deadlock, or withdraws the claim without one. */
-static ZklDeadlock *
-judge_queues(ZklRequest *request, Work *work, const ZklWaitReport *report)
-{
-	ZklSession *session = request->session;
-	ZklWaits   *w = session->waits;
-	bool		failed = work->check->failed;
-	ZklDeadlock *deadlock = failed ? NULL
-		: zkl_check_result(work->check, work->me, work->suspects, report->key_of);
-	bool		is_true;
-
-	zkl__session_lock(session);
-	is_true = is_current(session, request, work);
-	if (deadlock && is_true)
+	else
 	{
-		deadlock->keeps_place = w->keeps_place;
-		zkl__search_later(session, POLL_MS);
-	}
-	else if (is_true && failed)
-		zkl__search_later(session, AGAIN_MS);
-	else if (is_true)
-	{
+		pause_checks(session);
 		w->claims = false;
-		w->unconfirmed_ms = zkl_client_now();
 		zkl__waits_note_probe(session);
 	}
-	zkl__waits_drive(session);
-	zkl__session_unlock(session);
-	if (!is_true)
-	{
-		zkl_deadlock_free(deadlock);
-		deadlock = NULL;
-	}
-	return deadlock;
 }
 
 /*
@@ -415,25 +374,35 @@ ZklDeadlock *
 zkl__search_judge(ZklRequest *request, const ZklWaitReport *report)
 {
 	ZklSession *session = request->session;
-	ZklDeadlock *deadlock = NULL;
+	ZklWaits   *w = session->waits;
 	Work		work;
-	bool		any;
+	bool		is_current;
 
 	zkl__session_lock(session);
-	any = take_work(session, request, &work);
+	is_current = take_work(session, request, &work);
 	zkl__session_unlock(session);
-	if (!any)
+	if (!is_current)
 		return NULL;
-	if (work.seen)
-		judge_reports(request, &work);
-	else if (!work.check->understood)
-		judge_data(request, &work);
-	else
-		deadlock = judge_queues(request, &work, report);
+	work_on(&work, report->key_of);
+	zkl__session_lock(session);
+	w->is_busy = false;
+	is_current = w->era == work.era && w->request == request;
+	if (is_current && work.seen)
+		act_on_reports(session, &work);
+	else if (is_current)
+		act_on_check(session, &work);
+	zkl__waits_drive(session);
+	zkl__session_unlock(session);
+	if (work.is_read)
+		zkl_reports_free(&work.reports);
+	free(work.choice.members);
 	zkl__check_free(work.check);
 	free(work.seen);
 	free(work.name);
-	return deadlock;
+	if (is_current)
+		return work.deadlock;
+	zkl_deadlock_free(work.deadlock);
+	return NULL;
 }
 
 
@@ -446,6 +415,7 @@ on_reports_listed(ZklCall *call, const ZklResult *result)
 {
 	ZklSession *session = call->session;
 	ZklWaits   *w = session->waits;
+	bool		too_many = false;
 
 	if (w->list_call != call)
 		return;
@@ -456,8 +426,9 @@ on_reports_listed(ZklCall *call, const ZklResult *result)
 	{
 		if (result->code == ZKL_RC_OK)
 			w->seen = zkl_names_copy(result->children, result->n_children,
-									 ZKL_WAITS_MAX, ZKL_WAITS_MAX_BYTES,
-									 &session->is_unsearched);
+									 ZKL_WAITS_MAX, ZKL_WAITS_MAX_BYTES, &too_many);
+		if (too_many)
+			warn(session);
 		if (w->seen == NULL)
 			search_from_time_to_time(session);
 		zkl__wake(session);

@@ -15,13 +15,6 @@
 #include <string.h>
 
 #include "victim.h"
-#include "recipe/queue/node.h"
-
-static bool
-is_earlier(const ZklWaitNode *a, const ZklWaitNode *b)
-{
-	return zkl_is_before(a->number, a->name, b->number, b->name);
-}
 
 /* Returns a malloc'd array with each node's rank, or NULL if memory is exhausted. */
 static ZklRank *
@@ -67,12 +60,12 @@ choose(const ZklWaitReports *reports, const ZklWaitNode *mine, ZklChoice *v)
 			continue;
 		if (node == mine)
 			v->rank = ranks[i];
-		else if (node->claims && (!mine->claims || is_earlier(node, mine)))
+		else if (node->claims && (!mine->claims || zkl_wait_is_earlier(node, mine)))
 			v->claimed = true;
-		if (node != mine && is_earlier(mine, node))
+		if (node != mine && zkl_wait_is_earlier(mine, node))
 			v->mine_is_last = false;
 		if (v->best == NULL || ranks[i] < v->best_rank ||
-			(ranks[i] == v->best_rank && is_earlier(v->best, node)))
+			(ranks[i] == v->best_rank && zkl_wait_is_earlier(v->best, node)))
 		{
 			v->best = node;
 			v->best_rank = ranks[i];

@@ -193,6 +193,12 @@ compare_nodes(const void *a, const void *b)
 	return x->first_node_set < y->first_node_set ? -1 : x->first_node_set > y->first_node_set;
 }
 
+bool
+zkl_wait_is_earlier(const ZklWaitNode *a, const ZklWaitNode *b)
+{
+	return zkl_is_before(a->number, a->name, b->number, b->name);
+}
+
 /* Returns the newest node of a session; the old one is deleted after the new create. */
 static const ZklWaitNode *
 newest_of(const ZklWaitNode *nodes, int n)
@@ -200,7 +206,7 @@ newest_of(const ZklWaitNode *nodes, int n)
 	const ZklWaitNode *newest = nodes;
 
 	for (int i = 1; i < n; i++)
-		if (zkl_is_before(newest->number, newest->name, nodes[i].number, nodes[i].name))
+		if (zkl_wait_is_earlier(newest, &nodes[i]))
 			newest = &nodes[i];
 	return newest;
 }

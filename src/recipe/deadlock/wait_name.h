@@ -103,6 +103,9 @@ extern void zkl_reports_free(ZklWaitReports *reports);
 extern const ZklWaitNode *zkl_reports_find(const ZklWaitReports *reports,
 										   uint64_t session);
 
+/* Was the first node created before the second one? */
+extern bool zkl_wait_is_earlier(const ZklWaitNode *a, const ZklWaitNode *b);
+
 /* Is this the name of a report of this session? */
 extern bool zkl_is_wait_of(const char *name, uint64_t session);
 

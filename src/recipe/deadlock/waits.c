@@ -1,29 +1,19 @@
 /*-------------------------------------------------------------------------
  *
  * waits.c
- *		The state machine of the node that publishes a long wait.
+ *		The wait report that a session wants: when it is composed anew, and withdrawn.
  *
- * A session has one ephemeral node below <root>/waits.  Its name contains the
- * edges of the wait-for graph (wait_name.h), its data describes the waiting
- * sessions.  When a report changes, the new node is created before the old one is
- * deleted.  As in all recipes, zkl__waits_drive() compares the wanted state with
- * the existing one and sends the next operation, so after a lost connection it at
- * most has to find out which nodes exist.
+ * wait_node.c makes the nodes of the ensemble follow.
  *
  * A session that suspects a deadlock probes the other members: it deletes their
  * nodes.  Each owner then checks its server again and creates its node again.
  *
  *-------------------------------------------------------------------------
  */
-#include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "waits.h"
-
-/* Attempts to create the node, each followed by a create of the missing parent. */
-#define MAX_ATTEMPTS 5
 
 /*
  * How long a report stays the same unless another session probes it.  Each change
@@ -31,315 +21,6 @@
  * changed all the time would hide a deadlock.  A victim claim is always up to date.
  */
 #define KEEP_MS 500
-
-
-/*
- * The nodes that exist
- */
-
-/* Queues a node for deletion; if memory is exhausted, a later list finds it again. */
-static void
-remove_later(ZklSession *session, const char *name)
-{
-	ZklWaits   *w = session->waits;
-	ZklOldNode **end = &w->old;
-	ZklOldNode *old;
-
-	for (; *end; end = &(*end)->next)
-		if (strcmp((*end)->name, name) == 0)
-			return;
-	old = malloc(sizeof(ZklOldNode) + strlen(name) + 1);
-	if (old == NULL)
-	{
-		w->unknown = true;
-		zkl__retry_later(session);
-		return;
-	}
-	old->next = NULL;
-	strcpy(old->name, name);
-	*end = old;
-}
-
-/* Withdraws the report, which is no longer true. */
-static void
-retire(ZklSession *session)
-{
-	ZklWaits   *w = session->waits;
-
-	if (w->name)
-		remove_later(session, w->name);
-	free(w->name);
-	w->name = NULL;
-	w->watch_call = NULL;
-	w->is_watched = false;
-	free(w->prefix);
-	w->prefix = NULL;
-	zkl__search_forget(w);
-}
-
-/* The node exists, and is the wanted report: a search is due. */
-static void
-reported(ZklSession *session, const char *name)
-{
-	ZklWaits   *w = session->waits;
-
-	free(w->name);
-	w->name = strdup(name);
-	if (w->name == NULL)
-	{
-		remove_later(session, name);
-		return;
-	}
-	w->attempts = 0;
-	w->search_wanted = true;
-}
-
-static bool
-is_wanted(const ZklWaits *w)
-{
-	return w->request && w->edges && !w->refused && !w->is_probed;
-}
-
-static bool
-is_reported_by(const ZklWaits *w, const char *name)
-{
-	return is_wanted(w) && w->prefix && w->name == NULL &&
-		strncmp(name, w->prefix, strlen(w->prefix)) == 0;
-}
-
-static void
-sort_out(ZklSession *session, const char *name)
-{
-	if (is_reported_by(session->waits, name))
-		reported(session, name);
-	else if (session->waits->name == NULL || strcmp(name, session->waits->name) != 0)
-		remove_later(session, name);
-}
-
-
-/*
- * Operations
- */
-
-static void
-found(ZklCall *call, const ZklResult *result)
-{
-	ZklSession *session = call->session;
-	ZklWaits   *w = session->waits;
-
-	if (w->state_call != call)
-		return;
-	w->state_call = NULL;
-	if (result->code == ZKL_RC_CONNECTION_LOSS)
-		return;
-	if (result->code != ZKL_RC_OK && result->code != ZKL_RC_NO_NODE)
-	{
-		zkl__retry_later(session);
-		return;
-	}
-	w->unknown = false;
-	for (int i = 0; result->code == ZKL_RC_OK && i < result->n_children; i++)
-		if (zkl_is_wait_of(result->children[i],
-						   (uint64_t) session->connection.session_id))
-			sort_out(session, result->children[i]);
-	zkl__waits_drive(session);
-}
-
-static void
-send_find(ZklSession *session)
-{
-	ZklWaits   *w = session->waits;
-
-	w->state_call = zkl__list_synced(zkl__call_new(session, found, NULL, NULL), w->path, false);
-}
-
-static void
-parent_created(ZklCall *call, const ZklResult *result)
-{
-	if (result->code != ZKL_RC_OK && result->code != ZKL_RC_NODE_EXISTS &&
-		result->code != ZKL_RC_CONNECTION_LOSS)
-		call->session->waits->refused = true;
-}
-
-static void
-send_parent(ZklSession *session)
-{
-	ZklCall    *call = zkl__call_new(session, parent_created, NULL, NULL);
-
-	zkl__call_sent(call, call && zkl_client_create(session->client,
-												   session->waits->path, "", 0,
-												   ZKL_CREATE_PERSISTENT,
-												   &call->completion));
-}
-
-static void
-on_created(ZklCall *call, const ZklResult *result)
-{
-	ZklSession *session = call->session;
-	ZklWaits   *w = session->waits;
-	const char *name = result->path ? strrchr(result->path, '/') : NULL;
-
-	if (w->state_call != call)
-		return;
-	w->state_call = NULL;
-	switch (result->code)
-	{
-		case ZKL_RC_OK:
-			if (name)
-				sort_out(session, name + 1);
-			break;
-		case ZKL_RC_CONNECTION_LOSS:
-			w->unknown = true;
-			return;
-		case ZKL_RC_NO_NODE:
-			if (w->attempts++ < MAX_ATTEMPTS)
-				send_parent(session);
-			else
-				w->refused = true;
-			break;
-		default:
-			w->refused = true;
-			w->unknown = !zkl__is_refusal(result->code);
-	}
-	zkl__waits_drive(session);
-}
-
-static bool
-compose_prefix(ZklSession *session)
-{
-	ZklWaits   *w = session->waits;
-	ZklText		t = {NULL, 0, 0, false};
-
-	zkl_text_add(&t, "%" PRIx64 ".%" PRIx64 ".%" PRIx64 ".%c%s.",
-				 (uint64_t) session->connection.session_id, w->wait, ++w->version,
-				 w->claims ? 'c' : 'w', w->edges);
-	if (t.failed)
-	{
-		free(t.text);
-		zkl__retry_later(session);
-		return false;
-	}
-	w->prefix = t.text;
-	return true;
-}
-
-static void
-send_create(ZklSession *session)
-{
-	ZklWaits   *w = session->waits;
-	ZklCall    *call = NULL;
-	char	   *path = NULL;
-
-	if (w->prefix || compose_prefix(session))
-		path = zkl__path(w->path, w->prefix);
-	if (path)
-		call = zkl__call_new(session, on_created, NULL, NULL);
-	if (call)
-		call->confirms = true;
-	w->state_call = zkl__call_sent(call, call &&
-								   zkl_client_create(session->client, path, w->data,
-													 w->data_len,
-													 ZKL_CREATE_EPHEMERAL_SEQUENTIAL,
-													 &call->completion));
-	free(path);
-}
-
-static void
-removed(ZklCall *call, const ZklResult *result)
-{
-	ZklSession *session = call->session;
-	ZklWaits   *w = session->waits;
-	ZklOldNode *old = w->old;
-
-	if (w->state_call != call)
-		return;
-	w->state_call = NULL;
-	if (result->code == ZKL_RC_CONNECTION_LOSS)
-		return;
-	if (result->code != ZKL_RC_OK && result->code != ZKL_RC_NO_NODE)
-	{
-		zkl__retry_later(session);
-		return;
-	}
-	w->old = old->next;
-	free(old);
-	zkl__waits_drive(session);
-}
-
-static void
-send_remove(ZklSession *session)
-{
-	ZklWaits   *w = session->waits;
-	char	   *path = zkl__path(w->path, w->old->name);
-	ZklCall    *call = path ? zkl__call_new(session, removed, NULL, NULL) : NULL;
-
-	w->state_call = zkl__call_sent(call, call && zkl_client_delete(session->client, path,
-																   &call->completion));
-	free(path);
-}
-
-static void
-watched(ZklCall *call, const ZklResult *result)
-{
-	ZklSession *session = call->session;
-	ZklWaits   *w = session->waits;
-
-	if (w->watch_call != call)
-		return;
-	w->watch_call = NULL;
-	if (result->code == ZKL_RC_NO_NODE)
-		zkl__waits_note_probe(session);
-	else if (result->code != ZKL_RC_CONNECTION_LOSS)
-		w->is_watched = true;
-}
-
-static void
-send_watch(ZklSession *session)
-{
-	ZklWaits   *w = session->waits;
-	char	   *path = zkl__path(w->path, w->name);
-	ZklCall    *call = path ? zkl__call_new(session, watched, NULL, NULL) : NULL;
-
-	w->watch_call = zkl__call_sent(call, call && zkl_client_get(session->client, path,
-																true, &call->completion));
-	free(path);
-}
-
-/* Sends the next operation, if one is needed and the session is connected. */
-void
-zkl__waits_drive(ZklSession *session)
-{
-	ZklWaits   *w = session->waits;
-
-	if (w == NULL)
-		return;
-	if (session->state != ZKL_SESSION_CONNECTED)
-	{
-		w->next_search_ms = 0;	/* on_connected() requests a search */
-		return;
-	}
-	if (w->state_call == NULL)
-	{
-		if (w->unknown)
-			send_find(session);
-		else if (is_wanted(w) && w->name == NULL)
-			send_create(session);
-		else if (w->old && session->retry_ms == 0)
-			send_remove(session);	/* a refused delete waits for retry_ms */
-	}
-	if (w->name && !w->is_watched && w->watch_call == NULL)
-		send_watch(session);
-	zkl__search_drive(session);
-}
-
-static void
-on_connected(ZklSession *session)
-{
-	if (session->waits == NULL)
-		return;
-	session->waits->is_watched = false;
-	session->waits->search_wanted = true;
-}
 
 
 /*
@@ -355,7 +36,7 @@ zkl__waits_note_probe(ZklSession *session)
 {
 	ZklWaits   *w = session->waits;
 
-	retire(session);
+	zkl__waits_retire(session);
 	session->n_probes++;
 	w->is_probed = true;
 	for (int i = 0; i < w->request->n; i++)
@@ -392,7 +73,7 @@ zkl__waits_claim(ZklSession *session, bool claims)
 {
 	ZklWaits   *w = session->waits;
 
-	retire(session);
+	zkl__waits_retire(session);
 	w->claims = claims;
 	w->composed_ms = 0;
 	zkl__waits_drive(session);
@@ -434,7 +115,7 @@ compose(ZklSession *session, const ZklWaitReport *report)
 		free(data.text);
 		return;
 	}
-	retire(session);
+	zkl__waits_retire(session);
 	w->composed_ms = zkl_client_now();
 	free(w->edges);
 	free(w->data);
@@ -448,7 +129,7 @@ forget_report(ZklSession *session)
 {
 	ZklWaits   *w = session->waits;
 
-	retire(session);
+	zkl__waits_retire(session);
 	free(w->edges);
 	w->edges = NULL;
 	w->claims = false;
@@ -456,6 +137,8 @@ forget_report(ZklSession *session)
 	w->is_probed = false;
 	session->is_unsearched = false;
 	w->pause_ms = 0;
+	w->check_pause_ms = 0;
+	w->next_check_ms = 0;
 }
 
 static ZklWaits *
@@ -540,21 +223,24 @@ on_free(ZklSession *session)
 	if (w == NULL)
 		return;
 	zkl__search_forget(w);
-	while (w->old)
-	{
-		ZklOldNode *old = w->old;
-
-		w->old = old->next;
-		free(old);
-	}
+	zkl__waits_free_nodes(w);
 	free(w->edges);
 	free(w->data);
-	free(w->prefix);
 	free(w->path);
-	free(w->name);
 	free(w->suspects);
 	free(w);
 	session->waits = NULL;
+}
+
+static void
+on_connected(ZklSession *session)
+{
+	if (session->waits == NULL)
+		return;
+	session->waits->is_watched = false;
+	session->waits->active_ms = zkl_client_now();
+	session->waits->has_probed = false;
+	session->waits->search_wanted = true;
 }
 
 static void

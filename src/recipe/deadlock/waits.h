@@ -6,8 +6,9 @@
  * No server sees the waits of another one, so a session that waits for long
  * publishes its wait as an ephemeral node below <root>/waits.
  *
- *		waits.c				creates, replaces and removes the node
+ *		waits.c				decides which report is wanted
  *		wait_report.c		composes its name and data
+ *		wait_node.c			creates, replaces and removes the node
  *		wait_name.h			parses the names of all nodes
  *		deadlock_search.c	searches them, claims to be the victim, probes the others
  *		graph.h, victim.h	is there a deadlock, and which session fails? (pure)
@@ -36,13 +37,6 @@ typedef struct ZklOldNode
 } ZklOldNode;
 
 typedef struct ZklCycleCheck ZklCycleCheck;
-
-/* A deletion of another participant's node, which makes its owner report again. */
-typedef struct ZklProbe
-{
-	uint64_t	session;
-	char	   *name;
-} ZklProbe;
 
 /* The wait report of a session; allocated at the session's first long wait. */
 struct ZklWaits
@@ -80,19 +74,27 @@ struct ZklWaits
 	int			pause_ms;		/* between the last search and the next one */
 	uint64_t   *suspects;		/* of a claim: the deadlock's members, ascending */
 	int			n_suspects;
-	ZklProbe   *probes;			/* of a claim: one for each other suspect, or NULL */
-	int			n_asked;
-	int64_t		asked_ms;
-	int64_t		unconfirmed_ms; /* when a cycle check last found no deadlock */
+	bool		has_probed;		/* of a claim: it has probed the other suspects */
+	int			n_probed;		/* how many of them had a report then */
+	int64_t		active_ms;		/* when it last reported, probed others, or reconnected */
+	int64_t		next_check_ms;	/* no cycle check before this time */
+	int			check_pause_ms; /* between the last check that confirmed nothing and this */
 	bool		keeps_place;	/* when the cycle check began; see ZklDeadlock */
 	ZklCycleCheck *check;
 };
 
 /* waits.c */
 extern const ZklSessionPart zkl__waits_part;
-extern void zkl__waits_drive(ZklSession *session);
 extern void zkl__waits_claim(ZklSession *session, bool claims);
 extern void zkl__waits_note_probe(ZklSession *session);
+
+/* wait_node.c */
+extern void zkl__waits_drive(ZklSession *session);
+extern void zkl__waits_retire(ZklSession *session);
+extern void zkl__waits_free_nodes(ZklWaits *w);
+extern ZklCall *zkl__waits_delete(ZklSession *session, ZklHandler handler, const char *name);
+extern ZklCall *zkl__waits_read(ZklSession *session, ZklHandler handler,
+								const char *name, bool watch);
 
 /* wait_report.c */
 extern bool zkl__report_is_settled(const ZklRequest *request);
@@ -104,7 +106,6 @@ extern void zkl__report_data(ZklText *data, const ZklRequest *request,
 /* deadlock_search.c */
 extern ZklDeadlock *zkl__search_judge(ZklRequest *request, const ZklWaitReport *report);
 extern void zkl__search_drive(ZklSession *session);
-extern void zkl__search_later(ZklSession *session, int ms);
 extern void zkl__search_forget(ZklWaits *w);
 
 #endif							/* ZKL_WAITS_H */

@@ -169,7 +169,7 @@ struct ZklSession
 	int			n_lost;			/* how many of them are lost */
 	ZklWaits   *waits;			/* NULL until the first long wait */
 	uint64_t	n_probes;		/* probes of its wait report so far */
-	bool		is_unsearched;	/* more waits are reported than are searched */
+	bool		is_unsearched;	/* see ZklRequestInfo */
 	ZklScan    *scans;
 	bool		garbage;		/* something can be freed */
 	ZklNode    *garbage_nodes;

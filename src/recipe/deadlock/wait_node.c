@@ -1,0 +1,335 @@
+/*-------------------------------------------------------------------------
+ *
+ * wait_node.c
+ *		The state machine of the node that publishes a long wait.
+ *
+ * A session has one ephemeral node below <root>/waits.  When a report changes, the new
+ * node is created before the old one is deleted.  As in all recipes, zkl__waits_drive()
+ * compares the wanted state with the existing one and sends the next operation, so after
+ * a lost connection it at most has to find out which nodes exist.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "waits.h"
+
+/* Attempts to create the node, each followed by a create of the missing parent. */
+#define MAX_ATTEMPTS 5
+
+
+/*
+ * The nodes that exist
+ */
+
+/* Queues a node for deletion; if memory is exhausted, a later list finds it again. */
+static void
+remove_later(ZklSession *session, const char *name)
+{
+	ZklWaits   *w = session->waits;
+	ZklOldNode **end = &w->old;
+	ZklOldNode *old;
+
+	for (; *end; end = &(*end)->next)
+		if (strcmp((*end)->name, name) == 0)
+			return;
+	old = malloc(sizeof(ZklOldNode) + strlen(name) + 1);
+	if (old == NULL)
+	{
+		w->unknown = true;
+		zkl__retry_later(session);
+		return;
+	}
+	old->next = NULL;
+	strcpy(old->name, name);
+	*end = old;
+}
+
+/* The first node of the list is deleted. */
+static void
+forget_old(ZklWaits *w)
+{
+	ZklOldNode *old = w->old;
+
+	w->old = old->next;
+	free(old);
+}
+
+/* Withdraws the report, which is no longer true. */
+void
+zkl__waits_retire(ZklSession *session)
+{
+	ZklWaits   *w = session->waits;
+
+	if (w->name)
+		remove_later(session, w->name);
+	free(w->name);
+	w->name = NULL;
+	w->watch_call = NULL;
+	w->is_watched = false;
+	free(w->prefix);
+	w->prefix = NULL;
+	zkl__search_forget(w);
+}
+
+/* The node exists, and is the wanted report: a search is due. */
+static void
+reported(ZklSession *session, const char *name)
+{
+	ZklWaits   *w = session->waits;
+
+	free(w->name);
+	w->name = strdup(name);
+	if (w->name == NULL)
+	{
+		remove_later(session, name);
+		return;
+	}
+	w->attempts = 0;
+	w->active_ms = zkl_client_now();
+	w->search_wanted = true;
+}
+
+static bool
+is_wanted(const ZklWaits *w)
+{
+	return w->request && w->edges && !w->refused && !w->is_probed;
+}
+
+static bool
+is_reported_by(const ZklWaits *w, const char *name)
+{
+	return is_wanted(w) && w->prefix && w->name == NULL &&
+		strncmp(name, w->prefix, strlen(w->prefix)) == 0;
+}
+
+static void
+sort_out(ZklSession *session, const char *name)
+{
+	if (is_reported_by(session->waits, name))
+		reported(session, name);
+	else if (session->waits->name == NULL || strcmp(name, session->waits->name) != 0)
+		remove_later(session, name);
+}
+
+
+/*
+ * Operations
+ */
+
+/* Sends the deletion of a session's report; returns the call, or NULL. */
+ZklCall *
+zkl__waits_delete(ZklSession *session, ZklHandler handler, const char *name)
+{
+	char	   *path = zkl__path(session->waits->path, name);
+	ZklCall    *call = path ? zkl__call_new(session, handler, NULL, NULL) : NULL;
+
+	call = zkl__call_sent(call, call && zkl_client_delete(session->client, path,
+														  &call->completion));
+	free(path);
+	return call;
+}
+
+/* Reads a session's report. */
+ZklCall *
+zkl__waits_read(ZklSession *session, ZklHandler handler, const char *name, bool watch)
+{
+	char	   *path = zkl__path(session->waits->path, name);
+	ZklCall    *call = path ? zkl__call_new(session, handler, NULL, NULL) : NULL;
+
+	call = zkl__call_sent(call, call && zkl_client_get(session->client, path, watch,
+													   &call->completion));
+	free(path);
+	return call;
+}
+
+static void
+found(ZklCall *call, const ZklResult *result)
+{
+	ZklSession *session = call->session;
+	ZklWaits   *w = session->waits;
+
+	w->state_call = NULL;
+	if (result->code == ZKL_RC_CONNECTION_LOSS)
+		return;
+	if (result->code != ZKL_RC_OK && result->code != ZKL_RC_NO_NODE)
+	{
+		zkl__retry_later(session);
+		return;
+	}
+	w->unknown = false;
+	for (int i = 0; result->code == ZKL_RC_OK && i < result->n_children; i++)
+		if (zkl_is_wait_of(result->children[i],
+						   (uint64_t) session->connection.session_id))
+			sort_out(session, result->children[i]);
+	zkl__waits_drive(session);
+}
+
+static void
+send_find(ZklSession *session)
+{
+	ZklWaits   *w = session->waits;
+
+	w->state_call = zkl__list_synced(zkl__call_new(session, found, NULL, NULL), w->path, false);
+}
+
+static void
+parent_created(ZklCall *call, const ZklResult *result)
+{
+	if (result->code != ZKL_RC_OK && result->code != ZKL_RC_NODE_EXISTS &&
+		result->code != ZKL_RC_CONNECTION_LOSS)
+		call->session->waits->refused = true;
+}
+
+static void
+send_parent(ZklSession *session)
+{
+	ZklCall    *call = zkl__call_new(session, parent_created, NULL, NULL);
+
+	zkl__call_sent(call, call && zkl_client_create(session->client,
+												   session->waits->path, "", 0,
+												   ZKL_CREATE_PERSISTENT,
+												   &call->completion));
+}
+
+static void
+on_created(ZklCall *call, const ZklResult *result)
+{
+	ZklSession *session = call->session;
+	ZklWaits   *w = session->waits;
+	const char *name = result->path ? strrchr(result->path, '/') : NULL;
+
+	w->state_call = NULL;
+	switch (result->code)
+	{
+		case ZKL_RC_OK:
+			if (name)
+				sort_out(session, name + 1);
+			break;
+		case ZKL_RC_CONNECTION_LOSS:
+			w->unknown = true;
+			return;
+		case ZKL_RC_NO_NODE:
+			if (w->attempts++ < MAX_ATTEMPTS)
+				send_parent(session);
+			else
+				w->refused = true;
+			break;
+		default:
+			w->refused = true;
+			w->unknown = !zkl__is_refusal(result->code);
+	}
+	zkl__waits_drive(session);
+}
+
+static bool
+compose_prefix(ZklSession *session)
+{
+	ZklWaits   *w = session->waits;
+	ZklText		t = {NULL, 0, 0, false};
+
+	zkl_text_add(&t, "%" PRIx64 ".%" PRIx64 ".%" PRIx64 ".%c%s.",
+				 (uint64_t) session->connection.session_id, w->wait, ++w->version,
+				 w->claims ? 'c' : 'w', w->edges);
+	if (t.failed)
+	{
+		free(t.text);
+		zkl__retry_later(session);
+		return false;
+	}
+	w->prefix = t.text;
+	return true;
+}
+
+static void
+send_create(ZklSession *session)
+{
+	ZklWaits   *w = session->waits;
+	ZklCall    *call = NULL;
+	char	   *path = NULL;
+
+	if (w->prefix || compose_prefix(session))
+		path = zkl__path(w->path, w->prefix);
+	if (path)
+		call = zkl__call_new(session, on_created, NULL, NULL);
+	if (call)
+		call->confirms = true;
+	w->state_call = zkl__call_sent(call, call &&
+								   zkl_client_create(session->client, path, w->data,
+													 w->data_len,
+													 ZKL_CREATE_EPHEMERAL_SEQUENTIAL,
+													 &call->completion));
+	free(path);
+}
+
+static void
+removed(ZklCall *call, const ZklResult *result)
+{
+	ZklSession *session = call->session;
+	ZklWaits   *w = session->waits;
+
+	w->state_call = NULL;
+	if (result->code == ZKL_RC_CONNECTION_LOSS)
+		return;
+	if (result->code != ZKL_RC_OK && result->code != ZKL_RC_NO_NODE)
+	{
+		zkl__retry_later(session);
+		return;
+	}
+	forget_old(w);
+	zkl__waits_drive(session);
+}
+
+static void
+watched(ZklCall *call, const ZklResult *result)
+{
+	ZklSession *session = call->session;
+	ZklWaits   *w = session->waits;
+
+	if (w->watch_call != call)
+		return;
+	w->watch_call = NULL;
+	if (result->code == ZKL_RC_NO_NODE)
+		zkl__waits_note_probe(session);
+	else if (result->code != ZKL_RC_CONNECTION_LOSS)
+		w->is_watched = true;
+}
+
+/* Sends the next operation, if one is needed and the session is connected. */
+void
+zkl__waits_drive(ZklSession *session)
+{
+	ZklWaits   *w = session->waits;
+
+	if (w == NULL)
+		return;
+	if (session->state != ZKL_SESSION_CONNECTED)
+	{
+		w->next_search_ms = 0;	/* on_connected() requests a search */
+		return;
+	}
+	if (w->state_call == NULL)
+	{
+		/* A refused list or delete waits for retry_ms. */
+		if (w->unknown && session->retry_ms == 0)
+			send_find(session);
+		else if (!w->unknown && is_wanted(w) && w->name == NULL)
+			send_create(session);
+		else if (!w->unknown && w->old && session->retry_ms == 0)
+			w->state_call = zkl__waits_delete(session, removed, w->old->name);
+	}
+	if (w->name && !w->is_watched && w->watch_call == NULL)
+		w->watch_call = zkl__waits_read(session, watched, w->name, true);
+	zkl__search_drive(session);
+}
+
+void
+zkl__waits_free_nodes(ZklWaits *w)
+{
+	while (w->old)
+		forget_old(w);
+	free(w->prefix);
+	free(w->name);
+}
