@@ -89,15 +89,25 @@ reported(int64_t session)
 	return NULL;
 }
 
+/* Creates the report, unless there is one; "edges" are the node sets and local waiters. */
 static void
-stranger_reports(const char *data)
+report_as(int64_t session, const char *edges, const char *data)
 {
 	char		path[256];
 
-	if (reported(STRANGER))
+	if (reported(session))
 		return;
-	snprintf(path, sizeof(path), WAITS "/%x.1.1.w.%s..", STRANGER, node_sets);
-	make(path, data, STRANGER);
+	snprintf(path, sizeof(path), WAITS "/%" PRIx64 ".1.1.w.%s.", (uint64_t) session, edges);
+	make(path, data, session);
+}
+
+static void
+stranger_reports(const char *data)
+{
+	char		edges[128];
+
+	snprintf(edges, sizeof(edges), "%s.", node_sets);
+	report_as(STRANGER, edges, data);
 }
 
 /* Is A the victim within so many tenths of a second, if the stranger reports this? */
@@ -192,6 +202,44 @@ test_queues(void)
 
 	begin();
 	is_unconfirmed(WHO "\nd\t5\t7\ta row", "others of its server that wait for it");
+}
+
+/*
+ * Another session, which waits for A, reports that the stranger waits for it in the lock
+ * manager of its server.
+ */
+static bool
+gives_way_to_local_waiter(bool stranger_waits_itself)
+{
+	char		edges[128];
+	char		data[256];
+	char		own_data[256];
+	bool		gives_way = false;
+
+	begin();
+	snprintf(edges, sizeof(edges), "%s.%x", node_sets, STRANGER);
+	snprintf(data, sizeof(data), WHO "\nw\tlocks/a\t%s\texclusive lock\ta\nd\t%x\t7\ta row",
+			 node_in("a", ANOTHER, "__WRIT__"), STRANGER);
+	node_in("c", 0x50, "__WRIT__");
+	snprintf(own_data, sizeof(own_data), "%s", queues('w', "c"));
+	for (int i = 0; i < 60 && !gives_way; i++)
+	{
+		report_as(ANOTHER, edges, data);
+		if (stranger_waits_itself)
+			report_as(STRANGER, "50.", own_data);
+		gives_way = is_victim_now(A);
+		fake_run_all();
+		fake_advance(100);
+	}
+	scene_end(NULL);
+	return gives_way;
+}
+
+static void
+test_local_waiters(void)
+{
+	ok(gives_way_to_local_waiter(false), "a session that reports nothing itself may wait locally");
+	ok(!gives_way_to_local_waiter(true), "a session that waits in the ensemble does not");
 }
 
 /* Creates a semaphore with permit nodes of these sessions. */
@@ -365,6 +413,7 @@ int
 main(void)
 {
 	test_queues();
+	test_local_waiters();
 	test_permits();
 	test_spoilt();
 	test_again();

@@ -63,24 +63,6 @@ read_queue_entry(ZklQueueEntry *queue_entry, int participant, char *line)
 }
 
 static bool
-read_waiter(ZklCycleCheck *check, ZklReportedWaiter *waiter, int participant, char *line)
-{
-	char	   *session;
-	char	   *pid;
-
-	cut(&line, '\t');
-	session = cut(&line, '\t');
-	pid = cut(&line, '\t');
-	waiter->participant = participant;
-	waiter->waits_for = cut(&line, '\t');
-	if (waiter->waits_for == NULL)
-		return false;
-	waiter->session = strtoull(session, NULL, 16);
-	waiter->pid = atoi(pid);
-	return zkl_check_read_held(check, waiter->session, cut(&line, '\t'));
-}
-
-static bool
 read_participant(ZklParticipant *participant, char *line)
 {
 	char	   *instance = cut(&line, '\t');
@@ -107,6 +89,49 @@ zkl_check_grow(void **array, int n, size_t size)
 	return larger != NULL;
 }
 
+static int
+compare_session(const void *key, const void *participant)
+{
+	uint64_t	session = *(const uint64_t *) key;
+	uint64_t	other = ((const ZklParticipant *) participant)->session;
+
+	return session < other ? -1 : session > other;
+}
+
+static bool
+is_participant(const ZklCycleCheck *check, uint64_t session)
+{
+	return bsearch(&session, check->participants, (size_t) check->n_participants,
+				   sizeof(ZklParticipant), compare_session) != NULL;
+}
+
+/*
+ * Reads a local waiter.  A session that has just reported a wait of its own waits in the
+ * ensemble, so it is no local waiter, whatever another session reports.
+ */
+static bool
+read_waiter(ZklCycleCheck *check, int participant, char *line)
+{
+	ZklReportedWaiter waiter = {.participant = participant};
+	char	   *session;
+	char	   *pid;
+
+	cut(&line, '\t');
+	session = cut(&line, '\t');
+	pid = cut(&line, '\t');
+	waiter.waits_for = cut(&line, '\t');
+	if (waiter.waits_for == NULL)
+		return false;
+	waiter.session = strtoull(session, NULL, 16);
+	waiter.pid = atoi(pid);
+	if (is_participant(check, waiter.session))
+		return true;
+	if (!zkl_check_grow((void **) &check->waiters, check->n_waiters, sizeof(ZklReportedWaiter)))
+		return false;
+	check->waiters[check->n_waiters++] = waiter;
+	return zkl_check_read_held(check, waiter.session, cut(&line, '\t'));
+}
+
 static bool
 read_line(ZklCycleCheck *check, int participant, char *line)
 {
@@ -119,11 +144,7 @@ read_line(ZklCycleCheck *check, int participant, char *line)
 		return read_queue_entry(&check->queue_entries[check->n_queue_entries++], participant, line);
 	}
 	if (line[0] == 'd' && line[1] == '\t')
-	{
-		if (!zkl_check_grow((void **) &check->waiters, check->n_waiters, sizeof(ZklReportedWaiter)))
-			return false;
-		return read_waiter(check, &check->waiters[check->n_waiters++], participant, line);
-	}
+		return read_waiter(check, participant, line);
 	return true;				/* a line of a later version */
 }
 

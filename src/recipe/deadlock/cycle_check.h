@@ -85,7 +85,7 @@ typedef struct ZklCheckHeld
 
 struct ZklCycleCheck
 {
-	ZklParticipant *participants;
+	ZklParticipant *participants;	/* ascending by session */
 	int			n_participants;
 	ZklQueueEntry *queue_entries;	/* sorted by path once the data are parsed */
 	int			n_queue_entries;
