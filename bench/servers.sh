@@ -87,7 +87,7 @@ bench_build_peers() {
 	bench_build_always_list
 }
 
-# The library without list elision: the same objects but for one. Part elision.
+# The library without list elision: the same objects except for one. Part elision.
 bench_build_always_list() {
 	local there=$WORK/always_list
 	"${AS_USER[@]}" cp -a "$COPY" "$there"

@@ -174,7 +174,7 @@ LANGUAGE C VOLATILE PARALLEL RESTRICTED
 COST 1000;
 
 COMMENT ON FUNCTION zk_try_lock(text, interval) IS
-	'obtain cluster-wide exclusive lock on a name if possible within the time to wait; held until unlocked or the session ends; false if not obtained';
+	'obtain cluster-wide exclusive lock on a name if possible within the timeout; held until unlocked or the session ends; false if not obtained';
 
 CREATE FUNCTION zk_try_lock(key bigint, wait interval DEFAULT '0')
 RETURNS boolean
@@ -183,7 +183,7 @@ LANGUAGE C VOLATILE PARALLEL RESTRICTED
 COST 1000;
 
 COMMENT ON FUNCTION zk_try_lock(bigint, interval) IS
-	'obtain cluster-wide exclusive lock on a bigint key if possible within the time to wait; held until unlocked or the session ends; false if not obtained';
+	'obtain cluster-wide exclusive lock on a bigint key if possible within the timeout; held until unlocked or the session ends; false if not obtained';
 
 CREATE FUNCTION zk_try_lock(key1 integer, key2 integer, wait interval DEFAULT '0')
 RETURNS boolean
@@ -192,7 +192,7 @@ LANGUAGE C VOLATILE PARALLEL RESTRICTED
 COST 1000;
 
 COMMENT ON FUNCTION zk_try_lock(integer, integer, interval) IS
-	'obtain cluster-wide exclusive lock on two integer keys if possible within the time to wait; held until unlocked or the session ends; false if not obtained';
+	'obtain cluster-wide exclusive lock on two integer keys if possible within the timeout; held until unlocked or the session ends; false if not obtained';
 
 CREATE FUNCTION zk_try_lock(names text[], wait interval DEFAULT '0')
 RETURNS boolean
@@ -201,7 +201,7 @@ LANGUAGE C VOLATILE PARALLEL RESTRICTED
 COST 1000;
 
 COMMENT ON FUNCTION zk_try_lock(text[], interval) IS
-	'obtain cluster-wide exclusive locks on several names, all or nothing if possible within the time to wait; held until unlocked or the session ends; false if not obtained';
+	'obtain cluster-wide exclusive locks on several names, all or nothing if possible within the timeout; held until unlocked or the session ends; false if not obtained';
 
 
 -- try, shared, session level
@@ -213,7 +213,7 @@ LANGUAGE C VOLATILE PARALLEL RESTRICTED
 COST 1000;
 
 COMMENT ON FUNCTION zk_try_lock_shared(text, interval) IS
-	'obtain cluster-wide shared lock on a name if possible within the time to wait; held until unlocked or the session ends; false if not obtained';
+	'obtain cluster-wide shared lock on a name if possible within the timeout; held until unlocked or the session ends; false if not obtained';
 
 CREATE FUNCTION zk_try_lock_shared(key bigint, wait interval DEFAULT '0')
 RETURNS boolean
@@ -222,7 +222,7 @@ LANGUAGE C VOLATILE PARALLEL RESTRICTED
 COST 1000;
 
 COMMENT ON FUNCTION zk_try_lock_shared(bigint, interval) IS
-	'obtain cluster-wide shared lock on a bigint key if possible within the time to wait; held until unlocked or the session ends; false if not obtained';
+	'obtain cluster-wide shared lock on a bigint key if possible within the timeout; held until unlocked or the session ends; false if not obtained';
 
 CREATE FUNCTION zk_try_lock_shared(key1 integer, key2 integer, wait interval DEFAULT '0')
 RETURNS boolean
@@ -231,7 +231,7 @@ LANGUAGE C VOLATILE PARALLEL RESTRICTED
 COST 1000;
 
 COMMENT ON FUNCTION zk_try_lock_shared(integer, integer, interval) IS
-	'obtain cluster-wide shared lock on two integer keys if possible within the time to wait; held until unlocked or the session ends; false if not obtained';
+	'obtain cluster-wide shared lock on two integer keys if possible within the timeout; held until unlocked or the session ends; false if not obtained';
 
 CREATE FUNCTION zk_try_lock_shared(names text[], wait interval DEFAULT '0')
 RETURNS boolean
@@ -240,7 +240,7 @@ LANGUAGE C VOLATILE PARALLEL RESTRICTED
 COST 1000;
 
 COMMENT ON FUNCTION zk_try_lock_shared(text[], interval) IS
-	'obtain cluster-wide shared locks on several names, all or nothing if possible within the time to wait; held until unlocked or the session ends; false if not obtained';
+	'obtain cluster-wide shared locks on several names, all or nothing if possible within the timeout; held until unlocked or the session ends; false if not obtained';
 
 
 -- try, exclusive, transaction level
@@ -252,7 +252,7 @@ LANGUAGE C VOLATILE PARALLEL RESTRICTED
 COST 1000;
 
 COMMENT ON FUNCTION zk_try_xact_lock(text, interval) IS
-	'obtain cluster-wide exclusive lock on a name if possible within the time to wait; held until the transaction ends; false if not obtained';
+	'obtain cluster-wide exclusive lock on a name if possible within the timeout; held until the transaction ends; false if not obtained';
 
 CREATE FUNCTION zk_try_xact_lock(key bigint, wait interval DEFAULT '0')
 RETURNS boolean
@@ -261,7 +261,7 @@ LANGUAGE C VOLATILE PARALLEL RESTRICTED
 COST 1000;
 
 COMMENT ON FUNCTION zk_try_xact_lock(bigint, interval) IS
-	'obtain cluster-wide exclusive lock on a bigint key if possible within the time to wait; held until the transaction ends; false if not obtained';
+	'obtain cluster-wide exclusive lock on a bigint key if possible within the timeout; held until the transaction ends; false if not obtained';
 
 CREATE FUNCTION zk_try_xact_lock(key1 integer, key2 integer, wait interval DEFAULT '0')
 RETURNS boolean
@@ -270,7 +270,7 @@ LANGUAGE C VOLATILE PARALLEL RESTRICTED
 COST 1000;
 
 COMMENT ON FUNCTION zk_try_xact_lock(integer, integer, interval) IS
-	'obtain cluster-wide exclusive lock on two integer keys if possible within the time to wait; held until the transaction ends; false if not obtained';
+	'obtain cluster-wide exclusive lock on two integer keys if possible within the timeout; held until the transaction ends; false if not obtained';
 
 CREATE FUNCTION zk_try_xact_lock(names text[], wait interval DEFAULT '0')
 RETURNS boolean
@@ -279,7 +279,7 @@ LANGUAGE C VOLATILE PARALLEL RESTRICTED
 COST 1000;
 
 COMMENT ON FUNCTION zk_try_xact_lock(text[], interval) IS
-	'obtain cluster-wide exclusive locks on several names, all or nothing if possible within the time to wait; held until the transaction ends; false if not obtained';
+	'obtain cluster-wide exclusive locks on several names, all or nothing if possible within the timeout; held until the transaction ends; false if not obtained';
 
 
 -- try, shared, transaction level
@@ -291,7 +291,7 @@ LANGUAGE C VOLATILE PARALLEL RESTRICTED
 COST 1000;
 
 COMMENT ON FUNCTION zk_try_xact_lock_shared(text, interval) IS
-	'obtain cluster-wide shared lock on a name if possible within the time to wait; held until the transaction ends; false if not obtained';
+	'obtain cluster-wide shared lock on a name if possible within the timeout; held until the transaction ends; false if not obtained';
 
 CREATE FUNCTION zk_try_xact_lock_shared(key bigint, wait interval DEFAULT '0')
 RETURNS boolean
@@ -300,7 +300,7 @@ LANGUAGE C VOLATILE PARALLEL RESTRICTED
 COST 1000;
 
 COMMENT ON FUNCTION zk_try_xact_lock_shared(bigint, interval) IS
-	'obtain cluster-wide shared lock on a bigint key if possible within the time to wait; held until the transaction ends; false if not obtained';
+	'obtain cluster-wide shared lock on a bigint key if possible within the timeout; held until the transaction ends; false if not obtained';
 
 CREATE FUNCTION zk_try_xact_lock_shared(key1 integer, key2 integer, wait interval DEFAULT '0')
 RETURNS boolean
@@ -309,7 +309,7 @@ LANGUAGE C VOLATILE PARALLEL RESTRICTED
 COST 1000;
 
 COMMENT ON FUNCTION zk_try_xact_lock_shared(integer, integer, interval) IS
-	'obtain cluster-wide shared lock on two integer keys if possible within the time to wait; held until the transaction ends; false if not obtained';
+	'obtain cluster-wide shared lock on two integer keys if possible within the timeout; held until the transaction ends; false if not obtained';
 
 CREATE FUNCTION zk_try_xact_lock_shared(names text[], wait interval DEFAULT '0')
 RETURNS boolean
@@ -318,10 +318,10 @@ LANGUAGE C VOLATILE PARALLEL RESTRICTED
 COST 1000;
 
 COMMENT ON FUNCTION zk_try_xact_lock_shared(text[], interval) IS
-	'obtain cluster-wide shared locks on several names, all or nothing if possible within the time to wait; held until the transaction ends; false if not obtained';
+	'obtain cluster-wide shared locks on several names, all or nothing if possible within the timeout; held until the transaction ends; false if not obtained';
 
 
--- The time to wait as an untyped literal: without these, zk_try_lock('a', '5s')
+-- The timeout as an untyped literal: without these, zk_try_lock('a', '5s')
 -- would fit (integer, integer) as well as (text, interval).
 
 CREATE FUNCTION zk_try_lock(name text, wait text)
@@ -453,14 +453,14 @@ AS 'MODULE_PATHNAME', 'zklock_lock_wait_text'
 LANGUAGE C;
 
 COMMENT ON PROCEDURE zk_lock_wait(text, interval) IS
-	'the same; an error if not obtained within the time to wait';
+	'the same; an error if not obtained within the timeout';
 
 CREATE PROCEDURE zk_lock_wait(name text, wait text)
 AS 'MODULE_PATHNAME', 'zklock_lock_wait_literal'
 LANGUAGE C;
 
 COMMENT ON PROCEDURE zk_lock_wait(text, text) IS
-	'the same as zk_lock_wait(text, interval), for a time to wait that is an untyped literal';
+	'the same as zk_lock_wait(text, interval), for a timeout that is an untyped literal';
 
 CREATE PROCEDURE zk_lock_wait(key bigint)
 AS 'MODULE_PATHNAME', 'zklock_lock_wait_int8'
@@ -474,7 +474,7 @@ AS 'MODULE_PATHNAME', 'zklock_lock_wait_int8'
 LANGUAGE C;
 
 COMMENT ON PROCEDURE zk_lock_wait(bigint, interval) IS
-	'the same; an error if not obtained within the time to wait';
+	'the same; an error if not obtained within the timeout';
 
 CREATE PROCEDURE zk_lock_wait(key1 integer, key2 integer)
 AS 'MODULE_PATHNAME', 'zklock_lock_wait_int4'
@@ -488,7 +488,7 @@ AS 'MODULE_PATHNAME', 'zklock_lock_wait_int4'
 LANGUAGE C;
 
 COMMENT ON PROCEDURE zk_lock_wait(integer, integer, interval) IS
-	'the same; an error if not obtained within the time to wait';
+	'the same; an error if not obtained within the timeout';
 
 
 -- token
@@ -565,7 +565,7 @@ LANGUAGE C VOLATILE PARALLEL RESTRICTED
 COST 1000;
 
 COMMENT ON FUNCTION zk_try_acquire(text, integer, interval) IS
-	'obtain one more permit of a cluster-wide semaphore if it is available within the time to wait; held until released or the session ends';
+	'obtain one more permit of a cluster-wide semaphore if it is available within the timeout; held until released or the session ends';
 
 CREATE FUNCTION zk_try_xact_acquire(name text, permits integer, wait interval DEFAULT '0')
 RETURNS boolean
@@ -574,7 +574,7 @@ LANGUAGE C VOLATILE PARALLEL RESTRICTED
 COST 1000;
 
 COMMENT ON FUNCTION zk_try_xact_acquire(text, integer, interval) IS
-	'obtain one more permit of a cluster-wide semaphore if it is available within the time to wait; held until the transaction ends';
+	'obtain one more permit of a cluster-wide semaphore if it is available within the timeout; held until the transaction ends';
 
 CREATE FUNCTION zk_release(name text)
 RETURNS boolean
@@ -594,7 +594,7 @@ AS 'MODULE_PATHNAME', 'zklock_revoked_text'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_revoked(text) IS
-	'has a release of the cluster-wide lock on a name, which this session holds, been requested?; no network';
+	'whether the release of the cluster-wide lock on a name, held by this session, was requested; no network';
 
 CREATE FUNCTION zk_revoked(key bigint)
 RETURNS boolean
@@ -602,7 +602,7 @@ AS 'MODULE_PATHNAME', 'zklock_revoked_int8'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_revoked(bigint) IS
-	'has a release of the cluster-wide lock on a bigint key, which this session holds, been requested?; no network';
+	'whether the release of the cluster-wide lock on a bigint key, held by this session, was requested; no network';
 
 CREATE FUNCTION zk_revoked(key1 integer, key2 integer)
 RETURNS boolean
@@ -610,10 +610,10 @@ AS 'MODULE_PATHNAME', 'zklock_revoked_int4'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_revoked(integer, integer) IS
-	'has a release of the cluster-wide lock on two integer keys, which this session holds, been requested?; no network';
+	'whether the release of the cluster-wide lock on two integer keys, held by this session, was requested; no network';
 
 
--- fencing: the functions read and write the table whoever calls them
+-- fencing: the functions read and write the table for every caller
 
 CREATE TABLE zklock_fences (
 	lock text COLLATE "C" PRIMARY KEY,
@@ -657,7 +657,7 @@ COMMENT ON TABLE zklock_fences IS
 COMMENT ON COLUMN zklock_fences.lock IS 'name of the lock in UTF-8, percent-encoded';
 COMMENT ON COLUMN zklock_fences.token IS 'greatest fencing token of an exclusive holder';
 COMMENT ON COLUMN zklock_fences.fenced_at IS 'when it was recorded, by this server''s clock';
-COMMENT ON COLUMN zklock_fences.fenced_by IS 'the session''s user then';
+COMMENT ON COLUMN zklock_fences.fenced_by IS 'the session user at that time';
 
 CREATE FUNCTION zk_fence(name text)
 RETURNS bigint
@@ -693,7 +693,7 @@ COST 1000;
 REVOKE EXECUTE ON FUNCTION zk_fence_reset(text) FROM PUBLIC;
 
 COMMENT ON FUNCTION zk_fence_reset(text) IS
-	'forget the token recorded for a name, after the ZooKeeper ensemble was rebuilt from nothing';
+	'forget the token recorded for a name, after the ZooKeeper ensemble was rebuilt empty';
 
 CREATE FUNCTION zk_fence_reset(key bigint)
 RETURNS void
@@ -703,7 +703,7 @@ LANGUAGE C VOLATILE PARALLEL UNSAFE;
 REVOKE EXECUTE ON FUNCTION zk_fence_reset(bigint) FROM PUBLIC;
 
 COMMENT ON FUNCTION zk_fence_reset(bigint) IS
-	'forget the token recorded for a bigint key, after the ZooKeeper ensemble was rebuilt from nothing';
+	'forget the token recorded for a bigint key, after the ZooKeeper ensemble was rebuilt empty';
 
 CREATE FUNCTION zk_fence_reset(key1 integer, key2 integer)
 RETURNS void
@@ -713,7 +713,7 @@ LANGUAGE C VOLATILE PARALLEL UNSAFE;
 REVOKE EXECUTE ON FUNCTION zk_fence_reset(integer, integer) FROM PUBLIC;
 
 COMMENT ON FUNCTION zk_fence_reset(integer, integer) IS
-	'forget the token recorded for two integer keys, after the ZooKeeper ensemble was rebuilt from nothing';
+	'forget the token recorded for two integer keys, after the ZooKeeper ensemble was rebuilt empty';
 
 CREATE FUNCTION zk_fence_reset()
 RETURNS void
@@ -723,7 +723,7 @@ LANGUAGE C VOLATILE PARALLEL UNSAFE;
 REVOKE EXECUTE ON FUNCTION zk_fence_reset() FROM PUBLIC;
 
 COMMENT ON FUNCTION zk_fence_reset() IS
-	'forget all tokens recorded in this database, after the ZooKeeper ensemble was rebuilt from nothing';
+	'forget all tokens recorded in this database, after the ZooKeeper ensemble was rebuilt empty';
 
 CREATE FUNCTION zk_fence_vacuum(older_than interval)
 RETURNS bigint
@@ -733,7 +733,7 @@ LANGUAGE C VOLATILE PARALLEL UNSAFE;
 REVOKE EXECUTE ON FUNCTION zk_fence_vacuum(interval) FROM PUBLIC;
 
 COMMENT ON FUNCTION zk_fence_vacuum(interval) IS
-	'remove tokens that were recorded longer ago than that, and before the oldest session of this database began; returns how many';
+	'remove tokens recorded longer ago than the given age and before the oldest session of this database started; returns the number removed';
 
 
 -- revocation
@@ -792,16 +792,16 @@ CREATE VIEW zk_held_locks AS
 	FROM zklock_held_locks();
 
 COMMENT ON VIEW zk_held_locks IS
-	'cluster-wide locks that this session holds, as far as it knows; no network';
+	'cluster-wide locks that this session holds according to its own records; no network';
 COMMENT ON COLUMN zk_held_locks.kind IS 'lock or semaphore';
 COMMENT ON COLUMN zk_held_locks.name IS 'name as given; #key for integer keys';
 COMMENT ON COLUMN zk_held_locks.mode IS 'exclusive, shared or permit';
 COMMENT ON COLUMN zk_held_locks.scope IS 'session or transaction';
-COMMENT ON COLUMN zk_held_locks.count IS 'how many releases it needs';
+COMMENT ON COLUMN zk_held_locks.count IS 'number of releases that it needs';
 COMMENT ON COLUMN zk_held_locks.token IS 'fencing token; of several permits that of the oldest one';
 COMMENT ON COLUMN zk_held_locks.acquired_at IS 'when it was first obtained, by this server''s clock';
 COMMENT ON COLUMN zk_held_locks.state IS
-	'held; suspect while the ensemble is out of reach; lost when it is gone and not yet reported';
+	'held; suspect while the ensemble is unreachable; lost if the loss was not reported yet';
 
 GRANT SELECT ON zk_held_locks TO PUBLIC;
 
@@ -829,17 +829,17 @@ COMMENT ON VIEW zk_locks IS
 COMMENT ON COLUMN zk_locks.kind IS 'lock or semaphore';
 COMMENT ON COLUMN zk_locks.name IS 'name as given; #key for integer keys';
 COMMENT ON COLUMN zk_locks.mode IS 'exclusive, shared or permit';
-COMMENT ON COLUMN zk_locks.granted IS 'held; else waited for';
-COMMENT ON COLUMN zk_locks.queue_position IS 'place among those who wait, 1 for the next; null when granted';
+COMMENT ON COLUMN zk_locks.granted IS 'true for a holder, false for a waiter';
+COMMENT ON COLUMN zk_locks.queue_position IS 'position among the waiters, 1 for the next; null if granted';
 COMMENT ON COLUMN zk_locks.token IS 'fencing token: that of the holder, or what a waiter will get';
-COMMENT ON COLUMN zk_locks.server IS 'host:port of the PostgreSQL server, or the address that a Curator client tells';
+COMMENT ON COLUMN zk_locks.server IS 'host:port of the PostgreSQL server, or the address that a Curator client reports';
 COMMENT ON COLUMN zk_locks.pid IS 'process id of the backend on that server';
 COMMENT ON COLUMN zk_locks.datname IS 'its database';
 COMMENT ON COLUMN zk_locks.usename IS 'its session user';
-COMMENT ON COLUMN zk_locks.application_name IS 'its application_name, or what another program tells about itself';
-COMMENT ON COLUMN zk_locks.client IS 'zklock, curator, kazoo or other, as far as the node''s name tells';
-COMMENT ON COLUMN zk_locks.session_id IS 'ZooKeeper session that it ends with';
-COMMENT ON COLUMN zk_locks.since IS 'when the node was made, by the clock of the ensemble';
+COMMENT ON COLUMN zk_locks.application_name IS 'its application_name, or what another program reports about itself';
+COMMENT ON COLUMN zk_locks.client IS 'zklock, curator, kazoo or other, as far as the node''s name shows';
+COMMENT ON COLUMN zk_locks.session_id IS 'ZooKeeper session of the znode';
+COMMENT ON COLUMN zk_locks.since IS 'when the node was created, by the clock of the ensemble';
 COMMENT ON COLUMN zk_locks.znode IS 'the node, below the chroot of zklock.connect_string';
 
 GRANT SELECT ON zk_locks TO PUBLIC;
@@ -877,7 +877,7 @@ AS 'MODULE_PATHNAME', 'zklock_server'
 LANGUAGE C STABLE PARALLEL SAFE;
 
 COMMENT ON FUNCTION zklock_server() IS
-	'this server, as zk_locks.server has it';
+	'name of this server as shown in zk_locks.server';
 
 CREATE FUNCTION zk_blocking(pid integer)
 RETURNS TABLE (server text, pid integer, name text, mode text, granted boolean)
@@ -898,7 +898,7 @@ BEGIN ATOMIC
 END;
 
 COMMENT ON FUNCTION zk_blocking(integer) IS
-	'who stands before what a backend of this server waits for in the ensemble: holders and earlier waiters, on any server and in other programs; what it waits for on its own server pg_blocking_pids() tells';
+	'holders and earlier waiters that block a waiting backend of this server in the ensemble, on any server and in other programs; pg_blocking_pids() shows the blockers on this server';
 
 CREATE FUNCTION zk_session(
 	OUT session_id text, OUT state text, OUT server text,
@@ -946,18 +946,18 @@ COMMENT ON COLUMN zk_stat.acquisitions IS
 	'locks and permits obtained, those held already included';
 COMMENT ON COLUMN zk_stat.waits IS 'calls that waited for other holders, on this server or another';
 COMMENT ON COLUMN zk_stat.wait_time IS 'how long these calls took, those without success included';
-COMMENT ON COLUMN zk_stat.timeouts IS 'waits ended by lock_timeout or by the time a try was given';
+COMMENT ON COLUMN zk_stat.timeouts IS 'waits ended by lock_timeout or by the timeout of a timed attempt';
 COMMENT ON COLUMN zk_stat.cancels IS 'calls ended by a cancel or by statement_timeout';
 COMMENT ON COLUMN zk_stat.deadlocks IS 'calls ended because of a deadlock';
-COMMENT ON COLUMN zk_stat.sessions_opened IS 'ZooKeeper sessions that came up';
+COMMENT ON COLUMN zk_stat.sessions_opened IS 'ZooKeeper sessions that were established';
 COMMENT ON COLUMN zk_stat.sessions_lost IS 'ZooKeeper sessions that expired or were refused later';
 COMMENT ON COLUMN zk_stat.locks_lost IS 'locks and permits that were lost while they were held';
 COMMENT ON COLUMN zk_stat.commits_refused IS 'transactions not committed because a lock was lost or could not be confirmed';
-COMMENT ON COLUMN zk_stat.revocations IS 'times that a lock held here was asked back';
+COMMENT ON COLUMN zk_stat.revocations IS 'times that the release of a lock held here was requested';
 COMMENT ON COLUMN zk_stat.round_trips IS 'answers received from the ensemble';
 COMMENT ON COLUMN zk_stat.lock_table_reads IS
 	'how often PostgreSQL''s lock table was read to find deadlocks across servers';
-COMMENT ON COLUMN zk_stat.stats_reset IS 'since when is counted';
+COMMENT ON COLUMN zk_stat.stats_reset IS 'time of the last reset of the counters';
 
 GRANT SELECT ON zk_stat TO PUBLIC;
 

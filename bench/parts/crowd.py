@@ -36,7 +36,7 @@ def crowd(bench, kind, waiters):
 
 
 WHY = (
-    "Whoever has waited for deadlock_timeout, a second, searches for a deadlock, and"
+    "A backend that has waited for deadlock_timeout, a second, searches for a deadlock, and"
     " PostgreSQL's search steps from each waiter to all before him and keeps everybody"
     " else out of the lock table meanwhile: its cost grows with the cube of the queue,"
     " for each who waits, with pg_advisory_lock and with zklock alike. With hundreds of"

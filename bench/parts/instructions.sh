@@ -4,7 +4,7 @@
 # shellcheck shell=bash disable=SC2034
 
 # A session that calls pg_my_temp_schema() writes down what was counted so far,
-# and counts anew.
+# and counts again.
 #
 # The C library chooses its code by the processor, and PostgreSQL is what it is; so a
 # record is good for the versions that it was made with.

@@ -1,7 +1,7 @@
 """P10: a server that has the extension preloaded and uses no zk lock.
 
 Both servers work at the same time and share the machine evenly, so that what
-disturbs one disturbs the other, and the rates tell what a query costs each.
+disturbs one disturbs the other, and the rates show what a query costs each.
 """
 
 import subprocess

@@ -367,7 +367,7 @@ close_sessions(int n)
 	{
 		Client	   *client = &clients[opened - 1];
 
-		client->connected = false;	/* what is told now is no failure */
+		client->connected = false;	/* events from here on are no failures */
 		must("close", zookeeper_close(client->zh));
 		pthread_mutex_destroy(&client->mutex);
 		memset(client, 0, sizeof(*client));

@@ -99,8 +99,8 @@ read_wait(FunctionCallInfo fcinfo, int i)
 	if (ms < 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("time to wait must not be negative"),
-				 errhint("Use zero to not wait at all, and a function without \"try\" to wait without limit.")));
+				 errmsg("timeout must not be negative"),
+				 errhint("Use zero for no wait, and a function without \"try\" to wait without limit.")));
 	/* A positive time is at least one millisecond. */
 	return (int64) ceil(Min(ms, 1e15));
 }
@@ -228,13 +228,13 @@ require_nothing_to_commit(FunctionCallInfo fcinfo)
 		ereport(ERROR,
 				(errcode(ERRCODE_ACTIVE_SQL_TRANSACTION),
 				 errmsg("zk_lock_wait() cannot run inside a transaction block"),
-				 errdetail("It waits without a transaction that others would have to wait for."),
+				 errdetail("It waits outside of any transaction, so that no other session has to wait for this one."),
 				 errhint("Call it outside a transaction block and outside functions, or use zk_lock().")));
 	if (TransactionIdIsValid(GetTopTransactionIdIfAny()) ||
 		zklock_holds_in_transaction() != NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_ACTIVE_SQL_TRANSACTION),
-				 errmsg("zk_lock_wait() cannot run in a transaction that has written or has locks of its own"),
+				 errmsg("zk_lock_wait() cannot run in a transaction that has written data or holds transaction-level locks"),
 				 errdetail("It commits before it waits."),
 				 errhint("COMMIT in the procedure before this call.")));
 }
@@ -256,7 +256,7 @@ lock_wait(FunctionCallInfo fcinfo, KeyForm form)
 	if (!acquire(&names, ZKL_MODE_EXCLUSIVE, ZKLOCK_SESSION, limit_ms))
 		ereport(ERROR,
 				(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
-				 errmsg("could not obtain lock \"%s\" within the time to wait",
+				 errmsg("could not obtain lock \"%s\" within the timeout",
 						names.name.display),
 				 errhint("zk_locks shows who holds it.")));
 	PG_RETURN_VOID();

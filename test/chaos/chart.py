@@ -123,7 +123,7 @@ class Chart:
                      0.1, color=WAITING)
 
     def hold(self, section, number):
-        """Solid while it is sure, hatched until its end was told."""
+        """Solid while it is sure, hatched until its end was reported."""
         client = section.owner[0]
         colour = SERVERS[client[0]]
         place = section.name, client

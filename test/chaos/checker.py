@@ -221,7 +221,7 @@ class Replay:
         for name, mode, _, _, token, _ in record["value"]:
             if mode != "p":
                 self.learn(name, token, record)
-        # What the loss took was not held any more when it was told.
+        # The lost locks were not held any more when the loss was reported.
         self.close_sections(self.doubt if self.told else record["start"])
         self.alternative, self.told = None, False
 
@@ -378,7 +378,7 @@ class Check:
 
     @staticmethod
     def overlap(first, second):
-        """Both held when the second was told so. If it is not sure that the
+        """Both held when the second was granted. If it is not sure that the
         second held then, it may have held, and lost, before the first."""
         return first.sure > second.start and second.sure > second.start
 
@@ -398,7 +398,7 @@ class Check:
                 latest = section
 
     def check_new_tokens(self):
-        """What is granted anew has a greater token than what was granted to
+        """What is granted again has a greater token than what was granted to
         anybody before it was asked for."""
         by_name = defaultdict(list)
         for name, replay, hold in self.holds:

@@ -69,7 +69,7 @@ class Holds:
         self.nested = None
 
     def lose(self, key, count):
-        """Sets what is left of a hold after a loss was told."""
+        """Sets what is left of a hold after a loss was reported."""
         name, mode, level = key
         if level == "session":
             self.session[name, mode] = count

@@ -64,7 +64,7 @@ class ServerNemesis(Nemesis):
         start = now()
         self.note(fault, start, victim=victim, phase="strike")
         getattr(self, fault)(victim)
-        self.note(fault, start, victim=victim, phase="mended")
+        self.note(fault, start, victim=victim, phase="repaired")
 
     def long(self):
         """Shorter or longer than a session."""

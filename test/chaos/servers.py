@@ -10,7 +10,7 @@ import threading
 
 
 class Broken(Exception):
-    """The servers do not do what they are told."""
+    """The servers do not obey."""
 
 
 class Servers:

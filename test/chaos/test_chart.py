@@ -42,7 +42,7 @@ def bars(groups):
 
 
 def overlapping(found):
-    """Bars of one lock of which one is exclusive, but for the edge's width."""
+    """Bars of one lock of which one is exclusive, except for the edge's width."""
     return [f"{one} and {other}" for one, other in combinations(found, 2)
             if one[1] == other[1] and one[0] != other[0] and
             "x" in (one[2], other[2]) and

@@ -186,7 +186,7 @@ BAD = [
     ("two holders within their leases, although neither committed",
      Story().add("p", "connect").add("r", "connect").lock("p", 10)
      .wait(-0.5).lock("r", 11).unlock("p").unlock("r"), "two holders"),
-    ("two holders, and the database tells that the first did commit",
+    ("two holders, and the database shows that the first did commit",
      unknown([["t1", "n", 10, "x", None]]), "two holders"),
     ("a later holder with a smaller token",
      section(section(Story(), "p", 11), "r", 10), "token going back"),

@@ -299,7 +299,7 @@ class Client(threading.Thread):
     # The end.
 
     def settle(self):
-        """Lets go of everything, once the nemesis has gone."""
+        """Releases everything, once the nemesis has gone."""
         self.run_state.healed.wait()
         while True:
             if self.connection is None and not self.connect():

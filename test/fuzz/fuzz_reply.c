@@ -4,7 +4,7 @@
  *		Fuzzes the filter that checks a server's messages before the client library
  *		reads them.
  *
- * A message that passes must be readable in the way the library reads it: each
+ * A message that passes must be readable as the library reads it: each
  * number, string and vector lies within the message.  test/fuzz/hostile_server.c
  * does the same with the library itself.
  *

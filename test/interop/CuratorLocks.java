@@ -110,7 +110,7 @@ final class CuratorLocks {
         sessions.put(name, session);
     }
 
-    /** Whoever knows a session's password may move it to another connection, and close it there. */
+    /** A client that knows a session's password may move the session to another connection, and close it there. */
     private void expire(CuratorFramework session) throws Exception {
         ZooKeeper victim = session.getZookeeperClient().getZooKeeper();
         CountDownLatch connected = new CountDownLatch(1);

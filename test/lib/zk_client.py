@@ -4,7 +4,7 @@
 Owns: one ZooKeeper session. Reads one JSON object per line,
 {"op": ..., "id": ..., further arguments}, and answers each with one line,
 {"id": ..., "ok": result} or {"id": ..., "error": class, "message": text}; the
-answer of id 0 tells that the session is there. Node data travels as text in which
+answer of id 0 means that the session is open. Node data travels as text in which
 every character is one byte. ZkLock::ZkClient is the only caller.
 """
 
@@ -134,7 +134,7 @@ class Driver:
         return self.client.delete(path, version=version)
 
     def delete_tree(self, path):
-        """All at once, as whoever has something there may make it anew."""
+        """All at once, as a program that uses it may create it again."""
         while self.client.exists(path):
             deletes = self.client.transaction()
             for each in [*reversed(self.tree(path)), path]:

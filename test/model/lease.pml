@@ -42,11 +42,11 @@ byte resumed = HALF_TICK + 1;	/* since the client's threads last resumed from a 
 #endif
 
 /* The follower. */
-bool touched;			/* a sign of life the leader does not know of */
+bool touched;			/* a heartbeat the leader does not know of */
 byte unpinged;			/* since the leader's last ping */
 bool cut;			/* nothing passes between follower and leader */
 #ifdef OBSERVER_MASTER
-bool relayed;			/* a sign of life in the table of the follower between */
+bool relayed;			/* a heartbeat in the table of the follower between */
 byte unpinged_too;		/* since the observer was asked for its table */
 #endif
 byte late;			/* used of SLACK */
@@ -57,7 +57,7 @@ chan to_leader = [3] of { mtype };
 bool answered;			/* the write's commit is on its way to the client */
 
 /* The leader. */
-byte untouched;			/* since the leader knew of a sign of life */
+byte untouched;			/* since the leader knew of a heartbeat */
 bool over;			/* the leader has ended the session */
 
 #ifdef NO_LEASE
@@ -79,7 +79,7 @@ inline sign_of_life() {
 
 #define LOSE if :: nempty(to_leader) -> to_leader ? _ :: else fi
 
-/* Duties that may not wait a unit longer, but for the slack. */
+/* Duties that may not wait a unit longer, except for the slack. */
 #define CLIENT_DUE (silent >= CLIENT_GAP)
 #define LEADER_DUE (!cut && unpinged >= LEADER_GAP)
 #ifdef OBSERVER_MASTER
@@ -173,7 +173,7 @@ init {
 	/* The session ends after T at the earliest; the leader rounds up. */
 	:: d_step { !over && untouched >= T -> over = true }
 
-	/* The client is told by an answer of the leader. */
+	/* The client learns it from an answer of the leader. */
 	:: d_step { over && !cut && !told -> told = true }
 
 	/* The follower dies or is cut off; what is under way may still arrive, or not. */

@@ -4,7 +4,7 @@
  *
  * Owns the reasoning about numbers and transaction ids: N clients take one lock
  * again and again, shared or exclusive; its znode may be removed when it is empty
- * and made anew, and the ensemble may be restored from a copy. Faults are not in
+ * and created again, and the ensemble may be restored from a copy. Faults are not in
  * it: queue.pml has them. Run by test/model/run, which names the variants.
  *
  * Only creates of nodes have ids of their own here. Everything else, deletes, the

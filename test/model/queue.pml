@@ -126,7 +126,7 @@ inline stand(name) {
 	:: else -> break
 	od;
 	if
-	:: place == length -> before = name	/* not there: queue anew */
+	:: place == length -> before = name	/* not there: queue again */
 	:: else
 	fi;
 	place = 0
@@ -146,7 +146,7 @@ inline assert_alone() {
 	i = 0
 }
 
-/* The client is told that it holds the lock. */
+/* The client gets the lock. */
 inline grant() {
 	granted[me] = name;
 	if
@@ -315,14 +315,14 @@ listing:
 	:: !alive[me] -> goto expired
 	fi;
 
-	/* HELD: from here to the commit it is told to hold the lock. */
+	/* HELD: from here to the commit the client believes that it holds the lock. */
 held:
 	skip;
 	d_step { grant() };
 work:
 	if
 #ifdef NO_LEASE
-	/* The mistake: whoever was told once that it holds the lock commits. */
+	/* The mistake: a client that was granted the lock once commits. */
 	:: d_step { granted[me] != 0 ->
 #else
 	:: d_step { trust[me] ->
@@ -351,7 +351,7 @@ work:
 	d_step { debt[me] == 0 -> leave(false) };
 	goto next;
 
-	/* The client is told at last: what was held is lost; who waited queues anew. */
+	/* The client learns it at last: held locks are lost; waiters queue again. */
 expired:
 	skip;
 	d_step {

@@ -46,7 +46,7 @@ SELECT count(*) AS columns_with_privileges
 FROM pg_depend AS d JOIN pg_attribute AS a ON a.attrelid = d.objid
 WHERE d.classid = 'pg_class'::regclass AND d.refclassid = 'pg_extension'::regclass AND d.deptype = 'e'
 	AND d.refobjid = (SELECT oid FROM pg_extension WHERE extname = 'zklock') AND a.attacl IS NOT NULL;
--- and there are no objects of other kinds, but for the row types of relations
+-- and there are no objects of other kinds, except for the row types of relations
 SELECT DISTINCT d.classid::regclass::text AS kind FROM pg_depend AS d
 WHERE d.refclassid = 'pg_extension'::regclass AND d.deptype = 'e'
 	AND NOT (d.classid = 'pg_type'::regclass AND EXISTS

@@ -52,7 +52,7 @@ SELECT zk_fence('fence.a');
 BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT zk_fence('fence.a'); ROLLBACK;
 BEGIN ISOLATION LEVEL SERIALIZABLE; SELECT zk_fence('fence.a'); ROLLBACK;
 SELECT * FROM fences;
--- and whoever catches that can't commit
+-- and a session that catches that can't commit
 CREATE TABLE zklock_regress_fence (v text);
 BEGIN;
 INSERT INTO zklock_regress_fence VALUES ('before');
@@ -264,7 +264,7 @@ ROLLBACK;
 SELECT zk_fence_reset('fence.u'), zk_fence_reset('fence.v'), zk_fence_reset('fence.w');
 SELECT zk_lock('fence.a') > 0 AS locked;
 
--- moved, dropped and created anew in one session
+-- moved, dropped and created again in one session
 BEGIN;
 CREATE SCHEMA zklock_regress_other;
 ALTER EXTENSION zklock SET SCHEMA zklock_regress_other;

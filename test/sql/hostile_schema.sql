@@ -1,5 +1,5 @@
 --
--- Whoever may create objects in the schema of the extension, or in one that users
+-- A role that may create objects in the schema of the extension, or in one that users
 -- have in their search_path, gets nothing called by those who install or use it.
 --
 BEGIN;

@@ -56,7 +56,7 @@ RESET zklock.commit_check;
 RESET SESSION AUTHORIZATION;
 REVOKE SET ON PARAMETER zklock.commit_check FROM zklock_regress_user;
 
--- a lock is the session's, whoever the user is now
+-- a lock is the session's, whatever its current user
 SELECT zk_lock('privileges.a') > 0 AS locked;
 SET ROLE zklock_regress_user;
 SELECT name FROM zk_held_locks;
@@ -71,7 +71,7 @@ SELECT has_table_privilege('zklock_regress_user', 'zk_held_locks', p) AS may, p 
 FROM unnest('{SELECT,INSERT,UPDATE,DELETE,TRUNCATE}'::text[]) AS p;
 SELECT has_table_privilege('zklock_regress_user', 'zk_locks', p) AS may, p AS what
 FROM unnest('{SELECT,INSERT,UPDATE,DELETE,TRUNCATE}'::text[]) AS p;
--- asking others to let go is for those who may cancel them
+-- asking others to release is for those who may cancel them
 SET ROLE zklock_regress_user;
 SELECT count(*) FROM zk_locks WHERE name = 'privileges.none';
 \set VERBOSITY sqlstate

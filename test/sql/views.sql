@@ -74,7 +74,7 @@ SELECT zk_release('views-__lock__');
 SELECT count(*) AS of_none FROM zk_locks_of('views.none');
 SELECT * FROM zk_locks_of(NULL::text);
 SELECT * FROM zk_locks_of('');
--- nobody else holds what is asked back
+-- nobody else holds the lock whose release is requested
 SELECT zk_revoke('views.none');
 SELECT zk_unlock_all();
 

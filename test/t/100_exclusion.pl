@@ -139,7 +139,7 @@ wait_zk_waiting($zkc, path('rw'), 3);
 ok(!$on_b->finished && !$on_c->finished,
 	'a reader waits behind a waiting writer');
 is(call($on_a, 'zk_try_lock_shared', "'rw'"), 't',
-	'who shares a lock may share it again, whoever waits');
+	'a sharer may share the lock again, despite waiters');
 call($on_a, 'zk_unlock_shared', "'rw'") for 1 .. 2;
 like($on_b->wait_result, qr/^\d+$/, 'the writer is next');
 ok(!$on_c->finished, 'the reader waits until the writer has gone');
@@ -249,7 +249,7 @@ wait_blocked($on_a);
 wait_zk_waiting($zkc, path('up'), 3);
 call($on_b, 'zk_lock', "'up'");
 is($on_b->sqlstate, '40P01',
-	'the second of two upgraders is told of a deadlock');
+	'the second of two upgraders gets the deadlock error');
 is($on_b->query("SELECT mode, scope, count, state FROM zk_held_locks"),
 	'shared|session|1|held', 'and keeps its shared lock');
 wait_zk_waiting($zkc, path('up'), 3);

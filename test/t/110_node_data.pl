@@ -168,7 +168,7 @@ for my $zone ('UTC', 'Asia/Kolkata', 'America/New_York', '<+07>-07')
 			usename => $role,
 			application_name => q(it's "me" \\)
 		},
-		"with $zone: a node tells who made it");
+		"with $zone: a node names the session that made it");
 	my $epoch = $servers[1]->safe_psql('postgres',
 		"SELECT floor(extract(epoch FROM '$since'::timestamptz))");
 	ok($epoch >= $before && $epoch <= time(),

@@ -25,7 +25,7 @@ my ($here, $there) = map {
 my $s = session($here);
 my $t = session($there);
 
-# What the other server is told.
+# What the other server learns.
 sub is_held
 {
 	my ($name) = @_;
@@ -239,7 +239,7 @@ is( $t->query("SELECT zk_try_xact_lock_shared('x', interval '1 min')"),
 is_held('the shared hold stays');
 is($s->query("SELECT zk_unlock('x')"), 'f',
 	'what is not held cannot be released');
-like($s->error, qr/WARNING:.*"x"/, 'which is told');
+like($s->error, qr/WARNING:.*"x"/, 'which is reported');
 is($s->query("SELECT zk_unlock_shared('x')"), 't', 'the last one');
 is_free('makes it free');
 

@@ -60,7 +60,7 @@ my %idle_ends = (
 		$here->stop('smart', fail_ok => 1);
 	});
 
-# A session that times out as late, or as soon, as is told.
+# A session that times out as late, or as soon, as given.
 sub new_session
 {
 	my ($timeout) = @_;
@@ -118,7 +118,7 @@ for my $state (sort keys %held)
 	}
 }
 
-# Releases are on their way when it ends: the good-bye is not lost with them.
+# Releases are on their way when it ends: the closing message is not lost with them.
 for my $round (1 .. 5)
 {
 	my $id = $here->safe_psql('postgres', <<"SQL");
@@ -221,7 +221,7 @@ nothing_left($zkc, 'fast shutdown with many backends: no node is left');
 $here->start;
 
 
-# A crash: no backend can say good-bye.
+# A crash: no backend can send a closing message.
 my %crashes = (
 	'an immediate shutdown' => sub { $here->stop('immediate') },
 	'a backend is killed' => sub {

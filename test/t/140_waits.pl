@@ -1,4 +1,4 @@
-# Every wait for a lock of another server ends when it is told to, with the
+# Every wait for a lock of another server ends when it is interrupted, with the
 # SQLSTATE of a native lock, and leaves nothing behind.
 
 use strict;
@@ -81,7 +81,7 @@ for my $wait (sort keys %waits)
 	$s->wait_result;
 	is($s->sqlstate, '57014', "$wait: a cancel ends the wait");
 	like($s->error, qr/canceling statement due to user request/,
-		"$wait: and is told as one");
+		"$wait: and is reported as one");
 	all_is_clean("$wait, cancel");
 }
 
@@ -174,7 +174,7 @@ wait_for_log($here,
 	qr/LOG:  process $pid still waiting for zk lock "x" after \d+ ms/,
 	$offset);
 pass('and in the log under log_lock_waits');
-my $remote = join '.*', 'DETAIL:  In the way: ', 'zklock', 'server',
+my $remote = join '.*', 'DETAIL:  Blocked by: ', 'zklock', 'server',
   ':' . $there->port . '\b', '"pid":' . $holder->pid . '\b', 'postgres',
   'the_holder';
 wait_for_log($here, qr/$remote/, $offset);
@@ -263,7 +263,7 @@ sub is_pending
 }
 
 # A cancel that meets the end of a limit behind a session of the same server: the
-# backend hears of both at once, because it was stopped when they came.
+# backend receives both at once, because it was stopped when they came.
 {
 	my ($holder, $waiter) = map { session($here) } 1 .. 2;
 	$holder->query_ok("SELECT zk_lock('limited')");

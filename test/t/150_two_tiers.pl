@@ -209,7 +209,7 @@ my ($states, $detail) = meet($holder, "SELECT zk_xact_lock('x')", $waiter,
 is($states, '40P01 00000',
 	'a deadlock of a row lock and a zk lock has one victim');
 like($detail, qr/DETAIL:.*waits for \w+Lock on advisory lock/s,
-	'and the cycle is told');
+	'and the cycle is in the error');
 all_is_clean('deadlock with a row lock');
 
 $holder->query_ok("BEGIN; SELECT zk_xact_lock('x')");

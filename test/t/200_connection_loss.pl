@@ -92,7 +92,7 @@ sub connected_session
 	ok(!$second->finished, 'a waiter waits on while its connection comes and goes');
 	$first->query_ok("SELECT zk_unlock('queue')");
 	like($second->wait_result, qr/^\d+$/,
-		'it gets the lock when the holder lets go of it');
+		'it gets the lock when the holder releases it');
 	$second->query_ok('SELECT zk_unlock_all()');
 
 	$first->query_ok("SELECT zk_lock('queue')");
@@ -144,23 +144,23 @@ sub connected_session
 {
 	my $first = connected_session($node_a);
 	my $second = connected_session($node_b, '2s');
-	$first->query_ok("SELECT zk_lock('anew')");
-	$second->query_async("SELECT zk_lock('anew')");
-	wait_zk_waiting($zkc, '/zklock/locks/anew', 2);
-	my ($holder, $waiter) = queue_of($zkc, 'anew');
+	$first->query_ok("SELECT zk_lock('again')");
+	$second->query_async("SELECT zk_lock('again')");
+	wait_zk_waiting($zkc, '/zklock/locks/again', 2);
+	my ($holder, $waiter) = queue_of($zkc, 'again');
 	$way_b->cut(refuse => 1);
-	wait_zk_waiting($zkc, '/zklock/locks/anew', 1);
+	wait_zk_waiting($zkc, '/zklock/locks/again', 1);
 	ok(!$second->finished, 'a waiter whose session has expired waits on');
 	$way_b->accept;
-	wait_zk_waiting($zkc, '/zklock/locks/anew', 2);
-	my ($holder_now, $waiter_now) = queue_of($zkc, 'anew');
+	wait_zk_waiting($zkc, '/zklock/locks/again', 2);
+	my ($holder_now, $waiter_now) = queue_of($zkc, 'again');
 	is($holder_now, $holder, 'the holder is undisturbed by that');
-	isnt($waiter_now, $waiter, 'it is queued anew when it is back');
-	$first->query_ok("SELECT zk_unlock('anew')");
+	isnt($waiter_now, $waiter, 'it is queued again when it is back');
+	$first->query_ok("SELECT zk_unlock('again')");
 	like($second->wait_result, qr/^\d+$/, 'and gets the lock then');
 	is($second->error, '', 'silently');
 	$second->query_ok('SELECT zk_unlock_all()');
-	nothing_left($zkc, 'a waiter queued anew leaves nothing behind');
+	nothing_left($zkc, 'a waiter queued again leaves nothing behind');
 }
 
 # The same, when the ensemble is out of reach again before the next session is open.

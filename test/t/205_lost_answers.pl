@@ -110,7 +110,7 @@ for my $answers (0 .. 5)
 					return $seen eq $held;
 				});
 		},
-		"the lock is held in the mode that was told ($answers)"
+		"the lock is held in the mode that was reported ($answers)"
 	) || diag("$seen instead of $held");
 	$s->query_ok("SELECT zk_lock('up')");
 	my $rival = session($other);
@@ -130,7 +130,7 @@ for my $answers (0 .. 5)
 	nothing_left($zkc, "a change of modes leaves nothing behind ($answers)");
 }
 
-# A waiter that comes back and loses the connection again before it was told
+# A waiter that comes back and loses the connection again before it was answered
 # how it stands waits on, however long the outage is.
 for my $answers (0 .. 4)
 {

@@ -122,10 +122,10 @@ sub rows
 	$s->query_ok("SELECT zk_lock(ARRAY['idle', 'idle2']), zk_lock('idle')");
 	my $next = loses('idle', 'an idle session loses its locks');
 	fails_with($s, "INSERT INTO t VALUES ('idle')", '40001',
-		'an idle session is told of its loss at its next statement',
+		'an idle session gets the error of its loss at its next statement',
 		like => qr/"idle".*"idle2"|"idle2".*"idle"/);
 	is(rows('idle'), 0, 'which does not commit');
-	works($s, "INSERT INTO t VALUES ('idle')", '', 'it is told once');
+	works($s, "INSERT INTO t VALUES ('idle')", '', 'it is reported once');
 	works($s, 'SELECT count(*) FROM zk_held_locks',
 		'0', 'and holds none of the locks any more');
 	works($s, "SELECT zk_lock_token('idle') IS NULL",
@@ -163,7 +163,7 @@ sub rows
 	$s->query_ok("SELECT zk_xact_lock('inner')");
 	my $next = loses('inner', 'a lock is lost behind a savepoint');
 	fails_with($s, "SELECT zk_xact_lock('third')", '40001',
-		'the next lock after a savepoint tells of the loss',
+		'the next lock after a savepoint reports the loss',
 		like => qr/"outer"/);
 	$s->query_ok('ROLLBACK TO s');
 	$s->query_ok("INSERT INTO t VALUES ('savepoint')");
@@ -192,18 +192,18 @@ sub rows
 	wait_zk_waiting($zkc, "/zklock/locks/$_", 1) for 'wait', 'wait2';
 	$way->thaw;
 	failed_with($bound, '40001',
-		'a waiter that loses another lock while waiting is told so',
+		'a waiter that loses another lock while waiting gets the error',
 		like => qr/"bound"/);
 	works($bound, 'SELECT count(*) FROM zk_held_locks',
 		'0', 'and holds nothing any more');
 	wait_zk_waiting($zkc, '/zklock/locks/wait', 2);
-	ok(!$free->finished, 'a waiter that held nothing is queued anew');
+	ok(!$free->finished, 'a waiter that held nothing is queued again');
 	$holder->query_ok('SELECT zk_unlock_all()');
 	like($free->wait_result, qr/^\d+$/, 'and gets the lock later');
 	is($free->error, '', 'without having been told anything');
 	works($free, 'BEGIN; SELECT 1; COMMIT', '1', 'its transactions commit');
 	works($bound, "SELECT zk_try_lock('wait2')",
-		't', 'the one that was told can lock again');
+		't', 'the session that got the error can lock again');
 	$_->query_ok('SELECT zk_unlock_all()') for $free, $bound;
 	nothing_left($zkc, 'expired waiters leave nothing behind');
 }
@@ -219,7 +219,7 @@ sub rows
 	wait_zk_waiting($zkc, '/zklock/locks/limit', 1);
 	$way->thaw;
 	is($s->wait_result, 'f',
-		'a try that was queued anew ends without the lock');
+		'a try that was queued again ends without the lock');
 	ok(wait_zk_waiting($zkc, '/zklock/locks/limit', 1), 'and leaves no node');
 	$holder->quit;
 	nothing_left($zkc, 'a limited wait over an expiry leaves nothing');
@@ -235,7 +235,7 @@ sub rows
 	wait_until('the clock to say lost', sub { $s->query('SELECT 1'); !$s->ok });
 	is($s->sqlstate, '40001',
 		'a holder that hears nothing stops trusting its lock by its own clock');
-	like($s->error, qr/"clock"/, 'and is told which');
+	like($s->error, qr/"clock"/, 'and the error names it');
 	$s->query('COMMIT');
 	is(rows('clock'), 0, 'and leaves no row');
 	works($s, "INSERT INTO t VALUES ('clock')",
@@ -251,7 +251,7 @@ sub rows
 }
 
 # The ensemble stops and comes back with its data. Sessions may survive that or
-# not; whoever commits still had its lock.
+# not; a session that commits still had its lock.
 for my $round (1 .. 3)
 {
 	my $s = victim();
@@ -312,7 +312,7 @@ for my $round (1 .. 3)
 		$way->thaw if $lost == 1;
 		if ($lost)
 		{
-			# The session hears of its end before it asks, or while it waits.
+			# The session learns of its end before it asks, or while it waits.
 			$s->query_async('COMMIT');
 			if ($lost == 2)
 			{

@@ -1,5 +1,5 @@
-# A lost lock is told at once and loudly: the running statement fails with 40001,
-# an idle session hears it at its next statement, once. A node removed by hand is
+# A lost lock is reported at once and loudly: the running statement fails with 40001,
+# an idle session gets the error at its next statement, once. A node removed by hand is
 # a loss (promises 5.3 and 5.4).
 
 use strict;
@@ -70,7 +70,7 @@ for my $kind (sort keys %long)
 	failed_with($s, '40001', "the loss ends a running statement: $kind",
 		like => qr/"running".*^HINT/ms);
 	works($s, 'ROLLBACK', '', 'and the transaction can be rolled back');
-	works($s, 'SELECT count(*) FROM zk_held_locks', '0', 'the loss is told once');
+	works($s, 'SELECT count(*) FROM zk_held_locks', '0', 'the loss is reported once');
 	$s->quit;
 }
 
@@ -98,9 +98,9 @@ for my $kind (sort keys %long)
 		like => qr/"same"/);
 	works($s, "SELECT zk_lock('same') > 0", 't', 'which can be taken again');
 	remove_by_hand('same');
-	wait_until('an idle session to hear of its loss',
+	wait_until('an idle session to notice its loss',
 		sub { $s->query('SELECT 1'); !$s->ok });
-	is($s->sqlstate, '40001', 'an idle session hears of its loss at its next statement');
+	is($s->sqlstate, '40001', 'an idle session learns of its loss at its next statement');
 	like($s->error, qr/"same"/, 'which names the lock');
 	works($s, 'SELECT 1', '1', 'once');
 	works($s, "SELECT zk_lock('same') > 0", 't', 'and the lock can be taken once more');
@@ -138,7 +138,7 @@ SQL
 	$s->quit;
 }
 
-# Who wants to get rid of it need not hear of it. A lock that is held for a moment
+# A session that releases the lock anyway needs no error. A lock that is held for a moment
 # is watched, and the watch asks once more when its node is gone.
 for my $way_out ('ROLLBACK', 'ROLLBACK TO before', 'DISCARD ALL')
 {
@@ -226,7 +226,7 @@ for my $way_out ('ROLLBACK', 'ROLLBACK TO before', 'DISCARD ALL')
 	$s->wait_result;
 	ok($s->ok && $s->error eq '', 'and is not cut short by a loss')
 	  or diag($s->error);
-	failed_with($s->query_async('SELECT 1'), '40001', 'which is told by the next statement',
+	failed_with($s->query_async('SELECT 1'), '40001', 'which the next statement reports',
 		like => qr/"standby"/);
 	$probe->wait_result;
 	$_->quit for $s, $admin, $probe;

@@ -17,7 +17,7 @@ my $node = zklock_node('a', zk => $zk, preload => 1);
 $node->safe_psql('postgres', 'CREATE TABLE changed (v int)');
 my $other = session($node);
 
-# A session whose queue of invalidations is full is told to read it.
+# A session whose queue of invalidations is full is signalled to read it.
 my $invalidate = <<'SQL';
 DO $$
 BEGIN

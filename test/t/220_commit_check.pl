@@ -155,7 +155,7 @@ for my $kind ([ lock => "zk_lock('gone')", "zk_unlock('gone')" ],
 }
 {
 	# A server that is silent until the process has ended may drop the session's
-	# good-bye, so the znode may stay until this session times out.
+	# closing message, so the znode may stay until this session times out.
 	my $s = locker('10s', 'always');
 	$s->query_ok("SELECT zk_lock('silent')");
 	$zk->pause;
@@ -193,9 +193,9 @@ for my $level (qw(transaction session))
 	is(rows('by-hand'), 0, 'and leaves no row');
 	works($s, 'SELECT name FROM zk_held_locks', 'untouched',
 		'the other lock at session level is still held');
-	works($s, "INSERT INTO t VALUES ('after')", '', 'the loss is told once');
+	works($s, "INSERT INTO t VALUES ('after')", '', 'the loss is reported once');
 	works($s, "SELECT zk_lock('by-hand')",
-		qr/^\d+$/, 'the lock can be taken anew');
+		qr/^\d+$/, 'the lock can be acquired again');
 	$s->query_ok('SELECT zk_unlock_all()');
 	nothing_left($zkc, "a $level lock without its node leaves nothing behind");
 }

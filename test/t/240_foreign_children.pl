@@ -178,7 +178,7 @@ for my $what (sort keys %contender)
 	$zkc->delete($waiting);
 	$first->query_ok("SELECT zk_unlock('removed')");
 	like($second->wait_result, qr/^\d+$/,
-		'a waiter whose node was removed queues anew and gets the lock');
+		'a waiter whose node was removed queues again and gets the lock');
 	is($second->error, '', 'silently');
 	my ($mine) = queue_of($zkc, 'removed');
 	isnt($mine, $waiting, 'with a new node');

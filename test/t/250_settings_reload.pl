@@ -233,7 +233,7 @@ sub owns
 	chmod 0644, $file or die "$file: $!";
 	change('log_min_messages', 'warning', $s, $bound);
 	fails_with($s, "SELECT zk_lock('c.second')", 'F0000',
-		'a file that may not be used is told then');
+		'a file that may not be used is reported then');
 	works($bound, "SELECT zk_lock('c.last') > 0", 't',
 		'and not to a session that goes on');
 	$_->quit for $s, $bound;

@@ -1,8 +1,8 @@
-# Every operation of every recipe meets every fault, once. As the way is open
-# again at once, the call succeeds all the same, unless the session was made to
-# expire: then what was held is lost, which is told as 40001. Who is told that it
-# holds has exactly the nodes for it, and another server is refused; afterwards
-# nothing is left, while the backend idles.
+# Every operation of every recipe meets every fault, once. The connection works again
+# at once, so the call succeeds, unless the session was made to expire: then held locks
+# are lost, which is reported as 40001. A session that holds a lock has exactly the nodes
+# for it, and another server is refused; afterwards no node is left, while the backend
+# is idle.
 #
 # A first run of a recipe without a fault shows its operations; then each is hit
 # in a run of its own. Names are new in each run. Faults are those of
@@ -89,7 +89,7 @@ sub as_nodes
 	return join ', ', map { "$_=" . shift @kinds } @{ $run->{locks} };
 }
 
-# Waits, and lets go on what is held back as soon as it was asked for.
+# Waits, and releases on what is held back as soon as it was asked for.
 sub attend
 {
 	my ($run, $what, $condition) = @_;
@@ -206,7 +206,7 @@ sub take_step
 	wrong($run, "$sql: $state $answer " . $s->error)
 	  unless $state eq $allowed || $expired && $state eq '40001';
 
-	# Whoever looked before may have been told that all is lost.
+	# A session that looked before may have got the error of the loss.
 	wrong($run, "$sql: $answer") if $good && $answer =~ /^f/m && !$expired;
 
 	# What gives back goes on by itself, and may meet its fault only now.

@@ -128,7 +128,7 @@ my $rival = locker($other);
 
 costs($s, "SELECT zk_lock('a')", 'create2 getChildren',
 	'an uncontended lock costs a create and a list');
-in_one_flight($s, "SELECT zk_lock('b')", 'create2 getChildren', 'in one flight');
+in_one_flight($s, "SELECT zk_lock('b')", 'create2 getChildren', 'pipelined');
 costs($s, "SELECT zk_unlock('b')", 'delete', 'a release costs a delete');
 costs($s, ["SELECT zk_lock('a')", "SELECT zk_xact_lock('a')",
 		"SELECT zk_lock_shared('a')", "SELECT zk_unlock_shared('a')",
@@ -162,7 +162,7 @@ costs($s, "SELECT zk_lock(ARRAY['a', 'b', 'c'])",
 costs($s, "SELECT zk_unlock(ARRAY['a', 'b', 'c'])", 'multi',
 	'its release is one multi');
 in_one_flight($s, "SELECT zk_lock(ARRAY['a', 'b', 'c'])",
-	'multi getChildren getChildren getChildren', 'all but that in one flight');
+	'multi getChildren getChildren getChildren', 'all but that pipelined');
 costs($s, "SELECT zk_unlock(ARRAY['a', 'b', 'c'])", 'multi', 'the second time, too');
 
 # The server numbers nodes as they are made, so that a session knows by the number
@@ -181,7 +181,7 @@ $rival->query_ok("SELECT zk_lock('again'), zk_unlock('again')");
 costs($s, ["SELECT zk_lock('again')", "SELECT zk_unlock('again')"],
 	'create2 getChildren delete', 'one that somebody had is listed as well');
 in_one_flight($s, "SELECT zk_lock('again')", 'create2 getChildren',
-	'in one flight the next time');
+	'pipelined the next time');
 $s->query_ok("SELECT zk_unlock('again')");
 often($s, "ARRAY['m', 'n']");
 costs($s, "SELECT zk_lock(ARRAY['m', 'n'])", 'multi getData',
@@ -235,7 +235,7 @@ costs($s, "SELECT zk_acquire('p', 1)",
 wait_zk_empty($zkc, '/zklock/semaphores/p/locks');
 costs($s, "SELECT zk_release('p')", 'delete', 'and is released as any lock');
 in_one_flight($s, "SELECT zk_acquire('p', 1)",
-	'create2 getChildren getChildren getData', 'the queue in one flight');
+	'create2 getChildren getChildren getData', 'the queue pipelined');
 wait_zk_empty($zkc, '/zklock/semaphores/p/locks');
 costs($s, "SELECT zk_release('p')", 'delete', 'released once more');
 in_one_flight($s, "SELECT zk_acquire('p', 1)",

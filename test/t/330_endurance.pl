@@ -130,7 +130,7 @@ sub locker
 }
 
 # Reconnections of a holder and of a waiter: four nodes are watched, those held
-# and the one that tells of a long wait by their own session.
+# and the report of a long wait by their own session.
 {
 	my $s = locker($way->connect_string);
 	my $waiter = locker($way->connect_string);
@@ -214,7 +214,7 @@ sub locker
 	$gate->query_ok('SELECT pg_advisory_unlock(1)');
 	ok(wait_until('pgbench to end', $gone), 'they all end');
 
-	# Of one that has no time to say good-bye, at the end of its session.
+	# Of one that has no time to send a closing message, at the end of its session.
 	nothing_left($zkc, 'their nodes are gone', timeout => 120);
 	ok(wait_until('sessions to end', sub { 1 == (my @left = connections()) }),
 		'as are their ZooKeeper sessions');

@@ -164,7 +164,7 @@ for my $time ('once', 'twice')
 	works($old, $vacuum, '3', 'rows older than every session of the database are removed');
 	works($old, 'SELECT lock FROM zklock_fences', 'young', 'but not one that an older session could violate');
 	my $other = session($node);
-	works(session($node, dbname => 'owned'), $vacuum, '0', 'whoever asks');
+	works(session($node, dbname => 'owned'), $vacuum, '0', 'for every role');
 	$old->quit;
 	wait_for_sql($node, q(SELECT count(*) FROM pg_stat_activity WHERE datname = 'owned'), '0');
 	works(session($node, dbname => 'owned'), q(SELECT zk_fence_vacuum('1 hour')), '0', 'nor one that is younger than the age given');

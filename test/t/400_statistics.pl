@@ -169,7 +169,7 @@ is($one->query('SELECT scope, acquisitions FROM zk_stat'),
 is($two->query('SELECT scope, acquisitions, sessions_opened FROM zk_stat'),
 	'backend|0|0', 'and looking does not connect');
 
-# A server that is restarted counts anew; a crash of one backend clears them too.
+# A server that is restarted counts again; a crash of one backend clears them too.
 $server->restart;
 $reader = session($server);
 is($reader->query('SELECT acquisitions FROM zk_stat'), '0', 'a restart is a reset');

@@ -60,7 +60,7 @@ sub test_count
 	works($a2, "SELECT zk_try_acquire('n', 2)", 'f', 'and nobody a third');
 	works($b1, "SELECT zk_try_acquire('n', 2)", 'f', 'nor a holder');
 	works($a1, "SELECT zk_release('n')", 't', 'a permit is given back');
-	works($b1, "SELECT zk_try_acquire('n', 2, '1 min')", 't', 'and to be had elsewhere');
+	works($b1, "SELECT zk_try_acquire('n', 2, '1 min')", 't', 'and available elsewhere');
 	works($b1, 'SELECT zk_unlock_all()', '', 'all are given back at once');
 	works($a2, "SELECT zk_try_acquire('n', 2, '1 min')", 't', "and are there: $_") for 1, 2;
 	$a2->query_ok('DISCARD ALL');
@@ -147,12 +147,12 @@ sub test_sizes
 			"one size wins: $size")
 		  || diag(join "\n", @answers, @errors);
 		my ($error) = grep { $_ } @errors;
-		like($error, qr/"$name" has $size permits, not (?!$size)1[01]\n.*HINT/s, 'the others hear of both');
-		fails_with($s[0], "SELECT zk_try_acquire('$name', 3)", '22023', 'and so does whoever comes later');
+		like($error, qr/"$name" has $size permits, not (?!$size)1[01]\n.*HINT/s, 'the error for the others names both');
+		fails_with($s[0], "SELECT zk_try_acquire('$name', 3)", '22023', 'and so does a session that comes later');
 		$_->query_ok('SELECT zk_unlock_all()') for @s;
 	}
 	$_->quit for @s;
-	nothing_left($zkc, 'whoever named another size left nothing');
+	nothing_left($zkc, 'a call with another size left nothing');
 	return;
 }
 
@@ -207,7 +207,7 @@ SQL
 	return;
 }
 
-# A try is refused only if there is no permit to be had.
+# A try is refused only if there is no permit available.
 sub test_tries
 {
 	my @s = map { member($_) } (qw(a b)) x 3;

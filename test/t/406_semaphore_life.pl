@@ -1,6 +1,6 @@
-# The life of permits: every wait ends when it is told to and leaves nothing, be
+# The life of permits: every wait can be ended and leaves nothing, be
 # it in the queue or behind the permits that are out; a permit ends with its
-# session, by a crash after the session timeout; a lost one is told loudly.
+# session, by a crash after the session timeout; a lost permit is reported as an error.
 
 use strict;
 use warnings;
@@ -131,8 +131,8 @@ sub test_waits
 	my $log = -s $here->logfile;
 	$s->query_ok("SET log_lock_waits = on; SET deadlock_timeout = '50ms'");
 	$s->query_async("SELECT zk_acquire('s', 1)");
-	wait_for_log($here, qr/still waiting for a permit of semaphore "s".*In the way: .*"application_name":"member"/s, $log);
-	pass('a long wait is logged with who is in the way');
+	wait_for_log($here, qr/still waiting for a permit of semaphore "s".*Blocked by: .*"application_name":"member"/s, $log);
+	pass('a long wait is logged with its blocker');
 	$holder->query_ok("SELECT zk_release('s')");
 	like($waiter->wait_result, qr/^\d+$/, 'who came first is served first');
 	ok(!$s->finished, 'and nobody else');
@@ -234,7 +234,7 @@ sub test_loss
 	nodes_become($names eq 'kazoo' ? 2 : 3, 1);
 	$way->cut(refuse => 1);
 	like($waiter->wait_result, qr/^\d+$/, 'a session that is cut off loses its permits');
-	fails_with($cut, 'SELECT 1', '40001', 'which it is told', like => qr/locks "more", "two" were lost/);
+	fails_with($cut, 'SELECT 1', '40001', 'which the error reports', like => qr/locks "more", "two" were lost/);
 	works($cut, 'SELECT count(*) FROM zk_held_locks', '0', 'once');
 	$way->accept;
 	works($cut, "SELECT zk_try_acquire('two', 2, '1 min')", 't', 'then it can take others');
@@ -243,7 +243,7 @@ sub test_loss
 	return;
 }
 
-# One who waits sits out an outage; when its session is over, it queues anew.
+# One who waits sits out an outage; when its session is over, it queues again.
 sub test_outage
 {
 	$holder = member($there);
@@ -261,7 +261,7 @@ sub test_outage
 	$way->accept;
 	nodes_become($names eq 'kazoo' ? 1 : 2, 1);
 	$holder->query_ok("SELECT zk_release('s')");
-	like($cut->wait_result, qr/^\d+$/, 'it queues anew and gets its permit');
+	like($cut->wait_result, qr/^\d+$/, 'it queues again and gets its permit');
 	$_->quit for $holder, $cut;
 	nothing_left($zkc, 'nothing is left after outages');
 	return;

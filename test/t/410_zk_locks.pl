@@ -1,4 +1,4 @@
-# zk_locks shows every holder and waiter below the root, whoever made it: what
+# zk_locks shows every holder and waiter below the root, of any program: what
 # sessions of several servers, Curator and kazoo tell, junk, and what may not be
 # read.
 
@@ -225,7 +225,7 @@ my $id = $zkc->session_id;
 	my $shut = session($node_1);
 	$shut->query_ok(q(SET zklock.root = '/closed'));
 	works($shut, 'SELECT count(*) FROM zk_locks', '0', 'where nobody may look nothing is seen');
-	like($shut->error, qr/WARNING:  could not read .*\n.*DETAIL:  .*: 1\.\n/, 'and that is told');
+	like($shut->error, qr/WARNING:  could not read .*\n.*DETAIL:  .*: 1\.\n/, 'and that is reported');
 	$shut->query_ok(q(SET zklock.root = '/none'));
 	works($shut, 'SELECT count(*) FROM zk_locks', '0', 'a root that is not there is empty');
 	is($shut->error, '', 'and that is no warning');
@@ -245,7 +245,7 @@ my $id = $zkc->session_id;
 	for my $what ('INSERT INTO zk_locks (name) VALUES (1)', 'DELETE FROM zk_locks')
 	{
 		$s->query($what);
-		isnt($s->sqlstate, '00000', "$what is not to be had");
+		isnt($s->sqlstate, '00000', "$what is not available");
 	}
 	$s->query_ok('BEGIN READ ONLY');
 	works($s, 'SELECT count(*) FROM zk_locks', '1', 'in a READ ONLY transaction');

@@ -119,7 +119,7 @@ for my $op (qw(sync getChildren multiRead))
 	$s->query_ok("SELECT zk_lock('own')");
 	$s->query_ok("SET zklock.connect_timeout = '300ms'");
 	$proxy->arm(fault => 'lose_request', op => 'multiRead', path => 'l3', down => 1);
-	unreadable($s, '08006', 'lost the connection', 'who holds a lock is told the same');
+	unreadable($s, '08006', 'lost the connection', 'a holder gets the same error');
 	works($s, 'SELECT state FROM zk_held_locks', 'suspect', 'the lock is suspect');
 	$proxy->disarm->up;
 	wait_state($s, 'connected');
@@ -144,7 +144,7 @@ for my $op (qw(sync getChildren multiRead))
 	my $s = looker(connect_timeout => '30s');
 	$s->query_ok("SELECT zk_lock('lost')");
 	$proxy->arm(fault => 'expire', op => 'multiRead', path => 'l3');
-	fails_with($s, $look, '40001', 'a lock that is lost meanwhile is told', like => qr/"lost"/);
+	fails_with($s, $look, '40001', 'a lock that is lost meanwhile is reported', like => qr/"lost"/);
 	$proxy->disarm;
 	works($s, $look, '5', 'once, and then all is read again');
 	$s->quit;

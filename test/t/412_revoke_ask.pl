@@ -1,4 +1,4 @@
-# zk_revoke() asks every holder of a lock to let go, on any server and in other
+# zk_revoke() asks every holder of a lock to release, on any server and in other
 # programs, by Curator's message in the data of its node; and nobody else.
 
 use strict;
@@ -44,7 +44,7 @@ is_deeply([ $zkc->children('/') ], ['zookeeper'], 'and no znode is made');
 	works($first, 'SELECT state FROM zk_held_locks', 'held', 'who is asked holds on');
 	$_->query_ok('SELECT zk_unlock_all()') for $first, $second;
 	wait_zk_empty($zkc, '/zklock/locks/shared');
-	works($asker, "SELECT zk_revoke('shared')", '0', 'when all have let go nobody is asked');
+	works($asker, "SELECT zk_revoke('shared')", '0', 'when all have released nobody is asked');
 
 	# PostgreSQL lets only superusers cancel or end sessions of superusers.
 	$node_1->safe_psql('postgres', 'CREATE ROLE signaller LOGIN IN ROLE pg_signal_backend; CREATE ROLE plain LOGIN');
@@ -79,7 +79,7 @@ is_deeply([ $zkc->children('/') ], ['zookeeper'], 'and no znode is made');
 	nothing_left($zkc, 'what was asked for is given back');
 }
 
-# Other programs: the message is exact, and a watch tells of it.
+# Other programs: the message is exact, and a watch fires.
 {
 	my $guid = '0a1b2c3d-1111-2222-3333-444455556666';
 	my $curator = "/zklock/locks/other/_c_$guid-lock-0000000000";
@@ -103,7 +103,7 @@ $node_1->safe_psql('postgres', 'CREATE ROLE ordinary LOGIN');
 	fails_with($s, "SELECT zk_revoke($_)", '42501', "zk_revoke($_) is not for everybody", hint => 0)
 	  for "'x'", '1', '1, 2';
 	$node_1->safe_psql('postgres', 'GRANT pg_signal_backend TO ordinary');
-	works($s, "SELECT zk_revoke('x'), zk_revoke(1), zk_revoke(1, 2)", '0|0|0', 'but for pg_signal_backend');
+	works($s, "SELECT zk_revoke('x'), zk_revoke(1), zk_revoke(1, 2)", '0|0|0', 'except for pg_signal_backend');
 	$s->quit;
 }
 

@@ -130,7 +130,7 @@ $waiter->query_ok("SELECT zk_lock('other')");
 $waiter->query_async("CALL zk_lock_wait('x')");
 wait_zk_waiting($zkc, '/zklock/locks/x', 2);
 $zkc->delete("/zklock/locks/other/$_") for $zkc->children('/zklock/locks/other');
-failed_with($waiter, '40001', 'a lock that is lost meanwhile is told', like => qr/"other"/);
+failed_with($waiter, '40001', 'a lock that is lost meanwhile is reported', like => qr/"other"/);
 
 $_->quit for $holder, $far, $waiter, $admin;
 nothing_left($zkc, 'no node is left');

@@ -1,4 +1,4 @@
-# A holder that is asked to let go does what zklock.on_revoke says: while its
+# A holder that is asked to release it does what zklock.on_revoke says: while its
 # session idles, runs a statement, or waits; once for each time it is asked.
 
 use strict;
@@ -40,10 +40,10 @@ sub wait_noticed
 	return;
 }
 
-sub asked_back
+sub request_for
 {
 	my ($lock) = @_;
-	return qr/lock "\Q$lock\E" was asked back/;
+	return qr/release of lock "\Q$lock\E" was requested/;
 }
 
 sub said
@@ -97,7 +97,7 @@ sub open_up
 	return;
 }
 
-# All of them, asked back, when they have noticed.
+# Requests the release of all of them, and waits until they have noticed.
 sub holders_asked
 {
 	my ($setting) = @_;
@@ -136,7 +136,7 @@ sub is_asked
 	for my $state ('busy', 'waiting there', 'waiting in CALL', 'waiting in transaction')
 	{
 		my $s = $holders->{$state};
-		wait_until("the notice of $state", sub { $s->so_far =~ /asked back/ });
+		wait_until("the notice of $state", sub { $s->so_far =~ /was requested/ });
 		ok(!$s->finished, "notice, $state: told at once");
 	}
 	open_up();
@@ -144,8 +144,8 @@ sub is_asked
 	{
 		my $s = $holders->{$state};
 		$states{$state}[1] ? $s->wait_result : $s->query('SELECT 1');
-		said($s, asked_back("notice $state"), "notice, $state: told, with what to do");
-		is(() = $s->error =~ /asked back/g, 1, '... once') or diag($s->error);
+		said($s, request_for("notice $state"), "notice, $state: told, with what to do");
+		is(() = $s->error =~ /was requested/g, 1, '... once') or diag($s->error);
 		is(is_asked($s, "notice $state"), 't', '... and zk_revoked() says so');
 		silent($s, '... without another word');
 		$s->quit;
@@ -176,18 +176,18 @@ sub is_asked
 		if ($state eq 'idle')
 		{
 			works($s, 'SELECT 1', '1', 'cancel, idle: there is nothing to cancel');
-			said($s, asked_back('cancel idle'), '... but it is told');
+			said($s, request_for('cancel idle'), '... but it gets the notice');
 		}
 		else
 		{
 			$s->query_async('SELECT 1') unless $states{$state}[1];
 			failed_with($s, '57014', "cancel, $state: cancelled, with the reason",
-				like => asked_back("cancel $state"));
+				like => request_for("cancel $state"));
 		}
 		$s->query_ok('ROLLBACK') if $in_transaction;
 		works($s, 'SELECT name FROM zk_held_locks',
 			$in_transaction ? '' : "cancel $state",
-			$in_transaction ? '... which lets go' : '... which does not let go');
+			$in_transaction ? '... which releases' : '... which does not release');
 		silent($s, '... and nothing more is said');
 		works($s, 'SELECT pg_sleep(0)', '', '... or cancelled');
 		is(is_asked($s, "cancel $state"), $in_transaction ? 'f' : 't', '... and zk_revoked() knows');
@@ -206,7 +206,7 @@ sub is_asked
 	{
 		my $s = $holders->{$state};
 		eval { $states{$state}[1] ? $s->wait_result : $s->query('SELECT 1') };
-		like($s->error, qr/terminating connection because lock "terminate $state" was asked back/,
+		like($s->error, qr/terminating connection because release of lock "terminate $state" was requested/,
 			"terminate, $state: the client hears why");
 		$s->drop;
 	}
@@ -219,7 +219,7 @@ sub is_asked
 {
 	my $s = session($here);
 	my $other = session($there);
-	is(is_asked($s, 'again'), 'f', 'what is not held is not asked back');
+	is(is_asked($s, 'again'), 'f', 'no request to a session that does not hold the lock');
 	$s->query_ok("SELECT zk_lock('again'), zk_lock('left alone')");
 	is(is_asked($s, 'again'), 'f', 'nor what nobody has asked for');
 	for my $time ('once', 'twice')
@@ -227,19 +227,19 @@ sub is_asked
 		ask_back('again');
 		wait_noticed('again');
 		$s->query('SELECT 1');
-		said($s, asked_back('again'), "asked $time, told $time");
+		said($s, request_for('again'), "asked $time, told $time");
 		$s->query('SELECT 1');
 		silent($s, '... and not more often');
 	}
 	is(is_asked($s, 'left alone'), 'f', 'another lock is not meant');
 	$s->query_ok("SELECT zk_unlock('again')");
-	is(is_asked($s, 'again'), 'f', 'who lets go is not asked any more');
+	is(is_asked($s, 'again'), 'f', 'a session that released gets no request any more');
 	$s->query_ok("SELECT zk_lock('again')");
-	is(is_asked($s, 'again'), 'f', 'nor who takes it anew');
+	is(is_asked($s, 'again'), 'f', 'nor one that acquires it again');
 	ask_back('again');
 	wait_noticed('again');
 	$s->query('SELECT 1');
-	said($s, asked_back('again'), 'until it is asked anew');
+	said($s, request_for('again'), 'until there is a new request');
 	fails_with($s, 'SELECT zk_revoked(NULL)', '22004', 'no name');
 	fails_with($s, "SELECT zk_revoked('')", '22023', 'an empty name');
 	$_->quit for $s, $other;
@@ -252,13 +252,13 @@ sub is_asked
 	ask_back('early');
 	wait_noticed('early');
 	$s->query('SELECT 1');
-	said($s, asked_back('early'), 'what comes right after the grant is noticed');
+	said($s, request_for('early'), 'what comes right after the grant is noticed');
 	$way->cut(refuse => 1);
 	ask_back('early');
 	$way->accept;
 	wait_noticed('early');
 	$s->query('SELECT 1');
-	said($s, asked_back('early'), 'and what comes during an outage');
+	said($s, request_for('early'), 'and what comes during an outage');
 	$s->quit;
 }
 
@@ -271,34 +271,34 @@ sub is_asked
 	for my $s (@sharers)
 	{
 		$s->query('SELECT 1');
-		said($s, asked_back('shared'), 'each sharer is told');
+		said($s, request_for('shared'), 'each sharer gets the notice');
 		$s->quit;
 	}
 }
 
-# What is let go meanwhile.
+# What is released meanwhile.
 {
 	my $s = session($here);
 	$s->query_ok("SET zklock.on_revoke = 'cancel'");
 	for my $end ('COMMIT', 'ROLLBACK')
 	{
 		$s->query_ok('BEGIN');
-		$s->query_ok("SELECT zk_xact_lock('let go')");
+		$s->query_ok("SELECT zk_xact_lock('released')");
 		ask_back('let%20go');
 		wait_noticed('let%20go');
-		works($s, $end, '', "$end lets go, uncancelled");
+		works($s, $end, '', "$end releases, uncancelled");
 		works($s, 'SELECT pg_sleep(0)', '', '... and what comes then is not cancelled');
 		silent($s, '... or told anything');
 	}
-	$s->query_ok("SELECT zk_lock('let go')");
+	$s->query_ok("SELECT zk_lock('released')");
 	ask_back('let%20go');
 	wait_noticed('let%20go');
-	works($s, "SELECT zk_unlock('let go')", 't', 'nor is zk_unlock() cancelled');
+	works($s, "SELECT zk_unlock('released')", 't', 'nor is zk_unlock() cancelled');
 	works($s, 'SELECT pg_sleep(0)', '', '... or what comes after it');
 	silent($s, '... or told');
 
 	# A cancel that comes while nothing can be interrupted, until the lock is gone.
-	$s->query_ok("SELECT zk_lock('let go')");
+	$s->query_ok("SELECT zk_lock('released')");
 	ask_back('let%20go');
 	wait_noticed('let%20go');
 	$s->query_async(<<'SQL');
@@ -308,7 +308,7 @@ DECLARE
 	released boolean;
 BEGIN
 	PERFORM set_config('application_name', 'busy', false);
-	released := md5(long) <> '' AND zk_unlock('let go');
+	released := md5(long) <> '' AND zk_unlock('released');
 	PERFORM pg_sleep(0);
 END $$
 SQL
@@ -338,7 +338,7 @@ SQL
 	wait_asleep($s);
 	ask_back('caught');
 	$s->wait_result;
-	like($s->error, qr/caught: .*lock "caught" was asked back/, 'a handler sees why it was cancelled');
+	like($s->error, qr/caught: .*release of lock "caught" was requested/, 'a handler sees why it was cancelled');
 	ok($s->ok, 'and goes on, uncancelled') or diag($s->error);
 	works($s, 'SELECT count(*) FROM zk_held_locks', '0', 'letting go');
 	$s->quit;
@@ -354,7 +354,7 @@ SQL
 	wait_blocked($s);
 	ask_back('planned');
 	failed_with($s, '57014', 'a cancel before the statement runs tells why',
-		like => asked_back('planned'));
+		like => request_for('planned'));
 	$locker->query_ok('COMMIT');
 	$_->quit for $s, $locker;
 }
@@ -403,7 +403,7 @@ SQL
 	$s{cancel}->wait_result;
 	silent($s{cancel}, 'and succeeds');
 	$s{cancel}->query('SELECT 1');
-	said($s{cancel}, asked_back('commit cancel'), 'its session hears of it then');
+	said($s{cancel}, request_for('commit cancel'), 'its session gets the notice then');
 	wait_for_sql($here, 'SELECT count(*) FROM pg_stat_activity WHERE pid = ' . $s{terminate}->pid, '0');
 	unlike($s{terminate}->so_far, qr/WARNING/, 'or ends after it');
 	$s{cancel}->quit;

@@ -70,7 +70,7 @@ my $other_writer = $java->lock(write => path('x'));
 }
 
 # They hold exclusively, then share, then give up exclusive. Curator 5.4.0 gives
-# the reader a number of its own: who came before it is served before it, whoever
+# the reader a number of its own: an earlier contender is served before it, whichever
 # that is. So nobody may have come before.
 {
 	ok($writer->acquire(0), 'their downgrade: they hold');
@@ -198,7 +198,7 @@ my $other_writer = $java->lock(write => path('x'));
 	$other_writer->acquire_async;
 	my @nodes = sort { substr($a, -10) <=> substr($b, -10) } queue('x', 9);
 	is_deeply([ $reader->participants ], [ grep { /READ/ } @nodes ],
-		'participants: their readers are told of all readers');
+		'participants: their readers see all readers');
 	is(scalar(grep { /READ/ } @nodes), 7, 'participants: which are seven');
 	is_deeply([ $writer->participants ], [ grep { /WRIT/ } @nodes ],
 		'participants: and their writers of all writers');

@@ -97,7 +97,7 @@ sub who
 		'contenders: all of both sides in the order of the queue');
 	is_deeply([ who($python->lock(lock => path('x'))->contenders) ],
 		[ $here->pid, $lock->identifier ],
-		'contenders: a lock that knows no readers tells of the others');
+		'contenders: a lock without readers lists the others');
 	$here->query_ok("SELECT zk_unlock('x')");
 	ok($lock->wait_result, 'contenders: they are served in that order');
 	$lock->release;
@@ -126,7 +126,7 @@ sub who
 		works($session, "SELECT zk_lock('x')", qr/^\d+$/,
 			"contenders: one with a name that is not UTF-8, in $dbname");
 		is(decode_json(($lock->contenders)[0])->{usename}, 'caf?',
-			'contenders: is told of in UTF-8');
+			'contenders: is listed in UTF-8');
 		$session->query_ok("SELECT zk_unlock('x')");
 		$session->quit;
 	}
@@ -182,7 +182,7 @@ sub who
 	$here->query_ok("SELECT zk_unlock('x')");
 	like($there->wait_result, qr/^\d+$/, 'cancelled: it is in nobody\'s way');
 	$there->query_ok("SELECT zk_unlock('x')");
-	ok($lock->acquire(30000), 'cancelled: and can begin anew');
+	ok($lock->acquire(30000), 'cancelled: and can restart');
 	ok(!$lock->acquire(0), 'twice: kazoo counts no holds');
 	works($here, "SELECT zk_try_lock('x')", 'f', 'twice: it holds once');
 	ok($lock->release, 'twice: and is released');

@@ -62,7 +62,7 @@ ZkLock::Duel->new(
 	servers => \@servers, zk => $zk,
 	queue => sub { takers('kazoo', 'kazoo', @_) })->all;
 
-# Three permits, whoever has them.
+# Three permits, for any programs.
 for my $case ([ 'curator', "Curator's", $java ], [ 'kazoo', "kazoo's", $python ])
 {
 	my ($layout, $whose, $driver) = @$case;

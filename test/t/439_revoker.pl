@@ -1,4 +1,4 @@
-# Curator's Revoker and zk_revoke() ask each other's holders to let go.
+# Curator's Revoker and zk_revoke() ask each other's holders to release.
 
 use strict;
 use warnings;
@@ -19,7 +19,7 @@ my $other = zklock_node('b', zk => $zk, session_timeout => '10s');
 my ($s, $far) = map { session($_) } $node, $other;
 $_->query_ok("SET zklock.node_names = 'curator_mutex'") for $s, $far;
 
-# They ask, we let go.
+# They request, we release.
 my $theirs = $java->lock(mutex => '/zklock/locks/x');
 $s->query_ok("SELECT zk_lock('x')");
 $theirs->acquire_async;
@@ -30,7 +30,7 @@ my $asking = $java->lock(mutex => '/zklock/locks/x');
 $asking->revoke($held);
 wait_until('the request to be heard', sub { $s->query("SELECT zk_revoked('x')") eq 't' });
 pass('Curator asks a session of ours');
-ok(!$theirs->finished, 'which keeps its lock until it lets go');
+ok(!$theirs->finished, 'which keeps its lock until it releases');
 $s->query_ok("SELECT zk_unlock('x')");
 ok($theirs->wait_result, 'and then it is theirs');
 $theirs->release;
@@ -47,15 +47,15 @@ failed_with($s, '57014', 'Curator ends the statement of a holder that wants it s
 $s->query_ok('ROLLBACK');
 ok($theirs->wait_result, 'and gets the lock');
 
-# We ask, they let go.
+# We request, they release.
 $theirs->release;
 $theirs->revocable;
 ok($theirs->acquire(0), 'they hold a revocable lock');
 works($far, "SELECT zk_revoke('x')", '1', 'zk_revoke() asks one holder');
-ok($theirs->asked(30000), 'who hears of it');
+ok($theirs->asked(30000), 'which gets the request');
 $far->query_async("SELECT zk_lock('x')");
 $theirs->release;
-like($far->wait_result, qr/^\d+$/, 'and lets go');
+like($far->wait_result, qr/^\d+$/, 'and releases');
 works($far, "SELECT zk_unlock('x')", 't', 'the lock is given back');
 
 $_->quit for $s, $far;

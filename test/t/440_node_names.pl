@@ -148,7 +148,7 @@ for my $names ([ 'curator', 'kazoo' ], [ 'kazoo', 'curator' ])
 	$holder->query_async(sql('lock', 'exclusive'));
 	queue(3);
 	$waiter->query_async(sql('lock', 'exclusive'));
-	failed_with($waiter, '40P01', "two upgraders, $mine and $yours: one is told",
+	failed_with($waiter, '40P01', "two upgraders, $mine and $yours: one gets the error",
 		hint => 0);
 	$waiter->query_ok(sql('unlock', 'shared'));
 	like($holder->wait_result, qr/^\d+$/, 'and the other has it');

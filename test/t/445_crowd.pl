@@ -82,7 +82,7 @@ $report = $crowd->harmony('SQL alone, in three languages', 'sql',
 		  qw(curator kazoo)));
 cmp_ok($report->{most}{sql}, '>', 1, 'SQL alone, in three languages: readers met');
 
-# Semaphores of three: whoever has a permit may meet two others. And of one.
+# Semaphores of three: a permit's holder may meet two others. And of one.
 sub permit
 {
 	my ($driver, $names, $name, $size, $mode) = @_;

@@ -1,5 +1,5 @@
 # What other programs see of us and we of them while both hold and wait, and what
-# they do in our midst: wishes given up or removed, wrong sizes, requests to let go.
+# they do in our midst: requests given up or removed, wrong sizes, requests to release.
 
 use strict;
 use warnings;
@@ -124,7 +124,7 @@ sub rows
 	wait_zk_empty($zkc, pool('ours-__lock__'));
 	my $larger = $python->lock(semaphore => pool('ours'), leases => 3);
 	is($larger->try('acquire', 0), undef, "kazoo's permits: a size of ours binds them");
-	like($larger->failed, qr/^ValueError/, "kazoo's permits: of which they are told");
+	like($larger->failed, qr/^ValueError/, "kazoo's permits: as the error says");
 	$here->query_ok('SELECT zk_unlock_all()');
 	$theirs->release;
 
@@ -170,7 +170,7 @@ sub rows
 
 	$session = $ask->('notice');
 	works($session, 'SELECT 1', '1', 'asked, notice: goes on');
-	like($session->error, qr/NOTICE: .*"x"/, 'asked, notice: and is told');
+	like($session->error, qr/NOTICE: .*"x"/, 'asked, notice: and gets it');
 	$session->quit;
 	ok($waiter->wait_result, 'asked, notice: the lock is handed over at its end');
 	$waiter->release;
@@ -193,7 +193,7 @@ sub rows
 	my @readers = map { $java->lock(read => path('r')) } 1 .. 2;
 	$_->revocable, $_->acquire for @readers;
 	works($dba, "SELECT zk_revoke('r')", '2', 'asking: all readers of Curator');
-	ok($_->asked(30000), 'asking: who hear of it') for @readers;
+	ok($_->asked(30000), 'asking: they get the request') for @readers;
 	$_->release for @readers;
 }
 

@@ -90,7 +90,7 @@ for my $servers ([qw(a b c)], [qw(a b c d)])
 	}
 }
 
-# One of two sharers; the other one lets go and changes nothing.
+# One of two sharers; the other one releases and changes nothing.
 {
 	my ($s, $t, $other) = map { $d->open($_) } qw(a b c);
 	$d->hold($_, "SELECT zk_xact_lock_shared('x')") for $s, $other;
@@ -188,9 +188,9 @@ for my $servers ([qw(a b c)], [qw(a b c d)])
 	$d->wait_for($s, "SELECT zk_lock('y')");
 	$d->wait_for($t, "SELECT zk_lock('x')");
 	my $victim = $d->one_gives_way('session level');
-	$d->all_go_on('... and what it held is let go by its owner alone');
+	$d->all_go_on('... and what it held is released by its owner alone');
 }
 
-is_deeply([ $zkc->children($waits) ], [], 'no wait is told any more');
+is_deeply([ $zkc->children($waits) ], [], 'no wait is published any more');
 nothing_left($zkc, 'nothing is left');
 done_testing();

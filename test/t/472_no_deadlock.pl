@@ -1,6 +1,6 @@
 # Promise 7.2: no false alarms. What looks like a deadlock and is none, or has
 # ceased to be one, is left alone. Every wait here lasts for longer than
-# deadlock_timeout, so that it is told and looked at.
+# deadlock_timeout, so that it is published and searched.
 
 use strict;
 use warnings;
@@ -37,9 +37,9 @@ sub lock_row { return "UPDATE t SET v = v + 1 WHERE id = $_[0]" }
 	$d->let_go($s[6]);
 	$d->all_go_on('a chain goes on from its end, one after the other');
 }
-is(scalar(told_waits($zkc)), 0, '... and nothing is told any more');
+is(scalar(told_waits($zkc)), 0, '... and no wait is published any more');
 
-# A sharer that was in the way has left, unnoticed by who waits behind another,
+# A blocking sharer has left, unnoticed by a session that waits behind another,
 # and waits for that one now.
 {
 	my ($s, $left, $stays) = map { $d->open($_) } qw(a b c);
@@ -55,7 +55,7 @@ is(scalar(told_waits($zkc)), 0, '... and nothing is told any more');
 	$d->all_go_on('who has left is in nobody\'s way');
 }
 
-# A wait for a row ends by its lock_timeout, again and again; whoever waits behind
+# A wait for a row ends by its lock_timeout, again and again; a session that waits behind
 # it on another server is left alone.
 {
 	my ($s, $t, $u) = map { $d->open($_) } qw(a b a);
@@ -89,7 +89,7 @@ is(scalar(told_waits($zkc)), 0, '... and nothing is told any more');
 	$d->wait_for($s, "SELECT zk_xact_lock('y')");
 	$t->query_ok("SELECT zk_xact_lock('x')");
 	is($t->sqlstate, '00000', 'lock_timeout ends a circle first: the other goes on');
-	failed_with($s, '55P03', '... and it is told as that', hint => 0);
+	failed_with($s, '55P03', '... and it is reported as that', hint => 0);
 	$d->{waiting} = [];
 	$d->close;
 }
@@ -172,6 +172,6 @@ is(scalar(told_waits($zkc)), 0, '... and nothing is told any more');
 	$d->all_go_on('who has lost its session waits behind what is left of it');
 }
 
-is(scalar(told_waits($zkc)), 0, 'nothing is told any more');
+is(scalar(told_waits($zkc)), 0, 'no wait is published any more');
 nothing_left($zkc, 'nothing is left');
 done_testing();

@@ -133,10 +133,10 @@ for my $layout ('curator', 'kazoo')
 		wait_told($zkc, qr/\.w\./, 2);
 		ok(!$s->finished && !$t->finished, "$layout: nobody knows what that waits for");
 		$theirs->release;
-		$d->all_go_on("$layout: ... it lets go, and all go on");
+		$d->all_go_on("$layout: ... it releases, and all go on");
 		$theirs->close;
 	}
-	is_deeply([ told_waits($zkc) ], [], "$layout: no wait is told any more");
+	is_deeply([ told_waits($zkc) ], [], "$layout: no wait is published any more");
 }
 
 # Off: lock_timeout ends it.

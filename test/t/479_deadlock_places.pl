@@ -122,7 +122,7 @@ sub is_ended
 	return;
 }
 
-# It waits no longer than it was told to.
+# It waits no longer than its timeout.
 {
 	my %s = requeued("SELECT zk_try_lock('y', '4s')");
 	is($s{a1}->wait_result, 'f', 'a try gives up when its limit has passed');
@@ -144,7 +144,7 @@ for my $case ([ 'lock_timeout', 'lock timeout', '55P03' ],
 		  . " EXCEPTION WHEN lock_not_available THEN"
 		  . " RAISE '%', clock_timestamp() - statement_timestamp() < '17s'; END \$\$",
 		set => "SET deadlock_timeout = '8s'; SET lock_timeout = '10s'");
-	failed_with($s{a1}, 'P0001', 'lock_timeout does not begin anew', hint => 0,
+	failed_with($s{a1}, 'P0001', 'lock_timeout does not restart', hint => 0,
 		like => qr/ERROR:  t$/m);
 	is_ended('lock_timeout, once', \%s, $s{a1});
 }
@@ -173,6 +173,6 @@ for my $fault ('lose_request', 'lose_answer', 'expire')
 	is_ended($fault, \%s);
 }
 
-is_deeply([ $zkc->children('/zklock/waits') ], [], 'no wait is told any more');
+is_deeply([ $zkc->children('/zklock/waits') ], [], 'no wait is published any more');
 $zkc->close;
 done_testing();

@@ -1,4 +1,4 @@
-# zk_blocking() shows who stands before the wait of a backend of this server,
+# zk_blocking() shows what blocks a waiting backend of this server,
 # wherever they are.
 
 use strict;
@@ -51,7 +51,7 @@ is(blocking($on_c), line($on_b, qw(x exclusive t)), 'who had to wait, holds it')
 $on_b->query_ok("SELECT zk_unlock('x')");
 $on_c->wait_result;
 
-# Sharers stand before a writer, not before each other.
+# Sharers block a writer, not each other.
 $on_a->query_ok("SELECT zk_lock_shared('x')");
 is(blocking($on_c), '', 'sharers do not wait for each other');
 $on_b->query_async("SELECT zk_lock('x')");

@@ -25,7 +25,7 @@ sub rows
 sub sorted_lines { return join '', map { "$_\n" } sort @_ }
 
 
-# A document that has everything would pass; one that has not is told.
+# A document that has everything would pass; one that has not is named.
 {
 	my $file = File::Temp->new;
 	print $file "# One `a`\ntext\n```sql\n# no heading\n```\n## Two `b`, `c d`\n\n### Three\nend\n";

@@ -1,6 +1,6 @@
 # Behind a connection pooler. In transaction mode locks of transactions are what
 # they are elsewhere, with a few ZooKeeper sessions for many clients; locks of
-# sessions belong to whoever is given the backend next. In session mode the
+# sessions belong to the client that gets the backend next. In session mode the
 # pooler's DISCARD ALL releases them.
 
 use strict;
@@ -106,7 +106,7 @@ SQL
 	isnt(backend($first), $its_backend, 'its owner is given another one');
 	my ($released, $warning) = $first->query("SELECT zk_unlock('strays')");
 	is($released, 'f', 'and can not release it');
-	like($warning, qr{WARNING:  }, 'which it is told');
+	like($warning, qr{WARNING:  }, 'with a warning');
 	works($direct, "SELECT zk_try_lock('strays')", 'f', 'so it is held on');
 	works($second, "SELECT zk_unlock('strays')", 't', 'by the other client');
 	$_->quit for $first, $second;

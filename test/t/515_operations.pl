@@ -57,7 +57,7 @@ for ([ '1s', '00:00:04' ], [ '10s', '00:00:10' ], [ '2min', '00:00:40' ])
 	my $out = session($node);
 	$out->query_ok("SET zklock.connect_timeout = '300ms'");
 	fails_with($out, "SELECT zk_lock('one more')", '08001',
-		'one connection more than maxClientCnxns is told that there is none');
+		'one connection more than maxClientCnxns gets an error that says so');
 	works($in[0], "SELECT count(*) FROM zk_locks WHERE name LIKE 'own-%'", CONNECTIONS,
 		'while the others go on');
 	$in[-1]->quit;

@@ -77,7 +77,7 @@ my $ensemble = ZkLock::ZkEnsemble->start(size => 3, tick_time => 500);
 		'a session that expires is counted by the leader');
 }
 
-# The exporter, on the configuration as it is but for places and intervals.
+# The exporter, on the configuration as it is except for places and intervals.
 my $node = zklock_node('a', zk => $ensemble->connect_string, preload => 1,
 	extra_conf => "listen_addresses = '127.0.0.1'\n");
 $node->safe_psql('postgres', <<'SQL');

@@ -108,7 +108,7 @@ sub taken_over
 		'silent: the old primary comes back and can not commit what it had begun');
 	is($primary->safe_psql('postgres', 'SELECT count(*) FROM t'), 0, 'silent: nor has it');
 	fails_with($leader, "INSERT INTO t VALUES ('old leader')", '40001',
-		'silent: its leader is told with the next statement');
+		'silent: its leader gets the error with the next statement');
 	is($primary->safe_psql('postgres', 'SELECT count(*) FROM t'), 0, 'silent: which does nothing');
 	works($leader, "SELECT zk_try_lock('silent-leader')", 'f',
 		'silent: and can not lead again while another does');

@@ -1,5 +1,5 @@
 # An ensemble that is restored from an old copy of its data has forgotten what came
-# after: holders lose their locks and are told, tokens begin anew at the copy's, and
+# after: holders lose their locks and get the error, tokens restart at the copy's, and
 # fences refuse them until an administrator resets them.
 
 use strict;
@@ -41,7 +41,7 @@ works($holder, "SELECT zk_fence('guarded')", $token, 'a token is recorded after 
 $long->query_ok("SELECT zk_lock('more'), zk_unlock('more')");
 $_->query_ok("BEGIN; INSERT INTO t VALUES ('lost')") for $holder, $long;
 
-# It stays down until nobody trusts what it was told before.
+# It stays down until no session trusts an earlier answer.
 $zk->stop;
 for my $s ($holder, $long)
 {

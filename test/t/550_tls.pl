@@ -89,7 +89,7 @@ for my $what (sort keys %refused)
 	my $s = with_settings(tls_cert_file => $tls->path('stranger.crt'),
 		tls_key_file => $tls->path('stranger.key'), connect_timeout => '1s');
 	fails_with($s, "SELECT zk_lock('refused')", '08001',
-		'whoever shows a certificate that the ensemble does not trust is refused',
+		'a client with a certificate that the ensemble does not trust is refused',
 		like => qr/^HINT:.*tls_cert_file/m);
 	$s->query_ok("SET zklock.$_ = ''") for keys %files;
 	fails_with($s, "SELECT zk_lock('refused')", '08001', 'and who speaks no TLS at all',
@@ -163,7 +163,7 @@ for my $what (sort keys %refused)
 	$zk->restart;
 	wait_state($s, 'connected');
 	works($s, "BEGIN; SET LOCAL zklock.commit_check = always; SELECT zk_lock('kept') = $token; COMMIT", 't',
-		'a server that starts anew is found again');
+		'a server that starts again is found again');
 	$s->query_ok('SELECT zk_unlock_all()');
 
 	# The library waits for a server that accepts and is silent; its caller does not.
@@ -201,7 +201,7 @@ for my $what (sort keys %refused)
 		$first->query_ok("SELECT zk_try_lock('renewed'), zk_unlock('renewed')");
 		zk_session_id($first) ne $before;
 	});
-	pass('after a reload an idle session is opened anew with a renewed certificate');
+	pass('after a reload an idle session is opened again with a renewed certificate');
 	works($second, "SELECT zk_try_lock('more')", 't', 'one that holds something');
 	is(zk_session_id($second), $held, '... goes on as it is');
 	$second->query_ok('SELECT zk_unlock_all()');

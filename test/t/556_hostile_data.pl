@@ -58,9 +58,9 @@ my $held = $zkc->create("/zklock/locks/hostile/$guid-__WRIT__", data => $hostile
 	makepath => 1);
 my $waiter = session($node);
 $waiter->query_async("SELECT zk_lock('hostile')");
-wait_for_log($node, qr/still waiting for zk lock "hostile".*\n.*In the way: /, $log);
-my ($line) = slurp_file($node->logfile, $log) =~ /^(.*In the way: .*(?:\n\t.*)*)\n/m;
-like($line, qr/worker\?LOG:  forged\?\?\[2J/, 'the log line of a long wait tells what the holder says of itself');
+wait_for_log($node, qr/still waiting for zk lock "hostile".*\n.*Blocked by: /, $log);
+my ($line) = slurp_file($node->logfile, $log) =~ /^(.*Blocked by: .*(?:\n\t.*)*)\n/m;
+like($line, qr/worker\?LOG:  forged\?\?\[2J/, 'the log line of a long wait shows the holder's data');
 unlike($line, qr/[^ -~\t]/, 'in one line, of printable characters');
 is($dba->query(q(SELECT application_name FROM zk_locks WHERE name = 'hostile' AND granted)),
 	'worker?LOG:  forged??[2J????2J ' . encode('UTF-8', "é\x{ad}") . '?end',

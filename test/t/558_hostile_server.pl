@@ -88,7 +88,7 @@ for my $case (@cases)
 }
 
 # What no check can find: a server decides who holds what, and the password, the names and
-# the identities of holders are plain text for it, and for whoever is on the way.
+# the identities of holders are plain text for it, and for everybody on the network.
 my $secret_file = PostgreSQL::Test::Utils::tempdir() . '/secret';
 append_to_file($secret_file, "digest kept:S3cr3tPassw0rd\n");
 chmod 0600, $secret_file or die "$secret_file: $!";

@@ -74,7 +74,7 @@ one_gives_way(const char *name)
 	publish_all();
 	is_int(verdicts(), 1, "%s: one gives way", name);
 	ok(others_go_on(), "%s: the others go on", name);
-	is_int(reported_by(NULL), 0, "%s: nothing is told any more", name);
+	is_int(reported_by(NULL), 0, "%s: no wait is published any more", name);
 	scene_end(NULL);
 }
 
@@ -261,7 +261,7 @@ test_stale(void)
 	reduce(B, "b", ZKL_MODE_NONE);
 	lock_now(B, "a", X);
 	publish_all();
-	is_int(verdicts(), 0, "who was in the way and has left: nobody gives way");
+	is_int(verdicts(), 0, "a blocker that has left: no victim");
 	fake_count(A->client);
 	for (int i = 0; i < 200; i++)
 	{
@@ -294,7 +294,7 @@ test_stale(void)
 		fake_advance(100);
 	}
 	publish_all();
-	is_int(verdicts(), 0, "... nor when it is told that it is over");
+	is_int(verdicts(), 0, "... nor when its report is withdrawn");
 	scene_end(NULL);
 
 	/* A participant does not answer. */
@@ -343,7 +343,7 @@ test_ends(void)
 	two();
 	(void) is_victim_now(A);
 	fake_run_all();
-	is_int(reported_by(A), 1, "a long wait is told");
+	is_int(reported_by(A), 1, "a long wait is published");
 	give_up_all(A);
 	fake_run_all();
 	is_int(reported_by(A), 0, "... and no more when it was given up");

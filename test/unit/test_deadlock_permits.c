@@ -89,7 +89,7 @@ one_gives_way(const char *name)
 	for (int i = 0; i < MAX_PARTIES; i++)
 		if (parties[i].session && is_truly_deadlocked(&parties[i]))
 			ok(false, "... and the others can go on");
-	ok(scene_settles() && reported_by(NULL) == 0, "... the others go on, and nothing is told any more");
+	ok(scene_settles() && reported_by(NULL) == 0, "... the others go on, and no wait is published any more");
 	scene_end(NULL);
 }
 

@@ -57,7 +57,7 @@ test_removed(void)
 	begin_telling(1);
 	forget(lock_now(A, "a", X));
 	remove_by_hand("a");
-	is_int(losses_reported, 0, "before the node is watched nothing tells of its removal");
+	is_int(losses_reported, 0, "before the node is watched its removal goes unnoticed");
 	fake_advance(T);
 	ok(is_lost("a") && losses_reported == 1, "... but the watch then finds out");
 	scene_end("exclusion, nodes removed early");
@@ -91,7 +91,7 @@ test_disconnected(void)
 	fake_connect(A->client);
 	fake_run_all();
 	fake_advance(T);
-	ok(is_lost("a") && losses_reported == 1, "what was removed during an outage is told after it");
+	ok(is_lost("a") && losses_reported == 1, "a removal during an outage is reported after it");
 	scene_end("exclusion, removed during an outage");
 
 	begin_telling(1);
@@ -116,7 +116,7 @@ test_downgraded(void)
 	reduce(A, "a", S);
 	fake_run_all();
 	fake_advance(T);
-	is_str(fake_trace(A->client), "mw", "the node of a downgrade is watched anew");
+	is_str(fake_trace(A->client), "mw", "the node of a downgrade is watched again");
 	ok(!is_lost("a") && losses_reported == 0, "... and the end of the old one is no loss");
 	remove_by_hand("a");
 	ok(is_lost("a") && losses_reported == 1, "... but that of the new one");
@@ -167,7 +167,7 @@ test_expired(void)
 	fake_expire(A->client);
 	fake_connect(A->client);
 	fake_run_all();
-	ok(is_lost("a") && is_lost("b") && losses_reported == 1, "an expiry is told once for all that was held");
+	ok(is_lost("a") && is_lost("b") && losses_reported == 1, "an expiry is reported once for all that was held");
 	scene_end("exclusion, expired");
 }
 

@@ -140,7 +140,7 @@ test_renewed(void)
 			foreign_node("a", "lock-", 77);
 		let_go(A);
 		is_int(lock_now(A, "a", X)->status, ZKL_PENDING,
-			   "another container that has counted to %d is told from the former", times + 1);
+			   "another container that has counted to %d is distinguished from the former", times + 1);
 		scene_end("exclusion, container renewed");
 	}
 }

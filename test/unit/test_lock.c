@@ -72,12 +72,12 @@ test_parents(void)
 
 	scene_begin(1);
 	fake_quirks.no_chroot = true;
-	is_int(lock_now(A, "a", X)->status, ZKL_NO_CHROOT, "a missing chroot is told");
+	is_int(lock_now(A, "a", X)->status, ZKL_NO_CHROOT, "a missing chroot is reported");
 	scene_end(NULL);
 
 	scene_begin(1);
 	fake_quirks.deny = "/zklock";
-	is_int(lock_now(A, "a", X)->status, ZKL_NO_AUTH, "a refused root is told");
+	is_int(lock_now(A, "a", X)->status, ZKL_NO_AUTH, "a refused root is reported");
 	scene_end(NULL);
 
 	scene_begin(2);
@@ -95,7 +95,7 @@ test_parents(void)
 	fake_quirks.deny = path_of("a");
 	Ask		   *ask = lock_now(A, "a", X);
 
-	is_int(ask->status, ZKL_NO_AUTH, "a refused node is told");
+	is_int(ask->status, ZKL_NO_AUTH, "a refused node is reported");
 	forget(ask);
 	is_int(nodes_of(NULL, "a"), 0, "... and leaves nothing");
 	scene_end(NULL);
@@ -258,7 +258,7 @@ test_reaped(void)
 	ask_for(A, "a", X);
 	fake_tree_reap();
 	fake_run_all();
-	is_int(mode_of(A, "a"), X, "a container removed before the create is made anew");
+	is_int(mode_of(A, "a"), X, "a container removed before the create is created again");
 	reduce(A, "a", NONE);
 	fake_apply(A->client);
 	fake_tree_reap();
@@ -294,7 +294,7 @@ test_deleted_by_hand(void)
 	fake_run_all();
 	reduce(A, "a", NONE);
 	fake_run_all();
-	is_int(mode_of(B, "a"), X, "... and gets the lock by queueing anew");
+	is_int(mode_of(B, "a"), X, "... and gets the lock by queueing again");
 	is_int(nodes_of(B, "a"), 1, "... with one node");
 	scene_end(NULL);
 }

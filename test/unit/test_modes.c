@@ -191,7 +191,7 @@ two_upgraders(bool writer_waits)
 	b = ask_for(B, "a", X);
 	fake_run_all();
 	ok((a->status == ZKL_DEADLOCK) + (b->status == ZKL_DEADLOCK) == 1,
-	   "of two upgraders exactly one is told of the deadlock%s",
+	   "of two upgraders exactly one gets the deadlock error%s",
 	   writer_waits ? ", a writer waiting" : "");
 	Party	   *victim = a->status == ZKL_DEADLOCK ? A : B;
 	Party	   *other = victim == A ? B : A;

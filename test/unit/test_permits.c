@@ -167,7 +167,7 @@ test_count(void)
 	is_int(count_nodes(queue()), 0, "... nor in the queue");
 	release_permit(B, "s");
 	fake_run_all();
-	is_int(status_of_try(D, 3), ZKL_OK, "what is given back is to be had");
+	is_int(status_of_try(D, 3), ZKL_OK, "what is given back is available");
 	is_int(status_of_try(B, 3), ZKL_BUSY, "... once");
 	end("never more than the size");
 }
@@ -238,7 +238,7 @@ test_sizes(void)
 	fake_run_all();
 	ok((a->status == ZKL_OK) != (b->status == ZKL_OK), "of two sizes at once one wins");
 	zkl_request_info(a->status == ZKL_OK ? b->request : a->request, &info);
-	is_int(info.size, a->status == ZKL_OK ? 3 : 4, "the other one is told which");
+	is_int(info.size, a->status == ZKL_OK ? 3 : 4, "the other one learns which");
 	fake_run_all();
 	is_int(nodes_of(NULL, NULL), 1, "... and leaves nothing");
 	end("sizes of a new semaphore");
@@ -295,7 +295,7 @@ test_semaphore_removed(void)
 	fake_run_all();
 	for (int i = 0; i < 3; i++)
 		fake_tree_reap();
-	is_int(fake_tree_find(pool_of("s", "")) != NULL, kazoo, "out of use it goes, but for kazoo's");
+	is_int(fake_tree_find(pool_of("s", "")) != NULL, kazoo, "out of use it goes, except for kazoo's");
 	is_int(status_of_another(A, 4), kazoo ? ZKL_OTHER_CAPACITY : ZKL_OK, "... and its size with it");
 	end("another size later");
 }
@@ -343,7 +343,7 @@ test_another_size(void)
 	fake_tree_set(pool_of("s", ""), "3");
 	is_int(b->status, ZKL_PENDING, "who waits keeps to the size that it has seen");
 	remove_node(find_node(B, queue()));
-	is_int(b->status, ZKL_OTHER_CAPACITY, "... but not when it queues anew");
+	is_int(b->status, ZKL_OTHER_CAPACITY, "... but not when it queues again");
 	end("another size while a place in the queue is removed");
 }
 
@@ -360,7 +360,7 @@ test_own_pending_deletes(void)
 	release_permit(A, "s");
 	fake_run_all();
 	is_int(count_nodes(permits()), 1, "the node of a permit is still there");
-	is_int(status_of_try(B, 1), ZKL_BUSY, "another session is told so");
+	is_int(status_of_try(B, 1), ZKL_BUSY, "another session gets that status");
 	a = try_permit(A, "s", 1);
 	fake_run_all();
 	is_int(a->status, ZKL_PENDING, "who gave it back waits until it has gone");

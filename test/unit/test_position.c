@@ -212,7 +212,7 @@ test_upgrade(void)
 static void
 test_deadlock(void)
 {
-	queue_entries("A:W3 A:R0 B:R1 B:W2", true, ZKL_POSITION_DEADLOCK, NULL, "the later of two upgrades is told");
+	queue_entries("A:W3 A:R0 B:R1 B:W2", true, ZKL_POSITION_DEADLOCK, NULL, "the later of two upgrades gets the error");
 	queue_entries("B:W2 B:R1 A:R0 A:W3", true, ZKL_POSITION_BEHIND, "A:R0", "the earlier waits on");
 	queue_entries("A:W4 A:R0 B:R1 B:W2 C:W2", true, ZKL_POSITION_DEADLOCK, NULL,
 				  "also when the earlier one barred a writer");

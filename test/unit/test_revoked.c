@@ -53,13 +53,13 @@ test_revoked(void)
 	fake_count(A->client);
 	revoke("a");
 	fake_run_all();
-	ok(release_requested("a") == 1 && revocations_reported == 1, "who holds a lock is told at once that it is asked back");
+	ok(release_requested("a") == 1 && revocations_reported == 1, "a request to release is reported to the holder at once");
 	is_int(release_requested("b"), 0, "... of this lock alone");
 	ok(!zkl_lock_is_lost(hold_of(A, "a")->lock), "it holds it as before");
 	ok(names_holder(node_of(A, "a")), "the node says again who holds it");
 	fake_advance(T);
 	is_str(fake_trace(A->client), "wuw", "which costs three requests, once");
-	is_int(revocations_reported, 1, "it is told once");
+	is_int(revocations_reported, 1, "it is reported once");
 	revoke("a");
 	fake_run_all();
 	ok(release_requested("a") == 2 && revocations_reported == 2, "it can be asked again");
@@ -67,7 +67,7 @@ test_revoked(void)
 	fake_run_all();
 	forget(lock_now(A, "a", X));
 	fake_advance(T);
-	ok(release_requested("a") == 0 && revocations_reported == 2, "who takes the lock anew has not been asked yet");
+	ok(release_requested("a") == 0 && revocations_reported == 2, "a session that acquires the lock again has no request yet");
 	scene_end("exclusion, revoked");
 }
 
@@ -176,7 +176,7 @@ test_downgraded(void)
 	fake_run_all();
 	reduce(A, "a", S);
 	fake_run_all();
-	is_int(release_requested("a"), 1, "a downgrade does not let go");
+	is_int(release_requested("a"), 1, "a downgrade does not release");
 	revoke("a");
 	fake_advance(1000);
 	ok(release_requested("a") == 2 && revocations_reported == 2, "the new node is watched as well");
@@ -196,7 +196,7 @@ test_disconnected(void)
 	fake_connect(A->client);
 	fake_run_all();
 	fake_advance(1000);
-	ok(release_requested("a") == 1 && revocations_reported == 1, "what was asked during an outage is told after it");
+	ok(release_requested("a") == 1 && revocations_reported == 1, "a request during an outage is reported after it");
 	fake_disconnect(A->client);
 	fake_run_all();
 	fake_connect(A->client);
@@ -221,7 +221,7 @@ test_waiting(void)
 	reduce(B, "a", NONE);
 	fake_run_all();
 	fake_advance(1000);
-	ok(release_requested("a") == 1 && revocations_reported == 1, "... but hears of it when it holds");
+	ok(release_requested("a") == 1 && revocations_reported == 1, "... but learns of it when it holds");
 	scene_end("exclusion, revoked while waiting");
 }
 
@@ -256,7 +256,7 @@ test_released(void)
 	revoke("a");
 	reduce(A, "a", NONE);
 	fake_run_all();
-	is_int(revocations_reported, 0, "who has let go is not told");
+	is_int(revocations_reported, 0, "a session that has released gets no request");
 	scene_end("exclusion, revoked and released");
 }
 

@@ -185,7 +185,7 @@ test_everything(void)
 	scene_end(NULL);
 
 	begin();
-	is_str(reported_now(zkl_scan_all(A->session)), everything, "everything is told, in order");
+	is_str(reported_now(zkl_scan_all(A->session)), everything, "everything is listed, in order");
 	is_str(reported_now(zkl_scan_all(B->session)), everything, "... to everybody");
 	is_str(reported_now(zkl_scan_one(A->session, "shared")),
 		   "lock shared S+ zklock party 0\nlock shared S+ zklock party 1\n"
@@ -356,7 +356,7 @@ test_window(void)
 			;
 	}
 	zkl_scan_info(scan, &info);
-	is_int(info.n_entries, N + 1, "all of many are told");
+	is_int(info.n_entries, N + 1, "all of many are listed");
 	ok(most <= WINDOW + 1, "at most %d requests are in flight (%d)", WINDOW, most);
 	ok(rounds <= 2 * (N / WINDOW + 2) + 1, "... and no fewer than needed (%d rounds)", rounds);
 	zkl_scan_end(scan);
@@ -520,7 +520,7 @@ test_vanishing(void)
 			strstr(text, "semaphore cur P+ curator two\n") == NULL;
 		scene_end(NULL);
 	}
-	is_int(bad, 0, "whoever leaves while it is read, the others are told");
+	is_int(bad, 0, "the others are listed when one leaves during the scan");
 }
 
 static void
@@ -589,7 +589,7 @@ test_denied(void)
 	zkl_scan_info(scan, &info);
 	ok(zkl_scan_status(scan) == ZKL_OK && info.n_denied == 1 && info.n_entries == 1 &&
 	   !info.entries[0].is_readable && info.entries[0].mode == X &&
-	   info.entries[0].position == 0, "a node that may not be read is told as far as its name does");
+	   info.entries[0].position == 0, "a node that may not be read is listed as far as its name says");
 	zkl_scan_end(scan);
 	fake_quirks.deny_read = SCENE_LOCKS "/held";
 	scan = zkl_scan_all(A->session);
@@ -597,7 +597,7 @@ test_denied(void)
 	zkl_scan_info(scan, &info);
 	is_int(info.n_denied, 1, "a lock that may not be listed is counted");
 	ok(strstr(reported(scan), "lock held") == NULL && strstr(reported(scan), "lock shared"),
-	   "... and the others are told");
+	   "... and the others are listed");
 	zkl_scan_end(scan);
 	fake_quirks.deny_read = SEMAPHORES "/cur";
 	scan = zkl_scan_all(A->session);
@@ -755,7 +755,7 @@ test_revoke_races(void)
 	fake_tree_delete(path);
 	heal();
 	zkl_scan_info(scan, &info);
-	ok(zkl_scan_status(scan) == ZKL_OK && info.n_asked == 1, "who has let go meanwhile was asked");
+	ok(zkl_scan_status(scan) == ZKL_OK && info.n_asked == 1, "a holder that has released meanwhile was asked");
 	zkl_scan_end(scan);
 	scene_end(NULL);
 }

@@ -158,12 +158,12 @@ test_confirm(void)
 	reduce(A, "a", NONE);
 	reduce(A, "b", NONE);
 	fake_run_all();
-	is_int(nodes_of(A, NULL), 1, "lost locks can be let go");
+	is_int(nodes_of(A, NULL), 1, "lost locks can be released");
 
 	fake_fault(A->client, fake_counted(A->client) + 1, FAULT_OTHER);
 	zkl_session_confirm(A->session, false);
 	fake_run_all();
-	is_int(zkl_session_confirmed(A->session), ZKL_SERVER_ERROR, "an error is told");
+	is_int(zkl_session_confirmed(A->session), ZKL_SERVER_ERROR, "an error is reported");
 	fake_expire(A->client);
 	fake_connect(A->client);
 	fake_run_all();
@@ -341,7 +341,7 @@ test_expiry(void)
 	is_int(ask_for(A, "c", X)->status, ZKL_SESSION_LOST, "a later request fails at once");
 	reduce(A, "a", NONE);
 	give_up_all(A);
-	ok(true, "lost locks and requests can be let go");
+	ok(true, "lost locks and requests can be released");
 	scene_end("exclusion, expiry");
 }
 

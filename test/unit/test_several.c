@@ -336,7 +336,7 @@ test_sequence_restart(void)
 	reduce(A, "a", NONE);
 	fake_run_all();
 	forget(lock_now(A, "a", X));
-	is_int(mode_of(A, "a"), X, "the one above is given back, and the lock is made anew");
+	is_int(mode_of(A, "a"), X, "the one above is given back, and the lock is created again");
 	ok(strstr(node_of(A, "a"), "__WRIT__0000000000") != NULL, "... with numbers from nought");
 	is_int(nodes_of(A, NULL), 1, "nothing else is left");
 	scene_end("exclusion and tokens, numbers restarted");
@@ -412,7 +412,7 @@ test_sequence_restart_ends(void)
 	foreign_node("a", "lease_holder", 99);
 	fake_tree_find(path_of("a"))->counter = LIMIT + 1;
 	ask = lock_now(B, "a", X);
-	is_int(ask->status, ZKL_SEQUENCE_BLOCKED, "foreign children that hold the znode are told");
+	is_int(ask->status, ZKL_SEQUENCE_BLOCKED, "foreign children that hold the znode are reported");
 	is_int(nodes_of(B, NULL), 0, "... and nothing of ours is left");
 	scene_end(NULL);
 
@@ -432,7 +432,7 @@ test_sequence_restart_ends(void)
 	set_number("b", ZKL_SEQUENCE_LIMIT + 1);
 	ask = ask_all(A, 3, abc, xxx, false);
 	fake_run_all();
-	is_int(ask->status, ZKL_OK, "one exhausted name among several is made anew");
+	is_int(ask->status, ZKL_OK, "one exhausted name among several is created again");
 	is_int(nodes_of(A, NULL), 3, "... with one node each");
 	scene_end(NULL);
 }
@@ -449,7 +449,7 @@ test_two_sequence_restarts(void)
 	fake_step(A->client);
 	while (mode_of(B, "a") != X && fake_step(B->client))
 		;
-	is_int(mode_of(B, "a"), X, "the quicker of two drainers makes the lock anew");
+	is_int(mode_of(B, "a"), X, "the quicker of two drainers makes the lock again");
 	fake_run_all();
 	is_int(nodes_of(C, "a"), 1, "the other queues as soon as the numbers have restarted");
 	lock_now(D, "a", X);

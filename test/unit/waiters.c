@@ -305,7 +305,7 @@ on_error(Party *party)
 	if (!is_truly_deadlocked(party))
 	{
 		n_false_deadlocks++;
-		diag("party %d is told of a deadlock that is none", index_of(party));
+		diag("party %d gets the error of a deadlock that is none", index_of(party));
 	}
 	n_victims++;
 	end_transaction(party);

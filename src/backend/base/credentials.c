@@ -41,7 +41,7 @@ file_error(const SecretFile *file, const char *problem)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_CONFIG_FILE_ERROR),
-			 errmsg("could not use the file that %s names: %s", file->setting, problem),
+			 errmsg("could not use the file named by %s: %s", file->setting, problem),
 			 errhint("%s", file->hint)));
 }
 
@@ -135,8 +135,8 @@ check_tls(uint64 *hash)
 	if (n_named < (int) lengthof(files))
 		ereport(ERROR,
 				(errcode(ERRCODE_CONFIG_FILE_ERROR),
-				 errmsg("TLS needs more files than are named"),
-				 errhint("Set zklock.tls_ca_file, zklock.tls_cert_file and zklock.tls_key_file, or none of them.")));
+				 errmsg("incomplete TLS configuration"),
+				 errhint("Set all of zklock.tls_ca_file, zklock.tls_cert_file and zklock.tls_key_file, or none of them.")));
 	for (int i = 0; i < (int) lengthof(files); i++)
 		check_tls_file(&files[i], hash);
 

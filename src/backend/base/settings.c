@@ -90,7 +90,7 @@ check_connect_string(char **newval, void **extra, GucSource source)
 
 	if (!good)
 	{
-		GUC_check_errdetail("It has the form host:port[,host:port...][/chroot].");
+		GUC_check_errdetail("The value must have the form host:port[,host:port...][/chroot].");
 		GUC_check_errhint("For example: zk1:2181,zk2:2181,zk3:2181/production");
 	}
 	return good;
@@ -101,7 +101,7 @@ check_root(char **newval, void **extra, GucSource source)
 {
 	if (zklock_is_znode_path(*newval) && strlen(*newval) <= 1024)
 		return true;
-	GUC_check_errdetail("It is an absolute znode path of at most 1024 bytes, not \"/\" itself and without a slash at the end.");
+	GUC_check_errdetail("The value must be an absolute znode path of at most 1024 bytes, not \"/\" itself and without a trailing slash.");
 	return false;
 }
 
@@ -111,7 +111,7 @@ check_tls_file(char **newval, void **extra, GucSource source)
 {
 	if (zklock_is_tls_path(*newval))
 		return true;
-	GUC_check_errdetail("The path of a file for TLS has no comma and no control character.");
+	GUC_check_errdetail("Paths of TLS files must not contain commas or control characters.");
 	return false;
 }
 #endif
@@ -154,8 +154,8 @@ define_connection_settings(void)
 							   NULL, &zklock_root, "/zklock",
 							   PGC_SUSET, 0, check_root, assign_session_string, NULL);
 	DefineCustomIntVariable("zklock.session_timeout",
-							"How long the ensemble keeps the locks of a backend that it hears nothing of.",
-							"The ensemble may grant another value; that one counts.",
+							"How long the ensemble keeps the locks of a backend that sends no heartbeats.",
+							"The ensemble may grant a different timeout, which then applies.",
 							&zklock_session_timeout, 10000, 100, INT_MAX / 8,
 							PGC_SUSET, GUC_UNIT_MS, NULL, assign_session_number, NULL);
 	DefineCustomIntVariable("zklock.connect_timeout",
@@ -163,17 +163,17 @@ define_connection_settings(void)
 							NULL, &zklock_connect_timeout, 10000, 1, INT_MAX,
 							PGC_USERSET, GUC_UNIT_MS, NULL, NULL, NULL);
 	DefineCustomEnumVariable("zklock.acl",
-							 "Who may touch the znodes that are made.",
-							 "\"creator\" needs zklock.auth_file; others may still read.",
+							 "Who may change the znodes that zklock creates.",
+							 "\"creator\" requires zklock.auth_file; everybody can still read the znodes.",
 							 &zklock_acl, ZKLOCK_ACL_WORLD, acl_options,
 							 PGC_SUSET, 0, NULL, assign_session_number, NULL);
 	DefineCustomStringVariable("zklock.auth_file",
 							   "File that holds the credentials: digest user:password.",
-							   "Must not be accessible for group or others.",
+							   "Must not be accessible by group or others.",
 							   &zklock_auth_file, "",
 							   PGC_SUSET, GUC_SUPERUSER_ONLY, NULL, assign_session_string, NULL);
 	DefineCustomEnumVariable("zklock.log_min_messages",
-							 "From which level on the ZooKeeper client's log lines reach the server log.",
+							 "Lowest level of ZooKeeper client messages that are written to the server log.",
 							 NULL, &log_min_messages_level, ZKL_LOG_WARNING, log_options,
 							 PGC_SUSET, 0, NULL, assign_log_level, NULL);
 }
@@ -184,18 +184,18 @@ define_tls_settings(void)
 {
 #ifdef ZKLOCK_HAVE_TLS
 	DefineCustomStringVariable("zklock.tls_ca_file",
-							   "File of the certificates that sign those of the ensemble's servers.",
-							   "PEM. Set together with zklock.tls_cert_file and zklock.tls_key_file: then the connection is encrypted.",
+							   "File with the CA certificates of the ensemble's servers.",
+							   "PEM. The connection is encrypted if zklock.tls_cert_file and zklock.tls_key_file are set as well.",
 							   &zklock_tls_ca_file, "",
 							   PGC_SUSET, GUC_SUPERUSER_ONLY, check_tls_file, assign_session_string, NULL);
 	DefineCustomStringVariable("zklock.tls_cert_file",
-							   "File of the certificate that is shown to the ensemble.",
-							   "PEM, followed by those between it and its root.",
+							   "File with the client certificate for the ensemble.",
+							   "PEM, followed by intermediate certificates.",
 							   &zklock_tls_cert_file, "",
 							   PGC_SUSET, GUC_SUPERUSER_ONLY, check_tls_file, assign_session_string, NULL);
 	DefineCustomStringVariable("zklock.tls_key_file",
-							   "File of the private key for zklock.tls_cert_file.",
-							   "PEM, without a passphrase. Must not be accessible for group or others.",
+							   "File with the private key for zklock.tls_cert_file.",
+							   "PEM, without a passphrase. Must not be accessible by group or others.",
 							   &zklock_tls_key_file, "",
 							   PGC_SUSET, GUC_SUPERUSER_ONLY, check_tls_file, assign_session_string, NULL);
 #endif
@@ -205,31 +205,31 @@ static void
 define_lock_settings(void)
 {
 	DefineCustomEnumVariable("zklock.node_names",
-							 "Whose names the lock nodes have: which other programs understand them.",
+							 "Naming convention of the lock znodes: which other programs can share the locks.",
 							 NULL, &zklock_node_names, ZKL_NODE_NAMES_CURATOR,
 							 node_names_options,
 							 PGC_SUSET, 0, NULL, assign_session_number, NULL);
 	DefineCustomEnumVariable("zklock.commit_check",
-							 "How a transaction makes sure at commit that its locks are still held.",
+							 "How a commit verifies that the transaction's locks are still held.",
 							 NULL, &zklock_commit_check, ZKLOCK_COMMIT_CHECK_LEASE,
 							 commit_check_options,
 							 PGC_SUSET, 0, NULL, NULL, NULL);
 	DefineCustomEnumVariable("zklock.stale_snapshot",
-							 "What to do when a lock was waited for with a snapshot taken before.",
+							 "What to do if a transaction's snapshot is older than a lock that it waited for.",
 							 NULL, &zklock_stale_snapshot,
 							 ZKLOCK_STALE_SNAPSHOT_WARNING, stale_snapshot_options,
 							 PGC_USERSET, 0, NULL, NULL, NULL);
 	DefineCustomIntVariable("zklock.max_locks",
-							"How many lock nodes a backend may have.",
+							"Maximum number of lock znodes of a backend.",
 							NULL, &zklock_max_locks, 1000, 1, 100000,
 							PGC_SUSET, 0, NULL, assign_session_number, NULL);
 	DefineCustomEnumVariable("zklock.on_revoke",
-							 "What a holder does when it is asked to let go.",
+							 "What a session does when the release of a lock that it holds is requested.",
 							 NULL, &on_revoke, ZKLOCK_ON_REVOKE_NOTICE, on_revoke_options,
 							 PGC_USERSET, 0, NULL, assign_on_revoke, NULL);
 	DefineCustomBoolVariable("zklock.deadlock_detection",
-							 "Look for deadlocks across servers.",
-							 "Who waits for another server's lock for longer than deadlock_timeout tells the others, and looks.",
+							 "Detects deadlocks across servers.",
+							 "A session that waits for another server's lock for longer than deadlock_timeout publishes its wait and searches for a cycle.",
 							 &zklock_deadlock_detection, true,
 							 PGC_SUSET, 0, NULL, NULL, NULL);
 }

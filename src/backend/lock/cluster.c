@@ -195,7 +195,7 @@ zklock_revoke(const ZklockName *name)
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 				 errmsg("must be superuser to request release of lock \"%s\" from a superuser's session",
 						name->display),
-				 errdetail("Other holders that were asked: %d.", info.n_asked),
+				 errdetail("Number of other holders that received the request: %d.", info.n_asked),
 				 errhint("Let a superuser call zk_revoke(%s).",
 						 quote_literal_cstr(name->display))));
 	if (info.n_denied > 0)

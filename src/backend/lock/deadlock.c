@@ -123,7 +123,7 @@ warn_unsearched(ZklockLongWait *long_wait, const ZklRequestInfo *info)
 			 errmsg("deadlocks across servers may remain undetected during this wait"),
 			 errdetail("The znodes below \"%s/waits\" are too many, or contradict the queues of the locks.",
 					   zklock_root),
-			 errhint("Remove the znodes there that no session of PostgreSQL has made.")));
+			 errhint("Remove the znodes there that were not created by zklock.")));
 }
 
 /* Returns the half of a name's hash that the lock table shows. */

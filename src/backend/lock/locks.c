@@ -228,8 +228,8 @@ zklock_check_snapshot(const ZklockTimeout *timeout, const char *display)
 			(errcode(level == ERROR ? ERRCODE_T_R_SERIALIZATION_FAILURE : ERRCODE_WARNING),
 			 errmsg("the snapshot of this transaction is older than its lock \"%s\"",
 					display),
-			 errdetail("The lock was waited for after the snapshot had been taken; what its former holder committed is not visible."),
-			 errhint("Take the lock before the transaction, use READ COMMITTED, or set zklock.stale_snapshot.")));
+			 errdetail("The transaction waited for the lock after it had taken its snapshot; changes committed by the previous holder are not visible."),
+			 errhint("Acquire the lock before the transaction, use READ COMMITTED, or set zklock.stale_snapshot.")));
 }
 
 /*
@@ -254,7 +254,7 @@ requeue(Acquisition *a)
 	ZklockHold *hold = a->holds[0];
 
 	ereport(DEBUG1,
-			(errmsg_internal("lets others of this server go first for lock \"%s\"",
+			(errmsg_internal("requeuing behind local waiters for lock \"%s\"",
 							 hold->name.display)));
 	a->requeued = true;
 	zklock_hold_counts(hold, a->item->mode)->local = false;

@@ -275,9 +275,9 @@ confirm(ZklSession *session, int session_timeout_ms)
 	ereport(ERROR,
 			(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
 			 zklock_holds_any()
-			 ? errmsg("could not make sure that this session still holds %s",
+			 ? errmsg("could not verify that this session still holds %s",
 					  list_locks(false, &n))
-			 : errmsg("could not make sure that this session held its locks until it released them"),
+			 : errmsg("could not verify that this session held its locks until it released them"),
 			 c.status == ZKL_PENDING
 			 ? errdetail("The ZooKeeper ensemble did not answer within %d ms.", session_timeout_ms)
 			 : errdetail_internal("%s", zkl_status_text(c.status)),
@@ -378,7 +378,7 @@ zklock_note_late_loss(void)
 			(errmsg_plural("lock %s was lost while a transaction that held it was being committed",
 						   "locks %s were lost while a transaction that held them was being committed",
 						   n, names),
-			 errdetail_log("The loss was noticed too late to refuse the commit.")));
+			 errdetail_log("The loss was detected too late to refuse the commit.")));
 	dlist_foreach(iter, &zklock_holds)
 	{
 		ZklockHold *hold = dlist_container(ZklockHold, link, iter.cur);

@@ -76,7 +76,7 @@ log_long_wait(RemoteWait *w, ZklRequestInfo *info, int64 now)
 					  MyProcPid, display, (long long) (now - w->started))
 			 : errmsg("process %d still waiting for zk lock \"%s\" after %lld ms",
 					  MyProcPid, display, (long long) (now - w->started)),
-			 info->blocker[0] ? errdetail_log("In the way: %s", info->blocker) : 0));
+			 info->blocker[0] ? errdetail_log("Blocked by: %s", info->blocker) : 0));
 }
 
 /* Logs the end of a wait that was logged. */

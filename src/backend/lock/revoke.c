@@ -27,11 +27,11 @@
 #include "backend/session/cancel.h"
 #include "backend/session/stats.h"
 
-#define CANCEL_ONE "canceling statement because lock %s was asked back"
-#define CANCEL_SEVERAL "canceling statement because locks %s were asked back"
-#define CANCEL_HINT "What is held at session level stays held: release it with zk_unlock()."
-#define END_ONE "terminating connection because lock %s was asked back"
-#define END_SEVERAL "terminating connection because locks %s were asked back"
+#define CANCEL_ONE "canceling statement because release of lock %s was requested"
+#define CANCEL_SEVERAL "canceling statement because release of locks %s was requested"
+#define CANCEL_HINT "Session-level locks stay held: release them with zk_unlock()."
+#define END_ONE "terminating connection because release of lock %s was requested"
+#define END_SEVERAL "terminating connection because release of locks %s was requested"
 
 /* Revocations; counted by any thread that holds the session's mutex. */
 static volatile sig_atomic_t noticed = 0;
@@ -145,9 +145,9 @@ notify(const Unreported *unreported)
 	if (unreported->names.n == 0 || zklock_on_revoke == ZKLOCK_ON_REVOKE_IGNORE)
 		return;
 	ereport(NOTICE,
-			(errmsg_plural("lock %s was asked back", "locks %s were asked back",
+			(errmsg_plural("release of lock %s was requested", "release of locks %s was requested",
 						   unreported->names.n, zklock_list_text(&unreported->names)),
-			 errhint("Release what is held at session level with zk_unlock(); end the transaction for what it holds.")));
+			 errhint("Release session-level locks with zk_unlock(); end the transaction to release transaction-level locks.")));
 }
 
 static void

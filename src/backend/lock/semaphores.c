@@ -39,7 +39,7 @@ raise_other_capacity(const char *display, int size, int asked)
 	ereport(ERROR,
 			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 			 errmsg("semaphore \"%s\" has %d permits, not %d", display, size, asked),
-			 errhint("All its users must name the same number of permits; it can be another one when the semaphore has been out of use for some minutes.")));
+			 errhint("Use the same number of permits in all calls; the number can be changed after the semaphore has been unused for some minutes.")));
 }
 
 /*

@@ -233,7 +233,7 @@ open_session(void)
 		ereport(ERROR,
 				(errcode(ERRCODE_INSUFFICIENT_RESOURCES),
 				 errmsg("could not open a ZooKeeper session"),
-				 errdetail("No memory, file descriptor or thread could be had."),
+				 errdetail("Memory, a file descriptor or a thread could not be allocated."),
 				 errhint("Check the limits of the user that runs the server (ulimit -a).")));
 	}
 }
@@ -345,7 +345,7 @@ zklock_warn_open_parents(void)
 				(errcode(ERRCODE_WARNING),
 				 errmsg("znodes of zklock.root \"%s\" can be changed by others, although zklock.acl is \"creator\"",
 						zklock_root),
-				 errdetail("Their ACLs cannot be read, or let programs without the credentials create and remove znodes below them."),
+				 errdetail("Their ACLs cannot be read, or allow programs without the credentials to create and delete znodes below them."),
 				 errhint("In zkCli.sh, with the credentials of zklock.auth_file: setAcl -R %s auth::cdrwa,world:anyone:r",
 						 zklock_root)));
 }

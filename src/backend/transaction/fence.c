@@ -35,7 +35,7 @@ raise_fenced_off(const ZklockName *name, int64 token, int64 recorded)
 			 errmsg("lock \"%s\" was fenced off by a later holder", name->display),
 			 errdetail("This session holds it with token " INT64_FORMAT "; token " INT64_FORMAT " is recorded in this database.",
 					   token, recorded),
-			 errhint("Release the lock, take it again, and retry the transaction. If the ZooKeeper ensemble was rebuilt from nothing, its tokens begin anew: let an administrator call zk_fence_reset(%s).",
+			 errhint("Release the lock, acquire it again, and retry the transaction. If the ZooKeeper ensemble was rebuilt empty, its tokens restarted: an administrator must call zk_fence_reset(%s).",
 					 zklock_name_as_argument(name))));
 }
 
@@ -56,7 +56,7 @@ zklock_fence(const ZklockName *name, Oid function)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("lock \"%s\" is not held by this session", name->display),
-				 errhint("Take it before it is fenced, with zk_lock(%s) for example.",
+				 errhint("Acquire it first, for example with zk_lock(%s).",
 						 zklock_name_as_argument(name))));
 	token = hold->token;
 	exclusive = hold->mode == ZKL_MODE_EXCLUSIVE;

@@ -82,12 +82,12 @@ zklock_at_pre_prepare(void)
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 hold->kind == ZKLOCK_SEMAPHORE
-				 ? errmsg("cannot PREPARE a transaction that has taken a permit of semaphore \"%s\"",
+				 ? errmsg("cannot PREPARE a transaction that has acquired a permit of semaphore \"%s\"",
 						  hold->name.display)
-				 : errmsg("cannot PREPARE a transaction that has taken lock \"%s\"",
+				 : errmsg("cannot PREPARE a transaction that has acquired lock \"%s\"",
 						  hold->name.display),
-				 errdetail("What is taken at transaction level ends with the session that took it."),
-				 errhint("Take it at session level with zk_lock() or zk_acquire(), or do not use PREPARE TRANSACTION.")));
+				 errdetail("Transaction-level locks and permits cannot outlive the session that acquired them."),
+				 errhint("Acquire it at session level with zk_lock() or zk_acquire(), or do not use PREPARE TRANSACTION.")));
 }
 
 /*
@@ -380,7 +380,7 @@ zklock_at_object_access(ObjectAccessType access, Oid class_id, Oid object_id, in
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_IN_USE),
 				 errmsg("cannot drop extension zklock while this session holds locks"),
-				 errhint("Release what is held at session level with zk_unlock_all(), and end the transaction that holds the rest.")));
+				 errhint("Release session-level locks with zk_unlock_all(), and end the transaction that holds the others.")));
 }
 
 /* Not in _PG_init(): a callback registered in the postmaster is lost at fork. */

@@ -123,7 +123,7 @@ struct ZklSession
 	bool		is_connected;	/* the client is; also in a final state */
 	bool		is_gone;		/* the ensemble has ended the session, or never had it */
 	bool		is_left;		/* closed by its owner while disconnected */
-	bool		is_ending;		/* the client was told to close */
+	bool		is_ending;		/* the client is closing */
 	ZklConnectionInfo connection;
 	int64_t		opened_ms;		/* when first connected */
 	int64_t		disconnected_ms;	/* valid while suspended */

@@ -49,7 +49,7 @@ zkl_client_set_log_level(int level)
 
 /*
  * Returns the connect string with its servers in random order, malloc'd.  The library
- * tries them in the order given: it is told not to shuffle them, because for that it
+ * tries them in the order given: it is configured not to shuffle them, because for that it
  * reseeds the process's random numbers.
  */
 static char *

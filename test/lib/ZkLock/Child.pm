@@ -9,7 +9,7 @@
 #       of 127.0.0.1 ($self->{port}), reads lines from $orders, prints lines to
 #       $acks, and ends when $orders does
 #   $class->fork_proxy(\&serve, %opt)
-#       the same, for what stands before $opt{target}, a connect string or an
+#       the same, for what precedes $opt{target}, a connect string or an
 #       object that has one: $serve->($listener, $target, $orders, $acks)
 #   $class->run_program(\@command, %fields)
 #       the child is a program that reads standard input and prints lines

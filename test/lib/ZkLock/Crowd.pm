@@ -9,7 +9,7 @@
 #
 # Members are locks of ZkLock::Opponent, of whose sessions the crowd disposes, with
 # the mode in which ZkLock::Referee knows them. Times are in milliseconds; further
-# ones of a member: patience, the longest that it waits before it begins anew; rest,
+# ones of a member: patience, the longest that it waits before it starts again; rest,
 # after each turn. Who has no patience of its own must never have to wait long.
 
 package ZkLock::Crowd;

@@ -8,7 +8,7 @@
 #   $d->wait_for($s, "SELECT zk_lock('y')");    # blocks; does not return
 #   my $victim = $d->one_gives_way('a promise', qr/lock "y"/);
 #   $d->all_go_on('a promise');             # the rest, in any order
-#   wait_told($zkc, qr/\.w\./, 2);          # until so many waits are told
+#   wait_told($zkc, qr/\.w\./, 2);          # until so many waits are published
 
 package ZkLock::Deadlock;
 
@@ -23,10 +23,10 @@ use ZkLock::Util qw(wait_until);
 
 our @EXPORT_OK = qw(told_waits wait_told);
 
-# The names of the waits that are told to all servers.
+# The names of the published waits.
 sub told_waits { return $_[0]->children('/zklock/waits') }
 
-# Waits until so many waits like this are told.
+# Waits until so many waits like this are published.
 sub wait_told
 {
 	my ($zkc, $pattern, $count) = @_;

@@ -48,7 +48,7 @@ sub run_document
 	return;
 }
 
-# Runs the examples, and tells of each what it promises and whether that is so; also
+# Runs the examples, and reports for each what it promises and whether that holds; also
 # to $each, as soon as it is known.
 sub examples_of
 {

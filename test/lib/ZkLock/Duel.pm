@@ -221,7 +221,7 @@ sub their_loss
 	$self->wait_watched($here) unless $self->{mode} eq 'permit';
 	$rival->expire;
 	$self->{queue}->(2);
-	$self->still_wait('a session of theirs that waited begins anew, in vain',
+	$self->still_wait('a session of theirs that waited starts again, in vain',
 		$rival);
 	$here->query_ok($self->{give});
 	$self->they_get($rival, 'until we release');
@@ -230,7 +230,7 @@ sub their_loss
 }
 
 # Waits until somebody else than this session watches a node of the lock. Before
-# that a Java program that loses its session does not queue anew: it looks for its
+# that a Java program that loses its session does not queue again: it looks for its
 # node only when the one before it has gone.
 sub wait_watched
 {
@@ -269,7 +269,7 @@ sub our_loss
 	$self->they_get($rival, 'they get it when our backend is silent for too long');
 	$stopped->resume;
 	fails_with($stopped, 'SELECT 1', '40001',
-		$self->about('which it is told when it goes on'));
+		$self->about('which it learns when it goes on'));
 	works($stopped, $self->{try}, 'f', $self->about('and has it no more'));
 	$rival->release;
 	$stopped->quit;

@@ -31,7 +31,7 @@
 #
 # A record is { connection, op, paths, xid, watch, sent, answered, error, fault }.
 # sent and answered count all frames the proxy read from then on: two requests
-# are in one flight when both were sent before either was answered.
+# are pipelined when both were sent before either was answered.
 
 package ZkLock::FaultProxy;
 
@@ -191,7 +191,7 @@ sub cut
 	return;
 }
 
-# Whoever knows a session's password may move it to another connection, and
+# A client that knows a session's password may move the session to another connection, and
 # close it there. Returns when the server has done so.
 sub expire
 {

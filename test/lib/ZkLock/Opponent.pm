@@ -7,7 +7,7 @@
 #   my $python = ZkLock::Opponent->kazoo($zk->connect_string);
 #   my $lock = $java->lock(mutex => '/zklock/locks/x');
 #
-# A lock has a thread and a session of its own, unless it is told otherwise:
+# A lock has a thread and a session of its own, unless configured otherwise:
 # beside => $other_lock: in the same thread and session; with => $other_lock: in
 # the same session, by another thread. Further options: timeout of the session in
 # milliseconds, namespace, leases. Kinds: mutex, read, write, semaphore_mutex,

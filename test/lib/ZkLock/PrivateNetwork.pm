@@ -5,7 +5,7 @@
 # /etc/resolv.conf of their own; the name server never answers. To be entered
 # before anything is started:
 #
-#   use ZkLock::PrivateNetwork;     # starts the program anew, inside
+#   use ZkLock::PrivateNetwork;     # starts the program again, inside
 #   name_host('zk.example');        # is 127.0.0.1; all other names: no answer
 #   forget_hosts();
 #   swallow($port);                 # packets from and to this TCP port vanish

@@ -1,7 +1,7 @@
 # ZkLock::Referee - sees who is inside, and whether they may be there together.
 #
 # Owns: one listening port and one child process, which knows nothing of locks.
-# Whoever has a lock says "enter <who> <resource> <mode>" on a connection, and
+# A program that has a lock says "enter <who> <resource> <mode>" on a connection, and
 # "leave <who> <resource> <mode>" before it gives the lock back, and gets a line
 # in answer to each. Modes: x is alone; s is with others that have s; a number is
 # with so many at most.

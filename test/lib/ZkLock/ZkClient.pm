@@ -9,7 +9,7 @@
 #   $zkc->tree('/zklock');                  # sorted paths below
 #   $zkc->get($path);         # hash: data, czxid, ephemeralOwner ('0x0': none),
 #                             # isEphemeral, numChildren, ...; a server does not
-                            # tell that a node is a container
+                            # show that a node is a container
 #   $zkc->exists($path);      # the same without data, or undef
 #   $zkc->create($path, data => 'x', ephemeral => 1, sequence => 1,
 #       container => 1, makepath => 1,
