@@ -109,7 +109,7 @@ text_of(const char *bytes, int length)
 	char	   *text;
 
 	memcpy(copy, bytes, length);
-	zklock_hush(copy, length);
+	zklock_mask_controls(copy, length);
 	text = from_utf8(copy, length);
 	if (text)
 	{
@@ -159,7 +159,7 @@ display_name(const char *encoded)
 		else
 			name[n++] = *p;
 	zkl_encode_name(name, n, again);
-	if (strcmp(again, encoded) == 0 && !zklock_hush(name, n))
+	if (strcmp(again, encoded) == 0 && !zklock_mask_controls(name, n))
 		display = from_utf8(name, n);
 	pfree(again);
 	pfree(name);

@@ -116,7 +116,7 @@ expected_upgrade(const Ahead *row, int n, const ZklContender *own, const char **
 }
 
 static void
-check_standing(const char *const *mine, int n_mine, bool upgrade)
+check_position(const char *const *mine, int n_mine, bool upgrade)
 {
 	Ahead		row[MAX_CHILDREN];
 	ZklContender own;
@@ -201,13 +201,13 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	/* Our own nodes always show their owner; an upgrade relies on that. */
 	if (zkl_parse_child(mine[0], &own) && !own.has_owner)
 		upgrade = false;
-	check_standing(mine, n_mine, upgrade);
+	check_position(mine, n_mine, upgrade);
 
 	/* The own node is missing. */
 	if (flags & 32)
 	{
 		children[0] = children[--n_children];
-		check_standing(mine, n_mine, upgrade);
+		check_position(mine, n_mine, upgrade);
 	}
 	check_exclusion();
 	return 0;

@@ -163,7 +163,7 @@ hidden_at(const uint8_t *data, size_t left)
 
 /* Removes what a terminal would execute or hide; all other bytes stay. */
 static void
-check_hush(const uint8_t *data, size_t size)
+check_mask(const uint8_t *data, size_t size)
 {
 	uint8_t		text[MAX_TEXT];
 	bool		any = false;
@@ -171,7 +171,7 @@ check_hush(const uint8_t *data, size_t size)
 	size_t		hidden = 0;
 
 	memcpy(text, data, size);
-	found = zklock_hush((char *) text, size);
+	found = zklock_mask_controls((char *) text, size);
 
 	for (size_t i = 0; i < size; i++)
 	{
@@ -196,6 +196,6 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	check_settings(text);
 	check_log(text);
 	check_credentials(data, size);
-	check_hush(data, size);
+	check_mask(data, size);
 	return 0;
 }

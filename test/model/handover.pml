@@ -22,7 +22,7 @@ bool owner_sleeps;
 bool recent;			/* the owner woke less than the grace ago */
 bool on_duty;			/* the thread sleeps on the connection */
 bool oversleeps;		/* the thread sleeps until it is kicked */
-bool turn_wanted;
+bool pass_wanted;
 bool kicked;			/* the eventfd that wakes the thread */
 
 /* The library's mutex, and who is in it. */
@@ -117,7 +117,7 @@ inline submit()
 #else
 	:: library ->
 #ifndef NO_TURN
-		turn_wanted = true;
+		pass_wanted = true;
 		kicked = true
 #else
 		skip
@@ -182,8 +182,8 @@ proctype Thread()
 {
 	bool ready;
 end:	do
-	:: turn_wanted ->
-		turn_wanted = false;
+	:: pass_wanted ->
+		pass_wanted = false;
 		TAKE_LIBRARY;
 		enter();
 		exchange(true);
@@ -205,7 +205,7 @@ endsleep:	if
 		:: !oversleeps && !on_duty -> recent = false; ready = false	/* the grace is over */
 		fi;
 		atomic {
-			turn_wanted = turn_wanted || (ready && !owner_sleeps && !recent);
+			pass_wanted = pass_wanted || (ready && !owner_sleeps && !recent);
 			on_duty = false;
 			oversleeps = false
 		}

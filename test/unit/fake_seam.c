@@ -69,7 +69,7 @@ open_io(void *arg)
 
 /* Does nothing: the client's own thread does the work. */
 static void
-turn_io(void *arg, ZklIoThreadWatch *watch)
+pass_io(void *arg, ZklIoThreadWatch *watch)
 {
 	(void) arg;
 	watch->fd = -1;
@@ -166,7 +166,7 @@ zkl_client_open(const ZklClientConfig *config, const ZklEvents *events, void *co
 {
 	static const ZklIoThreadCallbacks duties = {
 		.open_io = open_io,
-		.turn_io = turn_io,
+		.pass_io = pass_io,
 		.timer_io = timer_io,
 		.close_io = close_io,
 		.free_io = client_free_io,

@@ -25,7 +25,7 @@ typedef struct Charge
 	int			opens_to_fail;
 	int			opened;
 	bool		close_blocks;
-	bool		turn_blocks;
+	bool		pass_blocks;
 	int			limit_ms;		/* of a turn that blocks; 0: none */
 	bool		all_blocked;
 	int			until_in_ms;
@@ -46,7 +46,7 @@ static bool freed_abandoned;
 static Charge *charge;
 static int	closed;
 static int64_t last_timer_ms;
-static int64_t last_turn_ms;
+static int64_t last_pass_ms;
 
 static bool
 open_io(void *arg)
@@ -64,7 +64,7 @@ open_io(void *arg)
 
 /* Reads whatever is there, as a real turn does. */
 static void
-turn_io(void *arg, ZklIoThreadWatch *watch)
+pass_io(void *arg, ZklIoThreadWatch *watch)
 {
 	Charge	   *c = arg;
 	uint64_t	count;
@@ -72,13 +72,13 @@ turn_io(void *arg, ZklIoThreadWatch *watch)
 	*watch = c->watch;
 	if (c->until_in_ms != 0)
 		watch->until_ms = zkl_io_thread_now() + c->until_in_ms;
-	last_turn_ms = zkl_io_thread_now();
+	last_pass_ms = zkl_io_thread_now();
 	while (watch->fd >= 0 && read(watch->fd, &count, sizeof(count)) > 0)
 		;
-	if (c->turn_blocks)
+	if (c->pass_blocks)
 	{
 		if (!zkl_io_thread_begin_blocking(blocked_io_thread, c->limit_ms == 0 ? ZKL_IO_THREAD_NEVER
-										  : last_turn_ms + c->limit_ms))
+										  : last_pass_ms + c->limit_ms))
 			abort();
 		sem_post(&blocking);
 		sem_wait(&let_go);
@@ -131,7 +131,7 @@ free_io(void *arg, bool abandoned)
 static ZklIoThread *
 start(int opens_to_fail)
 {
-	static const ZklIoThreadCallbacks duties = {open_io, turn_io, timer_io, overdue_io, close_io, free_io};
+	static const ZklIoThreadCallbacks duties = {open_io, pass_io, timer_io, overdue_io, close_io, free_io};
 	ZklIoThread *io_thread;
 
 	charge = calloc(1, sizeof(Charge));
@@ -239,7 +239,7 @@ start_sharing(int *fd)
 	charge->watch.fd = *fd;
 	charge->watch.events = POLLIN;
 	charge->watch.shared = true;
-	zkl_io_thread_want_turn(io_thread);
+	zkl_io_thread_want_pass(io_thread);
 	sem_wait(&turned);
 	return io_thread;
 }
@@ -295,8 +295,8 @@ test_duty(void)
 	began = zkl_io_thread_now();
 	zkl_io_thread_owner_woke(io_thread);
 	ok(is_read_within(10000), "an owner that woke and does not read is relieved");
-	ok(last_turn_ms - began >= 19, "... not at once");
-	ok(last_turn_ms - began < 1000, "... but soon");
+	ok(last_pass_ms - began >= 19, "... not at once");
+	ok(last_pass_ms - began < 1000, "... but soon");
 	ok(zkl_io_thread_stop(io_thread, 5000), "it stops");
 	sem_wait(&freed);
 	close(fd);
@@ -311,8 +311,8 @@ test_blocking(void)
 
 	sem_wait(&turned);
 	blocked_io_thread = io_thread;
-	charge->turn_blocks = true;
-	zkl_io_thread_want_turn(io_thread);
+	charge->pass_blocks = true;
+	zkl_io_thread_want_pass(io_thread);
 	sem_wait(&blocking);
 	zkl_io_thread_set_timer(io_thread, zkl_io_thread_now() + 30);
 	sem_wait(&rung);
@@ -321,24 +321,24 @@ test_blocking(void)
 	sem_wait(&rung);
 	ok(true, "... and one that is due already");
 	is_int(overdue, 0, "a call without a limit goes on");
-	charge->turn_blocks = false;
+	charge->pass_blocks = false;
 	sem_post(&let_go);
 	sem_wait(&turned);
 	zkl_io_thread_set_timer(io_thread, zkl_io_thread_now() + 30);
 	sem_wait(&rung);
 	ok(true, "... and after it");
 
-	charge->turn_blocks = true;
+	charge->pass_blocks = true;
 	charge->limit_ms = 50;
 	began = zkl_io_thread_now();
-	zkl_io_thread_want_turn(io_thread);
+	zkl_io_thread_want_pass(io_thread);
 	sem_wait(&turned);
 	is_int(overdue, 1, "a call with a limit is ended");
 	ok(zkl_io_thread_now() - began >= 50, "... not before");
 	(void) sem_trywait(&blocking);
 
 	charge->limit_ms = 3600000;
-	zkl_io_thread_want_turn(io_thread);
+	zkl_io_thread_want_pass(io_thread);
 	sem_wait(&blocking);
 	ok(zkl_io_thread_stop(io_thread, 5000), "... or when the keeper is to stop");
 	is_int(overdue, 2, "... once");
@@ -376,14 +376,14 @@ test_busy_owner(void)
 
 /* Timed turns, and turns for a descriptor that is not shared, ignore the owner. */
 static void
-test_turns(void)
+test_passes(void)
 {
 	int			fd;
 	ZklIoThread *io_thread = start_sharing(&fd);
 
 	zkl_io_thread_owner_sleeps(io_thread);
 	charge->until_in_ms = 30;
-	zkl_io_thread_want_turn(io_thread);
+	zkl_io_thread_want_pass(io_thread);
 	sem_wait(&turned);
 	ok(is_read_within(10000) && is_read_within(10000), "turns come by the clock while the owner sleeps");
 	ok(zkl_io_thread_stop(io_thread, 5000), "it stops");
@@ -393,7 +393,7 @@ test_turns(void)
 	io_thread = start_sharing(&fd);
 	charge->watch.shared = false;
 	zkl_io_thread_owner_sleeps(io_thread);
-	zkl_io_thread_want_turn(io_thread);
+	zkl_io_thread_want_pass(io_thread);
 	sem_wait(&turned);
 	put(fd);
 	ok(is_read_within(10000), "what is not shared the thread reads, whatever the owner does");
@@ -420,6 +420,6 @@ main(void)
 	test_duty();
 	test_blocking();
 	test_busy_owner();
-	test_turns();
+	test_passes();
 	return done();
 }

@@ -146,7 +146,7 @@ decode(const unsigned char *s, size_t length, unsigned *character)
 }
 
 bool
-zklock_hush(char *utf8, size_t length)
+zklock_mask_controls(char *utf8, size_t length)
 {
 	unsigned char *s = (unsigned char *) utf8;
 	bool		found = false;

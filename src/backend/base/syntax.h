@@ -35,7 +35,7 @@ extern char *zklock_credentials_in(char *text, size_t length);
  * characters without width.  For displayed text from other programs.  Returns whether
  * there were any.
  */
-extern bool zklock_hush(char *utf8, size_t length);
+extern bool zklock_mask_controls(char *utf8, size_t length);
 
 /* Replaces everything but printable ASCII; for logging bytes from other programs. */
 extern void zklock_make_plain(char *text);

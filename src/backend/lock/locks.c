@@ -263,7 +263,7 @@ requeue(Acquisition *a)
 
 /* Returns false on timeout. */
 static bool
-acquire_in_turn(Acquisition *a, bool covered)
+acquire_one_by_one(Acquisition *a, bool covered)
 {
 	for (;;)
 	{
@@ -300,7 +300,7 @@ acquire_both(Acquisition *a)
 	session = zklock_session_current();
 	if (session && !zkl_session_has_mode(session, a->item->mode))
 		zklock_raise(ZKL_NOT_SUPPORTED, &action, 0);
-	if (!acquire_in_turn(a, covered))
+	if (!acquire_one_by_one(a, covered))
 		return false;
 	zklock_check_snapshot(&a->timeout, a->holds[0]->name.display);
 	return true;

@@ -14,7 +14,7 @@
  */
 
 static void
-on_looked(ZklNode *node)
+on_lookup(ZklNode *node)
 {
 	ZklRequest *request = node->request;
 
@@ -92,7 +92,7 @@ on_move_ended(ZklNode *node)
 }
 
 static const ZklNodeOwner owner = {
-	.on_looked = on_looked,
+	.on_lookup = on_lookup,
 	.on_listing = on_listing,
 	.on_first = on_first,
 	.on_behind = on_behind,

@@ -71,12 +71,12 @@ bucket_of(const ZklSession *session, const char *lock_path)
 static LastGrant *
 last_grant(const ZklNode *node)
 {
-	LastGrant  *turn = NULL;
+	LastGrant  *last = NULL;
 
 	if (node->session->last_grants && !node->upgrade)
-		turn = *bucket_of(node->session, node->lock_path);
-	while (turn && strcmp(turn->lock_path, node->lock_path) != 0)
-		turn = turn->next;
+		last = *bucket_of(node->session, node->lock_path);
+	while (last && strcmp(last->lock_path, node->lock_path) != 0)
+		last = last->next;
 	return turn;
 }
 
@@ -84,43 +84,43 @@ last_grant(const ZklNode *node)
 bool
 zkl__elision_expected(const ZklNode *node)
 {
-	const LastGrant *turn = last_grant(node);
+	const LastGrant *last = last_grant(node);
 
-	return turn && turn->elision_expected;
+	return last && last->elision_expected;
 }
 
 /* Returns whether it is proven that the node was first when it was created. */
 bool
 zkl__elision_proven(const ZklNode *node)
 {
-	const LastGrant *turn = last_grant(node);
+	const LastGrant *last = last_grant(node);
 
-	return turn && turn->number < node->session->sequence_limit &&
-		node->number == turn->number + 1 &&
-		node->czxid > turn->czxid &&
-		node->czxid - turn->czxid <= (int64_t) turn->number + 1;
+	return last && last->number < node->session->sequence_limit &&
+		node->number == last->number + 1 &&
+		node->czxid > last->czxid &&
+		node->czxid - last->czxid <= (int64_t) last->number + 1;
 }
 
 static LastGrant *
 last_grant_new(ZklSession *session, const char *lock_path)
 {
 	size_t		size = strlen(lock_path) + 1;
-	LastGrant  *turn = malloc(sizeof(LastGrant) + size);
+	LastGrant  *last = malloc(sizeof(LastGrant) + size);
 	LastGrant **bucket;
 
-	if (turn && session->last_grants && session->last_grants->n == MAX_LAST_GRANTS)
+	if (last && session->last_grants && session->last_grants->n == MAX_LAST_GRANTS)
 		zkl__elision_forget(session);
-	if (turn && session->last_grants == NULL)
+	if (last && session->last_grants == NULL)
 		session->last_grants = calloc(1, sizeof(ZklLastGrants));
-	if (turn == NULL || session->last_grants == NULL)
+	if (last == NULL || session->last_grants == NULL)
 	{
-		free(turn);
+		free(last);
 		return NULL;
 	}
-	memcpy(turn->lock_path, lock_path, size);
+	memcpy(last->lock_path, lock_path, size);
 	bucket = bucket_of(session, lock_path);
-	turn->next = *bucket;
-	*bucket = turn;
+	last->next = *bucket;
+	*bucket = last;
 	session->last_grants->n++;
 	return turn;
 }
@@ -130,19 +130,19 @@ void
 zkl__elision_note(const ZklNode *node)
 {
 	bool		proven = zkl__elision_proven(node);
-	LastGrant  *turn;
+	LastGrant  *last;
 
 	if (ZKL_ALWAYS_LIST || node->upgrade || node->is_permit ||
 		!(proven || node->mode == ZKL_MODE_EXCLUSIVE))
 		return;
-	turn = last_grant(node);
-	if (turn == NULL)
-		turn = last_grant_new(node->session, node->lock_path);
-	if (turn == NULL)
+	last = last_grant(node);
+	if (last == NULL)
+		last = last_grant_new(node->session, node->lock_path);
+	if (last == NULL)
 		return;
-	turn->number = node->number;
-	turn->czxid = node->czxid;
-	turn->elision_expected = proven;
+	last->number = node->number;
+	last->czxid = node->czxid;
+	last->elision_expected = proven;
 }
 
 /* Clears all last grants; called for a new connection. */
@@ -152,10 +152,10 @@ zkl__elision_forget(ZklSession *session)
 	for (int i = 0; session->last_grants && i < BUCKETS; i++)
 		while (session->last_grants->buckets[i])
 		{
-			LastGrant  *turn = session->last_grants->buckets[i];
+			LastGrant  *last = session->last_grants->buckets[i];
 
-			session->last_grants->buckets[i] = turn->next;
-			free(turn);
+			session->last_grants->buckets[i] = last->next;
+			free(last);
 		}
 	free(session->last_grants);
 	session->last_grants = NULL;

@@ -129,7 +129,7 @@ struct ZklNode
 struct ZklNodeOwner
 {
 	/* UNKNOWN ended: it is known whether the node exists */
-	void		(*on_looked) (ZklNode *node);
+	void		(*on_lookup) (ZklNode *node);
 	/* a permit: the owner has to list its parent */
 	void		(*on_listing) (ZklNode *node);
 	void		(*on_first) (ZklNode *node);

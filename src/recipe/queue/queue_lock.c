@@ -79,7 +79,7 @@ on_own_node_listed(ZklCall *call, const ZklResult *result)
 	else
 		zkl__node_created(node, ZKL_RC_NO_NODE, NULL, 0);
 	if (node->request)
-		node->owner->on_looked(node);
+		node->owner->on_lookup(node);
 }
 
 static void

@@ -11,12 +11,12 @@
  * after the owner last woke.  An owner that sleeps again sooner never wakes the I/O
  * thread, which then only looks at the clock every GRACE_MS.  If the I/O thread found
  * the owner asleep and sleeps for longer, the owner wakes it after its own sleep, so
- * that it takes over in time.  Every turn reads, no matter which thread polls the
- * connection: so the timed work of a turn does not depend on the owner.
+ * that it takes over in time.  Every pass reads, no matter which thread polls the
+ * connection: so the timed work of a pass does not depend on the owner.
  * test/model/handover.pml checks this.
  *
  * A timer detects the loss of a lock, so timers must not wait for a name service or a
- * TLS handshake.  During such a call a second thread, the stand-in, calls timer_io and
+ * TLS handshake.  During such a call a second thread, the substitute, calls timer_io and
  * aborts a call that takes too long.
  *
  * Knows nothing of ZooKeeper.
@@ -41,7 +41,7 @@
 struct ZklIoThread
 {
 	pthread_mutex_t mutex;
-	pthread_cond_t changed;		/* wait_stopped() and the stand-in wait for it */
+	pthread_cond_t changed;		/* wait_stopped() and the substitute wait for it */
 	pthread_t	thread;
 	int			kick_fd;		/* readable: wakes the thread */
 	ZklIoThreadCallbacks duties;
@@ -49,14 +49,14 @@ struct ZklIoThread
 	bool		stopping;		/* the owner has requested the end */
 	bool		stopped;		/* closed; only free_io is still called */
 	bool		abandoned;		/* the owner did not wait: the thread frees everything */
-	bool		turn_wanted;
+	bool		pass_wanted;
 	int64_t		timer_ms;		/* 0: none */
 	bool		owner_sleeps;
 	int64_t		owner_woke_ms;
 	bool		on_duty;		/* the thread polls the connection in its sleep */
 	bool		blocks;			/* the thread is in a call that may block, and ... */
 	int64_t		blocks_until_ms;	/* ... must be aborted at this time */
-	pthread_t	stand_in;		/* the stand-in thread, while "blocks" */
+	pthread_t	substitute;		/* the substitute thread, while "blocks" */
 	int64_t		sleeps_until_ms;	/* 0: it is awake and will read all of this */
 };
 
@@ -132,7 +132,7 @@ poll_timeout(int64_t until_ms, int64_t now)
 	return (int) earlier(until_ms - now, INT_MAX);
 }
 
-/* Sleeps; returns whether the descriptor makes a turn due.  Mutex held on entry. */
+/* Sleeps; returns whether the descriptor makes a pass due.  Mutex held on entry. */
 static bool
 sleep_once(ZklIoThread *io_thread, const ZklIoThreadWatch *watch)
 {
@@ -183,22 +183,22 @@ work_until_stopped(ZklIoThread *io_thread)
 {
 	ZklIoThreadWatch watch = {.fd = -1};
 
-	io_thread->turn_wanted = true;
+	io_thread->pass_wanted = true;
 	while (!io_thread->stopping)
 	{
 		int64_t		now = zkl_io_thread_now();
 
 		if (is_timer_due(io_thread, now))
 			run_timer(io_thread);
-		else if (io_thread->turn_wanted || now >= watch.until_ms)
+		else if (io_thread->pass_wanted || now >= watch.until_ms)
 		{
-			io_thread->turn_wanted = false;
+			io_thread->pass_wanted = false;
 			pthread_mutex_unlock(&io_thread->mutex);
-			io_thread->duties.turn_io(io_thread->arg, &watch);
+			io_thread->duties.pass_io(io_thread->arg, &watch);
 			pthread_mutex_lock(&io_thread->mutex);
 		}
 		else
-			io_thread->turn_wanted |= sleep_once(io_thread, &watch);
+			io_thread->pass_wanted |= sleep_once(io_thread, &watch);
 	}
 }
 
@@ -365,10 +365,10 @@ zkl_io_thread_owner_woke(ZklIoThread *io_thread)
 }
 
 void
-zkl_io_thread_want_turn(ZklIoThread *io_thread)
+zkl_io_thread_want_pass(ZklIoThread *io_thread)
 {
 	pthread_mutex_lock(&io_thread->mutex);
-	io_thread->turn_wanted = true;
+	io_thread->pass_wanted = true;
 	pthread_mutex_unlock(&io_thread->mutex);
 	kick(io_thread);
 }
@@ -396,7 +396,7 @@ zkl_io_thread_set_timer(ZklIoThread *io_thread, int64_t at_ms)
 #define LONG_MS 3600000
 
 static void *
-stand_in_main_io(void *arg)
+substitute_main_io(void *arg)
 {
 	ZklIoThread *io_thread = arg;
 
@@ -435,7 +435,7 @@ zkl_io_thread_begin_blocking(ZklIoThread *io_thread, int64_t until_ms)
 	io_thread->blocks = true;
 	io_thread->blocks_until_ms = until_ms;
 	pthread_mutex_unlock(&io_thread->mutex);
-	started = start_thread(&io_thread->stand_in, stand_in_main_io, io_thread);
+	started = start_thread(&io_thread->substitute, substitute_main_io, io_thread);
 	if (!started)
 	{
 		pthread_mutex_lock(&io_thread->mutex);
@@ -452,5 +452,5 @@ zkl_io_thread_end_blocking(ZklIoThread *io_thread)
 	io_thread->blocks = false;
 	pthread_cond_broadcast(&io_thread->changed);
 	pthread_mutex_unlock(&io_thread->mutex);
-	pthread_join(io_thread->stand_in, NULL);
+	pthread_join(io_thread->substitute, NULL);
 }

@@ -16,24 +16,24 @@ typedef struct ZklIoThread ZklIoThread;
 
 #define ZKL_IO_THREAD_NEVER INT64_MAX
 
-/* What the thread waits for before its next turn. */
+/* What the thread waits for before its next pass. */
 typedef struct ZklIoThreadWatch
 {
 	int			fd;				/* -1: none */
 	short		events;			/* as for poll() */
 	bool		shared;			/* a sleeping owner polls the descriptor itself */
-	int64_t		until_ms;		/* a turn is due at this time in any case */
+	int64_t		until_ms;		/* a pass is due at this time in any case */
 } ZklIoThreadWatch;
 
 /*
  * All are called on the I/O thread, without its mutex, and may block.  Between
- * zkl_io_thread_begin_blocking() and zkl_io_thread_end_blocking(), the stand-in thread calls
+ * zkl_io_thread_begin_blocking() and zkl_io_thread_end_blocking(), the substitute thread calls
  * timer_io and overdue_io.
  */
 typedef struct ZklIoThreadCallbacks
 {
 	bool		(*open_io) (void *arg); /* false: called again later */
-	void		(*turn_io) (void *arg, ZklIoThreadWatch *watch);
+	void		(*pass_io) (void *arg, ZklIoThreadWatch *watch);
 	void		(*timer_io) (void *arg);
 	void		(*overdue_io) (void *arg);	/* aborts the call that blocks */
 	void		(*close_io) (void *arg);	/* whether or not open_io succeeded */
@@ -65,15 +65,15 @@ extern bool zkl_io_thread_stop(ZklIoThread *io_thread, int timeout_ms);
 extern void zkl_io_thread_owner_sleeps(ZklIoThread *io_thread);
 extern void zkl_io_thread_owner_woke(ZklIoThread *io_thread);
 
-/* Requests a turn as soon as possible.  Any thread, never blocks. */
-extern void zkl_io_thread_want_turn(ZklIoThread *io_thread);
+/* Requests a pass as soon as possible.  Any thread, never blocks. */
+extern void zkl_io_thread_want_pass(ZklIoThread *io_thread);
 
 /* Replaces the time of the next timer_io; 0: none.  Any thread, never blocks. */
 extern void zkl_io_thread_set_timer(ZklIoThread *io_thread, int64_t at_ms);
 
 /*
  * The I/O thread calls these before and after a call that may block.  Meanwhile the
- * stand-in thread calls timer_io, and overdue_io at until_ms or as soon as the I/O thread
+ * substitute thread calls timer_io, and overdue_io at until_ms or as soon as the I/O thread
  * must stop, unless until_ms is ZKL_IO_THREAD_NEVER.  The begin returns false if the
  * thread cannot be created; the end waits for a timer_io that is running.
  */

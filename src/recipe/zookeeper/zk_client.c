@@ -8,7 +8,7 @@
  * while the owner does not (zk_drive.c).  The operations are in zk_calls.c.
  *
  * This file works around three properties of the library:
- * - it reseeds the process's random numbers, and asks the name service at every turn of
+ * - it reseeds the process's random numbers, and asks the name service at every pass of
  *   its loop, unless told otherwise;
  * - it waits for the answer to its close request, and blocks everything else meanwhile;
  * - with TLS it takes no function for its log lines, only a stream.
@@ -266,7 +266,7 @@ zkl_client_open(const ZklClientConfig *config, const ZklEvents *events, void *co
 {
 	static const ZklIoThreadCallbacks duties = {
 		.open_io = open_io,
-		.turn_io = zkl_zk_turn_io,
+		.pass_io = zkl_zk_pass_io,
 		.timer_io = timer_io,
 		.overdue_io = zkl_zk_overdue_io,
 		.close_io = close_io,

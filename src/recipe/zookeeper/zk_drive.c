@@ -4,11 +4,11 @@
  *		Drives the client library: passes queued operations to it, and to the
  *		callbacks what the server sends.
  *
- * The thread that holds the library's mutex drives: the I/O thread in its turns, and
+ * The thread that holds the library's mutex drives: the I/O thread in its passes, and
  * the owner when it has submitted something and when it wakes from its sleep
  * (io_thread.c decides which of them polls the connection).  The owner only exchanges
- * messages over an established connection; the I/O thread's turns do the rest
- * (zk_turns.c).
+ * messages over an established connection; the I/O thread's passes do the rest
+ * (zk_passes.c).
  *
  *-------------------------------------------------------------------------
  */
@@ -314,7 +314,7 @@ zkl_zk_exchange_io(ZklClient *client)
 
 /* Returns whether there is work that the owner leaves to the I/O thread. */
 static bool
-is_turn_due(const ZklClient *client)
+is_pass_due(const ZklClient *client)
 {
 	return !client->connected || client->out_is_full || client->in_is_full ||
 		!zkl_zk_is_open(client);
@@ -323,22 +323,22 @@ is_turn_due(const ZklClient *client)
 void
 zkl_client_flush(ZklClient *client)
 {
-	bool		turn_due = true;
+	bool		pass_due = true;
 
 	if (is_driving || !zkl_zk_has_queued(client))
 		return;
 	if (try_enter(client, 0))
 	{
-		turn_due = false;
+		pass_due = false;
 		if (client->zh)
 		{
 			send_all(client);
-			turn_due = client->phase == PHASE_OPEN && is_turn_due(client);
+			pass_due = client->phase == PHASE_OPEN && is_pass_due(client);
 		}
 		zkl_zk_leave();
 	}
-	if (turn_due)
-		zkl_io_thread_want_turn(client->io_thread);
+	if (pass_due)
+		zkl_io_thread_want_pass(client->io_thread);
 }
 
 void
@@ -356,7 +356,7 @@ zkl_client_woke(ZklClient *client)
 void
 zkl_client_exchange(ZklClient *client)
 {
-	bool		turn_due = false;
+	bool		pass_due = false;
 
 	if (!__atomic_load_n(&client->connected, __ATOMIC_RELAXED) ||
 		!try_enter(client, OWNER_NAPS))
@@ -364,9 +364,9 @@ zkl_client_exchange(ZklClient *client)
 	if (client->connected)
 	{
 		zkl_zk_exchange_io(client);
-		turn_due = is_turn_due(client);
+		pass_due = is_pass_due(client);
 	}
 	zkl_zk_leave();
-	if (turn_due)
-		zkl_io_thread_want_turn(client->io_thread);
+	if (pass_due)
+		zkl_io_thread_want_pass(client->io_thread);
 }

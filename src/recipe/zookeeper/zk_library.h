@@ -2,7 +2,7 @@
  *
  * zk_library.h
  *		Declarations shared by the files that use the client library: zk_client.c,
- *		zk_drive.c, zk_turns.c, zk_names.c, zk_calls.c, zk_multi.c, zk_reads.c.
+ *		zk_drive.c, zk_passes.c, zk_names.c, zk_calls.c, zk_multi.c, zk_reads.c.
  *
  * The library has process-wide variables and no locks.  So all calls of it run with
  * one mutex of the process held (zkl_zk_enter), also if an old session is closing
@@ -80,8 +80,8 @@ struct ZklClient
 extern void zkl_zk_enter(ZklClient *client);
 extern void zkl_zk_leave(void);
 
-/* zk_turns.c: callbacks of the I/O thread (io_thread.h). */
-extern void zkl_zk_turn_io(void *client, ZklIoThreadWatch *watch);
+/* zk_passes.c: callbacks of the I/O thread (io_thread.h). */
+extern void zkl_zk_pass_io(void *client, ZklIoThreadWatch *watch);
 extern void zkl_zk_overdue_io(void *client);
 
 /* zk_names.c: blocks, without the library's mutex.  False: no answer to a lookup. */

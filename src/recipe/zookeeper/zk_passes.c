@@ -1,11 +1,11 @@
 /*-------------------------------------------------------------------------
  *
- * zk_turns.c
+ * zk_passes.c
  *		Turns of the I/O thread: connecting, heartbeats, detecting a silent server.
  *
- * Called only on the I/O thread, except zkl_zk_overdue_io().  A turn may block: for a
+ * Called only on the I/O thread, except zkl_zk_overdue_io().  A pass may block: for a
  * lookup of names without the library's mutex, in a TLS handshake with it.  Meanwhile
- * the stand-in thread runs the timer (io_thread.c).
+ * the substitute thread runs the timer (io_thread.c).
  *
  *-------------------------------------------------------------------------
  */
@@ -56,7 +56,7 @@ shake_hands(ZklClient *client)
 	zkl_io_thread_end_blocking(client->io_thread);
 }
 
-/* On the stand-in thread; the I/O thread is in the handshake and does not touch "fd". */
+/* On the substitute thread; the I/O thread is in the handshake and does not touch "fd". */
 void
 zkl_zk_overdue_io(void *arg)
 {
@@ -142,7 +142,7 @@ go_on(ZklClient *client, bool names_answered)
 	if (client->phase == PHASE_NONE && now < client->pause_until_ms)
 		return client->pause_until_ms;
 	if (client->phase == PHASE_NONE && client->has_names && !names_answered)
-		return now;				/* the connection was lost in this turn */
+		return now;				/* the connection was lost in this pass */
 	if (client->phase == PHASE_NONE)
 		choose_server(client);
 	rc = zookeeper_interest(client->zh, &library_fd, &events, &due);
@@ -163,7 +163,7 @@ go_on(ZklClient *client, bool names_answered)
 	return now + (int64_t) due.tv_sec * 1000 + due.tv_usec / 1000 + 1;
 }
 
-/* Returns whether the library would look up names in this turn, and wait for that. */
+/* Returns whether the library would look up names in this pass, and wait for that. */
 static bool
 will_ask_for_names(ZklClient *client)
 {
@@ -192,7 +192,7 @@ ask_for_names(ZklClient *client)
 }
 
 void
-zkl_zk_turn_io(void *arg, ZklIoThreadWatch *watch)
+zkl_zk_pass_io(void *arg, ZklIoThreadWatch *watch)
 {
 	ZklClient  *client = arg;
 	bool		asks = will_ask_for_names(client);
