@@ -97,12 +97,15 @@ check-package:
 bench:
 	scripts/bench
 
-.PHONY: format check-format check-meta check-scripts
+.PHONY: format check-format check-meta check-scripts check-words
 format:
 	PG_CONFIG=$(PG_CONFIG) scripts/format
 
 check-format:
 	PG_CONFIG=$(PG_CONFIG) scripts/format --check
+
+check-words:
+	scripts/check-words
 
 check-meta:
 	scripts/check-meta
