@@ -10,7 +10,7 @@
 
 #include "storage/lock.h"
 
-#include "backend/lock/remote_wait.h"
+#include "backend/session/wait.h"
 
 /* Is it held here, in any mode?  DISCARD ALL may have released it. */
 extern bool zklock_local_is_held(uint64 key);

@@ -23,19 +23,6 @@
 #include "backend/session/errors.h"
 #include "backend/session/wait.h"
 
-int64
-zklock_timeout_left(const ZklockTimeout *timeout)
-{
-	int64		spent;
-
-	if (timeout->limit_ms <= 0)
-		return timeout->limit_ms;
-
-	/* Both times are cut to whole milliseconds; the wait must not end early for that. */
-	spent = Max(zklock_now() - timeout->started - 1, 0);
-	return Max(timeout->limit_ms - spent, 0);
-}
-
 ZklSession *
 zklock_reach_session(const ZklockTimeout *timeout, const ZklockAction *action)
 {

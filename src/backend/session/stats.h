@@ -8,7 +8,7 @@
 #ifndef ZKLOCK_STATS_H
 #define ZKLOCK_STATS_H
 
-#include "backend/lock/remote_wait.h"
+#include "backend/session/wait.h"
 
 typedef enum ZklockStat
 {

@@ -32,6 +32,19 @@ zklock_now(void)
 	return zkl_now_ms();
 }
 
+int64
+zklock_timeout_left(const ZklockTimeout *timeout)
+{
+	int64		spent;
+
+	if (timeout->limit_ms <= 0)
+		return timeout->limit_ms;
+
+	/* Both times are cut to whole milliseconds; the wait must not end early for that. */
+	spent = Max(zklock_now() - timeout->started - 1, 0);
+	return Max(timeout->limit_ms - spent, 0);
+}
+
 void
 zklock_log_client_messages(void)
 {

@@ -16,6 +16,24 @@
 /* Returns milliseconds on the clock of the lease, which includes suspended time. */
 extern int64 zklock_now(void);
 
+/* No timeout of its own. */
+#define ZKLOCK_NO_LIMIT (-1)
+
+/* How long a call may wait for other holders, and the state of its wait. */
+typedef struct ZklockTimeout
+{
+	int64		limit_ms;		/* 0: not at all; or ZKLOCK_NO_LIMIT */
+	int64		started;		/* zklock_now() when the call began */
+	uint64		semaphore;		/* hash of the semaphore's name, or 0 */
+	bool		waited;			/* for another holder, locally or in the ensemble */
+	bool		queued;			/* has waited in a queue of the ensemble */
+	bool		may_requeue;	/* the call can leave its place and queue again */
+	bool		must_requeue;	/* ... and must: the wait ended for this */
+} ZklockTimeout;
+
+/* Returns what is left of the limit, or ZKLOCK_NO_LIMIT. */
+extern int64 zklock_timeout_left(const ZklockTimeout *timeout);
+
 /* Wait events, shown in pg_stat_activity since PostgreSQL 17. */
 typedef enum ZklockWaitEvent
 {
