@@ -77,7 +77,7 @@ last_grant(const ZklNode *node)
 		last = *bucket_of(node->session, node->lock_path);
 	while (last && strcmp(last->lock_path, node->lock_path) != 0)
 		last = last->next;
-	return turn;
+	return last;
 }
 
 /* Returns whether a proof is likely for the node; then no list is pipelined. */
@@ -122,7 +122,7 @@ last_grant_new(ZklSession *session, const char *lock_path)
 	last->next = *bucket;
 	*bucket = last;
 	session->last_grants->n++;
-	return turn;
+	return last;
 }
 
 /* Remembers the granted node, unless it may have sharers before it. */
