@@ -162,6 +162,12 @@ denied(const char *path)
 		strncmp(path, fake_quirks.deny, strlen(fake_quirks.deny)) == 0;
 }
 
+static ZklResultCode
+denial(void)
+{
+	return fake_quirks.deny_breaks ? ZKL_RC_OTHER : ZKL_RC_NO_AUTH;
+}
+
 /* Returns the parent's node; NULL with "top" set for a top-level path. */
 static FakeNode *
 parent_of(const char *path, bool *top)
@@ -266,7 +272,7 @@ fake_tree_create(const char *path, const char *data, int data_len,
 		return ZKL_RC_NO_NODE;
 	if (denied(path) ||
 		(fake_quirks.deny_exactly && strcmp(path, fake_quirks.deny_exactly) == 0))
-		return ZKL_RC_NO_AUTH;
+		return denial();
 	if (kind != ZKL_CREATE_EPHEMERAL_SEQUENTIAL && fake_tree_find(path))
 		return ZKL_RC_NODE_EXISTS;
 
@@ -310,7 +316,7 @@ fake_tree_set_if(const char *path, const char *data, int data_len, int32_t versi
 	if (node == NULL)
 		return ZKL_RC_NO_NODE;
 	if (denied(path))
-		return ZKL_RC_NO_AUTH;
+		return denial();
 	if (version != ZKL_ANY_VERSION && node->version != version)
 		return ZKL_RC_BAD_VERSION;
 	begin_transaction();
@@ -343,7 +349,7 @@ ZklResultCode
 fake_tree_delete(const char *path)
 {
 	if (denied(path) && fake_tree_find(path))
-		return ZKL_RC_NO_AUTH;
+		return denial();
 	return delete_unchecked(path);
 }
 

@@ -34,6 +34,7 @@ typedef struct FakeQuirks
 	bool		no_containers;	/* an old server: UNIMPLEMENTED */
 	bool		no_chroot;		/* top-level nodes have no parent */
 	const char *deny;			/* create and delete at or below this path: NO_AUTH */
+	bool		deny_breaks;	/* ... OTHER instead */
 	const char *deny_exactly;	/* create of exactly this path: NO_AUTH */
 	const char *deny_read;		/* get and list of exactly this path: NO_AUTH */
 	bool		forgets_watches;	/* they end with the connection */

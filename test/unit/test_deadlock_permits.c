@@ -234,6 +234,7 @@ test_stale(void)
 	lock_now(B, "x", X);
 	snprintf(permits, sizeof(permits), "%s", pool_of("s", kazoo ? "" : "/leases"));
 	fake_quirks.deny = permits;
+	fake_quirks.deny_breaks = true;
 	release_permit(A, "s");
 	lock_now(A, "x", X);
 	is_int(permits_of(C, "s"), 0, "a permit can't be given back yet (%s)", layout());

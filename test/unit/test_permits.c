@@ -368,6 +368,18 @@ test_own_pending_deletes(void)
 	fake_run_all();
 	is_int(a->status, ZKL_OK, "... and has a permit then");
 	end("permits given back");
+
+	begin(1);
+	status_of_another(A, 1);
+	fake_quirks.deny = find_node(A, permits())->path;
+	release_permit(A, "s");
+	fake_run_all();
+	is_int(status_of_try(A, 1), ZKL_BUSY,
+		   "a non-blocking attempt does not wait for a node that an ACL protects");
+	fake_quirks.deny = NULL;
+	fake_advance(10000);
+	is_int(status_of_try(A, 1), ZKL_OK, "... but has the permit once the node has gone");
+	end("permits that cannot be given back");
 }
 
 /* A permit released by another session of the same server, as the owner knows. */

@@ -249,6 +249,10 @@ test_downgrade_given_up(void)
 			   release ? ", nor after the release" : "");
 		is_int(nodes_of(A, "a"), !release, "... and the node is %s",
 			   release ? "gone" : "still there");
+		zkl_session_confirm(A->session, false);
+		fake_run_all();
+		is_int(zkl_session_confirmed(A->session), ZKL_OK,
+			   "... and a confirmation does not wait for it");
 		fake_quirks.deny_exactly = NULL;
 		fake_advance(1000);
 		ok(release || strstr(node_of(A, "a"), "__READ__") != NULL, "... but a little later");

@@ -39,12 +39,15 @@ is_waiting_for_permit(const ZklRequest *request)
 		request->permit->seen == SEEN_FULL;
 }
 
-/* Has the session given up a node that still exists?  Waits for it end by themselves. */
+/*
+ * Has the session given up a node that still exists?  Waits for it end by themselves,
+ * unless the ensemble refuses the delete.
+ */
 static bool
 has_pending_deletes(const ZklSession *session)
 {
 	for (const ZklNode *node = session->nodes; node; node = node->next)
-		if (!node->wanted && node->state != NODE_GONE)
+		if (!node->wanted && node->state != NODE_GONE && !node->is_undeletable)
 			return true;
 	return false;
 }

@@ -195,7 +195,8 @@ static bool
 is_moving(const ZklSession *session)
 {
 	for (const ZklLock *lock = session->locks; lock; lock = lock->next)
-		if (lock->anchor && lock->anchor->state == NODE_DOWNGRADING)
+		if (lock->anchor && lock->anchor->state == NODE_DOWNGRADING &&
+			!lock->anchor->is_move_refused)
 			return true;
 	return false;
 }

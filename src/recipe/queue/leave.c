@@ -59,9 +59,9 @@ log_refusal(ZklNode *node)
 {
 	char		line[512];
 
-	if (node->refusal_logged)
+	if (node->is_undeletable)
 		return;
-	node->refusal_logged = true;
+	node->is_undeletable = true;
 	snprintf(line, sizeof(line), ":ZOO_WARN@release: an ACL forbids to delete %s/%s",
 			 node->lock_path, node->name);
 	zkl_log_keep_io(line);

@@ -52,7 +52,10 @@ move_failed(ZklNode *node, const ZklResult *result)
 		zkl__node_leave(node);
 	}
 	else
+	{
+		node->is_move_refused = zkl__is_refusal(result->code);
 		zkl__retry_later(node->session);
+	}
 }
 
 static void
@@ -95,6 +98,7 @@ zkl__node_send_move(ZklNode *node)
 	};
 	ZklCall    *call = NULL;
 
+	node->is_move_refused = false;
 	if (new_path && old_path)
 		call = zkl__node_call(node, moved);
 	if (call)

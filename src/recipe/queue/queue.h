@@ -95,7 +95,8 @@ struct ZklNode
 	bool		lists_synced;	/* non-blocking, was not first: sync before each list */
 	bool		is_refused;		/* READING: non-blocking, until its owner decides to wait */
 	bool		awaits_elision; /* READING_CZXID: the czxid may prove that it is first */
-	bool		refusal_logged; /* LEAVING: "an ACL forbids the delete" was logged */
+	bool		is_move_refused;	/* DOWNGRADING: still has its old name, until retried */
+	bool		is_undeletable; /* LEAVING: an ACL forbids the delete, which was logged */
 	bool		put_off;		/* LEAVING: its delete waits for zkl__leave_end() */
 	char	   *lock_path;
 	char	   *data;

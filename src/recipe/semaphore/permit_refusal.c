@@ -14,7 +14,10 @@
 
 #include "internal.h"
 
-/* Returns how many of the children are pending deletes of this session. */
+/*
+ * Returns how many of the children are pending deletes of this session, except for
+ * those that the ensemble refuses.
+ */
 static int
 own_pending_deletes(const ZklRequest *request, const ZklResult *result)
 {
@@ -23,7 +26,7 @@ own_pending_deletes(const ZklRequest *request, const ZklResult *result)
 
 	for (const ZklNode *node = zkl__nodes_below(request->session, path, strlen(path));
 		 node; node = zkl__next_below(node))
-		if (node->is_permit && !node->wanted &&
+		if (node->is_permit && !node->wanted && !node->is_undeletable &&
 			zkl_find_permit(result->children, result->n_children, node->name))
 			n++;
 	return n;
