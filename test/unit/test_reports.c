@@ -1,12 +1,14 @@
 /*-------------------------------------------------------------------------
  *
  * test_reports.c
- *		A session that may not write, read or delete its wait report does not retry
- *		forever, and leaves no report.
+ *		A session that may not write, read or delete its wait report, or whose
+ *		reports another program forges, does not retry forever, and leaves no report.
  *
  *-------------------------------------------------------------------------
  */
+#include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "waiters.h"
@@ -186,6 +188,82 @@ test_wait_over(void)
 	scene_end(NULL);
 }
 
+/* Creates a report in the name of A that looks newer than A's own; returns its path. */
+static const char *
+forge(void)
+{
+	static char path[128];
+	char	   *made;
+	int64_t		unused;
+
+	snprintf(path, sizeof(path), WAITS "/%" PRIx64 ".9.9.w.7..0900000000",
+			 (uint64_t) fake_session_id(A->client));
+	fake_tree_create(path, "", 0, ZKL_CREATE_PERSISTENT, 0, &made, &unused);
+	free(made);
+	return path;
+}
+
+/* A's owner looks every tenth of a second, for ten seconds. */
+static void
+go_on(void)
+{
+	for (int i = 0; i < 100; i++)
+	{
+		report(50);
+		fake_advance(100);
+	}
+}
+
+static void
+test_forged(void)
+{
+	const char *forged;
+
+	begin();
+	forged = forge();
+	go_on();
+	is_int(reported_by(A), 1, "a report stays beside a forged one");
+	is_int(count('c'), 1, "... and is not made again and again: %s", fake_trace(A->client));
+	ok(fake_tree_find(forged) == NULL, "... which is removed");
+	scene_end(NULL);
+
+	begin();
+	forged = forge();
+	fake_quirks.deny = forged;
+	go_on();
+	is_int(count('c'), 1, "a forged report that cannot be removed makes no other report");
+	ok(strlen(fake_trace(A->client)) < 150, "... and few requests: %s", fake_trace(A->client));
+	give_up_all(A);
+	fake_run_all();
+	fake_advance(10000);
+	is_int(reported_by(A), 0, "... and A's own report goes with the wait");
+	fake_quirks.deny = NULL;
+	fake_advance(10000);
+	ok(fake_tree_find(forged) == NULL, "... until it can be removed");
+	scene_end(NULL);
+}
+
+/* A node that was given up, and that an ACL protects, stays until the session ends. */
+static void
+test_undeletable(void)
+{
+	char		path[256];
+
+	begin();
+	give_up_all(A);
+	fake_run_all();
+	forget(lock_now(A, "c", X));
+	snprintf(path, sizeof(path), "%s", node_of(A, "c"));
+	fake_quirks.deny = path;
+	reduce(A, "c", ZKL_MODE_NONE);
+	fake_run_all();
+	lock_now(A, "a", X);
+	report(50);
+	is_int(reported_by(A), 1, "a wait is reported beside a node that cannot be deleted");
+	fake_quirks.deny = NULL;
+	scene_end(NULL);
+}
+
 int
 main(void)
 {
@@ -196,5 +274,7 @@ main(void)
 	test_watch_refused();
 	test_reconnect();
 	test_wait_over();
+	test_forged();
+	test_undeletable();
 	return done();
 }

@@ -318,6 +318,18 @@ work_on(Work *work, ZklKeyOf key_of)
 		check->failed = !zkl_check_parse(check);
 }
 
+/*
+ * The report is not the newest one of this session: another program has removed it, or
+ * has made one in the name of this session, or an answer was lost.  Finds out, at a slow
+ * pace, because the other program may do it again.
+ */
+static void
+find_own_reports(ZklSession *session)
+{
+	session->waits->unknown = true;
+	search_later(session, POLL_MS);
+}
+
 static void
 act_on_reports(ZklSession *session, Work *work)
 {
@@ -326,7 +338,7 @@ act_on_reports(ZklSession *session, Work *work)
 	if (!work->is_read)
 		search_from_time_to_time(session);
 	else if (!v->is_mine)
-		zkl__waits_note_probe(session);
+		find_own_reports(session);
 	else if (v->n == ZKL_GRAPH_UNSEARCHED)
 	{
 		warn(session);

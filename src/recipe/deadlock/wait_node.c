@@ -47,6 +47,20 @@ remove_later(ZklSession *session, const char *name)
 	*end = old;
 }
 
+/* The ensemble refuses to delete the first node of the list; it may not refuse the next. */
+static void
+put_last(ZklWaits *w)
+{
+	ZklOldNode *old = w->old;
+	ZklOldNode **end = &w->old;
+
+	w->old = old->next;
+	while (*end)
+		end = &(*end)->next;
+	old->next = NULL;
+	*end = old;
+}
+
 /* The first node of the list is deleted. */
 static void
 forget_old(ZklWaits *w)
@@ -105,12 +119,18 @@ is_reported_by(const ZklWaits *w, const char *name)
 		strncmp(name, w->prefix, strlen(w->prefix)) == 0;
 }
 
+static bool
+is_report(const ZklWaits *w, const char *name)
+{
+	return w->name && strcmp(name, w->name) == 0;
+}
+
 static void
 sort_out(ZklSession *session, const char *name)
 {
 	if (is_reported_by(session->waits, name))
 		reported(session, name);
-	else if (session->waits->name == NULL || strcmp(name, session->waits->name) != 0)
+	else if (!is_report(session->waits, name))
 		remove_later(session, name);
 }
 
@@ -145,11 +165,13 @@ zkl__waits_read(ZklSession *session, ZklHandler handler, const char *name, bool 
 	return call;
 }
 
+/* The wanted report may be gone as well: a probe that the watch has not reported. */
 static void
 found(ZklCall *call, const ZklResult *result)
 {
 	ZklSession *session = call->session;
 	ZklWaits   *w = session->waits;
+	bool		gone = w->name != NULL;
 
 	w->state_call = NULL;
 	if (result->code == ZKL_RC_CONNECTION_LOSS)
@@ -161,10 +183,16 @@ found(ZklCall *call, const ZklResult *result)
 	}
 	w->unknown = false;
 	for (int i = 0; result->code == ZKL_RC_OK && i < result->n_children; i++)
+	{
+		gone = gone && !is_report(w, result->children[i]);
 		if (zkl_is_wait_of(result->children[i],
 						   (uint64_t) session->connection.session_id))
 			sort_out(session, result->children[i]);
-	zkl__waits_drive(session);
+	}
+	if (gone)
+		zkl__waits_note_probe(session);
+	else
+		zkl__waits_drive(session);
 }
 
 static void
@@ -275,6 +303,7 @@ removed(ZklCall *call, const ZklResult *result)
 		return;
 	if (result->code != ZKL_RC_OK && result->code != ZKL_RC_NO_NODE)
 	{
+		put_last(w);
 		zkl__retry_later(session);
 		return;
 	}
