@@ -218,8 +218,8 @@ extern int64_t zkl_now_ms(void);
 extern void zkl_session_confirm(ZklSession *session, bool fresh);
 
 /*
- * Returns PENDING, OK, SESSION_LOST, or why the request failed; after OK the caller
- * checks zkl_lock_is_lost().  OK means that at least ZklLease.reserve_ms are left of
+ * Returns PENDING, OK, SESSION_LOST, AUTH_FAILED, or why the request failed; after OK the
+ * caller checks zkl_lock_is_lost().  OK means that at least ZklLease.reserve_ms are left of
  * the confirmed lease; if the answer came too late for that, the ensemble is asked
  * again and the result is PENDING.
  */

@@ -169,6 +169,15 @@ test_confirm(void)
 	fake_run_all();
 	is_int(zkl_session_confirmed(A->session), ZKL_SESSION_LOST, "so is the end of the session");
 	scene_end("exclusion, confirming");
+
+	scene_begin(1);
+	fake_count(A->client);
+	fake_fault(A->client, 1, FAULT_AUTH);
+	zkl_session_confirm(A->session, false);
+	fake_run_all();
+	is_int(zkl_session_confirmed(A->session), ZKL_AUTH_FAILED,
+		   "a session ends because its credentials are refused");
+	scene_end("exclusion, credentials");
 }
 
 /* An answer that arrives after half of the lease leaves no time to commit. */
@@ -310,7 +319,8 @@ test_confirm_downgrade(bool at_once)
 		fake_run_all();
 		heal();
 		if (fake_is_expired(A->client))
-			is_int(zkl_session_confirmed(A->session), ZKL_SESSION_LOST,
+			is_int(zkl_session_confirmed(A->session),
+				   fault == FAULT_AUTH ? ZKL_AUTH_FAILED : ZKL_SESSION_LOST,
 				   "confirming a downgrade tells the end of the session");
 		else
 			ok(zkl_session_confirmed(A->session) == ZKL_OK &&

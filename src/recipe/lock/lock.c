@@ -296,7 +296,7 @@ zkl_session_confirmed(ZklSession *session)
 	if (session->confirm_status == ZKL_OK && !zkl__is_final(session) &&
 		!zkl__lease_suffices(session, session->confirmed_ms))
 		start_confirm(session);
-	status = zkl__is_final(session) ? ZKL_SESSION_LOST : session->confirm_status;
+	status = zkl__is_final(session) ? zkl__final_status(session) : session->confirm_status;
 	zkl__session_unlock(session);
 	return status;
 }

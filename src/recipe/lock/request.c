@@ -370,19 +370,8 @@ zkl__request_free_memory(ZklRequest *request)
 static ZklStatus
 status_with_session(const ZklRequest *request)
 {
-	if (request->status == ZKL_PENDING)
-		switch (request->session->state)
-		{
-			case ZKL_SESSION_EXPIRED:
-				return ZKL_SESSION_LOST;
-			case ZKL_SESSION_AUTH_FAILED:
-				return ZKL_AUTH_FAILED;
-			case ZKL_SESSION_CONNECTING:
-			case ZKL_SESSION_CONNECTED:
-			case ZKL_SESSION_SUSPENDED:
-				break;
-		}
-	return request->status;
+	return request->status == ZKL_PENDING ? zkl__final_status(request->session)
+		: request->status;
 }
 
 ZklStatus

@@ -460,10 +460,7 @@ zkl_scan_status(ZklScan *scan)
 	ZklStatus	status;
 
 	zkl__session_lock(session);
-	status = scan->status;
-	if (status == ZKL_PENDING && zkl__is_final(session))
-		status = session->state == ZKL_SESSION_AUTH_FAILED
-			? ZKL_AUTH_FAILED : ZKL_SESSION_LOST;
+	status = scan->status == ZKL_PENDING ? zkl__final_status(session) : scan->status;
 	zkl__session_unlock(session);
 	return status;
 }

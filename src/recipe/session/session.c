@@ -75,6 +75,24 @@ zkl__is_final(const ZklSession *session)
 	return session->state >= ZKL_SESSION_EXPIRED;
 }
 
+/* Returns why the session has ended, or PENDING. */
+ZklStatus
+zkl__final_status(const ZklSession *session)
+{
+	switch (session->state)
+	{
+		case ZKL_SESSION_EXPIRED:
+			return ZKL_SESSION_LOST;
+		case ZKL_SESSION_AUTH_FAILED:
+			return ZKL_AUTH_FAILED;
+		case ZKL_SESSION_CONNECTING:
+		case ZKL_SESSION_CONNECTED:
+		case ZKL_SESSION_SUSPENDED:
+			break;
+	}
+	return ZKL_PENDING;
+}
+
 void
 zkl__session_end(ZklSession *session, ZklSessionState state)
 {

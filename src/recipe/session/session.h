@@ -191,6 +191,7 @@ extern void zkl__session_lock(ZklSession *session);
 extern void zkl__session_unlock(ZklSession *session);
 extern void zkl__wake(ZklSession *session);
 extern bool zkl__is_final(const ZklSession *session);
+extern ZklStatus zkl__final_status(const ZklSession *session);
 extern char *zkl__path(const char *parent, const char *child);
 extern ZklSession *zkl__session_open(const ZklSessionConfig *config,
 									 const ZklSessionPart *const *parts);
