@@ -109,6 +109,7 @@ for my $document (
 	doc/operations.md
 	doc/reference.md
 	doc/scaling.md
+	doc/settings.md
 	doc/troubleshooting.md
 	doc/security.md
 	))

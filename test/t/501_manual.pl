@@ -1,6 +1,6 @@
-# The manual is complete, and names nothing that is not there: every function, view,
-# table and setting has its heading in doc/reference.md, with what the catalog says of
-# it; every message of the source has its entry in doc/messages.md, under its SQLSTATE.
+# The manual is complete, and names nothing that is not there: every function, view and
+# table has its heading in doc/reference.md and every setting in doc/settings.md, with what
+# the catalog says of it; every message of the source has its entry in doc/messages.md, under its SQLSTATE.
 # The links of all documents lead somewhere.
 
 use strict;
@@ -39,7 +39,7 @@ sub sorted_lines { return join '', map { "$_\n" } sort @_ }
 
 # The reference.
 my %section;
-for my $section (grep { $_->{level} == 3 } sections_of('doc/reference.md'))
+for my $section (grep { $_->{level} == 3 } map { sections_of($_) } qw(doc/reference.md doc/settings.md))
 {
 	for my $name (@{ $section->{names} })
 	{
@@ -112,7 +112,7 @@ for my $setting (map { $settings{$_} } sort keys %settings)
 	my $line = 'Default: ' . ($default eq '' ? 'empty' : "`$default$unit`") . '.';
 	$line .= " Range: $min to $max$unit." if $type eq 'integer';
 	$line .= ' Values: ' . join(', ', map { "`$_`" } split / /, $values) . '.' if $type eq 'enum';
-	$line .= ' Set by ' . ($context eq 'superuser' ? 'superusers' : 'everybody') . '.';
+	$line .= ' Set by ' . ($context eq 'superuser' ? 'superusers' : 'any role') . '.';
 	my ($shown) = ($section{$name} // '') =~ /^(Default: .*)$/m;
 	is($shown, $line, "$name: default, range, and who may set it");
 	like($section{$name} // '', qr/^Takes effect /m, "$name: when it takes effect");

@@ -17,7 +17,8 @@
 #   ```text                             what the block right before it printed
 #   ```text session=B                   what the waiting statement printed in the end
 #
-# Other languages, and blocks without one, are for the eye.
+# Other languages, and blocks without one, are for the eye. A block in an HTML comment is run
+# and not shown, for what only prepares or tidies up.
 #
 #   my @sections = sections_of('doc/reference.md');
 #   # each: level, heading, names (what the heading has as `code`), text below it
