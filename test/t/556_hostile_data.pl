@@ -60,7 +60,7 @@ my $waiter = session($node);
 $waiter->query_async("SELECT zk_lock('hostile')");
 wait_for_log($node, qr/still waiting for zk lock "hostile".*\n.*Blocked by: /, $log);
 my ($line) = slurp_file($node->logfile, $log) =~ /^(.*Blocked by: .*(?:\n\t.*)*)\n/m;
-like($line, qr/worker\?LOG:  forged\?\?\[2J/, 'the log line of a long wait shows the holder's data');
+like($line, qr/worker\?LOG:  forged\?\?\[2J/, 'the log line of a long wait shows the data of the holder');
 unlike($line, qr/[^ -~\t]/, 'in one line, of printable characters');
 is($dba->query(q(SELECT application_name FROM zk_locks WHERE name = 'hostile' AND granted)),
 	'worker?LOG:  forged??[2J????2J ' . encode('UTF-8', "é\x{ad}") . '?end',
