@@ -121,17 +121,11 @@ on_watch_set(ZklCall *call, const ZklResult *result)
 static void
 guard(ZklNode *node)
 {
-	ZklSession *session = node->session;
-	char	   *path = zkl__path(node->lock_path, node->name);
-	ZklCall    *call = path ? zkl__node_call(node, on_watch_set) : NULL;
-
-	node->watch_call = zkl__call_sent(call, call &&
-									  zkl_client_get(session->client, path, true,
-													 &call->completion));
+	node->watch_call = zkl__read_child(zkl__node_call(node, on_watch_set), node->lock_path,
+									   node->name, true);
 	node->has_watch = node->watch_call != NULL;
 	if (!node->has_watch)
 		zkl__hold_watch_later(node);
-	free(path);
 }
 
 static void

@@ -109,21 +109,11 @@ put_off(ZklNode *node)
 void
 zkl__node_send_delete(ZklNode *node)
 {
-	ZklCall    *call = NULL;
-	char	   *path;
-
 	if (node->session->leaving > 0 && node->new_name[0] == '\0')
-	{
 		put_off(node);
-		return;
-	}
-	path = zkl__path(node->lock_path, node->name);
-	if (path)
-		call = zkl__node_call(node, deleted);
-	node->state_call = zkl__call_sent(call, call &&
-									  zkl_client_delete(node->session->client, path,
-														&call->completion));
-	free(path);
+	else
+		node->state_call = zkl__delete_child(zkl__node_call(node, deleted), node->lock_path,
+											 node->name);
 }
 
 /* If the multi fails, each node is deleted alone: another client may have deleted one. */

@@ -208,13 +208,8 @@ rival_read(ZklCall *call, const ZklResult *result)
 static void
 read_rival(ZklNode *node, const char *child)
 {
-	char	   *path = zkl__path(node->lock_path, child);
-	ZklCall    *call = path ? zkl__node_call(node, rival_read) : NULL;
-
-	node->state_call = zkl__call_sent(call, call &&
-									  zkl_client_get(node->session->client, path, false,
-													 &call->completion));
-	free(path);
+	node->state_call = zkl__read_child(zkl__node_call(node, rival_read), node->lock_path,
+									   child, false);
 }
 
 /* Returns whether another client deleted the reader node that the upgrade builds on. */

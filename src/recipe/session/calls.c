@@ -137,6 +137,33 @@ zkl__call_sent(ZklCall *call, bool sent)
 	return NULL;
 }
 
+/*
+ * Reads the data of a child, maybe with a watch.  "call" comes from zkl__call_new() and
+ * may be NULL.  Returns the call, or NULL if it will not be answered.
+ */
+ZklCall *
+zkl__read_child(ZklCall *call, const char *parent, const char *child, bool watch)
+{
+	char	   *path = call ? zkl__path(parent, child) : NULL;
+
+	call = zkl__call_sent(call, path && zkl_client_get(call->session->client, path, watch,
+													   &call->completion));
+	free(path);
+	return call;
+}
+
+/* The same for deleting a child. */
+ZklCall *
+zkl__delete_child(ZklCall *call, const char *parent, const char *child)
+{
+	char	   *path = call ? zkl__path(parent, child) : NULL;
+
+	call = zkl__call_sent(call, path && zkl_client_delete(call->session->client, path,
+														  &call->completion));
+	free(path);
+	return call;
+}
+
 
 /*
  * Reads that must not be older than their request

@@ -206,6 +206,9 @@ extern ZklCall *zkl__call_new(ZklSession *session, ZklHandler handler,
 							  void *subject, ZklUses *uses);
 extern void zkl__call_keep(ZklCall *call, void *detail, ZklUses *uses);
 extern ZklCall *zkl__call_sent(ZklCall *call, bool sent);
+extern ZklCall *zkl__read_child(ZklCall *call, const char *parent, const char *child,
+								bool watch);
+extern ZklCall *zkl__delete_child(ZklCall *call, const char *parent, const char *child);
 extern ZklCall *zkl__list_synced(ZklCall *call, const char *path, bool watch);
 
 /* codes.c */
