@@ -73,27 +73,18 @@ static void
 verify(ZklRequest *request)
 {
 	ZklOp	   *ops = calloc((size_t) request->n, sizeof(ZklOp));
-	ZklCall    *call = NULL;
-	bool		complete = ops != NULL;
+	ZklCall    *call = zkl__request_call(request, on_verified);
+	bool		complete = ops && call;
 
 	for (int i = 0; complete && i < request->n; i++)
-	{
-		ops[i].kind = ZKL_OP_CHECK;
-		ops[i].path = zkl__path(request->nodes[i]->lock_path,
-								request->nodes[i]->name);
-		complete = ops[i].path != NULL;
-	}
-	if (complete)
-		call = zkl__request_call(request, on_verified);
+		complete = zkl__op_for_node(&ops[i], ZKL_OP_CHECK, request->nodes[i]);
 	if (call)
 		call->confirms = true;
 	request->verify_call =
-		zkl__call_sent(call, call && zkl_client_multi(request->session->client,
-													  ops, request->n,
-													  &call->completion));
-	for (int i = 0; ops && i < request->n; i++)
-		free((char *) ops[i].path);
-	free(ops);
+		zkl__call_sent(call, complete && zkl_client_multi(request->session->client,
+														  ops, request->n,
+														  &call->completion));
+	zkl__ops_free(ops, request->n);
 }
 
 /* Continues at n_held, then checks all nodes again, as one may have left HELD. */

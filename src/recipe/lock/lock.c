@@ -207,18 +207,16 @@ add_check(ZklSession *session, ZklOp *ops, int *n, ZklLock *lock, ZklNode *node)
 {
 	if (node == NULL || lock->lost)
 		return true;
-	ops[*n].kind = ZKL_OP_CHECK;
-	ops[*n].path = zkl__path(node->lock_path, node->name);
 	session->confirm_locks[*n] = lock;
-	return ops[(*n)++].path != NULL;
+	return zkl__op_for_node(&ops[(*n)++], ZKL_OP_CHECK, node);
 }
 
 static void
 send_checks(ZklSession *session, ZklOp *ops)
 {
-	ZklCall    *call = NULL;
+	ZklCall    *call = zkl__call_new(session, confirmed, NULL, NULL);
 	int			n = 0;
-	bool		complete = true;
+	bool		complete = call != NULL;
 
 	for (ZklLock *lock = session->locks; lock; lock = lock->next)
 	{
@@ -228,22 +226,18 @@ send_checks(ZklSession *session, ZklOp *ops)
 			add_check(session, ops, &n, lock, lock->upgrade);
 	}
 	session->n_confirm_locks = n;
-	if (n == 0)
+	if (complete && n == 0)
 	{
 		ops[0].kind = ZKL_OP_CHECK;
 		ops[0].path = strdup(session->root);
 		complete = ops[0].path != NULL;
 		n = 1;
 	}
-	if (complete)
-		call = zkl__call_new(session, confirmed, NULL, NULL);
 	if (call)
 		call->confirms = true;
 	session->confirm_call =
-		zkl__call_sent(call, call && zkl_client_multi(session->client, ops, n,
-													  &call->completion));
-	for (int i = 0; i < n; i++)
-		free((char *) ops[i].path);
+		zkl__call_sent(call, complete && zkl_client_multi(session->client, ops, n,
+														  &call->completion));
 }
 
 void
@@ -266,7 +260,7 @@ zkl__confirm_drive(ZklSession *session)
 		send_checks(session, ops);
 	else
 		decide_confirm(session, ZKL_NO_MEMORY);
-	free(ops);
+	zkl__ops_free(ops, (int) n);
 }
 
 static void

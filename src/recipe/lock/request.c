@@ -240,12 +240,10 @@ create_nodes(ZklRequest *request)
 		zkl_child_prefix(node->node_names, node->mode,
 						 session->connection.session_id, node->guid_counter,
 						 node->name);
-		ops[i].kind = ZKL_OP_CREATE;
+		complete = zkl__op_for_node(&ops[i], ZKL_OP_CREATE, node);
 		ops[i].create_kind = ZKL_CREATE_EPHEMERAL_SEQUENTIAL;
-		ops[i].path = zkl__path(node->lock_path, node->name);
 		ops[i].data = node->data;
 		ops[i].data_len = node->data_len;
-		complete = ops[i].path != NULL;
 	}
 	if (!complete)
 		zkl__request_fail(request, ZKL_NO_MEMORY, -1, 0);
@@ -263,9 +261,7 @@ create_nodes(ZklRequest *request)
 				zkl__node_list(request->nodes[i]);
 		}
 	}
-	for (int i = 0; ops && i < request->n; i++)
-		free((char *) ops[i].path);
-	free(ops);
+	zkl__ops_free(ops, request->n);
 }
 
 static void

@@ -138,25 +138,17 @@ static ZklCall *
 delete_together(ZklSession *session, ZklNode *nodes, int n)
 {
 	ZklOp	   *ops = calloc((size_t) n, sizeof(ZklOp));
-	ZklCall    *call = ops ? zkl__call_new(session, all_deleted, NULL, NULL) : NULL;
-	bool		complete = call != NULL;
+	ZklCall    *call = zkl__call_new(session, all_deleted, NULL, NULL);
+	bool		complete = ops && call;
 	int			i = 0;
 
 	for (const ZklNode *node = nodes; complete && node; node = node->next_put_off)
-	{
-		ops[i].kind = ZKL_OP_DELETE;
-		ops[i].path = zkl__path(node->lock_path, node->name);
-		complete = ops[i++].path != NULL;
-	}
+		complete = zkl__op_for_node(&ops[i++], ZKL_OP_DELETE, node);
 	if (call)
 		call->detail = nodes;
-	if (ops == NULL)
-		zkl__retry_later(session);
 	call = zkl__call_sent(call, complete && zkl_client_multi(session->client, ops, n,
 															 &call->completion));
-	for (i = 0; ops && i < n; i++)
-		free((char *) ops[i].path);
-	free(ops);
+	zkl__ops_free(ops, n);
 	return call;
 }
 

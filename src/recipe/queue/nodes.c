@@ -126,6 +126,24 @@ zkl__node_call(ZklNode *node, ZklHandler handler)
 	return zkl__call_new(node->session, handler, node, &node->uses);
 }
 
+/* Makes the operation of a multi one on the node; returns false if memory is exhausted. */
+bool
+zkl__op_for_node(ZklOp *op, ZklOpKind kind, const ZklNode *node)
+{
+	op->kind = kind;
+	op->path = zkl__path(node->lock_path, node->name);
+	return op->path != NULL;
+}
+
+/* Frees the operations, which may be NULL, and their paths. */
+void
+zkl__ops_free(ZklOp *ops, int n)
+{
+	for (int i = 0; ops && i < n; i++)
+		free((char *) ops[i].path);
+	free(ops);
+}
+
 /* Marks the node as given up; it no longer counts against the session's limits. */
 void
 zkl__node_unwant(ZklNode *node)
