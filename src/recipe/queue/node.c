@@ -300,28 +300,12 @@ next_foreign(const Queue *queue, int *i, Found *found)
 	return false;
 }
 
-static int
-compare_owners(const void *a, const void *b)
-{
-	uint64_t	x = *(const uint64_t *) a;
-	uint64_t	y = *(const uint64_t *) b;
-
-	return x < y ? -1 : x > y;
-}
-
 /* Sessions, in ascending order. */
 typedef struct Owners
 {
 	uint64_t   *ids;			/* NULL: none, or memory was exhausted */
-	size_t		n;
+	int			n;
 } Owners;
-
-static bool
-has_owner(const Owners *owners, uint64_t owner)
-{
-	return owners->n > 0 && bsearch(&owner, owners->ids, owners->n, sizeof(owner),
-									compare_owners);
-}
 
 /*
  * Returns the sessions that have a writer node before "own"; the caller frees the
@@ -339,8 +323,7 @@ writers_before(const Queue *queue, const Found *own)
 		if (f.c.writer && f.c.has_owner && f.c.owner != own->c.owner &&
 			found_before(&f, own))
 			writers.ids[writers.n++] = f.c.owner;
-	if (writers.n > 1)
-		qsort(writers.ids, writers.n, sizeof(uint64_t), compare_owners);
+	zkl_sort_ids(writers.ids, writers.n);
 	return writers;
 }
 
@@ -380,7 +363,7 @@ position_of_upgrade(const Queue *queue, const Found *own, const char **other)
 		if (f.c.writer || !found_before(&f, own) ||
 			(writer.name != NULL && found_before(&writer, &f)))
 			continue;
-		deadlock = f.c.has_owner && has_owner(&writers, f.c.owner);
+		deadlock = f.c.has_owner && zkl_find_id(writers.ids, writers.n, f.c.owner) >= 0;
 		if (deadlock || sharer.name == NULL || found_before(&sharer, &f))
 			sharer = f;
 	}

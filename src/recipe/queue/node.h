@@ -142,4 +142,13 @@ extern int	zkl_blockers_in(const ZklQueued *queue, int n_queue, const char *name
  */
 extern ZklMaker zkl_maker(const char *child, int64_t session_id);
 
+/* Sorts ids, ascending. */
+extern void zkl_sort_ids(uint64_t *ids, int n);
+
+/* Sorts ids and removes the repeated ones; returns how many are left. */
+extern int	zkl_unique_ids(uint64_t *ids, int n);
+
+/* Returns the index of an id among sorted ones, or -1. */
+extern int	zkl_find_id(const uint64_t *ids, int n, uint64_t id);
+
 #endif							/* ZKL_NODE_H */

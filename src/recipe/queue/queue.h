@@ -3,7 +3,7 @@
  * queue.h
  *		The znodes of a session in queues, each from create to delete.
  *
- *		node.h			names, order and positions: node.c, queue_order.c
+ *		node.h			names, order and positions: node.c, queue_order.c, ids.c
  *		nodes.c			all nodes of a session
  *		queue_lock.c	one node: the state machine from create to delete
  *		list_elision.c	... grants without a getChildren

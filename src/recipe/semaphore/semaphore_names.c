@@ -63,21 +63,11 @@ zkl_find_permit(const char *const *children, int n_children, const char *prefix)
 	return NULL;
 }
 
-static int
-compare_owners(const void *a, const void *b)
-{
-	uint64_t	x = *(const uint64_t *) a;
-	uint64_t	y = *(const uint64_t *) b;
-
-	return x < y ? -1 : x > y;
-}
-
 int
 zkl_permit_owners(const char *const *children, int n_children,
 				  uint64_t self, uint64_t *owners, int *n_own)
 {
 	int			n = 0;
-	int			unique = 0;
 
 	*n_own = 0;
 	for (int i = 0; i < n_children; i++)
@@ -91,11 +81,7 @@ zkl_permit_owners(const char *const *children, int n_children,
 		else
 			owners[n++] = owner;
 	}
-	qsort(owners, (size_t) n, sizeof(uint64_t), compare_owners);
-	for (int i = 0; i < n; i++)
-		if (i == 0 || owners[i] != owners[i - 1])
-			owners[unique++] = owners[i];
-	return unique;
+	return zkl_unique_ids(owners, n);
 }
 
 int
@@ -107,7 +93,7 @@ zkl_permits_of_others(const char *const *children, int n_children,
 	for (int i = 0; i < n_children; i++)
 		if (zkl_parse_owner(children[i], &owners[n]) && owners[n] != self)
 			n++;
-	qsort(owners, (size_t) n, sizeof(uint64_t), compare_owners);
+	zkl_sort_ids(owners, n);
 	return n;
 }
 
