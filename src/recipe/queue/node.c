@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * node.c
- *		Names of lock nodes, their order, and a node's position in a queue.
+ *		Names of lock nodes, and their order.
  *
  * The node names are those of Curator's InterProcessReadWriteLock and
  * InterProcessMutex and of kazoo's Lock, WriteLock and ReadLock.  Pure functions,
@@ -16,18 +16,21 @@
 
 #include "node.h"
 
-typedef struct Dialect
+/* How a program names its nodes: prefix, GUID, infix, number. */
+typedef struct NodeNames
 {
-	const char *prefix;			/* before the GUID */
+	ZklMaker	maker;
+	const char *prefix;
 	const char *separator;		/* between the groups of the GUID, and behind it */
-	const char *reader;			/* before the number; NULL: no such mode */
-	const char *writer;
-} Dialect;
+	const char *reader;			/* infix; NULL: no such mode */
+	const char *writer;			/* infix */
+	const char *permit;			/* infix; "": and no number */
+} NodeNames;
 
-static const Dialect all_node_names[] = {
-	[ZKL_NODE_NAMES_CURATOR] = {"_c_", "-", "__READ__", "__WRIT__"},
-	[ZKL_NODE_NAMES_CURATOR_MUTEX] = {"_c_", "-", NULL, "lock-"},
-	[ZKL_NODE_NAMES_KAZOO] = {"", "", "__rlock__", "__lock__"},
+static const NodeNames all_node_names[] = {
+	[ZKL_NODE_NAMES_CURATOR] = {ZKL_MAKER_CURATOR, "_c_", "-", "__READ__", "__WRIT__", "lease-"},
+	[ZKL_NODE_NAMES_CURATOR_MUTEX] = {ZKL_MAKER_CURATOR, "_c_", "-", NULL, "lock-", "lease-"},
+	[ZKL_NODE_NAMES_KAZOO] = {ZKL_MAKER_KAZOO, "", "", "__rlock__", "__lock__", ""},
 };
 
 #define N_NODE_NAMES ((int) (sizeof(all_node_names) / sizeof(all_node_names[0])))
@@ -60,6 +63,12 @@ zkl_encode_name(const char *name, size_t length, char *out)
 			out += sprintf(out, "%%%02X", c);
 	}
 	*out = '\0';
+}
+
+static bool
+begins_with(const char *s, const char *prefix)
+{
+	return strncmp(s, prefix, strlen(prefix)) == 0;
 }
 
 static bool
@@ -106,9 +115,12 @@ bool
 zkl_parse_owner(const char *name, uint64_t *owner)
 {
 	int			digits = 0;
+	size_t		prefix_length = 0;
 
-	if (strncmp(name, "_c_", 3) == 0)
-		name += 3;
+	for (int i = 0; i < N_NODE_NAMES && prefix_length == 0; i++)
+		if (begins_with(name, all_node_names[i].prefix))
+			prefix_length = strlen(all_node_names[i].prefix);
+	name += prefix_length;
 	*owner = 0;
 	for (; digits < 16; name++)
 	{
@@ -177,20 +189,19 @@ put_group(char *out, uint64_t value, int digits, const char *separator)
 	return put_text(out + digits, separator);
 }
 
-size_t
-zkl_guid(ZklNodeNames node_names, int64_t session_id, uint64_t counter,
-		 char out[ZKL_CHILD_NAME_SIZE])
+/* Writes a name up to its GUID, made of session id and counter; returns the end. */
+static char *
+put_guid(ZklNodeNames node_names, int64_t session_id, uint64_t counter, char *out)
 {
-	const Dialect *d = &all_node_names[node_names];
+	const NodeNames *names = &all_node_names[node_names];
 	uint64_t	id = (uint64_t) session_id;
-	char	   *end = put_text(out, d->prefix);
+	char	   *end = put_text(out, names->prefix);
 
-	end = put_group(end, id >> 32, 8, d->separator);
-	end = put_group(end, id >> 16, 4, d->separator);
-	end = put_group(end, id, 4, d->separator);
-	end = put_group(end, counter >> 48, 4, d->separator);
-	end = put_group(end, counter, 12, d->separator);
-	return (size_t) (end - out);
+	end = put_group(end, id >> 32, 8, names->separator);
+	end = put_group(end, id >> 16, 4, names->separator);
+	end = put_group(end, id, 4, names->separator);
+	end = put_group(end, counter >> 48, 4, names->separator);
+	return put_group(end, counter, 12, names->separator);
 }
 
 static const char *
@@ -211,9 +222,16 @@ zkl_child_prefix(ZklNodeNames node_names, ZklMode mode, int64_t session_id,
 {
 	if (!zkl_has_mode(node_names, mode))
 		return false;
-	put_text(out + zkl_guid(node_names, session_id, counter, out),
-			 infix_of(node_names, mode));
+	put_text(put_guid(node_names, session_id, counter, out), infix_of(node_names, mode));
 	return true;
+}
+
+void
+zkl_permit_prefix(ZklNodeNames node_names, int64_t session_id, uint64_t counter,
+				  char out[ZKL_CHILD_NAME_SIZE])
+{
+	put_text(put_guid(node_names, session_id, counter, out),
+			 all_node_names[node_names].permit);
 }
 
 bool
@@ -256,168 +274,6 @@ zkl_is_before(int32_t a_number, const char *a_name,
 	return distance < UINT32_C(0x80000000);
 }
 
-/* A contender together with its name. */
-typedef struct Found
-{
-	const char *name;			/* NULL: none */
-	ZklContender c;
-} Found;
-
-static bool
-found_before(const Found *a, const Found *b)
-{
-	return zkl_is_before(a->c.number, a->name, b->c.number, b->name);
-}
-
-/* The children of a lock's znode, and which of them are the caller's. */
-typedef struct Queue
-{
-	const char *const *children;
-	int			n_children;
-	const char *const *mine;
-	int			n_mine;
-} Queue;
-
-static bool
-is_mine(const Queue *queue, const char *name)
-{
-	for (int i = 0; i < queue->n_mine; i++)
-		if (strcmp(queue->mine[i], name) == 0)
-			return true;
-	return false;
-}
-
-/* Finds the next contender from *i on that is not the caller's. */
-static bool
-next_foreign(const Queue *queue, int *i, Found *found)
-{
-	while (*i < queue->n_children)
-	{
-		found->name = queue->children[(*i)++];
-		if (zkl_parse_child(found->name, &found->c) && !is_mine(queue, found->name))
-			return true;
-	}
-	return false;
-}
-
-/* Sessions, in ascending order. */
-typedef struct Owners
-{
-	uint64_t   *ids;			/* NULL: none, or memory was exhausted */
-	int			n;
-} Owners;
-
-/*
- * Returns the sessions that have a writer node before "own"; the caller frees the
- * ids.  If memory is exhausted there are none: then the deadlock search of the
- * waiting sessions finds the deadlock, later.
- */
-static Owners
-writers_before(const Queue *queue, const Found *own)
-{
-	Owners		writers = {malloc(((size_t) queue->n_children + 1) * sizeof(uint64_t)), 0};
-	Found		f;
-	int			i = 0;
-
-	while (writers.ids && next_foreign(queue, &i, &f))
-		if (f.c.writer && f.c.has_owner && f.c.owner != own->c.owner &&
-			found_before(&f, own))
-			writers.ids[writers.n++] = f.c.owner;
-	zkl_sort_ids(writers.ids, writers.n);
-	return writers;
-}
-
-/* Returns the first foreign writer before "own", if any. */
-static Found
-first_writer(const Queue *queue, const Found *own)
-{
-	Found		first = {.name = NULL};
-	Found		f;
-	int			i = 0;
-
-	while (next_foreign(queue, &i, &f))
-		if (f.c.writer && found_before(&f, own) &&
-			(first.name == NULL || found_before(&f, &first)))
-			first = f;
-	return first;
-}
-
-/*
- * An upgrade waits only for readers that may hold the lock: those before the
- * first foreign writer.  Readers behind that writer wait for it, and would be
- * granted if it gave up.  So the upgrade first moves its own node up to the
- * writer's number, where it blocks these readers as well.
- */
-static ZklPosition
-position_of_upgrade(const Queue *queue, const Found *own, const char **other)
-{
-	Found		writer = first_writer(queue, own);
-	Owners		writers = writers_before(queue, own);
-	Found		sharer = {.name = NULL};
-	Found		f;
-	bool		deadlock = false;
-	int			i = 0;
-
-	while (!deadlock && next_foreign(queue, &i, &f))
-	{
-		if (f.c.writer || !found_before(&f, own) ||
-			(writer.name != NULL && found_before(&writer, &f)))
-			continue;
-		deadlock = f.c.has_owner && zkl_find_id(writers.ids, writers.n, f.c.owner) >= 0;
-		if (deadlock || sharer.name == NULL || found_before(&sharer, &f))
-			sharer = f;
-	}
-	free(writers.ids);
-	if (deadlock)
-	{
-		*other = sharer.name;
-		return ZKL_POSITION_DEADLOCK;
-	}
-
-	if (writer.name != NULL && writer.c.number != own->c.number)
-	{
-		*other = writer.name;
-		return ZKL_POSITION_MOVE_UP;
-	}
-	*other = sharer.name;
-	return sharer.name ? ZKL_POSITION_BEHIND : ZKL_POSITION_FIRST;
-}
-
-/* A reader waits for the nearest writer before it, a writer for the nearest node. */
-static ZklPosition
-position_of_newcomer(const Queue *queue, const Found *own, const char **other)
-{
-	Found		nearest = {.name = NULL};
-	Found		f;
-	int			i = 0;
-
-	while (next_foreign(queue, &i, &f))
-		if ((own->c.writer || f.c.writer) && found_before(&f, own) &&
-			(nearest.name == NULL || found_before(&nearest, &f)))
-			nearest = f;
-	*other = nearest.name;
-	return nearest.name ? ZKL_POSITION_BEHIND : ZKL_POSITION_FIRST;
-}
-
-ZklPosition
-zkl_position(const char *const *children, int n_children,
-			 const char *const *mine, int n_mine,
-			 bool upgrade, const char **other)
-{
-	Queue		queue = {children, n_children, mine, n_mine};
-	Found		own = {.name = mine[0]};
-	bool		present = false;
-
-	*other = NULL;
-	for (int i = 0; i < n_children && !present; i++)
-		present = strcmp(children[i], own.name) == 0;
-	if (!present || !zkl_parse_child(own.name, &own.c))
-		return ZKL_POSITION_GONE;
-	if (upgrade)
-		return position_of_upgrade(&queue, &own, other);
-	return position_of_newcomer(&queue, &own, other);
-}
-
 
 /*
  * Which program created a node
@@ -432,44 +288,55 @@ is_hex(const char *s, size_t n)
 	return true;
 }
 
-/* A UUID as Curator writes it: 8-4-4-4-12 digits. */
-static bool
-is_uuid(const char *s)
+/* Returns the text behind a GUID with these separators, or NULL. */
+static const char *
+skip_guid(const char *s, const char *separator)
 {
-	return is_hex(s, 8) && s[8] == '-' && is_hex(s + 9, 4) && s[13] == '-' &&
-		is_hex(s + 14, 4) && s[18] == '-' && is_hex(s + 19, 4) && s[23] == '-' &&
-		is_hex(s + 24, 12);
+	static const size_t digits[] = {8, 4, 4, 4, 12};
+
+	for (int i = 0; i < 5; i++)
+	{
+		if (!is_hex(s, digits[i]) || !begins_with(s + digits[i], separator))
+			return NULL;
+		s += digits[i] + strlen(separator);
+	}
+	return s;
 }
 
 static bool
 is_infix_and_number(const char *s, const char *infix)
 {
-	size_t		n = strlen(infix);
-
-	if (strncmp(s, infix, n) != 0)
+	if (infix == NULL || !begins_with(s, infix))
 		return false;
-	s += n;
+	s += strlen(infix);
+	if (*infix == '\0')
+		return *s == '\0';
 	if (*s == '-')
 		s++;
 	return *s != '\0' && s[strspn(s, "0123456789")] == '\0';
 }
 
+static bool
+follows(const char *child, const NodeNames *names)
+{
+	const char *end = begins_with(child, names->prefix)
+		? skip_guid(child + strlen(names->prefix), names->separator) : NULL;
+
+	return end && (is_infix_and_number(end, names->reader) ||
+				   is_infix_and_number(end, names->writer) ||
+				   is_infix_and_number(end, names->permit));
+}
+
 ZklMaker
 zkl_maker(const char *child, int64_t session_id)
 {
-	static const char *const curator[] = {"lock-", "__READ__", "__WRIT__", "lease-"};
 	uint64_t	owner;
 
 	if (session_id != 0 && zkl_parse_owner(child, &owner) &&
 		owner == (uint64_t) session_id)
 		return ZKL_MAKER_ZKLOCK;
-	if (strncmp(child, "_c_", 3) == 0 && is_uuid(child + 3) && child[39] == '-')
-		for (int i = 0; i < 4; i++)
-			if (is_infix_and_number(child + 40, curator[i]))
-				return ZKL_MAKER_CURATOR;
-	if (is_hex(child, 32) &&
-		(child[32] == '\0' || is_infix_and_number(child + 32, "__lock__") ||
-		 is_infix_and_number(child + 32, "__rlock__")))
-		return ZKL_MAKER_KAZOO;
+	for (int i = 0; i < N_NODE_NAMES; i++)
+		if (follows(child, &all_node_names[i]))
+			return all_node_names[i].maker;
 	return ZKL_MAKER_OTHER;
 }

@@ -32,10 +32,6 @@ extern bool zkl_parse_child(const char *name, ZklContender *contender);
 /* Sets the first half of the GUID that a name begins with; false if there is none. */
 extern bool zkl_parse_owner(const char *name, uint64_t *owner);
 
-/* Writes a name up to its GUID, made of session id and counter; returns the length. */
-extern size_t zkl_guid(ZklNodeNames node_names, int64_t session_id, uint64_t counter,
-					   char out[ZKL_CHILD_NAME_SIZE]);
-
 /* Returns whether the scheme has names for the mode. */
 extern bool zkl_has_mode(ZklNodeNames node_names, ZklMode mode);
 
@@ -51,6 +47,10 @@ extern bool zkl_child_prefix(ZklNodeNames node_names, ZklMode mode,
 extern bool zkl_child_name(ZklNodeNames node_names, ZklMode mode,
 						   int64_t session_id, uint64_t counter,
 						   int32_t number, char out[ZKL_CHILD_NAME_SIZE]);
+
+/* Writes the name of a permit node up to the number; kazoo's names have no number. */
+extern void zkl_permit_prefix(ZklNodeNames node_names, int64_t session_id,
+							  uint64_t counter, char out[ZKL_CHILD_NAME_SIZE]);
 
 /* Returns the child whose name is the prefix and a number, or NULL. */
 extern const char *zkl_find_child(const char *const *children, int n_children,

@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * queue_order.c
- *		A sorted queue: which nodes hold the lock, and what a node waits for.
+ *		A node's position in a queue; which nodes hold the lock, and what the others
+ *		wait for.
  *
  * Declared in node.h.  Does no I/O; called on any thread.
  *
@@ -11,6 +12,178 @@
 #include <string.h>
 
 #include "node.h"
+
+
+/*
+ * The position of one node, in an unsorted queue
+ */
+
+/* A contender together with its name. */
+typedef struct Found
+{
+	const char *name;			/* NULL: none */
+	ZklContender c;
+} Found;
+
+static bool
+found_before(const Found *a, const Found *b)
+{
+	return zkl_is_before(a->c.number, a->name, b->c.number, b->name);
+}
+
+/* The children of a lock's znode, and which of them are the caller's. */
+typedef struct Siblings
+{
+	const char *const *children;
+	int			n_children;
+	const char *const *mine;
+	int			n_mine;
+} Siblings;
+
+static bool
+is_mine(const Siblings *siblings, const char *name)
+{
+	for (int i = 0; i < siblings->n_mine; i++)
+		if (strcmp(siblings->mine[i], name) == 0)
+			return true;
+	return false;
+}
+
+/* Finds the next contender from *i on that is not the caller's. */
+static bool
+next_foreign(const Siblings *siblings, int *i, Found *found)
+{
+	while (*i < siblings->n_children)
+	{
+		found->name = siblings->children[(*i)++];
+		if (zkl_parse_child(found->name, &found->c) && !is_mine(siblings, found->name))
+			return true;
+	}
+	return false;
+}
+
+/* Sessions, in ascending order. */
+typedef struct Owners
+{
+	uint64_t   *ids;			/* NULL: none, or memory was exhausted */
+	int			n;
+} Owners;
+
+/*
+ * Returns the sessions that have a writer node before "own"; the caller frees the
+ * ids.  If memory is exhausted there are none: then the deadlock search of the
+ * waiting sessions finds the deadlock, later.
+ */
+static Owners
+writers_before(const Siblings *siblings, const Found *own)
+{
+	Owners		writers = {malloc(((size_t) siblings->n_children + 1) * sizeof(uint64_t)), 0};
+	Found		f;
+	int			i = 0;
+
+	while (writers.ids && next_foreign(siblings, &i, &f))
+		if (f.c.writer && f.c.has_owner && f.c.owner != own->c.owner &&
+			found_before(&f, own))
+			writers.ids[writers.n++] = f.c.owner;
+	zkl_sort_ids(writers.ids, writers.n);
+	return writers;
+}
+
+/* Returns the first foreign writer before "own", if any. */
+static Found
+first_writer_before(const Siblings *siblings, const Found *own)
+{
+	Found		first = {.name = NULL};
+	Found		f;
+	int			i = 0;
+
+	while (next_foreign(siblings, &i, &f))
+		if (f.c.writer && found_before(&f, own) &&
+			(first.name == NULL || found_before(&f, &first)))
+			first = f;
+	return first;
+}
+
+/*
+ * An upgrade waits only for readers that may hold the lock: those before the
+ * first foreign writer.  Readers behind that writer wait for it, and would be
+ * granted if it gave up.  So the upgrade first moves its own node up to the
+ * writer's number, where it blocks these readers as well.
+ */
+static ZklPosition
+position_of_upgrade(const Siblings *siblings, const Found *own, const char **other)
+{
+	Found		writer = first_writer_before(siblings, own);
+	Owners		writers = writers_before(siblings, own);
+	Found		sharer = {.name = NULL};
+	Found		f;
+	bool		deadlock = false;
+	int			i = 0;
+
+	while (!deadlock && next_foreign(siblings, &i, &f))
+	{
+		if (f.c.writer || !found_before(&f, own) ||
+			(writer.name != NULL && found_before(&writer, &f)))
+			continue;
+		deadlock = f.c.has_owner && zkl_find_id(writers.ids, writers.n, f.c.owner) >= 0;
+		if (deadlock || sharer.name == NULL || found_before(&sharer, &f))
+			sharer = f;
+	}
+	free(writers.ids);
+	if (deadlock)
+	{
+		*other = sharer.name;
+		return ZKL_POSITION_DEADLOCK;
+	}
+
+	if (writer.name != NULL && writer.c.number != own->c.number)
+	{
+		*other = writer.name;
+		return ZKL_POSITION_MOVE_UP;
+	}
+	*other = sharer.name;
+	return sharer.name ? ZKL_POSITION_BEHIND : ZKL_POSITION_FIRST;
+}
+
+/* A reader waits for the nearest writer before it, a writer for the nearest node. */
+static ZklPosition
+position_of_newcomer(const Siblings *siblings, const Found *own, const char **other)
+{
+	Found		nearest = {.name = NULL};
+	Found		f;
+	int			i = 0;
+
+	while (next_foreign(siblings, &i, &f))
+		if ((own->c.writer || f.c.writer) && found_before(&f, own) &&
+			(nearest.name == NULL || found_before(&nearest, &f)))
+			nearest = f;
+	*other = nearest.name;
+	return nearest.name ? ZKL_POSITION_BEHIND : ZKL_POSITION_FIRST;
+}
+
+ZklPosition
+zkl_position(const char *const *children, int n_children,
+			 const char *const *mine, int n_mine,
+			 bool upgrade, const char **other)
+{
+	Siblings	siblings = {children, n_children, mine, n_mine};
+	Found		own = {.name = mine[0]};
+	bool		present = false;
+
+	*other = NULL;
+	for (int i = 0; i < n_children && !present; i++)
+		present = strcmp(children[i], own.name) == 0;
+	if (!present || !zkl_parse_child(own.name, &own.c))
+		return ZKL_POSITION_GONE;
+	if (upgrade)
+		return position_of_upgrade(&siblings, &own, other);
+	return position_of_newcomer(&siblings, &own, other);
+}
+
+
+/*
+ * Sorted queues
+ */
 
 /*
  * Compares distances from one of the numbers, which is a total order for any

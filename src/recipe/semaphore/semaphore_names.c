@@ -5,7 +5,6 @@
  *
  *-------------------------------------------------------------------------
  */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -39,16 +38,6 @@ zkl_semaphore_name_of(char *component)
 
 	if (length > n && strcmp(component + length - n, ESCAPED_UNDERSCORE) == 0)
 		strcpy(component + length - n, "_");
-}
-
-void
-zkl_permit_prefix(ZklNodeNames node_names, int64_t session_id, uint64_t counter,
-				  char out[ZKL_CHILD_NAME_SIZE])
-{
-	size_t		n = zkl_guid(node_names, session_id, counter, out);
-
-	if (node_names != ZKL_NODE_NAMES_KAZOO)
-		snprintf(out + n, ZKL_CHILD_NAME_SIZE - n, "lease-");
 }
 
 const char *

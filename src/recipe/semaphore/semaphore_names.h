@@ -36,10 +36,6 @@ extern void zkl_semaphore_name(const char *name, char *out);
 /* The reverse: turns a path component into the encoded name, in place. */
 extern void zkl_semaphore_name_of(char *component);
 
-/* Writes the name of a permit node up to the number; kazoo's names have no number. */
-extern void zkl_permit_prefix(ZklNodeNames node_names, int64_t session_id,
-							  uint64_t counter, char out[ZKL_CHILD_NAME_SIZE]);
-
 /* Returns the child whose name is the prefix, perhaps with a number, or NULL. */
 extern const char *zkl_find_permit(const char *const *children, int n_children,
 								   const char *prefix);
