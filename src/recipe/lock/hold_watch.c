@@ -24,9 +24,6 @@
 /* How long a lock is held before its node is watched. */
 #define HOLD_WATCH_DELAY_MS 1000
 
-/* As Curator's Revoker writes it. */
-#define REVOKE "__REVOKE__"
-
 /* Sets the timer for the first node that is due. */
 static void
 arm(ZklSession *session, int64_t at_ms)
@@ -77,8 +74,9 @@ check_for_revocation(ZklNode *node, const ZklResult *result)
 {
 	ZklLock    *lock = node->lock;
 
-	if (lock == NULL || node->is_permit || result->data_len != (int) strlen(REVOKE) ||
-		memcmp(result->data, REVOKE, strlen(REVOKE)) != 0)
+	if (lock == NULL || node->is_permit ||
+		result->data_len != (int) strlen(ZKL_REVOKE_MESSAGE) ||
+		memcmp(result->data, ZKL_REVOKE_MESSAGE, strlen(ZKL_REVOKE_MESSAGE)) != 0)
 		return;
 	if (result->version != node->revoked_version)
 	{

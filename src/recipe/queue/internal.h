@@ -11,6 +11,7 @@
 #include "queue.h"
 
 /* nodes.c */
+extern uint32_t zkl__path_hash(const char *path, size_t length);
 extern void zkl__node_unwant(ZklNode *node);
 extern void zkl__node_gone(ZklNode *node);
 
@@ -18,7 +19,6 @@ extern void zkl__node_gone(ZklNode *node);
 extern void zkl__node_watch_fired(ZklNode *node, const char *path);
 
 /* list_elision.c */
-extern uint32_t zkl__path_hash(const char *path, size_t length);
 extern bool zkl__elision_proven(const ZklNode *node);
 extern void zkl__elision_forget(ZklSession *session);
 

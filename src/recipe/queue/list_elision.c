@@ -51,17 +51,6 @@ struct ZklLastGrants
 	LastGrant  *buckets[BUCKETS];
 };
 
-/* FNV-1a. */
-uint32_t
-zkl__path_hash(const char *path, size_t length)
-{
-	uint32_t	hash = 2166136261u;
-
-	for (size_t i = 0; i < length; i++)
-		hash = (hash ^ (unsigned char) path[i]) * 16777619u;
-	return hash;
-}
-
 static LastGrant **
 bucket_of(const ZklSession *session, const char *lock_path)
 {

@@ -18,6 +18,17 @@
  * By path
  */
 
+/* FNV-1a. */
+uint32_t
+zkl__path_hash(const char *path, size_t length)
+{
+	uint32_t	hash = 2166136261u;
+
+	for (size_t i = 0; i < length; i++)
+		hash = (hash ^ (unsigned char) path[i]) * 16777619u;
+	return hash;
+}
+
 static ZklNode **
 path_bucket(ZklSession *session, const char *path, size_t length)
 {
