@@ -20,7 +20,6 @@
 
 #include "backend/base/identity.h"
 #include "backend/base/settings.h"
-#include "backend/local/lock_table.h"
 #include "backend/lock/locks.h"
 #include "backend/lock/loss.h"
 #include "backend/lock/remote_wait.h"
@@ -29,14 +28,14 @@
 #include "backend/session/wait.h"
 
 /* State of a call of zklock_acquire(). */
-typedef struct Acquisition
+typedef struct LockAcquisition
 {
 	ZklockAcquisition *item;
 	ZklockHold **holds;			/* distinct, in the order of the local locks */
 	int			n;
 	ZklockTimeout timeout;
 	bool		requeued;
-} Acquisition;
+} LockAcquisition;
 
 
 /*
@@ -45,7 +44,7 @@ typedef struct Acquisition
 
 /* Enters the granted locks in the hold table. */
 static void
-take_granted(Acquisition *a, ZklRequest *request)
+take_granted(LockAcquisition *a, ZklRequest *request)
 {
 	TimestampTz now = GetCurrentTimestamp();
 
@@ -62,8 +61,9 @@ take_granted(Acquisition *a, ZklRequest *request)
 
 /* Requests the locks that are not covered by what the session holds. */
 static ZklStatus
-request_remote(Acquisition *a, ZklSession *session)
+request_remote(void *arg, ZklSession *session)
 {
+	LockAcquisition *a = arg;
 	ZklLockItem *items = palloc(sizeof(ZklLockItem) * a->n);
 	ZklockAction *actions = palloc(sizeof(ZklockAction) * a->n);
 	const char *data = zklock_identity();
@@ -94,23 +94,10 @@ request_remote(Acquisition *a, ZklSession *session)
 
 /* Returns false on timeout. */
 static bool
-acquire_remote(Acquisition *a)
+acquire_remote(LockAcquisition *a)
 {
-	for (;;)
-	{
-		ZklSession *session = zklock_reach_session(&a->timeout, &ZKLOCK_ACTION_LOCK(a->holds[0]->name.display));
-		ZklStatus	status;
-
-		if (session == NULL)
-			return false;
-		zklock_show_session(session);
-		status = request_remote(a, session);
-		if (status != ZKL_SESSION_LOST && status != ZKL_LOCK_LOST)
-			return status == ZKL_OK;
-
-		/* If no lock was lost, queue again in another session. */
-		zklock_check_loss();
-	}
+	return zklock_acquire_remote(&a->timeout, &ZKLOCK_ACTION_LOCK(a->holds[0]->name.display),
+								 request_remote, a);
 }
 
 
@@ -137,7 +124,7 @@ can_do_without(const ZklockHold *hold, int64 limit)
  * PostgreSQL would start from zero.
  */
 static int64
-local_limit(const Acquisition *a, bool *is_lock_timeout)
+local_limit(const LockAcquisition *a, bool *is_lock_timeout)
 {
 	int64		limit = zklock_timeout_left(&a->timeout);
 	int64		left;
@@ -153,7 +140,7 @@ local_limit(const Acquisition *a, bool *is_lock_timeout)
 }
 
 static bool
-acquire_local(Acquisition *a)
+acquire_local(LockAcquisition *a)
 {
 	for (int i = 0; i < a->n; i++)
 	{
@@ -191,7 +178,7 @@ acquire_local(Acquisition *a)
  */
 
 static void
-settle_all(Acquisition *a)
+settle_all(LockAcquisition *a)
 {
 	for (int i = 0; i < a->n; i++)
 	{
@@ -202,7 +189,7 @@ settle_all(Acquisition *a)
 
 /* Finds or creates the entries of the names, and pins them. */
 static void
-prepare_holds(Acquisition *a)
+prepare_holds(LockAcquisition *a)
 {
 	for (; a->n < a->item->n; a->n++)
 	{
@@ -238,7 +225,7 @@ zklock_check_snapshot(const ZklockTimeout *timeout, const char *display)
  * timed attempt takes a subtransaction.
  */
 static bool
-can_requeue(const Acquisition *a)
+can_requeue(const LockAcquisition *a)
 {
 	const ZklockHold *hold = a->holds[0];
 
@@ -249,7 +236,7 @@ can_requeue(const Acquisition *a)
 
 /* After the end of the request: lets the next local waiter queue.  Only once per call. */
 static void
-requeue(Acquisition *a)
+requeue(LockAcquisition *a)
 {
 	ZklockHold *hold = a->holds[0];
 
@@ -263,7 +250,7 @@ requeue(Acquisition *a)
 
 /* Returns false on timeout. */
 static bool
-acquire_one_by_one(Acquisition *a, bool covered)
+acquire_one_by_one(LockAcquisition *a, bool covered)
 {
 	for (;;)
 	{
@@ -280,7 +267,7 @@ acquire_one_by_one(Acquisition *a, bool covered)
 
 /* Acquires all locks or none.  Returns false on timeout. */
 static bool
-acquire_both(Acquisition *a)
+acquire_both(LockAcquisition *a)
 {
 	const ZklockAction action = ZKLOCK_ACTION_LOCK(a->holds[0]->name.display);
 	ZklSession *session;
@@ -309,7 +296,7 @@ acquire_both(Acquisition *a)
 bool
 zklock_acquire(ZklockAcquisition *item)
 {
-	Acquisition a = {.item = item, .timeout.limit_ms = item->limit_ms};
+	LockAcquisition a = {.item = item, .timeout.limit_ms = item->limit_ms};
 	ZklockHold *single;
 	volatile bool acquired = false;
 
@@ -336,13 +323,7 @@ zklock_acquire(ZklockAcquisition *item)
 		zklock_hold_add(a.holds[i], item->mode, item->scope,
 						GetCurrentTransactionNestLevel());
 	settle_all(&a);
-	if (acquired)
-	{
-		zklock_count_acquired(&a.timeout, a.n);
-		zklock_warn_open_parents();
-	}
-	else
-		zklock_count_gave_up(&a.timeout);
+	zklock_count_outcome(&a.timeout, acquired ? a.n : 0);
 	return acquired;
 }
 

@@ -18,21 +18,12 @@
 #include "backend/base/syntax.h"
 #include "backend/local/lock_table.h"
 #include "backend/lock/deadlock.h"
+#include "backend/lock/loss.h"
 #include "backend/lock/remote_wait.h"
 #include "backend/session/backend_session.h"
 #include "backend/session/errors.h"
+#include "backend/session/stats.h"
 #include "backend/session/wait.h"
-
-ZklSession *
-zklock_reach_session(const ZklockTimeout *timeout, const ZklockAction *action)
-{
-	int64		left = zklock_timeout_left(timeout);
-
-	if (!timeout->queued)
-		return zklock_session_ready(action);
-	return zklock_session_by(action, left == ZKLOCK_NO_LIMIT ? ZKLOCK_NEVER
-							 : zklock_now() + left);
-}
 
 typedef struct RemoteWait
 {
@@ -257,4 +248,49 @@ zklock_await_request(ZklockTimeout *timeout, ZklSession *session,
 				zklock_raise_upgrade_deadlock(&actions[Max(info.culprit, 0)], info.blocker);
 			zklock_raise(status, &actions[Max(info.culprit, 0)], info.raw_code);
 	}
+}
+
+/* Returns the session, connected; or NULL if the call has queued and its limit is reached. */
+static ZklSession *
+reach_session(const ZklockTimeout *timeout, const ZklockAction *action)
+{
+	int64		left = zklock_timeout_left(timeout);
+
+	if (!timeout->queued)
+		return zklock_session_ready(action);
+	return zklock_session_by(action, left == ZKLOCK_NO_LIMIT ? ZKLOCK_NEVER
+							 : zklock_now() + left);
+}
+
+bool
+zklock_acquire_remote(ZklockTimeout *timeout, const ZklockAction *action,
+					  ZklStatus (*request) (void *arg, ZklSession *session), void *arg)
+{
+	for (;;)
+	{
+		ZklSession *session = reach_session(timeout, action);
+		ZklStatus	status;
+
+		if (session == NULL)
+			return false;
+		zklock_show_session(session);
+		status = request(arg, session);
+		if (status != ZKL_SESSION_LOST && status != ZKL_LOCK_LOST)
+			return status == ZKL_OK;
+
+		/* If no lock was lost, queue again in another session. */
+		zklock_check_loss();
+	}
+}
+
+void
+zklock_count_outcome(const ZklockTimeout *timeout, int n)
+{
+	if (n > 0)
+	{
+		zklock_count_acquired(timeout, n);
+		zklock_warn_open_parents();
+	}
+	else
+		zklock_count_gave_up(timeout);
 }

@@ -11,14 +11,6 @@
 #include "backend/session/errors.h"
 #include "backend/session/wait.h"
 
-/*
- * Returns the session, connected.  A call that has not queued yet waits up to
- * zklock.connect_timeout, and throws.  A call that has queued waits up to its limit for
- * the lock, and gets NULL after that.
- */
-extern ZklSession *zklock_reach_session(const ZklockTimeout *timeout,
-										const ZklockAction *action);
-
 /* Outage of the connection during a call that needs answers; starts zeroed. */
 typedef struct ZklockOutage
 {
@@ -44,5 +36,18 @@ extern bool zklock_outage_is_over_limit(ZklockOutage *outage, ZklSession *sessio
 extern ZklStatus zklock_await_request(ZklockTimeout *timeout, ZklSession *session,
 									  ZklRequest *request,
 									  const ZklockAction *actions, int n);
+
+/*
+ * Makes a request in the connected session, and after the loss of the session again in
+ * another one.  "request" waits for its request with zklock_await_request() and returns
+ * the status.  Returns false on timeout.  A call that has not queued yet waits up to
+ * zklock.connect_timeout for a connection, and throws; later up to its own limit.
+ */
+extern bool zklock_acquire_remote(ZklockTimeout *timeout, const ZklockAction *action,
+								  ZklStatus (*request) (void *arg, ZklSession *session),
+								  void *arg);
+
+/* Counts the end of a call that has acquired "n" locks or permits; 0: it has timed out. */
+extern void zklock_count_outcome(const ZklockTimeout *timeout, int n);
 
 #endif							/* ZKLOCK_REMOTE_WAIT_H */

@@ -26,11 +26,11 @@
 #include "backend/session/wait.h"
 
 /* State of a call of zklock_acquire_permit(). */
-typedef struct Acquisition
+typedef struct PermitAcquisition
 {
 	ZklockHold *hold;			/* of the permit; pinned */
 	ZklockTimeout timeout;
-} Acquisition;
+} PermitAcquisition;
 
 
 static void
@@ -72,16 +72,19 @@ check_own_permits(const ZklockName *name, int size, int64 limit_ms)
 }
 
 static ZklStatus
-request_remote(Acquisition *a, ZklSession *session)
+request_remote(void *arg, ZklSession *session)
 {
+	PermitAcquisition *a = arg;
 	const ZklockAction action = ZKLOCK_ACTION_PERMIT(a->hold->name.display);
 	const char *data = zklock_identity();
-	ZklRequest *request = zkl_permit_request(session, a->hold->name.encoded,
-											 a->hold->size, a->timeout.limit_ms == 0,
-											 data, strlen(data));
-	ZklStatus	status = zklock_await_request(&a->timeout, session, request, &action, 1);
+	ZklRequest *request;
 	ZklRequestInfo info;
+	ZklStatus	status;
 
+	zklock_show_permit(a->hold, session);
+	request = zkl_permit_request(session, a->hold->name.encoded, a->hold->size,
+								 a->timeout.limit_ms == 0, data, strlen(data));
+	status = zklock_await_request(&a->timeout, session, request, &action, 1);
 	if (status == ZKL_OK)
 		zklock_hold_granted(a->hold, zkl_request_lock(request, 0),
 							ZKL_MODE_EXCLUSIVE, GetCurrentTimestamp());
@@ -92,33 +95,11 @@ request_remote(Acquisition *a, ZklSession *session)
 	return status;
 }
 
-/* Returns false on timeout. */
-static bool
-acquire_remote(Acquisition *a)
-{
-	for (;;)
-	{
-		ZklSession *session = zklock_reach_session(&a->timeout, &ZKLOCK_ACTION_PERMIT(a->hold->name.display));
-		ZklStatus	status;
-
-		if (session == NULL)
-			return false;
-		zklock_show_session(session);
-		zklock_show_permit(a->hold, session);
-		status = request_remote(a, session);
-		if (status != ZKL_SESSION_LOST)
-			return status == ZKL_OK;
-
-		/* If no lock was lost, queue again in another session. */
-		zklock_check_loss();
-	}
-}
-
 int64
 zklock_acquire_permit(const ZklockName *name, int size, ZklockScope scope,
 					  int64 limit_ms)
 {
-	Acquisition a = {.timeout.limit_ms = limit_ms};
+	PermitAcquisition a = {.timeout.limit_ms = limit_ms};
 	volatile bool acquired = false;
 	int64		token;
 
@@ -132,7 +113,8 @@ zklock_acquire_permit(const ZklockName *name, int size, ZklockScope scope,
 	{
 		zklock_session_ready(&ZKLOCK_ACTION_PERMIT(name->display));
 		zklock_check_loss();
-		acquired = acquire_remote(&a);
+		acquired = zklock_acquire_remote(&a.timeout, &ZKLOCK_ACTION_PERMIT(name->display),
+										 request_remote, &a);
 		if (acquired)
 			zklock_check_snapshot(&a.timeout, name->display);
 	}
@@ -151,13 +133,7 @@ zklock_acquire_permit(const ZklockName *name, int size, ZklockScope scope,
 	token = acquired ? a.hold->token : 0;
 	a.hold->pins--;
 	zklock_settle(a.hold);
-	if (acquired)
-	{
-		zklock_count_acquired(&a.timeout, 1);
-		zklock_warn_open_parents();
-	}
-	else
-		zklock_count_gave_up(&a.timeout);
+	zklock_count_outcome(&a.timeout, acquired ? 1 : 0);
 	return token;
 }
 
