@@ -27,6 +27,7 @@
 #include "backend/lock/locks.h"
 #include "backend/lock/loss.h"
 #include "backend/lock/name_set.h"
+#include "backend/lock/release.h"
 #include "backend/lock/revoke.h"
 #include "backend/lock/semaphores.h"
 #include "backend/transaction/fence.h"

@@ -22,6 +22,7 @@
 #include "backend/base/settings.h"
 #include "backend/lock/locks.h"
 #include "backend/lock/loss.h"
+#include "backend/lock/release.h"
 #include "backend/lock/remote_wait.h"
 #include "backend/session/backend_session.h"
 #include "backend/session/stats.h"

@@ -11,9 +11,10 @@
  */
 #include "postgres.h"
 
+#include "backend/local/local_lock.h"
 #include "backend/local/lock_table.h"
-#include "backend/lock/locks.h"
 #include "backend/lock/loss.h"
+#include "backend/lock/release.h"
 #include "backend/lock/revoke.h"
 #include "backend/session/backend_session.h"
 

@@ -19,6 +19,7 @@
 #include "backend/local/lock_table.h"
 #include "backend/lock/locks.h"
 #include "backend/lock/loss.h"
+#include "backend/lock/release.h"
 #include "backend/lock/remote_wait.h"
 #include "backend/lock/semaphores.h"
 #include "backend/session/backend_session.h"

@@ -44,8 +44,8 @@
 
 #include "backend/base/holds.h"
 #include "backend/local/lock_table.h"
-#include "backend/lock/locks.h"
 #include "backend/lock/loss.h"
+#include "backend/lock/release.h"
 #include "backend/lock/revoke.h"
 #include "backend/session/backend_session.h"
 #include "backend/session/callbacks.h"
