@@ -178,7 +178,6 @@ take_acl(Cursor *c)
 		take_string(c);
 		take_string(c);
 	}
-	skip(c, STAT_SIZE);
 }
 
 /* Reads the answer to one operation of a multi. */
@@ -247,18 +246,16 @@ take_answer(Cursor *c, const ZklExpected *expected)
 			skip(c, STAT_SIZE);
 			break;
 		case OP_EXISTS:
-		case OP_SET:
 			skip(c, STAT_SIZE);
 			break;
+		case OP_SET:
 		case OP_GET:
-			take_buffer(c);
-			skip(c, STAT_SIZE);
+		case OP_LIST:
+			take_part(c, expected->op);
 			break;
 		case OP_GET_ACL:
 			take_acl(c);
-			break;
-		case OP_LIST:
-			take_children(c);
+			skip(c, STAT_SIZE);
 			break;
 		case OP_MULTI:
 			take_multi(c, expected);
@@ -283,7 +280,15 @@ check_watch(Cursor *c)
 	return NULL;
 }
 
-/* Answers to these requests are only counted. */
+/* Returns the counter for requests whose answers are only counted, or NULL. */
+static int *
+counter_of(ZklReplies *replies, int32_t xid)
+{
+	return xid == XID_PING ? &replies->n_pings
+		: xid == XID_AUTH ? &replies->n_auths
+		: xid == XID_SET_WATCHES ? &replies->n_set_watches : NULL;
+}
+
 static const char *
 check_counted(int *in_flight)
 {
@@ -291,6 +296,16 @@ check_counted(int *in_flight)
 		return "an answer that nothing asked for";
 	--*in_flight;
 	return NULL;
+}
+
+/* Removes and frees a request that is behind "before", or the first one. */
+static void
+take_out(ZklReplies *replies, ZklExpected *before, ZklExpected *expected)
+{
+	*(before ? &before->next : &replies->first) = expected->next;
+	if (replies->last == expected)
+		replies->last = before;
+	free(expected);
 }
 
 static const char *
@@ -307,10 +322,7 @@ check_answer(ZklReplies *replies, Cursor *c, int32_t xid, int32_t err)
 	if (c->bad)
 		return "a broken answer";
 	replies->owner = expected->owner;
-	replies->first = expected->next;
-	if (replies->first == NULL)
-		replies->last = NULL;
-	free(expected);
+	take_out(replies, NULL, expected);
 	return NULL;
 }
 
@@ -336,6 +348,7 @@ zkl_replies_check(ZklReplies *replies, const unsigned char *frame, size_t size)
 	Cursor		c = {frame, size, false};
 	int32_t		xid;
 	int32_t		err;
+	int		   *counter;
 
 	replies->owner = NULL;
 	if (!replies->connect_sent)
@@ -347,42 +360,30 @@ zkl_replies_check(ZklReplies *replies, const unsigned char *frame, size_t size)
 	err = take_int(&c);
 	if (c.bad || err > 0 || err < LAST_ERROR)
 		return "a broken answer";
-	switch (xid)
-	{
-		case XID_WATCH:
-			return check_watch(&c);
-		case XID_PING:
-			return check_counted(&replies->n_pings);
-		case XID_AUTH:
-			return check_counted(&replies->n_auths);
-		case XID_SET_WATCHES:
-			return check_counted(&replies->n_set_watches);
-		default:
-			return check_answer(replies, &c, xid, err);
-	}
+	if (xid == XID_WATCH)
+		return check_watch(&c);
+	counter = counter_of(replies, xid);
+	return counter ? check_counted(counter) : check_answer(replies, &c, xid, err);
 }
 
-static bool
-append(ZklReplies *replies, int32_t xid, int32_t op, const int32_t *parts, int n_parts)
+/* Adds a request; the caller fills in its parts.  Returns NULL when out of memory. */
+static ZklExpected *
+append(ZklReplies *replies, int32_t xid, int32_t op, int n_parts)
 {
-	ZklExpected *expected = malloc(sizeof(ZklExpected) +
+	ZklExpected *expected = calloc(1, sizeof(ZklExpected) +
 								   (size_t) n_parts * sizeof(int32_t));
 
 	if (expected == NULL)
-		return false;
-	expected->next = NULL;
+		return NULL;
 	expected->xid = xid;
 	expected->op = op;
-	expected->owner = NULL;
 	expected->n_parts = n_parts;
-	if (n_parts > 0)
-		memcpy(expected->parts, parts, (size_t) n_parts * sizeof(int32_t));
 	if (replies->last)
 		replies->last->next = expected;
 	else
 		replies->first = expected;
 	replies->last = expected;
-	return true;
+	return expected;
 }
 
 /* Skips an operation of a multi that is sent; the library writes these correctly. */
@@ -392,16 +393,8 @@ skip_part(Cursor *c, int32_t op)
 	take_string(c);				/* path */
 	if (op == OP_CREATE || op == OP_CREATE_CONTAINER)
 	{
-		int32_t		n_acls;
-
 		take_buffer(c);
-		n_acls = take_count(c, 12);
-		for (int32_t i = 0; i < n_acls && !c->bad; i++)
-		{
-			(void) take_int(c);
-			take_string(c);
-			take_string(c);
-		}
+		take_acl(c);
 	}
 	else if (op == OP_SET)
 		take_buffer(c);
@@ -412,8 +405,8 @@ static bool
 expect_multi(ZklReplies *replies, Cursor *c, int32_t xid)
 {
 	int32_t    *parts = malloc(c->left / 9 * sizeof(int32_t) + 1);	/* nine bytes or more */
+	ZklExpected *expected = NULL;
 	int			n = 0;
-	bool		noted;
 
 	if (parts == NULL)
 		return false;
@@ -428,9 +421,12 @@ expect_multi(ZklReplies *replies, Cursor *c, int32_t xid)
 		parts[n++] = op;
 		skip_part(c, op);
 	}
-	noted = !c->bad && append(replies, xid, OP_MULTI, parts, n);
+	if (!c->bad)
+		expected = append(replies, xid, OP_MULTI, n);
+	if (expected)
+		memcpy(expected->parts, parts, (size_t) n * sizeof(int32_t));
 	free(parts);
-	return noted;
+	return expected != NULL;
 }
 
 bool
@@ -440,6 +436,7 @@ zkl_replies_expect(ZklReplies *replies, const unsigned char *frame, size_t size)
 	Cursor		c = {frame, size, false};
 	int32_t		xid;
 	int32_t		op;
+	int		   *counter;
 
 	if (!replies->connect_sent)
 	{
@@ -451,62 +448,43 @@ zkl_replies_expect(ZklReplies *replies, const unsigned char *frame, size_t size)
 	op = take_int(&c);
 	if (c.bad)
 		return false;
-	switch (xid)
+	counter = counter_of(replies, xid);
+	if (counter)
 	{
-		case XID_PING:
-			replies->n_pings++;
-			return true;
-		case XID_AUTH:
-			replies->n_auths++;
-			return true;
-		case XID_SET_WATCHES:
-			replies->n_set_watches++;
-			return true;
-		default:
-			return op == OP_MULTI ? expect_multi(replies, &c, xid)
-				: append(replies, xid, op, NULL, 0);
+		++*counter;
+		return true;
 	}
+	return op == OP_MULTI ? expect_multi(replies, &c, xid)
+		: append(replies, xid, op, 0) != NULL;
 }
 
 bool
 zkl_replies_expect_reads(ZklReplies *replies, int32_t xid, const bool *are_lists,
 						 int n, const void *owner)
 {
-	int32_t    *parts = malloc((size_t) n * sizeof(int32_t) + 1);
-	bool		noted;
+	ZklExpected *expected = append(replies, xid, OP_MULTI, n);
 
-	if (parts == NULL)
+	if (expected == NULL)
 		return false;
+	expected->owner = owner;
 	for (int i = 0; i < n; i++)
-		parts[i] = are_lists[i] ? OP_LIST : OP_GET;
-	noted = append(replies, xid, OP_MULTI, parts, n);
-	free(parts);
-	if (noted)
-		replies->last->owner = owner;
-	return noted;
+		expected->parts[i] = are_lists[i] ? OP_LIST : OP_GET;
+	return true;
 }
 
 const void *
 zkl_replies_take_owned(ZklReplies *replies)
 {
-	ZklExpected **link = &replies->first;
-	ZklExpected *last = NULL;
-	ZklExpected *found;
+	ZklExpected *found = replies->first;
+	ZklExpected *before = NULL;
 	const void *owner;
 
-	while (*link && (*link)->owner == NULL)
-	{
-		last = *link;
-		link = &last->next;
-	}
-	found = *link;
+	for (; found && found->owner == NULL; found = found->next)
+		before = found;
 	if (found == NULL)
 		return NULL;
-	*link = found->next;
-	if (replies->last == found)
-		replies->last = last;
 	owner = found->owner;
-	free(found);
+	take_out(replies, before, found);
 	return owner;
 }
 
@@ -514,11 +492,6 @@ void
 zkl_replies_free(ZklReplies *replies)
 {
 	while (replies->first)
-	{
-		ZklExpected *expected = replies->first;
-
-		replies->first = expected->next;
-		free(expected);
-	}
+		take_out(replies, NULL, replies->first);
 	memset(replies, 0, sizeof(*replies));
 }
