@@ -12,11 +12,7 @@
  *
  *-------------------------------------------------------------------------
  */
-#include <stdlib.h>
-
 #include "internal.h"
-
-static const char *const parents[ZKL_N_PARENTS] = {NULL, "locks", "semaphores", "waits"};
 
 static void
 acl_read(ZklCall *call, const ZklResult *result)
@@ -41,20 +37,20 @@ acl_read(ZklCall *call, const ZklResult *result)
 void
 zkl__read_acls(ZklSession *session)
 {
+	const char *const paths[ZKL_N_PARENTS] = {
+		session->root, session->locks_path, session->semaphores_path, session->waits_path
+	};
+
 	for (int i = 0; session->creator_acl && i < ZKL_N_PARENTS; i++)
 	{
 		ZklCall    *call;
-		char	   *path;
 
 		if (session->acl_seen[i] || session->acl_calls[i])
 			continue;
-		path = parents[i] ? zkl__path(session->root, parents[i]) : NULL;
 		call = zkl__call_new(session, acl_read, NULL, NULL);
 		session->acl_calls[i] =
-			zkl__call_sent(call, call && (path || parents[i] == NULL) &&
-						   zkl_client_get_acl(session->client, path ? path : session->root,
-											  &call->completion));
-		free(path);
+			zkl__call_sent(call, call && zkl_client_get_acl(session->client, paths[i],
+															&call->completion));
 	}
 }
 

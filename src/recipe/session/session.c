@@ -290,6 +290,7 @@ session_free(ZklSession *session)
 	free(session->root);
 	free(session->locks_path);
 	free(session->semaphores_path);
+	free(session->waits_path);
 	if (session->wakeup_fd >= 0)
 		close(session->wakeup_fd);
 	if (session->wait_fd >= 0)
@@ -346,8 +347,9 @@ zkl__session_open(const ZklSessionConfig *config, const ZklSessionPart *const *p
 	session->root = strdup(config->root);
 	session->locks_path = zkl__path(config->root, "locks");
 	session->semaphores_path = zkl__path(config->root, "semaphores");
+	session->waits_path = zkl__path(config->root, "waits");
 	if (make_wait_fd(session) && session->root && session->locks_path &&
-		session->semaphores_path)
+		session->semaphores_path && session->waits_path)
 	{
 		client_config.wait_fd = session->wait_fd;
 

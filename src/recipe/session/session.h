@@ -149,6 +149,7 @@ struct ZklSession
 	char	   *root;
 	char	   *locks_path;
 	char	   *semaphores_path;
+	char	   *waits_path;
 	ZklNodeNames node_names;
 	int			max_nodes;
 	int32_t		sequence_limit;
