@@ -47,7 +47,7 @@ zkl__hold_watch_later(ZklNode *node)
 
 /* A change fires the watch, which reads the node again; a lost answer needs a retry. */
 static void
-restored(ZklCall *call, const ZklResult *result)
+on_restored(ZklCall *call, const ZklResult *result)
 {
 	if (result->code == ZKL_RC_CONNECTION_LOSS)
 		zkl__hold_watch_later(call->subject);
@@ -58,7 +58,7 @@ restore(ZklNode *node, int32_t version)
 {
 	ZklSession *session = node->session;
 	char	   *path = zkl__path(node->lock_path, node->name);
-	ZklCall    *call = path ? zkl__node_call(node, restored) : NULL;
+	ZklCall    *call = path ? zkl__node_call(node, on_restored) : NULL;
 
 	call = zkl__call_sent(call, call &&
 						  zkl_client_set(session->client, path, node->data,
@@ -117,7 +117,7 @@ on_watch_set(ZklCall *call, const ZklResult *result)
 }
 
 static void
-guard(ZklNode *node)
+set_watch(ZklNode *node)
 {
 	node->watch_call = zkl__read_child(zkl__node_call(node, on_watch_set), node->lock_path,
 									   node->name, true);
@@ -138,7 +138,7 @@ on_timer(ZklSession *session, int64_t now)
 			if (now < node->hold_watch_ms)
 				arm(session, now + HOLD_WATCH_DELAY_MS);	/* by then all others are due as well */
 			else if (session->state == ZKL_SESSION_CONNECTED)
-				guard(node);
+				set_watch(node);
 			else
 				zkl__hold_watch_later(node);
 		}
@@ -162,7 +162,7 @@ on_watch(ZklSession *session, const char *path)
 	for (ZklNode *node = child ? zkl__nodes_below(session, path, (size_t) (child - path)) : NULL;
 		 node; node = zkl__next_below(node))
 		if (node->state == NODE_HELD && node->lock && is_path_of(node, path))
-			guard(node);
+			set_watch(node);
 }
 
 static void

@@ -157,7 +157,7 @@ proven(ZklCall *call)
 }
 
 static void
-confirmed(ZklCall *call, const ZklResult *result)
+on_confirmed(ZklCall *call, const ZklResult *result)
 {
 	ZklSession *session = call->session;
 
@@ -214,7 +214,7 @@ add_check(ZklSession *session, ZklOp *ops, int *n, ZklLock *lock, ZklNode *node)
 static void
 send_checks(ZklSession *session, ZklOp *ops)
 {
-	ZklCall    *call = zkl__call_new(session, confirmed, NULL, NULL);
+	ZklCall    *call = zkl__call_new(session, on_confirmed, NULL, NULL);
 	int			n = 0;
 	bool		complete = call != NULL;
 

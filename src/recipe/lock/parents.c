@@ -16,7 +16,7 @@
 #include "internal.h"
 
 static void
-parent_created(ZklCall *call, const ZklResult *result)
+on_parent_created(ZklCall *call, const ZklResult *result)
 {
 	ZklRequest *request = call->subject;
 	ZklNode    *node = call->detail;
@@ -60,7 +60,7 @@ void
 zkl__request_send_parent(ZklRequest *request, ZklNode *node, const char *path,
 						 const char *data, ZklCreateKind kind)
 {
-	ZklCall    *call = zkl__request_call(request, parent_created);
+	ZklCall    *call = zkl__request_call(request, on_parent_created);
 
 	if (node)
 		zkl__call_keep(call, node, &node->uses);

@@ -108,7 +108,7 @@ watch_holder(ZklRequest *request, const char *child)
 }
 
 static void
-parent_deleted(ZklCall *call, const ZklResult *result)
+on_parent_deleted(ZklCall *call, const ZklResult *result)
 {
 	ZklRequest *request = call->subject;
 
@@ -132,7 +132,7 @@ static void
 delete_parent(ZklRequest *request)
 {
 	ZklSession *session = request->session;
-	ZklCall    *call = zkl__request_call(request, parent_deleted);
+	ZklCall    *call = zkl__request_call(request, on_parent_deleted);
 
 	request->sequence_restart_call =
 		zkl__call_sent(call, call && zkl_client_delete(session->client,
@@ -167,7 +167,7 @@ last_contender(const ZklResult *result, uint64_t session_id, bool *foreign)
 }
 
 static void
-parent_listed(ZklCall *call, const ZklResult *result)
+on_parent_listed(ZklCall *call, const ZklResult *result)
 {
 	ZklRequest *request = call->subject;
 	uint64_t	session_id = (uint64_t) request->session->connection.session_id;
@@ -200,7 +200,7 @@ zkl__sequence_restart_drive(ZklRequest *request)
 	if (request->sequence_restart_call || request->sequence_restart_watch ||
 		request->status != ZKL_PENDING)
 		return;
-	call = zkl__request_call(request, parent_listed);
+	call = zkl__request_call(request, on_parent_listed);
 	request->sequence_restart_call =
 		zkl__call_sent(call, call && zkl_client_list(session->client,
 													 exhausted_path(request),

@@ -68,7 +68,7 @@ log_refusal(ZklNode *node)
 }
 
 static void
-deleted(ZklCall *call, const ZklResult *result)
+on_deleted(ZklCall *call, const ZklResult *result)
 {
 	ZklNode    *node = call->subject;
 
@@ -112,13 +112,13 @@ zkl__node_send_delete(ZklNode *node)
 	if (node->session->leaving > 0 && node->new_name[0] == '\0')
 		put_off(node);
 	else
-		node->state_call = zkl__delete_child(zkl__node_call(node, deleted), node->lock_path,
+		node->state_call = zkl__delete_child(zkl__node_call(node, on_deleted), node->lock_path,
 											 node->name);
 }
 
 /* If the multi fails, each node is deleted alone: another client may have deleted one. */
 static void
-all_deleted(ZklCall *call, const ZklResult *result)
+on_all_deleted(ZklCall *call, const ZklResult *result)
 {
 	ZklNode    *next;
 
@@ -138,7 +138,7 @@ static ZklCall *
 delete_together(ZklSession *session, ZklNode *nodes, int n)
 {
 	ZklOp	   *ops = calloc((size_t) n, sizeof(ZklOp));
-	ZklCall    *call = zkl__call_new(session, all_deleted, NULL, NULL);
+	ZklCall    *call = zkl__call_new(session, on_all_deleted, NULL, NULL);
 	bool		complete = ops && call;
 	int			i = 0;
 

@@ -59,7 +59,7 @@ move_failed(ZklNode *node, const ZklResult *result)
 }
 
 static void
-moved(ZklCall *call, const ZklResult *result)
+on_moved(ZklCall *call, const ZklResult *result)
 {
 	ZklNode    *node = call->subject;
 
@@ -100,7 +100,7 @@ zkl__node_send_move(ZklNode *node)
 
 	node->is_move_refused = false;
 	if (new_path && old_path)
-		call = zkl__node_call(node, moved);
+		call = zkl__node_call(node, on_moved);
 	if (call)
 		call->confirms = true;
 	node->state_call = zkl__call_sent(call, call &&

@@ -111,7 +111,7 @@ became_first(ZklNode *node)
  * not (zkl_request_refuse()).
  */
 static void
-behind(ZklNode *node, const char *other)
+wait_behind(ZklNode *node, const char *other)
 {
 	if (node->is_try && !node->lists_synced)
 	{
@@ -145,7 +145,7 @@ note_blockers(ZklNode *node, const ZklResult *result)
 }
 
 static void
-bar(ZklNode *node, const char *writer)
+move_up(ZklNode *node, const char *writer)
 {
 	ZklContender contender;
 
@@ -160,7 +160,7 @@ bar(ZklNode *node, const char *writer)
 
 /* Returns the node's position, given what the session holds in the queue already. */
 static ZklPosition
-standing(const ZklNode *node, const ZklResult *result, const char **other)
+position_of(const ZklNode *node, const ZklResult *result, const char **other)
 {
 	const ZklNode *anchor = node->owner->anchor(node);
 	const char *mine[3] = {node->name};
@@ -187,7 +187,7 @@ is_listed(const ZklResult *result, const char *name)
 
 /* Another sharer upgrades as well; its reader's data identify the session. */
 static void
-rival_read(ZklCall *call, const ZklResult *result)
+on_rival_read(ZklCall *call, const ZklResult *result)
 {
 	ZklNode    *node = call->subject;
 
@@ -208,7 +208,7 @@ rival_read(ZklCall *call, const ZklResult *result)
 static void
 read_rival(ZklNode *node, const char *child)
 {
-	node->state_call = zkl__read_child(zkl__node_call(node, rival_read), node->lock_path,
+	node->state_call = zkl__read_child(zkl__node_call(node, on_rival_read), node->lock_path,
 									   child, false);
 }
 
@@ -252,17 +252,17 @@ on_listed(ZklCall *call, const ZklResult *result)
 		node_fail(node, ZKL_LOCK_LOST);
 		return;
 	}
-	switch (standing(node, result, &other))
+	switch (position_of(node, result, &other))
 	{
 		case ZKL_POSITION_FIRST:
 			became_first(node);
 			break;
 		case ZKL_POSITION_BEHIND:
 			note_blockers(node, result);
-			behind(node, other);
+			wait_behind(node, other);
 			break;
 		case ZKL_POSITION_MOVE_UP:
-			bar(node, other);
+			move_up(node, other);
 			break;
 		case ZKL_POSITION_GONE:
 			node->owner->on_removed(node);
@@ -293,7 +293,7 @@ zkl__node_list(ZklNode *node)
  */
 
 static void
-predecessor_read(ZklCall *call, const ZklResult *result)
+on_predecessor_read(ZklCall *call, const ZklResult *result)
 {
 	ZklNode    *node = call->subject;
 
@@ -320,7 +320,7 @@ predecessor_read(ZklCall *call, const ZklResult *result)
 static void
 send_read(ZklNode *node)
 {
-	ZklCall    *call = zkl__node_call(node, predecessor_read);
+	ZklCall    *call = zkl__node_call(node, on_predecessor_read);
 
 	node->state_call = zkl__call_sent(call, call &&
 									  zkl_client_get(node->session->client,

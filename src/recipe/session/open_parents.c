@@ -15,7 +15,7 @@
 #include "internal.h"
 
 static void
-acl_read(ZklCall *call, const ZklResult *result)
+on_acl_read(ZklCall *call, const ZklResult *result)
 {
 	ZklSession *session = call->session;
 	int			i = 0;
@@ -47,7 +47,7 @@ zkl__read_acls(ZklSession *session)
 
 		if (session->acl_seen[i] || session->acl_calls[i])
 			continue;
-		call = zkl__call_new(session, acl_read, NULL, NULL);
+		call = zkl__call_new(session, on_acl_read, NULL, NULL);
 		session->acl_calls[i] =
 			zkl__call_sent(call, call && zkl_client_get_acl(session->client, paths[i],
 															&call->completion));
