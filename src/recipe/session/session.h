@@ -30,10 +30,10 @@
  * zkl_client_flush().  [2] Except where a comment says otherwise.  [3] on_free is called
  * without the mutex, when no other thread has the session any more.
  *
- * The suffix _io marks callbacks of the client and the I/O thread, functions that call
- * such callbacks, and functions for them in the log and the backend.  It means "may run
- * on a thread that is not the owner's": the function must not call PostgreSQL.  It does
- * not mean "only on the I/O thread", and zkl__ functions run on any thread, too.
+ * The suffix _io marks callbacks of the client library, the client and the I/O thread,
+ * and the functions of the log and the backend that they reach.  It means "may run on a
+ * thread other than the owner's": the function must not call PostgreSQL.  Functions of
+ * src/recipe without the suffix may run on any thread, too, as the table says.
  *
  *-------------------------------------------------------------------------
  */

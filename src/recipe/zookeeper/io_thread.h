@@ -26,9 +26,9 @@ typedef struct ZklIoThreadWatch
 } ZklIoThreadWatch;
 
 /*
- * All are called on the I/O thread, without its mutex, and may block.  Between
- * zkl_io_thread_begin_blocking() and zkl_io_thread_end_blocking(), the substitute thread calls
- * timer_io and overdue_io.
+ * Called without the I/O thread's mutex.  open_io, pass_io and close_io run on the I/O
+ * thread, and may block.  timer_io runs there, too; between zkl_io_thread_begin_blocking()
+ * and zkl_io_thread_end_blocking() it and overdue_io run on the substitute.
  */
 typedef struct ZklIoThreadCallbacks
 {

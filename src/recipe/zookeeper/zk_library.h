@@ -7,10 +7,12 @@
  * The library has process-wide variables and no locks.  So all calls of it run with
  * one mutex of the process held (zkl_zk_enter), also if an old session is closing
  * beside a new one.  An I/O thread may hold this mutex for long, in a TLS handshake or
- * while the library resolves names.  The owner waits for it for some milliseconds at
- * most; a queue keeps its operations until a thread has the mutex.
+ * while the library repeats a name lookup (zk_names.c makes the first one without the
+ * mutex).  The owner waits for it for some milliseconds at most; a queue keeps its
+ * operations until a thread has the mutex.
  *
- * Order of the mutexes: the library's, a session's, a client's queue.
+ * Order of the mutexes: the library's, a session's, then one of three: a client's queue,
+ * the I/O thread's own, the log ring's.
  *
  *-------------------------------------------------------------------------
  */
