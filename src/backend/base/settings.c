@@ -32,7 +32,7 @@ char	   *zklock_tls_cert_file = "";
 char	   *zklock_tls_key_file = "";
 bool		zklock_deadlock_detection = true;
 
-unsigned	zklock_session_settings_set = 0;
+unsigned	zklock_session_settings_changes = 0;
 
 volatile sig_atomic_t zklock_on_revoke = ZKLOCK_ON_REVOKE_NOTICE;
 
@@ -120,13 +120,13 @@ check_tls_file(char **newval, void **extra, GucSource source)
 static void
 assign_session_string(const char *newval, void *extra)
 {
-	zklock_session_settings_set++;
+	zklock_session_settings_changes++;
 }
 
 static void
 assign_session_number(int newval, void *extra)
 {
-	zklock_session_settings_set++;
+	zklock_session_settings_changes++;
 }
 
 static void

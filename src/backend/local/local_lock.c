@@ -69,7 +69,7 @@ drop_stray_grant(const LOCKTAG *tag, LOCKMODE mode)
 
 /* Waits until the lock is granted, or an error ends the wait. */
 static void
-acquire_patiently(const LOCKTAG *tag, LOCKMODE mode)
+acquire_without_timeout(const LOCKTAG *tag, LOCKMODE mode)
 {
 	PG_TRY();
 	{
@@ -87,7 +87,7 @@ acquire_patiently(const LOCKTAG *tag, LOCKMODE mode)
  * The timeout of a timed attempt.  LOCK_TIMEOUT is not usable for it: it ends a wait with
  * a cancel, and PostgreSQL would not report whether a user's cancel came as well.
  */
-static TimeoutId limit_timeout = MAX_TIMEOUTS;
+static TimeoutId attempt_timeout = MAX_TIMEOUTS;
 
 static void
 end_wait(void)
@@ -97,11 +97,11 @@ end_wait(void)
 
 /* Registers the timeout, once per backend. */
 static void
-prepare_limits(void)
+register_attempt_timeout(void)
 {
 	zklock_cancel_init();
-	if (limit_timeout == MAX_TIMEOUTS)
-		limit_timeout = RegisterTimeout(USER_TIMEOUT, end_wait);
+	if (attempt_timeout == MAX_TIMEOUTS)
+		attempt_timeout = RegisterTimeout(USER_TIMEOUT, end_wait);
 }
 
 /*
@@ -109,21 +109,21 @@ prepare_limits(void)
  * "catch_deadlock", for a caller that does not want to wait, also that of a deadlock.
  */
 static bool
-acquire_with_limit(const LOCKTAG *tag, LOCKMODE mode, int limit_ms,
+acquire_with_timeout(const LOCKTAG *tag, LOCKMODE mode, int limit_ms,
 				   bool catch_deadlock)
 {
 	MemoryContext context = CurrentMemoryContext;
 	ResourceOwner owner = CurrentResourceOwner;
 	volatile bool acquired = false;
 
-	prepare_limits();
+	register_attempt_timeout();
 	BeginInternalSubTransaction(NULL);
 	MemoryContextSwitchTo(context);
 	PG_TRY();
 	{
-		enable_timeout_after(limit_timeout, limit_ms);
+		enable_timeout_after(attempt_timeout, limit_ms);
 		(void) LockAcquire(tag, mode, true, false);
-		disable_timeout(limit_timeout, false);
+		disable_timeout(attempt_timeout, false);
 		(void) zklock_cancel_settle(ZKLOCK_CANCEL_TIMEOUT);
 		ReleaseCurrentSubTransaction();
 		acquired = true;
@@ -133,7 +133,7 @@ acquire_with_limit(const LOCKTAG *tag, LOCKMODE mode, int limit_ms,
 		ErrorData  *error;
 		bool		is_expected;
 
-		disable_timeout(limit_timeout, false);
+		disable_timeout(attempt_timeout, false);
 		MemoryContextSwitchTo(context);
 		error = CopyErrorData();
 		FlushErrorState();
@@ -181,7 +181,7 @@ zklock_local_acquire(uint64 key, ZklMode mode, int64 limit_ms, bool *waited)
 	 * itself; then the lock is granted at once, or there are other holders.
 	 */
 	if (!IsInParallelMode() && zklock_local_is_held(key) &&
-		acquire_with_limit(&tag, lock_mode(mode), 1, limit_ms == 0))
+		acquire_with_timeout(&tag, lock_mode(mode), 1, limit_ms == 0))
 		return true;
 	if (limit_ms == 0)
 		return false;
@@ -190,10 +190,10 @@ zklock_local_acquire(uint64 key, ZklMode mode, int64 limit_ms, bool *waited)
 	/* If the user's lock_timeout ends first, its error is the right one. */
 	if (limit_ms == ZKLOCK_NO_LIMIT || (LockTimeout > 0 && LockTimeout <= limit_ms))
 	{
-		acquire_patiently(&tag, lock_mode(mode));
+		acquire_without_timeout(&tag, lock_mode(mode));
 		return true;
 	}
-	return acquire_with_limit(&tag, lock_mode(mode), (int) Min(limit_ms, INT_MAX),
+	return acquire_with_timeout(&tag, lock_mode(mode), (int) Min(limit_ms, INT_MAX),
 							  false);
 }
 

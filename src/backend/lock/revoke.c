@@ -62,7 +62,7 @@ zklock_revocation_pending(void)
  * at the next system call.
  */
 static sig_atomic_t
-look(void)
+count_delivered(void)
 {
 	sig_atomic_t seen = noticed;
 	ZklSession *session = zklock_session_current();
@@ -125,7 +125,7 @@ take_unreported(void)
 
 	do
 	{
-		processed = look();
+		processed = count_delivered();
 		if (zklock_cancel_settle(ZKLOCK_CANCEL_REVOCATION))
 			unreported.cancelling = true;
 		dlist_foreach(iter, &zklock_holds)
@@ -240,7 +240,7 @@ zklock_drop_revocation(void)
 
 	if (!zklock_revocation_pending())
 		return;
-	seen = look();
+	seen = count_delivered();
 	if (!is_any_unreported())
 	{
 		processed = seen;

@@ -89,13 +89,13 @@ zklock_note_session_settings(void)
 		if (old)
 			pfree(old);
 	}
-	changes_seen = zklock_session_settings_set;
+	changes_seen = zklock_session_settings_changes;
 }
 
 bool
 zklock_session_settings_changed(void)
 {
-	unsigned	changes = zklock_session_settings_set;
+	unsigned	changes = zklock_session_settings_changes;
 
 	if (changes_seen == changes)
 		return false;

@@ -91,7 +91,7 @@ zklock_irreversible_start(Node *command, bool is_top_level)
 }
 
 void
-zklock_irreversible_end(void)
+zklock_irreversible_finished(void)
 {
 	running = false;
 }
@@ -105,7 +105,7 @@ zklock_irreversible_commits(void)
 }
 
 void
-zklock_irreversible_over(void)
+zklock_irreversible_forget(void)
 {
 	if (!running)
 		committed = false;

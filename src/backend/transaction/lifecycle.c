@@ -162,15 +162,15 @@ zklock_at_transaction(XactEvent event, void *arg)
 		case XACT_EVENT_PREPARE:
 			commit_checked = false;
 			has_statement = false;
-			zklock_irreversible_over();
+			zklock_irreversible_forget();
 			zklock_note_late_loss();
 			zklock_end_transaction(false);
 			break;
 		case XACT_EVENT_ABORT:
 			commit_checked = false;
 			has_statement = false;
-			zklock_irreversible_end();
-			zklock_irreversible_over();
+			zklock_irreversible_finished();
+			zklock_irreversible_forget();
 			zklock_end_transaction(true);
 			break;
 		case XACT_EVENT_PARALLEL_PRE_COMMIT:
@@ -262,7 +262,7 @@ static void
 zklock_at_executor_start(QueryDesc *query, int flags)
 {
 	has_statement = true;
-	zklock_irreversible_over();
+	zklock_irreversible_forget();
 	raise_pending_error();
 	ZKLOCK_STATEMENT(previous.start(query, flags), true);
 }
@@ -330,7 +330,7 @@ zklock_at_utility(PlannedStmt *pstmt, const char *text, bool read_only_tree,
 	volatile bool irreversible;
 
 	has_statement = true;
-	zklock_irreversible_over();
+	zklock_irreversible_forget();
 	if (!way_out && !IsAbortedTransactionBlockState())
 		raise_pending_error();
 	irreversible = zklock_irreversible_start(statement, level == PROCESS_UTILITY_TOPLEVEL);
@@ -338,7 +338,7 @@ zklock_at_utility(PlannedStmt *pstmt, const char *text, bool read_only_tree,
 									  environment, dest, completion),
 					 !way_out);
 	if (irreversible)
-		zklock_irreversible_end();
+		zklock_irreversible_finished();
 	if (discards_all)
 	{
 		zklock_release_session();
