@@ -35,7 +35,7 @@ zkl__check_free(ZklCycleCheck *check)
 
 /* Counts an answer; the last one wakes the owner, which continues the check. */
 static void
-answered(ZklSession *session)
+count_answer(ZklSession *session)
 {
 	if (--session->waits->check->outstanding == 0)
 		zkl__wake(session);
@@ -56,7 +56,7 @@ list_of_call(ZklCycleCheck *check, const ZklCall *call)
 }
 
 static void
-queue_listed(ZklCall *call, const ZklResult *result)
+on_queue_listed(ZklCall *call, const ZklResult *result)
 {
 	ZklSession *session = call->session;
 	ZklCycleCheck *check = session->waits->check;
@@ -73,7 +73,7 @@ queue_listed(ZklCall *call, const ZklResult *result)
 	for (int i = 0; list->names && i < list->names->n; i++)
 		check->bytes += strlen(list->names->names[i]) + 1;
 	check->failed = check->failed || list->names == NULL;
-	answered(session);
+	count_answer(session);
 }
 
 void
@@ -88,7 +88,7 @@ zkl__check_list_queues(ZklSession *session)
 
 		if (path)
 			list->list_call =
-				zkl__list_synced(zkl__call_new(session, queue_listed, NULL, NULL), path, false);
+				zkl__list_synced(zkl__call_new(session, on_queue_listed, NULL, NULL), path, false);
 		free(path);
 		if (list->list_call)
 			check->outstanding++;
@@ -119,7 +119,7 @@ copy_data(const ZklResult *result)
 
 /* Stores a report's data, if the node belongs to the session whose wait it reports. */
 static void
-data_read(ZklCall *call, const ZklResult *result)
+on_data_read(ZklCall *call, const ZklResult *result)
 {
 	ZklSession *session = call->session;
 	ZklCycleCheck *check = session->waits->check;
@@ -139,7 +139,7 @@ data_read(ZklCall *call, const ZklResult *result)
 	if (participant->data)
 		check->bytes += (size_t) result->data_len;
 	check->failed = check->failed || participant->data == NULL;
-	answered(session);
+	count_answer(session);
 }
 
 static void
@@ -147,7 +147,9 @@ read_participant_node(ZklSession *session, ZklParticipant *participant, const ch
 {
 	ZklCycleCheck *check = session->waits->check;
 
-	participant->read_call = zkl__waits_read(session, data_read, name, false);
+	participant->read_call =
+		zkl__read_child(zkl__call_new(session, on_data_read, NULL, NULL), session->waits_path,
+						name, false);
 	if (participant->read_call)
 		check->outstanding++;
 	else

@@ -140,15 +140,16 @@ pause_checks(ZklSession *session)
 static void
 send_probe(ZklSession *session, const ZklWaitNode *node)
 {
-	zkl__waits_delete(session, zkl__ignore_answer, node->name);
+	zkl__delete_child(zkl__call_new(session, zkl__ignore_answer, NULL, NULL),
+					  session->waits_path, node->name);
 }
 
 /*
- * Have these sessions, at least n of them, reported after the claim and its probes?
- * Probes those that have not, perhaps again.
+ * Probes those of these sessions that have not reported since the claim and its probes,
+ * perhaps again.  Returns whether all of them have reported, at least n.
  */
 static bool
-have_answered(ZklSession *session, const Work *work, ZklCircle who, int n)
+probe_others(ZklSession *session, const Work *work, ZklCircle who, int n)
 {
 	ZklWaits   *w = session->waits;
 	const ZklWaitNode *claim = zkl_reports_find(&work->reports, work->me);
@@ -214,12 +215,12 @@ act_claimed(ZklSession *session, const Work *work)
 
 	if (v->n > 0 && v->claimed)
 		search_soon(session, POLL_MS);
-	else if (v->n > 0 && have_answered(session, work, members, 0))
+	else if (v->n > 0 && probe_others(session, work, members, 0))
 		check_cycle(session, work);
 	else if (v->n > 0)
 		search_soon(session, ANSWER_POLL_MS);
 	else if (w->has_probed && zkl_client_now() < w->active_ms + SOON_FOR_MS &&
-			 !have_answered(session, work, work->suspects, w->n_probed))
+			 !probe_others(session, work, work->suspects, w->n_probed))
 		search_later(session, ANSWER_POLL_MS);
 	else
 		zkl__waits_claim(session, false);
@@ -457,10 +458,10 @@ send_report_list(ZklSession *session)
 	w->next_search_ms = 0;
 	call = zkl__call_new(session, on_reports_listed, NULL, NULL);
 	if (w->claims)
-		w->list_call = zkl__list_synced(call, w->path, false);
+		w->list_call = zkl__list_synced(call, session->waits_path, false);
 	else
 		w->list_call = zkl__call_sent(call, call &&
-									  zkl_client_list(session->client, w->path,
+									  zkl_client_list(session->client, session->waits_path,
 													  &call->completion));
 	w->search_wanted = w->list_call == NULL;
 }

@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "graph.h"
+#include "recipe/queue/node.h"
 
 /* The node sets, with participants as indexes into "ids". */
 typedef struct Graph
@@ -38,29 +39,10 @@ typedef struct Graph
 	bool	   *behind;			/* reaches the start */
 } Graph;
 
-static int
-compare_ids(const void *a, const void *b)
-{
-	uint64_t	x = *(const uint64_t *) a;
-	uint64_t	y = *(const uint64_t *) b;
-
-	return x < y ? -1 : x > y;
-}
-
-/* Returns the participant's index, or -1. */
-static int
-index_of(const uint64_t *ids, int n, uint64_t id)
-{
-	const uint64_t *found = n > 0 ? bsearch(&id, ids, (size_t) n, sizeof(id),
-											compare_ids) : NULL;
-
-	return found ? (int) (found - ids) : -1;
-}
-
 bool
 zkl_is_in_circle(ZklCircle circle, uint64_t id)
 {
-	return circle.ids == NULL || index_of(circle.ids, circle.n, id) >= 0;
+	return circle.ids == NULL || zkl_find_id(circle.ids, circle.n, id) >= 0;
 }
 
 
@@ -91,7 +73,6 @@ static void
 collect_ids(Graph *g)
 {
 	int			n = 0;
-	int			unique = 0;
 
 	for (int i = 0; i < g->n_node_sets; i++)
 	{
@@ -99,11 +80,7 @@ collect_ids(Graph *g)
 		for (int j = 0; j < g->node_sets[i].n; j++)
 			g->ids[n++] = g->node_sets[i].any_of[j];
 	}
-	qsort(g->ids, (size_t) n, sizeof(uint64_t), compare_ids);
-	for (int i = 0; i < n; i++)
-		if (i == 0 || g->ids[i] != g->ids[i - 1])
-			g->ids[unique++] = g->ids[i];
-	g->n = unique;
+	g->n = zkl_unique_ids(g->ids, n);
 }
 
 static bool
@@ -180,10 +157,10 @@ graph_init(Graph *g, const ZklNodeSet *node_sets, int n_node_sets)
 	collect_ids(g);
 	for (int i = 0; i < n_node_sets; i++)
 	{
-		g->waiters[i] = index_of(g->ids, g->n, node_sets[i].waiter);
+		g->waiters[i] = zkl_find_id(g->ids, g->n, node_sets[i].waiter);
 		g->starts[i] = n_others;
 		for (int j = 0; j < node_sets[i].n; j++)
-			g->others[n_others++] = index_of(g->ids, g->n, node_sets[i].any_of[j]);
+			g->others[n_others++] = zkl_find_id(g->ids, g->n, node_sets[i].any_of[j]);
 	}
 	link_node_sets(g);
 	return true;
@@ -372,7 +349,7 @@ zkl_find_deadlock(const ZklNodeSet *node_sets, int n_node_sets, uint64_t me,
 	if (!graph_init(&g, node_sets, n_node_sets))
 		return -1;
 	confine(&g, within);
-	start = index_of(g.ids, g.n, me);
+	start = zkl_find_id(g.ids, g.n, me);
 	if (start >= 0 && narrow(&g, start, &unsearched))
 	{
 		for (int v = 0; v < g.n; v++)
@@ -425,7 +402,7 @@ zkl_find_cycle(const ZklNodeSet *node_sets, int n_node_sets, uint64_t me,
 		return -1;
 	confine(&g, members);
 	count_helpers(&g);
-	start = index_of(g.ids, g.n, me);
+	start = zkl_find_id(g.ids, g.n, me);
 	if (start >= 0)
 		walk_ahead(&g, start);
 	if (start >= 0 && g.via[start] >= 0)

@@ -73,7 +73,7 @@ forget_old(ZklWaits *w)
 
 /* Withdraws the report, which is no longer true. */
 void
-zkl__waits_retire(ZklSession *session)
+zkl__waits_withdraw(ZklSession *session)
 {
 	ZklWaits   *w = session->waits;
 
@@ -126,7 +126,7 @@ is_report(const ZklWaits *w, const char *name)
 }
 
 static void
-sort_out(ZklSession *session, const char *name)
+keep_or_remove(ZklSession *session, const char *name)
 {
 	if (is_reported_by(session->waits, name))
 		reported(session, name);
@@ -139,35 +139,9 @@ sort_out(ZklSession *session, const char *name)
  * Operations
  */
 
-/* Sends the deletion of a session's report; returns the call, or NULL. */
-ZklCall *
-zkl__waits_delete(ZklSession *session, ZklHandler handler, const char *name)
-{
-	char	   *path = zkl__path(session->waits->path, name);
-	ZklCall    *call = path ? zkl__call_new(session, handler, NULL, NULL) : NULL;
-
-	call = zkl__call_sent(call, call && zkl_client_delete(session->client, path,
-														  &call->completion));
-	free(path);
-	return call;
-}
-
-/* Reads a session's report. */
-ZklCall *
-zkl__waits_read(ZklSession *session, ZklHandler handler, const char *name, bool watch)
-{
-	char	   *path = zkl__path(session->waits->path, name);
-	ZklCall    *call = path ? zkl__call_new(session, handler, NULL, NULL) : NULL;
-
-	call = zkl__call_sent(call, call && zkl_client_get(session->client, path, watch,
-													   &call->completion));
-	free(path);
-	return call;
-}
-
 /* The wanted report may be gone as well: a probe that the watch has not reported. */
 static void
-found(ZklCall *call, const ZklResult *result)
+on_found(ZklCall *call, const ZklResult *result)
 {
 	ZklSession *session = call->session;
 	ZklWaits   *w = session->waits;
@@ -187,7 +161,7 @@ found(ZklCall *call, const ZklResult *result)
 		gone = gone && !is_report(w, result->children[i]);
 		if (zkl_is_wait_of(result->children[i],
 						   (uint64_t) session->connection.session_id))
-			sort_out(session, result->children[i]);
+			keep_or_remove(session, result->children[i]);
 	}
 	if (gone)
 		zkl__waits_note_probe(session);
@@ -200,11 +174,11 @@ send_find(ZklSession *session)
 {
 	ZklWaits   *w = session->waits;
 
-	w->state_call = zkl__list_synced(zkl__call_new(session, found, NULL, NULL), w->path, false);
+	w->state_call = zkl__list_synced(zkl__call_new(session, on_found, NULL, NULL), session->waits_path, false);
 }
 
 static void
-parent_created(ZklCall *call, const ZklResult *result)
+on_parent_created(ZklCall *call, const ZklResult *result)
 {
 	if (result->code != ZKL_RC_OK && result->code != ZKL_RC_NODE_EXISTS &&
 		result->code != ZKL_RC_CONNECTION_LOSS)
@@ -214,10 +188,10 @@ parent_created(ZklCall *call, const ZklResult *result)
 static void
 send_parent(ZklSession *session)
 {
-	ZklCall    *call = zkl__call_new(session, parent_created, NULL, NULL);
+	ZklCall    *call = zkl__call_new(session, on_parent_created, NULL, NULL);
 
 	zkl__call_sent(call, call && zkl_client_create(session->client,
-												   session->waits->path, "", 0,
+												   session->waits_path, "", 0,
 												   ZKL_CREATE_PERSISTENT,
 												   &call->completion));
 }
@@ -234,7 +208,7 @@ on_created(ZklCall *call, const ZklResult *result)
 	{
 		case ZKL_RC_OK:
 			if (name)
-				sort_out(session, name + 1);
+				keep_or_remove(session, name + 1);
 			break;
 		case ZKL_RC_CONNECTION_LOSS:
 			w->unknown = true;
@@ -279,7 +253,7 @@ send_create(ZklSession *session)
 	char	   *path = NULL;
 
 	if (w->prefix || compose_prefix(session))
-		path = zkl__path(w->path, w->prefix);
+		path = zkl__path(session->waits_path, w->prefix);
 	if (path)
 		call = zkl__call_new(session, on_created, NULL, NULL);
 	if (call)
@@ -293,7 +267,7 @@ send_create(ZklSession *session)
 }
 
 static void
-removed(ZklCall *call, const ZklResult *result)
+on_removed(ZklCall *call, const ZklResult *result)
 {
 	ZklSession *session = call->session;
 	ZklWaits   *w = session->waits;
@@ -312,7 +286,7 @@ removed(ZklCall *call, const ZklResult *result)
 }
 
 static void
-watched(ZklCall *call, const ZklResult *result)
+on_watch_set(ZklCall *call, const ZklResult *result)
 {
 	ZklSession *session = call->session;
 	ZklWaits   *w = session->waits;
@@ -347,10 +321,13 @@ zkl__waits_drive(ZklSession *session)
 		else if (!w->unknown && is_wanted(w) && w->name == NULL)
 			send_create(session);
 		else if (!w->unknown && w->old && session->retry_ms == 0)
-			w->state_call = zkl__waits_delete(session, removed, w->old->name);
+			w->state_call =
+				zkl__delete_child(zkl__call_new(session, on_removed, NULL, NULL),
+								  session->waits_path, w->old->name);
 	}
 	if (w->name && !w->is_watched && w->watch_call == NULL)
-		w->watch_call = zkl__waits_read(session, watched, w->name, true);
+		w->watch_call = zkl__read_child(zkl__call_new(session, on_watch_set, NULL, NULL),
+										session->waits_path, w->name, true);
 	zkl__search_drive(session);
 }
 

@@ -36,7 +36,7 @@ zkl__waits_note_probe(ZklSession *session)
 {
 	ZklWaits   *w = session->waits;
 
-	zkl__waits_retire(session);
+	zkl__waits_withdraw(session);
 	session->n_probes++;
 	w->is_probed = true;
 	for (int i = 0; i < w->request->n; i++)
@@ -61,8 +61,8 @@ on_watch(ZklSession *session, const char *path)
 
 	if (w == NULL || w->name == NULL)
 		return;
-	length = strlen(w->path);
-	if (strncmp(path, w->path, length) == 0 && path[length] == '/' &&
+	length = strlen(session->waits_path);
+	if (strncmp(path, session->waits_path, length) == 0 && path[length] == '/' &&
 		strcmp(path + length + 1, w->name) == 0)
 		zkl__waits_note_probe(session);
 }
@@ -73,7 +73,7 @@ zkl__waits_claim(ZklSession *session, bool claims)
 {
 	ZklWaits   *w = session->waits;
 
-	zkl__waits_retire(session);
+	zkl__waits_withdraw(session);
 	w->claims = claims;
 	w->composed_ms = 0;
 	zkl__waits_drive(session);
@@ -115,7 +115,7 @@ compose(ZklSession *session, const ZklWaitReport *report)
 		free(data.text);
 		return;
 	}
-	zkl__waits_retire(session);
+	zkl__waits_withdraw(session);
 	w->composed_ms = zkl_client_now();
 	free(w->edges);
 	free(w->data);
@@ -129,7 +129,7 @@ forget_report(ZklSession *session)
 {
 	ZklWaits   *w = session->waits;
 
-	zkl__waits_retire(session);
+	zkl__waits_withdraw(session);
 	free(w->edges);
 	w->edges = NULL;
 	w->claims = false;
@@ -145,16 +145,7 @@ static ZklWaits *
 waits_of(ZklSession *session)
 {
 	if (session->waits == NULL)
-	{
 		session->waits = calloc(1, sizeof(ZklWaits));
-		if (session->waits)
-			session->waits->path = zkl__path(session->root, "waits");
-		if (session->waits && session->waits->path == NULL)
-		{
-			free(session->waits);
-			session->waits = NULL;
-		}
-	}
 	return session->waits;
 }
 
@@ -226,7 +217,6 @@ on_free(ZklSession *session)
 	zkl__waits_free_nodes(w);
 	free(w->edges);
 	free(w->data);
-	free(w->path);
 	free(w->suspects);
 	free(w);
 	session->waits = NULL;

@@ -53,7 +53,6 @@ struct ZklWaits
 	char	   *prefix;			/* of the node to create, without the sequence number */
 
 	/* the nodes that exist */
-	char	   *path;			/* <root>/waits */
 	char	   *name;			/* the node, once created with this prefix */
 	ZklOldNode *old;			/* nodes to delete */
 	bool		unknown;		/* more nodes of this session may exist */
@@ -90,11 +89,8 @@ extern void zkl__waits_note_probe(ZklSession *session);
 
 /* wait_node.c */
 extern void zkl__waits_drive(ZklSession *session);
-extern void zkl__waits_retire(ZklSession *session);
+extern void zkl__waits_withdraw(ZklSession *session);
 extern void zkl__waits_free_nodes(ZklWaits *w);
-extern ZklCall *zkl__waits_delete(ZklSession *session, ZklHandler handler, const char *name);
-extern ZklCall *zkl__waits_read(ZklSession *session, ZklHandler handler,
-								const char *name, bool watch);
 
 /* wait_report.c */
 extern bool zkl__report_is_settled(const ZklRequest *request);
