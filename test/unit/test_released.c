@@ -83,6 +83,12 @@ reduced(ZklMode held, ZklMode to, ZklMode wanted)
 static void
 test_locks(void)
 {
+	begin();
+	forget(lock_now(B, "x", X));
+	lock_now(C, "x", X);
+	fake_disconnect(B->client);
+	reduce(B, "x", NONE);
+	is_left_alone("the only lock released");
 	reduced(X, NONE, X);
 	is_left_alone("a lock released, another held");
 	reduced(X, NONE, S);
