@@ -1,10 +1,13 @@
 # The programs of doc/applications.md, each with its real driver: a program waits for a
 # session of another server, excludes that session, and repeats its transaction when the
-# commit fails because the lock was lost. A program whose driver is not installed is skipped.
+# commit fails because the lock was lost. It fails when its connection breaks, and does not
+# commit a transaction of its caller. A program whose driver is not installed is skipped.
+# Then the programs that hold a lock at session level, and the script of doc/cookbook.md.
 
 use strict;
 use warnings;
 
+use POSIX qw(mkfifo);
 use PostgreSQL::Test::Utils;
 use Test::More;
 use ZkLock::Check qw(nothing_left works);
@@ -51,6 +54,9 @@ BEGIN
 	RETURN NULL;
 END $$;
 CREATE CONSTRAINT TRIGGER gate AFTER INSERT ON invoices DEFERRABLE INITIALLY DEFERRED
+	FOR EACH ROW EXECUTE FUNCTION pass_gate();
+CREATE TABLE decisions (n serial, by text);
+CREATE CONSTRAINT TRIGGER gate AFTER INSERT ON decisions DEFERRABLE INITIALLY DEFERRED
 	FOR EACH ROW EXECUTE FUNCTION pass_gate();
 CREATE TABLE batches (number int);
 CREATE CONSTRAINT TRIGGER gate AFTER INSERT ON batches DEFERRABLE INITIALLY DEFERRED
@@ -116,20 +122,41 @@ sub check_program
 	return;
 }
 
+# The connection breaks while the program works.
+sub check_broken_connection
+{
+	my ($file, @command) = @_;
+	my $log = "$dir/$file.broken";
+	my %diag = (diag => sub { read_file($log) });
+	$gate->query_ok('SELECT pg_advisory_lock(1)');
+	my $pid = spawn([ command_of($file, @command), $url, "broken $file" ], log => $log);
+	wait_at_gate(%diag);
+	$nodes{one}->safe_psql('postgres', q(SELECT pg_terminate_backend(pid) FROM pg_locks
+		WHERE locktype = 'advisory' AND objid = 1 AND NOT granted));
+	waitpid $pid, 0;
+	isnt($?, 0, "$file: the program fails when its connection breaks");
+	unlike(read_file($log), qr/booked|trying again|Unhandled/, "$file: it reports the error, and does not try again")
+	  or diag(read_file($log));
+	$gate->query_ok('SELECT pg_advisory_unlock(1)');
+	nothing_left($zkc, "$file: nothing is left after a broken connection");
+	return;
+}
+
 for (@programs)
 {
 	my ($file, $command, $probe) = @$_;
   SKIP:
 	{
-		skip "$file: its driver is not installed", 5 unless is_installed(@$probe);
+		skip "$file: its driver is not installed", 8 unless is_installed(@$probe);
 		check_program($file, @$command);
+		check_broken_connection($file, @$command);
 	}
 }
 
-# What a Python program prints that has ended.
+# What a program prints that has ended; its exit status is in $?.
 sub printed
 {
-	my @command = ($python, @_, $url);
+	my @command = @_;
 	my $log = "$dir/printed.log";
 	write_file($log, '');
 	waitpid spawn(\@command, log => $log), 0;
@@ -153,7 +180,82 @@ try:
 except book.NotCommitted:
     print("not committed")
 PYTHON
-is(printed("$dir/swallow.py"), "not committed\n", 'book.py: an error that the work has caught is not ignored');
+is(printed($python, "$dir/swallow.py", $url), "not committed\n",
+	'book.py: an error that the work has caught is not ignored');
+
+# A call inside a transaction of the caller is refused, and commits nothing.
+write_file("$dir/nested.py", <<'PYTHON');
+import sys
+import psycopg2
+import book
+
+conn = psycopg2.connect(sys.argv[1])
+
+def work(cursor):
+    book.book(cursor, "nested")
+    book.with_lock(conn, "other", lambda cursor: None)
+
+try:
+    book.with_lock(conn, "invoices", work)
+except ValueError as error:
+    print(error)
+PYTHON
+write_file("$dir/nested.rb", <<'RUBY');
+url = ARGV[0]
+load File.join(__dir__, "book.rb")
+conn = PG.connect(url)
+begin
+  with_lock(conn, "invoices") do
+    book(conn, "nested")
+    with_lock(conn, "other") { nil }
+  end
+rescue RuntimeError => error
+  puts error.message
+end
+RUBY
+write_file("$dir/Nested.java", <<'JAVA');
+import java.sql.*;
+
+public class Nested {
+    public static void main(String[] args) throws Exception {
+        try (Connection conn = DriverManager.getConnection("jdbc:" + args[0])) {
+            try {
+                Book.withLock(conn, "invoices", 5, c -> {
+                    Book.book(c, "nested");
+                    return Book.runOnce(c, "other", inner -> 0);
+                });
+            } catch (IllegalStateException error) {
+                System.out.println(error.getMessage());
+            }
+            System.out.println(Book.stateOf(conn) + " " + conn.getAutoCommit());
+        }
+    }
+}
+JAVA
+sub no_nested_work
+{
+	my ($what) = @_;
+	return is($nodes{one}->safe_psql('postgres', "SELECT count(*) FROM invoices WHERE customer = 'nested'"), '0',
+		"$what: it commits nothing of its caller");
+}
+
+my $refusal = 'begins the transaction itself';
+like(printed($python, "$dir/nested.py", $url), qr/$refusal/, 'book.py: a nested call is refused');
+no_nested_work('book.py');
+SKIP:
+{
+	skip 'the Ruby driver is not installed', 2 unless is_installed('ruby', '-rpg', '-e', '');
+	like(printed('ruby', "$dir/nested.rb", $url, 'before'), qr/$refusal/, 'book.rb: a nested call is refused');
+	no_nested_work('book.rb');
+}
+SKIP:
+{
+	skip 'the JDBC driver is not installed', 3 unless -e $jdbc;
+	is(system('javac', '-cp', $jdbc, '-d', $dir, "$dir/Book.java", "$dir/Nested.java"), 0, 'Book.java: it compiles');
+	is(printed('java', '-cp', "$jdbc:$dir", 'Nested', $url), "withLock $refusal\nIDLE true\n",
+		'Book.java: a nested call is refused, and any exception ends the transaction');
+	no_nested_work('Book.java');
+}
 
 # The job at session level.
 {
@@ -161,19 +263,86 @@ is(printed("$dir/swallow.py"), "not committed\n", 'book.py: an error that the wo
 	my $log = "$dir/job.log";
 	write_file($job, block_of(DOCUMENT, 'job.py'));
 	$other->query_ok("SELECT zk_lock('job:nightly')");
-	is(printed($job), "another session runs the job\n", 'job.py: it does not run while another session runs it');
+	is(printed($python, $job, $url), "another session runs the job\n",
+		'job.py: it does not run while another session runs it');
 	$other->query_ok("SELECT zk_unlock('job:nightly')");
-	is(printed($job), "done\n", 'job.py: it runs alone');
+	is(printed($python, $job, $url), "done\n", 'job.py: it runs alone');
 	nothing_left($zkc, 'job.py: it releases its lock');
 
 	$gate->query_ok('SELECT pg_advisory_lock(1)');
 	my $pid = spawn([ $python, $job, $url ], log => $log);
 	wait_at_gate(diag => sub { read_file($log) });
 	$zkc->delete("/zklock/locks/job:nightly/$_") for $zkc->children('/zklock/locks/job:nightly');
-	wait_until('the end of the job', sub { !alive($pid) }, diag => sub { read_file($log) });
-	is(read_file($log), "lost the lock in batch 0\n", 'job.py: it stops when it has lost the lock');
+	waitpid $pid, 0;
+	isnt($?, 0, 'job.py: it fails when it has lost the lock');
+	is(read_file($log), "the job failed: 40001\n", 'job.py: and says why');
 	is($nodes{one}->safe_psql('postgres', 'SELECT count(*) FROM batches'), '3', 'job.py: nothing more is committed');
 	$gate->query_ok('SELECT pg_advisory_unlock(1)');
+}
+
+# The leader: it waits, leads, loses the lock, waits again, and leads again.
+{
+	my $lock = '/zklock/locks/billing:leader';
+	my $leader = "$dir/leader.py";
+	my $log = "$dir/leader.log";
+	my %diag = (diag => sub { read_file($log) });
+	write_file($leader, block_of(DOCUMENT, 'leader.py'));
+	$other->query_ok("SELECT zk_lock('billing:leader')");
+	$gate->query_ok('SELECT pg_advisory_lock(1)');
+	my $pid = spawn([ $python, $leader, $url, 'leader' ], log => $log);
+	wait_zk_waiting($zkc, $lock, 2, %diag);
+	$other->query_ok("SELECT zk_unlock('billing:leader')");
+	wait_at_gate(%diag);
+	is(read_file($log), "leader\n", 'leader.py: it waits for the leader, and leads after it');
+
+	my ($own) = wait_zk_waiting($zkc, $lock, 1, %diag);
+	$other->query_async("SELECT zk_lock('billing:leader')");
+	wait_zk_waiting($zkc, $lock, 2, %diag);
+	$zkc->delete("$lock/$own");
+	$other->wait_result;
+	wait_until('the former leader waits again',
+		sub { read_file($log) =~ /not/ && $zkc->children($lock) == 2 }, %diag);
+	is(read_file($log), "leader\nnot the leader: 40001\n", 'leader.py: after a loss it waits again');
+	is($nodes{one}->safe_psql('postgres', 'SELECT count(*) FROM decisions'), '0', 'leader.py: and has committed nothing');
+	$gate->query_ok('SELECT pg_advisory_unlock(1)');
+	$other->query_ok("SELECT zk_unlock('billing:leader')");
+	waitpid $pid, 0;
+	is($?, 0, 'leader.py: it leads again to the end') or diag(read_file($log));
+	is($nodes{one}->safe_psql('postgres', q(SELECT string_agg(n || by, ' ' ORDER BY n) FROM decisions)),
+		'2leader 3leader', 'leader.py: and its steps are committed');
+	nothing_left($zkc, 'leader.py: nothing is left');
+}
+
+# The script that runs a migration tool under the lock.
+{
+	my $script = "$dir/migrate.sh";
+	my $lock = '/zklock/locks/shop:migrations';
+	write_file($script, block_of('doc/cookbook.md', 'migrate.sh'));
+	local @ENV{qw(PGHOST PGPORT PGDATABASE)} = ('127.0.0.1', $nodes{one}->port, 'postgres');
+	my $held = q(psql -XAtc "SELECT count(*) FROM zk_locks_of('shop:migrations')");
+	is(printed('sh', $script, $held), "1\n", 'migrate.sh: the command runs under the lock');
+	is($?, 0, 'migrate.sh: it succeeds with the command');
+	printed('sh', $script, 'exit 3');
+	is($? >> 8, 3, 'migrate.sh: it fails with the command');
+	nothing_left($zkc, 'migrate.sh: it releases the lock');
+
+	my $log = "$dir/migrate.log";
+	# The lock is checked at the end of the statement after the command, here at once and not
+	# only when the lease is old.
+	local $ENV{PGOPTIONS} = '-c zklock.commit_check=always';
+	mkfifo("$dir/go", 0600) or die "mkfifo: $!";
+	my $pid = spawn([ 'sh', $script, "echo runs; cat $dir/go" ], log => $log);
+	wait_until('the command runs', sub { -e $log && read_file($log) =~ /runs/ });
+	$zkc->delete("$lock/$_") for $zkc->children($lock);
+	write_file("$dir/go", '');
+	waitpid $pid, 0;
+	isnt($?, 0, 'migrate.sh: it fails when the lock was lost') or diag(read_file($log));
+
+	$ENV{PGOPTIONS} = '-c lock_timeout=100';
+	$other->query_ok("SELECT zk_lock('shop:migrations')");
+	unlike(printed('sh', $script, 'echo runs'), qr/runs/, 'migrate.sh: without the lock the command does not run');
+	is($? >> 8, 75, 'migrate.sh: its status says so');
+	$other->query_ok("SELECT zk_unlock('shop:migrations')");
 }
 
 $zkc->close;

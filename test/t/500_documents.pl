@@ -102,6 +102,7 @@ for my $document (
 	qw(
 	README.md
 	doc/tutorial.md
+	doc/applications.md
 	doc/interop.md
 	doc/cookbook.md
 	doc/migration.md
