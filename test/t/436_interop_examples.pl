@@ -1,5 +1,6 @@
-# The Java and the Python program of doc/interop.md wait for SQL, and continue when it
-# releases, with the setting of zklock.node_names that the document asks for.
+# The programs of doc/interop.md wait for SQL, and continue when it releases, with the
+# setting of zklock.node_names that the document asks for, also with credentials. The whole
+# programs end when their connection breaks.
 
 use strict;
 use warnings;
@@ -18,37 +19,114 @@ my $zk = ZkLock::ZkServer->start(tick_time => 500);
 my $zkc = ZkLock::ZkClient->new($zk->connect_string);
 my $node = zklock_node('a', zk => $zk, session_timeout => '10s');
 my $dir = PostgreSQL::Test::Utils::tempdir();
+my @java = ('java', '-cp', ZkLock::Opponent->class_path);
+my @python = ('/usr/bin/python3');
 
+# A block of the document, in a frame that makes it a program.
 sub program
 {
-	my ($file) = @_;
-	write_file("$dir/$file", block_of('doc/interop.md', $file));
+	my ($file, $before, $after) = @_;
+	write_file("$dir/$file", join '', $before // '', block_of('doc/interop.md', $file), $after // '');
 	return "$dir/$file";
 }
 
-my @programs = (
-	[ 'Java', 'curator', 'java', '-cp', ZkLock::Opponent->class_path,
-		program('Invoices.java') ],
-	[ 'Python', 'kazoo', '/usr/bin/python3', program('invoices.py') ]);
-for (@programs)
+sub java_frame
 {
-	my ($what, $node_names, @command) = @$_;
+	my ($class) = @_;
+	return (<<"BEFORE", <<'AFTER');
+import java.nio.charset.StandardCharsets;
+import java.util.List;
+import org.apache.curator.framework.*;
+import org.apache.curator.framework.api.ACLProvider;
+import org.apache.curator.framework.recipes.locks.InterProcessReadWriteLock;
+import org.apache.curator.retry.ExponentialBackoffRetry;
+import org.apache.zookeeper.ZooDefs;
+import org.apache.zookeeper.data.ACL;
+
+public class $class {
+    public static void main(String[] args) throws Exception {
+        String hosts = args[0];
+BEFORE
+        try (zk) {
+            zk.start();
+            var lock = new InterProcessReadWriteLock(zk, "/closed/locks/orders%2Fnorth").writeLock();
+            lock.acquire();
+            System.out.println("alone in the cluster");
+            lock.release();
+        }
+    }
+}
+AFTER
+}
+
+sub python_lock
+{
+	my ($lock) = @_;
+	return <<"AFTER";
+
+zk.start()
+with $lock:
+    print("alone in the cluster")
+zk.stop()
+AFTER
+}
+
+sub check_program
+{
+	my ($what, $settings, $root, @command) = @_;
 	my $session = session($node);
-	$session->query_ok("SET zklock.node_names = '$node_names'");
-	$session->query_ok("SELECT zk_lock('invoices')");
+	$session->query_ok("SET zklock.$_") for @$settings;
+	$session->query_ok("SELECT zk_lock('orders/north')");
 	my $out = "$dir/$what.out";
-	my $pid = spawn([ @command, $zk->connect_string ], log => $out);
-	wait_zk_waiting($zkc, '/zklock/locks/invoices', 2,
+	my $pid = spawn([ @command, $zk->connect_string, 0 ], log => $out);
+	wait_until("$what: the wait of the program",
+		sub { alive($pid) && $zkc->children("$root/locks/orders%2Fnorth") == 2 },
 		diag => sub { read_file($out) });
-	ok(alive($pid) && read_file($out) !~ /alone/,
-		"$what: the program waits for SQL");
-	works($session, "SELECT zk_unlock('invoices')", 't', "$what: which releases");
+	unlike(read_file($out), qr/alone/, "$what: the program waits for SQL");
+	works($session, "SELECT zk_unlock('orders/north')", 't', "$what: which releases");
 	wait_until('the end of the program', sub { !alive($pid) });
 	like(read_file($out), qr/^alone in the cluster$/m, "$what: then it goes on");
-	works($session, "SELECT zk_try_lock('invoices', '30s')", 't',
+	works($session, "SELECT zk_try_lock('orders/north', '30s')", 't',
 		"$what: and releases");
 	$session->query_ok('SELECT zk_unlock_all()');
-	nothing_left($zkc, "$what: nothing is left");
+	$session->quit;
+	nothing_left($zkc, "$what: nothing is left", root => $root);
+	return;
+}
+
+my @orders = ([ @java, program('Orders.java') ], [ @python, program('orders.py') ]);
+check_program('Orders.java', [ "node_names = 'curator'" ], '/zklock', @{ $orders[0] });
+check_program('orders.py', [ "node_names = 'kazoo'" ], '/zklock', @{ $orders[1] });
+
+my $client = "import sys\nfrom kazoo.client import KazooClient\nhosts = sys.argv[1]\n";
+check_program('curator_mutex.py', [ "node_names = 'curator_mutex'" ], '/zklock', @python,
+	program('curator_mutex.py', "${client}zk = KazooClient(hosts)\n",
+		python_lock('CuratorMutex(zk, "/zklock/locks/orders%2Fnorth")')));
+
+my $auth_file = "$dir/auth";
+write_file($auth_file, "digest locks:secret\n");
+chmod 0600, $auth_file or die "chmod: $!";
+my @closed = ("auth_file = '$auth_file'", "acl = 'creator'", "root = '/closed'");
+check_program('credentials.java', [ @closed, "node_names = 'curator'" ], '/closed', @java,
+	program('credentials.java', java_frame('Credentials')));
+check_program('credentials.py', [ @closed, "node_names = 'kazoo'" ], '/closed', @python,
+	program('credentials.py', $client, python_lock('zk.Lock("/closed/locks/orders%2Fnorth")')));
+
+# The two programs do not see each other's nodes, so both hold the lock.
+{
+	my @running = map { { log => "$dir/lost.$_", pid => spawn([ @{ $orders[$_] }, $zk->connect_string, 600_000 ], log => "$dir/lost.$_") } } 0, 1;
+	for my $program (@running)
+	{
+		wait_until('the program has the lock', sub { -e $program->{log} && read_file($program->{log}) =~ /alone/ },
+			diag => sub { read_file($program->{log}) });
+	}
+	$zk->kill9;
+	for my $program (@running)
+	{
+		wait_until('the end of the program', sub { !alive($program->{pid}) }, diag => sub { read_file($program->{log}) });
+		like(read_file($program->{log}), qr/^stopped: SUSPENDED$/m, 'a program ends when its connection breaks');
+	}
+	$zk->restart;
 }
 
 $zkc->close;
