@@ -80,6 +80,24 @@ sub paused_holder
 	$later->query_ok('COMMIT');
 	$later->quit;
 }
+for my $mode ('', '_shared')
+{
+	my $holder = session($node);
+	my $admin = session($node);
+	$holder->query_ok("BEGIN; SELECT zk_xact_lock$mode('reset'), zk_fence('reset')");
+	for my $reset ("zk_fence_reset('reset')", 'zk_fence_reset()')
+	{
+		$admin->query_async("SELECT $reset");
+		wait_blocked($admin);
+		works($holder, 'SELECT pg_blocking_pids(' . $admin->pid . ')', '{' . $holder->pid . '}',
+			"$reset waits for a transaction that has fenced with zk_xact_lock$mode");
+		$admin->cancel;
+		failed_with($admin, '57014', '... and can be cancelled', hint => 0);
+	}
+	$holder->query_ok('COMMIT');
+	works($admin, 'SELECT zk_fence_reset()', '', '... and goes on after it');
+	$_->quit for $holder, $admin;
+}
 nothing_left($zkc, 'fencing leaves nothing in the ensemble');
 
 # An ensemble rebuilt from nothing hands out small tokens: played by a great one.

@@ -64,7 +64,7 @@ zklock_fence(const ZklockName *name, Oid function)
 		PreventCommandIfReadOnly("zk_fence()");
 
 	zklock_fences_lock_name(name->encoded, exclusive ? ExclusiveLock : ShareLock);
-	fences = zklock_fences_open(function, exclusive ? RowExclusiveLock : AccessShareLock);
+	fences = zklock_fences_open(function, exclusive ? RowExclusiveLock : RowShareLock);
 	recorded = exclusive ? zklock_fences_record(fences, name->encoded, token)
 		: zklock_fences_token(fences, name->encoded);
 	if (recorded > token)
@@ -85,7 +85,7 @@ zklock_fence_reset(const ZklockName *name, Oid function)
 	table_close(fences, NoLock);
 }
 
-/* Waits for exclusive holders: they keep RowExclusiveLock until the transaction ends. */
+/* Waits for all transactions that have fenced: each keeps its lock on the table. */
 void
 zklock_fences_forget(Oid function)
 {
