@@ -153,6 +153,26 @@ for my $kind ([ lock => "zk_lock('gone')", "zk_unlock('gone')" ],
 	$s->query_ok('RESET statement_timeout');
 	nothing_left($zkc, 'a cancelled commit leaves nothing behind');
 }
+
+# PostgreSQL disables statement_timeout before it commits; the session timeout is 240 s.
+for my $begin ('', 'BEGIN')
+{
+	my $s = locker(undef, 'always');
+	$s->query_ok("SELECT zk_lock('silent')");
+	$s->query_ok("SET statement_timeout = '300ms'");
+	$s->query_ok($begin) if $begin;
+	$s->query_ok("INSERT INTO t VALUES ('timed')") if $begin;
+	$zk->pause;
+	fails_with($s, $begin ? 'COMMIT' : "INSERT INTO t VALUES ('timed')", '57014',
+		'statement_timeout ends the check ' . ($begin ? 'of COMMIT' : 'of a single statement'),
+		like => qr/due to statement timeout/, hint => 0);
+	is(rows('timed'), 0, '... and leaves no row');
+	$zk->resume;
+	$s->query_ok('RESET statement_timeout');
+	works($s, "INSERT INTO t VALUES ('after timeout')", '', '... and ends no later statement');
+	$s->quit;
+}
+nothing_left($zkc, 'commits that timed out leave nothing behind');
 {
 	# A server that is silent until the process has ended may drop the session's
 	# closing message, so the znode may stay until this session times out.
