@@ -144,6 +144,31 @@ is($node->safe_psql('postgres', 'SELECT count(*) FROM pg_prepared_xacts'),
 	$s->quit;
 }
 
+# A statement may wait for a table lock before it executes, and no hook is called there.
+my %undo = ('' => '', 'BEGIN' => 'ROLLBACK', 'BEGIN; SAVEPOINT s' => 'ROLLBACK TO s');
+for my $begin (sort keys %undo)
+{
+	my $gate = session($node);
+	my $s = session($node);
+	$gate->query_ok('BEGIN; LOCK TABLE t');
+	$s->query_ok('SET track_activities = off; SET log_lock_waits = on');
+	$s->query_ok("SELECT zk_lock('idle')");
+	$s->query_ok($begin) if $begin;
+	lose(zk_session_id($s));
+	$s->query_async('SELECT count(*) FROM t');
+	failed_with($s, '40001', "a loss in idle time ends a wait in parse analysis ($begin)",
+		like => qr/"idle"/);
+	$s->query_ok($undo{$begin}) if $undo{$begin};
+	my $offset = -s $node->logfile;
+	$s->query_async('SELECT count(*) FROM t');
+	wait_for_log($node, qr/still waiting for AccessShareLock on relation/, $offset);
+	$gate->query_ok('ROLLBACK');
+	is($s->wait_result, '0', '... and not the next one') or diag($s->error);
+	fails_with($s, 'COMMIT', '40001', '... but the transaction is refused')
+	  if $begin =~ /SAVEPOINT/;
+	$_->quit for $gate, $s;
+}
+
 # The loss may be noticed at any moment between a message and its statement. So the signal
 # by which a thread reports it to its backend is sent again and again.
 {

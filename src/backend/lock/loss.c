@@ -390,6 +390,14 @@ zklock_note_late_loss(void)
 }
 
 void
+zklock_forget_reported(void)
+{
+	if (rewritten)
+		forget_lost();
+	rewritten = false;
+}
+
+void
 zklock_end_transaction(bool aborted)
 {
 	if (aborted && at_commit && (transaction_failed || unconfirmed))
@@ -399,7 +407,5 @@ zklock_end_transaction(bool aborted)
 	unconfirmed = false;
 	transaction_failed = false;
 	unproven = 0;
-	if (rewritten)
-		forget_lost();
-	rewritten = false;
+	zklock_forget_reported();
 }

@@ -31,6 +31,9 @@ extern void zklock_translate_cancel(MemoryContext context);
  */
 extern void zklock_rewrite_cancel(ErrorData *cancel);
 
+/* At the end of a (sub)transaction: removes the locks that such a rewritten error named. */
+extern void zklock_forget_reported(void);
+
 /* Makes sure that this transaction cannot commit, even if the error is caught. */
 extern void zklock_fail_transaction(void);
 

@@ -27,17 +27,16 @@
 #include "storage/ipc.h"
 #include "storage/latch.h"
 #include "storage/proc.h"
-#include "utils/backend_status.h"
 #include "utils/wait_event.h"
 
 #include "backend/session/callbacks.h"
 #include "backend/session/cancel.h"
 
-/* How often a restricted request checks whether the backend waits for a lock. */
-#define SEARCH_AGAIN_MS 50
+/* How often a request that cannot cancel anything yet is tried again. */
+#define TRY_AGAIN_MS 500
 
 static int	own_signal = 0;
-static timer_t check_again_timer;
+static timer_t try_again_timer;
 static struct sigaction sigint_before;
 
 /* Also set by the I/O thread. */
@@ -87,12 +86,11 @@ has_children(void)
 	return waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0;
 }
 
-/* Returns whether the backend waits for the client, as far as track_activities shows. */
+/* Outside of statements: returns whether the backend waits for the next one. */
 static bool
 is_idle(void)
 {
-	return MyBEEntry && (MyBEEntry->st_state == STATE_IDLE ||
-						 MyBEEntry->st_state == STATE_IDLEINTRANSACTION);
+	return MyProc && MyProc->wait_event_info == WAIT_EVENT_CLIENT_READ;
 }
 
 /* A loss does not cancel a command that cannot be undone. */
@@ -103,12 +101,25 @@ is_muted(void)
 		zklock_callbacks.is_irreversible();
 }
 
-static void
-search_again_later(void)
+/* A failed transaction can only be ended. */
+static bool
+can_cancel(void)
 {
-	struct itimerspec later = {.it_value.tv_nsec = SEARCH_AGAIN_MS * 1000000L};
+	return !is_muted() && !IsAbortedTransactionBlockState() &&
+		((n_running > 0 && !restricted) || is_waiting_for_lock());
+}
 
-	timer_settime(check_again_timer, 0, &later, NULL);
+/*
+ * A loss is pending until a statement reports it.  That statement may first wait for a
+ * table lock, before any hook is called; so a loss is tried again in an idle session too.
+ */
+static void
+try_again_later(void)
+{
+	struct itimerspec later = {.it_value.tv_nsec = TRY_AGAIN_MS * 1000000L};
+
+	if (requested[ZKLOCK_CANCEL_LOSS] || !is_idle())
+		timer_settime(try_again_timer, 0, &later, NULL);
 }
 
 /*
@@ -121,15 +132,10 @@ on_own_signal(int signo)
 {
 	int			save_errno = errno;
 
-	if (!is_any_requested() || is_muted() || proc_exit_inprogress ||
-		IsAbortedTransactionBlockState())
-		;						/* a failed transaction can only be ended */
-	else if ((restricted || n_running == 0) && !is_waiting_for_lock())
-	{
-		/* Not once the commit record is being written. */
-		if (IsTransactionState() && !is_idle())
-			search_again_later();
-	}
+	if (!is_any_requested() || proc_exit_inprogress)
+		;
+	else if (!can_cancel())
+		try_again_later();
 	else
 	{
 		if (!QueryCancelPending)
@@ -165,7 +171,7 @@ prepare(void)
 	int			signo = free_signal();
 
 	event.sigev_signo = signo;
-	if (signo == 0 || timer_create(CLOCK_MONOTONIC, &event, &check_again_timer) != 0)
+	if (signo == 0 || timer_create(CLOCK_MONOTONIC, &event, &try_again_timer) != 0)
 		return false;
 	sigemptyset(&action.sa_mask);
 	sigaddset(&action.sa_mask, SIGINT);

@@ -191,6 +191,7 @@ zklock_at_subtransaction(SubXactEvent event, SubTransactionId my_id,
 			break;
 		case SUBXACT_EVENT_ABORT_SUB:
 			zklock_release_levels(GetCurrentTransactionNestLevel());
+			zklock_forget_reported();
 			zklock_drop_notice();
 			break;
 		case SUBXACT_EVENT_START_SUB:
