@@ -33,7 +33,7 @@ packages_for() {
 		model) echo spin ;;
 		pgtap) echo "postgresql-$PG_MAJOR-pgtap" libtap-parser-sourcehandler-pgtap-perl ;;
 		chaos) echo libipc-run-perl python3-kazoo python3-psycopg2 python3-matplotlib socat iproute2 ;;
-		t) echo libipc-run-perl python3-kazoo python3-psycopg2 libcurator-recipes-java default-jdk-headless socat iproute2 openssl pgbouncer stunnel4 prometheus prometheus-sql-exporter ;;
+		t) echo libipc-run-perl python3-kazoo python3-psycopg2 libcurator-recipes-java default-jdk-headless socat iproute2 openssl bzip2 pgbouncer stunnel4 prometheus prometheus-sql-exporter ;;
 		patroni) echo libipc-run-perl python3-kazoo patroni ;;
 		bench) echo libzookeeper-mt2 libcurator-recipes-java default-jdk-headless python3-kazoo python3-psycopg2 python3-matplotlib ;;
 		backend-valgrind) echo valgrind ;;
@@ -105,25 +105,64 @@ install_missing() {
 # The drivers of the programs in doc/applications.md. A release of Debian or a machine may
 # lack one: then the test of its program is skipped.
 install_drivers() {
-	local packages
-	for packages in libpostgresql-jdbc-java 'ruby-pg ruby-activerecord' \
-		'golang-go golang-github-jackc-pgx-v4-dev'; do
-		# shellcheck disable=SC2086
-		(install_missing $packages) || say "Not installed: $packages"
-	done
+	install_if_possible libpostgresql-jdbc-java
+	install_if_possible ruby-pg ruby-activerecord
+	install_if_possible golang-go golang-github-jackc-pgx-v4-dev
 	has_node_driver || (install_missing node-pg) 2>/dev/null || npm_install pg@8 ||
 		say "Not installed: node-pg"
 }
 
+# The programs of test/t/427_advisory_programs.pl, in the same way; of those for Node.js
+# the versions that the Node.js of Debian 12 runs.
+install_advisory_programs() {
+	install_if_possible ruby-pg ruby-activerecord
+	install_if_possible python3-django-pglocks python3-django python3-six
+	command -v npm >/dev/null || (install_missing npm) || true
+	npm_install pg@8 node-pg-migrate@7 pg-boss@9 || say "Not installed: node-pg-migrate, pg-boss"
+}
+
+install_if_possible() { (install_missing "$@") || say "Not installed: $*"; }
+
 has_node_driver() { NODE_PATH=/usr/share/nodejs node -e 'require("pg")' 2>/dev/null; }
 
-# Where Node.js does not come from Debian, its modules do not either.
+# Modules of Node.js that do not come from Debian, into the work directory.
 npm_install() {
 	command -v npm >/dev/null || return 1
-	mkdir "$WORK/npm"
-	npm install --silent --no-audit --no-fund --cache "$WORK/npm/cache" \
-		--prefix "$WORK/npm" "$@" </dev/null >"$WORK/npm.log" 2>&1 || return 1
+	mkdir -p "$WORK/npm"
+	npm install --silent --no-audit --no-fund --ignore-scripts --fetch-retries=1 \
+		--fetch-timeout=30000 --cache "$WORK/npm/cache" --prefix "$WORK/npm" "$@" \
+		</dev/null >"$WORK/npm.log" 2>&1 || return 1
 	export NODE_PATH=$WORK/npm/node_modules
+}
+
+# Gets PostgreSQL's regression test of advisory locks from Debian's source package. Sets
+# ZKLOCK_PG_SOURCE to the directory, unless it is set.
+fetch_pg_source() {
+	[[ -z ${ZKLOCK_PG_SOURCE:-} ]] || return 0
+	mkdir "$WORK/source"
+	if (cd "$WORK/source" && extract_pg_source "postgresql-$PG_MAJOR") \
+		</dev/null >"$WORK/source.log" 2>&1; then
+		export ZKLOCK_PG_SOURCE=$WORK/source
+	else
+		say "Not there: the source of postgresql-$PG_MAJOR"
+	fi
+}
+
+# apt's own sources may have no entries for source packages: a copy of them has. A mirror
+# may lack the newest version.
+extract_pg_source() {
+	local version options=(-qq -o "Dir::Etc::SourceList=$PWD/apt/sources.list"
+		-o "Dir::Etc::SourceParts=$PWD/apt/sources.list.d" -o "Dir::State::Lists=$PWD/apt/lists"
+		-o "Dir::Cache=$PWD/apt" -o APT::Sandbox::User=)
+	mkdir -p apt/lists/partial
+	cp -r /etc/apt/sources.list* apt
+	find apt -type f -exec sed -i -E 's/^deb\s/deb-src /; s/^Types:.*/Types: deb-src/' {} +
+	apt-get "${options[@]}" update
+	for version in $(apt-cache "${options[@]}" showsrc --only-source "$1" | sed -n 's/^Version: //p' | sort -rVu); do
+		! apt-get "${options[@]}" source --download-only --tar-only "$1=$version" || break
+	done
+	tar -xf "$1"_*.orig.tar.* --strip-components=1 --no-same-owner \
+		--wildcards '*/src/test/regress/*/advisory_lock.*'
 }
 
 apt_install() {

@@ -36,6 +36,29 @@ SELECT pg_try_advisory_lock(1::smallint), pg_try_advisory_lock('1'), pg_try_advi
 SELECT count FROM zk_held_locks;
 SELECT pg_advisory_unlock_all();
 
+-- what is parsed when it is created has the functions that were found then; what is parsed
+-- when it is executed has those of the search path
+RESET search_path;
+CREATE VIEW zklock_regress_view AS SELECT pg_try_advisory_lock(1) AS view;
+CREATE FUNCTION zklock_regress_atomic() RETURNS boolean RETURN pg_try_advisory_lock(2);
+CREATE FUNCTION zklock_regress_sql() RETURNS boolean LANGUAGE sql AS 'SELECT pg_try_advisory_lock(3)';
+CREATE FUNCTION zklock_regress_plpgsql() RETURNS boolean LANGUAGE plpgsql AS 'BEGIN RETURN pg_try_advisory_lock(4); END';
+CREATE FUNCTION zklock_regress_set() RETURNS boolean LANGUAGE plpgsql SET search_path = public AS 'BEGIN RETURN pg_try_advisory_lock(5); END';
+PREPARE zklock_regress_prepared AS SELECT pg_try_advisory_lock(6) AS prepared;
+EXECUTE zklock_regress_prepared;
+SELECT zklock_regress_plpgsql();
+SELECT pg_advisory_unlock_all();
+SET search_path = "$user", public, zklock_advisory, pg_catalog;
+SELECT zklock_regress_atomic(), zklock_regress_sql(), zklock_regress_plpgsql(), zklock_regress_set(), view FROM zklock_regress_view;
+EXECUTE zklock_regress_prepared;
+SELECT replace(name, current_database(), 'DB') AS name FROM zk_held_locks ORDER BY name COLLATE "C";
+SELECT objid AS on_this_server FROM pg_locks
+WHERE locktype = 'advisory' AND pid = pg_backend_pid() AND database <> 0 ORDER BY 1;
+SELECT pg_catalog.pg_advisory_unlock_all(), pg_advisory_unlock_all();
+DEALLOCATE zklock_regress_prepared;
+DROP VIEW zklock_regress_view;
+DROP FUNCTION zklock_regress_atomic(), zklock_regress_sql(), zklock_regress_plpgsql(), zklock_regress_set();
+
 -- the bodies depend on no search path, and on nothing that the caller can define
 CREATE SCHEMA zklock_regress_hijack;
 CREATE FUNCTION zklock_regress_hijack.zk_lock(text) RETURNS bigint LANGUAGE plpgsql AS 'BEGIN RAISE ''hijacked''; END';

@@ -146,6 +146,31 @@ for my $case (
 	nothing_left($zkc, "$name: nothing is left when the pooler has gone");
 }
 
+# Programs with the extension zklock_advisory: the search path of the database is that of
+# every backend.
+{
+	$_->safe_psql('postgres', <<'SQL') for values %nodes;
+CREATE EXTENSION zklock_advisory;
+ALTER DATABASE postgres SET search_path = "$user", public, zklock_advisory, pg_catalog;
+SQL
+	my $other = session($nodes{two});
+	my $pooler = pooler(1, pool_mode => 'transaction');
+	my ($first, $second) = map { session($pooler->through('one')) } 1, 2;
+	$first->query_ok('BEGIN; SELECT pg_advisory_xact_lock(1)');
+	works($other, 'SELECT pg_try_advisory_xact_lock(1)', 'f', 'in transaction mode pg_advisory_xact_lock excludes other servers');
+	$first->query_ok('COMMIT');
+	works($other, 'SELECT pg_advisory_xact_lock(1)', '', 'until the end of the transaction');
+
+	$first->query_ok('SELECT pg_advisory_lock(2)');
+	works($other, 'SELECT pg_try_advisory_xact_lock(2)', 'f', 'pg_advisory_lock excludes other servers');
+	works($second, 'SELECT pg_try_advisory_lock(2)', 't', 'but not the next client, as without the extension');
+	$second->query_ok('SET search_path = public');
+	works($first, 'SHOW search_path', 'public', 'which also has the search path that a client sets');
+	$_->quit for $first, $second, $other;
+	$pooler->stop;
+	nothing_left($zkc, 'the extension behind a pooler leaves nothing behind');
+}
+
 $direct->quit;
 $zkc->close;
 $_->stop for values %nodes;
