@@ -63,29 +63,35 @@ def look(bench):
         connection.close()
 
 
-def new_names(bench, name, rate=None):
+def new_names(bench, name, rate=None, use="zk_lock(n), zk_unlock(n)"):
     """A pgbench script that uses each name once, and its options."""
     script = bench.script(
         name, "\\set i :i + 1", "\\set run random(1, 1000000000)",
-        f"SELECT zk_lock(n), zk_unlock(n) FROM format('{name}:%s:%s', :run, :i) AS n;")
+        f"SELECT {use} FROM format('{name}:%s:%s', :run, :i) AS n;")
     return script, {"variables": ("i=0",), "options": ("-R", str(rate)) if rate else ()}
 
 
 def backlog(bench, result):
     """Empty znodes at the end of some seconds of new names, while the sessions go on."""
     seconds = bench.size(30, 2)
-    curve = {}
+    uses = {
+        "zklock, locks": "zk_lock(n), zk_unlock(n)",
+        "zklock, semaphores": "zk_acquire(n, 2), zk_release(n)",
+    }
+    curves = {what: {} for what in uses}
     for rate in bench.size([50, 200, 500, 1000], [10, 20]):
-        script, options = new_names(bench, f"backlog{rate}", rate)
-        bench.zk.settle()
-        before = znodes(bench)
-        run = bench.a.start_pgbench(script, 4, seconds, **options)
-        time.sleep(seconds)
-        curve[rate] = [znodes(bench) - before]
-        run.finish()
+        for what, use in uses.items():
+            script, options = new_names(bench, f"{what[8:]}{rate}", rate, use)
+            bench.zk.settle()
+            before = znodes(bench)
+            run = bench.a.start_pgbench(script, 4, seconds, **options)
+            time.sleep(seconds)
+            curves[what][rate] = [znodes(bench) - before]
+            run.finish()
     result.add_plot("names_backlog", f"Empty znodes after {seconds} seconds of new names",
                     ("new names a second", "znodes"), WHY_BACKLOG)
-    result.add_curve("zklock", curve)
+    for what, curve in curves.items():
+        result.add_curve(what, curve)
 
 
 def znodes(bench):
@@ -113,5 +119,5 @@ WHY_LOOKING = (
     " the name; zk_locks_of() reads the znodes of its name.")
 WHY_BACKLOG = (
     "A session deletes the znode of a name five seconds after its last use, so that at"
-    " most some seconds' names are left, whatever the rate; ZooKeeper alone removes"
-    " 10,000 a minute.")
+    " most some seconds' names are left, whatever the rate; a semaphore has three znodes."
+    " ZooKeeper alone removes 10,000 a minute.")

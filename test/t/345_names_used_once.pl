@@ -1,5 +1,5 @@
 # Names that are used once do not pile up: the session that has created the znode of a
-# lock deletes it when nobody uses it any more, also at its end.
+# lock or of a semaphore deletes it when nobody uses it any more, also at its end.
 
 use strict;
 use warnings;
@@ -36,12 +36,30 @@ $t->query_ok('SELECT zk_unlock_all()');
 wait_until('its znode to go', sub { names() eq 'kept' });
 pass('until it has released it');
 
+# Semaphores, with three znodes each.
+sub semaphores { return join ' ', sort $zkc->children('/zklock/semaphores') }
+
+$s->query_ok("SELECT zk_acquire('job:' || i, 3), zk_release('job:' || i) FROM generate_series(1, 100) AS i");
+is(scalar(split / /, semaphores()), 100, '100 semaphores have a znode each');
+$s->query_ok("SELECT zk_acquire('pool', 3)");
+wait_until('the empty ones to go', sub { semaphores() eq 'pool' });
+pass('the empty ones are deleted, the one in use stays');
+works($t, "SELECT zk_try_acquire('pool', 3)", 't', 'another server uses it, too');
+$s->query_ok("SELECT zk_release('pool')");
+$s->query_ok("SELECT zk_acquire('later', 1), zk_release('later')");
+wait_until('an empty one to go', sub { semaphores() eq 'pool' });
+works($t, "SELECT zk_try_acquire('pool', 3)", 't', 'undisturbed');
+$t->query_ok('SELECT zk_unlock_all()');
+wait_until('its znodes to go', sub { semaphores() eq '' });
+works($t, "SELECT zk_try_acquire('pool', 5)", 't', 'and then it may have another size');
+$t->query_ok('SELECT zk_unlock_all()');
+
 $s->query_ok("SELECT zk_lock('last'), zk_unlock('last'), zk_unlock('kept')");
-$s->quit;
-wait_until('the end of the session', sub { names() eq '' });
+$s->query_ok("SELECT zk_acquire('last', 1), zk_release('last')");
+$_->quit for $s, $t;
+wait_until('the end of the sessions', sub { names() eq '' && semaphores() eq '' });
 pass('the end of a session leaves no empty znode');
 
-$t->quit;
 $_->stop for $node, $other;
 $zkc->close;
 $zk->stop;

@@ -467,6 +467,19 @@ next_to_ring(int64_t until_ms)
 	return first;
 }
 
+bool
+fake_ring(ZklClient *client)
+{
+	if (client->timer_ms == 0 || client->timer_ms > fake_now_ms)
+		return false;
+	client->timer_ms = 0;
+	client->is_calling = true;
+	client->events.timer_io(client->context);
+	fake_called_back(client);
+	stepped();
+	return true;
+}
+
 void
 fake_advance(int64_t ms)
 {
@@ -477,11 +490,7 @@ fake_advance(int64_t ms)
 	{
 		if (client->timer_ms > fake_now_ms)
 			fake_now_ms = client->timer_ms;
-		client->timer_ms = 0;
-		client->is_calling = true;
-		client->events.timer_io(client->context);
-		fake_called_back(client);
-		stepped();
+		(void) fake_ring(client);
 		fake_run_all();
 	}
 	fake_now_ms = until_ms;

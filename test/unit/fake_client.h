@@ -118,6 +118,9 @@ extern void fake_stall(int64_t ms);
 /* Advances the clock and fires the timers that come due, running all after each. */
 extern void fake_advance(int64_t ms);
 
+/* Fires the client's timer if it is due, and runs nothing after it. */
+extern bool fake_ring(ZklClient *client);
+
 /* Returns the time of the client's next timer, or 0. */
 extern int64_t fake_timer(const ZklClient *client);
 

@@ -1,12 +1,13 @@
 /*-------------------------------------------------------------------------
  *
  * test_empty_parents.c
- *		Promises about the znodes of locks that are not in use: they are deleted
- *		soon, and no contender is disturbed.
+ *		Promises about the znodes of locks and semaphores that are not in use: they
+ *		are deleted soon, and no contender is disturbed.
  *
  *-------------------------------------------------------------------------
  */
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "scene.h"
 
@@ -157,23 +158,213 @@ test_close(void)
 }
 
 static void
-test_other_layouts(void)
+test_kazoo(void)
 {
 	scene_begin(0);
 	scene_config.node_names = ZKL_NODE_NAMES_KAZOO;
 	scene_join(A);
 	use_once(A, "a");
-	fake_advance(20000);
-	ok(fake_tree_find(path_of("a")) != NULL, "kazoo's programs expect the znode to stay");
-	scene_end(NULL);
-
-	scene_begin(1);
 	forget(permit_now(A, "a", 2));
 	release_permit(A, "a");
 	fake_advance(20000);
-	ok(fake_tree_find(pool_of("a", "")) != NULL || parents() > 0,
-	   "a semaphore's znode has its capacity as data, and stays");
+	ok(fake_tree_find(path_of("a")) != NULL, "kazoo's programs expect the znode to stay");
+	ok(fake_tree_find(pool_of("a", "")) != NULL && fake_tree_find(pool_of("a", "-__lock__")) != NULL,
+	   "... and those of a semaphore");
 	scene_end(NULL);
+}
+
+
+/*
+ * Semaphores, in Curator's layout
+ */
+
+static void
+permit_once(Party *party, const char *name)
+{
+	forget(permit_now(party, name, 2));
+	release_permit(party, name);
+	fake_run_all();
+}
+
+static void
+test_permit_used_once(void)
+{
+	char		name[16];
+
+	scene_begin(1);
+	for (int i = 0; i < 100; i++)
+	{
+		snprintf(name, sizeof(name), "job:%d", i);
+		permit_once(A, name);
+	}
+	is_int(parents(), 300, "each new semaphore has three znodes");
+	fake_count(A->client);
+	fake_advance(6000);
+	is_int(parents(), 0, "... and all are deleted some seconds after their use");
+	is_str(fake_trace(A->client), "mmmm", "a hundred in one request");
+	fake_advance(20000);
+	is_str(fake_trace(A->client), "mmmm", "... and once");
+	is_int(permit_now(A, "job:1", 5)->status, ZKL_OK, "a name can be used again, with another size");
+	scene_end("semaphores that are used once");
+}
+
+static void
+test_permit_in_use(void)
+{
+	Ask		   *b;
+
+	scene_begin(2);
+	forget(permit_now(A, "s", 2));
+	fake_count(A->client);
+	fake_advance(30000);
+	is_int(parents(), 3, "the znodes of a permit that is held stay");
+	is_str(fake_trace(A->client), "w", "... without an attempt to delete them");
+	release_permit(A, "s");
+	fake_advance(10000);
+	is_int(parents(), 0, "... until some seconds after its release");
+
+	permit_once(A, "s");
+	forget(permit_now(B, "s", 2));
+	permit_once(A, "t");
+	fake_advance(6000);
+	is_int(parents(), 3, "another session's permit keeps them, and the others go");
+	is_int(permits_of(B, "s"), 1, "... the permit, too");
+	release_permit(B, "s");
+	fake_advance(12000);
+	is_int(parents(), 0, "and they go when that session has released it");
+
+	permit_once(A, "s");
+	forget(permit_now(B, "s", 2));
+	fake_advance(6000);
+	b = permit_now(A, "s", 1);
+	is_int(b->status, ZKL_OTHER_CAPACITY, "a semaphore in use keeps its size");
+	scene_end("semaphores that other sessions use");
+}
+
+/* Another session has only queued for the mutex: none of the three znodes goes. */
+static void
+test_permit_together(void)
+{
+	char		place[128];
+	char	   *made;
+	int64_t		czxid;
+
+	scene_begin(1);
+	permit_once(A, "s");
+	snprintf(place, sizeof(place), "%s/_c_00112233-4455-6677-8899-aabbccddeeff-lock-",
+			 pool_of("s", "/locks"));
+	fake_tree_create(place, "", 0, ZKL_CREATE_EPHEMERAL_SEQUENTIAL, 99, &made, &czxid);
+	fake_advance(6000);
+	is_int(parents(), 3, "a contender without a permit keeps all three");
+	fake_tree_delete(made);
+	free(made);
+	fake_advance(6000);
+	is_int(parents(), 0, "... until it goes");
+	scene_end("a contender of a semaphore");
+
+	for (int i = 0; i < 3; i++)
+	{
+		static const char *const below[] = {"/locks", "/leases", ""};
+
+		scene_begin(1);
+		permit_once(A, "s");
+		permit_once(A, "t");
+		for (int j = i == 2 ? 0 : i; j <= i; j++)
+			fake_tree_delete(pool_of("s", below[j]));
+		fake_advance(10000);
+		is_int(parents(), 0, "what the server has deleted before does not matter: %s",
+			   i == 2 ? "all" : below[i]);
+		scene_end(NULL);
+	}
+}
+
+/* A contender that comes "lead" steps before the delete, or after it. */
+static void
+race(int lead, int size, bool try_only)
+{
+	Ask		   *b;
+
+	scene_begin(2);
+	permit_once(A, "s");
+	fake_stall(5500);
+	b = try_only ? try_permit(B, "s", size) : ask_permit(B, "s", size);
+	for (int i = 0; i < lead; i++)
+		fake_step(B->client);
+	(void) fake_ring(A->client);
+	fake_apply(A->client);
+	fake_run_all();
+	if (size == 2)
+		is_int(b->status, ZKL_OK, "%d steps before the delete: granted", lead);
+	else
+		ok(b->status == ZKL_OK || b->status == ZKL_OTHER_CAPACITY,
+		   "another size, %d steps before the delete: granted or refused", lead);
+	forget(b);
+	release_permit(B, "s");
+	fake_advance(30000);
+	is_int(parents(), 0, "... and nothing stays");
+	scene_end("race with the delete of a semaphore");
+}
+
+static void
+test_permit_race(void)
+{
+	for (int lead = 0; lead < 24; lead++)
+	{
+		race(lead, 2, false);
+		race(lead, 2, true);
+		race(lead, 3, false);
+	}
+}
+
+static void
+test_permit_faults(void)
+{
+	static const FakeFault faults[] = {
+		FAULT_DROP, FAULT_APPLY_DROP, FAULT_REFUSE, FAULT_THROTTLE, FAULT_NO_AUTH, FAULT_OTHER
+	};
+
+	for (size_t i = 0; i < sizeof(faults) / sizeof(*faults); i++)
+	{
+		bool		gives_up = faults[i] == FAULT_NO_AUTH || faults[i] == FAULT_OTHER;
+
+		scene_begin(2);
+		permit_once(A, "s");
+		fake_count(A->client);
+		fake_fault(A->client, 1, faults[i]);
+		fake_advance(6000);
+		ok(fake_fault_happened(A->client), "the fault \"%s\" strikes", fake_fault_name(faults[i]));
+		heal();
+		fake_advance(10000);
+		is_int(parents(), gives_up ? 3 : 0, gives_up ? "... and the server is left to do it"
+			   : "... and they are deleted nevertheless");
+		permit_once(B, "s");
+		scene_end("semaphores, fault at the delete");
+	}
+}
+
+static void
+test_permit_close(void)
+{
+	scene_begin(2);
+	permit_once(A, "s");
+	forget(permit_now(A, "s", 2));
+	forget(permit_now(A, "t", 2));
+	release_permit(A, "s");
+	release_permit(A, "t");
+	scene_leave(A);
+	fake_run_all();
+	is_int(parents(), 0, "the end of a session does not wait for the time");
+
+	permit_once(B, "s");
+	forget(lock_now(B, "a", X));
+	reduce(B, "a", NONE);
+	fake_run_all();
+	forget(lock_now(B, "a", X));
+	reduce(B, "a", NONE);
+	scene_leave(B);
+	fake_run_all();
+	is_int(parents(), 0, "... nor for deletes that are in flight");
+	scene_end("semaphores, end of a session");
 }
 
 int
@@ -184,6 +375,12 @@ main(void)
 	test_race();
 	test_faults();
 	test_close();
-	test_other_layouts();
+	test_kazoo();
+	test_permit_used_once();
+	test_permit_in_use();
+	test_permit_together();
+	test_permit_race();
+	test_permit_faults();
+	test_permit_close();
 	return done();
 }

@@ -184,6 +184,12 @@ act_with(Party *party, int kind)
 		fake_advance(dice(120));
 	else if (kind < 28)
 		fake_tree_reap();
+	else if (kind < 30 && with_expiry)
+	{
+		/* Time enough for a session to delete the znodes of what is not in use. */
+		fake_stall(dice(T));
+		(void) fake_ring(party->client);
+	}
 	else if (kind < 64)
 		fake_apply(party->client);
 	else
@@ -206,7 +212,10 @@ act(bool lagging)
 	else if (kind < 113)
 		act_commit(i);
 	else
+	{
 		fake_stall(dice(T / 2));
+		(void) fake_ring(party->client);
+	}
 	if (lagging)
 		check_lease(party);
 }

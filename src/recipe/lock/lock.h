@@ -68,6 +68,9 @@ struct ZklRequest
 /* A kind of request that needs more than nodes in queues, such as one for a permit. */
 struct ZklRequestKind
 {
+	/* names of the parents of its nodes, which are all below one znode; ends with NULL */
+	const char *const *parts;
+
 	/*
 	 * Sends the next operation besides those of the nodes.  When all nodes are
 	 * first in their queues, grants the request in the end.

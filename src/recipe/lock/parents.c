@@ -55,7 +55,7 @@ on_parent_created(ZklCall *call, const ZklResult *result)
 	}
 }
 
-/* Creates one parent; for a lock's own znode "node" is the node below it, else NULL. */
+/* Creates one parent.  "node" is the node that is to delete it later, or NULL. */
 void
 zkl__request_send_parent(ZklRequest *request, ZklNode *node, const char *path,
 						 const char *data, ZklCreateKind kind)

@@ -119,5 +119,6 @@ zkl__request_node_new(ZklRequest *request, int index, const char *lock_path,
 	node->is_try = request->try_only && !request->kind;
 	node->request = request;
 	node->index = index;
+	node->parts = request->kind ? request->kind->parts : NULL;
 	return node;
 }

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * empty_parents.c
- *		Deletes empty znodes of locks that this session created.
+ *		Deletes empty znodes of locks and semaphores that this session created.
  *
  * The parent of a lock's queue is a container, which the server deletes when it is
  * empty.  But the server deletes at most 10,000 containers a minute, and programs
@@ -10,8 +10,14 @@
  * delete a znode with children, so contenders are safe; a contender that finds the
  * parent deleted creates it again.
  *
- * This is not done for semaphores, whose parent has data, nor under kazoo's node names,
- * because kazoo's programs expect the parent to stay.
+ * A semaphore has two parents, its parts: one of the mutex's queue, one of the permits.
+ * Both are deleted together with the znode above them, or none of the three.  So no
+ * part goes while the semaphore is in use, and its capacity, which is the data of the
+ * znode above, goes with the last user.
+ *
+ * This is not done under kazoo's node names.  A kazoo program creates the parent once
+ * for each lock object and fails if the parent is gone later.  The server deletes the
+ * containers of locks nevertheless, but less often than after each use.
  *
  *-------------------------------------------------------------------------
  */
@@ -27,7 +33,7 @@
 #define MAX_REFUSALS 3
 
 /* Deletes in one multi. */
-#define MAX_BATCH 100
+#define MAX_OPS 100
 
 /* Parents to remember; the oldest ones beyond are left to the server. */
 #define MAX_PARENTS 10000
@@ -40,7 +46,9 @@ typedef struct Parent
 	struct Parent *next;
 	int64_t		due_ms;
 	int			refusals;
-	char		path[];
+	const char *const *parts;	/* as in ZklNode */
+	unsigned	missing;		/* bit i: part i did not exist */
+	char		path[];			/* without a part */
 } Parent;
 
 typedef struct Queue
@@ -91,56 +99,115 @@ take_first(Queue *queue)
 	return parent;
 }
 
+/* Returns what is to be deleted after the node; NULL: nothing, or out of memory. */
+static Parent *
+parent_new(const ZklNode *node)
+{
+	size_t		length = strlen(node->lock_path);
+	Parent	   *parent;
+
+	if (!node->created_parent || node->session->node_names == ZKL_NODE_NAMES_KAZOO)
+		return NULL;
+	parent = calloc(1, sizeof(Parent) + length + 1);
+	if (parent == NULL)
+		return NULL;
+	strcpy(parent->path, node->lock_path);
+	parent->parts = node->parts;
+	if (parent->parts)
+		*strrchr(parent->path, '/') = '\0';
+	return parent;
+}
+
+/* Returns how many znodes are deleted together: the parts, and the one above them. */
+static int
+n_znodes(const Parent *parent)
+{
+	int			n = 1;
+
+	while (parent->parts && parent->parts[n - 1])
+		n++;
+	return n;
+}
+
+/* Returns the path of one of them, malloc'd, or NULL; the last one is above the others. */
+static char *
+znode_path(const Parent *parent, int i)
+{
+	return i < n_znodes(parent) - 1 ? zkl__path(parent->path, parent->parts[i])
+		: strdup(parent->path);
+}
+
 /* Schedules the delete of the parent of a node that is gone. */
 void
 zkl__empty_parents_add(const ZklNode *node)
 {
 	ZklSession *session = node->session;
-	Parent	   *parent;
+	Parent	   *parent = zkl__is_final(session) ? NULL : parent_new(node);
 
-	if (!node->created_parent || session->node_names == ZKL_NODE_NAMES_KAZOO ||
-		zkl__is_final(session))
+	if (parent == NULL)
 		return;
 	if (session->empty_parents == NULL)
 		session->empty_parents = calloc(1, sizeof(ZklEmptyParents));
-	parent = malloc(sizeof(Parent) + strlen(node->lock_path) + 1);
-	if (session->empty_parents == NULL || parent == NULL)
+	if (session->empty_parents == NULL)
 	{
 		free(parent);			/* the server deletes it */
 		return;
 	}
-	strcpy(parent->path, node->lock_path);
 	parent->due_ms = zkl_client_now() + DELETE_AFTER_MS;
-	parent->refusals = 0;
 	if (session->empty_parents->due.n == MAX_PARENTS)
 		free(take_first(&session->empty_parents->due));
 	append(&session->empty_parents->due, parent);
 	zkl__arm_timer(session, parent->due_ms);
 }
 
-/* Returns a node that this session has or wants below the parent, or NULL. */
+/*
+ * Returns a node that this session has or wants below the parent, or NULL.  The end of
+ * the session does not wait for deletes that are in flight: they come first.
+ */
 static ZklNode *
-user_of(const ZklSession *session, const char *path)
+user_of(const ZklSession *session, const Parent *parent, bool at_close)
 {
-	ZklNode    *node = zkl__nodes_below(session, path, strlen(path));
+	ZklNode    *user = NULL;
 
-	while (node && node->state == NODE_GONE)
-		node = zkl__next_below(node);
-	return node;
+	for (int i = 0; user == NULL && i < n_znodes(parent); i++)
+	{
+		char	   *path = znode_path(parent, i);
+
+		user = path ? zkl__nodes_below(session, path, strlen(path)) : NULL;
+		while (user && (user->state == NODE_GONE ||
+						(at_close && user->state == NODE_LEAVING)))
+			user = zkl__next_below(user);
+		free(path);
+	}
+	return user;
 }
 
 /*
- * Returns the result for one parent of the batch.  If the multi failed nothing was
- * deleted, and one operation has the error code.
+ * Returns the result for one parent of the batch, whose operations begin at *op, and
+ * moves *op behind them.  If the multi failed nothing was deleted, and one operation has
+ * the error code.  A part that does not exist is left out the next time.
  */
 static ZklResultCode
-outcome(const ZklResult *result, int op)
+outcome(Parent *parent, const ZklResult *result, int *op)
 {
-	if (result->code == ZKL_RC_OK || result->code == ZKL_RC_CONNECTION_LOSS ||
-		op >= result->n_ops)
-		return result->code;
-	return result->op_codes[op] == ZKL_RC_OK ? ZKL_RC_ROLLED_BACK
-		: result->op_codes[op];
+	bool		whole = result->code == ZKL_RC_OK || result->code == ZKL_RC_CONNECTION_LOSS ||
+		*op >= result->n_ops;
+	ZklResultCode code = whole ? result->code : ZKL_RC_ROLLED_BACK;
+	unsigned	missing = parent->missing;
+
+	for (int i = 0; !whole && i < n_znodes(parent); i++)
+	{
+		ZklResultCode failed;
+
+		if (missing & 1u << i)
+			continue;
+		failed = result->op_codes[(*op)++];
+		if (failed == ZKL_RC_NO_NODE && i < n_znodes(parent) - 1)
+			parent->missing |= 1u << i;
+		else if (failed != ZKL_RC_OK && failed != ZKL_RC_ROLLED_BACK)
+			code = failed;
+	}
+	return code;
 }
 
 static void
@@ -156,6 +223,7 @@ settle(ZklEmptyParents *parents, Parent *parent, ZklResultCode code)
 			if (++parent->refusals == MAX_REFUSALS)
 				break;
 			parent->due_ms = zkl_client_now() + DELETE_AFTER_MS;
+			parent->missing = 0;
 			append(&parents->due, parent);
 			return;
 		default:
@@ -183,42 +251,71 @@ on_deleted(ZklCall *call, const ZklResult *result)
 {
 	ZklSession *session = call->session;
 	ZklEmptyParents *parents = session->empty_parents;
+	int			op = 0;
 
 	parents->call = NULL;
-	for (int op = 0; parents->batch.first; op++)
-		settle(parents, take_first(&parents->batch), outcome(result, op));
+	while (parents->batch.first)
+	{
+		Parent	   *parent = take_first(&parents->batch);
+
+		settle(parents, parent, outcome(parent, result, &op));
+	}
 	if (result->code != ZKL_RC_CONNECTION_LOSS)
 		drive(session);
 	if (next_due(session))
 		zkl__arm_timer(session, next_due(session));
 }
 
+/* Appends the operations for one parent to the "n" operations; returns their number. */
+static int
+add_ops(const Parent *parent, ZklOp *ops, int n)
+{
+	for (int i = 0; i < n_znodes(parent); i++)
+		if (!(parent->missing & 1u << i))
+		{
+			ops[n].kind = ZKL_OP_DELETE;
+			ops[n++].path = znode_path(parent, i);
+		}
+	return n;
+}
+
+/* Sends the operations in one multi and frees their paths. */
+static ZklCall *
+send_ops(ZklSession *session, ZklHandler handler, ZklOp *ops, int n)
+{
+	ZklCall    *call = zkl__call_new(session, handler, NULL, NULL);
+	bool		complete = call != NULL;
+
+	for (int i = 0; i < n; i++)
+		complete = complete && ops[i].path;
+	call = zkl__call_sent(call, complete && zkl_client_multi(session->client, ops, n,
+															 &call->completion));
+	for (int i = 0; i < n; i++)
+		free((char *) ops[i].path);
+	return call;
+}
+
 static void
 send_batch(ZklSession *session)
 {
 	ZklEmptyParents *parents = session->empty_parents;
-	ZklCall    *call = zkl__call_new(session, on_deleted, NULL, NULL);
-	ZklOp		ops[MAX_BATCH] = {0};
+	ZklOp		ops[MAX_OPS] = {0};
 	int			n = 0;
 
 	for (const Parent *parent = parents->batch.first; parent; parent = parent->next)
-	{
-		ops[n].kind = ZKL_OP_DELETE;
-		ops[n++].path = parent->path;
-	}
-	parents->call =
-		zkl__call_sent(call, call && zkl_client_multi(session->client, ops, n,
-													  &call->completion));
+		n = add_ops(parent, ops, n);
+	parents->call = send_ops(session, on_deleted, ops, n);
 	while (parents->call == NULL && parents->batch.first)
 		prepend(&parents->due, take_first(&parents->batch));
 }
 
-/* Deletes the due parents in one multi; those beyond MAX_BATCH follow its answer. */
+/* Deletes the due parents in one multi; those beyond MAX_OPS follow its answer. */
 static void
 drive(ZklSession *session)
 {
 	ZklEmptyParents *parents = session->empty_parents;
 	int64_t		now = zkl_client_now();
+	int			n_ops = 0;
 
 	for (;;)
 	{
@@ -226,12 +323,15 @@ drive(ZklSession *session)
 		Parent	   *parent;
 		ZklNode    *user;
 
-		if (due == 0 || due > now || parents->batch.n == MAX_BATCH)
+		if (due == 0 || due > now || n_ops + n_znodes(parents->due.first) > MAX_OPS)
 			break;
 		parent = take_first(&parents->due);
-		user = user_of(session, parent->path);
+		user = user_of(session, parent, false);
 		if (user == NULL)
+		{
+			n_ops += n_znodes(parent);
 			append(&parents->batch, parent);
+		}
 		else
 		{
 			user->created_parent = true;	/* schedules the parent again when it is gone */
@@ -243,12 +343,11 @@ drive(ZklSession *session)
 }
 
 static void
-delete_now(ZklSession *session, const char *path)
+delete_now(ZklSession *session, const Parent *parent)
 {
-	ZklCall    *call = zkl__call_new(session, zkl__ignore_answer, NULL, NULL);
+	ZklOp		ops[MAX_OPS] = {0};
 
-	zkl__call_sent(call, call && zkl_client_delete(session->client, path,
-												   &call->completion));
+	send_ops(session, zkl__ignore_answer, ops, add_ops(parent, ops, 0));
 }
 
 /*
@@ -264,17 +363,20 @@ on_close(ZklSession *session)
 	if (session->state != ZKL_SESSION_CONNECTED)
 		return;
 	for (const ZklNode *node = session->nodes; node && n < MAX_AT_CLOSE; node = node->next)
-		if (node->state == NODE_LEAVING && node->created_parent &&
-			session->node_names != ZKL_NODE_NAMES_KAZOO)
-		{
-			delete_now(session, node->lock_path);
-			n++;
-		}
+	{
+		Parent	   *parent = node->state == NODE_LEAVING ? parent_new(node) : NULL;
+
+		if (parent == NULL)
+			continue;
+		delete_now(session, parent);
+		free(parent);
+		n++;
+	}
 	for (Parent *parent = parents ? parents->due.first : NULL;
 		 parent && n < MAX_AT_CLOSE; parent = parent->next)
-		if (user_of(session, parent->path) == NULL)
+		if (user_of(session, parent, true) == NULL)
 		{
-			delete_now(session, parent->path);
+			delete_now(session, parent);
 			n++;
 		}
 }

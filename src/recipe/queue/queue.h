@@ -9,7 +9,7 @@
  *		list_elision.c	... grants without a getChildren
  *		move.c			... renames: upgrade and downgrade
  *		leave.c			... deletes, alone or together with other nodes
- *		empty_parents.c	deletes znodes of locks that are no longer in use
+ *		empty_parents.c	deletes znodes of locks and semaphores out of use
  *
  *-------------------------------------------------------------------------
  */
@@ -105,6 +105,7 @@ struct ZklNode
 	bool		upgrade;		/* the session holds a reader node as well */
 	bool		is_permit;		/* a permit: in no queue, its owner lists and grants */
 	bool		created_parent; /* this session created the lock's znode, and deletes it later */
+	const char *const *parts;	/* lock_path is one of these znodes of a semaphore, or NULL */
 	ZklNodeNames node_names;	/* the scheme of its name */
 	uint64_t	guid_counter;
 	int32_t		number;

@@ -87,7 +87,7 @@ size_read(ZklRequest *request, const ZklResult *result)
 	switch (zkl_parse_capacity(result->data, result->data_len, &size))
 	{
 		case ZKL_CAPACITY_EMPTY:
-			permit->capacity_unset = true;
+			permit->capacity_unset = zkl__permit_in_queue(request);
 			permit->version = result->version;
 			break;
 		case ZKL_CAPACITY_NUMBER:

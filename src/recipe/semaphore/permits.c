@@ -102,15 +102,18 @@ container_kind(const ZklRequest *request)
 		: zkl__container_kind(request->session);
 }
 
-/* Creates the semaphore with its capacity as data: the first request specifies it. */
+/*
+ * Creates the semaphore with its capacity as data: the first request specifies it.  The
+ * session that creates it deletes it later, with all below it, but for kazoo's.
+ */
 static void
 send_semaphore_create(ZklRequest *request)
 {
 	char		size[16];
 
 	snprintf(size, sizeof(size), "%d", request->permit->size);
-	zkl__request_send_parent(request, NULL, request->permit->semaphore_path, size,
-							 container_kind(request));
+	zkl__request_send_parent(request, request->nodes[0], request->permit->semaphore_path,
+							 size, container_kind(request));
 }
 
 static void
@@ -190,7 +193,10 @@ on_free(ZklRequest *request)
 	permit_free(request->permit);
 }
 
+static const char *const curator_parts[] = {ZKL_CURATOR_QUEUE, ZKL_CURATOR_PERMITS, NULL};
+
 static const ZklRequestKind permit_kind = {
+	.parts = curator_parts,
 	.on_drive = zkl__permit_drive,
 	.on_restart = on_restart,
 	.on_failed = on_failed,
