@@ -1,5 +1,6 @@
 # Fuzzing of everything that reads bytes of others, with libFuzzer.  No
-# PostgreSQL is needed, and the client library by check-hostile-server alone:
+# PostgreSQL is needed; the client library by check-hostile-server alone, and
+# its header by fuzz_reads:
 #
 #   make -f test/fuzz/fuzz.mk check-fuzz                    what the tests run
 #   make -f test/fuzz/fuzz.mk check-fuzz FUZZ_SECONDS=600   longer, by chance
@@ -14,7 +15,7 @@ FUZZ_CC ?= clang
 FUZZ_SECONDS ?=
 FUZZ_PROVE ?= prove
 FUZZ_CFLAGS = -std=gnu11 -D_GNU_SOURCE -g -O1 -Wall -Wextra \
-	$(if $(filter 1,$(WERROR)),-Werror) -Isrc -Itest/unit \
+	$(if $(filter 1,$(WERROR)),-Werror) -Isrc -Itest/unit $(ZK_CPPFLAGS) \
 	-fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all \
 	-fno-omit-frame-pointer
 
@@ -27,6 +28,7 @@ FUZZ_OF_fuzz_wait_name = wait_name node
 FUZZ_OF_fuzz_text = log syntax
 FUZZ_OF_fuzz_members = members
 FUZZ_OF_fuzz_reply = reply
+FUZZ_OF_fuzz_reads = zk_reads filter reply
 FUZZ_OF_fuzz_waits = $(FUZZ_OF_fuzz_scene)
 FUZZ_OF_fuzz_scene = $(filter-out zk_%,$(patsubst %.c,%,$(notdir $(wildcard src/recipe/*.c src/recipe/*/*.c)))) \
 	$(filter-out test_%,$(patsubst test/unit/%.c,%,$(wildcard test/unit/*.c))) syntax

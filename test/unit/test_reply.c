@@ -401,6 +401,48 @@ test_own_reads(void)
 	zkl_replies_free(&replies);
 }
 
+/* An answer to the recipe layer's own reads that is longer than any message may be. */
+static void
+test_own_reads_too_long(void)
+{
+	static const bool are_lists[] = {true};
+	static const char event[] = "\0\0\0\36" EVENT "\0\0\0\2\0\0\0\3\0\0\0\2/a";
+	size_t		left = ZKL_MAX_REPLY + 1 - 4;
+	char	   *bytes = calloc(1, 65536);
+	int			owner;
+	int			reads = 9;
+	bool		is_quiet = true;
+
+	install();
+	filter.replies.connect_sent = true;
+	filter.replies.connected = true;
+	if (!zkl_replies_expect_reads(&filter.replies, 7, are_lists, 1, &owner))
+		abort();
+	put(server, "\4\0\0\1" XID, 8);
+	ok(zkl_filter_pass_in(&filter, &reads) && filter.replies.owner == &owner &&
+	   filter.kept == NULL, "an answer to several reads that is too long fails these");
+	zkl_filter_drop_kept(&filter);
+	for (size_t n; is_quiet && left > 0; left -= n)
+	{
+		n = left < 65536 ? left : 65536;
+		put(server, bytes, n);
+		reads = 100;
+		is_quiet = !zkl_filter_pass_in(&filter, &reads);
+	}
+	ok(is_quiet && !filter.ended && filter.refused == NULL, "... and the connection stays");
+	put(server, event, sizeof(event) - 1);
+	reads = 9;
+	ok(zkl_filter_pass_in(&filter, &reads), "... for what comes next");
+	is_int((int) recv(library, bytes, 65536, MSG_DONTWAIT), sizeof(event) - 1, "... whole");
+
+	put(server, "\4\0\0\1" XID, 8);
+	reads = 9;
+	ok(zkl_filter_pass_in(&filter, &reads) && filter.refused,
+	   "one that answers nothing ends the connection");
+	free(bytes);
+	uninstall();
+}
+
 int
 main(void)
 {
@@ -414,5 +456,6 @@ main(void)
 	test_refusing();
 	test_last_answers();
 	test_large();
+	test_own_reads_too_long();
 	return done();
 }

@@ -5,8 +5,8 @@
  *
  * A server needs about as long for a request with a hundred reads as for a single
  * read.  So a scan of a hundred thousand idle names takes less than a second.  If such
- * a request fails as a whole (old server, TLS, or a lost connection, perhaps because
- * the answer was too long), the scan continues with one read in each request.
+ * a request fails as a whole (old server, TLS, an answer that is too long, or a lost
+ * connection), the scan continues with one read in each request.
  *
  *-------------------------------------------------------------------------
  */

@@ -225,9 +225,9 @@ extern bool zkl_client_multi(ZklClient *client, const ZklOp *ops, int n_ops,
 							 ZklCompletion *completion);
 
 /*
- * Lists or reads several znodes in one request, with a result for each.  The request may
- * overtake others that were submitted before it.  UNIMPLEMENTED: the server does not
- * know the request, or the connection uses TLS.
+ * Lists or reads several znodes in one request, with a result for each.  UNIMPLEMENTED:
+ * the server does not know the request, the connection uses TLS, or the answer is too
+ * long.
  */
 extern bool zkl_client_read_each(ZklClient *client, const ZklOp *ops, int n_ops,
 								 ZklCompletion *completion);

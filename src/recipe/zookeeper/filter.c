@@ -7,6 +7,8 @@
  * that drives the library passes the bytes on.  So what the library writes in pieces
  * leaves in one packet, and what the server sends is checked (reply.c) before the
  * library reads it.  An invalid message ends the connection; to the library it is lost.
+ * So does a message that is too long, unless it answers a request of zk_reads.c: then the
+ * message is dropped, and the request fails.
  *
  * Nothing here blocks.  Called with the library's mutex held, or without it on the I/O
  * thread after the library has closed its end (zk_client.c).
@@ -133,22 +135,59 @@ receive(ZklFilter *filter, int *reads)
 	return n < 0 && (errno == EAGAIN || errno == EINTR);
 }
 
-/* Returns whether there is a message to pass on; checks each message once. */
+/* Drops what has arrived of an answer that was too long. */
+static void
+skip_in(ZklFilter *filter)
+{
+	size_t		used = filter->in.end - filter->in.start;
+	size_t		size = filter->skip < used ? filter->skip : used;
+
+	if (size > 0)
+		consume(&filter->in, size);
+	filter->skip -= size;
+}
+
+/*
+ * Returns whether the first message is too long.  Then it ends the connection, unless a
+ * request with an owner is to be answered next: then it will be dropped.
+ */
+static bool
+is_too_long(ZklFilter *filter)
+{
+	size_t		used = filter->in.end - filter->in.start;
+	int32_t		length = used < LENGTH_SIZE ? 0
+		: zkl_get_int(filter->in.bytes + filter->in.start);
+
+	if (filter->skip > 0 || (uint32_t) length <= ZKL_MAX_REPLY)
+		return false;
+	if (length > 0 && zkl_replies_drop_owned(&filter->replies))
+		filter->skip = LENGTH_SIZE + (size_t) length;
+	else
+	{
+		filter->refused = "a message that is too long";
+		zkl_filter_end(filter);
+	}
+	return true;
+}
+
+/*
+ * Returns whether there is a message to pass on, or one that is dropped because it is too
+ * long; checks each message once.
+ */
 static bool
 next_message(ZklFilter *filter, int *reads)
 {
 	ZklBuffer  *in = &filter->in;
 	size_t		size;
 
-	while ((size = whole_message(in, in->start)) == 0)
+	for (;;)
 	{
-		if (in->end - in->start >= LENGTH_SIZE &&
-			(uint32_t) zkl_get_int(in->bytes + in->start) > ZKL_MAX_REPLY)
-		{
-			filter->refused = "a message that is too long";
-			zkl_filter_end(filter);
-			return false;
-		}
+		skip_in(filter);
+		size = filter->skip > 0 ? 0 : whole_message(in, in->start);
+		if (size > 0)
+			break;
+		if (is_too_long(filter))
+			return !filter->ended;
 		if (*reads <= 0)
 			return false;
 		if (!receive(filter, reads))
@@ -176,6 +215,8 @@ zkl_filter_pass_in(ZklFilter *filter, int *reads)
 		return false;
 	if (!next_message(filter, reads))
 		return filter->ended;
+	if (filter->skip > 0)
+		return true;
 	size = whole_message(&filter->in, filter->in.start);
 	if (filter->replies.owner)
 	{
@@ -199,9 +240,10 @@ zkl_filter_pass_in(ZklFilter *filter, int *reads)
 void
 zkl_filter_drop_kept(ZklFilter *filter)
 {
+	if (filter->kept)
+		consume(&filter->in, LENGTH_SIZE + filter->kept_size);
 	filter->kept = NULL;
 	filter->replies.owner = NULL;
-	consume(&filter->in, LENGTH_SIZE + filter->kept_size);
 }
 
 bool

@@ -26,10 +26,11 @@ typedef struct ZklFilter
 	const char *refused;		/* why a message was refused, or NULL */
 	ZklBuffer	in;				/* from the server */
 	size_t		passed;			/* bytes of its first message given to the library */
+	size_t		skip;			/* bytes still to drop of an answer that was too long */
 	ZklBuffer	out;			/* from the library */
 	size_t		noted;			/* bytes of that known to "replies", to be sent */
 	ZklReplies	replies;
-	unsigned char *kept;		/* an answer to zk_reads.c, or NULL */
+	unsigned char *kept;		/* the answer to replies.owner; NULL: it is too long */
 	size_t		kept_size;
 } ZklFilter;
 
@@ -48,7 +49,7 @@ extern bool zkl_filter_install(ZklFilter *filter, int fd, int library_fd,
 extern bool zkl_filter_add_out(ZklFilter *filter, const unsigned char *bytes,
 							   size_t size);
 
-/* Drops the answer in filter->kept, which zkl_filter_pass_in() found. */
+/* Drops the answer to replies.owner, which zkl_filter_pass_in() found. */
 extern void zkl_filter_drop_kept(ZklFilter *filter);
 
 /*

@@ -326,6 +326,18 @@ check_answer(ZklReplies *replies, Cursor *c, int32_t xid, int32_t err)
 	return NULL;
 }
 
+bool
+zkl_replies_drop_owned(ZklReplies *replies)
+{
+	ZklExpected *expected = replies->connected ? replies->first : NULL;
+
+	if (expected == NULL || expected->owner == NULL)
+		return false;
+	replies->owner = expected->owner;
+	take_out(replies, NULL, expected);
+	return true;
+}
+
 /* An old server omits the last byte.  An expired session has id and timeout 0. */
 static const char *
 check_connected(ZklReplies *replies, const unsigned char *frame, size_t size)

@@ -42,6 +42,12 @@ extern bool zkl_replies_expect(ZklReplies *replies, const unsigned char *frame,
 extern bool zkl_replies_expect_reads(ZklReplies *replies, int32_t xid,
 									 const bool *are_lists, int n, const void *owner);
 
+/*
+ * For an answer that is not read: if the oldest request has an owner, removes it, sets
+ * replies->owner and returns true.
+ */
+extern bool zkl_replies_drop_owned(ZklReplies *replies);
+
 /* Removes the oldest request with an owner and returns the owner; NULL if none. */
 extern const void *zkl_replies_take_owned(ZklReplies *replies);
 

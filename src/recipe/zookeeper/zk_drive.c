@@ -246,14 +246,21 @@ note_refused(ZklClient *client)
 	client->filter.refused = NULL;
 }
 
+/* Takes all that the library has written. */
+void
+zkl_zk_take_out(ZklClient *client)
+{
+	while (zkl_filter_take_out(&client->filter))
+		(void) zookeeper_process(client->zh, ZOOKEEPER_WRITE);
+}
+
 /* Sends what the library has written; the I/O thread sends what does not go now. */
 void
 zkl_zk_flush_out(ZklClient *client)
 {
 	if (!client->filtered)
 		return;
-	while (zkl_filter_take_out(&client->filter))
-		(void) zookeeper_process(client->zh, ZOOKEEPER_WRITE);
+	zkl_zk_take_out(client);
 	client->out_is_full = !zkl_filter_pass_out(&client->filter);
 }
 
@@ -274,7 +281,7 @@ exchange_filtered(ZklClient *client)
 	{
 		if (client->filter.refused)
 			note_refused(client);
-		if (client->filter.kept)
+		if (client->filter.replies.owner)
 			zkl_reads_answer_io(client);
 		else
 			(void) zookeeper_process(client->zh, ZOOKEEPER_READ);

@@ -98,6 +98,7 @@ extern void zkl_zk_session_io(zhandle_t *zh, int type, int state,
 extern void zkl_zk_node_io(zhandle_t *zh, int type, int state,
 						   const char *path, void *client);
 extern void zkl_zk_exchange_io(ZklClient *client);
+extern void zkl_zk_take_out(ZklClient *client);
 extern void zkl_zk_flush_out(ZklClient *client);
 extern bool zkl_zk_is_open(const ZklClient *client);
 extern void zkl_zk_drop_connection(ZklClient *client);

@@ -128,10 +128,16 @@ zkl_reads_send(ZklClient *client, const ZklOp *ops, int n_ops,
 {
 	if (client->tls)
 		return ZUNIMPLEMENTED;
-	if (!client->connected || !client->filtered ||
-		!add_request(client, ops, n_ops, completion))
+	if (!client->connected || !client->filtered)
 		return ZCONNECTIONLOSS;
-	return ZOK;
+
+	/*
+	 * What the library has to send comes first.  On a new connection these are its
+	 * credentials and watches, which it writes only in zookeeper_process().
+	 */
+	(void) zookeeper_process(client->zh, ZOOKEEPER_WRITE);
+	zkl_zk_take_out(client);
+	return add_request(client, ops, n_ops, completion) ? ZOK : ZCONNECTIONLOSS;
 }
 
 
@@ -243,8 +249,8 @@ zkl_reads_answer_io(ZklClient *client)
 {
 	ZklFilter  *filter = &client->filter;
 	const void *completion = filter->replies.owner;
-	unsigned char *at = filter->kept + 16;
-	int			rc = zkl_get_int(filter->kept + 12);
+	unsigned char *at = filter->kept ? filter->kept + 16 : NULL;
+	int			rc = filter->kept ? zkl_get_int(filter->kept + 12) : ZUNIMPLEMENTED;
 	int			n = rc == ZOK ? count_reads(at, filter->kept + filter->kept_size) : 0;
 	ZklResult  *reads = calloc((size_t) n + 1, sizeof(ZklResult));
 	ZklResult	result = {.reads = reads};
