@@ -252,7 +252,7 @@ test_odd_semaphores(void)
 static void
 test_odd_sizes(void)
 {
-	static const char *const sizes[] = {"/;", "1x", "x1", ":", "99999999"};
+	static const char *const sizes[] = {"/;", "1x", "x1", ":", "99999999", "0000000001"};
 
 	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
 	{

@@ -8,19 +8,24 @@
 #include "postgres.h"
 
 #include "backend/base/name_list.h"
-#include "backend/base/names.h"
 
 /* No server encoding needs more than twice as many bytes as UTF-8. */
 #define NAME_BYTES (2 * ZKLOCK_MAX_NAME_BYTES)
 
 void
-zklock_list_name(ZklockNameList *list, const char *display)
+zklock_list_hold(ZklockNameList *list, ZklockHold *hold)
 {
-	for (int i = 0; i < list->n_listed; i++)
-		if (strcmp(list->listed[i], display) == 0)
-			return;
+	static uint64 last_id = 0;
+	ZklockHold *first = hold->kind == ZKLOCK_SEMAPHORE
+		? zklock_hold_find_permit(&hold->name, NULL) : hold;
+
+	if (list->id == 0)
+		list->id = ++last_id;
+	if (first->listed_in == list->id)
+		return;
+	first->listed_in = list->id;
 	if (list->n_listed < ZKLOCK_LISTED_NAMES)
-		list->listed[list->n_listed++] = display;
+		list->listed[list->n_listed++] = hold->name.display;
 	list->n++;
 }
 

@@ -8,20 +8,23 @@
 #ifndef ZKLOCK_NAME_LIST_H
 #define ZKLOCK_NAME_LIST_H
 
+#include "backend/base/holds.h"
+
 #define ZKLOCK_LISTED_NAMES 5
 
 typedef struct ZklockNameList
 {
+	uint64		id;				/* 0: empty */
 	int			n;				/* number of names; selects singular or plural */
 	int			n_listed;
 	const char *listed[ZKLOCK_LISTED_NAMES];
 } ZklockNameList;
 
 /*
- * Adds a display name, which must stay valid as long as the list is used.  A name that is
- * already listed, for another permit of the semaphore, is not counted again.
+ * Adds the name of a hold, which must stay as long as the list is used.  Several permits
+ * of one semaphore are counted once.
  */
-extern void zklock_list_name(ZklockNameList *list, const char *display);
+extern void zklock_list_hold(ZklockNameList *list, ZklockHold *hold);
 
 /*
  * Returns the text: "a", "b" and 3 others.  Valid until the next call.  Does not

@@ -89,7 +89,7 @@ list_locks(bool lost_only, int *n)
 		ZklockHold *hold = dlist_container(ZklockHold, link, iter.cur);
 
 		if (lost_only ? hold->lost : hold->lock != NULL)
-			zklock_list_name(&list, hold->name.display);
+			zklock_list_hold(&list, hold);
 	}
 	*n = list.n;
 	return zklock_list_text(&list);

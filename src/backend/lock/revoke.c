@@ -106,7 +106,7 @@ take_hold(Unreported *unreported, ZklockHold *hold)
 {
 	int			revocations = zkl_lock_revocations(hold->lock);
 
-	zklock_list_name(&unreported->names, hold->name.display);
+	zklock_list_hold(&unreported->names, hold);
 	if (hold->exclusive.n_levels > 0 || hold->shared.n_levels > 0)
 		unreported->in_transaction = true;
 	zklock_count(ZKLOCK_STAT_REVOCATIONS, revocations - hold->revocations_reported);

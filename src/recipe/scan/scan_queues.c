@@ -100,9 +100,9 @@ semaphore_listed(ZklScan *scan, const ZklScanItem *item, const ZklResult *result
 	{
 		const char *child = result->children[i];
 
-		if (strcmp(child, "locks") == 0)
+		if (strcmp(child, ZKL_CURATOR_QUEUE) == 0)
 			zkl__scan_add(scan, ITEM_QUEUE, ROLE_WAITER, item->place, item->path, child);
-		else if (strcmp(child, "leases") == 0)
+		else if (strcmp(child, ZKL_CURATOR_PERMITS) == 0)
 			zkl__scan_add(scan, ITEM_QUEUE, ROLE_PERMIT, item->place, item->path, child);
 		else if (!for_waiters)
 			zkl__scan_add(scan, ITEM_NODE, ROLE_KAZOO_PERMIT, item->place, item->path, child);
@@ -118,19 +118,6 @@ semaphores_listed(ZklScan *scan, const ZklScanItem *item, const ZklResult *resul
 		if (kazoo_name_length(result->children[i]) > 0)
 			add_kazoo_waiters(scan, item->path, result->children[i]);
 	}
-}
-
-static void
-size_read(ZklScanItem *item, const ZklResult *result)
-{
-	int			size = 0;
-
-	for (int i = 0; i < result->data_len; i++)
-		if (result->data[i] < '0' || result->data[i] > '9' || size > 1000000)
-			return;
-		else
-			size = size * 10 + (result->data[i] - '0');
-	item->place->size = size;
 }
 
 void
@@ -152,7 +139,7 @@ zkl__scan_follow(ZklScan *scan, ZklScanItem *item, const ZklResult *result)
 			semaphore_listed(scan, item, result);
 			break;
 		case ITEM_SIZE:
-			size_read(item, result);
+			(void) zkl_parse_capacity(result->data, result->data_len, &item->place->size);
 			break;
 		case ITEM_NODE:
 		case ITEM_REVOKE:
