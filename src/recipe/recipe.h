@@ -123,10 +123,7 @@ typedef struct ZklSessionConfig
 	void		(*on_revoke_io) (void);
 } ZklSessionConfig;
 
-/*
- * A session has fewer nodes than this, whatever max_nodes is: their paths, of 70
- * bytes at least, must fit into one packet.
- */
+/* Limit of max_nodes: the paths, of 70 bytes at least, must fit into one packet. */
 #define ZKL_MAX_NODES 7143
 
 /* Leaves room below 2^31 for requests in flight and upgrades, which may exceed it. */
@@ -172,10 +169,7 @@ extern int	zkl_session_fd(const ZklSession *session);
 extern void zkl_session_sleeps(ZklSession *session);
 extern void zkl_session_woke(ZklSession *session);
 
-/*
- * Reads what the server has sent and resets the descriptor; to be called before
- * reading states.
- */
+/* Reads what the server has sent and resets the descriptor; call before reading states. */
 extern void zkl_session_clear_wakeup(ZklSession *session);
 
 extern ZklSessionState zkl_session_state(ZklSession *session);
@@ -185,10 +179,7 @@ extern bool zkl_session_has_mode(const ZklSession *session, ZklMode mode);
 
 extern void zkl_session_info(ZklSession *session, ZklSessionInfo *info);
 
-/*
- * Returns whether others may change the root or a znode right below it; valid with
- * creator_acl, once a lock was granted.
- */
+/* Returns whether others may change the root or a child; needs creator_acl and a grant. */
 extern bool zkl_session_has_open_parents(ZklSession *session);
 
 /* Returns whether, as far as is known, the session lives and no lock of it is lost. */
@@ -330,10 +321,7 @@ extern int	zkl_lock_revocations(ZklLock *lock);
  */
 extern void zkl_lock_reduce(ZklLock *lock, ZklMode mode);
 
-/*
- * Between these calls, which may nest, releases are collected; the last end sends
- * them in one request.
- */
+/* Releases between these calls, which may nest, are sent in one request at the last end. */
 extern void zkl_releases_begin(ZklSession *session);
 extern void zkl_releases_end(ZklSession *session);
 
@@ -457,10 +445,7 @@ typedef struct ZklEntry
 extern ZklScan *zkl_scan_all(ZklSession *session);
 extern ZklScan *zkl_scan_one(ZklSession *session, const char *name);
 
-/*
- * The same for one lock; then sets the data of each holder's node to this, as
- * Curator's Revoker does.
- */
+/* The same for one lock; then sets the data of each holder's node to this. */
 #define ZKL_REVOKE_MESSAGE "__REVOKE__"
 extern ZklScan *zkl_revoke(ZklSession *session, const char *name);
 
@@ -506,10 +491,7 @@ typedef enum ZklLogLevel
 /* Drops lines above this level at their source, for the whole process. */
 extern void zkl_log_set_level(ZklLogLevel level);
 
-/*
- * Takes the oldest line out of the process's ring buffer; returns false if there is
- * none.  The line is cut to fit and NUL-terminated; it may have any bytes.
- */
+/* Takes the oldest line: any bytes, cut to fit, and a NUL.  Returns false if none. */
 extern bool zkl_log_take(ZklLogLevel *level, char *line, size_t size);
 
 /* Counts the failures to set up TLS in this process; the library only logs them. */

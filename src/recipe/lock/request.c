@@ -106,22 +106,14 @@ on_czxid_read(ZklCall *call, const ZklResult *result)
 static void
 send_czxid_read(ZklRequest *request)
 {
-	ZklSession *session = request->session;
-
 	for (int i = 0; i < request->n; i++)
 	{
-		ZklNode    *node = request->nodes[i];
-		ZklCall    *call;
-		char	   *path;
+		const ZklNode *node = request->nodes[i];
 
 		if (node->upgrade)
 			continue;
-		path = zkl__path(node->lock_path, node->name);
-		call = path ? zkl__request_call(request, on_czxid_read) : NULL;
-		request->czxid_call =
-			zkl__call_sent(call, call && zkl_client_get(session->client, path,
-														false, &call->completion));
-		free(path);
+		request->czxid_call = zkl__read_child(zkl__request_call(request, on_czxid_read),
+											  node->lock_path, node->name, false);
 		return;
 	}
 }

@@ -12,6 +12,7 @@
 
 /* nodes.c */
 extern uint32_t zkl__path_hash(const char *path, size_t length);
+extern bool zkl__node_answered(ZklNode *node, const ZklCall *call, const ZklResult *result);
 extern void zkl__node_unwant(ZklNode *node);
 extern void zkl__node_gone(ZklNode *node);
 

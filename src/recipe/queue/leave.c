@@ -72,12 +72,8 @@ on_deleted(ZklCall *call, const ZklResult *result)
 {
 	ZklNode    *node = call->subject;
 
-	if (node->state_call != call)
+	if (!zkl__node_answered(node, call, result))
 		return;
-	node->state_call = NULL;
-	if (result->code == ZKL_RC_CONNECTION_LOSS)
-		return;
-
 	if (result->code == ZKL_RC_NO_AUTH)
 		log_refusal(node);
 	if (result->code != ZKL_RC_OK && result->code != ZKL_RC_NO_NODE)

@@ -155,6 +155,16 @@ zkl__ops_free(ZklOp *ops, int n)
 	free(ops);
 }
 
+/* Returns whether this answer is the one that the state waits for, and not lost. */
+bool
+zkl__node_answered(ZklNode *node, const ZklCall *call, const ZklResult *result)
+{
+	if (node->state_call != call)
+		return false;
+	node->state_call = NULL;
+	return result->code != ZKL_RC_CONNECTION_LOSS;
+}
+
 /* Marks the node as given up; it no longer counts against the session's limits. */
 void
 zkl__node_unwant(ZklNode *node)

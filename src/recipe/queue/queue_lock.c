@@ -60,10 +60,7 @@ on_own_node_listed(ZklCall *call, const ZklResult *result)
 	ZklNode    *node = call->subject;
 	const char *found = NULL;
 
-	if (node->state_call != call)
-		return;
-	node->state_call = NULL;
-	if (result->code == ZKL_RC_CONNECTION_LOSS)
+	if (!zkl__node_answered(node, call, result))
 		return;
 	if (result->code != ZKL_RC_OK && result->code != ZKL_RC_NO_NODE)
 	{
@@ -191,10 +188,7 @@ on_rival_read(ZklCall *call, const ZklResult *result)
 {
 	ZklNode    *node = call->subject;
 
-	if (node->state_call != call)
-		return;
-	node->state_call = NULL;
-	if (result->code == ZKL_RC_CONNECTION_LOSS)
+	if (!zkl__node_answered(node, call, result))
 		return;
 	if (result->code == ZKL_RC_NO_NODE)
 	{
@@ -231,10 +225,7 @@ on_listed(ZklCall *call, const ZklResult *result)
 
 	if (node->list_call == call)
 		node->list_call = NULL;
-	if (node->state_call != call)
-		return;
-	node->state_call = NULL;
-	if (result->code == ZKL_RC_CONNECTION_LOSS)
+	if (!zkl__node_answered(node, call, result))
 		return;
 	if (result->code == ZKL_RC_NO_NODE)
 	{

@@ -108,22 +108,15 @@ static void
 read_holder(ZklRequest *request, const ZklResult *result)
 {
 	ZklPermit  *permit = request->permit;
-	ZklSession *session = request->session;
 	const char *child = result->children[0];
-	char	   *path;
-	ZklCall    *call;
 
 	if (permit->holder_call)
 		return;
 	if (permit->permit_node && strcmp(child, permit->permit_node->name) == 0 &&
 		result->n_children > 1)
 		child = result->children[1];
-	path = zkl__path(permit->permits_path, child);
-	call = path ? zkl__request_call(request, on_holder_read) : NULL;
-	permit->holder_call = zkl__call_sent(call, call &&
-										 zkl_client_get(session->client, path,
-														false, &call->completion));
-	free(path);
+	permit->holder_call = zkl__read_child(zkl__request_call(request, on_holder_read),
+										  permit->permits_path, child, false);
 }
 
 /* For deadlock detection.  If memory is exhausted, a deadlock may stay hidden. */
@@ -350,18 +343,11 @@ static void
 send_czxid_read(ZklRequest *request)
 {
 	ZklPermit  *permit = request->permit;
-	ZklSession *session = request->session;
-	ZklCall    *call;
-	char	   *path;
 
-	if (permit->czxid_call)
-		return;
-	path = zkl__path(permit->permits_path, permit->permit_node->name);
-	call = path ? zkl__request_call(request, on_czxid_read) : NULL;
-	permit->czxid_call = zkl__call_sent(call, call &&
-										zkl_client_get(session->client, path, false,
-													   &call->completion));
-	free(path);
+	if (permit->czxid_call == NULL)
+		permit->czxid_call = zkl__read_child(zkl__request_call(request, on_czxid_read),
+											 permit->permits_path,
+											 permit->permit_node->name, false);
 }
 
 
@@ -388,28 +374,15 @@ on_watch_set(ZklCall *call, const ZklResult *result)
 		permit->has_watch = result->code != ZKL_RC_CONNECTION_LOSS;
 }
 
-static char *
-mutex_path(const ZklRequest *request)
-{
-	return zkl__path(mutex_node(request)->lock_path, mutex_node(request)->name);
-}
-
 static void
 watch_mutex(ZklRequest *request)
 {
 	ZklPermit  *permit = request->permit;
-	ZklSession *session = request->session;
-	ZklCall    *call;
-	char	   *path;
+	const ZklNode *mutex = mutex_node(request);
 
-	if (permit->has_watch || permit->watch_call)
-		return;
-	path = mutex_path(request);
-	call = path ? zkl__request_call(request, on_watch_set) : NULL;
-	permit->watch_call = zkl__call_sent(call, call &&
-										zkl_client_get(session->client, path, true,
-													   &call->completion));
-	free(path);
+	if (!permit->has_watch && permit->watch_call == NULL)
+		permit->watch_call = zkl__read_child(zkl__request_call(request, on_watch_set),
+											 mutex->lock_path, mutex->name, true);
 }
 
 
@@ -479,7 +452,7 @@ zkl__permit_watch_fired(ZklRequest *request, const char *path)
 		return;
 	if (strcmp(path, permit->permits_path) == 0)
 		zkl__permit_recount(request);
-	mutex = mutex_path(request);
+	mutex = zkl__path(mutex_node(request)->lock_path, mutex_node(request)->name);
 	if (mutex && strcmp(path, mutex) == 0)
 		permit->has_watch = false;
 	free(mutex);
