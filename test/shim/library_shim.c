@@ -39,6 +39,8 @@ typedef struct Call
 		strings_completion_t strings;
 		string_completion_t string;
 		string_stat_completion_t created;
+		stat_completion_t stat;
+		acl_completion_t acl;
 	}			then;
 	const void *arg;
 } Call;
@@ -167,6 +169,24 @@ pass_created(int rc, const char *value, const struct Stat *stat, const void *dat
 		call.then.created(rc, value, stat, call.arg);
 }
 
+static void
+pass_stat(int rc, const struct Stat *stat, const void *data)
+{
+	Call		call;
+
+	if (call_ended(data, &call))
+		call.then.stat(rc, stat, call.arg);
+}
+
+static void
+pass_acl(int rc, struct ACL_vector *acl, struct Stat *stat, const void *data)
+{
+	Call		call;
+
+	if (call_ended(data, &call))
+		call.then.acl(rc, acl, stat, call.arg);
+}
+
 int
 zoo_acreate2(zhandle_t *zh, const char *path, const char *value, int valuelen,
 			 const struct ACL_vector *acl, int mode,
@@ -199,13 +219,32 @@ zoo_awget(zhandle_t *zh, const char *path, watcher_fn watcher, void *context,
 }
 
 int
-zoo_aget_children(zhandle_t *zh, const char *path, int watch,
-				  strings_completion_t completion, const void *data)
+zoo_awget_children(zhandle_t *zh, const char *path, watcher_fn watcher, void *context,
+				   strings_completion_t completion, const void *data)
 {
 	Call	   *call = call_new(data);
 
 	call->then.strings = completion;
-	return REAL(zoo_aget_children) (zh, path, watch, pass_strings, call);
+	return REAL(zoo_awget_children) (zh, path, watcher, context, pass_strings, call);
+}
+
+int
+zoo_aset(zhandle_t *zh, const char *path, const char *buffer, int buflen, int version,
+		 stat_completion_t completion, const void *data)
+{
+	Call	   *call = call_new(data);
+
+	call->then.stat = completion;
+	return REAL(zoo_aset) (zh, path, buffer, buflen, version, pass_stat, call);
+}
+
+int
+zoo_aget_acl(zhandle_t *zh, const char *path, acl_completion_t completion, const void *data)
+{
+	Call	   *call = call_new(data);
+
+	call->then.acl = completion;
+	return REAL(zoo_aget_acl) (zh, path, pass_acl, call);
 }
 
 int
