@@ -104,7 +104,8 @@ container_kind(const ZklRequest *request)
 
 /*
  * Creates the semaphore with its capacity as data: the first request specifies it.  The
- * session that creates it deletes it later, with all below it, but for kazoo's.
+ * session that creates it deletes it later, with the znodes below it; not in kazoo's
+ * layout.
  */
 static void
 send_semaphore_create(ZklRequest *request)
