@@ -10,10 +10,10 @@
  * Threads: all functions for a session are called by one thread, its owner.  The
  * recipes advance on this thread while it waits, otherwise on the session's I/O
  * thread.  When the descriptor of zkl_session_fd() is readable, a state may have
- * changed: the owner calls zkl_session_clear_wakeup() and reads the states it needs.
+ * changed: the owner calls zkl_session_receive() and reads the states it needs.
  *
  * Blocking: zkl_session_close() waits for at most the given time, and
- * zkl_session_clear_wakeup() for some milliseconds.  No other function waits.
+ * zkl_session_receive() for some milliseconds.  No other function waits.
  *
  * A ZklSession is one ZooKeeper session.  When that ends (expired, declared lost,
  * credentials refused), the object keeps its final state and all its locks are lost;
@@ -170,7 +170,7 @@ extern void zkl_session_sleeps(ZklSession *session);
 extern void zkl_session_woke(ZklSession *session);
 
 /* Reads what the server has sent and resets the descriptor; call before reading states. */
-extern void zkl_session_clear_wakeup(ZklSession *session);
+extern void zkl_session_receive(ZklSession *session);
 
 extern ZklSessionState zkl_session_state(ZklSession *session);
 

@@ -36,7 +36,7 @@ wait_changed(ZklSession *session)
 	zkl_session_sleeps(session);
 	poll(&fd, 1, 1000);
 	zkl_session_woke(session);
-	zkl_session_clear_wakeup(session);
+	zkl_session_receive(session);
 }
 
 /* Returns true if the lock was granted. */

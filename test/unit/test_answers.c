@@ -38,7 +38,7 @@ test_loss_wakes(void)
 	scene_begin(1);
 	forget(lock_now(A, "a", X));
 	fake_advance(T);
-	zkl_session_clear_wakeup(A->session);
+	zkl_session_receive(A->session);
 	fake_tree_delete(node_of(A, "a"));
 	fake_run_all();
 	fd = (struct pollfd)

@@ -396,7 +396,7 @@ test_unsent_list(void)
 		is_read = strcmp(fake_trace(A->client), "gg") == 0;
 		fake_run_all();
 	}
-	zkl_session_clear_wakeup(A->session);
+	zkl_session_receive(A->session);
 	fake_count(A->client);
 	fake_fault(A->client, 1, FAULT_REFUSE);
 	(void) is_victim_now(A);

@@ -774,7 +774,7 @@ await(ZklSession *session, ZklScan *scan)
 
 		if (poll(&fd, 1, 10000) == 0)
 			abort();			/* the scan must wake its owner when it is done */
-		zkl_session_clear_wakeup(session);
+		zkl_session_receive(session);
 	}
 }
 

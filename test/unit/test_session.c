@@ -48,7 +48,7 @@ test_info(void)
 	fake_connect(A->client);
 	fake_run_all();
 	ok(readable(), "connecting wakes the owner");
-	zkl_session_clear_wakeup(A->session);
+	zkl_session_receive(A->session);
 	ok(!readable(), "... once");
 	fake_advance(700);
 	lock_now(A, "a", X);
@@ -63,7 +63,7 @@ test_info(void)
 	reduce(A, "a", NONE);
 	zkl_session_info(A->session, &info);
 	is_int(info.n_locks, 0, "a released lock counts no more");
-	zkl_session_clear_wakeup(A->session);
+	zkl_session_receive(A->session);
 	fake_disconnect(A->client);
 	fake_run_all();
 	zkl_session_info(A->session, &info);

@@ -113,7 +113,7 @@ test_try_decided_late(void)
 	ok(info.is_refused && info.refused_by == c, "a try is refused by the contender before it");
 	zkl_request_wait(request, c);
 	fake_run_all();
-	zkl_session_clear_wakeup(A->session);
+	zkl_session_receive(A->session);
 	fake_count(A->client);
 	give_up_all(C);
 	fake_run_all();

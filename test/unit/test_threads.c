@@ -70,7 +70,7 @@ wait_for(ZklSession *session, ZklRequest *request, int wakeups)
 		}
 		if (poll(&fd, 1, 10000) == 0)
 			abort();			/* no holder takes that long */
-		zkl_session_clear_wakeup(session);
+		zkl_session_receive(session);
 	}
 	return status;
 }

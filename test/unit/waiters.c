@@ -212,7 +212,7 @@ serve(void)
 			if (is_readable(&parties[i]))
 			{
 				any = true;
-				zkl_session_clear_wakeup(parties[i].session);
+				zkl_session_receive(parties[i].session);
 				note_verdict(&parties[i], publish(&parties[i]));
 			}
 	}
@@ -299,7 +299,7 @@ begin_again(Party *party)
 void
 on_error(Party *party)
 {
-	zkl_session_clear_wakeup(party->session);
+	zkl_session_receive(party->session);
 	if (!is_victim_now(party))
 		return;
 	if (!is_truly_deadlocked(party))

@@ -118,11 +118,11 @@ typedef struct ScanRequest
 
 /* Scans in one session.  Returns false if the scan is to be retried in a new session. */
 static bool
-ask(const ScanRequest *probe, ZklSession *session, ZklockProblem *problem)
+scan_in(const ScanRequest *request, ZklSession *session, ZklockProblem *problem)
 {
 	Reading		reading = {
 		.session = session,
-		.scan = probe->start(session, probe->name)
+		.scan = request->start(session, request->name)
 	};
 	volatile bool decided = true;
 
@@ -137,7 +137,7 @@ ask(const ScanRequest *probe, ZklSession *session, ZklockProblem *problem)
 
 		decided = await_answer(&reading, &info, problem);
 		if (problem->sqlstate == 0)
-			probe->use(&info, probe->arg);
+			request->use(&info, request->arg);
 	}
 	PG_CATCH();
 	{
@@ -153,7 +153,7 @@ void
 zklock_scan(ZklockScanStart start, const char *name,
 			const ZklockAction *action, ZklockScanUse use, void *arg)
 {
-	const ScanRequest probe = {start, name, use, arg};
+	const ScanRequest request = {start, name, use, arg};
 	int64		deadline = zklock_now() + zklock_connect_timeout;
 	ZklockProblem problem;
 	ZklSession *session;
@@ -163,7 +163,7 @@ zklock_scan(ZklockScanStart start, const char *name,
 	{
 		problem.sqlstate = 0;
 		session = reach(deadline, &problem);
-	} while (session && !ask(&probe, session, &problem) &&
+	} while (session && !scan_in(&request, session, &problem) &&
 			 zklock_now() < deadline);
 	if (problem.sqlstate != 0)
 		zklock_fail(action, problem);

@@ -217,7 +217,7 @@ is_any_lost(void)
 }
 
 void
-zklock_drop_notice(void)
+zklock_withdraw_requests(void)
 {
 	if (zklock_cancel_is_requested(ZKLOCK_CANCEL_LOSS) && !is_any_lost())
 	{

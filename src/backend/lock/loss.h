@@ -37,8 +37,8 @@ extern void zklock_forget_reported(void);
 /* Makes sure that this transaction cannot commit, even if the error is caught. */
 extern void zklock_fail_transaction(void);
 
-/* After a release: drops pending reports for locks no longer held.  Does not throw. */
-extern void zklock_drop_notice(void);
+/* After a release: withdraws cancels for locks no longer held.  Does not throw. */
+extern void zklock_withdraw_requests(void);
 
 /*
  * At PRE_COMMIT and PRE_PREPARE: raises 40001 unless all locks are held as surely as

@@ -164,7 +164,7 @@ zklock_release(ZklockNames *names, ZklMode mode)
 		else
 			settle_several(found, n);
 	}
-	zklock_drop_notice();
+	zklock_withdraw_requests();
 	return all;
 }
 
@@ -178,7 +178,7 @@ zklock_release_session(void)
 	dlist_foreach(iter, &zklock_holds)
 		zklock_hold_forget_session(dlist_container(ZklockHold, link, iter.cur));
 	settle_every();
-	zklock_drop_notice();
+	zklock_withdraw_requests();
 }
 
 void

@@ -46,7 +46,7 @@ zklock_on_revoke_io(void)
 	if (zklock_on_revoke == ZKLOCK_ON_REVOKE_CANCEL)
 		zklock_cancel_request_io(ZKLOCK_CANCEL_REVOCATION);
 	else if (zklock_on_revoke == ZKLOCK_ON_REVOKE_TERMINATE &&
-			 !zklock_cancel_is_restricted())
+			 !zklock_cancel_is_restricted_io())
 		zklock_signal_group_io(SIGTERM);
 }
 

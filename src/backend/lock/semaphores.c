@@ -167,6 +167,6 @@ zklock_release_permit(const ZklockName *name)
 		hold->exclusive.session--;
 		zklock_settle(hold);
 	}
-	zklock_drop_notice();
+	zklock_withdraw_requests();
 	return hold != NULL;
 }

@@ -9,9 +9,9 @@
  * SIGINTs in quick succession are delivered as one.  So zklock uses a signal of its
  * own, and wraps the SIGINT handler to detect other cancels.
  *
- * Everything but zklock_cancel_request_io() and zklock_signal_group_io() runs in
- * the backend's own thread, to which the I/O thread and timeouts only send the
- * signal.
+ * The functions with the suffix _io run on any thread, zklock_cancel_request_io() also in
+ * handlers of signals and timeouts.  Everything else runs on the backend's own thread,
+ * to which they only send the signal.
  *
  *-------------------------------------------------------------------------
  */
@@ -296,7 +296,7 @@ zklock_cancel_restrict(bool on)
 }
 
 bool
-zklock_cancel_is_restricted(void)
+zklock_cancel_is_restricted_io(void)
 {
 	return restricted;
 }

@@ -46,8 +46,8 @@ extern bool zklock_cancel_settle(ZklockCancelReason reason);
  */
 extern void zklock_cancel_restrict(bool restricted);
 
-/* Returns this flag; for the I/O thread. */
-extern bool zklock_cancel_is_restricted(void);
+/* Returns this flag; on any thread. */
+extern bool zklock_cancel_is_restricted_io(void);
 
 /*
  * Called at the start and the end of a statement, which may be nested; "outer" is what

@@ -165,7 +165,7 @@ zklock_wait(ZklSession *session, ZklockWaitOver over, void *arg)
 
 		ResetLatch(MyLatch);
 		CHECK_FOR_INTERRUPTS();
-		zkl_session_clear_wakeup(session);
+		zkl_session_receive(session);
 		zklock_log_client_messages();
 		zklock_callbacks.in_wait();
 		waits_for = ZKLOCK_WAIT_ANSWER;

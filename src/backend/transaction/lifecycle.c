@@ -192,7 +192,7 @@ zklock_at_subtransaction(SubXactEvent event, SubTransactionId my_id,
 		case SUBXACT_EVENT_ABORT_SUB:
 			zklock_release_levels(GetCurrentTransactionNestLevel());
 			zklock_forget_reported();
-			zklock_drop_notice();
+			zklock_withdraw_requests();
 			break;
 		case SUBXACT_EVENT_START_SUB:
 		case SUBXACT_EVENT_PRE_COMMIT_SUB:
@@ -213,7 +213,7 @@ zklock_at_resource_release(ResourceReleasePhase phase, bool is_commit,
 		CurrentResourceOwner == TopTransactionResourceOwner)
 	{
 		zklock_release_levels(1);
-		zklock_drop_notice();
+		zklock_withdraw_requests();
 	}
 }
 

@@ -405,7 +405,7 @@ zkl_session_woke(ZklSession *session)
 }
 
 void
-zkl_session_clear_wakeup(ZklSession *session)
+zkl_session_receive(ZklSession *session)
 {
 	uint64_t	count;
 

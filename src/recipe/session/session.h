@@ -118,7 +118,7 @@ struct ZklSession
 	int			wakeup_fd;
 	bool		wake_due;		/* wakeup_fd must be made readable at the unlock */
 	bool		woken;			/* it is readable, or about to be */
-	bool		owner_reads;	/* in zkl_session_clear_wakeup(): needs no wakeup */
+	bool		owner_reads;	/* in zkl_session_receive(): needs no wakeup */
 	ZklSessionState state;
 	bool		is_connected;	/* the client is; also in a final state */
 	bool		is_gone;		/* the ensemble has ended the session, or never had it */
