@@ -197,7 +197,10 @@ typedef struct ZklLease
 
 extern ZklLease zkl_session_lease(ZklSession *session);
 
-/* Returns the time of the lease's clock, which counts suspended time.  Any thread. */
+/*
+ * Returns milliseconds of the monotonic clock of all times here, which counts suspended
+ * time.  Implemented by the client.  Any thread.
+ */
 extern int64_t zkl_now_ms(void);
 
 /*

@@ -265,7 +265,7 @@ zkl_client_exchange(ZklClient *client)
 }
 
 int64_t
-zkl_client_now(void)
+zkl_now_ms(void)
 {
 	return threaded ? zkl_io_thread_now() : fake_now_ms;
 }

@@ -110,7 +110,7 @@ register_attempt_timeout(void)
  */
 static bool
 acquire_with_timeout(const LOCKTAG *tag, LOCKMODE mode, int limit_ms,
-				   bool catch_deadlock)
+					 bool catch_deadlock)
 {
 	MemoryContext context = CurrentMemoryContext;
 	ResourceOwner owner = CurrentResourceOwner;
@@ -194,7 +194,7 @@ zklock_local_acquire(uint64 key, ZklMode mode, int64 limit_ms, bool *waited)
 		return true;
 	}
 	return acquire_with_timeout(&tag, lock_mode(mode), (int) Min(limit_ms, INT_MAX),
-							  false);
+								false);
 }
 
 void

@@ -71,7 +71,7 @@ is_read(void *arg, int64 *check_again)
 		return true;
 	zkl_session_info(reading->session, &info);
 	return zklock_outage_is_over_limit(&reading->outage, reading->session,
-									   info.n_answers, zklock_now(), check_again);
+									   info.n_answers, zkl_now_ms(), check_again);
 }
 
 /* Waits for the answer.  Returns false if the scan is to be retried in a new session. */
@@ -154,7 +154,7 @@ zklock_scan(ZklockScanStart start, const char *name,
 			const ZklockAction *action, ZklockScanUse use, void *arg)
 {
 	const ScanRequest request = {start, name, use, arg};
-	int64		deadline = zklock_now() + zklock_connect_timeout;
+	int64		deadline = zkl_now_ms() + zklock_connect_timeout;
 	ZklockProblem problem;
 	ZklSession *session;
 
@@ -164,7 +164,7 @@ zklock_scan(ZklockScanStart start, const char *name,
 		problem.sqlstate = 0;
 		session = reach(deadline, &problem);
 	} while (session && !scan_in(&request, session, &problem) &&
-			 zklock_now() < deadline);
+			 zkl_now_ms() < deadline);
 	if (problem.sqlstate != 0)
 		zklock_fail(action, problem);
 }

@@ -193,7 +193,7 @@ zklock_search_deadlock(ZklockLongWait *long_wait, ZklRequest *request,
 	}
 	if (deadlock)
 		raise_deadlock(deadlock, info->is_permit, actions[Max(info->culprit, 0)].display);
-	*check_again = Min(*check_again, zklock_now() + SEARCH_MS);
+	*check_again = Min(*check_again, zkl_now_ms() + SEARCH_MS);
 	return false;
 }
 

@@ -133,7 +133,7 @@ local_limit(const LockAcquisition *a, bool *is_lock_timeout)
 	*is_lock_timeout = false;
 	if (!a->requeued || LockTimeout <= 0)
 		return limit;
-	left = Max(LockTimeout - (zklock_now() - a->timeout.started), 1);
+	left = Max(LockTimeout - (zkl_now_ms() - a->timeout.started), 1);
 	if (limit != ZKLOCK_NO_LIMIT && limit <= left)
 		return limit;
 	*is_lock_timeout = true;
@@ -306,7 +306,7 @@ zklock_acquire(ZklockAcquisition *item)
 		return true;
 	zklock_check_session_settings(&ZKLOCK_ACTION_LOCK(item->names[0].display));
 	a.holds = item->n == 1 ? &single : palloc(sizeof(ZklockHold *) * item->n);
-	a.timeout.started = zklock_now();
+	a.timeout.started = zkl_now_ms();
 	PG_TRY();
 	{
 		prepare_holds(&a);

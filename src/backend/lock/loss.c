@@ -244,14 +244,14 @@ is_confirmed(void *arg, int64 *check_again)
 	*check_again = c->deadline;
 	zklock_wait_is_for(ZKLOCK_WAIT_COMMIT_CHECK);
 	c->status = zkl_session_confirmed(c->session);
-	return c->status != ZKL_PENDING || zklock_now() >= c->deadline;
+	return c->status != ZKL_PENDING || zkl_now_ms() >= c->deadline;
 }
 
 /* Asks the ensemble to confirm that everything that the session holds is still held. */
 static void
 confirm(ZklSession *session, int session_timeout_ms)
 {
-	Confirmation c = {session, zklock_now() + session_timeout_ms, ZKL_PENDING};
+	Confirmation c = {session, zkl_now_ms() + session_timeout_ms, ZKL_PENDING};
 	int			n;
 	MemoryContext context = CurrentMemoryContext;
 

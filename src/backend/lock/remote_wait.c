@@ -61,7 +61,7 @@ log_long_wait(RemoteWait *w, ZklRequestInfo *info, int64 now)
 static void
 log_acquired(const RemoteWait *w)
 {
-	long long	waited_ms = (long long) (zklock_now() - w->started);
+	long long	waited_ms = (long long) (zkl_now_ms() - w->started);
 	ZklRequestInfo info;
 
 	zkl_request_info(w->request, &info);
@@ -161,7 +161,7 @@ is_granted(void *arg, int64 *check_again)
 {
 	RemoteWait *w = arg;
 	ZklRequestInfo info;
-	int64		now = zklock_now();
+	int64		now = zkl_now_ms();
 	int64		outage_ends = ZKLOCK_NEVER;
 	ZklStatus	status;
 
@@ -207,7 +207,7 @@ zklock_await_request(ZklockTimeout *timeout, ZklSession *session,
 		.actions = actions,
 		.n = n,
 		.long_wait.may_requeue = timeout->may_requeue,
-		.started = zklock_now()
+		.started = zkl_now_ms()
 	};
 	ZklStatus	status;
 	ZklRequestInfo info;
@@ -259,7 +259,7 @@ reach_session(const ZklockTimeout *timeout, const ZklockAction *action)
 	if (!timeout->queued)
 		return zklock_session_ready(action);
 	return zklock_session_by(action, left == ZKLOCK_NO_LIMIT ? ZKLOCK_NEVER
-							 : zklock_now() + left);
+							 : zkl_now_ms() + left);
 }
 
 bool

@@ -107,7 +107,7 @@ zklock_acquire_permit(const ZklockName *name, int size, ZklockScope scope,
 	zklock_check_loss();
 	zklock_check_session_settings(&ZKLOCK_ACTION_PERMIT(name->display));
 	check_own_permits(name, size, limit_ms);
-	a.timeout.started = zklock_now();
+	a.timeout.started = zkl_now_ms();
 	a.timeout.semaphore = name->hash;
 	a.hold = zklock_hold_prepare_permit(name, size);
 	PG_TRY();

@@ -249,7 +249,7 @@ is_decided(void *arg, int64 *check_again)
 	{
 		case ZKL_SESSION_CONNECTING:
 		case ZKL_SESSION_SUSPENDED:
-			return zklock_now() >= deadline;
+			return zkl_now_ms() >= deadline;
 		case ZKL_SESSION_CONNECTED:
 		case ZKL_SESSION_EXPIRED:
 		case ZKL_SESSION_AUTH_FAILED:
@@ -309,7 +309,7 @@ ZklSession *
 zklock_session_ready(const ZklockAction *action)
 {
 	ZklSession *reached = zklock_session_by(action,
-											zklock_now() + zklock_connect_timeout);
+											zkl_now_ms() + zklock_connect_timeout);
 
 	if (reached)
 		return reached;

@@ -23,7 +23,7 @@ extern ZklSession *zklock_session_current(void);
 extern ZklSession *zklock_session_ready(const ZklockAction *action);
 
 /*
- * Same, but waits until a deadline (zklock_now()) and then returns NULL instead of an
+ * Same, but waits until a deadline (zkl_now_ms()) and then returns NULL instead of an
  * error.  With NULL as "action", for callers that do not lock: no lock_timeout, and if
  * the credentials are refused, closes the session and returns NULL.
  */

@@ -101,7 +101,7 @@ count_wait(const ZklockTimeout *timeout)
 	if (!timeout->waited)
 		return;
 	zklock_count(ZKLOCK_STAT_WAITS, 1);
-	zklock_count(ZKLOCK_STAT_WAIT_MS, zklock_now() - timeout->started);
+	zklock_count(ZKLOCK_STAT_WAIT_MS, zkl_now_ms() - timeout->started);
 }
 
 void

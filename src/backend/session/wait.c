@@ -27,12 +27,6 @@
 static WaitEventSet *wait_set = NULL;
 
 int64
-zklock_now(void)
-{
-	return zkl_now_ms();
-}
-
-int64
 zklock_timeout_left(const ZklockTimeout *timeout)
 {
 	int64		spent;
@@ -41,7 +35,7 @@ zklock_timeout_left(const ZklockTimeout *timeout)
 		return timeout->limit_ms;
 
 	/* Both times are cut to whole milliseconds; the wait must not end early for that. */
-	spent = Max(zklock_now() - timeout->started - 1, 0);
+	spent = Max(zkl_now_ms() - timeout->started - 1, 0);
 	return Max(timeout->limit_ms - spent, 0);
 }
 
@@ -147,7 +141,7 @@ sleep_until(ZklSession *session, int64 check_again)
 
 	if (check_again != ZKLOCK_NEVER)
 	{
-		int64		now = zklock_now();
+		int64		now = zkl_now_ms();
 
 		timeout = check_again <= now ? 0 : (long) Min(check_again - now, INT_MAX);
 	}

@@ -13,9 +13,6 @@
 /* A time that is never reached. */
 #define ZKLOCK_NEVER PG_INT64_MAX
 
-/* Returns milliseconds on the clock of the lease, which includes suspended time. */
-extern int64 zklock_now(void);
-
 /* No timeout of its own. */
 #define ZKLOCK_NO_LIMIT (-1)
 
@@ -23,7 +20,7 @@ extern int64 zklock_now(void);
 typedef struct ZklockTimeout
 {
 	int64		limit_ms;		/* 0: not at all; or ZKLOCK_NO_LIMIT */
-	int64		started;		/* zklock_now() when the call began */
+	int64		started;		/* zkl_now_ms() when the call began */
 	uint64		semaphore;		/* hash of the semaphore's name, or 0 */
 	bool		waited;			/* for another holder, locally or in the ensemble */
 	bool		queued;			/* has waited in a queue of the ensemble */
@@ -48,7 +45,7 @@ extern void zklock_wait_is_for(ZklockWaitEvent event);
 
 /*
  * Returns whether the wait is over.  If not, *check_again is the latest time for the next
- * call (zklock_now()); a change of the session causes an earlier call.
+ * call (zkl_now_ms()); a change of the session causes an earlier call.
  */
 typedef bool (*ZklockWaitOver) (void *arg, int64 *check_again);
 

@@ -81,7 +81,7 @@ zkl__search_forget(ZklWaits *w)
 static void
 search_later(ZklSession *session, int ms)
 {
-	session->waits->next_search_ms = zkl_client_now() + ms;
+	session->waits->next_search_ms = zkl_now_ms() + ms;
 	zkl__arm_timer(session, session->waits->next_search_ms);
 }
 
@@ -105,7 +105,7 @@ search_from_time_to_time(ZklSession *session)
 static void
 search_soon(ZklSession *session, int ms)
 {
-	if (zkl_client_now() < session->waits->active_ms + SOON_FOR_MS)
+	if (zkl_now_ms() < session->waits->active_ms + SOON_FOR_MS)
 		search_later(session, ms);
 	else
 		search_from_time_to_time(session);
@@ -126,7 +126,7 @@ pause_checks(ZklSession *session)
 	ZklWaits   *w = session->waits;
 
 	w->check_pause_ms = next_pause_ms(w->check_pause_ms, CHECK_PAUSE_MS);
-	w->next_check_ms = zkl_client_now() + w->check_pause_ms;
+	w->next_check_ms = zkl_now_ms() + w->check_pause_ms;
 	if (w->check_pause_ms >= WARN_PAUSE_MS)
 		warn(session);
 	search_later(session, w->check_pause_ms);
@@ -172,7 +172,7 @@ probe_others(ZklSession *session, const Work *work, ZklCircle who, int n)
 	{
 		w->has_probed = true;
 		w->n_probed = n_reports;
-		w->active_ms = zkl_client_now();
+		w->active_ms = zkl_now_ms();
 	}
 	return all && n_reports >= n;
 }
@@ -188,7 +188,7 @@ check_cycle(ZklSession *session, const Work *work)
 {
 	ZklWaits   *w = session->waits;
 	const ZklChoice *v = &work->choice;
-	int64_t		now = zkl_client_now();
+	int64_t		now = zkl_now_ms();
 
 	if (v->best == NULL || v->rank > v->best_rank)
 	{
@@ -219,7 +219,7 @@ act_claimed(ZklSession *session, const Work *work)
 		check_cycle(session, work);
 	else if (v->n > 0)
 		search_soon(session, ANSWER_POLL_MS);
-	else if (w->has_probed && zkl_client_now() < w->active_ms + SOON_FOR_MS &&
+	else if (w->has_probed && zkl_now_ms() < w->active_ms + SOON_FOR_MS &&
 			 !probe_others(session, work, work->suspects, w->n_probed))
 		search_later(session, ANSWER_POLL_MS);
 	else
@@ -248,7 +248,7 @@ act_unclaimed(ZklSession *session, ZklChoice *v)
 {
 	ZklWaits   *w = session->waits;
 	bool		is_best = v->best && strcmp(v->best->name, w->name) == 0;
-	int64_t		now = zkl_client_now();
+	int64_t		now = zkl_now_ms();
 
 	if (v->n <= 0)
 	{
@@ -479,7 +479,7 @@ zkl__search_drive(ZklSession *session)
 		return;
 	}
 	if (w->search_wanted ||
-		(w->next_search_ms != 0 && zkl_client_now() >= w->next_search_ms))
+		(w->next_search_ms != 0 && zkl_now_ms() >= w->next_search_ms))
 		send_report_list(session);
 	else if (w->next_search_ms == 0)
 		search_from_time_to_time(session);

@@ -102,7 +102,7 @@ reported(ZklSession *session, const char *name)
 		return;
 	}
 	w->attempts = 0;
-	w->active_ms = zkl_client_now();
+	w->active_ms = zkl_now_ms();
 	w->search_wanted = true;
 }
 

@@ -95,7 +95,7 @@ static bool
 is_kept(const ZklWaits *w)
 {
 	return w->edges && !w->claims && !w->is_probed &&
-		zkl_client_now() < w->composed_ms + KEEP_MS;
+		zkl_now_ms() < w->composed_ms + KEEP_MS;
 }
 
 static void
@@ -116,7 +116,7 @@ compose(ZklSession *session, const ZklWaitReport *report)
 		return;
 	}
 	zkl__waits_withdraw(session);
-	w->composed_ms = zkl_client_now();
+	w->composed_ms = zkl_now_ms();
 	free(w->edges);
 	free(w->data);
 	w->edges = edges.text;
@@ -228,7 +228,7 @@ on_connected(ZklSession *session)
 	if (session->waits == NULL)
 		return;
 	session->waits->is_watched = false;
-	session->waits->active_ms = zkl_client_now();
+	session->waits->active_ms = zkl_now_ms();
 	session->waits->has_probed = false;
 	session->waits->search_wanted = true;
 }

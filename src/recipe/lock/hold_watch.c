@@ -41,7 +41,7 @@ zkl__hold_watch_later(ZklNode *node)
 	node->has_watch = false;
 	if (node->state != NODE_HELD || node->lock == NULL)
 		return;
-	node->hold_watch_ms = zkl_client_now() + HOLD_WATCH_DELAY_MS;
+	node->hold_watch_ms = zkl_now_ms() + HOLD_WATCH_DELAY_MS;
 	arm(node->session, node->hold_watch_ms);
 }
 

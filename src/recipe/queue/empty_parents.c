@@ -153,7 +153,7 @@ zkl__empty_parents_add(const ZklNode *node)
 		free(parent);			/* the server deletes it */
 		return;
 	}
-	parent->due_ms = zkl_client_now() + DELETE_AFTER_MS;
+	parent->due_ms = zkl_now_ms() + DELETE_AFTER_MS;
 	if (session->empty_parents->due.n == MAX_PARENTS)
 		free(take_first(&session->empty_parents->due));
 	append(&session->empty_parents->due, parent);
@@ -222,7 +222,7 @@ settle(ZklEmptyParents *parents, Parent *parent, ZklResultCode code)
 		case ZKL_RC_NOT_EMPTY:
 			if (++parent->refusals == MAX_REFUSALS)
 				break;
-			parent->due_ms = zkl_client_now() + DELETE_AFTER_MS;
+			parent->due_ms = zkl_now_ms() + DELETE_AFTER_MS;
 			parent->missing = 0;
 			append(&parents->due, parent);
 			return;
@@ -314,7 +314,7 @@ static void
 drive(ZklSession *session)
 {
 	ZklEmptyParents *parents = session->empty_parents;
-	int64_t		now = zkl_client_now();
+	int64_t		now = zkl_now_ms();
 	int			n_ops = 0;
 
 	for (;;)

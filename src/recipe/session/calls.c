@@ -88,7 +88,7 @@ zkl__call_new(ZklSession *session, ZklHandler handler, void *subject, ZklUses *u
 	}
 	call->completion.done_io = done_io;
 	call->session = session;
-	call->submitted_ms = zkl_client_now();
+	call->submitted_ms = zkl_now_ms();
 	call->handler = handler;
 	call->subject = subject;
 	call->uses = uses;

@@ -32,7 +32,7 @@ lease_reserve(const ZklSession *session)
 static int64_t
 lease_left_from(const ZklSession *session, int64_t submitted_ms)
 {
-	int64_t		left = submitted_ms + lease_length(session) - zkl_client_now();
+	int64_t		left = submitted_ms + lease_length(session) - zkl_now_ms();
 
 	return submitted_ms == 0 || zkl__is_final(session) || left < 0 ? 0 : left;
 }
@@ -50,12 +50,6 @@ bool
 zkl__lease_suffices(const ZklSession *session, int64_t submitted_ms)
 {
 	return lease_left_from(session, submitted_ms) >= lease_reserve(session);
-}
-
-int64_t
-zkl_now_ms(void)
-{
-	return zkl_client_now();
 }
 
 ZklLease
@@ -76,7 +70,7 @@ zkl_session_lease(ZklSession *session)
 void
 zkl_session_info(ZklSession *session, ZklSessionInfo *info)
 {
-	int64_t		now = zkl_client_now();
+	int64_t		now = zkl_now_ms();
 
 	memset(info, 0, sizeof(*info));
 	zkl__session_lock(session);

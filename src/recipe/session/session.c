@@ -133,7 +133,7 @@ connected(ZklSession *session, const ZklConnectionInfo *info)
 	session->state = ZKL_SESSION_CONNECTED;
 	session->connection = *info;
 	if (session->opened_ms == 0)
-		session->opened_ms = zkl_client_now();
+		session->opened_ms = zkl_now_ms();
 	EACH_PART(session, on_connected, session);
 	zkl__read_acls(session);
 	zkl__drive_all(session);
@@ -146,7 +146,7 @@ disconnected(ZklSession *session)
 	if (session->state != ZKL_SESSION_CONNECTED)
 		return;
 	session->state = ZKL_SESSION_SUSPENDED;
-	session->disconnected_ms = zkl_client_now();
+	session->disconnected_ms = zkl_now_ms();
 	zkl__arm_timer(session, session->disconnected_ms +
 				   session->connection.session_timeout_ms);
 	zkl__wake(session);

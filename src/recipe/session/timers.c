@@ -41,7 +41,7 @@ zkl__arm_timer(ZklSession *session, int64_t at_ms)
 void
 zkl__retry_later(ZklSession *session)
 {
-	int64_t		now = zkl_client_now();
+	int64_t		now = zkl_now_ms();
 
 	if (session->retry_ms != 0)
 		return;
@@ -149,7 +149,7 @@ has_outlived(const ZklSession *session, int64_t now)
 void
 zkl__timers_drive(ZklSession *session)
 {
-	int64_t		now = zkl_client_now();
+	int64_t		now = zkl_now_ms();
 
 	session->timer_ms = 0;
 	if (!zkl__is_final(session) && has_outlived(session, now))

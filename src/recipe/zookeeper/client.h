@@ -166,7 +166,7 @@ extern bool zkl_client_close(ZklClient *client, bool answers_due, int timeout_ms
  */
 extern void zkl_client_end(ZklClient *client);
 
-/* Sets the time (zkl_client_now) of the next timer_io, replacing an earlier one. */
+/* Sets the time (zkl_now_ms) of the next timer_io, replacing an earlier one. */
 extern void zkl_client_set_timer(ZklClient *client, int64_t at_ms);
 
 /*
@@ -188,9 +188,6 @@ extern void zkl_client_woke(ZklClient *client);
  * its mutex; waits for the library some milliseconds at most.
  */
 extern void zkl_client_exchange(ZklClient *client);
-
-/* Returns milliseconds of a monotonic clock that counts suspended time. */
-extern int64_t zkl_client_now(void);
 
 extern bool zkl_client_create(ZklClient *client, const char *path,
 							  const char *data, int data_len,

@@ -35,7 +35,7 @@ static struct ACL_vector creator_acl = {2, creator_acls};
 
 
 int64_t
-zkl_client_now(void)
+zkl_now_ms(void)
 {
 	return zkl_io_thread_now();
 }
@@ -61,7 +61,7 @@ shuffled(const char *connect_string)
 	char	   *hosts = strndup(connect_string, hosts_length);
 	char	   *result = malloc(strlen(connect_string) + 2);
 	const char *list[64];
-	unsigned	seed = (unsigned) getpid() * 2654435761u ^ (unsigned) zkl_client_now();
+	unsigned	seed = (unsigned) getpid() * 2654435761u ^ (unsigned) zkl_now_ms();
 	char	   *save;
 	int			n = 0;
 
