@@ -26,10 +26,10 @@ my $d = ZkLock::Deadlock->new(%node);
 
 sub take { return "SELECT zk_xact_lock('$_[0]')" }
 
-# How often somebody has let others go first so far.
+# How many waiters have requeued so far.
 sub steps
 {
-	return scalar map { /lets others of this server go first/g }
+	return scalar map { /requeuing behind local waiters/g }
 	  map { slurp_file($_->logfile) } values %node;
 }
 
@@ -60,7 +60,7 @@ for my $order ([qw(a1 b1 a2 b2)], [qw(b1 a1 b2 a2)], [qw(a1 a2 b1 b2)],
 	my $before = steps();
 	$d->wait_for($s{$_}, take($wish{$_})) for @$order;
 	is_ended_by_a_holder("@$order", %s);
-	cmp_ok(steps(), '>', $before, '... and one has let it go first');
+	cmp_ok(steps(), '>', $before, '... and one has requeued');
 }
 
 # Two who keep places: one behind the other, and side by side.
@@ -101,7 +101,7 @@ sub requeued
 	  if $opt{fault};
 	$d->wait_for($s{a1}, $sql);
 	$d->wait_for($s{a2}, take('y'));
-	wait_until('one to step back', sub { steps() > $before });
+	wait_until('one to requeue', sub { steps() > $before });
 	wait_until('it to stand behind the next one',
 		sub { $s{a1}->finished || stands_behind(@s{qw(a1 a2)}) });
 	return %s;
