@@ -47,7 +47,7 @@ typedef enum ZklStatus
 	ZKL_TOO_MANY,				/* limit of a session's nodes or their bytes, or a scan's znodes */
 	ZKL_SEQUENCE_BLOCKED,		/* numbers are used up; foreign nodes keep the znode alive */
 	ZKL_NOT_SUPPORTED,			/* these node names have no shared mode */
-	ZKL_OTHER_CAPACITY,			/* the semaphore has capacity ZklRequestInfo.size */
+	ZKL_OTHER_CAPACITY,			/* the semaphore has capacity ZklRequestInfo.capacity */
 	ZKL_OTHER_LAYOUT,			/* the semaphore is in use with the other layout */
 	ZKL_NO_MEMORY,
 	ZKL_SERVER_ERROR			/* anything else; see ZklRequestInfo.raw_code */
@@ -197,10 +197,7 @@ typedef struct ZklLease
 
 extern ZklLease zkl_session_lease(ZklSession *session);
 
-/*
- * Returns milliseconds of the monotonic clock of all times here, which counts suspended
- * time.  Implemented by the client.  Any thread.
- */
+/* Returns the time of the lease's clock, which counts suspended time.  Any thread. */
 extern int64_t zkl_now_ms(void);
 
 /*
@@ -252,7 +249,7 @@ extern ZklRequest *zkl_lock_request(ZklSession *session,
  * sessions that are just acquiring or releasing a permit.
  */
 extern ZklRequest *zkl_permit_request(ZklSession *session, const char *name,
-									  int size, bool try_only,
+									  int capacity, bool try_only,
 									  const char *data, int data_len);
 
 /* Returns PENDING, OK once every item is granted, or why it failed and holds nothing. */
@@ -272,7 +269,7 @@ typedef struct ZklRequestInfo
 	int			n_over;			/* ... for a permit: so many nodes of others must go */
 	int			n_others;		/* ... permits that zkl_request_others() lists */
 	bool		is_permit;		/* the request is for a permit, not for locks */
-	int			size;			/* the semaphore's capacity, for OTHER_CAPACITY */
+	int			capacity;			/* the semaphore's capacity, for OTHER_CAPACITY */
 	char		blocker[512];	/* the blocking node's data: any bytes, maybe cut, and a NUL */
 } ZklRequestInfo;
 

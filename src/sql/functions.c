@@ -298,16 +298,16 @@ static int64
 acquire_permit(FunctionCallInfo fcinfo, ZklockScope scope, int64 limit_ms)
 {
 	ZklockNames names;
-	int			size = PG_GETARG_INT32(1);
+	int			capacity = PG_GETARG_INT32(1);
 
 	read_names(fcinfo, KEY_TEXT, &names);
-	if (size < 1 || size > ZKLOCK_MAX_PERMITS)
+	if (capacity < 1 || capacity > ZKLOCK_MAX_PERMITS)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("semaphore \"%s\" cannot have %d permits",
-						names.name.display, size),
+						names.name.display, capacity),
 				 errhint("A semaphore has 1 to %d permits.", ZKLOCK_MAX_PERMITS)));
-	return zklock_acquire_permit(&names.name, size, scope, limit_ms);
+	return zklock_acquire_permit(&names.name, capacity, scope, limit_ms);
 }
 
 static Datum

@@ -51,7 +51,7 @@ typedef struct ZklockHold
 	dlist_node	link;			/* in zklock_holds */
 	dlist_node	alike;			/* in a bucket of the hash table */
 	ZklockKind	kind;
-	int			size;			/* capacity of the semaphore */
+	int			capacity;			/* capacity of the semaphore */
 	int64		shown_in;		/* session that shows the permit (lock_table.c), or 0 */
 	int			n_shown;		/* in the semaphore's youngest entry: number of permits shown */
 	uint64		listed_in;		/* ... and for a lock: the last list with it (name_list.c) */
@@ -82,7 +82,7 @@ extern ZklockHold *zklock_hold_find(const ZklockName *name);
 extern ZklockHold *zklock_hold_prepare(const ZklockName *name, ZklMode mode);
 
 /* Returns a new entry for a permit, pinned.  May run out of memory. */
-extern ZklockHold *zklock_hold_prepare_permit(const ZklockName *name, int size);
+extern ZklockHold *zklock_hold_prepare_permit(const ZklockName *name, int capacity);
 
 /*
  * Returns the youngest entry for a permit of the semaphore, or the next older one than

@@ -35,11 +35,11 @@ typedef struct PermitAcquisition
 
 
 static void
-raise_other_capacity(const char *display, int size, int asked)
+raise_other_capacity(const char *display, int capacity, int asked)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-			 errmsg("semaphore \"%s\" has %d permits, not %d", display, size, asked),
+			 errmsg("semaphore \"%s\" has %d permits, not %d", display, capacity, asked),
 			 errhint("Use the same number of permits in all calls; the number can be changed after the semaphore has been unused for some minutes.")));
 }
 
@@ -48,7 +48,7 @@ raise_other_capacity(const char *display, int size, int asked)
  * are all there are, no other session could end the wait.
  */
 static void
-check_own_permits(const ZklockName *name, int size, int64 limit_ms)
+check_own_permits(const ZklockName *name, int capacity, int64 limit_ms)
 {
 	int			n = 0;
 	ZklockHold *hold = NULL;
@@ -57,18 +57,18 @@ check_own_permits(const ZklockName *name, int size, int64 limit_ms)
 	{
 		if (hold->lock == NULL)
 			continue;
-		if (hold->size != size)
-			raise_other_capacity(name->display, hold->size, size);
+		if (hold->capacity != capacity)
+			raise_other_capacity(name->display, hold->capacity, capacity);
 		n++;
 	}
-	if (n >= size && limit_ms != 0)
+	if (n >= capacity && limit_ms != 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_T_R_DEADLOCK_DETECTED),
 				 errmsg("deadlock detected while waiting for semaphore \"%s\"",
 						name->display),
-				 size == 1
+				 capacity == 1
 				 ? errdetail("This session holds its only permit.")
-				 : errdetail("This session holds all of its %d permits.", size),
+				 : errdetail("This session holds all of its %d permits.", capacity),
 				 errhint("Release one first: a semaphore is not re-entrant.")));
 }
 
@@ -83,7 +83,7 @@ request_remote(void *arg, ZklSession *session)
 	ZklStatus	status;
 
 	zklock_show_permit(a->hold, session);
-	request = zkl_permit_request(session, a->hold->name.encoded, a->hold->size,
+	request = zkl_permit_request(session, a->hold->name.encoded, a->hold->capacity,
 								 a->timeout.limit_ms == 0, data, strlen(data));
 	status = zklock_await_request(&a->timeout, session, request, &action, 1);
 	if (status == ZKL_OK)
@@ -92,12 +92,12 @@ request_remote(void *arg, ZklSession *session)
 	zkl_request_info(request, &info);
 	zkl_request_end(request);
 	if (status == ZKL_OTHER_CAPACITY)
-		raise_other_capacity(action.display, info.size, a->hold->size);
+		raise_other_capacity(action.display, info.capacity, a->hold->capacity);
 	return status;
 }
 
 int64
-zklock_acquire_permit(const ZklockName *name, int size, ZklockScope scope,
+zklock_acquire_permit(const ZklockName *name, int capacity, ZklockScope scope,
 					  int64 limit_ms)
 {
 	PermitAcquisition a = {.timeout.limit_ms = limit_ms};
@@ -106,10 +106,10 @@ zklock_acquire_permit(const ZklockName *name, int size, ZklockScope scope,
 
 	zklock_check_loss();
 	zklock_check_session_settings(&ZKLOCK_ACTION_PERMIT(name->display));
-	check_own_permits(name, size, limit_ms);
+	check_own_permits(name, capacity, limit_ms);
 	a.timeout.started = zkl_now_ms();
 	a.timeout.semaphore = name->hash;
-	a.hold = zklock_hold_prepare_permit(name, size);
+	a.hold = zklock_hold_prepare_permit(name, capacity);
 	PG_TRY();
 	{
 		zklock_session_ready(&ZKLOCK_ACTION_PERMIT(name->display));

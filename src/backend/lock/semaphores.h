@@ -13,11 +13,11 @@
 #define ZKLOCK_MAX_PERMITS 10000
 
 /*
- * Acquires one more permit of a semaphore with "size" permits.  Returns its token, or 0
+ * Acquires one more permit of a semaphore with "capacity" permits.  Returns its token, or 0
  * on timeout (limit_ms is in milliseconds, or ZKLOCK_NO_LIMIT).  Waits interruptibly;
  * throws the errors listed in doc/reference.md, after releasing what it acquired.
  */
-extern int64 zklock_acquire_permit(const ZklockName *name, int size,
+extern int64 zklock_acquire_permit(const ZklockName *name, int capacity,
 								   ZklockScope scope, int64 limit_ms);
 
 /*

@@ -144,7 +144,7 @@ item_answered(ZklScan *scan, ZklScanItem *item, const ZklResult *result)
 		case ITEM_SEMAPHORES:
 		case ITEM_QUEUE:
 		case ITEM_SEMAPHORE:
-		case ITEM_SIZE:
+		case ITEM_CAPACITY:
 			zkl__scan_follow(scan, item, result);
 			break;
 		case ITEM_NODE:
@@ -180,7 +180,7 @@ zkl__scan_settle(ZklScan *scan, ZklScanItem *item, const ZklResult *result)
 			}
 			break;
 		case ZKL_RC_NO_AUTH:
-			scan->n_denied += item->kind != ITEM_SIZE;
+			scan->n_denied += item->kind != ITEM_CAPACITY;
 			item->is_seen = true;
 			break;
 		case ZKL_RC_CONNECTION_LOSS:
@@ -193,7 +193,7 @@ zkl__scan_settle(ZklScan *scan, ZklScanItem *item, const ZklResult *result)
 }
 
 static void
-answered(ZklCall *call, const ZklResult *result)
+on_answered(ZklCall *call, const ZklResult *result)
 {
 	ZklScan    *scan = call->subject;
 
@@ -231,7 +231,7 @@ submit(ZklClient *client, const ZklScanItem *item, ZklCompletion *completion)
 		case ITEM_QUEUE:
 		case ITEM_SEMAPHORE:
 			return zkl_client_list(client, item->path, completion);
-		case ITEM_SIZE:
+		case ITEM_CAPACITY:
 		case ITEM_NODE:
 			return zkl_client_get(client, item->path, false, completion);
 		case ITEM_REVOKE:
@@ -245,7 +245,7 @@ static bool
 send_item(ZklScan *scan)
 {
 	ZklScanItem *item = zkl__scan_pop(scan);
-	ZklCall    *call = zkl__scan_call(scan, answered, item);
+	ZklCall    *call = zkl__scan_call(scan, on_answered, item);
 
 	if (!scan->is_synced)
 		call = zkl__list_synced(call, item->path, false);

@@ -49,7 +49,7 @@ on_batch_answered(ZklCall *call, const ZklResult *result)
 static ZklOpKind
 op_kind(const ZklScanItem *item)
 {
-	return item->kind == ITEM_SIZE || item->kind == ITEM_NODE ? ZKL_OP_GET : ZKL_OP_LIST;
+	return item->kind == ITEM_CAPACITY || item->kind == ITEM_NODE ? ZKL_OP_GET : ZKL_OP_LIST;
 }
 
 bool

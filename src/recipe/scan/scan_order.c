@@ -119,7 +119,7 @@ first_waiter(Nodes *nodes, int from, int to)
  * nodes become one entry of a waiter.
  */
 static void
-decide_permits(Nodes *nodes, int from, int to, int size, int *waiting)
+decide_permits(Nodes *nodes, int from, int to, int capacity, int *waiting)
 {
 	ZklRole		lease = ROLE_PERMIT;
 	int			n = nodes->items[from]->role == lease
@@ -132,7 +132,7 @@ decide_permits(Nodes *nodes, int from, int to, int size, int *waiting)
 		bool		own = first && item->entry.session_id != 0 &&
 			item->entry.session_id == first->entry.session_id;
 
-		if (size > 0 ? i < size : i < n - 1 || !own)
+		if (capacity > 0 ? i < capacity : i < n - 1 || !own)
 			continue;
 		item->entry.position = ++*waiting;
 		if (own)
@@ -143,19 +143,19 @@ decide_permits(Nodes *nodes, int from, int to, int size, int *waiting)
 static void
 decide_semaphore(Nodes *nodes, int from, int to)
 {
-	int			size = 0;
+	int			capacity = 0;
 	int			waiting = 0;
 
 	for (int i = from; i < to; i++)
-		if (nodes->items[i]->place->size > size)
-			size = nodes->items[i]->place->size;
+		if (nodes->items[i]->place->capacity > capacity)
+			capacity = nodes->items[i]->place->capacity;
 	for (int i = from, end; i < to; i = end)
 	{
 		end = end_of(nodes, i, &nodes->items[i]->role);
 		if (nodes->items[i]->role >= ROLE_WAITER)
 			sort_queue(nodes, i, end);
 	}
-	decide_permits(nodes, from, to, size, &waiting);
+	decide_permits(nodes, from, to, capacity, &waiting);
 	for (int i = from; i < to; i++)
 		if (nodes->items[i]->role >= ROLE_WAITER && nodes->items[i]->is_seen)
 			nodes->items[i]->entry.position = ++waiting;

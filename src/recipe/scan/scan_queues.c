@@ -64,7 +64,7 @@ add_semaphore(ZklScan *scan, const char *path, const char *name)
 	if (place == NULL)
 		return;
 	zkl__scan_add(scan, ITEM_SEMAPHORE, ROLE_KAZOO_PERMIT, place, path, name);
-	zkl__scan_add(scan, ITEM_SIZE, ROLE_KAZOO_PERMIT, place, path, name);
+	zkl__scan_add(scan, ITEM_CAPACITY, ROLE_KAZOO_PERMIT, place, path, name);
 }
 
 /* Adds the znode below "path" that is a kazoo queue for a semaphore. */
@@ -138,8 +138,8 @@ zkl__scan_follow(ZklScan *scan, ZklScanItem *item, const ZklResult *result)
 		case ITEM_SEMAPHORE:
 			semaphore_listed(scan, item, result);
 			break;
-		case ITEM_SIZE:
-			(void) zkl_parse_capacity(result->data, result->data_len, &item->place->size);
+		case ITEM_CAPACITY:
+			(void) zkl_parse_capacity(result->data, result->data_len, &item->place->capacity);
 			break;
 		case ITEM_NODE:
 		case ITEM_REVOKE:
@@ -150,11 +150,10 @@ zkl__scan_follow(ZklScan *scan, ZklScanItem *item, const ZklResult *result)
 void
 zkl__scan_begin(ZklScan *scan)
 {
-	const char *root = scan->session->root;
-
 	zkl__scan_add(scan, ITEM_LOCKS, ROLE_CONTENDER, NULL,
 				  scan->session->locks_path, NULL);
-	zkl__scan_add(scan, ITEM_SEMAPHORES, ROLE_KAZOO_PERMIT, NULL, root, "semaphores");
+	zkl__scan_add(scan, ITEM_SEMAPHORES, ROLE_KAZOO_PERMIT, NULL,
+				  scan->session->semaphores_path, NULL);
 }
 
 void
@@ -166,11 +165,11 @@ zkl__scan_begin_lock(ZklScan *scan, const char *name)
 void
 zkl__scan_begin_semaphore(ZklScan *scan, const char *name)
 {
-	char	   *path = zkl__path(scan->session->root, "semaphores");
+	const char *path = scan->session->semaphores_path;
 	char	   *waiters = malloc(strlen(name) + ZKL_SEMAPHORE_NAME_EXTRA + sizeof(ZKL_KAZOO_QUEUE));
 	char	   *znode = malloc(strlen(name) + ZKL_SEMAPHORE_NAME_EXTRA);
 
-	if (path && waiters && znode)
+	if (waiters && znode)
 	{
 		zkl_semaphore_name(name, znode);
 		strcat(strcpy(waiters, znode), ZKL_KAZOO_QUEUE);
@@ -181,5 +180,4 @@ zkl__scan_begin_semaphore(ZklScan *scan, const char *name)
 		zkl__scan_decide(scan, ZKL_NO_MEMORY, 0);
 	free(znode);
 	free(waiters);
-	free(path);
 }

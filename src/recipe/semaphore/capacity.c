@@ -24,7 +24,7 @@
 #include "internal.h"
 
 bool
-zkl__layout_is_ours(const ZklPermit *permit)
+zkl__semaphore_is_checked(const ZklPermit *permit)
 {
 	return permit->layout_known && permit->capacity_known;
 }
@@ -78,25 +78,16 @@ send_list(ZklRequest *request)
  */
 
 static void
-size_read(ZklRequest *request, const ZklResult *result)
+take_capacity(ZklRequest *request, const ZklResult *result)
 {
 	ZklPermit  *permit = request->permit;
-	int			size = permit->size;
+	int			capacity;
 
-	permit->capacity_unset = false;
-	switch (zkl_parse_capacity(result->data, result->data_len, &size))
+	permit->capacity_unset = result->data_len == 0 && zkl__permit_in_queue(request);
+	permit->version = result->version;
+	if (zkl_parse_capacity(result->data, result->data_len, &capacity) && capacity != permit->capacity)
 	{
-		case ZKL_CAPACITY_EMPTY:
-			permit->capacity_unset = zkl__permit_in_queue(request);
-			permit->version = result->version;
-			break;
-		case ZKL_CAPACITY_NUMBER:
-		case ZKL_CAPACITY_FOREIGN:
-			break;
-	}
-	if (size != permit->size)
-	{
-		permit->other_capacity = size;
+		permit->other_capacity = capacity;
 		zkl__request_fail(request, ZKL_OTHER_CAPACITY, 0, 0);
 		return;
 	}
@@ -123,7 +114,7 @@ on_capacity_read(ZklCall *call, const ZklResult *result)
 	{
 		case ZKL_RC_OK:
 			if (!was_set)
-				size_read(request, result);
+				take_capacity(request, result);
 			else
 			{
 				permit->capacity_known = zkl__permit_in_queue(request);
@@ -161,18 +152,18 @@ send_set(ZklRequest *request)
 {
 	ZklPermit  *permit = request->permit;
 	ZklCall    *call = zkl__request_call(request, on_capacity_read);
-	char		size[16];
-	int			n = snprintf(size, sizeof(size), "%d", permit->size);
+	char		capacity[16];
+	int			n = snprintf(capacity, sizeof(capacity), "%d", permit->capacity);
 
 	permit->capacity_call =
 		zkl__call_sent(call, call && zkl_client_set(request->session->client,
-													permit->semaphore_path, size, n,
+													permit->semaphore_path, capacity, n,
 													permit->version, &call->completion));
 }
 
 /* Sends reads for what is unknown, and sets the capacity if there is none. */
 void
-zkl__layout_read(ZklRequest *request)
+zkl__semaphore_check(ZklRequest *request)
 {
 	ZklPermit  *permit = request->permit;
 

@@ -20,7 +20,7 @@ extern void zkl__permit_refused(ZklRequest *request, const ZklResult *result,
 								int limit);
 
 /* capacity.c */
-extern void zkl__layout_read(ZklRequest *request);
-extern bool zkl__layout_is_ours(const ZklPermit *permit);
+extern void zkl__semaphore_check(ZklRequest *request);
+extern bool zkl__semaphore_is_checked(const ZklPermit *permit);
 
 #endif							/* ZKL_SEMAPHORE_INTERNAL_H */

@@ -29,7 +29,7 @@ permit_free(ZklPermit *permit)
 
 /* Returns a new permit with its paths and sets *queue_path, malloc'd; NULL: no memory. */
 static ZklPermit *
-permit_new(const ZklSession *session, const char *name, int size, char **queue_path)
+permit_new(const ZklSession *session, const char *name, int capacity, char **queue_path)
 {
 	ZklPermit  *permit = calloc(1, sizeof(ZklPermit));
 	char	   *component = malloc(strlen(name) + ZKL_SEMAPHORE_NAME_EXTRA);
@@ -37,7 +37,7 @@ permit_new(const ZklSession *session, const char *name, int size, char **queue_p
 	*queue_path = NULL;
 	if (permit && component)
 	{
-		permit->size = size;
+		permit->capacity = capacity;
 		permit->kazoo = session->node_names == ZKL_NODE_NAMES_KAZOO;
 		permit->layout_known = permit->kazoo;
 		zkl_semaphore_name(name, component);
@@ -110,11 +110,11 @@ container_kind(const ZklRequest *request)
 static void
 send_semaphore_create(ZklRequest *request)
 {
-	char		size[16];
+	char		capacity[16];
 
-	snprintf(size, sizeof(size), "%d", request->permit->size);
+	snprintf(capacity, sizeof(capacity), "%d", request->permit->capacity);
 	zkl__request_send_parent(request, request->nodes[0], request->permit->semaphore_path,
-							 size, container_kind(request));
+							 capacity, container_kind(request));
 }
 
 static void
@@ -148,7 +148,7 @@ static void
 on_info(const ZklRequest *request, ZklRequestInfo *info)
 {
 	info->is_permit = true;
-	info->size = request->permit->other_capacity;
+	info->capacity = request->permit->other_capacity;
 	info->blocked = info->blocked || request->permit->seen == SEEN_FULL;
 	info->n_over = nodes_over(request);
 	info->is_refused = info->n_over > 0;
@@ -213,11 +213,11 @@ static const ZklRequestKind permit_kind = {
  */
 
 ZklRequest *
-zkl_permit_request(ZklSession *session, const char *name, int size,
+zkl_permit_request(ZklSession *session, const char *name, int capacity,
 				   bool try_only, const char *data, int data_len)
 {
 	char	   *queue_path = NULL;
-	ZklPermit  *permit = permit_new(session, name, size, &queue_path);
+	ZklPermit  *permit = permit_new(session, name, capacity, &queue_path);
 	ZklRequest *request = zkl__request_new(session, 1, try_only, data, data_len);
 	ZklLock    *lock = calloc(1, sizeof(ZklLock));
 

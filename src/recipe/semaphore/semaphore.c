@@ -56,7 +56,7 @@ permit_exists(const ZklPermit *permit)
 int
 zkl__permit_limit(const ZklPermit *permit)
 {
-	return permit_exists(permit) ? permit->size : permit->size - 1;
+	return permit_exists(permit) ? permit->capacity : permit->capacity - 1;
 }
 
 /* Creates the parents, if an operation found one missing. */
@@ -137,7 +137,7 @@ note_owners(ZklRequest *request, const ZklResult *result)
 }
 
 static void
-full(ZklRequest *request, const ZklResult *result)
+wait_for_permit(ZklRequest *request, const ZklResult *result)
 {
 	request->permit->seen = SEEN_FULL;
 	note_owners(request, result);
@@ -159,7 +159,7 @@ is_foreign_layout(const ZklPermit *permit, const ZklResult *result)
 }
 
 static void
-count(ZklRequest *request, const ZklResult *result)
+check_count(ZklRequest *request, const ZklResult *result)
 {
 	ZklPermit  *permit = request->permit;
 	bool		exists = permit_exists(permit);
@@ -181,7 +181,7 @@ count(ZklRequest *request, const ZklResult *result)
 	else if (request->try_only)
 		zkl__permit_refused(request, result, limit);
 	else
-		full(request, result);
+		wait_for_permit(request, result);
 }
 
 static void
@@ -202,7 +202,7 @@ on_counted(ZklCall *call, const ZklResult *result)
 	switch (result->code)
 	{
 		case ZKL_RC_OK:
-			count(request, result);
+			check_count(request, result);
 			break;
 		case ZKL_RC_CONNECTION_LOSS:
 			break;
@@ -240,12 +240,12 @@ send_count(ZklRequest *request)
  */
 
 static void
-permit_created(ZklCall *call, const ZklResult *result)
+on_permit_created(ZklCall *call, const ZklResult *result)
 {
-	ZklNode    *lease = call->subject;
-	ZklRequest *request = lease->request;
+	ZklNode    *node = call->subject;
+	ZklRequest *request = node->request;
 
-	zkl__node_created(lease, result->code, result->path, result->czxid);
+	zkl__node_created(node, result->code, result->path, result->czxid);
 	if (request == NULL || request->status != ZKL_PENDING)
 		return;
 	switch (result->code)
@@ -288,28 +288,28 @@ create_permit(ZklRequest *request)
 {
 	ZklPermit  *permit = request->permit;
 	ZklSession *session = request->session;
-	ZklNode    *lease;
+	ZklNode    *node;
 	ZklCall    *call;
 	char	   *path;
 
 	if (!make_permit(request))
 		return;
 	zkl__permit_parents(request);
-	lease = permit->permit_node;
+	node = permit->permit_node;
 	zkl_permit_prefix(session->node_names, session->connection.session_id,
-					  lease->guid_counter, lease->name);
-	path = zkl__path(permit->permits_path, lease->name);
-	call = path ? zkl__node_call(lease, permit_created) : NULL;
+					  node->guid_counter, node->name);
+	path = zkl__path(permit->permits_path, node->name);
+	call = path ? zkl__node_call(node, on_permit_created) : NULL;
 	if (call)
 		call->confirms = true;
 	if (zkl__call_sent(call, call &&
-					   zkl_client_create(session->client, path, lease->data,
-										 lease->data_len, permit->kazoo
+					   zkl_client_create(session->client, path, node->data,
+										 node->data_len, permit->kazoo
 										 ? ZKL_CREATE_EPHEMERAL
 										 : ZKL_CREATE_EPHEMERAL_SEQUENTIAL,
 										 &call->completion)))
 	{
-		lease->state = NODE_CREATING;
+		node->state = NODE_CREATING;
 		permit->seen = SEEN_NOTHING;
 		send_count(request);
 	}
@@ -421,10 +421,10 @@ zkl__permit_drive(ZklRequest *request)
 		request->session->state != ZKL_SESSION_CONNECTED ||
 		(mutex->state != NODE_CREATING && !zkl__permit_in_queue(request)))
 		return;
-	zkl__layout_read(request);
+	zkl__semaphore_check(request);
 	if (zkl__permit_has_mutex(request))
 	{
-		if (zkl__layout_is_ours(permit))
+		if (zkl__semaphore_is_checked(permit))
 			drive_with_mutex(request);
 	}
 	else if (request->try_only && permit->seen == SEEN_NOTHING &&

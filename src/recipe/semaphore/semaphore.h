@@ -33,7 +33,7 @@ typedef enum ZklSeen
 struct ZklPermit
 {
 	bool		kazoo;			/* its layout, see semaphore_names.h */
-	int			size;
+	int			capacity;
 	char	   *semaphore_path;
 	char	   *permits_path;	/* permits parent */
 	ZklNode    *permit_node;	/* NULL until the mutex is held */

@@ -16,7 +16,7 @@
 #define KAZOO_PERMIT_LENGTH 32
 
 /* The most digits that always fit into an int. */
-#define MAX_SIZE_DIGITS 9
+#define MAX_CAPACITY_DIGITS 9
 
 
 void
@@ -100,21 +100,19 @@ zkl_is_kazoos(const char *child)
 		strspn(child, "0123456789abcdef") == KAZOO_PERMIT_LENGTH;
 }
 
-ZklCapacityKind
-zkl_parse_capacity(const char *data, int data_len, int *size)
+bool
+zkl_parse_capacity(const char *data, int data_len, int *capacity)
 {
 	int			number = 0;
 
-	if (data_len == 0)
-		return ZKL_CAPACITY_EMPTY;
-	if (data_len > MAX_SIZE_DIGITS)
-		return ZKL_CAPACITY_FOREIGN;
+	if (data_len == 0 || data_len > MAX_CAPACITY_DIGITS)
+		return false;
 	for (int i = 0; i < data_len; i++)
 	{
 		if (data[i] < '0' || data[i] > '9')
-			return ZKL_CAPACITY_FOREIGN;
+			return false;
 		number = number * 10 + (data[i] - '0');
 	}
-	*size = number;
-	return ZKL_CAPACITY_NUMBER;
+	*capacity = number;
+	return true;
 }

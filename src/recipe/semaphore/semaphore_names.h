@@ -56,14 +56,10 @@ extern int	zkl_permit_owners(const char *const *children, int n_children,
 extern int	zkl_permits_of_others(const char *const *children, int n_children,
 								  uint64_t self, uint64_t *owners);
 
-typedef enum ZklCapacityKind
-{
-	ZKL_CAPACITY_EMPTY,			/* unspecified */
-	ZKL_CAPACITY_NUMBER,
-	ZKL_CAPACITY_FOREIGN		/* the data are not a capacity */
-} ZklCapacityKind;
-
-/* Parses the data of a semaphore.  Sets *size only for ZKL_CAPACITY_NUMBER. */
-extern ZklCapacityKind zkl_parse_capacity(const char *data, int data_len, int *size);
+/*
+ * Parses the data of a semaphore.  Returns false, and leaves *capacity as it is, if they
+ * are not a number: they are empty, or another program's.
+ */
+extern bool zkl_parse_capacity(const char *data, int data_len, int *capacity);
 
 #endif							/* ZKL_SEMAPHORE_NAMES_H */

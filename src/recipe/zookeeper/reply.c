@@ -289,15 +289,6 @@ counter_of(ZklReplies *replies, int32_t xid)
 		: xid == XID_SET_WATCHES ? &replies->n_set_watches : NULL;
 }
 
-static const char *
-check_counted(int *in_flight)
-{
-	if (*in_flight == 0)
-		return "an answer that nothing asked for";
-	--*in_flight;
-	return NULL;
-}
-
 /* Removes and frees a request that is behind "before", or the first one. */
 static void
 take_out(ZklReplies *replies, ZklExpected *before, ZklExpected *expected)
@@ -375,7 +366,12 @@ zkl_replies_check(ZklReplies *replies, const unsigned char *frame, size_t size)
 	if (xid == XID_WATCH)
 		return check_watch(&c);
 	counter = counter_of(replies, xid);
-	return counter ? check_counted(counter) : check_answer(replies, &c, xid, err);
+	if (counter == NULL)
+		return check_answer(replies, &c, xid, err);
+	if (*counter == 0)
+		return "an answer that nothing asked for";
+	--*counter;
+	return NULL;
 }
 
 /* Adds a request; the caller fills in its parts.  Returns NULL when out of memory. */
