@@ -180,7 +180,7 @@ take_acl(Cursor *c)
 	}
 }
 
-/* Reads the answer to one operation of a multi. */
+/* Reads the answer to one operation, alone or in a multi. */
 static void
 take_part(Cursor *c, int32_t op)
 {
@@ -190,6 +190,7 @@ take_part(Cursor *c, int32_t op)
 		case OP_CREATE_CONTAINER:
 			take_path(c);
 			break;
+		case OP_EXISTS:
 		case OP_SET:
 			skip(c, STAT_SIZE);
 			break;
@@ -199,9 +200,6 @@ take_part(Cursor *c, int32_t op)
 		case OP_GET:
 			take_buffer(c);
 			skip(c, STAT_SIZE);
-			break;
-		default:
-			break;
 	}
 }
 
@@ -246,8 +244,6 @@ take_answer(Cursor *c, const ZklExpected *expected)
 			skip(c, STAT_SIZE);
 			break;
 		case OP_EXISTS:
-			skip(c, STAT_SIZE);
-			break;
 		case OP_SET:
 		case OP_GET:
 		case OP_LIST:
@@ -275,9 +271,8 @@ check_watch(Cursor *c)
 	int32_t		state = take_int(c);
 
 	take_path(c);
-	if (c->bad || type < FIRST_EVENT || type > LAST_EVENT || state != STATE_CONNECTED)
-		return "an event that is none";
-	return NULL;
+	return c->bad || type < FIRST_EVENT || type > LAST_EVENT || state != STATE_CONNECTED
+		? "an event that is none" : NULL;
 }
 
 /* Returns the counter for requests whose answers are only counted, or NULL. */
