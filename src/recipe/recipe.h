@@ -269,7 +269,7 @@ typedef struct ZklRequestInfo
 	int			n_over;			/* ... for a permit: so many nodes of others must go */
 	int			n_others;		/* ... permits that zkl_request_others() lists */
 	bool		is_permit;		/* the request is for a permit, not for locks */
-	int			capacity;			/* the semaphore's capacity, for OTHER_CAPACITY */
+	int			capacity;		/* the semaphore's capacity, for OTHER_CAPACITY */
 	char		blocker[512];	/* the blocking node's data: any bytes, maybe cut, and a NUL */
 } ZklRequestInfo;
 

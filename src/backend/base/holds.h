@@ -51,7 +51,7 @@ typedef struct ZklockHold
 	dlist_node	link;			/* in zklock_holds */
 	dlist_node	alike;			/* in a bucket of the hash table */
 	ZklockKind	kind;
-	int			capacity;			/* capacity of the semaphore */
+	int			capacity;		/* capacity of the semaphore */
 	int64		shown_in;		/* session that shows the permit (lock_table.c), or 0 */
 	int			n_shown;		/* in the semaphore's youngest entry: number of permits shown */
 	uint64		listed_in;		/* ... and for a lock: the last list with it (name_list.c) */

@@ -25,7 +25,7 @@ typedef struct ZklPlace
 	struct ZklPlace *next;
 	ZklKind		kind;
 	char	   *name;			/* encoded */
-	int			capacity;			/* capacity of a semaphore; 0: unknown */
+	int			capacity;		/* capacity of a semaphore; 0: unknown */
 } ZklPlace;
 
 /* What the children of a znode are, in the order of the result. */
@@ -44,7 +44,7 @@ typedef enum ZklItemKind
 	ITEM_SEMAPHORES,			/* list the semaphores */
 	ITEM_QUEUE,					/* list nodes, all of the item's role */
 	ITEM_SEMAPHORE,				/* list the children of a semaphore */
-	ITEM_CAPACITY,					/* read the capacity of a semaphore */
+	ITEM_CAPACITY,				/* read the capacity of a semaphore */
 	ITEM_NODE,					/* read the node of a holder or waiter */
 	ITEM_REVOKE					/* write to the node of a holder */
 } ZklItemKind;
