@@ -11,6 +11,7 @@
  *   events   the session watcher is not called
  *   answers  no completion is called
  *   close    zookeeper_close() does not return
+ *   unlocks  the first thread of a process sleeps after each unlock of a mutex
  *
  * A function that does not return continues when the file is deleted; a callback
  * that was skipped is never called.  test/lib/ZkLock/Shim.pm builds this library
@@ -19,13 +20,18 @@
  *-------------------------------------------------------------------------
  */
 #include <dlfcn.h>
+#include <errno.h>
 #include <netdb.h>
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 #include <zookeeper/zookeeper.h>
+
+/* Long enough for another thread to change what the mutex guards. */
+#define UNLOCK_US 200000
 
 #define REAL(function) ((__typeof__(&function)) dlsym(RTLD_NEXT, #function))
 
@@ -91,6 +97,18 @@ getaddrinfo(const char *node, const char *service, const struct addrinfo *hints,
 {
 	stay_while_broken("names");
 	return REAL(getaddrinfo) (node, service, hints, res);
+}
+
+int
+pthread_mutex_unlock(pthread_mutex_t *mutex)
+{
+	int			result = REAL(pthread_mutex_unlock) (mutex);
+	int			save_errno = errno;
+
+	if (gettid() == getpid() && is_broken("unlocks"))
+		usleep(UNLOCK_US);
+	errno = save_errno;
+	return result;
 }
 
 /* The watcher may be called until the handle is closed, so its Call is not freed. */

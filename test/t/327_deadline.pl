@@ -1,0 +1,85 @@
+# A call that waits for its connection gives up in the very moment in which its session
+# ends: what the session held is reported as lost, exactly once (promise 5.3).
+
+use strict;
+use warnings;
+
+use Test::More;
+use ZkLock::Check;
+use ZkLock::Cluster;
+use ZkLock::Proxy;
+use ZkLock::Shim;
+use ZkLock::Util qw(wait_until);
+use ZkLock::ZkClient;
+use ZkLock::ZkServer;
+
+# The backends look at the state of their sessions several times when they give up, and
+# sleep in between; so each gives up at another time, around the end of its session.
+use constant SESSION_TIMEOUT_MS => 6000;
+my @connect_timeouts = map { 3000 + 100 * $_ } 0 .. 25;
+my %calls = (
+	lock => "SELECT zk_lock('other' || pg_backend_pid())",
+	view => 'SELECT count(*) FROM zk_locks');
+
+my $zk = ZkLock::ZkServer->start(tick_time => 500);
+my $zkc = ZkLock::ZkClient->new($zk->connect_string);
+my $way = ZkLock::Proxy->start(target => $zk);
+my $shim = ZkLock::Shim->build;
+my $node = do {
+	local @ENV{ $shim->names } = $shim->values;
+	zklock_node('a', proxy => $way, session_timeout => SESSION_TIMEOUT_MS . 'ms',
+		extra_conf => "zklock.commit_check = off\n");
+};
+
+sub holder
+{
+	my ($timeout) = @_;
+	my $s = session($node);
+	$s->query_ok("SET zklock.connect_timeout = '${timeout}ms'");
+	$s->query_ok("SELECT zk_lock('own' || pg_backend_pid())");
+	return $s;
+}
+
+sub wait_suspended
+{
+	my ($s) = @_;
+	return wait_until('the end of the connection',
+		sub { $s->query_ok('SELECT state FROM zk_session()') eq 'suspended' });
+}
+
+for my $call (sort keys %calls)
+{
+	my @holders = map { holder($_) } @connect_timeouts;
+	my %first;
+	$way->cut(refuse => 1);
+	wait_suspended($holders[-1]);
+	$_->query_async($calls{$call}) for @holders;
+	$shim->break('unlocks');
+	for my $s (@holders)
+	{
+		$s->wait_result;
+		$first{ $s->sqlstate }++;
+		$s->{told} = $s->sqlstate eq '40001';
+	}
+	$shim->heal('unlocks');
+	note("$call: ", join ', ', map { "$first{$_} times $_" } sort keys %first);
+	is(join(' ', grep { !/^(08006|40001)$/ } sort keys %first), '',
+		"$call: no call fails as if there had been no session");
+	for my $s (grep { !$_->{told} } @holders)
+	{
+		wait_until('the report of the loss',
+			sub { $s->query('SELECT 1'); $s->sqlstate eq '40001' });
+	}
+	my $held = join '', map { $_->query_ok('SELECT count(*) FROM zk_held_locks') } @holders;
+	like($held, qr/^0+$/, "$call: every loss is reported, once");
+	$way->accept;
+	$_->quit for @holders;
+}
+
+nothing_left($zkc, 'nothing is left');
+unlike(server_log($node), qr/PANIC|terminated by signal/, 'no backend has crashed');
+$node->stop;
+$zkc->close;
+$way->stop;
+$zk->stop;
+done_testing();
