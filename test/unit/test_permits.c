@@ -629,6 +629,27 @@ test_refusals(void)
 	is_int(nodes_of(A, NULL), 0, "nothing is left");
 	end("refusals of the permit");
 
+	for (int i = 0; i < 2; i++)
+	{
+		Ask		   *a;
+		int			steps = 0;
+
+		begin(1);
+		status_of_another(A, 5);
+		release_all(A);
+		fake_run_all();
+		fake_tree_delete(queue());
+		fake_quirks.deny_exactly = queue();
+		a = i ? try_permit(A, "s", 5) : ask_permit(A, "s", 5);
+		while (steps < 200 && fake_step(A->client))
+			steps++;
+		is_int(a->status, ZKL_NO_AUTH, "an ACL of a semaphore whose queue is missing");
+		fake_quirks.deny_exactly = NULL;
+		forget(a);
+		fake_run_all();
+		end("refusals of the queue");
+	}
+
 	begin(1);
 	fake_quirks.no_containers = true;
 	is_int(status_of_another(A, 5), ZKL_OK, "a server without containers");

@@ -91,7 +91,8 @@ take_capacity(ZklRequest *request, const ZklResult *result)
 		zkl__request_fail(request, ZKL_OTHER_CAPACITY, 0, 0);
 		return;
 	}
-	request->attempts = 0;
+	if (zkl__permit_in_queue(request))
+		request->attempts = 0;
 	permit->capacity_known = zkl__permit_in_queue(request) && !permit->capacity_unset;
 	zkl__permit_drive(request);
 }
