@@ -141,6 +141,36 @@ test_faults(void)
 	}
 }
 
+/* What is due at once is nevertheless tried again only after a pause. */
+static void
+test_pause(void)
+{
+	static const FakeFault faults[] = {FAULT_REFUSE, FAULT_THROTTLE};
+
+	for (size_t i = 0; i < sizeof(faults) / sizeof(*faults); i++)
+	{
+		int			attempts = 0;
+
+		scene_begin(1);
+		use_once(A, "a");
+		fake_stall(6000);
+		for (int n = 0; n < 20; n++)
+		{
+			fake_count(A->client);
+			fake_fault(A->client, 1, faults[i]);
+			(void) fake_ring(A->client);
+			fake_run_all();
+			attempts += fake_fault_happened(A->client);
+		}
+		is_int(attempts, 1, "a delete that fails is not repeated at once (%s)",
+			   fake_fault_name(faults[i]));
+		fake_count(A->client);
+		fake_advance(1000);
+		is_int(parents(), 0, "... but soon");
+		scene_end(NULL);
+	}
+}
+
 static void
 test_close(void)
 {
@@ -374,6 +404,7 @@ main(void)
 	test_in_use();
 	test_race();
 	test_faults();
+	test_pause();
 	test_close();
 	test_kazoo();
 	test_permit_used_once();

@@ -232,14 +232,17 @@ settle(ZklEmptyParents *parents, Parent *parent, ZklResultCode code)
 	free(parent);
 }
 
-/* Returns when to delete the next parent; 0 if there is none, or a multi is in flight. */
+/*
+ * Returns when to delete the next parent; 0 if there is none, a multi is in flight, or a
+ * retry is scheduled, which comes first.
+ */
 static int64_t
 next_due(const ZklSession *session)
 {
 	const ZklEmptyParents *parents = session->empty_parents;
 
 	if (parents == NULL || parents->due.first == NULL || parents->call ||
-		session->state != ZKL_SESSION_CONNECTED)
+		session->retry_ms != 0 || session->state != ZKL_SESSION_CONNECTED)
 		return 0;
 	return parents->due.first->due_ms;
 }
