@@ -73,6 +73,31 @@ test_create_refused(void)
 	scene_end(NULL);
 }
 
+/* The parent of the reports does not exist, and may not be created. */
+static void
+test_parent_refused(void)
+{
+	begin();
+	give_up_all(A);
+	fake_run_all();
+	fake_tree_delete(WAITS);
+	fake_quirks.deny = WAITS;
+	for (int i = 0; i < 5; i++)
+	{
+		lock_now(A, "a", X);
+		report(50);
+		report(50);
+		is_int(reported_by(A), 0, "a wait can't be reported");
+		give_up_all(A);
+		fake_run_all();
+	}
+	fake_quirks.deny = NULL;
+	lock_now(A, "a", X);
+	report(50);
+	is_int(reported_by(A), 1, "... and the next one is, once its parent may be created");
+	scene_end(NULL);
+}
+
 /* Another client deletes the parent again and again. */
 static void
 test_parent_removed(void)
@@ -268,6 +293,7 @@ int
 main(void)
 {
 	test_create_refused();
+	test_parent_refused();
 	test_parent_removed();
 	test_list_refused();
 	test_remove_refused();

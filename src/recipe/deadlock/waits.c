@@ -134,6 +134,7 @@ forget_report(ZklSession *session)
 	w->edges = NULL;
 	w->claims = false;
 	w->refused = false;
+	w->attempts = 0;
 	w->is_probed = false;
 	session->is_unsearched = false;
 	w->pause_ms = 0;
