@@ -244,6 +244,46 @@ chain(ZklSession *session, int n)
 	return search(n, 0);
 }
 
+/* Another program makes reports in the session's name, newer than its own. */
+static bool
+forged(ZklSession *session, int n)
+{
+	static const char *const texts[] = {"n0"};
+	ZklWaitReport report = {.server = "s", .locks = texts};
+	ZklClient  *waiter = fake_last_client();
+	ZklClient  *client;
+	ZklSession *holder = open_session(&client);
+	bool		all = finish(ask(holder, 0, 1, ZKL_MODE_EXCLUSIVE, false), 1, 0);
+	ZklRequest *request = ask(session, 0, 1, ZKL_MODE_EXCLUSIVE, false);
+	int			n_left = 0;
+
+	fake_run_all();
+	zkl_deadlock_free(zkl_request_publish(request, &report));
+	fake_run_all();
+	for (int i = 0; i < n; i++)
+	{
+		char		path[96];
+		char	   *made;
+		int64_t		unused;
+
+		snprintf(path, sizeof(path), "/zklock/waits/%" PRIx64 ".9.9.w.7..%010d",
+				 (uint64_t) fake_session_id(waiter), 900000000 + i);
+		fake_tree_create(path, "", 0, ZKL_CREATE_PERSISTENT, 0, &made, &unused);
+		free(made);
+	}
+	for (int i = 0; i < 3; i++)
+	{
+		zkl_deadlock_free(zkl_request_publish(request, &report));
+		fake_run_all();
+		fake_advance(20000);
+	}
+	for (FakeNode *node = fake_tree_first(); node; node = node->next)
+		n_left += strncmp(node->path, "/zklock/waits/", 14) == 0;
+	zkl_request_end(request);
+	zkl_session_close(holder, 0);
+	return all && n_left == 1;
+}
+
 static uint64_t
 work_of(Way way, int n, bool *is_done)
 {
@@ -287,6 +327,7 @@ main(void)
 	test(waiting_array, "an array that waits for another session");
 	test(circle, "the reports of a deadlock");
 	test(chain, "the reports of a chain of waits");
+	test(forged, "reports in the name of a session");
 	test(confirmed, "an array that is confirmed, released one by one");
 	return done();
 }

@@ -268,6 +268,41 @@ test_forged(void)
 	scene_end(NULL);
 }
 
+/* Forged reports that can't be removed, and one before or behind them that can. */
+static void
+test_some_protected(void)
+{
+	for (int k = 0; k <= 12; k += 12)
+	{
+		char		path[128];
+		char		protected[64];
+		int			n = 0;
+
+		begin();
+		report(50);
+		for (int i = 0; i <= 12; i++)
+		{
+			char	   *made;
+			int64_t		unused;
+
+			snprintf(path, sizeof(path), WAITS "/%" PRIx64 ".%d.%x.w.7..0900000000",
+					 (uint64_t) fake_session_id(A->client), i == k ? 8 : 9, i);
+			fake_tree_create(path, "", 0, ZKL_CREATE_PERSISTENT, 0, &made, &unused);
+			free(made);
+		}
+		snprintf(protected, sizeof(protected), WAITS "/%" PRIx64 ".9.",
+				 (uint64_t) fake_session_id(A->client));
+		fake_quirks.deny = protected;
+		for (int i = 0; i < 10; i++)
+			go_on();
+		for (FakeNode *node = fake_tree_first(); node; node = node->next)
+			n += strncmp(node->path, WAITS "/", strlen(WAITS "/")) == 0;
+		is_int(n, 13, "of forged reports those stay that are protected, beside the own one");
+		fake_quirks.deny = NULL;
+		scene_end(NULL);
+	}
+}
+
 /* A node that was given up, and that an ACL protects, stays until the session ends. */
 static void
 test_undeletable(void)
@@ -301,6 +336,7 @@ main(void)
 	test_reconnect();
 	test_wait_over();
 	test_forged();
+	test_some_protected();
 	test_undeletable();
 	return done();
 }

@@ -24,27 +24,32 @@
  * The nodes that exist
  */
 
+static void
+append(ZklWaits *w, ZklOldNode *old)
+{
+	old->next = NULL;
+	if (w->old)
+		w->last_old->next = old;
+	else
+		w->old = old;
+	w->last_old = old;
+}
+
 /* Queues a node for deletion; if memory is exhausted, a later list finds it again. */
 static void
 remove_later(ZklSession *session, const char *name)
 {
 	ZklWaits   *w = session->waits;
-	ZklOldNode **end = &w->old;
-	ZklOldNode *old;
+	ZklOldNode *old = malloc(sizeof(ZklOldNode) + strlen(name) + 1);
 
-	for (; *end; end = &(*end)->next)
-		if (strcmp((*end)->name, name) == 0)
-			return;
-	old = malloc(sizeof(ZklOldNode) + strlen(name) + 1);
 	if (old == NULL)
 	{
 		w->unknown = true;
 		zkl__retry_later(session);
 		return;
 	}
-	old->next = NULL;
 	strcpy(old->name, name);
-	*end = old;
+	append(w, old);
 }
 
 /* The ensemble refuses to delete the first node of the list; it may not refuse the next. */
@@ -52,13 +57,9 @@ static void
 put_last(ZklWaits *w)
 {
 	ZklOldNode *old = w->old;
-	ZklOldNode **end = &w->old;
 
 	w->old = old->next;
-	while (*end)
-		end = &(*end)->next;
-	old->next = NULL;
-	*end = old;
+	append(w, old);
 }
 
 /* The first node of the list is deleted. */
@@ -69,6 +70,18 @@ forget_old(ZklWaits *w)
 
 	w->old = old->next;
 	free(old);
+}
+
+/* Goes on behind the nodes whose delete was refused, in a list that is new. */
+static void
+rotate(ZklWaits *w)
+{
+	int			n = 0;
+
+	for (const ZklOldNode *old = w->old; old; old = old->next)
+		n++;
+	for (unsigned i = n > 0 ? w->n_refused % (unsigned) n : 0; i > 0; i--)
+		put_last(w);
 }
 
 /* Withdraws the report, which is no longer true. */
@@ -156,6 +169,8 @@ on_found(ZklCall *call, const ZklResult *result)
 		return;
 	}
 	w->unknown = false;
+	while (w->old)
+		forget_old(w);			/* those that still exist are in the list */
 	for (int i = 0; result->code == ZKL_RC_OK && i < result->n_children; i++)
 	{
 		gone = gone && !is_report(w, result->children[i]);
@@ -163,6 +178,7 @@ on_found(ZklCall *call, const ZklResult *result)
 						   (uint64_t) session->connection.session_id))
 			keep_or_remove(session, result->children[i]);
 	}
+	rotate(w);
 	if (gone)
 		zkl__waits_note_probe(session);
 	else
@@ -278,6 +294,7 @@ on_removed(ZklCall *call, const ZklResult *result)
 	if (result->code != ZKL_RC_OK && result->code != ZKL_RC_NO_NODE)
 	{
 		put_last(w);
+		w->n_refused++;
 		zkl__retry_later(session);
 		return;
 	}

@@ -55,6 +55,8 @@ struct ZklWaits
 	/* the nodes that exist */
 	char	   *name;			/* the node, once created with this prefix */
 	ZklOldNode *old;			/* nodes to delete */
+	ZklOldNode *last_old;		/* valid unless old is NULL */
+	unsigned	n_refused;		/* deletes that the ensemble refused; may wrap */
 	bool		unknown;		/* more nodes of this session may exist */
 	int			attempts;		/* creates in a row that found no parent */
 	bool		refused;		/* the ensemble refused the node */
