@@ -55,7 +55,7 @@ is_deeply([ $zkc->children('/') ], ['zookeeper'], 'and no znode is made');
 	$second->query_ok("SELECT zk_lock_shared('super')");
 	$plain->query_ok("SELECT zk_lock_shared('super')");
 	fails_with($signaller, "SELECT zk_revoke('super')", '42501', "pg_signal_backend cannot ask a superuser's session",
-		like => qr/DETAIL:  Other holders that were asked: 1\./);
+		like => qr/DETAIL:  Number of other holders that received the request: 1\./);
 	works($plain, "SELECT state FROM zk_held_locks", 'held', 'an ordinary session is asked');
 	wait_until('the request', sub { $plain->query("SELECT zk_revoked('super')") eq 't' });
 	works($second, "SELECT zk_revoked('super'), state FROM zk_held_locks", 'f|held', "the superuser's is not, on another server either");

@@ -131,6 +131,8 @@ metric_becomes('sql_zklock_probe/acquired', 1, 'the probe acquires its lock');
 		$promised{"sql_$query/$_"} = 1 for split /[,\s]+/, $values;
 	}
 	cmp_ok(scalar(keys %promised), '>', 15, 'the configuration promises metrics');
+	# Each query runs at its own time.
+	eval { wait_until('every metric', sub { $metrics = metrics(); !grep { !defined $metrics->{$_} } keys %promised }) };
 	is_deeply([ grep { !defined $metrics->{$_} } sort keys %promised ],
 		[], 'the exporter has all of them');
 	is_deeply([ grep { m{last_scrape_failed/} && $metrics->{$_} } sort keys %$metrics ],
