@@ -159,6 +159,8 @@ is(scalar(told_waits($zkc)), 0, '... and no wait is published any more');
 # the ensemble has left of that session, is not waited for.
 {
 	my ($s, $t) = map { $d->open('a') } 1 .. 2;
+	# The outage lasts until the loss is noticed and the server has started again.
+	$_->query_ok("SET zklock.connect_timeout = '5min'") for $s, $t;
 	$d->hold($s, "SELECT zk_xact_lock('x')");
 	$d->wait_for($t, "SELECT zk_xact_lock('x')");
 	$zk->kill9;
