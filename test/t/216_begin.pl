@@ -169,6 +169,26 @@ for my $begin (sort keys %undo)
 	$_->quit for $gate, $s;
 }
 
+# PostgreSQL drops the cancel when its statement fails for another reason.
+{
+	my $p = ZkLock::Pipeline->new($node);
+	my $gate = session($node);
+	my $offset = -s $node->logfile;
+	$node->safe_psql('postgres', 'CREATE TABLE numbers (n int)');
+	$p->query("SELECT zk_lock('idle')");
+	my $id = $node->safe_psql('postgres', "SELECT session_id FROM zk_locks WHERE name = 'idle'");
+	$p->start_query('COPY numbers FROM STDIN');
+	wait_for_sql($node, q{SELECT count(*) FROM pg_locks WHERE relation = 'numbers'::regclass}, 1);
+	lose($id);
+	is_deeply([ $p->copy("no number\n")->until_ready ],
+		['22P02'], 'a statement fails while a loss is to cancel it');
+	$gate->query_ok('BEGIN; LOCK TABLE t');
+	$p->start_query('SELECT count(*) FROM t');
+	wait_for_log($node, qr/ERROR:  lock "idle" was lost/, $offset);
+	is_deeply([ $p->until_ready ], ['40001'], '... and the loss ends the next wait for a table lock');
+	$gate->quit;
+}
+
 # The loss may be noticed at any moment between a message and its statement. So the signal
 # by which a thread reports it to its backend is sent again and again.
 {

@@ -32,7 +32,7 @@
 #include "backend/session/callbacks.h"
 #include "backend/session/cancel.h"
 
-/* How often a request that cannot cancel anything yet is tried again. */
+/* How often a request is tried again. */
 #define TRY_AGAIN_MS 500
 
 static int	own_signal = 0;
@@ -110,42 +110,50 @@ can_cancel(void)
 }
 
 /*
- * A loss is pending until a statement reports it.  That statement may first wait for a
- * table lock, before any hook is called; so a loss is tried again in an idle session too.
+ * Programs that the backend has started get the signal that pg_cancel_backend() would
+ * send.  The backend gets it too, and counts it as a cancel from elsewhere.
  */
+static void
+cancel(void)
+{
+	if (!QueryCancelPending)
+		ours_alone = true;
+	InterruptPending = true;
+	QueryCancelPending = true;
+	SetLatch(MyLatch);
+	if ((requested[ZKLOCK_CANCEL_LOSS] || requested[ZKLOCK_CANCEL_REVOCATION]) &&
+		has_children())
+		zklock_signal_group_io(SIGINT);
+}
+
 static void
 try_again_later(void)
 {
 	struct itimerspec later = {.it_value.tv_nsec = TRY_AGAIN_MS * 1000000L};
 
-	if (requested[ZKLOCK_CANCEL_LOSS] || !is_idle())
-		timer_settime(try_again_timer, 0, &later, NULL);
+	timer_settime(try_again_timer, 0, &later, NULL);
 }
 
 /*
- * Handles zklock's signal; SIGINT is blocked meanwhile.  Programs that the backend has
- * started get the signal that pg_cancel_backend() would send.  The backend gets it too,
- * and counts it as a cancel from elsewhere.
+ * Handles zklock's signal; SIGINT is blocked meanwhile.
+ *
+ * A loss is pending until a statement reports it.  PostgreSQL drops the cancel if this
+ * statement fails for another reason; and the next one may first wait for a table lock,
+ * before any hook is called.  So a loss is always tried again, in an idle session too.
  */
 static void
 on_own_signal(int signo)
 {
 	int			save_errno = errno;
 
-	if (!is_any_requested() || proc_exit_inprogress)
-		;
-	else if (!can_cancel())
-		try_again_later();
-	else
+	if (is_any_requested() && !proc_exit_inprogress)
 	{
-		if (!QueryCancelPending)
-			ours_alone = true;
-		InterruptPending = true;
-		QueryCancelPending = true;
-		SetLatch(MyLatch);
-		if ((requested[ZKLOCK_CANCEL_LOSS] || requested[ZKLOCK_CANCEL_REVOCATION]) &&
-			has_children())
-			zklock_signal_group_io(SIGINT);
+		bool		possible = can_cancel();
+
+		if (possible)
+			cancel();
+		if (requested[ZKLOCK_CANCEL_LOSS] || !(possible || is_idle()))
+			try_again_later();
 	}
 	errno = save_errno;
 }

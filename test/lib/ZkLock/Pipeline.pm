@@ -7,6 +7,7 @@
 #   my @states = $p->run('BEGIN', 'INSERT INTO t VALUES (1)');  # SQLSTATEs, 00000: success;
 #                                # after an error the server skips the others
 #   $p->query('SELECT 1; SELECT 2');   # the simple protocol: the same
+#   $p->start_query('COPY t FROM STDIN'); @states = $p->copy("1\n")->until_ready;
 #   $p->start('VACUUM'); @states = $p->until_ready;     # something else in between
 #   $p->open_portal('SELECT ...'); @states = $p->fetch_row;     # in a transaction block
 #   $p->status;                        # I: idle, T: in a block, E: in a failed one
@@ -64,7 +65,12 @@ sub fetch_row
 	  ->until_ready;
 }
 
-sub query { my ($self, $sql) = @_; return $self->send_all(message('Q', "$sql\0"))->until_ready }
+sub query { my ($self, $sql) = @_; return $self->start_query($sql)->until_ready }
+
+sub start_query { my ($self, $sql) = @_; return $self->send_all(message('Q', "$sql\0")) }
+
+# All the data of a COPY FROM STDIN that start_query() has begun.
+sub copy { my ($self, $rows) = @_; return $self->send_all(message('d', $rows) . message('c', '')) }
 
 sub status { return $_[0]{status} }
 
