@@ -189,6 +189,19 @@ for my $begin (sort keys %undo)
 	$gate->quit;
 }
 
+# PL/pgSQL can catch the cancel where no statement runs inside its own.
+{
+	my $s = session($node);
+	$s->query_ok("SELECT zk_lock('idle')");
+	my $id = zk_session_id($s);
+	$s->query_async('DO $$ BEGIN BEGIN LOOP END LOOP; EXCEPTION WHEN query_canceled THEN END; '
+		  . 'LOOP END LOOP; END $$');
+	lose($id);
+	failed_with($s, '40001', 'a loss ends a statement that catches the cancel', like => qr/"idle"/);
+	works($s, 'SELECT 1', '1', '... and not the next one');
+	$s->quit;
+}
+
 # The loss may be noticed at any moment between a message and its statement. So the signal
 # by which a thread reports it to its backend is sent again and again.
 {
