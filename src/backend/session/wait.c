@@ -212,7 +212,9 @@ zklock_wait_for_lock(ZklSession *session, ZklockWaitOver over, void *arg,
 void
 zklock_wait_at_commit(ZklSession *session, ZklockWaitOver over, void *arg)
 {
-	if (StatementTimeout <= 0 || get_timeout_active(STATEMENT_TIMEOUT))
+	/* A background worker may commit without a statement. */
+	if (StatementTimeout <= 0 || GetCurrentStatementStartTimestamp() == 0 ||
+		get_timeout_active(STATEMENT_TIMEOUT))
 	{
 		zklock_wait(session, over, arg);
 		return;
