@@ -128,6 +128,18 @@ class Driver:
             CreateContainer(path, data, acls(acl), flags), result)
         return result.get()[0]
 
+    def crowd(self, path, count, length):
+        """Creates count children whose names have so many characters."""
+        self.client.ensure_path(path)
+        for number in range(count):
+            self.client.create(f"{path}/{number:0{length}}")
+        return True
+
+    def disperse(self, path):
+        for name in self.children(path):
+            self.client.delete(path + "/" + name)
+        return True
+
     def delete(self, path, recursive=False, version=-1):
         if recursive:
             return self.delete_tree(path)

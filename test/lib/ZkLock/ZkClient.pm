@@ -93,6 +93,10 @@ sub create
 	return $self->call('create', path => $path, %opt);
 }
 
+# Children with long names: a list of them is large.
+sub crowd { return $_[0]->call('crowd', path => $_[1], count => $_[2], length => $_[3]) }
+sub disperse { return $_[0]->call('disperse', path => $_[1]) }
+
 sub delete
 {
 	my ($self, $path, %opt) = @_;

@@ -1,0 +1,62 @@
+# A program that may write to the ensemble changes semaphores that a session is about to
+# delete: the session deletes nothing that has children, gives each up after three refusals,
+# and goes on with the others.
+
+use strict;
+use warnings;
+
+use Test::More;
+use ZkLock::Check;
+use ZkLock::Cluster;
+use ZkLock::Util qw(wait_until);
+use ZkLock::ZkClient;
+use ZkLock::ZkServer;
+
+# The server itself removes nothing.
+my $zk = ZkLock::ZkServer->start(container_check_ms => 3600000);
+my $zkc = ZkLock::ZkClient->new($zk->connect_string);
+my $node = zklock_node('a', zk => $zk);
+my $s = session($node);
+my $pools = '/zklock/semaphores';
+
+sub use_once
+{
+	my ($name) = @_;
+	return $s->query_ok("SELECT zk_acquire('$name', 3), zk_release('$name')");
+}
+
+# A semaphore that is used now goes after those whose turn is earlier.
+sub turn_passes
+{
+	my ($name) = @_;
+	use_once($name);
+	return wait_until("$name to go", sub { !$zkc->exists("$pools/$name") });
+}
+
+use_once($_) for qw(busy_top busy_locks busy_leases no_locks no_parts no_right own);
+$zkc->create("$pools/busy_top/theirs");
+$zkc->create("$pools/busy_locks/locks/theirs", data => 'x');
+$zkc->create("$pools/busy_leases/leases/theirs", data => 'x');
+$zkc->delete("$pools/no_locks/locks");
+$zkc->delete("$pools/no_parts/$_") for qw(locks leases);
+$zkc->set_acl("$pools/no_right", 'read');
+$zkc->delete("$pools/own", recursive => 1);
+$zkc->create("$pools/own/kept", data => 'theirs', makepath => 1);
+$s->query_ok("SELECT zk_lock('mine')");
+turn_passes($_) for qw(first second third fourth);
+
+my @left = sort $zkc->children($pools);
+is("@left", 'busy_leases busy_locks busy_top no_right own', 'what has children, or may not be changed, stays; what lacks parts goes');
+is($zkc->get("$pools/own/kept")->{data}, 'theirs', 'znodes of others stay');
+ok($zkc->exists("$pools/$_"), "... $_") for qw(busy_top/theirs busy_top/locks busy_locks/locks/theirs busy_leases/leases/theirs);
+$zkc->delete("$pools/$_") for qw(busy_top/theirs busy_locks/locks/theirs busy_leases/leases/theirs);
+my %cversion = map { $_ => $zkc->get("$pools/$_")->{cversion} } qw(busy_top busy_locks busy_leases);
+turn_passes('fifth');
+is_deeply({ map { $_ => $zkc->get("$pools/$_")->{cversion} } keys %cversion }, \%cversion, 'what was in use three times is left to the server');
+works($s, "SELECT zk_try_acquire('busy_top', 3), zk_unlock('mine'), zk_unlock_all()", 't|t|', 'the session and its locks go on');
+$s->quit;
+nothing_left($zkc, 'nothing is left');
+$zkc->close;
+$node->stop;
+$zk->stop;
+done_testing();
