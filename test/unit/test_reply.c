@@ -435,10 +435,51 @@ test_own_reads_too_long(void)
 	ok(zkl_filter_pass_in(&filter, &reads), "... for what comes next");
 	is_int((int) recv(library, bytes, 65536, MSG_DONTWAIT), sizeof(event) - 1, "... whole");
 
-	put(server, "\4\0\0\1" XID, 8);
+	put(server, "\4\0\0\1" HEAD(XID), 20);
 	reads = 9;
 	ok(zkl_filter_pass_in(&filter, &reads) && filter.refused,
 	   "one that answers nothing ends the connection");
+	free(bytes);
+	uninstall();
+}
+
+/* An answer to the library that is longer than any message may be. */
+static void
+test_too_long(void)
+{
+	static const char error[] = "\0\0\0\20" XID "\0\0\0\0\0\0\0\1\377\377\377\373";
+	static const char ping[] = "\0\0\0\20" HEAD("\377\377\377\376");
+	size_t		left = ZKL_MAX_REPLY + 1 - 16;
+	char	   *bytes = calloc(1, 65536);
+	int			reads = 9;
+	bool		is_quiet = true;
+
+	install();
+	filter.replies.connect_sent = true;
+	filter.replies.connected = true;
+	filter.replies.n_pings = 1;
+	if (!zkl_replies_expect(&filter.replies, BYTES(XID "\0\0\0\10\0\0\0\2/a\0")))
+		abort();
+	put(server, "\4\0\0\1" XID, 8);
+	ok(!zkl_filter_pass_in(&filter, &reads), "the header of an answer that is too long is waited for");
+	put(server, "\0\0\0\0\0\0\0\1\0\0\0\0", 12);
+	reads = 9;
+	ok(zkl_filter_pass_in(&filter, &reads), "... and passed on");
+	ok(recv(library, bytes, 65536, MSG_DONTWAIT) == sizeof(error) - 1 &&
+	   memcmp(bytes, error, sizeof(error) - 1) == 0, "... with an error");
+	memset(bytes, 0, 65536);
+	for (size_t n; is_quiet && left > 0; left -= n)
+	{
+		n = left < 65536 ? left : 65536;
+		put(server, bytes, n);
+		reads = 100;
+		is_quiet = !zkl_filter_pass_in(&filter, &reads);
+	}
+	ok(is_quiet && !filter.ended && filter.in.size <= 65536, "its body is dropped as it arrives");
+	put(server, ping, sizeof(ping) - 1);
+	reads = 9;
+	ok(zkl_filter_pass_in(&filter, &reads), "the next message passes");
+	is_int((int) recv(library, bytes, 65536, MSG_DONTWAIT), sizeof(ping) - 1, "... whole");
 	free(bytes);
 	uninstall();
 }
@@ -457,5 +498,6 @@ main(void)
 	test_last_answers();
 	test_large();
 	test_own_reads_too_long();
+	test_too_long();
 	return done();
 }

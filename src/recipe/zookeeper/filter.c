@@ -7,14 +7,15 @@
  * that drives the library passes the bytes on.  So what the library writes in pieces
  * leaves in one packet, and what the server sends is checked (reply.c) before the
  * library reads it.  An invalid message ends the connection; to the library it is lost.
- * So does a message that is too long, unless it answers a request of zk_reads.c: then the
- * message is dropped, and the request fails.
+ * Of an answer that is too long only the header is passed on, with an error; if it answers
+ * a request of zk_reads.c, all of it is dropped, and the request fails.
  *
  * Nothing here blocks.  Called with the library's mutex held, or without it on the I/O
  * thread after the library has closed its end (zk_client.c).
  *
  *-------------------------------------------------------------------------
  */
+#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -27,6 +28,8 @@
 #define BUFFER_SIZE 8192
 #define KEPT_SIZE 65536			/* a larger buffer is freed when empty */
 #define LENGTH_SIZE 4
+#define HEADER_SIZE 16			/* request number, last transaction, error */
+#define MARSHALLING_ERROR (-5)	/* ZMARSHALLINGERROR */
 
 /* Makes room at the end of the buffer; returns false when out of memory. */
 static bool
@@ -147,12 +150,31 @@ skip_in(ZklFilter *filter)
 	filter->skip -= size;
 }
 
+static void
+put_int(unsigned char *bytes, int32_t value)
+{
+	uint32_t	big_endian = htonl((uint32_t) value);
+
+	memcpy(bytes, &big_endian, sizeof(big_endian));
+}
+
+/* Makes the first message an answer without a body, with an error. */
+static void
+shorten(ZklFilter *filter, size_t length)
+{
+	unsigned char *message = filter->in.bytes + filter->in.start;
+
+	put_int(message, HEADER_SIZE);
+	put_int(message + LENGTH_SIZE + HEADER_SIZE - 4, MARSHALLING_ERROR);
+	filter->skip_next = length - HEADER_SIZE;
+}
+
 /*
- * Returns whether the first message is too long.  Then it ends the connection, unless a
- * request with an owner is to be answered next: then it will be dropped.
+ * Treats a first message that is too long.  Returns true if it is dropped or has ended
+ * the connection.
  */
 static bool
-is_too_long(ZklFilter *filter)
+refuse_too_long(ZklFilter *filter)
 {
 	size_t		used = filter->in.end - filter->in.start;
 	int32_t		length = used < LENGTH_SIZE ? 0
@@ -162,12 +184,28 @@ is_too_long(ZklFilter *filter)
 		return false;
 	if (length > 0 && zkl_replies_drop_owned(&filter->replies))
 		filter->skip = LENGTH_SIZE + (size_t) length;
+	else if (length > 0 && filter->replies.connected)
+	{
+		if (used >= LENGTH_SIZE + HEADER_SIZE)
+			shorten(filter, (size_t) length);
+		return false;
+	}
 	else
 	{
 		filter->refused = "a message that is too long";
 		zkl_filter_end(filter);
 	}
 	return true;
+}
+
+/* The first message has been passed on. */
+static void
+consume_message(ZklFilter *filter, size_t size)
+{
+	consume(&filter->in, size);
+	filter->passed = 0;
+	filter->skip = filter->skip_next;
+	filter->skip_next = 0;
 }
 
 /*
@@ -183,11 +221,11 @@ next_message(ZklFilter *filter, int *reads)
 	for (;;)
 	{
 		skip_in(filter);
+		if (refuse_too_long(filter))
+			return !filter->ended;
 		size = filter->skip > 0 ? 0 : whole_message(in, in->start);
 		if (size > 0)
 			break;
-		if (is_too_long(filter))
-			return !filter->ended;
 		if (*reads <= 0)
 			return false;
 		if (!receive(filter, reads))
@@ -230,10 +268,7 @@ zkl_filter_pass_in(ZklFilter *filter, int *reads)
 		return true;			/* the library must read first */
 	filter->passed += (size_t) n;
 	if (filter->passed == size)
-	{
-		consume(&filter->in, size);
-		filter->passed = 0;
-	}
+		consume_message(filter, size);
 	return true;
 }
 
@@ -253,7 +288,8 @@ zkl_filter_skip_in(ZklFilter *filter)
 
 	filter->ended = false;
 	while (next_message(filter, &reads))
-		consume(&filter->in, whole_message(&filter->in, filter->in.start));
+		if (filter->skip == 0)
+			consume_message(filter, whole_message(&filter->in, filter->in.start));
 	return !filter->ended && filter->replies.first != NULL;
 }
 

@@ -27,6 +27,7 @@ typedef struct ZklFilter
 	ZklBuffer	in;				/* from the server */
 	size_t		passed;			/* bytes of its first message given to the library */
 	size_t		skip;			/* bytes still to drop of an answer that was too long */
+	size_t		skip_next;		/* bytes to drop behind the first message */
 	ZklBuffer	out;			/* from the library */
 	size_t		noted;			/* bytes of that known to "replies", to be sent */
 	ZklReplies	replies;
