@@ -47,7 +47,7 @@ static const ZklockProblem problems[] = {
 
 const ZklockProblem zklock_session_over = {ERRCODE_CONNECTION_FAILURE,
 	"the ZooKeeper session is over",
-"Retry; locks that were held are lost, which the next statement tells.", NULL};
+"Retry; locks that were held are lost, which the next statement reports.", NULL};
 const ZklockProblem zklock_too_many_znodes = {ERRCODE_PROGRAM_LIMIT_EXCEEDED,
 	"there are too many znodes",
 "Look below zklock.root for what other programs left there.", NULL};
