@@ -6,7 +6,7 @@
 #                               the settings for TLS exist if that has TLS
 #   make installcheck           pg_regress and isolation tests against a running
 #                               server whose zklock.connect_string works
-#   make check-layers           which file may include and call what
+#   make check-layers           which file may include and call what; how long files may be
 #   make check-meta             META.json and the changelogs agree with zklock.control
 #   make check-format           C files are laid out as pgindent does; make format does it
 #   make check-scripts          shellcheck, perlcritic, pyflakes; do the mutants' patches apply?
@@ -127,13 +127,6 @@ dist: check-meta
 
 .PHONY: check-layers
 check-layers: $(OBJS)
-	@scripts/check-layers
-	@! grep -nE '#include +["<](postgres|utils/|storage/|access/|miscadmin)' -r src/recipe \
-	  || { echo "src/recipe/ includes PostgreSQL"; exit 1; }
-	@! grep -lE '#include +[<"](zookeeper/|zk_)' -r src | grep -v '^src/recipe/zookeeper/zk_' \
-	  || { echo "only src/recipe/zookeeper/zk_*.[ch] may include zookeeper.h"; exit 1; }
-	@test "$$(grep -hE '#include +"recipe/' -r src/zklock.c src/sql src/backend | sort -u)" = '#include "recipe/recipe.h"' \
-	  || { echo "src/ may include recipe/recipe.h alone"; exit 1; }
-	@test "$$(grep -l PG_VERSION_NUM -r src)" = src/compat.h \
-	  || { echo "only src/compat.h may know PG_VERSION_NUM"; exit 1; }
+	@PG_CONFIG=$(PG_CONFIG) scripts/check-layers
+	@PG_CONFIG=$(PG_CONFIG) prove -Q test/checks/*.pl
 	@echo "layers: ok"

@@ -1,0 +1,105 @@
+#!/usr/bin/perl
+# scripts/check-layers finds each violation in a small tree of its own, and nothing in the
+# tree without one.
+use strict;
+use warnings;
+use Cwd qw(abs_path);
+use File::Basename qw(dirname);
+use File::Path qw(make_path);
+use File::Temp qw(tempdir);
+use FindBin;
+use Test::More;
+
+my $check = abs_path("$FindBin::Bin/../../scripts/check-layers");
+my %good = (
+	'src/compat.h' => "#if PG_VERSION_NUM < 170000\n#endif\n",
+	'src/zklock.c' => qq(#include "recipe/recipe.h"\n#include "backend/base/holds.h"\n),
+	'src/sql/functions.c' => calling('sql', 'backend_base'),
+	'src/backend/base/holds.h' => qq(#include "recipe/recipe.h"\n#include "compat.h"\n),
+	'src/backend/base/holds.c' => calling('backend_base', 'recipe_lock'),
+	'src/recipe/recipe.h' => '',
+	'src/recipe/lock/lock.h' => qq(#include "internal.h"\n#include "recipe/zookeeper/client.h"\n),
+	'src/recipe/lock/internal.h' => qq(#include "../recipe.h"\n#include <string.h>\n),
+	'src/recipe/lock/lock.c' => calling('recipe_lock', 'recipe_zookeeper'),
+	'src/recipe/zookeeper/client.h' => '',
+	'src/recipe/zookeeper/zk_library.h' => "#include <zookeeper/zookeeper.h>\n",
+	'src/recipe/zookeeper/zk_client.c' => calling('recipe_zookeeper'));
+
+is(complaints(), '', 'a tree by the rules');
+
+# Includes.
+complains('src/recipe/zookeeper/client.h', '#include "recipe/lock/lock.h"', qr/client\.h includes \S+lock\.h, which is above/);
+complains('src/recipe/lock/lock.h', '#include "backend/base/holds.h"', qr/lock\.h includes \S+holds\.h, which is above/);
+complains('src/recipe/lock/lock.h', '#include "../../backend/base/holds.h"',
+	qr{lock\.h includes src/backend/base/holds\.h, which is above});
+complains('src/recipe/lock/lock.h', '#include "compat.h"', qr/lock\.h includes \S+compat\.h, which is above/);
+complains('src/recipe/lock/lock.h', '#include "recipe/zookeeper/zk_library.h"', qr/zk_library\.h, which is private to/);
+complains('src/recipe/lock/lock.h', '#include <zookeeper/zookeeper.h>', qr/lock\.h includes \S+ of the client library/);
+complains('src/recipe/lock/lock.h', '#  include "miscadmin.h"', qr/lock\.h includes miscadmin\.h of PostgreSQL/);
+complains('src/recipe/lock/lock.h', '#include <utils/memutils.h>', qr/lock\.h includes \S+ of PostgreSQL/);
+complains('src/backend/base/holds.h', '#include "recipe/lock/lock.h"', qr/holds\.h includes \S+lock\.h, but/);
+complains('src/zklock.c', '#include "recipe/lock/lock.h"', qr/zklock\.c includes \S+lock\.h, but/);
+complains('src/backend/base/holds.h', '#if PG_VERSION_NUM < 170000', qr/holds\.h knows PG_VERSION_NUM/);
+
+# Calls.
+complains('src/recipe/lock/lock.c', 'void recipe_lock_too(void) { backend_base(); }', qr/lock\.c uses backend_base of .*above/);
+complains('src/recipe/zookeeper/zk_client.c', 'extern int recipe_lock_variable; int *p = &recipe_lock_variable;',
+	qr/zk_client\.c uses recipe_lock_variable of .*above/);
+
+# Lengths.
+complains('src/recipe/lock/lock.h', "\n" x 500, qr/lock\.h has 50\d lines/);
+complains('src/recipe/lock/lock.c', function_of(61), qr/lock\.c:\d+: a function of more than 60 lines/);
+unlike(complaints('src/recipe/lock/lock.c' => $good{'src/recipe/lock/lock.c'} . function_of(60)), qr/a function of/,
+	'a function of 60 lines');
+like(complaints(map { ("src/recipe/lock/f$_.c" => '') } 1 .. 12), qr{src/recipe/lock has 13 files}, 'too many files');
+done_testing();
+
+# A file with a function and a variable named after its layer, which calls another one.
+sub calling
+{
+	my ($name, $called) = @_;
+	return "int ${name}_variable = 1;\nvoid $name(void)\n{\n" . ($called ? "$called();\n" : '') . "}\n";
+}
+
+sub function_of
+{
+	my ($lines) = @_;
+	return "void\nlong_one(void)\n{\n" . "\n" x ($lines - 2) . "}\n";
+}
+
+sub complains
+{
+	my ($file, $addition, $expected) = @_;
+	my ($first) = $addition =~ /\A(.*)/;
+	like(complaints($file => "$good{$file}$addition\n"), $expected, "$file: " . ($first || 'empty lines'));
+	return;
+}
+
+# What the check prints for the good tree with these files.
+sub complaints
+{
+	my %files = (%good, @_);
+	my $dir = tempdir(CLEANUP => 1);
+	foreach my $name (sort keys %files)
+	{
+		make_path(dirname("$dir/$name"));
+		open my $out, '>', "$dir/$name" or die "$name: $!\n";
+		print $out $files{$name};
+		close $out or die "$name: $!\n";
+		compile("$dir/$name", $files{$name}) if $name =~ /\.c$/;
+	}
+	my $output = qx(cd '$dir' && '$check' 2>&1);
+	die "the check ended with $?: $output" if $? != ($output eq '' ? 0 : 256);
+	return $output;
+}
+
+# Without its includes, whose headers need not be there.
+sub compile
+{
+	my ($file, $text) = @_;
+	open my $cc, '|-', qw(cc -w -std=gnu11 -Wno-implicit-function-declaration -x c -c - -o), $file =~ s/c$/o/r
+	  or die "cc: $!\n";
+	print $cc $text =~ s/^#.*//mgr;
+	close $cc or die "$file does not compile\n";
+	return;
+}
