@@ -8,17 +8,18 @@
 #include "recipe/deadlock/waits.h"
 #include "recipe/scan/scan.h"
 
-/* In the order in which the session calls them: lower layers first. */
-static const ZklSessionPart *const parts[] = {
-	&zkl__nodes_part,
-	&zkl__empty_parents_part,
-	&zkl__requests_part,
-	&zkl__locks_part,
-	&zkl__hold_watch_part,
-	&zkl__permits_part,
-	&zkl__scans_part,
-	&zkl__waits_part,
-	NULL
+static const ZklSessionPart *const parts[ZKL_N_PARTS] = {
+	[ZKL_PART_LAST_GRANTS] = &zkl__last_grants_part,
+	[ZKL_PART_NODES] = &zkl__nodes_part,
+	[ZKL_PART_LEAVING] = &zkl__leaving_part,
+	[ZKL_PART_EMPTY_PARENTS] = &zkl__empty_parents_part,
+	[ZKL_PART_PARENTS] = &zkl__parents_part,
+	[ZKL_PART_REQUESTS] = &zkl__requests_part,
+	[ZKL_PART_LOCKS] = &zkl__locks_part,
+	[ZKL_PART_HOLD_WATCH] = &zkl__hold_watch_part,
+	[ZKL_PART_PERMITS] = &zkl__permits_part,
+	[ZKL_PART_SCANS] = &zkl__scans_part,
+	[ZKL_PART_WAITS] = &zkl__waits_part,
 };
 
 ZklSession *

@@ -37,7 +37,7 @@ zkl__check_free(ZklCycleCheck *check)
 static void
 count_answer(ZklSession *session)
 {
-	if (--session->waits->check->outstanding == 0)
+	if (--zkl__waits(session)->check->outstanding == 0)
 		zkl__wake(session);
 }
 
@@ -59,7 +59,7 @@ static void
 on_queue_listed(ZklCall *call, const ZklResult *result)
 {
 	ZklSession *session = call->session;
-	ZklCycleCheck *check = session->waits->check;
+	ZklCycleCheck *check = zkl__waits(session)->check;
 	ZklCheckList *list = list_of_call(check, call);
 	bool		too_many;
 
@@ -79,12 +79,13 @@ on_queue_listed(ZklCall *call, const ZklResult *result)
 void
 zkl__check_list_queues(ZklSession *session)
 {
-	ZklCycleCheck *check = session->waits->check;
+	ZklCycleCheck *check = zkl__waits(session)->check;
 
 	for (int i = 0; i < check->n_lists; i++)
 	{
 		ZklCheckList *list = &check->lists[i];
-		char	   *path = zkl__path(session->root, check->queue_entries[list->first].path);
+		char	   *path = zkl__path(zkl__config(session)->root,
+									 check->queue_entries[list->first].path);
 
 		if (path)
 			list->list_call =
@@ -122,7 +123,7 @@ static void
 on_data_read(ZklCall *call, const ZklResult *result)
 {
 	ZklSession *session = call->session;
-	ZklCycleCheck *check = session->waits->check;
+	ZklCycleCheck *check = zkl__waits(session)->check;
 	ZklParticipant *participant;
 	int			i = 0;
 
@@ -145,10 +146,11 @@ on_data_read(ZklCall *call, const ZklResult *result)
 static void
 read_participant_node(ZklSession *session, ZklParticipant *participant, const char *name)
 {
-	ZklCycleCheck *check = session->waits->check;
+	ZklCycleCheck *check = zkl__waits(session)->check;
 
 	participant->read_call =
-		zkl__read_child(zkl__call_new(session, on_data_read, NULL, NULL), session->waits_path,
+		zkl__read_child(zkl__call_new(session, on_data_read, NULL, NULL),
+						zkl__config(session)->waits_path,
 						name, false);
 	if (participant->read_call)
 		check->outstanding++;
@@ -160,7 +162,7 @@ read_participant_node(ZklSession *session, ZklParticipant *participant, const ch
 void
 zkl__check_begin(ZklSession *session, const ZklWaitReports *reports)
 {
-	ZklWaits   *w = session->waits;
+	ZklWaits   *w = zkl__waits(session);
 	ZklCircle	suspects = {w->suspects, w->n_suspects};
 
 	w->check = calloc(1, sizeof(ZklCycleCheck));

@@ -81,8 +81,8 @@ zkl__search_forget(ZklWaits *w)
 static void
 search_later(ZklSession *session, int ms)
 {
-	session->waits->next_search_ms = zkl_now_ms() + ms;
-	zkl__arm_timer(session, session->waits->next_search_ms);
+	zkl__waits(session)->next_search_ms = zkl_now_ms() + ms;
+	zkl__arm_timer(session, zkl__waits(session)->next_search_ms);
 }
 
 static int
@@ -95,7 +95,7 @@ next_pause_ms(int pause_ms, int first_ms)
 static void
 search_from_time_to_time(ZklSession *session)
 {
-	ZklWaits   *w = session->waits;
+	ZklWaits   *w = zkl__waits(session);
 
 	w->pause_ms = next_pause_ms(w->pause_ms, PAUSE_MS);
 	search_later(session, w->pause_ms);
@@ -105,7 +105,7 @@ search_from_time_to_time(ZklSession *session)
 static void
 search_soon(ZklSession *session, int ms)
 {
-	if (zkl_now_ms() < session->waits->active_ms + SOON_FOR_MS)
+	if (zkl_now_ms() < zkl__waits(session)->active_ms + SOON_FOR_MS)
 		search_later(session, ms);
 	else
 		search_from_time_to_time(session);
@@ -115,7 +115,7 @@ search_soon(ZklSession *session, int ms)
 static void
 warn(ZklSession *session)
 {
-	session->is_unsearched = true;
+	zkl__waits(session)->request->is_unsearched = true;
 	zkl__wake(session);
 }
 
@@ -123,7 +123,7 @@ warn(ZklSession *session)
 static void
 pause_checks(ZklSession *session)
 {
-	ZklWaits   *w = session->waits;
+	ZklWaits   *w = zkl__waits(session);
 
 	w->check_pause_ms = next_pause_ms(w->check_pause_ms, CHECK_PAUSE_MS);
 	w->next_check_ms = zkl_now_ms() + w->check_pause_ms;
@@ -141,7 +141,7 @@ static void
 send_probe(ZklSession *session, const ZklWaitNode *node)
 {
 	zkl__delete_child(zkl__call_new(session, zkl__ignore_answer, NULL, NULL),
-					  session->waits_path, node->name);
+					  zkl__config(session)->waits_path, node->name);
 }
 
 /*
@@ -151,7 +151,7 @@ send_probe(ZklSession *session, const ZklWaitNode *node)
 static bool
 probe_others(ZklSession *session, const Work *work, ZklCircle who, int n)
 {
-	ZklWaits   *w = session->waits;
+	ZklWaits   *w = zkl__waits(session);
 	const ZklWaitNode *claim = zkl_reports_find(&work->reports, work->me);
 	bool		all = true;
 	int			n_reports = 0;
@@ -186,7 +186,7 @@ probe_others(ZklSession *session, const Work *work, ZklCircle who, int n)
 static void
 check_cycle(ZklSession *session, const Work *work)
 {
-	ZklWaits   *w = session->waits;
+	ZklWaits   *w = zkl__waits(session);
 	const ZklChoice *v = &work->choice;
 	int64_t		now = zkl_now_ms();
 
@@ -209,7 +209,7 @@ check_cycle(ZklSession *session, const Work *work)
 static void
 act_claimed(ZklSession *session, const Work *work)
 {
-	ZklWaits   *w = session->waits;
+	ZklWaits   *w = zkl__waits(session);
 	const ZklChoice *v = &work->choice;
 	ZklCircle	members = {v->members, v->n};
 
@@ -229,7 +229,7 @@ act_claimed(ZklSession *session, const Work *work)
 static void
 claim(ZklSession *session, ZklChoice *v)
 {
-	ZklWaits   *w = session->waits;
+	ZklWaits   *w = zkl__waits(session);
 
 	free(w->suspects);
 	w->suspects = v->members;
@@ -246,7 +246,7 @@ claim(ZklSession *session, ZklChoice *v)
 static void
 act_unclaimed(ZklSession *session, ZklChoice *v)
 {
-	ZklWaits   *w = session->waits;
+	ZklWaits   *w = zkl__waits(session);
 	bool		is_best = v->best && strcmp(v->best->name, w->name) == 0;
 	int64_t		now = zkl_now_ms();
 
@@ -275,7 +275,7 @@ act_unclaimed(ZklSession *session, ZklChoice *v)
 static bool
 take_work(ZklSession *session, ZklRequest *request, Work *work)
 {
-	ZklWaits   *w = session->waits;
+	ZklWaits   *w = zkl__waits(session);
 
 	memset(work, 0, sizeof(*work));
 	if (w->request != request || w->name == NULL ||
@@ -285,7 +285,7 @@ take_work(ZklSession *session, ZklRequest *request, Work *work)
 	if (work->name == NULL)
 		return false;
 	work->era = w->era;
-	work->me = (uint64_t) session->connection.session_id;
+	work->me = (uint64_t) zkl__session_id(session);
 	work->suspects = (ZklCircle)
 	{
 		w->suspects, w->n_suspects
@@ -327,7 +327,7 @@ work_on(Work *work, ZklKeyOf key_of)
 static void
 find_own_reports(ZklSession *session)
 {
-	session->waits->unknown = true;
+	zkl__waits(session)->unknown = true;
 	search_later(session, POLL_MS);
 }
 
@@ -355,7 +355,7 @@ act_on_reports(ZklSession *session, Work *work)
 static void
 act_on_check(ZklSession *session, Work *work)
 {
-	ZklWaits   *w = session->waits;
+	ZklWaits   *w = zkl__waits(session);
 
 	if (work->check->failed)
 		pause_checks(session);
@@ -387,7 +387,7 @@ ZklDeadlock *
 zkl__search_judge(ZklRequest *request, const ZklWaitReport *report)
 {
 	ZklSession *session = request->session;
-	ZklWaits   *w = session->waits;
+	ZklWaits   *w = zkl__waits(session);
 	Work		work;
 	bool		is_current;
 
@@ -427,7 +427,7 @@ static void
 on_reports_listed(ZklCall *call, const ZklResult *result)
 {
 	ZklSession *session = call->session;
-	ZklWaits   *w = session->waits;
+	ZklWaits   *w = zkl__waits(session);
 	bool		too_many = false;
 
 	if (w->list_call != call)
@@ -451,17 +451,18 @@ on_reports_listed(ZklCall *call, const ZklResult *result)
 static void
 send_report_list(ZklSession *session)
 {
-	ZklWaits   *w = session->waits;
+	ZklWaits   *w = zkl__waits(session);
 	ZklCall    *call;
 
 	w->search_wanted = false;
 	w->next_search_ms = 0;
 	call = zkl__call_new(session, on_reports_listed, NULL, NULL);
 	if (w->claims)
-		w->list_call = zkl__list_synced(call, session->waits_path, false);
+		w->list_call = zkl__list_synced(call, zkl__config(session)->waits_path, false);
 	else
 		w->list_call = zkl__call_sent(call, call &&
-									  zkl_client_list(session->client, session->waits_path,
+									  zkl_client_list(zkl__client(session),
+													  zkl__config(session)->waits_path,
 													  &call->completion));
 	w->search_wanted = w->list_call == NULL;
 }
@@ -470,10 +471,10 @@ send_report_list(ZklSession *session)
 void
 zkl__search_drive(ZklSession *session)
 {
-	ZklWaits   *w = session->waits;
+	ZklWaits   *w = zkl__waits(session);
 
 	if (w->name == NULL || w->list_call || w->seen || w->check || w->is_busy ||
-		session->state != ZKL_SESSION_CONNECTED)
+		!zkl__is_connected(session))
 	{
 		w->next_search_ms = 0;
 		return;

@@ -39,7 +39,7 @@ append(ZklWaits *w, ZklOldNode *old)
 static void
 remove_later(ZklSession *session, const char *name)
 {
-	ZklWaits   *w = session->waits;
+	ZklWaits   *w = zkl__waits(session);
 	ZklOldNode *old = malloc(sizeof(ZklOldNode) + strlen(name) + 1);
 
 	if (old == NULL)
@@ -88,7 +88,7 @@ rotate(ZklWaits *w)
 void
 zkl__waits_withdraw(ZklSession *session)
 {
-	ZklWaits   *w = session->waits;
+	ZklWaits   *w = zkl__waits(session);
 
 	if (w->name)
 		remove_later(session, w->name);
@@ -105,7 +105,7 @@ zkl__waits_withdraw(ZklSession *session)
 static void
 reported(ZklSession *session, const char *name)
 {
-	ZklWaits   *w = session->waits;
+	ZklWaits   *w = zkl__waits(session);
 
 	free(w->name);
 	w->name = strdup(name);
@@ -141,9 +141,9 @@ is_report(const ZklWaits *w, const char *name)
 static void
 keep_or_remove(ZklSession *session, const char *name)
 {
-	if (is_reported_by(session->waits, name))
+	if (is_reported_by(zkl__waits(session), name))
 		reported(session, name);
-	else if (!is_report(session->waits, name))
+	else if (!is_report(zkl__waits(session), name))
 		remove_later(session, name);
 }
 
@@ -157,7 +157,7 @@ static void
 on_found(ZklCall *call, const ZklResult *result)
 {
 	ZklSession *session = call->session;
-	ZklWaits   *w = session->waits;
+	ZklWaits   *w = zkl__waits(session);
 	bool		gone = w->name != NULL;
 
 	w->state_call = NULL;
@@ -175,7 +175,7 @@ on_found(ZklCall *call, const ZklResult *result)
 	{
 		gone = gone && !is_report(w, result->children[i]);
 		if (zkl_is_wait_of(result->children[i],
-						   (uint64_t) session->connection.session_id))
+						   (uint64_t) zkl__session_id(session)))
 			keep_or_remove(session, result->children[i]);
 	}
 	rotate(w);
@@ -188,9 +188,10 @@ on_found(ZklCall *call, const ZklResult *result)
 static void
 send_find(ZklSession *session)
 {
-	ZklWaits   *w = session->waits;
+	ZklWaits   *w = zkl__waits(session);
 
-	w->state_call = zkl__list_synced(zkl__call_new(session, on_found, NULL, NULL), session->waits_path, false);
+	w->state_call = zkl__list_synced(zkl__call_new(session, on_found, NULL, NULL),
+									 zkl__config(session)->waits_path, false);
 }
 
 static void
@@ -198,7 +199,7 @@ on_parent_created(ZklCall *call, const ZklResult *result)
 {
 	if (result->code != ZKL_RC_OK && result->code != ZKL_RC_NODE_EXISTS &&
 		result->code != ZKL_RC_CONNECTION_LOSS)
-		call->session->waits->refused = true;
+		zkl__waits(call->session)->refused = true;
 }
 
 static void
@@ -206,8 +207,8 @@ send_parent(ZklSession *session)
 {
 	ZklCall    *call = zkl__call_new(session, on_parent_created, NULL, NULL);
 
-	zkl__call_sent(call, call && zkl_client_create(session->client,
-												   session->waits_path, "", 0,
+	zkl__call_sent(call, call && zkl_client_create(zkl__client(session),
+												   zkl__config(session)->waits_path, "", 0,
 												   ZKL_CREATE_PERSISTENT,
 												   &call->completion));
 }
@@ -216,7 +217,7 @@ static void
 on_created(ZklCall *call, const ZklResult *result)
 {
 	ZklSession *session = call->session;
-	ZklWaits   *w = session->waits;
+	ZklWaits   *w = zkl__waits(session);
 	const char *name = result->path ? strrchr(result->path, '/') : NULL;
 
 	w->state_call = NULL;
@@ -245,11 +246,11 @@ on_created(ZklCall *call, const ZklResult *result)
 static bool
 compose_prefix(ZklSession *session)
 {
-	ZklWaits   *w = session->waits;
+	ZklWaits   *w = zkl__waits(session);
 	ZklText		t = {NULL, 0, 0, false};
 
 	zkl_text_add(&t, "%" PRIx64 ".%" PRIx64 ".%" PRIx64 ".%c%s.",
-				 (uint64_t) session->connection.session_id, w->wait, ++w->version,
+				 (uint64_t) zkl__session_id(session), w->wait, ++w->version,
 				 w->claims ? 'c' : 'w', w->edges);
 	if (t.failed)
 	{
@@ -264,18 +265,18 @@ compose_prefix(ZklSession *session)
 static void
 send_create(ZklSession *session)
 {
-	ZklWaits   *w = session->waits;
+	ZklWaits   *w = zkl__waits(session);
 	ZklCall    *call = NULL;
 	char	   *path = NULL;
 
 	if (w->prefix || compose_prefix(session))
-		path = zkl__path(session->waits_path, w->prefix);
+		path = zkl__path(zkl__config(session)->waits_path, w->prefix);
 	if (path)
 		call = zkl__call_new(session, on_created, NULL, NULL);
 	if (call)
 		call->confirms = true;
 	w->state_call = zkl__call_sent(call, call &&
-								   zkl_client_create(session->client, path, w->data,
+								   zkl_client_create(zkl__client(session), path, w->data,
 													 w->data_len,
 													 ZKL_CREATE_EPHEMERAL_SEQUENTIAL,
 													 &call->completion));
@@ -286,7 +287,7 @@ static void
 on_removed(ZklCall *call, const ZklResult *result)
 {
 	ZklSession *session = call->session;
-	ZklWaits   *w = session->waits;
+	ZklWaits   *w = zkl__waits(session);
 
 	w->state_call = NULL;
 	if (result->code == ZKL_RC_CONNECTION_LOSS)
@@ -306,7 +307,7 @@ static void
 on_watch_set(ZklCall *call, const ZklResult *result)
 {
 	ZklSession *session = call->session;
-	ZklWaits   *w = session->waits;
+	ZklWaits   *w = zkl__waits(session);
 
 	if (w->watch_call != call)
 		return;
@@ -321,11 +322,9 @@ on_watch_set(ZklCall *call, const ZklResult *result)
 void
 zkl__waits_drive(ZklSession *session)
 {
-	ZklWaits   *w = session->waits;
+	ZklWaits   *w = zkl__waits(session);
 
-	if (w == NULL)
-		return;
-	if (session->state != ZKL_SESSION_CONNECTED)
+	if (!zkl__is_connected(session))
 	{
 		w->next_search_ms = 0;	/* on_connected() requests a search */
 		return;
@@ -333,18 +332,18 @@ zkl__waits_drive(ZklSession *session)
 	if (w->state_call == NULL)
 	{
 		/* A refused list or delete waits for retry_ms. */
-		if (w->unknown && session->retry_ms == 0)
+		if (w->unknown && !zkl__has_retry(session))
 			send_find(session);
 		else if (!w->unknown && is_wanted(w) && w->name == NULL)
 			send_create(session);
-		else if (!w->unknown && w->old && session->retry_ms == 0)
+		else if (!w->unknown && w->old && !zkl__has_retry(session))
 			w->state_call =
 				zkl__delete_child(zkl__call_new(session, on_removed, NULL, NULL),
-								  session->waits_path, w->old->name);
+								  zkl__config(session)->waits_path, w->old->name);
 	}
 	if (w->name && !w->is_watched && w->watch_call == NULL)
 		w->watch_call = zkl__read_child(zkl__call_new(session, on_watch_set, NULL, NULL),
-										session->waits_path, w->name, true);
+										zkl__config(session)->waits_path, w->name, true);
 	zkl__search_drive(session);
 }
 

@@ -46,7 +46,7 @@ is_waiting_for_permit(const ZklRequest *request)
 static bool
 has_pending_deletes(const ZklSession *session)
 {
-	for (const ZklNode *node = session->nodes; node; node = node->next)
+	for (const ZklNode *node = zkl__nodes(session); node; node = node->next)
 		if (!node->wanted && node->state != NODE_GONE && !node->is_undeletable)
 			return true;
 	return false;
@@ -140,7 +140,7 @@ zkl__report_edges(ZklText *edges, const ZklRequest *request, const ZklWaitReport
 {
 	zkl_text_add(edges, ".");
 	add_node_sets(edges, request);
-	add_local_waiters(edges, request->session->waits, report);
+	add_local_waiters(edges, zkl__waits(request->session), report);
 }
 
 /* Returns what a node in a queue requests, in words. */
@@ -158,7 +158,7 @@ add_permit(ZklText *data, const ZklRequest *request, const ZklWaitReport *report
 	const ZklPermit *permit = request->permit;
 
 	zkl_text_add(data, "\np\t%s\t%d\t%d\t%s",
-				 permit->permits_path + strlen(request->session->root) + 1,
+				 permit->permits_path + strlen(zkl__config(request->session)->root) + 1,
 				 zkl__permit_limit(permit), permit->n_own,
 				 item_text(request, request->nodes[0]));
 	add_field(data, report->locks[0]);
@@ -169,7 +169,7 @@ add_queue_entry(ZklText *data, const ZklRequest *request, const ZklNode *node,
 				const ZklWaitReport *report)
 {
 	zkl_text_add(data, "\n%c\t%s\t%s\t%s", node->upgrade ? 'u' : 'w',
-				 node->lock_path + strlen(request->session->root) + 1, node->name,
+				 node->lock_path + strlen(zkl__config(request->session)->root) + 1, node->name,
 				 item_text(request, node));
 	add_field(data, report->locks[node->index]);
 }
@@ -203,7 +203,7 @@ zkl__report_data(ZklText *data, const ZklRequest *request, const ZklWaitReport *
 			add_queue_entry(data, request, request->nodes[i], report);
 	for (int i = 0; i < report->n_local_waiters; i++)
 	{
-		if (!is_listed(request->session->waits, &report->local_waiters[i]) ||
+		if (!is_listed(zkl__waits(request->session), &report->local_waiters[i]) ||
 			data->length > ZKL_WAIT_NAME_MAX)
 			continue;
 		zkl_text_add(data, "\nd\t%" PRIx64 "\t%d",

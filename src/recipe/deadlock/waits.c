@@ -34,10 +34,10 @@
 void
 zkl__waits_note_probe(ZklSession *session)
 {
-	ZklWaits   *w = session->waits;
+	ZklWaits   *w = zkl__waits(session);
 
 	zkl__waits_withdraw(session);
-	session->n_probes++;
+	w->request->n_probes++;
 	w->is_probed = true;
 	for (int i = 0; i < w->request->n; i++)
 	{
@@ -56,13 +56,11 @@ zkl__waits_note_probe(ZklSession *session)
 static void
 on_watch(ZklSession *session, const char *path)
 {
-	ZklWaits   *w = session->waits;
-	size_t		length;
+	ZklWaits   *w = zkl__waits(session);
+	const char *parent = zkl__config(session)->waits_path;
+	size_t		length = strlen(parent);
 
-	if (w == NULL || w->name == NULL)
-		return;
-	length = strlen(session->waits_path);
-	if (strncmp(path, session->waits_path, length) == 0 && path[length] == '/' &&
+	if (w->name && strncmp(path, parent, length) == 0 && path[length] == '/' &&
 		strcmp(path + length + 1, w->name) == 0)
 		zkl__waits_note_probe(session);
 }
@@ -71,7 +69,7 @@ on_watch(ZklSession *session, const char *path)
 void
 zkl__waits_claim(ZklSession *session, bool claims)
 {
-	ZklWaits   *w = session->waits;
+	ZklWaits   *w = zkl__waits(session);
 
 	zkl__waits_withdraw(session);
 	w->claims = claims;
@@ -101,7 +99,7 @@ is_kept(const ZklWaits *w)
 static void
 compose(ZklSession *session, const ZklWaitReport *report)
 {
-	ZklWaits   *w = session->waits;
+	ZklWaits   *w = zkl__waits(session);
 	ZklText		edges = {NULL, 0, 0, false};
 	ZklText		data = {NULL, 0, 0, false};
 
@@ -127,7 +125,7 @@ compose(ZklSession *session, const ZklWaitReport *report)
 static void
 forget_report(ZklSession *session)
 {
-	ZklWaits   *w = session->waits;
+	ZklWaits   *w = zkl__waits(session);
 
 	zkl__waits_withdraw(session);
 	free(w->edges);
@@ -136,18 +134,11 @@ forget_report(ZklSession *session)
 	w->refused = false;
 	w->attempts = 0;
 	w->is_probed = false;
-	session->is_unsearched = false;
+	if (w->request)
+		w->request->is_unsearched = false;
 	w->pause_ms = 0;
 	w->check_pause_ms = 0;
 	w->next_check_ms = 0;
-}
-
-static ZklWaits *
-waits_of(ZklSession *session)
-{
-	if (session->waits == NULL)
-		session->waits = calloc(1, sizeof(ZklWaits));
-	return session->waits;
 }
 
 /* Withdraws the report, because the request no longer waits. */
@@ -156,10 +147,10 @@ on_ended(ZklRequest *request)
 {
 	ZklSession *session = request->session;
 
-	if (session->waits == NULL || session->waits->request != request)
+	if (zkl__waits(session)->request != request)
 		return;
 	forget_report(session);
-	session->waits->request = NULL;
+	zkl__waits(session)->request = NULL;
 	zkl__waits_drive(session);
 }
 
@@ -168,9 +159,9 @@ static bool
 publish(ZklRequest *request, const ZklWaitReport *report)
 {
 	ZklSession *session = request->session;
-	ZklWaits   *w = waits_of(session);
+	ZklWaits   *w = zkl__waits(session);
 
-	if (w == NULL || request->status != ZKL_PENDING || zkl__is_final(session))
+	if (request->status != ZKL_PENDING || zkl__is_final(session))
 		return false;
 	if (w->request != request)
 	{
@@ -182,7 +173,7 @@ publish(ZklRequest *request, const ZklWaitReport *report)
 	if (zkl__report_is_settled(request))
 	{
 		compose(session, report);
-		if (report->probe == session->n_probes)
+		if (report->probe == request->n_probes)
 			w->is_probed = false;
 	}
 	zkl__waits_drive(session);
@@ -210,28 +201,24 @@ zkl_deadlock_free(ZklDeadlock *deadlock)
 static void
 on_free(ZklSession *session)
 {
-	ZklWaits   *w = session->waits;
+	ZklWaits   *w = zkl__waits(session);
 
-	if (w == NULL)
-		return;
 	zkl__search_forget(w);
 	zkl__waits_free_nodes(w);
 	free(w->edges);
 	free(w->data);
 	free(w->suspects);
-	free(w);
-	session->waits = NULL;
 }
 
 static void
 on_connected(ZklSession *session)
 {
-	if (session->waits == NULL)
-		return;
-	session->waits->is_watched = false;
-	session->waits->active_ms = zkl_now_ms();
-	session->waits->has_probed = false;
-	session->waits->search_wanted = true;
+	ZklWaits   *w = zkl__waits(session);
+
+	w->is_watched = false;
+	w->active_ms = zkl_now_ms();
+	w->has_probed = false;
+	w->search_wanted = true;
 }
 
 static void
@@ -244,10 +231,11 @@ on_timer(ZklSession *session, int64_t now)
 static int64_t
 next_timer(const ZklSession *session)
 {
-	return session->waits ? session->waits->next_search_ms : 0;
+	return zkl__waits(session)->next_search_ms;
 }
 
 const ZklSessionPart zkl__waits_part = {
+	.state_size = sizeof(ZklWaits),
 	.on_connected = on_connected,
 	.on_watch = on_watch,
 	.on_drive = zkl__waits_drive,

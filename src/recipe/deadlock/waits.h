@@ -38,8 +38,8 @@ typedef struct ZklOldNode
 
 typedef struct ZklCycleCheck ZklCycleCheck;
 
-/* The wait report of a session; allocated at the session's first long wait. */
-struct ZklWaits
+/* The wait report of a session. */
+typedef struct ZklWaits
 {
 	/* the report that is wanted */
 	ZklRequest *request;		/* that waits; NULL: no report is wanted */
@@ -82,7 +82,13 @@ struct ZklWaits
 	int			check_pause_ms; /* between the last check that confirmed nothing and this */
 	bool		keeps_place;	/* when the cycle check began; see ZklDeadlock */
 	ZklCycleCheck *check;
-};
+} ZklWaits;
+
+static inline ZklWaits *
+zkl__waits(const ZklSession *session)
+{
+	return zkl__state(session, ZKL_PART_WAITS);
+}
 
 /* waits.c */
 extern const ZklSessionPart zkl__waits_part;

@@ -13,7 +13,6 @@
 static void
 grant_node(ZklRequest *request, int i)
 {
-	ZklSession *session = request->session;
 	ZklNode    *node = request->nodes[i];
 	ZklLock    *lock = request->locks[i];
 
@@ -25,11 +24,7 @@ grant_node(ZklRequest *request, int i)
 		request->ungranted[i] = NULL;
 		lock->anchor = node;
 		lock->token = node->czxid;
-		lock->next = session->locks;
-		if (lock->next)
-			lock->next->prev = lock;
-		session->locks = lock;
-		session->n_locks++;
+		zkl__lock_link(lock);
 	}
 	node->lock = lock;
 	node->request = NULL;
@@ -81,7 +76,7 @@ verify(ZklRequest *request)
 	if (call)
 		call->confirms = true;
 	request->verify_call =
-		zkl__call_sent(call, complete && zkl_client_multi(request->session->client,
+		zkl__call_sent(call, complete && zkl_client_multi(zkl__client(request->session),
 														  ops, request->n,
 														  &call->completion));
 	zkl__ops_free(ops, request->n);
@@ -122,7 +117,7 @@ zkl__request_check_granted(ZklRequest *request)
 	if (request->n > 1 && request->was_blocked)
 	{
 		if (request->verify_call == NULL &&
-			request->session->state == ZKL_SESSION_CONNECTED)
+			zkl__is_connected(request->session))
 			verify(request);
 		return;
 	}

@@ -24,13 +24,22 @@
 /* How long a lock is held before its node is watched. */
 #define HOLD_WATCH_DELAY_MS 1000
 
+/* Returns when to watch held nodes; 0: all are watched. */
+static int64_t *
+due_ms(const ZklSession *session)
+{
+	return zkl__state(session, ZKL_PART_HOLD_WATCH);
+}
+
 /* Sets the timer for the first node that is due. */
 static void
 arm(ZklSession *session, int64_t at_ms)
 {
-	if (session->hold_watch_ms != 0 && session->hold_watch_ms <= at_ms)
+	int64_t    *due = due_ms(session);
+
+	if (*due != 0 && *due <= at_ms)
 		return;
-	session->hold_watch_ms = at_ms;
+	*due = at_ms;
 	zkl__arm_timer(session, at_ms);
 }
 
@@ -61,7 +70,7 @@ restore(ZklNode *node, int32_t version)
 	ZklCall    *call = path ? zkl__node_call(node, on_restored) : NULL;
 
 	call = zkl__call_sent(call, call &&
-						  zkl_client_set(session->client, path, node->data,
+						  zkl_client_set(zkl__client(session), path, node->data,
 										 node->data_len, version,
 										 &call->completion));
 	if (call == NULL)
@@ -129,15 +138,17 @@ set_watch(ZklNode *node)
 static void
 on_timer(ZklSession *session, int64_t now)
 {
-	if (session->hold_watch_ms == 0 || now < session->hold_watch_ms)
+	int64_t    *due = due_ms(session);
+
+	if (*due == 0 || now < *due)
 		return;
-	session->hold_watch_ms = 0;
-	for (ZklNode *node = session->nodes; node; node = node->next)
+	*due = 0;
+	for (ZklNode *node = zkl__nodes(session); node; node = node->next)
 		if (node->state == NODE_HELD && node->lock && !node->has_watch)
 		{
 			if (now < node->hold_watch_ms)
 				arm(session, now + HOLD_WATCH_DELAY_MS);	/* by then all others are due as well */
-			else if (session->state == ZKL_SESSION_CONNECTED)
+			else if (zkl__is_connected(session))
 				set_watch(node);
 			else
 				zkl__hold_watch_later(node);
@@ -168,17 +179,18 @@ on_watch(ZklSession *session, const char *path)
 static void
 on_connected(ZklSession *session)
 {
-	for (ZklNode *node = session->nodes; node; node = node->next)
+	for (ZklNode *node = zkl__nodes(session); node; node = node->next)
 		zkl__hold_watch_later(node);
 }
 
 static int64_t
 next_timer(const ZklSession *session)
 {
-	return session->hold_watch_ms;
+	return *due_ms(session);
 }
 
 const ZklSessionPart zkl__hold_watch_part = {
+	.state_size = sizeof(int64_t),
 	.on_connected = on_connected,
 	.on_watch = on_watch,
 	.on_timer = on_timer,

@@ -25,6 +25,9 @@ extern void zkl__request_inform_of_end(ZklRequest *request);
 extern void zkl__request_created(ZklRequest *request);
 extern void zkl__request_free_ungranted(ZklRequest *request);
 
+/* parents.c */
+extern void zkl__request_below_locks(ZklRequest *request);
+
 /* grant.c */
 extern void zkl__request_check_granted(ZklRequest *request);
 
@@ -34,6 +37,7 @@ extern void zkl__sequence_restart_drive(ZklRequest *request);
 extern void zkl__sequence_restart_watch_fired(ZklRequest *request, const char *path);
 
 /* lock.c */
+extern void zkl__lock_link(ZklLock *lock);
 extern void zkl__lock_reduce(ZklLock *lock, ZklMode mode);
 extern void zkl__lock_node_lost(ZklNode *node);
 extern void zkl__lock_lose(ZklLock *lock);

@@ -10,6 +10,25 @@
 
 #include "internal.h"
 
+typedef struct Locks
+{
+	ZklLock    *first;
+	int			n_lost;
+
+	ZklCall    *confirm_call;
+	bool		confirm_wanted;
+	ZklStatus	confirm_status;
+	int64_t		confirmed_ms;	/* OK: submit time of the confirming multi */
+	ZklLock   **confirm_locks;	/* the lock of each operation of the multi */
+	int			n_confirm_locks;
+} Locks;
+
+static Locks *
+locks_of(const ZklSession *session)
+{
+	return zkl__state(session, ZKL_PART_LOCKS);
+}
+
 int64_t
 zkl_lock_token(const ZklLock *lock)
 {
@@ -32,15 +51,15 @@ zkl_lock_is_lost(ZklLock *lock)
 void
 zkl__lock_lose(ZklLock *lock)
 {
-	lock->session->n_lost += !lock->lost;
+	locks_of(lock->session)->n_lost += !lock->lost;
 	lock->lost = true;
 }
 
 void
 zkl__notify_loss(const ZklSession *session)
 {
-	if (session->on_loss_io)
-		session->on_loss_io();
+	if (zkl__config(session)->on_loss_io)
+		zkl__config(session)->on_loss_io();
 }
 
 int
@@ -58,8 +77,8 @@ zkl_lock_revocations(ZklLock *lock)
 void
 zkl__notify_revocation(const ZklSession *session)
 {
-	if (session->on_revoke_io)
-		session->on_revoke_io();
+	if (zkl__config(session)->on_revoke_io)
+		zkl__config(session)->on_revoke_io();
 }
 
 /* Handles the loss of a held node: another client deleted it. */
@@ -89,22 +108,35 @@ node_release(ZklNode **node)
 	*node = NULL;
 }
 
+/* Adds a granted lock to the session's. */
+void
+zkl__lock_link(ZklLock *lock)
+{
+	Locks	   *locks = locks_of(lock->session);
+
+	lock->next = locks->first;
+	if (lock->next)
+		lock->next->prev = lock;
+	locks->first = lock;
+	zkl__count_holds(lock->session, 1);
+}
+
 static void
 lock_free(ZklLock *lock)
 {
-	ZklSession *session = lock->session;
+	Locks	   *locks = locks_of(lock->session);
 
-	session->n_locks--;
+	zkl__count_holds(lock->session, -1);
 	if (lock->prev)
 		lock->prev->next = lock->next;
 	else
-		session->locks = lock->next;
+		locks->first = lock->next;
 	if (lock->next)
 		lock->next->prev = lock->prev;
-	session->n_lost -= lock->lost;
-	for (int i = lock->confirm_index; i < session->n_confirm_locks &&
-		 session->confirm_locks[i] == lock; i++)
-		session->confirm_locks[i] = NULL;
+	locks->n_lost -= lock->lost;
+	for (int i = lock->confirm_index; i < locks->n_confirm_locks &&
+		 locks->confirm_locks[i] == lock; i++)
+		locks->confirm_locks[i] = NULL;
 	free(lock);
 }
 
@@ -143,8 +175,10 @@ zkl_lock_reduce(ZklLock *lock, ZklMode mode)
 static void
 decide_confirm(ZklSession *session, ZklStatus status)
 {
-	session->confirm_wanted = false;
-	session->confirm_status = status;
+	Locks	   *locks = locks_of(session);
+
+	locks->confirm_wanted = false;
+	locks->confirm_status = status;
 }
 
 /* The session existed when the leader turned this call into a transaction. */
@@ -152,7 +186,7 @@ static void
 proven(ZklCall *call)
 {
 	zkl__lease_confirmed(call->session, call->submitted_ms);
-	call->session->confirmed_ms = call->submitted_ms;
+	locks_of(call->session)->confirmed_ms = call->submitted_ms;
 	decide_confirm(call->session, ZKL_OK);
 }
 
@@ -160,10 +194,11 @@ static void
 on_confirmed(ZklCall *call, const ZklResult *result)
 {
 	ZklSession *session = call->session;
+	Locks	   *locks = locks_of(session);
 
-	if (session->confirm_call != call)
+	if (locks->confirm_call != call)
 		return;
-	session->confirm_call = NULL;
+	locks->confirm_call = NULL;
 	switch (result->code)
 	{
 		case ZKL_RC_OK:
@@ -172,16 +207,16 @@ on_confirmed(ZklCall *call, const ZklResult *result)
 		case ZKL_RC_CONNECTION_LOSS:
 			break;
 		case ZKL_RC_NO_NODE:
-			if (session->n_confirm_locks == 0)
+			if (locks->n_confirm_locks == 0)
 			{
 				/* The root is gone, but a failed multi is a transaction, too. */
 				proven(call);
 				break;
 			}
 			/* The result names one missing node; the others are checked again. */
-			for (int i = 0; i < result->n_ops && i < session->n_confirm_locks; i++)
-				if (result->op_codes[i] == ZKL_RC_NO_NODE && session->confirm_locks[i])
-					zkl__lock_lose(session->confirm_locks[i]);
+			for (int i = 0; i < result->n_ops && i < locks->n_confirm_locks; i++)
+				if (result->op_codes[i] == ZKL_RC_NO_NODE && locks->confirm_locks[i])
+					zkl__lock_lose(locks->confirm_locks[i]);
 			zkl__confirm_drive(session);
 			break;
 		default:
@@ -194,7 +229,7 @@ on_confirmed(ZklCall *call, const ZklResult *result)
 static bool
 is_moving(const ZklSession *session)
 {
-	for (const ZklLock *lock = session->locks; lock; lock = lock->next)
+	for (const ZklLock *lock = locks_of(session)->first; lock; lock = lock->next)
 		if (lock->anchor && lock->anchor->state == NODE_DOWNGRADING &&
 			!lock->anchor->is_move_refused)
 			return true;
@@ -203,60 +238,62 @@ is_moving(const ZklSession *session)
 
 /* Adds a check of the node, which may be NULL; false if out of memory. */
 static bool
-add_check(ZklSession *session, ZklOp *ops, int *n, ZklLock *lock, ZklNode *node)
+add_check(Locks *locks, ZklOp *ops, int *n, ZklLock *lock, ZklNode *node)
 {
 	if (node == NULL || lock->lost)
 		return true;
-	session->confirm_locks[*n] = lock;
+	locks->confirm_locks[*n] = lock;
 	return zkl__op_for_node(&ops[(*n)++], ZKL_OP_CHECK, node);
 }
 
 static void
 send_checks(ZklSession *session, ZklOp *ops)
 {
+	Locks	   *locks = locks_of(session);
 	ZklCall    *call = zkl__call_new(session, on_confirmed, NULL, NULL);
 	int			n = 0;
 	bool		complete = call != NULL;
 
-	for (ZklLock *lock = session->locks; lock; lock = lock->next)
+	for (ZklLock *lock = locks->first; lock; lock = lock->next)
 	{
 		lock->confirm_index = n;
 		complete = complete &&
-			add_check(session, ops, &n, lock, lock->anchor) &&
-			add_check(session, ops, &n, lock, lock->upgrade);
+			add_check(locks, ops, &n, lock, lock->anchor) &&
+			add_check(locks, ops, &n, lock, lock->upgrade);
 	}
-	session->n_confirm_locks = n;
+	locks->n_confirm_locks = n;
 	if (complete && n == 0)
 	{
 		ops[0].kind = ZKL_OP_CHECK;
-		ops[0].path = strdup(session->root);
+		ops[0].path = strdup(zkl__config(session)->root);
 		complete = ops[0].path != NULL;
 		n = 1;
 	}
 	if (call)
 		call->confirms = true;
-	session->confirm_call =
-		zkl__call_sent(call, complete && zkl_client_multi(session->client, ops, n,
+	locks->confirm_call =
+		zkl__call_sent(call, complete && zkl_client_multi(zkl__client(session), ops, n,
 														  &call->completion));
 }
 
 void
 zkl__confirm_drive(ZklSession *session)
 {
+	Locks	   *locks = locks_of(session);
 	size_t		n = 1;
 	ZklOp	   *ops;
 
-	if (!session->confirm_wanted || session->confirm_call || is_moving(session) ||
-		session->state != ZKL_SESSION_CONNECTED)
+	if (!locks->confirm_wanted || locks->confirm_call || is_moving(session) ||
+		!zkl__is_connected(session))
 		return;
-	for (ZklLock *lock = session->locks; lock; lock = lock->next)
+	for (ZklLock *lock = locks->first; lock; lock = lock->next)
 		if (!lock->lost)
 			n += (lock->anchor != NULL) + (lock->upgrade != NULL);
-	free(session->confirm_locks);
-	session->n_confirm_locks = 0;
-	session->confirm_locks = calloc(n, sizeof(ZklLock *));
+	free(locks->confirm_locks);
+	locks->n_confirm_locks = 0;
+	locks->confirm_locks = calloc(n, sizeof(ZklLock *));
 	ops = calloc(n, sizeof(ZklOp));
-	if (ops && session->confirm_locks)
+	if (ops && locks->confirm_locks)
 		send_checks(session, ops);
 	else
 		decide_confirm(session, ZKL_NO_MEMORY);
@@ -266,8 +303,8 @@ zkl__confirm_drive(ZklSession *session)
 static void
 start_confirm(ZklSession *session)
 {
-	session->confirm_wanted = true;
-	session->confirm_status = ZKL_PENDING;
+	locks_of(session)->confirm_wanted = true;
+	locks_of(session)->confirm_status = ZKL_PENDING;
 	zkl__confirm_drive(session);
 }
 
@@ -276,7 +313,7 @@ zkl_session_confirm(ZklSession *session, bool fresh)
 {
 	zkl__session_lock(session);
 	if (fresh)
-		session->confirm_call = NULL;
+		locks_of(session)->confirm_call = NULL;
 	start_confirm(session);
 	zkl__session_unlock(session);
 }
@@ -284,13 +321,14 @@ zkl_session_confirm(ZklSession *session, bool fresh)
 ZklStatus
 zkl_session_confirmed(ZklSession *session)
 {
+	const Locks *locks = locks_of(session);
 	ZklStatus	status;
 
 	zkl__session_lock(session);
-	if (session->confirm_status == ZKL_OK && !zkl__is_final(session) &&
-		!zkl__lease_suffices(session, session->confirmed_ms))
+	if (locks->confirm_status == ZKL_OK && !zkl__is_final(session) &&
+		!zkl__lease_suffices(session, locks->confirmed_ms))
 		start_confirm(session);
-	status = zkl__is_final(session) ? zkl__final_status(session) : session->confirm_status;
+	status = zkl__is_final(session) ? zkl__final_status(session) : locks->confirm_status;
 	zkl__session_unlock(session);
 	return status;
 }
@@ -301,7 +339,7 @@ zkl_session_is_intact(ZklSession *session)
 	bool		intact;
 
 	zkl__session_lock(session);
-	intact = !zkl__is_final(session) && session->n_lost == 0;
+	intact = !zkl__is_final(session) && locks_of(session)->n_lost == 0;
 	zkl__session_unlock(session);
 	return intact;
 }
@@ -316,7 +354,7 @@ on_session_lost(ZklSession *session)
 {
 	bool		any = false;
 
-	for (const ZklLock *lock = session->locks; lock; lock = lock->next)
+	for (const ZklLock *lock = locks_of(session)->first; lock; lock = lock->next)
 		any = any || (lock->taken && !lock->lost);
 	if (any)
 		zkl__notify_loss(session);
@@ -325,17 +363,20 @@ on_session_lost(ZklSession *session)
 static void
 on_free(ZklSession *session)
 {
-	while (session->locks)
-	{
-		ZklLock    *lock = session->locks;
+	Locks	   *locks = locks_of(session);
 
-		session->locks = lock->next;
+	while (locks->first)
+	{
+		ZklLock    *lock = locks->first;
+
+		locks->first = lock->next;
 		free(lock);
 	}
-	free(session->confirm_locks);
+	free(locks->confirm_locks);
 }
 
 const ZklSessionPart zkl__locks_part = {
+	.state_size = sizeof(Locks),
 	.on_drive = zkl__confirm_drive,
 	.on_session_lost = on_session_lost,
 	.on_free = on_free,

@@ -27,12 +27,12 @@ typedef struct ZklRequestKind ZklRequestKind;
 struct ZklRequest
 {
 	ZklSession *session;
-	ZklRequest *prev;			/* in session->requests */
+	ZklRequest *prev;			/* in the list of zkl__requests() */
 	ZklRequest *next;
 	ZklStatus	status;
 	int			raw_code;
 	int			culprit;
-	ZklRequest *next_garbage;	/* in session->garbage_requests */
+	ZklRequest *next_garbage;	/* to be freed */
 	bool		ended;			/* the owner has ended it; freed with its last call */
 	bool		try_only;
 	bool		was_blocked;
@@ -63,6 +63,8 @@ struct ZklRequest
 	const ZklRequestKind *kind; /* NULL: a request for locks */
 	ZklPermit  *permit;			/* set if it is a request for a permit */
 	void		(*on_ended) (ZklRequest *request);	/* granted or failed; or NULL */
+	uint64_t	n_probes;		/* of this and the next one, see ZklRequestInfo */
+	bool		is_unsearched;
 };
 
 /* A kind of request that needs more than nodes in queues, such as one for a permit. */
@@ -94,7 +96,7 @@ struct ZklRequestKind
 struct ZklLock
 {
 	ZklSession *session;
-	ZklLock    *prev;			/* in session->locks */
+	ZklLock    *prev;			/* in the list of lock.c */
 	ZklLock    *next;
 	bool		taken;			/* by the owner, from its request */
 	bool		lost;
@@ -113,6 +115,7 @@ extern bool zkl__session_has_room(const ZklSession *session, int n_nodes,
 
 /* requests.c */
 extern const ZklSessionPart zkl__requests_part;
+extern ZklRequest *zkl__requests(const ZklSession *session);
 extern void zkl__request_link(ZklRequest *request);
 extern ZklCall *zkl__request_call(ZklRequest *request, ZklHandler handler);
 
@@ -136,6 +139,7 @@ extern void zkl__request_free_memory(ZklRequest *request);
 extern void zkl__request_grant(ZklRequest *request);
 
 /* parents.c */
+extern const ZklSessionPart zkl__parents_part;
 extern ZklCreateKind zkl__container_kind(const ZklSession *session);
 extern void zkl__request_send_parent(ZklRequest *request, ZklNode *node, const char *path,
 									 const char *data, ZklCreateKind kind);

@@ -15,6 +15,28 @@
 
 #include "internal.h"
 
+typedef struct Parents
+{
+	bool		no_containers;	/* the server does not know them */
+	bool		locks_exist;	/* <root>/locks does */
+} Parents;
+
+static Parents *
+parents_of(const ZklSession *session)
+{
+	return zkl__state(session, ZKL_PART_PARENTS);
+}
+
+const ZklSessionPart zkl__parents_part = {.state_size = sizeof(Parents)};
+
+/* The znodes of the request's locks are children of <root>/locks. */
+void
+zkl__request_below_locks(ZklRequest *request)
+{
+	request->top_path = zkl__config(request->session)->locks_path;
+	request->top_exists = &parents_of(request->session)->locks_exist;
+}
+
 static void
 on_parent_created(ZklCall *call, const ZklResult *result)
 {
@@ -33,7 +55,7 @@ on_parent_created(ZklCall *call, const ZklResult *result)
 			request->parents_unknown = true;
 			break;
 		case ZKL_RC_UNIMPLEMENTED:
-			request->session->no_containers = true;
+			parents_of(request->session)->no_containers = true;
 			request->parents_unknown = true;
 			break;
 		case ZKL_RC_NO_NODE:
@@ -64,7 +86,7 @@ zkl__request_send_parent(ZklRequest *request, ZklNode *node, const char *path,
 
 	if (node)
 		zkl__call_keep(call, node, &node->uses);
-	if (!zkl__call_sent(call, call && zkl_client_create(request->session->client,
+	if (!zkl__call_sent(call, call && zkl_client_create(zkl__client(request->session),
 														path, data, (int) strlen(data), kind,
 														&call->completion)))
 		request->parents_unknown = true;
@@ -74,7 +96,7 @@ zkl__request_send_parent(ZklRequest *request, ZklNode *node, const char *path,
 ZklCreateKind
 zkl__container_kind(const ZklSession *session)
 {
-	return session->no_containers ? ZKL_CREATE_PERSISTENT : ZKL_CREATE_CONTAINER;
+	return parents_of(session)->no_containers ? ZKL_CREATE_PERSISTENT : ZKL_CREATE_CONTAINER;
 }
 
 /* Creates top_path and all znodes above it, from the root down. */

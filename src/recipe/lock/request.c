@@ -198,7 +198,7 @@ on_created(ZklCall *call, const ZklResult *result)
 static ZklCall *
 send_create(ZklRequest *request, const ZklOp *ops)
 {
-	ZklClient  *client = request->session->client;
+	ZklClient  *client = zkl__client(request->session);
 	ZklCall    *call = zkl__request_call(request, on_created);
 
 	if (call == NULL)
@@ -230,7 +230,7 @@ create_nodes(ZklRequest *request)
 		ZklNode    *node = request->nodes[i];
 
 		zkl_child_prefix(node->node_names, node->mode,
-						 session->connection.session_id, node->guid_counter,
+						 zkl__session_id(session), node->guid_counter,
 						 node->name);
 		complete = zkl__op_for_node(&ops[i], ZKL_OP_CREATE, node);
 		ops[i].create_kind = ZKL_CREATE_EPHEMERAL_SEQUENTIAL;
@@ -288,7 +288,7 @@ void
 zkl__request_drive(ZklRequest *request)
 {
 	if (request->status != ZKL_PENDING || request->create_call ||
-		request->session->state != ZKL_SESSION_CONNECTED)
+		!zkl__is_connected(request->session))
 		return;
 	if (request->exhausted_index >= 0)
 	{
@@ -379,11 +379,11 @@ zkl_request_info(ZklRequest *request, ZklRequestInfo *info)
 	zkl__session_lock(request->session);
 	memset(info, 0, sizeof(*info));
 	info->was_blocked = request->was_blocked;
-	info->n_answers = request->session->n_answers;
+	info->n_answers = zkl__n_answers(request->session);
 	info->raw_code = request->raw_code;
 	info->culprit = request->culprit;
-	info->probe = request->session->n_probes;
-	info->is_unsearched = request->session->is_unsearched;
+	info->probe = request->n_probes;
+	info->is_unsearched = request->is_unsearched;
 	memcpy(info->blocker, request->blocker, sizeof(info->blocker));
 	info->blocked = request->sequence_restart_watch != NULL;
 	zkl__refusal_info(request, info);

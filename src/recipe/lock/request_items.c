@@ -21,9 +21,11 @@ zkl__session_has_room(const ZklSession *session, int n_nodes, size_t path_bytes,
 					  size_t data_bytes)
 {
 	size_t		request_bytes = path_bytes + data_bytes;
+	size_t		wanted_bytes;
+	int			n_wanted = zkl__nodes_wanted(session, &wanted_bytes);
 
-	return n_nodes + session->n_wanted <= session->max_nodes &&
-		path_bytes + session->wanted_bytes <= ZKL_PACKET_BYTES &&
+	return n_nodes + n_wanted <= zkl__config(session)->max_nodes &&
+		path_bytes + wanted_bytes <= ZKL_PACKET_BYTES &&
 		request_bytes <= ZKL_PACKET_BYTES;
 }
 
@@ -45,7 +47,7 @@ zkl__request_new(ZklSession *session, int n, bool try_only,
 	request->session = session;
 	request->uses.on_idle = zkl__request_on_idle;
 	request->status = ZKL_PENDING;
-	request->node_names = session->node_names;
+	request->node_names = zkl__config(session)->node_names;
 	request->culprit = -1;
 	request->exhausted_index = -1;
 	request->try_only = try_only;
@@ -67,7 +69,7 @@ zkl__request_new(ZklSession *session, int n, bool try_only,
 bool
 zkl_session_has_mode(const ZklSession *session, ZklMode mode)
 {
-	return zkl_has_mode(session->node_names, mode);
+	return zkl_has_mode(zkl__config(session)->node_names, mode);
 }
 
 static bool
@@ -76,7 +78,7 @@ has_room(const ZklRequest *request, const ZklLockItem *items)
 	size_t		path_bytes = 0;
 
 	for (int i = 0; i < request->n; i++)
-		path_bytes += strlen(request->session->locks_path) +
+		path_bytes += strlen(zkl__config(request->session)->locks_path) +
 			strlen(items[i].name) + ZKL_CHILD_NAME_SIZE;
 	return zkl__session_has_room(request->session, request->n, path_bytes,
 								 (size_t) request->n * (size_t) request->data_len);
@@ -85,7 +87,7 @@ has_room(const ZklRequest *request, const ZklLockItem *items)
 static bool
 make_node(ZklRequest *request, int i, const ZklLockItem *item)
 {
-	char	   *path = zkl__path(request->session->locks_path, item->name);
+	char	   *path = zkl__path(zkl__config(request->session)->locks_path, item->name);
 
 	if (item->held == NULL)
 		request->ungranted[i] = calloc(1, sizeof(ZklLock));
@@ -135,8 +137,7 @@ zkl_lock_request(ZklSession *session, const ZklLockItem *items, int n_items,
 	if (request == NULL)
 		return NULL;
 	zkl__session_lock(session);
-	request->top_path = session->locks_path;
-	request->top_exists = &session->locks_exist;
+	zkl__request_below_locks(request);
 	zkl__request_link(request);
 	start_request(request, items);
 	zkl__session_unlock(session);

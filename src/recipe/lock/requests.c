@@ -9,15 +9,34 @@
 
 #include "internal.h"
 
+typedef struct Requests
+{
+	ZklRequest *first;
+	ZklRequest *garbage;
+} Requests;
+
+static Requests *
+requests_of(const ZklSession *session)
+{
+	return zkl__state(session, ZKL_PART_REQUESTS);
+}
+
+/* Returns the session's youngest request, which leads to the others, or NULL. */
+ZklRequest *
+zkl__requests(const ZklSession *session)
+{
+	return requests_of(session)->first;
+}
+
 void
 zkl__request_link(ZklRequest *request)
 {
-	ZklSession *session = request->session;
+	Requests   *requests = requests_of(request->session);
 
-	request->next = session->requests;
+	request->next = requests->first;
 	if (request->next)
 		request->next->prev = request;
-	session->requests = request;
+	requests->first = request;
 }
 
 ZklCall *
@@ -31,12 +50,13 @@ void
 zkl__request_on_idle(void *subject)
 {
 	ZklRequest *request = subject;
+	Requests   *requests = requests_of(request->session);
 
 	if (!request->ended || request->uses.calls > 0)
 		return;
-	request->next_garbage = request->session->garbage_requests;
-	request->session->garbage_requests = request;
-	request->session->garbage = true;
+	request->next_garbage = requests->garbage;
+	requests->garbage = request;
+	zkl__sweep_later(request->session);
 }
 
 /* Unlinks and frees. */
@@ -46,7 +66,7 @@ request_free(ZklRequest *request)
 	if (request->prev)
 		request->prev->next = request->next;
 	else
-		request->session->requests = request->next;
+		requests_of(request->session)->first = request->next;
 	if (request->next)
 		request->next->prev = request->prev;
 	zkl__request_free_ungranted(request);
@@ -56,7 +76,7 @@ request_free(ZklRequest *request)
 static void
 on_connected(ZklSession *session)
 {
-	for (ZklRequest *request = session->requests; request; request = request->next)
+	for (ZklRequest *request = zkl__requests(session); request; request = request->next)
 		if (request->sequence_restart_watch)
 			zkl__sequence_restart_watch_fired(request, request->sequence_restart_watch);
 }
@@ -64,7 +84,7 @@ on_connected(ZklSession *session)
 static void
 on_watch(ZklSession *session, const char *path)
 {
-	for (ZklRequest *request = session->requests; request; request = request->next)
+	for (ZklRequest *request = zkl__requests(session); request; request = request->next)
 		if (request->sequence_restart_watch)
 			zkl__sequence_restart_watch_fired(request, path);
 }
@@ -72,18 +92,20 @@ on_watch(ZklSession *session, const char *path)
 static void
 on_drive(ZklSession *session)
 {
-	for (ZklRequest *request = session->requests; request; request = request->next)
+	for (ZklRequest *request = zkl__requests(session); request; request = request->next)
 		zkl__request_drive(request);
 }
 
 static void
 on_sweep(ZklSession *session)
 {
-	while (session->garbage_requests)
-	{
-		ZklRequest *request = session->garbage_requests;
+	Requests   *requests = requests_of(session);
 
-		session->garbage_requests = request->next_garbage;
+	while (requests->garbage)
+	{
+		ZklRequest *request = requests->garbage;
+
+		requests->garbage = request->next_garbage;
 		request_free(request);
 	}
 }
@@ -91,11 +113,12 @@ on_sweep(ZklSession *session)
 static void
 on_free(ZklSession *session)
 {
-	while (session->requests)
-		request_free(session->requests);
+	while (zkl__requests(session))
+		request_free(zkl__requests(session));
 }
 
 const ZklSessionPart zkl__requests_part = {
+	.state_size = sizeof(Requests),
 	.on_connected = on_connected,
 	.on_watch = on_watch,
 	.on_drive = on_drive,

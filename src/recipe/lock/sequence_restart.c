@@ -62,7 +62,7 @@ counts_again(const ZklRequest *request, int64_t czxid)
 	ZklContender c;
 
 	return czxid > request->exhausted_czxid && zkl_parse_child(name, &c) &&
-		c.number >= 0 && c.number <= request->session->sequence_limit;
+		c.number >= 0 && c.number <= zkl__config(request->session)->sequence_limit;
 }
 
 static void
@@ -100,7 +100,7 @@ watch_holder(ZklRequest *request, const char *child)
 	if (request->sequence_restart_watch)
 		call = zkl__request_call(request, on_holder_read);
 	request->sequence_restart_call =
-		zkl__call_sent(call, call && zkl_client_get(session->client,
+		zkl__call_sent(call, call && zkl_client_get(zkl__client(session),
 													request->sequence_restart_watch, true,
 													&call->completion));
 	if (request->sequence_restart_call == NULL)
@@ -135,7 +135,7 @@ delete_parent(ZklRequest *request)
 	ZklCall    *call = zkl__request_call(request, on_parent_deleted);
 
 	request->sequence_restart_call =
-		zkl__call_sent(call, call && zkl_client_delete(session->client,
+		zkl__call_sent(call, call && zkl_client_delete(zkl__client(session),
 													   exhausted_path(request),
 													   &call->completion));
 }
@@ -170,7 +170,7 @@ static void
 on_parent_listed(ZklCall *call, const ZklResult *result)
 {
 	ZklRequest *request = call->subject;
-	uint64_t	session_id = (uint64_t) request->session->connection.session_id;
+	uint64_t	session_id = (uint64_t) zkl__session_id(request->session);
 	const char *last;
 	bool		foreign;
 
@@ -202,7 +202,7 @@ zkl__sequence_restart_drive(ZklRequest *request)
 		return;
 	call = zkl__request_call(request, on_parent_listed);
 	request->sequence_restart_call =
-		zkl__call_sent(call, call && zkl_client_list(session->client,
+		zkl__call_sent(call, call && zkl_client_list(zkl__client(session),
 													 exhausted_path(request),
 													 &call->completion));
 }
@@ -222,7 +222,7 @@ static bool
 number_exhausted(const ZklNode *node)
 {
 	return !node->upgrade &&
-		(node->number < 0 || node->number > node->session->sequence_limit);
+		(node->number < 0 || node->number > zkl__config(node->session)->sequence_limit);
 }
 
 /* If a node got a number that is too high, deletes all nodes and starts the restart. */

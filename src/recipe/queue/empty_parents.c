@@ -58,12 +58,18 @@ typedef struct Queue
 	int			n;
 } Queue;
 
-struct ZklEmptyParents
+typedef struct EmptyParents
 {
 	Queue		due;			/* by due_ms */
 	Queue		batch;			/* in the order of the call's operations */
 	ZklCall    *call;			/* the multi in flight, or NULL */
-};
+} EmptyParents;
+
+static EmptyParents *
+parents_of(const ZklSession *session)
+{
+	return zkl__state(session, ZKL_PART_EMPTY_PARENTS);
+}
 
 static void
 append(Queue *queue, Parent *parent)
@@ -106,7 +112,7 @@ parent_new(const ZklNode *node)
 	size_t		length = strlen(node->lock_path);
 	Parent	   *parent;
 
-	if (!node->created_parent || node->session->node_names == ZKL_NODE_NAMES_KAZOO)
+	if (!node->created_parent || zkl__config(node->session)->node_names == ZKL_NODE_NAMES_KAZOO)
 		return NULL;
 	parent = calloc(1, sizeof(Parent) + length + 1);
 	if (parent == NULL)
@@ -142,21 +148,15 @@ void
 zkl__empty_parents_add(const ZklNode *node)
 {
 	ZklSession *session = node->session;
+	EmptyParents *parents = parents_of(session);
 	Parent	   *parent = zkl__is_final(session) ? NULL : parent_new(node);
 
 	if (parent == NULL)
 		return;
-	if (session->empty_parents == NULL)
-		session->empty_parents = calloc(1, sizeof(ZklEmptyParents));
-	if (session->empty_parents == NULL)
-	{
-		free(parent);			/* the server deletes it */
-		return;
-	}
 	parent->due_ms = zkl_now_ms() + DELETE_AFTER_MS;
-	if (session->empty_parents->due.n == MAX_PARENTS)
-		free(take_first(&session->empty_parents->due));
-	append(&session->empty_parents->due, parent);
+	if (parents->due.n == MAX_PARENTS)
+		free(take_first(&parents->due));
+	append(&parents->due, parent);
 	zkl__arm_timer(session, parent->due_ms);
 }
 
@@ -211,7 +211,7 @@ outcome(Parent *parent, const ZklResult *result, int *op)
 }
 
 static void
-settle(ZklEmptyParents *parents, Parent *parent, ZklResultCode code)
+settle(EmptyParents *parents, Parent *parent, ZklResultCode code)
 {
 	switch (code)
 	{
@@ -239,10 +239,10 @@ settle(ZklEmptyParents *parents, Parent *parent, ZklResultCode code)
 static int64_t
 next_due(const ZklSession *session)
 {
-	const ZklEmptyParents *parents = session->empty_parents;
+	const EmptyParents *parents = parents_of(session);
 
-	if (parents == NULL || parents->due.first == NULL || parents->call ||
-		session->retry_ms != 0 || session->state != ZKL_SESSION_CONNECTED)
+	if (parents->due.first == NULL || parents->call ||
+		zkl__has_retry(session) || !zkl__is_connected(session))
 		return 0;
 	return parents->due.first->due_ms;
 }
@@ -253,7 +253,7 @@ static void
 on_deleted(ZklCall *call, const ZklResult *result)
 {
 	ZklSession *session = call->session;
-	ZklEmptyParents *parents = session->empty_parents;
+	EmptyParents *parents = parents_of(session);
 	int			op = 0;
 
 	parents->call = NULL;
@@ -291,7 +291,7 @@ send_ops(ZklSession *session, ZklHandler handler, ZklOp *ops, int n)
 
 	for (int i = 0; i < n; i++)
 		complete = complete && ops[i].path;
-	call = zkl__call_sent(call, complete && zkl_client_multi(session->client, ops, n,
+	call = zkl__call_sent(call, complete && zkl_client_multi(zkl__client(session), ops, n,
 															 &call->completion));
 	for (int i = 0; i < n; i++)
 		free((char *) ops[i].path);
@@ -301,7 +301,7 @@ send_ops(ZklSession *session, ZklHandler handler, ZklOp *ops, int n)
 static void
 send_batch(ZklSession *session)
 {
-	ZklEmptyParents *parents = session->empty_parents;
+	EmptyParents *parents = parents_of(session);
 	ZklOp		ops[MAX_OPS] = {0};
 	int			n = 0;
 
@@ -316,7 +316,7 @@ send_batch(ZklSession *session)
 static void
 drive(ZklSession *session)
 {
-	ZklEmptyParents *parents = session->empty_parents;
+	EmptyParents *parents = parents_of(session);
 	int64_t		now = zkl_now_ms();
 	int			n_ops = 0;
 
@@ -341,7 +341,7 @@ drive(ZklSession *session)
 			free(parent);
 		}
 	}
-	if (parents && parents->call == NULL && parents->batch.first)
+	if (parents->call == NULL && parents->batch.first)
 		send_batch(session);
 }
 
@@ -360,12 +360,12 @@ delete_now(ZklSession *session, const Parent *parent)
 static void
 on_close(ZklSession *session)
 {
-	ZklEmptyParents *parents = session->empty_parents;
+	EmptyParents *parents = parents_of(session);
 	int			n = 0;
 
-	if (session->state != ZKL_SESSION_CONNECTED)
+	if (!zkl__is_connected(session))
 		return;
-	for (const ZklNode *node = session->nodes; node && n < MAX_AT_CLOSE; node = node->next)
+	for (const ZklNode *node = zkl__nodes(session); node && n < MAX_AT_CLOSE; node = node->next)
 	{
 		Parent	   *parent = node->state == NODE_LEAVING ? parent_new(node) : NULL;
 
@@ -375,8 +375,7 @@ on_close(ZklSession *session)
 		free(parent);
 		n++;
 	}
-	for (Parent *parent = parents ? parents->due.first : NULL;
-		 parent && n < MAX_AT_CLOSE; parent = parent->next)
+	for (Parent *parent = parents->due.first; parent && n < MAX_AT_CLOSE; parent = parent->next)
 		if (user_of(session, parent, true) == NULL)
 		{
 			delete_now(session, parent);
@@ -387,14 +386,12 @@ on_close(ZklSession *session)
 static void
 on_free(ZklSession *session)
 {
-	ZklEmptyParents *parents = session->empty_parents;
+	EmptyParents *parents = parents_of(session);
 
-	while (parents && parents->due.first)
+	while (parents->due.first)
 		free(take_first(&parents->due));
-	while (parents && parents->batch.first)
+	while (parents->batch.first)
 		free(take_first(&parents->batch));
-	free(parents);
-	session->empty_parents = NULL;
 }
 
 static void
@@ -405,6 +402,7 @@ on_timer(ZklSession *session, int64_t now)
 }
 
 const ZklSessionPart zkl__empty_parents_part = {
+	.state_size = sizeof(EmptyParents),
 	.on_drive = drive,
 	.on_timer = on_timer,
 	.next_timer = next_due,

@@ -21,7 +21,6 @@ extern void zkl__node_watch_fired(ZklNode *node, const char *path);
 
 /* list_elision.c */
 extern bool zkl__elision_proven(const ZklNode *node);
-extern void zkl__elision_forget(ZklSession *session);
 
 /* leave.c */
 extern void zkl__node_send_delete(ZklNode *node);

@@ -16,6 +16,21 @@
 #include "internal.h"
 #include "recipe/zookeeper/log.h"
 
+typedef struct Leaving
+{
+	int			depth;			/* calls of zkl__leave_begin() without zkl__leave_end() */
+	int			n_put_off;
+	ZklNode    *put_off;		/* nodes to be deleted together */
+} Leaving;
+
+static Leaving *
+leaving_of(const ZklSession *session)
+{
+	return zkl__state(session, ZKL_PART_LEAVING);
+}
+
+const ZklSessionPart zkl__leaving_part = {.state_size = sizeof(Leaving)};
+
 /*
  * Gives the node up, in any state.  The delete is sent at once, or after the answer
  * to a create or a move, or after reconnecting.
@@ -91,21 +106,21 @@ on_deleted(ZklCall *call, const ZklResult *result)
 static void
 put_off(ZklNode *node)
 {
-	ZklSession *session = node->session;
+	Leaving    *leaving = leaving_of(node->session);
 
 	if (node->put_off)
 		return;
 	node->put_off = true;
-	node->next_put_off = session->put_off;
-	session->put_off = node;
-	session->n_put_off++;
+	node->next_put_off = leaving->put_off;
+	leaving->put_off = node;
+	leaving->n_put_off++;
 }
 
 /* Deletes the node, alone, or with others in zkl__leave_end(). */
 void
 zkl__node_send_delete(ZklNode *node)
 {
-	if (node->session->leaving > 0 && node->new_name[0] == '\0')
+	if (leaving_of(node->session)->depth > 0 && node->new_name[0] == '\0')
 		put_off(node);
 	else
 		node->state_call = zkl__delete_child(zkl__node_call(node, on_deleted), node->lock_path,
@@ -142,7 +157,7 @@ delete_together(ZklSession *session, ZklNode *nodes, int n)
 		complete = zkl__op_for_node(&ops[i++], ZKL_OP_DELETE, node);
 	if (call)
 		call->detail = nodes;
-	call = zkl__call_sent(call, complete && zkl_client_multi(session->client, ops, n,
+	call = zkl__call_sent(call, complete && zkl_client_multi(zkl__client(session), ops, n,
 															 &call->completion));
 	zkl__ops_free(ops, n);
 	return call;
@@ -151,22 +166,23 @@ delete_together(ZklSession *session, ZklNode *nodes, int n)
 void
 zkl__leave_begin(ZklSession *session)
 {
-	session->leaving++;
+	leaving_of(session)->depth++;
 }
 
 void
 zkl__leave_end(ZklSession *session)
 {
+	Leaving    *leaving = leaving_of(session);
 	ZklCall    *call = NULL;
-	ZklNode    *nodes = session->put_off;
+	ZklNode    *nodes = leaving->put_off;
 	ZklNode    *next;
-	int			n = session->n_put_off;
+	int			n = leaving->n_put_off;
 
-	if (--session->leaving > 0)
+	if (--leaving->depth > 0)
 		return;
-	session->put_off = NULL;
-	session->n_put_off = 0;
-	if (n > 1 && session->state == ZKL_SESSION_CONNECTED)
+	leaving->put_off = NULL;
+	leaving->n_put_off = 0;
+	if (n > 1 && zkl__is_connected(session))
 		call = delete_together(session, nodes, n);
 	for (ZklNode *node = nodes; node; node = next)
 	{

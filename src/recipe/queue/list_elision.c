@@ -45,25 +45,29 @@ typedef struct LastGrant
 	char		lock_path[];
 } LastGrant;
 
-struct ZklLastGrants
+typedef struct LastGrants
 {
 	int			n;
 	LastGrant  *buckets[BUCKETS];
-};
+} LastGrants;
+
+static LastGrants *
+last_grants_of(const ZklSession *session)
+{
+	return zkl__state(session, ZKL_PART_LAST_GRANTS);
+}
 
 static LastGrant **
 bucket_of(const ZklSession *session, const char *lock_path)
 {
-	return &session->last_grants->buckets[zkl__path_hash(lock_path, strlen(lock_path)) % BUCKETS];
+	return &last_grants_of(session)->buckets[zkl__path_hash(lock_path, strlen(lock_path)) % BUCKETS];
 }
 
 static LastGrant *
 last_grant(const ZklNode *node)
 {
-	LastGrant  *last = NULL;
+	LastGrant  *last = node->upgrade ? NULL : *bucket_of(node->session, node->lock_path);
 
-	if (node->session->last_grants && !node->upgrade)
-		last = *bucket_of(node->session, node->lock_path);
 	while (last && strcmp(last->lock_path, node->lock_path) != 0)
 		last = last->next;
 	return last;
@@ -84,10 +88,27 @@ zkl__elision_proven(const ZklNode *node)
 {
 	const LastGrant *last = last_grant(node);
 
-	return last && last->number < node->session->sequence_limit &&
+	return last && last->number < zkl__config(node->session)->sequence_limit &&
 		node->number == last->number + 1 &&
 		node->czxid > last->czxid &&
 		node->czxid - last->czxid <= (int64_t) last->number + 1;
+}
+
+/* Clears all last grants. */
+static void
+forget(ZklSession *session)
+{
+	LastGrants *grants = last_grants_of(session);
+
+	for (int i = 0; grants->n > 0; i++)
+		while (grants->buckets[i])
+		{
+			LastGrant  *last = grants->buckets[i];
+
+			grants->buckets[i] = last->next;
+			grants->n--;
+			free(last);
+		}
 }
 
 static LastGrant *
@@ -95,22 +116,16 @@ last_grant_new(ZklSession *session, const char *lock_path)
 {
 	size_t		size = strlen(lock_path) + 1;
 	LastGrant  *last = malloc(sizeof(LastGrant) + size);
-	LastGrant **bucket;
+	LastGrant **bucket = bucket_of(session, lock_path);
 
-	if (last && session->last_grants && session->last_grants->n == MAX_LAST_GRANTS)
-		zkl__elision_forget(session);
-	if (last && session->last_grants == NULL)
-		session->last_grants = calloc(1, sizeof(ZklLastGrants));
-	if (last == NULL || session->last_grants == NULL)
-	{
-		free(last);
+	if (last == NULL)
 		return NULL;
-	}
+	if (last_grants_of(session)->n == MAX_LAST_GRANTS)
+		forget(session);
 	memcpy(last->lock_path, lock_path, size);
-	bucket = bucket_of(session, lock_path);
 	last->next = *bucket;
 	*bucket = last;
-	session->last_grants->n++;
+	last_grants_of(session)->n++;
 	return last;
 }
 
@@ -134,18 +149,8 @@ zkl__elision_note(const ZklNode *node)
 	last->elision_expected = proven;
 }
 
-/* Clears all last grants; called for a new connection. */
-void
-zkl__elision_forget(ZklSession *session)
-{
-	for (int i = 0; session->last_grants && i < BUCKETS; i++)
-		while (session->last_grants->buckets[i])
-		{
-			LastGrant  *last = session->last_grants->buckets[i];
-
-			session->last_grants->buckets[i] = last->next;
-			free(last);
-		}
-	free(session->last_grants);
-	session->last_grants = NULL;
-}
+const ZklSessionPart zkl__last_grants_part = {
+	.state_size = sizeof(LastGrants),
+	.on_connected = forget,
+	.on_free = forget,
+};

@@ -104,7 +104,7 @@ zkl__node_send_move(ZklNode *node)
 	if (call)
 		call->confirms = true;
 	node->state_call = zkl__call_sent(call, call &&
-									  zkl_client_multi(node->session->client, ops,
+									  zkl_client_multi(zkl__client(node->session), ops,
 													   node->state == NODE_MOVING_UP ? 3 : 2,
 													   &call->completion));
 	free(new_path);
@@ -117,7 +117,7 @@ zkl__node_downgrade(ZklNode *node)
 {
 	node->mode = ZKL_MODE_SHARED;
 	if (zkl_child_name(node->node_names, node->mode,
-					   node->session->connection.session_id, node->guid_counter,
+					   zkl__session_id(node->session), node->guid_counter,
 					   node->number, node->new_name))
 	{
 		node->state = NODE_DOWNGRADING;

@@ -13,6 +13,40 @@
 
 #include "internal.h"
 
+/* A session has at most some thousand nodes. */
+#define PATH_BUCKETS 1024
+
+typedef struct Nodes
+{
+	ZklNode    *first;
+	ZklNode    *garbage;
+	int			n_wanted;		/* nodes wanted, and the bytes of their paths */
+	size_t		wanted_bytes;
+	uint64_t	guid_counter;
+	ZklNode    *by_path[PATH_BUCKETS];	/* hash table by lock_path */
+} Nodes;
+
+static Nodes *
+nodes_of(const ZklSession *session)
+{
+	return zkl__state(session, ZKL_PART_NODES);
+}
+
+/* Returns the session's youngest node, which leads to the others, or NULL. */
+ZklNode *
+zkl__nodes(const ZklSession *session)
+{
+	return nodes_of(session)->first;
+}
+
+/* Returns how many nodes are wanted, and sets the bytes of their paths. */
+int
+zkl__nodes_wanted(const ZklSession *session, size_t *path_bytes)
+{
+	*path_bytes = nodes_of(session)->wanted_bytes;
+	return nodes_of(session)->n_wanted;
+}
+
 
 /*
  * By path
@@ -30,9 +64,9 @@ zkl__path_hash(const char *path, size_t length)
 }
 
 static ZklNode **
-path_bucket(ZklSession *session, const char *path, size_t length)
+path_bucket(const ZklSession *session, const char *path, size_t length)
 {
-	return &session->by_path[zkl__path_hash(path, length) % ZKL_PATH_BUCKETS];
+	return &nodes_of(session)->by_path[zkl__path_hash(path, length) % PATH_BUCKETS];
 }
 
 static ZklNode *
@@ -48,8 +82,7 @@ find_from(ZklNode *node, const char *path, size_t length)
 ZklNode *
 zkl__nodes_below(const ZklSession *session, const char *path, size_t length)
 {
-	return find_from(session->by_path[zkl__path_hash(path, length) % ZKL_PATH_BUCKETS],
-					 path, length);
+	return find_from(*path_bucket(session, path, length), path, length);
 }
 
 /* Returns the next older node with the same parent, or NULL. */
@@ -74,20 +107,20 @@ wanted_bytes(const ZklNode *node)
 static void
 link_node(ZklNode *node)
 {
-	ZklSession *session = node->session;
-	ZklNode   **bucket = path_bucket(session, node->lock_path, strlen(node->lock_path));
+	Nodes	   *nodes = nodes_of(node->session);
+	ZklNode   **bucket = path_bucket(node->session, node->lock_path, strlen(node->lock_path));
 
-	node->next = session->nodes;
+	node->next = nodes->first;
 	if (node->next)
 		node->next->prev = node;
-	session->nodes = node;
+	nodes->first = node;
 	node->next_alike = *bucket;
 	if (node->next_alike)
 		node->next_alike->link_alike = &node->next_alike;
 	node->link_alike = bucket;
 	*bucket = node;
-	session->n_wanted++;
-	session->wanted_bytes += wanted_bytes(node);
+	nodes->n_wanted++;
+	nodes->wanted_bytes += wanted_bytes(node);
 }
 
 /* Has the node freed if it is GONE and has no calls; called when either becomes true. */
@@ -95,12 +128,13 @@ static void
 on_idle(void *subject)
 {
 	ZklNode    *node = subject;
+	Nodes	   *nodes = nodes_of(node->session);
 
 	if (node->state != NODE_GONE || node->uses.calls > 0)
 		return;
-	node->next_garbage = node->session->garbage_nodes;
-	node->session->garbage_nodes = node;
-	node->session->garbage = true;
+	node->next_garbage = nodes->garbage;
+	nodes->garbage = node;
+	zkl__sweep_later(node->session);
 }
 
 /* Returns a new node, with path and data in the same chunk; NULL if out of memory. */
@@ -126,7 +160,7 @@ zkl__node_new(ZklSession *session, const ZklNodeOwner *owner, const char *lock_p
 	node->wanted = true;
 	node->mode = mode;
 	node->node_names = node_names;
-	node->guid_counter = ++session->guid_counter;
+	node->guid_counter = ++nodes_of(session)->guid_counter;
 	link_node(node);
 	return node;
 }
@@ -169,10 +203,12 @@ zkl__node_answered(ZklNode *node, const ZklCall *call, const ZklResult *result)
 void
 zkl__node_unwant(ZklNode *node)
 {
+	Nodes	   *nodes = nodes_of(node->session);
+
 	if (node->wanted)
 	{
-		node->session->n_wanted--;
-		node->session->wanted_bytes -= wanted_bytes(node);
+		nodes->n_wanted--;
+		nodes->wanted_bytes -= wanted_bytes(node);
 	}
 	node->wanted = false;
 }
@@ -193,7 +229,7 @@ node_free(ZklNode *node)
 	if (node->prev)
 		node->prev->next = node->next;
 	else
-		node->session->nodes = node->next;
+		nodes_of(node->session)->first = node->next;
 	if (node->next)
 		node->next->prev = node->prev;
 	*node->link_alike = node->next_alike;
@@ -213,15 +249,14 @@ node_free(ZklNode *node)
 static void
 on_connected(ZklSession *session)
 {
-	zkl__elision_forget(session);
-	for (ZklNode *node = session->nodes; node; node = node->next)
+	for (ZklNode *node = zkl__nodes(session); node; node = node->next)
 		zkl__node_relist(node);
 }
 
 static void
 on_drive(ZklSession *session)
 {
-	for (ZklNode *node = session->nodes; node; node = node->next)
+	for (ZklNode *node = zkl__nodes(session); node; node = node->next)
 		zkl__node_drive(node);
 }
 
@@ -238,11 +273,13 @@ on_watch(ZklSession *session, const char *path)
 static void
 on_sweep(ZklSession *session)
 {
-	while (session->garbage_nodes)
-	{
-		ZklNode    *node = session->garbage_nodes;
+	Nodes	   *nodes = nodes_of(session);
 
-		session->garbage_nodes = node->next_garbage;
+	while (nodes->garbage)
+	{
+		ZklNode    *node = nodes->garbage;
+
+		nodes->garbage = node->next_garbage;
 		node_free(node);
 	}
 }
@@ -250,12 +287,12 @@ on_sweep(ZklSession *session)
 static void
 on_free(ZklSession *session)
 {
-	while (session->nodes)
-		node_free(session->nodes);
-	zkl__elision_forget(session);
+	while (zkl__nodes(session))
+		node_free(zkl__nodes(session));
 }
 
 const ZklSessionPart zkl__nodes_part = {
+	.state_size = sizeof(Nodes),
 	.on_connected = on_connected,
 	.on_watch = on_watch,
 	.on_drive = on_drive,

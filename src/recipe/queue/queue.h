@@ -77,12 +77,12 @@ typedef enum ZklNodeState
 struct ZklNode
 {
 	ZklSession *session;
-	ZklNode    *prev;			/* in session->nodes */
+	ZklNode    *prev;			/* in the list of zkl__nodes() */
 	ZklNode    *next;
-	ZklNode    *next_alike;		/* in session->by_path */
+	ZklNode    *next_alike;		/* in the hash table of nodes.c */
 	ZklNode   **link_alike;		/* the pointer to this node there */
-	ZklNode    *next_garbage;	/* in session->garbage_nodes */
-	ZklNode    *next_put_off;	/* in session->put_off, then in the delete call's detail */
+	ZklNode    *next_garbage;	/* to be freed */
+	ZklNode    *next_put_off;	/* in the list of leave.c, then in the delete call's detail */
 	const ZklNodeOwner *owner;
 	/* returns the child named "prefix", perhaps with a number appended; or NULL */
 	const char *(*find) (const char *const *children, int n_children, const char *prefix);
@@ -155,6 +155,8 @@ struct ZklNodeOwner
 
 /* nodes.c */
 extern const ZklSessionPart zkl__nodes_part;
+extern ZklNode *zkl__nodes(const ZklSession *session);
+extern int	zkl__nodes_wanted(const ZklSession *session, size_t *path_bytes);
 extern ZklNode *zkl__node_new(ZklSession *session, const ZklNodeOwner *owner,
 							  const char *lock_path, ZklMode mode,
 							  ZklNodeNames node_names, const char *data, int data_len);
@@ -173,10 +175,12 @@ extern void zkl__node_created(ZklNode *node, ZklResultCode code,
 extern void zkl__node_czxid_known(ZklNode *node, int64_t czxid);
 
 /* list_elision.c */
+extern const ZklSessionPart zkl__last_grants_part;
 extern bool zkl__elision_expected(const ZklNode *node);
 extern void zkl__elision_note(const ZklNode *node);
 
 /* leave.c */
+extern const ZklSessionPart zkl__leaving_part;
 extern void zkl__node_leave(ZklNode *node);
 extern void zkl__leave_begin(ZklSession *session);
 extern void zkl__leave_end(ZklSession *session);

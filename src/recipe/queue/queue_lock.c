@@ -149,7 +149,7 @@ move_up(ZklNode *node, const char *writer)
 	if (!zkl_parse_child(writer, &contender) || !watch_path(node, writer))
 		return;
 	zkl_child_name(node->node_names, node->mode,
-				   node->session->connection.session_id, node->guid_counter,
+				   zkl__session_id(node->session), node->guid_counter,
 				   contender.number, node->new_name);
 	node->state = NODE_MOVING_UP;
 	zkl__node_drive(node);
@@ -271,7 +271,7 @@ zkl__node_list(ZklNode *node)
 	ZklCall    *call = zkl__node_call(node, on_listed);
 
 	node->list_call = node->lists_synced ? zkl__list_synced(call, node->lock_path, false)
-		: zkl__call_sent(call, call && zkl_client_list(node->session->client,
+		: zkl__call_sent(call, call && zkl_client_list(zkl__client(node->session),
 													   node->lock_path,
 													   &call->completion));
 	if (node->state == NODE_LISTING)
@@ -314,7 +314,7 @@ send_read(ZklNode *node)
 	ZklCall    *call = zkl__node_call(node, on_predecessor_read);
 
 	node->state_call = zkl__call_sent(call, call &&
-									  zkl_client_get(node->session->client,
+									  zkl_client_get(zkl__client(node->session),
 													 node->watched, true,
 													 &call->completion));
 }
@@ -420,7 +420,7 @@ zkl__node_czxid_known(ZklNode *node, int64_t czxid)
 void
 zkl__node_drive(ZklNode *node)
 {
-	if (node->state_call || node->session->state != ZKL_SESSION_CONNECTED)
+	if (node->state_call || !zkl__is_connected(node->session))
 		return;
 	switch (node->state)
 	{

@@ -250,7 +250,7 @@ send_item(ZklScan *scan)
 	if (!scan->is_synced)
 		call = zkl__list_synced(call, item->path, false);
 	else
-		call = zkl__call_sent(call, call && submit(scan->session->client, item,
+		call = zkl__call_sent(call, call && submit(zkl__client(scan->session), item,
 												   &call->completion));
 	if (call == NULL)
 	{
@@ -289,7 +289,7 @@ void
 zkl__scan_drive(ZklScan *scan)
 {
 	if (scan->status != ZKL_PENDING ||
-		scan->session->state != ZKL_SESSION_CONNECTED)
+		!zkl__is_connected(scan->session))
 		return;
 	go_on(scan);
 	if (!is_through(scan))
@@ -305,10 +305,17 @@ zkl__scan_drive(ZklScan *scan)
 		zkl__scan_decide(scan, ZKL_OK, 0);
 }
 
+/* Returns the head of the session's list of scans. */
+static ZklScan **
+scans_of(const ZklSession *session)
+{
+	return zkl__state(session, ZKL_PART_SCANS);
+}
+
 static void
 on_drive(ZklSession *session)
 {
-	for (ZklScan *scan = session->scans; scan; scan = scan->next)
+	for (ZklScan *scan = *scans_of(session); scan; scan = scan->next)
 		zkl__scan_drive(scan);
 }
 
@@ -326,7 +333,7 @@ scan_free(ZklScan *scan)
 	if (scan->prev)
 		scan->prev->next = scan->next;
 	else
-		scan->session->scans = scan->next;
+		*scans_of(scan->session) = scan->next;
 	if (scan->next)
 		scan->next->prev = scan->prev;
 	for (ZklScanItem *item = scan->items; item; item = next_item)
@@ -352,7 +359,7 @@ sweep(ZklSession *session, bool all)
 {
 	ZklScan    *next;
 
-	for (ZklScan *scan = session->scans; scan; scan = next)
+	for (ZklScan *scan = *scans_of(session); scan; scan = next)
 	{
 		next = scan->next;
 		if (all || (scan->ended && scan->uses.calls == 0))
@@ -378,10 +385,11 @@ on_idle(void *subject)
 	const ZklScan *scan = subject;
 
 	if (scan->ended)
-		scan->session->garbage = true;
+		zkl__sweep_later(scan->session);
 }
 
 const ZklSessionPart zkl__scans_part = {
+	.state_size = sizeof(ZklScan *),
 	.on_drive = on_drive,
 	.on_sweep = on_sweep,
 	.on_free = on_free,
@@ -398,10 +406,10 @@ scan_new(ZklSession *session)
 	scan->uses.on_idle = on_idle;
 	scan->status = ZKL_PENDING;
 	scan->todo_end = &scan->todo;
-	scan->next = session->scans;
+	scan->next = *scans_of(session);
 	if (scan->next)
 		scan->next->prev = scan;
-	session->scans = scan;
+	*scans_of(session) = scan;
 	return scan;
 }
 
@@ -487,6 +495,6 @@ zkl_scan_end(ZklScan *scan)
 	if (scan->status == ZKL_PENDING)
 		scan->status = ZKL_ABANDONED;
 	scan->ended = true;
-	session->garbage = true;
+	zkl__sweep_later(session);
 	zkl__session_unlock(session);
 }

@@ -69,7 +69,7 @@ struct ZklScanItem
 struct ZklScan
 {
 	ZklSession *session;
-	ZklScan    *prev;			/* in session->scans */
+	ZklScan    *prev;			/* in the list of scan.c */
 	ZklScan    *next;
 	ZklStatus	status;
 	int			raw_code;

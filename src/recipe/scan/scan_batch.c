@@ -70,7 +70,7 @@ zkl__scan_send_batch(ZklScan *scan)
 		ops[n++].path = last->path;
 	}
 	last->next_todo = NULL;
-	call = zkl__call_sent(call, zkl_client_read_each(scan->session->client, ops, n,
+	call = zkl__call_sent(call, zkl_client_read_each(zkl__client(scan->session), ops, n,
 													 &call->completion));
 	if (call)
 	{

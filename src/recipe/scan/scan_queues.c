@@ -151,21 +151,21 @@ void
 zkl__scan_begin(ZklScan *scan)
 {
 	zkl__scan_add(scan, ITEM_LOCKS, ROLE_CONTENDER, NULL,
-				  scan->session->locks_path, NULL);
+				  zkl__config(scan->session)->locks_path, NULL);
 	zkl__scan_add(scan, ITEM_SEMAPHORES, ROLE_KAZOO_PERMIT, NULL,
-				  scan->session->semaphores_path, NULL);
+				  zkl__config(scan->session)->semaphores_path, NULL);
 }
 
 void
 zkl__scan_begin_lock(ZklScan *scan, const char *name)
 {
-	add_lock(scan, scan->session->locks_path, name);
+	add_lock(scan, zkl__config(scan->session)->locks_path, name);
 }
 
 void
 zkl__scan_begin_semaphore(ZklScan *scan, const char *name)
 {
-	const char *path = scan->session->semaphores_path;
+	const char *path = zkl__config(scan->session)->semaphores_path;
 	char	   *waiters = malloc(strlen(name) + ZKL_SEMAPHORE_NAME_EXTRA + sizeof(ZKL_KAZOO_QUEUE));
 	char	   *znode = malloc(strlen(name) + ZKL_SEMAPHORE_NAME_EXTRA);
 

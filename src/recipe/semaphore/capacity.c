@@ -67,7 +67,7 @@ send_list(ZklRequest *request)
 	ZklCall    *call = zkl__request_call(request, on_layout_listed);
 
 	request->permit->layout_call =
-		zkl__call_sent(call, call && zkl_client_list(request->session->client,
+		zkl__call_sent(call, call && zkl_client_list(zkl__client(request->session),
 													 request->permit->semaphore_path,
 													 &call->completion));
 }
@@ -143,7 +143,7 @@ send_read(ZklRequest *request)
 	ZklCall    *call = zkl__request_call(request, on_capacity_read);
 
 	request->permit->capacity_call =
-		zkl__call_sent(call, call && zkl_client_get(request->session->client,
+		zkl__call_sent(call, call && zkl_client_get(zkl__client(request->session),
 													request->permit->semaphore_path, false,
 													&call->completion));
 }
@@ -157,7 +157,7 @@ send_set(ZklRequest *request)
 	int			n = snprintf(capacity, sizeof(capacity), "%d", permit->capacity);
 
 	permit->capacity_call =
-		zkl__call_sent(call, call && zkl_client_set(request->session->client,
+		zkl__call_sent(call, call && zkl_client_set(zkl__client(request->session),
 													permit->semaphore_path, capacity, n,
 													permit->version, &call->completion));
 }

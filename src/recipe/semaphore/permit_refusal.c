@@ -42,7 +42,7 @@ note_others(ZklRequest *request, const ZklResult *result)
 	permit->others = malloc(((size_t) result->n_children + 1) * sizeof(uint64_t));
 	permit->n_others = permit->others == NULL ? 0
 		: zkl_permits_of_others(result->children, result->n_children,
-								(uint64_t) request->session->connection.session_id,
+								(uint64_t) zkl__session_id(request->session),
 								permit->others);
 }
 

@@ -38,10 +38,10 @@ permit_new(const ZklSession *session, const char *name, int capacity, char **que
 	if (permit && component)
 	{
 		permit->capacity = capacity;
-		permit->kazoo = session->node_names == ZKL_NODE_NAMES_KAZOO;
+		permit->kazoo = zkl__config(session)->node_names == ZKL_NODE_NAMES_KAZOO;
 		permit->layout_known = permit->kazoo;
 		zkl_semaphore_name(name, component);
-		permit->semaphore_path = zkl__path(session->semaphores_path, component);
+		permit->semaphore_path = zkl__path(zkl__config(session)->semaphores_path, component);
 	}
 	free(component);
 	if (permit && permit->semaphore_path && permit->kazoo)
@@ -236,8 +236,8 @@ zkl_permit_request(ZklSession *session, const char *name, int capacity,
 	request->kind = &permit_kind;
 	if (!permit->kazoo)
 		request->node_names = ZKL_NODE_NAMES_CURATOR_MUTEX;
-	request->top_path = session->semaphores_path;
-	request->top_exists = &session->semaphores_exist;
+	request->top_path = zkl__config(session)->semaphores_path;
+	request->top_exists = zkl__state(session, ZKL_PART_PERMITS);
 	request->locks[0] = request->ungranted[0] = lock;
 	zkl__session_lock(session);
 	zkl__request_link(request);
@@ -268,7 +268,7 @@ zkl_request_others(ZklRequest *request, int64_t *sessions, int max)
 static void
 on_connected(ZklSession *session)
 {
-	for (ZklRequest *request = session->requests; request; request = request->next)
+	for (ZklRequest *request = zkl__requests(session); request; request = request->next)
 		if (request->permit)
 			zkl__permit_recount(request);
 }
@@ -276,12 +276,14 @@ on_connected(ZklSession *session)
 static void
 on_watch(ZklSession *session, const char *path)
 {
-	for (ZklRequest *request = session->requests; request; request = request->next)
+	for (ZklRequest *request = zkl__requests(session); request; request = request->next)
 		if (request->permit)
 			zkl__permit_watch_fired(request, path);
 }
 
+/* The state is whether <root>/semaphores exists, as far as is known. */
 const ZklSessionPart zkl__permits_part = {
+	.state_size = sizeof(bool),
 	.on_connected = on_connected,
 	.on_watch = on_watch,
 };

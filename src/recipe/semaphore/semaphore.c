@@ -132,7 +132,7 @@ note_owners(ZklRequest *request, const ZklResult *result)
 		return;
 	permit->owners = owners;
 	permit->n_owners = zkl_permit_owners(result->children, result->n_children,
-										 (uint64_t) request->session->connection.session_id,
+										 (uint64_t) zkl__session_id(request->session),
 										 owners, &permit->n_own);
 }
 
@@ -229,7 +229,7 @@ send_count(ZklRequest *request)
 	permit->count_call = permit->counts_synced
 		? zkl__list_synced(call, permit->permits_path, true)
 		: zkl__call_sent(call, call &&
-						 zkl_client_watch_children(request->session->client,
+						 zkl_client_watch_children(zkl__client(request->session),
 												   permit->permits_path,
 												   &call->completion));
 }
@@ -296,14 +296,14 @@ create_permit(ZklRequest *request)
 		return;
 	zkl__permit_parents(request);
 	node = permit->permit_node;
-	zkl_permit_prefix(session->node_names, session->connection.session_id,
+	zkl_permit_prefix(zkl__config(session)->node_names, zkl__session_id(session),
 					  node->guid_counter, node->name);
 	path = zkl__path(permit->permits_path, node->name);
 	call = path ? zkl__node_call(node, on_permit_created) : NULL;
 	if (call)
 		call->confirms = true;
 	if (zkl__call_sent(call, call &&
-					   zkl_client_create(session->client, path, node->data,
+					   zkl_client_create(zkl__client(session), path, node->data,
 										 node->data_len, permit->kazoo
 										 ? ZKL_CREATE_EPHEMERAL
 										 : ZKL_CREATE_EPHEMERAL_SEQUENTIAL,
@@ -418,7 +418,7 @@ zkl__permit_drive(ZklRequest *request)
 	ZklNode    *mutex = mutex_node(request);
 
 	if (request->status != ZKL_PENDING || request->exhausted_index >= 0 ||
-		request->session->state != ZKL_SESSION_CONNECTED ||
+		!zkl__is_connected(request->session) ||
 		(mutex->state != NODE_CREATING && !zkl__permit_in_queue(request)))
 		return;
 	zkl__semaphore_check(request);

@@ -1,14 +1,65 @@
 /*-------------------------------------------------------------------------
  *
  * internal.h
- *		Declarations shared only by the files of this folder.
+ *		The session, and declarations shared only by the files of this folder.
  *
  *-------------------------------------------------------------------------
  */
 #ifndef ZKL_SESSION_INTERNAL_H
 #define ZKL_SESSION_INTERNAL_H
 
+#include <pthread.h>
+
 #include "session.h"
+
+/* The root and the znodes right below it (open_parents.c). */
+#define ZKL_N_PARENTS 4
+
+struct ZklSession
+{
+	pthread_mutex_t mutex;
+	const ZklSessionPart *const *parts;
+	void	   *states[ZKL_N_PARTS];	/* of the parts, in the same chunk of memory */
+	ZklConfig	config;
+	ZklClient  *client;
+	int			wait_fd;		/* epoll: wakeup_fd and what the client adds */
+	int			wakeup_fd;
+	bool		wake_due;		/* wakeup_fd must be made readable at the unlock */
+	bool		woken;			/* it is readable, or about to be */
+	bool		owner_reads;	/* in zkl_session_receive(): needs no wakeup */
+	ZklSessionState state;
+	bool		client_connected;	/* also in a final state */
+	bool		is_gone;		/* the ensemble has ended the session, or never had it */
+	bool		is_left;		/* closed by its owner while disconnected */
+	bool		is_ending;		/* the client is closing */
+	ZklConnectionInfo connection;
+	int64_t		opened_ms;		/* when first connected */
+	int64_t		disconnected_ms;	/* valid while suspended */
+	int64_t		lease_from_ms;	/* submit time of the last confirmed quorum write */
+	int64_t		timer_ms;		/* 0: none set */
+	int64_t		retry_ms;		/* when to drive everything again; 0: no need */
+	int64_t		retried_ms;		/* when a retry was last requested */
+	int			retry_delay_ms; /* its delay */
+	int64_t		next_keepalive_ms;	/* the next one after the first; else 0 */
+	int64_t		keepalive_pause_ms;
+	uint64_t	n_answers;		/* calls answered, not lost */
+	int			n_holds;		/* held by higher layers; lost after the session timeout */
+	bool		garbage;		/* a part can free something */
+
+	bool		creator_acl;
+	ZklCall    *acl_calls[ZKL_N_PARENTS];
+	bool		acl_seen[ZKL_N_PARENTS];
+	bool		has_open_parents;	/* others may change one of these parents */
+
+	ZklCall    *calls;
+	ZklCall    *last_call;
+};
+
+/* Calls one handler of each part that has it. */
+#define EACH_PART(session, handler, ...) \
+	for (int part = 0; part < ZKL_N_PARTS; part++) \
+		if ((session)->parts[part]->handler) \
+			(session)->parts[part]->handler(__VA_ARGS__)
 
 /* session.c */
 extern void zkl__session_end(ZklSession *session, ZklSessionState state);

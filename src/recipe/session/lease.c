@@ -80,7 +80,7 @@ zkl_session_info(ZklSession *session, ZklSessionInfo *info)
 	memcpy(info->server, session->connection.server, sizeof(info->server));
 	info->connected_ms = session->opened_ms ? now - session->opened_ms : 0;
 	info->lease_ms = lease_left_from(session, session->lease_from_ms);
-	info->n_locks = session->n_locks;
+	info->n_locks = session->n_holds;
 	info->n_answers = session->n_answers;
 	zkl__session_unlock(session);
 }

@@ -38,7 +38,8 @@ void
 zkl__read_acls(ZklSession *session)
 {
 	const char *const paths[ZKL_N_PARENTS] = {
-		session->root, session->locks_path, session->semaphores_path, session->waits_path
+		session->config.root, session->config.locks_path,
+		session->config.semaphores_path, session->config.waits_path
 	};
 
 	for (int i = 0; session->creator_acl && i < ZKL_N_PARENTS; i++)

@@ -17,12 +17,6 @@
 
 #include "internal.h"
 
-/* Calls one handler of each part that has it. */
-#define EACH_PART(session, handler, ...) \
-	for (const ZklSessionPart *const *part = (session)->parts; *part; part++) \
-		if ((*part)->handler) \
-			(*part)->handler(__VA_ARGS__)
-
 void
 zkl__session_lock(ZklSession *session)
 {
@@ -69,51 +63,12 @@ zkl__wake(ZklSession *session)
 	session->wake_due = true;
 }
 
-bool
-zkl__is_final(const ZklSession *session)
-{
-	return session->state >= ZKL_SESSION_EXPIRED;
-}
-
-/* Returns why the session has ended, or PENDING. */
-ZklStatus
-zkl__final_status(const ZklSession *session)
-{
-	switch (session->state)
-	{
-		case ZKL_SESSION_EXPIRED:
-			return ZKL_SESSION_LOST;
-		case ZKL_SESSION_AUTH_FAILED:
-			return ZKL_AUTH_FAILED;
-		case ZKL_SESSION_CONNECTING:
-		case ZKL_SESSION_CONNECTED:
-		case ZKL_SESSION_SUSPENDED:
-			break;
-	}
-	return ZKL_PENDING;
-}
-
 void
 zkl__session_end(ZklSession *session, ZklSessionState state)
 {
 	session->state = state;
 	EACH_PART(session, on_session_lost, session);
 	zkl__wake(session);
-}
-
-char *
-zkl__path(const char *parent, const char *child)
-{
-	size_t		parent_length = strlen(parent);
-	char	   *path = malloc(parent_length + strlen(child) + 2);
-
-	if (path)
-	{
-		memcpy(path, parent, parent_length);
-		path[parent_length] = '/';
-		strcpy(path + parent_length + 1, child);
-	}
-	return path;
 }
 
 
@@ -170,7 +125,7 @@ static Ending
 begin_ending(ZklSession *session)
 {
 	if (!zkl__is_final(session) || session->is_ending ||
-		!(session->is_connected || session->is_gone))
+		!(session->client_connected || session->is_gone))
 		return ENDING_NONE;
 	session->is_ending = true;
 	return session->is_left ? ENDING_ALL : ENDING_CLIENT;
@@ -210,7 +165,7 @@ connection_io(void *context, ZklConnectionEvent event,
 
 	zkl__session_lock(session);
 	client = session->client;
-	session->is_connected = event == ZKL_EVENT_CONNECTED;
+	session->client_connected = event == ZKL_EVENT_CONNECTED;
 	session->is_gone = event == ZKL_EVENT_EXPIRED || event == ZKL_EVENT_AUTH_FAILED;
 	if (!zkl__is_final(session))
 		switch (event)
@@ -257,9 +212,10 @@ zkl__parts_next_timer(const ZklSession *session)
 {
 	int64_t		next = 0;
 
-	for (const ZklSessionPart *const *part = session->parts; *part; part++)
+	for (int i = 0; i < ZKL_N_PARTS; i++)
 	{
-		int64_t		due = (*part)->next_timer ? (*part)->next_timer(session) : 0;
+		const ZklSessionPart *part = session->parts[i];
+		int64_t		due = part->next_timer ? part->next_timer(session) : 0;
 
 		if (due != 0 && (next == 0 || due < next))
 			next = due;
@@ -271,6 +227,9 @@ zkl__parts_next_timer(const ZklSession *session)
 /*
  * Public functions
  */
+
+/* Enough for any type. */
+#define ALIGNED(size) (((size) + 15) & ~(size_t) 15)
 
 static int	n_open;
 
@@ -287,10 +246,10 @@ session_free(ZklSession *session)
 	while (session->calls)
 		zkl__call_free(session->calls);
 	EACH_PART(session, on_free, session);
-	free(session->root);
-	free(session->locks_path);
-	free(session->semaphores_path);
-	free(session->waits_path);
+	free(session->config.root);
+	free(session->config.locks_path);
+	free(session->config.semaphores_path);
+	free(session->config.waits_path);
 	if (session->wakeup_fd >= 0)
 		close(session->wakeup_fd);
 	if (session->wait_fd >= 0)
@@ -318,7 +277,47 @@ make_wait_fd(ZklSession *session)
 		epoll_ctl(session->wait_fd, EPOLL_CTL_ADD, session->wakeup_fd, &event) == 0;
 }
 
-/* "parts" has the handlers of the higher layers, and ends with NULL. */
+/* Returns a session with the states of its parts in the same chunk of memory, or NULL. */
+static ZklSession *
+session_new(const ZklSessionPart *const *parts)
+{
+	size_t		size = ALIGNED(sizeof(ZklSession));
+	size_t		offsets[ZKL_N_PARTS];
+	ZklSession *session;
+
+	for (int i = 0; i < ZKL_N_PARTS; i++)
+	{
+		offsets[i] = size;
+		size += ALIGNED(parts[i]->state_size);
+	}
+	session = calloc(1, size);
+	if (session == NULL)
+		return NULL;
+	(void) __atomic_fetch_add(&n_open, 1, __ATOMIC_RELAXED);
+	pthread_mutex_init(&session->mutex, NULL);
+	session->parts = parts;
+	for (int i = 0; i < ZKL_N_PARTS; i++)
+		session->states[i] = (char *) session + offsets[i];
+	return session;
+}
+
+/* Fills in the configuration; returns false if out of memory. */
+static bool
+configure(ZklConfig *to, const ZklSessionConfig *from)
+{
+	to->node_names = from->node_names;
+	to->max_nodes = from->max_nodes;
+	to->sequence_limit = from->sequence_limit ? from->sequence_limit : ZKL_SEQUENCE_LIMIT;
+	to->on_loss_io = from->on_loss_io;
+	to->on_revoke_io = from->on_revoke_io;
+	to->root = strdup(from->root);
+	to->locks_path = zkl__path(from->root, "locks");
+	to->semaphores_path = zkl__path(from->root, "semaphores");
+	to->waits_path = zkl__path(from->root, "waits");
+	return to->root && to->locks_path && to->semaphores_path && to->waits_path;
+}
+
+/* "parts" has the handlers of the higher layers, by ZklPartId. */
 ZklSession *
 zkl__session_open(const ZklSessionConfig *config, const ZklSessionPart *const *parts)
 {
@@ -330,26 +329,12 @@ zkl__session_open(const ZklSessionConfig *config, const ZklSessionPart *const *p
 		.tls = config->tls,
 		.creator_acl = config->creator_acl,
 	};
-	ZklSession *session = calloc(1, sizeof(ZklSession));
+	ZklSession *session = session_new(parts);
 
 	if (session == NULL)
 		return NULL;
-	(void) __atomic_fetch_add(&n_open, 1, __ATOMIC_RELAXED);
-	pthread_mutex_init(&session->mutex, NULL);
-	session->parts = parts;
-	session->node_names = config->node_names;
 	session->creator_acl = config->creator_acl;
-	session->max_nodes = config->max_nodes;
-	session->on_loss_io = config->on_loss_io;
-	session->on_revoke_io = config->on_revoke_io;
-	session->sequence_limit = config->sequence_limit ?
-		config->sequence_limit : ZKL_SEQUENCE_LIMIT;
-	session->root = strdup(config->root);
-	session->locks_path = zkl__path(config->root, "locks");
-	session->semaphores_path = zkl__path(config->root, "semaphores");
-	session->waits_path = zkl__path(config->root, "waits");
-	if (make_wait_fd(session) && session->root && session->locks_path &&
-		session->semaphores_path && session->waits_path)
+	if (configure(&session->config, config) && make_wait_fd(session))
 	{
 		client_config.wait_fd = session->wait_fd;
 
@@ -377,7 +362,7 @@ zkl_session_close(ZklSession *session, int timeout_ms)
 	if (!zkl__is_final(session))
 		session->state = ZKL_SESSION_EXPIRED;
 	answers_due = session->calls != NULL;
-	goes_on = !session->is_connected && !session->is_gone && !session->is_ending &&
+	goes_on = !session->client_connected && !session->is_gone && !session->is_ending &&
 		session->connection.session_id != 0;
 	session->is_left = goes_on;
 	session->is_ending = !goes_on;

@@ -4,6 +4,7 @@
  *		A ZooKeeper session and its calls in flight.
  *
  *		session.c		the session and its connection
+ *		session_state.c	what the layers above know of it, and keep about it
  *		calls.c			calls in flight
  *		codes.c			the meaning of their result codes
  *		timers.c		retries, keepalive reads, deadlines
@@ -40,16 +41,11 @@
 #ifndef ZKL_SESSION_H
 #define ZKL_SESSION_H
 
-#include <pthread.h>
-
 #include "recipe/recipe.h"
 #include "recipe/zookeeper/client.h"
 
 typedef struct ZklNode ZklNode;
 typedef struct ZklCall ZklCall;
-typedef struct ZklWaits ZklWaits;
-typedef struct ZklLastGrants ZklLastGrants;
-typedef struct ZklEmptyParents ZklEmptyParents;
 
 typedef void (*ZklHandler) (ZklCall *call, const ZklResult *result);
 
@@ -65,7 +61,7 @@ struct ZklCall
 {
 	ZklCompletion completion;	/* first: the client knows only this */
 	ZklSession *session;
-	ZklCall    *prev;			/* in session->calls, oldest first */
+	ZklCall    *prev;			/* in the session's list, oldest first */
 	ZklCall    *next;
 	int64_t		submitted_ms;
 	bool		is_keepalive;	/* a keepalive read: no code waits for it */
@@ -85,6 +81,7 @@ struct ZklCall
  */
 typedef struct ZklSessionPart
 {
+	size_t		state_size;		/* of what zkl__state() returns: zeroed, freed after on_free */
 	/* a new connection: answers and watches of the earlier one may be lost */
 	void		(*on_connected) (ZklSession *session);
 	void		(*on_watch) (ZklSession *session, const char *path);
@@ -97,55 +94,34 @@ typedef struct ZklSessionPart
 	void		(*on_session_lost) (ZklSession *session);
 	/* the owner closes the session, which may be connected */
 	void		(*on_close) (ZklSession *session);
-	/* frees what is no longer used, if session->garbage was set */
+	/* frees what is no longer used, after zkl__sweep_later() */
 	void		(*on_sweep) (ZklSession *session);
 	void		(*on_free) (ZklSession *session);
 } ZklSessionPart;
 
-/* The root and the znodes right below it (open_parents.c). */
-#define ZKL_N_PARENTS 4
-
-/* A session has at most some thousand nodes. */
-#define ZKL_PATH_BUCKETS 1024
-
-/* The types of what higher layers keep here are opaque to this layer. */
-struct ZklSession
+/*
+ * The parts of a session, in the order in which their handlers are called: lower layers
+ * first.  Only the file of a part knows its state.
+ */
+typedef enum ZklPartId
 {
-	pthread_mutex_t mutex;
-	const ZklSessionPart *const *parts;
-	ZklClient  *client;
-	int			wait_fd;		/* epoll: wakeup_fd and what the client adds */
-	int			wakeup_fd;
-	bool		wake_due;		/* wakeup_fd must be made readable at the unlock */
-	bool		woken;			/* it is readable, or about to be */
-	bool		owner_reads;	/* in zkl_session_receive(): needs no wakeup */
-	ZklSessionState state;
-	bool		is_connected;	/* the client is; also in a final state */
-	bool		is_gone;		/* the ensemble has ended the session, or never had it */
-	bool		is_left;		/* closed by its owner while disconnected */
-	bool		is_ending;		/* the client is closing */
-	ZklConnectionInfo connection;
-	int64_t		opened_ms;		/* when first connected */
-	int64_t		disconnected_ms;	/* valid while suspended */
-	int64_t		lease_from_ms;	/* submit time of the last confirmed quorum write */
-	int64_t		timer_ms;		/* 0: none set */
-	int64_t		retry_ms;		/* when to drive everything again; 0: no need */
-	int64_t		retried_ms;		/* when a retry was last requested */
-	int			retry_delay_ms; /* its delay */
-	int64_t		next_keepalive_ms;	/* the next one after the first; else 0 */
-	int64_t		keepalive_pause_ms;
-	int64_t		hold_watch_ms;	/* when to watch held nodes; 0: all are watched */
-	uint64_t	n_answers;		/* calls answered, not lost */
-	uint64_t	guid_counter;
-	bool		no_containers;	/* the server does not know them */
-	bool		locks_exist;	/* the parent of all locks does */
-	bool		semaphores_exist;	/* the parent of all semaphores does */
+	ZKL_PART_LAST_GRANTS,
+	ZKL_PART_NODES,
+	ZKL_PART_LEAVING,
+	ZKL_PART_EMPTY_PARENTS,
+	ZKL_PART_PARENTS,
+	ZKL_PART_REQUESTS,
+	ZKL_PART_LOCKS,
+	ZKL_PART_HOLD_WATCH,
+	ZKL_PART_PERMITS,
+	ZKL_PART_SCANS,
+	ZKL_PART_WAITS,
+	ZKL_N_PARTS
+} ZklPartId;
 
-	bool		creator_acl;
-	ZklCall    *acl_calls[ZKL_N_PARENTS];
-	bool		acl_seen[ZKL_N_PARENTS];
-	bool		has_open_parents;	/* others may change one of these parents */
-
+/* What a session was opened with, and the paths of the znodes right below its root. */
+typedef struct ZklConfig
+{
 	char	   *root;
 	char	   *locks_path;
 	char	   *semaphores_path;
@@ -155,45 +131,26 @@ struct ZklSession
 	int32_t		sequence_limit;
 	void		(*on_loss_io) (void);
 	void		(*on_revoke_io) (void);
+} ZklConfig;
 
-	ZklCall    *calls;
-	ZklCall    *last_call;
-	ZklNode    *nodes;
-	int			n_wanted;		/* nodes wanted, and the bytes of their paths */
-	size_t		wanted_bytes;
-	ZklNode    *by_path[ZKL_PATH_BUCKETS];	/* hash table by lock_path */
-	ZklNode    *put_off;		/* nodes to be deleted together */
-	int			n_put_off;
-	ZklRequest *requests;
-	ZklLock    *locks;
-	int			n_locks;
-	int			n_lost;			/* how many of them are lost */
-	ZklWaits   *waits;			/* NULL until the first long wait */
-	uint64_t	n_probes;		/* probes of its wait report so far */
-	bool		is_unsearched;	/* see ZklRequestInfo */
-	ZklScan    *scans;
-	bool		garbage;		/* something can be freed */
-	ZklNode    *garbage_nodes;
-	ZklRequest *garbage_requests;
-	int			leaving;		/* nesting depth of zkl__leave_begin() */
-	ZklLastGrants *last_grants; /* of list_elision.c, or NULL */
-	ZklEmptyParents *empty_parents; /* parents to be deleted, or NULL */
-
-	ZklCall    *confirm_call;
-	bool		confirm_wanted;
-	ZklStatus	confirm_status;
-	int64_t		confirmed_ms;	/* OK: submit time of the confirming multi */
-	ZklLock   **confirm_locks;	/* the lock of each operation of the multi */
-	int			n_confirm_locks;
-};
+/* session_state.c */
+extern void *zkl__state(const ZklSession *session, ZklPartId part);
+extern const ZklConfig *zkl__config(const ZklSession *session);
+extern ZklClient *zkl__client(const ZklSession *session);
+extern bool zkl__is_connected(const ZklSession *session);
+extern bool zkl__is_final(const ZklSession *session);
+extern ZklStatus zkl__final_status(const ZklSession *session);
+extern int64_t zkl__session_id(const ZklSession *session);
+extern uint64_t zkl__n_answers(const ZklSession *session);
+extern bool zkl__has_retry(const ZklSession *session);
+extern void zkl__count_holds(ZklSession *session, int change);
+extern void zkl__sweep_later(ZklSession *session);
+extern char *zkl__path(const char *parent, const char *child);
 
 /* session.c */
 extern void zkl__session_lock(ZklSession *session);
 extern void zkl__session_unlock(ZklSession *session);
 extern void zkl__wake(ZklSession *session);
-extern bool zkl__is_final(const ZklSession *session);
-extern ZklStatus zkl__final_status(const ZklSession *session);
-extern char *zkl__path(const char *parent, const char *child);
 extern ZklSession *zkl__session_open(const ZklSessionConfig *config,
 									 const ZklSessionPart *const *parts);
 

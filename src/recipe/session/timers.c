@@ -110,7 +110,7 @@ keepalive(ZklSession *session, int64_t now)
 	call = zkl__call_new(session, zkl__ignore_answer, NULL, NULL);
 	if (call)
 		call->is_keepalive = true;
-	zkl__call_sent(call, call && zkl_client_get(session->client, session->root,
+	zkl__call_sent(call, call && zkl_client_get(session->client, session->config.root,
 												false, &call->completion));
 }
 
@@ -124,7 +124,7 @@ arm_next_timer(ZklSession *session)
 		zkl__arm_timer(session, session->retry_ms);
 	if (next)
 		zkl__arm_timer(session, next);
-	if (session->state == ZKL_SESSION_SUSPENDED && session->n_locks > 0)
+	if (session->state == ZKL_SESSION_SUSPENDED && session->n_holds > 0)
 		zkl__arm_timer(session, session->disconnected_ms +
 					   session->connection.session_timeout_ms);
 	if (session->calls)
@@ -141,7 +141,7 @@ has_outlived(const ZklSession *session, int64_t now)
 {
 	if (session->calls && now >= call_deadline_ms(session->calls))
 		return true;
-	return session->state == ZKL_SESSION_SUSPENDED && session->n_locks > 0 &&
+	return session->state == ZKL_SESSION_SUSPENDED && session->n_holds > 0 &&
 		now >= session->disconnected_ms + session->connection.session_timeout_ms;
 }
 
