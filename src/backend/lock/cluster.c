@@ -48,7 +48,7 @@ reach(int64 deadline, ZklockProblem *problem)
 		case ZKL_SESSION_CONNECTING:
 			/* A new session may succeed where this one did not; it holds nothing yet. */
 			zklock_session_close(ZKLOCK_CLOSE_MS);
-			*problem = zklock_no_session();
+			*problem = zklock_no_session(zklock_session_failed_at_tls());
 			break;
 	}
 	return NULL;

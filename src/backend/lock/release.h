@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * release.h
- *		Releases locks and permits, locally and in the ensemble.
+ *		Releases session-level locks: one count of some names, or all counts.
  *
  *-------------------------------------------------------------------------
  */
@@ -17,27 +17,7 @@
  */
 extern bool zklock_release(ZklockNames *names, ZklMode mode);
 
-/* The functions below neither throw nor wait nor allocate. */
-
-/* Releases all session-level counts. */
+/* Releases all session-level counts.  Neither throws nor waits nor allocates. */
 extern void zklock_release_session(void);
-
-/* Releases the transaction-level counts of this nest level and deeper. */
-extern void zklock_release_levels(int level);
-
-/* Passes the counts of a committed subtransaction of this nest level to its parent. */
-extern void zklock_inherit_level(int level);
-
-/*
- * Reduces the local lock and the ensemble lock to what is counted; frees the entry if
- * nothing is counted.  Skips a pinned entry: the call that pinned it settles it.
- */
-extern void zklock_settle(ZklockHold *hold);
-
-/* Removes a lost lock from the hold table, at every level. */
-extern void zklock_lose(ZklockHold *hold);
-
-/* Marks everything as not held, after the ZooKeeper session was closed. */
-extern void zklock_forget_ensemble(void);
 
 #endif							/* ZKLOCK_RELEASE_H */

@@ -107,8 +107,7 @@ zklock_session_close(int timeout_ms)
 {
 	if (session == NULL)
 		return;
-	zklock_count_round_trips();
-	zklock_forget_round_trips();
+	zklock_count_answers_of(NULL);
 	if (!proc_exit_inprogress)	/* exit itself releases the heavyweight locks */
 		zklock_callbacks.before_close();
 	if (has_connected && zklock_session_is_over(session))
@@ -236,6 +235,7 @@ open_session(void)
 				 errdetail("Memory, a file descriptor or a thread could not be allocated."),
 				 errhint("Check the limits of the user that runs the server (ulimit -a).")));
 	}
+	zklock_count_answers_of(session);
 }
 
 static bool
@@ -331,7 +331,7 @@ zklock_session_ready(const ZklockAction *action)
 
 	/* The problem of this session need not affect a new one. */
 	zklock_session_close(ZKLOCK_CLOSE_MS);
-	zklock_fail(action, zklock_no_session());
+	zklock_fail(action, zklock_no_session(zklock_session_failed_at_tls()));
 }
 
 void

@@ -12,7 +12,6 @@
 #include "backend/base/identity.h"
 #include "backend/base/settings.h"
 #include "backend/base/syntax.h"
-#include "backend/session/backend_session.h"
 #include "backend/session/errors.h"
 
 static const ZklockProblem problems[] = {
@@ -78,13 +77,13 @@ no_session_hint(void)
 }
 
 ZklockProblem
-zklock_no_session(void)
+zklock_no_session(bool failed_at_tls)
 {
 	ZklockProblem problem = {ERRCODE_SQLCLIENT_UNABLE_TO_ESTABLISH_SQLCONNECTION,
 		"no connection to the ZooKeeper ensemble",
 	no_session_hint(), NULL};
 
-	problem.detail = psprintf(zklock_session_failed_at_tls()
+	problem.detail = psprintf(failed_at_tls
 							  ? "No session could be had within %d ms, because TLS could not be set up with a server."
 							  : "No session could be had within %d ms.",
 							  zklock_connect_timeout);

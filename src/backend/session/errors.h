@@ -34,8 +34,8 @@ typedef struct ZklockProblem
 /* Returns the problem for a status; "raw_code" is the client library's code, or 0. */
 extern ZklockProblem zklock_problem_of(ZklStatus status, int raw_code);
 
-/* No session within zklock.connect_timeout: 08001. */
-extern ZklockProblem zklock_no_session(void);
+/* No session within zklock.connect_timeout, perhaps because of TLS: 08001. */
+extern ZklockProblem zklock_no_session(bool failed_at_tls);
 
 /* Connection lost, and not back within zklock.connect_timeout: 08006. */
 extern ZklockProblem zklock_connection_lost(void);

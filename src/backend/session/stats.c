@@ -20,7 +20,6 @@
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
 
-#include "backend/session/backend_session.h"
 #include "backend/session/stats.h"
 #include "backend/session/wait.h"
 #include "compat.h"
@@ -37,7 +36,8 @@ typedef struct Counters
 static Counters own;
 static Counters *counters = &own;
 
-/* Answers of the current session that are already counted. */
+/* The session whose answers are counted, or NULL; and how many of them are. */
+static ZklSession *counted_session = NULL;
 static uint64 counted_answers = 0;
 
 static struct
@@ -139,22 +139,23 @@ zklock_count_failed(const ZklockTimeout *timeout)
 	}
 }
 
-void
-zklock_count_round_trips(void)
+static void
+count_round_trips(void)
 {
-	ZklSession *session = zklock_session_current();
 	ZklSessionInfo info;
 
-	if (session == NULL)
+	if (counted_session == NULL)
 		return;
-	zkl_session_info(session, &info);
+	zkl_session_info(counted_session, &info);
 	zklock_count(ZKLOCK_STAT_ROUND_TRIPS, info.n_answers - counted_answers);
 	counted_answers = info.n_answers;
 }
 
 void
-zklock_forget_round_trips(void)
+zklock_count_answers_of(ZklSession *session)
 {
+	count_round_trips();
+	counted_session = session;
 	counted_answers = 0;
 }
 
@@ -168,7 +169,7 @@ zklock_stat(PG_FUNCTION_ARGS)
 	bool		nulls[STAT_COLUMNS] = {false};
 
 	InitMaterializedSRF(fcinfo, 0);
-	zklock_count_round_trips();
+	count_round_trips();
 	values[0] = CStringGetTextDatum(counters == &own ? "backend" : "server");
 	for (int i = 0; i < ZKLOCK_N_STATS; i++)
 		values[i + 1] = Int64GetDatum(pg_atomic_read_u64(&counters->counts[i]));
@@ -183,7 +184,7 @@ PG_FUNCTION_INFO_V1(zklock_stat_reset);
 Datum
 zklock_stat_reset(PG_FUNCTION_ARGS)
 {
-	zklock_count_round_trips();
+	count_round_trips();
 	for (int i = 0; i < ZKLOCK_N_STATS; i++)
 		pg_atomic_write_u64(&counters->counts[i], 0);
 	pg_atomic_write_u64(&counters->since, (uint64) GetCurrentTimestamp());

@@ -44,10 +44,10 @@ extern void zklock_count_gave_up(const ZklockTimeout *timeout);
 /* A call failed; called in PG_CATCH, before the error is flushed. */
 extern void zklock_count_failed(const ZklockTimeout *timeout);
 
-/* Adds the answers of the ensemble since the last call. */
-extern void zklock_count_round_trips(void);
-
-/* Resets the base for a new session, whose answers are counted from 0. */
-extern void zklock_forget_round_trips(void);
+/*
+ * Counts the answers of the ensemble in a session that has just been opened.  NULL: in
+ * none; called before the session is closed.
+ */
+extern void zklock_count_answers_of(ZklSession *session);
 
 #endif							/* ZKLOCK_STATS_H */

@@ -47,6 +47,7 @@
 #include "backend/lock/loss.h"
 #include "backend/lock/release.h"
 #include "backend/lock/revoke.h"
+#include "backend/lock/settle.h"
 #include "backend/session/backend_session.h"
 #include "backend/session/callbacks.h"
 #include "backend/session/cancel.h"

@@ -1,0 +1,136 @@
+/*-------------------------------------------------------------------------
+ *
+ * settle.c
+ *		Makes the ensemble and the local lock hold what is counted, and no more.
+ *
+ * The counts in the hold table (holds.c) change first.  Settling an entry then
+ * releases in the ensemble and in PostgreSQL's lock manager what is no longer counted.
+ * Nothing here waits for the network.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "backend/local/local_lock.h"
+#include "backend/local/lock_table.h"
+#include "backend/lock/settle.h"
+#include "backend/session/backend_session.h"
+
+static void
+settle_remote(ZklockHold *hold)
+{
+	ZklMode		needed;
+
+	/* A call uses it, perhaps in a subtransaction of its own that has failed. */
+	if (hold->pins > 0 || hold->lock == NULL)
+		return;
+	needed = zklock_hold_needed(hold);
+	if (needed >= hold->mode)
+		return;
+	zkl_lock_reduce(hold->lock, needed);
+	hold->mode = needed;
+	if (needed == ZKL_MODE_NONE)
+		zklock_hold_ended(hold);
+}
+
+static void
+settle_local(ZklockHold *hold)
+{
+	if (hold->pins > 0)
+		return;
+	if (hold->exclusive.local && zklock_hold_needed(hold) != ZKL_MODE_EXCLUSIVE)
+	{
+		hold->exclusive.local = false;
+		zklock_local_release(hold->local_key, ZKL_MODE_EXCLUSIVE);
+	}
+	if (hold->shared.local && hold->shared.session == 0 && hold->shared.n_levels == 0)
+	{
+		hold->shared.local = false;
+		zklock_local_release(hold->local_key, ZKL_MODE_SHARED);
+	}
+	if (hold->kind == ZKLOCK_SEMAPHORE && zklock_hold_needed(hold) == ZKL_MODE_NONE)
+		zklock_hide_permit(hold);
+	zklock_hold_free_if_unused(hold);
+}
+
+/* The ensemble first, so that the next local waiter finds the release already sent. */
+void
+zklock_settle(ZklockHold *hold)
+{
+	settle_remote(hold);
+	settle_local(hold);
+}
+
+void
+zklock_settle_several(ZklockHold **holds, int n)
+{
+	ZklSession *session = zklock_session_current();
+
+	if (session)
+		zkl_releases_begin(session);
+	for (int i = 0; i < n; i++)
+		settle_remote(holds[i]);
+	if (session)
+		zkl_releases_end(session);
+	for (int i = 0; i < n; i++)
+		settle_local(holds[i]);
+}
+
+void
+zklock_settle_every(void)
+{
+	ZklSession *session = zklock_session_current();
+	dlist_iter	iter;
+	dlist_mutable_iter next;
+
+	if (session)
+		zkl_releases_begin(session);
+	dlist_foreach(iter, &zklock_holds)
+		settle_remote(dlist_container(ZklockHold, link, iter.cur));
+	if (session)
+		zkl_releases_end(session);
+	dlist_foreach_modify(next, &zklock_holds)
+		settle_local(dlist_container(ZklockHold, link, next.cur));
+}
+
+void
+zklock_lose(ZklockHold *hold)
+{
+	zklock_hold_forget_levels(hold, 0);
+	zklock_hold_forget_session(hold);
+	zkl_lock_reduce(hold->lock, ZKL_MODE_NONE);
+	zklock_hold_ended(hold);
+	zklock_settle(hold);
+}
+
+void
+zklock_release_levels(int level)
+{
+	dlist_iter	iter;
+
+	if (!zklock_holds_end_level(level))
+		return;
+	dlist_foreach(iter, &zklock_holds)
+		zklock_hold_forget_levels(dlist_container(ZklockHold, link, iter.cur), level);
+	zklock_settle_every();
+}
+
+void
+zklock_inherit_level(int level)
+{
+	dlist_iter	iter;
+
+	if (!zklock_holds_end_level(level))
+		return;
+	dlist_foreach(iter, &zklock_holds)
+		zklock_hold_inherit(dlist_container(ZklockHold, link, iter.cur), level);
+}
+
+void
+zklock_forget_ensemble(void)
+{
+	dlist_iter	iter;
+
+	dlist_foreach(iter, &zklock_holds)
+		zklock_hold_ended(dlist_container(ZklockHold, link, iter.cur));
+}

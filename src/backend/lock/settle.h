@@ -1,0 +1,37 @@
+/*-------------------------------------------------------------------------
+ *
+ * settle.h
+ *		Makes the ensemble and the local lock hold what is counted, and no more.
+ *
+ * No function here throws, waits or allocates.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_SETTLE_H
+#define ZKLOCK_SETTLE_H
+
+#include "backend/base/holds.h"
+
+/*
+ * Reduces the local lock and the ensemble lock to what is counted; frees the entry if
+ * nothing is counted.  Skips a pinned entry: the call that pinned it settles it.
+ */
+extern void zklock_settle(ZklockHold *hold);
+
+/* Same, for several entries, or all; releases in the ensemble are sent together. */
+extern void zklock_settle_several(ZklockHold **holds, int n);
+extern void zklock_settle_every(void);
+
+/* Releases the transaction-level counts of this nest level and deeper. */
+extern void zklock_release_levels(int level);
+
+/* Passes the counts of a committed subtransaction of this nest level to its parent. */
+extern void zklock_inherit_level(int level);
+
+/* Removes a lost lock from the hold table, at every level. */
+extern void zklock_lose(ZklockHold *hold);
+
+/* Marks everything as not held, after the ZooKeeper session was closed. */
+extern void zklock_forget_ensemble(void);
+
+#endif							/* ZKLOCK_SETTLE_H */
