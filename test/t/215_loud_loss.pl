@@ -68,7 +68,7 @@ for my $kind (sort keys %long)
 	wait_running($s, 'sleep|LOOP|locked|CONSTRAINTS');
 	remove_by_hand('running');
 	failed_with($s, '40001', "the loss ends a running statement: $kind",
-		like => qr/"running".*^HINT/ms);
+		like => qr/"running".*^DETAIL:  The znode was removed: .* the lock since\.\n^HINT/ms);
 	works($s, 'ROLLBACK', '', 'and the transaction can be rolled back');
 	works($s, 'SELECT count(*) FROM zk_held_locks', '0', 'the loss is reported once');
 	$s->quit;

@@ -393,13 +393,9 @@ for my $open (sort keys %open_acl)
 $zkc->close;
 
 # An ensemble that insists on credentials.
+my @enforcing = ('-Dzookeeper.enforce.auth.enabled=true', '-Dzookeeper.enforce.auth.schemes=digest');
 {
-	my $strict = ZkLock::ZkServer->start(
-		tick_time => 200,
-		java => [
-			'-Dzookeeper.enforce.auth.enabled=true',
-			'-Dzookeeper.enforce.auth.schemes=digest'
-		]);
+	my $strict = ZkLock::ZkServer->start(tick_time => 200, java => \@enforcing);
 	my $s = with_settings($node, connect_string => $strict->connect_string);
 	fails_with($s, "SELECT zk_lock('strict')", '28000',
 		'an ensemble that insists on credentials refuses us without them',
@@ -422,6 +418,30 @@ $zkc->close;
 		't|t', 'and free after its release');
 	$s->query_ok('RESET zklock.auth_file');
 	works_again($s, 'the session can lock in another ensemble after that');
+	$strict->stop;
+}
+
+# An ensemble that insists on credentials from now on, while a lock is held without. The
+# holder connects again while it reads the locks.
+{
+	my @files = (tick_time => 3000, dir => "$dir/grows_strict");
+	mkdir "$dir/grows_strict" or die "mkdir: $!\n";
+	my $lenient = ZkLock::ZkServer->start(@files);
+	my $s = with_settings($node, connect_string => $lenient->connect_string,
+		session_timeout => '60s', connect_timeout => '60s');
+	$s->query_ok("SELECT zk_lock('strict')");
+	$lenient->stop;
+	wait_state($s, 'suspended');
+	$s->query_async('SELECT count(*) FROM zk_locks');
+	my $strict = ZkLock::ZkServer->start(@files, port => $lenient->port, java => \@enforcing);
+	my $answer = $s->wait_result;
+	my $error = $s->error;
+	$s->query('SELECT 1');
+	$error .= $s->error;
+	is($answer, '', 'the locks cannot be read then');
+	like($error, qr/ERROR:  lock "strict" was lost\nDETAIL:  The ZooKeeper ensemble refused the session's credentials: /,
+		'a lock whose session is refused is lost, for that reason');
+	unlike($error, qr/expired|is over/, 'and for no other one');
 	$strict->stop;
 }
 

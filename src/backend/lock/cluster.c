@@ -42,8 +42,10 @@ reach(int64 deadline, ZklockProblem *problem)
 			*problem = zklock_connection_lost();
 			break;
 		case ZKL_SESSION_EXPIRED:
+			*problem = zklock_session_expired;
+			break;
 		case ZKL_SESSION_AUTH_FAILED:
-			*problem = zklock_session_over;
+			*problem = zklock_problem_of(ZKL_AUTH_FAILED, 0);
 			break;
 		case ZKL_SESSION_CONNECTING:
 			/* A new session may succeed where this one did not; it holds nothing yet. */
@@ -92,7 +94,7 @@ await_answer(Reading *reading, ZklScanInfo *info, ZklockProblem *problem)
 			*problem = zklock_connection_lost();
 			break;
 		case ZKL_SESSION_LOST:
-			*problem = zklock_session_over;
+			*problem = zklock_session_expired;
 			return zklock_holds_any();
 		case ZKL_TOO_MANY:
 			*problem = zklock_too_many_znodes;

@@ -27,7 +27,6 @@
 
 #define LOST_ONE "lock %s was lost"
 #define LOST_SEVERAL "locks %s were lost"
-#define LOST_DETAIL "The ZooKeeper session that held it is over, or its znode was removed: others may have held the lock since."
 #define LOST_HINT "Acquire the lock again, then retry the transaction."
 
 /* A lock was lost: the transaction cannot commit, even if the error was caught. */
@@ -95,6 +94,19 @@ list_locks(bool lost_only, int *n)
 	return zklock_list_text(&list);
 }
 
+/* Returns why "n" locks are lost, for DETAIL. */
+static char *
+lost_detail(ZklSession *session, bool session_is_over, int n)
+{
+	const char *reason = n == 1 ? "The znode was removed" : "The znodes were removed";
+
+	if (session_is_over)
+		reason = zkl_session_state(session) == ZKL_SESSION_AUTH_FAILED
+			? "The ZooKeeper ensemble refused the session's credentials"
+			: "The ZooKeeper session expired";
+	return psprintf("%s: others may have held the %s since.", reason, n == 1 ? "lock" : "locks");
+}
+
 static void
 forget_lost(void)
 {
@@ -116,6 +128,7 @@ zklock_check_loss(void)
 {
 	ZklSession *session = zklock_session_current();
 	const char *names = NULL;
+	const char *detail = NULL;
 	bool		over;
 	int			n;
 
@@ -137,6 +150,7 @@ zklock_check_loss(void)
 	if (n > 0)
 	{
 		names = list_locks(true, &n);
+		detail = lost_detail(session, over, n);
 		transaction_failed = true;
 		forget_lost();
 	}
@@ -146,7 +160,7 @@ zklock_check_loss(void)
 		ereport(ERROR,
 				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
 				 errmsg_plural(LOST_ONE, LOST_SEVERAL, n, names),
-				 errdetail(LOST_DETAIL), errhint(LOST_HINT)));
+				 errdetail_internal("%s", detail), errhint(LOST_HINT)));
 }
 
 void
@@ -181,21 +195,24 @@ void
 zklock_rewrite_cancel(ErrorData *cancel)
 {
 	ZklSession *session = zklock_session_current();
-	int			n = 0;
+	bool		over;
 	const char *names;
+	int			n;
 
 	/* An aborted transaction needs no second reason. */
 	if (cancel->elevel != ERROR || cancel->sqlerrcode != ERRCODE_QUERY_CANCELED ||
 		!zklock_cancel_is_requested(ZKLOCK_CANCEL_LOSS) || IsAbortedTransactionBlockState())
 		return;
-	if (session)
-		n = mark_lost(zklock_session_is_over(session));
+	if (session == NULL)
+		return;
+	over = zklock_session_is_over(session);
+	n = mark_lost(over);
 	if (n == 0)
 		return;
 	cancel->sqlerrcode = ERRCODE_T_R_SERIALIZATION_FAILURE;
 	names = list_locks(true, &n);
 	cancel->message = psprintf(n == 1 ? LOST_ONE : LOST_SEVERAL, names);
-	cancel->detail = pstrdup(LOST_DETAIL);
+	cancel->detail = lost_detail(session, over, n);
 	cancel->hint = pstrdup(LOST_HINT);
 	rewritten = true;
 	transaction_failed = true;

@@ -44,8 +44,8 @@ static const ZklockProblem problems[] = {
 	"See the logs of the ZooKeeper servers.", NULL},
 };
 
-const ZklockProblem zklock_session_over = {ERRCODE_CONNECTION_FAILURE,
-	"the ZooKeeper session is over",
+const ZklockProblem zklock_session_expired = {ERRCODE_CONNECTION_FAILURE,
+	"the ZooKeeper session expired",
 "Retry; locks that were held are lost, which the next statement reports.", NULL};
 const ZklockProblem zklock_too_many_znodes = {ERRCODE_PROGRAM_LIMIT_EXCEEDED,
 	"there are too many znodes",

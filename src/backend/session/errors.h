@@ -44,7 +44,7 @@ extern ZklockProblem zklock_connection_lost(void);
 extern ZklockProblem zklock_other_settings(const char *setting);
 
 /* Only for calls that read the queues (cluster.c). */
-extern const ZklockProblem zklock_session_over;
+extern const ZklockProblem zklock_session_expired;
 extern const ZklockProblem zklock_too_many_znodes;
 
 extern _Noreturn void zklock_fail(const ZklockAction *action, ZklockProblem problem);
