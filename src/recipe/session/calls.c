@@ -129,7 +129,7 @@ zkl__call_sent(ZklCall *call, bool sent)
 	if (sent)
 	{
 		if (!call->is_keepalive)
-			zkl__keepalive_later(call);
+			zkl__arm_timer(session, call->submitted_ms + KEEPALIVE_MS);
 		return call;
 	}
 	zkl__call_free(call);

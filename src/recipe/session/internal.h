@@ -15,6 +15,15 @@
 /* The root and the znodes right below it (open_parents.c). */
 #define ZKL_N_PARENTS 4
 
+/*
+ * ZooKeeper 3.6.0 to 3.8.0 can forget to answer the only active client of a server
+ * until the client sends another request (ZOOKEEPER-4537).  This is long enough that a
+ * busy server rarely gets a needless read.
+ */
+#ifndef KEEPALIVE_MS			/* a test does without */
+#define KEEPALIVE_MS 100
+#endif
+
 struct ZklSession
 {
 	pthread_mutex_t mutex;
@@ -61,17 +70,17 @@ struct ZklSession
 		if ((session)->parts[part]->handler) \
 			(session)->parts[part]->handler(__VA_ARGS__)
 
-/* session.c */
+/* session_mutex.c */
+extern bool zkl__wait_fd_open(ZklSession *session);
+extern void zkl__wait_fd_close(ZklSession *session);
+
+/* session_state.c */
 extern void zkl__session_end(ZklSession *session, ZklSessionState state);
-extern void zkl__drive_all(ZklSession *session);
-extern void zkl__parts_drive_timers(ZklSession *session, int64_t now);
-extern int64_t zkl__parts_next_timer(const ZklSession *session);
 
 /* calls.c */
 extern void zkl__call_free(ZklCall *call);
 
 /* timers.c */
-extern void zkl__keepalive_later(const ZklCall *call);
 extern void zkl__timers_drive(ZklSession *session);
 
 /* open_parents.c */

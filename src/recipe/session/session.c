@@ -3,84 +3,19 @@
  * session.c
  *		Opens and closes sessions, and follows the state of their connection.
  *
- * Owns the client and the descriptor that wakes the owner.  Calls the handlers of the
- * higher layers (ZklSessionPart).
+ * Owns the client.  Calls the handlers of the higher layers (ZklSessionPart).
  *
  *-------------------------------------------------------------------------
  */
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
 #include "internal.h"
-
-void
-zkl__session_lock(ZklSession *session)
-{
-	pthread_mutex_lock(&session->mutex);
-}
-
-/*
- * Frees what is no longer used.  Only this function does, so that no function frees
- * what its caller iterates over.
- */
-static void
-sweep(ZklSession *session)
-{
-	session->garbage = false;
-	EACH_PART(session, on_sweep, session);
-}
-
-/*
- * Wakes the owner after the unlock, so that it does not find the mutex taken; an owner
- * that is reading answers needs no wakeup.  Then sends what was submitted, except for a
- * session that its owner has closed: its client may be freed after the unlock.
- */
-void
-zkl__session_unlock(ZklSession *session)
-{
-	uint64_t	one = 1;
-	bool		wake = session->wake_due && !session->woken && !session->owner_reads;
-	ZklClient  *client = session->is_left ? NULL : session->client;
-
-	if (session->garbage)
-		sweep(session);
-	session->wake_due = false;
-	session->woken = session->woken || wake;
-	pthread_mutex_unlock(&session->mutex);
-	while (wake && write(session->wakeup_fd, &one, sizeof(one)) < 0 && errno == EINTR)
-		;
-	if (client)
-		zkl_client_flush(client);
-}
-
-void
-zkl__wake(ZklSession *session)
-{
-	session->wake_due = true;
-}
-
-void
-zkl__session_end(ZklSession *session, ZklSessionState state)
-{
-	session->state = state;
-	EACH_PART(session, on_session_lost, session);
-	zkl__wake(session);
-}
 
 
 /*
  * The connection
  */
-
-void
-zkl__drive_all(ZklSession *session)
-{
-	EACH_PART(session, on_drive, session);
-}
 
 static void
 connected(ZklSession *session, const ZklConnectionInfo *info)
@@ -91,7 +26,7 @@ connected(ZklSession *session, const ZklConnectionInfo *info)
 		session->opened_ms = zkl_now_ms();
 	EACH_PART(session, on_connected, session);
 	zkl__read_acls(session);
-	zkl__drive_all(session);
+	EACH_PART(session, on_drive, session);
 	zkl__wake(session);
 }
 
@@ -199,30 +134,6 @@ watch_io(void *context, const char *path)
 	zkl__session_unlock(session);
 }
 
-/* Runs the timers of the higher layers. */
-void
-zkl__parts_drive_timers(ZklSession *session, int64_t now)
-{
-	EACH_PART(session, on_timer, session, now);
-}
-
-/* Returns when the next of these timers is due; 0: none. */
-int64_t
-zkl__parts_next_timer(const ZklSession *session)
-{
-	int64_t		next = 0;
-
-	for (int i = 0; i < ZKL_N_PARTS; i++)
-	{
-		const ZklSessionPart *part = session->parts[i];
-		int64_t		due = part->next_timer ? part->next_timer(session) : 0;
-
-		if (due != 0 && (next == 0 || due < next))
-			next = due;
-	}
-	return next;
-}
-
 
 /*
  * Public functions
@@ -250,10 +161,7 @@ session_free(ZklSession *session)
 	free(session->config.locks_path);
 	free(session->config.semaphores_path);
 	free(session->config.waits_path);
-	if (session->wakeup_fd >= 0)
-		close(session->wakeup_fd);
-	if (session->wait_fd >= 0)
-		close(session->wait_fd);
+	zkl__wait_fd_close(session);
 	pthread_mutex_destroy(&session->mutex);
 	free(session);
 }
@@ -263,18 +171,6 @@ static void
 abandoned_io(void *context)
 {
 	session_free(context);
-}
-
-/* Creates the descriptor for the owner: wakeup_fd, and what the client adds to it. */
-static bool
-make_wait_fd(ZklSession *session)
-{
-	struct epoll_event event = {.events = EPOLLIN};
-
-	session->wakeup_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	session->wait_fd = epoll_create1(EPOLL_CLOEXEC);
-	return session->wakeup_fd >= 0 && session->wait_fd >= 0 &&
-		epoll_ctl(session->wait_fd, EPOLL_CTL_ADD, session->wakeup_fd, &event) == 0;
 }
 
 /* Returns a session with the states of its parts in the same chunk of memory, or NULL. */
@@ -334,7 +230,7 @@ zkl__session_open(const ZklSessionConfig *config, const ZklSessionPart *const *p
 	if (session == NULL)
 		return NULL;
 	session->creator_acl = config->creator_acl;
-	if (configure(&session->config, config) && make_wait_fd(session))
+	if (zkl__wait_fd_open(session) && configure(&session->config, config))
 	{
 		client_config.wait_fd = session->wait_fd;
 
@@ -371,12 +267,6 @@ zkl_session_close(ZklSession *session, int timeout_ms)
 		session_free(session);
 }
 
-int
-zkl_session_fd(const ZklSession *session)
-{
-	return session->wait_fd;
-}
-
 void
 zkl_session_sleeps(ZklSession *session)
 {
@@ -387,31 +277,4 @@ void
 zkl_session_woke(ZklSession *session)
 {
 	zkl_client_woke(session->client);
-}
-
-void
-zkl_session_receive(ZklSession *session)
-{
-	uint64_t	count;
-
-	zkl__session_lock(session);
-	session->owner_reads = true;
-	zkl__session_unlock(session);
-	zkl_client_exchange(session->client);
-	zkl__session_lock(session);
-	session->owner_reads = false;
-	if (session->woken)
-		session->woken = read(session->wakeup_fd, &count, sizeof(count)) < 0;
-	zkl__session_unlock(session);
-}
-
-ZklSessionState
-zkl_session_state(ZklSession *session)
-{
-	ZklSessionState state;
-
-	zkl__session_lock(session);
-	state = session->state;
-	zkl__session_unlock(session);
-	return state;
 }

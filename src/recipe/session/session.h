@@ -4,7 +4,8 @@
  *		A ZooKeeper session and its calls in flight.
  *
  *		session.c		the session and its connection
- *		session_state.c	what the layers above know of it, and keep about it
+ *		session_state.c	what every layer may know and request of it
+ *		session_mutex.c	its mutex, and waking its owner
  *		calls.c			calls in flight
  *		codes.c			the meaning of their result codes
  *		timers.c		retries, keepalive reads, deadlines
@@ -136,21 +137,25 @@ typedef struct ZklConfig
 /* session_state.c */
 extern void *zkl__state(const ZklSession *session, ZklPartId part);
 extern const ZklConfig *zkl__config(const ZklSession *session);
+extern char *zkl__path(const char *parent, const char *child);
 extern ZklClient *zkl__client(const ZklSession *session);
 extern bool zkl__is_connected(const ZklSession *session);
 extern bool zkl__is_final(const ZklSession *session);
 extern ZklStatus zkl__final_status(const ZklSession *session);
 extern int64_t zkl__session_id(const ZklSession *session);
 extern uint64_t zkl__n_answers(const ZklSession *session);
+extern void zkl__arm_timer(ZklSession *session, int64_t at_ms);
+extern void zkl__retry_later(ZklSession *session);
 extern bool zkl__has_retry(const ZklSession *session);
 extern void zkl__count_holds(ZklSession *session, int change);
 extern void zkl__sweep_later(ZklSession *session);
-extern char *zkl__path(const char *parent, const char *child);
 
-/* session.c */
+/* session_mutex.c */
 extern void zkl__session_lock(ZklSession *session);
 extern void zkl__session_unlock(ZklSession *session);
 extern void zkl__wake(ZklSession *session);
+
+/* session.c */
 extern ZklSession *zkl__session_open(const ZklSessionConfig *config,
 									 const ZklSessionPart *const *parts);
 
@@ -172,9 +177,5 @@ extern ZklCall *zkl__list_synced(ZklCall *call, const char *path, bool watch);
 /* codes.c */
 extern ZklStatus zkl__status_of(ZklResultCode code);
 extern bool zkl__is_refusal(ZklResultCode code);
-
-/* timers.c */
-extern void zkl__retry_later(ZklSession *session);
-extern void zkl__arm_timer(ZklSession *session, int64_t at_ms);
 
 #endif							/* ZKL_SESSION_H */

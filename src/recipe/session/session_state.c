@@ -1,7 +1,9 @@
 /*-------------------------------------------------------------------------
  *
  * session_state.c
- *		What the layers above know of a session, and keep about it.
+ *		Returns what every layer may know of a session, and takes what it requests of one.
+ *
+ * A request is carried out later: when the timer fires, or when the mutex is given back.
  *
  *-------------------------------------------------------------------------
  */
@@ -9,6 +11,13 @@
 #include <string.h>
 
 #include "internal.h"
+
+/*
+ * First and longest delay of a retry, after a call could not be sent, or failed without
+ * a connection event, or the server refused to delete a node.
+ */
+#define RETRY_MS 50
+#define MAX_RETRY_MS 5000
 
 /* Returns the state of a part, which lives as long as the session. */
 void *
@@ -21,6 +30,22 @@ const ZklConfig *
 zkl__config(const ZklSession *session)
 {
 	return &session->config;
+}
+
+/* Returns the path of a child, malloc'd; NULL if out of memory. */
+char *
+zkl__path(const char *parent, const char *child)
+{
+	size_t		parent_length = strlen(parent);
+	char	   *path = malloc(parent_length + strlen(child) + 2);
+
+	if (path)
+	{
+		memcpy(path, parent, parent_length);
+		path[parent_length] = '/';
+		strcpy(path + parent_length + 1, child);
+	}
+	return path;
 }
 
 ZklClient *
@@ -71,6 +96,59 @@ zkl__n_answers(const ZklSession *session)
 	return session->n_answers;
 }
 
+/* Ends the session in a final state, and informs the parts and the owner. */
+void
+zkl__session_end(ZklSession *session, ZklSessionState state)
+{
+	session->state = state;
+	EACH_PART(session, on_session_lost, session);
+	zkl__wake(session);
+}
+
+ZklSessionState
+zkl_session_state(ZklSession *session)
+{
+	ZklSessionState state;
+
+	zkl__session_lock(session);
+	state = session->state;
+	zkl__session_unlock(session);
+	return state;
+}
+
+
+/*
+ * Requests
+ */
+
+void
+zkl__arm_timer(ZklSession *session, int64_t at_ms)
+{
+	if (!zkl__is_final(session) && (session->timer_ms == 0 || at_ms < session->timer_ms))
+	{
+		session->timer_ms = at_ms;
+		zkl_client_set_timer(session->client, at_ms);
+	}
+}
+
+/* Schedules a retry of everything, with growing delays while retries continue. */
+void
+zkl__retry_later(ZklSession *session)
+{
+	int64_t		now = zkl_now_ms();
+
+	if (session->retry_ms != 0)
+		return;
+	if (now > session->retried_ms + 2 * MAX_RETRY_MS)
+		session->retry_delay_ms = 0;
+	session->retry_delay_ms = session->retry_delay_ms == 0 ? RETRY_MS
+		: session->retry_delay_ms * 2 < MAX_RETRY_MS ? session->retry_delay_ms * 2
+		: MAX_RETRY_MS;
+	session->retried_ms = now;
+	session->retry_ms = now + session->retry_delay_ms;
+	zkl__arm_timer(session, session->retry_ms);
+}
+
 /* Returns whether everything will be driven again, see zkl__retry_later(). */
 bool
 zkl__has_retry(const ZklSession *session)
@@ -90,19 +168,4 @@ void
 zkl__sweep_later(ZklSession *session)
 {
 	session->garbage = true;
-}
-
-char *
-zkl__path(const char *parent, const char *child)
-{
-	size_t		parent_length = strlen(parent);
-	char	   *path = malloc(parent_length + strlen(child) + 2);
-
-	if (path)
-	{
-		memcpy(path, parent, parent_length);
-		path[parent_length] = '/';
-		strcpy(path + parent_length + 1, child);
-	}
-	return path;
 }

@@ -12,50 +12,6 @@
 #include "internal.h"
 
 /*
- * ZooKeeper 3.6.0 to 3.8.0 can forget to answer the only active client of a server
- * until the client sends another request (ZOOKEEPER-4537).  This is long enough that a
- * busy server rarely gets a needless read.
- */
-#ifndef KEEPALIVE_MS			/* a test does without */
-#define KEEPALIVE_MS 100
-#endif
-
-/*
- * First and longest delay of a retry, after a call could not be sent, or failed without
- * a connection event, or the server refused to delete a node.
- */
-#define RETRY_MS 50
-#define MAX_RETRY_MS 5000
-
-void
-zkl__arm_timer(ZklSession *session, int64_t at_ms)
-{
-	if (!zkl__is_final(session) && (session->timer_ms == 0 || at_ms < session->timer_ms))
-	{
-		session->timer_ms = at_ms;
-		zkl_client_set_timer(session->client, at_ms);
-	}
-}
-
-/* Schedules a retry of everything, with growing delays while retries continue. */
-void
-zkl__retry_later(ZklSession *session)
-{
-	int64_t		now = zkl_now_ms();
-
-	if (session->retry_ms != 0)
-		return;
-	if (now > session->retried_ms + 2 * MAX_RETRY_MS)
-		session->retry_delay_ms = 0;
-	session->retry_delay_ms = session->retry_delay_ms == 0 ? RETRY_MS
-		: session->retry_delay_ms * 2 < MAX_RETRY_MS ? session->retry_delay_ms * 2
-		: MAX_RETRY_MS;
-	session->retried_ms = now;
-	session->retry_ms = now + session->retry_delay_ms;
-	zkl__arm_timer(session, session->retry_ms);
-}
-
-/*
  * The client library fails every call within two thirds of the session timeout.  A call
  * that is twice as old was forgotten, as happens to requests that race the expiry of
  * their session (ZOOKEEPER-2802).
@@ -76,12 +32,6 @@ oldest_call(const ZklSession *session)
 	while (call && call->is_keepalive)
 		call = call->next;
 	return call;
-}
-
-void
-zkl__keepalive_later(const ZklCall *call)
-{
-	zkl__arm_timer(call->session, call->submitted_ms + KEEPALIVE_MS);
 }
 
 /*
@@ -114,11 +64,28 @@ keepalive(ZklSession *session, int64_t now)
 												false, &call->completion));
 }
 
+/* Returns when the next timer of the parts is due; 0: none. */
+static int64_t
+next_of_parts(const ZklSession *session)
+{
+	int64_t		next = 0;
+
+	for (int i = 0; i < ZKL_N_PARTS; i++)
+	{
+		const ZklSessionPart *part = session->parts[i];
+		int64_t		due = part->next_timer ? part->next_timer(session) : 0;
+
+		if (due != 0 && (next == 0 || due < next))
+			next = due;
+	}
+	return next;
+}
+
 static void
 arm_next_timer(ZklSession *session)
 {
 	ZklCall    *call = oldest_call(session);
-	int64_t		next = zkl__parts_next_timer(session);
+	int64_t		next = next_of_parts(session);
 
 	if (session->retry_ms)
 		zkl__arm_timer(session, session->retry_ms);
@@ -130,7 +97,7 @@ arm_next_timer(ZklSession *session)
 	if (session->calls)
 		zkl__arm_timer(session, call_deadline_ms(session->calls));
 	if (call && session->next_keepalive_ms == 0)
-		zkl__keepalive_later(call);
+		zkl__arm_timer(session, call->submitted_ms + KEEPALIVE_MS);
 	else if (call)
 		zkl__arm_timer(session, session->next_keepalive_ms);
 }
@@ -159,9 +126,9 @@ zkl__timers_drive(ZklSession *session)
 	if (session->retry_ms && now >= session->retry_ms)
 	{
 		session->retry_ms = 0;
-		zkl__drive_all(session);
+		EACH_PART(session, on_drive, session);
 	}
-	zkl__parts_drive_timers(session, now);
+	EACH_PART(session, on_timer, session, now);
 	keepalive(session, now);
 	arm_next_timer(session);
 }
