@@ -39,12 +39,6 @@ zookeeper_process(zhandle_t *zh, int events)
 	return ZOK;
 }
 
-void
-zkl_zk_take_out(ZklClient *client)
-{
-	(void) client;
-}
-
 ZklResultCode
 zkl_zk_code(int rc)
 {

@@ -8,20 +8,12 @@
  */
 #include <regex.h>
 
-#include "recipe/zookeeper/client.h"
 #include "fuzz.h"
 #include "backend/base/syntax.h"
 #include "recipe/recipe.h"
 #include "recipe/zookeeper/log.h"
 
 #define MAX_TEXT 2000
-
-/* log.c passes the level to the client library, which is not linked here. */
-void
-zkl_client_set_log_level(int level)
-{
-	(void) level;
-}
 
 /* A component of a path has no control characters, and is not "." or "..". */
 #define PATH "(/([^/.\001-\037\177][^/\001-\037\177]*" \

@@ -279,12 +279,6 @@ zkl_client_set_timer(ZklClient *client, int64_t at_ms)
 		client->timer_ms = at_ms;
 }
 
-void
-zkl_client_set_log_level(int level)
-{
-	(void) level;
-}
-
 static bool
 submit(ZklClient *client, char letter, FakeRequest *request)
 {

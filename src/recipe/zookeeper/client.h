@@ -229,7 +229,4 @@ extern bool zkl_client_multi(ZklClient *client, const ZklOp *ops, int n_ops,
 extern bool zkl_client_read_each(ZklClient *client, const ZklOp *ops, int n_ops,
 								 ZklCompletion *completion);
 
-/* Drops log lines of the library above this level (1 error ... 4 debug). */
-extern void zkl_client_set_log_level(int level);
-
 #endif							/* ZKL_CLIENT_H */

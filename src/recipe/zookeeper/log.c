@@ -14,7 +14,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "client.h"
 #include "log.h"
 
 #define RING_LINES 32
@@ -169,10 +168,4 @@ zkl_tls_failures(void)
 	n = tls_failures;
 	pthread_mutex_unlock(&ring_mutex);
 	return n;
-}
-
-void
-zkl_log_set_level(ZklLogLevel level)
-{
-	zkl_client_set_log_level(level);
 }

@@ -5,7 +5,7 @@
  *
  * Each client has an I/O thread (io_thread.c).  This thread opens and closes the
  * library's handle, so that the owner does not wait for that, and drives the connection
- * while the owner does not (zk_drive.c).  The operations are in zk_calls.c.
+ * while the owner does not (zk_drive.c).  The operations are in zk_queue.c.
  *
  * This file works around three properties of the library:
  * - it reseeds the process's random numbers, and asks the name service at every pass of
@@ -38,13 +38,6 @@ int64_t
 zkl_now_ms(void)
 {
 	return zkl_io_thread_now();
-}
-
-void
-zkl_client_set_log_level(int level)
-{
-	zkl_zk_set_log_level(level);
-	zoo_set_debug_level((ZooLogLevel) level);
 }
 
 /*
@@ -247,10 +240,12 @@ static void
 client_free_io(void *arg, bool abandoned)
 {
 	ZklClient  *client = arg;
+	ZklSubmission *submission;
 
 	if (abandoned)
 		client->events.abandoned_io(client->context);
-	zkl_zk_free_queue(client);
+	while ((submission = zkl_zk_take_first(client)) != NULL)
+		free(submission);
 	zkl_multis_free(client);
 	pthread_mutex_destroy(&client->queue_mutex);
 	if (client->digest)

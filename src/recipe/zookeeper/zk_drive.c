@@ -83,9 +83,10 @@ zkl_zk_leave(void)
 static int	log_level;
 
 void
-zkl_zk_set_log_level(int level)
+zkl_log_set_level(ZklLogLevel level)
 {
 	__atomic_store_n(&log_level, level, __ATOMIC_RELAXED);
+	zoo_set_debug_level((ZooLogLevel) level);
 }
 
 /* The library complains that it is not called at the times that it expects. */
@@ -212,18 +213,6 @@ zkl_zk_session_io(zhandle_t *zh, int type, int state, const char *path, void *co
 	client->events.connection_io(client->context, event, &info);
 }
 
-/* The library also calls this for session events, which do not concern the node. */
-void
-zkl_zk_node_io(zhandle_t *zh, int type, int state, const char *path, void *context)
-{
-	ZklClient  *client = context;
-
-	(void) zh;
-	(void) state;
-	if (type != ZOO_SESSION_EVENT && path)
-		client->events.watch_io(client->context, path);
-}
-
 
 /*
  * Messages
@@ -246,21 +235,14 @@ note_refused(ZklClient *client)
 	client->filter.refused = NULL;
 }
 
-/* Takes all that the library has written. */
-void
-zkl_zk_take_out(ZklClient *client)
-{
-	while (zkl_filter_take_out(&client->filter))
-		(void) zookeeper_process(client->zh, ZOOKEEPER_WRITE);
-}
-
 /* Sends what the library has written; the I/O thread sends what does not go now. */
 void
 zkl_zk_flush_out(ZklClient *client)
 {
 	if (!client->filtered)
 		return;
-	zkl_zk_take_out(client);
+	while (zkl_filter_take_out(&client->filter))
+		(void) zookeeper_process(client->zh, ZOOKEEPER_WRITE);
 	client->out_is_full = !zkl_filter_pass_out(&client->filter);
 }
 

@@ -2,7 +2,8 @@
  *
  * zk_library.h
  *		Declarations shared by the files that use the client library: zk_client.c,
- *		zk_drive.c, zk_passes.c, zk_names.c, zk_calls.c, zk_multi.c, zk_reads.c.
+ *		zk_drive.c, zk_passes.c, zk_names.c, zk_queue.c, zk_calls.c, zk_multi.c,
+ *		zk_reads.c, zk_codes.c.
  *
  * The library has process-wide variables and no locks.  So all calls of it run with
  * one mutex of the process held (zkl_zk_enter), also if an old session is closing
@@ -32,6 +33,31 @@
 
 typedef struct ZklSubmission ZklSubmission;
 typedef struct ZklMulti ZklMulti;
+
+typedef enum CallKind
+{
+	CALL_CREATE,
+	CALL_DELETE,
+	CALL_GET,
+	CALL_GET_ACL,
+	CALL_SET,
+	CALL_LIST,
+	CALL_SYNC,
+	CALL_MULTI,
+	CALL_READ_EACH
+} CallKind;
+
+/* One allocation; the operations and the bytes they point to follow. */
+struct ZklSubmission
+{
+	ZklSubmission *next;
+	CallKind	kind;
+	bool		watch;
+	int32_t		version;
+	ZklCompletion *completion;
+	int			n_ops;
+	ZklOp		ops[];			/* several only for MULTI, READ_EACH */
+};
 
 /* State of the library's connection. */
 typedef enum ZklPhase
@@ -92,23 +118,26 @@ extern bool zkl_zk_names_answered(const char *connect_string);
 /* Returns whether a host name has to be looked up; never blocks. */
 extern bool zkl_zk_has_names(const char *connect_string);
 
-/* zk_drive.c, with the library's mutex held; but ..._set_log_level() on any thread. */
+/* zk_drive.c, with the library's mutex held. */
 extern void zkl_zk_session_io(zhandle_t *zh, int type, int state,
 							  const char *path, void *client);
-extern void zkl_zk_node_io(zhandle_t *zh, int type, int state,
-						   const char *path, void *client);
 extern void zkl_zk_exchange_io(ZklClient *client);
-extern void zkl_zk_take_out(ZklClient *client);
 extern void zkl_zk_flush_out(ZklClient *client);
 extern bool zkl_zk_is_open(const ZklClient *client);
 extern void zkl_zk_drop_connection(ZklClient *client);
 extern void zkl_zk_log_io(const char *line);
-extern void zkl_zk_set_log_level(int level);
 
-/* zk_calls.c; zkl_zk_send_all_io() with the library's mutex held. */
+/* zk_queue.c; the caller of ..._take_first() frees what it returns. */
 extern bool zkl_zk_has_queued(ZklClient *client);
+extern ZklSubmission *zkl_zk_take_first(ZklClient *client);
+
+/*
+ * zk_calls.c, with the library's mutex held.  Passes all queued operations to the
+ * library, and answers those that it refuses; returns whether it accepted any.
+ */
 extern bool zkl_zk_send_all_io(ZklClient *client);
-extern void zkl_zk_free_queue(ZklClient *client);
+
+/* zk_codes.c */
 extern ZklResultCode zkl_zk_code(int rc);
 extern int	zkl_zk_create_mode(ZklCreateKind kind);
 

@@ -135,8 +135,9 @@ zkl_reads_send(ZklClient *client, const ZklOp *ops, int n_ops,
 	 * What the library has to send comes first.  On a new connection these are its
 	 * credentials and watches, which it writes only in zookeeper_process().
 	 */
-	(void) zookeeper_process(client->zh, ZOOKEEPER_WRITE);
-	zkl_zk_take_out(client);
+	do
+		(void) zookeeper_process(client->zh, ZOOKEEPER_WRITE);
+	while (zkl_filter_take_out(&client->filter));
 	return add_request(client, ops, n_ops, completion) ? ZOK : ZCONNECTIONLOSS;
 }
 
