@@ -321,10 +321,8 @@ zkl_io_thread_stop(ZklIoThread *io_thread, int timeout_ms)
 {
 	bool		stopped;
 
+	zkl_io_thread_end(io_thread);
 	pthread_mutex_lock(&io_thread->mutex);
-	io_thread->stopping = true;
-	pthread_cond_broadcast(&io_thread->changed);
-	kick(io_thread);
 	wait_stopped(io_thread, timeout_ms);
 	stopped = io_thread->stopped;
 	if (!stopped)

@@ -10,6 +10,11 @@
 
 #include "zk_library.h"
 
+
+/*
+ * Answers
+ */
+
 static void
 created_io(int rc, const char *path, const struct Stat *stat, const void *completion)
 {
@@ -73,8 +78,9 @@ listed_io(int rc, const struct String_vector *children, const void *completion)
 static void
 synced_io(int rc, const char *path, const void *completion)
 {
-	ZklResult	result = {.path = path};
+	ZklResult	result = {0};
 
+	(void) path;
 	zkl_zk_answer_io(completion, &result, rc);
 }
 
@@ -85,6 +91,105 @@ deleted_io(int rc, const void *completion)
 
 	zkl_zk_answer_io(completion, &result, rc);
 }
+
+
+/*
+ * Multis
+ */
+
+/* A multi in flight: one allocation, into which the library writes the answer. */
+typedef struct Multi
+{
+	ZklCompletion *completion;
+	int			n;
+	zoo_op_result_t *results;
+	ZklResultCode *codes;
+	char	  **paths;
+} Multi;
+
+/* The server's number makes the path of a create at most eleven bytes longer. */
+static size_t
+path_size(const ZklOp *op)
+{
+	return op->kind == ZKL_OP_CREATE ? strlen(op->path) + 16 : 0;
+}
+
+/* Returns NULL when out of memory. */
+static Multi *
+multi_new(const ZklOp *ops, int n, ZklCompletion *completion)
+{
+	size_t		size = sizeof(Multi) + (size_t) n * (sizeof(zoo_op_result_t) +
+													 sizeof(char *) + sizeof(ZklResultCode));
+	Multi	   *multi;
+	char	   *path;
+
+	for (int i = 0; i < n; i++)
+		size += path_size(&ops[i]);
+	multi = calloc(1, size);
+	if (multi == NULL)
+		return NULL;
+	multi->completion = completion;
+	multi->n = n;
+	multi->results = (zoo_op_result_t *) (multi + 1);
+	multi->paths = (char **) (multi->results + n);
+	multi->codes = (ZklResultCode *) (multi->paths + n);
+	path = (char *) (multi->codes + n);
+	for (int i = 0; i < n; i++)
+	{
+		multi->results[i].err = ZRUNTIMEINCONSISTENCY;
+		multi->paths[i] = ops[i].kind == ZKL_OP_CREATE ? path : NULL;
+		path += path_size(&ops[i]);
+	}
+	return multi;
+}
+
+static void
+multi_done_io(int rc, const void *data)
+{
+	Multi	   *multi = (Multi *) data;
+	ZklResult	result = {.n_ops = multi->n, .op_codes = multi->codes,
+	.op_paths = (const char *const *) multi->paths};
+
+	for (int i = 0; i < multi->n; i++)
+		multi->codes[i] = multi->results[i].err == ZRUNTIMEINCONSISTENCY
+			? ZKL_RC_ROLLED_BACK : zkl_zk_code(multi->results[i].err);
+	zkl_zk_answer_io(multi->completion, &result, rc);
+	free(multi);
+}
+
+/* Returns the result of zoo_amulti(). */
+static int
+send_multi(ZklClient *client, const ZklSubmission *s)
+{
+	Multi	   *multi = multi_new(s->ops, s->n_ops, s->completion);
+	zoo_op_t   *ops = calloc((size_t) s->n_ops, sizeof(zoo_op_t));
+	int			rc = ZSYSTEMERROR;
+
+	for (int i = 0; multi && ops && i < s->n_ops; i++)
+	{
+		const ZklOp *op = &s->ops[i];
+
+		if (op->kind == ZKL_OP_CREATE)
+			zoo_create_op_init(&ops[i], op->path, op->data, op->data_len, client->acl,
+							   zkl_zk_create_mode(op->create_kind), multi->paths[i],
+							   (int) path_size(op));
+		else if (op->kind == ZKL_OP_DELETE)
+			zoo_delete_op_init(&ops[i], op->path, -1);
+		else
+			zoo_check_op_init(&ops[i], op->path, -1);
+	}
+	if (multi && ops)
+		rc = zoo_amulti(client->zh, s->n_ops, ops, multi->results, multi_done_io, multi);
+	if (rc != ZOK)
+		free(multi);
+	free(ops);
+	return rc;
+}
+
+
+/*
+ * Sending
+ */
 
 /* The library also calls this for session events, which do not concern the node. */
 static void
@@ -126,7 +231,7 @@ send_one(ZklClient *client, const ZklSubmission *s)
 		case CALL_SYNC:
 			return zoo_async(zh, op->path, synced_io, s->completion);
 		case CALL_MULTI:
-			return zkl_multi_send(client, s->ops, s->n_ops, s->completion);
+			return send_multi(client, s);
 		case CALL_READ_EACH:
 			return zkl_reads_send(client, s->ops, s->n_ops, s->completion);
 	}

@@ -246,7 +246,6 @@ client_free_io(void *arg, bool abandoned)
 		client->events.abandoned_io(client->context);
 	while ((submission = zkl_zk_take_first(client)) != NULL)
 		free(submission);
-	zkl_multis_free(client);
 	pthread_mutex_destroy(&client->queue_mutex);
 	if (client->digest)
 		explicit_bzero(client->digest, strlen(client->digest));
@@ -277,7 +276,6 @@ zkl_client_open(const ZklClientConfig *config, const ZklEvents *events, void *co
 	client->session_timeout_ms = config->session_timeout_ms;
 	client->wait_fd = config->wait_fd;
 	client->fd = -1;
-	client->filter.pair = -1;
 	client->acl = config->creator_acl ? &creator_acl : &ZOO_OPEN_ACL_UNSAFE;
 	client->connect_string = strdup(config->connect_string);
 	if (config->digest)

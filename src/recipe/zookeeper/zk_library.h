@@ -2,8 +2,8 @@
  *
  * zk_library.h
  *		Declarations shared by the files that use the client library: zk_client.c,
- *		zk_drive.c, zk_passes.c, zk_names.c, zk_queue.c, zk_calls.c, zk_multi.c,
- *		zk_reads.c, zk_codes.c.
+ *		zk_drive.c, zk_passes.c, zk_names.c, zk_queue.c, zk_calls.c, zk_reads.c,
+ *		zk_codes.c.
  *
  * The library has process-wide variables and no locks.  So all calls of it run with
  * one mutex of the process held (zkl_zk_enter), also if an old session is closing
@@ -32,7 +32,6 @@
 #include "io_thread.h"
 
 typedef struct ZklSubmission ZklSubmission;
-typedef struct ZklMulti ZklMulti;
 
 typedef enum CallKind
 {
@@ -100,7 +99,6 @@ struct ZklClient
 	bool		is_muted;		/* this outage has been logged */
 	int64_t		pause_until_ms; /* no attempt to connect before; a message was refused */
 	int			pause_ms;
-	ZklMulti   *multis;			/* in flight */
 	uint32_t	n_reads;		/* sent by zk_reads.c, for their xids; may wrap */
 };
 
@@ -144,13 +142,6 @@ extern int	zkl_zk_create_mode(ZklCreateKind kind);
 /* Passes an answer to the ZklCompletion of an operation. */
 extern void zkl_zk_answer_io(const void *completion, ZklResult *result, int rc);
 
-/* zk_multi.c, with the library's mutex held.  Returns the result of zoo_amulti(). */
-extern int	zkl_multi_send(ZklClient *client, const ZklOp *ops, int n_ops,
-						   ZklCompletion *completion);
-
-/* Frees the multis that will not be answered. */
-extern void zkl_multis_free(ZklClient *client);
-
 /*
  * zk_reads.c, with the library's mutex held.  Sends several reads in one request;
  * returns a code of the library.
@@ -158,7 +149,7 @@ extern void zkl_multis_free(ZklClient *client);
 extern int	zkl_reads_send(ZklClient *client, const ZklOp *ops, int n_ops,
 						   ZklCompletion *completion);
 
-/* Passes on the answer that the filter has kept. */
+/* Passes on the answer that the filter has for it. */
 extern void zkl_reads_answer_io(ZklClient *client);
 
 /* Answers what is in flight when the connection is lost. */

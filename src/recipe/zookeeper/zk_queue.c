@@ -30,8 +30,9 @@ copy_op(ZklOp *to, const ZklOp *from, char *bytes)
 	return bytes + data_size;
 }
 
+/* Copies everything; returns NULL when out of memory. */
 static ZklSubmission *
-submission_new(const ZklOp *ops, int n_ops)
+submission_new(const ZklSubmission *how, const ZklOp *ops, int n_ops)
 {
 	size_t		size = sizeof(ZklSubmission) + (size_t) n_ops * sizeof(ZklOp);
 	ZklSubmission *submission;
@@ -43,7 +44,7 @@ submission_new(const ZklOp *ops, int n_ops)
 	submission = malloc(size + 1);
 	if (submission == NULL)
 		return NULL;
-	memset(submission, 0, sizeof(*submission));
+	*submission = *how;
 	submission->n_ops = n_ops;
 	bytes = (char *) &submission->ops[n_ops];
 	for (int i = 0; i < n_ops; i++)
@@ -54,14 +55,10 @@ submission_new(const ZklOp *ops, int n_ops)
 static bool
 submit(ZklClient *client, const ZklSubmission *how, const ZklOp *ops, int n_ops)
 {
-	ZklSubmission *submission = submission_new(ops, n_ops);
+	ZklSubmission *submission = submission_new(how, ops, n_ops);
 
 	if (submission == NULL)
 		return false;
-	submission->kind = how->kind;
-	submission->watch = how->watch;
-	submission->version = how->version;
-	submission->completion = how->completion;
 	pthread_mutex_lock(&client->queue_mutex);
 	if (client->last)
 		client->last->next = submission;
