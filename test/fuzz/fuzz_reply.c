@@ -21,7 +21,7 @@ static const struct
 	int			op;
 	const char *form;			/* p path, S stat, d data, c children, a acl, m multi */
 }			requests[] = {
-	{1, "p"}, {2, ""}, {3, "S"}, {4, "dS"}, {5, "S"}, {6, "aS"}, {8, "c"}, {9, "p"},
+	{9, "p"}, {2, ""}, {5, "S"}, {4, "dS"}, {5, "S"}, {6, "aS"}, {8, "c"}, {9, "p"},
 	{15, "pS"}, {19, "pS"}, {14, "m"},
 };
 
@@ -174,11 +174,11 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (kind == N_REQUESTS)
 		replies.connected = false;
 	else if (requests[kind].op == 14)
-		must(zkl_replies_expect(&replies, multi, sizeof(multi) - 1), "no memory");
+		must(zkl_replies_expect(&replies, multi, sizeof(multi) - 1, NULL), "no memory");
 	else
 	{
 		request[7] = (unsigned char) requests[kind].op;
-		must(zkl_replies_expect(&replies, request, sizeof(request)), "no memory");
+		must(zkl_replies_expect(&replies, request, sizeof(request), NULL), "no memory");
 	}
 	message = malloc(input.left + 1);
 	memcpy(message, input.data, input.left);

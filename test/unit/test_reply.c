@@ -29,7 +29,7 @@ static ZklReplies replies;
 static void
 request(const unsigned char *frame, size_t size)
 {
-	if (!zkl_replies_expect(&replies, frame, size))
+	if (!zkl_replies_expect(&replies, frame, size, NULL))
 		abort();
 }
 
@@ -173,6 +173,11 @@ test_connecting(void)
 	welcome[19] = 16;
 	welcome[8] = 0;
 	ok(zkl_replies_check(&replies, welcome, sizeof(welcome)) != NULL, "no session is refused");
+	welcome[8] = 1;
+	welcome[36] = 1;
+	ok(zkl_replies_check(&replies, welcome, sizeof(welcome)) != NULL,
+	   "a server that is read-only is refused");
+	welcome[8] = welcome[36] = 0;
 	zkl_replies_free(&replies);
 	hello[20] = 1;
 	request(hello, sizeof(hello));
@@ -335,7 +340,7 @@ test_large(void)
 	fcntl(server, F_SETFL, O_NONBLOCK);
 	filter.replies.connect_sent = true;
 	filter.replies.connected = true;
-	if (!zkl_replies_expect(&filter.replies, BYTES(XID "\0\0\0\4")))
+	if (!zkl_replies_expect(&filter.replies, BYTES(XID "\0\0\0\4"), NULL))
 		abort();
 	size -= 4;
 	data[0] = (char) (size >> 24);
@@ -361,11 +366,50 @@ test_large(void)
 	uninstall();
 }
 
+/* The library does not read what it is passed: it is out of memory. */
+static void
+test_unread(void)
+{
+	static const char ping[] = "\0\0\0\20" HEAD("\377\377\377\376");
+	static const char large[1000000] = "\0\17\102\74" HEAD(XID);
+	size_t		sent = 0;
+	int			passes = 0;
+	int			reads = 9;
+
+	install();
+	filter.replies.connect_sent = filter.replies.connected = true;
+	filter.replies.n_pings = 1;
+	while (send(filter.pair, large, 100, MSG_DONTWAIT) > 0)
+		;
+	put(server, ping, sizeof(ping) - 1);
+	ok(zkl_filter_pass_in(&filter, &reads) && filter.ended && filter.refused == NULL,
+	   "what the library has no room for ends the connection");
+	ok(!zkl_filter_pass_in(&filter, &reads), "... and is not checked again");
+	uninstall();
+
+	install();
+	filter.replies.connect_sent = filter.replies.connected = true;
+	if (!zkl_replies_expect(&filter.replies, BYTES(XID "\0\0\0\2"), NULL))
+		abort();
+	for (bool more = true; passes < 1000 && (sent < sizeof(large) || more); passes++)
+	{
+		ssize_t		n = send(server, large + sent, sizeof(large) - sent, MSG_DONTWAIT);
+
+		sent += n > 0 ? (size_t) n : 0;
+		reads = 8;
+		more = zkl_filter_pass_in(&filter, &reads);
+	}
+	ok(sent == sizeof(large) && filter.ended, "so does the rest of a large message");
+	uninstall();
+}
+
 /* The recipe layer's own reads: two lists in one request, one of which fails. */
+#define OWN_READS(xid) BYTES(xid "\0\0\0\26" "\0\0\0\10\0" MINUS_1 "\0\0\0\2/a\0" \
+							 "\0\0\0\10\0" MINUS_1 "\0\0\0\2/b\0" DONE)
+
 static void
 test_own_reads(void)
 {
-	static const bool are_lists[] = {true, true};
 	static const unsigned char answer[] = HEAD(XID) "\0\0\0\10\0" MINUS_1 "\0\0\0\1\0\0\0\1x"
 	MINUS_1 "\0" "\377\377\377\233" "\377\377\377\233" MINUS_1 "\1" MINUS_1;
 	int			owner;
@@ -377,27 +421,23 @@ test_own_reads(void)
 
 		memcpy(cut, answer, i);
 		connected();
-		if (!zkl_replies_expect_reads(&replies, 7, are_lists, 2, &owner))
+		if (!zkl_replies_expect(&replies, OWN_READS(XID), &owner))
 			abort();
 		cut_is_refused = cut_is_refused && zkl_replies_check(&replies, cut, i) != NULL;
 		free(cut);
 	}
 	ok(cut_is_refused, "no part of an answer to several reads is one");
 	connected();
-	if (!zkl_replies_expect_reads(&replies, 7, are_lists, 2, &owner))
+	if (!zkl_replies_expect(&replies, OWN_READS(XID), &owner))
 		abort();
 	request(BYTES("\0\0\0\10\0\0\0\2/a"));
 	ok(zkl_replies_check(&replies, answer, sizeof(answer) - 1) == NULL &&
 	   replies.owner == &owner, "all of it is, and is not the library's");
 	ok(zkl_replies_check(&replies, BYTES(HEAD("\377\377\377\377") "\0\0\0\2\0\0\0\3\0\0\0\2/a")) == NULL &&
 	   replies.owner == NULL, "what comes next is");
-	connected();
-	if (!zkl_replies_expect_reads(&replies, 7, are_lists, 2, &owner) ||
-		!zkl_replies_expect_reads(&replies, 8, are_lists, 1, &owner))
-		abort();
-	ok(zkl_replies_take_owned(&replies) == &owner && zkl_replies_take_owned(&replies) == &owner &&
-	   zkl_replies_take_owned(&replies) == NULL && replies.last == NULL,
-	   "reads that are not answered can be taken back");
+	ok(zkl_replies_drop_first(&replies) && replies.owner == NULL && replies.first == NULL &&
+	   replies.last == NULL && !zkl_replies_drop_first(&replies),
+	   "requests that are not answered can be taken back");
 	zkl_replies_free(&replies);
 }
 
@@ -405,9 +445,8 @@ test_own_reads(void)
 static void
 test_own_reads_too_long(void)
 {
-	static const bool are_lists[] = {true};
 	static const char event[] = "\0\0\0\36" EVENT "\0\0\0\2\0\0\0\3\0\0\0\2/a";
-	size_t		left = ZKL_MAX_REPLY + 1 - 4;
+	size_t		left = ZKL_MAX_REPLY + 1 - 16;
 	char	   *bytes = calloc(1, 65536);
 	int			owner;
 	int			reads = 9;
@@ -416,12 +455,13 @@ test_own_reads_too_long(void)
 	install();
 	filter.replies.connect_sent = true;
 	filter.replies.connected = true;
-	if (!zkl_replies_expect_reads(&filter.replies, 7, are_lists, 1, &owner))
+	if (!zkl_replies_expect(&filter.replies, OWN_READS(XID), &owner))
 		abort();
-	put(server, "\4\0\0\1" XID, 8);
+	put(server, "\4\0\0\1" HEAD(XID), 20);
 	ok(zkl_filter_pass_in(&filter, &reads) && filter.replies.owner == &owner &&
-	   filter.kept == NULL, "an answer to several reads that is too long fails these");
-	zkl_filter_drop_kept(&filter);
+	   zkl_get_int(filter.in.bytes + filter.in.start + 16) != 0,
+	   "an answer to several reads that is too long fails these");
+	zkl_filter_drop_message(&filter);
 	for (size_t n; is_quiet && left > 0; left -= n)
 	{
 		n = left < 65536 ? left : 65536;
@@ -458,7 +498,7 @@ test_too_long(void)
 	filter.replies.connect_sent = true;
 	filter.replies.connected = true;
 	filter.replies.n_pings = 1;
-	if (!zkl_replies_expect(&filter.replies, BYTES(XID "\0\0\0\10\0\0\0\2/a\0")))
+	if (!zkl_replies_expect(&filter.replies, BYTES(XID "\0\0\0\10\0\0\0\2/a\0"), NULL))
 		abort();
 	put(server, "\4\0\0\1" XID, 8);
 	ok(!zkl_filter_pass_in(&filter, &reads), "the header of an answer that is too long is waited for");
@@ -497,6 +537,7 @@ main(void)
 	test_refusing();
 	test_last_answers();
 	test_large();
+	test_unread();
 	test_own_reads_too_long();
 	test_too_long();
 	return done();

@@ -7,15 +7,13 @@
  * that drives the library passes the bytes on.  So what the library writes in pieces
  * leaves in one packet, and what the server sends is checked (reply.c) before the
  * library reads it.  An invalid message ends the connection; to the library it is lost.
- * Of an answer that is too long only the header is passed on, with an error; if it answers
- * a request of zk_reads.c, all of it is dropped, and the request fails.
+ * Of an answer that is too long only the header is passed on, with an error.
  *
  * Nothing here blocks.  Called with the library's mutex held, or without it on the I/O
  * thread after the library has closed its end (zk_client.c).
  *
  *-------------------------------------------------------------------------
  */
-#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -138,9 +136,9 @@ receive(ZklFilter *filter, int *reads)
 	return n < 0 && (errno == EAGAIN || errno == EINTR);
 }
 
-/* Drops what has arrived of an answer that was too long. */
+/* Drops what has arrived of the rest of a long answer. */
 static void
-skip_in(ZklFilter *filter)
+drop_rest(ZklFilter *filter)
 {
 	size_t		used = filter->in.end - filter->in.start;
 	size_t		size = filter->skip < used ? filter->skip : used;
@@ -150,135 +148,99 @@ skip_in(ZklFilter *filter)
 	filter->skip -= size;
 }
 
-static void
-put_int(unsigned char *bytes, int32_t value)
-{
-	uint32_t	big_endian = htonl((uint32_t) value);
-
-	memcpy(bytes, &big_endian, sizeof(big_endian));
-}
-
-/* Makes the first message an answer without a body, with an error. */
-static void
-shorten(ZklFilter *filter, size_t length)
-{
-	unsigned char *message = filter->in.bytes + filter->in.start;
-
-	put_int(message, HEADER_SIZE);
-	put_int(message + LENGTH_SIZE + HEADER_SIZE - 4, MARSHALLING_ERROR);
-	filter->skip_next = length - HEADER_SIZE;
-}
-
 /*
- * Treats a first message that is too long.  Returns true if it is dropped or has ended
- * the connection.
+ * Returns the size of the first message, or 0 if it is incomplete or refused.  Cuts an
+ * answer that is too long down to its header, with an error.
  */
-static bool
-refuse_too_long(ZklFilter *filter)
+static size_t
+first_message(ZklFilter *filter)
 {
-	size_t		used = filter->in.end - filter->in.start;
-	int32_t		length = used < LENGTH_SIZE ? 0
-		: zkl_get_int(filter->in.bytes + filter->in.start);
+	ZklBuffer  *in = &filter->in;
+	size_t		used = in->end - in->start;
+	int32_t		length = used < LENGTH_SIZE ? 0 : zkl_get_int(in->bytes + in->start);
+	unsigned char *bytes;
 
-	if (filter->skip > 0 || (uint32_t) length <= ZKL_MAX_REPLY)
-		return false;
-	if (length > 0 && zkl_replies_drop_owned(&filter->replies))
-		filter->skip = LENGTH_SIZE + (size_t) length;
-	else if (length > 0 && filter->replies.connected)
-	{
-		if (used >= LENGTH_SIZE + HEADER_SIZE)
-			shorten(filter, (size_t) length);
-		return false;
-	}
-	else
-	{
+	if (length < 0 || (length > ZKL_MAX_REPLY && !filter->replies.connected))
 		filter->refused = "a message that is too long";
-		zkl_filter_end(filter);
-	}
-	return true;
+	if (filter->refused || length <= ZKL_MAX_REPLY)
+		return whole_message(in, in->start);
+	if (used < LENGTH_SIZE + HEADER_SIZE)
+		return 0;
+	bytes = in->bytes + in->start;
+	(void) zkl_put_int(bytes, HEADER_SIZE);
+	(void) zkl_put_int(bytes + LENGTH_SIZE + HEADER_SIZE - 4, MARSHALLING_ERROR);
+	filter->skip = (size_t) length - HEADER_SIZE;
+	return LENGTH_SIZE + HEADER_SIZE;
 }
 
-/* The first message has been passed on. */
-static void
-consume_message(ZklFilter *filter, size_t size)
+/* Returns whether the first message is complete and valid; checks it once. */
+static bool
+check_message(ZklFilter *filter)
 {
-	consume(&filter->in, size);
-	filter->passed = 0;
-	filter->skip = filter->skip_next;
-	filter->skip_next = 0;
+	size_t		size;
+
+	if (filter->valid > 0)
+		return true;
+	drop_rest(filter);
+	size = filter->skip > 0 ? 0 : first_message(filter);
+	if (size == 0 || filter->refused)
+		return false;
+	filter->refused = zkl_replies_check(&filter->replies, filter->in.bytes +
+										filter->in.start + LENGTH_SIZE, size - LENGTH_SIZE);
+	if (filter->refused == NULL)
+		filter->valid = size;
+	return filter->valid > 0;
 }
 
-/*
- * Returns whether there is a message to pass on, or one that is dropped because it is too
- * long; checks each message once.
- */
+/* Reads until a message is there; returns false if there is none, or ends the connection. */
 static bool
 next_message(ZklFilter *filter, int *reads)
 {
-	ZklBuffer  *in = &filter->in;
-	size_t		size;
-
-	for (;;)
+	while (!check_message(filter))
 	{
-		skip_in(filter);
-		if (refuse_too_long(filter))
-			return !filter->ended;
-		size = filter->skip > 0 ? 0 : whole_message(in, in->start);
-		if (size > 0)
-			break;
-		if (*reads <= 0)
+		if (filter->refused == NULL && *reads <= 0)
 			return false;
-		if (!receive(filter, reads))
+		if (filter->refused || !receive(filter, reads))
 		{
 			zkl_filter_end(filter);
 			return false;
 		}
 	}
-	if (filter->passed > 0)
-		return true;
-	filter->refused = zkl_replies_check(&filter->replies, in->bytes + in->start + LENGTH_SIZE,
-										size - LENGTH_SIZE);
-	if (filter->refused)
-		zkl_filter_end(filter);
-	return filter->refused == NULL;
+	return true;
+}
+
+void
+zkl_filter_drop_message(ZklFilter *filter)
+{
+	consume(&filter->in, filter->valid);
+	filter->valid = 0;
+	filter->passed = 0;
+	filter->replies.owner = NULL;
 }
 
 bool
 zkl_filter_pass_in(ZklFilter *filter, int *reads)
 {
-	size_t		size;
 	ssize_t		n;
 
 	if (filter->ended)
 		return false;
 	if (!next_message(filter, reads))
 		return filter->ended;
-	if (filter->skip > 0)
-		return true;
-	size = whole_message(&filter->in, filter->in.start);
 	if (filter->replies.owner)
+		return true;
+	n = send(filter->pair, filter->in.bytes + filter->in.start + filter->passed,
+			 filter->valid - filter->passed, MSG_DONTWAIT | MSG_NOSIGNAL);
+	if (n < 0)
 	{
-		filter->kept = filter->in.bytes + filter->in.start + LENGTH_SIZE;
-		filter->kept_size = size - LENGTH_SIZE;
+		/* The library has not read: it is out of memory, or has closed its end. */
+		zkl_filter_end(filter);
 		return true;
 	}
-	n = send(filter->pair, filter->in.bytes + filter->in.start + filter->passed,
-			 size - filter->passed, MSG_DONTWAIT | MSG_NOSIGNAL);
-	if (n < 0)
-		return true;			/* the library must read first */
 	filter->passed += (size_t) n;
-	if (filter->passed == size)
-		consume_message(filter, size);
+	if (filter->passed == filter->valid)
+		zkl_filter_drop_message(filter);
 	return true;
-}
-
-void
-zkl_filter_drop_kept(ZklFilter *filter)
-{
-	if (filter->kept)
-		consume(&filter->in, LENGTH_SIZE + filter->kept_size);
-	filter->kept = NULL;
-	filter->replies.owner = NULL;
 }
 
 bool
@@ -288,8 +250,7 @@ zkl_filter_skip_in(ZklFilter *filter)
 
 	filter->ended = false;
 	while (next_message(filter, &reads))
-		if (filter->skip == 0)
-			consume_message(filter, whole_message(&filter->in, filter->in.start));
+		zkl_filter_drop_message(filter);
 	return !filter->ended && filter->replies.first != NULL;
 }
 
@@ -304,7 +265,7 @@ note_requests(ZklFilter *filter)
 		const unsigned char *frame = filter->out.bytes + filter->out.start +
 			filter->noted + LENGTH_SIZE;
 
-		if (!zkl_replies_expect(&filter->replies, frame, size - LENGTH_SIZE))
+		if (!zkl_replies_expect(&filter->replies, frame, size - LENGTH_SIZE, NULL))
 			zkl_filter_end(filter);
 		filter->noted += size;
 	}
@@ -331,11 +292,13 @@ zkl_filter_take_out(ZklFilter *filter)
 }
 
 bool
-zkl_filter_add_out(ZklFilter *filter, const unsigned char *bytes, size_t size)
+zkl_filter_add_out(ZklFilter *filter, const unsigned char *bytes, size_t size,
+				   const void *owner)
 {
 	unsigned char *at;
 
-	if (!make_room(&filter->out, size))
+	if (!make_room(&filter->out, size) ||
+		!zkl_replies_expect(&filter->replies, bytes + LENGTH_SIZE, size - LENGTH_SIZE, owner))
 		return false;
 	at = filter->out.bytes + filter->out.start + filter->noted;
 	memmove(at + size, at, filter->out.end - filter->out.start - filter->noted);
@@ -370,12 +333,9 @@ zkl_filter_pass_out(ZklFilter *filter)
 void
 zkl_filter_free(ZklFilter *filter)
 {
-	if (filter->pair >= 0)
-		close(filter->pair);
+	close(filter->pair);
 	free(filter->in.bytes);
 	free(filter->out.bytes);
 	zkl_replies_free(&filter->replies);
 	memset(filter, 0, sizeof(*filter));
-	filter->fd = -1;
-	filter->pair = -1;
 }

@@ -21,18 +21,16 @@ typedef struct ZklBuffer
 typedef struct ZklFilter
 {
 	int			fd;				/* the connection; belongs to the caller */
-	int			pair;			/* our end of the library's socket pair; -1: none */
+	int			pair;			/* our end of the library's socket pair */
 	bool		ended;			/* the library sees end of file */
 	const char *refused;		/* why a message was refused, or NULL */
 	ZklBuffer	in;				/* from the server */
-	size_t		passed;			/* bytes of its first message given to the library */
-	size_t		skip;			/* bytes still to drop of an answer that was too long */
-	size_t		skip_next;		/* bytes to drop behind the first message */
+	size_t		valid;			/* size of its first message, once that is checked */
+	size_t		passed;			/* bytes of this message given to the library */
+	size_t		skip;			/* bytes to drop behind it: the rest of a long answer */
 	ZklBuffer	out;			/* from the library */
 	size_t		noted;			/* bytes of that known to "replies", to be sent */
 	ZklReplies	replies;
-	unsigned char *kept;		/* the answer to replies.owner; NULL: it is too long */
-	size_t		kept_size;
 } ZklFilter;
 
 /*
@@ -45,20 +43,22 @@ extern bool zkl_filter_install(ZklFilter *filter, int fd, int library_fd,
 
 /*
  * Queues a request, with its length, that does not come from the library: before an
- * incomplete one of the library.  Returns false when out of memory.
+ * incomplete one of the library.  Returns false, without effect, when out of memory.
  */
 extern bool zkl_filter_add_out(ZklFilter *filter, const unsigned char *bytes,
-							   size_t size);
-
-/* Drops the answer to replies.owner, which zkl_filter_pass_in() found. */
-extern void zkl_filter_drop_kept(ZklFilter *filter);
+							   size_t size, const void *owner);
 
 /*
  * Checks what the server has sent and passes some of it, or the end of the connection,
- * to the library.  Returns false if there is nothing now.  Reads from the connection at
- * most "*reads" times, which it counts down; to 0 once the connection is empty.
+ * to the library, which must read it before the next call.  Returns false if there is
+ * nothing now.  Reads from the connection at most "*reads" times, which it counts down; to
+ * 0 once the connection is empty.
+ *
+ * If replies.owner is set then, the message stays at in.start, with its length, for the
+ * owner, until zkl_filter_drop_message().
  */
 extern bool zkl_filter_pass_in(ZklFilter *filter, int *reads);
+extern void zkl_filter_drop_message(ZklFilter *filter);
 
 /* Takes what the library has written; returns whether it may have more. */
 extern bool zkl_filter_take_out(ZklFilter *filter);

@@ -28,7 +28,6 @@
 
 #define OP_CREATE 1
 #define OP_DELETE 2
-#define OP_EXISTS 3
 #define OP_GET 4
 #define OP_SET 5
 #define OP_GET_ACL 6
@@ -37,6 +36,7 @@
 #define OP_MULTI 14
 #define OP_CREATE2 15
 #define OP_CREATE_CONTAINER 19
+#define OP_MULTI_READ 22
 #define OP_CLOSE (-11)
 
 #define STATE_CONNECTED 3
@@ -58,7 +58,7 @@ struct ZklExpected
 	int32_t		xid;
 	int32_t		op;
 	const void *owner;			/* NULL: the library */
-	int			n_parts;		/* multi: its operations */
+	int			n_parts;		/* operations of a multi, or several reads */
 	int32_t		parts[];
 };
 
@@ -76,6 +76,14 @@ zkl_get_int(const unsigned char *bytes)
 {
 	return (int32_t) ((uint32_t) bytes[0] << 24 | (uint32_t) bytes[1] << 16 |
 					  (uint32_t) bytes[2] << 8 | (uint32_t) bytes[3]);
+}
+
+unsigned char *
+zkl_put_int(unsigned char *bytes, int32_t value)
+{
+	for (int i = 0; i < 4; i++)
+		bytes[i] = (unsigned char) ((uint32_t) value >> (24 - 8 * i));
+	return bytes + 4;
 }
 
 static void
@@ -190,7 +198,6 @@ take_part(Cursor *c, int32_t op)
 		case OP_CREATE_CONTAINER:
 			take_path(c);
 			break;
-		case OP_EXISTS:
 		case OP_SET:
 			skip(c, STAT_SIZE);
 			break;
@@ -234,7 +241,6 @@ take_answer(Cursor *c, const ZklExpected *expected)
 {
 	switch (expected->op)
 	{
-		case OP_CREATE:
 		case OP_SYNC:
 			take_path(c);
 			break;
@@ -243,7 +249,6 @@ take_answer(Cursor *c, const ZklExpected *expected)
 			take_path(c);
 			skip(c, STAT_SIZE);
 			break;
-		case OP_EXISTS:
 		case OP_SET:
 		case OP_GET:
 		case OP_LIST:
@@ -254,6 +259,7 @@ take_answer(Cursor *c, const ZklExpected *expected)
 			skip(c, STAT_SIZE);
 			break;
 		case OP_MULTI:
+		case OP_MULTI_READ:
 			take_multi(c, expected);
 			break;
 		case OP_DELETE:
@@ -284,14 +290,20 @@ counter_of(ZklReplies *replies, int32_t xid)
 		: xid == XID_SET_WATCHES ? &replies->n_set_watches : NULL;
 }
 
-/* Removes and frees a request that is behind "before", or the first one. */
-static void
-take_out(ZklReplies *replies, ZklExpected *before, ZklExpected *expected)
+bool
+zkl_replies_drop_first(ZklReplies *replies)
 {
-	*(before ? &before->next : &replies->first) = expected->next;
-	if (replies->last == expected)
-		replies->last = before;
+	ZklExpected *expected = replies->first;
+
+	if (expected == NULL)
+		return false;
+	replies->owner = expected->owner;
+	replies->n_parts = expected->n_parts;
+	replies->first = expected->next;
+	if (replies->first == NULL)
+		replies->last = NULL;
 	free(expected);
+	return true;
 }
 
 static const char *
@@ -307,24 +319,15 @@ check_answer(ZklReplies *replies, Cursor *c, int32_t xid, int32_t err)
 		take_answer(c, expected);
 	if (c->bad)
 		return "a broken answer";
-	replies->owner = expected->owner;
-	take_out(replies, NULL, expected);
+	(void) zkl_replies_drop_first(replies);
 	return NULL;
 }
 
-bool
-zkl_replies_drop_owned(ZklReplies *replies)
-{
-	ZklExpected *expected = replies->connected ? replies->first : NULL;
-
-	if (expected == NULL || expected->owner == NULL)
-		return false;
-	replies->owner = expected->owner;
-	take_out(replies, NULL, expected);
-	return true;
-}
-
-/* An old server omits the last byte.  An expired session has id and timeout 0. */
+/*
+ * An old server omits the last byte: the server is read-only, which is accepted from no
+ * server, because the library would then block and leak.  An expired session has id and
+ * timeout 0.
+ */
 static const char *
 check_connected(ZklReplies *replies, const unsigned char *frame, size_t size)
 {
@@ -332,7 +335,8 @@ check_connected(ZklReplies *replies, const unsigned char *frame, size_t size)
 	int32_t		timeout = size < 36 ? -1 : zkl_get_int(frame + 4);
 	bool		has_session = size >= 36 && memcmp(frame + 8, none, sizeof(none)) != 0;
 
-	if ((size != 36 && size != 37) || zkl_get_int(frame + 16) != PASSWORD_SIZE ||
+	if ((size != 36 && size != 37) || (size == 37 && frame[36] != 0) ||
+		zkl_get_int(frame + 16) != PASSWORD_SIZE ||
 		(!has_session && !replies->resumes) ||
 		(has_session && (timeout < MIN_TIMEOUT || timeout > MAX_TIMEOUT)))
 		return "a broken answer to the connection";
@@ -369,27 +373,7 @@ zkl_replies_check(ZklReplies *replies, const unsigned char *frame, size_t size)
 	return NULL;
 }
 
-/* Adds a request; the caller fills in its parts.  Returns NULL when out of memory. */
-static ZklExpected *
-append(ZklReplies *replies, int32_t xid, int32_t op, int n_parts)
-{
-	ZklExpected *expected = calloc(1, sizeof(ZklExpected) +
-								   (size_t) n_parts * sizeof(int32_t));
-
-	if (expected == NULL)
-		return NULL;
-	expected->xid = xid;
-	expected->op = op;
-	expected->n_parts = n_parts;
-	if (replies->last)
-		replies->last->next = expected;
-	else
-		replies->first = expected;
-	replies->last = expected;
-	return expected;
-}
-
-/* Skips an operation of a multi that is sent; the library writes these correctly. */
+/* Skips an operation of a multi or of several reads. */
 static void
 skip_part(Cursor *c, int32_t op)
 {
@@ -399,41 +383,54 @@ skip_part(Cursor *c, int32_t op)
 		take_buffer(c);
 		take_acl(c);
 	}
-	else if (op == OP_SET)
-		take_buffer(c);
-	(void) take_int(c);			/* flags, or version */
+	if (op == OP_GET || op == OP_LIST)
+		(void) take_bool(c);	/* watch */
+	else
+		(void) take_int(c);		/* flags, or version */
 }
 
-static bool
-expect_multi(ZklReplies *replies, Cursor *c, int32_t xid)
+static void
+take_parts(Cursor *c, ZklExpected *expected)
 {
-	int32_t    *parts = malloc(c->left / 9 * sizeof(int32_t) + 1);	/* nine bytes or more */
-	ZklExpected *expected = NULL;
-	int			n = 0;
-
-	if (parts == NULL)
-		return false;
 	for (;;)
 	{
 		int32_t		op = take_int(c);
 		bool		done = take_bool(c);
 
 		(void) take_int(c);
-		if (c->bad || done)
-			break;
-		parts[n++] = op;
+		if (done || c->bad)
+			return;
+		expected->parts[expected->n_parts++] = op;
 		skip_part(c, op);
 	}
-	if (!c->bad)
-		expected = append(replies, xid, OP_MULTI, n);
-	if (expected)
-		memcpy(expected->parts, parts, (size_t) n * sizeof(int32_t));
-	free(parts);
-	return expected != NULL;
+}
+
+/* Adds a request whose answer must come in its turn; "c" is behind its header. */
+static bool
+append(ZklReplies *replies, Cursor *c, int32_t xid, int32_t op, const void *owner)
+{
+	bool		has_parts = op == OP_MULTI || op == OP_MULTI_READ;
+	size_t		max_parts = has_parts ? c->left / 9 : 0;	/* nine bytes or more */
+	ZklExpected *expected = calloc(1, sizeof(ZklExpected) + max_parts * sizeof(int32_t));
+
+	if (expected == NULL)
+		return false;
+	expected->xid = xid;
+	expected->op = op;
+	expected->owner = owner;
+	if (has_parts)
+		take_parts(c, expected);
+	if (replies->last)
+		replies->last->next = expected;
+	else
+		replies->first = expected;
+	replies->last = expected;
+	return true;
 }
 
 bool
-zkl_replies_expect(ZklReplies *replies, const unsigned char *frame, size_t size)
+zkl_replies_expect(ZklReplies *replies, const unsigned char *frame, size_t size,
+				   const void *owner)
 {
 	static const unsigned char none[8] = {0};
 	Cursor		c = {frame, size, false};
@@ -449,52 +446,17 @@ zkl_replies_expect(ZklReplies *replies, const unsigned char *frame, size_t size)
 	}
 	xid = take_int(&c);
 	op = take_int(&c);
-	if (c.bad)
-		return false;
 	counter = counter_of(replies, xid);
-	if (counter)
-	{
-		++*counter;
-		return true;
-	}
-	return op == OP_MULTI ? expect_multi(replies, &c, xid)
-		: append(replies, xid, op, 0) != NULL;
-}
-
-bool
-zkl_replies_expect_reads(ZklReplies *replies, int32_t xid, const bool *are_lists,
-						 int n, const void *owner)
-{
-	ZklExpected *expected = append(replies, xid, OP_MULTI, n);
-
-	if (expected == NULL)
-		return false;
-	expected->owner = owner;
-	for (int i = 0; i < n; i++)
-		expected->parts[i] = are_lists[i] ? OP_LIST : OP_GET;
+	if (counter == NULL)
+		return append(replies, &c, xid, op, owner);
+	++*counter;
 	return true;
-}
-
-const void *
-zkl_replies_take_owned(ZklReplies *replies)
-{
-	ZklExpected *found = replies->first;
-	ZklExpected *before = NULL;
-	const void *owner;
-
-	for (; found && found->owner == NULL; found = found->next)
-		before = found;
-	if (found == NULL)
-		return NULL;
-	owner = found->owner;
-	take_out(replies, before, found);
-	return owner;
 }
 
 void
 zkl_replies_free(ZklReplies *replies)
 {
-	while (replies->first)
-		take_out(replies, NULL, replies->first);
+	while (zkl_replies_drop_first(replies))
+		;
 	memset(replies, 0, sizeof(*replies));
 }

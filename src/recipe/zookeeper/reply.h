@@ -29,27 +29,18 @@ typedef struct ZklReplies
 	ZklExpected *first;
 	ZklExpected *last;
 	const void *owner;			/* of the request answered last; NULL: the library */
+	int			n_parts;		/* of that request, if it is a multi */
 } ZklReplies;
 
-/* Adds a request, without its length, that is sent; returns false when out of memory. */
+/*
+ * Adds a request, without its length, that is sent; "owner" is NULL if the library sends
+ * it.  Returns false when out of memory.
+ */
 extern bool zkl_replies_expect(ZklReplies *replies, const unsigned char *frame,
-							   size_t size);
+							   size_t size, const void *owner);
 
-/*
- * The same for a request that does not come from the library: several reads in one,
- * each a list or a get.  "owner" is not NULL.
- */
-extern bool zkl_replies_expect_reads(ZklReplies *replies, int32_t xid,
-									 const bool *are_lists, int n, const void *owner);
-
-/*
- * For an answer that is not read: if the oldest request has an owner, removes it, sets
- * replies->owner and returns true.
- */
-extern bool zkl_replies_drop_owned(ZklReplies *replies);
-
-/* Removes the oldest request with an owner and returns the owner; NULL if none. */
-extern const void *zkl_replies_take_owned(ZklReplies *replies);
+/* Removes the oldest request, as if it were answered; returns false if there is none. */
+extern bool zkl_replies_drop_first(ZklReplies *replies);
 
 /*
  * Checks a message of the server, without its length.  Returns NULL if a server may send
@@ -61,5 +52,8 @@ extern const char *zkl_replies_check(ZklReplies *replies,
 extern void zkl_replies_free(ZklReplies *replies);
 
 extern int32_t zkl_get_int(const unsigned char *bytes);
+
+/* Returns the end of what was written. */
+extern unsigned char *zkl_put_int(unsigned char *bytes, int32_t value);
 
 #endif							/* ZKL_REPLY_H */

@@ -30,6 +30,10 @@
 #define READ_SIZE (9 + 4 + 1)
 #define FRAME_SIZE (4 + 4 + 4 + 9)
 
+/* Offsets in an answer, with its length. */
+#define ERROR_AT 16
+#define ANSWER_AT 20
+
 /* Offsets and size of a Stat. */
 #define CTIME_AT 16
 #define VERSION_AT 32
@@ -42,19 +46,11 @@
  */
 
 static unsigned char *
-put_int(unsigned char *at, int32_t value)
-{
-	for (int i = 0; i < 4; i++)
-		at[i] = (unsigned char) ((uint32_t) value >> (24 - 8 * i));
-	return at + 4;
-}
-
-static unsigned char *
 put_header(unsigned char *at, int32_t type, bool done)
 {
-	at = put_int(at, type);
+	at = zkl_put_int(at, type);
 	*at++ = done;
-	return put_int(at, -1);
+	return zkl_put_int(at, -1);
 }
 
 static unsigned char *
@@ -64,7 +60,7 @@ put_read(unsigned char *at, const ZklOp *op, const char *chroot)
 	size_t		length = strlen(op->path);
 
 	at = put_header(at, op->kind == ZKL_OP_LIST ? OP_LIST : OP_GET, false);
-	at = put_int(at, (int32_t) (chroot_length + length));
+	at = zkl_put_int(at, (int32_t) (chroot_length + length));
 	memcpy(at, chroot, chroot_length);
 	memcpy(at + chroot_length, op->path, length);
 	at += chroot_length + length;
@@ -85,39 +81,27 @@ frame_of(int32_t xid, const ZklOp *ops, int n_ops, const char *chroot, size_t *s
 	frame = malloc(*size);
 	if (frame == NULL)
 		return NULL;
-	at = put_int(frame, (int32_t) (*size - 4));
-	at = put_int(at, xid);
-	at = put_int(at, OP_MULTI_READ);
+	at = zkl_put_int(frame, (int32_t) (*size - 4));
+	at = zkl_put_int(at, xid);
+	at = zkl_put_int(at, OP_MULTI_READ);
 	for (int i = 0; i < n_ops; i++)
 		at = put_read(at, &ops[i], chroot);
 	put_header(at, TYPE_ERROR, true);
 	return frame;
 }
 
-/* Adds the request to the filter and to the expected answers; false: no memory. */
+/* Adds the request to the filter; returns false when out of memory. */
 static bool
 add_request(ZklClient *client, const ZklOp *ops, int n_ops,
 			const ZklCompletion *completion)
 {
-	ZklFilter  *filter = &client->filter;
 	const char *chroot = strchr(client->connect_string, '/');
 	int32_t		xid = FIRST_XID - (int32_t) (client->n_reads++ % N_XIDS);
 	size_t		size;
 	unsigned char *frame = frame_of(xid, ops, n_ops, chroot && chroot[1] ? chroot : "",
 									&size);
-	bool	   *are_lists = malloc((size_t) n_ops * sizeof(bool));
-	bool		added = false;
+	bool		added = frame && zkl_filter_add_out(&client->filter, frame, size, completion);
 
-	if (frame && are_lists && zkl_filter_add_out(filter, frame, size))
-	{
-		for (int i = 0; i < n_ops; i++)
-			are_lists[i] = ops[i].kind == ZKL_OP_LIST;
-		added = zkl_replies_expect_reads(&filter->replies, xid, are_lists,
-										 n_ops, completion);
-		if (!added)
-			zkl_filter_end(filter);
-	}
-	free(are_lists);
 	free(frame);
 	return added;
 }
@@ -224,57 +208,39 @@ take_read(unsigned char **at, ZklResult *result)
 	}
 }
 
-/* Counts the results; "at" points behind the message's header. */
-static int
-count_reads(const unsigned char *at, const unsigned char *end)
-{
-	int			n = 0;
-
-	while (at + 9 <= end && at[4] == 0)
-	{
-		int32_t		type = zkl_get_int(at);
-		int32_t		count = zkl_get_int(at + 9);
-
-		at += 9 + 4;
-		n++;
-		if (type == OP_GET)
-			at += STAT_SIZE + (count > 0 ? count : 0);
-		for (int32_t i = 0; type == OP_LIST && i < count; i++)
-			at += 4 + zkl_get_int(at);
-	}
-	return n;
-}
-
 void
 zkl_reads_answer_io(ZklClient *client)
 {
 	ZklFilter  *filter = &client->filter;
-	const void *completion = filter->replies.owner;
-	unsigned char *at = filter->kept ? filter->kept + 16 : NULL;
-	int			rc = filter->kept ? zkl_get_int(filter->kept + 12) : ZUNIMPLEMENTED;
-	int			n = rc == ZOK ? count_reads(at, filter->kept + filter->kept_size) : 0;
+	unsigned char *message = filter->in.bytes + filter->in.start;
+	unsigned char *at = message + ANSWER_AT;
+	int			rc = zkl_get_int(message + ERROR_AT);
+	int			n = rc == ZOK ? filter->replies.n_parts : 0;
 	ZklResult  *reads = calloc((size_t) n + 1, sizeof(ZklResult));
 	ZklResult	result = {.reads = reads};
 
+	if (rc == ZMARSHALLINGERROR)
+		rc = ZUNIMPLEMENTED;	/* the filter: the answer is too long */
 	for (int i = 0; reads && i < n; i++)
 		take_read(&at, &reads[i]);
 	result.n_ops = reads ? n : 0;
-	zkl_zk_answer_io(completion, &result, reads ? rc : ZCONNECTIONLOSS);
+	zkl_zk_answer_io(filter->replies.owner, &result, reads ? rc : ZCONNECTIONLOSS);
 	for (int i = 0; reads && i < n; i++)
 		free((void *) reads[i].children);
 	free(reads);
-	zkl_filter_drop_kept(filter);
+	zkl_filter_drop_message(filter);
 }
 
 void
 zkl_reads_fail_io(ZklClient *client)
 {
-	const void *completion;
+	ZklReplies *replies = &client->filter.replies;
 
-	while ((completion = zkl_replies_take_owned(&client->filter.replies)) != NULL)
+	while (zkl_replies_drop_first(replies))
 	{
 		ZklResult	result = {0};
 
-		zkl_zk_answer_io(completion, &result, ZCONNECTIONLOSS);
+		if (replies->owner)
+			zkl_zk_answer_io(replies->owner, &result, ZCONNECTIONLOSS);
 	}
 }
