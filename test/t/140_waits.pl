@@ -9,7 +9,7 @@ use POSIX qw(SIGALRM SIGINT);
 use Test::More;
 use ZkLock::Check qw(nothing_left);
 use ZkLock::Cluster;
-use ZkLock::Util qw(read_file);
+use ZkLock::Util qw(free_port read_file);
 use ZkLock::ZkClient;
 use ZkLock::ZkServer;
 
@@ -45,6 +45,14 @@ sub all_is_clean
 	return;
 }
 
+# The words are PostgreSQL's; which lock it was is in the context.
+sub names_the_lock
+{
+	my ($wait, $action) = (@_, 'lock "x"');
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	return like($s->error, qr/^CONTEXT:  while trying to \Q$action\E$/m, "$wait: and which lock it was");
+}
+
 # What waits, in every way to ask.
 my %waits = (
 	'exclusive' => "SELECT zk_lock('x')",
@@ -61,6 +69,7 @@ for my $wait (sort keys %waits)
 	is($s->sqlstate, '55P03', "$wait: lock_timeout ends the wait");
 	like($s->error, qr/canceling statement due to lock timeout/,
 		"$wait: in the words of a native lock");
+	names_the_lock($wait);
 	is($s->query("SELECT 'slept' FROM pg_sleep(0.3)"),
 		'slept', "$wait: lock_timeout is not left armed");
 	$s->query_ok('RESET lock_timeout');
@@ -71,6 +80,7 @@ for my $wait (sort keys %waits)
 	is($s->sqlstate, '57014', "$wait: statement_timeout ends the wait");
 	like($s->error, qr/canceling statement due to statement timeout/,
 		"$wait: and says so");
+	names_the_lock($wait);
 	$s->query_ok('RESET statement_timeout');
 	all_is_clean("$wait, statement_timeout");
 
@@ -82,8 +92,31 @@ for my $wait (sort keys %waits)
 	is($s->sqlstate, '57014', "$wait: a cancel ends the wait");
 	like($s->error, qr/canceling statement due to user request/,
 		"$wait: and is reported as one");
+	names_the_lock($wait);
 	all_is_clean("$wait, cancel");
 }
+
+# A wait for a session of the same server, for a permit, and for a connection.
+my $neighbour = session($here);
+$neighbour->query_ok("SELECT zk_lock('near'), zk_acquire('permit', 1)");
+$s->query_ok("SET lock_timeout = '100ms'");
+$s->query("SELECT zk_lock(ARRAY['a', 'near', 'z'])");
+is($s->sqlstate, '55P03', 'a wait on the same server: lock_timeout ends it');
+names_the_lock('a wait on the same server', 'lock "near"');
+$s->query("SELECT zk_acquire('permit', 1)");
+is($s->sqlstate, '55P03', 'a wait for a permit: lock_timeout ends it');
+names_the_lock('a wait for a permit', 'acquire a permit of semaphore "permit"');
+$neighbour->quit;
+$s->query_ok("SET zklock.connect_string = '127.0.0.1:" . free_port() . "'");
+$s->query("SELECT zk_lock('x')");
+is($s->sqlstate, '55P03', 'a wait for a connection: lock_timeout ends it');
+names_the_lock('a wait for a connection');
+$s->query_ok("SET zklock.connect_string = ''");
+$s->query("SELECT zk_lock('x')");
+is($s->sqlstate, 'F0000', 'no ensemble: the call fails');
+names_the_lock('no ensemble');
+$s->query_ok('RESET zklock.connect_string; RESET lock_timeout');
+all_is_clean('errors that name the lock');
 
 $s->query_ok("SET lock_timeout = '10min'; SET statement_timeout = '100ms'");
 $s->query("SELECT zk_lock('x')");

@@ -140,6 +140,25 @@ local_limit(const LockAcquisition *a, bool *is_lock_timeout)
 	return left;
 }
 
+/* Returns false if the limit is reached; if that is lock_timeout, throws. */
+static bool
+wait_local(LockAcquisition *a, ZklockHold *hold, int64 limit, bool is_lock_timeout)
+{
+	ZklockAction action = ZKLOCK_ACTION_LOCK(hold->name.display);
+	ErrorContextCallback context = {error_context_stack, zklock_name_action, &action};
+	bool		acquired;
+
+	error_context_stack = &context;
+	acquired = zklock_local_acquire(hold->local_key, a->item->mode, limit,
+									&a->timeout.waited);
+	if (!acquired && is_lock_timeout)
+		ereport(ERROR,
+				(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+				 errmsg("canceling statement due to lock timeout")));
+	error_context_stack = context.previous;
+	return acquired;
+}
+
 static bool
 acquire_local(LockAcquisition *a)
 {
@@ -161,12 +180,7 @@ acquire_local(LockAcquisition *a)
 			limit = 0;
 		else if (hold->mode >= a->item->mode)
 			limit = ZKLOCK_NO_LIMIT;	/* held in a stronger mode: granted at once */
-		counts->local = zklock_local_acquire(hold->local_key, a->item->mode,
-											 limit, &a->timeout.waited);
-		if (!counts->local && is_lock_timeout)
-			ereport(ERROR,
-					(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
-					 errmsg("canceling statement due to lock timeout")));
+		counts->local = wait_local(a, hold, limit, is_lock_timeout);
 		if (!counts->local && !optional)
 			return false;
 	}

@@ -196,6 +196,19 @@ note_wait(ZklockTimeout *timeout, const ZklRequestInfo *info)
 	timeout->queued = timeout->queued || info->was_blocked;
 }
 
+/* zklock's own errors name the lock. */
+static void
+name_awaited(void *arg)
+{
+	RemoteWait *w = arg;
+	ZklRequestInfo info;
+
+	if (geterrcode() != ERRCODE_QUERY_CANCELED && geterrcode() != ERRCODE_LOCK_NOT_AVAILABLE)
+		return;
+	zkl_request_info(w->request, &info);
+	zklock_name_action(unconstify(ZklockAction *, &w->actions[Max(info.culprit, 0)]));
+}
+
 ZklStatus
 zklock_await_request(ZklockTimeout *timeout, ZklSession *session,
 					 ZklRequest *request, const ZklockAction *actions, int n)
@@ -209,6 +222,7 @@ zklock_await_request(ZklockTimeout *timeout, ZklSession *session,
 		.long_wait.may_requeue = timeout->may_requeue,
 		.started = zkl_now_ms()
 	};
+	ErrorContextCallback context = {error_context_stack, name_awaited, &w};
 	ZklStatus	status;
 	ZklRequestInfo info;
 
@@ -217,6 +231,7 @@ zklock_await_request(ZklockTimeout *timeout, ZklSession *session,
 		zklock_raise(ZKL_NO_MEMORY, &actions[0], 0);
 	PG_TRY();
 	{
+		error_context_stack = &context;
 		zklock_wait_for_lock(session, is_granted, &w, w.started - timeout->started);
 	}
 	PG_CATCH();
@@ -227,6 +242,7 @@ zklock_await_request(ZklockTimeout *timeout, ZklSession *session,
 		PG_RE_THROW();
 	}
 	PG_END_TRY();
+	error_context_stack = context.previous;
 
 	zklock_end_long_wait(&w.long_wait);
 	status = zkl_request_status(request);

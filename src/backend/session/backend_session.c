@@ -268,6 +268,22 @@ wait_for_session(const ZklockAction *action, int64 *deadline)
 		zklock_wait(session, is_decided, deadline);
 }
 
+/* Opens the session, if there is none, and waits until it is connected, or over. */
+static void
+reach_ensemble(const ZklockAction *action, int64 *deadline)
+{
+	ErrorContextCallback context = {error_context_stack, zklock_name_action,
+	unconstify(ZklockAction *, action)};
+
+	if (action)
+		error_context_stack = &context;
+	if (session == NULL)
+		open_session();
+	if (zkl_session_state(session) != ZKL_SESSION_CONNECTED)
+		wait_for_session(action, deadline);
+	error_context_stack = context.previous;
+}
+
 ZklSession *
 zklock_session_by(const ZklockAction *action, int64 deadline)
 {
@@ -277,10 +293,7 @@ zklock_session_by(const ZklockAction *action, int64 deadline)
 		zklock_session_close(ZKLOCK_CLOSE_MS);
 	for (;;)
 	{
-		if (session == NULL)
-			open_session();
-		if (zkl_session_state(session) != ZKL_SESSION_CONNECTED)
-			wait_for_session(action, &deadline);
+		reach_ensemble(action, &deadline);
 		switch (zkl_session_state(session))
 		{
 			case ZKL_SESSION_CONNECTED:

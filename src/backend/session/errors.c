@@ -57,6 +57,12 @@ action_text(const ZklockAction *action)
 	return psprintf(action->format, action->display);
 }
 
+void
+zklock_name_action(void *action)
+{
+	errcontext("while trying to %s", action_text(action));
+}
+
 ZklockProblem
 zklock_problem_of(ZklStatus status, int raw_code)
 {

@@ -22,6 +22,12 @@ typedef struct ZklockAction
 #define ZKLOCK_ACTION_PERMIT(display) \
 	((ZklockAction) {"acquire a permit of semaphore \"%s\"", (display)})
 
+/*
+ * An ErrorContextCallback.  The errors of PostgreSQL that end a wait do not name the lock;
+ * their context does.
+ */
+extern void zklock_name_action(void *action);
+
 /* Why an action failed. */
 typedef struct ZklockProblem
 {
