@@ -155,16 +155,6 @@ on_timer(ZklSession *session, int64_t now)
 		}
 }
 
-static bool
-is_path_of(const ZklNode *node, const char *path)
-{
-	size_t		parent_length = strlen(node->lock_path);
-
-	return strncmp(path, node->lock_path, parent_length) == 0 &&
-		path[parent_length] == '/' &&
-		strcmp(path + parent_length + 1, node->name) == 0;
-}
-
 static void
 on_watch(ZklSession *session, const char *path)
 {
@@ -172,7 +162,7 @@ on_watch(ZklSession *session, const char *path)
 
 	for (ZklNode *node = child ? zkl__nodes_below(session, path, (size_t) (child - path)) : NULL;
 		 node; node = zkl__next_below(node))
-		if (node->state == NODE_HELD && node->lock && is_path_of(node, path))
+		if (node->state == NODE_HELD && node->lock && strcmp(child + 1, node->name) == 0)
 			set_watch(node);
 }
 

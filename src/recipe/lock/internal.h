@@ -11,44 +11,54 @@
 #include "lock.h"
 
 /*
- * Half of a server's default packet limit (jute.maxbuffer).  Bounds the paths of a
- * session's nodes, which the server writes into one closing transaction, and the
- * paths and data of one multi.
+ * A lock that the session holds, or that a pending request will hold.  The anchor is its
+ * first node and exists until the lock is released; the anchor's czxid is the token.
  */
-#define ZKL_PACKET_BYTES 500000
-
-/* requests.c */
-extern void zkl__request_on_idle(void *subject);
+struct ZklLock
+{
+	ZklSession *session;
+	ZklLock    *prev;			/* in the list of lock.c, once granted */
+	ZklLock    *next;
+	bool		taken;			/* by the owner, from its request */
+	bool		lost;
+	int			first_check;	/* index of its first check in the confirming multi */
+	int			n_checks;		/* how many it has there */
+	int			revocations;
+	int64_t		token;
+	ZklNode    *anchor;
+	ZklNode    *upgrade;		/* the writer node next to a reader anchor, or NULL */
+};
 
 /* request.c */
-extern void zkl__request_inform_of_end(ZklRequest *request);
-extern void zkl__request_created(ZklRequest *request);
-extern void zkl__request_free_ungranted(ZklRequest *request);
+extern void zkl__request_free_locks(ZklRequest *request);
+
+/* refusal.c */
+extern int	zkl__refused_item(const ZklRequest *request, int64_t refused_by);
+extern void zkl__refusal_info(const ZklRequest *request, ZklRequestInfo *info);
 
 /* parents.c */
 extern void zkl__request_below_locks(ZklRequest *request);
 
-/* grant.c */
-extern void zkl__request_check_granted(ZklRequest *request);
-
 /* sequence_restart.c */
-extern bool zkl__request_restart_sequence(ZklRequest *request);
-extern void zkl__sequence_restart_drive(ZklRequest *request);
-extern void zkl__sequence_restart_watch_fired(ZklRequest *request, const char *path);
+extern bool zkl__sequence_restart_begin(ZklRequest *request);
+extern void zkl__sequence_restart_drive(ZklRequest *request, ZklHandler on_answer);
+extern bool zkl__sequence_restart_answered(ZklCall *call, const ZklResult *result);
+extern bool zkl__sequence_restart_watch_fired(ZklRequest *request, const char *path);
+extern bool zkl__sequence_restart_is_blocked(const ZklRequest *request);
+extern void zkl__sequence_restart_free(ZklRequest *request);
 
 /* lock.c */
-extern void zkl__lock_link(ZklLock *lock);
+extern ZklLock *zkl__lock_new(ZklSession *session);
+extern void zkl__lock_granted(ZklLock *lock, ZklNode *node);
 extern void zkl__lock_reduce(ZklLock *lock, ZklMode mode);
 extern void zkl__lock_node_lost(ZklNode *node);
 extern void zkl__lock_lose(ZklLock *lock);
 extern void zkl__notify_loss(const ZklSession *session);
 extern void zkl__notify_revocation(const ZklSession *session);
 extern void zkl__confirm_drive(ZklSession *session);
+extern ZklCall *zkl__check_nodes(ZklCall *call, ZklNode *const *nodes, int n);
 
 /* hold_watch.c */
 extern void zkl__hold_watch_later(ZklNode *node);
-
-/* refusal.c */
-extern void zkl__refusal_info(const ZklRequest *request, ZklRequestInfo *info);
 
 #endif							/* ZKL_LOCK_INTERNAL_H */

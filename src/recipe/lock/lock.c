@@ -13,14 +13,13 @@
 typedef struct Locks
 {
 	ZklLock    *first;
+	int			n;
 	int			n_lost;
 
 	ZklCall    *confirm_call;
-	bool		confirm_wanted;
-	ZklStatus	confirm_status;
+	ZklStatus	confirm_status; /* PENDING: a confirmation is wanted */
 	int64_t		confirmed_ms;	/* OK: submit time of the confirming multi */
-	ZklLock   **confirm_locks;	/* the lock of each operation of the multi */
-	int			n_confirm_locks;
+	int			n_checks;		/* of held nodes in that multi; 0: it checks the root */
 } Locks;
 
 static Locks *
@@ -108,16 +107,38 @@ node_release(ZklNode **node)
 	*node = NULL;
 }
 
-/* Adds a granted lock to the session's. */
+/* Returns a lock that is not granted yet, or NULL if out of memory. */
+ZklLock *
+zkl__lock_new(ZklSession *session)
+{
+	ZklLock    *lock = calloc(1, sizeof(ZklLock));
+
+	if (lock)
+		lock->session = session;
+	return lock;
+}
+
+/* The lock, or the upgrade of a lock held before, is granted with this node. */
 void
-zkl__lock_link(ZklLock *lock)
+zkl__lock_granted(ZklLock *lock, ZklNode *node)
 {
 	Locks	   *locks = locks_of(lock->session);
 
+	zkl__elision_note(node);
+	node->lock = lock;
+	node->request = NULL;
+	if (node->upgrade)
+	{
+		lock->upgrade = node;
+		return;
+	}
+	lock->anchor = node;
+	lock->token = node->czxid;
 	lock->next = locks->first;
 	if (lock->next)
 		lock->next->prev = lock;
 	locks->first = lock;
+	locks->n++;
 	zkl__count_holds(lock->session, 1);
 }
 
@@ -126,6 +147,7 @@ lock_free(ZklLock *lock)
 {
 	Locks	   *locks = locks_of(lock->session);
 
+	locks->n--;
 	zkl__count_holds(lock->session, -1);
 	if (lock->prev)
 		lock->prev->next = lock->next;
@@ -134,9 +156,6 @@ lock_free(ZklLock *lock)
 	if (lock->next)
 		lock->next->prev = lock->prev;
 	locks->n_lost -= lock->lost;
-	for (int i = lock->confirm_index; i < locks->n_confirm_locks &&
-		 locks->confirm_locks[i] == lock; i++)
-		locks->confirm_locks[i] = NULL;
 	free(lock);
 }
 
@@ -172,22 +191,42 @@ zkl_lock_reduce(ZklLock *lock, ZklMode mode)
  * its success proves that the leader has not expired the session.
  */
 
-static void
-decide_confirm(ZklSession *session, ZklStatus status)
+/* Sends such a multi for these nodes.  Returns the call, or NULL if there is no answer. */
+ZklCall *
+zkl__check_nodes(ZklCall *call, ZklNode *const *nodes, int n)
 {
-	Locks	   *locks = locks_of(session);
+	ZklOp	   *ops = calloc((size_t) n, sizeof(ZklOp));
+	bool		complete = ops && call;
 
-	locks->confirm_wanted = false;
-	locks->confirm_status = status;
+	for (int i = 0; complete && i < n; i++)
+		complete = zkl__op_for_node(&ops[i], ZKL_OP_CHECK, nodes[i]);
+	if (call)
+		call->confirms = true;
+	call = zkl__call_sent(call, complete && zkl_client_multi(zkl__client(call->session), ops, n,
+															 &call->completion));
+	zkl__ops_free(ops, n);
+	return call;
 }
 
 /* The session existed when the leader turned this call into a transaction. */
 static void
 proven(ZklCall *call)
 {
+	Locks	   *locks = locks_of(call->session);
+
 	zkl__lease_confirmed(call->session, call->submitted_ms);
-	locks_of(call->session)->confirmed_ms = call->submitted_ms;
-	decide_confirm(call->session, ZKL_OK);
+	locks->confirmed_ms = call->submitted_ms;
+	locks->confirm_status = ZKL_OK;
+}
+
+/* Returns whether a check of the lock's nodes failed. */
+static bool
+is_missing(const ZklLock *lock, const ZklResult *result)
+{
+	for (int i = lock->first_check; i < lock->first_check + lock->n_checks; i++)
+		if (i < result->n_ops && result->op_codes[i] == ZKL_RC_NO_NODE)
+			return true;
+	return false;
 }
 
 static void
@@ -207,20 +246,20 @@ on_confirmed(ZklCall *call, const ZklResult *result)
 		case ZKL_RC_CONNECTION_LOSS:
 			break;
 		case ZKL_RC_NO_NODE:
-			if (locks->n_confirm_locks == 0)
+			if (locks->n_checks == 0)
 			{
 				/* The root is gone, but a failed multi is a transaction, too. */
 				proven(call);
 				break;
 			}
 			/* The result names one missing node; the others are checked again. */
-			for (int i = 0; i < result->n_ops && i < locks->n_confirm_locks; i++)
-				if (result->op_codes[i] == ZKL_RC_NO_NODE && locks->confirm_locks[i])
-					zkl__lock_lose(locks->confirm_locks[i]);
+			for (ZklLock *lock = locks->first; lock; lock = lock->next)
+				if (is_missing(lock, result))
+					zkl__lock_lose(lock);
 			zkl__confirm_drive(session);
 			break;
 		default:
-			decide_confirm(session, ZKL_SERVER_ERROR);
+			locks->confirm_status = ZKL_SERVER_ERROR;
 	}
 	zkl__wake(session);
 }
@@ -236,74 +275,60 @@ is_moving(const ZklSession *session)
 	return false;
 }
 
-/* Adds a check of the node, which may be NULL; false if out of memory. */
-static bool
-add_check(Locks *locks, ZklOp *ops, int *n, ZklLock *lock, ZklNode *node)
+/* Checks the root, in a multi like zkl__check_nodes(). */
+static ZklCall *
+check_root(ZklSession *session, ZklCall *call)
 {
-	if (node == NULL || lock->lost)
-		return true;
-	locks->confirm_locks[*n] = lock;
-	return zkl__op_for_node(&ops[(*n)++], ZKL_OP_CHECK, node);
+	ZklOp		op = {.kind = ZKL_OP_CHECK, .path = zkl__config(session)->root};
+
+	if (call)
+		call->confirms = true;
+	return zkl__call_sent(call, call && zkl_client_multi(zkl__client(session), &op, 1,
+														 &call->completion));
 }
 
+/* Sends checks of all held nodes; "nodes" has room for them. */
 static void
-send_checks(ZklSession *session, ZklOp *ops)
+send_checks(ZklSession *session, ZklNode **nodes)
 {
 	Locks	   *locks = locks_of(session);
 	ZklCall    *call = zkl__call_new(session, on_confirmed, NULL, NULL);
 	int			n = 0;
-	bool		complete = call != NULL;
 
 	for (ZklLock *lock = locks->first; lock; lock = lock->next)
 	{
-		lock->confirm_index = n;
-		complete = complete &&
-			add_check(locks, ops, &n, lock, lock->anchor) &&
-			add_check(locks, ops, &n, lock, lock->upgrade);
+		lock->first_check = n;
+		if (lock->anchor && !lock->lost)
+			nodes[n++] = lock->anchor;
+		if (lock->upgrade && !lock->lost)
+			nodes[n++] = lock->upgrade;
+		lock->n_checks = n - lock->first_check;
 	}
-	locks->n_confirm_locks = n;
-	if (complete && n == 0)
-	{
-		ops[0].kind = ZKL_OP_CHECK;
-		ops[0].path = strdup(zkl__config(session)->root);
-		complete = ops[0].path != NULL;
-		n = 1;
-	}
-	if (call)
-		call->confirms = true;
-	locks->confirm_call =
-		zkl__call_sent(call, complete && zkl_client_multi(zkl__client(session), ops, n,
-														  &call->completion));
+	locks->n_checks = n;
+	locks->confirm_call = n == 0 ? check_root(session, call)
+		: zkl__check_nodes(call, nodes, n);
 }
 
 void
 zkl__confirm_drive(ZklSession *session)
 {
 	Locks	   *locks = locks_of(session);
-	size_t		n = 1;
-	ZklOp	   *ops;
+	ZklNode   **nodes;
 
-	if (!locks->confirm_wanted || locks->confirm_call || is_moving(session) ||
+	if (locks->confirm_status != ZKL_PENDING || locks->confirm_call || is_moving(session) ||
 		!zkl__is_connected(session))
 		return;
-	for (ZklLock *lock = locks->first; lock; lock = lock->next)
-		if (!lock->lost)
-			n += (lock->anchor != NULL) + (lock->upgrade != NULL);
-	free(locks->confirm_locks);
-	locks->n_confirm_locks = 0;
-	locks->confirm_locks = calloc(n, sizeof(ZklLock *));
-	ops = calloc(n, sizeof(ZklOp));
-	if (ops && locks->confirm_locks)
-		send_checks(session, ops);
+	nodes = calloc(2 * (size_t) locks->n + 1, sizeof(ZklNode *));
+	if (nodes)
+		send_checks(session, nodes);
 	else
-		decide_confirm(session, ZKL_NO_MEMORY);
-	zkl__ops_free(ops, (int) n);
+		locks->confirm_status = ZKL_NO_MEMORY;
+	free(nodes);
 }
 
 static void
 start_confirm(ZklSession *session)
 {
-	locks_of(session)->confirm_wanted = true;
 	locks_of(session)->confirm_status = ZKL_PENDING;
 	zkl__confirm_drive(session);
 }
@@ -372,7 +397,6 @@ on_free(ZklSession *session)
 		locks->first = lock->next;
 		free(lock);
 	}
-	free(locks->confirm_locks);
 }
 
 const ZklSessionPart zkl__locks_part = {

@@ -52,18 +52,18 @@ on_parent_created(ZklCall *call, const ZklResult *result)
 		case ZKL_RC_NODE_EXISTS:
 			break;
 		case ZKL_RC_CONNECTION_LOSS:
-			request->parents_unknown = true;
+			request->parents_status = ZKL_PENDING;
 			break;
 		case ZKL_RC_UNIMPLEMENTED:
 			parents_of(request->session)->no_containers = true;
-			request->parents_unknown = true;
+			request->parents_status = ZKL_PENDING;
 			break;
 		case ZKL_RC_NO_NODE:
 			/* Only the chroot can be missing above the root. */
 			if (request->trusted_top)
 			{
 				*request->top_exists = false;
-				request->parents_unknown = true;
+				request->parents_status = ZKL_PENDING;
 			}
 			else if (request->parents_status == ZKL_OK)
 				request->parents_status = ZKL_NO_CHROOT;
@@ -89,7 +89,7 @@ zkl__request_send_parent(ZklRequest *request, ZklNode *node, const char *path,
 	if (!zkl__call_sent(call, call && zkl_client_create(zkl__client(request->session),
 														path, data, (int) strlen(data), kind,
 														&call->completion)))
-		request->parents_unknown = true;
+		request->parents_status = ZKL_PENDING;
 }
 
 /* Returns the kind of a lock's or semaphore's znode: a container, if supported. */
@@ -107,7 +107,7 @@ send_top(ZklRequest *request)
 
 	if (path == NULL)
 	{
-		request->parents_unknown = true;
+		request->parents_status = ZKL_PENDING;
 		return;
 	}
 	for (char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/'))
@@ -120,18 +120,15 @@ send_top(ZklRequest *request)
 	free(path);
 }
 
-/* Creates the parents that may be missing; existing ones do not change. */
+/* If an operation found no parent, creates those that may be missing; others do not change. */
 void
 zkl__request_send_parents(ZklRequest *request)
 {
+	if (request->attempts == 0)
+		return;
+	request->parents_status = ZKL_OK;
 	request->trusted_top = *request->top_exists;
 	if (!request->trusted_top)
 		send_top(request);
-	if (request->kind)
-		request->kind->create_parents(request);
-	else
-		for (int i = 0; i < request->n; i++)
-			zkl__request_send_parent(request, request->nodes[i],
-									 request->nodes[i]->lock_path, "",
-									 zkl__container_kind(request->session));
+	request->kind->send_parents(request);
 }

@@ -23,7 +23,7 @@ refused_node(const ZklRequest *request)
 {
 	ZklNode    *found = NULL;
 
-	if (request->status != ZKL_PENDING || !request->try_only || request->kind)
+	if (request->status != ZKL_PENDING || !request->try_only)
 		return NULL;
 	for (int i = 0; i < request->n; i++)
 	{
@@ -59,6 +59,14 @@ node_refused_by(const ZklRequest *request, int64_t session)
 	return node && predecessor_session(node) == session ? node : NULL;
 }
 
+int
+zkl__refused_item(const ZklRequest *request, int64_t refused_by)
+{
+	const ZklNode *node = node_refused_by(request, refused_by);
+
+	return node ? node->index : -1;
+}
+
 void
 zkl__refusal_info(const ZklRequest *request, ZklRequestInfo *info)
 {
@@ -72,12 +80,12 @@ zkl__refusal_info(const ZklRequest *request, ZklRequestInfo *info)
 void
 zkl_request_refuse(ZklRequest *request, int64_t refused_by)
 {
-	const ZklNode *node;
+	int			item;
 
 	zkl__session_lock(request->session);
-	node = node_refused_by(request, refused_by);
-	if (node || (request->kind && request->kind->is_refused(request)))
-		zkl__request_fail(request, ZKL_BUSY, node ? node->index : 0, 0);
+	item = request->kind->refused_item(request, refused_by);
+	if (item >= 0)
+		zkl__request_fail(request, ZKL_BUSY, item, 0);
 	zkl__session_unlock(request->session);
 }
 

@@ -1,44 +1,287 @@
 /*-------------------------------------------------------------------------
  *
  * request_nodes.c
- *		The nodes of requests and locks: allocation, and the handlers of what they
- *		report.
+ *		The nodes of a request: creating them together, and what they report.
+ *
+ * All nodes of a request are created by one create or one multi.  So requests for
+ * several locks are in the same order in all queues and cannot deadlock each other.
+ * The nodes are granted or given up together; queue_lock.c handles each one in
+ * between.
  *
  *-------------------------------------------------------------------------
  */
+#include <stdlib.h>
+#include <string.h>
+
 #include "internal.h"
+
+/*
+ * A create may find its parent deleted again, because the server deletes empty
+ * containers.  That happens at most once a minute, so many failures in a row have
+ * another cause.
+ */
+#define MAX_ATTEMPTS 20
 
 
 /*
- * Nodes of a request
+ * Creating
+ */
+
+/* A create has succeeded, so all znodes above its node exist. */
+static void
+parents_exist(ZklRequest *request)
+{
+	request->attempts = 0;
+	*request->top_exists = true;
+}
+
+/* An operation found no parent: tries again, with the parents created first. */
+void
+zkl__request_no_parent(ZklRequest *request)
+{
+	if (request->attempts > 0 && request->parents_status != ZKL_OK &&
+		request->parents_status != ZKL_PENDING)
+		zkl__request_fail(request, request->parents_status, -1,
+						  request->parents_raw_code);
+	else if (++request->attempts > MAX_ATTEMPTS)
+		zkl__request_fail(request, ZKL_SERVER_ERROR, -1, 0);
+	else
+		zkl__request_drive(request);
+}
+
+/* Returns the index of the operation that failed a multi, or -1. */
+static int
+failed_op(const ZklResult *result)
+{
+	for (int i = 0; i < result->n_ops; i++)
+		if (result->op_codes[i] != ZKL_RC_OK &&
+			result->op_codes[i] != ZKL_RC_ROLLED_BACK)
+			return i;
+	return -1;
+}
+
+static void
+on_created(ZklCall *call, const ZklResult *result)
+{
+	ZklRequest *request = call->subject;
+
+	request->create_call = NULL;
+	for (int i = 0; i < request->n; i++)
+		if (request->nodes[i]->state == NODE_CREATING)
+			zkl__node_created(request->nodes[i], result->code,
+							  request->n == 1 || result->code != ZKL_RC_OK
+							  ? result->path : result->op_paths[i],
+							  result->czxid);
+	if (request->status != ZKL_PENDING)
+		return;
+	switch (result->code)
+	{
+		case ZKL_RC_OK:
+			parents_exist(request);
+			zkl__request_drive(request);
+			break;
+		case ZKL_RC_CONNECTION_LOSS:
+			break;
+		case ZKL_RC_NO_NODE:
+			zkl__request_no_parent(request);
+			break;
+		default:
+			zkl__request_fail_code(request, failed_op(result), result);
+	}
+}
+
+/* Sends a create for one node, whose answer has the czxid, or a multi for several. */
+static ZklCall *
+send_create(ZklRequest *request, const ZklOp *ops)
+{
+	ZklClient  *client = zkl__client(request->session);
+	ZklCall    *call = zkl__request_call(request, on_created);
+
+	if (call == NULL)
+		return NULL;
+	call->confirms = true;
+	if (request->n == 1)
+		return zkl__call_sent(call,
+							  zkl_client_create(client, ops->path, ops->data,
+												ops->data_len, ops->create_kind,
+												&call->completion));
+	return zkl__call_sent(call, zkl_client_multi(client, ops, request->n,
+												 &call->completion));
+}
+
+/*
+ * Sends the creates and, pipelined behind them, the lists.  The server answers in
+ * order, so each list contains the new node, and an uncontended lock costs one round
+ * trip.
+ */
+static void
+create_nodes(ZklRequest *request)
+{
+	ZklOp	   *ops = calloc((size_t) request->n, sizeof(ZklOp));
+	bool		complete = ops != NULL;
+
+	for (int i = 0; complete && i < request->n; i++)
+	{
+		ZklNode    *node = request->nodes[i];
+
+		zkl_child_prefix(node->node_names, node->mode,
+						 zkl__session_id(request->session), node->guid_counter,
+						 node->name);
+		complete = zkl__op_for_node(&ops[i], ZKL_OP_CREATE, node);
+		ops[i].create_kind = ZKL_CREATE_EPHEMERAL_SEQUENTIAL;
+		ops[i].data = node->data;
+		ops[i].data_len = node->data_len;
+	}
+	if (!complete)
+		zkl__request_fail(request, ZKL_NO_MEMORY, -1, 0);
+	else
+	{
+		zkl__request_send_parents(request);
+		request->create_call = send_create(request, ops);
+		for (int i = 0; request->create_call && i < request->n; i++)
+		{
+			request->nodes[i]->state = NODE_CREATING;
+			if (!zkl__elision_expected(request->nodes[i]))
+				zkl__node_list(request->nodes[i]);
+		}
+	}
+	zkl__ops_free(ops, request->n);
+}
+
+
+/*
+ * Driving
+ */
+
+/* The answer with the czxid that all new nodes of the request share. */
+static void
+on_czxid_read(ZklCall *call, const ZklResult *result)
+{
+	ZklRequest *request = call->subject;
+
+	if (!zkl__request_answered(request, &request->czxid_call, call, result))
+		return;
+	if (result->code == ZKL_RC_NO_NODE)
+		zkl__request_restart(request);
+	else if (result->code != ZKL_RC_OK)
+		zkl__request_fail_code(request, -1, result);
+	else
+	{
+		for (int i = 0; i < request->n; i++)
+			zkl__node_czxid_known(request->nodes[i], result->czxid);
+		zkl__request_drive(request);
+	}
+}
+
+/* All nodes exist: reads their czxid if it is unknown, then checks their numbers. */
+static void
+examine_nodes(ZklRequest *request)
+{
+	for (int i = 0; i < request->n; i++)
+	{
+		const ZklNode *node = request->nodes[i];
+
+		if (node->upgrade || node->czxid != 0)
+			continue;
+		if (request->czxid_call == NULL)
+			request->czxid_call = zkl__read_child(zkl__request_call(request, on_czxid_read),
+												  node->lock_path, node->name, false);
+		return;
+	}
+	if (zkl__sequence_restart_begin(request))
+		zkl__request_restart(request);
+}
+
+/* Creates the nodes if there are none yet, and again if only some of them exist. */
+static void
+drive_nodes(ZklRequest *request)
+{
+	int			n_new = 0;
+
+	for (int i = 0; i < request->n; i++)
+	{
+		ZklNodeState state = request->nodes[i]->state;
+
+		if (state == NODE_CREATING || state == NODE_UNKNOWN)
+			return;
+		n_new += state == NODE_NEW;
+	}
+	if (n_new == request->n)
+		create_nodes(request);
+	else if (n_new > 0)
+		zkl__request_restart(request);
+	else
+		examine_nodes(request);
+}
+
+static void
+on_sequence_restart_answer(ZklCall *call, const ZklResult *result)
+{
+	if (zkl__sequence_restart_answered(call, result))
+		zkl__request_drive(call->subject);
+}
+
+/* Sends the next operation that the request as a whole needs, if any. */
+void
+zkl__request_drive(ZklRequest *request)
+{
+	if (request->status != ZKL_PENDING || request->create_call ||
+		!zkl__is_connected(request->session))
+		return;
+	if (request->sequence_restart)
+		zkl__sequence_restart_drive(request, on_sequence_restart_answer);
+	else
+	{
+		drive_nodes(request);
+		request->kind->on_drive(request);
+	}
+}
+
+/*
+ * Deletes the nodes and queues again, because another client deleted a node, or the
+ * sequence numbers are used up.
+ */
+void
+zkl__request_restart(ZklRequest *request)
+{
+	request->czxid_call = NULL;
+	request->kind->on_restart(request);
+	for (int i = 0; i < request->n; i++)
+	{
+		ZklNode    *old = request->nodes[i];
+		ZklNode    *fresh;
+
+		if (old->state == NODE_NEW)
+			continue;
+		fresh = zkl__request_node_new(request, i, old->lock_path, old->mode, old->upgrade);
+		if (fresh == NULL)
+		{
+			zkl__request_fail(request, ZKL_NO_MEMORY, i, 0);
+			return;
+		}
+		request->nodes[i] = fresh;
+		zkl__node_leave(old);
+	}
+	zkl__request_drive(request);
+}
+
+
+/*
+ * What the nodes report while they belong to a request
  */
 
 static void
 on_lookup(ZklNode *node)
 {
-	ZklRequest *request = node->request;
-
-	zkl__request_created(request);
-	zkl__request_drive(request);
+	if (node->state > NODE_UNKNOWN)
+		parents_exist(node->request);
+	zkl__request_drive(node->request);
 }
 
 static void
-on_listing(ZklNode *node)
+on_progress(ZklNode *node)
 {
 	node->request->kind->on_drive(node->request);
-}
-
-static void
-on_first(ZklNode *node)
-{
-	zkl__request_check_granted(node->request);
-}
-
-static void
-on_behind(ZklNode *node)
-{
-	if (node->request->kind)
-		node->request->kind->on_drive(node->request);
 }
 
 static void
@@ -75,7 +318,7 @@ on_anchor_lost(ZklNode *node)
 
 
 /*
- * Nodes of a lock
+ * ... and while they belong to a lock
  */
 
 static void
@@ -93,9 +336,9 @@ on_move_ended(ZklNode *node)
 
 static const ZklNodeOwner owner = {
 	.on_lookup = on_lookup,
-	.on_listing = on_listing,
-	.on_first = on_first,
-	.on_behind = on_behind,
+	.on_listing = on_progress,
+	.on_first = on_progress,
+	.on_behind = on_progress,
 	.on_blocked = on_blocked,
 	.on_removed = on_removed,
 	.on_failed = on_failed,
@@ -116,9 +359,24 @@ zkl__request_node_new(ZklRequest *request, int index, const char *lock_path,
 	if (node == NULL)
 		return NULL;
 	node->upgrade = upgrade;
-	node->is_try = request->try_only && !request->kind;
+	node->is_try = request->try_only && request->permit == NULL;
 	node->request = request;
 	node->index = index;
-	node->parts = request->kind ? request->kind->parts : NULL;
+	node->parts = request->kind->parts;
 	return node;
+}
+
+/*
+ * Gives the request its node with this index, and the lock that the node becomes: "held"
+ * for an upgrade of that lock, or a new one.  Returns false if memory is exhausted.
+ */
+bool
+zkl__request_add_node(ZklRequest *request, int index, const char *lock_path,
+					  ZklMode mode, ZklLock *held)
+{
+	request->locks[index] = held ? held : zkl__lock_new(request->session);
+	if (request->locks[index])
+		request->nodes[index] = zkl__request_node_new(request, index, lock_path, mode,
+													  held != NULL);
+	return request->nodes[index] != NULL;
 }

@@ -1,22 +1,25 @@
 /*-------------------------------------------------------------------------
  *
  * requests.c
- *		All requests of a session: the list of them, and the session's events.
+ *		All requests of a session, as their owner and the session see them.
  *
  *-------------------------------------------------------------------------
  */
 #include <stdlib.h>
+#include <string.h>
 
 #include "internal.h"
 
-typedef struct Requests
-{
-	ZklRequest *first;
-	ZklRequest *garbage;
-} Requests;
+/*
+ * Half of a server's default packet limit (jute.maxbuffer).  Bounds the paths of a
+ * session's nodes, which the server writes into one closing transaction, and the
+ * paths and data of one multi.
+ */
+#define PACKET_BYTES 500000
 
-static Requests *
-requests_of(const ZklSession *session)
+/* The state of this part is a pointer to the youngest request, or NULL. */
+static ZklRequest **
+first_request(const ZklSession *session)
 {
 	return zkl__state(session, ZKL_PART_REQUESTS);
 }
@@ -25,68 +28,192 @@ requests_of(const ZklSession *session)
 ZklRequest *
 zkl__requests(const ZklSession *session)
 {
-	return requests_of(session)->first;
+	return *first_request(session);
+}
+
+
+/*
+ * From start to end
+ */
+
+/* Returns whether the session's limits allow so many nodes, paths and data more. */
+bool
+zkl__session_has_room(const ZklSession *session, int n_nodes, size_t path_bytes,
+					  size_t data_bytes)
+{
+	size_t		wanted_bytes;
+	int			n_wanted = zkl__nodes_wanted(session, &wanted_bytes);
+
+	return n_nodes + n_wanted <= zkl__config(session)->max_nodes &&
+		path_bytes + wanted_bytes <= PACKET_BYTES &&
+		path_bytes + data_bytes <= PACKET_BYTES;
+}
+
+/* Returns whether the request can be freed: it is ended and has no calls. */
+static bool
+is_garbage(const ZklRequest *request)
+{
+	return request->ended && request->uses.calls == 0;
+}
+
+static void
+on_idle(void *subject)
+{
+	const ZklRequest *request = subject;
+
+	if (is_garbage(request))
+		zkl__sweep_later(request->session);
+}
+
+/*
+ * Adds a request to the session; returns NULL if out of memory.  The arrays and the data
+ * are in the same chunk of memory.
+ */
+ZklRequest *
+zkl__request_new(ZklSession *session, const ZklRequestKind *kind, int n, bool try_only,
+				 const char *data, int data_len)
+{
+	size_t		room = (size_t) n;
+	ZklRequest *request = calloc(1, sizeof(ZklRequest) +
+								 room * (sizeof(ZklNode *) + sizeof(ZklLock *)) +
+								 (size_t) data_len);
+
+	if (request == NULL)
+		return NULL;
+	request->session = session;
+	request->kind = kind;
+	request->uses.on_idle = on_idle;
+	request->status = ZKL_PENDING;
+	request->node_names = zkl__config(session)->node_names;
+	request->culprit = -1;
+	request->try_only = try_only;
+	request->n = n;
+	request->nodes = (ZklNode **) (request + 1);
+	request->locks = (ZklLock **) (request->nodes + room);
+	request->data = (char *) (request->locks + room);
+	memcpy(request->data, data, (size_t) data_len);
+	request->data_len = data_len;
+	request->next = *first_request(session);
+	*first_request(session) = request;
+	return request;
+}
+
+/*
+ * Releases what was granted and not taken.  The lock of an upgrade was taken before,
+ * so only the upgrade is undone; its node may have been deleted by another client.
+ */
+static void
+release_untaken(ZklRequest *request)
+{
+	zkl__leave_begin(request->session);
+	for (int i = 0; i < request->n; i++)
+	{
+		ZklLock    *lock = request->locks[i];
+
+		if (lock)
+			zkl__lock_reduce(lock, lock->taken ? ZKL_MODE_SHARED : ZKL_MODE_NONE);
+		request->locks[i] = NULL;
+	}
+	zkl__leave_end(request->session);
 }
 
 void
-zkl__request_link(ZklRequest *request)
+zkl_request_end(ZklRequest *request)
 {
-	Requests   *requests = requests_of(request->session);
+	ZklSession *session = request->session;
 
-	request->next = requests->first;
-	if (request->next)
-		request->next->prev = request;
-	requests->first = request;
+	zkl__session_lock(session);
+	if (request->status == ZKL_OK)
+		release_untaken(request);
+	zkl__request_fail(request, ZKL_ABANDONED, -1, 0);
+	request->ended = true;
+	on_idle(request);
+	zkl__session_unlock(session);
 }
 
-ZklCall *
-zkl__request_call(ZklRequest *request, ZklHandler handler)
-{
-	return zkl__call_new(request->session, handler, request, &request->uses);
-}
-
-/* Has the request freed if it is ended and has no calls; called when that may be so. */
-void
-zkl__request_on_idle(void *subject)
-{
-	ZklRequest *request = subject;
-	Requests   *requests = requests_of(request->session);
-
-	if (!request->ended || request->uses.calls > 0)
-		return;
-	request->next_garbage = requests->garbage;
-	requests->garbage = request;
-	zkl__sweep_later(request->session);
-}
-
-/* Unlinks and frees. */
 static void
 request_free(ZklRequest *request)
 {
-	if (request->prev)
-		request->prev->next = request->next;
-	else
-		requests_of(request->session)->first = request->next;
-	if (request->next)
-		request->next->prev = request->prev;
-	zkl__request_free_ungranted(request);
-	zkl__request_free_memory(request);
+	if (request->status == ZKL_PENDING)
+		zkl__request_free_locks(request);
+	if (request->kind->on_free)
+		request->kind->on_free(request);
+	zkl__sequence_restart_free(request);
+	free(request);
+}
+
+
+/*
+ * What the owner asks for in between
+ */
+
+ZklStatus
+zkl_request_status(ZklRequest *request)
+{
+	ZklStatus	status;
+
+	zkl__session_lock(request->session);
+	/* The end of the session also ends a pending request. */
+	status = request->status == ZKL_PENDING ? zkl__final_status(request->session)
+		: request->status;
+	zkl__session_unlock(request->session);
+	return status;
+}
+
+void
+zkl_request_info(ZklRequest *request, ZklRequestInfo *info)
+{
+	zkl__session_lock(request->session);
+	memset(info, 0, sizeof(*info));
+	info->was_blocked = request->was_blocked;
+	info->n_answers = zkl__n_answers(request->session);
+	info->raw_code = request->raw_code;
+	info->culprit = request->culprit;
+	info->probe = request->n_probes;
+	info->is_unsearched = request->is_unsearched;
+	memcpy(info->blocker, request->blocker, sizeof(info->blocker));
+	info->blocked = zkl__sequence_restart_is_blocked(request);
+	request->kind->on_info(request, info);
+	for (int i = 0; !info->blocked && i < request->n && request->status == ZKL_PENDING; i++)
+		info->blocked = request->nodes[i]->state == NODE_WAITING;
+	zkl__session_unlock(request->session);
+}
+
+ZklLock *
+zkl_request_lock(ZklRequest *request, int i)
+{
+	ZklSession *session = request->session;
+	ZklLock    *lock = request->locks[i];
+
+	zkl__session_lock(session);
+	request->locks[i] = NULL;
+	if (!lock->taken && (lock->lost || zkl__is_final(session)))
+		zkl__notify_loss(session);
+	else if (!lock->taken && lock->revocations > 0)
+		zkl__notify_revocation(session);
+	lock->taken = true;
+	zkl__session_unlock(session);
+	return lock;
+}
+
+
+/*
+ * Events of the session
+ */
+
+/* A watch has fired, or, if path is NULL, all watches are lost. */
+static void
+on_watch(ZklSession *session, const char *path)
+{
+	for (ZklRequest *request = zkl__requests(session); request; request = request->next)
+		if (zkl__sequence_restart_watch_fired(request, path))
+			zkl__request_drive(request);
 }
 
 static void
 on_connected(ZklSession *session)
 {
-	for (ZklRequest *request = zkl__requests(session); request; request = request->next)
-		if (request->sequence_restart_watch)
-			zkl__sequence_restart_watch_fired(request, request->sequence_restart_watch);
-}
-
-static void
-on_watch(ZklSession *session, const char *path)
-{
-	for (ZklRequest *request = zkl__requests(session); request; request = request->next)
-		if (request->sequence_restart_watch)
-			zkl__sequence_restart_watch_fired(request, path);
+	on_watch(session, NULL);
 }
 
 static void
@@ -99,14 +226,17 @@ on_drive(ZklSession *session)
 static void
 on_sweep(ZklSession *session)
 {
-	Requests   *requests = requests_of(session);
-
-	while (requests->garbage)
+	for (ZklRequest **link = first_request(session); *link;)
 	{
-		ZklRequest *request = requests->garbage;
+		ZklRequest *request = *link;
 
-		requests->garbage = request->next_garbage;
-		request_free(request);
+		if (is_garbage(request))
+		{
+			*link = request->next;
+			request_free(request);
+		}
+		else
+			link = &request->next;
 	}
 }
 
@@ -114,11 +244,16 @@ static void
 on_free(ZklSession *session)
 {
 	while (zkl__requests(session))
-		request_free(zkl__requests(session));
+	{
+		ZklRequest *request = zkl__requests(session);
+
+		*first_request(session) = request->next;
+		request_free(request);
+	}
 }
 
 const ZklSessionPart zkl__requests_part = {
-	.state_size = sizeof(Requests),
+	.state_size = sizeof(ZklRequest *),
 	.on_connected = on_connected,
 	.on_watch = on_watch,
 	.on_drive = on_drive,

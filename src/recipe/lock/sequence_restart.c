@@ -17,128 +17,99 @@
 
 #include "internal.h"
 
-static const char *
-exhausted_path(const ZklRequest *request)
+typedef enum RestartState
 {
-	return request->nodes[request->exhausted_index]->lock_path;
-}
+	LISTING,					/* list the queue: is it empty? */
+	READING,					/* it is not: read the last contender with a watch */
+	WAITING,					/* ... and wait for the watch */
+	DELETING					/* it is: delete the parent */
+} RestartState;
 
-static void
-forget_watch(ZklRequest *request)
+struct ZklSequenceRestart
 {
-	free(request->sequence_restart_watch);
-	request->sequence_restart_watch = NULL;
-}
+	RestartState state;
+	ZklCall    *call;			/* whose answer the state waits for, or NULL */
+	int			index;			/* of the lock whose numbers are used up */
+	int64_t		czxid;			/* of the node whose number was too high */
+	char	   *watched;		/* READING, WAITING: path of the last contender, else NULL */
+};
 
-static void
-sequence_restart_over(ZklRequest *request)
-{
-	forget_watch(request);
-	request->exhausted_index = -1;
-	zkl__request_drive(request);
-}
-
-/* Returns whether the request waits for this answer, and the answer was not lost. */
+/* Returns whether the number is too high; the limit leaves room for upgrades. */
 static bool
-answer_expected(ZklCall *call, const ZklResult *result)
+is_exhausted(const ZklNode *node)
 {
-	ZklRequest *request = call->subject;
-
-	if (request->sequence_restart_call != call)
-		return false;
-	request->sequence_restart_call = NULL;
-	return request->status == ZKL_PENDING &&
-		result->code != ZKL_RC_CONNECTION_LOSS;
+	return !node->upgrade &&
+		(node->number < 0 || node->number > zkl__config(node->session)->sequence_limit);
 }
 
 /*
- * Returns whether the watched contender was numbered after a restart: it is younger
- * than the node whose number was too high, but its own number is not too high.
+ * If a node got a number that is too high, begins a restart and returns true.  The
+ * caller then has all nodes of the request deleted.
  */
-static bool
-counts_again(const ZklRequest *request, int64_t czxid)
+bool
+zkl__sequence_restart_begin(ZklRequest *request)
 {
-	const char *name = strrchr(request->sequence_restart_watch, '/') + 1;
-	ZklContender c;
-
-	return czxid > request->exhausted_czxid && zkl_parse_child(name, &c) &&
-		c.number >= 0 && c.number <= zkl__config(request->session)->sequence_limit;
-}
-
-static void
-on_holder_read(ZklCall *call, const ZklResult *result)
-{
-	ZklRequest *request = call->subject;
-	bool		expected = answer_expected(call, result);
-
-	if (expected && result->code == ZKL_RC_OK)
-	{
-		if (counts_again(request, result->czxid))
-			sequence_restart_over(request);
-		else
-			zkl__request_blocked(request, request->exhausted_index, result);
-		return;
-	}
-	if (!expected && request->sequence_restart_call)
-		return;
-	forget_watch(request);
-	if (!expected)
-		return;
-	if (result->code == ZKL_RC_NO_NODE)
-		zkl__sequence_restart_drive(request);
-	else
-		zkl__request_fail_code(request, request->exhausted_index, result);
-}
-
-static void
-watch_holder(ZklRequest *request, const char *child)
-{
-	ZklSession *session = request->session;
-	ZklCall    *call = NULL;
-
-	request->sequence_restart_watch = zkl__path(exhausted_path(request), child);
-	if (request->sequence_restart_watch)
-		call = zkl__request_call(request, on_holder_read);
-	request->sequence_restart_call =
-		zkl__call_sent(call, call && zkl_client_get(zkl__client(session),
-													request->sequence_restart_watch, true,
-													&call->completion));
-	if (request->sequence_restart_call == NULL)
-		forget_watch(request);
-}
-
-static void
-on_parent_deleted(ZklCall *call, const ZklResult *result)
-{
-	ZklRequest *request = call->subject;
-
-	if (!answer_expected(call, result))
-		return;
-	switch (result->code)
-	{
-		case ZKL_RC_OK:
-		case ZKL_RC_NO_NODE:
-			sequence_restart_over(request);
+	for (int i = 0; i < request->n; i++)
+		if (is_exhausted(request->nodes[i]))
+		{
+			request->sequence_restart = calloc(1, sizeof(ZklSequenceRestart));
+			if (request->sequence_restart)
+			{
+				request->sequence_restart->index = i;
+				request->sequence_restart->czxid = request->nodes[i]->czxid;
+				return true;
+			}
+			zkl__request_fail(request, ZKL_NO_MEMORY, i, 0);
 			break;
-		case ZKL_RC_NOT_EMPTY:
-			zkl__sequence_restart_drive(request);
-			break;
-		default:
-			zkl__request_fail_code(request, request->exhausted_index, result);
-	}
+		}
+	return false;
 }
 
-static void
-delete_parent(ZklRequest *request)
+/* Ends the restart, if there is one. */
+void
+zkl__sequence_restart_free(ZklRequest *request)
 {
-	ZklSession *session = request->session;
-	ZklCall    *call = zkl__request_call(request, on_parent_deleted);
-
-	request->sequence_restart_call =
-		zkl__call_sent(call, call && zkl_client_delete(zkl__client(session),
-													   exhausted_path(request),
-													   &call->completion));
+	if (request->sequence_restart)
+		free(request->sequence_restart->watched);
+	free(request->sequence_restart);
+	request->sequence_restart = NULL;
 }
+
+/* Has the queue listed again when the restart is driven next. */
+static void
+list_again(ZklSequenceRestart *restart)
+{
+	free(restart->watched);
+	restart->watched = NULL;
+	restart->call = NULL;
+	restart->state = LISTING;
+}
+
+/* Returns whether it waits for another contender to leave. */
+bool
+zkl__sequence_restart_is_blocked(const ZklRequest *request)
+{
+	return request->sequence_restart && request->sequence_restart->watched;
+}
+
+/*
+ * A watch has fired, or, if path is NULL, all watches are lost.  Returns whether the
+ * restart waited for it.
+ */
+bool
+zkl__sequence_restart_watch_fired(ZklRequest *request, const char *path)
+{
+	if (!zkl__sequence_restart_is_blocked(request) ||
+		(path && strcmp(request->sequence_restart->watched, path) != 0))
+		return false;
+	list_again(request->sequence_restart);
+	return true;
+}
+
+
+/*
+ * The answers
+ */
 
 /* Returns the last contender in the queue, which presumably leaves last. */
 static const char *
@@ -167,75 +138,120 @@ last_contender(const ZklResult *result, uint64_t session_id, bool *foreign)
 }
 
 static void
-on_parent_listed(ZklCall *call, const ZklResult *result)
+parent_listed(ZklRequest *request, const ZklResult *result)
 {
-	ZklRequest *request = call->subject;
+	ZklSequenceRestart *restart = request->sequence_restart;
 	uint64_t	session_id = (uint64_t) zkl__session_id(request->session);
 	const char *last;
 	bool		foreign;
 
-	if (!answer_expected(call, result))
-		return;
 	if (result->code == ZKL_RC_NO_NODE)
-		sequence_restart_over(request);
+		zkl__sequence_restart_free(request);
 	else if (result->code != ZKL_RC_OK)
-		zkl__request_fail_code(request, request->exhausted_index, result);
+		zkl__request_fail_code(request, restart->index, result);
 	else if (result->n_children == 0)
-		delete_parent(request);
+		restart->state = DELETING;
 	else if ((last = last_contender(result, session_id, &foreign)) == NULL)
-		zkl__request_fail(request, ZKL_SEQUENCE_BLOCKED, request->exhausted_index, 0);
+		zkl__request_fail(request, ZKL_SEQUENCE_BLOCKED, restart->index, 0);
 	else if (foreign && request->try_only)
-		zkl__request_fail(request, ZKL_BUSY, request->exhausted_index, 0);
+		zkl__request_fail(request, ZKL_BUSY, restart->index, 0);
 	else
-		watch_holder(request, last);
+	{
+		restart->watched = zkl__path(request->nodes[restart->index]->lock_path, last);
+		if (restart->watched)
+			restart->state = READING;
+		else
+			zkl__request_fail(request, ZKL_NO_MEMORY, restart->index, 0);
+	}
 }
 
-/* Checks whether the queue is empty, unless a call or a watch for that is outstanding. */
-void
-zkl__sequence_restart_drive(ZklRequest *request)
-{
-	ZklSession *session = request->session;
-	ZklCall    *call;
-
-	if (request->sequence_restart_call || request->sequence_restart_watch ||
-		request->status != ZKL_PENDING)
-		return;
-	call = zkl__request_call(request, on_parent_listed);
-	request->sequence_restart_call =
-		zkl__call_sent(call, call && zkl_client_list(zkl__client(session),
-													 exhausted_path(request),
-													 &call->completion));
-}
-
-void
-zkl__sequence_restart_watch_fired(ZklRequest *request, const char *path)
-{
-	if (strcmp(request->sequence_restart_watch, path) != 0)
-		return;
-	forget_watch(request);
-	request->sequence_restart_call = NULL;
-	zkl__sequence_restart_drive(request);
-}
-
-/* Returns whether the number is too high; the limit leaves room for upgrades. */
+/*
+ * Returns whether the watched contender was numbered after a restart: it is younger
+ * than the node whose number was too high, but its own number is not too high.
+ */
 static bool
-number_exhausted(const ZklNode *node)
+counts_again(const ZklRequest *request, int64_t czxid)
 {
-	return !node->upgrade &&
-		(node->number < 0 || node->number > zkl__config(node->session)->sequence_limit);
+	const char *name = strrchr(request->sequence_restart->watched, '/') + 1;
+	ZklContender c;
+
+	return czxid > request->sequence_restart->czxid && zkl_parse_child(name, &c) &&
+		c.number >= 0 && c.number <= zkl__config(request->session)->sequence_limit;
 }
 
-/* If a node got a number that is too high, deletes all nodes and starts the restart. */
-bool
-zkl__request_restart_sequence(ZklRequest *request)
+static void
+contender_read(ZklRequest *request, const ZklResult *result)
 {
-	for (int i = 0; i < request->n; i++)
-		if (number_exhausted(request->nodes[i]))
-		{
-			request->exhausted_index = i;
-			request->exhausted_czxid = request->nodes[i]->czxid;
-			zkl__request_restart(request);
-			return true;
-		}
-	return false;
+	ZklSequenceRestart *restart = request->sequence_restart;
+
+	if (result->code == ZKL_RC_NO_NODE)
+		list_again(restart);
+	else if (result->code != ZKL_RC_OK)
+		zkl__request_fail_code(request, restart->index, result);
+	else if (counts_again(request, result->czxid))
+		zkl__sequence_restart_free(request);
+	else
+	{
+		restart->state = WAITING;
+		zkl__request_blocked(request, restart->index, result);
+	}
+}
+
+static void
+parent_deleted(ZklRequest *request, const ZklResult *result)
+{
+	if (result->code == ZKL_RC_OK || result->code == ZKL_RC_NO_NODE)
+		zkl__sequence_restart_free(request);
+	else if (result->code == ZKL_RC_NOT_EMPTY)
+		list_again(request->sequence_restart);
+	else
+		zkl__request_fail_code(request, request->sequence_restart->index, result);
+}
+
+/*
+ * Handles the answer to a call of zkl__sequence_restart_drive().  Returns whether the
+ * request has to be driven now.
+ */
+bool
+zkl__sequence_restart_answered(ZklCall *call, const ZklResult *result)
+{
+	ZklRequest *request = call->subject;
+	ZklSequenceRestart *restart = request->sequence_restart;
+
+	if (restart == NULL || !zkl__request_answered(request, &restart->call, call, result))
+		return false;
+	if (restart->state == LISTING)
+		parent_listed(request, result);
+	else if (restart->state == READING)
+		contender_read(request, result);
+	else
+		parent_deleted(request, result);
+	return true;
+}
+
+/*
+ * Sends the operation of the state, unless its answer is outstanding.  The handler calls
+ * zkl__sequence_restart_answered().
+ */
+void
+zkl__sequence_restart_drive(ZklRequest *request, ZklHandler on_answer)
+{
+	ZklSequenceRestart *restart = request->sequence_restart;
+	const char *parent = request->nodes[restart->index]->lock_path;
+	ZklClient  *client = zkl__client(request->session);
+	ZklCall    *call;
+	bool		sent = false;
+
+	if (restart->call || restart->state == WAITING)
+		return;
+	call = zkl__request_call(request, on_answer);
+	if (call == NULL)
+		return;
+	if (restart->state == LISTING)
+		sent = zkl_client_list(client, parent, &call->completion);
+	else if (restart->state == READING)
+		sent = zkl_client_get(client, restart->watched, true, &call->completion);
+	else
+		sent = zkl_client_delete(client, parent, &call->completion);
+	restart->call = zkl__call_sent(call, sent);
 }

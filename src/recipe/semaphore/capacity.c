@@ -40,11 +40,8 @@ on_layout_listed(ZklCall *call, const ZklResult *result)
 	ZklRequest *request = call->subject;
 	ZklPermit  *permit = request->permit;
 
-	if (permit->layout_call != call)
-		return;
-	permit->layout_call = NULL;
-	if (request->status != ZKL_PENDING || !zkl__permit_in_queue(request) ||
-		result->code == ZKL_RC_CONNECTION_LOSS)
+	if (!zkl__request_answered(request, &permit->layout_call, call, result) ||
+		!zkl__permit_in_queue(request))
 		return;
 	if (result->code != ZKL_RC_OK)
 	{
@@ -105,11 +102,9 @@ on_capacity_read(ZklCall *call, const ZklResult *result)
 	ZklPermit  *permit = request->permit;
 	bool		was_set = permit->capacity_unset;
 
-	if (permit->capacity_call != call)
-		return;
-	permit->capacity_call = NULL;
-	permit->capacity_unset = false;
-	if (request->status != ZKL_PENDING)
+	if (permit->capacity_call == call)
+		permit->capacity_unset = false;
+	if (!zkl__request_answered(request, &permit->capacity_call, call, result))
 		return;
 	switch (result->code)
 	{
@@ -121,8 +116,6 @@ on_capacity_read(ZklCall *call, const ZklResult *result)
 				permit->capacity_known = zkl__permit_in_queue(request);
 				zkl__permit_drive(request);
 			}
-			break;
-		case ZKL_RC_CONNECTION_LOSS:
 			break;
 		case ZKL_RC_BAD_VERSION:
 			zkl__permit_drive(request);
@@ -177,7 +170,7 @@ zkl__semaphore_check(ZklRequest *request)
 	else if (!permit->capacity_unset)
 	{
 		if (zkl__permit_in_queue(request))
-			zkl__permit_parents(request);
+			zkl__request_send_parents(request);
 		send_read(request);
 	}
 }

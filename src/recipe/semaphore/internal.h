@@ -13,7 +13,6 @@
 /* semaphore.c */
 extern void zkl__permit_watch_fired(ZklRequest *request, const char *path);
 extern bool zkl__permit_in_queue(const ZklRequest *request);
-extern void zkl__permit_parents(ZklRequest *request);
 
 /* permit_refusal.c */
 extern void zkl__permit_refused(ZklRequest *request, const ZklResult *result,

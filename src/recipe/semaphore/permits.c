@@ -78,12 +78,8 @@ static void
 start_permit(ZklRequest *request, const char *queue_path)
 {
 	if (!has_room_for_permit(request))
-	{
 		zkl__request_fail(request, ZKL_TOO_MANY, -1, 0);
-		return;
-	}
-	request->nodes[0] = zkl__request_node_new(request, 0, queue_path, ZKL_MODE_EXCLUSIVE, false);
-	if (request->nodes[0] == NULL)
+	else if (!zkl__request_add_node(request, 0, queue_path, ZKL_MODE_EXCLUSIVE, NULL))
 		zkl__request_fail(request, ZKL_NO_MEMORY, -1, 0);
 	else
 		zkl__request_drive(request);
@@ -118,7 +114,7 @@ send_semaphore_create(ZklRequest *request)
 }
 
 static void
-create_parents(ZklRequest *request)
+send_parents(ZklRequest *request)
 {
 	send_semaphore_create(request);
 	zkl__request_send_parent(request, NULL, request->nodes[0]->lock_path, "",
@@ -138,10 +134,11 @@ nodes_over(const ZklRequest *request)
 		? permit->n_over : 0;
 }
 
-static bool
-is_refused(const ZklRequest *request)
+static int
+refused_item(const ZklRequest *request, int64_t refused_by)
 {
-	return nodes_over(request) > 0;
+	(void) refused_by;
+	return nodes_over(request) > 0 ? 0 : -1;
 }
 
 static void
@@ -201,8 +198,8 @@ static const ZklRequestKind permit_kind = {
 	.on_drive = zkl__permit_drive,
 	.on_restart = on_restart,
 	.on_failed = on_failed,
-	.create_parents = create_parents,
-	.is_refused = is_refused,
+	.send_parents = send_parents,
+	.refused_item = refused_item,
 	.on_info = on_info,
 	.on_free = on_free,
 };
@@ -218,31 +215,23 @@ zkl_permit_request(ZklSession *session, const char *name, int capacity,
 {
 	char	   *queue_path = NULL;
 	ZklPermit  *permit = permit_new(session, name, capacity, &queue_path);
-	ZklRequest *request = zkl__request_new(session, 1, try_only, data, data_len);
-	ZklLock    *lock = calloc(1, sizeof(ZklLock));
+	ZklRequest *request = NULL;
 
-	if (permit == NULL || request == NULL || lock == NULL)
-	{
-		if (permit)
-			permit_free(permit);
-		if (request)
-			zkl__request_free_memory(request);
-		free(lock);
-		free(queue_path);
-		return NULL;
-	}
-	lock->session = session;
-	request->permit = permit;
-	request->kind = &permit_kind;
-	if (!permit->kazoo)
-		request->node_names = ZKL_NODE_NAMES_CURATOR_MUTEX;
-	request->top_path = zkl__config(session)->semaphores_path;
-	request->top_exists = zkl__state(session, ZKL_PART_PERMITS);
-	request->locks[0] = request->ungranted[0] = lock;
 	zkl__session_lock(session);
-	zkl__request_link(request);
-	start_permit(request, queue_path);
+	if (permit)
+		request = zkl__request_new(session, &permit_kind, 1, try_only, data, data_len);
+	if (request)
+	{
+		request->permit = permit;
+		if (!permit->kazoo)
+			request->node_names = ZKL_NODE_NAMES_CURATOR_MUTEX;
+		request->top_path = zkl__config(session)->semaphores_path;
+		request->top_exists = zkl__state(session, ZKL_PART_PERMITS);
+		start_permit(request, queue_path);
+	}
 	zkl__session_unlock(session);
+	if (permit && request == NULL)
+		permit_free(permit);
 	free(queue_path);
 	return request;
 }

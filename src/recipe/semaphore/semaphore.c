@@ -5,7 +5,7 @@
  *
  * The recipe is that of Curator's InterProcessSemaphoreV2 and kazoo's Semaphore:
  *
- *		1. Acquire the semaphore's mutex, a queue lock (request.c, queue_lock.c).
+ *		1. Acquire the semaphore's mutex, a queue lock (request_nodes.c, queue_lock.c).
  *		2. Create a permit node below the permits parent.
  *		3. Wait until the parent has no more children than the capacity.
  *		4. Release the mutex.
@@ -59,17 +59,6 @@ zkl__permit_limit(const ZklPermit *permit)
 	return permit_exists(permit) ? permit->capacity : permit->capacity - 1;
 }
 
-/* Creates the parents, if an operation found one missing. */
-void
-zkl__permit_parents(ZklRequest *request)
-{
-	if (request->attempts == 0)
-		return;
-	request->parents_status = ZKL_OK;
-	request->parents_unknown = false;
-	zkl__request_send_parents(request);
-}
-
 
 /*
  * Counting
@@ -96,10 +85,8 @@ on_holder_read(ZklCall *call, const ZklResult *result)
 {
 	ZklRequest *request = call->subject;
 
-	if (request->permit->holder_call != call)
-		return;
-	request->permit->holder_call = NULL;
-	if (request->status == ZKL_PENDING && result->code == ZKL_RC_OK)
+	if (zkl__request_answered(request, &request->permit->holder_call, call, result) &&
+		result->code == ZKL_RC_OK)
 		zkl__request_blocked(request, 0, result);
 }
 
@@ -190,10 +177,7 @@ on_counted(ZklCall *call, const ZklResult *result)
 	ZklRequest *request = call->subject;
 	ZklPermit  *permit = request->permit;
 
-	if (permit->count_call != call)
-		return;
-	permit->count_call = NULL;
-	if (request->status != ZKL_PENDING)
+	if (!zkl__request_answered(request, &permit->count_call, call, result))
 		return;
 
 	/* A count that was answered before the create does not include the permit node. */
@@ -203,8 +187,6 @@ on_counted(ZklCall *call, const ZklResult *result)
 	{
 		case ZKL_RC_OK:
 			check_count(request, result);
-			break;
-		case ZKL_RC_CONNECTION_LOSS:
 			break;
 		case ZKL_RC_NO_NODE:
 			if (permit->permit_node)
@@ -294,7 +276,7 @@ create_permit(ZklRequest *request)
 
 	if (!make_permit(request))
 		return;
-	zkl__permit_parents(request);
+	zkl__request_send_parents(request);
 	node = permit->permit_node;
 	zkl_permit_prefix(zkl__config(session)->node_names, zkl__session_id(session),
 					  node->guid_counter, node->name);
@@ -323,10 +305,7 @@ on_czxid_read(ZklCall *call, const ZklResult *result)
 	ZklRequest *request = call->subject;
 	ZklPermit  *permit = request->permit;
 
-	if (permit->czxid_call != call)
-		return;
-	permit->czxid_call = NULL;
-	if (request->status != ZKL_PENDING || result->code == ZKL_RC_CONNECTION_LOSS)
+	if (!zkl__request_answered(request, &permit->czxid_call, call, result))
 		return;
 	if (result->code == ZKL_RC_NO_NODE)
 		zkl__request_restart(request);
@@ -363,15 +342,12 @@ on_watch_set(ZklCall *call, const ZklResult *result)
 	ZklRequest *request = call->subject;
 	ZklPermit  *permit = request->permit;
 
-	if (permit->watch_call != call)
-		return;
-	permit->watch_call = NULL;
-	if (request->status != ZKL_PENDING)
+	if (!zkl__request_answered(request, &permit->watch_call, call, result))
 		return;
 	if (result->code == ZKL_RC_NO_NODE)
 		zkl__request_restart(request);
 	else
-		permit->has_watch = result->code != ZKL_RC_CONNECTION_LOSS;
+		permit->has_watch = true;
 }
 
 static void
@@ -417,8 +393,7 @@ zkl__permit_drive(ZklRequest *request)
 	ZklPermit  *permit = request->permit;
 	ZklNode    *mutex = mutex_node(request);
 
-	if (request->status != ZKL_PENDING || request->exhausted_index >= 0 ||
-		!zkl__is_connected(request->session) ||
+	if (request->status != ZKL_PENDING || !zkl__is_connected(request->session) ||
 		(mutex->state != NODE_CREATING && !zkl__permit_in_queue(request)))
 		return;
 	zkl__semaphore_check(request);
@@ -430,7 +405,7 @@ zkl__permit_drive(ZklRequest *request)
 	else if (request->try_only && permit->seen == SEEN_NOTHING &&
 			 (mutex->state == NODE_READING || mutex->state == NODE_WAITING))
 	{
-		zkl__permit_parents(request);
+		zkl__request_send_parents(request);
 		send_count(request);
 	}
 }
