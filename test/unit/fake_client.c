@@ -569,3 +569,13 @@ fake_trace(const ZklClient *client)
 {
 	return client->trace;
 }
+
+int
+fake_n_traced(const ZklClient *client, char letter)
+{
+	int			n = 0;
+
+	for (const char *c = client->trace; *c; c++)
+		n += *c == letter;
+	return n;
+}

@@ -149,6 +149,9 @@ extern void fake_receive_timeout(ZklClient *client);
  */
 extern const char *fake_trace(const ZklClient *client);
 
+/* Returns how often this letter is in it. */
+extern int	fake_n_traced(const ZklClient *client, char letter);
+
 /* Returns how many watches the server keeps for the client. */
 extern int	fake_watches(const ZklClient *client);
 

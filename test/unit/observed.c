@@ -23,7 +23,7 @@ on_revoke_io(void)
 }
 
 void
-begin_telling(int n_parties)
+begin_observed(int n_parties)
 {
 	scene_begin(0);
 	losses_reported = 0;
@@ -32,4 +32,12 @@ begin_telling(int n_parties)
 	scene_config.on_revoke_io = on_revoke_io;
 	for (int i = 0; i < n_parties; i++)
 		scene_join(&parties[i]);
+}
+
+void
+begin_watched(void)
+{
+	begin_observed(1);
+	forget(lock_now(&parties[0], "a", ZKL_MODE_EXCLUSIVE));
+	fake_advance(SCENE_TIMEOUT_MS);
 }

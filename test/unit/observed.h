@@ -10,11 +10,14 @@
 
 #include "scene.h"
 
-/* Since begin_telling(), all parties together. */
+/* Since begin_observed(), all parties together. */
 extern int	losses_reported;
 extern int	revocations_reported;
 
 /* Like scene_begin(), with the counts set to zero. */
-extern void begin_telling(int n_parties);
+extern void begin_observed(int n_parties);
+
+/* Same, with one party, which holds "a" exclusively and watches its node. */
+extern void begin_watched(void);
 
 #endif							/* OBSERVED_H */

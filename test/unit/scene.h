@@ -20,6 +20,7 @@
 #include "tap.h"
 
 #define SCENE_TIMEOUT_MS 6000
+#define SCENE_LIMIT 5
 #define SCENE_LOCKS "/zklock/locks"
 #define SCENE_SEMAPHORES "/zklock/semaphores"
 #define MAX_PARTIES 6
@@ -64,6 +65,12 @@ extern Party parties[MAX_PARTIES];
 
 /* Starts with a fresh ensemble and this many connected sessions. */
 extern void scene_begin(int n_parties);
+
+/* Same, with SCENE_LIMIT as the highest sequence number, and "next" as the next one of "a". */
+extern void scene_begin_near_limit(int n_parties, int32_t next);
+
+/* Makes "number" the next sequence number of a lock that no party holds. */
+extern void scene_set_number(const char *name, int32_t number);
 
 /* Opens a session, without connecting it. */
 extern void scene_open(Party *party);

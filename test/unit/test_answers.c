@@ -15,20 +15,9 @@
 #define X ZKL_MODE_EXCLUSIVE
 #define NONE ZKL_MODE_NONE
 #define T SCENE_TIMEOUT_MS
-#define LIMIT 5
 
 static Party *const A = &parties[0];
 static Party *const B = &parties[1];
-
-static int
-count(char operation)
-{
-	int			n = 0;
-
-	for (const char *c = fake_trace(A->client); *c; c++)
-		n += *c == operation;
-	return n;
-}
 
 static void
 test_loss_wakes(void)
@@ -61,7 +50,7 @@ test_watched_in_time(void)
 		reduce(A, "b", NONE);
 		fake_advance(100);
 	}
-	ok(count('w') > 0, "a held node is watched in time");
+	ok(fake_n_traced(A->client, 'w') > 0, "a held node is watched in time");
 	scene_end(NULL);
 }
 
@@ -78,7 +67,7 @@ test_confirmed_once(void)
 	fake_run_all();
 	fake_connect(A->client);
 	fake_run_all();
-	is_int(count('m'), 0, "... and not asked for again on the next connection");
+	is_int(fake_n_traced(A->client, 'm'), 0, "... and not asked for again on the next connection");
 	scene_end(NULL);
 }
 
@@ -144,14 +133,7 @@ test_sequence_restart_moments(void)
 {
 	for (int steps = 0; steps < 30; steps++)
 	{
-		scene_begin(0);
-		scene_config.sequence_limit = LIMIT;
-		scene_join(A);
-		scene_join(B);
-		forget(lock_now(A, "a", X));
-		release_all(A);
-		fake_run_all();
-		fake_tree_find(path_of("a"))->counter = LIMIT;
+		scene_begin_near_limit(2, SCENE_LIMIT);
 		forget(lock_now(A, "a", X));
 		ask_for(B, "a", X);
 		for (int i = 0; i < steps; i++)
@@ -180,7 +162,7 @@ test_permit_cost(void)
 	scene_begin(1);
 	have_and_release_permit();
 	forget(permit_now(A, "s", 1));
-	is_int(count('c'), 2, "a permit creates two nodes, and no parents that there are: %s",
+	is_int(fake_n_traced(A->client, 'c'), 2, "a permit creates two nodes, and no parents that there are: %s",
 		   fake_trace(A->client));
 	scene_end(NULL);
 }

@@ -317,17 +317,6 @@ is_unsearched(void)
 	return info.is_unsearched;
 }
 
-/* How many reports has A read? */
-static int
-count_reads(void)
-{
-	int			n = 0;
-
-	for (const char *c = fake_trace(A->client); *c; c++)
-		n += *c == 'g';
-	return n;
-}
-
 /* A cycle check in vain is repeated: soon at first, without a probe, and then rarely. */
 static void
 test_again(void)
@@ -354,7 +343,7 @@ test_again(void)
 		fake_count(A->client);
 		ok(!gives_way(data[i], 300), "checked in vain for half a minute (%d)", i);
 		ok(is_unsearched(), "... the owner is to warn");
-		reads = count_reads();
+		reads = fake_n_traced(A->client, 'g');
 		ok(reads > 0 && reads <= 2 * 10, "... after some checks: %d reads", reads);
 		scene_end(NULL);
 	}

@@ -114,33 +114,6 @@ test_race(void)
 	scene_end("exclusion, race with the delete");
 }
 
-static void
-test_faults(void)
-{
-	static const FakeFault faults[] = {
-		FAULT_DROP, FAULT_APPLY_DROP, FAULT_REFUSE, FAULT_THROTTLE, FAULT_NO_AUTH, FAULT_OTHER
-	};
-
-	for (size_t i = 0; i < sizeof(faults) / sizeof(*faults); i++)
-	{
-		bool		gives_up = faults[i] == FAULT_NO_AUTH || faults[i] == FAULT_OTHER;
-
-		scene_begin(2);
-		use_once(A, "a");
-		use_once(A, "b");
-		fake_count(A->client);
-		fake_fault(A->client, 1, faults[i]);
-		fake_advance(6000);
-		ok(fake_fault_happened(A->client), "the fault \"%s\" strikes", fake_fault_name(faults[i]));
-		heal();
-		fake_advance(10000);
-		is_int(parents(), gives_up ? 2 : 0, gives_up ? "... and the server is left to do it"
-			   : "... and they are deleted nevertheless");
-		use_once(B, "a");
-		scene_end("exclusion, fault at the delete");
-	}
-}
-
 /* What is due at once is nevertheless tried again only after a pause. */
 static void
 test_pause(void)
@@ -347,32 +320,6 @@ test_permit_race(void)
 }
 
 static void
-test_permit_faults(void)
-{
-	static const FakeFault faults[] = {
-		FAULT_DROP, FAULT_APPLY_DROP, FAULT_REFUSE, FAULT_THROTTLE, FAULT_NO_AUTH, FAULT_OTHER
-	};
-
-	for (size_t i = 0; i < sizeof(faults) / sizeof(*faults); i++)
-	{
-		bool		gives_up = faults[i] == FAULT_NO_AUTH || faults[i] == FAULT_OTHER;
-
-		scene_begin(2);
-		permit_once(A, "s");
-		fake_count(A->client);
-		fake_fault(A->client, 1, faults[i]);
-		fake_advance(6000);
-		ok(fake_fault_happened(A->client), "the fault \"%s\" strikes", fake_fault_name(faults[i]));
-		heal();
-		fake_advance(10000);
-		is_int(parents(), gives_up ? 3 : 0, gives_up ? "... and the server is left to do it"
-			   : "... and they are deleted nevertheless");
-		permit_once(B, "s");
-		scene_end("semaphores, fault at the delete");
-	}
-}
-
-static void
 test_permit_close(void)
 {
 	scene_begin(2);
@@ -397,13 +344,45 @@ test_permit_close(void)
 	scene_end("semaphores, end of a session");
 }
 
+
+/*
+ * Both
+ */
+
+/* "use" leaves this many znodes of a name. */
+static void
+test_faults(void (*use) (Party *, const char *), int znodes)
+{
+	static const FakeFault faults[] = {
+		FAULT_DROP, FAULT_APPLY_DROP, FAULT_REFUSE, FAULT_THROTTLE, FAULT_NO_AUTH, FAULT_OTHER
+	};
+
+	for (size_t i = 0; i < sizeof(faults) / sizeof(*faults); i++)
+	{
+		bool		gives_up = faults[i] == FAULT_NO_AUTH || faults[i] == FAULT_OTHER;
+
+		scene_begin(2);
+		use(A, "a");
+		use(A, "b");
+		fake_count(A->client);
+		fake_fault(A->client, 1, faults[i]);
+		fake_advance(6000);
+		ok(fake_fault_happened(A->client), "the fault \"%s\" strikes", fake_fault_name(faults[i]));
+		heal();
+		fake_advance(10000);
+		is_int(parents(), gives_up ? 2 * znodes : 0, gives_up ? "... and the server is left to do it"
+			   : "... and they are deleted nevertheless");
+		use(B, "a");
+		scene_end("exclusion, fault at the delete");
+	}
+}
+
 int
 main(void)
 {
 	test_used_once();
 	test_in_use();
 	test_race();
-	test_faults();
 	test_pause();
 	test_close();
 	test_kazoo();
@@ -411,7 +390,8 @@ main(void)
 	test_permit_in_use();
 	test_permit_together();
 	test_permit_race();
-	test_permit_faults();
 	test_permit_close();
+	test_faults(use_once, 1);
+	test_faults(permit_once, 3);
 	return done();
 }

@@ -37,7 +37,7 @@ remove_by_hand(const char *name)
 static void
 test_removed(void)
 {
-	begin_telling(1);
+	begin_observed(1);
 	forget(lock_now(A, "a", X));
 	forget(lock_now(A, "b", S));
 	fake_count(A->client);
@@ -54,7 +54,7 @@ test_removed(void)
 	ok(!is_lost("a"), "the lock can be taken again");
 	scene_end("exclusion, removed nodes");
 
-	begin_telling(1);
+	begin_observed(1);
 	forget(lock_now(A, "a", X));
 	remove_by_hand("a");
 	is_int(losses_reported, 0, "before the node is watched its removal goes unnoticed");
@@ -67,9 +67,7 @@ test_removed(void)
 static void
 test_changed(void)
 {
-	begin_telling(1);
-	forget(lock_now(A, "a", X));
-	fake_advance(T);
+	begin_watched();
 	fake_tree_set(node_of(A, "a"), "x");
 	fake_run_all();
 	fake_advance(T);
@@ -82,9 +80,7 @@ test_changed(void)
 static void
 test_disconnected(void)
 {
-	begin_telling(1);
-	forget(lock_now(A, "a", X));
-	fake_advance(T);
+	begin_watched();
 	fake_disconnect(A->client);
 	fake_run_all();
 	remove_by_hand("a");
@@ -94,9 +90,7 @@ test_disconnected(void)
 	ok(is_lost("a") && losses_reported == 1, "a removal during an outage is reported after it");
 	scene_end("exclusion, removed during an outage");
 
-	begin_telling(1);
-	forget(lock_now(A, "a", X));
-	fake_advance(T);
+	begin_watched();
 	fake_disconnect(A->client);
 	fake_run_all();
 	fake_advance(T - 1);
@@ -109,7 +103,7 @@ test_disconnected(void)
 static void
 test_downgraded(void)
 {
-	begin_telling(2);
+	begin_observed(2);
 	forget(lock_now(A, "a", X));
 	fake_advance(T);
 	fake_count(A->client);
@@ -126,7 +120,7 @@ test_downgraded(void)
 static void
 test_released(void)
 {
-	begin_telling(2);
+	begin_observed(2);
 	forget(lock_now(A, "a", X));
 	fake_advance(T);
 	is_int(fake_watches(A->client), 1, "a held node has a watch");
@@ -147,7 +141,7 @@ test_released(void)
 static void
 test_not_taken(void)
 {
-	begin_telling(2);
+	begin_observed(2);
 	forget(lock_now(B, "a", X));
 	ask_for(A, "a", X);
 	fake_run_all();
@@ -161,7 +155,7 @@ test_not_taken(void)
 static void
 test_expired(void)
 {
-	begin_telling(1);
+	begin_observed(1);
 	forget(lock_now(A, "a", X));
 	forget(lock_now(A, "b", S));
 	fake_expire(A->client);
@@ -177,7 +171,7 @@ test_faults(void)
 {
 	for (FakeFault fault = FAULT_NONE; fault < N_FAULTS; fault++)
 	{
-		begin_telling(1);
+		begin_observed(1);
 		forget(lock_now(A, "a", X));
 		fake_count(A->client);
 		fake_fault(A->client, 1, fault);

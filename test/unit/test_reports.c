@@ -44,16 +44,6 @@ report(int n)
 		;
 }
 
-static int
-count(char operation)
-{
-	int			n = 0;
-
-	for (const char *c = fake_trace(A->client); *c; c++)
-		n += *c == operation;
-	return n;
-}
-
 static void
 test_create_refused(void)
 {
@@ -107,7 +97,7 @@ test_parent_removed(void)
 	(void) is_victim_now(A);
 	for (int i = 0; i < 300 && fake_step(A->client); i++)
 		fake_tree_delete(WAITS);
-	ok(count('c') < 20, "a parent that does not stay is made some times: %s",
+	ok(fake_n_traced(A->client, 'c') < 20, "a parent that does not stay is made some times: %s",
 	   fake_trace(A->client));
 	scene_end(NULL);
 }
@@ -129,14 +119,14 @@ test_list_refused(void)
 		fake_fault(A->client, 3, faults[i]);
 		fake_connect(A->client);
 		fake_run_all();
-		ok(strncmp(fake_trace(A->client), "lsl", 3) == 0 && count('w') == 1,
+		ok(strncmp(fake_trace(A->client), "lsl", 3) == 0 && fake_n_traced(A->client, 'w') == 1,
 		   "the list behind a sync is refused, which tells nothing: %s", fake_trace(A->client));
 		for (int n = 0; n < 5; n++)
 			report(50);
-		is_int(count('s'), 1, "... and is not repeated at once");
+		is_int(fake_n_traced(A->client, 's'), 1, "... and is not repeated at once");
 		fake_advance(5000);
 		is_int(reported_by(A), 1, "a report whose create was not answered is looked for again (%s)", name);
-		ok(count('w') == 2, "... and watched then: %s", fake_trace(A->client));
+		ok(fake_n_traced(A->client, 'w') == 2, "... and watched then: %s", fake_trace(A->client));
 		give_up_all(A);
 		fake_run_all();
 		is_int(reported_by(A), 0, "... and removed with the wait");
@@ -155,7 +145,7 @@ test_remove_refused(void)
 	fake_run_all();
 	is_int(reported_by(A), 1, "a report can't be removed");
 	fake_advance(10000);
-	ok(count('d') > 2 && count('d') < 100, "... and that is tried now and then: %d times", count('d'));
+	ok(fake_n_traced(A->client, 'd') > 2 && fake_n_traced(A->client, 'd') < 100, "... and that is tried now and then: %d times", fake_n_traced(A->client, 'd'));
 	fake_quirks.deny = NULL;
 	fake_advance(10000);
 	is_int(reported_by(A), 0, "... until it can");
@@ -169,7 +159,7 @@ test_watch_refused(void)
 	fake_fault(A->client, 2, FAULT_NO_AUTH);
 	for (int i = 0; i < 10; i++)
 		report(50);
-	is_int(count('w'), 1, "a report that can't be watched is not read again and again: %s",
+	is_int(fake_n_traced(A->client, 'w'), 1, "a report that can't be watched is not read again and again: %s",
 		   fake_trace(A->client));
 	is_int(reported_by(A), 1, "... and stays");
 	scene_end(NULL);
@@ -187,7 +177,7 @@ test_reconnect(void)
 	fake_count(A->client);
 	fake_connect(A->client);
 	fake_run_all();
-	is_int(count('w'), 2, "what is before it and its report are watched again: %s",
+	is_int(fake_n_traced(A->client, 'w'), 2, "what is before it and its report are watched again: %s",
 		   fake_trace(A->client));
 	scene_end(NULL);
 }
@@ -248,7 +238,7 @@ test_forged(void)
 	forged = forge();
 	go_on();
 	is_int(reported_by(A), 1, "a report stays beside a forged one");
-	is_int(count('c'), 1, "... and is not made again and again: %s", fake_trace(A->client));
+	is_int(fake_n_traced(A->client, 'c'), 1, "... and is not made again and again: %s", fake_trace(A->client));
 	ok(fake_tree_find(forged) == NULL, "... which is removed");
 	scene_end(NULL);
 
@@ -256,7 +246,7 @@ test_forged(void)
 	forged = forge();
 	fake_quirks.deny = forged;
 	go_on();
-	is_int(count('c'), 1, "a forged report that cannot be removed makes no other report");
+	is_int(fake_n_traced(A->client, 'c'), 1, "a forged report that cannot be removed makes no other report");
 	ok(strlen(fake_trace(A->client)) < 150, "... and few requests: %s", fake_trace(A->client));
 	give_up_all(A);
 	fake_run_all();

@@ -46,7 +46,7 @@ names_holder(const char *path)
 static void
 test_revoked(void)
 {
-	begin_telling(1);
+	begin_observed(1);
 	forget(lock_now(A, "a", X));
 	forget(lock_now(A, "b", S));
 	fake_advance(T);
@@ -74,7 +74,7 @@ test_revoked(void)
 static void
 test_early(void)
 {
-	begin_telling(1);
+	begin_observed(1);
 	forget(lock_now(A, "a", X));
 	fake_count(A->client);
 	revoke("a");
@@ -95,9 +95,7 @@ test_other_data(void)
 	};
 	char		path[256];
 
-	begin_telling(1);
-	forget(lock_now(A, "a", X));
-	fake_advance(T);
+	begin_watched();
 	strcpy(path, node_of(A, "a"));
 	fake_count(A->client);
 	for (size_t i = 0; i < sizeof(others) / sizeof(*others); i++)
@@ -120,9 +118,7 @@ test_race(void)
 	{
 		int			before;
 
-		begin_telling(1);
-		forget(lock_now(A, "a", X));
-		fake_advance(T);
+		begin_watched();
 		revoke("a");
 		for (int i = 0; i < steps; i++)
 			fake_step(A->client);
@@ -143,7 +139,7 @@ test_upgraded(void)
 	char		paths[2][256];
 	int			n = 0;
 
-	begin_telling(1);
+	begin_observed(1);
 	forget(lock_now(A, "a", S));
 	forget(lock_now(A, "a", X));
 	fake_advance(T);
@@ -169,9 +165,7 @@ test_upgraded(void)
 static void
 test_downgraded(void)
 {
-	begin_telling(1);
-	forget(lock_now(A, "a", X));
-	fake_advance(T);
+	begin_watched();
 	revoke("a");
 	fake_run_all();
 	reduce(A, "a", S);
@@ -187,9 +181,7 @@ test_downgraded(void)
 static void
 test_disconnected(void)
 {
-	begin_telling(1);
-	forget(lock_now(A, "a", X));
-	fake_advance(T);
+	begin_watched();
 	fake_disconnect(A->client);
 	fake_run_all();
 	revoke("a");
@@ -210,7 +202,7 @@ test_disconnected(void)
 static void
 test_waiting(void)
 {
-	begin_telling(2);
+	begin_observed(2);
 	forget(lock_now(B, "a", X));
 	ask_for(A, "a", X);
 	fake_run_all();
@@ -233,7 +225,7 @@ test_not_taken(void)
 	ZklRequest *request;
 	ZklLock    *lock;
 
-	begin_telling(1);
+	begin_observed(1);
 	request = zkl_lock_request(A->session, &item, 1, false, A->data, (int) strlen(A->data));
 	fake_run_all();
 	revoke("a");
@@ -250,9 +242,7 @@ test_not_taken(void)
 static void
 test_released(void)
 {
-	begin_telling(1);
-	forget(lock_now(A, "a", X));
-	fake_advance(T);
+	begin_watched();
 	revoke("a");
 	reduce(A, "a", NONE);
 	fake_run_all();
@@ -274,9 +264,7 @@ test_faults(void)
 				fault == FAULT_APPLY_OTHER;
 			bool		expected = true;
 
-			begin_telling(1);
-			forget(lock_now(A, "a", X));
-			fake_advance(T);
+			begin_watched();
 			fake_count(A->client);
 			fake_fault(A->client, k, fault);
 			revoke("a");

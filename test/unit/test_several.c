@@ -15,7 +15,6 @@
 #define X ZKL_MODE_EXCLUSIVE
 #define S ZKL_MODE_SHARED
 #define NONE ZKL_MODE_NONE
-#define LIMIT 5
 
 static Party *const A = &parties[0];
 static Party *const B = &parties[1];
@@ -307,30 +306,10 @@ test_foreign(void)
  * The end of sequence numbers
  */
 
-/* Makes "number" the next sequence number of the lock. */
-static void
-set_number(const char *name, int32_t number)
-{
-	forget(lock_now(A, name, X));
-	reduce(A, name, NONE);
-	fake_run_all();
-	fake_tree_find(path_of(name))->counter = number;
-}
-
-static void
-begin_near_limit(int n_parties)
-{
-	scene_begin(0);
-	scene_config.sequence_limit = LIMIT;
-	for (int i = 0; i < n_parties; i++)
-		scene_join(&parties[i]);
-	set_number("a", LIMIT);
-}
-
 static void
 test_sequence_restart(void)
 {
-	begin_near_limit(2);
+	scene_begin_near_limit(2, SCENE_LIMIT);
 	forget(lock_now(A, "a", X));
 	is_int(mode_of(A, "a"), X, "the last number is good");
 	reduce(A, "a", NONE);
@@ -341,7 +320,7 @@ test_sequence_restart(void)
 	is_int(nodes_of(A, NULL), 1, "nothing else is left");
 	scene_end("exclusion and tokens, numbers restarted");
 
-	begin_near_limit(2);
+	scene_begin_near_limit(2, SCENE_LIMIT);
 	forget(lock_now(A, "a", X));
 	Ask		   *b = lock_now(B, "a", X);
 
@@ -357,13 +336,13 @@ test_sequence_restart(void)
 	is_int(mode_of(B, "a"), X, "... and gets the lock");
 	scene_end("exclusion and tokens, a drain");
 
-	begin_near_limit(2);
+	scene_begin_near_limit(2, SCENE_LIMIT);
 	forget(lock_now(A, "a", S));
 	forget(lock_now(A, "a", X));
 	is_int(mode_of(A, "a"), X, "an upgrade may pass the limit");
 	scene_end(NULL);
 
-	begin_near_limit(2);
+	scene_begin_near_limit(2, SCENE_LIMIT);
 	forget(lock_now(A, "a", X));
 	b = lock_now(B, "a", X);
 	forget(b);
@@ -378,7 +357,7 @@ test_sequence_restart(void)
 static void
 test_sequence_restart_after_loss(void)
 {
-	begin_near_limit(2);
+	scene_begin_near_limit(2, SCENE_LIMIT);
 	forget(lock_now(A, "a", X));
 	fake_fault(B->client, fake_counted(B->client) + 1, FAULT_APPLY_DROP);
 	lock_now(B, "a", X);
@@ -396,7 +375,7 @@ test_sequence_restart_ends(void)
 {
 	Ask		   *ask;
 
-	begin_near_limit(2);
+	scene_begin_near_limit(2, SCENE_LIMIT);
 	forget(lock_now(A, "a", X));
 	ask = try_for(B, "a", X);
 	fake_run_all();
@@ -408,28 +387,28 @@ test_sequence_restart_ends(void)
 	is_int(ask->status, ZKL_OK, "a try gets a free lock, numbers used up or not");
 	scene_end("exclusion, try and drain");
 
-	begin_near_limit(2);
+	scene_begin_near_limit(2, SCENE_LIMIT);
 	foreign_node("a", "lease_holder", 99);
-	fake_tree_find(path_of("a"))->counter = LIMIT + 1;
+	fake_tree_find(path_of("a"))->counter = SCENE_LIMIT + 1;
 	ask = lock_now(B, "a", X);
 	is_int(ask->status, ZKL_SEQUENCE_BLOCKED, "foreign children that hold the znode are reported");
 	is_int(nodes_of(B, NULL), 0, "... and nothing of ours is left");
 	scene_end(NULL);
 
 	scene_begin(2);
-	set_number("a", -5);
+	scene_set_number("a", -5);
 	forget(lock_now(A, "a", X));
 	ok(strstr(node_of(A, "a"), "__WRIT__0000000000") != NULL, "negative numbers are never used");
 	scene_end(NULL);
 
 	scene_begin(2);
-	set_number("a", INT32_MAX);
+	scene_set_number("a", INT32_MAX);
 	forget(lock_now(A, "a", X));
 	ok(strstr(node_of(A, "a"), "__WRIT__0000000000") != NULL, "a counter that sticks is not used");
 	scene_end(NULL);
 
 	scene_begin(2);
-	set_number("b", ZKL_SEQUENCE_LIMIT + 1);
+	scene_set_number("b", ZKL_SEQUENCE_LIMIT + 1);
 	ask = ask_all(A, 3, abc, xxx, false);
 	fake_run_all();
 	is_int(ask->status, ZKL_OK, "one exhausted name among several is created again");
@@ -441,7 +420,7 @@ test_sequence_restart_ends(void)
 static void
 test_two_sequence_restarts(void)
 {
-	begin_near_limit(4);
+	scene_begin_near_limit(4, SCENE_LIMIT);
 	forget(lock_now(A, "a", X));
 	lock_now(B, "a", X);
 	lock_now(C, "a", X);

@@ -15,7 +15,6 @@
 #define X ZKL_MODE_EXCLUSIVE
 #define S ZKL_MODE_SHARED
 #define NONE ZKL_MODE_NONE
-#define LIMIT 5
 
 static Party *const A = &parties[0];
 static Party *const B = &parties[1];
@@ -88,13 +87,7 @@ test_root_removed(void)
 static void
 test_try_during_sequence_restart(void)
 {
-	scene_begin(0);
-	scene_config.sequence_limit = LIMIT;
-	scene_join(A);
-	forget(lock_now(A, "a", X));
-	release_all(A);
-	fake_run_all();
-	fake_tree_find(path_of("a"))->counter = LIMIT + 1;
+	scene_begin_near_limit(1, SCENE_LIMIT + 1);
 	for (int k = 1; k <= 6; k++)
 	{
 		Ask		   *ask;
@@ -110,7 +103,7 @@ test_try_during_sequence_restart(void)
 		release_all(A);
 		fake_run_all();
 		if (fake_tree_find(path_of("a")))
-			fake_tree_find(path_of("a"))->counter = LIMIT + 1;
+			fake_tree_find(path_of("a"))->counter = SCENE_LIMIT + 1;
 	}
 	scene_end(NULL);
 }
@@ -151,14 +144,7 @@ test_remembered(void)
 static void
 test_sequence_restart_reconnect(void)
 {
-	scene_begin(0);
-	scene_config.sequence_limit = LIMIT;
-	scene_join(A);
-	scene_join(B);
-	forget(lock_now(A, "a", X));
-	release_all(A);
-	fake_run_all();
-	fake_tree_find(path_of("a"))->counter = LIMIT;
+	scene_begin_near_limit(2, SCENE_LIMIT);
 	forget(lock_now(A, "a", X));
 	lock_now(B, "a", X);
 	is_int(nodes_of(B, "a"), 0, "a session waits for the queue to drain");
