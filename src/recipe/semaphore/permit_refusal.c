@@ -47,8 +47,8 @@ note_others(ZklRequest *request, const ZklResult *result)
 }
 
 /*
- * Handles a count that found more than "limit" permit nodes.  The first time, counts
- * again behind a sync.  The second time, the request is refused, unless enough of the
+ * Handles a count that found more than "limit" permit nodes.  After the first time, the
+ * request counts again behind a sync.  The second time, it is refused, unless enough of the
  * nodes are pending deletes of this session: then it waits for these.
  */
 void
@@ -64,5 +64,4 @@ zkl__permit_refused(ZklRequest *request, const ZklResult *result, int limit)
 		zkl__wake(request->session);
 	}
 	permit->counts_synced = true;
-	zkl__permit_drive(request);
 }

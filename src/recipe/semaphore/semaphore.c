@@ -166,7 +166,10 @@ check_count(ZklRequest *request, const ZklResult *result)
 			zkl__permit_drive(request);
 	}
 	else if (request->try_only)
+	{
 		zkl__permit_refused(request, result, limit);
+		zkl__permit_drive(request);
+	}
 	else
 		wait_for_permit(request, result);
 }

@@ -9,6 +9,9 @@
  *		capacity.c			... checks the semaphore's layout and capacity
  *		permit_refusal.c	... non-blocking, with no free permit
  *
+ * capacity.c and semaphore.c call each other, because a request sends the checks of the
+ * semaphore, and each answer to a check drives the request on.
+ *
  *-------------------------------------------------------------------------
  */
 #ifndef ZKL_SEMAPHORE_H
