@@ -21,16 +21,11 @@ $node->safe_psql('postgres', 'CREATE TABLE t (v text)');
 
 sub rows { return $node->safe_psql('postgres', 'SELECT count(*) FROM t') }
 
-# The znode goes. The watch of a held lock asks once more when its znode is gone; some
-# moments later the session knows.
+# With this ZooKeeper session.
 sub lose
 {
 	my ($id) = @_;
-	wait_until('the watch', sub { $zk->four_letter('wchp') =~ m{^/zklock/locks/idle/}m });
-	my $requests = requests_of($zk, $id);
-	$zkc->delete($_) for queue_of($zkc, 'idle');
-	wait_until('the loss to be noticed', sub { requests_of($zk, $id) > $requests });
-	return;
+	return lose_lock($zk, $zkc, 'idle', $id);
 }
 
 sub loser

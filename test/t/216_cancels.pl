@@ -4,12 +4,11 @@
 use strict;
 use warnings;
 
-use File::Temp ();
-use POSIX qw(mkfifo);
 use Test::More;
 use Time::HiRes qw(time);
 use ZkLock::Check;
 use ZkLock::Cluster;
+use ZkLock::Uninterruptible;
 use ZkLock::Util qw(wait_until);
 use ZkLock::ZkClient;
 use ZkLock::ZkServer;
@@ -17,44 +16,13 @@ use ZkLock::ZkServer;
 my $zk = ZkLock::ZkServer->start(tick_time => 200);
 my $zkc = ZkLock::ZkClient->new($zk->connect_string);
 my $node = zklock_node('a', zk => $zk);
-my $dir = File::Temp->newdir('cancelsXXXXXX', TMPDIR => 1);
-chmod 0755, $dir->dirname;
+my $block = ZkLock::Uninterruptible->new($node);
 $node->safe_psql('postgres', 'CREATE TABLE t (v text)');
 
-# lo_export() of an empty object into a FIFO blocks in open(), and looks at no cancel.
-my $fifo = $dir->dirname . '/fifo';
-mkfifo($fifo, 0666) or die "mkfifo: $!";
-chmod 0666, $fifo;
-my $empty = $node->safe_psql('postgres', 'SELECT lo_create(0)');
-
-sub watched
-{
-	my ($lock) = @_;
-	return ($zk->four_letter('wchp') // '') =~ m{^/zklock/locks/$lock/}m;
-}
-
-sub wait_named
-{
-	my ($s, $name) = @_;
-	return wait_for_sql($node, 'SELECT application_name FROM pg_stat_activity WHERE pid = '
-		  . $s->pid, $name);
-}
-
-# Each returns when the holder has noticed.
+# What the holder has noticed then.
 my %events = (
-	revocation => sub {
-		my ($s, $lock) = @_;
-		my ($path) = queue_of($zkc, $lock);
-		$zkc->set($path, '__REVOKE__');
-		wait_until('the holder to notice',
-			sub { (eval { $zkc->get($path)->{data} } // '') ne '__REVOKE__' });
-	},
-	loss => sub {
-		my ($s, $lock, $id) = @_;
-		my $requests = requests_of($zk, $id);
-		$zkc->delete($_) for queue_of($zkc, $lock);
-		wait_until('the holder to notice', sub { requests_of($zk, $id) > $requests });
-	});
+	revocation => sub { revoke_lock($zk, $zkc, @_) },
+	loss => sub { lose_lock($zk, $zkc, @_) });
 
 my %others = (
 	'pg_cancel_backend()' => [
@@ -78,7 +46,6 @@ for my $event (sort keys %events)
 		$s->query_ok("SET zklock.on_revoke = 'cancel'");
 		$s->query_ok("SELECT zk_lock('both')");
 		my $id = zk_session_id($s);
-		wait_until('the watch', sub { watched('both') });
 		$s->query_ok("SET statement_timeout = '$timeout'");
 		my $started = time;
 		$s->query_async(<<"SQL");
@@ -86,20 +53,18 @@ DO \$\$
 DECLARE
 	released boolean;
 BEGIN
-	PERFORM set_config('application_name', 'busy', false);
 	BEGIN
-		released := lo_export($empty, '$fifo') = 1 AND zk_unlock('both');
+		released := @{[ $block->sql ]} = 1 AND zk_unlock('both');
 	EXCEPTION WHEN serialization_failure THEN
 		released := false;
 	END;
 	PERFORM pg_sleep(10);
 END \$\$
 SQL
-		wait_named($s, 'busy');
-		$events{$event}->($s, 'both', $id);
+		$block->wait_begun($s);
+		$events{$event}->('both', $id);
 		$cancel->($s, $started);
-		open my $in, '<', $fifo or die "$fifo: $!";
-		close $in;
+		$block->end;
 		failed_with($s, '57014', "$other is not lost beside a $event",
 			like => $message, hint => 0);
 		$s->query_ok('RESET statement_timeout');
@@ -134,14 +99,13 @@ for my $event (sort keys %events)
 	$s->query_ok("SET zklock.on_revoke = 'cancel'");
 	$s->query_ok("SELECT zk_lock('program')");
 	my $id = zk_session_id($s);
-	wait_until('the watch', sub { watched('program') });
 	$s->query_async("COPY t FROM PROGRAM 'exec sleep 100'");
 	wait_for_sql($node, "SELECT state = 'active' AND query ~ '^COPY' "
 		  . 'FROM pg_stat_activity WHERE pid = ' . $s->pid, 't');
 	my $child = "pgrep -P " . $s->pid . " -x sleep >/dev/null";
 	wait_until('the program', sub { system($child) == 0 });
 	my $started = time;
-	$events{$event}->($s, 'program', $id);
+	$events{$event}->('program', $id);
 	failed_with($s, $event eq 'loss' ? '40001' : '57014',
 		"a $event ends a statement that reads from a program", like => qr/"program"/);
 	cmp_ok(time - $started, '<', 50, '... and the program');

@@ -35,18 +35,6 @@ sub standby
 	return;
 }
 
-# Each returns when the holder has noticed.
-sub remove_by_hand
-{
-	my ($s, $lock, $id) = @_;
-	my $watched = sub { ($zk->four_letter('wchp') // '') =~ m{^/zklock/locks/$lock/}m };
-	wait_until('the watch', $watched);
-	my $requests = requests_of($zk, $id);
-	$zkc->delete($_) for queue_of($zkc, $lock);
-	wait_until('the holder to notice', sub { requests_of($zk, $id) > $requests });
-	return;
-}
-
 sub wait_for_standby
 {
 	my ($s) = @_;
@@ -94,7 +82,7 @@ for my $how ('by expiry', 'by hand')
 	}
 	else
 	{
-		remove_by_hand($s, 'notify', $id);
+		lose_lock($zk, $zkc, 'notify', $id);
 	}
 	failed_with($s, '40001', "a loss $how ends the wait in the queue of NOTIFY",
 		like => qr/lock "notify" was lost/);
@@ -129,7 +117,7 @@ for my $end ('COMMIT', "PREPARE TRANSACTION 'late'", "COMMIT PREPARED 'late'")
 	$s->query_ok('SET synchronous_commit = on');
 	$s->query_async($end);
 	wait_for_standby($s);
-	remove_by_hand($s, 'late', $id);
+	lose_lock($zk, $zkc, 'late', $id);
 	works($admin, 'SELECT wait_event FROM pg_stat_activity WHERE pid = ' . $s->pid,
 		'SyncRep', "$end goes on to wait for its standby");
 	standby('');

@@ -4,12 +4,11 @@
 use strict;
 use warnings;
 
-use File::Temp ();
-use POSIX qw(mkfifo);
 use Test::More;
 use ZkLock::Check;
 use ZkLock::Cluster;
 use ZkLock::Pipeline;
+use ZkLock::Uninterruptible;
 use ZkLock::Util qw(wait_until);
 use ZkLock::ZkClient;
 use ZkLock::ZkServer;
@@ -17,36 +16,12 @@ use ZkLock::ZkServer;
 my $zk = ZkLock::ZkServer->start(tick_time => 200);
 my $zkc = ZkLock::ZkClient->new($zk->connect_string);
 my $node = zklock_node('a', zk => $zk);
-my $dir = File::Temp->newdir('withdrawnXXXXXX', TMPDIR => 1);
-chmod 0755, $dir->dirname;
+my $block = ZkLock::Uninterruptible->new($node);
 
-# lo_export() of an empty object into a FIFO blocks in open(), and looks at no cancel.
-my $fifo = $dir->dirname . '/fifo';
-mkfifo($fifo, 0666) or die "mkfifo: $!";
-chmod 0666, $fifo;
-my $empty = $node->safe_psql('postgres', 'SELECT lo_create(0)');
-
-sub watched
-{
-	my ($lock) = @_;
-	return ($zk->four_letter('wchp') // '') =~ m{^/zklock/locks/$lock/}m;
-}
-
-# Each returns when the holder has noticed.
+# What the holder has noticed then.
 my %events = (
-	revocation => sub {
-		my ($s, $lock) = @_;
-		my ($path) = queue_of($zkc, $lock);
-		$zkc->set($path, '__REVOKE__');
-		wait_until('the holder to notice',
-			sub { (eval { $zkc->get($path)->{data} } // '') ne '__REVOKE__' });
-	},
-	loss => sub {
-		my ($s, $lock, $id) = @_;
-		my $requests = requests_of($zk, $id);
-		$zkc->delete($_) for queue_of($zkc, $lock);
-		wait_until('the holder to notice', sub { requests_of($zk, $id) > $requests });
-	});
+	revocation => sub { revoke_lock($zk, $zkc, @_) },
+	loss => sub { lose_lock($zk, $zkc, @_) });
 
 # A failed PL/pgSQL block releases the lock while the cancel is pending.
 for my $event (sort keys %events)
@@ -62,19 +37,17 @@ for my $event (sort keys %events)
 		$s->query_async(<<"SQL");
 DO \$\$
 BEGIN
-	PERFORM set_config('application_name', 'busy', false);
 	BEGIN
 		PERFORM zk_xact_lock('inner');
-		PERFORM lo_export($empty, '$fifo') / 0;
+		PERFORM @{[ $block->sql ]} / 0;
 	EXCEPTION WHEN division_by_zero THEN
 		PERFORM pg_sleep(0.01);
 	END;
 END \$\$
 SQL
-		wait_until('the watch', sub { watched('inner') });
-		$events{$event}->($s, 'inner', $id);
-		open my $in, '<', $fifo or die "$fifo: $!";
-		close $in;
+		$block->wait_begun($s);
+		$events{$event}->('inner', $id);
+		$block->end;
 		$s->wait_result;
 		ok($s->ok, "a $event of what a failed block releases cancels nothing, $with")
 		  or diag($s->error);
@@ -89,7 +62,7 @@ SQL
 	my $observer = session($node);
 	my $p = ZkLock::Pipeline->new($node);
 	$p->query("SELECT zk_lock('failed')");
-	wait_until('the watch', sub { watched('failed') });
+	wait_watched($zk, 'failed');
 	my ($path) = queue_of($zkc, 'failed');
 	$p->query('BEGIN');
 	$p->query('SELECT 1 / 0');

@@ -146,19 +146,7 @@ for my $way_out ("ROLLBACK PREPARED 'unwanted'", 'DISCARD ALL')
 	$s->quit;
 }
 
-# The lock is lost while the command runs. Others keep the commands waiting. The watch of a
-# held lock asks once more when its znode is gone.
-sub lose
-{
-	my ($lock, $id) = @_;
-	wait_until('the watch',
-		sub { $zk->four_letter('wchp') =~ m{^/zklock/locks/$lock/}m });
-	my $requests = requests_of($zk, $id);
-	remove_by_hand($lock);
-	wait_until('the loss to be noticed', sub { requests_of($zk, $id) > $requests });
-	return;
-}
-
+# The lock is lost while the command runs. Others keep the commands waiting.
 sub lose_while_waiting
 {
 	my ($command, $wait_event, $proceed) = @_;
@@ -168,7 +156,7 @@ sub lose_while_waiting
 	$s->query_async($command);
 	my $waits = "SELECT wait_event = '$wait_event' FROM pg_stat_activity WHERE pid = " . $s->pid;
 	wait_for_sql($node, $waits, 't');
-	lose('meanwhile', $id);
+	lose_lock($zk, $zkc, 'meanwhile', $id);
 	is($node->safe_psql('postgres', $waits), 't', "a loss does not cancel: $command");
 	$proceed->();
 	$s->wait_result;
@@ -219,7 +207,7 @@ lose_while_waiting("COMMIT PREPARED 'replicated'", 'SyncRep', sub {
 	my $id = zk_session_id($s);
 	$s->query_async('CREATE INDEX undone ON t (v)');
 	wait_for_place($s);
-	lose('meanwhile', $id);
+	lose_lock($zk, $zkc, 'meanwhile', $id);
 	failed_with($s, '40001', 'a command that can be undone is cancelled by a loss',
 		like => qr/"meanwhile"/);
 	$gate->query_ok('COMMIT');

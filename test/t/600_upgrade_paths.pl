@@ -20,6 +20,7 @@ my $node = PostgreSQL::Test::Cluster->new('paths',
 	install_path => $installation->path);
 $node->init;
 $node->start;
+$node->safe_psql('postgres', 'CREATE DATABASE way');
 
 my ($default) = $installation->read('zklock.control') =~ /^default_version *= *'(.*)'/m;
 
@@ -55,11 +56,11 @@ sub chance_removed
 	return $line =~ s/'\{[\d,]+\}'/tables/r;
 }
 
-# What the catalog says after a way, without what is a matter of chance.
+# What the catalog says after a way, without what is a matter of chance. All ways use one
+# database, because dropping one waits only some seconds for the end of sessions in it.
 sub catalog
 {
 	my ($first, @updates) = @_;
-	$node->safe_psql('postgres', 'CREATE DATABASE way');
 	$node->safe_psql('way', join ';', "CREATE EXTENSION zklock VERSION '$first'",
 		map { "ALTER EXTENSION zklock UPDATE TO '$_'" } @updates);
 	my ($dump, $errors) = run_command([
@@ -68,7 +69,7 @@ sub catalog
 	is($errors, '', "$first @updates: dumped") if $errors;
 	my $dumped = $node->safe_psql('way',
 		"SELECT extconfig::regclass[], extcondition FROM pg_extension WHERE extname = 'zklock'");
-	$node->safe_psql('postgres', 'DROP DATABASE way');
+	$node->safe_psql('way', 'DROP EXTENSION zklock');
 	my @lines = grep { !/^\\(?:un)?restrict |^--|^$|binary_upgrade_set_next_/ }
 	  map { chance_removed($_) } split /\n/, "$dump\n$dumped";
 	return \@lines;

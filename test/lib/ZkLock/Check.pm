@@ -9,6 +9,7 @@
 #   wait_state($s, 'connected');
 #   queue_of($zkc, 'x');        # full paths, in the order of their numbers
 #   requests_of($zk, $zk_session_id);
+#   lose_lock($zk, $zkc, 'x', $zk_session_id);   # and revoke_lock()
 
 package ZkLock::Check;
 
@@ -20,7 +21,7 @@ use Test::More;
 use ZkLock::Util qw(wait_until);
 
 our @EXPORT = qw(fails_with failed_with commit_refused works nothing_left wait_state
-  queue_of requests_of zk_session_id);
+  queue_of requests_of zk_session_id wait_watched lose_lock revoke_lock);
 
 # One assertion: the statement fails with this SQLSTATE, says what to do in a
 # HINT (unless hint => 0), and matches $opt{like}.
@@ -161,6 +162,39 @@ sub requests_of
 	my $connections = $zk->four_letter('cons') // '';
 	return $connections =~ /sid=$id\b.*?lcxid=0x([0-9a-f]+)/
 	  ? hex $1 : undef;
+}
+
+# Waits until a client that is connected to this server watches a node of the lock, which a
+# holder does.
+sub wait_watched
+{
+	my ($zk, $lock) = @_;
+	return wait_until("the watch of lock $lock",
+		sub { ($zk->four_letter('wchp') // '') =~ m{^/zklock/locks/\Q$lock\E/}m });
+}
+
+# Deletes the nodes of a lock by hand. Returns when its holder, with this ZooKeeper session,
+# has noticed: the holder reads once more when its watch fires, and some moments later knows.
+sub lose_lock
+{
+	my ($zk, $zkc, $lock, $id) = @_;
+	my $before;
+	wait_watched($zk, $lock);
+	wait_until('the number of requests', sub { defined($before = requests_of($zk, $id)) });
+	$zkc->delete($_) for queue_of($zkc, $lock);
+	return wait_until('the holder to notice the loss',
+		sub { (requests_of($zk, $id) // 0) > $before });
+}
+
+# Requests the release of a lock as other programs do. Returns when its holder has noticed.
+sub revoke_lock
+{
+	my ($zk, $zkc, $lock) = @_;
+	my ($path) = queue_of($zkc, $lock);
+	wait_watched($zk, $lock);
+	$zkc->set($path, '__REVOKE__');
+	return wait_until('the holder to notice the request',
+		sub { (eval { $zkc->get($path)->{data} } // '') ne '__REVOKE__' });
 }
 
 1;
