@@ -266,7 +266,10 @@ zk_start() {
 		-e 'exit ZkLock::ZkServer->run_until_signal(@ARGV)' "$@" \
 		</dev/null >"$dir.out" 2>&1 &
 	echo $! >"$dir/zk.pid"
-	wait_for 60 zk_started_or_gone "$dir" || true
+	# It ends by itself if the server does not start.
+	until zk_started_or_gone "$dir"; do
+		sleep 0.05
+	done
 	if [[ ! -s $dir/connect_string ]]; then
 		cat "$dir.out" >&2
 		die "ZooKeeper did not start"
