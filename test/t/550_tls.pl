@@ -104,12 +104,12 @@ for my $what (sort keys %refused)
 	append_to_file($group, $text);
 	chmod 0640, $group;
 	my %bad = (
-		'no key' => [ { tls_key_file => '' }, 'F0000', qr/needs more files/ ],
-		'no certificate' => [ { tls_cert_file => '' }, 'F0000', qr/needs more files/ ],
-		'no authority' => [ { tls_ca_file => '' }, 'F0000', qr/needs more files/ ],
-		'a file that is not there' => [ { tls_ca_file => $tls->path('none') }, 'F0000', qr/tls_ca_file names: it cannot/ ],
-		'a directory' => [ { tls_cert_file => $tls->path('') }, 'F0000', qr/tls_cert_file names: it is not a plain/ ],
-		'a key that the group can read' => [ { tls_key_file => $group }, 'F0000', qr/tls_key_file names: group/ ]);
+		'no key' => [ { tls_key_file => '' }, 'F0000', qr/incomplete TLS configuration/ ],
+		'no certificate' => [ { tls_cert_file => '' }, 'F0000', qr/incomplete TLS configuration/ ],
+		'no authority' => [ { tls_ca_file => '' }, 'F0000', qr/incomplete TLS configuration/ ],
+		'a file that is not there' => [ { tls_ca_file => $tls->path('none') }, 'F0000', qr/tls_ca_file: it cannot/ ],
+		'a directory' => [ { tls_cert_file => $tls->path('') }, 'F0000', qr/tls_cert_file: it is not a plain/ ],
+		'a key that the group can read' => [ { tls_key_file => $group }, 'F0000', qr/tls_key_file: group/ ]);
 	for my $what (sort keys %bad)
 	{
 		my ($settings, $sqlstate, $pattern) = @{ $bad{$what} };

@@ -192,7 +192,7 @@ check_message(ZklFilter *filter)
 	return filter->valid > 0;
 }
 
-/* Reads until a message is there; returns false if there is none, or ends the connection. */
+/* Reads until a valid message is there.  Returns false if none is there, or none can come. */
 static bool
 next_message(ZklFilter *filter, int *reads)
 {

@@ -324,9 +324,9 @@ check_answer(ZklReplies *replies, Cursor *c, int32_t xid, int32_t err)
 }
 
 /*
- * An old server omits the last byte: the server is read-only, which is accepted from no
- * server, because the library would then block and leak.  An expired session has id and
- * timeout 0.
+ * The last byte reports a read-only server; old servers omit it.  A read-only server is
+ * refused: the library would look for another one with calls that block, and leak a
+ * descriptor with each.  An expired session has id and timeout 0.
  */
 static const char *
 check_connected(ZklReplies *replies, const unsigned char *frame, size_t size)
