@@ -886,10 +886,12 @@ COST 1000 ROWS 10
 BEGIN ATOMIC
 	WITH seen AS MATERIALIZED (
 		SELECT l.kind, l.name, l.mode, l.granted, l.queue_position, l.server,
-			l.pid, l.session_id
+			l.pid, l.session_id,
+			CASE l.kind WHEN 'lock' THEN pg_catalog.regexp_replace(l.znode, '[^/]*$', '') END AS parent
 		FROM zk_locks AS l)
 	SELECT b.server, b.pid, b.name, b.mode, b.granted
 	FROM seen AS w JOIN seen AS b ON b.kind = w.kind AND b.name = w.name
+		AND b.parent IS NOT DISTINCT FROM w.parent
 	WHERE w.server = zklock_server() AND w.pid = $1 AND NOT w.granted
 		AND b.session_id IS DISTINCT FROM w.session_id
 		AND (b.granted OR b.queue_position < w.queue_position)

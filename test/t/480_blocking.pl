@@ -73,7 +73,17 @@ $on_c->wait_result;
 $on_c->query_ok('SELECT zk_unlock_all()');
 $on_b->wait_result;
 ok($on_b->ok && $on_c->ok, 'all got what they waited for');
-is(scalar $dba{a}->query('SELECT count(*) FROM zk_blocking(pid => NULL)'), '0', 'NULL waits for nothing');
 $on_b->query_ok('SELECT zk_unlock_all()');
+
+# A name that reads like an integer key is another lock.
+$on_a->query_ok("SELECT zk_lock('#42')");
+$on_b->query_ok('SELECT zk_lock(42)');
+$on_c->query_async('SELECT zk_lock(42)');
+wait_zk_waiting($zkc, path('#42'), 2);
+is(blocking($on_c), line($on_b, '#42', qw(exclusive t)), 'the holder of another lock that reads the same does not block');
+$_->query_ok('SELECT zk_unlock_all()') for $on_a, $on_b;
+$on_c->wait_result;
+$on_c->query_ok('SELECT zk_unlock_all()');
+is(scalar $dba{a}->query('SELECT count(*) FROM zk_blocking(pid => NULL)'), '0', 'NULL waits for nothing');
 nothing_left($zkc, 'nothing is left');
 done_testing();
