@@ -23,7 +23,7 @@ FUZZERS ?= $(sort $(patsubst test/fuzz/%.c,%,$(wildcard test/fuzz/fuzz_*.c)))
 
 # What each harness is linked with.
 FUZZ_OF_fuzz_names = node
-FUZZ_OF_fuzz_position = node queue_order ids
+FUZZ_OF_fuzz_position = node queue_order
 FUZZ_OF_fuzz_wait_name = wait_name node
 FUZZ_OF_fuzz_text = log syntax
 FUZZ_OF_fuzz_members = members

@@ -70,7 +70,8 @@ typedef enum ZklPosition
 	ZKL_POSITION_BEHIND,		/* the predecessor must leave first */
 	ZKL_POSITION_MOVE_UP,		/* upgrade: first move up to a waiting writer */
 	ZKL_POSITION_GONE,			/* the node is not among the children */
-	ZKL_POSITION_DEADLOCK		/* upgrade: another sharer's upgrade comes before */
+	ZKL_POSITION_DEADLOCK,		/* upgrade: another sharer's upgrade comes before */
+	ZKL_POSITION_NO_MEMORY
 } ZklPosition;
 
 /*

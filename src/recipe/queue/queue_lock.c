@@ -261,6 +261,9 @@ on_listed(ZklCall *call, const ZklResult *result)
 		case ZKL_POSITION_DEADLOCK:
 			read_rival(node, other);
 			break;
+		case ZKL_POSITION_NO_MEMORY:
+			node_fail(node, ZKL_NO_MEMORY);
+			break;
 	}
 }
 

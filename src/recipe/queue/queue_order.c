@@ -15,173 +15,6 @@
 
 
 /*
- * The position of one node, in an unsorted queue
- */
-
-/* A contender together with its name. */
-typedef struct Found
-{
-	const char *name;			/* NULL: none */
-	ZklContender c;
-} Found;
-
-static bool
-found_before(const Found *a, const Found *b)
-{
-	return zkl_is_before(a->c.number, a->name, b->c.number, b->name);
-}
-
-/* The children of a lock's znode, and which of them are the caller's. */
-typedef struct Siblings
-{
-	const char *const *children;
-	int			n_children;
-	const char *const *mine;
-	int			n_mine;
-} Siblings;
-
-static bool
-is_mine(const Siblings *siblings, const char *name)
-{
-	for (int i = 0; i < siblings->n_mine; i++)
-		if (strcmp(siblings->mine[i], name) == 0)
-			return true;
-	return false;
-}
-
-/* Finds the next contender from *i on that is not the caller's. */
-static bool
-next_foreign(const Siblings *siblings, int *i, Found *found)
-{
-	while (*i < siblings->n_children)
-	{
-		found->name = siblings->children[(*i)++];
-		if (zkl_parse_child(found->name, &found->c) && !is_mine(siblings, found->name))
-			return true;
-	}
-	return false;
-}
-
-/* Sessions, in ascending order. */
-typedef struct Owners
-{
-	uint64_t   *ids;			/* NULL: none, or memory was exhausted */
-	int			n;
-} Owners;
-
-/*
- * Returns the sessions that have a writer node before "own"; the caller frees the
- * ids.  If memory is exhausted there are none: then the deadlock search of the
- * waiting sessions finds the deadlock, later.
- */
-static Owners
-writers_before(const Siblings *siblings, const Found *own)
-{
-	Owners		writers = {malloc(((size_t) siblings->n_children + 1) * sizeof(uint64_t)), 0};
-	Found		f;
-	int			i = 0;
-
-	while (writers.ids && next_foreign(siblings, &i, &f))
-		if (f.c.writer && f.c.has_owner && f.c.owner != own->c.owner &&
-			found_before(&f, own))
-			writers.ids[writers.n++] = f.c.owner;
-	zkl_sort_ids(writers.ids, writers.n);
-	return writers;
-}
-
-/* Returns the first foreign writer before "own", if any. */
-static Found
-first_writer_before(const Siblings *siblings, const Found *own)
-{
-	Found		first = {.name = NULL};
-	Found		f;
-	int			i = 0;
-
-	while (next_foreign(siblings, &i, &f))
-		if (f.c.writer && found_before(&f, own) &&
-			(first.name == NULL || found_before(&f, &first)))
-			first = f;
-	return first;
-}
-
-/*
- * An upgrade waits only for readers that may hold the lock: those before the
- * first foreign writer.  Readers behind that writer wait for it, and would be
- * granted if it gave up.  So the upgrade first moves its own node up to the
- * writer's number, where it blocks these readers as well.
- */
-static ZklPosition
-position_of_upgrade(const Siblings *siblings, const Found *own, const char **other)
-{
-	Found		writer = first_writer_before(siblings, own);
-	Owners		writers = writers_before(siblings, own);
-	Found		sharer = {.name = NULL};
-	Found		f;
-	bool		deadlock = false;
-	int			i = 0;
-
-	while (!deadlock && next_foreign(siblings, &i, &f))
-	{
-		if (f.c.writer || !found_before(&f, own) ||
-			(writer.name != NULL && found_before(&writer, &f)))
-			continue;
-		deadlock = f.c.has_owner && zkl_find_id(writers.ids, writers.n, f.c.owner) >= 0;
-		if (deadlock || sharer.name == NULL || found_before(&sharer, &f))
-			sharer = f;
-	}
-	free(writers.ids);
-	if (deadlock)
-	{
-		*other = sharer.name;
-		return ZKL_POSITION_DEADLOCK;
-	}
-
-	if (writer.name != NULL && writer.c.number != own->c.number)
-	{
-		*other = writer.name;
-		return ZKL_POSITION_MOVE_UP;
-	}
-	*other = sharer.name;
-	return sharer.name ? ZKL_POSITION_BEHIND : ZKL_POSITION_FIRST;
-}
-
-/* A reader waits for the nearest writer before it, a writer for the nearest node. */
-static ZklPosition
-position_of_newcomer(const Siblings *siblings, const Found *own, const char **other)
-{
-	Found		nearest = {.name = NULL};
-	Found		f;
-	int			i = 0;
-
-	while (next_foreign(siblings, &i, &f))
-		if ((own->c.writer || f.c.writer) && found_before(&f, own) &&
-			(nearest.name == NULL || found_before(&nearest, &f)))
-			nearest = f;
-	*other = nearest.name;
-	return nearest.name ? ZKL_POSITION_BEHIND : ZKL_POSITION_FIRST;
-}
-
-ZklPosition
-zkl_position(const char *const *children, int n_children,
-			 const char *const *mine, int n_mine,
-			 bool upgrade, const char **other)
-{
-	Siblings	siblings = {children, n_children, mine, n_mine};
-	Found		own = {.name = mine[0]};
-	bool		present = false;
-
-	*other = NULL;
-	for (int i = 0; i < n_children && !present; i++)
-		present = strcmp(children[i], own.name) == 0;
-	if (!present || !zkl_parse_child(own.name, &own.c))
-		return ZKL_POSITION_GONE;
-	if (upgrade)
-		return position_of_upgrade(&siblings, &own, other);
-	return position_of_newcomer(&siblings, &own, other);
-}
-
-
-/*
  * Sorted queues
  */
 
@@ -200,16 +33,32 @@ compare_queued(const void *a, const void *b)
 	return strcmp(qa->name, qb->name);
 }
 
+/* Sorts by the distance from a number that all the others are behind. */
+static void
+sort_from(ZklQueued *queue, int n, uint32_t origin)
+{
+	for (int i = 0; i < n; i++)
+		queue[i].distance = (uint32_t) queue[i].contender.number - origin;
+	if (n > 1)
+		qsort(queue, (size_t) n, sizeof(ZklQueued), compare_queued);
+}
+
 void
 zkl_sort_queue(ZklQueued *queue, int n)
 {
-	uint32_t	origin = n > 0 ? (uint32_t) queue[0].contender.number : 0;
+	if (n > 0)
+		sort_from(queue, n, (uint32_t) queue[0].contender.number + UINT32_C(0x80000000));
+}
 
-	for (int i = 0; i < n; i++)
-		queue[i].distance = (uint32_t) queue[i].contender.number - origin +
-			UINT32_C(0x80000000);
-	if (n > 1)
-		qsort(queue, (size_t) n, sizeof(ZklQueued), compare_queued);
+/* Returns the index of the first writer in a sorted queue, or n. */
+static int
+first_writer(const ZklQueued *queue, int n)
+{
+	int			first = 0;
+
+	while (first < n && !queue[first].contender.writer)
+		first++;
+	return first;
 }
 
 static bool
@@ -268,13 +117,11 @@ find_anchors(ZklQueued *queue, int n, int n_readers)
 void
 zkl_grant_queue(ZklQueued *queue, int n)
 {
-	int			first = 0;		/* the first writer */
+	int			first = first_writer(queue, n);
 	int			n_readers;		/* before the first writer's number */
 	bool		alone = true;	/* all of these belong to one session */
 	bool		taken = false;
 
-	while (first < n && !queue[first].contender.writer)
-		first++;
 	for (n_readers = first; n_readers > 0 && first < n &&
 		 queue[n_readers - 1].distance == queue[first].distance;)
 		n_readers--;
@@ -290,6 +137,97 @@ zkl_grant_queue(ZklQueued *queue, int n)
 							   (!taken && (n_readers == 0 || (alone && q->anchor >= 0))));
 		taken = taken || (q->granted && q->contender.writer);
 	}
+}
+
+
+/*
+ * The position of one node
+ */
+
+static bool
+is_among(const char *name, const char *const *names, int n)
+{
+	for (int i = 0; i < n; i++)
+		if (strcmp(names[i], name) == 0)
+			return true;
+	return false;
+}
+
+/*
+ * An upgrade waits only for readers that may hold the lock: those before the first
+ * foreign writer.  Readers behind that writer wait for it, and would be granted if it
+ * gave up.  So the upgrade first moves its own node up to the writer's number, where it
+ * blocks these readers as well.
+ *
+ * If one of the readers before has an upgrade before this one, both would wait for each
+ * other.  If memory is exhausted, find_anchors() finds none: then the deadlock search of
+ * the waiting sessions finds the deadlock, later.
+ */
+static ZklPosition
+position_of_upgrade(ZklQueued *before, int n, const ZklContender *own, const char **other)
+{
+	int			n_holders = first_writer(before, n);
+
+	find_anchors(before, n, n_holders);
+	for (int i = n_holders; i < n; i++)
+		if (before[i].anchor >= 0 && before[i].contender.owner != own->owner)
+		{
+			*other = before[before[i].anchor].name;
+			return ZKL_POSITION_DEADLOCK;
+		}
+	if (n_holders < n && before[n_holders].contender.number != own->number)
+	{
+		*other = before[n_holders].name;
+		return ZKL_POSITION_MOVE_UP;
+	}
+	if (n_holders == 0)
+		return ZKL_POSITION_FIRST;
+	*other = before[n_holders - 1].name;
+	return ZKL_POSITION_BEHIND;
+}
+
+/* A reader waits for the nearest writer before it, a writer for the nearest node. */
+static ZklPosition
+position_of_newcomer(const ZklQueued *before, int n, bool writer, const char **other)
+{
+	for (int i = n - 1; i >= 0; i--)
+		if (writer || before[i].contender.writer)
+		{
+			*other = before[i].name;
+			return ZKL_POSITION_BEHIND;
+		}
+	return ZKL_POSITION_FIRST;
+}
+
+ZklPosition
+zkl_position(const char *const *children, int n_children,
+			 const char *const *mine, int n_mine,
+			 bool upgrade, const char **other)
+{
+	ZklContender own;
+	ZklQueued  *before;
+	ZklPosition position;
+	int			n = 0;
+
+	*other = NULL;
+	if (!is_among(mine[0], children, n_children) || !zkl_parse_child(mine[0], &own))
+		return ZKL_POSITION_GONE;
+	before = malloc((size_t) n_children * sizeof(ZklQueued));
+	if (before == NULL)
+		return ZKL_POSITION_NO_MEMORY;
+	for (int i = 0; i < n_children; i++)
+	{
+		before[n].name = children[i];
+		if (zkl_parse_child(children[i], &before[n].contender) &&
+			zkl_is_before(before[n].contender.number, children[i], own.number, mine[0]) &&
+			!is_among(children[i], mine, n_mine))
+			n++;
+	}
+	sort_from(before, n, (uint32_t) own.number + 1);
+	position = upgrade ? position_of_upgrade(before, n, &own, other)
+		: position_of_newcomer(before, n, own.writer, other);
+	free(before);
+	return position;
 }
 
 
@@ -312,16 +250,6 @@ zkl_read_queue(const char *const *children, int n_children, int *n)
 		zkl_grant_queue(queue, *n);
 	}
 	return queue;
-}
-
-static int
-first_writer(const ZklQueued *queue, int n)
-{
-	int			first = 0;
-
-	while (first < n && !queue[first].contender.writer)
-		first++;
-	return first;
 }
 
 /*
