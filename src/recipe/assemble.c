@@ -11,6 +11,7 @@
 static const ZklSessionPart *const parts[ZKL_N_PARTS] = {
 	[ZKL_PART_LAST_GRANTS] = &zkl__last_grants_part,
 	[ZKL_PART_NODES] = &zkl__nodes_part,
+	[ZKL_PART_QUEUE_LOCK] = &zkl__queue_lock_part,
 	[ZKL_PART_LEAVING] = &zkl__leaving_part,
 	[ZKL_PART_EMPTY_PARENTS] = &zkl__empty_parents_part,
 	[ZKL_PART_PARENTS] = &zkl__parents_part,

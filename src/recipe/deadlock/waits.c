@@ -40,10 +40,7 @@ zkl__waits_note_probe(ZklSession *session)
 	w->request->n_probes++;
 	w->is_probed = true;
 	for (int i = 0; i < w->request->n; i++)
-	{
 		zkl__node_relist(w->request->nodes[i]);
-		zkl__node_drive(w->request->nodes[i]);
-	}
 	if (w->request->permit)
 	{
 		zkl__permit_recount(w->request);

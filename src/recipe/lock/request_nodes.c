@@ -139,11 +139,7 @@ create_nodes(ZklRequest *request)
 		zkl__request_send_parents(request);
 		request->create_call = send_create(request, ops);
 		for (int i = 0; request->create_call && i < request->n; i++)
-		{
-			request->nodes[i]->state = NODE_CREATING;
-			if (!zkl__elision_expected(request->nodes[i]))
-				zkl__node_list(request->nodes[i]);
-		}
+			zkl__node_creating(request->nodes[i]);
 	}
 	zkl__ops_free(ops, request->n);
 }

@@ -31,6 +31,75 @@ leaving_of(const ZklSession *session)
 
 const ZklSessionPart zkl__leaving_part = {.state_size = sizeof(Leaving)};
 
+/* Logs once for each node, because the delete is retried. */
+static void
+log_refusal(ZklNode *node)
+{
+	char		line[512];
+
+	if (node->is_undeletable)
+		return;
+	node->is_undeletable = true;
+	snprintf(line, sizeof(line), ":ZOO_WARN@release: an ACL forbids to delete %s/%s",
+			 node->lock_path, node->name);
+	zkl_log_keep_io(line);
+}
+
+/* The znode does not exist, or no longer exists. */
+static void
+gone(ZklNode *node)
+{
+	zkl__node_gone(node);
+	zkl__empty_parents_add(node);
+}
+
+static void
+on_deleted(ZklCall *call, const ZklResult *result)
+{
+	ZklNode    *node = call->subject;
+
+	if (!zkl__node_answered(node, call, result))
+		return;
+	if (result->code == ZKL_RC_NO_AUTH)
+		log_refusal(node);
+	if (result->code != ZKL_RC_OK && result->code != ZKL_RC_NO_NODE)
+		zkl__retry_later(node->session);
+	else if (node->new_name[0] != '\0')
+	{
+		zkl__node_set_name(node, node->new_name);
+		node->new_name[0] = '\0';
+		zkl__node_send_delete(node);
+	}
+	else
+		gone(node);
+}
+
+static void
+put_off(ZklNode *node)
+{
+	Leaving    *leaving = leaving_of(node->session);
+
+	if (node->put_off)
+		return;
+	node->put_off = true;
+	node->next_put_off = leaving->put_off;
+	leaving->put_off = node;
+	leaving->n_put_off++;
+}
+
+/* Deletes a node that is LEAVING, alone, or with others in zkl__leave_end(). */
+void
+zkl__node_send_delete(ZklNode *node)
+{
+	if (!zkl__node_can_send(node))
+		return;
+	if (leaving_of(node->session)->depth > 0 && node->new_name[0] == '\0')
+		put_off(node);
+	else
+		node->state_call = zkl__delete_child(zkl__node_call(node, on_deleted), node->lock_path,
+											 node->name);
+}
+
 /*
  * Gives the node up, in any state.  The delete is sent at once, or after the answer
  * to a create or a move, or after reconnecting.
@@ -44,7 +113,7 @@ zkl__node_leave(ZklNode *node)
 	switch (node->state)
 	{
 		case NODE_NEW:
-			zkl__node_gone(node);
+			gone(node);
 			break;
 		case NODE_MOVING_UP:
 		case NODE_DOWNGRADING:
@@ -65,66 +134,8 @@ zkl__node_leave(ZklNode *node)
 		case NODE_GONE:
 			break;
 	}
-	zkl__node_drive(node);
-}
-
-/* Logs once for each node, because the delete is retried. */
-static void
-log_refusal(ZklNode *node)
-{
-	char		line[512];
-
-	if (node->is_undeletable)
-		return;
-	node->is_undeletable = true;
-	snprintf(line, sizeof(line), ":ZOO_WARN@release: an ACL forbids to delete %s/%s",
-			 node->lock_path, node->name);
-	zkl_log_keep_io(line);
-}
-
-static void
-on_deleted(ZklCall *call, const ZklResult *result)
-{
-	ZklNode    *node = call->subject;
-
-	if (!zkl__node_answered(node, call, result))
-		return;
-	if (result->code == ZKL_RC_NO_AUTH)
-		log_refusal(node);
-	if (result->code != ZKL_RC_OK && result->code != ZKL_RC_NO_NODE)
-		zkl__retry_later(node->session);
-	else if (node->new_name[0] != '\0')
-	{
-		strcpy(node->name, node->new_name);
-		node->new_name[0] = '\0';
-		zkl__node_drive(node);
-	}
-	else
-		zkl__node_gone(node);
-}
-
-static void
-put_off(ZklNode *node)
-{
-	Leaving    *leaving = leaving_of(node->session);
-
-	if (node->put_off)
-		return;
-	node->put_off = true;
-	node->next_put_off = leaving->put_off;
-	leaving->put_off = node;
-	leaving->n_put_off++;
-}
-
-/* Deletes the node, alone, or with others in zkl__leave_end(). */
-void
-zkl__node_send_delete(ZklNode *node)
-{
-	if (leaving_of(node->session)->depth > 0 && node->new_name[0] == '\0')
-		put_off(node);
-	else
-		node->state_call = zkl__delete_child(zkl__node_call(node, on_deleted), node->lock_path,
-											 node->name);
+	if (node->state == NODE_LEAVING)
+		zkl__node_send_delete(node);
 }
 
 /* If the multi fails, each node is deleted alone: another client may have deleted one. */
@@ -138,9 +149,9 @@ on_all_deleted(ZklCall *call, const ZklResult *result)
 		next = node->next_put_off;
 		node->state_call = NULL;
 		if (result->code == ZKL_RC_OK)
-			zkl__node_gone(node);
+			gone(node);
 		else if (result->code != ZKL_RC_CONNECTION_LOSS)
-			zkl__node_drive(node);
+			zkl__node_send_delete(node);
 	}
 }
 
@@ -190,7 +201,7 @@ zkl__leave_end(ZklSession *session)
 		node->put_off = false;
 		node->state_call = call;
 		if (n == 1)
-			zkl__node_drive(node);
+			zkl__node_send_delete(node);
 	}
 }
 

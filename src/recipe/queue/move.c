@@ -14,15 +14,49 @@
 
 #include "internal.h"
 
+/* Starts to rename the node to its mode and a number; "state" says why. */
+void
+zkl__node_move(ZklNode *node, ZklNodeState state, int32_t number)
+{
+	if (zkl_child_name(node->node_names, node->mode, zkl__session_id(node->session),
+					   node->guid_counter, number, node->new_name))
+		node->state = state;
+}
+
+/*
+ * Sends the multi that renames the node.  Moving up also checks that the writer's
+ * node still exists: until then no reader behind that writer is granted.
+ */
+void
+zkl__node_send_move(ZklNode *node, ZklHandler handler)
+{
+	char	   *new_path = zkl__path(node->lock_path, node->new_name);
+	char	   *old_path = zkl__path(node->lock_path, node->name);
+	ZklOp		ops[] = {
+		{ZKL_OP_CREATE, new_path, ZKL_CREATE_EPHEMERAL, node->data, node->data_len},
+		{ZKL_OP_DELETE, old_path, 0, NULL, 0},
+		{ZKL_OP_CHECK, node->watched, 0, NULL, 0},
+	};
+	ZklCall    *call = NULL;
+
+	node->is_move_refused = false;
+	if (new_path && old_path)
+		call = zkl__node_call(node, handler);
+	if (call)
+		call->confirms = true;
+	node->state_call = zkl__call_sent(call, call &&
+									  zkl_client_multi(zkl__client(node->session), ops,
+													   node->state == NODE_MOVING_UP ? 3 : 2,
+													   &call->completion));
+	free(new_path);
+	free(old_path);
+}
+
 static void
 move_done(ZklNode *node)
 {
-	ZklContender contender;
-
-	strcpy(node->name, node->new_name);
+	zkl__node_set_name(node, node->new_name);
 	node->new_name[0] = '\0';
-	if (zkl_parse_child(node->name, &contender))
-		node->number = contender.number;
 	node->state = node->state == NODE_MOVING_UP ? NODE_LISTING : NODE_HELD;
 	node->owner->on_moved(node);
 }
@@ -58,69 +92,14 @@ move_failed(ZklNode *node, const ZklResult *result)
 	}
 }
 
-static void
-on_moved(ZklCall *call, const ZklResult *result)
-{
-	ZklNode    *node = call->subject;
-
-	if (node->state_call != call)
-		return;
-	node->state_call = NULL;
-	if (result->code != ZKL_RC_CONNECTION_LOSS)
-	{
-		/* NODE_EXISTS: an earlier multi, whose answer was lost, was carried out. */
-		if (result->code == ZKL_RC_OK ||
-			(result->n_ops > 0 && result->op_codes[0] == ZKL_RC_NODE_EXISTS))
-			move_done(node);
-		else
-			move_failed(node, result);
-	}
-	if (!node->wanted)
-		zkl__node_leave(node);
-	else if (node->state == NODE_LISTING)
-		zkl__node_drive(node);
-	node->owner->on_move_ended(node);
-}
-
-/*
- * Sends the multi that renames the node.  Moving up also checks that the writer's
- * node still exists: until then no reader behind that writer is granted.
- */
+/* Sets the state that follows from the answer to the multi, unless that was lost. */
 void
-zkl__node_send_move(ZklNode *node)
+zkl__node_moved(ZklNode *node, const ZklResult *result)
 {
-	char	   *new_path = zkl__path(node->lock_path, node->new_name);
-	char	   *old_path = zkl__path(node->lock_path, node->name);
-	ZklOp		ops[] = {
-		{ZKL_OP_CREATE, new_path, ZKL_CREATE_EPHEMERAL, node->data, node->data_len},
-		{ZKL_OP_DELETE, old_path, 0, NULL, 0},
-		{ZKL_OP_CHECK, node->watched, 0, NULL, 0},
-	};
-	ZklCall    *call = NULL;
-
-	node->is_move_refused = false;
-	if (new_path && old_path)
-		call = zkl__node_call(node, on_moved);
-	if (call)
-		call->confirms = true;
-	node->state_call = zkl__call_sent(call, call &&
-									  zkl_client_multi(zkl__client(node->session), ops,
-													   node->state == NODE_MOVING_UP ? 3 : 2,
-													   &call->completion));
-	free(new_path);
-	free(old_path);
-}
-
-/* Turns a held writer node into a reader node of the same number. */
-void
-zkl__node_downgrade(ZklNode *node)
-{
-	node->mode = ZKL_MODE_SHARED;
-	if (zkl_child_name(node->node_names, node->mode,
-					   zkl__session_id(node->session), node->guid_counter,
-					   node->number, node->new_name))
-	{
-		node->state = NODE_DOWNGRADING;
-		zkl__node_drive(node);
-	}
+	/* NODE_EXISTS: an earlier multi, whose answer was lost, was carried out. */
+	if (result->code == ZKL_RC_OK ||
+		(result->n_ops > 0 && result->op_codes[0] == ZKL_RC_NODE_EXISTS))
+		move_done(node);
+	else if (result->code != ZKL_RC_CONNECTION_LOSS)
+		move_failed(node, result);
 }

@@ -4,7 +4,8 @@
  *		All nodes of a session: allocation, look-up by path, and freeing.
  *
  * A session may have thousands of nodes and receive an event for each of them.  So
- * the node of an event is found with a hash table of parent paths.
+ * the node of an event is found with a hash table of parent paths.  Knows nothing of
+ * what moves a node from one state to the next.
  *
  *-------------------------------------------------------------------------
  */
@@ -199,6 +200,24 @@ zkl__node_answered(ZklNode *node, const ZklCall *call, const ZklResult *result)
 	return result->code != ZKL_RC_CONNECTION_LOSS;
 }
 
+/* Returns whether the operation of the node's state can be sent, and is not in flight. */
+bool
+zkl__node_can_send(const ZklNode *node)
+{
+	return node->state_call == NULL && zkl__is_connected(node->session);
+}
+
+/* Sets the child name that the node has at the server. */
+void
+zkl__node_set_name(ZklNode *node, const char *name)
+{
+	ZklContender contender;
+
+	strncpy(node->name, name, sizeof(node->name) - 1);
+	if (zkl_parse_child(node->name, &contender))
+		node->number = contender.number;
+}
+
 /* Marks the node as given up; it no longer counts against the session's limits. */
 void
 zkl__node_unwant(ZklNode *node)
@@ -235,7 +254,6 @@ node_free(ZklNode *node)
 	*node->link_alike = node->next_alike;
 	if (node->next_alike)
 		node->next_alike->link_alike = node->link_alike;
-	zkl__empty_parents_add(node);
 	free(node->watched);
 	free(node->blockers);
 	free(node);
@@ -245,30 +263,6 @@ node_free(ZklNode *node)
 /*
  * Events of the session
  */
-
-static void
-on_connected(ZklSession *session)
-{
-	for (ZklNode *node = zkl__nodes(session); node; node = node->next)
-		zkl__node_relist(node);
-}
-
-static void
-on_drive(ZklSession *session)
-{
-	for (ZklNode *node = zkl__nodes(session); node; node = node->next)
-		zkl__node_drive(node);
-}
-
-static void
-on_watch(ZklSession *session, const char *path)
-{
-	const char *child = strrchr(path, '/');
-
-	for (ZklNode *node = child ? zkl__nodes_below(session, path, (size_t) (child - path)) : NULL;
-		 node; node = zkl__next_below(node))
-		zkl__node_watch_fired(node, path);
-}
 
 static void
 on_sweep(ZklSession *session)
@@ -293,9 +287,6 @@ on_free(ZklSession *session)
 
 const ZklSessionPart zkl__nodes_part = {
 	.state_size = sizeof(Nodes),
-	.on_connected = on_connected,
-	.on_watch = on_watch,
-	.on_drive = on_drive,
 	.on_sweep = on_sweep,
 	.on_free = on_free,
 };

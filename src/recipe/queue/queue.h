@@ -5,11 +5,15 @@
  *
  *		node.h			names, order and positions: node.c, queue_order.c, ids.c
  *		nodes.c			all nodes of a session
- *		queue_lock.c	one node: the state machine from create to delete
+ *		position.c		... what a children list shows about one node
  *		list_elision.c	... grants without a getChildren
- *		move.c			... renames: upgrade and downgrade
- *		leave.c			... deletes, alone or together with other nodes
  *		empty_parents.c	deletes znodes of locks and semaphores out of use
+ *		leave.c			deletes nodes, alone or together with other nodes
+ *		move.c			renames nodes: upgrade and downgrade
+ *		queue_lock.c	one node: the state machine from create to delete
+ *
+ * Each file calls only files above it in this list.  Those below nodes.c set the state
+ * that follows from an answer; queue_lock.c sends what the state asks for.
  *
  *-------------------------------------------------------------------------
  */
@@ -90,8 +94,7 @@ struct ZklNode
 	bool		wanted;			/* not released, not given up */
 	bool		is_try;			/* non-blocking: its owner decides before it waits */
 	ZklUses		uses;
-	ZklCall    *state_call;		/* the call whose answer this state waits for */
-	ZklCall    *list_call;		/* the getChildren pipelined behind the create */
+	ZklCall    *state_call;		/* whose answer this state waits for; CREATING: the list */
 	bool		lists_synced;	/* non-blocking, was not first: sync before each list */
 	bool		is_refused;		/* READING: non-blocking, until its owner decides to wait */
 	bool		awaits_elision; /* READING_CZXID: the czxid may prove that it is first */
@@ -166,18 +169,12 @@ extern void zkl__ops_free(ZklOp *ops, int n);
 extern ZklNode *zkl__nodes_below(const ZklSession *session, const char *path, size_t length);
 extern ZklNode *zkl__next_below(const ZklNode *node);
 
-/* queue_lock.c */
-extern void zkl__node_drive(ZklNode *node);
-extern void zkl__node_relist(ZklNode *node);
-extern void zkl__node_list(ZklNode *node);
-extern void zkl__node_created(ZklNode *node, ZklResultCode code,
-							  const char *path, int64_t czxid);
-extern void zkl__node_czxid_known(ZklNode *node, int64_t czxid);
-
 /* list_elision.c */
 extern const ZklSessionPart zkl__last_grants_part;
-extern bool zkl__elision_expected(const ZklNode *node);
 extern void zkl__elision_note(const ZklNode *node);
+
+/* empty_parents.c */
+extern const ZklSessionPart zkl__empty_parents_part;
 
 /* leave.c */
 extern const ZklSessionPart zkl__leaving_part;
@@ -185,10 +182,14 @@ extern void zkl__node_leave(ZklNode *node);
 extern void zkl__leave_begin(ZklSession *session);
 extern void zkl__leave_end(ZklSession *session);
 
-/* move.c */
+/* queue_lock.c */
+extern const ZklSessionPart zkl__queue_lock_part;
+extern void zkl__node_drive(ZklNode *node);
+extern void zkl__node_relist(ZklNode *node);
+extern void zkl__node_creating(ZklNode *node);
+extern void zkl__node_created(ZklNode *node, ZklResultCode code,
+							  const char *path, int64_t czxid);
+extern void zkl__node_czxid_known(ZklNode *node, int64_t czxid);
 extern void zkl__node_downgrade(ZklNode *node);
-
-/* empty_parents.c */
-extern const ZklSessionPart zkl__empty_parents_part;
 
 #endif							/* ZKL_QUEUE_H */

@@ -59,6 +59,7 @@ on_own_node_listed(ZklCall *call, const ZklResult *result)
 {
 	ZklNode    *node = call->subject;
 	const char *found = NULL;
+	bool		exists;
 
 	if (!zkl__node_answered(node, call, result))
 		return;
@@ -71,10 +72,8 @@ on_own_node_listed(ZklCall *call, const ZklResult *result)
 	}
 	if (result->code == ZKL_RC_OK)
 		found = node->find(result->children, result->n_children, node->name);
-	if (found && strlen(found) < sizeof(node->name))
-		zkl__node_created(node, ZKL_RC_OK, found, 0);
-	else
-		zkl__node_created(node, ZKL_RC_NO_NODE, NULL, 0);
+	exists = found && strlen(found) < sizeof(node->name);
+	zkl__node_created(node, exists ? ZKL_RC_OK : ZKL_RC_NO_NODE, found, 0);
 	if (node->request)
 		node->owner->on_lookup(node);
 }
@@ -94,6 +93,7 @@ send_own_node_list(ZklNode *node)
 static void
 became_first(ZklNode *node)
 {
+	node->state_call = NULL;
 	if (node->upgrade || node->czxid != 0)
 		node->state = NODE_HELD;
 	else
@@ -126,21 +126,6 @@ wait_behind(ZklNode *node, const char *other)
 	}
 }
 
-/* For deadlock detection.  If memory is exhausted, a deadlock may stay hidden. */
-static void
-note_blockers(ZklNode *node, const ZklResult *result)
-{
-	ZklBlocker *blockers = realloc(node->blockers,
-								   (size_t) result->n_children * sizeof(ZklBlocker));
-
-	node->n_blockers = 0;
-	if (blockers == NULL)
-		return;
-	node->blockers = blockers;
-	node->n_blockers = zkl_blockers(result->children, result->n_children,
-									node->name, node->upgrade, blockers);
-}
-
 static void
 move_up(ZklNode *node, const char *writer)
 {
@@ -148,38 +133,8 @@ move_up(ZklNode *node, const char *writer)
 
 	if (!zkl_parse_child(writer, &contender) || !watch_path(node, writer))
 		return;
-	zkl_child_name(node->node_names, node->mode,
-				   zkl__session_id(node->session), node->guid_counter,
-				   contender.number, node->new_name);
-	node->state = NODE_MOVING_UP;
+	zkl__node_move(node, NODE_MOVING_UP, contender.number);
 	zkl__node_drive(node);
-}
-
-/* Returns the node's position, given what the session holds in the queue already. */
-static ZklPosition
-position_of(const ZklNode *node, const ZklResult *result, const char **other)
-{
-	const ZklNode *anchor = node->owner->anchor(node);
-	const char *mine[3] = {node->name};
-	int			n_mine = 1;
-
-	if (anchor)
-	{
-		mine[n_mine++] = anchor->name;
-		if (anchor->new_name[0] != '\0')
-			mine[n_mine++] = anchor->new_name;
-	}
-	return zkl_position(result->children, result->n_children, mine, n_mine,
-						node->upgrade, other);
-}
-
-static bool
-is_listed(const ZklResult *result, const char *name)
-{
-	for (int i = 0; i < result->n_children; i++)
-		if (strcmp(result->children[i], name) == 0)
-			return true;
-	return false;
 }
 
 /* Another sharer upgrades as well; its reader's data identify the session. */
@@ -206,26 +161,13 @@ read_rival(ZklNode *node, const char *child)
 									   child, false);
 }
 
-/* Returns whether another client deleted the reader node that the upgrade builds on. */
-static bool
-has_lost_anchor(const ZklNode *node, const ZklResult *result)
-{
-	const ZklNode *anchor = node->upgrade ? node->owner->anchor(node) : NULL;
-
-	return node->upgrade &&
-		(anchor == NULL || !(is_listed(result, anchor->name) ||
-							 is_listed(result, anchor->new_name)));
-}
-
 static void
 on_listed(ZklCall *call, const ZklResult *result)
 {
 	ZklNode    *node = call->subject;
 	const char *other;
 
-	if (node->list_call == call)
-		node->list_call = NULL;
-	if (!zkl__node_answered(node, call, result))
+	if (!zkl__node_answered(node, call, result) || node->state != NODE_LISTING)
 		return;
 	if (result->code == ZKL_RC_NO_NODE)
 	{
@@ -237,19 +179,19 @@ on_listed(ZklCall *call, const ZklResult *result)
 		node_fail_code(node, result);
 		return;
 	}
-	if (has_lost_anchor(node, result))
+	if (zkl__node_has_lost_anchor(node, result))
 	{
 		node->owner->on_anchor_lost(node);
 		node_fail(node, ZKL_LOCK_LOST);
 		return;
 	}
-	switch (position_of(node, result, &other))
+	switch (zkl__node_position(node, result, &other))
 	{
 		case ZKL_POSITION_FIRST:
 			became_first(node);
 			break;
 		case ZKL_POSITION_BEHIND:
-			note_blockers(node, result);
+			zkl__node_note_blockers(node, result);
 			wait_behind(node, other);
 			break;
 		case ZKL_POSITION_MOVE_UP:
@@ -267,18 +209,15 @@ on_listed(ZklCall *call, const ZklResult *result)
 	}
 }
 
-/* Lists the queue.  Pipelined behind a create, the list contains the new node. */
-void
-zkl__node_list(ZklNode *node)
+static void
+send_list(ZklNode *node)
 {
 	ZklCall    *call = zkl__node_call(node, on_listed);
 
-	node->list_call = node->lists_synced ? zkl__list_synced(call, node->lock_path, false)
+	node->state_call = node->lists_synced ? zkl__list_synced(call, node->lock_path, false)
 		: zkl__call_sent(call, call && zkl_client_list(zkl__client(node->session),
 													   node->lock_path,
 													   &call->completion));
-	if (node->state == NODE_LISTING)
-		node->state_call = node->list_call;
 }
 
 
@@ -291,23 +230,20 @@ on_predecessor_read(ZklCall *call, const ZklResult *result)
 {
 	ZklNode    *node = call->subject;
 
-	if (node->state_call != call)
+	if (!zkl__node_answered(node, call, result))
 		return;
-	node->state_call = NULL;
-	switch (result->code)
+	if (result->code == ZKL_RC_OK)
 	{
-		case ZKL_RC_OK:
-			node->state = NODE_WAITING;
-			node->owner->on_blocked(node, result);
-			break;
-		case ZKL_RC_NO_NODE:
-		case ZKL_RC_CONNECTION_LOSS:
-			node->state = NODE_LISTING;
-			zkl__node_drive(node);
-			break;
-		default:
-			node_fail_code(node, result);
+		node->state = NODE_WAITING;
+		node->owner->on_blocked(node, result);
 	}
+	else if (result->code == ZKL_RC_NO_NODE)
+	{
+		node->state = NODE_LISTING;
+		zkl__node_drive(node);
+	}
+	else
+		node_fail_code(node, result);
 }
 
 /* Sets the watch by a read, because a read of a missing node leaves no watch behind. */
@@ -323,8 +259,8 @@ send_read(ZklNode *node)
 }
 
 /* Makes a waiting node list the queue again, when it is driven next. */
-void
-zkl__node_relist(ZklNode *node)
+static void
+relist(ZklNode *node)
 {
 	if (node->state == NODE_READING || node->state == NODE_WAITING)
 	{
@@ -333,15 +269,25 @@ zkl__node_relist(ZklNode *node)
 	}
 }
 
-void
-zkl__node_watch_fired(ZklNode *node, const char *path)
+
+/*
+ * MOVING_UP and DOWNGRADING
+ */
+
+static void
+on_moved(ZklCall *call, const ZklResult *result)
 {
-	if ((node->state == NODE_READING || node->state == NODE_WAITING) &&
-		strcmp(node->watched, path) == 0)
-	{
-		zkl__node_relist(node);
+	ZklNode    *node = call->subject;
+
+	if (node->state_call != call)
+		return;
+	node->state_call = NULL;
+	zkl__node_moved(node, result);
+	if (!node->wanted)
+		zkl__node_leave(node);
+	else if (node->state == NODE_LISTING)
 		zkl__node_drive(node);
-	}
+	node->owner->on_move_ended(node);
 }
 
 
@@ -349,11 +295,23 @@ zkl__node_watch_fired(ZklNode *node, const char *path)
  * Called by the owner
  */
 
+/*
+ * The owner has sent the create.  Pipelined behind it, the list contains the new node;
+ * a permit's owner counts instead.
+ */
+void
+zkl__node_creating(ZklNode *node)
+{
+	node->state = NODE_CREATING;
+	if (!node->is_permit && !zkl__elision_expected(node))
+		send_list(node);
+}
+
 /* Waits for the list, which may be in flight already, or for the czxid as a proof. */
 static void
 place(ZklNode *node)
 {
-	node->state_call = node->list_call;
+	node->state = NODE_LISTING;
 	node->awaits_elision = node->czxid == 0 && zkl__elision_expected(node);
 	if (node->awaits_elision)
 		node->state = NODE_READING_CZXID;
@@ -370,9 +328,10 @@ void
 zkl__node_created(ZklNode *node, ZklResultCode code, const char *path,
 				  int64_t czxid)
 {
-	ZklContender contender;
 	const char *name = path ? strrchr(path, '/') : NULL;
 
+	if (code != ZKL_RC_OK)
+		node->state_call = NULL;	/* the list behind the create */
 	if (zkl__is_refusal(code))
 	{
 		node->state = NODE_NEW;
@@ -387,14 +346,13 @@ zkl__node_created(ZklNode *node, ZklResultCode code, const char *path,
 	}
 	else
 	{
-		name = name ? name + 1 : path;
-		strncpy(node->name, name, sizeof(node->name) - 1);
-		if (zkl_parse_child(node->name, &contender))
-			node->number = contender.number;
+		zkl__node_set_name(node, name ? name + 1 : path);
 		node->czxid = czxid;
-		node->state = NODE_LISTING;
 		if (!node->wanted)
+		{
+			node->state = NODE_LISTING;
 			zkl__node_leave(node);
+		}
 		else if (zkl__elision_proven(node))
 			became_first(node);
 		else
@@ -419,11 +377,27 @@ zkl__node_czxid_known(ZklNode *node, int64_t czxid)
 	node->awaits_elision = false;
 }
 
+/* Turns a held writer node into a reader node of the same number. */
+void
+zkl__node_downgrade(ZklNode *node)
+{
+	node->mode = ZKL_MODE_SHARED;
+	zkl__node_move(node, NODE_DOWNGRADING, node->number);
+	zkl__node_drive(node);
+}
+
+void
+zkl__node_relist(ZklNode *node)
+{
+	relist(node);
+	zkl__node_drive(node);
+}
+
 /* Sends the operation of the state, if the session is connected and none is in flight. */
 void
 zkl__node_drive(ZklNode *node)
 {
-	if (node->state_call || !zkl__is_connected(node->session))
+	if (!zkl__node_can_send(node))
 		return;
 	switch (node->state)
 	{
@@ -434,11 +408,11 @@ zkl__node_drive(ZklNode *node)
 			if (node->is_permit)
 				node->owner->on_listing(node);
 			else
-				zkl__node_list(node);
+				send_list(node);
 			break;
 		case NODE_MOVING_UP:
 		case NODE_DOWNGRADING:
-			zkl__node_send_move(node);
+			zkl__node_send_move(node, on_moved);
 			break;
 		case NODE_READING:
 			if (!node->is_refused)
@@ -456,3 +430,40 @@ zkl__node_drive(ZklNode *node)
 			break;
 	}
 }
+
+
+/*
+ * Events of the session
+ */
+
+static void
+on_connected(ZklSession *session)
+{
+	for (ZklNode *node = zkl__nodes(session); node; node = node->next)
+		relist(node);
+}
+
+static void
+on_drive(ZklSession *session)
+{
+	for (ZklNode *node = zkl__nodes(session); node; node = node->next)
+		zkl__node_drive(node);
+}
+
+static void
+on_watch(ZklSession *session, const char *path)
+{
+	const char *child = strrchr(path, '/');
+
+	for (ZklNode *node = child ? zkl__nodes_below(session, path, (size_t) (child - path)) : NULL;
+		 node; node = zkl__next_below(node))
+		if ((node->state == NODE_READING || node->state == NODE_WAITING) &&
+			strcmp(node->watched, path) == 0)
+			zkl__node_relist(node);
+}
+
+const ZklSessionPart zkl__queue_lock_part = {
+	.on_connected = on_connected,
+	.on_watch = on_watch,
+	.on_drive = on_drive,
+};

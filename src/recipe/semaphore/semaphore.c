@@ -294,7 +294,7 @@ create_permit(ZklRequest *request)
 										 : ZKL_CREATE_EPHEMERAL_SEQUENTIAL,
 										 &call->completion)))
 	{
-		node->state = NODE_CREATING;
+		zkl__node_creating(node);
 		permit->seen = SEEN_NOTHING;
 		send_count(request);
 	}
