@@ -41,14 +41,18 @@
 /* Deletes at the end of a session, which does not wait for timers. */
 #define MAX_AT_CLOSE 100
 
+/* The parts of a semaphore, and the znode above them. */
+#define MAX_ZNODES 3
+
+/* The znodes to be deleted together: one, or those of a semaphore. */
 typedef struct Parent
 {
 	struct Parent *next;
 	int64_t		due_ms;
 	int			refusals;
-	const char *const *parts;	/* as in ZklNode */
-	unsigned	missing;		/* bit i: part i did not exist */
-	char		path[];			/* without a part */
+	int			n_znodes;
+	char	   *paths[MAX_ZNODES];	/* the one above the others is the last */
+	bool		is_missing[MAX_ZNODES]; /* a part did not exist at the last attempt */
 } Parent;
 
 typedef struct Queue
@@ -105,42 +109,45 @@ take_first(Queue *queue)
 	return parent;
 }
 
+static void
+parent_free(Parent *parent)
+{
+	for (int i = 0; i < parent->n_znodes; i++)
+		free(parent->paths[i]);
+	free(parent);
+}
+
 /* Returns what is to be deleted after the node; NULL: nothing, or out of memory. */
 static Parent *
 parent_new(const ZklNode *node)
 {
-	size_t		length = strlen(node->lock_path);
 	Parent	   *parent;
+	char	   *top;
+	bool		complete = true;
 
 	if (!node->created_parent || zkl__config(node->session)->node_names == ZKL_NODE_NAMES_KAZOO)
 		return NULL;
-	parent = calloc(1, sizeof(Parent) + length + 1);
-	if (parent == NULL)
+	parent = calloc(1, sizeof(Parent));
+	top = strdup(node->lock_path);
+	if (parent == NULL || top == NULL)
+	{
+		free(parent);
+		free(top);
 		return NULL;
-	strcpy(parent->path, node->lock_path);
-	parent->parts = node->parts;
-	if (parent->parts)
-		*strrchr(parent->path, '/') = '\0';
-	return parent;
-}
-
-/* Returns how many znodes are deleted together: the parts, and the one above them. */
-static int
-n_znodes(const Parent *parent)
-{
-	int			n = 1;
-
-	while (parent->parts && parent->parts[n - 1])
-		n++;
-	return n;
-}
-
-/* Returns the path of one of them, malloc'd, or NULL; the last one is above the others. */
-static char *
-znode_path(const Parent *parent, int i)
-{
-	return i < n_znodes(parent) - 1 ? zkl__path(parent->path, parent->parts[i])
-		: strdup(parent->path);
+	}
+	if (node->parts)
+		*strrchr(top, '/') = '\0';
+	for (int i = 0; node->parts && node->parts[i]; i++)
+	{
+		parent->paths[i] = zkl__path(top, node->parts[i]);
+		complete = complete && parent->paths[i];
+		parent->n_znodes++;
+	}
+	parent->paths[parent->n_znodes++] = top;
+	if (complete)
+		return parent;
+	parent_free(parent);
+	return NULL;
 }
 
 /* Schedules the delete of the parent of a node that is gone. */
@@ -155,7 +162,7 @@ zkl__empty_parents_add(const ZklNode *node)
 		return;
 	parent->due_ms = zkl_now_ms() + DELETE_AFTER_MS;
 	if (parents->due.n == MAX_PARENTS)
-		free(take_first(&parents->due));
+		parent_free(take_first(&parents->due));
 	append(&parents->due, parent);
 	zkl__arm_timer(session, parent->due_ms);
 }
@@ -169,15 +176,12 @@ user_of(const ZklSession *session, const Parent *parent, bool at_close)
 {
 	ZklNode    *user = NULL;
 
-	for (int i = 0; user == NULL && i < n_znodes(parent); i++)
+	for (int i = 0; user == NULL && i < parent->n_znodes; i++)
 	{
-		char	   *path = znode_path(parent, i);
-
-		user = path ? zkl__nodes_below(session, path, strlen(path)) : NULL;
+		user = zkl__nodes_below(session, parent->paths[i], strlen(parent->paths[i]));
 		while (user && (user->state == NODE_GONE ||
 						(at_close && user->state == NODE_LEAVING)))
 			user = zkl__next_below(user);
-		free(path);
 	}
 	return user;
 }
@@ -190,20 +194,17 @@ user_of(const ZklSession *session, const Parent *parent, bool at_close)
 static ZklResultCode
 outcome(Parent *parent, const ZklResult *result, int *op)
 {
-	bool		whole = result->code == ZKL_RC_OK || result->code == ZKL_RC_CONNECTION_LOSS ||
-		*op >= result->n_ops;
-	ZklResultCode code = whole ? result->code : ZKL_RC_ROLLED_BACK;
-	unsigned	missing = parent->missing;
+	ZklResultCode code = ZKL_RC_ROLLED_BACK;
 
-	for (int i = 0; !whole && i < n_znodes(parent); i++)
+	if (result->code == ZKL_RC_OK || result->code == ZKL_RC_CONNECTION_LOSS ||
+		*op >= result->n_ops)
+		return result->code;
+	for (int i = 0; i < parent->n_znodes; i++)
 	{
-		ZklResultCode failed;
+		ZklResultCode failed = parent->is_missing[i] ? ZKL_RC_OK : result->op_codes[(*op)++];
 
-		if (missing & 1u << i)
-			continue;
-		failed = result->op_codes[(*op)++];
-		if (failed == ZKL_RC_NO_NODE && i < n_znodes(parent) - 1)
-			parent->missing |= 1u << i;
+		if (failed == ZKL_RC_NO_NODE && i < parent->n_znodes - 1)
+			parent->is_missing[i] = true;
 		else if (failed != ZKL_RC_OK && failed != ZKL_RC_ROLLED_BACK)
 			code = failed;
 	}
@@ -223,13 +224,13 @@ settle(EmptyParents *parents, Parent *parent, ZklResultCode code)
 			if (++parent->refusals == MAX_REFUSALS)
 				break;
 			parent->due_ms = zkl_now_ms() + DELETE_AFTER_MS;
-			parent->missing = 0;
+			memset(parent->is_missing, 0, sizeof(parent->is_missing));
 			append(&parents->due, parent);
 			return;
 		default:
 			break;
 	}
-	free(parent);
+	parent_free(parent);
 }
 
 /*
@@ -269,45 +270,31 @@ on_deleted(ZklCall *call, const ZklResult *result)
 		zkl__arm_timer(session, next_due(session));
 }
 
-/* Appends the operations for one parent to the "n" operations; returns their number. */
-static int
-add_ops(const Parent *parent, ZklOp *ops, int n)
-{
-	for (int i = 0; i < n_znodes(parent); i++)
-		if (!(parent->missing & 1u << i))
-		{
-			ops[n].kind = ZKL_OP_DELETE;
-			ops[n++].path = znode_path(parent, i);
-		}
-	return n;
-}
-
-/* Sends the operations in one multi and frees their paths. */
+/* Deletes this parent and the next ones, "n_parents" in all, in one multi. */
 static ZklCall *
-send_ops(ZklSession *session, ZklHandler handler, ZklOp *ops, int n)
+send_deletes(ZklSession *session, ZklHandler handler, const Parent *parent, int n_parents)
 {
 	ZklCall    *call = zkl__call_new(session, handler, NULL, NULL);
-	bool		complete = call != NULL;
+	ZklOp		ops[MAX_OPS] = {0};
+	int			n = 0;
 
-	for (int i = 0; i < n; i++)
-		complete = complete && ops[i].path;
-	call = zkl__call_sent(call, complete && zkl_client_multi(zkl__client(session), ops, n,
-															 &call->completion));
-	for (int i = 0; i < n; i++)
-		free((char *) ops[i].path);
-	return call;
+	for (; n_parents > 0; parent = parent->next, n_parents--)
+		for (int i = 0; i < parent->n_znodes; i++)
+			if (!parent->is_missing[i])
+			{
+				ops[n].kind = ZKL_OP_DELETE;
+				ops[n++].path = parent->paths[i];
+			}
+	return zkl__call_sent(call, call && zkl_client_multi(zkl__client(session), ops, n,
+														 &call->completion));
 }
 
 static void
 send_batch(ZklSession *session)
 {
 	EmptyParents *parents = parents_of(session);
-	ZklOp		ops[MAX_OPS] = {0};
-	int			n = 0;
 
-	for (const Parent *parent = parents->batch.first; parent; parent = parent->next)
-		n = add_ops(parent, ops, n);
-	parents->call = send_ops(session, on_deleted, ops, n);
+	parents->call = send_deletes(session, on_deleted, parents->batch.first, parents->batch.n);
 	while (parents->call == NULL && parents->batch.first)
 		prepend(&parents->due, take_first(&parents->batch));
 }
@@ -326,31 +313,23 @@ drive(ZklSession *session)
 		Parent	   *parent;
 		ZklNode    *user;
 
-		if (due == 0 || due > now || n_ops + n_znodes(parents->due.first) > MAX_OPS)
+		if (due == 0 || due > now || n_ops + parents->due.first->n_znodes > MAX_OPS)
 			break;
 		parent = take_first(&parents->due);
 		user = user_of(session, parent, false);
 		if (user == NULL)
 		{
-			n_ops += n_znodes(parent);
+			n_ops += parent->n_znodes;
 			append(&parents->batch, parent);
 		}
 		else
 		{
 			user->created_parent = true;	/* schedules the parent again when it is gone */
-			free(parent);
+			parent_free(parent);
 		}
 	}
 	if (parents->call == NULL && parents->batch.first)
 		send_batch(session);
-}
-
-static void
-delete_now(ZklSession *session, const Parent *parent)
-{
-	ZklOp		ops[MAX_OPS] = {0};
-
-	send_ops(session, zkl__ignore_answer, ops, add_ops(parent, ops, 0));
 }
 
 /*
@@ -371,14 +350,14 @@ on_close(ZklSession *session)
 
 		if (parent == NULL)
 			continue;
-		delete_now(session, parent);
-		free(parent);
+		send_deletes(session, zkl__ignore_answer, parent, 1);
+		parent_free(parent);
 		n++;
 	}
 	for (Parent *parent = parents->due.first; parent && n < MAX_AT_CLOSE; parent = parent->next)
 		if (user_of(session, parent, true) == NULL)
 		{
-			delete_now(session, parent);
+			send_deletes(session, zkl__ignore_answer, parent, 1);
 			n++;
 		}
 }
@@ -389,9 +368,9 @@ on_free(ZklSession *session)
 	EmptyParents *parents = parents_of(session);
 
 	while (parents->due.first)
-		free(take_first(&parents->due));
+		parent_free(take_first(&parents->due));
 	while (parents->batch.first)
-		free(take_first(&parents->batch));
+		parent_free(take_first(&parents->batch));
 }
 
 static void
