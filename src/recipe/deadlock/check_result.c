@@ -205,8 +205,8 @@ static void
 find_blockers(ZklQueueEntry *queue_entry, const ZklQueued *queue, int n_queue,
 			  ZklBlocker *blockers)
 {
-	int			n = zkl_blockers_in(queue, n_queue, queue_entry->child, queue_entry->upgrade,
-									blockers);
+	int			n = zkl_blockers(queue, n_queue, queue_entry->child, queue_entry->upgrade,
+								 blockers);
 
 	queue_entry->blockers = calloc((size_t) (n > 0 ? n : 1), sizeof(uint64_t));
 	for (int i = 0; queue_entry->blockers && i < n; i++)

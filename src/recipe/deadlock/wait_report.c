@@ -39,15 +39,12 @@ is_waiting_for_permit(const ZklRequest *request)
 		request->permit->seen == SEEN_FULL;
 }
 
-/*
- * Has the session given up a node that still exists?  Waits for it end by themselves,
- * unless the ensemble refuses the delete.
- */
+/* Has the session given up a node that still exists?  Waits for it end by themselves. */
 static bool
 has_pending_deletes(const ZklSession *session)
 {
 	for (const ZklNode *node = zkl__nodes(session); node; node = node->next)
-		if (!node->wanted && node->state != NODE_GONE && !node->is_undeletable)
+		if (zkl__node_is_pending_delete(node))
 			return true;
 	return false;
 }

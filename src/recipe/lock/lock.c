@@ -269,8 +269,7 @@ static bool
 is_moving(const ZklSession *session)
 {
 	for (const ZklLock *lock = locks_of(session)->first; lock; lock = lock->next)
-		if (lock->anchor && lock->anchor->state == NODE_DOWNGRADING &&
-			!lock->anchor->is_move_refused)
+		if (lock->anchor && zkl__node_is_moving(lock->anchor))
 			return true;
 	return false;
 }

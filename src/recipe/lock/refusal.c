@@ -29,25 +29,12 @@ refused_node(const ZklRequest *request)
 	{
 		ZklNode    *node = request->nodes[i];
 
-		if (node->watched == NULL ||
-			(node->state != NODE_READING && node->state != NODE_WAITING))
-			continue;
-		if (node->state == NODE_READING && node->is_refused)
+		if (node->state == NODE_REFUSED)
 			return node;
-		if (found == NULL)
+		if (found == NULL && (node->state == NODE_READING || node->state == NODE_WAITING))
 			found = node;
 	}
 	return found;
-}
-
-/* Returns the session of the predecessor, or 0 if its name contains none. */
-static int64_t
-predecessor_session(const ZklNode *node)
-{
-	uint64_t	owner = 0;
-
-	(void) zkl_parse_owner(strrchr(node->watched, '/') + 1, &owner);
-	return (int64_t) owner;
 }
 
 /* Returns the node that this session's contender keeps from the lock, or NULL. */
@@ -56,7 +43,7 @@ node_refused_by(const ZklRequest *request, int64_t session)
 {
 	ZklNode    *node = refused_node(request);
 
-	return node && predecessor_session(node) == session ? node : NULL;
+	return node && zkl__node_predecessor(node) == session ? node : NULL;
 }
 
 int
@@ -74,7 +61,7 @@ zkl__refusal_info(const ZklRequest *request, ZklRequestInfo *info)
 
 	info->is_refused = node != NULL;
 	if (node)
-		info->refused_by = predecessor_session(node);
+		info->refused_by = zkl__node_predecessor(node);
 }
 
 void
@@ -96,9 +83,9 @@ zkl_request_wait(ZklRequest *request, int64_t refused_by)
 
 	zkl__session_lock(request->session);
 	node = node_refused_by(request, refused_by);
-	if (node && node->is_refused)
+	if (node && node->state == NODE_REFUSED)
 	{
-		node->is_refused = false;
+		node->state = NODE_READING;
 		zkl__node_drive(node);
 	}
 	zkl__session_unlock(request->session);

@@ -10,6 +10,24 @@
 
 #include "queue.h"
 
+struct ZklNodePrivate
+{
+	ZklNode    *prev;			/* of node->next */
+	ZklNode    *next_alike;		/* in the hash table of nodes.c */
+	ZklNode   **link_alike;		/* the pointer to this node there */
+	ZklNode    *next_garbage;	/* to be freed */
+	ZklNode    *next_put_off;	/* in the list of leave.c, then in the delete call's detail */
+	ZklCall    *state_call;		/* whose answer this state waits for; CREATING: the list */
+	bool		wanted;			/* not released, not given up */
+	bool		lists_synced;	/* non-blocking, was not first: sync before each list */
+	bool		awaits_elision; /* READING_CZXID: the czxid may prove that it is first */
+	bool		is_move_refused;	/* DOWNGRADING: still has its old name, until retried */
+	bool		is_undeletable; /* LEAVING: an ACL forbids the delete, which was logged */
+	bool		is_put_off;		/* LEAVING: its delete waits for zkl__leave_end() */
+	char		new_name[ZKL_CHILD_NAME_SIZE];	/* MOVING_UP, DOWNGRADING: the name to move to */
+	char	   *watched;		/* the predecessor, or the writer to move up to */
+};
+
 /* nodes.c */
 extern uint32_t zkl__path_hash(const char *path, size_t length);
 extern bool zkl__node_answered(ZklNode *node, const ZklCall *call, const ZklResult *result);

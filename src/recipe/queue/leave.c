@@ -37,9 +37,9 @@ log_refusal(ZklNode *node)
 {
 	char		line[512];
 
-	if (node->is_undeletable)
+	if (node->priv->is_undeletable)
 		return;
-	node->is_undeletable = true;
+	node->priv->is_undeletable = true;
 	snprintf(line, sizeof(line), ":ZOO_WARN@release: an ACL forbids to delete %s/%s",
 			 node->lock_path, node->name);
 	zkl_log_keep_io(line);
@@ -64,10 +64,10 @@ on_deleted(ZklCall *call, const ZklResult *result)
 		log_refusal(node);
 	if (result->code != ZKL_RC_OK && result->code != ZKL_RC_NO_NODE)
 		zkl__retry_later(node->session);
-	else if (node->new_name[0] != '\0')
+	else if (node->priv->new_name[0] != '\0')
 	{
-		zkl__node_set_name(node, node->new_name);
-		node->new_name[0] = '\0';
+		zkl__node_set_name(node, node->priv->new_name);
+		node->priv->new_name[0] = '\0';
 		zkl__node_send_delete(node);
 	}
 	else
@@ -79,10 +79,10 @@ put_off(ZklNode *node)
 {
 	Leaving    *leaving = leaving_of(node->session);
 
-	if (node->put_off)
+	if (node->priv->is_put_off)
 		return;
-	node->put_off = true;
-	node->next_put_off = leaving->put_off;
+	node->priv->is_put_off = true;
+	node->priv->next_put_off = leaving->put_off;
 	leaving->put_off = node;
 	leaving->n_put_off++;
 }
@@ -93,11 +93,11 @@ zkl__node_send_delete(ZklNode *node)
 {
 	if (!zkl__node_can_send(node))
 		return;
-	if (leaving_of(node->session)->depth > 0 && node->new_name[0] == '\0')
+	if (leaving_of(node->session)->depth > 0 && node->priv->new_name[0] == '\0')
 		put_off(node);
 	else
-		node->state_call = zkl__delete_child(zkl__node_call(node, on_deleted), node->lock_path,
-											 node->name);
+		node->priv->state_call = zkl__delete_child(zkl__node_call(node, on_deleted), node->lock_path,
+												   node->name);
 }
 
 /*
@@ -117,15 +117,16 @@ zkl__node_leave(ZklNode *node)
 			break;
 		case NODE_MOVING_UP:
 		case NODE_DOWNGRADING:
-			if (node->state_call == NULL)
+			if (node->priv->state_call == NULL)
 				node->state = NODE_LEAVING;
 			break;
 		case NODE_LISTING:
+		case NODE_REFUSED:
 		case NODE_READING:
 		case NODE_WAITING:
 		case NODE_READING_CZXID:
 		case NODE_HELD:
-			node->state_call = NULL;
+			node->priv->state_call = NULL;
 			node->state = NODE_LEAVING;
 			break;
 		case NODE_CREATING:
@@ -138,6 +139,13 @@ zkl__node_leave(ZklNode *node)
 		zkl__node_send_delete(node);
 }
 
+/* Returns whether the node was given up and still exists, unless an ACL keeps it. */
+bool
+zkl__node_is_pending_delete(const ZklNode *node)
+{
+	return !node->priv->wanted && node->state != NODE_GONE && !node->priv->is_undeletable;
+}
+
 /* If the multi fails, each node is deleted alone: another client may have deleted one. */
 static void
 on_all_deleted(ZklCall *call, const ZklResult *result)
@@ -146,8 +154,8 @@ on_all_deleted(ZklCall *call, const ZklResult *result)
 
 	for (ZklNode *node = call->detail; node; node = next)
 	{
-		next = node->next_put_off;
-		node->state_call = NULL;
+		next = node->priv->next_put_off;
+		node->priv->state_call = NULL;
 		if (result->code == ZKL_RC_OK)
 			gone(node);
 		else if (result->code != ZKL_RC_CONNECTION_LOSS)
@@ -164,7 +172,7 @@ delete_together(ZklSession *session, ZklNode *nodes, int n)
 	bool		complete = ops && call;
 	int			i = 0;
 
-	for (const ZklNode *node = nodes; complete && node; node = node->next_put_off)
+	for (const ZklNode *node = nodes; complete && node; node = node->priv->next_put_off)
 		complete = zkl__op_for_node(&ops[i++], ZKL_OP_DELETE, node);
 	if (call)
 		call->detail = nodes;
@@ -197,9 +205,9 @@ zkl__leave_end(ZklSession *session)
 		call = delete_together(session, nodes, n);
 	for (ZklNode *node = nodes; node; node = next)
 	{
-		next = node->next_put_off;
-		node->put_off = false;
-		node->state_call = call;
+		next = node->priv->next_put_off;
+		node->priv->is_put_off = false;
+		node->priv->state_call = call;
 		if (n == 1)
 			zkl__node_send_delete(node);
 	}

@@ -19,7 +19,7 @@ void
 zkl__node_move(ZklNode *node, ZklNodeState state, int32_t number)
 {
 	if (zkl_child_name(node->node_names, node->mode, zkl__session_id(node->session),
-					   node->guid_counter, number, node->new_name))
+					   node->guid_counter, number, node->priv->new_name))
 		node->state = state;
 }
 
@@ -30,33 +30,32 @@ zkl__node_move(ZklNode *node, ZklNodeState state, int32_t number)
 void
 zkl__node_send_move(ZklNode *node, ZklHandler handler)
 {
-	char	   *new_path = zkl__path(node->lock_path, node->new_name);
-	char	   *old_path = zkl__path(node->lock_path, node->name);
+	bool		is_up = node->state == NODE_MOVING_UP;
 	ZklOp		ops[] = {
-		{ZKL_OP_CREATE, new_path, ZKL_CREATE_EPHEMERAL, node->data, node->data_len},
-		{ZKL_OP_DELETE, old_path, 0, NULL, 0},
-		{ZKL_OP_CHECK, node->watched, 0, NULL, 0},
+		{ZKL_OP_CREATE, zkl__path(node->lock_path, node->priv->new_name),
+		ZKL_CREATE_EPHEMERAL, node->data, node->data_len},
+		{ZKL_OP_DELETE, zkl__path(node->lock_path, node->name), 0, NULL, 0},
+		{ZKL_OP_CHECK, is_up ? zkl__path(node->lock_path, node->priv->watched) : NULL, 0, NULL, 0},
 	};
-	ZklCall    *call = NULL;
+	bool		complete = ops[0].path && ops[1].path && (ops[2].path || !is_up);
+	ZklCall    *call = zkl__node_call(node, handler);
 
-	node->is_move_refused = false;
-	if (new_path && old_path)
-		call = zkl__node_call(node, handler);
+	node->priv->is_move_refused = false;
 	if (call)
 		call->confirms = true;
-	node->state_call = zkl__call_sent(call, call &&
-									  zkl_client_multi(zkl__client(node->session), ops,
-													   node->state == NODE_MOVING_UP ? 3 : 2,
-													   &call->completion));
-	free(new_path);
-	free(old_path);
+	call = zkl__call_sent(call, call && complete &&
+						  zkl_client_multi(zkl__client(node->session), ops, is_up ? 3 : 2,
+										   &call->completion));
+	node->priv->state_call = call;
+	for (int i = 0; i < 3; i++)
+		free((char *) ops[i].path);
 }
 
 static void
 move_done(ZklNode *node)
 {
-	zkl__node_set_name(node, node->new_name);
-	node->new_name[0] = '\0';
+	zkl__node_set_name(node, node->priv->new_name);
+	node->priv->new_name[0] = '\0';
 	node->state = node->state == NODE_MOVING_UP ? NODE_LISTING : NODE_HELD;
 	node->owner->on_moved(node);
 }
@@ -74,10 +73,10 @@ move_failed(ZklNode *node, const ZklResult *result)
 	{
 		if (zkl__is_refusal(result->code))
 		{
-			node->new_name[0] = '\0';
+			node->priv->new_name[0] = '\0';
 			node->state = NODE_LISTING;
 		}
-		if (node->wanted && result->code != ZKL_RC_NO_NODE)
+		if (node->priv->wanted && result->code != ZKL_RC_NO_NODE)
 			node->owner->on_failed(node, zkl__status_of(result->code), result->raw_code);
 	}
 	else if (result->code == ZKL_RC_NO_NODE)
@@ -87,7 +86,7 @@ move_failed(ZklNode *node, const ZklResult *result)
 	}
 	else
 	{
-		node->is_move_refused = zkl__is_refusal(result->code);
+		node->priv->is_move_refused = zkl__is_refusal(result->code);
 		zkl__retry_later(node->session);
 	}
 }
@@ -102,4 +101,11 @@ zkl__node_moved(ZklNode *node, const ZklResult *result)
 		move_done(node);
 	else if (result->code != ZKL_RC_CONNECTION_LOSS)
 		move_failed(node, result);
+}
+
+/* Returns whether a held node is being renamed, and may have either name. */
+bool
+zkl__node_is_moving(const ZklNode *node)
+{
+	return node->state == NODE_DOWNGRADING && !node->priv->is_move_refused;
 }

@@ -251,12 +251,10 @@ const char *
 zkl_find_child(const char *const *children, int n_children, const char *prefix)
 {
 	size_t		n = strlen(prefix);
-	ZklContender unused;
 
 	for (int i = 0; i < n_children; i++)
 		if (strncmp(children[i], prefix, n) == 0 &&
-			children[i][n + strspn(children[i] + n, "-0123456789")] == '\0' &&
-			zkl_parse_child(children[i], &unused))
+			children[i][n + strspn(children[i] + n, "-0123456789")] == '\0')
 			return children[i];
 	return NULL;
 }

@@ -52,7 +52,7 @@ extern bool zkl_child_name(ZklNodeNames node_names, ZklMode mode,
 extern void zkl_permit_prefix(ZklNodeNames node_names, int64_t session_id,
 							  uint64_t counter, char out[ZKL_CHILD_NAME_SIZE]);
 
-/* Returns the child whose name is the prefix and a number, or NULL. */
+/* Returns the child whose name is the prefix, perhaps with a number, or NULL. */
 extern const char *zkl_find_child(const char *const *children, int n_children,
 								  const char *prefix);
 
@@ -126,16 +126,12 @@ extern ZklQueued *zkl_read_queue(const char *const *children, int n_children, in
 
 /*
  * Sets "blockers" to the owners of the nodes of other sessions that must be gone
- * before a node is first, and returns their number, or -1 if the node is not among
- * the children or memory is exhausted.  Nodes without an owner are left out, an
- * owner may appear more than once.  "blockers" has room for n_children.
+ * before a node is first, and returns their number, or -1 if the node is not in the
+ * queue, which comes from zkl_read_queue().  Nodes without an owner are left out, an
+ * owner may appear more than once.  "blockers" has room for n_queue.
  */
-extern int	zkl_blockers(const char *const *children, int n_children,
-						 const char *name, bool upgrade, ZklBlocker *blockers);
-
-/* The same for a queue from zkl_read_queue(). */
-extern int	zkl_blockers_in(const ZklQueued *queue, int n_queue, const char *name,
-							bool upgrade, ZklBlocker *blockers);
+extern int	zkl_blockers(const ZklQueued *queue, int n_queue, const char *name,
+						 bool upgrade, ZklBlocker *blockers);
 
 /*
  * Returns which program created the child, judging by the name; "session_id" is

@@ -75,7 +75,7 @@ find_from(ZklNode *node, const char *path, size_t length)
 {
 	while (node && (strncmp(node->lock_path, path, length) != 0 ||
 					node->lock_path[length] != '\0'))
-		node = node->next_alike;
+		node = node->priv->next_alike;
 	return node;
 }
 
@@ -90,7 +90,7 @@ zkl__nodes_below(const ZklSession *session, const char *path, size_t length)
 ZklNode *
 zkl__next_below(const ZklNode *node)
 {
-	return find_from(node->next_alike, node->lock_path, strlen(node->lock_path));
+	return find_from(node->priv->next_alike, node->lock_path, strlen(node->lock_path));
 }
 
 
@@ -113,12 +113,12 @@ link_node(ZklNode *node)
 
 	node->next = nodes->first;
 	if (node->next)
-		node->next->prev = node;
+		node->next->priv->prev = node;
 	nodes->first = node;
-	node->next_alike = *bucket;
-	if (node->next_alike)
-		node->next_alike->link_alike = &node->next_alike;
-	node->link_alike = bucket;
+	node->priv->next_alike = *bucket;
+	if (node->priv->next_alike)
+		node->priv->next_alike->priv->link_alike = &node->priv->next_alike;
+	node->priv->link_alike = bucket;
 	*bucket = node;
 	nodes->n_wanted++;
 	nodes->wanted_bytes += wanted_bytes(node);
@@ -133,7 +133,7 @@ on_idle(void *subject)
 
 	if (node->state != NODE_GONE || node->uses.calls > 0)
 		return;
-	node->next_garbage = nodes->garbage;
+	node->priv->next_garbage = nodes->garbage;
 	nodes->garbage = node;
 	zkl__sweep_later(node->session);
 }
@@ -144,11 +144,13 @@ zkl__node_new(ZklSession *session, const ZklNodeOwner *owner, const char *lock_p
 			  ZklMode mode, ZklNodeNames node_names, const char *data, int data_len)
 {
 	size_t		path_size = strlen(lock_path) + 1;
-	ZklNode    *node = calloc(1, sizeof(ZklNode) + path_size + (size_t) data_len);
+	ZklNode    *node = calloc(1, sizeof(ZklNode) + sizeof(ZklNodePrivate) +
+							  path_size + (size_t) data_len);
 
 	if (node == NULL)
 		return NULL;
-	node->lock_path = (char *) (node + 1);
+	node->priv = (ZklNodePrivate *) (node + 1);
+	node->lock_path = (char *) (node->priv + 1);
 	memcpy(node->lock_path, lock_path, path_size);
 	node->data = node->lock_path + path_size;
 	memcpy(node->data, data, (size_t) data_len);
@@ -156,9 +158,8 @@ zkl__node_new(ZklSession *session, const ZklNodeOwner *owner, const char *lock_p
 	node->session = session;
 	node->owner = owner;
 	node->uses.on_idle = on_idle;
-	node->find = zkl_find_child;
 	node->state = NODE_NEW;
-	node->wanted = true;
+	node->priv->wanted = true;
 	node->mode = mode;
 	node->node_names = node_names;
 	node->guid_counter = ++nodes_of(session)->guid_counter;
@@ -194,9 +195,9 @@ zkl__ops_free(ZklOp *ops, int n)
 bool
 zkl__node_answered(ZklNode *node, const ZklCall *call, const ZklResult *result)
 {
-	if (node->state_call != call)
+	if (node->priv->state_call != call)
 		return false;
-	node->state_call = NULL;
+	node->priv->state_call = NULL;
 	return result->code != ZKL_RC_CONNECTION_LOSS;
 }
 
@@ -204,7 +205,7 @@ zkl__node_answered(ZklNode *node, const ZklCall *call, const ZklResult *result)
 bool
 zkl__node_can_send(const ZklNode *node)
 {
-	return node->state_call == NULL && zkl__is_connected(node->session);
+	return node->priv->state_call == NULL && zkl__is_connected(node->session);
 }
 
 /* Sets the child name that the node has at the server. */
@@ -224,12 +225,12 @@ zkl__node_unwant(ZklNode *node)
 {
 	Nodes	   *nodes = nodes_of(node->session);
 
-	if (node->wanted)
+	if (node->priv->wanted)
 	{
 		nodes->n_wanted--;
 		nodes->wanted_bytes -= wanted_bytes(node);
 	}
-	node->wanted = false;
+	node->priv->wanted = false;
 }
 
 /* The znode does not exist, or no longer exists. */
@@ -237,7 +238,7 @@ void
 zkl__node_gone(ZklNode *node)
 {
 	node->state = NODE_GONE;
-	node->state_call = NULL;
+	node->priv->state_call = NULL;
 	on_idle(node);
 }
 
@@ -245,16 +246,16 @@ zkl__node_gone(ZklNode *node)
 static void
 node_free(ZklNode *node)
 {
-	if (node->prev)
-		node->prev->next = node->next;
+	if (node->priv->prev)
+		node->priv->prev->next = node->next;
 	else
 		nodes_of(node->session)->first = node->next;
 	if (node->next)
-		node->next->prev = node->prev;
-	*node->link_alike = node->next_alike;
-	if (node->next_alike)
-		node->next_alike->link_alike = node->link_alike;
-	free(node->watched);
+		node->next->priv->prev = node->priv->prev;
+	*node->priv->link_alike = node->priv->next_alike;
+	if (node->priv->next_alike)
+		node->priv->next_alike->priv->link_alike = node->priv->link_alike;
+	free(node->priv->watched);
 	free(node->blockers);
 	free(node);
 }
@@ -273,7 +274,7 @@ on_sweep(ZklSession *session)
 	{
 		ZklNode    *node = nodes->garbage;
 
-		nodes->garbage = node->next_garbage;
+		nodes->garbage = node->priv->next_garbage;
 		node_free(node);
 	}
 }

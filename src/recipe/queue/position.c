@@ -24,8 +24,8 @@ zkl__node_position(const ZklNode *node, const ZklResult *list, const char **othe
 	if (anchor)
 	{
 		mine[n_mine++] = anchor->name;
-		if (anchor->new_name[0] != '\0')
-			mine[n_mine++] = anchor->new_name;
+		if (anchor->priv->new_name[0] != '\0')
+			mine[n_mine++] = anchor->priv->new_name;
 	}
 	return zkl_position(list->children, list->n_children, mine, n_mine,
 						node->upgrade, other);
@@ -39,7 +39,7 @@ zkl__node_has_lost_anchor(const ZklNode *node, const ZklResult *list)
 
 	for (int i = 0; anchor && i < list->n_children; i++)
 		if (strcmp(list->children[i], anchor->name) == 0 ||
-			strcmp(list->children[i], anchor->new_name) == 0)
+			strcmp(list->children[i], anchor->priv->new_name) == 0)
 			return false;
 	return node->upgrade;
 }
@@ -48,13 +48,12 @@ zkl__node_has_lost_anchor(const ZklNode *node, const ZklResult *list)
 void
 zkl__node_note_blockers(ZklNode *node, const ZklResult *list)
 {
-	ZklBlocker *blockers = realloc(node->blockers,
-								   (size_t) list->n_children * sizeof(ZklBlocker));
+	int			n_queue;
+	ZklQueued  *queue = zkl_read_queue(list->children, list->n_children, &n_queue);
 
-	node->n_blockers = 0;
-	if (blockers == NULL)
-		return;
-	node->blockers = blockers;
-	node->n_blockers = zkl_blockers(list->children, list->n_children,
-									node->name, node->upgrade, blockers);
+	free(node->blockers);
+	node->blockers = malloc((size_t) list->n_children * sizeof(ZklBlocker));
+	node->n_blockers = queue && node->blockers
+		? zkl_blockers(queue, n_queue, node->name, node->upgrade, node->blockers) : 0;
+	free(queue);
 }

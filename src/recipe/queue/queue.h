@@ -37,7 +37,9 @@ typedef struct ZklNodeOwner ZklNodeOwner;
  *		LISTING        first, czxid known or upgrade -> HELD
  *		               first, czxid unknown          -> READING_CZXID
  *		               has a predecessor             -> READING
+ *		               ... and is non-blocking       -> REFUSED
  *		               upgrade, has a waiting writer -> MOVING_UP
+ *		REFUSED        the owner waits nevertheless  -> READING
  *		READING        read with a watch             -> WAITING
  *		               no predecessor any more       -> LISTING
  *		WAITING        the watch fired               -> LISTING
@@ -55,7 +57,7 @@ typedef struct ZklNodeOwner ZklNodeOwner;
  * is NULL).  So a lost connection loses an answer, but not the state: the node is
  * driven again on the next connection.  There are two exceptions.  After a lost
  * create the znode may or may not exist, so CREATING becomes UNKNOWN.  Watches are
- * lost with the connection, so READING and WAITING become LISTING.
+ * lost with the connection, so REFUSED, READING and WAITING become LISTING.
  *
  * A node that is no longer wanted becomes LEAVING at once, except where an answer
  * decides what to delete: CREATING and UNKNOWN first find out whether the znode
@@ -68,6 +70,7 @@ typedef enum ZklNodeState
 	NODE_UNKNOWN,				/* may exist: list the queue, look for the GUID */
 	NODE_LISTING,				/* exists: list the queue to find its position */
 	NODE_MOVING_UP,				/* upgrade: rename to a waiting writer's number */
+	NODE_REFUSED,				/* non-blocking, not first: its owner decides whether to wait */
 	NODE_READING,				/* not first: read the predecessor with a watch */
 	NODE_WAITING,				/* not first: wait for the watch */
 	NODE_READING_CZXID,			/* the request reads the czxid */
@@ -77,45 +80,32 @@ typedef enum ZklNodeState
 	NODE_GONE					/* does not exist; freed with its last call */
 } ZklNodeState;
 
+/* What only this folder knows of a node (internal.h). */
+typedef struct ZklNodePrivate ZklNodePrivate;
+
 /* One node of this session, from before its create until it is known to be deleted. */
 struct ZklNode
 {
+	ZklNodePrivate *priv;
 	ZklSession *session;
-	ZklNode    *prev;			/* in the list of zkl__nodes() */
-	ZklNode    *next;
-	ZklNode    *next_alike;		/* in the hash table of nodes.c */
-	ZklNode   **link_alike;		/* the pointer to this node there */
-	ZklNode    *next_garbage;	/* to be freed */
-	ZklNode    *next_put_off;	/* in the list of leave.c, then in the delete call's detail */
+	ZklNode    *next;			/* in the list of zkl__nodes() */
 	const ZklNodeOwner *owner;
-	/* returns the child named "prefix", perhaps with a number appended; or NULL */
-	const char *(*find) (const char *const *children, int n_children, const char *prefix);
 	ZklNodeState state;
-	bool		wanted;			/* not released, not given up */
-	bool		is_try;			/* non-blocking: its owner decides before it waits */
 	ZklUses		uses;
-	ZklCall    *state_call;		/* whose answer this state waits for; CREATING: the list */
-	bool		lists_synced;	/* non-blocking, was not first: sync before each list */
-	bool		is_refused;		/* READING: non-blocking, until its owner decides to wait */
-	bool		awaits_elision; /* READING_CZXID: the czxid may prove that it is first */
-	bool		is_move_refused;	/* DOWNGRADING: still has its old name, until retried */
-	bool		is_undeletable; /* LEAVING: an ACL forbids the delete, which was logged */
-	bool		put_off;		/* LEAVING: its delete waits for zkl__leave_end() */
 	char	   *lock_path;
+	char		name[ZKL_CHILD_NAME_SIZE];	/* child name; before the create, its prefix */
+	int32_t		number;
+	int64_t		czxid;			/* 0: unknown */
 	char	   *data;
 	int			data_len;
 	ZklMode		mode;
+	ZklNodeNames node_names;	/* the scheme of its name */
+	uint64_t	guid_counter;
+	bool		is_try;			/* non-blocking: its owner decides before it waits */
 	bool		upgrade;		/* the session holds a reader node as well */
 	bool		is_permit;		/* a permit: in no queue, its owner lists and grants */
 	bool		created_parent; /* this session created the lock's znode, and deletes it later */
 	const char *const *parts;	/* lock_path is one of these znodes of a semaphore, or NULL */
-	ZklNodeNames node_names;	/* the scheme of its name */
-	uint64_t	guid_counter;
-	int32_t		number;
-	int64_t		czxid;			/* 0: unknown */
-	char		name[ZKL_CHILD_NAME_SIZE];	/* child name; before the create, its prefix */
-	char		new_name[ZKL_CHILD_NAME_SIZE];	/* MOVING_UP, DOWNGRADING: the name to move to */
-	char	   *watched;		/* path of the predecessor, or of the writer to move up to */
 	ZklBlocker *blockers;		/* not first: the sessions that it waits for */
 	int			n_blockers;
 	ZklRequest *request;		/* NULL if held or given up */
@@ -179,8 +169,12 @@ extern const ZklSessionPart zkl__empty_parents_part;
 /* leave.c */
 extern const ZklSessionPart zkl__leaving_part;
 extern void zkl__node_leave(ZklNode *node);
+extern bool zkl__node_is_pending_delete(const ZklNode *node);
 extern void zkl__leave_begin(ZklSession *session);
 extern void zkl__leave_end(ZklSession *session);
+
+/* move.c */
+extern bool zkl__node_is_moving(const ZklNode *node);
 
 /* queue_lock.c */
 extern const ZklSessionPart zkl__queue_lock_part;
@@ -191,5 +185,6 @@ extern void zkl__node_created(ZklNode *node, ZklResultCode code,
 							  const char *path, int64_t czxid);
 extern void zkl__node_czxid_known(ZklNode *node, int64_t czxid);
 extern void zkl__node_downgrade(ZklNode *node);
+extern int64_t zkl__node_predecessor(const ZklNode *node);
 
 #endif							/* ZKL_QUEUE_H */

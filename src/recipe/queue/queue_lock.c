@@ -16,7 +16,7 @@
  * - A node is granted only by a list of the queue that shows it first, or by the
  *	 proof in list_elision.c.  That its predecessor is gone is no proof: the
  *	 predecessor may have given up, or a downgrade may have created a lower number.
- * - A node waits for one answer at a time, that to node->state_call.  A transition
+ * - A node waits for one answer at a time, that to node->priv->state_call.  A transition
  *	 clears state_call, and a handler ignores the answer to any other call.
  *
  *-------------------------------------------------------------------------
@@ -40,13 +40,13 @@ node_fail_code(ZklNode *node, const ZklResult *result)
 }
 
 static bool
-watch_path(ZklNode *node, const char *child)
+set_watched(ZklNode *node, const char *child)
 {
-	free(node->watched);
-	node->watched = zkl__path(node->lock_path, child);
-	if (node->watched == NULL)
+	free(node->priv->watched);
+	node->priv->watched = strdup(child);
+	if (node->priv->watched == NULL)
 		node_fail(node, ZKL_NO_MEMORY);
-	return node->watched != NULL;
+	return node->priv->watched != NULL;
 }
 
 
@@ -65,13 +65,13 @@ on_own_node_listed(ZklCall *call, const ZklResult *result)
 		return;
 	if (result->code != ZKL_RC_OK && result->code != ZKL_RC_NO_NODE)
 	{
-		if (node->wanted)
+		if (node->priv->wanted)
 			node_fail_code(node, result);
 		zkl__retry_later(node->session);
 		return;
 	}
 	if (result->code == ZKL_RC_OK)
-		found = node->find(result->children, result->n_children, node->name);
+		found = zkl_find_child(result->children, result->n_children, node->name);
 	exists = found && strlen(found) < sizeof(node->name);
 	zkl__node_created(node, exists ? ZKL_RC_OK : ZKL_RC_NO_NODE, found, 0);
 	if (node->request)
@@ -81,8 +81,8 @@ on_own_node_listed(ZklCall *call, const ZklResult *result)
 static void
 send_own_node_list(ZklNode *node)
 {
-	node->state_call = zkl__list_synced(zkl__node_call(node, on_own_node_listed),
-										node->lock_path, false);
+	node->priv->state_call = zkl__list_synced(zkl__node_call(node, on_own_node_listed),
+											  node->lock_path, false);
 }
 
 
@@ -93,7 +93,7 @@ send_own_node_list(ZklNode *node)
 static void
 became_first(ZklNode *node)
 {
-	node->state_call = NULL;
+	node->priv->state_call = NULL;
 	if (node->upgrade || node->czxid != 0)
 		node->state = NODE_HELD;
 	else
@@ -110,15 +110,14 @@ became_first(ZklNode *node)
 static void
 wait_behind(ZklNode *node, const char *other)
 {
-	if (node->is_try && !node->lists_synced)
+	if (node->is_try && !node->priv->lists_synced)
 	{
-		node->lists_synced = true;
+		node->priv->lists_synced = true;
 		zkl__node_drive(node);
 	}
-	else if (watch_path(node, other))
+	else if (set_watched(node, other))
 	{
-		node->state = NODE_READING;
-		node->is_refused = node->is_try;
+		node->state = node->is_try ? NODE_REFUSED : NODE_READING;
 		if (node->is_try)
 			zkl__wake(node->session);
 		zkl__node_drive(node);
@@ -131,7 +130,7 @@ move_up(ZklNode *node, const char *writer)
 {
 	ZklContender contender;
 
-	if (!zkl_parse_child(writer, &contender) || !watch_path(node, writer))
+	if (!zkl_parse_child(writer, &contender) || !set_watched(node, writer))
 		return;
 	zkl__node_move(node, NODE_MOVING_UP, contender.number);
 	zkl__node_drive(node);
@@ -157,8 +156,8 @@ on_rival_read(ZklCall *call, const ZklResult *result)
 static void
 read_rival(ZklNode *node, const char *child)
 {
-	node->state_call = zkl__read_child(zkl__node_call(node, on_rival_read), node->lock_path,
-									   child, false);
+	node->priv->state_call = zkl__read_child(zkl__node_call(node, on_rival_read), node->lock_path,
+											 child, false);
 }
 
 static void
@@ -214,7 +213,7 @@ send_list(ZklNode *node)
 {
 	ZklCall    *call = zkl__node_call(node, on_listed);
 
-	node->state_call = node->lists_synced ? zkl__list_synced(call, node->lock_path, false)
+	node->priv->state_call = node->priv->lists_synced ? zkl__list_synced(call, node->lock_path, false)
 		: zkl__call_sent(call, call && zkl_client_list(zkl__client(node->session),
 													   node->lock_path,
 													   &call->completion));
@@ -250,22 +249,25 @@ on_predecessor_read(ZklCall *call, const ZklResult *result)
 static void
 send_read(ZklNode *node)
 {
-	ZklCall    *call = zkl__node_call(node, on_predecessor_read);
+	node->priv->state_call = zkl__read_child(zkl__node_call(node, on_predecessor_read),
+											 node->lock_path, node->priv->watched, true);
+}
 
-	node->state_call = zkl__call_sent(call, call &&
-									  zkl_client_get(zkl__client(node->session),
-													 node->watched, true,
-													 &call->completion));
+static bool
+has_predecessor(const ZklNode *node)
+{
+	return node->state == NODE_REFUSED || node->state == NODE_READING ||
+		node->state == NODE_WAITING;
 }
 
 /* Makes a waiting node list the queue again, when it is driven next. */
 static void
 relist(ZklNode *node)
 {
-	if (node->state == NODE_READING || node->state == NODE_WAITING)
+	if (has_predecessor(node))
 	{
 		node->state = NODE_LISTING;
-		node->state_call = NULL;
+		node->priv->state_call = NULL;
 	}
 }
 
@@ -279,11 +281,11 @@ on_moved(ZklCall *call, const ZklResult *result)
 {
 	ZklNode    *node = call->subject;
 
-	if (node->state_call != call)
+	if (node->priv->state_call != call)
 		return;
-	node->state_call = NULL;
+	node->priv->state_call = NULL;
 	zkl__node_moved(node, result);
-	if (!node->wanted)
+	if (!node->priv->wanted)
 		zkl__node_leave(node);
 	else if (node->state == NODE_LISTING)
 		zkl__node_drive(node);
@@ -312,8 +314,8 @@ static void
 place(ZklNode *node)
 {
 	node->state = NODE_LISTING;
-	node->awaits_elision = node->czxid == 0 && zkl__elision_expected(node);
-	if (node->awaits_elision)
+	node->priv->awaits_elision = node->czxid == 0 && zkl__elision_expected(node);
+	if (node->priv->awaits_elision)
 		node->state = NODE_READING_CZXID;
 	else
 		zkl__node_drive(node);
@@ -331,11 +333,11 @@ zkl__node_created(ZklNode *node, ZklResultCode code, const char *path,
 	const char *name = path ? strrchr(path, '/') : NULL;
 
 	if (code != ZKL_RC_OK)
-		node->state_call = NULL;	/* the list behind the create */
+		node->priv->state_call = NULL;	/* the list behind the create */
 	if (zkl__is_refusal(code))
 	{
 		node->state = NODE_NEW;
-		if (!node->wanted)
+		if (!node->priv->wanted)
 			zkl__node_leave(node);
 	}
 	else if (code != ZKL_RC_OK)
@@ -348,7 +350,7 @@ zkl__node_created(ZklNode *node, ZklResultCode code, const char *path,
 	{
 		zkl__node_set_name(node, name ? name + 1 : path);
 		node->czxid = czxid;
-		if (!node->wanted)
+		if (!node->priv->wanted)
 		{
 			node->state = NODE_LISTING;
 			zkl__node_leave(node);
@@ -367,14 +369,25 @@ zkl__node_czxid_known(ZklNode *node, int64_t czxid)
 	node->czxid = czxid;
 	if (node->state != NODE_READING_CZXID)
 		return;
-	if (node->awaits_elision && !zkl__elision_proven(node))
+	if (node->priv->awaits_elision && !zkl__elision_proven(node))
 	{
 		node->state = NODE_LISTING;
 		zkl__node_drive(node);
 	}
 	else
 		node->state = NODE_HELD;
-	node->awaits_elision = false;
+	node->priv->awaits_elision = false;
+}
+
+/* Returns the session of the predecessor, or 0 if its name contains none. */
+int64_t
+zkl__node_predecessor(const ZklNode *node)
+{
+	uint64_t	owner = 0;
+
+	if (has_predecessor(node))
+		(void) zkl_parse_owner(node->priv->watched, &owner);
+	return (int64_t) owner;
 }
 
 /* Turns a held writer node into a reader node of the same number. */
@@ -386,6 +399,7 @@ zkl__node_downgrade(ZklNode *node)
 	zkl__node_drive(node);
 }
 
+/* Lists the queue of a waiting node again, because it may have changed. */
 void
 zkl__node_relist(ZklNode *node)
 {
@@ -415,14 +429,14 @@ zkl__node_drive(ZklNode *node)
 			zkl__node_send_move(node, on_moved);
 			break;
 		case NODE_READING:
-			if (!node->is_refused)
-				send_read(node);
+			send_read(node);
 			break;
 		case NODE_LEAVING:
 			zkl__node_send_delete(node);
 			break;
 		case NODE_NEW:
 		case NODE_CREATING:
+		case NODE_REFUSED:
 		case NODE_WAITING:
 		case NODE_READING_CZXID:
 		case NODE_HELD:
@@ -457,8 +471,7 @@ on_watch(ZklSession *session, const char *path)
 
 	for (ZklNode *node = child ? zkl__nodes_below(session, path, (size_t) (child - path)) : NULL;
 		 node; node = zkl__next_below(node))
-		if ((node->state == NODE_READING || node->state == NODE_WAITING) &&
-			strcmp(node->watched, path) == 0)
+		if (has_predecessor(node) && strcmp(node->priv->watched, child + 1) == 0)
 			zkl__node_relist(node);
 }
 

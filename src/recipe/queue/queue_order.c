@@ -309,8 +309,8 @@ blockers_of_newcomer(const ZklQueued *queue, int n_queue, int own,
 }
 
 int
-zkl_blockers_in(const ZklQueued *queue, int n_queue, const char *name,
-				bool upgrade, ZklBlocker *blockers)
+zkl_blockers(const ZklQueued *queue, int n_queue, const char *name,
+			 bool upgrade, ZklBlocker *blockers)
 {
 	int			own = 0;
 
@@ -320,16 +320,4 @@ zkl_blockers_in(const ZklQueued *queue, int n_queue, const char *name,
 		return -1;
 	return upgrade ? blockers_of_upgrade(queue, own, blockers)
 		: blockers_of_newcomer(queue, n_queue, own, blockers);
-}
-
-int
-zkl_blockers(const char *const *children, int n_children, const char *name,
-			 bool upgrade, ZklBlocker *blockers)
-{
-	int			n_queue;
-	ZklQueued  *queue = zkl_read_queue(children, n_children, &n_queue);
-	int			n = queue ? zkl_blockers_in(queue, n_queue, name, upgrade, blockers) : -1;
-
-	free(queue);
-	return n;
 }

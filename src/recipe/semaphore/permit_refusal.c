@@ -26,8 +26,8 @@ own_pending_deletes(const ZklRequest *request, const ZklResult *result)
 
 	for (const ZklNode *node = zkl__nodes_below(request->session, path, strlen(path));
 		 node; node = zkl__next_below(node))
-		if (node->is_permit && !node->wanted && !node->is_undeletable &&
-			zkl_find_permit(result->children, result->n_children, node->name))
+		if (node->is_permit && zkl__node_is_pending_delete(node) &&
+			zkl_find_child(result->children, result->n_children, node->name))
 			n++;
 	return n;
 }

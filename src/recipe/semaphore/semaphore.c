@@ -154,8 +154,8 @@ check_count(ZklRequest *request, const ZklResult *result)
 
 	if (is_foreign_layout(permit, result))
 		zkl__request_fail(request, ZKL_OTHER_LAYOUT, 0, 0);
-	else if (exists && !zkl_find_permit(result->children, result->n_children,
-										permit->permit_node->name))
+	else if (exists && !zkl_find_child(result->children, result->n_children,
+									   permit->permit_node->name))
 		zkl__request_restart(request);
 	else if (result->n_children <= limit)
 	{
@@ -260,7 +260,6 @@ make_permit(ZklRequest *request)
 	if (permit->permit_node)
 	{
 		permit->permit_node->is_permit = true;
-		permit->permit_node->find = zkl_find_permit;
 	}
 	else
 		zkl__request_fail(request, ZKL_NO_MEMORY, 0, 0);

@@ -40,18 +40,6 @@ zkl_semaphore_name_of(char *component)
 		strcpy(component + length - n, "_");
 }
 
-const char *
-zkl_find_permit(const char *const *children, int n_children, const char *prefix)
-{
-	size_t		n = strlen(prefix);
-
-	for (int i = 0; i < n_children; i++)
-		if (strncmp(children[i], prefix, n) == 0 &&
-			children[i][n + strspn(children[i] + n, "-0123456789")] == '\0')
-			return children[i];
-	return NULL;
-}
-
 int
 zkl_permit_owners(const char *const *children, int n_children,
 				  uint64_t self, uint64_t *owners, int *n_own)

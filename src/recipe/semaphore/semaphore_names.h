@@ -36,10 +36,6 @@ extern void zkl_semaphore_name(const char *name, char *out);
 /* The reverse: turns a path component into the encoded name, in place. */
 extern void zkl_semaphore_name_of(char *component);
 
-/* Returns the child whose name is the prefix, perhaps with a number, or NULL. */
-extern const char *zkl_find_permit(const char *const *children, int n_children,
-								   const char *prefix);
-
 /* Both return whether a child of a semaphore shows that the layout is in use. */
 extern bool zkl_is_curators(const char *child);
 extern bool zkl_is_kazoos(const char *child);
