@@ -26,9 +26,8 @@
 
 #include "internal.h"
 
-/* When the table is full it is cleared, which is simpler than evicting one entry. */
-#define MAX_LAST_GRANTS 4096
-#define BUCKETS 1024
+/* Two locks in one slot replace each other's grant, which costs a list. */
+#define SLOTS 4096
 
 /* 1 in the library that the benchmark's part "elision" compares with this one. */
 #ifndef ZKL_ALWAYS_LIST
@@ -38,7 +37,6 @@
 /* The session's last node in a queue that was granted with no node before it. */
 typedef struct LastGrant
 {
-	struct LastGrant *next;		/* in its bucket */
 	int32_t		number;
 	int64_t		czxid;
 	bool		elision_expected;	/* proven for this node: the next one sends no list */
@@ -47,30 +45,23 @@ typedef struct LastGrant
 
 typedef struct LastGrants
 {
-	int			n;
-	LastGrant  *buckets[BUCKETS];
+	LastGrant  *slots[SLOTS];	/* by the hash of the path, or NULL */
 } LastGrants;
 
-static LastGrants *
-last_grants_of(const ZklSession *session)
-{
-	return zkl__state(session, ZKL_PART_LAST_GRANTS);
-}
-
 static LastGrant **
-bucket_of(const ZklSession *session, const char *lock_path)
+slot_of(const ZklNode *node)
 {
-	return &last_grants_of(session)->buckets[zkl__path_hash(lock_path, strlen(lock_path)) % BUCKETS];
+	LastGrants *grants = zkl__state(node->session, ZKL_PART_LAST_GRANTS);
+
+	return &grants->slots[zkl__path_hash(node->lock_path, strlen(node->lock_path)) % SLOTS];
 }
 
 static LastGrant *
 last_grant(const ZklNode *node)
 {
-	LastGrant  *last = node->upgrade ? NULL : *bucket_of(node->session, node->lock_path);
+	LastGrant  *last = node->upgrade ? NULL : *slot_of(node);
 
-	while (last && strcmp(last->lock_path, node->lock_path) != 0)
-		last = last->next;
-	return last;
+	return last && strcmp(last->lock_path, node->lock_path) == 0 ? last : NULL;
 }
 
 /* Returns whether a proof is likely for the node; then no list is pipelined. */
@@ -94,38 +85,18 @@ zkl__elision_proven(const ZklNode *node)
 		node->czxid - last->czxid <= (int64_t) last->number + 1;
 }
 
-/* Clears all last grants. */
-static void
-forget(ZklSession *session)
-{
-	LastGrants *grants = last_grants_of(session);
-
-	for (int i = 0; grants->n > 0; i++)
-		while (grants->buckets[i])
-		{
-			LastGrant  *last = grants->buckets[i];
-
-			grants->buckets[i] = last->next;
-			grants->n--;
-			free(last);
-		}
-}
-
 static LastGrant *
-last_grant_new(ZklSession *session, const char *lock_path)
+last_grant_new(const ZklNode *node)
 {
-	size_t		size = strlen(lock_path) + 1;
+	size_t		size = strlen(node->lock_path) + 1;
 	LastGrant  *last = malloc(sizeof(LastGrant) + size);
-	LastGrant **bucket = bucket_of(session, lock_path);
+	LastGrant **slot = slot_of(node);
 
 	if (last == NULL)
 		return NULL;
-	if (last_grants_of(session)->n == MAX_LAST_GRANTS)
-		forget(session);
-	memcpy(last->lock_path, lock_path, size);
-	last->next = *bucket;
-	*bucket = last;
-	last_grants_of(session)->n++;
+	memcpy(last->lock_path, node->lock_path, size);
+	free(*slot);
+	*slot = last;
 	return last;
 }
 
@@ -141,12 +112,24 @@ zkl__elision_note(const ZklNode *node)
 		return;
 	last = last_grant(node);
 	if (last == NULL)
-		last = last_grant_new(node->session, node->lock_path);
+		last = last_grant_new(node);
 	if (last == NULL)
 		return;
 	last->number = node->number;
 	last->czxid = node->czxid;
 	last->elision_expected = proven;
+}
+
+static void
+forget(ZklSession *session)
+{
+	LastGrants *grants = zkl__state(session, ZKL_PART_LAST_GRANTS);
+
+	for (int i = 0; i < SLOTS; i++)
+	{
+		free(grants->slots[i]);
+		grants->slots[i] = NULL;
+	}
 }
 
 const ZklSessionPart zkl__last_grants_part = {
