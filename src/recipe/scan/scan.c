@@ -5,107 +5,21 @@
  *
  * Each znode to list or read is an item, and each list adds items for the children
  * (scan_queues.c).  The number of requests in flight is bounded; one request may read
- * many items (scan_batch.c).  If an answer is lost, its item returns to scan->todo
+ * many items (scan_requests.c).  If an answer is lost, its item returns to scan->todo
  * and is sent again after reconnecting or by the session's retry timer.
  *
  * A znode that does not exist any more is left out.  A znode that may not be read is
- * counted.  Other programs' znodes may have any name and any data, in any number, so
- * what a scan stores is bounded.
+ * counted.
  *
  *-------------------------------------------------------------------------
  */
 #include <stdlib.h>
 #include <string.h>
 
-#include "scan.h"
-
-/* Requests in flight: each for many items; each for one item. */
-#define BATCHES 4
-#define WINDOW 100
-
-/* More than any use of locks needs; so many take about 300 megabytes. */
-#define MAX_ITEMS 1000000
+#include "internal.h"
 
 /* Bytes kept of a node's data; zklock's own are shorter. */
 #define MAX_DATA 4096
-
-void
-zkl__scan_decide(ZklScan *scan, ZklStatus status, int raw_code)
-{
-	if (scan->status != ZKL_PENDING)
-		return;
-	scan->status = status;
-	scan->raw_code = raw_code;
-	zkl__wake(scan->session);
-}
-
-
-/*
- * Items
- */
-
-/* Appends the item to scan->todo. */
-void
-zkl__scan_push(ZklScan *scan, ZklScanItem *item)
-{
-	item->next_todo = NULL;
-	*scan->todo_end = item;
-	scan->todo_end = &item->next_todo;
-}
-
-/* Puts the item back in front, so an unsynced scan starts with a list again. */
-void
-zkl__scan_push_again(ZklScan *scan, ZklScanItem *item)
-{
-	item->next_todo = scan->todo;
-	scan->todo = item;
-	if (item->next_todo == NULL)
-		scan->todo_end = &item->next_todo;
-}
-
-/* Takes the first item of scan->todo, which must not be empty. */
-ZklScanItem *
-zkl__scan_pop(ZklScan *scan)
-{
-	ZklScanItem *item = scan->todo;
-
-	scan->todo = item->next_todo;
-	if (scan->todo == NULL)
-		scan->todo_end = &scan->todo;
-	return item;
-}
-
-/* Adds an item for the child of a path, or for the path itself if child is NULL. */
-void
-zkl__scan_add(ZklScan *scan, ZklItemKind kind, ZklRole role,
-			  ZklPlace *place, const char *path, const char *child)
-{
-	ZklScanItem *item;
-
-	if (scan->status != ZKL_PENDING)
-		return;
-	if (scan->n_items >= MAX_ITEMS)
-	{
-		zkl__scan_decide(scan, ZKL_TOO_MANY, 0);
-		return;
-	}
-	item = calloc(1, sizeof(ZklScanItem));
-	if (item)
-		item->path = child ? zkl__path(path, child) : strdup(path);
-	if (item == NULL || item->path == NULL)
-	{
-		free(item);
-		zkl__scan_decide(scan, ZKL_NO_MEMORY, 0);
-		return;
-	}
-	item->kind = kind;
-	item->role = role;
-	item->place = place;
-	item->next = scan->items;
-	scan->items = item;
-	scan->n_items++;
-	zkl__scan_push(scan, item);
-}
 
 
 /*
@@ -157,8 +71,8 @@ item_answered(ZklScan *scan, ZklScanItem *item, const ZklResult *result)
 }
 
 /* Handles the result for one item. */
-void
-zkl__scan_settle(ZklScan *scan, ZklScanItem *item, const ZklResult *result)
+static void
+settle(ZklScan *scan, ZklScanItem *item, const ZklResult *result)
 {
 	switch (result->code)
 	{
@@ -185,80 +99,47 @@ zkl__scan_settle(ZklScan *scan, ZklScanItem *item, const ZklResult *result)
 			break;
 		case ZKL_RC_CONNECTION_LOSS:
 			item->is_unknown = item->kind == ITEM_REVOKE;
-			zkl__scan_push_again(scan, item);
+			zkl__scan_put_back(scan, item, item);
 			break;
 		default:
 			zkl__scan_decide(scan, zkl__status_of(result->code), result->raw_code);
 	}
 }
 
+static void drive(ZklScan *scan);
+
+/* Handles the answer for one item or, from call->detail on, for many. */
 static void
 on_answered(ZklCall *call, const ZklResult *result)
 {
+	static const ZklResult lost = {.code = ZKL_RC_CONNECTION_LOSS};
 	ZklScan    *scan = call->subject;
+	ZklScanItem *next = call->detail;
+	bool		fails = next->next_todo &&
+		(result->code == ZKL_RC_CONNECTION_LOSS ||
+	 result->code == ZKL_RC_UNIMPLEMENTED || result->code == ZKL_RC_NO_AUTH);
+	bool		is_read_lost = false;
 
 	scan->in_flight--;
 	if (scan->status != ZKL_PENDING)
 		return;
 	scan->is_synced = scan->is_synced || result->code != ZKL_RC_CONNECTION_LOSS;
-	zkl__scan_settle(scan, call->detail, result);
-	if (result->code != ZKL_RC_CONNECTION_LOSS)
-		zkl__scan_drive(scan);
-}
-
-
-/*
- * Requests
- */
-
-ZklCall *
-zkl__scan_call(ZklScan *scan, ZklHandler handler, ZklScanItem *item)
-{
-	ZklCall    *call = zkl__call_new(scan->session, handler, scan, &scan->uses);
-
-	if (call)
-		call->detail = item;
-	return call;
-}
-
-static bool
-submit(ZklClient *client, const ZklScanItem *item, ZklCompletion *completion)
-{
-	switch (item->kind)
+	scan->one_by_one = scan->one_by_one || fails;
+	for (int i = 0; next; i++)
 	{
-		case ITEM_LOCKS:
-		case ITEM_SEMAPHORES:
-		case ITEM_QUEUE:
-		case ITEM_SEMAPHORE:
-			return zkl_client_list(client, item->path, completion);
-		case ITEM_CAPACITY:
-		case ITEM_NODE:
-			return zkl_client_get(client, item->path, false, completion);
-		case ITEM_REVOKE:
-			return zkl_client_set(client, item->path, ZKL_REVOKE_MESSAGE,
-								  strlen(ZKL_REVOKE_MESSAGE), item->version, completion);
+		ZklScanItem *item = next;
+		const ZklResult *own = i < result->n_ops ? &result->reads[i] : result;
+
+		next = item->next_todo;
+		is_read_lost = is_read_lost || own->code == ZKL_RC_CONNECTION_LOSS;
+		settle(scan, item, fails ? &lost : own);
 	}
-	return false;
-}
-
-static bool
-send_item(ZklScan *scan)
-{
-	ZklScanItem *item = zkl__scan_pop(scan);
-	ZklCall    *call = zkl__scan_call(scan, on_answered, item);
-
-	if (!scan->is_synced)
-		call = zkl__list_synced(call, item->path, false);
+	if (result->code == ZKL_RC_CONNECTION_LOSS)
+		return;					/* driven again on the next connection */
+	if (is_read_lost)
+		zkl__retry_later(scan->session);
 	else
-		call = zkl__call_sent(call, call && submit(zkl__client(scan->session), item,
-												   &call->completion));
-	if (call == NULL)
-	{
-		zkl__scan_push_again(scan, item);
-		return false;
-	}
-	scan->in_flight++;
-	return true;
+		drive(scan);
 }
 
 static bool
@@ -268,30 +149,14 @@ is_through(const ZklScan *scan)
 		scan->todo == NULL && scan->in_flight == 0;
 }
 
-/* The first item is a list, sent alone and synced: all later reads are as new as that. */
-static void
-go_on(ZklScan *scan)
-{
-	bool		alone = scan->one_by_one || scan->is_revoking;
-	int			window = !scan->is_synced ? 1 : alone ? WINDOW : BATCHES;
-
-	while (scan->todo && scan->in_flight < window)
-	{
-		bool		one = alone || !scan->is_synced || scan->todo->next_todo == NULL;
-
-		if (!(one ? send_item : zkl__scan_send_batch) (scan))
-			return;
-	}
-}
-
 /* Sends as many requests as may be in flight; ends the scan when nothing is left. */
-void
-zkl__scan_drive(ZklScan *scan)
+static void
+drive(ZklScan *scan)
 {
 	if (scan->status != ZKL_PENDING ||
 		!zkl__is_connected(scan->session))
 		return;
-	go_on(scan);
+	zkl__scan_send(scan, on_answered);
 	if (!is_through(scan))
 		return;
 	if (!scan->is_revoking && !zkl__scan_order(scan))
@@ -299,7 +164,7 @@ zkl__scan_drive(ZklScan *scan)
 	if (scan->revokes && !scan->is_revoking)
 	{
 		zkl__scan_start_revoking(scan);
-		go_on(scan);
+		zkl__scan_send(scan, on_answered);
 	}
 	if (is_through(scan))
 		zkl__scan_decide(scan, ZKL_OK, 0);
@@ -316,7 +181,7 @@ static void
 on_drive(ZklSession *session)
 {
 	for (ZklScan *scan = *scans_of(session); scan; scan = scan->next)
-		zkl__scan_drive(scan);
+		drive(scan);
 }
 
 
@@ -327,28 +192,13 @@ on_drive(ZklSession *session)
 static void
 scan_free(ZklScan *scan)
 {
-	ZklScanItem *next_item;
-	ZklPlace   *next_place;
-
 	if (scan->prev)
 		scan->prev->next = scan->next;
 	else
 		*scans_of(scan->session) = scan->next;
 	if (scan->next)
 		scan->next->prev = scan->prev;
-	for (ZklScanItem *item = scan->items; item; item = next_item)
-	{
-		next_item = item->next;
-		free(item->path);
-		free(item->data);
-		free(item);
-	}
-	for (ZklPlace *place = scan->places; place; place = next_place)
-	{
-		next_place = place->next;
-		free(place->name);
-		free(place);
-	}
+	zkl__scan_free_items(scan);
 	free(scan->entries);
 	free(scan);
 }
@@ -431,7 +281,7 @@ start(ZklSession *session, const char *name, bool revokes, bool spares)
 			zkl__scan_begin_lock(scan, name);
 		if (name && !revokes)
 			zkl__scan_begin_semaphore(scan, name);
-		zkl__scan_drive(scan);
+		drive(scan);
 	}
 	zkl__session_unlock(session);
 	return scan;

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "scan.h"
+#include "internal.h"
 
 /* The existing nodes, in the order of the result. */
 typedef struct Nodes
@@ -182,6 +182,7 @@ collect(ZklScan *scan, Nodes *nodes)
 		qsort(nodes->items, (size_t) nodes->n, sizeof(ZklScanItem *), compare);
 }
 
+/* Decides which nodes hold, and makes the entries; returns false if out of memory. */
 bool
 zkl__scan_order(ZklScan *scan)
 {

@@ -11,34 +11,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "scan.h"
-
-static ZklPlace *
-add_place(ZklScan *scan, ZklKind kind, const char *name, size_t length)
-{
-	ZklPlace   *place = calloc(1, sizeof(ZklPlace));
-
-	if (place)
-		place->name = strndup(name, length);
-	if (place == NULL || place->name == NULL)
-	{
-		free(place);
-		zkl__scan_decide(scan, ZKL_NO_MEMORY, 0);
-		return NULL;
-	}
-	if (kind == ZKL_KIND_SEMAPHORE)
-		zkl_semaphore_name_of(place->name);
-	place->kind = kind;
-	place->next = scan->places;
-	scan->places = place;
-	return place;
-}
+#include "internal.h"
 
 /* Adds the znode of a lock below "path". */
 static void
 add_lock(ZklScan *scan, const char *path, const char *name)
 {
-	ZklPlace   *place = add_place(scan, ZKL_KIND_LOCK, name, strlen(name));
+	ZklPlace   *place = zkl__scan_add_place(scan, ZKL_KIND_LOCK, name, strlen(name));
 
 	if (place)
 		zkl__scan_add(scan, ITEM_QUEUE, ROLE_CONTENDER, place, path, name);
@@ -59,7 +38,7 @@ kazoo_name_length(const char *name)
 static void
 add_semaphore(ZklScan *scan, const char *path, const char *name)
 {
-	ZklPlace   *place = add_place(scan, ZKL_KIND_SEMAPHORE, name, strlen(name));
+	ZklPlace   *place = zkl__scan_add_place(scan, ZKL_KIND_SEMAPHORE, name, strlen(name));
 
 	if (place == NULL)
 		return;
@@ -71,8 +50,8 @@ add_semaphore(ZklScan *scan, const char *path, const char *name)
 static void
 add_kazoo_waiters(ZklScan *scan, const char *path, const char *znode)
 {
-	ZklPlace   *place = add_place(scan, ZKL_KIND_SEMAPHORE, znode,
-								  kazoo_name_length(znode));
+	ZklPlace   *place = zkl__scan_add_place(scan, ZKL_KIND_SEMAPHORE, znode,
+											kazoo_name_length(znode));
 
 	if (place)
 		zkl__scan_add(scan, ITEM_QUEUE, ROLE_KAZOO_WAITER, place, path, znode);
@@ -120,6 +99,7 @@ semaphores_listed(ZklScan *scan, const ZklScanItem *item, const ZklResult *resul
 	}
 }
 
+/* Adds the items that follow from an answer. */
 void
 zkl__scan_follow(ZklScan *scan, ZklScanItem *item, const ZklResult *result)
 {
@@ -147,6 +127,7 @@ zkl__scan_follow(ZklScan *scan, ZklScanItem *item, const ZklResult *result)
 	}
 }
 
+/* Adds the first items of a scan of everything. */
 void
 zkl__scan_begin(ZklScan *scan)
 {

@@ -9,7 +9,7 @@
  */
 #include <string.h>
 
-#include "scan.h"
+#include "internal.h"
 
 static bool
 begins_with(const ZklEntry *entry, const char *text)

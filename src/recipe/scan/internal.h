@@ -1,0 +1,115 @@
+/*-------------------------------------------------------------------------
+ *
+ * internal.h
+ *		One scan and its items, shared by the files of this folder only.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKL_SCAN_INTERNAL_H
+#define ZKL_SCAN_INTERNAL_H
+
+#include "recipe/semaphore/semaphore_names.h"
+#include "scan.h"
+
+typedef struct ZklScanItem ZklScanItem;
+
+/* A lock or semaphore.  One name may have several places, one for each of its znodes. */
+typedef struct ZklPlace
+{
+	struct ZklPlace *next;
+	ZklKind		kind;
+	char	   *name;			/* encoded */
+	int			capacity;		/* capacity of a semaphore; 0: unknown */
+} ZklPlace;
+
+/* What the children of a znode are, in the order of the result. */
+typedef enum ZklRole
+{
+	ROLE_CONTENDER,				/* holder or waiter of a lock */
+	ROLE_PERMIT,				/* permit, Curator's layout */
+	ROLE_KAZOO_PERMIT,			/* permit, kazoo's layout */
+	ROLE_WAITER,				/* waiter for a permit, Curator's layout */
+	ROLE_KAZOO_WAITER			/* waiter for a permit, kazoo's layout */
+} ZklRole;
+
+typedef enum ZklItemKind
+{
+	ITEM_LOCKS,					/* list the locks */
+	ITEM_SEMAPHORES,			/* list the semaphores */
+	ITEM_QUEUE,					/* list nodes, all of the item's role */
+	ITEM_SEMAPHORE,				/* list the children of a semaphore */
+	ITEM_CAPACITY,				/* read the capacity of a semaphore */
+	ITEM_NODE,					/* read the node of a holder or waiter */
+	ITEM_REVOKE					/* write to the node of a holder */
+} ZklItemKind;
+
+/* One znode to list, read or write. */
+struct ZklScanItem
+{
+	ZklScanItem *next;			/* in scan->items */
+	ZklScanItem *next_todo;		/* in scan->todo, or in a batch */
+	ZklItemKind kind;
+	ZklRole		role;
+	ZklPlace   *place;
+	char	   *path;
+	char	   *data;
+	bool		is_seen;		/* NODE: it exists, and gets an entry of its own */
+	int32_t		version;		/* of the data that were read */
+	bool		is_unknown;		/* REVOKE: sent, and the answer was lost */
+	bool		is_anchor;		/* anchor of a granted upgrade */
+	ZklEntry	entry;
+};
+
+struct ZklScan
+{
+	ZklSession *session;
+	ZklScan    *prev;			/* in the list of scan.c */
+	ZklScan    *next;
+	ZklStatus	status;
+	int			raw_code;
+	bool		ended;			/* the owner has ended it; freed with its last call */
+	ZklUses		uses;
+	bool		is_synced;		/* a list was read behind a sync */
+	int			in_flight;		/* requests */
+	bool		one_by_one;		/* requests for several items do not work */
+	bool		revokes;		/* request a release from the holders */
+	bool		is_revoking;	/* all is read, and these requests are sent */
+	bool		spares;			/* ... except from sessions of superusers */
+	ZklScanItem *items;
+	int			n_items;
+	ZklScanItem *todo;			/* items to send, oldest first */
+	ZklScanItem **todo_end;
+	ZklPlace   *places;
+	int			n_denied;
+	int			n_asked;
+	int			n_spared;
+	ZklEntry   *entries;
+	int			n_entries;
+};
+
+/* scan_items.c */
+extern void zkl__scan_decide(ZklScan *scan, ZklStatus status, int raw_code);
+extern void zkl__scan_push(ZklScan *scan, ZklScanItem *item);
+extern void zkl__scan_put_back(ZklScan *scan, ZklScanItem *first, ZklScanItem *last);
+extern void zkl__scan_add(ZklScan *scan, ZklItemKind kind, ZklRole role,
+						  ZklPlace *place, const char *path, const char *child);
+extern ZklPlace *zkl__scan_add_place(ZklScan *scan, ZklKind kind, const char *name,
+									 size_t length);
+extern void zkl__scan_free_items(ZklScan *scan);
+
+/* scan_queues.c */
+extern void zkl__scan_begin(ZklScan *scan);
+extern void zkl__scan_begin_lock(ZklScan *scan, const char *name);
+extern void zkl__scan_begin_semaphore(ZklScan *scan, const char *name);
+extern void zkl__scan_follow(ZklScan *scan, ZklScanItem *item, const ZklResult *result);
+
+/* scan_order.c */
+extern bool zkl__scan_order(ZklScan *scan);
+
+/* scan_revoke.c */
+extern void zkl__scan_start_revoking(ZklScan *scan);
+
+/* scan_requests.c */
+extern void zkl__scan_send(ZklScan *scan, ZklHandler handler);
+
+#endif							/* ZKL_SCAN_INTERNAL_H */

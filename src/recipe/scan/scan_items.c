@@ -1,0 +1,122 @@
+/*-------------------------------------------------------------------------
+ *
+ * scan_items.c
+ *		The items of a scan: each is one znode to list, read or write.
+ *
+ * Other programs' znodes may have any name and any data, in any number, so what a
+ * scan stores is bounded.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "internal.h"
+
+/* More than any use of locks needs; so many take about 300 megabytes. */
+#define MAX_ITEMS 1000000
+
+/* Ends the scan with a status, unless it has ended already. */
+void
+zkl__scan_decide(ZklScan *scan, ZklStatus status, int raw_code)
+{
+	if (scan->status != ZKL_PENDING)
+		return;
+	scan->status = status;
+	scan->raw_code = raw_code;
+	zkl__wake(scan->session);
+}
+
+/* Appends the item to scan->todo. */
+void
+zkl__scan_push(ZklScan *scan, ZklScanItem *item)
+{
+	item->next_todo = NULL;
+	*scan->todo_end = item;
+	scan->todo_end = &item->next_todo;
+}
+
+/* Puts linked items back in front, so an unsynced scan starts with a list again. */
+void
+zkl__scan_put_back(ZklScan *scan, ZklScanItem *first, ZklScanItem *last)
+{
+	last->next_todo = scan->todo;
+	if (scan->todo == NULL)
+		scan->todo_end = &last->next_todo;
+	scan->todo = first;
+}
+
+/* Adds an item for the child of a path, or for the path itself if child is NULL. */
+void
+zkl__scan_add(ZklScan *scan, ZklItemKind kind, ZklRole role,
+			  ZklPlace *place, const char *path, const char *child)
+{
+	ZklScanItem *item;
+
+	if (scan->status != ZKL_PENDING)
+		return;
+	if (scan->n_items >= MAX_ITEMS)
+	{
+		zkl__scan_decide(scan, ZKL_TOO_MANY, 0);
+		return;
+	}
+	item = calloc(1, sizeof(ZklScanItem));
+	if (item)
+		item->path = child ? zkl__path(path, child) : strdup(path);
+	if (item == NULL || item->path == NULL)
+	{
+		free(item);
+		zkl__scan_decide(scan, ZKL_NO_MEMORY, 0);
+		return;
+	}
+	item->kind = kind;
+	item->role = role;
+	item->place = place;
+	item->next = scan->items;
+	scan->items = item;
+	scan->n_items++;
+	zkl__scan_push(scan, item);
+}
+
+/* Adds a lock or semaphore; returns NULL if memory is exhausted. */
+ZklPlace *
+zkl__scan_add_place(ZklScan *scan, ZklKind kind, const char *name, size_t length)
+{
+	ZklPlace   *place = calloc(1, sizeof(ZklPlace));
+
+	if (place)
+		place->name = strndup(name, length);
+	if (place == NULL || place->name == NULL)
+	{
+		free(place);
+		zkl__scan_decide(scan, ZKL_NO_MEMORY, 0);
+		return NULL;
+	}
+	if (kind == ZKL_KIND_SEMAPHORE)
+		zkl_semaphore_name_of(place->name);
+	place->kind = kind;
+	place->next = scan->places;
+	scan->places = place;
+	return place;
+}
+
+void
+zkl__scan_free_items(ZklScan *scan)
+{
+	ZklScanItem *next_item;
+	ZklPlace   *next_place;
+
+	for (ZklScanItem *item = scan->items; item; item = next_item)
+	{
+		next_item = item->next;
+		free(item->path);
+		free(item->data);
+		free(item);
+	}
+	for (ZklPlace *place = scan->places; place; place = next_place)
+	{
+		next_place = place->next;
+		free(place->name);
+		free(place);
+	}
+}

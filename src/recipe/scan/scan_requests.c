@@ -1,0 +1,91 @@
+/*-------------------------------------------------------------------------
+ *
+ * scan_requests.c
+ *		Sends the items of a scan, many reads in one request.
+ *
+ * A server needs about as long for a request with a hundred reads as for a single
+ * read.  So a scan of a hundred thousand idle names takes less than a second.  If such
+ * a request fails as a whole (old server, TLS, an answer that is too long, or a lost
+ * connection), the scan continues with one read in each request.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <string.h>
+
+#include "internal.h"
+
+/* Requests in flight: each for many items; each for one item. */
+#define BATCHES 4
+#define WINDOW 100
+
+/* Items in one request. */
+#define MAX_BATCH 100
+
+static bool
+is_read(const ZklScanItem *item)
+{
+	return item->kind == ITEM_CAPACITY || item->kind == ITEM_NODE;
+}
+
+static bool
+submit(ZklClient *client, const ZklScanItem *item, ZklCompletion *completion)
+{
+	if (item->kind == ITEM_REVOKE)
+		return zkl_client_set(client, item->path, ZKL_REVOKE_MESSAGE,
+							  strlen(ZKL_REVOKE_MESSAGE), item->version, completion);
+	return is_read(item) ? zkl_client_get(client, item->path, false, completion)
+		: zkl_client_list(client, item->path, completion);
+}
+
+/*
+ * Sends at most "max" items in one request; returns false if it was not sent.  In
+ * the call they are linked by next_todo, from call->detail on.
+ */
+static bool
+send_items(ZklScan *scan, int max, ZklHandler handler)
+{
+	ZklClient  *client = zkl__client(scan->session);
+	ZklScanItem *first = scan->todo;
+	ZklScanItem *last = NULL;
+	ZklCall    *call = zkl__call_new(scan->session, handler, scan, &scan->uses);
+	ZklOp		ops[MAX_BATCH] = {0};
+	int			n = 0;
+
+	for (; n < max && scan->todo; scan->todo = last->next_todo)
+	{
+		last = scan->todo;
+		ops[n].kind = is_read(last) ? ZKL_OP_GET : ZKL_OP_LIST;
+		ops[n++].path = last->path;
+	}
+	last->next_todo = NULL;
+	if (scan->todo == NULL)
+		scan->todo_end = &scan->todo;
+	if (call)
+		call->detail = first;
+	if (!scan->is_synced)
+		call = zkl__list_synced(call, first->path, false);
+	else
+		call = zkl__call_sent(call, call &&
+							  (n > 1 ? zkl_client_read_each(client, ops, n, &call->completion)
+							   : submit(client, first, &call->completion)));
+	if (call)
+		scan->in_flight++;
+	else
+		zkl__scan_put_back(scan, first, last);
+	return call != NULL;
+}
+
+/*
+ * Sends as many requests as may be in flight.  The first item is a list, sent alone and
+ * synced: all later reads are as new as that.
+ */
+void
+zkl__scan_send(ZklScan *scan, ZklHandler handler)
+{
+	bool		alone = !scan->is_synced || scan->one_by_one || scan->is_revoking;
+	int			window = !scan->is_synced ? 1 : alone ? WINDOW : BATCHES;
+
+	while (scan->todo && scan->in_flight < window)
+		if (!send_items(scan, alone ? 1 : MAX_BATCH, handler))
+			return;
+}
