@@ -307,25 +307,21 @@ drive(ZklSession *session)
 	int64_t		now = zkl_now_ms();
 	int			n_ops = 0;
 
-	for (;;)
+	while (next_due(session) != 0 && next_due(session) <= now &&
+		   n_ops + parents->due.first->n_znodes <= MAX_OPS)
 	{
-		int64_t		due = next_due(session);
-		Parent	   *parent;
-		ZklNode    *user;
+		Parent	   *parent = take_first(&parents->due);
+		ZklNode    *user = user_of(session, parent, false);
 
-		if (due == 0 || due > now || n_ops + parents->due.first->n_znodes > MAX_OPS)
-			break;
-		parent = take_first(&parents->due);
-		user = user_of(session, parent, false);
-		if (user == NULL)
-		{
-			n_ops += parent->n_znodes;
-			append(&parents->batch, parent);
-		}
-		else
+		if (user)
 		{
 			user->created_parent = true;	/* schedules the parent again when it is gone */
 			parent_free(parent);
+		}
+		else
+		{
+			n_ops += parent->n_znodes;
+			append(&parents->batch, parent);
 		}
 	}
 	if (parents->call == NULL && parents->batch.first)

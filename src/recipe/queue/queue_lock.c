@@ -213,15 +213,18 @@ send_list(ZklNode *node)
 {
 	ZklCall    *call = zkl__node_call(node, on_listed);
 
-	node->priv->state_call = node->priv->lists_synced ? zkl__list_synced(call, node->lock_path, false)
-		: zkl__call_sent(call, call && zkl_client_list(zkl__client(node->session),
-													   node->lock_path,
-													   &call->completion));
+	if (node->priv->lists_synced)
+		call = zkl__list_synced(call, node->lock_path, false);
+	else
+		call = zkl__call_sent(call, call && zkl_client_list(zkl__client(node->session),
+															node->lock_path,
+															&call->completion));
+	node->priv->state_call = call;
 }
 
 
 /*
- * READING and WAITING: the predecessor
+ * REFUSED, READING and WAITING: the predecessor
  */
 
 static void

@@ -106,6 +106,14 @@ settle(ZklScan *scan, ZklScanItem *item, const ZklResult *result)
 	}
 }
 
+/* Returns whether a request for many items failed as a whole. */
+static bool
+is_failure(ZklResultCode code)
+{
+	return code == ZKL_RC_CONNECTION_LOSS || code == ZKL_RC_UNIMPLEMENTED ||
+		code == ZKL_RC_NO_AUTH;
+}
+
 static void drive(ZklScan *scan);
 
 /* Handles the answer for one item or, from call->detail on, for many. */
@@ -115,9 +123,7 @@ on_answered(ZklCall *call, const ZklResult *result)
 	static const ZklResult lost = {.code = ZKL_RC_CONNECTION_LOSS};
 	ZklScan    *scan = call->subject;
 	ZklScanItem *next = call->detail;
-	bool		fails = next->next_todo &&
-		(result->code == ZKL_RC_CONNECTION_LOSS ||
-	 result->code == ZKL_RC_UNIMPLEMENTED || result->code == ZKL_RC_NO_AUTH);
+	bool		fails = next->next_todo && is_failure(result->code);
 	bool		is_read_lost = false;
 
 	scan->in_flight--;
@@ -153,8 +159,7 @@ is_through(const ZklScan *scan)
 static void
 drive(ZklScan *scan)
 {
-	if (scan->status != ZKL_PENDING ||
-		!zkl__is_connected(scan->session))
+	if (scan->status != ZKL_PENDING || !zkl__is_connected(scan->session))
 		return;
 	zkl__scan_send(scan, on_answered);
 	if (!is_through(scan))
