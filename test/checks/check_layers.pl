@@ -46,6 +46,18 @@ complains('src/recipe/lock/lock.c', 'void recipe_lock_too(void) { backend_base()
 complains('src/recipe/zookeeper/zk_client.c', 'extern int recipe_lock_variable; int *p = &recipe_lock_variable;',
 	qr/zk_client\.c uses recipe_lock_variable of .*above/);
 
+# Circles of calls.
+my %two = ('src/recipe/lock/request.c' => calling('recipe_request', 'recipe_lock'),
+	'src/recipe/lock/lock.c' => calling('recipe_lock', 'recipe_request'));
+my %four = (%two, 'src/recipe/lock/request.c' => calling('recipe_request', 'recipe_grant'),
+	'src/recipe/lock/grant.c' => calling('recipe_grant', 'recipe_parents'),
+	'src/recipe/lock/parents.c' => calling('recipe_parents', 'recipe_lock'));
+my @why = ('src/recipe/lock/internal.h' => "/*\n * lock.c and request.c call\n * each other, because of this.\n */\n");
+like(complaints(%two), qr/no header says why .*: lock\.c request\.c$/, 'two files that call each other');
+is(complaints(%two, @why), '', 'two files that call each other, with the reason');
+like(complaints(@why), qr/but they do not: lock\.c request\.c$/, 'the reason of a circle that is not there');
+like(complaints(%four), qr/more than 3 files .*: grant\.c lock\.c parents\.c request\.c$/, 'four files in a circle');
+
 # Lengths.
 complains('src/recipe/lock/lock.h', "\n" x 500, qr/lock\.h has 50\d lines/);
 complains('src/recipe/lock/lock.c', function_of(61), qr/lock\.c:\d+: a function of more than 60 lines/);
