@@ -35,7 +35,7 @@ is_waiting(const ZklNode *node)
 static bool
 is_waiting_for_permit(const ZklRequest *request)
 {
-	return request->permit && zkl__permit_has_mutex(request) &&
+	return request->permit && zkl__request_is_first(request) &&
 		request->permit->seen == SEEN_FULL;
 }
 

@@ -42,10 +42,8 @@ zkl__waits_note_probe(ZklSession *session)
 	for (int i = 0; i < w->request->n; i++)
 		zkl__node_relist(w->request->nodes[i]);
 	if (w->request->permit)
-	{
 		zkl__permit_recount(w->request);
-		zkl__permit_drive(w->request);
-	}
+	zkl__request_drive(w->request);
 	zkl__wake(session);
 	zkl__waits_drive(session);
 }

@@ -117,6 +117,8 @@ extern void zkl__request_send_parent(ZklRequest *request, ZklNode *node, const c
 extern void zkl__request_send_parents(ZklRequest *request);
 
 /* request.c */
+extern bool zkl__request_is_queued(const ZklRequest *request);
+extern bool zkl__request_is_first(const ZklRequest *request);
 extern ZklCall *zkl__request_call(ZklRequest *request, ZklHandler handler);
 extern bool zkl__request_answered(const ZklRequest *request, ZklCall **expected,
 								  const ZklCall *call, const ZklResult *result);

@@ -30,16 +30,6 @@ on_verified(ZklCall *call, const ZklResult *result)
 		zkl__request_fail_code(request, -1, result);
 }
 
-/* Begins with the last node, which usually is the last one to be held. */
-static bool
-are_all_held(const ZklRequest *request)
-{
-	for (int i = request->n - 1; i >= 0; i--)
-		if (request->nodes[i]->state != NODE_HELD)
-			return false;
-	return true;
-}
-
 /*
  * Grants the request when all nodes are first.  Several nodes are checked in one multi
  * before: while some of them waited, another client may have deleted one that was first.
@@ -47,7 +37,7 @@ are_all_held(const ZklRequest *request)
 static void
 on_drive(ZklRequest *request)
 {
-	if (request->status != ZKL_PENDING || !are_all_held(request))
+	if (request->status != ZKL_PENDING || !zkl__request_is_first(request))
 		return;
 	if (request->n == 1 || !request->was_blocked)
 		zkl__request_grant(request);

@@ -12,6 +12,29 @@
 
 #include "internal.h"
 
+/* Returns whether all nodes exist and are not being deleted. */
+bool
+zkl__request_is_queued(const ZklRequest *request)
+{
+	for (int i = 0; i < request->n; i++)
+		if (request->nodes[i]->state <= NODE_UNKNOWN || request->nodes[i]->state >= NODE_LEAVING)
+			return false;
+	return true;
+}
+
+/*
+ * Returns whether all nodes are first in their queues.  Begins with the last node, which
+ * usually is the last one to be first.
+ */
+bool
+zkl__request_is_first(const ZklRequest *request)
+{
+	for (int i = request->n - 1; i >= 0; i--)
+		if (request->nodes[i]->state != NODE_HELD)
+			return false;
+	return true;
+}
+
 ZklCall *
 zkl__request_call(ZklRequest *request, ZklHandler handler)
 {

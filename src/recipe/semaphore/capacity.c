@@ -41,7 +41,7 @@ on_layout_listed(ZklCall *call, const ZklResult *result)
 	ZklPermit  *permit = request->permit;
 
 	if (!zkl__request_answered(request, &permit->layout_call, call, result) ||
-		!zkl__permit_in_queue(request))
+		!zkl__request_is_queued(request))
 		return;
 	if (result->code != ZKL_RC_OK)
 	{
@@ -55,7 +55,7 @@ on_layout_listed(ZklCall *call, const ZklResult *result)
 			return;
 		}
 	permit->layout_known = true;
-	zkl__permit_drive(request);
+	zkl__request_drive(request);
 }
 
 static void
@@ -80,7 +80,7 @@ take_capacity(ZklRequest *request, const ZklResult *result)
 	ZklPermit  *permit = request->permit;
 	int			capacity;
 
-	permit->capacity_unset = result->data_len == 0 && zkl__permit_in_queue(request);
+	permit->capacity_unset = result->data_len == 0 && zkl__request_is_queued(request);
 	permit->version = result->version;
 	if (zkl_parse_capacity(result->data, result->data_len, &capacity) && capacity != permit->capacity)
 	{
@@ -88,10 +88,10 @@ take_capacity(ZklRequest *request, const ZklResult *result)
 		zkl__request_fail(request, ZKL_OTHER_CAPACITY, 0, 0);
 		return;
 	}
-	if (zkl__permit_in_queue(request))
+	if (zkl__request_is_queued(request))
 		request->attempts = 0;
-	permit->capacity_known = zkl__permit_in_queue(request) && !permit->capacity_unset;
-	zkl__permit_drive(request);
+	permit->capacity_known = zkl__request_is_queued(request) && !permit->capacity_unset;
+	zkl__request_drive(request);
 }
 
 /* The answer to a read of the capacity, or to an attempt to set it. */
@@ -113,16 +113,16 @@ on_capacity_read(ZklCall *call, const ZklResult *result)
 				take_capacity(request, result);
 			else
 			{
-				permit->capacity_known = zkl__permit_in_queue(request);
-				zkl__permit_drive(request);
+				permit->capacity_known = zkl__request_is_queued(request);
+				zkl__request_drive(request);
 			}
 			break;
 		case ZKL_RC_BAD_VERSION:
-			zkl__permit_drive(request);
+			zkl__request_drive(request);
 			break;
 		case ZKL_RC_NO_NODE:
 			/* May be missing in kazoo's layout, which has the queue elsewhere. */
-			if (zkl__permit_in_queue(request))
+			if (zkl__request_is_queued(request))
 				zkl__request_no_parent(request);
 			break;
 		default:
@@ -165,11 +165,11 @@ zkl__semaphore_check(ZklRequest *request)
 		send_list(request);
 	if (permit->capacity_known || permit->capacity_call)
 		return;
-	if (permit->capacity_unset && zkl__permit_has_mutex(request))
+	if (permit->capacity_unset && zkl__request_is_first(request))
 		send_set(request);
 	else if (!permit->capacity_unset)
 	{
-		if (zkl__permit_in_queue(request))
+		if (zkl__request_is_queued(request))
 			zkl__request_send_parents(request);
 		send_read(request);
 	}

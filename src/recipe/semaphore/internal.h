@@ -11,8 +11,8 @@
 #include "semaphore.h"
 
 /* semaphore.c */
+extern void zkl__permit_drive(ZklRequest *request);
 extern void zkl__permit_watch_fired(ZklRequest *request, const char *path);
-extern bool zkl__permit_in_queue(const ZklRequest *request);
 
 /* permit_refusal.c */
 extern void zkl__permit_refused(ZklRequest *request, const ZklResult *result,

@@ -119,7 +119,7 @@ send_parents(ZklRequest *request)
 	send_semaphore_create(request);
 	zkl__request_send_parent(request, NULL, request->nodes[0]->lock_path, "",
 							 container_kind(request));
-	if (zkl__permit_in_queue(request) && !request->permit->kazoo)
+	if (zkl__request_is_queued(request) && !request->permit->kazoo)
 		zkl__request_send_parent(request, NULL, request->permit->permits_path, "",
 								 container_kind(request));
 }

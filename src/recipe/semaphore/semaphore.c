@@ -30,22 +30,6 @@ mutex_node(const ZklRequest *request)
 	return request->nodes[0];
 }
 
-/* Returns whether the mutex node exists and is not being deleted. */
-bool
-zkl__permit_in_queue(const ZklRequest *request)
-{
-	ZklNodeState state = mutex_node(request)->state;
-
-	return state > NODE_UNKNOWN && state < NODE_LEAVING;
-}
-
-/* Returns whether the request holds the mutex. */
-bool
-zkl__permit_has_mutex(const ZklRequest *request)
-{
-	return mutex_node(request)->state == NODE_HELD;
-}
-
 static bool
 permit_exists(const ZklPermit *permit)
 {
@@ -396,10 +380,10 @@ zkl__permit_drive(ZklRequest *request)
 	ZklNode    *mutex = mutex_node(request);
 
 	if (request->status != ZKL_PENDING || !zkl__is_connected(request->session) ||
-		(mutex->state != NODE_CREATING && !zkl__permit_in_queue(request)))
+		(mutex->state != NODE_CREATING && !zkl__request_is_queued(request)))
 		return;
 	zkl__semaphore_check(request);
-	if (zkl__permit_has_mutex(request))
+	if (zkl__request_is_first(request))
 	{
 		if (zkl__semaphore_is_checked(permit))
 			drive_with_mutex(request);

@@ -3,14 +3,13 @@
  * semaphore.h
  *		Requests for permits of semaphores.
  *
- *		semaphore_names.h	names and capacity (pure functions)
+ * From the top to the bottom; a file calls only files below it:
+ *
  *		permits.c			all requests for permits of a session
  *		semaphore.c			one request: mutex, permit node, count
  *		capacity.c			... checks the semaphore's layout and capacity
  *		permit_refusal.c	... non-blocking, with no free permit
- *
- * capacity.c and semaphore.c call each other, because a request sends the checks of the
- * semaphore, and each answer to a check drives the request on.
+ *		semaphore_names.h	names and capacity (pure functions)
  *
  *-------------------------------------------------------------------------
  */
@@ -67,9 +66,7 @@ struct ZklPermit
 extern const ZklSessionPart zkl__permits_part;
 
 /* semaphore.c */
-extern void zkl__permit_drive(ZklRequest *request);
 extern void zkl__permit_recount(ZklRequest *request);
-extern bool zkl__permit_has_mutex(const ZklRequest *request);
 extern int	zkl__permit_limit(const ZklPermit *permit);
 
 #endif							/* ZKL_SEMAPHORE_H */
