@@ -108,6 +108,7 @@ extern bool zkl__request_add_node(ZklRequest *request, int index,
 extern void zkl__request_drive(ZklRequest *request);
 extern void zkl__request_restart(ZklRequest *request);
 extern void zkl__request_no_parent(ZklRequest *request);
+extern void zkl__request_read_czxid(ZklRequest *request, ZklNode *node);
 
 /* parents.c */
 extern const ZklSessionPart zkl__parents_part;

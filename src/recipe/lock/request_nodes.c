@@ -149,24 +149,40 @@ create_nodes(ZklRequest *request)
  * Driving
  */
 
-/* The answer with the czxid that all new nodes of the request share. */
+/* Sets the czxid of the permit node, or the one that all new nodes of the request share. */
 static void
 on_czxid_read(ZklCall *call, const ZklResult *result)
 {
 	ZklRequest *request = call->subject;
+	ZklNode    *node = call->detail;
 
 	if (!zkl__request_answered(request, &request->czxid_call, call, result))
 		return;
 	if (result->code == ZKL_RC_NO_NODE)
 		zkl__request_restart(request);
 	else if (result->code != ZKL_RC_OK)
-		zkl__request_fail_code(request, -1, result);
+		zkl__request_fail_code(request, node->index, result);
 	else
 	{
-		for (int i = 0; i < request->n; i++)
+		if (node->is_permit)
+			node->czxid = result->czxid;
+		for (int i = 0; !node->is_permit && i < request->n; i++)
 			zkl__node_czxid_known(request->nodes[i], result->czxid);
 		zkl__request_drive(request);
 	}
+}
+
+/* Reads the czxid of a node whose create was answered without it. */
+void
+zkl__request_read_czxid(ZklRequest *request, ZklNode *node)
+{
+	ZklCall    *call;
+
+	if (request->czxid_call)
+		return;
+	call = zkl__request_call(request, on_czxid_read);
+	zkl__call_keep(call, node, &node->uses);
+	request->czxid_call = zkl__read_child(call, node->lock_path, node->name, false);
 }
 
 /* All nodes exist: reads their czxid if it is unknown, then checks their numbers. */
@@ -174,16 +190,11 @@ static void
 examine_nodes(ZklRequest *request)
 {
 	for (int i = 0; i < request->n; i++)
-	{
-		const ZklNode *node = request->nodes[i];
-
-		if (node->upgrade || node->czxid != 0)
-			continue;
-		if (request->czxid_call == NULL)
-			request->czxid_call = zkl__read_child(zkl__request_call(request, on_czxid_read),
-												  node->lock_path, node->name, false);
-		return;
-	}
+		if (!request->nodes[i]->upgrade && request->nodes[i]->czxid == 0)
+		{
+			zkl__request_read_czxid(request, request->nodes[i]);
+			return;
+		}
 	if (zkl__sequence_restart_begin(request))
 		zkl__request_restart(request);
 }

@@ -180,7 +180,6 @@ on_restart(ZklRequest *request)
 	permit->layout_call = NULL;
 	permit->capacity_call = NULL;
 	permit->count_call = NULL;
-	permit->czxid_call = NULL;
 	permit->holder_call = NULL;
 	permit->watch_call = NULL;
 }

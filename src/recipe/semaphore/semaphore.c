@@ -284,37 +284,6 @@ create_permit(ZklRequest *request)
 	free(path);
 }
 
-/* The answer with the czxid of a permit node whose create's answer was lost. */
-static void
-on_czxid_read(ZklCall *call, const ZklResult *result)
-{
-	ZklRequest *request = call->subject;
-	ZklPermit  *permit = request->permit;
-
-	if (!zkl__request_answered(request, &permit->czxid_call, call, result))
-		return;
-	if (result->code == ZKL_RC_NO_NODE)
-		zkl__request_restart(request);
-	else if (result->code != ZKL_RC_OK)
-		zkl__request_fail_code(request, 0, result);
-	else
-	{
-		permit->permit_node->czxid = result->czxid;
-		zkl__permit_drive(request);
-	}
-}
-
-static void
-send_czxid_read(ZklRequest *request)
-{
-	ZklPermit  *permit = request->permit;
-
-	if (permit->czxid_call == NULL)
-		permit->czxid_call = zkl__read_child(zkl__request_call(request, on_czxid_read),
-											 permit->permits_path,
-											 permit->permit_node->name, false);
-}
-
 
 /*
  * Waiting with the mutex: if another client deletes the mutex node, another request
@@ -364,7 +333,7 @@ drive_with_mutex(ZklRequest *request)
 	if (permit->seen == SEEN_FULL)
 		watch_mutex(request);
 	else if (permit_exists(permit) && permit->permit_node->czxid == 0)
-		send_czxid_read(request);
+		zkl__request_read_czxid(request, permit->permit_node);
 	else if (permit_exists(permit) ||
 			 (permit->kazoo && permit->permit_node == NULL && permit->seen == SEEN_NOTHING))
 		send_count(request);

@@ -57,7 +57,6 @@ struct ZklPermit
 	ZklCall    *layout_call;	/* calls in flight */
 	ZklCall    *capacity_call;
 	ZklCall    *count_call;
-	ZklCall    *czxid_call;
 	ZklCall    *holder_call;
 	ZklCall    *watch_call;
 };
