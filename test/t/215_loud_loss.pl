@@ -194,6 +194,7 @@ for my $way_out ('ROLLBACK', 'ROLLBACK TO before', 'DISCARD ALL')
 	my $s = session($node);
 	my $admin = session($node);
 	$s->query_ok("SELECT zk_lock('standby')");
+	my $id = zk_session_id($s);
 	$admin->query_ok("ALTER SYSTEM SET synchronous_standby_names = 'nobody'");
 	$admin->query_ok('SELECT pg_reload_conf()');
 	wait_until('the setting',
@@ -216,10 +217,7 @@ for my $way_out ('ROLLBACK', 'ROLLBACK TO before', 'DISCARD ALL')
 	my $waits = 'SELECT count(*) FROM pg_stat_activity '
 	  . "WHERE wait_event = 'SyncRep' AND pid = " . $s->pid;
 	wait_for_sql($node, $waits, '1');
-	my $watched = sub { $zk->four_letter('wchp') =~ m{^/zklock/locks/standby/}m };
-	wait_until('the watch', $watched);
-	remove_by_hand('standby');
-	wait_until('the watch to fire', sub { !$watched->() });
+	lose_lock($zk, $zkc, 'standby', $id);
 	works($admin, $waits, '1', 'a commit goes on to wait for its standby');
 	$admin->query_ok('ALTER SYSTEM RESET synchronous_standby_names');
 	$admin->query_ok('SELECT pg_reload_conf()');
