@@ -12,6 +12,7 @@
 #include "postgres.h"
 
 #include "common/hashfn.h"
+#include "common/string.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "utils/builtins.h"
@@ -52,6 +53,12 @@ display_of(text *value, ZklockNameRoom *room)
 	return room->display;
 }
 
+char *
+zklock_to_utf8(const char *text)
+{
+	return pg_is_ascii(text) ? unconstify(char *, text) : pg_server_to_any(text, strlen(text), PG_UTF8);
+}
+
 void
 zklock_name_from_text(text *value, ZklockNameRoom *room, ZklockName *name)
 {
@@ -59,14 +66,7 @@ zklock_name_from_text(text *value, ZklockNameRoom *room, ZklockName *name)
 	size_t		length;
 
 	name->display = display_of(value, room);
-	if (GetDatabaseEncoding() == PG_SQL_ASCII)
-	{
-		/* These bytes have not been validated yet. */
-		pg_verify_mbstr(PG_UTF8, name->display, strlen(name->display), false);
-		utf8 = name->display;
-	}
-	else
-		utf8 = pg_server_to_any(name->display, strlen(name->display), PG_UTF8);
+	utf8 = zklock_to_utf8(name->display);
 	length = strlen(utf8);
 	if (length == 0)
 		name_error("must not be empty");

@@ -15,7 +15,6 @@
 #include "access/xlog.h"
 #include "common/hashfn.h"
 #include "lib/stringinfo.h"
-#include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "utils/backend_status.h"
 #include "utils/memutils.h"
@@ -139,7 +138,7 @@ begin(ZklockLongWait *long_wait, const ZklockAction *actions, int n)
 	const char **locks = palloc(sizeof(char *) * n);
 
 	for (int i = 0; i < n; i++)
-		locks[i] = pg_server_to_any(actions[i].display, strlen(actions[i].display), PG_UTF8);
+		locks[i] = zklock_to_utf8(actions[i].display);
 	long_wait->report.locks = locks;
 	long_wait->report.instance = server_instance();
 	long_wait->report.server = zklock_server_name();
