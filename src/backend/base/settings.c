@@ -12,13 +12,16 @@
 
 #include <limits.h>
 
+#include "access/parallel.h"
+#include "utils/builtins.h"
+
 #include "backend/base/settings.h"
 #include "backend/base/syntax.h"
 #include "compat.h"
 #include "recipe/recipe.h"
 
-char	   *zklock_connect_string;
-char	   *zklock_root;
+char	   *zklock_connect_string = "";
+char	   *zklock_root = "/zklock";
 int			zklock_session_timeout = 10000;
 int			zklock_connect_timeout = 10000;
 int			zklock_node_names = ZKL_NODE_NAMES_CURATOR;
@@ -26,7 +29,7 @@ int			zklock_commit_check = ZKLOCK_COMMIT_CHECK_LEASE;
 int			zklock_stale_snapshot = ZKLOCK_STALE_SNAPSHOT_WARNING;
 int			zklock_max_locks = 1000;
 int			zklock_acl = ZKLOCK_ACL_WORLD;
-char	   *zklock_auth_file;
+char	   *zklock_auth_file = "";
 char	   *zklock_tls_ca_file = "";
 char	   *zklock_tls_cert_file = "";
 char	   *zklock_tls_key_file = "";
@@ -141,107 +144,197 @@ assign_on_revoke(int newval, void *extra)
 	zklock_on_revoke = newval;
 }
 
-static void
-define_connection_settings(void)
+/* One of "text", "number" and "flag" is the variable; its initial value is the default. */
+typedef struct Setting
 {
-	DefineCustomStringVariable("zklock.connect_string",
-							   "The ZooKeeper ensemble that keeps the locks.",
-							   "host:port[,host:port...][/chroot]; empty: no locks can be acquired.",
-							   &zklock_connect_string, "",
-							   PGC_SUSET, 0, check_connect_string, assign_session_string, NULL);
-	DefineCustomStringVariable("zklock.root",
-							   "The znode below which everything is kept.",
-							   NULL, &zklock_root, "/zklock",
-							   PGC_SUSET, 0, check_root, assign_session_string, NULL);
-	DefineCustomIntVariable("zklock.session_timeout",
-							"How long the ensemble keeps the locks of a backend that sends no heartbeats.",
-							"The ensemble may grant a different timeout, which then applies.",
-							&zklock_session_timeout, 10000, 100, INT_MAX / 8,
-							PGC_SUSET, GUC_UNIT_MS, NULL, assign_session_number, NULL);
-	DefineCustomIntVariable("zklock.connect_timeout",
-							"How long a call waits for a usable ZooKeeper session.",
-							NULL, &zklock_connect_timeout, 10000, 1, INT_MAX,
-							PGC_USERSET, GUC_UNIT_MS, NULL, NULL, NULL);
-	DefineCustomEnumVariable("zklock.acl",
-							 "Who may change the znodes that zklock creates.",
-							 "\"creator\" requires zklock.auth_file; everybody can still read the znodes.",
-							 &zklock_acl, ZKLOCK_ACL_WORLD, acl_options,
-							 PGC_SUSET, 0, NULL, assign_session_number, NULL);
-	DefineCustomStringVariable("zklock.auth_file",
-							   "File that holds the credentials: digest user:password.",
-							   "Must not be accessible by group or others.",
-							   &zklock_auth_file, "",
-							   PGC_SUSET, GUC_SUPERUSER_ONLY, NULL, assign_session_string, NULL);
-	DefineCustomEnumVariable("zklock.log_min_messages",
-							 "Lowest level of ZooKeeper client messages that are written to the server log.",
-							 NULL, &log_min_messages_level, ZKL_LOG_WARNING, log_options,
-							 PGC_SUSET, 0, NULL, assign_log_level, NULL);
-}
+	const char *name;
+	const char *description;
+	const char *details;
+	GucContext	context;
+	int			flags;
 
-/* Only if the client library has TLS, so that the settings never exist without effect. */
-static void
-define_tls_settings(void)
-{
+	char	  **text;
+	GucStringCheckHook check_text;
+	GucStringAssignHook assign_text;
+
+	int		   *number;
+	int			min;
+	int			max;
+	const struct config_enum_entry *options;	/* or NULL: any number of the range */
+	void		(*assign_number) (int newval, void *extra);
+
+	bool	   *flag;
+} Setting;
+
+static const Setting settings[] = {
+	{"zklock.connect_string",
+		"The ZooKeeper ensemble that keeps the locks.",
+		"host:port[,host:port...][/chroot]; empty: no locks can be acquired.",
+		PGC_SUSET, 0,
+		.text = &zklock_connect_string,
+		.check_text = check_connect_string,
+	.assign_text = assign_session_string},
+	{"zklock.root",
+		"The znode below which everything is kept.",
+		NULL,
+		PGC_SUSET, 0,
+		.text = &zklock_root,
+		.check_text = check_root,
+	.assign_text = assign_session_string},
+	{"zklock.session_timeout",
+		"How long the ensemble keeps the locks of a backend that sends no heartbeats.",
+		"The ensemble may grant a different timeout, which then applies.",
+		PGC_SUSET, GUC_UNIT_MS,
+		.number = &zklock_session_timeout,
+		.min = 100,
+		.max = INT_MAX / 8,
+	.assign_number = assign_session_number},
+	{"zklock.connect_timeout",
+		"How long a call waits for a usable ZooKeeper session.",
+		NULL,
+		PGC_USERSET, GUC_UNIT_MS,
+		.number = &zklock_connect_timeout,
+		.min = 1,
+	.max = INT_MAX},
+	{"zklock.acl",
+		"Who may change the znodes that zklock creates.",
+		"\"creator\" requires zklock.auth_file; everybody can still read the znodes.",
+		PGC_SUSET, 0,
+		.number = &zklock_acl,
+		.options = acl_options,
+	.assign_number = assign_session_number},
+	{"zklock.auth_file",
+		"File that holds the credentials: digest user:password.",
+		"Must not be accessible by group or others.",
+		PGC_SUSET, GUC_SUPERUSER_ONLY,
+		.text = &zklock_auth_file,
+	.assign_text = assign_session_string},
+	{"zklock.log_min_messages",
+		"Lowest level of ZooKeeper client messages that are written to the server log.",
+		NULL,
+		PGC_SUSET, 0,
+		.number = &log_min_messages_level,
+		.options = log_options,
+	.assign_number = assign_log_level},
+	/* Only if the client library has TLS, so that the settings never exist without effect. */
 #ifdef ZKLOCK_HAVE_TLS
-	DefineCustomStringVariable("zklock.tls_ca_file",
-							   "File with the CA certificates of the ensemble's servers.",
-							   "PEM. The connection is encrypted if zklock.tls_cert_file and zklock.tls_key_file are set as well.",
-							   &zklock_tls_ca_file, "",
-							   PGC_SUSET, GUC_SUPERUSER_ONLY, check_tls_file, assign_session_string, NULL);
-	DefineCustomStringVariable("zklock.tls_cert_file",
-							   "File with the client certificate for the ensemble.",
-							   "PEM, followed by intermediate certificates.",
-							   &zklock_tls_cert_file, "",
-							   PGC_SUSET, GUC_SUPERUSER_ONLY, check_tls_file, assign_session_string, NULL);
-	DefineCustomStringVariable("zklock.tls_key_file",
-							   "File with the private key for zklock.tls_cert_file.",
-							   "PEM, without a passphrase. Must not be accessible by group or others.",
-							   &zklock_tls_key_file, "",
-							   PGC_SUSET, GUC_SUPERUSER_ONLY, check_tls_file, assign_session_string, NULL);
+	{"zklock.tls_ca_file",
+		"File with the CA certificates of the ensemble's servers.",
+		"PEM. The connection is encrypted if zklock.tls_cert_file and zklock.tls_key_file are set as well.",
+		PGC_SUSET, GUC_SUPERUSER_ONLY,
+		.text = &zklock_tls_ca_file,
+		.check_text = check_tls_file,
+	.assign_text = assign_session_string},
+	{"zklock.tls_cert_file",
+		"File with the client certificate for the ensemble.",
+		"PEM, followed by intermediate certificates.",
+		PGC_SUSET, GUC_SUPERUSER_ONLY,
+		.text = &zklock_tls_cert_file,
+		.check_text = check_tls_file,
+	.assign_text = assign_session_string},
+	{"zklock.tls_key_file",
+		"File with the private key for zklock.tls_cert_file.",
+		"PEM, without a passphrase. Must not be accessible by group or others.",
+		PGC_SUSET, GUC_SUPERUSER_ONLY,
+		.text = &zklock_tls_key_file,
+		.check_text = check_tls_file,
+	.assign_text = assign_session_string},
 #endif
-}
+	{"zklock.node_names",
+		"Naming convention of the lock znodes: which other programs can share the locks.",
+		NULL,
+		PGC_SUSET, 0,
+		.number = &zklock_node_names,
+		.options = node_names_options,
+	.assign_number = assign_session_number},
+	{"zklock.commit_check",
+		"How a commit verifies that the transaction's locks are still held.",
+		NULL,
+		PGC_SUSET, 0,
+		.number = &zklock_commit_check,
+	.options = commit_check_options},
+	{"zklock.stale_snapshot",
+		"What to do if a transaction's snapshot is older than a lock that it waited for.",
+		NULL,
+		PGC_USERSET, 0,
+		.number = &zklock_stale_snapshot,
+	.options = stale_snapshot_options},
+	{"zklock.max_locks",
+		"Maximum number of lock znodes of a backend.",
+		NULL,
+		PGC_SUSET, 0,
+		.number = &zklock_max_locks,
+		.min = 1,
+		.max = 100000,
+	.assign_number = assign_session_number},
+	{"zklock.on_revoke",
+		"What a session does when the release of a lock that it holds is requested.",
+		NULL,
+		PGC_USERSET, 0,
+		.number = &on_revoke,
+		.options = on_revoke_options,
+	.assign_number = assign_on_revoke},
+	{"zklock.deadlock_detection",
+		"Detects deadlocks across servers.",
+		"A session that waits for another server's lock for longer than deadlock_timeout publishes its wait and searches for a cycle.",
+		PGC_SUSET, 0,
+	.flag = &zklock_deadlock_detection},
+};
 
 static void
-define_lock_settings(void)
+define_setting(const Setting *s)
 {
-	DefineCustomEnumVariable("zklock.node_names",
-							 "Naming convention of the lock znodes: which other programs can share the locks.",
-							 NULL, &zklock_node_names, ZKL_NODE_NAMES_CURATOR,
-							 node_names_options,
-							 PGC_SUSET, 0, NULL, assign_session_number, NULL);
-	DefineCustomEnumVariable("zklock.commit_check",
-							 "How a commit verifies that the transaction's locks are still held.",
-							 NULL, &zklock_commit_check, ZKLOCK_COMMIT_CHECK_LEASE,
-							 commit_check_options,
-							 PGC_SUSET, 0, NULL, NULL, NULL);
-	DefineCustomEnumVariable("zklock.stale_snapshot",
-							 "What to do if a transaction's snapshot is older than a lock that it waited for.",
-							 NULL, &zklock_stale_snapshot,
-							 ZKLOCK_STALE_SNAPSHOT_WARNING, stale_snapshot_options,
-							 PGC_USERSET, 0, NULL, NULL, NULL);
-	DefineCustomIntVariable("zklock.max_locks",
-							"Maximum number of lock znodes of a backend.",
-							NULL, &zklock_max_locks, 1000, 1, 100000,
-							PGC_SUSET, 0, NULL, assign_session_number, NULL);
-	DefineCustomEnumVariable("zklock.on_revoke",
-							 "What a session does when the release of a lock that it holds is requested.",
-							 NULL, &on_revoke, ZKLOCK_ON_REVOKE_NOTICE, on_revoke_options,
-							 PGC_USERSET, 0, NULL, assign_on_revoke, NULL);
-	DefineCustomBoolVariable("zklock.deadlock_detection",
-							 "Detects deadlocks across servers.",
-							 "A session that waits for another server's lock for longer than deadlock_timeout publishes its wait and searches for a cycle.",
-							 &zklock_deadlock_detection, true,
-							 PGC_SUSET, 0, NULL, NULL, NULL);
+	if (s->text)
+		DefineCustomStringVariable(s->name, s->description, s->details, s->text, *s->text,
+								   s->context, s->flags, s->check_text, s->assign_text, NULL);
+	else if (s->options)
+		DefineCustomEnumVariable(s->name, s->description, s->details, s->number, *s->number, s->options,
+								 s->context, s->flags, NULL, s->assign_number, NULL);
+	else if (s->number)
+		DefineCustomIntVariable(s->name, s->description, s->details, s->number, *s->number, s->min, s->max,
+								s->context, s->flags, NULL, s->assign_number, NULL);
+	else
+		DefineCustomBoolVariable(s->name, s->description, s->details, s->flag, *s->flag,
+								 s->context, s->flags, NULL, NULL, NULL);
+}
+
+/* As PostgreSQL checks a value.  May leave a text in GUC_check_errdetail_string. */
+static bool
+is_valid(const Setting *s, const char *value)
+{
+	int			number;
+	bool		flag;
+
+	GUC_check_errdetail_string = NULL;
+	if (s->text)
+	{
+		char	   *text = unconstify(char *, value);
+		void	   *extra = NULL;
+
+		return s->check_text == NULL || s->check_text(&text, &extra, PGC_S_TEST);
+	}
+	if (s->options)
+	{
+		const struct config_enum_entry *option = s->options;
+
+		while (option->name && pg_strcasecmp(value, option->name) != 0)
+			option++;
+		return option->name != NULL;
+	}
+	if (s->number)
+		return parse_int(value, &number, s->flags, NULL) && number >= s->min && number <= s->max;
+	return parse_bool(value, &flag);
 }
 
 /*
  * Placeholders
  *
- * Before the library is loaded, PostgreSQL lets every role set any zklock.* setting, and
- * keeps the value as a placeholder.  When the setting is defined, PostgreSQL discards a
- * value that the role may not set, with a warning.  But by then the options of a
- * connection have replaced the configured value, which cannot be restored, and the
- * setting would fall to its built-in default.  So the library is not loaded.
+ * Before the library is loaded, PostgreSQL lets every role set any zklock.* setting, to
+ * any value, and keeps the value as a placeholder.  When the setting is defined,
+ * PostgreSQL discards a value that is invalid, or that the role may not set, with a
+ * warning.  The setting would fall to its built-in default, which nobody has configured:
+ * locks would be taken in a wrong place, or with wrong guarantees.  So the library is not
+ * loaded.
  */
 
 /* May the role that set this value set the parameters of superusers? */
@@ -252,71 +345,82 @@ is_privileged(const char *name, GucContext context, Oid role)
 		ZKLOCK_MAY_SET(name, role);
 }
 
-/* Checks the current value, the reset value, and those of outer transactions. */
-static bool
-is_placeholder_privileged(const struct config_generic *placeholder)
+/* NULL: no setting of this build. */
+static const Setting *
+find_setting(const char *name)
 {
-	const char *name = placeholder->name;
-
-	if (!is_privileged(name, placeholder->scontext, placeholder->srole) ||
-		!is_privileged(name, placeholder->reset_scontext, placeholder->reset_srole))
-		return false;
-	for (const GucStack *outer = placeholder->stack; outer; outer = outer->prev)
+	for (int i = 0; i < (int) lengthof(settings); i++)
 	{
-		if (!is_privileged(name, outer->scontext, outer->srole) ||
-			(outer->state == GUC_SET_LOCAL &&
-			 !is_privileged(name, outer->masked_scontext, outer->masked_srole)))
-			return false;
+		if (pg_strcasecmp(name, settings[i].name) == 0)
+			return &settings[i];
 	}
-	return true;
+	return NULL;
 }
 
-static bool
-is_user_setting(const char *name)
+/* The value is NULL if the placeholder had none. */
+static void
+check_value(const char *name, const char *value, GucContext context, Oid role)
 {
-	static const char *const user_settings[] = {
-		"zklock.connect_timeout", "zklock.on_revoke", "zklock.stale_snapshot"
-	};
+	const Setting *setting = find_setting(name);
 
-	for (int i = 0; i < (int) lengthof(user_settings); i++)
+	if (value == NULL)
+		return;
+	if (!(setting && setting->context == PGC_USERSET) && !is_privileged(name, context, role))
+		ereport(ERROR,
+				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				 errmsg("permission denied to set parameter \"%s\"", name),
+				 errdetail("It was set in this session before the zklock library was loaded."),
+				 errhint("Remove the setting from the session or from the options of the connection. With zklock in shared_preload_libraries such a setting is refused at once.")));
+	if (setting && !is_valid(setting, value))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("invalid value for parameter \"%s\": \"%s\"", name, value),
+				 GUC_check_errdetail_string ? errdetail_internal("%s", GUC_check_errdetail_string) : 0,
+				 errhint("Correct the value in the configuration file, or with ALTER DATABASE, ALTER ROLE or SET. Values of databases and roles apply to new sessions.")));
+}
+
+/* Checks the current value, the reset value, and those of outer transactions. */
+static void
+check_placeholder(const struct config_string *placeholder)
+{
+	const struct config_generic *gen = &placeholder->gen;
+
+	check_value(gen->name, *placeholder->variable, gen->scontext, gen->srole);
+	check_value(gen->name, placeholder->reset_val, gen->reset_scontext, gen->reset_srole);
+	for (const GucStack *outer = gen->stack; outer; outer = outer->prev)
 	{
-		if (pg_strcasecmp(name, user_settings[i]) == 0)
-			return true;
+		check_value(gen->name, outer->prior.val.stringval, outer->scontext, outer->srole);
+		if (outer->state == GUC_SET_LOCAL)
+			check_value(gen->name, outer->masked.val.stringval, outer->masked_scontext, outer->masked_srole);
 	}
-	return false;
 }
 
 /* Throws before anything is defined, so that the next call tries to load again. */
 static void
-refuse_placeholders(void)
+check_placeholders(void)
 {
 	static const char prefix[] = "zklock.";
 	int			n;
-	struct config_generic **settings = zklock_all_settings(&n);
+	struct config_generic **all = zklock_all_settings(&n);
 
 	for (int i = 0; i < n; i++)
 	{
-		const struct config_generic *setting = settings[i];
-
-		if ((setting->flags & GUC_CUSTOM_PLACEHOLDER) == 0 ||
-			pg_strncasecmp(setting->name, prefix, strlen(prefix)) != 0 ||
-			is_user_setting(setting->name) || is_placeholder_privileged(setting))
-			continue;
-		ereport(ERROR,
-				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-				 errmsg("permission denied to set parameter \"%s\"", setting->name),
-				 errdetail("It was set in this session before the zklock library was loaded."),
-				 errhint("Remove the setting from the session or from the options of the connection. With zklock in shared_preload_libraries such a setting is refused at once.")));
+		if ((all[i]->flags & GUC_CUSTOM_PLACEHOLDER) &&
+			pg_strncasecmp(all[i]->name, prefix, strlen(prefix)) == 0)
+			check_placeholder((const struct config_string *) all[i]);
 	}
 }
 
-/* Throws, before anything is defined, if an unprivileged role has set a placeholder. */
+/*
+ * A parallel worker receives the values of its leader after it has loaded the library, so
+ * what was configured since then must not fail its query.
+ */
 void
 zklock_define_settings(void)
 {
-	refuse_placeholders();
-	define_connection_settings();
-	define_tls_settings();
-	define_lock_settings();
+	if (!InitializingParallelWorker)
+		check_placeholders();
+	for (int i = 0; i < (int) lengthof(settings); i++)
+		define_setting(&settings[i]);
 	MarkGUCPrefixReserved("zklock");
 }
