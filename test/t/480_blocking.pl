@@ -63,6 +63,15 @@ is(blocking($on_b), join("\n", sort(line($on_a, qw(x shared t)), line($on_c, qw(
 my $foreign = foreign_node($zkc, path('f'), 'WRIT');
 $on_c->query_async("SELECT zk_lock(ARRAY['f', 'x'])");
 wait_zk_waiting($zkc, path('f'), 2);
+
+# An upgrade has its place once its node has moved up to the number of the other writer.
+wait_until(
+	'both writers have one number',
+	sub
+	{
+		my %numbers = map { /WRIT\D*(\d+)$/ ? ($1 => 1) : () } $zkc->children(path('x'));
+		return keys %numbers == 1;
+	});
 my $answer = blocking($on_c);
 like($answer, qr/^(?:\S+ )?f exclusive t$/m, 'a holder in another program, which tells no process');
 like($answer, qr/^\Q${\line($on_a, qw(x shared t))}\E$/m, '... and, for the other name, the other sharer');
