@@ -116,7 +116,8 @@ understand_hex(const char *text, uint64_t *value)
 	size_t		length = strlen(text);
 
 	*value = strtoull(text, NULL, 16);
-	return length >= 1 && length <= 16 && strspn(text, "0123456789abcdef") == length;
+	return length >= 1 && length <= 16 && strspn(text, "0123456789abcdef") == length &&
+		(length == 1 || text[0] != '0');
 }
 
 /* Is there a leading "p"?  Skips it. */

@@ -373,6 +373,10 @@ test_names(void)
 	read_names(3, (const char *[]) {
 									"1.1.1.w.a..2147483647", "1.1.2.w.b..-2147483648", "2.1.1.w.1..-2147483647"});
 	is_str(node_sets_text(), "1>b(1) 2>1(2)", "... also where numbers turn round");
+	read_names(3, (const char *[]) {
+									"7.1.1.w.8..0000000001", "07.1.1.w.9..0000000002",
+									"9.1.1.w.0,a.0.0000000001"});
+	is_str(node_sets_text(), "7>8(7) 9>0(9) 9>a(9) 0>9(9)", "a session has one form");
 	ok(zkl_is_wait_of("1.2.", 1) && !zkl_is_wait_of("12.2.", 1) && !zkl_is_wait_of("2.1.", 1),
 	   "whose a name is");
 }
@@ -386,6 +390,7 @@ test_bad_names(void)
 		"1.1.1.x...1", "1.1.1...1", "11111111111111111.1.1.w...1", "g.1.1.w...1",
 		"1.1.1.w.a,.b.1", "1.1.1.w.,a.b.1", "1.1.1.w.a+.b.1", "1.1.1.w.a.b,.1",
 		"1.1.1.w.a.b+c.1", "1.1.1.w.A.b.1", "1.1.1.w.a.b.1.1", "1.1.1.w.a b.c.1",
+		"01.1.1.w.a.b.1", "00.1.1.w.a.b.1", "1.01.1.w.a.b.1", "1.1.1.w.0a.b.1", "1.1.1.w.a.0b.1",
 		"\xff\xfe", "1.1.1.w.\xff.b.1"
 	};
 	const char *names[sizeof(bad) / sizeof(bad[0]) + 1];

@@ -54,11 +54,11 @@ zkl_is_wait_of(const char *name, uint64_t session)
 	return strncmp(name, prefix, (size_t) n) == 0;
 }
 
-/* Reads a hexadecimal number of 1 to 16 digits. */
-static bool
-read_hex(const char **p, uint64_t *value)
+/* No other form is read: a name in the form of another session's would be a name of it. */
+bool
+zkl_read_hex(const char **p, uint64_t *value)
 {
-	int			digits = 0;
+	const char *start = *p;
 
 	*value = 0;
 	for (;; (*p)++)
@@ -68,8 +68,8 @@ read_hex(const char **p, uint64_t *value)
 			: c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 
 		if (v < 0)
-			return digits > 0;
-		if (++digits > 16)
+			return *p > start;
+		if (*p - start == 16 || (*p - start == 1 && *start == '0'))
 			return false;
 		*value = *value << 4 | (uint64_t) v;
 	}
@@ -102,7 +102,7 @@ read_node_set(const char **p, ZklWaitReports *reports, const ZklWaitNode *node)
 	};
 	do
 	{
-		if (!read_hex(p, &reports->ids[reports->n_ids]))
+		if (!zkl_read_hex(p, &reports->ids[reports->n_ids]))
 			return false;
 		reports->n_ids++;
 		node_set->n++;
@@ -123,7 +123,7 @@ read_local_waiter(const char **p, ZklWaitReports *reports, const ZklWaitNode *no
 	};
 	reports->ids[reports->n_ids++] = node->session;
 	reports->n_node_sets++;
-	return read_hex(p, &node_set->waiter);
+	return zkl_read_hex(p, &node_set->waiter);
 }
 
 static bool
@@ -165,9 +165,9 @@ read_name(const char *name, ZklWaitReports *reports, ZklWaitNode *node)
 	uint64_t	version;
 
 	node->name = name;
-	if (!read_hex(&p, &node->session) || !read_char(&p, '.') ||
-		!read_hex(&p, &node->wait) || !read_char(&p, '.') ||
-		!read_hex(&p, &version) || !read_char(&p, '.'))
+	if (!zkl_read_hex(&p, &node->session) || !read_char(&p, '.') ||
+		!zkl_read_hex(&p, &node->wait) || !read_char(&p, '.') ||
+		!zkl_read_hex(&p, &version) || !read_char(&p, '.'))
 		return false;
 	node->claims = *p == 'c';
 	if (!node->claims && *p != 'w')

@@ -94,6 +94,12 @@ typedef struct ZklWaitReports
 	int			n_ids;
 } ZklWaitReports;
 
+/*
+ * Reads a hexadecimal number of up to 16 digits as printf() writes it, so without leading
+ * zeros, and moves *p behind it.  Returns false if there is none.
+ */
+extern bool zkl_read_hex(const char **p, uint64_t *value);
+
 /* Parses the names, skipping malformed ones.  Returns false if memory is exhausted. */
 extern bool zkl_reports_read(const char *const *children, int n_children,
 							 ZklWaitReports *reports);
