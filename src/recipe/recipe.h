@@ -263,7 +263,7 @@ typedef struct ZklRequestInfo
 	int			raw_code;		/* the client library's code for SERVER_ERROR */
 	int			culprit;		/* index of the item that failed or waits, or -1 */
 	uint64_t	probe;			/* for ZklWaitReport; a change asks for a new report */
-	bool		is_unsearched;	/* deadlocks may remain undetected: too many or wrong reports */
+	bool		is_unsearched;	/* deadlocks may remain undetected: too many reports */
 	bool		is_refused;		/* non-blocking attempt: others are first, read after a sync */
 	int64_t		refused_by;		/* ... the session in the predecessor's name, or 0 */
 	int			n_over;			/* ... for a permit: so many nodes of others must go */

@@ -177,10 +177,10 @@ static void
 take_data(Input *input, char *out, size_t size)
 {
 	static const char *const forms[] = {
-		"%" PRIx64 "\t1\ts\nw\tlocks/a\tx\texclusive\ta",
-		"1\t%" PRIx64 "\ts\nu\tlocks/../b\tx\t\t\nd\t1\t2\tx",
+		"%" PRIx64 "\t1\ts\nx\t1\t7\texclusive lock \"a\"",
+		"1\t2\ts\nx\t2\t7\tx\np\t1\t7\tx\nd\t%" PRIx64 "\t-1\ta row\ts61",
 		"1\t2\ts\nd\t%" PRIx64 "\t-1\ta row\nd\t\t",
-		"\n\t\nw\n%" PRIx64 "\nw\t/\t\t\t\n",
+		"\n\t\nx\n%" PRIx64 "\nx\t\t\t\n",
 	};
 	unsigned	how = take(input);
 	size_t		n = 0;

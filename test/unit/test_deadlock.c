@@ -274,6 +274,30 @@ test_stale(void)
 	   fake_trace(A->client));
 	scene_end(NULL);
 
+	/* The same, but A is the last that reports, because D waits for it, too. */
+	begin(4, "abca");
+	holds(A, "a", X);
+	holds(B, "b", S);
+	holds(C, "b", S);
+	holds(D, "d", X);
+	lock_now(A, "b", X);
+	publish_all();
+	reduce(B, "b", ZKL_MODE_NONE);
+	lock_now(B, "a", X);
+	(void) is_victim_now(B);
+	fake_run_all();
+	wait_locally(D, A);
+	fake_advance(1000);
+	for (int i = 0; i < 10; i++)
+	{
+		ok(!is_victim_now(A), "a blocker that has left, of the last that reports: no victim (%d)", i);
+		fake_run_all();
+		ok(i < 4 || !is_victim_now(B), "... nor is the blocker");
+		fake_run_all();
+		fake_advance(100);
+	}
+	scene_end(NULL);
+
 	/* B's wait for a row behind A ends before any session notices. */
 	begin(3, "aab");
 	holds(B, "x", X);

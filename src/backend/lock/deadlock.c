@@ -120,7 +120,7 @@ warn_unsearched(ZklockLongWait *long_wait, const ZklRequestInfo *info)
 	ereport(WARNING,
 			(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
 			 errmsg("deadlocks across servers may remain undetected during this wait"),
-			 errdetail("The znodes below \"%s/waits\" are too many, or contradict the queues of the locks.",
+			 errdetail("There are too many znodes, or too long ones, below \"%s/waits\".",
 					   zklock_root),
 			 errhint("Remove the znodes there that were not created by zklock.")));
 }

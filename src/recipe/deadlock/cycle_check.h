@@ -1,15 +1,14 @@
 /*-------------------------------------------------------------------------
  *
  * cycle_check.h
- *		The cycle check: verifies a reported deadlock against the queues.
+ *		The cycle check: verifies a reported deadlock by the data of the reports.
  *
- * A report is as old as its node, its blocker may have left since, and any client
- * that can write below <root>/waits can forge one.  So a victim fails only after
- * the reports of all members were read again, each from a node that its own
- * session owns, and their queues show the same waits.
+ * A victim fails only after all members have read their queues again and reported
+ * again.  The check reads the data of these reports.  Each must be in a node that the
+ * session owns whose wait it reports.  Waits that end by themselves are left out.
  *
- *		cycle_check.c		reads the data and lists the queues
- *		check_result.c		parses them, and searches them for the deadlock
+ *		cycle_check.c		reads the data
+ *		check_result.c		parses them, searches the reports again, describes the cycle
  *		released.c			drops waits that end by themselves
  *
  *-------------------------------------------------------------------------
@@ -19,61 +18,31 @@
 
 #include "waits.h"
 
-/*
- * Bounds of a check: bytes of one report's data, queue entries of all reports,
- * children of each queue, bytes of all data and lists together, and children
- * visited for all queue entries together.  Beyond them the check fails.
- */
+/* Bounds of a check: bytes of one report's data, and of all.  Beyond them it fails. */
 #define ZKL_CHECK_MAX_DATA 131072
-#define ZKL_CHECK_MAX_ENTRIES 4000
-#define ZKL_CHECK_MAX_CHILDREN 50000
 #define ZKL_CHECK_MAX_BYTES 8000000
-#define ZKL_CHECK_MAX_READS 1000000
 
 /* A member of the deadlock that has published a report. */
 typedef struct ZklParticipant
 {
-	uint64_t	session;
+	const ZklWaitNode *node;	/* its report */
 	ZklCall    *read_call;
-	char	   *data;			/* cut into fields by zkl_check_parse() */
+	char	   *data;			/* cut into fields by zkl_check_result() */
 	uint64_t	instance;
 	int			pid;
-	char	   *server;
+	const char *server;
 } ZklParticipant;
 
-/* A participant's place in a queue, or its wait for one of a semaphore's permits. */
-typedef struct ZklQueueEntry
+/* One wait of a participant, or of a local waiter. */
+typedef struct ZklCheckWait
 {
-	int			participant;
-	bool		upgrade;
-	bool		any;			/* a permit: one of the blockers suffices */
-	char	   *path;			/* below the root */
-	char	   *child;			/* its node in a queue */
-	int			limit;			/* permit nodes up to which it would get a permit */
-	int			n_own;			/* its session's nodes among the permits */
-	char	   *item;			/* "exclusive lock" and the like */
-	char	   *lock;
-	uint64_t   *blockers;
-	int			n_blockers;
-} ZklQueueEntry;
-
-/* The children of one path; n queue entries, from "first" on, are about it. */
-typedef struct ZklCheckList
-{
-	int			first;
-	int			n;
-	ZklCall    *list_call;
-	ZklNames   *names;			/* NULL: not read */
-} ZklCheckList;
-
-/* A session that waits for a participant in the lock manager of its server. */
-typedef struct ZklReportedWaiter
-{
-	int			participant;
+	const ZklParticipant *participant;
 	uint64_t	session;
 	int			pid;
-	char	   *waits_for;
-} ZklReportedWaiter;
+	const char *waits_for;
+	char		kind;			/* requested: a ZklHeldKind; or ZKL_WAIT_LOCAL */
+	uint32_t	key;			/* of the requested lock or semaphore */
+} ZklCheckWait;
 
 /* A hold of a local waiter, or a mark whether its holds are known (released.c). */
 typedef struct ZklCheckHeld
@@ -85,45 +54,32 @@ typedef struct ZklCheckHeld
 
 struct ZklCycleCheck
 {
-	ZklParticipant *participants;	/* ascending by session */
+	ZklNames   *names;			/* of all reports */
+	ZklWaitReports reports;
+	ZklParticipant *participants;
 	int			n_participants;
-	ZklQueueEntry *queue_entries;	/* sorted by path once the data are parsed */
-	int			n_queue_entries;
-	ZklCheckList *lists;
-	int			n_lists;
-	ZklReportedWaiter *waiters;
-	int			n_waiters;
-	ZklCheckHeld *held;			/* by local waiters; sorted once the data are parsed */
+	ZklCheckWait *waits;		/* "source" of the participants' node sets */
+	int			n_waits;
+	ZklCheckHeld *held;			/* by local waiters */
 	int			n_held;
-	size_t		bytes;			/* of the data and the lists */
-	int			outstanding;	/* calls without an answer */
-	bool		understood;		/* the data are parsed, and the lists requested */
+	size_t		bytes;			/* of the data */
+	int			outstanding;	/* reads without an answer */
 	bool		failed;
 };
 
 /* cycle_check.c */
 extern void zkl__check_free(ZklCycleCheck *check);
-extern void zkl__check_begin(ZklSession *session, const ZklWaitReports *reports);
-extern void zkl__check_list_queues(ZklSession *session);
-
-/* Computes the key of a lock's or semaphore's name; see ZklWaitReport.key_of. */
-typedef uint32_t (*ZklKeyOf) (const char *name, size_t length);
+extern bool zkl__check_begin(ZklSession *session, ZklWaitReports *reports, ZklNames **names);
 
 /*
- * check_result.c: called without the mutex; they touch nothing but the check.
- * zkl_check_parse() returns false for malformed data or exhausted memory.
- * zkl_check_result() returns the deadlock of "me" within the circle, or NULL.
+ * check_result.c: called without the mutex; touches nothing but the check.  Returns the
+ * deadlock of "me" within the circle, or NULL.  Sets "failed" if the data are malformed
+ * or memory is exhausted.
  */
-extern bool zkl_check_parse(ZklCycleCheck *check);
-extern ZklDeadlock *zkl_check_result(ZklCycleCheck *check, uint64_t me, ZklCircle circle,
-									 ZklKeyOf key_of);
-
-/* Makes room for element n of an array; returns false if memory is exhausted. */
-extern bool zkl_check_grow(void **array, int n, size_t size);
+extern ZklDeadlock *zkl_check_result(ZklCycleCheck *check, uint64_t me, ZklCircle circle);
 
 /* released.c: without the mutex, too. */
 extern bool zkl_check_read_held(ZklCycleCheck *check, uint64_t session, const char *text);
-extern void zkl_check_sort_held(ZklCycleCheck *check);
-extern void zkl_check_drop_released(const ZklCycleCheck *check, ZklQueueEntry *queue_entry, ZklKeyOf key_of);
+extern void zkl_check_drop_released(ZklCycleCheck *check);
 
 #endif							/* ZKL_CYCLE_CHECK_H */

@@ -9,12 +9,16 @@
  * search only at growing intervals, as a precaution.
  *
  * Which session fails:
- *	1. The victim (victim.h) replaces its report by a claim.  Of several claims in
- *	   one deadlock the first counts; a session that sees an earlier claim waits.
+ *	1. The victim (victim.h) checks its queues and its server again, and replaces its
+ *	   report by a claim.  Of several claims in one deadlock the first counts; a session
+ *	   that sees an earlier claim waits.
  *	2. It probes all other members, by deleting their nodes.  Each owner checks its
  *	   queues and its server again, and reports again if it still waits.
- *	3. If all have reported and the deadlock still exists, it starts the cycle
- *	   check (cycle_check.h).  If that confirms the deadlock, the request fails.
+ *	3. If all have reported the same wait again and the deadlock still exists, it starts
+ *	   the cycle check (cycle_check.h).  If that confirms the deadlock, the request fails.
+ *
+ * A member that reports the same wait twice has released nothing between.  So whatever
+ * the others have seen of it since its first report is still true.
  *
  * The threads that receive answers only store them.  The owner's thread searches
  * them in zkl__search_judge(): it takes them with the mutex held, works without the
@@ -36,12 +40,8 @@
 #define ANSWER_POLL_MS 50
 #define SOON_FOR_MS 3000
 
-/*
- * From a cycle check that confirmed no deadlock to the next one: at first.  The pause
- * doubles with each check.  From the second value on, the owner raises a warning.
- */
-#define CHECK_PAUSE_MS 200
-#define WARN_PAUSE_MS 3000
+/* From a claim in vain to the next one: at first.  The pause doubles each time. */
+#define CLAIM_PAUSE_MS 200
 
 /* Between searches that found nothing: at first, and at most. */
 #define PAUSE_MS 10000
@@ -59,8 +59,7 @@ typedef struct Work
 	bool		is_read;		/* seen was: these are its reports, and the choice */
 	ZklWaitReports reports;
 	ZklChoice	choice;
-	bool		is_checked;		/* the queues were compared with the data */
-	ZklDeadlock *deadlock;		/* that they confirm, or NULL */
+	ZklDeadlock *deadlock;		/* that the check confirms, or NULL */
 } Work;
 
 /* Forgets everything read so far, and makes the owner's thread drop its result. */
@@ -119,17 +118,15 @@ warn(ZklSession *session)
 	zkl__wake(session);
 }
 
-/* A cycle check confirmed no deadlock, or failed. */
+/* The cycle check confirmed no deadlock, or a member did not answer. */
 static void
-pause_checks(ZklSession *session)
+claim_in_vain(ZklSession *session)
 {
 	ZklWaits   *w = zkl__waits(session);
 
-	w->check_pause_ms = next_pause_ms(w->check_pause_ms, CHECK_PAUSE_MS);
-	w->next_check_ms = zkl_now_ms() + w->check_pause_ms;
-	if (w->check_pause_ms >= WARN_PAUSE_MS)
-		warn(session);
-	search_later(session, w->check_pause_ms);
+	w->claim_pause_ms = next_pause_ms(w->claim_pause_ms, CLAIM_PAUSE_MS);
+	w->next_claim_ms = zkl_now_ms() + w->claim_pause_ms;
+	zkl__waits_claim(session, false);
 }
 
 
@@ -144,37 +141,40 @@ send_probe(ZklSession *session, const ZklWaitNode *node)
 					  zkl__config(session)->waits_path, node->name);
 }
 
-/*
- * Probes those of these sessions that have not reported since the claim and its probes,
- * perhaps again.  Returns whether all of them have reported, at least n.
- */
-static bool
-probe_others(ZklSession *session, const Work *work, ZklCircle who, int n)
+/* Probes the other suspects, which have reported before the claim. */
+static void
+probe_suspects(ZklSession *session, const Work *work)
 {
-	ZklWaits   *w = zkl__waits(session);
-	const ZklWaitNode *claim = zkl_reports_find(&work->reports, work->me);
-	bool		all = true;
-	int			n_reports = 0;
-
 	for (int i = 0; i < work->reports.n; i++)
 	{
 		const ZklWaitNode *node = &work->reports.nodes[i];
 
-		if (node == claim || !zkl_is_in_circle(who, node->session))
-			continue;
-		n_reports++;
-		if (w->has_probed && zkl_wait_is_earlier(claim, node))
-			continue;
-		send_probe(session, node);
-		all = false;
+		if (node->session != work->me && zkl_is_in_circle(work->suspects, node->session))
+			send_probe(session, node);
 	}
-	if (!w->has_probed)
+	zkl__waits(session)->has_probed = true;
+	zkl__waits(session)->active_ms = zkl_now_ms();
+}
+
+/*
+ * Adds up the numbers of the waits that these sessions have reported, since the node
+ * "since" unless it is NULL.  A session's numbers only grow.  So while the sum is the
+ * same, all of them report the same waits.
+ */
+static uint64_t
+sum_of_waits(const ZklWaitReports *reports, ZklCircle who, const ZklWaitNode *since)
+{
+	uint64_t	sum = 0;
+
+	for (int i = 0; i < reports->n; i++)
 	{
-		w->has_probed = true;
-		w->n_probed = n_reports;
-		w->active_ms = zkl_now_ms();
+		const ZklWaitNode *node = &reports->nodes[i];
+
+		if (zkl_is_in_circle(who, node->session) &&
+			(since == NULL || !zkl_wait_is_earlier(node, since)))
+			sum += node->wait;
 	}
-	return all && n_reports >= n;
+	return sum;
 }
 
 
@@ -184,57 +184,57 @@ probe_others(ZklSession *session, const Work *work, ZklCircle who, int n)
 
 /* All have reported again, and the deadlock exists: starts the check if still best. */
 static void
-check_cycle(ZklSession *session, const Work *work)
+check_cycle(ZklSession *session, Work *work)
 {
-	ZklWaits   *w = zkl__waits(session);
 	const ZklChoice *v = &work->choice;
-	int64_t		now = zkl_now_ms();
 
 	if (v->best == NULL || v->rank > v->best_rank)
-	{
 		zkl__waits_claim(session, false);
-		return;
-	}
-	if (now < w->next_check_ms)
+	else
 	{
-		search_later(session, (int) (w->next_check_ms - now));
-		return;
+		zkl__waits(session)->keeps_place = v->rank == ZKL_RANK_LOCAL_PLACE;
+		if (!zkl__check_begin(session, &work->reports, &work->seen))
+			claim_in_vain(session);
 	}
-	w->keeps_place = v->rank == ZKL_RANK_LOCAL_PLACE;
-	zkl__check_begin(session, &work->reports);
-	if (w->check == NULL)
-		pause_checks(session);
 }
 
 static void
-act_claimed(ZklSession *session, const Work *work)
+act_claimed(ZklSession *session, Work *work)
 {
 	ZklWaits   *w = zkl__waits(session);
 	const ZklChoice *v = &work->choice;
-	ZklCircle	members = {v->members, v->n};
+	const ZklWaitNode *claim = zkl_reports_find(&work->reports, work->me);
+	bool		all_answered = w->has_probed &&
+		sum_of_waits(&work->reports, work->suspects, claim) == w->waits_sum;
 
 	if (v->n > 0 && v->claimed)
 		search_soon(session, POLL_MS);
-	else if (v->n > 0 && probe_others(session, work, members, 0))
-		check_cycle(session, work);
-	else if (v->n > 0)
-		search_soon(session, ANSWER_POLL_MS);
-	else if (w->has_probed && zkl_now_ms() < w->active_ms + SOON_FOR_MS &&
-			 !probe_others(session, work, work->suspects, w->n_probed))
+	else if (v->n > 0 && !w->has_probed)
+	{
+		probe_suspects(session, work);
 		search_later(session, ANSWER_POLL_MS);
+	}
+	else if (v->n > 0 && all_answered)
+		check_cycle(session, work);
+	else if (w->has_probed && !all_answered && zkl_now_ms() < w->active_ms + SOON_FOR_MS)
+		search_later(session, ANSWER_POLL_MS);
+	else if (v->n > 0)
+		claim_in_vain(session);
 	else
 		zkl__waits_claim(session, false);
 }
 
 static void
-claim(ZklSession *session, ZklChoice *v)
+claim(ZklSession *session, Work *work)
 {
 	ZklWaits   *w = zkl__waits(session);
+	ZklCircle	members = {work->choice.members, work->choice.n};
 
+	w->waits_sum = sum_of_waits(&work->reports, members, NULL);
 	free(w->suspects);
-	w->suspects = v->members;
-	w->n_suspects = v->n;
-	v->members = NULL;
+	w->suspects = work->choice.members;
+	w->n_suspects = work->choice.n;
+	work->choice.members = NULL;
 	zkl__waits_claim(session, true);
 }
 
@@ -244,27 +244,27 @@ claim(ZklSession *session, ZklChoice *v)
  * report then makes the victim search.
  */
 static void
-act_unclaimed(ZklSession *session, ZklChoice *v)
+act_unclaimed(ZklSession *session, Work *work)
 {
 	ZklWaits   *w = zkl__waits(session);
-	bool		is_best = v->best && strcmp(v->best->name, w->name) == 0;
-	int64_t		now = zkl_now_ms();
+	const ZklChoice *v = &work->choice;
 
 	if (v->n <= 0)
 	{
-		w->check_pause_ms = 0;
+		w->claim_pause_ms = 0;
+		w->next_claim_ms = 0;
 		search_from_time_to_time(session);
 	}
-	else if (v->claimed || !is_best)
+	else if (v->claimed || v->best == NULL || strcmp(v->best->name, w->name) != 0)
 	{
 		if (!v->claimed && v->best && v->mine_is_last)
 			send_probe(session, v->best);
 		search_soon(session, POLL_MS);
 	}
-	else if (now < w->next_check_ms)
-		search_later(session, (int) (w->next_check_ms - now));
+	else if (zkl_now_ms() < w->next_claim_ms)
+		search_later(session, (int) (w->next_claim_ms - zkl_now_ms()));
 	else
-		claim(session, v);
+		claim(session, work);
 }
 
 
@@ -298,25 +298,18 @@ take_work(ZklSession *session, ZklRequest *request, Work *work)
 	return true;
 }
 
-/* Searches the reports, parses the data of a check, or compares them with the queues. */
+/* Searches the reports, or completes the check. */
 static void
-work_on(Work *work, ZklKeyOf key_of)
+work_on(Work *work)
 {
-	ZklCycleCheck *check = work->check;
-
 	if (work->seen)
 	{
 		work->is_read = zkl_reports_read(work->seen->names, work->seen->n, &work->reports);
 		if (work->is_read)
 			zkl_choose(&work->reports, work->me, work->name, work->suspects, &work->choice);
 	}
-	else if (!check->failed && check->understood)
-	{
-		work->deadlock = zkl_check_result(check, work->me, work->suspects, key_of);
-		work->is_checked = true;
-	}
-	else if (!check->failed)
-		check->failed = !zkl_check_parse(check);
+	else if (!work->check->failed)
+		work->deadlock = zkl_check_result(work->check, work->me, work->suspects);
 }
 
 /*
@@ -348,34 +341,20 @@ act_on_reports(ZklSession *session, Work *work)
 	else if (v->claims)
 		act_claimed(session, work);
 	else
-		act_unclaimed(session, v);
+		act_unclaimed(session, work);
 }
 
-/* Lists the queues that the data name, returns the deadlock, or withdraws the claim. */
+/* Returns the deadlock, or withdraws the claim. */
 static void
 act_on_check(ZklSession *session, Work *work)
 {
-	ZklWaits   *w = zkl__waits(session);
-
-	if (work->check->failed)
-		pause_checks(session);
-	else if (!work->is_checked)
+	if (work->deadlock)
 	{
-		w->check = work->check;
-		work->check = NULL;
-		zkl__check_list_queues(session);
-	}
-	else if (work->deadlock)
-	{
-		work->deadlock->keeps_place = w->keeps_place;
+		work->deadlock->keeps_place = zkl__waits(session)->keeps_place;
 		search_later(session, POLL_MS);
 	}
 	else
-	{
-		pause_checks(session);
-		w->claims = false;
-		zkl__waits_note_probe(session);
-	}
+		claim_in_vain(session);
 }
 
 /*
@@ -384,7 +363,7 @@ act_on_check(ZklSession *session, Work *work)
  * of, or NULL.
  */
 ZklDeadlock *
-zkl__search_judge(ZklRequest *request, const ZklWaitReport *report)
+zkl__search_judge(ZklRequest *request)
 {
 	ZklSession *session = request->session;
 	ZklWaits   *w = zkl__waits(session);
@@ -396,18 +375,17 @@ zkl__search_judge(ZklRequest *request, const ZklWaitReport *report)
 	zkl__session_unlock(session);
 	if (!is_current)
 		return NULL;
-	work_on(&work, report->key_of);
+	work_on(&work);
 	zkl__session_lock(session);
 	w->is_busy = false;
 	is_current = w->era == work.era && w->request == request;
-	if (is_current && work.seen)
-		act_on_reports(session, &work);
-	else if (is_current)
+	if (is_current && work.check)
 		act_on_check(session, &work);
+	else if (is_current)
+		act_on_reports(session, &work);
 	zkl__waits_drive(session);
 	zkl__session_unlock(session);
-	if (work.is_read)
-		zkl_reports_free(&work.reports);
+	zkl_reports_free(&work.reports);
 	free(work.choice.members);
 	zkl__check_free(work.check);
 	free(work.seen);

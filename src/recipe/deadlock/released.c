@@ -18,7 +18,6 @@
 #include <string.h>
 
 #include "cycle_check.h"
-#include "recipe/queue/node.h"
 
 /* Mark: the holds of this session are known. */
 #define HELD_SHOWN '!'
@@ -26,8 +25,16 @@
 static bool
 add_held(ZklCycleCheck *check, uint64_t session, uint32_t key, char kind)
 {
-	if (!zkl_check_grow((void **) &check->held, check->n_held, sizeof(ZklCheckHeld)))
-		return false;
+	int			n = check->n_held;
+	ZklCheckHeld *larger;
+
+	if ((n & (n - 1)) == 0)		/* grows at powers of two */
+	{
+		larger = realloc(check->held, (n ? (size_t) n * 2 : 1) * sizeof(ZklCheckHeld));
+		if (larger == NULL)
+			return false;
+		check->held = larger;
+	}
 	check->held[check->n_held++] = (ZklCheckHeld)
 	{
 		session, key, kind
@@ -49,12 +56,10 @@ zkl_check_read_held(ZklCycleCheck *check, uint64_t session, const char *text)
 	while (*text != '\0')
 	{
 		char		kind = *text++;
-		char	   *end;
-		uint32_t	key = (uint32_t) strtoul(text, &end, 16);
+		uint64_t	key;
 
-		if (end == text || !add_held(check, session, key, kind))
+		if (!zkl_read_hex(&text, &key) || !add_held(check, session, (uint32_t) key, kind))
 			return false;
-		text = end;
 	}
 	return true;
 }
@@ -72,57 +77,47 @@ compare_held(const void *a, const void *b)
 	return x->key < y->key ? -1 : x->key > y->key;
 }
 
-void
-zkl_check_sort_held(ZklCycleCheck *check)
-{
-	if (check->n_held > 1)
-		qsort(check->held, (size_t) check->n_held, sizeof(ZklCheckHeld), compare_held);
-}
-
 static bool
 holds(const ZklCycleCheck *check, uint64_t session, uint32_t key, char kind)
 {
 	ZklCheckHeld held = {session, key, kind};
 
-	return check->n_held > 0 &&
-		bsearch(&held, check->held, (size_t) check->n_held, sizeof(held), compare_held);
+	return bsearch(&held, check->held, (size_t) check->n_held, sizeof(held), compare_held) != NULL;
 }
 
-/* Are the session's holds known, and none of them one that the queue entry waits for? */
+/* Are the session's holds known, and none of them one that is waited for? */
 static bool
-has_released(const ZklCycleCheck *check, const ZklQueueEntry *queue_entry, uint32_t key, uint64_t session)
+has_released(const ZklCycleCheck *check, const ZklCheckWait *wait, uint64_t session)
 {
-	ZklContender own = {0};
-
 	if (!holds(check, session, 0, HELD_SHOWN) ||
 		holds(check, session, 0, ZKL_HELD_UNKNOWN))
 		return false;
-	if (queue_entry->any)
-		return !holds(check, session, key, ZKL_HELD_PERMIT);
-	if (holds(check, session, key, ZKL_HELD_EXCLUSIVE))
+	if (wait->kind == ZKL_HELD_PERMIT)
+		return !holds(check, session, wait->key, ZKL_HELD_PERMIT);
+	if (holds(check, session, wait->key, ZKL_HELD_EXCLUSIVE))
 		return false;
-
-	/* A shared lock does not wait for shared locks. */
-	return (zkl_parse_child(queue_entry->child, &own) && !own.writer) ||
-		!holds(check, session, key, ZKL_HELD_SHARED);
+	return wait->kind == ZKL_HELD_SHARED ||
+		!holds(check, session, wait->key, ZKL_HELD_SHARED);
 }
 
-/* Removes the blockers of the queue entry whose nodes will go by themselves. */
+/* Drops the participants' node sets in which a member has released what is waited for. */
 void
-zkl_check_drop_released(const ZklCycleCheck *check, ZklQueueEntry *queue_entry, ZklKeyOf key_of)
+zkl_check_drop_released(ZklCycleCheck *check)
 {
-	const char *name = strchr(queue_entry->path, '/');
-	uint32_t	key;
-	int			n = 0;
-
-	if (check->n_held == 0 || name == NULL)
+	if (check->n_held == 0)
 		return;
-	name++;
-	key = key_of(name, strcspn(name, "/"));
-	for (int i = 0; i < queue_entry->n_blockers; i++)
-		if (!has_released(check, queue_entry, key, queue_entry->blockers[i]))
-			queue_entry->blockers[n++] = queue_entry->blockers[i];
-	if (queue_entry->any && n < queue_entry->n_blockers)
-		n = 0;					/* one released permit is enough */
-	queue_entry->n_blockers = n;
+	qsort(check->held, (size_t) check->n_held, sizeof(ZklCheckHeld), compare_held);
+	for (int i = 0; i < check->n_participants; i++)
+	{
+		const ZklWaitNode *node = check->participants[i].node;
+
+		for (int k = node->first_node_set; k < node->first_node_set + node->n_node_sets; k++)
+		{
+			ZklNodeSet *node_set = &check->reports.node_sets[k];
+
+			for (int j = 0; j < node_set->n; j++)
+				if (has_released(check, &check->waits[node_set->source], node_set->any_of[j]))
+					node_set->n = 0;
+		}
+	}
 }

@@ -3,10 +3,10 @@
  * wait_node.c
  *		The state machine of the node that publishes a long wait.
  *
- * A session has one ephemeral node below <root>/waits.  When a report changes, the new
- * node is created before the old one is deleted.  As in all recipes, zkl__waits_drive()
- * compares the wanted state with the existing one and sends the next operation, so after
- * a lost connection it at most has to find out which nodes exist.
+ * A session has one ephemeral node below <root>/waits.  As in all recipes,
+ * zkl__waits_drive() compares the wanted state with the existing one and sends the next
+ * operation.  After a lost connection, or a delete that was refused, it finds out which
+ * nodes exist.
  *
  *-------------------------------------------------------------------------
  */
@@ -25,63 +25,22 @@
  */
 
 static void
-append(ZklWaits *w, ZklOldNode *old)
+on_removed(ZklCall *call, const ZklResult *result)
 {
-	old->next = NULL;
-	if (w->old)
-		w->last_old->next = old;
-	else
-		w->old = old;
-	w->last_old = old;
-}
-
-/* Queues a node for deletion; if memory is exhausted, a later list finds it again. */
-static void
-remove_later(ZklSession *session, const char *name)
-{
-	ZklWaits   *w = zkl__waits(session);
-	ZklOldNode *old = malloc(sizeof(ZklOldNode) + strlen(name) + 1);
-
-	if (old == NULL)
-	{
-		w->unknown = true;
-		zkl__retry_later(session);
+	if (result->code == ZKL_RC_OK || result->code == ZKL_RC_NO_NODE)
 		return;
-	}
-	strcpy(old->name, name);
-	append(w, old);
+	zkl__waits(call->session)->unknown = true;
+	if (result->code != ZKL_RC_CONNECTION_LOSS)
+		zkl__retry_later(call->session);
 }
 
-/* The ensemble refuses to delete the first node of the list; it may not refuse the next. */
+/* Deletes a node; if that fails, a later list finds it again. */
 static void
-put_last(ZklWaits *w)
+remove_node(ZklSession *session, const char *name)
 {
-	ZklOldNode *old = w->old;
-
-	w->old = old->next;
-	append(w, old);
-}
-
-/* The first node of the list is deleted. */
-static void
-forget_old(ZklWaits *w)
-{
-	ZklOldNode *old = w->old;
-
-	w->old = old->next;
-	free(old);
-}
-
-/* Goes on behind the nodes whose delete was refused, in a list that is new. */
-static void
-rotate(ZklWaits *w)
-{
-	int			n = 0;
-
-	for (const ZklOldNode *old = w->old; old; old = old->next)
-		n++;
-	for (unsigned i = n > 0 ? w->n_refused % (unsigned) n : 0; i > 0; i--)
-		put_last(w);
+	if (zkl__delete_child(zkl__call_new(session, on_removed, NULL, NULL),
+						  zkl__config(session)->waits_path, name) == NULL)
+		zkl__waits(session)->unknown = true;
 }
 
 /* Withdraws the report, which is no longer true. */
@@ -91,7 +50,7 @@ zkl__waits_withdraw(ZklSession *session)
 	ZklWaits   *w = zkl__waits(session);
 
 	if (w->name)
-		remove_later(session, w->name);
+		remove_node(session, w->name);
 	free(w->name);
 	w->name = NULL;
 	w->watch_call = NULL;
@@ -111,7 +70,7 @@ reported(ZklSession *session, const char *name)
 	w->name = strdup(name);
 	if (w->name == NULL)
 	{
-		remove_later(session, name);
+		remove_node(session, name);
 		return;
 	}
 	w->attempts = 0;
@@ -144,7 +103,7 @@ keep_or_remove(ZklSession *session, const char *name)
 	if (is_reported_by(zkl__waits(session), name))
 		reported(session, name);
 	else if (!is_report(zkl__waits(session), name))
-		remove_later(session, name);
+		remove_node(session, name);
 }
 
 
@@ -169,8 +128,6 @@ on_found(ZklCall *call, const ZklResult *result)
 		return;
 	}
 	w->unknown = false;
-	while (w->old)
-		forget_old(w);			/* those that still exist are in the list */
 	for (int i = 0; result->code == ZKL_RC_OK && i < result->n_children; i++)
 	{
 		gone = gone && !is_report(w, result->children[i]);
@@ -178,7 +135,6 @@ on_found(ZklCall *call, const ZklResult *result)
 						   (uint64_t) zkl__session_id(session)))
 			keep_or_remove(session, result->children[i]);
 	}
-	rotate(w);
 	if (gone)
 		zkl__waits_note_probe(session);
 	else
@@ -238,7 +194,7 @@ on_created(ZklCall *call, const ZklResult *result)
 			break;
 		default:
 			w->refused = true;
-			w->unknown = !zkl__is_refusal(result->code);
+			w->unknown = w->unknown || !zkl__is_refusal(result->code);
 	}
 	zkl__waits_drive(session);
 }
@@ -284,26 +240,6 @@ send_create(ZklSession *session)
 }
 
 static void
-on_removed(ZklCall *call, const ZklResult *result)
-{
-	ZklSession *session = call->session;
-	ZklWaits   *w = zkl__waits(session);
-
-	w->state_call = NULL;
-	if (result->code == ZKL_RC_CONNECTION_LOSS)
-		return;
-	if (result->code != ZKL_RC_OK && result->code != ZKL_RC_NO_NODE)
-	{
-		put_last(w);
-		w->n_refused++;
-		zkl__retry_later(session);
-		return;
-	}
-	forget_old(w);
-	zkl__waits_drive(session);
-}
-
-static void
 on_watch_set(ZklCall *call, const ZklResult *result)
 {
 	ZklSession *session = call->session;
@@ -331,27 +267,14 @@ zkl__waits_drive(ZklSession *session)
 	}
 	if (w->state_call == NULL)
 	{
-		/* A refused list or delete waits for retry_ms. */
-		if (w->unknown && !zkl__has_retry(session))
-			send_find(session);
-		else if (!w->unknown && is_wanted(w) && w->name == NULL)
+		/* If the create's answer was lost, the node may exist. */
+		if (is_wanted(w) && w->name == NULL && !(w->unknown && w->prefix))
 			send_create(session);
-		else if (!w->unknown && w->old && !zkl__has_retry(session))
-			w->state_call =
-				zkl__delete_child(zkl__call_new(session, on_removed, NULL, NULL),
-								  zkl__config(session)->waits_path, w->old->name);
+		else if (w->unknown && !zkl__has_retry(session))
+			send_find(session);
 	}
 	if (w->name && !w->is_watched && w->watch_call == NULL)
 		w->watch_call = zkl__read_child(zkl__call_new(session, on_watch_set, NULL, NULL),
 										zkl__config(session)->waits_path, w->name, true);
 	zkl__search_drive(session);
-}
-
-void
-zkl__waits_free_nodes(ZklWaits *w)
-{
-	while (w->old)
-		forget_old(w);
-	free(w->prefix);
-	free(w->name);
 }

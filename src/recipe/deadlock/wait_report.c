@@ -13,16 +13,21 @@
 
 #include "waits.h"
 
-/* Appends a tab and the text; control characters, which could end the line, become ? */
+/* Control characters, which could end a line or field, become ? */
+static void
+make_plain(ZklText *t, int start)
+{
+	for (int i = start; !t->failed && i < t->length; i++)
+		if ((unsigned char) t->text[i] < ' ')
+			t->text[i] = '?';
+}
+
+/* Appends a tab and the text. */
 static void
 add_field(ZklText *t, const char *text)
 {
-	int			start = t->length;
-
 	zkl_text_add(t, "\t%s", text);
-	for (int i = start + 1; !t->failed && i < t->length; i++)
-		if ((unsigned char) t->text[i] < ' ')
-			t->text[i] = '?';
+	make_plain(t, t->length - (int) strlen(text));
 }
 
 static bool
@@ -69,38 +74,77 @@ zkl__report_is_settled(const ZklRequest *request)
 	return any;
 }
 
+/* The edges and the data of a report that is composed. */
+typedef struct Texts
+{
+	ZklText    *edges;
+	ZklText    *data;
+	const ZklRequest *request;
+	const ZklWaitReport *report;
+} Texts;
+
+/* A wait that does not fit is left out of both. */
+static bool
+has_room(const Texts *t)
+{
+	return t->edges->length < ZKL_WAIT_NAME_MAX && t->data->length < ZKL_WAIT_NAME_MAX;
+}
+
+/* Separates what follows from an element before it. */
+static void
+add_separator(ZklText *edges)
+{
+	if (!edges->failed && edges->text[edges->length - 1] != '.')
+		zkl_text_add(edges, ",");
+}
+
+/* Adds a line about a wait with n node sets, for the znode of a lock or semaphore. */
+static void
+add_wait(const Texts *t, ZklHeldKind kind, int n, const char *path, int item)
+{
+	const char *name = strchr(path + strlen(zkl__config(t->request->session)->root) + 1, '/') + 1;
+	int			start;
+
+	zkl_text_add(t->data, "\n%c\t%x\t%" PRIx32 "\t", kind, (unsigned) n,
+				 t->report->key_of(name, strcspn(name, "/")));
+	start = t->data->length;
+	zkl_text_add(t->data, "%s \"%s\"", t->request->permit ? "a permit of semaphore"
+				 : kind == ZKL_HELD_EXCLUSIVE ? "exclusive lock" : "shared lock",
+				 t->report->locks[item]);
+	make_plain(t->data, start);
+}
+
 /*
  * Adds one node set with all owners of permits, since any of them may release
  * one.  If they do not all fit, adds none: the set would be wrong.
  */
 static void
-add_owners(ZklText *edges, const ZklPermit *permit)
+add_permit(const Texts *t)
 {
-	if (edges->length + permit->n_owners * ZKL_WAIT_ID_SIZE > ZKL_WAIT_NAME_MAX)
+	const ZklPermit *permit = t->request->permit;
+
+	if (permit->n_owners <= 0 || permit->n_owners * ZKL_WAIT_ID_SIZE > ZKL_WAIT_NAME_MAX)
 		return;
 	for (int i = 0; i < permit->n_owners; i++)
-		zkl_text_add(edges, "%s%" PRIx64, i ? "+" : "", permit->owners[i]);
+		zkl_text_add(t->edges, "%s%" PRIx64, i ? "+" : "", permit->owners[i]);
+	add_wait(t, ZKL_HELD_PERMIT, 1, permit->permits_path, 0);
 }
 
-/* The first in a semaphore's queue waits for permits; the others wait for its place. */
+/* Adds a node set for each blocker of a node in a queue. */
 static void
-add_node_sets(ZklText *edges, const ZklRequest *request)
+add_blockers(const Texts *t, const ZklNode *node)
 {
-	int			start = edges->length;
+	int			n = 0;
 
-	if (is_waiting_for_permit(request))
-		add_owners(edges, request->permit);
-	for (int i = 0; i < request->n; i++)
+	for (; n < node->n_blockers && has_room(t); n++)
 	{
-		const ZklNode *node = request->nodes[i];
-
-		for (int j = 0; is_waiting(node) && j < node->n_blockers; j++)
-			if (edges->length < ZKL_WAIT_NAME_MAX)
-				zkl_text_add(edges, "%s%s%" PRIx64, edges->length > start ? "," : "",
-							 request->permit || node->blockers[j].only_for_place
-							 ? ZKL_WAIT_FOR_PLACE : "",
-							 node->blockers[j].owner);
+		add_separator(t->edges);
+		zkl_text_add(t->edges, "%s%" PRIx64, t->request->permit || node->blockers[n].only_for_place
+					 ? ZKL_WAIT_FOR_PLACE : "", node->blockers[n].owner);
 	}
+	if (n > 0)
+		add_wait(t, node->mode == ZKL_MODE_EXCLUSIVE ? ZKL_HELD_EXCLUSIVE : ZKL_HELD_SHARED,
+				 n, node->lock_path, node->index);
 }
 
 /*
@@ -117,60 +161,6 @@ is_listed(const ZklWaits *w, const ZklLocalWaiter *local_waiter)
 		(!w->claims || zkl_is_in_circle(suspects, (uint64_t) local_waiter->session_id));
 }
 
-static void
-add_local_waiters(ZklText *edges, const ZklWaits *w, const ZklWaitReport *report)
-{
-	int			start;
-
-	zkl_text_add(edges, ".");
-	start = edges->length;
-	for (int i = 0; i < report->n_local_waiters; i++)
-		if (is_listed(w, &report->local_waiters[i]) && edges->length < ZKL_WAIT_NAME_MAX)
-			zkl_text_add(edges, "%s%s%" PRIx64, edges->length > start ? "," : "",
-						 report->local_waiters[i].only_for_place ? ZKL_WAIT_FOR_PLACE : "",
-						 (uint64_t) report->local_waiters[i].session_id);
-}
-
-/* Appends the edges of the wait-for graph, as the name contains them (wait_name.h). */
-void
-zkl__report_edges(ZklText *edges, const ZklRequest *request, const ZklWaitReport *report)
-{
-	zkl_text_add(edges, ".");
-	add_node_sets(edges, request);
-	add_local_waiters(edges, zkl__waits(request->session), report);
-}
-
-/* Returns what a node in a queue requests, in words. */
-static const char *
-item_text(const ZklRequest *request, const ZklNode *node)
-{
-	return request->permit ? "a permit of semaphore"
-		: node->mode == ZKL_MODE_EXCLUSIVE ? "exclusive lock" : "shared lock";
-}
-
-/* Adds a wait for a permit: the permits parent, and the numbers to compare there. */
-static void
-add_permit(ZklText *data, const ZklRequest *request, const ZklWaitReport *report)
-{
-	const ZklPermit *permit = request->permit;
-
-	zkl_text_add(data, "\np\t%s\t%d\t%d\t%s",
-				 permit->permits_path + strlen(zkl__config(request->session)->root) + 1,
-				 zkl__permit_limit(permit), permit->n_own,
-				 item_text(request, request->nodes[0]));
-	add_field(data, report->locks[0]);
-}
-
-static void
-add_queue_entry(ZklText *data, const ZklRequest *request, const ZklNode *node,
-				const ZklWaitReport *report)
-{
-	zkl_text_add(data, "\n%c\t%s\t%s\t%s", node->upgrade ? 'u' : 'w',
-				 node->lock_path + strlen(zkl__config(request->session)->root) + 1, node->name,
-				 item_text(request, node));
-	add_field(data, report->locks[node->index]);
-}
-
 /* Adds all holds of a local waiter, or the sign for unknown if they do not fit. */
 static void
 add_held(ZklText *data, const ZklLocalWaiter *local_waiter)
@@ -184,29 +174,45 @@ add_held(ZklText *data, const ZklLocalWaiter *local_waiter)
 						 local_waiter->held[i].key);
 }
 
+static void
+add_local_waiter(const Texts *t, const ZklLocalWaiter *local_waiter)
+{
+	add_separator(t->edges);
+	zkl_text_add(t->edges, "%s%" PRIx64, local_waiter->only_for_place ? ZKL_WAIT_FOR_PLACE : "",
+				 (uint64_t) local_waiter->session_id);
+	zkl_text_add(t->data, "\n%c\t%" PRIx64 "\t%d", ZKL_WAIT_LOCAL,
+				 (uint64_t) local_waiter->session_id, local_waiter->pid);
+	add_field(t->data, local_waiter->waits_for);
+	add_held(t->data, local_waiter);
+}
+
 /*
- * Appends the data that the cycle check reads, one line each: the session, its
- * queue entries, its local waiters.
+ * Appends the edges of the wait-for graph, as the name contains them (wait_name.h), and
+ * the data that the cycle check reads.  The first line of the data is about the session,
+ * and each further one about the next node sets of the name:
+ *
+ *		<instance> <pid> <server>
+ *		<x, s or p> <number of node sets> <key> <text>			its waits
+ *		d <session> <pid> <text> <holds>						its local waiters
+ *
+ * A tab separates the fields.  Process ids are decimal, all other numbers hexadecimal.
  */
 void
-zkl__report_data(ZklText *data, const ZklRequest *request, const ZklWaitReport *report)
+zkl__report_compose(ZklText *edges, ZklText *data, const ZklRequest *request,
+					const ZklWaitReport *report)
 {
+	Texts		t = {edges, data, request, report};
+
 	zkl_text_add(data, "%" PRIx64 "\t%d", report->instance, report->pid);
 	add_field(data, report->server);
+	zkl_text_add(edges, ".");
 	if (is_waiting_for_permit(request))
-		add_permit(data, request, report);
+		add_permit(&t);
 	for (int i = 0; i < request->n; i++)
-		if (is_waiting(request->nodes[i]) && data->length <= ZKL_WAIT_NAME_MAX)
-			add_queue_entry(data, request, request->nodes[i], report);
-	for (int i = 0; i < report->n_local_waiters; i++)
-	{
-		if (!is_listed(zkl__waits(request->session), &report->local_waiters[i]) ||
-			data->length > ZKL_WAIT_NAME_MAX)
-			continue;
-		zkl_text_add(data, "\nd\t%" PRIx64 "\t%d",
-					 (uint64_t) report->local_waiters[i].session_id,
-					 report->local_waiters[i].pid);
-		add_field(data, report->local_waiters[i].waits_for);
-		add_held(data, &report->local_waiters[i]);
-	}
+		if (is_waiting(request->nodes[i]))
+			add_blockers(&t, request->nodes[i]);
+	zkl_text_add(edges, ".");
+	for (int i = 0; i < report->n_local_waiters && has_room(&t); i++)
+		if (is_listed(zkl__waits(request->session), &report->local_waiters[i]))
+			add_local_waiter(&t, &report->local_waiters[i]);
 }

@@ -60,16 +60,15 @@ on_watch(ZklSession *session, const char *path)
 		zkl__waits_note_probe(session);
 }
 
-/* Replaces the report by one that claims to be the victim, or no longer does. */
+/*
+ * Replaces the report by one that claims to be the victim, or no longer does.  The queues
+ * and the server are read again before, as after a probe.
+ */
 void
 zkl__waits_claim(ZklSession *session, bool claims)
 {
-	ZklWaits   *w = zkl__waits(session);
-
-	zkl__waits_withdraw(session);
-	w->claims = claims;
-	w->composed_ms = 0;
-	zkl__waits_drive(session);
+	zkl__waits(session)->claims = claims;
+	zkl__waits_note_probe(session);
 }
 
 
@@ -100,8 +99,7 @@ compose(ZklSession *session, const ZklWaitReport *report)
 
 	if (is_kept(w))
 		return;
-	zkl__report_edges(&edges, w->request, report);
-	zkl__report_data(&data, w->request, report);
+	zkl__report_compose(&edges, &data, w->request, report);
 	if (edges.failed || data.failed || same_as_published(w, &edges, &data))
 	{
 		free(edges.text);
@@ -132,8 +130,8 @@ forget_report(ZklSession *session)
 	if (w->request)
 		w->request->is_unsearched = false;
 	w->pause_ms = 0;
-	w->check_pause_ms = 0;
-	w->next_check_ms = 0;
+	w->claim_pause_ms = 0;
+	w->next_claim_ms = 0;
 }
 
 /* Withdraws the report, because the request no longer waits. */
@@ -184,7 +182,7 @@ zkl_request_publish(ZklRequest *request, const ZklWaitReport *report)
 	zkl__session_lock(session);
 	reported = publish(request, report);
 	zkl__session_unlock(session);
-	return reported ? zkl__search_judge(request, report) : NULL;
+	return reported ? zkl__search_judge(request) : NULL;
 }
 
 void
@@ -199,7 +197,8 @@ on_free(ZklSession *session)
 	ZklWaits   *w = zkl__waits(session);
 
 	zkl__search_forget(w);
-	zkl__waits_free_nodes(w);
+	free(w->name);
+	free(w->prefix);
 	free(w->edges);
 	free(w->data);
 	free(w->suspects);

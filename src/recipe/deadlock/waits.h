@@ -12,7 +12,10 @@
  *		wait_name.h			parses the names of all nodes
  *		deadlock_search.c	searches them, claims to be the victim, probes the others
  *		graph.h, victim.h	is there a deadlock, and which session fails? (pure)
- *		cycle_check.h		verifies a deadlock against the queues
+ *		cycle_check.h		verifies a deadlock by the data of the reports
+ *
+ * waits.c, wait_node.c and deadlock_search.c call each other: a search changes the report
+ * (claim), a change of the report replaces the node, and a new node starts a search.
  *
  * Everything here is called with the session's mutex held, except
  * zkl__search_judge().
@@ -29,12 +32,8 @@
 #define ZKL_HELD_UNKNOWN '*'
 #define ZKL_HELD_SIZE 9
 
-/* A node of this session that is to be deleted; the name includes the sequence number. */
-typedef struct ZklOldNode
-{
-	struct ZklOldNode *next;
-	char		name[];
-} ZklOldNode;
+/* The first field of a local waiter's line in the data; of other lines, a ZklHeldKind. */
+#define ZKL_WAIT_LOCAL 'd'
 
 typedef struct ZklCycleCheck ZklCycleCheck;
 
@@ -54,10 +53,7 @@ typedef struct ZklWaits
 
 	/* the nodes that exist */
 	char	   *name;			/* the node, once created with this prefix */
-	ZklOldNode *old;			/* nodes to delete */
-	ZklOldNode *last_old;		/* valid unless old is NULL */
-	unsigned	n_refused;		/* deletes that the ensemble refused; may wrap */
-	bool		unknown;		/* more nodes of this session may exist */
+	bool		unknown;		/* other nodes of this session may exist */
 	int			attempts;		/* creates in a row that found no parent */
 	bool		refused;		/* the ensemble refused the node */
 	ZklCall    *state_call;
@@ -75,11 +71,11 @@ typedef struct ZklWaits
 	int			pause_ms;		/* between the last search and the next one */
 	uint64_t   *suspects;		/* of a claim: the deadlock's members, ascending */
 	int			n_suspects;
+	uint64_t	waits_sum;		/* of a claim: the suspects' wait numbers, added up */
 	bool		has_probed;		/* of a claim: it has probed the other suspects */
-	int			n_probed;		/* how many of them had a report then */
 	int64_t		active_ms;		/* when it last reported, probed others, or reconnected */
-	int64_t		next_check_ms;	/* no cycle check before this time */
-	int			check_pause_ms; /* between the last check that confirmed nothing and this */
+	int64_t		next_claim_ms;	/* no claim before this time, after one in vain */
+	int			claim_pause_ms; /* the pause after the last one in vain */
 	bool		keeps_place;	/* when the cycle check began; see ZklDeadlock */
 	ZklCycleCheck *check;
 } ZklWaits;
@@ -98,17 +94,14 @@ extern void zkl__waits_note_probe(ZklSession *session);
 /* wait_node.c */
 extern void zkl__waits_drive(ZklSession *session);
 extern void zkl__waits_withdraw(ZklSession *session);
-extern void zkl__waits_free_nodes(ZklWaits *w);
 
 /* wait_report.c */
 extern bool zkl__report_is_settled(const ZklRequest *request);
-extern void zkl__report_edges(ZklText *edges, const ZklRequest *request,
-							  const ZklWaitReport *report);
-extern void zkl__report_data(ZklText *data, const ZklRequest *request,
-							 const ZklWaitReport *report);
+extern void zkl__report_compose(ZklText *edges, ZklText *data, const ZklRequest *request,
+								const ZklWaitReport *report);
 
 /* deadlock_search.c */
-extern ZklDeadlock *zkl__search_judge(ZklRequest *request, const ZklWaitReport *report);
+extern ZklDeadlock *zkl__search_judge(ZklRequest *request);
 extern void zkl__search_drive(ZklSession *session);
 extern void zkl__search_forget(ZklWaits *w);
 
