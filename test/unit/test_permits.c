@@ -380,6 +380,24 @@ test_own_pending_deletes(void)
 	fake_advance(10000);
 	is_int(status_of_try(A, 1), ZKL_OK, "... but has the permit once the node has gone");
 	end("permits that cannot be given back");
+
+	/* The delete is refused only after the permits were counted. */
+	begin(1);
+	status_of_another(A, 1);
+	fake_quirks.deny = find_node(A, permits())->path;
+	fake_count(A->client);
+	fake_fault(A->client, 1, FAULT_THROTTLE);
+	release_permit(A, "s");
+	fake_run_all();
+	a = try_permit(A, "s", 1);
+	fake_run_all();
+	is_int(a->status, ZKL_PENDING, "a try waits for a delete that is not answered");
+	fake_advance(10000);
+	fake_run_all();
+	is_int(a->status, ZKL_BUSY, "... but not for a refused one");
+	fake_quirks.deny = NULL;
+	fake_advance(10000);
+	end("permits whose delete is refused late");
 }
 
 /* A permit released by another session of the same server, as the owner knows. */

@@ -261,6 +261,21 @@ on_connected(ZklSession *session)
 			zkl__permit_recount(request);
 }
 
+/*
+ * What was refused is sent again.  If it was the delete of a permit node, a non-blocking
+ * attempt no longer waits for it (permit_refusal.c).
+ */
+static void
+on_drive(ZklSession *session)
+{
+	for (ZklRequest *request = zkl__requests(session); request; request = request->next)
+		if (request->permit && request->try_only)
+		{
+			zkl__permit_recount(request);
+			zkl__permit_drive(request);
+		}
+}
+
 static void
 on_watch(ZklSession *session, const char *path)
 {
@@ -273,5 +288,6 @@ on_watch(ZklSession *session, const char *path)
 const ZklSessionPart zkl__permits_part = {
 	.state_size = sizeof(bool),
 	.on_connected = on_connected,
+	.on_drive = on_drive,
 	.on_watch = on_watch,
 };
