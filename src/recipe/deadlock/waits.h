@@ -14,8 +14,8 @@
  *		graph.h, victim.h	is there a deadlock, and which session fails? (pure)
  *		cycle_check.h		verifies a deadlock by the data of the reports
  *
- * waits.c, wait_node.c and deadlock_search.c call each other: a search changes the report
- * (claim), a change of the report replaces the node, and a new node starts a search.
+ * deadlock_search.c, wait_node.c and waits.c call each other, because a search changes the
+ * report (a claim), a change replaces the node, and a new node starts a search.
  *
  * Everything here is called with the session's mutex held, except
  * zkl__search_judge().
