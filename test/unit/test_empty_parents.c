@@ -114,6 +114,32 @@ test_race(void)
 	scene_end("exclusion, race with the delete");
 }
 
+/*
+ * The request is given up before the answer to the create of the znode; its node was not
+ * created, because memory was exhausted.
+ */
+static void
+test_given_up(void)
+{
+	Ask		   *a;
+
+	scene_begin(1);
+	use_once(A, "other");
+	fake_advance(6000);
+	fake_count(A->client);
+	a = ask_for(A, "a", X);
+	fake_fault(A->client, 4, FAULT_REFUSE);
+	while (!fake_fault_happened(A->client) && fake_step(A->client))
+		;
+	is_str(fake_trace(A->client), "clcc", "the znode is created, and the node is not");
+	forget(a);
+	fake_run_all();
+	is_int(parents(), 1, "the request is given up, and the znode is there");
+	fake_advance(6000);
+	is_int(parents(), 0, "... and is deleted after some seconds");
+	scene_end("exclusion, given up before the znode was created");
+}
+
 /* What is due at once is nevertheless tried again only after a pause. */
 static void
 test_pause(void)
@@ -383,6 +409,7 @@ main(void)
 	test_used_once();
 	test_in_use();
 	test_race();
+	test_given_up();
 	test_pause();
 	test_close();
 	test_kazoo();

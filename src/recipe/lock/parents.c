@@ -47,7 +47,7 @@ on_parent_created(ZklCall *call, const ZklResult *result)
 	{
 		case ZKL_RC_OK:
 			if (node)
-				node->created_parent = true;
+				zkl__node_created_parent(node);
 			break;
 		case ZKL_RC_NODE_EXISTS:
 			break;

@@ -167,6 +167,15 @@ zkl__empty_parents_add(const ZklNode *node)
 	zkl__arm_timer(session, parent->due_ms);
 }
 
+/* This session has created the node's parent.  The node may have gone before the answer. */
+void
+zkl__node_created_parent(ZklNode *node)
+{
+	node->created_parent = true;
+	if (node->state == NODE_GONE)
+		zkl__empty_parents_add(node);
+}
+
 /*
  * Returns a node that this session has or wants below the parent, or NULL.  The end of
  * the session does not wait for deletes that are in flight: they come first.

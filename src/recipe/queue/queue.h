@@ -165,6 +165,7 @@ extern void zkl__elision_note(const ZklNode *node);
 
 /* empty_parents.c */
 extern const ZklSessionPart zkl__empty_parents_part;
+extern void zkl__node_created_parent(ZklNode *node);
 
 /* leave.c */
 extern const ZklSessionPart zkl__leaving_part;
