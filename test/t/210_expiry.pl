@@ -90,7 +90,8 @@ sub rows
 		qr/^\d+$/, 'other locks can be had after that');
 	$s->query_ok("INSERT INTO t VALUES ('caught')");
 	fails_with($s, 'COMMIT', '40001',
-		'a transaction that caught the error about its loss cannot commit');
+		'a transaction that caught the error about its loss cannot commit',
+		like => qr/^DETAIL:  Affected: "caught"\.$/m);
 	is(rows('caught'), 0, 'and leaves no row');
 	works($s, "INSERT INTO t VALUES ('after')",
 		'', 'the transaction after it commits');
@@ -321,7 +322,8 @@ for my $round (1 .. 3)
 				$way->thaw;
 			}
 			failed_with($s, '40001',
-				'a commit is refused when the lock was lost before it was released');
+				'a commit is refused when the lock was lost before it was released',
+				like => qr/"released"/);
 			works($s, "SELECT zk_try_lock('after'), zk_unlock('after')", 't|t',
 				'and the session can lock again');
 			$next->quit;

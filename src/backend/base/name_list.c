@@ -9,9 +9,6 @@
 
 #include "backend/base/name_list.h"
 
-/* No server encoding needs more than twice as many bytes as UTF-8. */
-#define NAME_BYTES (2 * ZKLOCK_MAX_NAME_BYTES)
-
 void
 zklock_list_hold(ZklockNameList *list, ZklockHold *hold)
 {
@@ -32,14 +29,14 @@ zklock_list_hold(ZklockNameList *list, ZklockHold *hold)
 const char *
 zklock_list_text(const ZklockNameList *list)
 {
-	static char text[ZKLOCK_LISTED_NAMES * (NAME_BYTES + 4) + 32];
+	static char text[ZKLOCK_LIST_BYTES];
 	int			n_others = list->n - list->n_listed;
 	size_t		length = 0;
 
 	text[0] = '\0';
 	for (int i = 0; i < list->n_listed; i++)
 		length += snprintf(text + length, sizeof(text) - length, "%s\"%.*s\"",
-						   i == 0 ? "" : ", ", NAME_BYTES, list->listed[i]);
+						   i == 0 ? "" : ", ", ZKLOCK_LISTED_BYTES, list->listed[i]);
 	if (n_others > 0)
 		snprintf(text + length, sizeof(text) - length, " and %d %s",
 				 n_others, n_others == 1 ? "other" : "others");

@@ -12,6 +12,12 @@
 
 #define ZKLOCK_LISTED_NAMES 5
 
+/* Of one name.  No server encoding needs more than twice as many bytes as UTF-8. */
+#define ZKLOCK_LISTED_BYTES (2 * ZKLOCK_MAX_NAME_BYTES)
+
+/* Of the whole text. */
+#define ZKLOCK_LIST_BYTES (ZKLOCK_LISTED_NAMES * (ZKLOCK_LISTED_BYTES + 4) + 32)
+
 typedef struct ZklockNameList
 {
 	uint64		id;				/* 0: empty */

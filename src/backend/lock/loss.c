@@ -38,6 +38,9 @@ static bool transaction_failed = false;
  */
 static int64 unproven = 0;
 
+/* The locks because of which one of these two was set, for DETAIL. */
+static char affected[ZKLOCK_LIST_BYTES];
+
 /* The loss of the marked locks was reported in place of a cancel. */
 static bool rewritten = false;
 
@@ -151,7 +154,7 @@ zklock_check_loss(void)
 	{
 		names = list_locks(true, &n);
 		detail = lost_detail(session, over, n);
-		transaction_failed = true;
+		zklock_fail_transaction(names);
 		forget_lost();
 	}
 	if (over)
@@ -164,9 +167,10 @@ zklock_check_loss(void)
 }
 
 void
-zklock_fail_transaction(void)
+zklock_fail_transaction(const char *names)
 {
 	transaction_failed = true;
+	strlcpy(affected, names, sizeof(affected));
 }
 
 /*
@@ -215,7 +219,7 @@ zklock_rewrite_cancel(ErrorData *cancel)
 	cancel->detail = lost_detail(session, over, n);
 	cancel->hint = pstrdup(LOST_HINT);
 	rewritten = true;
-	transaction_failed = true;
+	zklock_fail_transaction(names);
 }
 
 static bool
@@ -294,7 +298,7 @@ confirm(ZklSession *session, int session_timeout_ms)
 			 zklock_holds_any()
 			 ? errmsg("could not verify that this session still holds %s",
 					  list_locks(false, &n))
-			 : errmsg("could not verify that this session held its locks until it released them"),
+			 : errmsg("could not verify that this session held %s until the release", affected),
 			 c.status == ZKL_PENDING
 			 ? errdetail("The ZooKeeper ensemble did not answer within %d ms.", session_timeout_ms)
 			 : errdetail_internal("%s", zkl_status_text(c.status)),
@@ -306,12 +310,16 @@ zklock_note_release(void)
 {
 	ZklSession *session = zklock_session_current();
 	ZklLease	lease;
+	int			n;
 
 	if (session == NULL || zklock_commit_check == ZKLOCK_COMMIT_CHECK_OFF)
 		return;
 	lease = zkl_session_lease(session);
-	if (lease.left_ms == 0 || zklock_commit_check == ZKLOCK_COMMIT_CHECK_ALWAYS)
-		unproven = lease.session_id;
+	if (lease.left_ms > 0 && zklock_commit_check != ZKLOCK_COMMIT_CHECK_ALWAYS)
+		return;
+	unproven = lease.session_id;
+	if (!transaction_failed)
+		strlcpy(affected, list_locks(false, &n), sizeof(affected));
 }
 
 bool
@@ -341,6 +349,7 @@ prove_locks(void)
 		ereport(ERROR,
 				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
 				 errmsg("could not commit because a lock that this transaction relied on was lost"),
+				 errdetail("Affected: %s.", affected),
 				 errhint(LOST_HINT)));
 	if (zklock_commit_check == ZKLOCK_COMMIT_CHECK_OFF)
 		return;

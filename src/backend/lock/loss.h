@@ -34,8 +34,11 @@ extern void zklock_rewrite_cancel(ErrorData *cancel);
 /* At the end of a (sub)transaction: removes the locks that such a rewritten error named. */
 extern void zklock_forget_reported(void);
 
-/* Makes sure that this transaction cannot commit, even if the error is caught. */
-extern void zklock_fail_transaction(void);
+/*
+ * Makes sure that this transaction cannot commit, even if the error is caught.  "names"
+ * is a text like that of zklock_list_text().
+ */
+extern void zklock_fail_transaction(const char *names);
 
 /* After a release: withdraws cancels for locks no longer held.  Does not throw. */
 extern void zklock_withdraw_requests(void);

@@ -29,7 +29,7 @@
 static _Noreturn void
 raise_fenced_off(const ZklockName *name, int64 token, int64 recorded)
 {
-	zklock_fail_transaction();
+	zklock_fail_transaction(psprintf("\"%s\"", name->display));
 	ereport(ERROR,
 			(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
 			 errmsg("lock \"%s\" was fenced off by a later holder", name->display),
