@@ -31,7 +31,7 @@ my $waits = '/zklock/waits';
 my @schedule = (0, 10, 30, 70, 150);
 
 # With few pings; a proxy may think that an answer is late when the machine is
-# busy, and the nudge that follows is no part of detection.
+# busy, and the keepalive read that follows is no part of detection.
 my $zk = ZkLock::ZkServer->start(tick_time => 500,
 	config => { maxSessionTimeout => 60000 });
 my $zkc = ZkLock::ZkClient->new($zk->connect_string, timeout => 40);

@@ -13,7 +13,7 @@
  *	DROP EXTENSION				yes				refuse while this session holds locks
  *	irreversible command		yes				check the locks before it starts
  *	PRE_COMMIT					yes				refuse a client's commit if a lock is lost
- *	PRE_PREPARE					yes				the same; refuse transaction-level locks
+ *	PRE_PREPARE					yes				refuse transaction-level locks; then the same
  *	PreCommit_Notify() etc.		yes				a loss cancels waits for heavyweight locks
  *	commit record, visible		no				a loss only sets a flag
  *	COMMIT, PREPARE				no				log locks that were lost since the check

@@ -3,8 +3,8 @@
  * lease.c
  *		Computes the lease: how long the ensemble certainly keeps a session.
  *
- * Each confirmed quorum write renews the lease, counted from the submission of the
- * write.
+ * Each confirmed quorum write (see "confirms" in ZklCall) renews the lease, counted from
+ * the submission of the write.
  *
  *-------------------------------------------------------------------------
  */

@@ -21,8 +21,8 @@ zkl__session_lock(ZklSession *session)
 }
 
 /*
- * Frees what is no longer used.  Only this function does, so that no function frees
- * what its caller iterates over.
+ * Frees nodes, requests and scans that are no longer used.  Only this function does, so
+ * that no function frees what its caller iterates over.
  */
 static void
 sweep(ZklSession *session)

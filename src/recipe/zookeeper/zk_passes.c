@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * zk_passes.c
- *		Turns of the I/O thread: connecting, heartbeats, detecting a silent server.
+ *		Passes of the I/O thread: connecting, heartbeats, detecting a silent server.
  *
  * Called only on the I/O thread, except zkl_zk_overdue_io().  A pass may block: for a
  * lookup of names without the library's mutex, in a TLS handshake with it.  Meanwhile
