@@ -44,23 +44,26 @@ is_waiting_for_permit(const ZklRequest *request)
 		request->permit->seen == SEEN_FULL;
 }
 
-/* Has the session given up a node that still exists?  Waits for it end by themselves. */
+/*
+ * Has the session given up a node that still exists, or a writer's node that becomes a
+ * reader's?  Waits for it end by themselves.
+ */
 static bool
-has_pending_deletes(const ZklSession *session)
+has_pending_releases(const ZklSession *session)
 {
 	for (const ZklNode *node = zkl__nodes(session); node; node = node->next)
-		if (zkl__node_is_pending_delete(node))
+		if (zkl__node_is_pending_delete(node) || zkl__node_is_moving(node))
 			return true;
 	return false;
 }
 
-/* Can the wait be reported?  Not while a node changes state or a delete is pending. */
+/* Can the wait be reported?  Not while a node changes state or a release is pending. */
 bool
 zkl__report_is_settled(const ZklRequest *request)
 {
 	bool		any = is_waiting_for_permit(request);
 
-	if (has_pending_deletes(request->session))
+	if (has_pending_releases(request->session))
 		return false;
 	for (int i = 0; i < request->n; i++)
 	{
