@@ -18,7 +18,10 @@
  *	   the cycle check (cycle_check.h).  If that confirms the deadlock, the request fails.
  *
  * A member that reports the same wait twice has released nothing between.  So whatever
- * the others have seen of it since its first report is still true.
+ * the others have seen of it since its first report is still true.  They have seen it
+ * since: each report is composed after a sync and a list of the queues, which are sent
+ * behind the delete of the session's report before.  The victim saw that report in its
+ * first search, with the first reports of all others.
  *
  * The threads that receive answers only store them.  The owner's thread searches
  * them in zkl__search_judge(): it takes them with the mutex held, works without the
@@ -156,25 +159,28 @@ probe_suspects(ZklSession *session, const Work *work)
 	zkl__waits(session)->active_ms = zkl_now_ms();
 }
 
-/*
- * Adds up the numbers of the waits that these sessions have reported, since the node
- * "since" unless it is NULL.  A session's numbers only grow.  So while the sum is the
- * same, all of them report the same waits.
- */
+/* Returns the number of the wait that the session has reported, or 0. */
 static uint64_t
-sum_of_waits(const ZklWaitReports *reports, ZklCircle who, const ZklWaitNode *since)
+reported_wait(const ZklWaitReports *reports, uint64_t session)
 {
-	uint64_t	sum = 0;
+	const ZklWaitNode *node = zkl_reports_find(reports, session);
 
-	for (int i = 0; i < reports->n; i++)
+	return node ? node->wait : 0;
+}
+
+/* Has each suspect reported the same wait as before the claim, and no other, since then? */
+static bool
+have_all_answered(const ZklWaits *w, const ZklWaitReports *reports, const ZklWaitNode *claim)
+{
+	for (int i = 0; i < w->n_suspects; i++)
 	{
-		const ZklWaitNode *node = &reports->nodes[i];
+		const ZklWaitNode *node = zkl_reports_find(reports, w->suspects[i]);
 
-		if (zkl_is_in_circle(who, node->session) &&
-			(since == NULL || !zkl_wait_is_earlier(node, since)))
-			sum += node->wait;
+		if (reported_wait(reports, w->suspects[i]) != w->suspect_waits[i] ||
+			(node && zkl_wait_is_earlier(node, claim)))
+			return false;
 	}
-	return sum;
+	return true;
 }
 
 
@@ -205,7 +211,7 @@ act_claimed(ZklSession *session, Work *work)
 	const ZklChoice *v = &work->choice;
 	const ZklWaitNode *claim = zkl_reports_find(&work->reports, work->me);
 	bool		all_answered = w->has_probed &&
-		sum_of_waits(&work->reports, work->suspects, claim) == w->waits_sum;
+		have_all_answered(w, &work->reports, claim);
 
 	if (v->n > 0 && v->claimed)
 		search_soon(session, POLL_MS);
@@ -228,12 +234,21 @@ static void
 claim(ZklSession *session, Work *work)
 {
 	ZklWaits   *w = zkl__waits(session);
-	ZklCircle	members = {work->choice.members, work->choice.n};
+	int			n = work->choice.n;
+	uint64_t   *waits = malloc((size_t) n * sizeof(uint64_t));
 
-	w->waits_sum = sum_of_waits(&work->reports, members, NULL);
+	if (waits == NULL)
+	{
+		search_soon(session, POLL_MS);
+		return;
+	}
+	for (int i = 0; i < n; i++)
+		waits[i] = reported_wait(&work->reports, work->choice.members[i]);
 	free(w->suspects);
+	free(w->suspect_waits);
 	w->suspects = work->choice.members;
-	w->n_suspects = work->choice.n;
+	w->suspect_waits = waits;
+	w->n_suspects = n;
 	work->choice.members = NULL;
 	zkl__waits_claim(session, true);
 }

@@ -202,6 +202,7 @@ on_free(ZklSession *session)
 	free(w->edges);
 	free(w->data);
 	free(w->suspects);
+	free(w->suspect_waits);
 }
 
 static void

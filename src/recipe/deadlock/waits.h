@@ -59,7 +59,7 @@ typedef struct ZklWaits
 	ZklCall    *state_call;
 	ZklCall    *watch_call;		/* the read that sets the watch on the node */
 	bool		is_watched;
-	bool		is_probed;		/* a probe came, and the owner has not reported since */
+	bool		is_probed;		/* withdrawn to read all again, and the owner has not reported since */
 
 	/* the search */
 	uint64_t	era;			/* incremented when everything read so far is outdated */
@@ -71,7 +71,7 @@ typedef struct ZklWaits
 	int			pause_ms;		/* between the last search and the next one */
 	uint64_t   *suspects;		/* of a claim: the deadlock's members, ascending */
 	int			n_suspects;
-	uint64_t	waits_sum;		/* of a claim: the suspects' wait numbers, added up */
+	uint64_t   *suspect_waits;	/* of a claim: the number of each one's wait; 0: no report */
 	bool		has_probed;		/* of a claim: it has probed the other suspects */
 	int64_t		active_ms;		/* when it last reported, probed others, or reconnected */
 	int64_t		next_claim_ms;	/* no claim before this time, after one in vain */
