@@ -2,8 +2,8 @@
  *
  * test_deadlock_random.c
  *		Promise 7.2 under random schedules: sessions of three servers lock, upgrade,
- *		wait for each other's rows, give up and lose their connections, while
- *		reports and answers are still under way.
+ *		wait for each other's rows, give up, lose their connections and read from
+ *		servers that lag, while reports and answers are still under way.
  *
  * The true wait-for graph is derived from the nodes in the ensemble and from the row
  * waits.  Every victim must be in a deadlock when it gets its verdict; and if
@@ -101,8 +101,10 @@ act(void)
 		act_end(party);
 	else if (kind < 19 && with_faults)
 		shake_connection(party, false);
-	else if (kind < 20)
-		fake_advance(dice(300));
+	else if (kind < 20 && with_faults)
+		fake_lag(party->client, dice(2));
+	else if (kind < 21)
+		fake_advance(dice(700));
 	else if (kind < 34)
 		on_error(party);
 	else if (kind < 65)

@@ -82,7 +82,7 @@ test_change(void)
 	wait_locally(C, B);
 	fake_count(B->client);
 	wait_on(2, moments, sizeof(moments));
-	is_str(fake_trace(B->client), "dcwl", "what changes: a new node for the old one, and a list");
+	is_str(fake_trace(B->client), "dslwcwl", "what changes: the queue is read again, a new node for the old one, and a list");
 	fake_count(B->client);
 	wait_on(1000, moments, sizeof(moments));
 	is_str(fake_trace(B->client), "llllllll", "then as rarely as before");

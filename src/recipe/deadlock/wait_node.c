@@ -111,7 +111,10 @@ keep_or_remove(ZklSession *session, const char *name)
  * Operations
  */
 
-/* The wanted report may be gone as well: a probe that the watch has not reported. */
+/*
+ * The wanted report may be gone as well: a probe that the watch has not reported.  The
+ * queues are read again then, and if the report before was not known to be gone.
+ */
 static void
 on_found(ZklCall *call, const ZklResult *result)
 {
@@ -135,7 +138,7 @@ on_found(ZklCall *call, const ZklResult *result)
 						   (uint64_t) zkl__session_id(session)))
 			keep_or_remove(session, result->children[i]);
 	}
-	if (gone)
+	if (gone || (w->request && w->prefix == NULL))
 		zkl__waits_note_probe(session);
 	else
 		zkl__waits_drive(session);
@@ -267,8 +270,7 @@ zkl__waits_drive(ZklSession *session)
 	}
 	if (w->state_call == NULL)
 	{
-		/* If the create's answer was lost, the node may exist. */
-		if (is_wanted(w) && w->name == NULL && !(w->unknown && w->prefix))
+		if (is_wanted(w) && w->name == NULL && !w->unknown)
 			send_create(session);
 		else if (w->unknown && !zkl__has_retry(session))
 			send_find(session);

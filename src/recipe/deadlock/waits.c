@@ -40,9 +40,9 @@ zkl__waits_note_probe(ZklSession *session)
 	w->request->n_probes++;
 	w->is_probed = true;
 	for (int i = 0; i < w->request->n; i++)
-		zkl__node_relist(w->request->nodes[i]);
+		zkl__node_reread(w->request->nodes[i]);
 	if (w->request->permit)
-		zkl__permit_recount(w->request);
+		zkl__permit_reread(w->request);
 	zkl__request_drive(w->request);
 	zkl__wake(session);
 	zkl__waits_drive(session);
@@ -90,29 +90,36 @@ is_kept(const ZklWaits *w)
 		zkl_now_ms() < w->composed_ms + KEEP_MS;
 }
 
+/*
+ * Composes the wanted report.  If it replaces another one, the queues are read again after
+ * the delete of that one, and the report is composed again: see deadlock_search.c.
+ */
 static void
 compose(ZklSession *session, const ZklWaitReport *report)
 {
 	ZklWaits   *w = zkl__waits(session);
 	ZklText		edges = {NULL, 0, 0, false};
 	ZklText		data = {NULL, 0, 0, false};
+	bool		changes;
 
 	if (is_kept(w))
 		return;
 	zkl__report_compose(&edges, &data, w->request, report);
-	if (edges.failed || data.failed || same_as_published(w, &edges, &data))
+	changes = !edges.failed && !data.failed && !same_as_published(w, &edges, &data);
+	if (changes && w->prefix == NULL)
 	{
-		free(edges.text);
-		free(data.text);
+		w->composed_ms = zkl_now_ms();
+		free(w->edges);
+		free(w->data);
+		w->edges = edges.text;
+		w->data = data.text;
+		w->data_len = data.length;
 		return;
 	}
-	zkl__waits_withdraw(session);
-	w->composed_ms = zkl_now_ms();
-	free(w->edges);
-	free(w->data);
-	w->edges = edges.text;
-	w->data = data.text;
-	w->data_len = data.length;
+	free(edges.text);
+	free(data.text);
+	if (changes && w->name)
+		zkl__waits_note_probe(session);
 }
 
 static void

@@ -19,7 +19,7 @@ struct ZklNodePrivate
 	ZklNode    *next_put_off;	/* in the list of leave.c, then in the delete call's detail */
 	ZklCall    *state_call;		/* whose answer this state waits for; CREATING: the list */
 	bool		wanted;			/* not released, not given up */
-	bool		lists_synced;	/* non-blocking, was not first: sync before each list */
+	bool		lists_synced;	/* sync before each list: non-blocking and not first, or reread */
 	bool		awaits_elision; /* READING_CZXID: the czxid may prove that it is first */
 	bool		is_move_refused;	/* DOWNGRADING: still has its old name, until retried */
 	bool		is_undeletable; /* LEAVING: an ACL forbids the delete, which was logged */

@@ -180,7 +180,7 @@ extern bool zkl__node_is_moving(const ZklNode *node);
 /* queue_lock.c */
 extern const ZklSessionPart zkl__queue_lock_part;
 extern void zkl__node_drive(ZklNode *node);
-extern void zkl__node_relist(ZklNode *node);
+extern void zkl__node_reread(ZklNode *node);
 extern void zkl__node_creating(ZklNode *node);
 extern void zkl__node_created(ZklNode *node, ZklResultCode code,
 							  const char *path, int64_t czxid);

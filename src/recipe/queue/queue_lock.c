@@ -402,10 +402,11 @@ zkl__node_downgrade(ZklNode *node)
 	zkl__node_drive(node);
 }
 
-/* Lists the queue of a waiting node again, because it may have changed. */
+/* Lists the queue of a waiting node again, as it is now. */
 void
-zkl__node_relist(ZklNode *node)
+zkl__node_reread(ZklNode *node)
 {
+	node->priv->lists_synced = true;
 	relist(node);
 	zkl__node_drive(node);
 }
@@ -475,7 +476,10 @@ on_watch(ZklSession *session, const char *path)
 	for (ZklNode *node = child ? zkl__nodes_below(session, path, (size_t) (child - path)) : NULL;
 		 node; node = zkl__next_below(node))
 		if (has_predecessor(node) && strcmp(node->priv->watched, child + 1) == 0)
-			zkl__node_relist(node);
+		{
+			relist(node);
+			zkl__node_drive(node);
+		}
 }
 
 const ZklSessionPart zkl__queue_lock_part = {

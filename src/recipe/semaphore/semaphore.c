@@ -372,6 +372,14 @@ zkl__permit_recount(ZklRequest *request)
 	request->permit->seen = SEEN_NOTHING;
 }
 
+/* The same, as they are now.  A non-blocking attempt that waits has a sync already. */
+void
+zkl__permit_reread(ZklRequest *request)
+{
+	request->permit->counts_synced = request->permit->counts_synced || !request->try_only;
+	zkl__permit_recount(request);
+}
+
 void
 zkl__permit_watch_fired(ZklRequest *request, const char *path)
 {

@@ -44,7 +44,7 @@ struct ZklPermit
 	uint64_t   *owners;			/* sessions with permits, when last seen full */
 	int			n_owners;		/* -1: not all of them are known */
 	int			n_own;			/* permit nodes of this session at that time */
-	bool		counts_synced;	/* non-blocking, found none free: sync before each list */
+	bool		counts_synced;	/* sync before each list: non-blocking and none free, or reread */
 	int			n_over;			/* non-blocking, seen full: so many nodes of others must go */
 	uint64_t   *others;			/* their sessions: one for each permit, ascending */
 	int			n_others;
@@ -66,6 +66,7 @@ extern const ZklSessionPart zkl__permits_part;
 
 /* semaphore.c */
 extern void zkl__permit_recount(ZklRequest *request);
+extern void zkl__permit_reread(ZklRequest *request);
 extern int	zkl__permit_limit(const ZklPermit *permit);
 
 #endif							/* ZKL_SEMAPHORE_H */

@@ -1,0 +1,203 @@
+/*-------------------------------------------------------------------------
+ *
+ * test_second_reading.c
+ *		Promise 7.2, no false alarm: each member of a deadlock has read its queues
+ *		again since all members reported for the first time.  What it read before,
+ *		or on a server that lags behind, does not count.
+ *
+ * A waits for b, which B and C share, and learns only of C's release, the last one
+ * before it.  So its report names B until it reads the queue again.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "waiters.h"
+
+#define X ZKL_MODE_EXCLUSIVE
+#define S ZKL_MODE_SHARED
+#define NONE ZKL_MODE_NONE
+
+static Party *const A = &parties[0];
+static Party *const B = &parties[1];
+static Party *const C = &parties[2];
+static Party *const D = &parties[3];
+
+static void
+holds(Party *party, const char *name, ZklMode mode)
+{
+	forget(lock_now(party, name, mode));
+}
+
+/* The party's backend looks at its wait, and everything sent is answered. */
+static bool
+gives_way(Party *party)
+{
+	bool		verdict = is_victim_now(party);
+
+	fake_run_all();
+	return verdict;
+}
+
+/* A has reported that it waits for B and C. */
+static void
+begin(void)
+{
+	scene_begin(4);
+	waiters_begin("abca");
+	holds(A, "a", X);
+	holds(B, "b", S);
+	holds(C, "b", S);
+	holds(D, "d", X);
+	lock_now(A, "b", X);
+	(void) gives_way(A);
+}
+
+/* B releases b, waits for A, and claims to be the victim; its probe of A is sent. */
+static void
+b_probes_a(void)
+{
+	reduce(B, "b", NONE);
+	lock_now(B, "a", X);
+	for (int i = 0; i < 3; i++)
+		(void) gives_way(B);
+	(void) is_victim_now(B);
+	ok(fake_n_traced(B->client, 'd') == 3, "B removes its node in b, its report, and A's");
+}
+
+/* B and, if "both", A look at their waits for three seconds. */
+static void
+b_goes_on(bool both, const char *name)
+{
+	bool		verdict = false;
+
+	for (int i = 0; i < 30 && !verdict; i++)
+	{
+		verdict = (both && gives_way(A)) || gives_way(B);
+		fake_advance(100);
+	}
+	ok(!verdict, "%s: nobody gives way", name);
+	scene_end(NULL);
+}
+
+/* A replaces its report, because D waits for it now, before it learns of the probe. */
+static void
+test_own_change(void)
+{
+	begin();
+	fake_count(B->client);
+	fake_advance(1000);
+	b_probes_a();
+	fake_apply(B->client);
+	wait_locally(D, A);
+	(void) gives_way(A);
+	b_goes_on(true, "a report that changes while it is probed");
+}
+
+/* A learns of the probe, loses its connection, and connects to a server that lags. */
+static void
+test_lag(void)
+{
+	begin();
+	fake_count(B->client);
+	fake_lag(A->client, true);
+	b_probes_a();
+	fake_run_all();
+	fake_catch_up(A->client, 100);
+	while (fake_deliver(A->client))
+		;
+	fake_disconnect(A->client);
+	fake_connect(A->client);
+	fake_run_all();
+	b_goes_on(true, "a server that lags behind");
+}
+
+/*
+ * The delete of A's outdated report fails, and A's backend is slow.  Meanwhile B releases
+ * b and sees A's outdated report.
+ */
+static void
+test_lost_delete(void)
+{
+	begin();
+	fake_count(B->client);
+	fake_advance(1000);
+	wait_locally(D, A);
+	fake_count(A->client);
+	fake_fault(A->client, 1, FAULT_THROTTLE);
+	(void) gives_way(A);
+	reduce(B, "b", NONE);
+	lock_now(B, "a", X);
+	for (int i = 0; i < 3; i++)
+		(void) gives_way(B);
+	(void) gives_way(A);
+	b_goes_on(true, "a report whose delete has failed");
+}
+
+/*
+ * A waits for B, B for D, and D for A.  When A has probed the others, D gives up, and B
+ * gives up, releases what A waits for, and waits for A.
+ */
+static void
+test_sum(void)
+{
+	bool		verdict = false;
+
+	scene_begin(4);
+	waiters_begin("abcd");
+	holds(A, "a", X);
+	holds(B, "b", S);
+	holds(C, "b", S);
+	holds(D, "d", X);
+	lock_now(B, "d", X);
+	lock_now(D, "a", X);
+	lock_now(A, "b", X);
+	(void) gives_way(B);
+	(void) gives_way(D);
+	fake_count(A->client);
+	for (int i = 0; i < 4; i++)
+		(void) gives_way(A);
+	ok(reported_by(B) + reported_by(D) == 0, "A probes the others");
+	give_up_all(D);
+	give_up_all(B);
+	reduce(B, "b", NONE);
+	lock_now(B, "a", X);
+	for (int i = 0; i < 30 && !verdict; i++)
+	{
+		verdict = gives_way(A) || gives_way(B);
+		fake_advance(100);
+	}
+	ok(!verdict, "another wait instead of two: nobody gives way");
+	scene_end(NULL);
+}
+
+/* B's downgrade of x, for which C waits, is tried again and again. */
+static void
+test_downgrade(void)
+{
+	scene_begin(3);
+	waiters_begin("abc");
+	holds(B, "x", X);
+	holds(C, "y", X);
+	lock_now(C, "x", S);
+	fake_quirks.deny = "/zklock/locks/x";
+	fake_quirks.deny_breaks = true;
+	reduce(B, "x", S);
+	lock_now(B, "y", X);
+	publish_all();
+	ok(!deadlock_of(B) && !deadlock_of(C), "a downgrade that is under way: nobody gives way");
+	fake_quirks.deny = NULL;
+	heal();
+	fake_advance(10000);
+	ok(mode_of(C, "x") == S, "... and the wait ends by itself");
+	scene_end(NULL);
+}
+
+int
+main(void)
+{
+	test_own_change();
+	test_lag();
+	test_lost_delete();
+	test_sum();
+	test_downgrade();
+	return done();
+}
