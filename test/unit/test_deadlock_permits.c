@@ -261,7 +261,7 @@ id_of(const Party *party)
 	return (uint64_t) fake_session_id(party->client);
 }
 
-/* The names: one set of all owners, each once, and the session before in the queue. */
+/* The names: one set of the permits' owners, and the session before in the queue. */
 static void
 test_reported(void)
 {
@@ -278,9 +278,9 @@ test_reported(void)
 	(void) is_victim_now(D);
 	fake_run_all();
 	ordered = id_of(A) < id_of(B);
-	snprintf(text, sizeof(text), ".w.%" PRIx64 "+%" PRIx64 "..",
-			 id_of(ordered ? A : B), id_of(ordered ? B : A));
-	ok(is_reported(text), "told: any of those who have permits, each once (%s)", layout());
+	snprintf(text, sizeof(text), ".w.%" PRIx64 "+%" PRIx64 "+%" PRIx64 "..",
+			 id_of(ordered ? A : B), id_of(A), id_of(ordered ? B : A));
+	ok(is_reported(text), "told: any of those who have permits, once for each (%s)", layout());
 	snprintf(text, sizeof(text), ".w.p%" PRIx64 "..", id_of(C));
 	ok(is_reported(text), "... and for the next one: in line behind the first");
 	scene_end(NULL);

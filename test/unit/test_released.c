@@ -126,6 +126,8 @@ test_permits(void)
 	is_left_alone("two permits released");
 	permits(1, 1, "p");
 	is_left_alone("one permit, with a lock of that name held");
+	permits(2, 1, "z");
+	is_left_alone("one of two permits released");
 	permits(1, 0, "z");
 	is_found("a permit still held");
 	permits(2, 0, "z");

@@ -169,12 +169,16 @@ is_kazoo(void)
 	return scene_config.node_names == ZKL_NODE_NAMES_KAZOO;
 }
 
+/* Has the owner a permit node that it has released? */
 static bool
-is_released_permit(unsigned owner, const char *semaphore)
+has_released_permit(unsigned owner, const char *semaphore, const char *parent)
 {
 	const Party *party = waits_for_row(owner);
+	int			n = 0;
 
-	return party && permits_of(party, semaphore) == 0;
+	for (FakeNode *node = fake_tree_first(); node; node = node->next)
+		n += fake_tree_child(node->path, parent) && owner_of(node) == owner;
+	return party && permits_of(party, semaphore) < n;
 }
 
 /* The permits' owners, if no permit is left and those the party released are gone. */
@@ -194,7 +198,7 @@ permit_owners(const Party *party, const Ask *ask, unsigned gone)
 		if (!fake_tree_child(node->path, parent) || (owner & gone) || node->owner == 0)
 			continue;
 		n++;
-		owners |= is_released_permit(owner, ask->names[0]) ? STRANGER : owner;
+		owners |= has_released_permit(owner, ask->names[0], parent) ? STRANGER : owner;
 		own += owner == bit_of(party);
 	}
 	if (own > held + 1 || n - (own > held) < ask->size)

@@ -77,23 +77,46 @@ compare_held(const void *a, const void *b)
 	return x->key < y->key ? -1 : x->key > y->key;
 }
 
-static bool
+/* Returns how many holds are before this one; with "equal", also those that are equal. */
+static int
+count_before(const ZklCycleCheck *check, const ZklCheckHeld *held, bool equal)
+{
+	int			low = 0;
+	int			high = check->n_held;
+
+	while (low < high)
+	{
+		int			middle = low + (high - low) / 2;
+
+		if (compare_held(&check->held[middle], held) < equal)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+static int
 holds(const ZklCycleCheck *check, uint64_t session, uint32_t key, char kind)
 {
 	ZklCheckHeld held = {session, key, kind};
 
-	return bsearch(&held, check->held, (size_t) check->n_held, sizeof(held), compare_held) != NULL;
+	return count_before(check, &held, true) - count_before(check, &held, false);
 }
 
-/* Are the session's holds known, and none of them one that is waited for? */
+/*
+ * Are the session's holds known, and none of them one that is waited for?  Of n nodes of
+ * permits, has it at least one no more?  Each report that lists the session has all holds.
+ */
 static bool
-has_released(const ZklCycleCheck *check, const ZklCheckWait *wait, uint64_t session)
+has_released(const ZklCycleCheck *check, const ZklCheckWait *wait, uint64_t session, int n)
 {
-	if (!holds(check, session, 0, HELD_SHOWN) ||
-		holds(check, session, 0, ZKL_HELD_UNKNOWN))
+	int			n_reports = holds(check, session, 0, HELD_SHOWN);
+
+	if (n_reports == 0 || holds(check, session, 0, ZKL_HELD_UNKNOWN))
 		return false;
 	if (wait->kind == ZKL_HELD_PERMIT)
-		return !holds(check, session, wait->key, ZKL_HELD_PERMIT);
+		return holds(check, session, wait->key, ZKL_HELD_PERMIT) / n_reports < n;
 	if (holds(check, session, wait->key, ZKL_HELD_EXCLUSIVE))
 		return false;
 	return wait->kind == ZKL_HELD_SHARED ||
@@ -114,10 +137,14 @@ zkl_check_drop_released(ZklCycleCheck *check)
 		for (int k = node->first_node_set; k < node->first_node_set + node->n_node_sets; k++)
 		{
 			ZklNodeSet *node_set = &check->reports.node_sets[k];
+			int			n = 0;	/* nodes of one session, which are adjacent */
 
 			for (int j = 0; j < node_set->n; j++)
-				if (has_released(check, &check->waits[node_set->source], node_set->any_of[j]))
+			{
+				n = j > 0 && node_set->any_of[j] == node_set->any_of[j - 1] ? n + 1 : 1;
+				if (has_released(check, &check->waits[node_set->source], node_set->any_of[j], n))
 					node_set->n = 0;
+			}
 		}
 	}
 }

@@ -104,7 +104,7 @@ note_owners(ZklRequest *request, const ZklResult *result)
 	permit->owners = owners;
 	permit->n_owners = zkl_permit_owners(result->children, result->n_children,
 										 (uint64_t) zkl__session_id(request->session),
-										 owners, &permit->n_own);
+										 owners);
 }
 
 static void

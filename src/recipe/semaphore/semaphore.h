@@ -41,9 +41,8 @@ struct ZklPermit
 	ZklNode    *permit_node;	/* NULL until the mutex is held */
 	bool		has_mutex;		/* at the last zkl__permit_drive() */
 	ZklSeen		seen;
-	uint64_t   *owners;			/* sessions with permits, when last seen full */
+	uint64_t   *owners;			/* one for each permit of others, ascending, when last seen full */
 	int			n_owners;		/* -1: not all of them are known */
-	int			n_own;			/* permit nodes of this session at that time */
 	bool		counts_synced;	/* sync before each list: non-blocking and none free, or reread */
 	int			n_over;			/* non-blocking, seen full: so many nodes of others must go */
 	uint64_t   *others;			/* their sessions: one for each permit, ascending */

@@ -42,23 +42,21 @@ zkl_semaphore_name_of(char *component)
 
 int
 zkl_permit_owners(const char *const *children, int n_children,
-				  uint64_t self, uint64_t *owners, int *n_own)
+				  uint64_t self, uint64_t *owners)
 {
 	int			n = 0;
 
-	*n_own = 0;
 	for (int i = 0; i < n_children; i++)
 	{
 		uint64_t	owner;
 
 		if (!zkl_parse_owner(children[i], &owner))
 			return -1;
-		if (owner == self)
-			(*n_own)++;
-		else
+		if (owner != self)
 			owners[n++] = owner;
 	}
-	return zkl_unique_ids(owners, n);
+	zkl_sort_ids(owners, n);
+	return n;
 }
 
 int

@@ -41,14 +41,14 @@ extern bool zkl_is_curators(const char *child);
 extern bool zkl_is_kazoos(const char *child);
 
 /*
- * Sets "owners" to the owners of these permit nodes except "self", each once, in
- * ascending order, and *n_own to the number of nodes of "self".  "owners" has room
- * for all.  Returns their number, or -1 if the name of a node contains no owner.
+ * Sets "owners" to the owners of these permit nodes except "self", in ascending order,
+ * each once for each node.  "owners" has room for all.  Returns their number, or -1 if the
+ * name of a node contains no owner.
  */
 extern int	zkl_permit_owners(const char *const *children, int n_children,
-							  uint64_t self, uint64_t *owners, int *n_own);
+							  uint64_t self, uint64_t *owners);
 
-/* The same, but each owner once for each node; names without an owner are left out. */
+/* The same, but names without an owner are left out. */
 extern int	zkl_permits_of_others(const char *const *children, int n_children,
 								  uint64_t self, uint64_t *owners);
 
