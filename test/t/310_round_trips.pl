@@ -1,6 +1,6 @@
 # What an operation costs: requests sent to the ensemble, counted by a proxy that
-# reads them. Pings do not count, nor does the nudge after 100 ms without an
-# answer (a read of the root), nor the watch over a lock that has been held for a
+# reads them. Pings do not count, nor does the keepalive read after 100 ms without
+# an answer (of the root), nor the watch over a lock that has been held for a
 # second (a read of its own node), which a slow machine may show.
 #
 # Alone: a slow machine asks more, and this counts what is asked.
@@ -149,6 +149,7 @@ costs($s, "SELECT zk_unlock('a')", '', 'nor does a release of one of several');
 $s->query_ok("SELECT zk_unlock('a')");
 from_now_on($s)->arm(fault => 'hold_request', op => 'delete');
 works($s, "SELECT zk_unlock('a')", 't', 'a release does not wait');
+wait_until('the delete', sub { grep { $_->{op} eq 'delete' } requests() });
 $proxy->release;
 is(join(' ', map { $_->{op} } requests_until_now($s)), 'delete', 'it costs a delete');
 
