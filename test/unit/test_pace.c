@@ -155,6 +155,54 @@ test_next_wait(void)
 	scene_end(NULL);
 }
 
+static bool
+gives_way(Party *party)
+{
+	bool		verdict = is_victim_now(party);
+
+	fake_run_all();
+	return verdict;
+}
+
+/*
+ * A and B share what C waits for, and each waits for C.  Both claim to be the victim at the
+ * same time.  After A has failed, B and C are still in a deadlock.
+ */
+static void
+test_two(void)
+{
+	int			failed_at[2] = {-1, -1};
+
+	scene_begin(3);
+	waiters_begin("abc");
+	forget(lock_now(C, "c", X));
+	forget(lock_now(A, "a", ZKL_MODE_SHARED));
+	forget(lock_now(B, "a", ZKL_MODE_SHARED));
+	lock_now(C, "a", X);
+	lock_now(A, "c", X);
+	lock_now(B, "c", ZKL_MODE_SHARED);
+	(void) gives_way(C);
+	(void) gives_way(A);
+	(void) gives_way(B);
+	for (int ms = 0; ms < 5000; ms += 10)
+	{
+		for (int i = 0; i < 3; i++)
+			if (gives_way(&parties[i]))
+			{
+				failed_at[failed_at[0] >= 0] = ms;
+				give_up_all(&parties[i]);
+				release_all(&parties[i]);
+			}
+		fake_run_all();
+		fake_advance(10);
+	}
+	ok(failed_at[0] >= 0 && failed_at[1] >= 0, "two deadlocks that share a member are found");
+	ok(failed_at[1] - failed_at[0] < 2000, "... the second one soon after the first: %d, %d ms",
+	   failed_at[0], failed_at[1]);
+	is_int(reported_by(NULL), 0, "... and nothing else");
+	scene_end(NULL);
+}
+
 int
 main(void)
 {
@@ -163,5 +211,6 @@ main(void)
 	test_unimportant();
 	test_churn();
 	test_next_wait();
+	test_two();
 	return done();
 }

@@ -144,10 +144,28 @@ send_probe(ZklSession *session, const ZklWaitNode *node)
 					  zkl__config(session)->waits_path, node->name);
 }
 
+/* Leaves out the suspects that are in this deadlock no more: they need not answer. */
+static void
+narrow_suspects(ZklWaits *w, Work *work)
+{
+	ZklCircle	members = {work->choice.members, work->choice.n};
+	int			n = 0;
+
+	for (int i = 0; i < w->n_suspects; i++)
+		if (zkl_is_in_circle(members, w->suspects[i]))
+		{
+			w->suspects[n] = w->suspects[i];
+			w->suspect_waits[n++] = w->suspect_waits[i];
+		}
+	w->n_suspects = n;
+	work->suspects.n = n;
+}
+
 /* Probes the other suspects, which have reported before the claim. */
 static void
-probe_suspects(ZklSession *session, const Work *work)
+probe_suspects(ZklSession *session, Work *work)
 {
+	narrow_suspects(zkl__waits(session), work);
 	for (int i = 0; i < work->reports.n; i++)
 	{
 		const ZklWaitNode *node = &work->reports.nodes[i];
