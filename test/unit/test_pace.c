@@ -164,15 +164,10 @@ gives_way(Party *party)
 	return verdict;
 }
 
-/*
- * A and B share what C waits for, and each waits for C.  Both claim to be the victim at the
- * same time.  After A has failed, B and C are still in a deadlock.
- */
+/* A and B share what C waits for, and each waits for C. */
 static void
-test_two(void)
+begin_two(void)
 {
-	int			failed_at[2] = {-1, -1};
-
 	scene_begin(3);
 	waiters_begin("abc");
 	forget(lock_now(C, "c", X));
@@ -181,6 +176,18 @@ test_two(void)
 	lock_now(C, "a", X);
 	lock_now(A, "c", X);
 	lock_now(B, "c", ZKL_MODE_SHARED);
+}
+
+/*
+ * Two deadlocks: A and C, B and C.  After one victim has failed, the others are still in a
+ * deadlock.
+ */
+static void
+test_two(void)
+{
+	int			failed_at[2] = {-1, -1};
+
+	begin_two();
 	(void) gives_way(C);
 	(void) gives_way(A);
 	(void) gives_way(B);
@@ -203,6 +210,36 @@ test_two(void)
 	scene_end(NULL);
 }
 
+/* The same, but B gives up when A has asked it. */
+static void
+test_gone(void)
+{
+	int			gone_at = -1;
+	int			failed_at = -1;
+
+	begin_two();
+	(void) gives_way(B);
+	(void) gives_way(C);
+	(void) gives_way(A);
+	for (int ms = 0; ms < 5000 && failed_at < 0; ms += 10)
+	{
+		if (gone_at >= 0)
+			(void) gives_way(C);
+		if (gives_way(A))
+			failed_at = ms;
+		if (gone_at < 0 && reported_by(B) == 0)
+		{
+			gone_at = ms;
+			give_up_all(B);
+			release_all(B);
+		}
+		fake_advance(10);
+	}
+	ok(gone_at >= 0 && failed_at >= 0 && failed_at - gone_at < 2000,
+	   "a member gives up: the rest of the deadlock is found soon after: %d, %d ms", gone_at, failed_at);
+	scene_end(NULL);
+}
+
 int
 main(void)
 {
@@ -212,5 +249,6 @@ main(void)
 	test_churn();
 	test_next_wait();
 	test_two();
+	test_gone();
 	return done();
 }

@@ -18,10 +18,9 @@
  *	   the cycle check (cycle_check.h).  If that confirms the deadlock, the request fails.
  *
  * A member that reports the same wait twice has released nothing between.  So whatever
- * the others have seen of it since its first report is still true.  They have seen it
- * since: each report is composed after a sync and a list of the queues, which are sent
- * behind the delete of the session's report before.  The victim saw that report in its
- * first search, with the first reports of all others.
+ * the others have seen of it since its first report is still true.  They have: each
+ * second report is composed after a synced list, sent behind the delete of the first one,
+ * which the victim saw in its first search with those of all others.
  *
  * The threads that receive answers only store them.  The owner's thread searches
  * them in zkl__search_judge(): it takes them with the mutex held, works without the
@@ -34,6 +33,7 @@
 
 #include "victim.h"
 #include "cycle_check.h"
+#include "recipe/queue/node.h"
 
 /*
  * Between searches while a deadlock waits for its victim, and while probes are
@@ -148,11 +148,10 @@ send_probe(ZklSession *session, const ZklWaitNode *node)
 static void
 narrow_suspects(ZklWaits *w, Work *work)
 {
-	ZklCircle	members = {work->choice.members, work->choice.n};
 	int			n = 0;
 
 	for (int i = 0; i < w->n_suspects; i++)
-		if (zkl_is_in_circle(members, w->suspects[i]))
+		if (zkl_find_id(work->choice.members, work->choice.n, w->suspects[i]) >= 0)
 		{
 			w->suspects[n] = w->suspects[i];
 			w->suspect_waits[n++] = w->suspect_waits[i];
@@ -228,9 +227,12 @@ act_claimed(ZklSession *session, Work *work)
 	ZklWaits   *w = zkl__waits(session);
 	const ZklChoice *v = &work->choice;
 	const ZklWaitNode *claim = zkl_reports_find(&work->reports, work->me);
-	bool		all_answered = w->has_probed &&
-		have_all_answered(w, &work->reports, claim);
+	bool		all_answered;
 
+	/* Who has given up does not answer. */
+	if (v->n > 0 && w->has_probed && zkl_now_ms() > w->active_ms + POLL_MS)
+		narrow_suspects(w, work);
+	all_answered = w->has_probed && have_all_answered(w, &work->reports, claim);
 	if (v->n > 0 && v->claimed)
 		search_soon(session, POLL_MS);
 	else if (v->n > 0 && !w->has_probed)
