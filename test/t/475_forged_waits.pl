@@ -58,7 +58,7 @@ my ($instance) = $zkc->get("$waits/$report")->{data} =~ /^([0-9a-f]+)\t/;
 for (1 .. 20)
 {
 	$zkc->create("$waits/$other.1.$_.w.$me..", ephemeral => 1, sequence => 1,
-		data => "$instance\t" . $bystander->pid . "\tb\nw\tlocks/mine\tx\texclusive lock\tmine");
+		data => "$instance\t" . $bystander->pid . "\tb\nx\t1\t0\texclusive lock \"mine\"");
 	# The waiter looks again when it is asked to.
 	$zkc->delete("$waits/$_") for grep { /^$me\./ } $zkc->children($waits);
 	wait_told($zkc, qr/^$me\./, 1);
