@@ -293,7 +293,8 @@ zklock_session_by(const ZklockAction *action, int64 deadline)
 		zklock_session_close(ZKLOCK_CLOSE_MS);
 	for (;;)
 	{
-		reach_ensemble(action, &deadline);
+		if (session == NULL || zkl_session_state(session) != ZKL_SESSION_CONNECTED)
+			reach_ensemble(action, &deadline);
 		switch (zkl_session_state(session))
 		{
 			case ZKL_SESSION_CONNECTED:
