@@ -231,25 +231,25 @@ typedef struct ZklLockItem
 /*
  * Queues for all items at once, with one multi if there are several.  The names are
  * distinct, and no item asks for a mode that "held" covers.  "data" describes the
- * holder to readers of the nodes.  "try_only" is a non-blocking attempt: if others
+ * holder to readers of the nodes.  "non_blocking" is a non-blocking attempt: if others
  * are first, the owner decides (zkl_request_refuse()).  Returns NULL only when memory
  * is exhausted; zkl_request_status() reports all other errors.  If the session is not
  * connected, the request is sent after connecting.
  */
 extern ZklRequest *zkl_lock_request(ZklSession *session,
 									const ZklLockItem *items, int n_items,
-									bool try_only,
+									bool non_blocking,
 									const char *data, int data_len);
 
 /*
  * Queues for one permit of a semaphore of this capacity; "name" is encoded, below
  * <root>/semaphores/.  A session may have any number of permits, each with its own
  * request.  The permit is a ZklLock with a token, to be reduced to NONE.  The rest
- * is as for zkl_lock_request(); with "try_only" the request still waits, briefly, for
+ * is as for zkl_lock_request(); with "non_blocking" the request still waits, briefly, for
  * sessions that are just acquiring or releasing a permit.
  */
 extern ZklRequest *zkl_permit_request(ZklSession *session, const char *name,
-									  int capacity, bool try_only,
+									  int capacity, bool non_blocking,
 									  const char *data, int data_len);
 
 /* Returns PENDING, OK once every item is granted, or why it failed and holds nothing. */

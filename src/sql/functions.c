@@ -94,7 +94,7 @@ read_wait(FunctionCallInfo fcinfo, int i)
 	double		ms;
 
 	if (zklock_interval_is_endless(wait))
-		return ZKLOCK_NO_LIMIT;
+		return ZKLOCK_NO_TIMEOUT;
 	ms = ((double) wait->month * DAYS_PER_MONTH + wait->day) * SECS_PER_DAY * 1000.0 +
 		wait->time / 1000.0;
 	if (ms < 0)
@@ -142,9 +142,9 @@ token_result(FunctionCallInfo fcinfo, ZklockNames *names)
 }
 
 static bool
-acquire(ZklockNames *names, ZklMode mode, ZklockScope scope, int64 limit_ms)
+acquire(ZklockNames *names, ZklMode mode, ZklockScope scope, int64 timeout_ms)
 {
-	ZklockAcquisition item = {&names->name, 1, mode, scope, limit_ms};
+	ZklockAcquisition item = {&names->name, 1, mode, scope, timeout_ms};
 
 	if (names->array)
 		item.names = zklock_names_to_lock(names, mode, &item.n);
@@ -157,7 +157,7 @@ lock(FunctionCallInfo fcinfo, KeyForm form, ZklMode mode, ZklockScope scope)
 	ZklockNames names;
 
 	read_names(fcinfo, form, &names);
-	acquire(&names, mode, scope, ZKLOCK_NO_LIMIT);
+	acquire(&names, mode, scope, ZKLOCK_NO_TIMEOUT);
 	return token_result(fcinfo, &names);
 }
 
@@ -165,11 +165,11 @@ static Datum
 try_lock(FunctionCallInfo fcinfo, KeyForm form, ZklMode mode, ZklockScope scope)
 {
 	ZklockNames names;
-	int64		limit_ms;
+	int64		timeout_ms;
 
 	read_names(fcinfo, form, &names);
-	limit_ms = read_wait(fcinfo, n_key_arguments(form));
-	PG_RETURN_BOOL(acquire(&names, mode, scope, limit_ms));
+	timeout_ms = read_wait(fcinfo, n_key_arguments(form));
+	PG_RETURN_BOOL(acquire(&names, mode, scope, timeout_ms));
 }
 
 static Datum
@@ -244,17 +244,17 @@ static Datum
 lock_wait(FunctionCallInfo fcinfo, KeyForm form)
 {
 	ZklockNames names;
-	int64		limit_ms = ZKLOCK_NO_LIMIT;
+	int64		timeout_ms = ZKLOCK_NO_TIMEOUT;
 
 	read_names(fcinfo, form, &names);
 	if (PG_NARGS() > n_key_arguments(form))
-		limit_ms = read_wait(fcinfo, n_key_arguments(form));
+		timeout_ms = read_wait(fcinfo, n_key_arguments(form));
 	require_nothing_to_commit(fcinfo);
 	SPI_connect_ext(SPI_OPT_NONATOMIC);
 	SPI_commit();
 	SPI_finish();
 	InvalidateCatalogSnapshotConditionally();
-	if (!acquire(&names, ZKL_MODE_EXCLUSIVE, ZKLOCK_SESSION, limit_ms))
+	if (!acquire(&names, ZKL_MODE_EXCLUSIVE, ZKLOCK_SESSION, timeout_ms))
 		ereport(ERROR,
 				(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
 				 errmsg("could not obtain lock \"%s\" within the timeout",
@@ -295,7 +295,7 @@ zklock_unlock_all(PG_FUNCTION_ARGS)
  */
 
 static int64
-acquire_permit(FunctionCallInfo fcinfo, ZklockScope scope, int64 limit_ms)
+acquire_permit(FunctionCallInfo fcinfo, ZklockScope scope, int64 timeout_ms)
 {
 	ZklockNames names;
 	int			capacity = PG_GETARG_INT32(1);
@@ -307,13 +307,13 @@ acquire_permit(FunctionCallInfo fcinfo, ZklockScope scope, int64 limit_ms)
 				 errmsg("semaphore \"%s\" cannot have %d permits",
 						names.name.display, capacity),
 				 errhint("A semaphore has 1 to %d permits.", ZKLOCK_MAX_PERMITS)));
-	return zklock_acquire_permit(&names.name, capacity, scope, limit_ms);
+	return zklock_acquire_permit(&names.name, capacity, scope, timeout_ms);
 }
 
 static Datum
 acquire_waiting(FunctionCallInfo fcinfo, ZklockScope scope)
 {
-	PG_RETURN_INT64(acquire_permit(fcinfo, scope, ZKLOCK_NO_LIMIT));
+	PG_RETURN_INT64(acquire_permit(fcinfo, scope, ZKLOCK_NO_TIMEOUT));
 }
 
 static Datum

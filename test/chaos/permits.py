@@ -1,7 +1,7 @@
 """The permits of semaphores in a history: who surely had one, and how many.
 
 Owns: the part of the checker's model that README.md describes for semaphores. A
-section here is one permit. Which of several permits a release gives back is
+section here is one permit. Which of several permits a release releases is
 not told; the youngest is taken, whose lease lasts longest, so that nothing is
 called sure that is not.
 """

@@ -298,14 +298,14 @@ GOOD = [
     ("fences in order", fenced(10, 11)),
     ("fences of sharers in another order", shared_fences()),
     ("two permits of two", all_commit(permits(2))),
-    ("two permits, given back one by one, and a third then",
+    ("two permits, released one by one, and a third then",
      own_permits().held("p", ("p", "session", 2, 10)).unlock("p", mode="p")
      .lock("r", 12, mode="p").held("p", ("p", "session", 1, 10))
      .unlock("p", mode="p").held("p")),
     ("a permit whose holder is beyond its lease, and who took it then",
      own_permits().wait(5).lock("q", 12, mode="p").lock("r", 13, mode="p")
      .fail("p", "write", "40001", txn="t1").held("p")),
-    ("a rolled back savepoint that gives back a permit",
+    ("a rolled back savepoint that releases a permit",
      permits(1).add("p0", "savepoint").lock("p0", 11, mode="p",
                                             level="transaction")
      .add("p0", "rollback_to").held("p0", ("p", "transaction", 1, 10))

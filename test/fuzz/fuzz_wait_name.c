@@ -28,7 +28,7 @@ typedef struct Reported
 	uint64_t	session;
 	uint64_t	wait;
 	uint64_t	version;
-	bool		claims;
+	bool		is_victim_claim;
 	int			n_node_sets;
 	int			n_any[MAX_CHILD];
 	bool		node_set_for_place[MAX_CHILD];
@@ -55,7 +55,7 @@ write_name(const Reported *t, char *out)
 	const uint64_t *id = t->any_of;
 
 	out += sprintf(out, "%" PRIx64 ".%" PRIx64 ".%" PRIx64 ".%c.", t->session, t->wait,
-				   t->version, t->claims ? 'c' : 'w');
+				   t->version, t->is_victim_claim ? 'c' : 'w');
 	for (int i = 0; i < t->n_node_sets; i++)
 		for (int j = 0; j < t->n_any[i]; j++)
 			out += sprintf(out, "%s%s%" PRIx64, j ? "+" : i ? "," : "",
@@ -85,7 +85,7 @@ take_reported(Input *input, Reported *t)
 	t->session = take_id(input);
 	t->wait = take_id(input);
 	t->version = take_id(input);
-	t->claims = how & 1;
+	t->is_victim_claim = how & 1;
 	t->n_node_sets = (int) (how >> 2) % MAX_LIST;
 	t->n_local_waiters = (int) (how >> 5) % MAX_LIST;
 	t->number = take_number(input);
@@ -207,7 +207,7 @@ understand(const char *name, Reported *t)
 	if (split(text, '.', fields, MAX_CHILD) != N_FIELDS)
 		return false;
 	kind = fields[3];
-	t->claims = kind[0] == 'c';
+	t->is_victim_claim = kind[0] == 'c';
 	return understand_hex(fields[0], &t->session) && understand_hex(fields[1], &t->wait) &&
 		understand_hex(fields[2], &t->version) &&
 		(kind[0] == 'c' || kind[0] == 'w') && kind[1] == '\0' &&
@@ -283,7 +283,7 @@ check_node(const ZklWaitReports *reports, const ZklWaitNode *node, int i)
 	char		prefix[24];
 
 	snprintf(prefix, sizeof(prefix), "%" PRIx64 ".", t->session);
-	must(node->session == t->session && node->wait == t->wait && node->claims == t->claims &&
+	must(node->session == t->session && node->wait == t->wait && node->is_victim_claim == t->is_victim_claim &&
 		 node->number == t->number &&
 		 node->n_node_sets == t->n_node_sets && node->n_local_waiters == t->n_local_waiters,
 		 "%s is read otherwise", node->name);

@@ -3,7 +3,7 @@
 -- Covers properties 13, 29 and 41.
 --
 
--- wait, session level: a token, held, given back
+-- wait, session level: a token, held, released
 SELECT zk_lock('basic.name') > 0 AS name, zk_lock(1) > 0 AS bigint,
        zk_lock(1, 2) > 0 AS integers, zk_lock(ARRAY['basic.a', 'basic.b']) IS NOT NULL AS names;
 SELECT kind, name, mode, scope, count, state FROM zk_held_locks ORDER BY name;

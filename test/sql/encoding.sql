@@ -1,6 +1,6 @@
 --
 -- A name is the same lock from every database, whatever its encoding.
--- The first tier's tag in pg_locks is a hash of the name in UTF-8, so one
+-- The local lock's tag in pg_locks is a hash of the name in UTF-8, so one
 -- session after the other can tell.
 --
 \set VERBOSITY sqlstate

@@ -16,7 +16,7 @@ SELECT zk_try_acquire('semaphores.a', 3, '1ms');
 SELECT zk_acquire('semaphores.a', 3);
 SELECT zk_xact_acquire('semaphores.a', 3);
 SELECT * FROM held;
--- each release gives back one
+-- each release releases one
 SELECT zk_release('semaphores.a');
 SELECT * FROM held;
 SELECT zk_try_acquire('semaphores.a', 3, '10s');

@@ -62,7 +62,7 @@ SELECT zk_unlock_all();
 SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid();
 SELECT pg_advisory_unlock(9);
 
--- pg_advisory_unlock_all() takes the first tier away: the hold stays, silently
+-- pg_advisory_unlock_all() removes the local lock: the hold stays, silently
 SELECT zk_lock('unlock.a') > 0 AS locked, zk_lock_shared('unlock.s') > 0 AS shared;
 SELECT pg_advisory_unlock_all();
 SELECT name, mode, count, state FROM zk_held_locks ORDER BY name;

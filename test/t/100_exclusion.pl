@@ -27,7 +27,7 @@ sub call
 	return $session->query("SELECT $function($arguments)");
 }
 
-# Waits for the lock, and gives it back: proof that nobody else holds it.
+# Waits for the lock, and releases it: proof that nobody else holds it.
 sub is_free
 {
 	my ($session, $key, $name) = @_;
@@ -223,7 +223,7 @@ is(call($on_a, 'zk_lock', "'up'"), $shared,
 ok(!$on_b->finished, 'which goes on waiting');
 call($on_a, 'zk_unlock', "'up'");
 is(call($on_c, 'zk_try_lock_shared', "'up'"), 'f',
-	'an upgrade that is given back lets nobody past the writer');
+	'an upgrade that is released lets nobody past the writer');
 ok(!$on_b->finished, 'nor the writer past the sharer');
 call($on_a, 'zk_unlock_shared', "'up'");
 my $token = $on_b->wait_result;

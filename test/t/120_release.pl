@@ -1,4 +1,4 @@
-# When locks are given back, as another server sees it.
+# When locks are released, as another server sees it.
 
 use strict;
 use warnings;
@@ -245,7 +245,7 @@ is_free('makes it free');
 
 $s->query_ok("BEGIN; SELECT zk_xact_lock('x')");
 is($s->query("SELECT zk_unlock('x')"), 'f',
-	'a transaction does not give back its lock before its end');
+	'a transaction does not release its lock before its end');
 is_held('so it stays');
 $s->query_ok("SELECT zk_lock('x'); COMMIT");
 is_held('taken at both levels it survives the transaction');

@@ -69,7 +69,7 @@ sub owns
 	ok(owns($zkc[0], $bound, $_), "where its $_ is") for 'bound', 'bound2';
 	$bound->query_ok("SELECT zk_unlock('bound')");
 	works($bound, "SELECT zk_lock('bound') > 0", 't',
-		'also when it has given back one of two locks');
+		'also when it has released one of two locks');
 	works($bound, $server, $address[0], 'it stays there');
 	works($busy, "SELECT zk_xact_lock('busy2') > 0", 't',
 		'a transaction goes on taking locks');

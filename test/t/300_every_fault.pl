@@ -209,7 +209,7 @@ sub take_step
 	# A session that looked before may have got the error of the loss.
 	wrong($run, "$sql: $answer") if $good && $answer =~ /^f/m && !$expired;
 
-	# What gives back goes on by itself, and may meet its fault only now.
+	# A release goes on by itself, and may meet its fault only now.
 	$kinds = $run->{recipe}{is_transaction} ? '' : $run->{kinds} unless $good;
 	attend($run, 'the nodes or the fault', sub {
 			my $as_wanted = nodes(@{ $run->{locks} }) eq as_nodes($run, $kinds);

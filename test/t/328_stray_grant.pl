@@ -1,4 +1,4 @@
-# A wait in the first tier that ends with an error in the very moment in which
+# A wait for the local lock that ends with an error in the very moment in which
 # the lock is granted leaves nothing: not in PostgreSQL's lock manager, either.
 
 use strict;

@@ -31,7 +31,7 @@ sub rows
 }
 
 # A holder that has written, and stops until the ensemble has ended its session.
-# The first tier is taken away: else a second session of this server would wait
+# The local lock is removed: else a second session of this server would wait
 # for the first one there.
 sub paused_holder
 {

@@ -59,9 +59,9 @@ sub test_count
 	works($b1, "SELECT zk_try_acquire('n', 2)", 't', 'another server gets the second');
 	works($a2, "SELECT zk_try_acquire('n', 2)", 'f', 'and nobody a third');
 	works($b1, "SELECT zk_try_acquire('n', 2)", 'f', 'nor a holder');
-	works($a1, "SELECT zk_release('n')", 't', 'a permit is given back');
+	works($a1, "SELECT zk_release('n')", 't', 'a permit is released');
 	works($b1, "SELECT zk_try_acquire('n', 2, '1 min')", 't', 'and available elsewhere');
-	works($b1, 'SELECT zk_unlock_all()', '', 'all are given back at once');
+	works($b1, 'SELECT zk_unlock_all()', '', 'all are released at once');
 	works($a2, "SELECT zk_try_acquire('n', 2, '1 min')", 't', "and are there: $_") for 1, 2;
 	$a2->query_ok('DISCARD ALL');
 	works($b1, "SELECT zk_try_acquire('n', 2, '1 min')", 't', "after DISCARD ALL, too: $_") for 1, 2;
@@ -83,7 +83,7 @@ sub test_transactions
 		$b->query_async("SELECT zk_acquire('x', 1)");
 		wait_zk_waiting($zkc, queue('x'), 1);
 		$a->query_ok($end);
-		like($b->wait_result, qr/^\d+$/, "$end gives it back");
+		like($b->wait_result, qr/^\d+$/, "$end releases it");
 		$b->query_ok("SELECT zk_release('x')");
 	}
 	$a->query_ok("BEGIN; SELECT zk_try_xact_acquire('x', 2 - 1, '1 min'); SAVEPOINT s");
@@ -93,7 +93,7 @@ sub test_transactions
 	$b->query_async("SELECT zk_acquire('x', 1)");
 	wait_zk_waiting($zkc, queue('x'), 1);
 	$a->query_ok('ROLLBACK TO s');
-	like($b->wait_result, qr/^\d+$/, 'ROLLBACK TO gives back what was taken after the savepoint');
+	like($b->wait_result, qr/^\d+$/, 'ROLLBACK TO releases what was taken after the savepoint');
 	$_->quit for $a, $b;
 	return;
 }

@@ -216,7 +216,7 @@ sub test_loss
 	failed_with($s, '40001', 'a permit removed by hand is a loss', like => qr/"l"/);
 	$s->query_ok('ROLLBACK');
 	works($s, "SELECT scope, count, state FROM zk_held_locks", 'session|1|held', 'told once; the other one stays');
-	works($s, "SELECT zk_release('l')", 't', 'and can be given back');
+	works($s, "SELECT zk_release('l')", 't', 'and can be released');
 
 	$s->query_ok("BEGIN; INSERT INTO t VALUES ('lost')");
 	$s->query_ok("SELECT zk_xact_acquire('l', 5)");

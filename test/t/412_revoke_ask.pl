@@ -76,7 +76,7 @@ is_deeply([ $zkc->children('/') ], ['zookeeper'], 'and no znode is made');
 	wait_until('the requests', sub { $second->query('SELECT zk_revoked(7) AND zk_revoked(7, 8)') eq 't' });
 	works($second, "SELECT zk_revoked('7'), zk_revoked(8, 7)", 'f|f', 'the holder sees them by these keys alone');
 	$second->query_ok('SELECT zk_unlock_all()');
-	nothing_left($zkc, 'what was asked for is given back');
+	nothing_left($zkc, 'what was asked for is released');
 }
 
 # Other programs: the message is exact, and a watch fires.

@@ -143,7 +143,7 @@ my $theirs = $java->lock(mutex => path('x'));
 	$here->query_ok("SELECT zk_lock('q')");
 	ok(!$multi->acquire(0), 'several: all of theirs, or none');
 	works($there, "SELECT zk_try_lock('p', '30s')", 't',
-		'several: what they got of it they give back');
+		'several: what they got of it they release');
 	$multi->acquire_async;
 	queue('p', 2);
 	works($there, "SELECT zk_unlock('p')", 't', 'several: one of ours is released');

@@ -160,7 +160,7 @@ my $other_writer = $java->lock(write => path('x'));
 		'our upgrade: ahead of a writer of theirs that waits');
 	ok(!$other_writer->finished, 'our upgrade: which goes on waiting');
 	ok(!$reader->acquire(0), 'our upgrade: and keeps readers of theirs out');
-	works($here, "SELECT zk_unlock('x')", 't', 'our upgrade: given back');
+	works($here, "SELECT zk_unlock('x')", 't', 'our upgrade: released');
 	ok(!$other_writer->finished, 'our upgrade: and still shared');
 	$here->query_ok("SELECT zk_unlock_shared('x')");
 	ok($other_writer->wait_result, 'our upgrade: then the writer is next');

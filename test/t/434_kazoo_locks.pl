@@ -150,7 +150,7 @@ sub who
 	ok(!$writer->finished, 'our downgrade: lets no writer of theirs in');
 	works($here, "SELECT zk_lock('x')", $token,
 		'our upgrade: ahead of a writer of theirs that waits');
-	works($here, "SELECT zk_unlock('x')", 't', 'our upgrade: given back');
+	works($here, "SELECT zk_unlock('x')", 't', 'our upgrade: released');
 	ok(!$writer->finished, 'our upgrade: and still shared');
 	$here->query_ok("SELECT zk_unlock_shared('x')");
 	ok($writer->wait_result, 'our upgrade: then the writer is next');

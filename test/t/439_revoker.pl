@@ -56,7 +56,7 @@ ok($theirs->asked(30000), 'which gets the request');
 $far->query_async("SELECT zk_lock('x')");
 $theirs->release;
 like($far->wait_result, qr/^\d+$/, 'and releases');
-works($far, "SELECT zk_unlock('x')", 't', 'the lock is given back');
+works($far, "SELECT zk_unlock('x')", 't', 'the lock is released');
 
 $_->quit for $s, $far;
 $_->close for $theirs, $asking;

@@ -76,7 +76,7 @@ for my $sql (take('y'), "SELECT zk_xact_lock_shared('y')")
 	is_ended_by_a_holder("two in front: $sql", %s);
 }
 
-# Does it stand in the first tier behind the other, and nobody else?
+# Does it wait for the local lock behind the other, and nobody else?
 sub stands_behind
 {
 	my ($s, $other) = @_;

@@ -315,7 +315,7 @@ asked(Ask *ask, Party *party, ZklRequest *request)
 
 Ask *
 ask_all(Party *party, int n, const char *const *names, const ZklMode *modes,
-		bool try_only)
+		bool non_blocking)
 {
 	Ask		   *ask = unused_ask();
 
@@ -331,7 +331,7 @@ ask_all(Party *party, int n, const char *const *names, const ZklMode *modes,
 	ask->n = n;
 	ask->size = 0;
 	return asked(ask, party,
-				 zkl_lock_request(party->session, ask->items, n, try_only,
+				 zkl_lock_request(party->session, ask->items, n, non_blocking,
 								  party->data, (int) strlen(party->data)));
 }
 
@@ -357,7 +357,7 @@ lock_now(Party *party, const char *name, ZklMode mode)
 }
 
 static Ask *
-ask_for_permit(Party *party, const char *name, int size, bool try_only)
+ask_for_permit(Party *party, const char *name, int size, bool non_blocking)
 {
 	Ask		   *ask = unused_ask();
 
@@ -367,7 +367,7 @@ ask_for_permit(Party *party, const char *name, int size, bool try_only)
 	ask->n = 1;
 	ask->size = size;
 	return asked(ask, party,
-				 zkl_permit_request(party->session, name, size, try_only,
+				 zkl_permit_request(party->session, name, size, non_blocking,
 									party->data, (int) strlen(party->data)));
 }
 

@@ -85,7 +85,7 @@ extern void scene_leave(Party *party);
 extern void scene_end(const char *promise);
 
 extern Ask *ask_all(Party *party, int n, const char *const *names,
-					const ZklMode *modes, bool try_only);
+					const ZklMode *modes, bool non_blocking);
 extern Ask *ask_for(Party *party, const char *name, ZklMode mode);
 extern Ask *try_for(Party *party, const char *name, ZklMode mode);
 

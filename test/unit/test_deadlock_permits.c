@@ -221,7 +221,7 @@ test_stale(void)
 	}
 	release_all(B);
 	fake_run_all();
-	is_int(permits_of(C, "s"), 1, "a permit is given back: who waited has it");
+	is_int(permits_of(C, "s"), 1, "a permit is released: who waited has it");
 	nobody_gives_way("... while others still think it waits");
 	scene_end(NULL);
 
@@ -237,7 +237,7 @@ test_stale(void)
 	fake_quirks.deny_breaks = true;
 	release_permit(A, "s");
 	lock_now(A, "x", X);
-	is_int(permits_of(C, "s"), 0, "a permit can't be given back yet (%s)", layout());
+	is_int(permits_of(C, "s"), 0, "a permit can't be released yet (%s)", layout());
 	nobody_gives_way("... as it will be");
 	fake_quirks.deny = NULL;
 	publish_all();

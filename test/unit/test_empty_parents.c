@@ -309,14 +309,14 @@ test_permit_together(void)
 
 /* A contender that comes "lead" steps before the delete, or after it. */
 static void
-race(int lead, int size, bool try_only)
+race(int lead, int size, bool non_blocking)
 {
 	Ask		   *b;
 
 	scene_begin(2);
 	permit_once(A, "s");
 	fake_stall(5500);
-	b = try_only ? try_permit(B, "s", size) : ask_permit(B, "s", size);
+	b = non_blocking ? try_permit(B, "s", size) : ask_permit(B, "s", size);
 	for (int i = 0; i < lead; i++)
 		fake_step(B->client);
 	(void) fake_ring(A->client);

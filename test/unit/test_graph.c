@@ -362,7 +362,7 @@ test_names(void)
 		   "1000000000000001>fedcba9876543210(1000000000000001) "
 		   "d>1000000000000001(1000000000000001) e>1000000000000001(1000000000000001)",
 		   "needs, those of which any suffices, and dependents");
-	ok(reports.n == 2 && !reports.nodes[1].claims && reports.nodes[0].claims &&
+	ok(reports.n == 2 && !reports.nodes[1].is_victim_claim && reports.nodes[0].is_victim_claim &&
 	   reports.nodes[1].number == 7 && reports.nodes[0].number == INT32_MIN &&
 	   reports.nodes[0].wait == 10, "... and what else they say");
 

@@ -137,7 +137,7 @@ test_nodes(void)
 	begin(1);
 	permit_now(A, "s", 7);
 	is_int(permits_of(A, "s"), 1, "a permit is granted");
-	is_int(count_nodes(queue()), 0, "the mutex is given back");
+	is_int(count_nodes(queue()), 0, "the mutex is released");
 	is_str(data_of(pool_of("s", "")), "7", "the size is the pool's data");
 	is_int(fake_tree_find(pool_of("s", ""))->container, !kazoo,
 		   "a pool in Curator's layout goes with its last user");
@@ -167,7 +167,7 @@ test_count(void)
 	is_int(count_nodes(queue()), 0, "... nor in the queue");
 	release_permit(B, "s");
 	fake_run_all();
-	is_int(status_of_try(D, 3), ZKL_OK, "what is given back is available");
+	is_int(status_of_try(D, 3), ZKL_OK, "what is released is available");
 	is_int(status_of_try(B, 3), ZKL_BUSY, "... once");
 	end("never more than the size");
 }
@@ -363,11 +363,11 @@ test_own_pending_deletes(void)
 	is_int(status_of_try(B, 1), ZKL_BUSY, "another session gets that status");
 	a = try_permit(A, "s", 1);
 	fake_run_all();
-	is_int(a->status, ZKL_PENDING, "who gave it back waits until it has gone");
+	is_int(a->status, ZKL_PENDING, "who released it waits until it has gone");
 	fake_advance(10000);
 	fake_run_all();
 	is_int(a->status, ZKL_OK, "... and has a permit then");
-	end("permits given back");
+	end("permits released");
 
 	begin(1);
 	status_of_another(A, 1);
@@ -379,7 +379,7 @@ test_own_pending_deletes(void)
 	fake_quirks.deny = NULL;
 	fake_advance(10000);
 	is_int(status_of_try(A, 1), ZKL_OK, "... but has the permit once the node has gone");
-	end("permits that cannot be given back");
+	end("permits that cannot be released");
 
 	/* The delete is refused only after the permits were counted. */
 	begin(1);
@@ -464,11 +464,11 @@ test_missed(void)
 	fake_run_all();
 	release_permit(A, "s");
 	fake_run_all();
-	is_int(b->status, ZKL_PENDING, "who is cut off does not see a permit given back");
+	is_int(b->status, ZKL_PENDING, "who is cut off does not see a permit released");
 	fake_connect(B->client);
 	fake_run_all();
 	is_int(b->status, ZKL_OK, "... but gets it on the next connection");
-	end("a permit given back during an outage");
+	end("a permit released during an outage");
 }
 
 static void
@@ -504,7 +504,7 @@ test_expiry(void)
 	is_int(b->status, ZKL_PENDING, "... and waits on");
 	fake_expire(A->client);
 	fake_run_all();
-	is_int(b->status, ZKL_OK, "a session that expires gives back its permits");
+	is_int(b->status, ZKL_OK, "a session that expires releases its permits");
 	end("expiry");
 }
 
@@ -624,7 +624,7 @@ test_limits(void)
 	is_int(status_of_another(A, 5), ZKL_OK, "a permit is one node");
 	is_int(status_of_another(A, 5), ZKL_TOO_MANY, "one more is too many");
 	release_all(A);
-	is_int(status_of_another(A, 5), ZKL_OK, "but not when the other one is given back");
+	is_int(status_of_another(A, 5), ZKL_OK, "but not when the other one is released");
 	end("limits");
 }
 

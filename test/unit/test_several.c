@@ -315,7 +315,7 @@ test_sequence_restart(void)
 	reduce(A, "a", NONE);
 	fake_run_all();
 	forget(lock_now(A, "a", X));
-	is_int(mode_of(A, "a"), X, "the one above is given back, and the lock is created again");
+	is_int(mode_of(A, "a"), X, "the one above is released, and the lock is created again");
 	ok(strstr(node_of(A, "a"), "__WRIT__0000000000") != NULL, "... with numbers from nought");
 	is_int(nodes_of(A, NULL), 1, "nothing else is left");
 	scene_end("exclusion and tokens, numbers restarted");
@@ -365,7 +365,7 @@ test_sequence_restart_after_loss(void)
 	reduce(A, "a", NONE);
 	heal();
 	ok(strstr(node_of(B, "a"), "__WRIT__0000000000") != NULL,
-	   "a number too high is given back, also when its answer was lost");
+	   "a number too high is released, also when its answer was lost");
 	is_int(mode_of(B, "a"), X, "... and the lock is granted");
 	scene_end("exclusion and tokens, a drain after a loss");
 }

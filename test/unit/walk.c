@@ -19,7 +19,7 @@ dice(int n)
 
 void
 ask_by_chance(Party *party, const char *const *names, int n_names, int n_wanted,
-			  bool try_only)
+			  bool non_blocking)
 {
 	const char *wanted[MAX_ITEMS];
 	ZklMode		modes[MAX_ITEMS];
@@ -37,7 +37,7 @@ ask_by_chance(Party *party, const char *const *names, int n_names, int n_wanted,
 	}
 	give_up_all(party);
 	if (n > 0)
-		ask_all(party, n, wanted, modes, try_only);
+		ask_all(party, n, wanted, modes, non_blocking);
 }
 
 void

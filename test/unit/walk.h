@@ -21,7 +21,7 @@ extern int	dice(int n);
  * requests first.
  */
 extern void ask_by_chance(Party *party, const char *const *names, int n_names,
-						  int n_wanted, bool try_only);
+						  int n_wanted, bool non_blocking);
 
 /* Breaks the connection, schedules a fault, or reconnects. */
 extern void shake_connection(Party *party, bool with_expiry);

@@ -54,7 +54,7 @@ typedef struct ZklockHold
 	int			capacity;		/* capacity of the semaphore */
 	int64		shown_in;		/* session that shows the permit (lock_table.c), or 0 */
 	int			n_shown;		/* in the semaphore's youngest entry: number of permits shown */
-	uint64		listed_in;		/* ... and for a lock: the last list with it (name_list.c) */
+	uint64		in_list;		/* ... and for a lock: the last list with it (name_list.c) */
 	ZklockName	name;
 	ZklockModeCounts shared;
 	ZklockModeCounts exclusive;

@@ -18,11 +18,11 @@ zklock_list_hold(ZklockNameList *list, ZklockHold *hold)
 
 	if (list->id == 0)
 		list->id = ++last_id;
-	if (first->listed_in == list->id)
+	if (first->in_list == list->id)
 		return;
-	first->listed_in = list->id;
-	if (list->n_listed < ZKLOCK_LISTED_NAMES)
-		list->listed[list->n_listed++] = hold->name.display;
+	first->in_list = list->id;
+	if (list->n_names < ZKLOCK_LIST_NAMES)
+		list->names[list->n_names++] = hold->name.display;
 	list->n++;
 }
 
@@ -30,13 +30,13 @@ const char *
 zklock_list_text(const ZklockNameList *list)
 {
 	static char text[ZKLOCK_LIST_BYTES];
-	int			n_others = list->n - list->n_listed;
+	int			n_others = list->n - list->n_names;
 	size_t		length = 0;
 
 	text[0] = '\0';
-	for (int i = 0; i < list->n_listed; i++)
+	for (int i = 0; i < list->n_names; i++)
 		length += snprintf(text + length, sizeof(text) - length, "%s\"%.*s\"",
-						   i == 0 ? "" : ", ", ZKLOCK_LISTED_BYTES, list->listed[i]);
+						   i == 0 ? "" : ", ", ZKLOCK_LIST_NAME_BYTES, list->names[i]);
 	if (n_others > 0)
 		snprintf(text + length, sizeof(text) - length, " and %d %s",
 				 n_others, n_others == 1 ? "other" : "others");

@@ -10,20 +10,20 @@
 
 #include "backend/base/holds.h"
 
-#define ZKLOCK_LISTED_NAMES 5
+#define ZKLOCK_LIST_NAMES 5
 
 /* Of one name.  No server encoding needs more than twice as many bytes as UTF-8. */
-#define ZKLOCK_LISTED_BYTES (2 * ZKLOCK_MAX_NAME_BYTES)
+#define ZKLOCK_LIST_NAME_BYTES (2 * ZKLOCK_MAX_NAME_BYTES)
 
 /* Of the whole text. */
-#define ZKLOCK_LIST_BYTES (ZKLOCK_LISTED_NAMES * (ZKLOCK_LISTED_BYTES + 4) + 32)
+#define ZKLOCK_LIST_BYTES (ZKLOCK_LIST_NAMES * (ZKLOCK_LIST_NAME_BYTES + 4) + 32)
 
 typedef struct ZklockNameList
 {
 	uint64		id;				/* 0: empty */
 	int			n;				/* number of names; selects singular or plural */
-	int			n_listed;
-	const char *listed[ZKLOCK_LISTED_NAMES];
+	int			n_names;
+	const char *names[ZKLOCK_LIST_NAMES];
 } ZklockNameList;
 
 /*

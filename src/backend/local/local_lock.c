@@ -109,7 +109,7 @@ register_attempt_timeout(void)
  * "catch_deadlock", for a caller that does not want to wait, also that of a deadlock.
  */
 static bool
-acquire_with_timeout(const LOCKTAG *tag, LOCKMODE mode, int limit_ms,
+acquire_with_timeout(const LOCKTAG *tag, LOCKMODE mode, int timeout_ms,
 					 bool catch_deadlock)
 {
 	MemoryContext context = CurrentMemoryContext;
@@ -121,7 +121,7 @@ acquire_with_timeout(const LOCKTAG *tag, LOCKMODE mode, int limit_ms,
 	MemoryContextSwitchTo(context);
 	PG_TRY();
 	{
-		enable_timeout_after(attempt_timeout, limit_ms);
+		enable_timeout_after(attempt_timeout, timeout_ms);
 		(void) LockAcquire(tag, mode, true, false);
 		disable_timeout(attempt_timeout, false);
 		(void) zklock_cancel_settle(ZKLOCK_CANCEL_TIMEOUT);
@@ -168,7 +168,7 @@ zklock_local_is_held(uint64 key)
 }
 
 bool
-zklock_local_acquire(uint64 key, ZklMode mode, int64 limit_ms, bool *waited)
+zklock_local_acquire(uint64 key, ZklMode mode, int64 timeout_ms, bool *waited)
 {
 	LOCKTAG		tag;
 
@@ -181,19 +181,19 @@ zklock_local_acquire(uint64 key, ZklMode mode, int64 limit_ms, bool *waited)
 	 * itself; then the lock is granted at once, or there are other holders.
 	 */
 	if (!IsInParallelMode() && zklock_local_is_held(key) &&
-		acquire_with_timeout(&tag, lock_mode(mode), 1, limit_ms == 0))
+		acquire_with_timeout(&tag, lock_mode(mode), 1, timeout_ms == 0))
 		return true;
-	if (limit_ms == 0)
+	if (timeout_ms == 0)
 		return false;
 	*waited = true;
 
 	/* If the user's lock_timeout ends first, its error is the right one. */
-	if (limit_ms == ZKLOCK_NO_LIMIT || (LockTimeout > 0 && LockTimeout <= limit_ms))
+	if (timeout_ms == ZKLOCK_NO_TIMEOUT || (LockTimeout > 0 && LockTimeout <= timeout_ms))
 	{
 		acquire_without_timeout(&tag, lock_mode(mode));
 		return true;
 	}
-	return acquire_with_timeout(&tag, lock_mode(mode), (int) Min(limit_ms, INT_MAX),
+	return acquire_with_timeout(&tag, lock_mode(mode), (int) Min(timeout_ms, INT_MAX),
 								false);
 }
 

@@ -72,8 +72,8 @@ is_read(void *arg, int64 *check_again)
 	if (zkl_scan_status(reading->scan) != ZKL_PENDING)
 		return true;
 	zkl_session_info(reading->session, &info);
-	return zklock_outage_is_over_limit(&reading->outage, reading->session,
-									   info.n_answers, zkl_now_ms(), check_again);
+	return zklock_outage_exceeds_timeout(&reading->outage, reading->session,
+										 info.n_answers, zkl_now_ms(), check_again);
 }
 
 /* Waits for the answer.  Returns false if the scan is to be retried in a new session. */

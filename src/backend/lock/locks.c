@@ -84,7 +84,7 @@ request_remote(void *arg, ZklSession *session)
 		items[n].held = hold->lock;
 		n++;
 	}
-	request = zkl_lock_request(session, items, n, a->item->limit_ms == 0,
+	request = zkl_lock_request(session, items, n, a->item->timeout_ms == 0,
 							   data, strlen(data));
 	status = zklock_await_request(&a->timeout, session, request, actions, n);
 	if (status == ZKL_OK)
@@ -113,43 +113,43 @@ acquire_remote(LockAcquisition *a)
  * parallel query a timed attempt has no local wait, so it waits in the ensemble.
  */
 static bool
-can_do_without(const ZklockHold *hold, int64 limit)
+can_do_without(const ZklockHold *hold, int64 timeout_ms)
 {
 	if (hold->mode != ZKL_MODE_NONE && !zklock_local_is_held(hold->local_key))
 		return true;
-	return limit > 0 && IsInParallelMode();
+	return timeout_ms > 0 && IsInParallelMode();
 }
 
 /*
- * Returns what is left of the limit; after requeueing, also of lock_timeout, which
+ * Returns what is left of the timeout; after requeueing, also of lock_timeout, which
  * PostgreSQL would start from zero.
  */
 static int64
-local_limit(const LockAcquisition *a, bool *is_lock_timeout)
+local_timeout(const LockAcquisition *a, bool *is_lock_timeout)
 {
-	int64		limit = zklock_timeout_left(&a->timeout);
+	int64		timeout_ms = zklock_timeout_left(&a->timeout);
 	int64		left;
 
 	*is_lock_timeout = false;
 	if (!a->requeued || LockTimeout <= 0)
-		return limit;
+		return timeout_ms;
 	left = Max(LockTimeout - (zkl_now_ms() - a->timeout.started), 1);
-	if (limit != ZKLOCK_NO_LIMIT && limit <= left)
-		return limit;
+	if (timeout_ms != ZKLOCK_NO_TIMEOUT && timeout_ms <= left)
+		return timeout_ms;
 	*is_lock_timeout = true;
 	return left;
 }
 
-/* Returns false if the limit is reached; if that is lock_timeout, throws. */
+/* Returns false if the timeout has passed; if it is lock_timeout, throws. */
 static bool
-wait_local(LockAcquisition *a, ZklockHold *hold, int64 limit, bool is_lock_timeout)
+wait_local(LockAcquisition *a, ZklockHold *hold, int64 timeout_ms, bool is_lock_timeout)
 {
 	ZklockAction action = ZKLOCK_ACTION_LOCK(hold->name.display);
 	ErrorContextCallback context = {error_context_stack, zklock_name_action, &action};
 	bool		acquired;
 
 	error_context_stack = &context;
-	acquired = zklock_local_acquire(hold->local_key, a->item->mode, limit,
+	acquired = zklock_local_acquire(hold->local_key, a->item->mode, timeout_ms,
 									&a->timeout.waited);
 	if (!acquired && is_lock_timeout)
 		ereport(ERROR,
@@ -167,7 +167,7 @@ acquire_local(LockAcquisition *a)
 		ZklockHold *hold = a->holds[i];
 		ZklockModeCounts *counts = zklock_hold_counts(hold, a->item->mode);
 		bool		is_lock_timeout;
-		int64		limit = local_limit(a, &is_lock_timeout);
+		int64		timeout_ms = local_timeout(a, &is_lock_timeout);
 		bool		optional;
 
 		CHECK_FOR_INTERRUPTS();
@@ -175,12 +175,12 @@ acquire_local(LockAcquisition *a)
 			continue;
 		if (!hold->exclusive.local && !hold->shared.local)
 			hold->local_key = hold->name.hash ^ zklock_session_place();
-		optional = can_do_without(hold, limit);
+		optional = can_do_without(hold, timeout_ms);
 		if (optional)
-			limit = 0;
+			timeout_ms = 0;
 		else if (hold->mode >= a->item->mode)
-			limit = ZKLOCK_NO_LIMIT;	/* held in a stronger mode: granted at once */
-		counts->local = wait_local(a, hold, limit, is_lock_timeout);
+			timeout_ms = ZKLOCK_NO_TIMEOUT; /* held in a stronger mode: granted at once */
+		counts->local = wait_local(a, hold, timeout_ms, is_lock_timeout);
 		if (!counts->local && !optional)
 			return false;
 	}
@@ -244,7 +244,7 @@ can_requeue(const LockAcquisition *a)
 {
 	const ZklockHold *hold = a->holds[0];
 
-	return a->n == 1 && !a->requeued && a->item->limit_ms != 0 &&
+	return a->n == 1 && !a->requeued && a->item->timeout_ms != 0 &&
 		!IsInParallelMode() && hold->mode == ZKL_MODE_NONE &&
 		hold->exclusive.local != hold->shared.local;
 }
@@ -311,7 +311,7 @@ acquire_both(LockAcquisition *a)
 bool
 zklock_acquire(ZklockAcquisition *item)
 {
-	LockAcquisition a = {.item = item, .timeout.limit_ms = item->limit_ms};
+	LockAcquisition a = {.item = item, .timeout.timeout_ms = item->timeout_ms};
 	ZklockHold *single;
 	volatile bool acquired = false;
 

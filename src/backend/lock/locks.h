@@ -17,7 +17,7 @@ typedef struct ZklockAcquisition
 	int			n;
 	ZklMode		mode;
 	ZklockScope scope;
-	int64		limit_ms;		/* for other holders; or ZKLOCK_NO_LIMIT */
+	int64		timeout_ms;		/* for other holders; or ZKLOCK_NO_TIMEOUT */
 } ZklockAcquisition;
 
 /*

@@ -57,14 +57,14 @@ zklock_on_loss_io(void)
 }
 
 static bool
-is_lost(const ZklockHold *hold, bool session_is_over)
+is_lost(const ZklockHold *hold, bool session_is_lost)
 {
-	return hold->lock != NULL && (session_is_over || zkl_lock_is_lost(hold->lock));
+	return hold->lock != NULL && (session_is_lost || zkl_lock_is_lost(hold->lock));
 }
 
 /* Marks the lost locks; returns their number. */
 static int
-mark_lost(bool session_is_over)
+mark_lost(bool session_is_lost)
 {
 	int			n = 0;
 	dlist_iter	iter;
@@ -73,7 +73,7 @@ mark_lost(bool session_is_over)
 	{
 		ZklockHold *hold = dlist_container(ZklockHold, link, iter.cur);
 
-		hold->lost = is_lost(hold, session_is_over);
+		hold->lost = is_lost(hold, session_is_lost);
 		n += hold->lost;
 	}
 	return n;
@@ -99,11 +99,11 @@ list_locks(bool lost_only, int *n)
 
 /* Returns why "n" locks are lost, for DETAIL. */
 static char *
-lost_detail(ZklSession *session, bool session_is_over, int n)
+lost_detail(ZklSession *session, bool session_is_lost, int n)
 {
 	const char *reason = n == 1 ? "The znode was removed" : "The znodes were removed";
 
-	if (session_is_over)
+	if (session_is_lost)
 		reason = zkl_session_state(session) == ZKL_SESSION_AUTH_FAILED
 			? "The ZooKeeper ensemble refused the session's credentials"
 			: "The ZooKeeper session expired";
@@ -132,7 +132,7 @@ zklock_check_loss(void)
 	ZklSession *session = zklock_session_current();
 	const char *names = NULL;
 	const char *detail = NULL;
-	bool		over;
+	bool		session_lost;
 	int			n;
 
 	(void) zklock_cancel_settle(ZKLOCK_CANCEL_LOSS);
@@ -143,21 +143,21 @@ zklock_check_loss(void)
 	 * The session can end at any moment, in its own thread.  Close it only if everything
 	 * that was held in it is marked as lost.
 	 */
-	over = zklock_session_is_over(session);
-	n = mark_lost(over);
-	if (!over && n > 0 && zklock_session_is_over(session))
+	session_lost = zklock_session_is_lost(session);
+	n = mark_lost(session_lost);
+	if (!session_lost && n > 0 && zklock_session_is_lost(session))
 	{
-		over = true;
-		n = mark_lost(over);
+		session_lost = true;
+		n = mark_lost(session_lost);
 	}
 	if (n > 0)
 	{
 		names = list_locks(true, &n);
-		detail = lost_detail(session, over, n);
+		detail = lost_detail(session, session_lost, n);
 		zklock_fail_transaction(names);
 		forget_lost();
 	}
-	if (over)
+	if (session_lost)
 		zklock_session_close(ZKLOCK_CLOSE_MS);
 	if (n > 0)
 		ereport(ERROR,
@@ -199,7 +199,7 @@ void
 zklock_rewrite_cancel(ErrorData *cancel)
 {
 	ZklSession *session = zklock_session_current();
-	bool		over;
+	bool		session_lost;
 	const char *names;
 	int			n;
 
@@ -209,14 +209,14 @@ zklock_rewrite_cancel(ErrorData *cancel)
 		return;
 	if (session == NULL)
 		return;
-	over = zklock_session_is_over(session);
-	n = mark_lost(over);
+	session_lost = zklock_session_is_lost(session);
+	n = mark_lost(session_lost);
 	if (n == 0)
 		return;
 	cancel->sqlerrcode = ERRCODE_T_R_SERIALIZATION_FAILURE;
 	names = list_locks(true, &n);
 	cancel->message = psprintf(n == 1 ? LOST_ONE : LOST_SEVERAL, names);
-	cancel->detail = lost_detail(session, over, n);
+	cancel->detail = lost_detail(session, session_lost, n);
 	cancel->hint = pstrdup(LOST_HINT);
 	rewritten = true;
 	zklock_fail_transaction(names);
@@ -226,12 +226,12 @@ static bool
 is_any_lost(void)
 {
 	ZklSession *session = zklock_session_current();
-	bool		over = session && zklock_session_is_over(session);
+	bool		session_lost = session && zklock_session_is_lost(session);
 	dlist_iter	iter;
 
 	dlist_foreach(iter, &zklock_holds)
 	{
-		if (is_lost(dlist_container(ZklockHold, link, iter.cur), over))
+		if (is_lost(dlist_container(ZklockHold, link, iter.cur), session_lost))
 			return true;
 	}
 	return false;
@@ -289,7 +289,7 @@ confirm(ZklSession *session, int session_timeout_ms)
 		PG_RE_THROW();
 	}
 	PG_END_TRY();
-	zklock_check_loss();		/* closes a session that is over */
+	zklock_check_loss();		/* closes a lost session */
 	unconfirmed = c.status != ZKL_OK;
 	if (!unconfirmed)
 		return;
@@ -397,7 +397,7 @@ zklock_note_late_loss(void)
 
 	/* A loss in a command that cannot fail is reported by the next statement. */
 	if (!at_commit || !zklock_cancel_is_requested(ZKLOCK_CANCEL_LOSS) || session == NULL ||
-		mark_lost(zklock_session_is_over(session)) == 0)
+		mark_lost(zklock_session_is_lost(session)) == 0)
 		return;
 	names = list_locks(true, &n);
 	ereport(LOG,

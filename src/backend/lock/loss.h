@@ -13,7 +13,7 @@ extern void zklock_on_loss_io(void);
 
 /*
  * If locks were lost since the last call, removes them and raises 40001 with their names;
- * the transaction can no longer commit.  Closes a session that is over.  Otherwise does
+ * the transaction can no longer commit.  Closes a lost session.  Otherwise does
  * nothing.  No network.
  */
 extern void zklock_check_loss(void);

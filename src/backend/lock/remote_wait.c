@@ -3,7 +3,7 @@
  * remote_wait.c
  *		Waits in a queue of the ensemble.
  *
- * Decides when a call gives up: its own limit is reached, or the connection does
+ * Decides when a call gives up: its own timeout has passed, or the connection does
  * not come back.  Logs long waits.  The sleeping itself is in wait.c, and the
  * counting of what is held in locks.c and semaphores.c.
  *
@@ -78,7 +78,7 @@ static bool
 is_blocked_too_long(RemoteWait *w, ZklRequestInfo *info, int64 now,
 					int64 *check_again)
 {
-	if (w->timeout->limit_ms > 0)
+	if (w->timeout->timeout_ms > 0)
 	{
 		if (zklock_timeout_left(w->timeout) == 0)
 			return true;
@@ -98,8 +98,8 @@ is_blocked_too_long(RemoteWait *w, ZklRequestInfo *info, int64 now,
 }
 
 bool
-zklock_outage_is_over_limit(ZklockOutage *outage, ZklSession *session,
-							uint64 n_answers, int64 now, int64 *check_again)
+zklock_outage_exceeds_timeout(ZklockOutage *outage, ZklSession *session,
+							  uint64 n_answers, int64 now, int64 *check_again)
 {
 	if (n_answers != outage->n_answers)
 		outage->unanswered_since = 0;
@@ -173,14 +173,14 @@ is_granted(void *arg, int64 *check_again)
 	zkl_request_info(w->request, &info);
 	if (info.blocked)
 		zklock_wait_is_for(ZKLOCK_WAIT_LOCK);
-	if (w->timeout->limit_ms == 0 && is_refused(w, &info, now, check_again))
+	if (w->timeout->timeout_ms == 0 && is_refused(w, &info, now, check_again))
 		return true;
-	if ((w->timeout->limit_ms != 0 || info.is_permit) &&
+	if ((w->timeout->timeout_ms != 0 || info.is_permit) &&
 		(info.was_blocked || w->timeout->queued))
 		return is_blocked_too_long(w, &info, now, check_again);
 	/* A call that needs an answer to go on cannot wait forever. */
-	if (zklock_outage_is_over_limit(&w->outage, w->session, info.n_answers, now,
-									&outage_ends))
+	if (zklock_outage_exceeds_timeout(&w->outage, w->session, info.n_answers, now,
+									  &outage_ends))
 		zklock_fail(&w->actions[Max(info.culprit, 0)], zklock_connection_lost());
 	*check_again = Min(*check_again, outage_ends);
 	return false;
@@ -190,7 +190,7 @@ is_granted(void *arg, int64 *check_again)
 static void
 note_wait(ZklockTimeout *timeout, const ZklRequestInfo *info)
 {
-	if (timeout->limit_ms == 0 && !info->is_permit)
+	if (timeout->timeout_ms == 0 && !info->is_permit)
 		return;
 	timeout->waited = timeout->waited || info->was_blocked;
 	timeout->queued = timeout->queued || info->was_blocked;
@@ -266,7 +266,7 @@ zklock_await_request(ZklockTimeout *timeout, ZklSession *session,
 	}
 }
 
-/* Returns the session, connected; or NULL if the call has queued and its limit is reached. */
+/* Returns the session, connected; or NULL if the call has queued and its timeout has passed. */
 static ZklSession *
 reach_session(const ZklockTimeout *timeout, const ZklockAction *action)
 {
@@ -274,7 +274,7 @@ reach_session(const ZklockTimeout *timeout, const ZklockAction *action)
 
 	if (!timeout->queued)
 		return zklock_session_ready(action);
-	return zklock_session_by(action, left == ZKLOCK_NO_LIMIT ? ZKLOCK_NEVER
+	return zklock_session_by(action, left == ZKLOCK_NO_TIMEOUT ? ZKLOCK_NEVER
 							 : zkl_now_ms() + left);
 }
 

@@ -23,8 +23,8 @@ typedef struct ZklockOutage
  * that comes back and is lost without an answer does not count.  If not, *check_again is
  * the time of the next check.  "n_answers" counts the session's answers so far.
  */
-extern bool zklock_outage_is_over_limit(ZklockOutage *outage, ZklSession *session,
-										uint64 n_answers, int64 now, int64 *check_again);
+extern bool zklock_outage_exceeds_timeout(ZklockOutage *outage, ZklSession *session,
+										  uint64 n_answers, int64 now, int64 *check_again);
 
 /*
  * Waits for the request under lock_timeout, interruptibly.  "actions" are those of its
@@ -41,7 +41,7 @@ extern ZklStatus zklock_await_request(ZklockTimeout *timeout, ZklSession *sessio
  * Makes a request in the connected session, and after the loss of the session again in
  * another one.  "request" waits for its request with zklock_await_request() and returns
  * the status.  Returns false on timeout.  A call that has not queued yet waits up to
- * zklock.connect_timeout for a connection, and throws; later up to its own limit.
+ * zklock.connect_timeout for a connection, and throws; later up to its own timeout.
  */
 extern bool zklock_acquire_remote(ZklockTimeout *timeout, const ZklockAction *action,
 								  ZklStatus (*request) (void *arg, ZklSession *session),

@@ -48,7 +48,7 @@ raise_other_capacity(const char *display, int capacity, int asked)
  * are all there are, no other session could end the wait.
  */
 static void
-check_own_permits(const ZklockName *name, int capacity, int64 limit_ms)
+check_own_permits(const ZklockName *name, int capacity, int64 timeout_ms)
 {
 	int			n = 0;
 	ZklockHold *hold = NULL;
@@ -61,7 +61,7 @@ check_own_permits(const ZklockName *name, int capacity, int64 limit_ms)
 			raise_other_capacity(name->display, hold->capacity, capacity);
 		n++;
 	}
-	if (n >= capacity && limit_ms != 0)
+	if (n >= capacity && timeout_ms != 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_T_R_DEADLOCK_DETECTED),
 				 errmsg("deadlock detected while waiting for semaphore \"%s\"",
@@ -84,7 +84,7 @@ request_remote(void *arg, ZklSession *session)
 
 	zklock_show_permit(a->hold, session);
 	request = zkl_permit_request(session, a->hold->name.encoded, a->hold->capacity,
-								 a->timeout.limit_ms == 0, data, strlen(data));
+								 a->timeout.timeout_ms == 0, data, strlen(data));
 	status = zklock_await_request(&a->timeout, session, request, &action, 1);
 	if (status == ZKL_OK)
 		zklock_hold_granted(a->hold, zkl_request_lock(request, 0),
@@ -98,15 +98,15 @@ request_remote(void *arg, ZklSession *session)
 
 int64
 zklock_acquire_permit(const ZklockName *name, int capacity, ZklockScope scope,
-					  int64 limit_ms)
+					  int64 timeout_ms)
 {
-	PermitAcquisition a = {.timeout.limit_ms = limit_ms};
+	PermitAcquisition a = {.timeout.timeout_ms = timeout_ms};
 	volatile bool acquired = false;
 	int64		token;
 
 	zklock_check_loss();
 	zklock_check_session_settings(&ZKLOCK_ACTION_PERMIT(name->display));
-	check_own_permits(name, capacity, limit_ms);
+	check_own_permits(name, capacity, timeout_ms);
 	a.timeout.started = zkl_now_ms();
 	a.timeout.semaphore = name->hash;
 	a.hold = zklock_hold_prepare_permit(name, capacity);

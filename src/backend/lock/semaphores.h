@@ -14,11 +14,11 @@
 
 /*
  * Acquires one more permit of a semaphore with "capacity" permits.  Returns its token, or 0
- * on timeout (limit_ms is in milliseconds, or ZKLOCK_NO_LIMIT).  Waits interruptibly;
+ * on timeout (timeout_ms is in milliseconds, or ZKLOCK_NO_TIMEOUT).  Waits interruptibly;
  * throws the errors listed in doc/reference.md, after releasing what it acquired.
  */
 extern int64 zklock_acquire_permit(const ZklockName *name, int capacity,
-								   ZklockScope scope, int64 limit_ms);
+								   ZklockScope scope, int64 timeout_ms);
 
 /*
  * Releases one session-level permit.  Returns false, with a WARNING, if there is none.

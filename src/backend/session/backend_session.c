@@ -78,7 +78,7 @@ zklock_session_failed_at_tls(void)
 }
 
 bool
-zklock_session_is_over(ZklSession *session)
+zklock_session_is_lost(ZklSession *session)
 {
 	ZklSessionState state = zkl_session_state(session);
 
@@ -110,7 +110,7 @@ zklock_session_close(int timeout_ms)
 	zklock_count_answers_of(NULL);
 	if (!proc_exit_inprogress)	/* exit itself releases the heavyweight locks */
 		zklock_callbacks.before_close();
-	if (has_connected && zklock_session_is_over(session))
+	if (has_connected && zklock_session_is_lost(session))
 		zklock_count(ZKLOCK_STAT_SESSIONS_LOST, 1);
 	has_connected = false;
 	zklock_drop_wait_set();

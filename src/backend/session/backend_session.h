@@ -37,7 +37,7 @@ extern ZklSession *zklock_session_by(const ZklockAction *action, int64 deadline)
 extern void zklock_check_session_settings(const ZklockAction *action);
 
 /* Returns whether the session is in a final state: expired, or credentials refused. */
-extern bool zklock_session_is_over(ZklSession *session);
+extern bool zklock_session_is_lost(ZklSession *session);
 
 /* Returns whether a TLS handshake failed, in the current or the last session. */
 extern bool zklock_session_failed_at_tls(void);

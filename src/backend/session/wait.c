@@ -31,12 +31,12 @@ zklock_timeout_left(const ZklockTimeout *timeout)
 {
 	int64		spent;
 
-	if (timeout->limit_ms <= 0)
-		return timeout->limit_ms;
+	if (timeout->timeout_ms <= 0)
+		return timeout->timeout_ms;
 
 	/* Both times are cut to whole milliseconds; the wait must not end early for that. */
 	spent = Max(zkl_now_ms() - timeout->started - 1, 0);
-	return Max(timeout->limit_ms - spent, 0);
+	return Max(timeout->timeout_ms - spent, 0);
 }
 
 void
@@ -149,7 +149,7 @@ sleep_until(ZklSession *session, int64 check_again)
 }
 
 void
-zklock_wait(ZklSession *session, ZklockWaitOver over, void *arg)
+zklock_wait(ZklSession *session, ZklockWaitIsDone is_done, void *arg)
 {
 	/* A wait must not hold back VACUUM only because of a catalog snapshot. */
 	InvalidateCatalogSnapshotConditionally();
@@ -163,7 +163,7 @@ zklock_wait(ZklSession *session, ZklockWaitOver over, void *arg)
 		zklock_log_client_messages();
 		zklock_callbacks.in_wait();
 		waits_for = ZKLOCK_WAIT_ANSWER;
-		if (over(arg, &check_again))
+		if (is_done(arg, &check_again))
 			return;
 		if (wait_set == NULL)
 			make_wait_set(session);
@@ -176,11 +176,11 @@ zklock_wait(ZklSession *session, ZklockWaitOver over, void *arg)
  * cancel must name that timeout.
  */
 static void
-wait_and_disarm(ZklSession *session, ZklockWaitOver over, void *arg, TimeoutId armed)
+wait_and_disarm(ZklSession *session, ZklockWaitIsDone is_done, void *arg, TimeoutId armed)
 {
 	PG_TRY();
 	{
-		zklock_wait(session, over, arg);
+		zklock_wait(session, is_done, arg);
 	}
 	PG_CATCH();
 	{
@@ -195,32 +195,32 @@ wait_and_disarm(ZklSession *session, ZklockWaitOver over, void *arg, TimeoutId a
 }
 
 void
-zklock_wait_for_lock(ZklSession *session, ZklockWaitOver over, void *arg,
+zklock_wait_for_lock(ZklSession *session, ZklockWaitIsDone is_done, void *arg,
 					 int64 spent_ms)
 {
 	if (LockTimeout <= 0)
 	{
-		zklock_wait(session, over, arg);
+		zklock_wait(session, is_done, arg);
 		return;
 	}
 
 	/* Like ProcSleep(). */
 	enable_timeout_after(LOCK_TIMEOUT, (int) Max(LockTimeout - spent_ms, 1));
-	wait_and_disarm(session, over, arg, LOCK_TIMEOUT);
+	wait_and_disarm(session, is_done, arg, LOCK_TIMEOUT);
 }
 
 void
-zklock_wait_at_commit(ZklSession *session, ZklockWaitOver over, void *arg)
+zklock_wait_at_commit(ZklSession *session, ZklockWaitIsDone is_done, void *arg)
 {
 	/* A background worker may commit without a statement. */
 	if (StatementTimeout <= 0 || GetCurrentStatementStartTimestamp() == 0 ||
 		get_timeout_active(STATEMENT_TIMEOUT))
 	{
-		zklock_wait(session, over, arg);
+		zklock_wait(session, is_done, arg);
 		return;
 	}
 	enable_timeout_at(STATEMENT_TIMEOUT,
 					  TimestampTzPlusMilliseconds(GetCurrentStatementStartTimestamp(),
 												  StatementTimeout));
-	wait_and_disarm(session, over, arg, STATEMENT_TIMEOUT);
+	wait_and_disarm(session, is_done, arg, STATEMENT_TIMEOUT);
 }

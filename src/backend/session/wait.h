@@ -14,12 +14,12 @@
 #define ZKLOCK_NEVER PG_INT64_MAX
 
 /* No timeout of its own. */
-#define ZKLOCK_NO_LIMIT (-1)
+#define ZKLOCK_NO_TIMEOUT (-1)
 
 /* How long a call may wait for other holders, and the state of its wait. */
 typedef struct ZklockTimeout
 {
-	int64		limit_ms;		/* 0: not at all; or ZKLOCK_NO_LIMIT */
+	int64		timeout_ms;		/* 0: not at all; or ZKLOCK_NO_TIMEOUT */
 	int64		started;		/* zkl_now_ms() when the call began */
 	uint64		semaphore;		/* hash of the semaphore's name, or 0 */
 	bool		waited;			/* for another holder, locally or in the ensemble */
@@ -28,7 +28,7 @@ typedef struct ZklockTimeout
 	bool		must_requeue;	/* ... and must: the wait ended for this */
 } ZklockTimeout;
 
-/* Returns what is left of the limit, or ZKLOCK_NO_LIMIT. */
+/* Returns what is left of the timeout, or ZKLOCK_NO_TIMEOUT. */
 extern int64 zklock_timeout_left(const ZklockTimeout *timeout);
 
 /* Wait events, shown in pg_stat_activity since PostgreSQL 17. */
@@ -40,31 +40,31 @@ typedef enum ZklockWaitEvent
 	ZKLOCK_WAIT_COMMIT_CHECK
 } ZklockWaitEvent;
 
-/* Sets the wait event; called by a ZklockWaitOver.  The default is ZKLOCK_WAIT_ANSWER. */
+/* Sets the wait event; called by a ZklockWaitIsDone.  The default is ZKLOCK_WAIT_ANSWER. */
 extern void zklock_wait_is_for(ZklockWaitEvent event);
 
 /*
  * Returns whether the wait is over.  If not, *check_again is the latest time for the next
  * call (zkl_now_ms()); a change of the session causes an earlier call.
  */
-typedef bool (*ZklockWaitOver) (void *arg, int64 *check_again);
+typedef bool (*ZklockWaitIsDone) (void *arg, int64 *check_again);
 
 /*
  * Sleeps until the wait is over.  Throws when interrupted (cancel, termination, timeouts,
  * loss of the client); the caller cleans up.  Exits the process if the postmaster has
  * died.
  */
-extern void zklock_wait(ZklSession *session, ZklockWaitOver over, void *arg);
+extern void zklock_wait(ZklSession *session, ZklockWaitIsDone is_done, void *arg);
 
 /* Called before the session is closed. */
 extern void zklock_drop_wait_set(void);
 
 /* Same, under lock_timeout, of which "spent_ms" have already passed. */
-extern void zklock_wait_for_lock(ZklSession *session, ZklockWaitOver over,
+extern void zklock_wait_for_lock(ZklSession *session, ZklockWaitIsDone is_done,
 								 void *arg, int64 spent_ms);
 
 /* Same, under statement_timeout, which PostgreSQL disables just before it commits. */
-extern void zklock_wait_at_commit(ZklSession *session, ZklockWaitOver over, void *arg);
+extern void zklock_wait_at_commit(ZklSession *session, ZklockWaitIsDone is_done, void *arg);
 
 /* Writes the client library's log lines to the server log. */
 extern void zklock_log_client_messages(void);

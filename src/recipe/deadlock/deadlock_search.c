@@ -44,7 +44,7 @@
 #define SOON_FOR_MS 3000
 
 /* From a claim in vain to the next one: at first.  The pause doubles each time. */
-#define CLAIM_PAUSE_MS 200
+#define VICTIM_CLAIM_PAUSE_MS 200
 
 /* Between searches that found nothing: at first, and at most. */
 #define PAUSE_MS 10000
@@ -123,13 +123,13 @@ warn(ZklSession *session)
 
 /* The cycle check confirmed no deadlock, or a member did not answer. */
 static void
-claim_in_vain(ZklSession *session)
+withdraw_victim_claim(ZklSession *session)
 {
 	ZklWaits   *w = zkl__waits(session);
 
-	w->claim_pause_ms = next_pause_ms(w->claim_pause_ms, CLAIM_PAUSE_MS);
-	w->next_claim_ms = zkl_now_ms() + w->claim_pause_ms;
-	zkl__waits_claim(session, false);
+	w->victim_claim_pause_ms = next_pause_ms(w->victim_claim_pause_ms, VICTIM_CLAIM_PAUSE_MS);
+	w->next_victim_claim_ms = zkl_now_ms() + w->victim_claim_pause_ms;
+	zkl__waits_set_victim_claim(session, false);
 }
 
 
@@ -187,14 +187,14 @@ reported_wait(const ZklWaitReports *reports, uint64_t session)
 
 /* Has each suspect reported the same wait as before the claim, and no other, since then? */
 static bool
-have_all_answered(const ZklWaits *w, const ZklWaitReports *reports, const ZklWaitNode *claim)
+have_all_answered(const ZklWaits *w, const ZklWaitReports *reports, const ZklWaitNode *victim_claim)
 {
 	for (int i = 0; i < w->n_suspects; i++)
 	{
 		const ZklWaitNode *node = zkl_reports_find(reports, w->suspects[i]);
 
 		if (reported_wait(reports, w->suspects[i]) != w->suspect_waits[i] ||
-			(node && zkl_wait_is_earlier(node, claim)))
+			(node && zkl_wait_is_earlier(node, victim_claim)))
 			return false;
 	}
 	return true;
@@ -212,28 +212,28 @@ check_cycle(ZklSession *session, Work *work)
 	const ZklChoice *v = &work->choice;
 
 	if (v->best == NULL || v->rank > v->best_rank)
-		zkl__waits_claim(session, false);
+		zkl__waits_set_victim_claim(session, false);
 	else
 	{
 		zkl__waits(session)->keeps_place = v->rank == ZKL_RANK_LOCAL_PLACE;
 		if (!zkl__check_begin(session, &work->reports, &work->seen))
-			claim_in_vain(session);
+			withdraw_victim_claim(session);
 	}
 }
 
 static void
-act_claimed(ZklSession *session, Work *work)
+act_on_victim_claim(ZklSession *session, Work *work)
 {
 	ZklWaits   *w = zkl__waits(session);
 	const ZklChoice *v = &work->choice;
-	const ZklWaitNode *claim = zkl_reports_find(&work->reports, work->me);
+	const ZklWaitNode *victim_claim = zkl_reports_find(&work->reports, work->me);
 	bool		all_answered;
 
 	/* Who has given up does not answer. */
 	if (v->n > 0 && w->has_probed && zkl_now_ms() > w->active_ms + POLL_MS)
 		narrow_suspects(w, work);
-	all_answered = w->has_probed && have_all_answered(w, &work->reports, claim);
-	if (v->n > 0 && v->claimed)
+	all_answered = w->has_probed && have_all_answered(w, &work->reports, victim_claim);
+	if (v->n > 0 && v->other_claims)
 		search_soon(session, POLL_MS);
 	else if (v->n > 0 && !w->has_probed)
 	{
@@ -245,13 +245,13 @@ act_claimed(ZklSession *session, Work *work)
 	else if (w->has_probed && !all_answered && zkl_now_ms() < w->active_ms + SOON_FOR_MS)
 		search_later(session, ANSWER_POLL_MS);
 	else if (v->n > 0)
-		claim_in_vain(session);
+		withdraw_victim_claim(session);
 	else
-		zkl__waits_claim(session, false);
+		zkl__waits_set_victim_claim(session, false);
 }
 
 static void
-claim(ZklSession *session, Work *work)
+publish_victim_claim(ZklSession *session, Work *work)
 {
 	ZklWaits   *w = zkl__waits(session);
 	int			n = work->choice.n;
@@ -270,7 +270,7 @@ claim(ZklSession *session, Work *work)
 	w->suspect_waits = waits;
 	w->n_suspects = n;
 	work->choice.members = NULL;
-	zkl__waits_claim(session, true);
+	zkl__waits_set_victim_claim(session, true);
 }
 
 /*
@@ -279,27 +279,27 @@ claim(ZklSession *session, Work *work)
  * report then makes the victim search.
  */
 static void
-act_unclaimed(ZklSession *session, Work *work)
+act_on_report(ZklSession *session, Work *work)
 {
 	ZklWaits   *w = zkl__waits(session);
 	const ZklChoice *v = &work->choice;
 
 	if (v->n <= 0)
 	{
-		w->claim_pause_ms = 0;
-		w->next_claim_ms = 0;
+		w->victim_claim_pause_ms = 0;
+		w->next_victim_claim_ms = 0;
 		search_from_time_to_time(session);
 	}
-	else if (v->claimed || v->best == NULL || strcmp(v->best->name, w->name) != 0)
+	else if (v->other_claims || v->best == NULL || strcmp(v->best->name, w->name) != 0)
 	{
-		if (!v->claimed && v->best && v->mine_is_last)
+		if (!v->other_claims && v->best && v->mine_is_last)
 			send_probe(session, v->best);
 		search_soon(session, POLL_MS);
 	}
-	else if (zkl_now_ms() < w->next_claim_ms)
-		search_later(session, (int) (w->next_claim_ms - zkl_now_ms()));
+	else if (zkl_now_ms() < w->next_victim_claim_ms)
+		search_later(session, (int) (w->next_victim_claim_ms - zkl_now_ms()));
 	else
-		claim(session, work);
+		publish_victim_claim(session, work);
 }
 
 
@@ -373,10 +373,10 @@ act_on_reports(ZklSession *session, Work *work)
 		warn(session);
 		search_from_time_to_time(session);
 	}
-	else if (v->claims)
-		act_claimed(session, work);
+	else if (v->is_victim_claim)
+		act_on_victim_claim(session, work);
 	else
-		act_unclaimed(session, work);
+		act_on_report(session, work);
 }
 
 /* Returns the deadlock, or withdraws the claim. */
@@ -389,7 +389,7 @@ act_on_check(ZklSession *session, Work *work)
 		search_later(session, POLL_MS);
 	}
 	else
-		claim_in_vain(session);
+		withdraw_victim_claim(session);
 }
 
 /*
@@ -437,7 +437,7 @@ zkl__search_judge(ZklRequest *request)
  */
 
 static void
-on_reports_listed(ZklCall *call, const ZklResult *result)
+on_reports(ZklCall *call, const ZklResult *result)
 {
 	ZklSession *session = call->session;
 	ZklWaits   *w = zkl__waits(session);
@@ -469,8 +469,8 @@ send_report_list(ZklSession *session)
 
 	w->search_wanted = false;
 	w->next_search_ms = 0;
-	call = zkl__call_new(session, on_reports_listed, NULL, NULL);
-	if (w->claims)
+	call = zkl__call_new(session, on_reports, NULL, NULL);
+	if (w->is_victim_claim)
 		w->list_call = zkl__list_synced(call, zkl__config(session)->waits_path, false);
 	else
 		w->list_call = zkl__call_sent(call, call &&

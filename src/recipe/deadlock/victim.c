@@ -60,8 +60,8 @@ choose(const ZklWaitReports *reports, const ZklWaitNode *mine, ZklChoice *v)
 			continue;
 		if (node == mine)
 			v->rank = ranks[i];
-		else if (node->claims && (!mine->claims || zkl_wait_is_earlier(node, mine)))
-			v->claimed = true;
+		else if (node->is_victim_claim && (!mine->is_victim_claim || zkl_wait_is_earlier(node, mine)))
+			v->other_claims = true;
 		if (node != mine && zkl_wait_is_earlier(mine, node))
 			v->mine_is_last = false;
 		if (v->best == NULL || ranks[i] < v->best_rank ||
@@ -85,9 +85,9 @@ zkl_choose(const ZklWaitReports *reports, uint64_t me, const char *name,
 	v->is_mine = mine && strcmp(mine->name, name) == 0;
 	if (!v->is_mine)
 		return;
-	v->claims = mine->claims;
+	v->is_victim_claim = mine->is_victim_claim;
 	v->n = zkl_find_deadlock(reports->node_sets, reports->n_node_sets, me,
-							 v->claims ? suspects : everybody, &v->members);
+							 v->is_victim_claim ? suspects : everybody, &v->members);
 	if (v->n > 0)
 		choose(reports, mine, v);
 }

@@ -32,10 +32,10 @@ typedef enum ZklRank
 typedef struct ZklChoice
 {
 	bool		is_mine;		/* my node is the newest one of my session */
-	bool		claims;			/* ... and is a victim claim */
+	bool		is_victim_claim;	/* ... and is a victim claim */
 	uint64_t   *members;		/* of the deadlock */
 	int			n;				/* 0: no deadlock; < 0: see zkl_find_deadlock() */
-	bool		claimed;		/* another member has claimed, before any claim of mine */
+	bool		other_claims;	/* another member has claimed, before any claim of mine */
 	bool		mine_is_last;	/* my report is the newest one of all members */
 	ZklRank		rank;			/* my rank */
 	const ZklWaitNode *best;	/* the victim if nobody claims; NULL if not known */

@@ -169,8 +169,8 @@ read_name(const char *name, ZklWaitReports *reports, ZklWaitNode *node)
 		!zkl_read_hex(&p, &node->wait) || !read_char(&p, '.') ||
 		!zkl_read_hex(&p, &version) || !read_char(&p, '.'))
 		return false;
-	node->claims = *p == 'c';
-	if (!node->claims && *p != 'w')
+	node->is_victim_claim = *p == 'c';
+	if (!node->is_victim_claim && *p != 'w')
 		return false;
 	p++;
 	node->first_node_set = reports->n_node_sets;

@@ -76,7 +76,7 @@ typedef struct ZklWaitNode
 	const char *name;			/* points into the children */
 	uint64_t	session;
 	uint64_t	wait;
-	bool		claims;
+	bool		is_victim_claim;
 	int32_t		number;
 	int			first_node_set; /* of its own, in ZklWaitReports.node_sets */
 	int			n_node_sets;

@@ -210,7 +210,7 @@ compose_prefix(ZklSession *session)
 
 	zkl_text_add(&t, "%" PRIx64 ".%" PRIx64 ".%" PRIx64 ".%c%s.",
 				 (uint64_t) zkl__session_id(session), w->wait, ++w->version,
-				 w->claims ? 'c' : 'w', w->edges);
+				 w->is_victim_claim ? 'c' : 'w', w->edges);
 	if (t.failed)
 	{
 		free(t.text);

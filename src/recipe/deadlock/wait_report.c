@@ -156,12 +156,12 @@ add_blockers(const Texts *t, const ZklNode *node)
  * suspects alone: as long as they are deadlocked, the claim does not change.
  */
 static bool
-is_listed(const ZklWaits *w, const ZklLocalWaiter *local_waiter)
+is_reported(const ZklWaits *w, const ZklLocalWaiter *local_waiter)
 {
 	ZklCircle	suspects = {w->suspects, w->n_suspects};
 
 	return local_waiter->n_held > 0 &&
-		(!w->claims || zkl_is_in_circle(suspects, (uint64_t) local_waiter->session_id));
+		(!w->is_victim_claim || zkl_is_in_circle(suspects, (uint64_t) local_waiter->session_id));
 }
 
 /* Adds all holds of a local waiter, or the sign for unknown if they do not fit. */
@@ -216,6 +216,6 @@ zkl__report_compose(ZklText *edges, ZklText *data, const ZklRequest *request,
 			add_blockers(&t, request->nodes[i]);
 	zkl_text_add(edges, ".");
 	for (int i = 0; i < report->n_local_waiters && has_room(&t); i++)
-		if (is_listed(zkl__waits(request->session), &report->local_waiters[i]))
+		if (is_reported(zkl__waits(request->session), &report->local_waiters[i]))
 			add_local_waiter(&t, &report->local_waiters[i]);
 }

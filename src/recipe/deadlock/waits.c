@@ -65,9 +65,9 @@ on_watch(ZklSession *session, const char *path)
  * and the server are read again before, as after a probe.
  */
 void
-zkl__waits_claim(ZklSession *session, bool claims)
+zkl__waits_set_victim_claim(ZklSession *session, bool is_victim_claim)
 {
-	zkl__waits(session)->claims = claims;
+	zkl__waits(session)->is_victim_claim = is_victim_claim;
 	zkl__waits_note_probe(session);
 }
 
@@ -86,7 +86,7 @@ same_as_published(const ZklWaits *w, const ZklText *edges, const ZklText *data)
 static bool
 is_kept(const ZklWaits *w)
 {
-	return w->edges && !w->claims && !w->is_probed &&
+	return w->edges && !w->is_victim_claim && !w->is_probed &&
 		zkl_now_ms() < w->composed_ms + KEEP_MS;
 }
 
@@ -130,15 +130,15 @@ forget_report(ZklSession *session)
 	zkl__waits_withdraw(session);
 	free(w->edges);
 	w->edges = NULL;
-	w->claims = false;
+	w->is_victim_claim = false;
 	w->refused = false;
 	w->attempts = 0;
 	w->is_probed = false;
 	if (w->request)
 		w->request->is_unsearched = false;
 	w->pause_ms = 0;
-	w->claim_pause_ms = 0;
-	w->next_claim_ms = 0;
+	w->victim_claim_pause_ms = 0;
+	w->next_victim_claim_ms = 0;
 }
 
 /* Withdraws the report, because the request no longer waits. */

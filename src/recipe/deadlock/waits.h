@@ -44,7 +44,7 @@ typedef struct ZklWaits
 	ZklRequest *request;		/* that waits; NULL: no report is wanted */
 	uint64_t	wait;			/* number of the wait in this session */
 	uint64_t	version;		/* number of the report, across all waits */
-	bool		claims;			/* the node is a victim claim */
+	bool		is_victim_claim;	/* the node is a victim claim */
 	char	   *edges;			/* node sets and local waiters, as in the name */
 	char	   *data;
 	int			data_len;
@@ -74,8 +74,8 @@ typedef struct ZklWaits
 	uint64_t   *suspect_waits;	/* of a claim: the number of each one's wait; 0: no report */
 	bool		has_probed;		/* of a claim: it has probed the other suspects */
 	int64_t		active_ms;		/* when it last reported, probed others, or reconnected */
-	int64_t		next_claim_ms;	/* no claim before this time, after one in vain */
-	int			claim_pause_ms; /* the pause after the last one in vain */
+	int64_t		next_victim_claim_ms;	/* no claim before this time, after one in vain */
+	int			victim_claim_pause_ms;	/* the pause after the last one in vain */
 	bool		keeps_place;	/* when the cycle check began; see ZklDeadlock */
 	ZklCycleCheck *check;
 } ZklWaits;
@@ -88,7 +88,7 @@ zkl__waits(const ZklSession *session)
 
 /* waits.c */
 extern const ZklSessionPart zkl__waits_part;
-extern void zkl__waits_claim(ZklSession *session, bool claims);
+extern void zkl__waits_set_victim_claim(ZklSession *session, bool is_victim_claim);
 extern void zkl__waits_note_probe(ZklSession *session);
 
 /* wait_node.c */

@@ -38,7 +38,7 @@ struct ZklRequest
 
 	/* what was asked for */
 	int			n;
-	bool		try_only;
+	bool		non_blocking;
 	ZklNodeNames node_names;	/* the scheme of the nodes' names */
 	char	   *data;
 	int			data_len;
@@ -98,7 +98,7 @@ extern ZklRequest *zkl__requests(const ZklSession *session);
 extern bool zkl__session_has_room(const ZklSession *session, int n_nodes,
 								  size_t path_bytes, size_t data_bytes);
 extern ZklRequest *zkl__request_new(ZklSession *session, const ZklRequestKind *kind,
-									int n, bool try_only, const char *data, int data_len);
+									int n, bool non_blocking, const char *data, int data_len);
 
 /* request_nodes.c */
 extern ZklNode *zkl__request_node_new(ZklRequest *request, int index,

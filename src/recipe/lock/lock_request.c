@@ -128,12 +128,12 @@ start_request(ZklRequest *request, const ZklLockItem *items)
 
 ZklRequest *
 zkl_lock_request(ZklSession *session, const ZklLockItem *items, int n_items,
-				 bool try_only, const char *data, int data_len)
+				 bool non_blocking, const char *data, int data_len)
 {
 	ZklRequest *request;
 
 	zkl__session_lock(session);
-	request = zkl__request_new(session, &lock_kind, n_items, try_only, data, data_len);
+	request = zkl__request_new(session, &lock_kind, n_items, non_blocking, data, data_len);
 	if (request)
 	{
 		zkl__request_below_locks(request);

@@ -23,7 +23,7 @@ refused_node(const ZklRequest *request)
 {
 	ZklNode    *found = NULL;
 
-	if (request->status != ZKL_PENDING || !request->try_only)
+	if (request->status != ZKL_PENDING || !request->non_blocking)
 		return NULL;
 	for (int i = 0; i < request->n; i++)
 	{

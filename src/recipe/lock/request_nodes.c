@@ -187,7 +187,7 @@ zkl__request_read_czxid(ZklRequest *request, ZklNode *node)
 
 /* All nodes exist: reads their czxid if it is unknown, then checks their numbers. */
 static void
-examine_nodes(ZklRequest *request)
+check_nodes(ZklRequest *request)
 {
 	for (int i = 0; i < request->n; i++)
 		if (!request->nodes[i]->upgrade && request->nodes[i]->czxid == 0)
@@ -218,7 +218,7 @@ drive_nodes(ZklRequest *request)
 	else if (n_new > 0)
 		zkl__request_restart(request);
 	else
-		examine_nodes(request);
+		check_nodes(request);
 }
 
 static void
@@ -366,7 +366,7 @@ zkl__request_node_new(ZklRequest *request, int index, const char *lock_path,
 	if (node == NULL)
 		return NULL;
 	node->upgrade = upgrade;
-	node->is_try = request->try_only && request->permit == NULL;
+	node->non_blocking = request->non_blocking && request->permit == NULL;
 	node->request = request;
 	node->index = index;
 	node->parts = request->kind->parts;

@@ -70,7 +70,7 @@ on_idle(void *subject)
  * are in the same chunk of memory.
  */
 ZklRequest *
-zkl__request_new(ZklSession *session, const ZklRequestKind *kind, int n, bool try_only,
+zkl__request_new(ZklSession *session, const ZklRequestKind *kind, int n, bool non_blocking,
 				 const char *data, int data_len)
 {
 	size_t		room = (size_t) n;
@@ -86,7 +86,7 @@ zkl__request_new(ZklSession *session, const ZklRequestKind *kind, int n, bool tr
 	request->status = ZKL_PENDING;
 	request->node_names = zkl__config(session)->node_names;
 	request->culprit = -1;
-	request->try_only = try_only;
+	request->non_blocking = non_blocking;
 	request->n = n;
 	request->nodes = (ZklNode **) (request + 1);
 	request->locks = (ZklLock **) (request->nodes + room);

@@ -138,7 +138,7 @@ last_contender(const ZklResult *result, uint64_t session_id, bool *foreign)
 }
 
 static void
-parent_listed(ZklRequest *request, const ZklResult *result)
+on_parent_children(ZklRequest *request, const ZklResult *result)
 {
 	ZklSequenceRestart *restart = request->sequence_restart;
 	uint64_t	session_id = (uint64_t) zkl__session_id(request->session);
@@ -153,7 +153,7 @@ parent_listed(ZklRequest *request, const ZklResult *result)
 		restart->state = DELETING;
 	else if ((last = last_contender(result, session_id, &foreign)) == NULL)
 		zkl__request_fail(request, ZKL_SEQUENCE_BLOCKED, restart->index, 0);
-	else if (foreign && request->try_only)
+	else if (foreign && request->non_blocking)
 		zkl__request_fail(request, ZKL_BUSY, restart->index, 0);
 	else
 	{
@@ -221,7 +221,7 @@ zkl__sequence_restart_answered(ZklCall *call, const ZklResult *result)
 	if (restart == NULL || !zkl__request_answered(request, &restart->call, call, result))
 		return false;
 	if (restart->state == LISTING)
-		parent_listed(request, result);
+		on_parent_children(request, result);
 	else if (restart->state == READING)
 		contender_read(request, result);
 	else

@@ -101,7 +101,7 @@ struct ZklNode
 	ZklMode		mode;
 	ZklNodeNames node_names;	/* the scheme of its name */
 	uint64_t	guid_counter;
-	bool		is_try;			/* non-blocking: its owner decides before it waits */
+	bool		non_blocking;	/* non-blocking: its owner decides before it waits */
 	bool		upgrade;		/* the session holds a reader node as well */
 	bool		is_permit;		/* a permit: in no queue, its owner lists and grants */
 	bool		created_parent; /* this session created the lock's znode, and deletes it later */

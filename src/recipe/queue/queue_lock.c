@@ -55,7 +55,7 @@ set_watched(ZklNode *node, const char *child)
  */
 
 static void
-on_own_node_listed(ZklCall *call, const ZklResult *result)
+on_own_node_children(ZklCall *call, const ZklResult *result)
 {
 	ZklNode    *node = call->subject;
 	const char *found = NULL;
@@ -81,7 +81,7 @@ on_own_node_listed(ZklCall *call, const ZklResult *result)
 static void
 send_own_node_list(ZklNode *node)
 {
-	node->priv->state_call = zkl__list_synced(zkl__node_call(node, on_own_node_listed),
+	node->priv->state_call = zkl__list_synced(zkl__node_call(node, on_own_node_children),
 											  node->lock_path, false);
 }
 
@@ -110,15 +110,15 @@ became_first(ZklNode *node)
 static void
 wait_behind(ZklNode *node, const char *other)
 {
-	if (node->is_try && !node->priv->lists_synced)
+	if (node->non_blocking && !node->priv->lists_synced)
 	{
 		node->priv->lists_synced = true;
 		zkl__node_drive(node);
 	}
 	else if (set_watched(node, other))
 	{
-		node->state = node->is_try ? NODE_REFUSED : NODE_READING;
-		if (node->is_try)
+		node->state = node->non_blocking ? NODE_REFUSED : NODE_READING;
+		if (node->non_blocking)
 			zkl__wake(node->session);
 		zkl__node_drive(node);
 		node->owner->on_behind(node);
@@ -161,7 +161,7 @@ read_rival(ZklNode *node, const char *child)
 }
 
 static void
-on_listed(ZklCall *call, const ZklResult *result)
+on_children(ZklCall *call, const ZklResult *result)
 {
 	ZklNode    *node = call->subject;
 	const char *other;
@@ -211,7 +211,7 @@ on_listed(ZklCall *call, const ZklResult *result)
 static void
 send_list(ZklNode *node)
 {
-	ZklCall    *call = zkl__node_call(node, on_listed);
+	ZklCall    *call = zkl__node_call(node, on_children);
 
 	if (node->priv->lists_synced)
 		call = zkl__list_synced(call, node->lock_path, false);

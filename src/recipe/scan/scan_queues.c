@@ -58,7 +58,7 @@ add_kazoo_waiters(ZklScan *scan, const char *path, const char *znode)
 }
 
 static void
-queue_listed(ZklScan *scan, const ZklScanItem *item, const ZklResult *result)
+on_queue_children(ZklScan *scan, const ZklScanItem *item, const ZklResult *result)
 {
 	ZklContender unused;
 
@@ -71,7 +71,7 @@ queue_listed(ZklScan *scan, const ZklScanItem *item, const ZklResult *result)
 
 /* Curator has a znode each for waiters and permits; for kazoo each child is a permit. */
 static void
-semaphore_listed(ZklScan *scan, const ZklScanItem *item, const ZklResult *result)
+on_semaphore_children(ZklScan *scan, const ZklScanItem *item, const ZklResult *result)
 {
 	bool		for_waiters = kazoo_name_length(item->place->name) > 0;
 
@@ -89,7 +89,7 @@ semaphore_listed(ZklScan *scan, const ZklScanItem *item, const ZklResult *result
 }
 
 static void
-semaphores_listed(ZklScan *scan, const ZklScanItem *item, const ZklResult *result)
+on_semaphores_children(ZklScan *scan, const ZklScanItem *item, const ZklResult *result)
 {
 	for (int i = 0; i < result->n_children; i++)
 	{
@@ -110,13 +110,13 @@ zkl__scan_follow(ZklScan *scan, ZklScanItem *item, const ZklResult *result)
 				add_lock(scan, item->path, result->children[i]);
 			break;
 		case ITEM_SEMAPHORES:
-			semaphores_listed(scan, item, result);
+			on_semaphores_children(scan, item, result);
 			break;
 		case ITEM_QUEUE:
-			queue_listed(scan, item, result);
+			on_queue_children(scan, item, result);
 			break;
 		case ITEM_SEMAPHORE:
-			semaphore_listed(scan, item, result);
+			on_semaphore_children(scan, item, result);
 			break;
 		case ITEM_CAPACITY:
 			(void) zkl_parse_capacity(result->data, result->data_len, &item->place->capacity);

@@ -35,7 +35,7 @@ zkl__semaphore_is_checked(const ZklPermit *permit)
  */
 
 static void
-on_layout_listed(ZklCall *call, const ZklResult *result)
+on_layout_children(ZklCall *call, const ZklResult *result)
 {
 	ZklRequest *request = call->subject;
 	ZklPermit  *permit = request->permit;
@@ -61,7 +61,7 @@ on_layout_listed(ZklCall *call, const ZklResult *result)
 static void
 send_list(ZklRequest *request)
 {
-	ZklCall    *call = zkl__request_call(request, on_layout_listed);
+	ZklCall    *call = zkl__request_call(request, on_layout_children);
 
 	request->permit->layout_call =
 		zkl__call_sent(call, call && zkl_client_list(zkl__client(request->session),

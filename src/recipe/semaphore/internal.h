@@ -16,7 +16,7 @@ extern void zkl__permit_watch_fired(ZklRequest *request, const char *path);
 
 /* permit_refusal.c */
 extern void zkl__permit_refused(ZklRequest *request, const ZklResult *result,
-								int limit);
+								int room);
 
 /* capacity.c */
 extern void zkl__semaphore_check(ZklRequest *request);

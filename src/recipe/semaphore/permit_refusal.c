@@ -47,19 +47,19 @@ note_others(ZklRequest *request, const ZklResult *result)
 }
 
 /*
- * Handles a count that found more than "limit" permit nodes.  After the first time, the
+ * Handles a count that found more than "room" permit nodes.  After the first time, the
  * request counts again behind a sync.  The second time, it is refused, unless enough of the
  * nodes are pending deletes of this session: then it waits for these.
  */
 void
-zkl__permit_refused(ZklRequest *request, const ZklResult *result, int limit)
+zkl__permit_refused(ZklRequest *request, const ZklResult *result, int room)
 {
 	ZklPermit  *permit = request->permit;
 
 	permit->seen = permit->counts_synced ? SEEN_FULL : SEEN_NOTHING;
 	if (permit->counts_synced)
 	{
-		permit->n_over = result->n_children - own_pending_deletes(request, result) - limit;
+		permit->n_over = result->n_children - own_pending_deletes(request, result) - room;
 		note_others(request, result);
 		zkl__wake(request->session);
 	}

@@ -210,7 +210,7 @@ static const ZklRequestKind permit_kind = {
 
 ZklRequest *
 zkl_permit_request(ZklSession *session, const char *name, int capacity,
-				   bool try_only, const char *data, int data_len)
+				   bool non_blocking, const char *data, int data_len)
 {
 	char	   *queue_path = NULL;
 	ZklPermit  *permit = permit_new(session, name, capacity, &queue_path);
@@ -218,7 +218,7 @@ zkl_permit_request(ZklSession *session, const char *name, int capacity,
 
 	zkl__session_lock(session);
 	if (permit)
-		request = zkl__request_new(session, &permit_kind, 1, try_only, data, data_len);
+		request = zkl__request_new(session, &permit_kind, 1, non_blocking, data, data_len);
 	if (request)
 	{
 		request->permit = permit;
@@ -269,7 +269,7 @@ static void
 on_drive(ZklSession *session)
 {
 	for (ZklRequest *request = zkl__requests(session); request; request = request->next)
-		if (request->permit && request->try_only)
+		if (request->permit && request->non_blocking)
 		{
 			zkl__permit_recount(request);
 			zkl__permit_drive(request);

@@ -38,7 +38,7 @@ permit_exists(const ZklPermit *permit)
 
 /* Returns how many permit nodes may exist, including the request's own if it exists. */
 int
-zkl__permit_limit(const ZklPermit *permit)
+zkl__permit_room(const ZklPermit *permit)
 {
 	return permit_exists(permit) ? permit->capacity : permit->capacity - 1;
 }
@@ -134,14 +134,14 @@ check_count(ZklRequest *request, const ZklResult *result)
 {
 	ZklPermit  *permit = request->permit;
 	bool		exists = permit_exists(permit);
-	int			limit = zkl__permit_limit(permit);
+	int			room = zkl__permit_room(permit);
 
 	if (is_foreign_layout(permit, result))
 		zkl__request_fail(request, ZKL_OTHER_LAYOUT, 0, 0);
 	else if (exists && !zkl_find_child(result->children, result->n_children,
 									   permit->permit_node->name))
 		zkl__request_restart(request);
-	else if (result->n_children <= limit)
+	else if (result->n_children <= room)
 	{
 		permit->seen = SEEN_ROOM;
 		if (exists)
@@ -149,9 +149,9 @@ check_count(ZklRequest *request, const ZklResult *result)
 		else
 			zkl__permit_drive(request);
 	}
-	else if (request->try_only)
+	else if (request->non_blocking)
 	{
-		zkl__permit_refused(request, result, limit);
+		zkl__permit_refused(request, result, room);
 		zkl__permit_drive(request);
 	}
 	else
@@ -357,7 +357,7 @@ zkl__permit_drive(ZklRequest *request)
 		if (zkl__semaphore_is_checked(permit))
 			drive_with_mutex(request);
 	}
-	else if (request->try_only && permit->seen == SEEN_NOTHING &&
+	else if (request->non_blocking && permit->seen == SEEN_NOTHING &&
 			 (mutex->state == NODE_READING || mutex->state == NODE_WAITING))
 	{
 		zkl__request_send_parents(request);
@@ -376,7 +376,7 @@ zkl__permit_recount(ZklRequest *request)
 void
 zkl__permit_reread(ZklRequest *request)
 {
-	request->permit->counts_synced = request->permit->counts_synced || !request->try_only;
+	request->permit->counts_synced = request->permit->counts_synced || !request->non_blocking;
 	zkl__permit_recount(request);
 }
 

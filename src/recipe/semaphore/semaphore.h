@@ -66,6 +66,6 @@ extern const ZklSessionPart zkl__permits_part;
 /* semaphore.c */
 extern void zkl__permit_recount(ZklRequest *request);
 extern void zkl__permit_reread(ZklRequest *request);
-extern int	zkl__permit_limit(const ZklPermit *permit);
+extern int	zkl__permit_room(const ZklPermit *permit);
 
 #endif							/* ZKL_SEMAPHORE_H */

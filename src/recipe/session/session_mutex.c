@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * session_mutex.c
- *		Takes and gives back a session's mutex, and wakes its owner.
+ *		Locks and unlocks a session's mutex, and wakes its owner.
  *
  * Owns the descriptor that the owner sleeps on.
  *

@@ -3,7 +3,7 @@
  * session_state.c
  *		Returns what every layer may know of a session, and takes what it requests of one.
  *
- * A request is carried out later: when the timer fires, or when the mutex is given back.
+ * A request is carried out later: when the timer fires, or when the mutex is released.
  *
  *-------------------------------------------------------------------------
  */
@@ -163,7 +163,7 @@ zkl__count_holds(ZklSession *session, int change)
 	session->n_holds += change;
 }
 
-/* Has the parts free what is no longer used, when the mutex is given back. */
+/* Has the parts free what is no longer used, when the mutex is released. */
 void
 zkl__sweep_later(ZklSession *session)
 {

@@ -63,7 +63,7 @@ set_io(int rc, const struct Stat *stat, const void *completion)
 }
 
 static void
-listed_io(int rc, const struct String_vector *children, const void *completion)
+children_io(int rc, const struct String_vector *children, const void *completion)
 {
 	ZklResult	result = {0};
 
@@ -226,7 +226,7 @@ send_one(ZklClient *client, const ZklSubmission *s)
 			return zoo_aset(zh, op->path, op->data, op->data_len, s->version, set_io,
 							s->completion);
 		case CALL_LIST:
-			return zoo_awget_children(zh, op->path, watcher, client, listed_io,
+			return zoo_awget_children(zh, op->path, watcher, client, children_io,
 									  s->completion);
 		case CALL_SYNC:
 			return zoo_async(zh, op->path, synced_io, s->completion);

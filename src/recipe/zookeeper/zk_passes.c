@@ -43,11 +43,11 @@ begin_exchange(ZklClient *client, int library_fd, bool connect_sent)
 static void
 shake_hands(ZklClient *client)
 {
-	int64_t		limit_ms = zoo_recv_timeout(client->zh) / 3;
+	int64_t		timeout_ms = zoo_recv_timeout(client->zh) / 3;
 
-	if (limit_ms > MAX_HANDSHAKE_MS)
-		limit_ms = MAX_HANDSHAKE_MS;
-	if (!zkl_io_thread_begin_blocking(client->io_thread, zkl_io_thread_now() + limit_ms))
+	if (timeout_ms > MAX_HANDSHAKE_MS)
+		timeout_ms = MAX_HANDSHAKE_MS;
+	if (!zkl_io_thread_begin_blocking(client->io_thread, zkl_io_thread_now() + timeout_ms))
 	{
 		shutdown(client->fd, SHUT_RDWR);	/* reconnect */
 		return;

@@ -248,7 +248,7 @@ $waiter->query_ok('SELECT zk_unlock_all()');
 all_is_clean('CREATE INDEX CONCURRENTLY');
 
 
-# The first tier may be taken away: the ensemble is the authority.
+# The local lock may be removed: the ensemble is the authority.
 $holder->query_ok("SELECT zk_lock('x'), zk_lock_shared('y')");
 my (undef, $said) = $holder->query('SELECT pg_advisory_unlock_all()');
 is($said, '', 'pg_advisory_unlock_all() is silent');
@@ -275,7 +275,7 @@ is($said, '', 'a shared one likewise');
 $waiter->query_ok('SELECT zk_unlock_all()');
 all_is_clean('pg_advisory_unlock_all()');
 
-# A waiter behind a holder whose first tier was taken away queues in the
+# A waiter behind a holder whose local lock was removed queues in the
 # ensemble, and the next one behind that on the server.
 $holder->query_ok("SELECT zk_lock('x'), pg_advisory_unlock_all()");
 $waiter->query_async("SELECT zk_lock('x')");
