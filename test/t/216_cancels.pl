@@ -29,10 +29,10 @@ my %others = (
 		'0', qr/due to user request/, sub { $_[0]->cancel }
 	],
 	statement_timeout => [
-		'1s', qr/due to statement timeout/,
+		'3s', qr/due to statement timeout/,
 		sub {
-			my (undef, $started) = @_;
-			wait_until('the timeout', sub { time > $started + 1.5 });
+			my (undef, $blocked) = @_;
+			wait_until('the timeout', sub { time > $blocked + 3 });
 		}
 	]);
 
@@ -47,7 +47,6 @@ for my $event (sort keys %events)
 		$s->query_ok("SELECT zk_lock('both')");
 		my $id = zk_session_id($s);
 		$s->query_ok("SET statement_timeout = '$timeout'");
-		my $started = time;
 		$s->query_async(<<"SQL");
 DO \$\$
 DECLARE
@@ -62,8 +61,11 @@ BEGIN
 END \$\$
 SQL
 		$block->wait_begun($s);
+
+		# The timeout was set before.
+		my $blocked = time;
 		$events{$event}->('both', $id);
-		$cancel->($s, $started);
+		$cancel->($s, $blocked);
 		$block->end;
 		failed_with($s, '57014', "$other is not lost beside a $event",
 			like => $message, hint => 0);

@@ -21,12 +21,12 @@
 /* The object that the I/O thread serves and frees. */
 typedef struct Charge
 {
-	ZklIoThreadWatch watch;		/* what its turns request */
+	ZklIoThreadWatch watch;		/* what its passes request */
 	int			opens_to_fail;
 	int			opened;
 	bool		close_blocks;
 	bool		pass_blocks;
-	int			limit_ms;		/* of a turn that blocks; 0: none */
+	int			timeout_ms;		/* of a pass that blocks; 0: none */
 	bool		all_blocked;
 	int			until_in_ms;
 	int64_t		timer_ms;
@@ -36,7 +36,7 @@ typedef struct Charge
 
 static sem_t opened;
 static sem_t rung;
-static sem_t turned;
+static sem_t passed;
 static sem_t freed;
 static sem_t blocking;
 static sem_t let_go;
@@ -62,7 +62,7 @@ open_io(void *arg)
 	return c->opened > c->opens_to_fail;
 }
 
-/* Reads whatever is there, as a real turn does. */
+/* Reads whatever is there, as a real pass does. */
 static void
 pass_io(void *arg, ZklIoThreadWatch *watch)
 {
@@ -77,14 +77,14 @@ pass_io(void *arg, ZklIoThreadWatch *watch)
 		;
 	if (c->pass_blocks)
 	{
-		if (!zkl_io_thread_begin_blocking(blocked_io_thread, c->limit_ms == 0 ? ZKL_IO_THREAD_NEVER
-										  : last_pass_ms + c->limit_ms))
+		if (!zkl_io_thread_begin_blocking(blocked_io_thread, c->timeout_ms == 0 ? ZKL_IO_THREAD_NEVER
+										  : last_pass_ms + c->timeout_ms))
 			abort();
 		sem_post(&blocking);
 		sem_wait(&let_go);
 		zkl_io_thread_end_blocking(blocked_io_thread);
 	}
-	sem_post(&turned);
+	sem_post(&passed);
 }
 
 static void
@@ -155,7 +155,7 @@ test_open(void)
 	pthread_sigmask(SIG_SETMASK, NULL, &before);
 	began = zkl_io_thread_now();
 	io_thread = start(1);
-	sem_wait(&turned);
+	sem_wait(&passed);
 	ok(true, "opening that fails is tried again");
 	ok(zkl_io_thread_now() - began >= 400, "... after a pause");
 	is_int(charge->opened, 2, "... once more");
@@ -225,22 +225,22 @@ test_blocked_close(void)
 	ok(freed_abandoned, "... but when closing is through, by the thread itself");
 }
 
-/* Starts an I/O thread that shares a descriptor with the owner since its first turn. */
+/* Starts an I/O thread that shares a descriptor with the owner since its first pass. */
 static ZklIoThread *
 start_sharing(int *fd)
 {
 	ZklIoThread *io_thread;
 
 	*fd = eventfd(0, EFD_NONBLOCK);
-	while (sem_trywait(&turned) == 0)
+	while (sem_trywait(&passed) == 0)
 		;
 	io_thread = start(0);
-	sem_wait(&turned);
+	sem_wait(&passed);
 	charge->watch.fd = *fd;
 	charge->watch.events = POLLIN;
 	charge->watch.shared = true;
 	zkl_io_thread_want_pass(io_thread);
-	sem_wait(&turned);
+	sem_wait(&passed);
 	return io_thread;
 }
 
@@ -254,7 +254,7 @@ is_read_within(int ms)
 	until.tv_nsec += (long) (ms % 1000) * 1000000;
 	until.tv_sec += until.tv_nsec / 1000000000;
 	until.tv_nsec %= 1000000000;
-	return sem_timedwait(&turned, &until) == 0;
+	return sem_timedwait(&passed, &until) == 0;
 }
 
 static void
@@ -309,7 +309,7 @@ test_blocking(void)
 	ZklIoThread *io_thread = start(0);
 	int64_t		began;
 
-	sem_wait(&turned);
+	sem_wait(&passed);
 	blocked_io_thread = io_thread;
 	charge->pass_blocks = true;
 	zkl_io_thread_want_pass(io_thread);
@@ -323,27 +323,27 @@ test_blocking(void)
 	is_int(overdue, 0, "a call without a limit goes on");
 	charge->pass_blocks = false;
 	sem_post(&let_go);
-	sem_wait(&turned);
+	sem_wait(&passed);
 	zkl_io_thread_set_timer(io_thread, zkl_io_thread_now() + 30);
 	sem_wait(&rung);
 	ok(true, "... and after it");
 
 	charge->pass_blocks = true;
-	charge->limit_ms = 50;
+	charge->timeout_ms = 50;
 	began = zkl_io_thread_now();
 	zkl_io_thread_want_pass(io_thread);
-	sem_wait(&turned);
+	sem_wait(&passed);
 	is_int(overdue, 1, "a call with a limit is ended");
 	ok(zkl_io_thread_now() - began >= 50, "... not before");
 	(void) sem_trywait(&blocking);
 
-	charge->limit_ms = 3600000;
+	charge->timeout_ms = 3600000;
 	zkl_io_thread_want_pass(io_thread);
 	sem_wait(&blocking);
 	ok(zkl_io_thread_stop(io_thread, 5000), "... or when the keeper is to stop");
 	is_int(overdue, 2, "... once");
 	sem_wait(&freed);
-	while (sem_trywait(&turned) == 0)
+	while (sem_trywait(&passed) == 0)
 		;
 }
 
@@ -368,13 +368,13 @@ test_busy_owner(void)
 		now = zkl_io_thread_now();
 	}
 	slow = now >= last + 15;	/* then the test is undecided */
-	ok(slow || sem_trywait(&turned) != 0, "a busy owner reads alone");
+	ok(slow || sem_trywait(&passed) != 0, "a busy owner reads alone");
 	ok(zkl_io_thread_stop(io_thread, 5000), "it stops");
 	sem_wait(&freed);
 	close(fd);
 }
 
-/* Timed turns, and turns for a descriptor that is not shared, ignore the owner. */
+/* Timed passes, and passes for a descriptor that is not shared, ignore the owner. */
 static void
 test_passes(void)
 {
@@ -384,8 +384,8 @@ test_passes(void)
 	zkl_io_thread_owner_sleeps(io_thread);
 	charge->until_in_ms = 30;
 	zkl_io_thread_want_pass(io_thread);
-	sem_wait(&turned);
-	ok(is_read_within(10000) && is_read_within(10000), "turns come by the clock while the owner sleeps");
+	sem_wait(&passed);
+	ok(is_read_within(10000) && is_read_within(10000), "passes come by the timer while the owner sleeps");
 	ok(zkl_io_thread_stop(io_thread, 5000), "it stops");
 	sem_wait(&freed);
 	close(fd);
@@ -394,7 +394,7 @@ test_passes(void)
 	charge->watch.shared = false;
 	zkl_io_thread_owner_sleeps(io_thread);
 	zkl_io_thread_want_pass(io_thread);
-	sem_wait(&turned);
+	sem_wait(&passed);
 	put(fd);
 	ok(is_read_within(10000), "what is not shared the thread reads, whatever the owner does");
 	ok(zkl_io_thread_stop(io_thread, 5000), "it stops");
@@ -410,7 +410,7 @@ main(void)
 	sem_init(&freed, 0, 0);
 	sem_init(&blocking, 0, 0);
 	sem_init(&let_go, 0, 0);
-	sem_init(&turned, 0, 0);
+	sem_init(&passed, 0, 0);
 	test_open();
 	test_stop_while_opening();
 	while (sem_trywait(&opened) == 0)
