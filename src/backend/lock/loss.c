@@ -14,7 +14,6 @@
 #include "access/xact.h"
 #include "miscadmin.h"
 
-#include "backend/base/holds.h"
 #include "backend/base/name_list.h"
 #include "backend/base/settings.h"
 #include "backend/lock/loss.h"
@@ -77,6 +76,17 @@ mark_lost(bool session_is_lost)
 		n += hold->lost;
 	}
 	return n;
+}
+
+/* Returns the names of these locks. */
+static const char *
+list_released(ZklockHold *const *released, int n)
+{
+	ZklockNameList list = {0};
+
+	for (int i = 0; i < n; i++)
+		zklock_list_hold(&list, released[i]);
+	return zklock_list_text(&list);
 }
 
 /* Returns the names of the locks that are held, or that are marked as lost. */
@@ -306,20 +316,22 @@ confirm(ZklSession *session, int session_timeout_ms)
 }
 
 void
-zklock_note_release(void)
+zklock_note_release(ZklockHold *const *released, int n)
 {
 	ZklSession *session = zklock_session_current();
 	ZklLease	lease;
-	int			n;
 
 	if (session == NULL || zklock_commit_check == ZKLOCK_COMMIT_CHECK_OFF)
 		return;
 	lease = zkl_session_lease(session);
 	if (lease.left_ms > 0 && zklock_commit_check != ZKLOCK_COMMIT_CHECK_ALWAYS)
 		return;
+	if (unproven == lease.session_id)
+		return;
 	unproven = lease.session_id;
 	if (!transaction_failed)
-		strlcpy(affected, list_locks(false, &n), sizeof(affected));
+		strlcpy(affected, released ? list_released(released, n) : list_locks(false, &n),
+				sizeof(affected));
 }
 
 bool

@@ -8,6 +8,8 @@
 #ifndef ZKLOCK_LOSS_H
 #define ZKLOCK_LOSS_H
 
+#include "backend/base/holds.h"
+
 /* For ZklSessionConfig.  Requests a cancel of the running statement. */
 extern void zklock_on_loss_io(void);
 
@@ -61,11 +63,11 @@ extern void zklock_check_irreversible(void);
 extern void zklock_note_late_loss(void);
 
 /*
- * Called before a lock is released inside a transaction.  If it is uncertain whether the
- * lock is still held, a transaction that writes must ask the ensemble at commit.  Neither
- * throws nor waits.
+ * Called before locks are released inside a transaction.  If it is uncertain whether they
+ * are still held, a transaction that writes must ask the ensemble at commit; an error then
+ * names those of the first such release.  NULL: all locks.  Neither throws nor waits.
  */
-extern void zklock_note_release(void);
+extern void zklock_note_release(ZklockHold *const *released, int n);
 
 /* Can zklock_check_commit() refuse this commit?  Neither throws nor waits. */
 extern bool zklock_relies_on_locks(void);

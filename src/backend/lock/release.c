@@ -60,9 +60,9 @@ zklock_release(ZklockNames *names, ZklMode mode)
 		found = palloc(sizeof(ZklockHold *) *
 					   (Min(names->n, zklock_holds_entries()) + 1));
 	n = find_to_release(names, mode, found, &all);
-	if (all)
+	if (all && n > 0)
 	{
-		zklock_note_release();
+		zklock_note_release(found, n);
 		for (int i = 0; i < n; i++)
 			zklock_hold_counts(found[i], mode)->session--;
 		if (n == 1)
@@ -80,7 +80,7 @@ zklock_release_session(void)
 	dlist_iter	iter;
 
 	if (zklock_holds_any())
-		zklock_note_release();
+		zklock_note_release(NULL, 0);
 	dlist_foreach(iter, &zklock_holds)
 		zklock_hold_forget_session(dlist_container(ZklockHold, link, iter.cur));
 	zklock_settle_every();

@@ -163,7 +163,7 @@ zklock_release_permit(const ZklockName *name)
 				 errhint("zk_held_locks shows the permits of this session.")));
 	else
 	{
-		zklock_note_release();
+		zklock_note_release(&hold, 1);
 		hold->exclusive.session--;
 		zklock_settle(hold);
 	}
