@@ -24,8 +24,8 @@ SELECT is_empty('SELECT * FROM zk_held_locks', 'two requests need two releases')
 SELECT ok(NOT zk_unlock('pgtap.a'), 'a third release is false');
 
 -- trying
-SELECT ok(zk_try_lock('pgtap.a'), 'a free lock is had by trying');
-SELECT ok(zk_try_lock_shared('pgtap.a', wait => '1s'), 'one''s own lock is had in the other mode');
+SELECT ok(zk_try_lock('pgtap.a'), 'a free lock is acquired by a non-blocking attempt');
+SELECT ok(zk_try_lock_shared('pgtap.a', wait => '1s'), 'one''s own lock is acquired in the other mode');
 SELECT results_eq('SELECT mode, count FROM zk_held_locks ORDER BY mode',
 	$$ VALUES ('exclusive', 1::bigint), ('shared', 1) $$, 'each mode is counted by itself');
 SELECT ok(NOT zk_unlock_shared('pgtap.b'), 'another name is another lock');

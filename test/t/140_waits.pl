@@ -160,7 +160,7 @@ is($s->sqlstate, '00000',
 $s->query_ok('RESET lock_timeout');
 all_is_clean('lock_timeout in a subtransaction');
 
-# A lock that is had in time disarms it as well.
+# A lock that is acquired in time disarms it as well.
 $s->query_ok("SET lock_timeout = '30s'");
 $s->query_async(
 	"SELECT zk_xact_lock('x') > 0, current_setting('lock_timeout')");

@@ -166,7 +166,7 @@ for my $answers (0 .. 4)
 }
 
 # A timed wait that outlives its session ends in its time, also while the next
-# session cannot be had.
+# session cannot be opened.
 {
 	my $holder = session($other);
 	$holder->query_ok("SELECT zk_lock('limited')");

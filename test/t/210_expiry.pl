@@ -87,7 +87,7 @@ sub rows
 		'the next statement fails', like => qr/"caught"/);
 	works($s, 'ROLLBACK TO after', '', 'the error about a loss can be caught');
 	works($s, "SELECT zk_xact_lock('another')",
-		qr/^\d+$/, 'other locks can be had after that');
+		qr/^\d+$/, 'other locks can be acquired after that');
 	$s->query_ok("INSERT INTO t VALUES ('caught')");
 	fails_with($s, 'COMMIT', '40001',
 		'a transaction that caught the error about its loss cannot commit',
@@ -243,7 +243,7 @@ sub rows
 		'', 'work without locks goes on during the outage');
 	$s->query_ok("SET zklock.connect_timeout = '300ms'");
 	fails_with($s, "SELECT zk_lock('clock')", '08001',
-		'a lock can not be had during the outage');
+		'a lock cannot be acquired during the outage');
 	$way->thaw;
 	$s->query_ok('RESET zklock.connect_timeout');
 	works($s, "SELECT zk_lock('clock'), zk_unlock('clock')",
@@ -281,7 +281,7 @@ for my $round (1 .. 3)
 	works($s, "INSERT INTO t VALUES ('restarted')",
 		'', "and the session goes on (round $round)");
 	works($next, "SELECT zk_lock('restart')",
-		qr/^\d+$/, "the lock can be had after that (round $round)");
+		qr/^\d+$/, "the lock can be acquired after that (round $round)");
 	$next->query_ok('SELECT zk_unlock_all()');
 	nothing_left($zkc,
 		"a restart of the ensemble leaves nothing behind (round $round)");

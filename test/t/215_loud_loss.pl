@@ -185,7 +185,7 @@ for my $way_out ('ROLLBACK', 'ROLLBACK TO before', 'DISCARD ALL')
 	$free->wait_result;
 	ok($free->ok, 'who holds nothing is left alone') or diag($free->error);
 	$way->thaw;
-	works($s, "SELECT zk_lock('silent') > 0", 't', 'after the outage it can be had again');
+	works($s, "SELECT zk_lock('silent') > 0", 't', 'after the outage it can be acquired again');
 	$_->quit for $s, $free;
 }
 

@@ -144,7 +144,7 @@ nothing_left($zkc, 'failed connections leave nothing behind');
 	$s->query_ok("SET zklock.root = '/half'");
 	fails_with($s, "SELECT zk_lock('closed')", '42501',
 		"a lock's own znode that refuses us likewise", like => qr/"closed"/);
-	works($s, "SELECT zk_try_lock('open')", 't', 'another lock can be had');
+	works($s, "SELECT zk_try_lock('open')", 't', 'another lock can be acquired');
 	fails_with($s, "SELECT zk_try_lock(ARRAY['open2', 'closed'])", '42501',
 		'one refusal among several locks refuses them all');
 	works($s, 'SELECT string_agg(name, \',\') FROM zk_held_locks',
@@ -223,7 +223,7 @@ my $good_file = auth_file('good', "digest $secret\n");
 	my $s = with_settings($node, %mine);
 	my $t = with_settings($other, %mine);
 	works($s, "SELECT zk_lock('private')", qr/^\d+$/,
-		'locks of acl = creator can be had');
+		'locks of acl = creator can be acquired');
 	$t->query_async("SELECT zk_lock('private')");
 	wait_zk_waiting($zkc, '/mine/locks/private', 2);
 	my ($held) = queue_of($zkc, 'private', '/mine');

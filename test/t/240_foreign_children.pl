@@ -25,7 +25,7 @@ sub lives
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	my $others = () = $zkc->children("/zklock/locks/$lock");
 	works($first, "SELECT zk_lock('$lock')", qr/^\d+$/,
-		"$what: the lock can be had");
+		"$what: the lock can be acquired");
 	works($second,
 		"SELECT zk_try_lock('$lock'), zk_try_lock_shared('$lock')",
 		'f|f', "$what: it excludes another server");
@@ -227,7 +227,7 @@ for my $what (sort keys %contender)
 	$zkc->set('/zklock/locks/parent', "anything\0at all");
 	$zkc->delete('/zklock/locks/parent', recursive => 1);
 	like($second->wait_result, qr/^\d+$/,
-		'a lock whose znode was removed with all its queue can be had');
+		'a lock whose znode was removed with all its queue can be acquired');
 	works($second, "SELECT zk_unlock('parent')", 't', 'and released');
 	my ($answer, $error) =
 	  $first->query("SELECT zk_unlock('parent')");

@@ -38,7 +38,7 @@ my $status = $?;
 open my $fh, '<', "$tmp/out" or die "$tmp/out: $!";
 my $said = do { local $/; <$fh> };
 is($status, 0, 'no race is found') || diag($said);
-like($said, qr/^[1-9]\d+ locks$/m, 'and locks are had meanwhile');
+like($said, qr/^[1-9]\d+ locks$/m, 'and locks are acquired meanwhile');
 
 $proxy->stop;
 $zk->stop;

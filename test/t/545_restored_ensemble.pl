@@ -58,7 +58,7 @@ commit_refused($holder, 'who came after the copy can not commit');
 commit_refused($long, 'nor can who was there before, and has seen more since');
 is($node->safe_psql('postgres', 'SELECT count(*) FROM t'), 0, 'and nobody has');
 nothing_left($zkc, 'the sessions of the copy expire, with their locks');
-works($long, "SELECT zk_try_lock('before')", 't', 'they can be had again');
+works($long, "SELECT zk_try_lock('before')", 't', 'they can be acquired again');
 
 my $next = session($node);
 works($next, "SELECT zk_lock('guarded') < $token", 't', 'tokens are smaller than before');

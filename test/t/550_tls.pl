@@ -1,4 +1,4 @@
-# Where the ZooKeeper client library has TLS, locks are had over it: with
+# Where the ZooKeeper client library has TLS, locks are acquired over it: with
 # certificates that the servers and we trust, and with no others.
 
 use strict;
@@ -49,7 +49,7 @@ sub with_settings
 
 # Locks.
 {
-	works($first, "SELECT zk_lock('a') > 0", 't', 'a lock can be had over TLS');
+	works($first, "SELECT zk_lock('a') > 0", 't', 'a lock can be acquired over TLS');
 	works($first, 'SELECT server FROM zk_session()', $zk->secure_connect_string,
 		'from the port that serves nothing else');
 	works($second, "SELECT zk_try_lock('a')", 'f', 'another server is excluded');
@@ -178,7 +178,7 @@ for my $what (sort keys %refused)
 	$silent->cancel;
 	failed_with($silent, '57014', 'or can be cancelled', hint => 0);
 	$silent->query_ok("SET zklock.connect_string = '" . $zk->secure_connect_string . q('));
-	works($silent, "SELECT zk_try_lock('silent')", 't', 'another server can be had meanwhile');
+	works($silent, "SELECT zk_try_lock('silent')", 't', 'another server can be reached meanwhile');
 	my $stuck = with_settings(connect_string => $proxy->connect_string, connect_timeout => '500ms');
 	$stuck->query("SELECT zk_lock('silent')");
 	$stuck->quit;

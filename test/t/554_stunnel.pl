@@ -1,5 +1,5 @@
 # The configuration that doc/security.md shows for TLS with stunnel, as it is
-# printed, with paths and ports of the test: locks are had over TLS, and not past
+# printed, with paths and ports of the test: locks are acquired over TLS, and not past
 # it.
 
 use strict;
@@ -85,7 +85,7 @@ my @nodes = map { zklock_node($_, zk => 'unused:1', session_timeout => '10s', ex
 my ($first, $second) = map { session($_) } @nodes;
 
 # Locks.
-works($first, "SELECT zk_lock('a') > 0", 't', 'a lock can be had through stunnel');
+works($first, "SELECT zk_lock('a') > 0", 't', 'a lock can be acquired through stunnel');
 like($first->query('SELECT server FROM zk_session()'), qr/^127\.0\.0\.1:(??{join '|', values %port})$/,
 	'from one of its ports');
 works($second, "SELECT zk_try_lock('a')", 'f', 'another server is excluded');
@@ -112,7 +112,7 @@ wait_state($second, 'connected');
 is(zk_session_id($second), $id, 'when it is back the session goes on');
 works($second, 'COMMIT', '', 'its transaction commits');
 like($first->wait_result, qr/^\d+$/, 'and who has waited gets the lock');
-works($new, "SELECT zk_try_lock('new')", 't', 'new sessions are had again');
+works($new, "SELECT zk_try_lock('new')", 't', 'new sessions are opened again');
 $_->query_ok('SELECT zk_unlock_all()') for $first, $second;
 $new->quit;
 

@@ -112,7 +112,7 @@ for my $version (sort keys %reached)
 for my $script ($installation->scripts)
 {
 	my ($version) = $script =~ /^zklock--(.+?)(?:--.+)?\.sql$/;
-	ok($reached{$version}, "$script starts from a version that can be had");
+	ok($reached{$version}, "$script starts from a version that can be installed");
 }
 
 my ($catalog) = join "\n", @{ catalog($default) };

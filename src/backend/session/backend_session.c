@@ -145,7 +145,7 @@ have_credentials_changed(void)
 	return changed;
 }
 
-/* Returns whether the session was opened with settings other than the current ones. */
+/* Returns whether the session was opened with settings that have changed since. */
 static bool
 is_outdated(void)
 {
@@ -268,7 +268,7 @@ wait_for_session(const ZklockAction *action, int64 *deadline)
 		zklock_wait(session, is_decided, deadline);
 }
 
-/* Opens the session, if there is none, and waits until it is connected, or over. */
+/* Opens the session, if there is none, and waits until it is connected or lost. */
 static void
 reach_ensemble(const ZklockAction *action, int64 *deadline)
 {

@@ -90,8 +90,8 @@ zklock_no_session(bool failed_at_tls)
 	no_session_hint(), NULL};
 
 	problem.detail = psprintf(failed_at_tls
-							  ? "No session could be had within %d ms, because TLS could not be set up with a server."
-							  : "No session could be had within %d ms.",
+							  ? "No session was established within %d ms, because TLS could not be set up with a server."
+							  : "No session was established within %d ms.",
 							  zklock_connect_timeout);
 	return problem;
 }

@@ -33,9 +33,9 @@
  * without the mutex, when no other thread has the session any more.
  *
  * The suffix _io marks callbacks of the client library, the client and the I/O thread,
- * and the functions of the log and the backend that they reach.  It means "may run on a
- * thread other than the owner's": the function must not call PostgreSQL.  Functions of
- * src/recipe without the suffix may run on any thread, too, as the table says.
+ * and the functions of the log and the backend that they reach.  It means "may run on
+ * any thread": the function must not call PostgreSQL.  Functions of src/recipe without
+ * the suffix may run on any thread, too, as the table says.
  *
  *-------------------------------------------------------------------------
  */
