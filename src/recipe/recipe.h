@@ -185,7 +185,7 @@ extern bool zkl_session_has_open_parents(ZklSession *session);
 /* Returns whether, as far as is known, the session lives and no lock of it is lost. */
 extern bool zkl_session_is_intact(ZklSession *session);
 
-/* What a release or a commit must know of the session. */
+/* The state of a session that a release or a commit depends on. */
 typedef struct ZklLease
 {
 	int64_t		session_id;
@@ -330,7 +330,7 @@ extern void zkl_releases_end(ZklSession *session);
  * Long waits, and deadlocks among sessions of any servers
  */
 
-/* What a session holds, as shown in PostgreSQL's lock manager. */
+/* The kinds of holds of a session, as shown in PostgreSQL's lock manager. */
 typedef enum ZklHeldKind
 {
 	ZKL_HELD_EXCLUSIVE = 'x',
@@ -355,7 +355,7 @@ typedef struct ZklLocalWaiter
 	int			n_held;
 } ZklLocalWaiter;
 
-/* What the other sessions must know about a waiting one. */
+/* A waiting session's report, with which other sessions find deadlocks. */
 typedef struct ZklWaitReport
 {
 	uint64_t	instance;		/* of the server; a new number at each start */

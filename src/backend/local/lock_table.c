@@ -218,7 +218,7 @@ zklock_count_released_permits(uint64 semaphore, const int64 *sessions, int n,
 
 
 /*
- * What a backend holds
+ * The locks of one backend
  */
 
 bool

@@ -186,7 +186,7 @@ is_granted(void *arg, int64 *check_again)
 	return false;
 }
 
-/* What a non-blocking attempt waits for is not a holder. */
+/* A non-blocking attempt waits for answers only, never for a holder. */
 static void
 note_wait(ZklockTimeout *timeout, const ZklRequestInfo *info)
 {

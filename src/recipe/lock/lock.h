@@ -68,7 +68,7 @@ struct ZklRequest
 	int			parents_raw_code;
 };
 
-/* What differs between requests for locks and requests for a permit. */
+/* The differences between requests for locks and requests for a permit. */
 struct ZklRequestKind
 {
 	/* the nodes' parents, if all are below one znode: their names and NULL; else NULL */

@@ -274,7 +274,7 @@ zkl__request_restart(ZklRequest *request)
 
 
 /*
- * What the nodes report while they belong to a request
+ * Events of nodes that belong to a request
  */
 
 static void

@@ -144,7 +144,7 @@ request_free(ZklRequest *request)
 
 
 /*
- * What the owner asks for in between
+ * Functions for the owner of a pending request
  */
 
 ZklStatus

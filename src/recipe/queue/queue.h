@@ -80,7 +80,7 @@ typedef enum ZklNodeState
 	NODE_GONE					/* does not exist; freed with its last call */
 } ZklNodeState;
 
-/* What only this folder knows of a node (internal.h). */
+/* The part of a node that is private to this folder (internal.h). */
 typedef struct ZklNodePrivate ZklNodePrivate;
 
 /* One node of this session, from before its create until it is known to be deleted. */
@@ -118,7 +118,7 @@ struct ZklNode
 };
 
 /*
- * What a node reports to its owner.  Unless a comment says otherwise,
+ * The events that a node reports to its owner.  Unless a comment says otherwise,
  * node->request is set.
  */
 struct ZklNodeOwner

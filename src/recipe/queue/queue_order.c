@@ -232,7 +232,7 @@ zkl_position(const char *const *children, int n_children,
 
 
 /*
- * What a node waits for
+ * The blockers of a node
  */
 
 ZklQueued *

@@ -22,7 +22,7 @@ typedef struct ZklPlace
 	int			capacity;		/* capacity of a semaphore; 0: unknown */
 } ZklPlace;
 
-/* What the children of a znode are, in the order of the result. */
+/* The kinds of children of a znode, in the order of the result. */
 typedef enum ZklRole
 {
 	ROLE_CONTENDER,				/* holder or waiter of a lock */

@@ -262,7 +262,7 @@ on_connected(ZklSession *session)
 }
 
 /*
- * What was refused is sent again.  If it was the delete of a permit node, a non-blocking
+ * Sends again what the server has refused.  If it was the delete of a permit node, a non-blocking
  * attempt no longer waits for it (permit_refusal.c).
  */
 static void

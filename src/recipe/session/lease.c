@@ -22,7 +22,7 @@ lease_length(const ZklSession *session)
 	return session->connection.session_timeout_ms / 3;
 }
 
-/* What a commit needs of the lease, from the check to its commit record. */
+/* Returns how much of the lease a commit needs from its check to its commit record. */
 static int
 lease_reserve(const ZklSession *session)
 {

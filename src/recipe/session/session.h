@@ -77,7 +77,7 @@ struct ZklCall
 };
 
 /*
- * What a higher layer does with each session.  All handlers except on_free are called
+ * A higher layer's state and handlers for each session.  All handlers except on_free are called
  * with the session's mutex held; each of them may be NULL.
  */
 typedef struct ZklSessionPart
@@ -121,7 +121,7 @@ typedef enum ZklPartId
 	ZKL_N_PARTS
 } ZklPartId;
 
-/* What a session was opened with, and the paths of the znodes right below its root. */
+/* The options of a session, and the paths of the znodes right below its root. */
 typedef struct ZklConfig
 {
 	char	   *root;

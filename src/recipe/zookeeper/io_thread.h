@@ -16,7 +16,7 @@ typedef struct ZklIoThread ZklIoThread;
 
 #define ZKL_IO_THREAD_NEVER INT64_MAX
 
-/* What the thread waits for before its next pass. */
+/* The events and the time that the thread waits for before its next pass. */
 typedef struct ZklIoThreadWatch
 {
 	int			fd;				/* -1: none */

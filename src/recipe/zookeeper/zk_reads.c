@@ -116,8 +116,8 @@ zkl_reads_send(ZklClient *client, const ZklOp *ops, int n_ops,
 		return ZCONNECTIONLOSS;
 
 	/*
-	 * What the library has to send comes first.  On a new connection these are its
-	 * credentials and watches, which it writes only in zookeeper_process().
+	 * The library's own output comes first.  On a new connection this is its credentials
+	 * and watches, which it writes only in zookeeper_process().
 	 */
 	do
 		(void) zookeeper_process(client->zh, ZOOKEEPER_WRITE);
