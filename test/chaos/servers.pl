@@ -80,7 +80,7 @@ sub start
 		size => 3,
 		tick_time => $tick_time,
 		container_check_ms => 500,
-		way => sub {
+		leader_port => sub {
 			my ($from, $to, $port) = @_;
 			return $port if $direct;
 			return proxy("zk$from zk$to", "127.0.0.1:$port")->port;

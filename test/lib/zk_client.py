@@ -128,14 +128,14 @@ class Driver:
             CreateContainer(path, data, acls(acl), flags), result)
         return result.get()[0]
 
-    def crowd(self, path, count, length):
+    def create_children(self, path, count, length):
         """Creates count children whose names have so many characters."""
         self.client.ensure_path(path)
         for number in range(count):
             self.client.create(f"{path}/{number:0{length}}")
         return True
 
-    def disperse(self, path):
+    def delete_children(self, path):
         for name in self.children(path):
             self.client.delete(path + "/" + name)
         return True

@@ -37,7 +37,7 @@ sub holder_and_waiter
 	my ($holder, $waiter) = map { session($_) } $primary, $standby;
 	$holder->query_ok("BEGIN; SELECT zk_xact_lock('$name'); INSERT INTO t VALUES ('$name')");
 	$waiter->query_async("SELECT zk_lock('$name') > 0");
-	wait_zk_waiting($zkc, "/zklock/locks/$name", 2);
+	wait_zk_children($zkc, "/zklock/locks/$name", 2);
 	return ($holder, $waiter);
 }
 

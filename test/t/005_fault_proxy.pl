@@ -84,7 +84,7 @@ is_deeply(
 		[ 'multi', 4, -110, '/m3', '/m2', '/' ],
 	],
 	'operations, paths and errors are recorded');
-$proxy->forget;
+$proxy->clear_record;
 is(scalar($proxy->record), 0, 'and forgotten');
 
 # One flight, and two.
@@ -117,7 +117,7 @@ for my $fault (sort keys %expected)
 	my ($done, @seen) = @{ $expected{$fault} };
 	$socket = fresh();
 	my $hits = $proxy->hits;
-	$proxy->disarm->forget;
+	$proxy->disarm->clear_record;
 	$proxy->arm(fault => $fault, op => [ 'create', 'create2' ],
 		path => "^/$fault\$", nth => 2);
 	put($socket, create(8, "/other"));

@@ -135,7 +135,7 @@ is(call($on_c, 'zk_try_lock_shared', "'rw'"), 'f',
 	'a try to share is refused behind a waiting writer');
 $on_c->query_async("SELECT zk_lock_shared('rw')");
 wait_blocked($on_c);
-wait_zk_waiting($zkc, path('rw'), 3);
+wait_zk_children($zkc, path('rw'), 3);
 ok(!$on_b->finished && !$on_c->finished,
 	'a reader waits behind a waiting writer');
 is(call($on_a, 'zk_try_lock_shared', "'rw'"), 't',
@@ -150,7 +150,7 @@ nothing_left($zkc, 'reader behind writer: no node is left');
 
 call($on_a, 'zk_lock', "'rw'");
 $_->query_async("SELECT zk_lock_shared('rw')") for $on_b, $on_c;
-wait_zk_waiting($zkc, path('rw'), 3);
+wait_zk_children($zkc, path('rw'), 3);
 call($on_a, 'zk_unlock', "'rw'");
 like($_->wait_result, qr/^\d+$/, 'all readers at the head are let in together')
   for $on_b, $on_c;
@@ -168,7 +168,7 @@ for my $order ([qw(a b c)], [qw(c a b)], [qw(b c a)])
 	for my $i (0 .. 2)
 	{
 		$session{ $order->[$i] }->query_async("SELECT zk_lock('fifo')");
-		wait_zk_waiting($zkc, path('fifo'), 2 + $i);
+		wait_zk_children($zkc, path('fifo'), 2 + $i);
 	}
 	$zkc->delete($holder);
 
@@ -193,13 +193,13 @@ for my $order ([qw(a b c)], [qw(c a b)], [qw(b c a)])
 call($on_a, 'zk_lock', "'t'");
 is(call($on_b, 'zk_try_lock', "'t', interval '50 ms'"), 'f',
 	'a try that waits gives up when its time has passed');
-ok(wait_zk_waiting($zkc, path('t'), 1), 'and leaves nothing behind');
+ok(wait_zk_children($zkc, path('t'), 1), 'and leaves nothing behind');
 is(call($on_b, 'zk_try_lock', "ARRAY['t', 'u'], interval '50 ms'"), 'f',
 	'so does one for several names');
 is(wait_zk_empty($zkc, path('u')), 0, 'also where it was first');
 $on_b->query_async("SELECT zk_try_lock('t', interval '1 min')");
 wait_blocked($on_b);
-wait_zk_waiting($zkc, path('t'), 2);
+wait_zk_children($zkc, path('t'), 2);
 call($on_a, 'zk_unlock', "'t'");
 is($on_b->wait_result, 't', 'a try that waits gets what is released in time');
 $on_c->query_async("SELECT zk_try_lock_shared('t', 'infinity'::interval)")
@@ -217,7 +217,7 @@ nothing_left($zkc, 'try: no node is left');
 my $shared = call($on_a, 'zk_lock_shared', "'up'");
 $on_b->query_async("SELECT zk_lock('up')");
 wait_blocked($on_b);
-wait_zk_waiting($zkc, path('up'), 2);
+wait_zk_children($zkc, path('up'), 2);
 is(call($on_a, 'zk_lock', "'up'"), $shared,
 	'the only sharer upgrades ahead of a writer that waits elsewhere');
 ok(!$on_b->finished, 'which goes on waiting');
@@ -234,7 +234,7 @@ nothing_left($zkc, 'upgrade: no node is left');
 call($_, 'zk_lock_shared', "'up'") for $on_a, $on_b;
 $on_a->query_async("SELECT zk_lock('up')");
 wait_blocked($on_a);
-wait_zk_waiting($zkc, path('up'), 3);
+wait_zk_children($zkc, path('up'), 3);
 ok(!$on_a->finished, 'an upgrade waits for the other sharer');
 call($on_b, 'zk_unlock_shared', "'up'");
 like($on_a->wait_result, qr/^\d+$/, 'and no longer');
@@ -246,13 +246,13 @@ nothing_left($zkc, 'upgrade that waits: no node is left');
 call($_, 'zk_lock_shared', "'up'") for $on_a, $on_b;
 $on_a->query_async("SELECT zk_lock('up')");
 wait_blocked($on_a);
-wait_zk_waiting($zkc, path('up'), 3);
+wait_zk_children($zkc, path('up'), 3);
 call($on_b, 'zk_lock', "'up'");
 is($on_b->sqlstate, '40P01',
 	'the second of two upgraders gets the deadlock error');
 is($on_b->query("SELECT mode, scope, count, state FROM zk_held_locks"),
 	'shared|session|1|held', 'and keeps its shared lock');
-wait_zk_waiting($zkc, path('up'), 3);
+wait_zk_children($zkc, path('up'), 3);
 ok(!$on_a->finished, 'so that the first goes on waiting');
 is(call($on_c, 'zk_try_lock', "'up'"), 'f', 'and nobody else gets it');
 call($on_b, 'zk_unlock_shared', "'up'");
@@ -285,7 +285,7 @@ nothing_left($zkc, 'two upgraders together: no node is left');
 $token = call($on_a, 'zk_lock', "'down'");
 $on_b->query_async("SELECT zk_lock('down')");
 wait_blocked($on_b);
-wait_zk_waiting($zkc, path('down'), 2);
+wait_zk_children($zkc, path('down'), 2);
 is(call($on_a, 'zk_lock_shared', "'down'"), $token,
 	'an exclusive holder shares with itself, under the same token');
 call($on_a, 'zk_unlock', "'down'");
@@ -315,9 +315,9 @@ nothing_left($zkc, 'downgrade: no node is left');
 # A reader before the writer.
 call($on_a, 'zk_lock', "'down'");
 $on_b->query_async("SELECT zk_lock_shared('down')");
-wait_zk_waiting($zkc, path('down'), 2);
+wait_zk_children($zkc, path('down'), 2);
 $on_c->query_async("SELECT zk_lock('down')");
-wait_zk_waiting($zkc, path('down'), 3);
+wait_zk_children($zkc, path('down'), 3);
 call($on_a, 'zk_lock_shared', "'down'");
 ok(!$on_b->finished, 'a shared request of its own changes nothing yet');
 call($on_a, 'zk_unlock', "'down'");

@@ -239,7 +239,7 @@ my $holder = foreign_node($zkc, '/zklock/locks/q', 'WRIT');
 for my $i (0 .. $#sessions)
 {
 	$sessions[$i]->query_async("SELECT zk_lock('q')");
-	wait_zk_waiting($zkc, '/zklock/locks/q', 2 + $i);
+	wait_zk_children($zkc, '/zklock/locks/q', 2 + $i);
 }
 watched_are('q', [ '', @ids ], [ undef, 0 .. 4 ],
 	'each of five waiters watches the node before it, and nothing else');
@@ -252,7 +252,7 @@ is_deeply(watches('q'), $before, 'a release touches only the one behind');
 # One in the middle gives up: the one behind it moves up.
 $sessions[2]->cancel;
 $sessions[2]->wait_result;
-wait_zk_waiting($zkc, '/zklock/locks/q', 4);
+wait_zk_children($zkc, '/zklock/locks/q', 4);
 watched_are('q', [ @ids[ 0, 1, 3, 4 ] ], [ undef, 0 .. 2 ],
 	'when a waiter gives up the one behind it watches the next one before');
 ok( !grep({ $_->finished } @sessions[ 1, 3, 4 ]),
@@ -272,7 +272,7 @@ my @functions = qw(zk_lock_shared zk_lock_shared zk_lock zk_lock_shared
 for my $i (0 .. $#sessions)
 {
 	$sessions[$i]->query_async("SELECT $functions[$i]('q')");
-	wait_zk_waiting($zkc, '/zklock/locks/q', 2 + $i);
+	wait_zk_children($zkc, '/zklock/locks/q', 2 + $i);
 }
 watched_are('q', [ '', @ids ], [ undef, 0, 0, 2, 3, 4 ],
 	'readers watch the last writer before them, writers the node before');

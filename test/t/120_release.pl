@@ -78,7 +78,7 @@ is($here->safe_psql('postgres', 'SELECT count(*) FROM t'), '0',
 	'a commit that is not visible yet');
 is_held('has not released its lock');
 $t->query_async("SELECT zk_lock('x')");
-wait_zk_waiting($zkc, '/zklock/locks/x', 2);
+wait_zk_children($zkc, '/zklock/locks/x', 2);
 $here->safe_psql('postgres', 'ALTER SYSTEM RESET synchronous_standby_names');
 $here->reload;
 $t->wait_result;

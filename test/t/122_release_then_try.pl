@@ -47,7 +47,7 @@ sub release_then_try
 	$proxy->arm(fault => 'hold_request', op => [ 'delete', 'multi' ], path => '(x|leases)/');
 	$s->query_ok($release);
 	wait_until('the delete', sub { $proxy->hits > $hits });
-	$proxy->forget;
+	$proxy->clear_record;
 	$t->query_async($try);
 	wait_until('the try to look twice', sub { $t->finished || looked_twice() });
 	ok(!$t->finished, "$name, then a try in another session: waits for the delete");

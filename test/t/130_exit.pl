@@ -108,7 +108,7 @@ for my $state (sort keys %held)
 		my $s = new_session(LONG);
 		$s->query($held{$state});
 		$t->query_async("SELECT zk_lock('x')");
-		wait_zk_waiting($zkc, $lock, 2);
+		wait_zk_children($zkc, $lock, 2);
 		$idle_ends{$end}->($s);
 		like($t->wait_result, qr/^\d+$/,
 			"$state, $end: who waits elsewhere proceeds");
@@ -157,7 +157,7 @@ for my $end (sort keys %ends)
 {
 	$s = new_session(LONG);
 	$s->query_async("SELECT zk_xact_lock('x'), pg_sleep(1000)");
-	wait_zk_waiting($zkc, $lock, 1);
+	wait_zk_children($zkc, $lock, 1);
 	$ends{$end}->($s);
 	$t->query_async("SELECT zk_lock('x')");
 	like($t->wait_result, qr/^\d+$/,
@@ -174,11 +174,11 @@ for my $end (sort keys %ends)
 	my $holder = foreign_node($zkc, $lock, 'WRIT');
 	$s = new_session(LONG);
 	$s->query_async("SELECT zk_lock('x')");
-	wait_zk_waiting($zkc, $lock, 2);
+	wait_zk_children($zkc, $lock, 2);
 	$t->query_async("SELECT zk_lock('x')");
-	wait_zk_waiting($zkc, $lock, 3);
+	wait_zk_children($zkc, $lock, 3);
 	$ends{$end}->($s);
-	ok(wait_zk_waiting($zkc, $lock, 2),
+	ok(wait_zk_children($zkc, $lock, 2),
 		"waiting, $end: the one who waited leaves the queue");
 	ok(!$t->finished, "waiting, $end: and the holder keeps the lock");
 	$zkc->delete($holder);
@@ -214,7 +214,7 @@ my $other = foreign_node($zkc, '/zklock/locks/m', 'WRIT');
 $many[$_]->query_async("SELECT zk_lock('m')") for 6 .. 11;
 wait_blocked($many[$_]) for 6 .. 11;
 $here->stop('fast');
-ok(wait_zk_waiting($zkc, '/zklock/locks/m', 1),
+ok(wait_zk_children($zkc, '/zklock/locks/m', 1),
 	'a fast shutdown ends the waits of all backends');
 $zkc->delete($other);
 nothing_left($zkc, 'fast shutdown with many backends: no node is left');
@@ -237,7 +237,7 @@ for my $crash (sort keys %crashes)
 		$s = new_session(SHORT);
 		$s->query($held{$state});
 		$t->query_async("SELECT zk_lock('x')");
-		wait_zk_waiting($zkc, $lock, 2);
+		wait_zk_children($zkc, $lock, 2);
 		$crashes{$crash}->($s);
 		like($t->wait_result, qr/^\d+$/,
 			"$state, $crash: the lock is free after the session timeout");
@@ -249,7 +249,7 @@ for my $crash (sort keys %crashes)
 	my $holder = foreign_node($zkc, $lock, 'WRIT');
 	$s = new_session(SHORT);
 	$s->query_async("SELECT zk_lock('x')");
-	wait_zk_waiting($zkc, $lock, 2);
+	wait_zk_children($zkc, $lock, 2);
 	$crashes{$crash}->($s);
 	$zkc->delete($holder);
 	nothing_left($zkc, "waiting, $crash: no node is left");

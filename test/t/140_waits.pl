@@ -31,7 +31,7 @@ sub all_is_clean
 {
 	my ($scenario) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	ok(wait_zk_waiting($zkc, $lock, 1), "$scenario: its node is gone");
+	ok(wait_zk_children($zkc, $lock, 1), "$scenario: its node is gone");
 	is($s->query('SELECT count(*) FROM zk_held_locks'),
 		'0', "$scenario: nothing is held");
 	is( $s->query(
@@ -41,7 +41,7 @@ sub all_is_clean
 	is($here->safe_psql('postgres',
 			"SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'"),
 		'0', "$scenario: no lock of this server is left");
-	ok(wait_zk_waiting($zkc, $lock, 1), "$scenario: nor a node");
+	ok(wait_zk_children($zkc, $lock, 1), "$scenario: nor a node");
 	return;
 }
 
@@ -85,7 +85,7 @@ for my $wait (sort keys %waits)
 	all_is_clean("$wait, statement_timeout");
 
 	$s->query_async($waits{$wait});
-	wait_zk_waiting($zkc, $lock, 2);
+	wait_zk_children($zkc, $lock, 2);
 	wait_blocked($s);
 	$s->cancel;
 	$s->wait_result;
@@ -164,7 +164,7 @@ all_is_clean('lock_timeout in a subtransaction');
 $s->query_ok("SET lock_timeout = '30s'");
 $s->query_async(
 	"SELECT zk_xact_lock('x') > 0, current_setting('lock_timeout')");
-wait_zk_waiting($zkc, $lock, 2);
+wait_zk_children($zkc, $lock, 2);
 $holder->query_ok("SELECT zk_unlock('x')");
 is($s->wait_result, 't|30s', 'a wait within lock_timeout gets the lock');
 $holder->query_ok("SELECT zk_lock('x')");
@@ -195,7 +195,7 @@ is($s->sqlstate, '22023', 'a negative limit is an error');
 my $offset = -s $here->logfile;
 $s->query_ok("SET log_lock_waits = on; SET deadlock_timeout = '50ms'");
 $s->query_async("SELECT zk_lock('x')");
-wait_zk_waiting($zkc, $lock, 2);
+wait_zk_children($zkc, $lock, 2);
 wait_for_sql(
 	$here,
 	'SELECT wait_event_type, wait_event FROM pg_stat_activity WHERE pid = '
@@ -230,12 +230,12 @@ all_is_clean('log_lock_waits');
 
 # The end of the session that waits.
 $s->query_async("SELECT zk_lock('x')");
-wait_zk_waiting($zkc, $lock, 2);
+wait_zk_children($zkc, $lock, 2);
 $s->terminate;
 $s->wait_result;
 like($s->error, qr/terminating connection due to administrator command/,
 	'pg_terminate_backend ends the wait');
-ok(wait_zk_waiting($zkc, $lock, 1), 'and its node is gone');
+ok(wait_zk_children($zkc, $lock, 1), 'and its node is gone');
 
 # Is this process there, and no zombie?
 sub lives { return read_file("/proc/$_[0]/stat") =~ /\) [^ZX] / }
@@ -243,16 +243,16 @@ sub lives { return read_file("/proc/$_[0]/stat") =~ /\) [^ZX] / }
 $s = session($here);
 $s->query_ok("SET client_connection_check_interval = '50ms'");
 $s->query_async("SELECT zk_lock('x')");
-wait_zk_waiting($zkc, $lock, 2);
+wait_zk_children($zkc, $lock, 2);
 $s->drop;
 ok(wait_until('the backend to end', sub { !lives($s->pid) }),
 	'under client_connection_check_interval the wait ends with the client');
-ok(wait_zk_waiting($zkc, $lock, 1), 'and its node is gone');
+ok(wait_zk_children($zkc, $lock, 1), 'and its node is gone');
 
 # The postmaster's death.
 my @orphans = map { session($here) } 1 .. 3;
 $orphans[0]->query_async("SELECT zk_lock('x')");
-wait_zk_waiting($zkc, $lock, 2);
+wait_zk_children($zkc, $lock, 2);
 $orphans[1]->query_async("SELECT zk_lock('x')");
 wait_blocked($orphans[1]);
 $orphans[2]->query_ok("SELECT zk_lock('y')");
@@ -268,7 +268,7 @@ for my $i (0 .. 1)
 		  . ('another', 'its own')[$i]
 		  . ' server ends with the postmaster');
 }
-ok(wait_zk_waiting($zkc, $lock, 1), 'their node is gone');
+ok(wait_zk_children($zkc, $lock, 1), 'their node is gone');
 ok(wait_until('the backend to end', sub { !lives($orphans[2]->pid) }),
 	'an idle backend that holds a lock ends with the postmaster');
 is(wait_zk_empty($zkc, '/zklock/locks/y'), 0, 'and its lock is free');
@@ -279,7 +279,7 @@ $here->start;
 # The end of the holder.
 $s = session($here);
 $s->query_async("SELECT zk_lock('x')");
-wait_zk_waiting($zkc, $lock, 2);
+wait_zk_children($zkc, $lock, 2);
 $holder->query_ok("SET idle_in_transaction_session_timeout = '100ms'; BEGIN");
 like($s->wait_result, qr/^\d+$/,
 	'idle_in_transaction_session_timeout of the holder ends the wait');
@@ -327,7 +327,7 @@ for my $round (1 .. 40)
 	$holder->query_ok("SELECT zk_lock('x')");
 	my $before = $canceler->query_ok($count);
 	$s->query_async("SELECT zk_lock('x') > 0 AND nextval('granted') > 0");
-	wait_zk_waiting($zkc, $lock, 2);
+	wait_zk_children($zkc, $lock, 2);
 	# Sooner and later, to meet the grant in all places.
 	my $delay = ($round % 10) * 0.001;
 	$holder->query_async("SELECT zk_unlock('x')");
@@ -350,7 +350,7 @@ for my $round (1 .. 40)
 	$outcomes{$outcome}++;
 	diag("answer '$answer', granted $granted, held $held")
 	  if $outcome eq 'wrong';
-	wait_zk_waiting($zkc, $lock, $granted);
+	wait_zk_children($zkc, $lock, $granted);
 	$s->query_ok('SELECT zk_unlock_all()');
 	wait_zk_empty($zkc, $lock);
 }

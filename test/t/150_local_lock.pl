@@ -53,9 +53,9 @@ sub advisory
 my ($holder, $waiter, $reader) = @here;
 $holder->query_ok("SELECT zk_lock('x')");
 $waiter->query_async("SELECT zk_lock('x')");
-wait_for_place($waiter);
+wait_blocked_locally($waiter);
 $reader->query_async("SELECT zk_lock_shared('x')");
-wait_for_place($reader);
+wait_blocked_locally($reader);
 is( advisory($here),
 	join("\n",
 		$holder->pid . '|ExclusiveLock|t',
@@ -85,7 +85,7 @@ is( $here->safe_psql(
 wait_for_log($here,
 	qr/process $waiter_pid still waiting for ExclusiveLock on advisory lock/);
 pass('log_lock_waits logs the wait');
-is(scalar(wait_zk_waiting($zkc, $lock, 1)),
+is(scalar(wait_zk_children($zkc, $lock, 1)),
 	1, 'the ensemble sees only the holder');
 $holder->query_ok("SELECT zk_unlock('x')");
 like($waiter->wait_result, qr/^\d+$/, 'first come, first served');
@@ -108,7 +108,7 @@ for my $i (0 .. 2)
 		push @waiting, $s;
 	}
 }
-is(scalar(wait_zk_waiting($zkc, $lock, 3)),
+is(scalar(wait_zk_children($zkc, $lock, 3)),
 	3, 'the queue in the ensemble has a holder and one waiter a server');
 $zkc->delete($node);
 my $served = 0;
@@ -279,10 +279,10 @@ all_is_clean('pg_advisory_unlock_all()');
 # ensemble, and the next one behind that on the server.
 $holder->query_ok("SELECT zk_lock('x'), pg_advisory_unlock_all()");
 $waiter->query_async("SELECT zk_lock('x')");
-wait_zk_waiting($zkc, $lock, 2);
+wait_zk_children($zkc, $lock, 2);
 $reader->query_async("SELECT zk_lock_shared('x')");
 wait_blocked($reader);
-is(scalar(wait_zk_waiting($zkc, $lock, 2)), 2, 'the order is kept');
+is(scalar(wait_zk_children($zkc, $lock, 2)), 2, 'the order is kept');
 $holder->query_ok("SELECT zk_unlock('x')");
 like($waiter->wait_result, qr/^\d+$/, 'the writer first');
 $waiter->query_ok("SELECT zk_unlock('x')");

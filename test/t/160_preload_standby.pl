@@ -192,9 +192,9 @@ is($p->query("SELECT zk_try_xact_lock('z', interval '1 min')"),
 $s->query_ok('COMMIT');
 my $local = session($standby);
 $local->query_async("SELECT zk_try_lock('x', interval '1 h')");
-wait_for_place($local);
+wait_blocked_locally($local);
 $t->query_async("SELECT zk_lock('x')");
-wait_zk_waiting($zkc, $lock, 2);
+wait_zk_children($zkc, $lock, 2);
 is( $standby->safe_psql(
 		'postgres', 'SELECT pg_blocking_pids(' . $local->pid . ')'),
 	'{' . $s->pid . '}',

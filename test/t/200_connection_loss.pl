@@ -84,7 +84,7 @@ sub connected_session
 	my $second = connected_session($node_b);
 	$first->query_ok("SELECT zk_lock('queue')");
 	$second->query_async("SELECT zk_lock('queue')");
-	wait_zk_waiting($zkc, '/zklock/locks/queue', 2);
+	wait_zk_children($zkc, '/zklock/locks/queue', 2);
 	my @before = queue_of($zkc, 'queue');
 	blink($_) for $way_b, $way_b, $way_a, $way_b, $way_a;
 	is_deeply([ queue_of($zkc, 'queue') ],
@@ -97,10 +97,10 @@ sub connected_session
 
 	$first->query_ok("SELECT zk_lock('queue')");
 	$second->query_async("SELECT zk_lock('queue')");
-	wait_zk_waiting($zkc, '/zklock/locks/queue', 2);
+	wait_zk_children($zkc, '/zklock/locks/queue', 2);
 	$way_b->cut(refuse => 1);
 	$first->query_ok("SELECT zk_unlock('queue')");
-	wait_zk_waiting($zkc, '/zklock/locks/queue', 1);
+	wait_zk_children($zkc, '/zklock/locks/queue', 1);
 	$way_b->accept;
 	like($second->wait_result, qr/^\d+$/,
 		'a release that happened during the outage is seen after it');
@@ -146,13 +146,13 @@ sub connected_session
 	my $second = connected_session($node_b, '2s');
 	$first->query_ok("SELECT zk_lock('again')");
 	$second->query_async("SELECT zk_lock('again')");
-	wait_zk_waiting($zkc, '/zklock/locks/again', 2);
+	wait_zk_children($zkc, '/zklock/locks/again', 2);
 	my ($holder, $waiter) = queue_of($zkc, 'again');
 	$way_b->cut(refuse => 1);
-	wait_zk_waiting($zkc, '/zklock/locks/again', 1);
+	wait_zk_children($zkc, '/zklock/locks/again', 1);
 	ok(!$second->finished, 'a waiter whose session has expired waits on');
 	$way_b->accept;
-	wait_zk_waiting($zkc, '/zklock/locks/again', 2);
+	wait_zk_children($zkc, '/zklock/locks/again', 2);
 	my ($holder_now, $waiter_now) = queue_of($zkc, 'again');
 	is($holder_now, $holder, 'the holder is undisturbed by that');
 	isnt($waiter_now, $waiter, 'it is queued again when it is back');
@@ -183,7 +183,7 @@ sub connected_session
 	ok(!$second->finished,
 		'connect_timeout does not end a wait whose session has expired');
 	$way->up;
-	wait_zk_waiting($zkc, '/zklock/locks/again', 2);
+	wait_zk_children($zkc, '/zklock/locks/again', 2);
 	$first->query_ok("SELECT zk_unlock('again')");
 	like($second->wait_result, qr/^\d+$/, 'which gets the lock in another session');
 	$second->query_ok('SELECT zk_unlock_all()');
@@ -279,7 +279,7 @@ for my $silent ([ 'network', sub { $way_b->freeze }, sub { $way_b->thaw } ],
 	my $id = zk_session_id($first);
 	$first->query_ok("SELECT zk_lock('release')");
 	$second->query_async("SELECT zk_lock('release')");
-	wait_zk_waiting($zkc, '/zklock/locks/release', 2);
+	wait_zk_children($zkc, '/zklock/locks/release', 2);
 	$way_a->cut(refuse => 1);
 	wait_state($first, 'suspended');
 	works($first, "SELECT zk_unlock('release')", 't',
@@ -411,7 +411,7 @@ $zk->stop;
 		$first->query_ok("SELECT zk_xact_lock('member')");
 		my $victim = $whom{$what}->();
 		$second->query_async("SELECT zk_lock('member')");
-		my @before = wait_zk_waiting($zkc, '/zklock/locks/member', 2);
+		my @before = wait_zk_children($zkc, '/zklock/locks/member', 2);
 		$victim->kill9;
 		$ensemble->wait_ready(2);
 		wait_state($first, 'connected');

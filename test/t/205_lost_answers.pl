@@ -178,7 +178,7 @@ for my $answers (0 .. 4)
 	wait_for_log($node, qr/still waiting for zk lock "limited"/, $log);
 	$choke->once(0);
 	$choke->freeze;
-	wait_zk_waiting($zkc, '/zklock/locks/limited', 1);
+	wait_zk_children($zkc, '/zklock/locks/limited', 1);
 	$choke->thaw;
 	$choke->once(1);
 	is($s->wait_result, 'f',

@@ -34,7 +34,7 @@ sub loses
 	my ($lock, $name) = @_;
 	my $next = session($other);
 	$next->query_async("SELECT zk_lock('$lock')");
-	wait_zk_waiting($zkc, "/zklock/locks/$lock", 2);
+	wait_zk_children($zkc, "/zklock/locks/$lock", 2);
 	$way->freeze;
 	like($next->wait_result, qr/^\d+$/, $name);
 	$way->thaw;
@@ -183,21 +183,21 @@ sub rows
 	my $bound = victim();
 	$bound->query_ok("SELECT zk_lock('bound')");
 	$free->query_async("SELECT zk_lock('wait')");
-	wait_zk_waiting($zkc, '/zklock/locks/wait', 2);
+	wait_zk_children($zkc, '/zklock/locks/wait', 2);
 
 	# The second waiter of one server waits in PostgreSQL; so another lock.
 	$holder->query_ok("SELECT zk_lock('wait2')");
 	$bound->query_async("SELECT zk_lock('wait2')");
-	wait_zk_waiting($zkc, '/zklock/locks/wait2', 2);
+	wait_zk_children($zkc, '/zklock/locks/wait2', 2);
 	$way->freeze;
-	wait_zk_waiting($zkc, "/zklock/locks/$_", 1) for 'wait', 'wait2';
+	wait_zk_children($zkc, "/zklock/locks/$_", 1) for 'wait', 'wait2';
 	$way->thaw;
 	failed_with($bound, '40001',
 		'a waiter that loses another lock while waiting gets the error',
 		like => qr/"bound"/);
 	works($bound, 'SELECT count(*) FROM zk_held_locks',
 		'0', 'and holds nothing any more');
-	wait_zk_waiting($zkc, '/zklock/locks/wait', 2);
+	wait_zk_children($zkc, '/zklock/locks/wait', 2);
 	ok(!$free->finished, 'a waiter that held nothing is queued again');
 	$holder->query_ok('SELECT zk_unlock_all()');
 	like($free->wait_result, qr/^\d+$/, 'and gets the lock later');
@@ -215,13 +215,13 @@ sub rows
 	$holder->query_ok("SELECT zk_lock('limit')");
 	my $s = victim();
 	$s->query_async("SELECT zk_try_lock('limit', interval '5 s')");
-	wait_zk_waiting($zkc, '/zklock/locks/limit', 2);
+	wait_zk_children($zkc, '/zklock/locks/limit', 2);
 	$way->freeze;
-	wait_zk_waiting($zkc, '/zklock/locks/limit', 1);
+	wait_zk_children($zkc, '/zklock/locks/limit', 1);
 	$way->thaw;
 	is($s->wait_result, 'f',
 		'a try that was queued again ends without the lock');
-	ok(wait_zk_waiting($zkc, '/zklock/locks/limit', 1), 'and leaves no node');
+	ok(wait_zk_children($zkc, '/zklock/locks/limit', 1), 'and leaves no node');
 	$holder->quit;
 	nothing_left($zkc, 'a limited wait over an expiry leaves nothing');
 }
@@ -301,7 +301,7 @@ for my $round (1 .. 3)
 		{
 			$next = session($other);
 			$next->query_async("SELECT zk_lock('released')");
-			wait_zk_waiting($zkc, '/zklock/locks/released', 2);
+			wait_zk_children($zkc, '/zklock/locks/released', 2);
 			$way->freeze;
 		}
 		wait_until('the lease to end',
@@ -352,7 +352,7 @@ for my $round (1 .. 3)
 		$s->query_ok("INSERT INTO t VALUES ('referee')");
 		my $next = session($other);
 		$next->query_async("SELECT zk_xact_lock('referee')");
-		wait_zk_waiting($zkc, '/zklock/locks/referee', 2);
+		wait_zk_children($zkc, '/zklock/locks/referee', 2);
 		$way->freeze;
 		my $next_token = $next->wait_result;
 		$later &&= $next_token > $mine;

@@ -60,7 +60,7 @@ BEGIN
 	PERFORM pg_sleep(10);
 END \$\$
 SQL
-		$block->wait_begun($s);
+		$block->wait_until_blocked($s);
 
 		# The timeout was set before.
 		my $blocked = time;
@@ -82,7 +82,7 @@ SQL
 	$holder->query_ok("SELECT zk_lock('timed')");
 	my $started = time;
 	$s->query_async("SELECT zk_try_lock('timed', '1500ms')");
-	wait_for_place($s);
+	wait_blocked_locally($s);
 	$s->pause;
 	$s->cancel;
 	wait_until('the timeout', sub { time > $started + 2 });

@@ -72,7 +72,7 @@ for my $how ('by expiry', 'by hand')
 	$first->query_async("BEGIN; INSERT INTO t VALUES ('first'); NOTIFY c; COMMIT");
 	wait_for_standby($first);
 	$s->query_async('COMMIT');
-	wait_for_place($s);
+	wait_blocked_locally($s);
 	if ($how eq 'by expiry')
 	{
 		$way->cut(refuse => 1);
@@ -157,7 +157,7 @@ standby('');
 	$s->query_ok('BEGIN');
 	$s->query_ok("SELECT zk_xact_lock('held')");
 	$s->query_ok("INSERT INTO t VALUES ('held')");
-	$proxy->forget;
+	$proxy->clear_record;
 	$proxy->arm(fault => 'hold_answer', op => 'multi', path => 'held');
 	my $started = time;
 	$s->query_async('COMMIT');
@@ -183,7 +183,7 @@ standby('');
 	$s->query_ok("INSERT INTO t VALUES ('reserve')");
 	wait_until('half of the lease to pass',
 		sub { $s->query_ok("SELECT lease_remaining < '550 ms' FROM zk_session()") eq 't' });
-	$proxy->forget;
+	$proxy->clear_record;
 	works($s, 'COMMIT', '', 'a commit with less than half of its lease left succeeds');
 	is($asks->('reserve'), 1, '... and has asked the ensemble');
 
@@ -193,7 +193,7 @@ standby('');
 		$s->query_ok("BEGIN; SELECT zk_lock('released')");
 		$s->query_ok("INSERT INTO t VALUES ('released')") if $kind eq 'writes';
 		$s->query_ok("SELECT zk_unlock('released')");
-		$proxy->forget;
+		$proxy->clear_record;
 		works($s, 'COMMIT', '', "a transaction that $kind and has released its lock commits");
 		my $n = grep { $_->{op} eq 'multi' } $proxy->record;
 		is($n, $kind eq 'writes' ? 1 : 0, '... and asks only if it has written');

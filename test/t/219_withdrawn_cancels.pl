@@ -45,7 +45,7 @@ BEGIN
 	END;
 END \$\$
 SQL
-		$block->wait_begun($s);
+		$block->wait_until_blocked($s);
 		$events{$event}->('inner', $id);
 		$block->end;
 		$s->wait_result;

@@ -209,7 +209,7 @@ lose_while_waiting("COMMIT PREPARED 'replicated'", 'SyncRep', sub {
 	$s->query_ok("SELECT zk_lock('meanwhile')");
 	my $id = zk_session_id($s);
 	$s->query_async('CREATE INDEX undone ON t (v)');
-	wait_for_place($s);
+	wait_blocked_locally($s);
 	lose_lock($zk, $zkc, 'meanwhile', $id);
 	failed_with($s, '40001', 'a command that can be undone is cancelled by a loss',
 		like => qr/"meanwhile"/);

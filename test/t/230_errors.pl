@@ -225,7 +225,7 @@ my $good_file = auth_file('good', "digest $secret\n");
 	works($s, "SELECT zk_lock('private')", qr/^\d+$/,
 		'locks of acl = creator can be acquired');
 	$t->query_async("SELECT zk_lock('private')");
-	wait_zk_waiting($zkc, '/mine/locks/private', 2);
+	wait_zk_children($zkc, '/mine/locks/private', 2);
 	my ($held) = queue_of($zkc, 'private', '/mine');
 	like(join(' ', map { "$_->[1]:$_->[2]=$_->[0]" } $zkc->get_acls($held)),
 		qr/^digest:kept:\S+=31 world:anyone=1$/,
@@ -366,7 +366,7 @@ for my $open (sort keys %open_acl)
 		is($answers, 'f f f', "a holder with $holder keeps all dialects out");
 		my $waiter = $session_on_other{ $dialects[ $holder eq 'kazoo' ? 0 : 2 ] };
 		$waiter->query_async("SELECT zk_lock('dialect')");
-		wait_zk_waiting($zkc, '/zklock/locks/dialect', 2);
+		wait_zk_children($zkc, '/zklock/locks/dialect', 2);
 		ok(!$waiter->finished, "another dialect waits for $holder");
 		$h->query_ok("SELECT zk_unlock('dialect')");
 		like($waiter->wait_result, qr/^\d+$/, 'and gets the lock after it');

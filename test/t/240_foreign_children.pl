@@ -29,9 +29,9 @@ sub lives
 	works($second,
 		"SELECT zk_try_lock('$lock'), zk_try_lock_shared('$lock')",
 		'f|f', "$what: it excludes another server");
-	wait_zk_waiting($zkc, "/zklock/locks/$lock", $others + 1);
+	wait_zk_children($zkc, "/zklock/locks/$lock", $others + 1);
 	$second->query_async("SELECT zk_lock('$lock')");
-	wait_zk_waiting($zkc, "/zklock/locks/$lock", $others + 2);
+	wait_zk_children($zkc, "/zklock/locks/$lock", $others + 2);
 	ok(!$second->finished, "$what: another server waits for it");
 	$first->query_ok("SELECT zk_unlock('$lock')");
 	like($second->wait_result, qr/^\d+$/, "$what: and gets it after a release");
@@ -102,7 +102,7 @@ my @junk = (
 	works($first, "SELECT zk_try_lock('negative')",
 		'f', 'a contender with a negative number is ahead of the number zero');
 	$first->query_async("SELECT zk_lock('negative')");
-	wait_zk_waiting($zkc, '/zklock/locks/negative', 2);
+	wait_zk_children($zkc, '/zklock/locks/negative', 2);
 	$zkc->delete($persistent);
 	like($first->wait_result, qr/^\d+$/, 'and is waited for like any other');
 	$first->query_ok("SELECT zk_unlock('negative')");
@@ -132,11 +132,11 @@ for my $what (sort keys %contender)
 		$exclusive ? 'f' : 't',
 		"$what " . ($exclusive ? 'excludes' : 'admits') . ' a reader');
 	$first->query_ok('SELECT zk_unlock_all()');
-	wait_zk_waiting($zkc, $path, 1);
+	wait_zk_children($zkc, $path, 1);
 	$first->query_async("SELECT zk_lock('foreign')");
-	wait_zk_waiting($zkc, $path, 2);
+	wait_zk_children($zkc, $path, 2);
 	$second->query_async("SELECT zk_lock_shared('foreign')");
-	wait_zk_waiting($zkc, $path, 3);
+	wait_zk_children($zkc, $path, 3);
 	ok(!$first->finished && !$second->finished,
 		"a writer waits for $what, and a reader behind it");
 	$zkc->delete($theirs);
@@ -147,9 +147,9 @@ for my $what (sort keys %contender)
 	like($second->wait_result, qr/^\d+$/,
 		"the reader comes before a later one of $what");
 	$first->query_async("SELECT zk_lock('foreign')");
-	wait_zk_waiting($zkc, $path, 3);
+	wait_zk_children($zkc, $path, 3);
 	$second->query_ok('SELECT zk_unlock_all()');
-	wait_zk_waiting($zkc, $path, 2);
+	wait_zk_children($zkc, $path, 2);
 	ok(!$first->finished, "$what is not overtaken");
 	$zkc->delete($theirs);
 	like($first->wait_result, qr/^\d+$/, "and followed by who came after it");
@@ -162,7 +162,7 @@ for my $what (sort keys %contender)
 	my $dying = ZkLock::ZkClient->new($zk->connect_string, timeout => 2);
 	foreign_node($dying, '/zklock/locks/foreign', 'WRIT');
 	$first->query_async("SELECT zk_lock('foreign')");
-	wait_zk_waiting($zkc, '/zklock/locks/foreign', 2);
+	wait_zk_children($zkc, '/zklock/locks/foreign', 2);
 	$dying->drop;
 	like($first->wait_result, qr/^\d+$/,
 		'the lock of a program that died is free when its session expires');
@@ -173,7 +173,7 @@ for my $what (sort keys %contender)
 {
 	$first->query_ok("SELECT zk_lock('removed')");
 	$second->query_async("SELECT zk_lock('removed')");
-	wait_zk_waiting($zkc, '/zklock/locks/removed', 2);
+	wait_zk_children($zkc, '/zklock/locks/removed', 2);
 	my (undef, $waiting) = queue_of($zkc, 'removed');
 	$zkc->delete($waiting);
 	$first->query_ok("SELECT zk_unlock('removed')");
@@ -189,7 +189,7 @@ for my $what (sort keys %contender)
 	# Several names, one of which is touched.
 	$first->query_ok("SELECT zk_lock('removed')");
 	$second->query_async("SELECT zk_lock(ARRAY['removed', 'removed2'])");
-	wait_zk_waiting($zkc, '/zklock/locks/removed', 2);
+	wait_zk_children($zkc, '/zklock/locks/removed', 2);
 	$zkc->delete((queue_of($zkc, 'removed'))[1]);
 	$first->query_ok("SELECT zk_unlock('removed')");
 	like($second->wait_result, qr/^\{\d+,\d+\}$/,
@@ -207,7 +207,7 @@ for my $what (sort keys %contender)
 	my $guard = foreign_node($zkc, '/zklock/locks/between', 'WRIT');
 	my $middle = foreign_node($zkc, '/zklock/locks/between', 'WRIT');
 	$first->query_async("SELECT zk_lock('between')");
-	wait_zk_waiting($zkc, '/zklock/locks/between', 3);
+	wait_zk_children($zkc, '/zklock/locks/between', 3);
 	wait_blocked($first);
 	$zkc->delete($middle);
 	works($third, "SELECT zk_try_lock('between')",
@@ -223,7 +223,7 @@ for my $what (sort keys %contender)
 {
 	$first->query_ok("SELECT zk_lock('parent')");
 	$second->query_async("SELECT zk_lock('parent')");
-	wait_zk_waiting($zkc, '/zklock/locks/parent', 2);
+	wait_zk_children($zkc, '/zklock/locks/parent', 2);
 	$zkc->set('/zklock/locks/parent', "anything\0at all");
 	$zkc->delete('/zklock/locks/parent', recursive => 1);
 	like($second->wait_result, qr/^\d+$/,

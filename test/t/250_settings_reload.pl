@@ -97,7 +97,7 @@ sub owns
 	my $holder = session($node);
 	my $gate = foreign_node($zkc[1], '/zklock/locks/gate', 'WRIT');
 	$holder->query_async("SELECT zk_lock('gate')");
-	wait_zk_waiting($zkc[1], '/zklock/locks/gate', 2);
+	wait_zk_children($zkc[1], '/zklock/locks/gate', 2);
 	my $looker = session($node);
 	change('connect_string', $address[0], $looker);
 	ok(!$holder->finished, 'a reload does not disturb a waiter');

@@ -123,7 +123,7 @@ sub no_more
 	$holder->query_ok("SELECT zk_lock('theirs')");
 	$s->query_ok("SELECT zk_lock('mine')");
 	$s->query_async("SELECT zk_lock('theirs')");
-	wait_zk_waiting($zkc, '/zklock/locks/theirs', 2);
+	wait_zk_children($zkc, '/zklock/locks/theirs', 2);
 	for (1 .. 50)
 	{
 		$way->cut;

@@ -275,7 +275,7 @@ sub play
 	my $call = $recipe->{is_semaphore} ? "zk_acquire('L', 1)" : "zk_lock('L')";
 	$rival->query_ok("SELECT $call" =~ s/\bL\b/$run->{name}/r)
 	  if $recipe->{rival_holds} || $recipe->{rival_first};
-	$proxy->disarm->forget;
+	$proxy->disarm->clear_record;
 	$proxy->arm(%$rule,
 		path => $rule->{op} eq 'closeSession' ? undef : "/$run->{name}")
 	  if $rule;
@@ -479,7 +479,7 @@ sub lose_answer
 
 	$run->{hits} = $proxy->hits;
 	my %rule = (fault => 'lose_answer', path => "/$run->{name}");
-	$proxy->disarm->forget->arm(%rule, op => $op, down => $end->{down});
+	$proxy->disarm->clear_record->arm(%rule, op => $op, down => $end->{down});
 	$proxy->arm(%rule, op => $op eq 'delete' ? 'delete' : 'sync')
 	  if $end->{again};
 	$s->query_async($sql);

@@ -82,7 +82,7 @@ sub from_now_on
 {
 	my ($s) = @_;
 	requests_until_now($s);
-	return $proxy->forget;
+	return $proxy->clear_record;
 }
 
 # One assertion: these statements send these requests.
@@ -201,7 +201,7 @@ $rival->query_ok("SELECT zk_release('p')");
 {
 	from_now_on($s);
 	$s->query_async("SELECT zk_lock('a')");
-	wait_zk_waiting($zkc, '/zklock/locks/a', 2);
+	wait_zk_children($zkc, '/zklock/locks/a', 2);
 	wait_until('the watch',
 		sub { grep { $_->{op} eq 'getData' && $_->{answered} } $proxy->record });
 	$rival->query_ok("SELECT zk_unlock('a')");
@@ -275,7 +275,7 @@ for ([ 'lease', 'multi ' ], [ 'always', 'multi ' ], [ 'off', '' ])
 	my $idle = locker($node, session_timeout => '3s');
 	my $mine = (grep { $_->{op} eq 'delete' } $proxy->record)[-1]{connection};
 	my @mine;
-	$proxy->forget;
+	$proxy->clear_record;
 	wait_until('pings', sub {
 		@mine = grep { $_->{connection} == $mine && !deletes_parents($_) } $proxy->record;
 		return @mine >= 5;

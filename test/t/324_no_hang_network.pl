@@ -24,7 +24,7 @@ my $node = zklock_node('a',
 	zk => 'zk.example:' . $way->port,
 	session_timeout => SESSION_TIMEOUT);
 
-my @swallowed = (sub { swallow($way->port) }, \&let_through);
+my @swallowed = (sub { drop_packets($way->port) }, \&pass_packets);
 no_hang('a network that swallows packets', $node, $zkc, @swallowed);
 stale_commit('a network that swallows packets', $node, @swallowed);
 

@@ -138,7 +138,7 @@ sub locker
 	$s->query_ok("SELECT zk_lock('held'), zk_lock_shared('shared')");
 	foreign_node($zkc, '/zklock/locks/queue', 'WRIT');
 	$waiter->query_async("SELECT zk_lock('queue')");
-	wait_zk_waiting($zkc, '/zklock/locks/queue', 2);
+	wait_zk_children($zkc, '/zklock/locks/queue', 2);
 	wait_until('four watches', sub { used($s)->{watches} == 4 });
 	grows_not($s, 'reconnections', RECONNECTS, 4000,
 		sub {

@@ -101,7 +101,7 @@ is($reader->query("SELECT wait_time > '$before' FROM zk_stat"),
 $a->query_ok("SELECT zk_lock('one')");
 $b->query_ok("SELECT zk_lock('two')");
 $a->query_async("SELECT zk_lock('two')");
-wait_for_place($a);
+wait_blocked_locally($a);
 $b->query_async("SELECT zk_lock('one')");
 wait_until('one to fail', sub { $a->finished || $b->finished });
 my ($loser, $winner) = $b->finished ? ($b, $a) : ($a, $b);

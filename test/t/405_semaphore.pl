@@ -81,7 +81,7 @@ sub test_transactions
 		works($b, "SELECT zk_try_acquire('x', 1)", 'f', "before $end the permit is out");
 		wait_zk_empty($zkc, queue('x'));
 		$b->query_async("SELECT zk_acquire('x', 1)");
-		wait_zk_waiting($zkc, queue('x'), 1);
+		wait_zk_children($zkc, queue('x'), 1);
 		$a->query_ok($end);
 		like($b->wait_result, qr/^\d+$/, "$end releases it");
 		$b->query_ok("SELECT zk_release('x')");
@@ -91,7 +91,7 @@ sub test_transactions
 	$a->query_ok("ROLLBACK TO s; ROLLBACK; BEGIN; SAVEPOINT s; SELECT zk_xact_acquire('x', 1)");
 	wait_zk_empty($zkc, queue('x'));
 	$b->query_async("SELECT zk_acquire('x', 1)");
-	wait_zk_waiting($zkc, queue('x'), 1);
+	wait_zk_children($zkc, queue('x'), 1);
 	$a->query_ok('ROLLBACK TO s');
 	like($b->wait_result, qr/^\d+$/, 'ROLLBACK TO releases what was taken after the savepoint');
 	$_->quit for $a, $b;
@@ -110,7 +110,7 @@ sub test_order
 	for my $i (2 .. 4)
 	{
 		$s[$i]->query_async("SELECT zk_acquire('o', 2)");
-		wait_zk_waiting($zkc, queue('o'), $i - 1);
+		wait_zk_children($zkc, queue('o'), $i - 1);
 	}
 	for my $i (2 .. 4)
 	{

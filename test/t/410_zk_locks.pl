@@ -47,7 +47,7 @@ is($dba->query('SELECT state FROM zk_session()'), 'connected',
 {
 	my $token = $first->query_ok(q(SELECT zk_lock('a')));
 	$second->query_async(q(SELECT zk_lock('a')));
-	wait_zk_waiting($zkc, '/zklock/locks/a', 2);
+	wait_zk_children($zkc, '/zklock/locks/a', 2);
 	$third->query_ok(q(SELECT zk_lock_shared('s')));
 	$first->query_ok(q(SELECT zk_lock_shared('s')));
 	is(rows(q(name = 'a')), "exclusive t one\nexclusive f 1 two",
@@ -69,7 +69,7 @@ is($dba->query('SELECT state FROM zk_session()'), 'connected',
 
 	# An upgrade, a downgrade.
 	$third->query_ok(q(SELECT zk_unlock_shared('s')));
-	wait_zk_waiting($zkc, '/zklock/locks/s', 1);
+	wait_zk_children($zkc, '/zklock/locks/s', 1);
 	my $start = $first->query(q(SELECT zk_lock_token('s')));
 	$first->query_ok(q(SELECT zk_lock('s')));
 	is(rows(q(name = 's'), 'mode, granted, token'), "exclusive t $start\nshared t $start",

@@ -36,7 +36,7 @@ sub names
 	$s->query_ok("SET zklock.connect_string = '" . $proxy->connect_string . q('));
 	is($s->query('SELECT count(*) FROM zk_locks'), '300', 'all of 300 are shown');
 
-	$proxy->forget;
+	$proxy->clear_record;
 	$proxy->arm(fault => 'hold_answer', op => 'multiRead', path => '/w\d');
 	$s->query_async('SELECT count(*) FROM zk_locks');
 	# What the proxy has read and not passed on counts as unanswered.
@@ -60,7 +60,7 @@ sub names
 	cmp_ok(scalar(@asked), '<', 30, 'so there are few requests');
 
 	# One name: the lock, and the znodes of the semaphore of both layouts.
-	$proxy->forget;
+	$proxy->clear_record;
 	is($s->query(q(SELECT name, granted FROM zk_locks_of('w7'))), 'w7|t', 'one name has its row');
 	my %read = map { $_ => 1 } grep { !/_c_/ } map { @{ $_->{paths} } }
 	  grep { $_->{op} !~ /^(?:ping|sync)$/ } $proxy->record;

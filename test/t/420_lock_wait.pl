@@ -91,10 +91,10 @@ $waiter->query_ok("SET statement_timeout = '100ms'");
 fails_with($waiter, "CALL zk_lock_wait('x')", '57014', 'statement_timeout', hint => 0);
 $waiter->query_ok('RESET statement_timeout');
 $waiter->query_async("CALL zk_lock_wait('x')");
-wait_zk_waiting($zkc, '/zklock/locks/x', 2);
+wait_zk_children($zkc, '/zklock/locks/x', 2);
 $waiter->cancel;
 failed_with($waiter, '57014', 'a cancel', hint => 0);
-wait_zk_waiting($zkc, '/zklock/locks/x', 1);
+wait_zk_children($zkc, '/zklock/locks/x', 1);
 pass('leaves nothing behind');
 fails_with($waiter, "CALL zk_lock_wait(NULL)", '22004', 'no name');
 fails_with($waiter, "CALL zk_lock_wait('')", '22023', 'an empty name');
@@ -128,7 +128,7 @@ works($waiter, 'SELECT zk_unlock_all()', '', 'and it is released');
 # Loss while waiting, of another lock.
 $waiter->query_ok("SELECT zk_lock('other')");
 $waiter->query_async("CALL zk_lock_wait('x')");
-wait_zk_waiting($zkc, '/zklock/locks/x', 2);
+wait_zk_children($zkc, '/zklock/locks/x', 2);
 $zkc->delete("/zklock/locks/other/$_") for $zkc->children('/zklock/locks/other');
 failed_with($waiter, '40001', 'a lock that is lost meanwhile is reported', like => qr/"other"/);
 

@@ -17,7 +17,7 @@ my ($zk, $zkc, @servers) = contest("zklock.node_names = 'kazoo'\nrestart_after_c
 my $python = ZkLock::Opponent->kazoo($zk->connect_string);
 
 for ([ l => 'lock', 'exclusive' ], [ w => 'write', 'exclusive' ], [ s => 'write', 'shared' ],
-	[ r => 'read', 'exclusive', nobody_behind => 1 ])
+	[ r => 'read', 'exclusive', no_waiter_behind => 1 ])
 {
 	my ($lock, $kind, $mode, %opt) = @$_;
 	duel("kazoo's $kind lock against ours, $mode", $python, $kind => $lock, $mode,

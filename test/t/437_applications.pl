@@ -100,13 +100,13 @@ sub check_program
 	$gate->query_ok('SELECT pg_advisory_lock(1)');
 	my $pid = spawn([ command_of($file, @command), $url, $file ], log => $log);
 
-	wait_zk_waiting($zkc, LOCK, 2, %diag);
+	wait_zk_children($zkc, LOCK, 2, %diag);
 	ok(alive($pid) && read_file($log) !~ /booked/, "$file: the program waits for a session of the other server");
 	$other->query_ok("SELECT zk_unlock('invoices')");
 	wait_at_gate(%diag);
 	works($other, "SELECT zk_try_lock('invoices')", 'f', "$file: then it excludes that session");
 
-	my ($lost) = wait_zk_waiting($zkc, LOCK, 1, %diag);
+	my ($lost) = wait_zk_children($zkc, LOCK, 1, %diag);
 	$zkc->delete(LOCK . "/$lost");
 	wait_until('another node of the program',
 		sub { grep { $_ ne $lost } $zkc->children(LOCK) }, %diag);
@@ -290,14 +290,14 @@ SKIP:
 	$other->query_ok("SELECT zk_lock('billing:leader')");
 	$gate->query_ok('SELECT pg_advisory_lock(1)');
 	my $pid = spawn([ $python, $leader, $url, 'leader' ], log => $log);
-	wait_zk_waiting($zkc, $lock, 2, %diag);
+	wait_zk_children($zkc, $lock, 2, %diag);
 	$other->query_ok("SELECT zk_unlock('billing:leader')");
 	wait_at_gate(%diag);
 	is(read_file($log), "leader\n", 'leader.py: it waits for the leader, and leads after it');
 
-	my ($own) = wait_zk_waiting($zkc, $lock, 1, %diag);
+	my ($own) = wait_zk_children($zkc, $lock, 1, %diag);
 	$other->query_async("SELECT zk_lock('billing:leader')");
-	wait_zk_waiting($zkc, $lock, 2, %diag);
+	wait_zk_children($zkc, $lock, 2, %diag);
 	$zkc->delete("$lock/$own");
 	$other->wait_result;
 	wait_until('the former leader waits again',

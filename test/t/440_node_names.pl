@@ -31,7 +31,7 @@ sub speaking
 my %here = map { $_ => speaking(0, $_) } sort keys %modes;
 my %there = map { $_ => speaking(1, $_) } sort keys %modes;
 
-sub queue { return wait_zk_waiting($zkc, '/zklock/locks/x', $_[0]) }
+sub queue { return wait_zk_children($zkc, '/zklock/locks/x', $_[0]) }
 
 sub sql
 {

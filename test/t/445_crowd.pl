@@ -48,13 +48,13 @@ sub resting { my ($member) = @_; return { %$member, rest => 100 } }
 
 my $crowd = ZkLock::Crowd->new(zkc => $zkc, duration => 2500, turn => 3);
 
-my $report = $crowd->harmony('mutexes', 'm',
+my $report = $crowd->contend_safely('mutexes', 'm',
 	map({ java(mutex => 'm', 'x') } 1 .. 3),
 	map({ python(curator_mutex => 'm', 'x') } 1 .. 3),
 	map({ sql($_, 'curator_mutex', 'm', 'x') } $a, $a, $b, $b));
 is($report->{most}{m}, 1, 'mutexes: there was one at a time');
 
-$report = $crowd->harmony('readers and writers of Curator', 'rw',
+$report = $crowd->contend_safely('readers and writers of Curator', 'rw',
 	map({ java(write => 'rw', 'x') } 1 .. 2),
 	map({ java(read => 'rw', 's') } 1 .. 4),
 	python(curator_write => 'rw', 'x'),
@@ -62,20 +62,20 @@ $report = $crowd->harmony('readers and writers of Curator', 'rw',
 	map({ sql($_, 'curator', 'rw', 's') } $a, $a, $b, $b));
 cmp_ok($report->{most}{rw}, '>', 1, 'readers and writers of Curator: readers met');
 
-$report = $crowd->harmony("kazoo's locks", 'k',
+$report = $crowd->contend_safely("kazoo's locks", 'k',
 	map({ python(lock => 'k', 'x') } 1 .. 3),
 	map({ python(write => 'k', 'x') } 1 .. 2),
 	map({ sql($_, 'kazoo', 'k', 'x') } $a, $a, $b, $b));
 is($report->{most}{k}, 1, "kazoo's locks: there was one at a time");
 
-$report = $crowd->harmony("kazoo's readers and writers", 'krw',
+$report = $crowd->contend_safely("kazoo's readers and writers", 'krw',
 	map({ resting(python(write => 'krw', 'x')) } 1 .. 2),
 	map({ impatient(python(read => 'krw', 's')) } 1 .. 3),
 	map({ resting(sql($_, 'kazoo', 'krw', 'x')) } $a, $b),
 	map({ sql($_, 'kazoo', 'krw', 's') } $a, $a, $b, $b));
 cmp_ok($report->{most}{krw}, '>', 1, "kazoo's readers and writers: readers met");
 
-$report = $crowd->harmony('SQL alone, in three languages', 'sql',
+$report = $crowd->contend_safely('SQL alone, in three languages', 'sql',
 	map({ my $names = $_; map { sql($_, $names, 'sql', 'x') } $a, $b }
 		  qw(curator curator_mutex kazoo)),
 	map({ my $names = $_; map { sql($_, $names, 'sql', 's') } $a, $b }
@@ -95,10 +95,10 @@ sub permit
 for my $layout ([ 'curator', $java ], [ 'kazoo', $python ])
 {
 	my ($names, $program) = @$layout;
-	$report = $crowd->harmony("permits of three, as $names has them", "three.$names",
+	$report = $crowd->contend_safely("permits of three, as $names has them", "three.$names",
 		map({ permit($_, $names, "three.$names", 3, 's') } ($program) x 4, $a, $a, $b, $b));
 	is($report->{most}{"three.$names"}, 3, "permits of three, as $names has them: never four");
-	$report = $crowd->harmony("permits of one, as $names has them", "one.$names",
+	$report = $crowd->contend_safely("permits of one, as $names has them", "one.$names",
 		map({ permit($_, $names, "one.$names", 1, 'x') } ($program) x 3, $a, $b));
 	is($report->{most}{"one.$names"}, 1, "permits of one, as $names has them: one at a time");
 }

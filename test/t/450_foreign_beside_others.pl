@@ -31,7 +31,7 @@ sub path { return "/zklock/locks/$_[0]" }
 sub queue
 {
 	my ($lock, $n) = @_;
-	return wait_zk_waiting($zkc, path($lock), $n);
+	return wait_zk_children($zkc, path($lock), $n);
 }
 
 my $guid = '0a1b2c3d-1111-2222-3333-444455556666';
@@ -145,8 +145,8 @@ sub duel_among_clutter
 		node_names => $names,
 		theirs => $theirs,
 		servers => \@servers, zk => $zk,
-		queue => sub { wait_zk_waiting($zkc, path($lock), $n + $_[0]) });
-	$duel->$_ for qw(they_hold we_hold giving_up their_loss);
+		queue => sub { wait_zk_children($zkc, path($lock), $n + $_[0]) });
+	$duel->$_ for qw(they_hold we_hold abandoned_attempts their_loss);
 	is(scalar($zkc->children(path($lock))), $n, "$what: it is left alone");
 	return;
 }

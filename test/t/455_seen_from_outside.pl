@@ -45,7 +45,7 @@ sub rows
 	$reader->acquire;
 	$ours->query_ok("SELECT zk_lock_shared('j')");
 	$writer->acquire_async;
-	wait_zk_waiting($zkc, path('j'), 3);
+	wait_zk_children($zkc, path('j'), 3);
 	is(rows('j'), "curator|shared|t\nzklock|shared|t\ncurator|exclusive|f",
 		'zk_locks: readers and a writer of Curator, and ours');
 	$ours->query_ok("SELECT zk_unlock_shared('j')");
@@ -58,7 +58,7 @@ sub rows
 	my $behind = $python->lock(read => path('k'));
 	$lock->acquire;
 	$behind->acquire_async;
-	wait_zk_waiting($zkc, path('k'), 2);
+	wait_zk_children($zkc, path('k'), 2);
 	is(rows('k'), "kazoo|exclusive|t\nkazoo|shared|f",
 		'zk_locks: a writer and a reader of kazoo');
 	works($dba, "SELECT application_name FROM zk_locks WHERE name = 'k' AND granted",
@@ -83,16 +83,16 @@ sub rows
 		"Curator's permits: a program sees whose the others are");
 	my $second = $java->lock(semaphore => pool('v2'), leases => 2);
 	$second->acquire_async;
-	wait_zk_waiting($zkc, pool('v2/leases'), 3);
+	wait_zk_children($zkc, pool('v2/leases'), 3);
 	$second->interrupt;
 	$second->outcome;
 	like($second->failed, qr/Interrupted/,
 		"Curator's permits: a thread that waits for us is interrupted");
 	wait_zk_empty($zkc, pool('v2/locks'));
-	my %old = map { $_ => 1 } wait_zk_waiting($zkc, pool('v2/leases'), 2);
+	my %old = map { $_ => 1 } wait_zk_children($zkc, pool('v2/leases'), 2);
 
 	$third->query_async("SELECT zk_acquire('v2', 2)");
-	my ($wish) = grep { !$old{$_} } wait_zk_waiting($zkc, pool('v2/leases'), 3);
+	my ($wish) = grep { !$old{$_} } wait_zk_children($zkc, pool('v2/leases'), 3);
 	$zkc->delete(pool("v2/leases/$wish"));
 	wait_until('a new wish',
 		sub { grep { !$old{$_} && $_ ne $wish } $zkc->children(pool('v2/leases')) });
@@ -116,7 +116,7 @@ sub rows
 		"kazoo's permits: they see who has them");
 	my $second = $python->lock(semaphore => pool('ours'), leases => 2);
 	$second->acquire_async;
-	wait_zk_waiting($zkc, pool('ours-__lock__'), 1);
+	wait_zk_children($zkc, pool('ours-__lock__'), 1);
 	$second->cancel;
 	$second->outcome;
 	like($second->failed, qr/^CancelledError/,
@@ -151,7 +151,7 @@ sub rows
 		my ($setting) = @_;
 		my $session = ours("SET zklock.on_revoke = '$setting'; SELECT zk_lock('x')");
 		$waiter->acquire_async;
-		wait_zk_waiting($zkc, path('x'), 2);
+		wait_zk_children($zkc, path('x'), 2);
 		my $holder = path('x') . '/' . ($asker->participants)[0];
 		my $data = $zkc->get($holder)->{data};
 		$asker->revoke($holder);
@@ -183,7 +183,7 @@ sub rows
 	$asker->acquire;
 	$session = session($node);
 	$session->query_async("SELECT zk_lock('x')");
-	wait_zk_waiting($zkc, path('x'), 2);
+	wait_zk_children($zkc, path('x'), 2);
 	$asker->revoke(path('x') . '/' . ($asker->participants)[1]);
 	$asker->release;
 	like($session->wait_result, qr/^\d+$/, 'asked while it waits: waits on');
@@ -193,7 +193,7 @@ sub rows
 	my @readers = map { $java->lock(read => path('r')) } 1 .. 2;
 	$_->revocable, $_->acquire for @readers;
 	works($dba, "SELECT zk_revoke('r')", '2', 'asking: all readers of Curator');
-	ok($_->asked(30000), 'asking: they get the request') for @readers;
+	ok($_->revoke_requested(30000), 'asking: they get the request') for @readers;
 	$_->release for @readers;
 }
 

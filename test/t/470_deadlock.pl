@@ -187,8 +187,8 @@ for my $servers ([qw(a b c)], [qw(a b c d)])
 	$d->hold($t, "SELECT zk_lock('y')");
 	$d->wait_for($s, "SELECT zk_lock('y')");
 	$d->wait_for($t, "SELECT zk_lock('x')");
-	my $victim = $d->one_gives_way('session level');
-	$d->all_go_on('... and what it held is released by its owner alone');
+	my $victim = $d->one_fails('session level');
+	$d->all_succeed('... and what it held is released by its owner alone');
 }
 
 is_deeply([ $zkc->children($waits) ], [], 'no wait is published any more');

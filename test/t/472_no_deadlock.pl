@@ -8,7 +8,7 @@ use warnings;
 use Test::More;
 use ZkLock::Check;
 use ZkLock::Cluster;
-use ZkLock::Deadlock qw(told_waits wait_told);
+use ZkLock::Deadlock qw(wait_reports wait_until_reported);
 use ZkLock::Util qw(wait_until);
 use ZkLock::ZkClient;
 use ZkLock::ZkEnsemble;
@@ -33,11 +33,11 @@ sub lock_row { return "UPDATE t SET v = v + 1 WHERE id = $_[0]" }
 	$d->hold($s[$_], "SELECT zk_xact_lock('x$_')") for 0 .. 6;
 	$d->wait_for($s[$_], "SELECT zk_xact_lock('x" . ($_ + 1) . "')")
 	  for 0 .. 5;
-	wait_told($zkc, qr/\.w\./, 6);
-	$d->let_go($s[6]);
-	$d->all_go_on('a chain goes on from its end, one after the other');
+	wait_until_reported($zkc, qr/\.w\./, 6);
+	$d->release($s[6]);
+	$d->all_succeed('a chain goes on from its end, one after the other');
 }
-is(scalar(told_waits($zkc)), 0, '... and no wait is published any more');
+is(scalar(wait_reports($zkc)), 0, '... and no wait is published any more');
 
 # A blocking sharer has left, unnoticed by a session that waits behind another,
 # and waits for that one now.
@@ -47,12 +47,12 @@ is(scalar(told_waits($zkc)), 0, '... and no wait is published any more');
 	$d->hold($left, "SELECT zk_lock_shared('y')");
 	$d->hold($stays, "SELECT zk_lock_shared('y')");
 	$d->wait_for($s, "SELECT zk_xact_lock('y')");
-	wait_told($zkc, qr/\.w\./, 1);
+	wait_until_reported($zkc, qr/\.w\./, 1);
 	$left->query_ok("SELECT zk_unlock_shared('y')");
 	$d->wait_for($left, "SELECT zk_xact_lock('x')");
-	wait_told($zkc, qr/./, 2);
-	$d->let_go($stays);
-	$d->all_go_on('who has left is in nobody\'s way');
+	wait_until_reported($zkc, qr/./, 2);
+	$d->release($stays);
+	$d->all_succeed('who has left is in nobody\'s way');
 }
 
 # A wait for a row ends by its lock_timeout, again and again; a session that waits behind
@@ -75,8 +75,8 @@ is(scalar(told_waits($zkc)), 0, '... and no wait is published any more');
 	is_deeply(\@ended, [ ('55P03') x 3 ],
 		'a wait for a row behind one that waits for nobody times out');
 	$s->query_ok("SET lock_timeout = 0");
-	$d->let_go($s);
-	$d->all_go_on('... and the one far away goes on when it may');
+	$d->release($s);
+	$d->all_succeed('... and the one far away goes on when it may');
 }
 
 # A circle that lock_timeout breaks before it is looked at.
@@ -101,9 +101,9 @@ is(scalar(told_waits($zkc)), 0, '... and no wait is published any more');
 	$d->hold($s, "SELECT zk_xact_lock('x')");
 	$d->wait_for($s, "SELECT zk_xact_lock('f')");
 	$d->wait_for($t, "SELECT zk_xact_lock('x')");
-	wait_told($zkc, qr/\.w\./, 2);
+	wait_until_reported($zkc, qr/\.w\./, 2);
 	$zkc->delete($foreign);
-	$d->all_go_on('behind a holder of another program one waits');
+	$d->all_succeed('behind a holder of another program one waits');
 }
 
 # Somebody who waits is killed with its session: what it told goes with it.
@@ -112,9 +112,9 @@ is(scalar(told_waits($zkc)), 0, '... and no wait is published any more');
 	$d->hold($s, "SELECT zk_xact_lock('x')");
 	$d->hold($t, "SELECT zk_xact_lock('y')");
 	$d->wait_for($s, "SELECT zk_xact_lock('y')");
-	wait_told($zkc, qr/\.w\./, 1);
+	wait_until_reported($zkc, qr/\.w\./, 1);
 	$s->terminate;
-	wait_told($zkc, qr/./, 0);
+	wait_until_reported($zkc, qr/./, 0);
 	$t->query_ok("SELECT zk_xact_lock('x')");
 	ok($t->ok, 'who was terminated is in nobody\'s way, and tells nothing');
 	$d->{waiting} = [];
@@ -136,7 +136,7 @@ is(scalar(told_waits($zkc)), 0, '... and no wait is published any more');
 	failed_with($t, '55P03', 'off: a deadlock is ended by lock_timeout', hint => 0);
 	is($zkc->exists('/zklock/waits')->{cversion}, $before, '... and nothing is published');
 	$d->{waiting} = [$s];
-	$d->all_go_on('... and the other goes on');
+	$d->all_succeed('... and the other goes on');
 }
 
 # A backend shows its session to others of its server by one lock of its own.
@@ -169,11 +169,11 @@ is(scalar(told_waits($zkc)), 0, '... and no wait is published any more');
 
 	# Which gives every session the whole of its time again.
 	$zk->restart;
-	wait_until('a wait to be told, or over', sub { $t->finished || grep { /\.w\./ } told_waits($zkc) });
+	wait_until('a wait to be told, or over', sub { $t->finished || grep { /\.w\./ } wait_reports($zkc) });
 	$d->wait_for($s, "SELECT zk_xact_lock('x')");
-	$d->all_go_on('who has lost its session waits behind what is left of it');
+	$d->all_succeed('who has lost its session waits behind what is left of it');
 }
 
-is(scalar(told_waits($zkc)), 0, 'no wait is published any more');
+is(scalar(wait_reports($zkc)), 0, 'no wait is published any more');
 nothing_left($zkc, 'nothing is left');
 done_testing();

@@ -9,7 +9,7 @@ use warnings;
 use Test::More;
 use ZkLock::Check qw(nothing_left);
 use ZkLock::Cluster;
-use ZkLock::Deadlock qw(told_waits);
+use ZkLock::Deadlock qw(wait_reports);
 use ZkLock::Proxy;
 use ZkLock::Util qw(wait_until);
 use ZkLock::ZkClient;
@@ -58,14 +58,14 @@ sub circle
 sub looked_at_twice
 {
 	return grep { /^[0-9a-f]+\.[0-9a-f]+\.([0-9a-f]+)\./ && hex($1) >= 6 }
-	  told_waits($zkc);
+	  wait_reports($zkc);
 }
 
 # Have "near" and "far" reported their waits, without a local waiter? A session that
 # holds nothing is no local waiter in a report, so there is no circle to look at.
 sub reported_without_local_waiters
 {
-	return 2 == grep { /^[0-9a-f]+\.[0-9a-f]+\.[0-9a-f]+\.w\.[^.]+\.\.\d+$/ } told_waits($zkc);
+	return 2 == grep { /^[0-9a-f]+\.[0-9a-f]+\.[0-9a-f]+\.w\.[^.]+\.\.\d+$/ } wait_reports($zkc);
 }
 
 sub nobody_fails
@@ -77,7 +77,7 @@ sub nobody_fails
 	});
 	ok(!$near->finished && !$far->finished, "$name: nobody fails");
 	$proxy->accept;
-	$d->all_go_on('... all go on when the connection is back');
+	$d->all_succeed('... all go on when the connection is back');
 	nothing_left($zkc, '... nothing is left');
 	return;
 }
@@ -109,10 +109,10 @@ for my $case (
 {
 	my ($name, $take, $want, $release) = @$case;
 	circle(take => [$take], want => $want, release => [$release]);
-	my $victim = $d->one_gives_way("$name still held by the one cut off: one fails",
+	my $victim = $d->one_fails("$name still held by the one cut off: one fails",
 		qr/ShareLock on transaction/);
 	$proxy->accept;
-	$d->all_go_on('... the others go on');
+	$d->all_succeed('... the others go on');
 }
 
 $zkc->close;

@@ -102,7 +102,7 @@ $holder->query_ok("SELECT zk_lock(ARRAY[$list])");
 	is(scalar(about_waits('a')), 0, '... tells and asks nothing');
 	$s->quit;
 }
-$_->forget for values %proxy;
+$_->clear_record for values %proxy;
 
 # The waiters; their pgbench ends when they have all had the lock.
 my %bench;

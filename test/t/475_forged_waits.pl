@@ -10,7 +10,7 @@ use Test::More;
 use Time::HiRes qw(time);
 use ZkLock::Check qw(failed_with);
 use ZkLock::Cluster;
-use ZkLock::Deadlock qw(wait_told);
+use ZkLock::Deadlock qw(wait_until_reported);
 use ZkLock::Util qw(wait_until);
 use ZkLock::ZkClient;
 use ZkLock::ZkServer;
@@ -52,7 +52,7 @@ my $victim = session($node{a});
 $victim->query_ok("SELECT zk_lock('mine')");
 my ($me, $other) = map { session_of($_) } $victim, $holder;
 $victim->query_async("SELECT zk_lock('y')");
-wait_told($zkc, qr/^$me\./, 1);
+wait_until_reported($zkc, qr/^$me\./, 1);
 my ($report) = grep { /^$me\./ } $zkc->children($waits);
 my ($instance) = $zkc->get("$waits/$report")->{data} =~ /^([0-9a-f]+)\t/;
 for (1 .. 20)
@@ -61,7 +61,7 @@ for (1 .. 20)
 		data => "$instance\t" . $bystander->pid . "\tb\nx\t1\t0\texclusive lock \"mine\"");
 	# The waiter looks again when it is asked to.
 	$zkc->delete("$waits/$_") for grep { /^$me\./ } $zkc->children($waits);
-	wait_told($zkc, qr/^$me\./, 1);
+	wait_until_reported($zkc, qr/^$me\./, 1);
 }
 ok(!$victim->finished, 'a forged report ends no wait');
 unlike(slurp_file($node{a}->logfile), qr/Process ${\$bystander->pid}: .*secret_statement/,
@@ -91,7 +91,7 @@ for my $n (3000, 30000)
 	forge($made + 1, $n);
 	$made = $n;
 	$victim->query_async("SELECT zk_lock('y')");
-	wait_told($zkc, qr/^$me\./, 1);
+	wait_until_reported($zkc, qr/^$me\./, 1);
 	wait_for_log($node{a}, qr/deadlocks across servers may remain undetected during this wait/)
 	  if $n > 10000;
 	my $began = time();

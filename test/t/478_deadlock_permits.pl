@@ -8,7 +8,7 @@ use Sys::Hostname qw(hostname);
 use Test::More;
 use ZkLock::Check qw(failed_with nothing_left);
 use ZkLock::Cluster;
-use ZkLock::Deadlock qw(told_waits wait_told);
+use ZkLock::Deadlock qw(wait_reports wait_until_reported);
 use ZkLock::Opponent;
 use ZkLock::ZkClient;
 use ZkLock::ZkServer;
@@ -96,7 +96,7 @@ for my $layout ('curator', 'kazoo')
 		$d->hold($u, "SELECT zk_xact_lock('l')");
 		$d->wait_for($u, acquire($two, 2));
 		$d->wait_for($s, "SELECT zk_xact_lock('l')");
-		wait_told($zkc, qr/\.w\./, 2);
+		wait_until_reported($zkc, qr/\.w\./, 2);
 		ok(!$s->finished && !$u->finished, "$layout: one of two holders can go on");
 		$d->wait_for($t, "SELECT zk_xact_lock('l')");
 		$d->is_resolved("$layout: then it waits as well", permit($two));
@@ -130,13 +130,13 @@ for my $layout ('curator', 'kazoo')
 		$d->hold($t, "SELECT zk_xact_lock('l')");
 		$d->wait_for($t, acquire($two, 2));
 		$d->wait_for($s, "SELECT zk_xact_lock('l')");
-		wait_told($zkc, qr/\.w\./, 2);
+		wait_until_reported($zkc, qr/\.w\./, 2);
 		ok(!$s->finished && !$t->finished, "$layout: nobody knows what that waits for");
 		$theirs->release;
-		$d->all_go_on("$layout: ... it releases, and all go on");
+		$d->all_succeed("$layout: ... it releases, and all go on");
 		$theirs->close;
 	}
-	is_deeply([ told_waits($zkc) ], [], "$layout: no wait is published any more");
+	is_deeply([ wait_reports($zkc) ], [], "$layout: no wait is published any more");
 }
 
 # Off: lock_timeout ends it.
@@ -151,7 +151,7 @@ for my $layout ('curator', 'kazoo')
 	$d->wait_for($t, acquire('x.off', 1));
 	failed_with($t, '55P03', 'off: a deadlock is ended by lock_timeout', hint => 0);
 	$d->{waiting} = [$s];
-	$d->all_go_on('... and the other goes on');
+	$d->all_succeed('... and the other goes on');
 }
 
 nothing_left($zkc, 'nothing is left');

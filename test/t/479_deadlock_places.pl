@@ -9,7 +9,7 @@ use PostgreSQL::Test::Utils qw(slurp_file);
 use Test::More;
 use ZkLock::Check qw(failed_with nothing_left);
 use ZkLock::Cluster;
-use ZkLock::Deadlock qw(wait_told);
+use ZkLock::Deadlock qw(wait_until_reported);
 use ZkLock::FaultProxy;
 use ZkLock::Util qw(wait_until);
 use ZkLock::ZkClient;
@@ -96,7 +96,7 @@ sub requeued
 	$s{a1}->query_ok($opt{set}) if $opt{set};
 	$d->wait_for($s{b1}, take('x'));
 	$d->wait_for($s{b2}, take('x'));
-	wait_told($zkc, qr/\.p[0-9a-f]+\.\d+$/, 1);
+	wait_until_reported($zkc, qr/\.p[0-9a-f]+\.\d+$/, 1);
 	$proxy->arm(fault => $opt{fault}, op => 'delete', path => '^/zklock/locks/y/')
 	  if $opt{fault};
 	$d->wait_for($s{a1}, $sql);
@@ -115,9 +115,9 @@ sub is_ended
 	my %over = map { $_ => 1 } $s->{a2}, $over // ();
 	$s->{a2}->cancel;
 	failed_with($s->{a2}, '57014', "$name: the next one had not failed", hint => 0);
-	$d->let_go($s->{a2});
+	$d->release($s->{a2});
 	$d->{waiting} = [ grep { !$over{$_} } @{ $d->{waiting} } ];
-	$d->all_go_on('... the others go on');
+	$d->all_succeed('... the others go on');
 	nothing_left($zkc, '... nothing is left');
 	return;
 }

@@ -38,9 +38,9 @@ sub path { return "/zklock/locks/$_[0]" }
 $on_a->query_ok("SELECT zk_lock('x')");
 is(blocking($on_a), '', 'who does not wait has nobody before it');
 $on_b->query_async("SELECT zk_lock('x')");
-wait_zk_waiting($zkc, path('x'), 2);
+wait_zk_children($zkc, path('x'), 2);
 $on_c->query_async("SELECT zk_lock_shared('x')");
-wait_zk_waiting($zkc, path('x'), 3);
+wait_zk_children($zkc, path('x'), 3);
 is(blocking($on_b), line($on_a, qw(x exclusive t)), 'a holder on another server');
 is(blocking($on_c), join("\n", line($on_a, qw(x exclusive t)), line($on_b, qw(x exclusive f))),
 	'... and an earlier waiter');
@@ -55,14 +55,14 @@ $on_c->wait_result;
 $on_a->query_ok("SELECT zk_lock_shared('x')");
 is(blocking($on_c), '', 'sharers do not wait for each other');
 $on_b->query_async("SELECT zk_lock('x')");
-wait_zk_waiting($zkc, path('x'), 3);
+wait_zk_children($zkc, path('x'), 3);
 is(blocking($on_b), join("\n", sort(line($on_a, qw(x shared t)), line($on_c, qw(x shared t)))),
 	'a writer waits for all sharers');
 
 # Several names; another program; a session's own hold is not in its own way.
 my $foreign = foreign_node($zkc, path('f'), 'WRIT');
 $on_c->query_async("SELECT zk_lock(ARRAY['f', 'x'])");
-wait_zk_waiting($zkc, path('f'), 2);
+wait_zk_children($zkc, path('f'), 2);
 
 # An upgrade has its place once its node has moved up to the number of the other writer.
 wait_until(
@@ -88,7 +88,7 @@ $on_b->query_ok('SELECT zk_unlock_all()');
 $on_a->query_ok("SELECT zk_lock('#42')");
 $on_b->query_ok('SELECT zk_lock(42)');
 $on_c->query_async('SELECT zk_lock(42)');
-wait_zk_waiting($zkc, path('#42'), 2);
+wait_zk_children($zkc, path('#42'), 2);
 is(blocking($on_c), line($on_b, '#42', qw(exclusive t)), 'the holder of another lock that reads the same does not block');
 $_->query_ok('SELECT zk_unlock_all()') for $on_a, $on_b;
 $on_c->wait_result;

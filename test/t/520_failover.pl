@@ -56,7 +56,7 @@ sub holders_and_waiters
 	my ($next_writer, $next_leader) = map { session($standby) } 1, 2;
 	$next_writer->query_async("SELECT zk_lock('$name-writer') > $token");
 	$next_leader->query_async("SELECT zk_lock('$name-leader') > $lead");
-	wait_zk_waiting($zkc, "/zklock/locks/$name-$_", 2) for qw(writer leader);
+	wait_zk_children($zkc, "/zklock/locks/$name-$_", 2) for qw(writer leader);
 	return ($writer, $leader, $next_writer, $next_leader);
 }
 

@@ -29,7 +29,7 @@ $holder->query_ok('BEGIN');
 my $token = $holder->query_ok("SELECT zk_xact_lock('transaction')");
 $holder->query_ok("INSERT INTO t VALUES ('written')");
 $waiter->query_async("SELECT zk_lock('transaction')");
-my @queue = wait_zk_waiting($zkc, '/zklock/locks/transaction', 2);
+my @queue = wait_zk_children($zkc, '/zklock/locks/transaction', 2);
 
 # Each counts what it commits. Whose sessions are connected where is left to chance.
 my @workers = map { session($_) } @nodes, @nodes;

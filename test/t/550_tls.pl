@@ -54,7 +54,7 @@ sub with_settings
 		'from the port that serves nothing else');
 	works($second, "SELECT zk_try_lock('a')", 'f', 'another server is excluded');
 	$second->query_async("SELECT zk_lock('a')");
-	wait_zk_waiting($zkc, '/zklock/locks/a', 2);
+	wait_zk_children($zkc, '/zklock/locks/a', 2);
 	$first->query_ok("SELECT zk_unlock('a')");
 	like($second->wait_result, qr/^\d+$/, 'it waits, and gets the lock after a release');
 	$second->query_ok('SELECT zk_unlock_all()');

@@ -90,7 +90,7 @@ like($first->query('SELECT server FROM zk_session()'), qr/^127\.0\.0\.1:(??{join
 	'from one of its ports');
 works($second, "SELECT zk_try_lock('a')", 'f', 'another server is excluded');
 $second->query_async("SELECT zk_lock('a')");
-wait_zk_waiting($zkc, '/zklock/locks/a', 2);
+wait_zk_children($zkc, '/zklock/locks/a', 2);
 $first->query_ok("SELECT zk_unlock('a')");
 like($second->wait_result, qr/^\d+$/, 'it waits, and gets the lock after a release');
 
@@ -99,7 +99,7 @@ my $id = zk_session_id($second);
 $second->query_ok('BEGIN');
 my $token = $second->query_ok("SELECT zk_xact_lock('x')");
 $first->query_async("SELECT zk_lock('x')");
-wait_zk_waiting($zkc, '/zklock/locks/x', 2);
+wait_zk_children($zkc, '/zklock/locks/x', 2);
 stop_stunnel();
 wait_state($second, 'suspended');
 works($second, q(SELECT state FROM zk_held_locks WHERE name = 'x'), 'suspect',

@@ -30,24 +30,24 @@ sub cost
 }
 
 my ($memory, $cpu) = cost();
-$zkc->crowd('/zklock/locks/long', 76, 900_000);
+$zkc->create_children('/zklock/locks/long', 76, 900_000);
 my $start = -s $node->logfile;
 for my $call ("zk_lock('long')", "zk_try_lock('long')", "count(*) FROM zk_locks_of('long')")
 {
 	fails_with($s, "SELECT $call", '58000', "$call fails", like => qr/unexpected answer/);
 }
-$zkc->disperse('/zklock/locks/long');
+$zkc->delete_children('/zklock/locks/long');
 works($s, "SELECT zk_try_lock('long'), zk_unlock('long')", 't|t', 'the lock works when the list is short');
 
 # The wait reports, which every session lists that waits.
-$zkc->crowd('/zklock/waits', 76, 900_000);
+$zkc->create_children('/zklock/waits', 76, 900_000);
 my $reports = $zkc->exists('/zklock/waits')->{cversion};
 $s->query_async("SELECT zk_lock('theirs')");
 wait_until('a wait report', sub { $zkc->exists('/zklock/waits')->{cversion} > $reports });
 ok(!$s->finished, 'a wait goes on beside wait reports of more than 64 MB');
 $holder->query_ok("SELECT zk_unlock('theirs')");
 like($s->wait_result, qr/^\d+$/, '... and ends with the release');
-$zkc->disperse('/zklock/waits');
+$zkc->delete_children('/zklock/waits');
 works($s, "SELECT zk_unlock('mine'), zk_unlock('theirs')", 't|t', 'no lock was lost');
 
 my ($memory_after, $cpu_after) = cost();

@@ -6,7 +6,7 @@
 #   my $node = zklock_node('a', zk => $zk->connect_string);
 #   my $s = session($node);
 #   wait_for_sql($node, "SELECT count(*) FROM zk_locks", '2');
-#   wait_zk_waiting($zkc, '/zklock/locks/x', 2);
+#   wait_zk_children($zkc, '/zklock/locks/x', 2);
 #   wait_blocked($s);
 
 package ZkLock::Cluster;
@@ -21,8 +21,8 @@ use PostgreSQL::Test::Utils;
 use ZkLock::Session;
 use ZkLock::Util qw(wait_until log_tail);
 
-our @EXPORT = qw(zklock_node session wait_for_sql wait_zk_waiting
-  wait_zk_empty wait_until wait_blocked wait_for_place wait_asleep is_blocked wait_for_log server_log
+our @EXPORT = qw(zklock_node session wait_for_sql wait_zk_children
+  wait_zk_empty wait_until wait_blocked wait_blocked_locally wait_asleep is_blocked wait_for_log server_log
   lock_nodes foreign_node);
 
 # Makes and starts a server with the extension in database postgres. Options:
@@ -99,7 +99,7 @@ sub looked
 
 # Waits until a node has exactly $count children: holders and waiters of the
 # lock there. Returns their names.
-sub wait_zk_waiting
+sub wait_zk_children
 {
 	my ($zkc, $path, $count, %opt) = @_;
 	my @children;
@@ -115,7 +115,7 @@ sub wait_zk_waiting
 sub wait_zk_empty
 {
 	my ($zkc, $path, %opt) = @_;
-	return wait_zk_waiting($zkc, $path, 0, %opt);
+	return wait_zk_children($zkc, $path, 0, %opt);
 }
 
 # The paths of all nodes of holders and waiters below a root.
@@ -148,7 +148,7 @@ sub wait_blocked
 }
 
 # Waits until a session waits for another one of its server.
-sub wait_for_place { return wait_for_event($_[0], 'wait_event_type', 'Lock') }
+sub wait_blocked_locally { return wait_for_event($_[0], 'wait_event_type', 'Lock') }
 
 # Waits until a session is in pg_sleep().
 sub wait_asleep { return wait_for_event($_[0], 'wait_event', 'PgSleep') }

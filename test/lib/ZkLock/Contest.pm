@@ -39,7 +39,7 @@ sub path { return "/zklock/locks/$_[0]" }
 sub queue
 {
 	my ($lock, $n) = @_;
-	return wait_zk_waiting($zkc, path($lock), $n);
+	return wait_zk_children($zkc, path($lock), $n);
 }
 
 sub duel

@@ -3,7 +3,7 @@
 # Owns: letting them begin and end, and what can be said of any crowd.
 #
 #   my $crowd = ZkLock::Crowd->new(zkc => $zkc, duration => 3000, turn => 3);
-#   my $report = $crowd->harmony('readers', 'x',
+#   my $report = $crowd->contend_safely('readers', 'x',
 #       { lock => $java->lock(read => '/zklock/locks/x'), mode => 's' }, ...);
 #   my $report = $crowd->contend('the wrong language', 'x', ...);
 #
@@ -59,7 +59,7 @@ sub contend
 	return $report;
 }
 
-sub harmony
+sub contend_safely
 {
 	my ($self, $what, @rest) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;

@@ -6,9 +6,9 @@
 #   my $s = $d->open('a');                  # a session in a transaction
 #   $d->hold($s, "SELECT zk_lock('x')");    # must succeed
 #   $d->wait_for($s, "SELECT zk_lock('y')");    # blocks; does not return
-#   my $victim = $d->one_gives_way('a promise', qr/lock "y"/);
-#   $d->all_go_on('a promise');             # the rest, in any order
-#   wait_told($zkc, qr/\.w\./, 2);          # until so many waits are published
+#   my $victim = $d->one_fails('a promise', qr/lock "y"/);
+#   $d->all_succeed('a promise');             # the rest, in any order
+#   wait_until_reported($zkc, qr/\.w\./, 2);          # until so many waits are published
 
 package ZkLock::Deadlock;
 
@@ -21,18 +21,18 @@ use Time::HiRes qw(time);
 use ZkLock::Cluster;
 use ZkLock::Util qw(wait_until);
 
-our @EXPORT_OK = qw(told_waits wait_told);
+our @EXPORT_OK = qw(wait_reports wait_until_reported);
 
 # The names of the published waits.
-sub told_waits { return $_[0]->children('/zklock/waits') }
+sub wait_reports { return $_[0]->children('/zklock/waits') }
 
 # Waits until so many waits like this are published.
-sub wait_told
+sub wait_until_reported
 {
 	my ($zkc, $pattern, $count) = @_;
 	wait_until("$count told waits like $pattern",
-		sub { $count == grep { /$pattern/ } told_waits($zkc) },
-		diag => sub { join "\n", told_waits($zkc) });
+		sub { $count == grep { /$pattern/ } wait_reports($zkc) },
+		diag => sub { join "\n", wait_reports($zkc) });
 	return;
 }
 
@@ -85,7 +85,7 @@ sub take_finished
 	return @finished;
 }
 
-sub let_go
+sub release
 {
 	my ($self, $s) = @_;
 	$s->query('ROLLBACK');
@@ -96,7 +96,7 @@ sub let_go
 # One assertion: of those who wait one fails, with 40P01 and a DETAIL that matches
 # all patterns. Its transaction has then ended, so others may have gone on already.
 # Returns it.
-sub one_gives_way
+sub one_fails
 {
 	my ($self, $name, @patterns) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
@@ -118,13 +118,13 @@ sub one_gives_way
 	ok(!@wrong, $name)
 	  || diag(join "\n", @wrong, map { $_->error } @finished);
 	note(sprintf "%.2f s after the last edge\n%s", $took, $victim->error);
-	$self->let_go($_) for @finished;
+	$self->release($_) for @finished;
 	return $victim;
 }
 
 # One assertion: all who still wait get what they want, one after the other, each
 # letting go then.
-sub all_go_on
+sub all_succeed
 {
 	my ($self, $name) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
@@ -136,7 +136,7 @@ sub all_go_on
 			sub { @who = $self->take_finished });
 		push @wrong, map { $_->sqlstate . ': ' . $_->error }
 		  grep { !$_->ok } @who;
-		$self->let_go($_) for @who;
+		$self->release($_) for @who;
 	}
 	ok(!@wrong, $name) || diag(@wrong);
 	$self->close;
@@ -158,8 +158,8 @@ sub is_resolved
 {
 	my ($self, $name, @patterns) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	my $victim = $self->one_gives_way("$name: one gives way", @patterns);
-	$self->all_go_on("$name: all others go on");
+	my $victim = $self->one_fails("$name: one gives way", @patterns);
+	$self->all_succeed("$name: all others go on");
 	return $victim;
 }
 

@@ -11,9 +11,9 @@
 #       theirs => sub { $java->lock(mutex => '/zklock/locks/x') },
 #       servers => [ $node_a, $node_b ], zk => $zk,
 #       queue => sub { my ($n) = @_; ... },    # returns when there are so many
-#       nobody_behind => 1);    # unless their waiters mind who comes after them
+#       no_waiter_behind => 1);    # unless their waiters mind who comes after them
 #   $duel->all;          # each of the following, which also can be called alone
-#   $duel->they_hold; $duel->we_hold; $duel->transaction; $duel->giving_up;
+#   $duel->they_hold; $duel->we_hold; $duel->transaction; $duel->abandoned_attempts;
 #   $duel->their_loss; $duel->our_loss;
 
 package ZkLock::Duel;
@@ -42,13 +42,13 @@ sub new
 	$self->{xact} = "SELECT zk_xact_$take($arguments)";
 	$self->{give} = "SELECT zk_$give('$self->{lock}')";
 	($self->{here}, $self->{there}) =
-	  map { $self->of_ours($_) } @{ $self->{servers} };
+	  map { $self->our_session($_) } @{ $self->{servers} };
 	($self->{rival}, $self->{second}) = map { $self->{theirs}->() } 1 .. 2;
 	return $self;
 }
 
 # A session of ours that speaks their language.
-sub of_ours
+sub our_session
 {
 	my ($self, $server, $timeout) = @_;
 	my $session = session($server);
@@ -62,7 +62,7 @@ sub all
 {
 	my ($self) = @_;
 	$self->$_
-	  for qw(they_hold we_hold transaction giving_up their_loss our_loss);
+	  for qw(they_hold we_hold transaction abandoned_attempts their_loss our_loss);
 	$self->{queue}->(0);
 	pass($self->about('nothing is left behind'));
 	$_->quit for $self->{here}, $self->{there};
@@ -137,7 +137,7 @@ sub we_hold
 	$self->{queue}->(1);
 	$rival->acquire_async;
 	$self->{queue}->(2);
-	my @behind = $self->{nobody_behind} ? () : ($there);
+	my @behind = $self->{no_waiter_behind} ? () : ($there);
 	$_->query_async($self->{take}) for @behind;
 	$self->{queue}->(2 + @behind);
 	$self->still_wait('they wait for us, and another server of ours behind them',
@@ -174,7 +174,7 @@ sub transaction
 }
 
 # Who gives up leaves nothing behind, and lets nobody in.
-sub giving_up
+sub abandoned_attempts
 {
 	my ($self) = @_;
 	my ($rival, $second, $here, $there) = @$self{qw(rival second here there)};
@@ -253,7 +253,7 @@ sub our_loss
 	my ($self) = @_;
 	my $rival = $self->{rival};
 	my $server = $self->{servers}[0];
-	my $doomed = $self->of_ours($server);
+	my $doomed = $self->our_session($server);
 	$self->we_take($doomed, 'a session of ours holds it');
 	$rival->acquire_async;
 	$self->{queue}->(2);
@@ -261,7 +261,7 @@ sub our_loss
 	$self->they_get($rival, 'they get it when our backend is terminated');
 	$rival->release;
 
-	my $stopped = $self->of_ours($server, '1s');
+	my $stopped = $self->our_session($server, '1s');
 	$self->we_take($stopped, 'another one holds it');
 	$rival->acquire_async;
 	$self->{queue}->(2);

@@ -9,7 +9,7 @@
 #   $proxy->arm(fault => 'lose_answer', op => 'create2', path => 'stock');
 #   $proxy->hits;             # how many requests were hit since the start
 #   $proxy->record;           # what passed, oldest first; see below
-#   $proxy->forget;           # empties the record
+#   $proxy->clear_record;           # empties the record
 #   $proxy->release;          # what is held goes on, in order
 #   $proxy->up;               # accept again after a fault with down => 1
 #   $proxy->disarm;           # no fault any more
@@ -72,7 +72,7 @@ sub arm
 sub disarm { $_[0]->order('disarm'); return $_[0] }
 sub release { $_[0]->order('release'); return $_[0] }
 sub up { $_[0]->order('up'); return $_[0] }
-sub forget { $_[0]->order('forget'); return $_[0] }
+sub clear_record { $_[0]->order('clear_record'); return $_[0] }
 sub hits { return $_[0]->order('hits') }
 sub packets { return $_[0]->order('packets') }
 sub record { return @{ $_[0]->order('record') } }
@@ -132,7 +132,7 @@ sub obey
 	return $state->{record} if $verb eq 'record';
 	return count_packets($state) if $verb eq 'packets';
 	$state->{rules} = [] if $verb eq 'disarm';
-	$state->{record} = [] if $verb eq 'forget';
+	$state->{record} = [] if $verb eq 'clear_record';
 	$state->{down} = 0 if $verb eq 'up';
 	push @{ $state->{rules} }, { seen => 0, nth => 1, %$rule }
 	  if $verb eq 'arm';

@@ -117,7 +117,7 @@ sub prepared
 	{
 		foreign_node($zkc, "/zklock/locks/$lock", 'WRIT');
 		run($s);
-		wait_zk_waiting($zkc, "/zklock/locks/$lock", 2);
+		wait_zk_children($zkc, "/zklock/locks/$lock", 2);
 	}
 	return $s;
 }

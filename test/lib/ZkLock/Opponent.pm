@@ -22,7 +22,7 @@
 #   $lock->contenders; $lock->lease_holders;    # Python: what nodes contain
 #   $lock->interrupt;            # Java: the thread that waits
 #   $lock->cancel;               # Python
-#   $lock->revocable; $lock->asked($ms); $lock->revoke($path);    # Java
+#   $lock->revocable; $lock->revoke_requested($ms); $lock->revoke($path);    # Java
 #   $lock->expire;               # the server ends its session
 #   $lock->close;                # the program ends its session
 #   $lock->failed;               # class and text of what the last order raised

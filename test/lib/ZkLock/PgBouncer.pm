@@ -90,7 +90,7 @@ sub stop
 sub through
 {
 	my ($self, $name) = @_;
-	return ZkLock::PgBouncer::Way->new($self->{databases}{$name}{node},
+	return ZkLock::PgBouncer::Route->new($self->{databases}{$name}{node},
 		"host=127.0.0.1 port=$self->{port} dbname=$name");
 }
 
@@ -98,9 +98,9 @@ sub through
 sub console
 {
 	my ($self, $command) = @_;
-	my ($way) = map { $self->through($_) } keys %{ $self->{databases} };
+	my ($route) = map { $self->through($_) } keys %{ $self->{databases} };
 	my $connstr = "host=127.0.0.1 port=$self->{port} user=pgbouncer dbname=pgbouncer";
-	system($way->installed_command('psql'), '-XAtq', '-d', $connstr, '-c', $command) == 0
+	system($route->installed_command('psql'), '-XAtq', '-d', $connstr, '-c', $command) == 0
 	  or croak "$command failed\n" . log_tail($self->{log});
 	return;
 }
@@ -112,7 +112,7 @@ END
 	end_process($_, 'KILL') for grep { $running{$_} == $$ } keys %running;
 }
 
-package ZkLock::PgBouncer::Way;
+package ZkLock::PgBouncer::Route;
 
 sub new { my ($class, $node, $connstr) = @_; return bless { node => $node, connstr => $connstr }, $class }
 sub connstr { return $_[0]{connstr} }

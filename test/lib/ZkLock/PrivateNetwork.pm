@@ -8,8 +8,8 @@
 #   use ZkLock::PrivateNetwork;     # starts the program again, inside
 #   name_host('zk.example');        # is 127.0.0.1; all other names: no answer
 #   forget_hosts();
-#   swallow($port);                 # packets from and to this TCP port vanish
-#   let_through();
+#   drop_packets($port);                 # packets from and to this TCP port vanish
+#   pass_packets();
 #
 # Where users may have no name spaces the test is skipped.
 
@@ -24,7 +24,7 @@ use File::Temp ();
 use Sys::Hostname qw(hostname);
 use Test::More;
 
-our @EXPORT = qw(name_host forget_hosts swallow let_through);
+our @EXPORT = qw(name_host forget_hosts drop_packets pass_packets);
 
 my @unshare =
   qw(unshare --user --map-current-user --keep-caps --mount --net);
@@ -54,7 +54,7 @@ sub run
 }
 
 # Who has neighbours' addresses fixed asks nobody for them. The local table's
-# rule moves back, so that swallow() can go before it.
+# rule moves back, so that drop_packets() can go before it.
 sub set_up
 {
 	$tmp = File::Temp->newdir('netXXXXXX', TMPDIR => 1);
@@ -95,7 +95,7 @@ sub name_host
 
 sub forget_hosts { return name_host() }
 
-sub swallow
+sub drop_packets
 {
 	my ($port) = @_;
 	run(map { "ip rule add pref 0 ipproto tcp $_ $port lookup 100" }
@@ -103,6 +103,6 @@ sub swallow
 	return;
 }
 
-sub let_through { run('ip rule del pref 0', 'ip rule del pref 0'); return }
+sub pass_packets { run('ip rule del pref 0', 'ip rule del pref 0'); return }
 
 1;

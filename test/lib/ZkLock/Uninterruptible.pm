@@ -5,7 +5,7 @@
 #
 #   my $block = ZkLock::Uninterruptible->new($node);
 #   $s->query_async('SELECT ' . $block->sql);
-#   $block->wait_begun($s);
+#   $block->wait_until_blocked($s);
 #   $block->end;
 
 package ZkLock::Uninterruptible;
@@ -34,7 +34,7 @@ sub new
 
 sub sql { return $_[0]{sql} }
 
-sub wait_begun
+sub wait_until_blocked
 {
 	my ($self, $s) = @_;
 	return wait_for_sql($s->node, 'SELECT application_name FROM pg_stat_activity WHERE pid = '

@@ -94,8 +94,8 @@ sub create
 }
 
 # Children with long names: a list of them is large.
-sub crowd { return $_[0]->call('crowd', path => $_[1], count => $_[2], length => $_[3]) }
-sub disperse { return $_[0]->call('disperse', path => $_[1]) }
+sub create_children { return $_[0]->call('create_children', path => $_[1], count => $_[2], length => $_[3]) }
+sub delete_children { return $_[0]->call('delete_children', path => $_[1]) }
 
 sub delete
 {

@@ -33,7 +33,7 @@ sub start
 {
 	my ($class, %opt) = @_;
 	my $size = delete $opt{size} // 3;
-	my $way = delete $opt{way} // sub { $_[2] };
+	my $leader_port = delete $opt{leader_port} // sub { $_[2] };
 	my $isolable = delete $opt{isolable};
 	my $self = bless { proxies => [] }, $class;
 	my %peers = map { $_ => [ free_port(), free_port() ] } 1 .. $size;
@@ -45,7 +45,7 @@ sub start
 		my %seen = map {
 			my $direct = $_ == $id || ($_ != 1 && $id != 1);
 			my ($lead, $elect) = @{ $direct ? $peers{$_} : $remote{$_} };
-			$lead = $way->($id, $_, $lead) if $_ != $id;
+			$lead = $leader_port->($id, $_, $lead) if $_ != $id;
 			("server.$_" => "127.0.0.1:$lead:$elect")
 		} keys %peers;
 		push @{ $self->{members} },

@@ -110,7 +110,7 @@ sub participants { return $_[0]->call('participants', $_[0]{name}) }
 sub contenders { return $_[0]->call('contenders', $_[0]{name}) }
 sub lease_holders { return $_[0]->call('lease_holders', $_[0]{name}) }
 sub revocable { return $_[0]->call('revocable', $_[0]{name}) }
-sub asked { return $_[0]->call('asked', $_[0]{name}, $_[1]) }
+sub revoke_requested { return $_[0]->call('asked', $_[0]{name}, $_[1]) }
 sub revoke { return $_[0]->call('revoke', $_[0]{session}, $_[1]) }
 sub data { return $_[0]->call('data', $_[0]{session}, $_[1]) }
 sub close { return $_[0]->call('close', $_[0]{session}) }
