@@ -15,7 +15,8 @@
  *
  * Every insert locks the name first (zklock_fences_lock_name()), so two inserts of
  * one name never conflict in the unique index.  An UPDATE by others locks only the
- * row, so the functions here lock the row as well and read its latest version.
+ * row, so the functions here that write lock the row as well and read its latest
+ * version.
  *
  *-------------------------------------------------------------------------
  */

@@ -6,7 +6,7 @@
  * <root>, <root>/locks and <root>/semaphores are persistent; once seen they are
  * assumed to exist, until a create fails.  Each lock's own znode is a container,
  * which the server deletes some time after its last child, or a persistent znode if
- * the server does not support containers.
+ * the server does not support containers.  Sessions delete it earlier (empty_parents.c).
  *
  *-------------------------------------------------------------------------
  */

@@ -16,9 +16,10 @@
 #include "internal.h"
 
 /*
- * A create may find its parent deleted again, because the server deletes empty
- * containers.  That happens at most once a minute, so many failures in a row have
- * another cause.
+ * A create may find its parent deleted again: by the server, which deletes empty
+ * containers, or by a session whose last node there is gone (empty_parents.c).  Each
+ * such delete needs a node that came and went meanwhile, so many failures in a row
+ * have another cause.
  */
 #define MAX_ATTEMPTS 20
 
