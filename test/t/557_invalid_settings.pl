@@ -92,6 +92,23 @@ ok($node->poll_query_until('postgres', 'SHOW zklock.root', '/corrected'), 'the c
 works($s, "SELECT zk_lock('x') > 0, current_setting('zklock.root')", 't|/corrected', 'the same session locks after the reload');
 $s->quit;
 
+# The first call of a session comes while its query has parallel workers: PostgreSQL sets no
+# settings then.
+$node->safe_psql('postgres', <<'SQL');
+CREATE TABLE few AS SELECT generate_series(1, 3) AS i;
+ANALYZE few;
+CREATE FUNCTION early(bigint) RETURNS boolean LANGUAGE plpgsql PARALLEL RESTRICTED AS 'BEGIN RETURN zk_try_lock($1); END';
+SQL
+$s = session($node);
+$s->query_ok("SET $_ = 0") for qw(parallel_setup_cost parallel_tuple_cost min_parallel_table_scan_size);
+like($s->query('EXPLAIN SELECT early(i) FROM few'), qr/Gather/, 'a query that locks above its workers');
+fails_with($s, 'SELECT early(i) FROM few', '25000', 'the library is not loaded without the settings that are configured',
+	like => qr/^HINT: .*zk_session\(\).*shared_preload_libraries/m);
+$s->query_ok('SELECT zk_session()');
+works($s, 'SELECT early(i), name FROM few, LATERAL current_setting($$zklock.root$$) name', "t|/corrected\nt|/corrected\nt|/corrected",
+	'after a call before it the query locks with the settings that are configured');
+$s->quit;
+
 # With the library loaded when the server starts.
 $node->append_conf('postgresql.conf', "zklock.acl = 'creater'\nshared_preload_libraries = 'zklock'\n");
 $node->stop;

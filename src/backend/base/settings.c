@@ -13,6 +13,7 @@
 #include <limits.h>
 
 #include "access/parallel.h"
+#include "access/xact.h"
 #include "utils/builtins.h"
 
 #include "backend/base/settings.h"
@@ -395,6 +396,18 @@ check_placeholder(const struct config_string *placeholder)
 	}
 }
 
+/* PostgreSQL sets no parameters then, and would discard every placeholder. */
+static void
+check_not_parallel(const char *name)
+{
+	if (IsInParallelMode())
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_TRANSACTION_STATE),
+				 errmsg("parameter \"%s\" cannot be set during a parallel operation", name),
+				 errdetail("It was set before the zklock library was loaded, and the query that loads the library has parallel workers."),
+				 errhint("Call a function of zklock, for example zk_session(), before the query, or add zklock to shared_preload_libraries.")));
+}
+
 /* Throws before anything is defined, so that the next call tries to load again. */
 static void
 check_placeholders(void)
@@ -405,9 +418,11 @@ check_placeholders(void)
 
 	for (int i = 0; i < n; i++)
 	{
-		if ((all[i]->flags & GUC_CUSTOM_PLACEHOLDER) &&
-			pg_strncasecmp(all[i]->name, prefix, strlen(prefix)) == 0)
-			check_placeholder((const struct config_string *) all[i]);
+		if (!(all[i]->flags & GUC_CUSTOM_PLACEHOLDER) ||
+			pg_strncasecmp(all[i]->name, prefix, strlen(prefix)) != 0)
+			continue;
+		check_not_parallel(all[i]->name);
+		check_placeholder((const struct config_string *) all[i]);
 	}
 }
 
