@@ -133,6 +133,27 @@ for my $kind ([ lock => "zk_lock('gone')", "zk_unlock('gone')" ],
 	nothing_left($zkc, "a $what released without a lease leaves nothing behind");
 }
 {
+	my $s = locker('2s', 'always');
+	$s->query_ok("BEGIN; SELECT zk_lock('first'), zk_lock('second')");
+	$s->query_ok("SELECT zk_unlock('first'); INSERT INTO t VALUES ('both')");
+	$s->query_ok("SELECT zk_lock('third')");
+	$s->query_ok("SELECT zk_unlock('second'); SELECT zk_unlock('third')");
+	$zk->pause;
+	fails_with($s, 'COMMIT', '40001', 'of several locks released one after the other, each is named',
+		like => qr/"first".*"second".*"third"/);
+	$zk->resume;
+	nothing_left($zkc, 'they leave nothing behind');
+}
+{
+	my $s = locker('2s', 'always');
+	$s->query_ok("BEGIN; INSERT INTO t VALUES ('two sessions'); SELECT zk_lock('first')");
+	$s->query_ok("SELECT zk_unlock('first'); SET LOCAL zklock.session_timeout = '3s'");
+	$s->query_ok("SELECT zk_lock('second'); SELECT zk_unlock('second')");
+	commit_refused($s, 'a ZooKeeper session does not prove a lock that another one held', like => qr/"first"/);
+	is(rows('two sessions'), 0, 'and no row is left');
+	nothing_left($zkc, 'nor are nodes');
+}
+{
 	my $s = locker(undef, 'always');
 	$s->query_ok('BEGIN');
 	$s->query_ok("SELECT zk_xact_lock('silent')");

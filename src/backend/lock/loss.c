@@ -32,12 +32,12 @@
 static bool transaction_failed = false;
 
 /*
- * The ZooKeeper session in which this transaction released a lock after the lease had
- * expired, so that it is unknown whether the lock was still held; or 0.
+ * The first ZooKeeper session in which this transaction released a lock after the lease
+ * had expired, so that it is unknown whether the lock was still held; or 0.
  */
 static int64 unproven = 0;
 
-/* The locks because of which one of these two was set, for DETAIL. */
+/* The locks because of which one of these two was set, for DETAIL: as many as fit. */
 static char affected[ZKLOCK_LIST_BYTES];
 
 /* The loss of the marked locks was reported in place of a cancel. */
@@ -176,11 +176,20 @@ zklock_check_loss(void)
 				 errdetail_internal("%s", detail), errhint(LOST_HINT)));
 }
 
+static void
+add_affected(const char *names)
+{
+	size_t		length = strlen(affected);
+
+	if (length + strlen(names) + 2 < sizeof(affected) && strstr(affected, names) == NULL)
+		sprintf(affected + length, "%s%s", length == 0 ? "" : ", ", names);
+}
+
 void
 zklock_fail_transaction(const char *names)
 {
 	transaction_failed = true;
-	strlcpy(affected, names, sizeof(affected));
+	add_affected(names);
 }
 
 /*
@@ -326,12 +335,9 @@ zklock_note_release(ZklockHold *const *released, int n)
 	lease = zkl_session_lease(session);
 	if (lease.left_ms > 0 && zklock_commit_check != ZKLOCK_COMMIT_CHECK_ALWAYS)
 		return;
-	if (unproven == lease.session_id)
-		return;
-	unproven = lease.session_id;
-	if (!transaction_failed)
-		strlcpy(affected, released ? list_released(released, n) : list_locks(false, &n),
-				sizeof(affected));
+	if (unproven == 0)
+		unproven = lease.session_id;
+	add_affected(released ? list_released(released, n) : list_locks(false, &n));
 }
 
 bool
@@ -445,5 +451,6 @@ zklock_end_transaction(bool aborted)
 	unconfirmed = false;
 	transaction_failed = false;
 	unproven = 0;
+	affected[0] = '\0';
 	zklock_forget_reported();
 }

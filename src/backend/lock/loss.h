@@ -65,7 +65,7 @@ extern void zklock_note_late_loss(void);
 /*
  * Called before locks are released inside a transaction.  If it is uncertain whether they
  * are still held, a transaction that writes must ask the ensemble at commit; an error then
- * names those of the first such release.  NULL: all locks.  Neither throws nor waits.
+ * names them.  NULL: all locks.  Neither throws nor waits.
  */
 extern void zklock_note_release(ZklockHold *const *released, int n);
 
