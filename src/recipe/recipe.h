@@ -190,7 +190,6 @@ typedef struct ZklLease
 {
 	int64_t		session_id;
 	int			session_timeout_ms;
-	int			length_ms;		/* from the submission of a confirmed quorum write */
 	int			reserve_ms;		/* must be left for a commit without confirmation */
 	int64_t		left_ms;		/* remaining; 0 when over */
 } ZklLease;
@@ -436,25 +435,26 @@ typedef struct ZklEntry
 	int			data_len;
 } ZklEntry;
 
-/*
- * Starts to read everything below the root, or the lock and the semaphore of one
- * name, and returns at once; NULL when memory is exhausted.  The scan sees all writes
- * before the call, and may or may not see later ones.  It continues after a lost
- * connection.
- */
-extern ZklScan *zkl_scan_all(ZklSession *session);
-extern ZklScan *zkl_scan_one(ZklSession *session, const char *name);
-
-/* The same for one lock; then sets the data of each holder's node to this. */
+/* What a revocation sets the data of a holder's node to. */
 #define ZKL_REVOKE_MESSAGE "__REVOKE__"
-extern ZklScan *zkl_revoke(ZklSession *session, const char *name);
+
+/* How the data of a superuser's session begin. */
+#define ZKL_SUPERUSER_DATA "{\"client\":\"zklock\",\"superuser\":true,"
+
+typedef enum ZklScanKind
+{
+	ZKL_SCAN,					/* read the lock and the semaphore, or, without a name, all */
+	ZKL_REVOKE,					/* read the lock, and request its release from the holders */
+	ZKL_REVOKE_ORDINARY			/* ... except from sessions of superusers */
+} ZklScanKind;
 
 /*
- * The same, but spares holders whose data begin like this: sessions of superusers.  A
- * holder whose release is requested already counts as asked.
+ * Starts a scan and returns at once; NULL when memory is exhausted.  The scan sees all
+ * writes before the call, and may or may not see later ones.  It continues after a lost
+ * connection.  For REVOKE_ORDINARY a holder whose release is requested already counts as
+ * asked.  "name" is encoded, or NULL.
  */
-#define ZKL_SUPERUSER_DATA "{\"client\":\"zklock\",\"superuser\":true,"
-extern ZklScan *zkl_revoke_ordinary(ZklSession *session, const char *name);
+extern ZklScan *zkl_scan(ZklSession *session, ZklScanKind kind, const char *name);
 
 /* Returns PENDING, OK, or why the scan failed. */
 extern ZklStatus zkl_scan_status(ZklScan *scan);
@@ -464,8 +464,8 @@ typedef struct ZklScanInfo
 	int			n_entries;
 	const ZklEntry *entries;	/* by kind, name and position; freed with the scan */
 	int			n_denied;		/* znodes that ACLs forbid to read, or to set */
-	int			n_asked;		/* holders, by zkl_revoke() */
-	int			n_spared;		/* holders, by zkl_revoke_ordinary() */
+	int			n_asked;		/* holders whose release is requested */
+	int			n_spared;		/* REVOKE_ORDINARY: holders that are superusers */
 	int			raw_code;		/* the client library's code for SERVER_ERROR */
 } ZklScanInfo;
 

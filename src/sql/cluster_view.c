@@ -308,12 +308,6 @@ put_all(const ZklScanInfo *info, void *arg)
 				 errhint("Check the ACLs of the znodes below zklock.root, and zklock.auth_file.")));
 }
 
-static ZklScan *
-start(ZklSession *session, const char *name)
-{
-	return name ? zkl_scan_one(session, name) : zkl_scan_all(session);
-}
-
 PG_FUNCTION_INFO_V1(zklock_locks);
 
 Datum
@@ -322,7 +316,7 @@ zklock_locks(PG_FUNCTION_ARGS)
 	const ZklockAction action = {"read the locks of the ensemble", NULL};
 
 	InitMaterializedSRF(fcinfo, 0);
-	zklock_scan(start, NULL, &action, put_all, fcinfo->resultinfo);
+	zklock_scan(ZKL_SCAN, NULL, &action, put_all, fcinfo->resultinfo);
 	return (Datum) 0;
 }
 
@@ -334,7 +328,7 @@ zklock_show_locks_of(FunctionCallInfo fcinfo, const ZklockName *name)
 	};
 
 	InitMaterializedSRF(fcinfo, 0);
-	zklock_scan(start, name->encoded, &action, put_all, fcinfo->resultinfo);
+	zklock_scan(ZKL_SCAN, name->encoded, &action, put_all, fcinfo->resultinfo);
 }
 
 PG_FUNCTION_INFO_V1(zklock_server);

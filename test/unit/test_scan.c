@@ -188,27 +188,27 @@ test_everything(void)
 
 	scene_begin(1);
 	fake_count(A->client);
-	is_str(reported_now(zkl_scan_all(A->session)), "", "where nothing was ever locked there is nothing");
+	is_str(reported_now(zkl_scan(A->session, ZKL_SCAN, NULL)), "", "where nothing was ever locked there is nothing");
 	is_str(fake_trace(A->client), "sll", "... which costs three requests");
 	scene_end(NULL);
 
 	begin();
-	is_str(reported_now(zkl_scan_all(A->session)), everything, "everything is listed, in order");
-	is_str(reported_now(zkl_scan_all(B->session)), everything, "... to everybody");
-	is_str(reported_now(zkl_scan_one(A->session, "shared")),
+	is_str(reported_now(zkl_scan(A->session, ZKL_SCAN, NULL)), everything, "everything is listed, in order");
+	is_str(reported_now(zkl_scan(B->session, ZKL_SCAN, NULL)), everything, "... to everybody");
+	is_str(reported_now(zkl_scan(A->session, ZKL_SCAN, "shared")),
 		   "lock shared S+ zklock party 0\nlock shared S+ zklock party 1\n"
 		   "lock shared X1 zklock party 2\n", "one lock");
-	is_str(reported_now(zkl_scan_one(A->session, "free")), "", "one that is free");
-	is_str(reported_now(zkl_scan_one(A->session, "none")), "", "one that never was");
-	is_str(reported_now(zkl_scan_one(A->session, "kaz")),
+	is_str(reported_now(zkl_scan(A->session, ZKL_SCAN, "free")), "", "one that is free");
+	is_str(reported_now(zkl_scan(A->session, ZKL_SCAN, "none")), "", "one that never was");
+	is_str(reported_now(zkl_scan(A->session, ZKL_SCAN, "kaz")),
 		   "semaphore kaz P+ kazoo one\nsemaphore kaz P+ kazoo two\n"
 		   "semaphore kaz P1 kazoo three\nsemaphore kaz P2 kazoo four\n",
 		   "one semaphore of kazoo's");
-	is_str(reported_now(zkl_scan_one(A->session, "unsized")),
+	is_str(reported_now(zkl_scan(A->session, ZKL_SCAN, "unsized")),
 		   "semaphore unsized P+ curator one\nsemaphore unsized P1 curator two\n",
 		   "one of Curator's");
 
-	scan = zkl_scan_one(A->session, "upgraded");
+	scan = zkl_scan(A->session, ZKL_SCAN, "upgraded");
 	fake_run_all();
 	zkl_scan_info(scan, &info);
 	ok(info.n_entries == 2 && info.entries[0].token == token_of(A, "upgraded") &&
@@ -238,7 +238,7 @@ test_odd_semaphores(void)
 	make(SEMAPHORES "/s-__lock__/junk", "", 0);
 	make(SEMAPHORES "/s-__lock__/" HEX "03__lock__0000000000", "waiter", G);
 	make(SEMAPHORES "/-__lock__", "", 0);
-	is_str(reported_now(zkl_scan_all(A->session)),
+	is_str(reported_now(zkl_scan(A->session, ZKL_SCAN, NULL)),
 		   "lock x X+ zklock party 0\n"
 		   "semaphore s P+ other \n"
 		   "semaphore s P+ kazoo pool\n"
@@ -250,7 +250,7 @@ test_odd_semaphores(void)
 	make(SEMAPHORES "/t/leases", "", 0);
 	make(SEMAPHORES "/t/leases/b", "early", F);
 	make(SEMAPHORES "/t/leases/a", "late", F);
-	is_str(reported_now(zkl_scan_one(A->session, "t")),
+	is_str(reported_now(zkl_scan(A->session, ZKL_SCAN, "t")),
 		   "semaphore t P+ other early\nsemaphore t P1 other late\n",
 		   "who came first has the permit, whatever the names");
 	scene_end(NULL);
@@ -272,7 +272,7 @@ test_odd_sizes(void)
 		make(SEMAPHORES "/s/leases", "", 0);
 		make(SEMAPHORES "/s/leases/" UUID "01-lease-0000000000", "one", F);
 		make(SEMAPHORES "/s/leases/" UUID "02-lease-0000000001", "two", G);
-		is_str(reported_now(zkl_scan_all(A->session)),
+		is_str(reported_now(zkl_scan(A->session, ZKL_SCAN, NULL)),
 			   "semaphore s P+ curator one\nsemaphore s P+ curator two\n",
 			   "all permits of a semaphore with the size \"%s\" are out", sizes[i]);
 		scene_end(NULL);
@@ -287,13 +287,13 @@ test_two_at_once(void)
 	ZklScan    *newer;
 
 	begin();
-	older = zkl_scan_all(A->session);
-	newer = zkl_scan_all(A->session);
+	older = zkl_scan(A->session, ZKL_SCAN, NULL);
+	newer = zkl_scan(A->session, ZKL_SCAN, NULL);
 	fake_run_all();
 	zkl_scan_end(newer);
 	zkl_scan_end(older);
 	ok(!has_scans(), "of two surveys none is left");
-	is_str(reported_now(zkl_scan_all(A->session)), everything, "... and another one can begin");
+	is_str(reported_now(zkl_scan(A->session, ZKL_SCAN, NULL)), everything, "... and another one can begin");
 	scene_end(NULL);
 }
 
@@ -312,7 +312,7 @@ test_size_limits(void)
 	make(path_of("big"), "", 0);
 	snprintf(path, sizeof(path), "%s/" HEX "01__lock__0000000000", path_of("big"));
 	make(path, data, F);
-	scan = zkl_scan_all(A->session);
+	scan = zkl_scan(A->session, ZKL_SCAN, NULL);
 	fake_run_all();
 	zkl_scan_info(scan, &info);
 	ok(info.n_entries == 2 && info.entries[0].data_len == 4096 &&
@@ -350,7 +350,7 @@ test_window(void)
 		make(path, "", F);
 	}
 	fake_count(A->client);
-	scan = zkl_scan_all(A->session);
+	scan = zkl_scan(A->session, ZKL_SCAN, NULL);
 	for (int seen = 0; zkl_scan_status(scan) == ZKL_PENDING; rounds++)
 	{
 		int			sent = fake_counted(A->client);
@@ -381,13 +381,13 @@ typedef ZklScan *(*Start) (void);
 static ZklScan *
 start_all(void)
 {
-	return zkl_scan_all(A->session);
+	return zkl_scan(A->session, ZKL_SCAN, NULL);
 }
 
 static ZklScan *
 start_revoke(void)
 {
-	return zkl_revoke(A->session, "shared");
+	return zkl_scan(A->session, ZKL_REVOKE, "shared");
 }
 
 static int
@@ -440,7 +440,7 @@ play(Start start, FakeFault fault, int at, int steps, const char *expected, int 
 		zkl_scan_end(scan);
 		fake_run_all();
 		heal();
-		scan = zkl_scan_one(A->session, "held");
+		scan = zkl_scan(A->session, ZKL_SCAN, "held");
 		heal();
 		bad = !fake_is_expired(A->client) && fault != FAULT_AUTH &&
 			strcmp(reported_now(scan),
@@ -491,7 +491,7 @@ test_sync(void)
 
 		begin();
 		fake_fault(A->client, 1, failures[i]);
-		scan = zkl_scan_all(A->session);
+		scan = zkl_scan(A->session, ZKL_SCAN, NULL);
 		fake_run_all();
 		is_str(fake_trace(A->client), "sl", "a sync goes before the first list, and nothing behind it if the sync fails (%s)",
 			   fake_fault_name(failures[i]));
@@ -517,7 +517,7 @@ test_vanishing(void)
 
 		begin();
 		strcpy(path, node_of(B, "shared"));
-		scan = zkl_scan_all(A->session);
+		scan = zkl_scan(A->session, ZKL_SCAN, NULL);
 		for (int i = 0; i < steps && !done; i++)
 			done = !fake_step(A->client);
 		fake_tree_delete(path);
@@ -539,13 +539,13 @@ test_offline(void)
 	begin();
 	fake_disconnect(A->client);
 	fake_run_all();
-	scan = zkl_scan_all(A->session);
+	scan = zkl_scan(A->session, ZKL_SCAN, NULL);
 	fake_run_all();
 	is_int(zkl_scan_status(scan), ZKL_PENDING, "a survey waits for the connection");
 	fake_connect(A->client);
 	is_str(reported_now(scan), everything, "... and goes on then");
 
-	scan = zkl_scan_all(A->session);
+	scan = zkl_scan(A->session, ZKL_SCAN, NULL);
 	fake_step(A->client);
 	fake_expire(A->client);
 	fake_connect(A->client);
@@ -555,8 +555,8 @@ test_offline(void)
 
 	/* Closing the session ends its scans. */
 	begin();
-	zkl_scan_all(A->session);
-	zkl_scan_all(A->session);
+	zkl_scan(A->session, ZKL_SCAN, NULL);
+	zkl_scan(A->session, ZKL_SCAN, NULL);
 	fake_step(A->client);
 	scene_end(NULL);
 	ok(true, "a session is closed in the middle of a survey");
@@ -571,7 +571,7 @@ test_reads_lost(void)
 	begin();
 	fake_count(A->client);
 	fake_quirks.loses_reads = true;
-	scan = zkl_scan_all(A->session);
+	scan = zkl_scan(A->session, ZKL_SCAN, NULL);
 	for (int i = 0; i < 500 && fake_step(A->client); i++)
 		;
 	is_int(zkl_scan_status(scan), ZKL_PENDING, "reads without a result are not given up");
@@ -592,7 +592,7 @@ test_denied(void)
 	begin();
 	strcpy(path, node_of(A, "held"));
 	fake_quirks.deny_read = path;
-	scan = zkl_scan_one(A->session, "held");
+	scan = zkl_scan(A->session, ZKL_SCAN, "held");
 	fake_run_all();
 	zkl_scan_info(scan, &info);
 	ok(zkl_scan_status(scan) == ZKL_OK && info.n_denied == 1 && info.n_entries == 1 &&
@@ -600,7 +600,7 @@ test_denied(void)
 	   info.entries[0].position == 0, "a node that may not be read is listed as far as its name says");
 	zkl_scan_end(scan);
 	fake_quirks.deny_read = SCENE_LOCKS "/held";
-	scan = zkl_scan_all(A->session);
+	scan = zkl_scan(A->session, ZKL_SCAN, NULL);
 	fake_run_all();
 	zkl_scan_info(scan, &info);
 	is_int(info.n_denied, 1, "a lock that may not be listed is counted");
@@ -608,7 +608,7 @@ test_denied(void)
 	   "... and the others are listed");
 	zkl_scan_end(scan);
 	fake_quirks.deny_read = SEMAPHORES "/cur";
-	scan = zkl_scan_all(A->session);
+	scan = zkl_scan(A->session, ZKL_SCAN, NULL);
 	fake_run_all();
 	zkl_scan_info(scan, &info);
 	is_int(info.n_denied, 1, "so is a semaphore, once");
@@ -625,7 +625,7 @@ test_denied(void)
 static int
 revoked(const char *name, int *denied)
 {
-	ZklScan    *scan = zkl_revoke(A->session, name);
+	ZklScan    *scan = zkl_scan(A->session, ZKL_REVOKE, name);
 	ZklScanInfo info;
 
 	fake_run_all();
@@ -697,7 +697,7 @@ test_revoke_ordinary(void)
 
 		begin();
 		fake_tree_set(node_of(A, "held"), cases[i].data);
-		scan = zkl_revoke_ordinary(B->session, "held");
+		scan = zkl_scan(B->session, ZKL_REVOKE_ORDINARY, "held");
 		fake_run_all();
 		zkl_scan_info(scan, &info);
 		ok(info.n_asked == cases[i].n_asked && info.n_spared == cases[i].n_spared,
@@ -720,7 +720,7 @@ test_revoke_races(void)
 	{
 		begin();
 		strcpy(path, node_of(A, "held"));
-		scan = zkl_revoke(B->session, "held");
+		scan = zkl_scan(B->session, ZKL_REVOKE, "held");
 		while (count_revoked() == 0 && strchr(fake_trace(B->client), 'u') == NULL)
 			fake_step(B->client);
 		if (leaves)
@@ -739,7 +739,7 @@ test_revoke_races(void)
 	/* The answer to the write is lost, and the holder has restored its data meanwhile. */
 	begin();
 	strcpy(path, node_of(A, "held"));
-	scan = zkl_revoke(B->session, "held");
+	scan = zkl_scan(B->session, ZKL_REVOKE, "held");
 	while (strchr(fake_trace(B->client), 'u') == NULL)
 		fake_step(B->client);
 	fake_apply(B->client);
@@ -755,7 +755,7 @@ test_revoke_races(void)
 	/* ... or has released the lock. */
 	begin();
 	strcpy(path, node_of(A, "held"));
-	scan = zkl_revoke(B->session, "held");
+	scan = zkl_scan(B->session, ZKL_REVOKE, "held");
 	while (strchr(fake_trace(B->client), 'u') == NULL)
 		fake_step(B->client);
 	fake_apply(B->client);
@@ -805,7 +805,7 @@ test_threads(void)
 		poll(NULL, 0, 1);
 	for (int i = 0; i < 200; i++)
 	{
-		ZklScan    *scan = i % 3 ? zkl_scan_all(session) : zkl_revoke(session, "a");
+		ZklScan    *scan = i % 3 ? zkl_scan(session, ZKL_SCAN, NULL) : zkl_scan(session, ZKL_REVOKE, "a");
 
 		if (i % 7)
 		{

@@ -109,10 +109,10 @@ await_answer(Reading *reading, ZklScanInfo *info, ZklockProblem *problem)
 	return true;
 }
 
-/* How to start the scan, and what to do with the answer. */
+/* What to scan, and what to do with the answer. */
 typedef struct ScanRequest
 {
-	ZklockScanStart start;
+	ZklScanKind kind;
 	const char *name;
 	ZklockScanUse use;
 	void	   *arg;
@@ -124,7 +124,7 @@ scan_in(const ScanRequest *request, ZklSession *session, ZklockProblem *problem)
 {
 	Reading		reading = {
 		.session = session,
-		.scan = request->start(session, request->name)
+		.scan = zkl_scan(session, request->kind, request->name)
 	};
 	volatile bool decided = true;
 
@@ -152,10 +152,10 @@ scan_in(const ScanRequest *request, ZklSession *session, ZklockProblem *problem)
 }
 
 void
-zklock_scan(ZklockScanStart start, const char *name,
+zklock_scan(ZklScanKind kind, const char *name,
 			const ZklockAction *action, ZklockScanUse use, void *arg)
 {
-	const ScanRequest request = {start, name, use, arg};
+	const ScanRequest request = {kind, name, use, arg};
 	int64		deadline = zkl_now_ms() + zklock_connect_timeout;
 	ZklockProblem problem;
 	ZklSession *session;
@@ -190,7 +190,7 @@ zklock_revoke(const ZklockName *name)
 	};
 	ZklScanInfo info = {0};
 
-	zklock_scan(superuser() ? zkl_revoke : zkl_revoke_ordinary, name->encoded,
+	zklock_scan(superuser() ? ZKL_REVOKE : ZKL_REVOKE_ORDINARY, name->encoded,
 				&action, take_asked, &info);
 	if (info.n_spared > 0)
 		ereport(ERROR,

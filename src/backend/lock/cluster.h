@@ -12,9 +12,6 @@
 #include "backend/session/errors.h"
 #include "recipe/recipe.h"
 
-/* Starts the request to the ensemble. */
-typedef ZklScan *(*ZklockScanStart) (ZklSession *session, const char *name);
-
 /* Processes the answer. */
 typedef void (*ZklockScanUse) (const ZklScanInfo *info, void *arg);
 
@@ -22,9 +19,9 @@ typedef void (*ZklockScanUse) (const ZklScanInfo *info, void *arg);
  * Starts a scan, waits for the answer, and passes it to "use".  Opens a session if there
  * is none.  Waits interruptibly, up to zklock.connect_timeout, for the connection, at the
  * start and whenever it is lost.  If connecting or the scan fails, raises "could not
- * <action>: reason".  "name" is encoded, and passed to "start".
+ * <action>: reason".  "name" is encoded, or NULL.
  */
-extern void zklock_scan(ZklockScanStart start, const char *name,
+extern void zklock_scan(ZklScanKind kind, const char *name,
 						const ZklockAction *action,
 						ZklockScanUse use, void *arg);
 

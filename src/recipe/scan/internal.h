@@ -63,6 +63,7 @@ struct ZklScanItem
 struct ZklScan
 {
 	ZklSession *session;
+	ZklScanKind kind;
 	ZklScan    *prev;			/* in the list of scan.c */
 	ZklScan    *next;
 	ZklStatus	status;
@@ -72,9 +73,7 @@ struct ZklScan
 	bool		is_synced;		/* a list was read behind a sync */
 	int			in_flight;		/* requests */
 	bool		one_by_one;		/* requests for several items do not work */
-	bool		revokes;		/* request a release from the holders */
-	bool		is_revoking;	/* all is read, and these requests are sent */
-	bool		spares;			/* ... except from sessions of superusers */
+	bool		is_revoking;	/* all is read, and the releases are requested */
 	ZklScanItem *items;
 	int			n_items;
 	ZklScanItem *todo;			/* items to send, oldest first */
@@ -98,9 +97,7 @@ extern ZklPlace *zkl__scan_add_place(ZklScan *scan, ZklKind kind, const char *na
 extern void zkl__scan_free_items(ZklScan *scan);
 
 /* scan_queues.c */
-extern void zkl__scan_begin(ZklScan *scan);
-extern void zkl__scan_begin_lock(ZklScan *scan, const char *name);
-extern void zkl__scan_begin_semaphore(ZklScan *scan, const char *name);
+extern void zkl__scan_begin(ZklScan *scan, const char *name);
 extern void zkl__scan_follow(ZklScan *scan, ZklScanItem *item, const ZklResult *result);
 
 /* scan_order.c */

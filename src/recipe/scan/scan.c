@@ -166,7 +166,7 @@ drive(ZklScan *scan)
 		return;
 	if (!scan->is_revoking && !zkl__scan_order(scan))
 		zkl__scan_decide(scan, ZKL_NO_MEMORY, 0);
-	if (scan->revokes && !scan->is_revoking)
+	if (scan->kind != ZKL_SCAN && !scan->is_revoking)
 	{
 		zkl__scan_start_revoking(scan);
 		zkl__scan_send(scan, on_answered);
@@ -251,13 +251,14 @@ const ZklSessionPart zkl__scans_part = {
 };
 
 static ZklScan *
-scan_new(ZklSession *session)
+scan_new(ZklSession *session, ZklScanKind kind)
 {
 	ZklScan    *scan = calloc(1, sizeof(ZklScan));
 
 	if (scan == NULL)
 		return NULL;
 	scan->session = session;
+	scan->kind = kind;
 	scan->uses.on_idle = on_idle;
 	scan->status = ZKL_PENDING;
 	scan->todo_end = &scan->todo;
@@ -268,52 +269,20 @@ scan_new(ZklSession *session)
 	return scan;
 }
 
-/* Starts a scan: of everything (name NULL), of a name, or of a lock to revoke. */
-static ZklScan *
-start(ZklSession *session, const char *name, bool revokes, bool spares)
+ZklScan *
+zkl_scan(ZklSession *session, ZklScanKind kind, const char *name)
 {
 	ZklScan    *scan;
 
 	zkl__session_lock(session);
-	scan = scan_new(session);
+	scan = scan_new(session, kind);
 	if (scan)
 	{
-		scan->revokes = revokes;
-		scan->spares = spares;
-		if (name == NULL)
-			zkl__scan_begin(scan);
-		else
-			zkl__scan_begin_lock(scan, name);
-		if (name && !revokes)
-			zkl__scan_begin_semaphore(scan, name);
+		zkl__scan_begin(scan, name);
 		drive(scan);
 	}
 	zkl__session_unlock(session);
 	return scan;
-}
-
-ZklScan *
-zkl_scan_all(ZklSession *session)
-{
-	return start(session, NULL, false, false);
-}
-
-ZklScan *
-zkl_scan_one(ZklSession *session, const char *name)
-{
-	return start(session, name, false, false);
-}
-
-ZklScan *
-zkl_revoke(ZklSession *session, const char *name)
-{
-	return start(session, name, true, false);
-}
-
-ZklScan *
-zkl_revoke_ordinary(ZklSession *session, const char *name)
-{
-	return start(session, name, true, true);
 }
 
 ZklStatus

@@ -127,26 +127,10 @@ zkl__scan_follow(ZklScan *scan, ZklScanItem *item, const ZklResult *result)
 	}
 }
 
-/* Adds the first items of a scan of everything. */
-void
-zkl__scan_begin(ZklScan *scan)
+/* Adds the znodes of the semaphore with an encoded name; "path" is their parent. */
+static void
+add_semaphore_of_name(ZklScan *scan, const char *path, const char *name)
 {
-	zkl__scan_add(scan, ITEM_LOCKS, ROLE_CONTENDER, NULL,
-				  zkl__config(scan->session)->locks_path, NULL);
-	zkl__scan_add(scan, ITEM_SEMAPHORES, ROLE_KAZOO_PERMIT, NULL,
-				  zkl__config(scan->session)->semaphores_path, NULL);
-}
-
-void
-zkl__scan_begin_lock(ZklScan *scan, const char *name)
-{
-	add_lock(scan, zkl__config(scan->session)->locks_path, name);
-}
-
-void
-zkl__scan_begin_semaphore(ZklScan *scan, const char *name)
-{
-	const char *path = zkl__config(scan->session)->semaphores_path;
 	char	   *waiters = malloc(strlen(name) + ZKL_SEMAPHORE_NAME_EXTRA + sizeof(ZKL_KAZOO_QUEUE));
 	char	   *znode = malloc(strlen(name) + ZKL_SEMAPHORE_NAME_EXTRA);
 
@@ -161,4 +145,22 @@ zkl__scan_begin_semaphore(ZklScan *scan, const char *name)
 		zkl__scan_decide(scan, ZKL_NO_MEMORY, 0);
 	free(znode);
 	free(waiters);
+}
+
+/* Adds the first items of a scan. */
+void
+zkl__scan_begin(ZklScan *scan, const char *name)
+{
+	const ZklConfig *config = zkl__config(scan->session);
+
+	if (name == NULL)
+	{
+		zkl__scan_add(scan, ITEM_LOCKS, ROLE_CONTENDER, NULL, config->locks_path, NULL);
+		zkl__scan_add(scan, ITEM_SEMAPHORES, ROLE_KAZOO_PERMIT, NULL,
+					  config->semaphores_path, NULL);
+		return;
+	}
+	add_lock(scan, config->locks_path, name);
+	if (scan->kind == ZKL_SCAN)
+		add_semaphore_of_name(scan, config->semaphores_path, name);
 }

@@ -23,7 +23,7 @@ begins_with(const ZklEntry *entry, const char *text)
 static bool
 is_left_alone(ZklScan *scan, const ZklEntry *entry)
 {
-	if (!scan->spares)
+	if (scan->kind != ZKL_REVOKE_ORDINARY)
 		return false;
 	if (begins_with(entry, ZKL_SUPERUSER_DATA))
 		scan->n_spared++;

@@ -60,7 +60,6 @@ zkl_session_lease(ZklSession *session)
 	zkl__session_lock(session);
 	lease.session_id = session->connection.session_id;
 	lease.session_timeout_ms = session->connection.session_timeout_ms;
-	lease.length_ms = lease_length(session);
 	lease.reserve_ms = lease_reserve(session);
 	lease.left_ms = lease_left_from(session, session->lease_from_ms);
 	zkl__session_unlock(session);
