@@ -5,11 +5,14 @@
  *		again since all members reported for the first time.  What it read before,
  *		or on a server that lags behind, does not count.
  *
- * A waits for b, which B and C share, and learns only of C's release, the last one
+ * A waits for b, which B, C and E share, and learns only of E's release, the last one
  * before it.  So its report names B until it reads the queue again.
  *
  *-------------------------------------------------------------------------
  */
+#include <stdio.h>
+#include <stdlib.h>
+
 #include "waiters.h"
 
 #define X ZKL_MODE_EXCLUSIVE
@@ -20,6 +23,7 @@ static Party *const A = &parties[0];
 static Party *const B = &parties[1];
 static Party *const C = &parties[2];
 static Party *const D = &parties[3];
+static Party *const E = &parties[4];
 
 static void
 holds(Party *party, const char *name, ZklMode mode)
@@ -37,28 +41,49 @@ gives_way(Party *party)
 	return verdict;
 }
 
-/* A has reported that it waits for B and C. */
+/* A has reported that it waits for B, C and E. */
 static void
 begin(void)
 {
-	scene_begin(4);
-	waiters_begin("abca");
+	scene_begin(5);
+	waiters_begin("abcad");
 	holds(A, "a", X);
 	holds(B, "b", S);
 	holds(C, "b", S);
+	holds(E, "b", S);
 	holds(D, "d", X);
 	lock_now(A, "b", X);
 	(void) gives_way(A);
 }
 
-/* B releases b, waits for A, and claims to be the victim; its probe of A is sent. */
+/* A has reported that it waits for B's permit. */
 static void
-b_probes_a(void)
+begin_permit(void)
 {
-	reduce(B, "b", NONE);
+	scene_begin(5);
+	waiters_begin("abcad");
+	holds(A, "a", X);
+	forget(permit_now(B, "b", 1));
+	holds(D, "d", X);
+	permit_now(A, "b", 1);
+	(void) gives_way(A);
+}
+
+/* B releases all, waits for A, and claims to be the victim. */
+static void
+b_claims(void)
+{
+	release_all(B);
 	lock_now(B, "a", X);
 	for (int i = 0; i < 3; i++)
 		(void) gives_way(B);
+}
+
+/* The same; its probe of A is sent. */
+static void
+b_probes_a(void)
+{
+	b_claims();
 	(void) is_victim_now(B);
 	ok(fake_n_traced(B->client, 'd') == 3, "B removes its node in b, its report, and A's");
 }
@@ -110,26 +135,80 @@ test_lag(void)
 	b_goes_on(true, "a server that lags behind");
 }
 
-/*
- * The delete of A's outdated report fails, and A's backend is slow.  Meanwhile B releases
- * b and sees A's outdated report.
- */
+/* A replaces its report, because D waits for it now, but the delete fails. */
 static void
-test_lost_delete(void)
+a_fails_to_delete(void)
 {
-	begin();
-	fake_count(B->client);
 	fake_advance(1000);
 	wait_locally(D, A);
 	fake_count(A->client);
 	fake_fault(A->client, 1, FAULT_THROTTLE);
 	(void) gives_way(A);
-	reduce(B, "b", NONE);
-	lock_now(B, "a", X);
-	for (int i = 0; i < 3; i++)
-		(void) gives_way(B);
+}
+
+/* Meanwhile, with A's backend slow, B releases b and sees A's outdated report. */
+static void
+test_lost_delete(void)
+{
+	begin();
+	fake_count(B->client);
+	a_fails_to_delete();
+	b_claims();
 	(void) gives_way(A);
 	b_goes_on(true, "a report whose delete has failed");
+}
+
+/* Another program creates a permit node and deletes it. */
+static void
+permit_comes_and_goes(void)
+{
+	char		path[256];
+	char	   *made;
+	int64_t		czxid;
+
+	snprintf(path, sizeof(path), "%s/other", pool_of("b", "/leases"));
+	fake_tree_create(path, "", 0, ZKL_CREATE_EPHEMERAL, 77, &made, &czxid);
+	free(made);
+	fake_tree_delete(path);
+}
+
+/*
+ * The delete of A's outdated report fails.  A looks for that report, and then lists what
+ * has changed: E's release of b, or the permits.  Behind the answers, which are slow, B
+ * releases b and sees A's outdated report.  A learns of the release of a permit late.
+ */
+static void
+test_list_in_flight(bool is_permit)
+{
+	if (is_permit)
+		begin_permit();
+	else
+		begin();
+	a_fails_to_delete();
+	fake_stall(1000);
+	fake_count(A->client);
+	(void) fake_ring(A->client);
+	if (is_permit)
+		permit_comes_and_goes();
+	else
+		reduce(E, "b", NONE);
+	while (fake_step(E->client) || fake_deliver(A->client))
+		;
+	is_str(fake_trace(A->client), is_permit ? "slsL" : "slsl",
+		   "A lists its reports, then what it waits for");
+	fake_fault(A->client, 1, FAULT_DELAY);
+	fake_run_all();
+	fake_count(B->client);
+	b_probes_a();
+	fake_count(A->client);
+	if (is_permit)
+		fake_fault(A->client, 1, FAULT_DELAY);
+	fake_release(A->client);
+	for (int i = 0; i < 4; i++)
+		(void) fake_deliver(A->client);
+	(void) gives_way(A);
+	b_goes_on(true, is_permit ? "permits counted before the report was deleted"
+			  : "a queue listed before the report was deleted");
 }
 
 /*
@@ -197,6 +276,8 @@ main(void)
 	test_own_change();
 	test_lag();
 	test_lost_delete();
+	test_list_in_flight(false);
+	test_list_in_flight(true);
 	test_sum();
 	test_downgrade();
 	return done();

@@ -263,11 +263,11 @@ has_predecessor(const ZklNode *node)
 		node->state == NODE_WAITING;
 }
 
-/* Makes a waiting node list the queue again, when it is driven next. */
+/* Makes a waiting node list the queue when it is driven next; ignores a list in flight. */
 static void
 relist(ZklNode *node)
 {
-	if (has_predecessor(node))
+	if (has_predecessor(node) || node->state == NODE_LISTING)
 	{
 		node->state = NODE_LISTING;
 		node->priv->state_call = NULL;

@@ -372,10 +372,14 @@ zkl__permit_recount(ZklRequest *request)
 	request->permit->seen = SEEN_NOTHING;
 }
 
-/* The same, as they are now.  A non-blocking attempt that waits has a sync already. */
+/*
+ * The same, as they are now: ignores a count in flight.  A non-blocking attempt that waits
+ * has a sync already.
+ */
 void
 zkl__permit_reread(ZklRequest *request)
 {
+	request->permit->count_call = NULL;
 	request->permit->counts_synced = request->permit->counts_synced || !request->non_blocking;
 	zkl__permit_recount(request);
 }
