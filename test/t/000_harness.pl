@@ -1,5 +1,5 @@
-# The test library keeps its own promises. Needs ZooKeeper and kazoo, and
-# neither PostgreSQL nor the extension.
+# Tests of the test library itself. Needs ZooKeeper and kazoo, but neither
+# PostgreSQL nor the extension.
 
 use strict;
 use warnings;
@@ -21,38 +21,38 @@ sub dies_like
 # One server.
 my $zk = ZkLock::ZkServer->start(tick_time => 200, container_check_ms => 100);
 is($zk->mode, 'standalone', 'a single server serves');
-like($zk->four_letter('ruok'), qr/^imok/, 'it answers four-letter commands');
+like($zk->four_letter('ruok'), qr/^imok/, 'a server answers four-letter commands');
 
 # The tree.
 my $zkc = ZkLock::ZkClient->new($zk->connect_string);
 is($zkc->state, 'CONNECTED', 'a client connects');
 is($zkc->create('/a/b', data => "x\xff\0y", makepath => 1),
 	'/a/b', 'a node with its parents is created');
-is($zkc->get('/a/b')->{data}, "x\xff\0y", 'data are bytes');
+is($zkc->get('/a/b')->{data}, "x\xff\0y", 'data are stored as bytes');
 my $made = $zkc->create('/a/s-', ephemeral => 1, sequence => 1);
 like($made, qr{^/a/s-\d{10}$}, 'an ephemeral sequential node is created');
 is_deeply([ map { "/a/$_" } $zkc->children('/a') ],
 	[ '/a/b', $made ], 'children are listed');
-is_deeply([ $zkc->children('/none') ], [], 'an absent node has none');
+is_deeply([ $zkc->children('/none') ], [], 'an absent node has no children');
 is_deeply([ $zkc->tree('/a') ], [ '/a/b', $made ], 'the tree is listed');
 my $stat = $zkc->get($made);
 is($stat->{ephemeralOwner}, $zkc->session_id,
 	'an ephemeral node names its session');
 cmp_ok($stat->{czxid}, '>', $zkc->get('/a/b')->{czxid},
-	'a later node has the greater czxid');
+	'a node created later has a greater czxid');
 is($zkc->exists('/a/b')->{ephemeralOwner}, '0x0',
 	'a persistent node has no owner');
 $zkc->set('/a/b', 'new', version => 0);
 is($zkc->get('/a/b')->{data}, 'new', 'data are set');
 dies_like(sub { $zkc->set('/a/b', 'again', version => 0) },
-	qr/^BadVersionError/, 'errors bear the name of the exception');
+	qr/^BadVersionError/, 'an error contains the name of the exception');
 
-# Containers go away when their last child has gone.
+# A container is removed after its last child.
 $zkc->create('/c', container => 1);
 ok($zkc->exists('/c'), 'a container is created');
 $zkc->create('/c/child');
 $zkc->delete('/c/child');
-ok(wait_until('container to go', sub { !$zkc->exists('/c') }),
+ok(wait_until('the container to be removed', sub { !$zkc->exists('/c') }),
 	'an emptied container is removed');
 
 # Access control.
@@ -60,18 +60,18 @@ $zkc->create('/private', acl => { digest => 'me:secret' });
 dies_like(sub { $zkc->get('/private') },
 	qr/^NoAuthError/, 'a node with a digest ACL is closed to others');
 $zkc->add_auth('digest', 'me:secret');
-is($zkc->get('/private')->{data}, '', 'and open to who proves the digest');
+is($zkc->get('/private')->{data}, '', 'a client with the credentials can read it');
 $zkc->set_acl('/private', 'world');
 is_deeply([ $zkc->get_acls('/private') ], [ [ 31, 'world', 'anyone' ] ],
 	'an ACL is set');
 
-# Sessions end in good order, or by expiry.
+# Sessions are closed, or expire.
 my $second = ZkLock::ZkClient->new($zk->connect_string, timeout => 1);
 $second->create('/kept', ephemeral => 1);
 $second->drop;
 ok($zkc->exists('/kept'), 'the node of a dropped session is still there');
 ok(wait_until('expiry', sub { !$zkc->exists('/kept') }),
-	'until the session expires');
+	'it is removed when the session expires');
 $second = ZkLock::ZkClient->new($zk->connect_string);
 $second->create('/closed', ephemeral => 1);
 $second->pause;
@@ -81,9 +81,9 @@ $second->pause;
 		qr/no answer to state/, 'a paused client does not answer');
 }
 $second->resume;
-ok($second->exists('/closed'), 'a resumed one answers what was asked last');
+ok($second->exists('/closed'), 'a resumed client answers the last request');
 $second->close;
-ok(!$zkc->exists('/closed'), 'a closed session takes its nodes along');
+ok(!$zkc->exists('/closed'), 'the nodes of a closed session are removed');
 
 # Between a client and the server.
 my $proxy = ZkLock::Proxy->start(target => $zk);
@@ -97,30 +97,30 @@ ok(!port_listens($proxy->port), 'a refusing proxy does not listen');
 $proxy->accept;
 ok(wait_until('return', sub { $behind->state eq 'CONNECTED' }),
 	'an accepting proxy lets the client return');
-is($behind->session_id, $session, 'with its session');
+is($behind->session_id, $session, 'the client has kept its session');
 $proxy->freeze;
 ok( wait_until('silence', sub { $behind->state eq 'SUSPENDED' }),
-	'a frozen proxy is a silent network');
+	'a client of a frozen proxy loses its connection');
 $proxy->thaw;
 ok(wait_until('return', sub { $behind->state eq 'CONNECTED' }),
 	'a thawed proxy lets the client return');
 $proxy->refuse;
-is($behind->state, 'CONNECTED', 'refusing keeps what is connected');
+is($behind->state, 'CONNECTED', 'a refusing proxy keeps existing connections');
 $behind->close;
 $proxy->stop;
 
-# A server that crashes, and one that is silent.
+# A server that crashes, and a server that is silent.
 $zk->kill9;
-ok(!$zk->is_running, 'a killed server is gone');
+ok(!$zk->is_running, 'a killed server does not run');
 $zk->restart;
 ok(wait_until('return', sub { $zkc->state eq 'CONNECTED' }),
-	'a restarted server has its port');
-is($zkc->get('/a/b')->{data}, 'new', 'and its data');
+	'a restarted server listens on the same port');
+is($zkc->get('/a/b')->{data}, 'new', 'a restarted server has its data');
 $zk->pause;
 is($zk->four_letter('ruok', 0.2), undef, 'a paused server is silent');
 $zk->resume;
 ok(wait_until('answer', sub { ($zk->four_letter('ruok') // '') eq 'imok' }),
-	'a resumed one answers');
+	'a resumed server answers');
 $zkc->close;
 $zk->stop;
 
@@ -135,9 +135,9 @@ $ensemble->wait_ready(2);
 isnt($ensemble->leader->port, $leader->port, 'the others elect a new leader');
 ok(wait_until('return',
 		sub { eval { $zkc->exists('/survives') } }),
-	'what was written survives');
+	'a node survives the death of the leader');
 $ensemble->restart;
-is(scalar($ensemble->running), 3, 'the ensemble is whole again');
+is(scalar($ensemble->running), 3, 'all three servers run again');
 $ensemble->stop;
 
 done_testing();

@@ -1,6 +1,6 @@
-# The fault proxy does what it says, shown with frames made by hand: what was
-# hit, what the server did, what the client saw. Needs ZooKeeper and kazoo, and
-# neither PostgreSQL nor the extension.
+# Tests of the fault proxy with frames made by hand: which operation a fault hits,
+# what the server does, and what the client receives. Needs ZooKeeper and kazoo,
+# but neither PostgreSQL nor the extension.
 
 use strict;
 use warnings;
@@ -18,7 +18,7 @@ my $direct = ZkLock::ZkClient->new($zk->connect_string);
 my $proxy = ZkLock::FaultProxy->start(target => $zk);
 my $acl = pack 'N N N/a* N/a*', 1, 31, 'world', 'anyone';
 
-# A client of our own, which sends and reads one frame at a time.
+# A simple client, which sends and reads one frame at a time.
 sub dial
 {
 	my $socket = IO::Socket::INET->new(PeerAddr => $proxy->connect_string)
@@ -29,7 +29,7 @@ sub dial
 
 sub put { my ($socket, $body) = @_; return syswrite $socket, pack('N/a*', $body) }
 
-# The next answer's body, '' at the end of the connection.
+# Returns the body of the next answer; '' at the end of the connection.
 sub get
 {
 	my ($socket) = @_;
@@ -64,7 +64,7 @@ sub multi
 	  . pack('l> C l>', -1, 1, -1);
 }
 
-# What is recorded.
+# The record.
 my $socket = fresh();
 put($socket, create(1, '/r'));
 is(xid(get($socket)), 1, 'an answer passes');
@@ -85,23 +85,23 @@ is_deeply(
 	],
 	'operations, paths and errors are recorded');
 $proxy->clear_record;
-is(scalar($proxy->record), 0, 'and forgotten');
+is(scalar($proxy->record), 0, 'the record can be cleared');
 
-# One flight, and two.
+# Pipelined requests, and requests that wait for the answer before.
 $proxy->arm(fault => 'hold_request', op => 'exists');
 put($socket, look(5, '/r'));
 put($socket, look(6, '/r'));
 wait_until('both sent', sub { 2 == $proxy->record });
 $proxy->release;
 is_deeply([ xid(get($socket)), xid(get($socket)) ],
-	[ 5, 6 ], 'held requests go on in order');
+	[ 5, 6 ], 'held requests are sent in order');
 my ($first, $second) = $proxy->record;
-cmp_ok($second->{sent}, '<', $first->{answered}, 'one flight shows as one');
+cmp_ok($second->{sent}, '<', $first->{answered}, 'pipelined requests do not wait for answers');
 put($socket, look(7, '/r'));
 get($socket);
-cmp_ok(($proxy->record)[2]{sent}, '>', $second->{answered}, 'two as two');
+cmp_ok(($proxy->record)[2]{sent}, '>', $second->{answered}, 'other requests wait for the answer');
 
-# Each fault: does the server do it, what does the client see?
+# Each fault: does the server carry out the request, and what does the client receive?
 my %expected = (
 	lose_request => [ 0, 'end' ],
 	lose_answer => [ 1, 'end' ],
@@ -114,7 +114,7 @@ my %expected = (
 	silence => [ 0, 'silence' ]);
 for my $fault (sort keys %expected)
 {
-	my ($done, @seen) = @{ $expected{$fault} };
+	my ($done, @received) = @{ $expected{$fault} };
 	$socket = fresh();
 	my $hits = $proxy->hits;
 	$proxy->disarm->clear_record;
@@ -128,18 +128,18 @@ for my $fault (sort keys %expected)
 	put($socket, create(10, "/$fault"));
 	wait_until('the hit', sub { $proxy->hits == $hits + 1 });
 
-	# What the server did can be seen once it has answered, and what it never
-	# got is not there after a later request of the same connection.
+	# A later request on the same connection proves that the server has not
+	# received the earlier one.
 	wait_until('the server', sub { $direct->exists("/$fault") }) if $done;
-	put($socket, look(11, '/r')) if grep { $_ eq '11' } @seen;
-	if ($seen[0] eq 'silence')
+	put($socket, look(11, '/r')) if grep { $_ eq '11' } @received;
+	if ($received[0] eq 'silence')
 	{
-		shift @seen;
+		shift @received;
 		ok(!IO::Select->new($socket)->can_read(0.3), "$fault: silence");
 		ok(!$direct->exists("/$fault"), "$fault: not done yet") unless $done;
 		$proxy->release;
 	}
-	for my $wanted (@seen)
+	for my $wanted (@received)
 	{
 		my $body = get($socket);
 		is($body eq '' ? 'end' : xid($body), $wanted, "$fault: $wanted");
@@ -152,7 +152,7 @@ for my $fault (sort keys %expected)
 	close $socket;
 }
 
-# A session that is made to expire takes its ephemeral nodes along; others stay.
+# The ephemeral nodes of an expired session are removed, and no others.
 {
 	my $kept = fresh();
 	$socket = fresh();
@@ -164,13 +164,13 @@ for my $fault (sort keys %expected)
 	put($socket, look(2, '/x'));
 	is(get($socket), '', 'expire: the connection ends');
 	wait_until('the node to go', sub { !$direct->exists('/ephemeral') });
-	ok($direct->exists('/kept'), 'expire: other sessions stay');
+	ok($direct->exists('/kept'), 'expire: other sessions stay alive');
 	put($kept, look(2, '/kept'));
-	is(xid(get($kept)), 2, 'expire: and their connections');
+	is(xid(get($kept)), 2, 'expire: other connections stay open');
 	close $kept;
 }
 
-# Every match, and a way that stays shut.
+# A rule that hits every match, and a proxy that stays down.
 $proxy->disarm->arm(fault => 'lose_answer', op => 'exists', every => 1);
 for (1 .. 2)
 {
@@ -181,10 +181,10 @@ for (1 .. 2)
 $proxy->disarm->arm(fault => 'lose_request', op => 'exists', down => 1);
 $socket = fresh();
 put($socket, look(1, '/r'));
-is(get($socket), '', 'a cut with the way down');
-is(get(dial()), '', 'new connections are refused');
+is(get($socket), '', 'a rule with down => 1 cuts the connection');
+is(get(dial()), '', 'while the proxy is down, new connections are refused');
 $proxy->up;
-isnt(get(dial()), '', 'until it is up again');
+isnt(get(dial()), '', 'a proxy that is up again accepts connections');
 
 $proxy->stop;
 $direct->close;

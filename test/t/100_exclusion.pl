@@ -27,7 +27,7 @@ sub call
 	return $session->query("SELECT $function($arguments)");
 }
 
-# Waits for the lock, and releases it: proof that nobody else holds it.
+# Checks that no other session holds the lock: acquires it, and releases it.
 sub is_free
 {
 	my ($session, $key, $name) = @_;
@@ -53,15 +53,15 @@ for my $form (sort keys %keys)
 	like(call($on_a, 'zk_lock', $key), qr/^\{?\d+(,\d+)*\}?$/,
 		"$form: the exclusive lock is granted with a token");
 	is(call($on_b, 'zk_try_lock', $key), 'f',
-		"$form: another server cannot have it");
+		"$form: another server cannot acquire it");
 	is(call($on_c, 'zk_try_lock_shared', $key), 'f',
-		"$form: another server cannot share it");
+		"$form: another server cannot acquire it in shared mode");
 	is(call($other, 'zk_try_xact_lock', $key), 'f',
-		"$form: another database of the same server cannot have it");
+		"$form: another database of the same server cannot acquire it");
 	is(call($other, 'zk_try_xact_lock_shared', $key), 'f',
-		"$form: another database of the same server cannot share it");
+		"$form: another database of the same server cannot acquire it in shared mode");
 	is(call($on_a, 'zk_unlock', $key), 't', "$form: it is released");
-	is_free($on_b, $key, "$form: then another server gets it");
+	is_free($on_b, $key, "$form: another server can acquire a released lock");
 
 	call($on_a, 'zk_lock_shared', $key);
 	is($on_a->sqlstate, '00000', "$form: the shared lock is granted");
@@ -70,18 +70,18 @@ for my $form (sort keys %keys)
 	is(call($other, 'zk_try_lock_shared', $key), 't',
 		"$form: another database shares it");
 	is(call($on_c, 'zk_try_lock', $key), 'f',
-		"$form: nobody gets what others share");
+		"$form: a session without a share cannot get a shared lock exclusively");
 	is(call($on_b, 'zk_try_lock', $key), 'f',
-		"$form: nor one of several sharers");
+		"$form: nor can one of several sharers");
 	call($_, 'zk_unlock_shared', $key) for $on_a, $on_b, $other;
 	is_free($on_c, $key, "$form: shared locks are released");
 
 	$on_a->query_ok('BEGIN');
 	call($on_a, 'zk_xact_lock', $key);
 	is(call($on_b, 'zk_try_xact_lock', $key), 'f',
-		"$form: a transaction's lock excludes other servers");
+		"$form: a transaction-level lock excludes other servers");
 	$on_a->query_ok('COMMIT');
-	is_free($on_b, $key, "$form: until the transaction has ended");
+	is_free($on_b, $key, "$form: the lock is free after the end of the transaction");
 
 	$on_a->query_ok('BEGIN');
 	call($on_a, 'zk_xact_lock_shared', $key);
@@ -89,9 +89,9 @@ for my $form (sort keys %keys)
 	is(call($on_b, 'zk_try_xact_lock_shared', $key), 't',
 		"$form: transactions on two servers share a lock");
 	is(call($on_c, 'zk_try_lock', $key), 'f',
-		"$form: which nobody else can have meanwhile");
+		"$form: no other session can acquire it exclusively meanwhile");
 	$_->query_ok('COMMIT') for $on_a, $on_b;
-	is_free($on_c, $key, "$form: until both have ended");
+	is_free($on_c, $key, "$form: the lock is free after the end of both transactions");
 	nothing_left($zkc, "$form: no node is left");
 }
 
@@ -99,30 +99,30 @@ call($on_a, 'zk_lock', "'42'");
 call($on_b, 'zk_lock', '42::bigint');
 call($on_c, 'zk_lock', '0, 42');
 is_deeply([ map { $_->sqlstate } $on_a, $on_b, $on_c ], [ ('00000') x 3 ],
-	'a name, a bigint and two integers never meet');
+	'a name, a bigint key and a pair of integers are different locks');
 is(call($on_c, 'zk_try_lock', "'#42'"),
-	't', 'nor does a name that begins with #');
+	't', 'a name that begins with # is a different lock, too');
 $_->query_ok('SELECT zk_unlock_all()') for $on_a, $on_b, $on_c;
 
 
-# Several names and single ones.
+# Arrays of names and single names.
 call($on_a, 'zk_lock', "ARRAY['m1', 'm2']");
 is(call($on_b, 'zk_try_lock', "'m1'"), 'f', 'each name of an array is locked');
-is(call($on_b, 'zk_try_lock', "'m2'"), 'f', 'also the last one');
-is(call($on_a, 'zk_unlock', "'m1'"), 't', 'each can be released by itself');
-is_free($on_b, "'m1'", 'and is free then');
-is(call($on_b, 'zk_try_lock', "'m2'"), 'f', 'while the others stay held');
+is(call($on_b, 'zk_try_lock', "'m2'"), 'f', 'the last name of an array is locked');
+is(call($on_a, 'zk_unlock', "'m1'"), 't', 'one name of an array can be released');
+is_free($on_b, "'m1'", 'the released name is free');
+is(call($on_b, 'zk_try_lock', "'m2'"), 'f', 'the other name stays held');
 is(call($on_c, 'zk_try_lock', "ARRAY['m1', 'm2', 'm3']"), 'f',
-	'an array with a name that is held is refused');
+	'an attempt at an array with a held name is refused');
 is(call($on_b, 'zk_try_lock', "ARRAY['m1', 'm3'], interval '1 min'"), 't',
-	'and what was free of it stays free');
+	'the free names of a refused array stay free');
 $on_c->query_async("SELECT zk_lock(ARRAY['m1', 'm2', 'm3'])");
 wait_blocked($on_c);
 call($on_b, 'zk_unlock', "ARRAY['m1', 'm3']");
 ok(!$on_c->finished, 'an array waits until all of its names are free');
 call($on_a, 'zk_unlock', "'m2'");
 my @tokens = $on_c->wait_result =~ /(\d+)/g;
-is(scalar(@tokens), 3, 'and is granted with a token for each name');
+is(scalar(@tokens), 3, 'an array is granted with a token for each name');
 call($on_c, 'zk_unlock', "ARRAY['m3', 'm2', 'm1']");
 nothing_left($zkc, 'several names: no node is left');
 
@@ -132,19 +132,19 @@ call($on_a, 'zk_lock_shared', "'rw'");
 $on_b->query_async("SELECT zk_lock('rw')");
 wait_blocked($on_b);
 is(call($on_c, 'zk_try_lock_shared', "'rw'"), 'f',
-	'a try to share is refused behind a waiting writer');
+	'a non-blocking shared attempt is refused behind a waiting writer');
 $on_c->query_async("SELECT zk_lock_shared('rw')");
 wait_blocked($on_c);
 wait_zk_children($zkc, path('rw'), 3);
 ok(!$on_b->finished && !$on_c->finished,
 	'a reader waits behind a waiting writer');
 is(call($on_a, 'zk_try_lock_shared', "'rw'"), 't',
-	'a sharer may share the lock again, despite waiters');
+	'a sharer can acquire the shared lock again, despite waiters');
 call($on_a, 'zk_unlock_shared', "'rw'") for 1 .. 2;
 like($on_b->wait_result, qr/^\d+$/, 'the writer is next');
-ok(!$on_c->finished, 'the reader waits until the writer has gone');
+ok(!$on_c->finished, 'the reader waits until the writer has released the lock');
 call($on_b, 'zk_unlock', "'rw'");
-like($on_c->wait_result, qr/^\d+$/, 'then the reader has it');
+like($on_c->wait_result, qr/^\d+$/, 'the reader is granted the lock after the writer');
 call($on_c, 'zk_unlock_shared', "'rw'");
 nothing_left($zkc, 'reader behind writer: no node is left');
 
@@ -152,14 +152,14 @@ call($on_a, 'zk_lock', "'rw'");
 $_->query_async("SELECT zk_lock_shared('rw')") for $on_b, $on_c;
 wait_zk_children($zkc, path('rw'), 3);
 call($on_a, 'zk_unlock', "'rw'");
-like($_->wait_result, qr/^\d+$/, 'all readers at the head are let in together')
+like($_->wait_result, qr/^\d+$/, 'all readers at the head of the queue are granted together')
   for $on_b, $on_c;
 call($_, 'zk_unlock_shared', "'rw'") for $on_b, $on_c;
 nothing_left($zkc, 'readers behind writer: no node is left');
 
 
-# First come, first served among servers. The holder is none of them, so that
-# all wait in the ensemble.
+# Order of arrival among servers. The holder is another program, so all three wait
+# in the ensemble.
 my %session = (a => $on_a, b => $on_b, c => $on_c);
 my $last_token = 0;
 for my $order ([qw(a b c)], [qw(c a b)], [qw(b c a)])
@@ -174,43 +174,43 @@ for my $order ([qw(a b c)], [qw(c a b)], [qw(b c a)])
 
 	my (@served, @premature);
 	my @waiting = @$order;
-	while (my $who = shift @waiting)
+	while (my $name = shift @waiting)
 	{
-		my $token = $session{$who}->wait_result;
-		push @served, $who if $token =~ /^\d+$/ && $token > $last_token;
+		my $token = $session{$name}->wait_result;
+		push @served, $name if $token =~ /^\d+$/ && $token > $last_token;
 		$last_token = $token;
 		push @premature, grep { $session{$_}->finished } @waiting;
-		call($session{$who}, 'zk_unlock', "'fifo'");
+		call($session{$name}, 'zk_unlock', "'fifo'");
 	}
 	is_deeply(\@served, $order,
-		"servers that came as @$order are served so, with growing tokens");
-	is_deeply(\@premature, [], 'and one at a time');
+		"servers that queue as @$order are granted in that order, with growing tokens");
+	is_deeply(\@premature, [], 'one server holds the lock at a time');
 	nothing_left($zkc, "order @$order: no node is left");
 }
 
 
-# A try may wait.
+# Timed attempts.
 call($on_a, 'zk_lock', "'t'");
 is(call($on_b, 'zk_try_lock', "'t', interval '50 ms'"), 'f',
-	'a try that waits gives up when its time has passed');
-ok(wait_zk_children($zkc, path('t'), 1), 'and leaves nothing behind');
+	'a timed attempt returns false after its timeout');
+ok(wait_zk_children($zkc, path('t'), 1), 'a timed attempt leaves no node');
 is(call($on_b, 'zk_try_lock', "ARRAY['t', 'u'], interval '50 ms'"), 'f',
-	'so does one for several names');
-is(wait_zk_empty($zkc, path('u')), 0, 'also where it was first');
+	'a timed attempt for several names returns false');
+is(wait_zk_empty($zkc, path('u')), 0, 'a timed attempt leaves no node of the free name');
 $on_b->query_async("SELECT zk_try_lock('t', interval '1 min')");
 wait_blocked($on_b);
 wait_zk_children($zkc, path('t'), 2);
 call($on_a, 'zk_unlock', "'t'");
-is($on_b->wait_result, 't', 'a try that waits gets what is released in time');
+is($on_b->wait_result, 't', 'a timed attempt is granted a lock that is released in time');
 $on_c->query_async("SELECT zk_try_lock_shared('t', 'infinity'::interval)")
   if $server{a}->pg_version >= 17;
 call($on_b, 'zk_unlock', "'t'");
 if ($server{a}->pg_version >= 17)
 {
-	is($on_c->wait_result, 't', 'a try may wait for ever');
+	is($on_c->wait_result, 't', 'a timed attempt may have an infinite timeout');
 	call($on_c, 'zk_unlock_shared', "'t'");
 }
-nothing_left($zkc, 'try: no node is left');
+nothing_left($zkc, 'timed attempts: no node is left');
 
 
 # Upgrade.
@@ -219,15 +219,15 @@ $on_b->query_async("SELECT zk_lock('up')");
 wait_blocked($on_b);
 wait_zk_children($zkc, path('up'), 2);
 is(call($on_a, 'zk_lock', "'up'"), $shared,
-	'the only sharer upgrades ahead of a writer that waits elsewhere');
-ok(!$on_b->finished, 'which goes on waiting');
+	'the only sharer upgrades ahead of a writer that waits on another server');
+ok(!$on_b->finished, 'that writer goes on waiting');
 call($on_a, 'zk_unlock', "'up'");
 is(call($on_c, 'zk_try_lock_shared', "'up'"), 'f',
-	'an upgrade that is released lets nobody past the writer');
-ok(!$on_b->finished, 'nor the writer past the sharer');
+	'after the release of an upgrade a reader is refused behind the waiting writer');
+ok(!$on_b->finished, 'after the release of an upgrade the writer waits for the sharer');
 call($on_a, 'zk_unlock_shared', "'up'");
 my $token = $on_b->wait_result;
-cmp_ok($token, '>', $shared, 'the writer follows, with a greater token');
+cmp_ok($token, '>', $shared, 'the writer is granted the lock, with a greater token');
 call($on_b, 'zk_unlock', "'up'");
 nothing_left($zkc, 'upgrade: no node is left');
 
@@ -237,8 +237,8 @@ wait_blocked($on_a);
 wait_zk_children($zkc, path('up'), 3);
 ok(!$on_a->finished, 'an upgrade waits for the other sharer');
 call($on_b, 'zk_unlock_shared', "'up'");
-like($on_a->wait_result, qr/^\d+$/, 'and no longer');
-is(call($on_b, 'zk_try_lock_shared', "'up'"), 'f', 'then it excludes it');
+like($on_a->wait_result, qr/^\d+$/, 'the upgrade is granted when the other sharer releases');
+is(call($on_b, 'zk_try_lock_shared', "'up'"), 'f', 'the upgraded lock excludes the former sharer');
 $on_a->query_ok('SELECT zk_unlock_all()');
 nothing_left($zkc, 'upgrade that waits: no node is left');
 
@@ -251,12 +251,12 @@ call($on_b, 'zk_lock', "'up'");
 is($on_b->sqlstate, '40P01',
 	'the second of two upgraders gets the deadlock error');
 is($on_b->query("SELECT mode, scope, count, state FROM zk_held_locks"),
-	'shared|session|1|held', 'and keeps its shared lock');
+	'shared|session|1|held', 'the second upgrader keeps its shared lock');
 wait_zk_children($zkc, path('up'), 3);
-ok(!$on_a->finished, 'so that the first goes on waiting');
-is(call($on_c, 'zk_try_lock', "'up'"), 'f', 'and nobody else gets it');
+ok(!$on_a->finished, 'the first upgrader goes on waiting');
+is(call($on_c, 'zk_try_lock', "'up'"), 'f', 'no other session is granted the lock');
 call($on_b, 'zk_unlock_shared', "'up'");
-like($on_a->wait_result, qr/^\d+$/, 'until the second has given it up');
+like($on_a->wait_result, qr/^\d+$/, 'the first upgrade is granted when the second session releases its share');
 $on_a->query_ok('SELECT zk_unlock_all()');
 nothing_left($zkc, 'two upgraders: no node is left');
 
@@ -277,17 +277,17 @@ for my $round (1 .. 10)
 	$victims{$victims}++;
 }
 is_deeply(\%victims, { 0 => 0, 1 => 10, 2 => 0 },
-	'of two upgraders that start together exactly one is the victim');
+	'exactly one of two upgraders that start together is the victim');
 nothing_left($zkc, 'two upgraders together: no node is left');
 
 
-# Downgrade. A writer waits before a reader.
+# Downgrade, with a writer before a reader in the queue.
 $token = call($on_a, 'zk_lock', "'down'");
 $on_b->query_async("SELECT zk_lock('down')");
 wait_blocked($on_b);
 wait_zk_children($zkc, path('down'), 2);
 is(call($on_a, 'zk_lock_shared', "'down'"), $token,
-	'an exclusive holder shares with itself, under the same token');
+	'an exclusive holder can acquire the shared lock, with the same token');
 call($on_a, 'zk_unlock', "'down'");
 my ($reader) = wait_until(
 	'the downgrade',
@@ -300,40 +300,40 @@ wait_until('the waiting writer to watch the reader',
 		grep { ($_->four_letter('wchp') // '') =~ /\Q$reader\E$/m }
 		  $zk->members;
 	});
-ok(!$on_b->finished, 'no writer slips in at a downgrade');
+ok(!$on_b->finished, 'a downgrade does not grant the lock to a waiting writer');
 is(call($on_c, 'zk_try_lock_shared', "'down'"), 'f',
-	'and readers stay behind the writer that waits');
+	'after a downgrade, readers are refused behind a waiting writer');
 $on_b->cancel;
 $on_b->wait_result;
 is(call($on_c, 'zk_try_lock_shared', "'down', interval '1 min'"), 't',
-	'without a writer a reader of another server is let in');
+	'without a waiting writer, a reader of another server is granted the lock');
 is($on_a->query("SELECT zk_lock_token('down')"), $token,
 	'a downgrade keeps the token');
 call($_, 'zk_unlock_shared', "'down'") for $on_a, $on_c;
 nothing_left($zkc, 'downgrade: no node is left');
 
-# A reader before the writer.
+# Downgrade, with a reader before a writer.
 call($on_a, 'zk_lock', "'down'");
 $on_b->query_async("SELECT zk_lock_shared('down')");
 wait_zk_children($zkc, path('down'), 2);
 $on_c->query_async("SELECT zk_lock('down')");
 wait_zk_children($zkc, path('down'), 3);
 call($on_a, 'zk_lock_shared', "'down'");
-ok(!$on_b->finished, 'a shared request of its own changes nothing yet');
+ok(!$on_b->finished, 'a shared lock beside the exclusive one lets no waiter in');
 call($on_a, 'zk_unlock', "'down'");
 like($on_b->wait_result, qr/^\d+$/,
-	'a downgrade lets in the readers at the head');
-ok(!$on_c->finished, 'and not the writer behind them');
+	'a downgrade grants the lock to the readers at the head of the queue');
+ok(!$on_c->finished, 'a downgrade does not grant the lock to the writer behind the readers');
 call($on_a, 'zk_unlock_shared', "'down'");
-ok(!$on_c->finished, 'which waits for the last of them');
+ok(!$on_c->finished, 'the writer waits for the last reader');
 call($on_b, 'zk_unlock_shared', "'down'");
-like($on_c->wait_result, qr/^\d+$/, 'and no longer');
+like($on_c->wait_result, qr/^\d+$/, 'the writer is granted the lock after the last reader');
 call($on_c, 'zk_unlock', "'down'");
 nothing_left($zkc, 'downgrade before a reader: no node is left');
 
 
-# A crowd. The referees: a counter in a file, read and written without any
-# other protection, and the times between which each token was held.
+# Many sessions. Two independent proofs of exclusion: a counter in a file, which
+# nothing but the lock protects, and the recorded times of each hold.
 my $counter = PostgreSQL::Test::Utils::tempdir() . '/counter';
 append_to_file($counter, "0\n");
 for my $node (values %server)
@@ -380,7 +380,7 @@ my @crowd = map { my $node = $_; map { session($node) } 1 .. $backends }
 $_->query_async("CALL crowd($rounds)") for @crowd;
 $_->wait_result for @crowd;
 is_deeply([ map { $_->error } grep { !$_->ok } @crowd ], [],
-	'a crowd on three servers is served without an error');
+	'many sessions on three servers lock without an error');
 
 my @held =
   sort { $a->{token} <=> $b->{token} || $a->{began} <=> $b->{began} }
@@ -394,7 +394,7 @@ my @held =
 		'SELECT mode, token, (extract(epoch FROM began) * 1e6)::bigint, '
 		  . '(extract(epoch FROM ended) * 1e6)::bigint FROM held')
   } values %server;
-is(scalar(@held), 3 * $backends * $rounds, 'everybody had every turn');
+is(scalar(@held), 3 * $backends * $rounds, 'every round of every session is recorded');
 my @exclusive = grep { $_->{mode} eq 'exclusive' } @held;
 is(slurp_file($counter) + 0, scalar(@exclusive),
 	'no update that the lock protects is lost');
@@ -402,17 +402,17 @@ my %distinct = map { $_->{token} => 1 } @exclusive;
 is(scalar(keys %distinct), scalar(@exclusive),
 	'no two exclusive holders have the same token');
 
-# Sorted by token: an exclusive turn begins after all before it have ended.
+# Sorted by token: an exclusive hold begins after the end of all holds before it.
 my ($latest, $latest_exclusive, $overlaps) = (0, 0, 0);
-for my $turn (@held)
+for my $hold (@held)
 {
-	my $alone = $turn->{mode} eq 'exclusive';
-	$overlaps++ if $turn->{began} < ($alone ? $latest : $latest_exclusive);
-	$latest = $turn->{ended} if $turn->{ended} > $latest;
-	$latest_exclusive = $turn->{ended}
-	  if $alone && $turn->{ended} > $latest_exclusive;
+	my $alone = $hold->{mode} eq 'exclusive';
+	$overlaps++ if $hold->{began} < ($alone ? $latest : $latest_exclusive);
+	$latest = $hold->{ended} if $hold->{ended} > $latest;
+	$latest_exclusive = $hold->{ended}
+	  if $alone && $hold->{ended} > $latest_exclusive;
 }
-is($overlaps, 0, 'in the order of their tokens no turns overlap');
+is($overlaps, 0, 'no exclusive hold overlaps another one, in the order of their tokens');
 nothing_left($zkc, 'crowd: no node is left');
 
 # Arrays in opposite orders.
@@ -431,7 +431,7 @@ $_->query_async("CALL take_both('right', 'left', 30)") for $on_c, $crowd[0];
 $_->wait_result for $on_a, $on_b, $on_c, $crowd[0];
 is_deeply([ map { $_->sqlstate } $on_a, $on_b, $on_c, $crowd[0] ],
 	[ ('00000') x 4 ],
-	'arrays never deadlock each other, whatever their order');
+	'arrays in opposite orders never deadlock');
 nothing_left($zkc, 'arrays: no node is left');
 
 $_->quit for $on_a, $on_b, $on_c, $other, @crowd;

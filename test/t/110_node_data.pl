@@ -1,5 +1,5 @@
-# What the ensemble sees: the names of znodes, what they tell, who watches
-# whom, and how many requests a lock costs.
+# Locks as znodes: their names, their data, the watches of waiters, and the number of
+# requests that a lock costs.
 
 use strict;
 use warnings;
@@ -61,28 +61,28 @@ my %held = map { m{^/zklock/locks/([^/]+)/} ? ($1 => 1) : () }
 is_deeply(\%held, \%wanted,
 	'the znode of a lock has the percent-encoded name');
 is($session->query('SELECT count(*) FROM zk_held_locks'),
-	scalar(keys %wanted), 'all of them are different locks');
+	scalar(keys %wanted), 'all names are different locks');
 is( $session->query(
 		"SELECT string_agg(name, ' ' ORDER BY token) FROM zk_held_locks "
 		  . "WHERE name ~ '^#'"),
 	'#7 #7 #-9223372036854775808 #7,-8 #-2147483648,2147483647',
-	'and are shown by the names that were given');
+	'zk_held_locks shows the keys as they were given');
 is_deeply([ $zkc->children('/zklock') ],
-	['locks'], 'no name leads out of the place for locks');
+	['locks'], 'no name creates a znode outside of the parent of the locks');
 
 for my $bad ([ "''", 22023 ], [ "repeat('x', 513)", 22023 ],
 	[ "repeat(U&'\\00FC', 257)", 22023 ], [ 'NULL::text', 22004 ])
 {
 	$session->query("SELECT zk_lock($bad->[0])");
-	is($session->sqlstate, $bad->[1], "$bad->[0] is no name");
+	is($session->sqlstate, $bad->[1], "$bad->[0] is refused as a name");
 }
 $session->query_ok('SELECT zk_unlock_all()');
 nothing_left($zkc, 'names: no node is left');
 ok( wait_until(
-		'the znodes of the locks to go',
+		'the znodes of the locks to be removed',
 		sub { !$zkc->children('/zklock/locks') }),
-	'the znode of a lock is a container: it goes when nobody needs it');
-ok($zkc->exists('/zklock/locks'), 'the place for locks stays');
+	'the znode of a lock is a container: it is removed when it is empty');
+ok($zkc->exists('/zklock/locks'), 'the parent of the locks stays');
 
 
 # The names of nodes.
@@ -94,12 +94,13 @@ $session->query_ok("SELECT zk_lock('w'), zk_lock_shared('r')");
 my ($writer) = $zkc->children('/zklock/locks/w');
 my ($reader) = $zkc->children('/zklock/locks/r');
 like($writer, qr/^_c_$guid-__WRIT__\d{10}$/,
-	'a writer is named as by Curator, and its GUID holds the session id');
-like($reader, qr/^_c_$guid-__READ__\d{10}$/, 'a reader as well');
+	'the node of a writer is named as by Curator, and its GUID contains the session id');
+like($reader, qr/^_c_$guid-__READ__\d{10}$/,
+	'the node of a reader is named as by Curator, and its GUID contains the session id');
 isnt($writer =~ s/-__.*//r, $reader =~ s/-__.*//r,
 	'no two nodes have the same GUID');
 my $stat = $zkc->get("/zklock/locks/w/$writer");
-is(hex $stat->{ephemeralOwner}, hex $id, 'the node goes with its session');
+is(hex $stat->{ephemeralOwner}, hex $id, 'the node is an ephemeral node of the session');
 is($stat->{czxid}, $session->query("SELECT zk_lock_token('w')"),
 	'the token is the czxid of the node');
 $session->query_ok('SELECT zk_unlock_all()');
@@ -129,7 +130,7 @@ $session->quit;
 nothing_left($zkc, 'names of nodes: no node is left');
 
 
-# What a node tells, with names that need care in JSON and in UTF-8.
+# The data of a node, with names that need care in JSON and in UTF-8.
 my $database = "we\"iß\\ \t東";
 my $role = "rö\"le\\";
 (my $quoted = bytes($database)) =~ s/"/""/g;
@@ -151,15 +152,15 @@ for my $zone ('UTC', 'Asia/Kolkata', 'America/New_York', '<+07>-07')
 	$session->query_ok("SET timezone = '$zone'");
 	$session->query_ok("SET datestyle = 'SQL, DMY'");
 	my $before = time();
-	$session->query_ok("SELECT zk_lock('told')");
-	my ($node) = $zkc->children('/zklock/locks/told');
-	my $told = eval {
+	$session->query_ok("SELECT zk_lock('data')");
+	my ($node) = $zkc->children('/zklock/locks/data');
+	my $data = eval {
 		JSON::PP->new->utf8->decode(
-			$zkc->get("/zklock/locks/told/$node")->{data});
+			$zkc->get("/zklock/locks/data/$node")->{data});
 	};
-	my $since = delete $told->{since};
+	my $since = delete $data->{since};
 	is_deeply(
-		$told,
+		$data,
 		{
 			client => 'zklock',
 			server => hostname() . ':' . $server->port,
@@ -168,18 +169,18 @@ for my $zone ('UTC', 'Asia/Kolkata', 'America/New_York', '<+07>-07')
 			usename => $role,
 			application_name => q(it's "me" \\)
 		},
-		"with $zone: a node names the session that made it");
+		"with $zone: the data of a node identify the session that created it");
 	my $epoch = $servers[1]->safe_psql('postgres',
 		"SELECT floor(extract(epoch FROM '$since'::timestamptz))");
 	ok($epoch >= $before && $epoch <= time(),
-		"with $zone: any server can read since when: $since");
-	$session->query_ok("SELECT zk_unlock('told')");
+		"with $zone: another server can read the time: $since");
+	$session->query_ok("SELECT zk_unlock('data')");
 }
 $session->quit;
 nothing_left($zkc, 'data: no node is left');
 
 
-# Whom do waiters watch? Returns session => what it watches, at this lock.
+# Watches of waiters. Returns session => the nodes of this lock that it watches.
 sub watches
 {
 	my ($lock) = @_;
@@ -199,9 +200,9 @@ sub number
 	return $number;
 }
 
-# Each of the sessions, in the order of their nodes, watches the node at the
-# index given. A waiter that gave up may keep its watch on a node; it dies with
-# that.
+# Checks that each of the sessions, in the order of their nodes, watches the node at
+# the index given. A waiter that gave up may keep its watch until the watched node
+# is removed.
 sub watched_are
 {
 	my ($lock, $order, $indexes, $name) = @_;
@@ -247,25 +248,25 @@ my $before = watches('q');
 $zkc->delete($holder);
 $sessions[0]->wait_result;
 delete $before->{ $ids[0] };
-is_deeply(watches('q'), $before, 'a release touches only the one behind');
+is_deeply(watches('q'), $before, 'a release changes the watch of the next waiter only');
 
-# One in the middle gives up: the one behind it moves up.
+# A waiter in the middle gives up: the waiter behind it moves up.
 $sessions[2]->cancel;
 $sessions[2]->wait_result;
 wait_zk_children($zkc, '/zklock/locks/q', 4);
 watched_are('q', [ @ids[ 0, 1, 3, 4 ] ], [ undef, 0 .. 2 ],
-	'when a waiter gives up the one behind it watches the next one before');
+	'when a waiter gives up, the waiter behind it watches the next predecessor');
 ok( !grep({ $_->finished } @sessions[ 1, 3, 4 ]),
-	'and nobody gets the lock by that');
+	'no waiter is granted the lock when another one gives up');
 for my $i (0, 1, 3, 4)
 {
 	$sessions[$i]->wait_result if $i;
 	$sessions[$i]->query_ok("SELECT zk_unlock('q')");
 }
-is_deeply(watches('q'), {}, 'in the end nobody watches');
+is_deeply(watches('q'), {}, 'no watch is left after the last release');
 nothing_left($zkc, 'queue: no node is left');
 
-# Readers watch the last writer before them, writers whatever is before them.
+# A reader watches the last writer before it, a writer the node before it.
 $holder = foreign_node($zkc, '/zklock/locks/q', 'WRIT');
 my @functions = qw(zk_lock_shared zk_lock_shared zk_lock zk_lock_shared
   zk_lock);
@@ -275,12 +276,12 @@ for my $i (0 .. $#sessions)
 	wait_zk_children($zkc, '/zklock/locks/q', 2 + $i);
 }
 watched_are('q', [ '', @ids ], [ undef, 0, 0, 2, 3, 4 ],
-	'readers watch the last writer before them, writers the node before');
+	'a reader watches the last writer before it, a writer the node before it');
 $before = watches('q');
 $zkc->delete($holder);
 $sessions[$_]->wait_result for 0, 1;
 delete $before->{ $ids[$_] } for 0, 1;
-is_deeply(watches('q'), $before, 'a release wakes the readers at the head');
+is_deeply(watches('q'), $before, 'a release grants the readers at the head of the queue');
 $_->quit for @sessions[ 0, 1 ];
 for my $i (2 .. 4)
 {
@@ -291,7 +292,7 @@ $_->quit for @sessions[ 2 .. 4 ];
 nothing_left($zkc, 'queue of readers and writers: no node is left');
 
 
-# Requests that the server has had from the session: cumulative, and the last.
+# Returns the number of requests of the session, and the last one.
 sub requests
 {
 	my ($id) = @_;
@@ -303,9 +304,9 @@ sub requests
 	return (0, '');
 }
 
-# How many requests the statement takes. Some are sent and not waited for, and
-# a slow machine adds some: so the least of a few tries counts, each after
-# $last was the last one.
+# Returns the number of requests that the statement takes. The statement does not wait
+# for all of them, and a slow machine adds some. So each of a few runs ends when $last
+# is the last request, and the smallest number counts.
 sub cost
 {
 	my ($session, $id, $statement, $last, $undo) = @_;
@@ -324,7 +325,7 @@ sub cost
 	return $least;
 }
 
-# A session of another server keeps the parent.
+# A session of another server holds the lock, so its parent stays.
 $session = session($servers[1]);
 $session->query_ok("SELECT zk_lock_shared('cost')");
 $first->query_ok("SELECT zk_lock_shared('cost')");
@@ -335,22 +336,22 @@ wait_until('DELE', sub { (requests($id))[1] eq 'DELE' });
 is( cost(
 		$first, $id, "SELECT zk_lock_shared('cost')", 'GETC',
 		"SELECT zk_unlock_shared('cost')"),
-	2, 'an uncontended lock costs one create and one list');
+	2, 'an uncontended lock costs one create and one getChildren');
 is(cost($first, $id, "SELECT zk_xact_lock_shared('cost')", 'DELE'),
-	3, 'with its release one delete more, and nothing at commit');
+	3, 'a lock with its release costs one delete more, and nothing at commit');
 is( cost(
 		$first, $id,
 		"SELECT zk_lock_shared('cost'), zk_lock_shared('cost'), "
 		  . "zk_lock_token('cost'), (SELECT count(*) FROM zk_held_locks), "
 		  . "zk_unlock_shared('cost'), zk_unlock_shared('cost')",
 		'DELE'),
-	3, 'to take it again costs nothing, nor does looking');
+	3, 'acquiring a held lock again costs nothing, nor does reading about it');
 $first->query_ok("SET zklock.commit_check = 'always'");
 is(cost($first, $id, "SELECT zk_xact_lock_shared('cost')", 'DELE'),
-	4, 'a check at commit costs one request, when it is asked for');
+	4, 'commit_check = always costs one request');
 is( cost(
 		$first, $id, "SELECT zk_try_lock('cost')", 'DELE'),
-	5, 'a try that is refused costs a create, a list, a second one behind a sync, and a delete');
+	5, 'a refused non-blocking attempt costs a create, two getChildren, a sync, and a delete');
 $_->quit for $first, $session;
 nothing_left($zkc, 'costs: no node is left');
 

@@ -1,4 +1,4 @@
-# When locks are released, as another server sees it.
+# Locks are released at the right time, as seen by another server.
 
 use strict;
 use warnings;
@@ -25,7 +25,7 @@ my ($here, $there) = map {
 my $s = session($here);
 my $t = session($there);
 
-# What the other server learns.
+# Checks from the other server.
 sub is_held
 {
 	my ($name) = @_;
@@ -48,22 +48,23 @@ sub is_free
 $s->query_ok("SELECT zk_xact_lock('x')");
 is_free('a single statement is a transaction: its lock is free afterwards');
 $s->query_ok("BEGIN; SELECT zk_xact_lock('x')");
-is_held('a transaction keeps its lock');
+is_held('a transaction holds its lock until its end');
 $s->query_ok('COMMIT');
 is_free('COMMIT releases it');
 $s->query_ok("BEGIN; SELECT zk_xact_lock('x'), zk_xact_lock('x')");
 $s->query_ok('ROLLBACK');
-is_free('ROLLBACK releases it, however often it was taken');
+is_free('ROLLBACK releases it, however often it was acquired');
 $s->query_ok("BEGIN; SELECT zk_xact_lock('x')");
 $s->query('SELECT 1/0');
-is($s->sqlstate, '22012', 'a transaction that failed');
+is($s->sqlstate, '22012', 'the transaction has failed');
 $s->query('COMMIT');
-is_free('releases it, too');
+is_free('the end of a failed transaction releases its lock');
 $s->query("SELECT zk_xact_lock('x'), 1/0");
-is_free('so does a statement that failed');
+is_free('a failed statement outside of a block releases its lock');
 nothing_left($zkc, 'transactions: no node is left');
 
-# Not before the commit can be seen: here it waits for a standby that is none.
+# A lock is released after its commit is visible: here the commit waits for a
+# standby that does not exist.
 $here->safe_psql('postgres', 'CREATE TABLE t (n integer)');
 $here->safe_psql('postgres',
 	"ALTER SYSTEM SET synchronous_standby_names = 'nobody'");
@@ -75,21 +76,21 @@ wait_for_sql($here,
 	'SELECT wait_event FROM pg_stat_activity WHERE pid = ' . $s->pid,
 	'SyncRep');
 is($here->safe_psql('postgres', 'SELECT count(*) FROM t'), '0',
-	'a commit that is not visible yet');
-is_held('has not released its lock');
+	'the commit is not visible yet');
+is_held('a commit that is not visible has not released its lock');
 $t->query_async("SELECT zk_lock('x')");
 wait_zk_children($zkc, '/zklock/locks/x', 2);
 $here->safe_psql('postgres', 'ALTER SYSTEM RESET synchronous_standby_names');
 $here->reload;
 $t->wait_result;
 is($here->safe_psql('postgres', 'SELECT count(*) FROM t'), '1',
-	'when another server gets the lock the commit is visible');
+	'the commit is visible when another server is granted the lock');
 $s->wait_result;
 $t->query_ok("SELECT zk_unlock('x')");
 nothing_left($zkc, 'commit: no node is left');
 
-# The same as a race: an update of another server is lost if a commit becomes
-# visible after the lock is free.
+# The same as a race: an update is lost if the lock is free before the commit is
+# visible.
 for my $node ($here, $there)
 {
 	$node->safe_psql('postgres', 'CREATE EXTENSION dblink');
@@ -127,41 +128,41 @@ SQL
 $_->query_async('CALL count_up(150)') for $s, $t;
 $_->wait_result for $s, $t;
 is_deeply([ $s->error, $t->error ], [ '', '' ],
-	'transactions here and holders elsewhere take turns');
+	'transactions and holders on another server alternate without an error');
 is($here->safe_psql('postgres', 'SELECT n FROM t'), '300',
-	'and what one has committed the next can see, always');
+	'each holder sees the commits of all holders before it');
 nothing_left($zkc, 'race with visibility: no node is left');
 
 
 # Subtransactions.
 $s->query_ok("BEGIN; SAVEPOINT a; SELECT zk_xact_lock('x')");
-is_held('a lock taken after a savepoint is held');
+is_held('a lock acquired after a savepoint is held');
 $s->query_ok('ROLLBACK TO a');
 is_free('rolling back to the savepoint releases it');
 $s->query_ok("SELECT zk_xact_lock('x'); RELEASE a");
 is_held('releasing the savepoint keeps it');
 $s->query_ok("SAVEPOINT b; SELECT zk_xact_lock('x'); ROLLBACK TO b");
-is_held('what the outer level holds an inner one does not release');
+is_held('rolling back an inner level does not release a lock of the outer level');
 $s->query_ok('ROLLBACK');
-is_free('until the transaction ends');
+is_free('the end of the transaction releases it');
 
 $s->query_ok("BEGIN; SAVEPOINT a; SAVEPOINT b; SELECT zk_xact_lock('x')");
 $s->query_ok('RELEASE b');
-is_held('an inherited lock is held');
+is_held('a lock inherited by the outer level is held');
 $s->query_ok('ROLLBACK TO a');
-is_free('and released with the level that inherited it');
+is_free('an inherited lock is released with the level that inherited it');
 $s->query_ok("SAVEPOINT c; SELECT zk_lock('x'); ROLLBACK TO c; ROLLBACK");
-is_held('a session-level lock has nothing to do with savepoints');
-is($s->query("SELECT zk_unlock('x')"), 't', 'it is unlocked');
-is_free('and free');
+is_held('a session-level lock is independent of savepoints');
+is($s->query("SELECT zk_unlock('x')"), 't', 'the session-level lock can be unlocked');
+is_free('the unlocked lock is free');
 
 $s->query_ok("BEGIN; SELECT zk_xact_lock_shared('x'); SAVEPOINT a");
 $s->query_ok("SELECT zk_xact_lock('x'); ROLLBACK TO a");
 is( $t->query("SELECT zk_try_xact_lock_shared('x', interval '1 min')"),
-	't', 'an upgrade is rolled back to what was held before it');
-is_held('which is still held');
+	't', 'rolling back an upgrade leaves the shared lock');
+is_held('the shared lock is still held');
 $s->query_ok('COMMIT');
-is_free('until the end');
+is_free('COMMIT releases the shared lock');
 nothing_left($zkc, 'savepoints: no node is left');
 
 $s->query_ok(<<'SQL');
@@ -178,14 +179,14 @@ BEGIN
 	PERFORM pg_advisory_lock(1);
 END $$
 SQL
-is_free('a block that fails releases what it took');
+is_free('a failed block releases the transaction-level lock acquired in it');
 is($t->query("SELECT zk_try_lock('kept')"), 'f',
-	'not what it took at session level');
-is_free('the transaction around it releases its own', 'outer');
+	'a failed block keeps its session-level lock');
+is_free('the end of the transaction releases the lock acquired outside of the block', 'outer');
 $s->query_ok("SELECT zk_unlock('kept')");
 nothing_left($zkc, 'blocks: no node is left');
 
-# COMMIT and ROLLBACK in a procedure. A native lock stops it in between.
+# COMMIT and ROLLBACK in a procedure. Native locks stop the procedure in between.
 $here->safe_psql('postgres', <<'SQL');
 CREATE PROCEDURE stages() LANGUAGE plpgsql AS $$
 BEGIN
@@ -198,125 +199,125 @@ BEGIN
 	PERFORM zk_xact_lock('x');
 END $$;
 SQL
-my $stop = session($here);
-$stop->query_ok('SELECT pg_advisory_lock(2), pg_advisory_lock(3)');
+my $gate = session($here);
+$gate->query_ok('SELECT pg_advisory_lock(2), pg_advisory_lock(3)');
 $s->query_async('CALL stages()');
 wait_blocked($s);
-is_free('COMMIT in a procedure releases');
+is_free('COMMIT in a procedure releases transaction-level locks');
 is($t->query("SELECT zk_try_lock('kept')"), 'f',
-	'but keeps what is held at session level');
-$stop->query_ok('SELECT pg_advisory_unlock(2)');
+	'COMMIT in a procedure keeps session-level locks');
+$gate->query_ok('SELECT pg_advisory_unlock(2)');
 wait_for_sql(
 	$here,
 	'SELECT objid FROM pg_locks WHERE NOT granted AND pid = ' . $s->pid,
 	'3');
-is_free('so does ROLLBACK in a procedure');
-$stop->query_ok('SELECT pg_advisory_unlock(3)');
+is_free('ROLLBACK in a procedure releases transaction-level locks');
+$gate->query_ok('SELECT pg_advisory_unlock(3)');
 $s->wait_result;
-is($s->sqlstate, '00000', 'the procedure ends');
-is_free('and its end releases the rest');
-$stop->quit;
+is($s->sqlstate, '00000', 'the procedure ends without an error');
+is_free('the end of the procedure releases the last transaction-level lock');
+$gate->quit;
 $s->query_ok("SELECT zk_unlock('kept')");
 nothing_left($zkc, 'procedures: no node is left');
 
 
-# The session level.
+# Session-level locks.
 $s->query_ok("BEGIN; SELECT zk_lock('x'); ROLLBACK");
 is_held('a session-level lock survives ROLLBACK');
 $s->query('SELECT 1/0');
-is_held('and errors');
+is_held('a session-level lock survives an error');
 $s->query_ok("BEGIN; SELECT zk_unlock('x')");
 is_free('an unlock takes effect at once');
 $s->query_ok('ROLLBACK');
-is_free('and is not taken back by ROLLBACK');
+is_free('ROLLBACK does not undo an unlock');
 
 $s->query_ok("SELECT zk_lock('x'), zk_lock('x'), zk_lock_shared('x')");
 $s->query_ok("SELECT zk_unlock('x')");
-is_held('what was taken twice is released twice');
+is_held('a lock acquired twice is held after one unlock');
 $s->query_ok("SELECT zk_unlock('x')");
 is( $t->query("SELECT zk_try_xact_lock_shared('x', interval '1 min')"),
-	't', 'each mode for itself');
-is_held('the shared hold stays');
+	't', 'the second unlock releases the exclusive mode only');
+is_held('the shared mode is still held');
 is($s->query("SELECT zk_unlock('x')"), 'f',
-	'what is not held cannot be released');
-like($s->error, qr/WARNING:.*"x"/, 'which is reported');
-is($s->query("SELECT zk_unlock_shared('x')"), 't', 'the last one');
-is_free('makes it free');
+	'unlocking a mode that is not held returns false');
+like($s->error, qr/WARNING:.*"x"/, 'unlocking a mode that is not held gives a warning');
+is($s->query("SELECT zk_unlock_shared('x')"), 't', 'the shared mode can be unlocked');
+is_free('the lock is free after the last unlock');
 
 $s->query_ok("BEGIN; SELECT zk_xact_lock('x')");
 is($s->query("SELECT zk_unlock('x')"), 'f',
-	'a transaction does not release its lock before its end');
-is_held('so it stays');
+	'a transaction-level lock cannot be unlocked');
+is_held('the transaction-level lock is still held');
 $s->query_ok("SELECT zk_lock('x'); COMMIT");
-is_held('taken at both levels it survives the transaction');
+is_held('a lock acquired at both levels survives the transaction');
 $s->query_ok("SELECT zk_unlock('x')");
-is_free('until it is unlocked');
+is_free('an unlock after the transaction releases it');
 
 $s->query_ok(
 	"SELECT zk_lock('x'), zk_lock_shared('y'), zk_lock(1), zk_lock(1, 2)");
 $s->query_ok("BEGIN; SELECT zk_xact_lock('z'); SELECT zk_unlock_all()");
 is_free("zk_unlock_all() releases $_", $_) for 'x', 'y', '#1';
 is($t->query("SELECT zk_try_lock('z')"), 'f',
-	'but nothing at transaction level');
+	'zk_unlock_all() keeps transaction-level locks');
 $s->query_ok('COMMIT');
-is_free('which goes with the transaction', 'z');
+is_free('the end of the transaction releases the transaction-level lock', 'z');
 nothing_left($zkc, 'zk_unlock_all(): no node is left');
 
 $s->query_ok("SELECT zk_lock('x'), zk_lock_shared('y')");
 $s->query_ok('DISCARD PLANS');
 is_held('DISCARD PLANS releases nothing');
-is(($s->query('DISCARD ALL'))[1], '', 'DISCARD ALL is silent');
+is(($s->query('DISCARD ALL'))[1], '', 'DISCARD ALL gives no message');
 is_free("DISCARD ALL releases $_", $_) for qw(x y);
-is($s->query('SELECT count(*) FROM zk_held_locks'), '0', 'and leaves nothing');
+is($s->query('SELECT count(*) FROM zk_held_locks'), '0', 'DISCARD ALL leaves no held lock');
 nothing_left($zkc, 'DISCARD ALL: no node is left');
 
 $s->query_ok("SELECT zk_lock('x')");
 $s->query("BEGIN; SELECT zk_xact_lock('y'); PREPARE TRANSACTION 'p'");
-is($s->sqlstate, '0A000', 'a transaction that holds a lock is not prepared');
-is_free('it is over then, with its lock', 'y');
-is_held('session-level locks stay');
+is($s->sqlstate, '0A000', 'PREPARE TRANSACTION is refused if the transaction holds a lock');
+is_free('a refused PREPARE TRANSACTION releases the transaction-level lock', 'y');
+is_held('a refused PREPARE TRANSACTION keeps session-level locks');
 $s->query_ok("BEGIN; PREPARE TRANSACTION 'p'");
-is_held('they do not hinder PREPARE TRANSACTION, and survive it');
+is_held('a session-level lock survives PREPARE TRANSACTION');
 $s->query_ok("COMMIT PREPARED 'p'; SELECT zk_unlock('x')");
 nothing_left($zkc, 'PREPARE TRANSACTION: no node is left');
 
 
-# A release never waits for the ensemble, and is never forgotten.
-sub while_away
+# A release never waits for the ensemble. During an outage it is queued.
+sub during_outage
 {
-	my ($ensemble, $away, $back) = @_;
+	my ($ensemble, $break, $restore) = @_;
 
 	$s->query_ok("SET zklock.commit_check = 'lease'");
 	$s->query_ok("BEGIN; SELECT zk_xact_lock('x'); INSERT INTO t VALUES (1)");
-	$away->();
+	$break->();
 	$s->query('COMMIT');
 	is($s->sqlstate, '00000',
 		"$ensemble: COMMIT succeeds while the lease is valid");
-	$back->();
-	is_free("$ensemble: the lock is free when it is back");
+	$restore->();
+	is_free("$ensemble: the lock is free after the outage");
 
 	$s->query_ok("SET zklock.commit_check = 'off'");
 	$s->query_ok("BEGIN; SELECT zk_xact_lock('x'); INSERT INTO t VALUES (1)");
 	$s->query_ok("SAVEPOINT a; SELECT zk_xact_lock('y')");
 	$s->query_ok("SELECT zk_lock('z'), zk_lock('w'), zk_lock_shared('w')");
-	$away->();
+	$break->();
 	$s->query_ok('ROLLBACK TO a');
 	$s->query_ok('COMMIT');
 	is($s->query("SELECT zk_unlock('z')"), 't',
 		"$ensemble: ROLLBACK TO, COMMIT and unlock do not wait");
-	is($s->query("SELECT zk_unlock('w')"), 't', "$ensemble: nor a downgrade");
+	is($s->query("SELECT zk_unlock('w')"), 't', "$ensemble: a downgrade does not wait");
 	is($s->query('SELECT name, mode FROM zk_held_locks'),
-		'w|shared', "$ensemble: the session is through with all of them");
-	$back->();
-	is_free("$ensemble: $_ is free when it is back", $_) for qw(x y z);
+		'w|shared', "$ensemble: the session holds nothing but the downgraded lock");
+	$restore->();
+	is_free("$ensemble: $_ is free after the outage", $_) for qw(x y z);
 	is( $t->query("SELECT zk_try_xact_lock_shared('w', interval '1 min')"),
-		't', "$ensemble: the downgrade is carried out");
+		't', "$ensemble: the downgrade takes effect after the outage");
 	$s->query_ok('SELECT zk_unlock_all()');
 	nothing_left($zkc, "$ensemble: no node is left");
 	return;
 }
-while_away('a silent ensemble', sub { $zk->pause }, sub { $zk->resume });
-while_away('a crashed ensemble', sub { $zk->kill9 }, sub { $zk->restart });
+during_outage('a silent ensemble', sub { $zk->pause }, sub { $zk->resume });
+during_outage('a crashed ensemble', sub { $zk->kill9 }, sub { $zk->restart });
 
 $_->quit for $s, $t;
 $_->stop for $here, $there;

@@ -1,8 +1,7 @@
-# Promise 3.7: after a release has returned, an attempt that does not wait and
-# begins later on the same server is never refused because of what was released.
-# On another server it looks a second time, behind a sync, before it is refused.
-# The delete of what is released is held back on its way until the attempt has
-# looked twice.
+# Promise 3.7: after a release has returned, a later non-blocking attempt on the same
+# server is never refused because of the released lock. On another server the attempt
+# reads the queue a second time, after a sync, before it is refused. Here the delete of
+# the released node is held back until the attempt has read the queue twice.
 
 use strict;
 use warnings;
@@ -20,14 +19,14 @@ my $proxy = ZkLock::FaultProxy->start(target => $zk);
 my $here = zklock_node('here', proxy => $proxy, session_timeout => '20s');
 my $there = zklock_node('there', zk => $zk, session_timeout => '20s');
 
-# Who releases, who tries then, and a session of another server.
-my $s = session($here);
-my $t = session($here);
-my $far = session($there);
-$_->query_ok("SELECT zk_lock('warm-up'), zk_unlock('warm-up')") for $s, $t, $far;
+# The session that releases, the session that attempts, and a session of another server.
+my $releaser = session($here);
+my $contender = session($here);
+my $remote = session($there);
+$_->query_ok("SELECT zk_lock('warm-up'), zk_unlock('warm-up')") for $releaser, $contender, $remote;
 
-# Has somebody listed a queue, or permits, behind a sync?
-sub looked_twice
+# Has a session read a queue, or permits, after a sync?
+sub read_twice
 {
 	my %synced;
 	for my $r (grep { $_->{answered} } $proxy->record)
@@ -38,22 +37,22 @@ sub looked_twice
 	return 0;
 }
 
-sub release_then_try
+sub release_then_attempt
 {
-	my ($name, $take, $release, $try) = @_;
+	my ($name, $acquire, $release, $attempt) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	$s->query_ok($_) for @{$take};
+	$releaser->query_ok($_) for @{$acquire};
 	my $hits = $proxy->hits;
 	$proxy->arm(fault => 'hold_request', op => [ 'delete', 'multi' ], path => '(x|leases)/');
-	$s->query_ok($release);
+	$releaser->query_ok($release);
 	wait_until('the delete', sub { $proxy->hits > $hits });
 	$proxy->clear_record;
-	$t->query_async($try);
-	wait_until('the try to look twice', sub { $t->finished || looked_twice() });
-	ok(!$t->finished, "$name, then a try in another session: waits for the delete");
+	$contender->query_async($attempt);
+	wait_until('the second reading of the attempt', sub { $contender->finished || read_twice() });
+	ok(!$contender->finished, "$name: an attempt in another session waits for the delete");
 	$proxy->disarm->release;
-	is($t->wait_result, 't', "$name, then a try in another session");
-	$_->query_ok('SELECT zk_unlock_all()') for $s, $t;
+	is($contender->wait_result, 't', "$name: an attempt in another session succeeds");
+	$_->query_ok('SELECT zk_unlock_all()') for $releaser, $contender;
 	return;
 }
 
@@ -65,81 +64,82 @@ my @locks = (
 	[ 'ROLLBACK', [ 'BEGIN', "SELECT zk_xact_lock('x')" ], 'ROLLBACK' ],
 	[ 'ROLLBACK TO', [ 'BEGIN', 'SAVEPOINT a', "SELECT zk_xact_lock('x')" ], 'ROLLBACK TO a' ],
 	[ 'DISCARD ALL', [ 'ROLLBACK', "SELECT zk_lock('x')" ], 'DISCARD ALL' ]);
-release_then_try(@{$_}, "SELECT zk_try_lock('x')") for @locks;
-release_then_try('a try for several, shared', @{ $locks[0] }[ 1, 2 ],
+release_then_attempt(@{$_}, "SELECT zk_try_lock('x')") for @locks;
+release_then_attempt('an attempt at several names, shared', @{ $locks[0] }[ 1, 2 ],
 	"SELECT zk_try_lock_shared(ARRAY['w', 'x'])");
 
-my $take = "SELECT zk_acquire('s', 1)";
+my $acquire = "SELECT zk_acquire('s', 1)";
 my @permits = (
-	[ 'zk_release', [$take], "SELECT zk_release('s')" ],
-	[ 'zk_unlock_all', [$take], 'SELECT zk_unlock_all()' ],
+	[ 'zk_release', [$acquire], "SELECT zk_release('s')" ],
+	[ 'zk_unlock_all', [$acquire], 'SELECT zk_unlock_all()' ],
 	[ 'COMMIT', [ 'BEGIN', "SELECT zk_xact_acquire('s', 1)" ], 'COMMIT' ],
 	[ 'ROLLBACK', [ 'BEGIN', "SELECT zk_xact_acquire('s', 1)" ], 'ROLLBACK' ],
 	[ 'ROLLBACK TO', [ 'BEGIN', 'SAVEPOINT a', "SELECT zk_xact_acquire('s', 1)" ], 'ROLLBACK TO a' ],
-	[ 'DISCARD ALL', [ 'ROLLBACK', $take ], 'DISCARD ALL' ]);
-release_then_try("permits: $_->[0]", @{$_}[ 1, 2 ], "SELECT zk_try_acquire('s', 1)") for @permits;
+	[ 'DISCARD ALL', [ 'ROLLBACK', $acquire ], 'DISCARD ALL' ]);
+release_then_attempt("permits: $_->[0]", @{$_}[ 1, 2 ], "SELECT zk_try_acquire('s', 1)") for @permits;
 
-# Of those that a session has, one is released, whichever.
+# A session with two permits releases one of them, the older or the younger.
 for my $oldest_first (0, 1)
 {
-	my @taken = ("SELECT zk_acquire('m', 3)", 'BEGIN', "SELECT zk_xact_acquire('m', 3)");
-	my @none = ("SELECT zk_try_acquire('m', 3)", 'f');
-	$far->query_ok("SELECT zk_acquire('m', 3)");
-	release_then_try("one of two permits, the " . ($oldest_first ? 'older' : 'younger') . ' one',
-		\@taken, $oldest_first ? "SELECT zk_release('m')" : 'COMMIT', $none[0]);
-	$s->query_ok('ROLLBACK') if $oldest_first;
-	$s->query_ok($_) for @taken, 'COMMIT', $taken[0];
-	works($_, @none, 'permits that are held refuse a try') for $t, $s, $far;
-	$s->query_ok('SELECT zk_unlock_all()');
-	$far->query_ok('SELECT zk_unlock_all()');
+	my @acquired = ("SELECT zk_acquire('m', 3)", 'BEGIN', "SELECT zk_xact_acquire('m', 3)");
+	my @refused = ("SELECT zk_try_acquire('m', 3)", 'f');
+	$remote->query_ok("SELECT zk_acquire('m', 3)");
+	release_then_attempt("one of two permits, the " . ($oldest_first ? 'older' : 'younger') . ' one',
+		\@acquired, $oldest_first ? "SELECT zk_release('m')" : 'COMMIT', $refused[0]);
+	$releaser->query_ok('ROLLBACK') if $oldest_first;
+	$releaser->query_ok($_) for @acquired, 'COMMIT', $acquired[0];
+	works($_, @refused, 'an attempt is refused when all permits are held') for $contender, $releaser, $remote;
+	$releaser->query_ok('SELECT zk_unlock_all()');
+	$remote->query_ok('SELECT zk_unlock_all()');
 }
 
-$_->query_ok('SET zklock.deadlock_detection = off') for $s, $t;
-release_then_try('without deadlock detection', @{ $locks[0] }[ 1, 2 ], "SELECT zk_try_lock('x')");
-release_then_try('permits: without deadlock detection', @{ $permits[0] }[ 1, 2 ],
+$_->query_ok('SET zklock.deadlock_detection = off') for $releaser, $contender;
+release_then_attempt('without deadlock detection', @{ $locks[0] }[ 1, 2 ], "SELECT zk_try_lock('x')");
+release_then_attempt('permits: without deadlock detection', @{ $permits[0] }[ 1, 2 ],
 	"SELECT zk_try_acquire('s', 1)");
 nothing_left($zkc, 'nothing is left');
 
-# A holder on another server is no such case, and one on this server is seen locally.
-$far->query_ok("SELECT zk_lock('x')");
-works($t, "SELECT zk_try_lock('x')", 'f', 'a lock that another server holds is refused');
-works($t, "SELECT zk_try_lock_shared('x')", 'f', '... in shared mode, too');
-$far->query_ok("SELECT zk_unlock('x')");
+# A holder on another server.
+$remote->query_ok("SELECT zk_lock('x')");
+works($contender, "SELECT zk_try_lock('x')", 'f', 'an attempt at a lock that another server holds is refused');
+works($contender, "SELECT zk_try_lock_shared('x')", 'f', '... in shared mode as well');
+$remote->query_ok("SELECT zk_unlock('x')");
 
-# pg_advisory_unlock_all() takes the local lock from a holder, and what shows its
-# session and its permits: it is a holder all the same. Once the session is shown
-# again a try takes it for one that has released, and gives up in the end.
-$t->query_ok("SET zklock.connect_timeout = '200ms'");
-for my $case ([ "SELECT zk_lock('x')", "SELECT zk_try_lock('x')" ], [ $take, "SELECT zk_try_acquire('s', 1)" ])
+# pg_advisory_unlock_all() removes the local lock of a holder, and the entries that
+# announce its session and its permits. The session still holds the lock. When the
+# session is announced again, an attempt waits for a pending delete, and is refused
+# after zklock.connect_timeout.
+$contender->query_ok("SET zklock.connect_timeout = '200ms'");
+for my $case ([ "SELECT zk_lock('x')", "SELECT zk_try_lock('x')" ], [ $acquire, "SELECT zk_try_acquire('s', 1)" ])
 {
-	my ($hold, $try) = @{$case};
-	$s->query_ok($hold);
-	$s->query_ok('SELECT pg_advisory_unlock_all()');
-	works($t, $try, 'f', 'a holder whose local locks were taken away refuses a try');
-	$s->query_ok("SELECT zk_lock('other')");
-	works($t, $try, 'f', '... also when it has others');
-	$s->query_ok('SELECT zk_unlock_all()');
-	works($t, "$try, count(*) FROM pg_locks WHERE locktype = 'userlock' AND pid = "
-		  . $s->pid, 't|1', '... until it releases, and no entry of the lock table is left');
-	$t->query_ok('SELECT zk_unlock_all()');
+	my ($hold, $attempt) = @{$case};
+	$releaser->query_ok($hold);
+	$releaser->query_ok('SELECT pg_advisory_unlock_all()');
+	works($contender, $attempt, 'f', 'an attempt is refused behind a holder without local locks');
+	$releaser->query_ok("SELECT zk_lock('other')");
+	works($contender, $attempt, 'f', '... also when the holder has another lock');
+	$releaser->query_ok('SELECT zk_unlock_all()');
+	works($contender, "$attempt, count(*) FROM pg_locks WHERE locktype = 'userlock' AND pid = "
+		  . $releaser->pid, 't|1', '... and granted after its release');
+	$contender->query_ok('SELECT zk_unlock_all()');
 }
 
-# The connection of who has released is down.
+# The connection of the releasing session is down.
 release_while_cut($_) for [ "SELECT zk_lock('x')", "SELECT zk_try_lock('x')" ],
-  [ $take, "SELECT zk_try_acquire('s', 1)" ];
+  [ $acquire, "SELECT zk_try_acquire('s', 1)" ];
 
 sub release_while_cut
 {
-	my ($hold, $try) = @{ $_[0] };
-	$s->query_ok($hold);
+	my ($hold, $attempt) = @{ $_[0] };
+	$releaser->query_ok($hold);
 	$proxy->arm(fault => 'hold_request', op => 'delete', path => '(x|leases)/');
-	$s->query_ok('SELECT zk_unlock_all()');
-	works($t, $try, 'f', 'a delete that does not come refuses a try after zklock.connect_timeout');
+	$releaser->query_ok('SELECT zk_unlock_all()');
+	works($contender, $attempt, 'f', 'an attempt is refused after zklock.connect_timeout without the delete');
 	$proxy->disarm->release;
-	$t->query_ok("SET zklock.connect_timeout = '30s'");
-	works($t, $try, 't', '... and one that comes does not');
-	$t->query_ok('SELECT zk_unlock_all()');
-	$t->query_ok("SET zklock.connect_timeout = '200ms'");
+	$contender->query_ok("SET zklock.connect_timeout = '30s'");
+	works($contender, $attempt, 't', '... and succeeds when the delete arrives');
+	$contender->query_ok('SELECT zk_unlock_all()');
+	$contender->query_ok("SET zklock.connect_timeout = '200ms'");
 	return;
 }
 nothing_left($zkc, 'nothing is left in the end');

@@ -1,5 +1,5 @@
-# The end of a connection, however it comes: the ZooKeeper session is closed,
-# so that others proceed at once. Only after a crash they wait for its timeout.
+# The end of a connection: the ZooKeeper session is closed, so waiters proceed at
+# once. Only after a crash they wait for the session timeout.
 
 use strict;
 use warnings;
@@ -12,8 +12,8 @@ use ZkLock::Util qw(read_file);
 use ZkLock::ZkClient;
 use ZkLock::ZkServer;
 
-# Nothing here can be explained by a session that timed out: that takes longer
-# than any wait of these tests.
+# The long session timeout is longer than any wait of this test, so no session with it
+# expires here.
 use constant LONG => '290s';
 use constant SHORT => '2s';
 
@@ -33,10 +33,10 @@ my $lock = '/zklock/locks/x';
 
 is($t->query("SELECT zk_lock('y'); SELECT session_timeout FROM zk_session()")
 	  =~ s/^\d+\n//r,
-	'00:04:50', 'sessions time out after all tests');
+	'00:04:50', 'the session timeout is longer than this test');
 $t->query_ok("SELECT zk_unlock('y')");
 
-# The sessions that the ensemble knows.
+# The sessions of the ensemble.
 sub zk_sessions
 {
 	my ($sessions) = ($zk->four_letter('dump') // '') =~
@@ -44,14 +44,14 @@ sub zk_sessions
 	return map { lc } ($sessions // '') =~ /(0x[0-9a-f]+)/gi;
 }
 
-# Ways to end a connection, as far as the client can do it in any state.
+# Ways to end a connection that is idle or runs a statement.
 my %ends = (
 	'the client is killed' => sub { $_[0]->drop },
 	'the backend is terminated' => sub { $_[0]->terminate },
 	'a fast shutdown' => sub { $here->stop('fast') });
 my %idle_ends = (
 	%ends,
-	'the client leaves' => sub { $_[0]->quit },
+	'the client disconnects' => sub { $_[0]->quit },
 	'a smart shutdown' => sub {
 		kill 'TERM', read_file($here->data_dir . '/postmaster.pid') =~ /^(\d+)/;
 		$_[0]->quit;
@@ -60,7 +60,7 @@ my %idle_ends = (
 		$here->stop('smart', fail_ok => 1);
 	});
 
-# A session that times out as late, or as soon, as given.
+# A session with this ZooKeeper session timeout.
 sub new_session
 {
 	my ($timeout) = @_;
@@ -70,7 +70,7 @@ sub new_session
 	return $session;
 }
 
-sub up_again
+sub ensure_running
 {
 	$here->start unless -e $here->data_dir . '/postmaster.pid';
 	return;
@@ -90,11 +90,11 @@ for my $end (sort keys %idle_ends)
 			sub {
 				!grep { $_ eq $id } zk_sessions();
 			}),
-		"idle, $end: it is closed");
-	up_again();
+		"idle, $end: the ZooKeeper session is closed");
+	ensure_running();
 }
 
-# Holding, at either level, while another server waits.
+# A holder, at either level, while another server waits.
 my %held = (
 	'holding' => "SELECT zk_lock('x'), zk_lock_shared('y')",
 	'holding in a transaction' =>
@@ -111,14 +111,14 @@ for my $state (sort keys %held)
 		wait_zk_children($zkc, $lock, 2);
 		$idle_ends{$end}->($s);
 		like($t->wait_result, qr/^\d+$/,
-			"$state, $end: who waits elsewhere proceeds");
+			"$state, $end: the waiter on another server is granted the lock");
 		$t->query_ok("SELECT zk_unlock('x')");
 		nothing_left($zkc, "$state, $end: no node is left");
-		up_again();
+		ensure_running();
 	}
 }
 
-# Releases are on their way when it ends: the closing message is not lost with them.
+# The session ends while releases are pending: its closing message is sent after them.
 for my $round (1 .. 5)
 {
 	my $id = $here->safe_psql('postgres', <<"SQL");
@@ -133,9 +133,9 @@ SQL
 			sub {
 				!grep { $_ eq $id } zk_sessions();
 			}),
-		"many released, and gone, round $round: the session is closed");
+		"end after many releases, round $round: the session is closed");
 }
-nothing_left($zkc, 'many released, and gone: no node is left');
+nothing_left($zkc, 'end after many releases: no node is left');
 
 my $s = new_session(LONG);
 $s->query_ok(
@@ -143,16 +143,16 @@ $s->query_ok(
 	  . "BEGIN; SELECT zk_lock('x')");
 $t->query_async("SELECT zk_lock('x')");
 like($t->wait_result, qr/^\d+$/,
-	'idle_in_transaction_session_timeout frees what was held');
+	'idle_in_transaction_session_timeout releases the lock');
 $t->query_ok("SELECT zk_unlock('x')");
 $s = new_session(LONG);
 $s->query_ok("SELECT zk_lock('x'); SET idle_session_timeout = 100");
 $t->query_async("SELECT zk_lock('x')");
-like($t->wait_result, qr/^\d+$/, 'and so does idle_session_timeout');
+like($t->wait_result, qr/^\d+$/, 'idle_session_timeout releases the lock');
 $t->query_ok("SELECT zk_unlock('x')");
 nothing_left($zkc, 'timeouts of sessions: no node is left');
 
-# In the midst of a statement.
+# During a statement.
 for my $end (sort keys %ends)
 {
 	$s = new_session(LONG);
@@ -161,14 +161,14 @@ for my $end (sort keys %ends)
 	$ends{$end}->($s);
 	$t->query_async("SELECT zk_lock('x')");
 	like($t->wait_result, qr/^\d+$/,
-		"in a statement, $end: what it held is free");
+		"in a statement, $end: its lock is free");
 	$t->query_ok("SELECT zk_unlock('x')");
 	nothing_left($zkc, "in a statement, $end: no node is left");
-	up_again();
+	ensure_running();
 }
 
-# Waiting: in the ensemble, behind somebody else and before another server; and
-# for a lock of the own server.
+# A waiter: in the ensemble, between a holder and a waiter of another server; and for
+# a holder on the same server.
 for my $end (sort keys %ends)
 {
 	my $holder = foreign_node($zkc, $lock, 'WRIT');
@@ -179,14 +179,14 @@ for my $end (sort keys %ends)
 	wait_zk_children($zkc, $lock, 3);
 	$ends{$end}->($s);
 	ok(wait_zk_children($zkc, $lock, 2),
-		"waiting, $end: the one who waited leaves the queue");
-	ok(!$t->finished, "waiting, $end: and the holder keeps the lock");
+		"waiting, $end: the waiter leaves the queue");
+	ok(!$t->finished, "waiting, $end: the holder keeps the lock");
 	$zkc->delete($holder);
 	like($t->wait_result, qr/^\d+$/,
-		"waiting, $end: the next one gets it after the holder");
+		"waiting, $end: the next waiter is granted the lock after the holder");
 	$t->query_ok("SELECT zk_unlock('x')");
 	nothing_left($zkc, "waiting, $end: no node is left");
-	up_again();
+	ensure_running();
 }
 for my $end (grep { !/shutdown/ } sort keys %ends)
 {
@@ -199,12 +199,12 @@ for my $end (grep { !/shutdown/ } sort keys %ends)
 	$ends{$end}->($s);
 	$t->query_async("SELECT zk_lock('y')");
 	like($t->wait_result, qr/^\d+$/,
-		"waiting for the own server, $end: what it held is free");
+		"waiting on the same server, $end: the lock of the waiter is free");
 	is($t->query("SELECT zk_try_lock('x')"), 'f',
-		"waiting for the own server, $end: the other keeps what it has");
+		"waiting on the same server, $end: the holder keeps its lock");
 	$t->query_ok("SELECT zk_unlock('y')");
 	$holder->quit;
-	nothing_left($zkc, "waiting for the own server, $end: no node is left");
+	nothing_left($zkc, "waiting on the same server, $end: no node is left");
 }
 
 # Many at once.
@@ -243,7 +243,7 @@ for my $crash (sort keys %crashes)
 			"$state, $crash: the lock is free after the session timeout");
 		$t->query_ok("SELECT zk_unlock('x')");
 		nothing_left($zkc, "$state, $crash: no node is left");
-		up_again();
+		ensure_running();
 	}
 
 	my $holder = foreign_node($zkc, $lock, 'WRIT');
@@ -253,7 +253,7 @@ for my $crash (sort keys %crashes)
 	$crashes{$crash}->($s);
 	$zkc->delete($holder);
 	nothing_left($zkc, "waiting, $crash: no node is left");
-	up_again();
+	ensure_running();
 }
 
 
@@ -282,7 +282,7 @@ $zk->kill9;
 $s->quit;
 wait_for_sql($here,
 	'SELECT count(*) FROM pg_stat_activity WHERE pid = ' . $s->pid, '0');
-pass('a connection ends also when the ensemble is gone');
+pass('a connection ends while the ensemble is unreachable');
 $zk->restart;
 nothing_left($zkc,
 	'the end of a connection without an ensemble: no node is left');

@@ -1,4 +1,4 @@
-# A fast shutdown with many sessions does not wait for an ensemble that is silent.
+# A fast shutdown with many sessions does not wait for a silent ensemble.
 #
 # Alone: it measures time.
 

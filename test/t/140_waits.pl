@@ -1,5 +1,5 @@
-# Every wait for a lock of another server ends when it is interrupted, with the
-# SQLSTATE of a native lock, and leaves nothing behind.
+# A wait for a lock of another server ends when it is interrupted, with the SQLSTATE of
+# a native lock, and leaves no node.
 
 use strict;
 use warnings;
@@ -13,7 +13,7 @@ use ZkLock::Util qw(free_port read_file);
 use ZkLock::ZkClient;
 use ZkLock::ZkServer;
 
-# Nothing ends here because a session times out.
+# The session timeout is so long that no session expires here.
 my $zk = ZkLock::ZkServer->start(
 	tick_time => 500,
 	config => { maxSessionTimeout => 300000 });
@@ -25,50 +25,50 @@ my $s = session($here);
 my $holder = session($there, application_name => 'the_holder');
 $holder->query_ok("SELECT zk_lock('x')");
 
-# After a wait of $s: only the holder's node is there, nothing is held or left
-# armed, and the session is of use.
+# Checks the state after a wait of $s: only the holder's node is in the queue, nothing
+# is held, no timeout is armed, and the session can lock.
 sub all_is_clean
 {
 	my ($scenario) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	ok(wait_zk_children($zkc, $lock, 1), "$scenario: its node is gone");
+	ok(wait_zk_children($zkc, $lock, 1), "$scenario: the node of the waiter is removed");
 	is($s->query('SELECT count(*) FROM zk_held_locks'),
 		'0', "$scenario: nothing is held");
 	is( $s->query(
 			"SELECT zk_try_lock('free'), zk_unlock('free'), "
 			  . "zk_try_lock('x'), zk_try_lock_shared('x')"),
-		't|t|f|f', "$scenario: the session goes on");
+		't|t|f|f', "$scenario: the session can lock again");
 	is($here->safe_psql('postgres',
 			"SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'"),
 		'0', "$scenario: no lock of this server is left");
-	ok(wait_zk_children($zkc, $lock, 1), "$scenario: nor a node");
+	ok(wait_zk_children($zkc, $lock, 1), "$scenario: the refused attempts leave no node");
 	return;
 }
 
-# The words are PostgreSQL's; which lock it was is in the context.
+# The message is PostgreSQL's. Its context names the lock.
 sub names_the_lock
 {
 	my ($wait, $action) = (@_, 'lock "x"');
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	return like($s->error, qr/^CONTEXT:  while trying to \Q$action\E$/m, "$wait: and which lock it was");
+	return like($s->error, qr/^CONTEXT:  while trying to \Q$action\E$/m, "$wait: the context names the lock");
 }
 
-# What waits, in every way to ask.
+# A wait of each kind of call.
 my %waits = (
 	'exclusive' => "SELECT zk_lock('x')",
 	'shared' => "SELECT zk_lock_shared('x')",
 	'for a transaction' => "SELECT zk_xact_lock('x')",
 	'for several names' => "SELECT zk_lock(ARRAY['a', 'x', 'z'])",
-	'with a limit' => "SELECT zk_try_lock('x', interval '1 hour')");
+	'with a timeout' => "SELECT zk_try_lock('x', interval '1 hour')");
 
-# Timeouts; the statement after them takes longer than they do.
+# Timeouts. The statement after each of them takes longer than the timeout.
 for my $wait (sort keys %waits)
 {
 	$s->query_ok("SET lock_timeout = '100ms'");
 	$s->query($waits{$wait});
 	is($s->sqlstate, '55P03', "$wait: lock_timeout ends the wait");
 	like($s->error, qr/canceling statement due to lock timeout/,
-		"$wait: in the words of a native lock");
+		"$wait: the message is that of a native lock");
 	names_the_lock($wait);
 	is($s->query("SELECT 'slept' FROM pg_sleep(0.3)"),
 		'slept', "$wait: lock_timeout is not left armed");
@@ -79,7 +79,7 @@ for my $wait (sort keys %waits)
 	$s->query($waits{$wait});
 	is($s->sqlstate, '57014', "$wait: statement_timeout ends the wait");
 	like($s->error, qr/canceling statement due to statement timeout/,
-		"$wait: and says so");
+		"$wait: the message names statement_timeout");
 	names_the_lock($wait);
 	$s->query_ok('RESET statement_timeout');
 	all_is_clean("$wait, statement_timeout");
@@ -91,14 +91,14 @@ for my $wait (sort keys %waits)
 	$s->wait_result;
 	is($s->sqlstate, '57014', "$wait: a cancel ends the wait");
 	like($s->error, qr/canceling statement due to user request/,
-		"$wait: and is reported as one");
+		"$wait: the message reports a cancel");
 	names_the_lock($wait);
 	all_is_clean("$wait, cancel");
 }
 
 # A wait for a session of the same server, for a permit, and for a connection.
-my $neighbour = session($here);
-$neighbour->query_ok("SELECT zk_lock('near'), zk_acquire('permit', 1)");
+my $local_holder = session($here);
+$local_holder->query_ok("SELECT zk_lock('near'), zk_acquire('permit', 1)");
 $s->query_ok("SET lock_timeout = '100ms'");
 $s->query("SELECT zk_lock(ARRAY['a', 'near', 'z'])");
 is($s->sqlstate, '55P03', 'a wait on the same server: lock_timeout ends it');
@@ -106,7 +106,7 @@ names_the_lock('a wait on the same server', 'lock "near"');
 $s->query("SELECT zk_acquire('permit', 1)");
 is($s->sqlstate, '55P03', 'a wait for a permit: lock_timeout ends it');
 names_the_lock('a wait for a permit', 'acquire a permit of semaphore "permit"');
-$neighbour->quit;
+$local_holder->quit;
 $s->query_ok("SET zklock.connect_string = '127.0.0.1:" . free_port() . "'");
 $s->query("SELECT zk_lock('x')");
 is($s->sqlstate, '55P03', 'a wait for a connection: lock_timeout ends it');
@@ -124,13 +124,13 @@ like($s->error, qr/due to statement timeout/,
 	'of two timeouts the shorter one ends the wait');
 $s->query_ok("SET lock_timeout = '100ms'; SET statement_timeout = '10min'");
 $s->query("SELECT zk_lock('x')");
-is($s->sqlstate, '55P03', 'whichever it is');
+is($s->sqlstate, '55P03', 'the shorter timeout may be lock_timeout');
 $s->query_ok("SET lock_timeout = '10min'");
 is($s->query("SELECT zk_try_lock('x', interval '50 ms')"),
-	'f', 'a limit that is shorter than lock_timeout is no error');
+	'f', 'a timed attempt shorter than lock_timeout returns false');
 $s->query_ok("SET lock_timeout = '100ms'");
 $s->query("SELECT zk_try_lock('x', interval '10 min')");
-is($s->sqlstate, '55P03', 'lock_timeout ends a longer limit');
+is($s->sqlstate, '55P03', 'lock_timeout ends a longer timed attempt with an error');
 $s->query_ok('RESET lock_timeout; RESET statement_timeout');
 all_is_clean('two timeouts');
 
@@ -160,7 +160,7 @@ is($s->sqlstate, '00000',
 $s->query_ok('RESET lock_timeout');
 all_is_clean('lock_timeout in a subtransaction');
 
-# A lock that is acquired in time disarms it as well.
+# A lock that is acquired in time disarms lock_timeout, too.
 $s->query_ok("SET lock_timeout = '30s'");
 $s->query_async(
 	"SELECT zk_xact_lock('x') > 0, current_setting('lock_timeout')");
@@ -173,25 +173,25 @@ is( $s->query(
 		"SELECT zk_try_lock('free'), zk_unlock('free'), "
 		  . "pg_sleep(1.8) IS NOT NULL"),
 	't|t|t',
-	'and a lock that is free does not arm it');
+	'a free lock does not arm lock_timeout');
 $s->query_ok('RESET lock_timeout');
 all_is_clean('lock_timeout that was not needed');
 
-# A try that waits.
+# Timed attempts.
 is($s->query("SELECT zk_try_lock('x', interval '100 ms')"),
-	'f', 'a try that waits in vain returns false');
-all_is_clean('try');
+	'f', 'a timed attempt returns false after its timeout');
+all_is_clean('timed attempt');
 is( $s->query(
 		"SELECT zk_try_lock(ARRAY['a', 'x', 'z'], interval '100 ms')"),
-	'f', 'also for several names');
-is(wait_zk_empty($zkc, "/zklock/locks/$_"), 0, "and leaves nothing at $_")
+	'f', 'a timed attempt for several names returns false after its timeout');
+is(wait_zk_empty($zkc, "/zklock/locks/$_"), 0, "a timed attempt for several names leaves no node of $_")
   for qw(a z);
-all_is_clean('try for several names');
+all_is_clean('timed attempt for several names');
 $s->query("SELECT zk_try_lock('x', interval '-1 s')");
-is($s->sqlstate, '22023', 'a negative limit is an error');
+is($s->sqlstate, '22023', 'a negative timeout is an error');
 
 
-# How it shows.
+# Waits in pg_stat_activity and in the log.
 my $offset = -s $here->logfile;
 $s->query_ok("SET log_lock_waits = on; SET deadlock_timeout = '50ms'");
 $s->query_async("SELECT zk_lock('x')");
@@ -201,43 +201,43 @@ wait_for_sql(
 	'SELECT wait_event_type, wait_event FROM pg_stat_activity WHERE pid = '
 	  . $s->pid,
 	$here->pg_version >= 17 ? 'Extension|ZkLock' : 'Extension|Extension');
-pass('a wait for another server shows in pg_stat_activity');
+pass('pg_stat_activity shows a wait for another server');
 my $pid = $s->pid;
 wait_for_log($here,
 	qr/LOG:  process $pid still waiting for zk lock "x" after \d+ ms/,
 	$offset);
-pass('and in the log under log_lock_waits');
+pass('log_lock_waits logs the wait');
 my $remote = join '.*', 'DETAIL:  Blocked by: ', 'zklock', 'server',
   ':' . $there->port . '\b', '"pid":' . $holder->pid . '\b', 'postgres',
   'the_holder';
 wait_for_log($here, qr/$remote/, $offset);
-pass('with who holds it, and where');
+pass('the log names the holder and its server');
 $s->cancel;
 $s->wait_result;
 unlike(slurp_file($here->logfile, $offset), qr/process $pid acquired zk lock/,
-	'a wait that ends without the lock is not logged as one that got it');
+	'no acquisition is logged when the wait ends without the lock');
 $s->query_async("SELECT zk_lock('x')");
 wait_for_log($here, qr/still waiting for zk lock "x"/, -s $here->logfile);
 $holder->query_ok("SELECT zk_unlock('x')");
 $s->wait_result;
 wait_for_log($here, qr/LOG:  process $pid acquired zk lock "x" after \d+ ms/, $offset);
-pass('the end of a wait that was logged is logged');
+pass('the end of a logged wait is logged');
 $s->query_ok("SELECT zk_unlock('x')");
 $holder->query_ok("SELECT zk_lock('x')");
 $s->query_ok('RESET log_lock_waits; RESET deadlock_timeout');
 all_is_clean('log_lock_waits');
 
 
-# The end of the session that waits.
+# The end of the waiting session.
 $s->query_async("SELECT zk_lock('x')");
 wait_zk_children($zkc, $lock, 2);
 $s->terminate;
 $s->wait_result;
 like($s->error, qr/terminating connection due to administrator command/,
 	'pg_terminate_backend ends the wait');
-ok(wait_zk_children($zkc, $lock, 1), 'and its node is gone');
+ok(wait_zk_children($zkc, $lock, 1), 'the node of the terminated waiter is removed');
 
-# Is this process there, and no zombie?
+# Does this process exist, and is it no zombie?
 sub lives { return read_file("/proc/$_[0]/stat") =~ /\) [^ZX] / }
 
 $s = session($here);
@@ -246,8 +246,8 @@ $s->query_async("SELECT zk_lock('x')");
 wait_zk_children($zkc, $lock, 2);
 $s->drop;
 ok(wait_until('the backend to end', sub { !lives($s->pid) }),
-	'under client_connection_check_interval the wait ends with the client');
-ok(wait_zk_children($zkc, $lock, 1), 'and its node is gone');
+	'client_connection_check_interval ends the wait when the client disconnects');
+ok(wait_zk_children($zkc, $lock, 1), 'the node of the disconnected waiter is removed');
 
 # The postmaster's death.
 my @orphans = map { session($here) } 1 .. 3;
@@ -265,13 +265,13 @@ for my $i (0 .. 1)
 {
 	ok( wait_until('the backend to end', sub { !lives($orphans[$i]->pid) }),
 		'a backend that waits for '
-		  . ('another', 'its own')[$i]
-		  . ' server ends with the postmaster');
+			  . ('another', 'the same')[$i]
+			  . ' server ends with the postmaster');
 }
-ok(wait_zk_children($zkc, $lock, 1), 'their node is gone');
+ok(wait_zk_children($zkc, $lock, 1), 'the node of the orphaned waiters is removed');
 ok(wait_until('the backend to end', sub { !lives($orphans[2]->pid) }),
 	'an idle backend that holds a lock ends with the postmaster');
-is(wait_zk_empty($zkc, '/zklock/locks/y'), 0, 'and its lock is free');
+is(wait_zk_empty($zkc, '/zklock/locks/y'), 0, 'the lock of the orphaned backend is free');
 wait_until('all processes of the server to end',
 	sub { !kill(0, $postmaster) && !grep { lives($_) } @processes });
 $here->start;
@@ -287,7 +287,7 @@ $s->query_ok("SELECT zk_unlock('x')");
 nothing_left($zkc, 'no node is left');
 
 
-# Has the process been sent a signal that it has not handled?
+# Is this signal pending for the process?
 sub is_pending
 {
 	my ($pid, $signal) = @_;
@@ -295,52 +295,52 @@ sub is_pending
 	return hex($pending) >> ($signal - 1) & 1;
 }
 
-# A cancel that meets the end of a limit behind a session of the same server: the
-# backend receives both at once, because it was stopped when they came.
+# A cancel at the end of a timed attempt behind a session of the same server. The
+# backend was stopped when both signals were sent, so it receives them together.
 {
 	my ($holder, $waiter) = map { session($here) } 1 .. 2;
-	$holder->query_ok("SELECT zk_lock('limited')");
-	$waiter->query_async("SELECT zk_try_lock('limited', '1s')");
+	$holder->query_ok("SELECT zk_lock('timed')");
+	$waiter->query_async("SELECT zk_try_lock('timed', '1s')");
 	wait_blocked($waiter);
 	$waiter->pause;
-	wait_until('the limit to end', sub { is_pending($waiter->pid, SIGALRM) });
-	ok(!is_pending($waiter->pid, SIGINT), 'the limit of a wait ends unheard');
+	wait_until('the timeout', sub { is_pending($waiter->pid, SIGALRM) });
+	ok(!is_pending($waiter->pid, SIGINT), 'the timeout of an attempt is pending, and no cancel');
 	$waiter->cancel;
 	$waiter->resume;
 	$waiter->wait_result;
-	is($waiter->sqlstate, '57014', '... and a cancel, which is not lost');
-	is($waiter->query("SELECT zk_try_lock('limited', '10ms')"), 'f', '... nor left over');
+	is($waiter->sqlstate, '57014', '... a cancel at the same time is not lost');
+	is($waiter->query("SELECT zk_try_lock('timed', '10ms')"), 'f', '... and does not end the next statement');
 	is($waiter->query('SELECT count(*) FROM zk_held_locks'), '0', '... and nothing is held');
 	$_->quit for $holder, $waiter;
 }
 
-# A cancel that meets the grant: either the lock or nothing. It may also strike
-# when zk_lock() has returned and the statement goes on; then the lock is held, as
-# a native one would be. A sequence tells, whatever becomes of the statement.
+# A cancel at the moment of the grant: the call returns the lock, or holds nothing. The
+# cancel may also end the statement after zk_lock() has returned. Then the lock is held,
+# as a native lock would be. A sequence counts the calls that returned.
 $holder = session($there);
 $here->safe_psql('postgres', "CREATE SEQUENCE granted; SELECT nextval('granted')");
 my %outcomes = (granted => 0, late => 0, canceled => 0, wrong => 0);
-my $canceler = session($here);
+my $observer = session($here);
 my $count = 'SELECT last_value FROM granted';
 for my $round (1 .. 40)
 {
 	$holder->query_ok("SELECT zk_lock('x')");
-	my $before = $canceler->query_ok($count);
+	my $before = $observer->query_ok($count);
 	$s->query_async("SELECT zk_lock('x') > 0 AND nextval('granted') > 0");
 	wait_zk_children($zkc, $lock, 2);
-	# Sooner and later, to meet the grant in all places.
+	# A varying delay, for cancels at each moment of the grant.
 	my $delay = ($round % 10) * 0.001;
 	$holder->query_async("SELECT zk_unlock('x')");
-	$canceler->query_async(
+	$observer->query_async(
 		"SELECT pg_cancel_backend(@{[ $s->pid ]}) FROM pg_sleep($delay)");
-	$_->wait_result for $holder, $canceler;
+	$_->wait_result for $holder, $observer;
 	my $answer = $s->wait_result;
-	my $question = "SELECT count(*) FROM zk_held_locks WHERE name = 'x'";
-	my $held = $s->query($question);
+	my $holds = "SELECT count(*) FROM zk_held_locks WHERE name = 'x'";
+	my $held = $s->query($holds);
 
-	# The cancel came after the grant, and met the question.
-	$held = $s->query($question) if $s->sqlstate eq '57014';
-	my $granted = $canceler->query_ok($count) - $before;
+	# The cancel arrived after the grant, and ended the query.
+	$held = $s->query($holds) if $s->sqlstate eq '57014';
+	my $granted = $observer->query_ok($count) - $before;
 	my $outcome =
 	    $held ne $granted ? 'wrong'
 	  : $answer eq 't' && $granted ? 'granted'
@@ -356,22 +356,22 @@ for my $round (1 .. 40)
 }
 note(join ', ', map { "$_ $outcomes{$_}" } sort keys %outcomes);
 is($outcomes{wrong}, 0,
-	'a cancel that meets the grant leaves the lock or nothing');
+	'after a cancel at the moment of the grant the session has the lock, or holds nothing');
 nothing_left($zkc, 'no node is left');
 
-# A cancel between request and answer, wherever it strikes.
+# A cancel at any moment between request and answer.
 for my $round (1 .. 40)
 {
 	$s->query_async(
 		"SELECT zk_lock('x'), zk_unlock('x') FROM generate_series(1, 100)");
-	$canceler->query('SELECT pg_cancel_backend(' . $s->pid . ')');
+	$observer->query('SELECT pg_cancel_backend(' . $s->pid . ')');
 	$s->wait_result;
 	$s->query('SELECT zk_unlock_all()');
 	$s->query('SELECT zk_unlock_all()') unless $s->ok;
 }
 nothing_left($zkc, 'a cancel between request and answer leaves no node');
-is($holder->query("SELECT zk_try_lock('x')"), 't', 'and the lock is free');
+is($holder->query("SELECT zk_try_lock('x')"), 't', 'the lock is free after the cancelled calls');
 
-$_->quit for $s, $holder, $canceler;
+$_->quit for $s, $holder, $observer;
 $_->stop for $here, $there;
 done_testing();

@@ -1,6 +1,6 @@
-# Sessions of one server meet in PostgreSQL's lock manager before any of them
-# asks the ensemble: what that shows, what it finds, and that exclusion does not
-# depend on it.
+# Local locks: sessions of one server wait for each other in PostgreSQL's lock manager
+# before they send requests to the ensemble. PostgreSQL shows these waits and detects
+# their deadlocks. Exclusion does not depend on local locks.
 
 use strict;
 use warnings;
@@ -24,7 +24,7 @@ my $lock = '/zklock/locks/x';
 my @here = (session($here), session($here), session($here, dbname => 'other'));
 my @there = map { session($there) } 1 .. 3;
 
-# Nothing is left of a scenario, in the ensemble and on the servers.
+# Checks that a scenario leaves nothing in the ensemble and on the servers.
 sub all_is_clean
 {
 	my ($scenario) = @_;
@@ -38,7 +38,7 @@ sub all_is_clean
 	return;
 }
 
-# Who holds and waits for advisory locks on a server.
+# Returns the holders of advisory locks on a server, and the waiters.
 sub advisory
 {
 	my ($node) = @_;
@@ -49,7 +49,7 @@ sub advisory
 }
 
 
-# What shows on the server.
+# Waits in the views and the log of the server.
 my ($holder, $waiter, $reader) = @here;
 $holder->query_ok("SELECT zk_lock('x')");
 $waiter->query_async("SELECT zk_lock('x')");
@@ -61,12 +61,12 @@ is( advisory($here),
 		$holder->pid . '|ExclusiveLock|t',
 		$waiter->pid . '|ExclusiveLock|f',
 		$reader->pid . '|ShareLock|f'),
-	'holder and waiters of a server show in pg_locks, in their order');
+	'pg_locks shows holder and waiters of a server in their order');
 is( $here->safe_psql('postgres',
 		'SELECT DISTINCT database, objsubid FROM pg_locks '
 		  . "WHERE locktype = 'advisory'"),
 	'0|23115',
-	'as advisory locks of no database, apart from those of applications');
+	'local locks are advisory locks of no database, distinct from those of applications');
 my ($holder_pid, $waiter_pid) = ($holder->pid, $waiter->pid);
 is( $here->safe_psql(
 		'postgres', "SELECT pg_blocking_pids($waiter_pid)"),
@@ -75,7 +75,7 @@ is( $here->safe_psql(
 is( $here->safe_psql(
 		'postgres', 'SELECT pg_blocking_pids(' . $reader->pid . ')'),
 	"{$holder_pid,$waiter_pid}",
-	'and the writer in front');
+	'pg_blocking_pids() names the waiting writer before a reader');
 is( $here->safe_psql(
 		'postgres',
 		"SELECT wait_event_type, wait_event FROM pg_stat_activity "
@@ -86,17 +86,17 @@ wait_for_log($here,
 	qr/process $waiter_pid still waiting for ExclusiveLock on advisory lock/);
 pass('log_lock_waits logs the wait');
 is(scalar(wait_zk_children($zkc, $lock, 1)),
-	1, 'the ensemble sees only the holder');
+	1, 'only the holder has a node in the ensemble');
 $holder->query_ok("SELECT zk_unlock('x')");
-like($waiter->wait_result, qr/^\d+$/, 'first come, first served');
-ok(!$reader->finished, 'the reader is behind the writer');
+like($waiter->wait_result, qr/^\d+$/, 'the first waiter is granted the lock');
+ok(!$reader->finished, 'the reader waits behind the writer');
 $waiter->query_ok("SELECT zk_unlock('x')");
-like($reader->wait_result, qr/^\d+$/, 'and has it at last');
+like($reader->wait_result, qr/^\d+$/, 'the reader is granted the lock after the writer');
 $reader->query_ok("SELECT zk_unlock_shared('x')");
 all_is_clean('one server');
 
 
-# Two servers, three waiters on each: one of each waits in the ensemble.
+# Two servers, with three waiters each: one waiter of each server waits in the ensemble.
 my $node = foreign_node($zkc, $lock, 'WRIT');
 my @waiting;
 for my $i (0 .. 2)
@@ -114,126 +114,127 @@ $zkc->delete($node);
 my $served = 0;
 while (@waiting)
 {
-	wait_until('the next one', sub { grep { $_->finished } @waiting });
-	my @got = grep { $_->finished } @waiting;
-	is(scalar(@got), 1, 'one gets it');
+	wait_until('the next grant', sub { grep { $_->finished } @waiting });
+	my @granted = grep { $_->finished } @waiting;
+	is(scalar(@granted), 1, 'one waiter at a time is granted the lock');
 	cmp_ok(scalar($zkc->children($lock)), '<=', 3,
-		'the queue stays as short');
-	@waiting = grep { $_ != $got[0] } @waiting;
-	$got[0]->wait_result;
-	$got[0]->query_ok("SELECT zk_unlock('x')");
+		'the queue has no more than three nodes');
+	@waiting = grep { $_ != $granted[0] } @waiting;
+	$granted[0]->wait_result;
+	$granted[0]->query_ok("SELECT zk_unlock('x')");
 	$served++;
 }
-is($served, 6, 'all are served');
+is($served, 6, 'all six waiters are granted the lock');
 all_is_clean('two servers');
 
-# Sharers do not wait for each other there.
+# Sharers do not wait for each other locally.
 $_->query_ok("SELECT zk_lock_shared('x')") for @here, @there;
 is(scalar($zkc->children($lock)), 6, 'each sharer has a node of its own');
 is(advisory($here),
 	join("\n",
 		map { "$_|ShareLock|t" } sort { $a <=> $b } map { $_->pid } @here),
-	'and a shared lock on its server');
+	'each sharer has a shared local lock on its server');
 $_->query_ok("SELECT zk_unlock_shared('x')") for @here, @there;
 all_is_clean('sharers');
 
 
-# Ends of a wait for a session of the own server.
+# The end of a wait for a session of the same server.
 $holder->query_ok("SELECT zk_lock('x')");
 $waiter->query_ok("SET lock_timeout = '100ms'");
 $waiter->query("SELECT zk_lock('x')");
-is($waiter->sqlstate, '55P03', 'lock_timeout ends a wait for the own server');
+is($waiter->sqlstate, '55P03', 'lock_timeout ends a wait for the same server');
 is($waiter->query("SELECT zk_try_lock('x', interval '10 ms')"),
-	'f', 'a limit that is shorter is no error');
+	'f', 'a timed attempt shorter than lock_timeout returns false');
 $waiter->query("SELECT zk_try_lock('x', interval '1 h')");
-is($waiter->sqlstate, '55P03', 'lock_timeout ends a longer limit');
-is($waiter->query('SHOW lock_timeout'), '100ms', 'the setting is as it was');
+is($waiter->sqlstate, '55P03', 'lock_timeout ends a longer timed attempt with an error');
+is($waiter->query('SHOW lock_timeout'), '100ms', 'the attempts do not change lock_timeout');
 $waiter->query_ok("RESET lock_timeout; SET statement_timeout = '100ms'");
 $waiter->query("SELECT zk_try_lock('x', interval '1 h')");
-is($waiter->sqlstate, '57014', 'statement_timeout ends it');
+is($waiter->sqlstate, '57014', 'statement_timeout ends a timed attempt with an error');
 $waiter->query_ok('RESET statement_timeout');
 $waiter->query_async("SELECT zk_try_lock('x', interval '1 h')");
 wait_blocked($waiter);
 $waiter->cancel;
 $waiter->wait_result;
-is($waiter->sqlstate, '57014', 'and so does a cancel');
-is($waiter->query('SHOW lock_timeout'), '0', 'no setting is left changed');
+is($waiter->sqlstate, '57014', 'a cancel ends a timed attempt with an error');
+is($waiter->query('SHOW lock_timeout'), '0', 'the errors do not change lock_timeout');
 $waiter->query_ok('BEGIN; CREATE TEMP TABLE seen (n integer)');
 $waiter->query_ok('INSERT INTO seen VALUES (1)');
 is($waiter->query("SELECT zk_try_xact_lock('x', interval '10 ms')"),
-	'f', 'a try that waits in vain in a transaction');
-is($waiter->query('SELECT n FROM seen'), '1', 'does it no harm');
+	'f', 'a timed attempt in a transaction returns false');
+is($waiter->query('SELECT n FROM seen'), '1', 'the transaction continues after that');
 $waiter->query_ok('COMMIT');
 $waiter->query_async("SELECT zk_try_lock('x', interval '1 h')");
 wait_blocked($waiter);
 $holder->query_ok("SELECT zk_unlock('x')");
-is($waiter->wait_result, 't', 'one that waits long enough gets the lock');
+is($waiter->wait_result, 't', 'a timed attempt is granted a lock that is released in time');
 $waiter->query_ok("SELECT zk_unlock('x')");
 all_is_clean('ends of a wait');
 
 
-# Deadlocks on one server. Runs both, in this order, and returns the SQLSTATEs.
-sub meet
+# Deadlocks on one server. Runs both statements, in this order, and returns their
+# SQLSTATEs, the victim's first, and the victim's error.
+sub run_deadlock
 {
 	my ($first, $first_sql, $second, $second_sql) = @_;
 	$first->query_async($first_sql);
 	wait_blocked($first);
 	$second->query_async($second_sql);
 	wait_until('a victim', sub { $first->finished || $second->finished });
-	my ($victim, $other) =
+	my ($victim, $survivor) =
 	  $first->finished ? ($first, $second) : ($second, $first);
 	$victim->wait_result;
 
-	# The victim's end lets the other one go on: that may be seen first.
+	# The error of the victim unblocks the other session, whose end may be seen first.
 	if ($victim->ok)
 	{
-		($victim, $other) = ($other, $victim);
+		($victim, $survivor) = ($survivor, $victim);
 		$victim->wait_result;
 	}
 	my $state = $victim->sqlstate;
 	my $detail = $victim->error;
 	$victim->query('ROLLBACK');
 	$victim->query('SELECT zk_unlock_all(), pg_advisory_unlock_all()');
-	$other->wait_result if $other->is_busy;
-	my @states = ($state, $other->sqlstate);
-	$other->query('ROLLBACK');
-	$other->query('SELECT zk_unlock_all(), pg_advisory_unlock_all()');
+	$survivor->wait_result if $survivor->is_busy;
+	my @states = ($state, $survivor->sqlstate);
+	$survivor->query('ROLLBACK');
+	$survivor->query('SELECT zk_unlock_all(), pg_advisory_unlock_all()');
 	return (join(' ', @states), $detail);
 }
 
 $here->safe_psql('postgres', 'CREATE TABLE t AS SELECT 1 AS n');
 $holder->query_ok("BEGIN; UPDATE t SET n = n + 1");
 $waiter->query_ok("BEGIN; SELECT zk_xact_lock('x')");
-my ($states, $detail) = meet($holder, "SELECT zk_xact_lock('x')", $waiter,
+my ($states, $detail) = run_deadlock($holder, "SELECT zk_xact_lock('x')", $waiter,
 	'UPDATE t SET n = n + 1');
 is($states, '40P01 00000',
 	'a deadlock of a row lock and a zk lock has one victim');
 like($detail, qr/DETAIL:.*waits for \w+Lock on advisory lock/s,
-	'and the cycle is in the error');
+	'the error contains the cycle');
 all_is_clean('deadlock with a row lock');
 
 $holder->query_ok("BEGIN; SELECT zk_xact_lock('x')");
 $waiter->query_ok("SELECT zk_lock('y')");
-($states) = meet($holder, "SELECT zk_xact_lock('y')", $waiter,
+($states) = run_deadlock($holder, "SELECT zk_xact_lock('y')", $waiter,
 	"SELECT zk_lock_shared('x')");
-is($states, '40P01 00000', 'so has one of two zk locks');
+is($states, '40P01 00000', 'a deadlock of two zk locks has one victim');
 all_is_clean('deadlock of two zk locks');
 
 $holder->query_ok("SELECT zk_lock_shared('x')");
 $waiter->query_ok("SELECT zk_lock_shared('x')");
 ($states) =
-  meet($holder, "SELECT zk_lock('x')", $waiter, "SELECT zk_lock('x')");
-is($states, '40P01 00000', 'so have two upgrades');
+  run_deadlock($holder, "SELECT zk_lock('x')", $waiter, "SELECT zk_lock('x')");
+is($states, '40P01 00000', 'a deadlock of two upgrades has one victim');
 all_is_clean('deadlock of two upgrades');
 
 $holder->query_ok("SELECT pg_advisory_lock(1)");
 $waiter->query_ok("SELECT zk_lock('x')");
-($states) = meet($holder, "SELECT zk_try_lock('x', interval '1 h')",
+($states) = run_deadlock($holder, "SELECT zk_try_lock('x', interval '1 h')",
 	$waiter, 'SELECT pg_try_advisory_lock(2), pg_advisory_lock(1)');
-is($states, '40P01 00000', 'so has a try that waits');
+is($states, '40P01 00000', 'a deadlock with a timed attempt has one victim');
 all_is_clean('deadlock with a native lock');
 
-# Who waits has a snapshot that CREATE INDEX CONCURRENTLY waits for.
+# The waiter has a snapshot that CREATE INDEX CONCURRENTLY waits for.
 $holder->query_ok("SELECT zk_lock('x')");
 $waiter->query_async("SELECT zk_lock('x')");
 wait_blocked($waiter);
@@ -248,49 +249,49 @@ $waiter->query_ok('SELECT zk_unlock_all()');
 all_is_clean('CREATE INDEX CONCURRENTLY');
 
 
-# The local lock may be removed: the ensemble is the authority.
+# Without its local lock a holder still excludes others through the ensemble.
 $holder->query_ok("SELECT zk_lock('x'), zk_lock_shared('y')");
-my (undef, $said) = $holder->query('SELECT pg_advisory_unlock_all()');
-is($said, '', 'pg_advisory_unlock_all() is silent');
-is(advisory($here), '', 'and takes away the locks of the server');
+my (undef, $message) = $holder->query('SELECT pg_advisory_unlock_all()');
+is($message, '', 'pg_advisory_unlock_all() gives no message');
+is(advisory($here), '', 'pg_advisory_unlock_all() removes the local locks');
 is($waiter->query("SELECT zk_try_lock('x')"),
-	'f', 'the same server is excluded still');
+	'f', 'an exclusive attempt on the same server is refused');
 is($waiter->query("SELECT zk_try_lock_shared('x')"),
-	'f', 'from sharing as well');
+	'f', 'a shared attempt on the same server is refused');
 is($waiter->query("SELECT zk_try_lock_shared('y')"),
-	't', 'what is shared can be shared');
+	't', 'a shared lock can be shared');
 is($there[0]->query("SELECT zk_try_lock('x')"),
-	'f', 'another server is excluded still');
+	'f', 'an exclusive attempt on another server is refused');
 is($there[0]->query("SELECT zk_try_lock('y')"),
-	'f', 'also from what is shared');
+	'f', 'an exclusive attempt at the shared lock is refused');
 is($holder->query("SELECT zk_try_lock('x')"),
-	't', 'the holder can take it again');
+	't', 'the holder can acquire its lock again');
 $waiter->query_async("SELECT zk_lock('x')");
 wait_blocked($waiter);
-(undef, $said) = $holder->query("SELECT zk_unlock('x'), zk_unlock('x')");
-is($said, '', 'and unlock it without a word');
-like($waiter->wait_result, qr/^\d+$/, 'the next one gets it then');
-(undef, $said) = $holder->query("SELECT zk_unlock_shared('y')");
-is($said, '', 'a shared one likewise');
+(undef, $message) = $holder->query("SELECT zk_unlock('x'), zk_unlock('x')");
+is($message, '', 'the holder can unlock it without a message');
+like($waiter->wait_result, qr/^\d+$/, 'the waiter is granted the released lock');
+(undef, $message) = $holder->query("SELECT zk_unlock_shared('y')");
+is($message, '', 'the holder can unlock the shared lock without a message');
 $waiter->query_ok('SELECT zk_unlock_all()');
 all_is_clean('pg_advisory_unlock_all()');
 
-# A waiter behind a holder whose local lock was removed queues in the
-# ensemble, and the next one behind that on the server.
+# Behind a holder without its local lock the first waiter queues in the ensemble, and
+# the second waiter behind the first one on the server.
 $holder->query_ok("SELECT zk_lock('x'), pg_advisory_unlock_all()");
 $waiter->query_async("SELECT zk_lock('x')");
 wait_zk_children($zkc, $lock, 2);
 $reader->query_async("SELECT zk_lock_shared('x')");
 wait_blocked($reader);
-is(scalar(wait_zk_children($zkc, $lock, 2)), 2, 'the order is kept');
+is(scalar(wait_zk_children($zkc, $lock, 2)), 2, 'one waiter queues in the ensemble');
 $holder->query_ok("SELECT zk_unlock('x')");
-like($waiter->wait_result, qr/^\d+$/, 'the writer first');
+like($waiter->wait_result, qr/^\d+$/, 'the writer, which came first, is granted the lock');
 $waiter->query_ok("SELECT zk_unlock('x')");
-like($reader->wait_result, qr/^\d+$/, 'the reader next');
+like($reader->wait_result, qr/^\d+$/, 'the reader is granted the lock after the writer');
 $reader->query_ok("SELECT zk_unlock_shared('x')");
 all_is_clean('queue behind pg_advisory_unlock_all()');
 
-# Native advisory locks are another matter.
+# Native advisory locks are independent.
 $holder->query_ok("SELECT zk_lock(7::bigint), zk_lock(7, 8)");
 is( $waiter->query(
 		'SELECT pg_try_advisory_lock(7), pg_try_advisory_lock(7, 8)'),

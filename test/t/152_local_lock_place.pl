@@ -1,5 +1,5 @@
-# Locks of one name in different places are different locks, and sessions of one
-# server that lock in different places do not wait for each other locally.
+# Locks of the same name below different roots, or in different ensembles, are different
+# locks. Sessions of one server that hold them do not wait for each other locally.
 
 use strict;
 use warnings;
@@ -18,11 +18,11 @@ my $ensemble = $zk->connect_string;
 
 my $holder = session($node);
 $holder->query_ok("SELECT zk_lock('x')");
-works(session($node), "SELECT zk_try_lock('x')", 'f', 'a lock in one place');
+works(session($node), "SELECT zk_try_lock('x')", 'f', 'the held lock is refused to another session');
 
 my $s = session($node);
 $s->query_ok("SET zklock.root = '/other'");
-works($s, "SELECT zk_try_lock('x')", 't', 'the lock of that name below another root is free');
+works($s, "SELECT zk_try_lock('x')", 't', 'the lock of the same name below another root is free');
 
 $s = session($node);
 $s->query_ok("SET zklock.connect_string = '$ensemble/elsewhere'");
@@ -33,11 +33,11 @@ $node->safe_psql('postgres', 'CREATE ROLE before_renaming SUPERUSER LOGIN');
 $s = session($node);
 $s->query_ok('SET SESSION AUTHORIZATION before_renaming');
 $s->query_ok("SELECT zk_lock('y')");
-works($s, "SELECT usename FROM zk_locks WHERE name = 'y'", 'before_renaming', 'a node names its role');
+works($s, "SELECT usename FROM zk_locks WHERE name = 'y'", 'before_renaming', 'the node of a lock contains the role');
 $s->query_ok("SELECT zk_unlock('y')");
 $node->safe_psql('postgres', 'ALTER ROLE before_renaming RENAME TO after_renaming');
 $s->query_ok("SELECT zk_lock('y')");
 works($s, "SELECT usename FROM zk_locks WHERE name = 'y'", 'after_renaming',
-	'the next one names it as it is called then');
+	'after a rename the next node contains the new name of the role');
 
 done_testing();

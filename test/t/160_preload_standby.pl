@@ -1,5 +1,5 @@
-# The extension preloaded or not, on a hot standby, in databases of other
-# encodings, dropped and made again; and what a backend costs.
+# The extension preloaded or not, on a hot standby, in databases of other encodings,
+# dropped and created again; and the threads of a backend.
 
 use strict;
 use warnings;
@@ -23,7 +23,7 @@ my $plain = zklock_node('plain', zk => $zk);
 my $lock = '/zklock/locks/x';
 my $t = session($plain);
 
-# Signal masks of the threads of a process, its first one left out.
+# Returns the signal masks of the threads of a process, without its main thread.
 sub thread_masks
 {
 	my ($pid) = @_;
@@ -41,7 +41,7 @@ sub postmaster
 
 # Preloaded or not.
 is($primary->safe_psql('postgres', 'SHOW zklock.root'),
-	'/zklock', 'preloaded, the settings are there from the beginning');
+	'/zklock', 'with a preloaded library the settings exist from the start');
 for my $node ($primary, $plain)
 {
 	my $how = $node == $primary ? 'preloaded' : 'not preloaded';
@@ -56,9 +56,9 @@ for my $node ($primary, $plain)
 			'SELECT state, session_id, locks, '
 			  . '(SELECT count(*) FROM zk_held_locks) FROM zk_session()'),
 		'closed||0|0',
-		"$how: to look does not connect");
+		"$how: reading functions do not connect");
 	$s->query("SELECT zk_lock('')");
-	is(scalar(thread_masks($s->pid)), 0, "$how: nor does a bad name");
+	is(scalar(thread_masks($s->pid)), 0, "$how: an invalid name does not connect");
 
 	$s->query_ok("SELECT zk_lock('x')");
 	is($other->query("SELECT zk_try_lock('x')"),
@@ -66,51 +66,51 @@ for my $node ($primary, $plain)
 	my @masks = thread_masks($s->pid);
 	cmp_ok(scalar(@masks), '>', 0, "$how: a backend with locks has threads");
 
-	# All but SIGKILL, SIGSTOP and the two that the C library keeps.
+	# All signals but SIGKILL, SIGSTOP and the two that the C library reserves.
 	is_deeply([ grep { $_ ne 'fffffffe7ffbfeff' } @masks ],
-		[], "$how: with all signals blocked");
+		[], "$how: the threads block all signals");
 	my $own = read_file('/proc/' . $s->pid . '/status');
 	isnt($own =~ /^SigBlk:\s*([0-9a-f]+)$/m ? $1 : '',
-		'fffffffe7ffbfeff', "$how: not so the backend itself");
+		'fffffffe7ffbfeff', "$how: the backend itself does not");
 	is(scalar(thread_masks(postmaster($node))),
 		0, "$how: the postmaster has no thread");
 	$s->query_ok("SELECT zk_unlock('x')");
 	is($other->query("SELECT zk_try_xact_lock('x', interval '1 min')"),
-		't', "$how: and is released");
+		't', "$how: the lock is released");
 	$s->quit;
 	nothing_left($zkc, "$how: no node is left");
 }
 
-# Loaded in a session before or after the settings are made.
+# The library is loaded in a session after its settings are set.
 my $s = session($plain);
 $s->query_ok("SET zklock.root = '/elsewhere'");
 $s->query_ok("SELECT zk_lock('x')");
 is( join(' ', $zkc->children('/elsewhere/locks')),
-	'x', 'a setting made before the library is loaded counts');
+	'x', 'a setting that was set before the library is loaded is used');
 my $p = session($primary);
 is($p->query("SELECT zk_try_xact_lock('x')"),
-	't', 'below another root there are other locks');
+	't', 'the lock of the same name below another root is free');
 is($t->query("SELECT zk_try_xact_lock('x', interval '1 min')"),
-	't', 'also for sessions of the same server');
+	't', 'the lock below another root is free for a session of the same server');
 $p->quit;
 $s->quit;
-nothing_left($zkc, 'no node is left there', root => '/elsewhere');
+nothing_left($zkc, 'no node is left below the other root', root => '/elsewhere');
 
-# Whom it lets in.
+# Privileges.
 $plain->safe_psql('postgres', 'CREATE ROLE ordinary LOGIN');
 $s = session($plain, user => 'ordinary');
 like($s->query("SELECT zk_lock('x')"),
-	qr/^\d+$/, 'an ordinary role can take a lock');
-is($s->query("SELECT zk_unlock('x')"), 't', 'and release it');
+	qr/^\d+$/, 'an ordinary role can acquire a lock');
+is($s->query("SELECT zk_unlock('x')"), 't', 'an ordinary role can release a lock');
 for my $setting (qw(zklock.root zklock.connect_string zklock.commit_check))
 {
 	$s->query("SET $setting = '/x'");
-	is($s->sqlstate, '42501', "but not set $setting");
+	is($s->sqlstate, '42501', "an ordinary role cannot set $setting");
 }
 $s->quit;
 nothing_left($zkc, 'ordinary role: no node is left');
 
-# A parallel plan, and a child of the backend.
+# A parallel plan, and a child process of the backend.
 $s = session($plain);
 $s->query_ok(<<'SQL');
 SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0;
@@ -121,13 +121,13 @@ SQL
 is( $s->query(
 		"SELECT zk_lock('x') > 0, count(*) FROM many WHERE n > 5 "
 		  . 'GROUP BY zk_lock(\'x\') > 0'),
-	't|9995', 'a lock can be taken in a query with a parallel part');
+	't|9995', 'a lock can be acquired in a query with a parallel part');
 is($s->query('SELECT count(*) FROM many WHERE n > 5'),
-	'9995', 'and parallel workers come and go while it is held');
-is($t->query("SELECT zk_try_lock('x')"), 'f', 'which they do not release');
+	'9995', 'parallel workers run while a lock is held');
+is($t->query("SELECT zk_try_lock('x')"), 'f', 'the end of a parallel worker does not release the lock');
 
-# What a program that the backend starts has open besides PostgreSQL's own files: kinds of
-# descriptors, without their numbers.
+# Returns the open descriptors of a program that the backend starts, without
+# PostgreSQL's own files: their kinds, without numbers.
 sub inherited
 {
 	my ($backend) = @_;
@@ -139,7 +139,7 @@ sub inherited
 my $without = session($plain);
 is(inherited($s), inherited($without),
 	'a program that the backend starts inherits no descriptor of its ZooKeeper session');
-is($t->query("SELECT zk_try_lock('x')"), 'f', 'and its end releases nothing');
+is($t->query("SELECT zk_try_lock('x')"), 'f', 'the end of the program releases no lock');
 $_->quit for $s, $without;
 nothing_left($zkc, 'parallel query: no node is left');
 
@@ -152,14 +152,14 @@ for my $level ('READ COMMITTED', 'REPEATABLE READ',
 	$s->query_ok("BEGIN ISOLATION LEVEL $level, READ ONLY");
 	$s->query_ok("SELECT zk_xact_lock('x'), zk_lock('y')");
 	is($t->query("SELECT zk_try_lock('x')"),
-		'f', "$level READ ONLY: a lock can be taken");
+		'f', "$level READ ONLY: a lock can be acquired");
 	$s->query_ok("SAVEPOINT a; SELECT zk_xact_lock('z'); ROLLBACK TO a");
 	is($t->query("SELECT zk_try_xact_lock('z', interval '1 min')"),
-		't', "$level READ ONLY: and rolled back");
+		't', "$level READ ONLY: ROLLBACK TO releases a lock");
 	$s->query_ok("SELECT zk_unlock('y'); COMMIT");
-	is($s->sqlstate, '00000', "$level READ ONLY: it commits");
+	is($s->sqlstate, '00000', "$level READ ONLY: the transaction commits");
 	is($t->query("SELECT zk_try_xact_lock('x', interval '1 min')"),
-		't', "$level READ ONLY: and releases");
+		't', "$level READ ONLY: COMMIT releases a lock");
 }
 $s->quit;
 nothing_left($zkc, 'READ ONLY: no node is left');
@@ -173,22 +173,22 @@ $standby->start;
 $primary->wait_for_catchup($standby);
 
 $s = session($standby);
-is($s->query('SELECT pg_is_in_recovery()'), 't', 'on a hot standby');
+is($s->query('SELECT pg_is_in_recovery()'), 't', 'the server is a hot standby');
 my $token = $s->query("SELECT zk_lock('x')");
-like($token, qr/^\d+$/, 'a lock can be taken');
+like($token, qr/^\d+$/, 'a session of a hot standby can acquire a lock');
 $p = session($primary);
-is($p->query("SELECT zk_try_lock('x')"), 'f', 'which excludes the primary');
-is($t->query("SELECT zk_try_lock('x')"), 'f', 'and other servers');
+is($p->query("SELECT zk_try_lock('x')"), 'f', 'the lock excludes the primary');
+is($t->query("SELECT zk_try_lock('x')"), 'f', 'the lock excludes other servers');
 $s->query_ok("BEGIN; SELECT zk_xact_lock_shared('y')");
-is($p->query("SELECT zk_try_lock_shared('y')"), 't', 'and shared ones');
-is($p->query("SELECT zk_try_lock('y')"), 'f', 'as everywhere');
+is($p->query("SELECT zk_try_lock_shared('y')"), 't', 'the primary shares a shared lock of the standby');
+is($p->query("SELECT zk_try_lock('y')"), 'f', 'a shared lock of the standby excludes writers of the primary');
 $p->query_ok("SELECT zk_unlock_shared('y')");
 $s->query_ok('COMMIT');
 is($p->query("SELECT zk_try_xact_lock('y', interval '1 min')"),
-	't', 'the end of a transaction releases there, too');
+	't', 'COMMIT on the standby releases the lock');
 $s->query_ok("BEGIN; SAVEPOINT a; SELECT zk_xact_lock('z'); ROLLBACK TO a");
 is($p->query("SELECT zk_try_xact_lock('z', interval '1 min')"),
-	't', 'and a rollback to a savepoint');
+	't', 'ROLLBACK TO on the standby releases the lock');
 $s->query_ok('COMMIT');
 my $local = session($standby);
 $local->query_async("SELECT zk_try_lock('x', interval '1 h')");
@@ -198,22 +198,22 @@ wait_zk_children($zkc, $lock, 2);
 is( $standby->safe_psql(
 		'postgres', 'SELECT pg_blocking_pids(' . $local->pid . ')'),
 	'{' . $s->pid . '}',
-	'waiters of the standby wait there');
+	'a waiter on the standby waits locally');
 
 $standby->promote;
 is($s->query("SELECT pg_is_in_recovery(), zk_lock_token('x')"),
 	"f|$token", 'a lock survives the promotion of its server');
-ok(!$t->finished && !$local->finished, 'and goes on to exclude');
+ok(!$t->finished && !$local->finished, 'the lock excludes others after the promotion');
 $s->query_ok("SELECT zk_unlock('x')");
-like($t->wait_result, qr/^\d+$/, 'until it is released');
+like($t->wait_result, qr/^\d+$/, 'a waiter is granted the lock after its release');
 $t->query_ok("SELECT zk_unlock('x')");
-is($local->wait_result, 't', 'to each in turn');
+is($local->wait_result, 't', 'the second waiter is granted the lock after the first');
 $_->quit for $s, $local, $p;
 nothing_left($zkc, 'hot standby: no node is left');
 $standby->stop;
 
 
-# Encodings. ü is one byte here and two there.
+# Encodings. ü has one byte in some of them and two in others.
 my %encodings = (
 	LATIN1 => "SET client_encoding = 'UTF8'",
 	LATIN9 => "SET client_encoding = 'UTF8'",
@@ -233,22 +233,22 @@ for my $encoding (sort keys %encodings)
 	$s->query_ok($encodings{$encoding});
 	$s->query_ok("SELECT zk_lock('$name')");
 	is(join(' ', map { m{^/zklock/locks/([^/]+)} } lock_nodes($zkc)),
-		'%C3%BC', "$encoding: the name of a lock is that in UTF-8");
+		'%C3%BC', "$encoding: the znode name of a lock is in UTF-8");
 	is($t->query("SELECT zk_try_lock('$name')"),
 		'f', "$encoding: the same name is the same lock");
 	$p = session($primary);
 	$p->query_ok("SET client_encoding = 'UTF8'");
 	is($p->query("SELECT zk_try_lock('$name')"),
-		'f', "$encoding: on another server as well");
+		'f', "$encoding: the same name is the same lock on another server");
 	is($s->query('SELECT name FROM zk_held_locks'),
-		$name, "$encoding: it is shown as it was given");
+		$name, "$encoding: zk_held_locks shows the name as it was given");
 	$p->quit;
 	$s->quit;
 	nothing_left($zkc, "$encoding: no node is left");
 }
 $s = session($plain, dbname => 'sql_ascii');
 $s->query("SELECT zk_lock(E'\\xff')");
-is($s->sqlstate, '22021', 'SQL_ASCII: bytes that are no UTF-8 are no name');
+is($s->sqlstate, '22021', 'SQL_ASCII: bytes that are not UTF-8 are refused as a name');
 $s->quit;
 nothing_left($zkc, 'bad encoding: no node is left');
 
@@ -258,29 +258,29 @@ $s = session($plain);
 $s->query_ok("SELECT zk_lock('x'); BEGIN; SELECT zk_xact_lock('y')");
 $plain->safe_psql('postgres', 'DROP EXTENSION zklock');
 $s->query('COMMIT');
-is($s->sqlstate, '00000', 'a transaction ends well without the extension');
+is($s->sqlstate, '00000', 'a transaction commits without the extension');
 $p = session($primary);
 is($p->query("SELECT zk_try_xact_lock('y', interval '1 min')"),
-	't', 'and releases its locks');
+	't', 'a commit without the extension releases transaction-level locks');
 is($p->query("SELECT zk_try_lock('x')"),
 	'f', 'a session-level lock outlives DROP EXTENSION');
 $plain->safe_psql('postgres', 'CREATE EXTENSION zklock');
 is($s->query("SELECT zk_unlock('x')"),
-	't', 'and can be released when the extension is back');
+	't', 'the session-level lock can be released after CREATE EXTENSION');
 is($p->query("SELECT zk_try_xact_lock('x', interval '1 min')"),
-	't', 'for others');
+	't', 'the released lock is free for another server');
 $s->query_ok("SELECT zk_lock('x')");
 $plain->safe_psql('postgres', 'DROP EXTENSION zklock');
 $s->query_ok('DISCARD ALL');
 is($p->query("SELECT zk_try_xact_lock('x', interval '1 min')"),
-	't', 'DISCARD ALL releases without the extension');
+	't', 'DISCARD ALL releases locks without the extension');
 $s->quit;
 $p->quit;
 $plain->safe_psql('postgres', 'CREATE SCHEMA s');
 $plain->safe_psql('postgres', 'CREATE EXTENSION zklock SCHEMA s');
 is($t->query("SELECT s.zk_try_lock('x', '1 min'), s.zk_unlock('x')"),
-	't|t', 'it can live in any schema');
-is($t->query('SELECT count(*) FROM s.zk_held_locks'), '0', 'with its views');
+	't|t', 'the functions can be in any schema');
+is($t->query('SELECT count(*) FROM s.zk_held_locks'), '0', 'the views can be in any schema');
 nothing_left($zkc, 'DROP EXTENSION: no node is left');
 
 $t->quit;
