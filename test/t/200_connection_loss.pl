@@ -1,5 +1,5 @@
-# Outages shorter than the session timeout cost nothing but time; longer ones
-# cost a waiter its place in the queue and nothing else.
+# Outages shorter than the session timeout only cost time. After a longer outage a
+# waiter is queued again, at the end of the queue.
 
 use strict;
 use warnings;
@@ -15,20 +15,20 @@ use ZkLock::ZkServer;
 
 my $zk = ZkLock::ZkServer->start(tick_time => 500);
 my $zkc = ZkLock::ZkClient->new($zk->connect_string);
-my $way_a = ZkLock::Proxy->start(target => $zk);
-my $way_b = ZkLock::Proxy->start(target => $zk);
-my $node_a = zklock_node('a', proxy => $way_a, session_timeout => '10s');
-my $node_b = zklock_node('b', proxy => $way_b, session_timeout => '10s');
+my $proxy_a = ZkLock::Proxy->start(target => $zk);
+my $proxy_b = ZkLock::Proxy->start(target => $zk);
+my $node_a = zklock_node('a', proxy => $proxy_a, session_timeout => '10s');
+my $node_b = zklock_node('b', proxy => $proxy_b, session_timeout => '10s');
 $_->safe_psql('postgres', 'CREATE TABLE t (v text)') for $node_a, $node_b;
 
-# Drops the connections of a way and waits until somebody has come back on it.
+# Drops the connections of a proxy and waits until the clients have reconnected.
 sub blink
 {
-	my ($way) = @_;
-	my $count = $way->connections;
-	$way->cut;
-	wait_until('the clients to come back',
-		sub { $way->connections >= $count });
+	my ($proxy) = @_;
+	my $count = $proxy->connections;
+	$proxy->cut;
+	wait_until('the clients to reconnect',
+		sub { $proxy->connections >= $count });
 	return;
 }
 
@@ -43,7 +43,7 @@ sub connected_session
 	return $s;
 }
 
-# Idle, with a lock.
+# An idle holder.
 {
 	my $first = connected_session($node_a);
 	my $second = connected_session($node_b);
@@ -53,32 +53,32 @@ sub connected_session
 	$first->query_ok("INSERT INTO t VALUES ('idle')");
 	my @before = queue_of($zkc, 'idle');
 
-	$way_a->cut(refuse => 1);
+	$proxy_a->cut(refuse => 1);
 	wait_state($first, 'suspended');
 	works($first, 'SELECT name, state FROM zk_held_locks', 'idle|suspect',
-		'while the connection is away a hold is suspect');
+		'the state of a lock is suspect while the connection is down');
 	works($second, "SELECT zk_try_lock('idle')", 'f',
-		'nobody gets a lock whose holder is only disconnected');
-	$way_a->accept;
+		'an attempt is refused while the holder is disconnected');
+	$proxy_a->accept;
 	wait_state($first, 'connected');
-	is(zk_session_id($first), $id, 'a connection that comes back has its session');
+	is(zk_session_id($first), $id, 'a reconnect keeps the ZooKeeper session');
 	works($first, 'SELECT name, state FROM zk_held_locks', 'idle|held',
-		'a lock is held again when the connection is back');
+		'the state of a lock is held after the reconnect');
 	is_deeply([ queue_of($zkc, 'idle') ],
-		\@before, 'a short outage leaves the node of a lock alone');
-	blink($way_a);
+		\@before, 'a short outage keeps the node of a lock');
+	blink($proxy_a);
 	works($first, "SELECT zk_lock_token('idle')", $token,
-		'an outage leaves the token alone');
+		'an outage keeps the token of a lock');
 	works($first, 'COMMIT', '',
-		'a transaction that was disconnected for a while commits');
-	ok( wait_until('b to get it',
+		'a transaction commits after a short outage');
+	ok( wait_until('the grant to b',
 			sub { $second->query("SELECT zk_try_lock('idle')") eq 't' }),
-		'and its lock is free then');
+		'the lock is free after that commit');
 	$second->query_ok('SELECT zk_unlock_all()');
 	nothing_left($zkc, 'an outage of a holder leaves nothing behind');
 }
 
-# Waiting, with several cuts.
+# A waiter, with several cuts.
 {
 	my $first = connected_session($node_a);
 	my $second = connected_session($node_b);
@@ -86,61 +86,61 @@ sub connected_session
 	$second->query_async("SELECT zk_lock('queue')");
 	wait_zk_children($zkc, '/zklock/locks/queue', 2);
 	my @before = queue_of($zkc, 'queue');
-	blink($_) for $way_b, $way_b, $way_a, $way_b, $way_a;
+	blink($_) for $proxy_b, $proxy_b, $proxy_a, $proxy_b, $proxy_a;
 	is_deeply([ queue_of($zkc, 'queue') ],
-		\@before, 'a waiter keeps its place over any number of outages');
-	ok(!$second->finished, 'a waiter waits on while its connection comes and goes');
+		\@before, 'a waiter keeps its node over several short outages');
+	ok(!$second->finished, 'a waiter goes on waiting over several short outages');
 	$first->query_ok("SELECT zk_unlock('queue')");
 	like($second->wait_result, qr/^\d+$/,
-		'it gets the lock when the holder releases it');
+		'the waiter is granted the lock when the holder releases it');
 	$second->query_ok('SELECT zk_unlock_all()');
 
 	$first->query_ok("SELECT zk_lock('queue')");
 	$second->query_async("SELECT zk_lock('queue')");
 	wait_zk_children($zkc, '/zklock/locks/queue', 2);
-	$way_b->cut(refuse => 1);
+	$proxy_b->cut(refuse => 1);
 	$first->query_ok("SELECT zk_unlock('queue')");
 	wait_zk_children($zkc, '/zklock/locks/queue', 1);
-	$way_b->accept;
+	$proxy_b->accept;
 	like($second->wait_result, qr/^\d+$/,
-		'a release that happened during the outage is seen after it');
+		'a release during the outage is noticed after the reconnect');
 	$second->query_ok('SELECT zk_unlock_all()');
 	nothing_left($zkc, 'outages of waiters leave nothing behind');
 }
 
-# Waiting, with an outage that is longer than connect_timeout.
+# A waiter, with an outage longer than connect_timeout.
 {
 	my $first = connected_session($node_a);
 	my $second = connected_session($node_b);
-	my $clock = connected_session($node_b);
-	$first->query_ok("SELECT zk_lock('patience')");
+	my $caller = connected_session($node_b);
+	$first->query_ok("SELECT zk_lock('outage')");
 	$second->query_ok("SET zklock.connect_timeout = '200ms'");
 
-	# Its place in the queue is not enough: it must have heard who is before it.
+	# The waiter must have read the queue, not only created its node.
 	$second->query_ok("SET log_lock_waits = on; SET deadlock_timeout = '10ms'");
 	my $offset = -s $node_b->logfile;
-	$second->query_async("SELECT zk_lock('patience')");
-	wait_for_log($node_b, qr/still waiting for zk lock "patience"/, $offset);
-	$way_b->cut(refuse => 1);
-	wait_state($clock, 'suspended');
-	$clock->query_ok("SET zklock.connect_timeout = '1s'");
-	fails_with($clock, "SELECT zk_lock('other')", '08006',
+	$second->query_async("SELECT zk_lock('outage')");
+	wait_for_log($node_b, qr/still waiting for zk lock "outage"/, $offset);
+	$proxy_b->cut(refuse => 1);
+	wait_state($caller, 'suspended');
+	$caller->query_ok("SET zklock.connect_timeout = '1s'");
+	fails_with($caller, "SELECT zk_lock('other')", '08006',
 		'a call that needs an answer does not wait longer than connect_timeout',
 		like => qr/"other".*^.*DETAIL:  It did not come back within 1000 ms/ms);
 	ok(!$second->finished,
-		'a wait for another holder goes on when connect_timeout is over');
-	$way_b->accept;
-	wait_state($clock, 'connected');
-	works($clock, "SELECT zk_lock('other')", qr/^\d+$/,
+		'a wait for another holder goes on after connect_timeout');
+	$proxy_b->accept;
+	wait_state($caller, 'connected');
+	works($caller, "SELECT zk_lock('other')", qr/^\d+$/,
 		'the session whose call failed can lock again afterwards');
-	$first->query_ok("SELECT zk_unlock('patience')");
+	$first->query_ok("SELECT zk_unlock('outage')");
 	like($second->wait_result, qr/^\d+$/,
-		'the patient waiter gets the lock in the end');
-	$_->query_ok('SELECT zk_unlock_all()') for $second, $clock;
+		'the waiter is granted the lock after the outage');
+	$_->query_ok('SELECT zk_unlock_all()') for $second, $caller;
 	nothing_left($zkc, 'an outage longer than connect_timeout leaves nothing');
 }
 
-# Waiting, with an outage that is longer than the session timeout.
+# A waiter, with an outage longer than the session timeout.
 {
 	my $first = connected_session($node_a);
 	my $second = connected_session($node_b, '2s');
@@ -148,57 +148,57 @@ sub connected_session
 	$second->query_async("SELECT zk_lock('again')");
 	wait_zk_children($zkc, '/zklock/locks/again', 2);
 	my ($holder, $waiter) = queue_of($zkc, 'again');
-	$way_b->cut(refuse => 1);
+	$proxy_b->cut(refuse => 1);
 	wait_zk_children($zkc, '/zklock/locks/again', 1);
-	ok(!$second->finished, 'a waiter whose session has expired waits on');
-	$way_b->accept;
+	ok(!$second->finished, 'a waiter whose session has expired goes on waiting');
+	$proxy_b->accept;
 	wait_zk_children($zkc, '/zklock/locks/again', 2);
 	my ($holder_now, $waiter_now) = queue_of($zkc, 'again');
-	is($holder_now, $holder, 'the holder is undisturbed by that');
-	isnt($waiter_now, $waiter, 'it is queued again when it is back');
+	is($holder_now, $holder, 'the holder keeps its node');
+	isnt($waiter_now, $waiter, 'the waiter is queued again with a new node after the outage');
 	$first->query_ok("SELECT zk_unlock('again')");
-	like($second->wait_result, qr/^\d+$/, 'and gets the lock then');
-	is($second->error, '', 'silently');
+	like($second->wait_result, qr/^\d+$/, 'the waiter queued again is granted the lock');
+	is($second->error, '', 'the waiter queued again gets no message');
 	$second->query_ok('SELECT zk_unlock_all()');
 	nothing_left($zkc, 'a waiter queued again leaves nothing behind');
 }
 
-# The same, when the ensemble is out of reach again before the next session is open.
+# The same, if the ensemble is unreachable again before the next session is open.
 {
-	my $way = ZkLock::FaultProxy->start(target => $zk);
-	my $node = zklock_node('d', zk => $way, session_timeout => '2s');
+	my $proxy = ZkLock::FaultProxy->start(target => $zk);
+	my $node = zklock_node('d', zk => $proxy, session_timeout => '2s');
 	my $first = connected_session($node_a);
 	my $second = connected_session($node);
-	my $clock = session($node_a);
+	my $sleeper = session($node_a);
 	$first->query_ok("SELECT zk_lock('again')");
 	$second->query_ok("SET zklock.connect_timeout = '300ms'");
 	$second->query_ok("SET log_lock_waits = on; SET deadlock_timeout = '10ms'");
 	my $offset = -s $node->logfile;
 	$second->query_async("SELECT zk_lock('again')");
 	wait_for_log($node, qr/still waiting for zk lock "again"/, $offset);
-	$way->arm(fault => 'expire');
-	$way->arm(fault => 'cut_after', op => 'connect', down => 1);
-	wait_until('the next outage', sub { $way->hits == 2 });
-	$clock->query_ok('SELECT pg_sleep(1)');
+	$proxy->arm(fault => 'expire');
+	$proxy->arm(fault => 'cut_after', op => 'connect', down => 1);
+	wait_until('the next outage', sub { $proxy->hits == 2 });
+	$sleeper->query_ok('SELECT pg_sleep(1)');
 	ok(!$second->finished,
 		'connect_timeout does not end a wait whose session has expired');
-	$way->up;
+	$proxy->up;
 	wait_zk_children($zkc, '/zklock/locks/again', 2);
 	$first->query_ok("SELECT zk_unlock('again')");
-	like($second->wait_result, qr/^\d+$/, 'which gets the lock in another session');
+	like($second->wait_result, qr/^\d+$/, 'the waiter is granted the lock in the next session');
 	$second->query_ok('SELECT zk_unlock_all()');
 	nothing_left($zkc, 'two outages in one wait leave nothing behind');
 	$node->stop;
 }
 
-# A call that needs an answer, with a silent network and a silent server.
-for my $silent ([ 'network', sub { $way_b->freeze }, sub { $way_b->thaw } ],
+# A call that needs an answer, during the silence of the network or of the server.
+for my $silent ([ 'network', sub { $proxy_b->freeze }, sub { $proxy_b->thaw } ],
 	[ 'server', sub { $zk->pause }, sub { $zk->resume } ])
 {
-	my ($what, $break, $heal) = @$silent;
+	my ($what, $break, $restore) = @$silent;
 	for my $call (
 		[ lock => "SELECT zk_lock('answer')" ],
-		[ try => "SELECT zk_try_lock('answer', interval '0')" ],
+		[ 'non-blocking attempt' => "SELECT zk_try_lock('answer', interval '0')" ],
 		[ 'call for several locks' => "SELECT zk_xact_lock(ARRAY['answer', 'answer2'])" ])
 	{
 		my ($kind, $sql) = @$call;
@@ -206,11 +206,11 @@ for my $silent ([ 'network', sub { $way_b->freeze }, sub { $way_b->thaw } ],
 		$second->query_ok("SET zklock.connect_timeout = '300ms'");
 		$break->();
 		fails_with($second, $sql, '08006',
-			"a $kind that a silent $what leaves without an answer fails",
+			"a $kind without an answer of a silent $what fails",
 			like => qr/"answer"/);
-		$heal->();
+		$restore->();
 		nothing_left($zkc,
-			"a $kind given up with a silent $what leaves nothing when it heals"
+			"a $kind that failed because of a silent $what leaves no node after the silence"
 		);
 		$second->query_ok('RESET zklock.connect_timeout');
 		works($second, "SELECT zk_try_lock('answer')",
@@ -222,15 +222,15 @@ for my $silent ([ 'network', sub { $way_b->freeze }, sub { $way_b->thaw } ],
 	wait_blocked($second);
 	$second->cancel;
 	failed_with($second, '57014',
-		"a call without an answer of a silent $what can be cancelled",
+		"a call that waits for an answer of a silent $what can be cancelled",
 		hint => 0);
 	$second->query_async("SELECT zk_lock(ARRAY['answer', 'answer2'])");
 	wait_blocked($second);
 	$second->cancel;
-	failed_with($second, '57014', "a call for several locks likewise", hint => 0);
-	$heal->();
+	failed_with($second, '57014', "a call for several locks can be cancelled as well", hint => 0);
+	$restore->();
 	nothing_left($zkc,
-		"a call cancelled with a silent $what leaves nothing when it heals");
+		"a call cancelled while the $what is silent leaves no node after the silence");
 	works($second, "SELECT zk_try_lock('answer')",
 		't', "the session can lock again after that cancel");
 	$second->query_ok('SELECT zk_unlock_all()');
@@ -241,38 +241,38 @@ for my $silent ([ 'network', sub { $way_b->freeze }, sub { $way_b->thaw } ],
 	$second->terminate;
 	$second->wait_result;
 	is($second->sqlstate, 'lost',
-		"a call without an answer of a silent $what can be terminated");
-	$heal->();
+		"a call that waits for an answer of a silent $what can be terminated");
+	$restore->();
 	nothing_left($zkc,
-		"a call terminated with a silent $what leaves nothing for long");
+		"a call terminated while the $what is silent leaves no node");
 }
 
-# Answers that come slowly. The connection is cut in the middle of a call, so that
-# connect_timeout begins; then one answer comes, and the next one is late.
+# Slow answers. The connection is cut during a call, so connect_timeout starts. Then one
+# answer arrives, and the next answer is late.
 {
-	my $way = ZkLock::FaultProxy->start(target => $zk);
-	my $node = zklock_node('c', zk => $way, session_timeout => '10s');
+	my $proxy = ZkLock::FaultProxy->start(target => $zk);
+	my $node = zklock_node('c', zk => $proxy, session_timeout => '10s');
 	my $caller = connected_session($node);
-	my $clock = session($node_a);
+	my $sleeper = session($node_a);
 	$caller->query_ok("SET zklock.connect_timeout = '2s'");
-	$way->arm(fault => 'lose_answer', op => 'create2', path => 'slow', down => 1);
+	$proxy->arm(fault => 'lose_answer', op => 'create2', path => 'slow', down => 1);
 	$caller->query_async("SELECT zk_lock('slow')");
-	wait_until('the cut', sub { $way->hits == 1 });
-	$clock->query_ok('SELECT pg_sleep(0.2)');
-	$way->arm(fault => 'hold_answer', op => 'getChildren', path => 'slow');
-	$way->up;
-	wait_until('the late answer', sub { $way->hits == 2 });
-	$clock->query_ok('SELECT pg_sleep(2)');
+	wait_until('the cut', sub { $proxy->hits == 1 });
+	$sleeper->query_ok('SELECT pg_sleep(0.2)');
+	$proxy->arm(fault => 'hold_answer', op => 'getChildren', path => 'slow');
+	$proxy->up;
+	wait_until('the late answer', sub { $proxy->hits == 2 });
+	$sleeper->query_ok('SELECT pg_sleep(2)');
 	ok(!$caller->finished,
-		'an answer that comes within connect_timeout begins it from the start');
-	$way->release;
-	like($caller->wait_result, qr/^\d+$/, 'a call with slow answers gets its lock');
+		'an answer within connect_timeout restarts it');
+	$proxy->release;
+	like($caller->wait_result, qr/^\d+$/, 'a call with slow answers is granted the lock');
 	$caller->query_ok('SELECT zk_unlock_all()');
 	nothing_left($zkc, 'slow answers leave nothing behind');
 	$node->stop;
 }
 
-# Releasing while disconnected.
+# Releases while disconnected.
 {
 	my $first = connected_session($node_a);
 	my $second = connected_session($node_b);
@@ -280,49 +280,49 @@ for my $silent ([ 'network', sub { $way_b->freeze }, sub { $way_b->thaw } ],
 	$first->query_ok("SELECT zk_lock('release')");
 	$second->query_async("SELECT zk_lock('release')");
 	wait_zk_children($zkc, '/zklock/locks/release', 2);
-	$way_a->cut(refuse => 1);
+	$proxy_a->cut(refuse => 1);
 	wait_state($first, 'suspended');
 	works($first, "SELECT zk_unlock('release')", 't',
-		'a release succeeds while the ensemble is out of reach');
+		'a release succeeds while the ensemble is unreachable');
 	is(scalar(queue_of($zkc, 'release')), 2,
-		'the node is still there as long as the outage lasts');
-	$way_a->accept;
+		'the node stays until the end of the outage');
+	$proxy_a->accept;
 	like($second->wait_result, qr/^\d+$/,
-		'the release is carried out when the connection is back, with an idle backend'
+		'the queued release is sent after the reconnect of an idle backend'
 	);
-	is(zk_session_id($first), $id, 'in the same session');
+	is(zk_session_id($first), $id, 'an idle backend sends the release in the same ZooKeeper session');
 	$second->query_ok('SELECT zk_unlock_all()');
 
 	$first->query_ok("SELECT zk_lock('release')");
-	$way_a->cut(refuse => 1);
+	$proxy_a->cut(refuse => 1);
 	wait_state($first, 'suspended');
 	$first->query_ok("SELECT zk_unlock('release')");
 	$first->query_async('SELECT pg_sleep(3600)');
 	wait_asleep($first);
-	$way_a->accept;
+	$proxy_a->accept;
 	wait_zk_empty($zkc, '/zklock/locks/release');
 	ok(!$first->finished,
-		'a release kept back is carried out while the backend is busy');
+		'the queued release is sent after the reconnect of a busy backend');
 	$first->cancel;
 	$first->wait_result;
-	is(zk_session_id($first), $id, 'also in the same session');
+	is(zk_session_id($first), $id, 'a busy backend sends the release in the same ZooKeeper session');
 
 	$first->query_ok('BEGIN');
 	$first->query_ok("SELECT zk_xact_lock('release')");
-	$way_a->cut(refuse => 1);
+	$proxy_a->cut(refuse => 1);
 	wait_state($first, 'suspended');
-	works($first, 'ROLLBACK', '', 'a rollback needs no ensemble');
+	works($first, 'ROLLBACK', '', 'a rollback succeeds while the ensemble is unreachable');
 	works($second, "SELECT zk_try_lock('release')", 'f',
-		'its lock is free when the connection is back, not before');
-	$way_a->accept;
+		'the lock is not free before the reconnect');
+	$proxy_a->accept;
 	wait_zk_empty($zkc, '/zklock/locks/release');
-	works($second, "SELECT zk_try_lock('release')", 't', 'but then it is');
+	works($second, "SELECT zk_try_lock('release')", 't', 'the lock is free after the reconnect');
 	$second->query_ok('SELECT zk_unlock_all()');
-	nothing_left($zkc, 'releases during an outage are not forgotten');
+	nothing_left($zkc, 'releases during an outage leave no node');
 }
 
-# Under load: the referee is the clock of this machine. What two exclusive
-# holders were told must never overlap.
+# Under load: the times of two exclusive holds never overlap, by the clock of this
+# machine.
 {
 	my $loop = <<'SQL';
 DO $$
@@ -333,8 +333,8 @@ BEGIN
 	WHILE n < 60 LOOP
 		BEGIN
 			mine := zk_lock('load');
-			INSERT INTO referee VALUES (mine, clock_timestamp(), NULL);
-			UPDATE referee SET until = clock_timestamp()
+			INSERT INTO holds VALUES (mine, clock_timestamp(), NULL);
+			UPDATE holds SET until = clock_timestamp()
 				WHERE token = mine;
 			PERFORM zk_unlock('load');
 			n := n + 1;
@@ -345,7 +345,7 @@ BEGIN
 END $$
 SQL
 	$_->safe_psql('postgres', <<'SQL') for $node_a, $node_b;
-CREATE TABLE referee (token bigint PRIMARY KEY, since timestamptz, until timestamptz);
+CREATE TABLE holds (token bigint PRIMARY KEY, since timestamptz, until timestamptz);
 SQL
 	my @workers =
 	  map { connected_session($_) } $node_a, $node_b, $node_a, $node_b;
@@ -353,37 +353,37 @@ SQL
 	my $cuts = 0;
 	while (grep { !$_->finished } @workers)
 	{
-		$_->cut for $cuts % 2 ? $way_a : $way_b;
+		$_->cut for $cuts % 2 ? $proxy_a : $proxy_b;
 		$cuts++;
 		wait_until(
 			'progress',
 			sub {
 				(grep { !$_->finished } @workers) == 0
-				  || $way_a->connections + $way_b->connections >= 2;
+				  || $proxy_a->connections + $proxy_b->connections >= 2;
 			});
 	}
 	$_->wait_result for @workers;
 	is(join(' ', map { $_->sqlstate } @workers), '00000 00000 00000 00000',
 		'work goes on while connections are cut all the time');
-	cmp_ok($cuts, '>', 5, 'which they were');
+	cmp_ok($cuts, '>', 5, 'there were many cuts');
 	my @holds = sort { $a->[0] <=> $b->[0] }
 	  map { [ split /\|/ ] }
 	  map {
 		split /\n/, $_->safe_psql('postgres',
-			'SELECT token, extract(epoch FROM since), extract(epoch FROM until) FROM referee'
+			'SELECT token, extract(epoch FROM since), extract(epoch FROM until) FROM holds'
 		)
 	  } $node_a, $node_b;
-	is(scalar(@holds), 240, 'every hold had a token of its own');
+	is(scalar(@holds), 240, 'every hold is recorded');
 	my @overlaps = grep { $holds[$_][1] < $holds[ $_ - 1 ][2] } 1 .. $#holds;
 	is(scalar(@overlaps), 0,
-		'holds follow each other in the order of their tokens and never overlap');
-	nothing_left($zkc, 'cuts in any moment of a call leave nothing behind');
+		'no holds overlap, in the order of their tokens');
+	nothing_left($zkc, 'cuts at any moment of a call leave no node');
 }
 $zkc->close;
 $_->stop for $node_a, $node_b;
 $zk->stop;
 
-# An ensemble that loses a member.
+# The death of a member of the ensemble.
 {
 	my $ensemble = ZkLock::ZkEnsemble->start(size => 3, tick_time => 500);
 	$zkc = ZkLock::ZkClient->new($ensemble->connect_string);
@@ -399,17 +399,17 @@ $zk->stop;
 		  grep { $_->connect_string eq $server } $ensemble->members;
 		return $member;
 	};
-	my %whom = (
+	my %members = (
 		'the leader' => sub { $ensemble->leader },
 		'a follower' => sub { ($ensemble->followers)[0] },
 		"the holder's server" => sub { $member_of->($first) },
 		"the waiter's server" => sub { $member_of->($second) });
-	for my $what (sort keys %whom)
+	for my $what (sort keys %members)
 	{
 		$_->query_ok("SELECT zk_lock('own-' || pg_backend_pid())") for $first, $second;
 		$first->query_ok('BEGIN');
 		$first->query_ok("SELECT zk_xact_lock('member')");
-		my $victim = $whom{$what}->();
+		my $victim = $members{$what}->();
 		$second->query_async("SELECT zk_lock('member')");
 		my @before = wait_zk_children($zkc, '/zklock/locks/member', 2);
 		$victim->kill9;
@@ -419,11 +419,11 @@ $zk->stop;
 			sub { eval { $zkc->children('/zklock/locks/member') } });
 		is_deeply([ $zkc->children('/zklock/locks/member') ],
 			\@before, "holder and waiter survive the death of $what");
-		ok(!$second->finished, "the waiter waits on after the death of $what");
+		ok(!$second->finished, "the waiter goes on waiting after the death of $what");
 		works($first, 'COMMIT', '',
 			"the holder commits after the death of $what");
 		like($second->wait_result, qr/^\d+$/,
-			"the waiter gets the lock after the death of $what");
+			"the waiter is granted the lock after the death of $what");
 		$_->query_ok('SELECT zk_unlock_all()') for $first, $second;
 		$ensemble->restart;
 		wait_until('kazoo', sub { $zkc->state eq 'CONNECTED' });

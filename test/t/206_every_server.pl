@@ -1,5 +1,5 @@
-# A session finds the one server of its connect string that can be reached, whatever
-# the number of the others, and finds it again after a lost connection.
+# A session finds the only reachable server of its connect string, however many others
+# the connect string has, and finds it again after a lost connection.
 
 use strict;
 use warnings;
@@ -12,13 +12,13 @@ use ZkLock::Util qw(free_port);
 use ZkLock::ZkServer;
 
 my $zk = ZkLock::ZkServer->start(tick_time => 200, config => { maxSessionTimeout => 60000 });
-my $way = ZkLock::Proxy->start(target => $zk);
+my $proxy = ZkLock::Proxy->start(target => $zk);
 my $node = zklock_node('a', zk => $zk, session_timeout => '20s');
 
 # Each session tries the servers in an order of its own.
 for my $closed (1, 2, 3, 5)
 {
-	my @servers = ($way->connect_string, map { '127.0.0.1:' . free_port() } 1 .. $closed);
+	my @servers = ($proxy->connect_string, map { '127.0.0.1:' . free_port() } 1 .. $closed);
 	my @sessions = map { session($node) } 1 .. 4;
 	for my $s (@sessions)
 	{
@@ -26,14 +26,14 @@ for my $closed (1, 2, 3, 5)
 		$s->query_ok("SELECT zk_lock('every ' || pg_backend_pid())");
 	}
 	my @ids = map { zk_session_id($_) } @sessions;
-	$way->cut;
+	$proxy->cut;
 	wait_state($_, 'connected') for @sessions;
 	is_deeply([ map { zk_session_id($_) } @sessions ], \@ids,
-		"one server beside $closed that can't be reached is found, and found again");
+		"the only reachable server beside $closed others is found, and found again");
 	$_->quit for @sessions;
 }
 
 $node->stop;
-$way->stop;
+$proxy->stop;
 $zk->stop;
 done_testing();
