@@ -1,6 +1,6 @@
-# A lost lock is reported at once and loudly: the running statement fails with 40001,
-# an idle session gets the error at its next statement, once. A node removed by hand is
-# a loss (promises 5.3 and 5.4).
+# A lost lock is reported at once and exactly once, as an error: the running statement
+# fails with 40001, or an idle session gets the error with its next statement. A lock
+# whose node was removed by hand is lost, too (promises 5.3 and 5.4).
 
 use strict;
 use warnings;
@@ -15,9 +15,9 @@ use ZkLock::ZkServer;
 
 my $zk = ZkLock::ZkServer->start(tick_time => 200);
 my $zkc = ZkLock::ZkClient->new($zk->connect_string);
-my $way = ZkLock::Proxy->start(target => $zk);
+my $proxy = ZkLock::Proxy->start(target => $zk);
 my $node = zklock_node('a', zk => $zk, init => [ allows_streaming => 1 ]);
-my $cut_off = zklock_node('cut_off', proxy => $way, session_timeout => '1s');
+my $cut_off = zklock_node('cut_off', proxy => $proxy, session_timeout => '1s');
 $node->safe_psql('postgres', <<'SQL');
 CREATE TABLE t (v text);
 CREATE TABLE locked ();
@@ -44,7 +44,7 @@ sub wait_running
 	return;
 }
 
-# Statements that take ten minutes if nobody ends them.
+# Statements that take ten minutes unless they are cancelled.
 my $gate = session($node);
 $gate->query_ok('BEGIN; LOCK TABLE locked');
 my %long = (
@@ -69,12 +69,12 @@ for my $kind (sort keys %long)
 	remove_by_hand('running');
 	failed_with($s, '40001', "the loss ends a running statement: $kind",
 		like => qr/"running".*^DETAIL:  The znode was removed: .* the lock since\.\n^HINT/ms);
-	works($s, 'ROLLBACK', '', 'and the transaction can be rolled back');
+	works($s, 'ROLLBACK', '', 'the transaction can be rolled back');
 	works($s, 'SELECT count(*) FROM zk_held_locks', '0', 'the loss is reported once');
 	$s->quit;
 }
 
-# At commit, when the statement itself is through.
+# A loss during COMMIT, after the end of the statement itself.
 {
 	my $s = session($node);
 	$s->query_ok("BEGIN; INSERT INTO checked_late VALUES ('x')");
@@ -84,35 +84,35 @@ for my $kind (sort keys %long)
 	remove_by_hand('running');
 	failed_with($s, '40001', 'the loss ends a running COMMIT', like => qr/"running"/);
 	is($node->safe_psql('postgres', 'SELECT count(*) FROM checked_late'),
-		0, 'which has no effect');
+		0, 'the cancelled COMMIT has no effect');
 	$s->quit;
 }
 
-# The statement that took the lock.
+# A loss while the statement runs that acquired the lock.
 {
 	my $s = session($node);
 	$s->query_async("SELECT zk_lock('same'), pg_sleep(600)");
 	wait_asleep($s);
 	remove_by_hand('same');
-	failed_with($s, '40001', 'the loss ends the statement that took the lock',
+	failed_with($s, '40001', 'the loss ends the statement that acquired the lock',
 		like => qr/"same"/);
-	works($s, "SELECT zk_lock('same') > 0", 't', 'which can be taken again');
+	works($s, "SELECT zk_lock('same') > 0", 't', 'the lost lock can be acquired again');
 	remove_by_hand('same');
 	wait_until('an idle session to notice its loss',
 		sub { $s->query('SELECT 1'); !$s->ok });
-	is($s->sqlstate, '40001', 'an idle session learns of its loss at its next statement');
-	like($s->error, qr/"same"/, 'which names the lock');
-	works($s, 'SELECT 1', '1', 'once');
-	works($s, "SELECT zk_lock('same') > 0", 't', 'and the lock can be taken once more');
+	is($s->sqlstate, '40001', 'an idle session gets the error with its next statement');
+	like($s->error, qr/"same"/, 'the error names the lock');
+	works($s, 'SELECT 1', '1', 'the error is reported once');
+	works($s, "SELECT zk_lock('same') > 0", 't', 'the lock can be acquired a third time');
 	$s->query_async('SELECT pg_sleep(600)');
 	wait_running($s, 'sleep');
 	$s->cancel;
-	failed_with($s, '57014', 'a cancel of somebody is still a cancel', hint => 0);
-	works($s, "SELECT zk_unlock('same')", 't', 'and loses nothing');
+	failed_with($s, '57014', 'a cancel by another session is reported as a cancel', hint => 0);
+	works($s, "SELECT zk_unlock('same')", 't', 'the session still holds its lock after the cancel');
 	$s->quit;
 }
 
-# Errors can be caught, the loss can't be undone.
+# A handler can catch the error, but not undo the loss.
 {
 	my $s = session($node);
 	$s->query_ok('BEGIN');
@@ -129,39 +129,39 @@ SQL
 	wait_running($s, 'sleep');
 	remove_by_hand('caught');
 	$s->wait_result;
-	ok($s->ok, 'a handler can catch the loss, and nothing else is cancelled')
+	ok($s->ok, 'a handler can catch the error, and the next statement is not cancelled')
 		or diag($s->error);
-	fails_with($s, 'COMMIT', '40001', 'but its transaction cannot commit');
+	fails_with($s, 'COMMIT', '40001', 'a transaction that caught the error cannot commit');
 	is($node->safe_psql('postgres', "SELECT count(*) FROM t WHERE v = 'caught'"),
-		0, 'and has no effect');
-	works($s, 'SELECT 1', '1', 'after which all is well');
+		0, 'the refused commit has no effect');
+	works($s, 'SELECT 1', '1', 'the next statement succeeds');
 	$s->quit;
 }
 
-# A session that releases the lock anyway needs no error. A lock that is held for a moment
-# is watched, and the watch asks once more when its node is gone.
-for my $way_out ('ROLLBACK', 'ROLLBACK TO before', 'DISCARD ALL')
+# A session that releases the lost lock gets no error. A lock that has been held for a
+# moment is watched. When the watch fires, the session sends another request.
+for my $command ('ROLLBACK', 'ROLLBACK TO before', 'DISCARD ALL')
 {
 	my $s = session($node);
-	$s->query_ok('BEGIN; SAVEPOINT before') if $way_out =~ /ROLLBACK/;
-	$s->query_ok($way_out =~ /ROLLBACK/
-		? "SELECT zk_xact_lock('given_up')" : "SELECT zk_lock('given_up')");
+	$s->query_ok('BEGIN; SAVEPOINT before') if $command =~ /ROLLBACK/;
+	$s->query_ok($command =~ /ROLLBACK/
+		? "SELECT zk_xact_lock('unneeded')" : "SELECT zk_lock('unneeded')");
 	my $id = zk_session_id($s);
 	my $requests = requests_of($zk, $id);
 	wait_until('the watch', sub { requests_of($zk, $id) >= $requests + 1 });
-	remove_by_hand('given_up');
-	wait_until('the notice', sub { requests_of($zk, $id) >= $requests + 2 });
-	works($s, $way_out, '', "$way_out gets rid of a lost lock");
-	works($s, 'SELECT 1', '1', 'and nothing is to be told any more');
+	remove_by_hand('unneeded');
+	wait_until('the request after the watch has fired', sub { requests_of($zk, $id) >= $requests + 2 });
+	works($s, $command, '', "$command releases a lost lock without an error");
+	works($s, 'SELECT 1', '1', 'the loss is not reported afterwards');
 	$s->quit;
 }
 
-# By the clock, in the middle of an outage.
+# During an outage the loss is reported after the session timeout.
 {
 	my $s = session($cut_off);
-	my $free = session($cut_off);
-	$free->query_ok("SELECT zk_lock('released'), zk_unlock('released')");
-	$free->query_async('SELECT pg_sleep(5)');
+	my $without_lock = session($cut_off);
+	$without_lock->query_ok("SELECT zk_lock('released'), zk_unlock('released')");
+	$without_lock->query_async('SELECT pg_sleep(5)');
 	$s->query_ok("SELECT zk_lock('silent')");
 	my %several;
 	for my $n (5, 6, 7)
@@ -174,7 +174,7 @@ for my $way_out ('ROLLBACK', 'ROLLBACK TO before', 'DISCARD ALL')
 		$each->query_async('SELECT pg_sleep(600)');
 		wait_running($each, 'sleep');
 	}
-	$way->freeze;
+	$proxy->freeze;
 	failed_with($s, '40001', 'silence for longer than the session timeout is a loss',
 		like => qr/"silent"/);
 	my %others = (5 => '', 6 => ' and 1 other', 7 => ' and 2 others');
@@ -182,14 +182,14 @@ for my $way_out ('ROLLBACK', 'ROLLBACK TO before', 'DISCARD ALL')
 		like => qr/locks ("$_-\d"(, |(?! "))){5}$others{$_} were lost/)
 	  for sort keys %several;
 	$_->quit for values %several;
-	$free->wait_result;
-	ok($free->ok, 'who holds nothing is left alone') or diag($free->error);
-	$way->thaw;
-	works($s, "SELECT zk_lock('silent') > 0", 't', 'after the outage it can be acquired again');
-	$_->quit for $s, $free;
+	$without_lock->wait_result;
+	ok($without_lock->ok, 'a session without locks gets no error') or diag($without_lock->error);
+	$proxy->thaw;
+	works($s, "SELECT zk_lock('silent') > 0", 't', 'the lost lock can be acquired after the outage');
+	$_->quit for $s, $without_lock;
 }
 
-# A commit that waits for its standby is not cut short by a loss.
+# A loss does not end the wait of a commit for its standby.
 {
 	my $s = session($node);
 	my $admin = session($node);
@@ -203,7 +203,7 @@ for my $way_out ('ROLLBACK', 'ROLLBACK TO before', 'DISCARD ALL')
 	# Commits begin to wait only when the checkpointer has published the setting.
 	my $probe = session($node);
 	wait_until(
-		'a commit that waits',
+		'a commit that waits for a standby',
 		sub {
 			if (!$probe->is_busy || $probe->finished)
 			{
@@ -218,24 +218,24 @@ for my $way_out ('ROLLBACK', 'ROLLBACK TO before', 'DISCARD ALL')
 	  . "WHERE wait_event = 'SyncRep' AND pid = " . $s->pid;
 	wait_for_sql($node, $waits, '1');
 	lose_lock($zk, $zkc, 'standby', $id);
-	works($admin, $waits, '1', 'a commit goes on to wait for its standby');
+	works($admin, $waits, '1', 'a commit goes on waiting for its standby after a loss');
 	$admin->query_ok('ALTER SYSTEM RESET synchronous_standby_names');
 	$admin->query_ok('SELECT pg_reload_conf()');
 	$s->wait_result;
-	ok($s->ok && $s->error eq '', 'and is not cut short by a loss')
+	ok($s->ok && $s->error eq '', 'the commit succeeds without a message')
 	  or diag($s->error);
-	failed_with($s->query_async('SELECT 1'), '40001', 'which the next statement reports',
+	failed_with($s->query_async('SELECT 1'), '40001', 'the next statement reports the loss',
 		like => qr/"standby"/);
 	$probe->wait_result;
 	$_->quit for $s, $admin, $probe;
 }
 $gate->quit;
-nothing_left($zkc, 'no loss leaves anything behind');
+nothing_left($zkc, 'lost locks leave no node');
 
 unlike(server_log($_), qr/PANIC|terminated by signal/, 'no backend has crashed')
 	for $node, $cut_off;
 $_->stop for $node, $cut_off;
 $zkc->close;
-$way->stop;
+$proxy->stop;
 $zk->stop;
 done_testing();

@@ -1,6 +1,6 @@
-# A lock that was lost while the session idled fails a statement inside the next
-# transaction: BEGIN succeeds, the first statement after it fails, and nothing that a
-# script sends up to its COMMIT stays (promise 5.7).
+# A lock is lost while its session is idle, and the next statement is BEGIN. Then BEGIN
+# succeeds and the first statement after it fails, so nothing that a script sends up to
+# its COMMIT takes effect (promise 5.7).
 
 use strict;
 use warnings;
@@ -21,14 +21,14 @@ $node->safe_psql('postgres', 'CREATE TABLE t (v text)');
 
 sub rows { return $node->safe_psql('postgres', 'SELECT count(*) FROM t') }
 
-# With this ZooKeeper session.
+# Removes the node of the lock, which this ZooKeeper session created.
 sub lose
 {
 	my ($id) = @_;
 	return lose_lock($zk, $zkc, 'idle', $id);
 }
 
-sub loser
+sub session_with_lost_lock
 {
 	my $s = session($node);
 	$s->query_ok('SET zklock.commit_check = always');
@@ -37,7 +37,7 @@ sub loser
 	return $s;
 }
 
-sub loser_in_driver
+sub driver_with_lost_lock
 {
 	my $p = ZkLock::Pipeline->new($node);
 	$p->query('SET zklock.commit_check = always');
@@ -47,8 +47,8 @@ sub loser_in_driver
 	return $p;
 }
 
-# The SQLSTATEs of a transaction's first statements, when one of them reports the loss.
-# Transactions that were too early for that are rolled back.
+# Runs a transaction's first statements until one of them reports the loss, and returns
+# their SQLSTATEs. A transaction before that is rolled back.
 sub first_after_loss
 {
 	my ($run, $roll_back) = @_;
@@ -73,7 +73,7 @@ sub begin_after_loss
 		sub { $s->query('ROLLBACK'); $s->query(q{ROLLBACK PREPARED 'p'}) });
 }
 
-# The highest real-time signal that the session's process catches.
+# Returns the highest real-time signal that the session's process catches.
 sub signal_of
 {
 	my ($s) = @_;
@@ -81,7 +81,7 @@ sub signal_of
 	return rindex(unpack('b*', scalar reverse pack('H*', $caught)), '1') + 1;
 }
 
-sub send_again_and_again
+sub send_repeatedly
 {
 	my ($signal, $pid) = @_;
 	my $sender = fork // die "fork: $!";
@@ -94,13 +94,13 @@ my $insert = "INSERT INTO t VALUES ('x')";
 
 for my $begin ('BEGIN', 'START TRANSACTION', 'BEGIN ISOLATION LEVEL SERIALIZABLE')
 {
-	my $s = loser();
+	my $s = session_with_lost_lock();
 	is_deeply(begin_after_loss($s, $begin, $insert), [ '00000', '40001' ],
 		"$begin succeeds although a lock was lost, and the first statement fails");
-	like($s->error, qr/"idle"/, 'with the name of the lock');
-	fails_with($s, $insert, '25P02', 'and so do those that follow', hint => 0);
+	like($s->error, qr/"idle"/, 'the error names the lock');
+	fails_with($s, $insert, '25P02', 'the next statement fails, too', hint => 0);
 	works($s, 'COMMIT', '', 'COMMIT ends the transaction');
-	is(rows(), 0, 'and nothing stays');
+	is(rows(), 0, 'the transaction leaves no row');
 	works($s, $insert, '', 'the loss is reported once');
 	$node->safe_psql('postgres', 'TRUNCATE t');
 	$s->quit;
@@ -109,21 +109,21 @@ for my $begin ('BEGIN', 'START TRANSACTION', 'BEGIN ISOLATION LEVEL SERIALIZABLE
 for my $first ('SAVEPOINT s', 'SET TRANSACTION READ ONLY', 'SET LOCAL work_mem = 8192',
 	'SHOW work_mem', 'DECLARE c CURSOR FOR SELECT 1', 'SELECT zk_unlock(\'other\')')
 {
-	my $s = loser();
+	my $s = session_with_lost_lock();
 	is_deeply(begin_after_loss($s, 'BEGIN', $first), [ '00000', '40001' ],
 		"the first statement fails: $first");
-	fails_with($s, $insert, '25P02', 'in an aborted block', hint => 0);
+	fails_with($s, $insert, '25P02', 'the block is aborted', hint => 0);
 	$s->query_ok('ROLLBACK');
 	$s->quit;
 }
 
 for my $end ('COMMIT', 'COMMIT AND CHAIN', "PREPARE TRANSACTION 'p'")
 {
-	my $s = loser();
+	my $s = session_with_lost_lock();
 	is_deeply(begin_after_loss($s, 'BEGIN', $end), [ '00000', '40001' ],
-		"a transaction that only ends reports the loss: $end");
-	works($s, $insert, '', 'and is over');
-	is(rows(), 1, 'so that the next statement is on its own');
+		"a transaction without statements reports the loss at its end: $end");
+	works($s, $insert, '', 'the transaction has ended');
+	is(rows(), 1, 'the next statement is a transaction of its own');
 	$node->safe_psql('postgres', 'TRUNCATE t');
 	$s->quit;
 }
@@ -131,15 +131,15 @@ is($node->safe_psql('postgres', 'SELECT count(*) FROM pg_prepared_xacts'),
 	0, 'nothing was prepared');
 
 {
-	my $s = loser();
+	my $s = session_with_lost_lock();
 	works($s, "BEGIN\n;\nROLLBACK", '', 'a transaction that is rolled back reports nothing');
-	fails_with($s, $insert, '40001', 'and outside a block the single statement fails',
+	fails_with($s, $insert, '40001', 'a single statement outside of a block fails',
 		like => qr/"idle"/);
-	is(rows(), 0, 'and nothing stays');
+	is(rows(), 0, 'the failed statement leaves no row');
 	$s->quit;
 }
 
-# A statement may wait for a table lock before it executes, and no hook is called there.
+# A statement may wait for a table lock in parse analysis, where no hook is called.
 my %undo = ('' => '', 'BEGIN' => 'ROLLBACK', 'BEGIN; SAVEPOINT s' => 'ROLLBACK TO s');
 for my $begin (sort keys %undo)
 {
@@ -151,20 +151,20 @@ for my $begin (sort keys %undo)
 	$s->query_ok($begin) if $begin;
 	lose(zk_session_id($s));
 	$s->query_async('SELECT count(*) FROM t');
-	failed_with($s, '40001', "a loss in idle time ends a wait in parse analysis ($begin)",
+	failed_with($s, '40001', "a loss while the session was idle ends a wait in parse analysis ($begin)",
 		like => qr/"idle"/);
 	$s->query_ok($undo{$begin}) if $undo{$begin};
 	my $offset = -s $node->logfile;
 	$s->query_async('SELECT count(*) FROM t');
 	wait_for_log($node, qr/still waiting for AccessShareLock on relation/, $offset);
 	$gate->query_ok('ROLLBACK');
-	is($s->wait_result, '0', '... and not the next one') or diag($s->error);
-	fails_with($s, 'COMMIT', '40001', '... but the transaction is refused')
+	is($s->wait_result, '0', '... and not the next wait') or diag($s->error);
+	fails_with($s, 'COMMIT', '40001', '... but the commit is refused')
 	  if $begin =~ /SAVEPOINT/;
 	$_->quit for $gate, $s;
 }
 
-# PostgreSQL drops the cancel when its statement fails for another reason.
+# PostgreSQL discards a cancel when the statement fails for another reason.
 {
 	my $p = ZkLock::Pipeline->new($node);
 	my $gate = session($node);
@@ -176,7 +176,7 @@ for my $begin (sort keys %undo)
 	wait_for_sql($node, q{SELECT count(*) FROM pg_locks WHERE relation = 'numbers'::regclass}, 1);
 	lose($id);
 	is_deeply([ $p->copy("no number\n")->until_ready ],
-		['22P02'], 'a statement fails while a loss is to cancel it');
+		['22P02'], 'a statement fails while the cancel for a loss is pending');
 	$gate->query_ok('BEGIN; LOCK TABLE t');
 	$p->start_query('SELECT count(*) FROM t');
 	wait_for_log($node, qr/ERROR:  lock "idle" was lost/, $offset);
@@ -184,7 +184,7 @@ for my $begin (sort keys %undo)
 	$gate->quit;
 }
 
-# PL/pgSQL can catch the cancel where no statement runs inside its own.
+# PL/pgSQL can catch the cancel when no SQL statement runs inside the block.
 {
 	my $s = session($node);
 	$s->query_ok("SELECT zk_lock('idle')");
@@ -193,15 +193,15 @@ for my $begin (sort keys %undo)
 		  . 'LOOP END LOOP; END $$');
 	lose($id);
 	failed_with($s, '40001', 'a loss ends a statement that catches the cancel', like => qr/"idle"/);
-	works($s, 'SELECT 1', '1', '... and not the next one');
+	works($s, 'SELECT 1', '1', '... and not the next statement');
 	$s->quit;
 }
 
-# The loss may be noticed at any moment between a message and its statement. So the signal
-# by which a thread reports it to its backend is sent again and again.
+# A loss may be noticed at any moment between a message and its statement. So the signal
+# by which the I/O thread reports it to its backend is sent repeatedly.
 {
-	my $s = loser();
-	my $sender = send_again_and_again(signal_of($s), $s->pid);
+	my $s = session_with_lost_lock();
+	my $sender = send_repeatedly(signal_of($s), $s->pid);
 	my %states;
 	for (1 .. 200)
 	{
@@ -212,11 +212,11 @@ for my $begin (sort keys %undo)
 		}
 	}
 	is_deeply(\%states, { 'BEGIN 00000' => 200, 'ROLLBACK 00000' => 200 },
-		'BEGIN and ROLLBACK succeed at whatever moment a loss is noticed');
+		'BEGIN and ROLLBACK succeed whenever the loss is noticed');
 	is_deeply(begin_after_loss($s, 'BEGIN', 'COMMIT'), [ '00000', '40001' ],
-		'COMMIT reports it');
-	works($s, $insert, '', 'and ends the transaction');
-	is(rows(), 1, 'so that the next statement is on its own');
+		'COMMIT reports the loss');
+	works($s, $insert, '', 'COMMIT ends the transaction');
+	is(rows(), 1, 'the next statement is a transaction of its own');
 	kill 'KILL', $sender;
 	waitpid $sender, 0;
 	$node->safe_psql('postgres', 'TRUNCATE t');
@@ -225,11 +225,11 @@ for my $begin (sort keys %undo)
 
 # psql sends BEGIN, and a savepoint, on its own.
 {
-	my $s = loser();
+	my $s = session_with_lost_lock();
 	$s->query("\\set AUTOCOMMIT off\n\\set ON_ERROR_ROLLBACK on");
 	$s->query($insert) for 1 .. 3;
 	$s->query('COMMIT');
-	is(rows(), 0, 'with AUTOCOMMIT off and ON_ERROR_ROLLBACK on nothing stays');
+	is(rows(), 0, 'with AUTOCOMMIT off and ON_ERROR_ROLLBACK on the transaction leaves no row');
 	$s->quit;
 }
 
@@ -242,26 +242,26 @@ my %drivers = (
 );
 for my $driver (sort keys %drivers)
 {
-	my $p = loser_in_driver();
+	my $p = driver_with_lost_lock();
 	is_deeply(
 		first_after_loss(sub { $drivers{$driver}->($p) }, sub { $p->query('ROLLBACK') }),
 		[ '00000', '40001' ],
 		"a driver's BEGIN succeeds and its statement fails: $driver");
-	is($p->status, 'E', 'in a block that is aborted');
+	is($p->status, 'E', 'the block is aborted');
 	is_deeply([ $p->query($insert) ], ['25P02'], 'the next statement fails');
 	is_deeply([ $p->query('COMMIT') ], ['00000'], 'COMMIT ends the block');
-	is($p->status, 'I', 'and the transaction');
-	is(rows(), 0, 'nothing stays');
+	is($p->status, 'I', 'no transaction is open');
+	is(rows(), 0, 'the transaction leaves no row');
 }
 
-# Several statements without BEGIN are one transaction as well.
+# Several statements in one message are one transaction, too.
 for my $several ([ query => "$insert; $insert" ], [ run => $insert, $insert ])
 {
 	my ($how, @statements) = @$several;
-	my $p = loser_in_driver();
+	my $p = driver_with_lost_lock();
 	is(($p->$how(@statements))[-1], '40001', "several statements fail together: $how");
-	is($p->status, 'I', 'their transaction is over');
-	is(rows(), 0, 'and nothing stays');
+	is($p->status, 'I', 'their transaction has ended');
+	is(rows(), 0, 'they leave no row');
 }
 
 # A statement that began before the loss, whose rows are fetched in parts.
@@ -276,13 +276,13 @@ for my $several ([ query => "$insert; $insert" ], [ run => $insert, $insert ])
 	is_deeply(
 		first_after_loss(sub { return ('00000', $p->fetch_row) }, sub { return }),
 		[ '00000', '40001' ],
-		'after the loss the next one is not');
-	is($p->status, 'E', 'in a block that is aborted');
+		'the first fetch that reports the loss fails');
+	is($p->status, 'E', 'the block is aborted');
 	is_deeply([ $p->query('COMMIT') ], ['00000'], 'COMMIT ends the block');
-	is($p->status, 'I', 'and the transaction');
+	is($p->status, 'I', 'no transaction is open');
 }
 
-# What follows a command that cannot be undone, in the same pipeline, can: it is checked.
+# A statement in a pipeline after a command that cannot be undone is checked at commit.
 {
 	my $p = ZkLock::Pipeline->new($node);
 	my $gate = session($node);
@@ -295,8 +295,8 @@ for my $several ([ query => "$insert; $insert" ], [ run => $insert, $insert ])
 	$zk->pause;
 	$gate->query_ok('SELECT pg_advisory_unlock(1)');
 	is_deeply([ $p->until_ready ], [ '00000', '00000', '40001' ],
-		'the commit behind VACUUM in a pipeline is refused');
-	is(rows(), 0, 'and nothing stays');
+		'the commit after VACUUM in a pipeline is refused');
+	is(rows(), 0, 'the statement after VACUUM leaves no row');
 	$zk->resume;
 	$zkc->close;				# its session may have expired as well
 	$zkc = ZkLock::ZkClient->new($zk->connect_string);
@@ -304,7 +304,7 @@ for my $several ([ query => "$insert; $insert" ], [ run => $insert, $insert ])
 	$p->query('SELECT zk_unlock_all()');
 }
 
-nothing_left($zkc, 'no loss leaves anything behind');
+nothing_left($zkc, 'lost locks leave no node');
 unlike(server_log($node), qr/PANIC|terminated by signal/, 'no backend has crashed');
 $node->stop;
 $zkc->close;

@@ -1,5 +1,5 @@
-# Cancels by others are never lost because one of ours comes at the same time, and
-# ours reach child programs as theirs do (promise 5.10).
+# A cancel by another session is never lost because zklock cancels the statement at the
+# same time. A cancel by zklock also ends child programs (promise 5.10).
 
 use strict;
 use warnings;
@@ -19,12 +19,12 @@ my $node = zklock_node('a', zk => $zk);
 my $block = ZkLock::Uninterruptible->new($node);
 $node->safe_psql('postgres', 'CREATE TABLE t (v text)');
 
-# What the holder has noticed then.
+# Each event is done when the holder has noticed it.
 my %events = (
 	revocation => sub { revoke_lock($zk, $zkc, @_) },
 	loss => sub { lose_lock($zk, $zkc, @_) });
 
-my %others = (
+my %cancels = (
 	'pg_cancel_backend()' => [
 		'0', qr/due to user request/, sub { $_[0]->cancel }
 	],
@@ -39,9 +39,9 @@ my %others = (
 # Both cancels are pending when the statement releases the lock, or handles its loss.
 for my $event (sort keys %events)
 {
-	for my $other (sort keys %others)
+	for my $kind (sort keys %cancels)
 	{
-		my ($timeout, $message, $cancel) = @{ $others{$other} };
+		my ($timeout, $message, $cancel) = @{ $cancels{$kind} };
 		my $s = session($node);
 		$s->query_ok("SET zklock.on_revoke = 'cancel'");
 		$s->query_ok("SELECT zk_lock('both')");
@@ -62,20 +62,20 @@ END \$\$
 SQL
 		$block->wait_until_blocked($s);
 
-		# The timeout was set before.
+		# The timer of the timeout was started before.
 		my $blocked = time;
 		$events{$event}->('both', $id);
 		$cancel->($s, $blocked);
 		$block->end;
-		failed_with($s, '57014', "$other is not lost beside a $event",
+		failed_with($s, '57014', "$kind is not lost at the same time as a $event",
 			like => $message, hint => 0);
 		$s->query_ok('RESET statement_timeout');
-		works($s, 'SELECT pg_sleep(0)', '', '... and strikes once');
+		works($s, 'SELECT pg_sleep(0)', '', '... and ends one statement only');
 		$s->quit;
 	}
 }
 
-# A cancel in the very moment in which a timed attempt ends.
+# A cancel at the moment of the end of a timed attempt.
 {
 	my $holder = session($node);
 	my $s = session($node);
@@ -87,14 +87,14 @@ SQL
 	$s->cancel;
 	wait_until('the timeout', sub { time > $started + 2 });
 	$s->resume;
-	failed_with($s, '57014', 'a cancel is not lost beside the end of a timed attempt',
+	failed_with($s, '57014', 'a cancel is not lost at the end of a timed attempt',
 		like => qr/due to user request/, hint => 0);
-	works($s, "SELECT zk_try_lock('timed', '10ms')", 'f', '... which ends alone as well');
-	works($s, 'SELECT pg_sleep(0)', '', '... and cancels nothing else');
+	works($s, "SELECT zk_try_lock('timed', '10ms')", 'f', '... and the next timed attempt returns false');
+	works($s, 'SELECT pg_sleep(0)', '', '... and the next statement is not cancelled');
 	$_->quit for $s, $holder;
 }
 
-# A program that the backend started.
+# A program started by the backend.
 for my $event (sort keys %events)
 {
 	my $s = session($node);

@@ -1,6 +1,7 @@
-# PostgreSQL commits transactions of its own while a session idles: for notifications
-# that arrive, and to read invalidations. These report no loss, because an error there
-# would end the connection: the next statement reports it (promise 5.3).
+# PostgreSQL commits internal transactions while a session is idle: to deliver
+# notifications, and to read invalidations. These transactions report no loss, because
+# an error in them would end the connection. The next statement reports the loss
+# (promise 5.3).
 
 use strict;
 use warnings;
@@ -17,7 +18,7 @@ my $node = zklock_node('a', zk => $zk, preload => 1);
 $node->safe_psql('postgres', 'CREATE TABLE changed (v int)');
 my $other = session($node);
 
-# A session whose queue of invalidations is full is signalled to read it.
+# PostgreSQL signals a session whose queue of invalidations is full to read it.
 my $invalidate = <<'SQL';
 DO $$
 BEGIN
@@ -43,9 +44,9 @@ for my $reason (sort keys %reasons)
 		'idle|ClientRead');
 	$zkc->delete($_) for queue_of($zkc, 'idle');
 	$act->();
-	fails_with($s, 'SELECT 1', '40001', "a loss is reported after $reason, by a statement",
+	fails_with($s, 'SELECT 1', '40001', "after $reason the next statement reports the loss",
 		like => qr/lock "idle" was lost/);
-	works($s, "SELECT 'this'", 'this', '... once, and the connection stays');
+	works($s, "SELECT 'this'", 'this', '... once, and the connection stays open');
 	$s->quit;
 }
 

@@ -1,6 +1,6 @@
-# What can happen between the check at commit and the commit record: a loss that is
-# noticed while the commit can be aborted aborts it; a later one is logged and counted,
-# and cuts no wait for a synchronous standby short (promises 5.2 and 5.9).
+# A loss between the check at commit and the end of the commit. If the loss is noticed
+# before the commit record is written, the commit is aborted. A later loss is logged and
+# counted, and does not end the wait for a synchronous standby (promises 5.2 and 5.9).
 
 use strict;
 use warnings;
@@ -18,8 +18,8 @@ use ZkLock::ZkServer;
 
 my $zk = ZkLock::ZkServer->start(tick_time => 200);
 my $zkc = ZkLock::ZkClient->new($zk->connect_string);
-my $way = ZkLock::Proxy->start(target => $zk);
-my $here = zklock_node('here', proxy => $way, preload => 1, session_timeout => '2s',
+my $proxy = ZkLock::Proxy->start(target => $zk);
+my $here = zklock_node('here', proxy => $proxy, preload => 1, session_timeout => '2s',
 	init => [ allows_streaming => 1 ],
 	extra_conf => "synchronous_commit = local\n");
 my $there = zklock_node('there', zk => $zk);
@@ -48,7 +48,7 @@ sub rows
 	return $here->safe_psql('postgres', "SELECT count(*) FROM t WHERE v = '$value'");
 }
 
-# What the counters show since this was last called.
+# Returns what was counted since the last call.
 sub counted
 {
 	return $admin->query_ok('SELECT locks_lost, commits_refused, zk_stat_reset() FROM zk_stat')
@@ -58,7 +58,8 @@ sub counted
 standby('nobody');
 counted();
 
-# The queue of NOTIFY, which a committer keeps while it waits for its standby.
+# The loss happens while the commit waits for the queue of NOTIFY, which another commit
+# locks until its standby confirms.
 for my $how ('by expiry', 'by hand')
 {
 	my $first = session($here);
@@ -75,9 +76,9 @@ for my $how ('by expiry', 'by hand')
 	wait_blocked_locally($s);
 	if ($how eq 'by expiry')
 	{
-		$way->cut(refuse => 1);
+		$proxy->cut(refuse => 1);
 		my $next = session($there);
-		works($next, "SELECT zk_lock('notify') > 0", 't', 'the next holder has the lock');
+		works($next, "SELECT zk_lock('notify') > 0", 't', 'the next holder is granted the lock');
 		$next->quit;
 	}
 	else
@@ -86,18 +87,18 @@ for my $how ('by expiry', 'by hand')
 	}
 	failed_with($s, '40001', "a loss $how ends the wait in the queue of NOTIFY",
 		like => qr/lock "notify" was lost/);
-	ok(!$first->finished, '... before its end');
+	ok(!$first->finished, '... before the other commit ends');
 	is(rows('notify'), 0, '... and the transaction is not committed');
-	is(counted(), '1|1', '... which is counted');
+	is(counted(), '1|1', '... and the loss is counted');
 	works($s, 'SELECT count(*) FROM zk_held_locks', '0', '... and reported once');
-	$way->accept if $how eq 'by expiry';
+	$proxy->accept if $how eq 'by expiry';
 	standby('');
 	$first->wait_result;
 	standby('nobody');
 	$_->quit for $s, $first;
 }
 
-# Too late: the commit record is written.
+# The loss happens when the commit record has been written.
 for my $end ('COMMIT', "PREPARE TRANSACTION 'late'", "COMMIT PREPARED 'late'")
 {
 	my $level = $end eq 'COMMIT' ? 'transaction' : 'session';
@@ -119,7 +120,7 @@ for my $end ('COMMIT', "PREPARE TRANSACTION 'late'", "COMMIT PREPARED 'late'")
 	wait_for_standby($s);
 	lose_lock($zk, $zkc, 'late', $id);
 	works($admin, 'SELECT wait_event FROM pg_stat_activity WHERE pid = ' . $s->pid,
-		'SyncRep', "$end goes on to wait for its standby");
+		'SyncRep', "$end goes on waiting for its standby after a loss");
 	standby('');
 	$s->wait_result;
 	ok($s->ok && $s->error eq '', '... and succeeds, without a warning') or diag($s->error);
@@ -129,7 +130,7 @@ for my $end ('COMMIT', "PREPARE TRANSACTION 'late'", "COMMIT PREPARED 'late'")
 		like($log, qr/LOG:  lock "late" was lost while a transaction that held it was being committed/,
 			'... the loss is logged');
 		is(counted(), '1|0', '... and counted');
-		works($s, 'SELECT 1', '1', '... and no other statement fails for it');
+		works($s, 'SELECT 1', '1', '... and the next statement succeeds');
 	}
 	else
 	{
@@ -137,15 +138,15 @@ for my $end ('COMMIT', "PREPARE TRANSACTION 'late'", "COMMIT PREPARED 'late'")
 		  unless $end =~ /^COMMIT P/;
 		fails_with($s, 'SELECT 1', '40001', '... the next statement reports the loss',
 			like => qr/"late"/);
-		is(counted(), '1|0', '... which is counted');
-		works($s, 'SELECT 1', '1', '... once');
+		is(counted(), '1|0', '... the loss is counted');
+		works($s, 'SELECT 1', '1', '... and reported once');
 	}
 	standby('nobody');
 	$s->quit;
 }
 standby('');
 
-# An answer that came too late.
+# The answer to the check arrives too late.
 {
 	my $proxy = ZkLock::FaultProxy->start(target => $zk);
 	my $node = zklock_node('held', zk => $proxy->connect_string, session_timeout => '4s');
@@ -161,20 +162,20 @@ standby('');
 	$proxy->arm(fault => 'hold_answer', op => 'multi', path => 'held');
 	my $started = time;
 	$s->query_async('COMMIT');
-	wait_until('the question', sub { $proxy->hits });
+	wait_until('the check', sub { $proxy->hits });
 	$zkc->delete($_) for queue_of($zkc, 'held');
-	works($next, "SELECT zk_lock('held') > 0", 't', 'another session holds the lock');
+	works($next, "SELECT zk_lock('held') > 0", 't', 'another session is granted the lock');
 	wait_until('the lease to end', sub { time > $started + 1.5 });
-	ok(!$s->finished, 'the commit waits for its answer');
+	ok(!$s->finished, 'the commit waits for the answer');
 	$proxy->release;
-	failed_with($s, '40001', 'an answer older than the lease confirms no commit',
+	failed_with($s, '40001', 'an answer that arrives after the lease does not confirm a commit',
 		like => qr/"held"/);
 	is($node->safe_psql('postgres', 'SELECT count(*) FROM t'), 0, '... and leaves no row');
 	$_->quit for $s, $next;
 	$proxy->disarm;
 
-	# When a commit asks, and when not.
-	my $asks = sub {
+	# Which commits send a check.
+	my $checks = sub {
 		my ($lock) = @_;
 		return scalar grep { $_->{op} eq 'multi' && "@{ $_->{paths} }" =~ /$lock/ } $proxy->record;
 	};
@@ -185,7 +186,7 @@ standby('');
 		sub { $s->query_ok("SELECT lease_remaining < '550 ms' FROM zk_session()") eq 't' });
 	$proxy->clear_record;
 	works($s, 'COMMIT', '', 'a commit with less than half of its lease left succeeds');
-	is($asks->('reserve'), 1, '... and has asked the ensemble');
+	is($checks->('reserve'), 1, '... after one check');
 
 	$s->query_ok('SET zklock.commit_check = always');
 	for my $kind ('reads', 'writes')
@@ -196,7 +197,7 @@ standby('');
 		$proxy->clear_record;
 		works($s, 'COMMIT', '', "a transaction that $kind and has released its lock commits");
 		my $n = grep { $_->{op} eq 'multi' } $proxy->record;
-		is($n, $kind eq 'writes' ? 1 : 0, '... and asks only if it has written');
+		is($n, $kind eq 'writes' ? 1 : 0, '... and sends a check only if it has written');
 	}
 
 	$s->query_ok("SELECT zk_lock('prepared')");
@@ -205,7 +206,7 @@ standby('');
 	fails_with($s, "PREPARE TRANSACTION 'p'", '40001', 'PREPARE is refused like COMMIT',
 		like => qr/"prepared"/);
 	is($node->safe_psql('postgres', 'SELECT count(*) FROM pg_prepared_xacts'), 0,
-		'... and prepares nothing');
+		'... and no transaction is prepared');
 	$s->quit;
 	$node->stop;
 }
@@ -216,6 +217,6 @@ unlike(server_log($_), qr/PANIC|terminated by signal/, 'no backend has crashed')
 	for $here, $there;
 $_->stop for $here, $there;
 $zkc->close;
-$way->stop;
+$proxy->stop;
 $zk->stop;
 done_testing();

@@ -1,5 +1,5 @@
-# A cancel of our own is withdrawn when what it was requested for is released, and does not
-# hit the ROLLBACK of a failed transaction (promises 5.3 and 5.10).
+# zklock withdraws a cancel when the lost or revoked lock is released, and does not
+# cancel the ROLLBACK of a failed transaction (promises 5.3 and 5.10).
 
 use strict;
 use warnings;
@@ -18,7 +18,7 @@ my $zkc = ZkLock::ZkClient->new($zk->connect_string);
 my $node = zklock_node('a', zk => $zk);
 my $block = ZkLock::Uninterruptible->new($node);
 
-# What the holder has noticed then.
+# Each event is done when the holder has noticed it.
 my %events = (
 	revocation => sub { revoke_lock($zk, $zkc, @_) },
 	loss => sub { lose_lock($zk, $zkc, @_) });
@@ -49,15 +49,15 @@ SQL
 		$events{$event}->('inner', $id);
 		$block->end;
 		$s->wait_result;
-		ok($s->ok, "a $event of what a failed block releases cancels nothing, $with")
+		ok($s->ok, "a $event of a lock that a failed block releases cancels nothing, $with")
 		  or diag($s->error);
-		works($s, 'SELECT pg_sleep(0)', '', '... and no later statement');
-		works($s, 'SELECT count(*) FROM zk_held_locks', $others, '... and the rest is held');
+		works($s, 'SELECT pg_sleep(0)', '', '... and the next statement succeeds');
+		works($s, 'SELECT count(*) FROM zk_held_locks', $others, '... and the other locks are held');
 		$s->quit;
 	}
 }
 
-# A ROLLBACK that takes long to read.
+# A ROLLBACK that PostgreSQL parses for a long time.
 {
 	my $observer = session($node);
 	my $p = ZkLock::Pipeline->new($node);
@@ -70,10 +70,10 @@ SQL
 	my $runs = q{SELECT count(*) FROM pg_stat_activity WHERE state = 'active' AND query ~ '^ROLLBACK'};
 	wait_until('ROLLBACK', sub { $observer->query_ok($runs) });
 	$zkc->delete($path);
-	is_deeply([ $p->until_ready ], ['00000'], 'a loss does not cancel ROLLBACK of a failed transaction');
+	is_deeply([ $p->until_ready ], ['00000'], 'a loss does not cancel the ROLLBACK of a failed transaction');
 	my $state;
 	wait_until('the report', sub { ($state) = $p->query('SELECT 1'); $state ne '00000' });
-	is($state, '40001', '... the next statement reports it');
+	is($state, '40001', '... the next statement reports the loss');
 	is_deeply([ $p->query('SELECT 1') ], ['00000'], '... once');
 	$observer->quit;
 }

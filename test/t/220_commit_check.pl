@@ -1,4 +1,4 @@
-# At commit a transaction makes sure that its locks are still held.
+# The check at commit: a transaction commits only if its locks are still held.
 
 use strict;
 use warnings;
@@ -19,7 +19,7 @@ my $zkc = ZkLock::ZkClient->new($zk->connect_string, timeout => 60);
 my $node = zklock_node('a', zk => $zk, session_timeout => '240s');
 $node->safe_psql('postgres', 'CREATE TABLE t (v text)');
 
-# A session whose ZooKeeper session has this timeout and is connected.
+# A session with a connected ZooKeeper session of this timeout.
 sub locker
 {
 	my ($timeout, $check) = @_;
@@ -31,7 +31,7 @@ sub locker
 	return $s;
 }
 
-# Waits until a transaction of the session would ask the ensemble at commit.
+# Waits until a commit of the session would send a check to the ensemble.
 sub wait_lease_over
 {
 	my ($s) = @_;
@@ -49,8 +49,8 @@ sub rows
 		"SELECT count(*) FROM t WHERE v = '$value'");
 }
 
-# One that is older than its lease commits, whatever is asked. What that costs is
-# in 310_round_trips.pl.
+# A transaction longer than its lease commits with each value of commit_check. The
+# requests that it costs are tested in 310_round_trips.pl.
 for my $check (qw(lease always off))
 {
 	my $s = locker('1500ms', $check);
@@ -59,12 +59,12 @@ for my $check (qw(lease always off))
 	wait_lease_over($s);
 	$s->query_ok("INSERT INTO t VALUES ('old $check')");
 	works($s, 'COMMIT', '',
-		"with commit_check = $check a transaction older than its lease commits");
+		"with commit_check = $check a transaction longer than its lease commits");
 	is(rows("old $check"), 1, "its row is there with $check");
 }
 nothing_left($zkc, 'long transactions leave nothing behind');
 
-# A session-level lock counts as well; a transaction without locks does not.
+# A session-level lock is checked, too. A session without locks sends no check.
 {
 	my $s = locker('1500ms');
 	$s->query_ok('BEGIN');
@@ -72,13 +72,13 @@ nothing_left($zkc, 'long transactions leave nothing behind');
 	wait_lease_over($s);
 	$s->query_ok("INSERT INTO t VALUES ('session')");
 	works($s, 'COMMIT', '',
-		'a transaction of a session with an old lock commits');
+		'a transaction of a session with a session-level lock commits');
 	works($s, 'SELECT lease_remaining > interval \'0\' FROM zk_session()',
-		't', 'its check renewed the lease');
+		't', 'the check has renewed the lease');
 	$s->query_ok('SELECT zk_unlock_all()');
 	$zk->pause;
 	works($s, "INSERT INTO t VALUES ('none')", '',
-		'a session without locks does not ask a silent ensemble');
+		'a session without locks commits with a silent ensemble');
 	$zk->resume;
 	nothing_left($zkc, 'locks at session level leave nothing behind');
 }
@@ -91,10 +91,10 @@ nothing_left($zkc, 'long transactions leave nothing behind');
 	$s->query_ok("INSERT INTO t VALUES ('leased')");
 	$zk->pause;
 	works($s, 'COMMIT', '',
-		'with a valid lease a commit needs no answer of the ensemble');
+		'with a valid lease a commit succeeds with a silent ensemble');
 	$zk->resume;
-	is(rows('leased'), 1, 'and its row is there');
-	nothing_left($zkc, 'its lock is released when the ensemble is back');
+	is(rows('leased'), 1, 'the row of that commit is there');
+	nothing_left($zkc, 'the lock of that commit is released after the silence');
 }
 {
 	my $s = locker('2s');
@@ -105,13 +105,13 @@ nothing_left($zkc, 'long transactions leave nothing behind');
 	wait_lease_over($s);
 	fails_with($s, 'COMMIT', '40001',
 		'without a lease a commit fails when the ensemble does not answer');
-	is(rows('unleased'), 0, 'and leaves no row');
+	is(rows('unleased'), 0, 'the refused commit leaves no row');
 	$zk->resume;
 	works($s, "SELECT zk_lock('silent'), zk_unlock('silent')",
 		qr/^\d+\|t$/, 'the session can lock again afterwards');
-	nothing_left($zkc, 'a commit refused for silence leaves nothing behind');
+	nothing_left($zkc, 'a commit refused because of silence leaves no node');
 }
-# What was released before the commit, when its lease was over, must be proven as well.
+# A lock that was released after the end of its lease is checked, too.
 for my $kind ([ lock => "zk_lock('gone')", "zk_unlock('gone')" ],
 	[ permit => "zk_acquire('gone', 1)", "zk_release('gone')" ])
 {
@@ -124,13 +124,13 @@ for my $kind ([ lock => "zk_lock('gone')", "zk_unlock('gone')" ],
 	wait_lease_over($s);
 	$s->query_ok("SELECT $give");
 	fails_with($s, 'COMMIT', '40001',
-		"a commit fails when nobody knows whether a $what was held until its release",
+		"a commit fails if a silent ensemble does not confirm that a $what was held until its release",
 		like => qr/"gone"/);
-	is(rows("gone $what"), 0, 'and leaves no row');
+	is(rows("gone $what"), 0, 'the refused commit leaves no row');
 	$zk->resume;
 	works($s, "SELECT zk_lock('silent'), zk_unlock('silent')",
 		qr/^\d+\|t$/, 'the session can lock again afterwards');
-	nothing_left($zkc, "a $what released without a lease leaves nothing behind");
+	nothing_left($zkc, "a $what released without a lease leaves no node");
 }
 {
 	my $s = locker('2s', 'always');
@@ -162,21 +162,21 @@ for my $kind ([ lock => "zk_lock('gone')", "zk_unlock('gone')" ],
 	$s->query_async('COMMIT');
 	wait_blocked($s);
 	$s->cancel;
-	failed_with($s, '57014', 'a commit that waits for an answer is cancelled',
+	failed_with($s, '57014', 'a commit that waits for an answer can be cancelled',
 		hint => 0);
-	is(rows('cancelled'), 0, 'and leaves no row');
+	is(rows('cancelled'), 0, 'the cancelled commit leaves no row');
 
 	$s->query_ok("SET statement_timeout = '100ms'");
 	$s->query_ok('BEGIN');
 	$s->query_ok("INSERT INTO t VALUES ('cancelled')");
 	works($s, 'COMMIT', '',
-		'the lock went with the transaction: the next one does not ask');
+		'the cancelled transaction has released its lock: the next one sends no check');
 	$zk->resume;
 	$s->query_ok('RESET statement_timeout');
 	nothing_left($zkc, 'a cancelled commit leaves nothing behind');
 }
 
-# PostgreSQL disables statement_timeout before it commits; the session timeout is 240 s.
+# PostgreSQL disables statement_timeout before it commits, so zklock must apply it.
 for my $begin ('', 'BEGIN')
 {
 	my $s = locker(undef, 'always');
@@ -205,8 +205,8 @@ nothing_left($zkc, 'commits that timed out leave nothing behind');
 	wait_blocked($s);
 	$s->terminate;
 	$s->wait_result;
-	is($s->sqlstate, 'lost', 'a commit that waits for an answer is terminated');
-	is(rows('terminated'), 0, 'and leaves no row');
+	is($s->sqlstate, 'lost', 'a session whose commit waits for an answer can be terminated');
+	is(rows('terminated'), 0, 'the terminated commit leaves no row');
 	$zk->resume;
 }
 {
@@ -214,7 +214,7 @@ nothing_left($zkc, 'commits that timed out leave nothing behind');
 	$s->query_ok('BEGIN');
 	$s->query_ok("SELECT zk_xact_lock('trust')");
 	$zk->pause;
-	works($s, 'COMMIT', '', 'commit_check = off asks nobody');
+	works($s, 'COMMIT', '', 'with commit_check = off a commit succeeds with a silent ensemble');
 	$zk->resume;
 }
 
@@ -232,7 +232,7 @@ for my $level (qw(transaction session))
 	commit_refused($s,
 		"with commit_check = always a $level lock without its node refuses the commit",
 		like => qr/"by-hand"/, unlike => qr/"untouched"/);
-	is(rows('by-hand'), 0, 'and leaves no row');
+	is(rows('by-hand'), 0, 'the refused commit leaves no row');
 	works($s, 'SELECT name FROM zk_held_locks', 'untouched',
 		'the other lock at session level is still held');
 	works($s, "INSERT INTO t VALUES ('after')", '', 'the loss is reported once');
@@ -248,7 +248,7 @@ for my $level (qw(transaction session))
 	$zkc->delete((queue_of($zkc, 'by-hand'))[0]);
 	wait_lease_over($s);
 	commit_refused($s,
-		'with commit_check = lease the check of an old transaction notices as well',
+		'with commit_check = lease a transaction longer than its lease is refused as well',
 		like => qr/"by-hand"/);
 }
 {
@@ -260,12 +260,12 @@ for my $level (qw(transaction session))
 	is(scalar(@nodes), 2, 'an upgraded lock has two nodes');
 	$zkc->delete($nodes[1]);
 	commit_refused($s,
-		'losing the second node of an upgraded lock is a loss',
+		'an upgraded lock is lost when its second node is removed',
 		like => qr/"upgraded"/);
-	nothing_left($zkc, 'and leaves nothing behind');
+	nothing_left($zkc, 'the refused commit leaves no node');
 }
 
-# Who may change it.
+# Privileges.
 {
 	$node->safe_psql('postgres', 'CREATE ROLE ordinary LOGIN');
 	# Before the library is loaded PostgreSQL accepts any value.
@@ -276,14 +276,14 @@ for my $level (qw(transaction session))
 	$early->quit;
 	my $s = session($node, user => 'ordinary');
 	$s->query_ok("SELECT zk_try_lock('ordinary')");
-	works($s, 'SHOW zklock.commit_check', 'lease', 'and finds the default');
+	works($s, 'SHOW zklock.commit_check', 'lease', 'an ordinary role sees the default of commit_check');
 	for my $value (qw(off always lease))
 	{
 		fails_with($s, "SET zklock.commit_check = $value", '42501',
 			"an ordinary role cannot set commit_check to $value",
 			hint => 0);
 	}
-	works($s, 'SHOW zklock.commit_check', 'lease', 'it can see it');
+	works($s, 'SHOW zklock.commit_check', 'lease', 'commit_check is unchanged');
 	$s->quit;
 	nothing_left($zkc, 'an ordinary role leaves nothing behind');
 }

@@ -1,6 +1,6 @@
-# A command that PostgreSQL refuses inside a transaction block cannot be undone: it is
-# checked before it starts, never refused at its end, and a lock that is lost while it
-# runs is reported by the next statement (promise 5.6).
+# A command that PostgreSQL refuses inside a transaction block cannot be undone. Its
+# locks are checked before it starts, and it is never refused at its end. If a lock is
+# lost while the command runs, the next statement reports the loss (promise 5.6).
 
 use strict;
 use warnings;
@@ -39,7 +39,7 @@ sub remove_by_hand
 	return scalar @nodes;
 }
 
-# What a command that fails too late would leave on disk.
+# Returns the files that a command could leave if it failed too late.
 sub files
 {
 	my $data = $node->data_dir;
@@ -56,7 +56,7 @@ sub prepare
 
 prepare('prepared');
 
-# In an order in which each of them can be done.
+# In an order in which each command can succeed.
 my @commands = (
 	"COMMIT PREPARED 'prepared'",
 	'CREATE DATABASE d',
@@ -93,35 +93,35 @@ my @commands = (
 	for my $command (@commands)
 	{
 		fails_with($s, "BEGIN\\;$command\\;", '25001',
-			"PostgreSQL refuses it in a block: $command", hint => 0);
+			"PostgreSQL refuses the command in a block: $command", hint => 0);
 		$s->query_ok('ROLLBACK');
 		$s->query_ok("SELECT zk_lock('irreversible')");
-		is(remove_by_hand('irreversible'), 1, 'its lock is removed by hand');
+		is(remove_by_hand('irreversible'), 1, 'the node of the lock is removed by hand');
 		my $before = files();
-		fails_with($s, $command, '40001', "and it fails if a lock was lost: $command",
+		fails_with($s, $command, '40001', "the command fails after the loss: $command",
 			like => qr/"irreversible"/);
-		is(files(), $before, 'and leaves the files as they were');
-		works($s, $command, '', "and nothing of it was done: $command");
+		is(files(), $before, 'the failed command leaves the files unchanged');
+		works($s, $command, '', "the command succeeds the second time: $command");
 	}
 	$s->quit;
 }
 
-# ROLLBACK PREPARED and DISCARD ALL get rid of something: they always work.
-for my $way_out ("ROLLBACK PREPARED 'unwanted'", 'DISCARD ALL')
+# ROLLBACK PREPARED and DISCARD ALL need no check: they always succeed.
+for my $command ("ROLLBACK PREPARED 'unwanted'", 'DISCARD ALL')
 {
-	prepare('unwanted') if $way_out =~ /ROLLBACK/;
+	prepare('unwanted') if $command =~ /ROLLBACK/;
 	my $s = session($node);
 	$s->query_ok('SET zklock.commit_check = always');
-	fails_with($s, "BEGIN\\;$way_out\\;", '25001',
-		"PostgreSQL refuses it in a block: $way_out", hint => 0);
+	fails_with($s, "BEGIN\\;$command\\;", '25001',
+		"PostgreSQL refuses the command in a block: $command", hint => 0);
 	$s->query_ok('ROLLBACK');
 	$s->query_ok("SELECT zk_lock('irreversible')");
 	remove_by_hand('irreversible');
-	works($s, $way_out, '', "it works with a lost lock: $way_out");
+	works($s, $command, '', "the command succeeds with a lost lock: $command");
 	$s->quit;
 }
 
-# An ensemble that does not answer.
+# A silent ensemble.
 {
 	prepare('silent');
 	my $s = session($node);
@@ -131,25 +131,26 @@ for my $way_out ("ROLLBACK PREPARED 'unwanted'", 'DISCARD ALL')
 		$s->query_ok("SELECT zk_lock('silent')");
 		my $before = files();
 		$zk->pause;
-		fails_with($s, $command, '40001', "a silent ensemble refuses: $command");
-		is(files(), $before, 'and leaves the files as they were');
+		fails_with($s, $command, '40001', "the command fails with a silent ensemble: $command");
+		is(files(), $before, 'the failed command leaves the files unchanged');
 		$zk->resume;
 
-		# The silence was as long as the session timeout: the session may have expired.
+		# The silence may have been as long as the session timeout, so the session may have
+		# expired.
 		$s->query('SELECT zk_unlock_all()');
 		ok($s->ok || $s->error =~ /^\S*\s*ERROR:  lock "silent" was lost$/m, 'the lock is released, or lost');
-		works($s, $command, '', "and nothing of it was done: $command");
+		works($s, $command, '', "the command succeeds the second time: $command");
 	}
 	prepare('silent');
 	$s->query_ok("SELECT zk_lock('silent')");
 	$zk->pause;
 	works($s, "ROLLBACK PREPARED 'silent'", '',
-		'ROLLBACK PREPARED does not ask a silent ensemble');
+		'ROLLBACK PREPARED succeeds with a silent ensemble');
 	$zk->resume;
 	$s->quit;
 }
 
-# The lock is lost while the command runs. Others keep the commands waiting.
+# The lock is lost while the command runs, and waits for another session.
 sub lose_while_waiting
 {
 	my ($command, $wait_event, $proceed) = @_;
@@ -163,16 +164,16 @@ sub lose_while_waiting
 	is($node->safe_psql('postgres', $waits), 't', "a loss does not cancel: $command");
 	$proceed->();
 	$s->wait_result;
-	ok($s->ok, "and it is done: $command") or diag($s->error);
+	ok($s->ok, "the command succeeds: $command") or diag($s->error);
 	wait_until('the report of the loss', sub { $s->query('SELECT 1'); !$s->ok });
-	is($s->sqlstate, '40001', 'and a later statement reports the loss');
-	like($s->error, qr/"meanwhile"/, 'with the name of the lock');
-	works($s, 'SELECT 1', '1', 'once');
+	is($s->sqlstate, '40001', 'a later statement reports the loss');
+	like($s->error, qr/"meanwhile"/, 'the error names the lock');
+	works($s, 'SELECT 1', '1', 'the loss is reported once');
 	$s->quit;
 	return;
 }
 
-sub behind
+sub lose_behind
 {
 	my ($statement, $command, $wait_event) = @_;
 	my $gate = session($node);
@@ -182,16 +183,16 @@ sub behind
 	return;
 }
 
-behind('INSERT INTO t VALUES (2)', 'CREATE INDEX CONCURRENTLY late ON t (v)', 'virtualxid');
+lose_behind('INSERT INTO t VALUES (2)', 'CREATE INDEX CONCURRENTLY late ON t (v)', 'virtualxid');
 is($node->safe_psql('postgres',
 		"SELECT indisvalid FROM pg_index WHERE indexrelid = 'late'::regclass"),
 	't', 'the index is valid');
-behind('INSERT INTO t VALUES (2)', 'REINDEX INDEX CONCURRENTLY late', 'virtualxid');
-behind('LOCK TABLE t', 'VACUUM t', 'relation');
+lose_behind('INSERT INTO t VALUES (2)', 'REINDEX INDEX CONCURRENTLY late', 'virtualxid');
+lose_behind('LOCK TABLE t', 'VACUUM t', 'relation');
 $node->safe_psql('postgres', 'CREATE DATABASE source');
-behind(q{COMMENT ON DATABASE source IS 'locked'}, 'CREATE DATABASE copy TEMPLATE source',
+lose_behind(q{COMMENT ON DATABASE source IS 'locked'}, 'CREATE DATABASE copy TEMPLATE source',
 	'object');
-behind(q{COMMENT ON DATABASE copy IS 'locked'}, 'DROP DATABASE copy', 'object');
+lose_behind(q{COMMENT ON DATABASE copy IS 'locked'}, 'DROP DATABASE copy', 'object');
 prepare('replicated');
 $node->safe_psql('postgres', "ALTER SYSTEM SET synchronous_standby_names = 'nobody'");
 $node->reload;
@@ -201,7 +202,7 @@ lose_while_waiting("COMMIT PREPARED 'replicated'", 'SyncRep', sub {
 		$node->reload;
 	});
 
-# Commands that can be undone are cancelled, and refused at their end.
+# A command that can be undone is cancelled.
 {
 	my $gate = session($node);
 	my $s = session($node);
@@ -216,10 +217,9 @@ lose_while_waiting("COMMIT PREPARED 'replicated'", 'SyncRep', sub {
 	$gate->query_ok('COMMIT');
 	$_->quit for $gate, $s;
 }
-is($node->safe_psql('postgres', "SELECT to_regclass('undone') IS NULL"), 't',
-	'and has no effect');
+is($node->safe_psql('postgres', "SELECT to_regclass('undone') IS NULL"), 't', 'the cancelled command has no effect');
 
-nothing_left($zkc, 'no command leaves anything behind');
+nothing_left($zkc, 'the commands leave no node');
 unlike(server_log($node), qr/PANIC|terminated by signal/, 'no backend has crashed');
 $_->stop for $node, $publisher;
 $zkc->close;

@@ -1,6 +1,6 @@
-# The check at commit comes before other participants of the commit have committed
-# elsewhere: postgres_fdw's remote transaction is rolled back with ours, whichever
-# library was loaded first (promise 5.8).
+# The check at commit runs before other participants of the commit have committed:
+# if it fails, postgres_fdw's remote transaction is rolled back, too, whichever library
+# was loaded first (promise 5.8).
 
 use strict;
 use warnings;
@@ -16,8 +16,8 @@ use ZkLock::ZkServer;
 my $zk = ZkLock::ZkServer->start(tick_time => 200);
 my $zkc = ZkLock::ZkClient->new($zk->connect_string, timeout => 60);
 
-# Each of them writes a row here and a row there. None of them has touched a foreign table
-# before.
+# Ways to write a local row and a remote row. Each of them runs in a session that has not
+# used a foreign table before.
 my $cte = "WITH there AS (INSERT INTO there VALUES ('x')) INSERT INTO here VALUES ('x')";
 my %ways = (
 	'a block' => [ "BEGIN; INSERT INTO here VALUES ('x'); INSERT INTO there VALUES ('x')", 'COMMIT' ],
@@ -55,7 +55,7 @@ for my $preload (0, 1)
 	}
 	in_pipeline($node);
 	accepted($node);
-	nothing_left($zkc, 'nothing is left behind');
+	nothing_left($zkc, 'the refused commits leave no node');
 	unlike(server_log($node), qr/PANIC|terminated by signal/, 'no backend has crashed');
 	$node->stop;
 }
@@ -91,7 +91,7 @@ SQL
 	return;
 }
 
-# A session that holds a lock and asks the ensemble at each commit.
+# A session with a lock that sends a check at each commit.
 sub locker
 {
 	my ($s) = @_;
@@ -110,7 +110,7 @@ sub rows
 sub nothing_written
 {
 	my ($node, $way) = @_;
-	return is(rows($node), '0 0', "and nothing is written here and there by $way");
+	return is(rows($node), '0 0', "no local and no remote row is written by $way");
 }
 
 sub in_pipeline
@@ -129,8 +129,8 @@ sub accepted
 {
 	my ($node) = @_;
 	my $s = locker(session($node));
-	works($s, $cte, '', 'an ensemble that answers lets it commit');
-	is(rows($node), '1 1', 'here and there');
+	works($s, $cte, '', 'the commit succeeds when the ensemble answers');
+	is(rows($node), '1 1', 'the local and the remote row are written');
 	$s->quit;
 	return;
 }
