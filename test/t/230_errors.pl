@@ -1,6 +1,6 @@
-# What goes wrong with an ensemble, its rights and its limits is an error with a
-# SQLSTATE of its own and a hint, leaves nothing behind, and is over when the
-# cause is gone.
+# Each fault of an ensemble, of its access rights and of its limits gives an error with
+# its own SQLSTATE and a hint, and leaves no node. The session can lock again when the
+# fault has ended.
 
 use strict;
 use warnings;
@@ -43,7 +43,7 @@ sub works_again
 		't|t', $name);
 }
 
-# No session: nothing listens, no such host, silence.
+# No connection: a closed port, an unknown host, a silent network.
 my $hole = ZkLock::Proxy->start(target => $zk);
 $hole->freeze;
 my %nowhere = (
@@ -56,13 +56,13 @@ for my $what (sort keys %nowhere)
 		connect_string => $nowhere{$what},
 		connect_timeout => '300ms');
 	fails_with($s, "SELECT zk_lock('nowhere')", '08001',
-		"$what is a failed connection", like => qr/^HINT:.*connect_string/m);
-	fails_with($s, "SELECT zk_acquire('nowhere', 1)", '08001', "$what is that for a permit",
+		"a lock fails with $what", like => qr/^HINT:.*connect_string/m);
+	fails_with($s, "SELECT zk_acquire('nowhere', 1)", '08001', "a permit fails with $what",
 		like => qr/could not acquire a permit of semaphore "nowhere": no connection/);
 	fails_with($s, "SELECT zk_try_lock(ARRAY['nowhere', 'x'])", '08001',
-		"$what is that for a try of several locks as well");
+		"an attempt at several locks fails with $what");
 	works($s, 'SELECT count(*) FROM zk_held_locks',
-		'0', "nothing is held after $what");
+		'0', "the session holds nothing after $what");
 	works_again($s, "the session can lock after $what");
 	$s->quit;
 
@@ -78,7 +78,7 @@ for my $what (sort keys %nowhere)
 	fails_with($s, "SELECT zk_lock('nowhere')", '57014',
 		"connecting to $what obeys statement_timeout", hint => 0);
 	$s->query_ok('RESET statement_timeout');
-	works($s, 'SELECT 1', '1', "other work goes on in spite of $what");
+	works($s, 'SELECT 1', '1', "other statements succeed with $what");
 	$s->query_async("SELECT zk_lock('nowhere')");
 	wait_blocked($s);
 	$s->terminate;
@@ -97,7 +97,7 @@ nothing_left($zkc, 'failed connections leave nothing behind');
 	{
 		my $s = with_settings($node, connect_string => $list);
 		works($s, "SELECT zk_try_lock('list')",
-			't', "one server that serves is enough ($list)"
+			't', "one reachable server is enough ($list)"
 			  =~ s/\Q$address\E/it/r =~ s/\Q$down\E/down/gr);
 	}
 	nothing_left($zkc, 'a server that is down leaves nothing behind');
@@ -107,55 +107,55 @@ nothing_left($zkc, 'failed connections leave nothing behind');
 {
 	my $s = with_settings($node, connect_string => "$address/not/there");
 	fails_with($s, "SELECT zk_lock('chroot')", 'F0000',
-		'a chroot that does not exist is a fault of the configuration',
+		'a chroot that does not exist is a configuration error',
 		like => qr/^HINT:.*connect_string/m);
 	fails_with($s, "SELECT zk_try_xact_lock(ARRAY['chroot', 'x'])", 'F0000',
-		'also for several locks');
-	ok(!$zkc->exists('/not'), 'it is not created');
-	works_again($s, 'the session can lock after that');
+		'it is a configuration error for several locks, too');
+	ok(!$zkc->exists('/not'), 'the chroot is not created');
+	works_again($s, 'the session can lock after the error');
 	$zkc->create('/there/deep', makepath => 1);
 	$s->query_ok("SET zklock.connect_string = '$address/there/deep'");
 	works($s, "SELECT zk_try_lock('chroot')", 't',
 		'a chroot that exists works');
 	is(scalar(queue_of($zkc, 'chroot', '/there/deep/zklock')), 1,
-		'and the locks are below it');
+		'the locks are below the chroot');
 	my $t = with_settings($other, connect_string => "$address/there/deep");
 	works($t, "SELECT zk_try_lock('chroot')", 'f',
 		'servers with the same chroot exclude each other');
 	$_->quit for $s, $t;
-	nothing_left($zkc, 'a chroot leaves nothing behind',
+	nothing_left($zkc, 'no node is left below the chroot',
 		root => '/there/deep/zklock');
-	nothing_left($zkc, 'nor outside of it');
+	nothing_left($zkc, 'no node is left outside of the chroot');
 }
 
-# A root that the ensemble does not let us use.
+# A root with an ACL that refuses the session.
 {
 	$zkc->create('/readonly', acl => 'read');
 	$zkc->create('/half/locks', makepath => 1);
 	$zkc->create('/half/locks/closed', acl => 'read');
 	my $s = with_settings($node, root => '/readonly');
 	fails_with($s, "SELECT zk_lock('x')", '42501',
-		'a root that refuses us is a lack of privilege',
+		'a lock below a root that refuses the session fails with insufficient privilege',
 		like => qr/could not lock "x": .*^HINT:.*ACL/ms);
-	fails_with($s, "SELECT zk_acquire('x', 1)", '42501', 'for semaphores, too',
+	fails_with($s, "SELECT zk_acquire('x', 1)", '42501', 'a permit below that root fails, too',
 		like => qr/could not acquire a permit of semaphore "x": .*^HINT:.*ACL/ms);
 	fails_with($s, "SELECT zk_lock(ARRAY['x', 'y'])", '42501',
-		'also for several locks');
+		'several locks below that root fail, too');
 	$s->query_ok("SET zklock.root = '/half'");
 	fails_with($s, "SELECT zk_lock('closed')", '42501',
-		"a lock's own znode that refuses us likewise", like => qr/"closed"/);
+		'a lock fails if its own znode refuses the session', like => qr/"closed"/);
 	works($s, "SELECT zk_try_lock('open')", 't', 'another lock can be acquired');
 	fails_with($s, "SELECT zk_try_lock(ARRAY['open2', 'closed'])", '42501',
-		'one refusal among several locks refuses them all');
+		'an array fails if the znode of one name refuses the session');
 	works($s, 'SELECT string_agg(name, \',\') FROM zk_held_locks',
-		'open', 'and leaves what was held before');
+		'open', 'the failed array keeps the lock held before');
 	$s->query_ok('SELECT zk_unlock_all()');
-	nothing_left($zkc, 'a refusal leaves nothing behind', root => '/half');
+	nothing_left($zkc, 'the refusals leave no node', root => '/half');
 	$s->query_ok('RESET zklock.root');
-	works_again($s, 'the session can lock elsewhere after a refusal');
+	works_again($s, 'the session can lock below another root after a refusal');
 }
 
-# The file with the credentials.
+# The credentials file.
 sub auth_file
 {
 	my ($name, $content, $mode) = @_;
@@ -191,13 +191,13 @@ my $good_file = auth_file('good', "digest $secret\n");
 		works_again($s, "the session can lock after an auth_file $what");
 	}
 	like(slurp_file($node->logfile, $log), qr/LOG:  could not read file ".*none" of setting zklock.auth_file: No such file/,
-		'the server log has the reason and the name of the file');
+		'the server log contains the reason and the name of the file');
 	my $s = with_settings($node, auth_file => $good_file,
 		log_min_messages => 'debug');
 	works($s, "SELECT zk_try_lock('auth')", 't', 'a good auth_file is used');
 	$s->quit;
 	unlike(slurp_file($node->logfile, $log), qr/S3cr3t/,
-		'no secret is in the server log, not even when the client logs most');
+		'no secret is in the server log, even at the highest log level of the client');
 
 	$node->append_conf('postgresql.conf', "zklock.auth_file = '$good_file'");
 	$node->reload;
@@ -205,55 +205,55 @@ my $good_file = auth_file('good', "digest $secret\n");
 	works($s, "SELECT zk_try_lock('auth of a role')", 't',
 		'an ordinary role locks with the credentials of the server');
 	fails_with($s, 'SHOW zklock.auth_file', '42501',
-		'it cannot see the name of the file', hint => 0);
+		'an ordinary role cannot see the name of the file', hint => 0);
 	works($s, "SELECT count(*) FROM pg_settings WHERE name = 'zklock.auth_file'",
-		'0', 'nor in pg_settings');
+		'0', 'pg_settings does not show an ordinary role the name of the file');
 	fails_with($s, "SET zklock.auth_file = '/etc/passwd'", '42501',
-		'it cannot set it', hint => 0);
+		'an ordinary role cannot set auth_file', hint => 0);
 	$s->quit;
 	$node->append_conf('postgresql.conf', "zklock.auth_file = ''");
 	$node->reload;
-	nothing_left($zkc, 'credentials leave nothing behind');
+	nothing_left($zkc, 'locks with credentials leave no node');
 }
 
-# Locks that only their creator may touch.
+# Locks that only their creator may change.
 {
-	my $rival_file = auth_file('rival', "digest rival:other\n");
+	my $other_file = auth_file('rival', "digest rival:other\n");
 	my %mine = (auth_file => $good_file, acl => 'creator', root => '/mine');
 	my $s = with_settings($node, %mine);
 	my $t = with_settings($other, %mine);
 	works($s, "SELECT zk_lock('private')", qr/^\d+$/,
-		'locks of acl = creator can be acquired');
+		'a lock with acl = creator can be acquired');
 	$t->query_async("SELECT zk_lock('private')");
 	wait_zk_children($zkc, '/mine/locks/private', 2);
 	my ($held) = queue_of($zkc, 'private', '/mine');
 	like(join(' ', map { "$_->[1]:$_->[2]=$_->[0]" } $zkc->get_acls($held)),
 		qr/^digest:kept:\S+=31 world:anyone=1$/,
-		'their nodes belong to the creator, others may read');
+		'the node belongs to its creator, and others may read it');
 	ok(!eval { $zkc->delete($held); 1 },
-		'nobody without the credentials can remove them');
+		'a client without the credentials cannot delete the node');
 	$s->query_ok("SELECT zk_unlock('private')");
 	like($t->wait_result, qr/^\d+$/,
-		'two servers with the same credentials share them');
-	my $rival = with_settings($node, %mine, auth_file => $rival_file);
-	fails_with($rival, "SELECT zk_try_lock('private')", '42501',
-		'somebody with other credentials is refused');
-	fails_with($rival, "SELECT zk_try_lock('free')", '42501',
-		'for every lock below that root');
-	my $stranger = with_settings($node, root => '/mine');
-	fails_with($stranger, "SELECT zk_lock(ARRAY['free', 'free2'])", '42501',
-		'somebody without credentials as well');
-	$stranger->query_ok("SET zklock.acl = 'creator'");
-	fails_with($stranger, "SELECT zk_lock('free')", '42501',
+		'a server with the same credentials is granted the lock');
+	my $with_other = with_settings($node, %mine, auth_file => $other_file);
+	fails_with($with_other, "SELECT zk_try_lock('private')", '42501',
+		'a session with other credentials is refused');
+	fails_with($with_other, "SELECT zk_try_lock('free')", '42501',
+		'a session with other credentials is refused each lock below that root');
+	my $without = with_settings($node, root => '/mine');
+	fails_with($without, "SELECT zk_lock(ARRAY['free', 'free2'])", '42501',
+		'a session without credentials is refused');
+	$without->query_ok("SET zklock.acl = 'creator'");
+	fails_with($without, "SELECT zk_lock('free')", '42501',
 		'acl = creator without credentials is refused',
 		like => qr/^HINT:.*auth_file/m);
 	$t->query_ok('SELECT zk_unlock_all()');
-	is($t->error, '', 'in a tree of their own nobody is warned');
-	nothing_left($zkc, 'private locks leave nothing behind', root => '/mine');
+	is($t->error, '', 'a tree that others cannot change gives no warning');
+	nothing_left($zkc, 'locks with acl = creator leave no node', root => '/mine');
 }
 
-# A znode that others may change stays so; the first lock below it comes with a warning.
-# Others can be everybody, addresses, or an ACL that cannot be read.
+# zklock does not change the ACL of a znode that others may change. The first lock below
+# it gives a warning. "Others" are everybody, certain addresses, or an unreadable ACL.
 my %open_acl = (
 	(map { $_ => 'world' } '', '/locks', '/semaphores', '/waits'),
 	' of all addresses' => [ [ 31, 'ip', '0.0.0.0/0' ] ],
@@ -267,19 +267,20 @@ for my $open (sort keys %open_acl)
 	  for '/locks', '/semaphores', '/waits';
 	$zkc->set_acl($root, $open =~ m{^/} ? { digest => $secret } : $open_acl{$open});
 	my $s = with_settings($node, auth_file => $good_file, acl => 'creator', root => $root);
-	works($s, "SELECT zk_try_lock('x')", 't', "locks below $root");
+	works($s, "SELECT zk_try_lock('x')", 't', "a lock below $root can be acquired");
 	if ($open eq 'none')
 	{
-		is($s->error, '', '... where nothing is open: no warning');
+		is($s->error, '', '... no znode is open: no warning');
 		next;
 	}
 	like($s->error, qr/WARNING:.*"\Q$root\E" can be changed by others.*^HINT:.*setAcl -R \Q$root\E auth::cdrwa,world:anyone:r/ms,
-		"... where \"$root$open\" is open: a warning that names the command");
-	works($s, "SELECT zk_unlock('x'), zk_try_acquire('x', 1), zk_release('x')", 't|t|t', '... and again');
-	is($s->error, '', '... is no second warning');
+		"... \"$root$open\" is open: a warning that names the command");
+	works($s, "SELECT zk_unlock('x'), zk_try_acquire('x', 1), zk_release('x')", 't|t|t',
+		'... the next lock and a permit can be acquired');
+	is($s->error, '', '... without a second warning');
 }
 
-# How many locks a session may have.
+# The number of locks of a session.
 {
 	my $s = with_settings($node, max_locks => 3);
 	$s->query_ok("SELECT zk_lock('one')");
@@ -287,46 +288,46 @@ for my $open (sort keys %open_acl)
 		'more locks than max_locks at once are refused',
 		like => qr/^HINT:.*max_locks/m);
 	works($s, "SELECT count(*) FROM zk_held_locks", '1',
-		'what was held before is still held');
+		'a lock held before is still held');
 	$s->query_ok("SELECT zk_lock(ARRAY['one', 'two', 'three'])");
 	fails_with($s, "SELECT zk_lock('four')", '53400',
 		'one lock more than max_locks is refused', like => qr/"four"/);
 	fails_with($s, "SELECT zk_try_xact_lock('four')", '53400',
-		'also a try');
+		'a non-blocking attempt beyond max_locks is refused, too');
 	works($s, "SELECT zk_lock(ARRAY['two', 'three']) = zk_lock(ARRAY['two', 'three'])",
-		't', 'what is held can be locked once more');
+		't', 'held locks can be acquired again');
 	$s->query_ok("SELECT zk_unlock('three'), zk_unlock('three'), zk_unlock('three')");
 	works($s, "SELECT zk_lock('four')", qr/^\d+$/,
-		'a release makes room for another lock');
+		'another lock can be acquired after a release');
 	my $t = session($other);
 	works($t, "SELECT zk_try_lock('three', '1 min'), zk_try_lock('two')",
-		't|f', 'refused locks are free for others, held ones are not');
+		't|f', 'a refused lock is free for another session, a held lock is not');
 	$_->quit for $s, $t;
-	nothing_left($zkc, 'too many locks leave nothing behind');
+	nothing_left($zkc, 'refused locks leave no node');
 }
 
-# How long the names of one session may be together: what the ensemble can
-# take in one packet.
+# The total length of the names of a session: the ensemble must accept them in one
+# packet.
 {
 	my $s = with_settings($node, max_locks => 100000);
 	$s->query_ok("SELECT zk_lock('before')");
 	fails_with($s,
 		"SELECT zk_lock(array_agg(repeat('ü', 250) || i)) FROM generate_series(1, 900) i",
-		'53400', 'names that are too long together are refused',
+		'53400', 'an array whose names are too long in total is refused',
 		like => qr/^HINT:.*shorter names/m);
 	fails_with($s,
 		"SELECT count(zk_lock(repeat('ü', 250) || i)) FROM generate_series(1, 900) i",
-		'53400', 'also one after the other');
+		'53400', 'single locks whose names are too long in total are refused');
 	works($s, "SELECT name FROM zk_held_locks WHERE name = 'before'",
-		'before', 'what was held before is still held');
+		'before', 'a lock held before is still held');
 	works($s, "SELECT name FROM zk_held_locks WHERE state <> 'held'",
-		'', 'the session is alive');
+		'', 'no lock is lost or suspect');
 	$s->query_ok('SELECT zk_unlock_all()');
 	works($s,
 		"SELECT array_length(zk_lock(array_agg('short' || i)), 1) FROM generate_series(1, 1000) i",
-		'1000', 'a thousand short names at once are no problem');
+		'1000', 'a thousand short names can be locked at once');
 	$s->query_ok('SELECT zk_unlock_all()');
-	nothing_left($zkc, 'long names leave nothing behind');
+	nothing_left($zkc, 'long names leave no node');
 }
 
 # Node names of other programs.
@@ -340,89 +341,89 @@ for my $open (sort keys %open_acl)
 			like => qr/^HINT:.*node_names/m);
 	}
 	works($s, "SELECT zk_try_lock('mutex')", 't',
-		'it has an exclusive one');
+		'curator_mutex has an exclusive mode');
 	fails_with($s, "SELECT zk_lock_shared(ARRAY['a', 'mutex'])", '0A000',
-		'and does not share next to it');
+		'an array with the held exclusive lock is refused in shared mode');
 	works($s, 'SELECT name, mode FROM zk_held_locks',
-		'mutex|exclusive', 'a refused shared lock leaves the exclusive one');
+		'mutex|exclusive', 'the refused shared lock keeps the exclusive one');
 	$s->quit;
 
-	my @dialects = qw(curator curator_mutex kazoo);
+	my @styles = qw(curator curator_mutex kazoo);
 	my %session_on_other = map { $_ => with_settings($other, node_names => $_) }
-	  @dialects;
+	  @styles;
 	my %pattern = (
 		curator => qr/^_c_[0-9a-f-]{36}-__WRIT__\d{10}$/,
 		curator_mutex => qr/^_c_[0-9a-f-]{36}-lock-\d{10}$/,
 		kazoo => qr/^[0-9a-f]{32}__lock__\d{10}$/);
-	for my $holder (@dialects)
+	for my $holder (@styles)
 	{
 		my $h = with_settings($node, node_names => $holder);
-		$h->query_ok("SELECT zk_lock('dialect')");
-		like(($zkc->children('/zklock/locks/dialect'))[0],
-			$pattern{$holder}, "the nodes of $holder are called as such");
+		$h->query_ok("SELECT zk_lock('style')");
+		like(($zkc->children('/zklock/locks/style'))[0],
+			$pattern{$holder}, "a node has a name as in $holder");
 		my $answers = join ' ', map {
-			scalar $session_on_other{$_}->query("SELECT zk_try_lock('dialect')")
-		} @dialects;
-		is($answers, 'f f f', "a holder with $holder keeps all dialects out");
-		my $waiter = $session_on_other{ $dialects[ $holder eq 'kazoo' ? 0 : 2 ] };
-		$waiter->query_async("SELECT zk_lock('dialect')");
-		wait_zk_children($zkc, '/zklock/locks/dialect', 2);
-		ok(!$waiter->finished, "another dialect waits for $holder");
-		$h->query_ok("SELECT zk_unlock('dialect')");
-		like($waiter->wait_result, qr/^\d+$/, 'and gets the lock after it');
-		$waiter->query_ok("SELECT zk_unlock('dialect')");
+			scalar $session_on_other{$_}->query("SELECT zk_try_lock('style')")
+		} @styles;
+		is($answers, 'f f f', "a holder with $holder excludes writers with each setting of node_names");
+		my $waiter = $session_on_other{ $styles[ $holder eq 'kazoo' ? 0 : 2 ] };
+		$waiter->query_async("SELECT zk_lock('style')");
+		wait_zk_children($zkc, '/zklock/locks/style', 2);
+		ok(!$waiter->finished, "a session with another setting waits for a holder with $holder");
+		$h->query_ok("SELECT zk_unlock('style')");
+		like($waiter->wait_result, qr/^\d+$/, 'the session with another setting is granted the lock');
+		$waiter->query_ok("SELECT zk_unlock('style')");
 	}
 	for my $sharer (qw(curator kazoo))
 	{
 		my $h = with_settings($node, node_names => $sharer);
-		$h->query_ok("SELECT zk_lock_shared('dialect')");
+		$h->query_ok("SELECT zk_lock_shared('style')");
 		my $answers = join ' ', map {
-			scalar $session_on_other{$_}->query("SELECT zk_try_lock('dialect')")
-		} @dialects;
-		is($answers, 'f f f', "a sharer with $sharer keeps all writers out");
+			scalar $session_on_other{$_}->query("SELECT zk_try_lock('style')")
+		} @styles;
+		is($answers, 'f f f', "a sharer with $sharer excludes writers with each setting of node_names");
 		$answers = join ' ', map {
 			scalar $session_on_other{$_}->query(
-				"SELECT zk_try_lock_shared('dialect'), zk_unlock_shared('dialect')")
+				"SELECT zk_try_lock_shared('style'), zk_unlock_shared('style')")
 		} qw(curator kazoo);
-		is($answers, 't|t t|t', "and shares with readers of every dialect");
+		is($answers, 't|t t|t', "a sharer with $sharer shares with readers of each setting");
 		$h->quit;
-		wait_zk_empty($zkc, '/zklock/locks/dialect');
+		wait_zk_empty($zkc, '/zklock/locks/style');
 	}
-	nothing_left($zkc, 'dialects leave nothing behind');
+	nothing_left($zkc, 'no setting of node_names leaves a node');
 }
 $zkc->close;
 
-# An ensemble that insists on credentials.
+# An ensemble that requires credentials.
 my @enforcing = ('-Dzookeeper.enforce.auth.enabled=true', '-Dzookeeper.enforce.auth.schemes=digest');
 {
 	my $strict = ZkLock::ZkServer->start(tick_time => 200, java => \@enforcing);
 	my $s = with_settings($node, connect_string => $strict->connect_string);
 	fails_with($s, "SELECT zk_lock('strict')", '28000',
-		'an ensemble that insists on credentials refuses us without them',
+		'an ensemble that requires credentials refuses a session without them',
 		like => qr/^HINT:.*auth_file/m);
 	fails_with($s, "SELECT zk_try_lock(ARRAY['strict', 'x'])", '28000',
-		'also for several locks');
-	fails_with($s, 'SELECT count(*) FROM zk_locks', '28000', 'zk_locks as well',
+		'that ensemble refuses several locks');
+	fails_with($s, 'SELECT count(*) FROM zk_locks', '28000', 'that ensemble refuses zk_locks',
 		like => qr/could not read the locks .*: the ZooKeeper ensemble refused the credentials/);
-	works($s, 'SELECT 1', '1', 'other work goes on');
+	works($s, 'SELECT 1', '1', 'other statements succeed');
 	$s->query_ok("SET zklock.auth_file = '$good_file'");
 	works($s, "SELECT zk_try_lock('strict')", 't',
-		'with credentials it lets us in, in the same session');
+		'with credentials the same session can lock');
 	my $t = with_settings($other,
 		connect_string => $strict->connect_string,
 		auth_file => $good_file);
 	works($t, "SELECT zk_try_lock('strict')", 'f',
-		'and the lock is there for another server');
+		'the lock excludes another server');
 	$s->query_ok('SELECT zk_unlock_all()');
 	works($t, "SELECT zk_try_lock('strict', '1 min'), zk_unlock('strict')",
-		't|t', 'and free after its release');
+		't|t', 'the lock is free after its release');
 	$s->query_ok('RESET zklock.auth_file');
 	works_again($s, 'the session can lock in another ensemble after that');
 	$strict->stop;
 }
 
-# An ensemble that insists on credentials from now on, while a lock is held without. The
-# holder connects again while it reads the locks.
+# An ensemble that requires credentials after a restart, while a session without them
+# holds a lock. The holder reconnects while it reads the locks.
 {
 	my @files = (tick_time => 3000, dir => "$dir/grows_strict");
 	mkdir "$dir/grows_strict" or die "mkdir: $!\n";
@@ -438,19 +439,19 @@ my @enforcing = ('-Dzookeeper.enforce.auth.enabled=true', '-Dzookeeper.enforce.a
 	my $error = $s->error;
 	$s->query('SELECT 1');
 	$error .= $s->error;
-	is($answer, '', 'the locks cannot be read then');
+	is($answer, '', 'the locks cannot be read');
 	like($error, qr/ERROR:  lock "strict" was lost\nDETAIL:  The ZooKeeper ensemble refused the session's credentials: /,
 		'a lock whose session is refused is lost, for that reason');
-	unlike($error, qr/expired|is over/, 'and for no other one');
+	unlike($error, qr/expired|is over/, 'the error gives no other reason');
 	$strict->stop;
 }
 
 for my $server ($node, $other)
 {
 	unlike(slurp_file($server->logfile), qr/S3cr3t/,
-		'no secret is in a server log in the end');
+		'no secret is in the server log at the end');
 	unlike(slurp_file($server->logfile), qr/PANIC|terminated by signal/,
-		'and no backend has crashed');
+		'no backend has crashed');
 }
 $_->stop for $node, $other;
 $zk->stop;

@@ -1,5 +1,5 @@
-# What others leave below a lock neither crashes nor blocks nor breaks it; other
-# programs' contenders are contenders.
+# Unknown children of a lock's znode do not affect the lock. Contenders of other programs
+# are contenders.
 
 use strict;
 use warnings;
@@ -18,8 +18,8 @@ my $node_2 = zklock_node('b', zk => $zk, session_timeout => '10s');
 my $first = session($node_1);
 my $second = session($node_2);
 
-# The whole life of a lock: exclusive, handed over, shared, upgraded.
-sub lives
+# Checks all uses of a lock: exclusive, waited for, shared, upgraded.
+sub can_be_used
 {
 	my ($lock, $what) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
@@ -28,24 +28,24 @@ sub lives
 		"$what: the lock can be acquired");
 	works($second,
 		"SELECT zk_try_lock('$lock'), zk_try_lock_shared('$lock')",
-		'f|f', "$what: it excludes another server");
+		'f|f', "$what: the lock excludes another server");
 	wait_zk_children($zkc, "/zklock/locks/$lock", $others + 1);
 	$second->query_async("SELECT zk_lock('$lock')");
 	wait_zk_children($zkc, "/zklock/locks/$lock", $others + 2);
-	ok(!$second->finished, "$what: another server waits for it");
+	ok(!$second->finished, "$what: another server waits for the lock");
 	$first->query_ok("SELECT zk_unlock('$lock')");
-	like($second->wait_result, qr/^\d+$/, "$what: and gets it after a release");
+	like($second->wait_result, qr/^\d+$/, "$what: another server is granted the lock after a release");
 	$second->query_ok("SELECT zk_unlock('$lock')");
 	works($first, "SELECT zk_lock_shared('$lock') > 0", 't',
-		"$what: it can be shared");
+		"$what: the lock can be shared");
 	works($second, "SELECT zk_try_lock_shared('$lock')", 't',
-		"$what: by both servers");
+		"$what: both servers can share the lock");
 	$second->query_ok("SELECT zk_unlock_shared('$lock')");
 	works($first, "SELECT zk_lock('$lock') > 0",
-		't', "$what: and upgraded by the only sharer");
+		't', "$what: the only sharer can upgrade the lock");
 	$first->query_ok("SELECT zk_unlock('$lock')");
 	works($second, "SELECT zk_try_lock_shared('$lock', '1 min')",
-		't', "$what: and shared again");
+		't', "$what: the lock can be shared again");
 	$_->query_ok('SELECT zk_unlock_all()') for $first, $second;
 	nothing_left($zkc, "$what: no contender is left");
 	return;
@@ -53,7 +53,7 @@ sub lives
 
 my $guid = '0a1b2c3d-1111-2222-3333-444455556666';
 my $hex = '0a1b2c3d111122223333444455556666';
-my @junk = (
+my @unknown = (
 	'0', '1', '-1', 'lease_holder', 'lock', 'lock-', '__WRIT__', '__READ__',
 	'__lock__', '__rlock__', 'x', '0000000000', '-0000000001',
 	'2147483647', "_c_$guid-lock-", "_c_$guid-__WRIT__", "$hex\__lock__",
@@ -66,53 +66,51 @@ my @junk = (
 	'x-0100000000000000-0000000000', '%', '%s%n%x', "caf\x{e9}0000000000",
 	'a' x 1000, '-' x 300, '_' x 300, '9' x 300, '__READ__' x 50);
 
-# Children that no dialect knows.
+# Children that are not node names of any lock recipe.
 {
-	$zkc->create('/zklock/locks/junk', makepath => 1);
-	$zkc->create("/zklock/locks/junk/$_") for @junk;
-	lives('junk', 'among unknown children');
-	my @left = $zkc->children('/zklock/locks/junk');
-	is(scalar(@left), scalar(@junk), 'unknown children are left alone');
+	$zkc->create('/zklock/locks/unknown', makepath => 1);
+	$zkc->create("/zklock/locks/unknown/$_") for @unknown;
+	can_be_used('unknown', 'among unknown children');
+	my @left = $zkc->children('/zklock/locks/unknown');
+	is(scalar(@left), scalar(@unknown), 'unknown children are not deleted');
 }
 
-# Ephemeral ones of others, some with children of the same names as ours.
+# Unknown ephemeral children, and an unknown child above a node named like a contender.
 {
 	$zkc->create("/zklock/locks/eph/$_", ephemeral => 1, makepath => 1)
 	  for 'a', 'master', "$guid";
-	lives('eph', 'among unknown ephemeral children');
+	can_be_used('eph', 'among unknown ephemeral children');
 	$zkc->create('/zklock/locks/nested/sub/' . "_c_$guid-__WRIT__0000000000",
 		makepath => 1);
-	lives('nested', 'above a lock of the same shape');
+	can_be_used('nested', 'above a node named like a contender');
 }
 
-# Many of them.
+# Many unknown children.
 {
 	$zkc->create('/zklock/locks/many', makepath => 1);
 	$zkc->create("/zklock/locks/many/unknown-child-number-$_")
 	  for 1 .. 2000;
-	lives('many', 'among 2,000 unknown children');
+	can_be_used('many', 'among 2,000 unknown children');
 	$zkc->delete('/zklock/locks/many', recursive => 1);
 }
 
-# Numbers around the wrap and from before: contenders with a negative number
-# that nobody removes are contenders from before the wrap, or after it.
+# Sequence numbers around their wrap: a node with a negative number is a contender.
 {
 	my $persistent = "/zklock/locks/negative/_c_$guid-lock--000000005";
 	$zkc->create($persistent, makepath => 1);
 	works($first, "SELECT zk_try_lock('negative')",
-		'f', 'a contender with a negative number is ahead of the number zero');
+		'f', 'a contender with a negative number is before number zero');
 	$first->query_async("SELECT zk_lock('negative')");
 	wait_zk_children($zkc, '/zklock/locks/negative', 2);
 	$zkc->delete($persistent);
-	like($first->wait_result, qr/^\d+$/, 'and is waited for like any other');
+	like($first->wait_result, qr/^\d+$/, 'a session waits for a contender with a negative number');
 	$first->query_ok("SELECT zk_unlock('negative')");
 	$zkc->create("/zklock/locks/negative/_c_$guid-__WRIT__$_") for
 	  '-2147483649', '-9999999999', '4294967296';
-	lives('negative', 'among numbers that are none');
+	can_be_used('negative', 'among invalid sequence numbers');
 }
 
-# Contenders of other programs, and who waits for whom: each exclusive, or
-# shared.
+# Contenders of other programs, exclusive or shared, and the order of waiting.
 my %contender = (
 	"Curator's mutex" => [ "_c_$guid-lock-", 1 ],
 	"Curator's writer" => [ "_c_$guid-__WRIT__", 1 ],
@@ -124,7 +122,7 @@ for my $what (sort keys %contender)
 	my ($prefix, $exclusive) = @{ $contender{$what} };
 	my $path = '/zklock/locks/foreign';
 	my $theirs = $zkc->create("$path/$prefix",
-		data => "somebody %s \x01\xff\0 else", ephemeral => 1, sequence => 1,
+		data => "other %s \x01\xff\0 else", ephemeral => 1, sequence => 1,
 		makepath => 1);
 	works($first, "SELECT zk_try_lock('foreign')", 'f',
 		"$what excludes a writer");
@@ -138,26 +136,26 @@ for my $what (sort keys %contender)
 	$second->query_async("SELECT zk_lock_shared('foreign')");
 	wait_zk_children($zkc, $path, 3);
 	ok(!$first->finished && !$second->finished,
-		"a writer waits for $what, and a reader behind it");
+		"a writer waits for $what, and a reader waits behind the writer");
 	$zkc->delete($theirs);
-	like($first->wait_result, qr/^\d+$/, "the writer is let in when $what goes");
-	ok(!$second->finished, 'the reader is not');
+	like($first->wait_result, qr/^\d+$/, "the writer is granted the lock when $what releases it");
+	ok(!$second->finished, 'the reader still waits');
 	$theirs = $zkc->create("$path/$prefix", ephemeral => 1, sequence => 1);
 	$first->query_ok('SELECT zk_unlock_all()');
 	like($second->wait_result, qr/^\d+$/,
-		"the reader comes before a later one of $what");
+		"the reader is granted the lock before a later node of $what");
 	$first->query_async("SELECT zk_lock('foreign')");
 	wait_zk_children($zkc, $path, 3);
 	$second->query_ok('SELECT zk_unlock_all()');
 	wait_zk_children($zkc, $path, 2);
-	ok(!$first->finished, "$what is not overtaken");
+	ok(!$first->finished, "a writer does not overtake $what");
 	$zkc->delete($theirs);
-	like($first->wait_result, qr/^\d+$/, "and followed by who came after it");
+	like($first->wait_result, qr/^\d+$/, "the writer is granted the lock after $what");
 	$first->query_ok('SELECT zk_unlock_all()');
 	nothing_left($zkc, "$what leaves nothing behind");
 }
 
-# The same by the death of the other program.
+# The same, if the other program dies.
 {
 	my $dying = ZkLock::ZkClient->new($zk->connect_string, timeout => 2);
 	foreign_node($dying, '/zklock/locks/foreign', 'WRIT');
@@ -165,11 +163,11 @@ for my $what (sort keys %contender)
 	wait_zk_children($zkc, '/zklock/locks/foreign', 2);
 	$dying->drop;
 	like($first->wait_result, qr/^\d+$/,
-		'the lock of a program that died is free when its session expires');
+		'the lock of a dead program is free when its session expires');
 	$first->query_ok('SELECT zk_unlock_all()');
 }
 
-# Somebody removes the node of a session that waits.
+# The node of a waiter is removed by hand.
 {
 	$first->query_ok("SELECT zk_lock('removed')");
 	$second->query_async("SELECT zk_lock('removed')");
@@ -179,47 +177,47 @@ for my $what (sort keys %contender)
 	$first->query_ok("SELECT zk_unlock('removed')");
 	like($second->wait_result, qr/^\d+$/,
 		'a waiter whose node was removed queues again and gets the lock');
-	is($second->error, '', 'silently');
+	is($second->error, '', 'the waiter gets no message');
 	my ($mine) = queue_of($zkc, 'removed');
-	isnt($mine, $waiting, 'with a new node');
+	isnt($mine, $waiting, 'the waiter has a new node');
 	works($first, "SELECT zk_try_lock('removed')", 'f',
-		'the lock is held by it');
+		'the waiter holds the lock');
 	$second->query_ok('SELECT zk_unlock_all()');
 
-	# Several names, one of which is touched.
+	# One of several nodes of a waiter is removed.
 	$first->query_ok("SELECT zk_lock('removed')");
 	$second->query_async("SELECT zk_lock(ARRAY['removed', 'removed2'])");
 	wait_zk_children($zkc, '/zklock/locks/removed', 2);
 	$zkc->delete((queue_of($zkc, 'removed'))[1]);
 	$first->query_ok("SELECT zk_unlock('removed')");
 	like($second->wait_result, qr/^\{\d+,\d+\}$/,
-		'the same for one node of several');
+		'a waiter for several names queues again when one node was removed');
 	works($first, "SELECT zk_try_lock('removed'), zk_try_lock('removed2')",
-		'f|f', 'all of which are held then');
+		'f|f', 'the waiter holds all names');
 	$second->query_ok('SELECT zk_unlock_all()');
 	nothing_left($zkc, 'removed nodes leave nothing behind');
 }
 
-# Somebody removes the node before a waiter, which is not a release: of two
-# waiters the second must not overtake the holder.
+# The predecessor of a waiter is removed. The holder before it still holds the lock, so
+# the waiter must not overtake the holder.
 {
 	my $third = session($node_2);
-	my $guard = foreign_node($zkc, '/zklock/locks/between', 'WRIT');
-	my $middle = foreign_node($zkc, '/zklock/locks/between', 'WRIT');
+	my $holder = foreign_node($zkc, '/zklock/locks/between', 'WRIT');
+	my $predecessor = foreign_node($zkc, '/zklock/locks/between', 'WRIT');
 	$first->query_async("SELECT zk_lock('between')");
 	wait_zk_children($zkc, '/zklock/locks/between', 3);
 	wait_blocked($first);
-	$zkc->delete($middle);
+	$zkc->delete($predecessor);
 	works($third, "SELECT zk_try_lock('between')",
-		'f', 'a waiter that gives up lets nobody in');
-	ok(!$first->finished, 'who watched it waits for the next before it');
-	$zkc->delete($guard);
-	like($first->wait_result, qr/^\d+$/, 'until that one goes, too');
+		'f', 'an attempt is refused after the predecessor is removed');
+	ok(!$first->finished, 'the waiter waits for the holder');
+	$zkc->delete($holder);
+	like($first->wait_result, qr/^\d+$/, 'the waiter is granted the lock when the holder is removed');
 	$first->query_ok('SELECT zk_unlock_all()');
-	nothing_left($zkc, 'nor does that leave anything behind');
+	nothing_left($zkc, 'removed predecessors leave nothing behind');
 }
 
-# The lock's znode itself.
+# The znode of the lock itself.
 {
 	$first->query_ok("SELECT zk_lock('parent')");
 	$second->query_async("SELECT zk_lock('parent')");
@@ -227,21 +225,21 @@ for my $what (sort keys %contender)
 	$zkc->set('/zklock/locks/parent', "anything\0at all");
 	$zkc->delete('/zklock/locks/parent', recursive => 1);
 	like($second->wait_result, qr/^\d+$/,
-		'a lock whose znode was removed with all its queue can be acquired');
-	works($second, "SELECT zk_unlock('parent')", 't', 'and released');
+		'a lock whose znode was removed with its queue can be acquired');
+	works($second, "SELECT zk_unlock('parent')", 't', 'that lock can be released');
 	my ($answer, $error) =
 	  $first->query("SELECT zk_unlock('parent')");
 	ok($first->sqlstate =~ /^(?:00000|40001)$/,
-		'the former holder is not disturbed by that, or told of its loss');
+		'the former holder gets no error, or an error that its lock was lost');
 	$zkc->create('/zklock/locks/plain', makepath => 1);
-	lives('plain', 'in a znode that is no container');
+	can_be_used('plain', 'below a znode that is no container');
 	$zkc->create('/zklock/locks/eph-parent', ephemeral => 1);
 	fails_with($first, "SELECT zk_lock('eph-parent')", '58000',
-		'a znode that cannot have children is an error',
+		'a lock fails if its znode cannot have children',
 		like => qr/"eph-parent"/);
 	$zkc->delete('/zklock/locks/eph-parent');
 	works($first, "SELECT zk_try_lock('eph-parent'), zk_unlock('eph-parent')",
-		't|t', 'until somebody removes it');
+		't|t', 'the lock can be acquired when that znode is removed');
 	nothing_left($zkc, 'odd znodes leave nothing behind');
 }
 

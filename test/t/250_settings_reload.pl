@@ -1,5 +1,5 @@
-# A session moves to another ensemble or another root when the settings say so,
-# but never while it holds something.
+# A session moves to another ensemble or root when the settings change, but never while
+# it holds a lock.
 
 use strict;
 use warnings;
@@ -18,13 +18,13 @@ my @address = map { $_->connect_string } @zk;
 my $node = zklock_node('a', zk => $zk[0], session_timeout => '10s');
 my $other = zklock_node('b', zk => $zk[1], session_timeout => '10s');
 
-# For the whole server, as an administrator does it; returns when every session
-# given has seen it.
+# Changes a setting of the server; returns when each of the given sessions uses the new
+# value.
 sub change
 {
 	my ($setting, $value, @sessions) = @_;
 
-	# PostgreSQL does not know the setting before the extension is loaded.
+	# The setting does not exist before the extension is loaded.
 	$node->safe_psql('postgres',
 		"LOAD 'zklock'; ALTER SYSTEM SET zklock.$setting = '$value'");
 	$node->reload;
@@ -36,7 +36,7 @@ sub change
 	return;
 }
 
-sub owns
+sub has_node_in
 {
 	my ($zkc, $s, $lock, $root) = @_;
 	my ($found) = queue_of($zkc, $lock, $root) or return 0;
@@ -45,93 +45,93 @@ sub owns
 
 # Another ensemble.
 {
-	my $free = session($node);
-	my $bound = session($node);
-	my $busy = session($node);
-	$free->query_ok("SELECT zk_lock('free'), zk_unlock('free')");
-	$bound->query_ok("SELECT zk_lock('bound')");
-	$busy->query_ok('BEGIN');
-	$busy->query_ok("SELECT zk_xact_lock('busy')");
+	my $without_lock = session($node);
+	my $with_lock = session($node);
+	my $in_transaction = session($node);
+	$without_lock->query_ok("SELECT zk_lock('free'), zk_unlock('free')");
+	$with_lock->query_ok("SELECT zk_lock('bound')");
+	$in_transaction->query_ok('BEGIN');
+	$in_transaction->query_ok("SELECT zk_xact_lock('busy')");
 	my $server = 'SELECT server FROM zk_session()';
 
-	change('connect_string', $address[1], $free, $bound);
-	works($free, $server, $address[0],
-		'a reload by itself does not touch a session');
-	works($free, "SELECT zk_lock('free') > 0", 't',
-		'a session without locks takes its next lock');
-	works($free, $server, $address[1], 'in the new ensemble');
-	ok(owns($zkc[1], $free, 'free'), 'where its node is');
-	is(scalar(queue_of($zkc[0], 'free')), 0, 'and not in the old one');
+	change('connect_string', $address[1], $without_lock, $with_lock);
+	works($without_lock, $server, $address[0],
+		'a reload does not move a session');
+	works($without_lock, "SELECT zk_lock('free') > 0", 't',
+		'a session without locks acquires its next lock');
+	works($without_lock, $server, $address[1], 'a session without locks moves to the new ensemble');
+	ok(has_node_in($zkc[1], $without_lock, 'free'), 'its node is in the new ensemble');
+	is(scalar(queue_of($zkc[0], 'free')), 0, 'no node is in the old ensemble');
 
-	works($bound, "SELECT zk_lock('bound2') > 0", 't',
-		'a session with a lock takes its next lock');
-	works($bound, $server, $address[0], 'in the old ensemble');
-	ok(owns($zkc[0], $bound, $_), "where its $_ is") for 'bound', 'bound2';
-	$bound->query_ok("SELECT zk_unlock('bound')");
-	works($bound, "SELECT zk_lock('bound') > 0", 't',
-		'also when it has released one of two locks');
-	works($bound, $server, $address[0], 'it stays there');
-	works($busy, "SELECT zk_xact_lock('busy2') > 0", 't',
-		'a transaction goes on taking locks');
-	works($busy, 'SELECT count(*) FROM zk_held_locks WHERE state = \'held\'',
-		'2', 'in the session that it began with');
-	works($busy, 'COMMIT', '', 'and commits');
-	$bound->query_ok('SELECT zk_unlock_all()');
-	works($bound, "SELECT zk_lock('bound') > 0", 't',
-		'when it holds nothing it takes its next lock');
-	works($bound, $server, $address[1], 'in the new ensemble');
-	works($busy, "SELECT zk_lock('busy') > 0", 't',
-		'as does the session of the finished transaction');
-	works($busy, $server, $address[1], 'there');
+	works($with_lock, "SELECT zk_lock('bound2') > 0", 't',
+		'a session with a lock acquires its next lock');
+	works($with_lock, $server, $address[0], 'a session with a lock stays in the old ensemble');
+	ok(has_node_in($zkc[0], $with_lock, $_), "the node of its $_ is in the old ensemble") for 'bound', 'bound2';
+	$with_lock->query_ok("SELECT zk_unlock('bound')");
+	works($with_lock, "SELECT zk_lock('bound') > 0", 't',
+		'a session that has released one of two locks acquires its next lock');
+	works($with_lock, $server, $address[0], 'that session stays in the old ensemble');
+	works($in_transaction, "SELECT zk_xact_lock('busy2') > 0", 't',
+		'a transaction acquires another lock');
+	works($in_transaction, 'SELECT count(*) FROM zk_held_locks WHERE state = \'held\'',
+		'2', 'the transaction holds both locks');
+	works($in_transaction, 'COMMIT', '', 'the transaction commits');
+	$with_lock->query_ok('SELECT zk_unlock_all()');
+	works($with_lock, "SELECT zk_lock('bound') > 0", 't',
+		'the session acquires its next lock after zk_unlock_all()');
+	works($with_lock, $server, $address[1], 'a session that holds nothing moves to the new ensemble');
+	works($in_transaction, "SELECT zk_lock('busy') > 0", 't',
+		'the session of the finished transaction acquires its next lock');
+	works($in_transaction, $server, $address[1], 'that session moves to the new ensemble');
 
 	my $foreign = session($other);
 	works($foreign, "SELECT zk_try_lock('free'), zk_try_lock('bound')",
-		'f|f', 'they meet the sessions of other servers there');
-	$_->quit for $free, $bound, $busy, $foreign;
+		'f|f', 'the locks exclude a server that uses the new ensemble');
+	$_->quit for $without_lock, $with_lock, $in_transaction, $foreign;
 	nothing_left($zkc[$_], "a move leaves nothing behind (ensemble $_)")
 	  for 0, 1;
 }
 
-# A waiter stays where it waits.
+# A waiter does not move.
 {
-	my $holder = session($node);
+	my $waiter = session($node);
 	my $gate = foreign_node($zkc[1], '/zklock/locks/gate', 'WRIT');
-	$holder->query_async("SELECT zk_lock('gate')");
+	$waiter->query_async("SELECT zk_lock('gate')");
 	wait_zk_children($zkc[1], '/zklock/locks/gate', 2);
-	my $looker = session($node);
-	change('connect_string', $address[0], $looker);
-	ok(!$holder->finished, 'a reload does not disturb a waiter');
-	is(scalar(queue_of($zkc[1], 'gate')), 2, 'which keeps its place');
+	my $observer = session($node);
+	change('connect_string', $address[0], $observer);
+	ok(!$waiter->finished, 'a reload does not disturb a waiter');
+	is(scalar(queue_of($zkc[1], 'gate')), 2, 'the waiter keeps its node');
 	$zkc[1]->delete($gate);
-	like($holder->wait_result, qr/^\d+$/, 'and gets its lock');
-	ok(owns($zkc[1], $holder, 'gate'), 'where it waited');
-	$holder->query_ok("SELECT zk_unlock('gate')");
-	works($holder, "SELECT zk_lock('gate') > 0", 't', 'the next lock');
-	ok(owns($zkc[0], $holder, 'gate'), 'is elsewhere');
-	$_->quit for $holder, $looker;
+	like($waiter->wait_result, qr/^\d+$/, 'the waiter is granted the lock');
+	ok(has_node_in($zkc[1], $waiter, 'gate'), 'the lock is in the ensemble where the session waited');
+	$waiter->query_ok("SELECT zk_unlock('gate')");
+	works($waiter, "SELECT zk_lock('gate') > 0", 't', 'the session acquires its next lock');
+	ok(has_node_in($zkc[0], $waiter, 'gate'), 'the next lock is in the other ensemble');
+	$_->quit for $waiter, $observer;
 	nothing_left($zkc[$_], "a waiter leaves nothing behind (ensemble $_)")
 	  for 0, 1;
 }
 
-# An ensemble that is not there: an error, until the setting is good again.
+# An unreachable ensemble: an error until the setting is valid again.
 {
 	my $s = session($node);
 	$s->query_ok("SELECT zk_lock('lost')");
 	$s->query_ok("SET zklock.connect_timeout = '300ms'");
 	change('connect_string', '127.0.0.1:1', $s);
 	works($s, "SELECT zk_lock('lost2') > 0", 't',
-		'a session with a lock does not care for a bad setting');
+		'a session with a lock acquires another lock despite the bad setting');
 	$s->query_ok('SELECT zk_unlock_all()');
 	fails_with($s, "SELECT zk_lock('lost')", '08001',
-		'one that holds nothing goes where the setting says');
+		'a session without locks uses the bad setting');
 	change('connect_string', $address[0], $s);
 	$s->query_ok('RESET zklock.connect_timeout');
-	works($s, "SELECT zk_lock('lost') > 0", 't', 'until it is good again');
+	works($s, "SELECT zk_lock('lost') > 0", 't', 'the session can lock when the setting is valid again');
 
 	my ($answer, $error) =
 	  $s->query("ALTER SYSTEM SET zklock.connect_string = 'no port'");
 	is($s->sqlstate, '22023', 'a malformed setting is refused');
-	like($error, qr/^HINT:  /m, 'with a hint');
+	like($error, qr/^HINT:  /m, 'the error has a hint');
 	for my $root ('', '/', 'zklock', '/zklock/', '/a//b', '/a/../b')
 	{
 		fails_with($s, "SET zklock.root = '$root'", '22023',
@@ -144,26 +144,26 @@ sub owns
 # Another root.
 {
 	my $s = session($node);
-	my $bound = session($node);
+	my $with_lock = session($node);
 	$s->query_ok("SELECT zk_lock('root'), zk_unlock('root')");
-	$bound->query_ok("SELECT zk_lock('bound')");
-	change('root', '/elsewhere/deep', $s, $bound);
-	$_->query_ok("SELECT zk_lock('root' || pg_backend_pid())") for $s, $bound;
-	my ($name, $bound_name) = map { 'root' . $_->pid } $s, $bound;
-	ok(owns($zkc[0], $s, $name, '/elsewhere/deep'),
+	$with_lock->query_ok("SELECT zk_lock('bound')");
+	change('root', '/elsewhere/deep', $s, $with_lock);
+	$_->query_ok("SELECT zk_lock('root' || pg_backend_pid())") for $s, $with_lock;
+	my ($name, $bound_name) = map { 'root' . $_->pid } $s, $with_lock;
+	ok(has_node_in($zkc[0], $s, $name, '/elsewhere/deep'),
 		'a session without locks takes its next lock below the new root');
-	ok(owns($zkc[0], $bound, $bound_name, '/zklock'),
-		'one with a lock stays below the old root');
-	$bound->query_ok('SELECT zk_unlock_all()');
-	$bound->query_ok("SELECT zk_lock('$bound_name')");
-	ok(owns($zkc[0], $bound, $bound_name, '/elsewhere/deep'),
-		'until it holds nothing');
-	$_->quit for $s, $bound;
-	nothing_left($zkc[0], 'a new root leaves nothing behind in the old one');
-	nothing_left($zkc[0], 'nor in itself', root => '/elsewhere/deep');
+	ok(has_node_in($zkc[0], $with_lock, $bound_name, '/zklock'),
+		'a session with a lock stays below the old root');
+	$with_lock->query_ok('SELECT zk_unlock_all()');
+	$with_lock->query_ok("SELECT zk_lock('$bound_name')");
+	ok(has_node_in($zkc[0], $with_lock, $bound_name, '/elsewhere/deep'),
+		'a session that holds nothing moves to the new root');
+	$_->quit for $s, $with_lock;
+	nothing_left($zkc[0], 'no node is left below the old root');
+	nothing_left($zkc[0], 'no node is left below the new root', root => '/elsewhere/deep');
 }
 
-# Each of the settings that say where and how.
+# Each setting of the ZooKeeper session.
 {
 	my $file = PostgreSQL::Test::Utils::tempdir() . '/each';
 	open my $fh, '>', $file or die "$file: $!";
@@ -182,13 +182,13 @@ sub owns
 	{
 		my ($name, $value) = @$_;
 		$s->query_ok("SET zklock.$name = '$value'");
-		isnt($lock->($name), $id, "another $name makes another session");
+		isnt($lock->($name), $id, "a changed $name opens a new ZooKeeper session");
 		$id = $lock->($name);
 		$s->query_ok("SET zklock.$name = '$value'");
-		is($lock->($name), $id, 'and the same once more does not');
+		is($lock->($name), $id, 'the same value keeps the ZooKeeper session');
 	}
 	$s->query_ok('RESET zklock.connect_timeout');
-	is($lock->('acl'), $id, 'nor does a setting of another kind');
+	is($lock->('acl'), $id, 'another kind of setting keeps the ZooKeeper session');
 	$s->quit;
 	nothing_left($zkc[0], 'nothing is left', root => '/each');
 }
@@ -210,33 +210,33 @@ sub owns
 	$write->('first:one');
 	change('acl', 'creator');
 	change('auth_file', $file);
-	my ($s, $bound) = (session($node), session($node));
-	# Each lock has a name of its own: its znode belongs to who made it first.
+	my ($s, $with_lock) = (session($node), session($node));
+	# Each lock has a name of its own: its znode belongs to the first creator.
 	$s->query_ok("SELECT zk_lock('c.first')");
-	$bound->query_ok("SELECT zk_lock('c.bound')");
-	is($creator->('c.first'), 'first', 'a node belongs to the credentials in the file');
+	$with_lock->query_ok("SELECT zk_lock('c.bound')");
+	is($creator->('c.first'), 'first', 'a node has the credentials in the file');
 	$s->query_ok('SELECT zk_unlock_all()');
 
 	$write->('second:two');
 	$s->query_ok("SELECT zk_lock('c.unread')");
-	is($creator->('c.unread'), 'first', 'a file that changes is read again');
+	is($creator->('c.unread'), 'first', 'a changed file is not read before a reload');
 	$s->query_ok('SELECT zk_unlock_all()');
-	change('log_min_messages', 'error', $s, $bound);
+	change('log_min_messages', 'error', $s, $with_lock);
 	$s->query_ok("SELECT zk_lock('c.second')");
-	$bound->query_ok("SELECT zk_lock('c.more')");
-	is($creator->('c.second'), 'second', 'after a reload');
-	is($creator->('c.more'), 'first', 'by a session that holds nothing');
-	$_->query_ok('SELECT zk_unlock_all()') for $s, $bound;
-	$bound->query_ok("SELECT zk_lock('c.last')");
-	is($creator->('c.last'), 'second', 'as soon as it holds nothing');
+	$with_lock->query_ok("SELECT zk_lock('c.more')");
+	is($creator->('c.second'), 'second', 'after a reload a session without locks reads the file again');
+	is($creator->('c.more'), 'first', 'after a reload a session with a lock keeps its credentials');
+	$_->query_ok('SELECT zk_unlock_all()') for $s, $with_lock;
+	$with_lock->query_ok("SELECT zk_lock('c.last')");
+	is($creator->('c.last'), 'second', 'that session reads the file when it holds nothing');
 
 	chmod 0644, $file or die "$file: $!";
-	change('log_min_messages', 'warning', $s, $bound);
+	change('log_min_messages', 'warning', $s, $with_lock);
 	fails_with($s, "SELECT zk_lock('c.second')", 'F0000',
-		'a file that may not be used is reported then');
-	works($bound, "SELECT zk_lock('c.last') > 0", 't',
-		'and not to a session that goes on');
-	$_->quit for $s, $bound;
+		'a session without locks gets the error about an invalid file');
+	works($with_lock, "SELECT zk_lock('c.last') > 0", 't',
+		'a session with a lock gets no error');
+	$_->quit for $s, $with_lock;
 	nothing_left($zkc[0], 'other credentials leave nothing behind', root => '/elsewhere/deep');
 }
 

@@ -1,4 +1,4 @@
-# Nothing grows: neither in a backend nor in the ensemble.
+# The use of resources does not grow, in a backend and in the ensemble.
 
 use strict;
 use warnings;
@@ -12,16 +12,16 @@ use ZkLock::ZkServer;
 
 my $zk = ZkLock::ZkServer->start(tick_time => 500);
 my $zkc = ZkLock::ZkClient->new($zk->connect_string);
-my $way = ZkLock::Proxy->start(target => $zk);
+my $proxy = ZkLock::Proxy->start(target => $zk);
 my $node = zklock_node('a',
-	proxy => $way,
+	proxy => $proxy,
 	session_timeout => '10s',
 	extra_conf => "max_connections = 120\n");
 my $other = zklock_node('b', zk => $zk, session_timeout => '10s');
 
-# What a backend uses: its threads and descriptors. PostgreSQL opens and closes
-# files as it likes, so only the others count.
-sub used
+# Returns the numbers of threads and of descriptors of a backend. PostgreSQL opens and
+# closes files at any time, so descriptors of files are not counted.
+sub usage_of
 {
 	my ($s) = @_;
 	my $pid = $s->pid;
@@ -32,8 +32,7 @@ sub used
 	return { task => scalar @threads, fd => scalar @descriptors };
 }
 
-# Backend of a session that has a ZooKeeper session and has opened what it
-# opens once.
+# A session with a ZooKeeper session, which has already opened what it opens once.
 sub warm_session
 {
 	my ($where) = @_;
@@ -43,21 +42,22 @@ sub warm_session
 	return $s;
 }
 
-# Total of watches, as the server counts them.
+# Returns the server's number of watches.
 sub watches
 {
 	my $text = $zk->four_letter('wchs') // '';
 	return $text =~ /Total watches:(\d+)/ ? $1 : undef;
 }
 
-# The znodes that are watched.
+# Returns the watched znodes.
 sub watched
 {
 	return ($zk->four_letter('wchp') // '') =~ m{^(/\S+)}gm;
 }
 
-# May be less afterwards: the client opens a second socket now and then.
-sub no_more
+# Checks that the backend uses no more than before. It may use less: the client
+# sometimes opens a second socket.
+sub usage_not_above
 {
 	my ($s, $before, $what) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
@@ -65,60 +65,59 @@ sub no_more
 	for my $kind (qw(fd task))
 	{
 		my $fine = eval {
-			wait_until('use to fall',
-				sub { $now = used($s); $now->{$kind} <= $before->{$kind} },
+			wait_until('the usage to fall',
+				sub { $now = usage_of($s); $now->{$kind} <= $before->{$kind} },
 				timeout => 20);
 		};
-		ok($fine, "$what left no " . ($kind eq 'fd' ? 'descriptor' : 'thread'))
+		ok($fine, "$what leave no " . ($kind eq 'fd' ? 'descriptor' : 'thread'))
 		  || diag("$before->{$kind} before, $now->{$kind} after");
 	}
 	return;
 }
 
-# Locking and unlocking, alone and in competition.
+# Locking and unlocking, without and with a contender.
 {
 	my $s = warm_session($node);
-	my $before = used($s);
-	is(watches(), 0, 'nobody watches anything at the beginning');
+	my $before = usage_of($s);
+	is(watches(), 0, 'there is no watch at the beginning');
 	works($s,
 		"SELECT count(*), bool_and(l > 0 AND u) FROM (SELECT zk_lock('pair') l, zk_unlock('pair') u FROM generate_series(1, 2000)) x",
 		'2000|t', '2,000 pairs of lock and unlock succeed in one backend');
-	no_more($s, $before, '2,000 pairs of lock and unlock');
-	is(watches(), 0, 'they leave no watch');
-	works($s, 'SELECT locks FROM zk_session()', '0', 'nor a node');
+	usage_not_above($s, $before, '2,000 pairs of lock and unlock');
+	is(watches(), 0, '2,000 pairs of lock and unlock leave no watch');
+	works($s, 'SELECT locks FROM zk_session()', '0', '2,000 pairs of lock and unlock leave no node');
 
-	my $rival = warm_session($other);
-	my $rival_before = used($rival);
+	my $contender = warm_session($other);
+	my $contender_before = usage_of($contender);
 	my $pairs =
 	  "DO \$\$ BEGIN FOR i IN 1..300 LOOP PERFORM zk_lock('hot'); PERFORM zk_unlock('hot'); END LOOP; END \$\$";
-	$_->query_async($pairs) for $s, $rival;
-	$_->wait_result for $s, $rival;
-	ok($s->ok && $rival->ok, 'two servers hand a lock to and fro');
-	no_more($s, $before, 'competition');
-	no_more($rival, $rival_before, 'competition on the other side');
-	is(watches(), 0, 'competition leaves no watch');
+	$_->query_async($pairs) for $s, $contender;
+	$_->wait_result for $s, $contender;
+	ok($s->ok && $contender->ok, 'two servers acquire the same lock in turn');
+	usage_not_above($s, $before, 'two contenders');
+	usage_not_above($contender, $contender_before, 'two contenders on the other server');
+	is(watches(), 0, 'two contenders leave no watch');
 
-	# Waiting in vain must not leave the watch on the holder, either, when the
-	# holder goes.
-	$rival->query_ok("SELECT zk_lock('vain')");
+	# A timed attempt that fails leaves no watch on the holder when the holder releases.
+	$contender->query_ok("SELECT zk_lock('vain')");
 	works($s,
 		"SELECT count(*) FROM (SELECT zk_try_lock('vain', interval '1 ms') t FROM generate_series(1, 100)) x WHERE t",
-		'0', 'a hundred tries wait in vain');
+		'0', 'a hundred timed attempts return false');
 	cmp_ok(scalar(watched()), '<=', 1,
 		'a hundred waits for one holder leave one watch at most');
-	$rival->query_ok("SELECT zk_unlock('vain')");
+	$contender->query_ok("SELECT zk_unlock('vain')");
 	ok(wait_until('no watch', sub { watches() == 0 }),
-		'and none when it has gone');
-	no_more($s, $before, 'waiting in vain');
-	$_->quit for $s, $rival;
-	nothing_left($zkc, 'all that leaves nothing behind');
+		'no watch is left when the holder has released');
+	usage_not_above($s, $before, 'failed timed attempts');
+	$_->quit for $s, $contender;
+	nothing_left($zkc, 'contenders leave no node');
 }
 
-# Connections that come and go, with a lock held and one waited for.
+# Lost connections of a session that holds a lock and waits for another one.
 {
 	my $s = warm_session($node);
 	my $holder = session($other);
-	my $before = used($s);
+	my $before = usage_of($s);
 	my $id = zk_session_id($s);
 	$holder->query_ok("SELECT zk_lock('theirs')");
 	$s->query_ok("SELECT zk_lock('mine')");
@@ -126,25 +125,25 @@ sub no_more
 	wait_zk_children($zkc, '/zklock/locks/theirs', 2);
 	for (1 .. 50)
 	{
-		$way->cut;
-		wait_until('a connection', sub { scalar $way->connections });
+		$proxy->cut;
+		wait_until('a connection', sub { scalar $proxy->connections });
 	}
-	ok(!$s->finished, 'a waiter sits out 50 lost connections');
+	ok(!$s->finished, 'a waiter goes on waiting over 50 lost connections');
 	$holder->query_ok("SELECT zk_unlock('theirs')");
-	like($s->wait_result, qr/^\d+$/, 'and gets the lock');
-	is(zk_session_id($s), $id, 'in the ZooKeeper session that it began with');
-	no_more($s, $before, '50 lost connections');
+	like($s->wait_result, qr/^\d+$/, 'the waiter is granted the lock after 50 lost connections');
+	is(zk_session_id($s), $id, 'the waiter has kept its ZooKeeper session');
+	usage_not_above($s, $before, '50 lost connections');
 	my %own = map { $_ => 1 } queue_of($zkc, 'mine'), queue_of($zkc, 'theirs');
 	ok(wait_until('no watch', sub { !grep { !$own{$_} } watched() }),
-		'50 lost connections leave no watch but over what is held');
+		'50 lost connections leave no watch but those on held nodes');
 	$_->quit for $s, $holder;
 	nothing_left($zkc, 'lost connections leave nothing behind');
 }
 
-# ZooKeeper sessions that come and go in one backend.
+# Successive ZooKeeper sessions in one backend.
 {
 	my $s = warm_session($node);
-	my $before = used($s);
+	my $before = usage_of($s);
 	my $failed = 0;
 	my $root = $zk->connect_string;
 	for my $i (1 .. 30)
@@ -154,13 +153,13 @@ sub no_more
 		  if $s->query("SELECT zk_try_lock('moved'), zk_unlock('moved')") ne 't|t';
 	}
 	is($failed, 0, '30 ZooKeeper sessions follow each other in one backend');
-	no_more($s, $before, '30 ZooKeeper sessions');
+	usage_not_above($s, $before, '30 ZooKeeper sessions');
 	ok( wait_until('one session',
 			sub { (() = ($zk->four_letter('cons') // '') =~ /sid=0x/g) == 2 }),
-		'the ensemble keeps the last of them only'
+		'only the last ZooKeeper session is left'
 	) || diag($zk->four_letter('cons'));
 
-	$before = used($s);
+	$before = usage_of($s);
 	$failed = 0;
 	for my $i (1 .. 20)
 	{
@@ -173,8 +172,8 @@ sub no_more
 		$s->query("SELECT zk_try_lock('back'), zk_unlock('back')");
 		$failed++ unless $s->ok;
 	}
-	is($failed, 0, '20 failed connections are failures, and over afterwards');
-	no_more($s, $before, '20 failed connections');
+	is($failed, 0, '20 connections fail, and the session can lock after each');
+	usage_not_above($s, $before, '20 failed connections');
 	$s->quit;
 	nothing_left($zkc, 'ended ZooKeeper sessions leave nothing behind');
 }
@@ -187,22 +186,22 @@ sub no_more
 	is(scalar(grep { $_->ok } @sessions), 60, '60 backends hold locks at once');
 	is(scalar(map { $zkc->children("/zklock/locks/$_") }
 		  grep { /^own-/ } $zkc->children('/zklock/locks')),
-		60, 'each in a ZooKeeper session of its own');
+		60, 'each of 60 backends has a node of its own');
 	$_->query_async("SELECT zk_lock('one'), zk_unlock('one')") for @sessions;
 	$_->wait_result for @sessions;
 	is(scalar(grep { $_->ok } @sessions), 60,
-		'60 backends take the same lock one after the other');
+		'60 backends acquire the same lock one after the other');
 	is(join(' ', grep { !m{^/zklock/locks/own-} } watched()), '',
-		'which leaves no watch but each holder\'s over its own');
+		'60 backends leave no watch but those on their own nodes');
 	$_->quit for @sessions;
-	nothing_left($zkc, 'the nodes of 60 backends go when they end');
+	nothing_left($zkc, 'the nodes of 60 backends are removed when the backends end');
 	ok( wait_until('sessions to end',
 			sub { (() = ($zk->four_letter('cons') // '') =~ /sid=0x/g) == 1 }),
-		'as do their ZooKeeper sessions');
+		'the ZooKeeper sessions of 60 backends end');
 }
 
 $zkc->close;
 $_->stop for $node, $other;
-$way->stop;
+$proxy->stop;
 $zk->stop;
 done_testing();

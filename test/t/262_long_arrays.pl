@@ -1,6 +1,6 @@
-# A call with a thousand names that waits for a silent ensemble holds up nobody else:
-# databases come and go meanwhile, which needs an answer of every backend, and a cancel
-# ends the call.
+# A call with a thousand names waits for a silent ensemble. Meanwhile databases can be
+# created and dropped, which needs an answer of every backend, and the call can be
+# cancelled.
 
 use strict;
 use warnings;
@@ -16,8 +16,8 @@ use constant NAMES => 1000;
 
 my $zk = ZkLock::ZkServer->start;
 my $zkc = ZkLock::ZkClient->new($zk->connect_string, timeout => 60);
-my $way = ZkLock::Proxy->start(target => $zk);
-my $node = zklock_node('a', proxy => $way, session_timeout => '60s');
+my $proxy = ZkLock::Proxy->start(target => $zk);
+my $node = zklock_node('a', proxy => $proxy, session_timeout => '60s');
 my $dba = session($node);
 my $s = session($node);
 $s->query_ok('SET zklock.max_locks = ' . (NAMES + 1));
@@ -25,27 +25,27 @@ $s->query_ok("SELECT zk_lock('ready'), zk_unlock('ready')");
 
 for my $end (qw(cancel statement_timeout))
 {
-	$way->freeze;
+	$proxy->freeze;
 	$s->query_ok("SET statement_timeout = '5s'") if $end eq 'statement_timeout';
 	$s->query_async("SELECT zk_lock(array_agg('$end' || i)) FROM generate_series(1, ${\NAMES}) AS i");
 	wait_for_sql($node, 'SELECT wait_event_type FROM pg_stat_activity WHERE pid = ' . $s->pid, 'Extension');
 	works($dba, 'CREATE DATABASE other', '', "$end: a database is created while the call waits");
-	works($dba, 'DROP DATABASE other', '', "$end: and dropped");
+	works($dba, 'DROP DATABASE other', '', "$end: a database is dropped while the call waits");
 	$s->cancel if $end eq 'cancel';
-	failed_with($s, '57014', "$end: ends the call", hint => 0);
-	$way->thaw;
+	failed_with($s, '57014', "$end: the call is cancelled", hint => 0);
+	$proxy->thaw;
 	works($s, "SELECT count(*) FROM zk_held_locks", '0', "$end: nothing is held");
 	nothing_left($zkc, "$end: nothing is left");
 }
 $s->query_ok('RESET statement_timeout');
 works($s, "SELECT count(*) FROM (SELECT unnest(zk_lock(array_agg('n' || i))) FROM generate_series(1, ${\NAMES}) AS i) AS t",
-	NAMES, 'afterwards the session can lock as many');
-works($s, "SELECT zk_unlock(array_agg('n' || i)) FROM generate_series(1, ${\NAMES}) AS i", 't', 'and release them');
+	NAMES, 'the session can lock as many names afterwards');
+works($s, "SELECT zk_unlock(array_agg('n' || i)) FROM generate_series(1, ${\NAMES}) AS i", 't', 'the session can release them');
 nothing_left($zkc, 'nothing is left in the end');
 
 $_->quit for $s, $dba;
 $node->stop;
-$way->stop;
+$proxy->stop;
 $zkc->close;
 $zk->stop;
 done_testing();
