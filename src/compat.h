@@ -29,9 +29,11 @@
 #if PG_VERSION_NUM >= 150000
 #include "utils/acl.h"
 
+#define ZKLOCK_ROLE(role) (role)
 #define ZKLOCK_MAY_SET(name, role) \
 	(pg_parameter_aclcheck(name, role, ACL_SET) == ACLCHECK_OK)
 #else
+#define ZKLOCK_ROLE(role) InvalidOid
 #define ZKLOCK_MAY_SET(name, role) false
 #endif
 
