@@ -172,11 +172,47 @@ permit_comes_and_goes(void)
 	fake_tree_delete(path);
 }
 
+/* A looks for the report whose delete has failed. */
+static void
+a_looks(void)
+{
+	fake_stall(1000);
+	fake_count(A->client);
+	(void) fake_ring(A->client);
+}
+
+/* E releases b, or another program's permit comes and goes: A lists what it waits for. */
+static void
+a_lists(bool is_permit)
+{
+	if (is_permit)
+		permit_comes_and_goes();
+	else
+		reduce(E, "b", NONE);
+	while (fake_step(E->client) || fake_deliver(A->client))
+		;
+}
+
 /*
- * The delete of A's outdated report fails.  A looks for that report, and then lists what
- * has changed: E's release of b, or the permits.  Behind the answers, which are slow, B
- * releases b and sees A's outdated report.  A learns of the release of a permit late.
+ * Behind the answers to what A has sent, B releases b and sees A's outdated report.  Then
+ * A receives these n answers; and later ones, from this one on, late.
  */
+static void
+b_overtakes(int n, int first_late, const char *name)
+{
+	fake_run_all();
+	fake_count(B->client);
+	b_probes_a();
+	fake_count(A->client);
+	fake_fault(A->client, first_late, FAULT_DELAY);
+	fake_release(A->client);
+	for (int i = 0; i < n; i++)
+		(void) fake_deliver(A->client);
+	(void) gives_way(A);
+	b_goes_on(true, name);
+}
+
+/* A lists what it waits for before it deletes its outdated report again. */
 static void
 test_list_in_flight(bool is_permit)
 {
@@ -185,30 +221,31 @@ test_list_in_flight(bool is_permit)
 	else
 		begin();
 	a_fails_to_delete();
-	fake_stall(1000);
-	fake_count(A->client);
-	(void) fake_ring(A->client);
-	if (is_permit)
-		permit_comes_and_goes();
-	else
-		reduce(E, "b", NONE);
-	while (fake_step(E->client) || fake_deliver(A->client))
-		;
-	is_str(fake_trace(A->client), is_permit ? "slsL" : "slsl",
-		   "A lists its reports, then what it waits for");
+	a_looks();
+	a_lists(is_permit);
+	is_str(fake_trace(A->client), is_permit ? "slsL" : "slsl", "A lists its reports, then what it waits for");
 	fake_fault(A->client, 1, FAULT_DELAY);
-	fake_run_all();
-	fake_count(B->client);
-	b_probes_a();
-	fake_count(A->client);
-	if (is_permit)
-		fake_fault(A->client, 1, FAULT_DELAY);
-	fake_release(A->client);
-	for (int i = 0; i < 4; i++)
-		(void) fake_deliver(A->client);
-	(void) gives_way(A);
-	b_goes_on(true, is_permit ? "permits counted before the report was deleted"
-			  : "a queue listed before the report was deleted");
+	b_overtakes(4, is_permit ? 1 : 0, is_permit
+				? "permits counted before the report was deleted"
+				: "a queue listed before the report was deleted");
+}
+
+/* The same, with a list sent behind a create, because another program deletes A's node. */
+static void
+test_create_in_flight(void)
+{
+	begin();
+	a_fails_to_delete();
+	fake_tree_delete(node_of(A, "b"));
+	a_lists(false);
+	(void) fake_apply(A->client);
+	(void) fake_apply(A->client);
+	a_looks();
+	while (fake_deliver(A->client))
+		;
+	is_str(fake_trace(A->client), "slgdcl", "A lists its reports, creates its node, and lists the queue");
+	fake_fault(A->client, 1, FAULT_DELAY);
+	b_overtakes(6, 0, "a node created before the report was deleted");
 }
 
 /*
@@ -278,6 +315,7 @@ main(void)
 	test_lost_delete();
 	test_list_in_flight(false);
 	test_list_in_flight(true);
+	test_create_in_flight();
 	test_sum();
 	test_downgrade();
 	return done();

@@ -267,11 +267,10 @@ has_predecessor(const ZklNode *node)
 static void
 relist(ZklNode *node)
 {
-	if (has_predecessor(node) || node->state == NODE_LISTING)
-	{
+	if (has_predecessor(node))
 		node->state = NODE_LISTING;
+	if (node->state == NODE_LISTING || node->state == NODE_CREATING)
 		node->priv->state_call = NULL;
-	}
 }
 
 
