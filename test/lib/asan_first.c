@@ -1,12 +1,12 @@
 /*-------------------------------------------------------------------------
  *
  * asan_first.c
- *		Preloaded into a server beside AddressSanitizer's library, to have
- *		that set up first of all.
+  *		Preloaded into a server after AddressSanitizer's library, to initialize
+  *		that library first.
  *
- * It is set up by the first allocation.  In PostgreSQL's process that would be
- * one of bindtextdomain()'s, with a lock held that the sanitizer then takes
- * again for an error message: the process hangs for ever.
+  * The first allocation initializes it.  In PostgreSQL that is an allocation of
+  * bindtextdomain(), which holds a lock that the sanitizer then acquires again for
+  * an error message: the process hangs forever.
  *
  *-------------------------------------------------------------------------
  */

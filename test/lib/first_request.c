@@ -5,8 +5,8 @@
  *
  * usage: first_request connect-string user:password path
  *
- * The request is the one with several reads, which the filter adds to what the client
- * library writes.  Prints "read", "no_auth", or another outcome.
+  * The request is a multiRead, which the filter adds to the requests of the client
+  * library.  Prints "read", "no_auth", or another outcome.
  *
  *-------------------------------------------------------------------------
  */
@@ -19,7 +19,7 @@
 
 typedef struct FirstRead
 {
-	ZklCompletion completion;	/* first: the client knows only this */
+	ZklCompletion completion;	/* first: the client casts from it */
 	ZklClient  *client;
 	const char *path;
 	const char *outcome;

@@ -4,7 +4,7 @@
 Owns: one ZooKeeper session. Reads one JSON object per line,
 {"op": ..., "id": ..., further arguments}, and answers each with one line,
 {"id": ..., "ok": result} or {"id": ..., "error": class, "message": text}; the
-answer of id 0 means that the session is open. Node data travels as text in which
+answer of id 0 reports that the session is open. Node data are sent as text in which
 every character is one byte. ZkLock::ZkClient is the only caller.
 """
 
@@ -23,13 +23,13 @@ from kazoo.security import (
 
 
 class CreateContainer(Create2):
-    """kazoo's Create2 request under the number of createContainer."""
+    """kazoo's Create2 request with the type number of createContainer."""
 
     type = 19
 
 
 def acls(spec):
-    """The ACL list for "world", "read", "add" (read and create, but not remove),
+    """Returns the ACL list for "world", "read", "add" (read and create, but not delete),
     "creator", {"digest": "u:p"}, or as get_acls() returns it: [[perms, scheme, id], ...]."""
     if spec is None or spec == "world":
         return OPEN_ACL_UNSAFE
@@ -40,13 +40,13 @@ def acls(spec):
     if spec == "creator":
         return CREATOR_ALL_ACL
     if isinstance(spec, list):
-        return [ACL(perms, Id(scheme, who)) for perms, scheme, who in spec]
+        return [ACL(perms, Id(scheme, name)) for perms, scheme, name in spec]
     user, password = spec["digest"].split(":", 1)
     return [make_digest_acl(user, password, all=True)]
 
 
 def stat_dict(stat):
-    """A kazoo ZnodeStat as a dictionary; the owner as hexadecimal text."""
+    """Returns a kazoo ZnodeStat as a dictionary, with the owner as hexadecimal text."""
     owner = stat.ephemeralOwner
     return {
         "czxid": stat.czxid,
@@ -65,8 +65,8 @@ def stat_dict(stat):
 
 
 def password_of(session_id):
-    """The password that a ZooKeeper server gives to a session: 16 bytes of java.util.Random,
-    whose seed is the session's number and a constant of ZooKeeper's source."""
+    """Returns the password that a ZooKeeper server assigns to a session: 16 bytes of
+    java.util.Random, seeded with the session id and a constant of ZooKeeper's source."""
     seed = (session_id ^ 0xB3415C00 ^ 0x5DEECE66D) & (1 << 48) - 1
     password = b""
     while len(password) < 16:
@@ -79,10 +79,10 @@ class Driver:
     """One method per operation."""
 
     def __init__(self, hosts, timeout):
-        # kazoo's own pauses double up to a minute, longer than the session lives
-        # when the server comes back from an outage. A server that has just
-        # started can leave a session's reconnection without an answer; kazoo
-        # waits for the session timeout, divided by the number of servers.
+        # kazoo's default pauses double up to a minute: after an outage the session
+        # would expire. A server that has just started may leave a reconnection
+        # unanswered; kazoo waits for the session timeout divided by the number of
+        # servers.
         self.client = KazooClient(
             hosts=",".join([hosts] * 3), timeout=timeout,
             handler=SequentialThreadingHandler(),
@@ -129,7 +129,7 @@ class Driver:
         return result.get()[0]
 
     def create_children(self, path, count, length):
-        """Creates count children whose names have so many characters."""
+        """Creates count children whose names have length characters."""
         self.client.ensure_path(path)
         for number in range(count):
             self.client.create(f"{path}/{number:0{length}}")
@@ -146,7 +146,7 @@ class Driver:
         return self.client.delete(path, version=version)
 
     def delete_tree(self, path):
-        """All at once, as a program that uses it may create it again."""
+        """Deletes the tree in one transaction: a program that uses it may recreate nodes."""
         while self.client.exists(path):
             deletes = self.client.transaction()
             for each in [*reversed(self.tree(path)), path]:
@@ -183,8 +183,8 @@ class Driver:
         return hex((self.client.client_id or (0,))[0] & (1 << 64) - 1)
 
     def end_session(self, session_id):
-        """Ends another client's session: takes it over and closes it. The client that it
-        belongs to may take it back in between."""
+        """Takes over and closes the session of another client. That client may take it
+        back in between."""
         number = int(session_id, 16)
         connect = struct.pack(">iqiQi16s?", 0, 0, 10000, number, 16,
                               password_of(number), False)
@@ -206,7 +206,7 @@ class Driver:
 
 
 def answer(driver, request):
-    """Runs one request and returns what to answer."""
+    """Runs one request and returns the answer."""
     operation, number = request.pop("op"), request.pop("id")
     try:
         return {"id": number, "ok": getattr(driver, operation)(**request)}

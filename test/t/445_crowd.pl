@@ -1,7 +1,7 @@
-# Crowds of SQL sessions of two servers, Java and Python threads on one lock, and a
-# referee that sees every entry and exit and knows nothing of locks.
+# SQL sessions of two servers and Java and Python threads contend for one lock. A referee
+# that is independent of the lock service checks every acquisition and release.
 #
-# Alone: the crowds are as fast as the machine lets them.
+# Alone: the crowds use all CPU time of the machine.
 
 use strict;
 use warnings;
@@ -41,18 +41,18 @@ sub sql
 	};
 }
 
-# kazoo's readers wait for writers behind them, and those for them (see
-# 434_kazoo_locks.pl): they give up soon, and the writers beside them rest.
-sub impatient { my ($member) = @_; return { %$member, patience => 200 } }
-sub resting { my ($member) = @_; return { %$member, rest => 100 } }
+# kazoo's readers wait for writers behind them, and these writers for the readers (see
+# 434_kazoo_locks.pl): the readers need a short timeout, and the writers pause.
+sub with_timeout { my ($member) = @_; return { %$member, timeout => 200 } }
+sub with_pause { my ($member) = @_; return { %$member, pause => 100 } }
 
-my $crowd = ZkLock::Crowd->new(zkc => $zkc, duration => 2500, turn => 3);
+my $crowd = ZkLock::Crowd->new(zkc => $zkc, duration => 2500, hold_time => 3);
 
 my $report = $crowd->contend_safely('mutexes', 'm',
 	map({ java(mutex => 'm', 'x') } 1 .. 3),
 	map({ python(curator_mutex => 'm', 'x') } 1 .. 3),
 	map({ sql($_, 'curator_mutex', 'm', 'x') } $a, $a, $b, $b));
-is($report->{most}{m}, 1, 'mutexes: there was one at a time');
+is($report->{most}{m}, 1, 'mutexes: one holder at a time');
 
 $report = $crowd->contend_safely('readers and writers of Curator', 'rw',
 	map({ java(write => 'rw', 'x') } 1 .. 2),
@@ -60,58 +60,58 @@ $report = $crowd->contend_safely('readers and writers of Curator', 'rw',
 	python(curator_write => 'rw', 'x'),
 	map({ sql($_, 'curator', 'rw', 'x') } $a, $b),
 	map({ sql($_, 'curator', 'rw', 's') } $a, $a, $b, $b));
-cmp_ok($report->{most}{rw}, '>', 1, 'readers and writers of Curator: readers met');
+cmp_ok($report->{most}{rw}, '>', 1, 'readers and writers of Curator: readers held the lock together');
 
 $report = $crowd->contend_safely("kazoo's locks", 'k',
 	map({ python(lock => 'k', 'x') } 1 .. 3),
 	map({ python(write => 'k', 'x') } 1 .. 2),
 	map({ sql($_, 'kazoo', 'k', 'x') } $a, $a, $b, $b));
-is($report->{most}{k}, 1, "kazoo's locks: there was one at a time");
+is($report->{most}{k}, 1, "kazoo's locks: one holder at a time");
 
 $report = $crowd->contend_safely("kazoo's readers and writers", 'krw',
-	map({ resting(python(write => 'krw', 'x')) } 1 .. 2),
-	map({ impatient(python(read => 'krw', 's')) } 1 .. 3),
-	map({ resting(sql($_, 'kazoo', 'krw', 'x')) } $a, $b),
+	map({ with_pause(python(write => 'krw', 'x')) } 1 .. 2),
+	map({ with_timeout(python(read => 'krw', 's')) } 1 .. 3),
+	map({ with_pause(sql($_, 'kazoo', 'krw', 'x')) } $a, $b),
 	map({ sql($_, 'kazoo', 'krw', 's') } $a, $a, $b, $b));
-cmp_ok($report->{most}{krw}, '>', 1, "kazoo's readers and writers: readers met");
+cmp_ok($report->{most}{krw}, '>', 1, "kazoo's readers and writers: readers held the lock together");
 
-$report = $crowd->contend_safely('SQL alone, in three languages', 'sql',
+$report = $crowd->contend_safely('SQL alone, with three lock recipes', 'sql',
 	map({ my $names = $_; map { sql($_, $names, 'sql', 'x') } $a, $b }
 		  qw(curator curator_mutex kazoo)),
 	map({ my $names = $_; map { sql($_, $names, 'sql', 's') } $a, $b }
 		  qw(curator kazoo)));
-cmp_ok($report->{most}{sql}, '>', 1, 'SQL alone, in three languages: readers met');
+cmp_ok($report->{most}{sql}, '>', 1, 'SQL alone, with three lock recipes: readers held the lock together');
 
-# Semaphores of three: a permit's holder may meet two others. And of one.
+# Semaphores of capacity three, and of capacity one.
 sub permit
 {
-	my ($driver, $names, $name, $size, $mode) = @_;
+	my ($driver, $names, $name, $capacity, $mode) = @_;
 	my $lock = ref $driver && $driver->isa('ZkLock::Opponent')
-	  ? $driver->lock(semaphore => "/zklock/semaphores/$name", leases => $size)
-	  : $python->lock(permit => $name, sql => $driver, node_names => $names, leases => $size);
+	  ? $driver->lock(semaphore => "/zklock/semaphores/$name", leases => $capacity)
+	  : $python->lock(permit => $name, sql => $driver, node_names => $names, leases => $capacity);
 	return { lock => $lock, mode => $mode };
 }
 
 for my $layout ([ 'curator', $java ], [ 'kazoo', $python ])
 {
 	my ($names, $program) = @$layout;
-	$report = $crowd->contend_safely("permits of three, as $names has them", "three.$names",
+	$report = $crowd->contend_safely("three permits, node names of $names", "three.$names",
 		map({ permit($_, $names, "three.$names", 3, 's') } ($program) x 4, $a, $a, $b, $b));
-	is($report->{most}{"three.$names"}, 3, "permits of three, as $names has them: never four");
-	$report = $crowd->contend_safely("permits of one, as $names has them", "one.$names",
+	is($report->{most}{"three.$names"}, 3, "three permits, node names of $names: never four");
+	$report = $crowd->contend_safely("one permit, node names of $names", "one.$names",
 		map({ permit($_, $names, "one.$names", 1, 'x') } ($program) x 3, $a, $b));
-	is($report->{most}{"one.$names"}, 1, "permits of one, as $names has them: one at a time");
+	is($report->{most}{"one.$names"}, 1, "one permit, node names of $names: one at a time");
 }
 
-# The referee cries when somebody speaks the wrong language: kazoo does not know
-# Curator's names.
-$report = $crowd->contend('the wrong language', 'wrong',
+# The referee detects different lock recipes on one lock: kazoo does not recognize
+# Curator's node names.
+$report = $crowd->contend('different lock recipes', 'wrong',
 	map({ python(lock => 'wrong', 'x') } 1 .. 3),
 	map({ sql($_, 'curator_mutex', 'wrong', 'x') } $a, $b));
 cmp_ok(scalar(@{ $report->{overlaps} }), '>', 0,
-	'the wrong language: the referee saw two at once');
+	'different lock recipes: the referee saw two holders at once');
 like($report->{overlaps}[0], qr/^member\d x entered wrong beside member\d x/,
-	'the wrong language: and says whom');
+	'different lock recipes: the report names both holders');
 
 $zkc->close;
 $_->stop for $java, $python, $a, $b, $zk;

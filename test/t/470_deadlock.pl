@@ -1,5 +1,5 @@
-# Promise 7.2: deadlocks across servers are found, exactly one participant fails
-# with 40P01, and the others go on.
+# Promise 7.2: deadlocks across servers are detected. Exactly one participant fails
+# with 40P01, and the others succeed.
 
 use strict;
 use warnings;
@@ -26,7 +26,7 @@ my $waits = '/zklock/waits';
 sub lock_row { return "UPDATE t SET v = v + 1 WHERE id = $_[0]" }
 
 
-# Two servers, and the message.
+# Two servers; the text of the error.
 {
 	my ($s, $t) = map { $d->open($_) } qw(a b);
 	$d->hold($s, "SELECT zk_xact_lock('x')");
@@ -41,12 +41,12 @@ sub lock_row { return "UPDATE t SET v = v + 1 WHERE id = $_[0]" }
 	my $other = $victim == $s ? $t : $s;
 	like(PostgreSQL::Test::Utils::slurp_file($victim->node->logfile),
 		qr/Process ${\$victim->pid}: SELECT zk_xact_lock\('[xy]'\)/,
-		'the server log has the statement');
-	unlike($victim->error, qr/SELECT zk_xact_lock/, '... the client has not');
+		'the server log contains the statement');
+	unlike($victim->error, qr/SELECT zk_xact_lock/, '... the error sent to the client does not');
 }
 
-# T1 of A holds a row and waits for x; T2 of B holds x and waits for a row that
-# T3 of B holds; T3 waits for y, held by T4 of A; T4 waits for T1's row.
+# T1 of A holds a row and waits for x. T2 of B holds x and waits for a row that T3 of B
+# holds. T3 waits for y, which T4 of A holds. T4 waits for T1's row.
 {
 	my ($t1, $t2, $t3, $t4) = map { $d->open($_) } qw(a b b a);
 	$d->hold($t1, lock_row(1));
@@ -57,11 +57,11 @@ sub lock_row { return "UPDATE t SET v = v + 1 WHERE id = $_[0]" }
 	$d->wait_for($t3, "SELECT zk_xact_lock('y')");
 	$d->wait_for($t2, lock_row(2));
 	$d->wait_for($t4, lock_row(1));
-	$d->is_resolved('through rows of two servers, a row last',
+	$d->is_resolved('rows of two servers, the wait for a row last',
 		qr/ShareLock on transaction \d+/);
 }
 
-# The same with the ensemble last.
+# The same cycle; a wait for an ensemble lock closes it.
 {
 	my ($t1, $t2, $t3, $t4) = map { $d->open($_) } qw(a b b a);
 	$d->hold($t1, lock_row(1));
@@ -72,10 +72,10 @@ sub lock_row { return "UPDATE t SET v = v + 1 WHERE id = $_[0]" }
 	$d->wait_for($t4, lock_row(1));
 	$d->wait_for($t3, "SELECT zk_xact_lock('y')");
 	$d->wait_for($t1, "SELECT zk_xact_lock('x')");
-	$d->is_resolved('through rows of two servers, a cluster-wide lock last');
+	$d->is_resolved('rows of two servers, the wait for an ensemble lock last');
 }
 
-# Circles of three and four servers, in each mode.
+# Cycles of three and four servers, in each mode.
 for my $servers ([qw(a b c)], [qw(a b c d)])
 {
 	for my $mode ('', '_shared')
@@ -90,7 +90,7 @@ for my $servers ([qw(a b c)], [qw(a b c d)])
 	}
 }
 
-# One of two sharers; the other one releases and changes nothing.
+# A cycle through one of two sharers. The release of the other sharer does not break it.
 {
 	my ($s, $t, $other) = map { $d->open($_) } qw(a b c);
 	$d->hold($_, "SELECT zk_xact_lock_shared('x')") for $s, $other;
@@ -98,10 +98,10 @@ for my $servers ([qw(a b c)], [qw(a b c d)])
 	$d->wait_for($t, "SELECT zk_xact_lock('x')");
 	$other->query_ok('ROLLBACK');
 	$d->wait_for($s, "SELECT zk_xact_lock_shared('y')");
-	$d->is_resolved('a sharer', qr/waits for shared lock "y"/);
+	$d->is_resolved('one of two sharers', qr/waits for shared lock "y"/);
 }
 
-# An upgrade waits for another sharer, who waits for the upgrader.
+# An upgrade waits for another sharer, which waits for the upgrading session.
 {
 	my ($s, $t) = map { $d->open($_) } qw(a b);
 	$d->hold($_, "SELECT zk_xact_lock_shared('x')") for $s, $t;
@@ -111,7 +111,8 @@ for my $servers ([qw(a b c)], [qw(a b c d)])
 	$d->is_resolved('an upgrade', qr/waits for exclusive lock "x"/);
 }
 
-# Several names at once: the second is held elsewhere; and in a queue of its own.
+# Several names in one call: the second is held by another server, and several queues
+# are part of the cycle.
 {
 	my ($s, $t, $u) = map { $d->open($_) } qw(a b c);
 	$d->hold($s, "SELECT zk_xact_lock('z')");
@@ -120,18 +121,18 @@ for my $servers ([qw(a b c)], [qw(a b c d)])
 	$d->wait_for($s, "SELECT zk_xact_lock(ARRAY['x', 'y', 'v'])");
 	$d->wait_for($t, "SELECT zk_xact_lock(ARRAY['u', 'z'])");
 	$u->query_ok('ROLLBACK');
-	$d->is_resolved('several names at once', qr/lock "y"/, qr/lock "z"/);
+	$d->is_resolved('several names in one call', qr/lock "y"/, qr/lock "z"/);
 
 	($s, $t) = map { $d->open($_) } qw(a b);
 	$d->hold($s, "SELECT zk_xact_lock('z')");
 	$d->hold($t, "SELECT zk_xact_lock('y')");
 	$d->wait_for($s, "SELECT zk_xact_lock(ARRAY['x', 'y'])");
 	$d->wait_for($t, "SELECT zk_xact_lock('x')");
-	$d->is_resolved('several names at once, one of them not yet held',
+	$d->is_resolved('several names in one call, the lock in the cycle not granted yet',
 		qr/lock "x"/, qr/lock "y"/);
 }
 
-# Behind others of the same server, in PostgreSQL's queue for the same lock.
+# The session waits for the local lock, behind other waiters of its server.
 {
 	my ($holder, $first, $second) = map { $d->open($_) } qw(b a a);
 	$d->hold($holder, "SELECT zk_xact_lock('x')");
@@ -139,7 +140,7 @@ for my $servers ([qw(a b c)], [qw(a b c d)])
 	$d->wait_for($first, "SELECT zk_xact_lock('x')");
 	$d->wait_for($second, "SELECT zk_xact_lock('x')");
 	$d->wait_for($holder, "SELECT zk_xact_lock('y')");
-	$d->is_resolved('second in the queue of a server', qr/on advisory lock/);
+	$d->is_resolved('a waiter for the local lock', qr/on advisory lock/);
 }
 
 # Table locks, and CREATE INDEX CONCURRENTLY.
@@ -165,7 +166,7 @@ for my $servers ([qw(a b c)], [qw(a b c d)])
 		qr/ShareLock on (?:virtual transaction|relation)/);
 }
 
-# Two at once, with nothing in common, are two.
+# Two independent deadlocks at once.
 {
 	my @s = map { $d->open($_) } qw(a b c d);
 	$d->hold($s[$_], "SELECT zk_xact_lock('x$_')") for 0 .. 3;
@@ -176,21 +177,22 @@ for my $servers ([qw(a b c)], [qw(a b c d)])
 		$_->wait_result for @$pair;
 		push @failed, join ' ', sort map { $_->sqlstate } @$pair;
 	}
-	is_deeply(\@failed, [ ('00000 40P01') x 2 ], 'two deadlocks: one gives way in each');
+	is_deeply(\@failed, [ ('00000 40P01') x 2 ], 'two deadlocks: one session of each fails');
 	$d->close;
 }
 
-# Session-level locks of a session that idles are in nobody's way by themselves.
+# Session-level locks: the victim keeps its locks, and only its own release unblocks the
+# other session.
 {
 	my ($s, $t) = map { $d->open($_, begin => 0) } qw(a b);
 	$d->hold($s, "SELECT zk_lock('x')");
 	$d->hold($t, "SELECT zk_lock('y')");
 	$d->wait_for($s, "SELECT zk_lock('y')");
 	$d->wait_for($t, "SELECT zk_lock('x')");
-	my $victim = $d->one_fails('session level');
-	$d->all_succeed('... and what it held is released by its owner alone');
+	my $victim = $d->one_fails('session-level locks: one fails');
+	$d->all_succeed('... the other succeeds once the victim releases its lock');
 }
 
-is_deeply([ $zkc->children($waits) ], [], 'no wait is published any more');
-nothing_left($zkc, 'nothing is left');
+is_deeply([ $zkc->children($waits) ], [], 'no wait report is left');
+nothing_left($zkc, 'no node is left');
 done_testing();

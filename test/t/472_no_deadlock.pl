@@ -1,6 +1,6 @@
-# Promise 7.2: no false alarms. What looks like a deadlock and is none, or has
-# ceased to be one, is left alone. Every wait here lasts for longer than
-# deadlock_timeout, so that it is published and searched.
+# Promise 7.2: no false positives. A situation that resembles a deadlock, or is not a
+# deadlock any more, makes no statement fail. Every wait here lasts longer than
+# deadlock_timeout, so it is reported and checked for cycles.
 
 use strict;
 use warnings;
@@ -27,7 +27,8 @@ my $d = ZkLock::Deadlock->new(%node);
 sub lock_row { return "UPDATE t SET v = v + 1 WHERE id = $_[0]" }
 
 
-# A chain of seven over three servers, all of it told; released from its end.
+# A chain of seven sessions on three servers; all waits are reported. The end of the
+# chain releases first.
 {
 	my @s = map { $d->open((qw(a b c))[ $_ % 3 ]) } 0 .. 6;
 	$d->hold($s[$_], "SELECT zk_xact_lock('x$_')") for 0 .. 6;
@@ -35,28 +36,28 @@ sub lock_row { return "UPDATE t SET v = v + 1 WHERE id = $_[0]" }
 	  for 0 .. 5;
 	wait_until_reported($zkc, qr/\.w\./, 6);
 	$d->release($s[6]);
-	$d->all_succeed('a chain goes on from its end, one after the other');
+	$d->all_succeed('a chain of waiters succeeds one after the other, from its end');
 }
-is(scalar(wait_reports($zkc)), 0, '... and no wait is published any more');
+is(scalar(wait_reports($zkc)), 0, '... and no wait report is left');
 
-# A blocking sharer has left, unnoticed by a session that waits behind another,
-# and waits for that one now.
+# One of two sharers has released and now waits for the waiting writer. The writer waits
+# only for the other sharer.
 {
-	my ($s, $left, $stays) = map { $d->open($_) } qw(a b c);
+	my ($s, $released, $holder) = map { $d->open($_) } qw(a b c);
 	$d->hold($s, "SELECT zk_xact_lock('x')");
-	$d->hold($left, "SELECT zk_lock_shared('y')");
-	$d->hold($stays, "SELECT zk_lock_shared('y')");
+	$d->hold($released, "SELECT zk_lock_shared('y')");
+	$d->hold($holder, "SELECT zk_lock_shared('y')");
 	$d->wait_for($s, "SELECT zk_xact_lock('y')");
 	wait_until_reported($zkc, qr/\.w\./, 1);
-	$left->query_ok("SELECT zk_unlock_shared('y')");
-	$d->wait_for($left, "SELECT zk_xact_lock('x')");
+	$released->query_ok("SELECT zk_unlock_shared('y')");
+	$d->wait_for($released, "SELECT zk_xact_lock('x')");
 	wait_until_reported($zkc, qr/./, 2);
-	$d->release($stays);
-	$d->all_succeed('who has left is in nobody\'s way');
+	$d->release($holder);
+	$d->all_succeed('a sharer that has released the lock blocks nobody');
 }
 
-# A wait for a row ends by its lock_timeout, again and again; a session that waits behind
-# it on another server is left alone.
+# lock_timeout ends a wait for a row, three times. A session of another server that waits
+# for this session does not fail.
 {
 	my ($s, $t, $u) = map { $d->open($_) } qw(a b a);
 	$s->query_ok("SET lock_timeout = '250ms'");
@@ -73,13 +74,13 @@ is(scalar(wait_reports($zkc)), 0, '... and no wait is published any more');
 		$s->query_ok('ROLLBACK TO p');
 	}
 	is_deeply(\@ended, [ ('55P03') x 3 ],
-		'a wait for a row behind one that waits for nobody times out');
+		'the wait for a row ends at lock_timeout, without a deadlock');
 	$s->query_ok("SET lock_timeout = 0");
 	$d->release($s);
-	$d->all_succeed('... and the one far away goes on when it may');
+	$d->all_succeed('... and the session of the other server succeeds after the release');
 }
 
-# A circle that lock_timeout breaks before it is looked at.
+# lock_timeout breaks a cycle before the cycle check.
 {
 	my ($s, $t) = map { $d->open($_) } qw(a b);
 	$_->query_ok("SET deadlock_timeout = '1min'") for $s, $t;
@@ -88,13 +89,13 @@ is(scalar(wait_reports($zkc)), 0, '... and no wait is published any more');
 	$d->hold($t, "SELECT zk_xact_lock('y')");
 	$d->wait_for($s, "SELECT zk_xact_lock('y')");
 	$t->query_ok("SELECT zk_xact_lock('x')");
-	is($t->sqlstate, '00000', 'lock_timeout ends a circle first: the other goes on');
-	failed_with($s, '55P03', '... and it is reported as that', hint => 0);
+	is($t->sqlstate, '00000', 'lock_timeout breaks the cycle first: the other session succeeds');
+	failed_with($s, '55P03', '... and the timeout is reported, not a deadlock', hint => 0);
 	$d->{waiting} = [];
 	$d->close;
 }
 
-# Another program's holder: nobody knows what it waits for.
+# A holder of another program: zklock cannot see what it waits for.
 {
 	my ($s, $t) = map { $d->open($_) } qw(a b);
 	my $foreign = foreign_node($zkc, '/zklock/locks/f', 'WRIT');
@@ -103,10 +104,10 @@ is(scalar(wait_reports($zkc)), 0, '... and no wait is published any more');
 	$d->wait_for($t, "SELECT zk_xact_lock('x')");
 	wait_until_reported($zkc, qr/\.w\./, 2);
 	$zkc->delete($foreign);
-	$d->all_succeed('behind a holder of another program one waits');
+	$d->all_succeed('sessions that wait for another program\'s holder do not fail');
 }
 
-# Somebody who waits is killed with its session: what it told goes with it.
+# A waiter is terminated: its session ends, and its wait report with the session.
 {
 	my ($s, $t) = map { $d->open($_) } qw(a b);
 	$d->hold($s, "SELECT zk_xact_lock('x')");
@@ -116,12 +117,12 @@ is(scalar(wait_reports($zkc)), 0, '... and no wait is published any more');
 	$s->terminate;
 	wait_until_reported($zkc, qr/./, 0);
 	$t->query_ok("SELECT zk_xact_lock('x')");
-	ok($t->ok, 'who was terminated is in nobody\'s way, and tells nothing');
+	ok($t->ok, 'a terminated session blocks nobody and leaves no wait report');
 	$d->{waiting} = [];
 	$d->close;
 }
 
-# Off: nothing is published or read, lock_timeout ends the wait.
+# deadlock_detection = off: no wait is reported, and lock_timeout ends the wait.
 {
 	$_->append_conf('postgresql.conf', 'zklock.deadlock_detection = off'),
 	  $_->reload
@@ -133,13 +134,13 @@ is(scalar(wait_reports($zkc)), 0, '... and no wait is published any more');
 	my $before = $zkc->exists('/zklock/waits')->{cversion};
 	$d->wait_for($s, "SELECT zk_xact_lock('y')");
 	$d->wait_for($t, "SELECT zk_xact_lock('x')");
-	failed_with($t, '55P03', 'off: a deadlock is ended by lock_timeout', hint => 0);
-	is($zkc->exists('/zklock/waits')->{cversion}, $before, '... and nothing is published');
+	failed_with($t, '55P03', 'detection off: lock_timeout ends a deadlock', hint => 0);
+	is($zkc->exists('/zklock/waits')->{cversion}, $before, '... no wait is reported');
 	$d->{waiting} = [$s];
-	$d->all_succeed('... and the other goes on');
+	$d->all_succeed('... and the other session succeeds');
 }
 
-# A backend shows its session to others of its server by one lock of its own.
+# A backend publishes its ZooKeeper session to the other backends by one user lock.
 {
 	$_->append_conf('postgresql.conf', 'zklock.deadlock_detection = on'),
 	  $_->reload
@@ -147,19 +148,19 @@ is(scalar(wait_reports($zkc)), 0, '... and no wait is published any more');
 	my $s = $d->open('a');
 	$s->query_ok("SELECT zk_xact_lock('x'), zk_xact_lock('y')");
 	my $own = "SELECT count(*) FROM pg_locks WHERE locktype = 'userlock' AND pid = " . $s->pid;
-	is($node{a}->safe_psql('postgres', $own), '1', 'a session is shown once');
+	is($node{a}->safe_psql('postgres', $own), '1', 'a backend has one user lock for its session');
 	$s->query_ok('COMMIT');
 	$s->query_ok('SELECT pg_advisory_unlock_all()');
 	$s->query_ok("SELECT zk_lock('x')");
-	is($node{a}->safe_psql('postgres', $own), '1', '... again after it was taken away');
+	is($node{a}->safe_psql('postgres', $own), '1', '... and acquires it again after it was removed');
 	$d->close;
 }
 
-# A holder whose session is over, and who queues behind the one that waits for what
-# the ensemble has left of that session, is not waited for.
+# A holder has lost its session, and queues again behind a waiter. That waiter still
+# waits for the node of the lost session. This is no cycle.
 {
 	my ($s, $t) = map { $d->open('a') } 1 .. 2;
-	# The outage lasts until the loss is noticed and the server has started again.
+	# The outage lasts until the loss is reported and the server has restarted.
 	$_->query_ok("SET zklock.connect_timeout = '5min'") for $s, $t;
 	$d->hold($s, "SELECT zk_xact_lock('x')");
 	$d->wait_for($t, "SELECT zk_xact_lock('x')");
@@ -167,13 +168,13 @@ is(scalar(wait_reports($zkc)), 0, '... and no wait is published any more');
 	fails_with($s, 'SELECT pg_sleep(60)', '40001', 'a lock is lost in an outage');
 	$s->query_ok('ROLLBACK');
 
-	# Which gives every session the whole of its time again.
+	# A restart gives every session its whole timeout again.
 	$zk->restart;
-	wait_until('a wait to be told, or over', sub { $t->finished || grep { /\.w\./ } wait_reports($zkc) });
+	wait_until('a wait report, or the end of the wait', sub { $t->finished || grep { /\.w\./ } wait_reports($zkc) });
 	$d->wait_for($s, "SELECT zk_xact_lock('x')");
-	$d->all_succeed('who has lost its session waits behind what is left of it');
+	$d->all_succeed('a session waits behind the node of its own lost session, without a deadlock');
 }
 
-is(scalar(wait_reports($zkc)), 0, 'no wait is published any more');
-nothing_left($zkc, 'nothing is left');
+is(scalar(wait_reports($zkc)), 0, 'no wait report is left');
+nothing_left($zkc, 'no node is left');
 done_testing();

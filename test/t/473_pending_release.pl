@@ -1,7 +1,7 @@
 # Promise 7.2: a wait for a lock or permit that its holder has already released is no
-# part of a deadlock, although the delete of the node is pending because the holder's
-# connection is down, and although the holder waits for a row on its server. A wait
-# for what such a session still holds is.
+# part of a deadlock, even if the node still exists because the holder's connection is
+# down (a pending delete), and even if the holder waits for a row on its server. A wait
+# for a lock that such a session still holds is part of one.
 
 use strict;
 use warnings;
@@ -28,7 +28,7 @@ my %node = map {
 my $d = ZkLock::Deadlock->new(%node);
 
 # A session of a's server whose connection to the ensemble can be cut.
-sub open_apart
+sub open_through_proxy
 {
 	my $s = session($node{a});
 	$s->query_ok("SET zklock.connect_string = '" . $proxy->connect_string . "'");
@@ -37,16 +37,17 @@ sub open_apart
 	return $s;
 }
 
-# "cut_off" has taken something, "far" waits for that, and the connection of the first
-# is cut. It then releases, and waits for a row of "near", which waits for "far".
-sub circle
+# "cut_off" acquires locks, "far" waits for one of them, and the connection of "cut_off"
+# is cut. "cut_off" then releases a lock, and waits for a row of "near", which waits for
+# "far".
+sub make_cycle
 {
 	my (%sql) = @_;
-	my ($cut_off, $near, $far) = (open_apart(), map { $d->open($_) } qw(a b));
-	$cut_off->query_ok($_) for @{ $sql{take} };
+	my ($cut_off, $near, $far) = (open_through_proxy(), map { $d->open($_) } qw(a b));
+	$cut_off->query_ok($_) for @{ $sql{acquire} };
 	$near->query_ok('UPDATE t SET v = v + 1 WHERE id = 1');
 	$far->query_ok("SELECT zk_xact_lock('y')");
-	$d->wait_for($far, $sql{want});
+	$d->wait_for($far, $sql{wait});
 	$proxy->cut(refuse => 1);
 	$cut_off->query_ok($_) for @{ $sql{release} };
 	$d->wait_for($cut_off, 'UPDATE t SET v = v + 1 WHERE id = 1');
@@ -54,15 +55,16 @@ sub circle
 	return ($cut_off, $near, $far);
 }
 
-# Has somebody reported the wait again so often that the circle has been looked at twice?
-sub looked_at_twice
+# Returns whether a waiter has renewed its report so often that the cycle has been
+# checked twice.
+sub is_checked_twice
 {
 	return grep { /^[0-9a-f]+\.[0-9a-f]+\.([0-9a-f]+)\./ && hex($1) >= 6 }
 	  wait_reports($zkc);
 }
 
-# Have "near" and "far" reported their waits, without a local waiter? A session that
-# holds nothing is no local waiter in a report, so there is no circle to look at.
+# Returns whether "near" and "far" have reported their waits without a local waiter. A
+# session that holds nothing is no local waiter in a report, so there is no cycle to check.
 sub reported_without_local_waiters
 {
 	return 2 == grep { /^[0-9a-f]+\.[0-9a-f]+\.[0-9a-f]+\.w\.[^.]+\.\.\d+$/ } wait_reports($zkc);
@@ -70,33 +72,33 @@ sub reported_without_local_waiters
 
 sub nobody_fails
 {
-	my ($name, $is_looked_at, %sql) = @_;
-	my ($cut_off, $near, $far) = circle(%sql);
-	wait_until("the circle to be looked at: $name", sub {
-		return $near->finished || $far->finished || $is_looked_at->();
+	my ($name, $is_checked, %sql) = @_;
+	my ($cut_off, $near, $far) = make_cycle(%sql);
+	wait_until("the cycle check: $name", sub {
+		return $near->finished || $far->finished || $is_checked->();
 	});
 	ok(!$near->finished && !$far->finished, "$name: nobody fails");
 	$proxy->accept;
-	$d->all_succeed('... all go on when the connection is back');
-	nothing_left($zkc, '... nothing is left');
+	$d->all_succeed('... all succeed when the connection is back');
+	nothing_left($zkc, '... no node is left');
 	return;
 }
 
 nobody_fails('a lock released by a rollback', \&reported_without_local_waiters,
-	take => [ 'BEGIN', "SELECT zk_xact_lock('x')" ],
-	want => "SELECT zk_xact_lock('x')",
+	acquire => [ 'BEGIN', "SELECT zk_xact_lock('x')" ],
+	wait => "SELECT zk_xact_lock('x')",
 	release => ['ROLLBACK']);
-nobody_fails('one of two locks released', \&looked_at_twice,
-	take => ["SELECT zk_lock('x'), zk_lock('z')"],
-	want => "SELECT zk_xact_lock_shared('x')",
+nobody_fails('one of two locks released', \&is_checked_twice,
+	acquire => ["SELECT zk_lock('x'), zk_lock('z')"],
+	wait => "SELECT zk_xact_lock_shared('x')",
 	release => ["SELECT zk_unlock('x')"]);
-nobody_fails('a downgrade that lets sharers in', \&looked_at_twice,
-	take => ["SELECT zk_lock('x'), zk_lock_shared('x')"],
-	want => "SELECT zk_xact_lock_shared('x')",
+nobody_fails('a downgrade that admits sharers', \&is_checked_twice,
+	acquire => ["SELECT zk_lock('x'), zk_lock_shared('x')"],
+	wait => "SELECT zk_xact_lock_shared('x')",
 	release => ["SELECT zk_unlock('x')"]);
-nobody_fails('a permit, with a lock of its name still held', \&looked_at_twice,
-	take => ["SELECT zk_acquire('p', 1), zk_lock('p')"],
-	want => "SELECT zk_xact_acquire('p', 1)",
+nobody_fails('a permit, with a lock of its name still held', \&is_checked_twice,
+	acquire => ["SELECT zk_acquire('p', 1), zk_lock('p')"],
+	wait => "SELECT zk_xact_acquire('p', 1)",
 	release => ["SELECT zk_release('p')"]);
 
 for my $case (
@@ -107,12 +109,12 @@ for my $case (
 	[   'a permit', "SELECT zk_lock('q'), zk_acquire('q', 1)",
 		"SELECT zk_xact_acquire('q', 1)", "SELECT zk_unlock('q')" ])
 {
-	my ($name, $take, $want, $release) = @$case;
-	circle(take => [$take], want => $want, release => [$release]);
-	my $victim = $d->one_fails("$name still held by the one cut off: one fails",
+	my ($name, $acquire, $wait, $release) = @$case;
+	make_cycle(acquire => [$acquire], wait => $wait, release => [$release]);
+	my $victim = $d->one_fails("$name still held by the disconnected session: one fails",
 		qr/ShareLock on transaction/);
 	$proxy->accept;
-	$d->all_succeed('... the others go on');
+	$d->all_succeed('... the others succeed');
 }
 
 $zkc->close;

@@ -1,12 +1,11 @@
-# What detection costs: 200 waiters on three servers, for more than a minute. The
-# ensemble's part is counted by proxies that read the requests: a wait that is
-# shorter than deadlock_timeout nothing, a longer one a few requests once, and then
-# one list now and then, less and less often. PostgreSQL's part is counted by
-# zk_stat: the lock table is read when somebody has waited long in it who had not
-# before, once by each who waits in the ensemble, and at no other time.
+# The cost of deadlock detection: 200 waiters on three servers, for more than a minute.
+# Proxies count the requests to the ensemble. A wait that is shorter than
+# deadlock_timeout sends none. A longer wait sends a few requests once, and then one
+# getChildren from time to time, at growing intervals. zk_stat counts the reads of
+# PostgreSQL's lock table: each ensemble waiter reads it once when a new long wait for a
+# local lock appears, and at no other time.
 #
-# What comes after the first minute is tested with a clock of its own, in
-# test/unit/test_pace.c.
+# test/unit/test_pace.c tests the time after the first minute with a simulated clock.
 
 use strict;
 use warnings;
@@ -27,11 +26,11 @@ my $all = sum values %count;
 my $names = max values %count;
 my $waits = '/zklock/waits';
 
-# Seconds after the first look at which there is another one.
+# Seconds after the first cycle check at which further checks are due.
 my @schedule = (0, 10, 30, 70, 150);
 
-# With few pings; a proxy may think that an answer is late when the machine is
-# busy, and the keepalive read that follows is no part of detection.
+# The session timeout is long to reduce keepalive reads, which are no part of detection:
+# on a busy machine an answer may be late.
 my $zk = ZkLock::ZkServer->start(tick_time => 500,
 	config => { maxSessionTimeout => 60000 });
 my $zkc = ZkLock::ZkClient->new($zk->connect_string, timeout => 40);
@@ -42,7 +41,7 @@ my %node = map {
 		extra_conf => "max_connections = 90\nzklock.connect_timeout = '60s'\n")
 } sort(keys %count), 'd';
 
-sub about_waits
+sub requests_for_waits
 {
 	my ($server) = @_;
 	return grep {
@@ -50,15 +49,15 @@ sub about_waits
 	} $proxy{$server}->record;
 }
 
-# What a server's sessions asked since the proxies forgot: how many requests of
-# each kind all of them together, and how many lists the most eager one.
-sub asked
+# Returns the requests since clear_record(): the number of each kind over all sessions,
+# and "most", the largest number of getChildren requests of one session.
+sub count_requests
 {
 	my (%kinds, @most);
 	for my $server (sort keys %count)
 	{
 		my %lists;
-		for my $request (about_waits($server))
+		for my $request (requests_for_waits($server))
 		{
 			$request->{op} =~ /^getChildren/
 			  ? $lists{ $request->{connection} }++
@@ -70,7 +69,7 @@ sub asked
 	return { %kinds, most => max @most };
 }
 
-# How often each server's lock table was read.
+# Returns how often each server's lock table was read.
 sub reads
 {
 	return join ' ', map {
@@ -78,8 +77,8 @@ sub reads
 	} sort keys %count;
 }
 
-# A row, and somebody of this server who waits for it.
-sub wait_for_row
+# Returns a holder of a local advisory lock, and a session that waits for it.
+sub local_wait
 {
 	my ($node, $id) = @_;
 	my @sessions = map { session($node) } 1 .. 2;
@@ -98,13 +97,13 @@ $holder->query_ok("SELECT zk_lock(ARRAY[$list])");
 	my $s = session($node{a});
 	$s->query_ok("SET deadlock_timeout = '1min'");
 	is($s->query("SELECT zk_try_lock('x1', '1500ms')"), 'f',
-		'a wait that ends before deadlock_timeout');
-	is(scalar(about_waits('a')), 0, '... tells and asks nothing');
+		'a timed attempt ends before deadlock_timeout');
+	is(scalar(requests_for_waits('a')), 0, '... and sends no request for deadlock detection');
 	$s->quit;
 }
 $_->clear_record for values %proxy;
 
-# The waiters; their pgbench ends when they have all had the lock.
+# The waiters. pgbench ends when all of its clients have acquired their lock.
 my %bench;
 for my $server (sort keys %count)
 {
@@ -116,58 +115,58 @@ for my $server (sort keys %count)
 		log => $node{$server}->basedir . '/pgbench.log');
 }
 my $began = time();
-wait_until('all to tell', sub { $zkc->children($waits) == $all }, pause => 0.2,
+wait_until('all wait reports', sub { $zkc->children($waits) == $all }, pause => 0.2,
 	diag => sub { join "\n", map { log_tail($_->basedir . '/pgbench.log') } values %node });
-wait_until('their looks', sub { asked()->{lists} >= $all }, pause => 0.5);
-my $first = asked();
+wait_until('the first cycle checks', sub { count_requests()->{lists} >= $all }, pause => 0.5);
+my $first = count_requests();
 my $sum = sum(values %$first) - $first->{most};
 note(join ', ', map { "$_ $first->{$_}" } sort keys %$first);
 
-# create, watch, list; the first of all make the parent.
+# Each sends create, watch and getChildren; the first ones also create the parent.
 cmp_ok($sum, '<=', 4 * $all,
-	"$sum requests told of $all long waits, and had them looked at");
-is(reads(), '0 0 0', 'where nobody waits in it, the lock table is not read');
+	"$all long waits are reported and checked with $sum requests");
+is(reads(), '0 0 0', 'the lock table is not read while no session waits for a local lock');
 
-# Each looks again, when it is due and no earlier.
-my @rows;
-for my $look (1 .. 3)
+# Each waiter checks again when the check is due, and not earlier.
+my @local_sessions;
+for my $check (1 .. 3)
 {
 	my $seen;
-	wait_until("all to have looked again $look times", sub {
-			$seen = asked();
-			return $seen->{lists} >= $all * ($look + 1);
+	wait_until("$check further checks by all waiters", sub {
+			$seen = count_requests();
+			return $seen->{lists} >= $all * ($check + 1);
 		}, pause => 1, timeout => 90);
 	my $passed = time() - $began;
 	my $due = grep { $_ <= $passed } @schedule;
 	cmp_ok($seen->{most}, '<=', $due,
-		sprintf '%d times in %.0f s nobody has looked more than %d times',
-		$look, $passed, $due);
+		sprintf '%d further checks in %.0f s: no session has checked more than %d times',
+		$check, $passed, $due);
 	is_deeply({ %$seen, lists => 0, most => 0 }, { %$first, lists => 0, most => 0 },
-		'... and nothing else was asked');
+		'... and no other request is sent');
 
-	# In between somebody waits for a lock of one server.
-	is(reads(), ($look - 1) * $count{a} . ' 0 0',
-		'while the same sessions wait in it, the lock table is not read again');
-	next if $look == 3;
-	push @rows, wait_for_row($node{a}, $look);
-	my $once = $look * $count{a} . ' 0 0';
+	# In between a session waits for a local lock.
+	is(reads(), ($check - 1) * $count{a} . ' 0 0',
+		'the lock table is not read again while the same sessions wait');
+	next if $check == 3;
+	push @local_sessions, local_wait($node{a}, $check);
+	my $once = $check * $count{a} . ' 0 0';
 	wait_until('the lock table to be read', sub { reads() eq $once }, pause => 0.2,
 		diag => sub { 'read: ' . reads() });
-	pass('one more: it is read once by each waiter of that server');
+	pass('each waiter of a server reads the lock table once after a new local wait');
 }
-my $later = asked()->{lists} - $first->{lists};
+my $later = count_requests()->{lists} - $first->{lists};
 my $rate = $later / (time() - $began);
 cmp_ok($rate, '<', 15,
 	sprintf '%d waiters sent %.1f requests a second in the first %.0f s',
 	$all, $rate, time() - $began);
 
-# What waits, goes on.
-$_->drop for @rows;
+# All waiters acquire their locks.
+$_->drop for @local_sessions;
 $holder->quit;
 wait_until('all to get the lock', sub { !grep { alive($_) } values %bench }, pause => 0.2);
 is_deeply([ map { slurp_file($_->basedir . '/pgbench.log') =~ m{actually processed: (\d+)/}}
 	@node{ sort keys %count } ], [ @count{ sort keys %count } ],
-	'all have got the lock in the end');
-nothing_left($zkc, 'nothing is left');
-is_deeply([ $zkc->children($waits) ], [], '... and nothing told');
+	'all waiters acquire their lock in the end');
+nothing_left($zkc, 'no node is left');
+is_deeply([ $zkc->children($waits) ], [], '... and no wait report');
 done_testing();

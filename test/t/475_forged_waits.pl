@@ -1,6 +1,6 @@
-# Promises 4.1, 7.2 and 10.3 with reports of waits that somebody forged: 3,000 of
-# them, and 30,000, do not hold up a cancel; a deadlock that only reports show ends
-# no wait; and no statement of a process gets into the log that is not its own.
+# Promises 4.1, 7.2 and 10.3 with forged wait reports: neither 3,000 nor 30,000 of them
+# delay a cancel; a deadlock that exists only in reports ends no wait; and the log never
+# shows the statement of another process.
 
 use strict;
 use warnings;
@@ -43,7 +43,7 @@ sub session_of
 		qr/$at[1] waits for exclusive lock "x"; blocked by $at[0]\./i);
 }
 
-# A holder and a waiter, and what somebody says of them.
+# A holder, a waiter, and forged reports about both.
 my $holder = session($node{b});
 $holder->query_ok("SELECT zk_lock('y')");
 my $bystander = session($node{a});
@@ -59,19 +59,19 @@ for (1 .. 20)
 {
 	$zkc->create("$waits/$other.1.$_.w.$me..", ephemeral => 1, sequence => 1,
 		data => "$instance\t" . $bystander->pid . "\tb\nx\t1\t0\texclusive lock \"mine\"");
-	# The waiter looks again when it is asked to.
+	# The deleted report makes the waiter check again.
 	$zkc->delete("$waits/$_") for grep { /^$me\./ } $zkc->children($waits);
 	wait_until_reported($zkc, qr/^$me\./, 1);
 }
 ok(!$victim->finished, 'a forged report ends no wait');
 unlike(slurp_file($node{a}->logfile), qr/Process ${\$bystander->pid}: .*secret_statement/,
-	'... and no statement of another process is logged');
+	'... and the statement of another process is not logged');
 $zkc->delete("$waits/$_") for grep { !/^$me\./ } $zkc->children($waits);
 $victim->cancel;
 failed_with($victim, '57014', 'the wait can be cancelled', hint => 0);
 
-# The holder waits for others, and these for each other and the waiter, as forged
-# reports say: one deadlock of them all.
+# According to the forged reports the holder waits for other sessions, which wait for
+# each other and for the waiter: one deadlock of all of them.
 sub forge
 {
 	my ($from, $to) = @_;
@@ -80,8 +80,8 @@ sub forge
 	for my $i ($from .. $to)
 	{
 		my $session = sprintf '%x', 0x100000 + $i;
-		my $needs = join ',', map { sprintf '%x', 0x100000 + ($i * 7 + $_) % $to } 1 .. 4;
-		$zkc->create("$waits/$session.1.1.w.$needs,$me..", ephemeral => 1, sequence => 1);
+		my $blockers = join ',', map { sprintf '%x', 0x100000 + ($i * 7 + $_) % $to } 1 .. 4;
+		$zkc->create("$waits/$session.1.1.w.$blockers,$me..", ephemeral => 1, sequence => 1);
 	}
 	return;
 }
@@ -96,7 +96,7 @@ for my $n (3000, 30000)
 	  if $n > 10000;
 	my $began = time();
 	$victim->cancel;
-	failed_with($victim, '57014', "a cancel beside $n forged reports", hint => 0);
+	failed_with($victim, '57014', "a cancel succeeds among $n forged reports", hint => 0);
 	my $took = time() - $began;
 	cmp_ok($took, '<', 1, sprintf '... within a second: %.2f s', $took);
 }

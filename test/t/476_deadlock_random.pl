@@ -1,6 +1,6 @@
 # Promise 7.2 at random: sessions of three servers wait for each other's locks and
-# rows, in random order, each for one other. As many fail as there are circles,
-# one in each; all others go on. SEED in the environment repeats a run.
+# rows, in random order, each for one other session. One session of each cycle fails;
+# all others succeed. SEED in the environment repeats a run.
 
 use strict;
 use warnings;
@@ -31,7 +31,7 @@ my @nodes = map {
 my @s = map { session($nodes[ $_ % 3 ]) } 0 .. SESSIONS - 1;
 $_->query_ok("SELECT zk_lock('warm'), zk_unlock('warm')") for @s;
 
-# Who waits for whom: a permutation, of which some do not wait at all.
+# Returns session => blocker: a permutation, in which some sessions do not wait.
 sub random_waits
 {
 	my @to = shuffle(0 .. SESSIONS - 1);
@@ -39,30 +39,30 @@ sub random_waits
 		  grep { $to[$_] != $_ && rand() < 0.85 } 0 .. SESSIONS - 1 };
 }
 
-# The oracle: the circle of each one that is in one.
-sub circles
+# The oracle. Returns session => the members of its cycle.
+sub cycles_in
 {
 	my ($waits) = @_;
-	my %circle;
+	my %cycle;
 	for my $start (0 .. SESSIONS - 1)
 	{
-		my ($at, @way) = ($start);
-		do { push @way, $at; $at = $waits->{$at} }
-		  while defined $at && $at != $start && @way <= SESSIONS;
-		$circle{$start} = join ' ', sort @way
+		my ($at, @path) = ($start);
+		do { push @path, $at; $at = $waits->{$at} }
+		  while defined $at && $at != $start && @path <= SESSIONS;
+		$cycle{$start} = join ' ', sort @path
 		  if defined $at && $at == $start;
 	}
-	return \%circle;
+	return \%cycle;
 }
 
 my @wrong;
-my $circles = 0;
+my $cycles = 0;
 for my $round (1 .. ROUNDS)
 {
 	my $waits = random_waits();
-	my $circle = circles($waits);
-	my %expected = map { $_ => 1 } values %$circle;
-	$circles += keys %expected;
+	my $cycle = cycles_in($waits);
+	my %expected = map { $_ => 1 } values %$cycle;
+	$cycles += keys %expected;
 	for my $i (0 .. SESSIONS - 1)
 	{
 		$s[$i]->query_ok("BEGIN; SELECT zk_xact_lock('x$i')");
@@ -78,28 +78,28 @@ for my $round (1 .. ROUNDS)
 		$waiting{$i} = 1;
 	}
 
-	# Those who do not wait keep what they hold until the circles are broken.
+	# Sessions that do not wait keep their locks until the cycles are broken.
 	my $end = sub {
 		my ($i) = @_;
 		$s[$i]->wait_result;
 		delete $waiting{$i};
-		push @{ $failed{ $circle->{$i} // "none: session $i" } }, $s[$i]->sqlstate
+		push @{ $failed{ $cycle->{$i} // "none: session $i" } }, $s[$i]->sqlstate
 		  if !$s[$i]->ok;
 		$s[$i]->query_ok('ROLLBACK');
 	};
-	my $turn = sub { $end->($_) for grep { $s[$_]->finished } keys %waiting };
-	wait_until('the circles to break',
-		sub { $turn->(); keys %failed >= keys %expected });
+	my $end_finished = sub { $end->($_) for grep { $s[$_]->finished } keys %waiting };
+	wait_until('the cycles to break',
+		sub { $end_finished->(); keys %failed >= keys %expected });
 	for my $i (grep { !exists $waits->{$_} } 0 .. SESSIONS - 1)
 	{
 		$s[$i]->query_ok('ROLLBACK');
 	}
-	wait_until('all to go on', sub { $turn->(); !%waiting });
+	wait_until('all to succeed', sub { $end_finished->(); !%waiting });
 	my $got = join '; ', map { "$_: @{ $failed{$_} }" } sort keys %failed;
 	my $want = join '; ', map { "$_: 40P01" } sort keys %expected;
 	push @wrong, "round $round: $got instead of $want" if $got ne $want;
 }
-is_deeply(\@wrong, [], ROUNDS . " rounds with $circles circles: one fails in each, and nobody else");
+is_deeply(\@wrong, [], ROUNDS . " rounds with $cycles cycles: exactly one session of each fails");
 wait_zk_empty($zkc, '/zklock/waits');
-nothing_left($zkc, 'nothing is left');
+nothing_left($zkc, 'no node is left');
 done_testing();

@@ -1,7 +1,6 @@
-# Servers with credentials of their own: what one may not read, make or remove of
-# another's below <root>/waits can hide a deadlock; it makes none up, and nobody
-# asks for it again and again. lock_timeout and cancel end such a wait, as they do
-# without detection.
+# Servers with different credentials: missing permissions below <root>/waits can hide a
+# deadlock, but never cause a false one, and the refused requests are not repeated
+# without end. lock_timeout and cancel end such a wait, as without detection.
 
 use strict;
 use warnings;
@@ -28,8 +27,8 @@ for my $name (qw(a b))
 		  . "deadlock_timeout = '300ms'\n");
 }
 
-# What a server's sessions asked for below the root's waits.
-sub asked
+# Returns the number of requests of a server below <root>/waits.
+sub requests_for_waits
 {
 	my ($name, $root) = @_;
 	return scalar grep {
@@ -37,9 +36,9 @@ sub asked
 	} $proxy{$name}->record;
 }
 
-# Sessions of both servers, each with a lock of the root that the other one waits
-# for. Both may lock: those znodes are everybody's; the waits' are as is said.
-sub meet
+# Returns sessions of both servers; each holds a lock that the other waits for. The
+# znodes of the locks are open to everybody; $acl is that of <root>/waits.
+sub make_deadlock
 {
 	my ($root, $acl, $timeout) = @_;
 	$zkc->create("$root/locks/$_", makepath => 1) for qw(x y);
@@ -50,61 +49,63 @@ sub meet
 	$s->query_ok("SELECT zk_lock('x')");
 	$t->query_ok("SELECT zk_lock('y')");
 	$s->query_async("SELECT zk_lock('y')");
-	wait_until('the first wait to be told', sub { $zkc->children("$root/waits") == 1 });
+	wait_until('the first wait report', sub { $zkc->children("$root/waits") == 1 });
 	$t->query_async("SELECT zk_lock('x')");
 	return ($s, $t);
 }
 
-# The second one's wait has ended so, and nobody else's; the first one goes on.
-sub ended
+# Assertions: the second session's wait ends with $sqlstate; the first session still
+# waits, and then succeeds.
+sub second_wait_ends
 {
 	my ($name, $root, $s, $t, $sqlstate) = @_;
 	$t->wait_result;
-	is($t->sqlstate, $sqlstate, "$name: the wait ends by nothing but $sqlstate");
-	ok(!$s->finished, '... and the other one has not given way');
+	is($t->sqlstate, $sqlstate, "$name: the wait ends with $sqlstate");
+	ok(!$s->finished, '... and the other wait has not failed');
 	$t->query_ok('SELECT zk_unlock_all()');
-	like($s->wait_result, qr/^\d+$/, '... but goes on');
+	like($s->wait_result, qr/^\d+$/, '... and succeeds after the release');
 	$_->quit for $s, $t;
-	nothing_left($zkc, '... nothing is left', root => $root);
+	nothing_left($zkc, '... no node is left', root => $root);
 	wait_zk_empty($zkc, "$root/waits");
 	return;
 }
 
-# The server that waits first makes the znode, and it is that server's alone.
+# The server that waits first creates <root>/waits, which only that server may use.
 {
-	my ($s, $t) = meet('/first', undef, '5s');
-	ended('one may not tell', '/first', $s, $t, '55P03');
-	cmp_ok(asked('b', '/first'), '<=', 2, '... and is refused once');
+	my ($s, $t) = make_deadlock('/first', undef, '5s');
+	second_wait_ends('no permission to report a wait', '/first', $s, $t, '55P03');
+	cmp_ok(requests_for_waits('b', '/first'), '<=', 2, '... and the refused report is not repeated');
 }
 
-# Everybody's.
+# <root>/waits is open to everybody.
 {
-	my ($s, $t) = meet('/all', 'world', '60s');
-	wait_until('one to give way', sub { $s->finished || $t->finished });
+	my ($s, $t) = make_deadlock('/all', 'world', '60s');
+	wait_until('one wait to fail', sub { $s->finished || $t->finished });
 	my ($victim, $other) = $s->finished ? ($s, $t) : ($t, $s);
 	$victim->wait_result;
-	is($victim->sqlstate, '40P01', 'both may tell and ask: the deadlock is found');
+	is($victim->sqlstate, '40P01', 'both servers may report and probe: the deadlock is detected');
 	$victim->query_ok('SELECT zk_unlock_all()');
-	like($other->wait_result, qr/^\d+$/, '... the other one goes on');
+	like($other->wait_result, qr/^\d+$/, '... and the other session succeeds');
 	$_->quit for $s, $t;
-	nothing_left($zkc, '... nothing is left', root => '/all');
+	nothing_left($zkc, '... no node is left', root => '/all');
 }
 
-# Nobody may remove what is there, not even his own. Who tries to ask by that gives
-# it up after three seconds; what is his own he tries to remove every few seconds.
+# No session may delete reports, not even its own. A probe, which deletes a report, is
+# abandoned after three seconds. A session tries to delete its own reports every few
+# seconds.
 {
-	my ($s, $t) = meet('/add', 'add', '5min');
-	wait_until('the second wait to be told', sub { $zkc->children('/add/waits') > 1 });
-	wait_until('questions', sub { asked('b', '/add') > 20 });
+	my ($s, $t) = make_deadlock('/add', 'add', '5min');
+	wait_until('the second wait report', sub { $zkc->children('/add/waits') > 1 });
+	wait_until('requests', sub { requests_for_waits('b', '/add') > 20 });
 	my $before = 0;
-	ok(wait_until('a second without a question', sub {
+	ok(wait_until('a second without a request', sub {
 		my $so_far = $before;
-		$before = asked('b', '/add');
+		$before = requests_for_waits('b', '/add');
 		return $before == $so_far;
-	}, pause => 1), 'nobody may ask: it is not tried for ever');
-	ok(!$t->finished, '... and nobody gives way');
+	}, pause => 1), 'no permission to probe: the probes stop');
+	ok(!$t->finished, '... and no wait fails');
 	$t->cancel;
-	ended('nobody may ask', '/add', $s, $t, '57014');
+	second_wait_ends('no permission to probe', '/add', $s, $t, '57014');
 }
 
 $zkc->close;

@@ -1,5 +1,5 @@
-# Promise 7.2: deadlocks that pass through permits of semaphores are found, in both
-# layouts, exactly one participant fails, and what is none is left alone.
+# Promise 7.2: deadlocks through permits of semaphores are detected, in both layouts.
+# Exactly one participant fails, and without a deadlock none.
 
 use strict;
 use warnings;
@@ -26,8 +26,8 @@ my $d = ZkLock::Deadlock->new(%node);
 
 sub lock_row { return "UPDATE t SET v = v + 1 WHERE id = $_[0]" }
 
-# Semaphores are kept while they are in use and some time after: each has a name of
-# its own.
+# Semaphores keep their capacity for some time after their last use, so each has a
+# different name.
 sub acquire { return "SELECT zk_xact_acquire('$_[0]', $_[1])" }
 
 sub permit { return qr/waits for a permit of semaphore "$_[0]"; blocked by process/ }
@@ -43,7 +43,7 @@ for my $layout ('curator', 'kazoo')
 		return $s;
 	};
 
-	# The only permits of two.
+	# The only permits of two semaphores.
 	{
 		my ($s, $t) = map { $open->($_) } qw(a b);
 		$d->hold($s, acquire($x, 1));
@@ -57,12 +57,12 @@ for my $layout ('curator', 'kazoo')
 			qr/Process ${\$t->pid} on server \S+:$server[1] waits for a permit of semaphore "$x"; blocked by process ${\$s->pid} on server \S+:$server[0]\./);
 		my $log = PostgreSQL::Test::Utils::slurp_file($victim->node->logfile);
 		like($log, qr/Process ${\$victim->pid}: SELECT zk_xact_acquire\('[xy]\.$layout', 1\)/,
-			"$layout: the server log has the statement");
+			"$layout: the server log contains the statement");
 		like($log, qr/process ${\$victim->pid} still waiting for a permit of semaphore "[xy]\.$layout" after/,
 			"$layout: ... and the long wait");
 	}
 
-	# A lock, a permit, a row; the row last, and the permit last.
+	# A lock, a permit and a row: the wait for the row is last, then that for the permit.
 	for my $last ('row', 'permit')
 	{
 		my ($s, $t, $u) = map { $open->($_) } qw(a b b);
@@ -76,7 +76,7 @@ for my $layout ('curator', 'kazoo')
 			permit($x), qr/waits for exclusive lock "l"/, qr/ShareLock on transaction/);
 	}
 
-	# Whose session has nothing but a permit, and waits for a row.
+	# A session that holds nothing but a permit waits for a row.
 	{
 		my ($s, $t) = map { $open->($_) } qw(a a);
 		my $far = $open->('b');
@@ -89,7 +89,7 @@ for my $layout ('curator', 'kazoo')
 		$d->is_resolved("$layout: two permits and a row", permit($x), permit($y));
 	}
 
-	# Of two permits one's holder can go on; then it waits, too.
+	# One of two holders does not wait, so there is no deadlock until it waits as well.
 	{
 		my ($s, $t, $u) = map { $open->($_) } qw(a b c);
 		$d->hold($_, acquire($two, 2)) for $s, $t;
@@ -97,12 +97,12 @@ for my $layout ('curator', 'kazoo')
 		$d->wait_for($u, acquire($two, 2));
 		$d->wait_for($s, "SELECT zk_xact_lock('l')");
 		wait_until_reported($zkc, qr/\.w\./, 2);
-		ok(!$s->finished && !$u->finished, "$layout: one of two holders can go on");
+		ok(!$s->finished && !$u->finished, "$layout: no deadlock while one of two holders does not wait");
 		$d->wait_for($t, "SELECT zk_xact_lock('l')");
-		$d->is_resolved("$layout: then it waits as well", permit($two));
+		$d->is_resolved("$layout: a deadlock when both holders wait", permit($two));
 	}
 
-	# Second in the queue for permits.
+	# The second waiter in the queue for permits.
 	{
 		my ($s, $t, $u) = map { $open->($_) } qw(a b c);
 		$d->hold($s, acquire($x, 1));
@@ -115,31 +115,31 @@ for my $layout ('curator', 'kazoo')
 				  . $u->pid . ')'),
 			join("\n", map { hostname() . ':' . $_->[0]->node->port . ' ' . $_->[0]->pid . " $x permit $_->[1]" }
 				  [ $s, 't' ], [ $t, 'f' ]),
-			"$layout: zk_blocking() has the holder, and who is before it");
+			"$layout: zk_blocking() shows the holder and the waiter ahead");
 		$seen->quit;
 		$d->wait_for($s, "SELECT zk_xact_lock('l')");
 		$d->is_resolved("$layout: second in the queue for permits", permit($x));
 	}
 
-	# Of two permits another program has one.
+	# Another program holds one of two permits.
 	{
 		my ($s, $t) = map { $open->($_) } qw(a b);
 		my $theirs = $program->lock(semaphore => "/zklock/semaphores/$two", leases => 2);
-		ok($theirs->acquire(10_000), "$layout: another program has a permit");
+		ok($theirs->acquire(10_000), "$layout: another program acquires a permit");
 		$d->hold($s, acquire($two, 2));
 		$d->hold($t, "SELECT zk_xact_lock('l')");
 		$d->wait_for($t, acquire($two, 2));
 		$d->wait_for($s, "SELECT zk_xact_lock('l')");
 		wait_until_reported($zkc, qr/\.w\./, 2);
-		ok(!$s->finished && !$t->finished, "$layout: nobody knows what that waits for");
+		ok(!$s->finished && !$t->finished, "$layout: no deadlock while another program may release");
 		$theirs->release;
-		$d->all_succeed("$layout: ... it releases, and all go on");
+		$d->all_succeed("$layout: ... all succeed after its release");
 		$theirs->close;
 	}
-	is_deeply([ wait_reports($zkc) ], [], "$layout: no wait is published any more");
+	is_deeply([ wait_reports($zkc) ], [], "$layout: no wait report is left");
 }
 
-# Off: lock_timeout ends it.
+# deadlock_detection = off: lock_timeout ends the deadlock.
 {
 	$_->append_conf('postgresql.conf', 'zklock.deadlock_detection = off'), $_->reload
 	  for values %node;
@@ -149,10 +149,10 @@ for my $layout ('curator', 'kazoo')
 	$t->query_ok("SET lock_timeout = '3s'");
 	$d->wait_for($s, acquire('y.off', 1));
 	$d->wait_for($t, acquire('x.off', 1));
-	failed_with($t, '55P03', 'off: a deadlock is ended by lock_timeout', hint => 0);
+	failed_with($t, '55P03', 'detection off: lock_timeout ends a deadlock', hint => 0);
 	$d->{waiting} = [$s];
-	$d->all_succeed('... and the other goes on');
+	$d->all_succeed('... and the other session succeeds');
 }
 
-nothing_left($zkc, 'nothing is left');
+nothing_left($zkc, 'no node is left');
 done_testing();

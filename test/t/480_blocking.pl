@@ -1,5 +1,5 @@
-# zk_blocking() shows what blocks a waiting backend of this server,
-# wherever they are.
+# zk_blocking() shows the holders and waiters, of any server or program, that block a
+# waiting backend of this server.
 
 use strict;
 use warnings;
@@ -17,7 +17,7 @@ my %node = map { $_ => zklock_node($_, zk => $zk, session_timeout => '20s') } qw
 my %dba = map { $_ => session($node{$_}) } qw(a b c);
 my ($on_a, $on_b, $on_c, $more) = map { session($node{$_}) } qw(a b c a);
 
-# A line for each row, as seen on the waiter's server.
+# Returns a line for each row of zk_blocking(), by default on the waiter's server.
 sub blocking
 {
 	my ($session, $server) = @_;
@@ -26,7 +26,7 @@ sub blocking
 		  . $session->pid . ')');
 }
 
-# As one of these lines should be.
+# Returns an expected line.
 sub line
 {
 	my ($session, @rest) = @_;
@@ -36,35 +36,36 @@ sub line
 sub path { return "/zklock/locks/$_[0]" }
 
 $on_a->query_ok("SELECT zk_lock('x')");
-is(blocking($on_a), '', 'who does not wait has nobody before it');
+is(blocking($on_a), '', 'a session that does not wait has no blocker');
 $on_b->query_async("SELECT zk_lock('x')");
 wait_zk_children($zkc, path('x'), 2);
 $on_c->query_async("SELECT zk_lock_shared('x')");
 wait_zk_children($zkc, path('x'), 3);
-is(blocking($on_b), line($on_a, qw(x exclusive t)), 'a holder on another server');
+is(blocking($on_b), line($on_a, qw(x exclusive t)), 'a holder on another server blocks');
 is(blocking($on_c), join("\n", line($on_a, qw(x exclusive t)), line($on_b, qw(x exclusive f))),
-	'... and an earlier waiter');
-is(blocking($on_b, 'a'), '', 'a process id is meant on this server');
+	'... and so does an earlier waiter');
+is(blocking($on_b, 'a'), '', 'a process id refers to this server only');
 $on_a->query_ok("SELECT zk_unlock('x')");
 $on_b->wait_result;
-is(blocking($on_c), line($on_b, qw(x exclusive t)), 'who had to wait, holds it');
+is(blocking($on_c), line($on_b, qw(x exclusive t)), 'a waiter that was granted the lock is shown as holder');
 $on_b->query_ok("SELECT zk_unlock('x')");
 $on_c->wait_result;
 
 # Sharers block a writer, not each other.
 $on_a->query_ok("SELECT zk_lock_shared('x')");
-is(blocking($on_c), '', 'sharers do not wait for each other');
+is(blocking($on_c), '', 'a sharer does not block a sharer');
 $on_b->query_async("SELECT zk_lock('x')");
 wait_zk_children($zkc, path('x'), 3);
 is(blocking($on_b), join("\n", sort(line($on_a, qw(x shared t)), line($on_c, qw(x shared t)))),
 	'a writer waits for all sharers');
 
-# Several names; another program; a session's own hold is not in its own way.
+# Several names, a holder of another program, and an upgrade: a session's own lock does
+# not block it.
 my $foreign = foreign_node($zkc, path('f'), 'WRIT');
 $on_c->query_async("SELECT zk_lock(ARRAY['f', 'x'])");
 wait_zk_children($zkc, path('f'), 2);
 
-# An upgrade has its place once its node has moved up to the number of the other writer.
+# An upgrade is queued once its node has moved up to the number of the other writer.
 wait_until(
 	'both writers have one number',
 	sub
@@ -73,26 +74,26 @@ wait_until(
 		return keys %numbers == 1;
 	});
 my $answer = blocking($on_c);
-like($answer, qr/^(?:\S+ )?f exclusive t$/m, 'a holder in another program, which tells no process');
-like($answer, qr/^\Q${\line($on_a, qw(x shared t))}\E$/m, '... and, for the other name, the other sharer');
-unlike($answer, qr/\b${\$on_c->pid} x/, '... not the session itself');
+like($answer, qr/^(?:\S+ )?f exclusive t$/m, 'a holder of another program is shown without a process id');
+like($answer, qr/^\Q${\line($on_a, qw(x shared t))}\E$/m, '... and the other sharer for the other name');
+unlike($answer, qr/\b${\$on_c->pid} x/, '... but not the session itself');
 $zkc->delete($foreign);
 $on_a->query_ok("SELECT zk_unlock_shared('x')");
 $on_c->wait_result;
 $on_c->query_ok('SELECT zk_unlock_all()');
 $on_b->wait_result;
-ok($on_b->ok && $on_c->ok, 'all got what they waited for');
+ok($on_b->ok && $on_c->ok, 'all waiters acquire their locks');
 $on_b->query_ok('SELECT zk_unlock_all()');
 
-# A name that reads like an integer key is another lock.
+# A text name that looks like an integer key is a different lock.
 $on_a->query_ok("SELECT zk_lock('#42')");
 $on_b->query_ok('SELECT zk_lock(42)');
 $on_c->query_async('SELECT zk_lock(42)');
 wait_zk_children($zkc, path('#42'), 2);
-is(blocking($on_c), line($on_b, '#42', qw(exclusive t)), 'the holder of another lock that reads the same does not block');
+is(blocking($on_c), line($on_b, '#42', qw(exclusive t)), 'the holder of a different lock with the same text does not block');
 $_->query_ok('SELECT zk_unlock_all()') for $on_a, $on_b;
 $on_c->wait_result;
 $on_c->query_ok('SELECT zk_unlock_all()');
-is(scalar $dba{a}->query('SELECT count(*) FROM zk_blocking(pid => NULL)'), '0', 'NULL waits for nothing');
-nothing_left($zkc, 'nothing is left');
+is(scalar $dba{a}->query('SELECT count(*) FROM zk_blocking(pid => NULL)'), '0', 'NULL has no blockers');
+nothing_left($zkc, 'no node is left');
 done_testing();

@@ -1,7 +1,7 @@
 # ZkLock::Check - assertions and observations that many tests share.
 #
-# Owns: what a test says about an error, about the state of a backend's
-# ZooKeeper session, and about what is left in the ensemble.
+# Owns: assertions about errors, and observations of a backend's ZooKeeper session
+# and of the nodes that are left in the ensemble.
 #
 #   fails_with($s, "SELECT zk_lock('x')", '08006', 'a promise');
 #   works($s, "SELECT zk_lock('x')", qr/^\d+$/, 'a promise');
@@ -23,8 +23,8 @@ use ZkLock::Util qw(wait_until);
 our @EXPORT = qw(fails_with failed_with commit_refused works nothing_left wait_state
   queue_of requests_of zk_session_id wait_watched lose_lock revoke_lock);
 
-# One assertion: the statement fails with this SQLSTATE, says what to do in a
-# HINT (unless hint => 0), and matches $opt{like}.
+# One assertion: the statement fails with this SQLSTATE, has a HINT (unless
+# hint => 0), and its error matches $opt{like}.
 sub fails_with
 {
 	my ($session, $sql, $sqlstate, $name, %opt) = @_;
@@ -33,7 +33,7 @@ sub fails_with
 	return failed_with($session, $sqlstate, $name, %opt);
 }
 
-# The same about the statement that was sent before.
+# The same assertion about a statement that was sent before.
 sub failed_with
 {
 	my ($session, $sqlstate, $name, %opt) = @_;
@@ -52,7 +52,7 @@ sub failed_with
 	  || diag(join "\n", @wrong, "answer: $answer", "error: $error");
 }
 
-# One assertion: COMMIT fails with 40001, at whatever moment a loss is noticed, and ends
+# One assertion: COMMIT fails with 40001, no matter when the loss is detected, and ends
 # the transaction.
 sub commit_refused
 {
@@ -61,7 +61,7 @@ sub commit_refused
 	return fails_with($session, 'COMMIT', '40001', $name, %opt);
 }
 
-# One assertion: the statement succeeds and its answer is, or matches, this.
+# One assertion: the statement succeeds, and its answer equals or matches $expected.
 sub works
 {
 	my ($session, $sql, $expected, $name) = @_;
@@ -74,8 +74,8 @@ sub works
 		  . $session->error);
 }
 
-# One assertion: no contender is left below any lock or semaphore. What only the expiry of a
-# session removes has until the general deadline.
+# One assertion: no contender is left below any lock or semaphore. A node that only the
+# expiry of a session removes may stay until the timeout.
 sub nothing_left
 {
 	my ($zkc, $name, %opt) = @_;
@@ -90,7 +90,7 @@ sub nothing_left
 	return ok($gone, $name) || diag("left: @left\n$@");
 }
 
-# Where the nodes of locks and permits are.
+# Returns the paths below which nodes of locks and permits are.
 sub parents
 {
 	my ($zkc, $root) = @_;
@@ -99,7 +99,7 @@ sub parents
 		map { "$root/semaphores/$_" } $zkc->children("$root/semaphores"));
 }
 
-# Ephemeral nodes of others that look like contenders or permits.
+# Returns the ephemeral nodes of other sessions that look like contenders or permits.
 sub contenders
 {
 	my ($zkc, $root) = @_;
@@ -120,7 +120,7 @@ sub contenders
 	return @found;
 }
 
-# Waits until zk_session() of this very session says so.
+# Waits until zk_session(), in this session, returns the state.
 sub wait_state
 {
 	my ($session, $state) = @_;
@@ -134,7 +134,7 @@ sub wait_state
 		diag => sub { "last seen: $seen " . $session->error });
 }
 
-# Full paths of the nodes below a lock, by number.
+# Returns the full paths of the nodes below a lock, ordered by number.
 sub queue_of
 {
 	my ($zkc, $lock, $root) = @_;
@@ -146,16 +146,16 @@ sub queue_of
 	return @nodes;
 }
 
-# As the server's command "cons" writes it.
+# Returns the id of a ZooKeeper session as ZooKeeper's command "cons" prints it.
 sub zk_session_id
 {
 	my ($session) = @_;
 	return $session->query_ok('SELECT session_id FROM zk_session()');
 }
 
-# The number of the last request of a session that is connected to this server.
-# The client numbers its requests, and pings have no number: the difference of
-# two looks is how many requests were sent in between.
+# Returns the number of the last request of a session that is connected to this
+# server. The client numbers its requests, and pings have no number: the difference
+# of two results is the number of requests in between.
 sub requests_of
 {
 	my ($zk, $id) = @_;
@@ -164,8 +164,8 @@ sub requests_of
 	  ? hex $1 : undef;
 }
 
-# Waits until a client that is connected to this server watches a node of the lock, which a
-# holder does.
+# Waits until a client that is connected to this server watches a node of the lock, as
+# a holder does.
 sub wait_watched
 {
 	my ($zk, $lock) = @_;
@@ -173,8 +173,8 @@ sub wait_watched
 		sub { ($zk->four_letter('wchp') // '') =~ m{^/zklock/locks/\Q$lock\E/}m });
 }
 
-# Deletes the nodes of a lock by hand. Returns when its holder, with this ZooKeeper session,
-# has noticed: the holder reads once more when its watch fires, and some moments later knows.
+# Deletes the nodes of a lock. Returns when its holder, with this ZooKeeper session,
+# has reacted: the holder sends another read when its watch fires.
 sub lose_lock
 {
 	my ($zk, $zkc, $lock, $id) = @_;
@@ -182,18 +182,19 @@ sub lose_lock
 	wait_watched($zk, $lock);
 	wait_until('the number of requests', sub { defined($before = requests_of($zk, $id)) });
 	$zkc->delete($_) for queue_of($zkc, $lock);
-	return wait_until('the holder to notice the loss',
+	return wait_until('the holder to react to the loss',
 		sub { (requests_of($zk, $id) // 0) > $before });
 }
 
-# Requests the release of a lock as other programs do. Returns when its holder has noticed.
+# Requests the release of a lock as other programs do. Returns when its holder has
+# received the request.
 sub revoke_lock
 {
 	my ($zk, $zkc, $lock) = @_;
 	my ($path) = queue_of($zkc, $lock);
 	wait_watched($zk, $lock);
 	$zkc->set($path, '__REVOKE__');
-	return wait_until('the holder to notice the request',
+	return wait_until('the holder to receive the request',
 		sub { (eval { $zkc->get($path)->{data} } // '') ne '__REVOKE__' });
 }
 

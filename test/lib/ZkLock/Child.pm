@@ -1,16 +1,16 @@
 # ZkLock::Child - a child process that belongs to an object of the test library.
 #
-# Owns: starting it with pipes to talk through, line by line, and ending exactly
-# it: with its object, or when the test ends. A base class; what the lines mean
-# is the subclasses' business.
+# Owns: starting the child with pipes for lines in both directions, and ending exactly
+# that child, with its object or with the test. A base class; the subclasses define
+# the lines.
 #
 #   $class->fork_server($serve, %fields)
 #       the child runs $serve->($listener, $orders, $acks): it listens on a port
 #       of 127.0.0.1 ($self->{port}), reads lines from $orders, prints lines to
 #       $acks, and ends when $orders does
 #   $class->fork_proxy(\&serve, %opt)
-#       the same, for what precedes $opt{target}, a connect string or an
-#       object that has one: $serve->($listener, $target, $orders, $acks)
+#       the same for a proxy of $opt{target}, a connect string or an object that
+#       has one: $serve->($listener, $target, $orders, $acks)
 #   $class->run_program(\@command, %fields)
 #       the child is a program that reads standard input and prints lines
 #
@@ -32,7 +32,7 @@ use POSIX ();
 use Time::HiRes qw(time);
 use ZkLock::Util qw(end_process free_port hold_still log_tail);
 
-my %running;    # children to end at exit: pid => who started it
+my %running;    # children to end at exit: pid => pid of the process that started it
 
 sub fork_server
 {
@@ -104,13 +104,13 @@ sub write_line
 	local $SIG{PIPE} = 'IGNORE';
 	$text .= "\n";
 	my $n = syswrite($self->{to}, $text) // 0;
-	croak "a " . ref($self) . " takes no orders: $!\n" . $self->errors
+	croak "cannot write to a " . ref($self) . ": $!\n" . $self->errors
 	  if $n != length $text;
 	return;
 }
 
-# The child's next line, without its end. With $timeout 0 it must be there
-# already; else the child counts as broken, and undef tells so.
+# Returns the child's next line, without its newline. With $timeout 0 returns undef if
+# there is no line yet; otherwise dies when the timeout passes.
 sub read_line
 {
 	my ($self, $what, $timeout) = @_;
@@ -133,7 +133,7 @@ sub read_line
 	return $line;
 }
 
-# What a program wrote to standard error, for messages.
+# Returns the program's standard error, for messages.
 sub errors { return $_[0]{errors} ? log_tail($_[0]{errors}->filename) : '' }
 
 sub pause { return hold_still($_[0]{pid}) }

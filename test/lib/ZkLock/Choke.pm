@@ -1,9 +1,8 @@
-# ZkLock::Choke - a TCP proxy that understands where an answer ends.
+# ZkLock::Choke - a TCP proxy that passes a limited number of the server's answers.
 #
-# Owns: one listening port and one child process that passes bytes on. Lets
-# through a given number of the server's answers on a connection, the first of
-# which is the handshake's, and then is silent; what the client sends always
-# arrives.
+# Owns: one listening port and one child process that forwards bytes. Passes a given
+# number of the server's answers on a connection, of which the handshake's is the
+# first, and drops all later answers. The client's requests always pass.
 #
 #   my $choke = ZkLock::Choke->start(target => $zk);
 #   $choke->connect_string;
@@ -11,9 +10,9 @@
 #   $choke->always(2);     # every new connection gets two answers
 #   $choke->open;          # everything passes
 #
-# Each of them drops the existing connections first.
+# Each of these first drops the existing connections.
 #
-#   $choke->freeze; $choke->thaw;    # nothing passes, either way, meanwhile
+#   $choke->freeze; $choke->thaw;    # nothing passes in between, in either direction
 
 package ZkLock::Choke;
 
@@ -50,7 +49,7 @@ sub serve
 	my ($listener, $target, $orders, $acks) = @_;
 	my ($mode, $answers) = ('open', 0);
 	my $select = IO::Select->new($listener, $orders);
-	my %peer;    # socket => what is known about the other side
+	my %peer;    # socket => state of the other side
 	my $drop = sub {
 		my ($socket) = @_;
 		my $other = delete $peer{$socket} or return;
@@ -94,15 +93,15 @@ sub serve
 			elsif (my $to = $peer{$ready})
 			{
 				sysread($ready, my $data, 65536) or do { $drop->($ready); next };
-				$data = answers_let_through($to, $data) if $to->{answers};
+				$data = passed_answers($to, $data) if $to->{answers};
 				syswrite($to->{socket}, $data) if length $data;
 			}
 		}
 	}
 }
 
-# Whole answers are four bytes of length and so many bytes more.
-sub answers_let_through
+# Returns the bytes to forward. An answer is four bytes of length, and the body.
+sub passed_answers
 {
 	my ($to, $data) = @_;
 	return $data unless defined $to->{left};

@@ -1,7 +1,7 @@
 # ZkLock::Cluster - PostgreSQL servers with the extension, for TAP tests.
 #
-# Owns: the settings a test server gets, and waiting for what the servers and
-# the ensemble show. The servers are PostgreSQL::Test::Cluster nodes.
+# Owns: the settings of a test server, and waiting for states of servers and of
+# the ensemble. The servers are PostgreSQL::Test::Cluster nodes.
 #
 #   my $node = zklock_node('a', zk => $zk->connect_string);
 #   my $s = session($node);
@@ -25,9 +25,9 @@ our @EXPORT = qw(zklock_node session wait_for_sql wait_zk_children
   wait_zk_empty wait_until wait_blocked wait_blocked_locally wait_asleep is_blocked wait_for_log server_log
   lock_nodes foreign_node);
 
-# Makes and starts a server with the extension in database postgres. Options:
+# Creates and starts a server with the extension in database postgres. Options:
 #   zk                connect string, or an object that has one
-#   proxy             a ZkLock::Proxy to go through instead
+#   proxy             a ZkLock::Proxy to connect through instead
 #   preload           1: zklock in shared_preload_libraries
 #   session_timeout   default 4s
 #   extra_conf        text appended to postgresql.conf
@@ -67,9 +67,9 @@ sub session
 	return ZkLock::Session->new($node, $dbname, %opt);
 }
 
-# Waits until a query prints what is expected (default t). Each look is a
-# connection of its own; an error counts as another answer. Option or => code that
-# makes it pointless to wait on.
+# Waits until a query prints the expected text (default t). Each execution uses a
+# new connection; an error counts as a different answer. Option or => code: the wait
+# also ends when the code returns true.
 sub wait_for_sql
 {
 	my ($node, $sql, $expected, %opt) = @_;
@@ -79,7 +79,7 @@ sub wait_for_sql
 	return wait_until(
 		"'$expected' from: $sql",
 		sub {
-			my ($out, $err) = looked($node, $sql);
+			my ($out, $err) = output_of($node, $sql);
 			$last = "$out$err";
 			return $out eq $expected || $or->();
 		},
@@ -88,8 +88,8 @@ sub wait_for_sql
 		diag => sub { "last answer: $last\n" . server_log($node) });
 }
 
-# What a query prints, and what it says.
-sub looked
+# Returns the output of a query and its messages.
+sub output_of
 {
 	my ($node, $sql) = @_;
 	local $ENV{PGOPTIONS} = '-c log_statement=none';
@@ -97,8 +97,8 @@ sub looked
 	return ($out, $err);
 }
 
-# Waits until a node has exactly $count children: holders and waiters of the
-# lock there. Returns their names.
+# Waits until a node has exactly $count children: the holders and waiters of a
+# lock. Returns their names.
 sub wait_zk_children
 {
 	my ($zkc, $path, $count, %opt) = @_;
@@ -111,14 +111,14 @@ sub wait_zk_children
 	return @children;
 }
 
-# Waits until a lock's node is gone or has no children.
+# Waits until a lock's znode is gone or has no children.
 sub wait_zk_empty
 {
 	my ($zkc, $path, %opt) = @_;
 	return wait_zk_children($zkc, $path, 0, %opt);
 }
 
-# The paths of all nodes of holders and waiters below a root.
+# Returns the paths of all nodes of holders and waiters below a root.
 sub lock_nodes
 {
 	my ($zkc, $root) = @_;
@@ -126,9 +126,9 @@ sub lock_nodes
 	return grep { m{^\Q$locks\E/[^/]+/} } $zkc->tree($locks);
 }
 
-# Makes a node below a lock's znode as Curator's InterProcessReadWriteLock
-# would, for READ or WRIT. A parent that is missing becomes a plain node.
-# Returns the node's path; it goes with the client's session.
+# Creates a node below a lock's znode as Curator's InterProcessReadWriteLock
+# does, for READ or WRIT. A missing parent is created as a persistent node.
+# Returns the path of the node, which ends with the client's session.
 my $foreign_nodes = 0;
 
 sub foreign_node
@@ -139,18 +139,18 @@ sub foreign_node
 		data => '127.0.0.1', ephemeral => 1, sequence => 1, makepath => 1);
 }
 
-# Waits until the backend of a session waits: for a lock of its server (wait
-# event type Lock), or for one held elsewhere (Extension).
+# Waits until the backend of a session waits for a local lock (wait event type
+# Lock) or for an ensemble lock (Extension).
 sub wait_blocked
 {
 	my ($session, %opt) = @_;
 	return wait_for_sql($session->node, blocked_query($session), 't', %opt);
 }
 
-# Waits until a session waits for another one of its server.
+# Waits until a session waits for another session of its server.
 sub wait_blocked_locally { return wait_for_event($_[0], 'wait_event_type', 'Lock') }
 
-# Waits until a session is in pg_sleep().
+# Waits until a session runs pg_sleep().
 sub wait_asleep { return wait_for_event($_[0], 'wait_event', 'PgSleep') }
 
 sub wait_for_event
@@ -160,11 +160,11 @@ sub wait_for_event
 		"SELECT $column FROM pg_stat_activity WHERE pid = " . $session->pid, $event);
 }
 
-# The same as a question.
+# Returns whether the backend of a session waits, as in wait_blocked().
 sub is_blocked
 {
 	my ($session) = @_;
-	my ($out) = looked($session->node, blocked_query($session));
+	my ($out) = output_of($session->node, blocked_query($session));
 	return $out eq 't';
 }
 
@@ -176,8 +176,8 @@ sub blocked_query
 	  . "AND state = 'active' FROM pg_stat_activity WHERE pid = $pid";
 }
 
-# Waits until the server log, from $offset on, matches; returns the log's size
-# then. PostgreSQL::Test::Utils' -s on the log file gives a starting offset.
+# Waits until the server log, from $offset on, matches, and returns the size of the
+# log. -s on the log file gives a starting offset.
 sub wait_for_log
 {
 	my ($node, $pattern, $offset, %opt) = @_;
@@ -193,7 +193,7 @@ sub wait_for_log
 	return -s $node->logfile;
 }
 
-# The end of a server's log, for messages.
+# Returns the end of a server's log, for messages.
 sub server_log
 {
 	my ($node, $lines) = @_;

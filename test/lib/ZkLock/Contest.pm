@@ -1,10 +1,10 @@
-# ZkLock::Contest - what tests of our locks against another program's share.
+# ZkLock::Contest - shared setup of tests of SQL locks against locks of another program.
 #
-# Owns: the ensemble and the two servers of such a test, and where a lock's queue is.
+# Owns: the ensemble and the two servers of such a test, and the paths of its locks.
 #
-#   my ($zk, $zkc, @servers) = contest($conf);     # added to postgresql.conf
+#   my ($zk, $zkc, @servers) = contest($conf);     # $conf: added to postgresql.conf
 #   path('x');                    # the lock's znode
-#   queue('x', 2);                # returns the nodes when there are so many
+#   queue('x', 2);                # waits for two nodes, and returns them
 #   duel("Curator's mutex", $java, mutex => 'x', 'exclusive',
 #       node_names => 'curator_mutex', ...);       # see ZkLock::Duel
 

@@ -1,16 +1,17 @@
-# ZkLock::Crowd - many who contend for some time, and a referee.
+# ZkLock::Crowd - many clients that contend for one lock, watched by a referee.
 #
-# Owns: letting them begin and end, and what can be said of any crowd.
+# Owns: starting and ending the members, and the assertions that hold for every crowd.
 #
-#   my $crowd = ZkLock::Crowd->new(zkc => $zkc, duration => 3000, turn => 3);
+#   my $crowd = ZkLock::Crowd->new(zkc => $zkc, duration => 3000, hold_time => 3);
 #   my $report = $crowd->contend_safely('readers', 'x',
 #       { lock => $java->lock(read => '/zklock/locks/x'), mode => 's' }, ...);
-#   my $report = $crowd->contend('the wrong language', 'x', ...);
+#   my $report = $crowd->contend('different lock recipes', 'x', ...);
 #
-# Members are locks of ZkLock::Opponent, of whose sessions the crowd disposes, with
-# the mode in which ZkLock::Referee knows them. Times are in milliseconds; further
-# ones of a member: patience, the longest that it waits before it starts again; rest,
-# after each turn. Who has no patience of its own must never have to wait long.
+# A member is a lock of ZkLock::Opponent, with the mode that it reports to
+# ZkLock::Referee. The crowd closes the sessions of its members. Times are in
+# milliseconds. Options of a member: timeout, after which it gives up an attempt and
+# starts another; pause, after each release. A member without a timeout fails the test
+# if it waits for a minute.
 
 package ZkLock::Crowd;
 
@@ -21,40 +22,40 @@ use Test::More;
 use ZkLock::Check qw(nothing_left);
 use ZkLock::Referee;
 
-# More than that counts as broken.
-use constant PATIENCE => 60000;
+# A longer wait is a failure.
+use constant TIMEOUT => 60000;
 
 sub new { my ($class, %fields) = @_; return bless {%fields}, $class }
 
-# Lets a crowd contend; checks that everybody had a turn, and returns what the
-# referee has seen.
+# Lets a crowd contend. Checks that every member acquired the lock, and returns the
+# referee's report.
 sub contend
 {
 	my ($self, $what, $resource, @members) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	my $referee = ZkLock::Referee->start;
 	my %member = map { ("member$_" => $members[$_]) } 0 .. $#members;
-	for my $who (sort keys %member)
+	for my $name (sort keys %member)
 	{
-		my $member = $member{$who};
-		$member->{lock}->crowd($member->{patience} // PATIENCE, $referee->port,
-			$who, $resource, $member->{mode}, $self->{duration}, $self->{turn},
-			$member->{rest} // 0);
+		my $member = $member{$name};
+		$member->{lock}->crowd($member->{timeout} // TIMEOUT, $referee->port,
+			$name, $resource, $member->{mode}, $self->{duration}, $self->{hold_time},
+			$member->{pause} // 0);
 	}
-	my (%turns, @late);
-	for my $who (sort keys %member)
+	my (%entries, @late);
+	for my $name (sort keys %member)
 	{
-		my ($turns, $missed) = $member{$who}{lock}->wait_result;
-		$turns{$who} = $turns if $turns;
-		push @late, $who if $missed && !$member{$who}{patience};
+		my ($entries, $timeouts) = $member{$name}{lock}->wait_result;
+		$entries{$name} = $entries if $entries;
+		push @late, $name if $timeouts && !$member{$name}{timeout};
 	}
 	my $report = $referee->report;
-	is_deeply($report->{turns}, \%turns, "$what: the referee saw every turn");
-	ok(!@late && keys %turns == @members, "$what: everybody had one")
-	  or diag("late: @late; had one: @{[ sort keys %turns ]}");
+	is_deeply($report->{entries}, \%entries, "$what: the referee saw every acquisition");
+	ok(!@late && keys %entries == @members, "$what: every member acquired the lock")
+	  or diag("late: @late; acquired: @{[ sort keys %entries ]}");
 	my $total = 0;
-	$total += $_ for values %turns;
-	note("$what: $total turns, at most $report->{most}{$resource} at once");
+	$total += $_ for values %entries;
+	note("$what: $total acquisitions, at most $report->{most}{$resource} holders at once");
 	$_->{lock}->close for @members;
 	return $report;
 }
@@ -64,8 +65,8 @@ sub contend_safely
 	my ($self, $what, @rest) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	my $report = $self->contend($what, @rest);
-	is_deeply($report->{overlaps}, [], "$what: nobody met who must not");
-	nothing_left($self->{zkc}, "$what: nothing is left");
+	is_deeply($report->{overlaps}, [], "$what: no conflicting holders at once");
+	nothing_left($self->{zkc}, "$what: no node is left");
 	return $report;
 }
 

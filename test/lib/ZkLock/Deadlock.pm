@@ -1,14 +1,15 @@
-# ZkLock::Deadlock - what tests of deadlocks across servers share.
+# ZkLock::Deadlock - sessions that wait for each other, for tests of deadlocks across
+# servers.
 #
-# Owns: running sessions into each other, and the judgement of what comes of it.
+# Owns: the sessions of a deadlock, and the assertions about its victim and the others.
 #
 #   my $d = ZkLock::Deadlock->new(a => $node_a, b => $node_b);
 #   my $s = $d->open('a');                  # a session in a transaction
 #   $d->hold($s, "SELECT zk_lock('x')");    # must succeed
-#   $d->wait_for($s, "SELECT zk_lock('y')");    # blocks; does not return
+#   $d->wait_for($s, "SELECT zk_lock('y')");    # the statement waits
 #   my $victim = $d->one_fails('a promise', qr/lock "y"/);
-#   $d->all_succeed('a promise');             # the rest, in any order
-#   wait_until_reported($zkc, qr/\.w\./, 2);          # until so many waits are published
+#   $d->all_succeed('a promise');           # all other waiters, in any order
+#   wait_until_reported($zkc, qr/\.w\./, 2);    # until two such wait reports exist
 
 package ZkLock::Deadlock;
 
@@ -23,14 +24,14 @@ use ZkLock::Util qw(wait_until);
 
 our @EXPORT_OK = qw(wait_reports wait_until_reported);
 
-# The names of the published waits.
+# Returns the names of the published wait reports.
 sub wait_reports { return $_[0]->children('/zklock/waits') }
 
-# Waits until so many waits like this are published.
+# Waits until exactly $count wait reports match.
 sub wait_until_reported
 {
 	my ($zkc, $pattern, $count) = @_;
-	wait_until("$count told waits like $pattern",
+	wait_until("$count wait reports like $pattern",
 		sub { $count == grep { /$pattern/ } wait_reports($zkc) },
 		diag => sub { join "\n", wait_reports($zkc) });
 	return;
@@ -42,8 +43,9 @@ sub new
 	return bless { nodes => \%nodes, waiting => [], all => [] }, $class;
 }
 
-# A new session on one of the servers, in a transaction unless begin => 0. Its
-# ZooKeeper session is open: waiting for that would look like waiting for a lock.
+# Opens a session on one of the servers, in a transaction unless begin => 0. Its
+# ZooKeeper session is open already: a wait for the connection would look like a wait
+# for a lock.
 sub open
 {
 	my ($self, $name, %opt) = @_;
@@ -61,8 +63,8 @@ sub hold
 	return $s;
 }
 
-# Sends a statement and returns when its backend waits, or has ended the wait: who
-# gives way may be found before anybody has looked.
+# Sends a statement. Returns when its backend waits or the statement has ended: the
+# victim may be chosen before this function looks.
 sub wait_for
 {
 	my ($self, $s, $sql) = @_;
@@ -74,7 +76,7 @@ sub wait_for
 	return $s;
 }
 
-# Takes those whose statement has ended out of the waiting ones.
+# Removes the sessions whose statement has ended from the waiters, and returns them.
 sub take_finished
 {
 	my ($self) = @_;
@@ -93,17 +95,17 @@ sub release
 	return;
 }
 
-# One assertion: of those who wait one fails, with 40P01 and a DETAIL that matches
-# all patterns. Its transaction has then ended, so others may have gone on already.
-# Returns it.
+# One assertion: exactly one waiter fails, with 40P01 and a DETAIL that matches all
+# patterns. Its transaction ends, so other waiters may have succeeded already.
+# Returns the victim.
 sub one_fails
 {
 	my ($self, $name, @patterns) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	my @finished;
 
-	# Who waits for its row goes on at once, and may be heard before it.
-	wait_until('one to give way', sub {
+	# A waiter for a row of the victim continues at once, and may be seen first.
+	wait_until('one waiter to fail', sub {
 		push @finished, $self->take_finished;
 		return grep { !$_->ok } @finished;
 	});
@@ -122,8 +124,8 @@ sub one_fails
 	return $victim;
 }
 
-# One assertion: all who still wait get what they want, one after the other, each
-# letting go then.
+# One assertion: all remaining waiters succeed, one after the other; each then
+# releases its locks.
 sub all_succeed
 {
 	my ($self, $name) = @_;
@@ -131,19 +133,19 @@ sub all_succeed
 	my @wrong;
 	while (@{ $self->{waiting} })
 	{
-		my @who;
-		wait_until('the next one to go on',
-			sub { @who = $self->take_finished });
+		my @finished;
+		wait_until('the next waiter to succeed',
+			sub { @finished = $self->take_finished });
 		push @wrong, map { $_->sqlstate . ': ' . $_->error }
-		  grep { !$_->ok } @who;
-		$self->release($_) for @who;
+		  grep { !$_->ok } @finished;
+		$self->release($_) for @finished;
 	}
 	ok(!@wrong, $name) || diag(@wrong);
 	$self->close;
 	return;
 }
 
-# Ends all sessions, whatever they do.
+# Ends all sessions, including those with a running statement.
 sub close
 {
 	my ($self) = @_;
@@ -153,13 +155,13 @@ sub close
 	return;
 }
 
-# Both: one gives way, all others go on.
+# Two assertions: one waiter fails, all others succeed. Returns the victim.
 sub is_resolved
 {
 	my ($self, $name, @patterns) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	my $victim = $self->one_fails("$name: one gives way", @patterns);
-	$self->all_succeed("$name: all others go on");
+	my $victim = $self->one_fails("$name: one fails", @patterns);
+	$self->all_succeed("$name: all others succeed");
 	return $victim;
 }
 

@@ -1,31 +1,31 @@
 # ZkLock::Document - the examples of a document, run as they are printed.
 #
-# Owns: which code blocks of a Markdown file are run, where, and how what they
-# print is compared with what the document shows.
+# Owns: which code blocks of a Markdown file are run, in which session, and the
+# comparison of their output with the document.
 #
 #   run_document('doc/cookbook.md', \%nodes, $dbname);
 #   my $program = block_of('doc/interop.md', 'lock.py');
 #
-# A block of SQL is run in the session that its info string names, on the server
-# it names (by default session "main" of server "one"):
+# The info string of a SQL block names the session and the server in which it runs (by
+# default session "main" of server "one"):
 #
 #   ```sql                              run; must succeed, or show its error
 #   ```sql session=B server=two         in another session
-#   ```sql session=B server=two waits   sent; must come to wait
-#   ```sql eventually                   run again and again until it prints what is shown
-#   ```sql norun                        not run, nor what follows it compared
-#   ```text                             what the block right before it printed
-#   ```text session=B                   what the waiting statement printed in the end
+#   ```sql session=B server=two waits   sent; must wait
+#   ```sql eventually                   repeated until it prints the text shown
+#   ```sql norun                        not run, and the output below it not compared
+#   ```text                             the output of the block directly before it
+#   ```text session=B                   the output of the waiting statement, once it ends
 #
-# Other languages, and blocks without one, are for the eye. A block in an HTML comment is run
-# and not shown, for what only prepares or tidies up.
+# Blocks of other languages, and without a language, are not run. A block in an HTML
+# comment is run but not shown: it prepares or cleans up.
 #
 #   my @sections = sections_of('doc/reference.md');
-#   # each: level, heading, names (what the heading has as `code`), text below it
+#   # each: level, heading, names (the `code` in the heading), text below it
 #
-# What prints and is not shown need not be known, but has to succeed. Results are
-# compared line by line as psql aligns them, without regard to the width of
-# columns. "…" in the document stands for anything in a line.
+# A block whose output is not shown must succeed. Results are compared line by line as
+# psql aligns them, ignoring the width of columns. "…" in the document stands for any
+# text in a line.
 
 package ZkLock::Document;
 
@@ -49,8 +49,8 @@ sub run_document
 	return;
 }
 
-# Runs the examples, and reports for each what it promises and whether that holds; also
-# to $each, as soon as it is known.
+# Runs the examples. Returns for each example a name and whether it holds, and passes
+# each result to $each immediately.
 sub examples_of
 {
 	my ($path, $nodes, $dbname, $each) = @_;
@@ -66,7 +66,7 @@ sub examples_of
 	for my $name (sort keys %{ $self->{sessions} })
 	{
 		my $s = $self->{sessions}{$name};
-		$self->ends($s, { line => 'end' }, "session $name is through") if $s->is_busy;
+		$self->ends($s, { line => 'end' }, "session $name ends") if $s->is_busy;
 		$s->quit;
 	}
 	return @{ $self->{examples} };
@@ -75,16 +75,16 @@ sub examples_of
 sub run_block
 {
 	my ($self, $block, $shown) = @_;
-	croak "$self->{path} line $block->{line}: the result of what?"
+	croak "$self->{path} line $block->{line}: no statement precedes this result"
 	  if $block->{language} eq 'text' && !$block->{session};
 	my $s = $self->session_of($block);
 	if ($block->{language} eq 'text')
 	{
-		$self->shows($s, $block, 'what the wait ends with');
+		$self->shows($s, $block, 'the wait ends with the output shown');
 		return;
 	}
-	croak "$self->{path} line $block->{line}: until what?" if $block->{eventually} && !$shown;
-	$self->ends($s, $block, 'the wait before it is over') if $s->is_busy;
+	croak "$self->{path} line $block->{line}: eventually, but no output shown" if $block->{eventually} && !$shown;
+	$self->ends($s, $block, 'the previous wait ends') if $s->is_busy;
 	if ($block->{eventually})
 	{
 		$self->comes_to_show($s, $block, $shown);
@@ -93,12 +93,12 @@ sub run_block
 	$s->query_async($block->{text});
 	if ($block->{waits})
 	{
-		croak "$self->{path} line $block->{line}: shows what is yet waited for" if $shown;
+		croak "$self->{path} line $block->{line}: output of a statement that waits" if $shown;
 		$self->waits($s, $block);
 	}
 	elsif ($shown)
 	{
-		$self->shows($s, $shown, 'prints what is shown');
+		$self->shows($s, $shown, 'prints the output shown');
 	}
 	else
 	{
@@ -116,7 +116,7 @@ sub session_of
 	croak "$where: session $name is on server $self->{servers}{$name}"
 	  if $server ne ($self->{servers}{$name} // $server);
 	croak "$where: there is no server $server" unless $self->{nodes}{$server};
-	croak "$where: nothing was asked in session $name"
+	croak "$where: no statement was run in session $name"
 	  if $block->{language} eq 'text' && !$self->{servers}{$name};
 	$self->{servers}{$name} = $server;
 	return $self->{sessions}{$name} //= do
@@ -137,7 +137,7 @@ sub note_example
 	return;
 }
 
-# Waits for a lock, or sleeps.
+# Waits until the statement waits for a lock, or sleeps.
 sub waits
 {
 	my ($self, $s, $block) = @_;
@@ -147,7 +147,7 @@ sub waits
 	return;
 }
 
-# Every statement of the block: psql goes on after an error.
+# Checks every statement of the block: psql continues after an error.
 sub ends
 {
 	my ($self, $s, $block, $what) = @_;
@@ -166,26 +166,26 @@ sub shows
 	return;
 }
 
-# For what takes a moment to be seen: a reload, a request of another session.
+# For effects that are visible with a delay: a reload, a request of another session.
 sub comes_to_show
 {
 	my ($self, $s, $block, $shown) = @_;
 	my $printed = '';
 	my $good = eval {
 		wait_until(
-			'what is shown',
+			'the output shown',
 			sub {
 				my ($out, $err) = $s->query($block->{text});
 				$printed = "$out\n$err";
 				return same_result($printed, $shown->{text});
 			});
 	};
-	$self->note_example($shown, $good, 'comes to print what is shown',
+	$self->note_example($shown, $good, 'eventually prints the output shown',
 		"printed:\n$printed\nshown:\n$shown->{text}");
 	return;
 }
 
-# The text of the one block whose info string has this word.
+# Returns the text of the one block whose info string has this word.
 sub block_of
 {
 	my ($path, $word) = @_;
@@ -194,8 +194,8 @@ sub block_of
 	return $found[0]{text};
 }
 
-# All blocks, in order: language, text, line, and what the info string says. A block of a
-# list item is indented; its text here is not.
+# Returns all blocks, in order: language, text, line, and the words of the info string.
+# The indentation of a block in a list item is removed.
 sub read_blocks
 {
 	my ($path) = @_;
@@ -223,7 +223,7 @@ sub read_blocks
 	return @blocks;
 }
 
-# The headings with what stands below them, up to the next heading of any level.
+# Returns the headings with the text below them, up to the next heading of any level.
 sub sections_of
 {
 	my ($path) = @_;
@@ -246,7 +246,7 @@ sub sections_of
 	return @sections;
 }
 
-# Without rulers, empty lines, the width of columns, and where psql read it.
+# Returns the lines without rulers, empty lines, column widths, and psql's line numbers.
 sub lines_of
 {
 	my ($text) = @_;

@@ -1,37 +1,40 @@
-# ZkLock::FaultProxy - a TCP proxy that hits chosen operations with faults.
+# ZkLock::FaultProxy - a TCP proxy that injects faults into chosen operations.
 #
-# Owns: one listening port and one child process that passes whole frames on,
-# records them, and carries out the faults that were armed. What the frames
-# mean is ZkLock::Frames' business.
+# Owns: one listening port and one child process that forwards whole frames, records
+# them, and injects the armed faults. ZkLock::Frames decodes the frames.
 #
 #   my $proxy = ZkLock::FaultProxy->start(target => $zk);
 #   $proxy->connect_string;
 #   $proxy->arm(fault => 'lose_answer', op => 'create2', path => 'stock');
 #   $proxy->hits;             # how many requests were hit since the start
-#   $proxy->record;           # what passed, oldest first; see below
-#   $proxy->clear_record;           # empties the record
-#   $proxy->release;          # what is held goes on, in order
+#   $proxy->record;           # the requests, oldest first; see below
+#   $proxy->clear_record;     # empties the record
+#   $proxy->release;          # forwards the frames that are held, in order
 #   $proxy->up;               # accept again after a fault with down => 1
-#   $proxy->disarm;           # no fault any more
-#   $proxy->packets;          # { packets, requests }: what has come over the
-#                             # latest connection, as TCP counts it
+#   $proxy->disarm;           # removes all faults
+#   $proxy->packets;          # { packets, requests }: received on the latest
+#                             # connection; packets as TCP counts them
 #
-# Faults: lose_request (cut before the server sees it), lose_answer (cut after
-# the server did it), cut_after (cut when the answer has passed),
-# swallow_request and swallow_answer (this one frame is missing, the connection
-# stays), silence (from this request on nothing passes, either way),
-# hold_request and hold_answer (it, and what follows it in that direction,
-# waits for release), expire (cut before the server sees it, and the session is
-# over at the server: the proxy closes it in the client's name), forge_answer (bytes,
-# in hex, comes in place of the answer; XXXXXXXX stands for the request's number; with
-# after => 1 behind the answer). op is a name or a list of names, path a regular
-# expression; nth => 2 leaves the first match alone; every => 1 hits all from
-# then on, otherwise one. With down => 1 a cut is followed by refusal of every
-# connection until up(), so that a test can wait for the session's expiry.
+# Faults:
+#   lose_request     the connection is cut before the server gets the request
+#   lose_answer      the connection is cut after the server has executed the request
+#   cut_after        the connection is cut when the answer has passed
+#   swallow_request, swallow_answer   this frame is dropped; the connection stays
+#   silence          from this request on, all frames of both directions are dropped
+#   hold_request, hold_answer         this frame, and later frames in its direction,
+#                    are held until release()
+#   expire           the connection is cut before the server gets the request, and the
+#                    proxy closes the session at the server in the client's name
+#   forge_answer     "bytes", in hex, replace the answer, or follow it with after => 1;
+#                    XXXXXXXX stands for the number of the request
+# op is a name or a list of names, path a regular expression. nth => 2 skips the first
+# match. A fault hits one request; with every => 1 all from then on. With down => 1 the
+# proxy refuses all connections after a cut until up(): a test can wait for the
+# session's expiry.
 #
 # A record is { connection, op, paths, xid, watch, sent, answered, error, fault }.
-# sent and answered count all frames the proxy read from then on: two requests
-# are pipelined when both were sent before either was answered.
+# sent and answered are positions in the sequence of all frames that the proxy has read:
+# two requests are pipelined if both were sent before either was answered.
 
 package ZkLock::FaultProxy;
 
@@ -51,7 +54,7 @@ my %faults = map { $_ => 1 }
   qw(lose_request lose_answer cut_after swallow_request swallow_answer
   silence hold_request hold_answer expire forge_answer);
 
-# Where Linux's struct tcp_info has the number of segments with data that came.
+# The offset of the number of received data segments in Linux's struct tcp_info.
 use constant { TCP_INFO => 11, DATA_SEGMENTS_IN => 152 };
 
 sub start
@@ -147,7 +150,7 @@ sub obey
 	return 1;
 }
 
-# What has come, and not been read, are packets already.
+# Data that was received but not read counts as packets.
 sub count_packets
 {
 	my ($state) = @_;
@@ -191,8 +194,8 @@ sub cut
 	return;
 }
 
-# A client that knows a session's password may move the session to another connection, and
-# close it there. Returns when the server has done so.
+# Closes a session at the server: with the session's password any client can move the
+# session to another connection. Returns when the server has closed it.
 sub expire
 {
 	my ($state, $connection, $down) = @_;
@@ -205,7 +208,7 @@ sub expire
 	return;
 }
 
-# Whole frames are four bytes of length and so many bytes more.
+# A frame is four bytes of length, and the body.
 sub readable
 {
 	my ($state, $end) = @_;
@@ -219,8 +222,8 @@ sub readable
 		$state->{frames}++;
 		$end->{frames}++;
 		$end->{from_client}
-		  ? asked($state, $end, $frame)
-		  : answered($state, $end, $frame);
+		  ? on_request($state, $end, $frame)
+		  : on_answer($state, $end, $frame);
 	}
 	return;
 }
@@ -243,7 +246,7 @@ sub pass
 	return;
 }
 
-sub asked
+sub on_request
 {
 	my ($state, $end, $frame) = @_;
 	my $connection = $end->{connection};
@@ -268,7 +271,7 @@ sub asked
 	return pass($end, $frame);
 }
 
-sub answered
+sub on_answer
 {
 	my ($state, $end, $frame) = @_;
 	my $connection = $end->{connection};
@@ -289,7 +292,7 @@ sub answered
 		return pass($end, ($rule->{after} ? $frame : ()), $bytes);
 	}
 
-	# Unless it was released before it came.
+	# Not held if release() was called before the answer came.
 	$end->{held} //= []
 	  if $fault eq 'hold_answer' && $releases == $state->{releases};
 	pass($end, $frame);
@@ -297,7 +300,7 @@ sub answered
 	return;
 }
 
-# The first rule that this request is a case of, used up unless it is for all.
+# Returns the first rule that matches the request; without every => 1 the rule is spent.
 sub match
 {
 	my ($state, $request) = @_;

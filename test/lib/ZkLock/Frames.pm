@@ -1,4 +1,4 @@
-# ZkLock::Frames - what a frame of ZooKeeper's protocol says.
+# ZkLock::Frames - decodes the frames of ZooKeeper's protocol.
 #
 # Owns: the numbers and layouts of requests and answers. Pure functions; a
 # frame comes with its four bytes of length.
@@ -22,7 +22,7 @@ my %names = (
 my %without_path =
   map { $_ => 1 } qw(ping auth setWatches setWatches2 closeSession);
 
-# { op, paths, xid, watch } of a client's frame. The handshake has no header.
+# Returns { op, paths, xid, watch } of a client's frame. The handshake has no header.
 sub request
 {
 	my ($frame, $is_first) = @_;
@@ -38,7 +38,7 @@ sub request
 	return { op => $op, paths => \@paths, xid => $xid, watch => $watch ? 1 : 0 };
 }
 
-# The paths of a multi's operations, whose records follow one another.
+# Returns the paths of the operations of a multi.
 sub multi_paths
 {
 	my ($body) = @_;
@@ -64,7 +64,7 @@ sub multi_paths
 	return @paths;
 }
 
-# A string or buffer; a length of -1 is none.
+# Removes and returns a string or buffer; the length -1 means none.
 sub take_bytes
 {
 	my ($body) = @_;
@@ -72,8 +72,8 @@ sub take_bytes
 	return $length > 0 ? substr($$body, 0, $length, '') : '';
 }
 
-# { xid, error } of a server's frame. A failed multi says 0 in its header and
-# its error in the first result that is neither 0 nor "not tried" (-2).
+# Returns { xid, error } of a server's frame. A failed multi has 0 in its header, and its
+# error in the first result that is neither 0 nor "not tried" (-2).
 sub answer
 {
 	my ($frame, $is_first) = @_;
@@ -90,8 +90,8 @@ sub answer
 	return { xid => $xid, error => $error };
 }
 
-# The frames by which a session is taken over and closed, from the server's
-# answer to its handshake.
+# Returns the frames that take over and close a session, built from the server's answer
+# to the session's handshake.
 sub end_of_session
 {
 	my ($welcome) = @_;

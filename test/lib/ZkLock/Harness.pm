@@ -1,10 +1,10 @@
 # ZkLock::Harness - a TAP::Harness that leaves its totals in a file.
 #
-# Owns: adding up what a prove run found. Every prove (also one started by make
-# or pg_prove) uses it when HARNESS_SUBCLASS names it, and appends to the file
+# Owns: the totals of a prove run. Every prove (also if started by make or pg_prove)
+# uses this class when HARNESS_SUBCLASS names it, and appends to the file
 # $ZKLOCK_TOTALS lines "passed N", "failed N", "skipped N", "bad <test file>".
-# Skipped tests are no passed tests; a file that broke without a failed
-# assertion counts as one failure.
+# Skipped tests do not count as passed. A file that fails without a failed assertion
+# counts as one failure.
 
 package ZkLock::Harness;
 

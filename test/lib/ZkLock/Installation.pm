@@ -1,15 +1,15 @@
 # ZkLock::Installation - a PostgreSQL installation whose extension scripts and
 # library may be changed.
 #
-# Owns: a tree that looks like the installed server and shares all but its
-# extension directory, where plpgsql and zklock are copies, and zklock's library.
-# PostgreSQL finds its files relative to its programs, so it works wherever it lies.
+# Owns: a tree that looks like the installed server and shares its files, except for
+# the extension directory, with copies of plpgsql and zklock, and zklock's library.
+# PostgreSQL finds its files relative to its programs, so the tree can be anywhere.
 #
 #   my $installation = ZkLock::Installation->new($directory);
 #   my $node = PostgreSQL::Test::Cluster->new('a',
 #       install_path => $installation->path);
 #   $installation->write('zklock--0.1--0.2.sql', $text);
-#   $installation->replace_library;     # by another file with the same content
+#   $installation->replace_library;     # with another file of the same content
 
 package ZkLock::Installation;
 
@@ -21,7 +21,8 @@ use File::Copy qw(cp);
 use File::Path qw(make_path);
 use ZkLock::Util qw(write_file);
 
-# These look where they are themselves; all others are links.
+# These programs find files relative to their own path, so they are copies; all others
+# are links.
 my @PROGRAMS = qw(postgres initdb pg_ctl pg_config);
 
 sub new
@@ -53,10 +54,10 @@ sub new
 	return $self;
 }
 
-# What PostgreSQL::Test::Cluster calls install_path.
+# The install_path of PostgreSQL::Test::Cluster.
 sub path { return $_[0]{path} }
 
-# Names of zklock's scripts.
+# Returns the names of zklock's scripts.
 sub scripts
 {
 	my ($self) = @_;
@@ -78,7 +79,8 @@ sub write
 	return write_file("$self->{scripts}/$name", $text);
 }
 
-# As "make install" and packages do: a new file takes the name of the old one.
+# Replaces the library as "make install" and packages do: a new file gets the name of
+# the old file.
 sub replace_library
 {
 	my ($self) = @_;
@@ -90,9 +92,9 @@ sub replace_library
 
 sub link_all
 {
-	my ($from, $to, @but) = @_;
-	my %but = map { $_ => 1 } @but;
-	for my $entry (grep { !$but{$_} } map { basename($_) } glob "$from/*")
+	my ($from, $to, @except) = @_;
+	my %except = map { $_ => 1 } @except;
+	for my $entry (grep { !$except{$_} } map { basename($_) } glob "$from/*")
 	{
 		symlink "$from/$entry", "$to/$entry" or die "$entry: $!\n";
 	}

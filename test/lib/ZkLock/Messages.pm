@@ -1,12 +1,12 @@
-# ZkLock::Messages - every message that the C source can give, with its SQLSTATE.
+# ZkLock::Messages - every message in the C source, with its SQLSTATE.
 #
-# Owns: how messages are written in src/sql and src/backend. It reads the source as text, so that
-# what this machine's build leaves out is there as well.
+# Owns: how messages are written in src/sql and src/backend. Reads the source as text,
+# including code that the build on this machine leaves out.
 #
 #   my %states_of = messages_of_source('src');   # text => [ SQLSTATEs ]
-#   my @reasons = reasons_in_source('src');      # what is filled in for "…"
+#   my @reasons = reasons_in_source('src');      # texts that are filled in for "…"
 #
-# In the texts "…" stands for whatever a format fills in.
+# In the texts "…" stands for a value that the format fills in.
 
 package ZkLock::Messages;
 
@@ -25,7 +25,7 @@ my $STRING = qr/"(?:[^"\\]|\\.)*"/s;
 # From a parenthesis to the one that closes it.
 my $PARENTHESES = qr/(?<nest>\((?:[^()"']++|$STRING|'(?:[^'\\]|\\.)'|(?&nest))*\))/s;
 
-# What takes the place of a message of PostgreSQL's keeps its SQLSTATE.
+# A message that replaces a message of PostgreSQL keeps its SQLSTATE.
 my %REPLACES = (qr/^terminating connection / => '57P01');
 
 sub messages_of_source
@@ -49,7 +49,7 @@ sub messages_of_source
 	return map { $_ => states_of($_, $found{$_}, $state_of) } keys %found;
 }
 
-# The words that functions which report errors are called with.
+# Returns the string arguments of the functions that report errors.
 sub reasons_in_source
 {
 	my ($dir) = @_;
@@ -63,7 +63,8 @@ sub reasons_in_source
 	return @reasons;
 }
 
-# Without comments, macros of strings replaced, strings in one piece.
+# Returns the source without comments, with string macros expanded and adjacent strings
+# joined.
 sub source_of
 {
 	my ($file) = @_;
@@ -78,7 +79,7 @@ sub source_of
 	return $source;
 }
 
-# Entries of tables that begin with a SQLSTATE and a text.
+# Returns the entries of tables that begin with a SQLSTATE and a text.
 sub tables_of
 {
 	my ($source) = @_;
@@ -98,7 +99,7 @@ sub text_of
 	return $text;
 }
 
-# What the report says: for each table entry if it takes its words from there.
+# Adds the texts of a report: one for each table entry if the text comes from a table.
 sub add_report
 {
 	my ($found, $report, $tables) = @_;
@@ -155,7 +156,7 @@ sub states_of
 	return [ sort @states ];
 }
 
-# PostgreSQL's own table.
+# Returns PostgreSQL's own table.
 sub sqlstates
 {
 	my $pg_config = $ENV{PG_CONFIG} // 'pg_config';

@@ -1,13 +1,13 @@
-# ZkLock::NoHang - backends at every moment of their dealings with an ensemble
-# that goes silent, and their end.
+# ZkLock::NoHang - ends backends that are in any state of communication with an
+# ensemble that has stopped answering.
 #
-# Owns: the moments, the ways to end a backend or its statement, and how long
-# that may take. What makes the ensemble silent is the caller's.
+# Owns: the moments, the ways to end a backend or its statement, and the time limit.
+# The caller makes the ensemble stop answering.
 #
 #   no_hang('a silent server', $node, $zkc, sub { $zk->pause }, sub { $zk->resume });
 #
-# The sessions' timeout is to be longer than any wait here, so that nothing can
-# be explained by a session that timed out.
+# The session timeout must be longer than any wait here: a session that times out would
+# end a wait as well.
 
 package ZkLock::NoHang;
 
@@ -23,15 +23,16 @@ use ZkLock::Util;
 
 our @EXPORT = qw(no_hang stale_commit SESSION_TIMEOUT);
 
-# The library gives up a silent connection after two thirds of it.
+# The client library drops a silent connection after two thirds of this time.
 use constant SESSION_TIMEOUT => '45s';
 
-# A statement ends within a second, and closing a session takes at most two; the rest
-# is for a busy machine. It is far from the times that only the library would explain.
+# In seconds. A statement ends within one second, and closing a session takes at most
+# two; the rest is for a busy machine. The timeouts of the client library are much longer.
 use constant LIMIT => 6;
 
-# Each is prepared while all is well, and then runs a statement. One that is
-# early runs it before the silence; one that is idle runs none.
+# Each moment has a statement to prepare while the ensemble answers, and a statement to
+# run. If the moment is early, the statement runs before the ensemble stops answering;
+# if it is idle, no statement runs.
 my %moments = (
 	connecting => { run => "SELECT zk_lock('%s')" },
 	locking => {
@@ -65,18 +66,18 @@ my %moments = (
 	'holding in a transaction, idle' =>
 	  { prepare => "BEGIN; SELECT zk_xact_lock('%s')", idle => 1 });
 
-# Each way to end is tried with a backend at every moment, all at once. Those at
-# moments that the silence would not hold up can be left out.
+# Tests each way to end with backends at all moments at once. Moments at which a backend
+# does not depend on the ensemble can be left out.
 sub no_hang
 {
 	my ($what, $node, $zkc, $break, $heal, @left_out) = @_;
-	my %try = %moments;
-	delete @try{@left_out};
+	my %tested = %moments;
+	delete @tested{@left_out};
 	for my $end (qw(cancel statement_timeout terminate shutdown))
 	{
 		my $ends_all = $end =~ /^(?:terminate|shutdown)$/;
 		my %at = map { $_ => prepared($node, $zkc, $_, $end) }
-		  grep { $ends_all || !$try{$_}{idle} } keys %try;
+		  grep { $ends_all || !$tested{$_}{idle} } keys %tested;
 		$break->();
 		run($_) for grep { !$_->{moment}{early} } values %at;
 		wait_running($node, values %at) unless $end eq 'statement_timeout';
@@ -103,7 +104,7 @@ sub no_hang
 
 my $sessions = 0;
 
-# A session just before the moment, or, if that is early, at it.
+# Returns a session just before the moment, or at the moment if that is early.
 sub prepared
 {
 	my ($node, $zkc, $name, $end) = @_;
@@ -152,8 +153,8 @@ sub send_end
 	return;
 }
 
-# How long each took to end: its statement, or all of its backend. What did not
-# within the limit is missing.
+# Returns the time in which each statement, or backend, ended. Those that did not end
+# within the limit are missing.
 sub wait_ended
 {
 	my ($began, $ends_all, %at) = @_;
@@ -177,7 +178,7 @@ sub wait_ended
 	return { map { $took{$_} <= LIMIT ? ($_ => $took{$_}) : () } keys %took };
 }
 
-# A commit without a lease neither hangs nor succeeds.
+# Two assertions: a commit without a lease is refused, and within the time limit.
 sub stale_commit
 {
 	my ($what, $node, $break, $heal) = @_;
@@ -197,7 +198,7 @@ sub stale_commit
 	my $took = time() - $began;
 	is($s->sqlstate, '40001', "$what: a commit without a lease is refused")
 	  || diag($s->error);
-	cmp_ok($took, '<', LIMIT, "$what: about when the session would time out");
+	cmp_ok($took, '<', LIMIT, "$what: the refusal comes within the time limit");
 	note(sprintf '%s: refused after %.1f s', $what, $took);
 	$heal->();
 	$s->quit;

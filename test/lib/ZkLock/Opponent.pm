@@ -1,34 +1,35 @@
 # ZkLock::Opponent - locks of other programs: Curator's in Java, kazoo's in Python.
 #
-# Owns: building and running the drivers in test/interop, each one process with
-# any number of sessions and threads, and sending them orders.
+# Owns: building and running the drivers in test/interop, and sending them orders. Each
+# driver is one process with any number of sessions and threads.
 #
 #   my $java = ZkLock::Opponent->curator($zk->connect_string);
 #   my $python = ZkLock::Opponent->kazoo($zk->connect_string);
 #   my $lock = $java->lock(mutex => '/zklock/locks/x');
 #
-# A lock has a thread and a session of its own, unless configured otherwise:
-# beside => $other_lock: in the same thread and session; with => $other_lock: in
-# the same session, by another thread. Further options: timeout of the session in
+# A lock has its own thread and session by default. With beside => $other_lock it uses
+# the same thread and session, with with => $other_lock the same session from another
+# thread. Further options: timeout of the session in
 # milliseconds, namespace, leases. Kinds: mutex, read, write, semaphore_mutex,
 # semaphore and multi (paths separated by blanks) in Java; lock, read, write,
-# semaphore, lease (NonBlockingLease), curator_mutex, curator_read and curator_write in Python; there also
-# exclusive, shared and permit of a server given as sql => $node, with node_names.
+# semaphore, lease (NonBlockingLease), curator_mutex, curator_read and curator_write in
+# Python. The Python driver also has exclusive, shared and permit: SQL locks of the server
+# sql => $node, with node_names.
 #
-#   $lock->acquire($ms);         # 1 or 0; without a time it waits for ever
+#   $lock->acquire($ms);         # 1 or 0; without a timeout it waits forever
 #   $lock->acquire_async($ms); $lock->finished; $lock->wait_result;
 #   $lock->release; $lock->mine;
-#   $lock->participants;         # Java: names of nodes, in their order
-#   $lock->contenders; $lock->lease_holders;    # Python: what nodes contain
-#   $lock->interrupt;            # Java: the thread that waits
+#   $lock->participants;         # Java: names of the nodes, in order
+#   $lock->contenders; $lock->lease_holders;    # Python: data of the nodes
+#   $lock->interrupt;            # Java: interrupts the waiting thread
 #   $lock->cancel;               # Python
 #   $lock->revocable; $lock->revoke_requested($ms); $lock->revoke($path);    # Java
-#   $lock->expire;               # the server ends its session
-#   $lock->close;                # the program ends its session
-#   $lock->failed;               # class and text of what the last order raised
+#   $lock->expire;               # the server ends the lock's session
+#   $lock->close;                # the program ends the lock's session
+#   $lock->failed;               # class and text of the last order's exception
 #
-# Orders that raise an exception make the test die, unless they were sent with
-# try(): $lock->try('acquire', 0) is undef then.
+# The test dies if an order raises an exception, unless try() sent it:
+# $lock->try('acquire', 0) then returns undef.
 
 package ZkLock::Opponent;
 
@@ -48,7 +49,7 @@ my $root = abs_path(dirname(__FILE__) . '/../../..');
 my $source = "$root/test/interop";
 my $classes = "$root/build/interop";
 
-# The packages' own class paths lead to the rest, except what logs.
+# The manifests of these jars name all others, except the logger.
 sub class_path
 {
 	return join ':', map { "/usr/share/java/$_.jar" }
@@ -81,8 +82,8 @@ sub begin
 	return $self;
 }
 
-# Compiles once for all tests of a run, and again when a source has changed. Test
-# files that start side by side take turns.
+# Compiles once for all tests of a run, and again if a source has changed. A lock
+# serializes test files that run in parallel.
 sub compile
 {
 	my @sources = glob "$source/*.java";
@@ -105,7 +106,7 @@ sub lock
 	return ZkLock::Opponent::Lock->new($self, $kind, $path, %opt);
 }
 
-# Sends an order to a party, and returns its number.
+# Sends an order to a thread of the driver, and returns the order's number.
 sub order
 {
 	my ($self, $party, $verb, @arguments) = @_;
@@ -114,8 +115,8 @@ sub order
 	return $id;
 }
 
-# The answer to an order: [status, results...]; undef if it is not there within
-# the time, which matters only when it is 0.
+# Returns the answer to an order: [status, results...]. With $timeout 0 returns undef if
+# the answer has not come yet.
 sub receive
 {
 	my ($self, $id, $timeout) = @_;

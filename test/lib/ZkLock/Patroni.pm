@@ -1,12 +1,12 @@
 # ZkLock::Patroni - one member of a Patroni cluster.
 #
 # Owns: its configuration, the Patroni process, the PostgreSQL server that this process
-# runs, and its REST API. session() takes a member as it takes a server.
+# runs, and its REST API. session() accepts a member as a server.
 #
 #   my $one = ZkLock::Patroni->start('one', zk => $zk, settings => { ... });
 #   $one->wait_role('primary');
 #   $one->request(POST => 'switchover', { leader => 'one', candidate => 'two' });
-#   $one->kill9;              # Patroni and PostgreSQL, as a machine that dies
+#   $one->kill9;              # Patroni and PostgreSQL, as in a crash of the machine
 #   $one->stop;
 
 package ZkLock::Patroni;
@@ -22,7 +22,7 @@ use JSON::PP ();
 use ZkLock::Cluster;
 use ZkLock::Util qw(alive end_process free_port hold_still log_tail read_file spawn wait_until write_file);
 
-# The first member that is started sets the cluster up with these settings.
+# The first member initializes the cluster with these settings.
 sub start
 {
 	my ($class, $name, %opt) = @_;
@@ -91,7 +91,7 @@ sub launch
 	return;
 }
 
-# What the REST API answers, decoded if it is JSON.
+# Returns the answer of the REST API, decoded if it is JSON.
 sub request
 {
 	my ($self, $method, $path, $body) = @_;
@@ -100,7 +100,8 @@ sub request
 	return eval { JSON::PP::decode_json($answer->{content}) } // $answer->{content};
 }
 
-# Waits until PostgreSQL runs as primary or as replica, as Patroni and it say.
+# Waits until PostgreSQL runs as primary or as replica, according to both Patroni and
+# PostgreSQL.
 sub wait_role
 {
 	my ($self, $role) = @_;
@@ -126,7 +127,7 @@ sub wait_logged
 		diag => sub { log_tail($self->{log}) });
 }
 
-# Everything of this member in one moment.
+# Kills all processes of this member at once.
 sub kill9
 {
 	my ($self) = @_;
@@ -138,7 +139,7 @@ sub kill9
 	return;
 }
 
-# Patroni stops PostgreSQL when it is asked to end.
+# Patroni stops PostgreSQL on SIGTERM.
 sub stop
 {
 	my ($self) = @_;
@@ -146,7 +147,7 @@ sub stop
 	return;
 }
 
-# What session() and wait_for_sql() need of a server.
+# The methods of a server that session() and wait_for_sql() need.
 sub connstr { return "host=127.0.0.1 port=$_[0]{port} user=postgres dbname=" . ($_[1] // 'postgres') }
 sub installed_command { return "$_[0]{bindir}/$_[1]" }
 sub logfile { return $_[0]{log} }

@@ -1,7 +1,7 @@
-# ZkLock::PgBouncer - a connection pooler before PostgreSQL servers.
+# ZkLock::PgBouncer - a connection pooler in front of PostgreSQL servers.
 #
-# Owns: one pgbouncer process, its configuration, and connection strings that lead
-# through it. session() takes what through() returns for a server:
+# Owns: one pgbouncer process, its configuration, and connection strings for the
+# pooler. session() accepts the result of through() as a server:
 #
 #   my $pooler = ZkLock::PgBouncer->start(
 #       databases => { few => { node => $node, pool_size => 2 } },
@@ -10,7 +10,7 @@
 #   $pooler->console('RECONNECT');
 #   $pooler->stop;
 #
-# The pid of such a session is that of the backend it was first given.
+# The pid of such a session is that of its first backend.
 
 package ZkLock::PgBouncer;
 
@@ -22,7 +22,7 @@ use File::Temp ();
 use ZkLock::Util
   qw(free_port wait_until spawn end_process alive log_tail port_listens);
 
-my %running;    # poolers to end at exit: pid => who started it
+my %running;    # poolers to end at exit: pid => pid of the process that started it
 
 sub start
 {
@@ -53,7 +53,7 @@ sub start
 	return $self;
 }
 
-# Everybody is let in, as the user that the tests run as.
+# Accepts every client, as the user that the tests run as.
 sub ini
 {
 	my ($self, %config) = @_;
@@ -85,8 +85,8 @@ sub stop
 	return;
 }
 
-# A server as it is reached through the pooler; what is not about connections
-# is asked of the server itself.
+# Returns a server as seen through the pooler. Methods that need no connection are
+# those of the server itself.
 sub through
 {
 	my ($self, $name) = @_;
@@ -94,7 +94,7 @@ sub through
 		"host=127.0.0.1 port=$self->{port} dbname=$name");
 }
 
-# Runs a command of the administrator's.
+# Runs a command of the administration console.
 sub console
 {
 	my ($self, $command) = @_;

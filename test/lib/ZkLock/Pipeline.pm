@@ -1,4 +1,4 @@
-# ZkLock::Pipeline - a connection that speaks the extended protocol as drivers do.
+# ZkLock::Pipeline - a connection that uses the extended protocol as drivers do.
 #
 # Owns: one socket to a server. Sends several statements before one Sync, which psql
 # cannot do in all supported versions.
@@ -8,7 +8,7 @@
 #                                # after an error the server skips the others
 #   $p->query('SELECT 1; SELECT 2');   # the simple protocol: the same
 #   $p->start_query('COPY t FROM STDIN'); @states = $p->copy("1\n")->until_ready;
-#   $p->start('VACUUM'); @states = $p->until_ready;     # something else in between
+#   $p->start('VACUUM'); @states = $p->until_ready;     # the test may act in between
 #   $p->open_portal('SELECT ...'); @states = $p->fetch_row;     # in a transaction block
 #   $p->status;                        # I: idle, T: in a block, E: in a failed one
 
@@ -49,7 +49,7 @@ sub start
 	return $self->send_all($bytes . message('S', ''));
 }
 
-# A portal of which a row at a time is fetched, as drivers with a fetch size do.
+# Opens a portal. fetch_row() fetches one row, as drivers with a fetch size do.
 sub open_portal
 {
 	my ($self, $statement) = @_;
@@ -69,7 +69,7 @@ sub query { my ($self, $sql) = @_; return $self->start_query($sql)->until_ready 
 
 sub start_query { my ($self, $sql) = @_; return $self->send_all(message('Q', "$sql\0")) }
 
-# All the data of a COPY FROM STDIN that start_query() has begun.
+# Sends all data of a COPY FROM STDIN that start_query() started.
 sub copy { my ($self, $rows) = @_; return $self->send_all(message('d', $rows) . message('c', '')) }
 
 sub status { return $_[0]{status} }
@@ -84,7 +84,7 @@ sub send_all
 
 sub message { my ($type, $body) = @_; return $type . pack('N', 4 + length $body) . $body }
 
-# The SQLSTATEs of what was done, up to the server's "ready for query".
+# Returns the SQLSTATEs of the statements, up to the server's "ready for query".
 sub until_ready
 {
 	my ($self) = @_;

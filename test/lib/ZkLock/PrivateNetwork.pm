@@ -1,17 +1,16 @@
-# ZkLock::PrivateNetwork - a network of the test's own, in which packets vanish.
+# ZkLock::PrivateNetwork - a private network for one test, which can drop packets.
 #
-# Owns: name spaces for network and mounts, which need no privilege, with a
-# loopback interface, a device behind which nobody listens, and an /etc/hosts and
-# /etc/resolv.conf of their own; the name server never answers. To be entered
-# before anything is started:
+# Owns: unprivileged name spaces for network and mounts, with a loopback interface, a
+# device without a peer, and private files /etc/hosts and /etc/resolv.conf; the name
+# server never answers. Use the module before the test starts any process:
 #
-#   use ZkLock::PrivateNetwork;     # starts the program again, inside
-#   name_host('zk.example');        # is 127.0.0.1; all other names: no answer
+#   use ZkLock::PrivateNetwork;     # restarts the program inside the name spaces
+#   name_host('zk.example');        # 127.0.0.1; lookups of other names get no answer
 #   forget_hosts();
 #   drop_packets($port);                 # packets from and to this TCP port vanish
 #   pass_packets();
 #
-# Where users may have no name spaces the test is skipped.
+# The test is skipped if users may not create name spaces.
 
 package ZkLock::PrivateNetwork;
 
@@ -53,8 +52,8 @@ sub run
 	return;
 }
 
-# Who has neighbours' addresses fixed asks nobody for them. The local table's
-# rule moves back, so that drop_packets() can go before it.
+# With fixed neighbour addresses the kernel sends no ARP request. The rule of the local
+# table gets a lower priority, to let the rules of drop_packets() precede it.
 sub set_up
 {
 	$tmp = File::Temp->newdir('netXXXXXX', TMPDIR => 1);
@@ -76,7 +75,7 @@ sub set_up
 	return;
 }
 
-# In place: it is the file that is mounted.
+# Writes in place: the file itself is mounted.
 sub put
 {
 	my ($name, $text) = @_;
@@ -86,7 +85,7 @@ sub put
 	return;
 }
 
-# ZooKeeper's servers want to know the machine's own name.
+# ZooKeeper's servers resolve the machine's own name.
 sub name_host
 {
 	my (@names) = @_;

@@ -1,4 +1,4 @@
-# ZkLock::Proxy - a TCP proxy (socat) that can break the way to a server.
+# ZkLock::Proxy - a TCP proxy (socat) that can interrupt the connections to a server.
 #
 # Owns: one listening port and the socat processes behind it. Signals only
 # processes of the groups it started.
@@ -43,7 +43,7 @@ sub start
 sub connect_string { return "127.0.0.1:$_[0]{port}" }
 sub port { return $_[0]{port} }
 
-# Listens (again).
+# Accepts connections, also after refuse().
 sub accept
 {
 	my ($self) = @_;
@@ -78,8 +78,8 @@ sub refuse
 	return $self;
 }
 
-# Drops the existing connections. The listener is held still meanwhile, so
-# that no connection slips through between the look and the kill.
+# Drops the existing connections. The listener is stopped meanwhile: a connection
+# between the search and the kill would survive.
 sub cut
 {
 	my ($self, %opt) = @_;
@@ -92,8 +92,8 @@ sub cut
 	return $self;
 }
 
-# Nothing is read or written any more; connections stay established and new
-# ones are accepted by the kernel alone.
+# Stops all reads and writes. Connections stay established, and the kernel still
+# accepts new ones.
 sub freeze
 {
 	my ($self) = @_;
@@ -111,7 +111,7 @@ sub thaw
 	return $self;
 }
 
-# Process ids of socat processes that carry a connection.
+# Returns the ids of the socat processes that carry a connection.
 sub connections
 {
 	my ($self) = @_;
@@ -121,7 +121,7 @@ sub connections
 
 sub processes { return group_members($_[0]{groups}) }
 
-# Living socat processes of the groups given.
+# Returns the ids of the live socat processes in these groups.
 sub group_members
 {
 	my ($wanted) = @_;

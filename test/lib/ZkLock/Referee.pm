@@ -1,15 +1,16 @@
-# ZkLock::Referee - sees who is inside, and whether they may be there together.
+# ZkLock::Referee - records which clients hold a lock, and whether they may hold it
+# at the same time.
 #
-# Owns: one listening port and one child process, which knows nothing of locks.
-# A program that has a lock says "enter <who> <resource> <mode>" on a connection, and
-# "leave <who> <resource> <mode>" before it gives the lock back, and gets a line
-# in answer to each. Modes: x is alone; s is with others that have s; a number is
-# with so many at most.
+# Owns: one listening port and one child process, which is independent of any lock
+# service. A holder sends "enter <name> <resource> <mode>" on a connection, and
+# "leave <name> <resource> <mode>" before it releases the lock, and gets one line
+# in answer to each. Modes: x excludes all others; s excludes all but s; a number n
+# allows at most n holders.
 #
 #   my $referee = ZkLock::Referee->start;
 #   $referee->port;
 #   my $report = $referee->report;
-#       # { turns => { who => n }, most => { resource => n }, overlaps => [...] }
+#       # { entries => { name => n }, most => { resource => n }, overlaps => [...] }
 
 package ZkLock::Referee;
 
@@ -37,8 +38,8 @@ sub serve
 {
 	my ($listener, $orders, $acks) = @_;
 	my $select = IO::Select->new($listener, $orders);
-	my $report = { turns => {}, most => {}, overlaps => [] };
-	my %inside;    # resource => { who => mode }
+	my $report = { entries => {}, most => {}, overlaps => [] };
+	my %inside;    # resource => { name => mode }
 
 	while (1)
 	{
@@ -61,23 +62,23 @@ sub serve
 			}
 			else
 			{
-				heard($report, \%inside, split ' ', $claim);
+				record_claim($report, \%inside, split ' ', $claim);
 				syswrite $ready, "ok\n";
 			}
 		}
 	}
 }
 
-sub heard
+sub record_claim
 {
-	my ($report, $all, $verb, $who, $resource, $mode) = @_;
+	my ($report, $all, $verb, $name, $resource, $mode) = @_;
 	my $inside = $all->{$resource} //= {};
-	return delete $inside->{$who} if $verb eq 'leave';
+	return delete $inside->{$name} if $verb eq 'leave';
 	my @others = map { "$_ $inside->{$_}" } sort keys %$inside;
-	push @{ $report->{overlaps} }, "$who $mode entered $resource beside @others"
+	push @{ $report->{overlaps} }, "$name $mode entered $resource beside @others"
 	  if !may_enter($mode, values %$inside);
-	$inside->{$who} = $mode;
-	$report->{turns}{$who}++;
+	$inside->{$name} = $mode;
+	$report->{entries}{$name}++;
 	$report->{most}{$resource} = keys %$inside
 	  if keys %$inside > ($report->{most}{$resource} // 0);
 	return;

@@ -1,13 +1,13 @@
-# ZkLock::Session - a database session that a test can leave waiting.
+# ZkLock::Session - a database session whose statements can run in the background.
 #
-# Owns: one psql process on one connection. ZkLock::Cluster makes it:
+# Owns: one psql process with one connection. ZkLock::Cluster creates it:
 #
 #   my $s = session($node);
 #   is($s->query("SELECT zk_try_lock('x')"), 't', ...);
-#   $s->query_async("SELECT zk_lock('x')");   # sent, not waited for
+#   $s->query_async("SELECT zk_lock('x')");   # returns at once
 #   ok(!$s->finished);
 #   like($s->so_far, qr/NOTICE/);
-#   my $answer = $s->wait_result;             # what it printed
+#   my $answer = $s->wait_result;             # the output
 #   $s->error;     # standard error of the last query: messages, notices
 #   $s->sqlstate;  # of the last statement; 00000 when it succeeded
 #   $s->pid;       # of its backend
@@ -53,8 +53,7 @@ sub new
 	return $self;
 }
 
-# Runs SQL and returns what it printed; in list context that, and what it wrote
-# to standard error.
+# Runs SQL and returns its output; in list context also its standard error.
 sub query
 {
 	my ($self, $sql, %opt) = @_;
@@ -62,7 +61,7 @@ sub query
 	return $self->wait_result(%opt);
 }
 
-# As query(), and dies when the last statement failed.
+# As query(), but dies if the last statement failed.
 sub query_ok
 {
 	my ($self, $sql, %opt) = @_;
@@ -87,7 +86,7 @@ sub query_async
 	return $self;
 }
 
-# Has the query sent last come to its end?
+# Returns whether the last query has ended.
 sub finished
 {
 	my ($self) = @_;
@@ -97,10 +96,10 @@ sub finished
 	return $self->{out} =~ $self->{end} && $self->{err} =~ $self->{end};
 }
 
-# Was a query sent whose answer nobody has asked for yet?
+# Returns whether a query was sent whose result has not been fetched.
 sub is_busy { return defined $_[0]{waiting} }
 
-# Waits for the end of the query sent last. Returns as query() does.
+# Waits for the end of the last query. Returns as query() does.
 sub wait_result
 {
 	my ($self, %opt) = @_;
@@ -128,7 +127,7 @@ sub ok { return $_[0]{sqlstate} eq '00000' }
 sub pid { return $_[0]{backend} }
 sub node { return $_[0]{node} }
 
-# From another connection.
+# These use another connection.
 sub cancel { return $_[0]->signal('pg_cancel_backend') }
 sub terminate { return $_[0]->signal('pg_terminate_backend') }
 
@@ -140,14 +139,14 @@ sub signal
 	return $self;
 }
 
-# SIGKILL: the whole server goes through crash recovery, or down.
+# SIGKILL: the whole server runs crash recovery, or shuts down.
 sub kill9 { kill 'KILL', $_[0]{backend}; return $_[0] }
 
-# SIGSTOP, SIGCONT: the backend with all its threads holds still.
+# SIGSTOP and SIGCONT for the backend with all its threads.
 sub pause { hold_still($_[0]{backend}); return $_[0] }
 sub resume { kill 'CONT', $_[0]{backend}; return $_[0] }
 
-# Does psql still run? It ends when its connection is lost.
+# Returns whether psql still runs. It ends when its connection is lost.
 sub alive
 {
 	my ($self) = @_;
@@ -155,7 +154,7 @@ sub alive
 	return $self->{run}->pumpable ? 1 : 0;
 }
 
-# What a query that still runs has printed, and written to standard error.
+# Returns the output and standard error, so far, of a query that still runs.
 sub so_far { my ($self) = @_; $self->pump; return $self->{out} . $self->{err} }
 
 sub pump
@@ -165,7 +164,7 @@ sub pump
 	return;
 }
 
-# Ends the session in good order; a query still running is waited for.
+# Ends the session cleanly, after a query that still runs.
 sub quit
 {
 	my ($self) = @_;
@@ -175,7 +174,7 @@ sub quit
 	return;
 }
 
-# Ends psql at once: the backend sees its client vanish.
+# Kills psql: the backend loses its client.
 sub drop
 {
 	my ($self) = @_;

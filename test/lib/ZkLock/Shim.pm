@@ -1,7 +1,7 @@
 # ZkLock::Shim - a ZooKeeper client library that misbehaves on demand.
 #
-# Owns: building test/shim/library_shim.c, and the files that switch its faults
-# on; that file says which faults there are.
+# Owns: building test/shim/library_shim.c, which documents the faults, and the files
+# that switch the faults on.
 #
 #   my $shim = ZkLock::Shim->build;
 #   my $node = do {
@@ -32,7 +32,7 @@ sub build
 	return $self;
 }
 
-# The environment of a server that is to use it.
+# The environment of a server that uses the shim.
 sub names { return qw(LD_PRELOAD ZKLOCK_SHIM_DIR) }
 sub values { return ("$_[0]{dir}/shim.so", $_[0]{dir}) }
 

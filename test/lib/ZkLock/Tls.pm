@@ -1,8 +1,7 @@
-# ZkLock::Tls - certificates for tests, and ZooKeeper servers that ask for them.
+# ZkLock::Tls - certificates for tests, and ZooKeeper servers that require them.
 #
-# Owns: a directory with certificate authorities and what they have signed, made
-# with openssl. The authority "ca" signs for the servers of a test, others are
-# strangers.
+# Owns: a directory with certificate authorities and their certificates, created with
+# openssl. The servers of a test trust the authority "ca" and no other.
 #
 #   my $tls = ZkLock::Tls->new(names => ['zk1']);  # names of the servers
 #   my $zk = ZkLock::ZkServer->start(tls => $tls); # serves TLS on secure_port, too
@@ -39,8 +38,8 @@ sub authority
 	return;
 }
 
-# A certificate and a key without a passphrase, only for us to read; with both
-# in name.pem, as ZooKeeper takes them.
+# Creates a certificate and a key without a passphrase, readable only by the owner, and
+# name.pem with both, for ZooKeeper.
 sub sign
 {
 	my ($self, $name, %opt) = @_;
@@ -79,7 +78,7 @@ sub openssl
 	return;
 }
 
-# What a ZooKeeper server needs to know for a port that wants certificates.
+# Returns the configuration of a ZooKeeper server for a port that requires certificates.
 sub server_config
 {
 	my ($self, $port) = @_;

@@ -1,4 +1,4 @@
-# ZkLock::Uninterruptible - an expression that blocks, and looks at no cancel.
+# ZkLock::Uninterruptible - an expression that blocks and ignores cancels.
 #
 # Owns: a FIFO, and an empty large object. lo_export() of the object into the FIFO blocks in
 # open(), and returns 1 when the FIFO is opened here.
@@ -27,7 +27,7 @@ sub new
 	chmod 0666, $fifo;
 	my $object = $node->safe_psql('postgres', 'SELECT lo_create(0)');
 
-	# The name is set, and nothing looks at cancels before open().
+	# The name is set, and no check for interrupts follows before open().
 	my $named = "set_config('application_name', 'blocked', false)";
 	return bless { dir => $dir, fifo => $fifo, sql => "lo_export($object, '$fifo' || left($named, 0))" }, $class;
 }

@@ -1,4 +1,4 @@
-# ZkLock::Util - what every module of the test library needs.
+# ZkLock::Util - basic functions for every module of the test library.
 #
 # Owns: choosing free TCP ports, waiting for a condition with a deadline,
 # starting child processes that die with the test and ending exactly those,
@@ -24,19 +24,19 @@ our @EXPORT_OK =
   qw(free_port wait_until spawn end_process alive hold_still log_tail
   port_listens read_file write_file);
 
-# How long anything in the library may take before it counts as broken.
+# The default timeout of every wait in the library.
 our $TIMEOUT = $ENV{PG_TEST_TIMEOUT_DEFAULT} || 60;
 
-# Ports below the range the kernel hands out for outgoing connections, so that
-# a server can be stopped and started again on its port.
+# Ports below the range that the kernel assigns to outgoing connections: a server
+# can be stopped and started again on its port.
 use constant PORT_MIN => 10200;
 use constant PORT_MAX => 32767;
 
 # Reservations of this process; an abstract socket vanishes with its owner.
 my %reserved;
 
-# A TCP port on 127.0.0.1 that is free and that no other user of this module
-# on the machine will be given while this process lives.
+# Returns a free TCP port of 127.0.0.1, and reserves it against other users of this
+# module on the machine while this process lives.
 sub free_port
 {
 	for (1 .. 1000)
@@ -106,7 +106,7 @@ sub spawn
 	POSIX::_exit(127);
 }
 
-# True while a child started by spawn() has not ended; reaps it when it has.
+# Returns whether a child started by spawn() still runs; reaps it if it has ended.
 sub alive
 {
 	my ($pid) = @_;
@@ -115,8 +115,8 @@ sub alive
 	return waitpid($pid, WNOHANG) == 0;
 }
 
-# Ends a child started by spawn(): the signal first, SIGKILL when that has not
-# ended it within the time given. Returns when it is gone.
+# Ends a child started by spawn(): sends the signal, and SIGKILL if the child has not
+# ended after the timeout. Returns when the child has ended.
 sub end_process
 {
 	my ($pid, $signal, $timeout) = @_;
@@ -134,8 +134,8 @@ sub end_process
 	return;
 }
 
-# Stops processes with SIGSTOP, and returns when every thread of theirs has
-# stopped: the signal alone leaves them a moment.
+# Stops processes with SIGSTOP. Returns when all their threads have stopped, which
+# takes a moment after the signal.
 sub hold_still
 {
 	my @pids = @_;
@@ -153,8 +153,8 @@ sub hold_still
 	return;
 }
 
-# Is somebody listening on this TCP port of 127.0.0.1? Looks without
-# connecting, so that a server behind a proxy does not see the question.
+# Returns whether a process listens on this TCP port of 127.0.0.1. Does not connect:
+# a server behind a proxy would see the connection.
 sub port_listens
 {
 	my ($port) = @_;
@@ -188,7 +188,7 @@ sub write_file
 	return;
 }
 
-# The last lines of a file, for messages.
+# Returns the last lines of a file, for messages.
 sub log_tail
 {
 	my ($path, $lines) = @_;

@@ -1,15 +1,15 @@
-# ZkLock::ZkClient - a ZooKeeper session of the test's own.
+# ZkLock::ZkClient - a ZooKeeper session that belongs to the test.
 #
-# Owns: one Python process (zk_client.py, on the kazoo library) and the pipe to
-# it. For looking at the tree and for playing other people's nodes. Every
-# method dies with the name of kazoo's exception, unless said otherwise.
+# Owns: one Python process (zk_client.py, which uses kazoo) and the pipe to it. For
+# inspecting the tree and creating the nodes of other programs. Every method dies with
+# the name of kazoo's exception, unless documented differently.
 #
 #   my $zkc = ZkLock::ZkClient->new($zk->connect_string, timeout => 10);
 #   $zkc->children('/zklock/locks/x');      # sorted names; () when absent
 #   $zkc->tree('/zklock');                  # sorted paths below
 #   $zkc->get($path);         # hash: data, czxid, ephemeralOwner ('0x0': none),
 #                             # isEphemeral, numChildren, ...; a server does not
-                            # show that a node is a container
+                            # show whether a node is a container
 #   $zkc->exists($path);      # the same without data, or undef
 #   $zkc->create($path, data => 'x', ephemeral => 1, sequence => 1,
 #       container => 1, makepath => 1,
@@ -22,8 +22,8 @@
 #   $zkc->session_id; $zkc->state;          # 0x..., CONNECTED
 #   $zkc->end_session('0x...');   # of another client
 #   $zkc->close;              # closes the session
-#   $zkc->drop;               # dies; its session expires after its timeout
-#   $zkc->pause; $zkc->resume;  # silent; the session expires meanwhile
+#   $zkc->drop;               # kills the process; the session expires after its timeout
+#   $zkc->pause; $zkc->resume;  # the process is stopped; the session can expire
 #
 # Data are byte strings.
 
@@ -52,7 +52,7 @@ sub new
 	return $self;
 }
 
-# Sends one request and returns the answer's value.
+# Sends one request and returns its result.
 sub call
 {
 	my ($self, $op, %args) = @_;
@@ -62,8 +62,8 @@ sub call
 	return $self->answer($op);
 }
 
-# The answer to the last request; answers to earlier ones that were given up
-# are passed over.
+# Returns the result of the last request. Skips the answers to earlier requests whose
+# wait timed out.
 sub answer
 {
 	my ($self, $op) = @_;
@@ -81,7 +81,7 @@ sub tree { return @{ $_[0]->call('tree', path => $_[1] // '/') } }
 sub get { return $_[0]->call('get', path => $_[1]) }
 sub exists { return $_[0]->call('exists', path => $_[1]) }
 
-# Returns the path of the node made, with its sequence number.
+# Returns the path of the new node, with its sequence number.
 sub create
 {
 	my ($self, $path, %opt) = @_;
@@ -93,7 +93,7 @@ sub create
 	return $self->call('create', path => $path, %opt);
 }
 
-# Children with long names: a list of them is large.
+# Creates children with long names: their children list is large.
 sub create_children { return $_[0]->call('create_children', path => $_[1], count => $_[2], length => $_[3]) }
 sub delete_children { return $_[0]->call('delete_children', path => $_[1]) }
 

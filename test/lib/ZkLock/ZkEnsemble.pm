@@ -1,19 +1,19 @@
 # ZkLock::ZkEnsemble - a private ZooKeeper ensemble.
 #
-# Owns: the quorum part of the configuration and the question who leads. The
-# members are ZkLock::ZkServer objects, which own their processes.
+# Owns: the quorum part of the configuration, and finding the leader. The members are
+# ZkLock::ZkServer objects, which own their processes.
 #
 #   my $ensemble = ZkLock::ZkEnsemble->start(size => 3, tick_time => 500);
 #   $ensemble->connect_string;      # of all members
 #   $ensemble->leader->kill9;
 #   $ensemble->wait_ready(2);       # a quorum of two serves again
 #
-# With isolable => 1 one member, always a follower, can be cut off from the
-# others, packets vanish, while its clients still reach it:
+# With isolable => 1 one member, always a follower, can be isolated: packets from and
+# to the other members are dropped, while its clients still reach it:
 #
 #   my $follower = $ensemble->isolable;
-#   my $isolate = $ensemble->isolation;    # looks for the connections
-#   $isolate->();                          # breaks them, within a moment
+#   my $isolate = $ensemble->isolation;    # finds the connections
+#   $isolate->();                          # interrupts them immediately
 #   $ensemble->heal;
 
 package ZkLock::ZkEnsemble;
@@ -26,9 +26,9 @@ use ZkLock::Proxy;
 use ZkLock::Util qw(free_port hold_still wait_until);
 use ZkLock::ZkServer;
 
-# Options are those of ZkLock::ZkServer->start, size, isolable, and way: a function
-# that is given a member's id, another's, and the port where the other leads; it
-# returns the port by which the one shall reach the other as its leader.
+# Options: those of ZkLock::ZkServer->start, size, isolable, and leader_port: a function
+# of a member's id, another member's id, and the quorum port of the other; it returns
+# the port on which the member connects to the other as its leader.
 sub start
 {
 	my ($class, %opt) = @_;
@@ -39,7 +39,7 @@ sub start
 	my %peers = map { $_ => [ free_port(), free_port() ] } 1 .. $size;
 	my %remote = $isolable ? $self->remote_ports(%peers) : %peers;
 
-	# The first one reaches the others as the others reach it: by proxy.
+	# The first member and the others connect to each other through proxies.
 	for my $id (1 .. $size)
 	{
 		my %seen = map {
@@ -54,7 +54,7 @@ sub start
 	return $self->start_followed($isolable ? $self->isolable : ());
 }
 
-# Starts the members; those given when the others have a leader already.
+# Starts the members, @followers after the others have elected a leader.
 sub start_followed
 {
 	my ($self, @followers) = @_;
@@ -66,7 +66,7 @@ sub start_followed
 	return $self->wait_ready;
 }
 
-# A proxy for each port of each member.
+# Starts a proxy for each port of each member.
 sub remote_ports
 {
 	my ($self, %peers) = @_;
@@ -83,7 +83,8 @@ sub remote_ports
 
 sub isolable { return $_[0]{members}[0] }
 
-# A function that isolates; to be called while nobody connects or leaves.
+# Returns a function that isolates the member. No connection between members may begin
+# or end between the two calls.
 sub isolation
 {
 	my ($self) = @_;
@@ -93,7 +94,7 @@ sub isolation
 
 sub heal { $_->thaw for @{ $_[0]{proxies} }; return }
 
-# Returns when $count members (all of them by default) serve and one leads.
+# Waits until $count members (by default all) are ready and one of them leads.
 sub wait_ready
 {
 	my ($self, $count) = @_;
@@ -110,7 +111,7 @@ sub wait_ready
 	return $self;
 }
 
-# Port of each member that serves => leader or follower.
+# Returns port => leader or follower for each member that is ready.
 sub modes
 {
 	my ($self) = @_;
@@ -123,10 +124,10 @@ sub modes
 	return \%modes;
 }
 
-# All members, in the order of their ids.
+# Returns all members, ordered by id.
 sub members { return @{ $_[0]{members} } }
 
-# The members whose process runs, paused ones included.
+# Returns the members whose process runs, including paused members.
 sub running { return grep { $_->is_running } $_[0]->members }
 
 sub leader
@@ -156,7 +157,7 @@ sub kill9 { $_->kill9 for $_[0]->members; return }
 sub pause { $_->pause for $_[0]->running; return }
 sub resume { $_->resume for $_[0]->running; return }
 
-# Starts the members that do not run and waits for the whole ensemble.
+# Starts the members that do not run, and waits for the whole ensemble.
 sub restart
 {
 	my ($self) = @_;

@@ -13,9 +13,9 @@
 #
 # Options of start(): tick_time (ms), config (hash of further configuration
 # lines), java (list of further java options), container_check_ms, dir (a
-# directory to use instead of a temporary one), tls (a ZkLock::Tls: another port
-# serves TLS), secure_port (for TLS that config sets up). Members of an ensemble are made
-# by ZkLock::ZkEnsemble, which passes myid and peers.
+# directory to use instead of a temporary one), tls (a ZkLock::Tls: a second port
+# serves TLS), secure_port (for TLS that config sets up). ZkLock::ZkEnsemble creates the
+# members of an ensemble, and passes myid and peers.
 
 package ZkLock::ZkServer;
 
@@ -87,15 +87,15 @@ sub write_config
 	return;
 }
 
-# A small heap, and a quick start rather than quick code. The client's data
-# need not survive a power cut, so nothing waits for the disk.
+# The heap is small, and a quick start matters more than quick code. Test data
+# need not survive a power failure, so no write waits for the disk.
 sub command
 {
 	my ($self) = @_;
 	my $jars = '/usr/share/java';
 	my $class_path = $ENV{ZOOKEEPER_CLASSPATH}
 	  // "$jars/zookeeper.jar:$jars/slf4j-simple.jar";
-	# zookeeper.jar names the other parts of Netty itself.
+	# The manifest of zookeeper.jar names the other jars of Netty.
 	$class_path .= ":$jars/netty-codec.jar" if $self->{secure_port};
 	return [
 		'java', qw(-Xms32m -Xmx128m -Xshare:auto -XX:+UseSerialGC),
@@ -112,7 +112,7 @@ sub command
 	];
 }
 
-# Starts the process and does not wait for it to serve.
+# Starts the process, and does not wait until the server is ready.
 sub launch
 {
 	my ($self) = @_;
@@ -121,7 +121,7 @@ sub launch
 	return;
 }
 
-# Returns when the server serves: alone, or as leader or follower of a quorum.
+# Waits until the server is ready: standalone, or as leader or follower of a quorum.
 sub wait_ready
 {
 	my ($self) = @_;
@@ -136,7 +136,7 @@ sub wait_ready
 	return $self;
 }
 
-# standalone, leader, follower, or undef when it does not serve.
+# Returns standalone, leader or follower, or undef if the server is not ready.
 sub mode
 {
 	my ($self) = @_;
@@ -144,7 +144,7 @@ sub mode
 	return $answer =~ /^Mode: (\w+)/m ? $1 : undef;
 }
 
-# Sends one of ZooKeeper's four-letter commands; undef when there is no answer.
+# Sends a four-letter command of ZooKeeper. Returns undef if there is no answer.
 sub four_letter
 {
 	my ($self, $command, $timeout) = @_;
@@ -175,13 +175,13 @@ sub log_file { return $_[0]{log} }
 sub log_tail_text { return log_tail($_[0]{log}, $_[1]) }
 sub is_running { return alive($_[0]{pid}) }
 
-# Ends the server in good order.
+# Shuts the server down cleanly.
 sub stop { return $_[0]->end('TERM') }
 
-# Ends the server as a crash would.
+# Kills the server, as in a crash.
 sub kill9 { return $_[0]->end('KILL') }
 
-# Stops the server if it runs, and starts it again on its port with its data.
+# Stops the server if it runs, and starts it on the same port with the same data.
 sub restart
 {
 	my ($self) = @_;
@@ -190,9 +190,9 @@ sub restart
 	return $self->wait_ready;
 }
 
-# For shell scripts: runs a server in the directory given, with further options
-# of java, until SIGTERM or SIGINT; writes the connect string to
-# <dir>/connect_string once it serves.
+# For shell scripts: runs a server in a directory, with further options of java,
+# until SIGTERM or SIGINT. Writes the connect string to <dir>/connect_string when
+# the server is ready.
 sub run_until_signal
 {
 	my ($class, $dir, @java) = @_;

@@ -1,7 +1,7 @@
 # ZkLock::Opponent::Lock - one lock of another program.
 #
-# Owns: its name, thread and session in the driver. ZkLock::Opponent makes it,
-# and says what it can do.
+# Owns: the lock's name, thread and session in the driver. ZkLock::Opponent creates the
+# locks and documents their methods.
 
 package ZkLock::Opponent::Lock;
 
@@ -36,7 +36,7 @@ sub new
 	return $self;
 }
 
-# What the nodes of this lock contain, where the program lets one choose.
+# The data of this lock's nodes, in programs that can configure it.
 sub identifier { return $_[0]{session} }
 
 sub send
@@ -54,7 +54,7 @@ sub finished
 	  || defined $self->{driver}->receive($self->{waiting}, 0);
 }
 
-# The first result, or all of them in list context.
+# Returns the first result, or all results in list context.
 sub wait_result
 {
 	my ($self) = @_;
@@ -79,7 +79,7 @@ sub call
 	return $self->wait_result;
 }
 
-# As call() with the lock's name, but undef when it raises an exception.
+# As call() with the lock's name, but returns undef if the order raises an exception.
 sub try
 {
 	my ($self, $verb, @arguments) = @_;
@@ -115,7 +115,7 @@ sub revoke { return $_[0]->call('revoke', $_[0]{session}, $_[1]) }
 sub data { return $_[0]->call('data', $_[0]{session}, $_[1]) }
 sub close { return $_[0]->call('close', $_[0]{session}) }
 
-# These do not wait for what the lock's own thread does.
+# These run in another thread, and do not wait for the lock's own thread.
 sub expire { return $_[0]->aside('expire', $_[0]{session}) }
 sub cancel { return $_[0]->aside('cancel', $_[0]{name}) }
 
