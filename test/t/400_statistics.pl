@@ -1,5 +1,5 @@
-# zk_stat counts what happened: for the whole server when it preloads the
-# extension, else for the backend.
+# zk_stat counts events: for the whole server if it preloads the extension, otherwise for
+# the backend.
 
 use strict;
 use warnings;
@@ -14,8 +14,8 @@ use ZkLock::ZkServer;
 
 my $zk = ZkLock::ZkServer->start(tick_time => 200);
 my $zkc = ZkLock::ZkClient->new($zk->connect_string);
-my $way = ZkLock::Proxy->start(target => $zk);
-my $server = zklock_node('preloaded', proxy => $way, preload => 1, session_timeout => '2s');
+my $proxy = ZkLock::Proxy->start(target => $zk);
+my $server = zklock_node('preloaded', proxy => $proxy, preload => 1, session_timeout => '2s');
 my $plain = zklock_node('plain', zk => $zk);
 $server->safe_psql('postgres', 'CREATE TABLE t (n int)');
 
@@ -47,8 +47,7 @@ sub counted
 	return is_deeply(\%difference, { %none, %expected }, $name);
 }
 
-# Asks for a lock that another server holds, and returns when the backend knows
-# that it has to wait.
+# Requests a lock that another server holds, and returns when the backend waits.
 sub start_waiting
 {
 	my ($s, $lock) = @_;
@@ -60,43 +59,43 @@ sub start_waiting
 }
 
 is($reader->query('SELECT scope, stats_reset <= clock_timestamp() FROM zk_stat'),
-	'server|t', 'preloaded, the counters are the server\'s');
+	'server|t', 'preloaded: the counters are those of the server');
 
 my $a = session($server);
 my $b = session($server);
 my $far = session($plain);
 $a->query_ok("SELECT zk_lock('x')");
-counted('a lock and the session for it', acquisitions => 1, sessions_opened => 1);
+counted('a lock counts an acquisition and an opened session', acquisitions => 1, sessions_opened => 1);
 $a->query_ok("SELECT zk_lock('x'), zk_lock_shared(ARRAY['y', 'z'])");
-counted('what is held already, and each name of an array', acquisitions => 3);
+counted('locks already held and each name of an array count as acquisitions', acquisitions => 3);
 $b->query_ok("SELECT zk_try_lock('x')");
-counted('a try that does not wait is no wait', sessions_opened => 1);
+counted('a non-blocking attempt counts no wait', sessions_opened => 1);
 $b->query_ok("SELECT zk_try_lock('x', '1 ms')");
-counted('a try whose time passes', waits => 1, timeouts => 1);
+counted('a timed attempt counts a wait and a timeout', waits => 1, timeouts => 1);
 $b->query_ok("SET lock_timeout = 1");
 $b->query("SELECT zk_lock('x')");
-counted('lock_timeout on one server', waits => 1, timeouts => 1);
+counted('lock_timeout on one server counts a wait and a timeout', waits => 1, timeouts => 1);
 $b->query_ok("SET lock_timeout = 0");
 
 $far->query_ok("SELECT zk_lock('far')");
 $b->query_ok("SET lock_timeout = 500");
 $b->query("SELECT zk_lock('far')");
-is($b->sqlstate, '55P03', 'a lock that is held elsewhere');
-counted('lock_timeout across servers', waits => 1, timeouts => 1);
+is($b->sqlstate, '55P03', 'lock_timeout ends a wait for another server');
+counted('lock_timeout across servers counts a wait and a timeout', waits => 1, timeouts => 1);
 $b->query_ok("SET lock_timeout = 0");
 start_waiting($b, 'far');
 $b->cancel;
 $b->wait_result;
-counted('a wait that is cancelled', waits => 1, cancels => 1);
+counted('a cancelled wait counts a wait and a cancel', waits => 1, cancels => 1);
 $b->query_ok('RESET ALL');
 my $before = $reader->query('SELECT wait_time FROM zk_stat');
 start_waiting($b, 'far');
 $far->query_ok("SELECT pg_sleep(0.01), zk_unlock('far')");
-like($b->wait_result, qr/^\d+$/, 'a wait that is granted');
+like($b->wait_result, qr/^\d+$/, 'a waiter is granted the lock');
 $b->query_ok('RESET ALL');
-counted('is a wait and a lock', waits => 1, acquisitions => 1);
+counted('a granted wait counts a wait and an acquisition', waits => 1, acquisitions => 1);
 is($reader->query("SELECT wait_time > '$before' FROM zk_stat"),
-	't', 'and takes time');
+	't', 'a granted wait adds to wait_time');
 
 $a->query_ok("SELECT zk_lock('one')");
 $b->query_ok("SELECT zk_lock('two')");
@@ -108,29 +107,29 @@ my ($loser, $winner) = $b->finished ? ($b, $a) : ($a, $b);
 $loser->wait_result;
 $loser->query_ok('SELECT zk_unlock_all()');
 $winner->wait_result;
-counted('a deadlock', acquisitions => 3, waits => 2, deadlocks => 1);
+counted('a deadlock counts once', acquisitions => 3, waits => 2, deadlocks => 1);
 $_->query_ok('SELECT zk_unlock_all()') for $a, $b;
 
-# Loss.
+# Lost locks.
 $a->query_ok("BEGIN; SELECT zk_xact_lock('x'), zk_lock('y'); INSERT INTO t VALUES (1)");
-counted('two locks', acquisitions => 2);
+counted('two locks count two acquisitions', acquisitions => 2);
 $zkc->delete("/zklock/locks/x/$_") for $zkc->children('/zklock/locks/x');
 $a->query_async('SELECT pg_sleep(600)');
 $a->wait_result;
 is($a->sqlstate, '40001', 'a lock is lost');
-counted('a lost lock', locks_lost => 1);
+counted('a lost lock counts once', locks_lost => 1);
 $a->query_ok('ROLLBACK');
-counted('a rollback is no refused commit');
+counted('a rollback does not count as a refused commit');
 $a->query_ok("BEGIN; SET LOCAL zklock.commit_check = always; SET LOCAL statement_timeout = '1s'");
 $a->query_ok("SELECT zk_xact_lock('x'); INSERT INTO t VALUES (1)");
-$way->freeze;
+$proxy->freeze;
 $a->query('COMMIT');
-isnt($a->sqlstate, '00000', 'a commit that cannot be confirmed');
-counted('is a refused one', acquisitions => 1, commits_refused => 1);
+isnt($a->sqlstate, '00000', 'a commit fails when the lock cannot be confirmed');
+counted('an unconfirmed commit counts as refused', acquisitions => 1, commits_refused => 1);
 $a->query('SELECT pg_sleep(600)');
 is($a->sqlstate, '40001', 'a session is lost with its lock');
-counted('a lost session', locks_lost => 1, sessions_lost => 1);
-$way->thaw;
+counted('a lost session counts with its lock', locks_lost => 1, sessions_lost => 1);
+$proxy->thaw;
 
 # Round trips.
 $b->query("SELECT 1");
@@ -146,33 +145,33 @@ wait_until('the answers to be counted', sub {
 });
 pass('a lock and its release are three round trips');
 
-# Reset, and who may.
+# Reset and privileges.
 $reader->query_ok('SELECT zk_stat_reset()');
 %last = %none;
-counted('a reset forgets all');
+counted('a reset sets all counters to 0');
 is($reader->query('SELECT wait_time, round_trips FROM zk_stat'),
-	'00:00:00|0', 'times and round trips as well');
+	'00:00:00|0', 'a reset sets times and round trips to 0');
 $server->safe_psql('postgres', 'CREATE ROLE ordinary LOGIN');
 my $ordinary = session($server, user => 'ordinary');
-is($ordinary->query('SELECT scope FROM zk_stat'), 'server', 'everybody may look');
+is($ordinary->query('SELECT scope FROM zk_stat'), 'server', 'every role may read zk_stat');
 $ordinary->query('SELECT zk_stat_reset()');
-is($ordinary->sqlstate, '42501', 'but not reset');
+is($ordinary->sqlstate, '42501', 'an ordinary role may not reset zk_stat');
 $server->safe_psql('postgres', 'GRANT EXECUTE ON FUNCTION zk_stat_reset() TO ordinary');
 $ordinary->query_ok('SELECT zk_stat_reset()');
 
-# Not preloaded: each backend has its own.
+# Not preloaded: each backend has its own counters.
 my $one = session($plain);
 my $two = session($plain);
 $one->query_ok("SELECT zk_lock('mine')");
 is($one->query('SELECT scope, acquisitions FROM zk_stat'),
-	'backend|1', 'not preloaded, a backend counts for itself');
+	'backend|1', 'not preloaded: each backend has its own counters');
 is($two->query('SELECT scope, acquisitions, sessions_opened FROM zk_stat'),
-	'backend|0|0', 'and looking does not connect');
+	'backend|0|0', 'reading zk_stat opens no ZooKeeper session');
 
-# A server that is restarted counts again; a crash of one backend clears them too.
+# A restart sets the counters to 0.
 $server->restart;
 $reader = session($server);
-is($reader->query('SELECT acquisitions FROM zk_stat'), '0', 'a restart is a reset');
+is($reader->query('SELECT acquisitions FROM zk_stat'), '0', 'a restart resets the counters');
 
 $_->quit for $reader, $far, $one, $two;
 nothing_left($zkc, 'no node is left');

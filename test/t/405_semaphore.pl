@@ -1,6 +1,6 @@
-# Semaphores among two PostgreSQL servers on one ensemble of three, in Curator's
-# layout and in kazoo's: never more permits than the size, first come, first
-# served, one size at a time, one layout at a time.
+# Semaphores of two PostgreSQL servers on one ensemble of three members, in Curator's
+# layout and in kazoo's: never more permits than the capacity, first come, first served,
+# one capacity and one layout at a time.
 
 use strict;
 use warnings;
@@ -22,7 +22,7 @@ $_->safe_psql('postgres',
   for values %server;
 
 my $pools = '/zklock/semaphores';
-my $names;    # zklock.node_names of the sessions made now
+my $names;    # zklock.node_names of new sessions
 
 sub member
 {
@@ -32,11 +32,11 @@ sub member
 	return $s;
 }
 
-# Where the permits of a semaphore are, and where one queues for them.
+# The parents of the permit nodes and of the queue of a semaphore.
 sub leases { return "$pools/$_[0]" . ($names eq 'kazoo' ? '' : '/leases') }
 sub queue { return "$pools/$_[0]" . ($names eq 'kazoo' ? '-__lock__' : '/locks') }
 
-# How many got it; each of the others must have failed so.
+# Returns how many sessions succeeded; the others must have failed with $sqlstate.
 sub winners
 {
 	my ($sqlstate, @sessions) = @_;
@@ -55,18 +55,18 @@ sub test_count
 {
 	my ($a1, $a2, $b1) = (member('a'), member('a'), member('b'));
 
-	like($a1->query("SELECT zk_acquire('n', 2)"), qr/^\d+$/, 'a permit has a token');
-	works($b1, "SELECT zk_try_acquire('n', 2)", 't', 'another server gets the second');
-	works($a2, "SELECT zk_try_acquire('n', 2)", 'f', 'and nobody a third');
-	works($b1, "SELECT zk_try_acquire('n', 2)", 'f', 'nor a holder');
+	like($a1->query("SELECT zk_acquire('n', 2)"), qr/^\d+$/, 'zk_acquire() returns a token');
+	works($b1, "SELECT zk_try_acquire('n', 2)", 't', 'another server acquires the second permit');
+	works($a2, "SELECT zk_try_acquire('n', 2)", 'f', 'there is no third permit');
+	works($b1, "SELECT zk_try_acquire('n', 2)", 'f', 'there is no third permit for a holder either');
 	works($a1, "SELECT zk_release('n')", 't', 'a permit is released');
-	works($b1, "SELECT zk_try_acquire('n', 2, '1 min')", 't', 'and available elsewhere');
-	works($b1, 'SELECT zk_unlock_all()', '', 'all are released at once');
-	works($a2, "SELECT zk_try_acquire('n', 2, '1 min')", 't', "and are there: $_") for 1, 2;
+	works($b1, "SELECT zk_try_acquire('n', 2, '1 min')", 't', 'a released permit is available on another server');
+	works($b1, 'SELECT zk_unlock_all()', '', 'zk_unlock_all() releases permits');
+	works($a2, "SELECT zk_try_acquire('n', 2, '1 min')", 't', "permits are available after zk_unlock_all(): $_") for 1, 2;
 	$a2->query_ok('DISCARD ALL');
-	works($b1, "SELECT zk_try_acquire('n', 2, '1 min')", 't', "after DISCARD ALL, too: $_") for 1, 2;
+	works($b1, "SELECT zk_try_acquire('n', 2, '1 min')", 't', "permits are available after DISCARD ALL: $_") for 1, 2;
 	$b1->quit;
-	works($a1, "SELECT zk_try_acquire('n', 2, '1 min')", 't', "and after the end of a session: $_") for 1, 2;
+	works($a1, "SELECT zk_try_acquire('n', 2, '1 min')", 't', "permits are available after the end of a session: $_") for 1, 2;
 	$_->quit for $a1, $a2;
 	return;
 }
@@ -78,22 +78,22 @@ sub test_transactions
 	for my $end (qw(COMMIT ROLLBACK))
 	{
 		$a->query_ok("BEGIN; SELECT zk_xact_acquire('x', 1)");
-		works($b, "SELECT zk_try_acquire('x', 1)", 'f', "before $end the permit is out");
+		works($b, "SELECT zk_try_acquire('x', 1)", 'f', "before $end the permit is held");
 		wait_zk_empty($zkc, queue('x'));
 		$b->query_async("SELECT zk_acquire('x', 1)");
 		wait_zk_children($zkc, queue('x'), 1);
 		$a->query_ok($end);
-		like($b->wait_result, qr/^\d+$/, "$end releases it");
+		like($b->wait_result, qr/^\d+$/, "$end releases the permit");
 		$b->query_ok("SELECT zk_release('x')");
 	}
 	$a->query_ok("BEGIN; SELECT zk_try_xact_acquire('x', 2 - 1, '1 min'); SAVEPOINT s");
-	fails_with($a, "SELECT zk_xact_acquire('x', 1)", '40P01', 'waiting for oneself is a deadlock');
+	fails_with($a, "SELECT zk_xact_acquire('x', 1)", '40P01', 'a wait for a permit of the same session is a deadlock');
 	$a->query_ok("ROLLBACK TO s; ROLLBACK; BEGIN; SAVEPOINT s; SELECT zk_xact_acquire('x', 1)");
 	wait_zk_empty($zkc, queue('x'));
 	$b->query_async("SELECT zk_acquire('x', 1)");
 	wait_zk_children($zkc, queue('x'), 1);
 	$a->query_ok('ROLLBACK TO s');
-	like($b->wait_result, qr/^\d+$/, 'ROLLBACK TO releases what was taken after the savepoint');
+	like($b->wait_result, qr/^\d+$/, 'ROLLBACK TO releases permits acquired after the savepoint');
 	$_->quit for $a, $b;
 	return;
 }
@@ -105,7 +105,7 @@ sub test_order
 
 	$_->query_ok("SELECT zk_acquire('o', 2)") for @s[ 0, 1 ];
 
-	# Their turn is over a moment after they were told so.
+	# The queue nodes of the holders are deleted a moment after the grant.
 	wait_zk_empty($zkc, queue('o'));
 	for my $i (2 .. 4)
 	{
@@ -117,15 +117,15 @@ sub test_order
 		$s[ $i - 2 ]->query_ok("SELECT zk_release('o')");
 		push @tokens, scalar $s[$i]->wait_result;
 		my @waiting = grep { !$s[$_]->finished } $i + 1 .. 4;
-		is(scalar @waiting, 4 - $i, 'one permit lets in one, in the order of coming');
+		is(scalar @waiting, 4 - $i, 'one released permit is granted to one waiter, in queue order');
 	}
 	ok($tokens[0] < $tokens[1] && $tokens[1] < $tokens[2], "tokens grow: @tokens");
 	$_->quit for @s;
 	return;
 }
 
-# Sessions of both servers name different sizes at once.
-sub test_sizes
+# Sessions of both servers request different capacities at once.
+sub test_capacities
 {
 	my @s = map { member($_) } qw(a b a b);
 
@@ -133,30 +133,30 @@ sub test_sizes
 	{
 		my $name = "sizes$round";
 
-		# Every second time another program has made the pool, without a size.
+		# In every second round another program has created the semaphore, without a capacity.
 		$zkc->create("$pools/$name", makepath => 1, data => '') if $round % 2;
 		$s[$_]->query_async("SELECT zk_acquire('$name', " . (10 + $_ % 2) . ')') for 0 .. 3;
 		my @answers = map { scalar $_->wait_result } @s;
 		my @errors = map { $_->error } @s;
-		my $size = $zkc->get("$pools/$name")->{data};
+		my $capacity = $zkc->get("$pools/$name")->{data};
 		is_deeply(
 			[ map { $_->sqlstate } @s ],
-			$size == 10
+			$capacity == 10
 			? [qw(00000 22023 00000 22023)]
 			: [qw(22023 00000 22023 00000)],
-			"one size wins: $size")
+			"one capacity wins: $capacity")
 		  || diag(join "\n", @answers, @errors);
 		my ($error) = grep { $_ } @errors;
-		like($error, qr/"$name" has $size permits, not (?!$size)1[01]\n.*HINT/s, 'the error for the others names both');
-		fails_with($s[0], "SELECT zk_try_acquire('$name', 3)", '22023', 'and so does a session that comes later');
+		like($error, qr/"$name" has $capacity permits, not (?!$capacity)1[01]\n.*HINT/s, 'the error of the other sessions names both capacities');
+		fails_with($s[0], "SELECT zk_try_acquire('$name', 3)", '22023', 'a later session with another capacity gets the same error');
 		$_->query_ok('SELECT zk_unlock_all()') for @s;
 	}
 	$_->quit for @s;
-	nothing_left($zkc, 'a call with another size left nothing');
+	nothing_left($zkc, 'a call with another capacity leaves no node');
 	return;
 }
 
-# Sessions come and go; the times of their stays are compared afterwards.
+# Many sessions acquire and release permits; the intervals are compared afterwards.
 sub test_crowd
 {
 	my @s = map { member($_) } (qw(a b)) x 4;
@@ -180,7 +180,7 @@ BEGIN
 	END LOOP;
 END $$
 SQL
-	is(winners('none', @s), 8, 'everybody in a crowd gets what it wants');
+	is(winners('none', @s), 8, 'many contenders: all statements succeed');
 	my %change;
 	my $entered = 0;
 	for my $node (values %server)
@@ -200,14 +200,14 @@ SQL
 		$inside += $change{$time};
 		$most = $inside if $inside > $most;
 	}
-	is($entered, 200, 'as often as it asked');
-	ok($most >= 1 && $most <= 3, "never more than three at a time: $most");
+	is($entered, 200, 'many contenders: every request is granted');
+	ok($most >= 1 && $most <= 3, "many contenders: never more than three holders at a time: $most");
 	$_->quit for @s;
-	nothing_left($zkc, 'nothing is left of the crowd');
+	nothing_left($zkc, 'many contenders: no node is left');
 	return;
 }
 
-# A try is refused only if there is no permit available.
+# A non-blocking attempt fails only if no permit is available.
 sub test_tries
 {
 	my @s = map { member($_) } (qw(a b)) x 3;
@@ -215,29 +215,29 @@ sub test_tries
 	for my $round (1 .. 5)
 	{
 		$_->query_async("SELECT zk_try_acquire('tries', 4)") for @s;
-		is(winners('none', @s), 4, 'of six tries at once four get the four permits');
+		is(winners('none', @s), 4, 'four of six simultaneous attempts acquire the four permits');
 		$_->query_ok('SELECT zk_unlock_all()') for @s;
-		nothing_left($zkc, 'and give them back');
+		nothing_left($zkc, 'the four permits are released');
 	}
 	$_->quit for @s;
 	return;
 }
 
-# Size 1 and a name of its own: a lock and a semaphore of one name are apart,
-# and so are names that kazoo would mix up.
+# Capacity 1, and name spaces: a lock and a semaphore of one name are independent, and
+# so are names that collide in kazoo's layout.
 sub test_names
 {
 	my ($a, $b) = (member('a'), member('b'));
 
 	$a->query_ok("SELECT zk_acquire('m', 1)");
-	works($b, "SELECT zk_try_lock('m')", 't', 'a lock of that name is free');
-	works($b, "SELECT zk_try_acquire('m-__lock__', 1)", 't', 'and so is a semaphore called like a queue');
-	works($b, "SELECT zk_try_acquire('m', 1)", 'f', 'a semaphore of size 1 is a mutex');
+	works($b, "SELECT zk_try_lock('m')", 't', 'a lock with the name of the semaphore is free');
+	works($b, "SELECT zk_try_acquire('m-__lock__', 1)", 't', 'a semaphore with the name of a queue is free');
+	works($b, "SELECT zk_try_acquire('m', 1)", 'f', 'a semaphore of capacity 1 is a mutex');
 	$b->query_ok('SELECT zk_unlock_all()');
-	works($a, "SELECT zk_try_acquire('m', 1)", 'f', 'not re-entrant');
-	fails_with($a, "SELECT zk_acquire('m', 1)", '40P01', 'and waiting for oneself is refused at once');
-	fails_with($a, "SELECT zk_try_acquire('m', 1, '1 min')", '40P01', 'with a limit, too');
-	works($a, "SELECT count FROM zk_held_locks WHERE kind = 'semaphore' AND mode = 'permit'", '1', 'without harm');
+	works($a, "SELECT zk_try_acquire('m', 1)", 'f', 'permits are not re-entrant');
+	fails_with($a, "SELECT zk_acquire('m', 1)", '40P01', 'a wait for a permit of the same session fails at once');
+	fails_with($a, "SELECT zk_try_acquire('m', 1, '1 min')", '40P01', 'a timed wait for a permit of the same session fails at once');
+	works($a, "SELECT count FROM zk_held_locks WHERE kind = 'semaphore' AND mode = 'permit'", '1', 'the held permit is unaffected');
 	$_->quit for $a, $b;
 	return;
 }
@@ -249,7 +249,7 @@ for (qw(curator curator_mutex kazoo))
 		test_count();
 		test_transactions();
 		test_order();
-		test_sizes();
+		test_capacities();
 		test_crowd();
 		test_tries();
 		test_names();
@@ -257,39 +257,39 @@ for (qw(curator curator_mutex kazoo))
 	};
 }
 
-# What other programs have to find there.
+# The nodes that other programs rely on.
 $names = 'curator';
 my $a = member('a');
 $a->query_ok("SELECT zk_acquire('seen', 5)");
-is($zkc->get("$pools/seen")->{data}, '5', 'the size is the data of the znode');
+is($zkc->get("$pools/seen")->{data}, '5', 'the capacity is the data of the znode');
 my ($lease) = $zkc->children("$pools/seen/leases");
-like($lease, qr/^_c_[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}-lease-\d{10}$/, "a permit as Curator calls it");
-like($zkc->get("$pools/seen/leases/$lease")->{data}, qr/"client":"zklock".*"pid":${\$a->pid}\b/, 'tells whose it is');
-is_deeply([ $zkc->children("$pools/seen/locks") ], [], 'the mutex is free');
+like($lease, qr/^_c_[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}-lease-\d{10}$/, "a permit node has Curator's name");
+like($zkc->get("$pools/seen/leases/$lease")->{data}, qr/"client":"zklock".*"pid":${\$a->pid}\b/, 'the data of a permit node name its owner');
+is_deeply([ $zkc->children("$pools/seen/locks") ], [], "no node is left in the semaphore's queue");
 
-# A child of another program is a permit.
+# A child node of another program counts as a permit.
 $zkc->create("$pools/seen/leases/stranger", ephemeral => 1);
-works($a, "SELECT zk_try_acquire('seen', 5)", 't', "four of five are out: $_") for 1 .. 3;
-works($a, "SELECT zk_try_acquire('seen', 5)", 'f', 'what another program has counts');
+works($a, "SELECT zk_try_acquire('seen', 5)", 't', "a permit beside that of another program: $_") for 1 .. 3;
+works($a, "SELECT zk_try_acquire('seen', 5)", 'f', 'the permit of another program counts');
 $zkc->delete("$pools/seen/leases/stranger");
-works($a, "SELECT zk_try_acquire('seen', 5)", 't', 'as long as it is there');
+works($a, "SELECT zk_try_acquire('seen', 5)", 't', 'the permit is available once the other program releases it');
 
 # The other layout.
 $names = 'kazoo';
 my $b = member('b');
-fails_with($b, "SELECT zk_acquire('seen', 5)", '0A000', 'other node names are refused', like => qr/"seen"/);
+fails_with($b, "SELECT zk_acquire('seen', 5)", '0A000', 'the other layout is refused', like => qr/"seen"/);
 $b->query_ok("SELECT zk_acquire('other', 5)");
 my ($holder) = $zkc->children("$pools/other");
-like($holder, qr/^[0-9a-f]{32}$/, 'a permit as kazoo calls it');
-is($zkc->get("$pools/other")->{data}, '5', 'the size is where kazoo looks for it');
-fails_with($a, "SELECT zk_try_acquire('other', 5)", '0A000', 'the other way round, too', like => qr/"other"/);
+like($holder, qr/^[0-9a-f]{32}$/, "a permit node has kazoo's name");
+is($zkc->get("$pools/other")->{data}, '5', 'the capacity is where kazoo reads it');
+fails_with($a, "SELECT zk_try_acquire('other', 5)", '0A000', "Curator's layout is refused for a semaphore of kazoo", like => qr/"other"/);
 $_->query_ok('SELECT zk_unlock_all()') for $a, $b;
-nothing_left($zkc, 'nothing is left');
+nothing_left($zkc, 'no node is left');
 
-# Out of use for a while, a semaphore goes, and its size with it.
+# An unused semaphore is removed after a while, with its capacity.
 wait_until('the semaphore to be removed', sub { !$zkc->exists("$pools/seen") });
-works($a, "SELECT zk_acquire('seen', 2) > 0", 't', 'then it may have another size');
-works($b, "SELECT zk_try_acquire('other', 5)", 't', 'a pool as kazoo makes it stays');
+works($a, "SELECT zk_acquire('seen', 2) > 0", 't', 'a removed semaphore can have another capacity');
+works($b, "SELECT zk_try_acquire('other', 5)", 't', "a semaphore in kazoo's layout stays");
 
 $_->quit for $a, $b;
 $zkc->close;

@@ -1,6 +1,6 @@
-# The life of permits: every wait can be ended and leaves nothing, be
-# it in the queue or behind the permits that are out; a permit ends with its
-# session, by a crash after the session timeout; a lost permit is reported as an error.
+# The life of permits: every wait, in the queue or at its head, can be ended and leaves
+# no node; a permit ends with its session, after a crash with the session timeout; a lost
+# permit is reported as an error.
 
 use strict;
 use warnings;
@@ -17,14 +17,14 @@ my $zk = ZkLock::ZkServer->start(
 	tick_time => 200,
 	config => { maxSessionTimeout => 300000 });
 my $zkc = ZkLock::ZkClient->new($zk->connect_string, timeout => 120);
-my $way = ZkLock::Proxy->start(target => $zk);
+my $proxy = ZkLock::Proxy->start(target => $zk);
 
-# Nothing is explained here by a session that times out, but on "short".
+# Sessions time out only on "short".
 my ($here, $there) =
   map { zklock_node($_, zk => $zk, session_timeout => '290s') } qw(here there);
 my $short = zklock_node(
 	'short',
-	proxy => $way,
+	proxy => $proxy,
 	session_timeout => '2s',
 	extra_conf => "restart_after_crash = on\n");
 $here->safe_psql('postgres', 'CREATE TABLE t (v text)');
@@ -44,7 +44,7 @@ sub member
 sub leases { return $names eq 'kazoo' ? $pool : "$pool/leases" }
 sub queue { return $names eq 'kazoo' ? "$pool-__lock__" : "$pool/locks" }
 
-# Nodes of permits and in the queue.
+# Waits for these numbers of permit nodes and queue nodes.
 sub nodes_become
 {
 	my ($permits, $queued) = @_;
@@ -58,7 +58,7 @@ sub nodes_become
 		diag => sub { "last seen: $seen" });
 }
 
-# How many nodes there are while nobody but holder (and waiter) is there.
+# The numbers of nodes with only the holder (and the waiter).
 my @rest;
 
 sub all_is_clean
@@ -66,33 +66,32 @@ sub all_is_clean
 	my ($scenario) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	my $clean = eval { nodes_become(@rest) };
-	ok($clean, "$scenario: nothing is left") || diag($@);
+	ok($clean, "$scenario: no node is left") || diag($@);
 	works($s, "SELECT count(*) FROM zk_held_locks", '0', "$scenario: nothing is held");
-	works($s, "SELECT zk_try_acquire('s', 1)", 'f', "$scenario: a try says what is");
-	works($s, "SELECT zk_try_acquire('free', 1), zk_release('free')", 't|t', "$scenario: the session goes on");
+	works($s, "SELECT zk_try_acquire('s', 1)", 'f', "$scenario: a non-blocking attempt still fails");
+	works($s, "SELECT zk_try_acquire('free', 1), zk_release('free')", 't|t', "$scenario: the session works");
 	return;
 }
 
-# The ways out of a wait, at both places where one waits: with the mutex, or in
-# the queue behind one who has it.
+# The ways to end a wait, at the head of the queue or behind another waiter.
 sub ways_out
 {
 	my ($where) = @_;
 	my %waits = (
 		'session level' => "SELECT zk_acquire('s', 1)",
 		'transaction level' => "SELECT zk_xact_acquire('s', 1)",
-		'with a limit' => "SELECT zk_try_acquire('s', 1, '1 hour')");
+		'timed attempt' => "SELECT zk_try_acquire('s', 1, '1 hour')");
 
 	for my $wait (sort keys %waits)
 	{
 		my $scenario = "$where, $wait";
 		$s->query_ok("SET lock_timeout = '100ms'");
-		fails_with($s, $waits{$wait}, '55P03', "$scenario: lock_timeout", hint => 0);
+		fails_with($s, $waits{$wait}, '55P03', "$scenario: lock_timeout ends the wait", hint => 0);
 		$s->query_ok('RESET lock_timeout');
 		all_is_clean("$scenario, lock_timeout");
 
 		$s->query_ok("SET statement_timeout = '100ms'");
-		fails_with($s, $waits{$wait}, '57014', "$scenario: statement_timeout", hint => 0);
+		fails_with($s, $waits{$wait}, '57014', "$scenario: statement_timeout ends the wait", hint => 0);
 		$s->query_ok('RESET statement_timeout');
 		all_is_clean("$scenario, statement_timeout");
 
@@ -100,17 +99,17 @@ sub ways_out
 		nodes_become($rest[0] + ($names ne 'kazoo' && !$rest[1]), $rest[1] + 1);
 		wait_blocked($s);
 		$s->cancel;
-		failed_with($s, '57014', "$scenario: a cancel", hint => 0);
+		failed_with($s, '57014', "$scenario: a cancel ends the wait", hint => 0);
 		all_is_clean("$scenario, cancel");
 	}
-	works($s, "SELECT zk_try_acquire('s', 1, '100ms')", 'f', "$where: a limit that passes");
-	all_is_clean("$where, limit");
+	works($s, "SELECT zk_try_acquire('s', 1, '100ms')", 'f', "$where: a timed attempt fails");
+	all_is_clean("$where, timed attempt");
 
 	$s->query_async("SELECT zk_acquire('s', 1)");
 	nodes_become($rest[0] + ($names ne 'kazoo' && !$rest[1]), $rest[1] + 1);
 	$s->terminate;
 	$s->wait_result;
-	ok(eval { nodes_become(@rest) }, "$where: terminate leaves nothing") || diag($@);
+	ok(eval { nodes_become(@rest) }, "$where: a terminated backend leaves no node") || diag($@);
 	$s = member($here);
 	return;
 }
@@ -134,10 +133,10 @@ sub test_waits
 	wait_for_log($here, qr/still waiting for a permit of semaphore "s".*Blocked by: .*"application_name":"member"/s, $log);
 	pass('a long wait is logged with its blocker');
 	$holder->query_ok("SELECT zk_release('s')");
-	like($waiter->wait_result, qr/^\d+$/, 'who came first is served first');
-	ok(!$s->finished, 'and nobody else');
+	like($waiter->wait_result, qr/^\d+$/, 'the first waiter is granted the permit');
+	ok(!$s->finished, 'the second waiter still waits');
 	$waiter->quit;
-	like($s->wait_result, qr/^\d+$/, 'then the next');
+	like($s->wait_result, qr/^\d+$/, 'then the second waiter is granted the permit');
 	$_->quit for $holder, $s;
 	nothing_left($zkc, 'nothing is left of the waits');
 	return;
@@ -160,7 +159,7 @@ sub test_snapshot
 	return;
 }
 
-# The end of a holder, and of one who waits with the mutex.
+# The end of a holder, and of the waiter at the head of the queue.
 sub test_ends
 {
 	my %ends = (
@@ -177,13 +176,13 @@ sub test_ends
 			$b->query_async("SELECT zk_acquire('s', 1)");
 			nodes_become($names eq 'kazoo' ? 1 : 2, 1);
 			$ends{$end}->($a);
-			like($b->wait_result, qr/^\d+$/, "$end, $level: who waits proceeds");
+			like($b->wait_result, qr/^\d+$/, "$end, $level: the waiter is granted the permit");
 			$b->quit;
 		}
 	}
-	nothing_left($zkc, 'sessions that end leave nothing');
+	nothing_left($zkc, 'sessions that end leave no node');
 
-	# A crash: after the session timeout.
+	# After a crash the permit ends with the session timeout.
 	my ($a, $b, $c) = (member($short), member($short), member($there));
 	$a->query_ok("SELECT zk_acquire('s', 1)");
 	$b->query_async("SELECT zk_acquire('s', 1)");
@@ -191,14 +190,14 @@ sub test_ends
 	$c->query_async("SELECT zk_acquire('s', 1)");
 	nodes_become($names eq 'kazoo' ? 1 : 2, 2);
 	$a->kill9;
-	like($c->wait_result, qr/^\d+$/, 'a crash of holder and waiter frees what they had');
+	like($c->wait_result, qr/^\d+$/, 'a crash of holder and waiter frees the permit');
 	$_->quit for $a, $b, $c;
 	$short->poll_query_until('postgres', 'SELECT true');
-	nothing_left($zkc, 'and leaves nothing');
+	nothing_left($zkc, 'a crash leaves no node');
 	return;
 }
 
-# Loss, of one permit of two and of all with the session.
+# The loss of one of two permits, and of all permits with the session.
 sub test_loss
 {
 	local $pool = '/zklock/semaphores/l';
@@ -213,17 +212,17 @@ sub test_loss
 		my $path = leases() . "/$child";
 		$zkc->delete($path) if $zkc->get($path)->{czxid} != $first;
 	}
-	failed_with($s, '40001', 'a permit removed by hand is a loss', like => qr/"l"/);
+	failed_with($s, '40001', 'a permit whose node was deleted is reported as lost', like => qr/"l"/);
 	$s->query_ok('ROLLBACK');
-	works($s, "SELECT scope, count, state FROM zk_held_locks", 'session|1|held', 'told once; the other one stays');
-	works($s, "SELECT zk_release('l')", 't', 'and can be released');
+	works($s, "SELECT scope, count, state FROM zk_held_locks", 'session|1|held', 'the loss is reported once; the other permit stays');
+	works($s, "SELECT zk_release('l')", 't', 'the other permit can be released');
 
 	$s->query_ok("BEGIN; INSERT INTO t VALUES ('lost')");
 	$s->query_ok("SELECT zk_xact_acquire('l', 5)");
 	$s->query_ok('SET LOCAL zklock.commit_check = always');
 	$zkc->delete(leases() . "/$_") for $zkc->children(leases());
-	commit_refused($s, 'nothing is committed without it', like => qr/"l"/);
-	works($s, "SELECT count(*) FROM t", '0', 'and nothing is kept');
+	commit_refused($s, 'a commit without the permit is refused', like => qr/"l"/);
+	works($s, "SELECT count(*) FROM t", '0', 'a refused commit writes nothing');
 	$s->quit;
 
 	my $cut = member($short);
@@ -233,18 +232,18 @@ sub test_loss
 	$pool = '/zklock/semaphores/two';
 	$waiter->query_async("SELECT zk_acquire('two', 2)");
 	nodes_become($names eq 'kazoo' ? 2 : 3, 1);
-	$way->cut(refuse => 1);
-	like($waiter->wait_result, qr/^\d+$/, 'a session that is cut off loses its permits');
-	fails_with($cut, 'SELECT 1', '40001', 'which the error reports', like => qr/locks ("more\d"(, |(?! "))){5} and 1 other were lost/);
-	works($cut, 'SELECT count(*) FROM zk_held_locks', '0', 'once');
-	$way->accept;
-	works($cut, "SELECT zk_try_acquire('two', 2, '1 min')", 't', 'then it can take others');
+	$proxy->cut(refuse => 1);
+	like($waiter->wait_result, qr/^\d+$/, 'a disconnected session loses its permits');
+	fails_with($cut, 'SELECT 1', '40001', 'the error reports the lost permits', like => qr/locks ("more\d"(, |(?! "))){5} and 1 other were lost/);
+	works($cut, 'SELECT count(*) FROM zk_held_locks', '0', 'the loss is reported once');
+	$proxy->accept;
+	works($cut, "SELECT zk_try_acquire('two', 2, '1 min')", 't', 'the session can acquire other permits');
 	$_->quit for $cut, $waiter;
-	nothing_left($zkc, 'nothing is left after losses');
+	nothing_left($zkc, 'no node is left after losses');
 	return;
 }
 
-# One who waits sits out an outage; when its session is over, it queues again.
+# A waiter survives an outage; when its session expires, it queues again.
 sub test_outage
 {
 	$holder = member($there);
@@ -253,18 +252,18 @@ sub test_outage
 	$cut->query_async("SELECT zk_acquire('s', 1)");
 	nodes_become($names eq 'kazoo' ? 1 : 2, 1);
 	wait_blocked($cut);
-	$way->cut;
+	$proxy->cut;
 	nodes_become($names eq 'kazoo' ? 1 : 2, 1);
 	ok(!$cut->finished, 'a waiter survives a lost connection');
-	$way->cut(refuse => 1);
+	$proxy->cut(refuse => 1);
 	nodes_become(1, 0);
-	ok(!$cut->finished, 'and the end of its session');
-	$way->accept;
+	ok(!$cut->finished, 'a waiter survives the end of its session');
+	$proxy->accept;
 	nodes_become($names eq 'kazoo' ? 1 : 2, 1);
 	$holder->query_ok("SELECT zk_release('s')");
-	like($cut->wait_result, qr/^\d+$/, 'it queues again and gets its permit');
+	like($cut->wait_result, qr/^\d+$/, 'the waiter queues again and is granted its permit');
 	$_->quit for $holder, $cut;
-	nothing_left($zkc, 'nothing is left after outages');
+	nothing_left($zkc, 'no node is left after outages');
 	return;
 }
 
@@ -284,6 +283,6 @@ for (qw(curator kazoo))
 unlike(slurp_file($_->logfile), qr/PANIC/, 'no panic') for $here, $there, $short;
 $zkc->close;
 $_->stop for $here, $there, $short;
-$way->stop;
+$proxy->stop;
 $zk->stop;
 done_testing();

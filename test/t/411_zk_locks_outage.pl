@@ -1,6 +1,6 @@
-# zk_locks fails when the ensemble cannot be read, because an empty result would
-# say that nobody holds anything: with 08001 or 08006, within connect_timeout, and it
-# can be cancelled meanwhile. What does not ask the ensemble goes on working.
+# zk_locks fails when the ensemble cannot be read: an empty result would mean that there
+# are no holders. It fails with 08001 or 08006, within connect_timeout, and can be
+# cancelled meanwhile. Views that do not read the ensemble continue to work.
 
 use strict;
 use warnings;
@@ -21,19 +21,19 @@ my $node = zklock_node('a', zk => $proxy, session_timeout => '10s');
 my $other = zklock_node('b', zk => $zk, session_timeout => '20s');
 my $holder = session($other, application_name => 'holder');
 $holder->query_ok("SELECT zk_lock('l' || i) FROM generate_series(1, 5) AS i");
-my $look = 'SELECT count(*) FROM zk_locks';
+my $count_locks = 'SELECT count(*) FROM zk_locks';
 
 # One assertion: an error with this SQLSTATE and reason, and a hint.
 sub unreadable
 {
 	my ($s, $sqlstate, $reason, $name) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	return fails_with($s, $look, $sqlstate, $name,
+	return fails_with($s, $count_locks, $sqlstate, $name,
 		like => qr/could not read the locks of the ensemble: $reason/);
 }
 
-# A session of the view's own, with a short patience.
-sub looker
+# Opens a session with a short connect_timeout.
+sub reader
 {
 	my (%settings) = @_;
 	my $s = session($node);
@@ -42,80 +42,80 @@ sub looker
 	return $s;
 }
 
-# Never there.
+# An ensemble that never answers.
 {
-	my $s = looker(connect_string => '127.0.0.1:' . free_port());
-	unreadable($s, '08001', 'no connection', 'a port where nothing listens is an error');
-	works($s, 'SELECT state FROM zk_session()', 'closed', 'and the next read connects again');
+	my $s = reader(connect_string => '127.0.0.1:' . free_port());
+	unreadable($s, '08001', 'no connection', 'a port without a listener is an error');
+	works($s, 'SELECT state FROM zk_session()', 'closed', 'the failed session is closed');
 	works($s, 'SELECT (SELECT count(*) FROM zk_held_locks) + (SELECT count(*) FROM zk_stat)', '1',
 		'zk_held_locks and zk_stat need no ensemble');
-	fails_with($s, "SELECT * FROM zk_blocking(1)", '08001', 'zk_blocking reads the same queues');
+	fails_with($s, "SELECT * FROM zk_blocking(1)", '08001', 'zk_blocking() reads the ensemble as well');
 	$s->query_ok('BEGIN');
-	unreadable($s, '08001', 'no connection', 'in a transaction as well');
-	fails_with($s, 'SELECT 1', '25P02', 'which has failed', hint => 0);
+	unreadable($s, '08001', 'no connection', 'the view fails the same way in a transaction');
+	fails_with($s, 'SELECT 1', '25P02', 'the error fails the transaction', hint => 0);
 	$s->query_ok('ROLLBACK');
 	$s->query_ok(q(SET lock_timeout = '1ms'));
-	unreadable($s, '08001', 'no connection', 'lock_timeout has no part in it');
+	unreadable($s, '08001', 'no connection', 'lock_timeout does not apply');
 	$s->query_ok(q(SET zklock.connect_timeout = '1h'));
-	fails_with($s, "SET statement_timeout = '300ms'; $look", '57014',
+	fails_with($s, "SET statement_timeout = '300ms'; $count_locks", '57014',
 		'statement_timeout ends the wait', hint => 0);
 	$s->query_ok('RESET statement_timeout');
-	$s->query_async($look);
+	$s->query_async($count_locks);
 	wait_for_sql($node, 'SELECT wait_event_type FROM pg_stat_activity WHERE pid = ' . $s->pid,
 		'Extension');
 	$s->cancel;
-	failed_with($s, '57014', 'so does a cancel', hint => 0);
+	failed_with($s, '57014', 'a cancel ends the wait', hint => 0);
 	$s->query_ok('SET zklock.connect_string = ' . "'" . $proxy->connect_string . "'");
-	works($s, $look, '5', 'and then it is back');
+	works($s, $count_locks, '5', 'the view works with a reachable ensemble');
 	$s->quit;
 }
 
-# Cancelled.
+# A cancel.
 {
 	my $file = PostgreSQL::Test::Utils::tempdir() . '/auth';
 	append_to_file($file, "digest me:secret\n");
 	chmod 0600, $file;
-	my $s = looker(auth_file => $file);
-	works($s, $look, '5', 'with credentials');
+	my $s = reader(auth_file => $file);
+	works($s, $count_locks, '5', 'the view works with credentials');
 	$proxy->arm(fault => 'hold_answer', op => 'sync');
-	$s->query_async($look);
+	$s->query_async($count_locks);
 	wait_until('the sync', sub { $proxy->hits });
 	$s->cancel;
-	failed_with($s, '57014', 'a cancel while the ensemble is silent', hint => 0);
+	failed_with($s, '57014', 'a cancel works while the ensemble does not answer', hint => 0);
 	$proxy->disarm->release;
-	works($s, $look, '5', 'leaves the session as it was');
+	works($s, $count_locks, '5', 'the session works after the cancel');
 	$s->quit;
 }
 
-# Lost in the middle, and back.
+# The connection is lost during a read, and restored.
 for my $op (qw(sync getChildren multiRead))
 {
 	for my $fault (qw(lose_request lose_answer))
 	{
-		my $s = looker(connect_timeout => '30s');
-		$s->query_ok($look);
+		my $s = reader(connect_timeout => '30s');
+		$s->query_ok($count_locks);
 		my $before = $proxy->hits;
 		$proxy->arm(fault => $fault, op => $op, $op eq 'multiRead' ? (path => 'l3') : ());
-		my $answer = $s->query($look);
-		ok($answer eq '5' && $s->error eq '' && $proxy->hits == $before + 1, "$fault of $op: all is read all the same")
+		my $answer = $s->query($count_locks);
+		ok($answer eq '5' && $s->error eq '' && $proxy->hits == $before + 1, "$fault of $op: all locks are read")
 		  || diag("answer: $answer\n" . $s->error);
 		$proxy->disarm;
 		$s->quit;
 	}
 }
 
-# Lost, and not back.
+# The connection is lost and not restored.
 {
-	my $s = looker();
-	$s->query_ok($look);
+	my $s = reader();
+	$s->query_ok($count_locks);
 	$proxy->arm(fault => 'lose_request', op => 'multiRead', path => 'l3', down => 1);
-	unreadable($s, '08006', 'lost the connection', 'so is a connection that does not come back');
-	unreadable($s, '08006', 'lost the connection', 'also when it was lost before');
+	unreadable($s, '08006', 'lost the connection', 'a connection that is not restored is an error');
+	unreadable($s, '08006', 'lost the connection', 'a connection that was lost before is an error');
 	$proxy->disarm->up;
 	$s->query_ok("SET zklock.connect_timeout = '30s'");
-	works($s, $look, '5', 'and it comes back');
+	works($s, $count_locks, '5', 'the view works when the connection is restored');
 
-	# With a lock: the session is kept until it is lost, and the loss told once.
+	# With a lock held: the session is kept.
 	$s->query_ok("SELECT zk_lock('own')");
 	$s->query_ok("SET zklock.connect_timeout = '300ms'");
 	$proxy->arm(fault => 'lose_request', op => 'multiRead', path => 'l3', down => 1);
@@ -123,48 +123,48 @@ for my $op (qw(sync getChildren multiRead))
 	works($s, 'SELECT state FROM zk_held_locks', 'suspect', 'the lock is suspect');
 	$proxy->disarm->up;
 	wait_state($s, 'connected');
-	works($s, 'SELECT state FROM zk_held_locks', 'held', 'and held again');
+	works($s, 'SELECT state FROM zk_held_locks', 'held', 'the lock is held again');
 	$s->quit;
 }
 
-# The session expires in the middle.
+# The session expires during a read.
 {
-	my $s = looker(connect_timeout => '30s');
-	$s->query_ok($look);
+	my $s = reader(connect_timeout => '30s');
+	$s->query_ok($count_locks);
 	my $id = zk_session_id($s);
 	$proxy->arm(fault => 'expire', op => 'multiRead', path => 'l3');
-	works($s, $look, '5', 'a session that expires is replaced by another');
-	isnt(zk_session_id($s), $id, 'which it is');
+	works($s, $count_locks, '5', 'a session that expires is replaced by another');
+	isnt(zk_session_id($s), $id, 'the session is a new one');
 	$proxy->disarm;
 	$s->quit;
 }
 
-# With a lock held: that is lost, and told as a loss.
+# With a lock held: the loss is reported.
 {
-	my $s = looker(connect_timeout => '30s');
+	my $s = reader(connect_timeout => '30s');
 	$s->query_ok("SELECT zk_lock('lost')");
 	$proxy->arm(fault => 'expire', op => 'multiRead', path => 'l3');
-	fails_with($s, $look, '40001', 'a lock that is lost meanwhile is reported', like => qr/"lost"/);
+	fails_with($s, $count_locks, '40001', 'a lock that is lost during the read is reported', like => qr/"lost"/);
 	$proxy->disarm;
-	works($s, $look, '5', 'once, and then all is read again');
+	works($s, $count_locks, '5', 'the loss is reported once, and the next read works');
 	$s->quit;
 }
 
-# Terminated.
+# Termination.
 {
-	my $s = looker();
+	my $s = reader();
 	$s->query_ok("SELECT zk_lock('end')");
 	$proxy->arm(fault => 'hold_answer', op => 'multiRead', path => 'l3');
-	$s->query_async($look);
-	wait_until('the question', sub { grep { $_->{fault} } $proxy->record });
+	$s->query_async($count_locks);
+	wait_until('the request', sub { grep { $_->{fault} } $proxy->record });
 	$s->terminate;
 	$s->wait_result;
-	is($s->sqlstate, 'lost', 'a backend can be terminated meanwhile');
+	is($s->sqlstate, 'lost', 'a backend can be terminated during the read');
 	$proxy->disarm->release;
 	wait_zk_empty($zkc, '/zklock/locks/end');
-	pass('and leaves nothing');
+	pass('a terminated backend leaves no node');
 }
 
 $holder->query_ok('SELECT zk_unlock_all()');
-nothing_left($zkc, 'nothing is left');
+nothing_left($zkc, 'no node is left');
 done_testing();

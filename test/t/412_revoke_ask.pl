@@ -1,5 +1,5 @@
-# zk_revoke() asks every holder of a lock to release, on any server and in other
-# programs, by Curator's message in the data of its node; and nobody else.
+# zk_revoke() requests the release of a lock from all of its holders, on any server and in
+# other programs, by Curator's message in the data of their nodes, and from no other client.
 
 use strict;
 use warnings;
@@ -19,32 +19,32 @@ my $node_1 = zklock_node('a', zk => $zk, session_timeout => '20s');
 my $node_2 = zklock_node('b', zk => $zk, session_timeout => '20s');
 my $first = session($node_1);
 my $second = session($node_2);
-my $asker = session($node_1);
+my $revoker = session($node_1);
 
-# How often has each node of a lock been told, in the order of the queue?  The
-# version grows with every change of the data, also by a holder that puts them back.
-sub told
+# Returns for each node of a lock, in queue order, whether it has received a request. The
+# version grows with every change of the data, also when the holder restores them.
+sub requests
 {
 	my ($lock) = @_;
 	return join ' ', map { $zkc->get($_)->{version} > 0 ? 1 : 0 } queue_of($zkc, $lock);
 }
 
-works($asker, "SELECT zk_revoke('none')", '0', 'of a lock that never was nobody is asked');
-is_deeply([ $zkc->children('/') ], ['zookeeper'], 'and no znode is made');
+works($revoker, "SELECT zk_revoke('none')", '0', 'a lock without a znode has no holder to request from');
+is_deeply([ $zkc->children('/') ], ['zookeeper'], 'the request creates no znode');
 
 # Sessions of both servers.
 {
 	$first->query_ok("SELECT zk_lock_shared('shared')");
 	$second->query_ok("SELECT zk_lock_shared('shared')");
 	my $waiter = foreign_node($zkc, '/zklock/locks/shared', 'WRIT');
-	works($asker, "SELECT zk_revoke('shared')", '2', 'all sharers are asked');
-	is(told('shared'), '1 1 0', 'and not who waits');
-	works($asker, "SELECT zk_revoke('share')", '0', 'nobody else is');
+	works($revoker, "SELECT zk_revoke('shared')", '2', 'all sharers get the request');
+	is(requests('shared'), '1 1 0', 'a waiter does not get the request');
+	works($revoker, "SELECT zk_revoke('share')", '0', 'a lock with a similar name gets no request');
 	$zkc->delete($waiter);
-	works($first, 'SELECT state FROM zk_held_locks', 'held', 'who is asked holds on');
+	works($first, 'SELECT state FROM zk_held_locks', 'held', 'a holder keeps its lock after the request');
 	$_->query_ok('SELECT zk_unlock_all()') for $first, $second;
 	wait_zk_empty($zkc, '/zklock/locks/shared');
-	works($asker, "SELECT zk_revoke('shared')", '0', 'when all have released nobody is asked');
+	works($revoker, "SELECT zk_revoke('shared')", '0', 'no request is sent after all have released');
 
 	# PostgreSQL lets only superusers cancel or end sessions of superusers.
 	$node_1->safe_psql('postgres', 'CREATE ROLE signaller LOGIN IN ROLE pg_signal_backend; CREATE ROLE plain LOGIN');
@@ -54,29 +54,29 @@ is_deeply([ $zkc->children('/') ], ['zookeeper'], 'and no znode is made');
 	$second->query_ok("SET zklock.on_revoke = 'terminate'");
 	$second->query_ok("SELECT zk_lock_shared('super')");
 	$plain->query_ok("SELECT zk_lock_shared('super')");
-	fails_with($signaller, "SELECT zk_revoke('super')", '42501', "pg_signal_backend cannot ask a superuser's session",
+	fails_with($signaller, "SELECT zk_revoke('super')", '42501', "pg_signal_backend does not allow requests to a superuser's session",
 		like => qr/DETAIL:  Number of other holders that received the request: 1\./);
-	works($plain, "SELECT state FROM zk_held_locks", 'held', 'an ordinary session is asked');
+	works($plain, "SELECT state FROM zk_held_locks", 'held', 'an ordinary session gets the request and keeps its lock');
 	wait_until('the request', sub { $plain->query("SELECT zk_revoked('super')") eq 't' });
-	works($second, "SELECT zk_revoked('super'), state FROM zk_held_locks", 'f|held', "the superuser's is not, on another server either");
+	works($second, "SELECT zk_revoked('super'), state FROM zk_held_locks", 'f|held', "the superuser's session on another server gets no request");
 	$second->query_ok('SELECT zk_unlock_all()');
-	works($signaller, "SELECT zk_revoke('super')", '1', 'without it the same role may ask');
+	works($signaller, "SELECT zk_revoke('super')", '1', "the role may request after the superuser's release");
 	$second->query_ok("RESET zklock.on_revoke");
 	$_->quit for $signaller, $plain;
 
 	$first->query_ok("SELECT zk_lock_shared('up')");
 	$first->query_ok("SELECT zk_lock('up')");
-	works($asker, "SELECT zk_revoke('up')", '1', 'who has upgraded is one holder');
-	works($first, "SELECT zk_revoke('up')", '1', 'one may ask oneself');
+	works($revoker, "SELECT zk_revoke('up')", '1', 'an upgraded holder counts once');
+	works($first, "SELECT zk_revoke('up')", '1', 'a session may request its own release');
 	$first->query_ok('SELECT zk_unlock_all()');
 	$second->query_ok(q(SELECT zk_lock('a b/ü')));
-	works($asker, q(SELECT zk_revoke('a b/ü')), '1', 'any name');
+	works($revoker, q(SELECT zk_revoke('a b/ü')), '1', 'the request works for any name');
 	$second->query_ok("SELECT zk_unlock_all(), zk_lock(7), zk_lock(7, 8)");
-	works($asker, "SELECT zk_revoke('7'), zk_revoke(7), zk_revoke(7, 8), zk_revoke(8, 7)", '0|1|1|0', 'integer keys');
+	works($revoker, "SELECT zk_revoke('7'), zk_revoke(7), zk_revoke(7, 8), zk_revoke(8, 7)", '0|1|1|0', 'the request works for integer keys');
 	wait_until('the requests', sub { $second->query('SELECT zk_revoked(7) AND zk_revoked(7, 8)') eq 't' });
-	works($second, "SELECT zk_revoked('7'), zk_revoked(8, 7)", 'f|f', 'the holder sees them by these keys alone');
+	works($second, "SELECT zk_revoked('7'), zk_revoked(8, 7)", 'f|f', 'zk_revoked() reports the requests for these keys only');
 	$second->query_ok('SELECT zk_unlock_all()');
-	nothing_left($zkc, 'what was asked for is released');
+	nothing_left($zkc, 'no node is left');
 }
 
 # Other programs: the message is exact, and a watch fires.
@@ -85,29 +85,29 @@ is_deeply([ $zkc->children('/') ], ['zookeeper'], 'and no znode is made');
 	my $curator = "/zklock/locks/other/_c_$guid-lock-0000000000";
 	my $waiter = "/zklock/locks/other/_c_1$guid-lock-0000000001";
 	$zkc->create($_, ephemeral => 1, makepath => 1, data => 'mine') for $curator, $waiter;
-	works($asker, "SELECT zk_revoke('other')", '1', "Curator's holder is asked");
-	is($zkc->get($curator)->{data}, '__REVOKE__', 'in its own words');
-	is($zkc->get($waiter)->{data}, 'mine', 'its waiter is not');
-	is($asker->query("SELECT string_agg(concat_ws(' ', granted, client, application_name), ', ' ORDER BY znode) FROM zk_locks"),
-		't curator, f other mine', 'the message is nobody that zk_locks shows');
+	works($revoker, "SELECT zk_revoke('other')", '1', "Curator's holder gets the request");
+	is($zkc->get($curator)->{data}, '__REVOKE__', "the request is Curator's message");
+	is($zkc->get($waiter)->{data}, 'mine', "Curator's waiter gets no request");
+	is($revoker->query("SELECT string_agg(concat_ws(' ', granted, client, application_name), ', ' ORDER BY znode) FROM zk_locks"),
+		't curator, f other mine', 'zk_locks does not show the message as a client name');
 	$zkc->delete('/zklock/locks/other', recursive => 1);
 }
 
-# Arguments, and who may.
-fails_with($asker, 'SELECT zk_revoke(NULL)', '22004', 'NULL is no name');
-fails_with($asker, q(SELECT zk_revoke('')), '22023', 'nor is nothing');
-fails_with($asker, 'SELECT zk_revoke(1, NULL)', '22004', 'nor NULL a key');
+# Arguments and privileges.
+fails_with($revoker, 'SELECT zk_revoke(NULL)', '22004', 'NULL is not a name');
+fails_with($revoker, q(SELECT zk_revoke('')), '22023', 'the empty string is not a name');
+fails_with($revoker, 'SELECT zk_revoke(1, NULL)', '22004', 'NULL is not a key');
 $node_1->safe_psql('postgres', 'CREATE ROLE ordinary LOGIN');
 {
 	my $s = session($node_1, user => 'ordinary');
-	fails_with($s, "SELECT zk_revoke($_)", '42501', "zk_revoke($_) is not for everybody", hint => 0)
+	fails_with($s, "SELECT zk_revoke($_)", '42501', "zk_revoke($_) is not allowed for an ordinary role", hint => 0)
 	  for "'x'", '1', '1, 2';
 	$node_1->safe_psql('postgres', 'GRANT pg_signal_backend TO ordinary');
-	works($s, "SELECT zk_revoke('x'), zk_revoke(1), zk_revoke(1, 2)", '0|0|0', 'except for pg_signal_backend');
+	works($s, "SELECT zk_revoke('x'), zk_revoke(1), zk_revoke(1, 2)", '0|0|0', 'zk_revoke() is allowed for pg_signal_backend');
 	$s->quit;
 }
 
-# What the ensemble does not allow.
+# Missing permissions in the ensemble.
 {
 	my $file = PostgreSQL::Test::Utils::tempdir() . '/auth';
 	PostgreSQL::Test::Utils::append_to_file($file, "digest me:secret\n");
@@ -117,14 +117,14 @@ $node_1->safe_psql('postgres', 'CREATE ROLE ordinary LOGIN');
 	$closed->query_ok("SET zklock.acl = 'creator'");
 	$second->query_ok("SELECT zk_lock_shared('closed')");
 	$closed->query_ok("SELECT zk_lock_shared('closed')");
-	works($asker, "SELECT count(*) FROM zk_locks WHERE name = 'closed' AND pid IS NOT NULL", '2',
-		'a holder with zklock.acl = creator is seen by all');
-	fails_with($asker, "SELECT zk_revoke('closed')", '42501', 'but can be asked only by its like',
+	works($revoker, "SELECT count(*) FROM zk_locks WHERE name = 'closed' AND pid IS NOT NULL", '2',
+		'a holder with zklock.acl = creator is visible to all');
+	fails_with($revoker, "SELECT zk_revoke('closed')", '42501', 'a request to it without its credentials fails',
 		like => qr/^.*DETAIL:  Holders that were asked: 1; .*: 1\.$/m);
-	is(told('closed'), '1 0', 'others are asked all the same');
-	$asker->query_ok("SET zklock.auth_file = '$file'");
-	works($asker, "SELECT zk_revoke('closed')", '2', 'with the credentials it is asked');
-	$asker->query_ok('RESET zklock.auth_file');
+	is(requests('closed'), '1 0', 'the other holders get the request');
+	$revoker->query_ok("SET zklock.auth_file = '$file'");
+	works($revoker, "SELECT zk_revoke('closed')", '2', 'the request succeeds with the credentials');
+	$revoker->query_ok('RESET zklock.auth_file');
 	$closed->quit;
 	$second->query_ok('SELECT zk_unlock_all()');
 	wait_zk_empty($zkc, '/zklock/locks/closed');
@@ -135,37 +135,37 @@ $node_1->safe_psql('postgres', 'CREATE ROLE ordinary LOGIN');
 	my $s = session($node_1);
 	$s->query_ok("SET zklock.connect_timeout = '300ms'");
 	$s->query_ok("SET zklock.connect_string = '127.0.0.1:" . free_port() . q('));
-	fails_with($s, "SELECT zk_revoke('x')", '08001', 'an ensemble that is away is an error',
+	fails_with($s, "SELECT zk_revoke('x')", '08001', 'an unreachable ensemble is an error',
 		like => qr/could not ask the holders of lock "x"/);
 	$s->query_ok("SET zklock.connect_string = '" . $proxy->connect_string . q('));
 	$s->query_ok("SELECT zk_revoke('x')");
 	$second->query_ok("SELECT zk_lock('x')");
 	my ($held) = queue_of($zkc, 'x');
 	$proxy->arm(fault => 'lose_request', op => 'setData', down => 1);
-	fails_with($s, "SELECT zk_revoke('x')", '08006', 'so is a connection that does not come back');
+	fails_with($s, "SELECT zk_revoke('x')", '08006', 'a connection that is not restored is an error');
 	$proxy->disarm->up;
-	is($zkc->get($held)->{version}, 0, 'nobody was asked');
+	is($zkc->get($held)->{version}, 0, 'no holder has received the request');
 	$s->query_ok("SET zklock.connect_timeout = '30s'");
-	works($s, "SELECT zk_revoke('x')", '1', 'and it is back');
+	works($s, "SELECT zk_revoke('x')", '1', 'the request succeeds when the connection is restored');
 
 	$second->query_ok("SELECT zk_unlock('x'), zk_lock('y')");
 	($held) = queue_of($zkc, 'y');
 	$proxy->arm(fault => 'lose_answer', op => 'setData');
-	works($s, "SELECT zk_revoke('y')", '1', 'a lost answer is found out');
-	is($proxy->hits, 2, 'it was lost');
-	ok($zkc->get($held)->{version} > 0, 'the holder was asked');
+	works($s, "SELECT zk_revoke('y')", '1', 'the request succeeds despite a lost answer');
+	is($proxy->hits, 2, 'the answer was lost');
+	ok($zkc->get($held)->{version} > 0, 'the holder has received the request');
 	$proxy->disarm;
 	for my $op (qw(sync getChildren getData setData))
 	{
 		my $before = $proxy->hits;
 		$proxy->arm(fault => 'lose_request', op => $op, path => '/y|^/zklock$');
-		works($s, "SELECT zk_revoke('y')", '1', "so is a lost $op");
-		is($proxy->hits, $before + 1, 'it was lost');
+		works($s, "SELECT zk_revoke('y')", '1', "the request succeeds despite a lost $op");
+		is($proxy->hits, $before + 1, "$op was lost");
 		$proxy->disarm;
 	}
 	$s->quit;
 }
 
-$_->quit for $first, $second, $asker;
-nothing_left($zkc, 'nothing is left');
+$_->quit for $first, $second, $revoker;
+nothing_left($zkc, 'no node is left');
 done_testing();

@@ -1,7 +1,7 @@
-# zk_locks asks for many znodes at a time, a bounded number of them; and shows
-# all of 10,000 while sessions come and go.
+# zk_locks pipelines its reads, up to a limit, and shows all of 10,000 locks while
+# sessions connect and disconnect.
 #
-# Alone: it counts what is in flight, and keeps the ensemble busy.
+# Alone: it counts requests in flight, and keeps the ensemble busy.
 
 use strict;
 use warnings;
@@ -21,58 +21,59 @@ my $node = zklock_node('a', zk => $zk, session_timeout => '20s',
 	extra_conf => "zklock.max_locks = 3000\nlog_statement = none\n"
 	  . "max_locks_per_transaction = 1000\n");
 
-# Names that begin with something, and numbers from ... to ...
+# SQL of an array of names: the prefix with each number.
 sub names
 {
 	my ($prefix, $from, $to) = @_;
 	return "(SELECT array_agg('$prefix' || i) FROM generate_series($from, $to) AS i)";
 }
 
-# Requests in flight, counted where no answer passes.
+# Requests in flight, counted while the proxy holds the answers.
 {
 	my $holder = session($node);
 	$holder->query_ok('SELECT cardinality(zk_lock(' . names('w', 1, 300) . '))');
 	my $s = session($node);
 	$s->query_ok("SET zklock.connect_string = '" . $proxy->connect_string . q('));
-	is($s->query('SELECT count(*) FROM zk_locks'), '300', 'all of 300 are shown');
+	is($s->query('SELECT count(*) FROM zk_locks'), '300', 'all 300 locks are shown');
 
 	$proxy->clear_record;
 	$proxy->arm(fault => 'hold_answer', op => 'multiRead', path => '/w\d');
 	$s->query_async('SELECT count(*) FROM zk_locks');
-	# What the proxy has read and not passed on counts as unanswered.
+	# Answers that the proxy holds count as missing.
 	my $unanswered = sub {
-		my @asked = grep { $_->{op} =~ /^(?:getData|getChildren|multiRead)$/ && $_->{paths}[0] ne '/zklock' }
+		my @reads = grep { $_->{op} =~ /^(?:getData|getChildren|multiRead)$/ && $_->{paths}[0] ne '/zklock' }
 		  $proxy->record;
-		my ($held) = grep { $_->{fault} } @asked;
+		my ($held) = grep { $_->{fault} } @reads;
 		return 0 if !$held || !defined $held->{answered};
-		return scalar grep { !defined $_->{answered} || $_->{answered} >= $held->{answered} } @asked;
+		return scalar grep { !defined $_->{answered} || $_->{answered} >= $held->{answered} } @reads;
 	};
 	ok(wait_until('some requests', sub { $unanswered->() >= 4 }),
 		'four requests are sent before the first is answered');
-	is($unanswered->(), 4, 'and no more');
+	is($unanswered->(), 4, 'no more than four requests are in flight');
 	$proxy->disarm->release;
-	is($s->wait_result, '300', 'then all are shown');
-	my @asked = grep { $_->{op} !~ /^(?:ping|sync)$/ && $_->{paths}[0] ne '/zklock' } $proxy->record;
-	my @paths = map { @{ $_->{paths} } } @asked;
+	is($s->wait_result, '300', 'all locks are shown after the answers');
+	my @reads = grep { $_->{op} !~ /^(?:ping|sync)$/ && $_->{paths}[0] ne '/zklock' } $proxy->record;
+	my @paths = map { @{ $_->{paths} } } @reads;
 	is(scalar(@paths), 2 + 300 + 300, 'each lock is listed once, each node read once');
-	is((sort { $b <=> $a } map { scalar @{ $_->{paths} } } @asked)[0], 100,
-		'a hundred in one request');
-	cmp_ok(scalar(@asked), '<', 30, 'so there are few requests');
+	is((sort { $b <=> $a } map { scalar @{ $_->{paths} } } @reads)[0], 100,
+		'a request reads up to a hundred znodes');
+	cmp_ok(scalar(@reads), '<', 30, 'the number of requests is small');
 
 	# One name: the lock, and the znodes of the semaphore of both layouts.
 	$proxy->clear_record;
-	is($s->query(q(SELECT name, granted FROM zk_locks_of('w7'))), 'w7|t', 'one name has its row');
+	is($s->query(q(SELECT name, granted FROM zk_locks_of('w7'))), 'w7|t', 'zk_locks_of() returns the row of one name');
 	my %read = map { $_ => 1 } grep { !/_c_/ } map { @{ $_->{paths} } }
 	  grep { $_->{op} !~ /^(?:ping|sync)$/ } $proxy->record;
 	is(join(' ', sort keys %read),
 		'/zklock/locks/w7 /zklock/semaphores/w7 /zklock/semaphores/w7-__lock__',
-		'and nothing else is read');
+		'zk_locks_of() reads only the znodes of that name');
 	$s->quit;
 	$holder->quit;
 	wait_until('the locks to go', sub { !lock_nodes($zkc) });
 }
 
-# 10,000, while others lock and unlock, wait and give up, come and go.
+# 10,000 locks, while other sessions lock and unlock, wait and time out, connect and
+# disconnect.
 {
 	my @holders = map { session($node) } 1 .. 5;
 	for my $i (0 .. 4)
@@ -103,20 +104,20 @@ sub names
 			count(*) - count(DISTINCT znode), count(*) FILTER (WHERE client <> 'zklock') FROM zk_locks));
 		$guest->terminate;
 		is($s->wait_result(timeout => 120), '10000|0|0|0',
-			"all of 10,000 are shown, once (round $round)");
-		is($s->error, '', 'without a word');
+			"each of 10,000 locks is shown once (round $round)");
+		is($s->error, '', 'the view reports no warning');
 	}
 	for my $b (@busy)
 	{
-		ok(!$b->finished, 'others were busy all the time') || diag($b->error);
+		ok(!$b->finished, 'the other sessions were busy all the time') || diag($b->error);
 		$b->cancel;
 		$b->wait_result;
-		is($b->sqlstate, '57014', '... until they were cancelled');
+		is($b->sqlstate, '57014', '... until the cancel');
 		$b->quit;
 	}
 	$_->quit for @holders;
 	wait_until('the locks to go', sub { !lock_nodes($zkc) });
-	is($s->query('SELECT count(*) FROM zk_locks'), '0', 'and nothing is shown in the end');
+	is($s->query('SELECT count(*) FROM zk_locks'), '0', 'no lock is shown after all releases');
 }
 
 done_testing();

@@ -1,5 +1,5 @@
-# CALL zk_lock_wait() waits without a snapshot or a transaction that others would
-# have to wait for: neither CREATE INDEX CONCURRENTLY nor vacuum is held back.
+# CALL zk_lock_wait() waits without a snapshot or transaction: it delays neither CREATE
+# INDEX CONCURRENTLY nor vacuum.
 
 use strict;
 use warnings;
@@ -23,22 +23,22 @@ my $waiter = session($here, application_name => 'waiter');
 my $admin = session($here);
 my $held = 'SELECT name, scope FROM zk_held_locks';
 
-works($waiter, "CALL zk_lock_wait('free')", '', 'a free lock is obtained');
-works($waiter, $held, 'free|session', 'at session level');
+works($waiter, "CALL zk_lock_wait('free')", '', 'a free lock is acquired');
+works($waiter, $held, 'free|session', 'the lock is held at session level');
 works($waiter, "CALL zk_lock_wait('free', '0')", '',
-	'and again');
+	'the lock is acquired again');
 works($waiter, "SELECT count, token = zk_lock_token('free') FROM zk_held_locks", '2|t',
-	'counted as others are');
+	'the two acquisitions are counted');
 $waiter->query_ok('SELECT zk_unlock_all()');
 
 # All forms of key.
 $waiter->query_ok("CALL $_") for 'zk_lock_wait(7)', 'zk_lock_wait(7, 8)',
   "zk_lock_wait(8, interval '1s')", "zk_lock_wait(7, 9, '1s')", "zk_lock_wait('7'::text, '1s'::text)";
 works($waiter, 'SELECT string_agg(name, \' \' ORDER BY name COLLATE "C") FROM zk_held_locks', '#7 #7,8 #7,9 #8 7',
-	'integer keys as well');
+	'zk_lock_wait() accepts all forms of key');
 $waiter->query_ok('SELECT zk_unlock_all()');
 
-# What a waiter keeps others from.
+# Returns the waiter's xmin and transaction id.
 sub horizon
 {
 	return $admin->query('SELECT backend_xmin, backend_xid FROM pg_stat_activity WHERE pid = '
@@ -50,13 +50,13 @@ for my $case ([ 'of this server', $holder ], [ 'of another server', $far ])
 	my ($whose, $owner) = @$case;
 	$owner->query_ok("SELECT zk_lock('migration')");
 
-	# The contrast.
+	# For comparison: a wait with a snapshot.
 	$waiter->query_async("SELECT zk_lock('migration')");
 	wait_blocked($waiter);
 	isnt(horizon(), '|', "a holder $whose: SELECT zk_lock() waits with a snapshot");
 	$admin->query_ok("SET lock_timeout = '200ms'");
 	$admin->query('CREATE INDEX CONCURRENTLY blocked ON t (n)');
-	is($admin->sqlstate, '55P03', '... for which CREATE INDEX CONCURRENTLY waits');
+	is($admin->sqlstate, '55P03', '... CREATE INDEX CONCURRENTLY waits for it');
 	$admin->query_ok('RESET lock_timeout');
 	$admin->query_ok('DROP INDEX blocked');
 	$waiter->cancel;
@@ -66,71 +66,71 @@ for my $case ([ 'of this server', $holder ], [ 'of another server', $far ])
 	wait_blocked($waiter);
 	is(horizon(), '|', "a holder $whose: CALL zk_lock_wait() waits without one");
 	works($admin, 'CREATE INDEX CONCURRENTLY i ON t (n)', '',
-		'... so that CREATE INDEX CONCURRENTLY ends');
+		'... CREATE INDEX CONCURRENTLY does not wait for it');
 	$admin->query_ok('DROP INDEX i; UPDATE t SET n = n + 1');
-	my (undef, $said) = $admin->query('VACUUM (VERBOSE) t');
-	like($said, qr/1 removed, 1 remain, 0 are dead/, '... and vacuum removes what is dead');
-	ok(!$waiter->finished, '... while it waits');
+	my (undef, $report) = $admin->query('VACUUM (VERBOSE) t');
+	like($report, qr/1 removed, 1 remain, 0 are dead/, '... vacuum removes dead rows');
+	ok(!$waiter->finished, '... both while it waits');
 	$owner->query_ok("SELECT zk_unlock('migration')");
 	$waiter->wait_result;
-	ok($waiter->ok, 'it gets the lock in the end');
-	works($waiter, $held, 'migration|session', '... for its session');
+	ok($waiter->ok, 'the waiter acquires the lock after the release');
+	works($waiter, $held, 'migration|session', '... at session level');
 	works($owner, "SELECT zk_try_lock('migration')", 'f', '... exclusively');
 	$waiter->query_ok("SELECT zk_unlock('migration')");
 }
 
-# How a wait ends otherwise.
+# Other ends of a wait.
 $far->query_ok("SELECT zk_lock('x')");
 fails_with($waiter, "CALL zk_lock_wait('x', '10 ms')", '55P03',
-	'the time to wait passes', like => qr/"x"/);
-fails_with($waiter, "CALL zk_lock_wait('x', '0')", '55P03', 'there is no time to wait');
+	'the timeout passes', like => qr/"x"/);
+fails_with($waiter, "CALL zk_lock_wait('x', '0')", '55P03', 'a timeout of 0 fails at once');
 $waiter->query_ok("SET lock_timeout = '100ms'");
-fails_with($waiter, "CALL zk_lock_wait('x')", '55P03', 'lock_timeout', hint => 0);
+fails_with($waiter, "CALL zk_lock_wait('x')", '55P03', 'lock_timeout ends the wait', hint => 0);
 $waiter->query_ok('RESET lock_timeout');
 $waiter->query_ok("SET statement_timeout = '100ms'");
-fails_with($waiter, "CALL zk_lock_wait('x')", '57014', 'statement_timeout', hint => 0);
+fails_with($waiter, "CALL zk_lock_wait('x')", '57014', 'statement_timeout ends the wait', hint => 0);
 $waiter->query_ok('RESET statement_timeout');
 $waiter->query_async("CALL zk_lock_wait('x')");
 wait_zk_children($zkc, '/zklock/locks/x', 2);
 $waiter->cancel;
-failed_with($waiter, '57014', 'a cancel', hint => 0);
+failed_with($waiter, '57014', 'a cancel ends the wait', hint => 0);
 wait_zk_children($zkc, '/zklock/locks/x', 1);
-pass('leaves nothing behind');
-fails_with($waiter, "CALL zk_lock_wait(NULL)", '22004', 'no name');
-fails_with($waiter, "CALL zk_lock_wait('')", '22023', 'an empty name');
-fails_with($waiter, "CALL zk_lock_wait('x', '-1 s')", '22023', 'a negative time');
-fails_with($waiter, "CALL zk_lock_wait('x', 'soon')", '22007', 'no interval', hint => 0);
-fails_with($waiter, 'CALL zk_lock_wait(1, NULL::integer)', '22004', 'no key');
+pass('a cancelled wait leaves no node');
+fails_with($waiter, "CALL zk_lock_wait(NULL)", '22004', 'NULL is not a name');
+fails_with($waiter, "CALL zk_lock_wait('')", '22023', 'the empty string is not a name');
+fails_with($waiter, "CALL zk_lock_wait('x', '-1 s')", '22023', 'a negative timeout is an error');
+fails_with($waiter, "CALL zk_lock_wait('x', 'soon')", '22007', 'a timeout that is no interval is an error', hint => 0);
+fails_with($waiter, 'CALL zk_lock_wait(1, NULL::integer)', '22004', 'NULL is not a key');
 $far->query_ok('SELECT zk_lock(7)');
-fails_with($waiter, "CALL zk_lock_wait(7, interval '0')", '55P03', 'a key that is held', like => qr/"#7"/);
-works($waiter, $held, '', 'nothing is held after all that');
+fails_with($waiter, "CALL zk_lock_wait(7, interval '0')", '55P03', 'an attempt for a held integer key fails', like => qr/"#7"/);
+works($waiter, $held, '', 'the failed calls leave no lock');
 
-# Where it must not commit.
+# Contexts in which it must not commit.
 $waiter->query_ok('BEGIN');
-fails_with($waiter, "CALL zk_lock_wait('y')", '25001', 'not in a transaction block',
+fails_with($waiter, "CALL zk_lock_wait('y')", '25001', 'the call fails in a transaction block',
 	like => qr/transaction block/);
 $waiter->query_ok('ROLLBACK');
 fails_with($waiter, "DO \$\$ BEGIN BEGIN CALL zk_lock_wait('y'); EXCEPTION WHEN division_by_zero THEN NULL; END; END \$\$",
-	'25001', 'not in a block with an EXCEPTION clause');
+	'25001', 'the call fails in a block with an EXCEPTION clause');
 $admin->query_ok("CREATE FUNCTION f() RETURNS void LANGUAGE plpgsql AS \$\$ BEGIN CALL zk_lock_wait('y'); END \$\$");
-fails_with($waiter, 'SELECT f()', '25001', 'not in a function');
+fails_with($waiter, 'SELECT f()', '25001', 'the call fails in a function');
 for my $work ('INSERT INTO t VALUES (7)', "PERFORM zk_xact_lock('z')")
 {
 	fails_with($waiter, "DO \$\$ BEGIN $work; CALL zk_lock_wait('y'); END \$\$",
-		'25001', "not after $work", like => qr/^HINT:.*COMMIT/m);
+		'25001', "the call fails after $work", like => qr/^HINT:.*COMMIT/m);
 }
-works($admin, 'SELECT count(*) FROM t WHERE n = 7', '0', 'which it does not commit');
+works($admin, 'SELECT count(*) FROM t WHERE n = 7', '0', 'the failed call does not commit the INSERT');
 $waiter->query_ok("DO \$\$ BEGIN INSERT INTO t VALUES (7); COMMIT; CALL zk_lock_wait('y'); INSERT INTO t VALUES (8); END \$\$");
-works($waiter, $held, 'y|session', 'but in a procedure that has committed');
-works($admin, 'SELECT count(*) FROM t WHERE n IN (7, 8)', '2', 'which goes on with its work');
-works($waiter, 'SELECT zk_unlock_all()', '', 'and it is released');
+works($waiter, $held, 'y|session', 'the call works in a block that has committed');
+works($admin, 'SELECT count(*) FROM t WHERE n IN (7, 8)', '2', 'the block continues after the call');
+works($waiter, 'SELECT zk_unlock_all()', '', 'the lock is released');
 
-# Loss while waiting, of another lock.
+# Another lock is lost during the wait.
 $waiter->query_ok("SELECT zk_lock('other')");
 $waiter->query_async("CALL zk_lock_wait('x')");
 wait_zk_children($zkc, '/zklock/locks/x', 2);
 $zkc->delete("/zklock/locks/other/$_") for $zkc->children('/zklock/locks/other');
-failed_with($waiter, '40001', 'a lock that is lost meanwhile is reported', like => qr/"other"/);
+failed_with($waiter, '40001', 'a lock that is lost during the wait is reported', like => qr/"other"/);
 
 $_->quit for $holder, $far, $waiter, $admin;
 nothing_left($zkc, 'no node is left');

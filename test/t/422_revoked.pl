@@ -1,5 +1,5 @@
-# A holder that is asked to release it does what zklock.on_revoke says: while its
-# session idles, runs a statement, or waits; once for each time it is asked.
+# A holder reacts to a release request as zklock.on_revoke says, whether its session is
+# idle, runs a statement or waits, and once for each request.
 
 use strict;
 use warnings;
@@ -14,27 +14,28 @@ use ZkLock::ZkServer;
 
 my $zk = ZkLock::ZkServer->start(tick_time => 200);
 my $zkc = ZkLock::ZkClient->new($zk->connect_string);
-my $way = ZkLock::Proxy->start(target => $zk);
+my $proxy = ZkLock::Proxy->start(target => $zk);
 my $here = zklock_node('here', zk => $zk, preload => 1, init => [ allows_streaming => 1 ]);
 my $there = zklock_node('there', zk => $zk);
-my $behind = zklock_node('behind', proxy => $way, session_timeout => '10s');
+my $behind = zklock_node('behind', proxy => $proxy, session_timeout => '10s');
 $here->safe_psql('postgres', 'CREATE TABLE t (n int)');
 my $gate = session($here);
 my $admin = session($here);
 
-# As Curator's Revoker does it.
-sub ask_back
+# Requests the release of locks as Curator's Revoker does.
+sub request_release
 {
 	$zkc->set($_, '__REVOKE__') for map { queue_of($zkc, $_) } @_;
 	return;
 }
 
-# A holder that has noticed gives its node its own data back, or has ended.
-sub wait_noticed
+# Waits until the holders have received the request: they restore the data of their nodes,
+# or end.
+sub wait_received
 {
 	for my $node (map { queue_of($zkc, $_) } @_)
 	{
-		wait_until("the revocation of $node to be noticed",
+		wait_until("the holder to receive the request at $node",
 			sub { (eval { $zkc->get($node)->{data} } // '') ne '__REVOKE__' });
 	}
 	return;
@@ -46,7 +47,7 @@ sub request_for
 	return qr/release of lock "\Q$lock\E" was requested/;
 }
 
-sub said
+sub has_notice
 {
 	my ($s, $pattern, $name) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
@@ -54,15 +55,15 @@ sub said
 	  || diag($s->error);
 }
 
-sub silent
+sub no_message
 {
 	my ($s, $name) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	return ok($s->ok && $s->error eq '', $name) || diag($s->error);
 }
 
-# Sessions that hold a lock "<setting>.<state>", in all the states there are. For
-# each state: the level of the lock, and what it does meanwhile.
+# The states of sessions that hold a lock "<setting> <state>". For each state: how the
+# session acquires the lock, and the statement that it runs meanwhile.
 my %states = (
 	idle => [ 'SELECT zk_lock', '' ],
 	'idle in transaction' => [ 'BEGIN; SELECT zk_xact_lock', '' ],
@@ -81,7 +82,7 @@ my %states = (
 my $near = session($here);
 my $far = session($there);
 
-sub shut
+sub close_gate
 {
 	$gate->query_ok('SELECT pg_advisory_lock(7)');
 	$near->query_ok("SELECT zk_lock('near')");
@@ -89,7 +90,7 @@ sub shut
 	return;
 }
 
-sub open_up
+sub open_gate
 {
 	$gate->query_ok('SELECT pg_advisory_unlock(7)');
 	$near->query_ok("SELECT zk_unlock('near')");
@@ -97,12 +98,13 @@ sub open_up
 	return;
 }
 
-# Requests the release of all of them, and waits until they have noticed.
-sub holders_asked
+# Opens a holder in each state, requests the release of all locks, and returns the holders
+# when they have received the requests.
+sub revoked_holders
 {
 	my ($setting) = @_;
 	my %holders;
-	shut();
+	close_gate();
 	for my $state (sort keys %states)
 	{
 		my ($lock, $meanwhile) = @{ $states{$state} };
@@ -119,86 +121,86 @@ sub holders_asked
 		wait_blocked($holders{$state}) unless $state eq 'busy';
 	}
 	my @names = map { "$setting $_" =~ s/ /%20/gr } sort keys %states;
-	ask_back(@names);
-	wait_noticed(@names);
+	request_release(@names);
+	wait_received(@names);
 	return \%holders;
 }
 
-sub is_asked
+sub is_revoked
 {
 	my ($s, $lock) = @_;
 	return $s->query("SELECT zk_revoked('$lock')");
 }
 
-# notice: whenever our code is passed
+# notice: reported at the next check
 {
-	my $holders = holders_asked('notice');
+	my $holders = revoked_holders('notice');
 	for my $state ('busy', 'waiting there', 'waiting in CALL', 'waiting in transaction')
 	{
 		my $s = $holders->{$state};
 		wait_until("the notice of $state", sub { $s->so_far =~ /was requested/ });
-		ok(!$s->finished, "notice, $state: told at once");
+		ok(!$s->finished, "notice, $state: the notice comes at once");
 	}
-	open_up();
+	open_gate();
 	for my $state (sort keys %$holders)
 	{
 		my $s = $holders->{$state};
 		$states{$state}[1] ? $s->wait_result : $s->query('SELECT 1');
-		said($s, request_for("notice $state"), "notice, $state: told, with what to do");
+		has_notice($s, request_for("notice $state"), "notice, $state: the notice has a hint");
 		is(() = $s->error =~ /was requested/g, 1, '... once') or diag($s->error);
-		is(is_asked($s, "notice $state"), 't', '... and zk_revoked() says so');
-		silent($s, '... without another word');
+		is(is_revoked($s, "notice $state"), 't', '... and zk_revoked() returns true');
+		no_message($s, '... without another message');
 		$s->quit;
 	}
 }
 
 # ignore
 {
-	my $holders = holders_asked('ignore');
-	open_up();
+	my $holders = revoked_holders('ignore');
+	open_gate();
 	for my $state (sort keys %$holders)
 	{
 		my $s = $holders->{$state};
 		$states{$state}[1] ? $s->wait_result : $s->query('SELECT 1');
-		silent($s, "ignore, $state: nothing happens");
-		is(is_asked($s, "ignore $state"), 't', '... but zk_revoked() tells');
+		no_message($s, "ignore, $state: no message is sent");
+		is(is_revoked($s, "ignore $state"), 't', '... but zk_revoked() returns true');
 		$s->quit;
 	}
 }
 
-# cancel: what runs, and a transaction that idles
+# cancel: ends a running statement, and an idle transaction
 {
-	my $holders = holders_asked('cancel');
+	my $holders = revoked_holders('cancel');
 	for my $state (sort keys %$holders)
 	{
 		my $s = $holders->{$state};
 		my $in_transaction = $state =~ /transaction/;
 		if ($state eq 'idle')
 		{
-			works($s, 'SELECT 1', '1', 'cancel, idle: there is nothing to cancel');
-			said($s, request_for('cancel idle'), '... but it gets the notice');
+			works($s, 'SELECT 1', '1', 'cancel, idle: no statement is cancelled');
+			has_notice($s, request_for('cancel idle'), '... but the session gets the notice');
 		}
 		else
 		{
 			$s->query_async('SELECT 1') unless $states{$state}[1];
-			failed_with($s, '57014', "cancel, $state: cancelled, with the reason",
+			failed_with($s, '57014', "cancel, $state: the statement is cancelled, with the reason",
 				like => request_for("cancel $state"));
 		}
 		$s->query_ok('ROLLBACK') if $in_transaction;
 		works($s, 'SELECT name FROM zk_held_locks',
 			$in_transaction ? '' : "cancel $state",
-			$in_transaction ? '... which releases' : '... which does not release');
-		silent($s, '... and nothing more is said');
-		works($s, 'SELECT pg_sleep(0)', '', '... or cancelled');
-		is(is_asked($s, "cancel $state"), $in_transaction ? 'f' : 't', '... and zk_revoked() knows');
+			$in_transaction ? '... the lock is released' : '... the lock is not released');
+		no_message($s, '... no further message is sent');
+		works($s, 'SELECT pg_sleep(0)', '', '... no further statement is cancelled');
+		is(is_revoked($s, "cancel $state"), $in_transaction ? 'f' : 't', '... zk_revoked() returns true only if the lock is still held');
 		$s->quit;
 	}
-	open_up();
+	open_gate();
 }
 
-# terminate: always
+# terminate: in every state
 {
-	my $holders = holders_asked('terminate');
+	my $holders = revoked_holders('terminate');
 	wait_for_sql($here, 'SELECT count(*) FROM pg_stat_activity WHERE pid IN ('
 		  . join(',', map { $_->pid } values %$holders) . ')', '0');
 	pass('terminate: all backends end');
@@ -207,76 +209,76 @@ sub is_asked
 		my $s = $holders->{$state};
 		eval { $states{$state}[1] ? $s->wait_result : $s->query('SELECT 1') };
 		like($s->error, qr/terminating connection because release of lock "terminate $state" was requested/,
-			"terminate, $state: the client hears why");
+			"terminate, $state: the client gets the reason");
 		$s->drop;
 	}
 	wait_zk_empty($zkc, "/zklock/locks/terminate%20idle");
-	pass('and the locks are free');
-	open_up();
+	pass('terminate: the locks are free');
+	open_gate();
 }
 
 # How often.
 {
 	my $s = session($here);
 	my $other = session($there);
-	is(is_asked($s, 'again'), 'f', 'no request to a session that does not hold the lock');
+	is(is_revoked($s, 'again'), 'f', 'no request to a session that does not hold the lock');
 	$s->query_ok("SELECT zk_lock('again'), zk_lock('left alone')");
-	is(is_asked($s, 'again'), 'f', 'nor what nobody has asked for');
+	is(is_revoked($s, 'again'), 'f', 'nor what nobody has asked for');
 	for my $time ('once', 'twice')
 	{
-		ask_back('again');
-		wait_noticed('again');
+		request_release('again');
+		wait_received('again');
 		$s->query('SELECT 1');
-		said($s, request_for('again'), "asked $time, told $time");
+		has_notice($s, request_for('again'), "asked $time, told $time");
 		$s->query('SELECT 1');
-		silent($s, '... and not more often');
+		no_message($s, '... and not more often');
 	}
-	is(is_asked($s, 'left alone'), 'f', 'another lock is not meant');
+	is(is_revoked($s, 'left alone'), 'f', 'another lock is not meant');
 	$s->query_ok("SELECT zk_unlock('again')");
-	is(is_asked($s, 'again'), 'f', 'a session that released gets no request any more');
+	is(is_revoked($s, 'again'), 'f', 'a session that released gets no request any more');
 	$s->query_ok("SELECT zk_lock('again')");
-	is(is_asked($s, 'again'), 'f', 'nor one that acquires it again');
-	ask_back('again');
-	wait_noticed('again');
+	is(is_revoked($s, 'again'), 'f', 'nor one that acquires it again');
+	request_release('again');
+	wait_received('again');
 	$s->query('SELECT 1');
-	said($s, request_for('again'), 'until there is a new request');
+	has_notice($s, request_for('again'), 'until there is a new request');
 	fails_with($s, 'SELECT zk_revoked(NULL)', '22004', 'no name');
 	fails_with($s, "SELECT zk_revoked('')", '22023', 'an empty name');
 	$_->quit for $s, $other;
 }
 
-# Before the node is watched, after a lost connection, and meanwhile.
+# Requests before the node is watched, and during an outage.
 {
 	my $s = session($behind);
 	$s->query_ok("SELECT zk_lock('early')");
-	ask_back('early');
-	wait_noticed('early');
+	request_release('early');
+	wait_received('early');
 	$s->query('SELECT 1');
-	said($s, request_for('early'), 'what comes right after the grant is noticed');
-	$way->cut(refuse => 1);
-	ask_back('early');
-	$way->accept;
-	wait_noticed('early');
+	has_notice($s, request_for('early'), 'a request directly after the grant is reported');
+	$proxy->cut(refuse => 1);
+	request_release('early');
+	$proxy->accept;
+	wait_received('early');
 	$s->query('SELECT 1');
-	said($s, request_for('early'), 'and what comes during an outage');
+	has_notice($s, request_for('early'), 'a request during an outage is reported');
 	$s->quit;
 }
 
-# Everybody who shares it, on any server.
+# All sharers, on any server.
 {
 	my @sharers = map { session($_) } $here, $here, $there;
 	$_->query_ok("SELECT zk_lock_shared('shared')") for @sharers;
-	ask_back('shared');
-	wait_noticed('shared');
+	request_release('shared');
+	wait_received('shared');
 	for my $s (@sharers)
 	{
 		$s->query('SELECT 1');
-		said($s, request_for('shared'), 'each sharer gets the notice');
+		has_notice($s, request_for('shared'), 'each sharer gets the notice');
 		$s->quit;
 	}
 }
 
-# What is released meanwhile.
+# Locks that are released after the request.
 {
 	my $s = session($here);
 	$s->query_ok("SET zklock.on_revoke = 'cancel'");
@@ -284,23 +286,23 @@ sub is_asked
 	{
 		$s->query_ok('BEGIN');
 		$s->query_ok("SELECT zk_xact_lock('released')");
-		ask_back('let%20go');
-		wait_noticed('let%20go');
-		works($s, $end, '', "$end releases, uncancelled");
-		works($s, 'SELECT pg_sleep(0)', '', '... and what comes then is not cancelled');
-		silent($s, '... or told anything');
+		request_release('let%20go');
+		wait_received('let%20go');
+		works($s, $end, '', "$end releases the lock and is not cancelled");
+		works($s, 'SELECT pg_sleep(0)', '', '... the next statement is not cancelled');
+		no_message($s, '... and gets no message');
 	}
 	$s->query_ok("SELECT zk_lock('released')");
-	ask_back('let%20go');
-	wait_noticed('let%20go');
-	works($s, "SELECT zk_unlock('released')", 't', 'nor is zk_unlock() cancelled');
-	works($s, 'SELECT pg_sleep(0)', '', '... or what comes after it');
-	silent($s, '... or told');
+	request_release('let%20go');
+	wait_received('let%20go');
+	works($s, "SELECT zk_unlock('released')", 't', 'zk_unlock() is not cancelled');
+	works($s, 'SELECT pg_sleep(0)', '', '... the next statement is not cancelled');
+	no_message($s, '... and gets no message');
 
-	# A cancel that comes while nothing can be interrupted, until the lock is gone.
+	# The request comes while interrupts are not processed, and the lock is released first.
 	$s->query_ok("SELECT zk_lock('released')");
-	ask_back('let%20go');
-	wait_noticed('let%20go');
+	request_release('let%20go');
+	wait_received('let%20go');
 	$s->query_async(<<'SQL');
 DO $$
 DECLARE
@@ -313,15 +315,15 @@ BEGIN
 END $$
 SQL
 	wait_for_sql($here, "SELECT application_name = 'busy' FROM pg_stat_activity WHERE pid = " . $s->pid, 't');
-	eval { ask_back('let%20go') };
+	eval { request_release('let%20go') };
 	$s->wait_result;
 	my $error = $s->error;
 	ok($s->query('SELECT count(*) FROM zk_held_locks') == 1 || $error !~ /ERROR/,
-		'a cancel on its way is dropped with the lock') or diag($error);
+		'a pending cancel is dropped with the lock') or diag($error);
 	$s->quit;
 }
 
-# Who catches the cancel sees the reason, and is not cancelled again for it.
+# An exception handler gets the reason, and is not cancelled again for the same request.
 {
 	my $s = session($here);
 	$s->query_ok("SET zklock.on_revoke = 'cancel'; SELECT zk_lock('caught')");
@@ -336,15 +338,15 @@ EXCEPTION WHEN query_canceled THEN
 END $$
 SQL
 	wait_asleep($s);
-	ask_back('caught');
+	request_release('caught');
 	$s->wait_result;
-	like($s->error, qr/caught: .*release of lock "caught" was requested/, 'a handler sees why it was cancelled');
-	ok($s->ok, 'and goes on, uncancelled') or diag($s->error);
-	works($s, 'SELECT count(*) FROM zk_held_locks', '0', 'letting go');
+	like($s->error, qr/caught: .*release of lock "caught" was requested/, 'an exception handler gets the reason of the cancel');
+	ok($s->ok, 'the handler is not cancelled again') or diag($s->error);
+	works($s, 'SELECT count(*) FROM zk_held_locks', '0', 'the handler releases the lock');
 	$s->quit;
 }
 
-# While a statement is planned no hook of ours is around it.
+# No hook of zklock surrounds the planning of a statement.
 {
 	my $s = session($here);
 	$s->query_ok("SET zklock.on_revoke = 'cancel'; SELECT zk_lock('planned')");
@@ -352,14 +354,14 @@ SQL
 	$locker->query_ok('BEGIN; LOCK TABLE t');
 	$s->query_async('SELECT * FROM t');
 	wait_blocked($s);
-	ask_back('planned');
-	failed_with($s, '57014', 'a cancel before the statement runs tells why',
+	request_release('planned');
+	failed_with($s, '57014', 'a cancel during planning reports the reason',
 		like => request_for('planned'));
 	$locker->query_ok('COMMIT');
 	$_->quit for $s, $locker;
 }
 
-# Exactly those bytes.
+# Only the exact bytes are a request.
 {
 	my $s = session($here);
 	$s->query_ok("SET zklock.on_revoke = 'terminate'; SELECT zk_lock('other data')");
@@ -371,13 +373,13 @@ SQL
 	{
 		my $seen = requests_of($zk, $id);
 		$zkc->set($path, $data);
-		wait_until('the holder to look', sub { requests_of($zk, $id) > $seen });
+		wait_until('the holder to read its node', sub { requests_of($zk, $id) > $seen });
 	}
-	is(is_asked($s, 'other data'), 'f', 'other data ask for nothing');
+	is(is_revoked($s, 'other data'), 'f', 'other data are not a request');
 	$s->quit;
 }
 
-# A commit that waits for its standby is not cut short.
+# A commit that waits for its standby is not interrupted.
 {
 	my %s = map { $_ => session($here) } qw(cancel terminate);
 	for my $setting (sort keys %s)
@@ -394,31 +396,31 @@ SQL
 		$s->query_async("INSERT INTO t VALUES (1)");
 		wait_for_sql($here, "SELECT wait_event = 'SyncRep' FROM pg_stat_activity WHERE pid = " . $s->pid, 't');
 	}
-	ask_back('commit%20cancel', 'commit%20terminate');
-	wait_noticed('commit%20cancel', 'commit%20terminate');
+	request_release('commit%20cancel', 'commit%20terminate');
+	wait_received('commit%20cancel', 'commit%20terminate');
 	works($admin, "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'", '2',
-		'a commit is left alone while it waits for its standby');
+		'a commit that waits for its standby is not interrupted');
 	$admin->query_ok('ALTER SYSTEM RESET synchronous_standby_names');
 	$admin->query_ok('SELECT pg_reload_conf()');
 	$s{cancel}->wait_result;
-	silent($s{cancel}, 'and succeeds');
+	no_message($s{cancel}, 'the commit succeeds');
 	$s{cancel}->query('SELECT 1');
-	said($s{cancel}, request_for('commit cancel'), 'its session gets the notice then');
+	has_notice($s{cancel}, request_for('commit cancel'), 'the session gets the notice after the commit');
 	wait_for_sql($here, 'SELECT count(*) FROM pg_stat_activity WHERE pid = ' . $s{terminate}->pid, '0');
-	unlike($s{terminate}->so_far, qr/WARNING/, 'or ends after it');
+	unlike($s{terminate}->so_far, qr/WARNING/, 'the other session ends after its commit');
 	$s{cancel}->quit;
 	$s{terminate}->drop;
 }
 
-# What was counted: nine states in three settings and more, see above.
-works($admin, 'SELECT revocations > 27 FROM zk_stat', 't', 'zk_stat counts them');
+# Nine states with three settings, and more requests above.
+works($admin, 'SELECT revocations > 27 FROM zk_stat', 't', 'zk_stat counts the requests');
 
 $_->quit for $gate, $near, $far, $admin;
-nothing_left($zkc, 'nothing is left');
+nothing_left($zkc, 'no node is left');
 unlike(server_log($_), qr/PANIC|terminated by signal/, 'no backend has crashed')
 	for $here, $there, $behind;
 $_->stop for $here, $there, $behind;
 $zkc->close;
-$way->stop;
+$proxy->stop;
 $zk->stop;
 done_testing();
