@@ -286,23 +286,23 @@ sub is_revoked
 	{
 		$s->query_ok('BEGIN');
 		$s->query_ok("SELECT zk_xact_lock('released')");
-		request_release('let%20go');
-		wait_received('let%20go');
+		request_release('released');
+		wait_received('released');
 		works($s, $end, '', "$end releases the lock and is not cancelled");
 		works($s, 'SELECT pg_sleep(0)', '', '... the next statement is not cancelled');
 		no_message($s, '... and gets no message');
 	}
 	$s->query_ok("SELECT zk_lock('released')");
-	request_release('let%20go');
-	wait_received('let%20go');
+	request_release('released');
+	wait_received('released');
 	works($s, "SELECT zk_unlock('released')", 't', 'zk_unlock() is not cancelled');
 	works($s, 'SELECT pg_sleep(0)', '', '... the next statement is not cancelled');
 	no_message($s, '... and gets no message');
 
 	# The request comes while interrupts are not processed, and the lock is released first.
 	$s->query_ok("SELECT zk_lock('released')");
-	request_release('let%20go');
-	wait_received('let%20go');
+	request_release('released');
+	wait_received('released');
 	$s->query_async(<<'SQL');
 DO $$
 DECLARE
@@ -315,7 +315,7 @@ BEGIN
 END $$
 SQL
 	wait_for_sql($here, "SELECT application_name = 'busy' FROM pg_stat_activity WHERE pid = " . $s->pid, 't');
-	eval { request_release('let%20go') };
+	eval { request_release('released') };
 	$s->wait_result;
 	my $error = $s->error;
 	ok($s->query('SELECT count(*) FROM zk_held_locks') == 1 || $error !~ /ERROR/,
