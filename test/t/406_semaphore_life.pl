@@ -138,11 +138,11 @@ sub test_waits
 	$waiter->quit;
 	like($s->wait_result, qr/^\d+$/, 'then the second waiter is granted the permit');
 	$_->quit for $holder, $s;
-	nothing_left($zkc, 'nothing is left of the waits');
+	nothing_left($zkc, 'no node of the waits is left');
 	return;
 }
 
-# In a transaction that has read before.
+# In a transaction that has a snapshot already.
 sub test_snapshot
 {
 	($holder, $s) = (member($there), member($here));
@@ -152,8 +152,8 @@ sub test_snapshot
 	nodes_become($names eq 'kazoo' ? 1 : 2, 1);
 	wait_blocked($s);
 	$holder->quit;
-	like($s->wait_result, qr/^\d+$/, 'a permit after a wait');
-	like($s->error, qr/snapshot.*"s"/, 'and a warning that the snapshot is older');
+	like($s->wait_result, qr/^\d+$/, 'the permit is granted after a wait');
+	like($s->error, qr/snapshot.*"s"/, 'a warning reports that the snapshot is older than the grant');
 	$s->query_ok('COMMIT');
 	$s->quit;
 	return;

@@ -1,6 +1,5 @@
-# zk_locks shows every holder and waiter below the root, of any program: what
-# sessions of several servers, Curator and kazoo tell, junk, and what may not be
-# read.
+# zk_locks shows every holder and waiter below the root: sessions of several servers,
+# Curator, kazoo, junk nodes, and nodes that may not be read.
 
 use strict;
 use warnings;
@@ -25,7 +24,7 @@ my $first = session($node_1, application_name => 'one');
 my $second = session($node_2, application_name => 'two');
 my $third = session($node_2, application_name => 'three');
 
-# Rows of the view, as text, without what changes from run to run.
+# Returns rows of the view as text; by default without columns that differ between runs.
 sub rows
 {
 	my ($where, $columns) = @_;
@@ -36,11 +35,11 @@ sub rows
 	return $dba->ok ? $answer : $dba->error;
 }
 
-is(rows('true'), '', 'where nothing was ever locked there is nothing');
-is($dba->error, '', 'and nothing to say about it');
-is_deeply([ $zkc->children('/') ], ['zookeeper'], 'looking makes no znode');
+is(rows('true'), '', 'the view is empty without a root');
+is($dba->error, '', 'a missing root causes no warning');
+is_deeply([ $zkc->children('/') ], ['zookeeper'], 'reading the view creates no znode');
 is($dba->query('SELECT state FROM zk_session()'), 'connected',
-	'the view opens a session when there is none');
+	'the view opens a session if there is none');
 
 
 # Sessions of two servers.
@@ -51,21 +50,21 @@ is($dba->query('SELECT state FROM zk_session()'), 'connected',
 	$third->query_ok(q(SELECT zk_lock_shared('s')));
 	$first->query_ok(q(SELECT zk_lock_shared('s')));
 	is(rows(q(name = 'a')), "exclusive t one\nexclusive f 1 two",
-		'a holder and a waiter');
-	is(rows(q(name = 's'), 'count(*), min(mode), bool_and(granted)'), '2 shared t', 'sharers');
+		'a holder and a waiter are shown');
+	is(rows(q(name = 's'), 'count(*), min(mode), bool_and(granted)'), '2 shared t', 'both sharers are shown');
 	my @queue = queue_of($zkc, 'a');
 	is(rows(q(name = 'a' AND granted), 'kind, token, server, pid, datname, usename, client, '
 			  . 'session_id, znode'),
 		join(' ', 'lock', $token, hostname() . ':' . $node_1->port, $first->pid, 'postgres',
 			scalar $first->query('SELECT session_user'), 'zklock', zk_session_id($first), $queue[0]),
-		'all that is known of it');
+		'all columns of a holder are shown');
 	is(rows(q(name = 'a' AND NOT granted), 'pid, server, znode'),
-		join(' ', $second->pid, hostname() . ':' . $node_2->port, $queue[1]), 'of each');
+		join(' ', $second->pid, hostname() . ':' . $node_2->port, $queue[1]), 'the process, server and znode of a waiter are shown');
 	my $stat = $zkc->exists($queue[0]);
 	is( rows(q(name = 'a' AND granted), 'extract(epoch FROM since) * 1000 = ' . $stat->{ctime}),
-		't', 'since when, by the clock of the ensemble');
+		't', 'since is the time of the ensemble');
 	my $all = q(SELECT string_agg(l::text, ' ' ORDER BY znode) FROM zk_locks AS l);
-	is($third->query($all), scalar $dba->query($all), 'every server sees the same');
+	is($third->query($all), scalar $dba->query($all), 'every server shows the same rows');
 
 	# An upgrade, a downgrade.
 	$third->query_ok(q(SELECT zk_unlock_shared('s')));
@@ -77,13 +76,13 @@ is($dba->query('SELECT state FROM zk_session()'), 'connected',
 	$first->query_ok(q(SELECT zk_unlock('s')));
 	$first->query_ok(q(SELECT zk_unlock('a')));
 	$second->wait_result;
-	is(rows(q(name = 'a')), 'exclusive t two', 'the next holder');
+	is(rows(q(name = 'a')), 'exclusive t two', 'the next holder is shown');
 	$second->query_ok(q(SELECT zk_lock_shared('a'), zk_unlock('a')));
 	wait_until('the downgrade', sub { ($zkc->children('/zklock/locks/a'))[0] =~ /READ/ });
-	is(rows(q(name = 'a')), 'shared t two', 'after a downgrade');
+	is(rows(q(name = 'a')), 'shared t two', 'a downgraded lock is shown as shared');
 	$_->query_ok('SELECT zk_unlock_all()') for $first, $second, $third;
-	nothing_left($zkc, 'nothing is left of the locks');
-	is(rows('true'), '', 'and nothing is shown');
+	nothing_left($zkc, 'no node of the locks is left');
+	is(rows('true'), '', 'no released lock is shown');
 }
 
 
@@ -103,10 +102,10 @@ is($dba->query('SELECT state FROM zk_session()'), 'connected',
 	my $difference = q(SELECT count(*) FROM (SELECT replace(name, E'\\n', '%0A') AS name, token, mode, pg_backend_pid() AS pid FROM zk_held_locks) AS h )
 	  . 'FULL JOIN (SELECT name, token, mode, pid FROM zk_locks) AS l USING (name, token, mode, pid) '
 	  . 'WHERE h IS NULL OR l IS NULL';
-	is($first->query($difference), '0', 'names are those of zk_held_locks');
-	is($first->query('SELECT count(*) FROM zk_locks'), @names + 3, 'of all of them');
+	is($first->query($difference), '0', 'the names are those of zk_held_locks');
+	is($first->query('SELECT count(*) FROM zk_locks'), @names + 3, 'all names are shown');
 
-	# Elsewhere a character may not exist.
+	# Database encodings that lack some characters.
 	for my $encoding ('latin1', 'sql_ascii')
 	{
 		$node_2->safe_psql('postgres', "CREATE DATABASE db_$encoding TEMPLATE template0 "
@@ -118,29 +117,29 @@ is($dba->query('SELECT state FROM zk_session()'), 'connected',
 	is($latin->query(q(SELECT name FROM zk_locks WHERE znode ~ '/Stra')), encode('UTF-8', 'Straße'),
 		'a name is converted to the database encoding');
 	is($latin->query(q(SELECT name FROM zk_locks WHERE znode ~ '/%E6')), '%E6%9D%B1%E4%BA%AC',
-		'one that has no form there is shown as the znode is called');
-	is($latin->query('SELECT count(*) FROM zk_locks'), @names + 3, 'nothing is left out for that');
+		'a name that cannot be converted is shown as in the znode');
+	is($latin->query('SELECT count(*) FROM zk_locks'), @names + 3, 'no row is missing because of its encoding');
 	my $ascii = session($node_2, dbname => 'db_sql_ascii');
 	is($ascii->query(q(SELECT name FROM zk_locks WHERE znode ~ '/%E6')), encode('UTF-8', '東京'),
-		'SQL_ASCII takes it in UTF-8');
+		'SQL_ASCII databases get the name in UTF-8');
 	$_->quit for $latin, $ascii;
 	$first->query_ok('SELECT zk_unlock_all()');
-	nothing_left($zkc, 'nothing is left of the names');
+	nothing_left($zkc, 'no node of the names is left');
 }
 
 
-# What a session tells, when that needs care.
+# Session data that need quoting.
 {
 	my $odd = session($node_1, application_name => q('"\\\\ {}[],:'));
 	$odd->query_ok(q(SELECT zk_lock('odd')));
 	is(rows(q(name = 'odd'), 'application_name'),
-		$odd->query('SHOW application_name'), 'application names with quotes');
+		$odd->query('SHOW application_name'), 'an application name with quotes is shown unchanged');
 	$odd->quit;
 	wait_zk_empty($zkc, '/zklock/locks/odd');
 }
 
 
-# Other programs'.
+# Nodes of other programs.
 my $uuid = '_c_0a1b2c3d-1111-2222-3333-444455556666';
 my $uuid_2 = '_c_1a1b2c3d-1111-2222-3333-444455556666';
 my $hex = '0a1b2c3d111122223333444455556666';
@@ -166,27 +165,27 @@ my $id = $zkc->session_id;
 	is(rows(q(name = 'cur'), $columns),
 		"shared t curator 10.1.2.3\nexclusive f curator 1 fe80::1\n"
 		  . "exclusive f curator 2 worker 7\nexclusive f curator 3 word",
-		"Curator's: its address, or what the program says");
+		"Curator's nodes show an address, or the text of the program");
 	is(rows(q(name = 'kaz'), $columns),
 		"shared t kazoo host-1\nexclusive f kazoo 1 " . encode('UTF-8', 'wörker'),
-		"kazoo's: its identifier");
+		"kazoo's nodes show the identifier");
 	is(rows(q(name = 'any'), $columns),
 		"exclusive t other ????\nexclusive f other 1\nexclusive f other 2\n"
 		  . 'exclusive f other 3 {"client":"zklock","pid":1}',
-		'any bytes are made safe, and nobody passes for one of us');
-	is(rows(q(name = 'cur'), 'count(*), min(session_id), max(session_id)'), "4 $id $id", 'the session of others');
+		'any bytes are shown safely, and no other program is shown as zklock');
+	is(rows(q(name = 'cur'), 'count(*), min(session_id), max(session_id)'), "4 $id $id", 'the sessions of other programs are shown');
 	$dba->query_ok('CREATE TEMP TABLE kept AS SELECT * FROM zk_locks');
-	ok($dba->ok, 'all of it can be stored');
+	ok($dba->ok, 'all rows can be stored in a table');
 
-	# Names that none of our functions would give a znode.
+	# Znode names that zklock never creates.
 	my @odd = ('a%41', '%zz', '%', '%E6', "caf\x{e9}", '%2f', '#x', 'a%00');
 	$zkc->create("/zklock/locks/$_/x__lock__0000000000", makepath => 1) for @odd;
 	is( join(' ', sort split /\n/, rows(q(znode ~ 'x__lock__0000000000' AND name <> 'any'), 'name')),
-		join(' ', sort map { encode('UTF-8', $_) } @odd), 'odd names are shown as they are');
+		join(' ', sort map { encode('UTF-8', $_) } @odd), 'znode names that zklock never creates are shown unchanged');
 	$zkc->delete("/zklock/locks/$_", recursive => 1) for @odd, 'any', 'cur', 'kaz';
 }
 
-# Semaphores of both.
+# Semaphores of Curator and kazoo.
 {
 	my $at = '/zklock/semaphores';
 	my %made = (
@@ -201,15 +200,15 @@ my $id = $zkc->session_id;
 	is( rows(q(kind = 'semaphore'), 'name, mode, granted, queue_position, client, application_name'),
 		"cur permit t curator p1\ncur permit t curator p2\ncur permit f 1 curator w1\n"
 		  . "kaz permit t kazoo p1\nkaz permit f 1 kazoo w1",
-		'permits and who waits for them');
+		'permits and their waiters are shown');
 	$zkc->set("$at/cur", '1');
 	is( rows(q(name = 'cur'), 'granted, queue_position, application_name'),
-		"t p1\nf 1 p2\nf 2 w1", 'a lease beyond the size is one that waits');
+		"t p1\nf 1 p2\nf 2 w1", 'a permit node beyond the capacity is shown as waiting');
 	$zkc->delete($at, recursive => 1);
 }
 
 
-# What may not be read.
+# Nodes that may not be read.
 {
 	my $acl = { digest => 'me:secret' };
 	$zkc->create('/zklock/locks/shown/x__lock__0000000000', data => 'seen', makepath => 1);
@@ -217,42 +216,42 @@ my $id = $zkc->session_id;
 	$zkc->create('/zklock/locks/hidden', acl => $acl);
 	is( rows(q(name = 'shown'), 'mode, granted, queue_position, client, application_name, token > 0, since IS NULL'),
 		"exclusive t other seen t f\nexclusive f 1 curator t",
-		'a node that may not be read is shown as far as its name tells');
+		'a node that may not be read is shown with the information in its name');
 	like($dba->error, qr/^.*WARNING:  could not read some znodes .*\n.*DETAIL:  .*: 2\.\n.*HINT:  \S/,
-		'and a warning says how many there are');
+		'a warning reports the number of unreadable znodes');
 	$zkc->create('/closed');
 	$zkc->create('/closed/locks', acl => $acl);
 	my $shut = session($node_1);
 	$shut->query_ok(q(SET zklock.root = '/closed'));
-	works($shut, 'SELECT count(*) FROM zk_locks', '0', 'where nobody may look nothing is seen');
-	like($shut->error, qr/WARNING:  could not read .*\n.*DETAIL:  .*: 1\.\n/, 'and that is reported');
+	works($shut, 'SELECT count(*) FROM zk_locks', '0', 'the view is empty if the root may not be read');
+	like($shut->error, qr/WARNING:  could not read .*\n.*DETAIL:  .*: 1\.\n/, 'an unreadable root causes a warning');
 	$shut->query_ok(q(SET zklock.root = '/none'));
-	works($shut, 'SELECT count(*) FROM zk_locks', '0', 'a root that is not there is empty');
-	is($shut->error, '', 'and that is no warning');
+	works($shut, 'SELECT count(*) FROM zk_locks', '0', 'the view is empty if the root does not exist');
+	is($shut->error, '', 'another missing root causes no warning');
 	$shut->quit;
 	$zkc->add_auth('digest', 'me:secret');
 	$zkc->delete("/zklock/locks/$_", recursive => 1) for 'shown', 'hidden';
 }
 
 
-# Who may.
+# Privileges.
 {
 	$node_1->safe_psql('postgres', 'CREATE ROLE ordinary LOGIN');
 	$first->query_ok(q(SELECT zk_lock('seen')));
 	my $s = session($node_1, user => 'ordinary');
 	works($s, q(SELECT pid, application_name FROM zk_locks WHERE name = 'seen'),
-		$first->pid . '|one', 'everybody sees all of it, as in pg_stat_activity');
+		$first->pid . '|one', 'every role sees all columns, as in pg_stat_activity');
 	for my $what ('INSERT INTO zk_locks (name) VALUES (1)', 'DELETE FROM zk_locks')
 	{
 		$s->query($what);
-		isnt($s->sqlstate, '00000', "$what is not available");
+		isnt($s->sqlstate, '00000', "$what fails");
 	}
 	$s->query_ok('BEGIN READ ONLY');
-	works($s, 'SELECT count(*) FROM zk_locks', '1', 'in a READ ONLY transaction');
+	works($s, 'SELECT count(*) FROM zk_locks', '1', 'the view works in a READ ONLY transaction');
 	$s->query_ok('COMMIT');
 	$s->quit;
 	$first->query_ok('SELECT zk_unlock_all()');
 }
 
-nothing_left($zkc, 'nothing is left');
+nothing_left($zkc, 'no node is left');
 done_testing();

@@ -1,7 +1,7 @@
-# The extension zklock_advisory: the same calls by the same names give the same
-# answers as PostgreSQL's own functions. Each scene runs twice: with PostgreSQL's
-# functions in two sessions of one server, then with those of the extension in two
-# sessions of different servers.
+# The functions of the extension zklock_advisory have the names of PostgreSQL's functions
+# and give the same answers. Each scenario runs twice: with PostgreSQL's functions in two
+# sessions of one server, then with the extension's functions in two sessions of different
+# servers.
 
 use strict;
 use warnings;
@@ -20,9 +20,9 @@ $_->safe_psql('other', 'CREATE EXTENSION zklock_advisory CASCADE') for @nodes;
 
 my $drop_in = 'SET search_path = "$user", public, zklock_advisory, pg_catalog';
 
-# Steps: a session and a statement; a statement that waits begins with "...", and
-# "=" takes its answer.
-my %scenes = (
+# Steps: a session and a statement. A statement that waits begins with "...", and "="
+# fetches its answer.
+my %scenarios = (
 	'transaction level' => [
 		[ A => 'BEGIN' ],
 		[ A => 'SELECT pg_advisory_xact_lock(1), pg_advisory_xact_lock_shared(2), pg_advisory_xact_lock(1, 1), pg_advisory_xact_lock_shared(2, 2)' ],
@@ -63,7 +63,7 @@ my %scenes = (
 		[ B => q(SELECT pg_advisory_lock('a')) ],
 		[ B => 'SELECT pg_advisory_unlock_all()' ],
 		[ A => 'SELECT pg_advisory_unlock_all()' ] ],
-	'ways out' => [
+	'ends of a wait' => [
 		[ A => 'SELECT pg_advisory_lock(1)' ],
 		[ B => q(SET lock_timeout = '50ms') ],
 		[ B => 'SELECT pg_advisory_lock(1)' ],
@@ -83,15 +83,15 @@ my %scenes = (
 		[ A => 'SELECT pg_advisory_unlock_all()' ],
 		[ B => 'SELECT pg_advisory_unlock_all()' ] ]);
 
-# Runs a scene; returns a line for each answer: rows, SQLSTATE, how many warnings.
-sub play
+# Runs a scenario. Returns a line for each answer: rows, SQLSTATE, number of warnings.
+sub run_scenario
 {
-	my ($scene, %sessions) = @_;
+	my ($scenario, %sessions) = @_;
 	my @answers;
-	for (@$scene)
+	for (@$scenario)
 	{
-		my ($who, $sql) = @$_;
-		my $s = $sessions{$who};
+		my ($name, $sql) = @$_;
+		my $s = $sessions{$name};
 		if ($sql =~ s/^\.\.\. //)
 		{
 			$s->query_async($sql);
@@ -100,32 +100,32 @@ sub play
 		}
 		my $answer = $sql eq '=' ? $s->wait_result : $s->query($sql);
 		my $state = $s->ok ? 'ok' : $s->sqlstate;
-		push @answers, join "\t", $who, $sql, $answer, $state, scalar(() = $s->error =~ /WARNING:/g);
+		push @answers, join "\t", $name, $sql, $answer, $state, scalar(() = $s->error =~ /WARNING:/g);
 		$s->query_ok($drop_in) if $sql eq 'DISCARD ALL' && $sessions{drop_in};
 	}
 	return join "\n", @answers;
 }
 
-for my $name (sort keys %scenes)
+for my $name (sort keys %scenarios)
 {
 	my @own = map { session($nodes[0]) } 1, 2;
-	my $expected = play($scenes{$name}, A => $own[0], B => $own[1]);
+	my $expected = run_scenario($scenarios{$name}, A => $own[0], B => $own[1]);
 	my @ours = map { session($_) } @nodes;
 	$_->query_ok($drop_in) for @ours;
-	is(play($scenes{$name}, A => $ours[0], B => $ours[1], drop_in => 1), $expected,
+	is(run_scenario($scenarios{$name}, A => $ours[0], B => $ours[1], drop_in => 1), $expected,
 		"the same answers on two servers as PostgreSQL's own on one: $name");
 	$_->quit for @own, @ours;
 }
 
-# Databases of other names have keys of their own, as in PostgreSQL.
+# Databases with different names have separate keys, as in PostgreSQL.
 my ($here, $there) = (session($nodes[0]), session($nodes[1], dbname => 'other'));
 $_->query_ok($drop_in) for $here, $there;
 $here->query_ok('SELECT pg_advisory_lock(1)');
-works($there, 'SELECT pg_try_advisory_lock(1)', 't', 'a database of another name has keys of its own');
+works($there, 'SELECT pg_try_advisory_lock(1)', 't', 'a database with another name has separate keys');
 works($here, 'SELECT name, mode FROM zk_held_locks', 'advisory:postgres:1|exclusive', 'zk_held_locks shows the database');
 $_->quit for $here, $there;
 
-nothing_left($zkc, 'nothing is left');
+nothing_left($zkc, 'no node is left');
 $zkc->close;
 $_->stop for @nodes;
 $zk->stop;

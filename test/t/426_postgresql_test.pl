@@ -1,9 +1,9 @@
-# PostgreSQL's own regression test of advisory locks prints what PostgreSQL expects, with
-# the functions of zklock_advisory. The files are PostgreSQL's, as they are in its source:
-# scripts/test gets them from Debian's source package; ZKLOCK_PG_SOURCE names the directory.
+# PostgreSQL's own regression test of advisory locks passes with the functions of
+# zklock_advisory. The files are those of PostgreSQL's source: scripts/test extracts them
+# from Debian's source package; ZKLOCK_PG_SOURCE names the directory.
 #
-# The test looks at pg_locks. A view of that name in the search path has the locks of the
-# session as PostgreSQL's view would have them. Wordings of warnings are not compared.
+# The test reads pg_locks. A view of that name in the search path shows the locks of the
+# session as PostgreSQL's view does. The texts of warnings are not compared.
 
 use strict;
 use warnings;
@@ -41,8 +41,8 @@ $node->safe_psql('postgres', 'CREATE EXTENSION zklock_advisory; ' . PG_LOCKS);
 
 sub without_wording { return $_[0] =~ s/^WARNING:  \K.*/.../mgr }
 
-# Runs the test as pg_regress does; returns what it prints.
-sub printed
+# Runs the test as pg_regress does; returns its output.
+sub output_with
 {
 	my ($search_path) = @_;
 	my $out = PostgreSQL::Test::Utils::tempdir() . '/advisory_lock.out';
@@ -53,11 +53,11 @@ sub printed
 }
 
 my $expected = without_wording(read_file("$regress/expected/advisory_lock.out"));
-like($expected, qr/^ advisory \|.*^WARNING:/ms, 'PostgreSQL expects locks and warnings');
-is(printed('pg_catalog'), $expected, 'PostgreSQL\'s functions print what PostgreSQL expects');
-isnt(printed('public,pg_catalog'), $expected, 'other locks than those that the view shows are noticed');
-is(printed('zklock_advisory,public,pg_catalog'), $expected, 'the functions of zklock_advisory print the same');
-nothing_left($zkc, 'nothing is left');
+like($expected, qr/^ advisory \|.*^WARNING:/ms, 'the expected output has locks and warnings');
+is(output_with('pg_catalog'), $expected, 'PostgreSQL\'s functions give the expected output');
+isnt(output_with('public,pg_catalog'), $expected, 'PostgreSQL\'s functions fail the test with the view of zklock\'s locks');
+is(output_with('zklock_advisory,public,pg_catalog'), $expected, 'the functions of zklock_advisory give the expected output');
+nothing_left($zkc, 'no node is left');
 
 $zkc->close;
 $node->stop;

@@ -1,9 +1,10 @@
-# Programs that lock with PostgreSQL's advisory locks, unchanged, with the extension
+# Unchanged programs that use PostgreSQL's advisory locks, with the extension
 # zklock_advisory: two runs of a program on two servers exclude each other as on one server.
-# Without the schema in the search path they do not. A program that is not installed is skipped.
+# Without the schema in the search path they do not. A program that is not installed is
+# skipped.
 #
-# Each program creates a type while it has its lock. An event trigger keeps the first run
-# there, as long as the gate is closed.
+# Each program creates a type while it holds its lock. An event trigger blocks the first
+# run there while the gate, a table lock, is closed.
 
 use strict;
 use warnings;
@@ -72,9 +73,9 @@ const boss = new PgBoss({ noSupervisor: true, noScheduling: true });
 boss.start().then(() => boss.send("mail", {})).then(() => process.exit(0));
 JS
 
-# name, command, a command that succeeds where the program is installed, what the second run
-# prints that is refused (without it, the second run waits), and whether the program locks in
-# a session of its own
+# name, command, a command that succeeds if the program is installed, the output of a
+# refused second run (without it, the second run waits), and whether the program locks in a
+# separate session
 my @programs = (
 	{ name => 'rails', command => [ 'ruby', "$dir/rails.rb" ],
 		probe => [ 'ruby', '-rpg', '-ractive_record', '-e', '' ],
@@ -108,7 +109,7 @@ SQL
 
 my $started = 0;
 
-# A database of this name on both servers, in which the role has this search path.
+# Creates a database on both servers, in which the role has this search path.
 sub make_databases
 {
 	my ($dbname, $search_path) = @_;
@@ -127,7 +128,7 @@ sub start_program
 	return { log => $log, node => $node, pid => spawn(\@command, log => $log) };
 }
 
-# The exit status of a program that has ended.
+# Returns the exit status of a program that has ended.
 sub status_of
 {
 	my ($program) = @_;
@@ -136,12 +137,12 @@ sub status_of
 	return $program->{status};
 }
 
-sub printed { return read_file($_[0]{log}) }
+sub output_of { return read_file($_[0]{log}) }
 
 sub wait_for_end
 {
 	my ($program) = @_;
-	wait_until('the end of the program', sub { defined status_of($program) }, diag => sub { printed($program) });
+	wait_until('the end of the program', sub { defined status_of($program) }, diag => sub { output_of($program) });
 	return $program->{status};
 }
 
@@ -155,10 +156,10 @@ sub wait_at_gate
 {
 	my ($program) = @_;
 	return wait_until('the program at the gate', sub {
-			die "the program has ended:\n" . printed($program) if defined status_of($program);
+			die "the program has ended:\n" . output_of($program) if defined status_of($program);
 			return asks_server($program,
 				q(SELECT count(*) = 1 FROM pg_locks WHERE locktype = 'relation' AND NOT granted));
-		}, diag => sub { printed($program) });
+		}, diag => sub { output_of($program) });
 }
 
 sub waits_for_lock
@@ -170,22 +171,22 @@ SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted)
 SQL
 }
 
-# What the second run does while the first one has the lock. Only a program that waits is
-# looked at meanwhile: an attempt, too, has a place in the queue for a moment.
+# Returns the behaviour of the second run while the first one holds the lock. A wait is
+# detected only for programs that wait: a non-blocking attempt also queues for a moment.
 sub outcome
 {
 	my ($program, $refusal) = @_;
 	wait_until('the end or the wait of the program',
 		sub { defined status_of($program) || !$refusal && waits_for_lock($program) },
-		diag => sub { printed($program) });
+		diag => sub { output_of($program) });
 	return 'waits' unless defined $program->{status};
 	return 'runs' if $program->{status} == 0;
-	return 'is refused' if $refusal && printed($program) =~ $refusal;
-	return "fails:\n" . printed($program);
+	return 'is refused' if $refusal && output_of($program) =~ $refusal;
+	return "fails:\n" . output_of($program);
 }
 
-# Runs a program, and the code while it is at the gate; returns the program, which has ended,
-# and what the code returned.
+# Runs a program to its end, and the code while the program is at the gate. Returns the
+# program and the result of the code.
 sub run_with_pause
 {
 	my ($program, $dbname, $meanwhile) = @_;
@@ -200,8 +201,8 @@ sub run_with_pause
 	return ($run, @returned);
 }
 
-# Runs a program twice; returns what the second run does while the first one has its lock,
-# and both.
+# Runs a program twice. Returns the behaviour of the second run while the first one holds
+# its lock, and both runs.
 sub run_twice
 {
 	my ($program, $dbname, $second_server) = @_;
@@ -227,15 +228,15 @@ sub check_program
 	my ($first, $second);
 	($outcome, $first, $second) = run_twice($program, make_databases("${name}_zk", DROP_IN), 'two');
 	is($outcome, $expected, "$name: with zklock_advisory the second run $expected");
-	is($first->{status}, 0, "$name: the first run succeeds") or diag(printed($first));
+	is($first->{status}, 0, "$name: the first run succeeds") or diag(output_of($first));
 	$second = start_program($nodes{two}, "${name}_zk", @{ $program->{command} }) if $program->{refusal};
-	is(wait_for_end($second), 0, "$name: then the second one does") or diag(printed($second));
-	nothing_left($zkc, "$name: nothing is left");
+	is(wait_for_end($second), 0, "$name: the second run succeeds after the first") or diag(output_of($second));
+	nothing_left($zkc, "$name: no node is left");
 	return;
 }
 
-# A loss ends the statement of the session that has the lock. An idle session, such as the one
-# in which ActiveRecord has its lock, does not stop another session.
+# A loss ends the statement of the session that holds the lock. An idle session, such as
+# the one in which ActiveRecord holds its lock, does not stop another session.
 sub check_loss
 {
 	my ($program) = @_;
@@ -249,8 +250,8 @@ sub check_loss
 	isnt($run->{status}, 0, "$name: a run that loses its lock fails") unless $idle;
 	is($nodes{one}->safe_psql($dbname, "SELECT count(*) FROM pg_type WHERE typtype = 'e'"), $idle ? 1 : 0,
 		"$name: after a loss of the lock its changes are " . ($idle ? 'committed' : 'not committed'))
-	  or diag(printed($run));
-	nothing_left($zkc, "$name: nothing is left after the loss");
+	  or diag(output_of($run));
+	nothing_left($zkc, "$name: no node is left after the loss");
 	return;
 }
 
@@ -262,14 +263,14 @@ sub is_installed
 	return $? == 0;
 }
 
-# What doc/migration.md says of the search path.
+# The search path as described in doc/migration.md.
 sub check_search_path_of_rails
 {
 	my ($rails) = @_;
 	my $dbname = make_databases('rails_first', 'zklock_advisory, "$user", public, pg_catalog');
 	my $program = start_program($nodes{one}, $dbname, @{ $rails->{command} });
 	isnt(wait_for_end($program), 0, 'rails: no table can be created with zklock_advisory before the schema of the tables');
-	like(printed($program), qr/permission denied for schema zklock_advisory/, 'rails: the error names the schema');
+	like(output_of($program), qr/permission denied for schema zklock_advisory/, 'rails: the error names the schema');
 
 	for my $case ([ 'own_path', '"$user", public', 'runs' ], [ 'own_drop_in', DROP_IN, 'is refused' ])
 	{
@@ -281,13 +282,13 @@ sub check_search_path_of_rails
 	return;
 }
 
-# It sets its search path when it has the lock.
+# node-pg-migrate sets its search path after it has acquired the lock.
 sub check_release_of_node_pg_migrate
 {
 	my ($program) = @_;
 	my $run = start_program($nodes{one}, make_databases('node_release', DROP_IN), @{ $program->{command} });
-	is(wait_for_end($run), 0, 'node_pg_migrate: a run succeeds') or diag(printed($run));
-	like(printed($run), qr/Failed to release migration lock/,
+	is(wait_for_end($run), 0, 'node_pg_migrate: a run succeeds') or diag(output_of($run));
+	like(output_of($run), qr/Failed to release migration lock/,
 		'node_pg_migrate: it does not find the function that releases the lock');
 	nothing_left($zkc, 'node_pg_migrate: its lock ends with its connection');
 	return;

@@ -1,6 +1,6 @@
-# SQL sessions and Curator's exclusive locks exclude each other: InterProcessMutex,
-# InterProcessMultiLock, the write lock of InterProcessReadWriteLock; and a Python
-# program that gives its nodes Curator's names.
+# SQL sessions exclude Curator's exclusive locks, and these exclude SQL sessions:
+# InterProcessMutex, InterProcessMultiLock, the write lock of InterProcessReadWriteLock, and
+# a Python program that uses Curator's node names.
 
 use strict;
 use warnings;
@@ -16,7 +16,7 @@ my ($zk, $zkc, @servers) = contest("restart_after_crash = on\n");
 my $java = ZkLock::Opponent->curator($zk->connect_string);
 my $python = ZkLock::Opponent->kazoo($zk->connect_string);
 
-# A session of ours among InterProcessMutexes.
+# A SQL session with the node names of InterProcessMutex.
 sub mutex_session
 {
 	my ($server, %opt) = @_;
@@ -29,13 +29,13 @@ duel("Curator's mutex", $java, mutex => 'm', 'exclusive',
 	node_names => 'curator_mutex');
 duel("Curator's write lock", $java, write => 'w', 'exclusive',
 	node_names => 'curator');
-duel("kazoo's lock under the names of Curator's mutex", $python, curator_mutex => 'k', 'exclusive',
+duel("kazoo's lock with the node names of Curator's mutex", $python, curator_mutex => 'k', 'exclusive',
 	node_names => 'curator_mutex');
 
 my ($here, $there) = map { mutex_session($_, application_name => 'payroll') } @servers;
 my $theirs = $java->lock(mutex => path('x'));
 
-# Who takes part.
+# Participants.
 {
 	$here->query_ok("SELECT zk_lock('x')");
 	$theirs->acquire_async;
@@ -44,45 +44,45 @@ my $theirs = $java->lock(mutex => path('x'));
 	my @nodes = sort { substr($a, -10) <=> substr($b, -10) } queue('x', 3);
 	my $watcher = $java->lock(mutex => path('x'));
 	is_deeply([ $watcher->participants ], \@nodes,
-		'participants: Curator lists ours and theirs, in the order of the queue');
-	my @who = map {
+		'participants: Curator lists our nodes and theirs, in queue order');
+	my @owners = map {
 		my $data = $watcher->data(path("x/$_"));
 		$data =~ /^\{/ ? decode_json($data)->{pid} : 'Java';
 	} @nodes;
-	is_deeply(\@who, [ $here->pid, 'Java', $there->pid ],
-		'participants: a Java program can read who we are');
+	is_deeply(\@owners, [ $here->pid, 'Java', $there->pid ],
+		'participants: a Java program can read our process ids');
 	is(decode_json($watcher->data(path("x/$nodes[0]")))->{application_name},
-		'payroll', 'participants: and which application');
+		'payroll', 'participants: a Java program can read our application name');
 	$here->query_ok("SELECT zk_unlock('x')");
-	ok($theirs->wait_result, 'participants: they are served in that order');
+	ok($theirs->wait_result, 'participants: the Java program is granted the lock in that order');
 	$theirs->release;
-	like($there->wait_result, qr/^\d+$/, 'participants: each of them');
+	like($there->wait_result, qr/^\d+$/, 'participants: our second session is granted the lock in that order');
 	$there->query_ok("SELECT zk_unlock('x')");
 	$watcher->close;
-	nothing_left($zkc, 'participants: nothing is left');
+	nothing_left($zkc, 'participants: no node is left');
 }
 
-# Counted holds, on either side.
+# Counted acquisitions, on either side.
 {
 	$theirs->acquire for 1 .. 3;
 	$theirs->release for 1 .. 2;
 	works($here, "SELECT zk_try_lock('x')", 'f',
-		'counted: theirs is held until released as often as taken');
+		'counted: their lock is held until it is released as often as acquired');
 	queue('x', 1);
 	$theirs->release;
 	works($here, "SELECT zk_try_lock('x'), zk_try_lock('x')", 't|t',
-		'counted: then it is ours, twice');
+		'counted: we acquire the lock twice');
 	works($here, "SELECT zk_unlock('x')", 't', 'counted: released once');
-	ok(!$theirs->acquire(0), 'counted: it is still ours');
+	ok(!$theirs->acquire(0), 'counted: we still hold the lock');
 	works($here, "SELECT zk_unlock('x')", 't', 'counted: released twice');
-	ok($theirs->acquire(30000), 'counted: it is theirs');
+	ok($theirs->acquire(30000), 'counted: they acquire the lock');
 	my $same = $java->lock(mutex => path('x'), with => $theirs);
-	ok(!$same->acquire(0), 'counted: another thread of theirs is another holder');
+	ok(!$same->acquire(0), 'counted: another thread of theirs does not share the lock');
 	$theirs->release;
-	nothing_left($zkc, 'counted: nothing is left');
+	nothing_left($zkc, 'counted: no node is left');
 }
 
-# A thread that is interrupted while it waits for us.
+# Their thread is interrupted while it waits for us.
 {
 	$here->query_ok("SELECT zk_lock('x')");
 	$theirs->acquire_async;
@@ -90,32 +90,32 @@ my $theirs = $java->lock(mutex => path('x'));
 	$theirs->interrupt;
 	$theirs->outcome;
 	like($theirs->failed, qr/^InterruptedException/,
-		'interrupted: a thread that waits for us can be');
+		'interrupted: their wait for us is interrupted');
 	queue('x', 1);
 	$here->query_ok("SELECT zk_unlock('x')");
-	ok($theirs->acquire(30000), 'interrupted: and can have the lock later');
+	ok($theirs->acquire(30000), 'interrupted: their thread can acquire the lock later');
 	$theirs->release;
 }
 
-# A namespace, and a namespace without the rest.
+# A namespace of Curator.
 {
 	my $inside = $java->lock(mutex => '/locks/x', namespace => 'zklock');
 	$here->query_ok("SELECT zk_lock('x')");
-	ok(!$inside->acquire(0), 'namespace: they are excluded in their namespace');
+	ok(!$inside->acquire(0), 'namespace: we exclude them');
 	$inside->acquire_async;
 	queue('x', 2);
 	$here->query_ok("SELECT zk_unlock('x')");
-	ok($inside->wait_result, 'namespace: and get what we release');
-	works($here, "SELECT zk_try_lock('x')", 'f', 'namespace: and exclude us');
+	ok($inside->wait_result, 'namespace: they acquire the lock when we release it');
+	works($here, "SELECT zk_try_lock('x')", 'f', 'namespace: they exclude us');
 	$inside->release;
 	$inside->close;
 }
 
-# The ensemble's server is started again while one of each holds, and waits.
+# The ZooKeeper server crashes and restarts while each side holds a lock and waits.
 {
-	my $patient = mutex_session($servers[1]);
+	my $other_holder = mutex_session($servers[1]);
 	$here->query_ok("SELECT zk_lock('x')");
-	$patient->query_ok("SELECT zk_lock('y')");
+	$other_holder->query_ok("SELECT zk_lock('y')");
 	$theirs->acquire_async;
 	queue('x', 2);
 	my $holder = $java->lock(mutex => path('z'));
@@ -126,49 +126,49 @@ my $theirs = $java->lock(mutex => path('x'));
 	$zk->restart;
 	queue('x', 2);
 	ok(!$theirs->finished && !$there->finished,
-		'restart: waiting goes on across a crash of the ensemble');
-	works($patient, "SELECT zk_unlock('y')", 't', 'restart: so does holding');
+		'restart: waits survive a crash of the ensemble');
+	works($other_holder, "SELECT zk_unlock('y')", 't', 'restart: a held lock survives the crash');
 	works($here, "SELECT zk_unlock('x')", 't', 'restart: we release');
-	ok($theirs->wait_result, 'restart: and they follow');
+	ok($theirs->wait_result, 'restart: they acquire the lock after our release');
 	$theirs->release;
 	$holder->release;
-	like($there->wait_result, qr/^\d+$/, 'restart: they release, and we follow');
+	like($there->wait_result, qr/^\d+$/, 'restart: we acquire the lock after their release');
 	$there->query_ok("SELECT zk_unlock('z')");
-	nothing_left($zkc, 'restart: nothing is left');
+	nothing_left($zkc, 'restart: no node is left');
 }
 
-# Several locks at once: theirs one after another, ours all together.
+# Several locks at once: they acquire one after another, we all together.
 {
 	my $multi = $java->lock(multi => path('p') . ' ' . path('q'));
 	$here->query_ok("SELECT zk_lock('q')");
-	ok(!$multi->acquire(0), 'several: all of theirs, or none');
+	ok(!$multi->acquire(0), 'several: they acquire all locks or none');
 	works($there, "SELECT zk_try_lock('p', '30s')", 't',
-		'several: what they got of it they release');
+		'several: they release the locks of a failed attempt');
 	$multi->acquire_async;
 	queue('p', 2);
-	works($there, "SELECT zk_unlock('p')", 't', 'several: one of ours is released');
+	works($there, "SELECT zk_unlock('p')", 't', 'several: we release one lock');
 	queue('p', 1);
 	queue('q', 2);
-	ok(!$multi->finished, 'several: they wait for the other');
-	works($here, "SELECT zk_unlock('q')", 't', 'several: it is released');
-	ok($multi->wait_result, 'several: they have both');
+	ok(!$multi->finished, 'several: they wait for the other lock');
+	works($here, "SELECT zk_unlock('q')", 't', 'several: we release the other lock');
+	ok($multi->wait_result, 'several: they acquire both locks');
 	works($here, "SELECT zk_try_lock(ARRAY['p', 'q'])", 'f',
-		'several: which excludes an array of ours');
+		'several: both locks exclude our array');
 	works($here, "SELECT zk_try_lock('p'), zk_try_lock('q')", 'f|f',
-		'several: and each of them');
+		'several: each lock excludes us');
 	$here->query_async("SELECT zk_lock(ARRAY['q', 'p'])");
 	queue('p', 2);
 	queue('q', 2);
 	$multi->release;
 	like($here->wait_result, qr/^\{\d+,\d+\}$/,
-		'several: we get both when they release');
-	ok(!$multi->acquire(0), 'several: then they get none');
+		'several: we acquire both locks when they release');
+	ok(!$multi->acquire(0), 'several: they acquire none while we hold both');
 	works($here, "SELECT zk_unlock(ARRAY['p', 'q'])", 't', 'several: we release');
-	ok($multi->acquire(30000), 'several: and they get both');
+	ok($multi->acquire(30000), 'several: they acquire both locks after our release');
 	$multi->release;
 
-	# An array of ours has the second already when they get the first.
-	works($there, "SELECT zk_try_lock('p', '30s')", 't', 'crosswise: one is ours');
+	# Our array has acquired the second lock when they acquire the first.
+	works($there, "SELECT zk_try_lock('p', '30s')", 't', 'crosswise: we acquire one lock');
 	$multi->acquire_async(2000);
 	queue('p', 2);
 	$here->query_async("SELECT zk_lock(ARRAY['p', 'q'])");
@@ -177,25 +177,25 @@ my $theirs = $java->lock(mutex => path('x'));
 	$there->query_ok("SELECT zk_unlock('p')");
 	queue('q', 2);
 	ok(!$here->finished && !$multi->finished, 'crosswise: each waits for the other');
-	ok(!$multi->wait_result, 'crosswise: they give up when their time has passed');
-	like($here->wait_result, qr/^\{\d+,\d+\}$/, 'crosswise: and we get both');
+	ok(!$multi->wait_result, 'crosswise: their attempt ends at its timeout');
+	like($here->wait_result, qr/^\{\d+,\d+\}$/, 'crosswise: we acquire both locks');
 	$here->query_ok('SELECT zk_unlock_all()');
-	nothing_left($zkc, 'several: nothing is left');
+	nothing_left($zkc, 'several: no node is left');
 }
 
-# A backend that is killed, and a program that is.
+# A killed backend, and a killed program.
 {
-	my $doomed = mutex_session($servers[0]);
-	$doomed->query_ok("SET zklock.session_timeout = '1s'");
-	$doomed->query_ok("SELECT zk_lock('x')");
+	my $killed = mutex_session($servers[0]);
+	$killed->query_ok("SET zklock.session_timeout = '1s'");
+	$killed->query_ok("SELECT zk_lock('x')");
 	$theirs->acquire_async;
 	queue('x', 2);
-	$doomed->kill9;
-	ok($theirs->wait_result, 'killed: they get it when our backend was killed');
+	$killed->kill9;
+	ok($theirs->wait_result, 'killed: they acquire the lock after our backend was killed');
 	wait_for_sql($servers[0], "SELECT pg_is_in_recovery()", 'f');
 	my $after = mutex_session($servers[0]);
 	works($after, "SELECT zk_try_lock('x')", 'f',
-		'killed: which they hold while our server has recovered');
+		'killed: they hold the lock after our server has recovered');
 	$theirs->release;
 
 	my $crashing = ZkLock::Opponent->curator($zk->connect_string);
@@ -205,9 +205,9 @@ my $theirs = $java->lock(mutex => path('x'));
 	queue('x', 2);
 	$crashing->stop;
 	like($after->wait_result, qr/^\d+$/,
-		'killed: we get it when their program was killed');
+		'killed: we acquire the lock after their program was killed');
 	$after->quit;
-	nothing_left($zkc, 'killed: nothing is left');
+	nothing_left($zkc, 'killed: no node is left');
 }
 
 $zkc->close;

@@ -1,5 +1,5 @@
-# SQL sessions and Curator's InterProcessReadWriteLock: readers share, writers
-# exclude, downgrades on either side let nobody in between.
+# SQL sessions and Curator's InterProcessReadWriteLock: readers share, writers exclude, and
+# downgrades on either side admit no writer in between.
 
 use strict;
 use warnings;
@@ -13,9 +13,9 @@ use ZkLock::Opponent;
 my ($zk, $zkc, @servers) = contest();
 my $java = ZkLock::Opponent->curator($zk->connect_string);
 
-duel("Curator's reader against a writer of ours", $java, read => 'r', 'exclusive',
+duel("Curator's reader against our writer", $java, read => 'r', 'exclusive',
 	node_names => 'curator');
-duel("Curator's writer against a reader of ours", $java, write => 's', 'shared',
+duel("Curator's writer against our reader", $java, write => 's', 'shared',
 	node_names => 'curator');
 
 my ($here, $there) = map { session($_) } @servers;
@@ -27,27 +27,27 @@ my $other_writer = $java->lock(write => path('x'));
 # Readers.
 {
 	$here->query_ok("SELECT zk_lock_shared('x')");
-	ok($reader->acquire(0), 'readers: a reader of theirs is let in to ours');
+	ok($reader->acquire(0), 'readers: their reader shares with ours');
 	works($there, "SELECT zk_try_lock_shared('x')", 't',
-		'readers: and another of ours to both');
-	ok($other_reader->acquire(0), 'readers: and another of theirs');
-	ok(!$other_writer->acquire(0), 'readers: no writer of theirs is');
+		'readers: our second reader shares with both');
+	ok($other_reader->acquire(0), 'readers: their second reader shares as well');
+	ok(!$other_writer->acquire(0), 'readers: their writer is excluded');
 	queue('x', 4);
 	$other_writer->acquire_async;
 	queue('x', 5);
-	works($there, "SELECT zk_try_lock('x')", 'f', 'readers: nor an upgrade of ours');
+	works($there, "SELECT zk_try_lock('x')", 'f', 'readers: our upgrade is excluded');
 	queue('x', 5);
 	$here->query_ok("SELECT zk_unlock_shared('x')");
 	$reader->release;
 	$other_reader->release;
 	queue('x', 2);
-	ok(!$other_writer->finished, 'readers: a writer of theirs waits for the last of ours');
+	ok(!$other_writer->finished, 'readers: their writer waits for our last reader');
 	works($here, "SELECT zk_try_lock_shared('x')", 'f',
-		'readers: no reader of ours passes it');
-	ok(!$reader->acquire(0), 'readers: nor one of theirs');
+		'readers: our reader does not overtake their waiting writer');
+	ok(!$reader->acquire(0), 'readers: their reader does not overtake their waiting writer');
 	queue('x', 2);
 	$there->query_ok("SELECT zk_unlock_shared('x')");
-	ok($other_writer->wait_result, 'readers: it is next');
+	ok($other_writer->wait_result, 'readers: their writer acquires the lock after our last reader');
 	$here->query_async("SELECT zk_lock_shared('x')");
 	queue('x', 2);
 	$reader->acquire_async;
@@ -56,45 +56,45 @@ my $other_writer = $java->lock(write => path('x'));
 	$there->query_async("SELECT zk_lock('x')");
 	queue('x', 5);
 	$other_writer->release;
-	like($here->wait_result, qr/^\d+$/, 'readers: all at the head are let in, ours');
-	ok($_->wait_result, 'readers: and theirs') for $reader, $other_reader;
-	ok(!$there->finished, 'readers: the writer behind them is not');
+	like($here->wait_result, qr/^\d+$/, 'readers: our reader at the head of the queue is granted the lock');
+	ok($_->wait_result, 'readers: their readers at the head of the queue are granted the lock') for $reader, $other_reader;
+	ok(!$there->finished, 'readers: the writer behind the readers waits');
 	$reader->release;
 	$here->query_ok("SELECT zk_unlock_shared('x')");
 	queue('x', 2);
-	ok(!$there->finished, 'readers: it waits for the last of theirs');
+	ok(!$there->finished, 'readers: our writer waits for their last reader');
 	$other_reader->release;
-	like($there->wait_result, qr/^\d+$/, 'readers: and is next');
+	like($there->wait_result, qr/^\d+$/, 'readers: our writer acquires the lock after their last reader');
 	$there->query_ok("SELECT zk_unlock('x')");
-	nothing_left($zkc, 'readers: nothing is left');
+	nothing_left($zkc, 'readers: no node is left');
 }
 
-# They hold exclusively, then share, then give up exclusive. Curator 5.4.0 gives
-# the reader a number of its own: an earlier contender is served before it, whichever
-# that is. So nobody may have come before.
+# They acquire the write lock, then the read lock, then release the write lock. Curator
+# 5.4.0 gives the reader a new number: any earlier contender precedes it. So there is no
+# earlier contender here.
 {
-	ok($writer->acquire(0), 'their downgrade: they hold');
-	ok($reader->acquire(0), 'their downgrade: and share with themselves');
+	ok($writer->acquire(0), 'their downgrade: they acquire the write lock');
+	ok($reader->acquire(0), 'their downgrade: they acquire the read lock as well');
 	$here->query_async("SELECT zk_lock('x')");
 	queue('x', 3);
 	$writer->release;
 	queue('x', 2);
-	ok(!$here->finished, 'their downgrade: a writer of ours is not let in');
+	ok(!$here->finished, 'their downgrade: our writer still waits');
 	$there->query_async("SELECT zk_lock_shared('x')");
 	queue('x', 3);
 	$here->cancel;
 	$here->wait_result;
-	like($there->wait_result, qr/^\d+$/, 'their downgrade: a reader of ours is');
-	works($here, "SELECT zk_try_lock('x')", 'f', 'their downgrade: still no writer');
+	like($there->wait_result, qr/^\d+$/, 'their downgrade: our reader shares with theirs');
+	works($here, "SELECT zk_try_lock('x')", 'f', 'their downgrade: our writer is still excluded');
 	$reader->release;
 	works($there, "SELECT zk_lock('x') > 0", 't',
-		'their downgrade: when they are gone our only sharer upgrades');
+		'their downgrade: our only sharer upgrades after their release');
 	$there->query_ok('SELECT zk_unlock_all()');
-	nothing_left($zkc, 'their downgrade: nothing is left');
+	nothing_left($zkc, 'their downgrade: no node is left');
 }
 
-# Later versions of Curator give the reader the writer's number, which then is
-# before those who wait.
+# Later versions of Curator give the reader the writer's number: the reader then precedes
+# all waiters.
 {
 	my $theirs = foreign_node($zkc, path('x'), 'WRIT');
 	$here->query_async("SELECT zk_lock('x')");
@@ -107,18 +107,18 @@ my $other_writer = $java->lock(write => path('x'));
 	wait_until('our writer to watch their reader',
 		sub { ($zk->four_letter('wchp') // '') =~ /^\Q$shared\E$/m });
 	ok(!$here->finished && !$there->finished,
-		'a downgrade in place: neither our writer nor our reader behind it gets in');
+		'a downgrade in place: our writer and our reader behind it wait');
 	$here->cancel;
 	$here->wait_result;
 	like($there->wait_result, qr/^\d+$/,
-		'a downgrade in place: without the writer our reader does');
-	works($here, "SELECT zk_try_lock('x')", 'f', 'a downgrade in place: no writer');
+		'a downgrade in place: our reader shares once our writer is gone');
+	works($here, "SELECT zk_try_lock('x')", 'f', 'a downgrade in place: our writer is excluded');
 	$zkc->delete($shared);
 	$there->query_ok("SELECT zk_unlock_shared('x')");
-	nothing_left($zkc, 'a downgrade in place: nothing is left');
+	nothing_left($zkc, 'a downgrade in place: no node is left');
 }
 
-# The same by us: a writer of theirs waits, and a reader of theirs behind it.
+# We downgrade: their writer waits, and their reader behind it.
 {
 	my $token = $here->query_ok("SELECT zk_lock('x')");
 	$other_writer->acquire_async;
@@ -126,7 +126,7 @@ my $other_writer = $java->lock(write => path('x'));
 	$reader->acquire_async;
 	queue('x', 3);
 	works($here, "SELECT zk_lock_shared('x'), zk_unlock('x')", "$token|t",
-		'our downgrade: exclusive becomes shared under the same token');
+		'our downgrade: exclusive becomes shared with the same token');
 	wait_until(
 		'their writer to watch our reader',
 		sub {
@@ -136,106 +136,106 @@ my $other_writer = $java->lock(write => path('x'));
 			return ($zk->four_letter('wchp') // '') =~ /^\Q$ours\E$/m;
 		});
 	ok(!$other_writer->finished && !$reader->finished,
-		'our downgrade: neither their writer nor their reader gets in');
+		'our downgrade: their writer and their reader wait');
 	$other_writer->interrupt;
 	$other_writer->outcome;
 	ok($reader->wait_result,
-		'our downgrade: a reader of theirs joins us when no writer is before it');
-	ok(!$other_writer->acquire(0), 'our downgrade: no writer does');
+		'our downgrade: their reader shares with us once no writer precedes it');
+	ok(!$other_writer->acquire(0), 'our downgrade: their writer is excluded');
 	$here->query_ok("SELECT zk_unlock_shared('x')");
-	works($there, "SELECT zk_try_lock('x')", 'f', 'our downgrade: their reader stays');
+	works($there, "SELECT zk_try_lock('x')", 'f', 'our downgrade: their reader still holds the lock');
 	$reader->release;
-	ok($other_writer->acquire(30000), 'our downgrade: a writer follows the last reader');
+	ok($other_writer->acquire(30000), 'our downgrade: their writer acquires the lock after the last reader');
 	$other_writer->release;
-	nothing_left($zkc, 'our downgrade: nothing is left');
+	nothing_left($zkc, 'our downgrade: no node is left');
 }
 
-# Upgrades: ours works when nobody else shares; theirs never does, and harms
-# nobody.
+# Upgrades: ours succeeds if there is no other sharer. Theirs never succeeds, and affects
+# no other client.
 {
 	my $token = $here->query_ok("SELECT zk_lock_shared('x')");
 	$other_writer->acquire_async;
 	queue('x', 2);
 	works($here, "SELECT zk_lock('x')", $token,
-		'our upgrade: ahead of a writer of theirs that waits');
-	ok(!$other_writer->finished, 'our upgrade: which goes on waiting');
-	ok(!$reader->acquire(0), 'our upgrade: and keeps readers of theirs out');
-	works($here, "SELECT zk_unlock('x')", 't', 'our upgrade: released');
-	ok(!$other_writer->finished, 'our upgrade: and still shared');
+		'our upgrade: we upgrade ahead of their waiting writer');
+	ok(!$other_writer->finished, 'our upgrade: their writer still waits');
+	ok(!$reader->acquire(0), 'our upgrade: their reader is excluded');
+	works($here, "SELECT zk_unlock('x')", 't', 'our upgrade: we release the exclusive lock');
+	ok(!$other_writer->finished, 'our upgrade: our shared lock still excludes their writer');
 	$here->query_ok("SELECT zk_unlock_shared('x')");
-	ok($other_writer->wait_result, 'our upgrade: then the writer is next');
+	ok($other_writer->wait_result, 'our upgrade: their writer acquires the lock after our release');
 	$other_writer->release;
 
 	$here->query_ok("SELECT zk_lock_shared('x')");
-	ok($reader->acquire(0), 'our upgrade: they share with us');
+	ok($reader->acquire(0), 'our upgrade: their reader shares with us');
 	$here->query_async("SELECT zk_lock('x')");
 	queue('x', 3);
-	ok(!$here->finished, 'our upgrade: it waits for a reader of theirs');
-	ok(!$other_reader->acquire(0), 'our upgrade: no further one is let in');
+	ok(!$here->finished, 'our upgrade: it waits for their reader');
+	ok(!$other_reader->acquire(0), 'our upgrade: their second reader waits behind it');
 	$reader->release;
-	like($here->wait_result, qr/^\d+$/, 'our upgrade: and no longer');
+	like($here->wait_result, qr/^\d+$/, 'our upgrade: it succeeds after their release');
 	$here->query_ok('SELECT zk_unlock_all()');
 
-	ok($reader->acquire(30000), 'their upgrade: they share');
+	ok($reader->acquire(30000), 'their upgrade: their reader acquires the lock');
 	ok(!$writer->acquire(100), 'their upgrade: is never granted');
 	queue('x', 1);
 	works($here, "SELECT zk_try_lock('x'), zk_try_lock_shared('x')", 'f|t',
-		'their upgrade: leaves them sharing, and us');
+		'their upgrade: their reader still shares, and we can share');
 	$reader->release;
-	works($here, "SELECT zk_lock('x') > 0", 't', 'their upgrade: and then upgrading');
+	works($here, "SELECT zk_lock('x') > 0", 't', 'their upgrade: we upgrade after their release');
 	$here->query_ok('SELECT zk_unlock_all()');
-	nothing_left($zkc, 'upgrades: nothing is left');
+	nothing_left($zkc, 'upgrades: no node is left');
 }
 
-# Who takes part: readers and writers apart.
+# Participants: readers and writers are listed separately.
 {
 	my @sharers = map { session($servers[1]) } 1 .. 4;
 	$_->query_ok("SELECT zk_lock_shared('x')") for @sharers;
 	my @readers = map { $java->lock(read => path('x')) } 1 .. 3;
-	ok($_->acquire(30000), 'participants: readers of both kinds') for @readers;
+	ok($_->acquire(30000), 'participants: their readers share with ours') for @readers;
 	$here->query_async("SELECT zk_lock('x')");
 	queue('x', 8);
 	$other_writer->acquire_async;
 	my @nodes = sort { substr($a, -10) <=> substr($b, -10) } queue('x', 9);
 	is_deeply([ $reader->participants ], [ grep { /READ/ } @nodes ],
 		'participants: their readers see all readers');
-	is(scalar(grep { /READ/ } @nodes), 7, 'participants: which are seven');
+	is(scalar(grep { /READ/ } @nodes), 7, 'participants: there are seven readers');
 	is_deeply([ $writer->participants ], [ grep { /WRIT/ } @nodes ],
-		'participants: and their writers of all writers');
+		'participants: their writers see all writers');
 	my %seen;
 	$seen{ $zkc->get(path("x/$_"))->{data} =~ /"pid":(\d+)/ ? $1 : 'Java' }++
 	  for @nodes;
 	is_deeply(\%seen, { Java => 4, map { $_->pid => 1 } @sharers, $here },
-		'participants: the nodes say who is who');
+		'participants: the data of the nodes identify their owners');
 	like($zkc->get(path("x/$nodes[4]"))->{data}, qr/^session\d+$/,
-		"participants: theirs have the data that they chose");
+		"participants: their nodes have the data that they configured");
 	$_->query_ok("SELECT zk_unlock_shared('x')") for @sharers;
 	$_->release for @readers;
-	like($here->wait_result, qr/^\d+$/, 'participants: our writer is next');
+	like($here->wait_result, qr/^\d+$/, 'participants: our writer acquires the lock');
 	$here->query_ok("SELECT zk_unlock('x')");
-	ok($other_writer->wait_result, 'participants: and theirs');
+	ok($other_writer->wait_result, 'participants: then their writer acquires the lock');
 	$other_writer->release;
-	nothing_left($zkc, 'participants: nothing is left');
+	nothing_left($zkc, 'participants: no node is left');
 }
 
-# Sessions that end while they share.
+# Sessions of sharers end.
 {
-	ok($reader->acquire(0), 'loss: a reader of theirs');
+	ok($reader->acquire(0), 'loss: their reader acquires the lock');
 	$here->query_ok("SELECT zk_lock_shared('x')");
 	$there->query_async("SELECT zk_lock('x')");
 	queue('x', 3);
 	$reader->expire;
 	queue('x', 2);
-	ok(!$there->finished, 'loss: whose session ends leaves ours');
+	ok(!$there->finished, 'loss: our writer still waits after their session has ended');
 	$here->terminate;
 	like($there->wait_result, qr/^\d+$/,
-		'loss: when ours has ended, too, a writer is let in');
+		'loss: our writer acquires the lock after our session has ended');
 	$reader->try('release');
-	ok(!$reader->acquire(0), 'loss: it keeps them out');
+	ok(!$reader->acquire(0), 'loss: our writer excludes their reader');
 	$there->query_ok("SELECT zk_unlock('x')");
-	ok($reader->acquire(30000), 'loss: until it releases');
+	ok($reader->acquire(30000), 'loss: their reader acquires the lock after our release');
 	$reader->release;
-	nothing_left($zkc, 'loss: nothing is left');
+	nothing_left($zkc, 'loss: no node is left');
 }
 
 $zkc->close;

@@ -1,7 +1,7 @@
 # SQL sessions and kazoo's locks exclude each other: Lock, WriteLock and ReadLock.
 #
-# kazoo 2.8.0 lets a reader that waits wait for writers behind it as well (its pull
-# request 650); so nobody queues behind its readers here while they wait.
+# In kazoo 2.8.0 a waiting reader also waits for writers behind it (its pull request 650),
+# so here no client queues behind its waiting readers.
 
 use strict;
 use warnings;
@@ -29,8 +29,8 @@ my $reader = $python->lock(read => path('x'));
 my $other_reader = $python->lock(read => path('x'));
 my $writer = $python->lock(write => path('x'));
 
-# What a contender's identifier says, in kazoo's order.
-sub who
+# Returns the process id, or kazoo's identifier, of each contender.
+sub owners
 {
 	return map { /^\{/ ? decode_json($_)->{pid} : $_ } @_;
 }
@@ -38,77 +38,77 @@ sub who
 # Readers.
 {
 	$here->query_ok("SELECT zk_lock_shared('x')");
-	ok($reader->acquire(0), 'readers: a reader of theirs is let in to ours');
+	ok($reader->acquire(0), 'readers: their reader shares with ours');
 	works($there, "SELECT zk_try_lock_shared('x')", 't',
-		'readers: and another of ours to both');
-	ok(!$writer->acquire(0), 'readers: no writer of theirs is');
+		'readers: our second reader shares with both');
+	ok(!$writer->acquire(0), 'readers: their writer is excluded');
 	queue('x', 3);
-	works($there, "SELECT zk_try_lock('x')", 'f', 'readers: nor an upgrade of ours');
+	works($there, "SELECT zk_try_lock('x')", 'f', 'readers: our upgrade is excluded');
 	$writer->acquire_async;
 	queue('x', 4);
 	works($here, "SELECT zk_try_lock_shared('x')", 't',
-		'readers: who shares with us already may do so again');
+		'readers: a sharer may share again despite a waiting writer');
 	ok(!$other_reader->acquire(0),
-		'readers: no reader of theirs passes the writer that waits');
+		'readers: their reader does not overtake the waiting writer');
 	queue('x', 4);
 	$here->query_ok('SELECT zk_unlock_all()');
 	$reader->release;
 	queue('x', 2);
-	works($here, "SELECT zk_try_lock_shared('x')", 'f', 'readers: nor one of ours');
-	ok(!$writer->finished, 'readers: which waits for the last of ours');
+	works($here, "SELECT zk_try_lock_shared('x')", 'f', 'readers: our reader does not overtake the waiting writer');
+	ok(!$writer->finished, 'readers: their writer waits for our last reader');
 	$there->query_ok("SELECT zk_unlock_shared('x')");
-	ok($writer->wait_result, 'readers: and is next');
+	ok($writer->wait_result, 'readers: their writer acquires the lock after our last reader');
 	$here->query_async("SELECT zk_lock_shared('x')");
 	queue('x', 2);
 	$reader->acquire_async;
 	$other_reader->acquire_async;
 	queue('x', 4);
 	$writer->release;
-	like($here->wait_result, qr/^\d+$/, 'readers: all at the head are let in, ours');
-	ok($_->wait_result, 'readers: and theirs') for $reader, $other_reader;
+	like($here->wait_result, qr/^\d+$/, 'readers: our reader at the head of the queue is granted the lock');
+	ok($_->wait_result, 'readers: their readers at the head of the queue are granted the lock') for $reader, $other_reader;
 	$there->query_async("SELECT zk_lock('x')");
 	queue('x', 4);
 	$reader->release;
 	$here->query_ok("SELECT zk_unlock_shared('x')");
 	queue('x', 2);
-	ok(!$there->finished, 'readers: a writer of ours waits for the last of theirs');
+	ok(!$there->finished, 'readers: our writer waits for their last reader');
 	$other_reader->expire;
-	like($there->wait_result, qr/^\d+$/, 'readers: also where its session ends');
+	like($there->wait_result, qr/^\d+$/, 'readers: our writer acquires the lock when the session of their last reader ends');
 	$there->query_ok("SELECT zk_unlock('x')");
 	$other_reader->release;
-	nothing_left($zkc, 'readers: nothing is left');
+	nothing_left($zkc, 'readers: no node is left');
 }
 
-# Who contends.
+# Contenders.
 {
 	my $lock = $python->lock(lock => path('x'));
 	$here->query_ok("SELECT zk_lock('x')");
-	is_deeply([ who($lock->contenders) ], [ $here->pid ],
-		'contenders: the holder is ours');
+	is_deeply([ owners($lock->contenders) ], [ $here->pid ],
+		'contenders: kazoo lists our holder');
 	is(decode_json(($lock->contenders)[0])->{application_name}, 'payroll',
-		'contenders: whose application one can read');
+		'contenders: kazoo can read our application name');
 	$lock->acquire_async;
 	queue('x', 2);
 	$there->query_async("SELECT zk_lock_shared('x')");
 	queue('x', 3);
 	my $look = $python->lock(write => path('x'));
-	is_deeply([ who($look->contenders) ],
+	is_deeply([ owners($look->contenders) ],
 		[ $here->pid, $lock->identifier, $there->pid ],
-		'contenders: all of both sides in the order of the queue');
-	is_deeply([ who($python->lock(lock => path('x'))->contenders) ],
+		'contenders: a write lock lists both sides in queue order');
+	is_deeply([ owners($python->lock(lock => path('x'))->contenders) ],
 		[ $here->pid, $lock->identifier ],
-		'contenders: a lock without readers lists the others');
+		'contenders: a lock without readers lists only exclusive contenders');
 	$here->query_ok("SELECT zk_unlock('x')");
-	ok($lock->wait_result, 'contenders: they are served in that order');
+	ok($lock->wait_result, 'contenders: their lock is granted in that order');
 	$lock->release;
-	like($there->wait_result, qr/^\d+$/, 'contenders: each of them');
+	like($there->wait_result, qr/^\d+$/, 'contenders: our reader is granted the lock in that order');
 	$there->query_ok("SELECT zk_unlock_shared('x')");
 	$_->close for $lock, $look;
-	nothing_left($zkc, 'contenders: nothing is left');
+	nothing_left($zkc, 'contenders: no node is left');
 }
 
-# A role whose name has bytes of another database's encoding: what kazoo reads must
-# be UTF-8 all the same.
+# A role whose name has bytes of another database's encoding: the data that kazoo reads
+# must still be UTF-8.
 {
 	my $lock = $python->lock(lock => path('x'));
 	my $admin = $servers[0];
@@ -124,22 +124,22 @@ sub who
 			''SET SESSION AUTHORIZATION %I'', rolname)
 			FROM pg_roles ORDER BY oid DESC LIMIT 1); END'");
 		works($session, "SELECT zk_lock('x')", qr/^\d+$/,
-			"contenders: one with a name that is not UTF-8, in $dbname");
+			"contenders: a role with a name that is not UTF-8 acquires the lock, in $dbname");
 		is(decode_json(($lock->contenders)[0])->{usename}, 'caf?',
-			'contenders: is listed in UTF-8');
+			'contenders: the role is listed in UTF-8');
 		$session->query_ok("SELECT zk_unlock('x')");
 		$session->quit;
 	}
 	$lock->close;
 }
 
-# Downgrade and upgrade of ours among theirs.
+# Our downgrade and upgrade next to their contenders.
 {
 	my $token = $here->query_ok("SELECT zk_lock('x')");
 	$writer->acquire_async;
 	queue('x', 2);
 	works($here, "SELECT zk_lock_shared('x'), zk_unlock('x')", "$token|t",
-		'our downgrade: exclusive becomes shared under the same token');
+		'our downgrade: exclusive becomes shared with the same token');
 	wait_until(
 		'their writer to watch our reader',
 		sub {
@@ -147,27 +147,27 @@ sub who
 			return ($zk->four_letter('wchp') // '') =~ /^\Q$ours\E$/m
 			  && $ours =~ /__rlock__/;
 		});
-	ok(!$writer->finished, 'our downgrade: lets no writer of theirs in');
+	ok(!$writer->finished, 'our downgrade: their writer still waits');
 	works($here, "SELECT zk_lock('x')", $token,
-		'our upgrade: ahead of a writer of theirs that waits');
-	works($here, "SELECT zk_unlock('x')", 't', 'our upgrade: released');
-	ok(!$writer->finished, 'our upgrade: and still shared');
+		'our upgrade: we upgrade ahead of their waiting writer');
+	works($here, "SELECT zk_unlock('x')", 't', 'our upgrade: we release the exclusive lock');
+	ok(!$writer->finished, 'our upgrade: our shared lock still excludes their writer');
 	$here->query_ok("SELECT zk_unlock_shared('x')");
-	ok($writer->wait_result, 'our upgrade: then the writer is next');
+	ok($writer->wait_result, 'our upgrade: their writer acquires the lock after our release');
 	$writer->release;
 
-	ok($reader->acquire(0), 'our upgrade: they share');
+	ok($reader->acquire(0), 'our upgrade: their reader acquires the lock');
 	$here->query_ok("SELECT zk_lock_shared('x')");
 	$here->query_async("SELECT zk_lock('x')");
 	queue('x', 3);
-	ok(!$here->finished, 'our upgrade: it waits for a reader of theirs');
+	ok(!$here->finished, 'our upgrade: it waits for their reader');
 	$reader->release;
-	like($here->wait_result, qr/^\d+$/, 'our upgrade: and no longer');
+	like($here->wait_result, qr/^\d+$/, 'our upgrade: it succeeds after their release');
 	$here->query_ok('SELECT zk_unlock_all()');
-	nothing_left($zkc, 'our upgrade: nothing is left');
+	nothing_left($zkc, 'our upgrade: no node is left');
 }
 
-# Orders of theirs that end a wait, or come twice.
+# Their calls that end a wait, or are repeated.
 {
 	my $lock = $python->lock(lock => path('x'));
 	$here->query_ok("SELECT zk_lock('x')");
@@ -175,24 +175,24 @@ sub who
 	queue('x', 2);
 	$lock->cancel;
 	$lock->outcome;
-	like($lock->failed, qr/^CancelledError/, 'cancelled: a wait of theirs for us');
+	like($lock->failed, qr/^CancelledError/, 'cancelled: their wait for us is cancelled');
 	queue('x', 1);
 	$there->query_async("SELECT zk_lock('x')");
 	queue('x', 2);
 	$here->query_ok("SELECT zk_unlock('x')");
-	like($there->wait_result, qr/^\d+$/, 'cancelled: it is in nobody\'s way');
+	like($there->wait_result, qr/^\d+$/, 'cancelled: the cancelled wait does not block ours');
 	$there->query_ok("SELECT zk_unlock('x')");
-	ok($lock->acquire(30000), 'cancelled: and can restart');
-	ok(!$lock->acquire(0), 'twice: kazoo counts no holds');
-	works($here, "SELECT zk_try_lock('x')", 'f', 'twice: it holds once');
-	ok($lock->release, 'twice: and is released');
-	ok(!$lock->release, 'twice: no second time');
-	works($here, "SELECT zk_try_lock('x', '30s')", 't', 'twice: then it is ours');
+	ok($lock->acquire(30000), 'cancelled: their lock can be acquired again');
+	ok(!$lock->acquire(0), 'twice: kazoo does not count acquisitions');
+	works($here, "SELECT zk_try_lock('x')", 'f', 'twice: their lock is held');
+	ok($lock->release, 'twice: the first release succeeds');
+	ok(!$lock->release, 'twice: the second release fails');
+	works($here, "SELECT zk_try_lock('x', '30s')", 't', 'twice: we acquire the lock after the release');
 	$here->query_ok("SELECT zk_unlock('x')");
 	$lock->close;
 }
 
-# A name of SQL as part of a path: what Python quotes, leaving :@+= alone.
+# A SQL name as part of a path: as Python quotes it, with :@+= unquoted.
 {
 	my %paths = (
 		'month/2024' => 'month%2F2024',
@@ -203,25 +203,25 @@ sub who
 	for my $name (sort keys %paths)
 	{
 		my $lock = $python->lock(lock => path($paths{$name}));
-		ok($lock->acquire(0), "names: the path for \"$name\"");
+		ok($lock->acquire(0), "names: they acquire the lock at the path of \"$name\"");
 		works($here, "SELECT zk_try_lock('$name')", 'f',
-			'names: is where SQL has its lock');
+			'names: the lock at that path excludes SQL');
 		$lock->release;
 		$lock->close;
 	}
 }
 
-# A backend that is killed, and a program that is.
+# A killed backend, and a killed program.
 {
 	my $lock = $python->lock(lock => path('x'));
-	my $doomed = session($servers[0]);
-	$doomed->query_ok("SET zklock.session_timeout = '1s'");
-	$doomed->query_ok("SELECT zk_lock('x')");
+	my $killed = session($servers[0]);
+	$killed->query_ok("SET zklock.session_timeout = '1s'");
+	$killed->query_ok("SELECT zk_lock('x')");
 	$lock->acquire_async;
 	queue('x', 2);
-	$doomed->kill9;
-	ok($lock->wait_result, 'killed: they get it when our backend was killed');
-	works($there, "SELECT zk_try_lock('x')", 'f', 'killed: and hold it');
+	$killed->kill9;
+	ok($lock->wait_result, 'killed: they acquire the lock after our backend was killed');
+	works($there, "SELECT zk_try_lock('x')", 'f', 'killed: they hold the lock');
 	$lock->release;
 
 	my $crashing = ZkLock::Opponent->kazoo($zk->connect_string);
@@ -231,7 +231,7 @@ sub who
 	queue('x', 2);
 	$crashing->stop;
 	like($there->wait_result, qr/^\d+$/,
-		'killed: we get it when their program was killed');
+		'killed: we acquire the lock after their program was killed');
 	$there->query_ok('SELECT zk_unlock_all()');
 
 	my $silent = ZkLock::Opponent->kazoo($zk->connect_string);
@@ -241,22 +241,22 @@ sub who
 	queue('x', 2);
 	$silent->pause;
 	like($there->wait_result, qr/^\d+$/,
-		'killed: also when it is only silent for too long');
+		'killed: we acquire the lock when their stopped program loses its session');
 	$silent->resume;
 	$there->query_ok('SELECT zk_unlock_all()');
-	nothing_left($zkc, 'killed: nothing is left');
+	nothing_left($zkc, 'killed: no node is left');
 }
 
-# A lock that outlives its program, as kazoo can make one, is a lock.
+# A persistent lock node, which kazoo can create.
 {
 	my $node = $zkc->create(path('x') . '/0123456789abcdef0123456789abcdef__lock__',
 		sequence => 1);
 	works($there, "SELECT zk_try_lock('x')", 'f',
-		'persistent: a node that no session owns excludes us');
+		'persistent: a node without a session excludes us');
 	$there->query_async("SELECT zk_lock('x')");
 	queue('x', 2);
 	$zkc->delete($node);
-	like($there->wait_result, qr/^\d+$/, 'persistent: until it is deleted');
+	like($there->wait_result, qr/^\d+$/, 'persistent: we acquire the lock when the node is deleted');
 	$there->query_ok("SELECT zk_unlock('x')");
 }
 

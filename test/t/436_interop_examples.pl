@@ -1,6 +1,6 @@
-# The programs of doc/interop.md wait for SQL, and continue when it releases, with the
-# setting of zklock.node_names that the document asks for, also with credentials. The whole
-# programs end when their connection breaks.
+# The programs of doc/interop.md wait for a SQL session and continue when it releases, with
+# the zklock.node_names of the document, and also with credentials. The complete programs
+# end when their connection breaks.
 
 use strict;
 use warnings;
@@ -22,7 +22,7 @@ my $dir = PostgreSQL::Test::Utils::tempdir();
 my @java = ('java', '-cp', ZkLock::Opponent->class_path);
 my @python = ('/usr/bin/python3');
 
-# A block of the document, in a frame that makes it a program.
+# Writes a block of the document to a file, with code around it that makes it a program.
 sub program
 {
 	my ($file, $before, $after) = @_;
@@ -82,15 +82,15 @@ sub check_program
 	wait_until("$what: the wait of the program",
 		sub { alive($pid) && $zkc->children("$root/locks/orders%2Fnorth") == 2 },
 		diag => sub { read_file($out) });
-	unlike(read_file($out), qr/alone/, "$what: the program waits for SQL");
-	works($session, "SELECT zk_unlock('orders/north')", 't', "$what: which releases");
+	unlike(read_file($out), qr/alone/, "$what: the program waits for the SQL session");
+	works($session, "SELECT zk_unlock('orders/north')", 't', "$what: the SQL session releases");
 	wait_until('the end of the program', sub { !alive($pid) });
-	like(read_file($out), qr/^alone in the cluster$/m, "$what: then it goes on");
+	like(read_file($out), qr/^alone in the cluster$/m, "$what: the program continues after the release");
 	works($session, "SELECT zk_try_lock('orders/north', '30s')", 't',
-		"$what: and releases");
+		"$what: the program releases the lock");
 	$session->query_ok('SELECT zk_unlock_all()');
 	$session->quit;
-	nothing_left($zkc, "$what: nothing is left", root => $root);
+	nothing_left($zkc, "$what: no node is left", root => $root);
 	return;
 }
 
@@ -112,12 +112,12 @@ check_program('credentials.java', [ @closed, "node_names = 'curator'" ], '/close
 check_program('credentials.py', [ @closed, "node_names = 'kazoo'" ], '/closed', @python,
 	program('credentials.py', $client, python_lock('zk.Lock("/closed/locks/orders%2Fnorth")')));
 
-# The two programs do not see each other's nodes, so both hold the lock.
+# The two programs do not recognize each other's nodes, so both hold the lock.
 {
 	my @running = map { { log => "$dir/lost.$_", pid => spawn([ @{ $orders[$_] }, $zk->connect_string, 600_000 ], log => "$dir/lost.$_") } } 0, 1;
 	for my $program (@running)
 	{
-		wait_until('the program has the lock', sub { -e $program->{log} && read_file($program->{log}) =~ /alone/ },
+		wait_until('the program to acquire the lock', sub { -e $program->{log} && read_file($program->{log}) =~ /alone/ },
 			diag => sub { read_file($program->{log}) });
 	}
 	$zk->kill9;
