@@ -217,33 +217,33 @@ sub is_revoked
 	open_gate();
 }
 
-# How often.
+# Each request is reported once.
 {
 	my $s = session($here);
 	my $other = session($there);
-	is(is_revoked($s, 'again'), 'f', 'no request to a session that does not hold the lock');
+	is(is_revoked($s, 'again'), 'f', 'zk_revoked() is false without the lock');
 	$s->query_ok("SELECT zk_lock('again'), zk_lock('left alone')");
-	is(is_revoked($s, 'again'), 'f', 'nor what nobody has asked for');
-	for my $time ('once', 'twice')
+	is(is_revoked($s, 'again'), 'f', 'zk_revoked() is false without a request');
+	for my $time ('first', 'second')
 	{
 		request_release('again');
 		wait_received('again');
 		$s->query('SELECT 1');
-		has_notice($s, request_for('again'), "asked $time, told $time");
+		has_notice($s, request_for('again'), "the $time request is reported");
 		$s->query('SELECT 1');
-		no_message($s, '... and not more often');
+		no_message($s, '... once');
 	}
-	is(is_revoked($s, 'left alone'), 'f', 'another lock is not meant');
+	is(is_revoked($s, 'left alone'), 'f', 'zk_revoked() is false for another lock');
 	$s->query_ok("SELECT zk_unlock('again')");
-	is(is_revoked($s, 'again'), 'f', 'a session that released gets no request any more');
+	is(is_revoked($s, 'again'), 'f', 'zk_revoked() is false after the release');
 	$s->query_ok("SELECT zk_lock('again')");
-	is(is_revoked($s, 'again'), 'f', 'nor one that acquires it again');
+	is(is_revoked($s, 'again'), 'f', 'zk_revoked() is false after a new acquisition');
 	request_release('again');
 	wait_received('again');
 	$s->query('SELECT 1');
-	has_notice($s, request_for('again'), 'until there is a new request');
-	fails_with($s, 'SELECT zk_revoked(NULL)', '22004', 'no name');
-	fails_with($s, "SELECT zk_revoked('')", '22023', 'an empty name');
+	has_notice($s, request_for('again'), 'a new request after a new acquisition is reported');
+	fails_with($s, 'SELECT zk_revoked(NULL)', '22004', 'NULL is not a name');
+	fails_with($s, "SELECT zk_revoked('')", '22023', 'the empty string is not a name');
 	$_->quit for $s, $other;
 }
 

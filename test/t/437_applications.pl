@@ -1,8 +1,9 @@
-# The programs of doc/applications.md, each with its real driver: a program waits for a
+# The programs of doc/applications.md, each with its real driver. A program waits for a
 # session of another server, excludes that session, and repeats its transaction when the
 # commit fails because the lock was lost. It fails when its connection breaks, and does not
 # commit a transaction of its caller. A program whose driver is not installed is skipped.
-# Then the programs that hold a lock at session level, and the script of doc/cookbook.md.
+# The file also tests the programs that hold a lock at session level, and the script of
+# doc/cookbook.md.
 
 use strict;
 use warnings;
@@ -27,7 +28,7 @@ local $ENV{NODE_PATH} = join ':', grep { defined } $ENV{NODE_PATH}, '/usr/share/
 local @ENV{qw(GO111MODULE GOPATH GOCACHE GOFLAGS)} =
   ('off', '/usr/share/gocode', "$dir/go-cache", '');
 
-# file, command, and a command that succeeds where the driver is installed
+# file, command, and a command that succeeds if the driver is installed
 my @programs = (
 	[ 'book.py', [$python], [ $python, '-c', 'import psycopg2' ] ],
 	[ 'Book.java', [ 'java', '-cp', $jdbc ], [ 'test', '-e', $jdbc ] ],
@@ -45,7 +46,7 @@ my %nodes = map {
 my $url = sprintf 'postgresql://127.0.0.1:%d/postgres?user=%s', $nodes{one}->port,
   scalar getpwuid($>);
 
-# At its commit a transaction waits for the gate, as long as the gate is closed.
+# A transaction waits at its commit while the gate, an advisory lock, is closed.
 $nodes{one}->safe_psql('postgres', <<'SQL');
 CREATE TABLE invoices (number int PRIMARY KEY, customer text NOT NULL);
 CREATE FUNCTION pass_gate() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -117,8 +118,8 @@ sub check_program
 	like($printed, qr/\Aattempt 1: 40001, trying again\nbooked invoice \d+\n\z/,
 		"$file: the commit fails because the lock was lost, and the transaction is repeated");
 	is($nodes{one}->safe_psql('postgres', "SELECT count(*) FROM invoices WHERE customer = '$file'"),
-		'1', "$file: which commits once");
-	nothing_left($zkc, "$file: nothing is left");
+		'1', "$file: the repeated transaction commits once");
+	nothing_left($zkc, "$file: no node is left");
 	return;
 }
 
@@ -135,10 +136,10 @@ sub check_broken_connection
 		WHERE locktype = 'advisory' AND objid = 1 AND NOT granted));
 	waitpid $pid, 0;
 	isnt($?, 0, "$file: the program fails when its connection breaks");
-	unlike(read_file($log), qr/booked|trying again|Unhandled/, "$file: it reports the error, and does not try again")
+	unlike(read_file($log), qr/booked|trying again|Unhandled/, "$file: the program reports the error and does not retry")
 	  or diag(read_file($log));
 	$gate->query_ok('SELECT pg_advisory_unlock(1)');
-	nothing_left($zkc, "$file: nothing is left after a broken connection");
+	nothing_left($zkc, "$file: no node is left after a broken connection");
 	return;
 }
 
@@ -153,17 +154,17 @@ for (@programs)
 	}
 }
 
-# What a program prints that has ended; its exit status is in $?.
-sub printed
+# Runs a program and returns its output; the exit status is in $?.
+sub output_of
 {
 	my @command = @_;
-	my $log = "$dir/printed.log";
+	my $log = "$dir/output.log";
 	write_file($log, '');
 	waitpid spawn(\@command, log => $log), 0;
 	return read_file($log);
 }
 
-# Work that catches the error of a statement is not taken for committed.
+# A transaction whose work catches the error of a statement does not count as committed.
 write_file("$dir/swallow.py", <<'PYTHON');
 import sys
 import psycopg2
@@ -180,10 +181,10 @@ try:
 except book.NotCommitted:
     print("not committed")
 PYTHON
-is(printed($python, "$dir/swallow.py", $url), "not committed\n",
-	'book.py: an error that the work has caught is not ignored');
+is(output_of($python, "$dir/swallow.py", $url), "not committed\n",
+	'book.py: an error that the work has caught is reported');
 
-# A call inside a transaction of the caller is refused, and commits nothing.
+# A call inside a transaction of the caller is refused, and does not commit.
 write_file("$dir/nested.py", <<'PYTHON');
 import sys
 import psycopg2
@@ -236,51 +237,51 @@ sub no_nested_work
 {
 	my ($what) = @_;
 	return is($nodes{one}->safe_psql('postgres', "SELECT count(*) FROM invoices WHERE customer = 'nested'"), '0',
-		"$what: it commits nothing of its caller");
+		"$what: a nested call does not commit its caller's work");
 }
 
 my $refusal = 'begins the transaction itself';
-like(printed($python, "$dir/nested.py", $url), qr/$refusal/, 'book.py: a nested call is refused');
+like(output_of($python, "$dir/nested.py", $url), qr/$refusal/, 'book.py: a nested call is refused');
 no_nested_work('book.py');
 SKIP:
 {
 	skip 'the Ruby driver is not installed', 2 unless is_installed('ruby', '-rpg', '-e', '');
-	like(printed('ruby', "$dir/nested.rb", $url, 'before'), qr/$refusal/, 'book.rb: a nested call is refused');
+	like(output_of('ruby', "$dir/nested.rb", $url, 'before'), qr/$refusal/, 'book.rb: a nested call is refused');
 	no_nested_work('book.rb');
 }
 SKIP:
 {
 	skip 'the JDBC driver is not installed', 3 unless -e $jdbc;
-	is(system('javac', '-cp', $jdbc, '-d', $dir, "$dir/Book.java", "$dir/Nested.java"), 0, 'Book.java: it compiles');
-	is(printed('java', '-cp', "$jdbc:$dir", 'Nested', $url), "withLock $refusal\nIDLE true\n",
+	is(system('javac', '-cp', $jdbc, '-d', $dir, "$dir/Book.java", "$dir/Nested.java"), 0, 'Book.java compiles');
+	is(output_of('java', '-cp', "$jdbc:$dir", 'Nested', $url), "withLock $refusal\nIDLE true\n",
 		'Book.java: a nested call is refused, and any exception ends the transaction');
 	no_nested_work('Book.java');
 }
 
-# The job at session level.
+# The job that holds a lock at session level.
 {
 	my $job = "$dir/job.py";
 	my $log = "$dir/job.log";
 	write_file($job, block_of(DOCUMENT, 'job.py'));
 	$other->query_ok("SELECT zk_lock('job:nightly')");
-	is(printed($python, $job, $url), "another session runs the job\n",
-		'job.py: it does not run while another session runs it');
+	is(output_of($python, $job, $url), "another session runs the job\n",
+		'job.py: the job does not run while another session runs it');
 	$other->query_ok("SELECT zk_unlock('job:nightly')");
-	is(printed($python, $job, $url), "done\n", 'job.py: it runs alone');
-	nothing_left($zkc, 'job.py: it releases its lock');
+	is(output_of($python, $job, $url), "done\n", 'job.py: the job runs when the lock is free');
+	nothing_left($zkc, 'job.py: the job releases its lock');
 
 	$gate->query_ok('SELECT pg_advisory_lock(1)');
 	my $pid = spawn([ $python, $job, $url ], log => $log);
 	wait_at_gate(diag => sub { read_file($log) });
 	$zkc->delete("/zklock/locks/job:nightly/$_") for $zkc->children('/zklock/locks/job:nightly');
 	waitpid $pid, 0;
-	isnt($?, 0, 'job.py: it fails when it has lost the lock');
-	is(read_file($log), "the job failed: 40001\n", 'job.py: and says why');
-	is($nodes{one}->safe_psql('postgres', 'SELECT count(*) FROM batches'), '3', 'job.py: nothing more is committed');
+	isnt($?, 0, 'job.py: the job fails when the lock was lost');
+	is(read_file($log), "the job failed: 40001\n", 'job.py: the job prints the reason');
+	is($nodes{one}->safe_psql('postgres', 'SELECT count(*) FROM batches'), '3', 'job.py: no more work is committed');
 	$gate->query_ok('SELECT pg_advisory_unlock(1)');
 }
 
-# The leader: it waits, leads, loses the lock, waits again, and leads again.
+# The leader waits, leads, loses the lock, waits again, and leads again.
 {
 	my $lock = '/zklock/locks/billing:leader';
 	my $leader = "$dir/leader.py";
@@ -293,24 +294,24 @@ SKIP:
 	wait_zk_children($zkc, $lock, 2, %diag);
 	$other->query_ok("SELECT zk_unlock('billing:leader')");
 	wait_at_gate(%diag);
-	is(read_file($log), "leader\n", 'leader.py: it waits for the leader, and leads after it');
+	is(read_file($log), "leader\n", 'leader.py: the program waits for the leader, and then leads');
 
 	my ($own) = wait_zk_children($zkc, $lock, 1, %diag);
 	$other->query_async("SELECT zk_lock('billing:leader')");
 	wait_zk_children($zkc, $lock, 2, %diag);
 	$zkc->delete("$lock/$own");
 	$other->wait_result;
-	wait_until('the former leader waits again',
+	wait_until('the former leader to wait again',
 		sub { read_file($log) =~ /not/ && $zkc->children($lock) == 2 }, %diag);
-	is(read_file($log), "leader\nnot the leader: 40001\n", 'leader.py: after a loss it waits again');
-	is($nodes{one}->safe_psql('postgres', 'SELECT count(*) FROM decisions'), '0', 'leader.py: and has committed nothing');
+	is(read_file($log), "leader\nnot the leader: 40001\n", 'leader.py: the leader waits again after a loss');
+	is($nodes{one}->safe_psql('postgres', 'SELECT count(*) FROM decisions'), '0', 'leader.py: the leader has committed nothing');
 	$gate->query_ok('SELECT pg_advisory_unlock(1)');
 	$other->query_ok("SELECT zk_unlock('billing:leader')");
 	waitpid $pid, 0;
-	is($?, 0, 'leader.py: it leads again to the end') or diag(read_file($log));
+	is($?, 0, 'leader.py: the leader leads again and ends') or diag(read_file($log));
 	is($nodes{one}->safe_psql('postgres', q(SELECT string_agg(n || by, ' ' ORDER BY n) FROM decisions)),
-		'2leader 3leader', 'leader.py: and its steps are committed');
-	nothing_left($zkc, 'leader.py: nothing is left');
+		'2leader 3leader', 'leader.py: the steps of the leader are committed');
+	nothing_left($zkc, 'leader.py: no node is left');
 }
 
 # The script that runs a migration tool under the lock.
@@ -320,28 +321,28 @@ SKIP:
 	write_file($script, block_of('doc/cookbook.md', 'migrate.sh'));
 	local @ENV{qw(PGHOST PGPORT PGDATABASE)} = ('127.0.0.1', $nodes{one}->port, 'postgres');
 	my $held = q(psql -XAtc "SELECT count(*) FROM zk_locks_of('shop:migrations')");
-	is(printed('sh', $script, $held), "1\n", 'migrate.sh: the command runs under the lock');
-	is($?, 0, 'migrate.sh: it succeeds with the command');
-	printed('sh', $script, 'exit 3');
-	is($? >> 8, 3, 'migrate.sh: it fails with the command');
-	nothing_left($zkc, 'migrate.sh: it releases the lock');
+	is(output_of('sh', $script, $held), "1\n", 'migrate.sh: the command runs under the lock');
+	is($?, 0, 'migrate.sh: the script succeeds with the command');
+	output_of('sh', $script, 'exit 3');
+	is($? >> 8, 3, 'migrate.sh: the script fails with the command');
+	nothing_left($zkc, 'migrate.sh: the script releases the lock');
 
 	my $log = "$dir/migrate.log";
-	# The lock is checked at the end of the statement after the command, here at once and not
-	# only when the lease is old.
+	# The statement after the command checks the lock at its end, with this setting always and
+	# not only when the lease is old.
 	local $ENV{PGOPTIONS} = '-c zklock.commit_check=always';
 	mkfifo("$dir/go", 0600) or die "mkfifo: $!";
 	my $pid = spawn([ 'sh', $script, "echo runs; cat $dir/go" ], log => $log);
-	wait_until('the command runs', sub { -e $log && read_file($log) =~ /runs/ });
+	wait_until('the command to run', sub { -e $log && read_file($log) =~ /runs/ });
 	$zkc->delete("$lock/$_") for $zkc->children($lock);
 	write_file("$dir/go", '');
 	waitpid $pid, 0;
-	isnt($?, 0, 'migrate.sh: it fails when the lock was lost') or diag(read_file($log));
+	isnt($?, 0, 'migrate.sh: the script fails when the lock was lost') or diag(read_file($log));
 
 	$ENV{PGOPTIONS} = '-c lock_timeout=100';
 	$other->query_ok("SELECT zk_lock('shop:migrations')");
-	unlike(printed('sh', $script, 'echo runs'), qr/runs/, 'migrate.sh: without the lock the command does not run');
-	is($? >> 8, 75, 'migrate.sh: its status says so');
+	unlike(output_of('sh', $script, 'echo runs'), qr/runs/, 'migrate.sh: the command does not run without the lock');
+	is($? >> 8, 75, 'migrate.sh: the exit status shows that the lock was not acquired');
 	$other->query_ok("SELECT zk_unlock('shop:migrations')");
 }
 

@@ -1,4 +1,4 @@
-# Curator's Revoker and zk_revoke() ask each other's holders to release.
+# Curator's Revoker and zk_revoke() request the release from each other's holders.
 
 use strict;
 use warnings;
@@ -24,42 +24,42 @@ my $theirs = $java->lock(mutex => '/zklock/locks/x');
 $s->query_ok("SELECT zk_lock('x')");
 $theirs->acquire_async;
 wait_zk_children($zkc, '/zklock/locks/x', 2);
-works($s, "SELECT zk_revoked('x')", 'f', 'who is not asked is not');
+works($s, "SELECT zk_revoked('x')", 'f', 'zk_revoked() is false without a request');
 my ($held) = queue_of($zkc, 'x');
-my $asking = $java->lock(mutex => '/zklock/locks/x');
-$asking->revoke($held);
-wait_until('the request to be heard', sub { $s->query("SELECT zk_revoked('x')") eq 't' });
-pass('Curator asks a session of ours');
-ok(!$theirs->finished, 'which keeps its lock until it releases');
+my $revoker = $java->lock(mutex => '/zklock/locks/x');
+$revoker->revoke($held);
+wait_until('the request', sub { $s->query("SELECT zk_revoked('x')") eq 't' });
+pass("Curator's request reaches our session");
+ok(!$theirs->finished, 'our session keeps its lock until it releases');
 $s->query_ok("SELECT zk_unlock('x')");
-ok($theirs->wait_result, 'and then it is theirs');
+ok($theirs->wait_result, 'they acquire the lock after our release');
 $theirs->release;
 
-# cancel: a transaction that is asked ends at once.
+# on_revoke = cancel: a request ends the transaction at once.
 $s->query_ok("SET zklock.on_revoke = cancel");
 $s->query_ok("BEGIN; SELECT zk_xact_lock('x')");
 ($held) = queue_of($zkc, 'x');
 $s->query_async('SELECT pg_sleep(600)');
 $theirs->acquire_async;
-$asking->revoke($held);
-failed_with($s, '57014', 'Curator ends the statement of a holder that wants it so',
+$revoker->revoke($held);
+failed_with($s, '57014', "Curator's request cancels the holder's statement",
 	like => qr/"x"/);
 $s->query_ok('ROLLBACK');
-ok($theirs->wait_result, 'and gets the lock');
+ok($theirs->wait_result, 'they acquire the lock after the rollback');
 
 # We request, they release.
 $theirs->release;
 $theirs->revocable;
 ok($theirs->acquire(0), 'they hold a revocable lock');
-works($far, "SELECT zk_revoke('x')", '1', 'zk_revoke() asks one holder');
-ok($theirs->revoke_requested(30000), 'which gets the request');
+works($far, "SELECT zk_revoke('x')", '1', 'zk_revoke() requests the release from one holder');
+ok($theirs->revoke_requested(30000), 'their holder gets the request');
 $far->query_async("SELECT zk_lock('x')");
 $theirs->release;
-like($far->wait_result, qr/^\d+$/, 'and releases');
+like($far->wait_result, qr/^\d+$/, 'we acquire the lock after their release');
 works($far, "SELECT zk_unlock('x')", 't', 'the lock is released');
 
 $_->quit for $s, $far;
-$_->close for $theirs, $asking;
+$_->close for $theirs, $revoker;
 nothing_left($zkc, 'no node is left');
 $_->stop for $node, $other;
 done_testing();

@@ -1,5 +1,5 @@
-# SQL sessions that give their nodes different names, by zklock.node_names, exclude
-# each other on one lock: promise 9.2.
+# Promise 9.2: SQL sessions with different zklock.node_names exclude each other on one
+# lock.
 
 use strict;
 use warnings;
@@ -14,13 +14,13 @@ my $zk = ZkLock::ZkServer->start(tick_time => 500);
 my $zkc = ZkLock::ZkClient->new($zk->connect_string);
 my @servers = map { zklock_node($_, zk => $zk, session_timeout => '10s') } qw(a b);
 
-# node names => the modes that there are, and what the nodes look like
+# node names => available modes => pattern of the nodes
 my %modes = (
 	curator => { exclusive => qr/__WRIT__\d+$/, shared => qr/__READ__\d+$/ },
 	curator_mutex => { exclusive => qr/-lock-\d+$/ },
 	kazoo => { exclusive => qr/__lock__\d+$/, shared => qr/__rlock__\d+$/ });
 
-sub speaking
+sub session_with_names
 {
 	my ($server, $names) = @_;
 	my $session = session($servers[$server]);
@@ -28,8 +28,8 @@ sub speaking
 	return $session;
 }
 
-my %here = map { $_ => speaking(0, $_) } sort keys %modes;
-my %there = map { $_ => speaking(1, $_) } sort keys %modes;
+my %here = map { $_ => session_with_names(0, $_) } sort keys %modes;
+my %there = map { $_ => session_with_names(1, $_) } sort keys %modes;
 
 sub queue { return wait_zk_children($zkc, '/zklock/locks/x', $_[0]) }
 
@@ -39,8 +39,9 @@ sub sql
 	return "SELECT zk_$verb" . ($mode eq 'shared' ? '_shared' : '') . "('x')";
 }
 
-# The first holds, the second tries and waits; and gets it.
-sub pair
+# The first session holds; the second session's non-blocking attempt fails, and it waits
+# and acquires the lock.
+sub test_pair
 {
 	my ($mine, $my_mode, $yours, $your_mode) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
@@ -53,19 +54,19 @@ sub pair
 	{
 		works($waiter, sql('try_lock', $your_mode), 't', "$what: both share");
 		works($here{curator_mutex}, sql('try_lock', 'exclusive'), 'f',
-			"$what: a third one is excluded");
+			"$what: a third session is excluded");
 		$waiter->query_ok(sql('unlock', $your_mode));
 		$holder->query_ok(sql('unlock', $my_mode));
 		return queue(0);
 	}
-	works($waiter, sql('try_lock', $your_mode), 'f', "$what: a try is refused");
+	works($waiter, sql('try_lock', $your_mode), 'f', "$what: a non-blocking attempt fails");
 	queue(1);
 	$waiter->query_async(sql('lock', $your_mode));
 	queue(2);
-	ok(!$waiter->finished, "$what: a wait waits");
+	ok(!$waiter->finished, "$what: the second session waits");
 	$holder->query_ok(sql('unlock', $my_mode));
 	cmp_ok($waiter->wait_result, '>', $token,
-		"$what: it gets what is released, with a greater token");
+		"$what: the second session acquires the released lock, with a greater token");
 	$waiter->query_ok(sql('unlock', $your_mode));
 	return queue(0);
 }
@@ -76,13 +77,13 @@ for my $mine (sort keys %modes)
 	{
 		for my $my_mode (sort keys %{ $modes{$mine} })
 		{
-			pair($mine, $my_mode, $yours, $_) for sort keys %{ $modes{$yours} };
+			test_pair($mine, $my_mode, $yours, $_) for sort keys %{ $modes{$yours} };
 		}
 	}
 }
-nothing_left($zkc, 'no pair leaves anything behind');
+nothing_left($zkc, 'no pair leaves a node');
 
-# A queue of all of them.
+# A queue with all node names.
 {
 	my $holder = foreign_node($zkc, '/zklock/locks/x', 'WRIT');
 	my @waiting = (
@@ -94,28 +95,28 @@ nothing_left($zkc, 'no pair leaves anything behind');
 	{
 		my ($session, $mode) = @{ $waiting[$i] };
 		$session->query_async(sql('lock', $mode));
-		# The writers wait on their own servers, in PostgreSQL's lock manager.
+		# The writers wait for the local lock of their servers.
 		$i < 2 ? queue(2 + $i) : wait_blocked($session);
 	}
 	$zkc->delete($holder);
 	like($waiting[$_][0]->wait_result, qr/^\d+$/,
-		'readers of two kinds are let in together') for 0, 1;
+		'readers with different node names share') for 0, 1;
 	ok(!$waiting[2][0]->finished && !$waiting[3][0]->finished,
-		'writers of two kinds wait for both');
+		'writers with different node names wait for both readers');
 	$waiting[1][0]->query_ok(sql('unlock', 'shared'));
 	wait_until('the first writer to queue',
 		sub { grep { /$modes{curator_mutex}{exclusive}/ } queue(2) });
-	ok(!$waiting[2][0]->finished, 'each of them');
+	ok(!$waiting[2][0]->finished, 'the first writer waits for the other reader');
 	$waiting[0][0]->query_ok(sql('unlock', 'shared'));
-	like($waiting[2][0]->wait_result, qr/^\d+$/, 'the first of them is next');
-	ok(!$waiting[3][0]->finished, 'and alone');
+	like($waiting[2][0]->wait_result, qr/^\d+$/, 'the first writer acquires the lock after the readers');
+	ok(!$waiting[3][0]->finished, 'the second writer still waits');
 	$waiting[2][0]->query_ok(sql('unlock', 'exclusive'));
-	like($waiting[3][0]->wait_result, qr/^\d+$/, 'then the second one');
+	like($waiting[3][0]->wait_result, qr/^\d+$/, 'the second writer acquires the lock after the first');
 	$waiting[3][0]->query_ok(sql('unlock', 'exclusive'));
-	nothing_left($zkc, 'the queue leaves nothing behind');
+	nothing_left($zkc, 'the queue leaves no node');
 }
 
-# Upgrade and downgrade beside waiters of another kind.
+# Upgrade and downgrade next to waiters with other node names.
 for my $names ([ 'curator', 'kazoo' ], [ 'kazoo', 'curator' ])
 {
 	my ($mine, $yours) = @$names;
@@ -125,11 +126,11 @@ for my $names ([ 'curator', 'kazoo' ], [ 'kazoo', 'curator' ])
 	queue(2);
 	works($holder, sql('lock', 'exclusive'), $token,
 		"$mine upgrades ahead of a writer of $yours");
-	ok(!$waiter->finished, 'which goes on waiting');
-	works($holder, sql('unlock', 'exclusive'), 't', 'and back');
-	ok(!$waiter->finished, 'which lets no writer in');
+	ok(!$waiter->finished, "the writer of $yours still waits");
+	works($holder, sql('unlock', 'exclusive'), 't', "$mine downgrades");
+	ok(!$waiter->finished, "the writer of $yours waits after the downgrade");
 	$holder->query_ok(sql('unlock', 'shared'));
-	like($waiter->wait_result, qr/^\d+$/, "$yours is next");
+	like($waiter->wait_result, qr/^\d+$/, "the writer of $yours acquires the lock after the release");
 
 	$holder->query_async(sql('lock', 'exclusive'));
 	queue(2);
@@ -137,27 +138,27 @@ for my $names ([ 'curator', 'kazoo' ], [ 'kazoo', 'curator' ])
 		"$yours downgrades before a writer of $mine");
 	wait_until('the downgrade',
 		sub { !grep { /$modes{$yours}{exclusive}/ } queue(2) });
-	ok(!$holder->finished, 'which lets no writer in');
+	ok(!$holder->finished, "the writer of $mine waits after the downgrade");
 	works($there{$mine}, sql('try_lock', 'shared'), 'f',
-		'and readers stay behind it');
+		"a reader of $mine does not overtake the writer");
 	$waiter->query_ok(sql('unlock', 'shared'));
-	like($holder->wait_result, qr/^\d+$/, 'until the last share is gone');
+	like($holder->wait_result, qr/^\d+$/, "the writer of $mine acquires the lock after the last reader");
 	$holder->query_ok(sql('unlock', 'exclusive'));
 
 	$_->query_ok(sql('lock', 'shared')) for $holder, $waiter;
 	$holder->query_async(sql('lock', 'exclusive'));
 	queue(3);
 	$waiter->query_async(sql('lock', 'exclusive'));
-	failed_with($waiter, '40P01', "two upgraders, $mine and $yours: one gets the error",
+	failed_with($waiter, '40P01', "two upgrades, $mine and $yours: one fails",
 		hint => 0);
 	$waiter->query_ok(sql('unlock', 'shared'));
-	like($holder->wait_result, qr/^\d+$/, 'and the other has it');
+	like($holder->wait_result, qr/^\d+$/, 'the other upgrade succeeds');
 	$holder->query_ok('SELECT zk_unlock_all()');
-	nothing_left($zkc, "$mine and $yours: nothing is left");
+	nothing_left($zkc, "$mine and $yours: no node is left");
 }
 
 fails_with($here{curator_mutex}, sql('lock', 'shared'), '0A000',
-	'the names of InterProcessMutex know no shared mode');
+	'the node names of InterProcessMutex have no shared mode');
 
 $zkc->close;
 $_->stop for @servers, $zk;

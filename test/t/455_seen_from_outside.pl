@@ -1,5 +1,5 @@
-# What other programs see of us and we of them while both hold and wait, and what
-# they do in our midst: requests given up or removed, wrong sizes, requests to release.
+# SQL sessions and other programs as seen by each other while both hold and wait: views and
+# participants, cancelled and deleted requests, other capacities, release requests.
 
 use strict;
 use warnings;
@@ -30,7 +30,7 @@ sub ours
 	return $session;
 }
 
-# zk_locks, for locks.
+# Returns the rows of zk_locks of a lock.
 sub rows
 {
 	my ($lock) = @_;
@@ -47,11 +47,11 @@ sub rows
 	$writer->acquire_async;
 	wait_zk_children($zkc, path('j'), 3);
 	is(rows('j'), "curator|shared|t\nzklock|shared|t\ncurator|exclusive|f",
-		'zk_locks: readers and a writer of Curator, and ours');
+		"zk_locks: shows Curator's reader and writer and our reader");
 	$ours->query_ok("SELECT zk_unlock_shared('j')");
 	$reader->release;
 	$writer->wait_result;
-	is(rows('j'), 'curator|exclusive|t', 'zk_locks: the writer holds it');
+	is(rows('j'), 'curator|exclusive|t', "zk_locks: shows Curator's writer as holder");
 	$writer->release;
 
 	my $lock = $python->lock(write => path('k'));
@@ -60,140 +60,139 @@ sub rows
 	$behind->acquire_async;
 	wait_zk_children($zkc, path('k'), 2);
 	is(rows('k'), "kazoo|exclusive|t\nkazoo|shared|f",
-		'zk_locks: a writer and a reader of kazoo');
+		"zk_locks: shows kazoo's writer and reader");
 	works($dba, "SELECT application_name FROM zk_locks WHERE name = 'k' AND granted",
-		$lock->identifier, 'zk_locks: and what the program says of itself');
+		$lock->identifier, "zk_locks: shows kazoo's identifier");
 	$lock->release;
 	$behind->wait_result;
 	$behind->release;
 	$_->close for $reader, $writer, $lock, $behind;
-	nothing_left($zkc, 'zk_locks: nothing is left');
+	nothing_left($zkc, 'zk_locks: no node is left');
 }
 
-# A semaphore with a wish of theirs among ours that a thread gives up, and one of
-# ours that somebody removes.
+# A semaphore: their waiter is interrupted, and the permit node of our waiter is deleted.
 {
 	my $theirs = $java->lock(semaphore => pool('v2'), leases => 2);
 	my ($here, $third) = map { session($node) } 1 .. 2;
-	ok($theirs->acquire(0), "Curator's permits: one is theirs");
+	ok($theirs->acquire(0), "Curator's permits: they acquire one");
 	$here->query_ok("SELECT zk_acquire('v2', 2)");
-	my @who = map { /"pid":(\d+)/ ? $1 : 'theirs' }
+	my @owners = map { /"pid":(\d+)/ ? $1 : 'theirs' }
 	  map { $theirs->data(pool("v2/leases/$_")) } $theirs->participants;
-	is_deeply([ sort @who ], [ sort $here->pid, 'theirs' ],
-		"Curator's permits: a program sees whose the others are");
+	is_deeply([ sort @owners ], [ sort $here->pid, 'theirs' ],
+		"Curator's permits: a program can read the owners of the permits");
 	my $second = $java->lock(semaphore => pool('v2'), leases => 2);
 	$second->acquire_async;
 	wait_zk_children($zkc, pool('v2/leases'), 3);
 	$second->interrupt;
 	$second->outcome;
 	like($second->failed, qr/Interrupted/,
-		"Curator's permits: a thread that waits for us is interrupted");
+		"Curator's permits: their wait for us is interrupted");
 	wait_zk_empty($zkc, pool('v2/locks'));
 	my %old = map { $_ => 1 } wait_zk_children($zkc, pool('v2/leases'), 2);
 
 	$third->query_async("SELECT zk_acquire('v2', 2)");
-	my ($wish) = grep { !$old{$_} } wait_zk_children($zkc, pool('v2/leases'), 3);
-	$zkc->delete(pool("v2/leases/$wish"));
-	wait_until('a new wish',
-		sub { grep { !$old{$_} && $_ ne $wish } $zkc->children(pool('v2/leases')) });
+	my ($permit_node) = grep { !$old{$_} } wait_zk_children($zkc, pool('v2/leases'), 3);
+	$zkc->delete(pool("v2/leases/$permit_node"));
+	wait_until('a new permit node',
+		sub { grep { !$old{$_} && $_ ne $permit_node } $zkc->children(pool('v2/leases')) });
 	ok(!$third->finished,
-		"Curator's permits: a wish of ours that was removed is made again");
+		"Curator's permits: our waiter replaces its deleted permit node");
 	$theirs->release;
-	like($third->wait_result, qr/^\d+$/, "Curator's permits: and granted");
+	like($third->wait_result, qr/^\d+$/, "Curator's permits: our waiter is granted the permit");
 	$_->quit for $here, $third;
 	$_->close for $theirs, $second;
-	nothing_left($zkc, "Curator's permits: nothing is left");
+	nothing_left($zkc, "Curator's permits: no node is left");
 }
 
-# The same with kazoo, which gives a semaphore its size.
+# The same with kazoo, which stores the capacity of a semaphore.
 {
 	my $here = ours("SET zklock.node_names = 'kazoo'");
 	my $theirs = $python->lock(semaphore => pool('ours'), leases => 2);
 	$here->query_ok("SELECT zk_acquire('ours', 2)");
-	ok($theirs->acquire(0), "kazoo's permits: a semaphore of two is one for them, too");
+	ok($theirs->acquire(0), "kazoo's permits: they acquire a permit of our semaphore");
 	is_deeply([ sort map { /"pid":(\d+)/ ? $1 : $_ } $theirs->lease_holders ],
 		[ sort $here->pid, $theirs->identifier ],
-		"kazoo's permits: they see who has them");
+		"kazoo's permits: they can read the owners of the permits");
 	my $second = $python->lock(semaphore => pool('ours'), leases => 2);
 	$second->acquire_async;
 	wait_zk_children($zkc, pool('ours-__lock__'), 1);
 	$second->cancel;
 	$second->outcome;
 	like($second->failed, qr/^CancelledError/,
-		"kazoo's permits: a wait of theirs for us is cancelled");
+		"kazoo's permits: their wait for us is cancelled");
 	wait_zk_empty($zkc, pool('ours-__lock__'));
 	my $larger = $python->lock(semaphore => pool('ours'), leases => 3);
-	is($larger->try('acquire', 0), undef, "kazoo's permits: a size of ours binds them");
-	like($larger->failed, qr/^ValueError/, "kazoo's permits: as the error says");
+	is($larger->try('acquire', 0), undef, "kazoo's permits: kazoo refuses another capacity than ours");
+	like($larger->failed, qr/^ValueError/, "kazoo's permits: kazoo raises ValueError");
 	$here->query_ok('SELECT zk_unlock_all()');
 	$theirs->release;
 
 	$zkc->create(pool('data'), data => 'of somebody');
 	$theirs = $python->lock(semaphore => pool('data'), leases => 1);
-	ok($theirs->acquire(0), "kazoo's permits: data that are no number bind them not");
+	ok($theirs->acquire(0), "kazoo's permits: kazoo ignores data that are not a number");
 	works($here, "SELECT zk_try_acquire('data', 1)", 'f',
-		"kazoo's permits: nor us, and we exclude each other");
+		"kazoo's permits: we ignore such data, and their permit excludes us");
 	$theirs->release;
 	works($here, "SELECT zk_try_acquire('data', 1, '30s')", 't',
-		"kazoo's permits: either way");
+		"kazoo's permits: we acquire the permit after their release");
 	$here->quit;
 	$_->close for $theirs, $second, $larger;
-	nothing_left($zkc, "kazoo's permits: nothing is left");
+	nothing_left($zkc, "kazoo's permits: no node is left");
 }
 
-# Revoker finds a holder of ours among the participants.
+# Curator's Revoker finds our holder among the participants.
 {
 	my $waiter = $java->lock(write => path('x'));
-	my $asker = $java->lock(write => path('x'));
+	my $revoker = $java->lock(write => path('x'));
 
-	# Asks the holder, and waits until it has put its own data back, or is gone.
-	my $ask = sub {
+	# Requests the release, and waits until the holder has restored its data or has ended.
+	my $revoke = sub {
 		my ($setting) = @_;
 		my $session = ours("SET zklock.on_revoke = '$setting'; SELECT zk_lock('x')");
 		$waiter->acquire_async;
 		wait_zk_children($zkc, path('x'), 2);
-		my $holder = path('x') . '/' . ($asker->participants)[0];
+		my $holder = path('x') . '/' . ($revoker->participants)[0];
 		my $data = $zkc->get($holder)->{data};
-		$asker->revoke($holder);
-		wait_until('the request to be noticed',
+		$revoker->revoke($holder);
+		wait_until('the holder to receive the request',
 			sub { (eval { $zkc->get($holder)->{data} } // $data) eq $data });
 		return $session;
 	};
 
-	my $session = $ask->('ignore');
-	works($session, 'SELECT 1', '1', 'asked, ignore: goes on');
-	is($session->error, '', 'asked, ignore: and is not told');
-	ok(!$waiter->finished, 'asked, ignore: the program waits on');
+	my $session = $revoke->('ignore');
+	works($session, 'SELECT 1', '1', 'revoked, ignore: the session continues');
+	is($session->error, '', 'revoked, ignore: the session gets no message');
+	ok(!$waiter->finished, 'revoked, ignore: the program still waits');
 	$session->quit;
-	ok($waiter->wait_result, 'asked, ignore: until the session ends');
+	ok($waiter->wait_result, 'revoked, ignore: the program acquires the lock when the session ends');
 	$waiter->release;
 
-	$session = $ask->('notice');
-	works($session, 'SELECT 1', '1', 'asked, notice: goes on');
-	like($session->error, qr/NOTICE: .*"x"/, 'asked, notice: and gets it');
+	$session = $revoke->('notice');
+	works($session, 'SELECT 1', '1', 'revoked, notice: the session continues');
+	like($session->error, qr/NOTICE: .*"x"/, 'revoked, notice: the session gets the notice');
 	$session->quit;
-	ok($waiter->wait_result, 'asked, notice: the lock is handed over at its end');
+	ok($waiter->wait_result, 'revoked, notice: the program acquires the lock when the session ends');
 	$waiter->release;
 
-	$ask->('terminate');
-	ok($waiter->wait_result, 'asked, terminate: the lock is handed over');
+	$revoke->('terminate');
+	ok($waiter->wait_result, 'revoked, terminate: the program acquires the lock');
 	$waiter->release;
 
-	# Who waits is no holder.
-	$asker->acquire;
+	# A request to a waiter has no effect.
+	$revoker->acquire;
 	$session = session($node);
 	$session->query_async("SELECT zk_lock('x')");
 	wait_zk_children($zkc, path('x'), 2);
-	$asker->revoke(path('x') . '/' . ($asker->participants)[1]);
-	$asker->release;
-	like($session->wait_result, qr/^\d+$/, 'asked while it waits: waits on');
-	works($session, "SELECT zk_unlock('x')", 't', 'asked while it waits: and has it');
-	nothing_left($zkc, 'asked: nothing is left');
+	$revoker->revoke(path('x') . '/' . ($revoker->participants)[1]);
+	$revoker->release;
+	like($session->wait_result, qr/^\d+$/, 'a waiter ignores a request and acquires the lock');
+	works($session, "SELECT zk_unlock('x')", 't', 'a waiter that ignored a request holds the lock');
+	nothing_left($zkc, 'revoked: no node is left');
 
 	my @readers = map { $java->lock(read => path('r')) } 1 .. 2;
 	$_->revocable, $_->acquire for @readers;
-	works($dba, "SELECT zk_revoke('r')", '2', 'asking: all readers of Curator');
-	ok($_->revoke_requested(30000), 'asking: they get the request') for @readers;
+	works($dba, "SELECT zk_revoke('r')", '2', "zk_revoke() requests the release from all of Curator's readers");
+	ok($_->revoke_requested(30000), "each of Curator's readers gets the request") for @readers;
 	$_->release for @readers;
 }
 

@@ -1,4 +1,4 @@
-# The examples of the documents do what the documents show.
+# The examples of the documents give the output that the documents show.
 
 use strict;
 use warnings;
@@ -13,16 +13,16 @@ use ZkLock::ZkServer;
 
 my $dots = "\xe2\x80\xa6";
 my $shown = " name | pid\n------+-----\n a    | $dots\n";
-ok(same_result(" name |  pid\n------+------\n a    | 1234\n", $shown), 'widths and what is left open do not count');
-ok(!same_result(" name | pid\n b | 1234\n", $shown), 'another value does');
-ok(!same_result(" name | pid\n a | 1\n a | 2\n", $shown), 'as does another row');
-ok(!same_result(" name | pid\n", $shown), 'and a missing one');
+ok(same_result(" name |  pid\n------+------\n a    | 1234\n", $shown), 'column widths and text behind "…" are ignored');
+ok(!same_result(" name | pid\n b | 1234\n", $shown), 'another value is a difference');
+ok(!same_result(" name | pid\n a | 1\n a | 2\n", $shown), 'an additional row is a difference');
+ok(!same_result(" name | pid\n", $shown), 'a missing row is a difference');
 
 my $zk = ZkLock::ZkServer->start(tick_time => 500);
 my $zkc = ZkLock::ZkClient->new($zk->connect_string);
 my %nodes = map { $_ => zklock_node($_, zk => $zk, session_timeout => '10s', extension => 0) } qw(one two);
 
-# A document can be wrong; then it is found, where it is wrong.
+# Errors of a document are detected, each at its example.
 my $file = File::Temp->new;
 print $file <<'END';
 ```sql
@@ -87,14 +87,14 @@ END
 close $file;
 $nodes{one}->safe_psql('postgres', 'CREATE EXTENSION zklock; CREATE SEQUENCE looks');
 is_deeply([ map { $_->{good} ? 1 : 0 } examples_of($file->filename, \%nodes, 'postgres') ],
-	[ 0, 0, 1, 1, 1, 1, 1, 0 ], 'a document that is wrong is found out');
+	[ 0, 0, 1, 1, 1, 1, 1, 0 ], 'the wrong examples of a document are detected');
 for my $wrong ("```text\n a\n```\n", "```text session=B\n a\n```\n", "```sql server=three\nSELECT 1\n```\n",
 	"```sql\nSELECT 1\n", "```sql eventually\nSELECT 1;\n```\n")
 {
 	my $bad = File::Temp->new;
 	print $bad $wrong;
 	close $bad;
-	ok(!eval { examples_of($bad->filename, \%nodes, 'postgres'); 1 }, 'and one that makes no sense')
+	ok(!eval { examples_of($bad->filename, \%nodes, 'postgres'); 1 }, 'an invalid block is an error')
 	  or diag($wrong);
 }
 
@@ -122,7 +122,7 @@ for my $document (
 		$node->safe_psql($dbname, 'CREATE EXTENSION zklock');
 	}
 	run_document($document, \%nodes, $dbname);
-	nothing_left($zkc, "$document: nothing is left");
+	nothing_left($zkc, "$document: no node is left");
 }
 
 $_->stop for values %nodes;

@@ -1,7 +1,7 @@
-# The manual is complete, and names nothing that is not there: every function, view and
-# table has its heading in doc/reference.md and every setting in doc/settings.md, with what
-# the catalog says of it; every message of the source has its entry in doc/messages.md, under its SQLSTATE.
-# The links of all documents lead somewhere.
+# The manual is complete, and describes nothing that does not exist. Every function, view
+# and table has a heading in doc/reference.md and every setting in doc/settings.md, in
+# agreement with the catalog. Every message of the source has an entry in doc/messages.md,
+# under its SQLSTATE. The links of all documents are valid.
 
 use strict;
 use warnings;
@@ -13,7 +13,7 @@ use ZkLock::Document;
 use ZkLock::Messages;
 use ZkLock::Util qw(read_file);
 
-# No ensemble: only the catalog is asked.
+# There is no ensemble: the tests read only the catalog.
 my $node = zklock_node('a', zk => '127.0.0.1:1', preload => 1);
 
 sub rows
@@ -25,7 +25,7 @@ sub rows
 sub sorted_lines { return join '', map { "$_\n" } sort @_ }
 
 
-# A document that has everything would pass; one that has not is named.
+# The parser of headings.
 {
 	my $file = File::Temp->new;
 	print $file "# One `a`\ntext\n```sql\n# no heading\n```\n## Two `b`, `c d`\n\n### Three\nend\n";
@@ -33,7 +33,7 @@ sub sorted_lines { return join '', map { "$_\n" } sort @_ }
 	is_deeply(
 		[ map { [ $_->{heading}, $_->{level}, $_->{names}, $_->{text} =~ tr/\n// ] } sections_of($file->filename) ],
 		[ [ 'One `a`', 1, ['a'], 4 ], [ 'Two `b`, `c d`', 2, [ 'b', 'c d' ], 1 ], [ 'Three', 3, [], 1 ] ],
-		'headings and what is below them are found');
+		'headings and the text below them are found');
 }
 
 
@@ -43,7 +43,7 @@ for my $section (grep { $_->{level} == 3 } map { sections_of($_) } qw(doc/refere
 {
 	for my $name (@{ $section->{names} })
 	{
-		ok(!$section{$name}, "one heading for $name") || diag('another one');
+		ok(!$section{$name}, "one heading for $name") || diag('a second heading');
 		$section{$name} = $section->{text};
 	}
 }
@@ -73,14 +73,14 @@ SQL
 cmp_ok(scalar keys %functions, '>', 25, 'the catalog has functions');
 cmp_ok(scalar keys %settings, '>', 12, 'the server has settings');
 my %there = (%functions, %relations, %settings);
-is(sorted_lines(grep { !$section{$_} } keys %there), '', 'nothing is missing in the reference');
+is(sorted_lines(grep { !$section{$_} } keys %there), '', 'every object of the catalog has a heading in the manual');
 
-# A setting may be left out of a build.
+# A build may lack a setting.
 my $source = read_file('src/backend/base/settings.c');
 is(sorted_lines(grep { !$there{$_} && index($source, "\"$_\"") < 0 } keys %section), '',
-	'nothing is in the reference that does not exist');
+	'every heading of the manual is an existing object');
 
-# Everybody, unless the section says who.
+# PUBLIC has the privilege unless the section has a line "Privileges".
 sub public
 {
 	my ($text) = @_;
@@ -92,19 +92,19 @@ for my $name (sort keys %functions)
 	my $text = $section{$name} // '';
 	my ($shown) = $text =~ /^```signature\n(.*?)^```/ms;
 	is(sorted_lines(grep { /^\Q$name\E\(/ } split /\n/, $shown // ''),
-		sorted_lines(map { $_->[2] } @{ $functions{$name} }), "$name: the signatures");
-	is(public($text), $_->[3], "$_->[1]: who may call it") for @{ $functions{$name} };
+		sorted_lines(map { $_->[2] } @{ $functions{$name} }), "$name: the signatures are those of the catalog");
+	is(public($text), $_->[3], "$_->[1]: the privileges are those of the catalog") for @{ $functions{$name} };
 }
-is(public($section{$_} // ''), $relations{$_}, "$_: who may read it") for sort keys %relations;
+is(public($section{$_} // ''), $relations{$_}, "$_: the privileges are those of the catalog") for sort keys %relations;
 
 for my $name (sort keys %relations)
 {
 	my @columns = map { $_->[0] } rows("SELECT attname FROM pg_attribute WHERE attrelid = '$name'::regclass AND attnum > 0 ORDER BY attnum");
 	my @rows = ($section{$name} // '') =~ /^\| (`.*?) \|/mg;
-	is(join(' ', map { /`(\w+)/g } @rows), "@columns", "$name: the columns");
+	is(join(' ', map { /`(\w+)/g } @rows), "@columns", "$name: the columns are those of the catalog");
 }
 
-# "Default: ..." is what pg_settings says.
+# The line "Default: ..." agrees with pg_settings.
 for my $setting (map { $settings{$_} } sort keys %settings)
 {
 	my ($name, $type, $default, $min, $max, $unit, $values, $context) = @$setting;
@@ -114,15 +114,15 @@ for my $setting (map { $settings{$_} } sort keys %settings)
 	$line .= ' Values: ' . join(', ', map { "`$_`" } split / /, $values) . '.' if $type eq 'enum';
 	$line .= ' Set by ' . ($context eq 'superuser' ? 'superusers' : 'any role') . '.';
 	my ($shown) = ($section{$name} // '') =~ /^(Default: .*)$/m;
-	is($shown, $line, "$name: default, range, and who may set it");
-	like($section{$name} // '', qr/^Takes effect /m, "$name: when it takes effect");
+	is($shown, $line, "$name: default, range and required role are those of pg_settings");
+	like($section{$name} // '', qr/^Takes effect /m, "$name: the manual says when a change takes effect");
 }
 
 
 # The messages, under their SQLSTATEs.
 my %states_of = messages_of_source('src');
 cmp_ok(scalar keys %states_of, '>', 45, 'the source has messages');
-is($states_of{"lock \xe2\x80\xa6 was lost"}[0], '40001', 'and their SQLSTATEs are found');
+is($states_of{"lock \xe2\x80\xa6 was lost"}[0], '40001', 'the SQLSTATEs of the messages are found');
 
 my %entries;
 my $state;
@@ -134,20 +134,20 @@ for my $section (sections_of('doc/messages.md'))
 	($state) = $section->{heading} =~ /^([0-9A-Z]{5}):/ if $section->{level} == 2;
 	next unless $section->{level} == 3 && $state;
 	push @{ $entries{$_} }, $state for @{ $section->{names} };
-	like($section->{text}, qr/\S/, "$section->{heading}: there is something to say");
+	like($section->{text}, qr/\S/, "$section->{heading}: the entry has a text");
 }
-is(sorted_lines(grep { !$entries{$_} } keys %states_of), '', 'no message is missing');
-is(sorted_lines(grep { !$states_of{$_} } keys %entries), '', 'there is no entry for what nobody says');
+is(sorted_lines(grep { !$entries{$_} } keys %states_of), '', 'every message of the source has an entry');
+is(sorted_lines(grep { !$states_of{$_} } keys %entries), '', 'every entry is a message of the source');
 for my $message (sort grep { $states_of{$_} } keys %entries)
 {
-	is(join(' ', sort @{ $entries{$message} }), "@{ $states_of{$message} }", "the SQLSTATE of: $message");
+	is(join(' ', sort @{ $entries{$message} }), "@{ $states_of{$message} }", "the entry is under its SQLSTATE: $message");
 }
 $manual =~ s/\s+/ /g;
 is(sorted_lines(grep { index($manual, $_) < 0 } reasons_in_source('src')), '',
-	'the reasons that are filled in are named');
+	'the manual has all reasons that are filled into messages');
 
 
-# Links, as GitHub makes anchors of headings.
+# Links, with anchors as GitHub derives them from headings.
 sub anchors
 {
 	my ($path) = @_;
@@ -167,7 +167,7 @@ for my $path ('README.md', glob 'doc/*.md doc/design/*.md')
 		push @broken, $link
 		  if !-e $target || ($anchor ne '' && !anchors($target)->{$anchor});
 	}
-	is(sorted_lines(@broken), '', "$path: the links lead somewhere");
+	is(sorted_lines(@broken), '', "$path: all links are valid");
 }
 
 $node->stop;

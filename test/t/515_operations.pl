@@ -1,5 +1,5 @@
-# What doc/operations.md says of numbers, limits and counters is so: what servers
-# grant and refuse, and what a backend needs.
+# The numbers, limits and counters of doc/operations.md are correct: what servers grant and
+# refuse, and the resources of a backend.
 
 use strict;
 use warnings;
@@ -27,13 +27,13 @@ sub mntr
 	my %shown = map { /^([^#\s=]+)=(.*)$/ ? ($1 => $2) : () } split /\n/, block_of(DOCUMENT, 'zoo.cfg');
 	cmp_ok(scalar keys %shown, '>', 3, 'the document has settings for zoo.cfg');
 	my $server = ZkLock::ZkServer->start(config => \%shown);
-	like($server->four_letter($_), qr/\bzk_version|^Mode: standalone/m, "a server starts with them, and answers $_")
+	like($server->four_letter($_), qr/\bzk_version|^Mode: standalone/m, "a server starts with the settings and answers $_")
 	  for qw(srvr mntr);
-	unlike($server->four_letter('conf') // '', qr/^clientPort=/m, 'and answers no other command');
+	unlike($server->four_letter('conf') // '', qr/^clientPort=/m, 'the server answers no other command');
 	$server->stop;
 }
 
-# Defaults: two to twenty ticks, and a limit to the connections of one address.
+# Defaults: session timeouts of two to twenty ticks, and limited connections per address.
 my $zk = ZkLock::ZkServer->start(
 	tick_time => 2000,
 	config => { maxClientCnxns => CONNECTIONS });
@@ -41,15 +41,15 @@ my $node = zklock_node('a', zk => $zk, session_timeout => '10s', preload => 1);
 
 for ([ '1s', '00:00:04' ], [ '10s', '00:00:10' ], [ '2min', '00:00:40' ])
 {
-	my ($asked, $granted) = @$_;
+	my ($requested, $granted) = @$_;
 	my $s = session($node);
-	$s->query_ok("SET zklock.session_timeout = '$asked'; SELECT zk_lock('asked')");
+	$s->query_ok("SET zklock.session_timeout = '$requested'; SELECT zk_lock('requested')");
 	works($s, 'SELECT session_timeout FROM zk_session()', $granted,
-		"who asks for $asked is granted $granted with a tick of 2 s");
+		"a session timeout of $requested is granted as $granted with a tick of 2 s");
 	$s->quit;
 }
 
-# Every look at the server is a connection, too.
+# Every four-letter command is a connection, too.
 {
 	my @in = map { session($node) } 1 .. CONNECTIONS;
 	my $rejected = mntr($zk)->{connection_rejected};
@@ -57,19 +57,19 @@ for ([ '1s', '00:00:04' ], [ '10s', '00:00:10' ], [ '2min', '00:00:40' ])
 	my $out = session($node);
 	$out->query_ok("SET zklock.connect_timeout = '300ms'");
 	fails_with($out, "SELECT zk_lock('one more')", '08001',
-		'one connection more than maxClientCnxns gets an error that says so');
+		'a connection beyond maxClientCnxns gets an error');
 	works($in[0], "SELECT count(*) FROM zk_locks WHERE name LIKE 'own-%'", CONNECTIONS,
-		'while the others go on');
+		'the other sessions still work');
 	$in[-1]->quit;
-	ok(wait_until('a place', sub { $out->query("SELECT zk_try_lock('one more')") eq 't' }),
-		'it gets in when another one leaves');
+	ok(wait_until('a free connection', sub { $out->query("SELECT zk_try_lock('one more')") eq 't' }),
+		'the refused session connects when another one disconnects');
 	$in[-2]->quit;
 	ok(wait_until('the counter', sub { (mntr($zk)->{connection_rejected} // 0) > $rejected }),
-		'the server counts whom it turned away');
+		'the server counts refused connections');
 	$_->quit for @in, $out;
 }
 
-# What a backend needs, and the size of a lock.
+# The resources of a backend, and the size of a lock.
 {
 	my $s = session($node);
 	my $tasks = sub { return scalar(() = glob '/proc/' . $s->pid . '/task/*') };
@@ -77,21 +77,21 @@ for ([ '1s', '00:00:04' ], [ '10s', '00:00:10' ], [ '2min', '00:00:40' ])
 	  . "AND locktype IN ('advisory', 'userlock')";
 	is($tasks->(), 1, 'a backend without locks has one thread');
 	$s->query_ok('SELECT zk_lock(1)');
-	is($tasks->(), 1 + 1, 'with a session one more');
-	works($s, $entries, 2, 'and one entry in the lock table, and one for the lock');
+	is($tasks->(), 1 + 1, 'a backend with a session has one more thread');
+	works($s, $entries, 2, 'the session and the lock have one entry each in the lock table');
 	$s->query_ok("SELECT zk_acquire('permits', 2)");
-	works($s, $entries, 3, 'a permit has one, too');
+	works($s, $entries, 3, 'a permit has an entry in the lock table');
 	$s->query_ok("SELECT zk_release('permits')");
-	works($s, $entries, 2, 'until it is released');
+	works($s, $entries, 2, 'a released permit has no entry');
 	my $before = mntr($zk)->{approximate_data_size};
 	$s->query_ok('SELECT count(zk_lock(n)) FROM generate_series(2, 101) AS n');
-	works($s, $entries, 102, 'each lock has one');
+	works($s, $entries, 102, 'each lock has an entry in the lock table');
 	cmp_ok(mntr($zk)->{approximate_data_size} - $before,
-		'<', 100 * 1000, 'a lock is less than 1 kB in the ensemble');
+		'<', 100 * 1000, 'a lock needs less than 1 kB in the ensemble');
 	$s->quit;
 }
 
-# Watches: of a held lock, which is watched after a second, and of a long wait.
+# Watches of a held lock, which is watched after a second, and of a long wait.
 {
 	my $zkc = ZkLock::ZkClient->new($zk->connect_string);
 	my $s = session($node);
@@ -99,9 +99,9 @@ for ([ '1s', '00:00:04' ], [ '10s', '00:00:10' ], [ '2min', '00:00:40' ])
 	$s->query_ok("SELECT zk_lock('mine')");
 	ok(wait_until('a watch', sub { mntr($zk)->{watch_count} > 0 }), 'a held lock is watched');
 	$s->query_async("SELECT zk_lock('theirs')");
-	wait_until('the tale of a long wait', sub { scalar $zkc->children('/zklock/waits') });
-	my %told = %{ mntr($zk) };
-	cmp_ok($told{watch_count}, '<=', 2 * $told{ephemerals_count},
+	wait_until('the wait report of a long wait', sub { scalar $zkc->children('/zklock/waits') });
+	my %counters = %{ mntr($zk) };
+	cmp_ok($counters{watch_count}, '<=', 2 * $counters{ephemerals_count},
 		'there are no more than two watches for each ephemeral znode');
 	$zkc->delete($holder);
 	$s->wait_result;
@@ -109,7 +109,7 @@ for ([ '1s', '00:00:04' ], [ '10s', '00:00:10' ], [ '2min', '00:00:40' ])
 	$zkc->close;
 }
 
-# Enters what the document shows in zkCli.sh.
+# Runs commands of the document in zkCli.sh.
 sub zk_cli
 {
 	my ($root, $word) = @_;
@@ -121,7 +121,7 @@ sub zk_cli
 	return;
 }
 
-# Other credentials need another root, or changed ACLs.
+# New credentials need another root, or changed ACLs.
 {
 	my $dir = PostgreSQL::Test::Utils::tempdir();
 	for my $password (qw(old new))
@@ -133,22 +133,22 @@ sub zk_cli
 	$_->query_ok("SET zklock.acl = creator; SET zklock.root = '/first'") for $old, $new;
 	$old->query_ok("SET zklock.auth_file = '$dir/old'");
 	$new->query_ok("SET zklock.auth_file = '$dir/new'");
-	works($old, "SELECT zk_try_lock('a'), zk_unlock('a')", 't|t', 'credentials make their root');
-	fails_with($new, "SELECT zk_lock('b')", '42501', 'others are refused there');
+	works($old, "SELECT zk_try_lock('a'), zk_unlock('a')", 't|t', 'a session with credentials creates its root');
+	fails_with($new, "SELECT zk_lock('b')", '42501', 'other credentials are refused below that root');
 	$new->query_ok("SET zklock.root = '/second'");
-	works($new, "SELECT zk_try_lock('b'), zk_unlock('b')", 't|t', 'but can have one of their own');
+	works($new, "SELECT zk_try_lock('b'), zk_unlock('b')", 't|t', 'other credentials can use another root');
 	$new->query_ok("SET zklock.root = '/first'");
 	zk_cli('/first', 'both');
 	works($old, "SELECT zk_try_lock('c'), zk_unlock('c')", 't|t', 'with ACLs for both, the old credentials lock');
-	works($new, "SELECT zk_try_lock('d'), zk_unlock('d')", 't|t', 'and the new ones');
+	works($new, "SELECT zk_try_lock('d'), zk_unlock('d')", 't|t', 'with ACLs for both, the new credentials lock');
 	zk_cli('/first', 'new');
-	works($new, "SELECT zk_try_lock('d'), zk_unlock('d')", 't|t', 'later the new ones alone');
-	fails_with($old, "SELECT zk_lock('b')", '42501', 'and the old ones no longer');
+	works($new, "SELECT zk_try_lock('d'), zk_unlock('d')", 't|t', 'with ACLs for the new credentials, these lock');
+	fails_with($old, "SELECT zk_lock('b')", '42501', 'with ACLs for the new credentials, the old ones are refused');
 	$_->quit for $old, $new;
 }
 
 my $zkc = ZkLock::ZkClient->new($zk->connect_string);
-nothing_left($zkc, 'nothing is left', root => $_) for qw(/zklock /first /second);
+nothing_left($zkc, 'no node is left', root => $_) for qw(/zklock /first /second);
 $zkc->close;
 $node->stop;
 $zk->stop;

@@ -1,6 +1,6 @@
-# The files of doc/monitoring work: sql_exporter runs the queries for a role that may
-# monitor, Prometheus loads the rules and evaluates them and the dashboard's expressions
-# with data, and what the rules ask ZooKeeper for exists.
+# The files of doc/monitoring work: sql_exporter runs the queries as a monitoring role,
+# Prometheus evaluates the rules and the dashboard's expressions with data, and the
+# ZooKeeper metrics of the rules exist.
 
 use strict;
 use warnings;
@@ -18,7 +18,7 @@ use ZkLock::ZkEnsemble;
 
 use constant DIR => 'doc/monitoring';
 
-# The words of an expression that are not its metrics.
+# Words in expressions that are not metrics.
 my %WORDS = map { $_ => 1 } qw(up job zookeeper sum max increase absent or on by m h);
 
 my $http = HTTP::Tiny->new(timeout => 30);
@@ -40,8 +40,8 @@ sub promtool
 	return $ok;
 }
 
-# What ZooKeeper's rules ask for, its servers count. What its Prometheus provider calls
-# x_sum and x_count is sum_x and cnt_x here.
+# Returns the counters of a ZooKeeper server under the names of its Prometheus provider:
+# x_sum and x_count for sum_x and cnt_x.
 sub counters_of
 {
 	my ($zk) = @_;
@@ -61,23 +61,23 @@ ok(promtool($tmp, 'test', 'rules', 'alerts.yml'), 'the alerts fire, also around 
 my $ensemble = ZkLock::ZkEnsemble->start(size => 3, tick_time => 500);
 {
 	my %counted = map { %{ counters_of($_) } } $ensemble->members;
-	my %asked;
+	my %used;
 	for my $expr (read_file(DIR . '/zookeeper.rules.yml') =~ /expr: (.*)/g)
 	{
-		$asked{$_} = 1 for grep { !$WORDS{$_} } $expr =~ /([a-z_]+)/g;
+		$used{$_} = 1 for grep { !$WORDS{$_} } $expr =~ /([a-z_]+)/g;
 	}
-	cmp_ok(scalar(keys %asked), '>=', 10, 'there are rules about the ensemble');
-	is_deeply([ grep { !defined $counted{$_} } sort keys %asked ],
-		[], 'the servers count all that the rules ask for');
-	is($counted{synced_followers}, 2, 'and what a rule expects of three servers');
+	cmp_ok(scalar(keys %used), '>=', 10, 'the rules use metrics of the ensemble');
+	is_deeply([ grep { !defined $counted{$_} } sort keys %used ],
+		[], 'the servers have all metrics of the rules');
+	is($counted{synced_followers}, 2, 'synced_followers has the value that a rule expects of three servers');
 	my $zkc = ZkLock::ZkClient->new($ensemble->leader->connect_string, timeout => 2);
 	$zkc->drop;
 	ok(wait_until('an expired session',
 			sub { counters_of($ensemble->leader)->{stale_sessions_expired} > 0 }),
-		'a session that expires is counted by the leader');
+		'the leader counts an expired session');
 }
 
-# The exporter, on the configuration as it is except for places and intervals.
+# The exporter, with the configuration of the document except for addresses and intervals.
 my $node = zklock_node('a', zk => $ensemble->connect_string, preload => 1,
 	extra_conf => "listen_addresses = '127.0.0.1'\n");
 $node->safe_psql('postgres', <<'SQL');
@@ -120,26 +120,26 @@ sub metric_becomes
 
 my $s = session($node);
 $s->query_ok("SELECT zk_lock('seen')");
-metric_becomes('sql_zklock_queues/holders', 1, 'a lock that is held is counted');
+metric_becomes('sql_zklock_queues/holders', 1, 'a held lock is counted');
 metric_becomes('sql_zklock_probe/acquired', 1, 'the probe acquires its lock');
 {
 	my $metrics = metrics();
-	my %promised;
+	my %configured;
 	while ($config =~ /- name: (zklock_\w+)\n(?:(?! +- name:).*\n)*? +values: \[([^\]]*)\]/g)
 	{
 		my ($query, $values) = ($1, $2);
-		$promised{"sql_$query/$_"} = 1 for split /[,\s]+/, $values;
+		$configured{"sql_$query/$_"} = 1 for split /[,\s]+/, $values;
 	}
-	cmp_ok(scalar(keys %promised), '>', 15, 'the configuration promises metrics');
+	cmp_ok(scalar(keys %configured), '>', 15, 'the configuration has metrics');
 	# Each query runs at its own time.
-	eval { wait_until('every metric', sub { $metrics = metrics(); !grep { !defined $metrics->{$_} } keys %promised }) };
-	is_deeply([ grep { !defined $metrics->{$_} } sort keys %promised ],
-		[], 'the exporter has all of them');
+	eval { wait_until('every metric', sub { $metrics = metrics(); !grep { !defined $metrics->{$_} } keys %configured }) };
+	is_deeply([ grep { !defined $metrics->{$_} } sort keys %configured ],
+		[], 'the exporter has all configured metrics');
 	is_deeply([ grep { m{last_scrape_failed/} && $metrics->{$_} } sort keys %$metrics ],
-		[], 'every query works for a role that may monitor');
+		[], 'every query works for a monitoring role');
 }
 
-# Prometheus with the rules and that exporter.
+# Prometheus with the rules and the exporter.
 my $web = free_port();
 my $dir = Cwd::getcwd() . '/' . DIR;
 write_file("$tmp/prometheus.yml", <<"YAML");
@@ -165,7 +165,7 @@ for my $panel (@panels)
 {
 	for my $expr (map { $_->{expr} } @{ $panel->{targets} })
 	{
-		# Without waits there is no average of them.
+		# Without waits there is no average wait.
 		my $what = $expr =~ m{/ ignoring} ? 'a result' : 'data';
 		ok( eval {
 				wait_until($expr,
@@ -189,16 +189,16 @@ sub states_of_rules
 }
 
 ok(wait_until('the rules', sub { (states_of_rules()->{ZklockNoLocks} // '') eq 'inactive' }),
-	'no alert while all is well');
+	'no alert fires in normal operation');
 is_deeply([ grep { /^Zklock/ && states_of_rules()->{$_} !~ /^(?:inactive|pending|firing)$/ } keys %{ states_of_rules() } ],
 	[], 'Prometheus evaluates the rules');
 
-# The ensemble is gone: what the exporter shows is old, and the failed query tells.
+# The ensemble is down: the exporter shows old values, and the failed query is the only sign.
 $_->stop for $ensemble->members;
 metric_becomes('sql_exporter_last_scrape_failed/zklock_probe', 1, 'the probe fails in an outage');
-is(metrics()->{'sql_zklock_queues/holders'}, 1, 'while the exporter repeats the last values');
+is(metrics()->{'sql_zklock_queues/holders'}, 1, 'the exporter repeats the last values in an outage');
 ok(wait_until('the alert', sub { states_of_rules()->{ZklockNoLocks} =~ /^(?:pending|firing)$/ }),
-	'so the alert looks at the failure');
+	'the alert fires on the failed probe');
 
 end_process($_, 'TERM') for $prometheus, $exporter;
 $s->quit;

@@ -1,6 +1,6 @@
-# Failover: a primary goes down, or falls silent, while its sessions hold locks; a
-# standby is promoted. Sessions there get the locks after the session timeout, and
-# what the old primary had not committed is committed nowhere.
+# Failover: a primary crashes, or stops responding, while its sessions hold locks, and a
+# standby is promoted. Sessions of the standby acquire the locks after the session timeout,
+# and an open transaction of the old primary is committed nowhere.
 
 use strict;
 use warnings;
@@ -16,7 +16,7 @@ use ZkLock::ZkServer;
 my $zk = ZkLock::ZkServer->start(tick_time => 500);
 my $zkc = ZkLock::ZkClient->new($zk->connect_string, timeout => 30);
 
-# All processes of a server, its postmaster first.
+# Returns all processes of a server, the postmaster first.
 sub processes
 {
 	my ($node) = @_;
@@ -26,7 +26,7 @@ sub processes
 	return ($postmaster, @children);
 }
 
-# A primary and its standby.
+# Starts a primary and its standby.
 sub pair
 {
 	my ($name) = @_;
@@ -43,7 +43,7 @@ sub pair
 	return ($primary, $standby);
 }
 
-# Holders on the primary, one in a transaction that has written; waiters on the
+# Opens holders on the primary, one in a transaction that has written, and waiters on the
 # standby.
 sub holders_and_waiters
 {
@@ -60,21 +60,21 @@ sub holders_and_waiters
 	return ($writer, $leader, $next_writer, $next_leader);
 }
 
-# What must be so when the standby is the primary.
+# Assertions after the promotion of the standby.
 sub taken_over
 {
 	my ($standby, $next_writer, $next_leader, $what) = @_;
 	is($next_writer->wait_result, 't',
-		"$what: who waited on the standby gets the lock of a transaction, with a greater token");
-	is($next_leader->wait_result, 't', "$what: and the lock of a session");
+		"$what: a waiter on the standby acquires the transaction-level lock, with a greater token");
+	is($next_leader->wait_result, 't', "$what: a waiter on the standby acquires the session-level lock");
 	works($next_writer, 'SELECT pg_is_in_recovery(), count(*) FROM t', 'f|0',
-		"$what: what was not committed is not there");
+		"$what: the open transaction is not committed on the new primary");
 	works($next_writer, "BEGIN; INSERT INTO t VALUES ('new'); COMMIT", '',
-		"$what: it commits under its lock on the new primary");
+		"$what: the new holder commits on the new primary");
 	return;
 }
 
-# The whole machine is gone in one moment: no backend closes its session.
+# The whole machine crashes: no backend closes its session.
 {
 	my ($primary, $standby) = pair('killed');
 	my ($writer, $leader, @next) = holders_and_waiters($primary, $standby, 'killed');
@@ -86,16 +86,16 @@ sub taken_over
 	taken_over($standby, @next, 'killed');
 	$primary->start;
 	is($primary->safe_psql('postgres', 'SELECT count(*) FROM t'), 0,
-		'killed: nor is it on the old primary when that is started again');
+		'killed: the open transaction is not committed on the restarted old primary');
 	my $late = session($primary);
 	works($late, "SELECT zk_try_lock('killed-leader')", 'f',
-		'killed: whose new sessions find the locks taken');
+		'killed: new sessions of the old primary are excluded');
 	$_->quit for $late, @next;
-	nothing_left($zkc, 'killed: nothing is left');
+	nothing_left($zkc, 'killed: no node is left');
 	$_->stop for $primary, $standby;
 }
 
-# The machine is silent, is given up, and comes back: two primaries.
+# The machine is paused during the promotion and continues: there are two primaries.
 {
 	my ($primary, $standby) = pair('silent');
 	my ($writer, $leader, @next) = holders_and_waiters($primary, $standby, 'silent');
@@ -105,17 +105,17 @@ sub taken_over
 	taken_over($standby, @next, 'silent');
 	kill 'CONT', @processes;
 	commit_refused($writer,
-		'silent: the old primary comes back and can not commit what it had begun');
-	is($primary->safe_psql('postgres', 'SELECT count(*) FROM t'), 0, 'silent: nor has it');
+		'silent: the old primary continues and cannot commit its open transaction');
+	is($primary->safe_psql('postgres', 'SELECT count(*) FROM t'), 0, 'silent: the open transaction is not committed on the old primary');
 	fails_with($leader, "INSERT INTO t VALUES ('old leader')", '40001',
-		'silent: its leader gets the error with the next statement');
-	is($primary->safe_psql('postgres', 'SELECT count(*) FROM t'), 0, 'silent: which does nothing');
+		"silent: the old primary's leader gets the error with its next statement");
+	is($primary->safe_psql('postgres', 'SELECT count(*) FROM t'), 0, 'silent: the failed statement writes nothing');
 	works($leader, "SELECT zk_try_lock('silent-leader')", 'f',
-		'silent: and can not lead again while another does');
+		'silent: the former leader cannot acquire the lock again');
 	works($leader, "INSERT INTO t VALUES ('divergent')", '',
-		'silent: who does without the lock still writes into the old primary');
+		'silent: a statement without the lock still writes into the old primary');
 	$_->quit for $writer, $leader, @next;
-	nothing_left($zkc, 'silent: nothing is left');
+	nothing_left($zkc, 'silent: no node is left');
 	$_->stop for $primary, $standby;
 }
 

@@ -1,6 +1,5 @@
-# A rolling restart of the ensemble: its servers are stopped and started one after
-# the other, the leader included, under holders, a waiter and sessions at work.
-# Nothing is lost and nobody sees an error.
+# A rolling restart of the ensemble, including the leader, with holders, a waiter and
+# working sessions. No lock is lost and no session gets an error.
 
 use strict;
 use warnings;
@@ -31,7 +30,7 @@ $holder->query_ok("INSERT INTO t VALUES ('written')");
 $waiter->query_async("SELECT zk_lock('transaction')");
 my @queue = wait_zk_children($zkc, '/zklock/locks/transaction', 2);
 
-# Each counts what it commits. Whose sessions are connected where is left to chance.
+# Each worker counts its commits. The sessions are connected to random members.
 my @workers = map { session($_) } @nodes, @nodes;
 $_->query_async(<<'SQL') for @workers;
 DO $$
@@ -51,7 +50,7 @@ sub work_done
 	return $done;
 }
 
-sub goes_on
+sub work_continues
 {
 	my ($from) = (work_done());
 	return wait_until('more work', sub { work_done() > $from + 10 });
@@ -66,33 +65,33 @@ for my $member (@others, grep { my $m = $_; !grep { $m == $_ } @others } $ensemb
 	$led{ $member->port } = 1 if $what =~ /leader/;
 	$member->stop;
 	$ensemble->wait_ready(2);
-	ok(goes_on(), "$what is stopped: work goes on with the others");
+	ok(work_continues(), "$what is stopped: work continues with the other members");
 	wait_state($holder, 'connected');
 	$member->launch;
 	$ensemble->wait_ready;
-	ok(goes_on(), "$what is back: work goes on");
+	ok(work_continues(), "$what is restarted: work continues");
 	wait_state($holder, 'connected');
 	works($holder, "SELECT string_agg(state, ' ') FROM zk_held_locks", 'held held held',
 		"$what: locks and permits are held");
 	is_deeply([ zk_session_id($holder), scalar $holder->query("SELECT zk_lock_token('transaction')") ],
-		[ $id, $token ], "$what: in the same session, with the same token");
-	ok(!$waiter->finished, "$what: the waiter waits");
+		[ $id, $token ], "$what: the session and the token are unchanged");
+	ok(!$waiter->finished, "$what: the waiter still waits");
 }
-is(scalar(grep { $_ } values %led), 1, 'a leader was among them');
+is(scalar(grep { $_ } values %led), 1, 'one of the stopped members was the leader');
 wait_until('the tree', sub { eval { $zkc->children('/zklock/locks/transaction') } });
 is_deeply([ $zkc->children('/zklock/locks/transaction') ],
-	\@queue, 'holder and waiter have the nodes that they began with');
+	\@queue, 'the nodes of holder and waiter are unchanged');
 
-works($holder, 'COMMIT', '', 'the transaction that began before commits after it');
-like($waiter->wait_result, qr/^\d+$/, 'and the waiter has the lock');
+works($holder, 'COMMIT', '', 'a transaction that began before the restart commits after it');
+like($waiter->wait_result, qr/^\d+$/, 'the waiter acquires the lock');
 $_->safe_psql('postgres', 'INSERT INTO enough DEFAULT VALUES') for @nodes;
 $_->wait_result for @workers;
-is(join('', map { $_->error } @workers), '', 'nobody who was at work has seen an error');
+is(join('', map { $_->error } @workers), '', 'no working session got an error');
 is($_->safe_psql('postgres', "SELECT count(*) FROM t WHERE v = 'written'"),
-	$_ == $nodes[0] ? 1 : 0, 'the row is there') for @nodes;
+	$_ == $nodes[0] ? 1 : 0, 'the row of the transaction is on its server only') for @nodes;
 
 $_->quit for $holder, $waiter, @workers;
-nothing_left($zkc, 'a rolling restart leaves nothing behind');
+nothing_left($zkc, 'a rolling restart leaves no node');
 $_->stop for @nodes;
 $zkc->close;
 $ensemble->stop;

@@ -1,6 +1,6 @@
-# A new version's library is put in place while the server runs: sessions that
-# have loaded the old one go on with it, new ones have the new one, and they
-# exclude each other. Preloaded, the old one serves until the server is restarted.
+# A new version of the library is installed while the server runs. Sessions that have
+# loaded the old library keep it, new sessions load the new one, and both exclude each
+# other. A preloaded library is used until the server restarts.
 
 use strict;
 use warnings;
@@ -19,7 +19,7 @@ my $zk = ZkLock::ZkServer->start(tick_time => 500);
 my $zkc = ZkLock::ZkClient->new($zk->connect_string);
 my $installation = ZkLock::Installation->new(PostgreSQL::Test::Utils::tempdir());
 
-# Of the backend: old, new, or none.
+# Returns the library of the backend: old, new, or none.
 sub library
 {
 	my ($s) = @_;
@@ -50,25 +50,25 @@ CONF
 	is(library($earlier), 'old', "$how: a session that holds locks has the old library");
 	my $later = session($node);
 	works($later, "SELECT zk_try_lock('held'), zk_try_lock('transaction')", 'f|f',
-		"$how: a later session does not get them");
+		"$how: a later session is excluded");
 	is(library($later), $preload ? 'old' : 'new',
-		"$how: and has the " . ($preload ? 'old' : 'new') . ' library');
+		"$how: the later session has the " . ($preload ? 'old' : 'new') . ' library');
 	works($earlier, "SELECT zk_lock_token('held'), zk_lock('another') > 0", "$token|t",
-		"$how: the earlier one goes on");
-	works($earlier, 'COMMIT', '', "$how: and commits");
+		"$how: the earlier session works");
+	works($earlier, 'COMMIT', '', "$how: the earlier session commits");
 	$later->query_async("SELECT zk_lock('held')");
 	wait_blocked($later);
 	$earlier->query_ok("SELECT zk_unlock('held')");
-	like($later->wait_result, qr/^\d+$/, "$how: the later one gets what it releases");
+	like($later->wait_result, qr/^\d+$/, "$how: the later session acquires the released lock");
 	$_->quit for $earlier, $later;
-	nothing_left($zkc, "$how: nothing is left");
+	nothing_left($zkc, "$how: no node is left");
 
 	if ($preload)
 	{
 		$node->restart;
 		my $after = session($node);
-		is(library($after), 'new', 'preloaded: after a restart there is the new library');
-		works($after, "SELECT zk_try_lock('held')", 't', 'preloaded: which works');
+		is(library($after), 'new', 'preloaded: the new library is loaded after a restart');
+		works($after, "SELECT zk_try_lock('held')", 't', 'preloaded: the new library works');
 		$after->quit;
 	}
 	$node->stop;

@@ -1,6 +1,6 @@
-# An ensemble that is restored from an old copy of its data has forgotten what came
-# after: holders lose their locks and get the error, tokens restart at the copy's, and
-# fences refuse them until an administrator resets them.
+# An ensemble is restored from an old copy of its data: holders lose their locks and get
+# the error, tokens restart at those of the copy, and fences refuse the smaller tokens until
+# an administrator resets them.
 
 use strict;
 use warnings;
@@ -17,21 +17,21 @@ my $dir = PostgreSQL::Test::Utils::tempdir();
 mkdir "$dir/zk" or die "$dir/zk: $!";
 my $zk = ZkLock::ZkServer->start(tick_time => 500, dir => "$dir/zk");
 
-# A server that has just started can leave a reconnection without an answer; the client
-# tries again after two thirds of that.
+# A server that has just started may leave a reconnection unanswered; the client retries
+# after two thirds of this timeout.
 my $node = zklock_node('a', zk => $zk, session_timeout => '10s');
 $node->safe_psql('postgres', 'CREATE TABLE t (v text)');
 my $long = session($node);
 $long->query_ok("SELECT zk_lock('before')");
 
-# The copy is of a server that is down: everything that it has confirmed is in it.
+# The server is down for the copy: the copy has all confirmed changes.
 sub copy { return PostgreSQL::Test::RecursiveCopy::copypath(@_) }
 $zk->stop;
 copy("$dir/zk/data", "$dir/copy");
 $zk->launch;
 $zk->wait_ready;
 wait_state($long, 'connected');
-works($long, 'SELECT state FROM zk_held_locks', 'held', 'taking a copy costs no lock');
+works($long, 'SELECT state FROM zk_held_locks', 'held', 'the copy causes no loss');
 
 my $holder = session($node);
 $holder->query_ok(
@@ -41,7 +41,7 @@ works($holder, "SELECT zk_fence('guarded')", $token, 'a token is recorded after 
 $long->query_ok("SELECT zk_lock('more'), zk_unlock('more')");
 $_->query_ok("BEGIN; INSERT INTO t VALUES ('lost')") for $holder, $long;
 
-# It stays down until no session trusts an earlier answer.
+# The server stays down until the leases of all sessions have ended.
 $zk->stop;
 for my $s ($holder, $long)
 {
@@ -54,22 +54,22 @@ $zk->launch;
 $zk->wait_ready;
 my $zkc = ZkLock::ZkClient->new($zk->connect_string);
 
-commit_refused($holder, 'who came after the copy can not commit');
-commit_refused($long, 'nor can who was there before, and has seen more since');
-is($node->safe_psql('postgres', 'SELECT count(*) FROM t'), 0, 'and nobody has');
+commit_refused($holder, 'a session opened after the copy cannot commit');
+commit_refused($long, 'a session opened before the copy, with newer requests, cannot commit');
+is($node->safe_psql('postgres', 'SELECT count(*) FROM t'), 0, 'neither transaction is committed');
 nothing_left($zkc, 'the sessions of the copy expire, with their locks');
-works($long, "SELECT zk_try_lock('before')", 't', 'they can be acquired again');
+works($long, "SELECT zk_try_lock('before')", 't', 'the locks can be acquired again');
 
 my $next = session($node);
 works($next, "SELECT zk_lock('guarded') < $token", 't', 'tokens are smaller than before');
 fails_with($next, "SELECT zk_fence('guarded')", '40001',
-	'which a fence refuses, and says what to do', like => qr/HINT:.*zk_fence_reset/);
-works($next, 'SELECT lock FROM zklock_fences', 'guarded', 'the table of fences names those concerned');
+	'a fence refuses the smaller token, with a hint', like => qr/HINT:.*zk_fence_reset/);
+works($next, 'SELECT lock FROM zklock_fences', 'guarded', 'the table of fences shows the lock');
 $next->query_ok('SELECT zk_fence_reset()');
-works($next, "SELECT zk_fence('guarded') = zk_lock_token('guarded')", 't', 'after a reset it is taken');
+works($next, "SELECT zk_fence('guarded') = zk_lock_token('guarded')", 't', 'the fence accepts the token after a reset');
 
 $_->quit for $holder, $long, $next;
-nothing_left($zkc, 'nothing is left');
+nothing_left($zkc, 'no node is left');
 $zkc->close;
 $node->stop;
 $zk->stop;

@@ -1,5 +1,5 @@
-# Where the ZooKeeper client library has TLS, locks are acquired over it: with
-# certificates that the servers and we trust, and with no others.
+# If the ZooKeeper client library has TLS, locks can be acquired over TLS, and only with
+# certificates that both sides trust.
 
 use strict;
 use warnings;
@@ -51,25 +51,25 @@ sub with_settings
 {
 	works($first, "SELECT zk_lock('a') > 0", 't', 'a lock can be acquired over TLS');
 	works($first, 'SELECT server FROM zk_session()', $zk->secure_connect_string,
-		'from the port that serves nothing else');
+		'the session uses the TLS port');
 	works($second, "SELECT zk_try_lock('a')", 'f', 'another server is excluded');
 	$second->query_async("SELECT zk_lock('a')");
 	wait_zk_children($zkc, '/zklock/locks/a', 2);
 	$first->query_ok("SELECT zk_unlock('a')");
-	like($second->wait_result, qr/^\d+$/, 'it waits, and gets the lock after a release');
+	like($second->wait_result, qr/^\d+$/, 'the other server waits, and acquires the lock after a release');
 	$second->query_ok('SELECT zk_unlock_all()');
 	works($first, "SELECT array_length(zk_lock(array_agg('many' || i)), 1) FROM generate_series(1, 900) i",
-		'900', 'many at once');
-	works($second, 'SELECT count(*) FROM zk_locks WHERE granted', '900', 'all of which others see');
+		'900', '900 locks can be acquired in one call');
+	works($second, 'SELECT count(*) FROM zk_locks WHERE granted', '900', 'another server sees all 900 locks');
 	$first->query_ok('SELECT zk_unlock_all()');
-	nothing_left($zkc, 'TLS leaves nothing behind');
+	nothing_left($zkc, 'locks over TLS leave no node');
 }
 
-# Who is not trusted, and ports of the other kind.
+# Untrusted certificates, and ports without TLS.
 my %refused = (
-	'an ensemble whose certificates are signed by nobody whom we trust' =>
+	'an ensemble with certificates of an untrusted authority' =>
 	  { tls_ca_file => $tls->path('rogue.crt') },
-	'a server that speaks no TLS' => { connect_string => $zk->connect_string });
+	'a server without TLS' => { connect_string => $zk->connect_string });
 for my $what (sort keys %refused)
 {
 	my $log = -s $nodes[0]->logfile;
@@ -77,12 +77,12 @@ for my $what (sort keys %refused)
 	my $began = time;
 	fails_with($s, "SELECT zk_lock('refused')", '08001', "$what is refused",
 		like => qr/^DETAIL:.*TLS.*^HINT:.*tls_ca_file/ms);
-	cmp_ok(time - $began, '<', 30, 'and not waited for without end');
-	fails_with($s, 'SELECT count(*) FROM zk_locks', '08001', 'a view says so, too', like => qr/^HINT:.*tls_ca_file/m);
+	cmp_ok(time - $began, '<', 30, 'the refusal comes in bounded time');
+	fails_with($s, 'SELECT count(*) FROM zk_locks', '08001', 'a view fails with the same hint', like => qr/^HINT:.*tls_ca_file/m);
 	like(slurp_file($nodes[0]->logfile, $log), qr/ZooKeeper client: init_ssl_for_socket@\d+: \S/,
-		'the server log has what the client library says');
+		'the server log has the message of the client library');
 	$s->query_ok("RESET zklock.$_") for keys %{ $refused{$what} };
-	works($s, "SELECT zk_try_lock('refused')", 't', "the session can lock when it is not $what");
+	works($s, "SELECT zk_try_lock('refused')", 't', "the session can lock after $what");
 	$s->quit;
 }
 {
@@ -92,12 +92,12 @@ for my $what (sort keys %refused)
 		'a client with a certificate that the ensemble does not trust is refused',
 		like => qr/^HINT:.*tls_cert_file/m);
 	$s->query_ok("SET zklock.$_ = ''") for keys %files;
-	fails_with($s, "SELECT zk_lock('refused')", '08001', 'and who speaks no TLS at all',
+	fails_with($s, "SELECT zk_lock('refused')", '08001', 'a client without TLS is refused',
 		like => qr/^HINT:.*connect_string/m, unlike => qr/TLS/);
 	$s->quit;
 }
 
-# Files that can't be used.
+# Unusable files.
 {
 	my $group = $tls->path('group.key');
 	my $text = slurp_file($tls->path('client.key'));
@@ -121,7 +121,7 @@ for my $what (sort keys %refused)
 		$s->quit;
 	}
 
-	# What is no PEM, or needs a passphrase, the library finds out.
+	# The client library detects files that are not PEM, or need a passphrase.
 	$tls->openssl('ec', '-in', 'client.key', '-aes128', '-passout', 'pass:opensesame', '-out', 'locked.key');
 	chmod 0600, $tls->path('locked.key');
 	for my $key ($tls->path('locked.key'), $tls->path('server.key'), $tls->path('openssl.log'))
@@ -129,9 +129,9 @@ for my $what (sort keys %refused)
 		chmod 0600, $key;
 		my $log = -s $nodes[0]->logfile;
 		my $s = with_settings(tls_key_file => $key, connect_timeout => '1s');
-		fails_with($s, "SELECT zk_lock('bad')", '08001', 'a key that does not fit is an error in time',
+		fails_with($s, "SELECT zk_lock('bad')", '08001', 'an unusable key is an error in bounded time',
 			like => qr/^DETAIL:.*TLS/m);
-		like(slurp_file($nodes[0]->logfile, $log), qr/ZooKeeper client:.*key/, 'the server log says why');
+		like(slurp_file($nodes[0]->logfile, $log), qr/ZooKeeper client:.*key/, 'the server log has the reason');
 		$s->quit;
 	}
 	unlike(slurp_file($nodes[0]->logfile), qr/PRIVATE KEY|opensesame/, 'no secret is in the server log');
@@ -141,13 +141,13 @@ for my $what (sort keys %refused)
 	works($s, "SELECT zk_try_lock('ordinary')", 't', 'an ordinary role locks with the certificate of the server');
 	for my $setting (sort keys %files)
 	{
-		fails_with($s, "SHOW zklock.$setting", '42501', "it cannot see $setting", hint => 0);
-		fails_with($s, "SET zklock.$setting = '/etc/passwd'", '42501', 'or set it', hint => 0);
+		fails_with($s, "SHOW zklock.$setting", '42501', "an ordinary role cannot see $setting", hint => 0);
+		fails_with($s, "SET zklock.$setting = '/etc/passwd'", '42501', "an ordinary role cannot set $setting", hint => 0);
 	}
 	$s->quit;
 }
 
-# What happens to the connection, and to the server.
+# Lost connections and a restart of the server.
 {
 	my $proxy = ZkLock::Proxy->start(target => $zk->secure_connect_string);
 	my $s = with_settings(connect_string => $proxy->connect_string);
@@ -157,40 +157,41 @@ for my $what (sort keys %refused)
 	wait_state($s, 'suspended');
 	$proxy->accept;
 	wait_state($s, 'connected');
-	is(zk_session_id($s), $id, 'a session goes on in a new TLS connection');
-	works($s, "SELECT zk_lock_token('kept')", $token, 'with its lock');
-	works($second, "SELECT zk_try_lock('kept')", 'f', 'which excludes others still');
+	is(zk_session_id($s), $id, 'a session continues over a new TLS connection');
+	works($s, "SELECT zk_lock_token('kept')", $token, 'the session keeps its lock');
+	works($second, "SELECT zk_try_lock('kept')", 'f', 'the lock still excludes other sessions');
 	$zk->restart;
 	wait_state($s, 'connected');
 	works($s, "BEGIN; SET LOCAL zklock.commit_check = always; SELECT zk_lock('kept') = $token; COMMIT", 't',
-		'a server that starts again is found again');
+		'the session reconnects to a restarted server');
 	$s->query_ok('SELECT zk_unlock_all()');
 
-	# The library waits for a server that accepts and is silent; its caller does not.
+	# The client library waits for a server that accepts and does not answer; its caller does
+	# not.
 	$proxy->freeze;
 	my $silent = with_settings(connect_string => $proxy->connect_string, connect_timeout => '500ms');
 	my $began = time;
-	fails_with($silent, "SELECT zk_lock('silent')", '08001', 'a server that says nothing is an error');
-	cmp_ok(time - $began, '<', 30, 'that comes in time');
+	fails_with($silent, "SELECT zk_lock('silent')", '08001', 'a server that does not answer is an error');
+	cmp_ok(time - $began, '<', 30, 'the error of a silent server comes in bounded time');
 	$silent->query_ok("SET zklock.connect_timeout = '1h'");
 	$silent->query_async("SELECT zk_lock('silent')");
 	wait_blocked($silent);
 	$silent->cancel;
-	failed_with($silent, '57014', 'or can be cancelled', hint => 0);
+	failed_with($silent, '57014', 'a wait for a silent server can be cancelled', hint => 0);
 	$silent->query_ok("SET zklock.connect_string = '" . $zk->secure_connect_string . q('));
-	works($silent, "SELECT zk_try_lock('silent')", 't', 'another server can be reached meanwhile');
+	works($silent, "SELECT zk_try_lock('silent')", 't', 'the session can use another server');
 	my $stuck = with_settings(connect_string => $proxy->connect_string, connect_timeout => '500ms');
 	$stuck->query("SELECT zk_lock('silent')");
 	$stuck->quit;
 	wait_for_sql($nodes[0], 'SELECT count(*) FROM pg_stat_activity WHERE pid = ' . $stuck->pid, '0');
 	$proxy->thaw;
-	works($silent, 'SELECT zk_unlock_all()', '', 'and nobody is disturbed when it speaks again');
+	works($silent, 'SELECT zk_unlock_all()', '', 'the silent server affects no session when it answers again');
 	$_->quit for $s, $silent;
 	$proxy->stop;
-	nothing_left($zkc, 'outages leave nothing behind');
+	nothing_left($zkc, 'outages leave no node');
 }
 
-# A certificate that is renewed in its place, and a reload.
+# A renewed certificate in the same files, and a reload.
 {
 	my $before = zk_session_id($first);
 	$second->query_ok("SELECT zk_lock('held')");
@@ -201,9 +202,9 @@ for my $what (sort keys %refused)
 		$first->query_ok("SELECT zk_try_lock('renewed'), zk_unlock('renewed')");
 		zk_session_id($first) ne $before;
 	});
-	pass('after a reload an idle session is opened again with a renewed certificate');
-	works($second, "SELECT zk_try_lock('more')", 't', 'one that holds something');
-	is(zk_session_id($second), $held, '... goes on as it is');
+	pass('an idle session is reopened with the renewed certificate after a reload');
+	works($second, "SELECT zk_try_lock('more')", 't', 'a session that holds a lock works after the reload');
+	is(zk_session_id($second), $held, '... and is not reopened');
 	$second->query_ok('SELECT zk_unlock_all()');
 }
 

@@ -1,6 +1,6 @@
-# A server that accepts connections and is silent in the TLS handshake holds nothing
-# up: the session goes on with the next server, a lost lock is reported in time, and
-# a new session can be opened.
+# A server that accepts connections but does not answer the TLS handshake delays nothing:
+# the session continues with the next server, a lost lock is reported in time, and new
+# sessions can be opened.
 
 use strict;
 use warnings;
@@ -24,13 +24,13 @@ plan skip_all => 'the ZooKeeper client library that zklock is built with has no 
 my $tls = ZkLock::Tls->new;
 my $zk = ZkLock::ZkServer->start(tick_time => 200, tls => $tls, config => { maxSessionTimeout => 60000 });
 my $zkc = ZkLock::ZkClient->new($zk->connect_string);
-my $way = ZkLock::Proxy->start(target => $zk->secure_connect_string);
+my $answering = ZkLock::Proxy->start(target => $zk->secure_connect_string);
 my $silent = ZkLock::Proxy->start(target => $zk->secure_connect_string);
-my $node = zklock_node('a', zk => $way->connect_string . ',' . $silent->connect_string, session_timeout => '12s',
+my $node = zklock_node('a', zk => $answering->connect_string . ',' . $silent->connect_string, session_timeout => '12s',
 	extra_conf => join '', map { "zklock.tls_$_->[0]_file = '" . $tls->path($_->[1]) . "'\n" }
 	  ['ca', 'ca.crt'], ['cert', 'client.crt'], ['key', 'client.key']);
 
-# Each session has the servers in an order of its own: several meet the silent one first.
+# Each session tries the servers in a different order: some try the silent server first.
 use constant SESSIONS => 4;
 $silent->freeze;
 my @sessions = map { session($node) } 1 .. SESSIONS;
@@ -38,28 +38,28 @@ my @sessions = map { session($node) } 1 .. SESSIONS;
 	my $n = 0;
 	works($_, "SELECT zk_lock('first " . ++$n . "') > 0", 't', 'a session reaches the server that answers') for @sessions;
 	my @ids = map { zk_session_id($_) } @sessions;
-	$way->cut;
+	$answering->cut;
 	wait_state($_, 'connected') for @sessions;
-	is_deeply([ map { zk_session_id($_) } @sessions ], \@ids, 'and reaches it again after a lost connection');
+	is_deeply([ map { zk_session_id($_) } @sessions ], \@ids, 'the sessions reconnect to it after a lost connection');
 	$_->query_ok('SELECT zk_unlock_all()') for @sessions;
-	nothing_left($zkc, 'a silent server leaves nothing behind');
+	nothing_left($zkc, 'a silent server leaves no node');
 }
 
-# No server answers: the lock's loss is reported when the session timeout has passed.
+# No server answers: the loss of the locks is reported after the session timeout.
 {
 	$_->query_ok("SET zklock.session_timeout = '3s'; SELECT zk_unlock_all()") for @sessions;
 	my $n = 0;
 	$_->query_ok("BEGIN; SELECT zk_xact_lock('lost " . ++$n . "')") for @sessions;
 	$_->query_async('SELECT pg_sleep(600)') for @sessions;
-	$way->freeze;
-	$way->cut;
+	$answering->freeze;
+	$answering->cut;
 	my $began = time;
 	failed_with($_, '40001', 'the loss of a lock is reported', like => qr/"lost/) for @sessions;
 	my $took = time - $began;
-	cmp_ok($took, '<', 20, 'in time');
+	cmp_ok($took, '<', 20, 'the losses are reported in bounded time');
 	note(sprintf 'reported after %.1f s', $took);
 
-	# The sessions that are left behind still try to reach a server.
+	# The old sessions still try to reach a server.
 	$_->query_ok('ROLLBACK') for @sessions;
 	$_->query_ok("SET zklock.connect_string = '" . $zk->secure_connect_string . q(')) for @sessions;
 	works($_, "SELECT zk_try_lock('other' || pg_backend_pid())", 't', 'a new session can be opened meanwhile') for @sessions;
@@ -68,12 +68,12 @@ my @sessions = map { session($node) } 1 .. SESSIONS;
 	$_->quit for @sessions;
 	wait_for_sql($node, "SELECT count(*) FROM pg_stat_activity WHERE pid IN ($pids)", '0');
 	note(sprintf 'all backends have ended after %.1f s', time - $began);
-	$_->thaw for $way, $silent;
+	$_->thaw for $answering, $silent;
 }
 
 unlike(slurp_file($node->logfile), qr/PANIC|terminated by signal/, 'no backend has crashed');
 $node->stop;
-$_->stop for $way, $silent;
+$_->stop for $answering, $silent;
 $zkc->close;
 $zk->stop;
 done_testing();

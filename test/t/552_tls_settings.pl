@@ -1,5 +1,5 @@
-# The settings for TLS exist if, and only if, the ZooKeeper client library can do
-# what they ask for: nobody shall believe that a connection is encrypted.
+# The settings for TLS exist if and only if the ZooKeeper client library supports TLS:
+# otherwise a connection could appear to be encrypted.
 
 use strict;
 use warnings;
@@ -32,10 +32,10 @@ for my $setting (@settings)
 	if ($has_tls)
 	{
 		works($s, "SHOW $setting", '', "$setting is empty by default");
-		fails_with($s, "SET $setting = '/etc/a,b'", '22023', 'it takes no comma', hint => 0,
+		fails_with($s, "SET $setting = '/etc/a,b'", '22023', "$setting accepts no comma", hint => 0,
 			like => qr/^DETAIL:.*comma/m);
-		fails_with($s, "SET $setting = E'/etc/a\\nb'", '22023', 'and no control character', hint => 0);
-		works($s, "SET $setting = '/etc/zk/é ß.pem'", '', 'but what a path may have');
+		fails_with($s, "SET $setting = E'/etc/a\\nb'", '22023', "$setting accepts no control character", hint => 0);
+		works($s, "SET $setting = '/etc/zk/é ß.pem'", '', "$setting accepts other characters of paths");
 	}
 	else
 	{

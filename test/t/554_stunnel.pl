@@ -1,6 +1,5 @@
-# The configuration that doc/security.md shows for TLS with stunnel, as it is
-# printed, with paths and ports of the test: locks are acquired over TLS, and not past
-# it.
+# The configuration of doc/security.md for TLS with stunnel, with paths and ports of the
+# test: locks are acquired over TLS only.
 
 use strict;
 use warnings;
@@ -18,7 +17,7 @@ my $dir = PostgreSQL::Test::Utils::tempdir();
 my %shown = files_shown('doc/security.md');
 is_deeply([ sort keys %shown ], [qw(postgresql.conf stunnel.conf zoo.cfg)], 'the document shows three files');
 
-# The code blocks of a document that name a file.
+# Returns the code blocks of a document that name a file.
 sub files_shown
 {
 	my ($path) = @_;
@@ -28,7 +27,7 @@ sub files_shown
 	return %files;
 }
 
-# Each pattern has to be found.
+# Replaces patterns; each pattern must match.
 sub substitute
 {
 	my ($text, @changes) = @_;
@@ -39,7 +38,7 @@ sub substitute
 	return $text;
 }
 
-# The server, as zoo.cfg has it, with a plain port for the test to look through.
+# The server with the zoo.cfg of the document, and a plain port for the test.
 my @names = $shown{'stunnel.conf'} =~ /^checkHost = (\S+)$/mg;
 is(scalar(@names), 3, 'each tunnel checks the name of its server');
 my $tls = ZkLock::Tls->new(names => \@names);
@@ -50,9 +49,9 @@ my $zk = ZkLock::ZkServer->start(tick_time => 200, secure_port => $secure,
 	config => { %zoo, secureClientPortAddress => '127.0.0.1' });
 my $zkc = ZkLock::ZkClient->new($zk->connect_string);
 
-# stunnel, on ports of the test. Not as root it can't become another user.
+# stunnel, with ports of the test, and without a change of user, which needs root.
 my @shown_ports = $shown{'stunnel.conf'} =~ /^accept = 127\.0\.0\.1:(\d+)$/mg;
-is_deeply([ grep { $_ >= 1024 } @shown_ports ], [], 'only root can bind the local ports that the manual shows');
+is_deeply([ grep { $_ >= 1024 } @shown_ports ], [], 'the local ports of the manual can be bound only by root');
 my %port = map { $_ => free_port() } @shown_ports;
 my $stunnel_conf = substitute($shown{'stunnel.conf'}, qr/^set[ug]id = stunnel4\n/m, "",
 	qr{/etc/stunnel/zookeeper}, $tls->path(''), qr/^(connect = )\S+$/m, "connect = 127.0.0.1:$secure",
@@ -87,14 +86,14 @@ my ($first, $second) = map { session($_) } @nodes;
 # Locks.
 works($first, "SELECT zk_lock('a') > 0", 't', 'a lock can be acquired through stunnel');
 like($first->query('SELECT server FROM zk_session()'), qr/^127\.0\.0\.1:(??{join '|', values %port})$/,
-	'from one of its ports');
+	'the session uses a port of stunnel');
 works($second, "SELECT zk_try_lock('a')", 'f', 'another server is excluded');
 $second->query_async("SELECT zk_lock('a')");
 wait_zk_children($zkc, '/zklock/locks/a', 2);
 $first->query_ok("SELECT zk_unlock('a')");
-like($second->wait_result, qr/^\d+$/, 'it waits, and gets the lock after a release');
+like($second->wait_result, qr/^\d+$/, 'the other server waits, and acquires the lock after a release');
 
-# A stunnel that dies.
+# stunnel is killed and restarted.
 my $id = zk_session_id($second);
 $second->query_ok('BEGIN');
 my $token = $second->query_ok("SELECT zk_xact_lock('x')");
@@ -103,20 +102,20 @@ wait_zk_children($zkc, '/zklock/locks/x', 2);
 stop_stunnel();
 wait_state($second, 'suspended');
 works($second, q(SELECT state FROM zk_held_locks WHERE name = 'x'), 'suspect',
-	'without stunnel the connection is lost, and the lock in doubt');
+	'without stunnel the connection is lost and the lock is suspect');
 my $new = session($nodes[0]);
 $new->query_ok("SET zklock.connect_timeout = '500ms'");
-fails_with($new, "SELECT zk_lock('new')", '08001', 'a new session gets none');
+fails_with($new, "SELECT zk_lock('new')", '08001', 'a new session cannot connect without stunnel');
 start_stunnel();
 wait_state($second, 'connected');
-is(zk_session_id($second), $id, 'when it is back the session goes on');
-works($second, 'COMMIT', '', 'its transaction commits');
-like($first->wait_result, qr/^\d+$/, 'and who has waited gets the lock');
-works($new, "SELECT zk_try_lock('new')", 't', 'new sessions are opened again');
+is(zk_session_id($second), $id, 'the session continues when stunnel is restarted');
+works($second, 'COMMIT', '', "the session's transaction commits");
+like($first->wait_result, qr/^\d+$/, 'the waiter acquires the lock');
+works($new, "SELECT zk_try_lock('new')", 't', 'new sessions can connect again');
 $_->query_ok('SELECT zk_unlock_all()') for $first, $second;
 $new->quit;
 
-# Nothing goes past TLS, or with other certificates.
+# Connections without TLS or with other certificates are refused.
 sub is_refused
 {
 	my ($what, %changes) = @_;
@@ -136,12 +135,12 @@ fails_with($plain, "SELECT zk_lock('plain')", '08001', 'plain text is refused at
 $plain->quit;
 is_refused('a client certificate that another authority signed is refused',
 	qr{/client\.}, '/stranger.');
-is_refused('as is a client without one', qr/^(?:cert|key) = .*\n/m, '');
-is_refused('a server that another authority signed for is refused', qr{/ca\.crt}, '/rogue.crt');
-is_refused('as is one of another name', qr/^(checkHost = )\S+$/m, 'checkHost = elsewhere');
+is_refused('a client without a certificate is refused', qr/^(?:cert|key) = .*\n/m, '');
+is_refused('a server with a certificate of another authority is refused', qr{/ca\.crt}, '/rogue.crt');
+is_refused('a server with another name is refused', qr/^(checkHost = )\S+$/m, 'checkHost = elsewhere');
 
 stop_stunnel();
-nothing_left($zkc, 'nothing is left');
+nothing_left($zkc, 'no node is left');
 $_->quit for $first, $second;
 $zkc->close;
 $_->stop for @nodes;

@@ -1,5 +1,5 @@
-# What others call their locks and write into their nodes stays below the root, and
-# reaches neither a terminal nor the server log as anything but plain text.
+# Hostile lock names and node data stay below the root, and reach terminals and the server
+# log only as plain text.
 
 use strict;
 use warnings;
@@ -20,7 +20,7 @@ my $node = zklock_node('a', zk => $zk, session_timeout => '20s',
 my $other = zklock_node('b', zk => $zk, session_timeout => '20s');
 my $dba = session($node);
 
-# Names that would like to be somewhere else.
+# Names that look like paths, commands or log lines.
 my @names = ('.', '..', '../..', '../x', '/', '//', '/x', 'x/', 'x/../y', '/zookeeper', 'zookeeper', 'quota',
 	'/zookeeper/config', 'locks', 'semaphores', 'waits', '%2e%2e', '%2F', '%', '%00', "\n", "\r\nx", "\e[2J", "\t", "\x7f",
 	"\x{85}", "\x{2028}", "\x{202e}txt", "x\x{200b}", "\x{feff}x", "\x{e0041}x", "x\nLOG:  forged", '#', '#1', '*', '~', "'; DROP TABLE x; --", '$(touch x)', '`touch x`', '%s%n%x');
@@ -28,29 +28,29 @@ my $s = session($node, application_name => 'namer');
 $s->query_ok('CREATE TEMP TABLE names (name text)');
 $s->query_ok('INSERT INTO names VALUES ' . join ', ', map { "(E'" . (encode('UTF-8', $_) =~ s/([\\'])/$1$1/gr =~ s/([^ -~])/sprintf '\\x%02x', ord $1/ger) . "')" } @names);
 works($s, 'SELECT count(DISTINCT zk_lock(name)) FROM names', scalar(@names), 'any name can be locked');
-works($s, 'SELECT count(zk_acquire(name, 2)) FROM names', scalar(@names), 'and be a semaphore');
+works($s, 'SELECT count(zk_acquire(name, 2)) FROM names', scalar(@names), 'any name can be a semaphore');
 works($dba, "SELECT count(DISTINCT (kind, name)) FROM zk_locks WHERE application_name = 'namer'",
-	2 * @names, 'each is one of its own');
-# What a terminal obeys, or what makes a text look like another one.
+	2 * @names, 'each name is a separate lock and semaphore');
+# Characters that control a terminal, or make a text look like another one.
 my $hidden = '[\u0001-\u001f\u007f-\u009f\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]|[\U000e0000-\U000e007f]';
 my $all_columns = 'concat(kind, name, mode, server, datname, usename, application_name, client, session_id, znode)';
 works($dba, "SELECT count(*) FILTER (WHERE $all_columns ~ '$hidden') FROM zk_locks WHERE application_name = 'namer'",
-	'0', 'zk_locks shows no character that a terminal obeys or hides, in no name either');
+	'0', 'zk_locks shows no character that controls or hides text');
 works($dba, q(SELECT name FROM zk_locks WHERE kind = 'lock' AND znode ~ '/x?%E2%80%(A8|AE|8B)(txt)?/' ORDER BY name COLLATE "C"),
-	"%E2%80%A8\n%E2%80%AEtxt\nx%E2%80%8B", 'a name that has some is shown as its znode is called');
-is_deeply([ sort $zkc->children('/') ], [qw(zklock zookeeper)], 'nothing is made beside the root');
-is_deeply([ sort grep { !/^waits$/ } $zkc->children('/zklock') ], [qw(locks semaphores)], 'or right below it');
-is(scalar($zkc->children('/zklock/locks')), scalar(@names), 'a name is one component of a path, for locks');
-is(scalar($zkc->children('/zklock/semaphores')), scalar(@names), 'and for semaphores');
+	"%E2%80%A8\n%E2%80%AEtxt\nx%E2%80%8B", 'a name with such characters is shown as in its znode');
+is_deeply([ sort $zkc->children('/') ], [qw(zklock zookeeper)], 'no znode is created outside the root');
+is_deeply([ sort grep { !/^waits$/ } $zkc->children('/zklock') ], [qw(locks semaphores)], 'no other znode is created directly below the root');
+is(scalar($zkc->children('/zklock/locks')), scalar(@names), 'the name of a lock is one path component');
+is(scalar($zkc->children('/zklock/semaphores')), scalar(@names), 'the name of a semaphore is one path component');
 is((join '', $zkc->children('/zklock/locks'), $zkc->children('/zklock/semaphores')) =~ s{[A-Za-z0-9_.:@~+=%-]}{}gr, '',
-	'of harmless characters only');
+	'path components have only harmless characters');
 my @quota = grep { !m{^/zookeeper(?:/(?:config|quota))?$} } $zkc->tree('/zookeeper');
-is_deeply(\@quota, [], "and ZooKeeper's own nodes are left alone");
-fails_with($s, "SELECT zk_lock(E'a\\x00b')", '22021', 'a zero byte is no character', hint => 0);
+is_deeply(\@quota, [], "ZooKeeper's own nodes are unchanged");
+fails_with($s, "SELECT zk_lock(E'a\\x00b')", '22021', 'a zero byte is refused', hint => 0);
 $s->quit;
-nothing_left($zkc, 'odd names leave nothing behind');
+nothing_left($zkc, 'hostile names leave no node');
 
-# What another program tells about itself, where a DBA looks.
+# Data of another program, in the log and in zk_locks.
 my $hostile = "worker\nLOG:  forged\r\x1b[2J\x07\x7f" . encode('UTF-8', "\x{9b}2J é\x{ad}") . "\0end";
 my $guid = '_c_0a1b2c3d-1111-2222-3333-444455556666';
 my $log = -s $node->logfile;
@@ -61,16 +61,16 @@ $waiter->query_async("SELECT zk_lock('hostile')");
 wait_for_log($node, qr/still waiting for zk lock "hostile".*\n.*Blocked by: /, $log);
 my ($line) = slurp_file($node->logfile, $log) =~ /^(.*Blocked by: .*(?:\n\t.*)*)\n/m;
 like($line, qr/worker\?LOG:  forged\?\?\[2J/, 'the log line of a long wait shows the data of the holder');
-unlike($line, qr/[^ -~\t]/, 'in one line, of printable characters');
+unlike($line, qr/[^ -~\t]/, 'the log line has only printable characters');
 is($dba->query(q(SELECT application_name FROM zk_locks WHERE name = 'hostile' AND granted)),
 	'worker?LOG:  forged??[2J????2J ' . encode('UTF-8', "é\x{ad}") . '?end',
-	'zk_locks shows it without control characters, and all else as it is');
-works($dba, "SELECT count(*) FROM zk_locks WHERE $all_columns ~ '$hidden'", '0', 'and so all its columns');
+	'zk_locks shows the data without control characters and with all others');
+works($dba, "SELECT count(*) FROM zk_locks WHERE $all_columns ~ '$hidden'", '0', 'no column of zk_locks has control characters');
 $zkc->delete($held);
 $waiter->wait_result;
 $waiter->quit;
 
-# Every such character in every position.
+# Every such character in every column.
 my @hostile = map { chr } 0x01 .. 0x1f, 0x7f .. 0x9f, 0x61c, 0x180e, 0x200b .. 0x200f, 0x2028 .. 0x202e, 0x2060 .. 0x206f,
   0xfeff, 0xfff9 .. 0xfffb, 0xe0001, 0xe0020 .. 0xe007f;
 my $corpus = join 'x', @hostile;
@@ -82,12 +82,12 @@ my $victim = session($other);
 $victim->query_ok("SELECT zk_lock('every $_')") for @places;
 $zkc->set((queue_of($zkc, "every%20$_"))[0], encode('UTF-8', qq({"client":"zklock","$_":"$in_json","pid":1}))) for @places;
 works($dba, q(SELECT client, count(*), count(*) FILTER (WHERE concat(server, datname, usename, application_name) ~ '[?x]{100,}$')
-	FROM zk_locks WHERE name ~ '^every' GROUP BY client ORDER BY client), "curator|1|1\nzklock|4|4", 'data with all of these is shown');
-works($dba, "SELECT count(*) FILTER (WHERE $all_columns ~ '$hidden') FROM zk_locks WHERE name ~ '^every'", '0', 'without any');
+	FROM zk_locks WHERE name ~ '^every' GROUP BY client ORDER BY client), "curator|1|1\nzklock|4|4", 'data with all such characters are shown');
+works($dba, "SELECT count(*) FILTER (WHERE $all_columns ~ '$hidden') FROM zk_locks WHERE name ~ '^every'", '0', 'the shown data have no such characters');
 $zkc->delete($_) for @forged;
 $victim->quit;
 
-# What another program writes as the capacity of a semaphore, and into permits.
+# Forged capacities of semaphores, and data of permits.
 my %capacity = (
 	none => '', negative => '-1', signed => '+3', spaced => ' 3', exponent => '1e3', zeros => "3\0", text => 'x' x 900_000,
 	beyond => '2147483648', far => '9' x 1000, zero => '0', many => '10001', most => '999999999');
@@ -97,21 +97,21 @@ for my $what (sort keys %capacity)
 	my $number = { zero => 0, many => 10001, most => 999999999 }->{$what};
 	if (defined $number)
 	{
-		fails_with($dba, "SELECT zk_try_acquire('forged-$what', 3)", '22023', "a forged capacity of $number is another one",
+		fails_with($dba, "SELECT zk_try_acquire('forged-$what', 3)", '22023', "a forged capacity of $number is refused as a different one",
 			like => qr/"forged-$what" has $number permits, not 3$/m);
 		next;
 	}
 	works($dba, "SELECT zk_try_acquire('forged-$what', 3), zk_release('forged-$what')", 't|t',
-		"a forged capacity ($what) that is no number does not count");
+		"a forged capacity ($what) that is no number is ignored");
 }
 $zkc->create("/zklock/semaphores/large/leases/$_", data => 'x' x 900_000, ephemeral => 1, makepath => 1) for 1 .. 3;
-works($dba, "SELECT zk_try_acquire('large', 4), zk_try_acquire('large', 4)", 't|f', 'permits with large data count as others');
+works($dba, "SELECT zk_try_acquire('large', 4), zk_try_acquire('large', 4)", 't|f', 'permits with large data count as permits');
 works($dba, "SELECT count(*), max(length(application_name)) <= 4096 FROM zk_locks WHERE name = 'large'", '4|t',
-	'... and are shown with a bounded part of their data');
+	'... and are shown with a limited part of their data');
 $dba->query_ok('SELECT zk_unlock_all()');
 $zkc->delete("/zklock/semaphores/large/leases/$_") for 1 .. 3;
 
-# Wait reports with forged names, where a waiter looks for deadlocks.
+# Wait reports with forged names, which a waiter reads for its cycle check.
 {
 	my $blocker = session($other);
 	$blocker->query_ok("SELECT zk_lock('reported')");
@@ -131,10 +131,10 @@ $zkc->delete("/zklock/semaphores/large/leases/$_") for 1 .. 3;
 	$zkc->delete("/zklock/waits/$_") for @forged;
 }
 
-# A znode that no server of ours has made.
+# A znode name that zklock never creates.
 my $odd = $zkc->create("/zklock/locks/a\x{202e}b\x{2028}c/$guid-__WRIT__", data => 'x', ephemeral => 1, sequence => 1,
 	makepath => 1);
-works($dba, q(SELECT name FROM zk_locks WHERE application_name = 'x'), 'a???b???c', 'the name of such a znode likewise');
+works($dba, q(SELECT name FROM zk_locks WHERE application_name = 'x'), 'a???b???c', 'zk_locks replaces control characters in znode names of other programs');
 $zkc->delete($odd);
 
 # Names of locks in the report of a deadlock with another server.
@@ -151,16 +151,16 @@ $zkc->delete($odd);
 	wait_until('a deadlock', sub { $one->finished || $two->finished });
 	my ($victim, $winner) = $one->finished ? ($one, $two) : ($two, $one);
 	$victim->wait_result;
-	is($victim->sqlstate, '40P01', 'two servers in a deadlock');
+	is($victim->sqlstate, '40P01', 'a deadlock of two servers is detected');
 	my ($detail) = $victim->error =~ /^(DETAIL: .*?)^HINT/ms;
-	like($detail, qr/waits for exclusive lock "[12]\?{4}LOG:  forged"/, 'DETAIL has the names of the locks');
-	unlike($detail, qr/[^ -~\n]/, 'of printable characters');
+	like($detail, qr/waits for exclusive lock "[12]\?{4}LOG:  forged"/, 'DETAIL shows the names of the locks');
+	unlike($detail, qr/[^ -~\n]/, 'DETAIL has only printable characters');
 	$victim->query_ok('SELECT zk_unlock_all()');
 	$winner->wait_result;
 	$_->quit for $one, $two;
 }
 
-# What a PostgreSQL server tells about its users.
+# Hostile names of roles and databases.
 $other->safe_psql('postgres', qq(CREATE ROLE "evil\n\x1b[31mrole" LOGIN; CREATE DATABASE "db\n\x1b[31m"));
 $other->safe_psql("db\n\x1b[31m", 'CREATE EXTENSION zklock');
 {
@@ -168,11 +168,11 @@ $other->safe_psql("db\n\x1b[31m", 'CREATE EXTENSION zklock');
 	my $evil = session($other, dbname => "db\n\x1b[31m", application_name => 'plain');
 	$evil->query_ok("SELECT zk_lock('by evil')");
 	is($dba->query(q(SELECT usename, datname, client FROM zk_locks WHERE name = 'by evil')),
-		'evil??[31mrole|db??[31m|zklock', 'names of roles and databases are shown in the same way');
+		'evil??[31mrole|db??[31m|zklock', 'names of roles and databases are shown without control characters');
 	$evil->quit;
 }
 
-# PostgreSQL indents the lines of a statement and of its own names; text of others adds none.
+# PostgreSQL indents continuation lines; foreign text adds no line of its own.
 for my $server ($node, $other)
 {
 	my $text = slurp_file($server->logfile);
@@ -181,7 +181,7 @@ for my $server ($node, $other)
 	is_deeply([ grep { /LOG/ } @lines ], [], 'no line is forged');
 }
 $dba->quit;
-nothing_left($zkc, 'nothing is left');
+nothing_left($zkc, 'no node is left');
 $zkc->close;
 $_->stop for $node, $other;
 done_testing();

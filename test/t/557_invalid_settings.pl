@@ -1,5 +1,5 @@
-# An invalid value that was configured before the library knew its settings is an error. No
-# lock is taken with the built-in default, of which the database administrator knows nothing.
+# An invalid value that was configured before the library defined its settings is an error.
+# No lock is acquired with the built-in default, which the administrator did not choose.
 
 use strict;
 use warnings;
@@ -43,19 +43,19 @@ my $s = session($node, dbname => 'inv');
 is_refused($s, 'root', 'app', $_, sql => $_)
   for "SELECT zk_try_xact_lock('x')", 'SELECT * FROM zk_locks', "SELECT zk_acquire('x', 1)", "LOAD 'zklock'", "SELECT zk_lock('x')";
 $s->query_ok("BEGIN; CREATE TABLE kept (i int); SAVEPOINT p");
-is_refused($s, 'root', 'app', 'in a transaction');
+is_refused($s, 'root', 'app', 'a call in a transaction is refused');
 $s->query_ok('ROLLBACK TO p; COMMIT');
-works($s, 'SELECT count(*) FROM kept', '0', 'other work goes on');
+works($s, 'SELECT count(*) FROM kept', '0', 'the transaction can continue after the error');
 $s->query_ok("SET zklock.root = '/other'");
-is_refused($s, 'root', 'app', 'RESET would bring the invalid value back');
+is_refused($s, 'root', 'app', 'another value is no remedy: RESET would restore the invalid one');
 my $postgres = session($node);
-works($postgres, "SELECT zk_lock('x') > 0", 't', 'nor are other databases affected');
+works($postgres, "SELECT zk_lock('x') > 0", 't', 'other databases are not affected');
 $postgres->quit;
 $node->safe_psql('postgres', "ALTER DATABASE inv SET zklock.root = '/app'");
 is_refused($s, 'root', 'app', 'the session still has the former value');
 $s->quit;
 $s = session($node, dbname => 'inv');
-works($s, "SELECT zk_lock('x') > 0, current_setting('zklock.root')", 't|/app', 'a new session has the correct one');
+works($s, "SELECT zk_lock('x') > 0, current_setting('zklock.root')", 't|/app', 'a new session has the corrected value');
 $s->quit;
 $node->safe_psql('postgres', 'ALTER DATABASE inv RESET zklock.root');
 
@@ -67,7 +67,7 @@ for my $set ("SET zklock.commit_check = 'allways'", "SET LOCAL zklock.commit_che
 	$s->query_ok("BEGIN; $set");
 	is_refused($s, 'commit_check', 'allways', $set);
 	$s->query_ok('ROLLBACK');
-	works($s, "SELECT zk_lock('x') > 0, current_setting('zklock.commit_check')", 't|lease', 'it ends with the transaction');
+	works($s, "SELECT zk_lock('x') > 0, current_setting('zklock.commit_check')", 't|lease', 'the invalid value ends with the transaction');
 	$s->quit;
 }
 
@@ -79,10 +79,10 @@ $node->append_conf('postgresql.conf', "zklock.root = 'app'\n");
 $node->reload;
 ok($node->poll_query_until('postgres', 'SHOW zklock.root', 'app'), 'the file was read');
 $s = session($node);
-is_refused($s, 'root', 'app', 'a configuration file');
+is_refused($s, 'root', 'app', 'an invalid value of a configuration file is refused');
 my $parallel = $node->pg_version < 16 ? 'force_parallel_mode' : 'debug_parallel_query';
 $loaded->query_ok("SET $parallel = on");
-like($loaded->query('EXPLAIN SELECT count(*) FROM pg_class'), qr/Gather/, 'a query with a worker');
+like($loaded->query('EXPLAIN SELECT count(*) FROM pg_class'), qr/Gather/, 'the query uses a parallel worker');
 works($loaded, "SELECT count(*) > 0, current_setting('zklock.root') FROM pg_class", 't|/configured',
 	'a session with the library keeps the former value, also in a parallel worker');
 $loaded->quit;
@@ -113,7 +113,7 @@ $s->quit;
 $node->append_conf('postgresql.conf', "zklock.acl = 'creater'\nshared_preload_libraries = 'zklock'\n");
 $node->stop;
 ok(!$node->start(fail_ok => 1), 'with shared_preload_libraries the server does not start with an invalid value');
-like(slurp_file($node->logfile), qr/FATAL:  invalid value for parameter "zklock\.acl": "creater"\n.*HINT:/, 'and says why');
+like(slurp_file($node->logfile), qr/FATAL:  invalid value for parameter "zklock\.acl": "creater"\n.*HINT:/, 'the server log has the reason');
 $node->adjust_conf('postgresql.conf', 'zklock.acl', undef);
 $node->adjust_conf('postgresql.conf', 'shared_preload_libraries', undef);
 $node->start;
@@ -121,15 +121,15 @@ $node->safe_psql('postgres', "ALTER DATABASE inv SET zklock.root = 'app'");
 $node->append_conf('postgresql.conf', "shared_preload_libraries = 'zklock'\n");
 $node->restart;
 my ($rc, $out, $err) = $node->psql('inv', "SELECT zk_lock('x') > 0, current_setting('zklock.root')");
-is($out, 't|/corrected', 'a former value of a database that is invalid is replaced by that of the file');
+is($out, 't|/corrected', 'an invalid value of a database is replaced by that of the file');
 like($err, qr/^WARNING:  invalid value for parameter "zklock\.root": "app"/m, 'with a warning, as PostgreSQL does for its own settings');
 $s = session($node);
 fails_with($s, "$_ SET zklock.root = 'app'", '22023', "an invalid value is refused at once: $_", hint => 0)
   for 'ALTER DATABASE inv', 'ALTER ROLE ALL', '';
 $s->quit;
 
-is_deeply([ grep { $_ eq 'zklock' } map { s{^/}{}r } $zkc->children('/') ], [], 'nothing was made below the built-in root');
-nothing_left($zkc, "nothing is left below $_", root => $_) for '/configured', '/app', '/corrected';
+is_deeply([ grep { $_ eq 'zklock' } map { s{^/}{}r } $zkc->children('/') ], [], 'no znode was created below the built-in root');
+nothing_left($zkc, "no node is left below $_", root => $_) for '/configured', '/app', '/corrected';
 $zkc->close;
 $node->stop;
 done_testing();

@@ -1,6 +1,6 @@
-# An ordinary role changes none of the settings that a superuser has configured, also
-# before the library is loaded, when PostgreSQL lets anybody set unknown settings. And
-# without a configured ensemble nothing is contacted.
+# An ordinary role cannot change the settings that a superuser has configured, not even
+# before the library is loaded, when PostgreSQL lets every role set unknown settings.
+# Without a configured ensemble no server is contacted.
 
 use strict;
 use warnings;
@@ -33,11 +33,11 @@ CREATE ROLE trusted LOGIN;
 CREATE DATABASE owned OWNER ordinary;
 SQL
 
-# The attacker listens at a port of his own, and where the built-in default once led.
+# The attacker listens on a private port, and on the port of the former built-in default.
 my @listeners = grep { defined } map { IO::Socket::INET->new(LocalAddr => '127.0.0.1', LocalPort => $_, Listen => 5) } 0, 2181;
 my $thief = '127.0.0.1:' . $listeners[0]->sockport;
 
-# A session whose options are set when it connects.
+# Opens a session with options of the connection.
 sub session_with
 {
 	my ($options, %opt) = @_;
@@ -65,32 +65,32 @@ sub is_configured
 }
 
 # The options of a connection.
-my %wish = (connect_string => $thief, root => '/elsewhere', session_timeout => '1h', node_names => 'kazoo',
+my %attempted = (connect_string => $thief, root => '/elsewhere', session_timeout => '1h', node_names => 'kazoo',
 	commit_check => 'off', deadlock_detection => 'off', max_locks => 100000, acl => 'creator', auth_file => '/dev/null',
 	tls_ca_file => '/dev/null', log_min_messages => 'error');
-for my $name (sort keys %wish)
+for my $name (sort keys %attempted)
 {
-	my $s = session_with("-c zklock.$name=$wish{$name}");
+	my $s = session_with("-c zklock.$name=$attempted{$name}");
 	lock_is_refused($s, "zklock.$name", "an ordinary role cannot set zklock.$name when it connects");
-	lock_is_refused($s, "zklock.$name", 'and each further call fails likewise') if $name =~ /^(?:root|acl)$/;
+	lock_is_refused($s, "zklock.$name", 'each further call fails as well') if $name =~ /^(?:root|acl)$/;
 	$s->quit;
 }
 my $s = session_with('-c ZkLock.Root=/elsewhere');
-lock_is_refused($s, 'zklock.root', 'in whatever letters');
-works($s, 'RESET ALL; SELECT 1', '1', 'RESET brings back what the connection asked for');
-lock_is_refused($s, 'zklock.root', 'which is refused as before');
+lock_is_refused($s, 'zklock.root', 'the name of a setting is case-insensitive');
+works($s, 'RESET ALL; SELECT 1', '1', 'RESET works, and restores the value of the connection');
+lock_is_refused($s, 'zklock.root', 'the value of the connection is still refused');
 $s->quit;
 $s = session_with('-c zklock.on_revoke=cancel -c zklock.connect_timeout=7s');
-is_configured($s, 'what everybody may set can be set when connecting');
-works($s, "SELECT current_setting('zklock.on_revoke'), current_setting('zklock.connect_timeout')", 'cancel|7s', 'and counts');
+is_configured($s, 'settings of ordinary roles can be set when connecting');
+works($s, "SELECT current_setting('zklock.on_revoke'), current_setting('zklock.connect_timeout')", 'cancel|7s', 'settings of ordinary roles take effect');
 $s->quit;
 
 # SET, in all its forms.
 $s = session($node, user => 'ordinary');
 $s->query_ok("SET zklock.root = '/elsewhere'");
-lock_is_refused($s, 'zklock.root', 'nor with SET');
+lock_is_refused($s, 'zklock.root', 'an ordinary role cannot use SET');
 $s->query_ok('RESET zklock.root');
-is_configured($s, 'once that is taken back, what was configured counts');
+is_configured($s, 'the configured values apply after RESET');
 $s->quit;
 for my $set ("SET LOCAL zklock.root = '/elsewhere'", "SET LOCAL zklock.root = '/elsewhere'; SAVEPOINT p; SET zklock.root = '/else'",
 	"SET zklock.root = '/elsewhere'; SET LOCAL zklock.root = '/configured'",
@@ -98,40 +98,40 @@ for my $set ("SET LOCAL zklock.root = '/elsewhere'", "SET LOCAL zklock.root = '/
 {
 	$s = session($node, user => 'ordinary');
 	$s->query_ok("BEGIN; $set");
-	lock_is_refused($s, 'zklock.root', "nor with: $set");
+	lock_is_refused($s, 'zklock.root', "an ordinary role cannot use: $set");
 	$s->query_ok('ROLLBACK');
-	is_configured($s, 'and it ends with the transaction');
+	is_configured($s, 'the configured values apply after the transaction');
 	$s->quit;
 }
 $s = session($node, user => 'ordinary', dbname => 'owned');
-fails_with($s, $_, '42501', "the owner of a database cannot keep such a setting: $_", hint => 0)
+fails_with($s, $_, '42501', "the owner of a database cannot store such a setting: $_", hint => 0)
   for "ALTER ROLE ordinary SET zklock.root = '/elsewhere'", "ALTER DATABASE owned SET zklock.root = '/elsewhere'",
   "CREATE FUNCTION f() RETURNS int LANGUAGE sql SET zklock.root = '/elsewhere' AS 'SELECT 1'";
 $s->quit;
 
-# What a superuser has set for a role, or hands out.
+# Settings of a role, and granted privileges.
 $s = session_with('-c zklock.max_locks=1000', user => 'limited');
-lock_is_refused($s, 'zklock.max_locks', 'the limit of a role is not its own to raise');
+lock_is_refused($s, 'zklock.max_locks', 'a role cannot raise its own limit');
 $s->quit;
 $s = session($node, user => 'limited');
-fails_with($s, "SELECT zk_lock(ARRAY['a', 'b', 'c'])", '53400', 'it counts');
+fails_with($s, "SELECT zk_lock(ARRAY['a', 'b', 'c'])", '53400', 'the limit of a role applies');
 $s->quit;
 $node->safe_psql('postgres', 'GRANT SET ON PARAMETER zklock.root TO trusted') if $node->pg_version >= 15;
 SKIP:
 {
 	skip 'no privileges on settings before PostgreSQL 15', 2 if $node->pg_version < 15;
 	$s = session_with('-c zklock.root=/granted', user => 'trusted');
-	works($s, "SELECT zk_lock('x') > 0, current_setting('zklock.root')", 't|/granted', 'who was granted a setting can set it');
+	works($s, "SELECT zk_lock('x') > 0, current_setting('zklock.root')", 't|/granted', 'a role with the SET privilege can set the parameter');
 	$s->quit;
 	$s = session_with("-c zklock.root=/granted -c zklock.connect_string=$thief", user => 'trusted');
-	lock_is_refused($s, 'zklock.connect_string', 'and no other');
+	lock_is_refused($s, 'zklock.connect_string', 'a role with the SET privilege cannot set another parameter');
 	$s->quit;
 }
 {
 	local $ENV{PGOPTIONS} = '-c zklock.root=/super -c zklock.max_locks=7';
 	$s = session($node);
 	works($s, "SELECT zk_lock('x') > 0, current_setting('zklock.root'), current_setting('zklock.max_locks')", 't|/super|7',
-		'a superuser sets what he likes');
+		'a superuser can set all parameters');
 	$s->quit;
 }
 
@@ -145,11 +145,11 @@ $node->restart;
 		'with shared_preload_libraries PostgreSQL refuses the connection');
 }
 $s = session($node, user => 'ordinary');
-is_configured($s, 'and what is configured counts');
+is_configured($s, 'with shared_preload_libraries the configured values apply');
 $s->quit;
-is_deeply([ grep { m{^/(?:elsewhere|else|zklock)} } $zkc->children('/') ], [], 'nothing was made elsewhere');
+is_deeply([ grep { m{^/(?:elsewhere|else|zklock)} } $zkc->children('/') ], [], 'no znode was created below another root');
 
-# Nothing is contacted that nobody has configured.
+# Without a configured ensemble no server is contacted.
 my $bare = zklock_node('bare', zk => $zk, extra_conf => "zklock.auth_file = '$secret_file'\n");
 $bare->adjust_conf('postgresql.conf', 'zklock.connect_string', undef);
 $bare->reload;
@@ -157,16 +157,16 @@ $s = session($bare);
 for my $sql ("SELECT zk_lock('x')", "SELECT zk_try_xact_lock(ARRAY['x', 'y'])", "SELECT zk_acquire('x', 1)",
 	'SELECT count(*) FROM zk_locks', "SELECT zk_revoke('x')")
 {
-	fails_with($s, $sql, 'F0000', "without an ensemble: $sql", like => qr/^HINT: .*zklock\.connect_string/m);
+	fails_with($s, $sql, 'F0000', "fails without an ensemble: $sql", like => qr/^HINT: .*zklock\.connect_string/m);
 }
 works($s, 'SELECT state, (SELECT count(*) FROM zk_held_locks), zk_unlock_all() FROM zk_session()', 'closed|0|',
-	'what needs no ensemble works');
+	'functions that need no ensemble work');
 $s->query_ok("SET zklock.connect_string = '" . $zk->connect_string . "'");
-works($s, "SELECT zk_lock('x') > 0", 't', 'and with one all else');
+works($s, "SELECT zk_lock('x') > 0", 't', 'locks work with a configured ensemble');
 $s->quit;
 
-is_deeply([ IO::Select->new(@listeners)->can_read(0) ], [], 'no session was opened at the place of an attacker');
-nothing_left($zkc, 'nothing is left', root => $_) for '/zklock', '/configured';
+is_deeply([ IO::Select->new(@listeners)->can_read(0) ], [], "no connection was opened to the attacker's ports");
+nothing_left($zkc, 'no node is left', root => $_) for '/zklock', '/configured';
 $zkc->close;
 $_->stop for $node, $bare;
 done_testing();

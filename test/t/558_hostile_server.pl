@@ -1,5 +1,5 @@
-# A server that sends what is no answer, or a broken one, ends no backend: the
-# connection is given up, the server log says why, and the next one works.
+# A server that sends invalid or broken messages ends no backend: the connection is closed,
+# the server log has the reason, and the next connection works.
 
 use strict;
 use warnings;
@@ -16,12 +16,11 @@ my $zk = ZkLock::ZkServer->start(tick_time => 200);
 my $proxy = ZkLock::FaultProxy->start(target => $zk);
 my $node = zklock_node('a', zk => $proxy, session_timeout => '20s');
 
-# A message: its number, its transaction, no error, and the rest, all in hex; with
-# the length in front.
+# Returns a message in hex: the length, the xid, a zxid of 0, no error, and the body.
 sub message
 {
-	my ($xid, $rest) = @_;
-	my $hex = $xid . '0' x 16 . '0' x 8 . $rest;
+	my ($xid, $body) = @_;
+	my $hex = $xid . '0' x 16 . '0' x 8 . $body;
 	return sprintf('%08x', length($hex) / 2) . $hex;
 }
 my ($event, $stat) = ('ffffffff', '00' x 68);
@@ -29,7 +28,7 @@ my ($create, $list, $get, $multi) = ("SELECT zk_lock('x-%d')", 'SELECT count(*) 
 	'SELECT count(*) FROM zk_locks', "SELECT zk_lock(ARRAY['x-%d', 'y-%1\$d'])");
 my @cases = (
 	[ 'an event without a path', create2 => $create, message($event, '0000000300000003') ],
-	[ 'an event of no kind', create2 => $create, message($event, '000000ff00000003000000022f61') ],
+	[ 'an event of an unknown type', create2 => $create, message($event, '000000ff00000003000000022f61') ],
 	[ 'an event about the session', create2 => $create, message($event, 'ffffffffffffff9000000000') ],
 	[ 'an event with a path beyond its end', create2 => $create, message($event, '00000003000000037ffffff02f61') ],
 	[ 'an event with a path of negative length', create2 => $create, message($event, '0000000300000003ffffffff2f61') ],
@@ -39,11 +38,11 @@ my @cases = (
 	[ 'an answer without all of its numbers', create2 => $create, message('XXXXXXXX', '000000022f6100') ],
 	[ 'an answer to credentials', create2 => $create, message('fffffffc', ''), after => 1 ],
 	[ 'a refusal of credentials', create2 => $create, '00000010' . 'fffffffc' . '0' x 16 . 'ffffff8d', after => 1 ],
-	[ 'an answer to no heartbeat', create2 => $create, message('fffffffe', ''), after => 1 ],
+	[ 'an answer to a ping that was not sent', create2 => $create, message('fffffffe', ''), after => 1 ],
 	[ 'a negative length', create2 => $create, 'ffffffff00000000' ],
-	[ 'a length beyond all bounds', create2 => $create, '7fffffff00000000' ],
-	[ 'a message shorter than any', create2 => $create, '0000000400000000' ],
-	[ 'more children than there is room for', getChildren => $list, message('XXXXXXXX', '7fffffff00000001') ],
+	[ 'an excessive length', create2 => $create, '7fffffff00000000' ],
+	[ 'a message shorter than its header', create2 => $create, '0000000400000000' ],
+	[ 'more children than fit in the message', getChildren => $list, message('XXXXXXXX', '7fffffff00000001') ],
 	[ 'a negative number of children', getChildren => $list, message('XXXXXXXX', 'fffffff6') ],
 	[ 'a child beyond the end', getChildren => $list, message('XXXXXXXX', '000000017fffffff61') ],
 	[ 'data beyond the end', getData => $get, message('XXXXXXXX', "7fffffff$stat") ],
@@ -78,17 +77,17 @@ for my $case (@cases)
 		$proxy->disarm;
 		next;
 	}
-	works($s, "SELECT zk_unlock('held-$number')", 't', '... and costs no lock');
+	works($s, "SELECT zk_unlock('held-$number')", 't', '... and causes no loss');
 	my @lines = slurp_file($node->logfile, $log) =~ /(LOG:  ZooKeeper client: .*)/g;
-	is(scalar(grep { / sent / } @lines), 1, '... the server log says it once') || diag(join "\n", @lines);
-	is(scalar(@lines), 1, '... and nothing more') || diag(join "\n", @lines);
-	is($proxy->hits, $number, '... of what was sent');
+	is(scalar(grep { / sent / } @lines), 1, '... the server log reports it once') || diag(join "\n", @lines);
+	is(scalar(@lines), 1, '... and has no other message') || diag(join "\n", @lines);
+	is($proxy->hits, $number, '... the forged message was sent');
 	$proxy->disarm;
 	$s->quit;
 }
 
-# What no check can find: a server decides who holds what, and the password, the names and
-# the identities of holders are plain text for it, and for everybody on the network.
+# What no check can detect: a server determines the holders, and receives passwords, lock
+# names and identities of clients in plain text, as does everybody on the network.
 my $secret_file = PostgreSQL::Test::Utils::tempdir() . '/secret';
 append_to_file($secret_file, "digest kept:S3cr3tPassw0rd\n");
 chmod 0600, $secret_file or die "$secret_file: $!";
@@ -101,16 +100,16 @@ my $holder = session($node);
 $holder->query_ok("SELECT zk_lock('secret lock')");
 my $victim = session($node, application_name => 'victim');
 $victim->query_ok("SET zklock.auth_file = '$secret_file'; SET zklock.acl = 'creator'; SET zklock.connect_string = '127.0.0.1:$port'");
-fails_with($victim, "SET lock_timeout = '100ms'; SELECT zk_lock('secret lock')", '55P03', 'on one server no lie gives a lock to two sessions',
+fails_with($victim, "SET lock_timeout = '100ms'; SELECT zk_lock('secret lock')", '55P03', 'on one PostgreSQL server a lying ensemble cannot grant a lock to two sessions',
 	hint => 0);
 $holder->query_ok('SELECT zk_unlock_all()');
 my $elsewhere = zklock_node('b', zk => $zk);
 my $honest = session($elsewhere);
 $honest->query_ok("SELECT zk_lock('secret lock')");
-works($victim, "RESET lock_timeout; SELECT zk_lock('secret lock') > 0", 't', 'a server that lies gives a lock that another session holds');
+works($victim, "RESET lock_timeout; SELECT zk_lock('secret lock') > 0", 't', 'a lying ensemble grants a lock that a session of another server holds');
 my $seen = slurp_file($record);
 like($seen, qr/kept:S3cr3tPassw0rd/, '... and receives the password');
-like($seen, qr/secret%20lock.*"application_name":"victim"/s, '... the names of locks, and who asks for them');
+like($seen, qr/secret%20lock.*"application_name":"victim"/s, '... the names of locks, and the identities of clients');
 $_->quit for $holder, $victim, $honest;
 end_process($listener, 'TERM');
 $liar->stop;

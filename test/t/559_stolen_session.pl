@@ -1,8 +1,8 @@
-# A program that can open a connection to the ensemble can end the session of another
-# client, with or without ACLs: a ZooKeeper server computes the password of a session from
-# its number, which everybody can read. The holder's locks are free at once. The holder gets
-# 40001, and zklock.commit_check = always refuses its commit. TLS with certificates of
-# clients keeps such a program out (550_tls.pl).
+# A program that can connect to the ensemble can end the session of another client, despite
+# ACLs: a ZooKeeper server computes the password of a session from its id, which everybody
+# can read. The holder's locks are free at once. The holder gets 40001, and
+# zklock.commit_check = always refuses its commit. TLS with client certificates excludes
+# such a program (550_tls.pl).
 
 use strict;
 use warnings;
@@ -26,7 +26,7 @@ CONF
 my $stranger = ZkLock::ZkClient->new($zk->connect_string);
 $node->safe_psql('postgres', 'CREATE TABLE done (who text)');
 
-# A session that holds lock "x" in a transaction, and what ZooKeeper calls it.
+# Returns a session that holds lock "x" in a transaction, and its ZooKeeper session id.
 sub holder
 {
 	my ($before) = @_;
@@ -36,7 +36,7 @@ sub holder
 	return ($s, zk_session_id($s));
 }
 
-# Ends a session; its node is gone then. The holder reconnects, and may take it back before.
+# Ends a ZooKeeper session until its node is gone: the holder may reconnect in between.
 sub steal
 {
 	my ($id) = @_;
@@ -49,17 +49,17 @@ sub steal
 my ($s, $id) = holder("SET zklock.commit_check = 'always'");
 my ($held) = queue_of($stranger, 'x', '/kept');
 ok(!eval { $stranger->delete($held); 1 }, 'a stranger cannot delete the node of a holder');
-is($stranger->get($held)->{ephemeralOwner}, $id, '... but read whose session it belongs to');
+is($stranger->get($held)->{ephemeralOwner}, $id, '... but can read the id of its session');
 steal($id);
-pass('... and end that session, with which the node goes');
+pass('... and can end that session, which deletes the node');
 my $next = session($node);
-works($next, "SELECT zk_lock('elsewhere') > 0", 't', 'other sessions go on');
+works($next, "SELECT zk_lock('elsewhere') > 0", 't', 'other sessions work');
 commit_refused($s, 'commit_check = always refuses the commit of the former holder');
-works($next, 'SELECT count(*) FROM done', '0', '... and nothing of it is committed');
-works($s, "SELECT zk_lock('x') > 0, zk_unlock('x')", 't|t', '... whose next transaction works');
+works($next, 'SELECT count(*) FROM done', '0', '... and its transaction is not committed');
+works($s, "SELECT zk_lock('x') > 0, zk_unlock('x')", 't|t', '... and its next transaction works');
 $s->quit;
 
-# The next holder is on another server, so nothing but the ensemble keeps it out.
+# The next holder is on another server: only the ensemble can exclude it.
 ($s, $id) = holder();
 my $other = zklock_node('b', zk => $zk, session_timeout => '10s', extra_conf => <<"CONF");
 zklock.root = '/kept'
@@ -69,24 +69,24 @@ CONF
 steal($id);
 my $t = session($other);
 works($t, "SELECT zk_try_lock('x')", 't', 'another server gets the lock at once');
-wait_until('the former holder to notice', sub {
+wait_until('the error of the former holder', sub {
 	$s->query('SELECT 1');
 	return !$s->ok;
 });
-is($s->sqlstate, '40001', 'the former holder notices, and its transaction fails');
+is($s->sqlstate, '40001', "the former holder's transaction fails");
 $s->query_ok('ROLLBACK');
 $t->quit;
 $s->quit;
 
-# On one server PostgreSQL's own lock keeps the next one out.
+# On the same server the local lock excludes the next session.
 ($s, $id) = holder();
 steal($id);
 $t = session($node);
-fails_with($t, "SET lock_timeout = '1ms'; SELECT zk_lock('x')", '55P03', 'sessions of its own server wait for the end of its transaction',
+fails_with($t, "SET lock_timeout = '1ms'; SELECT zk_lock('x')", '55P03', "sessions of the holder's server wait for the end of its transaction",
 	hint => 0);
 $_->quit for $s, $t, $next;
 
-nothing_left($stranger, 'nothing is left', root => '/kept');
+nothing_left($stranger, 'no node is left', root => '/kept');
 $stranger->close;
 $_->stop for $node, $other;
 done_testing();

@@ -1,5 +1,5 @@
-# What roles that own something, or create roles, can do to the extension: the hardening
-# of doc/security.md keeps out a role without EXECUTE, by whatever way it calls.
+# What owners of databases and schemas, and roles that create roles, can do to the extension.
+# The hardening of doc/security.md excludes a role without EXECUTE, no matter how it calls.
 
 use strict;
 use warnings;
@@ -33,7 +33,7 @@ sub denied
 	return;
 }
 
-# EXECUTE is revoked as the document has it.
+# EXECUTE is revoked by the statement of the document.
 $node->safe_psql('postgres', 'CREATE ROLE locker; ' . block_of('doc/security.md', 'hardening'));
 my $s = session($node, user => 'ordinary');
 denied($s, 'without EXECUTE', "SELECT zk_lock('x')", "SELECT zk_try_lock('x', '1s')", 'SELECT zk_lock(1, 2)',
@@ -43,16 +43,16 @@ denied($s, 'without EXECUTE', "SELECT zk_lock('x')", "SELECT zk_try_lock('x', '1
 	'CREATE AGGREGATE a (integer) (sfunc = zk_unlock, stype = integer)', 'CREATE OPERATOR @@@ (rightarg = text, function = zk_lock)',
 	'CREATE MATERIALIZED VIEW m AS SELECT zk_lock(1)', "SELECT zk_fence('x')");
 $s->query_ok('CREATE VIEW v AS SELECT zk_lock(1); CREATE TABLE d (token bigint DEFAULT zk_lock(1))');
-denied($s, 'also behind an object of its own', 'SELECT * FROM v', 'INSERT INTO d DEFAULT VALUES');
-denied($s, 'the C functions', q(CREATE FUNCTION f(text) RETURNS bigint LANGUAGE c AS '$libdir/zklock', 'zklock_lock_text'),
+denied($s, 'without EXECUTE, through an own object', 'SELECT * FROM v', 'INSERT INTO d DEFAULT VALUES');
+denied($s, 'without EXECUTE, as a C function', q(CREATE FUNCTION f(text) RETURNS bigint LANGUAGE c AS '$libdir/zklock', 'zklock_lock_text'),
 	q(CREATE FUNCTION f(text) RETURNS bigint LANGUAGE internal AS 'zklock_lock_text'), "LOAD 'zklock'",
 	'CREATE TRIGGER t BEFORE INSERT ON d FOR EACH ROW EXECUTE FUNCTION zklock_fences_keep()');
-denied($s, 'the table', "INSERT INTO zklock_fences VALUES ('x', 1, now(), '')", 'SELECT * FROM zklock_fences');
+denied($s, 'without EXECUTE, the table', "INSERT INTO zklock_fences VALUES ('x', 1, now(), '')", 'SELECT * FROM zklock_fences');
 $s->quit;
 $node->safe_psql('postgres', 'GRANT locker TO ordinary');
 $s = session($node, user => 'ordinary');
-works($s, 'SELECT zk_lock(1) > 0, zk_unlock_all()', 't|', 'with the role it can');
-denied($s, 'but not see others', 'SELECT * FROM zk_locks');
+works($s, 'SELECT zk_lock(1) > 0, zk_unlock_all()', 't|', 'a member of the granted role can lock');
+denied($s, 'a member of the granted role cannot see other sessions', 'SELECT * FROM zk_locks');
 $s->quit;
 
 # A role that creates roles.
@@ -62,9 +62,9 @@ denied($s, 'CREATEROLE', "ALTER ROLE created SET zklock.root = '/x'", 'ALTER ROL
 	'GRANT SET ON PARAMETER zklock.root TO creating');
 $s->query_ok("ALTER ROLE created SET zklock.on_revoke = 'ignore'");
 my $t = session($node, user => 'created');
-works($t, 'SHOW zklock.on_revoke', 'ignore', 'CREATEROLE sets what everybody may set, for a role that is no superuser');
+works($t, 'SHOW zklock.on_revoke', 'ignore', 'CREATEROLE can change settings of ordinary roles for a role that is not superuser');
 $t->quit;
-fails_with($s, "ALTER ROLE created SET zklock.other = '1'", '42602', 'no setting of another name', hint => 0);
+fails_with($s, "ALTER ROLE created SET zklock.other = '1'", '42602', 'an unknown setting is refused', hint => 0);
 $s->quit;
 
 # The owner of a database, and of the schema that the extension is in.
@@ -82,20 +82,20 @@ fails_with($s, $_, '2BP01', "an owner of the schema: $_")
   for 'DROP FUNCTION zk_lock(text) CASCADE', 'DROP TABLE zklock_fences CASCADE', 'DROP INDEX zklock_fences_pkey CASCADE';
 $s->query_ok("ALTER DATABASE owned SET zklock.on_revoke = 'ignore'");
 $t = session($node, dbname => 'owned');
-works($t, 'SHOW zklock.on_revoke', 'ignore', 'an owner of a database sets what everybody may set, for all its sessions');
+works($t, 'SHOW zklock.on_revoke', 'ignore', 'the owner of a database can change settings of ordinary roles for all its sessions');
 $t->quit;
 $s->query_ok("INSERT INTO zklock_fences VALUES ('fenced', 9223372036854775807, now(), '')");
-fails_with($s, "SELECT zk_lock('fenced'), zk_fence('fenced')", '40001', 'and can record a token that fences off everybody in the database');
-works($s, 'SELECT zk_unlock_all()', '', 'until a superuser resets it');
+fails_with($s, "SELECT zk_lock('fenced'), zk_fence('fenced')", '40001', 'the owner of a schema can record a token that fences off all sessions of the database');
+works($s, 'SELECT zk_unlock_all()', '', 'the owner of the schema releases its lock');
 $s->query_ok("CREATE FUNCTION zk_lock(varchar) RETURNS bigint LANGUAGE sql AS 'SELECT 666::bigint'");
-works($s, "SELECT zk_lock('x'::varchar)", '666', 'who may create functions in its schema can put one of the same name beside it');
+works($s, "SELECT zk_lock('x'::varchar)", '666', "the owner of the schema can create a function with the name of zklock's function");
 $s->query_ok('DROP SCHEMA public CASCADE');
-works($s, "SELECT count(*) FROM pg_extension WHERE extname = 'zklock'", '0', 'its owner can drop the schema with the extension and its tokens');
+works($s, "SELECT count(*) FROM pg_extension WHERE extname = 'zklock'", '0', 'the owner of the schema can drop it with the extension and its tokens');
 $s->quit;
 
-# In a schema of its own.
+# The extension in a separate schema.
 $s = session($node, user => 'owner', dbname => 'apart');
-denied($s, 'in a schema of the superuser', 'DROP SCHEMA zk CASCADE',
+denied($s, "in a superuser's schema", 'DROP SCHEMA zk CASCADE',
 	"CREATE FUNCTION zk.zk_lock(varchar) RETURNS bigint LANGUAGE sql AS 'SELECT 666::bigint'");
 works($s, "SELECT zk.zk_lock('x') = zk.zk_fence('x'), zk.zk_unlock_all()", 't|', 'the functions work');
 $s->quit;

@@ -1,6 +1,6 @@
-# A role that creates objects in the schema of the extension gets nothing of its own called
-# by the superuser who hardens the installation or creates zklock_advisory, and cannot read
-# the password of the ensemble.
+# A role creates functions in the schema of the extension. A superuser who hardens the
+# installation or creates zklock_advisory calls none of them, and the role cannot read the
+# password of the ensemble.
 
 use strict;
 use warnings;
@@ -30,7 +30,7 @@ GRANT CREATE ON SCHEMA public TO ordinary;
 SQL
 my $s = session($node, user => 'ordinary');
 
-# Functions that fit a call better than those of pg_catalog or of the extension, or as well.
+# Functions that match a call at least as well as those of pg_catalog or of the extension.
 $s->query_ok(<<'SQL');
 CREATE FUNCTION public.seize() RETURNS void LANGUAGE plpgsql AS
 	$$ BEGIN IF current_setting('is_superuser') = 'on' THEN ALTER ROLE ordinary SUPERUSER; END IF; END $$;
@@ -49,7 +49,7 @@ CREATE FUNCTION public.zk_try_lock(varchar, interval) RETURNS boolean LANGUAGE p
 	$$ BEGIN PERFORM public.seize(); RETURN true; END $$;
 SQL
 
-# Whether one of them has run as a superuser; if so, this takes the right back.
+# Returns whether one of them has run as a superuser, and removes the attribute again.
 sub was_seized
 {
 	my $is_super = $node->safe_psql('postgres', "SELECT rolsuper FROM pg_roles WHERE rolname = 'ordinary'");
@@ -58,30 +58,30 @@ sub was_seized
 }
 
 $node->safe_psql('postgres', 'SELECT 1::oid = 1::regclass');
-is(was_seized(), 't', 'the traps work: a superuser calls one without knowing');
+is(was_seized(), 't', 'the traps work: a superuser calls one unintentionally');
 $node->safe_psql('postgres', 'CREATE EXTENSION zklock_advisory');
-is(was_seized(), 'f', 'CREATE EXTENSION zklock_advisory calls none');
+is(was_seized(), 'f', 'CREATE EXTENSION zklock_advisory calls no trap');
 my $t = session($node);
 $t->query_ok('SET search_path = zklock_advisory, public, pg_catalog');
 works($t, 'SELECT pg_advisory_lock(1), pg_try_advisory_lock(2), pg_try_advisory_xact_lock(1, 2), pg_advisory_unlock_all()',
-	'|t|t|', 'a superuser uses its functions');
-is(was_seized(), 'f', '... which call none');
+	'|t|t|', 'a superuser can use the functions of zklock_advisory');
+is(was_seized(), 'f', '... and they call no trap');
 $t->quit;
 
-# The search path of the manual: before pg_catalog comes a schema of others.
+# The search path of the manual: a schema of other roles precedes pg_catalog.
 my ($path) = slurp_file('doc/migration.md') =~ /^ALTER ROLE app (SET search_path = .*);$/m;
 $s->query_ok("CREATE FUNCTION public.lower(text) RETURNS text LANGUAGE sql AS 'SELECT ''called by ''::text || current_user'");
 $t = session($node, user => 'app');
 $t->query_ok($path);
-works($t, "SELECT lower('A')", 'called by app', 'a role that creates objects before pg_catalog replaces the functions of PostgreSQL');
+works($t, "SELECT lower('A')", 'called by app', 'a role that creates objects ahead of pg_catalog can replace functions of PostgreSQL');
 $t->quit;
 
 $node->safe_psql('postgres', block_of('doc/security.md', 'hardening'));
-is(was_seized(), 'f', 'the statement that revokes EXECUTE calls none');
-fails_with($s, 'SELECT zk_lock(1)', '42501', '... and has revoked it', hint => 0);
+is(was_seized(), 'f', 'the statement that revokes EXECUTE calls no trap');
+fails_with($s, 'SELECT zk_lock(1)', '42501', '... and revokes EXECUTE', hint => 0);
 $node->safe_psql('postgres', 'GRANT locker, pg_monitor TO ordinary');
 
-# The password: in the memory of a backend with a session, and nowhere else.
+# The password is in the memory of a backend with a session, and nowhere else.
 sub has_in_memory
 {
 	my ($pid, $text) = @_;
@@ -99,22 +99,22 @@ sub has_in_memory
 
 works($s, 'SELECT zk_lock(1) > 0', 't', 'an ordinary role locks with the password');
 my $idle = session($node, user => 'ordinary');
-unlike(slurp_file("/proc/" . $s->pid . "/$_"), qr/S3cr3t|hidden_file/, "neither it nor its file is in /proc/<pid>/$_")
+unlike(slurp_file("/proc/" . $s->pid . "/$_"), qr/S3cr3t|hidden_file/, "neither the password nor its file name is in /proc/<pid>/$_")
   for qw(environ cmdline maps);
 works($s, "SELECT count(*) FROM pg_stat_activity AS a WHERE a::text ~ ('S3' || 'cr3t|hidden' || '_file')", '0', '... nor in pg_stat_activity');
 ok(has_in_memory($s->pid, 'S3cr3tPassw0rd'), 'the memory of the backend contains it');
-ok(!has_in_memory($_, 'S3cr3tPassw0rd'), '... not that of the postmaster, or of a backend without a session')
+ok(!has_in_memory($_, 'S3cr3tPassw0rd'), '... but not that of the postmaster or of a backend without a session')
   for $idle->pid, slurp_file($node->data_dir . '/postmaster.pid') =~ /^(\d+)/;
 $node->safe_psql('postgres', "ALTER DATABASE postgres SET zklock.auth_file = '$file'");
 works($s, "SELECT count(*) FROM pg_db_role_setting WHERE setconfig::text ~ 'hidden_file'", '1',
 	'the name of the file is in a catalog that every role reads, if a database has the setting');
 
-# Names of hostile text, as an ordinary role.
+# Hostile names, as an ordinary role.
 for my $name ("'../..'", "'/'", "E'\\u202e'", "'%00'", "E'a\\nb'", "'a''b'", "E'\\\\x00'", "repeat('%', 512)")
 {
-	works($s, "SELECT count(*) FROM zk_locks_of($name)", '0', "zk_locks_of($name) reads nothing else");
+	works($s, "SELECT count(*) FROM zk_locks_of($name)", '0', "zk_locks_of($name) reads no other znodes");
 }
-works($s, "SELECT count(*) FROM zk_blocking($_)", '0', "zk_blocking($_)") for 'NULL', -1, 0, 2147483647;
+works($s, "SELECT count(*) FROM zk_blocking($_)", '0', "zk_blocking($_) returns no rows") for 'NULL', -1, 0, 2147483647;
 
 unlike(slurp_file($node->logfile), qr/S3cr3t/, 'the password is not in the server log, which logs everything');
 $_->quit for $s, $idle;

@@ -1,5 +1,5 @@
-# A program that may create znodes makes a list of more than 64 MB. A call that reads it
-# fails, which costs its backend neither memory nor a lock nor the connection.
+# A program that may create znodes makes a children list of more than 64 MB. A call that
+# reads the list fails. Its backend loses no lock and no connection, and uses little memory.
 
 use strict;
 use warnings;
@@ -21,7 +21,7 @@ $s->query_ok("SELECT zk_lock('mine'), zk_lock('long')");
 $s->query_ok("SELECT zk_unlock('long')");
 $holder->query_ok("SELECT zk_lock('theirs')");
 
-# The most memory that the backend has had, in kB, and its CPU time so far, in seconds.
+# Returns the backend's peak memory in kB, and its CPU time in seconds.
 sub cost
 {
 	my ($memory) = slurp_file('/proc/' . $s->pid . '/status') =~ /^VmHWM:\s+(\d+) kB/m;
@@ -39,12 +39,12 @@ for my $call ("zk_lock('long')", "zk_try_lock('long')", "count(*) FROM zk_locks_
 $zkc->delete_children('/zklock/locks/long');
 works($s, "SELECT zk_try_lock('long'), zk_unlock('long')", 't|t', 'the lock works when the list is short');
 
-# The wait reports, which every session lists that waits.
+# The wait reports, which every waiter lists.
 $zkc->create_children('/zklock/waits', 76, 900_000);
 my $reports = $zkc->exists('/zklock/waits')->{cversion};
 $s->query_async("SELECT zk_lock('theirs')");
 wait_until('a wait report', sub { $zkc->exists('/zklock/waits')->{cversion} > $reports });
-ok(!$s->finished, 'a wait goes on beside wait reports of more than 64 MB');
+ok(!$s->finished, 'a wait continues among wait reports of more than 64 MB');
 $holder->query_ok("SELECT zk_unlock('theirs')");
 like($s->wait_result, qr/^\d+$/, '... and ends with the release');
 $zkc->delete_children('/zklock/waits');
@@ -52,7 +52,7 @@ works($s, "SELECT zk_unlock('mine'), zk_unlock('theirs')", 't|t', 'no lock was l
 
 my ($memory_after, $cpu_after) = cost();
 unlike(slurp_file($node->logfile, $start), qr/too long/, 'no connection was ended');
-cmp_ok($memory_after - $memory, '<', 16 * 1024, 'the backend has read none of the lists: less than 16 MB more memory');
+cmp_ok($memory_after - $memory, '<', 16 * 1024, 'the backend has not stored the lists: less than 16 MB more memory');
 cmp_ok($cpu_after - $cpu, '<', 2, '... and used less than 2 s of CPU time');
 
 $_->quit for $s, $holder;

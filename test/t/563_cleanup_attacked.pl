@@ -1,6 +1,6 @@
-# A program that may write to the ensemble changes semaphores that a session is about to
-# delete: the session deletes nothing that has children, gives each up after three refusals,
-# and goes on with the others.
+# A program with write access to the ensemble changes semaphores that a session is about to
+# delete. The session deletes no znode with children, abandons each semaphore after three
+# refusals, and continues with the others.
 
 use strict;
 use warnings;
@@ -12,7 +12,7 @@ use ZkLock::Util qw(wait_until);
 use ZkLock::ZkClient;
 use ZkLock::ZkServer;
 
-# The server itself removes nothing.
+# The server itself removes no container nodes.
 my $zk = ZkLock::ZkServer->start(container_check_ms => 3600000);
 my $zkc = ZkLock::ZkClient->new($zk->connect_string);
 my $node = zklock_node('a', zk => $zk);
@@ -25,12 +25,12 @@ sub use_once
 	return $s->query_ok("SELECT zk_acquire('$name', 3), zk_release('$name')");
 }
 
-# A semaphore that is used now goes after those whose turn is earlier.
-sub turn_passes
+# Uses a semaphore and waits until it is deleted; semaphores used earlier are tried before.
+sub wait_deleted_after_use
 {
 	my ($name) = @_;
 	use_once($name);
-	return wait_until("$name to go", sub { !$zkc->exists("$pools/$name") });
+	return wait_until("$name to be deleted", sub { !$zkc->exists("$pools/$name") });
 }
 
 use_once($_) for qw(busy_top busy_locks busy_leases no_locks no_parts no_right own);
@@ -43,19 +43,19 @@ $zkc->set_acl("$pools/no_right", 'read');
 $zkc->delete("$pools/own", recursive => 1);
 $zkc->create("$pools/own/kept", data => 'theirs', makepath => 1);
 $s->query_ok("SELECT zk_lock('mine')");
-turn_passes($_) for qw(first second third fourth);
+wait_deleted_after_use($_) for qw(first second third fourth);
 
 my @left = sort $zkc->children($pools);
-is("@left", 'busy_leases busy_locks busy_top no_right own', 'what has children, or may not be changed, stays; what lacks parts goes');
-is($zkc->get("$pools/own/kept")->{data}, 'theirs', 'znodes of others stay');
+is("@left", 'busy_leases busy_locks busy_top no_right own', 'semaphores with other children or read-only ACLs stay; those that lack parts are deleted');
+is($zkc->get("$pools/own/kept")->{data}, 'theirs', 'znodes of other programs stay');
 ok($zkc->exists("$pools/$_"), "... $_") for qw(busy_top/theirs busy_top/locks busy_locks/locks/theirs busy_leases/leases/theirs);
 $zkc->delete("$pools/$_") for qw(busy_top/theirs busy_locks/locks/theirs busy_leases/leases/theirs);
 my %cversion = map { $_ => $zkc->get("$pools/$_")->{cversion} } qw(busy_top busy_locks busy_leases);
-turn_passes('fifth');
-is_deeply({ map { $_ => $zkc->get("$pools/$_")->{cversion} } keys %cversion }, \%cversion, 'what was in use three times is left to the server');
-works($s, "SELECT zk_try_acquire('busy_top', 3), zk_unlock('mine'), zk_unlock_all()", 't|t|', 'the session and its locks go on');
+wait_deleted_after_use('fifth');
+is_deeply({ map { $_ => $zkc->get("$pools/$_")->{cversion} } keys %cversion }, \%cversion, 'a semaphore is not tried again after three refusals');
+works($s, "SELECT zk_try_acquire('busy_top', 3), zk_unlock('mine'), zk_unlock_all()", 't|t|', 'the session and its locks still work');
 $s->quit;
-nothing_left($zkc, 'nothing is left');
+nothing_left($zkc, 'no node is left');
 $zkc->close;
 $node->stop;
 $zk->stop;
