@@ -47,7 +47,6 @@ void
 zkl__hold_watch_later(ZklNode *node)
 {
 	node->watch_call = NULL;
-	node->has_watch = false;
 	if (node->state != NODE_HELD || node->lock == NULL)
 		return;
 	node->hold_watch_ms = zkl_now_ms() + HOLD_WATCH_DELAY_MS;
@@ -109,19 +108,12 @@ on_watch_set(ZklCall *call, const ZklResult *result)
 	node->watch_call = NULL;
 	if (result->code == ZKL_RC_OK)
 		check_for_revocation(node, result);
-	if (node->state != NODE_HELD)
-		return;
-	switch (result->code)
+	else if (result->code == ZKL_RC_CONNECTION_LOSS)
+		zkl__hold_watch_later(node);
+	else if (result->code == ZKL_RC_NO_NODE && node->state == NODE_HELD)
 	{
-		case ZKL_RC_NO_NODE:
-			zkl__lock_node_lost(node);
-			zkl__node_leave(node);
-			break;
-		case ZKL_RC_CONNECTION_LOSS:
-			zkl__hold_watch_later(node);
-			break;
-		default:
-			break;
+		zkl__lock_node_lost(node);
+		zkl__node_leave(node);
 	}
 }
 
@@ -130,8 +122,8 @@ set_watch(ZklNode *node)
 {
 	node->watch_call = zkl__read_child(zkl__node_call(node, on_watch_set), node->lock_path,
 									   node->name, true);
-	node->has_watch = node->watch_call != NULL;
-	if (!node->has_watch)
+	node->hold_watch_ms = 0;
+	if (node->watch_call == NULL)
 		zkl__hold_watch_later(node);
 }
 
@@ -144,7 +136,7 @@ on_timer(ZklSession *session, int64_t now)
 		return;
 	*due = 0;
 	for (ZklNode *node = zkl__nodes(session); node; node = node->next)
-		if (node->state == NODE_HELD && node->lock && !node->has_watch)
+		if (node->state == NODE_HELD && node->lock && node->hold_watch_ms != 0)
 		{
 			if (now < node->hold_watch_ms)
 				arm(session, now + HOLD_WATCH_DELAY_MS);	/* by then all others are due as well */
