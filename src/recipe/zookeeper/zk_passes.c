@@ -29,12 +29,12 @@
 
 /* The connection is established; without TLS, puts the filter in place. */
 static void
-begin_exchange(ZklClient *client, int library_fd, bool connect_sent)
+begin_exchange(ZklClient *client, bool connect_sent)
 {
 	client->phase = PHASE_OPEN;
 	if (client->tls == NULL)
-		client->filtered = zkl_filter_install(&client->filter, client->fd, library_fd,
-											  connect_sent);
+		client->filtered = zkl_filter_install(&client->filter, client->fd,
+											  client->library_fd, connect_sent);
 	if (client->tls == NULL && !client->filtered)
 		shutdown(client->fd, SHUT_RDWR);	/* no descriptors: reconnect */
 }
@@ -66,14 +66,14 @@ zkl_zk_overdue_io(void *arg)
 }
 
 static void
-finish_connecting(ZklClient *client, int library_fd)
+finish_connecting(ZklClient *client)
 {
 	struct pollfd writable = {client->fd, POLLOUT, 0};
 
 	if (poll(&writable, 1, 0) <= 0)
 		return;
 	if ((writable.revents & POLLERR) == 0)
-		begin_exchange(client, library_fd, false);
+		begin_exchange(client, false);
 	if (client->tls)
 		shake_hands(client);
 	else
@@ -104,7 +104,7 @@ follow_library(ZklClient *client, int library_fd)
 	}
 	client->phase = PHASE_CONNECTING;
 	if (zoo_state(client->zh) == ZOO_ASSOCIATING_STATE)
-		begin_exchange(client, library_fd, true);
+		begin_exchange(client, true);
 }
 
 /*
@@ -206,7 +206,7 @@ zkl_zk_pass_io(void *arg, ZklIoThreadWatch *watch)
 	}
 	zkl_zk_enter(client);
 	if (client->phase == PHASE_CONNECTING)
-		finish_connecting(client, client->library_fd);
+		finish_connecting(client);
 	zkl_zk_exchange_io(client);
 	follow_library(client, -1);
 	watch->until_ms = go_on(client, asks);

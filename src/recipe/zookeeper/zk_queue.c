@@ -69,6 +69,17 @@ submit(ZklClient *client, const ZklSubmission *how, const ZklOp *ops, int n_ops)
 	return true;
 }
 
+/* Submits an operation that needs only a path. */
+static bool
+submit_path(ZklClient *client, CallKind kind, const char *path, bool watch,
+			ZklCompletion *completion)
+{
+	ZklOp		op = {.path = path};
+	ZklSubmission how = {.kind = kind, .watch = watch, .completion = completion};
+
+	return submit(client, &how, &op, 1);
+}
+
 ZklSubmission *
 zkl_zk_take_first(ZklClient *client)
 {
@@ -115,20 +126,14 @@ zkl_client_create(ZklClient *client, const char *path, const char *data,
 bool
 zkl_client_delete(ZklClient *client, const char *path, ZklCompletion *completion)
 {
-	ZklOp		op = {.path = path};
-	ZklSubmission how = {.kind = CALL_DELETE, .completion = completion};
-
-	return submit(client, &how, &op, 1);
+	return submit_path(client, CALL_DELETE, path, false, completion);
 }
 
 bool
 zkl_client_get(ZklClient *client, const char *path, bool watch,
 			   ZklCompletion *completion)
 {
-	ZklOp		op = {.path = path};
-	ZklSubmission how = {.kind = CALL_GET, .watch = watch, .completion = completion};
-
-	return submit(client, &how, &op, 1);
+	return submit_path(client, CALL_GET, path, watch, completion);
 }
 
 bool
@@ -144,38 +149,26 @@ zkl_client_set(ZklClient *client, const char *path, const char *data,
 bool
 zkl_client_get_acl(ZklClient *client, const char *path, ZklCompletion *completion)
 {
-	ZklOp		op = {.path = path};
-	ZklSubmission how = {.kind = CALL_GET_ACL, .completion = completion};
-
-	return submit(client, &how, &op, 1);
+	return submit_path(client, CALL_GET_ACL, path, false, completion);
 }
 
 bool
 zkl_client_list(ZklClient *client, const char *path, ZklCompletion *completion)
 {
-	ZklOp		op = {.path = path};
-	ZklSubmission how = {.kind = CALL_LIST, .completion = completion};
-
-	return submit(client, &how, &op, 1);
+	return submit_path(client, CALL_LIST, path, false, completion);
 }
 
 bool
 zkl_client_watch_children(ZklClient *client, const char *path,
 						  ZklCompletion *completion)
 {
-	ZklOp		op = {.path = path};
-	ZklSubmission how = {.kind = CALL_LIST, .watch = true, .completion = completion};
-
-	return submit(client, &how, &op, 1);
+	return submit_path(client, CALL_LIST, path, true, completion);
 }
 
 bool
 zkl_client_sync(ZklClient *client, const char *path, ZklCompletion *completion)
 {
-	ZklOp		op = {.path = path};
-	ZklSubmission how = {.kind = CALL_SYNC, .completion = completion};
-
-	return submit(client, &how, &op, 1);
+	return submit_path(client, CALL_SYNC, path, false, completion);
 }
 
 bool
