@@ -423,7 +423,6 @@ typedef struct ZklEntry
 	ZklKind		kind;
 	const char *name;			/* of the lock or semaphore, encoded */
 	const char *path;			/* of the znode */
-	const char *child;			/* last component of the path */
 	ZklMode		mode;			/* NONE: a permit */
 	ZklMaker	maker;			/* as far as the name shows */
 	int			position;		/* 0: granted; else the place among the waiters, from 1 */

@@ -52,6 +52,7 @@ struct ZklScanItem
 	ZklRole		role;
 	ZklPlace   *place;
 	char	   *path;
+	const char *child;			/* NODE: last component of the path, once all is read */
 	char	   *data;
 	bool		is_seen;		/* NODE: it exists, and gets an entry of its own */
 	int32_t		version;		/* of the data that were read */

@@ -52,22 +52,12 @@ node_read(ZklScan *scan, ZklScanItem *item, const ZklResult *result)
 static void
 item_answered(ZklScan *scan, ZklScanItem *item, const ZklResult *result)
 {
-	switch (item->kind)
-	{
-		case ITEM_LOCKS:
-		case ITEM_SEMAPHORES:
-		case ITEM_QUEUE:
-		case ITEM_SEMAPHORE:
-		case ITEM_CAPACITY:
-			zkl__scan_follow(scan, item, result);
-			break;
-		case ITEM_NODE:
-			node_read(scan, item, result);
-			break;
-		case ITEM_REVOKE:
-			scan->n_asked++;
-			break;
-	}
+	if (item->kind == ITEM_NODE)
+		node_read(scan, item, result);
+	else if (item->kind == ITEM_REVOKE)
+		scan->n_asked++;
+	else
+		zkl__scan_follow(scan, item, result);
 }
 
 /* Handles the result for one item. */

@@ -67,9 +67,9 @@ sort_queue(Nodes *nodes, int from, int to)
 	{
 		ZklScanItem *item = nodes->items[i];
 
-		nodes->queue[i].name = item->entry.child;
+		nodes->queue[i].name = item->child;
 		nodes->queue[i].item = item;
-		zkl_parse_child(item->entry.child, &nodes->queue[i].contender);
+		zkl_parse_child(item->child, &nodes->queue[i].contender);
 	}
 	zkl_sort_queue(nodes->queue + from, to - from);
 	for (int i = from; i < to; i++)
@@ -121,9 +121,8 @@ first_waiter(Nodes *nodes, int from, int to)
 static void
 decide_permits(Nodes *nodes, int from, int to, int capacity, int *waiting)
 {
-	ZklRole		lease = ROLE_PERMIT;
-	int			n = nodes->items[from]->role == lease
-		? end_of(nodes, from, &lease) - from : 0;
+	const ZklRole permit = ROLE_PERMIT;
+	int			n = end_of(nodes, from, &permit) - from;
 	ZklScanItem *first = first_waiter(nodes, from, to);
 
 	for (int i = 0; i < n; i++)
@@ -170,11 +169,11 @@ collect(ZklScan *scan, Nodes *nodes)
 
 		if (item->kind != ITEM_NODE || !item->is_seen)
 			continue;
+		item->child = strrchr(item->path, '/') + 1;
 		entry->kind = item->place->kind;
 		entry->name = item->place->name;
 		entry->path = item->path;
-		entry->child = strrchr(item->path, '/') + 1;
-		entry->maker = zkl_maker(entry->child, entry->session_id);
+		entry->maker = zkl_maker(item->child, entry->session_id);
 		entry->data = item->data;
 		nodes->items[nodes->n++] = item;
 	}
