@@ -23,17 +23,6 @@ add_lock(ZklScan *scan, const char *path, const char *name)
 		zkl__scan_add(scan, ITEM_QUEUE, ROLE_CONTENDER, place, path, name);
 }
 
-/* Returns the length of the semaphore's name in that of a kazoo queue; else 0. */
-static size_t
-kazoo_name_length(const char *name)
-{
-	size_t		length = strlen(name);
-	size_t		n = strlen(ZKL_KAZOO_QUEUE);
-
-	return length > n && strcmp(name + length - n, ZKL_KAZOO_QUEUE) == 0
-		? length - n : 0;
-}
-
 /* Adds the znode of a semaphore below "path". */
 static void
 add_semaphore(ZklScan *scan, const char *path, const char *name)
@@ -51,7 +40,7 @@ static void
 add_kazoo_waiters(ZklScan *scan, const char *path, const char *znode)
 {
 	ZklPlace   *place = zkl__scan_add_place(scan, ZKL_KIND_SEMAPHORE, znode,
-											kazoo_name_length(znode));
+											zkl_kazoo_name_length(znode));
 
 	if (place)
 		zkl__scan_add(scan, ITEM_QUEUE, ROLE_KAZOO_WAITER, place, path, znode);
@@ -73,7 +62,7 @@ on_queue_children(ZklScan *scan, const ZklScanItem *item, const ZklResult *resul
 static void
 on_semaphore_children(ZklScan *scan, const ZklScanItem *item, const ZklResult *result)
 {
-	bool		for_waiters = kazoo_name_length(item->place->name) > 0;
+	bool		for_waiters = zkl_kazoo_name_length(item->place->name) > 0;
 
 	for (int i = 0; i < result->n_children; i++)
 	{
@@ -94,7 +83,7 @@ on_semaphores_children(ZklScan *scan, const ZklScanItem *item, const ZklResult *
 	for (int i = 0; i < result->n_children; i++)
 	{
 		add_semaphore(scan, item->path, result->children[i]);
-		if (kazoo_name_length(result->children[i]) > 0)
+		if (zkl_kazoo_name_length(result->children[i]) > 0)
 			add_kazoo_waiters(scan, item->path, result->children[i]);
 	}
 }

@@ -90,38 +90,24 @@ start_permit(ZklRequest *request, const char *queue_path)
  * The handlers of ZklRequestKind
  */
 
-/* kazoo creates persistent parents, and its programs rely on them. */
-static ZklCreateKind
-container_kind(const ZklRequest *request)
-{
-	return request->permit->kazoo ? ZKL_CREATE_PERSISTENT
-		: zkl__container_kind(request->session);
-}
-
 /*
  * Creates the semaphore with its capacity as data: the first request specifies it.  The
  * session that creates it deletes it later, with the znodes below it; not in kazoo's
- * layout.
+ * layout.  kazoo creates persistent parents, and its programs rely on them.
  */
-static void
-send_semaphore_create(ZklRequest *request)
-{
-	char		capacity[16];
-
-	snprintf(capacity, sizeof(capacity), "%d", request->permit->capacity);
-	zkl__request_send_parent(request, request->nodes[0], request->permit->semaphore_path,
-							 capacity, container_kind(request));
-}
-
 static void
 send_parents(ZklRequest *request)
 {
-	send_semaphore_create(request);
-	zkl__request_send_parent(request, NULL, request->nodes[0]->lock_path, "",
-							 container_kind(request));
-	if (zkl__request_is_queued(request) && !request->permit->kazoo)
-		zkl__request_send_parent(request, NULL, request->permit->permits_path, "",
-								 container_kind(request));
+	const ZklPermit *permit = request->permit;
+	ZklCreateKind kind = permit->kazoo ? ZKL_CREATE_PERSISTENT
+		: zkl__container_kind(request->session);
+	char		capacity[16];
+
+	snprintf(capacity, sizeof(capacity), "%d", permit->capacity);
+	zkl__request_send_parent(request, request->nodes[0], permit->semaphore_path, capacity, kind);
+	zkl__request_send_parent(request, NULL, request->nodes[0]->lock_path, "", kind);
+	if (zkl__request_is_queued(request) && !permit->kazoo)
+		zkl__request_send_parent(request, NULL, permit->permits_path, "", kind);
 }
 
 /* Returns how many nodes of others must go; 0: the request is not refused. */

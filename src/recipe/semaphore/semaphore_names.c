@@ -19,44 +19,49 @@
 #define MAX_CAPACITY_DIGITS 9
 
 
+/* Returns the length of the text before a suffix; 0 if the text does not end with it. */
+static size_t
+length_before(const char *text, const char *suffix)
+{
+	size_t		length = strlen(text);
+	size_t		n = strlen(suffix);
+
+	return length > n && strcmp(text + length - n, suffix) == 0 ? length - n : 0;
+}
+
+size_t
+zkl_kazoo_name_length(const char *queue)
+{
+	return length_before(queue, ZKL_KAZOO_QUEUE);
+}
+
 void
 zkl_semaphore_name(const char *name, char *out)
 {
-	size_t		length = strlen(name);
-	size_t		n = strlen(ZKL_KAZOO_QUEUE);
-
 	strcpy(out, name);
-	if (length > n && strcmp(name + length - n, ZKL_KAZOO_QUEUE) == 0)
-		strcpy(out + length - 1, ESCAPED_UNDERSCORE);
+	if (zkl_kazoo_name_length(name) > 0)
+		strcpy(out + strlen(name) - 1, ESCAPED_UNDERSCORE);
 }
 
 void
 zkl_semaphore_name_of(char *component)
 {
-	size_t		length = strlen(component);
-	size_t		n = strlen(ESCAPED_UNDERSCORE);
+	size_t		length = length_before(component, ESCAPED_UNDERSCORE);
 
-	if (length > n && strcmp(component + length - n, ESCAPED_UNDERSCORE) == 0)
-		strcpy(component + length - n, "_");
+	if (length > 0)
+		strcpy(component + length, "_");
 }
 
 int
 zkl_permit_owners(const char *const *children, int n_children,
 				  uint64_t self, uint64_t *owners)
 {
-	int			n = 0;
+	uint64_t	unused;
 
 	for (int i = 0; i < n_children; i++)
-	{
-		uint64_t	owner;
-
-		if (!zkl_parse_owner(children[i], &owner))
+		if (!zkl_parse_owner(children[i], &unused))
 			return -1;
-		if (owner != self)
-			owners[n++] = owner;
-	}
-	zkl_sort_ids(owners, n);
-	return n;
+	return zkl_permits_of_others(children, n_children, self, owners);
 }
 
 int

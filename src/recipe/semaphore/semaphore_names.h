@@ -33,7 +33,10 @@
  */
 extern void zkl_semaphore_name(const char *name, char *out);
 
-/* The reverse: turns a path component into the encoded name, in place. */
+/* Returns the length of the component of a semaphore in that of its kazoo queue; else 0. */
+extern size_t zkl_kazoo_name_length(const char *queue);
+
+/* The reverse of zkl_semaphore_name(): a path component to the encoded name, in place. */
 extern void zkl_semaphore_name_of(char *component);
 
 /* Both return whether a child of a semaphore shows that the layout is in use. */
