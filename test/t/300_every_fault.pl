@@ -1,15 +1,12 @@
-# Every operation of every recipe meets every fault, once. The connection works again
-# at once, so the call succeeds, unless the session was made to expire: then held locks
-# are lost, which is reported as 40001. A session that holds a lock has exactly the nodes
-# for it, and another server is refused; afterwards no node is left, while the backend
-# is idle.
-#
-# A first run of a recipe without a fault shows its operations; then each is hit
-# in a run of its own. Names are new in each run. Faults are those of
-# ZkLock::FaultProxy. A fault that holds frames back does so until the client
-# has asked what became of them.
-#
-# The second part loses an answer and then ends the call otherwise.
+# Each fault hits each operation of each recipe once. The connection works again at once,
+# so the call succeeds. If the fault expires the session, held locks are lost, which is
+# reported as 40001. A session that holds a lock has exactly the nodes for it, and
+# another server is refused. Afterwards no node is left, while the backend is idle.
+# A first run of a recipe without a fault records its operations. Then each operation is
+# hit in a run of its own, with new names. The faults are those of ZkLock::FaultProxy.
+# A fault that holds frames back releases them when the client has sent its keepalive
+# read.
+# The second part loses an answer and then ends the call in another way.
 
 use strict;
 use warnings;
@@ -25,7 +22,7 @@ use ZkLock::ZkServer;
 use constant FAULTS => qw(lose_request lose_answer cut_after swallow_request
   swallow_answer hold_request hold_answer expire);
 
-# Hangs are what takes longer than this; nothing here is meant to.
+# A step that takes longer than this many seconds hangs.
 use constant BOUND => 30;
 
 my $zk = ZkLock::ZkServer->start(tick_time => 200);
@@ -38,7 +35,7 @@ my $rival = session($other);
 my $reader = session($node);
 my $warm;    # a session of $node, kept while it is usable
 
-# A session of $node whose ZooKeeper session lives and that holds nothing.
+# A session of $node with a live ZooKeeper session and without locks.
 sub warm_session
 {
 	my $s = shift // session($node);
@@ -48,7 +45,7 @@ sub warm_session
 	return $s;
 }
 
-# The owner of nodes is in their names.
+# Returns a pattern of the rival's nodes: their names contain its session id.
 sub rivals_nodes
 {
 	my $id = $rival->query_ok(
@@ -60,7 +57,7 @@ sub rivals_nodes
 }
 my $rivals = rivals_nodes();
 
-# Where the nodes of a lock are, and those of a semaphore.
+# Returns the parents of the nodes of a lock, and of a semaphore.
 sub parents
 {
 	my ($lock) = @_;
@@ -68,7 +65,7 @@ sub parents
 	return ("/zklock/locks/$lock", "$pool/leases", "$pool/locks");
 }
 
-# What the ensemble has below these locks, the rival's apart: "x=READ WRIT y=".
+# Returns the nodes of these locks without those of the rival: "x=READ WRIT, y=".
 sub nodes
 {
 	my @found;
@@ -81,7 +78,7 @@ sub nodes
 	return join ', ', @found;
 }
 
-# The same from a list of kinds for each lock.
+# Returns the same text for a list of kinds for each lock.
 sub as_nodes
 {
 	my ($run, $kinds) = @_;
@@ -89,8 +86,9 @@ sub as_nodes
 	return join ', ', map { "$_=" . shift @kinds } @{ $run->{locks} };
 }
 
-# Waits, and releases on what is held back as soon as it was asked for.
-sub attend
+# Waits for the condition, and releases held frames as soon as the client has asked for
+# them.
+sub wait_in_run
 {
 	my ($run, $what, $condition) = @_;
 	return wait_until(
@@ -132,12 +130,12 @@ sub record_text
 
 sub nodes_become
 {
-	my ($run, $wanted) = @_;
-	my $seen;
+	my ($run, $expected) = @_;
+	my $found;
 	eval {
-		attend($run, "nodes $wanted",
-			sub { $seen = nodes(@{ $run->{locks} }); $seen eq $wanted });
-	} or wrong($run, "nodes are $seen, not $wanted");
+		wait_in_run($run, "nodes $expected",
+			sub { $found = nodes(@{ $run->{locks} }); $found eq $expected });
+	} or wrong($run, "nodes are $found, not $expected");
 	return;
 }
 
@@ -148,48 +146,47 @@ sub wrong
 	return;
 }
 
-# What the session says it holds agrees with the nodes, and the rival gets
-# nothing of it.
+# Checks that zk_held_locks agrees with the nodes, and that the rival is refused.
 sub holds_agree
 {
 	my ($run, $s) = @_;
 	my $answer;
-	my $told = sub {
+	my $reported = sub {
 		return $s->query(<<"SQL") . $s->error;
 SELECT coalesce(string_agg(name || '=' || mode, ', ' ORDER BY name), '')
 FROM (SELECT name, min(mode) AS mode FROM zk_held_locks
 	  WHERE state = 'held' AND name LIKE '$run->{name}%' GROUP BY name) h
 SQL
 	};
-	my $seen;
+	my $found;
 	eval {
-		attend($run, 'holds to agree with nodes',
+		wait_in_run($run, 'holds to agree with nodes',
 			sub {
-				$answer = $told->();
-				$seen = nodes(@{ $run->{locks} });
-				my @held = grep { !/=$/ } split /, /, $seen;
+				$answer = $reported->();
+				$found = nodes(@{ $run->{locks} });
+				my @held = grep { !/=$/ } split /, /, $found;
 				s/=.*WRIT/=exclusive/ || s/=READ/=shared/ || s/=lease/=permit/ for @held;
 				$answer eq join ', ', @held;
 			});
-	} or return wrong($run, "told to hold $answer, nodes are $seen");
+	} or return wrong($run, "zk_held_locks reports $answer, nodes are $found");
 	return if $run->{recipe}{rival_holds};
 	for my $hold (split /, /, $answer)
 	{
 		my ($lock, $mode) = split /=/, $hold;
-		my $try = {
+		my $attempt = {
 			exclusive => "zk_try_lock_shared('$lock')",
 			shared => "zk_try_lock('$lock')",
 			permit => "zk_try_acquire('$lock', 1)"
 		}->{$mode};
-		my $got = $rival->query("SELECT $try");
-		wrong($run, "$hold is held, and $try of another server gives $got")
-		  if $got ne 'f';
-		$rival->query('SELECT zk_unlock_all()') if $got ne 'f';
+		my $result = $rival->query("SELECT $attempt");
+		wrong($run, "$hold is held, and $attempt of another server gives $result")
+		  if $result ne 'f';
+		$rival->query('SELECT zk_unlock_all()') if $result ne 'f';
 	}
 	return;
 }
 
-# One statement and what must be true after it. False ends the run early.
+# Runs one statement and checks the state after it. False ends the run early.
 sub take_step
 {
 	my ($run, $s, $step) = @_;
@@ -197,7 +194,7 @@ sub take_step
 	$sql =~ s/\bL(\d*)\b/$run->{name}$1/g;
 	$s->query_async($sql);
 	$opt{meanwhile}->($run, $s) if $opt{meanwhile};
-	attend($run, "the end of: $sql", sub { $s->finished });
+	wait_in_run($run, "the end of: $sql", sub { $s->finished });
 	my $answer = $s->wait_result;
 	my $state = $s->sqlstate;
 	my $good = $s->ok;
@@ -206,12 +203,12 @@ sub take_step
 	wrong($run, "$sql: $state $answer " . $s->error)
 	  unless $state eq $allowed || $expired && $state eq '40001';
 
-	# A session that looked before may have got the error of the loss.
+	# An earlier statement may have reported the loss.
 	wrong($run, "$sql: $answer") if $good && $answer =~ /^f/m && !$expired;
 
-	# A release goes on by itself, and may meet its fault only now.
+	# The release is sent asynchronously, so its fault may happen only now.
 	$kinds = $run->{recipe}{is_transaction} ? '' : $run->{kinds} unless $good;
-	attend($run, 'the nodes or the fault', sub {
+	wait_in_run($run, 'the nodes or the fault', sub {
 			my $as_wanted = nodes(@{ $run->{locks} }) eq as_nodes($run, $kinds);
 			$expired ||= is_expired($run);
 			return $expired || $as_wanted;
@@ -231,7 +228,7 @@ sub take_step
 	return $run->{good} = $good;
 }
 
-# Runs a recipe, with a fault if a rule is given, and returns what was wrong.
+# Runs a recipe, with a fault if a rule is given, and returns the run with its errors.
 my $runs = 0;
 
 sub run_recipe
@@ -255,21 +252,21 @@ sub run_recipe
 		$zkc->create("/zklock/semaphores/$lock", container => 1, data => '1', makepath => 1);
 		$zkc->create($_, container => 1) for @semaphore;
 	}
-	eval { play($run) } or wrong($run, "died: $@");
+	eval { run_steps($run) } or wrong($run, "died: $@");
 	$proxy->disarm->release;
 	undef $warm if @{ $run->{wrong} };
 	$rival->query("SELECT zk_unlock_all(); SELECT zk_try_lock('rival')");
 	return $run;
 }
 
-sub play
+sub run_steps
 {
 	my ($run) = @_;
 	my ($recipe, $rule) = @$run{qw(recipe rule)};
 	my $s = $recipe->{ends} ? warm_session() : ($warm = warm_session($warm));
 
-	# What a slow machine asks in the first run, because its lease is over, later
-	# runs need not ask.
+	# On a slow machine the lease may end in the first run. Its check would not be sent
+	# in later runs.
 	$s->query_ok('SET zklock.commit_check = off') unless $rule;
 	$s->query_ok($recipe->{settings}) if $recipe->{settings};
 	my $call = $recipe->{is_semaphore} ? "zk_acquire('L', 1)" : "zk_lock('L')";
@@ -288,7 +285,7 @@ sub play
 	{
 		my $pid = $s->pid;
 		$s->quit;
-		attend($run, 'the end of the backend', sub { !kill 0, $pid });
+		wait_in_run($run, 'the end of the backend', sub { !kill 0, $pid });
 	}
 	elsif (!$run->{good})
 	{
@@ -296,9 +293,9 @@ sub play
 		$s->query('SELECT zk_unlock_all()') for 1 .. 2;
 	}
 	nodes_become($run, as_nodes($run, ''));
-	attend($run, 'the fault', sub { was_hit($run) })
+	wait_in_run($run, 'the fault', sub { was_hit($run) })
 	  if $rule && $run->{good} && !$recipe->{may_miss};
-	attend($run, 'the release', sub { $run->{released} })
+	wait_in_run($run, 'the release', sub { $run->{released} })
 	  if ($run->{fault} // '') =~ /^hold/ && was_hit($run);
 	nodes_become($run, as_nodes($run, ''));
 	if (exists $run->{committed})
@@ -311,12 +308,12 @@ sub play
 	return 1;
 }
 
-# Waits until the session waits behind the rival, whose node it has read, and the
-# fault, if it belongs to that part, has struck; then the rival leaves.
-sub rival_leaves
+# Waits until the session has read the rival's node, or until the fault has hit, and then
+# releases the rival's lock.
+sub release_by_rival
 {
 	my ($run, $s) = @_;
-	attend($run, 'the waiter', sub {
+	wait_in_run($run, 'the waiter', sub {
 			nodes(@{ $run->{locks} }) =~ /WRIT|lock/
 			  && ($run->{rule} && was_hit($run)
 				|| grep { $_->{op} eq 'getData' && defined $_->{answered}
@@ -326,9 +323,9 @@ sub rival_leaves
 	return;
 }
 
-# Over a lock that has been held for a second: only a slow machine shows it. (In the
-# queue of a semaphore the own node is always watched.)
-sub watches_own
+# Is this the hold watch of a lock that has been held for a second? Only a slow machine
+# sets it. (In the queue of a semaphore the session always watches its own node.)
+sub is_hold_watch
 {
 	my ($request) = @_;
 	my ($child) = "@{ $request->{paths} }" =~ m{([^/]*)$};
@@ -339,7 +336,7 @@ sub watches_own
 }
 
 my @recipes = (
-	'a try of a new name' => {
+	'an attempt at a new name' => {
 		new_name => 1,
 		steps => [
 			[ "SELECT zk_try_lock('L')", 'WRIT' ],
@@ -378,7 +375,7 @@ my @recipes = (
 	'a wait' => {
 		rival_first => 1,
 		steps => [
-			[ "SELECT zk_lock('L')", 'WRIT', meanwhile => \&rival_leaves ],
+			[ "SELECT zk_lock('L')", 'WRIT', meanwhile => \&release_by_rival ],
 			[ "SELECT zk_unlock('L')", '' ]
 		]
 	},
@@ -414,7 +411,7 @@ my @recipes = (
 		is_semaphore => 1,
 		rival_first => 1,
 		steps => [
-			[ "SELECT zk_acquire('L', 1)", 'lease', meanwhile => \&rival_leaves ],
+			[ "SELECT zk_acquire('L', 1)", 'lease', meanwhile => \&release_by_rival ],
 			[ "SELECT zk_release('L')", '' ]
 		]
 	},
@@ -427,7 +424,7 @@ while (my ($title, $recipe) = splice @recipes, 0, 2)
 {
 	my $clean = run_recipe($recipe);
 	my @ops = map { $_->{op} }
-	  grep { $recipe->{is_semaphore} || !watches_own($_) }
+	  grep { $recipe->{is_semaphore} || !is_hold_watch($_) }
 	  grep { "@{ $_->{paths} }" =~ /$clean->{name}/
 		  || $recipe->{ends} && $_->{op} eq 'closeSession' } $proxy->record;
 	ok(!@{ $clean->{wrong} } && @ops, "$title: @ops")
@@ -446,9 +443,9 @@ while (my ($title, $recipe) = splice @recipes, 0, 2)
 	}
 }
 
-# What becomes of a call whose answer was lost: it ends otherwise while the way
-# is down, or in an error after it, or the next answer is lost, too. The release
-# is followed by a lock of the same name, which has to wait for it.
+# Calls whose answer was lost: the call is ended while the proxy is down, or its statement
+# fails afterwards, or the next answer is lost, too. The release is followed by a lock of
+# the same name, which has to wait for the delete.
 my %calls = (
 	create2 => "SELECT zk_xact_lock('L')",
 	multi => "SELECT zk_xact_lock(ARRAY['L1', 'L2'])",
@@ -483,15 +480,15 @@ sub lose_answer
 	$proxy->arm(%rule, op => $op eq 'delete' ? 'delete' : 'sync')
 	  if $end->{again};
 	$s->query_async($sql);
-	attend($run, 'the fault', sub { was_hit($run) }) unless $end->{settings};
+	wait_in_run($run, 'the fault', sub { was_hit($run) }) unless $end->{settings};
 	$end->{act}->($s) if $end->{act};
-	attend($run, "the end of: $sql", sub { $s->finished });
+	wait_in_run($run, "the end of: $sql", sub { $s->finished });
 	my $answer = $s->wait_result;
 	wrong($run, 'SQLSTATE ' . $s->sqlstate . " $answer " . $s->error)
 	  if $s->sqlstate ne $end->{state};
 	if ($end->{state} eq 'lost')
 	{
-		attend($run, 'the end of the backend', sub { !kill 0, $s->pid });
+		wait_in_run($run, 'the end of the backend', sub { !kill 0, $s->pid });
 		undef $warm;
 	}
 	$proxy->up;

@@ -1,9 +1,8 @@
-# What an operation costs: requests sent to the ensemble, counted by a proxy that
-# reads them. Pings do not count, nor does the keepalive read after 100 ms without
-# an answer (of the root), nor the watch over a lock that has been held for a
-# second (a read of its own node), which a slow machine may show.
-#
-# Alone: a slow machine asks more, and this counts what is asked.
+# The cost of each operation in requests to the ensemble, counted by a proxy. Not counted
+# are pings, the keepalive read after 100 ms without an answer (of the root), and the
+# hold watch of a lock that has been held for a second (a read of its own node), which a
+# slow machine may send.
+# Alone: a slow machine sends more requests, and this test counts them.
 
 use strict;
 use warnings;
@@ -25,7 +24,7 @@ my $node = zklock_node('a', zk => $proxy, session_timeout => '240s');
 my $other = zklock_node('b', zk => $zk, session_timeout => '60s');
 $node->safe_psql('postgres', 'CREATE TABLE t (v text)');
 
-# With a ZooKeeper session; the znodes of these locks are made.
+# A session with a ZooKeeper session.
 sub locker
 {
 	my ($where, %settings) = @_;
@@ -37,14 +36,16 @@ sub locker
 }
 $zkc->create("/zklock/locks/$_", makepath => 1) for qw(a b c);
 
-# The empty znodes of locks, which a session deletes some seconds after their last use.
+# Is this the delete of empty lock znodes, which a session sends some seconds after
+# their last use?
 sub deletes_parents
 {
 	my ($request) = @_;
 	return $request->{op} eq 'multi' && !grep { !m{^/zklock/locks/[^/]+$} } @{ $request->{paths} };
 }
 
-# Without what may come in between: pings, keepalive reads, deletes of empty znodes.
+# Returns the recorded requests without pings, keepalive reads and deletes of empty
+# znodes.
 sub requests
 {
 	return grep {
@@ -56,9 +57,9 @@ sub requests
 
 my $ends = 0;
 
-# What the session sent since the record was emptied. A connection keeps the
-# order, so that when a request made now is in the record, all earlier ones are,
-# waited for or not. Returns when that one is undone, too.
+# Returns the requests of the session since the record was cleared. A connection keeps
+# the order of requests: when a request sent now is in the record, all earlier requests
+# are. Waits until that request has been undone.
 sub requests_until_now
 {
 	my ($s) = @_;
@@ -77,8 +78,8 @@ sub requests_until_now
 	return @found;
 }
 
-# Nothing of the session's is on its way any more, and the record is empty.
-sub from_now_on
+# Waits until the session has no outstanding request, and clears the record.
+sub start_record
 {
 	my ($s) = @_;
 	requests_until_now($s);
@@ -90,7 +91,7 @@ sub costs
 {
 	my ($s, $sql, $expected, $name, %opt) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	from_now_on($s);
+	start_record($s);
 	for (ref $sql ? @$sql : $sql)
 	{
 		$s->query($_);
@@ -102,33 +103,33 @@ sub costs
 	return @found;
 }
 
-# One assertion: these requests are all sent although the first of them, or the
-# nth of its kind, and what follows it gets no answer.
-sub in_one_flight
+# One assertion: these requests are all sent although the first of them, or the nth of
+# its kind, gets no answer.
+sub are_pipelined
 {
 	my ($s, $sql, $expected, $name, $nth) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	my ($op) = split / /, $expected;
-	my $seen = '';
-	from_now_on($s)->arm(fault => 'hold_answer', op => $op, nth => $nth // 1);
+	my $found = '';
+	start_record($s)->arm(fault => 'hold_answer', op => $op, nth => $nth // 1);
 	$s->query_async($sql);
 	my $together = eval {
 		wait_until("$expected without an answer", sub {
-			$seen = join ' ', map { $_->{op} } requests();
-			return $seen eq $expected;
+			$found = join ' ', map { $_->{op} } requests();
+			return $found eq $expected;
 		}, timeout => 20);
 	};
 	$proxy->disarm->release;
 	$s->wait_result;
-	return ok($together && $s->ok, $name) || diag("seen: $seen\n" . $s->error);
+	return ok($together && $s->ok, $name) || diag("found: $found\n" . $s->error);
 }
 
 my $s = locker($node);
 my $rival = locker($other);
 
 costs($s, "SELECT zk_lock('a')", 'create2 getChildren',
-	'an uncontended lock costs a create and a list');
-in_one_flight($s, "SELECT zk_lock('b')", 'create2 getChildren', 'pipelined');
+	'an uncontended lock costs one create and one getChildren');
+are_pipelined($s, "SELECT zk_lock('b')", 'create2 getChildren', 'both requests are pipelined');
 costs($s, "SELECT zk_unlock('b')", 'delete', 'a release costs a delete');
 costs($s, ["SELECT zk_lock('a')", "SELECT zk_xact_lock('a')",
 		"SELECT zk_lock_shared('a')", "SELECT zk_unlock_shared('a')",
@@ -136,70 +137,72 @@ costs($s, ["SELECT zk_lock('a')", "SELECT zk_xact_lock('a')",
 		"SELECT zk_lock(ARRAY['a']), zk_unlock(ARRAY['a'])",
 		"SELECT zk_lock_token('a')", "SELECT zk_revoked('a')",
 		'SELECT count(*) FROM zk_held_locks', 'SELECT * FROM zk_session()'],
-	'', 'taking again what is held costs nothing');
-costs($s, "SELECT zk_unlock('a')", '', 'nor does a release of one of several');
+	'', 'acquiring a held lock again costs nothing');
+costs($s, "SELECT zk_unlock('a')", '', 'releasing one of several holds costs nothing');
 
 {
-	my $neighbour = locker($node);
-	costs($neighbour, ["SELECT zk_try_lock('a')", "SELECT zk_try_lock_shared('a')",
+	my $local_session = locker($node);
+	costs($local_session, ["SELECT zk_try_lock('a')", "SELECT zk_try_lock_shared('a')",
 			"SELECT zk_try_lock('a', '1ms')", "SELECT zk_try_lock(ARRAY['a', 'b'])"],
-		'', 'a try against a holder on the same server costs nothing');
-	$neighbour->quit;
+		'', 'an attempt behind a holder on the same server costs nothing');
+	$local_session->quit;
 }
 $s->query_ok("SELECT zk_unlock('a')");
-from_now_on($s)->arm(fault => 'hold_request', op => 'delete');
+start_record($s)->arm(fault => 'hold_request', op => 'delete');
 works($s, "SELECT zk_unlock('a')", 't', 'a release does not wait');
 wait_until('the delete', sub { grep { $_->{op} eq 'delete' } requests() });
 $proxy->release;
-is(join(' ', map { $_->{op} } requests_until_now($s)), 'delete', 'it costs a delete');
+is(join(' ', map { $_->{op} } requests_until_now($s)), 'delete', 'a release costs a delete');
 
-# The read is for the token, the czxid that the nodes share. A create of its own
-# tells it; the client library has no create in a multi that does, and keeps the
-# number of the multi's transaction to itself. The lists could tell when their
-# parents changed last, but another's node that goes meanwhile changes them, too.
+# The read is for the token, the czxid that the nodes share. A single create returns its
+# czxid. In a multi, the client library has no create that does, and does not return the
+# zxid of the multi. getChildren could return the time of the parent's last change, but
+# the delete of another session's node changes that, too.
 costs($s, "SELECT zk_lock(ARRAY['a', 'b', 'c'])",
 	'multi getChildren getChildren getChildren getData',
-	'an array costs one multi, a list for each name, and a read for the token');
+	'an array costs one multi, one getChildren for each name, and one read for the token');
 costs($s, "SELECT zk_unlock(ARRAY['a', 'b', 'c'])", 'multi',
-	'its release is one multi');
-in_one_flight($s, "SELECT zk_lock(ARRAY['a', 'b', 'c'])",
-	'multi getChildren getChildren getChildren', 'all but that pipelined');
-costs($s, "SELECT zk_unlock(ARRAY['a', 'b', 'c'])", 'multi', 'the second time, too');
+	'the release of an array costs one multi');
+are_pipelined($s, "SELECT zk_lock(ARRAY['a', 'b', 'c'])",
+	'multi getChildren getChildren getChildren', 'the requests before that read are pipelined');
+costs($s, "SELECT zk_unlock(ARRAY['a', 'b', 'c'])", 'multi', 'the second release costs one multi, too');
 
-# The server numbers nodes as they are made, so that a session knows by the number
-# that nobody came since its last one. It has to have counted some before, as it
-# compares with the ids of transactions: those for the record are in between.
-sub often
+# List elision: the server numbers nodes in the order of their creation. So a session
+# whose new node has the next number after its last grant knows that no other node was
+# created since. This needs some grants before, because the requests of this test for the
+# record are in between.
+sub acquire_often
 {
 	my ($s, $lock) = @_;
 	$s->query_ok("SELECT count(zk_lock($lock)), count(zk_unlock($lock)) FROM generate_series(1, 12)");
 	return;
 }
-often($s, "'again'");
-costs($s, "SELECT zk_lock('again')", 'create2', 'a lock that nobody else had in between costs a create');
-costs($s, "SELECT zk_unlock('again')", 'delete', 'and a delete');
+acquire_often($s, "'again'");
+costs($s, "SELECT zk_lock('again')", 'create2',
+	'a lock that no other session has acquired in between costs one create');
+costs($s, "SELECT zk_unlock('again')", 'delete', 'the release of that lock costs one delete');
 $rival->query_ok("SELECT zk_lock('again'), zk_unlock('again')");
 costs($s, ["SELECT zk_lock('again')", "SELECT zk_unlock('again')"],
-	'create2 getChildren delete', 'one that somebody had is listed as well');
-in_one_flight($s, "SELECT zk_lock('again')", 'create2 getChildren',
-	'pipelined the next time');
+	'create2 getChildren delete', 'a lock that another session has acquired costs a getChildren, too');
+are_pipelined($s, "SELECT zk_lock('again')", 'create2 getChildren',
+	'the next time both requests are pipelined');
 $s->query_ok("SELECT zk_unlock('again')");
-often($s, "ARRAY['m', 'n']");
+acquire_often($s, "ARRAY['m', 'n']");
 costs($s, "SELECT zk_lock(ARRAY['m', 'n'])", 'multi getData',
-	'an array that nobody else had in between costs one multi and a read');
-costs($s, "SELECT zk_unlock(ARRAY['m', 'n'])", 'multi', 'and a multi');
+	'an array that no other session has acquired in between costs one multi and one read');
+costs($s, "SELECT zk_unlock(ARRAY['m', 'n'])", 'multi', 'the release of that array costs one multi');
 
 $rival->query_ok("SELECT zk_lock('a')");
 costs($s, "SELECT zk_try_lock('a')", 'create2 getChildren sync getChildren delete',
-	'a try against a holder on another server looks a second time, behind a sync');
+	'an attempt behind a holder on another server reads the queue again after a sync');
 $rival->query_ok("SELECT zk_acquire('p', 1)");
 $s->query_ok("SELECT zk_try_acquire('p', 1)");
 costs($s, "SELECT zk_try_acquire('p', 1)",
 	'create2 getChildren getChildren getData create2 sync multi',
-	'a try for a permit that another server has, too');
+	'an attempt behind the holder of a permit on another server reads again after a sync');
 $rival->query_ok("SELECT zk_release('p')");
 {
-	from_now_on($s);
+	start_record($s);
 	$s->query_async("SELECT zk_lock('a')");
 	wait_zk_children($zkc, '/zklock/locks/a', 2);
 	wait_until('the watch',
@@ -211,7 +214,7 @@ $rival->query_ok("SELECT zk_release('p')");
 			grep { $_->{op} ne 'getData' || $_->{paths}[0] ne $own[0] }
 			requests_until_now($s)),
 		'create2 getChildren getData getChildren',
-		'a wait costs a watch and a second list');
+		'a wait costs a watch and a second getChildren');
 	$s->query_ok("SELECT zk_unlock('a')");
 }
 
@@ -220,39 +223,39 @@ costs($s, ['BEGIN', "SELECT zk_xact_lock('a')", $work, 'COMMIT'],
 	'create2 getChildren delete', 'a commit within the lease costs nothing');
 costs($s, ["SELECT zk_lock_shared('a')", "SELECT zk_lock('a')"],
 	'create2 getChildren create2 getChildren', 'an upgrade costs as much as a lock');
-costs($s, "SELECT zk_unlock('a')", 'delete', 'giving it up again a delete');
+costs($s, "SELECT zk_unlock('a')", 'delete', 'releasing an upgrade costs one delete');
 costs($s, ["SELECT zk_unlock_shared('a')", "SELECT zk_lock('a')",
 		"SELECT zk_lock_shared('a')"],
-	'delete create2 getChildren', 'sharing what is held exclusively costs nothing');
+	'delete create2 getChildren', 'a shared lock beside the exclusive one costs nothing');
 costs($s, "SELECT zk_unlock('a')", 'multi', 'a downgrade costs one multi');
-costs($s, "SELECT zk_unlock_shared('a')", 'delete', 'and is released as any lock');
+costs($s, "SELECT zk_unlock_shared('a')", 'delete', 'releasing a downgraded lock costs one delete');
 
 # A permit: the queue, then its own node and the count, which sets a watch.
 $s->query_ok("SELECT zk_acquire('p', 1), zk_release('p')");
 wait_zk_empty($zkc, "/zklock/semaphores/p/$_") for qw(leases locks);
 costs($s, "SELECT zk_acquire('p', 1)",
 	'create2 getChildren getChildren getData create2 delete',
-	'an uncontended permit costs two nodes and what must be known');
+	'an uncontended permit costs two creates, one delete and three reads');
 wait_zk_empty($zkc, '/zklock/semaphores/p/locks');
-costs($s, "SELECT zk_release('p')", 'delete', 'and is released as any lock');
-in_one_flight($s, "SELECT zk_acquire('p', 1)",
-	'create2 getChildren getChildren getData', 'the queue pipelined');
+costs($s, "SELECT zk_release('p')", 'delete', 'releasing a permit costs one delete');
+are_pipelined($s, "SELECT zk_acquire('p', 1)",
+	'create2 getChildren getChildren getData', 'the requests for the queue are pipelined');
 wait_zk_empty($zkc, '/zklock/semaphores/p/locks');
-costs($s, "SELECT zk_release('p')", 'delete', 'released once more');
-in_one_flight($s, "SELECT zk_acquire('p', 1)",
+costs($s, "SELECT zk_release('p')", 'delete', 'the second release of a permit costs one delete');
+are_pipelined($s, "SELECT zk_acquire('p', 1)",
 	'create2 getChildren getChildren getData create2 getChildren',
-	'its own node and the count in the next', 2);
+	'the permit node and the count are pipelined', 2);
 $s->quit;
 
-# A lease that is over: a third of the session timeout has passed.
+# A lease that has ended: a third of the session timeout has passed.
 for ([ 'lease', 'multi ' ], [ 'always', 'multi ' ], [ 'off', '' ])
 {
-	my ($check, $asked) = @$_;
+	my ($check, $check_request) = @$_;
 	my $short = locker($node, commit_check => $check, session_timeout => '4500ms');
 	costs($short,
 		['BEGIN', "SELECT zk_xact_lock('a')", "SELECT zk_xact_lock('b')", $work,
 			'SAVEPOINT waited', 'COMMIT'],
-		"create2 getChildren create2 getChildren ${asked}multi",
+		"create2 getChildren create2 getChildren ${check_request}multi",
 		"a commit after the lease with commit_check = $check",
 		between => sub {
 			wait_until('the lease to end',
@@ -263,14 +266,14 @@ for ([ 'lease', 'multi ' ], [ 'always', 'multi ' ], [ 'off', '' ])
 		});
 	$short->quit;
 	my $fresh = locker($node, commit_check => $check);
-	$asked = '' if $check eq 'lease';
+	$check_request = '' if $check eq 'lease';
 	costs($fresh, ['BEGIN', "SELECT zk_xact_lock('a')", $work, 'COMMIT'],
-		"create2 getChildren ${asked}delete",
+		"create2 getChildren ${check_request}delete",
 		"a commit within the lease with commit_check = $check");
 	$fresh->quit;
 }
 
-# An idle session: its connection is the one that pings.
+# An idle session sends nothing but pings.
 {
 	my $idle = locker($node, session_timeout => '3s');
 	my $mine = (grep { $_->{op} eq 'delete' } $proxy->record)[-1]{connection};
@@ -281,7 +284,7 @@ for ([ 'lease', 'multi ' ], [ 'always', 'multi ' ], [ 'off', '' ])
 		return @mine >= 5;
 	});
 	is(join(' ', grep { $_ ne 'ping' } map { $_->{op} } @mine), '',
-		'an idle session sends pings alone');
+		'an idle session sends only pings');
 	$idle->quit;
 }
 nothing_left($zkc, 'nothing is left');

@@ -1,6 +1,6 @@
-# However the ensemble falls silent, and whatever a backend was doing with it:
-# its statement can be cancelled, the backend can be terminated, and the server
-# can be shut down, within seconds.
+# While an ensemble is silent, whatever the reason and whatever a backend is doing, its
+# statement can be cancelled, the backend can be terminated, and the server can be shut
+# down, within seconds.
 
 use strict;
 use warnings;
@@ -17,11 +17,11 @@ my $zk = ZkLock::ZkServer->start(
 	tick_time => 200,
 	config => { maxSessionTimeout => 300000 });
 my $zkc = ZkLock::ZkClient->new($zk->connect_string, timeout => 300);
-my $way = ZkLock::Proxy->start(target => $zk);
-my $node = zklock_node('a', proxy => $way, session_timeout => SESSION_TIMEOUT);
+my $proxy = ZkLock::Proxy->start(target => $zk);
+my $node = zklock_node('a', proxy => $proxy, session_timeout => SESSION_TIMEOUT);
 my %silence = (
 	'a silent server' => [ sub { $zk->pause }, sub { $zk->resume } ],
-	'a silent network' => [ sub { $way->freeze }, sub { $way->thaw } ]);
+	'a silent network' => [ sub { $proxy->freeze }, sub { $proxy->thaw } ]);
 for my $what (sort keys %silence)
 {
 	no_hang($what, $node, $zkc, @{ $silence{$what} });
@@ -29,10 +29,10 @@ for my $what (sort keys %silence)
 }
 $node->stop;
 $zkc->close;
-$way->stop;
+$proxy->stop;
 $zk->stop;
 
-# An ensemble of which one member is left.
+# An ensemble with one member left.
 my $ensemble = ZkLock::ZkEnsemble->start(
 	tick_time => 200,
 	config => { maxSessionTimeout => 300000 });

@@ -1,5 +1,5 @@
-# However the client library, or the name service below it, fails to come back:
-# no statement, no backend and no shutdown waits for it.
+# A call of the client library, or of the name service, does not return: no statement, no
+# backend and no shutdown waits for it.
 
 use strict;
 use warnings;
@@ -22,9 +22,9 @@ my $node = zklock_node('a', zk => $zk, session_timeout => SESSION_TIMEOUT);
 
 my @connected = ('locking', 'locking several', 'upgrading', 'commit check');
 my %fault = (
-	names => [ 'names that are not resolved', @connected ],
+	names => [ 'a name service that does not return', @connected ],
 	init => [ 'a library that does not open', @connected ],
-	events => [ 'a library that tells no event', @connected ],
+	events => [ 'a library that reports no event', @connected ],
 	answers => ['a library that never calls back'],
 	close => [ 'a library that does not close', @connected, 'connecting' ]);
 for my $fault (sort keys %fault)

@@ -1,5 +1,5 @@
-# Packets that vanish on the way, to the ensemble or to the name service: no
-# statement, no backend and no shutdown waits for an answer.
+# Packets to the ensemble or to the name service are dropped: no statement, no backend
+# and no shutdown waits for an answer.
 
 use strict;
 use warnings;
@@ -18,35 +18,35 @@ my $zk = ZkLock::ZkServer->start(
 	tick_time => 200,
 	config => { maxSessionTimeout => 300000 });
 my $zkc = ZkLock::ZkClient->new($zk->connect_string, timeout => 300);
-my $way = ZkLock::Proxy->start(target => $zk);
+my $proxy = ZkLock::Proxy->start(target => $zk);
 name_host('zk.example');
 my $node = zklock_node('a',
-	zk => 'zk.example:' . $way->port,
+	zk => 'zk.example:' . $proxy->port,
 	session_timeout => SESSION_TIMEOUT);
 
-my @swallowed = (sub { drop_packets($way->port) }, \&pass_packets);
-no_hang('a network that swallows packets', $node, $zkc, @swallowed);
-stale_commit('a network that swallows packets', $node, @swallowed);
+my @dropped = (sub { drop_packets($proxy->port) }, \&pass_packets);
+no_hang('a network that drops packets', $node, $zkc, @dropped);
+stale_commit('a network that drops packets', $node, @dropped);
 
-# A connection that is lost meanwhile has the name looked up again.
-my @nameless = (
-	sub { forget_hosts(); $way->cut; },
+# The name is resolved again after the connection is lost.
+my @no_name_service = (
+	sub { forget_hosts(); $proxy->cut; },
 	sub { name_host('zk.example') });
-no_hang('a name service that does not answer', $node, $zkc, @nameless);
-stale_commit('a name service that does not answer', $node, @nameless);
+no_hang('a name service that does not answer', $node, $zkc, @no_name_service);
+stale_commit('a name service that does not answer', $node, @no_name_service);
 
-# So that it is known what the above was about.
+# Proves that the name service is used.
 my $s = session($node);
 $s->query_ok("SET zklock.connect_timeout = '1s'");
 forget_hosts();
 fails_with($s, "SELECT zk_lock('x')", '08001',
-	'without a name service there is no session');
+	'no session can be opened without a name service');
 name_host('zk.example');
 works($s, "SELECT zk_lock('x'), zk_unlock('x')", qr/^\d+\|t$/,
-	'with it there is one, without a wait for the queries before');
+	'a session can be opened with a name service, and earlier queries do not delay it');
 
 $node->stop;
 $zkc->close;
-$way->stop;
+$proxy->stop;
 $zk->stop;
 done_testing();

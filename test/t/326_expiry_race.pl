@@ -1,8 +1,7 @@
-# Requests that race the end of their session are never answered by the client
-# library. Sessions end again and again here while backends lock and unlock as
-# fast as they can: every statement comes to an end, and soon.
-#
-# Alone: backends lock and unlock as fast as they can, and it says how long that takes.
+# The client library never answers requests that are sent at the moment when their
+# session ends. Here sessions expire repeatedly while backends lock and unlock as fast as
+# they can. Every statement ends within a bounded time.
+# Alone: backends lock and unlock as fast as they can, and the test measures time.
 
 use strict;
 use warnings;
@@ -21,18 +20,18 @@ use constant WORKERS => 6;
 
 my $zk = ZkLock::ZkServer->start(tick_time => 500);
 my $zkc = ZkLock::ZkClient->new($zk->connect_string);
-my $way = ZkLock::Proxy->start(target => $zk);
-my $node = zklock_node('a', proxy => $way, session_timeout => '1s');
+my $proxy = ZkLock::Proxy->start(target => $zk);
+my $node = zklock_node('a', proxy => $proxy, session_timeout => '1s');
 
-# Each worker has requests in flight nearly all the time, and holds a lock of its own
-# for half of it. A statement that loses a lock, or finds no session in time, fails,
-# and the worker goes on with the next one.
+# Each worker has outstanding requests nearly all the time, and holds a lock of its own
+# for half of the time. A statement that loses a lock, or gets no session in time, fails,
+# and the worker runs the next statement.
 my @statements = (
 	"SELECT zk_lock('own' || pg_backend_pid()), count(*) FROM (SELECT zk_lock('race%d'), zk_unlock('race%1\$d') FROM generate_series(1, 20)) x",
 	"SELECT zk_xact_lock(ARRAY['race%d', 'race%1\$db']), pg_sleep(0.001)",
 	"SELECT zk_try_lock('race%d', interval '50 ms'), zk_unlock_all()",
 	"SELECT zk_xact_lock_shared('race%d'), zk_xact_lock('race%1\$d')");
-my %told = map { $_ => 0 } qw(00000 40001 40P01 08001 08006);
+my %results = map { $_ => 0 } qw(00000 40001 40P01 08001 08006);
 my %wrong;
 my $longest = 0;
 my @workers;
@@ -46,26 +45,26 @@ sub next_statement
 	return;
 }
 
-# Notes what came to its end.
-sub look_after
+# Records the result of a statement that has ended.
+sub record_result
 {
 	my ($s) = @_;
 	return if !defined $s->{waiting} || !$s->finished;
 	$s->wait_result;
 	$longest = max($longest, time() - $s->{began});
-	if (exists $told{ $s->sqlstate }) { $told{ $s->sqlstate }++ }
+	if (exists $results{ $s->sqlstate }) { $results{ $s->sqlstate }++ }
 	else { $wrong{ $s->sqlstate . ' ' . $s->error }++ }
 	return 1;
 }
 
-# Keeps the workers at work until a condition holds, and counts what they end.
+# Keeps the workers busy until a condition holds, and counts their successful statements.
 sub work_until
 {
 	my ($what, $condition, $ends) = @_;
 	wait_until(
 		$what,
 		sub {
-			for my $s (grep { look_after($_) } @workers)
+			for my $s (grep { record_result($_) } @workers)
 			{
 				$ends->{ $s->pid }++ if $s->ok;
 				next_statement($s);
@@ -76,7 +75,7 @@ sub work_until
 	return;
 }
 
-# The test's own among them.
+# Returns the number of ZooKeeper sessions, including that of this test.
 sub sessions
 {
 	return scalar(my @ids = ($zk->four_letter('cons') // '') =~ /sid=0x/g);
@@ -84,31 +83,31 @@ sub sessions
 
 @workers = map { session($node) } 1 .. WORKERS;
 next_statement($_) for @workers;
-for my $turn (1 .. EXPIRIES)
+for my $round (1 .. EXPIRIES)
 {
 	my %ends;
 	work_until(
-		'every worker to be at work',
+		'ten statements of every worker',
 		sub { WORKERS == grep { ($ends{ $_->pid } // 0) >= 10 } @workers },
 		\%ends);
-	$way->freeze;
+	$proxy->freeze;
 	work_until('all sessions to expire', sub { 1 == sessions() });
-	$way->thaw;
+	$proxy->thaw;
 }
 wait_until('the last statements to end',
-	sub { look_after($_) for @workers; !grep { defined $_->{waiting} } @workers });
+	sub { record_result($_) for @workers; !grep { defined $_->{waiting} } @workers });
 is(join('', keys %wrong), '',
-	'no error but those about lost locks and sessions');
-cmp_ok($told{40001}, '>', 0, 'lost locks are reported');
-cmp_ok($longest, '<', 15, 'no statement took longer than the timeouts allow');
-note(join ', ', map { "$_: $told{$_}" } sort keys %told);
-note(sprintf 'the longest took %.1f s', $longest);
+	'all errors are about lost locks and sessions');
+cmp_ok($results{40001}, '>', 0, 'lost locks are reported');
+cmp_ok($longest, '<', 15, 'no statement takes longer than the timeouts allow');
+note(join ', ', map { "$_: $results{$_}" } sort keys %results);
+note(sprintf 'the longest statement took %.1f s', $longest);
 $_->query_ok('SELECT zk_unlock_all()') for @workers;
 $_->quit for @workers;
 nothing_left($zkc, 'nothing is left');
 
 $zkc->close;
 $node->stop;
-$way->stop;
+$proxy->stop;
 $zk->stop;
 done_testing();

@@ -1,5 +1,5 @@
-# A call that waits for its connection gives up in the very moment in which its session
-# ends: what the session held is reported as lost, exactly once (promise 5.3).
+# A call that waits for its connection times out at the moment when its session ends: the
+# locks of the session are reported as lost, exactly once (promise 5.3).
 
 use strict;
 use warnings;
@@ -13,8 +13,9 @@ use ZkLock::Util qw(wait_until);
 use ZkLock::ZkClient;
 use ZkLock::ZkServer;
 
-# The backends look at the state of their sessions several times when they give up, and
-# sleep in between; so each gives up at another time, around the end of its session.
+# When a call times out, the backend reads the state of its session several times, with
+# pauses in between. So each call times out at another moment around the end of its
+# session.
 use constant SESSION_TIMEOUT_MS => 6000;
 my @connect_timeouts = map { 3000 + 100 * $_ } 0 .. 25;
 my %calls = (
@@ -23,11 +24,11 @@ my %calls = (
 
 my $zk = ZkLock::ZkServer->start(tick_time => 500);
 my $zkc = ZkLock::ZkClient->new($zk->connect_string);
-my $way = ZkLock::Proxy->start(target => $zk);
+my $proxy = ZkLock::Proxy->start(target => $zk);
 my $shim = ZkLock::Shim->build;
 my $node = do {
 	local @ENV{ $shim->names } = $shim->values;
-	zklock_node('a', proxy => $way, session_timeout => SESSION_TIMEOUT_MS . 'ms',
+	zklock_node('a', proxy => $proxy, session_timeout => SESSION_TIMEOUT_MS . 'ms',
 		extra_conf => "zklock.commit_check = off\n");
 };
 
@@ -51,7 +52,7 @@ for my $call (sort keys %calls)
 {
 	my @holders = map { holder($_) } @connect_timeouts;
 	my %first;
-	$way->cut(refuse => 1);
+	$proxy->cut(refuse => 1);
 	wait_suspended($holders[-1]);
 	$_->query_async($calls{$call}) for @holders;
 	$shim->break('unlocks');
@@ -59,20 +60,20 @@ for my $call (sort keys %calls)
 	{
 		$s->wait_result;
 		$first{ $s->sqlstate }++;
-		$s->{told} = $s->sqlstate eq '40001';
+		$s->{reported} = $s->sqlstate eq '40001';
 	}
 	$shim->heal('unlocks');
 	note("$call: ", join ', ', map { "$first{$_} times $_" } sort keys %first);
 	is(join(' ', grep { !/^(08006|40001)$/ } sort keys %first), '',
-		"$call: no call fails as if there had been no session");
-	for my $s (grep { !$_->{told} } @holders)
+		"$call: each call fails with a lost connection or with the loss");
+	for my $s (grep { !$_->{reported} } @holders)
 	{
 		wait_until('the report of the loss',
 			sub { $s->query('SELECT 1'); $s->sqlstate eq '40001' });
 	}
 	my $held = join '', map { $_->query_ok('SELECT count(*) FROM zk_held_locks') } @holders;
-	like($held, qr/^0+$/, "$call: every loss is reported, once");
-	$way->accept;
+	like($held, qr/^0+$/, "$call: every loss is reported once");
+	$proxy->accept;
 	$_->quit for @holders;
 }
 
@@ -80,6 +81,6 @@ nothing_left($zkc, 'nothing is left');
 unlike(server_log($node), qr/PANIC|terminated by signal/, 'no backend has crashed');
 $node->stop;
 $zkc->close;
-$way->stop;
+$proxy->stop;
 $zk->stop;
 done_testing();

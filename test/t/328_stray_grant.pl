@@ -1,5 +1,5 @@
-# A wait for the local lock that ends with an error in the very moment in which
-# the lock is granted leaves nothing: not in PostgreSQL's lock manager, either.
+# A wait for the local lock ends with an error at the moment when the lock is granted:
+# no lock is left, in the ensemble and in PostgreSQL's lock manager.
 
 use strict;
 use warnings;
@@ -14,13 +14,13 @@ my $zk = ZkLock::ZkServer->start(tick_time => 500);
 my $zkc = ZkLock::ZkClient->new($zk->connect_string);
 my $node = zklock_node('a', zk => $zk, session_timeout => '10s');
 
-# The waiter is held still while the lock is granted and the cancel is sent, so
-# that it finds both when it goes on.
+# The waiter is stopped while the lock is granted and the cancel is sent, so it receives
+# both when it continues.
 my %wait = (
-	'a wait without limit' => "SELECT zk_lock('x')",
-	'a wait with a limit' => "SELECT zk_try_lock('x', interval '50 s')",
+	'a wait without a timeout' => "SELECT zk_lock('x')",
+	'a timed attempt' => "SELECT zk_try_lock('x', interval '50 s')",
 	'a shared wait' => "SELECT zk_lock_shared('x')",
-	'a wait for several' => "SELECT zk_xact_lock(ARRAY['w', 'x'])");
+	'a wait for several names' => "SELECT zk_xact_lock(ARRAY['w', 'x'])");
 for my $what (sort keys %wait)
 {
 	my ($holder, $waiter, $next) = map { session($node) } 1 .. 3;
@@ -32,13 +32,13 @@ for my $what (sort keys %wait)
 	$holder->query_ok("SELECT zk_unlock('x')");
 	$waiter->cancel;
 	$waiter->resume;
-	failed_with($waiter, '57014', "$what is cancelled as the lock is granted",
+	failed_with($waiter, '57014', "$what is cancelled when the lock is granted",
 		hint => 0);
 	works($waiter,
 		"SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'",
-		'0', "$what: it has no lock of its server");
+		'0', "$what: no local lock is left");
 	works($next, "SELECT zk_try_lock('x', interval '10 s')",
-		't', "$what: the next one gets the lock");
+		't', "$what: the next session can acquire the lock");
 	$_->quit for $holder, $waiter, $next;
 	nothing_left($zkc, "$what: nothing is left");
 }

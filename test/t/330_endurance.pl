@@ -1,11 +1,9 @@
-# Nothing grows in the long run: over many locks, many connections, many
-# sessions at once.
-#
-# ZKLOCK_TEST_PAIRS and ZKLOCK_TEST_RECONNECTS are how many. Those of
-# ZKLOCK_TEST_PAIRS=100000 ZKLOCK_TEST_RECONNECTS=1000 take minutes; a piece lost
-# at each shows with fewer as well.
-#
-# Alone: it works as fast as it can, and measures memory.
+# The use of resources does not grow over many locks and many reconnections, and many
+# sessions can hold locks at once.
+# ZKLOCK_TEST_PAIRS and ZKLOCK_TEST_RECONNECTS set the numbers. With
+# ZKLOCK_TEST_PAIRS=100000 ZKLOCK_TEST_RECONNECTS=1000 the test takes minutes. A leak in
+# each piece of work shows with fewer as well.
+# Alone: the test runs as fast as it can, and measures memory.
 
 use strict;
 use warnings;
@@ -28,82 +26,82 @@ my $zk = ZkLock::ZkServer->start(
 	tick_time => 500,
 	config => { maxSessionTimeout => 60000 });
 my $zkc = ZkLock::ZkClient->new($zk->connect_string, timeout => 40);
-my $way = ZkLock::Choke->start(target => $zk);
+my $proxy = ZkLock::Choke->start(target => $zk);
 my $node = zklock_node('a',
-	zk => $way,
+	zk => $proxy,
 	session_timeout => '3s',
 	extra_conf => "max_connections = 520\n");
 
 my @counted = qw(threads descriptors watches connections nodes);
 
-# What a backend uses of the machine, and the ensemble of it.
-sub used
+# Returns the resources that a session uses, on the machine and in the ensemble.
+sub usage_of
 {
 	my ($s) = @_;
 	my $proc = '/proc/' . $s->pid;
 	my $status = read_file("$proc/status");
 	my ($watches) = ($zk->four_letter('wchs') // '') =~ /Total watches:(\d+)/;
-	my %used = (
+	my %usage = (
 		threads => scalar(my @t = glob "$proc/task/*"),
 		descriptors => scalar(my @f = glob "$proc/fd/*"),
 		watches => $watches,
 		connections => scalar(my @c = connections()),
 		nodes => $s->query_ok('SELECT locks FROM zk_session()'));
-	$used{$_} = ($status =~ /^Vm$_:\s+(\d+) kB/m)[0] for qw(RSS Data);
-	return \%used;
+	$usage{$_} = ($status =~ /^Vm$_:\s+(\d+) kB/m)[0] for qw(RSS Data);
+	return \%usage;
 }
 
-# The ZooKeeper sessions that are connected, the test's own among them.
+# Returns the connected ZooKeeper sessions, including that of this test.
 sub connections
 {
 	return ($zk->four_letter('cons') // '') =~ /sid=(0x\w+)/g;
 }
 
-# Does the work in four quarters and looks after each. What is counted is not
-# more afterwards than before; memory may grow until its arenas are warm, but in
+# Does the work in four quarters and reads the usage after each. The counted resources
+# are no more afterwards than before. Memory may grow until its arenas are warm, but in
 # the second half by less than $bytes for each piece of work.
-sub grows_not
+sub usage_does_not_grow
 {
 	my ($s, $what, $n, $bytes, $work) = @_;
-	my $before = used($s);
-	my @used;
+	my $before = usage_of($s);
+	my @usage;
 	for (1 .. 4)
 	{
 		$work->($n / 4);
-		push @used, settled($s, $before);
-		note(join ', ', "$what after " . @used * $n / 4,
-			map { "$_ $used[-1]{$_}" } sort keys %{ $used[-1] });
+		push @usage, settled_usage($s, $before);
+		note(join ', ', "$what after " . @usage * $n / 4,
+			map { "$_ $usage[-1]{$_}" } sort keys %{ $usage[-1] });
 	}
 	for my $kind (@counted)
 	{
-		cmp_ok($used[3]{$kind}, '<=', $before->{$kind}, "$n $what: no more $kind");
+		cmp_ok($usage[3]{$kind}, '<=', $before->{$kind}, "$n $what: no more $kind");
 	}
 	for my $kind (qw(RSS Data))
 	{
-		cmp_ok($used[3]{$kind} - $used[1]{$kind}, '<', $bytes * $n / 2 / 1024,
+		cmp_ok($usage[3]{$kind} - $usage[1]{$kind}, '<', $bytes * $n / 2 / 1024,
 			"$n $what: memory ($kind) does not grow");
 	}
 	return;
 }
 
-# What is used when the server has heard of everything.
-sub settled
+# Returns the usage after the server has processed all requests.
+sub settled_usage
 {
 	my ($s, $before) = @_;
-	my $used;
+	my $usage;
 	eval {
 		wait_until(
 			'use to fall',
 			sub {
-				$used = used($s);
-				!grep { $used->{$_} > $before->{$_} } @counted;
+				$usage = usage_of($s);
+				!grep { $usage->{$_} > $before->{$_} } @counted;
 			},
 			timeout => 20);
 	};
-	return $used;
+	return $usage;
 }
 
-# A backend that has opened what it opens once.
+# A session that has already opened what it opens once.
 sub locker
 {
 	my ($connect_string) = @_;
@@ -114,11 +112,11 @@ sub locker
 	return $s;
 }
 
-# A forgotten piece of work would cost a hundred bytes or more.
+# A leaked piece of work would cost a hundred bytes or more.
 {
 	my $s = locker($zk->connect_string);
 	my $began = time();
-	grows_not($s, 'pairs of lock and unlock', PAIRS, 40,
+	usage_does_not_grow($s, 'pairs of lock and unlock', PAIRS, 40,
 		sub {
 			my ($n) = @_;
 			$s->query_ok(
@@ -129,23 +127,23 @@ sub locker
 	$s->quit;
 }
 
-# Reconnections of a holder and of a waiter: four nodes are watched, those held
-# and the report of a long wait by their own session.
+# Reconnections of a holder and of a waiter. Four nodes are watched, among them the held
+# nodes and the report of a long wait, each by its own session.
 {
-	my $s = locker($way->connect_string);
-	my $waiter = locker($way->connect_string);
+	my $s = locker($proxy->connect_string);
+	my $waiter = locker($proxy->connect_string);
 	my @ids = map { zk_session_id($_) } $s, $waiter;
 	$s->query_ok("SELECT zk_lock('held'), zk_lock_shared('shared')");
 	foreign_node($zkc, '/zklock/locks/queue', 'WRIT');
 	$waiter->query_async("SELECT zk_lock('queue')");
 	wait_zk_children($zkc, '/zklock/locks/queue', 2);
-	wait_until('four watches', sub { used($s)->{watches} == 4 });
-	grows_not($s, 'reconnections', RECONNECTS, 4000,
+	wait_until('four watches', sub { usage_of($s)->{watches} == 4 });
+	usage_does_not_grow($s, 'reconnections', RECONNECTS, 4000,
 		sub {
 			my ($n) = @_;
 			for (1 .. $n)
 			{
-				$way->open;
+				$proxy->open;
 				wait_until(
 					'both connections',
 					sub {
@@ -156,15 +154,15 @@ sub locker
 			wait_state($s, 'connected');
 		});
 	works($s, 'SELECT count(*) FROM zk_held_locks', '2',
-		'what was held is held after ' . RECONNECTS . ' reconnections');
-	is(zk_session_id($s), $ids[0], 'in the same ZooKeeper session');
+		'the locks are held after ' . RECONNECTS . ' reconnections');
+	is(zk_session_id($s), $ids[0], 'the holder has kept its ZooKeeper session');
 	$waiter->cancel;
-	failed_with($waiter, '57014', 'the waiter has waited all the time', hint => 0);
+	failed_with($waiter, '57014', 'the waiter still waits and can be cancelled', hint => 0);
 	$_->quit for $s, $waiter;
-	nothing_left($zkc, 'reconnections leave nothing behind');
+	nothing_left($zkc, 'reconnections leave no node');
 }
 
-# Many backends at once; a lock of the server keeps them until all are there.
+# Many backends at once, which wait for a native lock until all of them hold a lock.
 {
 	my $gate = session($node);
 	$gate->query_ok('SELECT pg_advisory_lock(1)');
@@ -199,11 +197,11 @@ sub locker
 		"SELECT pid FROM pg_stat_activity WHERE application_name = 'pgbench'");
 	is(scalar(map { $zkc->children("/zklock/locks/$_") }
 		  grep { /^own-/ } $zkc->children('/zklock/locks')),
-		SESSIONS, 'each with a node of its own');
+		SESSIONS, 'each backend has a node of its own');
 	is(scalar(my @c = connections()), SESSIONS + 1,
-		'and a ZooKeeper session of its own');
+		'each backend has a ZooKeeper session of its own');
 	is(scalar(grep { 4 != (my @t = glob "/proc/$_/task/*") } @pids),
-		0, 'and three threads');
+		0, 'each backend has four threads');
 	my $kb = 0;
 	$kb += (read_file("/proc/$_/status") =~ /^VmData:\s+(\d+)/m)[0]
 	  for @pids;
@@ -212,18 +210,19 @@ sub locker
 
 	$began = time();
 	$gate->query_ok('SELECT pg_advisory_unlock(1)');
-	ok(wait_until('pgbench to end', $gone), 'they all end');
+	ok(wait_until('pgbench to end', $gone), 'all backends end');
 
-	# Of one that has no time to send a closing message, at the end of its session.
-	nothing_left($zkc, 'their nodes are gone', timeout => 120);
+	# A backend may end without time for a closing message; then its node stays until its
+	# session expires.
+	nothing_left($zkc, 'the nodes of all backends are removed', timeout => 120);
 	ok(wait_until('sessions to end', sub { 1 == (my @left = connections()) }),
-		'as are their ZooKeeper sessions');
+		'the ZooKeeper sessions of all backends end');
 	note(sprintf 'ended after %.1f s', time() - $began);
 	$gate->quit;
 }
 
 $zkc->close;
 $node->stop;
-$way->stop;
+$proxy->stop;
 $zk->stop;
 done_testing();

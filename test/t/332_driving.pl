@@ -1,5 +1,5 @@
-# Whatever a backend does, its session is kept alive and its locks with it; a
-# request leaves in one packet; a session costs one thread.
+# The ZooKeeper session of a backend stays alive, and its locks held, whatever the backend
+# does. A request is sent in one packet. A session has one thread.
 
 use strict;
 use warnings;
@@ -15,7 +15,7 @@ use ZkLock::Util qw(wait_until write_file);
 use ZkLock::ZkClient;
 use ZkLock::ZkServer;
 
-# Of the session; what a backend does here takes several times as long.
+# The session timeout, and the duration of a statement, in seconds.
 use constant TIMEOUT => 1.2;
 use constant BUSY => 5;
 
@@ -25,7 +25,7 @@ my $node = zklock_node('a', zk => $proxy, session_timeout => TIMEOUT * 1000 . 'm
 my $other = zklock_node('b', zk => $zk);
 $node->safe_psql('postgres', 'CREATE TABLE t (i int); INSERT INTO t VALUES (1)');
 
-# A function that looks at no interrupt.
+# A function that does not check for interrupts.
 my $tmp = File::Temp->newdir('busyXXXXXX', TMPDIR => 1);
 chmod 0755, "$tmp";
 write_file("$tmp/busy.c", <<'C');
@@ -54,7 +54,7 @@ chomp(my $include = `$pg_config --includedir-server`);
 system_or_bail($ENV{CC} // 'cc', "-I$include", qw(-O1 -fPIC -shared -o), "$tmp/busy.so", "$tmp/busy.c");
 $node->safe_psql('postgres', "CREATE FUNCTION busy(int) RETURNS void LANGUAGE c AS '$tmp/busy.so'");
 
-# A session with a lock, and the ZooKeeper session that it has.
+# A session with a lock; {zk} is its ZooKeeper session.
 sub holder
 {
 	my ($name) = @_;
@@ -80,7 +80,7 @@ sub still_holds
 	my %statements = (
 		'a backend that computes' => 'SELECT count(busy(1)) FROM generate_series(1, ' . BUSY . ')',
 		'a backend that sleeps' => 'SELECT pg_sleep(' . BUSY . ')',
-		'a backend that looks at no interrupt' => 'SELECT busy(' . BUSY . ')',
+		'a backend that does not check for interrupts' => 'SELECT busy(' . BUSY . ')',
 		'a backend that waits for a row' => 'UPDATE t SET i = i');
 	my %holders = map { $_ => holder($_) } sort keys %statements;
 	my $idle = holder('idle');
@@ -93,7 +93,7 @@ sub still_holds
 	$locker->quit;
 }
 
-# A latch that is set all the time.
+# A latch that is set permanently.
 {
 	my $holder = session($other);
 	$holder->query_ok("SELECT zk_lock('flood')");
@@ -111,7 +111,7 @@ sub still_holds
 	wait_blocked($waiter);
 	sleep(2 * TIMEOUT);
 	$holder->query_ok("SELECT zk_unlock('flood')");
-	is($waiter->wait_result, 't', 'a backend that is signalled all the time gets its lock');
+	is($waiter->wait_result, 't', 'a backend that is signalled permanently is granted its lock');
 	is(zk_session_id($waiter), $waiter->{zk}, '... and keeps its session');
 	$holder->query_ok("SELECT zk_lock('flood2')");
 	$waiter->query_async("SELECT zk_lock('flood2')");
@@ -124,7 +124,7 @@ sub still_holds
 	$_->quit for $holder, $waiter;
 }
 
-# Messages all the time: each change of the holder's node wakes the waiter.
+# A permanent stream of messages: each change of the holder's node wakes the waiter.
 {
 	my $zkc = ZkLock::ZkClient->new($zk->connect_string);
 	my $holder = session($other);
@@ -140,8 +140,8 @@ sub still_holds
 	$waiter->cancel;
 	$until = time() + 30;
 	$change->() while !$waiter->finished && time() < $until;
-	ok($waiter->finished, 'a backend that receives messages all the time can be cancelled');
-	failed_with($waiter, '57014', '... by the user', hint => 0);
+	ok($waiter->finished, 'a backend that receives messages permanently ends its wait after a cancel');
+	failed_with($waiter, '57014', '... with the error of a cancel', hint => 0);
 	is(zk_session_id($waiter), $waiter->{zk}, '... and keeps its session');
 	note("$n changes");
 	$_->quit for $holder, $waiter;
@@ -154,9 +154,9 @@ sub still_holds
 	$s->query_ok("SELECT count(zk_lock('p')), count(zk_unlock('p')) FROM generate_series(1, 200)");
 	$s->query_ok("SELECT count(zk_lock(ARRAY['q', 'r'])), count(zk_unlock('q')), count(zk_unlock('r')) FROM generate_series(1, 20)");
 	my $n;
-	wait_until('all requests to be read',
+	wait_until('all requests to be recorded',
 		sub { my $last = $n; $n = $proxy->packets; $last && $last->{requests} == $n->{requests} }, pause => 0.3);
-	cmp_ok($n->{requests}, '>=', 400, 'each lock and unlock is requests');
+	cmp_ok($n->{requests}, '>=', 400, 'each lock and each unlock sends requests');
 	cmp_ok($n->{packets}, '<=', $n->{requests}, 'no request takes more than one packet');
 	note("$n->{requests} requests in $n->{packets} packets");
 	my @threads = glob '/proc/' . $s->pid . '/task/*';

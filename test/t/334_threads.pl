@@ -1,6 +1,6 @@
-# The backend and its session's thread drive the client library by turns without
-# getting into each other's way: ThreadSanitizer watches the recipe layer with the
-# real library and a real server, while connections break and names are looked up.
+# The backend and the I/O thread of its session use the client library alternately without
+# a data race: ThreadSanitizer checks the recipe layer with the real library and a real
+# server, while connections break and names are resolved.
 
 use strict;
 use warnings;
@@ -36,9 +36,9 @@ for (1 .. CUTS)
 waitpid $pid, 0;
 my $status = $?;
 open my $fh, '<', "$tmp/out" or die "$tmp/out: $!";
-my $said = do { local $/; <$fh> };
-is($status, 0, 'no race is found') || diag($said);
-like($said, qr/^[1-9]\d+ locks$/m, 'and locks are acquired meanwhile');
+my $output = do { local $/; <$fh> };
+is($status, 0, 'no race is found') || diag($output);
+like($output, qr/^[1-9]\d+ locks$/m, 'locks are acquired meanwhile');
 
 $proxy->stop;
 $zk->stop;

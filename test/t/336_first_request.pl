@@ -1,5 +1,5 @@
-# On a new connection the credentials leave first, also if the first request is one that the
-# client library does not know. The program is compiled with the sources of the client.
+# On a new connection the credentials are sent first, also if the client library does not
+# know the first request. The program is compiled with the sources of the client.
 
 use strict;
 use warnings;
@@ -23,9 +23,9 @@ my $zkc = ZkLock::ZkClient->new($zk->connect_string);
 $zkc->create('/closed', acl => { digest => 'me:secret' });
 for (1 .. 3)
 {
-	is(`$program @{[ $zk->connect_string ]} me:secret /closed`, "read\n", "the credentials come first ($_)");
+	is(`$program @{[ $zk->connect_string ]} me:secret /closed`, "read\n", "the credentials are sent first ($_)");
 }
-is(`$program @{[ $zk->connect_string ]} me:wrong /closed`, "no_auth\n", 'other credentials do not open the znode');
+is(`$program @{[ $zk->connect_string ]} me:wrong /closed`, "no_auth\n", 'other credentials cannot read the znode');
 $zkc->close;
 $zk->stop;
 done_testing();

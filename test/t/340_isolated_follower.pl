@@ -1,7 +1,7 @@
-# A follower that is cut off from the others right after it passed on a lock's
-# create goes on answering pings and reads of its clients, while the leader
-# lets their sessions expire. Who holds a lock through it can not commit once
-# another client may have the lock: the lease is over before that.
+# A follower is cut off from the others right after it forwarded the create of a lock. It
+# still answers pings and reads of its clients, while the leader expires their sessions.
+# A holder whose session is on this follower cannot commit once another client may have
+# the lock: the lease ends before that.
 
 use strict;
 use warnings;
@@ -13,9 +13,8 @@ use ZkLock::Util;
 use ZkLock::ZkClient;
 use ZkLock::ZkEnsemble;
 
-# The session lasts two ticks, the least that servers grant: then the report of
-# its signs of life is relatively late. The follower takes long to notice that
-# it is alone.
+# The session timeout is two ticks, the minimum of the servers: then the follower's report
+# of heartbeats is relatively late. The follower takes long to notice that it is cut off.
 use constant TICK_MS => 500;
 use constant RUNS => 9;
 
@@ -58,16 +57,16 @@ my $clock_ms = 'extract(epoch FROM clock_timestamp()) * 1000';
 	$s->query_ok("INSERT INTO t SELECT 'long' FROM pg_sleep(3)");
 	works($s, 'COMMIT', '',
 		'a transaction three times as long as the session timeout commits');
-	is(rows('long'), 1, 'and its row is there');
+	is(rows('long'), 1, 'the row of that transaction is there');
 	$s->quit;
 }
 
-# Each run meets another phase of the pings between client, follower, leader.
+# Each run starts at another phase of the pings between client, follower and leader.
 my %hold = (
 	transaction => "SELECT zk_xact_lock('contended')",
 	session => "SELECT zk_lock('contended')");
 my @margins;
-my $unaware = 0;
+my $connected = 0;
 for my $run (1 .. RUNS)
 {
 	my $level = $run % 2 ? 'transaction' : 'session';
@@ -89,26 +88,26 @@ for my $run (1 .. RUNS)
 	my $granted = $second->query_ok("SELECT $clock_ms FROM zk_lock('contended')");
 	my ($state, $lease) = split /\|/,
 	  $first->query_ok('SELECT state, lease_remaining FROM zk_session()');
-	$unaware++ if $state eq 'connected';
+	$connected++ if $state eq 'connected';
 	is($lease, '00:00:00',
-		"run $run: the first holder has no lease when the other is let in");
+		"run $run: the first holder has no lease when the second session is granted the lock");
 	commit_refused($first,
 		"run $run: a transaction with a $level lock is refused");
-	is(rows("run $run"), 0, "run $run: and leaves no row");
+	is(rows("run $run"), 0, "run $run: the refused transaction leaves no row");
 	cmp_ok($granted, '>', $lease_end,
-		"run $run: the lease had ended before the other was let in");
+		"run $run: the lease ended before the second session was granted the lock");
 	push @margins, ($granted - $lease_end) / $timeout;
 	$ensemble->heal;
 	$_->quit for $first, $second;
 	nothing_left($zkc, "run $run: nothing is left");
 }
-cmp_ok($unaware, '>', RUNS / 2,
-	'most of the first holders were connected all the time');
-note('let in after the end of the lease, in session timeouts: '
+cmp_ok($connected, '>', RUNS / 2,
+	'most of the first holders stayed connected');
+note('granted after the end of the lease, in session timeouts: '
 	  . join ' ', map { sprintf '%.2f', $_ } sort { $a <=> $b } @margins);
 
-# Within the lease a commit needs nobody; with "always" it does; with "off" it
-# needs nobody at any time, and may be too late.
+# With "lease" a commit within the lease sends no check. With "always" each commit sends
+# a check. With "off" no commit sends a check, and it may be too late.
 my %check = (
 	lease => [ '00000', '45s' ],
 	always => [ '40001', '3s' ],
@@ -129,9 +128,9 @@ for my $check (sort keys %check)
 	$second->query_ok("SELECT zk_lock('check')") if $check eq 'off';
 	$first->query('COMMIT');
 	is($first->sqlstate, $sqlstate,
-		"what commit_check = $check makes of a commit through an isolated follower"
+		"with commit_check = $check a commit through an isolated follower ends with $sqlstate"
 	) || diag($first->error);
-	is(rows($check), $sqlstate eq '00000' ? 1 : 0, 'and of its row');
+	is(rows($check), $sqlstate eq '00000' ? 1 : 0, 'the row is there exactly if the commit succeeded');
 	$ensemble->heal;
 	$_->quit for $first, $second;
 	nothing_left($zkc, "commit_check = $check: nothing is left");

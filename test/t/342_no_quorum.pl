@@ -1,6 +1,6 @@
-# While an ensemble has no quorum no session expires in it. A session that gives
-# up its locks by its own clock meanwhile is closed as soon as it can be
-# reached again: nobody waits for another session timeout.
+# While an ensemble has no quorum, no session expires. A session that reports its locks as
+# lost meanwhile is closed as soon as the ensemble is reachable again, so no waiter waits
+# for another session timeout.
 
 use strict;
 use warnings;
@@ -15,7 +15,7 @@ my $ensemble = ZkLock::ZkEnsemble->start(tick_time => 500);
 my $holders = zklock_node('holders', zk => $ensemble, session_timeout => '6s');
 my $others = zklock_node('others', zk => $ensemble, session_timeout => '6s');
 
-# Sessions that the ensemble has ended by itself.
+# Returns the sessions that the ensemble has expired.
 sub expired
 {
 	return join "\n",
@@ -30,7 +30,7 @@ $holder->query_async('SELECT pg_sleep(120)');
 
 my ($first, $second) = $ensemble->members;
 $_->kill9 for $first, $second;
-failed_with($holder, '40001', 'a holder gives up without a quorum',
+failed_with($holder, '40001', 'a holder reports its lock as lost without a quorum',
 	like => qr/left/);
 
 $ensemble->restart;
@@ -41,9 +41,9 @@ unlike(expired(), qr/\Q$id\E/,
 	'... because its session was closed, not because it expired');
 $other->query_ok('SELECT zk_unlock_all()');
 
-# The one who lost it goes on in a new session, and leaves nothing either.
-works($holder, "SELECT zk_lock('left') > 0", 't', 'its backend can lock again');
-isnt(zk_session_id($holder), $id, '... in another session');
+# The session that lost the lock can lock in a new ZooKeeper session.
+works($holder, "SELECT zk_lock('left') > 0", 't', 'the former holder can lock again');
+isnt(zk_session_id($holder), $id, '... in another ZooKeeper session');
 $_->quit for $holder, $other;
 
 done_testing();

@@ -1,5 +1,5 @@
-# Names that are used once do not pile up: the session that has created the znode of a
-# lock or of a semaphore deletes it when nobody uses it any more, also at its end.
+# The znodes of names that are used once are deleted: the session that has created the
+# znode of a lock or of a semaphore deletes it when it is empty, also at its end.
 
 use strict;
 use warnings;
@@ -11,7 +11,7 @@ use ZkLock::Util qw(wait_until);
 use ZkLock::ZkClient;
 use ZkLock::ZkServer;
 
-# The server itself removes nothing.
+# The server itself removes no container during this test.
 my $zk = ZkLock::ZkServer->start(container_check_ms => 3600000);
 my $zkc = ZkLock::ZkClient->new($zk->connect_string);
 my $node = zklock_node('a', zk => $zk);
@@ -19,40 +19,41 @@ my $other = zklock_node('b', zk => $zk);
 my $s = session($node);
 my $t = session($other);
 
-# How many znodes were created and deleted there so far.
+# Returns the number of children created and deleted so far.
 sub changes { return $zkc->get("/zklock/$_[0]")->{cversion} }
 
 sub names { return join ' ', sort $zkc->children('/zklock/locks') }
 
 $s->query_ok("SELECT zk_lock('order:' || i), zk_unlock('order:' || i) FROM generate_series(1, 300) AS i");
 $s->query_ok("SELECT zk_lock('kept')");
-wait_until('the empty ones to go', sub { names() eq 'kept' });
-is(changes('locks'), 2 * 300 + 1, 'each of 300 empty ones is deleted once, the held one stays');
+wait_until('the empty znodes to be deleted', sub { names() eq 'kept' });
+is(changes('locks'), 2 * 300 + 1, 'each of 300 empty znodes is deleted once, that of the held lock stays');
 
 $s->query_ok("SELECT zk_lock('shared'), zk_unlock('shared')");
-works($t, "SELECT zk_lock('shared') > 0", 't', 'another server uses a name next');
+works($t, "SELECT zk_lock('shared') > 0", 't', 'another server acquires a lock of the first server');
 $s->query_ok("SELECT zk_lock('later'), zk_unlock('later')");
-wait_until('an empty one to go', sub { names() eq 'kept shared' });
-works($t, "SELECT zk_lock_token('shared') = zk_lock('shared')", 't', 'and holds it undisturbed');
+wait_until('the empty znode to be deleted', sub { names() eq 'kept shared' });
+works($t, "SELECT zk_lock_token('shared') = zk_lock('shared')", 't', 'the other server still holds the lock');
 $t->query_ok('SELECT zk_unlock_all()');
-wait_until('its znode to go', sub { names() eq 'kept' });
-pass('until it has released it');
+wait_until('its znode to be deleted', sub { names() eq 'kept' });
+pass('the znode is deleted after the release by the other server');
 
 # Semaphores, with three znodes each.
 sub semaphores { return join ' ', sort $zkc->children('/zklock/semaphores') }
 
 $s->query_ok("SELECT zk_acquire('job:' || i, 3), zk_release('job:' || i) FROM generate_series(1, 100) AS i");
 $s->query_ok("SELECT zk_acquire('pool', 3)");
-wait_until('the empty ones to go', sub { semaphores() eq 'pool' });
-is(changes('semaphores'), 2 * 100 + 1, 'each of 100 empty ones is deleted once, the one in use stays');
-works($t, "SELECT zk_try_acquire('pool', 3)", 't', 'another server uses it, too');
+wait_until('the empty znodes to be deleted', sub { semaphores() eq 'pool' });
+is(changes('semaphores'), 2 * 100 + 1, 
+	'each of 100 unused semaphores is deleted once, the used one stays');
+works($t, "SELECT zk_try_acquire('pool', 3)", 't', 'another server acquires a permit of the used semaphore');
 $s->query_ok("SELECT zk_release('pool')");
 $s->query_ok("SELECT zk_acquire('later', 1), zk_release('later')");
-wait_until('an empty one to go', sub { semaphores() eq 'pool' });
-works($t, "SELECT zk_try_acquire('pool', 3)", 't', 'undisturbed');
+wait_until('the empty znode to be deleted', sub { semaphores() eq 'pool' });
+works($t, "SELECT zk_try_acquire('pool', 3)", 't', 'the other server can acquire another permit');
 $t->query_ok('SELECT zk_unlock_all()');
-wait_until('its znodes to go', sub { semaphores() eq '' });
-works($t, "SELECT zk_try_acquire('pool', 5)", 't', 'and then it may have another size');
+wait_until('its znodes to be deleted', sub { semaphores() eq '' });
+works($t, "SELECT zk_try_acquire('pool', 5)", 't', 'a deleted semaphore can be used with another capacity');
 $t->query_ok('SELECT zk_unlock_all()');
 
 $s->query_ok("SELECT zk_lock('last'), zk_unlock('last'), zk_unlock('kept')");

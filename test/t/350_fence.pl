@@ -1,7 +1,7 @@
-# Fencing: the transaction of a holder that paused while another took over can't
-# commit any more when both fence, without any check at commit (promise 6.1).
-# Dump, restore and standbys keep what was recorded. All orders and isolation
-# levels are in test/specs/fence.spec.
+# Fencing: a holder was stopped while another session acquired its lock. If both call
+# zk_fence(), the transaction of the first holder cannot commit, without any check at
+# commit (promise 6.1). Dump, restore and standbys keep the recorded tokens. All orders
+# and isolation levels are in test/specs/fence.spec.
 
 use strict;
 use warnings;
@@ -30,9 +30,8 @@ sub rows
 		"SELECT count(*) FROM t WHERE v = '$_[0]'");
 }
 
-# A holder that has written, and stops until the ensemble has ended its session.
-# The local lock is removed: else a second session of this server would wait
-# for the first one there.
+# A holder that has written, and is stopped until its ZooKeeper session has expired. Its
+# local lock is removed, because a second session of this server would wait for it.
 sub paused_holder
 {
 	my ($lock, $fence) = @_;
@@ -50,13 +49,13 @@ sub paused_holder
 	my $first = paused_holder('overtaken', 0);
 	my $later = session($node);
 	works($later, "BEGIN; SELECT zk_xact_lock('overtaken') = zk_fence('overtaken')",
-		't', 'a later holder fences while the earlier one is stopped');
+		't', 'a later holder fences while the earlier holder is stopped');
 	$later->query_ok('COMMIT');
 	$first->resume;
 	fails_with($first, "SELECT zk_fence('overtaken')", '40001',
-		'the earlier one can not fence any more');
+		'the fence of the earlier holder is refused');
 	$first->query('COMMIT');
-	is(rows('overtaken'), 0, 'nor commit');
+	is(rows('overtaken'), 0, 'the earlier holder cannot commit');
 	$_->quit for $first, $later;
 }
 {
@@ -69,14 +68,14 @@ sub paused_holder
 		'{' . $first->pid . '}',
 		'a later holder waits for the transaction of an earlier one that fenced');
 	$later->cancel;
-	failed_with($later, '57014', 'and can be cancelled', hint => 0);
+	failed_with($later, '57014', 'the waiting fence can be cancelled', hint => 0);
 	$later->query_ok('ROLLBACK');
 	$later->query_ok("BEGIN; SELECT zk_xact_lock('waited for')");
 	$later->query_async("SELECT zk_fence('waited for') > 0");
 	wait_blocked($later);
 	$first->terminate;
 	$first->resume;
-	is($later->wait_result, 't', 'it goes on when that is over');
+	is($later->wait_result, 't', 'the fence succeeds after the end of the earlier transaction');
 	$later->query_ok('COMMIT');
 	$later->quit;
 }
@@ -95,12 +94,13 @@ for my $mode ('', '_shared')
 		failed_with($admin, '57014', '... and can be cancelled', hint => 0);
 	}
 	$holder->query_ok('COMMIT');
-	works($admin, 'SELECT zk_fence_reset()', '', '... and goes on after it');
+	works($admin, 'SELECT zk_fence_reset()', '', '... and succeeds after the end of that transaction');
 	$_->quit for $holder, $admin;
 }
-nothing_left($zkc, 'fencing leaves nothing in the ensemble');
+nothing_left($zkc, 'fencing leaves no node in the ensemble');
 
-# An ensemble rebuilt from nothing hands out small tokens: played by a great one.
+# A rebuilt ensemble starts with small tokens. Here a huge recorded token has the same
+# effect.
 $node->safe_psql('postgres', <<'SQL');
 INSERT INTO zklock_fences VALUES ('rebuilt', 9223372036854775807, now(), 'x');
 SQL
@@ -108,12 +108,12 @@ SQL
 	my $s = session($node);
 	$s->query_ok("SELECT zk_lock('rebuilt')");
 	fails_with($s, "SELECT zk_fence('rebuilt')", '40001',
-		'after the ensemble was rebuilt fences refuse and name the way out',
+		'after a rebuild of the ensemble fences are refused with a hint',
 		like => qr/"rebuilt".*HINT:.*zk_fence_reset\('rebuilt'\)/s);
 	$s->quit;
 }
 
-# Dump and restore, the extension moved or not.
+# Dump and restore, with the extension in two schemas.
 my $archive = $node->basedir . '/dump';
 for my $schema ('public', 'elsewhere')
 {
@@ -126,17 +126,17 @@ SQL
 	$node->safe_psql('postgres', "CREATE DATABASE copy_$schema");
 	$node->command_ok(
 		[ 'pg_restore', '-e', '-d', $node->connstr("copy_$schema"), $archive ],
-		'pg_restore');
+		"pg_restore with the extension in $schema");
 	my $all = "SELECT * FROM $schema.zklock_fences ORDER BY lock";
 	is($node->safe_psql("copy_$schema", $all),
-		$node->safe_psql('postgres', $all), 'keeps what was recorded');
+		$node->safe_psql('postgres', $all), 'the restored database has the recorded tokens');
 	my $s = session($node, dbname => "copy_$schema");
 	$s->query_ok("SET search_path = $schema; SELECT zk_lock('rebuilt')");
 	fails_with($s, "SELECT zk_fence('rebuilt')", '40001',
-		'and a smaller token is refused there, too');
-	works($s, "SELECT zk_fence_reset('rebuilt')", '', 'until it is reset');
+		'a smaller token is refused in the restored database');
+	works($s, "SELECT zk_fence_reset('rebuilt')", '', 'the fence can be reset');
 	works($s, "SELECT zk_fence('rebuilt') = zk_lock_token('rebuilt')", 't',
-		'then it is taken');
+		'a smaller token is accepted after the reset');
 	$s->quit;
 	works(session($node), "SELECT count(*) FROM $schema.zklock_fences "
 		. "WHERE lock = 'rebuilt' AND token = 9223372036854775807",
@@ -144,8 +144,8 @@ SQL
 }
 $node->safe_psql('postgres', 'ALTER EXTENSION zklock SET SCHEMA public');
 
-# The owner of a database, who is no superuser, dumps and restores it. The
-# extension is made by a superuser; its comment is not the owner's.
+# The owner of a database, without superuser privileges, dumps and restores it. A superuser
+# has created the extension, so the owner cannot restore its comment.
 $node->safe_psql('postgres', 'CREATE ROLE owner LOGIN');
 for my $db ('owned', 'owned_copy')
 {
@@ -165,13 +165,12 @@ for my $time ('once', 'twice')
 {
 	$node->command_ok(
 		[ 'pg_restore', '-e', '-U', 'owner', '--no-comments', '-d', $node->connstr('owned_copy'), $archive ],
-		"and restore it, $time");
+		"the owner of a database can restore it $time");
 	is($node->safe_psql('owned_copy', 'SELECT lock, token FROM zklock_fences ORDER BY lock'),
 		"a|7\nb|7\nc|8", 'of two tokens the greater one is kept');
 }
 
-# Rows of names that nobody has fenced for long are removed only when no session is
-# left that could have a smaller token.
+# Old rows are removed only if no session is left that could have a smaller token.
 {
 	my $vacuum = q(SELECT zk_fence_vacuum('0'));
 	my $old = session($node, dbname => 'owned');
@@ -180,18 +179,20 @@ for my $time ('once', 'twice')
 	$s->query_ok("SELECT zk_fence('young')");
 	$s->quit;
 	works($old, $vacuum, '3', 'rows older than every session of the database are removed');
-	works($old, 'SELECT lock FROM zklock_fences', 'young', 'but not one that an older session could violate');
+	works($old, 'SELECT lock FROM zklock_fences', 'young', 'a row that is younger than a session stays');
 	my $other = session($node);
-	works(session($node, dbname => 'owned'), $vacuum, '0', 'for every role');
+	works(session($node, dbname => 'owned'), $vacuum, '0', 'the session of another role counts, too');
 	$old->quit;
 	wait_for_sql($node, q(SELECT count(*) FROM pg_stat_activity WHERE datname = 'owned'), '0');
-	works(session($node, dbname => 'owned'), q(SELECT zk_fence_vacuum('1 hour')), '0', 'nor one that is younger than the age given');
+	works(session($node, dbname => 'owned'), q(SELECT zk_fence_vacuum('1 hour')), '0',
+		'a row that is younger than the given age stays');
 	wait_for_sql($node, q(SELECT count(*) FROM pg_stat_activity WHERE datname = 'owned'), '0');
-	works(session($node, dbname => 'owned'), $vacuum, '1', 'it goes when these sessions have ended; those of other databases do not count');
+	works(session($node, dbname => 'owned'), $vacuum, '1',
+		'the row is removed when those sessions have ended, whatever sessions other databases have');
 	$other->quit;
 }
 
-# A hot standby has them, can't record, and can after promotion.
+# A hot standby has the recorded tokens, but can record tokens only after its promotion.
 $node->backup('base');
 my $standby = PostgreSQL::Test::Cluster->new('standby');
 $standby->init_from_backup($node, 'base', has_streaming => 1);
@@ -201,14 +202,14 @@ $node->wait_for_catchup($standby);
 	my $s = session($standby);
 	$s->query_ok("SELECT zk_lock('new'), zk_lock_shared('shared'), zk_lock_shared('rebuilt')");
 	fails_with($s, "SELECT zk_fence('new')", '25006',
-		'a standby can not record', hint => 0);
-	works($s, "SELECT zk_fence('shared') > 0", 't', 'a sharer checks there');
+		'a standby cannot record a token', hint => 0);
+	works($s, "SELECT zk_fence('shared') > 0", 't', 'a sharer can check its token on a standby');
 	fails_with($s, "SELECT zk_fence('rebuilt')", '40001',
-		'and is refused by what the primary recorded');
+		'a smaller token than the primary recorded is refused on a standby');
 	$standby->promote;
 	fails_with($s, "SELECT zk_fence('rebuilt')", '40001',
-		'a promoted standby has what was recorded');
-	works($s, "SELECT zk_fence('new') > 0", 't', 'and records');
+		'a promoted standby has the recorded tokens');
+	works($s, "SELECT zk_fence('new') > 0", 't', 'a promoted standby can record a token');
 	$s->quit;
 }
 nothing_left($zkc, 'nothing is left in the ensemble');

@@ -1,6 +1,6 @@
-# A publication FOR ALL TABLES carries zklock_fences. Whatever arrives at a
-# subscriber, and in whatever order, a recorded token never decreases there, and
-# the apply worker never fails when both servers have fenced the same lock.
+# A publication FOR ALL TABLES contains zklock_fences. A recorded token never decreases on
+# the subscriber, in whatever order changes arrive, and the apply worker never fails when
+# both servers have fenced the same lock.
 
 use strict;
 use warnings;
@@ -34,7 +34,7 @@ sub fence
 	return $token;
 }
 
-# Fences in a transaction that goes on after the lock was released; returns the token.
+# Fences in a transaction that continues after the release of the lock; returns the token.
 sub fence_late
 {
 	my ($s, $lock) = @_;
@@ -50,7 +50,7 @@ sub recorded
 
 sub caught_up { return $publisher->wait_for_catchup('fences') }
 
-# What both have when the subscription begins.
+# Rows of both servers before the subscription.
 my $old = fence($pub, 'copied-late');
 my $new = fence($sub, 'copied-late');
 my $early = fence($sub, 'copied');
@@ -60,18 +60,18 @@ $sub->query_ok("CREATE SUBSCRIPTION fences CONNECTION '"
 	  . $publisher->connstr . q( dbname=postgres' PUBLICATION everything));
 wait_for_sql($subscriber, q(SELECT count(*) > 0 AND bool_and(srsubstate = 'r') FROM pg_subscription_rel));
 is(recorded($sub, 'copied-late'), $new, 'the initial copy keeps a greater token');
-is(recorded($sub, 'copied'), $later, 'and brings one');
+is(recorded($sub, 'copied'), $later, 'the initial copy replaces a smaller token');
 
-# A later holder's token arrives, as an insert, then as an update.
+# The token of a later holder arrives, as an insert, then as an update.
 fence($sub, 'in-order');
 for my $what ('insert', 'update')
 {
 	my $token = fence($pub, 'in-order');
 	caught_up();
-	is(recorded($sub, 'in-order'), $token, "a later token arrives, $what");
+	is(recorded($sub, 'in-order'), $token, "a later token replaces the earlier one, $what");
 }
 
-# An earlier holder's token arrives late.
+# The token of an earlier holder arrives late.
 for my $what ('insert', 'update')
 {
 	$old = fence_late($pub, 'late');
@@ -81,15 +81,15 @@ for my $what ('insert', 'update')
 	ok($old < $new && recorded($sub, 'late') eq $new, "a late token changes nothing, $what");
 }
 
-# 144 was recorded here, 140 arrives late: 140 to 143 must be refused.
+# A small token arrives after a great one was recorded: smaller tokens are still refused.
 $sub->query_ok(q(INSERT INTO zklock_fences VALUES ('rare', 9223372036854775807, now(), 'x')));
 fence($pub, 'rare');
 caught_up();
 $sub->query_ok(q(SELECT zk_lock('rare')));
-fails_with($sub, q(SELECT zk_fence('rare')), '40001', 'a smaller token is refused still');
+fails_with($sub, q(SELECT zk_fence('rare')), '40001', 'a smaller token is still refused');
 $sub->query_ok('SELECT zk_unlock_all()');
 
-# What removes rows there removes none here.
+# Functions that remove rows on the publisher remove none on the subscriber.
 $pub->query_ok(q(SELECT zk_fence_reset('in-order')));
 my $kept = recorded($sub, 'in-order');
 $pub->query_ok(q(INSERT INTO zklock_fences VALUES ('vacuumed', 7, 'epoch', 'x')));
@@ -97,18 +97,18 @@ caught_up();
 works($pub, q(SELECT zk_fence_vacuum('1 year')), '1', 'an old row is removed');
 fails_with($pub, 'TRUNCATE zklock_fences', '55000', 'the table cannot be truncated');
 caught_up();
-is(recorded($sub, 'in-order'), $kept, 'zk_fence_reset is for one database');
-is(recorded($sub, 'vacuumed'), 7, 'so is zk_fence_vacuum');
+is(recorded($sub, 'in-order'), $kept, 'zk_fence_reset() affects one database');
+is(recorded($sub, 'vacuumed'), 7, 'zk_fence_vacuum() affects one database');
 fence($pub, 'in-order');
 caught_up();
-ok(recorded($sub, 'in-order') > $kept, 'and the next token arrives');
+ok(recorded($sub, 'in-order') > $kept, 'the next token arrives');
 
-# The subscriber fences while the change arrives: one waits for the other.
+# The subscriber fences while a change arrives: the apply worker waits.
 for my $end ('COMMIT', 'ROLLBACK')
 {
 	for my $what ('insert', 'update')
 	{
-		my $lock = "met-$end";
+		my $lock = "concurrent-$end";
 		fence_late($sub, $lock);
 		my $token = fence($pub, $lock);
 		wait_for_sql($subscriber, <<'SQL', 't');
@@ -116,11 +116,11 @@ SELECT count(*) > 0 FROM pg_locks AS l JOIN pg_stat_subscription AS s USING (pid
 SQL
 		$sub->query_ok($end);
 		caught_up();
-		is(recorded($sub, $lock), $token, "an $what that meets a fence, $end");
+		is(recorded($sub, $lock), $token, "an $what that waited for a fence is applied, $end");
 	}
 }
 
-# zk_fence() meets a row that another transaction is changing.
+# zk_fence() waits for another transaction that changes its row.
 for my $end ('COMMIT', 'ROLLBACK')
 {
 	fence($sub, "changing-$end");
@@ -133,7 +133,7 @@ for my $end ('COMMIT', 'ROLLBACK')
 	$writer->query_ok($end);
 	is($sub->wait_result, 't', "a fence waits for a change of its row, $end");
 	works($sub, "SELECT token = zk_lock_token('changing-$end') FROM zklock_fences WHERE lock = 'changing-$end'",
-		't', 'and records its token');
+		't', 'the fence records its token');
 	$sub->query_ok('SELECT zk_unlock_all()');
 	$writer->quit;
 }
@@ -149,14 +149,14 @@ for my $end ('COMMIT', 'ROLLBACK')
 	$writer->query_ok('COMMIT');
 	is($sub->wait_result, 't', 'a fence waits for the removal of its row');
 	works($sub, "SELECT token = zk_lock_token('vanishing') FROM zklock_fences WHERE lock = 'vanishing'",
-		't', 'and records its token');
+		't', 'the fence records its token');
 	$sub->query_ok('SELECT zk_unlock_all()');
 	$writer->quit;
 }
 
 my $log = read_file($subscriber->logfile);
-unlike($log, qr/ERROR:.*(duplicate key|concurrently updated)/, 'the apply worker met no error');
-is(() = $log =~ /logical replication apply worker .* has started/g, 1, 'and was never restarted');
+unlike($log, qr/ERROR:.*(duplicate key|concurrently updated)/, 'the apply worker had no error');
+is(() = $log =~ /logical replication apply worker .* has started/g, 1, 'the apply worker was never restarted');
 nothing_left($zkc, 'nothing is left in the ensemble');
 
 $sub->query_ok('DROP SUBSCRIPTION fences');
