@@ -1,4 +1,4 @@
--- What the lock functions do, as one session sees it.
+-- The behaviour of the lock functions in one session.
 \set QUIET on
 \pset format unaligned
 \pset tuples_only on
@@ -11,7 +11,7 @@ BEGIN;
 SELECT plan(37);
 
 -- holding
-SELECT is(zk_lock_token('pgtap.a'), NULL, 'what is not held has no token');
+SELECT is(zk_lock_token('pgtap.a'), NULL, 'a lock that is not held has no token');
 SELECT cmp_ok(zk_lock('pgtap.a'), '>', 0::bigint, 'zk_lock returns a token');
 SELECT results_eq('SELECT kind, name, mode, scope, count, state FROM zk_held_locks',
 	$$ VALUES ('lock', 'pgtap.a', 'exclusive', 'session', 1::bigint, 'held') $$, 'zk_held_locks shows the lock');
@@ -19,19 +19,19 @@ SELECT is(zk_lock_token('pgtap.a'), (SELECT token FROM zk_held_locks), 'zk_lock_
 SELECT is(zk_lock('pgtap.a'), zk_lock_token('pgtap.a'), 're-entry returns the same token');
 SELECT is((SELECT count FROM zk_held_locks), 2::bigint, 're-entry is counted');
 SELECT ok(zk_unlock('pgtap.a'), 'the first release is true');
-SELECT ok(zk_unlock('pgtap.a'), 'so is the second');
+SELECT ok(zk_unlock('pgtap.a'), 'the second release is true');
 SELECT is_empty('SELECT * FROM zk_held_locks', 'two requests need two releases');
 SELECT ok(NOT zk_unlock('pgtap.a'), 'a third release is false');
 
--- trying
+-- attempts
 SELECT ok(zk_try_lock('pgtap.a'), 'a free lock is acquired by a non-blocking attempt');
-SELECT ok(zk_try_lock_shared('pgtap.a', wait => '1s'), 'one''s own lock is acquired in the other mode');
+SELECT ok(zk_try_lock_shared('pgtap.a', wait => '1s'), 'a session acquires its own lock in the other mode');
 SELECT results_eq('SELECT mode, count FROM zk_held_locks ORDER BY mode',
 	$$ VALUES ('exclusive', 1::bigint), ('shared', 1) $$, 'each mode is counted by itself');
 SELECT ok(NOT zk_unlock_shared('pgtap.b'), 'another name is another lock');
 SELECT lives_ok('SELECT zk_unlock_all()', 'zk_unlock_all releases');
 SELECT is_empty('SELECT * FROM zk_held_locks', '... everything');
-SELECT lives_ok('SELECT zk_unlock_all()', '... and nothing, without complaint');
+SELECT lives_ok('SELECT zk_unlock_all()', 'zk_unlock_all succeeds if nothing is held');
 
 -- tokens
 CREATE TEMP TABLE token AS SELECT zk_lock('pgtap.a') AS first;
@@ -39,7 +39,7 @@ SELECT zk_unlock('pgtap.a') \g /dev/null
 SELECT cmp_ok(zk_lock('pgtap.a'), '>', (SELECT first FROM token), 'a later holder has a greater token');
 SELECT is(zk_lock_shared('pgtap.a'), zk_lock_token('pgtap.a'), 'a downgrade keeps the token');
 SELECT zk_unlock('pgtap.a') \g /dev/null
-SELECT is(zk_lock('pgtap.a'), zk_lock_token('pgtap.a'), 'so does an upgrade');
+SELECT is(zk_lock('pgtap.a'), zk_lock_token('pgtap.a'), 'an upgrade keeps the token');
 SELECT zk_unlock_all() \g /dev/null
 SELECT is(zk_lock(ARRAY['pgtap.b', 'pgtap.a']), ARRAY[zk_lock_token('pgtap.b'), zk_lock_token('pgtap.a')],
 	'tokens of an array come in the order of the argument');
@@ -47,34 +47,34 @@ SELECT zk_unlock_all() \g /dev/null
 
 -- scope
 SELECT cmp_ok(zk_xact_lock('pgtap.x'), '>', 0::bigint, 'zk_xact_lock returns a token');
-SELECT is((SELECT scope FROM zk_held_locks), 'transaction', 'its lock is the transaction''s');
-SELECT ok(NOT zk_unlock('pgtap.x'), 'it can not be released');
-SELECT lives_ok('SELECT zk_unlock_all()', 'zk_unlock_all does not complain');
-SELECT is((SELECT count(*) FROM zk_held_locks), 1::bigint, '... and leaves it alone');
+SELECT is((SELECT scope FROM zk_held_locks), 'transaction', 'its lock has transaction scope');
+SELECT ok(NOT zk_unlock('pgtap.x'), 'a transaction-level lock cannot be unlocked');
+SELECT lives_ok('SELECT zk_unlock_all()', 'zk_unlock_all succeeds with a transaction-level lock');
+SELECT is((SELECT count(*) FROM zk_held_locks), 1::bigint, '... and keeps it');
 SAVEPOINT one;
-SELECT is(zk_lock(7, 8) > 0 AND zk_xact_lock(7) > 0, true, 'more, after a savepoint');
+SELECT is(zk_lock(7, 8) > 0 AND zk_xact_lock(7) > 0, true, 'locks are acquired after a savepoint');
 CREATE TEMP TABLE kept ON COMMIT DROP AS SELECT 1;
 ROLLBACK TO one;
 SELECT set_eq('SELECT name, scope FROM zk_held_locks', $$ VALUES ('pgtap.x', 'transaction'), ('#7,8', 'session') $$,
-	'rolling back takes the transaction level after the savepoint, and nothing else');
-SELECT ok(zk_unlock(7, 8), 'session level is released by hand');
+	'ROLLBACK TO releases the transaction-level lock after the savepoint, and nothing else');
+SELECT ok(zk_unlock(7, 8), 'the session-level lock can be unlocked');
 
 -- the three key spaces
 SELECT is(zk_lock(1, 2) > 0 AND zk_lock(4294967298) > 0 AND zk_lock('#1,2') > 0 AND zk_lock('1,2') > 0
-	AND zk_lock('4294967298') > 0, true, 'the same digits in five ways');
-SELECT is((SELECT count(DISTINCT token) FROM zk_held_locks WHERE scope = 'session'), 5::bigint, 'are five locks');
+	AND zk_lock('4294967298') > 0, true, 'five keys of the same digits are locked');
+SELECT is((SELECT count(DISTINCT token) FROM zk_held_locks WHERE scope = 'session'), 5::bigint, '... as five locks');
 SELECT zk_unlock_all() \g /dev/null
 
 -- zk_session
-SELECT is((SELECT state FROM zk_session()), 'connected', 'zk_session says that it is connected');
+SELECT is((SELECT state FROM zk_session()), 'connected', 'zk_session shows the state connected');
 SELECT matches((SELECT session_id FROM zk_session()), '^0x[0-9a-f]+$', '... with a session');
 SELECT ok((SELECT lease_remaining <= session_timeout / 3 FROM zk_session()), '... and a lease of at most a third of its timeout');
 SELECT is((SELECT count(*) FROM zk_session()), 1::bigint, '... in one row');
 
 -- pg_locks
 SELECT is((SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid() AND granted),
-	(SELECT count(*) FROM zk_held_locks), 'each lock is in pg_locks');
-SELECT isnt(zk_lock_token('pgtap.x'), NULL, 'what was taken first is still held');
+	(SELECT count(*) FROM zk_held_locks), 'pg_locks shows each lock');
+SELECT isnt(zk_lock_token('pgtap.x'), NULL, 'the first lock is still held');
 
 SELECT * FROM finish();
 ROLLBACK;

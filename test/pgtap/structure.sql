@@ -1,5 +1,5 @@
--- What the extension consists of: functions with their arguments and results,
--- views, privileges, comments.
+-- The objects of the extension: functions with their arguments and results, views,
+-- privileges, comments.
 \set QUIET on
 \pset format unaligned
 \pset tuples_only on
@@ -13,7 +13,7 @@ SELECT no_plan();
 
 SELECT has_extension('zklock', 'zklock is installed');
 
--- the functions, as the manual's table has them
+-- the functions, as in the manual's table
 CREATE TEMP TABLE expected (name text, result text, waits boolean);
 INSERT INTO expected VALUES
 	('zk_lock', 'bigint', false), ('zk_lock_shared', 'bigint', false),
@@ -38,22 +38,22 @@ SELECT volatility_is(name::name, arguments::name[], 'volatile', format('%s of %s
 SELECT isnt_strict(name::name, arguments::name[], format('%s of %s is called with NULL', name, form)) FROM functions;
 SELECT isnt_definer(name::name, arguments::name[], format('%s of %s runs as its caller', name, form)) FROM functions;
 SELECT function_privs_are(current_schema(), name::name, arguments::name[], 'public', '{EXECUTE}',
-	format('everybody may call %s with %s', name, form)) FROM functions;
+	format('every role may call %s with %s', name, form)) FROM functions;
 
 -- an untyped literal as the time to wait
 SELECT function_returns(name::name, '{text,text}'::name[], result, format('%s takes its time to wait as text', name))
 FROM expected WHERE waits;
-SELECT volatility_is(name::name, '{text,text}'::name[], 'volatile', format('%s is volatile then, too', name))
+SELECT volatility_is(name::name, '{text,text}'::name[], 'volatile', format('%s with a time to wait as text is volatile', name))
 FROM expected WHERE waits;
 
-SELECT has_function('zk_unlock_all', '{}'::name[], 'zk_unlock_all takes nothing');
+SELECT has_function('zk_unlock_all', '{}'::name[], 'zk_unlock_all has no arguments');
 SELECT function_returns('zk_unlock_all', '{}'::name[], 'void', 'zk_unlock_all returns nothing');
 SELECT volatility_is('zk_unlock_all', '{}'::name[], 'volatile', 'zk_unlock_all is volatile');
-SELECT has_function('zk_session', '{}'::name[], 'zk_session takes nothing');
+SELECT has_function('zk_session', '{}'::name[], 'zk_session has no arguments');
 SELECT is(pg_get_function_arguments('zk_session()'::regprocedure),
 	'OUT session_id text, OUT state text, OUT server text, OUT session_timeout interval, '
 	'OUT lease_remaining interval, OUT connected_at timestamp with time zone, OUT locks integer',
-	'zk_session returns what is promised');
+	'zk_session returns the documented columns');
 
 SELECT is_empty(
 	$$ SELECT oid::regprocedure FROM pg_proc JOIN functions AS f ON f.name = proname
@@ -68,7 +68,7 @@ CREATE TEMP TABLE single_keys AS SELECT v.a FROM (VALUES ('{text}'::name[]), ('{
 CREATE TEMP TABLE waits AS
 	SELECT a FROM single_keys UNION ALL SELECT a || '{interval}'::name[] FROM single_keys UNION ALL SELECT '{text,text}';
 SELECT is_procedure('zk_lock_wait', a, format('zk_lock_wait%s is a procedure', a)) FROM waits;
-SELECT function_privs_are(current_schema(), 'zk_lock_wait', a, 'public', '{EXECUTE}', format('everybody may call zk_lock_wait%s', a))
+SELECT function_privs_are(current_schema(), 'zk_lock_wait', a, 'public', '{EXECUTE}', format('every role may call zk_lock_wait%s', a))
 FROM waits;
 
 -- semaphores
@@ -81,21 +81,21 @@ SELECT function_returns(name, arguments, result, format('%s returns %s', name, r
 SELECT volatility_is(name, arguments, 'volatile', format('%s is volatile', name)) FROM semaphores;
 SELECT isnt_strict(name, arguments, format('%s is called with NULL', name)) FROM semaphores;
 SELECT isnt_definer(name, arguments, format('%s runs as its caller', name)) FROM semaphores;
-SELECT function_privs_are(current_schema(), name, arguments, 'public', '{EXECUTE}', format('everybody may call %s', name))
+SELECT function_privs_are(current_schema(), name, arguments, 'public', '{EXECUTE}', format('every role may call %s', name))
 FROM semaphores;
 SELECT is_empty(
 	$$ SELECT oid::regprocedure FROM pg_proc JOIN semaphores AS s ON s.name = proname WHERE proparallel <> 'r' $$,
 	'no function of semaphores may run in a parallel worker');
 -- revocation
-SELECT function_returns('zk_revoked', a, 'boolean', format('zk_revoked%s returns whether', a)) FROM single_keys;
-SELECT function_privs_are(current_schema(), 'zk_revoked', a, 'public', '{EXECUTE}', format('everybody may call zk_revoked%s', a)) FROM single_keys;
+SELECT function_returns('zk_revoked', a, 'boolean', format('zk_revoked%s returns boolean', a)) FROM single_keys;
+SELECT function_privs_are(current_schema(), 'zk_revoked', a, 'public', '{EXECUTE}', format('every role may call zk_revoked%s', a)) FROM single_keys;
 SELECT volatility_is('zk_revoked', a, 'volatile', format('zk_revoked%s is volatile', a)) FROM single_keys;
 SELECT isnt_strict('zk_revoked', a, format('zk_revoked%s is called with NULL', a)) FROM single_keys;
 
 -- fencing
 SELECT function_returns('zk_fence', a, 'bigint', format('zk_fence%s returns the token', a)) FROM single_keys;
 SELECT function_returns('zk_fence_reset', a, 'void', format('zk_fence_reset%s returns nothing', a)) FROM single_keys;
-SELECT function_privs_are(current_schema(), f::name, a, 'public', p::name[], format('%s%s: everybody has %s', f, a, p))
+SELECT function_privs_are(current_schema(), f::name, a, 'public', p::name[], format('%s%s: every role has %s', f, a, p))
 FROM (VALUES ('zk_fence', '{EXECUTE}'), ('zk_fence_reset', '{}')) AS v(f, p), single_keys;
 SELECT volatility_is(f, a, 'volatile', format('%s%s is volatile', f, a)) FROM unnest('{zk_fence,zk_fence_reset}'::name[]) AS f, single_keys;
 SELECT isnt_strict(f, a, format('%s%s is called with NULL', f, a)) FROM unnest('{zk_fence,zk_fence_reset}'::name[]) AS f, single_keys;
@@ -105,17 +105,17 @@ SELECT is_empty(
 	'zk_fence and zk_fence_reset forbid parallel queries');
 SELECT columns_are('zklock_fences', '{lock,token,fenced_at,fenced_by}'::name[], 'zklock_fences has its columns');
 SELECT col_is_pk('zklock_fences', 'lock', 'a lock has one row in zklock_fences');
-SELECT table_privs_are('zklock_fences'::name, 'public'::name, '{}'::name[], 'nobody has rights on zklock_fences');
+SELECT table_privs_are('zklock_fences'::name, 'public'::name, '{}'::name[], 'PUBLIC has no privileges on zklock_fences');
 SELECT table_privs_are('zklock_fences'::name, 'pg_database_owner'::name, '{SELECT,INSERT}'::name[],
-	'but the owner of the database, who dumps and restores it');
+	'the owner of the database may dump and restore zklock_fences');
 SELECT is((SELECT array_agg(format('%s %s', tgname, tgenabled) ORDER BY tgname COLLATE "C") FROM pg_trigger WHERE tgrelid = 'zklock_fences'::regclass),
-	'{zklock_fences_keep A,zklock_fences_keep_all A}', 'its triggers fire for logical replication too');
+	'{zklock_fences_keep A,zklock_fences_keep_all A}', 'the triggers of zklock_fences fire for logical replication, too');
 SELECT is_empty($$ SELECT tgname FROM pg_trigger WHERE tgrelid = 'zklock_fences'::regclass AND obj_description(oid, 'pg_trigger') IS NULL $$,
-	'and have comments');
-SELECT function_privs_are(current_schema(), 'zklock_fences_keep', '{}'::name[], 'public', '{}', 'their function is for them alone');
+	'the triggers of zklock_fences have comments');
+SELECT function_privs_are(current_schema(), 'zklock_fences_keep', '{}'::name[], 'public', '{}', 'PUBLIC may not call the function of the triggers');
 SELECT function_returns('zk_fence_reset', '{}'::name[], 'void', 'zk_fence_reset resets all');
-SELECT function_returns('zk_fence_vacuum', '{interval}'::name[], 'bigint', 'zk_fence_vacuum takes an age and returns how many');
-SELECT function_privs_are(current_schema(), f, a::name[], 'public', '{}', format('%s%s is not for everybody', f, a))
+SELECT function_returns('zk_fence_vacuum', '{interval}'::name[], 'bigint', 'zk_fence_vacuum takes an age and returns a count');
+SELECT function_privs_are(current_schema(), f, a::name[], 'public', '{}', format('PUBLIC may not call %s%s', f, a))
 FROM (VALUES ('zk_fence_reset'::name, '{}'), ('zk_fence_vacuum', '{interval}')) AS v(f, a);
 SELECT is((SELECT extconfig FROM pg_extension WHERE extname = 'zklock'), ARRAY['zklock_fences'::regclass::oid],
 	'the rows of zklock_fences are dumped');
@@ -132,14 +132,14 @@ SELECT columns_are('zk_held_locks',
 SELECT col_type_is('zk_held_locks', c, t, format('zk_held_locks.%s is %s', c, t))
 FROM (VALUES ('kind'::name, 'text'), ('name', 'text'), ('mode', 'text'), ('scope', 'text'), ('count', 'bigint'),
 	('token', 'bigint'), ('acquired_at', 'timestamp with time zone'), ('state', 'text')) AS v(c, t);
-SELECT table_privs_are('zk_held_locks'::name, 'public'::name, '{SELECT}'::name[], 'everybody may read zk_held_locks');
+SELECT table_privs_are('zk_held_locks'::name, 'public'::name, '{SELECT}'::name[], 'every role may read zk_held_locks');
 SELECT isnt(obj_description('zk_held_locks'::regclass), NULL, 'zk_held_locks has a comment');
 SELECT is_empty(
 	$$ SELECT attname FROM pg_attribute WHERE attrelid = 'zk_held_locks'::regclass AND attnum > 0
 	   AND col_description(attrelid, attnum) IS NULL $$,
 	'every column of zk_held_locks has a comment');
 
--- the view over everything
+-- the view of all locks
 SELECT columns_are('zk_locks',
 	'{kind,name,mode,granted,queue_position,token,server,pid,datname,usename,application_name,client,'
 	'session_id,since,znode}'::name[], 'zk_locks has its columns');
@@ -147,24 +147,24 @@ SELECT col_type_is('zk_locks', attname, CASE attname WHEN 'granted' THEN 'boolea
 	WHEN 'token' THEN 'bigint' WHEN 'pid' THEN 'integer' WHEN 'since' THEN 'timestamp with time zone'
 	ELSE 'text' END, format('type of zk_locks.%s', attname))
 FROM pg_attribute WHERE attrelid = 'zk_locks'::regclass AND attnum > 0;
-SELECT table_privs_are('zk_locks'::name, 'public'::name, '{SELECT}'::name[], 'everybody may read zk_locks');
-SELECT function_privs_are(current_schema(), 'zklock_locks', '{}'::name[], 'public', '{EXECUTE}', 'which takes its function');
+SELECT table_privs_are('zk_locks'::name, 'public'::name, '{SELECT}'::name[], 'every role may read zk_locks');
+SELECT function_privs_are(current_schema(), 'zklock_locks', '{}'::name[], 'public', '{EXECUTE}', 'every role may call the function of zk_locks');
 SELECT is(pg_get_function_result(format('zk_locks_of(%s)', array_to_string(a, ','))::regprocedure), 'SETOF zk_locks',
 	format('zk_locks_of%s returns rows of the view', a)) FROM single_keys;
-SELECT function_privs_are(current_schema(), 'zk_locks_of', a, 'public', '{EXECUTE}', format('everybody may call zk_locks_of%s', a)) FROM single_keys;
+SELECT function_privs_are(current_schema(), 'zk_locks_of', a, 'public', '{EXECUTE}', format('every role may call zk_locks_of%s', a)) FROM single_keys;
 SELECT volatility_is('zk_locks_of', a, 'volatile', format('zk_locks_of%s is volatile', a)) FROM single_keys;
 SELECT isnt_strict('zk_locks_of', a, format('zk_locks_of%s is called with NULL', a)) FROM single_keys;
 
 SELECT is(pg_get_function_result('zk_blocking(integer)'::regprocedure),
-	'TABLE(server text, pid integer, name text, mode text, granted boolean)', 'zk_blocking returns what is promised');
-SELECT is(pg_get_function_arguments('zk_blocking(integer)'::regprocedure), 'pid integer', 'zk_blocking can be called by name');
-SELECT function_privs_are(current_schema(), 'zk_blocking', '{integer}'::name[], 'public', '{EXECUTE}', 'everybody may call zk_blocking');
+	'TABLE(server text, pid integer, name text, mode text, granted boolean)', 'zk_blocking returns the documented columns');
+SELECT is(pg_get_function_arguments('zk_blocking(integer)'::regprocedure), 'pid integer', 'the argument of zk_blocking has a name');
+SELECT function_privs_are(current_schema(), 'zk_blocking', '{integer}'::name[], 'public', '{EXECUTE}', 'every role may call zk_blocking');
 
 -- revocation
-SELECT function_returns('zk_revoke', a, 'integer', format('zk_revoke%s returns how many were asked', a)) FROM single_keys;
-SELECT function_privs_are(current_schema(), 'zk_revoke', a, 'public', '{}', format('zk_revoke%s is not for everybody', a)) FROM single_keys;
+SELECT function_returns('zk_revoke', a, 'integer', format('zk_revoke%s returns integer', a)) FROM single_keys;
+SELECT function_privs_are(current_schema(), 'zk_revoke', a, 'public', '{}', format('PUBLIC may not call zk_revoke%s', a)) FROM single_keys;
 SELECT function_privs_are(current_schema(), 'zk_revoke', a, 'pg_signal_backend', '{EXECUTE}',
-	format('zk_revoke%s is for pg_signal_backend', a)) FROM single_keys;
+	format('pg_signal_backend may call zk_revoke%s', a)) FROM single_keys;
 SELECT volatility_is('zk_revoke', a, 'volatile', format('zk_revoke%s is volatile', a)) FROM single_keys;
 SELECT isnt_strict('zk_revoke', a, format('zk_revoke%s is called with NULL', a)) FROM single_keys;
 SELECT isnt_definer('zk_revoke', a, format('zk_revoke%s runs as its caller', a)) FROM single_keys;
@@ -179,9 +179,9 @@ SELECT columns_are('zk_stat',
 SELECT col_type_is('zk_stat', attname, CASE attname WHEN 'scope' THEN 'text' WHEN 'wait_time' THEN 'interval'
 	WHEN 'stats_reset' THEN 'timestamp with time zone' ELSE 'bigint' END, format('type of zk_stat.%s', attname))
 FROM pg_attribute WHERE attrelid = 'zk_stat'::regclass AND attnum > 0;
-SELECT table_privs_are('zk_stat'::name, 'public'::name, '{SELECT}'::name[], 'everybody may read zk_stat');
+SELECT table_privs_are('zk_stat'::name, 'public'::name, '{SELECT}'::name[], 'every role may read zk_stat');
 SELECT function_returns('zk_stat_reset', '{}'::name[], 'void', 'zk_stat_reset takes and returns nothing');
-SELECT function_privs_are(current_schema(), 'zk_stat_reset', '{}'::name[], 'public', '{}', 'zk_stat_reset is not for everybody');
+SELECT function_privs_are(current_schema(), 'zk_stat_reset', '{}'::name[], 'public', '{}', 'PUBLIC may not call zk_stat_reset');
 
 SELECT * FROM finish();
 ROLLBACK;
