@@ -1,11 +1,11 @@
 --
--- The extension zklock_advisory: PostgreSQL's advisory lock functions by name. That
--- their answers are the same is tested in test/t/425_advisory.pl.
+-- The extension zklock_advisory has PostgreSQL's advisory lock functions by name.
+-- test/t/425_advisory.pl tests that their results are the same.
 --
 CREATE EXTENSION zklock_advisory;
 SELECT extnamespace::regnamespace, extrelocatable FROM pg_extension WHERE extname = 'zklock_advisory';
 
--- all that PostgreSQL has, with the same arguments, results and promises, for the same roles
+-- all functions that PostgreSQL has, with the same arguments, results, attributes and privileges
 SELECT p.oid::regprocedure FROM pg_proc AS p
 WHERE proname ~ '^pg_(try_)?advisory_' AND pronamespace = 'pg_catalog'::regnamespace AND NOT EXISTS
 	(SELECT FROM pg_proc AS d WHERE d.pronamespace = 'zklock_advisory'::regnamespace
@@ -18,7 +18,7 @@ WHERE pronamespace = 'zklock_advisory'::regnamespace AND (prosqlbody IS NULL OR 
 SELECT nspacl IS NOT NULL AS granted, has_schema_privilege('public', oid, 'USAGE') AS usage, has_schema_privilege('public', oid, 'CREATE') AS create,
 	obj_description(oid, 'pg_namespace') <> '' AS commented FROM pg_namespace WHERE nspname = 'zklock_advisory';
 
--- before pg_catalog, behind the schema in which the program creates its tables
+-- in search_path: before pg_catalog, after the schema in which the program creates its tables
 SET search_path = "$user", public, zklock_advisory, pg_catalog;
 SELECT pg_advisory_lock(7), pg_advisory_lock(7, 8), pg_advisory_lock_shared(-7);
 SELECT replace(name, current_database(), 'DB') AS name, mode, scope FROM zk_held_locks ORDER BY name COLLATE "C";
@@ -31,13 +31,13 @@ COMMIT;
 SELECT pg_try_advisory_lock(7), pg_try_advisory_lock_shared(7, 8);
 SELECT pg_advisory_unlock_all();
 SELECT name FROM zk_held_locks;
--- types are resolved as PostgreSQL's are
+-- argument types are resolved as for PostgreSQL's functions
 SELECT pg_try_advisory_lock(1::smallint), pg_try_advisory_lock('1'), pg_try_advisory_lock(1::bigint);
 SELECT count FROM zk_held_locks;
 SELECT pg_advisory_unlock_all();
 
--- what is parsed when it is created has the functions that were found then; what is parsed
--- when it is executed has those of the search path
+-- objects that are parsed at creation keep the functions found then; bodies that are parsed
+-- at execution use those of the search path
 RESET search_path;
 CREATE VIEW zklock_regress_view AS SELECT pg_try_advisory_lock(1) AS view;
 CREATE FUNCTION zklock_regress_atomic() RETURNS boolean RETURN pg_try_advisory_lock(2);
@@ -59,7 +59,7 @@ DEALLOCATE zklock_regress_prepared;
 DROP VIEW zklock_regress_view;
 DROP FUNCTION zklock_regress_atomic(), zklock_regress_sql(), zklock_regress_plpgsql(), zklock_regress_set();
 
--- the bodies depend on no search path, and on nothing that the caller can define
+-- the bodies do not depend on search_path or on objects that the caller can define
 CREATE SCHEMA zklock_regress_hijack;
 CREATE FUNCTION zklock_regress_hijack.zk_lock(text) RETURNS bigint LANGUAGE plpgsql AS 'BEGIN RAISE ''hijacked''; END';
 CREATE FUNCTION zklock_regress_hijack.current_database() RETURNS name LANGUAGE sql AS 'SELECT ''elsewhere''::name';
@@ -71,7 +71,7 @@ SELECT zk_unlock_all();
 SET client_min_messages = warning;
 DROP SCHEMA zklock_regress_hijack CASCADE;
 RESET client_min_messages;
--- zklock can move
+-- zklock can be moved to another schema
 BEGIN;
 CREATE SCHEMA zklock_regress_other;
 ALTER EXTENSION zklock SET SCHEMA zklock_regress_other;
@@ -88,7 +88,7 @@ CREATE FUNCTION zklock_advisory.pg_advisory_lock(integer) RETURNS void LANGUAGE 
 RESET ROLE;
 DROP ROLE zklock_regress_user;
 
--- it goes with its schema, and is not made in a schema of somebody else
+-- it is dropped with its schema, and cannot be created in another role's schema
 DROP EXTENSION zklock_advisory;
 SELECT count(*) FROM pg_namespace WHERE nspname = 'zklock_advisory';
 CREATE SCHEMA zklock_advisory;

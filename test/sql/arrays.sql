@@ -3,7 +3,7 @@
 -- order of the argument.
 --
 
--- the order of the argument, whatever the order of locking is
+-- tokens are in the order of the argument, whatever the order of locking
 SELECT zk_lock(ARRAY['arrays.z', 'arrays.a', 'arrays.m']) =
        ARRAY[zk_lock_token('arrays.z'), zk_lock_token('arrays.a'), zk_lock_token('arrays.m')] AS same;
 SELECT zk_lock_token(ARRAY['arrays.m', 'arrays.nobody', 'arrays.z']) =
@@ -21,7 +21,7 @@ SELECT zk_try_lock_shared(ARRAY['arrays.a', 'arrays.a']);
 SELECT name, mode, count FROM zk_held_locks;
 SELECT zk_unlock_shared('arrays.a');
 
--- nothing to lock succeeds, in every function
+-- an empty array succeeds in every function
 SELECT zk_lock('{}'::text[]) = '{}' AS lock, zk_lock_shared('{}'::text[]) = '{}' AS lock_shared,
        zk_xact_lock('{}'::text[]) = '{}' AS xact_lock, zk_xact_lock_shared('{}'::text[]) = '{}' AS xact_lock_shared;
 SELECT zk_try_lock('{}'::text[]) AS try, zk_try_lock_shared('{}'::text[]) AS try_shared,
@@ -30,24 +30,24 @@ SELECT zk_unlock('{}'::text[]) AS unlock, zk_unlock_shared('{}'::text[]) AS unlo
        zk_lock_token('{}'::text[]) = '{}' AS token;
 SELECT count(*) FROM zk_held_locks;
 
--- an array and a name are the same lock
+-- a name and an array with this name are the same lock
 SELECT (zk_lock(ARRAY['arrays.one']))[1] = zk_lock('arrays.one') AS same;
 SELECT name, count FROM zk_held_locks;
 SELECT zk_unlock('arrays.one'), zk_unlock(ARRAY['arrays.one']);
 
--- names already held are counted, the others are taken
+-- names already held are counted, the others are acquired
 SELECT zk_lock('arrays.b') > 0 AS locked;
 SELECT array_length(zk_lock(ARRAY['arrays.a', 'arrays.b', 'arrays.c']), 1);
 SELECT name, count FROM zk_held_locks ORDER BY name;
 SELECT zk_unlock_all();
 
--- some shared, some not yet: all become exclusive
+-- some held shared, some not held: all become exclusive
 SELECT zk_lock_shared('arrays.b') > 0 AS locked;
 SELECT array_length(zk_lock(ARRAY['arrays.a', 'arrays.b']), 1);
 SELECT name, mode, count FROM zk_held_locks ORDER BY name, mode;
 SELECT zk_unlock_all();
 
--- a bad element: nothing is locked
+-- an invalid element: nothing is locked
 \set VERBOSITY sqlstate
 SELECT zk_lock(ARRAY['arrays.a', NULL]);
 SELECT zk_lock(ARRAY['arrays.a', '']);
@@ -57,14 +57,14 @@ SELECT zk_unlock(ARRAY['arrays.a', NULL]);
 SELECT zk_lock_token(ARRAY['arrays.a', NULL]);
 SELECT count(*) FROM zk_held_locks;
 
--- at transaction level they end together
+-- transaction-level locks are released together
 BEGIN;
 SELECT array_length(zk_xact_lock(ARRAY['arrays.a', 'arrays.b']), 1);
 SELECT name, scope FROM zk_held_locks ORDER BY name;
 ROLLBACK;
 SELECT count(*) FROM zk_held_locks;
 
--- a hundred at once
+-- a hundred names at once
 SELECT array_length(zk_lock(array_agg('arrays.' || i)), 1) FROM generate_series(1, 100) AS i;
 SELECT count(*), count(DISTINCT name) FROM zk_held_locks;
 SELECT zk_unlock(array_agg('arrays.' || i ORDER BY i DESC)) FROM generate_series(1, 100) AS i;

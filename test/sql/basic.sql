@@ -1,9 +1,9 @@
 --
--- Every function in every form of key, alone in the world.
+-- Every function with every form of key, without other sessions.
 -- Covers properties 13, 29 and 41.
 --
 
--- wait, session level: a token, held, released
+-- waiting functions, session level: a token, held, released
 SELECT zk_lock('basic.name') > 0 AS name, zk_lock(1) > 0 AS bigint,
        zk_lock(1, 2) > 0 AS integers, zk_lock(ARRAY['basic.a', 'basic.b']) IS NOT NULL AS names;
 SELECT kind, name, mode, scope, count, state FROM zk_held_locks ORDER BY name;
@@ -18,7 +18,7 @@ SELECT zk_unlock_shared('basic.name') AS name, zk_unlock_shared(1) AS bigint,
        zk_unlock_shared(1, 2) AS integers, zk_unlock_shared(ARRAY['basic.a', 'basic.b']) AS names;
 SELECT count(*) FROM zk_held_locks;
 
--- try, session level
+-- attempts, session level
 SELECT zk_try_lock('basic.name') AS name, zk_try_lock(1) AS bigint,
        zk_try_lock(1, 2) AS integers, zk_try_lock(ARRAY['basic.a', 'basic.b']) AS names;
 SELECT kind, name, mode, scope, count, state FROM zk_held_locks ORDER BY name;
@@ -32,7 +32,7 @@ SELECT zk_unlock_shared('basic.name') AS name, zk_unlock_shared(1) AS bigint,
        zk_unlock_shared(1, 2) AS integers, zk_unlock_shared(ARRAY['basic.a', 'basic.b']) AS names;
 SELECT count(*) FROM zk_held_locks;
 
--- wait, transaction level
+-- waiting functions, transaction level
 BEGIN;
 SELECT zk_xact_lock('basic.name') > 0 AS name, zk_xact_lock(1) > 0 AS bigint,
        zk_xact_lock(1, 2) > 0 AS integers, zk_xact_lock(ARRAY['basic.a', 'basic.b']) IS NOT NULL AS names;
@@ -46,7 +46,7 @@ SELECT kind, name, mode, scope, count, state FROM zk_held_locks ORDER BY name;
 COMMIT;
 SELECT count(*) FROM zk_held_locks;
 
--- try, transaction level
+-- attempts, transaction level
 BEGIN;
 SELECT zk_try_xact_lock('basic.name') AS name, zk_try_xact_lock(1) AS bigint,
        zk_try_xact_lock(1, 2) AS integers, zk_try_xact_lock(ARRAY['basic.a', 'basic.b']) AS names;
@@ -60,7 +60,7 @@ SELECT kind, name, mode, scope, count, state FROM zk_held_locks ORDER BY name;
 COMMIT;
 SELECT count(*) FROM zk_held_locks;
 
--- zk_lock_token: the token while held, null before and after
+-- zk_lock_token: the token while the lock is held, null before and after
 SELECT zk_lock_token('basic.name') AS name, zk_lock_token(1) AS bigint,
        zk_lock_token(1, 2) AS integers, zk_lock_token(ARRAY['basic.a', 'basic.b']) AS names;
 SELECT zk_lock('basic.name') = zk_lock_token('basic.name') AS name,
@@ -68,13 +68,13 @@ SELECT zk_lock('basic.name') = zk_lock_token('basic.name') AS name,
        zk_lock(1, 2) = zk_lock_token(1, 2) AS integers,
        zk_lock(ARRAY['basic.a', 'basic.b']) = zk_lock_token(ARRAY['basic.a', 'basic.b']) AS names;
 
--- release of everything
+-- zk_unlock_all
 SELECT zk_unlock_all();
 SELECT count(*) FROM zk_held_locks;
 SELECT zk_lock_token('basic.name') AS name, zk_lock_token(1) AS bigint,
        zk_lock_token(1, 2) AS integers, zk_lock_token(ARRAY['basic.a', 'basic.b']) AS names;
 
--- without a transaction block, transaction level ends with the statement
+-- without a transaction block, a transaction-level lock ends with the statement
 SELECT zk_xact_lock('basic.statement') > 0 AS locked,
        (SELECT count(*) FROM zk_held_locks) <= 1 AS sane;
 SELECT count(*) FROM zk_held_locks;

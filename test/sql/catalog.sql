@@ -1,6 +1,6 @@
 --
--- The objects of the extension: what they are called, what they take, what
--- they promise to the planner, and that each has a comment.
+-- The objects of the extension: their names, arguments, attributes and privileges, and that
+-- each has a comment.
 --
 CREATE TEMP VIEW members AS
 	SELECT p.oid, p.proname, pg_get_function_arguments(p.oid) AS arguments, pg_get_function_result(p.oid) AS result,
@@ -14,21 +14,21 @@ CREATE TEMP VIEW members AS
 SELECT proname, arguments, result FROM members
 WHERE proname ~ '^zk_(try_)?(xact_)?(lock|unlock|acquire|release)' ORDER BY proname COLLATE "C", arguments COLLATE "C";
 
--- for each wait, try or release there are the four forms of key
+-- each function that waits, attempts or releases has the four forms of key
 SELECT proname, count(*) FROM members
 WHERE proname ~ '^zk_(try_)?(xact_)?(lock|unlock)(_shared)?$' OR proname = 'zk_lock_token'
 GROUP BY proname ORDER BY proname COLLATE "C";
 
--- all of them: volatile, restricted to the leader, not strict, nothing special
+-- all of them are volatile, parallel restricted, not strict
 SELECT proname, arguments FROM members
 WHERE prokind = 'f' AND proname ~ '^zk_(try_)?(xact_)?(lock|unlock|acquire|release)' AND
 	(provolatile, proparallel, proisstrict, prosecdef, proleakproof) IS DISTINCT FROM
 	('v'::"char", 'r'::"char", false, false, false);
--- for everybody
+-- PUBLIC may call all of them
 SELECT proname, arguments FROM members
 WHERE proname ~ '^zk_(try_)?(xact_)?(lock|unlock|acquire|release)' AND NOT has_function_privilege('public', oid, 'EXECUTE');
 
--- privileges of all there is: owner, as whom it runs, who may, whatever is added
+-- security and privileges of all functions and relations, new ones included
 SELECT proname, arguments FROM members WHERE prosecdef OR proconfig IS NOT NULL OR proleakproof;
 SELECT proname, arguments FROM members
 WHERE NOT (prolang = (SELECT oid FROM pg_language WHERE lanname = 'c') OR prosqlbody IS NOT NULL);
@@ -46,14 +46,14 @@ SELECT count(*) AS columns_with_privileges
 FROM pg_depend AS d JOIN pg_attribute AS a ON a.attrelid = d.objid
 WHERE d.classid = 'pg_class'::regclass AND d.refclassid = 'pg_extension'::regclass AND d.deptype = 'e'
 	AND d.refobjid = (SELECT oid FROM pg_extension WHERE extname = 'zklock') AND a.attacl IS NOT NULL;
--- and there are no objects of other kinds, except for the row types of relations
+-- no objects of other kinds, except for the row types of relations
 SELECT DISTINCT d.classid::regclass::text AS kind FROM pg_depend AS d
 WHERE d.refclassid = 'pg_extension'::regclass AND d.deptype = 'e'
 	AND NOT (d.classid = 'pg_type'::regclass AND EXISTS
 		(SELECT FROM pg_type AS t WHERE t.oid = d.objid AND (t.typrelid <> 0 OR t.typelem <> 0)))
 	AND d.refobjid = (SELECT oid FROM pg_extension WHERE extname = 'zklock') ORDER BY kind;
 
--- names that are not ours
+-- functions without the prefix of the extension
 SELECT proname FROM members WHERE proname !~ '^zk(_|lock_)';
 
 -- views and their columns
@@ -61,7 +61,7 @@ SELECT a.attname, format_type(a.atttypid, a.atttypmod) AS type FROM pg_attribute
 WHERE attrelid = 'zk_held_locks'::regclass AND attnum > 0 ORDER BY attnum;
 SELECT pg_get_function_result('zk_session()'::regprocedure);
 
--- nothing without a comment: functions, relations, types, whatever comes
+-- objects of any kind without a comment
 SELECT pg_describe_object(d.classid, d.objid, 0) AS without_comment
 FROM pg_depend AS d
 WHERE d.refclassid = 'pg_extension'::regclass AND d.deptype = 'e'
@@ -69,7 +69,7 @@ WHERE d.refclassid = 'pg_extension'::regclass AND d.deptype = 'e'
 	AND NOT (d.classid = 'pg_type'::regclass AND EXISTS
 		(SELECT FROM pg_type AS t WHERE t.oid = d.objid AND (t.typrelid <> 0 OR t.typelem <> 0)))
 	AND coalesce(obj_description(d.objid, d.classid::regclass::name), '') = '';
--- columns of views included
+-- columns of views without a comment
 SELECT c.relname, a.attname AS without_comment
 FROM pg_depend AS d JOIN pg_class AS c ON c.oid = d.objid JOIN pg_attribute AS a ON a.attrelid = c.oid
 WHERE d.classid = 'pg_class'::regclass AND d.refclassid = 'pg_extension'::regclass AND d.deptype = 'e'
@@ -78,7 +78,7 @@ WHERE d.classid = 'pg_class'::regclass AND d.refclassid = 'pg_extension'::regcla
 	AND coalesce(col_description(c.oid, a.attnum), '') = '';
 SELECT obj_description(oid, 'pg_extension') <> '' AS commented FROM pg_extension WHERE extname = 'zklock';
 
--- it can live in any schema, and goes without a trace
+-- the extension can be created in any schema, and DROP EXTENSION leaves nothing
 BEGIN;
 DROP EXTENSION zklock;
 CREATE SCHEMA "Zk lock";

@@ -1,6 +1,6 @@
 --
--- zklock.auth_file and zklock.acl: who may touch the znodes; 42501 when the
--- ensemble says no; no secret in a message.
+-- zklock.auth_file and zklock.acl: access to the znodes; 42501 when the ensemble refuses it;
+-- no secret in a message.
 --
 \set VERBOSITY sqlstate
 COPY (SELECT 'digest alice:wonderland') TO PROGRAM 'umask 077; rm -f zklock_regress_alice; cat > zklock_regress_alice';
@@ -9,11 +9,11 @@ COPY (SELECT 'digest open:house') TO PROGRAM 'umask 022; rm -f zklock_regress_op
 COPY (SELECT 'wonderland') TO PROGRAM 'umask 077; rm -f zklock_regress_bad; cat > zklock_regress_bad';
 SELECT set_config('zklock.root', '/zklock_regress_credentials', false);
 
--- without credentials nobody can be the creator
+-- acl = creator without credentials is an error
 SET zklock.acl = creator;
 SELECT zk_lock('credentials.nobody');
 
--- each makes his own lock
+-- each session creates its own lock
 SET zklock.auth_file = 'zklock_regress_alice';
 SELECT zk_lock('credentials.alice') > 0 AS alice;
 SELECT zk_unlock_all();
@@ -31,7 +31,7 @@ SET zklock.auth_file = 'zklock_regress_alice';
 SELECT zk_lock('credentials.alice') > 0 AS alice;
 SELECT zk_unlock_all();
 
--- a file that others can read, that is no credentials, that is not there
+-- a file that others can read, an invalid file, a missing file
 SET zklock.auth_file = 'zklock_regress_open';
 SELECT zk_lock('credentials.alice') IS NULL;
 SET zklock.auth_file = 'zklock_regress_bad';
@@ -39,7 +39,7 @@ SELECT zk_lock('credentials.alice') IS NULL;
 SELECT :'LAST_ERROR_MESSAGE' LIKE '%wonderland%' AS tells;
 SET zklock.auth_file = 'zklock_regress_none';
 SELECT zk_lock('credentials.alice') IS NULL;
--- a pipe, which nobody writes to, and one line that would be cut
+-- a pipe without a writer, and a line that is too long
 COPY (SELECT 1) TO PROGRAM 'cat > /dev/null; rm -f zklock_regress_pipe; umask 077; mkfifo zklock_regress_pipe';
 SET zklock.auth_file = 'zklock_regress_pipe';
 SELECT zk_lock('credentials.alice') IS NULL;

@@ -1,7 +1,7 @@
 --
--- While something is held, a lock call under other settings than those of the
--- open ZooKeeper session is an error: with SET, and in functions that SET.
--- What is held can be released whatever is set.
+-- While a session holds a lock, a lock call with settings that differ from those of the
+-- open ZooKeeper session is an error: with SET, and in functions with SET. Held locks can be
+-- released with any settings.
 --
 SELECT zk_unlock_all();
 SET client_min_messages = warning;
@@ -25,7 +25,7 @@ CREATE FUNCTION lock_same(name text) RETURNS boolean LANGUAGE sql SECURITY DEFIN
 GRANT CREATE, USAGE ON SCHEMA public TO zklock_regress_caller;
 SET ROLE zklock_regress_caller;
 
--- a caller that holds something
+-- a caller that holds a lock
 SELECT zk_lock('definer_settings.a') > 0 AS locked;
 SELECT lock_elsewhere('definer_settings.b');
 SELECT lock_elsewhere('definer_settings.a');
@@ -39,7 +39,7 @@ SELECT name FROM zk_held_locks;
 SELECT zk_lock('definer_settings.a') > 0 AS locked;
 SELECT zk_unlock_all();
 
--- one that holds nothing
+-- a caller that holds nothing
 SELECT lock_elsewhere('definer_settings.b');
 SELECT name, scope FROM zk_held_locks;
 \set VERBOSITY terse
@@ -59,7 +59,7 @@ SELECT zk_unlock('definer_settings.b'), zk_unlock('definer_settings.b');
 SELECT zk_lock('definer_settings.b') > 0 AS locked;
 SELECT zk_unlock_all();
 
--- what is held at transaction level ends with the transaction
+-- transaction-level locks end with the transaction
 BEGIN;
 SELECT lock_xact_elsewhere('definer_settings.b');
 SAVEPOINT p;
@@ -84,7 +84,7 @@ SET LOCAL zklock.node_names = kazoo;
 SELECT zk_lock('definer_settings.b');
 ROLLBACK;
 SELECT zk_lock('definer_settings.b') > 0 AS locked;
--- settings that no session is opened with
+-- settings that do not concern the ZooKeeper session
 SET zklock.commit_check = always;
 SET zklock.connect_timeout = '9s';
 SELECT zk_lock('definer_settings.b') > 0 AS locked;

@@ -1,5 +1,5 @@
 --
--- DISCARD ALL releases session-level locks, other DISCARDs do not.
+-- DISCARD ALL releases session-level locks; other DISCARD commands do not.
 -- Covers property 35.
 --
 \set VERBOSITY sqlstate
@@ -16,16 +16,16 @@ SELECT count(*) FROM zk_held_locks;
 SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid();
 SELECT zk_unlock('discard.a');
 
--- in a transaction it is refused and releases nothing
+-- in a transaction DISCARD ALL is refused and releases nothing
 BEGIN;
 SELECT zk_lock('discard.a') > 0 AS locked;
 DISCARD ALL;
 ROLLBACK;
 SELECT name FROM zk_held_locks;
--- with nothing held it does nothing
+-- without locks DISCARD ALL does nothing
 DISCARD ALL;
 DISCARD ALL;
 SELECT count(*) FROM zk_held_locks;
--- the session to the ensemble may stay: the next lock works
+-- the next lock succeeds
 SELECT zk_lock('discard.a') > 0 AS locked;
 DISCARD ALL;

@@ -1,7 +1,6 @@
 --
--- A name is the same lock from every database, whatever its encoding.
--- The local lock's tag in pg_locks is a hash of the name in UTF-8, so one
--- session after the other can tell.
+-- A name is the same lock in every database, whatever the encoding. The local lock's tag in
+-- pg_locks is a hash of the name in UTF-8, so it can be compared between sessions.
 --
 \set VERBOSITY sqlstate
 SET client_min_messages = warning;
@@ -37,7 +36,7 @@ SELECT zk_lock(repeat('ü', 256)) > 0 AS most;
 SELECT zk_lock(repeat('ü', 256) || 'x');
 SELECT zk_lock(repeat('😀', 128)) > 0 AS most;
 SELECT zk_lock(repeat('😀', 129));
--- every character of its own plane is a lock of its own; composed is not decomposed
+-- composed and decomposed characters are different names
 SELECT zk_lock('é') <> zk_lock(U&'e\0301') AS different;
 SELECT zk_unlock_all();
 
@@ -50,7 +49,7 @@ SELECT classid = :short_class AND objid = :short_obj AS same_lock FROM pg_locks
 WHERE pid = pg_backend_pid() AND locktype = 'advisory';
 SELECT name = 'Zürich' AS as_given, octet_length(name) FROM zk_held_locks;
 SELECT zk_unlock('Zürich');
--- 256 characters, 256 bytes here, 512 in UTF-8
+-- 256 characters: 256 bytes in this database, 512 in UTF-8
 SELECT zk_lock(repeat('ü', 256)) > 0 AS most;
 SELECT zk_lock(repeat('ü', 256) || 'x');
 SELECT zk_unlock_all();
@@ -62,13 +61,13 @@ SELECT zk_lock('Zürich – Größe') > 0 AS locked;
 SELECT classid = :utf8_class AND objid = :utf8_obj AS same_lock FROM pg_locks
 WHERE pid = pg_backend_pid() AND locktype = 'advisory';
 SELECT zk_unlock('Zürich – Größe');
--- bytes that nobody has checked yet, and are not UTF-8
+-- unchecked bytes that are not UTF-8
 SELECT zk_lock(E'Z\xfcrich');
 SELECT zk_try_lock(E'\xc0\xaf'::text);
 SELECT zk_lock(ARRAY['encoding.a', E'\xff']);
 SELECT count(*) FROM zk_held_locks;
 
--- PostgreSQL cannot convert this encoding to UTF-8: names in ASCII only
+-- PostgreSQL cannot convert this encoding to UTF-8: only names in ASCII are accepted
 \c zklock_regress_mule
 SET client_min_messages = warning;
 CREATE EXTENSION zklock;
@@ -77,7 +76,7 @@ SELECT name, datname FROM zk_locks WHERE pid = pg_backend_pid();
 SELECT zk_unlock('Zuerich');
 SELECT zk_lock(E'Z\x81\xfcrich');
 
--- names of roles and databases that cannot be converted to UTF-8 keep nobody from locking
+-- roles and databases whose names cannot be converted to UTF-8 can lock
 \c zklock_regress_ascii
 SET client_min_messages = warning;
 DO $$ BEGIN EXECUTE format('CREATE ROLE %I', E'zklock_regress_\x81'); END $$;

@@ -1,7 +1,6 @@
 --
--- Errors: the SQLSTATE, that the message names the lock, and that there is a
--- hint.  Wordings are not tested.
--- Covers property 28 and the errors one session can provoke.
+-- Errors: the SQLSTATE, the name of the lock in the message, and a hint. The wording is not
+-- tested. Covers property 28 and the errors that one session can provoke.
 --
 CREATE FUNCTION pg_temp.outcome(statement text, lock text,
 	OUT code text, OUT names_lock boolean, OUT has_hint boolean) LANGUAGE plpgsql AS $$
@@ -17,13 +16,13 @@ EXCEPTION WHEN OTHERS THEN
 	has_hint := hint <> '';
 END $$;
 
--- null, empty, too long: there is no name to tell
+-- null, empty, too long: the message has no name
 SELECT code, has_hint FROM pg_temp.outcome('SELECT zk_lock(NULL::text)', '');
 SELECT code, has_hint FROM pg_temp.outcome('SELECT zk_lock(ARRAY[NULL]::text[])', '');
 SELECT code, has_hint FROM pg_temp.outcome($$SELECT zk_lock('')$$, '');
 SELECT code, has_hint FROM pg_temp.outcome($$SELECT zk_lock(repeat('x', 513))$$, '');
 
--- a negative time to wait
+-- a negative timeout
 SELECT code, has_hint FROM pg_temp.outcome($$SELECT zk_try_lock('errors.a', wait => '-1s')$$, 'errors.a');
 SELECT code, has_hint FROM pg_temp.outcome($$SELECT zk_try_lock(1, wait => '-1 day')$$, '#1');
 SELECT code, has_hint FROM pg_temp.outcome($$SELECT zk_try_lock(1, 2, '-1 month')$$, '#1,2');
@@ -41,7 +40,7 @@ SELECT * FROM pg_temp.outcome($$SELECT zk_try_lock(3, 4)$$, '#3,4');
 SELECT zk_unlock_all();
 RESET zklock.max_locks;
 
--- shared where the node names have no shared mode
+-- shared mode with node names that have none
 SET zklock.node_names = curator_mutex;
 SELECT zk_lock('errors.1') > 0 AS exclusive;
 SELECT * FROM pg_temp.outcome($$SELECT zk_lock_shared('errors.2')$$, 'errors.2');
@@ -52,7 +51,7 @@ SELECT name, mode FROM zk_held_locks;
 SELECT zk_unlock_all();
 RESET zklock.node_names;
 
--- nobody there
+-- an unreachable ensemble
 SET zklock.connect_string = '127.0.0.1:1';
 SET zklock.connect_timeout = '100ms';
 SELECT * FROM pg_temp.outcome($$SELECT zk_lock('errors.a')$$, 'errors.a');
@@ -60,7 +59,7 @@ SELECT * FROM pg_temp.outcome($$SELECT zk_try_lock('errors.a')$$, 'errors.a');
 SELECT * FROM pg_temp.outcome($$SELECT zk_xact_lock(5)$$, '#5');
 SELECT count(*) FROM zk_held_locks;
 SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid();
--- what needs no network does not mind
+-- calls that send no request succeed
 SELECT zk_lock('{}'::text[]), zk_lock_token('errors.a') IS NULL AS no_token;
 SELECT zk_unlock_all();
 RESET zklock.connect_string;
@@ -88,6 +87,6 @@ ROLLBACK;
 SELECT zk_unlock('errors.a');
 \set VERBOSITY default
 
--- whatever went wrong, nothing stays behind
+-- the errors leave no lock
 SELECT count(*) FROM zk_held_locks;
 SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid();

@@ -1,18 +1,18 @@
 --
--- Fencing: the holder's token is recorded in the holder's transaction, and a
--- smaller one is refused.  A later holder is played by writing its token.
+-- Fencing: the holder's token is recorded in the holder's transaction, and a smaller token is
+-- refused. A later holder is simulated by writing its token.
 --
 \set VERBOSITY sqlstate
 CREATE TEMP VIEW fences AS SELECT lock, token - zk_lock_token('fence.a') AS newer, fenced_by = session_user AS by_me
 	FROM zklock_fences WHERE lock COLLATE "C" ~ '^fence' ORDER BY lock;
 
--- not held: 55000; NULL and names are those of locks
+-- not held: 55000; NULL and invalid names as for locks
 SELECT zk_fence('fence.a');
 SELECT zk_fence(NULL);
 SELECT zk_fence('');
 SELECT zk_fence_reset(NULL);
 
--- returns the token, records it, once
+-- returns the token, and records it once
 SELECT zk_lock('fence.a') AS token \gset
 SELECT zk_fence('fence.a') = :token AS same;
 SELECT * FROM fences;
@@ -22,14 +22,14 @@ SELECT xmin = :written AS not_written_again FROM zklock_fences WHERE lock = 'fen
 SELECT zk_unlock('fence.a');
 SELECT zk_fence('fence.a');
 
--- a later hold has a greater one; also twice in one statement
+-- a later hold has a greater token; also twice in one statement
 SELECT zk_lock('fence.a') > :token AS later;
 SELECT zk_fence('fence.a') > :token AS later;
 SELECT * FROM fences;
 DO $$ BEGIN PERFORM zk_fence_reset('fence.a'), zk_fence('fence.a'), zk_unlock('fence.a'), zk_lock('fence.a'), zk_fence('fence.a'); END $$;
 SELECT * FROM fences;
 
--- goes with the transaction, and with the savepoint
+-- the record is rolled back with the transaction, and with the savepoint
 BEGIN;
 SELECT zk_fence_reset('fence.a');
 SELECT zk_fence('fence.a') > 0 AS fenced;
@@ -43,7 +43,7 @@ ROLLBACK TO one;
 COMMIT;
 SELECT * FROM fences;
 
--- a greater token is there: refused, whatever the isolation level
+-- refused if a greater token is recorded, in every isolation level
 SELECT zk_fence('fence.a') > 0 AS fenced;
 UPDATE zklock_fences SET token = token + 1 WHERE lock = 'fence.a';
 \set VERBOSITY terse
@@ -52,7 +52,7 @@ SELECT zk_fence('fence.a');
 BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT zk_fence('fence.a'); ROLLBACK;
 BEGIN ISOLATION LEVEL SERIALIZABLE; SELECT zk_fence('fence.a'); ROLLBACK;
 SELECT * FROM fences;
--- and a session that catches that can't commit
+-- a transaction that catches the error cannot commit
 CREATE TABLE zklock_regress_fence (v text);
 BEGIN;
 INSERT INTO zklock_regress_fence VALUES ('before');
@@ -69,14 +69,14 @@ EXCEPTION WHEN serialization_failure THEN
 END $$;
 SELECT * FROM zklock_regress_fence;
 
--- the way out, also of what nobody fenced
+-- zk_fence_reset, also of names that were not fenced
 SELECT zk_fence_reset('fence.a');
 SELECT zk_fence('fence.a') > 0 AS fenced;
 SELECT zk_fence_reset('fence.a'), zk_fence_reset('fence.a'), zk_fence_reset('fence.nobody');
 SELECT * FROM fences;
 SELECT zk_unlock_all();
 
--- sharers check and do not record; nothing is written for them
+-- sharers check their token and do not record it, so they write nothing
 BEGIN READ ONLY;
 SELECT zk_xact_lock_shared('fence.a') = zk_fence('fence.a') AS same;
 SELECT pg_current_xact_id_if_assigned() IS NULL AS no_xid;
@@ -98,17 +98,17 @@ SELECT * FROM fences;
 SELECT zk_unlock('fence.a'), zk_fence('fence.a') > 0 AS downgraded;
 SELECT zk_unlock_all();
 
--- a READ ONLY transaction can't record
+-- a READ ONLY transaction cannot record a token
 BEGIN READ ONLY; SELECT zk_xact_lock('fence.a') > 0 AS locked; SELECT zk_fence('fence.a'); ROLLBACK;
 BEGIN READ ONLY; SELECT zk_fence_reset('fence.a'); ROLLBACK;
 
--- names are the locks', not their display
+-- names are recorded as given, not as encoded in znodes
 SELECT zk_lock('fence./%é'), zk_fence('fence./%é') \g /dev/null
 SELECT lock FROM zklock_fences WHERE lock COLLATE "C" ~ '^fence\.%';
 SELECT zk_fence_reset('fence./%é');
 SELECT zk_lock(repeat('é', 256)) = zk_fence(repeat('é', 256)) AS longest;
 SELECT zk_fence_reset(repeat('é', 256));
--- every form of key has a fence of its own
+-- keys of different forms have different fences
 SELECT zk_lock('1') > 0, zk_lock(1) > 0, zk_lock(1, 2) > 0;
 SELECT zk_fence('#1');
 SELECT zk_fence('1') = zk_lock_token('1'), zk_fence(1) = zk_lock_token(1), zk_fence(1, 2) = zk_lock_token(1, 2);
@@ -121,12 +121,12 @@ SELECT lock FROM zklock_fences WHERE lock COLLATE "C" ~ '^#?1' ORDER BY lock;
 SELECT zk_fence_reset(NULL::bigint);
 SELECT zk_fence(1, NULL);
 SELECT zk_unlock_all();
--- and hints name the key as it was given
+-- hints name the key as it was given
 \set VERBOSITY default
 SELECT zk_fence(1, -2);
 \set VERBOSITY sqlstate
 
--- with PREPARE TRANSACTION the fence stays with the prepared transaction
+-- after PREPARE TRANSACTION the record belongs to the prepared transaction
 SELECT zk_lock('fence.a') > 0 AS locked;
 BEGIN;
 SELECT zk_fence('fence.a') > 0 AS fenced;
@@ -138,8 +138,8 @@ RESET lock_timeout;
 COMMIT PREPARED 'zklock_regress_fence';
 SELECT * FROM fences;
 
--- ordinary roles need no right on the table and have none; their search path,
--- tables and operators have no part in it
+-- ordinary roles need and have no privileges on the table; their search path, tables and
+-- operators do not affect zk_fence
 SET client_min_messages = warning;
 DROP ROLE IF EXISTS zklock_regress_fencer;
 RESET client_min_messages;
@@ -164,7 +164,7 @@ SELECT zk_fence_reset();
 SELECT zk_fence_vacuum('1 year');
 RESET SESSION AUTHORIZATION;
 SELECT * FROM (SELECT lock, fenced_by FROM zklock_fences) AS f WHERE lock = 'fence.a';
--- the right to fence can be taken away
+-- EXECUTE on zk_fence can be revoked
 REVOKE EXECUTE ON FUNCTION zk_fence(text), zk_fence(bigint), zk_fence(integer, integer) FROM PUBLIC;
 SET SESSION AUTHORIZATION zklock_regress_fencer;
 SELECT zk_fence('fence.a');
@@ -172,11 +172,11 @@ SELECT zk_fence(1);
 SELECT zk_fence(1, 2);
 RESET SESSION AUTHORIZATION;
 GRANT EXECUTE ON FUNCTION zk_fence(text), zk_fence(bigint), zk_fence(integer, integer) TO PUBLIC;
--- who may call it needs no right on the table either
+-- a role with EXECUTE needs no privileges on the table
 GRANT EXECUTE ON FUNCTION zk_fence_reset(text) TO zklock_regress_fencer;
 SET ROLE zklock_regress_fencer;
 SELECT zk_fence_reset('fence.a');
--- SET ROLE is not who did it
+-- fenced_by is the session user, not the role of SET ROLE
 SELECT zk_fence('fence.a') > 0 AS fenced;
 RESET ROLE;
 SELECT * FROM fences;
@@ -184,7 +184,7 @@ REVOKE EXECUTE ON FUNCTION zk_fence_reset(text) FROM zklock_regress_fencer;
 DROP SCHEMA zklock_regress_hijack CASCADE;
 DROP ROLE zklock_regress_fencer;
 
--- no write lowers or removes a recorded token: an INSERT keeps the greater one, other writes fail
+-- no write decreases or removes a recorded token: an INSERT keeps the greater one, other writes fail
 SELECT zk_fence_reset('fence.a');
 INSERT INTO zklock_fences VALUES ('fence.w', 140, 'epoch', 'one'), ('fence.w', 144, 'epoch', 'two'), ('fence.w', 142, 'epoch', 'three');
 SELECT lock, token, fenced_by FROM zklock_fences WHERE lock COLLATE "C" ~ '^fence';
@@ -213,7 +213,7 @@ DELETE FROM zklock_fences WHERE lock = 'fence.w';
 TRUNCATE zklock_fences;
 RESET session_replication_role;
 SELECT lock, token, fenced_by FROM zklock_fences WHERE lock COLLATE "C" ~ '^fence';
--- nor makes it look older: the later time stays
+-- no write sets an earlier time
 INSERT INTO zklock_fences VALUES ('fence.t', 1, '2200-01-01', 'x');
 INSERT INTO zklock_fences VALUES ('fence.t', 2, '-infinity', 'x');
 UPDATE zklock_fences SET token = 3, fenced_at = '-infinity' WHERE lock = 'fence.t';
@@ -227,7 +227,7 @@ SELECT token, fenced_at = '2200-01-01' AS same_time FROM zklock_fences WHERE loc
 INSERT INTO zklock_fences VALUES ('fence.t', 6, '2200-01-02', 'x');
 SELECT token, fenced_at = '2200-01-02' AS later_time FROM zklock_fences WHERE lock = 'fence.t';
 SELECT zk_fence_reset('fence.t');
--- the trigger is for this table alone
+-- the trigger function works on this table only
 CREATE TABLE zklock_regress_other (lock int, token int);
 CREATE TRIGGER keep BEFORE INSERT ON zklock_regress_other FOR EACH ROW EXECUTE FUNCTION zklock_fences_keep();
 INSERT INTO zklock_regress_other VALUES (1, 1);
@@ -237,7 +237,7 @@ SELECT zk_lock('fence.v') > 0 AS locked;
 WITH i AS (INSERT INTO zklock_fences VALUES ('fence.v', 1, now(), 'x') RETURNING token) SELECT zk_fence('fence.v') > i.token FROM i;
 SELECT zk_unlock('fence.v');
 
--- vacuum: what is older than the age given and than every session of this database
+-- zk_fence_vacuum removes rows older than the given age and than every session of this database
 \c
 \set VERBOSITY sqlstate
 SELECT zk_fence_vacuum(NULL), 1;
@@ -254,7 +254,7 @@ SELECT lock FROM zklock_fences WHERE lock COLLATE "C" ~ '^fence' ORDER BY lock;
 SELECT zk_fence_vacuum('0') > 0 AS removed;
 SELECT lock FROM zklock_fences WHERE lock COLLATE "C" ~ '^fence' AND fenced_at < now() - interval '1 day';
 SELECT lock FROM zklock_fences WHERE lock = 'fence.u';
--- all at once
+-- zk_fence_reset() of all fences
 BEGIN READ ONLY; SELECT zk_fence_reset(); ROLLBACK;
 BEGIN;
 INSERT INTO zklock_fences VALUES ('fence.z', 1, 'infinity', 'x');
@@ -270,7 +270,7 @@ CREATE SCHEMA zklock_regress_other;
 ALTER EXTENSION zklock SET SCHEMA zklock_regress_other;
 SELECT zklock_regress_other.zk_fence('fence.a') > 0 AS fenced;
 SELECT count(*) FROM zklock_regress_other.zklock_fences WHERE lock = 'fence.a';
--- a table of the same name is not the extension's
+-- another table of the same name is not used
 ALTER TABLE zklock_regress_other.zklock_fences SET SCHEMA public;
 CREATE TABLE zklock_regress_other.zklock_fences (lock int);
 SAVEPOINT one;

@@ -1,13 +1,13 @@
 --
--- A role that may create objects in the schema of the extension, or in one that users
--- have in their search_path, gets nothing called by those who install or use it.
+-- A role can create objects in the schema of the extension, or in a schema of the users'
+-- search_path. Neither the installation nor the use of the extension calls these objects.
 --
 BEGIN;
 DROP EXTENSION zklock;
 CREATE SCHEMA trap;
 CREATE FUNCTION trap.fail(text) RETURNS text LANGUAGE plpgsql AS
 	$$ BEGIN RAISE EXCEPTION '% was called', $1; END $$;
--- functions that fit a call better than those of pg_catalog, or as well
+-- functions that match a call as well as those of pg_catalog, or better
 CREATE FUNCTION trap.pg_extension_config_dump(text, text) RETURNS text LANGUAGE sql RETURN trap.fail('pg_extension_config_dump');
 CREATE FUNCTION trap.make_interval(secs double precision) RETURNS interval LANGUAGE sql RETURN trap.fail('make_interval')::interval;
 CREATE FUNCTION trap.make_interval(secs numeric) RETURNS interval LANGUAGE sql RETURN trap.fail('make_interval')::interval;
@@ -29,7 +29,7 @@ BEGIN
 	END LOOP;
 END $$;
 CREATE EXTENSION zklock SCHEMA trap;
--- nothing of the extension depends on what is neither its own nor PostgreSQL's
+-- objects of the extension depend only on each other and on PostgreSQL's objects
 CREATE TEMP VIEW member AS
 	SELECT classid, objid FROM pg_depend WHERE refclassid = 'pg_extension'::regclass AND deptype = 'e'
 		AND refobjid = (SELECT oid FROM pg_extension WHERE extname = 'zklock')
@@ -49,7 +49,7 @@ SAVEPOINT unqualified;
 SET LOCAL search_path = trap, pg_catalog;
 SELECT 1 = 2::bigint;
 ROLLBACK TO unqualified;
--- a user of it who looks there first, and has objects of the same names
+-- a user with this schema first in search_path, and with objects of the same names
 SET LOCAL search_path = pg_temp, trap, pg_catalog;
 CREATE TEMP TABLE zk_locks (kind text, name text, mode text, granted boolean, queue_position int, server text, pid int, session_id text);
 CREATE TEMP TABLE zklock_fences (lock text, token bigint, fenced_at timestamptz, fenced_by text);

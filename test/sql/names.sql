@@ -1,10 +1,10 @@
 --
--- What a name may be, and that the three key spaces never meet.
--- Covers property 3 (deliberately different: NULL is an error).
+-- Valid names, and the three distinct key spaces. Covers property 3 (deliberately
+-- different: NULL is an error).
 --
 \set VERBOSITY sqlstate
 
--- null is refused, whatever the function and the form
+-- null is refused by every function in every form
 SELECT zk_lock(NULL::text);
 SELECT zk_lock(NULL::bigint);
 SELECT zk_lock(NULL::integer, 1);
@@ -30,13 +30,13 @@ SELECT zk_lock_token('');
 SELECT zk_lock('x') > 0 AS one, zk_lock(repeat('x', 512)) > 0 AS most;
 SELECT zk_lock(repeat('x', 513));
 SELECT zk_unlock(repeat('x', 513));
--- every byte of it encoded
+-- a name whose bytes are all encoded
 SELECT zk_lock(repeat('/', 512)) > 0 AS most;
 SELECT zk_lock(repeat('/', 513));
 SELECT name = repeat('/', 512) AS slashes, length(name) FROM zk_held_locks ORDER BY name;
 SELECT zk_unlock_all();
 
--- any characters; each of them is a lock of its own
+-- any characters; each name is a different lock
 CREATE TEMP TABLE strange (name text);
 INSERT INTO strange VALUES
 	('.'), ('..'), ('...'), ('./.'), ('../..'), ('/'), ('//'), ('/x'), ('x/'), ('x/y'), ('x%2Fy'), ('x%2fy'),
@@ -54,7 +54,7 @@ SELECT name FROM zk_held_locks WHERE count <> 2;
 SELECT bool_and(zk_unlock(name) AND zk_unlock(name)) AS released FROM strange;
 SELECT count(*) FROM zk_held_locks;
 
--- key spaces: the same digits, ever so many locks
+-- key spaces: the same digits are different locks
 SELECT zk_lock(1, 2) > 0 AS integers, zk_lock(4294967298) > 0 AS bigint,
        zk_lock('#1,2') > 0 AS text1, zk_lock('1,2') > 0 AS text2, zk_lock('#4294967298') > 0 AS text3,
        zk_lock('4294967298') > 0 AS text4, zk_lock('%231,2') > 0 AS text5;
@@ -72,14 +72,14 @@ SELECT zk_lock(0) <> zk_lock(0, 0) AS different;
 SELECT zk_lock(11, 1) <> zk_lock(1, 11) AS different;
 SELECT zk_unlock_all();
 
--- the ends of the integers
+-- the smallest and the largest integers
 SELECT zk_lock(9223372036854775807) > 0 AS most, zk_lock(-9223372036854775808) > 0 AS least,
        zk_lock(2147483647, -2147483648) > 0 AS both;
 SELECT name FROM zk_held_locks ORDER BY name;
 SELECT zk_unlock(9223372036854775807) AS most, zk_unlock(-9223372036854775808) AS least,
        zk_unlock(2147483647, -2147483648) AS both;
 
--- other types of the family, and columns, find the right function
+-- other types of the same category, and columns, resolve to the right function
 SELECT zk_lock(7::smallint) = zk_lock(7) AND zk_lock(7) = zk_lock(7::bigint) AS same;
 SELECT zk_lock('names.v'::varchar(20)) = zk_lock('names.v'::name) AS same;
 SELECT zk_unlock_all();

@@ -1,6 +1,6 @@
 --
--- With zklock.node_names = curator_mutex there is no shared mode: every form of
--- it is refused with 0A000, also while this session holds the lock.
+-- With zklock.node_names = curator_mutex there is no shared mode: every shared function is
+-- refused with 0A000, also while this session holds the lock.
 --
 \set VERBOSITY sqlstate
 SET zklock.node_names = curator_mutex;
@@ -16,12 +16,12 @@ SELECT zk_try_lock_shared('node_names');
 SELECT zk_try_xact_lock_shared('node_names', '1s');
 SELECT zk_lock_shared(ARRAY['node_names']);
 SELECT name, mode, count FROM zk_held_locks;
--- while a lock is held, other node names are refused
+-- while a lock is held, a lock call with other node names is refused
 SET zklock.node_names = curator;
 SELECT zk_lock_shared('node_names');
 SELECT zk_unlock('node_names');
 SELECT count(*) FROM zk_held_locks;
--- nothing is held: a new session
+-- without locks the next lock call opens a new ZooKeeper session
 \set VERBOSITY default
 SELECT zk_lock_shared('node_names') > 0 AS shared;
 SELECT zk_unlock_all();

@@ -1,6 +1,6 @@
 --
--- An ordinary role may use every lock function and view, and none of the
--- superuser's settings.
+-- An ordinary role may use every lock function and view, but may not change the superuser's
+-- settings.
 -- Covers property 37.
 --
 SELECT state FROM zk_session();
@@ -39,16 +39,16 @@ SET zklock.acl = creator;
 SET zklock.auth_file = '/etc/passwd';
 SET zklock.log_min_messages = error;
 ALTER ROLE zklock_regress_user SET zklock.commit_check = off;
--- an ordinary role may not even see which file holds the secret
+-- an ordinary role may not see the name of the credentials file
 \set VERBOSITY sqlstate
 SHOW zklock.auth_file;
 \set VERBOSITY default
 SELECT count(*) FROM pg_settings WHERE name = 'zklock.auth_file';
--- the others it may
+-- an ordinary role may see the other settings
 SELECT current_setting('zklock.node_names'), current_setting('zklock.commit_check');
 
 RESET SESSION AUTHORIZATION;
--- PostgreSQL 15 can hand out a setting
+-- PostgreSQL 15 can grant SET on a setting
 GRANT SET ON PARAMETER zklock.commit_check TO zklock_regress_user;
 SET SESSION AUTHORIZATION zklock_regress_user;
 SET zklock.commit_check = always;
@@ -56,7 +56,7 @@ RESET zklock.commit_check;
 RESET SESSION AUTHORIZATION;
 REVOKE SET ON PARAMETER zklock.commit_check FROM zklock_regress_user;
 
--- a lock is the session's, whatever its current user
+-- a lock belongs to the session, whatever its current user
 SELECT zk_lock('privileges.a') > 0 AS locked;
 SET ROLE zklock_regress_user;
 SELECT name FROM zk_held_locks;
@@ -64,14 +64,14 @@ SELECT zk_lock('privileges.a') > 0 AS locked;
 SELECT zk_unlock('privileges.a'), zk_unlock('privileges.a');
 RESET ROLE;
 
--- what is for everybody is said nowhere: EXECUTE to PUBLIC is the default
+-- no explicit grants: EXECUTE for PUBLIC is the default
 SELECT proname FROM pg_proc WHERE proname ~ '^zk_(try_|xact_|lock|unlock|session)' AND proacl IS NOT NULL;
--- the view can be read and nothing else
+-- PUBLIC can only read the views
 SELECT has_table_privilege('zklock_regress_user', 'zk_held_locks', p) AS may, p AS what
 FROM unnest('{SELECT,INSERT,UPDATE,DELETE,TRUNCATE}'::text[]) AS p;
 SELECT has_table_privilege('zklock_regress_user', 'zk_locks', p) AS may, p AS what
 FROM unnest('{SELECT,INSERT,UPDATE,DELETE,TRUNCATE}'::text[]) AS p;
--- asking others to release is for those who may cancel them
+-- zk_revoke needs the privileges of pg_signal_backend
 SET ROLE zklock_regress_user;
 SELECT count(*) FROM zk_locks WHERE name = 'privileges.none';
 \set VERBOSITY sqlstate

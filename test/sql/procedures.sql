@@ -1,6 +1,6 @@
 --
--- COMMIT and ROLLBACK inside procedures and DO: transaction-level locks end
--- there, session-level locks stay.
+-- COMMIT and ROLLBACK inside procedures and DO release transaction-level locks and keep
+-- session-level locks.
 -- Covers property 30.
 --
 \set VERBOSITY terse
@@ -34,7 +34,7 @@ END $$;
 CALL zklock_regress_loop(20);
 SELECT pg_temp.held();
 
--- tokens grow from round to round
+-- tokens increase from round to round
 DO $$
 DECLARE
 	last bigint := 0;
@@ -48,7 +48,7 @@ BEGIN
 	END LOOP;
 END $$;
 
--- a chain inside, and a failed block before the commit
+-- COMMIT AND CHAIN, and a failed block before the commit
 DO $$
 BEGIN
 	PERFORM zk_xact_lock('procedures.x');

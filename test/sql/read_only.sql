@@ -1,5 +1,5 @@
 --
--- READ ONLY transactions may lock at both levels.
+-- READ ONLY transactions can lock at both levels.
 -- Covers property 31.
 --
 BEGIN TRANSACTION READ ONLY;
@@ -18,19 +18,19 @@ SELECT zk_unlock_all();
 BEGIN TRANSACTION ISOLATION LEVEL SERIALIZABLE, READ ONLY, DEFERRABLE;
 SELECT zk_xact_lock('read_only.x') > 0 AS locked;
 COMMIT;
--- a lock writes nothing: no transaction id is used
+-- a lock writes nothing: no transaction id is assigned
 BEGIN;
 SELECT zk_xact_lock('read_only.x') > 0 AS locked, zk_lock('read_only.s') > 0 AS session;
 SELECT pg_current_xact_id_if_assigned() IS NULL AS no_xid;
 COMMIT;
 SELECT zk_unlock_all();
--- nor does a permit
+-- a permit writes nothing, either
 BEGIN TRANSACTION READ ONLY;
 SELECT zk_xact_acquire('read_only.p', 2) > 0 AS acquired, zk_try_acquire('read_only.p', 2) AS session;
 SELECT pg_current_xact_id_if_assigned() IS NULL AS no_xid;
 COMMIT;
 SELECT zk_release('read_only.p');
--- nothing waits for anything: no warning in a frozen snapshot either
+-- no wait: no warning about a stale snapshot
 BEGIN TRANSACTION ISOLATION LEVEL REPEATABLE READ;
 SELECT 1 AS snapshot;
 SELECT zk_xact_lock('read_only.x') > 0 AS locked;

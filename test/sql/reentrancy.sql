@@ -1,6 +1,6 @@
 --
--- Within one session requests never conflict, and counts stack for each name,
--- mode and level: n requests need n releases.
+-- Requests of one session never conflict. They are counted for each name, mode and level:
+-- n requests need n releases.
 -- Covers properties 10, 11, 13 and 14.
 --
 \set VERBOSITY sqlstate
@@ -15,7 +15,7 @@ SELECT zk_unlock('reentrancy.a');
 SELECT count(*) FROM zk_held_locks;
 SELECT zk_unlock('reentrancy.a');
 
--- try counts as well
+-- non-blocking attempts are counted, too
 SELECT zk_lock('reentrancy.a') > 0, zk_try_lock('reentrancy.a'), zk_try_lock('reentrancy.a', wait => '1s');
 SELECT name, count FROM zk_held_locks;
 SELECT zk_unlock('reentrancy.a'), zk_unlock('reentrancy.a'), zk_unlock('reentrancy.a');
@@ -31,7 +31,7 @@ SELECT zk_unlock_shared('reentrancy.a');
 SELECT zk_lock('reentrancy.a') = zk_lock_shared('reentrancy.a') AS same_token;
 SELECT zk_lock_shared('reentrancy.a') > 0 AS locked;
 SELECT name, mode, scope, count FROM zk_held_locks ORDER BY mode;
--- ... and shows as one lock each in pg_locks
+-- pg_locks shows one lock for each mode
 SELECT mode, granted, count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()
 GROUP BY mode, granted ORDER BY mode;
 SELECT zk_unlock('reentrancy.a');
@@ -53,7 +53,7 @@ SELECT name, mode, scope, count FROM zk_held_locks ORDER BY scope;
 COMMIT;
 SELECT count(*) FROM zk_held_locks;
 
--- the transaction first, then the session: the session's share stays
+-- transaction level first, then session level: the session-level lock stays
 BEGIN;
 SELECT zk_xact_lock('reentrancy.a') = zk_lock('reentrancy.a') AS same_token;
 COMMIT;
@@ -61,7 +61,7 @@ SELECT name, mode, scope, count FROM zk_held_locks ORDER BY scope;
 SELECT zk_unlock('reentrancy.a');
 SELECT zk_unlock('reentrancy.a');
 
--- many
+-- many requests
 SELECT count(zk_lock('reentrancy.many')) FROM generate_series(1, 1000);
 SELECT name, count FROM zk_held_locks;
 SELECT bool_and(zk_unlock('reentrancy.many')) FROM generate_series(1, 1000);

@@ -1,12 +1,12 @@
 --
--- Transaction-level locks and savepoints: taken after a savepoint, released by
--- rolling back to it, inherited by releasing it.
+-- Transaction-level locks and savepoints: a lock acquired after a savepoint is released by
+-- ROLLBACK TO, and inherited by RELEASE SAVEPOINT.
 -- Covers properties 6, 7, 8 and 9.
 --
 \set VERBOSITY sqlstate
 CREATE TEMP VIEW held AS SELECT name, mode, scope, count FROM zk_held_locks;
 
--- rollback to: what was taken after it goes, what was taken before stays
+-- ROLLBACK TO releases the locks acquired after the savepoint and keeps the others
 BEGIN;
 SELECT zk_xact_lock('savepoints.before') > 0 AS locked;
 SAVEPOINT one;
@@ -15,7 +15,7 @@ SELECT zk_lock('savepoints.session') > 0 AS session;
 SELECT * FROM held ORDER BY name;
 ROLLBACK TO one;
 SELECT * FROM held ORDER BY name;
--- the savepoint is still there
+-- the savepoint still exists
 SELECT zk_xact_lock('savepoints.after') > 0 AS locked;
 ROLLBACK TO one;
 SELECT * FROM held ORDER BY name;
@@ -32,7 +32,7 @@ ROLLBACK TO one;
 SELECT * FROM held;
 COMMIT;
 
--- release: inherited
+-- RELEASE SAVEPOINT: the lock is inherited
 BEGIN;
 SAVEPOINT one;
 SELECT zk_xact_lock('savepoints.a') > 0 AS locked;
@@ -41,7 +41,7 @@ SELECT * FROM held;
 COMMIT;
 SELECT * FROM held;
 
--- release, then rollback to the one around it
+-- RELEASE SAVEPOINT, then ROLLBACK TO the outer savepoint
 BEGIN;
 SAVEPOINT one;
 SAVEPOINT two;
@@ -52,7 +52,7 @@ ROLLBACK TO one;
 SELECT * FROM held;
 COMMIT;
 
--- the outer level has it already: stays with the outer level
+-- a lock already held at the outer level stays there
 BEGIN;
 SELECT zk_xact_lock('savepoints.a') > 0 AS locked;
 SAVEPOINT one;
@@ -69,7 +69,7 @@ SELECT * FROM held;
 ROLLBACK;
 SELECT * FROM held;
 
--- several levels at once: rolling back the outer takes the inner with it
+-- several levels at once: ROLLBACK TO the outer savepoint releases the inner locks, too
 BEGIN;
 SELECT zk_xact_lock('savepoints.0') > 0 AS locked;
 SAVEPOINT one;
@@ -85,7 +85,7 @@ ROLLBACK TO one;
 SELECT * FROM held ORDER BY name;
 COMMIT;
 
--- and releasing the outer keeps the inner
+-- releasing the outer savepoint keeps the inner locks
 BEGIN;
 SAVEPOINT one;
 SAVEPOINT two;
@@ -96,7 +96,7 @@ SELECT * FROM held;
 COMMIT;
 SELECT * FROM held;
 
--- savepoints of one name
+-- savepoints with the same name
 BEGIN;
 SAVEPOINT s;
 SELECT zk_xact_lock('savepoints.1') > 0 AS locked;
@@ -109,7 +109,7 @@ ROLLBACK TO s;
 SELECT * FROM held;
 COMMIT;
 
--- session and transaction: only the transaction's share goes
+-- both levels: only the transaction-level lock is released
 BEGIN;
 SELECT zk_lock('savepoints.a') > 0 AS locked;
 SAVEPOINT one;
@@ -119,7 +119,7 @@ SELECT * FROM held;
 COMMIT;
 SELECT zk_unlock('savepoints.a');
 
--- an upgrade that is rolled back leaves what was shared before
+-- rolling back an upgrade leaves the shared lock
 BEGIN;
 SELECT zk_xact_lock_shared('savepoints.a') > 0 AS locked;
 SAVEPOINT one;
@@ -131,7 +131,7 @@ SELECT mode FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()
 COMMIT;
 SELECT * FROM held;
 
--- PL/pgSQL: a block that fails, and one that does not
+-- PL/pgSQL: a block that fails, and a block that succeeds
 DO $$
 BEGIN
 	PERFORM zk_xact_lock('savepoints.outer');
@@ -152,7 +152,7 @@ END $$;
 SELECT * FROM held;
 SELECT zk_unlock_all();
 
--- blocks in blocks, caught outside
+-- nested blocks, with the handler in the outer block
 DO $$
 BEGIN
 	BEGIN
@@ -170,7 +170,7 @@ BEGIN
 	ASSERT (SELECT count(*) FROM zk_held_locks) = 0;
 END $$;
 
--- the error of a lock function is caught like any other
+-- the error of a lock function can be caught like any other
 DO $$
 BEGIN
 	PERFORM zk_xact_lock('savepoints.kept');
@@ -183,7 +183,7 @@ BEGIN
 END $$;
 SELECT * FROM held;
 
--- deep
+-- many levels
 DO $$
 DECLARE
 	nested text := 'NULL;';

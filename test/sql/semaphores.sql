@@ -1,22 +1,22 @@
 --
--- Semaphores: what one session sees of them.
+-- Semaphores in one session.
 --
 \set VERBOSITY sqlstate
 CREATE TEMP VIEW held AS SELECT kind, name, mode, scope, count, state FROM zk_held_locks;
 
--- session level: each call takes one more permit
+-- session level: each call acquires another permit
 SELECT zk_acquire('semaphores.a', 3) > 0 AS acquired;
 SELECT zk_acquire('semaphores.a', 3) > 0 AS acquired;
 SELECT * FROM held;
 SELECT zk_try_acquire('semaphores.a', 3);
 SELECT * FROM held;
--- all of them are this session's
+-- this session holds all permits
 SELECT zk_try_acquire('semaphores.a', 3);
 SELECT zk_try_acquire('semaphores.a', 3, '1ms');
 SELECT zk_acquire('semaphores.a', 3);
 SELECT zk_xact_acquire('semaphores.a', 3);
 SELECT * FROM held;
--- each release releases one
+-- each release releases one permit
 SELECT zk_release('semaphores.a');
 SELECT * FROM held;
 SELECT zk_try_acquire('semaphores.a', 3, '10s');
@@ -24,14 +24,14 @@ SELECT zk_release('semaphores.a'), zk_release('semaphores.a'), zk_release('semap
 SELECT * FROM held;
 SELECT zk_release('semaphores.a');
 
--- of two permits the later one has the greater token
+-- the later of two permits has the greater token
 SELECT zk_acquire('semaphores.two', 2) AS first \gset
 SELECT zk_acquire('semaphores.two', 2) > :first AS greater;
 SELECT token = :first AS of_the_oldest FROM zk_held_locks;
 SELECT zk_unlock_all();
 SELECT * FROM held;
 
--- size 1: a mutex that is not re-entrant
+-- capacity 1: a mutex that is not re-entrant
 SELECT zk_acquire('semaphores.mutex', 1) > 0 AS acquired;
 SELECT zk_try_acquire('semaphores.mutex', 1);
 SELECT zk_acquire('semaphores.mutex', 1);
@@ -39,7 +39,7 @@ SELECT zk_release('semaphores.mutex');
 SELECT zk_try_acquire('semaphores.mutex', 1, '10s');
 SELECT zk_release('semaphores.mutex');
 
--- a semaphore and a lock of one name have nothing to do with each other
+-- a semaphore and a lock of the same name are independent
 SELECT zk_lock('semaphores.a') > 0 AS locked;
 SELECT zk_acquire('semaphores.a', 3) > 0 AS acquired;
 SELECT * FROM held ORDER BY kind;
@@ -52,7 +52,7 @@ SELECT zk_lock('semaphores.a') > 0 AS locked;
 SELECT zk_release('semaphores.a');
 SELECT zk_unlock_all();
 
--- another size
+-- another capacity
 SELECT zk_acquire('semaphores.size', 3) > 0 AS acquired;
 SELECT zk_acquire('semaphores.size', 4);
 SELECT zk_try_acquire('semaphores.size', 2);
@@ -69,7 +69,7 @@ SELECT zk_xact_acquire('semaphores.a', 3) > 0 AS acquired;
 SELECT zk_try_xact_acquire('semaphores.a', 3);
 SELECT zk_acquire('semaphores.a', 3) > 0 AS session;
 SELECT * FROM held ORDER BY scope;
--- can't be released before
+-- a transaction-level permit cannot be released before
 SELECT zk_release('semaphores.a');
 SELECT zk_release('semaphores.a');
 SELECT zk_acquire('semaphores.a', 3) > 0 AS session;
@@ -81,7 +81,7 @@ ROLLBACK;
 SELECT * FROM held;
 SELECT zk_release('semaphores.a');
 
--- session level outlives rollback, and its release is not undone by it
+-- a session-level permit survives ROLLBACK, and ROLLBACK does not undo its release
 BEGIN;
 SELECT zk_acquire('semaphores.a', 3) > 0 AS acquired;
 ROLLBACK;
@@ -124,7 +124,7 @@ END $$;
 SELECT current_setting('semaphores.held') AS after_the_block;
 SELECT * FROM held;
 
--- the end of the session level
+-- DISCARD ALL releases permits
 SELECT zk_acquire('semaphores.a', 3) > 0 AS acquired;
 DISCARD ALL;
 CREATE TEMP VIEW held AS SELECT kind, name, mode, scope, count, state FROM zk_held_locks;
@@ -150,7 +150,7 @@ SELECT zk_try_acquire('semaphores.a', 10001);
 SELECT zk_try_xact_acquire('semaphores.a', 2147483647);
 SELECT zk_try_acquire('semaphores.a', 1, '-1s');
 SELECT * FROM held;
--- the largest one, and names as locks have them
+-- the largest capacity, and names as for locks
 SELECT zk_acquire('semaphores.large', 10000) > 0 AS acquired;
 SELECT zk_acquire('semaphores/ size %-__lock__', 1) > 0 AS acquired;
 SELECT zk_acquire('semaphores/ size %', 1) > 0 AS acquired;
@@ -158,7 +158,7 @@ SELECT zk_acquire('..', 1) > 0 AS acquired;
 SELECT name FROM held ORDER BY name COLLATE "C";
 SELECT zk_unlock_all();
 
--- each permit is a node
+-- each permit needs a node
 SET zklock.max_locks = 2;
 SELECT zk_acquire('semaphores.max', 5) > 0 AS acquired;
 SELECT zk_acquire('semaphores.max', 5) > 0 AS acquired;

@@ -1,10 +1,10 @@
 --
--- Session-level locks ignore transactions.
+-- Session-level locks are independent of transactions.
 -- Covers properties 4, 5 and 28.
 --
 \set VERBOSITY sqlstate
 
--- taken in a transaction that is rolled back: held
+-- acquired in a transaction that is rolled back: held
 BEGIN;
 SELECT zk_lock('session_scope.a') > 0 AS locked;
 ROLLBACK;
@@ -20,19 +20,19 @@ SELECT count(*) FROM zk_held_locks;
 BEGIN;
 SELECT zk_lock('session_scope.a') > 0 AS locked, zk_lock_shared('session_scope.s') > 0 AS shared;
 SELECT 1 / 0;
--- until it is over nothing can be said
+-- before ROLLBACK no statement is accepted
 SELECT zk_unlock('session_scope.a');
 SELECT count(*) FROM zk_held_locks;
 ROLLBACK;
 SELECT name, mode, scope, count, state FROM zk_held_locks ORDER BY name;
 SELECT zk_unlock('session_scope.a'), zk_unlock_shared('session_scope.s');
 
--- the same when the statement itself fails after taking it
+-- the same when the statement itself fails after acquiring the lock
 SELECT zk_lock('session_scope.a') / 0;
 SELECT name, mode, scope, count, state FROM zk_held_locks;
 SELECT zk_unlock('session_scope.a');
 
--- savepoints do not matter either
+-- session-level locks are independent of savepoints
 BEGIN;
 SAVEPOINT one;
 SELECT zk_lock('session_scope.a') > 0 AS locked;
@@ -48,7 +48,7 @@ COMMIT;
 SELECT name FROM zk_held_locks ORDER BY name;
 SELECT zk_unlock_all();
 
--- nor does a failed block of PL/pgSQL
+-- a failed block of PL/pgSQL does not release the lock
 DO $$
 BEGIN
 	BEGIN
@@ -60,7 +60,7 @@ BEGIN
 END $$;
 SELECT name, mode, scope, count, state FROM zk_held_locks;
 
--- it ends with the connection
+-- the lock ends with the connection
 \c
 SELECT count(*) FROM zk_held_locks;
 SELECT zk_lock('session_scope.a') > 0 AS locked;

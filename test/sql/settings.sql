@@ -1,14 +1,14 @@
 --
--- The settings: names, defaults, who may set them, what is refused.
+-- The settings: names, defaults, contexts, valid and invalid values.
 --
 SELECT state FROM zk_session();		-- loads the library where it is not preloaded
 
 SELECT name, boot_val, unit, context, vartype, enumvals
 FROM pg_settings WHERE name LIKE 'zklock.%' AND name NOT LIKE 'zklock.tls%' ORDER BY name;
--- each is described
+-- each setting has a description
 SELECT name FROM pg_settings WHERE name LIKE 'zklock.%' AND coalesce(short_desc, '') = '';
 
--- values that are taken
+-- valid values
 SET zklock.connect_string = 'zk1:2181';
 SET zklock.connect_string = 'zk1:2181,zk2:2182,10.0.0.3:65535';
 SET zklock.connect_string = 'zk1:2181,zk2:2182/chroot/deep';
@@ -50,7 +50,7 @@ SET zklock.auth_file = '/some/where';
 SET zklock.log_min_messages = error;
 RESET ALL;
 
--- bad values are refused, with the form expected
+-- invalid values are refused with the expected form
 SET zklock.connect_string = 'zk1';
 SET zklock.connect_string = 'zk1:';
 SET zklock.connect_string = ':2181';
@@ -88,12 +88,12 @@ SET zklock.deadlock_detection = maybe;
 SET zklock.acl = anyone;
 SET zklock.log_min_messages = panic;
 SET zklock.no_such_setting = 1;
--- none of that changed anything
+-- the refused values have changed nothing
 SELECT name FROM pg_settings WHERE name LIKE 'zklock.%' AND setting IS DISTINCT FROM reset_val;
 SELECT zk_lock('settings.a') > 0 AS locked;
 SELECT zk_unlock_all();
 
--- where to connect can change between locks; while one is held it is an error
+-- the connect string can change between locks; while a lock is held it is an error
 SELECT zk_lock('settings.a') > 0 AS locked;
 SELECT session_id AS before FROM zk_session() \gset
 SET zklock.root = '/zklock_regress_settings';
@@ -105,7 +105,7 @@ SELECT session_id = :'before' AS same_session FROM zk_session();
 SELECT zk_unlock_all();
 RESET zklock.root;
 
--- each dialect of node names, both modes where it has both
+-- each setting of node_names, with both modes if it has both
 SET zklock.node_names = kazoo;
 SELECT zk_lock_shared('settings.a') = zk_lock('settings.a') AS upgraded;
 SELECT zk_unlock_all();
@@ -116,7 +116,7 @@ SET zklock.node_names = curator;
 SELECT zk_lock_shared('settings.a') = zk_lock('settings.a') AS upgraded;
 SELECT zk_unlock_all();
 
--- each way to check at commit
+-- each value of commit_check
 SET zklock.commit_check = always;
 BEGIN;
 SELECT zk_xact_lock('settings.a') > 0 AS locked, zk_lock('settings.b') > 0 AS session;

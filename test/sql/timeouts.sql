@@ -1,8 +1,7 @@
 --
--- Waiting for an ensemble that is away ends with statement_timeout and
--- lock_timeout, long before connect_timeout; and a lock call leaves the timers
--- as it found them.
--- Covers the part of properties 20 and 21 that needs no other session.
+-- statement_timeout and lock_timeout end a wait for an unreachable ensemble, long before
+-- connect_timeout. A lock call does not change the timers. Covers the part of properties
+-- 20 and 21 that needs no other session.
 --
 \set VERBOSITY sqlstate
 SET zklock.connect_string = '127.0.0.1:1';
@@ -19,7 +18,7 @@ SELECT count(*) FROM zk_held_locks;
 RESET zklock.connect_string;
 RESET zklock.connect_timeout;
 
--- uncontended, no timer fires, neither during the call nor after it
+-- without contention no timer fires during the call or after it
 SET lock_timeout = '3s';
 SET statement_timeout = '10s';
 SELECT zk_lock('timeouts.a') > 0 AS locked, zk_try_lock('timeouts.b', wait => '1s') AS tried;

@@ -1,6 +1,6 @@
 --
--- Fencing tokens: of two exclusive holders of one lock the later one has the
--- greater token; re-entry returns the same.
+-- Fencing tokens: the later of two exclusive holders of a lock has the greater token.
+-- Re-entry returns the same token.
 --
 
 -- the same session, one hold after the other
@@ -31,7 +31,7 @@ SELECT zk_lock('tokens.a') AS third \gset
 SELECT :first < :second AS grows, :second < :third AS grows;
 SELECT zk_unlock_all();
 
--- across levels and forms of call
+-- across levels and functions
 SELECT zk_xact_lock('tokens.a') AS fourth \gset
 SELECT :third < :fourth AS grows;
 SELECT (zk_lock(ARRAY['tokens.b', 'tokens.a']))[2] AS fifth \gset
@@ -42,7 +42,7 @@ SELECT :fifth < zk_lock_token('tokens.a') AS grows;
 SELECT zk_lock_token('tokens.a') AS sixth \gset
 SELECT zk_unlock_all();
 
--- over an upgrade and a downgrade, and after them
+-- during an upgrade and a downgrade, and after them
 SELECT zk_lock_shared('tokens.a') AS shared \gset
 SELECT zk_lock('tokens.a') AS seventh \gset
 SELECT :sixth < :seventh AS grows;
@@ -51,7 +51,7 @@ SELECT zk_lock('tokens.a') AS eighth \gset
 SELECT :seventh < :eighth AS grows;
 SELECT zk_unlock_all();
 
--- the view tells the same as the function
+-- zk_held_locks and zk_lock_token agree
 SELECT zk_lock('tokens.a') > 0, zk_lock_shared('tokens.b') > 0, zk_lock(8) > 0, zk_lock(8, 9) > 0;
 SELECT name FROM zk_held_locks WHERE token <> CASE name
 	WHEN '#8' THEN zk_lock_token(8) WHEN '#8,9' THEN zk_lock_token(8, 9) ELSE zk_lock_token(name) END;

@@ -1,6 +1,6 @@
 --
--- Releasing: what is not held, held in the other mode, or only at transaction
--- level, is a warning and false.
+-- Releasing a lock that is not held, held in the other mode, or only at transaction level,
+-- gives a warning and returns false.
 -- Covers properties 1, 2, 11 and 12.
 --
 \set VERBOSITY sqlstate
@@ -20,7 +20,7 @@ SELECT zk_lock('unlock.a') > 0 AS locked;
 SELECT zk_unlock('unlock.a');
 SELECT zk_unlock('unlock.a');
 
--- the other mode: stays
+-- held in the other mode: the lock stays
 SELECT zk_lock_shared('unlock.a') > 0 AS locked;
 SELECT zk_unlock('unlock.a');
 SELECT name, mode, count FROM zk_held_locks;
@@ -30,20 +30,20 @@ SELECT zk_unlock_shared('unlock.a');
 SELECT name, mode, count FROM zk_held_locks;
 SELECT zk_unlock('unlock.a');
 
--- the other key form: not the same lock
+-- another form of key: another lock
 SELECT zk_lock(5) > 0 AS locked;
 SELECT zk_unlock('5');
 SELECT zk_unlock('#5');
 SELECT zk_unlock(0, 5);
 SELECT zk_unlock(5);
 
--- several names: when one of them is not held, none is released
+-- several names: if one of them is not held, none is released
 SELECT zk_lock('unlock.a') > 0 AS locked;
 SELECT zk_unlock(ARRAY['unlock.a', 'unlock.b']);
 SELECT zk_unlock('unlock.a');
 
 
--- everything, in both modes, however often; nothing is no error
+-- zk_unlock_all releases both modes, however often acquired; without locks it is no error
 SELECT zk_lock('unlock.a') > 0, zk_lock('unlock.a') > 0, zk_lock_shared('unlock.a') > 0,
        zk_lock_shared('unlock.b') > 0, zk_lock(1, 2) > 0, zk_lock(3) > 0;
 SELECT zk_unlock_all();
@@ -52,7 +52,7 @@ SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_p
 SELECT zk_unlock_all();
 SELECT zk_unlock('unlock.a');
 
--- PostgreSQL's own advisory locks are another matter, on either side
+-- PostgreSQL's own advisory locks are independent
 SELECT zk_lock(7) > 0 AS locked, zk_lock(7, 8) > 0 AS locked2;
 SELECT pg_advisory_lock(7), pg_advisory_lock(7, 8);
 SELECT pg_advisory_unlock(7), pg_advisory_unlock(7, 8);
@@ -62,7 +62,7 @@ SELECT zk_unlock_all();
 SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid();
 SELECT pg_advisory_unlock(9);
 
--- pg_advisory_unlock_all() removes the local lock: the hold stays, silently
+-- pg_advisory_unlock_all() removes the local lock; the lock is still held, without a message
 SELECT zk_lock('unlock.a') > 0 AS locked, zk_lock_shared('unlock.s') > 0 AS shared;
 SELECT pg_advisory_unlock_all();
 SELECT name, mode, count, state FROM zk_held_locks ORDER BY name;

@@ -1,11 +1,11 @@
 --
--- From shared to exclusive and back, in one session: the token stays.
+-- Upgrade and downgrade in one session: the token stays.
 -- Covers property 14.
 --
 \set VERBOSITY sqlstate
 CREATE TEMP VIEW held AS SELECT name, mode, scope, count FROM zk_held_locks;
 
--- upgrade, and back
+-- an upgrade, and a downgrade
 SELECT zk_lock_shared('upgrade.a') AS token \gset
 SELECT acquired_at AS since FROM zk_held_locks \gset
 SELECT zk_lock('upgrade.a') = :token AS same_token;
@@ -16,7 +16,7 @@ SELECT * FROM held;
 SELECT zk_lock_token('upgrade.a') = :token AS same_token;
 SELECT zk_unlock_shared('upgrade.a');
 
--- upgrade, then give up the shared hold first
+-- an upgrade, then the shared lock is released first
 SELECT zk_lock_shared('upgrade.a') AS token \gset
 SELECT zk_lock('upgrade.a') = :token AS same_token;
 SELECT zk_unlock_shared('upgrade.a');
@@ -25,7 +25,7 @@ SELECT zk_lock_token('upgrade.a') = :token AS same_token;
 SELECT zk_unlock('upgrade.a');
 SELECT * FROM held;
 
--- downgrade, and up again
+-- a downgrade, and an upgrade
 SELECT zk_lock('upgrade.a') AS token \gset
 SELECT zk_lock_shared('upgrade.a') = :token AS same_token;
 SELECT zk_unlock('upgrade.a');
@@ -36,12 +36,12 @@ SELECT * FROM held ORDER BY mode;
 SELECT zk_unlock_all();
 SELECT * FROM held;
 
--- by trying
+-- by non-blocking attempts
 SELECT zk_try_lock_shared('upgrade.a'), zk_try_lock('upgrade.a'), zk_try_lock_shared('upgrade.a');
 SELECT * FROM held ORDER BY mode;
 SELECT zk_unlock_all();
 
--- up and down many times
+-- many upgrades and downgrades
 DO $$
 DECLARE
 	token bigint := zk_lock_shared('upgrade.a');
@@ -54,7 +54,7 @@ END $$;
 SELECT * FROM held;
 SELECT zk_unlock_all();
 
--- across levels: the session shares, the transaction is exclusive
+-- across levels: the session holds it shared, the transaction exclusive
 SELECT zk_lock_shared('upgrade.a') AS token \gset
 BEGIN;
 SELECT zk_xact_lock('upgrade.a') = :token AS same_token;
@@ -65,7 +65,7 @@ SELECT zk_lock_token('upgrade.a') = :token AS same_token;
 SELECT mode FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid();
 SELECT zk_unlock_shared('upgrade.a');
 
--- the session is exclusive, the transaction shares and keeps it
+-- across levels: the session holds it exclusive, the transaction shared, which stays
 BEGIN;
 SELECT zk_lock('upgrade.a') = zk_xact_lock_shared('upgrade.a') AS same_token;
 SELECT zk_unlock('upgrade.a');
@@ -73,7 +73,7 @@ SELECT * FROM held;
 COMMIT;
 SELECT * FROM held;
 
--- an upgrade of what is gone in the meantime is a new lock
+-- an exclusive request after the release of the shared lock is a new lock
 SELECT zk_lock_shared('upgrade.a') AS token \gset
 SELECT zk_unlock_shared('upgrade.a');
 SELECT zk_lock('upgrade.a') > :token AS new_token;

@@ -1,9 +1,9 @@
 --
--- zk_session() and zk_held_locks: what they tell, without ever connecting. And
--- zk_locks, which asks the ensemble.
+-- zk_session() and zk_held_locks, which never connect, and zk_locks, which reads the
+-- ensemble.
 --
 
--- a fresh backend has no session, and asking does not make one
+-- a new backend has no ZooKeeper session, and the views do not open one
 \c
 SELECT * FROM zk_session();
 SELECT * FROM zk_held_locks;
@@ -11,7 +11,7 @@ SELECT zk_lock_token('views.a') IS NULL AS no_token, zk_lock('{}'::text[]) = '{}
 SELECT zk_unlock_all();
 SELECT state FROM zk_session();
 
--- the first lock makes it
+-- the first lock opens the ZooKeeper session
 SELECT zk_lock('views.a') > 0 AS locked;
 SELECT session_id ~ '^0x[0-9a-f]+$' AS session_id, state, server ~ ':[0-9]+$' AS server,
        session_timeout BETWEEN interval '100ms' AND interval '1 hour' AS session_timeout,
@@ -32,13 +32,13 @@ SELECT kind, name, mode, scope, count, token = zk_lock_token(name) AS token,
 FROM zk_held_locks WHERE name NOT LIKE '#%' ORDER BY name, mode, scope;
 SELECT kind, name, mode, scope, count, token = zk_lock_token(1, 2) AS token, state
 FROM zk_held_locks WHERE name LIKE '#%';
--- re-entry does not change when it was obtained
+-- re-entry does not change acquired_at
 SELECT max(acquired_at) AS acquired_at FROM zk_held_locks WHERE name = 'views.a' \gset
 SELECT zk_lock('views.a') > 0 AS again;
 SELECT bool_and(acquired_at = :'acquired_at') AS unchanged FROM zk_held_locks WHERE name = 'views.a';
 COMMIT;
 
--- the session stays when nothing is held any more, and is used again
+-- the ZooKeeper session stays open after the last release, and is used again
 SELECT zk_unlock_all();
 SELECT state, session_id = :'id' AS same_session FROM zk_session();
 SELECT zk_lock('views.a') > 0 AS locked;
@@ -46,7 +46,7 @@ SELECT state, session_id = :'id' AS same_session FROM zk_session();
 SELECT zk_unlock_all();
 SELECT kind FROM zk_held_locks;
 
--- zk_locks: what the ensemble knows of this session agrees with what this session knows
+-- zk_locks agrees with zk_held_locks about this session
 SELECT zk_lock('views.a') > 0, zk_lock_shared('views.b') > 0, zk_lock(1, 2) > 0;
 SELECT l.kind, l.name, l.mode, l.granted, l.queue_position, l.token = h.token AS token, l.server ~ ':[0-9]+$' AS server,
        l.pid = pg_backend_pid() AS pid, l.datname = current_database() AS datname, l.usename = session_user AS usename,
@@ -56,7 +56,7 @@ SELECT l.kind, l.name, l.mode, l.granted, l.queue_position, l.token = h.token AS
        l.znode ~ '^/zklock/locks/[^/]+/_c_' AS znode
 FROM zk_locks AS l LEFT JOIN zk_held_locks AS h USING (name, mode)
 WHERE l.pid = pg_backend_pid() ORDER BY l.name COLLATE "C";
--- zk_locks_of: the same rows, of one name
+-- zk_locks_of returns the same rows for one name
 SELECT name, mode, granted FROM zk_locks_of('views.a');
 SELECT name, mode, granted, znode LIKE '/zklock/locks/#1,2/%' AS znode FROM zk_locks_of(1, 2);
 SELECT count(*) AS of_int8 FROM zk_locks_of(12);
@@ -67,25 +67,25 @@ SELECT count(*) AS differences FROM (
 	(SELECT * FROM zk_locks WHERE name = 'views.a' EXCEPT SELECT * FROM zk_locks_of('views.a'))
 	UNION ALL (SELECT * FROM zk_locks_of('views.a') EXCEPT SELECT * FROM zk_locks WHERE name = 'views.a')) AS d;
 SELECT zk_release('views.a');
--- a semaphore whose znode is not called as it is
+-- a semaphore whose name is encoded in its znode
 SELECT zk_acquire('views-__lock__', 1) > 0 AS acquired;
 SELECT kind, name, granted FROM zk_locks_of('views-__lock__');
 SELECT zk_release('views-__lock__');
 SELECT count(*) AS of_none FROM zk_locks_of('views.none');
 SELECT * FROM zk_locks_of(NULL::text);
 SELECT * FROM zk_locks_of('');
--- nobody else holds the lock whose release is requested
+-- zk_revoke of a lock that no other session holds
 SELECT zk_revoke('views.none');
 SELECT zk_unlock_all();
 
--- where nobody answers
+-- an unreachable ensemble
 SET zklock.connect_string = '127.0.0.1:1';
 SET zklock.connect_timeout = '100ms';
 \set VERBOSITY sqlstate
 SELECT zk_lock('views.a');
 \set VERBOSITY default
 SELECT session_id, state, session_timeout, lease_remaining, connected_at, locks FROM zk_session();
--- an empty zk_locks would say that nobody holds anything: it fails
+-- zk_locks fails: an empty result would mean that no lock is held
 SELECT * FROM zk_locks;
 SELECT * FROM zk_locks_of('views.a');
 \set VERBOSITY sqlstate
@@ -95,7 +95,7 @@ ROLLBACK;
 SELECT * FROM zk_blocking(pg_backend_pid());
 SELECT zk_revoke('views.a');
 \set VERBOSITY default
--- what asks nothing of the ensemble goes on
+-- views that do not read the ensemble succeed
 SELECT state FROM zk_session();
 SELECT name FROM zk_held_locks;
 SELECT count(*) FROM zk_stat;

@@ -1,6 +1,5 @@
 --
--- Transaction-level locks end with the transaction, however it ends, and not
--- before.
+-- Transaction-level locks end with the transaction, however it ends, and not before.
 -- Covers properties 10, 11, 12 and 29.
 --
 \set VERBOSITY sqlstate
@@ -31,7 +30,7 @@ COMMIT;
 SELECT name, scope FROM zk_held_locks;
 SELECT zk_unlock_all();
 
--- a deferred trigger still holds it, and may take some
+-- a deferred trigger still holds the lock, and can acquire others
 CREATE FUNCTION pg_temp.at_commit() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
 	PERFORM zk_xact_lock('xact_scope.late');
@@ -49,7 +48,7 @@ COMMIT;
 \set VERBOSITY sqlstate
 SELECT count(*) FROM zk_held_locks;
 
--- there is no way to release it before
+-- a transaction-level lock cannot be released before
 BEGIN;
 SELECT zk_xact_lock('xact_scope.a') > 0, zk_xact_lock_shared('xact_scope.s') > 0;
 SELECT zk_unlock('xact_scope.a');
@@ -61,7 +60,7 @@ SELECT name, mode, scope, count, state FROM zk_held_locks ORDER BY name;
 COMMIT;
 SELECT count(*) FROM zk_held_locks;
 
--- zk_unlock_all() takes the session's share only
+-- zk_unlock_all() releases the session-level lock only
 BEGIN;
 SELECT zk_xact_lock('xact_scope.a') > 0 AS transaction, zk_lock('xact_scope.a') > 0 AS session,
        zk_lock('xact_scope.s') > 0 AS session2;
@@ -70,7 +69,7 @@ SELECT name, mode, scope, count, state FROM zk_held_locks ORDER BY name;
 ROLLBACK;
 SELECT count(*) FROM zk_held_locks;
 
--- a chain is a new transaction
+-- COMMIT AND CHAIN starts a new transaction
 BEGIN;
 SELECT zk_xact_lock('xact_scope.a') > 0 AS locked;
 COMMIT AND CHAIN;
@@ -80,7 +79,7 @@ ROLLBACK AND CHAIN;
 SELECT count(*) FROM zk_held_locks;
 ROLLBACK;
 
--- a cursor with hold outlives the transaction, the lock does not
+-- a cursor WITH HOLD outlives the transaction, the lock does not
 BEGIN;
 DECLARE c CURSOR WITH HOLD FOR SELECT zk_xact_lock('xact_scope.a') > 0 AS locked;
 COMMIT;
