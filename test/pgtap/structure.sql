@@ -31,7 +31,7 @@ CREATE TEMP VIEW functions AS
 		CASE WHEN result_is_array AND result = 'bigint' THEN 'bigint[]' ELSE result END AS result
 	FROM expected CROSS JOIN keys;
 
-SELECT has_function(name::name, arguments::name[], format('%s takes %s', name, form)) FROM functions;
+SELECT has_function(name::name, arguments::name[], format('%s accepts %s', name, form)) FROM functions;
 SELECT function_returns(name::name, arguments::name[], result, format('%s of %s returns %s', name, form, result)) FROM functions;
 SELECT function_lang_is(name::name, arguments::name[], 'c'::name, format('%s of %s is in C', name, form)) FROM functions;
 SELECT volatility_is(name::name, arguments::name[], 'volatile', format('%s of %s is volatile', name, form)) FROM functions;
@@ -40,10 +40,10 @@ SELECT isnt_definer(name::name, arguments::name[], format('%s of %s runs as its 
 SELECT function_privs_are(current_schema(), name::name, arguments::name[], 'public', '{EXECUTE}',
 	format('every role may call %s with %s', name, form)) FROM functions;
 
--- an untyped literal as the time to wait
-SELECT function_returns(name::name, '{text,text}'::name[], result, format('%s takes its time to wait as text', name))
+-- an untyped literal as the timeout
+SELECT function_returns(name::name, '{text,text}'::name[], result, format('%s accepts its timeout as text', name))
 FROM expected WHERE waits;
-SELECT volatility_is(name::name, '{text,text}'::name[], 'volatile', format('%s with a time to wait as text is volatile', name))
+SELECT volatility_is(name::name, '{text,text}'::name[], 'volatile', format('%s with a timeout as text is volatile', name))
 FROM expected WHERE waits;
 
 SELECT has_function('zk_unlock_all', '{}'::name[], 'zk_unlock_all has no arguments');
@@ -114,7 +114,7 @@ SELECT is_empty($$ SELECT tgname FROM pg_trigger WHERE tgrelid = 'zklock_fences'
 	'the triggers of zklock_fences have comments');
 SELECT function_privs_are(current_schema(), 'zklock_fences_keep', '{}'::name[], 'public', '{}', 'PUBLIC may not call the function of the triggers');
 SELECT function_returns('zk_fence_reset', '{}'::name[], 'void', 'zk_fence_reset resets all');
-SELECT function_returns('zk_fence_vacuum', '{interval}'::name[], 'bigint', 'zk_fence_vacuum takes an age and returns a count');
+SELECT function_returns('zk_fence_vacuum', '{interval}'::name[], 'bigint', 'zk_fence_vacuum has an age as argument and returns a count');
 SELECT function_privs_are(current_schema(), f, a::name[], 'public', '{}', format('PUBLIC may not call %s%s', f, a))
 FROM (VALUES ('zk_fence_reset'::name, '{}'), ('zk_fence_vacuum', '{interval}')) AS v(f, a);
 SELECT is((SELECT extconfig FROM pg_extension WHERE extname = 'zklock'), ARRAY['zklock_fences'::regclass::oid],
@@ -180,7 +180,7 @@ SELECT col_type_is('zk_stat', attname, CASE attname WHEN 'scope' THEN 'text' WHE
 	WHEN 'stats_reset' THEN 'timestamp with time zone' ELSE 'bigint' END, format('type of zk_stat.%s', attname))
 FROM pg_attribute WHERE attrelid = 'zk_stat'::regclass AND attnum > 0;
 SELECT table_privs_are('zk_stat'::name, 'public'::name, '{SELECT}'::name[], 'every role may read zk_stat');
-SELECT function_returns('zk_stat_reset', '{}'::name[], 'void', 'zk_stat_reset takes and returns nothing');
+SELECT function_returns('zk_stat_reset', '{}'::name[], 'void', 'zk_stat_reset has no arguments and returns nothing');
 SELECT function_privs_are(current_schema(), 'zk_stat_reset', '{}'::name[], 'public', '{}', 'PUBLIC may not call zk_stat_reset');
 
 SELECT * FROM finish();

@@ -28,7 +28,7 @@ $s = session($node);
 $s->query_ok("SET zklock.connect_string = '$ensemble/elsewhere'");
 works($s, "SELECT zk_try_lock('x')", 't', '... and in another ensemble');
 
-# A role that is renamed while its session goes on.
+# A role that is renamed while its session is open.
 $node->safe_psql('postgres', 'CREATE ROLE before_renaming SUPERUSER LOGIN');
 $s = session($node);
 $s->query_ok('SET SESSION AUTHORIZATION before_renaming');

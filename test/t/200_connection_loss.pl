@@ -75,7 +75,7 @@ sub connected_session
 			sub { $second->query("SELECT zk_try_lock('idle')") eq 't' }),
 		'the lock is free after that commit');
 	$second->query_ok('SELECT zk_unlock_all()');
-	nothing_left($zkc, 'an outage of a holder leaves nothing behind');
+	nothing_left($zkc, 'an outage of a holder leaves no node');
 }
 
 # A waiter, with several cuts.
@@ -105,7 +105,7 @@ sub connected_session
 	like($second->wait_result, qr/^\d+$/,
 		'a release during the outage is noticed after the reconnect');
 	$second->query_ok('SELECT zk_unlock_all()');
-	nothing_left($zkc, 'outages of waiters leave nothing behind');
+	nothing_left($zkc, 'outages of waiters leave no node');
 }
 
 # A waiter, with an outage longer than connect_timeout.
@@ -160,7 +160,7 @@ sub connected_session
 	like($second->wait_result, qr/^\d+$/, 'the waiter queued again is granted the lock');
 	is($second->error, '', 'the waiter queued again gets no message');
 	$second->query_ok('SELECT zk_unlock_all()');
-	nothing_left($zkc, 'a waiter queued again leaves nothing behind');
+	nothing_left($zkc, 'a waiter queued again leaves no node');
 }
 
 # The same, if the ensemble is unreachable again before the next session is open.
@@ -187,7 +187,7 @@ sub connected_session
 	$first->query_ok("SELECT zk_unlock('again')");
 	like($second->wait_result, qr/^\d+$/, 'the waiter is granted the lock in the next session');
 	$second->query_ok('SELECT zk_unlock_all()');
-	nothing_left($zkc, 'two outages in one wait leave nothing behind');
+	nothing_left($zkc, 'two outages in one wait leave no node');
 	$node->stop;
 }
 
@@ -268,7 +268,7 @@ for my $silent ([ 'network', sub { $proxy_b->freeze }, sub { $proxy_b->thaw } ],
 	$proxy->release;
 	like($caller->wait_result, qr/^\d+$/, 'a call with slow answers is granted the lock');
 	$caller->query_ok('SELECT zk_unlock_all()');
-	nothing_left($zkc, 'slow answers leave nothing behind');
+	nothing_left($zkc, 'slow answers leave no node');
 	$node->stop;
 }
 
@@ -364,7 +364,7 @@ SQL
 	}
 	$_->wait_result for @workers;
 	is(join(' ', map { $_->sqlstate } @workers), '00000 00000 00000 00000',
-		'work goes on while connections are cut all the time');
+		'all workers succeed although connections are cut repeatedly');
 	cmp_ok($cuts, '>', 5, 'there were many cuts');
 	my @holds = sort { $a->[0] <=> $b->[0] }
 	  map { [ split /\|/ ] }
@@ -427,7 +427,7 @@ $zk->stop;
 		$_->query_ok('SELECT zk_unlock_all()') for $first, $second;
 		$ensemble->restart;
 		wait_until('kazoo', sub { $zkc->state eq 'CONNECTED' });
-		nothing_left($zkc, "the death of $what leaves nothing behind");
+		nothing_left($zkc, "the death of $what leaves no node");
 	}
 	$_->stop for @nodes;
 	$zkc->close;

@@ -71,7 +71,7 @@ sub rows
 	works($s, "SELECT zk_lock('commit') > $token",
 		't', 'the session can lock again, with a greater token');
 	works($s, "SELECT zk_unlock('commit')", 't', 'the session can release the new lock');
-	nothing_left($zkc, 'a lost transaction leaves nothing behind');
+	nothing_left($zkc, 'a lost transaction leaves no node');
 }
 
 # The error about the loss is caught inside the transaction.
@@ -95,7 +95,7 @@ sub rows
 	works($s, "INSERT INTO t VALUES ('after')",
 		'', 'the next transaction commits');
 	$next->quit;
-	nothing_left($zkc, 'a caught loss leaves nothing behind');
+	nothing_left($zkc, 'a caught loss leaves no node');
 }
 
 # The loss happens while a statement runs that uses no zk lock.
@@ -136,7 +136,7 @@ sub rows
 	is(scalar(queue_of($zkc, 'idle')), 1,
 		'unlocking a lost lock keeps the node of the next holder');
 	$next->quit;
-	nothing_left($zkc, 'an idle loss leaves nothing behind');
+	nothing_left($zkc, 'an idle loss leaves no node');
 }
 
 # Rollback of a transaction whose lock was lost.
@@ -151,7 +151,7 @@ sub rows
 	works($s, "SELECT zk_try_lock('elsewhere'), zk_unlock('elsewhere')",
 		't|t', 'the session can lock again');
 	$next->quit;
-	nothing_left($zkc, 'a rolled back loss leaves nothing behind');
+	nothing_left($zkc, 'a rolled back loss leaves no node');
 }
 
 # A savepoint, with a lock before it and a lock after it.
@@ -205,7 +205,7 @@ sub rows
 	works($with_lock, "SELECT zk_try_lock('wait2')",
 		't', 'the session that got the error can lock again');
 	$_->query_ok('SELECT zk_unlock_all()') for $without_lock, $with_lock;
-	nothing_left($zkc, 'expired waiters leave nothing behind');
+	nothing_left($zkc, 'expired waiters leave no node');
 }
 
 # A timed attempt keeps its timeout over an expiry.
@@ -222,7 +222,7 @@ sub rows
 		'a timed attempt that was queued again returns false after its timeout');
 	ok(wait_zk_children($zkc, '/zklock/locks/timed', 1), 'the timed attempt leaves no node');
 	$holder->quit;
-	nothing_left($zkc, 'a timed attempt over an expiry leaves nothing behind');
+	nothing_left($zkc, 'a timed attempt over an expiry leaves no node');
 }
 
 # A holder that stays disconnected declares its lock lost after the session timeout.
@@ -239,7 +239,7 @@ sub rows
 	$s->query('COMMIT');
 	is(rows('clock'), 0, 'the transaction leaves no row');
 	works($s, "INSERT INTO t VALUES ('clock')",
-		'', 'work without locks goes on during the outage');
+		'', 'statements without locks succeed during the outage');
 	$s->query_ok("SET zklock.connect_timeout = '300ms'");
 	fails_with($s, "SELECT zk_lock('clock')", '08001',
 		'a lock cannot be acquired during the outage');
@@ -247,7 +247,7 @@ sub rows
 	$s->query_ok('RESET zklock.connect_timeout');
 	works($s, "SELECT zk_lock('clock'), zk_unlock('clock')",
 		qr/^\d+\|t$/, 'a lock can be acquired after the outage');
-	nothing_left($zkc, 'a loss by the clock leaves nothing behind');
+	nothing_left($zkc, 'a loss by the clock leaves no node');
 }
 
 # The ensemble is restarted with its data. A session may survive the restart, or expire.
@@ -283,7 +283,7 @@ for my $round (1 .. 3)
 		qr/^\d+$/, "the lock can be acquired after that (round $round)");
 	$next->query_ok('SELECT zk_unlock_all()');
 	nothing_left($zkc,
-		"a restart of the ensemble leaves nothing behind (round $round)");
+		"a restart of the ensemble leaves no node (round $round)");
 }
 
 # A transaction relies on a lock released before its commit, too: the lock may have been
@@ -334,7 +334,7 @@ for my $round (1 .. 3)
 		is(rows("released $lost"), $lost ? 0 : 1, 'the row is there exactly if the commit succeeded');
 	}
 	$s->quit;
-	nothing_left($zkc, 'a release without a lease leaves nothing behind');
+	nothing_left($zkc, 'a release without a lease leaves no node');
 }
 
 # The network of a holder is silent until another session is granted the lock. The row

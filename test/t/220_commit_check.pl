@@ -62,7 +62,7 @@ for my $check (qw(lease always off))
 		"with commit_check = $check a transaction longer than its lease commits");
 	is(rows("old $check"), 1, "its row is there with $check");
 }
-nothing_left($zkc, 'long transactions leave nothing behind');
+nothing_left($zkc, 'long transactions leave no node');
 
 # A session-level lock is checked, too. A session without locks sends no check.
 {
@@ -80,7 +80,7 @@ nothing_left($zkc, 'long transactions leave nothing behind');
 	works($s, "INSERT INTO t VALUES ('none')", '',
 		'a session without locks commits with a silent ensemble');
 	$zk->resume;
-	nothing_left($zkc, 'locks at session level leave nothing behind');
+	nothing_left($zkc, 'locks at session level leave no node');
 }
 
 # A silent ensemble.
@@ -115,14 +115,14 @@ nothing_left($zkc, 'long transactions leave nothing behind');
 for my $kind ([ lock => "zk_lock('gone')", "zk_unlock('gone')" ],
 	[ permit => "zk_acquire('gone', 1)", "zk_release('gone')" ])
 {
-	my ($what, $take, $give) = @$kind;
+	my ($what, $acquire, $release) = @$kind;
 	my $s = locker('2s');
 	$s->query_ok('BEGIN');
-	$s->query_ok("SELECT $take");
+	$s->query_ok("SELECT $acquire");
 	$s->query_ok("INSERT INTO t VALUES ('gone $what')");
 	$zk->pause;
 	wait_lease_over($s);
-	$s->query_ok("SELECT $give");
+	$s->query_ok("SELECT $release");
 	fails_with($s, 'COMMIT', '40001',
 		"a commit fails if a silent ensemble does not confirm that a $what was held until its release",
 		like => qr/"gone"/);
@@ -139,19 +139,19 @@ for my $kind ([ lock => "zk_lock('gone')", "zk_unlock('gone')" ],
 	$s->query_ok("SELECT zk_lock('third')");
 	$s->query_ok("SELECT zk_unlock('second'); SELECT zk_unlock('third')");
 	$zk->pause;
-	fails_with($s, 'COMMIT', '40001', 'of several locks released one after the other, each is named',
+	fails_with($s, 'COMMIT', '40001', 'the error names each of several locks released one after the other',
 		like => qr/"first".*"second".*"third"/);
 	$zk->resume;
-	nothing_left($zkc, 'they leave nothing behind');
+	nothing_left($zkc, 'a refused commit with several locks leaves no node');
 }
 {
 	my $s = locker('2s', 'always');
 	$s->query_ok("BEGIN; INSERT INTO t VALUES ('two sessions'); SELECT zk_lock('first')");
 	$s->query_ok("SELECT zk_unlock('first'); SET LOCAL zklock.session_timeout = '3s'");
 	$s->query_ok("SELECT zk_lock('second'); SELECT zk_unlock('second')");
-	commit_refused($s, 'a ZooKeeper session does not prove a lock that another one held', like => qr/"first"/);
-	is(rows('two sessions'), 0, 'and no row is left');
-	nothing_left($zkc, 'nor are nodes');
+	commit_refused($s, 'a ZooKeeper session does not confirm a lock of an earlier ZooKeeper session', like => qr/"first"/);
+	is(rows('two sessions'), 0, 'the refused commit leaves no row');
+	nothing_left($zkc, 'the refused commit leaves no node');
 }
 {
 	my $s = locker(undef, 'always');
@@ -173,7 +173,7 @@ for my $kind ([ lock => "zk_lock('gone')", "zk_unlock('gone')" ],
 		'the cancelled transaction has released its lock: the next one sends no check');
 	$zk->resume;
 	$s->query_ok('RESET statement_timeout');
-	nothing_left($zkc, 'a cancelled commit leaves nothing behind');
+	nothing_left($zkc, 'a cancelled commit leaves no node');
 }
 
 # PostgreSQL disables statement_timeout before it commits, so zklock must apply it.
@@ -194,7 +194,7 @@ for my $begin ('', 'BEGIN')
 	works($s, "INSERT INTO t VALUES ('after timeout')", '', '... and ends no later statement');
 	$s->quit;
 }
-nothing_left($zkc, 'commits that timed out leave nothing behind');
+nothing_left($zkc, 'commits that timed out leave no node');
 {
 	# A server that is silent until the process has ended may drop the session's
 	# closing message, so the znode may stay until this session times out.
@@ -239,7 +239,7 @@ for my $level (qw(transaction session))
 	works($s, "SELECT zk_lock('by-hand')",
 		qr/^\d+$/, 'the lock can be acquired again');
 	$s->query_ok('SELECT zk_unlock_all()');
-	nothing_left($zkc, "a $level lock without its node leaves nothing behind");
+	nothing_left($zkc, "a $level lock without its node leaves no node");
 }
 {
 	my $s = locker('1500ms');
@@ -285,7 +285,7 @@ for my $level (qw(transaction session))
 	}
 	works($s, 'SHOW zklock.commit_check', 'lease', 'commit_check is unchanged');
 	$s->quit;
-	nothing_left($zkc, 'an ordinary role leaves nothing behind');
+	nothing_left($zkc, 'an ordinary role leaves no node');
 }
 
 $zkc->close;

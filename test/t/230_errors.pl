@@ -88,7 +88,7 @@ for my $what (sort keys %nowhere)
 		'SELECT count(*) FROM pg_stat_activity WHERE pid = ' . $s->pid, '0');
 }
 $hole->stop;
-nothing_left($zkc, 'failed connections leave nothing behind');
+nothing_left($zkc, 'failed connections leave no node');
 
 # A list of servers, some of which are down.
 {
@@ -100,7 +100,7 @@ nothing_left($zkc, 'failed connections leave nothing behind');
 			't', "one reachable server is enough ($list)"
 			  =~ s/\Q$address\E/it/r =~ s/\Q$down\E/down/gr);
 	}
-	nothing_left($zkc, 'a server that is down leaves nothing behind');
+	nothing_left($zkc, 'a server that is down leaves no node');
 }
 
 # A chroot.

@@ -152,7 +152,7 @@ for my $what (sort keys %contender)
 	$zkc->delete($theirs);
 	like($first->wait_result, qr/^\d+$/, "the writer is granted the lock after $what");
 	$first->query_ok('SELECT zk_unlock_all()');
-	nothing_left($zkc, "$what leaves nothing behind");
+	nothing_left($zkc, "$what leaves no node");
 }
 
 # The same, if the other program dies.
@@ -195,7 +195,7 @@ for my $what (sort keys %contender)
 	works($first, "SELECT zk_try_lock('removed'), zk_try_lock('removed2')",
 		'f|f', 'the waiter holds all names');
 	$second->query_ok('SELECT zk_unlock_all()');
-	nothing_left($zkc, 'removed nodes leave nothing behind');
+	nothing_left($zkc, 'removed nodes leave no node');
 }
 
 # The predecessor of a waiter is removed. The holder before it still holds the lock, so
@@ -214,7 +214,7 @@ for my $what (sort keys %contender)
 	$zkc->delete($holder);
 	like($first->wait_result, qr/^\d+$/, 'the waiter is granted the lock when the holder is removed');
 	$first->query_ok('SELECT zk_unlock_all()');
-	nothing_left($zkc, 'removed predecessors leave nothing behind');
+	nothing_left($zkc, 'removed predecessors leave no node');
 }
 
 # The znode of the lock itself.
@@ -240,7 +240,7 @@ for my $what (sort keys %contender)
 	$zkc->delete('/zklock/locks/eph-parent');
 	works($first, "SELECT zk_try_lock('eph-parent'), zk_unlock('eph-parent')",
 		't|t', 'the lock can be acquired when that znode is removed');
-	nothing_left($zkc, 'odd znodes leave nothing behind');
+	nothing_left($zkc, 'odd znodes leave no node');
 }
 
 unlike(slurp_file($_->logfile), qr/PANIC|terminated by signal/,

@@ -88,7 +88,7 @@ sub has_node_in
 	works($foreign, "SELECT zk_try_lock('free'), zk_try_lock('bound')",
 		'f|f', 'the locks exclude a server that uses the new ensemble');
 	$_->quit for $without_lock, $with_lock, $in_transaction, $foreign;
-	nothing_left($zkc[$_], "a move leaves nothing behind (ensemble $_)")
+	nothing_left($zkc[$_], "a move leaves no node (ensemble $_)")
 	  for 0, 1;
 }
 
@@ -109,7 +109,7 @@ sub has_node_in
 	works($waiter, "SELECT zk_lock('gate') > 0", 't', 'the session acquires its next lock');
 	ok(has_node_in($zkc[0], $waiter, 'gate'), 'the next lock is in the other ensemble');
 	$_->quit for $waiter, $observer;
-	nothing_left($zkc[$_], "a waiter leaves nothing behind (ensemble $_)")
+	nothing_left($zkc[$_], "a waiter leaves no node (ensemble $_)")
 	  for 0, 1;
 }
 
@@ -138,7 +138,7 @@ sub has_node_in
 			"the root '$root' is refused", hint => 0);
 	}
 	$s->quit;
-	nothing_left($zkc[0], 'bad settings leave nothing behind');
+	nothing_left($zkc[0], 'bad settings leave no node');
 }
 
 # Another root.
@@ -151,7 +151,7 @@ sub has_node_in
 	$_->query_ok("SELECT zk_lock('root' || pg_backend_pid())") for $s, $with_lock;
 	my ($name, $bound_name) = map { 'root' . $_->pid } $s, $with_lock;
 	ok(has_node_in($zkc[0], $s, $name, '/elsewhere/deep'),
-		'a session without locks takes its next lock below the new root');
+		'a session without locks acquires its next lock below the new root');
 	ok(has_node_in($zkc[0], $with_lock, $bound_name, '/zklock'),
 		'a session with a lock stays below the old root');
 	$with_lock->query_ok('SELECT zk_unlock_all()');
@@ -237,7 +237,7 @@ sub has_node_in
 	works($with_lock, "SELECT zk_lock('c.last') > 0", 't',
 		'a session with a lock gets no error');
 	$_->quit for $s, $with_lock;
-	nothing_left($zkc[0], 'other credentials leave nothing behind', root => '/elsewhere/deep');
+	nothing_left($zkc[0], 'other credentials leave no node', root => '/elsewhere/deep');
 }
 
 $_->close for @zkc;

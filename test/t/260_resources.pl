@@ -137,7 +137,7 @@ sub usage_not_above
 	ok(wait_until('no watch', sub { !grep { !$own{$_} } watched() }),
 		'50 lost connections leave no watch but those on held nodes');
 	$_->quit for $s, $holder;
-	nothing_left($zkc, 'lost connections leave nothing behind');
+	nothing_left($zkc, 'lost connections leave no node');
 }
 
 # Successive ZooKeeper sessions in one backend.
@@ -175,7 +175,7 @@ sub usage_not_above
 	is($failed, 0, '20 connections fail, and the session can lock after each');
 	usage_not_above($s, $before, '20 failed connections');
 	$s->quit;
-	nothing_left($zkc, 'ended ZooKeeper sessions leave nothing behind');
+	nothing_left($zkc, 'ended ZooKeeper sessions leave no node');
 }
 
 # Many backends at once.

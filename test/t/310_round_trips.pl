@@ -168,7 +168,7 @@ are_pipelined($s, "SELECT zk_lock(ARRAY['a', 'b', 'c'])",
 costs($s, "SELECT zk_unlock(ARRAY['a', 'b', 'c'])", 'multi', 'the second release costs one multi, too');
 
 # List elision: the server numbers nodes in the order of their creation. So a session
-# whose new node has the next number after its last grant knows that no other node was
+# whose new node has the next number after its last grant infers that no other node was
 # created since. This needs some grants before, because the requests of this test for the
 # record are in between.
 sub acquire_often
