@@ -13,10 +13,11 @@ use Sys::Hostname qw(hostname);
 use Test::More;
 use ZkLock::Check qw(nothing_left);
 use ZkLock::Cluster;
+use ZkLock::FaultProxy;
 use ZkLock::ZkClient;
 use ZkLock::ZkServer;
 
-# Sessions with a long timeout ping so seldom that requests can be counted.
+# Sessions with a long timeout send no keepalive reads while requests are counted.
 my $zk = ZkLock::ZkServer->start(
 	tick_time => 500,
 	container_check_ms => 200,
@@ -292,67 +293,54 @@ $_->quit for @sessions[ 2 .. 4 ];
 nothing_left($zkc, 'queue of readers and writers: no node is left');
 
 
-# Returns the number of requests of the session, and the last one.
-sub requests
+my $proxy = ZkLock::FaultProxy->start(target => $zk);
+
+# Compares the operations that the statement sends. The statement does not wait for all of
+# them: the one named $last is awaited. Heartbeats do not count, nor does the hold watch,
+# which reads a node that is held for a second.
+sub operations
 {
-	my ($id) = @_;
-	for my $line (split /\n/, $zk->four_letter('cons') // '')
-	{
-		return ($1, $2)
-		  if $line =~ /recved=(\d+),.*sid=\Q$id\E,lop=(\w+)/;
-	}
-	return (0, '');
+	return grep { !/^(?:ping|getData)$/ } map { $_->{op} } $proxy->record;
 }
 
-# Returns the number of requests that the statement takes. The statement does not wait
-# for all of them, and a slow machine adds some. So each of a few runs ends when $last
-# is the last request, and the smallest number counts.
-sub cost
+sub costs
 {
-	my ($session, $id, $statement, $last, $undo) = @_;
-	my $least;
-	for (1 .. 5)
-	{
-		my ($start) = requests($id);
-		$session->query_ok($statement);
-		wait_until("$last of $statement", sub { (requests($id))[1] eq $last });
-		my $cost = (requests($id))[0] - $start;
-		$least = $cost if !defined $least || $cost < $least;
-		next unless $undo;
-		$session->query_ok($undo);
-		wait_until("DELE of $undo", sub { (requests($id))[1] eq 'DELE' });
-	}
-	return $least;
+	my ($session, $statement, $wanted, $name) = @_;
+	my $last = $wanted->[-1];
+	$proxy->clear_record;
+	$session->query_ok($statement);
+	wait_until("$last of $statement", sub { grep { $_ eq $last } operations() });
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	is_deeply([ operations() ], $wanted, $name);
+	return;
 }
 
 # A session of another server holds the lock, so its parent stays.
+push @servers, zklock_node('f', zk => $proxy, session_timeout => '90s');
 $session = session($servers[1]);
 $session->query_ok("SELECT zk_lock_shared('cost')");
-$first->query_ok("SELECT zk_lock_shared('cost')");
-$id = $first->query('SELECT session_id FROM zk_session()');
-$first->query_ok("SELECT zk_unlock_shared('cost')");
-wait_until('DELE', sub { (requests($id))[1] eq 'DELE' });
+my $counted = session($servers[-1]);
+$counted->query_ok("SELECT zk_lock_shared('else')");
 
-is( cost(
-		$first, $id, "SELECT zk_lock_shared('cost')", 'GETC',
-		"SELECT zk_unlock_shared('cost')"),
-	2, 'an uncontended lock costs one create and one getChildren');
-is(cost($first, $id, "SELECT zk_xact_lock_shared('cost')", 'DELE'),
-	3, 'a lock with its release costs one delete more, and nothing at commit');
-is( cost(
-		$first, $id,
-		"SELECT zk_lock_shared('cost'), zk_lock_shared('cost'), "
-		  . "zk_lock_token('cost'), (SELECT count(*) FROM zk_held_locks), "
-		  . "zk_unlock_shared('cost'), zk_unlock_shared('cost')",
-		'DELE'),
-	3, 'acquiring a held lock again costs nothing, nor does reading about it');
-$first->query_ok("SET zklock.commit_check = 'always'");
-is(cost($first, $id, "SELECT zk_xact_lock_shared('cost')", 'DELE'),
-	4, 'commit_check = always costs one request');
-is( cost(
-		$first, $id, "SELECT zk_try_lock('cost')", 'DELE'),
-	5, 'a refused non-blocking attempt costs a create, two getChildren, a sync, and a delete');
-$_->quit for $first, $session;
+costs($counted, "SELECT zk_lock_shared('cost')", [qw(create2 getChildren)],
+	'an uncontended lock costs one create and one getChildren');
+costs($counted, "SELECT zk_unlock_shared('cost')", ['delete'], 'its release costs one delete');
+costs($counted, "SELECT zk_xact_lock_shared('cost')", [qw(create2 getChildren delete)],
+	'a lock that ends with its transaction costs the same, and nothing at commit');
+costs(
+	$counted,
+	"SELECT zk_lock_shared('cost'), zk_lock_shared('cost'), "
+	  . "zk_lock_token('cost'), (SELECT count(*) FROM zk_held_locks), "
+	  . "zk_unlock_shared('cost'), zk_unlock_shared('cost')",
+	[qw(create2 getChildren delete)],
+	'acquiring a held lock again costs nothing, nor does reading about it');
+$counted->query_ok("SET zklock.commit_check = 'always'");
+costs($counted, "SELECT zk_xact_lock_shared('cost')", [qw(create2 getChildren multi delete)],
+	'commit_check = always costs one request');
+$counted->query_ok('RESET zklock.commit_check');
+costs($counted, "SELECT zk_try_lock('cost')", [qw(create2 getChildren sync getChildren delete)],
+	'a refused non-blocking attempt costs a create, two getChildren, a sync, and a delete');
+$_->quit for $counted, $first, $session;
 nothing_left($zkc, 'costs: no node is left');
 
 $_->stop for @servers;
