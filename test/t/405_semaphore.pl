@@ -21,7 +21,7 @@ $_->safe_psql('postgres',
 	'CREATE TABLE stays (entered timestamptz, left_at timestamptz)')
   for values %server;
 
-my $pools = '/zklock/semaphores';
+my $semaphores = '/zklock/semaphores';
 my $names;    # zklock.node_names of new sessions
 
 sub member
@@ -33,8 +33,8 @@ sub member
 }
 
 # The parents of the permit nodes and of the queue of a semaphore.
-sub leases { return "$pools/$_[0]" . ($names eq 'kazoo' ? '' : '/leases') }
-sub queue { return "$pools/$_[0]" . ($names eq 'kazoo' ? '-__lock__' : '/locks') }
+sub leases { return "$semaphores/$_[0]" . ($names eq 'kazoo' ? '' : '/leases') }
+sub queue { return "$semaphores/$_[0]" . ($names eq 'kazoo' ? '-__lock__' : '/locks') }
 
 # Returns how many sessions succeeded; the others must have failed with $sqlstate.
 sub winners
@@ -134,11 +134,11 @@ sub test_capacities
 		my $name = "sizes$round";
 
 		# In every second round another program has created the semaphore, without a capacity.
-		$zkc->create("$pools/$name", makepath => 1, data => '') if $round % 2;
+		$zkc->create("$semaphores/$name", makepath => 1, data => '') if $round % 2;
 		$s[$_]->query_async("SELECT zk_acquire('$name', " . (10 + $_ % 2) . ')') for 0 .. 3;
 		my @answers = map { scalar $_->wait_result } @s;
 		my @errors = map { $_->error } @s;
-		my $capacity = $zkc->get("$pools/$name")->{data};
+		my $capacity = $zkc->get("$semaphores/$name")->{data};
 		is_deeply(
 			[ map { $_->sqlstate } @s ],
 			$capacity == 10
@@ -253,7 +253,7 @@ for (qw(curator curator_mutex kazoo))
 		test_crowd();
 		test_tries();
 		test_names();
-		$zkc->delete("$pools/$_", recursive => 1) for $zkc->children($pools);
+		$zkc->delete("$semaphores/$_", recursive => 1) for $zkc->children($semaphores);
 	};
 }
 
@@ -261,17 +261,17 @@ for (qw(curator curator_mutex kazoo))
 $names = 'curator';
 my $a = member('a');
 $a->query_ok("SELECT zk_acquire('seen', 5)");
-is($zkc->get("$pools/seen")->{data}, '5', 'the capacity is the data of the znode');
-my ($lease) = $zkc->children("$pools/seen/leases");
+is($zkc->get("$semaphores/seen")->{data}, '5', 'the capacity is the data of the znode');
+my ($lease) = $zkc->children("$semaphores/seen/leases");
 like($lease, qr/^_c_[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}-lease-\d{10}$/, "a permit node has Curator's name");
-like($zkc->get("$pools/seen/leases/$lease")->{data}, qr/"client":"zklock".*"pid":${\$a->pid}\b/, 'the data of a permit node name its owner');
-is_deeply([ $zkc->children("$pools/seen/locks") ], [], "no node is left in the semaphore's queue");
+like($zkc->get("$semaphores/seen/leases/$lease")->{data}, qr/"client":"zklock".*"pid":${\$a->pid}\b/, 'the data of a permit node name its owner');
+is_deeply([ $zkc->children("$semaphores/seen/locks") ], [], "no node is left in the semaphore's queue");
 
 # A child node of another program counts as a permit.
-$zkc->create("$pools/seen/leases/stranger", ephemeral => 1);
+$zkc->create("$semaphores/seen/leases/stranger", ephemeral => 1);
 works($a, "SELECT zk_try_acquire('seen', 5)", 't', "a permit beside that of another program: $_") for 1 .. 3;
 works($a, "SELECT zk_try_acquire('seen', 5)", 'f', 'the permit of another program counts');
-$zkc->delete("$pools/seen/leases/stranger");
+$zkc->delete("$semaphores/seen/leases/stranger");
 works($a, "SELECT zk_try_acquire('seen', 5)", 't', 'the permit is available once the other program releases it');
 
 # The other layout.
@@ -279,15 +279,15 @@ $names = 'kazoo';
 my $b = member('b');
 fails_with($b, "SELECT zk_acquire('seen', 5)", '0A000', 'the other layout is refused', like => qr/"seen"/);
 $b->query_ok("SELECT zk_acquire('other', 5)");
-my ($holder) = $zkc->children("$pools/other");
+my ($holder) = $zkc->children("$semaphores/other");
 like($holder, qr/^[0-9a-f]{32}$/, "a permit node has kazoo's name");
-is($zkc->get("$pools/other")->{data}, '5', 'the capacity is where kazoo reads it');
+is($zkc->get("$semaphores/other")->{data}, '5', 'the capacity is where kazoo reads it');
 fails_with($a, "SELECT zk_try_acquire('other', 5)", '0A000', "Curator's layout is refused for a semaphore of kazoo", like => qr/"other"/);
 $_->query_ok('SELECT zk_unlock_all()') for $a, $b;
 nothing_left($zkc, 'no node is left');
 
 # An unused semaphore is removed after a while, with its capacity.
-wait_until('the semaphore to be removed', sub { !$zkc->exists("$pools/seen") });
+wait_until('the semaphore to be removed', sub { !$zkc->exists("$semaphores/seen") });
 works($a, "SELECT zk_acquire('seen', 2) > 0", 't', 'a removed semaphore can have another capacity');
 works($b, "SELECT zk_try_acquire('other', 5)", 't', "a semaphore in kazoo's layout stays");
 

@@ -30,7 +30,7 @@ my $short = zklock_node(
 $here->safe_psql('postgres', 'CREATE TABLE t (v text)');
 
 my $names;
-our $pool = '/zklock/semaphores/s';
+our $semaphore = '/zklock/semaphores/s';
 my ($holder, $waiter, $s);
 
 sub member
@@ -41,8 +41,8 @@ sub member
 	return $member;
 }
 
-sub leases { return $names eq 'kazoo' ? $pool : "$pool/leases" }
-sub queue { return $names eq 'kazoo' ? "$pool-__lock__" : "$pool/locks" }
+sub leases { return $names eq 'kazoo' ? $semaphore : "$semaphore/leases" }
+sub queue { return $names eq 'kazoo' ? "$semaphore-__lock__" : "$semaphore/locks" }
 
 # Waits for these numbers of permit nodes and queue nodes.
 sub nodes_become
@@ -200,7 +200,7 @@ sub test_ends
 # The loss of one of two permits, and of all permits with the session.
 sub test_loss
 {
-	local $pool = '/zklock/semaphores/l';
+	local $semaphore = '/zklock/semaphores/l';
 	$s = member($here);
 	my $first = $s->query_ok("SELECT zk_acquire('l', 5)");
 	$s->query_ok("BEGIN; SELECT zk_xact_acquire('l', 5)");
@@ -229,7 +229,7 @@ sub test_loss
 	$cut->query_ok("SELECT zk_acquire('two', 2), zk_acquire('two', 2)");
 	$cut->query_ok("SELECT zk_acquire('more' || i, 1) FROM generate_series(1, 5) AS i");
 	$waiter = member($here);
-	$pool = '/zklock/semaphores/two';
+	$semaphore = '/zklock/semaphores/two';
 	$waiter->query_async("SELECT zk_acquire('two', 2)");
 	nodes_become($names eq 'kazoo' ? 2 : 3, 1);
 	$proxy->cut(refuse => 1);

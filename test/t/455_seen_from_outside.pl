@@ -20,7 +20,7 @@ my $node = zklock_node('a', zk => $zk, session_timeout => '10s');
 my $dba = session($node);
 
 sub path { return "/zklock/locks/$_[0]" }
-sub pool { return "/zklock/semaphores/$_[0]" }
+sub semaphore_path { return "/zklock/semaphores/$_[0]" }
 
 sub ours
 {
@@ -72,29 +72,29 @@ sub rows
 
 # A semaphore: their waiter is interrupted, and the permit node of our waiter is deleted.
 {
-	my $theirs = $java->lock(semaphore => pool('v2'), leases => 2);
+	my $theirs = $java->lock(semaphore => semaphore_path('v2'), leases => 2);
 	my ($here, $third) = map { session($node) } 1 .. 2;
 	ok($theirs->acquire(0), "Curator's permits: they acquire one");
 	$here->query_ok("SELECT zk_acquire('v2', 2)");
 	my @owners = map { /"pid":(\d+)/ ? $1 : 'theirs' }
-	  map { $theirs->data(pool("v2/leases/$_")) } $theirs->participants;
+	  map { $theirs->data(semaphore_path("v2/leases/$_")) } $theirs->participants;
 	is_deeply([ sort @owners ], [ sort $here->pid, 'theirs' ],
 		"Curator's permits: a program can read the owners of the permits");
-	my $second = $java->lock(semaphore => pool('v2'), leases => 2);
+	my $second = $java->lock(semaphore => semaphore_path('v2'), leases => 2);
 	$second->acquire_async;
-	wait_zk_children($zkc, pool('v2/leases'), 3);
+	wait_zk_children($zkc, semaphore_path('v2/leases'), 3);
 	$second->interrupt;
 	$second->outcome;
 	like($second->failed, qr/Interrupted/,
 		"Curator's permits: their wait for us is interrupted");
-	wait_zk_empty($zkc, pool('v2/locks'));
-	my %old = map { $_ => 1 } wait_zk_children($zkc, pool('v2/leases'), 2);
+	wait_zk_empty($zkc, semaphore_path('v2/locks'));
+	my %old = map { $_ => 1 } wait_zk_children($zkc, semaphore_path('v2/leases'), 2);
 
 	$third->query_async("SELECT zk_acquire('v2', 2)");
-	my ($permit_node) = grep { !$old{$_} } wait_zk_children($zkc, pool('v2/leases'), 3);
-	$zkc->delete(pool("v2/leases/$permit_node"));
+	my ($permit_node) = grep { !$old{$_} } wait_zk_children($zkc, semaphore_path('v2/leases'), 3);
+	$zkc->delete(semaphore_path("v2/leases/$permit_node"));
 	wait_until('a new permit node',
-		sub { grep { !$old{$_} && $_ ne $permit_node } $zkc->children(pool('v2/leases')) });
+		sub { grep { !$old{$_} && $_ ne $permit_node } $zkc->children(semaphore_path('v2/leases')) });
 	ok(!$third->finished,
 		"Curator's permits: our waiter replaces its deleted permit node");
 	$theirs->release;
@@ -107,28 +107,28 @@ sub rows
 # The same with kazoo, which stores the capacity of a semaphore.
 {
 	my $here = ours("SET zklock.node_names = 'kazoo'");
-	my $theirs = $python->lock(semaphore => pool('ours'), leases => 2);
+	my $theirs = $python->lock(semaphore => semaphore_path('ours'), leases => 2);
 	$here->query_ok("SELECT zk_acquire('ours', 2)");
 	ok($theirs->acquire(0), "kazoo's permits: they acquire a permit of our semaphore");
 	is_deeply([ sort map { /"pid":(\d+)/ ? $1 : $_ } $theirs->lease_holders ],
 		[ sort $here->pid, $theirs->identifier ],
 		"kazoo's permits: they can read the owners of the permits");
-	my $second = $python->lock(semaphore => pool('ours'), leases => 2);
+	my $second = $python->lock(semaphore => semaphore_path('ours'), leases => 2);
 	$second->acquire_async;
-	wait_zk_children($zkc, pool('ours-__lock__'), 1);
+	wait_zk_children($zkc, semaphore_path('ours-__lock__'), 1);
 	$second->cancel;
 	$second->outcome;
 	like($second->failed, qr/^CancelledError/,
 		"kazoo's permits: their wait for us is cancelled");
-	wait_zk_empty($zkc, pool('ours-__lock__'));
-	my $larger = $python->lock(semaphore => pool('ours'), leases => 3);
+	wait_zk_empty($zkc, semaphore_path('ours-__lock__'));
+	my $larger = $python->lock(semaphore => semaphore_path('ours'), leases => 3);
 	is($larger->try('acquire', 0), undef, "kazoo's permits: kazoo refuses another capacity than ours");
 	like($larger->failed, qr/^ValueError/, "kazoo's permits: kazoo raises ValueError");
 	$here->query_ok('SELECT zk_unlock_all()');
 	$theirs->release;
 
-	$zkc->create(pool('data'), data => 'of somebody');
-	$theirs = $python->lock(semaphore => pool('data'), leases => 1);
+	$zkc->create(semaphore_path('data'), data => 'of somebody');
+	$theirs = $python->lock(semaphore => semaphore_path('data'), leases => 1);
 	ok($theirs->acquire(0), "kazoo's permits: kazoo ignores data that are not a number");
 	works($here, "SELECT zk_try_acquire('data', 1)", 'f',
 		"kazoo's permits: we ignore such data, and their permit excludes us");

@@ -17,7 +17,7 @@ my $zk = ZkLock::ZkServer->start(container_check_ms => 3600000);
 my $zkc = ZkLock::ZkClient->new($zk->connect_string);
 my $node = zklock_node('a', zk => $zk);
 my $s = session($node);
-my $pools = '/zklock/semaphores';
+my $semaphores = '/zklock/semaphores';
 
 sub use_once
 {
@@ -30,29 +30,29 @@ sub wait_deleted_after_use
 {
 	my ($name) = @_;
 	use_once($name);
-	return wait_until("$name to be deleted", sub { !$zkc->exists("$pools/$name") });
+	return wait_until("$name to be deleted", sub { !$zkc->exists("$semaphores/$name") });
 }
 
 use_once($_) for qw(busy_top busy_locks busy_leases no_locks no_parts no_right own);
-$zkc->create("$pools/busy_top/theirs");
-$zkc->create("$pools/busy_locks/locks/theirs", data => 'x');
-$zkc->create("$pools/busy_leases/leases/theirs", data => 'x');
-$zkc->delete("$pools/no_locks/locks");
-$zkc->delete("$pools/no_parts/$_") for qw(locks leases);
-$zkc->set_acl("$pools/no_right", 'read');
-$zkc->delete("$pools/own", recursive => 1);
-$zkc->create("$pools/own/kept", data => 'theirs', makepath => 1);
+$zkc->create("$semaphores/busy_top/theirs");
+$zkc->create("$semaphores/busy_locks/locks/theirs", data => 'x');
+$zkc->create("$semaphores/busy_leases/leases/theirs", data => 'x');
+$zkc->delete("$semaphores/no_locks/locks");
+$zkc->delete("$semaphores/no_parts/$_") for qw(locks leases);
+$zkc->set_acl("$semaphores/no_right", 'read');
+$zkc->delete("$semaphores/own", recursive => 1);
+$zkc->create("$semaphores/own/kept", data => 'theirs', makepath => 1);
 $s->query_ok("SELECT zk_lock('mine')");
 wait_deleted_after_use($_) for qw(first second third fourth);
 
-my @left = sort $zkc->children($pools);
+my @left = sort $zkc->children($semaphores);
 is("@left", 'busy_leases busy_locks busy_top no_right own', 'semaphores with other children or read-only ACLs stay; those that lack parts are deleted');
-is($zkc->get("$pools/own/kept")->{data}, 'theirs', 'znodes of other programs stay');
-ok($zkc->exists("$pools/$_"), "... $_") for qw(busy_top/theirs busy_top/locks busy_locks/locks/theirs busy_leases/leases/theirs);
-$zkc->delete("$pools/$_") for qw(busy_top/theirs busy_locks/locks/theirs busy_leases/leases/theirs);
-my %cversion = map { $_ => $zkc->get("$pools/$_")->{cversion} } qw(busy_top busy_locks busy_leases);
+is($zkc->get("$semaphores/own/kept")->{data}, 'theirs', 'znodes of other programs stay');
+ok($zkc->exists("$semaphores/$_"), "... $_") for qw(busy_top/theirs busy_top/locks busy_locks/locks/theirs busy_leases/leases/theirs);
+$zkc->delete("$semaphores/$_") for qw(busy_top/theirs busy_locks/locks/theirs busy_leases/leases/theirs);
+my %cversion = map { $_ => $zkc->get("$semaphores/$_")->{cversion} } qw(busy_top busy_locks busy_leases);
 wait_deleted_after_use('fifth');
-is_deeply({ map { $_ => $zkc->get("$pools/$_")->{cversion} } keys %cversion }, \%cversion, 'a semaphore is not tried again after three refusals');
+is_deeply({ map { $_ => $zkc->get("$semaphores/$_")->{cversion} } keys %cversion }, \%cversion, 'a semaphore is not tried again after three refusals');
 works($s, "SELECT zk_try_acquire('busy_top', 3), zk_unlock('mine'), zk_unlock_all()", 't|t|', 'the session and its locks still work');
 $s->quit;
 nothing_left($zkc, 'no node is left');
