@@ -1,7 +1,7 @@
-# The regression and isolation tests on a server whose backends are watched:
-# the extension built with AddressSanitizer and UBSan, or everything under
-# valgrind. Sourced by scripts/test, whose functions it uses. Owns: the watched
-# server, and putting the plain extension back.
+# Runs the regression and isolation tests on a server whose backends are checked at run time:
+# with the extension built with AddressSanitizer and UBSan, or under valgrind. Sourced by
+# scripts/test, whose functions it uses. Owns: this server, and installing the plain
+# extension again.
 # shellcheck shell=bash disable=SC2034
 
 # Builds and installs the sanitized extension, starts a server with the
@@ -25,9 +25,8 @@ check_backend_asan() {
 	test_watched
 }
 
-# The same with the plain extension and a server under valgrind. Only what
-# happens in the extension or below it counts: PostgreSQL's own noise is in
-# test/valgrind.supp.
+# The same with the plain extension and a server under valgrind. Only reports from the
+# extension and the libraries it calls count: test/valgrind.supp suppresses PostgreSQL's own.
 check_backend_valgrind() {
 	"${AS_USER[@]}" mkdir "$WORK/reports"
 	cat >"$WORK/postgres" <<-SH
@@ -43,7 +42,7 @@ check_backend_valgrind() {
 	test_watched
 }
 
-# Waits are long because valgrind is slow.
+# The timeouts are long because valgrind is slow.
 start_watched() {
 	local port
 	zk_start "$WORK/zk_watched"
@@ -58,7 +57,7 @@ start_watched() {
 	export PGHOST=$WORK PGPORT=$port PGUSER=postgres
 }
 
-# Reports are a failure, also where the tests did not notice.
+# A report is a failure, even if all tests passed.
 test_watched() {
 	local status=0 reports
 	"${AS_USER[@]}" prove --exec scripts/regress-tap regress isolation || status=$?
@@ -66,7 +65,7 @@ test_watched() {
 	zk_stop "$WORK/zk_watched"
 	mapfile -t reports < <(find "$WORK/reports" -type f -size +0)
 	((${#reports[@]} == 0)) || {
-		say "${#reports[@]} processes were reported:"
+		say "${#reports[@]} processes have reports:"
 		cat "${reports[@]}" | head -n 400
 		status=1
 	}

@@ -1,18 +1,18 @@
-# Systems of other Debian releases, to be sourced by the scripts that test in
-# them. Owns: a cache of minimal systems made by debootstrap, systems copied from
-# them, running a command in one. Never touches a system of others: everything
-# is below CHROOTS, or a directory that the caller names, and what runs there has
-# mounts and processes of its own, which end with it.
+# Systems of other Debian releases, for the scripts that test in them; sourced by these
+# scripts. Owns: a cache of minimal systems made by debootstrap, copies of these systems,
+# and running a command in a copy. Touches no other system: everything is below CHROOTS, or
+# in a directory that the caller names. A command runs with its own mounts and processes,
+# which end with the command.
 #
-# CHROOTS comes from ZKLOCK_CHROOTS, default /var/cache/zklock; it may be removed
-# whenever nothing runs there. chroot_lock makes sure that one script at a time
-# uses it. Packages come from the mirror in this machine's own apt sources.
+# CHROOTS comes from ZKLOCK_CHROOTS, default /var/cache/zklock. The directory may be removed
+# when nothing runs in it. chroot_lock ensures that only one script at a time uses it.
+# Packages come from the mirror in this machine's own apt sources.
 # shellcheck shell=bash
 
 CHROOTS=${ZKLOCK_CHROOTS:-/var/cache/zklock}
 
-# Says why systems cannot be made or run here; nothing if they can.
-chroot_hindrance() {
+# Prints why systems cannot be made or run here; prints nothing if they can.
+chroot_obstacle() {
 	if ((EUID != 0)); then
 		echo "needs root"
 	elif ! unshare --mount --pid --fork --kill-child \
@@ -30,8 +30,8 @@ chroot_lock() {
 	flock "$CHROOT_LOCK"
 }
 
-# Makes a minimal system of a release, once; fails, and tells why, where the
-# mirror cannot be reached or does not know the release.
+# Makes a minimal system of a release, once. Fails with a message if the mirror is
+# unreachable or has no such release.
 chroot_base() {
 	local suite=$1 base=$CHROOTS/$1 mirror script=()
 	[[ ! -d $base ]] || return 0
@@ -40,20 +40,20 @@ chroot_base() {
 	command -v debootstrap >/dev/null ||
 		{ apt-get -qq update && apt-get -qq -y --no-install-recommends install debootstrap; } \
 			>"$base.log" 2>&1 || { echo "debootstrap cannot be installed" >&2 && return 1; }
-	# Releases that this machine's debootstrap has not heard of are alike.
+	# debootstrap uses the same script for all releases that are newer than itself.
 	[[ -e /usr/share/debootstrap/scripts/$suite ]] || script=(sid)
 	echo "Making a minimal $suite in $base"
 	rm -rf --one-file-system "$base.new"
 	debootstrap --variant=minbase "$suite" "$base.new" "$mirror" "${script[@]}" \
 		>"$base.log" 2>&1 || { tail "$base.log" >&2 && return 1; }
 	chroot_sources "$suite" >"$base.new/etc/apt/sources.list"
-	# Testing's index is valid for a week; a mirror that lags more serves as well.
-	# That it is signed is still checked.
+	# The index of testing is valid for a week; an older index of a slow mirror is accepted.
+	# Its signature is still checked.
 	echo 'Acquire::Check-Valid-Until "false";' >"$base.new/etc/apt/apt.conf.d/90mirror"
 	mv "$base.new" "$base"
 }
 
-# Lines of a sources.list: this machine's, for another release.
+# Prints the lines of a sources.list: this machine's, for another release.
 chroot_sources() {
 	local here
 	# shellcheck source=/dev/null
@@ -68,14 +68,14 @@ chroot_sources() {
 		}'
 }
 
-# A new system in an empty directory, or one that is not there yet.
+# Copies a minimal system to a directory that is empty or does not exist.
 chroot_copy() {
 	chroot_base "$1"
 	mkdir -p "$2"
 	cp -a "$CHROOTS/$1/." "$2/"
 }
 
-# The checkout without .git and without what was built, as /zklock.
+# Copies the checkout, without .git and build products, to /zklock.
 chroot_checkout() {
 	rm -rf "$1/zklock"
 	mkdir "$1/zklock"
@@ -83,11 +83,10 @@ chroot_checkout() {
 		--exclude='*.bc' -cf - . | tar -C "$1/zklock" --no-same-owner -xf -
 }
 
-# Runs a command in a system, in /zklock if there is one, with nothing on its
-# input; of the environment only ZKLOCK_* is passed on. Packages that were
-# downloaded are kept for the next system. The system becomes the root of its
-# name space, because in a plain chroot nobody may make name spaces for users,
-# which a test wants.
+# Runs a command in a system, in /zklock if it exists, with empty input. Of the environment
+# only ZKLOCK_* is passed on. Downloaded packages are kept for the next system. The system
+# becomes the root of its mount namespace, because user namespaces, which one test needs,
+# cannot be created in a plain chroot.
 chroot_run() {
 	local target=$1 name pass=()
 	shift

@@ -1,17 +1,17 @@
-# What the tests reach of src/: builds with gcov, collects with lcov. Sourced by
-# scripts/test, whose functions it uses; knows nothing of single tests. Owns: the
-# watched build, and the report in COVERAGE_DIR.
+# Reports which lines of src/ the tests reach: builds with gcov, collects with lcov. Sourced
+# by scripts/test, whose functions it uses; knows nothing of single tests. Owns: the
+# instrumented build, and the report in COVERAGE_DIR.
 #
-# A process writes its counts when it ends by exit(): what was killed, or ended
-# by an immediate shutdown, is not counted.
+# A process writes its counts when it calls exit(). A process that is killed, or ended by an
+# immediate shutdown, is not counted.
 # shellcheck shell=bash disable=SC2034
 
 COVERAGE_FLAGS='--coverage -O0 -fprofile-update=atomic'
 
-# The parts that use one build, and that end their processes.
+# These parts use one build, and shut their processes down.
 COVERAGE_PARTS=(unit regress isolation pgtap t)
 
-# Instead of the plain build.
+# Replaces the plain build.
 build_for_coverage() {
 	make_copy clean >/dev/null
 	make_copy -s all with_llvm=no COPT="$COVERAGE_FLAGS"
@@ -19,7 +19,7 @@ build_for_coverage() {
 		with_llvm=no install
 }
 
-# Lines and branches of src/, by file, to the terminal and as pages.
+# Prints lines and branches of src/ by file, and writes HTML pages.
 report_coverage() {
 	local info=$COVERAGE_DIR/zklock.info lcov=(lcov --quiet --rc lcov_branch_coverage=1)
 	mkdir -p "$COVERAGE_DIR"

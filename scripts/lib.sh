@@ -1,14 +1,14 @@
-# What the scripts share; sourced, not run. Owns: finding pg_config, installing
-# what is missing, building in a temporary copy, running things as an
+# Functions that the scripts share; sourced, not run. Owns: finding pg_config,
+# installing missing packages, building in a temporary copy, running commands as an
 # unprivileged user, and private ZooKeeper and PostgreSQL servers. Servers write
-# their pid to a file in their directory; only those are ever ended.
+# their pid to a file in their directory; only these servers are ever stopped.
 #
 # A script sources this, calls make_work_dir, and has a trap that calls
 # remove_work_dir. Sets ROOT (the checkout), WORK (the temporary directory),
 # COPY (the copy of the checkout), PG_CONFIG, BINDIR, AS_USER (a command prefix).
 # shellcheck shell=bash disable=SC2034
 
-# The PostgreSQL that this release of Debian has; ZKLOCK_PG_MAJOR: another one.
+# Prints the PostgreSQL version of this release of Debian; ZKLOCK_PG_MAJOR overrides it.
 default_pg_major() {
 	# shellcheck source=/dev/null
 	case $(. /etc/os-release && echo "${VERSION_CODENAME:-}") in
@@ -25,7 +25,7 @@ if [[ -z ${PG_CONFIG:-} ]]; then
 	BUILD_PACKAGES+=("postgresql-$PG_MAJOR" "postgresql-server-dev-$PG_MAJOR")
 fi
 
-# What a part of scripts/test needs besides.
+# Prints the further packages that a part of scripts/test needs.
 packages_for() {
 	case $1 in
 		build) echo clang ;;
@@ -75,7 +75,7 @@ wait_for() {
 	done
 }
 
-# Packages among the arguments that are not installed.
+# Prints the packages among the arguments that are not installed.
 missing_packages() {
 	local package
 	for package; do
@@ -84,8 +84,8 @@ missing_packages() {
 	done
 }
 
-# Installs the packages that are missing. A server that comes with a package is
-# not started: the scripts use servers of their own.
+# Installs missing packages. A server that comes with a package is not started,
+# because the scripts use their own servers.
 install_missing() {
 	local missing policy=/usr/sbin/policy-rc.d made_policy=
 	mapfile -t missing < <(missing_packages "$@" | sort -u)
@@ -102,8 +102,8 @@ install_missing() {
 	((status == 0)) || die "installing packages failed"
 }
 
-# The drivers of the programs in doc/applications.md. A release of Debian or a machine may
-# lack one: then the test of its program is skipped.
+# Installs the drivers of the programs in doc/applications.md. If a driver is not available,
+# the test of its program is skipped.
 install_drivers() {
 	install_if_possible libpostgresql-jdbc-java
 	install_if_possible ruby-pg ruby-activerecord
@@ -112,8 +112,8 @@ install_drivers() {
 		say "Not installed: node-pg"
 }
 
-# The programs of test/t/427_advisory_programs.pl, in the same way; of those for Node.js
-# the versions that the Node.js of Debian 12 runs.
+# Installs the programs of test/t/427_advisory_programs.pl, in the same way; those for
+# Node.js in the versions that the Node.js of Debian 12 runs.
 install_advisory_programs() {
 	install_if_possible ruby-pg ruby-activerecord
 	install_if_possible python3-django-pglocks python3-django python3-six
@@ -125,7 +125,7 @@ install_if_possible() { (install_missing "$@") || say "Not installed: $*"; }
 
 has_node_driver() { NODE_PATH=/usr/share/nodejs node -e 'require("pg")' 2>/dev/null; }
 
-# Modules of Node.js that do not come from Debian, into the work directory.
+# Installs modules of Node.js that do not come from Debian into the work directory.
 npm_install() {
 	command -v npm >/dev/null || return 1
 	mkdir -p "$WORK/npm"
@@ -144,12 +144,12 @@ fetch_pg_source() {
 		</dev/null >"$WORK/source.log" 2>&1; then
 		export ZKLOCK_PG_SOURCE=$WORK/source
 	else
-		say "Not there: the source of postgresql-$PG_MAJOR"
+		say "Not available: the source of postgresql-$PG_MAJOR"
 	fi
 }
 
-# apt's own sources may have no entries for source packages: a copy of them has. A mirror
-# may lack the newest version.
+# Uses a copy of apt's sources with entries for source packages, which apt's own sources
+# may lack. A mirror may lack the newest version.
 extract_pg_source() {
 	local version options=(-qq -o "Dir::Etc::SourceList=$PWD/apt/sources.list"
 		-o "Dir::Etc::SourceParts=$PWD/apt/sources.list.d" -o "Dir::State::Lists=$PWD/apt/lists"
@@ -175,7 +175,7 @@ apt_install() {
 	fi
 }
 
-# Honours PG_CONFIG.
+# Finds pg_config; PG_CONFIG overrides it.
 find_pg_config() {
 	if [[ -z ${PG_CONFIG:-} ]]; then
 		PG_CONFIG=/usr/lib/postgresql/$PG_MAJOR/bin/pg_config
@@ -188,8 +188,8 @@ find_pg_config() {
 	PATH=$BINDIR:$PATH
 }
 
-# PostgreSQL refuses to run as root. setpriv replaces itself by the command, so
-# that a pid noted is the command's own.
+# PostgreSQL refuses to run as root. setpriv calls exec, so a recorded pid is the
+# command's own.
 choose_user() {
 	((EUID == 0)) || return 0
 	local user=postgres
@@ -218,7 +218,7 @@ remove_work_dir() {
 	rm -rf "$WORK"
 }
 
-# Servers that a test left behind have their data below the work directory.
+# Stops PostgreSQL servers that a test left running; their data is below the work directory.
 end_postmasters() {
 	local file pid
 	while IFS= read -r file; do
@@ -244,7 +244,7 @@ copy_tree() {
 	export HOME=$WORK/home
 }
 
-# make in the copy, as the unprivileged user.
+# Runs make in the copy, as the unprivileged user.
 make_copy() {
 	"${AS_USER[@]}" make -C "$COPY" --no-print-directory \
 		PG_CONFIG="$PG_CONFIG" "$@"
@@ -266,7 +266,7 @@ zk_start() {
 		-e 'exit ZkLock::ZkServer->run_until_signal(@ARGV)' "$@" \
 		</dev/null >"$dir.out" 2>&1 &
 	echo $! >"$dir/zk.pid"
-	# It ends by itself if the server does not start.
+	# The process ends by itself if the server does not start.
 	until zk_started_or_gone "$dir"; do
 		sleep 0.05
 	done

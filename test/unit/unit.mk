@@ -3,8 +3,8 @@
 #
 #   make -f test/unit/unit.mk check-unit
 #
-# make UNIT_BUILD=dir puts what is built elsewhere, WERROR=1 is for CI, and
-# UNIT_TESTS="test_lock test_io_thread" runs only these.
+# UNIT_BUILD=dir builds in another directory, WERROR=1 is for CI, and
+# UNIT_TESTS="test_lock test_io_thread" runs only these tests.
 
 UNIT_BUILD ?= build/unit
 UNIT_RECIPE ?= src/recipe
@@ -15,12 +15,12 @@ UNIT_CFLAGS = -std=gnu11 -D_GNU_SOURCE -g -O1 -Wall -Wextra \
 UNIT_PROVE ?= prove
 
 UNIT_TESTS ?= $(sort $(patsubst test/unit/%.c,%,$(wildcard test/unit/test_*.c)))
-# What runs long or in many threads is too slow under valgrind's one.
+# valgrind runs one thread at a time, so long tests and tests with many threads are too slow.
 UNIT_VALGRIND_TESTS ?= $(filter-out test_threads test_faults test_random,$(UNIT_TESTS))
 
-# What talks to the client library is left out.
+# Without the files that call the client library.
 UNIT_COUNTED = $(filter-out zk_%,$(patsubst %.c,%,$(notdir $(wildcard $(UNIT_RECIPE)/*.c $(UNIT_RECIPE)/*/*.c))))
-# The rest of src/ is PostgreSQL's; this file is not.
+# The only file outside of src/recipe that does not need PostgreSQL.
 UNIT_PARTS = lock_queue_order $(UNIT_COUNTED) \
 	$(filter-out test_%,$(patsubst test/unit/%.c,%,$(wildcard test/unit/*.c)))
 UNIT_HEADERS = $(wildcard $(UNIT_RECIPE)/*.h $(UNIT_RECIPE)/*/*.h test/unit/*.h) src/backend/local/lock_queue_order.h
@@ -53,7 +53,7 @@ $(eval $(call unit_flavour,asan,$$(UNIT_SAN_CC),-fsanitize=address -fno-omit-fra
 $(eval $(call unit_flavour,ubsan,$$(UNIT_SAN_CC),-fsanitize=undefined -fno-sanitize-recover=all -DSHORT_RUN))
 $(eval $(call unit_flavour,tsan,$$(UNIT_SAN_CC),-fsanitize=thread -DSHORT_RUN))
 
-# What test_growth counts: the basic blocks of the recipe layer.
+# test_growth counts the basic blocks of the recipe layer.
 $(UNIT_BUILD)/counted/%.o: %.c $(UNIT_HEADERS)
 	mkdir -p $(@D)
 	$(UNIT_CC) $(UNIT_CFLAGS) -fsanitize-coverage=trace-pc -c -o $@ $<
