@@ -1,10 +1,10 @@
 #!/usr/bin/python3
-"""Draws a history: who waited for what, and who held it, when.
+"""Draws a history: which clients waited for and held which locks, and when.
 
     chart.py HISTORY FILE.svg
 
-Owns: the picture. What is held is the checker's word: a bar is solid for as
-long as nobody else may hold the lock, so what is drawn is what is judged.
+Owns: the chart. The times of holds come from the checker: a bar is solid while no
+other session may hold the lock, so the chart shows the times that are checked.
 Needs matplotlib. The same history gives the same file.
 """
 
@@ -32,10 +32,10 @@ STYLE = {
 SERVERS = {"a": "#1f5fa8", "b": "#b8560f", "c": "#2f7d4f"}
 WAITING, FAULT = "#a8a8a8", "#c01c28"
 
-# Of a row's height: who is alone has more of it.
+# Shares of a row's height; an exclusive holder gets more.
 HEIGHT = {"x": 0.72, "s": 0.34, "p": 0.34}
 
-# As short as this nothing shows.
+# A shorter bar is invisible.
 SHORT = 0.03
 
 FAULTS = {
@@ -47,7 +47,7 @@ FAULTS = {
 
 
 class Chart:
-    """One picture of what was recorded until everything was healed."""
+    """One chart of the records until all faults were repaired."""
 
     def __init__(self, check):
         self.records = [r for r in check.records if "start" in r]
@@ -110,7 +110,7 @@ class Chart:
             panel.set_xlabel("seconds")
 
     def bar(self, name, client, start, end, height, **style):
-        """Nothing of what is over before the picture begins, or too short."""
+        """Draws a bar, unless it ends before the chart begins or is too short."""
         start, end = (min(when, self.end) - self.start for when in (start, end))
         if client in self.clients.get(name, ()) and end - start > SHORT:
             self.panels[name].barh(
@@ -123,24 +123,24 @@ class Chart:
                      0.1, color=WAITING)
 
     def hold(self, section, number):
-        """Solid while it is sure, hatched until its end was reported."""
+        """Draws a hold: solid while it is guaranteed, hatched until its end is reported."""
         client = section.owner[0]
         colour = SERVERS[client[0]]
         place = section.name, client
         height = HEIGHT[section.mode]
-        self.bar(*place, section.start, section.sure, height, facecolor=colour,
+        self.bar(*place, section.start, section.guaranteed_until, height, facecolor=colour,
                  edgecolor="white", linewidth=0.5,
                  gid=f"hold {client} {section.name} {section.mode} {number}")
-        self.bar(*place, section.sure, section.told, height, color="white",
+        self.bar(*place, section.guaranteed_until, section.reported_at, height, color="white",
                  edgecolor=colour, hatch="/////", linewidth=0.8)
 
     def failure(self, record):
-        """A commit or statement that was refused; a connection that broke."""
+        """Marks a refused commit or statement, or a broken connection."""
         if record.get("state") != "40001" and \
                 record.get("outcome") != "unknown":
             return
         refused = record["outcome"] == "fail"
-        names = [s.name for s in self.sections if s.told == record["end"] and
+        names = [s.name for s in self.sections if s.reported_at == record["end"] and
                  s.owner == (record["process"], record["session"])]
         for name in names or record.get("names", ()):
             clients = self.clients[name]
@@ -152,7 +152,7 @@ class Chart:
                 gid=f"{'refused' if refused else 'broken'} {record['process']}")
 
     def fault(self, record):
-        """Across all panels, with a word above the first."""
+        """Draws a fault across all panels, with a label above the first."""
         if record["op"] not in FAULTS or record.get("phase") == "strike":
             return
         start, end = record["start"] - self.start, record["end"] - self.start
@@ -176,13 +176,13 @@ class Chart:
         grey = "#606060"
         entries = {
             "holds exclusively": Patch(color=grey),
-            "shares, has a permit": Line2D([], [], color=grey, linewidth=3.5),
+            "holds shared, or has a permit": Line2D([], [], color=grey, linewidth=3.5),
             "waits": Line2D([], [], color=WAITING, linewidth=1.4),
-            "holds, or has lost it:\nno answer proves it": Patch(
+            "holds or has lost the lock:\nno answer proves which": Patch(
                 facecolor="white", edgecolor=grey, hatch="/////"),
             "COMMIT refused:\nlock lost (40001)": shape(
                 "X", color=FAULT, markersize=9),
-            "finds its connection ended": shape("P", color="black", markersize=9),
+            "connection is broken": shape("P", color="black", markersize=9),
         }
         entries |= {f"server {server}": Patch(color=colour)
                     for server, colour in SERVERS.items()}
@@ -192,7 +192,7 @@ class Chart:
 
 
 def draw(check, path):
-    """Of a check that has run."""
+    """Draws the result of a check."""
     with matplotlib.rc_context(STYLE):
         Chart(check).draw(path)
 

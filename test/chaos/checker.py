@@ -1,8 +1,8 @@
 #!/usr/bin/python3
-"""Judges a history: checker.py FILE prints what is wrong with it.
+"""Checks a history: checker.py FILE prints the broken promises.
 
-Owns: the model that README.md describes. Reads the history alone; takes
-nothing from the workload's word but what was sent, answered, and when.
+Owns: the model that README.md describes. Reads only the history: the statements,
+their answers and their times, no other state of the workload.
 """
 
 import copy
@@ -14,25 +14,25 @@ import history
 from holds import Holds
 from permits import Permits, greatest
 
-# Error states that faults, timeouts and other clients may cause.
+# SQLSTATEs that faults, timeouts and other clients may cause.
 EXPECTED = {"40001", "40P01", "55P03", "57014", "08001", "08006", "22012",
             None}
 
-# What can be wrong.
+# The kinds of errors.
 KINDS = (
     "two holders", "too many permits", "token going back", "token given twice",
     "re-entry with another token", "re-entry miscounted", "lost release",
-    "release by a non-owner", "hold vanished without being told",
-    "committed too late to be seen", "refused and yet committed",
+    "release by a non-owner", "hold vanished without a report",
+    "committed too late to be seen", "refused, but committed",
     "fence passed", "unexpected error", "node left", "no progress", "crash")
 
 
 class Section:
     """A mode of a lock from its grant to its end, in one session.
 
-    sure: until when nobody else may hold it, whatever happens; belief: until
-    when its holder took it for its own; told: when it was answered what ended
-    that.
+    guaranteed_until: until then no other session may hold the lock, whatever
+    happens. believed_until: until then the session believed that it held the lock.
+    reported_at: the answer to the operation that ended this belief.
     """
 
     def __init__(self, replay, name, mode, hold, record, start, proven):
@@ -40,7 +40,7 @@ class Section:
         self.replay = replay
         self.name, self.mode, self.hold = name, mode, hold
         self.start = start
-        self.belief = self.told = None
+        self.believed_until = self.reported_at = None
         self.leased = record["start"] + replay.lease if proven else start
         self.committed = start
         self.upgraded = False
@@ -49,21 +49,21 @@ class Section:
         self.committed = max(self.committed, when)
 
     def end(self, when):
-        self.belief = max(when, self.start)
-        self.told = max(self.belief, self.replay.time)
+        self.believed_until = max(when, self.start)
+        self.reported_at = max(self.believed_until, self.replay.time)
 
     @property
-    def sure(self):
-        return max(self.start, self.committed, min(self.belief, self.leased))
+    def guaranteed_until(self):
+        return max(self.start, self.committed, min(self.believed_until, self.leased))
 
     def __str__(self):
         return (f"{self.mode} of {self.owner[0]}/{self.owner[1]} "
                 f"token {self.hold.token} [{self.start:.3f}, "
-                f"{self.sure:.3f}]")
+                f"{self.guaranteed_until:.3f}]")
 
 
 class Hold:
-    """What a session has of one name, from the first grant to the last end."""
+    """A session's hold of one name, from the first grant to the last release."""
 
     def __init__(self, asked, answered):
         self.asked, self.answered = asked, answered
@@ -71,7 +71,7 @@ class Hold:
 
 
 class Replay:
-    """One database session, from connect to its end."""
+    """One database session, from its connect to its end."""
 
     def __init__(self, check, record):
         self.check = check
@@ -83,7 +83,7 @@ class Replay:
         self.permits = Permits()
         self.last_ok = self.time = record["end"]
         self.alternative = None
-        self.told = False
+        self.loss_reported = False
         self.over = False
 
     def wrong(self, kind, record, text=""):
@@ -145,7 +145,7 @@ class Replay:
                 self.permit(name, token, record)
                 continue
             self.enter(name, record["mode"], record, record["end"])
-            self.learn(name, token, record)
+            self.note_token(name, token, record)
 
     def enter(self, name, mode, record, start):
         fresh = name not in self.holds
@@ -155,7 +155,7 @@ class Replay:
             self.check.holds.append((name, self, self.holds[name]))
         if (name, mode) in self.open:
             return
-        # Only a new node proves that the session lived.
+        # Only a new node proves that the session existed.
         proven = record["op"] == "lock" and (fresh or mode == "x")
         section = Section(self, name, mode, self.holds[name], record, start,
                           proven)
@@ -173,7 +173,7 @@ class Replay:
         self.permits.add(section)
         self.check.permits[name].append(section)
 
-    def learn(self, name, token, record):
+    def note_token(self, name, token, record):
         hold = self.holds[name]
         if token is None or token == hold.token:
             return
@@ -194,7 +194,7 @@ class Replay:
             self.model.apply("unlock", names, mode)
 
     def compare(self, record):
-        """zk_held_locks says what the model says."""
+        """Compares zk_held_locks with the model."""
         there = {(name, mode, level): count
                  for name, mode, level, count, _, _ in record["value"]}
         known = self.model.counts()
@@ -202,10 +202,10 @@ class Replay:
         for key in sorted(set(there) | set(known) | set(other)):
             seen = there.get(key, 0)
             allowed = {known.get(key, 0), other.get(key, 0)}
-            if self.told:
+            if self.loss_reported:
                 allowed.add(0)
             if seen not in allowed:
-                kind = "hold vanished without being told" \
+                kind = "hold vanished without a report" \
                     if seen == 0 else "re-entry miscounted"
                 self.wrong(kind, record, f"{key}: {seen} instead of "
                            f"{' or '.join(map(str, sorted(allowed)))}")
@@ -220,10 +220,10 @@ class Replay:
                 self.enter(key[0], key[1], record, record["end"])
         for name, mode, _, _, token, _ in record["value"]:
             if mode != "p":
-                self.learn(name, token, record)
-        # The lost locks were not held any more when the loss was reported.
-        self.close_sections(self.doubt if self.told else record["start"])
-        self.alternative, self.told = None, False
+                self.note_token(name, token, record)
+        # The lost locks were no longer held when the loss was reported.
+        self.close_sections(self.lost_after if self.loss_reported else record["start"])
+        self.alternative, self.loss_reported = None, False
 
     def correct(self, key, count):
         name, mode, level = key
@@ -268,21 +268,21 @@ class Replay:
         if state not in EXPECTED or (state == "22012") != (op == "error"):
             self.wrong("unexpected error", record,
                        f"{state} {record.get('text', '')}")
-        if state == "40001" and not self.told:
-            self.told, self.doubt = True, self.last_ok
+        if state == "40001" and not self.loss_reported:
+            self.loss_reported, self.lost_after = True, self.last_ok
         if op == "commit" or op == "write" and self.model.nested is None:
             self.check.refused.append(record)
         if op in ("unlock", "unlock_all") or record.get("level") == "session":
-            self.doubtful(record)
-        # An error ends what the innermost level has, at once.
+            self.note_possible_effect(record)
+        # An error releases the locks of the innermost level at once.
         if op == "commit":
             self.model.end()
         elif self.model.nested:
             self.model.rollback_to()
         self.close_sections(self.last_ok)
 
-    def doubtful(self, record):
-        """A cancelled statement may have had its effect at session level."""
+    def note_possible_effect(self, record):
+        """Notes that a cancelled statement may have had its effect at session level."""
         after = copy.deepcopy(self.model)
         names, mode = record.get("names", ()), record.get("mode")
         if record["op"] != "unlock" or after.may_release(names, mode):
@@ -290,7 +290,7 @@ class Replay:
         self.alternative = after.counts()
 
     def lost(self, record):
-        """The connection broke: the database knows if it was committed."""
+        """Ends the session: the connection broke, and the ledger shows whether it committed."""
         written = record.get("txn") in self.check.ledger_txns
         if record["op"] == "commit" or self.model.nested is None:
             if written and record["op"] in ("commit", "write"):
@@ -300,7 +300,7 @@ class Replay:
         self.over = True
 
     def finish(self):
-        """The history ended first."""
+        """Ends the session at the end of the history."""
         self.model = Holds()
         self.close_sections(self.last_ok)
 
@@ -314,7 +314,7 @@ class Check:
         self.permits = defaultdict(list)
         self.holds, self.fences, self.refused = [], [], []
         self.commits = {}
-        self.excused = 0
+        self.n_excused = 0
         self.records = records
         self.header = next(r for r in records if r["op"] == "run")
         self.lease = self.header["timeout"] / 3
@@ -352,11 +352,11 @@ class Check:
     # Exclusion.
 
     def check_overlaps(self, name):
-        """Nobody holds what another surely holds exclusively."""
+        """Checks that no session holds a lock that another is guaranteed to hold exclusively."""
         active = []
         for section in sorted(self.sections[name], key=lambda s: s.start):
             active = [s for s in active
-                      if max(s.sure, s.belief) > section.start]
+                      if max(s.guaranteed_until, s.believed_until) > section.start]
             for other in active:
                 if other.owner == section.owner or \
                         other.mode == section.mode == "s":
@@ -365,11 +365,11 @@ class Check:
                     self.wrong("two holders",
                                f"{name}: {other} and {section}")
                 else:
-                    self.excused += 1
+                    self.n_excused += 1
             active.append(section)
 
     def check_permits(self):
-        """Never more permits are surely out than the semaphore has."""
+        """Checks that never more permits are guaranteed than the semaphore has."""
         for name, size in self.header.get("semaphores", {}).items():
             most, witness = greatest(self.permits[name])
             if most > size:
@@ -378,16 +378,16 @@ class Check:
 
     @staticmethod
     def overlap(first, second):
-        """Both held when the second was granted. If it is not sure that the
-        second held then, it may have held, and lost, before the first."""
-        return first.sure > second.start and second.sure > second.start
+        """Were both held when the second was granted? If the second is not guaranteed
+        then, it may have been held, and lost, before the first."""
+        return first.guaranteed_until > second.start and second.guaranteed_until > second.start
 
     def check_token_order(self, name):
-        """Exclusive sections follow each other in the order of their tokens."""
+        """Checks that exclusive sections follow each other in the order of their tokens."""
         latest = None
         for section in sorted(
                 (s for s in self.sections[name]
-                 if s.mode == "x" and s.sure > s.start and s.hold.token),
+                 if s.mode == "x" and s.guaranteed_until > s.start and s.hold.token),
                 key=lambda s: (s.hold.token, s.start)):
             if latest and latest.owner != section.owner and \
                     latest.start > section.start and \
@@ -398,8 +398,8 @@ class Check:
                 latest = section
 
     def check_new_tokens(self):
-        """What is granted again has a greater token than what was granted to
-        anybody before it was asked for."""
+        """Checks that each new grant has a greater token than all grants before its
+        request."""
         by_name = defaultdict(list)
         for name, replay, hold in self.holds:
             if hold.token is not None:
@@ -426,8 +426,8 @@ class Check:
     # Effects.
 
     def check_visibility(self):
-        """On one server a holder sees what earlier holders committed. Who
-        upgrades may come after a sharer with a greater token."""
+        """Checks that a holder sees the rows that earlier holders committed on its server.
+        An upgrade may come after a sharer with a greater token."""
         written = defaultdict(list)
         for server, (txn, name, token, mode, _) in self.ledger:
             _, start, end, held = self.commits.get(txn, (0, 0, 0, {}))
@@ -454,12 +454,12 @@ class Check:
         for record in self.refused:
             if record.get("txn") and record["txn"] in self.ledger_txns \
                     and record["txn"] not in self.commits:
-                self.wrong("refused and yet committed",
+                self.wrong("refused, but committed",
                            f"{record['txn']} at {record['start']:.3f}")
 
     def check_fences(self):
-        """Who fenced with a smaller token is not committed after who fenced
-        with a greater one, in one database. Sharers leave no mark."""
+        """Checks that in one database no fence with a smaller token commits after one
+        with a greater token. Shared holders store no token."""
         by_lock = defaultdict(list)
         servers = self.header.get("servers", {})
         for replay, record, exclusive in self.fences:
@@ -504,8 +504,8 @@ class Check:
         permits = sum(len(found) for found in self.permits.values())
         return (f"{len(self.records)} records, {grants} sections, "
                 f"{permits} permits, "
-                f"{len(self.commits)} commits, {self.excused} overlaps of "
-                f"holders that had lost or may have lost the lock")
+                f"{len(self.commits)} commits, {self.n_excused} overlaps of "
+                f"holders of which one had lost, or may have lost, the lock")
 
 
 def main():

@@ -1,7 +1,7 @@
 """The history of a run: one JSON line for each operation.
 
 Owns: the file and the clock. All times are seconds of CLOCK_MONOTONIC of the
-machine that drives the run; README.md says what the fields mean.
+machine that drives the run; README.md describes the fields.
 """
 
 import json
@@ -12,7 +12,7 @@ now = time.monotonic
 
 
 class History:
-    """Appends records; may be used by many threads."""
+    """Appends records; thread-safe."""
 
     def __init__(self, path):
         self.lock = threading.Lock()
@@ -31,6 +31,6 @@ class History:
 
 
 def read(path):
-    """The records of a file, in the order of their ends."""
+    """Returns the records of a file, ordered by their ends."""
     with open(path, encoding="utf-8") as file:
         return [json.loads(line) for line in file]

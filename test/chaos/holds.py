@@ -1,9 +1,9 @@
-"""What one database session must hold, as PostgreSQL's advisory locks count.
+"""The locks that one database session must hold, counted as PostgreSQL's advisory locks are.
 
 Owns: the model of ownership of semantics.md 1.2 and 3: counts by name, mode
-and level, savepoints, what a release must answer. Knows nothing of other
-sessions, of time and of loss. The workload steers by it and the checker
-compares it with the answers; the checker does not trust the workload.
+and level, savepoints, the result of a release. Knows nothing of other sessions,
+time and loss. The workload chooses its steps by the model, and the checker
+compares its own copy of the model with the answers.
 
 A hold is counted under (name, mode, level): mode "x", "s" or, of a semaphore,
 "p"; level "session" or "transaction".
@@ -18,7 +18,7 @@ class Holds:
         self.nested = None          # one list of (name, mode) per savepoint
 
     def counts(self):
-        """All holds: (name, mode, level) => count."""
+        """Returns all holds: (name, mode, level) => count."""
         found = Counter()
         for (name, mode), count in self.session.items():
             found[name, mode, "session"] += count
@@ -58,7 +58,7 @@ class Holds:
         self.nested.append([])
 
     def rollback_to(self):
-        """To the innermost savepoint, which stays."""
+        """Rolls back to the innermost savepoint, which stays."""
         self.nested[-1] = []
 
     def release_savepoint(self):
@@ -69,7 +69,7 @@ class Holds:
         self.nested = None
 
     def lose(self, key, count):
-        """Sets what is left of a hold after a loss was reported."""
+        """Sets the remaining count of a hold after a reported loss."""
         name, mode, level = key
         if level == "session":
             self.session[name, mode] = count
@@ -78,7 +78,7 @@ class Holds:
                 inner[:] = [hold for hold in inner if hold != (name, mode)]
 
     def apply(self, op, names=(), mode=None, level=None):
-        """An operation that succeeded."""
+        """Applies an operation that succeeded."""
         effect = {
             "lock": lambda: self.take(names, mode, level),
             "unlock": lambda: self.release(names, mode),

@@ -1,8 +1,9 @@
-"""What goes wrong in a run.
+"""The faults of a run.
 
-Owns: the schedule of faults, which derives from the seed, and carrying it out
-one fault after the other: strike, wait, mend. Two work side by side, one on
-servers and ways between them, one on single backends. heal() mends everything.
+Owns: the schedule of faults, which derives from the seed, and its execution, one
+fault after the other: strike, wait, repair. Two instances run in parallel: one
+for servers and the connections between them, one for single backends. heal()
+repairs everything.
 """
 
 import os
@@ -18,7 +19,7 @@ END_BOUND = 30                  # seconds a terminated backend may take
 
 
 class Nemesis(threading.Thread):
-    """Common to both: strikes until told to stop."""
+    """The base class: strikes until it is stopped."""
 
     def __init__(self, name, seed, history, run):
         super().__init__(name=name, daemon=True)
@@ -40,7 +41,7 @@ class Nemesis(threading.Thread):
                          outcome="ok", **more)
 
     def wait(self, shortest, longest):
-        """Some time, less when the run ends."""
+        """Waits for some time, less if the run ends."""
         self.run_state.calm.wait(self.random.uniform(shortest, longest))
 
 
@@ -67,7 +68,7 @@ class ServerNemesis(Nemesis):
         self.note(fault, start, victim=victim, phase="repaired")
 
     def long(self):
-        """Shorter or longer than a session."""
+        """Waits for less or more than the session timeout."""
         timeout = self.run_state.timeout
         self.wait(0.2 * timeout, 2.5 * timeout)
 
@@ -134,7 +135,7 @@ class ServerNemesis(Nemesis):
         self.links(ways, "thaw")
 
     def isolate_host(self, victim):
-        """Server i of both kinds from all others."""
+        """Cuts off a PostgreSQL and a ZooKeeper server from all others."""
         ways = self.quorum_ways(victim)
         for other in self.others(victim):
             ways += [(f"pg{victim}", f"zk{other}"),
@@ -142,7 +143,7 @@ class ServerNemesis(Nemesis):
         self.silence(ways)
 
     def isolate_follower(self, _):
-        """Its clients stay with it."""
+        """Cuts off a follower from the ensemble, but not from its clients."""
         self.silence(self.quorum_ways(self.follower()))
 
     def isolate_database(self, victim):
@@ -167,7 +168,7 @@ class ServerNemesis(Nemesis):
         self.ask("pg_start", victim)
 
     def pg_restart(self, victim):
-        """A shutdown does not wait for an ensemble that is out of reach."""
+        """Checks that a shutdown does not wait for an unreachable ensemble."""
         self.links(self.client_ways(victim), "freeze")
         try:
             self.ask("pg_stop", victim, "fast")
@@ -235,21 +236,21 @@ class BackendNemesis(Nemesis):
         self.note(f"backend_{fault}", start, victim=client.name)
 
     def await_end(self, client, pid):
-        """Terminated backends end within seconds; those of a server that is
-        stopped meanwhile have more time."""
+        """Checks that a terminated backend ends within seconds; the backends of a
+        stopped server get more time."""
         limit = now() + END_BOUND
         while self.is_backend(client, pid):
             if self.status(pid)[0] == "T":
                 limit = now() + END_BOUND
             if now() > limit:
                 self.history.add(op="hung", value=[
-                    f"{client.name} (backend {pid}) did not end when told to"])
+                    f"{client.name} (backend {pid}) did not end after SIGTERM"])
                 return
             self.run_state.stop.wait(0.05)
 
     @staticmethod
     def status(pid):
-        """State and parent of a process, or two empty strings."""
+        """Returns state and parent of a process, or two empty strings."""
         try:
             with open(f"/proc/{pid}/stat", encoding="ascii") as file:
                 return file.read().rpartition(") ")[2].split()[:2]
@@ -257,7 +258,7 @@ class BackendNemesis(Nemesis):
             return "", ""
 
     def is_backend(self, client, pid):
-        """A child of the server's postmaster that has not ended."""
+        """Is the process a child of the server's postmaster that has not ended?"""
         state, parent = self.status(pid)
         return state not in ("", "Z") and \
             int(parent) == self.run_state.servers.postmaster(client.server)

@@ -1,16 +1,16 @@
-"""The permits of semaphores in a history: who surely had one, and how many.
+"""The permits of semaphores in a history: which sessions were guaranteed to have how many.
 
 Owns: the part of the checker's model that README.md describes for semaphores. A
-section here is one permit. Which of several permits a release releases is
-not told; the youngest is taken, whose lease lasts longest, so that nothing is
-called sure that is not.
+section here is one permit. The history does not show which of several permits a
+release releases. The checker assumes the newest, whose lease lasts longest, so it
+never counts a permit as guaranteed that is not.
 """
 
 from collections import defaultdict
 
 
 class Permits:
-    """What one database session has."""
+    """The permits of one database session."""
 
     def __init__(self):
         self.sections = defaultdict(list)       # name => oldest first
@@ -22,7 +22,7 @@ class Permits:
         self.sections[section.name].append(section)
 
     def end(self, counts, when):
-        """Ends as many as are not counted any more."""
+        """Ends the permits that are not counted any more."""
         left = defaultdict(int)
         for (name, mode, _), count in counts.items():
             left[name] += count if mode == "p" else 0
@@ -32,9 +32,9 @@ class Permits:
 
 
 def greatest(sections):
-    """The most sections that were sure at a time, and one of that time."""
-    changes = sorted([(s.start, 1, s) for s in sections if s.sure > s.start] +
-                     [(s.sure, -1, s) for s in sections if s.sure > s.start],
+    """Returns the greatest number of sections guaranteed at one time, and one of them."""
+    changes = sorted([(s.start, 1, s) for s in sections if s.guaranteed_until > s.start] +
+                     [(s.guaranteed_until, -1, s) for s in sections if s.guaranteed_until > s.start],
                      key=lambda change: change[:2])
     most, now, witness = 0, 0, None
     for _, change, section in changes:

@@ -1,8 +1,8 @@
-"""A run with a plot, to be looked at: chart.py draws it.
+"""A run with a script, made for a chart: chart.py draws it.
 
-Owns: which clients contend for what, and which faults come when. Everything
-else is as in any run: the clients' statements become records, the checker
-judges them.
+Owns: which clients contend for which locks, and the order of the faults. The rest
+is as in any run: the clients' statements become records, and the checker checks
+them.
 """
 
 import itertools
@@ -17,7 +17,7 @@ SEMAPHORES = {"api": 2}
 SECONDS = 21
 TIMEOUT = 3                     # of a session
 
-# Who uses what, in turn: client => lock or semaphore and mode.
+# The locks and semaphores that each client uses, with their modes.
 PARTS = {
     "a1": [("invoices", "x")],
     "a2": [("invoices", "x"), ("stock", "x")],
@@ -31,7 +31,7 @@ PARTS = {
 
 
 class Actor(Client):
-    """Takes what its part says, one thing for each transaction, for ever."""
+    """Acquires the locks of its part forever, one in each transaction."""
 
     def __init__(self, name, server, seed, history, run):
         super().__init__(name, server, seed, history, run)
@@ -70,7 +70,7 @@ class Actor(Client):
             return not self.works
 
     def keep_busy(self):
-        """Does not commit until this is set to False; returns whether it works."""
+        """Keeps the client from committing until kept_busy is reset; returns whether it works."""
         with self.lock:
             self.kept_busy = self.works
             return self.works
@@ -80,7 +80,7 @@ class Actor(Client):
 
 
 class Plot(ServerNemesis):
-    """A few faults, each of which strikes who holds the first lock."""
+    """A few faults, each of which strikes the holder of the first lock."""
 
     FAULTS = ((3, "backend_terminate"), (2, "zk_leader_crash"),
               (2, "reset_database"), (2, "isolate_database"))
@@ -110,9 +110,9 @@ class Plot(ServerNemesis):
             victim.kept_busy = False
 
     def reset_database(self, victim):
-        """Its connections break and may be made again."""
+        """Breaks the connections of a PostgreSQL server, which may reconnect."""
         self.links(self.client_ways(victim), "cut")
 
     def long(self):
-        """Longer than a session."""
+        """Waits for more than the session timeout."""
         self.wait(1.4 * self.run_state.timeout, 1.4 * self.run_state.timeout)

@@ -1,13 +1,13 @@
 # The servers of the chaos test: three of ZooKeeper and three of PostgreSQL with
-# the extension, and a proxy on every way between two of them.
+# the extension, and a proxy on every connection between two of them.
 #
 # Owns: those processes. Reads one command per line and answers each with one
-# line, "ok ..." or "error ...", on the standard output it was started with;
-# ends with its input. test/chaos/servers.py is the only caller and numbers the
-# servers from 1. Elections do not go through proxies: a server that is cut off
-# as a follower may still vote. But a proxy in front of a leader that is not ready
-# makes its election ten times as long; the last argument is 1 for a run without
-# proxies between the servers of the ensemble.
+# line, "ok ..." or "error ...", on its original standard output; ends at the end
+# of its input. test/chaos/servers.py is the only caller and numbers the servers
+# from 1. Elections do not go through proxies, so a follower that is cut off may
+# still vote. But a proxy in front of a leader that is not ready makes its election
+# ten times as long, so the last argument 1 leaves out the proxies between the
+# servers of the ensemble.
 
 use strict;
 use warnings;
@@ -107,7 +107,7 @@ sub proxy
 	return $link{$name} = ZkLock::Proxy->start(target => $target);
 }
 
-# The postmaster and its children, if it runs.
+# Returns the postmaster and its children, if it runs.
 sub processes
 {
 	my ($node) = @_;
@@ -119,7 +119,7 @@ sub processes
 	return ($postmaster, @children);
 }
 
-# All at once, as a power failure would.
+# Kills all processes at once, like a power failure.
 sub pg_kill
 {
 	my ($node) = @_;
@@ -130,7 +130,7 @@ sub pg_kill
 	wait_until('killed processes to end',
 		sub { !grep { read_file("/proc/$_/stat") =~ /\) [^Z]/ } @all });
 
-	# A dead postmaster that nobody has waited for yet still counts as running.
+	# A killed postmaster counts as running until its parent has waited for it.
 	unlink $node->data_dir . '/postmaster.pid',
 	  $node->host . '/.s.PGSQL.' . $node->port . '.lock';
 	return;

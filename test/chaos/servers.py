@@ -1,6 +1,6 @@
-"""The servers of a run, as test/chaos/servers.pl keeps them.
+"""The servers of a run, which test/chaos/servers.pl starts and stops.
 
-Owns: that process, and one command at a time with it.
+Owns: that process, and the commands to it, one at a time.
 """
 
 import json
@@ -10,12 +10,12 @@ import threading
 
 
 class Broken(Exception):
-    """The servers do not obey."""
+    """A command to the servers failed."""
 
 
 class Servers:
-    """Starts everything; close() ends it. direct: no member of the ensemble can
-    be cut off from the others, who elect a new leader the sooner."""
+    """Starts all servers; close() stops them. With "direct" the members of the ensemble
+    cannot be cut off from each other; they elect a new leader sooner."""
 
     def __init__(self, where, tick_ms, session_timeout, settings, direct):
         here = os.path.dirname(os.path.abspath(__file__))
@@ -39,7 +39,7 @@ class Servers:
         self.info = json.loads(self.ask("info"))
 
     def ask(self, *words):
-        """One command; its answer."""
+        """Sends a command; returns the answer."""
         with self.lock:
             try:
                 print(*words, file=self.process.stdin, flush=True)
@@ -54,7 +54,7 @@ class Servers:
         raise Broken("the servers have ended")
 
     def postmaster(self, server):
-        """Process id of a PostgreSQL server's postmaster, or 0."""
+        """Returns the process id of a PostgreSQL server's postmaster, or 0."""
         path = os.path.join(self.info["pg"][server - 1]["dir"],
                             "postmaster.pid")
         try:

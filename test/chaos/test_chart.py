@@ -1,6 +1,6 @@
 #!/usr/bin/python3
-"""The scene is played, judged and drawn, and the picture says what it should.
-TAP. The history, the logs and the picture are kept in TESTLOGDIR.
+"""Runs the scene, checks and draws it, and tests the contents of the chart. Prints
+TAP. The history, the logs and the chart are kept in TESTLOGDIR.
 """
 
 import os
@@ -29,8 +29,8 @@ def script(name, *arguments):
 
 
 def bars(groups):
-    """(client, lock, mode, from, to) of each that is solid, in the picture's
-    own coordinates."""
+    """Returns (client, lock, mode, from, to) of each solid bar, in the chart's
+    coordinates."""
     found = []
     for group in groups:
         kind, *what = group.get("id", "").split(" ")
@@ -42,7 +42,8 @@ def bars(groups):
 
 
 def overlapping(found):
-    """Bars of one lock of which one is exclusive, except for the edge's width."""
+    """Returns overlapping bars of one lock of which one is exclusive, apart from the
+    edge's width."""
     return [f"{one} and {other}" for one, other in combinations(found, 2)
             if one[1] == other[1] and one[0] != other[0] and
             "x" in (one[2], other[2]) and
@@ -62,11 +63,11 @@ def results():
         group.get("id", "").startswith("refused") for group in groups)
     texts = " ".join(text.text or "" for text in
                      ElementTree.parse(PICTURE).iter(f"{SVG}text"))
-    yield "every fault is named", [w for w in WORDS if w not in texts]
+    yield "every fault has a label", [w for w in WORDS if w not in texts]
     again = os.path.join(LOGS, "again.svg")
     script("chart.py", os.path.join(LOGS, "history.jsonl"), again)
     with open(PICTURE, "rb") as one, open(again, "rb") as other:
-        yield ("the same history gives the same picture",
+        yield ("the same history gives the same chart",
                one.read() != other.read())
 
 

@@ -1,8 +1,8 @@
 #!/usr/bin/python3
-"""The checker finds what is wrong in histories made by hand, and nothing in
-those that are right. TAP.
+"""The checker finds the errors in handmade histories, and none in correct ones. Prints
+TAP.
 
-Every entry is a story, the smallest in which the thing can happen.
+Every entry is a story: the smallest history in which the error can happen.
 """
 
 import os
@@ -19,8 +19,8 @@ HEADER = {"op": "run", "timeout": 3, "names": [], "servers":
 
 
 class Story:
-    """Records, with a clock that goes on by one second for each operation;
-    the session timeout is 3 s, so a lease lasts one."""
+    """Records with a clock that advances by one second for each operation. The
+    session timeout is 3 s, so a lease lasts one second."""
 
     def __init__(self, **header):
         self.records = [dict(HEADER, **header)]
@@ -80,13 +80,13 @@ class Story:
 
 
 def section(story, process, token, **fields):
-    """A transaction that holds n and commits."""
+    """Adds a transaction that holds n and commits."""
     return story.begin(process).lock(
         process, token, level="transaction", **fields).commit(process)
 
 
 def overlapping(first_mode, second_mode):
-    """Two sections of which the second commits while the first goes on."""
+    """Two sections; the second commits before the first ends."""
     story = Story().begin("p")
     story.lock("p", 10, level="transaction", mode=first_mode)
     section(story, "r", 11, mode=second_mode)
@@ -105,7 +105,7 @@ def refused(ledger):
 
 
 def unknown(ledger):
-    """A connection that breaks during COMMIT, after the lock went over."""
+    """A connection that breaks during COMMIT, after another session got the lock."""
     story = Story().begin("p").lock("p", 10, level="transaction").wait(5)
     section(story, "r", 11)
     story.add("p", "commit", outcome="unknown", txn=story.open["p"])
@@ -120,7 +120,7 @@ def visible(seen):
 
 
 def upgraded():
-    """A sharer reads, then another one upgrades and writes."""
+    """A sharer reads, then another sharer upgrades and writes."""
     story = Story().lock("p", 10, mode="s")
     section(story, "q", 11, mode="s")
     story.begin("p").lock("p", 10, level="transaction").commit("p")
@@ -129,7 +129,7 @@ def upgraded():
 
 
 def shared_fences():
-    """Sharers leave no mark: the one with the smaller token may be later."""
+    """Sharers store no token in the fence table: the smaller token may come later."""
     story = Story()
     for process, token in (("p", 10), ("q", 11)):
         story.begin(process).lock(process, token, mode="s",
@@ -141,7 +141,7 @@ def shared_fences():
 
 
 def fenced(first, second):
-    """Two transactions with these tokens that fence, one after the other."""
+    """Two transactions that fence with these tokens, one after the other."""
     story = Story()
     for process, token in (("p", first), ("q", second)):
         story.begin(process).lock(process, token, level="transaction")
@@ -151,7 +151,7 @@ def fenced(first, second):
 
 
 def permits(n):
-    """So many sessions of which each has a permit of a semaphore of size 2."""
+    """This many sessions, each with a permit of a semaphore of capacity 2."""
     story = Story(names=[], servers={}, semaphores={"n": 2})
     for number in range(n):
         story.begin(f"p{number}").lock(f"p{number}", 10 + number, mode="p",
@@ -183,21 +183,21 @@ BAD = [
      "two holders"),
     ("an exclusive holder beside a sharer", overlapping("s", "x"),
      "two holders"),
-    ("two holders within their leases, although neither committed",
+    ("two holders within their leases, neither of which committed",
      Story().add("p", "connect").add("r", "connect").lock("p", 10)
      .wait(-0.5).lock("r", 11).unlock("p").unlock("r"), "two holders"),
-    ("two holders, and the database shows that the first did commit",
+    ("two holders, where the ledger shows that the first committed",
      unknown([["t1", "n", 10, "x", None]]), "two holders"),
     ("a later holder with a smaller token",
      section(section(Story(), "p", 11), "r", 10), "token going back"),
     ("two holders with the same token",
      section(section(Story(), "p", 10), "r", 10), "token given twice"),
-    ("a sharer with a token of the past",
+    ("a sharer with a smaller token than an earlier holder",
      section(section(Story(), "p", 11), "r", 10, mode="s"),
      "token going back"),
     ("re-entry with another token",
      Story().lock("p", 10).lock("p", 11), "re-entry with another token"),
-    ("a lost release: what is held cannot be released",
+    ("a lost release: a held lock cannot be released",
      Story().lock("p", 10).unlock("p", False), "lost release"),
     ("a release that changes nothing",
      Story().lock("p", 10).unlock("p").held("p", ("x", "session", 1, 10)),
@@ -209,49 +209,49 @@ BAD = [
     ("a release of a lock at transaction level",
      Story().begin("p").lock("p", 10, level="transaction").unlock("p"),
      "release by a non-owner"),
-    ("a second lock that does not count",
+    ("a second acquisition that is not counted",
      shared_counts().held("p", ("x", "session", 1, 10),
                           ("s", "session", 1, 10)), "re-entry miscounted"),
-    ("a third release of two locks",
+    ("a third release after two acquisitions",
      shared_counts().unlock("p").unlock("p").unlock("p"),
      "release by a non-owner"),
-    ("a rolled back savepoint that keeps its lock",
+    ("a rollback to a savepoint that keeps the savepoint's lock",
      savepoints(("x", "transaction", 2, 10), ("s", "session", 1, 10)),
      "re-entry miscounted"),
-    ("a rolled back savepoint that takes session level along",
+    ("a rollback to a savepoint that releases a session-level lock",
      savepoints(("x", "transaction", 1, 10)),
-     "hold vanished without being told"),
+     "hold vanished without a report"),
     ("a lock that outlives its transaction",
      section(Story(), "p", 10).held("p", ("x", "transaction", 1, 10)),
      "re-entry miscounted"),
-    ("a hold that vanishes silently",
-     Story().lock("p", 10).held("p"), "hold vanished without being told"),
-    ("a commit that was refused and is there",
-     refused([["t1", "n", 10, "x", None]]), "refused and yet committed"),
-    ("a holder that does not see what the one before committed",
+    ("a hold that vanishes without an error",
+     Story().lock("p", 10).held("p"), "hold vanished without a report"),
+    ("a refused commit whose rows exist",
+     refused([["t1", "n", 10, "x", None]]), "refused, but committed"),
+    ("a holder that does not see the previous holder's commit",
      visible(None), "committed too late to be seen"),
-    ("an older holder that commits after a newer one's fence",
+    ("an older holder that commits after a newer holder's fence",
      fenced(11, 10), "fence passed", "token going back"),
     ("three permits of two", all_commit(permits(3)), "too many permits"),
-    ("a third permit within the leases of two, although nobody commits",
+    ("a third permit within the leases of two, without any commit",
      Story(names=[], servers={}, semaphores={"n": 2}).add("p", "connect")
      .add("r", "connect").lock("p", 10, mode="p").wait(-0.8)
      .lock("p", 11, mode="p").wait(-0.8).lock("r", 12, mode="p")
      .unlock("p", mode="p").unlock("r", mode="p"), "too many permits"),
-    ("a permit with the token of another", permits(1).lock(
+    ("two permits with one token", permits(1).lock(
         "q", 10, mode="p"), "token given twice"),
-    ("a second permit that does not count", own_permits().held(
+    ("a second permit that is not counted", own_permits().held(
         "p", ("p", "session", 1, 10)), "re-entry miscounted"),
     ("a third release of two permits", own_permits().unlock("p", mode="p")
      .unlock("p", mode="p").unlock("p", mode="p"), "release by a non-owner"),
-    ("a permit that vanishes silently", own_permits().held("p"),
-     "hold vanished without being told"),
-    ("an error that nothing explains",
+    ("a permit that vanishes without an error", own_permits().held("p"),
+     "hold vanished without a report"),
+    ("an error that no fault explains",
      Story().fail("p", "lock", "XX000", names=["n"], mode="x",
                   level="session"), "unexpected error"),
-    ("a node that is left", Story().end("left", value=["n/x"]), "node left"),
+    ("a leftover node", Story().end("left", value=["n/x"]), "node left"),
     ("a client that hangs", Story().end("hung", value=["p"]), "no progress"),
-    ("a client that does not get a lock in the end",
+    ("a client that cannot acquire a lock at the end",
      Story(names=["n"], servers={"p": 1}), "no progress"),
     ("a backend that crashes",
      Story().end("server_log", value=["signal 11"]), "crash"),
@@ -261,57 +261,57 @@ GOOD = [
     ("sections one after the other",
      section(section(Story(), "p", 10), "r", 11)),
     ("sharers together", overlapping("s", "s")),
-    ("an owner who enters twice, in both modes, and leaves as often",
+    ("a session that acquires a lock twice in both modes, and releases it as often",
      shared_counts().held("p", ("x", "session", 2, 10),
                           ("s", "session", 1, 10))
      .unlock("p").unlock("p").unlock("p", False).unlock("p", mode="s")
      .held("p")),
-    ("an upgrade keeps the sharer's token, though another shared meanwhile",
+    ("an upgrade that keeps the sharer's token, although another session shared meanwhile",
      Story().lock("p", 10, mode="s").lock("r", 11, mode="s")
      .unlock("r", mode="s").lock("p", 10).held(
          "p", ("s", "session", 1, 10), ("x", "session", 1, 10))),
-    ("a downgrade lets sharers in",
+    ("a downgrade that admits sharers",
      Story().lock("p", 10).lock("p", 10, mode="s").unlock("p")
      .lock("r", 11, mode="s").held("p", ("s", "session", 1, 10))),
-    ("a savepoint that is rolled back",
+    ("a rollback to a savepoint",
      savepoints(("x", "transaction", 1, 10), ("s", "session", 1, 10))),
     ("a lost lock whose transaction was refused", refused([])),
-    ("a lost lock whose commit has an unknown outcome and is not there",
+    ("a lost lock whose commit has an unknown outcome and left no row",
      unknown([])),
-    ("a hold that was lost, and told so",
+    ("a lost lock whose loss was reported",
      Story().lock("p", 10).wait(5).lock("r", 11)
      .fail("p", "write", "40001", txn="t1").held("p")),
-    ("a lock that a cancelled statement took nevertheless",
+    ("a lock that a cancelled statement acquired nevertheless",
      Story().fail("p", "lock", "57014", names=["n"], mode="x",
                   level="session").held("p", ("x", "session", 1, 10))),
-    ("a lock that a cancelled statement did not take",
+    ("a lock that a cancelled statement did not acquire",
      Story().fail("p", "lock", "57014", names=["n"], mode="x",
                   level="session").held("p")),
-    ("an idle holder beyond its lease, and one who thinks it still holds",
+    ("an idle holder beyond its lease, and a new holder",
      Story().lock("p", 10).wait(5).lock("r", 11).unlock("p").unlock("r")),
-    ("a try that is refused", Story().lock("p", 10).lock("r", 0, value=False)
+    ("a refused attempt", Story().lock("p", 10).lock("r", 0, value=False)
      .held("r")),
-    ("a connection that ends gives its locks back",
+    ("a closed connection that releases its locks",
      Story().lock("p", 10).add("p", "close").lock("r", 11)),
-    ("a holder that sees what the one before committed", visible(10)),
+    ("a holder that sees the previous holder's commit", visible(10)),
     ("a sharer before an upgrade to a smaller token", upgraded()),
     ("fences in order", fenced(10, 11)),
     ("fences of sharers in another order", shared_fences()),
     ("two permits of two", all_commit(permits(2))),
-    ("two permits, released one by one, and a third then",
+    ("two permits that are released one by one, and then a third",
      own_permits().held("p", ("p", "session", 2, 10)).unlock("p", mode="p")
      .lock("r", 12, mode="p").held("p", ("p", "session", 1, 10))
      .unlock("p", mode="p").held("p")),
-    ("a permit whose holder is beyond its lease, and who took it then",
+    ("a permit whose holder is beyond its lease, and the permit's next holder",
      own_permits().wait(5).lock("q", 12, mode="p").lock("r", 13, mode="p")
      .fail("p", "write", "40001", txn="t1").held("p")),
-    ("a rolled back savepoint that releases a permit",
+    ("a rollback to a savepoint that releases a permit",
      permits(1).add("p0", "savepoint").lock("p0", 11, mode="p",
                                             level="transaction")
      .add("p0", "rollback_to").held("p0", ("p", "transaction", 1, 10))
      .lock("q", 12, mode="p").held("q", ("p", "session", 1, 12))
      .commit("p0")),
-    ("an empty look at the end",
+    ("an end without leftovers",
      Story(names=["n"], servers={"p": 1}).end("left", value=[])
      .end("hung", value=[]).end("progress", process="p", names=["n"])),
 ]

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
-"""A short run: no promise is broken, and the run was worth something. TAP.
+"""A short run breaks no promise and exercises all features. Prints TAP.
 
-CHAOS_SEED and CHAOS_SECONDS make it another one, or longer. The history and
+CHAOS_SEED and CHAOS_SECONDS set another seed and duration. The history and
 the logs are kept in TESTLOGDIR.
 """
 
@@ -17,7 +17,7 @@ sys.path.insert(0, HERE)
 from checker import KINDS, Check                                # noqa: E402
 from history import read                                        # noqa: E402
 
-# What a run that proves anything has had.
+# Features that a useful run has exercised.
 CONTENT = {
     "exclusive and shared, at both levels": lambda r: {
         (x["mode"], x["level"]) for x in r
@@ -29,9 +29,9 @@ CONTENT = {
         and x["value"]} == {"session", "transaction"},
     "several names at once": lambda r: any(
         x["op"] == "lock" and len(x["names"]) > 1 for x in r),
-    "tries that were refused": lambda r: any(
+    "refused attempts": lambda r: any(
         x["op"] == "lock" and x["value"] is False for x in r),
-    "savepoints that were rolled back": lambda r: any(
+    "rollbacks to savepoints": lambda r: any(
         x["op"] == "rollback_to" for x in r),
     "commits by clients of every server": lambda r: {
         x["process"][0] for x in r if x["op"] == "commit"} == set("abc"),

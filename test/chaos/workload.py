@@ -1,8 +1,8 @@
 """The clients of a run.
 
-Owns: one thread and one database connection per client, and what it does next:
-a walk that its seed decides, steered by what the model says it holds. Every
-statement becomes one record of the history.
+Owns: one thread and one database connection per client, and a random walk that
+depends on the client's seed and on the locks it holds according to the model.
+Every statement becomes one record of the history.
 """
 
 import random
@@ -28,7 +28,7 @@ WRITE = """INSERT INTO ledger (txn, name, token, mode, seen)
 
 
 class Client(threading.Thread):
-    """Runs until stop is set, or for ever if the database does not answer."""
+    """Runs until stop is set, or forever if the database does not answer."""
 
     def __init__(self, name, server, seed, history, run):
         super().__init__(name=name, daemon=True)
@@ -105,7 +105,7 @@ class Client(threading.Thread):
         self.settle()
 
     def step(self):
-        """One operation, and what must follow when it failed."""
+        """Runs one operation, and the necessary steps after a failure."""
         weights = self.choices()
         action = self.random.choices(list(weights), weights.values())[0]
         outcome = getattr(self, action)()
@@ -161,7 +161,7 @@ class Client(threading.Thread):
         return self.request(names, mode, level, wait)
 
     def permit(self):
-        """Who waits without a limit holds nothing else."""
+        """Acquires a permit; a client that waits without a timeout holds nothing else."""
         name = self.random.choice(sorted(self.run_state.semaphores))
         level = "session" if self.holds.nested is None \
             or self.random.random() < 0.2 else "transaction"
@@ -213,7 +213,7 @@ class Client(threading.Thread):
         self.txn = f"{self.name}.{self.serial}"
 
     def write(self):
-        """Leaves a row for each lock, and reads who was there before."""
+        """Inserts a row for each lock, and reads the rows of earlier holders."""
         held = self.look()
         if held != "ok":
             return held
@@ -259,7 +259,7 @@ class Client(threading.Thread):
         return self.do("rollback", "ROLLBACK")[0]
 
     def leave(self):
-        """Closes the connection with whatever is held."""
+        """Closes the connection without releasing locks."""
         start = now()
         self.connection.close()
         self.connection = None
@@ -268,8 +268,8 @@ class Client(threading.Thread):
         return "ok"
 
     def recover(self):
-        """After an error: out of the transaction, or back to a savepoint, and
-        a look at what is left. A refused COMMIT has ended it."""
+        """After an error, leaves the transaction or rolls back to a savepoint, and reads
+        the remaining locks. A refused COMMIT has ended the transaction."""
         outcome = "ok"
         if self.in_transaction():
             back = len(self.holds.nested or ()) > 1 \
@@ -289,7 +289,7 @@ class Client(threading.Thread):
             != psycopg2.extensions.TRANSACTION_STATUS_IDLE
 
     def adopt(self, rows):
-        """Goes on with what is there; the checker judges whether it may be."""
+        """Continues with the locks in zk_held_locks; the checker verifies them."""
         there = {tuple(row[:3]): row[3] for row in rows}
         known = self.holds.counts()
         for key in set(there) | set(known):
@@ -299,7 +299,7 @@ class Client(threading.Thread):
     # The end.
 
     def settle(self):
-        """Releases everything, once the nemesis has gone."""
+        """Releases everything, after the nemesis has ended."""
         self.run_state.healed.wait()
         while True:
             if self.connection is None and not self.connect():
@@ -316,7 +316,7 @@ class Client(threading.Thread):
             self.leave()
 
     def progress(self):
-        """Takes every lock and a permit of every semaphore once more."""
+        """Acquires every lock and a permit of every semaphore once more."""
         for name in [*self.run_state.names, *self.run_state.semaphores]:
             mode = "x" if name in self.run_state.names else "p"
             while True:
