@@ -60,7 +60,7 @@ extern void fake_disconnect(ZklClient *client);
 /* A connection attempt failed: calls made meanwhile fail, without an event. */
 extern void fake_fail_attempt(ZklClient *client);
 
-/* Expires the session; the client learns of it when it connects. */
+/* Expires the session; the client detects this when it connects. */
 extern void fake_expire(ZklClient *client);
 extern bool fake_is_connected(const ZklClient *client);
 extern bool fake_is_expired(const ZklClient *client);
@@ -79,8 +79,8 @@ extern void fake_expire_silently(ZklClient *client);
 
 /*
  * From now on the client's servers lag behind the leader.  They catch up with a
- * sync, with a write of this client, or by fake_catch_up().  None is further behind
- * than what the client has seen.
+ * sync, with a write of this client, or by fake_catch_up().  No server is further
+ * behind than the last transaction that the client has seen.
  */
 extern void fake_lag(ZklClient *client, bool lags);
 

@@ -195,7 +195,7 @@ zkl_client_close(ZklClient *client, bool answers_due, int timeout_ms)
 		client->closes_late = true;
 	if (client->hangs || client->is_calling)
 		return false;
-	/* The server executes what was sent; nobody reads its answers. */
+	/* The server executes the requests already sent; its answers are not read. */
 	while (answers_due && fake_apply_one(client))
 		;
 	client_unlink(client);

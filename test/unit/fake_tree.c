@@ -133,7 +133,7 @@ fake_tree_touched(const char *path, bool children, int64_t from, int64_t to)
 	for (int i = 0; i < 2; i++)
 		for (FakeNode *node = lists[i]; node; node = node->next)
 		{
-			/* The latest come first. */
+			/* The latest states come first. */
 			if (i == 1 && node->until <= from)
 				break;
 			if (strcmp(node->path, path) == 0 &&

@@ -538,7 +538,7 @@ path_of(const char *name)
 }
 
 const char *
-pool_of(const char *name, const char *below)
+semaphore_path(const char *name, const char *below)
 {
 	static char path[256];
 
@@ -631,7 +631,7 @@ scene_rejoin(Party *party)
 /* Longest pause before a refused operation is sent again. */
 #define LONGEST_PAUSE_MS 5000
 
-/* Releases all holds, again and again, until no session waits any more. */
+/* Releases all holds repeatedly, until no session waits any more. */
 static bool
 comes_to_rest(void)
 {

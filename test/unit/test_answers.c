@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * test_answers.c
- *		Promises about the effect of single answers and events, each of which a
- *		mutant broke without any other test failing.
+ *		Promises about the effect of single answers and events, found by mutants
+ *		that no test detected.
  *
  *-------------------------------------------------------------------------
  */
@@ -38,7 +38,7 @@ test_loss_wakes(void)
 	scene_end(NULL);
 }
 
-/* The watch holds, however many other locks are taken and released meanwhile. */
+/* The node is watched, however many other locks are acquired and released meanwhile. */
 static void
 test_watched_in_time(void)
 {
@@ -67,7 +67,7 @@ test_confirmed_once(void)
 	fake_run_all();
 	fake_connect(A->client);
 	fake_run_all();
-	is_int(fake_n_traced(A->client, 'm'), 0, "... and not asked for again on the next connection");
+	is_int(fake_n_traced(A->client, 'm'), 0, "the next connection does not repeat a finished confirmation");
 	scene_end(NULL);
 }
 
@@ -83,10 +83,10 @@ test_verified_lease(void)
 	ask_all(A, 2, names, modes, false);
 	fake_run_all();
 	fake_advance(T);
-	is_int(zkl_session_lease(A->session).left_ms, 0, "who waits has no lease");
+	is_int(zkl_session_lease(A->session).left_ms, 0, "a waiter has no lease");
 	release_all(B);
 	fake_run_all();
-	is_int(zkl_session_lease(A->session).left_ms, T / 3, "... and a whole one when it is granted");
+	is_int(zkl_session_lease(A->session).left_ms, T / 3, "a waiter has a whole lease when it is granted");
 	scene_end("exclusion, several locks after a wait");
 }
 
@@ -101,7 +101,7 @@ test_create_unclear(void)
 	fake_count(A->client);
 	fake_fault(A->client, 1, FAULT_APPLY_OTHER);
 	is_int(lock_now(A, "b", X)->status, ZKL_SERVER_ERROR, "an unexpected error is reported");
-	is_int(nodes_of(A, NULL), 0, "... and the node is looked for, and removed, at once");
+	is_int(nodes_of(A, NULL), 0, "after an unexpected error the node is found and removed at once");
 	give_up_all(A);
 
 	/* The same for a request that was given up before the answer. */
@@ -110,7 +110,7 @@ test_create_unclear(void)
 	ask_for(A, "b", X);
 	give_up_all(A);
 	fake_run_all();
-	is_int(nodes_of(A, NULL), 0, "... also for a request that was given up");
+	is_int(nodes_of(A, NULL), 0, "the node of a request that was given up is found and removed");
 
 	/* The lists that search for the node are refused for a while. */
 	fake_count(A->client);
@@ -120,14 +120,14 @@ test_create_unclear(void)
 	fake_quirks.deny_read = path_of("b");
 	fake_connect(A->client);
 	fake_run_all();
-	is_int(nodes_of(A, NULL), 1, "a list that fails says nothing of the node");
+	is_int(nodes_of(A, NULL), 1, "after a failed list the node still exists");
 	fake_quirks.deny_read = NULL;
 	fake_advance(5000);
-	is_int(nodes_of(A, NULL), 0, "... which is looked for again, and removed");
+	is_int(nodes_of(A, NULL), 0, "the node is searched for again and removed");
 	scene_end(NULL);
 }
 
-/* The queue drains at any step of reading it. */
+/* The queue becomes empty at any step of reading it. */
 static void
 test_sequence_restart_moments(void)
 {
@@ -141,14 +141,14 @@ test_sequence_restart_moments(void)
 		release_all(A);
 		fake_run_all();
 		if (mode_of(B, "a") != X)
-			ok(false, "a queue that drains %d steps after the request", steps);
+			ok(false, "a queue that becomes empty %d steps after the request", steps);
 		scene_end(NULL);
 	}
-	ok(true, "whenever the queue drains, who waits for that is granted");
+	ok(true, "a session that waits for the sequence restart is granted, whenever the queue becomes empty");
 }
 
 static void
-have_and_release_permit(void)
+acquire_and_release_permit(void)
 {
 	forget(permit_now(A, "s", 1));
 	release_all(A);
@@ -160,9 +160,9 @@ static void
 test_permit_cost(void)
 {
 	scene_begin(1);
-	have_and_release_permit();
+	acquire_and_release_permit();
 	forget(permit_now(A, "s", 1));
-	is_int(fake_n_traced(A->client, 'c'), 2, "a permit creates two nodes, and no parents that there are: %s",
+	is_int(fake_n_traced(A->client, 'c'), 2, "a permit creates two nodes, and no parents that exist: %s",
 		   fake_trace(A->client));
 	scene_end(NULL);
 }
@@ -174,7 +174,7 @@ remove_permit_after(int fault_at, int steps)
 	char		path[256] = "";
 
 	scene_begin(1);
-	have_and_release_permit();
+	acquire_and_release_permit();
 	fake_fault(A->client, fault_at, FAULT_APPLY_DROP);
 	ask_permit(A, "s", 1);
 	fake_run_all();
@@ -187,7 +187,7 @@ remove_permit_after(int fault_at, int steps)
 	fake_tree_delete(path);
 	fake_run_all();
 	if (permits_of(A, "s") != 1)
-		ok(false, "a permit whose node is removed %d steps after operation %d was lost",
+		ok(false, "a permit whose node is removed %d steps after the answer to operation %d was lost",
 		   steps, fault_at);
 	scene_end(NULL);
 }
@@ -198,7 +198,7 @@ test_permit_removed(void)
 	for (int fault_at = 1; fault_at <= 8; fault_at++)
 		for (int steps = 0; steps < 20; steps++)
 			remove_permit_after(fault_at, steps);
-	ok(true, "a permit's node that is removed before its czxid is known is made again");
+	ok(true, "a permit node that is removed before its czxid is known is created again");
 }
 
 int

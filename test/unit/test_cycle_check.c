@@ -115,7 +115,7 @@ stranger_reports(const char *data)
 
 /* Is A the victim within so many tenths of a second, if the stranger reports this? */
 static bool
-gives_way(const char *data, int tenths)
+becomes_victim(const char *data, int tenths)
 {
 	for (int i = 0; i < tenths; i++)
 	{
@@ -129,13 +129,13 @@ gives_way(const char *data, int tenths)
 }
 
 static void
-is_believed(const char *data, const char *name)
+is_confirmed(const char *data, const char *name)
 {
-	ok(gives_way(data, 60), "%s: a deadlock", name);
+	ok(becomes_victim(data, 60), "%s: a deadlock", name);
 	scene_end(NULL);
 }
 
-/* Probes a session, as a victim claim does. */
+/* Probes a session, as a victim does. */
 static void
 ask(int64_t session)
 {
@@ -147,11 +147,11 @@ ask(int64_t session)
 static void
 is_unconfirmed(const char *data, const char *name)
 {
-	ok(!gives_way(data, 60), "%s: no deadlock", name);
+	ok(!becomes_victim(data, 60), "%s: no deadlock", name);
 	ask(STRANGER);
 	stranger_reports(TRUTH);
 	ask(id_of_a());
-	ok(gives_way(TRUTH, 60), "%s: found when it is one", name);
+	ok(becomes_victim(TRUTH, 60), "%s: a true deadlock is found later", name);
 	scene_end(NULL);
 }
 
@@ -159,32 +159,32 @@ static void
 test_data(void)
 {
 	begin();
-	is_believed(TRUTH, "a wait for a lock");
+	is_confirmed(TRUTH, "a wait for a lock");
 
 	begin();
-	is_believed(WHO "\np\t1\t7\ta permit of semaphore \"p\"", "a wait for a permit");
+	is_confirmed(WHO "\np\t1\t7\ta permit of semaphore \"p\"", "a wait for a permit");
 
 	begin();
-	is_believed(TRUTH "\nlater\tversion\nwx\ty\n", "lines that a later version may add");
+	is_confirmed(TRUTH "\nlater\tversion\nwx\ty\n", "lines that a later version may add");
 }
 
-/* Reports with these edges and data, from "wait" on; does A give way within six seconds? */
+/* Reports with these edges and data, from "wait" on; is A the victim within six seconds? */
 static bool
-gives_way_to(int wait, int step, const char *edges, const char *data, int64_t owner)
+becomes_victim_of(int wait, int step, const char *edges, const char *data, int64_t owner)
 {
-	bool		gives_way = false;
+	bool		becomes_victim = false;
 
-	for (int i = 0; i < 60 && !gives_way; i++)
+	for (int i = 0; i < 60 && !becomes_victim; i++)
 	{
 		if (reported(owner) == NULL)
 			wait += step;
 		report_as(STRANGER, wait, edges, data, owner);
-		gives_way = is_victim_now(A);
+		becomes_victim = is_victim_now(A);
 		fake_run_all();
 		fake_advance(100);
 	}
 	scene_end(NULL);
-	return gives_way;
+	return becomes_victim;
 }
 
 static void
@@ -194,16 +194,16 @@ test_reports(void)
 
 	begin();
 	snprintf(edges, sizeof(edges), "%s.", node_sets);
-	ok(gives_way_to(1, 0, edges, TRUTH, STRANGER), "the same wait, reported again: a deadlock");
+	ok(becomes_victim_of(1, 0, edges, TRUTH, STRANGER), "the same wait reported twice is a deadlock");
 	begin();
 	snprintf(edges, sizeof(edges), "%s.", node_sets);
-	ok(!gives_way_to(1, 1, edges, TRUTH, STRANGER), "another wait each time: no deadlock");
+	ok(!becomes_victim_of(1, 1, edges, TRUTH, STRANGER), "another wait in each report is no deadlock");
 	begin();
 	snprintf(edges, sizeof(edges), "%s.", node_sets);
-	ok(!gives_way_to(1, 0, edges, TRUTH, ANOTHER), "a report in the name of another session: none");
+	ok(!becomes_victim_of(1, 0, edges, TRUTH, ANOTHER), "a report in the name of another session is no deadlock");
 }
 
-/* A waits for the stranger, which waits for another session in its server. */
+/* A waits for the stranger, which waits for another session on its server. */
 static void
 test_local_waiters(void)
 {
@@ -211,7 +211,7 @@ test_local_waiters(void)
 
 	for (size_t i = 0; i < sizeof(held) / sizeof(held[0]); i++)
 	{
-		bool		gives_way = false;
+		bool		becomes_victim = false;
 		bool		is_deadlock = i == 0;
 		char		edges[128];
 		char		data[256];
@@ -219,22 +219,22 @@ test_local_waiters(void)
 		begin();
 		snprintf(edges, sizeof(edges), "%s.%x", node_sets, STRANGER);
 		snprintf(data, sizeof(data), TRUTH "\nd\t%x\t7\ta row%s", STRANGER, held[i]);
-		for (int k = 0; k < 60 && !gives_way; k++)
+		for (int k = 0; k < 60 && !becomes_victim; k++)
 		{
 			report_as(ANOTHER, 1, edges, data, ANOTHER);
-			gives_way = is_victim_now(A);
+			becomes_victim = is_victim_now(A);
 			fake_run_all();
 			fake_advance(100);
 		}
-		ok(gives_way == is_deadlock, "a local waiter with the holds '%s': %s deadlock", held[i],
+		ok(becomes_victim == is_deadlock, "a local waiter with the holds '%s': %s deadlock", held[i],
 		   is_deadlock ? "a" : "no");
 		scene_end(NULL);
 	}
 }
 
-/* Data that no session of ours writes. */
+/* Data that no session of zklock writes. */
 static void
-test_spoilt(void)
+test_corrupt(void)
 {
 	static const char *const data[] = {
 		"", "\n", "62", "62\t9", "62\t9\n" "x", "062\t9\ts\nx\t1\t7\ta", "g\t9\ts\nx\t1\t7\ta",
@@ -249,38 +249,38 @@ test_spoilt(void)
 		char		name[64];
 
 		begin();
-		snprintf(name, sizeof(name), "spoilt data %zu", i);
+		snprintf(name, sizeof(name), "corrupt data %zu", i);
 		is_unconfirmed(data[i], name);
 	}
 }
 
-/* A cycle check in vain is repeated: soon at first, and then rarely. */
+/* A failed cycle check is repeated, with growing pauses. */
 static void
 test_again(void)
 {
 	int			reads;
 
 	begin();
-	ok(!gives_way("62", 10), "checked in vain");
+	ok(!becomes_victim("62", 10), "a cycle check fails");
 	if (reported(STRANGER))
 		fake_tree_set(reported(STRANGER), TRUTH);
-	ok(gives_way(TRUTH, 20), "... and again soon");
+	ok(becomes_victim(TRUTH, 20), "the cycle check is repeated soon");
 	scene_end(NULL);
 
 	begin();
 	fake_count(A->client);
-	ok(!gives_way("62", 300), "checked in vain for half a minute");
+	ok(!becomes_victim("62", 300), "cycle checks fail for half a minute");
 	reads = fake_n_traced(A->client, 'g');
-	ok(reads > 0 && reads <= 2 * 10, "... after some checks: %d reads", reads);
+	ok(reads > 0 && reads <= 2 * 10, "only some checks were made: %d reads", reads);
 	scene_end(NULL);
 }
 
-/* After a search that shows no deadlock any more, the pauses begin again. */
+/* After a search without a deadlock the pauses start again from the shortest. */
 static void
 test_next(void)
 {
 	begin();
-	ok(!gives_way("62", 300), "checked in vain for half a minute");
+	ok(!becomes_victim("62", 300), "cycle checks fail for half a minute");
 	ask(STRANGER);
 	ask(id_of_a());
 	for (int i = 0; i < 10; i++)
@@ -291,7 +291,7 @@ test_next(void)
 	}
 	stranger_reports(TRUTH);
 	ask(id_of_a());
-	ok(gives_way(TRUTH, 20), "the next deadlock is found within two seconds");
+	ok(becomes_victim(TRUTH, 20), "the next deadlock is found within two seconds");
 	scene_end(NULL);
 }
 
@@ -301,7 +301,7 @@ main(void)
 	test_data();
 	test_reports();
 	test_local_waiters();
-	test_spoilt();
+	test_corrupt();
 	test_again();
 	test_next();
 	return done();

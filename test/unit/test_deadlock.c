@@ -53,7 +53,7 @@ victim(void)
 
 /* The victim releases everything; do all others proceed? */
 static bool
-others_go_on(void)
+others_continue(void)
 {
 	Party	   *v = victim();
 
@@ -69,20 +69,20 @@ others_go_on(void)
 }
 
 static void
-one_gives_way(const char *name)
+has_one_victim(const char *name)
 {
 	publish_all();
-	is_int(verdicts(), 1, "%s: one gives way", name);
-	ok(others_go_on(), "%s: the others go on", name);
-	is_int(reported_by(NULL), 0, "%s: no wait is published any more", name);
+	is_int(verdicts(), 1, "%s: one session is the victim", name);
+	ok(others_continue(), "%s: the other sessions continue", name);
+	is_int(reported_by(NULL), 0, "%s: no wait report is left", name);
 	scene_end(NULL);
 }
 
 static void
-nobody_gives_way(const char *name)
+has_no_victim(const char *name)
 {
 	publish_all();
-	is_int(verdicts(), 0, "%s: nobody gives way", name);
+	is_int(verdicts(), 0, "%s: no session is a victim", name);
 	scene_end(NULL);
 }
 
@@ -94,7 +94,7 @@ holds(Party *party, const char *name, ZklMode mode)
 
 
 /*
- * Deadlocks, and waits that are none
+ * Deadlocks, and waits that are no deadlock
  */
 
 static void
@@ -111,7 +111,7 @@ static void
 test_shapes(void)
 {
 	two();
-	one_gives_way("two servers");
+	has_one_victim("two servers");
 
 	begin(3, "abc");
 	holds(A, "a", X);
@@ -119,7 +119,7 @@ test_shapes(void)
 	holds(C, "c", X);
 	lock_now(A, "b", X);
 	lock_now(B, "c", X);
-	nobody_gives_way("a chain");
+	has_no_victim("a chain");
 
 	begin(3, "abc");
 	holds(A, "a", X);
@@ -128,7 +128,7 @@ test_shapes(void)
 	lock_now(A, "b", X);
 	lock_now(B, "c", X);
 	lock_now(C, "a", S);
-	one_gives_way("three servers");
+	has_one_victim("three servers");
 
 	begin(3, "abc");
 	holds(A, "a", S);
@@ -136,7 +136,7 @@ test_shapes(void)
 	holds(C, "b", X);
 	lock_now(A, "b", S);
 	lock_now(C, "a", X);
-	one_gives_way("one of two sharers");
+	has_one_victim("one of two sharers");
 
 	begin(3, "abc");
 	holds(A, "a", S);
@@ -144,7 +144,7 @@ test_shapes(void)
 	holds(A, "b", X);
 	lock_now(A, "a", X);
 	lock_now(B, "b", X);
-	one_gives_way("an upgrade");
+	has_one_victim("an upgrade");
 
 	begin(3, "abc");
 	holds(A, "c", X);
@@ -152,7 +152,7 @@ test_shapes(void)
 	ask_all(A, 2, abc, xxx, false);
 	fake_run_all();
 	lock_now(B, "c", X);
-	one_gives_way("several names at once");
+	has_one_victim("several names at once");
 
 	begin(3, "abc");
 	holds(C, "a", X);
@@ -160,25 +160,25 @@ test_shapes(void)
 	ask_all(A, 2, abc, xxx, false);
 	fake_run_all();
 	lock_now(B, "a", X);
-	one_gives_way("several names at once, of which one is queued for");
+	has_one_victim("several names at once, one of which has a queue");
 
 	begin(3, "abc");
 	holds(C, "a", X);
 	holds(B, "b", X);
 	ask_all(A, 2, abc, xxx, false);
 	fake_run_all();
-	nobody_gives_way("several names at once, whose holders can go on");
+	has_no_victim("several names at once, whose holders can proceed");
 
 	begin(3, "abc");
 	holds(A, "a", X);
 	foreign_node("b", "_c_11111111-2222-3333-4444-555555555555-__WRIT__", 77);
 	lock_now(A, "b", X);
 	lock_now(B, "a", X);
-	ok(pending_of(A) && pending_of(B), "a holder of another program is waited for");
-	nobody_gives_way("a holder of another program");
+	ok(pending_of(A) && pending_of(B), "sessions wait for a holder of another program");
+	has_no_victim("a holder of another program");
 }
 
-/* Waits through the lock manager of a server. */
+/* Waits in the lock manager of a server. */
 static void
 test_local(void)
 {
@@ -189,16 +189,16 @@ test_local(void)
 	lock_now(C, "b", X);
 	wait_locally(B, C);
 	publish_all();
-	is_int(verdicts(), 0, "rows of two servers: not yet");
+	is_int(verdicts(), 0, "rows of two servers: no victim before the cycle is complete");
 	wait_locally(D, A);
-	one_gives_way("rows of two servers, a row last");
+	has_one_victim("rows of two servers, a row last");
 
 	begin(3, "aab");
 	holds(B, "a", X);
 	lock_now(A, "a", X);
 	publish_all();
 	wait_locally(B, A);
-	one_gives_way("one server, and the ensemble");
+	has_one_victim("one server, and the ensemble");
 
 	begin(4, "aaab");
 	holds(C, "a", X);
@@ -207,12 +207,12 @@ test_local(void)
 	wait_locally(B, A);
 	wait_locally(C, B);
 	lock_now(D, "a", X);
-	one_gives_way("through others of a server");
+	has_one_victim("through local waiters");
 }
 
 /* The text of the verdict. */
 static void
-test_words(void)
+test_description(void)
 {
 	const ZklDeadlock *deadlock;
 	Party	   *v;
@@ -226,20 +226,20 @@ test_words(void)
 	publish_all();
 	v = victim();
 	deadlock = v ? deadlock_of(v) : NULL;
-	ok(deadlock && deadlock->n == 3, "the verdict is a way round through all three");
+	ok(deadlock && deadlock->n == 3, "the deadlock has all three members");
 	for (int i = 0; deadlock && i < deadlock->n; i++)
 	{
 		const ZklDeadlockEdge *e = &deadlock->edges[i];
 		int			next = deadlock->edges[(i + 1) % 3].pid;
 
 		is_str(e->waits_for, e->pid == 1 ? "exclusive lock \"y\"" :
-			   e->pid == 2 ? "a row" : "exclusive lock \"x\"", "what %d waits for", e->pid);
-		is_int(next, e->pid == 1 ? 3 : e->pid == 3 ? 2 : 1, "... and for whom");
-		is_int((int64_t) e->instance, e->pid == 3 ? 'b' : 'a', "... on which server");
-		is_str(e->server, "server?of?mine", "... and its name, in one line");
+			   e->pid == 2 ? "a row" : "exclusive lock \"x\"", "the wait of session %d is described", e->pid);
+		is_int(next, e->pid == 1 ? 3 : e->pid == 3 ? 2 : 1, "the next member is the one that this session waits for");
+		is_int((int64_t) e->instance, e->pid == 3 ? 'b' : 'a', "the member has the instance of its server");
+		is_str(e->server, "server?of?mine", "the member has the name of its server, in one line");
 	}
 	ok(deadlock && deadlock->edges[0].pid == (int) (v - parties) + 1,
-	   "the first is who gives way");
+	   "the first member is the victim");
 	scene_end(NULL);
 }
 
@@ -251,7 +251,7 @@ test_words(void)
 static void
 test_stale(void)
 {
-	/* B and C were before A; B, not the nearest, has left, and then waits. */
+	/* B and C were before A; B, not the nearest, has left, and then waits itself. */
 	begin(3, "abc");
 	holds(A, "a", X);
 	holds(B, "b", S);
@@ -270,7 +270,7 @@ test_stale(void)
 		fake_run_all();
 		fake_advance(500);
 	}
-	ok(strlen(fake_trace(A->client)) < 8, "... and it is not looked at again and again: %s",
+	ok(strlen(fake_trace(A->client)) < 8, "outdated reports cause no repeated reads: %s",
 	   fake_trace(A->client));
 	scene_end(NULL);
 
@@ -292,7 +292,7 @@ test_stale(void)
 	{
 		ok(!is_victim_now(A), "a blocker that has left, of the last that reports: no victim (%d)", i);
 		fake_run_all();
-		ok(i < 4 || !is_victim_now(B), "... nor is the blocker");
+		ok(i < 4 || !is_victim_now(B), "the blocker that has left is no victim either");
 		fake_run_all();
 		fake_advance(100);
 	}
@@ -313,12 +313,12 @@ test_stale(void)
 	lock_now(C, "x", X);
 	for (int i = 0; i < 5; i++)
 	{
-		ok(!is_victim_now(C), "a wait for a row that is over: nobody gives way (%d)", i);
+		ok(!is_victim_now(C), "a wait for a row that is over: no session is a victim (%d)", i);
 		fake_run_all();
 		fake_advance(100);
 	}
 	publish_all();
-	is_int(verdicts(), 0, "... nor when its report is withdrawn");
+	is_int(verdicts(), 0, "after its report is withdrawn no session is a victim either");
 	scene_end(NULL);
 
 	/* A participant does not answer. */
@@ -328,11 +328,11 @@ test_stale(void)
 	fake_run_all();
 	for (int i = 0; i < 50; i++)
 	{
-		ok(!is_victim_now(B), "a participant that does not answer: nobody gives way (%d)", i);
+		ok(!is_victim_now(B), "a participant that does not answer: no session is a victim (%d)", i);
 		fake_run_all();
 		fake_advance(100);
 	}
-	one_gives_way("a participant that answers again");
+	has_one_victim("a participant that answers again");
 }
 
 /* A deadlock that was returned stays readable, whatever happens meanwhile. */
@@ -353,9 +353,9 @@ test_kept(void)
 	ok(deadlock != NULL, "there is a verdict");
 	release_all(v == A ? B : A);
 	fake_run_all();
-	ok(pending_of(v) == NULL, "then the other session leaves, and the wait is over");
+	ok(pending_of(v) == NULL, "the other session releases, and the victim's wait ends");
 	is_str(deadlock ? deadlock->edges[0].server : "", "server?of?mine",
-		   "... and the verdict can still be read");
+		   "the verdict can still be read");
 	zkl_deadlock_free(deadlock);
 	scene_end(NULL);
 }
@@ -370,7 +370,7 @@ test_ends(void)
 	is_int(reported_by(A), 1, "a long wait is published");
 	give_up_all(A);
 	fake_run_all();
-	is_int(reported_by(A), 0, "... and no more when it was given up");
+	is_int(reported_by(A), 0, "the report is removed when the session gives up");
 	scene_end(NULL);
 
 	two();
@@ -378,7 +378,7 @@ test_ends(void)
 	fake_run_all();
 	release_all(B);
 	fake_run_all();
-	ok(mode_of(A, "b") == X && reported_by(A) == 0, "... or when it got the lock");
+	ok(mode_of(A, "b") == X && reported_by(A) == 0, "the report is removed when the session gets the lock");
 	scene_end(NULL);
 
 	two();
@@ -386,7 +386,7 @@ test_ends(void)
 	fake_run_all();
 	fake_expire(A->client);
 	fake_run_all();
-	is_int(reported_by(NULL), 0, "... or with its session");
+	is_int(reported_by(NULL), 0, "the report is removed with the session");
 	scene_end(NULL);
 
 	begin(2, "ab");
@@ -399,7 +399,7 @@ test_ends(void)
 		fake_run_all();
 		fake_advance(100);
 	}
-	is_str(fake_trace(A->client), "cccwl", "a long wait costs this, when it is the first ever");
+	is_str(fake_trace(A->client), "cccwl", "the first long wait ever costs these requests");
 	fake_count(A->client);
 	for (int i = 0; i < 600; i++)
 	{
@@ -407,7 +407,7 @@ test_ends(void)
 		fake_run_all();
 		fake_advance(500);
 	}
-	is_str(fake_trace(A->client), "lllll", "... and this in five minutes more");
+	is_str(fake_trace(A->client), "lllll", "the next five minutes cost these requests");
 	scene_end(NULL);
 }
 
@@ -423,11 +423,11 @@ test_refused(void)
 	lock_now(B, "a", X);
 	fake_count(A->client);
 	publish_all();
-	is_int(verdicts(), 0, "where nothing may be told nobody gives way");
-	is_str(fake_trace(A->client), "ccccw", "... and it is not tried again and again (w: what it holds is watched)");
+	is_int(verdicts(), 0, "without permission to report no session is a victim");
+	is_str(fake_trace(A->client), "ccccw", "the report is not repeated (w: the held lock is watched)");
 	release_all(B);
 	fake_run_all();
-	is_int(mode_of(A, "b"), X, "... and the wait goes on");
+	is_int(mode_of(A, "b"), X, "the waiter is granted the lock");
 	scene_end(NULL);
 }
 
@@ -481,7 +481,7 @@ fault_at(int k, FakeFault fault, Party *party, bool give_up)
 	}
 	good = verdicts() <= 1;
 	if (!good)
-		what = "two give way";
+		what = "two victims";
 	if (good && victim())
 	{
 		give_up_all(victim());
@@ -490,12 +490,12 @@ fault_at(int k, FakeFault fault, Party *party, bool give_up)
 	if (good && (!scene_settles() || is_truly_deadlocked(A)))
 	{
 		good = false;
-		what = "they still wait";
+		what = "the sessions still wait";
 	}
 	if (good && reported_by(NULL) > 0)
 	{
 		good = false;
-		what = "something is still told";
+		what = "a wait report is left";
 	}
 	if (!good)
 		ok(false, "%s at operation %d of %s%s: %s", fake_fault_name(fault), k,
@@ -508,12 +508,12 @@ test_faults(void)
 {
 	int			n = count_operations();
 
-	ok(n > 8, "there are %d operations to go wrong", n);
+	ok(n > 8, "the searches have %d operations", n);
 	for (FakeFault fault = FAULT_DROP; fault < N_FAULTS; fault++)
 		for (int k = 1; k <= n + 4; k++)
 			for (int who = 0; who < 4; who++)
 				fault_at(k, fault, who & 1 ? A : B, (who & 2) != 0);
-	ok(true, "each fault at each operation: at most one gives way, nothing stays");
+	ok(true, "each fault at each operation: at most one victim, and no report is left");
 }
 
 int
@@ -521,7 +521,7 @@ main(void)
 {
 	test_shapes();
 	test_local();
-	test_words();
+	test_description();
 	test_stale();
 	test_kept();
 	test_ends();

@@ -27,7 +27,7 @@ same_key(const char *name, size_t length)
 	return name != NULL && length > 0;
 }
 
-/* The name that our recipe gives a session's node in a queue, ending with the number. */
+/* The name that zklock gives a session's node in a queue, ending with the number. */
 static void
 child_name(char *out, size_t size, uint64_t session, const char *kind, int number)
 {
@@ -49,12 +49,12 @@ test_lists(void)
 	ZklNames   *copy = zkl_names_copy(names, 3, 3, 14, &too_many);
 
 	ok(copy && !too_many && copy->n == 3 && strcmp(copy->names[2], "three") == 0,
-	   "a list of as many names and bytes as are allowed is kept");
+	   "a list with the greatest allowed number of names and bytes is kept");
 	free(copy);
 	ok(zkl_names_copy(names, 3, 2, 14, &too_many) == NULL && too_many,
-	   "one name more is too many");
+	   "a list with one name more is not kept");
 	ok(zkl_names_copy(names, 3, 3, 13, &too_many) == NULL && too_many,
-	   "one byte more is too many");
+	   "a list with one byte more is not kept");
 }
 
 
@@ -123,13 +123,13 @@ test_narrowing(void)
 {
 	const int	most = ZKL_GRAPH_MAX_WORK / 12 - 100;
 
-	is_int(deadlocked(ZKL_GRAPH_MAX_ROUNDS - 2, 1), 2, "as many rounds as are allowed");
+	is_int(deadlocked(ZKL_GRAPH_MAX_ROUNDS - 2, 1), 2, "a graph that needs the greatest allowed number of rounds is searched");
 	is_int(deadlocked(ZKL_GRAPH_MAX_ROUNDS + 1, 1), ZKL_GRAPH_UNSEARCHED,
-		   "more rounds: not searched");
-	is_int(deadlocked(10, most), 2, "as much work as is allowed");
-	is_int(deadlocked(10, 2 * most), ZKL_GRAPH_UNSEARCHED, "more work: not searched");
+		   "a graph that needs more rounds is not searched");
+	is_int(deadlocked(10, most), 2, "a graph that needs the greatest allowed work is searched");
+	is_int(deadlocked(10, 2 * most), ZKL_GRAPH_UNSEARCHED, "a graph that needs more work is not searched");
 	is_int(deadlocked(1, ZKL_GRAPH_MAX_WORK), ZKL_GRAPH_UNSEARCHED,
-		   "more work in one round: not searched");
+		   "a graph that needs more work in one round is not searched");
 }
 
 
@@ -222,13 +222,13 @@ test_reports(void)
 {
 	const int	all = ZKL_CHECK_MAX_BYTES / ZKL_CHECK_MAX_DATA;
 
-	ok(fails_among(1, ZKL_CHECK_MAX_DATA), "a node_path with as much data as is allowed");
-	ok(!fails_among(1, ZKL_CHECK_MAX_DATA + 1), "one byte more: no verdict");
-	ok(fails_among(all - 1, ZKL_CHECK_MAX_DATA), "all data together");
-	ok(!fails_among(all + 1, ZKL_CHECK_MAX_DATA), "more data together: no verdict");
+	ok(fails_among(1, ZKL_CHECK_MAX_DATA), "a report with the greatest allowed size of data is checked");
+	ok(!fails_among(1, ZKL_CHECK_MAX_DATA + 1), "with one byte more there is no verdict");
+	ok(fails_among(all - 1, ZKL_CHECK_MAX_DATA), "reports with the greatest allowed total size are checked");
+	ok(!fails_among(all + 1, ZKL_CHECK_MAX_DATA), "with a greater total size there is no verdict");
 }
 
-/* Names that no session of ours creates, of more bytes than are searched. */
+/* Names that no session of zklock creates, of more bytes than are searched. */
 static void
 test_names(void)
 {
@@ -247,7 +247,7 @@ test_names(void)
 		make(path, "", 7);
 	publish_all();
 	zkl_request_info(pending_of(A)->request, &info);
-	ok(info.is_unsearched, "more bytes of names than are searched: the owner is to warn");
+	ok(info.is_unsearched, "if the names have more bytes than are searched, the owner gets a warning");
 	scene_end(NULL);
 }
 
@@ -331,11 +331,11 @@ test_own_report(void)
 	   node->data_len < ZKL_WAIT_NAME_MAX + 100,
 	   "a wait before %d sessions is reported, with data of bounded length", N_WAITERS);
 	ok(node && strstr(node->data, "\nd\t1\t0\tShareLock on transaction 4711\t*\nd\t2\t"),
-	   "... which do not list more than there is room for");
+	   "these data list no more sessions than fit");
 	ok(node && count_lines(node, 'x') == 1 && strstr(node->data, "\nx\t64\t"),
-	   "... and say how many sessions it waits for");
+	   "these data have the number of sessions that A waits for");
 	is_int(node ? count_lines(node, 'd') : 0, node ? count_chars(node->path, ',') - 98 : -1,
-		   "the name has those local waiters that the data have");
+		   "the name and the data have the same local waiters");
 	scene_end(NULL);
 }
 

@@ -42,7 +42,7 @@ static const char *const semaphores[N_SEMAPHORES] = {"one", "two"};
 /* Has the party requeued already?  Once in a wait. */
 static bool is_back[MAX_PARTIES];
 static int	n_requeued;
-static int	in_vain;			/* victims that ended no deadlock */
+static int	n_needless;			/* needless victims, which ended no deadlock */
 
 static void
 begin(int n, const char *servers, bool kazoo)
@@ -53,7 +53,7 @@ begin(int n, const char *servers, bool kazoo)
 		scene_join(&parties[i]);
 	waiters_begin(servers);
 	memset(is_back, 0, sizeof(is_back));
-	in_vain = 0;
+	n_needless = 0;
 }
 
 
@@ -61,7 +61,7 @@ begin(int n, const char *servers, bool kazoo)
  * Consequences of a verdict
  */
 
-/* The first local waiter takes the place of the party that is gone. */
+/* The first local waiter replaces the party that has gone in the queue. */
 static void
 move_up(const char *name, const Party *gone)
 {
@@ -73,10 +73,10 @@ move_up(const char *name, const Party *gone)
 
 		if (waits_locally_for(party) != gone)
 			continue;
-		if (!waits_for_place(party))
+		if (!waits_behind_waiter(party))
 			wait_locally(party, NULL);
 		else if (first)
-			wait_for_place(party, first);
+			wait_behind_waiter(party, first);
 		else
 		{
 			first = party;
@@ -87,7 +87,7 @@ move_up(const char *name, const Party *gone)
 }
 
 static void
-give_way(Party *party)
+fail_party(Party *party)
 {
 	Ask		   *ask = pending_of(party);
 	char		name[32];
@@ -111,17 +111,17 @@ requeue(Party *party)
 
 	strcpy(name, ask->names[0]);
 	for (int i = 0; i < MAX_PARTIES && first == NULL; i++)
-		if (waits_locally_for(&parties[i]) == party && waits_for_place(&parties[i]))
+		if (waits_locally_for(&parties[i]) == party && waits_behind_waiter(&parties[i]))
 			first = &parties[i];
 	if (first == NULL || ask->size > 0)
 		return false;
 	give_up_all(party);
 	wait_locally(first, NULL);
 	for (int i = 0; i < MAX_PARTIES; i++)
-		if (waits_locally_for(&parties[i]) == party && waits_for_place(&parties[i]))
-			wait_for_place(&parties[i], first);
+		if (waits_locally_for(&parties[i]) == party && waits_behind_waiter(&parties[i]))
+			wait_behind_waiter(&parties[i], first);
 	ask_for(first, name, X);
-	wait_for_place(party, first);
+	wait_behind_waiter(party, first);
 	n_requeued++;
 	is_back[party - parties] = true;
 	return true;
@@ -136,7 +136,7 @@ any_deadlock(unsigned gone)
 	return false;
 }
 
-/* All waiters publish until no deadlock is left; -1: one is left, or there was none. */
+/* All waiters publish until no deadlock is left; returns -1 if a deadlock is left, or there was none. */
 static int
 count_victims(void)
 {
@@ -162,8 +162,8 @@ count_victims(void)
 				continue;
 			}
 			n++;
-			in_vain += !keeps_place && !breaks_deadlock(party);
-			give_way(party);
+			n_needless += !keeps_place && !breaks_deadlock(party);
+			fail_party(party);
 		}
 		fake_run_all();
 		if (!any_deadlock(0))
@@ -179,7 +179,7 @@ bits(unsigned set)
 	return set ? (set & 1) + bits(set >> 1) : 0;
 }
 
-/* No set of victims suffices: such a deadlock never ends. */
+/* No set of victims ends the deadlock. */
 #define NEVER_ENOUGH MAX_PARTIES
 
 static int
@@ -194,34 +194,34 @@ least_of(unsigned waiters)
 }
 
 /*
- * Returns the least number of victims.  If the waiters in the ensemble only keep
- * places there, the local waiters for the places count as well.
+ * Returns the least number of victims.  If the waiters in the ensemble only represent
+ * local waiters, the local waiters count as well.
  */
 static int
 least_victims(void)
 {
 	unsigned	waiters = 0;
-	unsigned	only_for_place = 0;
+	unsigned	only_behind_waiter = 0;
 	int			least;
 
 	for (int i = 0; i < MAX_PARTIES; i++)
 	{
 		if (parties[i].session && pending_of(&parties[i]))
 			waiters |= 1u << i;
-		if (parties[i].session && waits_for_place(&parties[i]))
-			only_for_place |= 1u << i;
+		if (parties[i].session && waits_behind_waiter(&parties[i]))
+			only_behind_waiter |= 1u << i;
 	}
 	least = least_of(waiters);
-	return least == NEVER_ENOUGH ? least_of(waiters | only_for_place) : least;
+	return least == NEVER_ENOUGH ? least_of(waiters | only_behind_waiter) : least;
 }
 
 static void
-one_gives_way(const char *name)
+has_one_victim(const char *name)
 {
-	is_int(least_victims(), 1, "%s: one has to give way", name);
-	is_int(count_victims(), 1, "... and one does");
-	is_int(in_vain, 0, "... not in vain");
-	ok(scene_settles(), "... and the others go on");
+	is_int(least_victims(), 1, "%s: one victim is necessary", name);
+	is_int(count_victims(), 1, "%s: one session is the victim", name);
+	is_int(n_needless, 0, "%s: the victim's failure ends a deadlock", name);
+	ok(scene_settles(), "%s: the other sessions continue", name);
 	scene_end(NULL);
 }
 
@@ -258,7 +258,7 @@ test_between(bool kazoo)
 	lock_now(C, "l", X);
 	lock_now(A, "x", X);
 	publish_with_b_last();
-	one_gives_way("one stands between in a queue, and tells last");
+	has_one_victim("a member between two others in a queue, which reports last");
 
 	begin(3, "abc", kazoo);
 	forget(permit_now(A, "one", 1));
@@ -267,7 +267,7 @@ test_between(bool kazoo)
 	permit_now(C, "one", 1);
 	lock_now(A, "x", X);
 	publish_with_b_last();
-	one_gives_way("one stands first in the queue for permits, and tells last");
+	has_one_victim("a member that is first in the queue for permits, and reports last");
 }
 
 static void
@@ -284,9 +284,9 @@ test_common(bool kazoo)
 	lock_now(B, "x", X);
 	lock_now(C, "y", X);
 	n = count_victims();
-	ok(n == 1 || n == 2, "two circles with one in common: at most one in each gives way");
-	is_int(in_vain, 0, "... not in vain");
-	ok(scene_settles(), "... and the others go on");
+	ok(n == 1 || n == 2, "two cycles with one common member: at most one victim in each");
+	is_int(n_needless, 0, "two cycles with one common member: no needless victim");
+	ok(scene_settles(), "two cycles with one common member: the other sessions continue");
 	scene_end(NULL);
 }
 
@@ -308,13 +308,13 @@ test_places(bool kazoo)
 		lock_now(A, "y", X);
 		lock_now(C, "x", X);
 		if (last % 2)
-			wait_for_place(B, A);
+			wait_behind_waiter(B, A);
 		(void) is_victim_now(last < 2 ? A : C);
 		fake_run_all();
-		wait_for_place(B, A);
-		wait_for_place(D, C);
-		is_int(count_victims(), 1, "two only keep places: one gives way");
-		ok(n_requeued > before, "... of those behind one who steps back");
+		wait_behind_waiter(B, A);
+		wait_behind_waiter(D, C);
+		is_int(count_victims(), 1, "two waiters that hold nothing: one victim");
+		ok(n_requeued > before, "the victim is a local waiter behind a session that has requeued");
 		fake_run_all();
 		scene_end(NULL);
 	}
@@ -328,20 +328,20 @@ test_place(bool kazoo)
 	forget(lock_now(C, "x", X));
 	forget(lock_now(B, "y", X));
 	lock_now(A, "x", X);
-	wait_for_place(B, A);
+	wait_behind_waiter(B, A);
 	lock_now(C, "y", X);
 	(void) is_victim_now(C);
 	fake_run_all();
-	one_gives_way("one keeps a place for another, and tells last");
+	has_one_victim("a waiter that holds nothing, but has a local waiter, and reports last");
 
 	/* The same, but A holds what C waits for. */
 	begin(3, "aab", kazoo);
 	forget(lock_now(C, "x", X));
 	forget(lock_now(A, "y", X));
 	lock_now(A, "x", X);
-	wait_for_place(B, A);
+	wait_behind_waiter(B, A);
 	lock_now(C, "y", X);
-	one_gives_way("one keeps a place, and is waited for besides");
+	has_one_victim("a waiter that has a local waiter, and holds a lock that another session waits for");
 }
 
 
@@ -350,7 +350,7 @@ test_place(bool kazoo)
  */
 
 static void
-take_something(Party *party)
+acquire_something(Party *party)
 {
 	int			which = dice(N_NAMES);
 
@@ -386,7 +386,7 @@ wait_for_neighbour(Party *party)
 		return;
 	if (ask && ask->size == 0 && dice(2) &&
 		mode_of(party, ask->names[0]) == ZKL_MODE_NONE)
-		wait_for_place(party, other);
+		wait_behind_waiter(party, other);
 	else
 		wait_locally(party, other);
 }
@@ -410,7 +410,7 @@ static void
 make_waits(void)
 {
 	for (int i = 0; i < 10; i++)
-		take_something(&parties[dice(MAX_PARTIES)]);
+		acquire_something(&parties[dice(MAX_PARTIES)]);
 	for (int i = 0; i < 20; i++)
 	{
 		Party	   *party = &parties[dice(MAX_PARTIES)];
@@ -437,9 +437,9 @@ walk(unsigned seed)
 	n_needed += least;
 	n = count_victims();
 	n_victims += n;
-	if (n >= 0 && in_vain == 0)
+	if (n >= 0 && n_needless == 0)
 		return NULL;
-	return n < 0 ? "a deadlock stays, or there was none" : "one gives way in vain";
+	return n < 0 ? "a deadlock is left, or there was none" : "a victim is needless";
 }
 
 int
@@ -452,10 +452,10 @@ main(int argc, char **argv)
 		test_place(kazoo);
 		test_places(kazoo);
 	}
-	walk_all(argc, argv, N_SEEDS, walk, "each that gives way ends a deadlock");
+	walk_all(argc, argv, N_SEEDS, walk, "have only victims that end a deadlock");
 	if (argc == 1)
 		ok(n_found[1] > N_SEEDS / 20 && n_found[2] > 0,
-		   "... one had to %d times, two %d times; %d did instead of %d",
+		   "in %d of them one victim was necessary, in %d two; %d victims instead of %d",
 		   n_found[1], n_found[2], n_victims, n_needed);
 	return done();
 }

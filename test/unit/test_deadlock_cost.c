@@ -1,10 +1,10 @@
 /*-------------------------------------------------------------------------
  *
  * test_deadlock_cost.c
- *		What deadlock detection costs one of very many waiters.
+ *		The cost of deadlock detection for one of very many waiters.
  *
  * Prints the longest processor time of the delivery of one answer, all of it with
- * the session's mutex held, and of one call by the owner, most of it without.  The
+ * the session's mutex held, and of one call by the owner, mostly without the mutex.  The
  * tests check only that the session reports its wait and finds no deadlock; no test
  * depends on a time.
  *
@@ -104,7 +104,7 @@ measure(const char *name)
 		}
 		fake_advance(100);
 	}
-	ok(!any && reported_by(A) == 1, "%s: reported, and no deadlock", name);
+	ok(!any && reported_by(A) == 1, "%s: the wait is reported, and no deadlock is found", name);
 	diag("%s: one answer up to %.2f ms, one call up to %.2f ms", name, answer, call);
 	scene_end(NULL);
 }
@@ -138,7 +138,7 @@ test_permits(int n)
 	scene_begin(2);
 	waiters_begin("ab");
 	forget(permit_now(&parties[1], "p", 1));
-	snprintf(queue, sizeof(queue), "%s", pool_of("p", "/locks"));
+	snprintf(queue, sizeof(queue), "%s", semaphore_path("p", "/locks"));
 	for (int i = 0; i < n; i++)
 		queue_as(queue, FIRST + i, "lock-");
 	ask_permit(A, "p", 1);

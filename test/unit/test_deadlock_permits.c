@@ -71,31 +71,31 @@ layout(void)
 }
 
 static void
-nobody_gives_way(const char *name)
+has_no_victim(const char *name)
 {
 	publish_all();
-	is_int(verdicts(), 0, "%s: nobody gives way (%s)", name, layout());
+	is_int(verdicts(), 0, "%s: no session is a victim (%s)", name, layout());
 }
 
-/* One session is the victim, and that ends the deadlock. */
+/* One session is the victim, and its failure ends the deadlock. */
 static void
-one_gives_way(const char *name)
+has_one_victim(const char *name)
 {
 	publish_all();
-	is_int(verdicts(), 1, "%s: one gives way (%s)", name, layout());
+	is_int(verdicts(), 1, "%s: one session is the victim (%s)", name, layout());
 	if (victim())
 		end_transaction(victim());
 	fake_run_all();
 	for (int i = 0; i < MAX_PARTIES; i++)
 		if (parties[i].session && is_truly_deadlocked(&parties[i]))
-			ok(false, "... and the others can go on");
-	ok(scene_settles() && reported_by(NULL) == 0, "... the others go on, and no wait is published any more");
+			ok(false, "the other sessions can proceed");
+	ok(scene_settles() && reported_by(NULL) == 0, "the other sessions continue, and no wait report is left");
 	scene_end(NULL);
 }
 
 
 /*
- * Deadlocks, and waits that are none
+ * Deadlocks, and waits that are no deadlock
  */
 
 static void
@@ -105,9 +105,9 @@ test_mutexes(void)
 	has_permit(A, "a", 1);
 	has_permit(B, "b", 1);
 	permit_now(A, "b", 1);
-	nobody_gives_way("one waits for a permit");
+	has_no_victim("a session that waits for a permit");
 	permit_now(B, "a", 1);
-	one_gives_way("two wait for each other's only permit");
+	has_one_victim("two sessions that wait for each other's only permit");
 
 	begin(3, "abb");
 	has_permit(A, "s", 1);
@@ -115,16 +115,16 @@ test_mutexes(void)
 	lock_now(A, "x", X);
 	permit_now(C, "s", 1);
 	wait_locally(B, C);
-	one_gives_way("a lock, a permit, a row");
+	has_one_victim("a cycle of a lock, a permit, and a row");
 
 	begin(3, "abc");
 	has_permit(A, "s", 1);
 	holds(C, "x");
 	permit_now(B, "s", 1);
 	permit_now(C, "s", 1);
-	nobody_gives_way("a queue for permits");
+	has_no_victim("a queue for permits");
 	lock_now(A, "x", X);
-	one_gives_way("second in the queue for permits");
+	has_one_victim("a member that is second in the queue for permits");
 }
 
 static void
@@ -136,9 +136,9 @@ test_any(void)
 	holds(C, "x");
 	permit_now(C, "s", 2);
 	lock_now(A, "x", X);
-	nobody_gives_way("one of two holders can go on");
+	has_no_victim("two holders of permits, one of which can proceed");
 	lock_now(B, "x", X);
-	one_gives_way("... now it waits, too");
+	has_one_victim("two holders of permits, both of which wait");
 
 	begin(3, "abc");
 	has_permit(A, "s", 2);
@@ -146,16 +146,16 @@ test_any(void)
 	holds(C, "x");
 	permit_now(C, "s", 2);
 	lock_now(A, "x", X);
-	one_gives_way("who has both permits waits");
+	has_one_victim("a member that has both permits");
 
 	begin(2, "ab");
 	has_permit(A, "s", 3);
 	has_permit(B, "s", 3);
 	has_permit(A, "s", 3);
 	permit_now(A, "s", 3);
-	nobody_gives_way("waits for one more of its own semaphore");
+	has_no_victim("a session that waits for another permit of its own semaphore");
 	permit_now(B, "s", 3);
-	one_gives_way("... and so does the other one who has some");
+	has_one_victim("two sessions that wait for another permit of their own semaphore");
 
 	begin(4, "abcd");
 	has_permit(A, "s", 2);
@@ -165,9 +165,9 @@ test_any(void)
 	permit_now(C, "s", 2);
 	lock_now(A, "x", X);
 	lock_now(B, "y", X);
-	nobody_gives_way("the other holder waits for one who can go on");
+	has_no_victim("a holder that waits for a session that can proceed");
 	lock_now(D, "x", X);
-	one_gives_way("... which waits now");
+	has_one_victim("a holder that waits for a session that waits itself");
 }
 
 /* Permits of other programs, or of no session. */
@@ -185,18 +185,18 @@ test_strangers(void)
 		begin(3, "abc");
 		has_permit(A, "s", 2);
 		holds(C, "x");
-		snprintf(path, sizeof(path), "%s/%s", pool_of("s", kazoo ? "" : "/leases"),
+		snprintf(path, sizeof(path), "%s/%s", semaphore_path("s", kazoo ? "" : "/leases"),
 				 i == 0 && !kazoo ? CURATORS_PERMIT : who[i]);
 		fake_tree_create(path, "", 0, ZKL_CREATE_EPHEMERAL, 77, &made,
 						 &czxid);
 		free(made);
 		permit_now(C, "s", 2);
 		lock_now(A, "x", X);
-		ok(is_truly_deadlocked(C) == false, "a permit of a stranger's is out");
-		nobody_gives_way(i == 0 ? "a holder of another program" : "a holder of whom nothing is known");
+		ok(is_truly_deadlocked(C) == false, "a permit of an unknown session is in use");
+		has_no_victim(i == 0 ? "a permit of another program" : "a permit without a known holder");
 		fake_tree_delete(path);
 		fake_run_all();
-		ok(permits_of(C, "s") == 1, "... and when it goes the wait is over");
+		ok(permits_of(C, "s") == 1, "the wait ends when the permit is released");
 		scene_end(NULL);
 	}
 }
@@ -221,27 +221,27 @@ test_stale(void)
 	}
 	release_all(B);
 	fake_run_all();
-	is_int(permits_of(C, "s"), 1, "a permit is released: who waited has it");
-	nobody_gives_way("... while others still think it waits");
+	is_int(permits_of(C, "s"), 1, "after a release the waiter has the permit");
+	has_no_victim("a session with a permit that outdated reports show as waiting");
 	scene_end(NULL);
 
-	/* A session does not wait for a node that is given up but not deleted yet. */
+	/* A session does not wait for a node that has been given up but not deleted yet. */
 	begin(3, "abc");
 	has_permit(A, "s", 2);
 	has_permit(B, "s", 2);
 	holds(C, "x");
 	permit_now(C, "s", 2);
 	lock_now(B, "x", X);
-	snprintf(permits, sizeof(permits), "%s", pool_of("s", kazoo ? "" : "/leases"));
+	snprintf(permits, sizeof(permits), "%s", semaphore_path("s", kazoo ? "" : "/leases"));
 	fake_quirks.deny = permits;
 	fake_quirks.deny_breaks = true;
 	release_permit(A, "s");
 	lock_now(A, "x", X);
-	is_int(permits_of(C, "s"), 0, "a permit can't be released yet (%s)", layout());
-	nobody_gives_way("... as it will be");
+	is_int(permits_of(C, "s"), 0, "the node of a released permit cannot be deleted yet (%s)", layout());
+	has_no_victim("a wait for a released permit");
 	fake_quirks.deny = NULL;
 	publish_all();
-	is_int(permits_of(C, "s"), 1, "... and now it is");
+	is_int(permits_of(C, "s"), 1, "the permit is granted after the delete");
 	scene_end(NULL);
 }
 
@@ -261,7 +261,7 @@ id_of(const Party *party)
 	return (uint64_t) fake_session_id(party->client);
 }
 
-/* The names: one set of the permits' owners, and the session before in the queue. */
+/* A report's name has one node set, the permits' owners; the next waiter's name has its predecessor. */
 static void
 test_reported(void)
 {
@@ -280,14 +280,14 @@ test_reported(void)
 	ordered = id_of(A) < id_of(B);
 	snprintf(text, sizeof(text), ".w.%" PRIx64 "+%" PRIx64 "+%" PRIx64 "..",
 			 id_of(ordered ? A : B), id_of(A), id_of(ordered ? B : A));
-	ok(is_reported(text), "told: any of those who have permits, once for each (%s)", layout());
+	ok(is_reported(text), "the name of the report has each owner of permits once (%s)", layout());
 	snprintf(text, sizeof(text), ".w.p%" PRIx64 "..", id_of(C));
-	ok(is_reported(text), "... and for the next one: in line behind the first");
+	ok(is_reported(text), "the next waiter reports its predecessor");
 	scene_end(NULL);
 }
 
 static void
-test_words(void)
+test_descriptions(void)
 {
 	const ZklDeadlock *deadlock;
 
@@ -303,7 +303,7 @@ test_words(void)
 	for (int i = 0; deadlock && i < deadlock->n; i++)
 		is_str(deadlock->edges[i].waits_for, deadlock->edges[i].pid == 1
 			   ? "exclusive lock \"x\"" : "a permit of semaphore \"s\"",
-			   "what %d waits for", deadlock->edges[i].pid);
+			   "the wait of session %d is described", deadlock->edges[i].pid);
 	scene_end(NULL);
 }
 
@@ -319,7 +319,7 @@ main(void)
 		test_strangers();
 		test_stale();
 		test_reported();
-		test_words();
+		test_descriptions();
 	}
 	return done();
 }

@@ -41,7 +41,7 @@ is_busy(Party *party)
 	return pending_of(party) || waits_locally_for(party);
 }
 
-/* A session that has all permits does not ask: it would wait for itself. */
+/* A session that has all permits requests none: it would wait for itself. */
 static void
 act_permit(Party *party)
 {
@@ -92,7 +92,7 @@ act(void)
 	if (zkl_session_state(party->session) == ZKL_SESSION_EXPIRED)
 		begin_again(party);
 	else if (kind < 8 && !is_busy(party))
-		ask_by_chance(party, names, N_NAMES, dice(4) ? 1 : 2, false);
+		ask_randomly(party, names, N_NAMES, dice(4) ? 1 : 2, false);
 	else if (kind < 10 && !is_busy(party))
 		act_permit(party);
 	else if (kind < 12 && !is_busy(party))
@@ -100,7 +100,7 @@ act(void)
 	else if (kind < 15)
 		act_end(party);
 	else if (kind < 19 && with_faults)
-		shake_connection(party, false);
+		disturb_connection(party, false);
 	else if (kind < 20 && with_faults)
 		fake_lag(party->client, dice(2));
 	else if (kind < 21)
@@ -130,20 +130,20 @@ walk(unsigned seed)
 	if (false_deadlocks())
 		failed = "a false alarm";
 	else if (!deadlocks_end() || false_deadlocks())
-		failed = false_deadlocks() ? "a false alarm in the end" : "a deadlock stays";
+		failed = false_deadlocks() ? "a false alarm at the end" : "a deadlock is left";
 	n_victims += victims();
 	if (failed)
 		return failed;
 	for (int i = 0; i < MAX_PARTIES; i++)
 		end_transaction(&parties[i]);
-	return scene_settles() && reported_by(NULL) == 0 ? NULL : "something is still told";
+	return scene_settles() && reported_by(NULL) == 0 ? NULL : "a wait report is left";
 }
 
 int
 main(int argc, char **argv)
 {
-	walk_all(argc, argv, N_SEEDS, walk, "end every deadlock, and nothing else");
+	walk_all(argc, argv, N_SEEDS, walk, "end every deadlock, without a false alarm");
 	if (argc == 1)
-		ok(n_victims > N_SEEDS / 10, "... in which %d gave way", n_victims);
+		ok(n_victims > N_SEEDS / 10, "%d sessions were victims", n_victims);
 	return done();
 }

@@ -48,16 +48,16 @@ test_used_once(void)
 	}
 	is_int(parents(), 250, "each new name has a znode");
 	fake_advance(4000);
-	is_int(parents(), 250, "... which stays for some seconds");
+	is_int(parents(), 250, "the znodes stay for some seconds");
 	fake_count(A->client);
 	fake_advance(2000);
-	is_int(parents(), 0, "... and is deleted then");
-	is_str(fake_trace(A->client), "mmm", "a hundred in one request");
+	is_int(parents(), 0, "all znodes are deleted then");
+	is_str(fake_trace(A->client), "mmm", "one request deletes a hundred znodes");
 	fake_advance(20000);
-	is_str(fake_trace(A->client), "mmm", "... and once");
+	is_str(fake_trace(A->client), "mmm", "each znode is deleted once");
 	forget(lock_now(A, "order:1", X));
 	is_int(mode_of(A, "order:1"), X, "a name can be used again");
-	scene_end("exclusion, names that are used once");
+	scene_end("exclusion, names used once");
 }
 
 static void
@@ -70,7 +70,7 @@ test_in_use(void)
 	ok(parents() == 1 && mode_of(A, "a") == X, "the znode of a held lock stays");
 	reduce(A, "a", NONE);
 	fake_advance(10000);
-	is_int(parents(), 0, "... until some seconds after the release");
+	is_int(parents(), 0, "the znode is deleted some seconds after the release");
 
 	forget(lock_now(A, "a", X));
 	reduce(A, "a", NONE);
@@ -78,24 +78,24 @@ test_in_use(void)
 	use_once(A, "b");
 	fake_advance(6000);
 	ok(parents() == 1 && mode_of(B, "a") == X,
-	   "another session's lock stays, and the others of its batch are deleted");
+	   "the znode of another session's lock stays, and the other znodes of the multi are deleted");
 	reduce(B, "a", NONE);
 	fake_advance(6000);
-	is_int(parents(), 0, "... and it is deleted when that session has released it");
+	is_int(parents(), 0, "this znode is deleted after that session's release");
 
 	use_once(A, "a");
 	forget(lock_now(B, "a", X));
 	fake_advance(12000);
 	reduce(B, "a", NONE);
 	fake_advance(6000);
-	is_int(parents(), 0, "the third attempt deletes it, too");
+	is_int(parents(), 0, "the third attempt also deletes the znode");
 
 	use_once(A, "a");
 	forget(lock_now(B, "a", X));
 	fake_advance(60000);
 	fake_count(A->client);
 	fake_advance(60000);
-	is_str(fake_trace(A->client), "", "a name that others use is left to the server");
+	is_str(fake_trace(A->client), "", "the znode of a name that other sessions use is left to the server");
 	scene_end("exclusion, other sessions use the name");
 }
 
@@ -107,7 +107,7 @@ test_race(void)
 	Ask		   *b = ask_for(B, "a", X);
 
 	fake_advance(6000);
-	is_int(b->status, ZKL_OK, "a contender that comes with the delete gets the lock");
+	is_int(b->status, ZKL_OK, "a contender that queues at the time of the delete gets the lock");
 	forget(b);
 	reduce(B, "a", NONE);
 	fake_run_all();
@@ -131,16 +131,16 @@ test_given_up(void)
 	fake_fault(A->client, 4, FAULT_REFUSE);
 	while (!fake_fault_happened(A->client) && fake_step(A->client))
 		;
-	is_str(fake_trace(A->client), "clcc", "the znode is created, and the node is not");
+	is_str(fake_trace(A->client), "clcc", "the znode is created, but not the node");
 	forget(a);
 	fake_run_all();
-	is_int(parents(), 1, "the request is given up, and the znode is there");
+	is_int(parents(), 1, "the request is given up, and the znode exists");
 	fake_advance(6000);
-	is_int(parents(), 0, "... and is deleted after some seconds");
+	is_int(parents(), 0, "this znode is deleted after some seconds");
 	scene_end("exclusion, given up before the znode was created");
 }
 
-/* What is due at once is nevertheless tried again only after a pause. */
+/* A failed delete is repeated after a pause, even if it is due at once. */
 static void
 test_pause(void)
 {
@@ -165,7 +165,7 @@ test_pause(void)
 			   fake_fault_name(faults[i]));
 		fake_count(A->client);
 		fake_advance(1000);
-		is_int(parents(), 0, "... but soon");
+		is_int(parents(), 0, "the delete is repeated soon");
 		scene_end(NULL);
 	}
 }
@@ -182,7 +182,7 @@ test_close(void)
 	scene_leave(A);
 	fake_run_all();
 	ok(fake_tree_find(path_of("a")) == NULL && fake_tree_find(path_of("c")) == NULL,
-	   "the end of a session does not wait for the time");
+	   "a session that ends deletes its znodes at once");
 	scene_end("exclusion, end of a session");
 }
 
@@ -196,9 +196,9 @@ test_kazoo(void)
 	forget(permit_now(A, "a", 2));
 	release_permit(A, "a");
 	fake_advance(20000);
-	ok(fake_tree_find(path_of("a")) != NULL, "kazoo's programs expect the znode to stay");
-	ok(fake_tree_find(pool_of("a", "")) != NULL && fake_tree_find(pool_of("a", "-__lock__")) != NULL,
-	   "... and those of a semaphore");
+	ok(fake_tree_find(path_of("a")) != NULL, "a znode stays, because kazoo's programs expect it");
+	ok(fake_tree_find(semaphore_path("a", "")) != NULL && fake_tree_find(semaphore_path("a", "-__lock__")) != NULL,
+	   "the znodes of a semaphore stay, too");
 	scene_end(NULL);
 }
 
@@ -229,12 +229,12 @@ test_permit_used_once(void)
 	is_int(parents(), 300, "each new semaphore has three znodes");
 	fake_count(A->client);
 	fake_advance(6000);
-	is_int(parents(), 0, "... and all are deleted some seconds after their use");
-	is_str(fake_trace(A->client), "mmmm", "a hundred in one request");
+	is_int(parents(), 0, "all znodes are deleted some seconds after their use");
+	is_str(fake_trace(A->client), "mmmm", "one request deletes a hundred znodes of semaphores");
 	fake_advance(20000);
-	is_str(fake_trace(A->client), "mmmm", "... and once");
-	is_int(permit_now(A, "job:1", 5)->status, ZKL_OK, "a name can be used again, with another size");
-	scene_end("semaphores that are used once");
+	is_str(fake_trace(A->client), "mmmm", "the znodes of each semaphore are deleted once");
+	is_int(permit_now(A, "job:1", 5)->status, ZKL_OK, "a name can be used again, with another capacity");
+	scene_end("semaphores used once");
 }
 
 static void
@@ -246,31 +246,31 @@ test_permit_in_use(void)
 	forget(permit_now(A, "s", 2));
 	fake_count(A->client);
 	fake_advance(30000);
-	is_int(parents(), 3, "the znodes of a permit that is held stay");
-	is_str(fake_trace(A->client), "w", "... without an attempt to delete them");
+	is_int(parents(), 3, "the znodes of a held permit stay");
+	is_str(fake_trace(A->client), "w", "no delete is attempted");
 	release_permit(A, "s");
 	fake_advance(10000);
-	is_int(parents(), 0, "... until some seconds after its release");
+	is_int(parents(), 0, "the znodes are deleted some seconds after the release");
 
 	permit_once(A, "s");
 	forget(permit_now(B, "s", 2));
 	permit_once(A, "t");
 	fake_advance(6000);
-	is_int(parents(), 3, "another session's permit keeps them, and the others go");
-	is_int(permits_of(B, "s"), 1, "... the permit, too");
+	is_int(parents(), 3, "another session's permit keeps its znodes, and the other znodes are deleted");
+	is_int(permits_of(B, "s"), 1, "the other session keeps its permit");
 	release_permit(B, "s");
 	fake_advance(12000);
-	is_int(parents(), 0, "and they go when that session has released it");
+	is_int(parents(), 0, "the znodes are deleted after that session's release");
 
 	permit_once(A, "s");
 	forget(permit_now(B, "s", 2));
 	fake_advance(6000);
 	b = permit_now(A, "s", 1);
-	is_int(b->status, ZKL_OTHER_CAPACITY, "a semaphore in use keeps its size");
+	is_int(b->status, ZKL_OTHER_CAPACITY, "a semaphore in use keeps its capacity");
 	scene_end("semaphores that other sessions use");
 }
 
-/* Another session has only queued for the mutex: none of the three znodes goes. */
+/* Another session has only queued for the mutex: none of the three znodes is deleted. */
 static void
 test_permit_together(void)
 {
@@ -281,14 +281,14 @@ test_permit_together(void)
 	scene_begin(1);
 	permit_once(A, "s");
 	snprintf(place, sizeof(place), "%s/_c_00112233-4455-6677-8899-aabbccddeeff-lock-",
-			 pool_of("s", "/locks"));
+			 semaphore_path("s", "/locks"));
 	fake_tree_create(place, "", 0, ZKL_CREATE_EPHEMERAL_SEQUENTIAL, 99, &made, &czxid);
 	fake_advance(6000);
 	is_int(parents(), 3, "a contender without a permit keeps all three");
 	fake_tree_delete(made);
 	free(made);
 	fake_advance(6000);
-	is_int(parents(), 0, "... until it goes");
+	is_int(parents(), 0, "the three znodes are deleted after it has gone");
 	scene_end("a contender of a semaphore");
 
 	for (int i = 0; i < 3; i++)
@@ -299,15 +299,15 @@ test_permit_together(void)
 		permit_once(A, "s");
 		permit_once(A, "t");
 		for (int j = i == 2 ? 0 : i; j <= i; j++)
-			fake_tree_delete(pool_of("s", below[j]));
+			fake_tree_delete(semaphore_path("s", below[j]));
 		fake_advance(10000);
-		is_int(parents(), 0, "what the server has deleted before does not matter: %s",
+		is_int(parents(), 0, "a znode that the server has already deleted does not matter: %s",
 			   i == 2 ? "all" : below[i]);
 		scene_end(NULL);
 	}
 }
 
-/* A contender that comes "lead" steps before the delete, or after it. */
+/* A contender queues "lead" steps before the delete, or after it. */
 static void
 race(int lead, int size, bool non_blocking)
 {
@@ -326,11 +326,11 @@ race(int lead, int size, bool non_blocking)
 		is_int(b->status, ZKL_OK, "%d steps before the delete: granted", lead);
 	else
 		ok(b->status == ZKL_OK || b->status == ZKL_OTHER_CAPACITY,
-		   "another size, %d steps before the delete: granted or refused", lead);
+		   "another capacity, %d steps before the delete: granted or refused", lead);
 	forget(b);
 	release_permit(B, "s");
 	fake_advance(30000);
-	is_int(parents(), 0, "... and nothing stays");
+	is_int(parents(), 0, "no znode is left");
 	scene_end("race with the delete of a semaphore");
 }
 
@@ -356,7 +356,7 @@ test_permit_close(void)
 	release_permit(A, "t");
 	scene_leave(A);
 	fake_run_all();
-	is_int(parents(), 0, "the end of a session does not wait for the time");
+	is_int(parents(), 0, "a session that ends deletes the znodes of its semaphores at once");
 
 	permit_once(B, "s");
 	forget(lock_now(B, "a", X));
@@ -366,7 +366,7 @@ test_permit_close(void)
 	reduce(B, "a", NONE);
 	scene_leave(B);
 	fake_run_all();
-	is_int(parents(), 0, "... nor for deletes that are in flight");
+	is_int(parents(), 0, "a session that ends does not wait for deletes in flight");
 	scene_end("semaphores, end of a session");
 }
 
@@ -393,11 +393,11 @@ test_faults(void (*use) (Party *, const char *), int znodes)
 		fake_count(A->client);
 		fake_fault(A->client, 1, faults[i]);
 		fake_advance(6000);
-		ok(fake_fault_happened(A->client), "the fault \"%s\" strikes", fake_fault_name(faults[i]));
+		ok(fake_fault_happened(A->client), "the fault \"%s\" happens", fake_fault_name(faults[i]));
 		heal();
 		fake_advance(10000);
-		is_int(parents(), gives_up ? 2 * znodes : 0, gives_up ? "... and the server is left to do it"
-			   : "... and they are deleted nevertheless");
+		is_int(parents(), gives_up ? 2 * znodes : 0, gives_up ? "the znodes are left to the server"
+			   : "the znodes are deleted nevertheless");
 		use(B, "a");
 		scene_end("exclusion, fault at the delete");
 	}

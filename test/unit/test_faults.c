@@ -4,12 +4,10 @@
  *		Promises that hold whatever fails, and wherever it fails.
  *
  * Each scenario runs once to count the submissions of party A, then again for every
- * submission and every kind of fault there.  When the connection is back, the
- * request must be decided; when A has released everything, none of its nodes may
- * be left, and others must be granted.  Then everything again, with A giving up at
+ * submission and every kind of fault there.  After the reconnect the request must be
+ * decided; when A has released everything, none of its nodes may be left, and other
+ * sessions must be granted.  Then each of these runs is repeated with A giving up at
  * each step after the fault.
- * giving up at some moment after the fault.
- *
  *-------------------------------------------------------------------------
  */
 #include <stdlib.h>
@@ -197,7 +195,7 @@ static void
 foreign_semaphore(void)
 {
 	permits_used();
-	fake_tree_set(pool_of("a", ""), "");
+	fake_tree_set(semaphore_path("a", ""), "");
 }
 
 static void
@@ -225,8 +223,8 @@ static void
 queue_numbers_used_up(void)
 {
 	permits_used();
-	fake_tree_find(pool_of("a", scene_config.node_names == ZKL_NODE_NAMES_KAZOO
-						   ? "-__lock__" : "/locks"))->counter = LIMIT + 1;
+	fake_tree_find(semaphore_path("a", scene_config.node_names == ZKL_NODE_NAMES_KAZOO
+								  ? "-__lock__" : "/locks"))->counter = LIMIT + 1;
 }
 
 static void
@@ -328,8 +326,8 @@ static const Scenario scenarios[] = {
 	{"first use of several", nothing, {ask_array}, ZKL_OK, 0, false},
 	{"exclusive", used_before, {ask_exclusive}, ZKL_OK, 0, false},
 	{"shared", b_shares, {ask_shared}, ZKL_OK, 0, false},
-	{"try, free", used_before, {ask_try}, ZKL_OK, 0, false},
-	{"try, held", b_holds, {ask_try}, ZKL_BUSY, 0, false},
+	{"attempt, free", used_before, {ask_try}, ZKL_OK, 0, false},
+	{"attempt, held", b_holds, {ask_try}, ZKL_BUSY, 0, false},
 	{"wait", b_holds, {ask_exclusive, b_leaves}, ZKL_OK, 0, false},
 	{"wait to share", b_holds, {ask_shared, b_leaves}, ZKL_OK, 0, false},
 	{"wait and give up", b_holds, {ask_exclusive, give_up}, ZKL_OK, 0, false},
@@ -354,7 +352,7 @@ static const Scenario scenarios[] = {
 	{"release and ask", a_holds_all_wait, {release, b_leaves, give_up}, ZKL_OK, 0, false},
 	{"numbers used up", numbers_used_up, {ask_exclusive}, ZKL_OK, LIMIT, false},
 	{"drain", b_has_last_number, {ask_exclusive, b_leaves}, ZKL_OK, LIMIT, false},
-	{"drain given up", b_has_last_number, {ask_exclusive, give_up, b_leaves}, ZKL_OK, LIMIT, false},
+	{"sequence restart given up", b_has_last_number, {ask_exclusive, give_up, b_leaves}, ZKL_OK, LIMIT, false},
 	{"confirm", a_holds_three, {confirm}, ZKL_OK, 0, false},
 	{"permit, first use", nothing, {take_permit}, ZKL_OK, 0, true},
 	{"permit", permits_used, {take_permit}, ZKL_OK, 0, true},
@@ -363,15 +361,15 @@ static const Scenario scenarios[] = {
 	{"permit, full, given up", b_has_all, {take_permit, give_up}, ZKL_OK, 0, true},
 	{"permit, behind a waiter", c_has_all_b_waits, {take_permit, c_leaves, b_leaves}, ZKL_OK, 0, true},
 	{"permit, behind a waiter, given up", c_has_all_b_waits, {take_permit, give_up}, ZKL_OK, 0, true},
-	{"permit, foreign pool", foreign_semaphore, {take_permit}, ZKL_OK, 0, true},
-	{"permit, other size", b_uses_another_size, {take_permit}, ZKL_OTHER_CAPACITY, 0, true},
-	{"permit, try", permits_used, {take_permit_if_free}, ZKL_OK, 0, true},
-	{"permit, try, full", b_has_all, {take_permit_if_free}, ZKL_BUSY, 0, true},
-	{"permit, try behind a waiter", c_has_all_b_waits, {take_permit_if_free}, ZKL_BUSY, 0, true},
-	{"permit, try while another is taken", permits_used, {race_for_permit}, ZKL_OK, 0, true},
-	{"permit, try while the last is taken", c_has_one, {race_for_permit}, ZKL_BUSY, 0, true},
+	{"permit, foreign semaphore", foreign_semaphore, {take_permit}, ZKL_OK, 0, true},
+	{"permit, other capacity", b_uses_another_size, {take_permit}, ZKL_OTHER_CAPACITY, 0, true},
+	{"permit, attempt", permits_used, {take_permit_if_free}, ZKL_OK, 0, true},
+	{"permit, attempt, full", b_has_all, {take_permit_if_free}, ZKL_BUSY, 0, true},
+	{"permit, attempt behind a waiter", c_has_all_b_waits, {take_permit_if_free}, ZKL_BUSY, 0, true},
+	{"permit, attempt while another is acquired", permits_used, {race_for_permit}, ZKL_OK, 0, true},
+	{"permit, attempt while the last is acquired", c_has_one, {race_for_permit}, ZKL_BUSY, 0, true},
 	{"permits released", a_has_two, {release}, ZKL_OK, 0, true},
-	{"permit released and taken", a_has_two, {release, take_permit}, ZKL_OK, 0, true},
+	{"permit released and acquired", a_has_two, {release, take_permit}, ZKL_OK, 0, true},
 	{"permits confirmed", a_has_two, {confirm}, ZKL_OK, 0, true},
 	{"permit, numbers used up", queue_numbers_used_up, {take_permit}, ZKL_OK, LIMIT, true},
 };
@@ -391,7 +389,7 @@ static int	timeout;			/* steps after the fault until A gives up; -1: never */
 static int	failures;
 
 static void
-complain(const char *what)
+report_failure(const char *what)
 {
 	if (failures++ < 20)
 		diag("%s (names %d), %s at %d, giving up after %d (%s): %s", scenario->name,
@@ -431,7 +429,7 @@ run(int *waited)
 }
 
 static bool
-play(void)
+run_scenario(void)
 {
 	int			waited = 0;
 
@@ -473,13 +471,13 @@ static void
 check_decided(void)
 {
 	if (asked && !is_decided_well())
-		complain(zkl_status_text(asked->status));
+		report_failure(zkl_status_text(asked->status));
 	if (scenario->stage[0] == confirm &&
 		zkl_session_confirmed(A->session) == ZKL_PENDING)
-		complain("confirming does not end");
+		report_failure("a confirmation does not end");
 	if (fake_is_expired(A->client) && zkl_session_state(A->session) !=
 		(fault == FAULT_AUTH ? ZKL_SESSION_AUTH_FAILED : ZKL_SESSION_EXPIRED))
-		complain("the expiry is not noticed");
+		report_failure("the expiry is not detected");
 }
 
 /* A fault that leaves the session alive and reports nothing about nodes loses no hold. */
@@ -490,20 +488,20 @@ check_not_lost(void)
 		fault == FAULT_APPLY_OTHER;
 
 	if (!answered && !fake_is_expired(A->client) && lost_of(A) > 0)
-		complain("a lock is lost without need");
+		report_failure("a lock is lost although the session lives");
 }
 
-/* Can others get what A released? */
+/* Can other sessions acquire the locks that A released? */
 static void
 check_free(void)
 {
 	for (int i = 0; i < 3 && !scenario->semaphore; i++)
 		if (lock_now(C, abc[i], X)->status != ZKL_OK)
-			complain("another session is not granted");
+			report_failure("another session is not granted");
 	for (int i = 0; i < SIZE && scenario->semaphore; i++)
 		if (permit_now(C, "a", SIZE)->status != ZKL_OK &&
 			scenario->expected != ZKL_OTHER_CAPACITY)
-			complain("another session gets no permit");
+			report_failure("another session gets no permit");
 }
 
 static void
@@ -513,7 +511,7 @@ check_aftermath(void)
 	release_all(A);
 	heal();
 	if (nodes_of(A, NULL) > 0 && !delete_refused())
-		complain("nodes are left");
+		report_failure("nodes are left");
 	give_up_all(B);
 	release_all(B);
 	give_up_all(C);
@@ -522,17 +520,17 @@ check_aftermath(void)
 	if (!delete_refused() && !scenario->sequence_limit)
 		check_free();
 	if (objections() > 0)
-		complain(first_objection());
+		report_failure(first_objection());
 	scene_end(NULL);
 }
 
 static int
-play_all(void)
+run_all_faults(void)
 {
 	int			submitted;
 
 	begin();
-	if (play())
+	if (run_scenario())
 	{
 		check_decided();
 		check_not_lost();
@@ -550,22 +548,22 @@ walk(int first_timeout, int last_timeout)
 	fault = FAULT_NONE;
 	fault_at = 0;
 	timeout = -1;
-	n = play_all();
+	n = run_all_faults();
 	for (timeout = first_timeout; timeout <= last_timeout; timeout++)
 		for (fault_at = 1; fault_at <= n; fault_at++)
 			for (fault = FAULT_NONE + 1; fault < N_FAULTS; fault++)
-				play_all();
+				run_all_faults();
 }
 
 static void
-play_scenario(const char *names)
+test_scenario(const char *names)
 {
 	failures = 0;
 	walk(-1, -1);
-	is_int(failures, 0, "%s%s: any fault anywhere is got over", scenario->name, names);
+	is_int(failures, 0, "%s%s: any fault anywhere is survived", scenario->name, names);
 	failures = 0;
 	walk(0, 9);
-	is_int(failures, 0, "%s%s: who gives up after it leaves nothing", scenario->name, names);
+	is_int(failures, 0, "%s%s: a session that gives up after the fault leaves no node", scenario->name, names);
 }
 
 int
@@ -575,10 +573,10 @@ main(void)
 	{
 		scenario = &scenarios[i];
 		node_names = ZKL_NODE_NAMES_CURATOR;
-		play_scenario("");
+		test_scenario("");
 		node_names = ZKL_NODE_NAMES_KAZOO;
 		if (scenario->semaphore)
-			play_scenario(", as kazoo does it");
+			test_scenario(", with kazoo's layout");
 	}
 	return done();
 }

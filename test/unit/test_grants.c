@@ -62,22 +62,22 @@ reported(const char *text)
 static void
 test_queues(void)
 {
-	is_str(reported(""), "", "nobody");
+	is_str(reported(""), "", "an empty queue");
 	is_str(reported("AW0"), "AW0+", "a writer alone holds");
 	is_str(reported("BW1 AW0"), "AW0+ BW1", "the first of two writers holds");
 	is_str(reported("BR1 AR0 CW2"), "AR0+ BR1+ CW2", "readers share, a writer behind them waits");
 	is_str(reported("AR0 BW1 CR2"), "AR0+ BW1 CR2", "a reader behind a waiting writer waits");
 	is_str(reported("AR0 AW1"), "AR0+ AW1+", "a sole sharer's upgrade holds");
-	is_str(reported("AR0 AW1 BR2"), "AR0+ AW1+ BR2", "... and keeps readers out");
+	is_str(reported("AR0 AW1 BR2"), "AR0+ AW1+ BR2", "a sole sharer's upgrade keeps readers waiting");
 	is_str(reported("AR0 BR1 AW2"), "AR0+ BR1+ AW2", "an upgrade waits for other sharers");
 	is_str(reported("AR0 BW1 AW2"), "AR0+ BW1 AW2", "an upgrade behind a writer has yet to move up");
-	is_str(reported("AR0 BW1 AW1"), "AR0+ AW1+ BW1", "... to its number");
+	is_str(reported("AR0 BW1 AW1"), "AR0+ AW1+ BW1", "an upgrade that has moved up holds");
 	is_str(reported("AR0 BR1 AW2 BW3"), "AR0+ BR1+ AW2 BW3", "of two upgrades none holds yet");
-	is_str(reported("AR7 BW8 AW7"), "AR7+ AW7+ BW8", "who downgrades as Curator does holds both");
-	is_str(reported("AW7 BR7 CR8"), "AW7+ BR7+ CR8", "... whatever the names are, and nobody behind it");
-	is_str(reported("AR7 BW7 CW8"), "AR7+ BW7+ CW8", "... whose nodes have GUIDs of their own");
-	is_str(reported("AW1 BW1"), "AW1+ BW1", "of two writers of one number one holds");
-	is_str(reported("BW0 AW-1"), "AW-1+ BW0", "negative numbers come before");
+	is_str(reported("AR7 BW8 AW7"), "AR7+ AW7+ BW8", "a session that downgrades as Curator does holds both nodes");
+	is_str(reported("AW7 BR7 CR8"), "AW7+ BR7+ CR8", "such a downgraded holder keeps a reader behind it waiting");
+	is_str(reported("AR7 BW7 CW8"), "AR7+ BW7+ CW8", "the nodes of such a downgrade may have different GUIDs");
+	is_str(reported("AW1 BW1"), "AW1+ BW1", "of two writers with one number one holds");
+	is_str(reported("BW0 AW-1"), "AW-1+ BW0", "negative numbers come first");
 	is_str(reported("AW-2147483648 BW2147483647"), "BW2147483647+ AW-2147483648",
 		   "the order goes on when numbers wrap");
 }
@@ -188,10 +188,10 @@ test_agreement(void)
 		draw_queue(&draw);
 		wrong += !agrees(&draw);
 	}
-	is_int(wrong, 0, "who holds is who stands first, in %d queues", N_QUEUES);
+	is_int(wrong, 0, "the holders are the first of the queue, in %d queues", N_QUEUES);
 }
 
-/* Numbers that no queue has: the function must only end, and lose nothing. */
+/* No real queue has these numbers: the function must only end, and lose no node. */
 static void
 test_absurd(void)
 {
@@ -212,7 +212,7 @@ test_absurd(void)
 	zkl_grant_queue(queue, 1000);
 	for (int i = 0; i < 1000; i++)
 		n_seen += ++*(int *) queue[i].item == 1;
-	is_int(n_seen, 1000, "numbers all over the range are put in some order");
+	is_int(n_seen, 1000, "numbers from the whole range are ordered");
 }
 
 static void
@@ -247,7 +247,7 @@ test_makers(void)
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
 		is_int(zkl_maker(cases[i].child, cases[i].session), cases[i].maker,
-			   "who made \"%s\"", cases[i].child);
+			   "the program that created \"%s\" is recognised", cases[i].child);
 }
 
 int

@@ -82,23 +82,23 @@ is_deadlock(const char *text, int me, const char *expected, const char *name)
 static void
 test_by_hand(void)
 {
-	is_deadlock("", 1, "", "nobody waits");
+	is_deadlock("", 1, "", "no waits");
 	is_deadlock("1>2 2>3 3>4", 1, "", "a chain");
-	is_deadlock("1>2 2>1", 1, "12", "two wait for each other");
-	is_deadlock("1>2 2>3 3>1", 2, "123", "three");
-	is_deadlock("1>2 2>3 3>2", 1, "", "who waits for a deadlock takes no part in it");
-	is_deadlock("1>2 2>3 3>2", 2, "23", "... the others do");
-	is_deadlock("1>2 2>1 2>3", 1, "12", "one of them waits for somebody else as well");
-	is_deadlock("1>2+3 2>1", 1, "", "any of two: the other one can go on");
-	is_deadlock("1>2+3 2>1 3>1", 1, "123", "any of two, and neither can");
+	is_deadlock("1>2 2>1", 1, "12", "two sessions that wait for each other");
+	is_deadlock("1>2 2>3 3>1", 2, "123", "a cycle of three");
+	is_deadlock("1>2 2>3 3>2", 1, "", "a session that waits for a member of a deadlock is not a member");
+	is_deadlock("1>2 2>3 3>2", 2, "23", "the sessions in the cycle are members");
+	is_deadlock("1>2 2>1 2>3", 1, "12", "a member that also waits for a session outside");
+	is_deadlock("1>2+3 2>1", 1, "", "a wait for any of two, one of which can proceed");
+	is_deadlock("1>2+3 2>1 3>1", 1, "123", "a wait for any of two, neither of which can proceed");
 	is_deadlock("1>2+3 2>1 3>4 4>3", 1, "",
-				"any of two: one of them is in another deadlock, which will end");
-	is_deadlock("1>2+3 2>1 3>4 4>3", 3, "34", "... that is one");
-	is_deadlock("1>2+3 1>4 4>1 2>1", 1, "14", "any of two, and a third besides");
-	is_deadlock("1>2 2>3+4 3>1 4>5", 1, "", "any of two further on");
-	is_deadlock("1>2 2>1 3>4 4>3", 3, "34", "two deadlocks are two");
-	is_deadlock("1>2 2>1 2>3 3>2", 1, "123", "two that share a participant are one");
-	is_deadlock("1>1", 1, "1", "for itself");
+				"a wait for any of two, one of which is in another deadlock, which will end");
+	is_deadlock("1>2+3 2>1 3>4 4>3", 3, "34", "the other deadlock is found");
+	is_deadlock("1>2+3 1>4 4>1 2>1", 1, "14", "a wait for any of two, and another wait");
+	is_deadlock("1>2 2>3+4 3>1 4>5", 1, "", "a wait for any of two within a cycle");
+	is_deadlock("1>2 2>1 3>4 4>3", 3, "34", "two separate deadlocks");
+	is_deadlock("1>2 2>1 2>3 3>2", 1, "123", "two cycles with a common member are one deadlock");
+	is_deadlock("1>1", 1, "1", "a session that waits for itself");
 }
 
 static void
@@ -108,11 +108,11 @@ test_within(void)
 	ZklCircle	circle = {ids, 2};
 
 	graph("1>2 2>1");
-	is_str(deadlock_of(1, circle), "12", "within a circle: all are there");
+	is_str(deadlock_of(1, circle), "12", "within a circle: all members are in the circle");
 	graph("1>2 2>3 3>1");
-	is_str(deadlock_of(1, circle), "", "... one is not: taken to be able to go on");
+	is_str(deadlock_of(1, circle), "", "a member outside of the circle is taken to be able to proceed");
 	circle.n = 0;
-	is_str(deadlock_of(1, circle), "", "... nobody is");
+	is_str(deadlock_of(1, circle), "", "an empty circle has no deadlock");
 }
 
 static void
@@ -123,14 +123,14 @@ test_cycle(void)
 	int		   *path;
 
 	graph("1>2 2>3 3>4 4>1 2>4");
-	is_int(zkl_find_cycle(node_sets, n_node_sets, 1, circle, &path), 3, "the shortest way round");
-	ok(path[0] == 0 && path[1] == 4 && path[2] == 3, "... from the first to the first");
+	is_int(zkl_find_cycle(node_sets, n_node_sets, 1, circle, &path), 3, "the shortest cycle is found");
+	ok(path[0] == 0 && path[1] == 4 && path[2] == 3, "the cycle leads from the first session back to the first");
 	free(path);
 	graph("1>2 2>3");
-	is_int(zkl_find_cycle(node_sets, n_node_sets, 1, circle, &path), -1, "no way round");
+	is_int(zkl_find_cycle(node_sets, n_node_sets, 1, circle, &path), -1, "a chain has no cycle");
 	graph("1>1");
 	circle.n = 1;
-	is_int(zkl_find_cycle(node_sets, n_node_sets, 1, circle, &path), 1, "a way round of one");
+	is_int(zkl_find_cycle(node_sets, n_node_sets, 1, circle, &path), 1, "a session that waits for itself is a cycle of one");
 	free(path);
 }
 
@@ -312,9 +312,9 @@ test_random(void)
 			diag("graph %u, participant %" PRIu64, seed, me);
 		}
 	}
-	is_int(wrong, 0, "%d random graphs are judged as by trying all sets", N_GRAPHS);
+	is_int(wrong, 0, "%d random graphs give the same result as trying all sets", N_GRAPHS);
 	ok(deadlocks > N_GRAPHS / 10 && deadlocks < N_GRAPHS * 9 / 10,
-	   "... of which some are deadlocks and some are not");
+	   "some random graphs have a deadlock, and some have none");
 }
 
 
@@ -361,24 +361,24 @@ test_names(void)
 		   "1000000000000001>a(1000000000000001) 1000000000000001>b+c(1000000000000001) "
 		   "1000000000000001>fedcba9876543210(1000000000000001) "
 		   "d>1000000000000001(1000000000000001) e>1000000000000001(1000000000000001)",
-		   "needs, those of which any suffices, and dependents");
+		   "node sets, alternatives, and local waiters are read");
 	ok(reports.n == 2 && !reports.nodes[1].is_victim_claim && reports.nodes[0].is_victim_claim &&
 	   reports.nodes[1].number == 7 && reports.nodes[0].number == INT32_MIN &&
-	   reports.nodes[0].wait == 10, "... and what else they say");
+	   reports.nodes[0].wait == 10, "the other parts of the names are read");
 
 	read_names(4, (const char *[]) {
 									"1.1.2.w.b..0000000009", "2.1.1.w.1..0000000008",
 									"1.1.1.w.a.d.0000000007", "1.1.3.w.c.e.0000000011"});
-	is_str(node_sets_text(), "1>c(1) e>1(1) 2>1(2)", "of several of one session the newest counts");
+	is_str(node_sets_text(), "1>c(1) e>1(1) 2>1(2)", "of several reports of one session the newest counts");
 	read_names(3, (const char *[]) {
 									"1.1.1.w.a..2147483647", "1.1.2.w.b..-2147483648", "2.1.1.w.1..-2147483647"});
-	is_str(node_sets_text(), "1>b(1) 2>1(2)", "... also where numbers turn round");
+	is_str(node_sets_text(), "1>b(1) 2>1(2)", "the newest is found across the wrap of the numbers");
 	read_names(3, (const char *[]) {
 									"7.1.1.w.8..0000000001", "07.1.1.w.9..0000000002",
 									"9.1.1.w.0,a.0.0000000001"});
-	is_str(node_sets_text(), "7>8(7) 9>0(9) 9>a(9) 0>9(9)", "a session has one form");
+	is_str(node_sets_text(), "7>8(7) 9>0(9) 9>a(9) 0>9(9)", "a session id has only one form");
 	ok(zkl_is_wait_of("1.2.", 1) && !zkl_is_wait_of("12.2.", 1) && !zkl_is_wait_of("2.1.", 1),
-	   "whose a name is");
+	   "the session of a name is recognised");
 }
 
 static void
@@ -399,7 +399,7 @@ test_bad_names(void)
 	memcpy(names, bad, sizeof(bad));
 	names[n] = "7.1.1.w.8..0000000001";
 	read_names(n + 1, names);
-	is_str(node_sets_text(), "7>8(7)", "names that say nothing are left out");
+	is_str(node_sets_text(), "7>8(7)", "invalid names are ignored");
 	zkl_reports_free(&reports);
 }
 

@@ -104,7 +104,7 @@ release_all(ZklSession *session, int n, bool together)
 	fake_run_all();
 }
 
-/* The ways to lock n names and release them; they return false if something failed. */
+/* Locks and releases n names in one of several ways; returns false after a failure. */
 typedef bool (*Way) (ZklSession *session, int n);
 
 static bool
@@ -250,7 +250,7 @@ same_key(const char *name, size_t length)
 	return name != NULL && length > 0;
 }
 
-/* Another program makes reports in the session's name, newer than its own. */
+/* Another program creates reports in the session's name, newer than its own. */
 static bool
 forged(ZklSession *session, int n)
 {
@@ -317,7 +317,7 @@ test(Way way, const char *what)
 		return;
 	}
 	many = (double) work_of(way, MANY, &is_done);
-	if (!ok(is_done && many <= MAX_GROWTH * few, "%s: eight times the names, %.1f times the work",
+	if (!ok(is_done && many <= MAX_GROWTH * few, "%s: eight times as many names, %.1f times as much work",
 			what, many / few))
 		printf("# %.0f and %.0f\n", few, many);
 }

@@ -42,28 +42,28 @@ test_removed(void)
 	forget(lock_now(A, "b", S));
 	fake_count(A->client);
 	fake_advance(T);
-	is_str(fake_trace(A->client), "ww", "each held node is watched, once");
+	is_str(fake_trace(A->client), "ww", "each held node is watched once");
 	remove_by_hand("a");
-	ok(is_lost("a") && losses_reported == 1, "a node removed by hand is a loss, told at once");
-	ok(!is_lost("b"), "... of this lock alone");
+	ok(is_lost("a") && losses_reported == 1, "a node removed by hand is a loss, reported at once");
+	ok(!is_lost("b"), "the other lock is not lost");
 	fake_advance(T);
-	is_int(losses_reported, 1, "... told once");
+	is_int(losses_reported, 1, "the loss is reported once");
 	reduce(A, "a", NONE);
 	fake_run_all();
 	forget(lock_now(A, "a", X));
-	ok(!is_lost("a"), "the lock can be taken again");
+	ok(!is_lost("a"), "the lock can be acquired again");
 	scene_end("exclusion, removed nodes");
 
 	begin_observed(1);
 	forget(lock_now(A, "a", X));
 	remove_by_hand("a");
-	is_int(losses_reported, 0, "before the node is watched its removal goes unnoticed");
+	is_int(losses_reported, 0, "a removal before the node is watched is not reported at once");
 	fake_advance(T);
-	ok(is_lost("a") && losses_reported == 1, "... but the watch then finds out");
+	ok(is_lost("a") && losses_reported == 1, "setting the watch detects the removal");
 	scene_end("exclusion, nodes removed early");
 }
 
-/* Data that others write into the node are no loss. */
+/* Data that other clients write into the node are no loss. */
 static void
 test_changed(void)
 {
@@ -73,7 +73,7 @@ test_changed(void)
 	fake_advance(T);
 	ok(!is_lost("a") && losses_reported == 0, "a change of the node's data is no loss");
 	remove_by_hand("a");
-	ok(is_lost("a") && losses_reported == 1, "... and its removal after that is");
+	ok(is_lost("a") && losses_reported == 1, "a removal after the change is a loss");
 	scene_end("exclusion, changed data");
 }
 
@@ -94,9 +94,9 @@ test_disconnected(void)
 	fake_disconnect(A->client);
 	fake_run_all();
 	fake_advance(T - 1);
-	is_int(losses_reported, 0, "an outage is no loss");
+	is_int(losses_reported, 0, "an outage shorter than the session timeout is no loss");
 	fake_advance(1);
-	ok(is_lost("a") && losses_reported == 1, "... until the session timeout has passed");
+	ok(is_lost("a") && losses_reported == 1, "the lock is lost after the session timeout");
 	scene_end("exclusion, long outage");
 }
 
@@ -110,10 +110,10 @@ test_downgraded(void)
 	reduce(A, "a", S);
 	fake_run_all();
 	fake_advance(T);
-	is_str(fake_trace(A->client), "mw", "the node of a downgrade is watched again");
-	ok(!is_lost("a") && losses_reported == 0, "... and the end of the old one is no loss");
+	is_str(fake_trace(A->client), "mw", "the new node of a downgrade is watched");
+	ok(!is_lost("a") && losses_reported == 0, "the delete of the old node is no loss");
 	remove_by_hand("a");
-	ok(is_lost("a") && losses_reported == 1, "... but that of the new one");
+	ok(is_lost("a") && losses_reported == 1, "a removal of the new node is a loss");
 	scene_end("exclusion, downgrade");
 }
 
@@ -128,12 +128,12 @@ test_released(void)
 	fake_run_all();
 	reduce(A, "a", NONE);
 	fake_run_all();
-	ok(fake_watches(A->client) == 0 && losses_reported == 0, "a release leaves no watch and is no loss");
-	is_int(mode_of(B, "a"), X, "... and the next one holds");
+	ok(fake_watches(A->client) == 0 && losses_reported == 0, "a release removes the watch and is no loss");
+	is_int(mode_of(B, "a"), X, "the next session holds the lock");
 	fake_expire(A->client);
 	fake_connect(A->client);
 	fake_run_all();
-	is_int(losses_reported, 0, "who holds nothing loses nothing with its session");
+	is_int(losses_reported, 0, "the expiry of a session that holds nothing is no loss");
 	scene_end("exclusion, released");
 }
 
@@ -148,7 +148,7 @@ test_not_taken(void)
 	fake_expire(A->client);
 	fake_connect(A->client);
 	fake_run_all();
-	is_int(losses_reported, 0, "who waits loses nothing with its session");
+	is_int(losses_reported, 0, "the expiry of a session that waits is no loss");
 	scene_end("exclusion, expired while waiting");
 }
 
@@ -161,7 +161,7 @@ test_expired(void)
 	fake_expire(A->client);
 	fake_connect(A->client);
 	fake_run_all();
-	ok(is_lost("a") && is_lost("b") && losses_reported == 1, "an expiry is reported once for all that was held");
+	ok(is_lost("a") && is_lost("b") && losses_reported == 1, "an expiry is reported once for all locks");
 	scene_end("exclusion, expired");
 }
 
@@ -188,10 +188,10 @@ test_faults(void)
 		if (fault == FAULT_NO_AUTH || fault == FAULT_OTHER ||
 			fault == FAULT_APPLY_OTHER)
 			ok(!is_lost("a") && losses_reported == 0 && strlen(fake_trace(A->client)) == 1,
-			   "a holder that may not look is not told, and does not ask again (%s)",
+			   "a holder whose read is refused gets no report and does not read again (%s)",
 			   fake_fault_name(fault));
 		else
-			ok(is_lost("a") && losses_reported == 1, "the loss is found out (%s)", fake_fault_name(fault));
+			ok(is_lost("a") && losses_reported == 1, "the loss is reported (%s)", fake_fault_name(fault));
 		scene_end(NULL);
 	}
 }

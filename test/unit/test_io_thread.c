@@ -35,11 +35,11 @@ typedef struct Charge
 } Charge;
 
 static sem_t opened;
-static sem_t rung;
+static sem_t fired;
 static sem_t passed;
 static sem_t freed;
 static sem_t blocking;
-static sem_t let_go;
+static sem_t unblock;
 static ZklIoThread *blocked_io_thread;
 static int	overdue;
 static bool freed_abandoned;
@@ -81,7 +81,7 @@ pass_io(void *arg, ZklIoThreadWatch *watch)
 										  : last_pass_ms + c->timeout_ms))
 			abort();
 		sem_post(&blocking);
-		sem_wait(&let_go);
+		sem_wait(&unblock);
 		zkl_io_thread_end_blocking(blocked_io_thread);
 	}
 	sem_post(&passed);
@@ -92,7 +92,7 @@ overdue_io(void *arg)
 {
 	(void) arg;
 	overdue++;
-	sem_post(&let_go);
+	sem_post(&unblock);
 }
 
 static void
@@ -103,7 +103,7 @@ timer_io(void *arg)
 	c->timer_ms = zkl_io_thread_now();
 	c->timers++;
 	last_timer_ms = c->timer_ms;
-	sem_post(&rung);
+	sem_post(&fired);
 }
 
 static void
@@ -156,18 +156,18 @@ test_open(void)
 	began = zkl_io_thread_now();
 	io_thread = start(1);
 	sem_wait(&passed);
-	ok(true, "opening that fails is tried again");
-	ok(zkl_io_thread_now() - began >= 400, "... after a pause");
-	is_int(charge->opened, 2, "... once more");
+	ok(true, "a failed open is repeated");
+	ok(zkl_io_thread_now() - began >= 400, "the open is repeated after a pause");
+	is_int(charge->opened, 2, "the open is repeated once");
 	ok(charge->all_blocked, "signals are blocked in the thread");
 	pthread_sigmask(SIG_SETMASK, NULL, &after);
 	ok(sigismember(&before, SIGTERM) == sigismember(&after, SIGTERM) &&
 	   sigismember(&before, SIGINT) == sigismember(&after, SIGINT),
-	   "... and as before in the caller");
-	ok(zkl_io_thread_stop(io_thread, 5000), "it stops");
-	is_int(closed, 1, "... having closed once");
-	is_int(sem_trywait(&freed), 0, "... and freed");
-	ok(!freed_abandoned, "... for its owner");
+	   "the caller's signal mask is unchanged");
+	ok(zkl_io_thread_stop(io_thread, 5000), "the thread stops");
+	is_int(closed, 1, "the thread has closed once");
+	is_int(sem_trywait(&freed), 0, "the thread has freed the object");
+	ok(!freed_abandoned, "the object is freed, not abandoned");
 	while (sem_trywait(&opened) == 0)
 		;
 }
@@ -179,8 +179,8 @@ test_stop_while_opening(void)
 	ZklIoThread *io_thread = start(1000000);
 
 	sem_wait(&opened);
-	ok(zkl_io_thread_stop(io_thread, 5000), "a keeper that can't open stops");
-	ok(zkl_io_thread_now() - began < 2000, "... at once");
+	ok(zkl_io_thread_stop(io_thread, 5000), "a thread whose open fails stops");
+	ok(zkl_io_thread_now() - began < 2000, "this thread stops at once");
 	sem_wait(&freed);
 }
 
@@ -194,17 +194,17 @@ test_timer(void)
 	now = zkl_io_thread_now();
 	zkl_io_thread_set_timer(io_thread, now + 3600000);
 	zkl_io_thread_set_timer(io_thread, now + 60);
-	sem_wait(&rung);
-	ok(last_timer_ms >= now + 60, "an alarm rings, not before its time");
-	ok(last_timer_ms < now + 2000, "... and soon after");
+	sem_wait(&fired);
+	ok(last_timer_ms >= now + 60, "a timer fires, not early");
+	ok(last_timer_ms < now + 2000, "a timer fires soon after its time");
 	zkl_io_thread_set_timer(io_thread, now - 5);
-	sem_wait(&rung);
-	ok(true, "one that is due already rings");
+	sem_wait(&fired);
+	ok(true, "a timer that is already due fires");
 	zkl_io_thread_set_timer(io_thread, now + 3600000);
 	zkl_io_thread_set_timer(io_thread, 0);
-	ok(zkl_io_thread_stop(io_thread, 5000), "a keeper with no alarm stops");
+	ok(zkl_io_thread_stop(io_thread, 5000), "a thread without a timer stops");
 	sem_wait(&freed);
-	is_int(sem_trywait(&rung), -1, "each alarm rings once");
+	is_int(sem_trywait(&fired), -1, "each timer fires once");
 }
 
 static void
@@ -217,12 +217,12 @@ test_blocked_close(void)
 	sem_wait(&opened);
 	charge->close_blocks = true;
 	began = zkl_io_thread_now();
-	ok(!zkl_io_thread_stop(io_thread, 100), "stopping tells when closing takes too long");
-	ok(zkl_io_thread_now() - began >= 100, "... after the time it was given");
-	is_int(sem_trywait(&freed), -1, "nothing is freed meanwhile");
+	ok(!zkl_io_thread_stop(io_thread, 100), "stopping reports that closing takes too long");
+	ok(zkl_io_thread_now() - began >= 100, "stopping waits for the given timeout");
+	is_int(sem_trywait(&freed), -1, "the object is not freed meanwhile");
 	sem_post(let_close);
 	sem_wait(&freed);
-	ok(freed_abandoned, "... but when closing is through, by the thread itself");
+	ok(freed_abandoned, "the thread itself frees the object after closing");
 }
 
 /* Starts an I/O thread that shares a descriptor with the owner since its first pass. */
@@ -282,22 +282,22 @@ test_duty(void)
 	int64_t		began;
 
 	put(fd);
-	ok(is_read_within(10000), "the thread reads for an owner that does something else");
+	ok(is_read_within(10000), "the thread reads for an owner that is busy");
 
 	zkl_io_thread_owner_sleeps(io_thread);
 	zkl_io_thread_owner_woke(io_thread);
 	zkl_io_thread_owner_sleeps(io_thread);
 	put(fd);
-	ok(!is_read_within(200), "it leaves it to an owner that sleeps");
-	ok(take(fd), "... who finds it");
+	ok(!is_read_within(200), "the thread does not read for an owner that sleeps");
+	ok(take(fd), "an owner that sleeps finds the data");
 
 	put(fd);
 	began = zkl_io_thread_now();
 	zkl_io_thread_owner_woke(io_thread);
-	ok(is_read_within(10000), "an owner that woke and does not read is relieved");
-	ok(last_pass_ms - began >= 19, "... not at once");
-	ok(last_pass_ms - began < 1000, "... but soon");
-	ok(zkl_io_thread_stop(io_thread, 5000), "it stops");
+	ok(is_read_within(10000), "the thread reads for an owner that woke up and does not read");
+	ok(last_pass_ms - began >= 19, "the thread does not read at once");
+	ok(last_pass_ms - began < 1000, "the thread reads soon");
+	ok(zkl_io_thread_stop(io_thread, 5000), "the thread stops");
 	sem_wait(&freed);
 	close(fd);
 }
@@ -315,39 +315,39 @@ test_blocking(void)
 	zkl_io_thread_want_pass(io_thread);
 	sem_wait(&blocking);
 	zkl_io_thread_set_timer(io_thread, zkl_io_thread_now() + 30);
-	sem_wait(&rung);
-	ok(true, "the alarm rings while the thread is in a call that blocks");
+	sem_wait(&fired);
+	ok(true, "a timer fires while the thread is in a call that blocks");
 	zkl_io_thread_set_timer(io_thread, zkl_io_thread_now() - 1);
-	sem_wait(&rung);
-	ok(true, "... and one that is due already");
-	is_int(overdue, 0, "a call without a limit goes on");
+	sem_wait(&fired);
+	ok(true, "a timer that is already due fires during the call");
+	is_int(overdue, 0, "a call without a timeout continues");
 	charge->pass_blocks = false;
-	sem_post(&let_go);
+	sem_post(&unblock);
 	sem_wait(&passed);
 	zkl_io_thread_set_timer(io_thread, zkl_io_thread_now() + 30);
-	sem_wait(&rung);
-	ok(true, "... and after it");
+	sem_wait(&fired);
+	ok(true, "a timer fires after the call");
 
 	charge->pass_blocks = true;
 	charge->timeout_ms = 50;
 	began = zkl_io_thread_now();
 	zkl_io_thread_want_pass(io_thread);
 	sem_wait(&passed);
-	is_int(overdue, 1, "a call with a limit is ended");
-	ok(zkl_io_thread_now() - began >= 50, "... not before");
+	is_int(overdue, 1, "a call with a timeout is ended");
+	ok(zkl_io_thread_now() - began >= 50, "the call is not ended before its timeout");
 	(void) sem_trywait(&blocking);
 
 	charge->timeout_ms = 3600000;
 	zkl_io_thread_want_pass(io_thread);
 	sem_wait(&blocking);
-	ok(zkl_io_thread_stop(io_thread, 5000), "... or when the keeper is to stop");
-	is_int(overdue, 2, "... once");
+	ok(zkl_io_thread_stop(io_thread, 5000), "a call that blocks is ended when the thread is stopped");
+	is_int(overdue, 2, "the call is ended once");
 	sem_wait(&freed);
 	while (sem_trywait(&passed) == 0)
 		;
 }
 
-/* The thread does not take over from an owner that sleeps and wakes all the time. */
+/* The thread does not take over from an owner that sleeps and wakes frequently. */
 static void
 test_busy_owner(void)
 {
@@ -367,9 +367,9 @@ test_busy_owner(void)
 		(void) take(fd);
 		now = zkl_io_thread_now();
 	}
-	slow = now >= last + 15;	/* then the test is undecided */
+	slow = now >= last + 15;	/* then the machine is too slow for the test */
 	ok(slow || sem_trywait(&passed) != 0, "a busy owner reads alone");
-	ok(zkl_io_thread_stop(io_thread, 5000), "it stops");
+	ok(zkl_io_thread_stop(io_thread, 5000), "the thread stops");
 	sem_wait(&freed);
 	close(fd);
 }
@@ -385,8 +385,8 @@ test_passes(void)
 	charge->until_in_ms = 30;
 	zkl_io_thread_want_pass(io_thread);
 	sem_wait(&passed);
-	ok(is_read_within(10000) && is_read_within(10000), "passes come by the timer while the owner sleeps");
-	ok(zkl_io_thread_stop(io_thread, 5000), "it stops");
+	ok(is_read_within(10000) && is_read_within(10000), "timed passes run while the owner sleeps");
+	ok(zkl_io_thread_stop(io_thread, 5000), "the thread stops");
 	sem_wait(&freed);
 	close(fd);
 
@@ -396,8 +396,8 @@ test_passes(void)
 	zkl_io_thread_want_pass(io_thread);
 	sem_wait(&passed);
 	put(fd);
-	ok(is_read_within(10000), "what is not shared the thread reads, whatever the owner does");
-	ok(zkl_io_thread_stop(io_thread, 5000), "it stops");
+	ok(is_read_within(10000), "the thread reads a descriptor that is not shared, whatever the owner does");
+	ok(zkl_io_thread_stop(io_thread, 5000), "the thread stops");
 	sem_wait(&freed);
 	close(fd);
 }
@@ -406,10 +406,10 @@ int
 main(void)
 {
 	sem_init(&opened, 0, 0);
-	sem_init(&rung, 0, 0);
+	sem_init(&fired, 0, 0);
 	sem_init(&freed, 0, 0);
 	sem_init(&blocking, 0, 0);
-	sem_init(&let_go, 0, 0);
+	sem_init(&unblock, 0, 0);
 	sem_init(&passed, 0, 0);
 	test_open();
 	test_stop_while_opening();

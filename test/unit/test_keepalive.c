@@ -40,15 +40,15 @@ test_keepalive_read(void)
 		Ask		   *ask = ask_forgotten(k);
 
 		fake_advance(99);
-		is_str(fake_trace(A->client), "cl", "the server gets a tenth of a second");
-		is_int(ask->status, ZKL_PENDING, "... in which nothing happens");
+		is_str(fake_trace(A->client), "cl", "the server has a tenth of a second to answer");
+		is_int(ask->status, ZKL_PENDING, "the request is pending meanwhile");
 		fake_advance(1);
-		is_str(fake_trace(A->client), "clg", "then it is nudged, once");
-		is_int(ask->status, ZKL_OK, "... which frees the answer");
+		is_str(fake_trace(A->client), "clg", "one keepalive read is sent then");
+		is_int(ask->status, ZKL_OK, "the keepalive read frees the answer");
 		fake_advance(2 * SCENE_TIMEOUT_MS);
 		is_str(fake_trace(A->client), "clgw",
-			   "answered requests are not nudged; what is held is watched");
-		is_int(fake_timer(A->client), 0, "... and no alarm is left");
+			   "answered requests get no keepalive read; held nodes are watched");
+		is_int(fake_timer(A->client), 0, "no timer is left");
 		scene_end(NULL);
 	}
 }
@@ -61,11 +61,11 @@ test_never(void)
 	Ask		   *ask = lock_now(A, "a", X);
 
 	fake_advance(SCENE_TIMEOUT_MS * 4 / 3 - 1);
-	is_int(ask->status, ZKL_PENDING, "a call that is never answered is waited for, bounded");
-	is_str(fake_trace(A->client), "clggggggg", "... and nudged with growing pauses");
+	is_int(ask->status, ZKL_PENDING, "a call without an answer is pending for a bounded time");
+	is_str(fake_trace(A->client), "clggggggg", "keepalive reads are sent with growing pauses");
 	fake_advance(1);
-	is_int(zkl_session_state(A->session), ZKL_SESSION_EXPIRED, "... then the session is given up");
-	is_int(ask->status, ZKL_SESSION_LOST, "... and the request with it");
+	is_int(zkl_session_state(A->session), ZKL_SESSION_EXPIRED, "the session is given up at the end");
+	is_int(ask->status, ZKL_SESSION_LOST, "the request ends with the session");
 	fake_release(A->client);
 	fake_run_all();
 	is_int(ask->status, ZKL_SESSION_LOST, "a late answer changes nothing");
@@ -83,7 +83,7 @@ test_quick(void)
 		fake_run_all();
 		fake_advance(30);
 	}
-	ok(strchr(fake_trace(A->client), 'g') == NULL, "a server that answers is never nudged");
+	ok(strchr(fake_trace(A->client), 'g') == NULL, "a server that answers gets no keepalive read");
 	scene_end(NULL);
 }
 

@@ -45,18 +45,18 @@ test_together(void)
 {
 	begin();
 	release_together();
-	is_str(fake_trace(A->client), "m", "what is released together is one multi");
+	is_str(fake_trace(A->client), "m", "locks that are released together cost one multi");
 	fake_run_all();
-	is_int(nodes_of(A, NULL), 0, "... and then it is gone");
+	is_int(nodes_of(A, NULL), 0, "the multi deletes all nodes");
 	lock_now(A, "a", X);
 	fake_count(A->client);
 	release_together();
-	is_str(fake_trace(A->client), "d", "one alone is a delete");
+	is_str(fake_trace(A->client), "d", "a lock that is released alone costs a delete");
 	fake_run_all();
-	is_int(nodes_of(A, NULL), 0, "... and gone, too");
+	is_int(nodes_of(A, NULL), 0, "the delete removes the node");
 	fake_count(A->client);
 	release_together();
-	is_str(fake_trace(A->client), "", "nothing is nothing");
+	is_str(fake_trace(A->client), "", "releasing no lock costs no request");
 	scene_end("exclusion, released together");
 
 	begin();
@@ -64,11 +64,11 @@ test_together(void)
 	reduce(A, "a", NONE);
 	reduce(A, "b", S);
 	reduce(A, "c", NONE);
-	is_str(fake_trace(A->client), "m", "a downgrade does not wait for the others");
+	is_str(fake_trace(A->client), "m", "a downgrade does not wait for releases");
 	zkl_releases_end(A->session);
 	fake_run_all();
-	is_str(fake_trace(A->client), "mm", "... which go together");
-	ok(nodes_of(A, NULL) == 1 && mode_of(A, "b") == S, "... and leave it");
+	is_str(fake_trace(A->client), "mm", "the other locks are released together");
+	ok(nodes_of(A, NULL) == 1 && mode_of(A, "b") == S, "the downgraded lock is kept");
 	scene_end("exclusion, some released");
 }
 
@@ -81,9 +81,9 @@ test_given_up(void)
 	fake_run_all();
 	fake_count(B->client);
 	forget(b);
-	is_str(fake_trace(B->client), "m", "a request for several names is given up at once");
+	is_str(fake_trace(B->client), "m", "giving up a request for several names costs one multi");
 	fake_run_all();
-	is_int(nodes_of(B, NULL), 0, "... and is gone");
+	is_int(nodes_of(B, NULL), 0, "no node is left");
 	scene_end("exclusion, request given up");
 }
 
@@ -96,8 +96,8 @@ test_removed(void)
 		fake_tree_delete(node_of(A, abc[i]));
 		release_together();
 		fake_run_all();
-		is_str(fake_trace(A->client), "mddd", "where somebody has removed one each goes alone");
-		is_int(nodes_of(A, NULL), 0, "... and all are gone");
+		is_str(fake_trace(A->client), "mddd", "if another client has deleted a node, each node is deleted alone");
+		is_int(nodes_of(A, NULL), 0, "all nodes are deleted");
 		scene_end(NULL);
 	}
 }
@@ -124,19 +124,19 @@ test_refused(void)
 	fake_quirks.deny = path_of("b");
 	release_together();
 	fake_run_all();
-	is_int(nodes_of(A, NULL), 1, "where one may not be removed the others are");
+	is_int(nodes_of(A, NULL), 1, "if an ACL protects one node, the other nodes are deleted");
 	forget(lock_now(A, "d", X));
 	forget(lock_now(A, "e", X));
 	fake_count(A->client);
 	release_together();
 	fake_run_all();
-	is_str(fake_trace(A->client), "m", "... and what is released later goes without it");
+	is_str(fake_trace(A->client), "m", "later releases are sent without the protected node");
 	fake_advance(5000);
-	is_int(nodes_of(A, NULL), 1, "... and stays while an ACL forbids its removal");
-	is_int(logged_refusals(path_of("b")), 1, "... which is logged once");
+	is_int(nodes_of(A, NULL), 1, "the protected node stays");
+	is_int(logged_refusals(path_of("b")), 1, "the refused delete is logged once");
 	fake_quirks.deny = NULL;
 	fake_advance(5000);
-	is_int(nodes_of(A, NULL), 0, "... and it is tried again");
+	is_int(nodes_of(A, NULL), 0, "the delete is repeated when the ACL allows it");
 	scene_end(NULL);
 }
 
@@ -153,10 +153,10 @@ test_connection(void)
 		fake_run_all();
 		heal();
 		fake_advance(100);
-		is_int(nodes_of(A, NULL), 0, "the fault \"%s\" leaves nothing behind",
+		is_int(nodes_of(A, NULL), 0, "the fault \"%s\" leaves no node",
 			   fake_fault_name(faults[i]));
 		lock_now(B, "b", X);
-		is_int(mode_of(B, "b"), X, "... and the next one gets it");
+		is_int(mode_of(B, "b"), X, "the next session gets the lock");
 		scene_end("exclusion, fault at a release");
 	}
 
@@ -164,10 +164,10 @@ test_connection(void)
 	fake_disconnect(A->client);
 	fake_run_all();
 	release_together();
-	is_str(fake_trace(A->client), "", "without a connection it is remembered");
+	is_str(fake_trace(A->client), "", "a release without a connection is queued");
 	fake_connect(A->client);
 	fake_run_all();
-	is_int(nodes_of(A, NULL), 0, "... and done later");
+	is_int(nodes_of(A, NULL), 0, "the release is sent after the reconnect");
 	scene_end(NULL);
 
 	begin();
@@ -178,8 +178,8 @@ test_connection(void)
 	fake_run_all();
 	zkl_releases_end(A->session);
 	fake_run_all();
-	is_str(fake_trace(A->client), "m", "a reconnection in between changes nothing");
-	is_int(nodes_of(A, NULL), 0, "... all are gone");
+	is_str(fake_trace(A->client), "m", "a reconnect before the answer costs no further request");
+	is_int(nodes_of(A, NULL), 0, "all nodes are deleted");
 	scene_end(NULL);
 
 	begin();
@@ -191,7 +191,7 @@ test_connection(void)
 	fake_run_all();
 	zkl_releases_end(A->session);
 	fake_run_all();
-	is_int(nodes_of(A, NULL), 0, "nor does the session's end");
+	is_int(nodes_of(A, NULL), 0, "no node is left after the end of the session");
 	scene_end(NULL);
 }
 

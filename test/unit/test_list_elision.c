@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * test_list_elision.c
- *		Promises about locks that are taken repeatedly: when no list is needed, and
- *		when a list is.
+ *		Promises about locks that are acquired repeatedly: when a children list can
+ *		be left out.
  *
  *-------------------------------------------------------------------------
  */
@@ -23,20 +23,20 @@ static const char *const ab[] = {"a", "b"};
 static const ZklMode xx[] = {X, X};
 
 static void
-let_go(Party *party)
+release(Party *party)
 {
 	release_all(party);
 	fake_run_all();
 }
 
-/* Takes and releases the lock until no list is sent any more. */
+/* Acquires and releases the lock until no list is sent any more. */
 static void
-practise(Party *party, const char *name, int times)
+acquire_repeatedly(Party *party, const char *name, int times)
 {
 	for (int i = 0; i < times; i++)
 	{
 		forget(lock_now(party, name, X));
-		let_go(party);
+		release(party);
 	}
 	fake_count(party->client);
 }
@@ -45,22 +45,22 @@ static void
 test_alone(void)
 {
 	scene_begin(1);
-	practise(A, "a", 1);
+	acquire_repeatedly(A, "a", 1);
 	lock_now(A, "a", X);
-	is_str(fake_trace(A->client), "cl", "a lock costs a create and a list the second time");
-	let_go(A);
-	practise(A, "a", 1);
-	is_int(lock_now(A, "a", X)->status, ZKL_OK, "a lock that nobody else wants is granted again");
-	is_str(fake_trace(A->client), "c", "... without a list");
-	is_int(token_of(A, "a"), fake_tree_find(node_of(A, "a"))->czxid, "... with its token");
-	let_go(A);
+	is_str(fake_trace(A->client), "cl", "the second acquisition costs a create and a list");
+	release(A);
+	acquire_repeatedly(A, "a", 1);
+	is_int(lock_now(A, "a", X)->status, ZKL_OK, "a lock without other contenders is granted again");
+	is_str(fake_trace(A->client), "c", "... the third time without a list");
+	is_int(token_of(A, "a"), fake_tree_find(node_of(A, "a"))->czxid, "... with the node's czxid as token");
+	release(A);
 	fake_count(A->client);
-	is_int(lock_now(A, "a", S)->status, ZKL_OK, "and so for sharing");
-	is_str(fake_trace(A->client), "c", "... without a list");
-	let_go(A);
+	is_int(lock_now(A, "a", S)->status, ZKL_OK, "a shared lock is granted the same way");
+	is_str(fake_trace(A->client), "c", "... a shared lock needs no list");
+	release(A);
 	fake_count(A->client);
 	lock_now(A, "a", X);
-	is_str(fake_trace(A->client), "c", "... and after that");
+	is_str(fake_trace(A->client), "c", "the next shared lock needs no list either");
 	scene_end("exclusion, one session");
 }
 
@@ -68,23 +68,23 @@ static void
 test_others(void)
 {
 	scene_begin(2);
-	practise(A, "a", 3);
+	acquire_repeatedly(A, "a", 3);
 	forget(lock_now(B, "a", X));
 	fake_count(A->client);
-	is_int(lock_now(A, "a", X)->status, ZKL_PENDING, "who came in between is waited for");
-	is_str(fake_trace(A->client), "clw", "... and seen by a list, a round trip later");
-	let_go(B);
-	is_int(mode_of(A, "a"), X, "then it is granted");
-	let_go(A);
+	is_int(lock_now(A, "a", X)->status, ZKL_PENDING, "a contender that queued in between is waited for");
+	is_str(fake_trace(A->client), "clw", "a list finds this contender, a round trip later");
+	release(B);
+	is_int(mode_of(A, "a"), X, "the lock is granted after its release");
+	release(A);
 	fake_count(A->client);
 	lock_now(A, "a", X);
-	is_str(fake_trace(A->client), "cl", "a list that was missed once is sent at once");
-	let_go(A);
+	is_str(fake_trace(A->client), "cl", "after a missed contender the list is sent at once");
+	release(A);
 
-	practise(A, "a", 3);
-	practise(B, "a", 1);
+	acquire_repeatedly(A, "a", 3);
+	acquire_repeatedly(B, "a", 1);
 	lock_now(A, "a", X);
-	is_int(mode_of(A, "a"), X, "who came and went is not waited for");
+	is_int(mode_of(A, "a"), X, "a contender that has gone again is not waited for");
 	scene_end("exclusion, two sessions");
 }
 
@@ -92,13 +92,13 @@ static void
 test_sharers(void)
 {
 	scene_begin(2);
-	practise(A, "a", 3);
+	acquire_repeatedly(A, "a", 3);
 	forget(lock_now(B, "a", S));
 	forget(lock_now(A, "a", S));
 	reduce(A, "a", NONE);
 	fake_run_all();
 	is_int(lock_now(A, "a", X)->status, ZKL_PENDING,
-		   "a sharer before one's own last node is waited for");
+		   "a sharer before the session's own last node is waited for");
 	scene_end("exclusion, with sharers");
 }
 
@@ -117,7 +117,7 @@ renew_container(const char *name, const char *child)
 	char	   *paths[4];
 
 	strcpy(old, node_of(A, name));
-	is_int(fake_tree_multi(ops, 4, 77, codes, paths), ZKL_RC_OK, "(a new container)");
+	is_int(fake_tree_multi(ops, 4, 77, codes, paths), ZKL_RC_OK, "(a new container is created)");
 	for (int i = 0; i < 4; i++)
 		free(paths[i]);
 }
@@ -131,16 +131,16 @@ test_renewed(void)
 	for (int times = 2; times < 6; times++)
 	{
 		scene_begin(1);
-		practise(A, "a", times);
+		acquire_repeatedly(A, "a", times);
 		forget(lock_now(A, "a", X));
 		strcpy(child, path_of("a"));
 		strcat(child, "/lock-");
 		renew_container("a", child);
 		for (int i = 0; i < times; i++)
 			foreign_node("a", "lock-", 77);
-		let_go(A);
+		release(A);
 		is_int(lock_now(A, "a", X)->status, ZKL_PENDING,
-			   "another container that has counted to %d is distinguished from the former", times + 1);
+			   "a new container that has counted to %d is distinguished from the old one", times + 1);
 		scene_end("exclusion, container renewed");
 	}
 }
@@ -149,23 +149,23 @@ static void
 test_reconnected(void)
 {
 	scene_begin(1);
-	practise(A, "a", 3);
+	acquire_repeatedly(A, "a", 3);
 	fake_disconnect(A->client);
 	fake_connect(A->client);
 	fake_run_all();
 	fake_count(A->client);
 	lock_now(A, "a", X);
-	is_str(fake_trace(A->client), "cl", "on another connection nothing is known");
+	is_str(fake_trace(A->client), "cl", "after a reconnect the list is sent");
 	scene_end(NULL);
 
 	scene_begin(1);
-	practise(A, "a", 3);
+	acquire_repeatedly(A, "a", 3);
 	fake_fault(A->client, 1, FAULT_APPLY_DROP);
 	ask_for(A, "a", X);
 	fake_run_all();
 	heal();
-	is_int(mode_of(A, "a"), X, "a lost answer is asked for");
-	ok(strchr(fake_trace(A->client), 'l') != NULL, "... and the queue is listed: %s",
+	is_int(mode_of(A, "a"), X, "the lock is granted although an answer is lost");
+	ok(strchr(fake_trace(A->client), 'l') != NULL, "the queue is listed after a lost answer: %s",
 	   fake_trace(A->client));
 	scene_end("exclusion, answer lost");
 }
@@ -180,10 +180,10 @@ test_limit(void)
 	for (int i = 0; i < 12; i++)
 	{
 		forget(lock_now(A, "a", X));
-		is_int(mode_of(A, "a"), X, "granted");
+		is_int(mode_of(A, "a"), X, "a lock is granted");
 		ok(strcmp(node_of(A, "a") + strlen(node_of(A, "a")) - 10, "0000000005") <= 0,
-		   "no number beyond the limit is held");
-		let_go(A);
+		   "no held node has a number beyond the limit");
+		release(A);
 	}
 	scene_end(NULL);
 }
@@ -199,29 +199,29 @@ test_several(void)
 		fake_run_all();
 		ok(mode_of(A, "a") == X && mode_of(A, "b") == X, "two names are granted");
 		if (i > 0)
-			is_str(fake_trace(A->client), "mllg", "... with lists at first");
-		let_go(A);
+			is_str(fake_trace(A->client), "mllg", "two names need lists at first");
+		release(A);
 	}
 	fake_count(A->client);
 	ask_all(A, 2, ab, xx, false);
 	fake_run_all();
-	is_str(fake_trace(A->client), "mg", "... and then by the transaction's id alone");
-	ok(token_of(A, "a") > 0 && token_of(A, "a") == token_of(A, "b"), "... which is their token");
-	let_go(A);
+	is_str(fake_trace(A->client), "mg", "later the transaction's id suffices");
+	ok(token_of(A, "a") > 0 && token_of(A, "a") == token_of(A, "b"), "this id is the token of both locks");
+	release(A);
 
 	forget(lock_now(B, "b", X));
 	fake_count(A->client);
 	Ask		   *ask = ask_all(A, 2, ab, xx, false);
 
 	fake_run_all();
-	is_int(ask->status, ZKL_PENDING, "one that is held elsewhere is waited for");
-	is_str(fake_trace(A->client), "mglw", "... after a list of that one");
-	let_go(B);
-	is_int(ask->status, ZKL_OK, "then both are granted");
+	is_int(ask->status, ZKL_PENDING, "a lock that another session holds is waited for");
+	is_str(fake_trace(A->client), "mglw", "this lock's queue is listed");
+	release(B);
+	is_int(ask->status, ZKL_OK, "both locks are granted after the release");
 	scene_end("exclusion, several names");
 }
 
-/* Takes more locks than the session remembers. */
+/* Acquires more locks than the session remembers. */
 static void
 test_many(void)
 {
@@ -234,13 +234,13 @@ test_many(void)
 		snprintf(name, sizeof(name), "n%d", i);
 		forget(lock_now(A, name, X));
 		granted += mode_of(A, name) == X;
-		let_go(A);
+		release(A);
 		fake_tree_reap();
 	}
-	is_int(granted, 4200, "any number of locks is granted, one after the other");
-	practise(A, "a", 3);
+	is_int(granted, 4200, "4200 locks are granted, one after the other");
+	acquire_repeatedly(A, "a", 3);
 	lock_now(A, "a", X);
-	is_str(fake_trace(A->client), "c", "... and then one again without a list");
+	is_str(fake_trace(A->client), "c", "the last one is granted again without a list");
 	scene_end("exclusion, many names");
 }
 

@@ -35,14 +35,14 @@ test_uncontended(void)
 	ask_for(A, "a", X);
 	is_str(fake_trace(A->client), "cl", "create and list are submitted together");
 	fake_run_all();
-	is_int(mode_of(A, "a"), X, "the first of a lock gets it");
-	is_str(fake_trace(A->client), "clccccl", "the parents are made when they are missed");
+	is_int(mode_of(A, "a"), X, "the first session gets the lock");
+	is_str(fake_trace(A->client), "clccccl", "missing parents are created");
 	ok(is_container("a"), "the lock's znode is a container");
 	ok(!fake_tree_find("/zklock")->container && !fake_tree_find(SCENE_LOCKS)->container,
-	   "what is above is not");
+	   "the parents above are no containers");
 	reduce(A, "a", NONE);
 	fake_run_all();
-	is_int(nodes_of(NULL, NULL), 0, "a release leaves nothing");
+	is_int(nodes_of(NULL, NULL), 0, "a release leaves no node");
 
 	fake_count(A->client);
 	lock_now(A, "a", X);
@@ -54,7 +54,7 @@ test_uncontended(void)
 	reduce(A, "a", NONE);
 	fake_run_all();
 	is_str(fake_trace(A->client), "d", "a release costs one delete");
-	scene_end("exclusion, plainly");
+	scene_end("exclusion, one session");
 }
 
 static void
@@ -63,11 +63,11 @@ test_parents(void)
 	scene_begin(1);
 	fake_quirks.no_containers = true;
 	lock_now(A, "a", X);
-	is_int(mode_of(A, "a"), X, "a server without containers will do");
-	ok(!is_container("a"), "... with a plain znode");
+	is_int(mode_of(A, "a"), X, "a server without containers grants a lock");
+	ok(!is_container("a"), "the lock's znode is a plain znode then");
 	fake_count(A->client);
 	lock_now(A, "b", X);
-	is_str(fake_trace(A->client), "clccl", "the session remembers that there are no containers, and what is above all locks");
+	is_str(fake_trace(A->client), "clccl", "the session remembers that there are no containers, and that the parents above all locks exist");
 	scene_end(NULL);
 
 	scene_begin(1);
@@ -77,17 +77,17 @@ test_parents(void)
 
 	scene_begin(1);
 	fake_quirks.deny = "/zklock";
-	is_int(lock_now(A, "a", X)->status, ZKL_NO_AUTH, "a refused root is reported");
+	is_int(lock_now(A, "a", X)->status, ZKL_NO_AUTH, "a refused create of the root is reported");
 	scene_end(NULL);
 
 	scene_begin(2);
 	lock_now(A, "x", X);
 	fake_quirks.deny_exactly = "/zklock";
 	is_int(lock_now(A, "a", X)->status, ZKL_OK,
-		   "a root that exists need not be one we may create");
+		   "the session needs no permission to create a root that exists");
 	fake_quirks.no_containers = true;
 	is_int(lock_now(B, "b", X)->status, ZKL_OK,
-		   "... also on a server without containers");
+		   "the session needs no such permission on a server without containers");
 	scene_end(NULL);
 
 	scene_begin(1);
@@ -95,9 +95,9 @@ test_parents(void)
 	fake_quirks.deny = path_of("a");
 	Ask		   *ask = lock_now(A, "a", X);
 
-	is_int(ask->status, ZKL_NO_AUTH, "a refused node is reported");
+	is_int(ask->status, ZKL_NO_AUTH, "a refused create of the node is reported");
 	forget(ask);
-	is_int(nodes_of(NULL, "a"), 0, "... and leaves nothing");
+	is_int(nodes_of(NULL, "a"), 0, "a refused create leaves no node");
 	scene_end(NULL);
 }
 
@@ -112,29 +112,29 @@ test_waiting(void)
 	Ask		   *c = lock_now(C, "a", X);
 
 	lock_now(D, "a", X);
-	is_int(b->status, ZKL_PENDING, "the second waits");
+	is_int(b->status, ZKL_PENDING, "the second session waits");
 	is_int(fake_watches(B->client) + fake_watches(C->client) + fake_watches(D->client), 3,
 		   "each waiter watches one node");
-	is_str(fake_trace(C->client), "clw", "... and asks three things for it");
+	is_str(fake_trace(C->client), "clw", "each waiter sends three requests");
 	zkl_request_info(c->request, &info);
-	ok(info.blocked && info.was_blocked && info.culprit == 0, "a waiter knows that it waits");
-	is_str(info.blocker, "party 1", "... and for whom");
+	ok(info.blocked && info.was_blocked && info.culprit == 0, "a waiter's request shows that it waits");
+	is_str(info.blocker, "party 1", "a waiter's request shows its predecessor");
 
 	fake_count(B->client);
 	fake_count(C->client);
 	fake_count(D->client);
 	reduce(A, "a", NONE);
 	fake_run_all();
-	is_int(mode_of(B, "a"), X, "a release hands over to the next");
-	is_int(mode_of(C, "a"), NONE, "... and to nobody else");
-	is_int(fake_counted(C->client) + fake_counted(D->client), 0, "nobody else is woken");
-	is_str(fake_trace(B->client), "l", "the next looks once");
+	is_int(mode_of(B, "a"), X, "after a release the next session holds the lock");
+	is_int(mode_of(C, "a"), NONE, "after a release no other session holds the lock");
+	is_int(fake_counted(C->client) + fake_counted(D->client), 0, "no other session is woken");
+	is_str(fake_trace(B->client), "l", "the next session lists the queue once");
 	zkl_request_info(b->request, &info);
-	ok(!info.blocked && info.was_blocked, "it remembers that it waited");
+	ok(!info.blocked && info.was_blocked, "the request shows that it has waited");
 
 	forget(c);
 	fake_run_all();
-	is_int(nodes_of(C, NULL), 0, "who gives up leaves nothing");
+	is_int(nodes_of(C, NULL), 0, "a waiter that gives up leaves no node");
 	reduce(B, "a", NONE);
 	fake_run_all();
 	is_int(mode_of(D, "a"), X, "a waiter that gave up is passed over");
@@ -147,20 +147,20 @@ test_shared(void)
 	scene_begin(4);
 	lock_now(A, "a", S);
 	lock_now(B, "a", S);
-	ok(mode_of(A, "a") == S && mode_of(B, "a") == S, "readers share");
+	ok(mode_of(A, "a") == S && mode_of(B, "a") == S, "readers share the lock");
 	Ask		   *c = lock_now(C, "a", X);
 
 	is_int(c->status, ZKL_PENDING, "a writer waits for readers");
-	is_int(lock_now(D, "a", S)->status, ZKL_PENDING, "a reader behind a waiting writer waits");
+	is_int(lock_now(D, "a", S)->status, ZKL_PENDING, "a reader waits behind a waiting writer");
 	reduce(A, "a", NONE);
 	fake_run_all();
-	is_int(mode_of(C, "a"), NONE, "one reader's release is not enough");
+	is_int(mode_of(C, "a"), NONE, "a writer still waits after the release of one of two readers");
 	reduce(B, "a", NONE);
 	fake_run_all();
-	is_int(mode_of(C, "a"), X, "the last one's is");
+	is_int(mode_of(C, "a"), X, "a writer gets the lock after the release of the last reader");
 	reduce(C, "a", NONE);
 	fake_run_all();
-	is_int(mode_of(D, "a"), S, "then the reader behind gets in");
+	is_int(mode_of(D, "a"), S, "the reader behind the writer gets the lock after the writer");
 	scene_end("exclusion, with readers");
 
 	scene_begin(4);
@@ -171,42 +171,42 @@ test_shared(void)
 	reduce(A, "a", NONE);
 	fake_run_all();
 	ok(mode_of(B, "a") == S && mode_of(C, "a") == S && mode_of(D, "a") == NONE,
-	   "a release lets in all readers at the head, and no writer with them");
+	   "a release admits all readers at the head of the queue, and no writer");
 	scene_end("exclusion, readers at the head");
 }
 
 static void
-test_try(void)
+test_attempt(void)
 {
 	scene_begin(3);
-	is_int(try_for(A, "a", X)->status, ZKL_PENDING, "a try takes a round trip");
+	is_int(try_for(A, "a", X)->status, ZKL_PENDING, "a non-blocking attempt takes a round trip");
 	fake_run_all();
-	is_int(mode_of(A, "a"), X, "a try gets a free lock");
+	is_int(mode_of(A, "a"), X, "a non-blocking attempt gets a free lock");
 	Ask		   *b = try_for(B, "a", S);
 
 	fake_run_all();
-	is_int(b->status, ZKL_BUSY, "a try does not wait");
-	is_int(nodes_of(B, NULL), 0, "... and leaves nothing");
-	is_int(fake_watches(B->client), 0, "... no watch either");
+	is_int(b->status, ZKL_BUSY, "a non-blocking attempt does not wait");
+	is_int(nodes_of(B, NULL), 0, "a failed attempt leaves no node");
+	is_int(fake_watches(B->client), 0, "a failed attempt leaves no watch");
 	reduce(A, "a", S);
 	fake_run_all();
 	lock_now(B, "a", X);
 	Ask		   *c = try_for(C, "a", S);
 
 	fake_run_all();
-	is_int(c->status, ZKL_BUSY, "a try for sharing does not pass a waiting writer");
-	scene_end("exclusion, with tries");
+	is_int(c->status, ZKL_BUSY, "a non-blocking attempt for sharing does not pass a waiting writer");
+	scene_end("exclusion, with non-blocking attempts");
 
 	scene_begin(2);
 	lock_now(A, "a", X);
 	scene_neighbour = fake_session_id(A->client);
 	b = try_for(B, "a", X);
 	fake_run_all();
-	is_int(b->status, ZKL_PENDING, "a try waits for a session if its owner says so");
+	is_int(b->status, ZKL_PENDING, "a non-blocking attempt waits for a session that is about to release the lock, as the owner reports");
 	reduce(A, "a", ZKL_MODE_NONE);
 	fake_run_all();
-	is_int(b->status, ZKL_OK, "... and gets what that session has released");
-	scene_end("exclusion, with a try that waits");
+	is_int(b->status, ZKL_OK, "the attempt gets the lock after this release");
+	scene_end("exclusion, with an attempt that waits");
 }
 
 static void
@@ -226,7 +226,7 @@ test_token(void)
 		reduce(p, "a", NONE);
 		fake_run_all();
 		fake_tree_reap();
-		ok(fake_tree_find(path_of("a")) == NULL, "the used container is removed");
+		ok(fake_tree_find(path_of("a")) == NULL, "the used container is deleted");
 	}
 	ok(growing, "tokens grow when the numbers restart with a new container");
 	forget(lock_now(A, "a", S));
@@ -235,7 +235,7 @@ test_token(void)
 	is_int(token_of(A, "a"), last, "an upgrade keeps the token");
 	reduce(A, "a", S);
 	fake_run_all();
-	is_int(token_of(A, "a"), last, "a reduced upgrade, too");
+	is_int(token_of(A, "a"), last, "a reduced upgrade keeps the token");
 	reduce(A, "a", NONE);
 	fake_run_all();
 	forget(lock_now(A, "a", X));
@@ -263,7 +263,7 @@ test_reaped(void)
 	fake_apply(A->client);
 	fake_tree_reap();
 	fake_run_all();
-	is_int(nodes_of(NULL, NULL), 0, "a container may go with the last node");
+	is_int(nodes_of(NULL, NULL), 0, "a container may be deleted with its last node");
 	scene_end(NULL);
 }
 
@@ -280,10 +280,10 @@ test_deleted_by_hand(void)
 	strcpy(path, node_of(B, "a"));
 	fake_tree_delete(path);
 	fake_run_all();
-	is_int(b->status, ZKL_PENDING, "a waiter whose node somebody deleted still waits");
+	is_int(b->status, ZKL_PENDING, "a waiter whose node another client deleted still waits");
 	reduce(A, "a", NONE);
 	fake_run_all();
-	is_int(mode_of(C, "a"), X, "... not blocking others");
+	is_int(mode_of(C, "a"), X, "this waiter does not block other sessions");
 	scene_end("exclusion, node deleted");
 
 	scene_begin(3);
@@ -294,8 +294,8 @@ test_deleted_by_hand(void)
 	fake_run_all();
 	reduce(A, "a", NONE);
 	fake_run_all();
-	is_int(mode_of(B, "a"), X, "... and gets the lock by queueing again");
-	is_int(nodes_of(B, "a"), 1, "... with one node");
+	is_int(mode_of(B, "a"), X, "this waiter queues again and gets the lock");
+	is_int(nodes_of(B, "a"), 1, "this waiter has one node");
 	scene_end(NULL);
 }
 
@@ -309,12 +309,12 @@ test_own_session(void)
 	Ask		   *a = ask_for(A, "a", X);
 
 	fake_run_all();
-	is_int(mode_of(B, "a"), X, "who releases and asks again is behind who waited");
-	is_int(a->status, ZKL_PENDING, "... and waits");
+	is_int(mode_of(B, "a"), X, "a session that releases and requests again queues behind a waiter");
+	is_int(a->status, ZKL_PENDING, "this session waits");
 	reduce(B, "a", NONE);
 	fake_run_all();
-	is_int(mode_of(A, "a"), X, "... and gets it back then");
-	scene_end("exclusion, release and ask again");
+	is_int(mode_of(A, "a"), X, "this session gets the lock after the waiter's release");
+	scene_end("exclusion, release and request");
 }
 
 static void
@@ -325,14 +325,14 @@ test_ending(void)
 
 	forget(a);
 	fake_run_all();
-	is_int(nodes_of(NULL, NULL), 0, "a request ended before it was answered leaves nothing");
+	is_int(nodes_of(NULL, NULL), 0, "a request that ends before its answers leaves no node");
 	forget(lock_now(A, "a", X));
-	is_int(nodes_of(A, "a"), 1, "a request ended when granted keeps its lock");
-	is_int(try_for(B, "a", X)->status, ZKL_PENDING, "(a try)");
+	is_int(nodes_of(A, "a"), 1, "a request that ends after its grant keeps the lock");
+	is_int(try_for(B, "a", X)->status, ZKL_PENDING, "(a non-blocking attempt)");
 	fake_run_all();
 	give_up_all(B);
 	fake_run_all();
-	is_int(nodes_of(B, "a"), 0, "a request ended when it failed leaves nothing");
+	is_int(nodes_of(B, "a"), 0, "a failed request that ends leaves no node");
 	reduce(A, "a", NONE);
 	fake_run_all();
 
@@ -342,16 +342,16 @@ test_ending(void)
 	fake_run_all();
 	forget(a);
 	fake_run_all();
-	is_int(nodes_of(NULL, NULL), 0, "a lock may be released before its request is ended");
+	is_int(nodes_of(NULL, NULL), 0, "a lock may be released before its request ends");
 	scene_end(NULL);
 
 	scene_begin(0);
 	scene_open(A);
 	a = ask_for(A, "a", X);
-	is_int(fake_counted(A->client), 0, "nothing is asked before the session is connected");
+	is_int(fake_counted(A->client), 0, "nothing is sent before the session is connected");
 	fake_connect(A->client);
 	fake_run_all();
-	is_int(mode_of(A, "a"), X, "the request starts when it is");
+	is_int(mode_of(A, "a"), X, "the request starts when the session is connected");
 	scene_end(NULL);
 
 	scene_begin(0);
@@ -359,7 +359,7 @@ test_ending(void)
 	forget(ask_for(A, "a", X));
 	fake_connect(A->client);
 	fake_run_all();
-	is_int(fake_counted(A->client), 0, "a request ended before that never starts");
+	is_int(fake_counted(A->client), 0, "a request that ends before the session is connected never starts");
 	scene_end(NULL);
 }
 
@@ -378,7 +378,7 @@ test_ending_unseen(void)
 	fake_run_all();
 	zkl_request_end(request);
 	fake_run_all();
-	is_int(nodes_of(A, "a"), 0, "a request granted and ended before its owner looked leaves nothing");
+	is_int(nodes_of(A, "a"), 0, "a request that is granted and ends before its owner has looked leaves no node");
 
 	forget(lock_now(A, "b", S));
 	item.name = "b";
@@ -387,12 +387,12 @@ test_ending_unseen(void)
 	fake_run_all();
 	zkl_request_end(request);
 	fake_run_all();
-	is_int(nodes_of(A, "b"), 1, "an upgrade, only what was held before");
-	is_int(lock_now(B, "b", S)->status, ZKL_OK, "... which others may share");
+	is_int(nodes_of(A, "b"), 1, "an upgrade that ends unseen keeps the shared lock");
+	is_int(lock_now(B, "b", S)->status, ZKL_OK, "other sessions may share this lock");
 	scene_end("exclusion, grants not seen");
 }
 
-/* The create's answer is lost, and so is the first list that looks for the node. */
+/* The answers to the create and to the first list that searches for the node are lost. */
 static void
 test_ending_unknown(void)
 {
@@ -412,13 +412,13 @@ test_ending_unknown(void)
 		fake_count(A->client);
 		fake_fault(A->client, 1 + i / 4, faults[i % 4]);
 		heal();
-		is_int(nodes_of(A, NULL), 0, "a node made and given up unknown is found and removed (%s)",
+		is_int(nodes_of(A, NULL), 0, "a node whose create had no answer is found and deleted (%s)",
 			   fake_fault_name(faults[i % 4]));
 		scene_end(NULL);
 	}
 }
 
-/* Requests ended in every state, after each step. */
+/* Ends requests in every state, after each step. */
 static void
 test_ending_everywhere(void)
 {
@@ -436,10 +436,10 @@ test_ending_everywhere(void)
 		forget(b);
 		fake_run_all();
 		if (nodes_of(B, "a") != (mode_of(B, "a") == X))
-			ok(false, "a request ended after %d steps leaves nothing", steps);
+			ok(false, "a request that ends after %d steps leaves no node", steps);
 		scene_end(NULL);
 	}
-	ok(true, "a request may be ended in every state");
+	ok(true, "a request may end in every state");
 }
 
 int
@@ -449,7 +449,7 @@ main(void)
 	test_parents();
 	test_waiting();
 	test_shared();
-	test_try();
+	test_attempt();
 	test_token();
 	test_reaped();
 	test_deleted_by_hand();

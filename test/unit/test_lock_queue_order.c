@@ -78,10 +78,10 @@ test_random(void)
 		order_all(waiters, n, found);
 		wrong += memcmp(expected, found, sizeof(int) * (size_t) n) != 0;
 	}
-	is_int(wrong, 0, "queues of which some hold the lock already are in order");
+	is_int(wrong, 0, "queues with sessions that already hold the lock have the right order");
 }
 
-/* Each waiter goes to the front: the worst case of inserting. */
+/* Each waiter is inserted at the front, which is the worst case. */
 static void
 measure(int n)
 {
@@ -100,7 +100,7 @@ measure(int n)
 	clock_gettime(CLOCK_MONOTONIC, &end);
 	diag("%d waiters: %.3f ms", n, (double) (end.tv_sec - start.tv_sec) * 1e3 +
 		 (double) (end.tv_nsec - start.tv_nsec) / 1e6);
-	is_int(queue[n - 1], 0, "%d waiters that go ahead of one", n);
+	is_int(queue[n - 1], 0, "%d waiters go before one waiter", n);
 	free(waiters);
 	free(queue);
 }

@@ -24,24 +24,24 @@ static void
 taken(ZklLogLevel expected_level, const char *expected, const char *promise)
 {
 	ok(zkl_log_take(&level, line, sizeof(line)) && level == expected_level, "%s", promise);
-	is_str(line, expected, "... with its text");
+	is_str(line, expected, "the line has the expected text");
 }
 
 static void
 test_lines(void)
 {
-	ok(!zkl_log_take(&level, line, sizeof(line)), "nothing was logged, nothing is taken");
+	ok(!zkl_log_take(&level, line, sizeof(line)), "nothing can be taken before a line is logged");
 	zkl_log_keep_io(STAMP "ZOO_ERROR@f@1: no server\n");
 	zkl_log_keep_io(STAMP "ZOO_WARN@f@2: slow");
 	zkl_log_keep_io(STAMP "ZOO_INFO@f@3: fine");
 	zkl_log_keep_io(STAMP "ZOO_DEBUG@f@4: ping");
 	zkl_log_keep_io("something else");
-	taken(ZKL_LOG_ERROR, "f@1: no server", "an error");
-	taken(ZKL_LOG_WARNING, "f@2: slow", "a warning");
-	taken(ZKL_LOG_INFO, "f@3: fine", "information");
-	taken(ZKL_LOG_DEBUG, "f@4: ping", "debugging");
-	taken(ZKL_LOG_INFO, "something else", "a line of another form is information");
-	ok(!zkl_log_take(&level, line, sizeof(line)), "then it is empty again");
+	taken(ZKL_LOG_ERROR, "f@1: no server", "an error line is taken");
+	taken(ZKL_LOG_WARNING, "f@2: slow", "a warning line is taken");
+	taken(ZKL_LOG_INFO, "f@3: fine", "an information line is taken");
+	taken(ZKL_LOG_DEBUG, "f@4: ping", "a debug line is taken");
+	taken(ZKL_LOG_INFO, "something else", "a line of another form counts as information");
+	ok(!zkl_log_take(&level, line, sizeof(line)), "the buffer is empty after all lines are taken");
 }
 
 static void
@@ -52,18 +52,18 @@ test_tls_failures(void)
 
 	zkl_log_keep_io(STAMP "ZOO_ERROR@check_events@1: init_ssl_for_socket");
 	zkl_log_keep_io(STAMP "ZOO_INFO@init_ssl_for_socket@2: fine");
-	ok(zkl_tls_failures() == before, "what is said of something else is no failure of TLS");
+	ok(zkl_tls_failures() == before, "a line of another function is no TLS failure");
 	zkl_log_keep_io(STAMP "ZOO_ERROR@init_ssl_for_socket@3: error in ssl connect");
-	ok(zkl_tls_failures() == before + 1, "what its function says is one");
+	ok(zkl_tls_failures() == before + 1, "an error of the TLS function is a TLS failure");
 	while (zkl_log_take(&level, line, sizeof(line)))
 		;
 	began = zkl_io_thread_now();
 	fprintf(zkl_log_stream(zkl_log_keep_io), "%s\n", STAMP "ZOO_ERROR@init_ssl_for_socket@4: again");
 	fflush(zkl_log_stream(zkl_log_keep_io));
-	taken(ZKL_LOG_ERROR, "init_ssl_for_socket@4: again", "a line that comes by the stream is kept");
-	ok(zkl_tls_failures() == before + 2, "... and counted");
-	ok(zkl_io_thread_now() - began >= 200, "... and takes a while, as the library does not pause");
-	ok(zkl_log_stream(zkl_log_keep_io) == zkl_log_stream(zkl_log_keep_io), "the stream is one");
+	taken(ZKL_LOG_ERROR, "init_ssl_for_socket@4: again", "a line written to the stream is kept");
+	ok(zkl_tls_failures() == before + 2, "a line written to the stream is counted");
+	ok(zkl_io_thread_now() - began >= 200, "writing a line takes a while, because the library does not pause");
+	ok(zkl_log_stream(zkl_log_keep_io) == zkl_log_stream(zkl_log_keep_io), "there is only one stream");
 }
 
 static void
@@ -80,7 +80,7 @@ test_full(void)
 	while (zkl_log_take(&level, line, sizeof(line)))
 		n++;
 	ok(n > 10 && n < 100, "a full buffer drops lines");
-	is_str(line, "99", "... the oldest, not the newest");
+	is_str(line, "99", "a full buffer drops the oldest lines");
 }
 
 static void
@@ -93,10 +93,10 @@ test_long(void)
 	longest[99999] = '\0';
 	zkl_log_keep_io(longest);
 	ok(zkl_log_take(&level, line, sizeof(line)) && strlen(line) < sizeof(line),
-	   "a long line is cut");
+	   "a long line is truncated");
 	zkl_log_keep_io(longest);
 	ok(zkl_log_take(&level, small, sizeof(small)) && strlen(small) == 7,
-	   "... to the size of the reader's buffer");
+	   "a line is truncated to the size of the reader's buffer");
 	free(longest);
 }
 

@@ -30,19 +30,19 @@ test_encoding(void)
 	char		out[ZKL_ENCODED_SIZE(512)];
 	bool		right = true;
 
-	encodes("AZaz09_.:@~+=-", 14, "AZaz09_.:@~+=-", "leaves the plain characters alone");
-	encodes(".", 1, "%2E", "hides the name that is one dot");
-	encodes("..", 2, "%2E%2E", "hides the name that is two dots");
-	encodes("...", 3, "...", "leaves three dots alone");
-	encodes(".a", 2, ".a", "leaves a leading dot alone");
-	encodes("#42", 3, "%2342", "keeps text names apart from key names");
-	encodes("a/b", 3, "a%2Fb", "lets no name escape into another path");
-	encodes("%2F", 3, "%252F", "encodes the escape itself");
-	encodes("\xc3\xa4\xe2\x82\xac", 5, "%C3%A4%E2%82%AC", "writes UTF-8 byte by byte");
-	encodes("\x01\t\n\x1f\x7f ", 6, "%01%09%0A%1F%7F%20", "hides controls and blanks");
+	encodes("AZaz09_.:@~+=-", 14, "AZaz09_.:@~+=-", "keeps plain characters");
+	encodes(".", 1, "%2E", "encodes a single dot");
+	encodes("..", 2, "%2E%2E", "encodes two dots");
+	encodes("...", 3, "...", "keeps three dots");
+	encodes(".a", 2, ".a", "keeps a leading dot");
+	encodes("#42", 3, "%2342", "distinguishes text names from key names");
+	encodes("a/b", 3, "a%2Fb", "prevents a slash in a path");
+	encodes("%2F", 3, "%252F", "encodes the escape character");
+	encodes("\xc3\xa4\xe2\x82\xac", 5, "%C3%A4%E2%82%AC", "encodes UTF-8 bytewise");
+	encodes("\x01\t\n\x1f\x7f ", 6, "%01%09%0A%1F%7F%20", "encodes controls and blanks");
 	encodes("a\0b", 3, "a%00b", "does not stop at a NUL");
-	encodes("a,b", 3, "a%2Cb", "hides the comma of two-part keys");
-	encodes("", 0, "", "of nothing is nothing");
+	encodes("a,b", 3, "a%2Cb", "encodes the comma of two-part keys");
+	encodes("", 0, "", "of an empty name is empty");
 
 	for (int c = 0; c < 256; c++)
 	{
@@ -157,7 +157,7 @@ test_garbage(void)
 		zkl_find_child(children, 1, "_c_");
 		free(name);
 	}
-	is_int(known, 0, "10,000 random names are read without harm, and none is a contender");
+	is_int(known, 0, "10,000 random names are read without harm, and none is recognised as a contender");
 }
 
 static void
@@ -222,21 +222,21 @@ test_find(void)
 	is_str(zkl_find_child(children, 3, "_c_01000000-abcd-0001-0000-000000000007-__WRIT__"),
 		   children[2], "a node is found by its GUID and mode");
 	is_str(zkl_find_child(children, 3, "_c_01000000-abcd-0001-0000-000000000008-__WRIT__"),
-		   NULL, "another GUID is not");
+		   NULL, "a node with another GUID is not found");
 }
 
 static void
 test_order(void)
 {
 	ok(zkl_is_before(1, "b", 2, "a"), "the lower number is first");
-	ok(!zkl_is_before(2, "a", 1, "b"), "the higher number is not");
+	ok(!zkl_is_before(2, "a", 1, "b"), "the higher number is not first");
 	ok(zkl_is_before(1, "a", 1, "b") && !zkl_is_before(1, "b", 1, "a"),
 	   "of equal numbers the lesser name is first");
-	ok(!zkl_is_before(1, "a", 1, "a"), "nothing is before itself");
+	ok(!zkl_is_before(1, "a", 1, "a"), "a name is not before itself");
 	ok(zkl_is_before(INT32_MAX, "a", INT32_MIN, "b") &&
-	   !zkl_is_before(INT32_MIN, "b", INT32_MAX, "a"), "the order survives the wrap");
-	ok(zkl_is_before(-1, "a", 0, "b"), "minus one is before nought");
-	ok(zkl_is_before(INT32_MAX - 5, "a", INT32_MIN + 5, "b"), "also some steps around it");
+	   !zkl_is_before(INT32_MIN, "b", INT32_MAX, "a"), "the order holds across the wrap");
+	ok(zkl_is_before(-1, "a", 0, "b"), "minus one is before zero");
+	ok(zkl_is_before(INT32_MAX - 5, "a", INT32_MIN + 5, "b"), "the order holds some steps around the wrap");
 	ok(zkl_is_before(INT32_MIN, "a", 0, "b") != zkl_is_before(0, "b", INT32_MIN, "a"),
 	   "exactly one of two opposite numbers is first");
 }

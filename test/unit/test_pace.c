@@ -37,7 +37,7 @@ begin(void)
  * sent.
  */
 static void
-wait_on(int seconds, char *moments, size_t size)
+let_b_wait(int seconds, char *moments, size_t size)
 {
 	size_t		length = 0;
 
@@ -61,12 +61,12 @@ test_schedule(void)
 	char		moments[400];
 
 	begin();
-	is_str(fake_trace(B->client), "cccwl", "told: a node, its parent before it, a watch, a list");
+	is_str(fake_trace(B->client), "cccwl", "the wait report costs a node, the node's parent, a watch and a list");
 	fake_count(B->client);
-	wait_on(1000, moments, sizeof(moments));
+	let_b_wait(1000, moments, sizeof(moments));
 	is_str(moments, "10 30 70 150 270 390 510 630 750 870 990",
-		   "looked at after 10, 30, 70, 150 seconds, then every two minutes");
-	is_str(fake_trace(B->client), "lllllllllll", "by one list each");
+		   "the reports are listed after 10, 30, 70, 150 seconds, then every two minutes");
+	is_str(fake_trace(B->client), "lllllllllll", "each search is one list");
 	scene_end(NULL);
 }
 
@@ -78,14 +78,14 @@ test_change(void)
 
 	begin();
 	forget(lock_now(C, "c", X));
-	wait_on(100, moments, sizeof(moments));
+	let_b_wait(100, moments, sizeof(moments));
 	wait_locally(C, B);
 	fake_count(B->client);
-	wait_on(2, moments, sizeof(moments));
-	is_str(fake_trace(B->client), "dslwcwl", "what changes: the queue is read again, a new node for the old one, and a list");
+	let_b_wait(2, moments, sizeof(moments));
+	is_str(fake_trace(B->client), "dslwcwl", "a change costs a read of the queue, a new node for the old one, and a list");
 	fake_count(B->client);
-	wait_on(1000, moments, sizeof(moments));
-	is_str(fake_trace(B->client), "llllllll", "then as rarely as before");
+	let_b_wait(1000, moments, sizeof(moments));
+	is_str(fake_trace(B->client), "llllllll", "then the pauses are as long as before");
 	scene_end(NULL);
 }
 
@@ -102,7 +102,7 @@ test_unimportant(void)
 		fake_run_all();
 		fake_advance(SEARCH_MS / 2);
 	}
-	is_str(fake_trace(B->client), "", "local waiters that hold nothing come and go, and cost nothing");
+	is_str(fake_trace(B->client), "", "local waiters that hold nothing cost no request");
 	scene_end(NULL);
 }
 
@@ -135,7 +135,7 @@ test_churn(void)
 		fake_advance(10);
 	}
 	ok(victims_at >= 0, "a deadlock among sessions whose local waiters change all the time is found");
-	ok(fake_counted(A->client) < 60, "... with few requests: %s", fake_trace(A->client));
+	ok(fake_counted(A->client) < 60, "the search needs few requests: %s", fake_trace(A->client));
 	scene_end(NULL);
 }
 
@@ -146,17 +146,17 @@ test_next_wait(void)
 	char		moments[400];
 
 	begin();
-	wait_on(1000, moments, sizeof(moments));
+	let_b_wait(1000, moments, sizeof(moments));
 	give_up_all(B);
 	lock_now(B, "a", X);
 	fake_count(B->client);
-	wait_on(31, moments, sizeof(moments));
-	is_str(moments, "0 10 30", "the next wait is looked at as often as the first");
+	let_b_wait(31, moments, sizeof(moments));
+	is_str(moments, "0 10 30", "the next wait is searched as often as the first");
 	scene_end(NULL);
 }
 
 static bool
-gives_way(Party *party)
+becomes_victim(Party *party)
 {
 	bool		verdict = is_victim_now(party);
 
@@ -188,13 +188,13 @@ test_two(void)
 	int			failed_at[2] = {-1, -1};
 
 	begin_two();
-	(void) gives_way(C);
-	(void) gives_way(A);
-	(void) gives_way(B);
+	(void) becomes_victim(C);
+	(void) becomes_victim(A);
+	(void) becomes_victim(B);
 	for (int ms = 0; ms < 5000; ms += 10)
 	{
 		for (int i = 0; i < 3; i++)
-			if (gives_way(&parties[i]))
+			if (becomes_victim(&parties[i]))
 			{
 				failed_at[failed_at[0] >= 0] = ms;
 				give_up_all(&parties[i]);
@@ -204,13 +204,13 @@ test_two(void)
 		fake_advance(10);
 	}
 	ok(failed_at[0] >= 0 && failed_at[1] >= 0, "two deadlocks that share a member are found");
-	ok(failed_at[1] - failed_at[0] < 2000, "... the second one soon after the first: %d, %d ms",
+	ok(failed_at[1] - failed_at[0] < 2000, "the second deadlock is found soon after the first: %d, %d ms",
 	   failed_at[0], failed_at[1]);
-	is_int(reported_by(NULL), 0, "... and nothing else");
+	is_int(reported_by(NULL), 0, "no wait report is left");
 	scene_end(NULL);
 }
 
-/* The same, but B gives up when A has asked it. */
+/* The same, but B gives up after A has probed it. */
 static void
 test_gone(void)
 {
@@ -218,14 +218,14 @@ test_gone(void)
 	int			failed_at = -1;
 
 	begin_two();
-	(void) gives_way(B);
-	(void) gives_way(C);
-	(void) gives_way(A);
+	(void) becomes_victim(B);
+	(void) becomes_victim(C);
+	(void) becomes_victim(A);
 	for (int ms = 0; ms < 5000 && failed_at < 0; ms += 10)
 	{
 		if (gone_at >= 0)
-			(void) gives_way(C);
-		if (gives_way(A))
+			(void) becomes_victim(C);
+		if (becomes_victim(A))
 			failed_at = ms;
 		if (gone_at < 0 && reported_by(B) == 0)
 		{
@@ -236,7 +236,7 @@ test_gone(void)
 		fake_advance(10);
 	}
 	ok(gone_at >= 0 && failed_at >= 0 && failed_at - gone_at < 2000,
-	   "a member gives up: the rest of the deadlock is found soon after: %d, %d ms", gone_at, failed_at);
+	   "a member gives up: the rest of the deadlock is found soon after that: %d, %d ms", gone_at, failed_at);
 	scene_end(NULL);
 }
 

@@ -43,13 +43,13 @@ end(const char *promise)
 static const char *
 permits(void)
 {
-	return pool_of("s", kazoo ? "" : "/leases");
+	return semaphore_path("s", kazoo ? "" : "/leases");
 }
 
 static const char *
 queue(void)
 {
-	return pool_of("s", kazoo ? "-__lock__" : "/locks");
+	return semaphore_path("s", kazoo ? "-__lock__" : "/locks");
 }
 
 /* Returns the party's node below a path, or NULL. */
@@ -116,7 +116,7 @@ status_of_another(Party *party, int size)
 }
 
 static ZklStatus
-status_of_try(Party *party, int size)
+status_of_attempt(Party *party, int size)
 {
 	Ask		   *ask = try_permit(party, "s", size);
 	ZklStatus	status;
@@ -137,21 +137,21 @@ test_nodes(void)
 	begin(1);
 	permit_now(A, "s", 7);
 	is_int(permits_of(A, "s"), 1, "a permit is granted");
-	is_int(count_nodes(queue()), 0, "the mutex is released");
-	is_str(data_of(pool_of("s", "")), "7", "the size is the pool's data");
-	is_int(fake_tree_find(pool_of("s", ""))->container, !kazoo,
-		   "a pool in Curator's layout goes with its last user");
+	is_int(count_nodes(queue()), 0, "the mutex of the queue is released");
+	is_str(data_of(semaphore_path("s", "")), "7", "the capacity is in the data of the semaphore's znode");
+	is_int(fake_tree_find(semaphore_path("s", ""))->container, !kazoo,
+		   "a semaphore in Curator's layout has a container");
 	name = find_node(A, permits())->path + strlen(permits()) + 1;
 	if (kazoo)
 		ok(zkl_is_kazoos(name), "the name is kazoo's: %s", name);
 	else
 		ok(strncmp(name, "_c_", 3) == 0 && strncmp(name + 39, "-lease-", 7) == 0 &&
 		   strlen(name) == 56, "the name is Curator's: %s", name);
-	is_str(data_of(find_node(A, permits())->path), "party 0", "the node tells whose it is");
+	is_str(data_of(find_node(A, permits())->path), "party 0", "the node's data name the session");
 	release_all(A);
 	fake_run_all();
-	is_int(nodes_of(NULL, NULL), 0, "nothing is left of it");
-	is_int(fake_watches(A->client) <= 1, true, "no watch but one that a child fires");
+	is_int(nodes_of(NULL, NULL), 0, "a release leaves no node");
+	is_int(fake_watches(A->client) <= 1, true, "the session has at most one watch, which a child fires");
 	end("one permit");
 }
 
@@ -161,15 +161,15 @@ test_count(void)
 	begin(4);
 	for (int i = 0; i < 3; i++)
 		is_int(status_of_another(&parties[i], 3), ZKL_OK, "permit %d of 3", i + 1);
-	is_int(status_of_another(A, 3), ZKL_PENDING, "no more, also for one who has one");
-	is_int(status_of_try(D, 3), ZKL_BUSY, "a try fails");
-	is_int(count_nodes(permits()), 3, "those who got none left nothing");
-	is_int(count_nodes(queue()), 0, "... nor in the queue");
+	is_int(status_of_another(A, 3), ZKL_PENDING, "a request waits if no permit is left, even if its session has a permit");
+	is_int(status_of_attempt(D, 3), ZKL_BUSY, "a non-blocking attempt fails if no permit is left");
+	is_int(count_nodes(permits()), 3, "sessions without a permit leave no permit node");
+	is_int(count_nodes(queue()), 0, "sessions that failed leave no node in the queue");
 	release_permit(B, "s");
 	fake_run_all();
-	is_int(status_of_try(D, 3), ZKL_OK, "what is released is available");
-	is_int(status_of_try(B, 3), ZKL_BUSY, "... once");
-	end("never more than the size");
+	is_int(status_of_attempt(D, 3), ZKL_OK, "a released permit is available");
+	is_int(status_of_attempt(B, 3), ZKL_BUSY, "a released permit is available once");
+	end("never more permits than the capacity");
 }
 
 static void
@@ -185,22 +185,22 @@ test_hand_over(void)
 	c = permit_now(C, "s", 2);
 	d = permit_now(D, "s", 2);
 	zkl_request_info(c->request, &info);
-	ok(info.blocked && info.was_blocked, "the next one waits, and says so");
+	ok(info.blocked && info.was_blocked, "the next session waits, and reports its wait");
 	ok(strcmp(info.blocker, "party 0") == 0 || strcmp(info.blocker, "party 1") == 0,
-	   "... for one who has a permit: %s", info.blocker);
+	   "it waits for a session that has a permit: %s", info.blocker);
 	zkl_request_info(d->request, &info);
-	is_str(info.blocker, "party 2", "the one after it waits for it");
-	is_int(count_nodes(queue()), 2, "both stand in the queue");
-	is_int(count_nodes(permits()), kazoo ? 2 : 3, "and one of them where permits are");
-	is_int(status_of_try(A, 2), ZKL_BUSY, "a try does not pass them");
+	is_str(info.blocker, "party 2", "the session behind it waits for it");
+	is_int(count_nodes(queue()), 2, "both waiters have a node in the queue");
+	is_int(count_nodes(permits()), kazoo ? 2 : 3, "in Curator's layout the first waiter has a permit node");
+	is_int(status_of_attempt(A, 2), ZKL_BUSY, "a non-blocking attempt does not pass waiters");
 
 	release_permit(A, "s");
 	fake_run_all();
-	is_int(c->status, ZKL_OK, "first come, first served");
-	is_int(d->status, ZKL_PENDING, "one permit is one permit");
+	is_int(c->status, ZKL_OK, "the first waiter gets the permit");
+	is_int(d->status, ZKL_PENDING, "the second waiter still waits");
 	release_permit(C, "s");
 	fake_run_all();
-	is_int(d->status, ZKL_OK, "then the next");
+	is_int(d->status, ZKL_OK, "the second waiter gets the next permit");
 	end("hand-over");
 }
 
@@ -217,11 +217,11 @@ test_give_up(void)
 	c = permit_now(C, "s", 1);
 	forget(b);
 	fake_run_all();
-	is_int(count_nodes(queue()), 1, "who gives up leaves the queue");
-	is_int(c->status, ZKL_PENDING, "which does not let in the next");
+	is_int(count_nodes(queue()), 1, "a session that gives up leaves the queue");
+	is_int(c->status, ZKL_PENDING, "the next session still waits");
 	release_all(A);
 	fake_run_all();
-	is_int(c->status, ZKL_OK, "until there is a permit");
+	is_int(c->status, ZKL_OK, "the next session gets a permit after a release");
 	end("giving up");
 }
 
@@ -236,37 +236,37 @@ test_sizes(void)
 	a = ask_permit(A, "s", 3);
 	b = ask_permit(B, "s", 4);
 	fake_run_all();
-	ok((a->status == ZKL_OK) != (b->status == ZKL_OK), "of two sizes at once one wins");
+	ok((a->status == ZKL_OK) != (b->status == ZKL_OK), "of two sessions with different capacities one gets a permit");
 	zkl_request_info(a->status == ZKL_OK ? b->request : a->request, &info);
-	is_int(info.capacity, a->status == ZKL_OK ? 3 : 4, "the other one learns which");
+	is_int(info.capacity, a->status == ZKL_OK ? 3 : 4, "the other session gets the actual capacity");
 	fake_run_all();
-	is_int(nodes_of(NULL, NULL), 1, "... and leaves nothing");
-	end("sizes of a new semaphore");
+	is_int(nodes_of(NULL, NULL), 1, "the other session leaves no node");
+	end("capacities of a new semaphore");
 
 	begin(2);
 	create_plain("/zklock", "", ZKL_CREATE_PERSISTENT);
 	create_plain(SCENE_SEMAPHORES, "", ZKL_CREATE_PERSISTENT);
-	create_plain(pool_of("s", ""), "", ZKL_CREATE_PERSISTENT);
+	create_plain(semaphore_path("s", ""), "", ZKL_CREATE_PERSISTENT);
 	a = ask_permit(A, "s", 3);
 	b = ask_permit(B, "s", 4);
 	fake_run_all();
-	ok((a->status == ZKL_OK) != (b->status == ZKL_OK), "the same when another program made it");
-	is_str(data_of(pool_of("s", "")), a->status == ZKL_OK ? "3" : "4", "the winner's is kept");
-	end("sizes of another program's semaphore");
+	ok((a->status == ZKL_OK) != (b->status == ZKL_OK), "the same if another program created the semaphore");
+	is_str(data_of(semaphore_path("s", "")), a->status == ZKL_OK ? "3" : "4", "the semaphore has the capacity of the session that got a permit");
+	end("capacities of another program's semaphore");
 
 	begin(2);
 	status_of_another(A, 1);
 	permit_now(A, "s", 1);
-	is_int(status_of_another(B, 2), ZKL_OTHER_CAPACITY, "nobody queues for another size");
-	is_int(status_of_try(B, 2), ZKL_OTHER_CAPACITY, "nor tries");
-	end("sizes while others wait");
+	is_int(status_of_another(B, 2), ZKL_OTHER_CAPACITY, "a request with another capacity is refused");
+	is_int(status_of_attempt(B, 2), ZKL_OTHER_CAPACITY, "a non-blocking attempt with another capacity is refused");
+	end("capacities with waiters");
 
 	begin(1);
 	create_plain("/zklock", "", ZKL_CREATE_PERSISTENT);
 	create_plain(SCENE_SEMAPHORES, "", ZKL_CREATE_PERSISTENT);
-	create_plain(pool_of("s", ""), "192.0.2.1", ZKL_CREATE_PERSISTENT);
+	create_plain(semaphore_path("s", ""), "192.0.2.1", ZKL_CREATE_PERSISTENT);
 	is_int(status_of_another(A, 2), ZKL_OK, "data that are no number do not matter");
-	is_str(data_of(pool_of("s", "")), "192.0.2.1", "... and stay");
+	is_str(data_of(semaphore_path("s", "")), "192.0.2.1", "data that are no number are kept");
 	end("foreign data");
 }
 
@@ -286,8 +286,8 @@ test_semaphore_removed(void)
 	fake_tree_reap();
 	b = ask_permit(B, "s", 4);
 	fake_run_all();
-	ok((a->status == ZKL_OK) != (b->status == ZKL_OK), "one size at a time");
-	end("sizes of a pool that is removed");
+	ok((a->status == ZKL_OK) != (b->status == ZKL_OK), "of two sessions with different capacities one gets a permit");
+	end("capacities of a semaphore that is removed");
 
 	begin(1);
 	status_of_another(A, 3);
@@ -295,9 +295,9 @@ test_semaphore_removed(void)
 	fake_run_all();
 	for (int i = 0; i < 3; i++)
 		fake_tree_reap();
-	is_int(fake_tree_find(pool_of("s", "")) != NULL, kazoo, "out of use it goes, except for kazoo's");
-	is_int(status_of_another(A, 4), kazoo ? ZKL_OTHER_CAPACITY : ZKL_OK, "... and its size with it");
-	end("another size later");
+	is_int(fake_tree_find(semaphore_path("s", "")) != NULL, kazoo, "an unused semaphore is deleted, except kazoo's");
+	is_int(status_of_another(A, 4), kazoo ? ZKL_OTHER_CAPACITY : ZKL_OK, "a deleted semaphore can get another capacity");
+	end("another capacity later");
 }
 
 static void
@@ -314,21 +314,21 @@ test_removed_nodes(void)
 	if (!kazoo)
 	{
 		remove_node(find_node(B, permits()));
-		is_int(b->status, ZKL_PENDING, "a waiter whose node is removed waits on");
-		is_int(count_nodes(permits()), 2, "... with another one");
+		is_int(b->status, ZKL_PENDING, "a waiter whose permit node is removed still waits");
+		is_int(count_nodes(permits()), 2, "the waiter creates another permit node");
 	}
 	remove_node(find_node(kazoo ? B : C, queue()));
-	is_int(count_nodes(queue()), 2, "the same for its place in the queue");
+	is_int(count_nodes(queue()), 2, "a waiter whose queue node is removed creates another one");
 	release_all(A);
 	fake_run_all();
-	is_int((b->status == ZKL_OK) + (c->status == ZKL_OK), 1, "one of them gets the permit");
-	is_int(objections(), 0, "... and no more than one");
+	is_int((b->status == ZKL_OK) + (c->status == ZKL_OK), 1, "one of the waiters gets the permit");
+	is_int(objections(), 0, "only one of the waiters gets the permit");
 	fake_advance(1500);
 	holder = b->status == ZKL_OK ? B : C;
 	remove_node(find_node(holder, permits()));
 	is_int(lost_of(holder), 1, "a permit whose node is removed is lost");
-	is_int((b->status == ZKL_OK) + (c->status == ZKL_OK), 2, "... and goes to the next");
-	scene_end(NULL);			/* the session that learns of it first is random */
+	is_int((b->status == ZKL_OK) + (c->status == ZKL_OK), 2, "the other waiter gets the lost permit");
+	scene_end(NULL);			/* it is random which session detects this first */
 }
 
 /* A request that queues again, because its node was deleted, reads the capacity again. */
@@ -340,11 +340,11 @@ test_another_size(void)
 	begin(2);
 	status_of_another(A, 1);
 	b = permit_now(B, "s", 1);
-	fake_tree_set(pool_of("s", ""), "3");
-	is_int(b->status, ZKL_PENDING, "who waits keeps to the size that it has seen");
+	fake_tree_set(semaphore_path("s", ""), "3");
+	is_int(b->status, ZKL_PENDING, "a waiter keeps to the capacity that it has read");
 	remove_node(find_node(B, queue()));
-	is_int(b->status, ZKL_OTHER_CAPACITY, "... but not when it queues again");
-	end("another size while a place in the queue is removed");
+	is_int(b->status, ZKL_OTHER_CAPACITY, "a waiter that queues again reads the capacity again");
+	end("another capacity while a queue node is removed");
 }
 
 /* A released permit whose node cannot be deleted at once. */
@@ -359,14 +359,14 @@ test_own_pending_deletes(void)
 	fake_fault(A->client, 1, FAULT_THROTTLE);
 	release_permit(A, "s");
 	fake_run_all();
-	is_int(count_nodes(permits()), 1, "the node of a permit is still there");
-	is_int(status_of_try(B, 1), ZKL_BUSY, "another session gets that status");
+	is_int(count_nodes(permits()), 1, "the node of a released permit still exists");
+	is_int(status_of_attempt(B, 1), ZKL_BUSY, "an attempt of another session fails");
 	a = try_permit(A, "s", 1);
 	fake_run_all();
-	is_int(a->status, ZKL_PENDING, "who released it waits until it has gone");
+	is_int(a->status, ZKL_PENDING, "the session that released the permit waits for the delete");
 	fake_advance(10000);
 	fake_run_all();
-	is_int(a->status, ZKL_OK, "... and has a permit then");
+	is_int(a->status, ZKL_OK, "the session that released the permit gets a permit after the delete");
 	end("permits released");
 
 	begin(1);
@@ -374,11 +374,11 @@ test_own_pending_deletes(void)
 	fake_quirks.deny = find_node(A, permits())->path;
 	release_permit(A, "s");
 	fake_run_all();
-	is_int(status_of_try(A, 1), ZKL_BUSY,
+	is_int(status_of_attempt(A, 1), ZKL_BUSY,
 		   "a non-blocking attempt does not wait for a node that an ACL protects");
 	fake_quirks.deny = NULL;
 	fake_advance(10000);
-	is_int(status_of_try(A, 1), ZKL_OK, "... but has the permit once the node has gone");
+	is_int(status_of_attempt(A, 1), ZKL_OK, "the attempt succeeds after the node is deleted");
 	end("permits that cannot be released");
 
 	/* The delete is refused only after the permits were counted. */
@@ -391,16 +391,16 @@ test_own_pending_deletes(void)
 	fake_run_all();
 	a = try_permit(A, "s", 1);
 	fake_run_all();
-	is_int(a->status, ZKL_PENDING, "a try waits for a delete that is not answered");
+	is_int(a->status, ZKL_PENDING, "a non-blocking attempt waits for the answer to a delete");
 	fake_advance(10000);
 	fake_run_all();
-	is_int(a->status, ZKL_BUSY, "... but not for a refused one");
+	is_int(a->status, ZKL_BUSY, "a non-blocking attempt fails if the delete is refused");
 	fake_quirks.deny = NULL;
 	fake_advance(10000);
 	end("permits whose delete is refused late");
 }
 
-/* A permit released by another session of the same server, as the owner knows. */
+/* A permit released by another session of the same server, as the owner detects. */
 static void
 test_released(void)
 {
@@ -416,12 +416,12 @@ test_released(void)
 	scene_neighbour = fake_session_id(A->client);
 	b = try_permit(B, "s", 2);
 	fake_run_all();
-	is_int(b->status, ZKL_PENDING, "a try waits for a released permit's node if its owner says so");
+	is_int(b->status, ZKL_PENDING, "a non-blocking attempt waits for the delete of a permit that the owner takes for released");
 	fake_advance(10000);
 	fake_run_all();
-	is_int(b->status, ZKL_OK, "... and has the permit when it has gone");
+	is_int(b->status, ZKL_OK, "the attempt succeeds after the delete");
 	scene_neighbour = 0;
-	is_int(status_of_try(B, 2), ZKL_BUSY, "the next try is refused");
+	is_int(status_of_attempt(B, 2), ZKL_BUSY, "the next attempt is refused");
 	end("permits released on the same server");
 }
 
@@ -435,7 +435,7 @@ test_no_permits_yet(void)
 	begin(1);
 	create_plain("/zklock", "", ZKL_CREATE_PERSISTENT);
 	create_plain(SCENE_SEMAPHORES, "", ZKL_CREATE_PERSISTENT);
-	create_plain(pool_of("s", ""), "2", ZKL_CREATE_PERSISTENT);
+	create_plain(semaphore_path("s", ""), "2", ZKL_CREATE_PERSISTENT);
 	create_plain(queue(), "", ZKL_CREATE_PERSISTENT);
 	snprintf(first, sizeof(first), "%s/%s", queue(), kazoo
 			 ? "00112233445566778899aabbccddeeff__lock__"
@@ -444,14 +444,14 @@ test_no_permits_yet(void)
 	strcat(first, "0000000000");
 	a = try_permit(A, "s", 2);
 	fake_run_all();
-	is_int(a->status, ZKL_PENDING, "a try waits for its turn where there are permits");
+	is_int(a->status, ZKL_PENDING, "a non-blocking attempt waits for the mutex of the queue");
 	fake_tree_delete(first);
 	fake_run_all();
-	is_int(a->status, ZKL_OK, "... and gets one");
-	end("a try before the first permit");
+	is_int(a->status, ZKL_OK, "the attempt gets a permit");
+	end("a non-blocking attempt before the first permit");
 }
 
-/* Releases while the connection is down are noticed after it is back. */
+/* Releases while the connection is down are detected after the reconnect. */
 static void
 test_missed(void)
 {
@@ -464,10 +464,10 @@ test_missed(void)
 	fake_run_all();
 	release_permit(A, "s");
 	fake_run_all();
-	is_int(b->status, ZKL_PENDING, "who is cut off does not see a permit released");
+	is_int(b->status, ZKL_PENDING, "a disconnected waiter does not see a release");
 	fake_connect(B->client);
 	fake_run_all();
-	is_int(b->status, ZKL_OK, "... but gets it on the next connection");
+	is_int(b->status, ZKL_OK, "the waiter gets the permit after the reconnect");
 	end("a permit released during an outage");
 }
 
@@ -478,13 +478,13 @@ test_foreign_permits(void)
 
 	begin(1);
 	status_of_another(A, 2);
-	create_plain(pool_of("s", kazoo ? "/stranger" : "/leases/stranger"), "",
+	create_plain(semaphore_path("s", kazoo ? "/stranger" : "/leases/stranger"), "",
 				 ZKL_CREATE_PERSISTENT);
 	a = permit_now(A, "s", 2);
-	is_int(a->status, ZKL_PENDING, "every child counts, whatever its name");
-	fake_tree_delete(pool_of("s", kazoo ? "/stranger" : "/leases/stranger"));
+	is_int(a->status, ZKL_PENDING, "every child counts as a permit, whatever its name");
+	fake_tree_delete(semaphore_path("s", kazoo ? "/stranger" : "/leases/stranger"));
 	fake_run_all();
-	is_int(a->status, ZKL_OK, "until it goes");
+	is_int(a->status, ZKL_OK, "the permit is granted when that child is deleted");
 	end("permits of other programs");
 }
 
@@ -498,13 +498,13 @@ test_expiry(void)
 	b = permit_now(B, "s", 1);
 	fake_disconnect(B->client);
 	fake_advance(2 * SCENE_TIMEOUT_MS);
-	is_int(b->status, ZKL_PENDING, "a waiter sits out an outage");
+	is_int(b->status, ZKL_PENDING, "a waiter survives an outage");
 	fake_connect(B->client);
 	fake_run_all();
-	is_int(b->status, ZKL_PENDING, "... and waits on");
+	is_int(b->status, ZKL_PENDING, "the waiter still waits after the outage");
 	fake_expire(A->client);
 	fake_run_all();
-	is_int(b->status, ZKL_OK, "a session that expires releases its permits");
+	is_int(b->status, ZKL_OK, "the permits of an expired session are released");
 	end("expiry");
 }
 
@@ -518,9 +518,9 @@ test_layouts(void)
 	scene_config.node_names = kazoo ? ZKL_NODE_NAMES_CURATOR_MUTEX : ZKL_NODE_NAMES_KAZOO;
 	scene_join(B);
 	status_of_another(A, 2);
-	is_int(status_of_another(B, 2), ZKL_OTHER_LAYOUT, "the other layout is refused");
-	is_int(status_of_try(B, 2), ZKL_OTHER_LAYOUT, "for a try, too");
-	is_int(nodes_of(B, NULL), 0, "and leaves nothing");
+	is_int(status_of_another(B, 2), ZKL_OTHER_LAYOUT, "a request with the other layout is refused");
+	is_int(status_of_attempt(B, 2), ZKL_OTHER_LAYOUT, "a non-blocking attempt with the other layout is refused");
+	is_int(nodes_of(B, NULL), 0, "a refused request leaves no node");
 	end("one layout at a time");
 
 	for (int lead = 0; lead < 12; lead++)
@@ -537,7 +537,7 @@ test_layouts(void)
 		fake_run_all();
 		ok(!(a->status == ZKL_OK && b->status == ZKL_OK) &&
 		   a->status != ZKL_PENDING && b->status != ZKL_PENDING,
-		   "both at once, one %d steps ahead: never both", lead);
+		   "two layouts at the same time, one %d steps ahead: never both", lead);
 		scene_end(NULL);
 	}
 }
@@ -547,14 +547,14 @@ static void
 test_names(void)
 {
 	begin(2);
-	is_int(permit_now(A, "s", 1)->status, ZKL_OK, "a semaphore");
-	is_int(permit_now(B, "s-__lock__", 1)->status, ZKL_OK, "one that is called like its queue");
-	is_int(try_permit(B, "s", 1)->status, ZKL_PENDING, "...");
+	is_int(permit_now(A, "s", 1)->status, ZKL_OK, "a permit is granted");
+	is_int(permit_now(B, "s-__lock__", 1)->status, ZKL_OK, "a permit of a semaphore whose name is kazoo's queue is granted");
+	is_int(try_permit(B, "s", 1)->status, ZKL_PENDING, "an attempt takes a round trip");
 	fake_run_all();
-	is_int(permits_of(B, "s"), 0, "they are apart");
+	is_int(permits_of(B, "s"), 0, "the two semaphores are separate");
 	release_all(B);
 	fake_run_all();
-	is_int(status_of_another(A, 1), ZKL_PENDING, "in both directions");
+	is_int(status_of_another(A, 1), ZKL_PENDING, "the two semaphores are separate in both directions");
 	end("names like kazoo's queues");
 }
 
@@ -587,14 +587,14 @@ test_crowd(void)
 	fake_run_all();
 	for (int i = 0; i < 12; i++)
 		granted += asks[i]->status == ZKL_OK;
-	is_int(granted, 12, "all of a crowd get a permit");
-	is_int(most, 4, "as many as there are are out at a time");
+	is_int(granted, 12, "all sessions of a crowd get a permit");
+	is_int(most, 4, "at most as many permits as the capacity are in use");
 	end("a crowd");
 }
 
 /* Non-blocking attempts are refused only if no permit is free. */
 static void
-test_crowd_of_tries(void)
+test_crowd_of_attempts(void)
 {
 	Ask		   *asks[6];
 	int			granted = 0;
@@ -609,10 +609,10 @@ test_crowd_of_tries(void)
 	for (int i = 0; i < 6; i++)
 	{
 		granted += asks[i]->status == ZKL_OK;
-		ok(asks[i]->status != ZKL_PENDING, "a try is decided");
+		ok(asks[i]->status != ZKL_PENDING, "an attempt ends");
 	}
-	is_int(granted, 4, "of six tries at once four get the four permits");
-	end("a crowd of tries");
+	is_int(granted, 4, "four of six simultaneous attempts get the four permits");
+	end("a crowd of attempts");
 }
 
 static void
@@ -621,10 +621,10 @@ test_limits(void)
 	begin(0);
 	scene_config.max_nodes = 1;
 	scene_join(A);
-	is_int(status_of_another(A, 5), ZKL_OK, "a permit is one node");
-	is_int(status_of_another(A, 5), ZKL_TOO_MANY, "one more is too many");
+	is_int(status_of_another(A, 5), ZKL_OK, "a permit needs one node");
+	is_int(status_of_another(A, 5), ZKL_TOO_MANY, "another permit exceeds the limit of nodes");
 	release_all(A);
-	is_int(status_of_another(A, 5), ZKL_OK, "but not when the other one is released");
+	is_int(status_of_another(A, 5), ZKL_OK, "another permit is granted after the release of the first");
 	end("limits");
 }
 
@@ -633,7 +633,7 @@ test_refusals(void)
 {
 	begin(1);
 	fake_quirks.deny = SCENE_SEMAPHORES;
-	is_int(status_of_another(A, 5), ZKL_NO_AUTH, "an ACL of the parents");
+	is_int(status_of_another(A, 5), ZKL_NO_AUTH, "an ACL refuses the parents");
 	end("refusals");
 
 	begin(1);
@@ -641,10 +641,10 @@ test_refusals(void)
 	release_all(A);
 	fake_run_all();
 	fake_quirks.deny = permits();
-	is_int(status_of_another(A, 5), ZKL_NO_AUTH, "an ACL of the permits");
+	is_int(status_of_another(A, 5), ZKL_NO_AUTH, "an ACL refuses the permit");
 	fake_quirks.deny = NULL;
 	fake_advance(10000);
-	is_int(nodes_of(A, NULL), 0, "nothing is left");
+	is_int(nodes_of(A, NULL), 0, "a refused permit leaves no node");
 	end("refusals of the permit");
 
 	for (int i = 0; i < 2; i++)
@@ -661,7 +661,7 @@ test_refusals(void)
 		a = i ? try_permit(A, "s", 5) : ask_permit(A, "s", 5);
 		while (steps < 200 && fake_step(A->client))
 			steps++;
-		is_int(a->status, ZKL_NO_AUTH, "an ACL of a semaphore whose queue is missing");
+		is_int(a->status, ZKL_NO_AUTH, "an ACL refuses the queue of an existing semaphore");
 		fake_quirks.deny_exactly = NULL;
 		forget(a);
 		fake_run_all();
@@ -670,7 +670,7 @@ test_refusals(void)
 
 	begin(1);
 	fake_quirks.no_containers = true;
-	is_int(status_of_another(A, 5), ZKL_OK, "a server without containers");
+	is_int(status_of_another(A, 5), ZKL_OK, "a server without containers grants a permit");
 	end("old servers");
 }
 
@@ -681,20 +681,20 @@ test_pure(void)
 	int			size = -1;
 
 	zkl_semaphore_name("a-__lock__", name);
-	is_str(name, "a-__lock_%5F", "a name that is a queue's in kazoo's layout");
+	is_str(name, "a-__lock_%5F", "a name that would collide with kazoo's queues is encoded");
 	zkl_semaphore_name("-__lock__", name);
-	is_str(name, "-__lock__", "no name is before it");
+	is_str(name, "-__lock__", "kazoo's suffix alone is not encoded");
 	zkl_semaphore_name("a-__lock__b", name);
-	is_str(name, "a-__lock__b", "it does not end so");
-	ok(zkl_parse_capacity("10000", 5, &size), "a number");
-	is_int(size, 10000, "... is read");
-	ok(!zkl_parse_capacity("", 0, &size), "no data");
-	ok(!zkl_parse_capacity("1 ", 2, &size), "a blank");
-	ok(!zkl_parse_capacity("-1", 2, &size), "a sign");
-	ok(!zkl_parse_capacity("1234567890", 10, &size), "too large");
-	ok(zkl_is_kazoos("0123456789abcdef0123456789abcdef"), "kazoo's permits");
-	ok(!zkl_is_kazoos("0123456789ABCDEF0123456789abcdef"), "... are in lower case");
-	ok(!zkl_is_kazoos("0123456789abcdef0123456789abcde"), "... and of one length");
+	is_str(name, "a-__lock__b", "kazoo's suffix in the middle is not encoded");
+	ok(zkl_parse_capacity("10000", 5, &size), "a number is accepted");
+	is_int(size, 10000, "a number is read");
+	ok(!zkl_parse_capacity("", 0, &size), "no data are refused");
+	ok(!zkl_parse_capacity("1 ", 2, &size), "a blank is refused");
+	ok(!zkl_parse_capacity("-1", 2, &size), "a sign is refused");
+	ok(!zkl_parse_capacity("1234567890", 10, &size), "a number that is too large is refused");
+	ok(zkl_is_kazoos("0123456789abcdef0123456789abcdef"), "the name of kazoo's permits is recognised");
+	ok(!zkl_is_kazoos("0123456789ABCDEF0123456789abcdef"), "a name in upper case is not kazoo's");
+	ok(!zkl_is_kazoos("0123456789abcdef0123456789abcde"), "a name of another length is not kazoo's");
 }
 
 int
@@ -704,7 +704,7 @@ main(void)
 		test_nodes, test_count, test_hand_over, test_give_up, test_sizes,
 		test_semaphore_removed, test_removed_nodes, test_another_size, test_own_pending_deletes, test_released,
 		test_no_permits_yet, test_missed, test_foreign_permits, test_expiry,
-		test_layouts, test_names, test_crowd, test_crowd_of_tries, test_limits,
+		test_layouts, test_names, test_crowd, test_crowd_of_attempts, test_limits,
 		test_refusals,
 	};
 

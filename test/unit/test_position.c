@@ -15,9 +15,9 @@
 #define MAX_QUEUE 12
 
 /*
- * A queue written as "A:R0 B:W1" (session, kind, number).  The first node is the
- * one in question; other nodes of its session are held, unless an x marks them as
- * given up.
+ * A queue written as "A:R0 B:W1" (session, kind, number).  The test asks for the
+ * position of the first node; its session holds its other nodes, unless an x marks a
+ * node as given up.
  */
 typedef struct Queue
 {
@@ -97,18 +97,18 @@ queue_entries(const char *text, bool upgrade, ZklPosition expected, const char *
 {
 	Queue		queue;
 	const char *other;
-	ZklPosition standing;
+	ZklPosition position;
 
 	queue_read(&queue, text);
 	for (int reversed = 0; reversed < 2; reversed++)
 	{
-		standing = zkl_position(queue.children, queue.n, queue.mine, queue.n_mine,
+		position = zkl_position(queue.children, queue.n, queue.mine, queue.n_mine,
 								upgrade, &other);
-		if (!ok(standing == expected, "%s%s", promise, reversed ? " (reversed)" : ""))
-			diag("%s: standing %d instead of %d", text, standing, expected);
+		if (!ok(position == expected, "%s%s", promise, reversed ? " (reversed)" : ""))
+			diag("%s: position %d instead of %d", text, position, expected);
 		if (other_label)
 			is_str(other ? label_of(&queue, other) : NULL, other_label,
-				   "... and it is about the right node");
+				   "the position refers to the right node");
 		reverse(&queue);
 	}
 }
@@ -116,16 +116,16 @@ queue_entries(const char *text, bool upgrade, ZklPosition expected, const char *
 static void
 test_plain(void)
 {
-	queue_entries("A:W0", false, ZKL_POSITION_FIRST, NULL, "alone, a writer is first");
-	queue_entries("A:R0", false, ZKL_POSITION_FIRST, NULL, "alone, a reader is first");
-	queue_entries("A:W1 B:W0 C:W2", false, ZKL_POSITION_BEHIND, "B:W0", "a writer waits for the writer before");
-	queue_entries("A:W3 B:W0 C:R1 D:W2", false, ZKL_POSITION_BEHIND, "D:W2", "a writer watches the nearest before");
+	queue_entries("A:W0", false, ZKL_POSITION_FIRST, NULL, "a writer alone is first");
+	queue_entries("A:R0", false, ZKL_POSITION_FIRST, NULL, "a reader alone is first");
+	queue_entries("A:W1 B:W0 C:W2", false, ZKL_POSITION_BEHIND, "B:W0", "a writer waits for a writer before it");
+	queue_entries("A:W3 B:W0 C:R1 D:W2", false, ZKL_POSITION_BEHIND, "D:W2", "a writer watches the nearest node before it");
 	queue_entries("A:W3 B:W0 D:R2", false, ZKL_POSITION_BEHIND, "D:R2", "a writer waits for readers, too");
 	queue_entries("A:R3 B:R0 C:R1", false, ZKL_POSITION_FIRST, NULL, "readers are first together");
 	queue_entries("A:R4 B:W0 C:W1 D:R2 E:R3", false, ZKL_POSITION_BEHIND, "C:W1", "a reader watches the nearest writer");
 	queue_entries("A:R0 B:W1 C:W2", false, ZKL_POSITION_FIRST, NULL, "writers behind do not stop a reader");
 	queue_entries("A:R2 B:R0 C:W1", false, ZKL_POSITION_BEHIND, "C:W1", "a reader does not pass a waiting writer");
-	queue_entries("A:W0 B:W1", false, ZKL_POSITION_FIRST, NULL, "a writer does not wait for those behind");
+	queue_entries("A:W0 B:W1", false, ZKL_POSITION_FIRST, NULL, "a writer does not wait for nodes behind it");
 	queue_entries("A:W10 B:W9", false, ZKL_POSITION_BEHIND, "B:W9", "numbers are compared as numbers");
 }
 
@@ -134,28 +134,28 @@ test_mixed(void)
 {
 	queue_entries("A:w2 B:L0 C:W1", false, ZKL_POSITION_BEHIND, "C:W1", "kazoo waits for Curator");
 	queue_entries("A:L2 B:w0 C:w1", false, ZKL_POSITION_BEHIND, "C:w1", "Curator waits for kazoo");
-	queue_entries("A:L2 B:r1", false, ZKL_POSITION_BEHIND, "B:r1", "a mutex waits for kazoo's reader");
-	queue_entries("A:R2 B:L1", false, ZKL_POSITION_BEHIND, "B:L1", "a reader waits for a mutex");
-	queue_entries("A:r2 B:R1", false, ZKL_POSITION_FIRST, NULL, "readers of both kinds share");
+	queue_entries("A:L2 B:r1", false, ZKL_POSITION_BEHIND, "B:r1", "Curator's mutex waits for kazoo's reader");
+	queue_entries("A:R2 B:L1", false, ZKL_POSITION_BEHIND, "B:L1", "a reader waits for Curator's mutex");
+	queue_entries("A:r2 B:R1", false, ZKL_POSITION_FIRST, NULL, "readers of both programs share");
 	queue_entries("A:W2 lease_holder x-1-0000000000 0000000000 __lock__", false,
-				  ZKL_POSITION_FIRST, NULL, "what no dialect knows is ignored");
+				  ZKL_POSITION_FIRST, NULL, "names of no known program are ignored");
 	queue_entries("A:W2 lock-0000000001", false, ZKL_POSITION_BEHIND, "lock-0000000001",
-				  "a contender without GUID is a contender");
+				  "a node without a GUID is a contender");
 	queue_entries("A:W-2147483648 B:W2147483647", false, ZKL_POSITION_BEHIND, "B:W2147483647",
-				  "the order survives the wrap");
+				  "a large positive number is before a large negative one");
 	queue_entries("A:W2147483647 B:W-2147483648", false, ZKL_POSITION_FIRST, NULL,
-				  "the order survives the wrap, from the other side");
+				  "a large negative number is behind a large positive one");
 }
 
 static void
 test_own(void)
 {
-	queue_entries("A:W2 A:R0 A:W1", false, ZKL_POSITION_FIRST, NULL, "nodes held never conflict with one's own");
-	queue_entries("A:R2 A:W1x", false, ZKL_POSITION_BEHIND, "A:W1x", "an own node that was given up must go first");
-	queue_entries("A:W2 A:R1x", false, ZKL_POSITION_BEHIND, "A:R1x", "... also a reader's, for a writer");
-	queue_entries("A:R2 A:R1x", false, ZKL_POSITION_FIRST, NULL, "... but not for a reader");
-	queue_entries("A:W3 A:R0 B:R1 A:W2", false, ZKL_POSITION_BEHIND, "B:R1", "others between own nodes do");
-	queue_entries("A:r3 A:L0", false, ZKL_POSITION_FIRST, NULL, "own nodes of another dialect neither");
+	queue_entries("A:W2 A:R0 A:W1", false, ZKL_POSITION_FIRST, NULL, "nodes that the session holds do not block it");
+	queue_entries("A:R2 A:W1x", false, ZKL_POSITION_BEHIND, "A:W1x", "a node of the session that was given up blocks a reader");
+	queue_entries("A:W2 A:R1x", false, ZKL_POSITION_BEHIND, "A:R1x", "a reader's node that was given up blocks a writer");
+	queue_entries("A:R2 A:R1x", false, ZKL_POSITION_FIRST, NULL, "a reader's node that was given up does not block a reader");
+	queue_entries("A:W3 A:R0 B:R1 A:W2", false, ZKL_POSITION_BEHIND, "B:R1", "other nodes between the session's own nodes block");
+	queue_entries("A:r3 A:L0", false, ZKL_POSITION_FIRST, NULL, "own nodes with names of another program do not block");
 	queue_entries("A:W5 A:R0 B:R1", true, ZKL_POSITION_BEHIND, "B:R1", "an upgrade waits for another sharer");
 }
 
@@ -167,9 +167,9 @@ test_missing(void)
 
 	queue_read(&queue, "A:W0 B:W1");
 	is_int(zkl_position(queue.children + 1, 1, queue.mine, 1, false, &other),
-		   ZKL_POSITION_GONE, "a node that is not listed is gone");
+		   ZKL_POSITION_GONE, "a node that is missing in the list is gone");
 	is_int(zkl_position(queue.children, 0, queue.mine, 1, true, &other),
-		   ZKL_POSITION_GONE, "also in an empty list, and for an upgrade");
+		   ZKL_POSITION_GONE, "an upgrade that is missing in an empty list is gone");
 }
 
 static void
@@ -182,7 +182,7 @@ test_downgrade(void)
 	queue_entries("A:R5 B:R4 C:W6", false, ZKL_POSITION_FIRST, NULL,
 				  "a reader joins a downgraded holder");
 	queue_entries("A:R4 A:W4 B:W5", false, ZKL_POSITION_FIRST, NULL,
-				  "Curator's way, both nodes kept, is the same session's");
+				  "both nodes of a downgrade as Curator does it belong to one session");
 	queue_entries("A:W7 A:R4 B:W5 C:R6", true, ZKL_POSITION_MOVE_UP, "B:W5",
 				  "a downgraded holder may upgrade again");
 }
@@ -191,36 +191,36 @@ static void
 test_upgrade(void)
 {
 	queue_entries("A:W1 A:R0", true, ZKL_POSITION_FIRST, NULL, "a sole sharer upgrades at once");
-	queue_entries("A:W2 A:R0 B:R1", true, ZKL_POSITION_BEHIND, "B:R1", "another sharer must go first");
+	queue_entries("A:W2 A:R0 B:R1", true, ZKL_POSITION_BEHIND, "B:R1", "another sharer blocks an upgrade");
 	queue_entries("A:W3 A:R2 B:R0 C:R1", true, ZKL_POSITION_BEHIND, "C:R1",
-				  "sharers before the own reader count as well; the nearest is watched");
+				  "sharers before the own reader node block an upgrade, which watches the nearest");
 	queue_entries("A:W2 A:R0 B:W1", true, ZKL_POSITION_MOVE_UP, "B:W1",
-				  "before a waiting writer is passed, its place is barred");
+				  "an upgrade moves up before it passes a waiting writer");
 	queue_entries("A:W5 A:R0 B:W4 C:W1 D:R3", true, ZKL_POSITION_MOVE_UP, "C:W1",
-				  "the first waiting writer is barred, not the nearest");
-	queue_entries("A:W1 A:R0 B:W1", true, ZKL_POSITION_FIRST, NULL, "once there, the writer is passed");
-	queue_entries("C:W1 C:R0 B:W1", true, ZKL_POSITION_FIRST, NULL, "... whichever name is less");
+				  "an upgrade moves up to the first waiting writer, not to the nearest");
+	queue_entries("A:W1 A:R0 B:W1", true, ZKL_POSITION_FIRST, NULL, "an upgrade that has moved up passes the writer");
+	queue_entries("C:W1 C:R0 B:W1", true, ZKL_POSITION_FIRST, NULL, "an upgrade passes the writer, whichever name is less");
 	queue_entries("A:W1 A:R0 B:W1 C:R2", true, ZKL_POSITION_FIRST, NULL,
-				  "readers behind the barred writer are not waited for");
+				  "readers behind the passed writer do not block an upgrade");
 	queue_entries("A:W2 A:R0 B:R1 C:W2", true, ZKL_POSITION_BEHIND, "B:R1",
-				  "sharers before the barred writer are");
+				  "sharers before the passed writer block an upgrade");
 	queue_entries("A:W3 A:R0 B:W1 B:R2", true, ZKL_POSITION_MOVE_UP, "B:W1",
-				  "... and a reader of that writer's own session waits like others");
-	queue_entries("A:W3 A:R0 B:R1 C:W4", true, ZKL_POSITION_BEHIND, "B:R1", "writers behind change nothing");
+				  "a reader of the waiting writer's session does not block an upgrade");
+	queue_entries("A:W3 A:R0 B:R1 C:W4", true, ZKL_POSITION_BEHIND, "B:R1", "writers behind an upgrade do not block it");
 }
 
 static void
 test_deadlock(void)
 {
-	queue_entries("A:W3 A:R0 B:R1 B:W2", true, ZKL_POSITION_DEADLOCK, NULL, "the later of two upgrades gets the error");
-	queue_entries("B:W2 B:R1 A:R0 A:W3", true, ZKL_POSITION_BEHIND, "A:R0", "the earlier waits on");
+	queue_entries("A:W3 A:R0 B:R1 B:W2", true, ZKL_POSITION_DEADLOCK, NULL, "the later of two upgrades gets the deadlock error");
+	queue_entries("B:W2 B:R1 A:R0 A:W3", true, ZKL_POSITION_BEHIND, "A:R0", "the earlier of two upgrades waits");
 	queue_entries("A:W4 A:R0 B:R1 B:W2 C:W2", true, ZKL_POSITION_DEADLOCK, NULL,
-				  "also when the earlier one barred a writer");
+				  "the later upgrade gets the error after the earlier one has moved up");
 	queue_entries("A:W5 A:R0 B:R1 C:W2 B:W4", true, ZKL_POSITION_DEADLOCK, NULL,
-				  "also before either has barred the writer");
-	queue_entries("B:W4 B:R1 A:R0 C:W2 A:W5", true, ZKL_POSITION_MOVE_UP, "C:W2", "... and the earlier bars it");
-	queue_entries("A:W5 A:R0 B:R1 C:R2 B:W4", true, ZKL_POSITION_DEADLOCK, NULL, "bystanders change nothing");
-	queue_entries("A:W4 A:R0 B:W1", false, ZKL_POSITION_BEHIND, "B:W1", "a plain writer is never a deadlock");
+				  "the later upgrade gets the error before either has moved up");
+	queue_entries("B:W4 B:R1 A:R0 C:W2 A:W5", true, ZKL_POSITION_MOVE_UP, "C:W2", "the earlier upgrade moves up");
+	queue_entries("A:W5 A:R0 B:R1 C:R2 B:W4", true, ZKL_POSITION_DEADLOCK, NULL, "the later upgrade gets the error with other sharers in the queue");
+	queue_entries("A:W4 A:R0 B:W1", false, ZKL_POSITION_BEHIND, "B:W1", "a writer that does not upgrade never gets the deadlock error");
 }
 
 
@@ -258,7 +258,7 @@ is_reader(const Queue *queue, int i)
 	return strchr("Rr", queue->labels[i][2]) != NULL;
 }
 
-/* Is there a first contender, and the only one unless all first ones are readers? */
+/* Is exactly one contender first, or are only readers first? */
 static bool
 excludes(const Queue *queue)
 {
@@ -312,7 +312,7 @@ test_brute_force(void)
 				diag("%s %s", queue.labels[i], queue.names[i]);
 		}
 	}
-	is_int(bad, 0, "in 20,000 random queues somebody is first, only readers together, and the others wait for one before them");
+	is_int(bad, 0, "in 20,000 random queues one writer or only readers are first, and each other contender waits for one before it");
 }
 
 int

@@ -41,7 +41,7 @@ static void
 act_ask(Party *party)
 {
 	if (!pending_of(party))
-		ask_by_chance(party, names, N_NAMES, dice(4) ? 1 : N_NAMES, dice(5) == 0);
+		ask_randomly(party, names, N_NAMES, dice(4) ? 1 : N_NAMES, dice(5) == 0);
 }
 
 /* Requests one more permit; sometimes with another capacity, which is refused. */
@@ -83,8 +83,8 @@ act_give_up(Party *party)
 
 /*
  * The leader may expire a session whose last heartbeat is older than the session
- * timeout.  The last heartbeat it knows is at most T/3 and half a tick, T/4, older
- * than the last write.
+ * timeout.  The last heartbeat that the leader has received is at most T/3 and half a
+ * tick, T/4, older than the last write.
  */
 static bool
 may_expire(const Party *party)
@@ -179,14 +179,14 @@ act_with(Party *party, int kind)
 	else if (kind < 20)
 		act_give_up(party);
 	else if (kind < 25)
-		shake_connection(party, with_expiry);
+		disturb_connection(party, with_expiry);
 	else if (kind < 27)
 		fake_advance(dice(120));
 	else if (kind < 28)
 		fake_tree_reap();
 	else if (kind < 30 && with_expiry)
 	{
-		/* Time enough for a session to delete the znodes of what is not in use. */
+		/* This is enough time for a session to delete unused znodes. */
 		fake_stall(dice(T));
 		(void) fake_ring(party->client);
 	}
@@ -238,7 +238,7 @@ walk_with(unsigned seed, bool lagging)
 	if (broken[0])
 		return broken;
 	if (!scene_settles())
-		return "somebody waits for nobody";
+		return "a session waits, but no other session blocks it";
 	if (nodes_of(NULL, NULL) > 0)
 		return "nodes are left";
 	return objections() > 0 ? first_objection() : NULL;
@@ -259,8 +259,8 @@ walk_lagging(unsigned seed)
 int
 main(int argc, char **argv)
 {
-	walk_all(argc, argv, N_SEEDS, walk, "keep exclusion, tokens and order, and leave nothing");
+	walk_all(argc, argv, N_SEEDS, walk, "keep exclusion, tokens and order, and leave no node");
 	walk_all(argc, argv, N_LAG_SEEDS, walk_lagging,
-			 "with servers that lag do so, too, and no commit outlives its lease");
+			 "with lagging servers keep them, too, and no commit outlives its lease");
 	return done();
 }

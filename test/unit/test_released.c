@@ -48,22 +48,22 @@ close_circle(void)
 }
 
 static void
-is_left_alone(const char *name)
+has_no_victim(const char *name)
 {
 	close_circle();
 	ok(!any_verdict(), "%s: no deadlock", name);
-	ok(!is_truly_deadlocked(A), "%s: nor is it one", name);
+	ok(!is_truly_deadlocked(A), "%s: no session is truly deadlocked", name);
 	heal();
 	publish_all();
-	ok(pending_of(C) == NULL, "%s: the wait ends when the connection is back", name);
+	ok(pending_of(C) == NULL, "%s: the wait ends after the reconnect", name);
 	scene_end(NULL);
 }
 
 static void
-is_found(const char *name)
+has_victim(const char *name)
 {
 	close_circle();
-	ok(any_verdict(), "%s: a deadlock", name);
+	ok(any_verdict(), "%s: a deadlock is found", name);
 	scene_end(NULL);
 }
 
@@ -88,21 +88,21 @@ test_locks(void)
 	lock_now(C, "x", X);
 	fake_disconnect(B->client);
 	reduce(B, "x", NONE);
-	is_left_alone("the only lock released");
+	has_no_victim("the only lock released");
 	reduced(X, NONE, X);
-	is_left_alone("a lock released, another held");
+	has_no_victim("a lock released, another one held");
 	reduced(X, NONE, S);
-	is_left_alone("the same for a sharer");
+	has_no_victim("a lock released, another one held by a sharer");
 	reduced(S, NONE, X);
-	is_left_alone("a shared lock released");
+	has_no_victim("a shared lock released");
 	reduced(X, S, S);
-	is_left_alone("a downgrade, for a sharer");
+	has_no_victim("a downgrade, with a waiting sharer");
 	reduced(X, S, X);
-	is_found("a downgrade, for a writer");
+	has_victim("a downgrade, with a waiting writer");
 	reduced(X, X, X);
-	is_found("a lock still held");
+	has_victim("a lock still held");
 	reduced(S, S, X);
-	is_found("a shared lock still held");
+	has_victim("a shared lock still held");
 }
 
 /* B held this many of two permits, and releases some; C wants one. */
@@ -123,18 +123,18 @@ static void
 test_permits(void)
 {
 	permits(2, 2, "z");
-	is_left_alone("two permits released");
+	has_no_victim("two permits released");
 	permits(1, 1, "p");
-	is_left_alone("one permit, with a lock of that name held");
+	has_no_victim("one permit, with a lock of that name held");
 	permits(2, 1, "z");
-	is_left_alone("one of two permits released");
+	has_no_victim("one of two permits released");
 	permits(1, 0, "z");
-	is_found("a permit still held");
+	has_victim("a permit still held");
 	permits(2, 0, "z");
-	is_found("all permits still held");
+	has_victim("all permits still held");
 }
 
-/* B's place in the queue is given up while the connection is down. */
+/* B's node in the queue is given up while the connection is down. */
 static void
 test_place(void)
 {
@@ -146,7 +146,7 @@ test_place(void)
 	lock_now(C, "x", S);
 	fake_disconnect(B->client);
 	give_up_all(B);
-	is_left_alone("a place in the queue, given up");
+	has_no_victim("a node in the queue, given up");
 }
 
 int

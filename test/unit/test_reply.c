@@ -49,10 +49,10 @@ connected(void)
 		abort();
 }
 
-/* Passes this answer after this request alone, but no truncated one. */
+/* Accepts this answer only after this request, and no truncated answer. */
 static void
-good(const char *promise, const unsigned char *asked, size_t asked_size,
-	 const unsigned char *frame, size_t size)
+accepts(const char *promise, const unsigned char *asked, size_t asked_size,
+		const unsigned char *frame, size_t size)
 {
 	bool		cut_is_refused = true;
 
@@ -69,13 +69,13 @@ good(const char *promise, const unsigned char *asked, size_t asked_size,
 	connected();
 	request(asked, asked_size);
 	ok(zkl_replies_check(&replies, frame, size) == NULL, "%s", promise);
-	ok(cut_is_refused, "... but no part of it");
-	ok(zkl_replies_check(&replies, frame, size) != NULL, "... nor a second one");
+	ok(cut_is_refused, "%s: no truncated answer is accepted", promise);
+	ok(zkl_replies_check(&replies, frame, size) != NULL, "%s: no second answer is accepted", promise);
 }
 
 static void
-bad(const char *promise, const unsigned char *asked, size_t asked_size,
-	const unsigned char *frame, size_t size)
+refuses(const char *promise, const unsigned char *asked, size_t asked_size,
+		const unsigned char *frame, size_t size)
 {
 	connected();
 	if (asked_size > 0)
@@ -89,26 +89,26 @@ bad(const char *promise, const unsigned char *asked, size_t asked_size,
 static void
 test_answers(void)
 {
-	good("the answer to a create", ASK("\17"), BYTES(HEAD(XID) "\0\0\0\2/a" STAT));
-	good("that to a delete", ASK("\2"), BYTES(HEAD(XID)));
-	good("that to a read", ASK("\4"), BYTES(HEAD(XID) "\0\0\0\1x" STAT));
-	good("... of no data", ASK("\4"), BYTES(HEAD(XID) MINUS_1 STAT));
-	good("that to a write", ASK("\5"), BYTES(HEAD(XID) STAT));
-	good("that to a list", ASK("\10"), BYTES(HEAD(XID) "\0\0\0\2\0\0\0\1a\0\0\0\2bc"));
-	good("... of no children", ASK("\10"), BYTES(HEAD(XID) "\0\0\0\0"));
-	good("that to a sync", ASK("\11"), BYTES(HEAD(XID) "\0\0\0\2/a"));
-	good("an error", ASK("\17"), BYTES(XID "\0\0\0\0\0\0\0\1" "\377\377\377\233"));
-	bad("a child longer than the message", ASK("\10"), BYTES(HEAD(XID) "\0\0\0\1\0\0\0\3ab"));
-	bad("a count of children beyond it", ASK("\10"), BYTES(HEAD(XID) "\177\377\377\377\0\0\0\1a"));
-	bad("a negative one", ASK("\10"), BYTES(HEAD(XID) MINUS_1));
-	bad("a negative length", ASK("\11"), BYTES(HEAD(XID) "\200\0\0\0/a"));
-	bad("data of a negative length", ASK("\4"), BYTES(HEAD(XID) "\377\377\377\376" STAT));
-	bad("a path that does not begin like one", ASK("\17"), BYTES(HEAD(XID) "\0\0\0\2aa" STAT));
-	bad("a path with a NUL in it", ASK("\17"), BYTES(HEAD(XID) "\0\0\0\3/\0a" STAT));
-	bad("an error that is positive", ASK("\2"), BYTES(XID "\0\0\0\0\0\0\0\1" "\0\0\0\1"));
-	bad("an answer to nothing", NOTHING, BYTES(HEAD(XID)));
-	bad("the answer to another request", ASK("\2"), BYTES(HEAD("\0\0\0\10")));
-	bad("an answer to what is never asked", ASK("\143"), BYTES(HEAD(XID)));
+	accepts("the answer to a create", ASK("\17"), BYTES(HEAD(XID) "\0\0\0\2/a" STAT));
+	accepts("the answer to a delete", ASK("\2"), BYTES(HEAD(XID)));
+	accepts("the answer to a read", ASK("\4"), BYTES(HEAD(XID) "\0\0\0\1x" STAT));
+	accepts("the answer to a read, without data", ASK("\4"), BYTES(HEAD(XID) MINUS_1 STAT));
+	accepts("the answer to a write", ASK("\5"), BYTES(HEAD(XID) STAT));
+	accepts("the answer to a list", ASK("\10"), BYTES(HEAD(XID) "\0\0\0\2\0\0\0\1a\0\0\0\2bc"));
+	accepts("the answer to a list, without children", ASK("\10"), BYTES(HEAD(XID) "\0\0\0\0"));
+	accepts("the answer to a sync", ASK("\11"), BYTES(HEAD(XID) "\0\0\0\2/a"));
+	accepts("an error", ASK("\17"), BYTES(XID "\0\0\0\0\0\0\0\1" "\377\377\377\233"));
+	refuses("a child longer than the message", ASK("\10"), BYTES(HEAD(XID) "\0\0\0\1\0\0\0\3ab"));
+	refuses("a count of children greater than the message", ASK("\10"), BYTES(HEAD(XID) "\177\377\377\377\0\0\0\1a"));
+	refuses("a negative count of children", ASK("\10"), BYTES(HEAD(XID) MINUS_1));
+	refuses("a negative length", ASK("\11"), BYTES(HEAD(XID) "\200\0\0\0/a"));
+	refuses("data of a negative length", ASK("\4"), BYTES(HEAD(XID) "\377\377\377\376" STAT));
+	refuses("a path that does not begin with a slash", ASK("\17"), BYTES(HEAD(XID) "\0\0\0\2aa" STAT));
+	refuses("a path that contains a NUL", ASK("\17"), BYTES(HEAD(XID) "\0\0\0\3/\0a" STAT));
+	refuses("a positive error code", ASK("\2"), BYTES(XID "\0\0\0\0\0\0\0\1" "\0\0\0\1"));
+	refuses("an answer without a request", NOTHING, BYTES(HEAD(XID)));
+	refuses("the answer to another request", ASK("\2"), BYTES(HEAD("\0\0\0\10")));
+	refuses("an answer to an unknown request", ASK("\143"), BYTES(HEAD(XID)));
 }
 
 #define CREATE_PART "\0\0\0\1\0" MINUS_1 "\0\0\0\2/a\0\0\0\1x\0\0\0\1\0\0\0\37" \
@@ -120,15 +120,15 @@ test_answers(void)
 static void
 test_multi(void)
 {
-	good("the answer to a multi", MULTI,
-		 BYTES(HEAD(XID) "\0\0\0\1\0\0\0\0\0\0\0\0\2/a" "\0\0\0\2\0\0\0\0\0" DONE));
-	good("that of one that failed", MULTI,
-		 BYTES(HEAD(XID) MINUS_1 "\0\0\0\0\0\0\0\0\0" MINUS_1 "\0\377\377\377\233\377\377\377\233" DONE));
-	bad("a result too many", MULTI,
-		BYTES(HEAD(XID) "\0\0\0\1\0\0\0\0\0\0\0\0\2/a" "\0\0\0\2\0\0\0\0\0" "\0\0\0\2\0\0\0\0\0" DONE));
-	bad("one too few", MULTI, BYTES(HEAD(XID) "\0\0\0\1\0\0\0\0\0\0\0\0\2/a" DONE));
-	bad("the result of something else", MULTI,
-		BYTES(HEAD(XID) "\0\0\0\2\0\0\0\0\0" "\0\0\0\2\0\0\0\0\0" DONE));
+	accepts("the answer to a multi", MULTI,
+			BYTES(HEAD(XID) "\0\0\0\1\0\0\0\0\0\0\0\0\2/a" "\0\0\0\2\0\0\0\0\0" DONE));
+	accepts("the answer to a failed multi", MULTI,
+			BYTES(HEAD(XID) MINUS_1 "\0\0\0\0\0\0\0\0\0" MINUS_1 "\0\377\377\377\233\377\377\377\233" DONE));
+	refuses("a multi with one result too many", MULTI,
+			BYTES(HEAD(XID) "\0\0\0\1\0\0\0\0\0\0\0\0\2/a" "\0\0\0\2\0\0\0\0\0" "\0\0\0\2\0\0\0\0\0" DONE));
+	refuses("a multi with one result too few", MULTI, BYTES(HEAD(XID) "\0\0\0\1\0\0\0\0\0\0\0\0\2/a" DONE));
+	refuses("a multi with the result of another operation", MULTI,
+			BYTES(HEAD(XID) "\0\0\0\2\0\0\0\0\0" "\0\0\0\2\0\0\0\0\0" DONE));
 }
 
 #define EVENT HEAD(MINUS_1)
@@ -139,18 +139,18 @@ test_unasked(void)
 	connected();
 	ok(zkl_replies_check(&replies, BYTES(EVENT "\0\0\0\2\0\0\0\3\0\0\0\2/a")) == NULL,
 	   "an event needs no request");
-	bad("an event of no kind", NOTHING, BYTES(EVENT "\0\0\0\11\0\0\0\3\0\0\0\2/a"));
-	bad("an event about the session", NOTHING, BYTES(EVENT MINUS_1 "\377\377\377\220\0\0\0\2/a"));
-	bad("an event whose path is longer than it", NOTHING,
-		BYTES(EVENT "\0\0\0\2\0\0\0\3\177\377\377\377/a"));
-	bad("an event without a path", NOTHING, BYTES(EVENT "\0\0\0\2\0\0\0\3"));
-	bad("a heartbeat that was not sent", NOTHING, BYTES(HEAD("\377\377\377\376")));
-	bad("credentials that were not", NOTHING, BYTES(HEAD("\377\377\377\374")));
-	bad("watches that were not", NOTHING, BYTES(HEAD("\377\377\377\370")));
+	refuses("an event of unknown kind", NOTHING, BYTES(EVENT "\0\0\0\11\0\0\0\3\0\0\0\2/a"));
+	refuses("an event about the session", NOTHING, BYTES(EVENT MINUS_1 "\377\377\377\220\0\0\0\2/a"));
+	refuses("an event whose path is longer than the event", NOTHING,
+			BYTES(EVENT "\0\0\0\2\0\0\0\3\177\377\377\377/a"));
+	refuses("an event without a path", NOTHING, BYTES(EVENT "\0\0\0\2\0\0\0\3"));
+	refuses("an answer to a heartbeat that was not sent", NOTHING, BYTES(HEAD("\377\377\377\376")));
+	refuses("an answer to credentials that were not sent", NOTHING, BYTES(HEAD("\377\377\377\374")));
+	refuses("an answer to watches that were not sent", NOTHING, BYTES(HEAD("\377\377\377\370")));
 	connected();
 	request(BYTES("\377\377\377\376\0\0\0\13"));
 	ok(zkl_replies_check(&replies, BYTES(HEAD("\377\377\377\376"))) == NULL,
-	   "one that was is answered");
+	   "the answer to a heartbeat that was sent is accepted");
 }
 
 static void
@@ -161,28 +161,28 @@ test_connecting(void)
 
 	zkl_replies_free(&replies);
 	ok(zkl_replies_check(&replies, welcome, sizeof(welcome)) != NULL,
-	   "a server that speaks first is refused");
+	   "a server that sends the first message is refused");
 	request(hello, sizeof(hello));
 	welcome[8] = 1;
 	welcome[19] = 16;
-	ok(zkl_replies_check(&replies, welcome, sizeof(welcome)) != NULL, "no timeout is refused");
+	ok(zkl_replies_check(&replies, welcome, sizeof(welcome)) != NULL, "a session without a timeout is refused");
 	welcome[6] = 0x75;
 	welcome[19] = 17;
 	ok(zkl_replies_check(&replies, welcome, sizeof(welcome)) != NULL,
 	   "a password of another length is refused");
 	welcome[19] = 16;
 	welcome[8] = 0;
-	ok(zkl_replies_check(&replies, welcome, sizeof(welcome)) != NULL, "no session is refused");
+	ok(zkl_replies_check(&replies, welcome, sizeof(welcome)) != NULL, "a session without an id is refused");
 	welcome[8] = 1;
 	welcome[36] = 1;
 	ok(zkl_replies_check(&replies, welcome, sizeof(welcome)) != NULL,
-	   "a server that is read-only is refused");
+	   "a read-only server is refused");
 	welcome[8] = welcome[36] = 0;
 	zkl_replies_free(&replies);
 	hello[20] = 1;
 	request(hello, sizeof(hello));
 	ok(zkl_replies_check(&replies, welcome, 36) == NULL,
-	   "... unless there was one, which is over then");
+	   "a session that has expired is accepted");
 	zkl_replies_free(&replies);
 }
 
@@ -234,29 +234,29 @@ test_passing(void)
 
 	install();
 	put(library, hello, 4);
-	ok(zkl_filter_take_out(&filter), "the rest of a request is waited for");
+	ok(zkl_filter_take_out(&filter), "an incomplete request is kept");
 	ok(zkl_filter_pass_out(&filter) && recv(server, bytes, sizeof(bytes), MSG_DONTWAIT) < 0,
-	   "... before any of it leaves");
+	   "no part of the request is sent");
 	put(library, hello + 4, sizeof(hello) - 4);
 	(void) zkl_filter_take_out(&filter);
 	(void) zkl_filter_pass_out(&filter);
 	is_int((int) recv(server, bytes, sizeof(bytes), MSG_DONTWAIT), sizeof(hello),
-		   "then it leaves at once");
+		   "the complete request is sent at once");
 
 	put(server, welcome, 20);
-	ok(!zkl_filter_pass_in(&filter, &reads), "the rest of a message is waited for");
+	ok(!zkl_filter_pass_in(&filter, &reads), "an incomplete message is kept");
 	put(server, welcome + 20, sizeof(welcome) - 20);
 	reads = 1;
-	ok(zkl_filter_pass_in(&filter, &reads), "... before the library gets it");
+	ok(zkl_filter_pass_in(&filter, &reads), "the complete message is passed to the library");
 	is_int((int) recv(library, bytes, sizeof(bytes), MSG_DONTWAIT), sizeof(welcome),
-		   "... whole");
+		   "the library receives the whole message");
 
 	close(server);
 	server = dup(library);
 	reads = 1;
 	ok(zkl_filter_pass_in(&filter, &reads) && filter.refused == NULL,
 	   "the end of the connection is passed on");
-	is_int((int) recv(library, bytes, sizeof(bytes), MSG_DONTWAIT), 0, "... as one");
+	is_int((int) recv(library, bytes, sizeof(bytes), MSG_DONTWAIT), 0, "the library receives the end of the connection");
 	uninstall();
 }
 
@@ -274,22 +274,22 @@ test_refusing(void)
 	is_int((int) recv(library, bytes, sizeof(bytes), MSG_DONTWAIT), sizeof(welcome), "connected");
 	put(server, "\0\0\0\20" "\0\0\0\1" "\0\0\0\0\0\0\0\1\0\0\0\0", 20);
 	reads = 9;
-	ok(zkl_filter_pass_in(&filter, &reads), "what nothing asked for ends the connection");
-	ok(filter.refused != NULL, "... with a reason");
-	is_int((int) recv(library, bytes, sizeof(bytes), MSG_DONTWAIT), 0, "... unseen by the library");
-	ok(!zkl_filter_pass_in(&filter, &reads), "... for good");
+	ok(zkl_filter_pass_in(&filter, &reads), "an answer without a request ends the connection");
+	ok(filter.refused != NULL, "the reason is stored");
+	is_int((int) recv(library, bytes, sizeof(bytes), MSG_DONTWAIT), 0, "the library does not receive this answer");
+	ok(!zkl_filter_pass_in(&filter, &reads), "the connection stays refused");
 	uninstall();
 
 	install();
 	put(server, "\4\0\0\1", 4);
 	reads = 9;
 	ok(zkl_filter_pass_in(&filter, &reads) && filter.refused,
-	   "a length beyond all bounds is refused before the rest comes");
+	   "a length beyond the bound is refused before the rest arrives");
 	uninstall();
 	install();
 	put(server, "\377\377\377\377", 4);
 	reads = 9;
-	ok(zkl_filter_pass_in(&filter, &reads) && filter.refused, "a negative one, too");
+	ok(zkl_filter_pass_in(&filter, &reads) && filter.refused, "a negative length is refused");
 	uninstall();
 }
 
@@ -305,11 +305,11 @@ test_last_answers(void)
 	close(library);
 	while (zkl_filter_take_out(&filter))
 		;
-	ok(zkl_filter_pass_out(&filter) && zkl_filter_skip_in(&filter), "last answers are due");
+	ok(zkl_filter_pass_out(&filter) && zkl_filter_skip_in(&filter), "answers are due");
 	put(server, "\0\0\0\20" HEAD(XID), 20);
-	ok(zkl_filter_skip_in(&filter), "... while one is missing");
+	ok(zkl_filter_skip_in(&filter), "the rest of an answer is due");
 	put(server, "\0\0\0\20" HEAD("\0\0\0\10"), 20);
-	ok(!zkl_filter_skip_in(&filter), "... and then no more");
+	ok(!zkl_filter_skip_in(&filter), "no answer is due after the last one");
 	library = dup(server);
 	uninstall();
 
@@ -321,12 +321,12 @@ test_last_answers(void)
 	zkl_filter_end(&filter);
 	close(library);
 	shutdown(server, SHUT_WR);
-	ok(!zkl_filter_skip_in(&filter), "a connection that is over answers nothing more");
+	ok(!zkl_filter_skip_in(&filter), "no answer is due on a broken connection");
 	library = dup(server);
 	uninstall();
 }
 
-/* A message larger than all buffers on the way. */
+/* A message larger than all buffers in between. */
 static void
 test_large(void)
 {
@@ -361,12 +361,12 @@ test_large(void)
 			while ((n = recv(library, bytes, sizeof(bytes), MSG_DONTWAIT)) > 0)
 				got += (size_t) n;
 	}
-	ok(got == size, "a large message passes");
+	ok(got == size, "a large message is passed on");
 	free(data);
 	uninstall();
 }
 
-/* The library does not read what it is passed: it is out of memory. */
+/* The library does not read, because it is out of memory. */
 static void
 test_unread(void)
 {
@@ -383,8 +383,8 @@ test_unread(void)
 		;
 	put(server, ping, sizeof(ping) - 1);
 	ok(zkl_filter_pass_in(&filter, &reads) && filter.ended && filter.refused == NULL,
-	   "what the library has no room for ends the connection");
-	ok(!zkl_filter_pass_in(&filter, &reads), "... and is not checked again");
+	   "the connection ends if the library has no room for a message");
+	ok(!zkl_filter_pass_in(&filter, &reads), "this message is not checked again");
 	uninstall();
 
 	install();
@@ -399,7 +399,7 @@ test_unread(void)
 		reads = 8;
 		more = zkl_filter_pass_in(&filter, &reads);
 	}
-	ok(sent == sizeof(large) && filter.ended, "so does the rest of a large message");
+	ok(sent == sizeof(large) && filter.ended, "the connection also ends if the library has no room for the rest of a large message");
 	uninstall();
 }
 
@@ -426,18 +426,18 @@ test_own_reads(void)
 		cut_is_refused = cut_is_refused && zkl_replies_check(&replies, cut, i) != NULL;
 		free(cut);
 	}
-	ok(cut_is_refused, "no part of an answer to several reads is one");
+	ok(cut_is_refused, "a truncated answer to several reads is refused");
 	connected();
 	if (!zkl_replies_expect(&replies, OWN_READS(XID), &owner))
 		abort();
 	request(BYTES("\0\0\0\10\0\0\0\2/a"));
 	ok(zkl_replies_check(&replies, answer, sizeof(answer) - 1) == NULL &&
-	   replies.owner == &owner, "all of it is, and is not the library's");
+	   replies.owner == &owner, "the whole answer to several reads is accepted, and is not passed to the library");
 	ok(zkl_replies_check(&replies, BYTES(HEAD("\377\377\377\377") "\0\0\0\2\0\0\0\3\0\0\0\2/a")) == NULL &&
-	   replies.owner == NULL, "what comes next is");
+	   replies.owner == NULL, "the next message is passed to the library");
 	ok(zkl_replies_drop_first(&replies) && replies.owner == NULL && replies.first == NULL &&
 	   replies.last == NULL && !zkl_replies_drop_first(&replies),
-	   "requests that are not answered can be taken back");
+	   "requests without an answer can be withdrawn");
 	zkl_replies_free(&replies);
 }
 
@@ -460,7 +460,7 @@ test_own_reads_too_long(void)
 	put(server, "\4\0\0\1" HEAD(XID), 20);
 	ok(zkl_filter_pass_in(&filter, &reads) && filter.replies.owner == &owner &&
 	   zkl_get_int(filter.in.bytes + filter.in.start + 16) != 0,
-	   "an answer to several reads that is too long fails these");
+	   "the reads fail if the answer to several reads is too long");
 	zkl_filter_drop_message(&filter);
 	for (size_t n; is_quiet && left > 0; left -= n)
 	{
@@ -469,16 +469,16 @@ test_own_reads_too_long(void)
 		reads = 100;
 		is_quiet = !zkl_filter_pass_in(&filter, &reads);
 	}
-	ok(is_quiet && !filter.ended && filter.refused == NULL, "... and the connection stays");
+	ok(is_quiet && !filter.ended && filter.refused == NULL, "the connection stays");
 	put(server, event, sizeof(event) - 1);
 	reads = 9;
-	ok(zkl_filter_pass_in(&filter, &reads), "... for what comes next");
-	is_int((int) recv(library, bytes, 65536, MSG_DONTWAIT), sizeof(event) - 1, "... whole");
+	ok(zkl_filter_pass_in(&filter, &reads), "the next message is passed on");
+	is_int((int) recv(library, bytes, 65536, MSG_DONTWAIT), sizeof(event) - 1, "the library receives the whole next message");
 
 	put(server, "\4\0\0\1" HEAD(XID), 20);
 	reads = 9;
 	ok(zkl_filter_pass_in(&filter, &reads) && filter.refused,
-	   "one that answers nothing ends the connection");
+	   "an answer that is too long and belongs to no request ends the connection");
 	free(bytes);
 	uninstall();
 }
@@ -501,12 +501,12 @@ test_too_long(void)
 	if (!zkl_replies_expect(&filter.replies, BYTES(XID "\0\0\0\10\0\0\0\2/a\0"), NULL))
 		abort();
 	put(server, "\4\0\0\1" XID, 8);
-	ok(!zkl_filter_pass_in(&filter, &reads), "the header of an answer that is too long is waited for");
+	ok(!zkl_filter_pass_in(&filter, &reads), "an incomplete header of an answer that is too long is kept");
 	put(server, "\0\0\0\0\0\0\0\1\0\0\0\0", 12);
 	reads = 9;
-	ok(zkl_filter_pass_in(&filter, &reads), "... and passed on");
+	ok(zkl_filter_pass_in(&filter, &reads), "the complete header is passed on");
 	ok(recv(library, bytes, 65536, MSG_DONTWAIT) == sizeof(error) - 1 &&
-	   memcmp(bytes, error, sizeof(error) - 1) == 0, "... with an error");
+	   memcmp(bytes, error, sizeof(error) - 1) == 0, "the library receives an error");
 	memset(bytes, 0, 65536);
 	for (size_t n; is_quiet && left > 0; left -= n)
 	{
@@ -518,8 +518,8 @@ test_too_long(void)
 	ok(is_quiet && !filter.ended && filter.in.size <= 65536, "its body is dropped as it arrives");
 	put(server, ping, sizeof(ping) - 1);
 	reads = 9;
-	ok(zkl_filter_pass_in(&filter, &reads), "the next message passes");
-	is_int((int) recv(library, bytes, 65536, MSG_DONTWAIT), sizeof(ping) - 1, "... whole");
+	ok(zkl_filter_pass_in(&filter, &reads), "the next message is passed on");
+	is_int((int) recv(library, bytes, 65536, MSG_DONTWAIT), sizeof(ping) - 1, "the library receives the whole next message");
 	free(bytes);
 	uninstall();
 }

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * test_reports.c
- *		A session that may not write, read or delete its wait report, or whose
+ *		A session that must not write, read or delete its wait report, or whose
  *		reports another program forges, does not retry forever, and leaves no report.
  *
  *-------------------------------------------------------------------------
@@ -51,10 +51,10 @@ test_create_refused(void)
 	fake_quirks.deny = WAITS "/";
 	report(50);
 	report(50);
-	is_str(fake_trace(A->client), "c", "a report that is refused is tried once");
+	is_str(fake_trace(A->client), "c", "a refused report is attempted once");
 	fake_quirks.deny = NULL;
 	report(50);
-	is_int(reported_by(A), 0, "... for this wait");
+	is_int(reported_by(A), 0, "the wait is not reported");
 	give_up_all(A);
 	fake_run_all();
 	lock_now(A, "a", X);
@@ -77,18 +77,18 @@ test_parent_refused(void)
 		lock_now(A, "a", X);
 		report(50);
 		report(50);
-		is_int(reported_by(A), 0, "a wait can't be reported");
+		is_int(reported_by(A), 0, "a wait cannot be reported");
 		give_up_all(A);
 		fake_run_all();
 	}
 	fake_quirks.deny = NULL;
 	lock_now(A, "a", X);
 	report(50);
-	is_int(reported_by(A), 1, "... and the next one is, once its parent may be created");
+	is_int(reported_by(A), 1, "the next wait is reported when its parent may be created");
 	scene_end(NULL);
 }
 
-/* Another client deletes the parent again and again. */
+/* Another client repeatedly deletes the parent. */
 static void
 test_parent_removed(void)
 {
@@ -97,7 +97,7 @@ test_parent_removed(void)
 	(void) is_victim_now(A);
 	for (int i = 0; i < 300 && fake_step(A->client); i++)
 		fake_tree_delete(WAITS);
-	ok(fake_n_traced(A->client, 'c') < 20, "a parent that does not stay is made some times: %s",
+	ok(fake_n_traced(A->client, 'c') < 20, "a parent that does not stay is created only some times: %s",
 	   fake_trace(A->client));
 	scene_end(NULL);
 }
@@ -120,16 +120,16 @@ test_list_refused(void)
 		fake_connect(A->client);
 		fake_run_all();
 		ok(strncmp(fake_trace(A->client), "lsl", 3) == 0 && fake_n_traced(A->client, 'w') == 1,
-		   "the list behind a sync is refused, which tells nothing: %s", fake_trace(A->client));
+		   "the list behind a sync is refused, so it shows nothing: %s", fake_trace(A->client));
 		for (int n = 0; n < 5; n++)
 			report(50);
-		is_int(fake_n_traced(A->client, 's'), 1, "... and is not repeated at once");
+		is_int(fake_n_traced(A->client, 's'), 1, "the list is not repeated at once");
 		fake_advance(5000);
-		is_int(reported_by(A), 1, "a report whose create was not answered is looked for again (%s)", name);
-		ok(fake_n_traced(A->client, 'w') == 2, "... and watched then: %s", fake_trace(A->client));
+		is_int(reported_by(A), 1, "the session searches again for a report whose create had no answer (%s)", name);
+		ok(fake_n_traced(A->client, 'w') == 2, "the found report is watched: %s", fake_trace(A->client));
 		give_up_all(A);
 		fake_run_all();
-		is_int(reported_by(A), 0, "... and removed with the wait");
+		is_int(reported_by(A), 0, "the report is removed when the wait ends");
 		scene_end(NULL);
 	}
 }
@@ -143,12 +143,12 @@ test_remove_refused(void)
 	fake_count(A->client);
 	give_up_all(A);
 	fake_run_all();
-	is_int(reported_by(A), 1, "a report can't be removed");
+	is_int(reported_by(A), 1, "a report cannot be removed");
 	fake_advance(10000);
-	ok(fake_n_traced(A->client, 'd') > 2 && fake_n_traced(A->client, 'd') < 100, "... and that is tried now and then: %d times", fake_n_traced(A->client, 'd'));
+	ok(fake_n_traced(A->client, 'd') > 2 && fake_n_traced(A->client, 'd') < 100, "the removal is repeated from time to time: %d times", fake_n_traced(A->client, 'd'));
 	fake_quirks.deny = NULL;
 	fake_advance(10000);
-	is_int(reported_by(A), 0, "... until it can");
+	is_int(reported_by(A), 0, "the report is removed when the ACL allows it");
 	scene_end(NULL);
 }
 
@@ -159,9 +159,9 @@ test_watch_refused(void)
 	fake_fault(A->client, 2, FAULT_NO_AUTH);
 	for (int i = 0; i < 10; i++)
 		report(50);
-	is_int(fake_n_traced(A->client, 'w'), 1, "a report that can't be watched is not read again and again: %s",
+	is_int(fake_n_traced(A->client, 'w'), 1, "a report that cannot be watched is not read repeatedly: %s",
 		   fake_trace(A->client));
-	is_int(reported_by(A), 1, "... and stays");
+	is_int(reported_by(A), 1, "a report that cannot be watched stays");
 	scene_end(NULL);
 }
 
@@ -177,7 +177,7 @@ test_reconnect(void)
 	fake_count(A->client);
 	fake_connect(A->client);
 	fake_run_all();
-	is_int(fake_n_traced(A->client, 'w'), 2, "what is before it and its report are watched again: %s",
+	is_int(fake_n_traced(A->client, 'w'), 2, "the predecessor and the report are watched again: %s",
 		   fake_trace(A->client));
 	scene_end(NULL);
 }
@@ -195,10 +195,10 @@ test_wait_over(void)
 	fake_run_all();
 	is_int(ask->status, ZKL_OK, "a wait has ended");
 	fake_count(A->client);
-	ok(zkl_request_publish(ask->request, &report) == NULL, "... which is no deadlock");
+	ok(zkl_request_publish(ask->request, &report) == NULL, "a wait that has ended is no deadlock");
 	fake_run_all();
-	is_int(reported_by(A), 0, "... and is not reported");
-	is_str(fake_trace(A->client), "", "... nor asked about");
+	is_int(reported_by(A), 0, "a wait that has ended is not reported");
+	is_str(fake_trace(A->client), "", "a wait that has ended costs no request");
 	forget(ask);
 	scene_end(NULL);
 }
@@ -218,9 +218,9 @@ forge(void)
 	return path;
 }
 
-/* A's owner looks every tenth of a second, for ten seconds. */
+/* A's owner publishes every tenth of a second, for ten seconds. */
 static void
-go_on(void)
+publish_for_ten_seconds(void)
 {
 	for (int i = 0; i < 100; i++)
 	{
@@ -236,29 +236,29 @@ test_forged(void)
 
 	begin();
 	forged = forge();
-	go_on();
-	is_int(reported_by(A), 1, "a report stays beside a forged one");
-	is_int(fake_n_traced(A->client, 'c'), 1, "... and is not made again and again: %s", fake_trace(A->client));
-	ok(fake_tree_find(forged) == NULL, "... which is removed");
+	publish_for_ten_seconds();
+	is_int(reported_by(A), 1, "the session's report stays beside a forged report");
+	is_int(fake_n_traced(A->client, 'c'), 1, "the session's report is not created repeatedly: %s", fake_trace(A->client));
+	ok(fake_tree_find(forged) == NULL, "the forged report is removed");
 	scene_end(NULL);
 
 	begin();
 	forged = forge();
 	fake_quirks.deny = forged;
-	go_on();
-	is_int(fake_n_traced(A->client, 'c'), 1, "a forged report that cannot be removed makes no other report");
-	ok(strlen(fake_trace(A->client)) < 150, "... and few requests: %s", fake_trace(A->client));
+	publish_for_ten_seconds();
+	is_int(fake_n_traced(A->client, 'c'), 1, "a forged report that cannot be removed causes no new report");
+	ok(strlen(fake_trace(A->client)) < 150, "a forged report that cannot be removed causes few requests: %s", fake_trace(A->client));
 	give_up_all(A);
 	fake_run_all();
 	fake_advance(10000);
-	is_int(reported_by(A), 0, "... and A's own report goes with the wait");
+	is_int(reported_by(A), 0, "the session's own report is removed when the wait ends");
 	fake_quirks.deny = NULL;
 	fake_advance(10000);
-	ok(fake_tree_find(forged) == NULL, "... until it can be removed");
+	ok(fake_tree_find(forged) == NULL, "the forged report is removed when the ACL allows it");
 	scene_end(NULL);
 }
 
-/* Forged reports that can't be removed, and one before or behind them that can. */
+/* Forged reports that cannot be removed, and one before or behind them that can be removed. */
 static void
 test_some_protected(void)
 {
@@ -284,10 +284,10 @@ test_some_protected(void)
 				 (uint64_t) fake_session_id(A->client));
 		fake_quirks.deny = protected;
 		for (int i = 0; i < 10; i++)
-			go_on();
+			publish_for_ten_seconds();
 		for (FakeNode *node = fake_tree_first(); node; node = node->next)
 			n += strncmp(node->path, WAITS "/", strlen(WAITS "/")) == 0;
-		is_int(n, 13, "of forged reports those stay that are protected, beside the own one");
+		is_int(n, 13, "only the protected forged reports and the session's own report stay");
 		fake_quirks.deny = NULL;
 		scene_end(NULL);
 	}

@@ -54,15 +54,15 @@ test_revoked(void)
 	revoke("a");
 	fake_run_all();
 	ok(release_requested("a") == 1 && revocations_reported == 1, "a request to release is reported to the holder at once");
-	is_int(release_requested("b"), 0, "... of this lock alone");
-	ok(!zkl_lock_is_lost(hold_of(A, "a")->lock), "it holds it as before");
-	ok(names_holder(node_of(A, "a")), "the node says again who holds it");
+	is_int(release_requested("b"), 0, "the release of the other lock is not requested");
+	ok(!zkl_lock_is_lost(hold_of(A, "a")->lock), "the holder still holds the lock");
+	ok(names_holder(node_of(A, "a")), "the node's data name the holder again");
 	fake_advance(T);
-	is_str(fake_trace(A->client), "wuw", "which costs three requests, once");
-	is_int(revocations_reported, 1, "it is reported once");
+	is_str(fake_trace(A->client), "wuw", "a revocation costs three requests, once");
+	is_int(revocations_reported, 1, "the request is reported once");
 	revoke("a");
 	fake_run_all();
-	ok(release_requested("a") == 2 && revocations_reported == 2, "it can be asked again");
+	ok(release_requested("a") == 2 && revocations_reported == 2, "a second request is reported");
 	reduce(A, "a", NONE);
 	fake_run_all();
 	forget(lock_now(A, "a", X));
@@ -81,8 +81,8 @@ test_early(void)
 	fake_run_all();
 	is_str(fake_trace(A->client), "", "a lock that was just granted costs nothing more");
 	fake_advance(1000);
-	ok(release_requested("a") == 1 && revocations_reported == 1, "what was asked before the node is watched is found after a second");
-	ok(names_holder(node_of(A, "a")), "... and undone");
+	ok(release_requested("a") == 1 && revocations_reported == 1, "a request written before the node is watched is found after a second");
+	ok(names_holder(node_of(A, "a")), "the data of this node name the holder again");
 	scene_end("exclusion, revoked early");
 }
 
@@ -105,8 +105,8 @@ test_other_data(void)
 	}
 	fake_tree_set_if(path, REVOKE, sizeof(REVOKE), fake_tree_find(path)->version);
 	fake_run_all();
-	ok(release_requested("a") == 0 && revocations_reported == 0, "other data ask for nothing");
-	is_str(fake_trace(A->client), "wwwwwwww", "... and are left alone");
+	ok(release_requested("a") == 0 && revocations_reported == 0, "other data request no release");
+	is_str(fake_trace(A->client), "wwwwwwww", "other data are not overwritten");
 	scene_end("exclusion, other data");
 }
 
@@ -127,7 +127,7 @@ test_race(void)
 		fake_run_all();
 		ok(revocations_reported == before + 1 && release_requested("a") == revocations_reported &&
 		   names_holder(node_of(A, "a")),
-		   "a second revocation after %d steps of the first is not overwritten unseen", steps);
+		   "a second revocation after %d steps of the first is not overwritten before it is reported", steps);
 		scene_end(NULL);
 	}
 }
@@ -152,13 +152,13 @@ test_upgraded(void)
 		fake_tree_set(paths[i], REVOKE);
 		fake_run_all();
 		ok(release_requested("a") == i + 1 && revocations_reported == i + 1 && names_holder(paths[i]),
-		   "each of them can be used to ask (%d)", i);
+		   "each node of an upgraded lock can be used for a request (%d)", i);
 	}
 	reduce(A, "a", S);
 	fake_run_all();
 	revoke("a");
 	fake_run_all();
-	is_int(release_requested("a"), 3, "... and the one that stays");
+	is_int(release_requested("a"), 3, "the node that stays after the upgrade can be used");
 	scene_end("exclusion, upgraded and revoked");
 }
 
@@ -173,8 +173,8 @@ test_downgraded(void)
 	is_int(release_requested("a"), 1, "a downgrade does not release");
 	revoke("a");
 	fake_advance(1000);
-	ok(release_requested("a") == 2 && revocations_reported == 2, "the new node is watched as well");
-	ok(names_holder(node_of(A, "a")), "... and gets its data back");
+	ok(release_requested("a") == 2 && revocations_reported == 2, "the new node of a downgrade is watched");
+	ok(names_holder(node_of(A, "a")), "the new node's data name the holder again");
 	scene_end("exclusion, downgraded and revoked");
 }
 
@@ -194,7 +194,7 @@ test_disconnected(void)
 	fake_connect(A->client);
 	fake_run_all();
 	fake_advance(T);
-	is_int(revocations_reported, 1, "... and not again after the next one");
+	is_int(revocations_reported, 1, "the request is not reported again after another outage");
 	scene_end("exclusion, revoked during an outage");
 }
 
@@ -209,11 +209,11 @@ test_waiting(void)
 	revoke("a");
 	fake_run_all();
 	fake_advance(T);
-	is_int(revocations_reported, 0, "who waits is not asked");
+	is_int(revocations_reported, 0, "a request to a waiter is not reported");
 	reduce(B, "a", NONE);
 	fake_run_all();
 	fake_advance(1000);
-	ok(release_requested("a") == 1 && revocations_reported == 1, "... but learns of it when it holds");
+	ok(release_requested("a") == 1 && revocations_reported == 1, "the request is reported when the waiter is granted the lock");
 	scene_end("exclusion, revoked while waiting");
 }
 
@@ -230,9 +230,9 @@ test_not_taken(void)
 	fake_run_all();
 	revoke("a");
 	fake_advance(T);
-	is_int(revocations_reported, 0, "who does not know yet that it holds is not told");
+	is_int(revocations_reported, 0, "a request to a holder that has not seen its grant is not reported");
 	lock = zkl_request_lock(request, 0);
-	ok(revocations_reported == 1 && zkl_lock_revocations(lock) == 1, "... but then");
+	ok(revocations_reported == 1 && zkl_lock_revocations(lock) == 1, "the request is reported when the holder takes the grant");
 	zkl_request_end(request);
 	zkl_lock_reduce(lock, NONE);
 	fake_run_all();
@@ -284,13 +284,13 @@ test_faults(void)
 				else
 					expected = revocations_reported == 1 && names_holder(node_of(A, "a"));
 				ok(expected && release_requested("a") == revocations_reported,
-				   "told once, request %d of the revocation (%s)", k, fake_fault_name(fault));
+				   "the request is reported once, whatever happens to request %d of the revocation (%s)", k, fake_fault_name(fault));
 				if (!refused || k == 2)
 				{
 					revoke("a");
 					fake_run_all();
 					fake_advance(1000);
-					is_int(revocations_reported, 2, "... and once more when asked again");
+					is_int(revocations_reported, 2, "a second request is reported once more");
 				}
 			}
 			scene_end(NULL);

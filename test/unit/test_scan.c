@@ -130,7 +130,7 @@ static const char everything[] =
 
 static char *reported_text;
 
-/* One line for each entry; X, S or P and a plus, or the place in the queue. */
+/* One line for each entry; X, S or P, and a plus or the position in the queue. */
 static const char *
 reported(ZklScan *scan)
 {
@@ -188,36 +188,36 @@ test_everything(void)
 
 	scene_begin(1);
 	fake_count(A->client);
-	is_str(reported_now(zkl_scan(A->session, ZKL_SCAN, NULL)), "", "where nothing was ever locked there is nothing");
-	is_str(fake_trace(A->client), "sll", "... which costs three requests");
+	is_str(reported_now(zkl_scan(A->session, ZKL_SCAN, NULL)), "", "a scan of an empty ensemble returns nothing");
+	is_str(fake_trace(A->client), "sll", "this scan costs three requests");
 	scene_end(NULL);
 
 	begin();
-	is_str(reported_now(zkl_scan(A->session, ZKL_SCAN, NULL)), everything, "everything is listed, in order");
-	is_str(reported_now(zkl_scan(B->session, ZKL_SCAN, NULL)), everything, "... to everybody");
+	is_str(reported_now(zkl_scan(A->session, ZKL_SCAN, NULL)), everything, "a scan returns all queues in order");
+	is_str(reported_now(zkl_scan(B->session, ZKL_SCAN, NULL)), everything, "a scan of another session returns the same");
 	is_str(reported_now(zkl_scan(A->session, ZKL_SCAN, "shared")),
 		   "lock shared S+ zklock party 0\nlock shared S+ zklock party 1\n"
-		   "lock shared X1 zklock party 2\n", "one lock");
-	is_str(reported_now(zkl_scan(A->session, ZKL_SCAN, "free")), "", "one that is free");
-	is_str(reported_now(zkl_scan(A->session, ZKL_SCAN, "none")), "", "one that never was");
+		   "lock shared X1 zklock party 2\n", "a scan of one lock returns this lock's queue");
+	is_str(reported_now(zkl_scan(A->session, ZKL_SCAN, "free")), "", "a scan of a free lock returns nothing");
+	is_str(reported_now(zkl_scan(A->session, ZKL_SCAN, "none")), "", "a scan of a lock that never existed returns nothing");
 	is_str(reported_now(zkl_scan(A->session, ZKL_SCAN, "kaz")),
 		   "semaphore kaz P+ kazoo one\nsemaphore kaz P+ kazoo two\n"
 		   "semaphore kaz P1 kazoo three\nsemaphore kaz P2 kazoo four\n",
-		   "one semaphore of kazoo's");
+		   "a scan of a semaphore in kazoo's layout returns its permits and waiters");
 	is_str(reported_now(zkl_scan(A->session, ZKL_SCAN, "unsized")),
 		   "semaphore unsized P+ curator one\nsemaphore unsized P1 curator two\n",
-		   "one of Curator's");
+		   "a scan of a semaphore in Curator's layout returns its permits and waiters");
 
 	scan = zkl_scan(A->session, ZKL_SCAN, "upgraded");
 	fake_run_all();
 	zkl_scan_info(scan, &info);
 	ok(info.n_entries == 2 && info.entries[0].token == token_of(A, "upgraded") &&
-	   info.entries[1].token == token_of(A, "upgraded"), "an upgrade has the token of its start");
-	is_int(info.entries[0].session_id, fake_session_id(A->client), "... and is this session's");
-	is_int(info.entries[0].ctime_ms, info.entries[0].token * 1000, "... since it was made");
-	ok(fake_tree_find(info.entries[1].path) != NULL, "... at this path");
+	   info.entries[1].token == token_of(A, "upgraded"), "an upgraded lock has the token of its first grant");
+	is_int(info.entries[0].session_id, fake_session_id(A->client), "an entry has the id of its session");
+	is_int(info.entries[0].ctime_ms, info.entries[0].token * 1000, "an entry has the creation time of its node");
+	ok(fake_tree_find(info.entries[1].path) != NULL, "an entry has the path of its node");
 	zkl_scan_end(scan);
-	scene_end("exclusion, surveys");
+	scene_end("exclusion, scans");
 }
 
 /* Semaphores of two layouts may share a name, and a name may end like kazoo's queues. */
@@ -252,7 +252,7 @@ test_odd_semaphores(void)
 	make(SEMAPHORES "/t/leases/a", "late", F);
 	is_str(reported_now(zkl_scan(A->session, ZKL_SCAN, "t")),
 		   "semaphore t P+ other early\nsemaphore t P1 other late\n",
-		   "who came first has the permit, whatever the names");
+		   "the earlier permit is the holder, whatever the names are");
 	scene_end(NULL);
 }
 
@@ -274,7 +274,7 @@ test_odd_sizes(void)
 		make(SEMAPHORES "/s/leases/" UUID "02-lease-0000000001", "two", G);
 		is_str(reported_now(zkl_scan(A->session, ZKL_SCAN, NULL)),
 			   "semaphore s P+ curator one\nsemaphore s P+ curator two\n",
-			   "all permits of a semaphore with the size \"%s\" are out", sizes[i]);
+			   "all permits of a semaphore with the capacity \"%s\" are in use", sizes[i]);
 		scene_end(NULL);
 	}
 }
@@ -292,8 +292,8 @@ test_two_at_once(void)
 	fake_run_all();
 	zkl_scan_end(newer);
 	zkl_scan_end(older);
-	ok(!has_scans(), "of two surveys none is left");
-	is_str(reported_now(zkl_scan(A->session, ZKL_SCAN, NULL)), everything, "... and another one can begin");
+	ok(!has_scans(), "no scan is left of two");
+	is_str(reported_now(zkl_scan(A->session, ZKL_SCAN, NULL)), everything, "another scan can start");
 	scene_end(NULL);
 }
 
@@ -316,7 +316,7 @@ test_size_limits(void)
 	fake_run_all();
 	zkl_scan_info(scan, &info);
 	ok(info.n_entries == 2 && info.entries[0].data_len == 4096 &&
-	   info.entries[1].data_len == 0, "long data are cut, and no data are none");
+	   info.entries[1].data_len == 0, "long data are truncated, and an empty node has no data");
 	zkl_scan_end(scan);
 	scene_end(NULL);
 }
@@ -364,9 +364,9 @@ test_window(void)
 			;
 	}
 	zkl_scan_info(scan, &info);
-	is_int(info.n_entries, N + 1, "all of many are listed");
+	is_int(info.n_entries, N + 1, "all of many locks are returned");
 	ok(most <= WINDOW + 1, "at most %d requests are in flight (%d)", WINDOW, most);
-	ok(rounds <= 2 * (N / WINDOW + 2) + 1, "... and no fewer than needed (%d rounds)", rounds);
+	ok(rounds <= 2 * (N / WINDOW + 2) + 1, "at least as many requests are in flight as necessary (%d rounds)", rounds);
 	zkl_scan_end(scan);
 	scene_end(NULL);
 }
@@ -423,7 +423,7 @@ ends_well(ZklScan *scan, FakeFault fault, int at, const char *expected, int n_as
 }
 
 static int
-play(Start start, FakeFault fault, int at, int steps, const char *expected, int n_asked)
+run_scan(Start start, FakeFault fault, int at, int steps, const char *expected, int n_asked)
 {
 	ZklScan    *scan;
 	int			bad;
@@ -465,21 +465,21 @@ play(Start start, FakeFault fault, int at, int steps, const char *expected, int 
 static void
 test_faults(Start start, const char *name, const char *expected, int n_asked)
 {
-	int			n = play(start, FAULT_NONE, 0, -1, expected, n_asked);
+	int			n = run_scan(start, FAULT_NONE, 0, -1, expected, n_asked);
 	int			bad = 0;
 
 	for (int at = 1; at <= n; at++)
 		for (FakeFault fault = FAULT_NONE + 1; fault < N_FAULTS; fault++)
-			bad += play(start, fault, at, -1, expected, n_asked);
-	is_int(bad, 0, "%s: any fault at any of %d requests is got over", name, n);
+			bad += run_scan(start, fault, at, -1, expected, n_asked);
+	is_int(bad, 0, "%s: any fault at any of %d requests is survived", name, n);
 	bad = 0;
 	for (int steps = 0; steps < 2 * n; steps += 3)
 		for (FakeFault fault = FAULT_NONE; fault < N_FAULTS; fault++)
-			bad += play(start, fault, 1 + steps / 2, steps, expected, n_asked);
-	is_int(bad, 0, "%s: who gives it up at any moment leaves nothing", name);
+			bad += run_scan(start, fault, 1 + steps / 2, steps, expected, n_asked);
+	is_int(bad, 0, "%s: a scan that is given up at any moment leaves nothing", name);
 }
 
-/* A scan sees all earlier writes: it trusts no list before a sync has succeeded. */
+/* A scan sees all earlier writes: it uses no list before a sync has succeeded. */
 static void
 test_sync(void)
 {
@@ -493,16 +493,16 @@ test_sync(void)
 		fake_fault(A->client, 1, failures[i]);
 		scan = zkl_scan(A->session, ZKL_SCAN, NULL);
 		fake_run_all();
-		is_str(fake_trace(A->client), "sl", "a sync goes before the first list, and nothing behind it if the sync fails (%s)",
+		is_str(fake_trace(A->client), "sl", "a sync precedes the first list, and no list follows if the sync fails (%s)",
 			   fake_fault_name(failures[i]));
 		fake_advance(5000);
-		is_str(reported_now(scan), everything, "... but a second sync");
-		ok(strncmp(fake_trace(A->client), "slslr", 5) == 0, "... and then the rest");
+		is_str(reported_now(scan), everything, "the scan succeeds after a second sync");
+		ok(strncmp(fake_trace(A->client), "slslr", 5) == 0, "the second sync is followed by the lists");
 		scene_end(NULL);
 	}
 }
 
-/* Nodes that vanish during the scan do not hide the rest. */
+/* Nodes that are deleted during the scan do not hide other nodes. */
 static void
 test_vanishing(void)
 {
@@ -528,7 +528,7 @@ test_vanishing(void)
 			strstr(text, "semaphore cur P+ curator two\n") == NULL;
 		scene_end(NULL);
 	}
-	is_int(bad, 0, "the others are listed when one leaves during the scan");
+	is_int(bad, 0, "other nodes are returned when a node is deleted during the scan");
 }
 
 static void
@@ -541,16 +541,16 @@ test_offline(void)
 	fake_run_all();
 	scan = zkl_scan(A->session, ZKL_SCAN, NULL);
 	fake_run_all();
-	is_int(zkl_scan_status(scan), ZKL_PENDING, "a survey waits for the connection");
+	is_int(zkl_scan_status(scan), ZKL_PENDING, "a scan waits for the connection");
 	fake_connect(A->client);
-	is_str(reported_now(scan), everything, "... and goes on then");
+	is_str(reported_now(scan), everything, "the scan continues after the reconnect");
 
 	scan = zkl_scan(A->session, ZKL_SCAN, NULL);
 	fake_step(A->client);
 	fake_expire(A->client);
 	fake_connect(A->client);
 	fake_run_all();
-	is_int(zkl_scan_status(scan), ZKL_SESSION_LOST, "it ends with its session");
+	is_int(zkl_scan_status(scan), ZKL_SESSION_LOST, "the scan ends with its session");
 	scene_end(NULL);
 
 	/* Closing the session ends its scans. */
@@ -559,7 +559,7 @@ test_offline(void)
 	zkl_scan(A->session, ZKL_SCAN, NULL);
 	fake_step(A->client);
 	scene_end(NULL);
-	ok(true, "a session is closed in the middle of a survey");
+	ok(true, "a session may be closed during a scan");
 }
 
 /* The server answers a request for many reads, but none of the reads. */
@@ -574,11 +574,11 @@ test_reads_lost(void)
 	scan = zkl_scan(A->session, ZKL_SCAN, NULL);
 	for (int i = 0; i < 500 && fake_step(A->client); i++)
 		;
-	is_int(zkl_scan_status(scan), ZKL_PENDING, "reads without a result are not given up");
-	ok(fake_counted(A->client) < 20, "... nor repeated at once: %s", fake_trace(A->client));
+	is_int(zkl_scan_status(scan), ZKL_PENDING, "the scan is pending if the server answers none of its reads");
+	ok(fake_counted(A->client) < 20, "the reads are not repeated at once: %s", fake_trace(A->client));
 	fake_quirks.loses_reads = false;
 	fake_advance(1000);
-	is_str(reported_now(scan), everything, "... but after a pause");
+	is_str(reported_now(scan), everything, "the reads succeed after a pause");
 	scene_end(NULL);
 }
 
@@ -597,7 +597,7 @@ test_denied(void)
 	zkl_scan_info(scan, &info);
 	ok(zkl_scan_status(scan) == ZKL_OK && info.n_denied == 1 && info.n_entries == 1 &&
 	   !info.entries[0].is_readable && info.entries[0].mode == X &&
-	   info.entries[0].position == 0, "a node that may not be read is listed as far as its name says");
+	   info.entries[0].position == 0, "a node whose data may not be read is returned with the information in its name");
 	zkl_scan_end(scan);
 	fake_quirks.deny_read = SCENE_LOCKS "/held";
 	scan = zkl_scan(A->session, ZKL_SCAN, NULL);
@@ -605,13 +605,13 @@ test_denied(void)
 	zkl_scan_info(scan, &info);
 	is_int(info.n_denied, 1, "a lock that may not be listed is counted");
 	ok(strstr(reported(scan), "lock held") == NULL && strstr(reported(scan), "lock shared"),
-	   "... and the others are listed");
+	   "the other locks are returned");
 	zkl_scan_end(scan);
 	fake_quirks.deny_read = SEMAPHORES "/cur";
 	scan = zkl_scan(A->session, ZKL_SCAN, NULL);
 	fake_run_all();
 	zkl_scan_info(scan, &info);
-	is_int(info.n_denied, 1, "so is a semaphore, once");
+	is_int(info.n_denied, 1, "a semaphore that may not be listed is counted once");
 	zkl_scan_end(scan);
 	fake_quirks.deny_read = NULL;
 	scene_end(NULL);
@@ -638,7 +638,7 @@ revoked(const char *name, int *denied)
 }
 
 static bool
-says_revoke(const char *path)
+has_request(const char *path)
 {
 	FakeNode   *node = fake_tree_find(path);
 
@@ -651,22 +651,22 @@ test_revoke(void)
 	int			denied;
 
 	begin();
-	is_int(revoked("held", &denied), 1, "the holder is asked");
-	ok(says_revoke(node_of(A, "held")), "... by the data of its node");
-	is_int(count_revoked(), 1, "... and nobody else");
-	is_int(revoked("held", &denied), 1, "... once more, if one likes");
-	is_int(revoked("shared", &denied), 2, "all sharers are asked");
-	ok(says_revoke(node_of(B, "shared")) && !says_revoke(node_of(C, "shared")),
-	   "... and not who waits");
-	is_int(revoked("upgraded", &denied), 1, "who has upgraded is one holder");
-	is_int(count_revoked(), 4, "... asked by one node");
-	is_int(revoked("foreign", &denied), 1, "other programs are asked");
-	ok(says_revoke(SCENE_LOCKS "/foreign/" UUID "02-lock-0000000003"), "... if they hold");
-	is_int(revoked("free", &denied), 0, "nobody is asked for what is free");
-	is_int(revoked("none", &denied), 0, "... or never was");
-	ok(!zkl_lock_is_lost(hold_of(A, "held")->lock), "who is asked holds on");
+	is_int(revoked("held", &denied), 1, "the holder's release is requested");
+	ok(has_request(node_of(A, "held")), "the request is written into the data of the holder's node");
+	is_int(count_revoked(), 1, "no other node gets a request");
+	is_int(revoked("held", &denied), 1, "a release can be requested again");
+	is_int(revoked("shared", &denied), 2, "the release of all sharers is requested");
+	ok(has_request(node_of(B, "shared")) && !has_request(node_of(C, "shared")),
+	   "a waiter gets no request");
+	is_int(revoked("upgraded", &denied), 1, "an upgraded holder counts once");
+	is_int(count_revoked(), 4, "an upgraded holder gets the request in one node");
+	is_int(revoked("foreign", &denied), 1, "the release of another program's lock is requested");
+	ok(has_request(SCENE_LOCKS "/foreign/" UUID "02-lock-0000000003"), "another program's holder gets the request");
+	is_int(revoked("free", &denied), 0, "a free lock has no holder to request");
+	is_int(revoked("none", &denied), 0, "a lock that never existed has no holder to request");
+	ok(!zkl_lock_is_lost(hold_of(A, "held")->lock), "a holder keeps its lock after a request");
 	fake_quirks.deny = SCENE_LOCKS "/held";
-	ok(revoked("held", &denied) == 0 && denied == 1, "a node that may not be changed is counted");
+	ok(revoked("held", &denied) == 0 && denied == 1, "a node that may not be written is counted");
 	fake_quirks.deny = NULL;
 	scene_end("exclusion, revocations");
 }
@@ -701,8 +701,8 @@ test_revoke_ordinary(void)
 		fake_run_all();
 		zkl_scan_info(scan, &info);
 		ok(info.n_asked == cases[i].n_asked && info.n_spared == cases[i].n_spared,
-		   "a holder is %s: %s", cases[i].n_asked ? "asked" : "spared", cases[i].data);
-		is_int(says_revoke(node_of(A, "held")), cases[i].n_asked, "... as its data say");
+		   "a holder with the data \"%s\" gets %s", cases[i].data, cases[i].n_asked ? "a request" : "no request");
+		is_int(has_request(node_of(A, "held")), cases[i].n_asked, "the node's data agree");
 		zkl_scan_end(scan);
 		scene_end(NULL);
 	}
@@ -730,8 +730,8 @@ test_revoke_races(void)
 		fake_run_all();
 		zkl_scan_info(scan, &info);
 		is_int(info.n_asked, !leaves, "a holder that %s is %s",
-			   leaves ? "has left" : "changes its data", leaves ? "not counted" : "asked all the same");
-		is_int(says_revoke(path), !leaves, "... as its data say");
+			   leaves ? "has left" : "changes its data", leaves ? "not counted" : "counted");
+		is_int(has_request(path), !leaves, "the node's data agree");
 		zkl_scan_end(scan);
 		scene_end(NULL);
 	}
@@ -747,8 +747,8 @@ test_revoke_races(void)
 	fake_tree_set(path, "restored");
 	heal();
 	zkl_scan_info(scan, &info);
-	ok(zkl_scan_status(scan) == ZKL_OK && info.n_asked == 1, "a lost answer is found out");
-	ok(!says_revoke(path), "... and who has noticed is not asked twice");
+	ok(zkl_scan_status(scan) == ZKL_OK && info.n_asked == 1, "the result is right although the answer to the write is lost");
+	ok(!has_request(path), "a holder that has restored its data gets no second request");
 	zkl_scan_end(scan);
 	scene_end(NULL);
 
@@ -763,7 +763,7 @@ test_revoke_races(void)
 	fake_tree_delete(path);
 	heal();
 	zkl_scan_info(scan, &info);
-	ok(zkl_scan_status(scan) == ZKL_OK && info.n_asked == 1, "a holder that has released meanwhile was asked");
+	ok(zkl_scan_status(scan) == ZKL_OK && info.n_asked == 1, "a holder that has released the lock meanwhile is counted");
 	zkl_scan_end(scan);
 	scene_end(NULL);
 }
@@ -781,7 +781,7 @@ await(ZklSession *session, ZklScan *scan)
 		struct pollfd fd = {zkl_session_fd(session), POLLIN, 0};
 
 		if (poll(&fd, 1, 10000) == 0)
-			abort();			/* the scan must wake its owner when it is done */
+			abort();			/* the scan must wake its owner at its end */
 		zkl_session_receive(session);
 	}
 }
@@ -815,7 +815,7 @@ test_threads(void)
 		}
 		zkl_scan_end(scan);
 	}
-	is_int(bad, 0, "surveys go on by themselves, on breaking connections");
+	is_int(bad, 0, "scans finish without their owner, on breaking connections");
 	zkl_request_end(request);
 	zkl_session_close(session, 10000);
 	fake_reset();

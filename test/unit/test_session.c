@@ -43,26 +43,26 @@ test_info(void)
 	zkl_session_info(A->session, &info);
 	ok(info.state == ZKL_SESSION_CONNECTING && info.session_id == 0 &&
 	   info.session_timeout_ms == 0 && info.server[0] == '\0' && info.lease_ms == 0,
-	   "a session that is not connected knows nothing yet");
-	ok(!readable(), "nothing has changed yet");
+	   "a session that is not connected has no information");
+	ok(!readable(), "the owner is not woken before a change");
 	fake_connect(A->client);
 	fake_run_all();
 	ok(readable(), "connecting wakes the owner");
 	zkl_session_receive(A->session);
-	ok(!readable(), "... once");
+	ok(!readable(), "connecting wakes the owner once");
 	fake_advance(700);
 	lock_now(A, "a", X);
-	ok(readable(), "so does a grant");
+	ok(readable(), "a grant wakes the owner");
 	zkl_session_info(A->session, &info);
 	is_int(info.state, ZKL_SESSION_CONNECTED, "connected");
-	is_int(info.session_id, fake_session_id(A->client), "the session's id is known");
-	is_int(info.session_timeout_ms, T, "... and the timeout as negotiated");
-	is_str(info.server, "192.0.2.1:2181", "... and the server");
-	is_int(info.connected_ms, 700, "... and since when");
-	is_int(info.n_locks, 1, "... and how many locks it holds");
+	is_int(info.session_id, fake_session_id(A->client), "the session's id is available");
+	is_int(info.session_timeout_ms, T, "the negotiated timeout is available");
+	is_str(info.server, "192.0.2.1:2181", "the server's address is available");
+	is_int(info.connected_ms, 700, "the time of the connection is available");
+	is_int(info.n_locks, 1, "the number of held locks is available");
 	reduce(A, "a", NONE);
 	zkl_session_info(A->session, &info);
-	is_int(info.n_locks, 0, "a released lock counts no more");
+	is_int(info.n_locks, 0, "a released lock is not counted");
 	zkl_session_receive(A->session);
 	fake_disconnect(A->client);
 	fake_run_all();
@@ -75,14 +75,14 @@ static void
 test_lease(void)
 {
 	scene_begin(1);
-	is_int(lease(), 0, "connecting proves nothing");
+	is_int(lease(), 0, "connecting starts no lease");
 	forget(lock_now(A, "a", X));
 	fake_advance(50);
 	is_int(lease(), T / 3 - 50, "a create starts a lease of a third of the timeout");
 	fake_advance(T / 3 - 51);
-	is_int(lease(), 1, "it counts down");
+	is_int(lease(), 1, "the lease counts down");
 	fake_advance(1);
-	is_int(lease(), 0, "... and ends");
+	is_int(lease(), 0, "the lease ends");
 
 	forget(lock_now(A, "b", X));
 	reduce(A, "b", NONE);
@@ -94,7 +94,7 @@ test_lease(void)
 	fake_advance(80);
 	fake_release(A->client);
 	fake_run_all();
-	is_int(lease(), T / 3 - 80, "it starts when the request was sent, not when it was answered");
+	is_int(lease(), T / 3 - 80, "the lease starts when the request is sent, not when it is answered");
 	fake_advance(T);
 	reduce(A, "b", NONE);
 	fake_run_all();
@@ -102,14 +102,14 @@ test_lease(void)
 	fake_advance(T);
 	fake_fault(A->client, fake_counted(A->client) + 1, FAULT_NO_AUTH);
 	lock_now(A, "c", X);
-	is_int(lease(), 0, "a refused create proves nothing");
+	is_int(lease(), 0, "a refused create starts no lease");
 	zkl_session_confirm(A->session, false);
 	fake_run_all();
-	is_int(lease(), T / 3, "confirming renews it");
+	is_int(lease(), T / 3, "a confirmation renews the lease");
 	fake_expire(A->client);
 	fake_connect(A->client);
 	fake_run_all();
-	is_int(lease(), 0, "a session that is over has none");
+	is_int(lease(), 0, "a lost session has no lease");
 	scene_end(NULL);
 }
 
@@ -120,10 +120,10 @@ test_confirm(void)
 
 	scene_begin(2);
 	zkl_session_confirm(A->session, false);
-	is_int(zkl_session_confirmed(A->session), ZKL_PENDING, "who holds nothing can ask, too");
+	is_int(zkl_session_confirmed(A->session), ZKL_PENDING, "a session that holds nothing can be confirmed");
 	fake_run_all();
 	is_int(zkl_session_confirmed(A->session), ZKL_OK,
-		   "... and the session is confirmed, with the root there or not");
+		   "this session is confirmed, with or without the root");
 	forget(lock_now(A, "a", X));
 	forget(lock_now(A, "b", S));
 	forget(lock_now(A, "b", X));
@@ -131,30 +131,30 @@ test_confirm(void)
 	fake_count(A->client);
 	zkl_session_confirm(A->session, false);
 	zkl_session_confirm(A->session, false);
-	is_str(fake_trace(A->client), "m", "confirming costs one multi, asked twice or not");
-	is_int(zkl_session_confirmed(A->session), ZKL_PENDING, "... and a round trip");
+	is_str(fake_trace(A->client), "m", "a confirmation costs one multi, however often it is requested");
+	is_int(zkl_session_confirmed(A->session), ZKL_PENDING, "a confirmation takes a round trip");
 	fake_run_all();
-	is_int(zkl_session_confirmed(A->session), ZKL_OK, "it is confirmed");
+	is_int(zkl_session_confirmed(A->session), ZKL_OK, "the session is confirmed");
 
 	zkl_session_confirm(A->session, false);
 	fake_disconnect(A->client);
 	fake_run_all();
-	is_int(zkl_session_confirmed(A->session), ZKL_PENDING, "a lost connection leaves it open");
+	is_int(zkl_session_confirmed(A->session), ZKL_PENDING, "a confirmation is pending after the connection is lost");
 	fake_connect(A->client);
 	fake_run_all();
-	is_int(zkl_session_confirmed(A->session), ZKL_OK, "... and it goes on when that is back");
+	is_int(zkl_session_confirmed(A->session), ZKL_OK, "the confirmation succeeds after the reconnect");
 
-	/* Two of the three are gone, one of them only by its reader node. */
+	/* Two of the three are lost, one of them because only its reader node is gone. */
 	strcpy(path, node_of(A, "a"));
 	fake_tree_delete(path);
 	fake_tree_delete(node_of(A, "b"));
 	zkl_session_confirm(A->session, false);
 	fake_run_all();
-	is_int(zkl_session_confirmed(A->session), ZKL_OK, "a session may live although nodes are gone");
+	is_int(zkl_session_confirmed(A->session), ZKL_OK, "a session is confirmed although nodes are missing");
 	ok(zkl_lock_is_lost(hold_of(A, "a")->lock), "a lock whose node was deleted is lost");
-	ok(zkl_lock_is_lost(hold_of(A, "b")->lock), "... also when it is not the only one");
-	ok(!zkl_lock_is_lost(hold_of(A, "c")->lock), "the others are not");
-	ok(lease() > 0, "... and the session's lease is renewed");
+	ok(zkl_lock_is_lost(hold_of(A, "b")->lock), "the second lock whose node was deleted is lost");
+	ok(!zkl_lock_is_lost(hold_of(A, "c")->lock), "a lock whose node exists is not lost");
+	ok(lease() > 0, "the confirmation renews the session's lease");
 	reduce(A, "a", NONE);
 	reduce(A, "b", NONE);
 	fake_run_all();
@@ -167,7 +167,7 @@ test_confirm(void)
 	fake_expire(A->client);
 	fake_connect(A->client);
 	fake_run_all();
-	is_int(zkl_session_confirmed(A->session), ZKL_SESSION_LOST, "so is the end of the session");
+	is_int(zkl_session_confirmed(A->session), ZKL_SESSION_LOST, "the end of the session is reported");
 	scene_end("exclusion, confirming");
 
 	scene_begin(1);
@@ -192,13 +192,13 @@ test_confirm_late(void)
 	fake_advance(T / 6);
 	fake_deliver(A->client);
 	is_int(zkl_session_confirmed(A->session), ZKL_OK,
-		   "a confirmation counts with half of its lease left");
+		   "a confirmation counts if half of its lease is left");
 	fake_advance(1);
-	is_int(zkl_session_confirmed(A->session), ZKL_PENDING, "... and with less it does not");
+	is_int(zkl_session_confirmed(A->session), ZKL_PENDING, "a confirmation with less than half of its lease does not count");
 	fake_run_all();
-	is_int(zkl_session_confirmed(A->session), ZKL_OK, "... but the answer to a second question");
+	is_int(zkl_session_confirmed(A->session), ZKL_OK, "the answer to a second confirmation counts");
 	is_int(zkl_session_lease(A->session).left_ms, T / 3,
-		   "... which is a new one: it renews the lease, a third of the session timeout");
+		   "the second confirmation renews the lease: a third of the session timeout");
 	is_int(zkl_session_lease(A->session).reserve_ms, T / 6, "half of a lease is its reserve");
 
 	/* A grant renews the lease, but shows nothing about the other nodes. */
@@ -225,21 +225,21 @@ test_confirm_fresh(void)
 	is_str(fake_trace(A->client), "mm", "a fresh confirmation is a request of its own");
 	fake_deliver(A->client);
 	is_int(zkl_session_confirmed(A->session), ZKL_PENDING,
-		   "... and an answer to an earlier one is not its own");
+		   "the answer to an earlier confirmation does not count");
 	fake_run_all();
-	is_int(zkl_session_confirmed(A->session), ZKL_OK, "... which is");
-	ok(zkl_lock_is_lost(hold_of(A, "a")->lock), "... and shows what has happened between");
+	is_int(zkl_session_confirmed(A->session), ZKL_OK, "the answer to the fresh confirmation counts");
+	ok(zkl_lock_is_lost(hold_of(A, "a")->lock), "the fresh confirmation detects a loss in between");
 
 	zkl_session_confirm(A->session, true);
 	fake_disconnect(A->client);
 	zkl_session_confirm(A->session, true);
 	fake_connect(A->client);
 	fake_run_all();
-	is_int(zkl_session_confirmed(A->session), ZKL_OK, "it outlives the connection");
+	is_int(zkl_session_confirmed(A->session), ZKL_OK, "a fresh confirmation survives a reconnect");
 	scene_end(NULL);
 }
 
-/* A session whose owner has given it up does not leave its nodes behind. */
+/* A session that its owner has given up leaves no nodes. */
 static void
 test_left_behind(void)
 {
@@ -250,13 +250,13 @@ test_left_behind(void)
 	fake_disconnect(A->client);
 	fake_run_all();
 	fake_advance(T);
-	is_int(zkl_session_state(A->session), ZKL_SESSION_EXPIRED, "a session ends by its clock");
-	is_int(nodes_of(NULL, "a"), 1, "... which the ensemble does not know");
+	is_int(zkl_session_state(A->session), ZKL_SESSION_EXPIRED, "a session expires by its own timer");
+	is_int(nodes_of(NULL, "a"), 1, "the ensemble still has the session's node");
 	fake_connect(A->client);
 	fake_run_all();
-	is_int(nodes_of(NULL, "a"), 0, "it is closed when the connection is back, whatever its owner does");
+	is_int(nodes_of(NULL, "a"), 0, "the session is closed after the reconnect, without its owner");
 	scene_leave(A);
-	is_int(fake_n_clients(), 1, "... and freed when its owner closes it");
+	is_int(fake_n_clients(), 1, "the session's memory is freed when its owner closes it");
 
 	scene_join(A);
 	forget(lock_now(A, "a", X));
@@ -264,12 +264,12 @@ test_left_behind(void)
 	fake_disconnect(client);
 	fake_run_all();
 	scene_leave(A);
-	is_int(fake_n_clients(), 2, "the client of a session that its owner closes while disconnected goes on");
+	is_int(fake_n_clients(), 2, "the client of a session that is closed while disconnected continues");
 	ask_for(B, "a", X);
 	fake_connect(client);
 	fake_run_all();
-	is_int(fake_n_clients(), 1, "... until it is connected");
-	is_int(mode_of(B, "a"), X, "... and the next one has the lock");
+	is_int(fake_n_clients(), 1, "this client ends when it is connected");
+	is_int(mode_of(B, "a"), X, "the next session then has the lock");
 
 	scene_join(A);
 	client = A->client;
@@ -279,13 +279,13 @@ test_left_behind(void)
 	fake_expire(client);
 	fake_connect(client);
 	fake_run_all();
-	is_int(fake_n_clients(), 1, "... or until the session has expired");
+	is_int(fake_n_clients(), 1, "this client also ends when the session has expired");
 
 	scene_open(A);
 	scene_leave(A);
-	is_int(fake_n_clients(), 1, "a session that never was has nothing to close");
+	is_int(fake_n_clients(), 1, "a session that never existed is closed at once");
 
-	/* An answer that is missing for too long ends a connected session. */
+	/* A connected session ends if an answer is missing for too long. */
 	scene_join(A);
 	lock_now(A, "b", X);
 	fake_count(A->client);
@@ -294,8 +294,8 @@ test_left_behind(void)
 	ask_for(A, "c", X);
 	fake_run_all();
 	fake_advance(2 * T);
-	is_int(zkl_session_state(A->session), ZKL_SESSION_EXPIRED, "a forgotten answer ends a session");
-	is_int(nodes_of(A, NULL), 0, "... also at the ensemble");
+	is_int(zkl_session_state(A->session), ZKL_SESSION_EXPIRED, "a session ends if the server forgets an answer");
+	is_int(nodes_of(A, NULL), 0, "this session also ends at the ensemble");
 	scene_end("exclusion, sessions left behind");
 }
 
@@ -321,12 +321,12 @@ test_confirm_downgrade(bool at_once)
 		if (fake_is_expired(A->client))
 			is_int(zkl_session_confirmed(A->session),
 				   fault == FAULT_AUTH ? ZKL_AUTH_FAILED : ZKL_SESSION_LOST,
-				   "confirming a downgrade tells the end of the session");
+				   "the confirmation of a downgrade reports the end of the session");
 		else
 			ok(zkl_session_confirmed(A->session) == ZKL_OK &&
 			   !zkl_lock_is_lost(hold_of(A, "a")->lock),
-			   "a downgrade under way is no loss (%s%s)", fake_fault_name(fault),
-			   at_once ? ", confirmed right behind" : "");
+			   "a downgrade in progress is no loss (%s%s)", fake_fault_name(fault),
+			   at_once ? ", confirmed immediately" : "");
 		scene_end(NULL);
 	}
 }
@@ -341,13 +341,13 @@ test_expiry(void)
 
 	fake_expire(A->client);
 	fake_run_all();
-	is_int(zkl_session_state(A->session), ZKL_SESSION_SUSPENDED, "an expiry is not known at once");
-	ok(!zkl_lock_is_lost(hold_of(A, "a")->lock), "... so the lock is only suspect");
+	is_int(zkl_session_state(A->session), ZKL_SESSION_SUSPENDED, "an expiry is not detected at once");
+	ok(!zkl_lock_is_lost(hold_of(A, "a")->lock), "the lock is not lost before the expiry is detected");
 	fake_connect(A->client);
 	fake_run_all();
-	is_int(zkl_session_state(A->session), ZKL_SESSION_EXPIRED, "it is on the next connection");
-	ok(zkl_lock_is_lost(hold_of(A, "a")->lock), "then the lock is lost");
-	is_int(waiting->status, ZKL_SESSION_LOST, "... and a wait ends");
+	is_int(zkl_session_state(A->session), ZKL_SESSION_EXPIRED, "the expiry is detected on the next connection");
+	ok(zkl_lock_is_lost(hold_of(A, "a")->lock), "the lock is lost when the expiry is detected");
+	is_int(waiting->status, ZKL_SESSION_LOST, "a wait ends when the expiry is detected");
 	is_int(ask_for(A, "c", X)->status, ZKL_SESSION_LOST, "a later request fails at once");
 	reduce(A, "a", NONE);
 	give_up_all(A);
@@ -363,13 +363,13 @@ test_suspended(void)
 	fake_disconnect(A->client);
 	fake_run_all();
 	fake_advance(T - 1);
-	is_int(zkl_session_state(A->session), ZKL_SESSION_SUSPENDED, "a holder trusts its session for the timeout");
+	is_int(zkl_session_state(A->session), ZKL_SESSION_SUSPENDED, "a disconnected holder keeps its session for the session timeout");
 	fake_advance(1);
-	is_int(zkl_session_state(A->session), ZKL_SESSION_EXPIRED, "... and not for longer");
-	ok(zkl_lock_is_lost(hold_of(A, "a")->lock), "then its lock is lost");
+	is_int(zkl_session_state(A->session), ZKL_SESSION_EXPIRED, "the session is lost after the session timeout");
+	ok(zkl_lock_is_lost(hold_of(A, "a")->lock), "the lock is lost then");
 	fake_connect(A->client);
 	fake_run_all();
-	is_int(zkl_session_state(A->session), ZKL_SESSION_EXPIRED, "... for good");
+	is_int(zkl_session_state(A->session), ZKL_SESSION_EXPIRED, "the session stays lost");
 	scene_end(NULL);
 
 	scene_begin(2);
@@ -379,13 +379,13 @@ test_suspended(void)
 	fake_disconnect(A->client);
 	fake_run_all();
 	fake_advance(5 * T);
-	is_int(zkl_session_state(A->session), ZKL_SESSION_SUSPENDED, "who holds nothing waits on however long");
+	is_int(zkl_session_state(A->session), ZKL_SESSION_SUSPENDED, "a session that holds nothing waits for a connection without limit");
 	reduce(B, "a", NONE);
 	fake_run_all();
-	is_int(waiting->status, ZKL_PENDING, "... hearing nothing");
+	is_int(waiting->status, ZKL_PENDING, "a disconnected waiter still waits");
 	fake_connect(A->client);
 	fake_run_all();
-	is_int(waiting->status, ZKL_OK, "... and is granted when the connection is back");
+	is_int(waiting->status, ZKL_OK, "the waiter is granted the lock after the reconnect");
 	scene_end("exclusion, suspended");
 
 	scene_begin(1);
@@ -396,7 +396,7 @@ test_suspended(void)
 	fake_advance(3 * T);
 	fake_connect(A->client);
 	fake_run_all();
-	is_int(nodes_of(A, NULL), 0, "a release while disconnected is carried out later");
+	is_int(nodes_of(A, NULL), 0, "a release while disconnected is sent later");
 	scene_end(NULL);
 }
 
@@ -412,7 +412,7 @@ test_close(void)
 	lock_now(B, "a", X);
 	scene_leave(A);
 	fake_run_all();
-	is_int(mode_of(B, "a"), X, "closing a session lets others in at once");
+	is_int(mode_of(B, "a"), X, "closing a session releases its locks at once");
 	scene_end(NULL);
 
 	scene_begin(2);
@@ -434,7 +434,7 @@ test_close(void)
 	fake_run_all();
 	fake_connect(client);
 	fake_run_all();
-	ok(zkl_session_state(abandoned) == ZKL_SESSION_EXPIRED, "events after a close that hung find what they need, and change nothing");
+	ok(zkl_session_state(abandoned) == ZKL_SESSION_EXPIRED, "events after a close that timed out access valid memory and change nothing");
 	fake_close_late(client);
 	scene_end(NULL);
 }
@@ -449,11 +449,11 @@ test_failed_attempts(void)
 	fake_run_all();
 	fake_fail_attempt(A->client);
 	fake_run_all();
-	is_int(ask->status, ZKL_PENDING, "a request sent into a lost connection goes on");
+	is_int(ask->status, ZKL_PENDING, "a request sent into a lost connection is still pending");
 	fake_connect(A->client);
 	fake_run_all();
-	is_int(ask->status, ZKL_OK, "... when it is back");
-	is_int(nodes_of(A, NULL), 1, "... with one node");
+	is_int(ask->status, ZKL_OK, "the request is granted after the reconnect");
+	is_int(nodes_of(A, NULL), 1, "the request has one node");
 	scene_end(NULL);
 }
 

@@ -42,40 +42,40 @@ test_array(void)
 	scene_begin(3);
 	Ask		   *a = ask_all(A, 3, abc, xxx, false);
 
-	is_str(fake_trace(A->client), "mlll", "several names are one multi, and their lists");
+	is_str(fake_trace(A->client), "mlll", "several names cost one multi and one list for each name");
 	fake_run_all();
-	is_int(a->status, ZKL_OK, "free names are granted together");
+	is_int(a->status, ZKL_OK, "several free names are granted together");
 	ok(token_of(A, "a") > 0 && token_of(A, "a") == token_of(A, "b") &&
 	   token_of(A, "b") == fake_tree_find(node_of(A, "b"))->czxid,
-	   "the tokens are the multi's transaction");
+	   "the tokens are the multi's transaction id");
 	release_all(A);
 	fake_run_all();
-	is_int(nodes_of(NULL, NULL), 0, "all are released");
+	is_int(nodes_of(NULL, NULL), 0, "all names are released");
 
 	lock_now(C, "b", X);
 	fake_count(A->client);
 	a = ask_all(A, 3, abc, xxx, false);
 	fake_run_all();
-	is_int(a->status, ZKL_PENDING, "one name held elsewhere makes all wait");
-	is_str(fake_trace(A->client), "mlllgw", "... with one watch");
+	is_int(a->status, ZKL_PENDING, "a request for several names waits if another session holds one of them");
+	is_str(fake_trace(A->client), "mlllgw", "the waiting request has one watch");
 	zkl_request_info(a->request, &info);
-	is_int(info.culprit, 1, "... and it is known which name it is");
-	is_int(mode_of(A, "a"), NONE, "nothing is granted in part");
+	is_int(info.culprit, 1, "the waiting request shows which name it waits for");
+	is_int(mode_of(A, "a"), NONE, "no name is granted alone");
 	Ask		   *b = lock_now(B, "a", X);
 
-	is_int(b->status, ZKL_PENDING, "who asks for one of them later is behind");
+	is_int(b->status, ZKL_PENDING, "a later request for one of the names waits behind the array");
 	reduce(C, "b", NONE);
 	fake_run_all();
-	is_int(a->status, ZKL_OK, "all are granted when the last one is");
+	is_int(a->status, ZKL_OK, "all names are granted after the release");
 	release_all(A);
 	fake_run_all();
-	is_int(mode_of(B, "a"), X, "then it is the next one's turn");
+	is_int(mode_of(B, "a"), X, "the later request is granted after the array's release");
 	scene_end("exclusion, several names");
 }
 
-/* "a" was released on this server, so its node will go; "b" is held elsewhere. */
+/* "a" was released on this server, so its node will be deleted; "b" is held elsewhere. */
 static void
-test_try_behind_both(void)
+test_attempt_behind_both(void)
 {
 	Ask		   *ask;
 
@@ -86,14 +86,14 @@ test_try_behind_both(void)
 	ask = ask_all(C, 3, abc, xxx, true);
 	fake_run_all();
 	is_int(ask->status, ZKL_BUSY,
-		   "a try of several names is refused for one of them while another, released one's node is there");
+		   "an attempt for several names is refused because of one name, although the released node of another name still exists");
 	scene_neighbour = 0;
-	scene_end("exclusion, a try of several names");
+	scene_end("exclusion, an attempt for several names");
 }
 
-/* The owner decided about C's contender, but B's is the first one by now. */
+/* The owner decided about C's contender, but meanwhile B's is the first one. */
 static void
-test_try_decided_late(void)
+test_attempt_decided_late(void)
 {
 	ZklLockItem item = {"a", X, NULL};
 	ZklRequest *request;
@@ -109,7 +109,7 @@ test_try_decided_late(void)
 	request = zkl_lock_request(A->session, &item, 1, true, "", 0);
 	fake_run_all();
 	zkl_request_info(request, &info);
-	ok(info.is_refused && info.refused_by == c, "a try is refused by the contender before it");
+	ok(info.is_refused && info.refused_by == c, "an attempt is refused by the contender before it");
 	zkl_request_wait(request, c);
 	fake_run_all();
 	zkl_session_receive(A->session);
@@ -117,20 +117,20 @@ test_try_decided_late(void)
 	give_up_all(C);
 	fake_run_all();
 	zkl_request_info(request, &info);
-	ok(info.is_refused && info.refused_by == b, "... then by another one");
-	is_int(is_woken(A), 1, "... for which the owner wakes up");
-	is_str(fake_trace(A->client), "sl", "... and which is not watched");
+	ok(info.is_refused && info.refused_by == b, "an attempt is then refused by another contender");
+	is_int(is_woken(A), 1, "the owner is woken for the other contender");
+	is_str(fake_trace(A->client), "sl", "the other contender is not watched");
 	zkl_request_wait(request, c);
 	fake_run_all();
-	is_str(fake_trace(A->client), "sl", "... also after a late decision to wait for the first one");
+	is_str(fake_trace(A->client), "sl", "the other contender is not watched after a late decision to wait for the first one");
 	zkl_request_refuse(request, c);
-	is_int(zkl_request_status(request), ZKL_PENDING, "a late refusal is none");
+	is_int(zkl_request_status(request), ZKL_PENDING, "a late refusal has no effect");
 	zkl_request_refuse(request, b);
-	is_int(zkl_request_status(request), ZKL_BUSY, "... and one that is not late is");
+	is_int(zkl_request_status(request), ZKL_BUSY, "a refusal in time ends the attempt");
 	zkl_request_end(request);
 	fake_run_all();
-	is_int(nodes_of(A, "a"), 0, "... and leaves nothing");
-	scene_end("exclusion, a late decision about a try");
+	is_int(nodes_of(A, "a"), 0, "the refused attempt leaves no node");
+	scene_end("exclusion, a late decision about an attempt");
 }
 
 static void
@@ -143,19 +143,19 @@ test_array_modes(void)
 	Ask		   *a = ask_all(A, 3, abc, xxx, false);
 
 	fake_run_all();
-	is_int(a->status, ZKL_PENDING, "upgrades among several names wait for sharers");
+	is_int(a->status, ZKL_PENDING, "an array with upgrades waits for sharers");
 	reduce(B, "a", NONE);
 	fake_run_all();
 	ok(mode_of(A, "a") == X && mode_of(A, "b") == X && mode_of(A, "c") == X,
-	   "... and all are granted together");
-	ok(token_of(A, "c") > token_of(A, "b"), "each keeps its own token");
+	   "the array with upgrades is granted as a whole");
+	ok(token_of(A, "c") > token_of(A, "b"), "each name keeps its own token");
 	release_all(A);
 	fake_run_all();
 	ask_all(A, 3, abc, sxs, false);
 	fake_run_all();
 	ask_all(B, 3, abc, sxs, true);
 	fake_run_all();
-	is_int(nodes_of(B, NULL), 0, "a try for several that fails for one leaves nothing");
+	is_int(nodes_of(B, NULL), 0, "an attempt for several names that fails for one name leaves no node");
 	lock_now(B, "a", S);
 	lock_now(B, "b", S);
 	ok(mode_of(B, "a") == S && mode_of(B, "b") == NONE, "each name has its own mode");
@@ -185,10 +185,10 @@ test_array_no_deadlock(void)
 		stuck += nodes_of(NULL, NULL) > 0 || objections() > 0;
 		scene_end(NULL);
 	}
-	is_int(stuck, 0, "two that want the same names in opposite orders both get them");
+	is_int(stuck, 0, "two requests for the same names in opposite orders are both granted");
 }
 
-/* A node that was first early is deleted by hand while another node still waits. */
+/* A node that is first is deleted by hand while another node of the request still waits. */
 static void
 test_array_checked(void)
 {
@@ -198,17 +198,17 @@ test_array_checked(void)
 	forget(lock_now(A, "a", X));
 	b = ask_all(B, 2, abc, xxx, false);
 	fake_run_all();
-	is_int(b->status, ZKL_PENDING, "several names wait for the one that is held");
+	is_int(b->status, ZKL_PENDING, "several names wait for the one that another session holds");
 	fake_tree_delete(node_of(B, "b"));
 	forget(lock_now(A, "b", X));
-	is_int(mode_of(A, "b"), X, "a node removed by hand makes way");
+	is_int(mode_of(A, "b"), X, "after a node is removed by hand another session is granted this name");
 	fake_count(B->client);
 	reduce(A, "a", NONE);
 	fake_run_all();
-	is_int(b->status, ZKL_PENDING, "... and is noticed before the grant");
+	is_int(b->status, ZKL_PENDING, "the removal is detected before the grant");
 	reduce(A, "b", NONE);
 	fake_run_all();
-	is_int(b->status, ZKL_OK, "... which comes when all names are free");
+	is_int(b->status, ZKL_OK, "the request is granted when all names are free");
 	scene_end("exclusion, with a node removed by hand");
 }
 
@@ -224,8 +224,8 @@ test_array_refused(void)
 	Ask		   *a = ask_all(A, 3, abc, xxx, false);
 
 	fake_run_all();
-	is_int(a->status, ZKL_NO_AUTH, "one name refused refuses all");
-	is_int(nodes_of(NULL, NULL), 0, "... and nothing is left of the others");
+	is_int(a->status, ZKL_NO_AUTH, "a refused name refuses the whole request");
+	is_int(nodes_of(NULL, NULL), 0, "the refused request leaves no node");
 	scene_end(NULL);
 }
 
@@ -242,10 +242,10 @@ test_too_many(void)
 	Ask		   *a = ask_all(A, 3, abc, xxx, false);
 
 	fake_run_all();
-	is_int(a->status, ZKL_OK, "as many nodes as allowed are allowed");
-	is_int(lock_now(A, "d", X)->status, ZKL_TOO_MANY, "one more is not");
+	is_int(a->status, ZKL_OK, "the greatest allowed number of nodes is granted");
+	is_int(lock_now(A, "d", X)->status, ZKL_TOO_MANY, "one more node is refused");
 	reduce(A, "a", NONE);
-	is_int(lock_now(A, "d", X)->status, ZKL_OK, "a released one makes room");
+	is_int(lock_now(A, "d", X)->status, ZKL_OK, "one more node is granted after a release");
 	scene_end(NULL);
 
 	scene_begin(0);
@@ -257,15 +257,15 @@ test_too_many(void)
 		items[i] = (ZklLockItem) {longest, X, NULL};
 	fake_count(A->client);
 	request = zkl_lock_request(A->session, items, 600, false, "", 0);
-	is_int(zkl_request_status(request), ZKL_TOO_MANY, "paths of more bytes than a packet holds are refused");
-	is_int(fake_counted(A->client), 0, "... before anything is sent");
+	is_int(zkl_request_status(request), ZKL_TOO_MANY, "paths of more bytes than fit into a packet are refused");
+	is_int(fake_counted(A->client), 0, "these paths are refused before a request is sent");
 	zkl_request_end(request);
 	memset(longest, 'd', sizeof(longest) - 1);
 	items[0].name = "a";
 	for (int i = 0; i < 600; i++)
 		items[i].name = "a";
 	request = zkl_lock_request(A->session, items, 600, false, longest, 999);
-	is_int(zkl_request_status(request), ZKL_TOO_MANY, "data of more bytes, too");
+	is_int(zkl_request_status(request), ZKL_TOO_MANY, "data of more bytes than fit into a packet are refused");
 	zkl_request_end(request);
 	free(items);
 	scene_end(NULL);
@@ -283,21 +283,21 @@ test_foreign(void)
 	foreign_node("a", "lease_holder", 99);
 	foreign_node("a", "x-12-", 99);
 	forget(lock_now(A, "a", X));
-	is_int(mode_of(A, "a"), X, "children that nobody knows are ignored");
+	is_int(mode_of(A, "a"), X, "children of unknown names are ignored");
 	reduce(A, "a", NONE);
 	fake_run_all();
 	strcpy(path, foreign_node("a", "_c_0c8e4c7b-0000-0000-0000-000000000000-lock-", 99));
 	Ask		   *a = lock_now(A, "a", S);
 
-	is_int(a->status, ZKL_PENDING, "a Curator mutex is waited for");
+	is_int(a->status, ZKL_PENDING, "a session waits for Curator's mutex");
 	fake_tree_set(path, "__REVOKE__");
 	fake_run_all();
-	is_int(a->status, ZKL_PENDING, "... also when its data changes");
-	is_int(fake_watches(A->client), 1, "... with a watch again");
+	is_int(a->status, ZKL_PENDING, "the session still waits when the mutex's data change");
+	is_int(fake_watches(A->client), 1, "the session watches the mutex again");
 	strcpy(path, foreign_node("a", "5d6f3a0b4c8e4c7b8d9e0f1a2b3c4d5e__rlock__", 99));
 	fake_tree_end_session(99);
 	fake_run_all();
-	is_int(mode_of(A, "a"), S, "until it leaves");
+	is_int(mode_of(A, "a"), S, "the lock is granted when the mutex is released");
 	scene_end("exclusion, foreign contenders");
 }
 
@@ -311,35 +311,35 @@ test_sequence_restart(void)
 {
 	scene_begin_near_limit(2, SCENE_LIMIT);
 	forget(lock_now(A, "a", X));
-	is_int(mode_of(A, "a"), X, "the last number is good");
+	is_int(mode_of(A, "a"), X, "the last sequence number can be held");
 	reduce(A, "a", NONE);
 	fake_run_all();
 	forget(lock_now(A, "a", X));
-	is_int(mode_of(A, "a"), X, "the one above is released, and the lock is created again");
-	ok(strstr(node_of(A, "a"), "__WRIT__0000000000") != NULL, "... with numbers from nought");
-	is_int(nodes_of(A, NULL), 1, "nothing else is left");
+	is_int(mode_of(A, "a"), X, "a number beyond the limit is released, and the lock's znode is created again");
+	ok(strstr(node_of(A, "a"), "__WRIT__0000000000") != NULL, "the numbers start again from zero");
+	is_int(nodes_of(A, NULL), 1, "no other node is left");
 	scene_end("exclusion and tokens, numbers restarted");
 
 	scene_begin_near_limit(2, SCENE_LIMIT);
 	forget(lock_now(A, "a", X));
 	Ask		   *b = lock_now(B, "a", X);
 
-	is_int(b->status, ZKL_PENDING, "who draws a number too high waits for the queue to drain");
-	is_int(nodes_of(B, "a"), 0, "... outside it");
+	is_int(b->status, ZKL_PENDING, "a session that got a number beyond the limit waits for the sequence restart");
+	is_int(nodes_of(B, "a"), 0, "this session has no node in the queue");
 	ZklRequestInfo info;
 
 	zkl_request_info(b->request, &info);
-	ok(info.blocked, "... and knows that it waits");
-	is_str(info.blocker, "party 0", "... and for whom");
+	ok(info.blocked, "this session's request shows that it waits");
+	is_str(info.blocker, "party 0", "this session's request shows the holder");
 	reduce(A, "a", NONE);
 	fake_run_all();
-	is_int(mode_of(B, "a"), X, "... and gets the lock");
-	scene_end("exclusion and tokens, a drain");
+	is_int(mode_of(B, "a"), X, "this session gets the lock after the restart");
+	scene_end("exclusion and tokens, a sequence restart");
 
 	scene_begin_near_limit(2, SCENE_LIMIT);
 	forget(lock_now(A, "a", S));
 	forget(lock_now(A, "a", X));
-	is_int(mode_of(A, "a"), X, "an upgrade may pass the limit");
+	is_int(mode_of(A, "a"), X, "an upgrade may use a number beyond the limit");
 	scene_end(NULL);
 
 	scene_begin_near_limit(2, SCENE_LIMIT);
@@ -349,7 +349,7 @@ test_sequence_restart(void)
 	fake_run_all();
 	reduce(A, "a", NONE);
 	fake_run_all();
-	is_int(nodes_of(NULL, NULL), 0, "a drain given up leaves nothing");
+	is_int(nodes_of(NULL, NULL), 0, "a request given up during a sequence restart leaves no node");
 	scene_end(NULL);
 }
 
@@ -365,9 +365,9 @@ test_sequence_restart_after_loss(void)
 	reduce(A, "a", NONE);
 	heal();
 	ok(strstr(node_of(B, "a"), "__WRIT__0000000000") != NULL,
-	   "a number too high is released, also when its answer was lost");
-	is_int(mode_of(B, "a"), X, "... and the lock is granted");
-	scene_end("exclusion and tokens, a drain after a loss");
+	   "a number beyond the limit is released, even if the answer to its create was lost");
+	is_int(mode_of(B, "a"), X, "the lock is granted after the lost answer");
+	scene_end("exclusion and tokens, a sequence restart after a lost answer");
 }
 
 static void
@@ -379,20 +379,20 @@ test_sequence_restart_ends(void)
 	forget(lock_now(A, "a", X));
 	ask = try_for(B, "a", X);
 	fake_run_all();
-	is_int(ask->status, ZKL_BUSY, "a try does not wait for the queue to drain");
+	is_int(ask->status, ZKL_BUSY, "a non-blocking attempt does not wait for the sequence restart");
 	reduce(A, "a", NONE);
 	fake_run_all();
 	ask = try_for(B, "a", X);
 	fake_run_all();
-	is_int(ask->status, ZKL_OK, "a try gets a free lock, numbers used up or not");
-	scene_end("exclusion, try and drain");
+	is_int(ask->status, ZKL_OK, "a non-blocking attempt gets a free lock whose numbers are used up");
+	scene_end("exclusion, an attempt and a sequence restart");
 
 	scene_begin_near_limit(2, SCENE_LIMIT);
 	foreign_node("a", "lease_holder", 99);
 	fake_tree_find(path_of("a"))->counter = SCENE_LIMIT + 1;
 	ask = lock_now(B, "a", X);
-	is_int(ask->status, ZKL_SEQUENCE_BLOCKED, "foreign children that hold the znode are reported");
-	is_int(nodes_of(B, NULL), 0, "... and nothing of ours is left");
+	is_int(ask->status, ZKL_SEQUENCE_BLOCKED, "foreign children that prevent the sequence restart are reported");
+	is_int(nodes_of(B, NULL), 0, "the session leaves no node");
 	scene_end(NULL);
 
 	scene_begin(2);
@@ -404,15 +404,15 @@ test_sequence_restart_ends(void)
 	scene_begin(2);
 	scene_set_number("a", INT32_MAX);
 	forget(lock_now(A, "a", X));
-	ok(strstr(node_of(A, "a"), "__WRIT__0000000000") != NULL, "a counter that sticks is not used");
+	ok(strstr(node_of(A, "a"), "__WRIT__0000000000") != NULL, "the number of a counter that is stuck is never used");
 	scene_end(NULL);
 
 	scene_begin(2);
 	scene_set_number("b", ZKL_SEQUENCE_LIMIT + 1);
 	ask = ask_all(A, 3, abc, xxx, false);
 	fake_run_all();
-	is_int(ask->status, ZKL_OK, "one exhausted name among several is created again");
-	is_int(nodes_of(A, NULL), 3, "... with one node each");
+	is_int(ask->status, ZKL_OK, "a request for several names restarts the sequence of one of them");
+	is_int(nodes_of(A, NULL), 3, "the request has one node for each name");
 	scene_end(NULL);
 }
 
@@ -428,28 +428,28 @@ test_two_sequence_restarts(void)
 	fake_step(A->client);
 	while (mode_of(B, "a") != X && fake_step(B->client))
 		;
-	is_int(mode_of(B, "a"), X, "the quicker of two drainers makes the lock again");
+	is_int(mode_of(B, "a"), X, "the faster of two sessions restarts the sequence");
 	fake_run_all();
-	is_int(nodes_of(C, "a"), 1, "the other queues as soon as the numbers have restarted");
+	is_int(nodes_of(C, "a"), 1, "the slower session queues as soon as the sequence has restarted");
 	lock_now(D, "a", X);
 	reduce(B, "a", NONE);
 	fake_run_all();
-	is_int(mode_of(C, "a"), X, "... and is not overtaken by later ones");
+	is_int(mode_of(C, "a"), X, "later sessions do not overtake the slower session");
 	release_all(C);
 	fake_run_all();
-	is_int(mode_of(D, "a"), X, "... which follow");
+	is_int(mode_of(D, "a"), X, "the later session is granted afterwards");
 	release_all(D);
 	fake_run_all();
-	is_int(nodes_of(NULL, NULL), 0, "nothing is left");
-	scene_end("exclusion and tokens, two drainers");
+	is_int(nodes_of(NULL, NULL), 0, "no node is left");
+	scene_end("exclusion and tokens, two sessions that restart a sequence");
 }
 
 int
 main(void)
 {
 	test_array();
-	test_try_behind_both();
-	test_try_decided_late();
+	test_attempt_behind_both();
+	test_attempt_decided_late();
 	test_array_modes();
 	test_array_no_deadlock();
 	test_array_checked();

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * test_small.c
- *		Promises kept by single lines, each of which a mutant broke unnoticed.
+ *		Promises that depend on single lines, found by mutants that no test detected.
  *
  *-------------------------------------------------------------------------
  */
@@ -26,18 +26,18 @@ test_intact(void)
 	ok(zkl_session_is_intact(A->session), "a session that holds nothing is intact");
 	forget(lock_now(A, "a", X));
 	forget(lock_now(A, "b", X));
-	ok(zkl_session_is_intact(A->session), "... and one that holds what it holds");
+	ok(zkl_session_is_intact(A->session), "a session that still holds its locks is intact");
 	fake_tree_delete(node_of(A, "a"));
 	zkl_session_confirm(A->session, false);
 	fake_run_all();
-	ok(!zkl_session_is_intact(A->session), "... but not one that has lost a lock");
+	ok(!zkl_session_is_intact(A->session), "a session that has lost a lock is not intact");
 	reduce(A, "a", NONE);
 	fake_run_all();
-	ok(zkl_session_is_intact(A->session), "... until that is released");
+	ok(zkl_session_is_intact(A->session), "the session is intact again after the release of the lost lock");
 	fake_expire(A->client);
 	fake_connect(A->client);
 	fake_run_all();
-	ok(!zkl_session_is_intact(A->session), "a session that is over is not");
+	ok(!zkl_session_is_intact(A->session), "a lost session is not intact");
 	scene_end(NULL);
 }
 
@@ -47,9 +47,9 @@ test_lease_id(void)
 	scene_begin(2);
 	ok(zkl_session_lease(A->session).session_id == fake_session_id(A->client) &&
 	   zkl_session_lease(B->session).session_id == fake_session_id(B->client),
-	   "a lease says whose it is");
+	   "a lease has the id of its session");
 	is_int(zkl_session_lease(A->session).session_timeout_ms, SCENE_TIMEOUT_MS,
-		   "... and how long the session lasts without a connection");
+		   "a lease has the session timeout");
 	scene_end(NULL);
 }
 
@@ -63,9 +63,9 @@ test_root_removed(void)
 	fake_advance(60000);
 	fake_tree_reap();
 	fake_tree_delete(path_of("a"));
-	is_int(fake_tree_delete(SCENE_LOCKS), ZKL_RC_OK, "somebody removes the root");
+	is_int(fake_tree_delete(SCENE_LOCKS), ZKL_RC_OK, "another client removes the root");
 	fake_tree_delete("/zklock");
-	is_int(lock_now(A, "a", X)->status, ZKL_OK, "... which a session that lives makes again");
+	is_int(lock_now(A, "a", X)->status, ZKL_OK, "an existing session creates the root again");
 
 	give_up_all(A);
 	release_all(A);
@@ -83,9 +83,9 @@ test_root_removed(void)
 	scene_end(NULL);
 }
 
-/* The nodes in the queue are the session's own, and will be deleted soon. */
+/* The queue has only nodes of the session itself, which will be deleted soon. */
 static void
-test_try_during_sequence_restart(void)
+test_attempt_during_sequence_restart(void)
 {
 	scene_begin_near_limit(1, SCENE_LIMIT + 1);
 	for (int k = 1; k <= 6; k++)
@@ -98,7 +98,7 @@ test_try_during_sequence_restart(void)
 		fake_run_all();
 		for (int i = 0; i < 10 && ask->status == ZKL_PENDING; i++)
 			fake_advance(500);
-		is_int(ask->status, ZKL_OK, "a try waits for own nodes to go (throttled at %d)", k);
+		is_int(ask->status, ZKL_OK, "a non-blocking attempt waits for the deletes of its session's own nodes (throttled at %d)", k);
 		give_up_all(A);
 		release_all(A);
 		fake_run_all();
@@ -118,7 +118,7 @@ test_remembered(void)
 		fake_count(A->client);
 		forget(lock_now(A, "a", X));
 		if (i == 5)
-			is_str(fake_trace(A->client), "c", "a lock that is taken again and again needs no list");
+			is_str(fake_trace(A->client), "c", "a lock that is acquired repeatedly needs no list");
 		release_all(A);
 		fake_run_all();
 	}
@@ -135,19 +135,19 @@ test_remembered(void)
 	}
 	fake_count(A->client);
 	ask_for(A, "a", X);
-	is_str(fake_trace(A->client), "cl", "... unless 4096 others came between");
+	is_str(fake_trace(A->client), "cl", "after 4096 other locks the lock needs a list again");
 	fake_run_all();
 	scene_end(NULL);
 }
 
-/* The queue drains while the connection is down, and no event reports it later. */
+/* The sequence restarts while the connection is down, and no event reports it later. */
 static void
 test_sequence_restart_reconnect(void)
 {
 	scene_begin_near_limit(2, SCENE_LIMIT);
 	forget(lock_now(A, "a", X));
 	lock_now(B, "a", X);
-	is_int(nodes_of(B, "a"), 0, "a session waits for the queue to drain");
+	is_int(nodes_of(B, "a"), 0, "a session waits for the sequence restart");
 	fake_quirks.forgets_watches = true;
 	fake_disconnect(B->client);
 	fake_run_all();
@@ -155,8 +155,8 @@ test_sequence_restart_reconnect(void)
 	fake_run_all();
 	fake_connect(B->client);
 	fake_run_all();
-	is_int(mode_of(B, "a"), X, "... and looks again on the next connection");
-	scene_end("exclusion and tokens, a drain and a new connection");
+	is_int(mode_of(B, "a"), X, "the session lists the queue again after the reconnect");
+	scene_end("exclusion and tokens, a sequence restart and a reconnect");
 }
 
 /* The same for a waiter for a permit. */
@@ -174,11 +174,11 @@ test_permit_reconnect(void)
 	fake_run_all();
 	fake_connect(B->client);
 	fake_run_all();
-	is_int(permits_of(B, "s"), 1, "... and counts again on the next connection");
-	scene_end("permits and a new connection");
+	is_int(permits_of(B, "s"), 1, "the session counts the permits again after the reconnect");
+	scene_end("permits and a reconnect");
 }
 
-/* Runs at most "n" steps of what might go on forever. */
+/* Runs at most "n" steps, because there may be no end. */
 static void
 run_some(Party *party, int n)
 {
@@ -199,8 +199,8 @@ test_downgrade_given_up(void)
 	zkl_session_confirm(A->session, false);
 	reduce(A, "a", NONE);
 	fake_run_all();
-	is_int(nodes_of(A, "a"), 0, "a lock released during its downgrade leaves nothing");
-	is_int(zkl_session_confirmed(A->session), ZKL_OK, "... and a confirmation goes on");
+	is_int(nodes_of(A, "a"), 0, "a lock released during its downgrade leaves no node");
+	is_int(zkl_session_confirmed(A->session), ZKL_OK, "a pending confirmation succeeds");
 	scene_end(NULL);
 
 	/* The downgrade was executed, but its answer is lost. */
@@ -210,11 +210,11 @@ test_downgrade_given_up(void)
 	fake_fault(A->client, 1, FAULT_APPLY_DROP);
 	reduce(A, "a", S);
 	fake_run_all();
-	is_int(nodes_of(A, "a"), 1, "the node has one of two names");
+	is_int(nodes_of(A, "a"), 1, "the node has its old or its new name");
 	reduce(A, "a", NONE);
 	fake_connect(A->client);
 	fake_run_all();
-	is_int(nodes_of(A, "a"), 0, "... by both of which it is deleted");
+	is_int(nodes_of(A, "a"), 0, "the node is deleted by both names");
 	scene_end(NULL);
 
 	/* The new name is refused permanently. */
@@ -231,17 +231,17 @@ test_downgrade_given_up(void)
 			reduce(A, "a", NONE);
 		run_some(A, 100);
 		is_str(fake_trace(A->client), release ? "mdd" : "m",
-			   "a downgrade that is refused is not tried again at once%s",
-			   release ? ", nor after the release" : "");
-		is_int(nodes_of(A, "a"), !release, "... and the node is %s",
-			   release ? "gone" : "still there");
+			   "a refused downgrade is not repeated at once%s",
+			   release ? ", not even after the release" : "");
+		is_int(nodes_of(A, "a"), !release, "after a refused downgrade the node is %s",
+			   release ? "deleted" : "kept");
 		zkl_session_confirm(A->session, false);
 		fake_run_all();
 		is_int(zkl_session_confirmed(A->session), ZKL_OK,
-			   "... and a confirmation does not wait for it");
+			   "a confirmation does not wait for a refused downgrade");
 		fake_quirks.deny_exactly = NULL;
 		fake_advance(1000);
-		ok(release || strstr(node_of(A, "a"), "__READ__") != NULL, "... but a little later");
+		ok(release || strstr(node_of(A, "a"), "__READ__") != NULL, "a refused downgrade is repeated later");
 		scene_end(NULL);
 	}
 }
@@ -256,8 +256,8 @@ test_downgrade_removed(void)
 	fake_count(A->client);
 	reduce(A, "a", S);
 	run_some(A, 100);
-	is_int(lost_of(A), 1, "a downgrade without a node is a loss");
-	is_str(fake_trace(A->client), "mdd", "... and is not tried again");
+	is_int(lost_of(A), 1, "a downgrade whose node is missing is a loss");
+	is_str(fake_trace(A->client), "mdd", "this downgrade is not repeated");
 	scene_end(NULL);
 }
 
@@ -278,7 +278,7 @@ test_downgrade_unanswered(void)
 		ok(fake_fault_happened(A->client) && strstr(node_of(A, "a"), "__WRIT__"),
 		   "a downgrade fails: %s", fake_fault_name(faults[i]));
 		fake_advance(5000);
-		ok(strstr(node_of(A, "a"), "__READ__") != NULL, "... and is tried again");
+		ok(strstr(node_of(A, "a"), "__READ__") != NULL, "the failed downgrade is repeated");
 		scene_end(NULL);
 	}
 }
@@ -289,9 +289,9 @@ test_empty_text(void)
 	ZklText		text = {NULL, 0, 0, false};
 
 	zkl_text_add(&text, "%s", "");
-	is_str(text.text, "", "an empty text is a text");
+	is_str(text.text, "", "adding an empty text gives an empty text");
 	zkl_text_add(&text, "%s", "a");
-	is_str(text.text, "a", "... to which another one can be added");
+	is_str(text.text, "a", "another text can be added");
 	free(text.text);
 }
 
@@ -301,7 +301,7 @@ main(void)
 	test_intact();
 	test_lease_id();
 	test_root_removed();
-	test_try_during_sequence_restart();
+	test_attempt_during_sequence_restart();
 	test_remembered();
 	test_sequence_restart_reconnect();
 	test_permit_reconnect();

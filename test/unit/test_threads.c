@@ -143,11 +143,11 @@ main(void)
 	for (int i = 0; i < N_OWNERS; i++)
 		pthread_join(owners[i], NULL);
 	is_int(violations, 0, "threads exclude each other");
-	is_int(lost, 0, "no lock is lost by connections that break");
+	is_int(lost, 0, "no lock is lost by broken connections");
 	ok(granted > N_OWNERS * ROUNDS / 4, "most requests are granted (%d)", granted);
 	for (FakeNode *node = fake_tree_first(); node; node = node->next)
 		left += node->owner != 0;
-	is_int(left, 0, "nothing is left");
+	is_int(left, 0, "no node is left");
 	fake_reset();
 	return done();
 }

@@ -17,7 +17,7 @@
 /* A session that is no party: it can proceed. */
 #define STRANGER (1u << MAX_PARTIES)
 
-/* What one party needs: all of these, and any of those (0: no such condition). */
+/* One party needs all of "all_of", and any of "any_of" (0: no such condition). */
 typedef struct Truth
 {
 	unsigned	all_of;
@@ -97,7 +97,7 @@ is_before(const Place *a, const Place *b)
 	return zkl_is_before(a->c.number, a->name, b->c.number, b->name);
 }
 
-/* Is a foreign writer before the sharer, leaving out those in "gone"? */
+/* Is another session's writer before the sharer, leaving out the parties in "gone"? */
 static bool
 is_behind_writer(const Place *sharer, const Place *own, unsigned gone)
 {
@@ -112,7 +112,7 @@ is_behind_writer(const Place *sharer, const Place *own, unsigned gone)
 
 /* Must the other node go before the own node is first? */
 static bool
-is_in_the_way(const Place *other, const Place *own, unsigned gone)
+is_blocker(const Place *other, const Place *own, unsigned gone)
 {
 	if (other->c.owner == own->c.owner || !is_before(other, own))
 		return false;
@@ -139,7 +139,7 @@ before_in_queue(const Party *party, const char *queue, bool upgrade,
 		own.upgrade = upgrade;
 		for (FakeNode *node = fake_tree_first(); node; node = node->next)
 			if (!(owner_of(node) & gone) && read_obstacle(node, queue, &other) &&
-				is_in_the_way(&other, &own, gone))
+				is_blocker(&other, &own, gone))
 				before |= owner_of(node);
 	}
 	return before;
@@ -169,7 +169,7 @@ is_kazoo(void)
 	return scene_config.node_names == ZKL_NODE_NAMES_KAZOO;
 }
 
-/* Has the owner a permit node that it has released? */
+/* Does the owner have a permit node that it has released? */
 static bool
 has_released_permit(unsigned owner, const char *semaphore, const char *parent)
 {
@@ -185,7 +185,7 @@ has_released_permit(unsigned owner, const char *semaphore, const char *parent)
 static unsigned
 permit_owners(const Party *party, const Ask *ask, unsigned gone)
 {
-	const char *parent = pool_of(ask->names[0], is_kazoo() ? "" : "/leases");
+	const char *parent = semaphore_path(ask->names[0], is_kazoo() ? "" : "/leases");
 	int			held = permits_of(party, ask->names[0]);
 	unsigned	owners = 0;
 	int			n = 0;
@@ -212,7 +212,7 @@ truth_of_permit(const Party *party, const Ask *ask, unsigned gone)
 	Truth		truth = {0, 0};
 	bool		found = false;
 
-	truth.all_of = before_in_queue(party, pool_of(ask->names[0], is_kazoo() ? "-__lock__" : "/locks"),
+	truth.all_of = before_in_queue(party, semaphore_path(ask->names[0], is_kazoo() ? "-__lock__" : "/locks"),
 								   false, gone, &found);
 	if (found && truth.all_of == 0)
 		truth.any_of = permit_owners(party, ask, gone);
@@ -239,7 +239,7 @@ node_sets_of_locks(const Party *party, const Ask *ask, unsigned gone)
 
 /* If "first" is gone, its local waiters queue in the ensemble, behind all these. */
 static unsigned
-node_sets_for_place(const Party *first, unsigned gone)
+node_sets_behind_waiter(const Party *first, unsigned gone)
 {
 	Ask		   *ask = pending_of(first);
 	unsigned	node_sets = 0;
@@ -262,8 +262,8 @@ truth_of(const Party *party, unsigned gone)
 		truth.all_of = node_sets_of_locks(party, ask, gone);
 	if (other && !(bit_of(other) & gone))
 		truth.all_of |= bit_of(other);
-	else if (other && waits_for_place(party))
-		truth.all_of |= node_sets_for_place(other, gone) & ~bit_of(party);
+	else if (other && waits_behind_waiter(party))
+		truth.all_of |= node_sets_behind_waiter(other, gone) & ~bit_of(party);
 	return truth;
 }
 

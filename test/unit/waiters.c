@@ -17,7 +17,7 @@
 
 static char server_of[MAX_PARTIES];
 static Party *local[MAX_PARTIES];
-static bool only_for_place[MAX_PARTIES];
+static bool only_behind_waiter[MAX_PARTIES];
 static char verdicts[MAX_PARTIES][128];
 static ZklDeadlock *deadlocks[MAX_PARTIES];
 static int	n_victims;
@@ -34,7 +34,7 @@ waiters_begin(const char *servers)
 {
 	memset(server_of, 0, sizeof(server_of));
 	memset(local, 0, sizeof(local));
-	memset(only_for_place, 0, sizeof(only_for_place));
+	memset(only_behind_waiter, 0, sizeof(only_behind_waiter));
 	memset(verdicts, 0, sizeof(verdicts));
 	for (int i = 0; i < MAX_PARTIES; i++)
 	{
@@ -50,20 +50,20 @@ void
 wait_locally(Party *party, Party *other)
 {
 	local[index_of(party)] = other;
-	only_for_place[index_of(party)] = false;
+	only_behind_waiter[index_of(party)] = false;
 }
 
 void
-wait_for_place(Party *party, Party *other)
+wait_behind_waiter(Party *party, Party *other)
 {
 	local[index_of(party)] = other;
-	only_for_place[index_of(party)] = true;
+	only_behind_waiter[index_of(party)] = true;
 }
 
 bool
-waits_for_place(const Party *party)
+waits_behind_waiter(const Party *party)
 {
-	return local[index_of(party)] && only_for_place[index_of(party)];
+	return local[index_of(party)] && only_behind_waiter[index_of(party)];
 }
 
 Party *
@@ -153,7 +153,7 @@ publish(Party *party)
 		if (parties[i].session && server_of[i] == server_of[index_of(party)] && last)
 			local_waiters[report.n_local_waiters++] = (ZklLocalWaiter)
 		{
-			fake_session_id(parties[i].client), i + 1, "a row", waits_for_place(last),
+			fake_session_id(parties[i].client), i + 1, "a row", waits_behind_waiter(last),
 				held[i], held_by(&parties[i], held[i])
 		};
 	}
@@ -272,7 +272,7 @@ false_deadlocks(void)
 }
 
 static void
-let_rows_go(const Party *party)
+release_rows(const Party *party)
 {
 	for (int i = 0; i < MAX_PARTIES; i++)
 		if (local[i] == party)
@@ -285,13 +285,13 @@ end_transaction(Party *party)
 	give_up_all(party);
 	release_all(party);
 	wait_locally(party, NULL);
-	let_rows_go(party);
+	release_rows(party);
 }
 
 void
 begin_again(Party *party)
 {
-	let_rows_go(party);
+	release_rows(party);
 	wait_locally(party, NULL);
 	scene_rejoin(party);
 }

@@ -23,24 +23,24 @@ extern void waiters_begin(const char *servers);
 extern void wait_locally(Party *party, Party *other);
 extern Party *waits_locally_for(const Party *party);
 
-/* The same, for the place in a lock's queue in which the other party waits itself. */
-extern void wait_for_place(Party *party, Party *other);
-extern bool waits_for_place(const Party *party);
+/* The party waits behind another waiter in PostgreSQL's queue for a lock. */
+extern void wait_behind_waiter(Party *party, Party *other);
+extern bool waits_behind_waiter(const Party *party);
 
-/* Does what the backend does now and then for a waiter; the caller frees the result. */
+/* Does what the backend does from time to time for a waiter; the caller frees the result. */
 extern ZklDeadlock *publish(Party *party);
 
 /* The same; is the party the victim of a deadlock? */
 extern bool is_victim_now(Party *party);
 
-/* All waiters publish, several times, with time for everything in between. */
+/* All waiters publish several times; in between everything runs. */
 extern void publish_all(void);
 
 /* The party's verdict in publish_all(), or NULL; and as pids: "2>3>4", empty: none. */
 extern const ZklDeadlock *deadlock_of(const Party *party);
 extern const char *verdict_of(const Party *party);
 
-/* How many wait reports has this party, or have all (NULL)? */
+/* How many wait reports do this party, or all parties (NULL), have? */
 extern int	reported_by(const Party *party);
 
 /*
@@ -62,7 +62,7 @@ extern void end_transaction(Party *party);
 /* The party's session expires, and its transaction fails. */
 extern void begin_again(Party *party);
 
-/* Do all deadlocks end if nothing new happens except that victims fail? */
+/* Do all deadlocks end if nothing happens except that victims fail? */
 extern bool deadlocks_end(void);
 
 /*

@@ -18,8 +18,8 @@ dice(int n)
 }
 
 void
-ask_by_chance(Party *party, const char *const *names, int n_names, int n_wanted,
-			  bool non_blocking)
+ask_randomly(Party *party, const char *const *names, int n_names, int n_wanted,
+			 bool non_blocking)
 {
 	const char *wanted[MAX_ITEMS];
 	ZklMode		modes[MAX_ITEMS];
@@ -41,7 +41,7 @@ ask_by_chance(Party *party, const char *const *names, int n_names, int n_wanted,
 }
 
 void
-shake_connection(Party *party, bool with_expiry)
+disturb_connection(Party *party, bool with_expiry)
 {
 	static const FakeFault faults[] = {
 		FAULT_DROP, FAULT_APPLY_DROP, FAULT_APPLY_ALL_DROP, FAULT_DELAY,

@@ -20,11 +20,11 @@ extern int	dice(int n);
  * Requests some of the names that the party does not hold yet; forgets its decided
  * requests first.
  */
-extern void ask_by_chance(Party *party, const char *const *names, int n_names,
-						  int n_wanted, bool non_blocking);
+extern void ask_randomly(Party *party, const char *const *names, int n_names,
+						 int n_wanted, bool non_blocking);
 
 /* Breaks the connection, schedules a fault, or reconnects. */
-extern void shake_connection(Party *party, bool with_expiry);
+extern void disturb_connection(Party *party, bool with_expiry);
 
 /*
  * Walks once for each seed, n_seeds of them unless the arguments say otherwise.
