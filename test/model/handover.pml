@@ -1,39 +1,38 @@
 /*
- * handover.pml: who reads from the connection, the owner or the thread?
+ * handover.pml: which thread reads from the connection, the owner or the I/O thread?
  *
  * Owns the reasoning of src/recipe/zookeeper/io_thread.c and zk_drive.c: each message of the
- * server's is read, by one of the two and by one at a time, and each request is
- * sent, without any help of the clock but the grace after which the thread takes
- * over. So turns by the clock (heartbeats) are left out here. Run by
- * test/model/run, which names the mistakes.
+ * server is read by one of the two threads, one at a time, and each request is sent. The
+ * only timer is the grace period after which the I/O thread takes over, so timed passes
+ * (heartbeats) are left out. test/model/run runs the variants.
  *
- * The owner may stop for good anywhere outside of its sleep: it runs a long
- * query. An error may throw it out of its sleep.
+ * The owner may stop for good anywhere except in its sleep, because it runs a long
+ * query. An error may end its sleep.
  */
 #ifndef MESSAGES
-#define MESSAGES 3		/* that the server sends, in all */
+#define MESSAGES 3		/* of the server, in all */
 #endif
 #ifndef ROUNDS
-#define ROUNDS 3		/* sleeps and requests of the owner's */
+#define ROUNDS 3		/* sleeps and requests of the owner */
 #endif
 
-/* Guarded by the keeper's mutex, which is an atomic step here. */
+/* Guarded by the I/O thread's mutex, which is an atomic step here. */
 bool owner_sleeps;
-bool recent;			/* the owner woke less than the grace ago */
+bool recent;			/* the owner woke up within the grace period */
 bool on_duty;			/* the thread sleeps on the connection */
 bool oversleeps;		/* the thread sleeps until it is kicked */
 bool pass_wanted;
 bool kicked;			/* the eventfd that wakes the thread */
 
-/* The library's mutex, and who is in it. */
+/* The library's mutex, and the number of threads in the library. */
 bool library;
 byte readers;
 
 byte unread;			/* messages in the connection */
-bool queued;			/* a request that is not sent */
+bool queued;			/* a request that is not sent yet */
 bool woken;			/* the eventfd that wakes the owner */
-bool news;			/* read by the thread, and not seen by the owner */
-bool patient;			/* the owner sleeps, and nothing else wakes it */
+bool unseen;			/* an answer that the thread has read, but the owner has not seen */
+bool sleeps_deeply;		/* the owner sleeps, and nothing else wakes it */
 
 #ifdef NO_LIBRARY_MUTEX
 #define TAKE_LIBRARY skip
@@ -62,11 +61,11 @@ proctype Server()
 	byte n;
 	do
 	:: n < MESSAGES -> atomic { unread++; n++ }
-	:: break		/* or says no more */
+	:: break		/* or sends no more */
 	od
 }
 
-/* Reads what there is, and sends what is asked for. */
+/* Reads all messages, and sends the queued request. */
 inline exchange(by_thread)
 {
 	queued = false;
@@ -74,7 +73,7 @@ inline exchange(by_thread)
 	:: unread > 0 ->
 		atomic {
 			unread--;
-			news = by_thread
+			unseen = by_thread
 		};
 #ifndef NO_WAKE
 		if
@@ -116,7 +115,7 @@ inline submit()
 	:: false
 #else
 	:: library ->
-#ifndef NO_TURN
+#ifndef NO_PASS
 		pass_wanted = true;
 		kicked = true
 #else
@@ -141,12 +140,12 @@ proctype Owner()
 		:: skip
 		fi;
 
-		/* The wait: wakes by a message, by the thread, by its latch, or by an error. */
+		/* The wait: a message, the thread, the latch, or an error wakes the owner. */
 		atomic { owner_sleeps = true };
 		if
-		:: patient = true;
+		:: sleeps_deeply = true;
 endwait:		(unread > 0 || woken);
-			patient = false
+			sleeps_deeply = false
 		:: skip
 #ifdef ERROR_KEEPS_SLEEPING
 		:: break
@@ -158,7 +157,7 @@ endwait:		(unread > 0 || woken);
 		:: skip
 		fi;
 
-		/* zkl_client_exchange(), which may not have the patience. */
+		/* zkl_client_exchange(), which returns at once if the library is in use. */
 		if
 		:: TAKE_LIBRARY;
 			enter();
@@ -166,7 +165,7 @@ endwait:		(unread > 0 || woken);
 			leave()
 		:: library
 		fi;
-		atomic { woken = false; news = false }
+		atomic { woken = false; unseen = false }
 	:: round == ROUNDS -> break
 	od
 }
@@ -202,7 +201,7 @@ end:	do
 endsleep:	if
 		:: atomic { kicked -> kicked = false }; ready = false
 		:: on_duty && unread > 0 -> ready = true
-		:: !oversleeps && !on_duty -> recent = false; ready = false	/* the grace is over */
+		:: !oversleeps && !on_duty -> recent = false; ready = false	/* the end of the grace period */
 		fi;
 		atomic {
 			pass_wanted = pass_wanted || (ready && !owner_sleeps && !recent);
@@ -212,13 +211,13 @@ endsleep:	if
 	od
 }
 
-/* When nothing moves any more, all is read, sent and known. */
+/* When no process can proceed, all messages are read, all requests sent, all answers seen. */
 proctype Judge()
 {
 	timeout ->
 	assert(unread == 0);
 	assert(!queued);
-	assert(!(patient && news))
+	assert(!(sleeps_deeply && unseen))
 }
 
 init

@@ -1,13 +1,13 @@
 /*
- * lease.pml: how long after a quorum write may a session trust itself?
+ * lease.pml: how long after a quorum write is a session guaranteed to exist?
  *
- * Owns the reasoning of the appendix of doc/semantics.md in discrete time: one client, the follower
- * it is connected to, and the leader, who alone decides when the session is
- * over. Must never assume that a forwarded write extends the session: it does
- * not. Run by test/model/run, which names the variants.
+ * Owns the reasoning of the appendix of doc/semantics.md in discrete time: one client, the
+ * follower it is connected to, and the leader, which alone ends the session. Must never
+ * assume that a forwarded write extends the session, because it does not. test/model/run
+ * runs the variants.
  *
- * A unit is a twelfth of the session timeout. Ages count units since something
- * happened, up to where more makes no difference.
+ * A unit is a twelfth of the session timeout. An age counts units since an event, up to
+ * the greatest age that makes a difference.
  */
 #ifndef T
 #define T 12			/* the session timeout */
@@ -25,48 +25,48 @@
 #define LEADER_GAP HALF_TICK	/* a healthy leader pings as often */
 #endif
 #ifndef SLACK
-#define SLACK 0			/* by which client and leader together may be late */
+#define SLACK 0			/* total units by which client and leader may be late */
 #endif
 
 #define AGED(age, limit) age = (age < limit -> age + 1 : age)
 
 /* The client. */
-byte silent;			/* since it last sent anything */
+byte silent;			/* since its last packet */
 byte submitted;			/* since the write in flight was submitted */
 byte confirmed = LEASE;		/* since the submission of the last confirmed write */
 bool writing;			/* a write is in flight */
-bool trusting;			/* a write was confirmed, ever */
-bool told;			/* the client knows that the session is over */
+bool trusting;			/* a write has been confirmed */
+bool notified;			/* the client has detected the end of the session */
 #ifdef NOTICE_STOPS
 byte resumed = HALF_TICK + 1;	/* since the client's threads last resumed from a stop */
 #endif
 
 /* The follower. */
-bool touched;			/* a heartbeat the leader does not know of */
+bool touched;			/* a heartbeat not yet reported to the leader */
 byte unpinged;			/* since the leader's last ping */
-bool cut;			/* nothing passes between follower and leader */
+bool cut;			/* no connection between follower and leader */
 #ifdef OBSERVER_MASTER
-bool relayed;			/* a heartbeat in the table of the follower between */
-byte unpinged_too;		/* since the observer was asked for its table */
+bool relayed;			/* a heartbeat in the table of the follower in between */
+byte unpinged_too;		/* since the follower last requested the observer's table */
 #endif
-byte late;			/* used of SLACK */
+byte late;			/* used part of SLACK */
 
 /* Follower to leader: one connection, in order. */
 mtype = { REPORT, EMPTY_REPORT, WRITE };
 chan to_leader = [3] of { mtype };
-bool answered;			/* the write's commit is on its way to the client */
+bool answered;			/* the answer to the write is in flight to the client */
 
 /* The leader. */
-byte untouched;			/* since the leader knew of a heartbeat */
+byte untouched;			/* since the leader's last report of a heartbeat */
 bool over;			/* the leader has ended the session */
 
 #ifdef NO_LEASE
-#define MAY_COMMIT (trusting && !told)
+#define MAY_COMMIT (trusting && !notified)
 #else
-#define MAY_COMMIT (trusting && !told && confirmed < LEASE)
+#define MAY_COMMIT (trusting && !notified && confirmed < LEASE)
 #endif
 
-inline sign_of_life() {
+inline heartbeat() {
 #ifdef NOTICE_STOPS
 	if
 	:: silent > CLIENT_GAP -> resumed = 0; trusting = false
@@ -79,7 +79,7 @@ inline sign_of_life() {
 
 #define LOSE if :: nempty(to_leader) -> to_leader ? _ :: else fi
 
-/* Duties that may not wait a unit longer, except for the slack. */
+/* Actions that are due in this unit, except for the slack. */
 #define CLIENT_DUE (silent >= CLIENT_GAP)
 #define LEADER_DUE (!cut && unpinged >= LEADER_GAP)
 #ifdef OBSERVER_MASTER
@@ -91,27 +91,27 @@ inline sign_of_life() {
 
 init {
 	do
-	/* The client's library pings, or the session reads something. */
-	:: d_step { silent > 0 -> sign_of_life() }
+	/* The client library pings, or the session sends a read. */
+	:: d_step { silent > 0 -> heartbeat() }
 
 	/* A create, or a multi of checks; the follower forwards it at once. */
 #ifdef NOTICE_STOPS
-	:: d_step { !writing && !told && nfull(to_leader) &&
+	:: d_step { !writing && !notified && nfull(to_leader) &&
 			silent <= CLIENT_GAP && resumed > HALF_TICK ->
 #else
-	:: d_step { !writing && !told && nfull(to_leader) ->
+	:: d_step { !writing && !notified && nfull(to_leader) ->
 #endif
 		writing = true;
 		submitted = 0;
 		answered = false;
-		sign_of_life();
+		heartbeat();
 		if
 		:: !cut -> to_leader ! WRITE
 		:: else
 		fi
 	   }
 
-	/* Its answer arrives. */
+	/* The answer to the write arrives. */
 	:: d_step { writing && answered ->
 		writing = false;
 		answered = false;
@@ -125,14 +125,14 @@ init {
 	   }
 
 #ifdef READ_RENEWS
-	/* The mistake: a read, which the follower answers by itself. */
-	:: d_step { trusting && !told ->
-		sign_of_life();
+	/* The defect: a read, which the follower answers by itself. */
+	:: d_step { trusting && !notified ->
+		heartbeat();
 		confirmed = 0
 	   }
 #endif
 
-	/* The leader pings; the follower answers with its table of signs of life. */
+	/* The leader pings; the follower answers with its table of heartbeats. */
 #ifdef OBSERVER_MASTER
 	:: d_step { !cut && unpinged > 0 && nfull(to_leader) ->
 		unpinged = 0;
@@ -156,7 +156,7 @@ init {
 	   }
 #endif
 
-	/* The leader reads what arrives. A write proves the session, and does not extend it. */
+	/* The leader reads a packet. A write proves that the session exists, but does not extend it. */
 	:: d_step { to_leader ? [REPORT] ->
 		to_leader ? REPORT;
 		if
@@ -173,10 +173,10 @@ init {
 	/* The session ends after T at the earliest; the leader rounds up. */
 	:: d_step { !over && untouched >= T -> over = true }
 
-	/* The client learns it from an answer of the leader. */
-	:: d_step { over && !cut && !told -> told = true }
+	/* The client detects the end of the session in an answer of the leader. */
+	:: d_step { over && !cut && !notified -> notified = true }
 
-	/* The follower dies or is cut off; what is under way may still arrive, or not. */
+	/* The follower crashes or is cut off; packets in flight may or may not arrive. */
 	:: d_step { !cut ->
 		cut = true;
 		touched = false;
@@ -184,8 +184,8 @@ init {
 	   }
 	:: d_step { cut && nempty(to_leader) -> LOSE; LOSE; LOSE }
 
-	/* The client finds another server, which asks the leader whether it lives. */
-	:: d_step { cut && !over && !told && empty(to_leader) ->
+	/* The client finds another server, which asks the leader about the session. */
+	:: d_step { cut && !over && !notified && empty(to_leader) ->
 		cut = false;
 		silent = 0;
 		touched = false;
@@ -203,7 +203,7 @@ init {
 	/* The decision of PRE_COMMIT and the commit record. */
 	:: d_step { MAY_COMMIT && over -> assert(false) }
 
-	/* A unit of time passes, unless something is due that may not wait. */
+	/* A unit of time passes, unless an action is due. */
 #ifdef CLIENT_STOPS
 	/* The client may be stopped for any time. */
 	:: d_step { !LEADER_DUE && !OBSERVER_DUE ->

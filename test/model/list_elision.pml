@@ -2,35 +2,35 @@
  * list_elision.pml: when is a new node first without a list, as in
  * src/recipe/queue/list_elision.c?
  *
- * Owns the reasoning about numbers and transaction ids: N clients take one lock
- * again and again, shared or exclusive; its znode may be removed when it is empty
- * and created again, and the ensemble may be restored from a copy. Faults are not in
- * it: queue.pml has them. Run by test/model/run, which names the variants.
+ * Owns the reasoning about numbers and transaction ids: N clients acquire one lock
+ * repeatedly, shared or exclusively; its znode may be deleted when it is empty and
+ * created again, and the ensemble may be restored from a copy. queue.pml has faults;
+ * this model has none. test/model/run runs the variants.
  *
- * Only creates of nodes have ids of their own here. Everything else, deletes, the
- * end of the znode and its new beginning, may share the transaction of a create,
- * which is the worst that others can do.
+ * Only creates of nodes have transactions of their own here. All other operations, like
+ * deletes of nodes and deletes and creates of the znode, may share the transaction of a
+ * create, which is the worst case.
  */
 #ifndef N
 #define N 2			/* clients */
 #endif
 #ifndef CREATES
-#define CREATES 7		/* nodes made in all */
+#define CREATES 7		/* nodes created in all */
 #endif
 #ifndef RESTORES
 #define RESTORES 1
 #endif
 #ifndef SPARE
-#define SPARE 0			/* by how much the bound is too large */
+#define SPARE 0			/* added to the bound */
 #endif
 
 /* The ensemble. */
 bool exists;			/* the lock's znode */
-byte counter;			/* the number that its next child gets */
+byte counter;			/* number of the next child */
 byte id;			/* of the last transaction */
-byte made;			/* nodes, ever */
+byte made;			/* nodes created so far */
 byte restores = RESTORES;
-byte age;			/* how often the ensemble was restored */
+byte age;			/* restores so far */
 
 /* Each client's node. */
 bool alive[N];
@@ -49,7 +49,7 @@ bool granted[N];
 #define EMPTY !(alive[0] || alive[1] || alive[2])
 #endif
 
-/* What each client knows of its last node before which there was nobody. */
+/* Each client's last node that had no predecessor. */
 bool known[N];
 byte last_number[N];
 byte last_id[N];
@@ -120,13 +120,13 @@ proctype client(byte me) {
 		fi;
 		create()
 	   };
-	   /* Its answer. */
+	   /* The answer to the create. */
 	   proven = PROVEN;
 	   if
 	   :: atomic { made_at[me] == age && proven -> grant() }
-	   /* The list, again and again, until nobody is before it. */
+	   /* The list is repeated until the node has no predecessor. */
 	   :: atomic { made_at[me] == age && !proven && !BEHIND -> grant() }
-	   /* A restored ensemble knows neither node nor session. */
+	   /* A restored ensemble has neither the node nor the session. */
 	   :: made_at[me] != age
 	   fi;
 	   atomic {
@@ -140,14 +140,14 @@ proctype client(byte me) {
 	od
 }
 
-/* The server removes the znode when it is empty. */
+/* The server deletes the znode when it is empty. */
 active proctype reaper() {
 end:	do
 	:: atomic { exists && EMPTY -> exists = false }
 	od
 }
 
-/* All is as it was at the beginning; connections break, and sessions are unknown. */
+/* Restores the initial state; connections break, and sessions are unknown. */
 active proctype operator() {
 end:	do
 	:: atomic { restores > 0 ->

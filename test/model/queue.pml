@@ -2,13 +2,12 @@
  * queue.pml: the queue lock of src/recipe/queue/queue_lock.c under lost answers,
  * expired sessions and waiters that give up, with the check at commit.
  *
- * Owns the recipe's steps, one atomic step for each thing the ensemble does and
- * one for each answer that is read. Time is not in it: that an ensemble does not
- * end a session while its lease lasts is taken from lease.pml. Run by
- * test/model/run, which names the variants.
+ * Owns the recipe's steps: one atomic step for each operation of the ensemble, and one
+ * for each answer that a client reads. The model has no time: lease.pml shows that the
+ * ensemble does not end a session while its lease lasts. test/model/run runs the variants.
  *
- * Every budget below is finite and nothing polls, so that each run ends: a run
- * that can't go on is a hang, and one that goes in circles is found by pan -l.
+ * Every budget below is finite and no process polls, so each run ends: a run that cannot
+ * proceed is a hang, and pan -l finds cycles.
  */
 #ifndef N
 #define N 3			/* clients, each with a session of its own */
@@ -17,7 +16,7 @@
 #define ROUNDS 1		/* requests of each client */
 #endif
 #ifndef FAULTS
-#define FAULTS 1		/* answers that get lost */
+#define FAULTS 1		/* lost answers */
 #endif
 #ifndef EXPIRIES
 #define EXPIRIES 1		/* sessions that the ensemble ends */
@@ -26,7 +25,7 @@
 #define GIVE_UPS 1		/* waits that end without the lock */
 #endif
 #ifndef RUN_DOWNS
-#define RUN_DOWNS 1		/* leases that run down under a holder */
+#define RUN_DOWNS 1		/* leases that end before the holder's release */
 #endif
 #ifndef SHARED
 #define SHARED 1		/* 0: exclusive requests only */
@@ -36,7 +35,7 @@
 #define NAMES (2 * GUIDS * 2 * N + 1)
 #define ROOM (N * ROUNDS + FAULTS + N)
 
-/* A node's name: whose it is, which of its requests made it, what it asks for. */
+/* A node's name has its owner, the number of the owner's request, and the mode. */
 #define NAME(owner, guid, shared) (((guid) * 2 + (shared)) * N + (owner) + 1)
 #define OWNER(name) (((name) - 1) % N)
 #define IS_SHARED(name) ((((name) - 1) / N) % 2)
@@ -50,12 +49,12 @@ bool present[NAMES];		/* is in the queue */
 bool alive[N] = true;		/* sessions */
 bool lease[N];			/* the ensemble is bound to keep the session */
 
-/* What the clients believe. */
+/* State of the clients. */
 byte granted[N];		/* the name of the node, or 0 */
-bool trust[N];			/* ... and the client knows it */
-bool behind[N];			/* its server has not heard of its last create yet */
-byte debt[N];			/* a node to be deleted, or 0 */
-bool is_unsure[N];		/* ... if it exists at all */
+bool trust[N];			/* the client knows that it has a lease */
+bool behind[N];			/* its server has not received its last create yet */
+byte pending_delete[N];		/* a node to be deleted, or 0 */
+bool is_unsure[N];		/* this node may not exist */
 byte last_token;		/* of the last exclusive holder */
 byte n_done;
 
@@ -90,7 +89,7 @@ inline remove_at(place) {
 	i = 0
 }
 
-/* place: where the node is, or length. */
+/* Sets place to the node's index, or to length. */
 inline find(name) {
 	place = 0;
 	do
@@ -109,8 +108,8 @@ inline delete_all_of(who) {
 	place = 0
 }
 
-/* before: the nearest node before that keeps "name" waiting, or 0. */
-inline stand(name) {
+/* Sets before to the predecessor of "name", or to 0. */
+inline find_predecessor(name) {
 	before = 0;
 	place = 0;
 	do
@@ -126,7 +125,7 @@ inline stand(name) {
 	:: else -> break
 	od;
 	if
-	:: place == length -> before = name	/* not there: queue again */
+	:: place == length -> before = name	/* not found: queue again */
 	:: else
 	fi;
 	place = 0
@@ -134,7 +133,7 @@ inline stand(name) {
 
 #define CONFLICT(a, b) ((a) != 0 && (b) != 0 && !(IS_SHARED(a) && IS_SHARED(b)))
 
-/* Nobody else whose session lives holds what "me" is granted. */
+/* No other client with a session holds the lock in a mode that conflicts. */
 inline assert_alone() {
 	i = 0;
 	do
@@ -164,16 +163,16 @@ inline grant() {
 	fi
 }
 
-/* What is released or given up is deleted later, by the janitor. */
+/* The janitor deletes released nodes and nodes that were given up later. */
 inline leave(unsure) {
-	debt[me] = name;
+	pending_delete[me] = name;
 	is_unsure[me] = unsure;
 	granted[me] = 0;
 	trust[me] = false;
 	name = 0
 }
 
-#define MAY_GIVE_UP (give_ups > 0 && debt[me] == 0)
+#define MAY_GIVE_UP (give_ups > 0 && pending_delete[me] == 0)
 
 proctype client(byte me) {
 	byte rounds = ROUNDS;
@@ -196,14 +195,14 @@ next:
 		guid++
 	   }
 #endif
-	:: d_step { rounds == 0 && debt[me] == 0 ->
+	:: d_step { rounds == 0 && pending_delete[me] == 0 ->
 		guid = 0;
 		n_done++
 	   };
 		goto done
 	fi;
 
-	/* The create, with the list right behind it. */
+	/* The create, followed by the list. */
 creating:
 	if
 	:: d_step { alive[me] ->
@@ -212,31 +211,31 @@ creating:
 		trust[me] = true
 	   };
 		goto listing
-	:: d_step { alive[me] && faults > 0 ->	/* done; the next server is behind */
+	:: d_step { alive[me] && faults > 0 ->	/* executed; the next server lags behind */
 		faults--;
 		append(name);
 		behind[me] = true
 	   }
-	:: d_step { alive[me] && faults > 0 ->	/* done */
+	:: d_step { alive[me] && faults > 0 ->	/* executed */
 		faults--;
 		append(name)
 	   }
-	:: d_step { alive[me] && faults > 0 ->	/* not done */
+	:: d_step { alive[me] && faults > 0 ->	/* not executed */
 		faults--
 	   }
 	:: !alive[me] -> goto expired
 	fi;
 
-	/* UNKNOWN: its answer was lost. Look for the GUID, after a sync. */
+	/* UNKNOWN: the answer was lost. Searches for the GUID, after a sync. */
 #ifdef NO_GUID
-	/* The mistake: create again, and hope. */
+	/* The defect: create again without a search. */
 	d_step { name = NAME(me, guid - 1 + GUIDS, IS_SHARED(name)); behind[me] = false };
 	goto creating;
 #endif
 	if
 	:: d_step { alive[me] ->
 #ifdef SESSION_PREFIX
-		/* The mistake: any node of the session will do. */
+		/* The defect: any node of the session counts. */
 		do
 		:: place < length && OWNER(queue[place]) != me -> place++
 		:: else -> break
@@ -248,7 +247,7 @@ creating:
 		place = 0;
 #endif
 #ifdef NO_SYNC
-		/* The mistake: the next server may not have heard of it. */
+		/* The defect: the next server may not have received the create. */
 		before = (present[name] && !behind[me] -> name : 0);
 #else
 		before = (present[name] -> name : 0);
@@ -262,7 +261,7 @@ creating:
 	:: d_step { MAY_GIVE_UP ->
 		give_ups--;
 #ifdef FORGET_UNKNOWN
-		/* The mistake: what is not known to exist is not cleaned up. */
+		/* The defect: a node that may exist is not deleted. */
 		name = 0;
 #else
 		leave(true);
@@ -276,7 +275,7 @@ creating:
 	/* LISTING */
 listing:
 	if
-	:: d_step { alive[me] -> stand(name) }
+	:: d_step { alive[me] -> find_predecessor(name) }
 	:: d_step { MAY_GIVE_UP -> give_ups--; leave(false) }; goto next
 	:: !alive[me] -> goto expired
 	fi;
@@ -286,13 +285,13 @@ listing:
 	:: else
 	fi;
 
-	/* READING: the node before, with a watch. */
+	/* READING: the predecessor, with a watch. */
 	if
 	:: alive[me] && present[before]
 	:: alive[me] && !present[before] ->
 		before = 0;
 #ifdef WATCH_BY_EXISTS
-		/* The mistake: a watch on what is not there, and no second look. */
+		/* The defect: a watch on a node that does not exist, and no second list. */
 		!alive[me];
 		goto expired
 #else
@@ -306,7 +305,7 @@ listing:
 	:: alive[me] && !present[before] ->
 		before = 0;
 #ifdef NO_RELIST
-		/* The mistake: the node before may have given up, not released. */
+		/* The defect: the predecessor may have given up instead of released. */
 		goto held
 #else
 		goto listing
@@ -322,7 +321,7 @@ held:
 work:
 	if
 #ifdef NO_LEASE
-	/* The mistake: a client that was granted the lock once commits. */
+	/* The defect: a client that was granted the lock once commits. */
 	:: d_step { granted[me] != 0 ->
 #else
 	:: d_step { trust[me] ->
@@ -339,7 +338,7 @@ work:
 		goto work
 	:: d_step { !trust[me] && !alive[me] -> skip };
 #ifdef CHECK_BY_READ
-	/* The mistake: a follower that is cut off still shows the node. */
+	/* The defect: a follower that is cut off still returns the node. */
 		trust[me] = true;
 		goto work
 #else
@@ -347,11 +346,11 @@ work:
 #endif
 #endif
 	fi;
-	/* Committed; the release waits for nothing. */
-	d_step { debt[me] == 0 -> leave(false) };
+	/* Committed; the release does not wait for an answer. */
+	d_step { pending_delete[me] == 0 -> leave(false) };
 	goto next;
 
-	/* The client learns it at last: held locks are lost; waiters queue again. */
+	/* The client detects the end of its session: held locks are lost, waiters queue again. */
 expired:
 	skip;
 	d_step {
@@ -361,7 +360,7 @@ expired:
 		lease[me] = false;
 		trust[me] = false;
 		behind[me] = false;
-		debt[me] = 0;
+		pending_delete[me] = 0;
 		is_unsure[me] = false
 	};
 	if
@@ -372,43 +371,43 @@ expired:
 done:	skip
 }
 
-/* The duty of the recipe layer: what is not wanted any more is deleted. */
+/* The recipe layer deletes nodes that are not wanted any more. */
 proctype janitor(byte me) {
 	byte place;
 
 end:	do
-	:: d_step { debt[me] != 0 && alive[me] && is_unsure[me] ->
-		/* After a sync, the list tells. */
+	:: d_step { pending_delete[me] != 0 && alive[me] && is_unsure[me] ->
+		/* The list after a sync shows whether the node exists. */
 		is_unsure[me] = false;
 		if
-		:: !present[debt[me]] -> debt[me] = 0
+		:: !present[pending_delete[me]] -> pending_delete[me] = 0
 		:: else
 		fi
 	   }
-	:: d_step { debt[me] != 0 && alive[me] && !is_unsure[me] ->
+	:: d_step { pending_delete[me] != 0 && alive[me] && !is_unsure[me] ->
 		if
-		:: present[debt[me]] -> find(debt[me]); remove_at(place); place = 0
+		:: present[pending_delete[me]] -> find(pending_delete[me]); remove_at(place); place = 0
 		:: else
 		fi;
-		debt[me] = 0
+		pending_delete[me] = 0
 	   }
-	/* The delete is done, its answer is lost: again. */
-	:: d_step { debt[me] != 0 && alive[me] && !is_unsure[me] && faults > 0 &&
-		present[debt[me]] ->
+	/* The delete is executed, but its answer is lost, so it is repeated. */
+	:: d_step { pending_delete[me] != 0 && alive[me] && !is_unsure[me] && faults > 0 &&
+		present[pending_delete[me]] ->
 		faults--;
-		find(debt[me]);
+		find(pending_delete[me]);
 		remove_at(place);
 		place = 0
 	   }
-	/* Gone with the session. */
-	:: d_step { debt[me] != 0 && !alive[me] ->
-		debt[me] = 0;
+	/* The end of the session has deleted the node. */
+	:: d_step { pending_delete[me] != 0 && !alive[me] ->
+		pending_delete[me] = 0;
 		is_unsure[me] = false
 	   }
 	od
 }
 
-/* The ensemble ends sessions; leases run down. */
+/* The ensemble ends sessions; leases end. */
 proctype ensemble() {
 	byte place;
 
@@ -423,7 +422,7 @@ end:	do
 #if N > 2
 	:: d_step { run_downs > 0 && lease[2] -> run_downs--; lease[2] = false; trust[2] = false }
 #endif
-	/* When all is quiet, nothing is left behind. */
+	/* When all clients are done, no node is left. */
 	:: d_step { n_done == N -> assert(length == 0) } -> break
 	od
 }

@@ -3,8 +3,8 @@
  * src/recipe/queue/node.c (which node precedes which) and move.c.
  *
  * Owns the order of the nodes of clients that hold, upgrade, downgrade, give up
- * and release. Faults are not in it: queue.pml has them. Run by test/model/run,
- * which names the variants.
+ * and release. queue.pml has faults; this model has none. test/model/run runs the
+ * variants.
  */
 #ifndef N
 #define N 3			/* clients */
@@ -18,8 +18,8 @@
 
 /*
  * The nodes: two for each client, its first (the anchor) and the writer node
- * that upgrades it. Of two nodes with one number the one with the smaller index
- * is first, as the smaller name is.
+ * that upgrades it. Of two nodes with one number the node with the smaller index
+ * is first, which stands for the smaller name.
  */
 #define SLOTS (2 * N)
 #define ANCHOR (2 * me)
@@ -30,7 +30,7 @@ byte number[SLOTS];		/* 0: no such node */
 bool writer[SLOTS];
 byte last_number;
 
-/* A node as a watch knows it: a new number or mode is another node. */
+/* A node as a watch sees it: a new number or mode is another node. */
 #define IDENTITY(node) (2 * number[node] + writer[node])
 #define BEFORE(a, b) (number[a] < number[b] || (number[a] == number[b] && (a) < (b)))
 #define FOREIGN_BEFORE(a, b) (number[a] != 0 && OWNER(a) != OWNER(b) && BEFORE(a, b))
@@ -66,8 +66,8 @@ inline delete(node) {
 	writer[node] = false
 }
 
-/* other: the nearest node that a newcomer waits for. */
-inline stand_as_newcomer() {
+/* Sets other to the predecessor of a first node. */
+inline position_of_anchor() {
 	other = NONE;
 	i = 0;
 	do
@@ -84,8 +84,8 @@ inline stand_as_newcomer() {
 	seen = (other == NONE -> 0 : IDENTITY(other))
 }
 
-/* rival: the first foreign writer; other: the nearest sharer before it. */
-inline stand_as_upgrade() {
+/* Sets rival to the first foreign writer, and other to the nearest sharer before it. */
+inline position_of_upgrade() {
 	rival = NONE;
 	other = NONE;
 	deadlock = false;
@@ -126,8 +126,8 @@ inline stand_as_upgrade() {
 		rival = NONE;
 		seen = (other == NONE -> 0 : IDENTITY(other))
 	fi;
-#ifdef NO_BAR
-	/* The mistake: a writer that waits may give up, and let its readers in. */
+#ifdef NO_MOVE_UP
+	/* The defect: a waiting writer may give up, which admits the readers behind it. */
 	rival = NONE;
 	seen = (other == NONE -> 0 : IDENTITY(other));
 #endif
@@ -150,7 +150,7 @@ proctype client(byte me) {
 
 listing:
 	skip;
-	d_step { stand_as_newcomer() };
+	d_step { position_of_anchor() };
 	if
 	:: other == NONE && !writer[ANCHOR] -> d_step { grant(SHARED) }; goto sharing
 	:: other == NONE && writer[ANCHOR] -> d_step { grant(EXCLUSIVE) }; goto exclusive
@@ -165,22 +165,22 @@ sharing:
 	if
 	:: d_step { upgrades > 0 && number[UPGRADE] == 0 -> upgrades--; create(UPGRADE, EXCLUSIVE) };
 		goto upgrading
-	/* What was given up goes when it can. */
+	/* A node that was given up is deleted in a later step. */
 	:: d_step { number[UPGRADE] != 0 -> delete(UPGRADE) }; goto sharing
 	:: d_step { granted[me] = 0; delete(ANCHOR) }; goto leaving
 	fi;
 
 upgrading:
 	skip;
-	d_step { stand_as_upgrade() };
+	d_step { position_of_upgrade() };
 	if
 	:: deadlock -> deadlock = false; goto sharing
 	:: !deadlock && rival != NONE ->
-		/* BARRING: moves up, if the writer is still there. */
+		/* MOVING_UP: moves up, if the writer still exists. */
 		d_step {
 			if
-#ifdef BAR_WITHOUT_CHECK
-			/* The mistake: its readers may have been let in already. */
+#ifdef MOVE_UP_WITHOUT_CHECK
+			/* The defect: the readers behind the writer may have been admitted already. */
 			:: true -> number[UPGRADE] = seen / 2
 #else
 			:: IDENTITY(rival) == seen -> number[UPGRADE] = number[rival]
@@ -204,7 +204,7 @@ upgrading:
 
 upgraded:
 	if
-	/* Back to the share: the anchor has been there all the time. */
+	/* Reduces the upgrade: the anchor has existed all the time. */
 	:: d_step { granted[me] = SHARED };
 		goto sharing
 	:: d_step { granted[me] = 0; delete(ANCHOR) }; goto leaving
@@ -214,7 +214,7 @@ exclusive:
 	if
 	/* Downgrade: a reader node with the writer's number, in one multi. */
 #ifdef DOWNGRADE_AT_END
-	/* The mistake: the reader queues at the end. */
+	/* The defect: the reader queues at the end. */
 	:: d_step { granted[me] = SHARED; create(ANCHOR, SHARED) };
 #else
 	:: d_step { granted[me] = SHARED; writer[ANCHOR] = false };
@@ -225,7 +225,7 @@ exclusive:
 
 leaving:
 #ifdef FORGET_UPGRADE
-	/* The mistake: only the anchor is released. */
+	/* The defect: only the anchor is released. */
 	goto done;
 #endif
 	if
@@ -236,7 +236,7 @@ done:
 	skip
 }
 
-/* When all is quiet, nothing is left behind. */
+/* When all clients are done, no node is left. */
 active proctype quiet() {
 end:	d_step { _nr_pr == 1 -> i = 0 };
 	do
