@@ -7,11 +7,11 @@ import java.nio.charset.StandardCharsets;
 import java.util.List;
 
 /**
- * One member of a crowd that tells the referee (ZkLock::Referee) of its turns.
+ * One member of a crowd that reports its holds to the referee (ZkLock::Referee).
  *
- * Arguments: the referee's port, who this is, the resource, the mode; for how long to go on, how
- * long a turn lasts, and how long to rest after it, all in milliseconds. Who has had no turn by
- * then goes on, beside fewer and fewer others, for at most a minute.
+ * Arguments: the referee's port, the member's name, the resource, the mode; and three times in
+ * milliseconds: duration of the run, of a hold, and of the pause after it. A member that has held
+ * nothing at the end of the run continues, with fewer and fewer contenders, for at most a minute.
  */
 final class Crowd implements AutoCloseable {
     private static final long GRACE_NS = 60_000_000_000L;

@@ -14,10 +14,10 @@ import java.util.concurrent.Future;
  * Curator's locks, driven over standard input and output.
  *
  * Owns: the protocol and its threads. Each line is "id, party, verb, arguments...", separated by
- * tabs; a party is a thread, which obeys its orders one after another. Each is answered, when it
- * is carried out, by a line "id, ok, results..." or "id, error, class, message". The verb
- * "interrupt" is not the party's own business: it interrupts what the party does. What the verbs
- * mean is in {@link CuratorLocks}. ZkLock::Opponent is the only caller.
+ * tabs. A party is a thread, which executes its commands one after another. The answer to a
+ * command is a line "id, ok, results..." or "id, error, class, message". The verb "interrupt" does
+ * not run in the party's thread: it interrupts the party's current command. {@link CuratorLocks}
+ * has the verbs. ZkLock::Opponent is the only caller.
  */
 public final class CuratorDriver {
     private static final PrintStream OUT =
@@ -38,30 +38,30 @@ public final class CuratorDriver {
                 new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         OUT.println("0\tok");
         for (String line = in.readLine(); line != null; line = in.readLine()) {
-            driver.order(line.split("\t", -1));
+            driver.command(line.split("\t", -1));
         }
         Runtime.getRuntime().halt(0);
     }
 
-    private void order(String[] order) {
-        String party = order[1];
-        if (order[2].equals("interrupt")) {
+    private void command(String[] command) {
+        String party = command[1];
+        if (command[2].equals("interrupt")) {
             Future<?> task = busy.get(party);
-            answer(order[0], "ok", String.valueOf(task != null && task.cancel(true)));
+            answer(command[0], "ok", String.valueOf(task != null && task.cancel(true)));
             return;
         }
         ExecutorService thread =
                 parties.computeIfAbsent(party, name -> Executors.newSingleThreadExecutor());
-        busy.put(party, thread.submit(() -> obey(order)));
+        busy.put(party, thread.submit(() -> execute(command)));
     }
 
-    private void obey(String[] order) {
-        List<String> arguments = Arrays.asList(order).subList(3, order.length);
+    private void execute(String[] command) {
+        List<String> arguments = Arrays.asList(command).subList(3, command.length);
         try {
-            List<String> results = locks.obey(order[2], arguments);
-            answer(order[0], "ok", String.join("\t", results));
+            List<String> results = locks.execute(command[2], arguments);
+            answer(command[0], "ok", String.join("\t", results));
         } catch (Throwable error) {
-            answer(order[0], "error",
+            answer(command[0], "error",
                     error.getClass().getSimpleName() + "\t" + error.getMessage());
         }
     }

@@ -21,10 +21,10 @@ import org.apache.zookeeper.Watcher;
 import org.apache.zookeeper.ZooKeeper;
 
 /**
- * Sessions and locks by name, and what one can do with them.
+ * Sessions and locks by name, and the operations on them.
  *
- * Owns: the meaning of the driver's verbs. Nothing here knows how a lock works: that is Curator's
- * part, as a Java program would use it.
+ * Owns: the driver's verbs. The driver uses Curator as a Java program would, and knows nothing of
+ * its implementation.
  */
 final class CuratorLocks {
     private final String connectString;
@@ -37,7 +37,7 @@ final class CuratorLocks {
         this.connectString = connectString;
     }
 
-    List<String> obey(String verb, List<String> arguments) throws Exception {
+    List<String> execute(String verb, List<String> arguments) throws Exception {
         String first = arguments.get(0);
         switch (verb) {
             case "open":
@@ -60,11 +60,11 @@ final class CuratorLocks {
                 locks.put(first, lock(arguments));
                 return List.of();
             default:
-                return obey(verb, first, locks.get(first), arguments);
+                return execute(verb, first, locks.get(first), arguments);
         }
     }
 
-    private List<String> obey(
+    private List<String> execute(
             String verb, String name, InterProcessLock lock, List<String> arguments)
             throws Exception {
         switch (verb) {
@@ -101,7 +101,7 @@ final class CuratorLocks {
                 .namespace(namespace.isEmpty() ? null : namespace)
                 .sessionTimeoutMs(timeout)
                 .connectionTimeoutMs(30000)
-                // Curator's own default is the host's address, which needs a name that resolves.
+                // Curator's default is the host's address, which requires a resolvable host name.
                 .defaultData("127.0.0.1".getBytes(StandardCharsets.UTF_8))
                 .retryPolicy(new RetryNTimes(300, 100))
                 .build();
@@ -148,7 +148,7 @@ final class CuratorLocks {
         }
     }
 
-    /** The read and the write lock of one session below one path know of each other. */
+    /** The read and the write lock of one session below one path are related. */
     private InterProcessReadWriteLock pair(List<String> arguments) {
         String session = arguments.get(2);
         String path = arguments.get(3);
@@ -178,13 +178,13 @@ final class CuratorLocks {
         return names;
     }
 
-    /** Arguments: lock, the most to wait for it (ms), and what {@link Crowd} wants. */
+    /** Arguments: lock, timeout (ms), and the arguments of {@link Crowd}. */
     private static List<String> crowd(InterProcessLock lock, List<String> arguments)
             throws Exception {
-        long patience = Long.parseLong(arguments.get(1));
+        long timeout = Long.parseLong(arguments.get(1));
         try (Crowd crowd = new Crowd(arguments.subList(2, arguments.size()))) {
             while (crowd.goesOn()) {
-                if (acquire(lock, patience)) {
+                if (acquire(lock, timeout)) {
                     crowd.turn();
                     lock.release();
                     crowd.rest();

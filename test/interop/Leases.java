@@ -5,7 +5,7 @@ import org.apache.curator.framework.recipes.locks.InterProcessLock;
 import org.apache.curator.framework.recipes.locks.InterProcessSemaphoreV2;
 import org.apache.curator.framework.recipes.locks.Lease;
 
-/** A semaphore with the face of a lock: each acquire takes one more lease, a release the last. */
+/** A semaphore with the interface of a lock: acquire() adds a lease, release() returns the last. */
 final class Leases implements InterProcessLock {
     final InterProcessSemaphoreV2 semaphore;
     private final Deque<Lease> leases = new ArrayDeque<>();

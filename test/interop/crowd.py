@@ -1,6 +1,6 @@
-"""One member of a crowd that tells the referee (ZkLock::Referee) of its turns.
+"""One member of a crowd that reports its holds to the referee (ZkLock::Referee).
 
-Owns: the conversation with the referee. See Crowd.java, which is the same.
+Owns: the protocol with the referee. Crowd.java is the same in Java.
 """
 
 import socket
@@ -8,10 +8,10 @@ import time
 
 
 class Crowd:
-    """As strings: the referee's port, and the claim: who this is, the
-    resource, the mode. Times, in milliseconds: for how long to go on, how
-    long a turn lasts, and how long to rest after it. Who has had no turn by
-    then goes on, beside fewer and fewer others, for at most a minute."""
+    """Arguments, as strings: the referee's port; the claim: member, resource, mode;
+    and three times in milliseconds: duration of the run, of a hold, and of the pause
+    after it. A member that has held nothing at the end of the run continues, with
+    fewer and fewer contenders, for at most a minute."""
 
     GRACE = 60
 

@@ -1,8 +1,8 @@
 """kazoo's locks under the node names of Curator.
 
-Owns: three subclasses, by which a Python program meets Java programs that use
-Curator, and SQL sessions with zklock.node_names = curator_mutex or curator.
-They set attributes of kazoo's classes that kazoo does not document.
+Owns: three subclasses, with which a Python program contends with Java programs that
+use Curator, and with SQL sessions with zklock.node_names = curator_mutex or curator.
+They set undocumented attributes of kazoo's classes.
 """
 
 from kazoo.recipe.lock import Lock

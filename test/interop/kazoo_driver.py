@@ -1,9 +1,9 @@
 #!/usr/bin/python3
 """kazoo's locks, driven over standard input and output.
 
-Owns: the protocol and its threads, which are those of CuratorDriver.java, and
-what the verbs mean here. Nothing here knows how a lock works: that is kazoo's
-part, as a Python program would use it. ZkLock::Opponent is the only caller.
+Owns: the protocol and its threads, as in CuratorDriver.java, and the verbs for
+kazoo. The driver uses kazoo as a Python program would, and knows nothing of its
+implementation. ZkLock::Opponent is the only caller.
 """
 
 import queue
@@ -19,7 +19,7 @@ from kazoo.recipe.lock import Lock, ReadLock, Semaphore, WriteLock
 from sql_locks import SqlLock, SqlSession
 
 class Lease:
-    """A NonBlockingLease of an hour with the face of a lock."""
+    """A NonBlockingLease of an hour with the interface of a lock."""
 
     def __init__(self, client, path, identifier):
         self.arguments = path, timedelta(hours=1), identifier
@@ -90,7 +90,7 @@ class Driver:
 
     @staticmethod
     def acquire_lock(lock, timeout):
-        """Negative: for ever; 0: does not wait; else milliseconds."""
+        """Timeout in milliseconds; negative: none; 0: does not wait."""
         if timeout < 0:
             return lock.acquire()
         if timeout == 0:
@@ -115,11 +115,11 @@ class Driver:
     def cancel(self, name):
         self.locks[name].cancel()
 
-    def crowd(self, name, patience, *rest):
+    def crowd(self, name, timeout, *rest):
         lock = self.locks[name]
         with Crowd(*rest) as crowd:
             while crowd.goes_on():
-                if self.acquire_lock(lock, int(patience)):
+                if self.acquire_lock(lock, int(timeout)):
                     crowd.turn()
                     lock.release()
                     crowd.rest()
@@ -129,7 +129,7 @@ class Driver:
 
 
 class Answers:
-    """Whole lines, whichever thread has one."""
+    """Writes whole lines; thread-safe."""
 
     def __init__(self):
         self.mutex = threading.Lock()
@@ -140,10 +140,10 @@ class Answers:
             print(line, flush=True)
 
 
-def serve(driver, answers, orders):
-    """A party's thread: carries out its orders one after another."""
+def serve(driver, answers, commands):
+    """A party's thread: executes its commands one after another."""
     while True:
-        number, verb, arguments = orders.get()
+        number, verb, arguments = commands.get()
         try:
             result = getattr(driver, verb)(*arguments)
         except Exception as error:  # pylint: disable=broad-except

@@ -1,11 +1,11 @@
-"""A SQL session with the face of kazoo's locks, for crowds.
+"""An SQL session with the interface of kazoo's locks, for crowds.
 
-Owns: which SQL takes and releases what.
+Owns: the SQL statements that acquire and release locks.
 """
 
 import psycopg2
 
-# kind: to take it with a time to wait, and to release it
+# kind: the timed attempt, and the release
 STATEMENTS = {
     "exclusive": ("SELECT zk_try_lock(%(name)s, %(wait)s)",
                   "SELECT zk_unlock(%(name)s)"),
