@@ -1,6 +1,6 @@
 #!/usr/bin/perl
-# scripts/check-layers finds each violation in a small tree of its own, and nothing in the
-# tree without one.
+# scripts/check-layers finds each violation in a small tree of its own, and reports none in the
+# tree without violations.
 use strict;
 use warnings;
 use Cwd qw(abs_path);
@@ -25,7 +25,7 @@ my %good = (
 	'src/recipe/zookeeper/zk_library.h' => "#include <zookeeper/zookeeper.h>\n",
 	'src/recipe/zookeeper/zk_client.c' => calling('recipe_zookeeper'));
 
-is(complaints(), '', 'a tree by the rules');
+is(complaints(), '', 'a tree without violations has no complaint');
 
 # Includes.
 complains('src/recipe/zookeeper/client.h', '#include "recipe/lock/lock.h"', qr/client\.h includes \S+lock\.h, which is above/);
@@ -53,17 +53,17 @@ my %four = (%two, 'src/recipe/lock/request.c' => calling('recipe_request', 'reci
 	'src/recipe/lock/grant.c' => calling('recipe_grant', 'recipe_parents'),
 	'src/recipe/lock/parents.c' => calling('recipe_parents', 'recipe_lock'));
 my @why = ('src/recipe/lock/internal.h' => "/*\n * lock.c and request.c call\n * each other, because of this.\n */\n");
-like(complaints(%two), qr/no header says why .*: lock\.c request\.c$/, 'two files that call each other');
-is(complaints(%two, @why), '', 'two files that call each other, with the reason');
-like(complaints(@why), qr/but they do not: lock\.c request\.c$/, 'the reason of a circle that is not there');
-like(complaints(%four), qr/more than 3 files .*: grant\.c lock\.c parents\.c request\.c$/, 'four files in a circle');
+like(complaints(%two), qr/no header says why .*: lock\.c request\.c$/, 'two files that call each other without a reason are reported');
+is(complaints(%two, @why), '', 'two files may call each other if a header gives the reason');
+like(complaints(@why), qr/but they do not: lock\.c request\.c$/, 'a reason for a circle that does not exist is reported');
+like(complaints(%four), qr/more than 3 files .*: grant\.c lock\.c parents\.c request\.c$/, 'a circle of four files is reported');
 
 # Lengths.
 complains('src/recipe/lock/lock.h', "\n" x 500, qr/lock\.h has 50\d lines/);
 complains('src/recipe/lock/lock.c', function_of(61), qr/lock\.c:\d+: a function of more than 60 lines/);
 unlike(complaints('src/recipe/lock/lock.c' => $good{'src/recipe/lock/lock.c'} . function_of(60)), qr/a function of/,
-	'a function of 60 lines');
-like(complaints(map { ("src/recipe/lock/f$_.c" => '') } 1 .. 12), qr{src/recipe/lock has 13 files}, 'too many files');
+	'a function may have 60 lines');
+like(complaints(map { ("src/recipe/lock/f$_.c" => '') } 1 .. 12), qr{src/recipe/lock has 13 files}, 'a folder with 13 files is reported');
 done_testing();
 
 # A file with a function and a variable named after its layer, which calls another one.
@@ -87,7 +87,7 @@ sub complains
 	return;
 }
 
-# What the check prints for the good tree with these files.
+# Returns the output of the check for the good tree with these files.
 sub complaints
 {
 	my %files = (%good, @_);
@@ -105,7 +105,7 @@ sub complaints
 	return $output;
 }
 
-# Without its includes, whose headers need not be there.
+# Compiles a file without its includes, whose headers need not exist.
 sub compile
 {
 	my ($file, $text) = @_;

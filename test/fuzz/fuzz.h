@@ -1,11 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * fuzz.h
- *		What the fuzzing harnesses share: taking an input apart, and judging.
+ *		Shared by the fuzzing harnesses: parsing of the input, and checks.
  *
- * A harness is one file fuzz_*.c with LLVMFuzzerTestOneInput().  It compares
- * what the code under test makes of the input with what an independent reading
- * of the rules says; a difference ends the process, which libFuzzer reports.
+ * A harness is one file fuzz_*.c with LLVMFuzzerTestOneInput().  It compares the
+ * result of the code under test with an independent implementation of the rules; a
+ * difference ends the process, which libFuzzer reports.
  *
  *-------------------------------------------------------------------------
  */
@@ -25,14 +25,14 @@ extern int	LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 	do { \
 		if (!(condition)) \
 		{ \
-			fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #condition); \
+			fprintf(stderr, "%s:%d: failed: %s\n", __FILE__, __LINE__, #condition); \
 			fprintf(stderr, __VA_ARGS__); \
 			fputc('\n', stderr); \
 			abort(); \
 		} \
 	} while (0)
 
-/* An input that is read from its beginning; zeros after its end. */
+/* An input, read from its beginning; followed by zeros. */
 typedef struct Input
 {
 	const uint8_t *data;
@@ -48,7 +48,7 @@ take(Input *input)
 	return *input->data++;
 }
 
-/* Text of any bytes but NUL and "not"; its length comes first. */
+/* Text of any bytes except NUL and "not"; its length precedes it. */
 static inline void
 take_text(Input *input, char *out, size_t size, char not)
 {
@@ -65,7 +65,7 @@ take_text(Input *input, char *out, size_t size, char not)
 	out[n] = '\0';
 }
 
-/* Numbers near each other, or anywhere. */
+/* One of a few close numbers, or any number. */
 static inline int32_t
 take_number(Input *input)
 {

@@ -1,11 +1,11 @@
-# Fuzzing of everything that reads bytes of others, with libFuzzer.  No
-# PostgreSQL is needed; the client library by check-hostile-server alone, and
-# its header by fuzz_reads:
+# Fuzzes all parsers of bytes that other programs write, with libFuzzer.  Needs no
+# PostgreSQL; only check-hostile-server needs the client library, and fuzz_reads
+# its header:
 #
-#   make -f test/fuzz/fuzz.mk check-fuzz                    what the tests run
-#   make -f test/fuzz/fuzz.mk check-fuzz FUZZ_SECONDS=600   longer, by chance
+#   make -f test/fuzz/fuzz.mk check-fuzz                    a part of the tests
+#   make -f test/fuzz/fuzz.mk check-fuzz FUZZ_SECONDS=600   longer, with random seeds
 #   make -f test/fuzz/fuzz.mk check-hostile-server HOSTILE_MESSAGES=10000000
-#   make -f test/fuzz/fuzz.mk fuzz-corpus FUZZ_SECONDS=600  keeps what is new
+#   make -f test/fuzz/fuzz.mk fuzz-corpus FUZZ_SECONDS=600  adds new inputs to the corpus
 #
 # FUZZERS="fuzz_scene" runs only these.  An input that failed is kept in
 # $(FUZZ_BUILD) as crash-...; run the program there with its path to repeat it.
@@ -21,7 +21,7 @@ FUZZ_CFLAGS = -std=gnu11 -D_GNU_SOURCE -g -O1 -Wall -Wextra \
 
 FUZZERS ?= $(sort $(patsubst test/fuzz/%.c,%,$(wildcard test/fuzz/fuzz_*.c)))
 
-# What each harness is linked with.
+# The objects that each harness is linked with.
 FUZZ_OF_fuzz_names = node
 FUZZ_OF_fuzz_position = node queue_order
 FUZZ_OF_fuzz_wait_name = wait_name node
@@ -64,7 +64,7 @@ check-fuzz: $(FUZZERS:%=$(FUZZ_BUILD)/%)
 	FUZZ_SECONDS=$(FUZZ_SECONDS) $(FUZZ_PROVE) $(PROVE_FLAGS) -j2 \
 	  --exec test/fuzz/fuzz-tap $(FUZZERS:%=$(FUZZ_BUILD)/%)
 
-# The smallest set of inputs that reaches everything the old and the new reach.
+# The smallest set of inputs that reaches all code that the old and new inputs reach.
 fuzz-corpus: $(FUZZERS:%=$(FUZZ_BUILD)/%)
 	for f in $(FUZZERS); do \
 	  new=$$(mktemp -d) && least=$$(mktemp -d) && mkdir -p test/fuzz/corpus/$$f && \

@@ -21,8 +21,8 @@ check_any(const uint8_t *data, size_t size)
 	zklock_members_begin(&members, copy, size);
 	for (; zklock_members_next(&members); n++)
 	{
-		must(memchr(members.name, '\0', sizeof(members.name)), "no end");
-		must(memchr(members.value, '\0', sizeof(members.value)), "no end");
+		must(memchr(members.name, '\0', sizeof(members.name)), "the name has no end");
+		must(memchr(members.value, '\0', sizeof(members.value)), "the value has no end");
 		must(n < size, "more members than bytes");
 	}
 	free(copy);
@@ -82,7 +82,7 @@ check_written(Input input)
 		must(strcmp(members.name, names[i]) == 0, "%s in %s", members.name, json);
 		must(strcmp(members.value, values[i]) == 0, "%s in %s", members.value, json);
 	}
-	must(!zklock_members_next(&members), "one too many in %s", json);
+	must(!zklock_members_next(&members), "one member too many in %s", json);
 	free(json);
 }
 

@@ -2,7 +2,7 @@
  *
  * fuzz_names.c
  *		Fuzzes names: an encoded name can be decoded and is one component of a path;
- *		exactly what a lock recipe writes is parsed; the order is a total order.
+ *		exactly the names that a lock recipe writes are parsed; the order is total.
  *
  *-------------------------------------------------------------------------
  */
@@ -49,10 +49,10 @@ check_encoding(const char *name, size_t length)
 	zkl_encode_name(name, length, encoded);
 	n = strlen(encoded);
 	must(n < ZKL_ENCODED_SIZE(length), "%zu bytes became %zu", length, n);
-	must(strspn(encoded, plain) == n, "not one plain component: %s", encoded);
+	must(strspn(encoded, plain) == n, "not one component of plain characters: %s", encoded);
 	must(strcmp(encoded, ".") != 0 && strcmp(encoded, "..") != 0, "a relative path");
 	must(decode(encoded, decoded) == length && memcmp(decoded, name, length) == 0,
-		 "not what was encoded: %s", encoded);
+		 "decoded to another name: %s", encoded);
 }
 
 /* Any text, a recipe's infix, a number as "%010d" writes it, or with zeros after "-"? */
@@ -106,7 +106,7 @@ check_reading(const char *name)
 	uint64_t	owner;
 	bool		known = is_contender(name, &number, &writer);
 
-	must(zkl_parse_child(name, &c) == known, "%s: a contender or not", name);
+	must(zkl_parse_child(name, &c) == known, "%s: wrongly recognised or not recognised as a contender", name);
 	if (!known)
 		return;
 	must(c.number == number && c.writer == writer, "%s: read as %" PRId32, name, c.number);
@@ -114,7 +114,7 @@ check_reading(const char *name)
 		must(c.has_owner && c.owner == owner, "%s: owner %" PRIx64, name, c.owner);
 }
 
-/* A name written for us is parsed back, and found among other names. */
+/* A name that zklock writes is parsed again, and found among other names. */
 static void
 check_writing(Input *input, const char *other)
 {
@@ -130,12 +130,12 @@ check_writing(Input *input, const char *other)
 	const char *found;
 
 	must(zkl_child_prefix(node_names, mode, session, counter, prefix) ==
-		 zkl_child_name(node_names, mode, session, counter, number, name), "one without the other");
+		 zkl_child_name(node_names, mode, session, counter, number, name), "either prefix or name cannot be written");
 	if (node_names == ZKL_NODE_NAMES_CURATOR_MUTEX && mode == ZKL_MODE_SHARED)
 		return;
 	must(zkl_parse_child(name, &c) && c.number == number && c.has_owner &&
 		 c.owner == (uint64_t) session && c.writer == (mode == ZKL_MODE_EXCLUSIVE),
-		 "%s: not read back", name);
+		 "%s: not parsed again", name);
 	check_reading(name);
 
 	/* A name with the same prefix, but not continued as the server would. */
@@ -155,18 +155,18 @@ check_order(Input *input, const char *a_name, const char *b_name)
 	bool		before = zkl_is_before(a, a_name, b, b_name);
 	int64_t		steps = ((int64_t) b - a) & INT64_C(0xffffffff);
 
-	must(!zkl_is_before(a, a_name, a, a_name), "before itself");
+	must(!zkl_is_before(a, a_name, a, a_name), "a node is before itself");
 	if (a != b || strcmp(a_name, b_name) != 0)
 		must(before != zkl_is_before(b, b_name, a, a_name),
 			 "%" PRId32 " and %" PRId32 ": both or neither is before", a, b);
 	if (a == b)
-		must(before == (strcmp(a_name, b_name) < 0), "of equal numbers the lesser name is first");
+		must(before == (strcmp(a_name, b_name) < 0), "of equal numbers the lesser name is not first");
 	else if (steps != INT64_C(0x80000000))
 	{
 		must(before == (steps < INT64_C(0x80000000)), "%" PRId32 " and %" PRId32, a, b);
 		must(before == zkl_is_before((int32_t) ((uint32_t) a + (uint32_t) shift), a_name,
 									 (int32_t) ((uint32_t) b + (uint32_t) shift), b_name),
-			 "order changes on the way round");
+			 "the order changes with the wrap");
 	}
 }
 
@@ -217,7 +217,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	check_writing(&input, names[0]);
 	check_order(&input, names[0], names[1]);
 
-	/* The rest of the input as it is. */
+	/* The rest of the input, unchanged. */
 	take_text(&input, names[0], MAX_NAME, '/');
 	check_reading(names[0]);
 	return 0;

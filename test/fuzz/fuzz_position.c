@@ -50,7 +50,7 @@ contains(const char *const *list, int n, const char *name)
 
 /* Collects all foreign contenders before the own node, the first one first. */
 static int
-row_before(const char *const *mine, int n_mine, const ZklContender *own, Ahead *row)
+collect_predecessors(const char *const *mine, int n_mine, const ZklContender *own, Ahead *row)
 {
 	int			n = 0;
 
@@ -127,15 +127,15 @@ check_position(const char *const *mine, int n_mine, bool upgrade)
 
 	if (contains(children, n_children, mine[0]) && zkl_parse_child(mine[0], &own))
 	{
-		int			n = row_before(mine, n_mine, &own, row);
+		int			n = collect_predecessors(mine, n_mine, &own, row);
 
 		expected = upgrade ? expected_upgrade(row, n, &own, &expected_other)
 			: expected_newcomer(row, n, own.writer, &expected_other);
 	}
-	must(got == expected, "%s of %d stands %d, not %d", mine[0], n_children, got, expected);
+	must(got == expected, "the position of %s of %d is %d, not %d", mine[0], n_children, got, expected);
 	if (got == ZKL_POSITION_BEHIND || got == ZKL_POSITION_MOVE_UP)
 		must(other && strcmp(other, expected_other) == 0,
-			 "%s is about %s, not %s", mine[0], other, expected_other);
+			 "the position of %s refers to %s, not %s", mine[0], other, expected_other);
 }
 
 static void
@@ -153,7 +153,7 @@ check_exclusion(void)
 			firsts++;
 			writers += c.writer;
 		}
-	must(writers == 0 || firsts == 1, "%d are first, %d of them writers", firsts, writers);
+	must(writers == 0 || firsts == 1, "%d contenders are first, %d of them writers", firsts, writers);
 }
 
 /* A name that a lock recipe writes, of one of a few sessions, or any bytes. */
@@ -198,7 +198,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		return 0;
 	for (int i = 0; i < n_mine; i++)
 		mine[i] = children[i];
-	/* Our own nodes always show their owner; an upgrade relies on that. */
+	/* The session's own nodes always show their owner; an upgrade relies on that. */
 	if (zkl_parse_child(mine[0], &own) && !own.has_owner)
 		upgrade = false;
 	check_position(mine, n_mine, upgrade);

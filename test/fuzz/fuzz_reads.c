@@ -3,9 +3,9 @@
  * fuzz_reads.c
  *		Fuzzes the parser of answers to several reads in one request.
  *
- * An answer that the filter accepts is parsed by zk_reads.c.  Each result must be what
- * an independent reading of the message finds there.  zk_reads.c is compiled with the
- * header of the client library; of the library itself nothing is called.
+ * zk_reads.c parses an answer that the filter accepts.  Each result must agree with an
+ * independent parser.  zk_reads.c is compiled with the header of the client library,
+ * but the library itself is not called.
  *
  *-------------------------------------------------------------------------
  */
@@ -26,7 +26,7 @@ static bool answered;
 
 
 /*
- * What zk_reads.c calls besides the filter
+ * Functions that zk_reads.c calls, except the filter
  */
 
 const int	ZOOKEEPER_WRITE = 1;
@@ -82,11 +82,11 @@ compare_data(const uint8_t *at, const ZklResult *read)
 	if (length < 0)
 		length = 0;
 	must(read->data_len == length, "%d bytes of %d", read->data_len, length);
-	must(length == 0 || memcmp(read->data, at, (size_t) length) == 0, "other data");
+	must(length == 0 || memcmp(read->data, at, (size_t) length) == 0, "the data differ");
 	at += length;
 	must(read->czxid == get_number(at, 8) && read->ctime_ms == get_number(at + 16, 8) &&
 		 read->version == get_number(at + 32, 4) && read->owner == get_number(at + 44, 8),
-		 "another Stat");
+		 "the Stat differs");
 	return at + STAT_SIZE;
 }
 
@@ -95,7 +95,7 @@ zkl_zk_answer_io(const void *asked, ZklResult *result, int rc)
 {
 	const uint8_t *at = expected;
 
-	must(asked == &completion && !answered, "answered twice");
+	must(asked == &completion && !answered, "the completion is called twice");
 	answered = true;
 	must(result->n_ops == (rc == ZOK ? n_expected : 0), "%d results", result->n_ops);
 	for (int i = 0; i < result->n_ops; i++)
@@ -140,7 +140,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		ops[i] = (ZklOp) {.kind = lists & 1u << i ? ZKL_OP_LIST : ZKL_OP_GET, .path = "/a"};
 	*filter = (ZklFilter) {.fd = -1, .pair = -1};
 	filter->replies.connect_sent = filter->replies.connected = true;
-	must(zkl_reads_send(&client, ops, n, &completion) == ZOK, "no memory");
+	must(zkl_reads_send(&client, ops, n, &completion) == ZOK, "out of memory");
 	memcpy(message + 4, filter->out.bytes + 4, 4);
 	if (error != 0)
 	{
@@ -151,13 +151,13 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	filter->in = (ZklBuffer) {message, 0, HEADER + input.left, HEADER + input.left};
 	if (zkl_replies_check(&filter->replies, message + 4, HEADER - 4 + input.left) == NULL)
 	{
-		must(filter->replies.owner == &completion, "whose answer?");
+		must(filter->replies.owner == &completion, "the answer belongs to another request");
 		filter->valid = HEADER + input.left;
 		expected = input.data;
 		n_expected = n;
 		answered = false;
 		zkl_reads_answer_io(&client);
-		must(answered && filter->replies.owner == NULL && filter->valid == 0, "not answered");
+		must(answered && filter->replies.owner == NULL && filter->valid == 0, "the completion is not called");
 	}
 	zkl_filter_free(filter);
 	return 0;

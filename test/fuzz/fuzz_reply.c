@@ -174,11 +174,11 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (kind == N_REQUESTS)
 		replies.connected = false;
 	else if (requests[kind].op == 14)
-		must(zkl_replies_expect(&replies, multi, sizeof(multi) - 1, NULL), "no memory");
+		must(zkl_replies_expect(&replies, multi, sizeof(multi) - 1, NULL), "out of memory");
 	else
 	{
 		request[7] = (unsigned char) requests[kind].op;
-		must(zkl_replies_expect(&replies, request, sizeof(request), NULL), "no memory");
+		must(zkl_replies_expect(&replies, request, sizeof(request), NULL), "out of memory");
 	}
 	message = malloc(input.left + 1);
 	memcpy(message, input.data, input.left);
@@ -187,7 +187,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (wrong == NULL && kind < N_REQUESTS)
 		check_readable(message, input.left, requests[kind].form);
 	else if (wrong == NULL)
-		must(input.left == 36 || input.left == 37, "a greeting of %zu", input.left);
+		must(input.left == 36 || input.left == 37, "a handshake of %zu bytes", input.left);
 	zkl_replies_free(&replies);
 	free(message);
 	return 0;

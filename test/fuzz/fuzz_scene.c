@@ -1,16 +1,16 @@
 /*-------------------------------------------------------------------------
  *
  * fuzz_scene.c
- *		Fuzzes the whole recipe layer among strangers: an input is a schedule of what
- *		sessions do, what the network does, and what other clients write below the
- *		locks, with any names and any data.
+ *		Fuzzes the whole recipe layer together with other clients (strangers): an
+ *		input is a schedule of actions of the sessions, the network, and strangers,
+ *		which write nodes with any names and any data below the locks.
  *
- * The referee of scene.c checks exclusion and tokens.  In the end the strangers
+ * The referee of scene.c checks exclusion and tokens.  At the end the strangers
  * leave; then every waiter must be served, and no node of the sessions may be left.
  *
- * A stranger that deletes our nodes, or creates nodes with numbers that the server
- * did not assign, can break exclusion; inputs that allow this are not judged for
- * exclusion.
+ * A stranger that deletes nodes of the sessions, or creates nodes with numbers that the
+ * server did not assign, can break exclusion; exclusion is not checked for inputs that
+ * allow this.
  *
  *-------------------------------------------------------------------------
  */
@@ -30,7 +30,7 @@
 
 static const char *const names[N_NAMES] = {"a", "b"};
 
-static bool judged;				/* for exclusion */
+static bool exclusion_is_checked;	/* exclusion is checked */
 static int	n_strangers;
 static char strangers[MAX_STRANGERS][640];
 
@@ -96,7 +96,7 @@ act_network(Input *input, Party *party)
 	}
 }
 
-/* Composes a stranger's node name up to the number: like ours, or any text. */
+/* Composes a stranger's node name up to the number: like zklock's, or any text. */
 static void
 take_prefix(Input *input, char *out, size_t size)
 {
@@ -125,7 +125,7 @@ take_prefix(Input *input, char *out, size_t size)
 	strcat(out, infixes[how >> 5]);
 }
 
-/* Creates a node with the server's number, or, if not judged, with any number. */
+/* Creates a node with the server's number, or, if exclusion is not checked, with any number. */
 static void
 act_stranger(Input *input)
 {
@@ -144,7 +144,7 @@ act_stranger(Input *input)
 		return;
 	if (how & 2)
 		snprintf(path, sizeof(path), "%s/%s", parent, prefix);
-	else if (!judged)
+	else if (!exclusion_is_checked)
 		snprintf(path, sizeof(path), "%s/%s%010d", parent, prefix, take_number(input));
 	else
 		snprintf(path, sizeof(path), "%s/%s_", parent, prefix);
@@ -183,13 +183,13 @@ act_data(Input *input)
 		fake_tree_set(strangers[which % (unsigned) n_strangers], data);
 }
 
-/* Another client deletes one of our nodes. */
+/* Another client deletes a node of the sessions. */
 static void
 act_removal(Input *input)
 {
 	const char *path = node_of(&parties[take(input) % N_PARTIES], NULL);
 
-	if (!judged && path[0] != '\0')
+	if (!exclusion_is_checked && path[0] != '\0')
 		fake_tree_delete(path);
 }
 
@@ -231,7 +231,7 @@ act(Input *input)
 		fake_deliver(party->client);
 }
 
-/* What the recipe layer reports about the blocker. */
+/* Checks the recipe layer's information about the blocker. */
 static void
 check_blockers(void)
 {
@@ -243,9 +243,9 @@ check_blockers(void)
 		if (ask == NULL)
 			continue;
 		zkl_request_info(ask->request, &info);
-		must(memchr(info.blocker, '\0', sizeof(info.blocker)), "the blocker has no end");
+		must(memchr(info.blocker, '\0', sizeof(info.blocker)), "the blocker's name has no end");
 		must(info.culprit >= -1 && info.culprit < ask->n, "culprit %d", info.culprit);
-		must(!info.blocked || info.was_blocked || info.blocker[0] == '\0', "never blocked");
+		must(!info.blocked || info.was_blocked || info.blocker[0] == '\0', "a blocker without a wait");
 		zklock_make_plain(info.blocker);
 		for (const char *p = info.blocker; *p; p++)
 			must(*p >= 0x20 && *p <= 0x7e, "byte %d in the log", *p);
@@ -265,7 +265,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	Input		input = {data, size};
 	unsigned	flags = take(&input);
 
-	judged = flags % 4 != 0;
+	exclusion_is_checked = flags % 4 != 0;
 	n_strangers = 0;
 	scene_begin(0);
 	scene_config.sequence_limit = flags & 16 ? 4 + (int32_t) (flags >> 5) : 0;
@@ -280,10 +280,10 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		check_blockers();
 	}
 	strangers_leave();
-	must(scene_settles(), "somebody waits for nobody");
+	must(scene_settles(), "a session waits, but no other session blocks it");
 	for (FakeNode *node = fake_tree_first(); node; node = node->next)
-		must(node->owner == 0, "left: %s", node->path);
-	must(!judged || objections() == 0, "%s", first_objection());
+		must(node->owner == 0, "a node is left: %s", node->path);
+	must(!exclusion_is_checked || objections() == 0, "%s", first_objection());
 	scene_end(NULL);
 	return 0;
 }

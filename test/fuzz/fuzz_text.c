@@ -55,11 +55,11 @@ check_settings(const char *text)
 		!(chroot && strchr(chroot, ','));
 	bool		accepted = zklock_is_connect_string(text);
 
-	must(zklock_is_znode_path(text) == is_path, "a path or not: %s", text);
-	must(zklock_is_tls_path(text) == has_form(text, FORM_TLS_PATH), "a path for TLS or not: %s", text);
+	must(zklock_is_znode_path(text) == is_path, "wrongly accepted or refused as a path: %s", text);
+	must(zklock_is_tls_path(text) == has_form(text, FORM_TLS_PATH), "wrongly accepted or refused as a path for TLS: %s", text);
 	/* Not in the expression: no port has more than five digits or exceeds 65535. */
 	if (!good)
-		must(!accepted, "not a connect string: %s", text);
+		must(!accepted, "wrongly accepted as a connect string: %s", text);
 	else
 	{
 		bool		in_range = true;
@@ -74,7 +74,7 @@ check_settings(const char *text)
 			in_range = digits <= 5 && atol(p + n - digits) <= 65535;
 			p = p[n] == ',' ? p + n + 1 : NULL;
 		}
-		must(accepted == in_range, "a connect string or not: %s", text);
+		must(accepted == in_range, "wrongly accepted or refused as a connect string: %s", text);
 	}
 }
 
@@ -94,9 +94,9 @@ check_credentials(const uint8_t *data, size_t size)
 	memcpy(line, data, n);
 	line[n] = '\0';
 	if (memchr(data, '\0', n) || !has_form(line, FORM_CREDENTIALS))
-		must(found == NULL, "no credentials: %s", line);
+		must(found == NULL, "wrongly accepted as credentials: %s", line);
 	else
-		must(found && strcmp(found, line + 7) == 0, "not the credentials: %s", line);
+		must(found && strcmp(found, line + 7) == 0, "not recognised as credentials: %s", line);
 }
 
 static void
@@ -106,11 +106,11 @@ check_log(const char *text)
 	char		line[512];
 
 	zkl_log_keep_io(text);
-	must(zkl_log_take(&level, line, sizeof(line)), "the line is gone");
-	must(!zkl_log_take(&level, (char[1]) {0}, 1), "a line that nobody wrote");
+	must(zkl_log_take(&level, line, sizeof(line)), "no line can be taken");
+	must(!zkl_log_take(&level, (char[1]) {0}, 1), "a second line can be taken");
 	must(level >= ZKL_LOG_ERROR && level <= ZKL_LOG_DEBUG, "level %d", level);
 	must(memchr(line, '\0', sizeof(line)) && strchr(line, '\n') == NULL, "not one line");
-	must(line[0] == '\0' || strstr(text, line), "what nobody wrote: %s", line);
+	must(line[0] == '\0' || strstr(text, line), "a text that was not logged: %s", line);
 	zklock_make_plain(line);
 	for (const char *p = line; *p; p++)
 		must(*p >= 0x20 && *p <= 0x7e, "byte %d in the log", *p);
@@ -153,7 +153,7 @@ hidden_at(const uint8_t *data, size_t left)
 	return n;
 }
 
-/* Removes what a terminal would execute or hide; all other bytes stay. */
+/* Checks that characters which a terminal executes or hides are masked, and no others. */
 static void
 check_mask(const uint8_t *data, size_t size)
 {

@@ -4,8 +4,8 @@
  *		Fuzzes the names of wait reports: any children of <root>/waits, checked by a
  *		second parser.
  *
- * This parser first cuts a name into its seven fields.  A name written from numbers
- * must be parsed into these numbers, a malformed name must be skipped, and the
+ * This parser first splits a name into its seven fields.  A name written from numbers
+ * must be parsed into these numbers, a malformed name must be skipped, and only the
  * newest node of each session counts.
  *
  *-------------------------------------------------------------------------
@@ -111,7 +111,7 @@ take_reported(Input *input, Reported *t)
  */
 
 static bool
-understand_hex(const char *text, uint64_t *value)
+parse_hex(const char *text, uint64_t *value)
 {
 	size_t		length = strlen(text);
 
@@ -162,7 +162,7 @@ expect_node_sets(char *text, Reported *t)
 		t->node_set_for_place[i] = is_for_place(&node_sets[i]);
 		t->n_any[i] = split(node_sets[i], '+', ids, MAX_CHILD);
 		for (int j = 0; j < t->n_any[i]; j++)
-			if (!understand_hex(ids[j], &t->any_of[n++]))
+			if (!parse_hex(ids[j], &t->any_of[n++]))
 				return false;
 	}
 	return true;
@@ -177,14 +177,14 @@ expect_local_waiters(char *text, Reported *t)
 	for (int i = 0; i < t->n_local_waiters; i++)
 	{
 		t->waiter_for_place[i] = is_for_place(&ids[i]);
-		if (!understand_hex(ids[i], &t->local_waiters[i]))
+		if (!parse_hex(ids[i], &t->local_waiters[i]))
 			return false;
 	}
 	return true;
 }
 
 static bool
-understand_number(const char *text, int32_t *number)
+parse_number(const char *text, int32_t *number)
 {
 	const char *digits = text + (text[0] == '-');
 	size_t		length = strlen(digits);
@@ -196,7 +196,7 @@ understand_number(const char *text, int32_t *number)
 }
 
 static bool
-understand(const char *name, Reported *t)
+parse_name(const char *name, Reported *t)
 {
 	char		text[MAX_CHILD];
 	char	   *fields[MAX_CHILD];
@@ -208,11 +208,11 @@ understand(const char *name, Reported *t)
 		return false;
 	kind = fields[3];
 	t->is_victim_claim = kind[0] == 'c';
-	return understand_hex(fields[0], &t->session) && understand_hex(fields[1], &t->wait) &&
-		understand_hex(fields[2], &t->version) &&
+	return parse_hex(fields[0], &t->session) && parse_hex(fields[1], &t->wait) &&
+		parse_hex(fields[2], &t->version) &&
 		(kind[0] == 'c' || kind[0] == 'w') && kind[1] == '\0' &&
 		expect_node_sets(fields[4], t) && expect_local_waiters(fields[5], t) &&
-		understand_number(fields[6], &t->number);
+		parse_number(fields[6], &t->number);
 }
 
 
@@ -227,19 +227,19 @@ is_newer(int a, int b)
 }
 
 static bool
-rival(int a, int b)
+is_rival(int a, int b)
 {
 	return is_name[a] && is_name[b] && reported[a].session == reported[b].session;
 }
 
 /* Numbers half the range apart, which a server never assigns, have no order. */
 static bool
-goes_round(int i)
+is_unordered(int i)
 {
 	for (int a = 0; a < n_children; a++)
 		for (int b = 0; b < n_children; b++)
 			for (int c = 0; c < n_children; c++)
-				if (rival(i, a) && rival(i, b) && rival(i, c) &&
+				if (is_rival(i, a) && is_rival(i, b) && is_rival(i, c) &&
 					is_newer(a, b) && is_newer(b, c) && is_newer(c, a))
 					return true;
 	return false;
@@ -249,7 +249,7 @@ static bool
 is_newest(int i)
 {
 	for (int other = 0; other < n_children; other++)
-		if (rival(i, other) && is_newer(other, i))
+		if (is_rival(i, other) && is_newer(other, i))
 			return false;
 	return true;
 }
@@ -264,16 +264,16 @@ check_node_sets(const ZklWaitReports *reports, const ZklWaitNode *node, const Re
 	{
 		must(node_set->waiter == t->session && node_set->n == t->n_any[i] &&
 			 node_set->only_for_place == t->node_set_for_place[i] &&
-			 node_set->source == node - reports->nodes, "need %d of %s", i, node->name);
+			 node_set->source == node - reports->nodes, "node set %d of %s", i, node->name);
 		must(memcmp(node_set->any_of, id, sizeof(*id) * (size_t) node_set->n) == 0,
-			 "ids of need %d of %s", i, node->name);
+			 "ids of node set %d of %s", i, node->name);
 		id += node_set->n;
 	}
 	for (int i = 0; i < t->n_local_waiters; i++, node_set++)
 		must(node_set->waiter == t->local_waiters[i] && node_set->n == 1 &&
 			 node_set->only_for_place == t->waiter_for_place[i] &&
 			 node_set->any_of[0] == t->session && node_set->source == node - reports->nodes,
-			 "dependent %d of %s", i, node->name);
+			 "local waiter %d of %s", i, node->name);
 }
 
 static void
@@ -286,11 +286,11 @@ check_node(const ZklWaitReports *reports, const ZklWaitNode *node, int i)
 	must(node->session == t->session && node->wait == t->wait && node->is_victim_claim == t->is_victim_claim &&
 		 node->number == t->number &&
 		 node->n_node_sets == t->n_node_sets && node->n_local_waiters == t->n_local_waiters,
-		 "%s is read otherwise", node->name);
+		 "%s is parsed differently", node->name);
 	check_node_sets(reports, node, t);
 	must(zkl_is_wait_of(node->name, t->session) ==
-		 (strncmp(node->name, prefix, strlen(prefix)) == 0), "whose is %s?", node->name);
-	must(!zkl_is_wait_of(node->name, t->session + 1), "whose is %s?", node->name);
+		 (strncmp(node->name, prefix, strlen(prefix)) == 0), "wrong session for %s", node->name);
+	must(!zkl_is_wait_of(node->name, t->session + 1), "wrong session for %s", node->name);
 }
 
 static void
@@ -303,7 +303,7 @@ check_reports(const ZklWaitReports *reports)
 	{
 		must(i == 0 || reports->nodes[i - 1].session < reports->nodes[i].session,
 			 "%s is out of order", reports->nodes[i].name);
-		must(reports->nodes[i].first_node_set == n_node_sets, "needs of %s begin at %d",
+		must(reports->nodes[i].first_node_set == n_node_sets, "the node sets of %s begin at %d",
 			 reports->nodes[i].name, reports->nodes[i].first_node_set);
 		n_node_sets += reports->nodes[i].n_node_sets + reports->nodes[i].n_local_waiters;
 	}
@@ -312,7 +312,7 @@ check_reports(const ZklWaitReports *reports)
 		const ZklWaitNode *node = is_name[i] ? zkl_reports_find(reports, reported[i].session) : NULL;
 		bool		is_there = node && node->name == children[i];
 
-		must(!is_name[i] || goes_round(i) || is_there == is_newest(i), "%s is %sthere",
+		must(!is_name[i] || is_unordered(i) || is_there == is_newest(i), "%s is %sreported",
 			 children[i], is_there ? "" : "not ");
 		if (is_there)
 		{
@@ -320,7 +320,7 @@ check_reports(const ZklWaitReports *reports)
 			n++;
 		}
 	}
-	must(n == reports->n && n_node_sets == reports->n_node_sets, "%d of %d nodes, %d of %d needs",
+	must(n == reports->n && n_node_sets == reports->n_node_sets, "%d of %d nodes, %d of %d node sets",
 		 n, reports->n, n_node_sets, reports->n_node_sets);
 }
 
@@ -352,9 +352,9 @@ take_child(Input *input)
 	for (int i = 0; i < n_children; i++)
 		if (strcmp(children[i], name) == 0)
 			return;
-	is_name[n_children] = understand(name, t);
+	is_name[n_children] = parse_name(name, t);
 	must(kind >= 160 || (is_name[n_children] && memcmp(t, &written, sizeof(*t)) == 0),
-		 "the oracle does not understand %s", name);
+		 "the second parser cannot parse %s", name);
 	children[n_children++] = strdup(name);
 }
 
@@ -367,7 +367,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	n_children = 0;
 	while (input.left > 0 && n_children < MAX_CHILDREN)
 		take_child(&input);
-	must(zkl_reports_read((const char *const *) children, n_children, &reports), "no memory");
+	must(zkl_reports_read((const char *const *) children, n_children, &reports), "out of memory");
 	check_reports(&reports);
 	zkl_reports_free(&reports);
 	while (n_children > 0)

@@ -1,16 +1,16 @@
 /*-------------------------------------------------------------------------
  *
  * fuzz_waits.c
- *		Fuzzes deadlock detection among strangers: an input is a schedule of sessions
- *		that lock, wait for each other's rows and report long waits, of network
- *		faults, and of what other clients do below <root>/waits and in the queues:
- *		nodes with any names and data, and the deletion of ours.
+ *		Fuzzes deadlock detection together with other clients (strangers): an input
+ *		is a schedule of sessions that lock, wait for each other's rows and report
+ *		long waits, of network faults, and of strangers, which create nodes with any
+ *		names and data below <root>/waits and in the queues, and delete nodes of the
+ *		sessions.
  *
  * After the strangers have left, every deadlock must end by a victim, and no node of
- * the sessions may be left.  There must be no victim without a deadlock; inputs in
- * which strangers write in the name of our sessions, or delete their places in a
- * queue, are not judged for that.
- *
+ * the sessions may be left.  There must be no victim without a deadlock; this is not
+ * checked for inputs in which strangers report waits in the name of the sessions, or
+ * delete the sessions' nodes in a queue.
  *-------------------------------------------------------------------------
  */
 #include <inttypes.h>
@@ -28,11 +28,11 @@
 
 static const char *const names[N_NAMES] = {"a", "b"};
 
-static bool judged;
-static bool spoils;				/* strangers overwrite the data of all wait reports */
-static char spoilt[300];
+static bool victims_are_checked;
+static bool corrupts_reports;	/* strangers overwrite the data of all wait reports */
+static char corrupt_data[300];
 
-/* The ids of our sessions, and two that belong to no session. */
+/* The ids of the sessions, and two that belong to no session. */
 static uint64_t
 take_id(Input *input)
 {
@@ -154,9 +154,9 @@ take_wait(Input *input, char *out, size_t size)
 	snprintf(out + n, size - n, "%s.", text);
 }
 
-/* Does the name report a wait of one of our sessions? */
+/* Does the name report a wait of one of the sessions? */
 static bool
-speaks_for_us(const char *prefix)
+is_in_our_name(const char *prefix)
 {
 	char		name[700];
 	const char *child = name;
@@ -164,7 +164,7 @@ speaks_for_us(const char *prefix)
 	bool		does = false;
 
 	snprintf(name, sizeof(name), "%s0000000000", prefix);
-	must(zkl_reports_read(&child, 1, &reports), "no memory");
+	must(zkl_reports_read(&child, 1, &reports), "out of memory");
 	for (int i = 0; i < reports.n_node_sets; i++)
 		does = does || is_ours(reports.node_sets[i].waiter);
 	for (int i = 0; i < reports.n; i++)
@@ -200,14 +200,14 @@ act_stranger_waits(Input *input)
 
 	take_wait(input, prefix, sizeof(prefix));
 	take_data(input, data, sizeof(data));
-	if (judged && speaks_for_us(prefix))
+	if (victims_are_checked && is_in_our_name(prefix))
 		return;
 	make(WAITS, "", ZKL_CREATE_PERSISTENT);
 	snprintf(path, sizeof(path), WAITS "/%s", prefix);
 	make(path, data, ZKL_CREATE_EPHEMERAL_SEQUENTIAL);
 }
 
-/* Creates a queue node whose name shows an owner that our sessions parse, or none. */
+/* Creates a queue node whose name shows an owner that the sessions parse, or none. */
 static void
 act_stranger_queues(Input *input)
 {
@@ -226,7 +226,7 @@ act_stranger_queues(Input *input)
 	snprintf(path, sizeof(path), SCENE_LOCKS "/%s/%s", names[how & 1],
 			 how & 16 ? name : name + 40);
 	strcat(name, "0000000000");
-	if (!judged || !zkl_parse_child(how & 16 ? name : name + 40, &c) || !c.has_owner)
+	if (!victims_are_checked || !zkl_parse_child(how & 16 ? name : name + 40, &c) || !c.has_owner)
 		make(path, "stranger", ZKL_CREATE_EPHEMERAL_SEQUENTIAL);
 }
 
@@ -245,9 +245,9 @@ act_meddle(Input *input)
 	{
 		bool		is_wait = fake_tree_child(node->path, WAITS) != NULL;
 
-		if (node->owner == 0 || (judged && !is_wait && node->owner != STRANGER))
+		if (node->owner == 0 || (victims_are_checked && !is_wait && node->owner != STRANGER))
 			continue;
-		if (judged && how & 1 && node->owner != STRANGER)
+		if (victims_are_checked && how & 1 && node->owner != STRANGER)
 			continue;			/* the data of its own report */
 		if (path[0] == '\0' || which-- > 0)
 			snprintf(path, sizeof(path), "%s", node->path);
@@ -260,23 +260,23 @@ act_meddle(Input *input)
 
 /* Overwrites reports before any session reads them. */
 static void
-spoil(void)
+corrupt_reports(void)
 {
 	for (FakeNode *node = fake_tree_first(); node; node = node->next)
 		if (fake_tree_child(node->path, WAITS) &&
-			(node->data_len != (int) strlen(spoilt) ||
-			 memcmp(node->data, spoilt, strlen(spoilt)) != 0))
-			fake_tree_set(node->path, spoilt);
+			(node->data_len != (int) strlen(corrupt_data) ||
+			 memcmp(node->data, corrupt_data, strlen(corrupt_data)) != 0))
+			fake_tree_set(node->path, corrupt_data);
 }
 
-/* Deletes what the strangers wrote; the owner of a report takes that for a probe. */
+/* Deletes what the strangers wrote; the owner of a report treats this as a probe. */
 static void
 strangers_leave(void)
 {
 	FakeNode   *node = fake_tree_first();
 
 	while (node)
-		if (node->owner == STRANGER || (!judged && fake_tree_child(node->path, WAITS)))
+		if (node->owner == STRANGER || (!victims_are_checked && fake_tree_child(node->path, WAITS)))
 		{
 			char		path[1000];
 
@@ -339,24 +339,24 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 	scene_begin(N_PARTIES);
 	waiters_begin("abab");
-	judged = take(&input) % 4 != 0;
-	spoils = !judged && take(&input) % 2 != 0;
-	if (spoils)
-		take_data(&input, spoilt, sizeof(spoilt));
+	victims_are_checked = take(&input) % 4 != 0;
+	corrupts_reports = !victims_are_checked && take(&input) % 2 != 0;
+	if (corrupts_reports)
+		take_data(&input, corrupt_data, sizeof(corrupt_data));
 	for (int i = 0; i < MAX_ACTIONS && input.left > 0; i++)
 	{
 		act(&input);
-		if (spoils)
-			spoil();
+		if (corrupts_reports)
+			corrupt_reports();
 	}
 	strangers_leave();
-	must(deadlocks_end(), "a deadlock stays");
+	must(deadlocks_end(), "a deadlock is left");
 	for (int i = 0; i < N_PARTIES; i++)
 		end_transaction(&parties[i]);
-	must(scene_settles(), "somebody waits for nobody");
+	must(scene_settles(), "a session waits, but no other session blocks it");
 	for (FakeNode *node = fake_tree_first(); node; node = node->next)
-		must(node->owner == 0, "left: %s", node->path);
-	must(!judged || false_deadlocks() == 0, "a false alarm");
+		must(node->owner == 0, "a node is left: %s", node->path);
+	must(!victims_are_checked || false_deadlocks() == 0, "a false alarm");
 	scene_end(NULL);
 	return 0;
 }

@@ -5,11 +5,11 @@
  *
  *	 hostile_server [MESSAGES [SEED]]
  *
- * Sends that many server messages to a handle of libzookeeper_st.  Most of them are
- * broken in one or several places: numbers that are too large or negative, parts
- * that are missing, repeated or exchanged, answers without a request.  Reads
- * everything that the library passes on.  A child process does this in portions; if
- * it crashes, the seed of its portion is printed, which repeats the crash.  Prints
+ * Sends the given number of server messages to a handle of libzookeeper_st.  Most of
+ * them are broken in one or several places: numbers that are too large or negative,
+ * parts that are missing, repeated or exchanged, answers without a request.  Reads all
+ * data that the library passes on.  A child process does this in portions; if it
+ * crashes, the seed of its portion is printed, which reproduces the crash.  Prints
  * TAP.
  *
  * Needs the client library, and is linked with filter.c and reply.c.  With
@@ -48,7 +48,7 @@ static uint64_t state;
 static int	listener;
 static int	port;
 static bool filtered;
-static volatile unsigned touched;	/* sum of what the library passed on */
+static volatile unsigned touched;	/* sum of the bytes that the library passed on */
 static unsigned long answers;
 static unsigned long refusals;
 
@@ -460,7 +460,7 @@ ask(zhandle_t *zh)
 	}
 }
 
-/* Answers the requests, more or less; returns the number of messages. */
+/* Answers most of the requests; returns the number of messages. */
 static int
 reply_to_all(void)
 {

@@ -1,5 +1,5 @@
 # Locks of a pair of servers that Patroni manages, on the ensemble that Patroni uses: a
-# switchover, the death of the primary, and an outage of the ensemble with and without
+# switchover, a crash of the primary, and an outage of the ensemble with and without
 # pause. Run by hand or by scripts/test --all.
 
 use strict;
@@ -46,9 +46,9 @@ sub proceeds
 	my ($new, $waiter, $name) = @_;
 	is($waiter->wait_result, 't', "$name: the waiter gets the lock");
 	$new->wait_role('primary');
-	works($waiter, "SELECT count(*) FROM t WHERE v = '$name'", '0', "$name: nothing of the old holder is committed");
-	works($waiter, "INSERT INTO t VALUES ('after $name')", '', "$name: it writes on the new primary");
-	works($waiter, "SELECT zk_unlock('$name')", 't', "$name: under the same lock");
+	works($waiter, "SELECT count(*) FROM t WHERE v = '$name'", '0', "$name: the old holder's transaction is not committed");
+	works($waiter, "INSERT INTO t VALUES ('after $name')", '', "$name: the waiter writes on the new primary");
+	works($waiter, "SELECT zk_unlock('$name')", 't', "$name: the waiter releases the lock afterwards");
 	$waiter->quit;
 	return;
 }
@@ -58,25 +58,25 @@ sub proceeds
 	my ($holder, $waiter) = holder_and_waiter(@member{qw(one two)}, 'switchover');
 	my $before = expired();
 	my $answer = $member{one}->request(POST => 'switchover', { leader => 'one', candidate => 'two' });
-	like($answer, qr/Successfully switched over/, 'a switchover');
-	is(($holder->query('SELECT 1'))[0], '', 'ends the connections of the old primary');
+	like($answer, qr/Successfully switched over/, 'the switchover succeeds');
+	is(($holder->query('SELECT 1'))[0], '', 'switchover: the connections of the old primary are closed');
 	proceeds($member{two}, $waiter, 'switchover');
-	is(expired(), $before, 'switchover: no session had to expire for that');
+	is(expired(), $before, 'switchover: no ZooKeeper session had to expire');
 	$member{one}->wait_role('replica');
 }
 
-# The primary dies with its Patroni.
+# The primary and its Patroni are killed.
 {
-	my ($holder, $waiter) = holder_and_waiter(@member{qw(two one)}, 'death');
+	my ($holder, $waiter) = holder_and_waiter(@member{qw(two one)}, 'crash');
 	my $before = expired();
 	$member{two}->kill9;
-	proceeds($member{one}, $waiter, 'death');
-	cmp_ok(expired(), '>', $before, 'death: after the sessions expired');
+	proceeds($member{one}, $waiter, 'crash');
+	cmp_ok(expired(), '>', $before, 'crash: the ZooKeeper sessions have expired');
 	$member{two}->launch;
 	$member{two}->wait_role('replica');
 }
 
-# Pause: an outage of the ensemble leaves the primary as it is.
+# Pause: an outage of the ensemble does not change the primary.
 {
 	my $s = session($member{one});
 	$s->query_ok("SELECT zk_lock('outage')");
@@ -85,12 +85,12 @@ sub proceeds
 	$zk->stop;
 	$member{one}->wait_logged(qr/PAUSE: DCS is not accessible/);
 	my $t = session($member{one});
-	works($t, 'SELECT pg_is_in_recovery()', 'f', 'pause: the primary goes on without the ensemble');
+	works($t, 'SELECT pg_is_in_recovery()', 'f', 'pause: the primary stays a primary without the ensemble');
 	fails_with($t, "SELECT zk_try_lock('other')", '08001', 'pause: locks cannot be acquired');
-	works($t, "INSERT INTO t VALUES ('paused')", '', 'pause: work without locks goes on');
+	works($t, "INSERT INTO t VALUES ('paused')", '', 'pause: statements without locks succeed');
 	ok(wait_until('the loss', sub { $s->query('SELECT 1'); $s->sqlstate eq '40001' }),
-		'pause: the lock that was held is lost');
-	works($s, "INSERT INTO t VALUES ('after the loss')", '', 'pause: the session goes on afterwards');
+		'pause: the lock held before is lost');
+	works($s, "INSERT INTO t VALUES ('after the loss')", '', 'pause: the session can be used afterwards');
 	$_->quit for $s, $t;
 	$zk->restart;
 	$member{one}->wait_logged(qr/PAUSE: no action/);
@@ -104,11 +104,11 @@ sub proceeds
 	$s->query_ok("SELECT zk_lock('outage')");
 	$zk->stop;
 	$member{one}->wait_role('replica');
-	is(($s->query('SELECT 1'))[0], '', 'outage: the sessions of the primary are ended');
+	is(($s->query('SELECT 1'))[0], '', 'outage: the connections of the primary are closed');
 	$zk->restart;
 	ok(wait_until('a primary',
 			sub { grep { (($_->psql('postgres', 'SELECT pg_is_in_recovery()'))[1] // '') eq 'f' } values %member }),
-		'outage: there is a primary again when the ensemble is back');
+		'outage: a primary exists again after the outage');
 }
 
 $_->stop for values %member;

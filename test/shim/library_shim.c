@@ -30,7 +30,7 @@
 
 #include <zookeeper/zookeeper.h>
 
-/* Long enough for another thread to change what the mutex guards. */
+/* Long enough for another thread to change the data that the mutex guards. */
 #define UNLOCK_US 200000
 
 #define REAL(function) ((__typeof__(&function)) dlsym(RTLD_NEXT, #function))
@@ -64,13 +64,13 @@ is_broken(const char *fault)
 }
 
 static void
-stay_while_broken(const char *fault)
+block_while_broken(const char *fault)
 {
 	while (is_broken(fault))
 		usleep(10000);
 }
 
-/* The arguments of an answer; freed when the answer comes. */
+/* The arguments of an answer; freed when the answer arrives. */
 static Call *
 call_new(const void *arg)
 {
@@ -95,7 +95,7 @@ int
 getaddrinfo(const char *node, const char *service, const struct addrinfo *hints,
 			struct addrinfo **res)
 {
-	stay_while_broken("names");
+	block_while_broken("names");
 	return REAL(getaddrinfo) (node, service, hints, res);
 }
 
@@ -129,7 +129,7 @@ zookeeper_init2(const char *host, watcher_fn fn, int recv_timeout,
 	Call	   *call = call_new(context);
 
 	call->then.watcher = fn;
-	stay_while_broken("init");
+	block_while_broken("init");
 	return REAL(zookeeper_init2) (host, pass_event, recv_timeout, clientid, call,
 								  flags, log_callback);
 }
@@ -137,7 +137,7 @@ zookeeper_init2(const char *host, watcher_fn fn, int recv_timeout,
 int
 zookeeper_close(zhandle_t *zh)
 {
-	stay_while_broken("close");
+	block_while_broken("close");
 	return REAL(zookeeper_close) (zh);
 }
 

@@ -5,7 +5,7 @@
  *
  * In a PostgreSQL server each send() and recv() on an IPv4 connection is delayed by
  * ZKLOCK_SLOW_MS milliseconds.  This affects only zklock's connections to ZooKeeper,
- * since psql and the tests use a Unix socket.  A test that expects an effect right
+ * since psql and the tests use a Unix socket.  A test that expects an effect immediately
  * after a statement, without waiting for it, then fails.  Other programs are not
  * affected.  `scripts/test --slow` builds it.
  *
@@ -35,7 +35,7 @@ prepare(void)
 }
 
 static void
-come_late(int fd)
+delay(int fd)
 {
 	struct sockaddr_storage peer;
 	socklen_t	length = sizeof(peer);
@@ -49,13 +49,13 @@ come_late(int fd)
 ssize_t
 send(int fd, const void *data, size_t length, int flags)
 {
-	come_late(fd);
+	delay(fd);
 	return real_send(fd, data, length, flags);
 }
 
 ssize_t
 recv(int fd, void *data, size_t length, int flags)
 {
-	come_late(fd);
+	delay(fd);
 	return real_recv(fd, data, length, flags);
 }
