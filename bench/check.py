@@ -1,9 +1,9 @@
 #!/usr/bin/python3
-"""TAP: every part of the benchmark runs, in its short form, and is reported.
+"""Checks that every part of the benchmark runs in its short form, and is reported. Prints TAP.
 
 Needs the servers of bench/servers.sh. Asserts the form of the results, never a
-speed. One part is measured a second time under the name that it has with the disk
-sync on, on the same server, so that the report has both columns.
+speed. One part is measured a second time on the same server, under its name with
+the disk sync on, so the report has both columns.
 """
 
 import csv
@@ -65,16 +65,16 @@ def rounds_of(part):
 def check_parts(parts):
     for part in parts:
         nothing = missing(part)
-        ok(not nothing, f"{part['file']} has numbers, and some for everything")
+        ok(not nothing, f"{part['file']} has numbers for all series and curves")
         for name in nothing:
             print(f"# no number for {name}")
     checked = {check["target"] for part in parts for check in part["checks"]}
     for target in TARGETS:
-        ok(target in checked, f"{target} is compared with what is wanted")
+        ok(target in checked, f"{target} is compared with its limit")
 
 
 def check_report(where, parts):
-    ok(report(where).returncode == 0, "the report is made")
+    ok(report(where).returncode == 0, "the report is written")
     with open(f"{where}/results.md", encoding="utf-8") as file:
         text = file.read()
     for target in TARGETS:
@@ -85,7 +85,7 @@ def check_report(where, parts):
     with open(f"{where}/rounds.csv", encoding="utf-8") as file:
         ok(len(list(csv.reader(file))) - 1
            == sum(len(rounds) for part in parts for rounds in rounds_of(part)),
-           "every number is in the file of raw numbers")
+           "the file of raw numbers has every number")
     for plot in (plot for part in parts for plot in part["plots"]):
         drawn = xml.parse(f"{where}/{plot['name']}.svg").getroot()
         text = " ".join(drawn.itertext())
@@ -94,7 +94,7 @@ def check_report(where, parts):
 
 
 def check_empty(where):
-    """A series without a number is one line, and not a traceback."""
+    """A series without a number gives one line of output, not a traceback."""
     path = f"{where}/{TWICE}.json"
     with open(path, encoding="utf-8") as file:
         part = json.load(file)
@@ -102,13 +102,13 @@ def check_empty(where):
     with open(path, "w", encoding="utf-8") as file:
         json.dump(part, file)
     done = report(where)
-    # matplotlib may write a warning of its own.
+    # matplotlib may print a warning.
     ok(done.returncode == 1 and "Traceback" not in done.stderr and
        f"{TWICE}.json: no number for {part['series'][0]['name']}"
        in done.stderr.splitlines(),
        "the report names a series without a number")
     with open(f"{where}/results.md", encoding="utf-8") as file:
-        ok("P2: " in file.read(), "and reports the other parts")
+        ok("P2: " in file.read(), "the report has the other parts")
 
 
 def report(where):

@@ -1,11 +1,11 @@
 #!/usr/bin/python3
-"""TAP: the ways through the code take as many instructions as is recorded, and
-those that must not allocate do not.
+"""Compares the instructions of the code paths with the recorded counts, and checks that
+some paths do not allocate. Prints TAP.
 
 Needs the servers that bench/parts/instructions.sh has started. The record is a
-result of scripts/bench, bench/results/instructions.json, and good for the
-versions that it names: with others, only what needs no record is tested. After
-a change that is meant, `scripts/bench instructions` makes a new one.
+result of scripts/bench, bench/results/instructions.json, and valid for the
+versions in it: with other versions only the checks without a record run. After
+an intended change, run `scripts/bench instructions` to record again.
 """
 
 import json
@@ -23,8 +23,8 @@ from lib.bench import Bench                                     # noqa: E402
 RECORD = os.path.join(os.path.dirname(os.path.abspath(__file__)),
                       "results", "instructions.json")
 # A backend that waits for the ensemble drives the client library. How often it sleeps,
-# and which of the answers its I/O thread reads, depends on the machine's load: of these
-# numbers only one that is half as much again fails.
+# and how many answers its I/O thread reads, depends on the machine's load, so these
+# numbers may grow by half.
 TOLERANCE, WAITING_TOLERANCE = 0.02, 0.5
 VERSIONS = ("vectors", "libc", "compiler", "valgrind", "PostgreSQL", "libzookeeper-st2")
 COUNT = [0]
@@ -38,9 +38,9 @@ def ok(passed, what, comment=""):
 
 
 def check_allocations(counts):
-    """PostgreSQL allocates for each row, whatever is called."""
+    """Compares with an empty call, because PostgreSQL allocates for each row."""
     empty = counts[EMPTY]["allocations"][0]
-    ok(empty < 1.5, "an empty call allocates once at most, for its row", empty)
+    ok(empty < 1.5, "an empty call allocates at most once, for its row", empty)
     for name in REENTRANT:
         number = counts[name]["allocations"][0]
         ok(abs(number - empty) < 0.5, f"{name} allocates nothing more",

@@ -1,8 +1,8 @@
 #!/usr/bin/python3
-"""Instructions that the ways through the code take, counted by callgrind.
+"""Instructions of the code paths, counted by callgrind.
 
-Owns: what these ways are. A count is what 2n calls take more than n, divided:
-what a statement pays once is not in it. Needs the servers that
+Owns: the code paths. A count is the difference between 2n and n calls, divided by
+n, so one-time costs of a statement are not included. Needs the servers that
 bench/parts/instructions.sh has started.
 """
 
@@ -17,12 +17,12 @@ from lib.bench import Bench                                     # noqa: E402
 from lib.callgrind import MARK, of_process                          # noqa: E402
 from lib.machine import describe, first, output, read           # noqa: E402
 
-# Fills caches, so that they do not count.
+# Calls that fill caches, which are not counted.
 WARM = 50
 
 
 def rows(*calls):
-    """Calls for each of n rows."""
+    """Returns a statement with calls for each of n rows."""
     return ("SELECT " + ", ".join(f"count({call})" for call in calls)
             + " FROM generate_series(1, {n})")
 
@@ -32,7 +32,7 @@ def transactions(call):
 
 
 class Way:
-    """A statement that does something n times, after another one."""
+    """A code path: a statement that executes it n times, and a statement to run before."""
 
     def __init__(self, statement, setup="SELECT 1", n=500, server="a"):
         self.statement = statement
@@ -41,7 +41,7 @@ class Way:
         self.server = server
 
     def count(self, bench):
-        """For one call: what the backend's own thread counts."""
+        """Returns the counts of the backend's own thread, for one call."""
         connection = getattr(bench, self.server).connect()
         with connection.cursor() as cursor:
             cursor.execute(self.setup)
@@ -61,7 +61,7 @@ class Way:
 
 
 class Statements(Way):
-    """One statement for each time."""
+    """A code path with one statement for each execution."""
 
     def repeat(self, cursor, times):
         for _ in range(times):
@@ -69,12 +69,12 @@ class Statements(Way):
 
 
 HELD = "SELECT zk_lock('held')"
-# A second after the grant each node is read, to set a watch; that is not to be counted.
+# A second after the grant each node is read, to set a watch; wait until then.
 SEVERAL = (HELD + "; SELECT zk_lock(array_agg('held' || i)) FROM generate_series(1, 300) i"
            "; SELECT pg_sleep(3)")
 READY = "SELECT zk_lock('ready'), zk_unlock('ready')"
 
-# Must allocate no more than the empty call does.
+# These paths must not allocate more than the empty call.
 REENTRANT = {
     "re-entrant zk_lock + zk_unlock": Way(rows("zk_lock('held')", "zk_unlock('held')"), HELD),
     "re-entrant zk_lock + zk_unlock, integer key": Way(
@@ -109,7 +109,7 @@ TITLES = {"all": "{}", "ours": "{}: of these zklock's own", "allocations": "{}: 
 
 
 def measure(bench):
-    """Counts by way and kind: one number for each round."""
+    """Returns the counts by path and kind: one number for each round."""
     counts = {name: {kind: [] for kind in KINDS} for name in WAYS}
     holder = bench.a.connect()
     try:
@@ -125,7 +125,7 @@ def measure(bench):
 
 
 def machine(bench):
-    """What the counts depend on, besides the code."""
+    """Returns the versions that the counts depend on, except the code's own."""
     flags = first(r"^flags\s*:(.*)$", read("/proc/cpuinfo")).split()
     return {**describe(bench),
             "vectors": " ".join(sorted({"avx2", "erms", "avx512f"} & set(flags))),

@@ -1,9 +1,9 @@
 #!/usr/bin/python3
-"""Makes tables and plots of the results.
+"""Writes tables and plots of the results.
 
 Owns: results.md, rounds.csv and the plots in a directory of results; reads the
-.json files there, whose form bench/README.md describes. A file with a series that
-has no number is left out and named, and the exit status is 1.
+.json files there, whose form bench/README.md describes. If a series has no number,
+its file is named and left out, and the exit status is 1.
 """
 
 import csv
@@ -137,7 +137,7 @@ def write_text(where, parts):
 
 
 def write_rounds(where, parts):
-    """Every number, one for each line."""
+    """Writes every number, one in each line."""
     with open(os.path.join(where, "rounds.csv"), "w", encoding="utf-8",
               newline="") as file:
         writer = csv.writer(file, lineterminator="\n")

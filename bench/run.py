@@ -3,7 +3,7 @@
 
 Owns: finding the parts, the progress output, and writing the results. A part is
 a module of bench/parts with a function measure(bench), which returns a Result. A
-part that fails does not stop the others; the exit status is 1 then.
+part that fails does not stop the others, but the exit status is then 1.
 """
 
 import argparse
@@ -36,7 +36,7 @@ def measure(name, bench, where):
 
 
 def measured(name, bench, where):
-    """Prints the result; false if there is none."""
+    """Prints the result; returns false if there is none."""
     start = time.monotonic()
     print(f"== {name}, disk sync {bench.sync}", flush=True)
     try:
@@ -46,7 +46,7 @@ def measured(name, bench, where):
         return False
     except Exception:                       # pylint: disable=broad-except
         print(f"FAILED: {name}\n{traceback.format_exc()}")
-        bench.peers.end()                   # one of them may have failed
+        bench.peers.end()                   # a peer may have failed
         return False
     finally:
         print(f"  ({time.monotonic() - start:.0f} s)", flush=True)

@@ -3,10 +3,10 @@
 # configuration, and passing their addresses to bench/run.py.
 # shellcheck shell=bash
 
-# The Java virtual machine with its default compilers, unlike the quick starter of
-# the tests, and with space for a hundred thousand nodes.
+# The Java virtual machine uses its default compilers, unlike in the tests, and has
+# memory for a hundred thousand nodes.
 BENCH_ZK_JAVA=(-XX:TieredStopAtLevel=4 -Xms512m -Xmx1g)
-# With the disk sync on: as ZooKeeper is by default. Java takes the last value.
+# The disk sync is ZooKeeper's default. Java takes the last value of an option.
 BENCH_ZK_SYNC=(-Dzookeeper.forceSync=yes -Dzookeeper.preAllocSize=65536)
 BENCH_CLASS_PATH=/usr/share/java/curator-recipes.jar:/usr/share/java/curator-framework.jar:/usr/share/java/slf4j-simple.jar
 BENCH_SERVERS=(a b c plain lists)
@@ -36,8 +36,8 @@ bench_create_extension() {
 	[[ $1 != lists ]] || bench_use_always_list "$2"
 }
 
-# The functions' library and the preloaded one must be the same, so it is preloaded
-# after the functions were changed.
+# The functions' library and the preloaded library must be the same, so it is preloaded
+# after the functions are changed.
 bench_use_always_list() {
 	psql -Xq -h "$WORK" -p "$1" -U postgres -d postgres -c "UPDATE pg_proc
 		SET probin = '$WORK/always_list/zklock' WHERE probin = '\$libdir/zklock'"

@@ -1,1 +1,1 @@
-"""What the parts of the benchmark share."""
+"""Modules that the parts of the benchmark share."""

@@ -1,8 +1,8 @@
 """The context in which a part measures.
 
 Owns: number and length of the rounds, the servers, the peers, the scripts for
-pgbench; and the order: contestants take turns, round by round, and the first
-place rotates.
+pgbench; and the order: contestants take turns, round by round, and each round
+begins with another contestant.
 """
 
 import os
@@ -45,17 +45,17 @@ class Bench:
         return Result(part, title)
 
     def script(self, name, *lines):
-        """A file for pgbench."""
+        """Writes a script for pgbench."""
         path = os.path.join(self.directory, f"{name}.sql")
         with open(path, "w", encoding="utf-8") as file:
             file.write("".join(line + "\n" for line in lines))
         return path
 
     def interleave(self, contestants, comparisons=None, rounds=None, warm=True):
-        """Contestants: functions that measure a number, by name. Returns
-        the numbers of all rounds, by name. The first run of each name, which warms
-        caches and compilers, does not count. Comparisons are further contestants,
-        which no target needs: they are left out if ZooKeeper waits for its disk."""
+        """Runs the contestants, functions by name that each measure a number. Returns
+        the numbers of all rounds, by name. The first run of each contestant warms
+        caches and compilers and does not count. Comparisons are further contestants
+        that no target needs; they are left out if ZooKeeper waits for its disk."""
         if self.sync == "off":
             contestants = {**contestants, **(comparisons or {})}
         names = list(contestants)
@@ -73,12 +73,12 @@ class Bench:
         return numbers
 
     def undisturbed(self, function):
-        """Runs it when the server has closed the sessions of the former contestant."""
+        """Runs the function after the server has closed the previous contestant's sessions."""
         self.zk.settle()
         return function()
 
     def warm_server(self):
-        """Java compiles code that runs often; once for each server is enough."""
+        """Runs until Java has compiled the server's code; once for each server is enough."""
         if not self.quick and not self.server_is_warm:
             for kind in ("textbook", "flight"):
                 self.peers.c.rate(kind, 4, "own", 6)

@@ -1,7 +1,7 @@
-"""What callgrind has counted in one process.
+"""Reads callgrind's counts of one process.
 
-Owns: the mark at which a process writes down what it has counted, and reading
-these files, PID.PART-THREAD; see bench/parts/instructions.sh.
+Owns: the mark at which a process writes its counts, and reading these files,
+PID.PART-THREAD; see bench/parts/instructions.sh.
 """
 
 import glob
@@ -17,7 +17,7 @@ ALLOCATORS = re.compile(
 
 
 class Counts:
-    """Of one thread: instructions by object file, calls of allocators, sleeps."""
+    """Counts of one thread: instructions by object file, calls of allocators, sleeps."""
 
     def __init__(self):
         self.by_object = Counter()
@@ -42,7 +42,7 @@ class Counts:
 
 
 class Names:
-    """Written in full when they come first, and as a number from then on."""
+    """Names, which a file has in full at first and then as a number."""
 
     def __init__(self):
         self.known = {}
@@ -72,14 +72,14 @@ def read(path):
                 elif called == "WaitEventSetWait":
                     counts.sleeps += int(value.split()[0])
             elif not equals and line[:1] in "0123456789+-*":
-                if not is_call:     # what was called is counted where it is
+                if not is_call:     # the callee's costs are counted at the callee
                     counts.by_object[where] += int(line.split()[1])
                 is_call = False
     return counts
 
 
 def of_process(directory, pid):
-    """What the backend's own thread counted between marks. Waits for its end."""
+    """Returns the counts of the backend's own thread between marks. Waits for its end."""
     while os.path.exists(f"/proc/{pid}"):
         time.sleep(0.05)
     paths = glob.glob(f"{directory}/{pid}.*-01")

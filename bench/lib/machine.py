@@ -1,4 +1,4 @@
-"""What the machine is, and the versions of what was measured."""
+"""The machine, and the versions of the measured programs."""
 
 import os
 import platform
@@ -33,7 +33,7 @@ def package_versions():
 
 
 def disk_sync():
-    """Milliseconds that a write to ZooKeeper's disk takes, the median of some."""
+    """Returns the median time of a write to ZooKeeper's disk, in milliseconds."""
     times = []
     with tempfile.TemporaryFile(dir=os.environ["BENCH_DISK"]) as file:
         os.write(file.fileno(), bytes(1 << 20))
@@ -47,14 +47,14 @@ def disk_sync():
 
 
 def check_disk():
-    """To measure with the sync on is useless without a disk."""
+    """Exits if the sync is to be measured without a disk."""
     if disk_sync() < 0.01:
         raise SystemExit(f"{os.environ['BENCH_DISK']} is not on a disk:"
                          " name a directory that is, by --disk")
 
 
 def describe(bench):
-    """Names and values, in the order in which they are shown."""
+    """Returns names and values, in the order of the report."""
     memory = int(first(r"^MemTotal:\s+(\d+)", read("/proc/meminfo")))
     machine = {
         "processor": first(r"^model name\s*: (.*)$", read("/proc/cpuinfo")),

@@ -1,4 +1,4 @@
-"""How much memory processes have, as the kernel counts it."""
+"""The memory of processes, as the kernel counts it."""
 
 import re
 
@@ -6,9 +6,9 @@ KINDS = {"Rss": "resident", "Pss": "proportional", "Private": "private"}
 
 
 def of_process(pid):
-    """Megabytes. Resident counts what is shared in full; proportional divides
-    it by the number of those who share it; private is what would be free if the
-    process ended."""
+    """Returns megabytes. Resident memory counts shared pages in full; proportional
+    memory divides a shared page by the number of processes that use it; private
+    memory would be free if the process ended."""
     sums = dict.fromkeys(KINDS.values(), 0)
     with open(f"/proc/{pid}/smaps_rollup", encoding="ascii") as file:
         for line in file:

@@ -1,8 +1,8 @@
 """The programs that zklock is measured against.
 
-Owns: their processes, and the lines exchanged with them. Each is started when
-it is first needed and stays, with its sessions open, so that no round pays for
-a start. An order is a line of words, answered by "ok" and numbers.
+Owns: their processes, and the protocol with them. A peer starts when it is first
+needed and keeps its sessions open, so no round includes a start. A command is a
+line of words, answered by "ok" and numbers.
 """
 
 import os
@@ -33,13 +33,13 @@ class Peer:
         return per_second(self.count(kind, clients, where, seconds, lead), seconds)
 
     def count(self, kind, clients, where, seconds, lead=0):
-        """How often so many clients lock and unlock. What is done in the first
-        seconds, the lead, does not count. Where: own, a lock of its own for
-        each client; one, the same lock for all."""
+        """Returns how often this many clients lock and unlock. The first seconds, the
+        lead, do not count. Where: "own", a lock for each client; "one", the same lock
+        for all."""
         return self.order("run", kind, clients, where, lead, seconds)[0]
 
     def processor_time(self, kind, clients, where, seconds):
-        """Microseconds for each pair, of all threads. The C client reports it."""
+        """Returns microseconds for each pair, of all threads, as the C client reports."""
         count, micros = self.order("run", kind, clients, where, 0, seconds)
         return micros / max(count, 1)
 
@@ -53,7 +53,7 @@ class Peer:
 
 
 class Peers:
-    """All of them, by name: c, curator, kazoo."""
+    """All peers, by name: c, curator, kazoo."""
 
     def __init__(self, connect_string):
         built = os.environ["BENCH_PEERS"]

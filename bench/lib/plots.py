@@ -1,4 +1,4 @@
-"""Plots, as SVG that is the same for the same numbers."""
+"""Plots as SVG; the same numbers give the same file."""
 
 from statistics import median
 
@@ -14,7 +14,7 @@ from matplotlib.ticker import FuncFormatter                     # noqa: E402
 
 
 def draw(plot, path):
-    """Medians, with a bar from the least to the greatest round."""
+    """Draws medians, with a bar from the least to the greatest round."""
     figure, axes = pyplot.subplots(figsize=(7, 4.2))
     for curve in plot["curves"]:
         middle = [median(rounds) for rounds in curve["rounds"]]

@@ -1,8 +1,7 @@
-"""What a part has measured.
+"""The result of a part.
 
-Owns: the form of a result, as bench/README.md describes it, and how ratios are
-made: round by round, of numbers that were measured next to each other; what
-counts is their median.
+Owns: the form of a result, as bench/README.md describes it, and ratios: the median
+of the ratios of all rounds, each of two numbers of the same round.
 """
 
 import json
@@ -25,7 +24,7 @@ class Result:
         self.notes = []
 
     def add_series(self, name, unit, rounds):
-        """One number for each round."""
+        """Adds a series, which has one number for each round."""
         self.series.append({"name": name, "unit": unit, "rounds": rounds})
 
     def add_all(self, unit, rounds_by_name):
@@ -36,12 +35,12 @@ class Result:
         return next(s["rounds"] for s in self.series if s["name"] == name)
 
     def add_plot(self, name, title, axes, why):
-        """Axes: what x and y are. Why: a sentence about the curves' form."""
+        """Adds a plot. Axes: the labels of x and y. Why: sentences about the curves' form."""
         self.plots.append({"name": name, "title": title, "x": axes[0],
                            "y": axes[1], "why": why, "curves": []})
 
     def add_curve(self, name, rounds_by_size):
-        """To the last plot."""
+        """Adds a curve to the last plot."""
         self.plots[-1]["curves"].append({
             "name": name, "x": list(rounds_by_size),
             "rounds": list(rounds_by_size.values())})
@@ -54,7 +53,7 @@ class Result:
             "sense": sense, "limit": limit, "passed": passed})
 
     def missing(self):
-        """What has no number, by name."""
+        """Returns the names of series and curves without a number."""
         return missing(vars(self))
 
     def check_ratio(self, target, what, rounds, others, sense, limit):
@@ -64,11 +63,11 @@ class Result:
         self.notes.append(text)
 
     def note_ratio(self, text, rounds, others):
-        """A sentence with {} where the ratio is to stand."""
+        """Adds a sentence; the ratio replaces its {}."""
         self.note(text.format(number(ratio(rounds, others))))
 
     def text(self):
-        """For who watches."""
+        """Returns the text for the terminal."""
         lines = [self.title]
         for one in self.series:
             numbers = " ".join(number(value) for value in one["rounds"])
@@ -96,7 +95,7 @@ class Result:
 
 
 def missing(part):
-    """The series and curves of a part that have no number, by name."""
+    """Returns the names of a part's series and curves without a number."""
     names = [one["name"] for one in part["series"] if not one["rounds"]]
     for plot in part["plots"]:
         names += [f"{plot['title']}: {curve['name']}" for curve in plot["curves"]
@@ -107,12 +106,12 @@ def missing(part):
 
 
 def number(value):
-    """Three digits, more for what has more before the point."""
+    """Formats with three digits, or more if there are more before the point."""
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
 def per_second(count, seconds):
-    """Counts at least one, so that a ratio exists: the rate is not higher than that."""
+    """Returns a rate of at least one event, an upper bound, so that a ratio exists."""
     return max(count, 1) / seconds
 
 

@@ -1,7 +1,7 @@
 """The servers that bench/servers.sh has started, and pgbench on them.
 
-Owns: how to reach them, and what is read from pgbench's output and from
-ZooKeeper's counters. Starts and ends no server.
+Owns: connections to them, and parsing of pgbench's output and ZooKeeper's
+counters. Starts and stops no server.
 """
 
 import os
@@ -47,7 +47,7 @@ class Server:
 
     def start_pgbench(self, script, clients, seconds, settings="", mode="simple",
                       variables=(), options=()):
-        """The warm-up, in which sessions are opened, does not count."""
+        """Starts pgbench; the warm-up, in which sessions are opened, does not count."""
         environment = dict(os.environ, PGOPTIONS=settings)
         command = ["pgbench", "-n", "-h", self.directory, "-p", str(self.port),
                    "-U", USER, "-M", mode, "-c", str(clients),
@@ -60,13 +60,13 @@ class Server:
             stdout=subprocess.PIPE, stderr=subprocess.PIPE), seconds, self.warm_up)
 
     def pgbench(self, *arguments, **options):
-        """Transactions per second."""
+        """Returns transactions per second."""
         return self.start_pgbench(*arguments, **options).finish().rate
 
 
 class Pgbench:
-    """A run of it, and what it says when it ends: how many transactions there
-    were, and the rate after the warm-up."""
+    """A run of pgbench, with the number of transactions and the rate after the
+    warm-up at its end."""
 
     def __init__(self, process, seconds, warm_up):
         self.process = process
@@ -96,7 +96,7 @@ class ZooKeeper:
         self.connect_string = connect_string
 
     def counters(self):
-        """What mntr tells."""
+        """Returns the output of mntr."""
         host, port = self.connect_string.split(":")
         with socket.create_connection((host, int(port)), 60) as connection:
             connection.sendall(b"mntr")
@@ -108,7 +108,7 @@ class ZooKeeper:
         return int(float(self.counters()["zk_packets_received"]))
 
     def settle(self):
-        """Until those who have gone are gone for the server, too."""
+        """Waits until the server has closed the connections of all ended clients."""
         seen = None
         while True:
             counters = self.counters()
@@ -120,7 +120,7 @@ class ZooKeeper:
 
 
 def from_environment():
-    """The ZooKeeper server, and the PostgreSQL servers by name."""
+    """Returns the ZooKeeper server, and the PostgreSQL servers by name."""
     servers = {}
     for word in os.environ["BENCH_PORTS"].split():
         name, port = word.split("=")

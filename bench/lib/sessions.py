@@ -1,8 +1,8 @@
 """Many sessions of a PostgreSQL server that run one statement each, at once.
 
-Owns: the connections, and waiting for all of them in one place, so that what is
-measured is the servers' work and not a client's. Turns: a lock is taken and
-released in a loop inside of each backend, by a function made here.
+Owns: the connections, and waiting for all of them in one place, so the servers' work
+is measured and not a client's. In "turns", a function created here acquires and
+releases a lock in a loop inside each backend.
 """
 
 import selectors
@@ -38,7 +38,7 @@ EVENTS = {POLL_READ: selectors.EVENT_READ, POLL_WRITE: selectors.EVENT_WRITE}
 
 
 class Sessions:
-    """So many, spread over the servers; a context, which closes them."""
+    """The given number of sessions, spread over the servers; a context, which closes them."""
 
     def __init__(self, servers, number, **options):
         self.connections = []
@@ -58,7 +58,7 @@ class Sessions:
 
     @staticmethod
     def wait(connections):
-        """Until each has done what was last asked of it."""
+        """Waits until each connection has finished its last statement."""
         with selectors.DefaultSelector() as selector:
             for connection in connections:
                 state = connection.poll()
@@ -82,7 +82,7 @@ class Sessions:
         return cursors
 
     def finish(self, cursors):
-        """The first row of each."""
+        """Returns the first row of each statement."""
         self.wait([cursor.connection for cursor in cursors])
         return [cursor.fetchone() for cursor in cursors]
 
@@ -90,14 +90,14 @@ class Sessions:
         return self.finish(self.start(sql, arguments))
 
     def open(self):
-        """Each has its ZooKeeper session then; a few begin at a time."""
+        """Opens a ZooKeeper session in each, a few at a time."""
         for first in range(0, len(self.connections), 50):
             self.finish(self.start(
                 "SELECT zk_lock(%s), zk_unlock(%s)",
                 lambda number: (f"warm{number}",) * 2, first, first + 50))
 
     def turns(self, function, lead, seconds):
-        """Turns that all of them take together, for each second, in so many
+        """Returns the acquisitions per second of all sessions together, in the given
         seconds after the lead."""
         sql = f"SELECT {function}(to_timestamp(%s), to_timestamp(%s))"
         self.run(sql, lambda _: (0, 0))         # compiled

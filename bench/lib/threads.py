@@ -1,4 +1,4 @@
-"""What the threads of a backend have done, as the kernel counts it."""
+"""Sleeps and processor time of a backend's threads, as the kernel counts them."""
 
 import os
 
@@ -7,8 +7,8 @@ THREADS = ("backend", "I/O thread")
 
 
 def of_process(pid):
-    """By thread: how often it went to sleep and was woken again, and its
-    processor time in microseconds."""
+    """Returns for each thread how often it slept, and its processor time in
+    microseconds."""
     counts = {}
     for name, thread in zip(THREADS, sorted(map(int, os.listdir(f"/proc/{pid}/task")))):
         where = f"/proc/{pid}/task/{thread}"
@@ -21,7 +21,7 @@ def of_process(pid):
 
 
 def since(before, pid):
-    """How much more that is by now."""
+    """Returns the difference to an earlier result."""
     now = of_process(pid)
     return {name: {kind: now[name][kind] - before[name][kind] for kind in now[name]}
             for name in before}

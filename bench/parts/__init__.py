@@ -1,1 +1,1 @@
-"""What is measured."""
+"""The parts of the benchmark."""

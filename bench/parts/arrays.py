@@ -4,7 +4,7 @@ SQL = "SELECT zk_lock(names), zk_unlock(names) FROM {};"
 
 
 def pair_rates(bench, size, warm=True):
-    """Calls that lock, and that unlock, so many names; rates of all rounds."""
+    """Returns the rates of calls that lock and unlock this many names, of all rounds."""
     table = f"bench_names{size}"
     bench.a.query(
         f"CREATE TABLE IF NOT EXISTS {table} AS SELECT array_agg('stock' || i) AS names"

@@ -1,7 +1,7 @@
 """P11: processor time and sleeps of a backend's threads for a lock and unlock.
 
-Processor time depends on the machine. So the multi-threaded C client's own, for its
-create and delete, is measured in the same rounds.
+Processor time depends on the machine. So the same rounds measure the multi-threaded C
+client's own processor time for a create and delete.
 """
 
 from statistics import median

@@ -1,6 +1,6 @@
-"""Growth: a crowd behind one who holds a lock for long, on one server.
+"""Growth: a crowd of waiters behind a lock that is held for long, on one server.
 
-With deadlock_timeout as it comes, so that all who wait look for a deadlock.
+deadlock_timeout has its default, so all waiters search for a deadlock.
 """
 
 import time

@@ -32,7 +32,7 @@ def measure(bench):
 
 
 def rate(bench, connection, *statements):
-    """Rounds of statements, each round with a commit, for each second."""
+    """Returns the number of executions of the statements, with a commit, per second."""
     count = 0
     start = time.monotonic()
     with connection.cursor() as cursor:

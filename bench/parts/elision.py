@@ -1,4 +1,4 @@
-"""List elision: the library that has it, and one that lists the queue for each lock.
+"""List elision: the library with list elision, and a library that lists the queue for each lock.
 
 The server "lists" runs the same sources, compiled with ZKL_ALWAYS_LIST
 (src, list_elision.c).

@@ -1,4 +1,4 @@
-"""What a session costs that does nothing, and a library that nobody uses."""
+"""The cost of an idle session, and of a library that is not used."""
 
 import os
 import time
@@ -20,8 +20,8 @@ def measure(bench):
 
 
 def idle(bench, result, what, sql, seconds):
-    """For each session and minute. The first two seconds, in which a lock that is
-    held gets its watch, do not count."""
+    """Measures per session and minute. The first two seconds, in which the watch of a
+    held lock is set, do not count."""
     packets, sleeps = [], {thread: [] for thread in THREADS}
     with Sessions([bench.a], SESSIONS) as sessions:
         sessions.run(sql, lambda number: (f"idle{number}",) * 2)
@@ -42,7 +42,7 @@ def idle(bench, result, what, sql, seconds):
 
 
 def unused(bench, result):
-    """A backend where the library is preloaded, next to one where it is not."""
+    """Compares a backend with the library preloaded with a backend without it."""
     with Sessions([bench.a], 1) as ours, Sessions([bench.plain], 1) as plain:
         pids = [sessions.connections[0].info.backend_pid for sessions in (ours, plain)]
         for what, where in ("threads", "task"), ("open files and sockets", "fd"):

@@ -1,13 +1,13 @@
-# Counting instructions; sourced by scripts/bench and scripts/test. Owns: the
-# servers whose processes run under callgrind. Not a measure of time, and the same
-# on an idle machine and on a busy one.
+# Counts instructions; sourced by scripts/bench and scripts/test. Owns: the servers
+# whose processes run under callgrind. The counts do not depend on time, so they are
+# the same on an idle and on a busy machine.
 # shellcheck shell=bash disable=SC2034
 
-# A session that calls pg_my_temp_schema() writes down what was counted so far,
-# and counts again.
+# A session that calls pg_my_temp_schema() writes its counts so far, and starts to
+# count again.
 #
-# The C library chooses its code by the processor, and PostgreSQL is what it is; so a
-# record is good for the versions that it was made with.
+# The C library chooses its code by the processor, and PostgreSQL's code differs between
+# versions, so a record is valid for one set of versions.
 instructions_start() {
 	export BENCH_CALLGRIND=$WORK/callgrind BENCH_PEERS='' BENCH_CLASS_PATH
 	"${AS_USER[@]}" mkdir "$BENCH_CALLGRIND"

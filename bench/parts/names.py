@@ -3,7 +3,7 @@
 import time
 
 LOCKS = "/zklock/locks"
-USED = 10       # of them, far from each other
+USED = 10       # names in use, far from each other
 
 
 def measure(bench):
@@ -16,7 +16,7 @@ def measure(bench):
 
 
 def idle(bench, result):
-    """Beside so many names that nobody uses."""
+    """Measures with this many idle names."""
     locks, looks, there = {}, {}, 0
     for size in bench.size([10, 1000, 10000, 100000], [10, 100]):
         bench.peers.c.order("fill", LOCKS, there, size)
@@ -43,7 +43,7 @@ def idle(bench, result):
 
 
 def look(bench):
-    """Milliseconds, in one session; its first look does not count."""
+    """Returns milliseconds in one session; the first read does not count."""
     connection = bench.a.connect()
     try:
         with connection.cursor() as cursor:
@@ -64,7 +64,7 @@ def look(bench):
 
 
 def new_names(bench, name, rate=None, use="zk_lock(n), zk_unlock(n)"):
-    """A pgbench script that uses each name once, and its options."""
+    """Returns a pgbench script that uses each name once, and its options."""
     script = bench.script(
         name, "\\set i :i + 1", "\\set run random(1, 1000000000)",
         f"SELECT {use} FROM format('{name}:%s:%s', :run, :i) AS n;")
@@ -72,7 +72,7 @@ def new_names(bench, name, rate=None, use="zk_lock(n), zk_unlock(n)"):
 
 
 def backlog(bench, result):
-    """Empty znodes at the end of some seconds of new names, while the sessions go on."""
+    """Counts empty znodes after some seconds of new names, while the sessions continue."""
     seconds = bench.size(30, 2)
     uses = {
         "zklock, locks": "zk_lock(n), zk_unlock(n)",
@@ -99,7 +99,7 @@ def znodes(bench):
 
 
 def once(bench, result):
-    """Names that are used once, against a name that is used again and again."""
+    """Compares names that are used once with a name that is used repeatedly."""
     own = bench.script("own", "SELECT zk_lock('own' || :client_id), zk_unlock('own' || :client_id);")
     new, options = new_names(bench, "once")
     for clients in (1, 8):

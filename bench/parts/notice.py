@@ -1,8 +1,8 @@
-"""How soon a session handles what happens in the ensemble, whatever its backend does.
+"""The time until a session handles an event in the ensemble, whatever its backend does.
 
-An idle backend, one that computes, and one in pg_sleep. Their sessions read in a
-thread of their own, as the multi-threaded client library did, which took about one
-round trip; a round trip is measured beside it. The limit is 100 ms more than that.
+The backend is idle, computes, or runs pg_sleep. The session's own thread reads the
+event, as the multi-threaded client library did, which took about one round trip. A
+round trip is measured, too; the limit is 100 ms more than a round trip.
 """
 
 import socket
@@ -23,7 +23,7 @@ LIMIT = 100             # ms
 
 
 class Proxy:
-    """A way to the ensemble that can be closed."""
+    """A connection to the ensemble that can be closed."""
 
     def __init__(self, target):
         host, port = target.split(":")
@@ -77,7 +77,7 @@ def pump(one, other):
 
 
 def until(condition):
-    """When it holds."""
+    """Waits until the condition holds; returns the time."""
     limit = time.monotonic() + 60
     while not condition():
         if time.monotonic() > limit:
@@ -86,7 +86,7 @@ def until(condition):
 
 
 class Backend:
-    """Holds a lock, and does what its state says; a context."""
+    """A backend that holds a lock and is in the given state; a context."""
 
     def __init__(self, bench, client, state, proxy=None):
         self.bench, self.client, self.state = bench, client, state
@@ -110,7 +110,7 @@ class Backend:
             time.sleep(0.1)
 
     def ended(self):
-        """When the statement failed."""
+        """Returns the time when the statement failed."""
         try:
             self.sessions.wait(self.sessions.connections)
         except Exception:               # pylint: disable=broad-except
@@ -133,7 +133,7 @@ def ms(start, end):
 
 
 def revocations(backend, number):
-    """The holder writes its own data back when it has noted the request."""
+    """Measures until the holder writes its own data again, after it has read the request."""
     client, times = backend.client, []
     data = client.get(backend.path)[0]
     for _ in range(number):
@@ -145,14 +145,14 @@ def revocations(backend, number):
 
 
 def removal(backend):
-    """Until the running statement has failed."""
+    """Measures until the running statement has failed."""
     start = time.monotonic()
     backend.client.delete(backend.path)
     return ms(start, backend.ended())
 
 
 def release(bench, client, state):
-    """Requested while disconnected: from the new connection until the node is gone."""
+    """Measures a release while disconnected: from the reconnect until the node is deleted."""
     proxy = Proxy(bench.zk.connect_string)
     with Backend(bench, client, state, proxy) as backend:
         proxy.close()

@@ -1,7 +1,7 @@
-"""P10: a server that has the extension preloaded and uses no zk lock.
+"""P10: a server with the extension preloaded that does not use it.
 
-Both servers work at the same time and share the machine evenly, so that what
-disturbs one disturbs the other, and the rates show what a query costs each.
+Both servers work at the same time and share the machine evenly, so a disturbance
+affects both, and the rates show the cost of a query on each.
 """
 
 import subprocess
@@ -28,7 +28,7 @@ def measure(bench):
             script, 2, bench.size(2, 1), mode="prepared") for name in names}
         for name, run in running.items():
             rate = run.finish().rate
-            if turn > 0:            # the first one warms caches
+            if turn > 0:            # the first run warms caches
                 numbers[name].append(rate)
     result.add_all("transactions/s", numbers)
     result.check_ratio("P10", "rate preloaded, against without",

@@ -2,7 +2,7 @@
 
 The longest time with the session's mutex held is measured by a unit test, which runs
 the recipe layer against a ZooKeeper in memory: test/unit/test_deadlock_cost.c. Real
-backends show how long a cancel takes, while all of them look for a deadlock.
+backends show how long a cancel takes while all of them search for a deadlock.
 """
 
 import os
@@ -38,7 +38,7 @@ def measure(bench):
 
 
 def steps():
-    """Name, and milliseconds of processor time of the longest steps."""
+    """Returns the longest steps by name, in milliseconds of processor time."""
     output = subprocess.run(
         [os.path.join(os.environ["BENCH_PEERS"], "plain", "test_deadlock_cost")],
         check=True, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT).stdout
@@ -47,7 +47,7 @@ def steps():
 
 
 def cancel(bench, result, waiters):
-    """Some of the waiters, one after the other."""
+    """Cancels some of the waiters, one after the other."""
     with Sessions([bench.a], 1) as holder, Sessions([bench.a], waiters) as sessions:
         holder.run(ACQUIRE)
         sessions.open()

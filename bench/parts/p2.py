@@ -16,7 +16,7 @@ def measure(bench):
     requests = {"zklock": [], "Curator": []}
 
     def count(name, run):
-        """Notes the number of requests at the ZooKeeper server for each lock."""
+        """Records the number of requests at the ZooKeeper server for each lock."""
         before = bench.zk.packets()
         rate, locks = run()
         requests[name].append((bench.zk.packets() - before) / max(locks, 1))
@@ -45,7 +45,7 @@ def measure(bench):
         result.add_series(f"{name}, requests", "per lock", rounds[-len(numbers[name]):])
     result.check_ratio("P2", "rate, against Curator",
                        numbers["zklock"], numbers["Curator"], "at least", 1.3)
-    # Two; the start of eight sessions and their pings are counted as well.
+    # The target is two; the start of eight sessions and their pings are counted as well.
     result.check("P2", "requests per lock", median(result.rounds("zklock, requests")),
                  "at most", 2.1)
     result.note_ratio(

@@ -22,7 +22,7 @@ def measure(bench):
 
 
 def contestants(bench, script, clients):
-    """And those for comparison."""
+    """Returns the contestants, and those for comparison."""
     c, curator, kazoo = bench.peers.c, bench.peers.curator, bench.peers.kazoo
     return {
         "zklock": lambda: bench.a.pgbench(script, clients, bench.seconds),

@@ -1,30 +1,29 @@
-"""P6, and growth: the time from one holder to the next, by how many wait.
+"""P6, and growth: the time from one holder to the next, by the number of waiters.
 
-All take turns at one lock without a pause, so that at any moment all but one
-wait; the time of a hand-over is the time measured, divided by the turns taken
-in it. Backends loop by themselves, and no client has a part in it.
+All sessions acquire one lock in turn without a pause, so at any moment all except one
+wait. The time of a hand-over is the measured time, divided by the number of
+acquisitions. Backends loop by themselves, without a client.
 """
 
 from lib.results import ratio
 from lib.sessions import Sessions, create_turns
 
-# The search for deadlocks that each wait makes when it has become that long is
-# measured apart, in crowd.py.
-PATIENT = "-c deadlock_timeout=5min"
+# crowd.py measures the deadlock search of long waits, so there is none here.
+NO_SEARCH = "-c deadlock_timeout=5min"
 ZKLOCK = ("zk_turns", "zk_lock('turns')", "zk_unlock('turns')")
 ADVISORY = ("advisory_turns", "pg_advisory_lock(1)", "pg_advisory_unlock(1)")
 
 
 def lead(waiters):
-    """Seconds until all stand in the queue."""
+    """Returns the seconds until all sessions are in the queue."""
     return 1 + waiters / 200
 
 
 def turns(bench, servers, kind, waiters):
-    """Milliseconds for each."""
+    """Returns milliseconds for each acquisition."""
     for server in servers:
         create_turns(server, *kind)
-    with Sessions(servers, waiters + 1, options=PATIENT) as sessions:
+    with Sessions(servers, waiters + 1, options=NO_SEARCH) as sessions:
         if kind is ZKLOCK:
             sessions.open()
         return 1000 / sessions.turns(kind[0], lead(waiters), bench.seconds)
@@ -35,7 +34,7 @@ def other(peer, kind, waiters, seconds):
 
 
 def contestants(bench, size):
-    """By name and size."""
+    """Returns the contestants by name and size."""
     all_servers = [bench.a, bench.b, bench.c]
     c, curator = bench.peers.c, bench.peers.curator
     found = {
@@ -45,7 +44,7 @@ def contestants(bench, size):
         ("pg_advisory_lock, one server", size): lambda: turns(
             bench, [bench.a], ADVISORY, size),
     }
-    # A thousand clients that list the whole queue in each turn: Curator's take
+    # A thousand clients that list the whole queue for each acquisition: Curator's take
     # minutes for a round, and the textbook's do not complete the first turn.
     if size <= 100:
         found["Curator", size] = lambda: other(curator, "mutex", size, bench.seconds)

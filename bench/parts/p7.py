@@ -1,8 +1,8 @@
-"""P7: what needs no network."""
+"""P7: calls that need no network."""
 
 LOOP = "FROM generate_series(1, 1000);"
 ADVISORY = "pg_advisory_lock(1)", "pg_advisory_unlock(1)"
-# What a client does once.
+# Commands that a client runs once.
 HOLD = ["\\if not :held", "SELECT zk_lock('held');", "\\set held true", "\\endif"]
 OURS = {
     "re-entrant lock and unlock": ("zk_lock('held')", "zk_unlock('held')"),
@@ -43,7 +43,7 @@ def thousand(calls):
 
 
 def compare(bench, form, times):
-    """Rates, and requests at the ensemble for each call of ours."""
+    """Returns rates, and requests at the ensemble for each call of zklock."""
     requests = []
 
     def rate(script):

@@ -1,7 +1,7 @@
 """P8: the check at commit, in a short transaction.
 
-One client takes turns with the settings, transaction by transaction, so that what
-disturbs one disturbs all.
+One client alternates between the settings, transaction by transaction, so a disturbance
+affects all settings.
 """
 
 import re
@@ -34,7 +34,7 @@ def measure(bench):
 
 
 def latencies(output):
-    """Milliseconds of the transaction, without SET, for each of the scripts."""
+    """Returns milliseconds of the transaction, without SET, for each script."""
     scripts = output.split("SQL script ")[1:]
     return [sum(float(time) for time, command in re.findall(
         r"^ +([0-9.]+) +\d+ +(\w+)", script, re.MULTILINE) if command != "SET")

@@ -13,7 +13,7 @@ WITH = "SELECT zk_lock(%s), zk_unlock(%s)"
 
 
 def backend_costs(bench, sql, number):
-    """Memory by kind, and threads: the median of some backends that ran a statement."""
+    """Returns memory by kind, and threads: medians of some backends that ran a statement."""
     with Sessions([bench.a], number) as sessions:
         sessions.run(sql, lambda i: (i, i))
         pids = [connection.info.backend_pid for connection in sessions.connections]
@@ -42,7 +42,7 @@ def measure(bench):
 
 
 def crowd(bench, result, number):
-    """All hold a lock at the same time."""
+    """All backends hold a lock at the same time."""
     start = time.monotonic()
     with Sessions([bench.a], number) as sessions:
         tokens = sessions.run("SELECT zk_lock(%s)", lambda i: (f"crowd{i}",))

@@ -1,6 +1,5 @@
 # Many sessions without SQL, on an ensemble of three servers; sourced by scripts/bench.
-# Owns: building the program that has the sessions. What is measured is in
-# bench/scale/scale.py.
+# Owns: building the program with the sessions. bench/scale/scale.py measures.
 # shellcheck shell=bash disable=SC2034
 
 SCALE_ROUNDS=3

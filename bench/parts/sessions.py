@@ -1,4 +1,4 @@
-"""Growth: what 10, 100 and 500 sessions cost."""
+"""Growth: the cost of 10, 100 and 500 sessions."""
 
 import time
 from statistics import mean

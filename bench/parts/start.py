@@ -1,4 +1,4 @@
-"""What a backend's first lock costs, and its end."""
+"""The cost of a backend's first lock, and of its end."""
 
 import os
 import time
@@ -13,7 +13,7 @@ CONNECTED = "SELECT extract(epoch FROM connected_at) FROM zk_session()"
 
 
 class Backend:
-    """A new one; a context, which takes the time of its end."""
+    """A new backend; a context, which measures the time of the backend's end."""
 
     def __init__(self, server, times, kind, **options):
         start = time.monotonic()

@@ -14,11 +14,11 @@ import org.apache.curator.framework.recipes.locks.InterProcessMutex;
 import org.apache.curator.retry.ExponentialBackoffRetry;
 
 /**
- * Curator's locks, taken and released as fast as they can be.
+ * Acquires and releases Curator's locks as fast as possible.
  *
- * <p>Owns: sessions, of which some stay open, and threads. Reads orders from standard input, each a line of
- * words, and answers "ok" and a number: "run KIND CLIENTS WHERE LEAD SECONDS", how many locks were
- * taken. LEAD seconds pass before the count begins. WHERE is "own", a lock for each
+ * <p>Owns: sessions, some of which stay open, and threads. Reads commands from standard input, each a
+ * line of words, and answers "ok" and a number: "run KIND CLIENTS WHERE LEAD SECONDS", the number of
+ * locks acquired. LEAD seconds pass before the count begins. WHERE is "own", a lock for each
  * client, or "one" for all of them. Kinds: "mutex", each client with a session of its own;
  * "shared", all clients in one session; "multiN", an InterProcessMultiLock of N. bench/lib/peers.py
  * is the only caller.
@@ -81,7 +81,7 @@ public final class CuratorClients {
         return sum;
     }
 
-    /** How many were taken between the two. */
+    /** Returns the number of locks acquired between the two times. */
     private static long work(InterProcessLock lock, long from, long until) throws Exception {
         long count = 0;
         for (long now = System.nanoTime(); now < until; ) {

@@ -1,27 +1,27 @@
 /*-------------------------------------------------------------------------
  *
  * c_client.c
- *		ZooKeeper's C client alone, as what zklock is measured against.
+ *		ZooKeeper's C client alone, to compare zklock with.
  *
- * Owns: sessions, of which some stay open, and threads that take and release locks as
- * fast as they can.  Reads orders from standard input, each a line of words,
+ * Owns: sessions, some of which stay open, and threads that acquire and release locks
+ * as fast as possible.  Reads commands from standard input, each a line of words,
  * and answers "ok" and numbers:
  *
- *	 run KIND CLIENTS WHERE LEAD SECONDS	how many locks were taken, and the
+ *	 run KIND CLIENTS WHERE LEAD SECONDS	the number of locks acquired, and the
  *										microseconds of processor time of all threads
- *	 fill PATH FROM TO						makes containers
+ *	 fill PATH FROM TO						creates containers
  *
  * LEAD seconds pass before the count begins.  WHERE is "own", a lock for each
  * client, or "one" for all of them.  Kinds:
  *
- *	 sync		create, delete; each waits for its answer.  No lock yet
- *	 flight		create and list sent together, delete not waited for.  A lock
- *				as long as nobody else wants it
- *	 least		create, delete not waited for: the least that a lock can be
- *	 queue		create, list and watch the node before the own one until there is
- *				none, delete not waited for: what zklock and Curator do
+ *	 sync		create, delete; each waits for its answer.  Not a lock yet
+ *	 flight		create and list sent together, asynchronous delete.  A lock
+ *				without other contenders
+ *	 least		create, asynchronous delete: the cheapest possible lock
+ *	 queue		create, list and watch the predecessor until there is none,
+ *				asynchronous delete: the recipe of zklock and Curator
  *	 textbook	create, list and watch the list until the own node is the
- *				lowest, delete.  Each change wakes all who wait: the herd
+ *				lowest, delete.  Each change wakes all waiters: the herd
  *
  * Each client has a session of its own.  bench/lib/peers.py is the only caller.
  *
@@ -80,7 +80,7 @@ now(void)
 	return t.tv_sec + t.tv_nsec / 1e9;
 }
 
-/* Of all threads, in microseconds. */
+/* Returns the processor time of all threads, in microseconds. */
 static double
 processor_time(void)
 {
@@ -99,7 +99,7 @@ must(const char *what, int code)
 
 
 /*
- * What comes from the client library's threads
+ * Callbacks, which run on the client library's threads
  */
 
 static void
@@ -170,7 +170,7 @@ deleted(int rc, const void *context)
 
 
 /*
- * One lock and unlock; true if it was done in time
+ * One lock and unlock; returns true if it ended in time
  */
 
 static void
@@ -192,7 +192,7 @@ turn_sync(Client *client)
 }
 
 static bool
-take_and_let_go(Client *client, bool list)
+acquire_and_release(Client *client, bool list)
 {
 	char		path[96];
 
@@ -213,13 +213,13 @@ take_and_let_go(Client *client, bool list)
 static bool
 turn_flight(Client *client)
 {
-	return take_and_let_go(client, true);
+	return acquire_and_release(client, true);
 }
 
 static bool
 turn_least(Client *client)
 {
-	return take_and_let_go(client, false);
+	return acquire_and_release(client, false);
 }
 
 static bool
@@ -242,9 +242,9 @@ wait_for_event(Client *client, int seen)
 	pthread_mutex_unlock(&client->mutex);
 }
 
-/* The path of the last node before the own one; false if there is none. */
+/* Returns the path of the predecessor; false if there is none. */
 static bool
-find_before(const Client *client, const struct String_vector *children, char *path, size_t size)
+find_predecessor(const Client *client, const struct String_vector *children, char *path, size_t size)
 {
 	const char *own = strrchr(client->node, '/') + 1;
 	const char *before = NULL;
@@ -274,7 +274,7 @@ turn_queue(Client *client)
 		bool		behind;
 
 		must("list", zoo_get_children(client->zh, client->dir, 0, &children));
-		behind = find_before(client, &children, before, sizeof(before));
+		behind = find_predecessor(client, &children, before, sizeof(before));
 		deallocate_String_vector(&children);
 		if (!behind)
 			break;
@@ -428,7 +428,7 @@ run(const char *kind, int n, const char *where, double lead, double seconds)
 	printf("ok %ld %.0f\n", count, spent);
 }
 
-/* A thousand at a time. */
+/* Creates containers, a thousand at a time. */
 static void
 fill(const char *path, int from, int to)
 {

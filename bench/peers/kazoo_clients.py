@@ -1,10 +1,10 @@
 #!/usr/bin/python3
-"""kazoo's Lock, taken and released as fast as it can be.
+"""Acquires and releases kazoo's Lock as fast as possible.
 
-Owns: a process with a session for each client, as threads of one Python
-process run one at a time. Reads orders from standard input, each a line of
-words, and answers "ok" and a number: "run lock CLIENTS WHERE LEAD SECONDS", how
-many locks were taken. LEAD seconds pass before the count begins.
+Owns: a process with a session for each client, because the threads of one Python
+process run one at a time. Reads commands from standard input, each a line of
+words, and answers "ok" and a number: "run lock CLIENTS WHERE LEAD SECONDS", the
+number of locks acquired. LEAD seconds pass before the count begins.
 WHERE is "own", a lock for each client, or "one" for all of them.
 bench/lib/peers.py is the only caller.
 """
@@ -17,7 +17,7 @@ from kazoo.client import KazooClient
 
 
 def work(hosts, number, orders):
-    """A client's process."""
+    """Runs a client's process."""
     client = KazooClient(hosts)
     client.start(timeout=60)
     orders.send("ready")
@@ -42,7 +42,7 @@ def take(lock, start, end):
 
 
 class Clients:
-    """Processes that stay."""
+    """The processes of all clients, which run until the end."""
 
     def __init__(self, hosts):
         self.hosts = hosts

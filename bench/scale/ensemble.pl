@@ -1,7 +1,7 @@
 #!/usr/bin/perl
-# A private ensemble of three ZooKeeper servers for bench/scale/scale.py, which talks
-# to it by lines: first it prints the connect string; "leader" and "pids" are answered
-# with process ids, "restart" with "ok". Ends with its input.
+# A private ensemble of three ZooKeeper servers for bench/scale/scale.py. First it prints
+# the connect string. Then it reads commands, one in each line: the answers to "leader" and
+# "pids" are process ids, the answer to "restart" is "ok". Ends at the end of its input.
 
 use strict;
 use warnings;
@@ -15,16 +15,16 @@ my $ensemble = ZkLock::ZkEnsemble->start(
 	size => 3, tick_time => 2000,
 	java => [qw(-Xms64m -Xmx700m -XX:TieredStopAtLevel=4)]);
 print $ensemble->connect_string, "\n";
-while (my $order = <STDIN>)
+while (my $command = <STDIN>)
 {
-	if ($order eq "leader\n") { print $ensemble->leader->pid, "\n" }
-	elsif ($order eq "pids\n") { print join(' ', map { $_->pid } $ensemble->running), "\n" }
-	elsif ($order eq "restart\n")
+	if ($command eq "leader\n") { print $ensemble->leader->pid, "\n" }
+	elsif ($command eq "pids\n") { print join(' ', map { $_->pid } $ensemble->running), "\n" }
+	elsif ($command eq "restart\n")
 	{
 		for my $member ($ensemble->members) { $member->kill9 if !$member->is_running && $member->pid }
 		$ensemble->restart;
 		print "ok\n";
 	}
-	else { die "no such order: $order" }
+	else { die "no such command: $command" }
 }
 $ensemble->stop;

@@ -1,10 +1,10 @@
 #!/usr/bin/python3
-"""Sessions without SQL: what many of them cost an ensemble of three servers, and how
-long it takes until all their locks work again when the leader is killed.
+"""Sessions without SQL: the cost of many sessions for an ensemble of three servers, and
+the time until all their locks work again after the leader is killed.
 
-Owns: the order of things, and what is read from the servers' processes. The sessions
-are those of sessions.c, the servers those of ensemble.pl. Started by bench/parts/scale.sh
-with the directory for scale.json, the number of rounds, and "quick" or nothing.
+Owns: the order of the measurements, and the numbers of the servers' processes. sessions.c
+has the sessions, ensemble.pl the servers. bench/parts/scale.sh starts this program with the
+directory for scale.json, the number of rounds, and "quick" or nothing.
 """
 
 import os
@@ -50,11 +50,11 @@ class Ensemble:
         return [int(pid) for pid in self.ask("pids").split()]
 
     def processor_time(self):
-        """Milliseconds, of all servers."""
+        """Returns milliseconds of all servers."""
         return sum(processor_time(pid) for pid in self.pids())
 
     def heap(self):
-        """Kilobytes in use after a collection, in all servers."""
+        """Returns kilobytes in use after a garbage collection, in all servers."""
         return sum(heap(pid) for pid in self.pids())
 
     def end(self):
@@ -77,7 +77,7 @@ def heap(pid):
 
 
 def memory(pid):
-    """Kilobytes that nobody shares with the process."""
+    """Returns kilobytes of private memory."""
     with open(f"/proc/{pid}/smaps_rollup", encoding="utf-8") as file:
         return sum(int(kb) for kb in re.findall(r"^Private_\w+:\s+(\d+)", file.read(),
                                                 re.MULTILINE))
@@ -100,7 +100,7 @@ class Scale:
         self.curves.setdefault(name, {}).setdefault(size, []).append(value)
 
     def idle(self, size):
-        """With so many sessions that hold a lock each: for each of them."""
+        """Measures the cost of each session, with this many sessions that each hold a lock."""
         before = self.ensemble.heap(), memory(self.peer.process.pid)
         self.peer.order("open", size)
         self.peer.order("hold")

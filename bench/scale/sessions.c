@@ -5,16 +5,16 @@
  *
  *	 sessions CONNECT_STRING TIMEOUT_MS
  *
- * Reads orders from standard input, each a line of words, and answers "ok" and
+ * Reads commands from standard input, each a line of words, and answers "ok" and
  * numbers:
  *
- *	 open N				has N sessions, all connected
- *	 hold				each session takes a lock of its own and keeps it
+ *	 open N				opens sessions until N are connected
+ *	 hold				each session acquires a lock of its own and keeps it
  *	 rate N SECONDS		N of the sessions lock and unlock, each a lock of its own:
- *						how many locks were taken
- *	 storm PID			kills the process, and has each session confirm its lock:
- *						milliseconds until one of them, half of them and all of them
- *						work again, and how many sessions were lost
+ *						the number of locks acquired
+ *	 storm PID			kills the process, and each session confirms its lock:
+ *						milliseconds until one, half and all of the sessions have
+ *						confirmed, and the number of sessions lost
  *	 close				ends all sessions
  *
  * Each session has its own thread, as in a backend; all of them share the library's
@@ -110,7 +110,7 @@ lock(Session *s, const char *action)
 
 
 /*
- * Orders
+ * Commands
  */
 
 static void
@@ -194,7 +194,7 @@ rate(int n, double seconds)
 	printf("ok %ld\n", count);
 }
 
-/* Is this session done, with its lock or without?  Counts those without. */
+/* Has this session confirmed or lost its lock?  Counts lost sessions. */
 static bool
 has_recovered(Session *s, int *lost)
 {
