@@ -538,7 +538,7 @@ path_of(const char *name)
 }
 
 const char *
-semaphore_path(const char *name, const char *below)
+pool_of(const char *name, const char *below)
 {
 	static char path[256];
 

@@ -130,7 +130,7 @@ extern const char *path_of(const char *name);
 extern const char *node_of(const Party *party, const char *name);
 
 /* A path below a semaphore's; static memory. */
-extern const char *semaphore_path(const char *name, const char *below);
+extern const char *pool_of(const char *name, const char *below);
 
 /* Creates a node of another program; returns its path, static memory. */
 extern const char *foreign_node(const char *name, const char *child, int64_t session);

@@ -138,7 +138,7 @@ test_permits(int n)
 	scene_begin(2);
 	waiters_begin("ab");
 	forget(permit_now(&parties[1], "p", 1));
-	snprintf(queue, sizeof(queue), "%s", semaphore_path("p", "/locks"));
+	snprintf(queue, sizeof(queue), "%s", pool_of("p", "/locks"));
 	for (int i = 0; i < n; i++)
 		queue_as(queue, FIRST + i, "lock-");
 	ask_permit(A, "p", 1);

@@ -185,7 +185,7 @@ test_strangers(void)
 		begin(3, "abc");
 		has_permit(A, "s", 2);
 		holds(C, "x");
-		snprintf(path, sizeof(path), "%s/%s", semaphore_path("s", kazoo ? "" : "/leases"),
+		snprintf(path, sizeof(path), "%s/%s", pool_of("s", kazoo ? "" : "/leases"),
 				 i == 0 && !kazoo ? CURATORS_PERMIT : who[i]);
 		fake_tree_create(path, "", 0, ZKL_CREATE_EPHEMERAL, 77, &made,
 						 &czxid);
@@ -232,7 +232,7 @@ test_stale(void)
 	holds(C, "x");
 	permit_now(C, "s", 2);
 	lock_now(B, "x", X);
-	snprintf(permits, sizeof(permits), "%s", semaphore_path("s", kazoo ? "" : "/leases"));
+	snprintf(permits, sizeof(permits), "%s", pool_of("s", kazoo ? "" : "/leases"));
 	fake_quirks.deny = permits;
 	fake_quirks.deny_breaks = true;
 	release_permit(A, "s");

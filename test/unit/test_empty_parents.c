@@ -197,7 +197,7 @@ test_kazoo(void)
 	release_permit(A, "a");
 	fake_advance(20000);
 	ok(fake_tree_find(path_of("a")) != NULL, "a znode stays, because kazoo's programs expect it");
-	ok(fake_tree_find(semaphore_path("a", "")) != NULL && fake_tree_find(semaphore_path("a", "-__lock__")) != NULL,
+	ok(fake_tree_find(pool_of("a", "")) != NULL && fake_tree_find(pool_of("a", "-__lock__")) != NULL,
 	   "the znodes of a semaphore stay, too");
 	scene_end(NULL);
 }
@@ -281,7 +281,7 @@ test_permit_together(void)
 	scene_begin(1);
 	permit_once(A, "s");
 	snprintf(place, sizeof(place), "%s/_c_00112233-4455-6677-8899-aabbccddeeff-lock-",
-			 semaphore_path("s", "/locks"));
+			 pool_of("s", "/locks"));
 	fake_tree_create(place, "", 0, ZKL_CREATE_EPHEMERAL_SEQUENTIAL, 99, &made, &czxid);
 	fake_advance(6000);
 	is_int(parents(), 3, "a contender without a permit keeps all three");
@@ -299,7 +299,7 @@ test_permit_together(void)
 		permit_once(A, "s");
 		permit_once(A, "t");
 		for (int j = i == 2 ? 0 : i; j <= i; j++)
-			fake_tree_delete(semaphore_path("s", below[j]));
+			fake_tree_delete(pool_of("s", below[j]));
 		fake_advance(10000);
 		is_int(parents(), 0, "a znode that the server has already deleted does not matter: %s",
 			   i == 2 ? "all" : below[i]);

@@ -195,7 +195,7 @@ static void
 foreign_semaphore(void)
 {
 	permits_used();
-	fake_tree_set(semaphore_path("a", ""), "");
+	fake_tree_set(pool_of("a", ""), "");
 }
 
 static void
@@ -223,8 +223,8 @@ static void
 queue_numbers_used_up(void)
 {
 	permits_used();
-	fake_tree_find(semaphore_path("a", scene_config.node_names == ZKL_NODE_NAMES_KAZOO
-								  ? "-__lock__" : "/locks"))->counter = LIMIT + 1;
+	fake_tree_find(pool_of("a", scene_config.node_names == ZKL_NODE_NAMES_KAZOO
+						   ? "-__lock__" : "/locks"))->counter = LIMIT + 1;
 }
 
 static void

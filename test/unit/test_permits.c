@@ -43,13 +43,13 @@ end(const char *promise)
 static const char *
 permits(void)
 {
-	return semaphore_path("s", kazoo ? "" : "/leases");
+	return pool_of("s", kazoo ? "" : "/leases");
 }
 
 static const char *
 queue(void)
 {
-	return semaphore_path("s", kazoo ? "-__lock__" : "/locks");
+	return pool_of("s", kazoo ? "-__lock__" : "/locks");
 }
 
 /* Returns the party's node below a path, or NULL. */
@@ -138,8 +138,8 @@ test_nodes(void)
 	permit_now(A, "s", 7);
 	is_int(permits_of(A, "s"), 1, "a permit is granted");
 	is_int(count_nodes(queue()), 0, "the mutex of the queue is released");
-	is_str(data_of(semaphore_path("s", "")), "7", "the capacity is in the data of the semaphore's znode");
-	is_int(fake_tree_find(semaphore_path("s", ""))->container, !kazoo,
+	is_str(data_of(pool_of("s", "")), "7", "the capacity is in the data of the semaphore's znode");
+	is_int(fake_tree_find(pool_of("s", ""))->container, !kazoo,
 		   "a semaphore in Curator's layout has a container");
 	name = find_node(A, permits())->path + strlen(permits()) + 1;
 	if (kazoo)
@@ -246,12 +246,12 @@ test_sizes(void)
 	begin(2);
 	create_plain("/zklock", "", ZKL_CREATE_PERSISTENT);
 	create_plain(SCENE_SEMAPHORES, "", ZKL_CREATE_PERSISTENT);
-	create_plain(semaphore_path("s", ""), "", ZKL_CREATE_PERSISTENT);
+	create_plain(pool_of("s", ""), "", ZKL_CREATE_PERSISTENT);
 	a = ask_permit(A, "s", 3);
 	b = ask_permit(B, "s", 4);
 	fake_run_all();
 	ok((a->status == ZKL_OK) != (b->status == ZKL_OK), "the same if another program created the semaphore");
-	is_str(data_of(semaphore_path("s", "")), a->status == ZKL_OK ? "3" : "4", "the semaphore has the capacity of the session that got a permit");
+	is_str(data_of(pool_of("s", "")), a->status == ZKL_OK ? "3" : "4", "the semaphore has the capacity of the session that got a permit");
 	end("capacities of another program's semaphore");
 
 	begin(2);
@@ -264,9 +264,9 @@ test_sizes(void)
 	begin(1);
 	create_plain("/zklock", "", ZKL_CREATE_PERSISTENT);
 	create_plain(SCENE_SEMAPHORES, "", ZKL_CREATE_PERSISTENT);
-	create_plain(semaphore_path("s", ""), "192.0.2.1", ZKL_CREATE_PERSISTENT);
+	create_plain(pool_of("s", ""), "192.0.2.1", ZKL_CREATE_PERSISTENT);
 	is_int(status_of_another(A, 2), ZKL_OK, "data that are no number do not matter");
-	is_str(data_of(semaphore_path("s", "")), "192.0.2.1", "data that are no number are kept");
+	is_str(data_of(pool_of("s", "")), "192.0.2.1", "data that are no number are kept");
 	end("foreign data");
 }
 
@@ -295,7 +295,7 @@ test_semaphore_removed(void)
 	fake_run_all();
 	for (int i = 0; i < 3; i++)
 		fake_tree_reap();
-	is_int(fake_tree_find(semaphore_path("s", "")) != NULL, kazoo, "an unused semaphore is deleted, except kazoo's");
+	is_int(fake_tree_find(pool_of("s", "")) != NULL, kazoo, "an unused semaphore is deleted, except kazoo's");
 	is_int(status_of_another(A, 4), kazoo ? ZKL_OTHER_CAPACITY : ZKL_OK, "a deleted semaphore can get another capacity");
 	end("another capacity later");
 }
@@ -340,7 +340,7 @@ test_another_size(void)
 	begin(2);
 	status_of_another(A, 1);
 	b = permit_now(B, "s", 1);
-	fake_tree_set(semaphore_path("s", ""), "3");
+	fake_tree_set(pool_of("s", ""), "3");
 	is_int(b->status, ZKL_PENDING, "a waiter keeps to the capacity that it has read");
 	remove_node(find_node(B, queue()));
 	is_int(b->status, ZKL_OTHER_CAPACITY, "a waiter that queues again reads the capacity again");
@@ -435,7 +435,7 @@ test_no_permits_yet(void)
 	begin(1);
 	create_plain("/zklock", "", ZKL_CREATE_PERSISTENT);
 	create_plain(SCENE_SEMAPHORES, "", ZKL_CREATE_PERSISTENT);
-	create_plain(semaphore_path("s", ""), "2", ZKL_CREATE_PERSISTENT);
+	create_plain(pool_of("s", ""), "2", ZKL_CREATE_PERSISTENT);
 	create_plain(queue(), "", ZKL_CREATE_PERSISTENT);
 	snprintf(first, sizeof(first), "%s/%s", queue(), kazoo
 			 ? "00112233445566778899aabbccddeeff__lock__"
@@ -478,11 +478,11 @@ test_foreign_permits(void)
 
 	begin(1);
 	status_of_another(A, 2);
-	create_plain(semaphore_path("s", kazoo ? "/stranger" : "/leases/stranger"), "",
+	create_plain(pool_of("s", kazoo ? "/stranger" : "/leases/stranger"), "",
 				 ZKL_CREATE_PERSISTENT);
 	a = permit_now(A, "s", 2);
 	is_int(a->status, ZKL_PENDING, "every child counts as a permit, whatever its name");
-	fake_tree_delete(semaphore_path("s", kazoo ? "/stranger" : "/leases/stranger"));
+	fake_tree_delete(pool_of("s", kazoo ? "/stranger" : "/leases/stranger"));
 	fake_run_all();
 	is_int(a->status, ZKL_OK, "the permit is granted when that child is deleted");
 	end("permits of other programs");

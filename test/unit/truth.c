@@ -185,7 +185,7 @@ has_released_permit(unsigned owner, const char *semaphore, const char *parent)
 static unsigned
 permit_owners(const Party *party, const Ask *ask, unsigned gone)
 {
-	const char *parent = semaphore_path(ask->names[0], is_kazoo() ? "" : "/leases");
+	const char *parent = pool_of(ask->names[0], is_kazoo() ? "" : "/leases");
 	int			held = permits_of(party, ask->names[0]);
 	unsigned	owners = 0;
 	int			n = 0;
@@ -212,7 +212,7 @@ truth_of_permit(const Party *party, const Ask *ask, unsigned gone)
 	Truth		truth = {0, 0};
 	bool		found = false;
 
-	truth.all_of = before_in_queue(party, semaphore_path(ask->names[0], is_kazoo() ? "-__lock__" : "/locks"),
+	truth.all_of = before_in_queue(party, pool_of(ask->names[0], is_kazoo() ? "-__lock__" : "/locks"),
 								   false, gone, &found);
 	if (found && truth.all_of == 0)
 		truth.any_of = permit_owners(party, ask, gone);
