@@ -203,6 +203,24 @@ test_reports(void)
 	ok(!becomes_victim_of(1, 0, edges, TRUTH, ANOTHER), "a report in the name of another session is no deadlock");
 }
 
+/* The stranger needs what A holds; reporting again, it needs only A's place, and is the victim. */
+static void
+test_rank(void)
+{
+	char		edges[128];
+
+	begin();
+	stranger_reports(TRUTH);
+	for (int i = 0; i < 10 && reported(STRANGER); i++)
+	{
+		(void) is_victim_now(A);
+		fake_run_all();
+	}
+	ok(!reported(STRANGER), "A claims to be the victim, and probes the other member");
+	snprintf(edges, sizeof(edges), "p%s.", node_sets);
+	ok(!becomes_victim_of(1, 0, edges, TRUTH, STRANGER), "another member is the better victim now, and A goes on waiting");
+}
+
 /* A waits for the stranger, which waits for another session on its server. */
 static void
 test_local_waiters(void)
@@ -300,6 +318,7 @@ main(void)
 {
 	test_data();
 	test_reports();
+	test_rank();
 	test_local_waiters();
 	test_corrupt();
 	test_again();
