@@ -255,6 +255,23 @@ test_create_in_flight(void)
 	b_overtakes(6, 0, "a node created before the report was deleted");
 }
 
+/* B's server lags behind A, which reports its wait again and then gives up. */
+static void
+test_victim_lags(void)
+{
+	begin();
+	lock_now(B, "a", X);
+	for (int i = 0; i < 4; i++)
+		(void) gives_way(B);
+	ok(reported_by(A) == 0, "B probes A");
+	(void) gives_way(A);
+	ok(reported_by(A) == 1, "A reports again");
+	fake_lag(B->client, true);
+	give_up_all(A);
+	fake_run_all();
+	b_goes_on(false, "a wait that has ended");
+}
+
 /*
  * A waits for B, B for D, and D for A.  When A has probed the others, D gives up, and B
  * gives up, releases what A waits for, and waits for A.
@@ -310,6 +327,7 @@ main(void)
 	test_list_in_flight(false);
 	test_list_in_flight(true);
 	test_create_in_flight();
+	test_victim_lags();
 	test_sum();
 	test_downgrade();
 	return done();
