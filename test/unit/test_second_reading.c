@@ -33,7 +33,7 @@ holds(Party *party, const char *name, ZklMode mode)
 
 /* The party's backend looks at its wait, and everything sent is answered. */
 static bool
-gives_way(Party *party)
+becomes_victim(Party *party)
 {
 	bool		verdict = is_victim_now(party);
 
@@ -60,7 +60,7 @@ begin(void)
 {
 	begin_holding("abcad");
 	lock_now(A, "b", X);
-	(void) gives_way(A);
+	(void) becomes_victim(A);
 }
 
 /* A has reported that it waits for B's permit. */
@@ -73,7 +73,7 @@ begin_permit(void)
 	forget(permit_now(B, "b", 1));
 	holds(D, "d", X);
 	permit_now(A, "b", 1);
-	(void) gives_way(A);
+	(void) becomes_victim(A);
 }
 
 /* B releases all, waits for A, and claims to be the victim. */
@@ -83,7 +83,7 @@ b_claims(void)
 	release_all(B);
 	lock_now(B, "a", X);
 	for (int i = 0; i < 3; i++)
-		(void) gives_way(B);
+		(void) becomes_victim(B);
 }
 
 /* The same; its probe of A is sent. */
@@ -103,7 +103,7 @@ b_goes_on(bool both, const char *name)
 
 	for (int i = 0; i < 30 && !verdict; i++)
 	{
-		verdict = (both && gives_way(A)) || gives_way(B);
+		verdict = (both && becomes_victim(A)) || becomes_victim(B);
 		fake_advance(100);
 	}
 	ok(!verdict, "%s: nobody gives way", name);
@@ -120,7 +120,7 @@ test_own_change(void)
 	b_probes_a();
 	fake_apply(B->client);
 	wait_locally(D, A);
-	(void) gives_way(A);
+	(void) becomes_victim(A);
 	b_goes_on(true, "a report that changes while it is probed");
 }
 
@@ -150,7 +150,7 @@ a_fails_to_delete(void)
 	wait_locally(D, A);
 	fake_count(A->client);
 	fake_fault(A->client, 1, FAULT_THROTTLE);
-	(void) gives_way(A);
+	(void) becomes_victim(A);
 }
 
 /* Meanwhile, with A's backend slow, B releases b and sees A's outdated report. */
@@ -161,7 +161,7 @@ test_lost_delete(void)
 	fake_count(B->client);
 	a_fails_to_delete();
 	b_claims();
-	(void) gives_way(A);
+	(void) becomes_victim(A);
 	b_goes_on(true, "a report whose delete has failed");
 }
 
@@ -215,7 +215,7 @@ b_overtakes(int n, int first_late, const char *name)
 	fake_release(A->client);
 	for (int i = 0; i < n; i++)
 		(void) fake_deliver(A->client);
-	(void) gives_way(A);
+	(void) becomes_victim(A);
 	b_goes_on(true, name);
 }
 
@@ -262,9 +262,9 @@ test_victim_lags(void)
 	begin();
 	lock_now(B, "a", X);
 	for (int i = 0; i < 4; i++)
-		(void) gives_way(B);
+		(void) becomes_victim(B);
 	ok(reported_by(A) == 0, "B probes A");
-	(void) gives_way(A);
+	(void) becomes_victim(A);
 	ok(reported_by(A) == 1, "A reports again");
 	fake_lag(B->client, true);
 	give_up_all(A);
@@ -283,11 +283,11 @@ test_sum(void)
 	lock_now(B, "d", X);
 	lock_now(D, "a", X);
 	lock_now(A, "b", X);
-	(void) gives_way(B);
-	(void) gives_way(D);
+	(void) becomes_victim(B);
+	(void) becomes_victim(D);
 	fake_count(A->client);
 	for (int i = 0; i < 4; i++)
-		(void) gives_way(A);
+		(void) becomes_victim(A);
 	ok(reported_by(B) + reported_by(D) == 0, "A probes the others");
 	give_up_all(D);
 	give_up_all(B);
