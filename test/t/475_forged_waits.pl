@@ -59,8 +59,9 @@ for (1 .. 20)
 {
 	$zkc->create("$waits/$other.1.$_.w.$me..", ephemeral => 1, sequence => 1,
 		data => "$instance\t" . $bystander->pid . "\tb\nx\t1\t0\texclusive lock \"mine\"");
-	# The deleted report makes the waiter check again.
-	$zkc->delete("$waits/$_") for grep { /^$me\./ } $zkc->children($waits);
+	# The deleted report makes the waiter check again. The waiter may replace it first: a
+	# recursive delete succeeds if the node is gone.
+	$zkc->delete("$waits/$_", recursive => 1) for grep { /^$me\./ } $zkc->children($waits);
 	wait_until_reported($zkc, qr/^$me\./, 1);
 }
 ok(!$victim->finished, 'a forged report ends no wait');
