@@ -6,20 +6,21 @@
 #                               the settings for TLS exist if that has TLS
 #   make installcheck           pg_regress and isolation tests against a running
 #                               server whose zklock.connect_string works
-#   make check-layers           which file may include and call what; how long files may be
-#   make check-meta             META.json and the changelogs agree with zklock.control
-#   make check-format           C files are laid out as pgindent does; make format does it
-#   make check-scripts          shellcheck, perlcritic, pyflakes; do the mutants' patches apply?
-#   make check-unit             the recipe layer with a fake client, as TAP
-#   make check-asan check-ubsan check-tsan check-valgrind    the same, watched
-#   make check-fuzz             bytes of others, at random (FUZZ_SECONDS=600: longer)
-#   make check-backend-asan check-backend-valgrind    installcheck, on a private
-#                               server that is watched
-#   make check-coverage         what the tests reach; takes as long as they do
-#   make check-matrix           the tests in Debian 12, 13 and testing
-#   make bench                  measures it against others; bench/README.md
-#   make check-package          the Debian package, in a clean system
-#   make dist                   an archive of HEAD for PGXN, in build
+#   make check-layers           checks includes and calls between layers, and the length of files
+#   make check-meta             compares META.json and the changelogs with zklock.control
+#   make check-format           checks that C files are formatted like PostgreSQL's; make format does it
+#   make check-scripts          shellcheck, perlcritic, pyflakes; checks that the mutants' patches apply
+#   make check-unit             tests the recipe layer with a fake client, as TAP
+#   make check-asan check-ubsan check-tsan check-valgrind    the same with a sanitizer
+#                               or valgrind
+#   make check-fuzz             fuzzes the parsers of received data (FUZZ_SECONDS=600: longer)
+#   make check-backend-asan check-backend-valgrind    installcheck on a private
+#                               server under a sanitizer or valgrind
+#   make check-coverage         measures the coverage of all tests; takes as long as they do
+#   make check-matrix           runs the tests in Debian 12, 13 and testing
+#   make bench                  measures zklock and other lock services; bench/README.md
+#   make check-package          builds and tests the Debian package in a clean system
+#   make dist                   writes an archive of HEAD for PGXN to build
 #
 # scripts/test runs everything against private servers.
 
@@ -36,8 +37,8 @@ ifneq ($(TOP),.)
 $(shell mkdir -p $(sort $(dir $(OBJS))))
 endif
 
-# By its file's name: the headers are those of the library with threads, too, and
-# their two packages exclude each other.
+# The library is linked by file name: its -dev package conflicts with that of the
+# multi-threaded library, and both have the same headers.
 ZK_LIBS ?= -l:libzookeeper_st.so.2
 ifdef ZOOKEEPER_PREFIX
 ZK_CPPFLAGS = -I$(ZOOKEEPER_PREFIX)/include

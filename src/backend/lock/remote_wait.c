@@ -186,7 +186,7 @@ is_granted(void *arg, int64 *check_again)
 	return false;
 }
 
-/* A non-blocking attempt waits for answers only, never for a holder. */
+/* A non-blocking attempt never waits for a holder. */
 static void
 note_wait(ZklockTimeout *timeout, const ZklRequestInfo *info)
 {
