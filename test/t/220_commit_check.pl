@@ -113,7 +113,8 @@ nothing_left($zkc, 'long transactions leave no node');
 }
 # A lock that was released after the end of its lease is checked, too.
 for my $kind ([ lock => "zk_lock('gone')", "zk_unlock('gone')" ],
-	[ permit => "zk_acquire('gone', 1)", "zk_release('gone')" ])
+	[ permit => "zk_acquire('gone', 1)", "zk_release('gone')" ],
+	[ 'lock that zk_unlock_all() released' => "zk_lock('gone')", 'zk_unlock_all()' ])
 {
 	my ($what, $acquire, $release) = @$kind;
 	my $s = locker('2s');

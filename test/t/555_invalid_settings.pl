@@ -109,6 +109,23 @@ works($s, 'SELECT early(i), name FROM few, LATERAL current_setting($$zklock.root
 	'after a call before it the query locks with the settings that are configured');
 $s->quit;
 
+# With the library loaded when a session starts.
+$node->safe_psql('postgres', "ALTER DATABASE inv SET zklock.root = 'app'");
+$node->append_conf('postgresql.conf', "session_preload_libraries = 'zklock'\n");
+$node->reload;
+ok($node->poll_query_until('postgres', 'SHOW session_preload_libraries', 'zklock'), 'the library is loaded by session_preload_libraries');
+my ($failed, undef, $why) = $node->psql('inv', 'SELECT 1');
+is($failed, 2, 'with session_preload_libraries a session does not start with an invalid value');
+like($why, qr/FATAL: .*invalid value for parameter "zklock\.root": "app"\n.*HINT:/s, 'and the error says why');
+{
+	local $ENV{PGOPTIONS} = '-c session_preload_libraries=';
+	$node->safe_psql('inv', 'ALTER DATABASE inv RESET zklock.root');
+}
+$s = session($node, dbname => 'inv');
+works($s, "SELECT current_setting('zklock.root')", '/corrected', 'a superuser connects without the library and corrects the value');
+$s->quit;
+$node->adjust_conf('postgresql.conf', 'session_preload_libraries', undef);
+
 # With the library loaded when the server starts.
 $node->append_conf('postgresql.conf', "zklock.acl = 'creater'\nshared_preload_libraries = 'zklock'\n");
 $node->stop;
