@@ -7,6 +7,7 @@ use Test::More;
 use Time::HiRes qw(time);
 use ZkLock::Check;
 use ZkLock::Cluster;
+use ZkLock::FaultProxy;
 use ZkLock::Util;
 use ZkLock::ZkClient;
 use ZkLock::ZkServer;
@@ -175,6 +176,32 @@ for my $kind ([ lock => "zk_lock('gone')", "zk_unlock('gone')" ],
 	$zk->resume;
 	$s->query_ok('RESET statement_timeout');
 	nothing_left($zkc, 'a cancelled commit leaves no node');
+}
+
+# A cancelled commit leaves its check without an answer. The next commit sends a check of its
+# own, because the lock can be lost in between.
+{
+	my $proxy = ZkLock::FaultProxy->start(target => $zk);
+	my $s = session($node);
+	$s->query_ok("SET zklock.connect_string = '" . $proxy->connect_string . q('));
+	$s->query_ok('SET zklock.commit_check = always');
+	$s->query_ok("SELECT zk_lock('between')");
+	$proxy->clear_record;
+	my $checks = sub { return scalar grep { $_->{op} eq 'multi' } $proxy->record };
+	$proxy->arm(fault => 'hold_answer', op => 'multi');
+	$s->query_async("INSERT INTO t VALUES ('between')");
+	wait_until('the check', $checks);
+	$s->cancel;
+	failed_with($s, '57014', 'a commit that waits for its check is cancelled', hint => 0);
+	$zkc->delete($_) for queue_of($zkc, 'between');
+	$s->query_async("INSERT INTO t VALUES ('between')");
+	wait_until('the check of the next commit', sub { $checks->() > 1 });
+	$proxy->release;
+	failed_with($s, '40001', 'the check of a cancelled commit does not confirm the next commit',
+		like => qr/"between"/);
+	is(rows('between'), 0, '... and no row is left');
+	$s->quit;
+	$proxy->stop;
 }
 
 # PostgreSQL disables statement_timeout before it commits, so zklock must apply it.
