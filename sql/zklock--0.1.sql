@@ -671,7 +671,8 @@ COMMENT ON FUNCTION zk_fence(text) IS
 CREATE FUNCTION zk_fence(key bigint)
 RETURNS bigint
 AS 'MODULE_PATHNAME', 'zklock_fence_int8'
-LANGUAGE C VOLATILE PARALLEL UNSAFE;
+LANGUAGE C VOLATILE PARALLEL UNSAFE
+COST 1000;
 
 COMMENT ON FUNCTION zk_fence(bigint) IS
 	'record the token of the cluster-wide lock on a bigint key, which this session holds, in this database; an error if a later holder did; returns the fencing token';
@@ -679,7 +680,8 @@ COMMENT ON FUNCTION zk_fence(bigint) IS
 CREATE FUNCTION zk_fence(key1 integer, key2 integer)
 RETURNS bigint
 AS 'MODULE_PATHNAME', 'zklock_fence_int4'
-LANGUAGE C VOLATILE PARALLEL UNSAFE;
+LANGUAGE C VOLATILE PARALLEL UNSAFE
+COST 1000;
 
 COMMENT ON FUNCTION zk_fence(integer, integer) IS
 	'record the token of the cluster-wide lock on two integer keys, which this session holds, in this database; an error if a later holder did; returns the fencing token';
@@ -698,7 +700,8 @@ COMMENT ON FUNCTION zk_fence_reset(text) IS
 CREATE FUNCTION zk_fence_reset(key bigint)
 RETURNS void
 AS 'MODULE_PATHNAME', 'zklock_fence_reset_int8'
-LANGUAGE C VOLATILE PARALLEL UNSAFE;
+LANGUAGE C VOLATILE PARALLEL UNSAFE
+COST 1000;
 
 REVOKE EXECUTE ON FUNCTION zk_fence_reset(bigint) FROM PUBLIC;
 
@@ -708,7 +711,8 @@ COMMENT ON FUNCTION zk_fence_reset(bigint) IS
 CREATE FUNCTION zk_fence_reset(key1 integer, key2 integer)
 RETURNS void
 AS 'MODULE_PATHNAME', 'zklock_fence_reset_int4'
-LANGUAGE C VOLATILE PARALLEL UNSAFE;
+LANGUAGE C VOLATILE PARALLEL UNSAFE
+COST 1000;
 
 REVOKE EXECUTE ON FUNCTION zk_fence_reset(integer, integer) FROM PUBLIC;
 
@@ -753,7 +757,8 @@ COMMENT ON FUNCTION zk_revoke(text) IS
 CREATE FUNCTION zk_revoke(key bigint)
 RETURNS integer
 AS 'MODULE_PATHNAME', 'zklock_revoke_int8'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE PARALLEL RESTRICTED
+COST 1000;
 
 REVOKE EXECUTE ON FUNCTION zk_revoke(bigint) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION zk_revoke(bigint) TO pg_signal_backend;
@@ -764,7 +769,8 @@ COMMENT ON FUNCTION zk_revoke(bigint) IS
 CREATE FUNCTION zk_revoke(key1 integer, key2 integer)
 RETURNS integer
 AS 'MODULE_PATHNAME', 'zklock_revoke_int4'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE PARALLEL RESTRICTED
+COST 1000;
 
 REVOKE EXECUTE ON FUNCTION zk_revoke(integer, integer) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION zk_revoke(integer, integer) TO pg_signal_backend;

@@ -33,6 +33,16 @@ for my $closed (1, 2, 3, 5)
 	$_->quit for @sessions;
 }
 
+# An IPv6 address has brackets in the connect string.
+{
+	my $on_ipv6 = ZkLock::Proxy->start(target => $zk, address => '[::1]');
+	my $s = session($node);
+	$s->query_ok("SET zklock.connect_string = '" . $on_ipv6->connect_string . q('));
+	works($s, "SELECT zk_lock('by address') > 0", 't', 'a session connects to an IPv6 address');
+	$s->quit;
+	$on_ipv6->stop;
+}
+
 $node->stop;
 $proxy->stop;
 $zk->stop;

@@ -28,7 +28,10 @@
 #include "backend/session/stats.h"
 #include "backend/session/wait.h"
 
-/* The connection, the client library's socket pair, two eventfds, the epoll. */
+/*
+ * The connection, the client library's socket pair, two eventfds, the epoll.  PostgreSQL
+ * reserves the one of a wait event set itself.
+ */
 #define SESSION_FDS 6
 
 static ZklSession *session = NULL;

@@ -40,6 +40,18 @@ zkl_now_ms(void)
 	return zkl_io_thread_now();
 }
 
+/* Appends a server to the list.  The library takes an IPv6 address without brackets. */
+static void
+append_server(char *list, const char *server)
+{
+	char	   *end = list + strlen(list);
+
+	for (; *server; server++)
+		if (*server != '[' && *server != ']')
+			*end++ = *server;
+	*end = '\0';
+}
+
 /*
  * Returns the connect string with its servers in random order, malloc'd.  The library
  * tries them in the order given: it is configured not to shuffle them, because for that it
@@ -72,7 +84,7 @@ shuffled(const char *connect_string)
 	{
 		int			i = (int) (rand_r(&seed) % (unsigned) n);
 
-		strcat(result, list[i]);
+		append_server(result, list[i]);
 		list[i] = list[--n];
 		if (n > 0)
 			strcat(result, ",");

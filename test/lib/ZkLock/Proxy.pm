@@ -3,7 +3,8 @@
 # Owns: one listening port and the socat processes behind it. Signals only
 # processes of the groups it started.
 #
-#   my $proxy = ZkLock::Proxy->start(target => $zk);   # or 'host:port'
+#   my $proxy = ZkLock::Proxy->start(target => $zk);   # or 'host:port';
+#                                 # address => '[::1]' listens there
 #   $proxy->connect_string;
 #   $proxy->cut;                  # drop the connections, accept new ones
 #   $proxy->cut(refuse => 1);     # drop them and refuse new ones
@@ -34,13 +35,14 @@ sub start
 		tmp => $tmp,
 		log => $tmp->dirname . '/socat.log',
 		port => free_port(),
+		address => $opt{address} // '127.0.0.1',
 		target => $target,
 		owner => $$,
 	}, $class;
 	return $self->accept;
 }
 
-sub connect_string { return "127.0.0.1:$_[0]{port}" }
+sub connect_string { return "$_[0]{address}:$_[0]{port}" }
 sub port { return $_[0]{port} }
 
 # Accepts connections, also after refuse().
@@ -50,8 +52,8 @@ sub accept
 	return $self if $self->{listener};
 	my $pid = spawn([
 			'socat',
-			"TCP4-LISTEN:$self->{port},bind=127.0.0.1,fork,reuseaddr,"
-			  . 'nodelay,backlog=64',
+			($self->{address} =~ /:/ ? 'TCP6' : 'TCP4')
+			  . "-LISTEN:$self->{port},bind=$self->{address},fork,reuseaddr,nodelay,backlog=64",
 			"TCP4:$self->{target},nodelay"
 		],
 		group => 1,
