@@ -5,6 +5,7 @@
 use strict;
 use warnings;
 
+use File::Temp ();
 use PostgreSQL::Test::Utils;
 use Test::More;
 use ZkLock::Check;
@@ -17,6 +18,7 @@ use ZkLock::ZkServer;
 my $zk = ZkLock::ZkServer->start(tick_time => 200);
 my $zkc = ZkLock::ZkClient->new($zk->connect_string);
 my $node = zklock_node('a', zk => $zk);
+my $tmp = File::Temp->newdir('workerXXXXXX', TMPDIR => 1);
 $node->safe_psql('postgres', 'CREATE TABLE t (v text)');
 
 sub rows { return $node->safe_psql('postgres', 'SELECT count(*) FROM t') }
@@ -71,6 +73,16 @@ sub begin_after_loss
 			return map { $s->query($_); $s->sqlstate } @statements;
 		},
 		sub { $s->query('ROLLBACK'); $s->query(q{ROLLBACK PREPARED 'p'}) });
+}
+
+# Builds test/shim/worker.c and returns the path of the library.
+sub build_worker
+{
+	my $library = $tmp->dirname . '/worker.so';
+	system($ENV{CC} // 'cc', '-Wall', '-fPIC', '-shared', '-I',
+		$node->config_data('--includedir-server'), '-o', $library, 'test/shim/worker.c') == 0
+	  or die 'test/shim/worker.c does not compile';
+	return $library;
 }
 
 # Returns the highest real-time signal that the session's process catches.
@@ -162,6 +174,23 @@ for my $begin (sort keys %undo)
 	fails_with($s, 'COMMIT', '40001', '... but the commit is refused')
 	  if $begin =~ /SAVEPOINT/;
 	$_->quit for $gate, $s;
+}
+
+# A background worker exits after the error, before its transaction is aborted.
+{
+	my $gate = session($node);
+	my $library = build_worker();
+	my $offset = -s $node->logfile;
+	$gate->query_ok("CREATE FUNCTION run_in_worker(text, text) RETURNS int LANGUAGE c AS '$library'");
+	$gate->query_ok('BEGIN; LOCK TABLE t');
+	my $pid = $gate->query_ok(
+		"SELECT run_in_worker('$library', \$\$SELECT zk_lock('idle'); SELECT count(*) FROM t\$\$)");
+	wait_for_sql($node, "SELECT wait_event_type FROM pg_stat_activity WHERE pid = $pid", 'Lock');
+	$zkc->delete($_) for queue_of($zkc, 'idle');
+	wait_for_log($node, qr/background worker "worker" .*(exited|terminated)/, $offset);
+	like(slurp_file($node->logfile, $offset), qr/ERROR:  lock "idle" was lost.*exited with exit code 1/s,
+		'a loss ends a background worker that waits in parse analysis, with an error');
+	$gate->quit;
 }
 
 # PostgreSQL discards a cancel when the statement fails for another reason.

@@ -257,6 +257,7 @@ zklock_hold_ended(ZklockHold *hold)
 	n_held -= hold->lock != NULL;
 	hold->lock = NULL;
 	hold->mode = ZKL_MODE_NONE;
+	hold->lost = false;
 }
 
 void
