@@ -1,7 +1,7 @@
 # Promise 3.7: after a release has returned, a later non-blocking attempt on the same
 # server is never refused because of the released lock. On another server the attempt
 # reads the queue a second time, after a sync, before it is refused. Here the delete of
-# the released node is held back until the attempt has read the queue twice.
+# the released node is held back until the attempt waits for it.
 
 use strict;
 use warnings;
@@ -25,13 +25,14 @@ my $contender = session($here);
 my $remote = session($there);
 $_->query_ok("SELECT zk_lock('warm-up'), zk_unlock('warm-up')") for $releaser, $contender, $remote;
 
-# Has a session read a queue, or permits, after a sync?
-sub read_twice
+# Does an attempt wait for the pending delete? After its sync it reads the predecessor in the
+# queue of lock x, or, a second later, its own node in the queue of the semaphore.
+sub waits_for_delete
 {
 	my %synced;
-	for my $r (grep { $_->{answered} } $proxy->record)
+	for my $r ($proxy->record)
 	{
-		return 1 if $r->{op} =~ /^getChildren/ && $synced{ $r->{connection} };
+		return 1 if $r->{op} eq 'getData' && $synced{ $r->{connection} } && "@{ $r->{paths} }" =~ m{/x/|-lock-};
 		$synced{ $r->{connection} } = 1 if $r->{op} eq 'sync';
 	}
 	return 0;
@@ -48,7 +49,7 @@ sub release_then_attempt
 	wait_until('the delete', sub { $proxy->hits > $hits });
 	$proxy->clear_record;
 	$contender->query_async($attempt);
-	wait_until('the second reading of the attempt', sub { $contender->finished || read_twice() });
+	wait_until('the attempt to end or wait', sub { $contender->finished || waits_for_delete() });
 	ok(!$contender->finished, "$name: an attempt in another session waits for the delete");
 	$proxy->disarm->release;
 	is($contender->wait_result, 't', "$name: an attempt in another session succeeds");
