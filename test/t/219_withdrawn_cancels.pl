@@ -78,6 +78,34 @@ SQL
 	$observer->quit;
 }
 
+# A user cancels the ROLLBACK of a failed transaction after a loss. A cancel that arrives when
+# PostgreSQL has parsed the ROLLBACK comes too late, so this is repeated.
+{
+	my $p = ZkLock::Pipeline->new($node);
+	my $observer = session($node);
+	my @states;
+	wait_until('a cancelled ROLLBACK', sub {
+		$p->query("SELECT zk_lock('failed')");
+		my $id = $observer->query_ok("SELECT session_id FROM zk_locks WHERE name = 'failed'");
+		$p->query('BEGIN');
+		$p->query('SELECT 1 / 0');
+		lose_lock($zk, $zkc, 'failed', $id);
+		$p->start_query('ROLLBACK ' . "/**/\n" x 10_000_000);
+		wait_until('the cancel', sub {
+			$observer->query_ok(q{SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE query ~ '^ROLLBACK'}) eq 't';
+		});
+		@states = $p->until_ready;
+		return 1 if $states[0] ne '00000';
+		$p->query('SELECT 1');
+		return 0;
+	});
+	is_deeply(\@states, ['57014'], 'the cancel of a ROLLBACK by a user is not reported as a loss');
+	is_deeply([ $p->query('ROLLBACK') ], ['00000'], '... and the next ROLLBACK succeeds');
+	is_deeply([ $p->query('SELECT 1') ], ['40001'], '... and the next statement reports the loss');
+	is_deeply([ $p->query('SELECT 1') ], ['00000'], '... once');
+	$observer->quit;
+}
+
 nothing_left($zkc, 'nothing is left');
 $node->stop;
 $zkc->close;
