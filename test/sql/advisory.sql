@@ -92,5 +92,7 @@ DROP ROLE zklock_regress_user;
 DROP EXTENSION zklock_advisory;
 SELECT count(*) FROM pg_namespace WHERE nspname = 'zklock_advisory';
 CREATE SCHEMA zklock_advisory;
+\set SHOW_CONTEXT never
 CREATE EXTENSION zklock_advisory;
+\set SHOW_CONTEXT errors
 DROP SCHEMA zklock_advisory;

@@ -10,6 +10,7 @@
 #   $proxy->cut(refuse => 1);     # drop them and refuse new ones
 #   $proxy->refuse;               # keep the connections, refuse new ones
 #   $proxy->accept;               # accept again
+#   $proxy->retarget('host:port'); # new connections go to another server
 #   $proxy->freeze; $proxy->thaw; # a silent network, in both directions
 
 package ZkLock::Proxy;
@@ -69,6 +70,14 @@ sub accept
 			return port_listens($self->{port});
 		});
 	return $self;
+}
+
+sub retarget
+{
+	my ($self, $target) = @_;
+	$self->refuse;
+	$self->{target} = $target;
+	return $self->accept;
 }
 
 # Refuses new connections; the existing ones stay.
