@@ -265,7 +265,7 @@ typedef struct ZklRequestInfo
 	bool		is_unsearched;	/* deadlocks may remain undetected: too many reports */
 	bool		is_refused;		/* non-blocking attempt: others are first, read after a sync */
 	int64_t		refused_by;		/* ... the session in the predecessor's name, or 0 */
-	int			n_over;			/* ... for a permit: so many nodes of others must go */
+	int			n_excess;		/* ... for a permit: so many nodes of others must go */
 	int			n_others;		/* ... permits that zkl_request_others() lists */
 	bool		is_permit;		/* the request is for a permit, not for locks */
 	int			capacity;		/* the semaphore's capacity, for OTHER_CAPACITY */
@@ -463,7 +463,7 @@ typedef struct ZklScanInfo
 	int			n_entries;
 	const ZklEntry *entries;	/* by kind, name and position; freed with the scan */
 	int			n_denied;		/* znodes that ACLs forbid to read, or to set */
-	int			n_asked;		/* holders whose release is requested */
+	int			n_requested;	/* holders whose release is requested */
 	int			n_spared;		/* REVOKE_ORDINARY: holders that are superusers */
 	int			raw_code;		/* the client library's code for SERVER_ERROR */
 } ZklScanInfo;

@@ -78,7 +78,7 @@ expected_newcomer(const Ahead *row, int n, bool writer, const char **other)
 		if (writer || row[n].c.writer)
 		{
 			*other = row[n].name;
-			return ZKL_POSITION_BEHIND;
+			return ZKL_POSITION_WAITS;
 		}
 	return ZKL_POSITION_FIRST;
 }
@@ -112,7 +112,7 @@ expected_upgrade(const Ahead *row, int n, const ZklContender *own, const char **
 	if (holders == 0)
 		return ZKL_POSITION_FIRST;
 	*other = row[holders - 1].name;
-	return ZKL_POSITION_BEHIND;
+	return ZKL_POSITION_WAITS;
 }
 
 static void
@@ -133,7 +133,7 @@ check_position(const char *const *mine, int n_mine, bool upgrade)
 			: expected_newcomer(row, n, own.writer, &expected_other);
 	}
 	must(got == expected, "the position of %s of %d is %d, not %d", mine[0], n_children, got, expected);
-	if (got == ZKL_POSITION_BEHIND || got == ZKL_POSITION_MOVE_UP)
+	if (got == ZKL_POSITION_WAITS || got == ZKL_POSITION_MOVE_UP)
 		must(other && strcmp(other, expected_other) == 0,
 			 "the position of %s refers to %s, not %s", mine[0], other, expected_other);
 }

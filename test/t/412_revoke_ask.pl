@@ -120,7 +120,7 @@ $node_1->safe_psql('postgres', 'CREATE ROLE ordinary LOGIN');
 	works($revoker, "SELECT count(*) FROM zk_locks WHERE name = 'closed' AND pid IS NOT NULL", '2',
 		'a holder with zklock.acl = creator is visible to all');
 	fails_with($revoker, "SELECT zk_revoke('closed')", '42501', 'a request to it without its credentials fails',
-		like => qr/^.*DETAIL:  Holders that were asked: 1; .*: 1\.$/m);
+		like => qr/^.*DETAIL:  Holders that received the request: 1; .*: 1\.$/m);
 	is(requests('closed'), '1 0', 'the other holders get the request');
 	$revoker->query_ok("SET zklock.auth_file = '$file'");
 	works($revoker, "SELECT zk_revoke('closed')", '2', 'the request succeeds with the credentials');

@@ -170,7 +170,7 @@ refuse(Ask *ask)
 	ZklRequestInfo info;
 
 	zkl_request_info(ask->request, &info);
-	if (info.is_refused && (info.n_over > 0 ? released(ask) >= info.n_over
+	if (info.is_refused && (info.n_excess > 0 ? released(ask) >= info.n_excess
 							: info.refused_by == scene_neighbour))
 		zkl_request_wait(ask->request, info.refused_by);
 	else if (info.is_refused)

@@ -118,30 +118,30 @@ test_plain(void)
 {
 	queue_entries("A:W0", false, ZKL_POSITION_FIRST, NULL, "a writer alone is first");
 	queue_entries("A:R0", false, ZKL_POSITION_FIRST, NULL, "a reader alone is first");
-	queue_entries("A:W1 B:W0 C:W2", false, ZKL_POSITION_BEHIND, "B:W0", "a writer waits for a writer before it");
-	queue_entries("A:W3 B:W0 C:R1 D:W2", false, ZKL_POSITION_BEHIND, "D:W2", "a writer watches the nearest node before it");
-	queue_entries("A:W3 B:W0 D:R2", false, ZKL_POSITION_BEHIND, "D:R2", "a writer waits for readers, too");
+	queue_entries("A:W1 B:W0 C:W2", false, ZKL_POSITION_WAITS, "B:W0", "a writer waits for a writer before it");
+	queue_entries("A:W3 B:W0 C:R1 D:W2", false, ZKL_POSITION_WAITS, "D:W2", "a writer watches the nearest node before it");
+	queue_entries("A:W3 B:W0 D:R2", false, ZKL_POSITION_WAITS, "D:R2", "a writer waits for readers, too");
 	queue_entries("A:R3 B:R0 C:R1", false, ZKL_POSITION_FIRST, NULL, "readers are first together");
-	queue_entries("A:R4 B:W0 C:W1 D:R2 E:R3", false, ZKL_POSITION_BEHIND, "C:W1", "a reader watches the nearest writer");
+	queue_entries("A:R4 B:W0 C:W1 D:R2 E:R3", false, ZKL_POSITION_WAITS, "C:W1", "a reader watches the nearest writer");
 	queue_entries("A:R0 B:W1 C:W2", false, ZKL_POSITION_FIRST, NULL, "writers behind do not stop a reader");
-	queue_entries("A:R2 B:R0 C:W1", false, ZKL_POSITION_BEHIND, "C:W1", "a reader does not pass a waiting writer");
+	queue_entries("A:R2 B:R0 C:W1", false, ZKL_POSITION_WAITS, "C:W1", "a reader does not pass a waiting writer");
 	queue_entries("A:W0 B:W1", false, ZKL_POSITION_FIRST, NULL, "a writer does not wait for nodes behind it");
-	queue_entries("A:W10 B:W9", false, ZKL_POSITION_BEHIND, "B:W9", "numbers are compared as numbers");
+	queue_entries("A:W10 B:W9", false, ZKL_POSITION_WAITS, "B:W9", "numbers are compared as numbers");
 }
 
 static void
 test_mixed(void)
 {
-	queue_entries("A:w2 B:L0 C:W1", false, ZKL_POSITION_BEHIND, "C:W1", "kazoo waits for Curator");
-	queue_entries("A:L2 B:w0 C:w1", false, ZKL_POSITION_BEHIND, "C:w1", "Curator waits for kazoo");
-	queue_entries("A:L2 B:r1", false, ZKL_POSITION_BEHIND, "B:r1", "Curator's mutex waits for kazoo's reader");
-	queue_entries("A:R2 B:L1", false, ZKL_POSITION_BEHIND, "B:L1", "a reader waits for Curator's mutex");
+	queue_entries("A:w2 B:L0 C:W1", false, ZKL_POSITION_WAITS, "C:W1", "kazoo waits for Curator");
+	queue_entries("A:L2 B:w0 C:w1", false, ZKL_POSITION_WAITS, "C:w1", "Curator waits for kazoo");
+	queue_entries("A:L2 B:r1", false, ZKL_POSITION_WAITS, "B:r1", "Curator's mutex waits for kazoo's reader");
+	queue_entries("A:R2 B:L1", false, ZKL_POSITION_WAITS, "B:L1", "a reader waits for Curator's mutex");
 	queue_entries("A:r2 B:R1", false, ZKL_POSITION_FIRST, NULL, "readers of both programs share");
 	queue_entries("A:W2 lease_holder x-1-0000000000 0000000000 __lock__", false,
 				  ZKL_POSITION_FIRST, NULL, "names of no known program are ignored");
-	queue_entries("A:W2 lock-0000000001", false, ZKL_POSITION_BEHIND, "lock-0000000001",
+	queue_entries("A:W2 lock-0000000001", false, ZKL_POSITION_WAITS, "lock-0000000001",
 				  "a node without a GUID is a contender");
-	queue_entries("A:W-2147483648 B:W2147483647", false, ZKL_POSITION_BEHIND, "B:W2147483647",
+	queue_entries("A:W-2147483648 B:W2147483647", false, ZKL_POSITION_WAITS, "B:W2147483647",
 				  "a large positive number is before a large negative one");
 	queue_entries("A:W2147483647 B:W-2147483648", false, ZKL_POSITION_FIRST, NULL,
 				  "a large negative number is behind a large positive one");
@@ -151,12 +151,12 @@ static void
 test_own(void)
 {
 	queue_entries("A:W2 A:R0 A:W1", false, ZKL_POSITION_FIRST, NULL, "nodes that the session holds do not block it");
-	queue_entries("A:R2 A:W1x", false, ZKL_POSITION_BEHIND, "A:W1x", "a node of the session that was given up blocks a reader");
-	queue_entries("A:W2 A:R1x", false, ZKL_POSITION_BEHIND, "A:R1x", "a reader's node that was given up blocks a writer");
+	queue_entries("A:R2 A:W1x", false, ZKL_POSITION_WAITS, "A:W1x", "a node of the session that was given up blocks a reader");
+	queue_entries("A:W2 A:R1x", false, ZKL_POSITION_WAITS, "A:R1x", "a reader's node that was given up blocks a writer");
 	queue_entries("A:R2 A:R1x", false, ZKL_POSITION_FIRST, NULL, "a reader's node that was given up does not block a reader");
-	queue_entries("A:W3 A:R0 B:R1 A:W2", false, ZKL_POSITION_BEHIND, "B:R1", "other nodes between the session's own nodes block");
+	queue_entries("A:W3 A:R0 B:R1 A:W2", false, ZKL_POSITION_WAITS, "B:R1", "other nodes between the session's own nodes block");
 	queue_entries("A:r3 A:L0", false, ZKL_POSITION_FIRST, NULL, "own nodes with names of another program do not block");
-	queue_entries("A:W5 A:R0 B:R1", true, ZKL_POSITION_BEHIND, "B:R1", "an upgrade waits for another sharer");
+	queue_entries("A:W5 A:R0 B:R1", true, ZKL_POSITION_WAITS, "B:R1", "an upgrade waits for another sharer");
 }
 
 static void
@@ -177,7 +177,7 @@ test_downgrade(void)
 {
 	queue_entries("A:R4 B:W4", false, ZKL_POSITION_FIRST, NULL,
 				  "of equal numbers, a reader with the lesser name is first");
-	queue_entries("A:W5 B:R4 C:W6", false, ZKL_POSITION_BEHIND, "B:R4",
+	queue_entries("A:W5 B:R4 C:W6", false, ZKL_POSITION_WAITS, "B:R4",
 				  "a writer waits for a downgraded holder");
 	queue_entries("A:R5 B:R4 C:W6", false, ZKL_POSITION_FIRST, NULL,
 				  "a reader joins a downgraded holder");
@@ -191,8 +191,8 @@ static void
 test_upgrade(void)
 {
 	queue_entries("A:W1 A:R0", true, ZKL_POSITION_FIRST, NULL, "a sole sharer upgrades at once");
-	queue_entries("A:W2 A:R0 B:R1", true, ZKL_POSITION_BEHIND, "B:R1", "another sharer blocks an upgrade");
-	queue_entries("A:W3 A:R2 B:R0 C:R1", true, ZKL_POSITION_BEHIND, "C:R1",
+	queue_entries("A:W2 A:R0 B:R1", true, ZKL_POSITION_WAITS, "B:R1", "another sharer blocks an upgrade");
+	queue_entries("A:W3 A:R2 B:R0 C:R1", true, ZKL_POSITION_WAITS, "C:R1",
 				  "sharers before the own reader node block an upgrade, which watches the nearest");
 	queue_entries("A:W2 A:R0 B:W1", true, ZKL_POSITION_MOVE_UP, "B:W1",
 				  "an upgrade moves up before it passes a waiting writer");
@@ -202,25 +202,25 @@ test_upgrade(void)
 	queue_entries("C:W1 C:R0 B:W1", true, ZKL_POSITION_FIRST, NULL, "an upgrade passes the writer, whichever name is less");
 	queue_entries("A:W1 A:R0 B:W1 C:R2", true, ZKL_POSITION_FIRST, NULL,
 				  "readers behind the passed writer do not block an upgrade");
-	queue_entries("A:W2 A:R0 B:R1 C:W2", true, ZKL_POSITION_BEHIND, "B:R1",
+	queue_entries("A:W2 A:R0 B:R1 C:W2", true, ZKL_POSITION_WAITS, "B:R1",
 				  "sharers before the passed writer block an upgrade");
 	queue_entries("A:W3 A:R0 B:W1 B:R2", true, ZKL_POSITION_MOVE_UP, "B:W1",
 				  "a reader of the waiting writer's session does not block an upgrade");
-	queue_entries("A:W3 A:R0 B:R1 C:W4", true, ZKL_POSITION_BEHIND, "B:R1", "writers behind an upgrade do not block it");
+	queue_entries("A:W3 A:R0 B:R1 C:W4", true, ZKL_POSITION_WAITS, "B:R1", "writers behind an upgrade do not block it");
 }
 
 static void
 test_deadlock(void)
 {
 	queue_entries("A:W3 A:R0 B:R1 B:W2", true, ZKL_POSITION_DEADLOCK, NULL, "the later of two upgrades gets the deadlock error");
-	queue_entries("B:W2 B:R1 A:R0 A:W3", true, ZKL_POSITION_BEHIND, "A:R0", "the earlier of two upgrades waits");
+	queue_entries("B:W2 B:R1 A:R0 A:W3", true, ZKL_POSITION_WAITS, "A:R0", "the earlier of two upgrades waits");
 	queue_entries("A:W4 A:R0 B:R1 B:W2 C:W2", true, ZKL_POSITION_DEADLOCK, NULL,
 				  "the later upgrade gets the error after the earlier one has moved up");
 	queue_entries("A:W5 A:R0 B:R1 C:W2 B:W4", true, ZKL_POSITION_DEADLOCK, NULL,
 				  "the later upgrade gets the error before either has moved up");
 	queue_entries("B:W4 B:R1 A:R0 C:W2 A:W5", true, ZKL_POSITION_MOVE_UP, "C:W2", "the earlier upgrade moves up");
 	queue_entries("A:W5 A:R0 B:R1 C:R2 B:W4", true, ZKL_POSITION_DEADLOCK, NULL, "the later upgrade gets the error with other sharers in the queue");
-	queue_entries("A:W4 A:R0 B:W1", false, ZKL_POSITION_BEHIND, "B:W1", "a writer that does not upgrade never gets the deadlock error");
+	queue_entries("A:W4 A:R0 B:W1", false, ZKL_POSITION_WAITS, "B:W1", "a writer that does not upgrade never gets the deadlock error");
 }
 
 

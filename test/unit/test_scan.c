@@ -402,7 +402,7 @@ count_revoked(void)
 
 /* Is this result of a scan possible after the fault? */
 static bool
-ends_well(ZklScan *scan, FakeFault fault, int at, const char *expected, int n_asked)
+ends_well(ZklScan *scan, FakeFault fault, int at, const char *expected, int n_requested)
 {
 	ZklStatus	status = zkl_scan_status(scan);
 	ZklScanInfo info;
@@ -417,13 +417,13 @@ ends_well(ZklScan *scan, FakeFault fault, int at, const char *expected, int n_as
 		return false;
 	zkl_scan_info(scan, &info);
 	if (fault == FAULT_NO_AUTH && at > 1)	/* not the sync, which is repeated */
-		return info.n_denied <= 1 && info.n_denied + info.n_asked >= (n_asked > 0);
-	return info.n_denied == 0 && info.n_asked == n_asked &&
+		return info.n_denied <= 1 && info.n_denied + info.n_requested >= (n_requested > 0);
+	return info.n_denied == 0 && info.n_requested == n_requested &&
 		strcmp(reported(scan), expected) == 0;
 }
 
 static int
-run_scan(Start start, FakeFault fault, int at, int steps, const char *expected, int n_asked)
+run_scan(Start start, FakeFault fault, int at, int steps, const char *expected, int n_requested)
 {
 	ZklScan    *scan;
 	int			bad;
@@ -449,7 +449,7 @@ run_scan(Start start, FakeFault fault, int at, int steps, const char *expected, 
 	else
 	{
 		heal();
-		bad = !ends_well(scan, fault, at, expected, n_asked);
+		bad = !ends_well(scan, fault, at, expected, n_requested);
 		if (bad)
 			diag("%s at %d of %s: %s\n%s", fake_fault_name(fault), at,
 				 fake_trace(A->client), zkl_status_text(zkl_scan_status(scan)),
@@ -463,19 +463,19 @@ run_scan(Start start, FakeFault fault, int at, int steps, const char *expected, 
 }
 
 static void
-test_faults(Start start, const char *name, const char *expected, int n_asked)
+test_faults(Start start, const char *name, const char *expected, int n_requested)
 {
-	int			n = run_scan(start, FAULT_NONE, 0, -1, expected, n_asked);
+	int			n = run_scan(start, FAULT_NONE, 0, -1, expected, n_requested);
 	int			bad = 0;
 
 	for (int at = 1; at <= n; at++)
 		for (FakeFault fault = FAULT_NONE + 1; fault < N_FAULTS; fault++)
-			bad += run_scan(start, fault, at, -1, expected, n_asked);
+			bad += run_scan(start, fault, at, -1, expected, n_requested);
 	is_int(bad, 0, "%s: any fault at any of %d requests is survived", name, n);
 	bad = 0;
 	for (int steps = 0; steps < 2 * n; steps += 3)
 		for (FakeFault fault = FAULT_NONE; fault < N_FAULTS; fault++)
-			bad += run_scan(start, fault, 1 + steps / 2, steps, expected, n_asked);
+			bad += run_scan(start, fault, 1 + steps / 2, steps, expected, n_requested);
 	is_int(bad, 0, "%s: a scan that is given up at any moment leaves nothing", name);
 }
 
@@ -632,9 +632,9 @@ revoked(const char *name, int *denied)
 	zkl_scan_info(scan, &info);
 	*denied = info.n_denied;
 	if (zkl_scan_status(scan) != ZKL_OK)
-		info.n_asked = -1;
+		info.n_requested = -1;
 	zkl_scan_end(scan);
-	return info.n_asked;
+	return info.n_requested;
 }
 
 static bool
@@ -678,7 +678,7 @@ test_revoke_ordinary(void)
 	static const struct
 	{
 		const char *data;
-		int			n_asked;
+		int			n_requested;
 		int			n_spared;
 	}			cases[] = {
 		{ZKL_SUPERUSER_DATA "\"pid\":1}", 0, 1},
@@ -700,9 +700,9 @@ test_revoke_ordinary(void)
 		scan = zkl_scan(B->session, ZKL_REVOKE_ORDINARY, "held");
 		fake_run_all();
 		zkl_scan_info(scan, &info);
-		ok(info.n_asked == cases[i].n_asked && info.n_spared == cases[i].n_spared,
-		   "a holder with the data \"%s\" gets %s", cases[i].data, cases[i].n_asked ? "a request" : "no request");
-		is_int(has_request(node_of(A, "held")), cases[i].n_asked, "the node's data agree");
+		ok(info.n_requested == cases[i].n_requested && info.n_spared == cases[i].n_spared,
+		   "a holder with the data \"%s\" gets %s", cases[i].data, cases[i].n_requested ? "a request" : "no request");
+		is_int(has_request(node_of(A, "held")), cases[i].n_requested, "the node's data agree");
 		zkl_scan_end(scan);
 		scene_end(NULL);
 	}
@@ -729,7 +729,7 @@ test_revoke_races(void)
 			fake_tree_set(path, "changed");
 		fake_run_all();
 		zkl_scan_info(scan, &info);
-		is_int(info.n_asked, !leaves, "a holder that %s is %s",
+		is_int(info.n_requested, !leaves, "a holder that %s is %s",
 			   leaves ? "has left" : "changes its data", leaves ? "not counted" : "counted");
 		is_int(has_request(path), !leaves, "the node's data agree");
 		zkl_scan_end(scan);
@@ -747,7 +747,7 @@ test_revoke_races(void)
 	fake_tree_set(path, "restored");
 	heal();
 	zkl_scan_info(scan, &info);
-	ok(zkl_scan_status(scan) == ZKL_OK && info.n_asked == 1, "the result is right although the answer to the write is lost");
+	ok(zkl_scan_status(scan) == ZKL_OK && info.n_requested == 1, "the result is right although the answer to the write is lost");
 	ok(!has_request(path), "a holder that has restored its data gets no second request");
 	zkl_scan_end(scan);
 	scene_end(NULL);
@@ -763,7 +763,7 @@ test_revoke_races(void)
 	fake_tree_delete(path);
 	heal();
 	zkl_scan_info(scan, &info);
-	ok(zkl_scan_status(scan) == ZKL_OK && info.n_asked == 1, "a holder that has released the lock meanwhile is counted");
+	ok(zkl_scan_status(scan) == ZKL_OK && info.n_requested == 1, "a holder that has released the lock meanwhile is counted");
 	zkl_scan_end(scan);
 	scene_end(NULL);
 }

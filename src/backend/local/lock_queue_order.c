@@ -19,22 +19,22 @@ zklock_queue_order_begin(LockQueueOrder *order, int *room, int n)
 	order->n_modes = 0;
 }
 
-/* Inserts the waiter before "behind", or at the end if that is -1. */
+/* Inserts the waiter before "next", or at the end if that is -1. */
 static void
-link_before(LockQueueOrder *order, int waiter, int behind)
+link_before(LockQueueOrder *order, int waiter, int next)
 {
-	int			before = behind < 0 ? order->last : order->previous[behind];
+	int			before = next < 0 ? order->last : order->previous[next];
 
 	order->previous[waiter] = before;
-	order->next[waiter] = behind;
+	order->next[waiter] = next;
 	if (before < 0)
 		order->first = waiter;
 	else
 		order->next[before] = waiter;
-	if (behind < 0)
+	if (next < 0)
 		order->last = waiter;
 	else
-		order->previous[behind] = waiter;
+		order->previous[next] = waiter;
 }
 
 /* Returns the index in "modes" of the first mode of the mask, or n_modes. */

@@ -177,7 +177,7 @@ zklock_scan(ZklScanKind kind, const char *name,
  */
 
 static void
-take_asked(const ZklScanInfo *info, void *arg)
+take_requested(const ZklScanInfo *info, void *arg)
 {
 	*(ZklScanInfo *) arg = *info;
 }
@@ -191,22 +191,22 @@ zklock_revoke(const ZklockName *name)
 	ZklScanInfo info = {0};
 
 	zklock_scan(superuser() ? ZKL_REVOKE : ZKL_REVOKE_ORDINARY, name->encoded,
-				&action, take_asked, &info);
+				&action, take_requested, &info);
 	if (info.n_spared > 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 				 errmsg("must be superuser to request release of lock \"%s\" from a superuser's session",
 						name->display),
-				 errdetail("Number of other holders that received the request: %d.", info.n_asked),
+				 errdetail("Number of other holders that received the request: %d.", info.n_requested),
 				 errhint("Let a superuser call zk_revoke(%s).",
 						 quote_literal_cstr(name->display))));
 	if (info.n_denied > 0)
 	{
 		ZklockProblem problem = zklock_problem_of(ZKL_NO_AUTH, 0);
 
-		problem.detail = psprintf("Holders that were asked: %d; znodes that could not be read or changed: %d.",
-								  info.n_asked, info.n_denied);
+		problem.detail = psprintf("Holders that received the request: %d; znodes that could not be read or changed: %d.",
+								  info.n_requested, info.n_denied);
 		zklock_fail(&action, problem);
 	}
-	return info.n_asked;
+	return info.n_requested;
 }

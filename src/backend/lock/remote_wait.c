@@ -125,13 +125,13 @@ is_released(const RemoteWait *w, const ZklRequestInfo *info)
 	int64	   *sessions;
 	int			n;
 
-	if (info->n_over == 0)
+	if (info->n_excess == 0)
 		return zklock_is_session_shown(info->refused_by);
 	sessions = palloc(sizeof(int64) * (info->n_others + 1));
 	n = zkl_request_others(w->request, sessions, info->n_others);
-	n = zklock_count_released_permits(w->timeout->semaphore, sessions, n, info->n_over);
+	n = zklock_count_released_permits(w->timeout->semaphore, sessions, n, info->n_excess);
 	pfree(sessions);
-	return n >= info->n_over;
+	return n >= info->n_excess;
 }
 
 /*

@@ -6,7 +6,7 @@
  * Every permit is an entry of its own in the hold table, so locks.c, lifecycle.c
  * and loss.c treat it like a lock.  It has no local lock to wait for, because
  * PostgreSQL's lock manager cannot count.  A lock there only shows that the permit
- * is held (lock_table.c), so that a non-blocking attempt can tell it from a
+ * is held (lock_table.c), so that a non-blocking attempt can distinguish it from a
  * released permit.
  *
  *-------------------------------------------------------------------------
@@ -35,11 +35,11 @@ typedef struct PermitAcquisition
 
 
 static void
-raise_other_capacity(const char *display, int capacity, int asked)
+raise_other_capacity(const char *display, int capacity, int requested)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-			 errmsg("semaphore \"%s\" has %d permits, not %d", display, capacity, asked),
+			 errmsg("semaphore \"%s\" has %d permits, not %d", display, capacity, requested),
 			 errhint("Use the same number of permits in all calls; the number can be changed after the semaphore has been unused for some minutes.")));
 }
 

@@ -298,7 +298,7 @@ is_discard_all(Node *statement)
  * after a failed BEGIN a script would continue without a transaction block.
  */
 static bool
-is_way_out(Node *statement)
+ignores_loss(Node *statement)
 {
 	if (is_discard_all(statement))
 		return true;
@@ -327,18 +327,18 @@ zklock_at_utility(PlannedStmt *pstmt, const char *text, bool read_only_tree,
 				  QueryCompletion *completion)
 {
 	Node	   *statement = pstmt->utilityStmt;
-	bool		way_out = is_way_out(statement);
+	bool		is_exempt = ignores_loss(statement);
 	volatile bool discards_all = is_discard_all(statement);
 	volatile bool irreversible;
 
 	has_statement = true;
 	zklock_irreversible_forget();
-	if (!way_out && !IsAbortedTransactionBlockState())
+	if (!is_exempt && !IsAbortedTransactionBlockState())
 		raise_pending_error();
 	irreversible = zklock_irreversible_start(statement, level == PROCESS_UTILITY_TOPLEVEL);
 	ZKLOCK_STATEMENT(previous.utility(pstmt, text, read_only_tree, level, params,
 									  environment, dest, completion),
-					 !way_out);
+					 !is_exempt);
 	if (irreversible)
 		zklock_irreversible_finished();
 	if (discards_all)

@@ -36,7 +36,7 @@ typedef struct Graph
 	int		   *queue;			/* participants to visit */
 	bool	   *stuck;			/* of each participant: cannot proceed */
 	int		   *via;			/* node set by which it was reached from the start, or -1 */
-	bool	   *behind;			/* reaches the start */
+	bool	   *reaches_start;
 } Graph;
 
 bool
@@ -66,7 +66,7 @@ graph_free(Graph *g)
 	free(g->queue);
 	free(g->stuck);
 	free(g->via);
-	free(g->behind);
+	free(g->reaches_start);
 }
 
 static void
@@ -104,10 +104,10 @@ allocate(Graph *g)
 	g->queue = calloc(n_all, sizeof(int));
 	g->stuck = calloc(n_all, sizeof(bool));
 	g->via = calloc(n_all, sizeof(int));
-	g->behind = calloc(n_all, sizeof(bool));
+	g->reaches_start = calloc(n_all, sizeof(bool));
 	return g->ids && g->waiters && g->starts && g->others && g->own &&
 		g->own_starts && g->named && g->named_starts && g->helpers &&
-		g->n_dead && g->queue && g->stuck && g->via && g->behind;
+		g->n_dead && g->queue && g->stuck && g->via && g->reaches_start;
 }
 
 /* Turns counts, stored one position further, into start positions. */
@@ -257,11 +257,11 @@ walk_ahead(Graph *g, int start)
 
 /* Marks all stuck sessions that reach "start". */
 static void
-mark_behind(Graph *g, int start)
+mark_waiters(Graph *g, int start)
 {
 	int			tail = 0;
 
-	memset(g->behind, 0, (size_t) g->n * sizeof(bool));
+	memset(g->reaches_start, 0, (size_t) g->n * sizeof(bool));
 	g->queue[tail++] = start;
 	for (int head = 0; head < tail; head++)
 	{
@@ -271,9 +271,9 @@ mark_behind(Graph *g, int start)
 		{
 			int			w = g->waiters[g->named[k]];
 
-			if (g->behind[w] || !g->stuck[w] || !is_dead(g, g->named[k]))
+			if (g->reaches_start[w] || !g->stuck[w] || !is_dead(g, g->named[k]))
 				continue;
-			g->behind[w] = true;
+			g->reaches_start[w] = true;
 			if (w != start)
 				g->queue[tail++] = w;
 		}
@@ -314,10 +314,10 @@ narrow(Graph *g, int me, bool *unsearched)
 		walk_ahead(g, me);
 		if (g->via[me] < 0)
 			return false;
-		mark_behind(g, me);
+		mark_waiters(g, me);
 		for (int v = 0; v < g->n; v++)
 		{
-			bool		stays = g->stuck[v] && g->via[v] >= 0 && g->behind[v];
+			bool		stays = g->stuck[v] && g->via[v] >= 0 && g->reaches_start[v];
 
 			changed = changed || stays != g->stuck[v];
 			g->stuck[v] = stays;

@@ -67,7 +67,7 @@ extern bool zkl_is_before(int32_t a_number, const char *a_name,
 typedef enum ZklPosition
 {
 	ZKL_POSITION_FIRST,			/* no predecessor: held */
-	ZKL_POSITION_BEHIND,		/* the predecessor must leave first */
+	ZKL_POSITION_WAITS,			/* the predecessor must leave first */
 	ZKL_POSITION_MOVE_UP,		/* upgrade: first move up to a waiting writer */
 	ZKL_POSITION_GONE,			/* the node is not among the children */
 	ZKL_POSITION_DEADLOCK,		/* upgrade: another sharer's upgrade comes before */

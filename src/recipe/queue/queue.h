@@ -127,7 +127,7 @@ struct ZklNodeOwner
 	/* a permit: the owner has to list its parent */
 	void		(*on_listing) (ZklNode *node);
 	void		(*on_first) (ZklNode *node);
-	void		(*on_behind) (ZklNode *node);
+	void		(*on_waiting) (ZklNode *node);
 	/* "data" is the answer to the read of the predecessor */
 	void		(*on_blocked) (ZklNode *node, const ZklResult *data);
 	/* the node, or its queue, does not exist any more */

@@ -108,7 +108,7 @@ became_first(ZklNode *node)
  * not (zkl_request_refuse()).
  */
 static void
-wait_behind(ZklNode *node, const char *other)
+wait_for_predecessor(ZklNode *node, const char *other)
 {
 	if (node->non_blocking && !node->priv->lists_synced)
 	{
@@ -121,7 +121,7 @@ wait_behind(ZklNode *node, const char *other)
 		if (node->non_blocking)
 			zkl__wake(node->session);
 		zkl__node_drive(node);
-		node->owner->on_behind(node);
+		node->owner->on_waiting(node);
 	}
 }
 
@@ -189,9 +189,9 @@ on_children(ZklCall *call, const ZklResult *result)
 		case ZKL_POSITION_FIRST:
 			became_first(node);
 			break;
-		case ZKL_POSITION_BEHIND:
+		case ZKL_POSITION_WAITS:
 			zkl__node_note_blockers(node, result);
-			wait_behind(node, other);
+			wait_for_predecessor(node, other);
 			break;
 		case ZKL_POSITION_MOVE_UP:
 			move_up(node, other);

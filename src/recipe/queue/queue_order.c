@@ -183,7 +183,7 @@ position_of_upgrade(ZklQueued *before, int n, const ZklContender *own, const cha
 	if (n_holders == 0)
 		return ZKL_POSITION_FIRST;
 	*other = before[n_holders - 1].name;
-	return ZKL_POSITION_BEHIND;
+	return ZKL_POSITION_WAITS;
 }
 
 /* A reader waits for the nearest writer before it, a writer for the nearest node. */
@@ -194,7 +194,7 @@ position_of_newcomer(const ZklQueued *before, int n, bool writer, const char **o
 		if (writer || before[i].contender.writer)
 		{
 			*other = before[i].name;
-			return ZKL_POSITION_BEHIND;
+			return ZKL_POSITION_WAITS;
 		}
 	return ZKL_POSITION_FIRST;
 }

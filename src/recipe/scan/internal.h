@@ -47,7 +47,7 @@ typedef enum ZklItemKind
 struct ZklScanItem
 {
 	ZklScanItem *next;			/* in scan->items */
-	ZklScanItem *next_todo;		/* in scan->todo, or in a batch */
+	ZklScanItem *next_unsent;	/* in scan->unsent, or in a batch */
 	ZklItemKind kind;
 	ZklRole		role;
 	ZklPlace   *place;
@@ -77,11 +77,11 @@ struct ZklScan
 	bool		is_revoking;	/* all is read, and the releases are requested */
 	ZklScanItem *items;
 	int			n_items;
-	ZklScanItem *todo;			/* items to send, oldest first */
-	ZklScanItem **todo_end;
+	ZklScanItem *unsent;		/* items to send, oldest first */
+	ZklScanItem **unsent_end;
 	ZklPlace   *places;
 	int			n_denied;
-	int			n_asked;
+	int			n_requested;
 	int			n_spared;
 	ZklEntry   *entries;
 	int			n_entries;

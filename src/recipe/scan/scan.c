@@ -5,7 +5,7 @@
  *
  * Each znode to list or read is an item, and each list adds items for the children
  * (scan_queues.c).  The number of requests in flight is bounded; one request may read
- * many items (scan_requests.c).  If an answer is lost, its item returns to scan->todo
+ * many items (scan_requests.c).  If an answer is lost, its item returns to scan->unsent
  * and is sent again after reconnecting or by the session's retry timer.
  *
  * A znode that does not exist any more is left out.  A znode that may not be read is
@@ -55,7 +55,7 @@ item_answered(ZklScan *scan, ZklScanItem *item, const ZklResult *result)
 	if (item->kind == ITEM_NODE)
 		node_read(scan, item, result);
 	else if (item->kind == ITEM_REVOKE)
-		scan->n_asked++;
+		scan->n_requested++;
 	else
 		zkl__scan_follow(scan, item, result);
 }
@@ -71,12 +71,12 @@ settle(ZklScan *scan, ZklScanItem *item, const ZklResult *result)
 			break;
 		case ZKL_RC_NO_NODE:
 			/* A holder may have released because of a write whose answer was lost. */
-			scan->n_asked += item->is_unknown;
+			scan->n_requested += item->is_unknown;
 			break;
 		case ZKL_RC_BAD_VERSION:
 			/* After a lost answer: the write or the holder's restore has changed it. */
 			if (item->is_unknown)
-				scan->n_asked++;
+				scan->n_requested++;
 			else
 			{
 				item->version = ZKL_ANY_VERSION;
@@ -113,7 +113,7 @@ on_answered(ZklCall *call, const ZklResult *result)
 	static const ZklResult lost = {.code = ZKL_RC_CONNECTION_LOSS};
 	ZklScan    *scan = call->subject;
 	ZklScanItem *next = call->detail;
-	bool		fails = next->next_todo && is_failure(result->code);
+	bool		fails = next->next_unsent && is_failure(result->code);
 	bool		is_read_lost = false;
 
 	scan->in_flight--;
@@ -126,7 +126,7 @@ on_answered(ZklCall *call, const ZklResult *result)
 		ZklScanItem *item = next;
 		const ZklResult *own = i < result->n_ops ? &result->reads[i] : result;
 
-		next = item->next_todo;
+		next = item->next_unsent;
 		is_read_lost = is_read_lost || own->code == ZKL_RC_CONNECTION_LOSS;
 		settle(scan, item, fails ? &lost : own);
 	}
@@ -142,7 +142,7 @@ static bool
 is_through(const ZklScan *scan)
 {
 	return scan->status == ZKL_PENDING && scan->is_synced &&
-		scan->todo == NULL && scan->in_flight == 0;
+		scan->unsent == NULL && scan->in_flight == 0;
 }
 
 /* Sends as many requests as may be in flight; ends the scan when nothing is left. */
@@ -251,7 +251,7 @@ scan_new(ZklSession *session, ZklScanKind kind)
 	scan->kind = kind;
 	scan->uses.on_idle = on_idle;
 	scan->status = ZKL_PENDING;
-	scan->todo_end = &scan->todo;
+	scan->unsent_end = &scan->unsent;
 	scan->next = *scans_of(session);
 	if (scan->next)
 		scan->next->prev = scan;
@@ -294,7 +294,7 @@ zkl_scan_info(ZklScan *scan, ZklScanInfo *info)
 	info->entries = scan->entries;
 	info->n_entries = scan->n_entries;
 	info->n_denied = scan->n_denied;
-	info->n_asked = scan->n_asked;
+	info->n_requested = scan->n_requested;
 	info->n_spared = scan->n_spared;
 	info->raw_code = scan->raw_code;
 	zkl__session_unlock(scan->session);

@@ -27,23 +27,23 @@ zkl__scan_decide(ZklScan *scan, ZklStatus status, int raw_code)
 	zkl__wake(scan->session);
 }
 
-/* Appends the item to scan->todo. */
+/* Appends the item to scan->unsent. */
 void
 zkl__scan_push(ZklScan *scan, ZklScanItem *item)
 {
-	item->next_todo = NULL;
-	*scan->todo_end = item;
-	scan->todo_end = &item->next_todo;
+	item->next_unsent = NULL;
+	*scan->unsent_end = item;
+	scan->unsent_end = &item->next_unsent;
 }
 
 /* Puts linked items back in front, so an unsynced scan starts with a list again. */
 void
 zkl__scan_put_back(ZklScan *scan, ZklScanItem *first, ZklScanItem *last)
 {
-	last->next_todo = scan->todo;
-	if (scan->todo == NULL)
-		scan->todo_end = &last->next_todo;
-	scan->todo = first;
+	last->next_unsent = scan->unsent;
+	if (scan->unsent == NULL)
+		scan->unsent_end = &last->next_unsent;
+	scan->unsent = first;
 }
 
 /* Adds an item for the child of a path, or for the path itself if child is NULL. */

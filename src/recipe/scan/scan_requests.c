@@ -39,27 +39,27 @@ submit(ZklClient *client, const ZklScanItem *item, ZklCompletion *completion)
 
 /*
  * Sends at most "max" items in one request; returns false if it was not sent.  In
- * the call they are linked by next_todo, from call->detail on.
+ * the call they are linked by next_unsent, from call->detail on.
  */
 static bool
 send_items(ZklScan *scan, int max, ZklHandler handler)
 {
 	ZklClient  *client = zkl__client(scan->session);
-	ZklScanItem *first = scan->todo;
+	ZklScanItem *first = scan->unsent;
 	ZklScanItem *last = NULL;
 	ZklCall    *call = zkl__call_new(scan->session, handler, scan, &scan->uses);
 	ZklOp		ops[MAX_BATCH] = {0};
 	int			n = 0;
 
-	for (; n < max && scan->todo; scan->todo = last->next_todo)
+	for (; n < max && scan->unsent; scan->unsent = last->next_unsent)
 	{
-		last = scan->todo;
+		last = scan->unsent;
 		ops[n].kind = is_read(last) ? ZKL_OP_GET : ZKL_OP_LIST;
 		ops[n++].path = last->path;
 	}
-	last->next_todo = NULL;
-	if (scan->todo == NULL)
-		scan->todo_end = &scan->todo;
+	last->next_unsent = NULL;
+	if (scan->unsent == NULL)
+		scan->unsent_end = &scan->unsent;
 	if (call)
 		call->detail = first;
 	if (!scan->is_synced)
@@ -85,7 +85,7 @@ zkl__scan_send(ZklScan *scan, ZklHandler handler)
 	bool		alone = !scan->is_synced || scan->one_by_one || scan->is_revoking;
 	int			window = !scan->is_synced ? 1 : alone ? WINDOW : BATCHES;
 
-	while (scan->todo && scan->in_flight < window)
+	while (scan->unsent && scan->in_flight < window)
 		if (!send_items(scan, alone ? 1 : MAX_BATCH, handler))
 			return;
 }

@@ -29,7 +29,7 @@ is_left_alone(ZklScan *scan, const ZklEntry *entry)
 		scan->n_spared++;
 	else if (entry->data_len == (int) strlen(ZKL_REVOKE_MESSAGE) &&
 			 begins_with(entry, ZKL_REVOKE_MESSAGE))
-		scan->n_asked++;
+		scan->n_requested++;
 	else
 		return false;
 	return true;

@@ -59,7 +59,7 @@ zkl__permit_refused(ZklRequest *request, const ZklResult *result, int room)
 	permit->seen = permit->counts_synced ? SEEN_FULL : SEEN_NOTHING;
 	if (permit->counts_synced)
 	{
-		permit->n_over = result->n_children - own_pending_deletes(request, result) - room;
+		permit->n_excess = result->n_children - own_pending_deletes(request, result) - room;
 		note_others(request, result);
 		zkl__wake(request->session);
 	}

@@ -112,19 +112,19 @@ send_parents(ZklRequest *request)
 
 /* Returns how many nodes of others must go; 0: the request is not refused. */
 static int
-nodes_over(const ZklRequest *request)
+excess_nodes(const ZklRequest *request)
 {
 	const ZklPermit *permit = request->permit;
 
 	return request->status == ZKL_PENDING && permit && permit->seen == SEEN_FULL
-		? permit->n_over : 0;
+		? permit->n_excess : 0;
 }
 
 static int
 refused_item(const ZklRequest *request, int64_t refused_by)
 {
 	(void) refused_by;
-	return nodes_over(request) > 0 ? 0 : -1;
+	return excess_nodes(request) > 0 ? 0 : -1;
 }
 
 static void
@@ -133,8 +133,8 @@ on_info(const ZklRequest *request, ZklRequestInfo *info)
 	info->is_permit = true;
 	info->capacity = request->permit->other_capacity;
 	info->blocked = info->blocked || request->permit->seen == SEEN_FULL;
-	info->n_over = nodes_over(request);
-	info->is_refused = info->n_over > 0;
+	info->n_excess = excess_nodes(request);
+	info->is_refused = info->n_excess > 0;
 	if (info->is_refused)
 		info->n_others = request->permit->n_others;
 }
@@ -227,7 +227,7 @@ zkl_request_others(ZklRequest *request, int64_t *sessions, int max)
 	int			n = 0;
 
 	zkl__session_lock(request->session);
-	if (nodes_over(request) > 0)
+	if (excess_nodes(request) > 0)
 		for (; n < max && n < request->permit->n_others; n++)
 			sessions[n] = (int64_t) request->permit->others[n];
 	zkl__session_unlock(request->session);
@@ -248,8 +248,8 @@ on_connected(ZklSession *session)
 }
 
 /*
- * Sends again what the server has refused.  If it was the delete of a permit node, a non-blocking
- * attempt no longer waits for it (permit_refusal.c).
+ * Sends again what the server has refused.  If it was the delete of a permit node, a
+ * non-blocking attempt no longer waits for it (permit_refusal.c).
  */
 static void
 on_drive(ZklSession *session)

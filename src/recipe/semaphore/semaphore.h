@@ -44,7 +44,7 @@ struct ZklPermit
 	uint64_t   *owners;			/* one for each permit of others, ascending, when last seen full */
 	int			n_owners;		/* -1: not all of them are known */
 	bool		counts_synced;	/* sync before each list: non-blocking and none free, or reread */
-	int			n_over;			/* non-blocking, seen full: so many nodes of others must go */
+	int			n_excess;		/* non-blocking, seen full: so many nodes of others must go */
 	uint64_t   *others;			/* their sessions: one for each permit, ascending */
 	int			n_others;
 	bool		has_watch;		/* on the mutex node */

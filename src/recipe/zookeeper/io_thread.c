@@ -111,15 +111,15 @@ earlier(int64_t a, int64_t b)
 static void
 prepare_sleep(ZklIoThread *io_thread, const ZklIoThreadWatch *watch, int64_t now)
 {
-	int64_t		takes_over = io_thread->owner_sleeps ? ZKL_IO_THREAD_NEVER
+	int64_t		handover_ms = io_thread->owner_sleeps ? ZKL_IO_THREAD_NEVER
 		: io_thread->owner_woke_ms + GRACE_MS;
 
-	io_thread->on_duty = watch->fd >= 0 && (!watch->shared || now >= takes_over);
+	io_thread->on_duty = watch->fd >= 0 && (!watch->shared || now >= handover_ms);
 	io_thread->sleeps_until_ms = watch->until_ms;
 	if (io_thread->timer_ms != 0)
 		io_thread->sleeps_until_ms = earlier(io_thread->sleeps_until_ms, io_thread->timer_ms);
 	if (watch->fd >= 0 && !io_thread->on_duty)
-		io_thread->sleeps_until_ms = earlier(io_thread->sleeps_until_ms, takes_over);
+		io_thread->sleeps_until_ms = earlier(io_thread->sleeps_until_ms, handover_ms);
 }
 
 static int

@@ -9,7 +9,7 @@
  *
  * This file works around three properties of the library:
  * - it reseeds the process's random numbers, and asks the name service at every pass of
- *   its loop, unless told otherwise;
+ *   its loop, by default;
  * - it waits for the answer to its close request, and blocks everything else meanwhile;
  * - with TLS it takes no function for its log lines, only a stream.
  *

@@ -165,22 +165,22 @@ go_on(ZklClient *client, bool names_answered)
 
 /* Returns whether the library would look up names in this pass, and wait for that. */
 static bool
-will_ask_for_names(ZklClient *client)
+will_resolve_names(ZklClient *client)
 {
-	bool		will_ask;
+	bool		will_resolve;
 
 	if (!client->has_names)
 		return false;
 	zkl_zk_enter(client);
-	will_ask = client->phase == PHASE_NONE &&
+	will_resolve = client->phase == PHASE_NONE &&
 		zkl_io_thread_now() >= client->pause_until_ms;
 	zkl_zk_leave();
-	return will_ask;
+	return will_resolve;
 }
 
 /* Looks the names up first, without blocking other clients. */
 static bool
-ask_for_names(ZklClient *client)
+resolve_names(ZklClient *client)
 {
 	bool		answered;
 
@@ -195,9 +195,9 @@ void
 zkl_zk_pass_io(void *arg, ZklIoThreadWatch *watch)
 {
 	ZklClient  *client = arg;
-	bool		asks = will_ask_for_names(client);
+	bool		resolves = will_resolve_names(client);
 
-	if (asks && !ask_for_names(client))
+	if (resolves && !resolve_names(client))
 	{
 		watch->fd = -1;
 		watch->shared = false;
@@ -209,7 +209,7 @@ zkl_zk_pass_io(void *arg, ZklIoThreadWatch *watch)
 		finish_connecting(client);
 	zkl_zk_exchange_io(client);
 	follow_library(client, -1);
-	watch->until_ms = go_on(client, asks);
+	watch->until_ms = go_on(client, resolves);
 	watch->fd = client->fd;
 	watch->events = client->phase == PHASE_CONNECTING ? POLLOUT
 		: client->out_is_full ? POLLIN | POLLOUT : POLLIN;
