@@ -351,7 +351,7 @@ static const Scenario scenarios[] = {
 	{"release several", a_holds_three, {release}, ZKL_OK, 0, false},
 	{"release and ask", a_holds_all_wait, {release, b_leaves, give_up}, ZKL_OK, 0, false},
 	{"numbers used up", numbers_used_up, {ask_exclusive}, ZKL_OK, LIMIT, false},
-	{"drain", b_has_last_number, {ask_exclusive, b_leaves}, ZKL_OK, LIMIT, false},
+	{"sequence restart", b_has_last_number, {ask_exclusive, b_leaves}, ZKL_OK, LIMIT, false},
 	{"sequence restart given up", b_has_last_number, {ask_exclusive, give_up, b_leaves}, ZKL_OK, LIMIT, false},
 	{"confirm", a_holds_three, {confirm}, ZKL_OK, 0, false},
 	{"permit, first use", nothing, {take_permit}, ZKL_OK, 0, true},
