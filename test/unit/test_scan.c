@@ -253,6 +253,13 @@ test_odd_semaphores(void)
 	is_str(reported_now(zkl_scan(A->session, ZKL_SCAN, "t")),
 		   "semaphore t P+ other early\nsemaphore t P1 other late\n",
 		   "the earlier permit is the holder, whatever the names are");
+	make(SEMAPHORES "/u-__lock_%5F", "1", 0);
+	make(SEMAPHORES "/u-__lock_%5F/" HEX "04", "permit", F);
+	make(SEMAPHORES "/u-__lock_%5F-__lock__", "", 0);
+	make(SEMAPHORES "/u-__lock_%5F-__lock__/" HEX "05__lock__0000000000", "waiter", G);
+	is_str(reported_now(zkl_scan(A->session, ZKL_SCAN, "u-__lock__")),
+		   "semaphore u-__lock__ P+ kazoo permit\nsemaphore u-__lock__ P1 kazoo waiter\n",
+		   "a semaphore named like kazoo's queues shows its permits in kazoo's layout");
 	scene_end(NULL);
 }
 

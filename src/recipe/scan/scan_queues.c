@@ -62,7 +62,7 @@ on_queue_children(ZklScan *scan, const ZklScanItem *item, const ZklResult *resul
 static void
 on_semaphore_children(ZklScan *scan, const ZklScanItem *item, const ZklResult *result)
 {
-	bool		for_waiters = zkl_kazoo_name_length(item->place->name) > 0;
+	bool		for_waiters = zkl_kazoo_name_length(strrchr(item->path, '/') + 1) > 0;
 
 	for (int i = 0; i < result->n_children; i++)
 	{
