@@ -51,7 +51,7 @@ connection_io(void *context, ZklConnectionEvent event, const ZklConnectionInfo *
 	if (event != ZKL_EVENT_CONNECTED)
 		return;
 	sem_wait(&read->is_open);
-	if (!zkl_client_read_each(read->client, &op, 1, &read->completion))
+	if (!zkl_client_submit(read->client, ZKL_READ_EACH, &op, 1, &read->completion))
 		sem_post(&read->is_answered);
 }
 

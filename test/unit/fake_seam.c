@@ -307,81 +307,44 @@ submit(ZklClient *client, char letter, FakeRequest *request)
 	return sent;
 }
 
-bool
-zkl_client_create(ZklClient *client, const char *path, const char *data,
-				  int data_len, ZklCreateKind kind, ZklCompletion *completion)
+/* Returns the kind of the request, and its letter in the trace.  There are no ACLs here. */
+static FakeRequestKind
+kind_of(ZklRequestForm form, const ZklOp *op, char *letter)
 {
-	ZklOp		op = {ZKL_OP_CREATE, path, kind, data, data_len};
+	static const struct
+	{
+		FakeRequestKind kind;
+		char		letter;
+		char		letter_watch;
+	}			kinds[] = {
+		[ZKL_OP_CREATE] = {REQUEST_CREATE, 'c', 'c'},
+		[ZKL_OP_DELETE] = {REQUEST_DELETE, 'd', 'd'},
+		[ZKL_OP_SET] = {REQUEST_SET, 'u', 'u'},
+		[ZKL_OP_GET] = {REQUEST_GET, 'g', 'w'},
+		[ZKL_OP_GET_ACL] = {REQUEST_SYNC, 'a', 'a'},
+		[ZKL_OP_LIST] = {REQUEST_LIST, 'l', 'L'},
+		[ZKL_OP_SYNC] = {REQUEST_SYNC, 's', 's'},
+	};
 
-	return submit(client, 'c', fake_wire_request(REQUEST_CREATE, path, &op, 1, completion));
+	if (form != ZKL_SINGLE)
+	{
+		*letter = form == ZKL_MULTI ? 'm' : 'r';
+		return form == ZKL_MULTI ? REQUEST_MULTI : REQUEST_READS;
+	}
+	*letter = op->watch ? kinds[op->kind].letter_watch : kinds[op->kind].letter;
+	return kinds[op->kind].kind;
 }
 
 bool
-zkl_client_delete(ZklClient *client, const char *path, ZklCompletion *completion)
+zkl_client_submit(ZklClient *client, ZklRequestForm form, const ZklOp *ops, int n_ops,
+				  ZklCompletion *completion)
 {
-	return submit(client, 'd', fake_wire_request(REQUEST_DELETE, path, NULL, 0, completion));
-}
+	char		letter;
+	FakeRequestKind kind = kind_of(form, ops, &letter);
+	FakeRequest *request = fake_wire_request(kind, form == ZKL_SINGLE ? ops->path : NULL,
+											 ops, n_ops, completion);
 
-bool
-zkl_client_get(ZklClient *client, const char *path, bool watch,
-			   ZklCompletion *completion)
-{
-	FakeRequest *request = fake_wire_request(REQUEST_GET, path, NULL, 0, completion);
-
-	request->watch = watch;
-	return submit(client, watch ? 'w' : 'g', request);
-}
-
-/* There are no ACLs here. */
-bool
-zkl_client_get_acl(ZklClient *client, const char *path, ZklCompletion *completion)
-{
-	return submit(client, 'a', fake_wire_request(REQUEST_SYNC, path, NULL, 0, completion));
-}
-
-bool
-zkl_client_list(ZklClient *client, const char *path, ZklCompletion *completion)
-{
-	return submit(client, 'l', fake_wire_request(REQUEST_LIST, path, NULL, 0, completion));
-}
-
-bool
-zkl_client_watch_children(ZklClient *client, const char *path,
-						  ZklCompletion *completion)
-{
-	FakeRequest *request = fake_wire_request(REQUEST_LIST, path, NULL, 0, completion);
-
-	request->watch = true;
-	return submit(client, 'L', request);
-}
-
-bool
-zkl_client_set(ZklClient *client, const char *path, const char *data,
-			   int data_len, int32_t version, ZklCompletion *completion)
-{
-	ZklOp		op = {.path = path, .data = data, .data_len = data_len};
-	FakeRequest *request = fake_wire_request(REQUEST_SET, path, &op, 1, completion);
-
-	request->version = version;
-	return submit(client, 'u', request);
-}
-
-bool
-zkl_client_sync(ZklClient *client, const char *path, ZklCompletion *completion)
-{
-	return submit(client, 's', fake_wire_request(REQUEST_SYNC, path, NULL, 0, completion));
-}
-
-bool
-zkl_client_multi(ZklClient *client, const ZklOp *ops, int n_ops,
-				 ZklCompletion *completion)
-{
-	return submit(client, 'm', fake_wire_request(REQUEST_MULTI, NULL, ops, n_ops, completion));
-}
-
-bool
-zkl_client_read_each(ZklClient *client, const ZklOp *ops, int n_ops,
-					 ZklCompletion *completion)
-{
-	return submit(client, 'r', fake_wire_request(REQUEST_READS, NULL, ops, n_ops, completion));
+	request->watch = form == ZKL_SINGLE && ops->watch;
+	request->version = ops->version;
+	return submit(client, letter, request);
 }

@@ -382,6 +382,9 @@ apply_op(const ZklOp *op, int64_t session, char **path)
 			return fake_tree_delete(op->path);
 		case ZKL_OP_CHECK:
 			return fake_tree_find(op->path) ? ZKL_RC_OK : ZKL_RC_NO_NODE;
+		case ZKL_OP_SET:
+		case ZKL_OP_GET_ACL:
+		case ZKL_OP_SYNC:
 		case ZKL_OP_LIST:
 		case ZKL_OP_GET:
 			break;

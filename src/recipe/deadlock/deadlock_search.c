@@ -465,18 +465,11 @@ static void
 send_report_list(ZklSession *session)
 {
 	ZklWaits   *w = zkl__waits(session);
-	ZklCall    *call;
 
 	w->search_wanted = false;
 	w->next_search_ms = 0;
-	call = zkl__call_new(session, on_reports, NULL, NULL);
-	if (w->is_victim_claim)
-		w->list_call = zkl__list_synced(call, zkl__config(session)->waits_path, false);
-	else
-		w->list_call = zkl__call_sent(call, call &&
-									  zkl_client_list(zkl__client(session),
-													  zkl__config(session)->waits_path,
-													  &call->completion));
+	w->list_call = zkl__list(zkl__call_new(session, on_reports, NULL, NULL),
+							 zkl__config(session)->waits_path, w->is_victim_claim, false);
 	w->search_wanted = w->list_call == NULL;
 }
 

@@ -149,8 +149,8 @@ send_find(ZklSession *session)
 {
 	ZklWaits   *w = zkl__waits(session);
 
-	w->state_call = zkl__list_synced(zkl__call_new(session, on_found, NULL, NULL),
-									 zkl__config(session)->waits_path, false);
+	w->state_call = zkl__list(zkl__call_new(session, on_found, NULL, NULL),
+							  zkl__config(session)->waits_path, true, false);
 }
 
 static void
@@ -164,12 +164,14 @@ on_parent_created(ZklCall *call, const ZklResult *result)
 static void
 send_parent(ZklSession *session)
 {
-	ZklCall    *call = zkl__call_new(session, on_parent_created, NULL, NULL);
+	ZklOp		op = {
+		.kind = ZKL_OP_CREATE,
+		.path = zkl__config(session)->waits_path,
+		.data = "",
+		.create_kind = ZKL_CREATE_PERSISTENT
+	};
 
-	zkl__call_sent(call, call && zkl_client_create(zkl__client(session),
-												   zkl__config(session)->waits_path, "", 0,
-												   ZKL_CREATE_PERSISTENT,
-												   &call->completion));
+	zkl__send(zkl__call_new(session, on_parent_created, NULL, NULL), &op);
 }
 
 static void
@@ -225,21 +227,16 @@ static void
 send_create(ZklSession *session)
 {
 	ZklWaits   *w = zkl__waits(session);
-	ZklCall    *call = NULL;
-	char	   *path = NULL;
+	ZklOp		op = {
+		.kind = ZKL_OP_CREATE,
+		.data = w->data,
+		.data_len = w->data_len,
+		.create_kind = ZKL_CREATE_EPHEMERAL_SEQUENTIAL
+	};
 
 	if (w->prefix || compose_prefix(session))
-		path = zkl__path(zkl__config(session)->waits_path, w->prefix);
-	if (path)
-		call = zkl__call_new(session, on_created, NULL, NULL);
-	if (call)
-		call->confirms = true;
-	w->state_call = zkl__call_sent(call, call &&
-								   zkl_client_create(zkl__client(session), path, w->data,
-													 w->data_len,
-													 ZKL_CREATE_EPHEMERAL_SEQUENTIAL,
-													 &call->completion));
-	free(path);
+		w->state_call = zkl__send_child(zkl__call_new(session, on_created, NULL, NULL), &op,
+										zkl__config(session)->waits_path, w->prefix);
 }
 
 static void

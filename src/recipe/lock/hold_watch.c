@@ -64,17 +64,15 @@ on_restored(ZklCall *call, const ZklResult *result)
 static void
 restore(ZklNode *node, int32_t version)
 {
-	ZklSession *session = node->session;
-	char	   *path = zkl__path(node->lock_path, node->name);
-	ZklCall    *call = path ? zkl__node_call(node, on_restored) : NULL;
+	ZklOp		op = {
+		.kind = ZKL_OP_SET,
+		.data = node->data,
+		.data_len = node->data_len,
+		.version = version
+	};
 
-	call = zkl__call_sent(call, call &&
-						  zkl_client_set(zkl__client(session), path, node->data,
-										 node->data_len, version,
-										 &call->completion));
-	if (call == NULL)
+	if (!zkl__send_child(zkl__node_call(node, on_restored), &op, node->lock_path, node->name))
 		zkl__hold_watch_later(node);
-	free(path);
 }
 
 static void

@@ -196,14 +196,10 @@ ZklCall *
 zkl__check_nodes(ZklCall *call, ZklNode *const *nodes, int n)
 {
 	ZklOp	   *ops = calloc((size_t) n, sizeof(ZklOp));
-	bool		complete = ops && call;
 
-	for (int i = 0; complete && i < n; i++)
-		complete = zkl__op_for_node(&ops[i], ZKL_OP_CHECK, nodes[i]);
-	if (call)
-		call->confirms = true;
-	call = zkl__call_sent(call, complete && zkl_client_multi(zkl__client(call->session), ops, n,
-															 &call->completion));
+	for (int i = 0; ops && i < n; i++)
+		zkl__op_for_node(&ops[i], ZKL_OP_CHECK, nodes[i]);
+	call = zkl__send_all(call, ZKL_MULTI, ops, n);
 	zkl__ops_free(ops, n);
 	return call;
 }
@@ -274,23 +270,12 @@ is_moving(const ZklSession *session)
 	return false;
 }
 
-/* Checks the root, in a multi like zkl__check_nodes(). */
-static ZklCall *
-check_root(ZklSession *session, ZklCall *call)
-{
-	ZklOp		op = {.kind = ZKL_OP_CHECK, .path = zkl__config(session)->root};
-
-	if (call)
-		call->confirms = true;
-	return zkl__call_sent(call, call && zkl_client_multi(zkl__client(session), &op, 1,
-														 &call->completion));
-}
-
 /* Sends checks of all held nodes; "nodes" has room for them. */
 static void
 send_checks(ZklSession *session, ZklNode **nodes)
 {
 	Locks	   *locks = locks_of(session);
+	ZklOp		check_root = {.kind = ZKL_OP_CHECK, .path = zkl__config(session)->root};
 	ZklCall    *call = zkl__call_new(session, on_confirmed, NULL, NULL);
 	int			n = 0;
 
@@ -304,7 +289,7 @@ send_checks(ZklSession *session, ZklNode **nodes)
 		lock->n_checks = n - lock->first_check;
 	}
 	locks->n_checks = n;
-	locks->confirm_call = n == 0 ? check_root(session, call)
+	locks->confirm_call = n == 0 ? zkl__send_all(call, ZKL_MULTI, &check_root, 1)
 		: zkl__check_nodes(call, nodes, n);
 }
 

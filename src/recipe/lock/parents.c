@@ -82,13 +82,18 @@ void
 zkl__request_send_parent(ZklRequest *request, ZklNode *node, const char *path,
 						 const char *data, ZklCreateKind kind)
 {
+	ZklOp		op = {
+		.kind = ZKL_OP_CREATE,
+		.path = path,
+		.create_kind = kind,
+		.data = data,
+		.data_len = (int) strlen(data)
+	};
 	ZklCall    *call = zkl__request_call(request, on_parent_created);
 
 	if (node)
 		zkl__call_keep(call, node, &node->uses);
-	if (!zkl__call_sent(call, call && zkl_client_create(zkl__client(request->session),
-														path, data, (int) strlen(data), kind,
-														&call->completion)))
+	if (!zkl__send(call, &op))
 		request->parents_status = ZKL_PENDING;
 }
 

@@ -91,57 +91,34 @@ on_created(ZklCall *call, const ZklResult *result)
 	}
 }
 
-/* Sends a create for one node, whose answer has the czxid, or a multi for several. */
-static ZklCall *
-send_create(ZklRequest *request, const ZklOp *ops)
-{
-	ZklClient  *client = zkl__client(request->session);
-	ZklCall    *call = zkl__request_call(request, on_created);
-
-	if (call == NULL)
-		return NULL;
-	call->confirms = true;
-	if (request->n == 1)
-		return zkl__call_sent(call,
-							  zkl_client_create(client, ops->path, ops->data,
-												ops->data_len, ops->create_kind,
-												&call->completion));
-	return zkl__call_sent(call, zkl_client_multi(client, ops, request->n,
-												 &call->completion));
-}
-
 /*
- * Sends the creates and, pipelined behind them, the lists.  The server answers in
- * order, so each list contains the new node, and an uncontended lock costs one round
- * trip.
+ * Sends one create, whose answer has the czxid, or a multi with several.  Pipelined behind
+ * it, sends the lists.  The server answers in order, so each list contains the new node,
+ * and an uncontended lock costs one round trip.
  */
 static void
 create_nodes(ZklRequest *request)
 {
 	ZklOp	   *ops = calloc((size_t) request->n, sizeof(ZklOp));
-	bool		complete = ops != NULL;
 
-	for (int i = 0; complete && i < request->n; i++)
+	for (int i = 0; ops && i < request->n; i++)
 	{
 		ZklNode    *node = request->nodes[i];
 
 		zkl_child_prefix(node->node_names, node->mode,
 						 zkl__session_id(request->session), node->guid_counter,
 						 node->name);
-		complete = zkl__op_for_node(&ops[i], ZKL_OP_CREATE, node);
+		zkl__op_for_node(&ops[i], ZKL_OP_CREATE, node);
 		ops[i].create_kind = ZKL_CREATE_EPHEMERAL_SEQUENTIAL;
 		ops[i].data = node->data;
 		ops[i].data_len = node->data_len;
 	}
-	if (!complete)
-		zkl__request_fail(request, ZKL_NO_MEMORY, -1, 0);
-	else
-	{
-		zkl__request_send_parents(request);
-		request->create_call = send_create(request, ops);
-		for (int i = 0; request->create_call && i < request->n; i++)
-			zkl__node_creating(request->nodes[i]);
-	}
+	zkl__request_send_parents(request);
+	request->create_call = zkl__send_all(zkl__request_call(request, on_created),
+										 request->n == 1 ? ZKL_SINGLE : ZKL_MULTI,
+										 ops, request->n);
+	for (int i = 0; request->create_call && i < request->n; i++)
+		zkl__node_creating(request->nodes[i]);
 	zkl__ops_free(ops, request->n);
 }
 

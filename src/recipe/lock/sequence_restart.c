@@ -237,21 +237,14 @@ void
 zkl__sequence_restart_drive(ZklRequest *request, ZklHandler on_answer)
 {
 	ZklSequenceRestart *restart = request->sequence_restart;
-	const char *parent = request->nodes[restart->index]->lock_path;
-	ZklClient  *client = zkl__client(request->session);
-	ZklCall    *call;
-	bool		sent = false;
+	ZklOp		op = {
+		.kind = restart->state == LISTING ? ZKL_OP_LIST
+		: restart->state == READING ? ZKL_OP_GET : ZKL_OP_DELETE,
+		.path = restart->state == READING ? restart->watched
+		: request->nodes[restart->index]->lock_path,
+		.watch = restart->state == READING
+	};
 
-	if (restart->call || restart->state == WAITING)
-		return;
-	call = zkl__request_call(request, on_answer);
-	if (call == NULL)
-		return;
-	if (restart->state == LISTING)
-		sent = zkl_client_list(client, parent, &call->completion);
-	else if (restart->state == READING)
-		sent = zkl_client_get(client, restart->watched, true, &call->completion);
-	else
-		sent = zkl_client_delete(client, parent, &call->completion);
-	restart->call = zkl__call_sent(call, sent);
+	if (restart->call == NULL && restart->state != WAITING)
+		restart->call = zkl__send(zkl__request_call(request, on_answer), &op);
 }

@@ -294,8 +294,7 @@ send_deletes(ZklSession *session, ZklHandler handler, const Parent *parent, int 
 				ops[n].kind = ZKL_OP_DELETE;
 				ops[n++].path = parent->paths[i];
 			}
-	return zkl__call_sent(call, call && zkl_client_multi(zkl__client(session), ops, n,
-														 &call->completion));
+	return zkl__send_all(call, ZKL_MULTI, ops, n);
 }
 
 static void

@@ -169,15 +169,13 @@ delete_together(ZklSession *session, ZklNode *nodes, int n)
 {
 	ZklOp	   *ops = calloc((size_t) n, sizeof(ZklOp));
 	ZklCall    *call = zkl__call_new(session, on_all_deleted, NULL, NULL);
-	bool		complete = ops && call;
 	int			i = 0;
 
-	for (const ZklNode *node = nodes; complete && node; node = node->priv->next_put_off)
-		complete = zkl__op_for_node(&ops[i++], ZKL_OP_DELETE, node);
+	for (const ZklNode *node = nodes; ops && node; node = node->priv->next_put_off)
+		zkl__op_for_node(&ops[i++], ZKL_OP_DELETE, node);
 	if (call)
 		call->detail = nodes;
-	call = zkl__call_sent(call, complete && zkl_client_multi(zkl__client(session), ops, n,
-															 &call->completion));
+	call = zkl__send_all(call, ZKL_MULTI, ops, n);
 	zkl__ops_free(ops, n);
 	return call;
 }

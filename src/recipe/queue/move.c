@@ -32,21 +32,16 @@ zkl__node_send_move(ZklNode *node, ZklHandler handler)
 {
 	bool		is_up = node->state == NODE_MOVING_UP;
 	ZklOp		ops[] = {
-		{ZKL_OP_CREATE, zkl__path(node->lock_path, node->priv->new_name),
-		ZKL_CREATE_EPHEMERAL, node->data, node->data_len},
-		{ZKL_OP_DELETE, zkl__path(node->lock_path, node->name), 0, NULL, 0},
-		{ZKL_OP_CHECK, is_up ? zkl__path(node->lock_path, node->priv->watched) : NULL, 0, NULL, 0},
+		{.kind = ZKL_OP_CREATE,.path = zkl__path(node->lock_path, node->priv->new_name),
+		.create_kind = ZKL_CREATE_EPHEMERAL,.data = node->data,.data_len = node->data_len},
+		{.kind = ZKL_OP_DELETE,.path = zkl__path(node->lock_path, node->name)},
+		{.kind = ZKL_OP_CHECK,
+		.path = is_up ? zkl__path(node->lock_path, node->priv->watched) : NULL},
 	};
-	bool		complete = ops[0].path && ops[1].path && (ops[2].path || !is_up);
-	ZklCall    *call = zkl__node_call(node, handler);
 
 	node->priv->is_move_refused = false;
-	if (call)
-		call->confirms = true;
-	call = zkl__call_sent(call, call && complete &&
-						  zkl_client_multi(zkl__client(node->session), ops, is_up ? 3 : 2,
-										   &call->completion));
-	node->priv->state_call = call;
+	node->priv->state_call = zkl__send_all(zkl__node_call(node, handler), ZKL_MULTI, ops,
+										   is_up ? 3 : 2);
 	for (int i = 0; i < 3; i++)
 		free((char *) ops[i].path);
 }

@@ -173,13 +173,12 @@ zkl__node_call(ZklNode *node, ZklHandler handler)
 	return zkl__call_new(node->session, handler, node, &node->uses);
 }
 
-/* Makes the operation of a multi one on the node; returns false if memory is exhausted. */
-bool
+/* Makes the operation of a multi one on the node; without a path if memory is exhausted. */
+void
 zkl__op_for_node(ZklOp *op, ZklOpKind kind, const ZklNode *node)
 {
 	op->kind = kind;
 	op->path = zkl__path(node->lock_path, node->name);
-	return op->path != NULL;
 }
 
 /* Frees the operations, which may be NULL, and their paths. */

@@ -153,7 +153,7 @@ extern ZklNode *zkl__node_new(ZklSession *session, const ZklNodeOwner *owner,
 							  const char *lock_path, ZklMode mode,
 							  ZklNodeNames node_names, const char *data, int data_len);
 extern ZklCall *zkl__node_call(ZklNode *node, ZklHandler handler);
-extern bool zkl__op_for_node(ZklOp *op, ZklOpKind kind, const ZklNode *node);
+extern void zkl__op_for_node(ZklOp *op, ZklOpKind kind, const ZklNode *node);
 extern void zkl__ops_free(ZklOp *ops, int n);
 extern ZklNode *zkl__nodes_below(const ZklSession *session, const char *path, size_t length);
 extern ZklNode *zkl__next_below(const ZklNode *node);

@@ -81,8 +81,8 @@ on_own_node_children(ZklCall *call, const ZklResult *result)
 static void
 send_own_node_list(ZklNode *node)
 {
-	node->priv->state_call = zkl__list_synced(zkl__node_call(node, on_own_node_children),
-											  node->lock_path, false);
+	node->priv->state_call = zkl__list(zkl__node_call(node, on_own_node_children),
+									   node->lock_path, true, false);
 }
 
 
@@ -211,15 +211,8 @@ on_children(ZklCall *call, const ZklResult *result)
 static void
 send_list(ZklNode *node)
 {
-	ZklCall    *call = zkl__node_call(node, on_children);
-
-	if (node->priv->lists_synced)
-		call = zkl__list_synced(call, node->lock_path, false);
-	else
-		call = zkl__call_sent(call, call && zkl_client_list(zkl__client(node->session),
-															node->lock_path,
-															&call->completion));
-	node->priv->state_call = call;
+	node->priv->state_call = zkl__list(zkl__node_call(node, on_children), node->lock_path,
+									   node->priv->lists_synced, false);
 }
 
 

@@ -27,14 +27,19 @@ is_read(const ZklScanItem *item)
 	return item->kind == ITEM_CAPACITY || item->kind == ITEM_NODE;
 }
 
-static bool
-submit(ZklClient *client, const ZklScanItem *item, ZklCompletion *completion)
+static ZklOp
+op_of(const ZklScanItem *item)
 {
 	if (item->kind == ITEM_REVOKE)
-		return zkl_client_set(client, item->path, ZKL_REVOKE_MESSAGE,
-							  strlen(ZKL_REVOKE_MESSAGE), item->version, completion);
-	return is_read(item) ? zkl_client_get(client, item->path, false, completion)
-		: zkl_client_list(client, item->path, completion);
+		return (ZklOp)
+	{
+		.kind = ZKL_OP_SET,.path = item->path,.data = ZKL_REVOKE_MESSAGE,
+			.data_len = strlen(ZKL_REVOKE_MESSAGE),.version = item->version
+	};
+	return (ZklOp)
+	{
+		.kind = is_read(item) ? ZKL_OP_GET : ZKL_OP_LIST,.path = item->path
+	};
 }
 
 /*
@@ -44,7 +49,6 @@ submit(ZklClient *client, const ZklScanItem *item, ZklCompletion *completion)
 static bool
 send_items(ZklScan *scan, int max, ZklHandler handler)
 {
-	ZklClient  *client = zkl__client(scan->session);
 	ZklScanItem *first = scan->unsent;
 	ZklScanItem *last = NULL;
 	ZklCall    *call = zkl__call_new(scan->session, handler, scan, &scan->uses);
@@ -54,20 +58,15 @@ send_items(ZklScan *scan, int max, ZklHandler handler)
 	for (; n < max && scan->unsent; scan->unsent = last->next_unsent)
 	{
 		last = scan->unsent;
-		ops[n].kind = is_read(last) ? ZKL_OP_GET : ZKL_OP_LIST;
-		ops[n++].path = last->path;
+		ops[n++] = op_of(last);
 	}
 	last->next_unsent = NULL;
 	if (scan->unsent == NULL)
 		scan->unsent_end = &scan->unsent;
 	if (call)
 		call->detail = first;
-	if (!scan->is_synced)
-		call = zkl__list_synced(call, first->path, false);
-	else
-		call = zkl__call_sent(call, call &&
-							  (n > 1 ? zkl_client_read_each(client, ops, n, &call->completion)
-							   : submit(client, first, &call->completion)));
+	call = scan->is_synced ? zkl__send_all(call, n > 1 ? ZKL_READ_EACH : ZKL_SINGLE, ops, n)
+		: zkl__list(call, first->path, true, false);
 	if (call)
 		scan->in_flight++;
 	else

@@ -61,12 +61,8 @@ on_layout_children(ZklCall *call, const ZklResult *result)
 static void
 send_list(ZklRequest *request)
 {
-	ZklCall    *call = zkl__request_call(request, on_layout_children);
-
-	request->permit->layout_call =
-		zkl__call_sent(call, call && zkl_client_list(zkl__client(request->session),
-													 request->permit->semaphore_path,
-													 &call->completion));
+	request->permit->layout_call = zkl__list(zkl__request_call(request, on_layout_children),
+											 request->permit->semaphore_path, false, false);
 }
 
 
@@ -133,26 +129,26 @@ on_capacity_read(ZklCall *call, const ZklResult *result)
 static void
 send_read(ZklRequest *request)
 {
-	ZklCall    *call = zkl__request_call(request, on_capacity_read);
+	ZklOp		op = {.kind = ZKL_OP_GET, .path = request->permit->semaphore_path};
 
-	request->permit->capacity_call =
-		zkl__call_sent(call, call && zkl_client_get(zkl__client(request->session),
-													request->permit->semaphore_path, false,
-													&call->completion));
+	request->permit->capacity_call = zkl__send(zkl__request_call(request, on_capacity_read),
+											   &op);
 }
 
 static void
 send_set(ZklRequest *request)
 {
 	ZklPermit  *permit = request->permit;
-	ZklCall    *call = zkl__request_call(request, on_capacity_read);
 	char		capacity[16];
-	int			n = snprintf(capacity, sizeof(capacity), "%d", permit->capacity);
+	ZklOp		op = {
+		.kind = ZKL_OP_SET,
+		.path = permit->semaphore_path,
+		.data = capacity,
+		.data_len = snprintf(capacity, sizeof(capacity), "%d", permit->capacity),
+		.version = permit->version
+	};
 
-	permit->capacity_call =
-		zkl__call_sent(call, call && zkl_client_set(zkl__client(request->session),
-													permit->semaphore_path, capacity, n,
-													permit->version, &call->completion));
+	permit->capacity_call = zkl__send(zkl__request_call(request, on_capacity_read), &op);
 }
 
 /* Sends reads for what is unknown, and sets the capacity if there is none. */

@@ -190,17 +190,10 @@ static void
 send_count(ZklRequest *request)
 {
 	ZklPermit  *permit = request->permit;
-	ZklCall    *call;
 
-	if (permit->count_call)
-		return;
-	call = zkl__request_call(request, on_counted);
-	permit->count_call = permit->counts_synced
-		? zkl__list_synced(call, permit->permits_path, true)
-		: zkl__call_sent(call, call &&
-						 zkl_client_watch_children(zkl__client(request->session),
-												   permit->permits_path,
-												   &call->completion));
+	if (permit->count_call == NULL)
+		permit->count_call = zkl__list(zkl__request_call(request, on_counted),
+									   permit->permits_path, permit->counts_synced, true);
 }
 
 
@@ -256,9 +249,11 @@ create_permit(ZklRequest *request)
 {
 	ZklPermit  *permit = request->permit;
 	ZklSession *session = request->session;
+	ZklOp		op = {
+		.kind = ZKL_OP_CREATE,
+		.create_kind = permit->kazoo ? ZKL_CREATE_EPHEMERAL : ZKL_CREATE_EPHEMERAL_SEQUENTIAL
+	};
 	ZklNode    *node;
-	ZklCall    *call;
-	char	   *path;
 
 	if (!make_permit(request))
 		return;
@@ -266,22 +261,15 @@ create_permit(ZklRequest *request)
 	node = permit->permit_node;
 	zkl_permit_prefix(zkl__config(session)->node_names, zkl__session_id(session),
 					  node->guid_counter, node->name);
-	path = zkl__path(permit->permits_path, node->name);
-	call = path ? zkl__node_call(node, on_permit_created) : NULL;
-	if (call)
-		call->confirms = true;
-	if (zkl__call_sent(call, call &&
-					   zkl_client_create(zkl__client(session), path, node->data,
-										 node->data_len, permit->kazoo
-										 ? ZKL_CREATE_EPHEMERAL
-										 : ZKL_CREATE_EPHEMERAL_SEQUENTIAL,
-										 &call->completion)))
+	op.data = node->data;
+	op.data_len = node->data_len;
+	if (zkl__send_child(zkl__node_call(node, on_permit_created), &op, node->lock_path,
+						node->name))
 	{
 		zkl__node_creating(node);
 		permit->seen = SEEN_NOTHING;
 		send_count(request);
 	}
-	free(path);
 }
 
 

@@ -114,20 +114,33 @@ zkl__call_keep(ZklCall *call, void *detail, ZklUses *uses)
 	uses->calls++;
 }
 
+/* Can the operations be sent?  One without a path is incomplete: memory was exhausted. */
+static bool
+is_complete(const ZklOp *ops, int n)
+{
+	for (int i = 0; ops && i < n; i++)
+		if (ops[i].path == NULL)
+			return false;
+	return ops != NULL;
+}
+
 /*
- * Takes the client's return value for the call, which may be NULL.  Returns the call if
- * it will be answered; otherwise frees it, schedules a retry and returns NULL.
+ * Submits operations as one request.  "call" comes from zkl__call_new() and may be NULL,
+ * as may "ops" and its paths, if memory is exhausted.  Returns the call if it will be
+ * answered; otherwise frees it, schedules a retry and returns NULL.
  */
 ZklCall *
-zkl__call_sent(ZklCall *call, bool sent)
+zkl__send_all(ZklCall *call, ZklRequestForm form, const ZklOp *ops, int n)
 {
 	ZklSession *session;
 
 	if (call == NULL)
 		return NULL;
 	session = call->session;
-	if (sent)
+	if (is_complete(ops, n) &&
+		zkl_client_submit(session->client, form, ops, n, &call->completion))
 	{
+		call->confirms = form == ZKL_MULTI || ops->kind == ZKL_OP_CREATE;
 		if (!call->is_keepalive)
 			zkl__arm_timer(session, call->submitted_ms + KEEPALIVE_MS);
 		return call;
@@ -137,37 +150,41 @@ zkl__call_sent(ZklCall *call, bool sent)
 	return NULL;
 }
 
-/*
- * Reads the data of a child, maybe with a watch.  "call" comes from zkl__call_new() and
- * may be NULL.  Returns the call, or NULL if it will not be answered.
- */
+/* The same for one operation. */
+ZklCall *
+zkl__send(ZklCall *call, const ZklOp *op)
+{
+	return zkl__send_all(call, ZKL_SINGLE, op, 1);
+}
+
+/* The same for an operation on a child, whose path is not set yet. */
+ZklCall *
+zkl__send_child(ZklCall *call, const ZklOp *op, const char *parent, const char *child)
+{
+	ZklOp		complete = *op;
+	char	   *path = call ? zkl__path(parent, child) : NULL;
+
+	complete.path = path;
+	call = zkl__send(call, &complete);
+	free(path);
+	return call;
+}
+
 ZklCall *
 zkl__read_child(ZklCall *call, const char *parent, const char *child, bool watch)
 {
-	char	   *path = call ? zkl__path(parent, child) : NULL;
+	ZklOp		op = {.kind = ZKL_OP_GET, .watch = watch};
 
-	call = zkl__call_sent(call, path && zkl_client_get(call->session->client, path, watch,
-													   &call->completion));
-	free(path);
-	return call;
+	return zkl__send_child(call, &op, parent, child);
 }
 
-/* The same for deleting a child. */
 ZklCall *
 zkl__delete_child(ZklCall *call, const char *parent, const char *child)
 {
-	char	   *path = call ? zkl__path(parent, child) : NULL;
+	ZklOp		op = {.kind = ZKL_OP_DELETE};
 
-	call = zkl__call_sent(call, path && zkl_client_delete(call->session->client, path,
-														  &call->completion));
-	free(path);
-	return call;
+	return zkl__send_child(call, &op, parent, child);
 }
-
-
-/*
- * Reads that must not be older than their request
- */
 
 /* The list after a sync is trusted only if the sync has succeeded. */
 static void
@@ -178,35 +195,26 @@ on_synced(ZklCall *call, const ZklResult *result)
 }
 
 /*
- * Lists the children of a znode, not older than this call: the session's server may lag
- * behind the leader, so a sync is sent right before the list.  If the sync fails, the
- * list proves nothing: the call's handler gets CONNECTION_LOSS, and a retry is scheduled.
- * Every later read of the session is as new as this list, also on another connection.
- *
- * With "watch", on_watch reports a later change of the children.
- *
- * "call" comes from zkl__call_new() and may be NULL.  Returns the call, or NULL if it
- * will not be answered.
+ * Lists the children of a znode.  "synced": not older than this call.  The session's
+ * server may lag behind the leader, so a sync is sent right before the list.  If the sync
+ * fails, the list proves nothing: the call's handler gets CONNECTION_LOSS, and a retry is
+ * scheduled.  Every later read of the session is as new as this list, also on another
+ * connection.
  */
 ZklCall *
-zkl__list_synced(ZklCall *call, const char *path, bool watch)
+zkl__list(ZklCall *call, const char *path, bool synced, bool watch)
 {
-	ZklClient  *client;
-	ZklCall    *sync;
+	ZklOp		sync_op = {.kind = ZKL_OP_SYNC, .path = path};
+	ZklOp		op = {.kind = ZKL_OP_LIST, .path = path, .watch = watch};
+	ZklCall    *sync = NULL;
 
-	if (call == NULL)
-		return NULL;
-	client = call->session->client;
-	sync = zkl__call_new(call->session, on_synced, NULL, NULL);
-	sync = zkl__call_sent(sync, sync && zkl_client_sync(client, path,
-														&sync->completion));
-	if (sync)
+	if (call && synced)
 	{
-		sync->partner = call;
+		sync = zkl__send(zkl__call_new(call->session, on_synced, NULL, NULL), &sync_op);
 		call->partner = sync;
 		call->needs_sync = true;
 	}
-	return zkl__call_sent(call, sync &&
-						  (watch ? zkl_client_watch_children : zkl_client_list)
-						  (client, path, &call->completion));
+	if (sync)
+		sync->partner = call;
+	return zkl__send(call, sync || !synced ? &op : NULL);
 }

@@ -44,14 +44,11 @@ zkl__read_acls(ZklSession *session)
 
 	for (int i = 0; session->creator_acl && i < ZKL_N_PARENTS; i++)
 	{
-		ZklCall    *call;
+		ZklOp		op = {.kind = ZKL_OP_GET_ACL, .path = paths[i]};
 
-		if (session->acl_seen[i] || session->acl_calls[i])
-			continue;
-		call = zkl__call_new(session, on_acl_read, NULL, NULL);
-		session->acl_calls[i] =
-			zkl__call_sent(call, call && zkl_client_get_acl(session->client, paths[i],
-															&call->completion));
+		if (!session->acl_seen[i] && session->acl_calls[i] == NULL)
+			session->acl_calls[i] = zkl__send(zkl__call_new(session, on_acl_read, NULL, NULL),
+											  &op);
 	}
 }
 

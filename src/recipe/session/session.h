@@ -66,7 +66,7 @@ struct ZklCall
 	ZklCall    *next;
 	int64_t		submitted_ms;
 	bool		is_keepalive;	/* a keepalive read: no code waits for it */
-	bool		confirms;		/* a quorum write: OK renews the lease */
+	bool		confirms;		/* a create or a multi, a quorum write: OK renews the lease */
 	bool		needs_sync;		/* a list whose sync has not succeeded yet */
 	ZklCall    *partner;		/* the sync before a list, and the reverse */
 	ZklHandler	handler;
@@ -139,7 +139,6 @@ typedef struct ZklConfig
 extern void *zkl__state(const ZklSession *session, ZklPartId part);
 extern const ZklConfig *zkl__config(const ZklSession *session);
 extern char *zkl__path(const char *parent, const char *child);
-extern ZklClient *zkl__client(const ZklSession *session);
 extern bool zkl__is_connected(const ZklSession *session);
 extern bool zkl__is_final(const ZklSession *session);
 extern ZklStatus zkl__final_status(const ZklSession *session);
@@ -169,11 +168,14 @@ extern void zkl__ignore_answer(ZklCall *call, const ZklResult *result);
 extern ZklCall *zkl__call_new(ZklSession *session, ZklHandler handler,
 							  void *subject, ZklUses *uses);
 extern void zkl__call_keep(ZklCall *call, void *detail, ZklUses *uses);
-extern ZklCall *zkl__call_sent(ZklCall *call, bool sent);
+extern ZklCall *zkl__send_all(ZklCall *call, ZklRequestForm form, const ZklOp *ops, int n);
+extern ZklCall *zkl__send(ZklCall *call, const ZklOp *op);
+extern ZklCall *zkl__send_child(ZklCall *call, const ZklOp *op, const char *parent,
+								const char *child);
 extern ZklCall *zkl__read_child(ZklCall *call, const char *parent, const char *child,
 								bool watch);
 extern ZklCall *zkl__delete_child(ZklCall *call, const char *parent, const char *child);
-extern ZklCall *zkl__list_synced(ZklCall *call, const char *path, bool watch);
+extern ZklCall *zkl__list(ZklCall *call, const char *path, bool synced, bool watch);
 
 /* codes.c */
 extern ZklStatus zkl__status_of(ZklResultCode code);

@@ -48,12 +48,6 @@ zkl__path(const char *parent, const char *child)
 	return path;
 }
 
-ZklClient *
-zkl__client(const ZklSession *session)
-{
-	return session->client;
-}
-
 bool
 zkl__is_connected(const ZklSession *session)
 {

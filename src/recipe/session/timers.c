@@ -42,6 +42,7 @@ oldest_call(const ZklSession *session)
 static void
 keepalive(ZklSession *session, int64_t now)
 {
+	ZklOp		op = {.kind = ZKL_OP_GET, .path = session->config.root};
 	ZklCall    *call = oldest_call(session);
 
 	if (call == NULL || now < call->submitted_ms + KEEPALIVE_MS)
@@ -60,8 +61,7 @@ keepalive(ZklSession *session, int64_t now)
 	call = zkl__call_new(session, zkl__ignore_answer, NULL, NULL);
 	if (call)
 		call->is_keepalive = true;
-	zkl__call_sent(call, call && zkl_client_get(session->client, session->config.root,
-												false, &call->completion));
+	zkl__send(call, &op);
 }
 
 /* Returns when the next timer of the parts is due; 0: none. */

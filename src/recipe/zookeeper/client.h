@@ -69,7 +69,7 @@ typedef struct ZklEvents
 {
 	void		(*connection_io) (void *context, ZklConnectionEvent event,
 								  const ZklConnectionInfo *info);
-	/* a watch of zkl_client_get() or ..._watch_children() on "path" fired */
+	/* a watch on "path" fired, see ZklOp */
 	void		(*watch_io) (void *context, const char *path);
 	/* the time given to zkl_client_set_timer() has come */
 	void		(*timer_io) (void *context);
@@ -127,20 +127,39 @@ typedef enum ZklOpKind
 {
 	ZKL_OP_CREATE,
 	ZKL_OP_DELETE,
-	ZKL_OP_CHECK,				/* the node exists */
-	ZKL_OP_LIST,				/* only for zkl_client_read_each(), also GET */
-	ZKL_OP_GET
+	ZKL_OP_CHECK,				/* the node exists; only in a multi */
+	ZKL_OP_SET,					/* replace the data if they have this version */
+	ZKL_OP_GET,					/* read the data */
+	ZKL_OP_GET_ACL,
+	ZKL_OP_LIST,				/* the children */
+	ZKL_OP_SYNC					/* later reads on this connection see what the leader has by now */
 } ZklOpKind;
 
-/* One operation of a multi, or of zkl_client_read_each(). */
+#define ZKL_ANY_VERSION (-1)
+
 typedef struct ZklOp
 {
 	ZklOpKind	kind;
 	const char *path;
 	ZklCreateKind create_kind;
-	const char *data;
+	const char *data;			/* create, set */
 	int			data_len;
+	int32_t		version;		/* set; or ZKL_ANY_VERSION */
+	bool		watch;			/* get, list: a later change calls watch_io; not if no node */
 } ZklOp;
+
+typedef enum ZklRequestForm
+{
+	ZKL_SINGLE,					/* one operation */
+	ZKL_MULTI,					/* creates, deletes and checks: does all or none */
+
+	/*
+	 * Gets and lists without watches, with a result for each.  UNIMPLEMENTED: the
+	 * server does not know the request, the connection uses TLS, or the answer is too
+	 * long.
+	 */
+	ZKL_READ_EACH
+} ZklRequestForm;
 
 /*
  * Starts a client and returns at once; its I/O thread resolves names and connects.
@@ -189,44 +208,8 @@ extern void zkl_client_woke(ZklClient *client);
  */
 extern void zkl_client_exchange(ZklClient *client);
 
-extern bool zkl_client_create(ZklClient *client, const char *path,
-							  const char *data, int data_len,
-							  ZklCreateKind kind, ZklCompletion *completion);
-extern bool zkl_client_delete(ZklClient *client, const char *path,
-							  ZklCompletion *completion);
-
-/* Reads the data.  "watch": a later change or delete calls watch_io; none if no node. */
-extern bool zkl_client_get(ZklClient *client, const char *path, bool watch,
-						   ZklCompletion *completion);
-
-/* Replaces the data if they have this version, or it is ZKL_ANY_VERSION. */
-#define ZKL_ANY_VERSION (-1)
-extern bool zkl_client_set(ZklClient *client, const char *path,
-						   const char *data, int data_len, int32_t version,
-						   ZklCompletion *completion);
-extern bool zkl_client_get_acl(ZklClient *client, const char *path,
-							   ZklCompletion *completion);
-extern bool zkl_client_list(ZklClient *client, const char *path,
-							ZklCompletion *completion);
-
-/* Lists the children; a later change of them calls watch_io.  No node, no watch. */
-extern bool zkl_client_watch_children(ZklClient *client, const char *path,
-									  ZklCompletion *completion);
-
-/* Makes later reads on this connection see all writes that the leader has seen by now. */
-extern bool zkl_client_sync(ZklClient *client, const char *path,
-							ZklCompletion *completion);
-
-/* Does all of the operations or none. */
-extern bool zkl_client_multi(ZklClient *client, const ZklOp *ops, int n_ops,
-							 ZklCompletion *completion);
-
-/*
- * Lists or reads several znodes in one request, with a result for each.  UNIMPLEMENTED:
- * the server does not know the request, the connection uses TLS, or the answer is too
- * long.
- */
-extern bool zkl_client_read_each(ZklClient *client, const ZklOp *ops, int n_ops,
-								 ZklCompletion *completion);
+/* Submits the operations as one request. */
+extern bool zkl_client_submit(ZklClient *client, ZklRequestForm form, const ZklOp *ops,
+							  int n_ops, ZklCompletion *completion);
 
 #endif							/* ZKL_CLIENT_H */

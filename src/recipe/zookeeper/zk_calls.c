@@ -204,38 +204,48 @@ watched_io(zhandle_t *zh, int type, int state, const char *path, void *context)
 }
 
 static int
-send_one(ZklClient *client, const ZklSubmission *s)
+send_single(ZklClient *client, const ZklOp *op, const ZklCompletion *completion)
 {
 	zhandle_t  *zh = client->zh;
-	const ZklOp *op = s->ops;
-	watcher_fn	watcher = s->watch ? watched_io : NULL;
+	watcher_fn	watcher = op->watch ? watched_io : NULL;
 
-	switch (s->kind)
+	switch (op->kind)
 	{
-		case CALL_CREATE:
+		case ZKL_OP_CREATE:
 			return zoo_acreate2(zh, op->path, op->data, op->data_len, client->acl,
-								zkl_zk_create_mode(op->create_kind), created_io,
-								s->completion);
-		case CALL_DELETE:
-			return zoo_adelete(zh, op->path, -1, deleted_io, s->completion);
-		case CALL_GET:
-			return zoo_awget(zh, op->path, watcher, client, got_io, s->completion);
-		case CALL_GET_ACL:
-			return zoo_aget_acl(zh, op->path, acl_io, s->completion);
-		case CALL_SET:
-			return zoo_aset(zh, op->path, op->data, op->data_len, s->version, set_io,
-							s->completion);
-		case CALL_LIST:
-			return zoo_awget_children(zh, op->path, watcher, client, children_io,
-									  s->completion);
-		case CALL_SYNC:
-			return zoo_async(zh, op->path, synced_io, s->completion);
-		case CALL_MULTI:
-			return send_multi(client, s);
-		case CALL_READ_EACH:
-			return zkl_reads_send(client, s->ops, s->n_ops, s->completion);
+								zkl_zk_create_mode(op->create_kind), created_io, completion);
+		case ZKL_OP_DELETE:
+			return zoo_adelete(zh, op->path, -1, deleted_io, completion);
+		case ZKL_OP_SET:
+			return zoo_aset(zh, op->path, op->data, op->data_len, op->version, set_io,
+							completion);
+		case ZKL_OP_GET:
+			return zoo_awget(zh, op->path, watcher, client, got_io, completion);
+		case ZKL_OP_GET_ACL:
+			return zoo_aget_acl(zh, op->path, acl_io, completion);
+		case ZKL_OP_LIST:
+			return zoo_awget_children(zh, op->path, watcher, client, children_io, completion);
+		case ZKL_OP_SYNC:
+			return zoo_async(zh, op->path, synced_io, completion);
+		case ZKL_OP_CHECK:
+			break;
 	}
 	return ZBADARGUMENTS;
+}
+
+static int
+send_submission(ZklClient *client, const ZklSubmission *s)
+{
+	switch (s->form)
+	{
+		case ZKL_MULTI:
+			return send_multi(client, s);
+		case ZKL_READ_EACH:
+			return zkl_reads_send(client, s->ops, s->n_ops, s->completion);
+		case ZKL_SINGLE:
+			break;
+	}
+	return send_single(client, s->ops, s->completion);
 }
 
 bool
@@ -246,7 +256,7 @@ zkl_zk_send_all_io(ZklClient *client)
 
 	while ((submission = zkl_zk_take_first(client)) != NULL)
 	{
-		int			rc = send_one(client, submission);
+		int			rc = send_submission(client, submission);
 		ZklResult	result = {0};
 
 		any |= rc == ZOK;

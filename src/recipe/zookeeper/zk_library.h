@@ -33,29 +33,14 @@
 
 typedef struct ZklSubmission ZklSubmission;
 
-typedef enum CallKind
-{
-	CALL_CREATE,
-	CALL_DELETE,
-	CALL_GET,
-	CALL_GET_ACL,
-	CALL_SET,
-	CALL_LIST,
-	CALL_SYNC,
-	CALL_MULTI,
-	CALL_READ_EACH
-} CallKind;
-
 /* One allocation; the operations and the bytes they point to follow. */
 struct ZklSubmission
 {
 	ZklSubmission *next;
-	CallKind	kind;
-	bool		watch;
-	int32_t		version;
+	ZklRequestForm form;
 	ZklCompletion *completion;
 	int			n_ops;
-	ZklOp		ops[];			/* several only for MULTI, READ_EACH */
+	ZklOp		ops[];
 };
 
 /* State of the library's connection. */
