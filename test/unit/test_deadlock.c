@@ -335,6 +335,38 @@ test_stale(void)
 	has_one_victim("a participant that answers again");
 }
 
+/*
+ * Two sessions each see that their report is the newest, and both claim to be the
+ * victim: A with a list from before B's report changed, because C waits for B now.
+ */
+static void
+test_two_claims(void)
+{
+	begin(3, "abb");
+	holds(A, "a", X);
+	holds(B, "b", X);
+	holds(C, "c", X);
+	lock_now(A, "b", X);
+	lock_now(B, "a", X);
+	(void) is_victim_now(B);
+	fake_run_all();
+	(void) is_victim_now(B);
+	(void) is_victim_now(A);
+	fake_run_all();
+	fake_advance(1000);
+	wait_locally(C, B);
+	for (int i = 0; i < 2; i++)
+	{
+		(void) is_victim_now(B);
+		fake_run_all();
+	}
+	(void) is_victim_now(B);
+	(void) is_victim_now(A);
+	fake_run_all();
+	is_int(reported_by(NULL), 0, "both sessions withdraw their report to claim");
+	has_one_victim("two claims");
+}
+
 /* A deadlock that was returned stays readable, whatever happens meanwhile. */
 static void
 test_kept(void)
@@ -523,6 +555,7 @@ main(void)
 	test_local();
 	test_description();
 	test_stale();
+	test_two_claims();
 	test_kept();
 	test_ends();
 	test_refused();
