@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "waiters.h"
+#include "recipe/deadlock/waits.h"
 
 #define X ZKL_MODE_EXCLUSIVE
 #define S ZKL_MODE_SHARED
@@ -367,6 +368,35 @@ test_two_claims(void)
 	has_one_victim("two claims");
 }
 
+/* Another member's probe of A arrives while A's owner searches the reports. */
+static void
+probe_while_searching(void)
+{
+	if (!zkl__waits(A->session)->is_busy)
+		return;
+	fake_after_unlock = NULL;
+	for (FakeNode *node = fake_tree_first(); node; node = node->next)
+		if (fake_tree_child(node->path, WAITS) && node->owner == fake_session_id(A->client))
+		{
+			fake_tree_delete(node->path);
+			break;
+		}
+	fake_run_all();
+}
+
+static void
+test_probe_while_searching(void)
+{
+	two();
+	(void) is_victim_now(B);
+	fake_run_all();
+	(void) is_victim_now(A);
+	fake_run_all();
+	fake_after_unlock = probe_while_searching;
+	ok(!is_victim_now(A) && fake_after_unlock == NULL, "a session is probed while it searches");
+	has_one_victim("a probe during a search");
+}
+
 /* A deadlock that was returned stays readable, whatever happens meanwhile. */
 static void
 test_kept(void)
@@ -556,6 +586,7 @@ main(void)
 	test_description();
 	test_stale();
 	test_two_claims();
+	test_probe_while_searching();
 	test_kept();
 	test_ends();
 	test_refused();
