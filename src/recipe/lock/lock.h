@@ -33,7 +33,6 @@ struct ZklRequest
 	const ZklRequestKind *kind;
 	ZklPermit  *permit;			/* set if it is a request for a permit */
 	ZklUses		uses;
-	bool		ended;			/* the owner has ended it; freed with its last call */
 	void		(*on_ended) (ZklRequest *request);	/* granted or failed; or NULL */
 
 	/* what was asked for */

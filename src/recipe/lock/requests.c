@@ -49,20 +49,22 @@ zkl__session_has_room(const ZklSession *session, int n_nodes, size_t path_bytes,
 		path_bytes + data_bytes <= PACKET_BYTES;
 }
 
-/* Returns whether the request can be freed: it is ended and has no calls. */
-static bool
-is_garbage(const ZklRequest *request)
-{
-	return request->ended && request->uses.calls == 0;
-}
-
+/* Unlinks and frees. */
 static void
-on_idle(void *subject)
+request_free(void *subject)
 {
-	const ZklRequest *request = subject;
+	ZklRequest *request = subject;
+	ZklRequest **link = first_request(request->session);
 
-	if (is_garbage(request))
-		zkl__sweep_later(request->session);
+	while (*link != request)
+		link = &(*link)->next;
+	*link = request->next;
+	if (request->status == ZKL_PENDING)
+		zkl__request_free_locks(request);
+	if (request->kind->on_free)
+		request->kind->on_free(request);
+	zkl__sequence_restart_free(request);
+	free(request);
 }
 
 /*
@@ -82,7 +84,8 @@ zkl__request_new(ZklSession *session, const ZklRequestKind *kind, int n, bool no
 		return NULL;
 	request->session = session;
 	request->kind = kind;
-	request->uses.on_idle = on_idle;
+	request->uses.subject = request;
+	request->uses.free_subject = request_free;
 	request->status = ZKL_PENDING;
 	request->node_names = zkl__config(session)->node_names;
 	request->culprit = -1;
@@ -126,20 +129,8 @@ zkl_request_end(ZklRequest *request)
 	if (request->status == ZKL_OK)
 		release_untaken(request);
 	zkl__request_fail(request, ZKL_ABANDONED, -1, 0);
-	request->ended = true;
-	on_idle(request);
+	zkl__uses_end(session, &request->uses);
 	zkl__session_unlock(session);
-}
-
-static void
-request_free(ZklRequest *request)
-{
-	if (request->status == ZKL_PENDING)
-		zkl__request_free_locks(request);
-	if (request->kind->on_free)
-		request->kind->on_free(request);
-	zkl__sequence_restart_free(request);
-	free(request);
 }
 
 
@@ -224,32 +215,10 @@ on_drive(ZklSession *session)
 }
 
 static void
-on_sweep(ZklSession *session)
-{
-	for (ZklRequest **link = first_request(session); *link;)
-	{
-		ZklRequest *request = *link;
-
-		if (is_garbage(request))
-		{
-			*link = request->next;
-			request_free(request);
-		}
-		else
-			link = &request->next;
-	}
-}
-
-static void
 on_free(ZklSession *session)
 {
 	while (zkl__requests(session))
-	{
-		ZklRequest *request = zkl__requests(session);
-
-		*first_request(session) = request->next;
-		request_free(request);
-	}
+		request_free(zkl__requests(session));
 }
 
 const ZklSessionPart zkl__requests_part = {
@@ -257,6 +226,5 @@ const ZklSessionPart zkl__requests_part = {
 	.on_connected = on_connected,
 	.on_watch = on_watch,
 	.on_drive = on_drive,
-	.on_sweep = on_sweep,
 	.on_free = on_free,
 };

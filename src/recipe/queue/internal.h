@@ -15,7 +15,6 @@ struct ZklNodePrivate
 	ZklNode    *prev;			/* of node->next */
 	ZklNode    *next_alike;		/* in the hash table of nodes.c */
 	ZklNode   **link_alike;		/* the pointer to this node there */
-	ZklNode    *next_garbage;	/* to be freed */
 	ZklNode    *next_put_off;	/* in the list of leave.c, then in the delete call's detail */
 	ZklCall    *state_call;		/* whose answer this state waits for; CREATING: the list */
 	bool		wanted;			/* not released, not given up */

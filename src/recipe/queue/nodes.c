@@ -20,7 +20,6 @@
 typedef struct Nodes
 {
 	ZklNode    *first;
-	ZklNode    *garbage;
 	int			n_wanted;		/* nodes wanted, and the bytes of their paths */
 	size_t		wanted_bytes;
 	uint64_t	guid_counter;
@@ -124,18 +123,24 @@ link_node(ZklNode *node)
 	nodes->wanted_bytes += wanted_bytes(node);
 }
 
-/* Has the node freed if it is GONE and has no calls; called when either becomes true. */
+/* Unlinks and frees. */
 static void
-on_idle(void *subject)
+node_free(void *subject)
 {
 	ZklNode    *node = subject;
-	Nodes	   *nodes = nodes_of(node->session);
 
-	if (node->state != NODE_GONE || node->uses.calls > 0)
-		return;
-	node->priv->next_garbage = nodes->garbage;
-	nodes->garbage = node;
-	zkl__sweep_later(node->session);
+	if (node->priv->prev)
+		node->priv->prev->next = node->next;
+	else
+		nodes_of(node->session)->first = node->next;
+	if (node->next)
+		node->next->priv->prev = node->priv->prev;
+	*node->priv->link_alike = node->priv->next_alike;
+	if (node->priv->next_alike)
+		node->priv->next_alike->priv->link_alike = node->priv->link_alike;
+	free(node->priv->watched);
+	free(node->blockers);
+	free(node);
 }
 
 /* Returns a new node, with path and data in the same chunk; NULL if out of memory. */
@@ -157,7 +162,8 @@ zkl__node_new(ZklSession *session, const ZklNodeOwner *owner, const char *lock_p
 	node->data_len = data_len;
 	node->session = session;
 	node->owner = owner;
-	node->uses.on_idle = on_idle;
+	node->uses.subject = node;
+	node->uses.free_subject = node_free;
 	node->state = NODE_NEW;
 	node->priv->wanted = true;
 	node->mode = mode;
@@ -238,45 +244,13 @@ zkl__node_gone(ZklNode *node)
 {
 	node->state = NODE_GONE;
 	node->priv->state_call = NULL;
-	on_idle(node);
-}
-
-/* Unlinks and frees. */
-static void
-node_free(ZklNode *node)
-{
-	if (node->priv->prev)
-		node->priv->prev->next = node->next;
-	else
-		nodes_of(node->session)->first = node->next;
-	if (node->next)
-		node->next->priv->prev = node->priv->prev;
-	*node->priv->link_alike = node->priv->next_alike;
-	if (node->priv->next_alike)
-		node->priv->next_alike->priv->link_alike = node->priv->link_alike;
-	free(node->priv->watched);
-	free(node->blockers);
-	free(node);
+	zkl__uses_end(node->session, &node->uses);
 }
 
 
 /*
  * Events of the session
  */
-
-static void
-on_sweep(ZklSession *session)
-{
-	Nodes	   *nodes = nodes_of(session);
-
-	while (nodes->garbage)
-	{
-		ZklNode    *node = nodes->garbage;
-
-		nodes->garbage = node->priv->next_garbage;
-		node_free(node);
-	}
-}
 
 static void
 on_free(ZklSession *session)
@@ -287,6 +261,5 @@ on_free(ZklSession *session)
 
 const ZklSessionPart zkl__nodes_part = {
 	.state_size = sizeof(Nodes),
-	.on_sweep = on_sweep,
 	.on_free = on_free,
 };

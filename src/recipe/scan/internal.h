@@ -69,7 +69,6 @@ struct ZklScan
 	ZklScan    *next;
 	ZklStatus	status;
 	int			raw_code;
-	bool		ended;			/* the owner has ended it; freed with its last call */
 	ZklUses		uses;
 	bool		is_synced;		/* a list was read behind a sync */
 	int			in_flight;		/* requests */

@@ -185,8 +185,10 @@ on_drive(ZklSession *session)
  */
 
 static void
-scan_free(ZklScan *scan)
+scan_free(void *subject)
 {
+	ZklScan    *scan = subject;
+
 	if (scan->prev)
 		scan->prev->next = scan->next;
 	else
@@ -198,45 +200,16 @@ scan_free(ZklScan *scan)
 	free(scan);
 }
 
-/* Frees the scans that are ended and have no calls, or all scans. */
-static void
-sweep(ZklSession *session, bool all)
-{
-	ZklScan    *next;
-
-	for (ZklScan *scan = *scans_of(session); scan; scan = next)
-	{
-		next = scan->next;
-		if (all || (scan->ended && scan->uses.calls == 0))
-			scan_free(scan);
-	}
-}
-
-static void
-on_sweep(ZklSession *session)
-{
-	sweep(session, false);
-}
-
 static void
 on_free(ZklSession *session)
 {
-	sweep(session, true);
-}
-
-static void
-on_idle(void *subject)
-{
-	const ZklScan *scan = subject;
-
-	if (scan->ended)
-		zkl__sweep_later(scan->session);
+	while (*scans_of(session))
+		scan_free(*scans_of(session));
 }
 
 const ZklSessionPart zkl__scans_part = {
 	.state_size = sizeof(ZklScan *),
 	.on_drive = on_drive,
-	.on_sweep = on_sweep,
 	.on_free = on_free,
 };
 
@@ -249,7 +222,8 @@ scan_new(ZklSession *session, ZklScanKind kind)
 		return NULL;
 	scan->session = session;
 	scan->kind = kind;
-	scan->uses.on_idle = on_idle;
+	scan->uses.subject = scan;
+	scan->uses.free_subject = scan_free;
 	scan->status = ZKL_PENDING;
 	scan->unsent_end = &scan->unsent;
 	scan->next = *scans_of(session);
@@ -308,7 +282,6 @@ zkl_scan_end(ZklScan *scan)
 	zkl__session_lock(session);
 	if (scan->status == ZKL_PENDING)
 		scan->status = ZKL_ABANDONED;
-	scan->ended = true;
-	zkl__sweep_later(session);
+	zkl__uses_end(session, &scan->uses);
 	zkl__session_unlock(session);
 }

@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * calls.c
- *		Keeps the calls in flight: operations of the client without an answer.
+ *		Keeps the calls in flight: operations of the client without an answer.  Has their
+ *		subjects freed after the last one.
  *
  * Owns their list.  Does not know what the calls are for.
  *
@@ -20,6 +21,33 @@ zkl__ignore_answer(ZklCall *call, const ZklResult *result)
 	(void) result;
 }
 
+static void
+free_if_unused(ZklSession *session, ZklUses *uses)
+{
+	if (!uses->ended || uses->calls > 0)
+		return;
+	uses->ended = false;		/* once */
+	uses->next = session->garbage;
+	session->garbage = uses;
+}
+
+/* Has the subject freed, which gets no more calls, after the last one in flight. */
+void
+zkl__uses_end(ZklSession *session, ZklUses *uses)
+{
+	uses->ended = true;
+	free_if_unused(session, uses);
+}
+
+static void
+release(ZklSession *session, ZklUses *uses)
+{
+	if (uses == NULL)
+		return;
+	uses->calls--;
+	free_if_unused(session, uses);
+}
+
 /* Unlinks and frees the call. */
 void
 zkl__call_free(ZklCall *call)
@@ -36,10 +64,8 @@ zkl__call_free(ZklCall *call)
 		call->next->prev = call->prev;
 	else
 		session->last_call = call->prev;
-	if (call->uses && --call->uses->calls == 0)
-		call->uses->on_idle(call->subject);
-	if (call->detail_uses && --call->detail_uses->calls == 0)
-		call->detail_uses->on_idle(call->detail);
+	release(session, call->uses);
+	release(session, call->detail_uses);
 	free(call);
 }
 

@@ -53,7 +53,7 @@ struct ZklSession
 	int64_t		keepalive_pause_ms;
 	uint64_t	n_answers;		/* calls answered, not lost */
 	int			n_holds;		/* held by higher layers; lost after the session timeout */
-	bool		garbage;		/* a part can free something */
+	ZklUses    *garbage;		/* of subjects to be freed */
 
 	bool		creator_acl;
 	ZklCall    *acl_calls[ZKL_N_PARENTS];

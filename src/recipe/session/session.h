@@ -50,11 +50,17 @@ typedef struct ZklCall ZklCall;
 
 typedef void (*ZklHandler) (ZklCall *call, const ZklResult *result);
 
-/* Part of a subject of calls, which must exist until the last of them is answered. */
+/*
+ * Part of a subject of calls.  The subject is freed when the mutex is released after
+ * zkl__uses_end() and after the last of the calls is answered.
+ */
 typedef struct ZklUses
 {
+	void	   *subject;
+	void		(*free_subject) (void *subject);
 	int			calls;			/* in flight */
-	void		(*on_idle) (void *subject); /* none is in flight any more */
+	bool		ended;
+	struct ZklUses *next;		/* to be freed */
 } ZklUses;
 
 /* An operation in flight. */
@@ -95,8 +101,6 @@ typedef struct ZklSessionPart
 	void		(*on_session_lost) (ZklSession *session);
 	/* the owner closes the session, which may be connected */
 	void		(*on_close) (ZklSession *session);
-	/* frees what is no longer used, after zkl__sweep_later() */
-	void		(*on_sweep) (ZklSession *session);
 	void		(*on_free) (ZklSession *session);
 } ZklSessionPart;
 
@@ -148,7 +152,6 @@ extern void zkl__arm_timer(ZklSession *session, int64_t at_ms);
 extern void zkl__retry_later(ZklSession *session);
 extern bool zkl__has_retry(const ZklSession *session);
 extern void zkl__count_holds(ZklSession *session, int change);
-extern void zkl__sweep_later(ZklSession *session);
 
 /* session_mutex.c */
 extern void zkl__session_lock(ZklSession *session);
@@ -164,6 +167,7 @@ extern void zkl__lease_confirmed(ZklSession *session, int64_t submitted_ms);
 extern bool zkl__lease_suffices(const ZklSession *session, int64_t submitted_ms);
 
 /* calls.c */
+extern void zkl__uses_end(ZklSession *session, ZklUses *uses);
 extern void zkl__ignore_answer(ZklCall *call, const ZklResult *result);
 extern ZklCall *zkl__call_new(ZklSession *session, ZklHandler handler,
 							  void *subject, ZklUses *uses);

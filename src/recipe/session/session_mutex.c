@@ -27,8 +27,13 @@ zkl__session_lock(ZklSession *session)
 static void
 sweep(ZklSession *session)
 {
-	session->garbage = false;
-	EACH_PART(session, on_sweep, session);
+	while (session->garbage)
+	{
+		ZklUses    *uses = session->garbage;
+
+		session->garbage = uses->next;
+		uses->free_subject(uses->subject);
+	}
 }
 
 /*
@@ -43,8 +48,7 @@ zkl__session_unlock(ZklSession *session)
 	bool		wake = session->wake_due && !session->woken && !session->owner_reads;
 	ZklClient  *client = session->is_left ? NULL : session->client;
 
-	if (session->garbage)
-		sweep(session);
+	sweep(session);
 	session->wake_due = false;
 	session->woken = session->woken || wake;
 	pthread_mutex_unlock(&session->mutex);

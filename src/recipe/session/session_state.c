@@ -156,10 +156,3 @@ zkl__count_holds(ZklSession *session, int change)
 {
 	session->n_holds += change;
 }
-
-/* Has the parts free what is no longer used, when the mutex is released. */
-void
-zkl__sweep_later(ZklSession *session)
-{
-	session->garbage = true;
-}
