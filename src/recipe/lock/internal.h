@@ -36,9 +36,6 @@ extern void zkl__request_free_locks(ZklRequest *request);
 extern int	zkl__refused_item(const ZklRequest *request, int64_t refused_by);
 extern void zkl__refusal_info(const ZklRequest *request, ZklRequestInfo *info);
 
-/* parents.c */
-extern void zkl__request_below_locks(ZklRequest *request);
-
 /* sequence_restart.c */
 extern bool zkl__sequence_restart_begin(ZklRequest *request);
 extern void zkl__sequence_restart_drive(ZklRequest *request, ZklHandler on_answer);

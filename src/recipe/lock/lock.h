@@ -60,8 +60,6 @@ struct ZklRequest
 
 	/* the znodes above the nodes */
 	const char *top_path;		/* parent of all locks, or of all semaphores */
-	bool	   *top_exists;		/* the session's flag for it */
-	bool		trusted_top;	/* top_path was not created: *top_exists was set */
 	int			attempts;		/* consecutive creates that found no parent */
 	ZklStatus	parents_status; /* why one could not be created; PENDING: try again */
 	int			parents_raw_code;

@@ -136,7 +136,7 @@ zkl_lock_request(ZklSession *session, const ZklLockItem *items, int n_items,
 	request = zkl__request_new(session, &lock_kind, n_items, non_blocking, data, data_len);
 	if (request)
 	{
-		zkl__request_below_locks(request);
+		request->top_path = zkl__config(session)->locks_path;
 		start_request(request, items);
 	}
 	zkl__session_unlock(session);

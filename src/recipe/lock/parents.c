@@ -3,8 +3,8 @@
  * parents.c
  *		Creates the znodes above a request's nodes.
  *
- * <root>, <root>/locks and <root>/semaphores are persistent; once seen they are
- * assumed to exist, until a create fails.  Each lock's own znode is a container,
+ * <root>, <root>/locks and <root>/semaphores are persistent, and created only if a create
+ * still fails after that of the lock's own znode.  This one is a container,
  * which the server deletes some time after its last child, or a persistent znode if
  * the server does not support containers.  Sessions delete it earlier (empty_parents.c).
  *
@@ -15,27 +15,14 @@
 
 #include "internal.h"
 
-typedef struct Parents
-{
-	bool		no_containers;	/* the server does not know them */
-	bool		locks_exist;	/* <root>/locks does */
-} Parents;
-
-static Parents *
-parents_of(const ZklSession *session)
+/* The state of this part is whether the server does not know containers. */
+static bool *
+no_containers(const ZklSession *session)
 {
 	return zkl__state(session, ZKL_PART_PARENTS);
 }
 
-const ZklSessionPart zkl__parents_part = {.state_size = sizeof(Parents)};
-
-/* The znodes of the request's locks are children of <root>/locks. */
-void
-zkl__request_below_locks(ZklRequest *request)
-{
-	request->top_path = zkl__config(request->session)->locks_path;
-	request->top_exists = &parents_of(request->session)->locks_exist;
-}
+const ZklSessionPart zkl__parents_part = {.state_size = sizeof(bool)};
 
 static void
 on_parent_created(ZklCall *call, const ZklResult *result)
@@ -55,16 +42,13 @@ on_parent_created(ZklCall *call, const ZklResult *result)
 			request->parents_status = ZKL_PENDING;
 			break;
 		case ZKL_RC_UNIMPLEMENTED:
-			parents_of(request->session)->no_containers = true;
+			*no_containers(request->session) = true;
 			request->parents_status = ZKL_PENDING;
 			break;
 		case ZKL_RC_NO_NODE:
 			/* Only the chroot can be missing above the root. */
-			if (request->trusted_top)
-			{
-				*request->top_exists = false;
+			if (request->attempts <= 1)
 				request->parents_status = ZKL_PENDING;
-			}
 			else if (request->parents_status == ZKL_OK)
 				request->parents_status = ZKL_NO_CHROOT;
 			break;
@@ -101,7 +85,7 @@ zkl__request_send_parent(ZklRequest *request, ZklNode *node, const char *path,
 ZklCreateKind
 zkl__container_kind(const ZklSession *session)
 {
-	return parents_of(session)->no_containers ? ZKL_CREATE_PERSISTENT : ZKL_CREATE_CONTAINER;
+	return *no_containers(session) ? ZKL_CREATE_PERSISTENT : ZKL_CREATE_CONTAINER;
 }
 
 /* Creates top_path and all znodes above it, from the root down. */
@@ -125,15 +109,17 @@ send_top(ZklRequest *request)
 	free(path);
 }
 
-/* If an operation found no parent, creates those that may be missing; others do not change. */
+/*
+ * If an operation found no parent, creates the one that usually is missing; if it found
+ * none again, all.  Those that exist do not change.
+ */
 void
 zkl__request_send_parents(ZklRequest *request)
 {
 	if (request->attempts == 0)
 		return;
 	request->parents_status = ZKL_OK;
-	request->trusted_top = *request->top_exists;
-	if (!request->trusted_top)
+	if (request->attempts > 1)
 		send_top(request);
 	request->kind->send_parents(request);
 }

@@ -28,14 +28,6 @@
  * Creating
  */
 
-/* A create has succeeded, so all znodes above its node exist. */
-static void
-parents_exist(ZklRequest *request)
-{
-	request->attempts = 0;
-	*request->top_exists = true;
-}
-
 /* An operation found no parent: tries again, with the parents created first. */
 void
 zkl__request_no_parent(ZklRequest *request)
@@ -78,7 +70,7 @@ on_created(ZklCall *call, const ZklResult *result)
 	switch (result->code)
 	{
 		case ZKL_RC_OK:
-			parents_exist(request);
+			request->attempts = 0;
 			zkl__request_drive(request);
 			break;
 		case ZKL_RC_CONNECTION_LOSS:
@@ -259,7 +251,7 @@ static void
 on_lookup(ZklNode *node)
 {
 	if (node->state > NODE_UNKNOWN)
-		parents_exist(node->request);
+		node->request->attempts = 0;
 	zkl__request_drive(node->request);
 }
 

@@ -211,7 +211,6 @@ zkl_permit_request(ZklSession *session, const char *name, int capacity,
 		if (!permit->kazoo)
 			request->node_names = ZKL_NODE_NAMES_CURATOR_MUTEX;
 		request->top_path = zkl__config(session)->semaphores_path;
-		request->top_exists = zkl__state(session, ZKL_PART_PERMITS);
 		start_permit(request, queue_path);
 	}
 	zkl__session_unlock(session);
@@ -270,9 +269,7 @@ on_watch(ZklSession *session, const char *path)
 			zkl__permit_watch_fired(request, path);
 }
 
-/* The state is whether <root>/semaphores exists, as far as is known. */
 const ZklSessionPart zkl__permits_part = {
-	.state_size = sizeof(bool),
 	.on_connected = on_connected,
 	.on_drive = on_drive,
 	.on_watch = on_watch,
