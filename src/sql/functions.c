@@ -45,6 +45,7 @@ typedef enum KeyForm
 static void
 require_arguments(FunctionCallInfo fcinfo)
 {
+	zklock_require_leader();
 	for (int i = 0; i < PG_NARGS(); i++)
 		if (PG_ARGISNULL(i))
 			ereport(ERROR,
@@ -284,6 +285,7 @@ PG_FUNCTION_INFO_V1(zklock_unlock_all);
 Datum
 zklock_unlock_all(PG_FUNCTION_ARGS)
 {
+	zklock_require_leader();
 	zklock_check_loss();
 	zklock_release_session();
 	PG_RETURN_VOID();

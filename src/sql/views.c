@@ -121,6 +121,7 @@ zklock_held_locks(PG_FUNCTION_ARGS)
 	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
 	dlist_iter	iter;
 
+	zklock_require_leader();
 	InitMaterializedSRF(fcinfo, 0);
 	dlist_foreach(iter, &zklock_holds)
 	{
@@ -167,6 +168,7 @@ zklock_session_info(PG_FUNCTION_ARGS)
 	Datum		values[SESSION_COLUMNS] = {0};
 	bool		nulls[SESSION_COLUMNS] = {false};
 
+	zklock_require_leader();
 	InitMaterializedSRF(fcinfo, 0);
 	if (session)
 		zkl_session_info(session, &info);

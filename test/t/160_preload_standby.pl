@@ -6,7 +6,7 @@ use warnings;
 
 use PostgreSQL::Test::Utils;
 use Test::More;
-use ZkLock::Check qw(nothing_left);
+use ZkLock::Check qw(fails_with nothing_left);
 use ZkLock::Cluster;
 use ZkLock::Util qw(read_file);
 use ZkLock::ZkClient;
@@ -142,6 +142,31 @@ is(inherited($s), inherited($without),
 is($t->query("SELECT zk_try_lock('x')"), 'f', 'the end of the program releases no lock');
 $_->quit for $s, $without;
 nothing_left($zkc, 'parallel query: no node is left');
+
+# A function that somebody declares PARALLEL SAFE although it locks. What a worker acquires
+# would end with the worker, and a worker would wait for its own leader for ever.
+$s = session($plain);
+$s->query_ok('SELECT zk_session()');
+$s->query_ok("SET $_ = 0") for qw(parallel_setup_cost parallel_tuple_cost min_parallel_table_scan_size);
+$s->query_ok('SET ' . ($plain->pg_version < 16 ? 'force_parallel_mode' : 'debug_parallel_query') . ' = on');
+my @in_worker = (
+	"zk_lock('x')", "zk_xact_lock('x')", "zk_try_lock('x')", "zk_unlock('x')", 'zk_unlock_all()', "zk_acquire('x', 1)",
+	"zk_release('x')", "zk_lock_token('x')", "zk_fence('x')", 'count(*) FROM zk_held_locks', 'state FROM zk_session()');
+for my $held ('nothing', 'the lock')
+{
+	$s->query_ok("SELECT zk_lock('x')") if $held ne 'nothing';
+	for my $call (@in_worker)
+	{
+		$s->query_ok("CREATE OR REPLACE FUNCTION unsafe() RETURNS text LANGUAGE plpgsql PARALLEL SAFE "
+			  . "AS \$\$BEGIN RETURN (SELECT $call); END\$\$");
+		fails_with($s, 'SELECT unsafe()', '25000', "the leader holds $held: a parallel worker is refused $call",
+			like => qr/^HINT: .*PARALLEL RESTRICTED/m);
+	}
+}
+is($s->query("SELECT zk_unlock('x')"), 't', 'the leader still holds its lock');
+$s->query_ok('SELECT zk_unlock_all()');
+$s->quit;
+nothing_left($zkc, 'parallel worker: no node is left');
 
 
 # READ ONLY transactions.

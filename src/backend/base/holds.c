@@ -10,6 +10,7 @@
  */
 #include "postgres.h"
 
+#include "access/parallel.h"
 #include "utils/memutils.h"
 
 #include "backend/base/holds.h"
@@ -374,4 +375,15 @@ zklock_hold_free_if_unused(ZklockHold *hold)
 	dlist_delete(&hold->alike);
 	n_entries--;
 	hold_free(hold);
+}
+
+void
+zklock_require_leader(void)
+{
+	if (IsParallelWorker())
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_TRANSACTION_STATE),
+				 errmsg("zklock cannot be used in a parallel worker"),
+				 errdetail("The locks of a session belong to its leader process."),
+				 errhint("Declare functions that call zklock PARALLEL RESTRICTED or PARALLEL UNSAFE.")));
 }

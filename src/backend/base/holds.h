@@ -97,6 +97,12 @@ extern ZklockModeCounts *zklock_hold_counts(ZklockHold *hold, ZklMode mode);
 extern int	zklock_holds_entries(void);
 extern int	zklock_holds_count(void);
 
+/*
+ * Throws 25000 in a parallel worker.  What a worker acquires would end with the worker, and
+ * the worker would wait for the locks of its own leader, which waits for the worker.
+ */
+extern void zklock_require_leader(void);
+
 /* Returns whether anything is held in the ensemble. */
 extern bool zklock_holds_any(void);
 
