@@ -276,6 +276,8 @@ on_removed(ZklNode *node)
 static void
 on_failed(ZklNode *node, ZklStatus status, int raw_code)
 {
+	if (status == ZKL_LOCK_LOST)
+		zkl__lock_lose(node->request->locks[node->index]);
 	zkl__request_fail(node->request, status, node->index, raw_code);
 }
 
@@ -287,12 +289,6 @@ anchor(const ZklNode *node)
 	return held->lost ? NULL : held->anchor;
 }
 
-static void
-on_anchor_lost(ZklNode *node)
-{
-	zkl__lock_lose(node->request->locks[node->index]);
-}
-
 
 /*
  * ... and while they belong to a lock
@@ -301,28 +297,22 @@ on_anchor_lost(ZklNode *node)
 static void
 on_moved(ZklNode *node)
 {
-	node->revoked_version = 0;
-	zkl__hold_watch_later(node);
-}
-
-static void
-on_move_ended(ZklNode *node)
-{
+	if (node->state == NODE_HELD)
+	{
+		node->revoked_version = 0;
+		zkl__hold_watch_later(node);
+	}
 	zkl__confirm_drive(node->session);
 }
 
 static const ZklNodeOwner owner = {
 	.on_lookup = on_lookup,
-	.on_listing = on_progress,
-	.on_first = on_progress,
-	.on_waiting = on_progress,
+	.on_progress = on_progress,
 	.on_blocked = on_blocked,
 	.on_removed = on_removed,
 	.on_failed = on_failed,
 	.anchor = anchor,
-	.on_anchor_lost = on_anchor_lost,
 	.on_moved = on_moved,
-	.on_move_ended = on_move_ended,
 	.on_lost = zkl__lock_node_lost,
 };
 

@@ -52,7 +52,6 @@ move_done(ZklNode *node)
 	zkl__node_set_name(node, node->priv->new_name);
 	node->priv->new_name[0] = '\0';
 	node->state = node->state == NODE_MOVING_UP ? NODE_LISTING : NODE_HELD;
-	node->owner->on_moved(node);
 }
 
 /*

@@ -124,23 +124,18 @@ struct ZklNodeOwner
 {
 	/* UNKNOWN ended: it is known whether the node exists */
 	void		(*on_lookup) (ZklNode *node);
-	/* a permit: the owner has to list its parent */
-	void		(*on_listing) (ZklNode *node);
-	void		(*on_first) (ZklNode *node);
-	void		(*on_waiting) (ZklNode *node);
+	/* first, or waiting; a permit: the owner has to list its parent */
+	void		(*on_progress) (ZklNode *node);
 	/* "data" is the answer to the read of the predecessor */
 	void		(*on_blocked) (ZklNode *node, const ZklResult *data);
 	/* the node, or its queue, does not exist any more */
 	void		(*on_removed) (ZklNode *node);
+	/* LOCK_LOST: an upgrade, whose anchor does not exist any more */
 	void		(*on_failed) (ZklNode *node, ZklStatus status, int raw_code);
 	/* returns the node that the session holds in this queue already, or NULL */
 	const ZklNode *(*anchor) (const ZklNode *node);
-	/* an upgrade: its anchor does not exist any more */
-	void		(*on_anchor_lost) (ZklNode *node);
-	/* the node has its new name; node->request may be NULL */
+	/* a move was answered; HELD: the node has its new name; node->request may be NULL */
 	void		(*on_moved) (ZklNode *node);
-	/* a move was answered; any state, node->request may be NULL */
-	void		(*on_move_ended) (ZklNode *node);
 	/* the node was held and does not exist any more; node->request is NULL */
 	void		(*on_lost) (ZklNode *node);
 };

@@ -98,7 +98,7 @@ became_first(ZklNode *node)
 		node->state = NODE_HELD;
 	else
 		node->state = NODE_READING_CZXID;
-	node->owner->on_first(node);
+	node->owner->on_progress(node);
 }
 
 /*
@@ -121,7 +121,7 @@ wait_for_predecessor(ZklNode *node, const char *other)
 		if (node->non_blocking)
 			zkl__wake(node->session);
 		zkl__node_drive(node);
-		node->owner->on_waiting(node);
+		node->owner->on_progress(node);
 	}
 }
 
@@ -180,7 +180,6 @@ on_children(ZklCall *call, const ZklResult *result)
 	}
 	if (zkl__node_has_lost_anchor(node, result))
 	{
-		node->owner->on_anchor_lost(node);
 		node_fail(node, ZKL_LOCK_LOST);
 		return;
 	}
@@ -284,7 +283,7 @@ on_moved(ZklCall *call, const ZklResult *result)
 		zkl__node_leave(node);
 	else if (node->state == NODE_LISTING)
 		zkl__node_drive(node);
-	node->owner->on_move_ended(node);
+	node->owner->on_moved(node);
 }
 
 
@@ -416,7 +415,7 @@ zkl__node_drive(ZklNode *node)
 			break;
 		case NODE_LISTING:
 			if (node->is_permit)
-				node->owner->on_listing(node);
+				node->owner->on_progress(node);
 			else
 				send_list(node);
 			break;
