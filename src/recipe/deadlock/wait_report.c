@@ -36,11 +36,14 @@ is_waiting(const ZklNode *node)
 	return node->state == NODE_READING || node->state == NODE_WAITING;
 }
 
-/* Does the request hold the mutex of a semaphore that is full? */
+/*
+ * Does the request hold the mutex of a semaphore that is full?  A non-blocking attempt
+ * then waits only for permits that are released already.
+ */
 static bool
 is_waiting_for_permit(const ZklRequest *request)
 {
-	return request->permit && zkl__request_is_first(request) &&
+	return request->permit && !request->non_blocking && zkl__request_is_first(request) &&
 		request->permit->seen == SEEN_FULL;
 }
 
@@ -119,14 +122,15 @@ add_wait(const Texts *t, ZklHeldKind kind, int n, const char *path, int item)
 
 /*
  * Adds one node set with all owners of permits, since any of them may release
- * one.  If they do not all fit, adds none: the set would be wrong.
+ * one.  If they do not all fit, or one is not known, adds none: the set would be wrong.
  */
 static void
 add_permit(const Texts *t)
 {
 	const ZklPermit *permit = t->request->permit;
 
-	if (permit->n_owners <= 0 || permit->n_owners * ZKL_WAIT_ID_SIZE > ZKL_WAIT_NAME_MAX)
+	if (permit->n_owners == 0 || permit->owners[0] == 0 ||
+		permit->n_owners * ZKL_WAIT_ID_SIZE > ZKL_WAIT_NAME_MAX)
 		return;
 	for (int i = 0; i < permit->n_owners; i++)
 		zkl_text_add(t->edges, "%s%" PRIx64, i ? "+" : "", permit->owners[i]);

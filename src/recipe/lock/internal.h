@@ -33,7 +33,6 @@ struct ZklLock
 extern void zkl__request_free_locks(ZklRequest *request);
 
 /* refusal.c */
-extern int	zkl__refused_item(const ZklRequest *request, int64_t refused_by);
 extern void zkl__refusal_info(const ZklRequest *request, ZklRequestInfo *info);
 
 /* sequence_restart.c */

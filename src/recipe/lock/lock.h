@@ -82,8 +82,7 @@ struct ZklRequestKind
 	void		(*on_failed) (ZklRequest *request);
 	/* creates the znodes below top_path, with zkl__request_send_parent() */
 	void		(*send_parents) (ZklRequest *request);
-	/* returns the item about which the owner has to decide (refuse or wait), or -1 */
-	int			(*refused_item) (const ZklRequest *request, int64_t refused_by);
+	/* is a non-blocking attempt refused, and by what? */
 	void		(*on_info) (const ZklRequest *request, ZklRequestInfo *info);
 	/* may be NULL */
 	void		(*on_free) (ZklRequest *request);

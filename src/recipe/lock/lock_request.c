@@ -64,7 +64,6 @@ static const ZklRequestKind lock_kind = {
 	.send_parents = send_parents,
 	.on_drive = on_drive,
 	.on_restart = on_restart,
-	.refused_item = zkl__refused_item,
 	.on_info = zkl__refusal_info,
 };
 

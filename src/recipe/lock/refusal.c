@@ -37,42 +37,27 @@ refused_node(const ZklRequest *request)
 	return found;
 }
 
-/* Returns the node that this session's contender keeps from the lock, or NULL. */
-static ZklNode *
-node_refused_by(const ZklRequest *request, int64_t session)
-{
-	ZklNode    *node = refused_node(request);
-
-	return node && zkl__node_predecessor(node) == session ? node : NULL;
-}
-
-int
-zkl__refused_item(const ZklRequest *request, int64_t refused_by)
-{
-	const ZklNode *node = node_refused_by(request, refused_by);
-
-	return node ? node->index : -1;
-}
-
 void
 zkl__refusal_info(const ZklRequest *request, ZklRequestInfo *info)
 {
 	const ZklNode *node = refused_node(request);
 
 	info->is_refused = node != NULL;
-	if (node)
-		info->refused_by = zkl__node_predecessor(node);
+	if (node == NULL)
+		return;
+	info->culprit = node->index;
+	info->refused_by = zkl__node_predecessor(node);
 }
 
 void
 zkl_request_refuse(ZklRequest *request, int64_t refused_by)
 {
-	int			item;
+	ZklRequestInfo info = {0};
 
 	zkl__session_lock(request->session);
-	item = request->kind->refused_item(request, refused_by);
-	if (item >= 0)
-		zkl__request_fail(request, ZKL_BUSY, item, 0);
+	request->kind->on_info(request, &info);
+	if (info.is_refused && info.refused_by == refused_by)
+		zkl__request_fail(request, ZKL_BUSY, info.culprit, 0);
 	zkl__session_unlock(request->session);
 }
 
@@ -82,8 +67,8 @@ zkl_request_wait(ZklRequest *request, int64_t refused_by)
 	ZklNode    *node;
 
 	zkl__session_lock(request->session);
-	node = node_refused_by(request, refused_by);
-	if (node && node->state == NODE_REFUSED)
+	node = refused_node(request);
+	if (node && node->state == NODE_REFUSED && zkl__node_predecessor(node) == refused_by)
 	{
 		node->state = NODE_READING;
 		zkl__node_drive(node);

@@ -32,20 +32,6 @@ own_pending_deletes(const ZklRequest *request, const ZklResult *result)
 	return n;
 }
 
-/* Stores the sessions of the permits.  If memory is exhausted, the request is refused. */
-static void
-note_others(ZklRequest *request, const ZklResult *result)
-{
-	ZklPermit  *permit = request->permit;
-
-	free(permit->others);
-	permit->others = malloc(((size_t) result->n_children + 1) * sizeof(uint64_t));
-	permit->n_others = permit->others == NULL ? 0
-		: zkl_permits_of_others(result->children, result->n_children,
-								(uint64_t) zkl__session_id(request->session),
-								permit->others);
-}
-
 /*
  * Handles a count that found more than "room" permit nodes.  After the first time, the
  * request counts again behind a sync.  The second time, it is refused, unless enough of the
@@ -60,7 +46,6 @@ zkl__permit_refused(ZklRequest *request, const ZklResult *result, int room)
 	if (permit->counts_synced)
 	{
 		permit->n_excess = result->n_children - own_pending_deletes(request, result) - room;
-		note_others(request, result);
 		zkl__wake(request->session);
 	}
 	permit->counts_synced = true;

@@ -23,7 +23,6 @@ permit_free(ZklPermit *permit)
 	free(permit->semaphore_path);
 	free(permit->permits_path);
 	free(permit->owners);
-	free(permit->others);
 	free(permit);
 }
 
@@ -120,13 +119,6 @@ excess_nodes(const ZklRequest *request)
 		? permit->n_excess : 0;
 }
 
-static int
-refused_item(const ZklRequest *request, int64_t refused_by)
-{
-	(void) refused_by;
-	return excess_nodes(request) > 0 ? 0 : -1;
-}
-
 static void
 on_info(const ZklRequest *request, ZklRequestInfo *info)
 {
@@ -135,8 +127,10 @@ on_info(const ZklRequest *request, ZklRequestInfo *info)
 	info->blocked = info->blocked || request->permit->seen == SEEN_FULL;
 	info->n_excess = excess_nodes(request);
 	info->is_refused = info->n_excess > 0;
-	if (info->is_refused)
-		info->n_others = request->permit->n_others;
+	if (!info->is_refused)
+		return;
+	info->culprit = 0;
+	info->n_others = request->permit->n_owners;
 }
 
 /* Gives up the permit node before the mutex, so the next holder does not count it. */
@@ -184,7 +178,6 @@ static const ZklRequestKind permit_kind = {
 	.on_restart = on_restart,
 	.on_failed = on_failed,
 	.send_parents = send_parents,
-	.refused_item = refused_item,
 	.on_info = on_info,
 	.on_free = on_free,
 };
@@ -227,8 +220,8 @@ zkl_request_others(ZklRequest *request, int64_t *sessions, int max)
 
 	zkl__session_lock(request->session);
 	if (excess_nodes(request) > 0)
-		for (; n < max && n < request->permit->n_others; n++)
-			sessions[n] = (int64_t) request->permit->others[n];
+		for (; n < max && n < request->permit->n_owners; n++)
+			sessions[n] = (int64_t) request->permit->owners[n];
 	zkl__session_unlock(request->session);
 	return n;
 }

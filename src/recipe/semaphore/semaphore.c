@@ -90,7 +90,7 @@ read_holder(ZklRequest *request, const ZklResult *result)
 										  permit->permits_path, child, false);
 }
 
-/* For deadlock detection.  If memory is exhausted, a deadlock may stay hidden. */
+/* If memory is exhausted, a deadlock may stay hidden, or a non-blocking attempt is refused. */
 static void
 note_owners(ZklRequest *request, const ZklResult *result)
 {
@@ -98,7 +98,7 @@ note_owners(ZklRequest *request, const ZklResult *result)
 	uint64_t   *owners = realloc(permit->owners,
 								 ((size_t) result->n_children + 1) * sizeof(uint64_t));
 
-	permit->n_owners = -1;
+	permit->n_owners = 0;
 	if (owners == NULL)
 		return;
 	permit->owners = owners;
@@ -111,12 +111,10 @@ static void
 wait_for_permit(ZklRequest *request, const ZklResult *result)
 {
 	request->permit->seen = SEEN_FULL;
-	note_owners(request, result);
 	request->was_blocked = true;
 	request->culprit = 0;
 	zkl__wake(request->session);
 	read_holder(request, result);
-	zkl__permit_drive(request);
 }
 
 /* Returns whether the children show Curator's layout where kazoo's is expected. */
@@ -149,13 +147,15 @@ check_count(ZklRequest *request, const ZklResult *result)
 		else
 			zkl__permit_drive(request);
 	}
-	else if (request->non_blocking)
+	else
 	{
-		zkl__permit_refused(request, result, room);
+		note_owners(request, result);
+		if (request->non_blocking)
+			zkl__permit_refused(request, result, room);
+		else
+			wait_for_permit(request, result);
 		zkl__permit_drive(request);
 	}
-	else
-		wait_for_permit(request, result);
 }
 
 static void

@@ -41,12 +41,10 @@ struct ZklPermit
 	ZklNode    *permit_node;	/* NULL until the mutex is held */
 	bool		has_mutex;		/* at the last zkl__permit_drive() */
 	ZklSeen		seen;
-	uint64_t   *owners;			/* one for each permit of others, ascending, when last seen full */
-	int			n_owners;		/* -1: not all of them are known */
+	uint64_t   *owners;			/* of the others' permits when last seen full, see zkl_permit_owners() */
+	int			n_owners;
 	bool		counts_synced;	/* sync before each list: non-blocking and none free, or reread */
 	int			n_excess;		/* non-blocking, seen full: so many nodes of others must go */
-	uint64_t   *others;			/* their sessions: one for each permit, ascending */
-	int			n_others;
 	bool		has_watch;		/* on the mutex node */
 	bool		layout_known;	/* it is the expected one */
 	bool		capacity_known; /* it is the requested one, or unspecified */

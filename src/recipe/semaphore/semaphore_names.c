@@ -56,23 +56,14 @@ int
 zkl_permit_owners(const char *const *children, int n_children,
 				  uint64_t self, uint64_t *owners)
 {
-	uint64_t	unused;
-
-	for (int i = 0; i < n_children; i++)
-		if (!zkl_parse_owner(children[i], &unused))
-			return -1;
-	return zkl_permits_of_others(children, n_children, self, owners);
-}
-
-int
-zkl_permits_of_others(const char *const *children, int n_children,
-					  uint64_t self, uint64_t *owners)
-{
 	int			n = 0;
 
 	for (int i = 0; i < n_children; i++)
-		if (zkl_parse_owner(children[i], &owners[n]) && owners[n] != self)
-			n++;
+	{
+		if (!zkl_parse_owner(children[i], &owners[n]))
+			owners[n] = 0;
+		n += owners[n] != self;
+	}
 	zkl_sort_ids(owners, n);
 	return n;
 }

@@ -45,15 +45,11 @@ extern bool zkl_is_kazoos(const char *child);
 
 /*
  * Sets "owners" to the owners of these permit nodes except "self", in ascending order,
- * each once for each node.  "owners" has room for all.  Returns their number, or -1 if the
- * name of a node contains no owner.
+ * each once for each node; 0 if the name contains none.  "owners" has room for all.
+ * Returns their number.
  */
 extern int	zkl_permit_owners(const char *const *children, int n_children,
 							  uint64_t self, uint64_t *owners);
-
-/* The same, but names without an owner are left out. */
-extern int	zkl_permits_of_others(const char *const *children, int n_children,
-								  uint64_t self, uint64_t *owners);
 
 /*
  * Parses the data of a semaphore.  Returns false, and leaves *capacity as it is, if they
