@@ -308,12 +308,12 @@ act_on_report(ZklSession *session, Work *work)
  */
 
 static bool
-take_work(ZklSession *session, ZklRequest *request, Work *work)
+take_work(ZklSession *session, Work *work)
 {
 	ZklWaits   *w = zkl__waits(session);
 
 	memset(work, 0, sizeof(*work));
-	if (w->request != request || w->name == NULL ||
+	if (w->name == NULL ||
 		(w->seen == NULL && (w->check == NULL || w->check->outstanding > 0)))
 		return false;
 	work->name = strdup(w->name);
@@ -394,26 +394,25 @@ act_on_check(ZklSession *session, Work *work)
 
 /*
  * Works on whatever has been read since the last call.  Called by the owner's
- * thread, without the mutex.  Returns the deadlock that the request is the victim
- * of, or NULL.
+ * thread, without the mutex.  Returns the deadlock that the session's request is the
+ * victim of, or NULL.
  */
 ZklDeadlock *
-zkl__search_judge(ZklRequest *request)
+zkl__search_judge(ZklSession *session)
 {
-	ZklSession *session = request->session;
 	ZklWaits   *w = zkl__waits(session);
 	Work		work;
 	bool		is_current;
 
 	zkl__session_lock(session);
-	is_current = take_work(session, request, &work);
+	is_current = take_work(session, &work);
 	zkl__session_unlock(session);
 	if (!is_current)
 		return NULL;
 	work_on(&work);
 	zkl__session_lock(session);
 	w->is_busy = false;
-	is_current = w->era == work.era && w->request == request;
+	is_current = w->era == work.era;
 	if (is_current && work.check)
 		act_on_check(session, &work);
 	else if (is_current)

@@ -189,7 +189,7 @@ zkl_request_publish(ZklRequest *request, const ZklWaitReport *report)
 	zkl__session_lock(session);
 	reported = publish(request, report);
 	zkl__session_unlock(session);
-	return reported ? zkl__search_judge(request) : NULL;
+	return reported ? zkl__search_judge(session) : NULL;
 }
 
 void

@@ -101,7 +101,7 @@ extern void zkl__report_compose(ZklText *edges, ZklText *data, const ZklRequest 
 								const ZklWaitReport *report);
 
 /* deadlock_search.c */
-extern ZklDeadlock *zkl__search_judge(ZklRequest *request);
+extern ZklDeadlock *zkl__search_judge(ZklSession *session);
 extern void zkl__search_drive(ZklSession *session);
 extern void zkl__search_forget(ZklWaits *w);
 
