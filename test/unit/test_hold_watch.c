@@ -43,6 +43,10 @@ test_removed(void)
 	fake_count(A->client);
 	fake_advance(T);
 	is_str(fake_trace(A->client), "ww", "each held node is watched once");
+	forget(lock_now(A, "c", X));
+	fake_count(A->client);
+	fake_advance(T);
+	is_str(fake_trace(A->client), "w", "a node that is held later is watched without another read of the others");
 	remove_by_hand("a");
 	ok(is_lost("a") && losses_reported == 1, "a node removed by hand is a loss, reported at once");
 	ok(!is_lost("b"), "the other lock is not lost");
@@ -89,6 +93,17 @@ test_disconnected(void)
 	fake_advance(T);
 	ok(is_lost("a") && losses_reported == 1, "a removal during an outage is reported after it");
 	scene_end("exclusion, removed during an outage");
+
+	begin_watched();
+	fake_quirks.forgets_watches = true;
+	fake_disconnect(A->client);
+	fake_run_all();
+	fake_connect(A->client);
+	fake_run_all();
+	fake_advance(T);
+	remove_by_hand("a");
+	ok(is_lost("a") && losses_reported == 1, "a removal after an outage is reported if the server has lost the watch");
+	scene_end("exclusion, lost watches");
 
 	begin_watched();
 	fake_disconnect(A->client);

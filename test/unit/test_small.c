@@ -246,6 +246,25 @@ test_downgrade_given_up(void)
 	}
 }
 
+/* A commit asks for a confirmation while a refused downgrade is repeated. */
+static void
+test_downgrade_confirmed(void)
+{
+	scene_begin(1);
+	forget(lock_now(A, "a", X));
+	fake_count(A->client);
+	fake_fault(A->client, 1, FAULT_NO_AUTH);
+	reduce(A, "a", S);
+	run_some(A, 100);
+	fake_stall(1000);
+	ok(fake_ring(A->client), "a refused downgrade is sent again");
+	zkl_session_confirm(A->session, false);
+	fake_run_all();
+	is_int(zkl_session_confirmed(A->session), ZKL_OK, "a confirmation waits for the repeated downgrade");
+	ok(strstr(node_of(A, "a"), "__READ__") != NULL && lost_of(A) == 0, "the repeated downgrade loses no lock");
+	scene_end(NULL);
+}
+
 /* Another client deletes the node before the downgrade. */
 static void
 test_downgrade_removed(void)
@@ -306,6 +325,7 @@ main(void)
 	test_sequence_restart_reconnect();
 	test_permit_reconnect();
 	test_downgrade_given_up();
+	test_downgrade_confirmed();
 	test_downgrade_removed();
 	test_downgrade_unanswered();
 	test_empty_text();
