@@ -46,7 +46,6 @@ arm(ZklSession *session, int64_t at_ms)
 void
 zkl__hold_watch_later(ZklNode *node)
 {
-	node->watch_call = NULL;
 	if (node->state != NODE_HELD || node->lock == NULL)
 		return;
 	node->hold_watch_ms = zkl_now_ms() + HOLD_WATCH_DELAY_MS;
@@ -101,9 +100,6 @@ on_watch_set(ZklCall *call, const ZklResult *result)
 {
 	ZklNode    *node = call->subject;
 
-	if (node->watch_call != call)
-		return;
-	node->watch_call = NULL;
 	if (result->code == ZKL_RC_OK)
 		check_for_revocation(node, result);
 	else if (result->code == ZKL_RC_CONNECTION_LOSS)
@@ -118,10 +114,8 @@ on_watch_set(ZklCall *call, const ZklResult *result)
 static void
 set_watch(ZklNode *node)
 {
-	node->watch_call = zkl__read_child(zkl__node_call(node, on_watch_set), node->lock_path,
-									   node->name, true);
 	node->hold_watch_ms = 0;
-	if (node->watch_call == NULL)
+	if (!zkl__read_child(zkl__node_call(node, on_watch_set), node->lock_path, node->name, true))
 		zkl__hold_watch_later(node);
 }
 
@@ -140,8 +134,6 @@ on_timer(ZklSession *session, int64_t now)
 				arm(session, now + HOLD_WATCH_DELAY_MS);	/* by then all others are due as well */
 			else if (zkl__is_connected(session))
 				set_watch(node);
-			else
-				zkl__hold_watch_later(node);
 		}
 }
 

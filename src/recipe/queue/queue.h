@@ -112,7 +112,6 @@ struct ZklNode
 	int			index;			/* in request->nodes */
 	ZklLock    *lock;			/* NULL unless held */
 	int64_t		hold_watch_ms;	/* HELD: when the hold watch is due; 0: it is set */
-	ZklCall    *watch_call;		/* HELD: the read that sets the hold watch */
 	int32_t		revoked_version;	/* data version of the last revocation counted, or 0 */
 };
 
