@@ -71,7 +71,6 @@ zkl__search_forget(ZklWaits *w)
 {
 	w->era++;
 	w->list_call = NULL;
-	w->search_wanted = false;
 	w->next_search_ms = 0;
 	free(w->seen);
 	w->seen = NULL;
@@ -446,7 +445,7 @@ on_reports(ZklCall *call, const ZklResult *result)
 		return;
 	w->list_call = NULL;
 	if (result->code == ZKL_RC_CONNECTION_LOSS)
-		w->search_wanted = true;
+		w->next_search_ms = zkl_now_ms();
 	else
 	{
 		if (result->code == ZKL_RC_OK)
@@ -465,11 +464,11 @@ send_report_list(ZklSession *session)
 {
 	ZklWaits   *w = zkl__waits(session);
 
-	w->search_wanted = false;
 	w->next_search_ms = 0;
 	w->list_call = zkl__list(zkl__call_new(session, on_reports, NULL, NULL),
 							 zkl__config(session)->waits_path, w->is_victim_claim, false);
-	w->search_wanted = w->list_call == NULL;
+	if (w->list_call == NULL)
+		w->next_search_ms = zkl_now_ms();
 }
 
 /* Lists the reports if this is due, and this session has one. */
@@ -478,15 +477,12 @@ zkl__search_drive(ZklSession *session)
 {
 	ZklWaits   *w = zkl__waits(session);
 
-	if (w->name == NULL || w->list_call || w->seen || w->check || w->is_busy ||
-		!zkl__is_connected(session))
-	{
-		w->next_search_ms = 0;
+	if (w->name == NULL || w->list_call || w->seen || w->check || w->is_busy)
 		return;
-	}
-	if (w->search_wanted ||
-		(w->next_search_ms != 0 && zkl_now_ms() >= w->next_search_ms))
-		send_report_list(session);
-	else if (w->next_search_ms == 0)
+	if (w->next_search_ms == 0)
 		search_from_time_to_time(session);
+	else if (zkl_now_ms() >= w->next_search_ms)
+		send_report_list(session);
+	else
+		zkl__arm_timer(session, w->next_search_ms);
 }

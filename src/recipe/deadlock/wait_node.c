@@ -75,7 +75,7 @@ reported(ZklSession *session, const char *name)
 	}
 	w->attempts = 0;
 	w->active_ms = zkl_now_ms();
-	w->search_wanted = true;
+	w->next_search_ms = w->active_ms;
 }
 
 static bool
@@ -261,10 +261,7 @@ zkl__waits_drive(ZklSession *session)
 	ZklWaits   *w = zkl__waits(session);
 
 	if (!zkl__is_connected(session))
-	{
-		w->next_search_ms = 0;	/* on_connected() requests a search */
 		return;
-	}
 	if (w->state_call == NULL)
 	{
 		if (is_wanted(w) && w->name == NULL && !w->unknown)

@@ -220,20 +220,6 @@ on_connected(ZklSession *session)
 	w->is_watched = false;
 	w->active_ms = zkl_now_ms();
 	w->has_probed = false;
-	w->search_wanted = true;
-}
-
-static void
-on_timer(ZklSession *session, int64_t now)
-{
-	(void) now;
-	zkl__waits_drive(session);
-}
-
-static int64_t
-next_timer(const ZklSession *session)
-{
-	return zkl__waits(session)->next_search_ms;
 }
 
 const ZklSessionPart zkl__waits_part = {
@@ -241,7 +227,6 @@ const ZklSessionPart zkl__waits_part = {
 	.on_connected = on_connected,
 	.on_watch = on_watch,
 	.on_drive = zkl__waits_drive,
-	.on_timer = on_timer,
-	.next_timer = next_timer,
+	.on_timer = zkl__waits_drive,
 	.on_free = on_free,
 };

@@ -63,11 +63,10 @@ typedef struct ZklWaits
 
 	/* the search */
 	uint64_t	era;			/* incremented when everything read so far is outdated */
-	bool		search_wanted;
 	ZklCall    *list_call;
 	ZklNames   *seen;			/* the listed reports, until the owner's thread takes them */
 	bool		is_busy;		/* the owner's thread works on reports or a cycle check */
-	int64_t		next_search_ms;
+	int64_t		next_search_ms; /* 0: at the slow pace */
 	int			pause_ms;		/* between the last search and the next one */
 	uint64_t   *suspects;		/* of a claim: the deadlock's members, ascending */
 	int			n_suspects;

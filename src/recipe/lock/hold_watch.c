@@ -120,10 +120,13 @@ set_watch(ZklNode *node)
 }
 
 static void
-on_timer(ZklSession *session, int64_t now)
+on_timer(ZklSession *session)
 {
 	int64_t    *due = due_ms(session);
+	int64_t		now = zkl_now_ms();
 
+	if (now < *due)
+		zkl__arm_timer(session, *due);
 	if (*due == 0 || now < *due)
 		return;
 	*due = 0;
@@ -155,16 +158,9 @@ on_connected(ZklSession *session)
 		zkl__hold_watch_later(node);
 }
 
-static int64_t
-next_timer(const ZklSession *session)
-{
-	return *due_ms(session);
-}
-
 const ZklSessionPart zkl__hold_watch_part = {
 	.state_size = sizeof(int64_t),
 	.on_connected = on_connected,
 	.on_watch = on_watch,
 	.on_timer = on_timer,
-	.next_timer = next_timer,
 };

@@ -275,8 +275,6 @@ on_deleted(ZklCall *call, const ZklResult *result)
 	}
 	if (result->code != ZKL_RC_CONNECTION_LOSS)
 		drive(session);
-	if (next_due(session))
-		zkl__arm_timer(session, next_due(session));
 }
 
 /* Deletes this parent and the next ones, "n_parents" in all, in one multi. */
@@ -334,6 +332,8 @@ drive(ZklSession *session)
 	}
 	if (parents->call == NULL && parents->batch.first)
 		send_batch(session);
+	if (next_due(session) != 0)
+		zkl__arm_timer(session, next_due(session));
 }
 
 /*
@@ -377,18 +377,10 @@ on_free(ZklSession *session)
 		parent_free(take_first(&parents->batch));
 }
 
-static void
-on_timer(ZklSession *session, int64_t now)
-{
-	(void) now;
-	drive(session);
-}
-
 const ZklSessionPart zkl__empty_parents_part = {
 	.state_size = sizeof(EmptyParents),
 	.on_drive = drive,
-	.on_timer = on_timer,
-	.next_timer = next_due,
+	.on_timer = drive,
 	.on_close = on_close,
 	.on_free = on_free,
 };

@@ -94,10 +94,8 @@ typedef struct ZklSessionPart
 	void		(*on_watch) (ZklSession *session, const char *path);
 	/* sends what must be sent and was not sent, or not answered */
 	void		(*on_drive) (ZklSession *session);
-	/* the timer has fired, for this part or for another one */
-	void		(*on_timer) (ZklSession *session, int64_t now);
-	/* when this part needs the timer; 0: never */
-	int64_t		(*next_timer) (const ZklSession *session);
+	/* the timer has fired, for this part or for another one; sets it again if needed */
+	void		(*on_timer) (ZklSession *session);
 	void		(*on_session_lost) (ZklSession *session);
 	/* the owner closes the session, which may be connected */
 	void		(*on_close) (ZklSession *session);

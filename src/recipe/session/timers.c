@@ -64,33 +64,13 @@ keepalive(ZklSession *session, int64_t now)
 	zkl__send(call, &op);
 }
 
-/* Returns when the next timer of the parts is due; 0: none. */
-static int64_t
-next_of_parts(const ZklSession *session)
-{
-	int64_t		next = 0;
-
-	for (int i = 0; i < ZKL_N_PARTS; i++)
-	{
-		const ZklSessionPart *part = session->parts[i];
-		int64_t		due = part->next_timer ? part->next_timer(session) : 0;
-
-		if (due != 0 && (next == 0 || due < next))
-			next = due;
-	}
-	return next;
-}
-
 static void
 arm_next_timer(ZklSession *session)
 {
 	ZklCall    *call = oldest_call(session);
-	int64_t		next = next_of_parts(session);
 
 	if (session->retry_ms)
 		zkl__arm_timer(session, session->retry_ms);
-	if (next)
-		zkl__arm_timer(session, next);
 	if (session->state == ZKL_SESSION_SUSPENDED && session->n_holds > 0)
 		zkl__arm_timer(session, session->disconnected_ms +
 					   session->connection.session_timeout_ms);
@@ -128,7 +108,7 @@ zkl__timers_drive(ZklSession *session)
 		session->retry_ms = 0;
 		EACH_PART(session, on_drive, session);
 	}
-	EACH_PART(session, on_timer, session, now);
+	EACH_PART(session, on_timer, session);
 	keepalive(session, now);
 	arm_next_timer(session);
 }
