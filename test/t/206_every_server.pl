@@ -16,9 +16,9 @@ my $proxy = ZkLock::Proxy->start(target => $zk);
 my $node = zklock_node('a', zk => $zk, session_timeout => '20s');
 
 # Each session tries the servers in an order of its own.
-for my $closed (1, 2, 3, 5)
+for my $closed (1, 2, 3, 5, 64)
 {
-	my @servers = ($proxy->connect_string, map { '127.0.0.1:' . free_port() } 1 .. $closed);
+	my @servers = ((map { '127.0.0.1:' . free_port() } 1 .. $closed), $proxy->connect_string);
 	my @sessions = map { session($node) } 1 .. 4;
 	for my $s (@sessions)
 	{

@@ -65,19 +65,19 @@ shuffled(const char *connect_string)
 		: strlen(connect_string);
 	char	   *hosts = strndup(connect_string, hosts_length);
 	char	   *result = malloc(strlen(connect_string) + 2);
-	const char *list[64];
+	const char **list = malloc((hosts_length + 1) * sizeof(char *));
 	unsigned	seed = (unsigned) getpid() * 2654435761u ^ (unsigned) zkl_now_ms();
 	char	   *save;
 	int			n = 0;
 
-	if (hosts == NULL || result == NULL)
+	if (hosts == NULL || result == NULL || list == NULL)
 	{
 		free(hosts);
 		free(result);
+		free(list);
 		return NULL;
 	}
-	for (char *host = strtok_r(hosts, ",", &save); host && n < 64;
-		 host = strtok_r(NULL, ",", &save))
+	for (char *host = strtok_r(hosts, ",", &save); host; host = strtok_r(NULL, ",", &save))
 		list[n++] = host;
 	result[0] = '\0';
 	while (n > 0)
@@ -92,6 +92,7 @@ shuffled(const char *connect_string)
 	if (chroot)
 		strcat(result, chroot);
 	free(hosts);
+	free(list);
 	return result;
 }
 
