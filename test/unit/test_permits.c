@@ -318,6 +318,7 @@ test_removed_nodes(void)
 		is_int(count_nodes(permits()), 2, "the waiter creates another permit node");
 	}
 	remove_node(find_node(kazoo ? B : C, queue()));
+	fake_advance(1500);
 	is_int(count_nodes(queue()), 2, "a waiter whose queue node is removed creates another one");
 	release_all(A);
 	fake_run_all();
@@ -342,6 +343,7 @@ test_another_size(void)
 	b = permit_now(B, "s", 1);
 	fake_tree_set(pool_of("s", ""), "3");
 	is_int(b->status, ZKL_PENDING, "a waiter keeps to the capacity that it has read");
+	fake_advance(1500);
 	remove_node(find_node(B, queue()));
 	is_int(b->status, ZKL_OTHER_CAPACITY, "a waiter that queues again reads the capacity again");
 	end("another capacity while a queue node is removed");

@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * hold_watch.c
- *		Watches the nodes of held locks, to detect their loss and revocation.
+ *		Watches the nodes of held locks, to detect their loss and revocation, and that of a
+ *		semaphore's mutex.
  *
  * Another client may delete the node of a held lock, for example by hand.  A watch
  * on the node reports that.  The watch is set by reading the node after the lock has
@@ -46,7 +47,7 @@ arm(ZklSession *session, int64_t at_ms)
 void
 zkl__hold_watch_later(ZklNode *node)
 {
-	if (node->state != NODE_HELD || node->lock == NULL)
+	if (node->state != NODE_HELD)
 		return;
 	node->hold_watch_ms = zkl_now_ms() + HOLD_WATCH_DELAY_MS;
 	arm(node->session, node->hold_watch_ms);
@@ -104,6 +105,8 @@ on_watch_set(ZklCall *call, const ZklResult *result)
 		check_for_revocation(node, result);
 	else if (result->code == ZKL_RC_CONNECTION_LOSS)
 		zkl__hold_watch_later(node);
+	else if (result->code == ZKL_RC_NO_NODE && node->request)
+		node->owner->on_removed(node);
 	else if (result->code == ZKL_RC_NO_NODE && node->state == NODE_HELD)
 	{
 		zkl__lock_node_lost(node);
@@ -131,7 +134,7 @@ on_timer(ZklSession *session)
 		return;
 	*due = 0;
 	for (ZklNode *node = zkl__nodes(session); node; node = node->next)
-		if (node->state == NODE_HELD && node->lock && node->hold_watch_ms != 0)
+		if (node->state == NODE_HELD && node->hold_watch_ms != 0)
 		{
 			if (now < node->hold_watch_ms)
 				arm(session, now + HOLD_WATCH_DELAY_MS);	/* by then all others are due as well */
@@ -147,7 +150,7 @@ on_watch(ZklSession *session, const char *path)
 
 	for (ZklNode *node = child ? zkl__nodes_below(session, path, (size_t) (child - path)) : NULL;
 		 node; node = zkl__next_below(node))
-		if (node->state == NODE_HELD && node->lock && strcmp(child + 1, node->name) == 0)
+		if (node->state == NODE_HELD && strcmp(child + 1, node->name) == 0)
 			set_watch(node);
 }
 

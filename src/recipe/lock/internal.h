@@ -54,7 +54,4 @@ extern void zkl__notify_revocation(const ZklSession *session);
 extern void zkl__confirm_drive(ZklSession *session);
 extern ZklCall *zkl__check_nodes(ZklCall *call, ZklNode *const *nodes, int n);
 
-/* hold_watch.c */
-extern void zkl__hold_watch_later(ZklNode *node);
-
 #endif							/* ZKL_LOCK_INTERNAL_H */

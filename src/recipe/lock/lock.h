@@ -132,5 +132,6 @@ extern const ZklSessionPart zkl__locks_part;
 
 /* hold_watch.c */
 extern const ZklSessionPart zkl__hold_watch_part;
+extern void zkl__hold_watch_later(ZklNode *node);
 
 #endif							/* ZKL_LOCK_H */

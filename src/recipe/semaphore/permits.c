@@ -153,7 +153,6 @@ on_restart(ZklRequest *request)
 	on_failed(request);
 	permit->has_mutex = false;
 	permit->seen = SEEN_NOTHING;
-	permit->has_watch = false;
 	permit->layout_known = permit->kazoo;
 	permit->capacity_known = false;
 	permit->capacity_unset = false;
@@ -161,7 +160,6 @@ on_restart(ZklRequest *request)
 	permit->capacity_call = NULL;
 	permit->count_call = NULL;
 	permit->holder_call = NULL;
-	permit->watch_call = NULL;
 }
 
 static void

@@ -274,38 +274,6 @@ create_permit(ZklRequest *request)
 
 
 /*
- * Waiting with the mutex: if another client deletes the mutex node, another request
- * gets the mutex as well, and two requests that wait with a permit node each could
- * wait for each other forever.  So the mutex node is watched.
- */
-
-static void
-on_watch_set(ZklCall *call, const ZklResult *result)
-{
-	ZklRequest *request = call->subject;
-	ZklPermit  *permit = request->permit;
-
-	if (!zkl__request_answered(request, &permit->watch_call, call, result))
-		return;
-	if (result->code == ZKL_RC_NO_NODE)
-		zkl__request_restart(request);
-	else
-		permit->has_watch = true;
-}
-
-static void
-watch_mutex(ZklRequest *request)
-{
-	ZklPermit  *permit = request->permit;
-	const ZklNode *mutex = mutex_node(request);
-
-	if (!permit->has_watch && permit->watch_call == NULL)
-		permit->watch_call = zkl__read_child(zkl__request_call(request, on_watch_set),
-											 mutex->lock_path, mutex->name, true);
-}
-
-
-/*
  * Called by the request
  */
 
@@ -314,13 +282,20 @@ drive_with_mutex(ZklRequest *request)
 {
 	ZklPermit  *permit = request->permit;
 
-	/* A count from before the mutex was held proves nothing. */
+	/*
+	 * A count from before the mutex was held proves nothing.  If another client deletes
+	 * the mutex node, another request gets the mutex as well, and two requests that wait
+	 * with a permit node each could wait for each other forever.  So the node is watched.
+	 */
 	if (!permit->has_mutex)
+	{
 		permit->seen = SEEN_NOTHING;
+		zkl__hold_watch_later(mutex_node(request));
+	}
 	permit->has_mutex = true;
 	if (permit->seen == SEEN_FULL)
-		watch_mutex(request);
-	else if (permit_exists(permit) && permit->permit_node->czxid == 0)
+		return;
+	if (permit_exists(permit) && permit->permit_node->czxid == 0)
 		zkl__request_read_czxid(request, permit->permit_node);
 	else if (permit_exists(permit) ||
 			 (permit->kazoo && permit->permit_node == NULL && permit->seen == SEEN_NOTHING))
@@ -375,16 +350,8 @@ zkl__permit_reread(ZklRequest *request)
 void
 zkl__permit_watch_fired(ZklRequest *request, const char *path)
 {
-	ZklPermit  *permit = request->permit;
-	char	   *mutex;
-
-	if (request->status != ZKL_PENDING)
+	if (request->status != ZKL_PENDING || strcmp(path, request->permit->permits_path) != 0)
 		return;
-	if (strcmp(path, permit->permits_path) == 0)
-		zkl__permit_recount(request);
-	mutex = zkl__path(mutex_node(request)->lock_path, mutex_node(request)->name);
-	if (mutex && strcmp(path, mutex) == 0)
-		permit->has_watch = false;
-	free(mutex);
+	zkl__permit_recount(request);
 	zkl__permit_drive(request);
 }

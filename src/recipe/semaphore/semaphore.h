@@ -45,7 +45,6 @@ struct ZklPermit
 	int			n_owners;
 	bool		counts_synced;	/* sync before each list: non-blocking and none free, or reread */
 	int			n_excess;		/* non-blocking, seen full: so many nodes of others must go */
-	bool		has_watch;		/* on the mutex node */
 	bool		layout_known;	/* it is the expected one */
 	bool		capacity_known; /* it is the requested one, or unspecified */
 	bool		capacity_unset; /* the semaphore has no data, and the version below */
@@ -55,7 +54,6 @@ struct ZklPermit
 	ZklCall    *capacity_call;
 	ZklCall    *count_call;
 	ZklCall    *holder_call;
-	ZklCall    *watch_call;
 };
 
 /* permits.c */
