@@ -89,6 +89,20 @@ for my $case (@cases)
 	$s->quit;
 }
 
+# Each refused message delays the next connection, but never beyond the session timeout.
+{
+	my $s = session($node);
+	$s->query_ok("SET zklock.session_timeout = '4s'; SELECT zk_lock('held')");
+	for my $refusal (1 .. 6)
+	{
+		$proxy->arm(fault => 'forge_answer', op => 'create2', bytes => 'ffffffff00000000');
+		works($s, "SELECT zk_lock('refused $refusal') > 0", 't', "refused message $refusal costs no session");
+		$proxy->disarm;
+	}
+	works($s, "SELECT zk_unlock('held')", 't', 'a session with refused messages keeps its locks');
+	$s->quit;
+}
+
 # What no check can detect: a server determines the holders, and receives passwords, lock
 # names and identities of clients in plain text, as does everybody on the network.
 my $secret_file = PostgreSQL::Test::Utils::tempdir() . '/secret';

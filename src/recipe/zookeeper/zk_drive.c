@@ -31,9 +31,8 @@
 #define MAX_READS 8
 #define MAX_MESSAGES 100
 
-/* First and longest pause before reconnecting after a refused message. */
+/* Pause before reconnecting after the first refused message. */
 #define PAUSE_MS 250
-#define MAX_PAUSE_MS 8000
 
 static pthread_mutex_t library_mutex = PTHREAD_MUTEX_INITIALIZER;
 
@@ -218,15 +217,19 @@ zkl_zk_session_io(zhandle_t *zh, int type, int state, const char *path, void *co
  * Messages
  */
 
-/* Logs a refused message, and delays the next connection. */
+/*
+ * Logs a refused message, and delays the next connection: each time for longer, but never
+ * so long that the session expires.
+ */
 static void
 note_refused(ZklClient *client)
 {
+	int			longest_ms = zoo_recv_timeout(client->zh) / 4;
+	int			pause_ms = client->pause_ms == 0 ? PAUSE_MS : client->pause_ms * 2;
 	char		server[64];
 	char		line[256];
 
-	client->pause_ms = client->pause_ms == 0 ? PAUSE_MS
-		: client->pause_ms * 2 < MAX_PAUSE_MS ? client->pause_ms * 2 : MAX_PAUSE_MS;
+	client->pause_ms = pause_ms < longest_ms ? pause_ms : longest_ms;
 	client->pause_until_ms = zkl_io_thread_now() + client->pause_ms;
 	describe_server(client->fd, server, sizeof(server));
 	snprintf(line, sizeof(line), ":ZOO_ERROR@the server at %s sent %s", server,
