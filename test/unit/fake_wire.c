@@ -235,7 +235,10 @@ fake_wire_serve(const FakeRequest *request, int64_t session, int64_t zxid,
 			serve_multi(request, session, d);
 			break;
 		case REQUEST_READS:
-			serve_reads(request, zxid, d);
+			if (fake_quirks.no_reads)
+				d->result.code = ZKL_RC_UNIMPLEMENTED;
+			else
+				serve_reads(request, zxid, d);
 			break;
 	}
 	d->result.raw_code = raw_code(d->result.code);

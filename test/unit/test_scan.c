@@ -589,6 +589,22 @@ test_reads_lost(void)
 	scene_end(NULL);
 }
 
+/* An old server, or a connection with TLS, answers one read in each request only. */
+static void
+test_reads_unknown(void)
+{
+	ZklScan    *scan;
+
+	begin();
+	fake_quirks.no_reads = true;
+	scan = zkl_scan(A->session, ZKL_SCAN, NULL);
+	for (int i = 0; i < 500 && fake_step(A->client); i++)
+		;
+	is_int(zkl_scan_status(scan), ZKL_OK, "a scan reads one by one if several reads in a request fail");
+	is_str(reported_now(scan), everything, "this scan returns everything");
+	scene_end(NULL);
+}
+
 static void
 test_denied(void)
 {
@@ -667,11 +683,16 @@ test_revoke(void)
 	   "a waiter gets no request");
 	is_int(revoked("upgraded", &denied), 1, "an upgraded holder counts once");
 	is_int(count_revoked(), 4, "an upgraded holder gets the request in one node");
+	is_int(revoked("kaz", &denied), 0, "a semaphore is no lock, and its permits get no request");
+	is_int(count_revoked(), 4, "a semaphore's nodes keep their data");
 	is_int(revoked("foreign", &denied), 1, "the release of another program's lock is requested");
 	ok(has_request(SCENE_LOCKS "/foreign/" UUID "02-lock-0000000003"), "another program's holder gets the request");
 	is_int(revoked("free", &denied), 0, "a free lock has no holder to request");
 	is_int(revoked("none", &denied), 0, "a lock that never existed has no holder to request");
 	ok(!zkl_lock_is_lost(hold_of(A, "held")->lock), "a holder keeps its lock after a request");
+	lock_now(A, "shared", X);
+	ok(revoked("shared", &denied) == 2 && has_request(node_of(B, "shared")),
+	   "a sharer gets the request while it waits for its upgrade");
 	fake_quirks.deny = SCENE_LOCKS "/held";
 	ok(revoked("held", &denied) == 0 && denied == 1, "a node that may not be written is counted");
 	fake_quirks.deny = NULL;
@@ -845,6 +866,7 @@ main(void)
 	test_vanishing();
 	test_offline();
 	test_reads_lost();
+	test_reads_unknown();
 	test_denied();
 	test_revoke();
 	test_revoke_ordinary();
