@@ -14,10 +14,6 @@
 extern void zkl__permit_drive(ZklRequest *request);
 extern void zkl__permit_watch_fired(ZklRequest *request, const char *path);
 
-/* permit_refusal.c */
-extern void zkl__permit_refused(ZklRequest *request, const ZklResult *result,
-								int room);
-
 /* capacity.c */
 extern void zkl__semaphore_check(ZklRequest *request);
 extern bool zkl__semaphore_is_checked(const ZklPermit *permit);

@@ -239,7 +239,7 @@ on_connected(ZklSession *session)
 
 /*
  * Sends again what the server has refused.  If it was the delete of a permit node, a
- * non-blocking attempt no longer waits for it (permit_refusal.c).
+ * non-blocking attempt no longer waits for it (own_pending_deletes).
  */
 static void
 on_drive(ZklSession *session)

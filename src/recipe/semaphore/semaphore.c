@@ -36,13 +36,6 @@ permit_exists(const ZklPermit *permit)
 	return permit->permit_node && permit->permit_node->state == NODE_LISTING;
 }
 
-/* Returns how many permit nodes may exist, including the request's own if it exists. */
-int
-zkl__permit_room(const ZklPermit *permit)
-{
-	return permit_exists(permit) ? permit->capacity : permit->capacity - 1;
-}
-
 
 /*
  * Counting
@@ -127,12 +120,51 @@ is_foreign_layout(const ZklPermit *permit, const ZklResult *result)
 	return false;
 }
 
+/*
+ * Returns how many of the children are pending deletes of this session, except for
+ * those that the ensemble refuses.
+ */
+static int
+own_pending_deletes(const ZklRequest *request, const ZklResult *result)
+{
+	const char *path = request->permit->permits_path;
+	int			n = 0;
+
+	for (const ZklNode *node = zkl__nodes_below(request->session, path, strlen(path));
+		 node; node = zkl__next_below(node))
+		if (node->is_permit && zkl__node_is_pending_delete(node) &&
+			zkl_find_child(result->children, result->n_children, node->name))
+			n++;
+	return n;
+}
+
+/*
+ * Handles a count of a non-blocking attempt that found more than "room" permit nodes.
+ * After the first time, the request counts again behind a sync.  The second time, its owner
+ * decides whether to refuse it, because only the owner can find out which sessions belong to
+ * its server and what these have released by now.  If enough of the nodes are pending deletes
+ * of this session, the request waits for these.
+ */
+static void
+note_refusal(ZklRequest *request, const ZklResult *result, int room)
+{
+	ZklPermit  *permit = request->permit;
+
+	permit->seen = permit->counts_synced ? SEEN_FULL : SEEN_NOTHING;
+	if (permit->counts_synced)
+	{
+		permit->n_excess = result->n_children - own_pending_deletes(request, result) - room;
+		zkl__wake(request->session);
+	}
+	permit->counts_synced = true;
+}
+
 static void
 check_count(ZklRequest *request, const ZklResult *result)
 {
 	ZklPermit  *permit = request->permit;
 	bool		exists = permit_exists(permit);
-	int			room = zkl__permit_room(permit);
+	int			room = permit->capacity - !exists;	/* nodes that may exist */
 
 	if (is_foreign_layout(permit, result))
 		zkl__request_fail(request, ZKL_OTHER_LAYOUT, 0, 0);
@@ -151,7 +183,7 @@ check_count(ZklRequest *request, const ZklResult *result)
 	{
 		note_owners(request, result);
 		if (request->non_blocking)
-			zkl__permit_refused(request, result, room);
+			note_refusal(request, result, room);
 		else
 			wait_for_permit(request, result);
 		zkl__permit_drive(request);

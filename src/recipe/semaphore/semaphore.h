@@ -8,7 +8,6 @@
  *		permits.c			all requests for permits of a session
  *		semaphore.c			one request: mutex, permit node, count
  *		capacity.c			... checks the semaphore's layout and capacity
- *		permit_refusal.c	... non-blocking, with no free permit
  *		semaphore_names.h	names and capacity (pure functions)
  *
  *-------------------------------------------------------------------------
@@ -62,6 +61,5 @@ extern const ZklSessionPart zkl__permits_part;
 /* semaphore.c */
 extern void zkl__permit_recount(ZklRequest *request);
 extern void zkl__permit_reread(ZklRequest *request);
-extern int	zkl__permit_room(const ZklPermit *permit);
 
 #endif							/* ZKL_SEMAPHORE_H */
