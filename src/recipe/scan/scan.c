@@ -156,7 +156,7 @@ drive(ZklScan *scan)
 		return;
 	if (!scan->is_revoking && !zkl__scan_order(scan))
 		zkl__scan_decide(scan, ZKL_NO_MEMORY, 0);
-	if (scan->kind != ZKL_SCAN && !scan->is_revoking)
+	else if (scan->kind != ZKL_SCAN && !scan->is_revoking)
 	{
 		zkl__scan_start_revoking(scan);
 		zkl__scan_send(scan, on_answered);
