@@ -315,8 +315,8 @@ extern int	zkl_lock_revocations(ZklLock *lock);
 /*
  * Reduces the lock to at most this mode: EXCLUSIVE to SHARED is a downgrade, NONE
  * releases the lock and invalidates the pointer.  Never fails; if the connection is
- * lost, the change is queued and sent after reconnecting.  Not for a lock that a
- * pending request upgrades.
+ * lost, the change is queued and sent after reconnecting.  Not for a lock that a request
+ * upgrades: end that request first, or take the lock from it.
  */
 extern void zkl_lock_reduce(ZklLock *lock, ZklMode mode);
 

@@ -367,15 +367,12 @@ zkl__permit_recount(ZklRequest *request)
 	request->permit->seen = SEEN_NOTHING;
 }
 
-/*
- * The same, as they are now: ignores a count in flight.  A non-blocking attempt that waits
- * has a sync already.
- */
+/* The same, as they are now: ignores a count in flight. */
 void
 zkl__permit_reread(ZklRequest *request)
 {
 	request->permit->count_call = NULL;
-	request->permit->counts_synced = request->permit->counts_synced || !request->non_blocking;
+	request->permit->counts_synced = true;
 	zkl__permit_recount(request);
 }
 
