@@ -56,8 +56,7 @@ struct ZklSession
 	ZklUses    *garbage;		/* of subjects to be freed */
 
 	bool		creator_acl;
-	ZklCall    *acl_calls[ZKL_N_PARENTS];
-	bool		acl_seen[ZKL_N_PARENTS];
+	bool		is_acl_read[ZKL_N_PARENTS]; /* or is being read */
 	bool		has_open_parents;	/* others may change one of these parents */
 
 	ZklCall    *calls;

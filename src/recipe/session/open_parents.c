@@ -17,20 +17,13 @@
 static void
 on_acl_read(ZklCall *call, const ZklResult *result)
 {
-	ZklSession *session = call->session;
-	int			i = 0;
+	bool	   *is_read = call->detail;
 
-	while (i < ZKL_N_PARENTS && session->acl_calls[i] != call)
-		i++;
-	if (i == ZKL_N_PARENTS)
-		return;
-	session->acl_calls[i] = NULL;
 	if (result->code == ZKL_RC_CONNECTION_LOSS)
-		return;
-	session->acl_seen[i] = true;
-	if (result->code == ZKL_RC_NO_AUTH ||
-		(result->code == ZKL_RC_OK && result->is_open))
-		session->has_open_parents = true;
+		*is_read = false;
+	else if (result->code == ZKL_RC_NO_AUTH ||
+			 (result->code == ZKL_RC_OK && result->is_open))
+		call->session->has_open_parents = true;
 }
 
 /* Reads the ACLs not known yet; missing znodes will be created with the right ACL. */
@@ -45,10 +38,14 @@ zkl__read_acls(ZklSession *session)
 	for (int i = 0; session->creator_acl && i < ZKL_N_PARENTS; i++)
 	{
 		ZklOp		op = {.kind = ZKL_OP_GET_ACL, .path = paths[i]};
+		ZklCall    *call;
 
-		if (!session->acl_seen[i] && session->acl_calls[i] == NULL)
-			session->acl_calls[i] = zkl__send(zkl__call_new(session, on_acl_read, NULL, NULL),
-											  &op);
+		if (session->is_acl_read[i])
+			continue;
+		call = zkl__call_new(session, on_acl_read, NULL, NULL);
+		if (call)
+			call->detail = &session->is_acl_read[i];
+		session->is_acl_read[i] = zkl__send(call, &op) != NULL;
 	}
 }
 
