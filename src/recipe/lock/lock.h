@@ -76,7 +76,7 @@ struct ZklRequestKind
 	 * first in their queues, grants the request in the end.
 	 */
 	void		(*on_drive) (ZklRequest *request);
-	/* outstanding answers are to be ignored */
+	/* outstanding answers are to be ignored; may be NULL */
 	void		(*on_restart) (ZklRequest *request);
 	/* the request fails; its nodes are deleted afterwards; may be NULL */
 	void		(*on_failed) (ZklRequest *request);

@@ -47,12 +47,6 @@ on_drive(ZklRequest *request)
 }
 
 static void
-on_restart(ZklRequest *request)
-{
-	request->verify_call = NULL;
-}
-
-static void
 send_parents(ZklRequest *request)
 {
 	for (int i = 0; i < request->n; i++)
@@ -63,7 +57,6 @@ send_parents(ZklRequest *request)
 static const ZklRequestKind lock_kind = {
 	.send_parents = send_parents,
 	.on_drive = on_drive,
-	.on_restart = on_restart,
 	.on_info = zkl__refusal_info,
 };
 

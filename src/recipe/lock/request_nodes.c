@@ -222,7 +222,9 @@ void
 zkl__request_restart(ZklRequest *request)
 {
 	request->czxid_call = NULL;
-	request->kind->on_restart(request);
+	request->verify_call = NULL;
+	if (request->kind->on_restart)
+		request->kind->on_restart(request);
 	for (int i = 0; i < request->n; i++)
 	{
 		ZklNode    *old = request->nodes[i];
