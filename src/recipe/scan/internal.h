@@ -103,9 +103,6 @@ extern void zkl__scan_follow(ZklScan *scan, ZklScanItem *item, const ZklResult *
 /* scan_order.c */
 extern bool zkl__scan_order(ZklScan *scan);
 
-/* scan_revoke.c */
-extern void zkl__scan_start_revoking(ZklScan *scan);
-
 /* scan_requests.c */
 extern void zkl__scan_send(ZklScan *scan, ZklHandler handler);
 

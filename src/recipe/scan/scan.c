@@ -138,6 +138,52 @@ on_answered(ZklCall *call, const ZklResult *result)
 		drive(scan);
 }
 
+
+/*
+ * Driving
+ */
+
+static bool
+begins_with(const ZklEntry *entry, const char *text)
+{
+	int			length = (int) strlen(text);
+
+	return entry->data_len >= length && memcmp(entry->data, text, length) == 0;
+}
+
+/* Returns whether nothing is to be sent to a holder, and counts the holder then. */
+static bool
+is_left_alone(ZklScan *scan, const ZklEntry *entry)
+{
+	if (scan->kind != ZKL_REVOKE_ORDINARY)
+		return false;
+	if (begins_with(entry, ZKL_SUPERUSER_DATA))
+		scan->n_spared++;
+	else if (entry->data_len == (int) strlen(ZKL_REVOKE_MESSAGE) &&
+			 begins_with(entry, ZKL_REVOKE_MESSAGE))
+		scan->n_requested++;
+	else
+		return false;
+	return true;
+}
+
+/*
+ * Has one node of each holder written to: of an upgrade the writer node, not its
+ * anchor.  A write whose answer was lost is repeated only for an unchanged node.
+ */
+static void
+start_revoking(ZklScan *scan)
+{
+	scan->is_revoking = true;
+	for (ZklScanItem *item = scan->items; item; item = item->next)
+		if (item->kind == ITEM_NODE && item->is_seen && item->entry.position == 0 &&
+			!item->is_anchor && !is_left_alone(scan, &item->entry))
+		{
+			item->kind = ITEM_REVOKE;
+			zkl__scan_push(scan, item);
+		}
+}
+
 static bool
 is_through(const ZklScan *scan)
 {
@@ -158,7 +204,7 @@ drive(ZklScan *scan)
 		zkl__scan_decide(scan, ZKL_NO_MEMORY, 0);
 	else if (scan->kind != ZKL_SCAN && !scan->is_revoking)
 	{
-		zkl__scan_start_revoking(scan);
+		start_revoking(scan);
 		zkl__scan_send(scan, on_answered);
 	}
 	if (is_through(scan))

@@ -6,9 +6,8 @@
  *		scan_items.c		the znodes that a scan has to list, read or write
  *		scan_queues.c		... which znode leads to which
  *		scan_order.c		... who holds and who waits
- *		scan_revoke.c		... which nodes a revocation writes to
  *		scan_requests.c		... sending them, many in one request
- *		scan.c				one scan: handles the answers
+ *		scan.c				one scan: handles the answers, chooses the nodes to revoke
  *
  * Each file calls only files above it in this list.
  *
