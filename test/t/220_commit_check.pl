@@ -204,6 +204,36 @@ for my $kind ([ lock => "zk_lock('gone')", "zk_unlock('gone')" ],
 	$proxy->stop;
 }
 
+# COMMIT in a procedure. The second transaction has only statements that PL/pgSQL runs
+# without the executor. The end of the session ends the wait, as in any statement.
+{
+	my $gate = session($node);
+	my $s = locker('2s', 'always');
+	$gate->query_ok('SELECT pg_advisory_lock(1)');
+	$s->query_async(<<'SQL');
+DO $$
+DECLARE
+	result text;
+BEGIN
+	COMMIT;
+	result := zk_xact_lock('silent');
+	result := pg_advisory_xact_lock(1);
+	COMMIT;
+	INSERT INTO t VALUES ('after');
+END $$
+SQL
+	wait_blocked_locally($s);
+	$zk->pause;
+	$gate->query_ok('SELECT pg_advisory_unlock(1)');
+	failed_with($s, '40001', 'a silent ensemble does not confirm a COMMIT in a procedure',
+		like => qr/"silent"/);
+	is(rows('after'), 0, '... and the procedure does not go on');
+	$zk->resume;
+	works($s, 'SELECT count(*) FROM zk_held_locks', 0, '... and the lock is released');
+	nothing_left($zkc, '... and no node is left');
+	$_->quit for $s, $gate;
+}
+
 # PostgreSQL disables statement_timeout before it commits, so zklock must apply it.
 for my $begin ('', 'BEGIN')
 {

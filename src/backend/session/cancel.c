@@ -297,6 +297,12 @@ zklock_cancel_leave(int outer)
 	n_running = outer;
 }
 
+bool
+zklock_cancel_in_statement(void)
+{
+	return n_running > 0;
+}
+
 void
 zklock_cancel_restrict(bool on)
 {

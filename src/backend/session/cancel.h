@@ -58,6 +58,9 @@ extern bool zklock_cancel_is_restricted_io(void);
 extern int	zklock_cancel_enter(bool may_be_cancelled);
 extern void zklock_cancel_leave(int outer);
 
+/* Returns whether a statement is running that a request may end. */
+extern bool zklock_cancel_in_statement(void);
+
 /* Sends a signal to this backend and to the programs that it has started. */
 extern void zklock_signal_group_io(int signal);
 

@@ -94,12 +94,14 @@ zklock_at_pre_prepare(void)
 /*
  * Returns whether the client has used this transaction.  While a session idles,
  * PostgreSQL runs transactions of its own, to read notifications and invalidations.  They
- * do not rely on locks, and an error there would end the connection.
+ * do not rely on locks, and an error there would end the connection.  A procedure can use
+ * a transaction without the executor: PL/pgSQL evaluates simple expressions itself.
  */
 static bool
 is_of_client(void)
 {
-	return has_statement || TransactionIdIsValid(GetTopTransactionIdIfAny());
+	return has_statement || zklock_cancel_in_statement() ||
+		TransactionIdIsValid(GetTopTransactionIdIfAny());
 }
 
 /* Checks the locks once, in whichever of the two callbacks below is called first. */
