@@ -297,6 +297,25 @@ test_faults(void)
 		}
 }
 
+/* A permit is no lock: its release cannot be requested. */
+static void
+test_permit(void)
+{
+	begin_observed(1);
+	forget(permit_now(A, "s", 1));
+	fake_advance(T);
+	for (FakeNode *node = fake_tree_first(); node; node = node->next)
+		if (fake_tree_child(node->path, pool_of("s", "/leases")))
+		{
+			fake_tree_set(node->path, REVOKE);
+			break;
+		}
+	fake_run_all();
+	is_int(fake_n_traced(A->client, 'u'), 0, "the holder of a permit leaves the data of its node as they are");
+	is_int(revocations_reported, 0, "a request to release a permit is not reported");
+	scene_end(NULL);
+}
+
 int
 main(void)
 {
@@ -311,5 +330,6 @@ main(void)
 	test_not_taken();
 	test_released();
 	test_faults();
+	test_permit();
 	return done();
 }

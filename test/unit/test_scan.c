@@ -333,17 +333,12 @@ test_size_limits(void)
  * Many locks
  */
 
+#define N 150
+
 static void
-test_window(void)
+begin_many(void)
 {
-	enum
-	{
-	N = 150};
-	ZklScan    *scan;
-	ZklScanInfo info;
 	char		path[512];
-	int			rounds = 0;
-	int			most = 0;
 
 	scene_begin(1);
 	forget(lock_now(A, "x", X));
@@ -357,6 +352,17 @@ test_window(void)
 		make(path, "", F);
 	}
 	fake_count(A->client);
+}
+
+static void
+test_window(void)
+{
+	ZklScan    *scan;
+	ZklScanInfo info;
+	int			rounds = 0;
+	int			most = 0;
+
+	begin_many();
 	scan = zkl_scan(A->session, ZKL_SCAN, NULL);
 	for (int seen = 0; zkl_scan_status(scan) == ZKL_PENDING; rounds++)
 	{
@@ -376,6 +382,31 @@ test_window(void)
 	ok(rounds <= 2 * (N / WINDOW + 2) + 1, "at least as many requests are in flight as necessary (%d rounds)", rounds);
 	zkl_scan_end(scan);
 	scene_end(NULL);
+}
+
+/* One of the requests in flight is not executed, and others add queues and nodes to read. */
+static void
+test_window_throttled(void)
+{
+	bool		done = false;
+
+	for (int at = 1; !done; at++)
+	{
+		ZklScan    *scan;
+		ZklScanInfo info;
+
+		begin_many();
+		fake_fault(A->client, at, FAULT_THROTTLE);
+		scan = zkl_scan(A->session, ZKL_SCAN, NULL);
+		fake_run_all();
+		done = !fake_fault_happened(A->client);
+		fake_advance(5000);
+		zkl_scan_info(scan, &info);
+		ok(zkl_scan_status(scan) == ZKL_OK && info.n_entries == N + 1,
+		   "all of many locks are returned if request %d is throttled", at);
+		zkl_scan_end(scan);
+		scene_end(NULL);
+	}
 }
 
 
@@ -858,6 +889,7 @@ main(void)
 	test_two_at_once();
 	test_size_limits();
 	test_window();
+	test_window_throttled();
 	test_faults(start_all, "survey", everything, 0);
 	test_faults(start_revoke, "revocation",
 				"lock shared S+ zklock party 0\nlock shared S+ zklock party 1\n"
