@@ -148,6 +148,17 @@ for my $kind ([ lock => "zk_lock('gone')", "zk_unlock('gone')" ],
 }
 {
 	my $s = locker('2s', 'always');
+	$s->query_ok("BEGIN; INSERT INTO t VALUES ('both'); SELECT zk_lock('first'), zk_lock('second')");
+	$s->query_ok("SELECT zk_unlock('first')");
+	$zk->pause;
+	fails_with($s, 'COMMIT', '40001', 'the error names locks that are held and locks that were released',
+		like => qr/held "first", "second" until the release or the commit$/m);
+	$zk->resume;
+	$s->query_ok('SELECT zk_unlock_all()');
+	nothing_left($zkc, 'a refused commit with released and held locks leaves no node');
+}
+{
+	my $s = locker('2s', 'always');
 	$s->query_ok("BEGIN; INSERT INTO t VALUES ('two sessions'); SELECT zk_lock('first')");
 	$s->query_ok("SELECT zk_unlock('first'); SET LOCAL zklock.session_timeout = '3s'");
 	$s->query_ok("SELECT zk_lock('second'); SELECT zk_unlock('second')");

@@ -37,7 +37,7 @@ static bool transaction_failed = false;
  */
 static int64 unproven = 0;
 
-/* The locks because of which one of these two was set, for DETAIL: as many as fit. */
+/* The locks because of which one of these two was set, for errors: as many as fit. */
 static char affected[ZKLOCK_LIST_BYTES];
 
 /* The loss of the marked locks was reported in place of a cancel. */
@@ -312,12 +312,13 @@ confirm(ZklSession *session, int session_timeout_ms)
 	unconfirmed = c.status != ZKL_OK;
 	if (!unconfirmed)
 		return;
+	if (zklock_holds_any())
+		add_affected(list_locks(false, &n));
 	ereport(ERROR,
 			(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
-			 zklock_holds_any()
-			 ? errmsg("could not verify that this session still holds %s",
-					  list_locks(false, &n))
-			 : errmsg("could not verify that this session held %s until the release", affected),
+			 unproven == 0
+			 ? errmsg("could not verify that this session still holds %s", affected)
+			 : errmsg("could not verify that this session held %s until the release or the commit", affected),
 			 c.status == ZKL_PENDING
 			 ? errdetail("The ZooKeeper ensemble did not answer within %d ms.", session_timeout_ms)
 			 : errdetail_internal("%s", zkl_status_text(c.status)),
