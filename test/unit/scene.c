@@ -283,6 +283,7 @@ scene_end(const char *promise)
 	/* Sessions that were not connected are closed once they connect. */
 	for (int n = fake_n_clients(); n > 0; n--)
 	{
+		fake_release(fake_last_client());
 		fake_connect(fake_last_client());
 		fake_run_all();
 	}
