@@ -11,7 +11,7 @@
 #   make check-format           checks that C files are formatted like PostgreSQL's; make format does it
 #   make check-scripts          shellcheck, perlcritic, pyflakes; checks that the mutants' patches apply
 #   make check-unit             tests the recipe layer with a fake client, as TAP
-#   make check-asan check-ubsan check-tsan check-valgrind    the same with a sanitizer
+#   make check-asan check-tsan check-valgrind    the same with a sanitizer
 #                               or valgrind
 #   make check-fuzz             fuzzes the parsers of received data (FUZZ_SECONDS=600: longer)
 #   make check-backend-asan check-backend-valgrind    installcheck on a private

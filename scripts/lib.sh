@@ -29,7 +29,7 @@ fi
 packages_for() {
 	case $1 in
 		build) echo clang ;;
-		asan | ubsan | tsan | fuzz) echo clang libclang-rt-dev ;;
+		asan | tsan | fuzz) echo clang libclang-rt-dev ;;
 		model) echo spin ;;
 		pgtap) echo "postgresql-$PG_MAJOR-pgtap" libtap-parser-sourcehandler-pgtap-perl ;;
 		chaos) echo libipc-run-perl python3-kazoo python3-psycopg2 python3-matplotlib socat iproute2 ;;

@@ -133,24 +133,33 @@ is_at(const uint8_t *data, size_t left, unsigned c)
 	return n <= left && memcmp(data, utf8, n) == 0 ? n : 0;
 }
 
+static bool
+is_hidden(unsigned c)
+{
+	return c < 0x20 || (c >= 0x7f && c < 0xa0) || c == 0x61c || c == 0x180e ||
+		(c >= 0x200b && c <= 0x200f) || (c >= 0x2028 && c <= 0x202e) ||
+		(c >= 0x2060 && c <= 0x206f) || c == 0xfeff || (c >= 0xfff9 && c <= 0xfffb) ||
+		(c >= 0xe0000 && c <= 0xe007f);
+}
+
+/* Returns the length of the hidden character that starts here, or 0. */
 static size_t
 hidden_at(const uint8_t *data, size_t left)
 {
-	static const unsigned one[] = {0x7f, 0x61c, 0x180e, 0xfeff, 0xfff9, 0xfffa, 0xfffb};
-	size_t		n = 0;
+	static const uint8_t first_bits[] = {0xff, 0x1f, 0x0f, 0x07};
+	unsigned	rest = 0;
 
-	if (data[0] >= 0x20 && data[0] < 0x7f)
-		return 0;
-	for (unsigned i = 0; i < 7; i++)
-		n += is_at(data, left, one[i]);
-	for (unsigned c = 0; c < 0x80; c++)
-		n += is_at(data, left, 0xe0000 + c);
-	for (unsigned c = 0; c < 0x20; c++)
-		n += is_at(data, left, c) + is_at(data, left, 0x80 + c);
-	for (unsigned c = 0x200b; c <= 0x206f; c++)
-		if (c <= 0x200f || c >= 0x2060 || (c >= 0x2028 && c <= 0x202e))
-			n += is_at(data, left, c);
-	return n;
+	for (size_t n = 1; n <= 4 && n <= left; n++)
+	{
+		unsigned	c;
+
+		if (n > 1)
+			rest = rest << 6 | (data[n - 1] & 0x3f);
+		c = (unsigned) (data[0] & first_bits[n - 1]) << (6 * (n - 1)) | rest;
+		if (is_hidden(c) && is_at(data, left, c) == n)
+			return n;
+	}
+	return 0;
 }
 
 /* Checks that characters which a terminal executes or hides are masked, and no others. */

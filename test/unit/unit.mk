@@ -49,8 +49,8 @@ endef
 
 # The sanitizers' programs take a tenth of the random walk's rounds.
 $(eval $(call unit_flavour,plain,$$(UNIT_CC),))
-$(eval $(call unit_flavour,asan,$$(UNIT_SAN_CC),-fsanitize=address -fno-omit-frame-pointer -DSHORT_RUN))
-$(eval $(call unit_flavour,ubsan,$$(UNIT_SAN_CC),-fsanitize=undefined -fno-sanitize-recover=all -DSHORT_RUN))
+$(eval $(call unit_flavour,asan,$$(UNIT_SAN_CC),-fsanitize=address,undefined \
+	-fno-sanitize-recover=all -fno-omit-frame-pointer -DSHORT_RUN))
 $(eval $(call unit_flavour,tsan,$$(UNIT_SAN_CC),-fsanitize=thread -DSHORT_RUN))
 
 # test_growth counts the basic blocks of the recipe layer.
@@ -63,19 +63,15 @@ $(UNIT_BUILD)/counted/test_growth: $(UNIT_BUILD)/plain/test_growth.o \
 		$(patsubst %,$(UNIT_BUILD)/plain/%.o,$(filter-out $(UNIT_COUNTED),$(UNIT_PARTS)))
 	$(UNIT_CC) $(UNIT_CFLAGS) -o $@ $^ -lpthread
 
-.PHONY: check-unit check-asan check-ubsan check-tsan check-valgrind
+.PHONY: check-unit check-asan check-tsan check-valgrind
 
 check-unit: unit-build-plain $(UNIT_BUILD)/counted/test_growth
 	$(UNIT_PROVE) $(PROVE_FLAGS) -j2 -e '' $(UNIT_TESTS:%=$(UNIT_BUILD)/plain/%) \
 	  $(UNIT_BUILD)/counted/test_growth
 
 check-asan: unit-build-asan
-	ASAN_OPTIONS=detect_leaks=1:abort_on_error=0 \
+	ASAN_OPTIONS=detect_leaks=1:abort_on_error=0 UBSAN_OPTIONS=print_stacktrace=1 \
 	  $(UNIT_PROVE) $(PROVE_FLAGS) -j2 -e '' $(UNIT_TESTS:%=$(UNIT_BUILD)/asan/%)
-
-check-ubsan: unit-build-ubsan
-	UBSAN_OPTIONS=print_stacktrace=1 \
-	  $(UNIT_PROVE) $(PROVE_FLAGS) -j2 -e '' $(UNIT_TESTS:%=$(UNIT_BUILD)/ubsan/%)
 
 check-tsan: unit-build-tsan
 	TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1 \
