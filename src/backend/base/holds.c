@@ -10,7 +10,6 @@
  */
 #include "postgres.h"
 
-#include "access/parallel.h"
 #include "utils/memutils.h"
 
 #include "backend/base/holds.h"
@@ -378,12 +377,11 @@ zklock_hold_free_if_unused(ZklockHold *hold)
 }
 
 void
-zklock_require_leader(void)
+zklock_refuse_worker(void)
 {
-	if (IsParallelWorker())
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_TRANSACTION_STATE),
-				 errmsg("zklock cannot be used in a parallel worker"),
-				 errdetail("The locks of a session belong to its leader process."),
-				 errhint("Declare functions that call zklock PARALLEL RESTRICTED or PARALLEL UNSAFE.")));
+	ereport(ERROR,
+			(errcode(ERRCODE_INVALID_TRANSACTION_STATE),
+			 errmsg("zklock cannot be used in a parallel worker"),
+			 errdetail("The locks of a session belong to its leader process."),
+			 errhint("Declare functions that call zklock PARALLEL RESTRICTED or PARALLEL UNSAFE.")));
 }

@@ -8,6 +8,7 @@
 #ifndef ZKLOCK_HOLDS_H
 #define ZKLOCK_HOLDS_H
 
+#include "access/parallel.h"
 #include "lib/ilist.h"
 #include "utils/timestamp.h"
 
@@ -97,11 +98,18 @@ extern ZklockModeCounts *zklock_hold_counts(ZklockHold *hold, ZklMode mode);
 extern int	zklock_holds_entries(void);
 extern int	zklock_holds_count(void);
 
+extern _Noreturn void zklock_refuse_worker(void);
+
 /*
  * Throws 25000 in a parallel worker.  What a worker acquires would end with the worker, and
  * the worker would wait for the locks of its own leader, which waits for the worker.
  */
-extern void zklock_require_leader(void);
+static inline void
+zklock_require_leader(void)
+{
+	if (unlikely(IsParallelWorker()))
+		zklock_refuse_worker();
+}
 
 /* Returns whether anything is held in the ensemble. */
 extern bool zklock_holds_any(void);
