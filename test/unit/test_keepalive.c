@@ -72,6 +72,41 @@ test_never(void)
 	scene_end(NULL);
 }
 
+/*
+ * After each keepalive read the server answers one of several requests and forgets the
+ * others again.  What it has answered in between shows that it is not slow.
+ */
+static void
+test_forgotten_again(void)
+{
+	static const char *const names[] = {"a", "b", "c", "d", "e", "f"};
+	static const ZklMode modes[] = {X, X, X, X, X, X};
+	int64_t		begun_ms;
+	int			n_reads = 0;
+	Ask		   *ask;
+
+	scene_begin(1);
+	for (int i = 0; i < 6; i++)
+		forget(lock_now(A, names[i], X));
+	release_all(A);
+	fake_run_all();
+	fake_count(A->client);
+	begun_ms = fake_now();
+	ask = ask_all(A, 6, names, modes, false);
+	while (ask->status == ZKL_PENDING && fake_now() < begun_ms + SCENE_TIMEOUT_MS)
+	{
+		fake_stall(10);
+		fake_ring(A->client);
+		if (fake_n_traced(A->client, 'g') > n_reads)
+			fake_step(A->client);
+		n_reads = fake_n_traced(A->client, 'g');
+	}
+	is_int(ask->status, ZKL_OK, "a server that forgets again after each answer answers all");
+	/* One of the reads is that of the czxid. */
+	is_int(fake_now() - begun_ms, (n_reads - 1) * 100, "it is reminded each tenth of a second");
+	scene_end(NULL);
+}
+
 static void
 test_quick(void)
 {
@@ -92,6 +127,7 @@ main(void)
 {
 	test_keepalive_read();
 	test_never();
+	test_forgotten_again();
 	test_quick();
 	return done();
 }

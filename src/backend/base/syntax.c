@@ -124,7 +124,8 @@ static size_t
 decode(const unsigned char *s, size_t length, unsigned *character)
 {
 	static const unsigned smallest[] = {0, 0, 0x80, 0x800, 0x10000};
-	size_t		n = s[0] < 0xc0 ? 1 : s[0] < 0xe0 ? 2 : s[0] < 0xf0 ? 3 : 4;
+	size_t		n = s[0] < 0xc0 || s[0] >= 0xf8 ? 1
+		: s[0] < 0xe0 ? 2 : s[0] < 0xf0 ? 3 : 4;
 
 	*character = s[0] < 0x80 ? s[0] : ~0u;
 	if (n == 1 || n > length)
