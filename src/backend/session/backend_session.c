@@ -4,8 +4,9 @@
  *		Opens and closes the ZooKeeper session of this backend.
  *
  * The first call that needs the session opens it.  It stays open until the backend
- * exits, the session expires, or other settings are needed.  It must never be
- * opened in the postmaster: threads do not survive fork.
+ * exits, it is lost, it has never been connected in time, or, with nothing held, its
+ * settings have changed.  It must never be opened in the postmaster: threads do not
+ * survive fork.
  *
  *-------------------------------------------------------------------------
  */

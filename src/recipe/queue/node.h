@@ -80,7 +80,7 @@ typedef enum ZklPosition
  * pending delete and counts like a foreign one: while it exists, it keeps other
  * sessions from the lock, and so it does this one.  An upgrade is a writer whose
  * session holds a reader node (see doc/design.md).  "other", which points into
- * "children", is set for BEHIND to the predecessor, for MOVE_UP to the waiting
+ * "children", is set for WAITS to the predecessor, for MOVE_UP to the waiting
  * writer, and for DEADLOCK to the other sharer's reader.
  */
 extern ZklPosition zkl_position(const char *const *children, int n_children,

@@ -38,7 +38,7 @@ oldest_call(const ZklSession *session)
  * Sends a keepalive read: any further request makes a server answer that has forgotten
  * to, and this one is cheap.  It is repeated with growing pauses, because the server may
  * first be slow and then forget.  If the server has answered something since the last one,
- * it may have forgotten again, and the pauses begin anew.
+ * it may have forgotten again, and the pauses are short again.
  */
 static void
 keepalive(ZklSession *session, int64_t now)
