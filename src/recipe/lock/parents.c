@@ -15,7 +15,7 @@
 
 #include "internal.h"
 
-/* The state of this part is whether the server does not know containers. */
+/* The state of this part is whether the server does not support containers. */
 static bool *
 no_containers(const ZklSession *session)
 {

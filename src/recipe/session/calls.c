@@ -4,7 +4,7 @@
  *		Keeps the calls in flight: operations of the client without an answer.  Has their
  *		subjects freed after the last one.
  *
- * Owns their list.  Does not know what the calls are for.
+ * Owns their list.  Nothing here depends on what the calls are for.
  *
  *-------------------------------------------------------------------------
  */

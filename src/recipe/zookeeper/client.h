@@ -155,7 +155,7 @@ typedef enum ZklRequestForm
 
 	/*
 	 * Gets and lists without watches, with a result for each.  UNIMPLEMENTED: the
-	 * server does not know the request, the connection uses TLS, or the answer is too
+	 * server does not support the request, the connection uses TLS, or the answer is too
 	 * long.
 	 */
 	ZKL_READ_EACH

@@ -23,7 +23,7 @@
 typedef bool (*HostTest) (const char *host);
 
 static int
-look_up(const char *host, int flags)
+resolve(const char *host, int flags)
 {
 	struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
 	struct addrinfo *addresses = NULL;
@@ -39,14 +39,14 @@ look_up(const char *host, int flags)
 static bool
 is_address(const char *host)
 {
-	return look_up(host, AI_NUMERICHOST) == 0;
+	return resolve(host, AI_NUMERICHOST) == 0;
 }
 
-/* Returns whether the name service answers, also if it does not know the name. */
+/* Returns whether the name service answers, even that the name does not exist. */
 static bool
 is_answered(const char *host)
 {
-	int			rc = is_address(host) ? 0 : look_up(host, 0);
+	int			rc = is_address(host) ? 0 : resolve(host, 0);
 
 	return rc != EAI_AGAIN && rc != EAI_SYSTEM;
 }
