@@ -153,11 +153,12 @@ send_find(ZklSession *session)
 							  zkl__config(session)->waits_path, true, false);
 }
 
+/* NO_NODE: another client has deleted the root, which the waiting request creates again. */
 static void
 on_parent_created(ZklCall *call, const ZklResult *result)
 {
 	if (result->code != ZKL_RC_OK && result->code != ZKL_RC_NODE_EXISTS &&
-		result->code != ZKL_RC_CONNECTION_LOSS)
+		result->code != ZKL_RC_CONNECTION_LOSS && result->code != ZKL_RC_NO_NODE)
 		zkl__waits(call->session)->refused = true;
 }
 

@@ -46,11 +46,9 @@ on_parent_created(ZklCall *call, const ZklResult *result)
 			request->parents_status = ZKL_PENDING;
 			break;
 		case ZKL_RC_NO_NODE:
-			/* Only the chroot can be missing above the root. */
-			if (request->attempts <= 1)
+			/* Another client may have deleted the znode above, right after its create. */
+			if (request->parents_status == ZKL_OK)
 				request->parents_status = ZKL_PENDING;
-			else if (request->parents_status == ZKL_OK)
-				request->parents_status = ZKL_NO_CHROOT;
 			break;
 		default:
 			if (request->parents_status == ZKL_OK)
@@ -61,11 +59,24 @@ on_parent_created(ZklCall *call, const ZklResult *result)
 	}
 }
 
+/* Above the topmost znode only the chroot can be missing. */
+static void
+on_topmost_created(ZklCall *call, const ZklResult *result)
+{
+	ZklRequest *request = call->subject;
+
+	if (result->code == ZKL_RC_NO_NODE && request->parents_status == ZKL_OK)
+		request->parents_status = ZKL_NO_CHROOT;
+	else
+		on_parent_created(call, result);
+}
+
 /* Creates one parent.  "node" is the node that is to delete it later, or NULL. */
 void
 zkl__request_send_parent(ZklRequest *request, ZklNode *node, const char *path,
 						 const char *data, ZklCreateKind kind)
 {
+	bool		is_topmost = strrchr(path, '/') == path;
 	ZklOp		op = {
 		.kind = ZKL_OP_CREATE,
 		.path = path,
@@ -73,7 +84,8 @@ zkl__request_send_parent(ZklRequest *request, ZklNode *node, const char *path,
 		.data = data,
 		.data_len = (int) strlen(data)
 	};
-	ZklCall    *call = zkl__request_call(request, on_parent_created);
+	ZklCall    *call = zkl__request_call(request, is_topmost ? on_topmost_created
+										 : on_parent_created);
 
 	if (node)
 		zkl__call_keep(call, node, &node->uses);

@@ -43,6 +43,12 @@ on_layout_children(ZklCall *call, const ZklResult *result)
 	if (!zkl__request_answered(request, &permit->layout_call, call, result) ||
 		!zkl__request_is_queued(request))
 		return;
+	if (result->code == ZKL_RC_NO_NODE)
+	{
+		/* Another client has deleted the semaphore, so the mutex node is gone as well. */
+		zkl__request_restart(request);
+		return;
+	}
 	if (result->code != ZKL_RC_OK)
 	{
 		zkl__request_fail_code(request, 0, result);

@@ -12,7 +12,6 @@
 
 /* semaphore.c */
 extern void zkl__permit_drive(ZklRequest *request);
-extern void zkl__permit_watch_fired(ZklRequest *request, const char *path);
 
 /* capacity.c */
 extern void zkl__semaphore_check(ZklRequest *request);

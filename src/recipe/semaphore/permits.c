@@ -256,8 +256,11 @@ static void
 on_watch(ZklSession *session, const char *path)
 {
 	for (ZklRequest *request = zkl__requests(session); request; request = request->next)
-		if (request->permit)
-			zkl__permit_watch_fired(request, path);
+		if (request->permit && strcmp(path, request->permit->permits_path) == 0)
+		{
+			zkl__permit_recount(request);
+			zkl__permit_drive(request);
+		}
 }
 
 const ZklSessionPart zkl__permits_part = {

@@ -267,9 +267,7 @@ make_permit(ZklRequest *request)
 	permit->permit_node = zkl__request_node_new(request, 0, permit->permits_path,
 												ZKL_MODE_EXCLUSIVE, false);
 	if (permit->permit_node)
-	{
 		permit->permit_node->is_permit = true;
-	}
 	else
 		zkl__request_fail(request, ZKL_NO_MEMORY, 0, 0);
 	return permit->permit_node != NULL;
@@ -309,6 +307,14 @@ create_permit(ZklRequest *request)
  * Called by the request
  */
 
+/* Counts, and creates the permits parent before, if the last count has not found it. */
+static void
+count_again(ZklRequest *request)
+{
+	zkl__request_send_parents(request);
+	send_count(request);
+}
+
 static void
 drive_with_mutex(ZklRequest *request)
 {
@@ -331,7 +337,7 @@ drive_with_mutex(ZklRequest *request)
 		zkl__request_read_czxid(request, permit->permit_node);
 	else if (permit_exists(permit) ||
 			 (permit->kazoo && permit->permit_node == NULL && permit->seen == SEEN_NOTHING))
-		send_count(request);
+		count_again(request);
 	else if (permit->permit_node == NULL || permit->permit_node->state == NODE_NEW)
 		create_permit(request);
 }
@@ -354,10 +360,7 @@ zkl__permit_drive(ZklRequest *request)
 	}
 	else if (request->non_blocking && permit->seen == SEEN_NOTHING &&
 			 (mutex->state == NODE_READING || mutex->state == NODE_WAITING))
-	{
-		zkl__request_send_parents(request);
-		send_count(request);
-	}
+		count_again(request);
 }
 
 /* Has the permits counted again, because they may have changed. */
@@ -374,13 +377,4 @@ zkl__permit_reread(ZklRequest *request)
 	request->permit->count_call = NULL;
 	request->permit->counts_synced = true;
 	zkl__permit_recount(request);
-}
-
-void
-zkl__permit_watch_fired(ZklRequest *request, const char *path)
-{
-	if (request->status != ZKL_PENDING || strcmp(path, request->permit->permits_path) != 0)
-		return;
-	zkl__permit_recount(request);
-	zkl__permit_drive(request);
 }
