@@ -39,13 +39,16 @@ $(UNIT_BUILD)/$(1)/%.o: %.c $(UNIT_HEADERS) | $(UNIT_BUILD)/$(1)
 	$(2) $(UNIT_CFLAGS) $(3) -c -o $$@ $$<
 
 $(UNIT_BUILD)/$(1)/test_%: $(UNIT_BUILD)/$(1)/test_%.o $(UNIT_PARTS:%=$(UNIT_BUILD)/$(1)/%.o)
-	$(2) $(UNIT_CFLAGS) $(3) -o $$@ $$^ -lpthread
+	$(2) $(UNIT_CFLAGS) $(3) -o $$@ $$^ $$(UNIT_LDFLAGS) -lpthread
 
 .PHONY: unit-build-$(1)
 unit-build-$(1): $(UNIT_TESTS:%=$(UNIT_BUILD)/$(1)/%)
 endef
 
 .SECONDARY:
+
+# This test lets allocations fail.
+$(UNIT_BUILD)/%/test_no_memory: UNIT_LDFLAGS = -Wl,--wrap=malloc,--wrap=calloc
 
 # The sanitizers' programs take a tenth of the random walk's rounds.
 $(eval $(call unit_flavour,plain,$$(UNIT_CC),))

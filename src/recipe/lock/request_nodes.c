@@ -83,6 +83,27 @@ on_created(ZklCall *call, const ZklResult *result)
 	}
 }
 
+/* Composes the creates of the nodes; returns false if memory is exhausted. */
+static bool
+compose_creates(ZklRequest *request, ZklOp *ops)
+{
+	for (int i = 0; ops && i < request->n; i++)
+	{
+		ZklNode    *node = request->nodes[i];
+
+		zkl_child_prefix(node->node_names, node->mode,
+						 zkl__session_id(request->session), node->guid_counter,
+						 node->name);
+		zkl__op_for_node(&ops[i], ZKL_OP_CREATE, node);
+		if (ops[i].path == NULL)
+			return false;
+		ops[i].create_kind = ZKL_CREATE_EPHEMERAL_SEQUENTIAL;
+		ops[i].data = node->data;
+		ops[i].data_len = node->data_len;
+	}
+	return ops != NULL;
+}
+
 /*
  * Sends one create, whose answer has the czxid, or a multi with several.  Pipelined behind
  * it, sends the lists.  The server answers in order, so each list contains the new node,
@@ -93,24 +114,17 @@ create_nodes(ZklRequest *request)
 {
 	ZklOp	   *ops = calloc((size_t) request->n, sizeof(ZklOp));
 
-	for (int i = 0; ops && i < request->n; i++)
+	if (compose_creates(request, ops))
 	{
-		ZklNode    *node = request->nodes[i];
-
-		zkl_child_prefix(node->node_names, node->mode,
-						 zkl__session_id(request->session), node->guid_counter,
-						 node->name);
-		zkl__op_for_node(&ops[i], ZKL_OP_CREATE, node);
-		ops[i].create_kind = ZKL_CREATE_EPHEMERAL_SEQUENTIAL;
-		ops[i].data = node->data;
-		ops[i].data_len = node->data_len;
+		zkl__request_send_parents(request);
+		request->create_call = zkl__send_all(zkl__request_call(request, on_created),
+											 request->n == 1 ? ZKL_SINGLE : ZKL_MULTI,
+											 ops, request->n);
+		for (int i = 0; request->create_call && i < request->n; i++)
+			zkl__node_creating(request->nodes[i]);
 	}
-	zkl__request_send_parents(request);
-	request->create_call = zkl__send_all(zkl__request_call(request, on_created),
-										 request->n == 1 ? ZKL_SINGLE : ZKL_MULTI,
-										 ops, request->n);
-	for (int i = 0; request->create_call && i < request->n; i++)
-		zkl__node_creating(request->nodes[i]);
+	else
+		zkl__request_fail(request, ZKL_NO_MEMORY, -1, 0);
 	zkl__ops_free(ops, request->n);
 }
 

@@ -1,0 +1,72 @@
+/*-------------------------------------------------------------------------
+ *
+ * test_no_memory.c
+ *		A request whose memory is exhausted fails at once.
+ *
+ * The linker calls the functions here in place of malloc() and calloc() (unit.mk).
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "scene.h"
+
+#define X ZKL_MODE_EXCLUSIVE
+
+static Party *const A = &parties[0];
+
+extern void *__real_malloc(size_t size);
+extern void *__real_calloc(size_t n, size_t size);
+extern void *__wrap_malloc(size_t size);
+extern void *__wrap_calloc(size_t n, size_t size);
+
+static int	fail_at;			/* the next allocation to fail: 1 is the next one; 0: none */
+
+static bool
+fails(void)
+{
+	return fail_at > 0 && --fail_at == 0;
+}
+
+void *
+__wrap_malloc(size_t size)
+{
+	return fails() ? NULL : __real_malloc(size);
+}
+
+void *
+__wrap_calloc(size_t n, size_t size)
+{
+	return fails() ? NULL : __real_calloc(n, size);
+}
+
+/* The last one of a request for two locks is the path of the second create. */
+#define N_ALLOCATIONS 10
+
+static void
+test_locks(void)
+{
+	static const ZklLockItem items[] = {{.name = "a", .mode = X}, {.name = "b", .mode = X}};
+
+	for (int k = 1; k <= N_ALLOCATIONS; k++)
+	{
+		ZklRequest *request;
+
+		scene_begin(1);
+		fail_at = k;
+		request = zkl_lock_request(A->session, items, 2, false, "", 0);
+		is_int(fail_at, 0, "allocation %d is one of the request's", k);
+		is_int(request ? zkl_request_status(request) : ZKL_NO_MEMORY, ZKL_NO_MEMORY,
+			   "the request fails at once if this allocation fails");
+		is_int(fake_counted(A->client), 0, "the request sends nothing");
+		if (request)
+			zkl_request_end(request);
+		is_int(lock_now(A, "a", X)->status, ZKL_OK, "the next request is granted");
+		scene_end(NULL);
+	}
+}
+
+int
+main(void)
+{
+	test_locks();
+	return done();
+}
