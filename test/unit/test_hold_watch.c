@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * test_hold_watch.c
- *		Promises 5.3 and 5.4: a holder that loses its lock is notified at once, and
+ *		A holder that loses its lock is notified at once, and
  *		a node deleted by hand is a loss.
  *
  *-------------------------------------------------------------------------
@@ -130,6 +130,21 @@ test_downgraded(void)
 	remove_by_hand("a");
 	ok(is_lost("a") && losses_reported == 1, "a removal of the new node is a loss");
 	scene_end("exclusion, downgrade");
+
+	begin_observed(1);
+	forget(lock_now(A, "a", X));
+	fake_tree_delete(node_of(A, "a"));
+	fake_count(A->client);
+	fake_stall(1000);
+	fake_ring(A->client);
+	reduce(A, "a", S);
+	fake_run_all();
+	is_str(fake_trace(A->client), "wmdd", "the lock is downgraded while the read that sets the watch is in flight");
+	ok(is_lost("a") && losses_reported == 1, "a removal that this read detects is a loss, reported once");
+	reduce(A, "a", NONE);
+	fake_run_all();
+	is_int(nodes_of(NULL, NULL), 0, "no node is left");
+	scene_end("exclusion, downgrade of a removed node");
 }
 
 static void

@@ -107,7 +107,7 @@ on_watch_set(ZklCall *call, const ZklResult *result)
 		zkl__hold_watch_later(node);
 	else if (result->code == ZKL_RC_NO_NODE && node->request)
 		node->owner->on_removed(node);
-	else if (result->code == ZKL_RC_NO_NODE && node->state == NODE_HELD)
+	else if (result->code == ZKL_RC_NO_NODE)
 	{
 		zkl__lock_node_lost(node);
 		zkl__node_leave(node);
