@@ -22,7 +22,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "access/xact.h"
 #include "miscadmin.h"
 #include "storage/ipc.h"
 #include "storage/latch.h"
@@ -101,12 +100,10 @@ is_muted(void)
 		zklock_callbacks.is_irreversible();
 }
 
-/* A failed transaction can only be ended. */
 static bool
 can_cancel(void)
 {
-	return !is_muted() && !IsAbortedTransactionBlockState() &&
-		((n_running > 0 && !restricted) || is_waiting_for_lock());
+	return !is_muted() && ((n_running > 0 && !restricted) || is_waiting_for_lock());
 }
 
 /*
