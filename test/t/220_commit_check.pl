@@ -134,6 +134,31 @@ for my $kind ([ lock => "zk_lock('gone')", "zk_unlock('gone')" ],
 		qr/^\d+\|t$/, 'the session can lock again afterwards');
 	nothing_left($zkc, "a $what released without a lease leaves no node");
 }
+# A transaction can have effects without a transaction ID. A single statement that only
+# releases the lock has none.
+for my $kind ([ 'BEGIN; NOTIFY c', "SELECT zk_unlock('gone')", 'COMMIT' ],
+	["NOTIFY c\\; SELECT zk_unlock('gone')"])
+{
+	my @statements = @$kind;
+	my $commit = pop @statements;
+	my $s = locker('2s', 'always');
+	$s->query_ok("SELECT zk_lock('gone')");
+	$zk->pause;
+	$s->query_ok($_) for @statements;
+	fails_with($s, $commit, '40001', "a commit after NOTIFY and a release needs the proof: $commit",
+		like => qr/"gone"/);
+	works($s, 'SELECT zk_unlock_all()', '', 'nothing is held');
+	$zk->resume;
+	nothing_left($zkc, 'the commit without proof leaves no node');
+}
+{
+	my $s = locker('2s', 'always');
+	$s->query_ok("SELECT zk_lock('gone')");
+	$zk->pause;
+	works($s, "SELECT zk_unlock('gone')", 't', 'a statement that only releases its lock does not wait');
+	$zk->resume;
+	nothing_left($zkc, 'a release during a silence leaves no node');
+}
 {
 	my $s = locker('2s', 'always');
 	$s->query_ok("BEGIN; SELECT zk_lock('first'), zk_lock('second')");
@@ -156,6 +181,17 @@ for my $kind ([ lock => "zk_lock('gone')", "zk_unlock('gone')" ],
 	$zk->resume;
 	$s->query_ok('SELECT zk_unlock_all()');
 	nothing_left($zkc, 'a refused commit with released and held locks leaves no node');
+}
+{
+	my $s = locker('2s', 'always');
+	$s->query_ok("BEGIN; INSERT INTO t VALUES ('again'); SELECT zk_lock('first'), zk_unlock('first')");
+	$s->query_ok("SELECT zk_lock('second'), zk_lock('first')");
+	$zk->pause;
+	fails_with($s, 'COMMIT', '40001', 'the error names a lock once that was released and acquired again',
+		like => qr/held "first", "second" until the release or the commit$/m);
+	$zk->resume;
+	$s->query_ok('SELECT zk_unlock_all()');
+	nothing_left($zkc, 'a refused commit with a lock that was acquired again leaves no node');
 }
 {
 	my $s = locker('2s', 'always');

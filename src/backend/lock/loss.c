@@ -14,7 +14,6 @@
 #include "access/xact.h"
 #include "miscadmin.h"
 
-#include "backend/base/name_list.h"
 #include "backend/base/settings.h"
 #include "backend/lock/loss.h"
 #include "backend/lock/revoke.h"
@@ -37,8 +36,15 @@ static bool transaction_failed = false;
  */
 static int64 unproven = 0;
 
-/* The locks because of which one of these two was set, for errors: as many as fit. */
+/* Was one of these locks released in a transaction block, implicit ones included? */
+static bool released_in_block = false;
+
+/*
+ * The locks because of which one of these two was set, for errors: as many names as fit,
+ * and the number of locks that are not named.
+ */
 static char affected[ZKLOCK_LIST_BYTES];
+static int	n_affected_others = 0;
 
 /* The loss of the marked locks was reported in place of a cancel. */
 static bool rewritten = false;
@@ -78,20 +84,9 @@ mark_lost(bool session_is_lost)
 	return n;
 }
 
-/* Returns the names of these locks. */
-static const char *
-list_released(ZklockHold *const *released, int n)
-{
-	ZklockNameList list = {0};
-
-	for (int i = 0; i < n; i++)
-		zklock_list_hold(&list, released[i]);
-	return zklock_list_text(&list);
-}
-
 /* Returns the names of the locks that are held, or that are marked as lost. */
-static const char *
-list_locks(bool lost_only, int *n)
+static ZklockNameList
+list_locks(bool lost_only)
 {
 	ZklockNameList list = {0};
 	dlist_iter	iter;
@@ -103,8 +98,7 @@ list_locks(bool lost_only, int *n)
 		if (lost_only ? hold->lost : hold->lock != NULL)
 			zklock_list_hold(&list, hold);
 	}
-	*n = list.n;
-	return zklock_list_text(&list);
+	return list;
 }
 
 /* Returns why "n" locks are lost, for DETAIL. */
@@ -140,6 +134,7 @@ void
 zklock_check_loss(void)
 {
 	ZklSession *session = zklock_session_current();
+	ZklockNameList list;
 	const char *names = NULL;
 	const char *detail = NULL;
 	bool		session_lost;
@@ -162,9 +157,11 @@ zklock_check_loss(void)
 	}
 	if (n > 0)
 	{
-		names = list_locks(true, &n);
+		list = list_locks(true);
+		n = list.n;
+		names = zklock_list_text(&list);
 		detail = lost_detail(session, session_lost, n);
-		zklock_fail_transaction(names);
+		zklock_fail_transaction(&list);
 		forget_lost();
 	}
 	if (session_lost)
@@ -176,20 +173,36 @@ zklock_check_loss(void)
 				 errdetail_internal("%s", detail), errhint(LOST_HINT)));
 }
 
+/* Adds the names that are not there yet. */
 static void
-add_affected(const char *names)
+add_affected(const ZklockNameList *list)
 {
-	size_t		length = strlen(affected);
+	for (int i = 0; i < list->n_names; i++)
+	{
+		char		name[ZKLOCK_LIST_NAME_BYTES + 3];
+		size_t		length = strlen(affected);
 
-	if (length + strlen(names) + 2 < sizeof(affected) && strstr(affected, names) == NULL)
-		sprintf(affected + length, "%s%s", length == 0 ? "" : ", ", names);
+		snprintf(name, sizeof(name), "\"%.*s\"", ZKLOCK_LIST_NAME_BYTES, list->names[i]);
+		if (length + strlen(name) + 2 < sizeof(affected) && strstr(affected, name) == NULL)
+			sprintf(affected + length, "%s%s", length == 0 ? "" : ", ", name);
+	}
+	n_affected_others = Max(n_affected_others, list->n - list->n_names);
+}
+
+static const char *
+affected_text(void)
+{
+	if (n_affected_others == 0)
+		return affected;
+	return psprintf("%s and %d %s", affected, n_affected_others,
+					n_affected_others == 1 ? "other" : "others");
 }
 
 void
-zklock_fail_transaction(const char *names)
+zklock_fail_transaction(const ZklockNameList *list)
 {
 	transaction_failed = true;
-	add_affected(names);
+	add_affected(list);
 }
 
 /*
@@ -218,9 +231,8 @@ void
 zklock_rewrite_cancel(ErrorData *cancel)
 {
 	ZklSession *session = zklock_session_current();
+	ZklockNameList list;
 	bool		session_lost;
-	const char *names;
-	int			n;
 
 	/* An aborted transaction needs no second reason. */
 	if (cancel->elevel != ERROR || cancel->sqlerrcode != ERRCODE_QUERY_CANCELED ||
@@ -229,16 +241,15 @@ zklock_rewrite_cancel(ErrorData *cancel)
 	if (session == NULL)
 		return;
 	session_lost = zklock_session_is_lost(session);
-	n = mark_lost(session_lost);
-	if (n == 0)
+	if (mark_lost(session_lost) == 0)
 		return;
+	list = list_locks(true);
 	cancel->sqlerrcode = ERRCODE_T_R_SERIALIZATION_FAILURE;
-	names = list_locks(true, &n);
-	cancel->message = psprintf(n == 1 ? LOST_ONE : LOST_SEVERAL, names);
-	cancel->detail = lost_detail(session, session_lost, n);
+	cancel->message = psprintf(list.n == 1 ? LOST_ONE : LOST_SEVERAL, zklock_list_text(&list));
+	cancel->detail = lost_detail(session, session_lost, list.n);
 	cancel->hint = pstrdup(LOST_HINT);
 	rewritten = true;
-	zklock_fail_transaction(names);
+	zklock_fail_transaction(&list);
 }
 
 static bool
@@ -292,7 +303,7 @@ static void
 confirm(ZklSession *session, int session_timeout_ms)
 {
 	Confirmation c = {session, zkl_now_ms() + session_timeout_ms, ZKL_PENDING};
-	int			n;
+	ZklockNameList held;
 	MemoryContext context = CurrentMemoryContext;
 
 	unconfirmed = true;
@@ -312,13 +323,13 @@ confirm(ZklSession *session, int session_timeout_ms)
 	unconfirmed = c.status != ZKL_OK;
 	if (!unconfirmed)
 		return;
-	if (zklock_holds_any())
-		add_affected(list_locks(false, &n));
+	held = list_locks(false);
+	add_affected(&held);
 	ereport(ERROR,
 			(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
 			 unproven == 0
-			 ? errmsg("could not verify that this session still holds %s", affected)
-			 : errmsg("could not verify that this session held %s until the release or the commit", affected),
+			 ? errmsg("could not verify that this session still holds %s", affected_text())
+			 : errmsg("could not verify that this session held %s until the release or the commit", affected_text()),
 			 c.status == ZKL_PENDING
 			 ? errdetail("The ZooKeeper ensemble did not answer within %d ms.", session_timeout_ms)
 			 : errdetail_internal("%s", zkl_status_text(c.status)),
@@ -329,6 +340,7 @@ void
 zklock_note_release(ZklockHold *const *released, int n)
 {
 	ZklSession *session = zklock_session_current();
+	ZklockNameList list = {0};
 	ZklLease	lease;
 
 	if (session == NULL || zklock_commit_check == ZKLOCK_COMMIT_CHECK_OFF)
@@ -338,7 +350,12 @@ zklock_note_release(ZklockHold *const *released, int n)
 		return;
 	if (unproven == 0)
 		unproven = lease.session_id;
-	add_affected(released ? list_released(released, n) : list_locks(false, &n));
+	released_in_block = released_in_block || IsTransactionBlock();
+	if (released == NULL)
+		list = list_locks(false);
+	for (int i = 0; i < n; i++)
+		zklock_list_hold(&list, released[i]);
+	add_affected(&list);
 }
 
 bool
@@ -347,14 +364,19 @@ zklock_relies_on_locks(void)
 	return transaction_failed || unproven != 0 || zklock_holds_any();
 }
 
-/* Throws 40001 unless the locks are held as surely as zklock.commit_check requires. */
+/*
+ * Throws 40001 unless the locks are held as surely as zklock.commit_check requires.  A
+ * transaction without an ID can have effects, too: NOTIFY, writes through postgres_fdw.
+ * Only a single statement without an ID, as a rule the unlock alone, needs no proof of a
+ * lock that it has released.
+ */
 static void
 prove_locks(void)
 {
 	ZklSession *session;
 	ZklLease	lease = {0};
 	bool		must_prove = unproven != 0 &&
-		TransactionIdIsValid(GetTopTransactionIdIfAny());
+		(released_in_block || TransactionIdIsValid(GetTopTransactionIdIfAny()));
 
 	if (!transaction_failed && !must_prove && !zklock_holds_any())
 		return;
@@ -368,7 +390,7 @@ prove_locks(void)
 		ereport(ERROR,
 				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
 				 errmsg("could not commit because a lock that this transaction relied on was lost"),
-				 errdetail("Affected: %s.", affected),
+				 errdetail("Affected: %s.", affected_text()),
 				 errhint(LOST_HINT)));
 	if (zklock_commit_check == ZKLOCK_COMMIT_CHECK_OFF)
 		return;
@@ -410,19 +432,18 @@ void
 zklock_note_late_loss(void)
 {
 	ZklSession *session = zklock_session_current();
-	const char *names;
-	int			n;
+	ZklockNameList list;
 	dlist_iter	iter;
 
 	/* A loss in a command that cannot fail is reported by the next statement. */
 	if (!at_commit || !zklock_cancel_is_requested(ZKLOCK_CANCEL_LOSS) || session == NULL ||
 		mark_lost(zklock_session_is_lost(session)) == 0)
 		return;
-	names = list_locks(true, &n);
+	list = list_locks(true);
 	ereport(LOG,
 			(errmsg_plural("lock %s was lost while a transaction that held it was being committed",
 						   "locks %s were lost while a transaction that held them was being committed",
-						   n, names),
+						   list.n, zklock_list_text(&list)),
 			 errdetail_log("The loss was detected too late to refuse the commit.")));
 	dlist_foreach(iter, &zklock_holds)
 	{
@@ -452,6 +473,8 @@ zklock_end_transaction(bool aborted)
 	unconfirmed = false;
 	transaction_failed = false;
 	unproven = 0;
+	released_in_block = false;
 	affected[0] = '\0';
+	n_affected_others = 0;
 	zklock_forget_reported();
 }

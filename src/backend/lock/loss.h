@@ -8,7 +8,7 @@
 #ifndef ZKLOCK_LOSS_H
 #define ZKLOCK_LOSS_H
 
-#include "backend/base/holds.h"
+#include "backend/base/name_list.h"
 
 /* For ZklSessionConfig.  Requests a cancel of the running statement. */
 extern void zklock_on_loss_io(void);
@@ -37,10 +37,10 @@ extern void zklock_rewrite_cancel(ErrorData *cancel);
 extern void zklock_forget_reported(void);
 
 /*
- * Makes sure that this transaction cannot commit, even if the error is caught.  "names"
- * is a text like that of zklock_list_text().
+ * Makes sure that this transaction cannot commit, even if the error is caught.  The list
+ * has the locks for the message.
  */
-extern void zklock_fail_transaction(const char *names);
+extern void zklock_fail_transaction(const ZklockNameList *list);
 
 /* After a release: withdraws cancels for locks no longer held.  Does not throw. */
 extern void zklock_withdraw_requests(void);
@@ -64,8 +64,9 @@ extern void zklock_note_late_loss(void);
 
 /*
  * Called before locks are released inside a transaction.  If it is uncertain whether they
- * are still held, a transaction that writes must ask the ensemble at commit; an error then
- * names them.  NULL: all locks.  Neither throws nor waits.
+ * are still held, the transaction must ask the ensemble at commit, unless it is a single
+ * statement that writes nothing; an error then names them.  NULL: all locks.  Neither
+ * throws nor waits.
  */
 extern void zklock_note_release(ZklockHold *const *released, int n);
 
