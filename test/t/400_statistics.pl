@@ -131,19 +131,13 @@ is($a->sqlstate, '40001', 'a session is lost with its lock');
 counted('a lost session counts with its lock', locks_lost => 1, sessions_lost => 1);
 $proxy->thaw;
 
-# Round trips.
+# Round trips, of a backend that does not read zk_stat itself.
 $b->query("SELECT 1");
 $b->query_ok("SELECT zk_lock('warm'), zk_unlock('warm')");
-wait_zk_empty($zkc, '/zklock/locks/warm');
-$b->query_ok('SELECT * FROM zk_stat');
 my $trips = $reader->query('SELECT round_trips FROM zk_stat');
-$b->query_ok("SELECT zk_lock('warm'), zk_unlock('warm')");
-wait_zk_empty($zkc, '/zklock/locks/warm');
-wait_until('the answers to be counted', sub {
-	$b->query_ok('SELECT * FROM zk_stat');
-	return $reader->query('SELECT round_trips FROM zk_stat') - $trips >= 3;
-});
-pass('a lock and its release are three round trips');
+$b->query_ok("SELECT zk_lock('warm'), zk_unlock('warm')") for 1 .. 3;
+cmp_ok($reader->query('SELECT round_trips FROM zk_stat') - $trips, '>=', 5,
+	'three locks and the releases between them are at least five round trips');
 
 # Reset and privileges.
 $reader->query_ok('SELECT zk_stat_reset()');

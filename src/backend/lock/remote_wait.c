@@ -291,6 +291,7 @@ zklock_acquire_remote(ZklockTimeout *timeout, const ZklockAction *action,
 			return false;
 		zklock_show_session(session);
 		status = request(arg, session);
+		zklock_count_round_trips();
 		if (status != ZKL_SESSION_LOST && status != ZKL_LOCK_LOST)
 			return status == ZKL_OK;
 

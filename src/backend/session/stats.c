@@ -139,8 +139,8 @@ zklock_count_failed(const ZklockTimeout *timeout)
 	}
 }
 
-static void
-count_round_trips(void)
+void
+zklock_count_round_trips(void)
 {
 	ZklSessionInfo info;
 
@@ -154,7 +154,7 @@ count_round_trips(void)
 void
 zklock_count_answers_of(ZklSession *session)
 {
-	count_round_trips();
+	zklock_count_round_trips();
 	counted_session = session;
 	counted_answers = 0;
 }
@@ -169,7 +169,7 @@ zklock_stat(PG_FUNCTION_ARGS)
 	bool		nulls[STAT_COLUMNS] = {false};
 
 	InitMaterializedSRF(fcinfo, 0);
-	count_round_trips();
+	zklock_count_round_trips();
 	values[0] = CStringGetTextDatum(counters == &own ? "backend" : "server");
 	for (int i = 0; i < ZKLOCK_N_STATS; i++)
 		values[i + 1] = Int64GetDatum(pg_atomic_read_u64(&counters->counts[i]));
@@ -184,7 +184,7 @@ PG_FUNCTION_INFO_V1(zklock_stat_reset);
 Datum
 zklock_stat_reset(PG_FUNCTION_ARGS)
 {
-	count_round_trips();
+	zklock_count_round_trips();
 	for (int i = 0; i < ZKLOCK_N_STATS; i++)
 		pg_atomic_write_u64(&counters->counts[i], 0);
 	pg_atomic_write_u64(&counters->since, (uint64) GetCurrentTimestamp());

@@ -50,4 +50,7 @@ extern void zklock_count_failed(const ZklockTimeout *timeout);
  */
 extern void zklock_count_answers_of(ZklSession *session);
 
+/* Counts the answers that this session has received since the last call. */
+extern void zklock_count_round_trips(void);
+
 #endif							/* ZKLOCK_STATS_H */
