@@ -107,6 +107,51 @@ test_forgotten_again(void)
 	scene_end(NULL);
 }
 
+/*
+ * A server was slow for so long that the next keepalive read is seconds away.  Then it
+ * answers, and forgets the next request, or one that it had already.
+ */
+static void
+test_forgotten_after_slowness(void)
+{
+	Ask		   *ask;
+	int			n_reads;
+
+	scene_begin(1);
+	fake_fault(A->client, 1, FAULT_DELAY);
+	ask = lock_now(A, "a", X);
+	fake_advance(3300);
+	fake_release(A->client);
+	fake_run_all();
+	is_int(ask->status, ZKL_OK, "a slow server answers");
+	fake_count(A->client);
+	fake_fault(A->client, 1, FAULT_FORGET);
+	ask = lock_now(A, "b", X);
+	is_int(ask->status, ZKL_PENDING, "then it forgets the answer to a new request");
+	fake_advance(100);
+	is_int(ask->status, ZKL_OK, "a keepalive read frees that answer after a tenth of a second");
+	scene_end(NULL);
+
+	scene_begin(1);
+	fake_fault(A->client, 1, FAULT_DELAY);
+	ask = lock_now(A, "a", X);
+	fake_advance(3300);
+	fake_release(A->client);
+	n_reads = fake_n_traced(A->client, 'g');
+	ok(fake_deliver(A->client), "a slow server answers the first of two requests");
+	is_int(ask->status, ZKL_PENDING, "the other one is pending");
+	fake_stall(99);
+	fake_ring(A->client);
+	is_int(fake_n_traced(A->client, 'g'), n_reads, "no keepalive read is sent at once");
+	fake_stall(1);
+	fake_ring(A->client);
+	is_int(fake_n_traced(A->client, 'g'), n_reads + 1,
+		   "a keepalive read is sent a tenth of a second after the answer");
+	fake_run_all();
+	is_int(ask->status, ZKL_OK, "the other request is answered");
+	scene_end(NULL);
+}
+
 static void
 test_quick(void)
 {
@@ -128,6 +173,7 @@ main(void)
 	test_keepalive_read();
 	test_never();
 	test_forgotten_again();
+	test_forgotten_after_slowness();
 	test_quick();
 	return done();
 }

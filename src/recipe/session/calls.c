@@ -69,6 +69,27 @@ zkl__call_free(ZklCall *call)
 	free(call);
 }
 
+/*
+ * Counts an answer.  A server that has answered may forget the next request, so the pauses
+ * of the keepalive reads are short again, also the one that has begun.
+ */
+static void
+count_answer(ZklSession *session)
+{
+	int64_t		soon_ms;
+
+	session->n_answers++;
+	session->keepalive_pause_ms = 0;
+	if (session->next_keepalive_ms == 0)
+		return;
+	soon_ms = zkl_now_ms() + KEEPALIVE_MS;
+	if (session->next_keepalive_ms > soon_ms)
+	{
+		session->next_keepalive_ms = soon_ms;
+		zkl__arm_timer(session, soon_ms);
+	}
+}
+
 static void
 handle_answer(ZklCall *call, const ZklResult *result)
 {
@@ -81,7 +102,7 @@ handle_answer(ZklCall *call, const ZklResult *result)
 		zkl__lease_confirmed(session, call->submitted_ms);
 	call->handler(call, result);
 	if (result->code != ZKL_RC_CONNECTION_LOSS)
-		session->n_answers++;
+		count_answer(session);
 	else if (session->state == ZKL_SESSION_CONNECTED)
 		zkl__retry_later(session);
 }

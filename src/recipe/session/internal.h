@@ -51,7 +51,6 @@ struct ZklSession
 	int			retry_delay_ms; /* its delay */
 	int64_t		next_keepalive_ms;	/* the next one after the first; else 0 */
 	int64_t		keepalive_pause_ms;
-	uint64_t	keepalive_answers;	/* n_answers at the last keepalive read */
 	uint64_t	n_answers;		/* calls answered, not lost */
 	int			n_holds;		/* held by higher layers; lost after the session timeout */
 	ZklUses    *garbage;		/* of subjects to be freed */

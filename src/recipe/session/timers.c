@@ -37,8 +37,7 @@ oldest_call(const ZklSession *session)
 /*
  * Sends a keepalive read: any further request makes a server answer that has forgotten
  * to, and this one is cheap.  It is repeated with growing pauses, because the server may
- * first be slow and then forget.  If the server has answered something since the last one,
- * it may have forgotten again, and the pauses are short again.
+ * first be slow and then forget.
  */
 static void
 keepalive(ZklSession *session, int64_t now)
@@ -54,9 +53,6 @@ keepalive(ZklSession *session, int64_t now)
 	}
 	if (now < session->next_keepalive_ms)
 		return;
-	if (session->n_answers != session->keepalive_answers)
-		session->keepalive_pause_ms = 0;
-	session->keepalive_answers = session->n_answers;
 	session->keepalive_pause_ms = session->keepalive_pause_ms == 0 ? KEEPALIVE_MS
 		: session->keepalive_pause_ms * 2;
 	session->next_keepalive_ms = now + session->keepalive_pause_ms;
