@@ -1,4 +1,4 @@
-# Promise 7.2: deadlocks across servers are detected. Exactly one participant fails
+# Deadlocks across servers are detected. Exactly one participant fails
 # with 40P01, and the others succeed.
 
 use strict;
@@ -126,10 +126,11 @@ for my $servers ([qw(a b c)], [qw(a b c d)])
 	($s, $t) = map { $d->open($_) } qw(a b);
 	$d->hold($s, "SELECT zk_xact_lock('z')");
 	$d->hold($t, "SELECT zk_xact_lock('y')");
-	$d->wait_for($s, "SELECT zk_xact_lock(ARRAY['x', 'y'])");
-	$d->wait_for($t, "SELECT zk_xact_lock('x')");
+	$d->wait_for($s, "SELECT zk_xact_lock(ARRAY['first', 'y'])");
+	wait_zk_children($zkc, '/zklock/locks/first', 1);
+	$d->wait_for($t, "SELECT zk_xact_lock('first')");
 	$d->is_resolved('several names in one call, the lock in the cycle not granted yet',
-		qr/lock "x"/, qr/lock "y"/);
+		qr/lock "first"/, qr/lock "y"/);
 }
 
 # The session waits for the local lock, behind other waiters of its server.
