@@ -168,7 +168,7 @@ describe(const ZklCycleCheck *check, const int *path, int n)
 	deadlock = malloc(size);
 	if (deadlock == NULL)
 		return NULL;
-	deadlock->keeps_place = false;
+	deadlock->keeps_place = check->keeps_place;
 	deadlock->n = n;
 	end = (char *) &deadlock->edges[n];
 	for (int i = 0; i < n; i++)
@@ -192,9 +192,8 @@ zkl_check_result(ZklCycleCheck *check, uint64_t me, ZklCircle circle)
 {
 	const ZklWaitReports *reports = &check->reports;
 	ZklDeadlock *deadlock = NULL;
-	uint64_t   *members = NULL;
-	int		   *path = NULL;
-	int			length = 0;
+	int		   *path;
+	int			length;
 
 	check->failed = !allocate_waits(check);
 	for (int i = 0; i < check->n_participants && !check->failed; i++)
@@ -202,13 +201,9 @@ zkl_check_result(ZklCycleCheck *check, uint64_t me, ZklCircle circle)
 	if (check->failed)
 		return NULL;
 	zkl_check_drop_released(check);
-	circle.n = zkl_find_deadlock(reports->node_sets, reports->n_node_sets, me, circle, &members);
-	circle.ids = members;
-	if (circle.n > 0)
-		length = zkl_find_cycle(reports->node_sets, reports->n_node_sets, me, circle, &path);
+	length = zkl_find_cycle(reports->node_sets, reports->n_node_sets, me, circle, &path);
 	if (length > 0)
 		deadlock = describe(check, path, length);
 	free(path);
-	free(members);
 	return deadlock;
 }

@@ -88,7 +88,8 @@ read_participant(ZklSession *session, const ZklWaitNode *node)
  * suspects' reports.  Returns false if memory is exhausted.
  */
 bool
-zkl__check_begin(ZklSession *session, ZklWaitReports *reports, ZklNames **names)
+zkl__check_begin(ZklSession *session, ZklWaitReports *reports, ZklNames **names,
+				 bool keeps_place)
 {
 	ZklWaits   *w = zkl__waits(session);
 	ZklCircle	suspects = {w->suspects, w->n_suspects};
@@ -102,6 +103,7 @@ zkl__check_begin(ZklSession *session, ZklWaitReports *reports, ZklNames **names)
 		return false;
 	}
 	w->check = check;
+	check->keeps_place = keeps_place;
 	check->reports = *reports;
 	check->names = *names;
 	memset(reports, 0, sizeof(*reports));

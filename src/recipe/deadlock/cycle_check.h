@@ -65,11 +65,13 @@ struct ZklCycleCheck
 	size_t		bytes;			/* of the data */
 	int			outstanding;	/* reads without an answer */
 	bool		failed;
+	bool		keeps_place;	/* see ZklDeadlock */
 };
 
 /* cycle_check.c */
 extern void zkl__check_free(ZklCycleCheck *check);
-extern bool zkl__check_begin(ZklSession *session, ZklWaitReports *reports, ZklNames **names);
+extern bool zkl__check_begin(ZklSession *session, ZklWaitReports *reports, ZklNames **names,
+							 bool keeps_place);
 
 /*
  * check_result.c: called without the mutex; touches nothing but the check.  Returns the

@@ -212,12 +212,9 @@ check_cycle(ZklSession *session, Work *work)
 
 	if (v->best == NULL || v->rank > v->best_rank)
 		zkl__waits_set_victim_claim(session, false);
-	else
-	{
-		zkl__waits(session)->keeps_place = v->rank == ZKL_RANK_LOCAL_PLACE;
-		if (!zkl__check_begin(session, &work->reports, &work->seen))
-			withdraw_victim_claim(session);
-	}
+	else if (!zkl__check_begin(session, &work->reports, &work->seen,
+							   v->rank == ZKL_RANK_LOCAL_PLACE))
+		withdraw_victim_claim(session);
 }
 
 static void
@@ -228,7 +225,7 @@ act_on_victim_claim(ZklSession *session, Work *work)
 	const ZklWaitNode *victim_claim = zkl_reports_find(&work->reports, work->me);
 	bool		all_answered;
 
-	/* Who has given up does not answer. */
+	/* A session that has given up does not answer. */
 	if (v->n > 0 && w->has_probed && zkl_now_ms() > w->active_ms + POLL_MS)
 		narrow_suspects(w, work);
 	all_answered = w->has_probed && have_all_answered(w, &work->reports, victim_claim);
@@ -372,7 +369,7 @@ act_on_reports(ZklSession *session, Work *work)
 		warn(session);
 		search_from_time_to_time(session);
 	}
-	else if (v->is_victim_claim)
+	else if (zkl__waits(session)->is_victim_claim)
 		act_on_victim_claim(session, work);
 	else
 		act_on_report(session, work);
@@ -383,10 +380,7 @@ static void
 act_on_check(ZklSession *session, Work *work)
 {
 	if (work->deadlock)
-	{
-		work->deadlock->keeps_place = zkl__waits(session)->keeps_place;
 		search_later(session, POLL_MS);
-	}
 	else
 		withdraw_victim_claim(session);
 }

@@ -367,7 +367,10 @@ zkl_find_deadlock(const ZklNodeSet *node_sets, int n_node_sets, uint64_t me,
  * A shortest cycle
  */
 
-/* Stores the node sets of the cycle in path, from the start on; returns their number. */
+/*
+ * Stores the node sets of the cycle in path, from the start on; returns their number.
+ * The last walk_ahead() of narrow() has reached each session by a shortest way.
+ */
 static int
 trace(const Graph *g, int start, int *path)
 {
@@ -391,21 +394,19 @@ trace(const Graph *g, int start, int *path)
 
 int
 zkl_find_cycle(const ZklNodeSet *node_sets, int n_node_sets, uint64_t me,
-			   ZklCircle members, int **path)
+			   ZklCircle within, int **path)
 {
 	Graph		g;
+	bool		unsearched = false;
 	int			n = -1;
 	int			start;
 
 	*path = NULL;
 	if (!graph_init(&g, node_sets, n_node_sets))
 		return -1;
-	confine(&g, members);
-	count_helpers(&g);
+	confine(&g, within);
 	start = zkl_find_id(g.ids, g.n, me);
-	if (start >= 0)
-		walk_ahead(&g, start);
-	if (start >= 0 && g.via[start] >= 0)
+	if (start >= 0 && narrow(&g, start, &unsearched))
 		*path = malloc(((size_t) g.n + 1) * sizeof(int));
 	if (*path)
 		n = trace(&g, start, *path);

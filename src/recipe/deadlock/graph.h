@@ -66,11 +66,11 @@ extern int	zkl_find_deadlock(const ZklNodeSet *node_sets, int n_node_sets, uint6
 							  ZklCircle within, uint64_t **members);
 
 /*
- * Finds a shortest cycle from "me" through members of its deadlock back to "me".
- * *path, malloc'd, holds indexes of node sets: the waiter of each is in any_of of
- * the node set before it.  Returns the length, or -1.
+ * Finds the same deadlock, and in it a shortest cycle from "me" back to "me".  *path,
+ * malloc'd, holds indexes of node sets: the waiter of each is in any_of of the node set
+ * before it.  Returns the length, or -1 if there is none or it is not known.
  */
 extern int	zkl_find_cycle(const ZklNodeSet *node_sets, int n_node_sets, uint64_t me,
-						   ZklCircle members, int **path);
+						   ZklCircle within, int **path);
 
 #endif							/* ZKL_GRAPH_H */

@@ -85,9 +85,8 @@ zkl_choose(const ZklWaitReports *reports, uint64_t me, const char *name,
 	v->is_mine = mine && strcmp(mine->name, name) == 0;
 	if (!v->is_mine)
 		return;
-	v->is_victim_claim = mine->is_victim_claim;
 	v->n = zkl_find_deadlock(reports->node_sets, reports->n_node_sets, me,
-							 v->is_victim_claim ? suspects : everybody, &v->members);
+							 mine->is_victim_claim ? suspects : everybody, &v->members);
 	if (v->n > 0)
 		choose(reports, mine, v);
 }

@@ -32,7 +32,6 @@ typedef enum ZklRank
 typedef struct ZklChoice
 {
 	bool		is_mine;		/* my node is the newest one of my session */
-	bool		is_victim_claim;	/* ... and is a victim claim */
 	uint64_t   *members;		/* of the deadlock */
 	int			n;				/* 0: no deadlock; < 0: see zkl_find_deadlock() */
 	bool		other_claims;	/* another member has claimed, before any claim of mine */

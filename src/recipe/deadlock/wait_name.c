@@ -199,7 +199,10 @@ zkl_wait_is_earlier(const ZklWaitNode *a, const ZklWaitNode *b)
 	return zkl_is_before(a->number, a->name, b->number, b->name);
 }
 
-/* Returns the newest node of a session; the old one is deleted after the new create. */
+/*
+ * Returns the newest node of a session.  It has older ones if a delete was refused, or if
+ * another program has created nodes in its name.
+ */
 static const ZklWaitNode *
 newest_of(const ZklWaitNode *nodes, int n)
 {

@@ -75,7 +75,6 @@ typedef struct ZklWaits
 	int64_t		active_ms;		/* when it last reported, probed others, or reconnected */
 	int64_t		next_victim_claim_ms;	/* no claim before this time, after one in vain */
 	int			victim_claim_pause_ms;	/* the pause after the last one in vain */
-	bool		keeps_place;	/* when the cycle check began; see ZklDeadlock */
 	ZklCycleCheck *check;
 } ZklWaits;
 
