@@ -78,11 +78,11 @@ zkl__scan_add(ZklScan *scan, ZklItemKind kind, ZklRole role,
 	zkl__scan_push(scan, item);
 }
 
-/* Adds a lock or semaphore; returns NULL if memory is exhausted. */
+/* Adds a lock or semaphore; returns NULL if memory is exhausted or the scan has ended. */
 ZklPlace *
 zkl__scan_add_place(ZklScan *scan, ZklKind kind, const char *name, size_t length)
 {
-	ZklPlace   *place = calloc(1, sizeof(ZklPlace));
+	ZklPlace   *place = scan->status == ZKL_PENDING ? calloc(1, sizeof(ZklPlace)) : NULL;
 
 	if (place)
 		place->name = strndup(name, length);
