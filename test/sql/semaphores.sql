@@ -10,9 +10,9 @@ SELECT zk_acquire('semaphores.a', 3) > 0 AS acquired;
 SELECT * FROM held;
 SELECT zk_try_acquire('semaphores.a', 3);
 SELECT * FROM held;
--- this session holds all permits
+-- this session holds all permits; the shortest time to wait is a millisecond
 SELECT zk_try_acquire('semaphores.a', 3);
-SELECT zk_try_acquire('semaphores.a', 3, '1ms');
+SELECT zk_try_acquire('semaphores.a', 3, '1 microsecond');
 SELECT zk_acquire('semaphores.a', 3);
 SELECT zk_xact_acquire('semaphores.a', 3);
 SELECT * FROM held;
@@ -28,6 +28,9 @@ SELECT zk_release('semaphores.a');
 SELECT zk_acquire('semaphores.two', 2) AS first \gset
 SELECT zk_acquire('semaphores.two', 2) > :first AS greater;
 SELECT token = :first AS of_the_oldest FROM zk_held_locks;
+-- a release releases the permit that was acquired last
+SELECT zk_release('semaphores.two');
+SELECT count, token = :first AS of_the_oldest FROM zk_held_locks;
 SELECT zk_unlock_all();
 SELECT * FROM held;
 

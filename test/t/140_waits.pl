@@ -212,6 +212,16 @@ my $remote = join '.*', 'DETAIL:  Blocked by: ', 'zklock', 'server',
   'the_holder';
 wait_for_log($here, qr/$remote/, $offset);
 pass('the log names the holder and its server');
+
+# A backend that logs its memory contexts has woken up; when it does so again, it has
+# looked at its wait in between.
+for (1, 2)
+{
+	my $before = -s $here->logfile;
+	$here->safe_psql('postgres', "SELECT pg_log_backend_memory_contexts($pid)");
+	wait_for_log($here, qr/logging memory contexts of PID $pid/, $before);
+}
+is(scalar(() = slurp_file($here->logfile, $offset) =~ /process $pid still waiting/g), 1, 'the wait is logged once');
 $s->cancel;
 $s->wait_result;
 unlike(slurp_file($here->logfile, $offset), qr/process $pid acquired zk lock/,

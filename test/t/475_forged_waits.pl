@@ -1,6 +1,6 @@
-# Promises 4.1, 7.2 and 10.3 with forged wait reports: neither 3,000 nor 30,000 of them
-# delay a cancel; a deadlock that exists only in reports ends no wait; and the log never
-# shows the statement of another process.
+# Forged wait reports: neither 3,000 nor 30,000 of them delay a cancel; a deadlock that
+# exists only in reports ends no wait; and the log never shows the statement of another
+# process.
 
 use strict;
 use warnings;
@@ -65,11 +65,32 @@ for (1 .. 20)
 	wait_until_reported($zkc, qr/^$me\./, 1);
 }
 ok(!$victim->finished, 'a forged report ends no wait');
-unlike(slurp_file($node{a}->logfile), qr/Process ${\$bystander->pid}: .*secret_statement/,
-	'... and the statement of another process is not logged');
 $zkc->delete("$waits/$_") for grep { !/^$me\./ } $zkc->children($waits);
 $victim->cancel;
 failed_with($victim, '57014', 'the wait can be cancelled', hint => 0);
+
+# A program that holds a lock itself, and reports falsely that it waits for the waiter, has
+# the waiter fail. It names another process of the waiter's server, whose statement the
+# server does not log.
+{
+	my $id = $zkc->session_id =~ s/^0x//r;
+	my $guid = sprintf('%016x', hex $id) =~ s/^(.{8})(.{4})(.{4})$/$1-$2-$3-0000-000000000001/r;
+	my $node = $zkc->create("/zklock/locks/theirs/_c_$guid-__WRIT__", ephemeral => 1, sequence => 1, makepath => 1);
+	my $log = -s $node{a}->logfile;
+	my $report = sub {
+		return if grep { /^$id\./ } $zkc->children($waits);
+		$zkc->create("$waits/$id.1.1.w.$me..", ephemeral => 1, sequence => 1,
+			data => "$instance\t" . $bystander->pid . "\tb\nx\t1\t0\texclusive lock \"mine\"");
+	};
+	$report->();
+	$victim->query_async("SELECT zk_lock('theirs')");
+	wait_until('the deadlock', sub { $report->(); $victim->finished });
+	failed_with($victim, '40P01', 'a forged report of a holder ends a wait', like => qr/Process ${\$bystander->pid} on server b/, hint => 0);
+	my $text = slurp_file($node{a}->logfile, $log);
+	like($text, qr/Process ${\$victim->pid}: .*zk_lock\('theirs'\)/, 'the log shows the statement of the waiter');
+	unlike($text, qr/secret_statement/, '... and not the statement of the other process');
+	$zkc->delete($_) for $node, map { "$waits/$_" } $zkc->children($waits);
+}
 
 # According to the forged reports the holder waits for other sessions, which wait for
 # each other and for the waiter: one deadlock of all of them.
