@@ -9,6 +9,7 @@
 #   make check-layers           checks includes and calls between layers, and the length of files
 #   make check-meta             compares META.json and the changelogs with zklock.control
 #   make check-format           checks that C files are formatted like PostgreSQL's; make format does it
+#   make check-words            finds words that the glossary replaces
 #   make check-scripts          shellcheck, perlcritic, pyflakes; checks that the mutants' patches apply
 #   make check-unit             tests the recipe layer with a fake client, as TAP
 #   make check-asan check-tsan check-valgrind    the same with a sanitizer
@@ -22,7 +23,7 @@
 #   make check-package          builds and tests the Debian package in a clean system
 #   make dist                   writes an archive of HEAD for PGXN to build
 #
-# scripts/test runs everything against private servers.
+# scripts/test builds, installs, and tests against private servers; see test/README.md.
 
 EXTENSION = zklock zklock_advisory
 # The sources; "." unless built in another directory.

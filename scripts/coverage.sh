@@ -1,5 +1,5 @@
 # Reports which lines of src/ the tests reach: builds with gcov, collects with lcov. Sourced
-# by scripts/test, whose functions it uses; knows nothing of single tests. Owns: the
+# by scripts/test, whose functions it uses. Owns: the
 # instrumented build, and the report in COVERAGE_DIR.
 #
 # A process writes its counts when it calls exit(). A process that is killed, or ended by an

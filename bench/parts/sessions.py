@@ -39,11 +39,11 @@ def measure(bench):
 
 WHY_OPEN = (
     "Each backend opens a session of its own, fifty at a time here: what a session"
-    " costs is the processor's work for two processes, three threads and a connection,"
+    " costs is the processor's work for two processes, a thread and a connection,"
     " so the time for each does not grow with their number.")
 WHY_MEMORY = (
-    "Sessions share nothing and know nothing of each other; each has the client"
-    " library's buffers and the stacks of its threads.")
+    "Sessions share nothing; each has the client"
+    " library's buffers and the stack of its I/O thread.")
 WHY_BUSY = (
     "An idle session sends a ping every few seconds and watches nothing, so it is"
     " hardly noticed by one that works.")

@@ -4,7 +4,7 @@
  *		Interface of the recipe layer: distributed locks over ZooKeeper.
  *
  * This is the only header of the recipe layer that the PostgreSQL side includes.
- * The layer knows nothing of PostgreSQL: it never throws, exits or prints.  It
+ * The layer is independent of PostgreSQL: it never throws, exits or prints.  It
  * copies all arguments.  Times named ..._ms are milliseconds.
  *
  * Threads: all functions for a session are called by one thread, its owner.  The

@@ -260,7 +260,7 @@ lock_wait(FunctionCallInfo fcinfo, KeyForm form)
 				(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
 				 errmsg("could not obtain lock \"%s\" within the timeout",
 						names.name.display),
-				 errhint("zk_locks shows who holds it.")));
+				 errhint("zk_locks shows the holders.")));
 	PG_RETURN_VOID();
 }
 

@@ -1,8 +1,7 @@
 """The locks that one database session must hold, counted as PostgreSQL's advisory locks are.
 
-Owns: the model of ownership of semantics.md 1.2 and 3: counts by name, mode
-and level, savepoints, the result of a release. Knows nothing of other sessions,
-time and loss. The workload chooses its steps by the model, and the checker
+Owns: the model of ownership: counts by name, mode and level, savepoints, the result of
+a release. Leaves out other sessions, time and loss. The workload chooses its steps by the model, and the checker
 compares its own copy of the model with the answers.
 
 A hold is counted under (name, mode, level): mode "x", "s" or, of a semaphore,

@@ -23,8 +23,7 @@ import org.apache.zookeeper.ZooKeeper;
 /**
  * Sessions and locks by name, and the operations on them.
  *
- * Owns: the driver's verbs. The driver uses Curator as a Java program would, and knows nothing of
- * its implementation.
+ * Owns: the driver's verbs. The driver uses Curator as a Java program would.
  */
 final class CuratorLocks {
     private final String connectString;

@@ -2,8 +2,7 @@
 """kazoo's locks, driven over standard input and output.
 
 Owns: the protocol and its threads, as in CuratorDriver.java, and the verbs for
-kazoo. The driver uses kazoo as a Python program would, and knows nothing of its
-implementation. ZkLock::Opponent is the only caller.
+kazoo. The driver uses kazoo as a Python program would. ZkLock::Opponent is the only caller.
 """
 
 import queue

@@ -1,4 +1,4 @@
-# Promise 3.7: after a release has returned, a later non-blocking attempt on the same
+# After a release has returned, a later non-blocking attempt on the same
 # server is never refused because of the released lock. On another server the attempt
 # reads the queue a second time, after a sync, before it is refused. Here the delete of
 # the released node is held back until the attempt waits for it.

@@ -1,5 +1,5 @@
 # A cancel by another session is never lost because zklock cancels the statement at the
-# same time. A cancel by zklock also ends child programs (promise 5.10).
+# same time. A cancel by zklock also ends child programs.
 
 use strict;
 use warnings;

@@ -1,7 +1,6 @@
 # PostgreSQL commits internal transactions while a session is idle: to deliver
 # notifications, and to read invalidations. These transactions report no loss, because
-# an error in them would end the connection. The next statement reports the loss
-# (promise 5.3).
+# an error in them would end the connection. The next statement reports the loss.
 
 use strict;
 use warnings;

@@ -1,6 +1,6 @@
 # A loss between the check at commit and the end of the commit. If the loss is noticed
 # before the commit record is written, the commit is aborted. A later loss is logged and
-# counted, and does not end the wait for a synchronous standby (promises 5.2 and 5.9).
+# counted, and does not end the wait for a synchronous standby.
 
 use strict;
 use warnings;

@@ -1,5 +1,5 @@
 # zklock withdraws a cancel when the lost or revoked lock is released, and does not
-# cancel the ROLLBACK of a failed transaction (promises 5.3 and 5.10).
+# cancel the ROLLBACK of a failed transaction.
 
 use strict;
 use warnings;

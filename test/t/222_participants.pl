@@ -1,6 +1,6 @@
 # The check at commit runs before other participants of the commit have committed:
 # if it fails, postgres_fdw's remote transaction is rolled back, too, whichever library
-# was loaded first (promise 5.8).
+# was loaded first.
 
 use strict;
 use warnings;

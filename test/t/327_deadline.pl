@@ -1,5 +1,5 @@
 # A call that waits for its connection times out at the moment when its session ends: the
-# locks of the session are reported as lost, exactly once (promise 5.3).
+# locks of the session are reported as lost, exactly once.
 
 use strict;
 use warnings;

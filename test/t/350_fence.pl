@@ -1,6 +1,6 @@
 # Fencing: a holder was stopped while another session acquired its lock. If both call
 # zk_fence(), the transaction of the first holder cannot commit, without any check at
-# commit (promise 6.1). Dump, restore and standbys keep the recorded tokens. All orders
+# commit. Dump, restore and standbys keep the recorded tokens. All orders
 # and isolation levels are in test/specs/fence.spec.
 
 use strict;

@@ -1,5 +1,4 @@
-# Promise 9.2: SQL sessions with different zklock.node_names exclude each other on one
-# lock.
+# SQL sessions with different zklock.node_names exclude each other on one lock.
 
 use strict;
 use warnings;

@@ -1,4 +1,4 @@
-# Promise 7.2: no false positives. A situation that resembles a deadlock, or is not a
+# No false positives. A situation that resembles a deadlock, or is not a
 # deadlock any more, makes no statement fail. Every wait here lasts longer than
 # deadlock_timeout, so it is reported and checked for cycles.
 

@@ -1,4 +1,4 @@
-# Promise 7.2: a wait for a lock or permit that its holder has already released is no
+# A wait for a lock or permit that its holder has already released is no
 # part of a deadlock, even if the node still exists because the holder's connection is
 # down (a pending delete), and even if the holder waits for a row on its server. A wait
 # for a lock that such a session still holds is part of one.

@@ -1,4 +1,4 @@
-# Promise 7.2 at random: sessions of three servers wait for each other's locks and
+# Deadlocks at random: sessions of three servers wait for each other's locks and
 # rows, in random order, each for one other session. One session of each cycle fails;
 # all others succeed. SEED in the environment repeats a run.
 

@@ -1,4 +1,4 @@
-# Promise 7.2: deadlocks through permits of semaphores are detected, in both layouts.
+# Deadlocks through permits of semaphores are detected, in both layouts.
 # Exactly one participant fails, and without a deadlock none.
 
 use strict;

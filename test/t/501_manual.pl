@@ -1,11 +1,13 @@
 # The manual is complete, and describes nothing that does not exist. Every function, view
 # and table has a heading in doc/reference.md and every setting in doc/settings.md, in
 # agreement with the catalog. Every message of the source has an entry in doc/messages.md,
-# under its SQLSTATE. The links of all documents are valid.
+# under its SQLSTATE. The links of all documents are valid, and so are the files that they
+# name.
 
 use strict;
 use warnings;
 
+use File::Find;
 use File::Temp;
 use Test::More;
 use ZkLock::Cluster;
@@ -145,6 +147,9 @@ for my $message (sort grep { $states_of{$_} } keys %entries)
 $manual =~ s/\s+/ /g;
 is(sorted_lines(grep { index($manual, $_) < 0 } reasons_in_source('src')), '',
 	'the manual has all reasons that are filled into messages');
+my ($operations) = map { $_->{text} } sections_of('doc/messages.md');
+is(sorted_lines(map { s/"[^"]*"/"\xe2\x80\xa6"/r } $operations =~ /^\| `(.*?)` \|/mg),
+	sorted_lines(operations_in_source('src')), 'the manual has all operations that messages name');
 
 
 # Links, with anchors as GitHub derives them from headings.
@@ -155,7 +160,11 @@ sub anchors
 		map { (lc $_->{heading} =~ s/[^\w \-]//gr) =~ tr/ /-/r => 1 } sections_of($path) };
 }
 
-for my $path ('README.md', glob 'doc/*.md doc/design/*.md')
+# Names in the text without a directory: of C files, and of files of test/t.
+my %file;
+find(sub { $file{$_} = 1 }, qw(bench doc scripts sql src test));
+
+for my $path (glob '*.md doc/*.md doc/design/*.md bench/*.md test/*.md test/*/*.md')
 {
 	my ($dir) = $path =~ m{^(.*/)?};
 	my @broken;
@@ -168,6 +177,9 @@ for my $path ('README.md', glob 'doc/*.md doc/design/*.md')
 		  if !-e $target || ($anchor ne '' && !anchors($target)->{$anchor});
 	}
 	is(sorted_lines(@broken), '', "$path: all links are valid");
+	my $text = read_file($path);
+	is(sorted_lines(grep { !$file{$_} } $text =~ /`(\w{2,}\.[ch])`/g, map { "$_.pl" } $text =~ /\b(\d{3}_[a-z]\w+)/g), '',
+		"$path: all files that it names exist");
 }
 
 $node->stop;

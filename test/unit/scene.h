@@ -7,8 +7,7 @@
  * After every step the referee checks that no two sessions were granted a name
  * unless both share it, that no semaphore has more permits out than its capacity,
  * and that each new exclusive holder's or permit's token is greater than the one
- * before.  A session that the ensemble has expired does not count (promise 1.1
- * names this exception).
+ * before.  A session that the ensemble has expired does not count.
  *
  *-------------------------------------------------------------------------
  */

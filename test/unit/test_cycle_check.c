@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * test_cycle_check.c
- *		Promise 7.2, no false alarm: a deadlock is accepted only if each member has
+ *		No false alarm: a deadlock is accepted only if each member has
  *		reported the same wait twice, in a node of its own, with data that fit the
  *		name.  Data that cannot be parsed are no deadlock.
  *

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * test_deadlock.c
- *		Promise 7.2: deadlocks among sessions of several servers are found, one
+ *		Deadlocks among sessions of several servers are found, one
  *		participant is the victim, and no report is left when a wait is over,
  *		whatever goes wrong.
  *

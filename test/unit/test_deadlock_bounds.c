@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * test_deadlock_bounds.c
- *		Promise 10.3 for the deadlock search: every size that other programs
+ *		Bounds of the deadlock search: every size that other programs
  *		determine has a bound.  Up to the bound a deadlock is found, beyond it there
  *		is no verdict.
  *

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * test_deadlock_choice.c
- *		Promise 7.2: exactly one participant of a deadlock is the victim, and its
+ *		Exactly one participant of a deadlock is the victim, and its
  *		failure ends that deadlock.
  *
  * Cases by hand, and many random ones: sessions of two servers take locks and

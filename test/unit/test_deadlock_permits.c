@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * test_deadlock_permits.c
- *		Promise 7.2: deadlocks through permits of semaphores, in both layouts.
+ *		Deadlocks through permits of semaphores, in both layouts.
  *
  *-------------------------------------------------------------------------
  */

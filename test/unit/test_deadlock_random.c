@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * test_deadlock_random.c
- *		Promise 7.2 under random schedules: sessions of three servers lock, upgrade,
+ *		Deadlocks under random schedules: sessions of three servers lock, upgrade,
  *		wait for each other's rows, give up, lose their connections and read from
  *		servers that lag, while reports and answers are still under way.
  *

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * test_graph.c
- *		Promise 7.2: what is a deadlock, and which sessions are its members.
+ *		What is a deadlock, and which sessions are its members.
  *
  * Graphs by hand, and many random ones against an oracle that tries all sets of
  * participants; and the contents of the reports' names.

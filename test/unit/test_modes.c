@@ -304,7 +304,7 @@ test_kazoo(void)
 	scene_end("exclusion between node names");
 }
 
-/* Promise 5.4: the reader node below an upgrade was deleted by hand. */
+/* The reader node below an upgrade was deleted by hand. */
 static void
 test_anchor_deleted(void)
 {

@@ -130,7 +130,7 @@ test_foreign_names(void)
 	ignores("locks", "Curator semaphore");
 }
 
-/* Promise 10.1: no child name does harm, whatever its bytes are. */
+/* No child name does harm, whatever its bytes are. */
 static void
 test_garbage(void)
 {

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * test_released.c
- *		Promise 7.2: a wait for a released lock or permit, whose node still exists
+ *		A wait for a released lock or permit, whose node still exists
  *		because the holder's connection is down, is no edge of a deadlock; a wait
  *		for what such a session still holds is one.
  *

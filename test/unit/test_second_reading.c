@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * test_second_reading.c
- *		Promise 7.2, no false alarm: each member of a deadlock has read its queues
+ *		No false alarm: each member of a deadlock has read its queues
  *		again since all members reported for the first time.  What it read before,
  *		or on a server that lags behind, does not count.
  *

@@ -49,7 +49,7 @@ const ZklockProblem zklock_session_expired = {ERRCODE_CONNECTION_FAILURE,
 "Retry; locks that were held are lost, which the next statement reports.", NULL};
 const ZklockProblem zklock_too_many_znodes = {ERRCODE_PROGRAM_LIMIT_EXCEEDED,
 	"there are too many znodes",
-"Look below zklock.root for what other programs left there.", NULL};
+"Remove what other programs left below zklock.root.", NULL};
 
 static char *
 action_text(const ZklockAction *action)
@@ -78,8 +78,8 @@ static const char *
 no_session_hint(void)
 {
 	if (zklock_tls_ca_file[0] == '\0')
-		return "Check zklock.connect_string and that the ensemble has a quorum; zklock.connect_timeout says how long to wait.";
-	return "Check that zklock.connect_string has the ensemble's ports for TLS, that it has a quorum, and the certificates in the files of zklock.tls_ca_file, zklock.tls_cert_file and zklock.tls_key_file; the server log has what the ZooKeeper client says.";
+		return "Check zklock.connect_string and that the ensemble has a quorum; zklock.connect_timeout limits the wait.";
+	return "Check that zklock.connect_string has the ensemble's ports for TLS, that it has a quorum, and the certificates in the files of zklock.tls_ca_file, zklock.tls_cert_file and zklock.tls_key_file; the server log has the messages of the ZooKeeper client.";
 }
 
 ZklockProblem
@@ -101,7 +101,7 @@ zklock_connection_lost(void)
 {
 	ZklockProblem problem = {ERRCODE_CONNECTION_FAILURE,
 		"lost the connection to the ZooKeeper ensemble",
-		"Retry when the ensemble is back; zklock.connect_timeout says how long to wait.",
+		"Retry when the ensemble is reachable again; zklock.connect_timeout limits the wait.",
 	psprintf("It did not come back within %d ms.", zklock_connect_timeout)};
 
 	return problem;
@@ -145,7 +145,7 @@ rival_text(const ZklockAction *action, const char *rival)
 						MyProcPid, zklock_server_name(), action->display, other->pid, server,
 						other->pid, server, action->display, MyProcPid, zklock_server_name());
 	}
-	text = psprintf("The other session's znode says: %s", rival);
+	text = psprintf("Data of the other session's znode: %s", rival);
 	zklock_make_plain(text);
 	return text;
 }

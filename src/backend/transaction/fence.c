@@ -29,7 +29,9 @@
 static _Noreturn void
 raise_fenced_off(const ZklockName *name, int64 token, int64 recorded)
 {
-	zklock_fail_transaction(psprintf("\"%s\"", name->display));
+	ZklockNameList list = {.n = 1, .n_names = 1, .names = {name->display}};
+
+	zklock_fail_transaction(&list);
 	ereport(ERROR,
 			(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
 			 errmsg("lock \"%s\" was fenced off by a later holder", name->display),

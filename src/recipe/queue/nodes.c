@@ -4,8 +4,8 @@
  *		All nodes of a session: allocation, look-up by path, and freeing.
  *
  * A session may have thousands of nodes and receive an event for each of them.  So
- * the node of an event is found with a hash table of parent paths.  Knows nothing of
- * what moves a node from one state to the next.
+ * the node of an event is found with a hash table of parent paths.  queue_lock.c moves
+ * a node from one state to the next.
  *
  *-------------------------------------------------------------------------
  */

@@ -4,7 +4,7 @@
  *		A ZooKeeper session and its calls in flight.
  *
  *		session.c		the session and its connection
- *		session_state.c	what every layer may know and request of it
+ *		session_state.c	its state, timer and retries, for every layer
  *		session_mutex.c	its mutex, and waking its owner
  *		calls.c			calls in flight
  *		codes.c			the meaning of their result codes
@@ -66,7 +66,7 @@ typedef struct ZklUses
 /* An operation in flight. */
 struct ZklCall
 {
-	ZklCompletion completion;	/* first: the client knows only this */
+	ZklCompletion completion;	/* first: the client uses only this */
 	ZklSession *session;
 	ZklCall    *prev;			/* in the session's list, oldest first */
 	ZklCall    *next;

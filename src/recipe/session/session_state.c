@@ -1,9 +1,9 @@
 /*-------------------------------------------------------------------------
  *
  * session_state.c
- *		Returns what every layer may know of a session, and takes what it requests of one.
+ *		Gives every layer the state of a session, its timer and its retries.
  *
- * A request is carried out later: when the timer fires, or when the mutex is released.
+ * What a layer schedules here runs later, when the timer fires.
  *
  *-------------------------------------------------------------------------
  */

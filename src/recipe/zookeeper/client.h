@@ -18,7 +18,7 @@
  * - Operations may be submitted on any thread, with the caller's mutex held;
  *   zkl_client_flush(), without this mutex, sends them.
  * - Strings and buffers passed in are copied before the call returns.
- * - Nothing here throws, exits, prints, or knows about PostgreSQL.
+ * - Nothing here throws, exits, prints, or depends on PostgreSQL.
  *
  *-------------------------------------------------------------------------
  */

@@ -29,7 +29,7 @@ typedef struct ZklFilter
 	size_t		passed;			/* bytes of this message given to the library */
 	size_t		skip;			/* bytes to drop behind it: the rest of a long answer */
 	ZklBuffer	out;			/* from the library */
-	size_t		noted;			/* bytes of that known to "replies", to be sent */
+	size_t		noted;			/* bytes of its complete requests, added to "replies" */
 	ZklReplies	replies;
 } ZklFilter;
 

@@ -19,7 +19,7 @@
  * TLS handshake.  During such a call a second thread, the substitute, calls timer_io and
  * aborts a call that takes too long.
  *
- * Knows nothing of ZooKeeper.
+ * Calls nothing of ZooKeeper.
  *
  *-------------------------------------------------------------------------
  */

@@ -154,7 +154,6 @@ zkl_log_stream(void (*keep_io) (const char *line))
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 	pass_line_io = keep_io;
-
 	pthread_once(&once, open_stream);
 	return stream;
 }

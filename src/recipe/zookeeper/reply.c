@@ -10,7 +10,7 @@
  * lie within the message.  Bytes behind them are ignored; later versions of the server
  * may add some.
  *
- * Knows the layout of the requests in client.h, and nothing of sockets.  Called only by
+ * Parses the requests of client.h, and uses no sockets.  Called only by
  * filter.c and zk_reads.c, on the thread that uses the filter.
  *
  *-------------------------------------------------------------------------

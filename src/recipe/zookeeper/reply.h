@@ -29,7 +29,7 @@ typedef struct ZklReplies
 	ZklExpected *first;
 	ZklExpected *last;
 	const void *owner;			/* of the request answered last; NULL: the library */
-	int			n_parts;		/* of that request, if it is a multi */
+	int			n_parts;		/* of that request: a multi, or several reads */
 } ZklReplies;
 
 /*

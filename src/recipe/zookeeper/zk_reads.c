@@ -3,11 +3,11 @@
  * zk_reads.c
  *		Sends several reads in one request, which the client library cannot do.
  *
- * Since 3.6 ZooKeeper's servers know multiRead, a request that lists or reads several
- * znodes; the C library has no function for it.  This file composes the request and
- * passes it to the filter, which does not show its answer to the library.  With TLS
- * there is no filter: the caller then has to read the znodes one by one.  Called by
- * zk_calls.c and zk_drive.c, with the library's mutex held.
+ * Since 3.6 ZooKeeper's servers support multiRead, a request that lists or reads
+ * several znodes; the C library has no function for it.  This file composes the
+ * request and passes it to the filter, which does not show its answer to the library.
+ * With TLS there is no filter: the caller then has to read the znodes one by one.
+ * Called by zk_calls.c and zk_drive.c, with the library's mutex held.
  *
  *-------------------------------------------------------------------------
  */

@@ -5,6 +5,7 @@
 #
 #   my %states_of = messages_of_source('src');   # text => [ SQLSTATEs ]
 #   my @reasons = reasons_in_source('src');      # texts that are filled in for "…"
+#   my @operations = operations_in_source('src');    # texts behind "could not"
 #
 # In the texts "…" stands for a value that the format fills in.
 
@@ -16,7 +17,7 @@ use warnings;
 use Exporter qw(import);
 use ZkLock::Util qw(read_file);
 
-our @EXPORT = qw(messages_of_source reasons_in_source);
+our @EXPORT = qw(messages_of_source operations_in_source reasons_in_source);
 
 my $DOTS = "\xe2\x80\xa6";
 
@@ -61,6 +62,20 @@ sub reasons_in_source
 	}
 	my @reasons = sort keys %reasons;
 	return @reasons;
+}
+
+# Returns the formats of all actions.
+sub operations_in_source
+{
+	my ($dir) = @_;
+	my %operations;
+	for my $file (glob "$dir/sql/*.c $dir/backend/*/*.[ch]")
+	{
+		my $source = read_file($file);
+		$operations{ text_of($1) } = 1 while $source =~ /\bZklockAction\b[^;{"]*\{\s*($STRING)/g;
+	}
+	my @operations = sort keys %operations;
+	return @operations;
 }
 
 # Returns the source without comments, with string macros expanded and adjacent strings
