@@ -54,6 +54,7 @@ for my $preload (0, 1)
 		$s->quit;
 	}
 	in_pipeline($node);
+	in_first_statement($node);
 	accepted($node);
 	nothing_left($zkc, 'the refused commits leave no node');
 	unlike(server_log($node), qr/PANIC|terminated by signal/, 'no backend has crashed');
@@ -122,6 +123,25 @@ sub in_pipeline
 		'40001', 'a silent ensemble refuses a pipeline');
 	nothing_written($node, 'a pipeline');
 	$zk->resume;
+	return;
+}
+
+# Without preloading, the lock call loads the library while its statement is running. The
+# statement changes only remote data, so the transaction has no ID.
+sub in_first_statement
+{
+	my ($node) = @_;
+	my ($s, $blocker) = (session($node), session($node));
+	$s->query_ok('SET zklock.commit_check = always');
+	$blocker->query_ok('SELECT pg_advisory_lock(1)');
+	$s->query_async("INSERT INTO there SELECT concat(zk_xact_lock('first'), pg_advisory_xact_lock(1))");
+	wait_blocked_locally($s);
+	$zk->pause;
+	$blocker->query_ok('SELECT pg_advisory_unlock(1)');
+	failed_with($s, '40001', "a silent ensemble refuses a session's first statement");
+	nothing_written($node, "a session's first statement");
+	$zk->resume;
+	$_->quit for $s, $blocker;
 	return;
 }
 

@@ -400,6 +400,8 @@ register_exit(void)
 void
 zklock_install_hooks(void)
 {
+	/* The statement that loads the library has started without our hooks. */
+	has_statement = IsTransactionState();
 	zklock_callbacks = (ZklockCallbacks)
 	{
 		.before_open = register_exit,
