@@ -440,11 +440,13 @@ zklock_note_late_loss(void)
 		mark_lost(zklock_session_is_lost(session)) == 0)
 		return;
 	list = list_locks(true);
-	ereport(LOG,
+
+	/* Not to the client: a name that its encoding does not have would be an error. */
+	ereport(LOG_SERVER_ONLY,
 			(errmsg_plural("lock %s was lost while a transaction that held it was being committed",
 						   "locks %s were lost while a transaction that held them was being committed",
 						   list.n, zklock_list_text(&list)),
-			 errdetail_log("The loss was detected too late to refuse the commit.")));
+			 errdetail("The loss was detected too late to refuse the commit.")));
 	dlist_foreach(iter, &zklock_holds)
 	{
 		ZklockHold *hold = dlist_container(ZklockHold, link, iter.cur);
