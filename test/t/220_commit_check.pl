@@ -281,6 +281,23 @@ SQL
 	$_->quit for $s, $gate;
 }
 
+# The first statement of a session loads the library while the statement starts.
+{
+	local $ENV{PGOPTIONS} = '-c zklock.commit_check=always -c zklock.session_timeout=2s';
+	my $gate = session($node);
+	my $s = session($node);
+	$gate->query_ok('SELECT pg_advisory_lock(1)');
+	$s->query_async("SELECT zk_xact_lock('silent'), pg_advisory_xact_lock(1), pg_notify('c', '')");
+	wait_blocked_locally($s);
+	$zk->pause;
+	$gate->query_ok('SELECT pg_advisory_unlock(1)');
+	failed_with($s, '40001', 'a silent ensemble does not confirm the first statement of a session',
+		like => qr/"silent"/);
+	$zk->resume;
+	$_->quit for $s, $gate;
+	nothing_left($zkc, '... and no node is left');
+}
+
 # PostgreSQL disables statement_timeout before it commits, so zklock must apply it.
 for my $begin ('', 'BEGIN')
 {

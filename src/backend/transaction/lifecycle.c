@@ -265,16 +265,19 @@ raise_pending_error(void)
 static void
 zklock_at_executor_start(QueryDesc *query, int flags)
 {
-	has_statement = true;
 	zklock_irreversible_forget();
 	raise_pending_error();
 	ZKLOCK_STATEMENT(previous.start(query, flags), true);
 }
 
-/* A portal that is fetched from in parts was started long before. */
+/*
+ * A portal that is fetched from in parts was started long before; and the start of a
+ * statement can load this library, which is too late for the hook above.
+ */
 static void
 zklock_at_executor_run(ZKLOCK_RUN_PARAMETERS)
 {
+	has_statement = true;
 	if (zklock_cancel_is_requested(ZKLOCK_CANCEL_LOSS))
 		zklock_check_loss();
 	ZKLOCK_STATEMENT(previous.run(ZKLOCK_RUN_ARGUMENTS), true);
