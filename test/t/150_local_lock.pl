@@ -172,6 +172,39 @@ $waiter->query_ok("SELECT zk_unlock('x')");
 all_is_clean('ends of a wait');
 
 
+# A parallel worker fails while the leader of its query waits, and the lock is released
+# before the leader receives the error.
+$here->safe_psql('postgres', <<'SQL');
+CREATE TABLE p AS SELECT i FROM generate_series(1, 1500) AS i;
+CREATE FUNCTION fail_at_end(i integer) RETURNS boolean PARALLEL SAFE LANGUAGE plpgsql AS $$
+BEGIN
+	WHILE i = 1500 AND EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1) LOOP
+		PERFORM pg_sleep(0.01);
+	END LOOP;
+	IF i = 1500 THEN
+		RAISE 'last row';
+	END IF;
+	RETURN true;
+END $$;
+SQL
+$holder->query_ok("SELECT zk_lock('x'), pg_advisory_lock(1)");
+$waiter->query_ok("SET $_ = 0")
+  for qw(parallel_setup_cost parallel_tuple_cost min_parallel_table_scan_size
+  parallel_leader_participation);
+$waiter->query_async("SELECT zk_xact_lock('x') FROM p WHERE fail_at_end(i)");
+wait_blocked_locally($waiter);
+$waiter->pause;
+$holder->query_ok('SELECT pg_advisory_unlock(1)');
+wait_for_sql($here,
+	"SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'parallel worker'", '0');
+$holder->query_ok("SELECT zk_unlock('x')");
+$waiter->resume;
+$waiter->wait_result;
+like($waiter->error, qr/ERROR:  last row/, "a parallel worker's error ends the wait of its leader");
+$waiter->query_ok('RESET ALL');
+all_is_clean("a parallel worker's error");
+
+
 # Deadlocks on one server. Runs both statements, in this order, and returns their
 # SQLSTATEs, the victim's first, and the victim's error.
 sub run_deadlock

@@ -58,18 +58,19 @@ lock_mode(ZklMode mode)
 /*
  * Releases a lock that was granted just when the wait ended with an error, a cancel or a
  * timeout.  The rollback keeps it, because it is at session level.  A session that waits
- * for a lock did not hold it before.
+ * for a lock did not hold it before.  PostgreSQL notes such a grant when it cleans up the
+ * wait: before it raises the error of a cancel; after any other error, in the rollback.
  */
 static void
 drop_stray_grant(const LOCKTAG *tag, LOCKMODE mode)
 {
+	LockErrorCleanup();
 	if (zklock_lock_held_by_me(tag, mode))
 		LockRelease(tag, mode, true);
 }
 
-/* Waits until the lock is granted, or an error ends the wait. */
-static void
-acquire_without_timeout(const LOCKTAG *tag, LOCKMODE mode)
+void
+zklock_wait_in_lock_table(const LOCKTAG *tag, LOCKMODE mode)
 {
 	PG_TRY();
 	{
@@ -190,7 +191,7 @@ zklock_local_acquire(uint64 key, ZklMode mode, int64 timeout_ms, bool *waited)
 	/* If the user's lock_timeout ends first, its error is the right one. */
 	if (timeout_ms == ZKLOCK_NO_TIMEOUT || (LockTimeout > 0 && LockTimeout <= timeout_ms))
 	{
-		acquire_without_timeout(&tag, lock_mode(mode));
+		zklock_wait_in_lock_table(&tag, lock_mode(mode));
 		return true;
 	}
 	return acquire_with_timeout(&tag, lock_mode(mode), (int) Min(timeout_ms, INT_MAX),

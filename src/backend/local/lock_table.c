@@ -74,22 +74,6 @@ hide(const LOCKTAG *tag)
 		LockRelease(tag, ExclusiveLock, true);
 }
 
-/* Adds the entry.  Waits, because another backend may be testing it right now. */
-static void
-show(const LOCKTAG *tag)
-{
-	PG_TRY();
-	{
-		(void) LockAcquire(tag, ExclusiveLock, true, false);
-	}
-	PG_CATCH();
-	{
-		hide(tag);				/* granted just when the wait ended */
-		PG_RE_THROW();
-	}
-	PG_END_TRY();
-}
-
 void
 zklock_hide_session(void)
 {
@@ -111,7 +95,9 @@ zklock_show_session(ZklSession *session)
 	if (shown == session_id && zklock_lock_held_by_me(&tag, ExclusiveLock))
 		return;
 	zklock_hide_session();
-	show(&tag);
+
+	/* Another backend may be testing it right now. */
+	zklock_wait_in_lock_table(&tag, ExclusiveLock);
 	shown = session_id;
 }
 
@@ -174,7 +160,7 @@ zklock_show_permit(ZklockHold *hold, ZklSession *session)
 		return;
 	zklock_hide_permit(hold);
 	set_permit_tag(&tag, session_id, hold->name.hash, hold->n_shown);
-	show(&tag);
+	zklock_wait_in_lock_table(&tag, ExclusiveLock);
 	hold->shown_in = session_id;
 	hold->n_shown++;
 }
