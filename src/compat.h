@@ -9,6 +9,7 @@
 #ifndef ZKLOCK_COMPAT_H
 #define ZKLOCK_COMPAT_H
 
+#include "access/xact.h"
 #include "funcapi.h"
 #include "storage/lock.h"
 #include "utils/guc.h"
@@ -23,6 +24,11 @@
 /* 15: MarkGUCPrefixReserved() replaces EmitWarningsOnPlaceholders() */
 #if PG_VERSION_NUM < 150000
 #define MarkGUCPrefixReserved(prefix) EmitWarningsOnPlaceholders(prefix)
+#endif
+
+/* Minor versions before 14.7 and 15.2 have no flag for pipelines */
+#ifndef XACT_FLAGS_PIPELINING
+#define XACT_FLAGS_PIPELINING 0
 #endif
 
 /* 15: a setting stores the role that set it, and roles can be granted SET */

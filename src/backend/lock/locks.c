@@ -25,6 +25,7 @@
 #include "backend/lock/remote_wait.h"
 #include "backend/lock/settle.h"
 #include "backend/session/backend_session.h"
+#include "backend/session/callbacks.h"
 #include "backend/session/stats.h"
 #include "backend/session/wait.h"
 
@@ -58,6 +59,7 @@ take_granted(LockAcquisition *a, ZklRequest *request)
 		zklock_hold_granted(hold, zkl_request_lock(request, granted++),
 							a->item->mode, now);
 	}
+	zklock_callbacks.after_grant();
 }
 
 /* Requests the locks that are not covered by what the session holds. */

@@ -22,6 +22,7 @@
 #include "backend/session/cancel.h"
 #include "backend/session/stats.h"
 #include "backend/session/wait.h"
+#include "compat.h"
 
 #define LOST_ONE "lock %s was lost"
 #define LOST_SEVERAL "locks %s were lost"
@@ -36,7 +37,10 @@ static bool transaction_failed = false;
  */
 static int64 unproven = 0;
 
-/* Was one of these locks released in a transaction block, implicit ones included? */
+/*
+ * Was one of these locks released in a transaction block?  Implicit blocks count, and a
+ * pipeline from its second statement on.
+ */
 static bool released_in_block = false;
 
 /*
@@ -350,7 +354,8 @@ zklock_note_release(ZklockHold *const *released, int n)
 		return;
 	if (unproven == 0)
 		unproven = lease.session_id;
-	released_in_block = released_in_block || IsTransactionBlock();
+	released_in_block = released_in_block || IsTransactionBlock() ||
+		(MyXactFlags & XACT_FLAGS_PIPELINING) != 0;
 	if (released == NULL)
 		list = list_locks(false);
 	for (int i = 0; i < n; i++)

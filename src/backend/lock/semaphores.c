@@ -23,6 +23,7 @@
 #include "backend/lock/semaphores.h"
 #include "backend/lock/settle.h"
 #include "backend/session/backend_session.h"
+#include "backend/session/callbacks.h"
 #include "backend/session/stats.h"
 #include "backend/session/wait.h"
 
@@ -87,8 +88,11 @@ request_remote(void *arg, ZklSession *session)
 								 a->timeout.timeout_ms == 0, data, strlen(data));
 	status = zklock_await_request(&a->timeout, session, request, &action, 1);
 	if (status == ZKL_OK)
+	{
 		zklock_hold_granted(a->hold, zkl_request_lock(request, 0),
 							ZKL_MODE_EXCLUSIVE, GetCurrentTimestamp());
+		zklock_callbacks.after_grant();
+	}
 	zkl_request_info(request, &info);
 	zkl_request_end(request);
 	if (status == ZKL_OTHER_CAPACITY)

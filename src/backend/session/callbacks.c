@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * callbacks.c
- *		What the session folder calls in the folders above it.
+ *		What the folders session and lock call in the folders above them.
  *
  *-------------------------------------------------------------------------
  */

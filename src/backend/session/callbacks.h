@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * callbacks.h
- *		What the session folder calls in the folders above it.
+ *		What the folders session and lock call in the folders above them.
  *
  *-------------------------------------------------------------------------
  */
@@ -13,6 +13,7 @@ typedef struct ZklockCallbacks
 	void		(*before_open) (void);	/* before a session opens; may be called repeatedly */
 	void		(*before_close) (void); /* before one closes, but not at exit; does not throw */
 	void		(*in_wait) (void);	/* whenever a waiting backend wakes up; at most a NOTICE */
+	void		(*after_grant) (void);	/* after the ensemble granted a lock or permit; does not throw */
 
 	/* Is a command running that a loss must not cancel?  Async-signal-safe. */
 	bool		(*is_irreversible) (void);

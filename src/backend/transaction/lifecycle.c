@@ -71,8 +71,15 @@ static bool exit_registered = false;
 /* The commit check of this transaction has begun. */
 static bool commit_checked = false;
 
-/* A statement has run in this transaction. */
-static bool has_statement = false;
+/* The client has used this transaction: for a statement or a function call. */
+static bool is_used = false;
+
+static void
+note_use(void)
+{
+	is_used = true;
+	zklock_irreversible_forget();
+}
 
 static void
 zklock_at_pre_prepare(void)
@@ -100,7 +107,7 @@ zklock_at_pre_prepare(void)
 static bool
 is_of_client(void)
 {
-	return has_statement || zklock_cancel_in_statement() ||
+	return is_used || zklock_cancel_in_statement() ||
 		TransactionIdIsValid(GetTopTransactionIdIfAny());
 }
 
@@ -130,7 +137,8 @@ zklock_before_participants(XactEvent event, void *arg)
 /*
  * Moves zklock_before_participants() to the front of PostgreSQL's list of callbacks.  The
  * callback that was registered last is called first, and an extension may register one in
- * the middle of a transaction; so this runs at the end of each statement.
+ * the middle of a transaction; so this runs at the end of each statement, and after each
+ * grant: PL/pgSQL can acquire a lock and commit after its last statement.
  *
  * A statement can also end while PostgreSQL calls the callbacks, if an earlier one runs
  * SQL.  PostgreSQL 14 and 15 read the next item of the list after each call: moving this
@@ -164,14 +172,14 @@ zklock_at_transaction(XactEvent event, void *arg)
 		case XACT_EVENT_COMMIT:
 		case XACT_EVENT_PREPARE:
 			commit_checked = false;
-			has_statement = false;
+			is_used = false;
 			zklock_irreversible_forget();
 			zklock_note_late_loss();
 			zklock_end_transaction(false);
 			break;
 		case XACT_EVENT_ABORT:
 			commit_checked = false;
-			has_statement = false;
+			is_used = false;
 			zklock_irreversible_finished();
 			zklock_irreversible_forget();
 			zklock_end_transaction(true);
@@ -265,19 +273,15 @@ raise_pending_error(void)
 static void
 zklock_at_executor_start(QueryDesc *query, int flags)
 {
-	zklock_irreversible_forget();
+	note_use();
 	raise_pending_error();
 	ZKLOCK_STATEMENT(previous.start(query, flags), true);
 }
 
-/*
- * A portal that is fetched from in parts was started long before; and the start of a
- * statement can load this library, which is too late for the hook above.
- */
+/* A portal that is fetched from in parts was started long before. */
 static void
 zklock_at_executor_run(ZKLOCK_RUN_PARAMETERS)
 {
-	has_statement = true;
 	if (zklock_cancel_is_requested(ZKLOCK_CANCEL_LOSS))
 		zklock_check_loss();
 	ZKLOCK_STATEMENT(previous.run(ZKLOCK_RUN_ARGUMENTS), true);
@@ -336,8 +340,7 @@ zklock_at_utility(PlannedStmt *pstmt, const char *text, bool read_only_tree,
 	volatile bool discards_all = is_discard_all(statement);
 	volatile bool irreversible;
 
-	has_statement = true;
-	zklock_irreversible_forget();
+	note_use();
 	if (!is_exempt && !IsAbortedTransactionBlockState())
 		raise_pending_error();
 	irreversible = zklock_irreversible_start(statement, level == PROCESS_UTILITY_TOPLEVEL);
@@ -370,7 +373,8 @@ zklock_at_error_report(ErrorData *error)
 
 /*
  * Refuses to drop the extension, without whose functions this session could not release
- * its locks: by DROP EXTENSION, with its schema, or with the objects of its owner.
+ * its locks: by DROP EXTENSION, with its schema, or with the objects of its owner.  Also
+ * notes calls of functions, because a fast-path call calls no other hook.
  */
 static void
 zklock_at_object_access(ObjectAccessType access, Oid class_id, Oid object_id, int sub_id,
@@ -380,6 +384,8 @@ zklock_at_object_access(ObjectAccessType access, Oid class_id, Oid object_id, in
 
 	if (previous.access)
 		previous.access(access, class_id, object_id, sub_id, arg);
+	if (access == OAT_FUNCTION_EXECUTE)
+		note_use();
 	if (access != OAT_DROP || class_id != ExtensionRelationId || !zklock_holds_any())
 		return;
 	name = get_extension_name(object_id);
@@ -404,12 +410,13 @@ void
 zklock_install_hooks(void)
 {
 	/* The statement that loads the library has started without our hooks. */
-	has_statement = IsTransactionState();
+	is_used = IsTransactionState();
 	zklock_callbacks = (ZklockCallbacks)
 	{
 		.before_open = register_exit,
 			.before_close = zklock_hide_session,
 			.in_wait = zklock_report_revocation,
+			.after_grant = stay_first,
 			.is_irreversible = zklock_irreversible_runs,
 			.on_loss_io = zklock_on_loss_io,
 			.on_revoke_io = zklock_on_revoke_io,

@@ -10,6 +10,8 @@
 #   $p->start_query('COPY t FROM STDIN'); @states = $p->copy("1\n")->until_ready;
 #   $p->start('VACUUM'); @states = $p->until_ready;     # the test may act in between
 #   $p->open_portal('SELECT ...'); @states = $p->fetch_row;     # in a transaction block
+#   @states = $p->call($oid, 'a')->until_ready;  # calls a function by the fast-path protocol
+#   $p->notifications;                 # received since the last call
 #   $p->status;                        # I: idle, T: in a block, E: in a failed one
 
 package ZkLock::Pipeline;
@@ -25,7 +27,7 @@ sub new
 	my ($class, $node) = @_;
 	my $path = $node->host . '/.s.PGSQL.' . $node->port;
 	my $socket = IO::Socket::UNIX->new($path) or croak "cannot connect to $path: $!";
-	my $self = bless { socket => $socket }, $class;
+	my $self = bless { socket => $socket, notifications => [] }, $class;
 	my $user = getpwuid($>);
 	my $startup = pack('N', 196608) . join("\0", 'user', $user, 'database', 'postgres', '', '');
 	print {$socket} pack('N', 4 + length $startup) . $startup;
@@ -39,6 +41,13 @@ sub run { my ($self, @statements) = @_; return $self->start(@statements)->until_
 sub start
 {
 	my ($self, @statements) = @_;
+	return $self->start_without_sync(@statements)->send_all(message('S', ''));
+}
+
+# The server answers with the next message that ends the pipeline.
+sub start_without_sync
+{
+	my ($self, @statements) = @_;
 	my $bytes = '';
 	for my $statement (@statements)
 	{
@@ -46,7 +55,7 @@ sub start
 		$bytes .= message('B', "\0\0" . pack('nnn', 0, 0, 0));
 		$bytes .= message('E', "\0" . pack('N', 0));
 	}
-	return $self->send_all($bytes . message('S', ''));
+	return $self->send_all($bytes . message('H', ''));
 }
 
 # Opens a portal. fetch_row() fetches one row, as drivers with a fetch size do.
@@ -72,6 +81,17 @@ sub start_query { my ($self, $sql) = @_; return $self->send_all(message('Q', "$s
 # Sends all data of a COPY FROM STDIN that start_query() started.
 sub copy { my ($self, $rows) = @_; return $self->send_all(message('d', $rows) . message('c', '')) }
 
+# Calls a function with arguments of type text.
+sub call
+{
+	my ($self, $oid, @arguments) = @_;
+	return $self->send_all(message('F', pack('N n n', $oid, 0, scalar @arguments)
+			  . join('', map { pack('N/a*', $_) } @arguments) . pack('n', 0)));
+}
+
+# Returns the payloads of the notifications that were received since the last call.
+sub notifications { my ($self) = @_; return splice @{ $self->{notifications} } }
+
 sub status { return $_[0]{status} }
 
 sub send_all
@@ -93,8 +113,9 @@ sub until_ready
 	{
 		my ($type, $length) = unpack 'aN', $self->bytes(5);
 		my $body = $self->bytes($length - 4);
-		push @states, '00000' if $type eq 'C' || $type eq 's';
+		push @states, '00000' if $type =~ /[CsV]/;
 		push @states, $body =~ /(?:^|\0)C(\w{5})\0/ ? $1 : '?' if $type eq 'E';
+		push @{ $self->{notifications} }, (split /\0/, substr $body, 4)[1] if $type eq 'A';
 		$self->{status} = $body if $type eq 'Z';
 		return @states if $type eq 'Z';
 	}
