@@ -29,15 +29,18 @@ END $$
 SQL
 my %reasons = (
 	'a notification' => [ 'LISTEN c', sub { $other->query_ok('NOTIFY c') } ],
+	'a notification and a failed transaction' =>
+	  [ 'LISTEN c', sub { $other->query_ok('NOTIFY c') }, 'BEGIN', 'SELECT 1/0', 'ROLLBACK' ],
 	'invalidations' => [ 'SELECT 1', sub { $other->query_ok($invalidate) } ]);
 
 for my $reason (sort keys %reasons)
 {
-	my ($prepare, $act) = @{ $reasons{$reason} };
+	my ($prepare, $act, @transaction) = @{ $reasons{$reason} };
 	my $s = session($node);
 	$s->query_ok($prepare);
 	$s->query_ok('SET zklock.commit_check = always');
 	$s->query_ok("SELECT zk_lock('idle')");
+	$s->query($_) for @transaction;
 	wait_for_sql($node,
 		'SELECT state, wait_event FROM pg_stat_activity WHERE pid = ' . $s->pid,
 		'idle|ClientRead');

@@ -337,11 +337,14 @@ zklock_at_utility(PlannedStmt *pstmt, const char *text, bool read_only_tree,
 {
 	Node	   *statement = pstmt->utilityStmt;
 	bool		is_exempt = ignores_loss(statement);
+	bool		is_aborted = IsAbortedTransactionBlockState();
 	volatile bool discards_all = is_discard_all(statement);
 	volatile bool irreversible;
 
-	note_use();
-	if (!is_exempt && !IsAbortedTransactionBlockState())
+	/* PostgreSQL calls no callback at the end of a transaction that has already aborted. */
+	if (!is_aborted)
+		note_use();
+	if (!is_exempt && !is_aborted)
 		raise_pending_error();
 	irreversible = zklock_irreversible_start(statement, level == PROCESS_UTILITY_TOPLEVEL);
 	ZKLOCK_STATEMENT(previous.utility(pstmt, text, read_only_tree, level, params,
