@@ -50,8 +50,9 @@ zklock_on_revoke_io(void)
 		zklock_signal_group_io(SIGTERM);
 }
 
-bool
-zklock_revocation_pending(void)
+/* Returns whether there are requests for release that have not been processed. */
+static bool
+is_pending(void)
 {
 	return noticed != processed;
 }
@@ -164,7 +165,7 @@ zklock_report_revocation(void)
 {
 	Unreported	unreported;
 
-	if (!zklock_revocation_pending() ||
+	if (!is_pending() ||
 		zklock_on_revoke == ZKLOCK_ON_REVOKE_CANCEL ||
 		zklock_on_revoke == ZKLOCK_ON_REVOKE_TERMINATE)
 		return;
@@ -183,7 +184,7 @@ zklock_process_revocation(void)
 {
 	Unreported	unreported;
 
-	if (!zklock_revocation_pending())
+	if (!is_pending())
 		return;
 	if (zklock_on_revoke == ZKLOCK_ON_REVOKE_TERMINATE)
 	{
@@ -217,7 +218,7 @@ zklock_rewrite_revoked(ErrorData *error)
 		error->sqlerrcode == ERRCODE_QUERY_CANCELED &&
 		zklock_cancel_is_requested(ZKLOCK_CANCEL_REVOCATION);
 	bool		ends = error->elevel == FATAL &&
-		error->sqlerrcode == ERRCODE_ADMIN_SHUTDOWN && zklock_revocation_pending() &&
+		error->sqlerrcode == ERRCODE_ADMIN_SHUTDOWN && is_pending() &&
 		zklock_on_revoke == ZKLOCK_ON_REVOKE_TERMINATE;
 	Unreported	unreported;
 
@@ -238,7 +239,7 @@ zklock_drop_revocation(void)
 {
 	sig_atomic_t seen;
 
-	if (!zklock_revocation_pending())
+	if (!is_pending())
 		return;
 	seen = count_delivered();
 	if (!is_any_unreported())

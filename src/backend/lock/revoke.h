@@ -13,9 +13,6 @@
 /* For ZklSessionConfig.  Does what zklock.on_revoke says, as far as a thread can. */
 extern void zklock_on_revoke_io(void);
 
-/* Returns whether there are requests for release that have not been processed. */
-extern bool zklock_revocation_pending(void);
-
 /*
  * At the start of a statement: reports requests for release since the last call, as
  * zklock.on_revoke says; may throw 57014.
