@@ -189,6 +189,31 @@ is($node->safe_psql('postgres',
 	't', 'the index is valid');
 lose_behind('INSERT INTO t VALUES (2)', 'REINDEX INDEX CONCURRENTLY late', 'virtualxid');
 lose_behind('LOCK TABLE t', 'VACUUM t', 'relation');
+
+# The command executes other statements after the loss: of an event trigger, and of a
+# function in an index expression.
+$node->safe_psql('postgres', <<'SQL');
+CREATE TABLE executed (v text);
+CREATE FUNCTION wait_and_read(v int) RETURNS int IMMUTABLE LANGUAGE plpgsql AS $$
+DECLARE
+	x text := pg_advisory_xact_lock_shared(1);
+BEGIN
+	PERFORM FROM executed;
+	RETURN v;
+END $$;
+CREATE FUNCTION record() RETURNS event_trigger LANGUAGE plpgsql
+	AS 'BEGIN INSERT INTO executed VALUES (tg_tag); END';
+CREATE EVENT TRIGGER record ON ddl_command_end EXECUTE FUNCTION record();
+SQL
+lose_behind('INSERT INTO t VALUES (2)', 'CREATE INDEX CONCURRENTLY recorded ON t (v)', 'virtualxid');
+lose_behind('INSERT INTO t VALUES (2)', 'DROP INDEX CONCURRENTLY recorded', 'virtualxid');
+lose_behind('SELECT pg_advisory_xact_lock(1)',
+	'CREATE INDEX CONCURRENTLY expression ON t (wait_and_read(v))', 'advisory');
+$node->safe_psql('postgres', 'DROP EVENT TRIGGER record');
+is($node->safe_psql('postgres', q{SELECT string_agg(v, ', '), (SELECT count(*) FROM pg_index
+		WHERE NOT indisvalid) FROM executed}),
+	'CREATE INDEX, DROP INDEX, CREATE INDEX|0', 'their event trigger is executed; no index is invalid');
+
 $node->safe_psql('postgres', 'CREATE DATABASE source');
 lose_behind(q{COMMENT ON DATABASE source IS 'locked'}, 'CREATE DATABASE copy TEMPLATE source',
 	'object');

@@ -261,12 +261,19 @@ zklock_at_exit(int code, Datum arg)
 		zklock_cancel_leave(outer); \
 	} while (0)
 
+/* Reports a loss, but not to a statement that a command that cannot be undone executes. */
+static void
+raise_pending_loss(void)
+{
+	if (zklock_cancel_is_requested(ZKLOCK_CANCEL_LOSS) && !zklock_irreversible_runs())
+		zklock_check_loss();
+}
+
 /* Reports a loss or a revocation that came during idle time, or just now. */
 static void
 raise_pending_error(void)
 {
-	if (zklock_cancel_is_requested(ZKLOCK_CANCEL_LOSS))
-		zklock_check_loss();
+	raise_pending_loss();
 	zklock_process_revocation();
 }
 
@@ -282,8 +289,7 @@ zklock_at_executor_start(QueryDesc *query, int flags)
 static void
 zklock_at_executor_run(ZKLOCK_RUN_PARAMETERS)
 {
-	if (zklock_cancel_is_requested(ZKLOCK_CANCEL_LOSS))
-		zklock_check_loss();
+	raise_pending_loss();
 	ZKLOCK_STATEMENT(previous.run(ZKLOCK_RUN_ARGUMENTS), true);
 }
 
