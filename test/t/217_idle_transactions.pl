@@ -1,6 +1,7 @@
 # PostgreSQL commits internal transactions while a session is idle: to deliver
 # notifications, and to read invalidations. These transactions report no loss, because
-# an error in them would end the connection. The next statement reports the loss.
+# an error in them would end the connection. The next statement reports the loss. When a
+# session ends, the transaction that drops its temporary tables is not refused either.
 
 use strict;
 use warnings;
@@ -50,6 +51,19 @@ for my $reason (sort keys %reasons)
 		like => qr/lock "idle" was lost/);
 	works($s, "SELECT 'this'", 'this', '... once, and the connection stays open');
 	$s->quit;
+}
+
+for my $end ('disconnects', 'is terminated')
+{
+	my $s = session($node);
+	my $pid = $s->pid;
+	$s->query_ok("SELECT zk_lock('idle')");
+	$s->query_ok('CREATE TEMPORARY TABLE dropped ()');
+	lose_lock($zk, $zkc, 'idle', zk_session_id($s));
+	$end eq 'disconnects' ? $s->quit : $s->terminate;
+	wait_for_sql($node, "SELECT count(*) FROM pg_stat_activity WHERE pid = $pid", '0');
+	is($node->safe_psql('postgres', q{SELECT count(*) FROM pg_class WHERE relname = 'dropped'}),
+		'0', "a session with a lost lock $end: its temporary table is dropped");
 }
 
 nothing_left($zkc, 'nothing is left');

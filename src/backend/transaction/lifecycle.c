@@ -101,12 +101,15 @@ zklock_at_pre_prepare(void)
 /*
  * Returns whether the client has used this transaction.  While a session idles,
  * PostgreSQL runs transactions of its own, to read notifications and invalidations.  They
- * do not rely on locks, and an error there would end the connection.  A procedure can use
- * a transaction without the executor: PL/pgSQL evaluates simple expressions itself.
+ * do not rely on locks, and an error there would end the connection.  At exit it drops the
+ * session's temporary tables.  A procedure can use a transaction without the executor:
+ * PL/pgSQL evaluates simple expressions itself.
  */
 static bool
 is_of_client(void)
 {
+	if (proc_exit_inprogress)
+		return false;
 	return is_used || zklock_cancel_in_statement() ||
 		TransactionIdIsValid(GetTopTransactionIdIfAny());
 }
