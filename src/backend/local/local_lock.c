@@ -64,6 +64,8 @@ lock_mode(ZklMode mode)
 static void
 drop_stray_grant(const LOCKTAG *tag, LOCKMODE mode)
 {
+	/* A rollback begins with these two, too. */
+	LWLockReleaseAll();
 	LockErrorCleanup();
 	if (zklock_lock_held_by_me(tag, mode))
 		LockRelease(tag, mode, true);
