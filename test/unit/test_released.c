@@ -136,7 +136,7 @@ test_permits(void)
 
 /* B's node in the queue is given up while the connection is down. */
 static void
-test_place(void)
+test_queued_node(void)
 {
 	scene_begin(4);
 	waiters_begin("aabb");
@@ -154,6 +154,6 @@ main(void)
 {
 	test_locks();
 	test_permits();
-	test_place();
+	test_queued_node();
 	return done();
 }

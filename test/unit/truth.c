@@ -45,20 +45,20 @@ owner_of(const FakeNode *node)
  */
 
 /* A node in a queue. */
-typedef struct Place
+typedef struct Queued
 {
 	const char *queue;
 	const char *name;
 	ZklContender c;
 	bool		upgrade;
-} Place;
+} Queued;
 
 static bool
-read_place(const FakeNode *node, const char *queue, Place *place)
+read_queued(const FakeNode *node, const char *queue, Queued *queued)
 {
-	place->queue = queue;
-	place->name = fake_tree_child(node->path, queue);
-	return place->name && zkl_parse_child(place->name, &place->c);
+	queued->queue = queue;
+	queued->name = fake_tree_child(node->path, queue);
+	return queued->name && zkl_parse_child(queued->name, &queued->c);
 }
 
 /* Returns the party that waits for a row and owns the node, or NULL. */
@@ -76,32 +76,32 @@ waits_for_row(unsigned owner)
  * a downgraded writer counts as a reader.
  */
 static bool
-read_obstacle(const FakeNode *node, const char *queue, Place *place)
+read_obstacle(const FakeNode *node, const char *queue, Queued *queued)
 {
 	const Party *party;
 	ZklMode		mode;
 
-	if (!read_place(node, queue, place))
+	if (!read_queued(node, queue, queued))
 		return false;
 	party = waits_for_row(owner_of(node));
 	if (party == NULL)
 		return true;
 	mode = mode_of(party, strrchr(queue, '/') + 1);
-	place->c.writer = place->c.writer && mode == ZKL_MODE_EXCLUSIVE;
+	queued->c.writer = queued->c.writer && mode == ZKL_MODE_EXCLUSIVE;
 	return mode != ZKL_MODE_NONE;
 }
 
 static bool
-is_before(const Place *a, const Place *b)
+is_before(const Queued *a, const Queued *b)
 {
 	return zkl_is_before(a->c.number, a->name, b->c.number, b->name);
 }
 
 /* Is another session's writer before the sharer, leaving out the parties in "gone"? */
 static bool
-is_behind_writer(const Place *sharer, const Place *own, unsigned gone)
+is_behind_writer(const Queued *sharer, const Queued *own, unsigned gone)
 {
-	Place		w;
+	Queued		w;
 
 	for (FakeNode *node = fake_tree_first(); node; node = node->next)
 		if (!(owner_of(node) & gone) && read_obstacle(node, own->queue, &w) &&
@@ -112,7 +112,7 @@ is_behind_writer(const Place *sharer, const Place *own, unsigned gone)
 
 /* Must the other node go before the own node is first? */
 static bool
-is_blocker(const Place *other, const Place *own, unsigned gone)
+is_blocker(const Queued *other, const Queued *own, unsigned gone)
 {
 	if (other->c.owner == own->c.owner || !is_before(other, own))
 		return false;
@@ -127,12 +127,12 @@ before_in_queue(const Party *party, const char *queue, bool upgrade,
 				unsigned gone, bool *found)
 {
 	unsigned	before = 0;
-	Place		own;
-	Place		other;
+	Queued		own;
+	Queued		other;
 
 	for (FakeNode *mine = fake_tree_first(); mine; mine = mine->next)
 	{
-		if (owner_of(mine) != bit_of(party) || !read_place(mine, queue, &own) ||
+		if (owner_of(mine) != bit_of(party) || !read_queued(mine, queue, &own) ||
 			(upgrade && !own.c.writer))
 			continue;
 		*found = true;
@@ -150,10 +150,10 @@ static unsigned
 all_in_queue(const char *queue, unsigned gone)
 {
 	unsigned	all = 0;
-	Place		place;
+	Queued		queued;
 
 	for (FakeNode *node = fake_tree_first(); node; node = node->next)
-		if (read_place(node, queue, &place))
+		if (read_queued(node, queue, &queued))
 			all |= owner_of(node);
 	return all & ~gone;
 }

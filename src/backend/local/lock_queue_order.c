@@ -51,17 +51,17 @@ find_mode(const LockQueueOrder *order, int mask)
 void
 zklock_queue_order_add(LockQueueOrder *order, int waiter, int mode, int conflicting)
 {
-	int			place = find_mode(order, conflicting);
+	int			new = find_mode(order, conflicting);
 	int			old = find_mode(order, 1 << mode);
 
 	link_before(order, waiter,
-				place < order->n_modes ? order->first_of[order->modes[place]] : -1);
-	if (old < place)
+				new < order->n_modes ? order->first_of[order->modes[new]] : -1);
+	if (old < new)
 		return;					/* the first waiter of its mode is before it */
 	if (old == order->n_modes)
 		order->n_modes++;
-	for (int i = old; i > place; i--)
+	for (int i = old; i > new; i--)
 		order->modes[i] = order->modes[i - 1];
-	order->modes[place] = mode;
+	order->modes[new] = mode;
 	order->first_of[mode] = waiter;
 }

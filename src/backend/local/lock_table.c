@@ -39,7 +39,7 @@ set_session_tag(LOCKTAG *tag, int64 session_id)
 	memset(tag, 0, sizeof(*tag));
 	tag->locktag_type = LOCKTAG_USERLOCK;
 	tag->locktag_lockmethodid = USER_LOCKMETHOD;
-	tag->locktag_field1 = (uint32) zklock_session_place();
+	tag->locktag_field1 = (uint32) zklock_session_namespace();
 	tag->locktag_field2 = (uint32) ((uint64) session_id >> 32);
 	tag->locktag_field3 = (uint32) session_id;
 	tag->locktag_field4 = SESSION_LOCKTAG_FIELD4;
@@ -138,7 +138,7 @@ zklock_has_session(int pid, int64 session_id)
 static void
 set_permit_tag(LOCKTAG *tag, int64 session_id, uint64 semaphore, int i)
 {
-	uint64		key[4] = {zklock_session_place(), (uint64) session_id, semaphore, (uint64) i};
+	uint64		key[4] = {zklock_session_namespace(), (uint64) session_id, semaphore, (uint64) i};
 	uint64		hash = hash_bytes_extended((unsigned char *) key, sizeof(key), 0);
 
 	memset(tag, 0, sizeof(*tag));
@@ -208,7 +208,7 @@ zklock_count_released_permits(uint64 semaphore, const int64 *sessions, int n,
  */
 
 bool
-zklock_held_in_tag(const LOCKTAG *tag, LOCKMASK mask, uint32 place, ZklHeld *held)
+zklock_held_in_tag(const LOCKTAG *tag, LOCKMASK mask, uint32 namespace_hash, ZklHeld *held)
 {
 	uint64		key;
 
@@ -222,6 +222,6 @@ zklock_held_in_tag(const LOCKTAG *tag, LOCKMASK mask, uint32 place, ZklHeld *hel
 	held->kind = (mask & LOCKBIT_ON(ExclusiveLock)) ? ZKL_HELD_EXCLUSIVE : ZKL_HELD_SHARED;
 	if (!zklock_local_key(tag, &key))
 		return false;
-	held->key = (uint32) key ^ place;
+	held->key = (uint32) key ^ namespace_hash;
 	return mask != 0;
 }

@@ -52,10 +52,10 @@ extern int	zklock_count_released_permits(uint64 semaphore, const int64 *sessions
 extern bool zklock_session_in_tag(const LOCKTAG *tag, int64 *session_id);
 
 /*
- * Returns whether this lock shows what a backend holds.  "place" is the first field of
- * the lock that shows the backend's session.
+ * Returns whether this lock shows what a backend holds.  "namespace_hash" is the first
+ * field of the lock that shows the backend's session.
  */
-extern bool zklock_held_in_tag(const LOCKTAG *tag, LOCKMASK mask, uint32 place,
+extern bool zklock_held_in_tag(const LOCKTAG *tag, LOCKMASK mask, uint32 namespace_hash,
 							   ZklHeld *held);
 
 #endif							/* ZKLOCK_LOCK_TABLE_H */

@@ -78,7 +78,7 @@ typedef struct Reached
 	const LockInstanceData *instance;	/* its wait; NULL: this process */
 	bool		only_for_place;
 	int64		session_id;
-	uint32		place;			/* of its locks, as shown by its session */
+	uint32		namespace_hash; /* of its locks, as shown by its session */
 } Reached;
 
 typedef struct Table
@@ -399,7 +399,7 @@ find_sessions(Table *table)
 		if (reached)
 		{
 			reached->session_id = session_id;
-			reached->place = l->locktag.locktag_field1;
+			reached->namespace_hash = l->locktag.locktag_field1;
 		}
 	}
 }
@@ -422,7 +422,7 @@ find_held(const Table *table, const Reached *reached, int *n)
 	{
 		const LockInstanceData *l = &locks[table->by_pid[k]];
 
-		if (zklock_held_in_tag(&l->locktag, l->holdMask, reached->place, &held[*n]))
+		if (zklock_held_in_tag(&l->locktag, l->holdMask, reached->namespace_hash, &held[*n]))
 			(*n)++;
 	}
 	return held;

@@ -176,7 +176,7 @@ acquire_local(LockAcquisition *a)
 		if (counts->local)
 			continue;
 		if (!hold->exclusive.local && !hold->shared.local)
-			hold->local_key = hold->name.hash ^ zklock_session_place();
+			hold->local_key = hold->name.hash ^ zklock_session_namespace();
 		optional = can_do_without(hold, timeout_ms);
 		if (optional)
 			timeout_ms = 0;

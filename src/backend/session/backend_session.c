@@ -50,7 +50,7 @@ static TimestampTz credentials_seen = 0;
 /* The ACLs of its parent znodes have been checked. */
 static bool acls_checked = false;
 
-static uint64 place = 0;
+static uint64 namespace_hash = 0;
 static int	max_locks = 0;
 
 /* Failed handshakes of earlier sessions. */
@@ -64,9 +64,9 @@ zklock_session_current(void)
 }
 
 uint64
-zklock_session_place(void)
+zklock_session_namespace(void)
 {
-	return place;
+	return namespace_hash;
 }
 
 int
@@ -219,7 +219,7 @@ open_session(void)
 	zklock_note_session_settings();
 	zklock_cancel_init();
 	max_locks = zklock_max_locks;
-	place = hash_string(zklock_root, hash_string(zklock_connect_string, 0));
+	namespace_hash = hash_string(zklock_root, hash_string(zklock_connect_string, 0));
 	zklock_credentials_read(&credentials);
 	config.digest = credentials.digest;
 	config.tls = credentials.tls;

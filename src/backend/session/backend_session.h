@@ -43,10 +43,10 @@ extern bool zklock_session_is_lost(ZklSession *session);
 extern bool zklock_session_failed_at_tls(void);
 
 /*
- * Returns a hash of ensemble and root.  Locks of one name in different places are
+ * Returns a hash of ensemble and root.  Locks of one name in different namespaces are
  * different locks.
  */
-extern uint64 zklock_session_place(void);
+extern uint64 zklock_session_namespace(void);
 
 /*
  * Returns how many nodes the session may have: what it was opened with while it holds

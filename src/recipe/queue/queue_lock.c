@@ -305,7 +305,7 @@ zkl__node_creating(ZklNode *node)
 
 /* Waits for the list, which may be in flight already, or for the czxid as a proof. */
 static void
-place(ZklNode *node)
+await_list(ZklNode *node)
 {
 	node->state = NODE_LISTING;
 	node->priv->awaits_elision = node->czxid == 0 && zkl__elision_expected(node);
@@ -352,7 +352,7 @@ zkl__node_created(ZklNode *node, ZklResultCode code, const char *path,
 		else if (zkl__elision_proven(node))
 			became_first(node);
 		else
-			place(node);
+			await_list(node);
 	}
 }
 

@@ -13,14 +13,14 @@
 
 typedef struct ZklScanItem ZklScanItem;
 
-/* A lock or semaphore.  One name may have several places, one for each of its znodes. */
-typedef struct ZklPlace
+/* A lock or semaphore.  One name may have several objects, one for each of its znodes. */
+typedef struct ZklObject
 {
-	struct ZklPlace *next;
+	struct ZklObject *next;
 	ZklKind		kind;
 	char	   *name;			/* encoded */
 	int			capacity;		/* capacity of a semaphore; 0: unknown */
-} ZklPlace;
+} ZklObject;
 
 /* The kinds of children of a znode, in the order of the result. */
 typedef enum ZklRole
@@ -50,7 +50,7 @@ struct ZklScanItem
 	ZklScanItem *next_unsent;	/* in scan->unsent, or in a batch */
 	ZklItemKind kind;
 	ZklRole		role;
-	ZklPlace   *place;
+	ZklObject  *object;
 	char	   *path;
 	const char *child;			/* NODE: last component of the path, once all is read */
 	char	   *data;
@@ -78,7 +78,7 @@ struct ZklScan
 	int			n_items;
 	ZklScanItem *unsent;		/* items to send, oldest first */
 	ZklScanItem **unsent_end;
-	ZklPlace   *places;
+	ZklObject  *objects;
 	int			n_denied;
 	int			n_requested;
 	int			n_spared;
@@ -91,9 +91,9 @@ extern void zkl__scan_decide(ZklScan *scan, ZklStatus status, int raw_code);
 extern void zkl__scan_push(ZklScan *scan, ZklScanItem *item);
 extern void zkl__scan_put_back(ZklScan *scan, ZklScanItem *first, ZklScanItem *last);
 extern void zkl__scan_add(ZklScan *scan, ZklItemKind kind, ZklRole role,
-						  ZklPlace *place, const char *path, const char *child);
-extern ZklPlace *zkl__scan_add_place(ZklScan *scan, ZklKind kind, const char *name,
-									 size_t length);
+						  ZklObject *object, const char *path, const char *child);
+extern ZklObject *zkl__scan_add_object(ZklScan *scan, ZklKind kind, const char *name,
+									   size_t length);
 extern void zkl__scan_free_items(ZklScan *scan);
 
 /* scan_queues.c */

@@ -49,7 +49,7 @@ zkl__scan_put_back(ZklScan *scan, ZklScanItem *first, ZklScanItem *last)
 /* Adds an item for the child of a path, or for the path itself if child is NULL. */
 void
 zkl__scan_add(ZklScan *scan, ZklItemKind kind, ZklRole role,
-			  ZklPlace *place, const char *path, const char *child)
+			  ZklObject *object, const char *path, const char *child)
 {
 	ZklScanItem *item;
 
@@ -71,7 +71,7 @@ zkl__scan_add(ZklScan *scan, ZklItemKind kind, ZklRole role,
 	}
 	item->kind = kind;
 	item->role = role;
-	item->place = place;
+	item->object = object;
 	item->next = scan->items;
 	scan->items = item;
 	scan->n_items++;
@@ -79,32 +79,32 @@ zkl__scan_add(ZklScan *scan, ZklItemKind kind, ZklRole role,
 }
 
 /* Adds a lock or semaphore; returns NULL if memory is exhausted or the scan has ended. */
-ZklPlace *
-zkl__scan_add_place(ZklScan *scan, ZklKind kind, const char *name, size_t length)
+ZklObject *
+zkl__scan_add_object(ZklScan *scan, ZklKind kind, const char *name, size_t length)
 {
-	ZklPlace   *place = scan->status == ZKL_PENDING ? calloc(1, sizeof(ZklPlace)) : NULL;
+	ZklObject  *object = scan->status == ZKL_PENDING ? calloc(1, sizeof(ZklObject)) : NULL;
 
-	if (place)
-		place->name = strndup(name, length);
-	if (place == NULL || place->name == NULL)
+	if (object)
+		object->name = strndup(name, length);
+	if (object == NULL || object->name == NULL)
 	{
-		free(place);
+		free(object);
 		zkl__scan_decide(scan, ZKL_NO_MEMORY, 0);
 		return NULL;
 	}
 	if (kind == ZKL_KIND_SEMAPHORE)
-		zkl_semaphore_name_of(place->name);
-	place->kind = kind;
-	place->next = scan->places;
-	scan->places = place;
-	return place;
+		zkl_semaphore_name_of(object->name);
+	object->kind = kind;
+	object->next = scan->objects;
+	scan->objects = object;
+	return object;
 }
 
 void
 zkl__scan_free_items(ZklScan *scan)
 {
 	ZklScanItem *next_item;
-	ZklPlace   *next_place;
+	ZklObject  *next_object;
 
 	for (ZklScanItem *item = scan->items; item; item = next_item)
 	{
@@ -113,10 +113,10 @@ zkl__scan_free_items(ZklScan *scan)
 		free(item->data);
 		free(item);
 	}
-	for (ZklPlace *place = scan->places; place; place = next_place)
+	for (ZklObject *object = scan->objects; object; object = next_object)
 	{
-		next_place = place->next;
-		free(place->name);
-		free(place);
+		next_object = object->next;
+		free(object->name);
+		free(object);
 	}
 }

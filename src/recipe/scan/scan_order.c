@@ -28,9 +28,9 @@ compare(const void *a, const void *b)
 	const ZklScanItem *y = *(ZklScanItem *const *) b;
 	int			order;
 
-	if (x->place->kind != y->place->kind)
-		return x->place->kind < y->place->kind ? -1 : 1;
-	order = strcmp(x->place->name, y->place->name);
+	if (x->object->kind != y->object->kind)
+		return x->object->kind < y->object->kind ? -1 : 1;
+	order = strcmp(x->object->name, y->object->name);
 	if (order != 0)
 		return order;
 	if (x->role != y->role)
@@ -41,19 +41,19 @@ compare(const void *a, const void *b)
 }
 
 static bool
-same_place(const ZklScanItem *a, const ZklScanItem *b)
+same_object(const ZklScanItem *a, const ZklScanItem *b)
 {
-	return a->place->kind == b->place->kind &&
-		strcmp(a->place->name, b->place->name) == 0;
+	return a->object->kind == b->object->kind &&
+		strcmp(a->object->name, b->object->name) == 0;
 }
 
-/* Returns the first index after "from" with another place, or not with *role. */
+/* Returns the first index after "from" of another lock or semaphore, or not with *role. */
 static int
 end_of(const Nodes *nodes, int from, const ZklRole *role)
 {
 	int			i = from;
 
-	while (i < nodes->n && same_place(nodes->items[from], nodes->items[i]) &&
+	while (i < nodes->n && same_object(nodes->items[from], nodes->items[i]) &&
 		   (role == NULL || nodes->items[i]->role == *role))
 		i++;
 	return i;
@@ -146,8 +146,8 @@ decide_semaphore(Nodes *nodes, int from, int to)
 	int			waiting = 0;
 
 	for (int i = from; i < to; i++)
-		if (nodes->items[i]->place->capacity > capacity)
-			capacity = nodes->items[i]->place->capacity;
+		if (nodes->items[i]->object->capacity > capacity)
+			capacity = nodes->items[i]->object->capacity;
 	for (int i = from, end; i < to; i = end)
 	{
 		end = end_of(nodes, i, &nodes->items[i]->role);
@@ -170,8 +170,8 @@ collect(ZklScan *scan, Nodes *nodes)
 		if (item->kind != ITEM_NODE || !item->is_seen)
 			continue;
 		item->child = strrchr(item->path, '/') + 1;
-		entry->kind = item->place->kind;
-		entry->name = item->place->name;
+		entry->kind = item->object->kind;
+		entry->name = item->object->name;
 		entry->path = item->path;
 		entry->maker = zkl_maker(item->child, entry->session_id);
 		entry->data = item->data;
@@ -199,7 +199,7 @@ zkl__scan_order(ZklScan *scan)
 	for (int from = 0, to; from < nodes.n; from = to)
 	{
 		to = end_of(&nodes, from, NULL);
-		if (nodes.items[from]->place->kind == ZKL_KIND_LOCK)
+		if (nodes.items[from]->object->kind == ZKL_KIND_LOCK)
 			decide_lock(&nodes, from, to);
 		else
 			decide_semaphore(&nodes, from, to);

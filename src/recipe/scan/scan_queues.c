@@ -17,33 +17,33 @@
 static void
 add_lock(ZklScan *scan, const char *path, const char *name)
 {
-	ZklPlace   *place = zkl__scan_add_place(scan, ZKL_KIND_LOCK, name, strlen(name));
+	ZklObject  *object = zkl__scan_add_object(scan, ZKL_KIND_LOCK, name, strlen(name));
 
-	if (place)
-		zkl__scan_add(scan, ITEM_QUEUE, ROLE_CONTENDER, place, path, name);
+	if (object)
+		zkl__scan_add(scan, ITEM_QUEUE, ROLE_CONTENDER, object, path, name);
 }
 
 /* Adds the znode of a semaphore below "path". */
 static void
 add_semaphore(ZklScan *scan, const char *path, const char *name)
 {
-	ZklPlace   *place = zkl__scan_add_place(scan, ZKL_KIND_SEMAPHORE, name, strlen(name));
+	ZklObject  *object = zkl__scan_add_object(scan, ZKL_KIND_SEMAPHORE, name, strlen(name));
 
-	if (place == NULL)
+	if (object == NULL)
 		return;
-	zkl__scan_add(scan, ITEM_SEMAPHORE, ROLE_KAZOO_PERMIT, place, path, name);
-	zkl__scan_add(scan, ITEM_CAPACITY, ROLE_KAZOO_PERMIT, place, path, name);
+	zkl__scan_add(scan, ITEM_SEMAPHORE, ROLE_KAZOO_PERMIT, object, path, name);
+	zkl__scan_add(scan, ITEM_CAPACITY, ROLE_KAZOO_PERMIT, object, path, name);
 }
 
 /* Adds the znode below "path" that is a kazoo queue for a semaphore. */
 static void
 add_kazoo_waiters(ZklScan *scan, const char *path, const char *znode)
 {
-	ZklPlace   *place = zkl__scan_add_place(scan, ZKL_KIND_SEMAPHORE, znode,
-											zkl_kazoo_name_length(znode));
+	ZklObject  *object = zkl__scan_add_object(scan, ZKL_KIND_SEMAPHORE, znode,
+											  zkl_kazoo_name_length(znode));
 
-	if (place)
-		zkl__scan_add(scan, ITEM_QUEUE, ROLE_KAZOO_WAITER, place, path, znode);
+	if (object)
+		zkl__scan_add(scan, ITEM_QUEUE, ROLE_KAZOO_WAITER, object, path, znode);
 }
 
 static void
@@ -54,7 +54,7 @@ on_queue_children(ZklScan *scan, const ZklScanItem *item, const ZklResult *resul
 	for (int i = 0; i < result->n_children; i++)
 		if (item->role == ROLE_PERMIT ||
 			zkl_parse_child(result->children[i], &unused))
-			zkl__scan_add(scan, ITEM_NODE, item->role, item->place, item->path,
+			zkl__scan_add(scan, ITEM_NODE, item->role, item->object, item->path,
 						  result->children[i]);
 }
 
@@ -69,11 +69,11 @@ on_semaphore_children(ZklScan *scan, const ZklScanItem *item, const ZklResult *r
 		const char *child = result->children[i];
 
 		if (strcmp(child, ZKL_CURATOR_QUEUE) == 0)
-			zkl__scan_add(scan, ITEM_QUEUE, ROLE_WAITER, item->place, item->path, child);
+			zkl__scan_add(scan, ITEM_QUEUE, ROLE_WAITER, item->object, item->path, child);
 		else if (strcmp(child, ZKL_CURATOR_PERMITS) == 0)
-			zkl__scan_add(scan, ITEM_QUEUE, ROLE_PERMIT, item->place, item->path, child);
+			zkl__scan_add(scan, ITEM_QUEUE, ROLE_PERMIT, item->object, item->path, child);
 		else if (!for_waiters)
-			zkl__scan_add(scan, ITEM_NODE, ROLE_KAZOO_PERMIT, item->place, item->path, child);
+			zkl__scan_add(scan, ITEM_NODE, ROLE_KAZOO_PERMIT, item->object, item->path, child);
 	}
 }
 
@@ -108,7 +108,7 @@ zkl__scan_follow(ZklScan *scan, ZklScanItem *item, const ZklResult *result)
 			on_semaphore_children(scan, item, result);
 			break;
 		case ITEM_CAPACITY:
-			(void) zkl_parse_capacity(result->data, result->data_len, &item->place->capacity);
+			(void) zkl_parse_capacity(result->data, result->data_len, &item->object->capacity);
 			break;
 		case ITEM_NODE:
 		case ITEM_REVOKE:
