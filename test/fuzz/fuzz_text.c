@@ -6,7 +6,9 @@
  *
  *-------------------------------------------------------------------------
  */
+#include <locale.h>
 #include <regex.h>
+#include <wchar.h>
 
 #include "fuzz.h"
 #include "backend/base/syntax.h"
@@ -15,9 +17,8 @@
 
 #define MAX_TEXT 2000
 
-/* A component of a path has no control characters, and is not "." or "..". */
-#define PATH "(/([^/.\001-\037\177][^/\001-\037\177]*" \
-	"|\\.[^/.\001-\037\177][^/\001-\037\177]*|\\.\\.[^/\001-\037\177]+))+"
+/* A component of a path is not "." or "..". */
+#define PATH "(/([^/.][^/]*|\\.[^/.][^/]*|\\.\\.[^/]+))+"
 #define HOST "[^,/\001-\040]+:0*[1-9][0-9]{0,4}"
 
 typedef enum Form
@@ -46,13 +47,39 @@ has_form(const char *text, Form form)
 	return regexec(&patterns[form], text, 0, NULL, 0) == 0;
 }
 
+/* Has this only characters in UTF-8 that ZooKeeper accepts in a path? */
+static bool
+is_accepted(const char *text)
+{
+	static locale_t utf8;
+	locale_t	old;
+	mbstate_t	state = {0};
+	wchar_t		c = 1;
+	bool		good = true;
+
+	if (utf8 == NULL)
+		utf8 = newlocale(LC_CTYPE_MASK, "C.UTF-8", NULL);
+	must(utf8 != NULL, "no locale with UTF-8");
+	old = uselocale(utf8);
+	while (good && c != 0)
+	{
+		size_t		n = mbrtowc(&c, text, MB_CUR_MAX, &state);
+
+		good = n <= MB_CUR_MAX && (c == 0 || (c >= 0x20 && c < 0x7f) ||
+								   (c > 0x9f && c < 0xd800) || (c > 0xf8ff && c < 0xfff0));
+		text += good ? n : 0;
+	}
+	uselocale(old);
+	return good;
+}
+
 static void
 check_settings(const char *text)
 {
 	const char *chroot = strchr(text, '/');
-	bool		is_path = has_form(text, FORM_PATH);
+	bool		is_path = has_form(text, FORM_PATH) && is_accepted(text);
 	bool		good = has_form(text, FORM_CONNECT_STRING) &&
-		!(chroot && strchr(chroot, ','));
+		!(chroot && (strchr(chroot, ',') || !is_accepted(chroot)));
 	bool		accepted = zklock_is_connect_string(text);
 
 	must(zklock_is_znode_path(text) == is_path, "wrongly accepted or refused as a path: %s", text);

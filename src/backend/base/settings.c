@@ -105,7 +105,7 @@ check_root(char **newval, void **extra, GucSource source)
 {
 	if (zklock_is_znode_path(*newval) && strlen(*newval) <= 1024)
 		return true;
-	GUC_check_errdetail("The value must be an absolute znode path of at most 1024 bytes, not \"/\" itself and without a trailing slash.");
+	GUC_check_errdetail("The value must be an absolute znode path of at most 1024 bytes, not \"/\" itself, without a trailing slash, and in UTF-8 without characters that ZooKeeper refuses.");
 	return false;
 }
 

@@ -10,6 +10,41 @@
 
 #include "backend/base/syntax.h"
 
+/* Returns the length of the character; 1 for a byte that starts none, with ~0 as character. */
+static size_t
+decode(const unsigned char *s, size_t length, unsigned *character)
+{
+	static const unsigned smallest[] = {0, 0, 0x80, 0x800, 0x10000};
+	size_t		n = s[0] < 0xc0 || s[0] >= 0xf8 ? 1
+		: s[0] < 0xe0 ? 2 : s[0] < 0xf0 ? 3 : 4;
+
+	*character = s[0] < 0x80 ? s[0] : ~0u;
+	if (n == 1 || n > length)
+		return 1;
+	*character = s[0] & (0x7f >> n);
+	for (size_t i = 1; i < n; i++)
+	{
+		if ((s[i] & 0xc0) != 0x80)
+		{
+			*character = ~0u;
+			return 1;
+		}
+		*character = *character << 6 | (s[i] & 0x3f);
+	}
+	if (*character >= smallest[n])
+		return n;
+	*character = ~0u;
+	return 1;
+}
+
+/* ZooKeeper refuses them (PathUtils.java); Java has those above 0xffff as surrogates. */
+static bool
+is_refused(unsigned character)
+{
+	return character <= 0x1f || (character >= 0x7f && character <= 0x9f) ||
+		(character >= 0xd800 && character <= 0xf8ff) || character >= 0xfff0;
+}
+
 /* Slash-separated components, none of them empty, "." or "..". */
 bool
 zklock_is_znode_path(const char *path)
@@ -19,13 +54,17 @@ zklock_is_znode_path(const char *path)
 	while (*path == '/')
 	{
 		size_t		n = strcspn(++path, "/");
+		unsigned	character;
 
 		if (n == 0 || (n == 1 && path[0] == '.') ||
 			(n == 2 && path[0] == '.' && path[1] == '.'))
 			return false;
-		for (size_t i = 0; i < n; i++)
-			if ((unsigned char) path[i] < 0x20 || path[i] == 0x7f)
+		for (size_t i = 0; i < n;)
+		{
+			i += decode((const unsigned char *) path + i, n - i, &character);
+			if (is_refused(character))
 				return false;
+		}
 		path += n;
 	}
 	return *path == '\0';
@@ -117,33 +156,6 @@ is_hidden(unsigned character)
 		if (character >= hidden[i].first && character <= hidden[i].last)
 			return true;
 	return false;
-}
-
-/* Returns the length of the character; 1 for a byte that starts none. */
-static size_t
-decode(const unsigned char *s, size_t length, unsigned *character)
-{
-	static const unsigned smallest[] = {0, 0, 0x80, 0x800, 0x10000};
-	size_t		n = s[0] < 0xc0 || s[0] >= 0xf8 ? 1
-		: s[0] < 0xe0 ? 2 : s[0] < 0xf0 ? 3 : 4;
-
-	*character = s[0] < 0x80 ? s[0] : ~0u;
-	if (n == 1 || n > length)
-		return 1;
-	*character = s[0] & (0x7f >> n);
-	for (size_t i = 1; i < n; i++)
-	{
-		if ((s[i] & 0xc0) != 0x80)
-		{
-			*character = ~0u;
-			return 1;
-		}
-		*character = *character << 6 | (s[i] & 0x3f);
-	}
-	if (*character >= smallest[n])
-		return n;
-	*character = ~0u;
-	return 1;
 }
 
 bool

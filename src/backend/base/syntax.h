@@ -13,7 +13,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Is this an absolute znode path, and not "/"? */
+/* Is this an absolute znode path that ZooKeeper accepts, and not "/"? */
 extern bool zklock_is_znode_path(const char *path);
 
 /* Has this the form host:port[,host:port...][/chroot]? */
