@@ -179,7 +179,7 @@ for my $kind ([ 'BEGIN; NOTIFY c', "SELECT zk_unlock('gone')", 'COMMIT' ],
 	fails_with($s, 'COMMIT', '40001', 'the error names locks that are held and locks that were released',
 		like => qr/held "first", "second" until the release or the commit$/m);
 	$zk->resume;
-	$s->query_ok('SELECT zk_unlock_all()');
+	$s->quit;    # a silence of a session timeout may have ended the ZooKeeper session
 	nothing_left($zkc, 'a refused commit with released and held locks leaves no node');
 }
 {
@@ -190,7 +190,7 @@ for my $kind ([ 'BEGIN; NOTIFY c', "SELECT zk_unlock('gone')", 'COMMIT' ],
 	fails_with($s, 'COMMIT', '40001', 'the error names a lock once that was released and acquired again',
 		like => qr/held "first", "second" until the release or the commit$/m);
 	$zk->resume;
-	$s->query_ok('SELECT zk_unlock_all()');
+	$s->quit;    # a silence of a session timeout may have ended the ZooKeeper session
 	nothing_left($zkc, 'a refused commit with a lock that was acquired again leaves no node');
 }
 {
