@@ -4,16 +4,27 @@
 use strict;
 use warnings;
 
+use IO::Socket::INET;
 use Test::More;
 use ZkLock::Check;
 use ZkLock::Cluster;
 use ZkLock::Proxy;
-use ZkLock::Util qw(free_port);
+use ZkLock::Util qw(end_process free_port port_listens spawn wait_until);
 use ZkLock::ZkServer;
 
 my $zk = ZkLock::ZkServer->start(tick_time => 200, config => { maxSessionTimeout => 60000 });
 my $proxy = ZkLock::Proxy->start(target => $zk);
 my $node = zklock_node('a', zk => $zk, session_timeout => '20s');
+
+# Starts to connect, and does not wait for an answer.
+sub connection_to
+{
+	my ($port) = @_;
+	return IO::Socket::INET->new(
+		PeerAddr => '127.0.0.1',
+		PeerPort => $port,
+		Blocking => 0) // die "cannot connect: $!";
+}
 
 # Each session tries the servers in an order of its own.
 for my $closed (1, 2, 3, 5, 64)
@@ -31,6 +42,66 @@ for my $closed (1, 2, 3, 5, 64)
 	is_deeply([ map { zk_session_id($_) } @sessions ], \@ids,
 		"the only reachable server beside $closed others is found, and found again");
 	$_->quit for @sessions;
+}
+
+# A server that does not answer, or does not even accept the connection, does not use up
+# zklock.connect_timeout, however long the session timeout is.
+{
+	my $silent = ZkLock::Proxy->start(target => $zk);
+	$silent->freeze;
+	my $full = IO::Socket::INET->new(LocalAddr => '127.0.0.1', Listen => 1)
+	  or die "cannot listen: $!";
+	my @queued = map { connection_to($full->sockport) } 1 .. 3;
+	my %servers = (
+		'answer' => $silent->connect_string,
+		'accept connections' => '127.0.0.1:' . $full->sockport);
+	for my $what (sort keys %servers)
+	{
+		my @sessions = map { session($node) } 1 .. 4;
+		for my $s (@sessions)
+		{
+			$s->query_ok("SET zklock.session_timeout = '45s'");
+			$s->query_ok("SET zklock.connect_string = '$servers{$what},"
+				  . $proxy->connect_string . q('));
+			works($s, "SELECT zk_lock('first ' || pg_backend_pid()) > 0", 't',
+				"a session connects despite a server that does not $what");
+		}
+		$proxy->cut;
+		works($_, "SELECT zk_lock('second ' || pg_backend_pid()) > 0", 't',
+			"... and finds its server again after a lost connection")
+		  for @sessions;
+		$_->quit for @sessions;
+	}
+	$silent->stop;
+}
+
+# Later attempts to connect may take longer: the only server can be slow.
+{
+	my $port = free_port();
+	my $pid = spawn([ 'perl', '-MIO::Socket::INET', '-e', <<'PERL', $port, $zk->connect_string ]);
+my ($port, $target) = @ARGV;
+my $listener = IO::Socket::INET->new(LocalAddr => "127.0.0.1:$port", Listen => 9) or die;
+$SIG{CHLD} = 'IGNORE';
+while (my $client = $listener->accept)
+{
+	next if fork;
+	my $server = IO::Socket::INET->new($target) or die;
+	my ($from, $to) = fork ? ($client, $server) : ($server, $client);
+	sleep 4 if $from == $server;
+	my $bytes;
+	syswrite $to, $bytes while sysread $from, $bytes, 65536;
+	shutdown $to, 1;
+	last;
+}
+PERL
+	wait_until('the slow server', sub { port_listens($port) });
+	my $s = session($node);
+	$s->query_ok("SET zklock.session_timeout = '45s'");
+	$s->query_ok("SET zklock.connect_timeout = '1 min'");
+	$s->query_ok("SET zklock.connect_string = '127.0.0.1:$port'");
+	works($s, "SELECT zk_lock('slow') > 0", 't', 'a session connects to a server that answers late');
+	$s->quit;
+	end_process($pid, 'TERM');
 }
 
 # An IPv6 address has brackets in the connect string.

@@ -184,6 +184,7 @@ connected(ZklClient *client, ZklConnectionInfo *info)
 	info->session_timeout_ms = zoo_recv_timeout(client->zh);
 	describe_server(client->fd, info->server, sizeof(info->server));
 	client->is_muted = false;
+	client->connect_ms = 0;
 	if (epoll_ctl(client->wait_fd, EPOLL_CTL_ADD, client->fd, &event) == 0)
 		__atomic_store_n(&client->connected, true, __ATOMIC_RELAXED);
 }

@@ -82,6 +82,8 @@ struct ZklClient
 	bool		out_is_full;	/* the connection takes no more bytes now */
 	bool		in_is_full;		/* more to read, which poll() may not show */
 	bool		is_muted;		/* this outage has been logged */
+	int64_t		connect_by_ms;	/* the attempt to connect ends then */
+	int			connect_ms;		/* the time of an attempt; 0: as for the first one */
 	int64_t		pause_until_ms; /* no attempt to connect before; a message was refused */
 	int			pause_ms;
 	uint32_t	n_reads;		/* sent by zk_reads.c, for their xids; may wrap */

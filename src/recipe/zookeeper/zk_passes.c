@@ -23,9 +23,17 @@
 /* Limit of the addresses in a connect string. */
 #define MAX_SERVERS 256
 
-/* Upper limit for a TLS handshake, which has a third of the session timeout. */
-#define MAX_HANDSHAKE_MS 3000
+/* Upper limit for the first attempt to connect, which has a third of the session timeout. */
+#define MAX_CONNECT_MS 3000
 
+
+static int
+first_connect_ms(const ZklClient *client)
+{
+	int			ms = zoo_recv_timeout(client->zh) / 3;
+
+	return ms < MAX_CONNECT_MS ? ms : MAX_CONNECT_MS;
+}
 
 /* The connection is established; without TLS, puts the filter in place. */
 static void
@@ -43,11 +51,9 @@ begin_exchange(ZklClient *client, bool connect_sent)
 static void
 shake_hands(ZklClient *client)
 {
-	int64_t		timeout_ms = zoo_recv_timeout(client->zh) / 3;
+	int64_t		until_ms = zkl_io_thread_now() + first_connect_ms(client);
 
-	if (timeout_ms > MAX_HANDSHAKE_MS)
-		timeout_ms = MAX_HANDSHAKE_MS;
-	if (!zkl_io_thread_begin_blocking(client->io_thread, zkl_io_thread_now() + timeout_ms))
+	if (!zkl_io_thread_begin_blocking(client->io_thread, until_ms))
 	{
 		shutdown(client->fd, SHUT_RDWR);	/* reconnect */
 		return;
@@ -103,6 +109,9 @@ follow_library(ZklClient *client, int library_fd)
 		return;
 	}
 	client->phase = PHASE_CONNECTING;
+	if (client->connect_ms == 0)
+		client->connect_ms = first_connect_ms(client);
+	client->connect_by_ms = zkl_io_thread_now() + client->connect_ms;
 	if (zoo_state(client->zh) == ZOO_ASSOCIATING_STATE)
 		begin_exchange(client, true);
 }
@@ -129,6 +138,28 @@ choose_server(ZklClient *client)
 		zoo_cycle_next_server(client->zh);
 }
 
+/*
+ * Ends an attempt to connect without an answer, so that the library tries the next
+ * server: by itself it waits for two thirds of the session timeout.  Each time the next
+ * attempts may take twice as long, because the whole ensemble may be slow.
+ */
+static void
+limit_connecting(ZklClient *client, int64_t now)
+{
+	if (now < client->connect_by_ms)
+		return;
+	shutdown(client->fd, SHUT_RDWR);
+	client->connect_by_ms = ZKL_IO_THREAD_NEVER;
+	if (client->connect_ms < zoo_recv_timeout(client->zh))
+		client->connect_ms *= 2;
+}
+
+static bool
+is_connecting(const ZklClient *client)
+{
+	return client->phase != PHASE_NONE && zoo_state(client->zh) != ZOO_CONNECTED_STATE;
+}
+
 /* Heartbeats, silent servers, connecting.  Returns the time when it is due again. */
 static int64_t
 go_on(ZklClient *client, bool names_answered)
@@ -137,6 +168,7 @@ go_on(ZklClient *client, bool names_answered)
 	struct timeval due = {0, 0};
 	int			library_fd = -1;
 	int			events = 0;
+	int64_t		due_ms;
 	int			rc;
 
 	if (client->phase == PHASE_NONE && now < client->pause_until_ms)
@@ -160,7 +192,11 @@ go_on(ZklClient *client, bool names_answered)
 	else
 		client->out_is_full = client->phase == PHASE_OPEN &&
 			(events & ZOOKEEPER_WRITE) != 0;
-	return now + (int64_t) due.tv_sec * 1000 + due.tv_usec / 1000 + 1;
+	due_ms = now + (int64_t) due.tv_sec * 1000 + due.tv_usec / 1000 + 1;
+	if (!is_connecting(client))
+		return due_ms;
+	limit_connecting(client, now);
+	return due_ms < client->connect_by_ms ? due_ms : client->connect_by_ms;
 }
 
 /* Returns whether the library would look up names in this pass, and wait for that. */
