@@ -137,13 +137,15 @@ sub note_example
 	return;
 }
 
-# Waits until the statement waits for a lock, or sleeps.
+# Waits until the statement waits for a lock, or sleeps. The wait event type Extension
+# also stands for a wait for the connection.
 sub waits
 {
 	my ($self, $s, $block) = @_;
-	wait_for_sql($s->node, "SELECT state = 'active' AND wait_event_type IN ('Lock', 'Extension', 'Timeout') "
-		  . 'FROM pg_stat_activity WHERE pid = ' . $s->pid, 't');
-	$self->note_example($block, 1, 'waits');
+	my $good = $s->node->poll_query_until($self->{dbname}, "SELECT state = 'active' "
+		  . "AND (wait_event_type IN ('Lock', 'Timeout') OR EXISTS (SELECT FROM zk_blocking(pid))) "
+		  . 'FROM pg_stat_activity WHERE pid = ' . $s->pid);
+	$self->note_example($block, $good, 'waits');
 	return;
 }
 
