@@ -130,14 +130,24 @@ sub members { return @{ $_[0]{members} } }
 # Returns the members whose process runs, including paused members.
 sub running { return grep { $_->is_running } $_[0]->members }
 
+# Returns the leader, once it answers.
 sub leader
 {
 	my ($self) = @_;
-	my ($leader) = $self->in_mode('leader');
-	return $leader // croak "no leader\n" . $self->diagnostics;
+	return wait_until('a leader', sub { ($self->in_mode('leader'))[0] },
+		diag => sub { $self->diagnostics });
 }
 
-sub followers { return $_[0]->in_mode('follower') }
+# Returns the followers, once all running members except the leader follow.
+sub followers
+{
+	my ($self) = @_;
+	my @followers;
+	wait_until('the followers',
+		sub { @followers = $self->in_mode('follower'); @followers == $self->running - 1 },
+		diag => sub { $self->diagnostics });
+	return @followers;
+}
 
 sub in_mode
 {
