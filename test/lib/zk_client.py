@@ -88,6 +88,7 @@ class Driver:
             handler=SequentialThreadingHandler(),
             connection_retry={"max_tries": -1, "delay": 0.1, "backoff": 1})
         self.client.start(timeout=max(timeout, 30))
+        self.is_ensemble = "," in hosts
 
     def children(self, path):
         try:
@@ -209,6 +210,9 @@ def answer(driver, request):
     """Runs one request and returns the answer."""
     operation, number = request.pop("op"), request.pop("id")
     try:
+        # A member of an ensemble may lag behind the others.
+        if driver.is_ensemble and operation in ("children", "tree", "get", "exists"):
+            driver.client.sync("/")
         return {"id": number, "ok": getattr(driver, operation)(**request)}
     except Exception as error:  # pylint: disable=broad-except
         return failure(number, error)
