@@ -102,7 +102,6 @@ cmp_ok($results{40001}, '>', 0, 'lost locks are reported');
 cmp_ok($longest, '<', 15, 'no statement takes longer than the timeouts allow');
 note(join ', ', map { "$_: $results{$_}" } sort keys %results);
 note(sprintf 'the longest statement took %.1f s', $longest);
-$_->query_ok('SELECT zk_unlock_all()') for @workers;
 $_->quit for @workers;
 nothing_left($zkc, 'nothing is left');
 

@@ -19,7 +19,6 @@ my $zkc = ZkLock::ZkClient->new($zk->connect_string);
 my $node = zklock_node(
 	'a',
 	zk => $zk,
-	session_timeout => '1s',
 	init => [ allows_streaming => 1 ],
 	extra_conf => 'zklock.commit_check = off');
 $node->safe_psql('postgres', 'CREATE TABLE t (v text)');
@@ -30,7 +29,7 @@ sub rows
 		"SELECT count(*) FROM t WHERE v = '$_[0]'");
 }
 
-# A holder that has written, and is stopped until its ZooKeeper session has expired. Its
+# A holder that has written, and is stopped while its ZooKeeper session is closed. Its
 # local lock is removed, because a second session of this server would wait for it.
 sub paused_holder
 {
@@ -40,7 +39,9 @@ sub paused_holder
 	$s->query_ok("BEGIN; INSERT INTO t VALUES ('$lock')");
 	$s->query_ok("SELECT zk_fence('$lock')") if $fence;
 	$s->query_ok('SELECT pg_advisory_unlock_all()');
+	my $id = zk_session_id($s);
 	$s->pause;
+	$zkc->end_session($id);
 	wait_zk_empty($zkc, "/zklock/locks/$lock");
 	return $s;
 }

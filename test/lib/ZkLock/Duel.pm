@@ -264,7 +264,6 @@ sub our_loss
 	my $stopped = $self->our_session($server, '1s');
 	$self->we_acquire($stopped, 'our next session holds the lock');
 	$rival->acquire_async;
-	$self->{queue}->(2);
 	$stopped->pause;
 	$self->they_get($rival, 'they acquire the lock when our stopped backend loses its session');
 	$stopped->resume;
