@@ -111,6 +111,7 @@ wait_state($second, 'connected');
 is(zk_session_id($second), $id, 'the session continues when stunnel is restarted');
 works($second, 'COMMIT', '', "the session's transaction commits");
 like($first->wait_result, qr/^\d+$/, 'the waiter acquires the lock');
+$new->query_ok('RESET zklock.connect_timeout');
 works($new, "SELECT zk_try_lock('new')", 't', 'new sessions can connect again');
 $_->query_ok('SELECT zk_unlock_all()') for $first, $second;
 $new->quit;
