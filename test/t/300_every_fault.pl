@@ -472,7 +472,7 @@ sub lose_answer
 	my $s = $warm = warm_session($warm);
 	$zkc->create("/zklock/locks/$_", container => 1) for @{ $run->{locks} };
 	$s->query_ok("SELECT zk_lock('$run->{name}')") if $op eq 'delete';
-	$s->query_ok($end->{settings}) if $end->{settings};
+	$sql =~ s/(?=SELECT zk_xact)/$end->{settings}; / if $end->{settings};
 
 	$run->{hits} = $proxy->hits;
 	my %rule = (fault => 'lose_answer', path => "/$run->{name}");
