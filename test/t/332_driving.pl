@@ -1,5 +1,6 @@
 # The ZooKeeper session of a backend stays alive, and its locks held, whatever the backend
 # does. A request is sent in one packet. A session has one thread.
+# Alone: it keeps the processors busy, and its sessions have a short timeout.
 
 use strict;
 use warnings;
