@@ -123,8 +123,7 @@ $s->query_ok("SELECT zk_lock('seen')");
 metric_becomes('sql_zklock_queues/holders', 1, 'a held lock is counted');
 metric_becomes('sql_zklock_probe/acquired', 1, 'the probe acquires its lock');
 {
-	my $metrics = metrics();
-	my %configured;
+	my (%configured, @missing, @failed);
 	while ($config =~ /- name: (zklock_\w+)\n(?:(?! +- name:).*\n)*? +values: \[([^\]]*)\]/g)
 	{
 		my ($query, $values) = ($1, $2);
@@ -132,11 +131,14 @@ metric_becomes('sql_zklock_probe/acquired', 1, 'the probe acquires its lock');
 	}
 	cmp_ok(scalar(keys %configured), '>', 15, 'the configuration has metrics');
 	# Each query runs at its own time.
-	eval { wait_until('every metric', sub { $metrics = metrics(); !grep { !defined $metrics->{$_} } keys %configured }) };
-	is_deeply([ grep { !defined $metrics->{$_} } sort keys %configured ],
-		[], 'the exporter has all configured metrics');
-	is_deeply([ grep { m{last_scrape_failed/} && $metrics->{$_} } sort keys %$metrics ],
-		[], 'every query works for a monitoring role');
+	eval { wait_until('every metric', sub {
+		my $metrics = metrics();
+		@missing = grep { !defined $metrics->{$_} } sort keys %configured;
+		@failed = grep { m{last_scrape_failed/} && $metrics->{$_} } sort keys %$metrics;
+		!@missing && !@failed;
+	}) };
+	is_deeply(\@missing, [], 'the exporter has all configured metrics');
+	is_deeply(\@failed, [], 'every query works for a monitoring role');
 }
 
 # Prometheus with the rules and the exporter.
