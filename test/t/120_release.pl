@@ -66,10 +66,7 @@ nothing_left($zkc, 'transactions: no node is left');
 # A lock is released after its commit is visible: here the commit waits for a
 # standby that does not exist.
 $here->safe_psql('postgres', 'CREATE TABLE t (n integer)');
-$here->safe_psql('postgres',
-	"ALTER SYSTEM SET synchronous_standby_names = 'nobody'");
-$here->reload;
-wait_for_sql($here, 'SHOW synchronous_standby_names', 'nobody');
+require_standby($here);
 $s->query_ok("BEGIN; SELECT zk_xact_lock('x'); INSERT INTO t VALUES (1)");
 $s->query_async('COMMIT');
 wait_for_sql($here,

@@ -195,24 +195,7 @@ for my $command ('ROLLBACK', 'ROLLBACK TO before', 'DISCARD ALL')
 	my $admin = session($node);
 	$s->query_ok("SELECT zk_lock('standby')");
 	my $id = zk_session_id($s);
-	$admin->query_ok("ALTER SYSTEM SET synchronous_standby_names = 'nobody'");
-	$admin->query_ok('SELECT pg_reload_conf()');
-	wait_until('the setting',
-		sub { $s->query('SHOW synchronous_standby_names') eq 'nobody' });
-
-	# Commits begin to wait only when the checkpointer has published the setting.
-	my $probe = session($node);
-	wait_until(
-		'a commit that waits for a standby',
-		sub {
-			if (!$probe->is_busy || $probe->finished)
-			{
-				$probe->wait_result if $probe->is_busy;
-				$probe->query_async("INSERT INTO t VALUES ('probe')");
-			}
-			return $admin->query("SELECT count(*) FROM pg_stat_activity "
-				  . "WHERE wait_event = 'SyncRep' AND pid = " . $probe->pid);
-		});
+	require_standby($node);
 	$s->query_async("INSERT INTO t VALUES ('standby')");
 	my $waits = 'SELECT count(*) FROM pg_stat_activity '
 	  . "WHERE wait_event = 'SyncRep' AND pid = " . $s->pid;
@@ -226,8 +209,7 @@ for my $command ('ROLLBACK', 'ROLLBACK TO before', 'DISCARD ALL')
 	  or diag($s->error);
 	failed_with($s->query_async('SELECT 1'), '40001', 'the next statement reports the loss',
 		like => qr/"standby"/);
-	$probe->wait_result;
-	$_->quit for $s, $admin, $probe;
+	$_->quit for $s, $admin;
 }
 $gate->quit;
 nothing_left($zkc, 'lost locks leave no node');

@@ -29,6 +29,7 @@ my $admin = session($here);
 sub standby
 {
 	my ($name) = @_;
+	return require_standby($here) if $name;
 	$admin->query_ok("ALTER SYSTEM SET synchronous_standby_names = '$name'");
 	$admin->query_ok('SELECT pg_reload_conf()');
 	wait_for_sql($here, 'SHOW synchronous_standby_names', $name);

@@ -219,9 +219,7 @@ lose_behind(q{COMMENT ON DATABASE source IS 'locked'}, 'CREATE DATABASE copy TEM
 	'object');
 lose_behind(q{COMMENT ON DATABASE copy IS 'locked'}, 'DROP DATABASE copy', 'object');
 prepare('replicated');
-$node->safe_psql('postgres', "ALTER SYSTEM SET synchronous_standby_names = 'nobody'");
-$node->reload;
-wait_for_sql($node, 'SHOW synchronous_standby_names', 'nobody');
+require_standby($node);
 lose_while_waiting("COMMIT PREPARED 'replicated'", 'SyncRep', sub {
 		$node->safe_psql('postgres', 'ALTER SYSTEM RESET synchronous_standby_names');
 		$node->reload;

@@ -387,12 +387,10 @@ SQL
 		my $s = $s{$setting};
 		$s->query_ok("SET zklock.on_revoke = '$setting'; SELECT zk_lock('commit $setting')");
 	}
-	$admin->query_ok("ALTER SYSTEM SET synchronous_standby_names = 'nobody'");
-	$admin->query_ok('SELECT pg_reload_conf()');
+	require_standby($here);
 	for my $setting (sort keys %s)
 	{
 		my $s = $s{$setting};
-		wait_until('the setting', sub { $s->query('SHOW synchronous_standby_names') eq 'nobody' });
 		$s->query_async("INSERT INTO t VALUES (1)");
 		wait_for_sql($here, "SELECT wait_event = 'SyncRep' FROM pg_stat_activity WHERE pid = " . $s->pid, 't');
 	}

@@ -23,7 +23,7 @@ use ZkLock::Util qw(wait_until log_tail);
 
 our @EXPORT = qw(zklock_node session wait_for_sql wait_zk_children
   wait_zk_empty wait_until wait_blocked wait_blocked_locally wait_asleep is_blocked wait_for_log server_log
-  lock_nodes foreign_node);
+  require_standby lock_nodes foreign_node);
 
 # Creates and starts a server with the extension in database postgres. Options:
 #   zk                connect string, or an object that has one
@@ -174,6 +174,29 @@ sub blocked_query
 	my $pid = $session->pid;
 	return "SELECT wait_event_type IN ('Lock', 'Extension') "
 	  . "AND state = 'active' FROM pg_stat_activity WHERE pid = $pid";
+}
+
+# Makes commits wait for a standby that does not exist. They do so when the checkpointer
+# has published the setting: a session commits until one of its commits waits.
+sub require_standby
+{
+	my ($node) = @_;
+	$node->safe_psql('postgres', "ALTER SYSTEM SET synchronous_standby_names = 'nobody'");
+	$node->reload;
+	my $probe = session($node);
+	$probe->query_ok('SET synchronous_commit = on');
+	$probe->query_async(<<'SQL');
+DO $$
+BEGIN
+	LOOP
+		PERFORM pg_logical_emit_message(true, '', '');
+		COMMIT;
+	END LOOP;
+END $$
+SQL
+	wait_for_event($probe, 'wait_event', 'SyncRep');
+	$probe->terminate->wait_result;
+	return;
 }
 
 # Waits until the server log, from $offset on, matches, and returns the size of the
