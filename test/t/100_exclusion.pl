@@ -130,7 +130,7 @@ nothing_left($zkc, 'several names: no node is left');
 # Readers and writers in a queue.
 call($on_a, 'zk_lock_shared', "'rw'");
 $on_b->query_async("SELECT zk_lock('rw')");
-wait_blocked($on_b);
+wait_zk_children($zkc, path('rw'), 2);
 is(call($on_c, 'zk_try_lock_shared', "'rw'"), 'f',
 	'a non-blocking shared attempt is refused behind a waiting writer');
 $on_c->query_async("SELECT zk_lock_shared('rw')");

@@ -181,16 +181,21 @@ $session->quit;
 nothing_left($zkc, 'data: no node is left');
 
 
-# Watches of waiters. Returns session => the nodes of this lock that it watches.
+# Watches of waiters. Returns session => the nodes of this lock that it watches. A holder
+# watches its own node, after a moment, which does not count.
 sub watches
 {
 	my ($lock) = @_;
-	my (%watches, $session);
+	my (%watches, $session, $own);
 	for my $line (split /\n/, $zk->four_letter('wchc') // '')
 	{
-		$session = $1 if $line =~ /^(0x[0-9a-f]+)/;
+		if ($line =~ /^(0x[0-9a-f]+)/)
+		{
+			$session = $1;
+			$own = sprintf('_c_%016x', hex $1) =~ s/(.{4})(.{4})$/-$1-$2-/r;
+		}
 		push @{ $watches{$session} }, $1
-		  if $line =~ m{^\s+/zklock/locks/\Q$lock\E/?(.*)};
+		  if $line =~ m{^\s+/zklock/locks/\Q$lock\E/?+(?!$own)(.*)};
 	}
 	return \%watches;
 }

@@ -199,7 +199,7 @@ SQL
 my $gate = session($here);
 $gate->query_ok('SELECT pg_advisory_lock(2), pg_advisory_lock(3)');
 $s->query_async('CALL stages()');
-wait_blocked($s);
+wait_blocked_locally($s);
 is_free('COMMIT in a procedure releases transaction-level locks');
 is($t->query("SELECT zk_try_lock('kept')"), 'f',
 	'COMMIT in a procedure keeps session-level locks');

@@ -139,8 +139,7 @@ nothing_left($zkc, 'end after many releases: no node is left');
 
 my $s = new_session(LONG);
 $s->query_ok(
-	'SET idle_in_transaction_session_timeout = 100; '
-	  . "BEGIN; SELECT zk_lock('x')");
+	"BEGIN; SELECT zk_lock('x'); SET idle_in_transaction_session_timeout = 100");
 $t->query_async("SELECT zk_lock('x')");
 like($t->wait_result, qr/^\d+$/,
 	'idle_in_transaction_session_timeout releases the lock');
