@@ -76,6 +76,10 @@ sub connected_session
 		'the lock is free after that commit');
 	$second->query_ok('SELECT zk_unlock_all()');
 	nothing_left($zkc, 'an outage of a holder leaves no node');
+
+	# blink() counts the connections.
+	$_->quit for $first, $second;
+	wait_until('the connections to end', sub { !$proxy_a->connections && !$proxy_b->connections });
 }
 
 # A waiter, with several cuts.
@@ -176,8 +180,8 @@ sub connected_session
 	my $offset = -s $node->logfile;
 	$second->query_async("SELECT zk_lock('again')");
 	wait_for_log($node, qr/still waiting for zk lock "again"/, $offset);
-	$proxy->arm(fault => 'expire');
 	$proxy->arm(fault => 'cut_after', op => 'connect', down => 1);
+	$proxy->arm(fault => 'expire');
 	wait_until('the next outage', sub { $proxy->hits == 2 });
 	$sleeper->query_ok('SELECT pg_sleep(1)');
 	ok(!$second->finished,
@@ -215,6 +219,8 @@ for my $silent ([ 'network', sub { $proxy_b->freeze }, sub { $proxy_b->thaw } ],
 		$second->query_ok('RESET zklock.connect_timeout');
 		works($second, "SELECT zk_try_lock('answer')",
 			't', "the session can lock again after a silent $what");
+		$second->query_ok('SELECT zk_unlock_all()');
+		$second->quit;
 	}
 	my $second = connected_session($node_b);
 	$break->();
@@ -255,17 +261,15 @@ for my $silent ([ 'network', sub { $proxy_b->freeze }, sub { $proxy_b->thaw } ],
 	my $caller = connected_session($node);
 	my $sleeper = session($node_a);
 	$caller->query_ok("SET zklock.connect_timeout = '2s'");
-	$proxy->arm(fault => 'lose_answer', op => 'create2', path => 'slow', down => 1);
+	$proxy->arm(fault => 'lose_answer', op => 'create2', path => 'slow');
+	$proxy->arm(fault => 'hold_answer', op => 'getChildren', path => 'slow', every => 1);
 	$caller->query_async("SELECT zk_lock('slow')");
-	wait_until('the cut', sub { $proxy->hits == 1 });
-	$sleeper->query_ok('SELECT pg_sleep(0.2)');
-	$proxy->arm(fault => 'hold_answer', op => 'getChildren', path => 'slow');
-	$proxy->up;
-	wait_until('the late answer', sub { $proxy->hits == 2 });
-	$sleeper->query_ok('SELECT pg_sleep(2)');
+	wait_until('the late answer',
+		sub { grep { $_->{connection} == 2 && $_->{fault} eq 'hold_answer' } $proxy->record });
+	$sleeper->query_ok('SELECT pg_sleep(2.2)');
 	ok(!$caller->finished,
 		'an answer within connect_timeout restarts it');
-	$proxy->release;
+	$proxy->disarm->release;
 	like($caller->wait_result, qr/^\d+$/, 'a call with slow answers is granted the lock');
 	$caller->query_ok('SELECT zk_unlock_all()');
 	nothing_left($zkc, 'slow answers leave no node');
@@ -277,6 +281,9 @@ for my $silent ([ 'network', sub { $proxy_b->freeze }, sub { $proxy_b->thaw } ],
 	my $first = connected_session($node_a);
 	my $second = connected_session($node_b);
 	my $id = zk_session_id($first);
+
+	# A statement of a disconnected holder may wait for the check.
+	$first->query_ok('SET zklock.commit_check = off');
 	$first->query_ok("SELECT zk_lock('release')");
 	$second->query_async("SELECT zk_lock('release')");
 	wait_zk_children($zkc, '/zklock/locks/release', 2);

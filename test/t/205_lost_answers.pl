@@ -46,6 +46,8 @@ for my $what (sort keys %calls)
 	{
 		my $s = connected_session();
 		$s->query_ok("SET zklock.connect_timeout = '300ms'");
+		# A commit after the lease would wait for the answer to its check.
+		$s->query_ok('SET zklock.commit_check = off');
 		$number++;
 		$choke->once($answers);
 		$s->query($calls{$what}->($number));
@@ -89,6 +91,7 @@ for my $answers (0 .. 5)
 	my $s = connected_session('4s');
 	$s->query_ok("SELECT zk_lock_shared('up')");
 	$s->query_ok("SET zklock.connect_timeout = '100ms'");
+	$s->query_ok('SET zklock.commit_check = off');
 	$choke->once($answers);
 	$s->query("SELECT zk_lock('up')");
 	ok($s->ok || $s->sqlstate =~ /^080/,
@@ -115,8 +118,6 @@ for my $answers (0 .. 5)
 	my $rival = session($other);
 	works($rival, "SELECT zk_try_lock_shared('up')", 'f',
 		"the upgraded lock excludes sharers ($answers)");
-	# The lease may have ended: the commit would wait for the answer to its check.
-	$s->query_ok('SET zklock.commit_check = off');
 	$choke->once($answers);
 	$s->query_ok("SELECT zk_unlock('up')") for 1 .. ($mode eq 'shared' ? 1 : 2);
 	$choke->open;
@@ -194,7 +195,6 @@ for my $answers (0 .. 4)
 # An ensemble that answers the handshake of every connection, and nothing more.
 {
 	my $s = connected_session();
-	$s->query_ok("SET zklock.connect_timeout = '300ms'");
 	$choke->always(1);
 	$s->query_async("SELECT zk_lock('handshake')");
 	wait_blocked($s);
@@ -202,7 +202,7 @@ for my $answers (0 .. 4)
 	failed_with($s, '57014',
 		'a call to an ensemble that answers only handshakes can be cancelled',
 		hint => 0);
-	$s->query_ok("SET statement_timeout = '30s'");
+	$s->query_ok("SET zklock.connect_timeout = '300ms'; SET statement_timeout = '30s'");
 	fails_with($s, "SELECT zk_lock('handshake')", '08006',
 		'a call to an ensemble that answers only handshakes fails as an outage');
 	$choke->open;

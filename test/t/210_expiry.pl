@@ -17,10 +17,12 @@ my $cut_off = zklock_node('cut_off', proxy => $proxy, session_timeout => '1s');
 my $other = zklock_node('other', zk => $zk, session_timeout => '4s');
 $cut_off->safe_psql('postgres', 'CREATE TABLE t (v text)');
 
-# A session of the server behind the proxy, with a ZooKeeper session.
+# A session of the server behind the proxy, with a ZooKeeper session of the timeout given.
 sub connected_session
 {
+	my ($timeout) = @_;
 	my $s = session($cut_off);
+	$s->query_ok("SET zklock.session_timeout = '$timeout'") if $timeout;
 	$s->query_ok("SELECT zk_try_lock('warm-up-' || pg_backend_pid())");
 	$s->query_ok('SELECT zk_unlock_all()');
 	return $s;
@@ -38,6 +40,15 @@ sub loses
 	like($next->wait_result, qr/^\d+$/, $name);
 	$proxy->thaw;
 	return $next;
+}
+
+# Silences the network, and ends the ZooKeeper session of the last in the queue.
+sub expire_last
+{
+	my ($lock) = @_;
+	$proxy->freeze;
+	$zkc->end_session($zkc->get((queue_of($zkc, $lock))[-1])->{ephemeralOwner});
+	return;
 }
 
 sub rows
@@ -178,8 +189,8 @@ sub rows
 {
 	my $holder = session($other);
 	$holder->query_ok("SELECT zk_lock('wait')");
-	my $without_lock = connected_session();
-	my $with_lock = connected_session();
+	my $without_lock = connected_session('4s');
+	my $with_lock = connected_session('4s');
 	$with_lock->query_ok("SELECT zk_lock('bound')");
 	$without_lock->query_async("SELECT zk_lock('wait')");
 	wait_zk_children($zkc, '/zklock/locks/wait', 2);
@@ -188,8 +199,7 @@ sub rows
 	$holder->query_ok("SELECT zk_lock('wait2')");
 	$with_lock->query_async("SELECT zk_lock('wait2')");
 	wait_zk_children($zkc, '/zklock/locks/wait2', 2);
-	$proxy->freeze;
-	wait_zk_children($zkc, "/zklock/locks/$_", 1) for 'wait', 'wait2';
+	expire_last($_) for 'wait', 'wait2';
 	$proxy->thaw;
 	failed_with($with_lock, '40001',
 		'a waiter that loses another lock while waiting gets the error',
@@ -212,11 +222,10 @@ sub rows
 {
 	my $holder = session($other);
 	$holder->query_ok("SELECT zk_lock('timed')");
-	my $s = connected_session();
+	my $s = connected_session('4s');
 	$s->query_async("SELECT zk_try_lock('timed', interval '5 s')");
 	wait_zk_children($zkc, '/zklock/locks/timed', 2);
-	$proxy->freeze;
-	wait_zk_children($zkc, '/zklock/locks/timed', 1);
+	expire_last('timed');
 	$proxy->thaw;
 	is($s->wait_result, 'f',
 		'a timed attempt that was queued again returns false after its timeout');
@@ -289,26 +298,19 @@ for my $round (1 .. 3)
 # A transaction relies on a lock released before its commit, too: the lock may have been
 # lost before the release.
 {
-	my $s = connected_session();
+	my $s = connected_session('4s');
 	for my $lost (2, 1, 0)
 	{
 		$s->query_ok('BEGIN');
 		$s->query_ok("SELECT zk_lock('released')");
 		$s->query_ok("INSERT INTO t VALUES ('released $lost')");
-		my $next;
-		if ($lost)
-		{
-			$next = session($other);
-			$next->query_async("SELECT zk_lock('released')");
-			wait_zk_children($zkc, '/zklock/locks/released', 2);
-			$proxy->freeze;
-		}
+		$proxy->freeze if $lost;
 		wait_until('the lease to end',
 			sub { $s->query_ok('SELECT lease_remaining FROM zk_session()') eq '00:00:00' });
 		works($s, "SELECT zk_unlock('released')", 't',
 			'a release does not wait for the ensemble') if $lost;
 		$s->query_ok("SELECT zk_unlock('released')") if !$lost;
-		$next->wait_result if $lost;
+		expire_last('released') if $lost;
 		$proxy->thaw if $lost == 1;
 		if ($lost)
 		{
@@ -317,7 +319,7 @@ for my $round (1 .. 3)
 			if ($lost == 2)
 			{
 				wait_for_sql($cut_off, 'SELECT wait_event_type FROM pg_stat_activity '
-						. 'WHERE pid = ' . $s->pid, 'Extension');
+						. 'WHERE pid = ' . $s->pid, 'Extension', or => sub { $s->finished });
 				$proxy->thaw;
 			}
 			failed_with($s, '40001',
@@ -325,7 +327,6 @@ for my $round (1 .. 3)
 				like => qr/"released"/);
 			works($s, "SELECT zk_try_lock('after'), zk_unlock('after')", 't|t',
 				'the session can lock again after the refused commit');
-			$next->quit;
 		}
 		else
 		{

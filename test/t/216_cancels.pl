@@ -80,6 +80,7 @@ SQL
 	my $holder = session($node);
 	my $s = session($node);
 	$holder->query_ok("SELECT zk_lock('timed')");
+	$s->query_ok("SELECT zk_try_lock('warm-up'), zk_unlock('warm-up')");
 	my $started = time;
 	$s->query_async("SELECT zk_try_lock('timed', '1500ms')");
 	wait_blocked_locally($s);
