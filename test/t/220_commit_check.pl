@@ -72,10 +72,8 @@ nothing_left($zkc, 'long transactions leave no node');
 	$s->query_ok("SELECT zk_lock('session')");
 	wait_lease_over($s);
 	$s->query_ok("INSERT INTO t VALUES ('session')");
-	works($s, 'COMMIT', '',
-		'a transaction of a session with a session-level lock commits');
-	works($s, 'SELECT lease_remaining > interval \'0\' FROM zk_session()',
-		't', 'the check has renewed the lease');
+	works($s, 'COMMIT\; SELECT lease_remaining > interval \'0\' FROM zk_session()', 't',
+		'a transaction of a session with a session-level lock commits, and the check renews the lease');
 	$s->query_ok('SELECT zk_unlock_all()');
 	$zk->pause;
 	works($s, "INSERT INTO t VALUES ('none')", '',
@@ -215,13 +213,11 @@ for my $kind ([ 'BEGIN; NOTIFY c', "SELECT zk_unlock('gone')", 'COMMIT' ],
 		hint => 0);
 	is(rows('cancelled'), 0, 'the cancelled commit leaves no row');
 
-	$s->query_ok("SET statement_timeout = '100ms'");
 	$s->query_ok('BEGIN');
 	$s->query_ok("INSERT INTO t VALUES ('cancelled')");
 	works($s, 'COMMIT', '',
 		'the cancelled transaction has released its lock: the next one sends no check');
 	$zk->resume;
-	$s->query_ok('RESET statement_timeout');
 	nothing_left($zkc, 'a cancelled commit leaves no node');
 }
 
@@ -299,20 +295,18 @@ SQL
 }
 
 # PostgreSQL disables statement_timeout before it commits, so zklock must apply it.
+my $timed = "INSERT INTO t VALUES ('timed')\\; SET LOCAL statement_timeout = '300ms'";
 for my $begin ('', 'BEGIN')
 {
 	my $s = locker(undef, 'always');
 	$s->query_ok("SELECT zk_lock('silent')");
-	$s->query_ok("SET statement_timeout = '300ms'");
-	$s->query_ok($begin) if $begin;
-	$s->query_ok("INSERT INTO t VALUES ('timed')") if $begin;
+	$s->query_ok("$begin; $timed") if $begin;
 	$zk->pause;
-	fails_with($s, $begin ? 'COMMIT' : "INSERT INTO t VALUES ('timed')", '57014',
-		'statement_timeout ends the check ' . ($begin ? 'of COMMIT' : 'of a single statement'),
+	fails_with($s, $begin ? 'COMMIT' : $timed, '57014',
+		'statement_timeout ends the check of ' . ($begin ? 'COMMIT' : 'an implicit commit'),
 		like => qr/due to statement timeout/, hint => 0);
 	is(rows('timed'), 0, '... and leaves no row');
 	$zk->resume;
-	$s->query_ok('RESET statement_timeout');
 	works($s, "INSERT INTO t VALUES ('after timeout')", '', '... and ends no later statement');
 	$s->quit;
 }
@@ -367,8 +361,8 @@ for my $level (qw(transaction session))
 	my $s = locker('1500ms');
 	$s->query_ok('BEGIN');
 	$s->query_ok("SELECT zk_xact_lock('by-hand')");
-	$zkc->delete((queue_of($zkc, 'by-hand'))[0]);
 	wait_lease_over($s);
+	$zkc->delete((queue_of($zkc, 'by-hand'))[0]);
 	commit_refused($s,
 		'with commit_check = lease a transaction longer than its lease is refused as well',
 		like => qr/"by-hand"/);
