@@ -74,10 +74,8 @@ for my $what (sort keys %nowhere)
 	$s->cancel;
 	failed_with($s, '57014', "connecting to $what can be cancelled",
 		hint => 0);
-	$s->query_ok("SET statement_timeout = '100ms'");
-	fails_with($s, "SELECT zk_lock('nowhere')", '57014',
+	fails_with($s, "SET LOCAL statement_timeout = '100ms'\\; SELECT zk_lock('nowhere')", '57014',
 		"connecting to $what obeys statement_timeout", hint => 0);
-	$s->query_ok('RESET statement_timeout');
 	works($s, 'SELECT 1', '1', "other statements succeed with $what");
 	$s->query_async("SELECT zk_lock('nowhere')");
 	wait_blocked($s);
@@ -96,7 +94,7 @@ nothing_left($zkc, 'failed connections leave no node');
 	for my $list ("$down,$address", "$address,$down", "$down,$down,$address")
 	{
 		my $s = with_settings($node, connect_string => $list);
-		works($s, "SELECT zk_try_lock('list')",
+		works($s, "SELECT zk_try_lock('list $list')",
 			't', "one reachable server is enough ($list)"
 			  =~ s/\Q$address\E/it/r =~ s/\Q$down\E/down/gr);
 	}

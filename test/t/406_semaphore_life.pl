@@ -44,16 +44,16 @@ sub member
 sub leases { return $names eq 'kazoo' ? $semaphore : "$semaphore/leases" }
 sub queue { return $names eq 'kazoo' ? "$semaphore-__lock__" : "$semaphore/locks" }
 
-# Waits for these numbers of permit nodes and queue nodes.
+# Waits for these numbers of permit nodes and queue nodes, or for the end of a waiter.
 sub nodes_become
 {
-	my ($permits, $queued) = @_;
+	my ($permits, $queued, @waiters) = @_;
 	my $seen = '';
 	return wait_until(
 		"$permits permits and $queued in the queue",
 		sub {
 			$seen = join ' ', map { scalar $zkc->children($_) } leases(), queue();
-			$seen eq "$permits $queued";
+			$seen eq "$permits $queued" || grep { $_->finished } @waiters;
 		},
 		diag => sub { "last seen: $seen" });
 }
@@ -90,9 +90,8 @@ sub ways_out
 		$s->query_ok('RESET lock_timeout');
 		all_is_clean("$scenario, lock_timeout");
 
-		$s->query_ok("SET statement_timeout = '100ms'");
-		fails_with($s, $waits{$wait}, '57014', "$scenario: statement_timeout ends the wait", hint => 0);
-		$s->query_ok('RESET statement_timeout');
+		fails_with($s, "SET LOCAL statement_timeout = '100ms'\\; $waits{$wait}", '57014',
+			"$scenario: statement_timeout ends the wait", hint => 0);
 		all_is_clean("$scenario, statement_timeout");
 
 		$s->query_async($waits{$wait});
@@ -147,10 +146,11 @@ sub test_snapshot
 {
 	($holder, $s) = (member($there), member($here));
 	$holder->query_ok("SELECT zk_acquire('s', 1)");
+	$s->query_ok("SET log_lock_waits = on; SET deadlock_timeout = '50ms'");
 	$s->query_ok('BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1');
+	my $log = -s $here->logfile;
 	$s->query_async("SELECT zk_xact_acquire('s', 1)");
-	nodes_become($names eq 'kazoo' ? 1 : 2, 1);
-	wait_blocked($s);
+	wait_for_log($here, qr/still waiting for a permit/, $log);
 	$holder->quit;
 	like($s->wait_result, qr/^\d+$/, 'the permit is granted after a wait');
 	like($s->error, qr/snapshot.*"s"/, 'a warning reports that the snapshot is older than the grant');
@@ -186,9 +186,9 @@ sub test_ends
 	my ($a, $b, $c) = (member($short), member($short), member($there));
 	$a->query_ok("SELECT zk_acquire('s', 1)");
 	$b->query_async("SELECT zk_acquire('s', 1)");
-	nodes_become($names eq 'kazoo' ? 1 : 2, 1);
+	nodes_become($names eq 'kazoo' ? 1 : 2, 1, $b);
 	$c->query_async("SELECT zk_acquire('s', 1)");
-	nodes_become($names eq 'kazoo' ? 1 : 2, 2);
+	nodes_become($names eq 'kazoo' ? 1 : 2, 2, $b, $c);
 	$a->kill9;
 	like($c->wait_result, qr/^\d+$/, 'a crash of holder and waiter frees the permit');
 	$_->quit for $a, $b, $c;
@@ -231,7 +231,7 @@ sub test_loss
 	$waiter = member($here);
 	$semaphore = '/zklock/semaphores/two';
 	$waiter->query_async("SELECT zk_acquire('two', 2)");
-	nodes_become($names eq 'kazoo' ? 2 : 3, 1);
+	nodes_become($names eq 'kazoo' ? 2 : 3, 1, $waiter);
 	$proxy->cut(refuse => 1);
 	like($waiter->wait_result, qr/^\d+$/, 'a disconnected session loses its permits');
 	fails_with($cut, 'SELECT 1', '40001', 'the error reports the lost permits', like => qr/locks ("more\d"(, |(?! "))){5} and 1 other were lost/);

@@ -89,7 +89,7 @@ fails_with($waiter, "CALL zk_lock_wait('x')", '55P03', 'lock_timeout ends the wa
 $waiter->query_ok('RESET lock_timeout');
 $waiter->query_ok("SET statement_timeout = '100ms'");
 fails_with($waiter, "CALL zk_lock_wait('x')", '57014', 'statement_timeout ends the wait', hint => 0);
-$waiter->query_ok('RESET statement_timeout');
+$waiter = session($here, application_name => 'waiter');
 $waiter->query_async("CALL zk_lock_wait('x')");
 wait_zk_children($zkc, '/zklock/locks/x', 2);
 $waiter->cancel;

@@ -68,9 +68,7 @@ my %scenarios = (
 		[ B => q(SET lock_timeout = '50ms') ],
 		[ B => 'SELECT pg_advisory_lock(1)' ],
 		[ B => 'RESET lock_timeout' ],
-		[ B => q(SET statement_timeout = '50ms') ],
-		[ B => 'SELECT pg_advisory_xact_lock_shared(1)' ],
-		[ B => 'RESET statement_timeout' ],
+		[ B => q(SET LOCAL statement_timeout = '50ms'\; SELECT pg_advisory_xact_lock_shared(1)) ],
 		[ A => 'DISCARD ALL' ],
 		[ B => 'SELECT pg_advisory_lock(1), pg_advisory_unlock(1)' ] ],
 	'savepoints' => [
