@@ -32,19 +32,18 @@ sub unreadable
 		like => qr/could not read the locks of the ensemble: $reason/);
 }
 
-# Opens a session with a short connect_timeout.
+# Opens a session with these settings.
 sub reader
 {
 	my (%settings) = @_;
 	my $s = session($node);
-	$settings{connect_timeout} //= '300ms';
 	$s->query_ok("SET zklock.$_ = '$settings{$_}'") for sort keys %settings;
 	return $s;
 }
 
 # An ensemble that never answers.
 {
-	my $s = reader(connect_string => '127.0.0.1:' . free_port());
+	my $s = reader(connect_string => '127.0.0.1:' . free_port(), connect_timeout => '300ms');
 	unreadable($s, '08001', 'no connection', 'a port without a listener is an error');
 	works($s, 'SELECT state FROM zk_session()', 'closed', 'the failed session is closed');
 	works($s, 'SELECT (SELECT count(*) FROM zk_held_locks) + (SELECT count(*) FROM zk_stat)', '1',
@@ -108,6 +107,7 @@ for my $op (qw(sync getChildren multiRead))
 {
 	my $s = reader();
 	$s->query_ok($count_locks);
+	$s->query_ok("SET zklock.connect_timeout = '300ms'");
 	$proxy->arm(fault => 'lose_request', op => 'multiRead', path => 'l3', down => 1);
 	unreadable($s, '08006', 'lost the connection', 'a connection that is not restored is an error');
 	unreadable($s, '08006', 'lost the connection', 'a connection that was lost before is an error');
@@ -117,7 +117,7 @@ for my $op (qw(sync getChildren multiRead))
 
 	# With a lock held: the session is kept.
 	$s->query_ok("SELECT zk_lock('own')");
-	$s->query_ok("SET zklock.connect_timeout = '300ms'");
+	$s->query_ok("SET zklock.connect_timeout = '300ms'; SET zklock.commit_check = off");
 	$proxy->arm(fault => 'lose_request', op => 'multiRead', path => 'l3', down => 1);
 	unreadable($s, '08006', 'lost the connection', 'a holder gets the same error');
 	works($s, 'SELECT state FROM zk_held_locks', 'suspect', 'the lock is suspect');

@@ -60,6 +60,7 @@ is_deeply([ $zkc->children('/') ], ['zookeeper'], 'the request creates no znode'
 	wait_until('the request', sub { $plain->query("SELECT zk_revoked('super')") eq 't' });
 	works($second, "SELECT zk_revoked('super'), state FROM zk_held_locks", 'f|held', "the superuser's session on another server gets no request");
 	$second->query_ok('SELECT zk_unlock_all()');
+	wait_zk_children($zkc, '/zklock/locks/super', 1);
 	works($signaller, "SELECT zk_revoke('super')", '1', "the role may request after the superuser's release");
 	$second->query_ok("RESET zklock.on_revoke");
 	$_->quit for $signaller, $plain;
@@ -137,8 +138,8 @@ $node_1->safe_psql('postgres', 'CREATE ROLE ordinary LOGIN');
 	$s->query_ok("SET zklock.connect_string = '127.0.0.1:" . free_port() . q('));
 	fails_with($s, "SELECT zk_revoke('x')", '08001', 'an unreachable ensemble is an error',
 		like => qr/could not ask the holders of lock "x"/);
-	$s->query_ok("SET zklock.connect_string = '" . $proxy->connect_string . q('));
-	$s->query_ok("SELECT zk_revoke('x')");
+	$s->query_ok("SET zklock.connect_string = '" . $proxy->connect_string . q('; RESET zklock.connect_timeout));
+	$s->query_ok("SELECT zk_revoke('x'); SET zklock.connect_timeout = '300ms'");
 	$second->query_ok("SELECT zk_lock('x')");
 	my ($held) = queue_of($zkc, 'x');
 	$proxy->arm(fault => 'lose_request', op => 'setData', down => 1);
