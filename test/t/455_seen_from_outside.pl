@@ -109,6 +109,7 @@ sub rows
 	my $here = ours("SET zklock.node_names = 'kazoo'");
 	my $theirs = $python->lock(semaphore => semaphore_path('ours'), leases => 2);
 	$here->query_ok("SELECT zk_acquire('ours', 2)");
+	wait_zk_empty($zkc, semaphore_path('ours-__lock__'));
 	ok($theirs->acquire(0), "kazoo's permits: they acquire a permit of our semaphore");
 	is_deeply([ sort map { /"pid":(\d+)/ ? $1 : $_ } $theirs->lease_holders ],
 		[ sort $here->pid, $theirs->identifier ],

@@ -194,6 +194,6 @@ for my $servers ([qw(a b c)], [qw(a b c d)])
 	$d->all_succeed('... the other succeeds once the victim releases its lock');
 }
 
-is_deeply([ $zkc->children($waits) ], [], 'no wait report is left');
+wait_zk_empty($zkc, $waits);
 nothing_left($zkc, 'no node is left');
 done_testing();

@@ -38,7 +38,7 @@ sub lock_row { return "UPDATE t SET v = v + 1 WHERE id = $_[0]" }
 	$d->release($s[6]);
 	$d->all_succeed('a chain of waiters succeeds one after the other, from its end');
 }
-is(scalar(wait_reports($zkc)), 0, '... and no wait report is left');
+wait_zk_empty($zkc, '/zklock/waits');
 
 # One of two sharers has released and now waits for the waiting writer. The writer waits
 # only for the other sharer.
@@ -60,9 +60,9 @@ is(scalar(wait_reports($zkc)), 0, '... and no wait report is left');
 # for this session does not fail.
 {
 	my ($s, $t, $u) = map { $d->open($_) } qw(a b a);
-	$s->query_ok("SET lock_timeout = '250ms'");
 	$d->hold($u, lock_row(1));
 	$d->hold($s, "SELECT zk_lock('x')");
+	$s->query_ok("SET lock_timeout = '250ms'");
 	$d->hold($t, "SELECT zk_xact_lock('y')");
 	$d->wait_for($t, "SELECT zk_xact_lock('x')");
 	my @ended;
@@ -84,8 +84,8 @@ is(scalar(wait_reports($zkc)), 0, '... and no wait report is left');
 {
 	my ($s, $t) = map { $d->open($_) } qw(a b);
 	$_->query_ok("SET deadlock_timeout = '1min'") for $s, $t;
-	$s->query_ok("SET lock_timeout = '500ms'");
 	$d->hold($s, "SELECT zk_xact_lock('x')");
+	$s->query_ok("SET lock_timeout = '500ms'");
 	$d->hold($t, "SELECT zk_xact_lock('y')");
 	$d->wait_for($s, "SELECT zk_xact_lock('y')");
 	$t->query_ok("SELECT zk_xact_lock('x')");
@@ -175,6 +175,6 @@ is(scalar(wait_reports($zkc)), 0, '... and no wait report is left');
 	$d->all_succeed('a session waits behind the node of its own lost session, without a deadlock');
 }
 
-is(scalar(wait_reports($zkc)), 0, 'no wait report is left');
+wait_zk_empty($zkc, '/zklock/waits');
 nothing_left($zkc, 'no node is left');
 done_testing();

@@ -8,7 +8,7 @@ use Sys::Hostname qw(hostname);
 use Test::More;
 use ZkLock::Check qw(failed_with nothing_left);
 use ZkLock::Cluster;
-use ZkLock::Deadlock qw(wait_reports wait_until_reported);
+use ZkLock::Deadlock qw(wait_until_reported);
 use ZkLock::Opponent;
 use ZkLock::ZkClient;
 use ZkLock::ZkServer;
@@ -110,6 +110,7 @@ for my $layout ('curator', 'kazoo')
 		$d->wait_for($t, acquire($x, 1));
 		wait_for_sql($t->node, 'SELECT count(*) FROM zk_blocking(' . $t->pid . ')', '1');
 		$d->wait_for($u, acquire($x, 1));
+		wait_for_sql($u->node, 'SELECT count(*) FROM zk_blocking(' . $u->pid . ')', '2');
 		my $seen = session($node{c});
 		is($seen->query_ok("SELECT concat_ws(' ', server, pid, name, mode, granted) FROM zk_blocking("
 				  . $u->pid . ')'),
@@ -136,7 +137,7 @@ for my $layout ('curator', 'kazoo')
 		$d->all_succeed("$layout: ... all succeed after its release");
 		$theirs->close;
 	}
-	is_deeply([ wait_reports($zkc) ], [], "$layout: no wait report is left");
+	wait_zk_empty($zkc, '/zklock/waits');
 }
 
 # deadlock_detection = off: lock_timeout ends the deadlock.
