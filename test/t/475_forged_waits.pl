@@ -1,6 +1,8 @@
 # Forged wait reports: neither 3,000 nor 30,000 of them delay a cancel; a deadlock that
 # exists only in reports ends no wait; and the log never shows the statement of another
 # process.
+#
+# Alone: the test measures time.
 
 use strict;
 use warnings;
