@@ -169,7 +169,7 @@ my $theirs = $java->lock(mutex => path('x'));
 
 	# Our array has acquired the second lock when they acquire the first.
 	works($there, "SELECT zk_try_lock('p', '30s')", 't', 'crosswise: we acquire one lock');
-	$multi->acquire_async(2000);
+	$multi->acquire_async;
 	queue('p', 2);
 	$here->query_async("SELECT zk_lock(ARRAY['p', 'q'])");
 	queue('p', 3);
@@ -177,19 +177,29 @@ my $theirs = $java->lock(mutex => path('x'));
 	$there->query_ok("SELECT zk_unlock('p')");
 	queue('q', 2);
 	ok(!$here->finished && !$multi->finished, 'crosswise: each waits for the other');
-	ok(!$multi->wait_result, 'crosswise: their attempt ends at its timeout');
+	$multi->interrupt;
+	$multi->outcome;
+	like($multi->failed, qr/^InterruptedException/, 'crosswise: their attempt is interrupted');
 	like($here->wait_result, qr/^\{\d+,\d+\}$/, 'crosswise: we acquire both locks');
 	$here->query_ok('SELECT zk_unlock_all()');
 	nothing_left($zkc, 'several: no node is left');
 }
 
-# A killed backend, and a killed program.
+# A killed backend, and a killed program. Their sessions are short, and may end before the
+# waiter is in the queue.
+sub queued_or_granted
+{
+	my ($waiter) = @_;
+	return wait_until('a holder and a waiter, or the end of the wait',
+		sub { $waiter->finished || $zkc->children(path('x')) == 2 });
+}
+
 {
 	my $killed = mutex_session($servers[0]);
 	$killed->query_ok("SET zklock.session_timeout = '1s'");
 	$killed->query_ok("SELECT zk_lock('x')");
 	$theirs->acquire_async;
-	queue('x', 2);
+	queued_or_granted($theirs);
 	$killed->kill9;
 	ok($theirs->wait_result, 'killed: they acquire the lock after our backend was killed');
 	wait_for_sql($servers[0], "SELECT pg_is_in_recovery()", 'f');
@@ -202,7 +212,7 @@ my $theirs = $java->lock(mutex => path('x'));
 	my $lost = $crashing->lock(mutex => path('x'), timeout => 1000);
 	$lost->acquire;
 	$after->query_async("SELECT zk_lock('x')");
-	queue('x', 2);
+	queued_or_granted($after);
 	$crashing->stop;
 	like($after->wait_result, qr/^\d+$/,
 		'killed: we acquire the lock after their program was killed');
