@@ -75,6 +75,37 @@ for my $closed (1, 2, 3, 5, 64)
 	$silent->stop;
 }
 
+# After a failure, a session tries the other servers before the same one again.
+{
+	my @proxies = map { ZkLock::Proxy->start(target => $zk) } 1 .. 3;
+	my $servers = join ',', map { $_->connect_string } @proxies;
+	for (1 .. 3)
+	{
+		my $s = session($node);
+		$s->query_ok("SET zklock.connect_string = '$servers'");
+		$s->query_ok("SELECT zk_lock('left')");
+		my $left = $s->query('SELECT server FROM zk_session()');
+		$_->cut for grep { $_->connect_string eq $left } @proxies;
+		works($s, "SELECT zk_lock('then') > 0", 't', 'a session reconnects');
+		isnt($s->query('SELECT server FROM zk_session()'), $left, '... to another server');
+		$s->quit;
+	}
+
+	$_->freeze for @proxies[ 0, 1 ];
+	my @sessions = map { session($node) } 1 .. 6;
+	for my $s (@sessions)
+	{
+		$s->query_ok("SET zklock.session_timeout = '6s'");
+		$s->query_ok("SET zklock.connect_string = '$servers'");
+		$s->query_async("SELECT zk_lock('one ' || pg_backend_pid()) > 0");
+	}
+	is($_->wait_result, 't', 'a session connects despite two servers that do not answer')
+	  || diag($_->error)
+	  for @sessions;
+	$_->quit for @sessions;
+	$_->stop for @proxies;
+}
+
 # Later attempts to connect may take longer: the only server can be slow.
 {
 	my $port = free_port();

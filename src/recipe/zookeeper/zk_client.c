@@ -16,6 +16,7 @@
  *-------------------------------------------------------------------------
  */
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -96,6 +97,24 @@ shuffled(const char *connect_string)
 	return result;
 }
 
+/*
+ * The library takes its first servers for servers that were added, and keeps a second list
+ * of them until it is connected.  A failure moves it on in the other list only: it would
+ * try the same server again.  So this uses the second list up, and sets the first server.
+ */
+static void
+use_up_added_servers(zhandle_t *zh)
+{
+	char		first[64];
+
+	zoo_cycle_next_server(zh);
+	snprintf(first, sizeof(first), "%s", zoo_get_current_server(zh));
+	for (int i = 0; i < ZKL_MAX_SERVERS; i++)
+		zoo_cycle_next_server(zh);
+	for (int i = 0; i < ZKL_MAX_SERVERS && strcmp(zoo_get_current_server(zh), first) != 0; i++)
+		zoo_cycle_next_server(zh);
+}
+
 static void
 auth_answered_io(int rc, const void *data)
 {
@@ -135,9 +154,11 @@ open_io(void *arg)
 	zoo_deterministic_conn_order(1);
 	if (hosts)
 		client->zh = get_handle(client, hosts);
-	client->server_chosen = true;
 	if (client->zh)
+	{
 		zoo_set_servers_resolution_delay(client->zh, -1);
+		use_up_added_servers(client->zh);
+	}
 	if (client->zh && client->digest)
 		zoo_add_auth(client->zh, "digest", client->digest,
 					 (int) strlen(client->digest), auth_answered_io, NULL);

@@ -31,6 +31,9 @@
 #include "filter.h"
 #include "io_thread.h"
 
+/* Limit of the addresses in a connect string. */
+#define ZKL_MAX_SERVERS 256
+
 typedef struct ZklSubmission ZklSubmission;
 
 /* One allocation; the operations and the bytes they point to follow. */

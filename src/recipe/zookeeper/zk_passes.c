@@ -20,9 +20,6 @@
 /* Pause after the library could not try to connect, or names were not resolved. */
 #define RETRY_MS 500
 
-/* Limit of the addresses in a connect string. */
-#define MAX_SERVERS 256
-
 /* Upper limit for the first attempt to connect, which has a third of the session timeout. */
 #define MAX_CONNECT_MS 3000
 
@@ -133,7 +130,7 @@ choose_server(ZklClient *client)
 	snprintf(wanted, sizeof(wanted), "%s", zoo_get_current_server(client->zh));
 	do
 		zoo_cycle_next_server(client->zh);
-	while (++n < MAX_SERVERS && strcmp(zoo_get_current_server(client->zh), wanted) != 0);
+	while (++n < ZKL_MAX_SERVERS && strcmp(zoo_get_current_server(client->zh), wanted) != 0);
 	while (--n > 0)
 		zoo_cycle_next_server(client->zh);
 }
