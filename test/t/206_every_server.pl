@@ -5,6 +5,7 @@ use strict;
 use warnings;
 
 use IO::Socket::INET;
+use PostgreSQL::Test::Utils qw(slurp_file);
 use Test::More;
 use ZkLock::Check;
 use ZkLock::Cluster;
@@ -71,6 +72,21 @@ for my $closed (1, 2, 3, 5, 64)
 			"... and finds its server again after a lost connection")
 		  for @sessions;
 		$_->quit for @sessions;
+	}
+
+	# The message of the library would mean that the server has closed the connection.
+	for my $what (sort keys %servers)
+	{
+		my $s = session($node);
+		my $log = -s $node->logfile;
+		$s->query_ok("SET zklock.session_timeout = '9s'");
+		$s->query_ok("SET zklock.connect_timeout = '4s'");
+		$s->query_ok("SET zklock.connect_string = '$servers{$what}'");
+		fails_with($s, "SELECT zk_lock('none')", '08001', "no server can $what");
+		wait_for_log($node,
+			qr/ZooKeeper client: the server at $servers{$what} did not answer within 3000 ms$/m, $log);
+		unlike(slurp_file($node->logfile, $log), qr/errno=/, '... as the server log says');
+		$s->quit;
 	}
 	$silent->stop;
 }

@@ -143,8 +143,14 @@ choose_server(ZklClient *client)
 static void
 limit_connecting(ZklClient *client, int64_t now)
 {
+	char		line[256];
+
 	if (now < client->connect_by_ms)
 		return;
+	/* The library's own message would mean that the server has closed the connection. */
+	snprintf(line, sizeof(line), ":ZOO_ERROR@the server at %s did not answer within %d ms",
+			 zoo_get_current_server(client->zh), client->connect_ms);
+	zkl_zk_log_io(line);
 	shutdown(client->fd, SHUT_RDWR);
 	client->connect_by_ms = ZKL_IO_THREAD_NEVER;
 	if (client->connect_ms < zoo_recv_timeout(client->zh))
