@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * assemble.c
- *		Lists the parts of a session; the only file that knows all layers.
+ *		Lists the parts of a session; the only file that depends on all layers.
  *
  *-------------------------------------------------------------------------
  */

@@ -104,7 +104,7 @@ typedef struct ZklSessionPart
 
 /*
  * The parts of a session, in the order in which their handlers are called: lower layers
- * first.  Only the file of a part knows its state.
+ * first.  Only the file of a part uses its state.
  */
 typedef enum ZklPartId
 {

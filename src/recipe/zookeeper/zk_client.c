@@ -16,7 +16,6 @@
  *-------------------------------------------------------------------------
  */
 #include <poll.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -97,24 +96,6 @@ shuffled(const char *connect_string)
 	return result;
 }
 
-/*
- * The library takes its first servers for servers that were added, and keeps a second list
- * of them until it is connected.  A failure moves it on in the other list only: it would
- * try the same server again.  So this uses the second list up, and sets the first server.
- */
-static void
-use_up_added_servers(zhandle_t *zh)
-{
-	char		first[64];
-
-	zoo_cycle_next_server(zh);
-	snprintf(first, sizeof(first), "%s", zoo_get_current_server(zh));
-	for (int i = 0; i < ZKL_MAX_SERVERS; i++)
-		zoo_cycle_next_server(zh);
-	for (int i = 0; i < ZKL_MAX_SERVERS && strcmp(zoo_get_current_server(zh), first) != 0; i++)
-		zoo_cycle_next_server(zh);
-}
-
 static void
 auth_answered_io(int rc, const void *data)
 {
@@ -157,7 +138,7 @@ open_io(void *arg)
 	if (client->zh)
 	{
 		zoo_set_servers_resolution_delay(client->zh, -1);
-		use_up_added_servers(client->zh);
+		zkl_zk_use_first_server(client->zh);
 	}
 	if (client->zh && client->digest)
 		zoo_add_auth(client->zh, "digest", client->digest,

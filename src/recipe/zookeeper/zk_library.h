@@ -31,9 +31,6 @@
 #include "filter.h"
 #include "io_thread.h"
 
-/* Limit of the addresses in a connect string. */
-#define ZKL_MAX_SERVERS 256
-
 typedef struct ZklSubmission ZklSubmission;
 
 /* One allocation; the operations and the bytes they point to follow. */
@@ -95,6 +92,9 @@ struct ZklClient
 /* zk_drive.c: takes the library's mutex, however long that lasts; only the I/O thread. */
 extern void zkl_zk_enter(ZklClient *client);
 extern void zkl_zk_leave(void);
+
+/* zk_passes.c: chooses the first server, after the handle was opened. */
+extern void zkl_zk_use_first_server(zhandle_t *zh);
 
 /* zk_passes.c: callbacks of the I/O thread (io_thread.h). */
 extern void zkl_zk_pass_io(void *client, ZklIoThreadWatch *watch);

@@ -20,6 +20,9 @@
 /* Pause after the library could not try to connect, or names were not resolved. */
 #define RETRY_MS 500
 
+/* Limit of the addresses in a connect string. */
+#define MAX_SERVERS 256
+
 /* Upper limit for the first attempt to connect, which has a third of the session timeout. */
 #define MAX_CONNECT_MS 3000
 
@@ -113,6 +116,32 @@ follow_library(ZklClient *client, int library_fd)
 		begin_exchange(client, true);
 }
 
+/* Passes each server once, back to the current one; returns how many there are. */
+static int
+go_round(zhandle_t *zh)
+{
+	char		current[64];
+	int			n = 0;
+
+	snprintf(current, sizeof(current), "%s", zoo_get_current_server(zh));
+	do
+		zoo_cycle_next_server(zh);
+	while (++n < MAX_SERVERS && strcmp(zoo_get_current_server(zh), current) != 0);
+	return n;
+}
+
+/*
+ * The library takes its first servers for servers that were added, and keeps a second list
+ * of them until it is connected.  A failure moves it on in the other list only: it would
+ * try the same server again.  Going round uses the second list up.
+ */
+void
+zkl_zk_use_first_server(zhandle_t *zh)
+{
+	zoo_cycle_next_server(zh);
+	(void) go_round(zh);
+}
+
 /*
  * After a failure the library moves to the next server twice before it connects: with
  * an even number of addresses it would never try half of them.  So this moves it round
@@ -121,17 +150,10 @@ follow_library(ZklClient *client, int library_fd)
 static void
 choose_server(ZklClient *client)
 {
-	char		wanted[64];
-	int			n = 0;
-
 	if (client->server_chosen)
 		return;
 	client->server_chosen = true;
-	snprintf(wanted, sizeof(wanted), "%s", zoo_get_current_server(client->zh));
-	do
-		zoo_cycle_next_server(client->zh);
-	while (++n < ZKL_MAX_SERVERS && strcmp(zoo_get_current_server(client->zh), wanted) != 0);
-	while (--n > 0)
+	for (int n = go_round(client->zh); n > 1; n--)
 		zoo_cycle_next_server(client->zh);
 }
 
@@ -141,7 +163,7 @@ choose_server(ZklClient *client)
  * attempts may take twice as long, because the whole ensemble may be slow.
  */
 static void
-limit_connecting(ZklClient *client, int64_t now)
+end_silent_attempt(ZklClient *client, int64_t now)
 {
 	char		line[256];
 
@@ -198,7 +220,7 @@ go_on(ZklClient *client, bool names_answered)
 	due_ms = now + (int64_t) due.tv_sec * 1000 + due.tv_usec / 1000 + 1;
 	if (!is_connecting(client))
 		return due_ms;
-	limit_connecting(client, now);
+	end_silent_attempt(client, now);
 	return due_ms < client->connect_by_ms ? due_ms : client->connect_by_ms;
 }
 
