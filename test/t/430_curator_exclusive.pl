@@ -185,21 +185,13 @@ my $theirs = $java->lock(mutex => path('x'));
 	nothing_left($zkc, 'several: no node is left');
 }
 
-# A killed backend, and a killed program. Their sessions are short, and may end before the
-# waiter is in the queue.
-sub queued_or_granted
-{
-	my ($waiter) = @_;
-	return wait_until('a holder and a waiter, or the end of the wait',
-		sub { $waiter->finished || $zkc->children(path('x')) == 2 });
-}
-
+# A killed backend, and a killed program.
 {
 	my $killed = mutex_session($servers[0]);
 	$killed->query_ok("SET zklock.session_timeout = '1s'");
 	$killed->query_ok("SELECT zk_lock('x')");
 	$theirs->acquire_async;
-	queued_or_granted($theirs);
+	wait_queued_or_ended($zkc, path('x'), $theirs);
 	$killed->kill9;
 	ok($theirs->wait_result, 'killed: they acquire the lock after our backend was killed');
 	wait_for_sql($servers[0], "SELECT pg_is_in_recovery()", 'f');
@@ -212,7 +204,7 @@ sub queued_or_granted
 	my $lost = $crashing->lock(mutex => path('x'), timeout => 1000);
 	$lost->acquire;
 	$after->query_async("SELECT zk_lock('x')");
-	queued_or_granted($after);
+	wait_queued_or_ended($zkc, path('x'), $after);
 	$crashing->stop;
 	like($after->wait_result, qr/^\d+$/,
 		'killed: we acquire the lock after their program was killed');

@@ -211,22 +211,14 @@ sub owners
 	}
 }
 
-# A killed backend, and a killed program. Their sessions are short, and may end before the
-# waiter is in the queue.
-sub queued_or_granted
-{
-	my ($waiter) = @_;
-	return wait_until('a holder and a waiter, or the end of the wait',
-		sub { $waiter->finished || $zkc->children(path('x')) == 2 });
-}
-
+# A killed backend, and a killed program.
 {
 	my $lock = $python->lock(lock => path('x'));
 	my $killed = session($servers[0]);
 	$killed->query_ok("SET zklock.session_timeout = '1s'");
 	$killed->query_ok("SELECT zk_lock('x')");
 	$lock->acquire_async;
-	queued_or_granted($lock);
+	wait_queued_or_ended($zkc, path('x'), $lock);
 	$killed->kill9;
 	ok($lock->wait_result, 'killed: they acquire the lock after our backend was killed');
 	works($there, "SELECT zk_try_lock('x')", 'f', 'killed: they hold the lock');
@@ -236,7 +228,7 @@ sub queued_or_granted
 	my $lost = $crashing->lock(lock => path('x'), timeout => 1000);
 	$lost->acquire;
 	$there->query_async("SELECT zk_lock('x')");
-	queued_or_granted($there);
+	wait_queued_or_ended($zkc, path('x'), $there);
 	$crashing->stop;
 	like($there->wait_result, qr/^\d+$/,
 		'killed: we acquire the lock after their program was killed');
@@ -246,7 +238,7 @@ sub queued_or_granted
 	my $cut = $silent->lock(lock => path('x'), timeout => 1000);
 	$cut->acquire;
 	$there->query_async("SELECT zk_lock('x')");
-	queued_or_granted($there);
+	wait_queued_or_ended($zkc, path('x'), $there);
 	$silent->pause;
 	like($there->wait_result, qr/^\d+$/,
 		'killed: we acquire the lock when their stopped program loses its session');

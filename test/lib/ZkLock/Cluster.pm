@@ -22,7 +22,7 @@ use ZkLock::Session;
 use ZkLock::Util qw(wait_until log_tail);
 
 our @EXPORT = qw(zklock_node session wait_for_sql wait_zk_children
-  wait_zk_empty wait_until wait_blocked wait_blocked_locally wait_asleep is_blocked wait_for_log server_log
+  wait_queued_or_ended wait_zk_empty wait_until wait_blocked wait_blocked_locally wait_asleep is_blocked wait_for_log server_log
   require_standby lock_nodes foreign_node);
 
 # Creates and starts a server with the extension in database postgres. Options:
@@ -109,6 +109,15 @@ sub wait_zk_children
 		%opt,
 		diag => sub { "last seen: @children" });
 	return @children;
+}
+
+# Waits until a holder and this waiter are in the queue. A waiter that has ended is not
+# there: the holder's session, or a timeout, may be short.
+sub wait_queued_or_ended
+{
+	my ($zkc, $path, $waiter) = @_;
+	return wait_until("two children of $path, or the end of the wait",
+		sub { $waiter->finished || 2 == $zkc->children($path) });
 }
 
 # Waits until a lock's znode is gone or has no children.

@@ -118,8 +118,7 @@ sub prepared
 	{
 		foreign_node($zkc, "/zklock/locks/$lock", 'WRIT');
 		run($s);
-		wait_until('the waiter, or its timeout',
-			sub { $s->finished || 2 == $zkc->children("/zklock/locks/$lock") });
+		wait_queued_or_ended($zkc, "/zklock/locks/$lock", $s);
 	}
 	return $s;
 }
