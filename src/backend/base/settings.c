@@ -198,7 +198,7 @@ static const Setting settings[] = {
 		.min = 1,
 	.max = INT_MAX},
 	{"zklock.acl",
-		"Who may change the znodes that zklock creates.",
+		"Which clients may change the znodes that zklock creates.",
 		"\"creator\" requires zklock.auth_file; everybody can still read the znodes.",
 		PGC_SUSET, 0,
 		.number = &zklock_acl,

@@ -90,7 +90,7 @@ mark_lost(bool session_is_lost)
 
 /* Returns the names of the locks that are held, or that are marked as lost. */
 static ZklockNameList
-list_locks(bool lost_only)
+list_lock_names(bool lost_only)
 {
 	ZklockNameList list = {0};
 	dlist_iter	iter;
@@ -161,7 +161,7 @@ zklock_check_loss(void)
 	}
 	if (n > 0)
 	{
-		list = list_locks(true);
+		list = list_lock_names(true);
 		n = list.n;
 		names = zklock_list_text(&list);
 		detail = lost_detail(session, session_lost, n);
@@ -247,7 +247,7 @@ zklock_rewrite_cancel(ErrorData *cancel)
 	session_lost = zklock_session_is_lost(session);
 	if (mark_lost(session_lost) == 0)
 		return;
-	list = list_locks(true);
+	list = list_lock_names(true);
 	cancel->sqlerrcode = ERRCODE_T_R_SERIALIZATION_FAILURE;
 	cancel->message = psprintf(list.n == 1 ? LOST_ONE : LOST_SEVERAL, zklock_list_text(&list));
 	cancel->detail = lost_detail(session, session_lost, list.n);
@@ -327,7 +327,7 @@ confirm(ZklSession *session, int session_timeout_ms)
 	unconfirmed = c.status != ZKL_OK;
 	if (!unconfirmed)
 		return;
-	held = list_locks(false);
+	held = list_lock_names(false);
 	add_affected(&held);
 	ereport(ERROR,
 			(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
@@ -357,7 +357,7 @@ zklock_note_release(ZklockHold *const *released, int n)
 	released_in_block = released_in_block || IsTransactionBlock() ||
 		(MyXactFlags & XACT_FLAGS_PIPELINING) != 0;
 	if (released == NULL)
-		list = list_locks(false);
+		list = list_lock_names(false);
 	for (int i = 0; i < n; i++)
 		zklock_list_hold(&list, released[i]);
 	add_affected(&list);
@@ -444,7 +444,7 @@ zklock_note_late_loss(void)
 	if (!at_commit || !zklock_cancel_is_requested(ZKLOCK_CANCEL_LOSS) || session == NULL ||
 		mark_lost(zklock_session_is_lost(session)) == 0)
 		return;
-	list = list_locks(true);
+	list = list_lock_names(true);
 
 	/* Not to the client: a name that its encoding does not have would be an error. */
 	ereport(LOG_SERVER_ONLY,

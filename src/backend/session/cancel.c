@@ -31,11 +31,11 @@
 #include "backend/session/callbacks.h"
 #include "backend/session/cancel.h"
 
-/* How often a request is tried again. */
-#define TRY_AGAIN_MS 500
+/* How long after a signal the next one is sent, in ms, while the request is pending. */
+#define RETRY_MS 500
 
 static int	own_signal = 0;
-static timer_t try_again_timer;
+static timer_t retry_timer;
 static struct sigaction sigint_before;
 
 /* Also set by the I/O thread. */
@@ -124,11 +124,11 @@ cancel(void)
 }
 
 static void
-try_again_later(void)
+schedule_retry(void)
 {
-	struct itimerspec later = {.it_value.tv_nsec = TRY_AGAIN_MS * 1000000L};
+	struct itimerspec later = {.it_value.tv_nsec = RETRY_MS * 1000000L};
 
-	timer_settime(try_again_timer, 0, &later, NULL);
+	timer_settime(retry_timer, 0, &later, NULL);
 }
 
 /*
@@ -150,7 +150,7 @@ on_own_signal(int signo)
 		if (possible)
 			cancel();
 		if (requested[ZKLOCK_CANCEL_LOSS] || !(possible || is_idle()))
-			try_again_later();
+			schedule_retry();
 	}
 	errno = save_errno;
 }
@@ -176,7 +176,7 @@ prepare(void)
 	int			signo = free_signal();
 
 	event.sigev_signo = signo;
-	if (signo == 0 || timer_create(CLOCK_MONOTONIC, &event, &try_again_timer) != 0)
+	if (signo == 0 || timer_create(CLOCK_MONOTONIC, &event, &retry_timer) != 0)
 		return false;
 	sigemptyset(&action.sa_mask);
 	sigaddset(&action.sa_mask, SIGINT);

@@ -70,7 +70,7 @@ void
 zkl__search_forget(ZklWaits *w)
 {
 	w->era++;
-	w->list_call = NULL;
+	w->children_call = NULL;
 	w->next_search_ms = 0;
 	free(w->seen);
 	w->seen = NULL;
@@ -435,9 +435,9 @@ on_reports(ZklCall *call, const ZklResult *result)
 	ZklWaits   *w = zkl__waits(session);
 	bool		too_many = false;
 
-	if (w->list_call != call)
+	if (w->children_call != call)
 		return;
-	w->list_call = NULL;
+	w->children_call = NULL;
 	if (result->code == ZKL_RC_CONNECTION_LOSS)
 		w->next_search_ms = zkl_now_ms();
 	else
@@ -454,14 +454,15 @@ on_reports(ZklCall *call, const ZklResult *result)
 }
 
 static void
-send_report_list(ZklSession *session)
+send_get_reports(ZklSession *session)
 {
 	ZklWaits   *w = zkl__waits(session);
 
 	w->next_search_ms = 0;
-	w->list_call = zkl__list(zkl__call_new(session, on_reports, NULL, NULL),
-							 zkl__config(session)->waits_path, w->is_victim_claim, false);
-	if (w->list_call == NULL)
+	w->children_call = zkl__get_children(zkl__call_new(session, on_reports, NULL, NULL),
+										 zkl__config(session)->waits_path,
+										 w->is_victim_claim, false);
+	if (w->children_call == NULL)
 		w->next_search_ms = zkl_now_ms();
 }
 
@@ -471,12 +472,12 @@ zkl__search_drive(ZklSession *session)
 {
 	ZklWaits   *w = zkl__waits(session);
 
-	if (w->name == NULL || w->list_call || w->seen || w->check || w->is_busy)
+	if (w->name == NULL || w->children_call || w->seen || w->check || w->is_busy)
 		return;
 	if (w->next_search_ms == 0)
 		search_from_time_to_time(session);
 	else if (zkl_now_ms() >= w->next_search_ms)
-		send_report_list(session);
+		send_get_reports(session);
 	else
 		zkl__arm_timer(session, w->next_search_ms);
 }

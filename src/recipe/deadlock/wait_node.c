@@ -149,8 +149,8 @@ send_find(ZklSession *session)
 {
 	ZklWaits   *w = zkl__waits(session);
 
-	w->state_call = zkl__list(zkl__call_new(session, on_found, NULL, NULL),
-							  zkl__config(session)->waits_path, true, false);
+	w->state_call = zkl__get_children(zkl__call_new(session, on_found, NULL, NULL),
+									  zkl__config(session)->waits_path, true, false);
 }
 
 /* NO_NODE: another client has deleted the root, which the waiting request creates again. */

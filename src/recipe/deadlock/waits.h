@@ -63,7 +63,7 @@ typedef struct ZklWaits
 
 	/* the search */
 	uint64_t	era;			/* incremented when everything read so far is outdated */
-	ZklCall    *list_call;
+	ZklCall    *children_call;
 	ZklNames   *seen;			/* the listed reports, until the owner's thread takes them */
 	bool		is_busy;		/* the owner's thread works on reports or a cycle check */
 	int64_t		next_search_ms; /* 0: at the slow pace */

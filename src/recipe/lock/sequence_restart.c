@@ -77,7 +77,7 @@ zkl__sequence_restart_free(ZklRequest *request)
 
 /* Has the queue listed again when the restart is driven next. */
 static void
-list_again(ZklSequenceRestart *restart)
+get_children_again(ZklSequenceRestart *restart)
 {
 	free(restart->watched);
 	restart->watched = NULL;
@@ -102,7 +102,7 @@ zkl__sequence_restart_watch_fired(ZklRequest *request, const char *path)
 	if (!zkl__sequence_restart_is_blocked(request) ||
 		(path && strcmp(request->sequence_restart->watched, path) != 0))
 		return false;
-	list_again(request->sequence_restart);
+	get_children_again(request->sequence_restart);
 	return true;
 }
 
@@ -185,7 +185,7 @@ contender_read(ZklRequest *request, const ZklResult *result)
 	ZklSequenceRestart *restart = request->sequence_restart;
 
 	if (result->code == ZKL_RC_NO_NODE)
-		list_again(restart);
+		get_children_again(restart);
 	else if (result->code != ZKL_RC_OK)
 		zkl__request_fail_code(request, restart->index, result);
 	else if (counts_again(request, result->czxid))
@@ -203,7 +203,7 @@ parent_deleted(ZklRequest *request, const ZklResult *result)
 	if (result->code == ZKL_RC_OK || result->code == ZKL_RC_NO_NODE)
 		zkl__sequence_restart_free(request);
 	else if (result->code == ZKL_RC_NOT_EMPTY)
-		list_again(request->sequence_restart);
+		get_children_again(request->sequence_restart);
 	else
 		zkl__request_fail_code(request, request->sequence_restart->index, result);
 }

@@ -81,7 +81,7 @@ ends_with(const char *s, size_t length, const char *suffix)
 
 /* Returns whether the text before a number is the infix of a known scheme. */
 static bool
-known_infix(const char *name, size_t length, bool *writer)
+is_known_infix(const char *name, size_t length, bool *writer)
 {
 	for (int i = 0; i < N_NODE_NAMES; i++)
 	{
@@ -151,10 +151,10 @@ zkl_parse_child(const char *name, ZklContender *contender)
 		return false;
 
 	/* A dash may belong to the infix ("lock-") or be the sign. */
-	if (!known_infix(name, start, &contender->writer))
+	if (!is_known_infix(name, start, &contender->writer))
 	{
 		if (start == 0 || name[start - 1] != '-' ||
-			!known_infix(name, start - 1, &contender->writer))
+			!is_known_infix(name, start - 1, &contender->writer))
 			return false;
 		negative = true;
 	}

@@ -79,10 +79,10 @@ on_own_node_children(ZklCall *call, const ZklResult *result)
 }
 
 static void
-send_own_node_list(ZklNode *node)
+send_find_own_node(ZklNode *node)
 {
-	node->priv->state_call = zkl__list(zkl__node_call(node, on_own_node_children),
-									   node->lock_path, true, false);
+	node->priv->state_call = zkl__get_children(zkl__node_call(node, on_own_node_children),
+											   node->lock_path, true, false);
 }
 
 
@@ -208,10 +208,10 @@ on_children(ZklCall *call, const ZklResult *result)
 }
 
 static void
-send_list(ZklNode *node)
+send_get_children(ZklNode *node)
 {
-	node->priv->state_call = zkl__list(zkl__node_call(node, on_children), node->lock_path,
-									   node->priv->lists_synced, false);
+	node->priv->state_call = zkl__get_children(zkl__node_call(node, on_children), node->lock_path,
+											   node->priv->lists_synced, false);
 }
 
 
@@ -300,7 +300,7 @@ zkl__node_creating(ZklNode *node)
 {
 	node->state = NODE_CREATING;
 	if (!node->is_permit && !zkl__elision_expected(node))
-		send_list(node);
+		send_get_children(node);
 }
 
 /* Waits for the list, which may be in flight already, or for the czxid as a proof. */
@@ -411,13 +411,13 @@ zkl__node_drive(ZklNode *node)
 	switch (node->state)
 	{
 		case NODE_UNKNOWN:
-			send_own_node_list(node);
+			send_find_own_node(node);
 			break;
 		case NODE_LISTING:
 			if (node->is_permit)
 				node->owner->on_progress(node);
 			else
-				send_list(node);
+				send_get_children(node);
 			break;
 		case NODE_MOVING_UP:
 		case NODE_DOWNGRADING:

@@ -66,7 +66,7 @@ send_items(ZklScan *scan, int max, ZklHandler handler)
 	if (call)
 		call->detail = first;
 	call = scan->is_synced ? zkl__send_all(call, n > 1 ? ZKL_READ_EACH : ZKL_SINGLE, ops, n)
-		: zkl__list(call, first->path, true, false);
+		: zkl__get_children(call, first->path, true, false);
 	if (call)
 		scan->in_flight++;
 	else

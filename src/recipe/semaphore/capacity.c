@@ -65,10 +65,10 @@ on_layout_children(ZklCall *call, const ZklResult *result)
 }
 
 static void
-send_list(ZklRequest *request)
+send_get_children(ZklRequest *request)
 {
-	request->permit->layout_call = zkl__list(zkl__request_call(request, on_layout_children),
-											 request->permit->semaphore_path, false, false);
+	request->permit->layout_call = zkl__get_children(zkl__request_call(request, on_layout_children),
+													 request->permit->semaphore_path, false, false);
 }
 
 
@@ -164,7 +164,7 @@ zkl__semaphore_check(ZklRequest *request)
 	ZklPermit  *permit = request->permit;
 
 	if (!permit->layout_known && permit->layout_call == NULL)
-		send_list(request);
+		send_get_children(request);
 	if (permit->capacity_known || permit->capacity_call)
 		return;
 	if (permit->capacity_unset && zkl__request_is_first(request))

@@ -224,8 +224,8 @@ send_count(ZklRequest *request)
 	ZklPermit  *permit = request->permit;
 
 	if (permit->count_call == NULL)
-		permit->count_call = zkl__list(zkl__request_call(request, on_counted),
-									   permit->permits_path, permit->counts_synced, true);
+		permit->count_call = zkl__get_children(zkl__request_call(request, on_counted),
+											   permit->permits_path, permit->counts_synced, true);
 }
 
 

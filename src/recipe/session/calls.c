@@ -249,7 +249,7 @@ on_synced(ZklCall *call, const ZklResult *result)
  * connection.
  */
 ZklCall *
-zkl__list(ZklCall *call, const char *path, bool synced, bool watch)
+zkl__get_children(ZklCall *call, const char *path, bool synced, bool watch)
 {
 	ZklOp		sync_op = {.kind = ZKL_OP_SYNC, .path = path};
 	ZklOp		op = {.kind = ZKL_OP_LIST, .path = path, .watch = watch};

@@ -177,7 +177,7 @@ extern ZklCall *zkl__send_child(ZklCall *call, const ZklOp *op, const char *pare
 extern ZklCall *zkl__read_child(ZklCall *call, const char *parent, const char *child,
 								bool watch);
 extern ZklCall *zkl__delete_child(ZklCall *call, const char *parent, const char *child);
-extern ZklCall *zkl__list(ZklCall *call, const char *path, bool synced, bool watch);
+extern ZklCall *zkl__get_children(ZklCall *call, const char *path, bool synced, bool watch);
 
 /* codes.c */
 extern ZklStatus zkl__status_of(ZklResultCode code);
