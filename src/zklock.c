@@ -3,7 +3,7 @@
  * zklock.c
  *		Entry point of the module: cluster-wide advisory locks over ZooKeeper.
  *
- * doc/design.md says which file has which responsibility.
+ * doc/design.md lists the responsibility of each file.
  *
  *-------------------------------------------------------------------------
  */

@@ -68,7 +68,7 @@ typedef enum ZklMode
 	ZKL_MODE_EXCLUSIVE
 } ZklMode;
 
-/* Whose names a session gives its nodes; nodes with any of them are contenders. */
+/* The program whose node names a session uses; nodes with any of these names contend. */
 typedef enum ZklNodeNames
 {
 	ZKL_NODE_NAMES_CURATOR,		/* InterProcessReadWriteLock */
@@ -261,7 +261,7 @@ typedef struct ZklRequestInfo
 	uint64_t	n_answers;		/* received by this session so far */
 	int			raw_code;		/* the client library's code for SERVER_ERROR */
 	int			culprit;		/* index of the item that failed or waits, or -1 */
-	uint64_t	probe;			/* for ZklWaitReport; a change asks for a new report */
+	uint64_t	probe;			/* for ZklWaitReport; a change requires a new report */
 	bool		is_unsearched;	/* deadlocks may remain undetected: too many reports */
 	bool		is_refused;		/* non-blocking attempt: others are first, read after a sync */
 	int64_t		refused_by;		/* ... the session in the predecessor's name, or 0 */
@@ -367,7 +367,7 @@ typedef struct ZklWaitReport
 	uint32_t	(*key_of) (const char *name, size_t length);	/* same on all servers */
 } ZklWaitReport;
 
-/* A session of a cycle.  It waits for the next edge's, the last one for the first's. */
+/* A session of a cycle.  It waits for the session of the next edge; the last, of the first. */
 typedef struct ZklDeadlockEdge
 {
 	uint64_t	instance;
@@ -434,10 +434,10 @@ typedef struct ZklEntry
 	int			data_len;
 } ZklEntry;
 
-/* What a revocation sets the data of a holder's node to. */
+/* The data that a revocation writes into a holder's node. */
 #define ZKL_REVOKE_MESSAGE "__REVOKE__"
 
-/* How the data of a superuser's session begin. */
+/* The beginning of the data of a superuser's session. */
 #define ZKL_SUPERUSER_DATA "{\"client\":\"zklock\",\"superuser\":true,"
 
 typedef enum ZklScanKind
@@ -450,8 +450,8 @@ typedef enum ZklScanKind
 /*
  * Starts a scan and returns at once; NULL when memory is exhausted.  The scan sees all
  * writes before the call, and may or may not see later ones.  It continues after a lost
- * connection.  For REVOKE_ORDINARY a holder whose release is requested already counts as
- * asked.  "name" is encoded, or NULL.
+ * connection.  REVOKE_ORDINARY counts a holder whose release is already requested, and
+ * writes nothing to its node.  "name" is encoded, or NULL.
  */
 extern ZklScan *zkl_scan(ZklSession *session, ZklScanKind kind, const char *name);
 

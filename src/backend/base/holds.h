@@ -101,7 +101,7 @@ extern int	zklock_holds_count(void);
 extern _Noreturn void zklock_refuse_worker(void);
 
 /*
- * Throws 25000 in a parallel worker.  What a worker acquires would end with the worker, and
+ * Throws 25000 in a parallel worker.  A worker's locks would end with the worker, and
  * the worker would wait for the locks of its own leader, which waits for the worker.
  */
 static inline void

@@ -12,7 +12,7 @@
 
 #include "backend/session/wait.h"
 
-/* Is it held here, in any mode?  DISCARD ALL may have released it. */
+/* Does this session hold it, in any mode?  DISCARD ALL may have released it. */
 extern bool zklock_local_is_held(uint64 key);
 
 /*

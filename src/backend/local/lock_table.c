@@ -11,7 +11,7 @@
  * pg_advisory_unlock_all() and DISCARD ALL remove these entries: the session's
  * until the next request of the backend, the permits' for good.  That can hide a
  * deadlock.  And a permit that is not shown counts as released, so a non-blocking
- * attempt of another session of this server waits for it in vain, for
+ * attempt of another session of this server waits for it without success, for
  * zklock.connect_timeout.
  *
  *-------------------------------------------------------------------------

@@ -30,8 +30,8 @@ extern bool zklock_acquire(ZklockAcquisition *item);
 extern int64 zklock_token(const ZklockName *name);
 
 /*
- * Called after a grant.  If the wait has made the transaction's snapshot stale, does what
- * zklock.stale_snapshot says.
+ * Called after a grant.  If the wait has made the transaction's snapshot stale, reacts as
+ * zklock.stale_snapshot specifies.
  */
 extern void zklock_check_snapshot(const ZklockTimeout *timeout,
 								  const char *display);

@@ -58,7 +58,7 @@ is_pending(void)
 }
 
 /*
- * Returns how many revocations can be seen in the locks, and whose signals have arrived.
+ * Returns the number of revocations that the locks show and whose signals have arrived.
  * A thread has sent its signals when it releases the session's mutex; they are delivered
  * at the next system call.
  */

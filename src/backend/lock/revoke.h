@@ -10,12 +10,12 @@
 
 #include "backend/base/names.h"
 
-/* For ZklSessionConfig.  Does what zklock.on_revoke says, as far as a thread can. */
+/* For ZklSessionConfig.  Reacts as zklock.on_revoke specifies, as far as a thread can. */
 extern void zklock_on_revoke_io(void);
 
 /*
  * At the start of a statement: reports requests for release since the last call, as
- * zklock.on_revoke says; may throw 57014.
+ * zklock.on_revoke specifies; may throw 57014.
  */
 extern void zklock_process_revocation(void);
 
@@ -27,7 +27,7 @@ extern void zklock_raise_revoked(void);
 
 /*
  * For an error that is being reported: if zklock_on_revoke_io() requested the cancel or
- * the termination, rewrites the error to say so.  Does not throw.
+ * the termination, rewrites the error to name that reason.  Does not throw.
  */
 extern void zklock_rewrite_revoked(ErrorData *error);
 

@@ -45,8 +45,8 @@ raise_other_capacity(const char *display, int capacity, int requested)
 }
 
 /*
- * Checks the permits that this session holds.  They determine the capacity; and if they
- * are all there are, no other session could end the wait.
+ * Checks the permits that this session holds.  They determine the capacity.  If they are
+ * all permits of the semaphore, no other session could end the wait.
  */
 static void
 check_own_permits(const ZklockName *name, int capacity, int64 timeout_ms)

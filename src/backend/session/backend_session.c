@@ -31,7 +31,7 @@
 
 /*
  * The connection, the client library's socket pair, two eventfds, the epoll.  PostgreSQL
- * reserves the one of a wait event set itself.
+ * itself reserves the descriptor of a wait event set.
  */
 #define SESSION_FDS 6
 

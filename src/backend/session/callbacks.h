@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * callbacks.h
- *		What the folders session and lock call in the folders above them.
+ *		The functions that the folders session and lock call in the folders above them.
  *
  *-------------------------------------------------------------------------
  */

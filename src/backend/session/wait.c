@@ -34,7 +34,7 @@ zklock_timeout_left(const ZklockTimeout *timeout)
 	if (timeout->timeout_ms <= 0)
 		return timeout->timeout_ms;
 
-	/* Both times are cut to whole milliseconds; the wait must not end early for that. */
+	/* Both times are cut to whole milliseconds; the wait must not end early because of that. */
 	spent = Max(zkl_now_ms() - timeout->started - 1, 0);
 	return Max(timeout->timeout_ms - spent, 0);
 }

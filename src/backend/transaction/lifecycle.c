@@ -239,8 +239,8 @@ zklock_at_exit(int code, Datum arg)
 }
 
 /*
- * Statements.  One that is cancelled because a lock was lost fails with the error of the
- * loss; so does a statement that starts after a loss during idle time.  The innermost
+ * Statements.  A statement that is cancelled because a lock was lost fails with the error of
+ * the loss; so does a statement that starts after a loss during idle time.  The innermost
  * hook replaces the error of the cancel, so no other PG_CATCH sees it.
  */
 

@@ -4,8 +4,8 @@
  *		The cycle check: verifies a reported deadlock by the data of the reports.
  *
  * A victim fails only after all members have read their queues again and reported
- * again.  The check reads the data of these reports.  Each must be in a node that the
- * session owns whose wait it reports.  Waits that end by themselves are left out.
+ * again.  The check reads the data of these reports.  The node of each report must belong to
+ * the session whose wait it reports.  Waits that end by themselves are left out.
  *
  *		cycle_check.c		reads the data
  *		check_result.c		parses them, searches the reports again, describes the cycle

@@ -43,7 +43,7 @@
 #define ANSWER_POLL_MS 50
 #define SOON_FOR_MS 3000
 
-/* From a claim in vain to the next one: at first.  The pause doubles each time. */
+/* From a failed claim to the next one: at first.  The pause doubles each time. */
 #define VICTIM_CLAIM_PAUSE_MS 200
 
 /* Between searches that found nothing: at first, and at most. */

@@ -105,8 +105,9 @@ holds(const ZklCycleCheck *check, uint64_t session, uint32_t key, char kind)
 }
 
 /*
- * Are the session's holds known, and none of them one that is waited for?  Of n nodes of
- * permits, has it at least one no more?  Each report that lists the session has all holds.
+ * Has the session released what is waited for?  Only if its holds are known, and none of them
+ * conflicts with the wait for a lock, or they are fewer than its n permit nodes.  Each report
+ * that lists the session has all its holds.
  */
 static bool
 has_released(const ZklCycleCheck *check, const ZklCheckWait *wait, uint64_t session, int n)

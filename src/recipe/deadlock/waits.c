@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * waits.c
- *		The wait report that a session wants: when it is composed again, and withdrawn.
+ *		The wait report that a session needs: when it is composed again, and withdrawn.
  *
  * wait_node.c makes the nodes of the ensemble follow.
  *

@@ -73,8 +73,8 @@ typedef struct ZklWaits
 	uint64_t   *suspect_waits;	/* of a claim: the number of each one's wait; 0: no report */
 	bool		has_probed;		/* of a claim: it has probed the other suspects */
 	int64_t		active_ms;		/* when it last reported, probed others, or reconnected */
-	int64_t		next_victim_claim_ms;	/* no claim before this time, after one in vain */
-	int			victim_claim_pause_ms;	/* the pause after the last one in vain */
+	int64_t		next_victim_claim_ms;	/* no claim before this time, after a failed one */
+	int			victim_claim_pause_ms;	/* the pause after the last failed one */
 	ZklCycleCheck *check;
 } ZklWaits;
 

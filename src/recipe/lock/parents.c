@@ -122,8 +122,8 @@ send_top(ZklRequest *request)
 }
 
 /*
- * If an operation found no parent, creates the one that usually is missing; if it found
- * none again, all.  Those that exist do not change.
+ * If an operation found no parent, creates the parent that is usually missing; if it found
+ * none again, creates all of them.  Parents that exist do not change.
  */
 void
 zkl__request_send_parents(ZklRequest *request)

@@ -35,7 +35,7 @@
 /* Deletes in one multi. */
 #define MAX_OPS 100
 
-/* Parents to remember; the oldest ones beyond are left to the server. */
+/* Parents to keep; beyond this number the oldest ones are left to the server. */
 #define MAX_PARENTS 10000
 
 /* Deletes at the end of a session, which does not wait for timers. */

@@ -100,7 +100,7 @@ last_grant_new(const ZklNode *node)
 	return last;
 }
 
-/* Remembers the granted node, unless it may have sharers before it. */
+/* Stores the granted node, unless it may have sharers before it. */
 void
 zkl__elision_note(const ZklNode *node)
 {

@@ -12,8 +12,8 @@
  *		move.c			renames nodes: upgrade and downgrade
  *		queue_lock.c	one node: the state machine from create to delete
  *
- * Each file calls only files above it in this list.  Those below nodes.c set the state
- * that follows from an answer; queue_lock.c sends what the state asks for.
+ * Each file calls only files above it in this list.  The files below nodes.c set the
+ * state that follows from an answer; queue_lock.c sends what the state requires.
  *
  *-------------------------------------------------------------------------
  */

@@ -14,7 +14,7 @@
  * Invariants:
  *
  * - A node is granted only by a list of the queue that shows it first, or by the
- *	 proof in list_elision.c.  That its predecessor is gone is no proof: the
+ *	 proof in list_elision.c.  A missing predecessor is no proof: the
  *	 predecessor may have given up, or a downgrade may have created a lower number.
  * - A node waits for one answer at a time, that to node->priv->state_call.  A transition
  *	 clears state_call, and a handler ignores the answer to any other call.

@@ -3,7 +3,7 @@
  * scan_queues.c
  *		Where queues and permits are: which znode leads a scan to which.
  *
- * Knows the layouts of locks and semaphores, also Curator's and kazoo's.  Sends
+ * Contains the layouts of locks and semaphores, also Curator's and kazoo's.  Sends
  * nothing.  Called by scan.c at the beginning and for each answer.
  *
  *-------------------------------------------------------------------------

@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * calls.c
- *		Keeps the calls in flight: operations of the client without an answer.  Has their
- *		subjects freed after the last one.
+ *		Keeps the calls in flight: operations of the client without an answer.  Has each
+ *		subject freed after its last call.
  *
  * Owns their list.  Nothing here depends on what the calls are for.
  *
@@ -31,7 +31,7 @@ free_if_unused(ZklSession *session, ZklUses *uses)
 	session->garbage = uses;
 }
 
-/* Has the subject freed, which gets no more calls, after the last one in flight. */
+/* The subject gets no more calls: has it freed after the last call in flight. */
 void
 zkl__uses_end(ZklSession *session, ZklUses *uses)
 {
@@ -71,7 +71,7 @@ zkl__call_free(ZklCall *call)
 
 /*
  * Counts an answer.  A server that has answered may forget the next request, so the pauses
- * of the keepalive reads are short again, also the one that has begun.
+ * of the keepalive reads are short again, also the pause that has begun.
  */
 static void
 count_answer(ZklSession *session)
@@ -161,7 +161,7 @@ zkl__call_keep(ZklCall *call, void *detail, ZklUses *uses)
 	uses->calls++;
 }
 
-/* Can the operations be sent?  One without a path is incomplete: memory was exhausted. */
+/* Can the operations be sent?  One has no path if memory was exhausted. */
 static bool
 is_complete(const ZklOp *ops, int n)
 {

@@ -20,7 +20,7 @@
  * until the client sends another request (ZOOKEEPER-4537).  This is long enough that a
  * busy server rarely gets a needless read.
  */
-#ifndef KEEPALIVE_MS			/* a test does without */
+#ifndef KEEPALIVE_MS			/* test/stall also builds without it */
 #define KEEPALIVE_MS 100
 #endif
 

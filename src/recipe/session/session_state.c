@@ -150,7 +150,7 @@ zkl__has_retry(const ZklSession *session)
 	return session->retry_ms != 0;
 }
 
-/* Counts what cannot be trusted once the session timeout has passed without a connection. */
+/* Counts holds, which are lost once the session timeout has passed without a connection. */
 void
 zkl__count_holds(ZklSession *session, int change)
 {

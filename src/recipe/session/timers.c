@@ -35,8 +35,8 @@ oldest_call(const ZklSession *session)
 }
 
 /*
- * Sends a keepalive read: any further request makes a server answer that has forgotten
- * to, and this one is cheap.  It is repeated with growing pauses, because the server may
+ * Sends a keepalive read: with any further request, a server also answers a request that it
+ * had forgotten, and a read is cheap.  It is repeated with growing pauses, because the server may
  * first be slow and then forget.
  */
 static void
