@@ -4,9 +4,9 @@
 -- each operation takes its key as a name, a bigint, two integers, or an array
 -- of names that are locked all or not at all.
 --
--- The schema may belong to somebody whom the installing user should not trust, so
--- nothing here may be looked up in it that is not made here: what is called with
--- arguments of other types than its own says pg_catalog.
+-- The schema may belong to a role that the installing user should not trust.  So this
+-- script must not find objects in it that the script does not create: a call with
+-- arguments of other types than those declared is qualified with pg_catalog.
 
 
 -- wait, exclusive, session level
@@ -499,7 +499,7 @@ AS 'MODULE_PATHNAME', 'zklock_lock_token_text'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_lock_token(text) IS
-	'fencing token of the cluster-wide lock on a name if this session holds it, else null; no network';
+	'fencing token of the cluster-wide lock on a name if this session holds it, else null; does not contact the ensemble';
 
 CREATE FUNCTION zk_lock_token(key bigint)
 RETURNS bigint
@@ -507,7 +507,7 @@ AS 'MODULE_PATHNAME', 'zklock_lock_token_int8'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_lock_token(bigint) IS
-	'fencing token of the cluster-wide lock on a bigint key if this session holds it, else null; no network';
+	'fencing token of the cluster-wide lock on a bigint key if this session holds it, else null; does not contact the ensemble';
 
 CREATE FUNCTION zk_lock_token(key1 integer, key2 integer)
 RETURNS bigint
@@ -515,7 +515,7 @@ AS 'MODULE_PATHNAME', 'zklock_lock_token_int4'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_lock_token(integer, integer) IS
-	'fencing token of the cluster-wide lock on two integer keys if this session holds it, else null; no network';
+	'fencing token of the cluster-wide lock on two integer keys if this session holds it, else null; does not contact the ensemble';
 
 CREATE FUNCTION zk_lock_token(names text[])
 RETURNS bigint[]
@@ -523,7 +523,7 @@ AS 'MODULE_PATHNAME', 'zklock_lock_token_array'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_lock_token(text[]) IS
-	'fencing tokens of the cluster-wide locks on several names, null for those that this session does not hold; no network';
+	'fencing tokens of the cluster-wide locks on several names, null for locks that this session does not hold; does not contact the ensemble';
 
 
 -- release all
@@ -594,7 +594,7 @@ AS 'MODULE_PATHNAME', 'zklock_revoked_text'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_revoked(text) IS
-	'whether the release of the cluster-wide lock on a name, held by this session, was requested; no network';
+	'whether the release of the cluster-wide lock on a name, held by this session, was requested; does not contact the ensemble';
 
 CREATE FUNCTION zk_revoked(key bigint)
 RETURNS boolean
@@ -602,7 +602,7 @@ AS 'MODULE_PATHNAME', 'zklock_revoked_int8'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_revoked(bigint) IS
-	'whether the release of the cluster-wide lock on a bigint key, held by this session, was requested; no network';
+	'whether the release of the cluster-wide lock on a bigint key, held by this session, was requested; does not contact the ensemble';
 
 CREATE FUNCTION zk_revoked(key1 integer, key2 integer)
 RETURNS boolean
@@ -610,7 +610,7 @@ AS 'MODULE_PATHNAME', 'zklock_revoked_int4'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_revoked(integer, integer) IS
-	'whether the release of the cluster-wide lock on two integer keys, held by this session, was requested; no network';
+	'whether the release of the cluster-wide lock on two integer keys, held by this session, was requested; does not contact the ensemble';
 
 
 -- fencing: the functions read and write the table for every caller
@@ -666,7 +666,7 @@ LANGUAGE C VOLATILE PARALLEL UNSAFE
 COST 1000;
 
 COMMENT ON FUNCTION zk_fence(text) IS
-	'record the token of a cluster-wide lock that this session holds in this database; an error if a later holder did; returns the fencing token';
+	'record the token of the cluster-wide lock on a name, which this session holds, in this database; an error if a later holder has recorded its token; returns the fencing token';
 
 CREATE FUNCTION zk_fence(key bigint)
 RETURNS bigint
@@ -675,7 +675,7 @@ LANGUAGE C VOLATILE PARALLEL UNSAFE
 COST 1000;
 
 COMMENT ON FUNCTION zk_fence(bigint) IS
-	'record the token of the cluster-wide lock on a bigint key, which this session holds, in this database; an error if a later holder did; returns the fencing token';
+	'record the token of the cluster-wide lock on a bigint key, which this session holds, in this database; an error if a later holder has recorded its token; returns the fencing token';
 
 CREATE FUNCTION zk_fence(key1 integer, key2 integer)
 RETURNS bigint
@@ -684,7 +684,7 @@ LANGUAGE C VOLATILE PARALLEL UNSAFE
 COST 1000;
 
 COMMENT ON FUNCTION zk_fence(integer, integer) IS
-	'record the token of the cluster-wide lock on two integer keys, which this session holds, in this database; an error if a later holder did; returns the fencing token';
+	'record the token of the cluster-wide lock on two integer keys, which this session holds, in this database; an error if a later holder has recorded its token; returns the fencing token';
 
 CREATE FUNCTION zk_fence_reset(name text)
 RETURNS void
@@ -695,7 +695,7 @@ COST 1000;
 REVOKE EXECUTE ON FUNCTION zk_fence_reset(text) FROM PUBLIC;
 
 COMMENT ON FUNCTION zk_fence_reset(text) IS
-	'forget the token recorded for a name, after the ZooKeeper ensemble was rebuilt empty';
+	'remove the token recorded for a name, after the ZooKeeper ensemble was rebuilt empty';
 
 CREATE FUNCTION zk_fence_reset(key bigint)
 RETURNS void
@@ -706,7 +706,7 @@ COST 1000;
 REVOKE EXECUTE ON FUNCTION zk_fence_reset(bigint) FROM PUBLIC;
 
 COMMENT ON FUNCTION zk_fence_reset(bigint) IS
-	'forget the token recorded for a bigint key, after the ZooKeeper ensemble was rebuilt empty';
+	'remove the token recorded for a bigint key, after the ZooKeeper ensemble was rebuilt empty';
 
 CREATE FUNCTION zk_fence_reset(key1 integer, key2 integer)
 RETURNS void
@@ -717,7 +717,7 @@ COST 1000;
 REVOKE EXECUTE ON FUNCTION zk_fence_reset(integer, integer) FROM PUBLIC;
 
 COMMENT ON FUNCTION zk_fence_reset(integer, integer) IS
-	'forget the token recorded for two integer keys, after the ZooKeeper ensemble was rebuilt empty';
+	'remove the token recorded for two integer keys, after the ZooKeeper ensemble was rebuilt empty';
 
 CREATE FUNCTION zk_fence_reset()
 RETURNS void
@@ -727,7 +727,7 @@ LANGUAGE C VOLATILE PARALLEL UNSAFE;
 REVOKE EXECUTE ON FUNCTION zk_fence_reset() FROM PUBLIC;
 
 COMMENT ON FUNCTION zk_fence_reset() IS
-	'forget all tokens recorded in this database, after the ZooKeeper ensemble was rebuilt empty';
+	'remove all tokens recorded in this database, after the ZooKeeper ensemble was rebuilt empty';
 
 CREATE FUNCTION zk_fence_vacuum(older_than interval)
 RETURNS bigint
@@ -752,7 +752,7 @@ REVOKE EXECUTE ON FUNCTION zk_revoke(text) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION zk_revoke(text) TO pg_signal_backend;
 
 COMMENT ON FUNCTION zk_revoke(text) IS
-	'ask all holders of the cluster-wide lock on a name to release it, on any server and in Curator programs; returns how many were asked';
+	'request the release of the cluster-wide lock on a name from all its holders, on any server and in Curator programs; returns the number of holders that got a request';
 
 CREATE FUNCTION zk_revoke(key bigint)
 RETURNS integer
@@ -764,7 +764,7 @@ REVOKE EXECUTE ON FUNCTION zk_revoke(bigint) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION zk_revoke(bigint) TO pg_signal_backend;
 
 COMMENT ON FUNCTION zk_revoke(bigint) IS
-	'ask all holders of the cluster-wide lock on a bigint key to release it, on any server and in Curator programs; returns how many were asked';
+	'request the release of the cluster-wide lock on a bigint key from all its holders, on any server and in Curator programs; returns the number of holders that got a request';
 
 CREATE FUNCTION zk_revoke(key1 integer, key2 integer)
 RETURNS integer
@@ -776,10 +776,10 @@ REVOKE EXECUTE ON FUNCTION zk_revoke(integer, integer) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION zk_revoke(integer, integer) TO pg_signal_backend;
 
 COMMENT ON FUNCTION zk_revoke(integer, integer) IS
-	'ask all holders of the cluster-wide lock on two integer keys to release it, on any server and in Curator programs; returns how many were asked';
+	'request the release of the cluster-wide lock on two integer keys from all its holders, on any server and in Curator programs; returns the number of holders that got a request';
 
 
--- seeing
+-- views of locks and sessions
 
 CREATE FUNCTION zklock_held_locks(
 	OUT kind text, OUT name text, OUT mode text, OUT scope text,
@@ -798,13 +798,13 @@ CREATE VIEW zk_held_locks AS
 	FROM zklock_held_locks();
 
 COMMENT ON VIEW zk_held_locks IS
-	'cluster-wide locks that this session holds according to its own records; no network';
+	'cluster-wide locks that this session holds according to its own records; does not contact the ensemble';
 COMMENT ON COLUMN zk_held_locks.kind IS 'lock or semaphore';
 COMMENT ON COLUMN zk_held_locks.name IS 'name as given; #key for integer keys';
 COMMENT ON COLUMN zk_held_locks.mode IS 'exclusive, shared or permit';
 COMMENT ON COLUMN zk_held_locks.scope IS 'session or transaction';
-COMMENT ON COLUMN zk_held_locks.count IS 'number of releases that it needs';
-COMMENT ON COLUMN zk_held_locks.token IS 'fencing token; of several permits that of the oldest one';
+COMMENT ON COLUMN zk_held_locks.count IS 'how often the lock must be released';
+COMMENT ON COLUMN zk_held_locks.token IS 'fencing token; of several permits the token of the oldest one';
 COMMENT ON COLUMN zk_held_locks.acquired_at IS 'when it was first obtained, by this server''s clock';
 COMMENT ON COLUMN zk_held_locks.state IS
 	'held; suspect while the ensemble is unreachable; lost if the loss was not reported yet';
@@ -831,18 +831,18 @@ CREATE VIEW zk_locks AS
 	FROM zklock_locks();
 
 COMMENT ON VIEW zk_locks IS
-	'all holders and waiters of cluster-wide locks and semaphores, of any server and program; asks the ensemble, and fails when it cannot be read';
+	'all holders and waiters of cluster-wide locks and semaphores, of any server and program; reads the ensemble, and fails if the ensemble cannot be read';
 COMMENT ON COLUMN zk_locks.kind IS 'lock or semaphore';
 COMMENT ON COLUMN zk_locks.name IS 'name as given; #key for integer keys';
 COMMENT ON COLUMN zk_locks.mode IS 'exclusive, shared or permit';
 COMMENT ON COLUMN zk_locks.granted IS 'true for a holder, false for a waiter';
 COMMENT ON COLUMN zk_locks.queue_position IS 'position among the waiters, 1 for the next; null if granted';
-COMMENT ON COLUMN zk_locks.token IS 'fencing token: that of the holder, or what a waiter will get';
+COMMENT ON COLUMN zk_locks.token IS 'fencing token of the holder, or the token that a waiter will get';
 COMMENT ON COLUMN zk_locks.server IS 'host:port of the PostgreSQL server, or the address that a Curator client reports';
 COMMENT ON COLUMN zk_locks.pid IS 'process id of the backend on that server';
-COMMENT ON COLUMN zk_locks.datname IS 'its database';
-COMMENT ON COLUMN zk_locks.usename IS 'its session user';
-COMMENT ON COLUMN zk_locks.application_name IS 'its application_name, or what another program reports about itself';
+COMMENT ON COLUMN zk_locks.datname IS 'database of the backend';
+COMMENT ON COLUMN zk_locks.usename IS 'session user of the backend';
+COMMENT ON COLUMN zk_locks.application_name IS 'application_name of the backend, or the text that another program wrote into the node';
 COMMENT ON COLUMN zk_locks.client IS 'zklock, curator, kazoo or other, as far as the node''s name shows';
 COMMENT ON COLUMN zk_locks.session_id IS 'ZooKeeper session of the znode';
 COMMENT ON COLUMN zk_locks.since IS 'when the node was created, by the clock of the ensemble';
@@ -947,13 +947,13 @@ CREATE VIEW zk_stat AS
 	FROM zklock_stat();
 
 COMMENT ON VIEW zk_stat IS
-	'counters of cluster-wide locks, one row; of the server if it preloads zklock, else of this backend; no network';
+	'counters of cluster-wide locks, one row; of the server if it preloads zklock, else of this backend; does not contact the ensemble';
 COMMENT ON COLUMN zk_stat.scope IS
 	'server when zklock is in shared_preload_libraries, else backend';
 COMMENT ON COLUMN zk_stat.acquisitions IS
-	'locks and permits obtained, those held already included';
+	'locks and permits obtained, including locks that were already held';
 COMMENT ON COLUMN zk_stat.waits IS 'calls that waited for other holders, on this server or another';
-COMMENT ON COLUMN zk_stat.wait_time IS 'how long these calls took, those without success included';
+COMMENT ON COLUMN zk_stat.wait_time IS 'total duration of these calls, successful or not';
 COMMENT ON COLUMN zk_stat.timeouts IS 'waits ended by lock_timeout or by the timeout of a timed attempt';
 COMMENT ON COLUMN zk_stat.cancels IS 'calls ended by a cancel or by statement_timeout';
 COMMENT ON COLUMN zk_stat.deadlocks IS 'calls ended because of a deadlock';

@@ -5,7 +5,7 @@
 -- key, so applications in databases of different names do not exclude each other.
 --
 -- The bodies are parsed now, in the search path set here: when they run they depend
--- on no search path.  CREATE SCHEMA fails if somebody else has made the schema.
+-- on no search path.  CREATE SCHEMA fails if the schema already exists.
 
 SELECT pg_catalog.set_config('search_path', pg_catalog.quote_ident(n.nspname), true)
 FROM pg_catalog.pg_extension AS e JOIN pg_catalog.pg_namespace AS n ON n.oid OPERATOR(pg_catalog.=) e.extnamespace
