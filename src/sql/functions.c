@@ -51,7 +51,7 @@ require_arguments(FunctionCallInfo fcinfo)
 			ereport(ERROR,
 					(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
 					 errmsg("argument %d must not be null", i + 1),
-					 errhint("Unlike pg_advisory_lock(), zklock refuses NULL instead of locking nothing.")));
+					 errhint("Pass a value that is not NULL. Unlike pg_advisory_lock(), zklock does not ignore NULL.")));
 }
 
 static int
@@ -102,7 +102,7 @@ read_wait(FunctionCallInfo fcinfo, int i)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("timeout must not be negative"),
-				 errhint("Use zero for no wait, and a function without \"try\" to wait without limit.")));
+				 errhint("Use zero for an attempt that does not wait, and a function without \"try\" to wait without limit.")));
 	/* A positive time is at least one millisecond. */
 	return (int64) ceil(Min(ms, 1e15));
 }
@@ -230,14 +230,14 @@ require_nothing_to_commit(FunctionCallInfo fcinfo)
 		ereport(ERROR,
 				(errcode(ERRCODE_ACTIVE_SQL_TRANSACTION),
 				 errmsg("zk_lock_wait() cannot run inside a transaction block"),
-				 errdetail("It waits outside of any transaction, so that no other session has to wait for this one."),
+				 errdetail("The procedure waits outside of any transaction, because other sessions might have to wait for that transaction."),
 				 errhint("Call it outside a transaction block and outside functions, or use zk_lock().")));
 	if (TransactionIdIsValid(GetTopTransactionIdIfAny()) ||
 		zklock_holds_in_transaction() != NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_ACTIVE_SQL_TRANSACTION),
 				 errmsg("zk_lock_wait() cannot run in a transaction that has written data or holds transaction-level locks"),
-				 errdetail("It commits before it waits."),
+				 errdetail("The procedure commits before it waits."),
 				 errhint("COMMIT in the procedure before this call.")));
 }
 
@@ -260,7 +260,7 @@ lock_wait(FunctionCallInfo fcinfo, KeyForm form)
 				(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
 				 errmsg("could not obtain lock \"%s\" within the timeout",
 						names.name.display),
-				 errhint("zk_locks shows the holders.")));
+				 errhint("See zk_locks for the holders.")));
 	PG_RETURN_VOID();
 }
 
@@ -308,7 +308,7 @@ acquire_permit(FunctionCallInfo fcinfo, ZklockScope scope, int64 timeout_ms)
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("semaphore \"%s\" cannot have %d permits",
 						names.name.display, capacity),
-				 errhint("A semaphore has 1 to %d permits.", ZKLOCK_MAX_PERMITS)));
+				 errhint("Use a number of permits from 1 to %d.", ZKLOCK_MAX_PERMITS)));
 	return zklock_acquire_permit(&names.name, capacity, scope, timeout_ms);
 }
 

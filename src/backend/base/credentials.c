@@ -23,9 +23,9 @@
 
 #define MAX_AUTH_FILE 1024
 
-#define AUTH_HINT "It belongs to the user that runs the server, is not accessible for group or others, and holds one line: digest user:password"
-#define PUBLIC_HINT "It is a PEM file that the user that runs the server can read."
-#define KEY_HINT "It is a PEM file without a passphrase, belongs to the user that runs the server, and is not accessible for group or others."
+#define AUTH_HINT "Use a file that belongs to the user that runs the server, is not accessible for group or others, and has one line: digest user:password"
+#define PUBLIC_HINT "Use a PEM file that the user that runs the server can read."
+#define KEY_HINT "Use a PEM file without a passphrase that belongs to the user that runs the server and is not accessible for group or others."
 
 /* A file that a setting names, and its permissions. */
 typedef struct SecretFile

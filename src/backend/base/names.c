@@ -38,7 +38,7 @@ name_error(const char *problem)
 	ereport(ERROR,
 			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 			 errmsg("lock name %s", problem),
-			 errhint("A lock name has 1 to %d bytes in UTF-8.", ZKLOCK_MAX_NAME_BYTES)));
+			 errhint("Use a name of 1 to %d bytes in UTF-8.", ZKLOCK_MAX_NAME_BYTES)));
 }
 
 static char *

@@ -336,8 +336,8 @@ confirm(ZklSession *session, int session_timeout_ms)
 			 : errmsg("could not verify that this session held %s until the release or the commit", affected_text()),
 			 c.status == ZKL_PENDING
 			 ? errdetail("The ZooKeeper ensemble did not answer within %d ms.", session_timeout_ms)
-			 : errdetail_internal("%s", zkl_status_text(c.status)),
-			 errhint("When the ensemble is reachable again, acquire the lock again, then retry the transaction.")));
+			 : errdetail("The confirmation failed: %s.", zkl_status_text(c.status)),
+			 errhint("Acquire the lock again when the ensemble is reachable, then retry the transaction.")));
 }
 
 void

@@ -37,7 +37,7 @@ find_to_release(ZklockNames *names, ZklMode mode, ZklockHold **found, bool *all)
 					 errmsg("you don't own %s lock \"%s\" at session level",
 							mode == ZKL_MODE_EXCLUSIVE ? "exclusive" : "shared",
 							name->display),
-					 errhint("zk_held_locks shows the locks of this session.")));
+					 errhint("See zk_held_locks for the locks of this session.")));
 		}
 		else if (hold->release != release)
 		{

@@ -29,7 +29,7 @@
 
 #define CANCEL_ONE "canceling statement because release of lock %s was requested"
 #define CANCEL_SEVERAL "canceling statement because release of locks %s was requested"
-#define CANCEL_HINT "Session-level locks stay held: release them with zk_unlock()."
+#define CANCEL_HINT "Release session-level locks with zk_unlock(): they are still held."
 #define END_ONE "terminating connection because release of lock %s was requested"
 #define END_SEVERAL "terminating connection because release of locks %s was requested"
 

@@ -164,7 +164,7 @@ zklock_release_permit(const ZklockName *name)
 				(errcode(ERRCODE_WARNING),
 				 errmsg("you don't own a permit of semaphore \"%s\" at session level",
 						name->display),
-				 errhint("zk_held_locks shows the permits of this session.")));
+				 errhint("See zk_held_locks for the permits of this session.")));
 	else
 	{
 		zklock_note_release(&hold, 1);

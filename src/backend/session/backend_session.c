@@ -364,6 +364,6 @@ zklock_warn_open_parents(void)
 				 errmsg("znodes of zklock.root \"%s\" can be changed by others, although zklock.acl is \"creator\"",
 						zklock_root),
 				 errdetail("Their ACLs cannot be read, or allow programs without the credentials to create and delete znodes below them."),
-				 errhint("In zkCli.sh, with the credentials of zklock.auth_file: setAcl -R %s auth::cdrwa,world:anyone:r",
+				 errhint("Run in zkCli.sh, with the credentials of zklock.auth_file: setAcl -R %s auth::cdrwa,world:anyone:r",
 						 zklock_root)));
 }

@@ -23,16 +23,16 @@ static const ZklockProblem problems[] = {
 	"Check the ACLs of the znodes below zklock.root, zklock.acl, and zklock.auth_file.", NULL},
 	[ZKL_NO_CHROOT] = {ERRCODE_CONFIG_FILE_ERROR,
 		"the chroot path of zklock.connect_string does not exist",
-	"Create the znode that follows the hosts in zklock.connect_string, or remove it there.", NULL},
+	"Create the znode that follows the hosts in zklock.connect_string, or remove its path from the setting.", NULL},
 	[ZKL_TOO_MANY] = {ERRCODE_CONFIGURATION_LIMIT_EXCEEDED,
 		"too many locks in one session",
 	"Release locks, use shorter names, or raise zklock.max_locks.", NULL},
 	[ZKL_SEQUENCE_BLOCKED] = {ERRCODE_PROGRAM_LIMIT_EXCEEDED,
 		"its sequence numbers are used up",
-	"Remove the children of the lock's znode that are not lock nodes, so that its sequence can restart.", NULL},
+	"Remove the children of the lock's znode that are not lock nodes: the sequence can restart only without them.", NULL},
 	[ZKL_NOT_SUPPORTED] = {ERRCODE_FEATURE_NOT_SUPPORTED,
 		"it cannot be shared",
-	"Shared locks need zklock.node_names to be curator or kazoo.", NULL},
+	"Set zklock.node_names to curator or kazoo for shared locks.", NULL},
 	[ZKL_OTHER_LAYOUT] = {ERRCODE_FEATURE_NOT_SUPPORTED,
 		"it is in use with other node names",
 	"Use zklock.node_names = kazoo in all sessions that use the semaphore, or in none. Unused znodes are removed after some minutes, or can be removed by hand.", NULL},
@@ -46,10 +46,10 @@ static const ZklockProblem problems[] = {
 
 const ZklockProblem zklock_session_expired = {ERRCODE_CONNECTION_FAILURE,
 	"the ZooKeeper session expired",
-"Retry; locks that were held are lost, which the next statement reports.", NULL};
+"Retry. If this session held locks, they are lost, and the next statement reports the loss.", NULL};
 const ZklockProblem zklock_too_many_znodes = {ERRCODE_PROGRAM_LIMIT_EXCEEDED,
 	"there are too many znodes",
-"Remove what other programs left below zklock.root.", NULL};
+"Remove the znodes that other programs left below zklock.root.", NULL};
 
 static char *
 action_text(const ZklockAction *action)
@@ -79,7 +79,7 @@ no_session_hint(void)
 {
 	if (zklock_tls_ca_file[0] == '\0')
 		return "Check zklock.connect_string and that the ensemble has a quorum; zklock.connect_timeout limits the wait.";
-	return "Check that zklock.connect_string has the ensemble's ports for TLS, that it has a quorum, and the certificates in the files of zklock.tls_ca_file, zklock.tls_cert_file and zklock.tls_key_file; the server log has the messages of the ZooKeeper client.";
+	return "Check that zklock.connect_string has the ensemble's ports for TLS, that the ensemble has a quorum, and that the certificates in the files of zklock.tls_ca_file, zklock.tls_cert_file and zklock.tls_key_file are valid; the server log has the messages of the ZooKeeper client.";
 }
 
 ZklockProblem
@@ -113,7 +113,7 @@ zklock_other_settings(const char *setting)
 	ZklockProblem problem = {ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
 		"this session holds locks or permits under other settings",
 		"Release what is held first, with zk_unlock_all() or by ending the transaction, or set the setting back.",
-	psprintf("%s has another value than when the ZooKeeper session was opened.", setting)};
+	psprintf("%s has changed since the ZooKeeper session was opened.", setting)};
 
 	return problem;
 }
@@ -157,7 +157,7 @@ zklock_raise_upgrade_deadlock(const ZklockAction *action, const char *rival)
 			(errcode(ERRCODE_T_R_DEADLOCK_DETECTED),
 			 errmsg("deadlock detected while upgrading lock \"%s\"", action->display),
 			 rival[0] ? errdetail_internal("%s", rival_text(action, rival)) : 0,
-			 errhint("Another session that shares the lock waits to upgrade it as well. Let one of them release its shared lock first.")));
+			 errhint("Release the shared lock and retry: another session that shares the lock waits to upgrade it as well.")));
 }
 
 void

@@ -278,7 +278,7 @@ check_watch(Cursor *c)
 
 	take_path(c);
 	return c->bad || type < FIRST_EVENT || type > LAST_EVENT || state != STATE_CONNECTED
-		? "an event that is none" : NULL;
+		? "an invalid event" : NULL;
 }
 
 /* Returns the counter for requests whose answers are only counted, or NULL. */
@@ -312,7 +312,7 @@ check_answer(ZklReplies *replies, Cursor *c, int32_t xid, int32_t err)
 	ZklExpected *expected = replies->first;
 
 	if (expected == NULL)
-		return "an answer that nothing asked for";
+		return "an answer without a request";
 	if (expected->xid != xid)
 		return "the answer to another request";
 	if (err == 0)
@@ -354,7 +354,7 @@ zkl_replies_check(ZklReplies *replies, const unsigned char *frame, size_t size)
 
 	replies->owner = NULL;
 	if (!replies->connect_sent)
-		return "an answer that nothing asked for";
+		return "an answer without a request";
 	if (!replies->connected)
 		return check_connected(replies, frame, size);
 	xid = take_int(&c);
@@ -368,7 +368,7 @@ zkl_replies_check(ZklReplies *replies, const unsigned char *frame, size_t size)
 	if (counter == NULL)
 		return check_answer(replies, &c, xid, err);
 	if (*counter == 0)
-		return "an answer that nothing asked for";
+		return "an answer without a request";
 	--*counter;
 	return NULL;
 }
