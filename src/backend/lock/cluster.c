@@ -109,7 +109,7 @@ await_answer(Reading *reading, ZklScanInfo *info, ZklockProblem *problem)
 	return true;
 }
 
-/* What to scan, and what to do with the answer. */
+/* The parameters of a scan, and the function that uses the answer. */
 typedef struct ScanRequest
 {
 	ZklScanKind kind;

@@ -50,7 +50,7 @@
 #define PAUSE_MS 10000
 #define MAX_PAUSE_MS 120000
 
-/* What the owner's thread works on without the mutex, and what it finds. */
+/* The data that the owner's thread works on without the mutex, and its results. */
 typedef struct Work
 {
 	uint64_t	era;

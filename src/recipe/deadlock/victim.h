@@ -18,7 +18,7 @@
 #include "wait_name.h"
 
 /*
- * What other members of the deadlock need from a member with a report.  The
+ * The reason why other members of the deadlock wait for a member with a report.  The
  * lowest rank is the best victim: its failure lets a waiter proceed.
  */
 typedef enum ZklRank

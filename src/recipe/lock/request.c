@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * request.c
- *		What happens to a request as a whole: answers, waiting, grant, failure.
+ *		A request as a whole: answers, waiting, grant, failure.
  *
  * All other files about requests build on this one.
  *

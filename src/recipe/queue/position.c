@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * position.c
- *		What a children list shows about a node: its position, its blockers, and
- *		whether its anchor exists.
+ *		Finds in a children list a node's position, its blockers, and whether its
+ *		anchor exists.
  *
  * Sends nothing, and changes no state.  queue_order.c has the rules.
  *
