@@ -19,7 +19,7 @@
 
 /* A component of a path is not "." or "..". */
 #define PATH "(/([^/.][^/]*|\\.[^/.][^/]*|\\.\\.[^/]+))+"
-#define HOST "[^,/\001-\040]+:0*[1-9][0-9]{0,4}"
+#define HOST "[^,/\001-\040]+:[1-9][0-9]{0,4}"
 
 typedef enum Form
 {

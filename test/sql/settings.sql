@@ -62,6 +62,7 @@ SET zklock.connect_string = 'zk1:2181/';
 SET zklock.connect_string = 'zk1:2181/a//b';
 SET zklock.connect_string = 'zk1:2181/a/../b';
 SET zklock.connect_string = 'zk1:0';
+SET zklock.connect_string = 'zk1:02181';
 RESET zklock.connect_string;
 SET zklock.root = '';
 SET zklock.root = 'zklock';

@@ -81,7 +81,8 @@ is_host_and_port(const char *s, size_t length)
 	if (digits == 0 || digits > 5 || length < digits + 2 ||
 		s[length - 1 - digits] != ':')
 		return false;
-	if (atoi(s + length - digits) < 1 || atoi(s + length - digits) > 65535)
+	/* The client library takes a port that begins with 0 for an octal number. */
+	if (s[length - digits] == '0' || atoi(s + length - digits) > 65535)
 		return false;
 	for (size_t i = 0; i < length; i++)
 		if ((unsigned char) s[i] <= 0x20)
