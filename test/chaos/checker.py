@@ -12,7 +12,7 @@ from collections import defaultdict
 
 import history
 from holds import Holds
-from permits import Permits, greatest
+from permits import Permits, most_at_once
 
 # SQLSTATEs that faults, timeouts and other clients may cause.
 EXPECTED = {"40001", "40P01", "55P03", "57014", "08001", "08006", "22012",
@@ -84,6 +84,7 @@ class Replay:
         self.last_ok = self.time = record["end"]
         self.alternative = None
         self.loss_reported = False
+        self.released_at = float("inf")     # a failed release may have had its effect
         self.over = False
 
     def wrong(self, kind, record, text=""):
@@ -124,8 +125,9 @@ class Replay:
             if op == "fence":
                 self.fenced(record)
             self.model.apply(op)
-        self.close_sections(record["start"])
-        if alone and op not in ("begin", "close"):
+        # A close needs no answer: the backend may have been terminated before it.
+        self.close_sections(self.last_ok if op == "close" else record["start"])
+        if alone and op not in ("begin", "close", "rollback", "rollback_to"):
             for key in before & set(self.open):
                 self.open[key].confirm(record["start"])
             for section in permits & set(self.permits.all()):
@@ -222,8 +224,10 @@ class Replay:
             if mode != "p":
                 self.note_token(name, token, record)
         # The lost locks were no longer held when the loss was reported.
-        self.close_sections(self.lost_after if self.loss_reported else record["start"])
+        self.close_sections(self.lost_after if self.loss_reported
+                            else min(record["start"], self.released_at))
         self.alternative, self.loss_reported = None, False
+        self.released_at = float("inf")
 
     def correct(self, key, count):
         name, mode, level = key
@@ -272,6 +276,8 @@ class Replay:
             self.loss_reported, self.lost_after = True, self.last_ok
         if op == "commit" or op == "write" and self.model.nested is None:
             self.check.refused.append(record)
+        if op in ("unlock", "unlock_all"):
+            self.released_at = min(self.released_at, record["start"])
         if op in ("unlock", "unlock_all") or record.get("level") == "session":
             self.note_possible_effect(record)
         # An error releases the locks of the innermost level at once.
@@ -371,10 +377,10 @@ class Check:
     def check_permits(self):
         """Checks that never more permits are guaranteed than the semaphore has."""
         for name, size in self.header.get("semaphores", {}).items():
-            most, witness = greatest(self.permits[name])
-            if most > size:
-                self.wrong("too many permits",
-                           f"{name}: {most} of {size}, one of them {witness}")
+            most = most_at_once(self.permits[name])
+            if len(most) > size:
+                self.wrong("too many permits", f"{name}: {len(most)} of {size}, "
+                           f"{' and '.join(map(str, most))}")
 
     @staticmethod
     def overlap(first, second):

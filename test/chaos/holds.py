@@ -57,8 +57,10 @@ class Holds:
         self.nested.append([])
 
     def rollback_to(self):
-        """Rolls back to the innermost savepoint, which stays."""
-        self.nested[-1] = []
+        """Rolls back to the innermost savepoint, which stays. A COMMIT that failed may
+        have left the transaction open."""
+        if self.nested:
+            self.nested[-1] = []
 
     def release_savepoint(self):
         inner = self.nested.pop()

@@ -31,14 +31,17 @@ class Permits:
                 found.pop().end(when)
 
 
-def greatest(sections):
-    """Returns the greatest number of sections guaranteed at one time, and one of them."""
+def most_at_once(sections):
+    """Returns the sections guaranteed at the time when there are the most of them."""
     changes = sorted([(s.start, 1, s) for s in sections if s.guaranteed_until > s.start] +
                      [(s.guaranteed_until, -1, s) for s in sections if s.guaranteed_until > s.start],
                      key=lambda change: change[:2])
-    most, now, witness = 0, 0, None
+    most, now = [], []
     for _, change, section in changes:
-        now += change
-        if now > most:
-            most, witness = now, section
-    return most, witness
+        if change < 0:
+            now.remove(section)
+            continue
+        now.append(section)
+        if len(now) > len(most):
+            most = list(now)
+    return most

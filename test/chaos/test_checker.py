@@ -293,6 +293,18 @@ GOOD = [
      .held("r")),
     ("a closed connection that releases its locks",
      Story().lock("p", 10).add("p", "close").lock("r", 11)),
+    ("a terminated idle backend, the next holder, and then the client's close",
+     Story().add("p", "connect").add("r", "connect").lock("p", 10).wait(-0.8)
+     .lock("r", 11).wait(-0.8).add("p", "close").unlock("r")),
+    ("the same with a permit",
+     Story(names=[], servers={}, semaphores={"n": 1}).add("p", "connect")
+     .add("r", "connect").lock("p", 10, mode="p").wait(-0.8)
+     .lock("r", 11, mode="p").wait(-0.8).add("p", "close")
+     .unlock("r", mode="p")),
+    ("a cancelled release that had its effect, and the next holder",
+     Story().add("r", "connect").lock("p", 10).wait(-0.8)
+     .fail("p", "unlock", "57014", names=["n"], mode="x").wait(-0.9)
+     .lock("r", 11).wait(-0.8).held("p").unlock("r")),
     ("a holder that sees the previous holder's commit", visible(10)),
     ("a sharer before an upgrade to a smaller token", upgraded()),
     ("fences in order", fenced(10, 11)),
