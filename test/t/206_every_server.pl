@@ -4,28 +4,18 @@
 use strict;
 use warnings;
 
-use IO::Socket::INET;
 use PostgreSQL::Test::Utils qw(slurp_file);
 use Test::More;
 use ZkLock::Check;
 use ZkLock::Cluster;
 use ZkLock::Proxy;
-use ZkLock::Util qw(end_process free_port port_listens spawn wait_until);
+use ZkLock::SlowServers qw(end_server full_server slow_server);
+use ZkLock::Util qw(free_port);
 use ZkLock::ZkServer;
 
 my $zk = ZkLock::ZkServer->start(tick_time => 200, config => { maxSessionTimeout => 60000 });
 my $proxy = ZkLock::Proxy->start(target => $zk);
 my $node = zklock_node('a', zk => $zk, session_timeout => '20s');
-
-# Starts to connect, and does not wait for an answer.
-sub connection_to
-{
-	my ($port) = @_;
-	return IO::Socket::INET->new(
-		PeerAddr => '127.0.0.1',
-		PeerPort => $port,
-		Blocking => 0) // die "cannot connect: $!";
-}
 
 # Each session tries the servers in an order of its own.
 for my $closed (1, 2, 3, 5, 64)
@@ -45,17 +35,31 @@ for my $closed (1, 2, 3, 5, 64)
 	$_->quit for @sessions;
 }
 
+# A server may have several addresses or names in the connect string.
+{
+	my ($open, $port) = ($proxy->connect_string, $proxy->port);
+	my $closed = '127.0.0.1:' . free_port();
+	for my $servers ("$open,$open,$closed", "localhost:$port,$open,$closed",
+		"$closed,$open,$closed,$open,$closed")
+	{
+		my $s = session($node);
+		$s->query_ok("SET zklock.connect_string = '$servers'");
+		works($s, "SELECT zk_lock('twice') > 0", 't', 'a server is found that the connect string has twice');
+		$proxy->cut;
+		works($s, "SELECT zk_lock('again') > 0", 't', '... and found again');
+		$s->quit;
+	}
+}
+
 # A server that does not answer, or does not even accept the connection, does not use up
 # zklock.connect_timeout, however long the session timeout is.
 {
 	my $silent = ZkLock::Proxy->start(target => $zk);
 	$silent->freeze;
-	my $full = IO::Socket::INET->new(LocalAddr => '127.0.0.1', Listen => 1)
-	  or die "cannot listen: $!";
-	my @queued = map { connection_to($full->sockport) } 1 .. 3;
+	my $full = full_server();
 	my %servers = (
 		'answer' => $silent->connect_string,
-		'accept connections' => '127.0.0.1:' . $full->sockport);
+		'accept connections' => $full->{connect_string});
 	for my $what (sort keys %servers)
 	{
 		my @sessions = map { session($node) } 1 .. 4;
@@ -89,6 +93,7 @@ for my $closed (1, 2, 3, 5, 64)
 		$s->quit;
 	}
 	$silent->stop;
+	end_server($full);
 }
 
 # After a failure, a session tries the other servers before the same one again.
@@ -124,31 +129,14 @@ for my $closed (1, 2, 3, 5, 64)
 
 # Later attempts to connect may take longer: the only server can be slow.
 {
-	my $port = free_port();
-	my $pid = spawn([ 'perl', '-MIO::Socket::INET', '-e', <<'PERL', $port, $zk->connect_string ]);
-my ($port, $target) = @ARGV;
-my $listener = IO::Socket::INET->new(LocalAddr => "127.0.0.1:$port", Listen => 9) or die;
-$SIG{CHLD} = 'IGNORE';
-while (my $client = $listener->accept)
-{
-	next if fork;
-	my $server = IO::Socket::INET->new($target) or die;
-	my ($from, $to) = fork ? ($client, $server) : ($server, $client);
-	sleep 4 if $from == $server;
-	my $bytes;
-	syswrite $to, $bytes while sysread $from, $bytes, 65536;
-	shutdown $to, 1;
-	last;
-}
-PERL
-	wait_until('the slow server', sub { port_listens($port) });
+	my $slow = slow_server($zk->connect_string, 4);
 	my $s = session($node);
 	$s->query_ok("SET zklock.session_timeout = '45s'");
 	$s->query_ok("SET zklock.connect_timeout = '1 min'");
-	$s->query_ok("SET zklock.connect_string = '127.0.0.1:$port'");
+	$s->query_ok("SET zklock.connect_string = '$slow->{connect_string}'");
 	works($s, "SELECT zk_lock('slow') > 0", 't', 'a session connects to a server that answers late');
 	$s->quit;
-	end_process($pid, 'TERM');
+	end_server($slow);
 }
 
 # An IPv6 address has brackets in the connect string.

@@ -11,8 +11,8 @@ use Time::HiRes qw(time);
 use ZkLock::Check;
 use ZkLock::Cluster;
 use ZkLock::Proxy;
+use ZkLock::SlowServers qw(end_server full_server);
 use ZkLock::Tls;
-use ZkLock::Util qw(wait_until);
 use ZkLock::ZkClient;
 use ZkLock::ZkServer;
 
@@ -69,6 +69,34 @@ my @sessions = map { session($node) } 1 .. SESSIONS;
 	wait_for_sql($node, "SELECT count(*) FROM pg_stat_activity WHERE pid IN ($pids)", '0');
 	note(sprintf 'all backends have ended after %.1f s', time - $began);
 	$_->thaw for $answering, $silent;
+}
+
+# Returns the CPU time of a backend in seconds.
+sub cpu_time
+{
+	my ($s) = @_;
+	my @field = split ' ', slurp_file('/proc/' . $s->pid . '/stat') =~ s/^.*\)//sr;
+	return ($field[11] + $field[12]) / 100;
+}
+
+# Reconnecting to servers that do not even accept a connection costs no CPU time.
+{
+	my ($holder, $waiter) = map { session($node) } 1 .. 2;
+	my $full = full_server();
+	$holder->query_ok("SET zklock.connect_string = '" . $zk->secure_connect_string . q('));
+	$holder->query_ok("SELECT zk_acquire('busy', 1)");
+	$waiter->query_ok("SET zklock.connect_string = '"
+		  . $answering->connect_string . ",$full->{connect_string}'");
+	$waiter->query_ok("SELECT zk_lock('connected')");
+	$waiter->query_async("SELECT zk_acquire('busy', 1)");
+	wait_blocked($waiter);
+	my $before = cpu_time($waiter);
+	$answering->cut(refuse => 1);
+	$holder->query_ok('SELECT pg_sleep(6)');
+	cmp_ok(cpu_time($waiter) - $before, '<', 2, 'a backend that cannot reconnect for six seconds is idle');
+	$answering->accept;
+	$_->quit for $holder, $waiter;
+	end_server($full);
 }
 
 unlike(slurp_file($node->logfile), qr/PANIC|terminated by signal/, 'no backend has crashed');

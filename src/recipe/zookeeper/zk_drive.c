@@ -156,6 +156,7 @@ zkl_zk_drop_connection(ZklClient *client)
 	client->fd = -1;
 	client->phase = PHASE_NONE;
 	client->out_is_full = false;
+	client->in_is_full = false;
 }
 
 /* Stores the peer of the connection as address:port. */

@@ -93,6 +93,9 @@ struct ZklClient
 extern void zkl_zk_enter(ZklClient *client);
 extern void zkl_zk_leave(void);
 
+/* zk_client.c: returns whether this process has only one client. */
+extern bool zkl_zk_is_only_client(void);
+
 /* zk_passes.c: chooses the first server, after the handle was opened. */
 extern void zkl_zk_use_first_server(zhandle_t *zh);
 

@@ -20,7 +20,7 @@
 /* Pause after the library could not try to connect, or names were not resolved. */
 #define RETRY_MS 500
 
-/* Limit of the addresses in a connect string. */
+/* Upper limit for the number of addresses; settings.md has it. */
 #define MAX_SERVERS 256
 
 /* Upper limit for the first attempt to connect, which has a third of the session timeout. */
@@ -47,19 +47,28 @@ begin_exchange(ZklClient *client, bool connect_sent)
 		shutdown(client->fd, SHUT_RDWR);	/* no descriptors: reconnect */
 }
 
-/* A TLS handshake with a time limit: the library waits for a silent server forever. */
+/*
+ * A TLS handshake with a time limit: the library waits for a silent server forever.  It
+ * holds the library's mutex, so beside another client it is shorter and a pause follows:
+ * the other one must send its heartbeats.
+ */
 static void
 shake_hands(ZklClient *client)
 {
-	int64_t		until_ms = zkl_io_thread_now() + first_connect_ms(client);
+	bool		alone = zkl_zk_is_only_client();
+	int			limit_ms = first_connect_ms(client) / (alone ? 1 : 2);
 
-	if (!zkl_io_thread_begin_blocking(client->io_thread, until_ms))
+	if (!zkl_io_thread_begin_blocking(client->io_thread, zkl_io_thread_now() + limit_ms))
 	{
 		shutdown(client->fd, SHUT_RDWR);	/* reconnect */
 		return;
 	}
 	(void) zookeeper_process(client->zh, ZOOKEEPER_WRITE);
 	zkl_io_thread_end_blocking(client->io_thread);
+	if (zkl_zk_is_open(client))
+		client->connect_by_ms = zkl_io_thread_now() + client->connect_ms;
+	else if (!alone)
+		client->pause_until_ms = zkl_io_thread_now() + limit_ms;
 }
 
 /* On the substitute thread; the I/O thread is in the handshake and does not touch "fd". */
@@ -116,30 +125,52 @@ follow_library(ZklClient *client, int library_fd)
 		begin_exchange(client, true);
 }
 
-/* Passes each server once, back to the current one; returns how many there are. */
+/* Identifies the address of the current server. */
+static uint32_t
+current_server(zhandle_t *zh)
+{
+	uint32_t	hash = 2166136261u;		/* FNV-1a */
+
+	for (const char *c = zoo_get_current_server(zh); *c; c++)
+		hash = (hash ^ (unsigned char) *c) * 16777619u;
+	return hash;
+}
+
+/*
+ * Goes round through the servers, back to the current one, and returns how many steps
+ * one round has; 1 if there are too many servers.  An address may occur more than once,
+ * so a round is the shortest period of the sequence of addresses.
+ */
 static int
 go_round(zhandle_t *zh)
 {
-	char		current[64];
-	int			n = 0;
+	uint32_t	servers[2 * MAX_SERVERS];
+	const int	n = 2 * MAX_SERVERS;
+	int			round = 1;
 
-	snprintf(current, sizeof(current), "%s", zoo_get_current_server(zh));
-	do
+	for (int i = 0; i < n; i++)
+	{
+		servers[i] = current_server(zh);
 		zoo_cycle_next_server(zh);
-	while (++n < MAX_SERVERS && strcmp(zoo_get_current_server(zh), current) != 0);
-	return n;
+	}
+	while (memcmp(servers + round, servers, (n - round) * sizeof(servers[0])) != 0)
+		if (++round > MAX_SERVERS)
+			return 1;
+	for (int i = n; i % round != 0; i++)
+		zoo_cycle_next_server(zh);
+	return round;
 }
 
 /*
  * The library takes its first servers for servers that were added, and keeps a second list
  * of them until it is connected.  A failure moves it on in the other list only: it would
- * try the same server again.  Going round uses the second list up.
+ * try the same server again.  This uses the second list up.
  */
 void
 zkl_zk_use_first_server(zhandle_t *zh)
 {
-	zoo_cycle_next_server(zh);
-	(void) go_round(zh);
+	for (int i = 0; i <= MAX_SERVERS; i++)
+		zoo_cycle_next_server(zh);
 }
 
 /*
