@@ -176,12 +176,14 @@ init {
 	/* The client detects the end of the session in an answer of the leader. */
 	:: d_step { over && !cut && !notified -> notified = true }
 
+#ifndef NO_CUT
 	/* The follower crashes or is cut off; packets in flight may or may not arrive. */
 	:: d_step { !cut ->
 		cut = true;
 		touched = false;
 		unpinged = 0
 	   }
+#endif
 	:: d_step { cut && nempty(to_leader) -> LOSE; LOSE; LOSE }
 
 	/* The client finds another server, which asks the leader about the session. */
