@@ -168,30 +168,54 @@ for my $end ('COMMIT', "PREPARE TRANSACTION 'late'", "COMMIT PREPARED 'late'")
 	my $proxy = ZkLock::FaultProxy->start(target => $zk);
 	my $node = zklock_node('held', zk => $proxy->connect_string, session_timeout => '4s');
 	$node->safe_psql('postgres', 'CREATE TABLE t (v text)');
-	my $s = session($node);
+
+	# Checks in the record, without the delete of empty lock znodes, which a session sends
+	# some seconds after their last use.
+	my $checks = sub {
+		return grep {
+			$_->{op} eq 'multi' && grep { !m{^/zklock/locks/[^/]+$} } @{ $_->{paths} }
+		} $proxy->record;
+	};
+	my ($s, $kept) = (session($node), session($node));
 	my $next = session($there);
-	$s->query_ok('SET zklock.commit_check = always');
-	$s->query_ok("SELECT zk_lock('warm-up'), zk_unlock('warm-up')");
-	$s->query_ok('BEGIN');
-	$s->query_ok("SELECT zk_xact_lock('held')");
-	$s->query_ok("INSERT INTO t VALUES ('held')");
+	for ([ $s => 'held' ], [ $kept => 'kept' ])
+	{
+		my ($session, $lock) = @$_;
+		$session->query_ok('SET zklock.commit_check = always');
+		$session->query_ok("SELECT zk_lock('warm-up'), zk_unlock('warm-up')");
+		$session->query_ok('BEGIN');
+		$session->query_ok("SELECT zk_xact_lock('$lock')");
+		$session->query_ok("INSERT INTO t VALUES ('$lock')");
+		$proxy->arm(fault => 'hold_answer', op => 'multi', path => "/$lock/");
+	}
 	$proxy->clear_record;
-	$proxy->arm(fault => 'hold_answer', op => 'multi', path => 'held');
-	my $started = time;
-	$s->query_async('COMMIT');
-	wait_until('the check', sub { $proxy->hits });
+	my $began = time;
+	$_->query_async('COMMIT') for $s, $kept;
+	wait_until('the checks', sub { $proxy->hits == 2 });
+	my $checked = time;
 	$zkc->delete($_) for queue_of($zkc, 'held');
 	works($next, "SELECT zk_lock('held') > 0", 't', 'another session is granted the lock');
-	wait_until('the lease to end', sub { time > $started + 1.5 });
+	wait_until('the lease to end', sub { time > $checked + 1.5 });
 	$proxy->release;
+	wait_until('the end of the commits', sub { $s->finished && $kept->finished });
+
+	# The commit waits for an answer as long as the session timeout.
 	failed_with($s, '40001', 'an answer that arrives after the lease does not confirm a commit',
-		like => qr/"held"/);
-	is($node->safe_psql('postgres', 'SELECT count(*) FROM t'), 0, '... and leaves no row');
-	$_->quit for $s, $next;
+		like => time < $began + 4 ? qr/lock "held" was lost/ : qr/"held"/);
+	is($node->safe_psql('postgres', "SELECT count(*) FROM t WHERE v = 'held'"), 0, '... and leaves no row');
+	$kept->wait_result;
+	my $sent = grep { "@{ $_->{paths} }" =~ m{/kept/} } $checks->();
+	ok(!$kept->ok || $sent > 1, '... and a lock that is still held is checked again')
+	  or diag("checks: $sent");
+	$_->quit for $s, $kept, $next;
 	$proxy->disarm;
 
 	# Which commits send a check.
-	my $checks = sub { return scalar grep { $_->{op} eq 'multi' } $proxy->record };
+	my $one_check = sub {
+		my @checks = $checks->();
+		ok(@checks && !(grep { $_->{sent} < $checks[0]{answered} } @checks[ 1 .. $#checks ]),
+			'... after a check, and sends no other check meanwhile');
+	};
 	$s = session($node);
 	$s->query_ok("BEGIN; SELECT zk_xact_lock('reserve')");
 	$s->query_ok("INSERT INTO t VALUES ('reserve')");
@@ -199,7 +223,7 @@ for my $end ('COMMIT', "PREPARE TRANSACTION 'late'", "COMMIT PREPARED 'late'")
 		sub { $s->query_ok("SELECT lease_remaining < '550 ms' FROM zk_session()") eq 't' });
 	$proxy->clear_record;
 	works($s, 'COMMIT', '', 'a commit with less than half of its lease left succeeds');
-	ok($checks->(), '... after a check');
+	$one_check->();
 
 	$s->query_ok('SET zklock.commit_check = always');
 	for my $kind ('reads', 'writes')
@@ -209,12 +233,12 @@ for my $end ('COMMIT', "PREPARE TRANSACTION 'late'", "COMMIT PREPARED 'late'")
 		$s->query_ok("SELECT zk_unlock('released')");
 		$proxy->clear_record;
 		works($s, 'COMMIT', '', "a transaction that $kind and has released its lock commits");
-		ok($checks->(), '... after a check');
+		$one_check->();
 	}
 	$s->query_ok("SELECT zk_lock('released')");
 	$proxy->clear_record;
 	works($s, "SELECT zk_unlock('released')", 't', 'a statement that only releases its lock commits');
-	is($checks->(), 0, '... without a check');
+	is(scalar($checks->()), 0, '... without a check');
 
 	$s->query_ok("SELECT zk_lock('prepared')");
 	$s->query_ok("BEGIN; INSERT INTO t VALUES ('prepared')");
