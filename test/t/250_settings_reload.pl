@@ -132,12 +132,18 @@ sub has_node_in
 	  $s->query("ALTER SYSTEM SET zklock.connect_string = 'no port'");
 	is($s->sqlstate, '22023', 'a malformed setting is refused');
 	like($error, qr/^HINT:  /m, 'the error has a hint');
-	# ZooKeeper refuses the last three.
+	# ZooKeeper refuses the last five, also in a chroot.
 	for my $root ('', '/', 'zklock', '/zklock/', '/a//b', '/a/../b',
-		"/\xc2\x85", "/\xee\x80\x80", "/\xf0\x9f\x98\x80")
+		"/\xc2\x85", "/\xee\x80\x80", "/\xf0\x9f\x98\x80",
+		"/\xef\xbf\xb0", "/\xef\xbf\xbf")
 	{
 		fails_with($s, "SET zklock.root = '$root'", '22023',
 			"the root '$root' is refused", hint => 0);
+	}
+	for my $chroot ('/a//b', '/a/../b', "/\xc2\x85", "/\xee\x80\x80", "/\xef\xbf\xb0")
+	{
+		fails_with($s, "SET zklock.connect_string = '127.0.0.1:1$chroot'", '22023',
+			"the chroot '$chroot' is refused", hint => 0);
 	}
 	$s->quit;
 	nothing_left($zkc[0], 'bad settings leave no node');
