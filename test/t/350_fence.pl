@@ -11,10 +11,14 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use ZkLock::Check;
 use ZkLock::Cluster;
+use ZkLock::Proxy;
 use ZkLock::ZkClient;
 use ZkLock::ZkServer;
 
-my $zk = ZkLock::ZkServer->start(tick_time => 200);
+my $zk = ZkLock::ZkServer->start(
+	tick_time => 200,
+	config => { maxSessionTimeout => 600000 });
+my $proxy = ZkLock::Proxy->start(target => $zk);
 my $zkc = ZkLock::ZkClient->new($zk->connect_string);
 my $node = zklock_node(
 	'a',
@@ -33,30 +37,36 @@ sub rows
 # local lock is removed, because a second session of this server would wait for it.
 sub paused_holder
 {
-	my ($lock, $fence) = @_;
+	my ($lock, $fence, %opt) = @_;
 	my $s = session($node);
+	$s->query_ok("SET zklock.connect_string = '$opt{frozen}'; SET zklock.session_timeout = '10min'")
+	  if $opt{frozen};
 	$s->query_ok("SELECT zk_lock('$lock')");
 	$s->query_ok("BEGIN; INSERT INTO t VALUES ('$lock')");
 	$s->query_ok("SELECT zk_fence('$lock')") if $fence;
 	$s->query_ok('SELECT pg_advisory_unlock_all()');
 	my $id = zk_session_id($s);
-	$s->pause;
+	$opt{frozen} ? $proxy->freeze : $s->pause;
 	$zkc->end_session($id);
 	wait_zk_empty($zkc, "/zklock/locks/$lock");
 	return $s;
 }
 
+# With a frozen connection the holder does not notice that its session is closed, so only
+# the fence refuses it.
+for my $frozen ('', $proxy->connect_string)
 {
-	my $first = paused_holder('overtaken', 0);
+	my $first = paused_holder('overtaken', 0, frozen => $frozen);
 	my $later = session($node);
 	works($later, "BEGIN; SELECT zk_xact_lock('overtaken') = zk_fence('overtaken')",
 		't', 'a later holder fences while the earlier holder is stopped');
 	$later->query_ok('COMMIT');
 	$first->resume;
 	fails_with($first, "SELECT zk_fence('overtaken')", '40001',
-		'the fence of the earlier holder is refused');
+		'the fence of the earlier holder is refused', like => $frozen && qr/fenced off/);
 	$first->query('COMMIT');
 	is(rows('overtaken'), 0, 'the earlier holder cannot commit');
+	$proxy->thaw if $frozen;
 	$_->quit for $first, $later;
 }
 {
@@ -217,5 +227,6 @@ nothing_left($zkc, 'nothing is left in the ensemble');
 
 $zkc->close;
 $_->stop for $standby, $node;
+$proxy->stop;
 $zk->stop;
 done_testing();
