@@ -191,7 +191,7 @@ for my $servers ([qw(a b c)], [qw(a b c d)])
 	$d->wait_for($s, "SELECT zk_lock('y')");
 	$d->wait_for($t, "SELECT zk_lock('x')");
 	my $victim = $d->one_fails('session-level locks: one fails');
-	$d->all_succeed('... the other succeeds once the victim releases its lock');
+	$d->all_succeed('... the other succeeds once the victim releases its lock', $zkc);
 }
 
 wait_zk_empty($zkc, $waits);

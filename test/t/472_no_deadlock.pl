@@ -36,7 +36,7 @@ sub lock_row { return "UPDATE t SET v = v + 1 WHERE id = $_[0]" }
 	  for 0 .. 5;
 	wait_until_reported($zkc, qr/\.w\./, 6);
 	$d->release($s[6]);
-	$d->all_succeed('a chain of waiters succeeds one after the other, from its end');
+	$d->all_succeed('a chain of waiters succeeds one after the other, from its end', $zkc);
 }
 wait_zk_empty($zkc, '/zklock/waits');
 
@@ -53,7 +53,7 @@ wait_zk_empty($zkc, '/zklock/waits');
 	$d->wait_for($released, "SELECT zk_xact_lock('x')");
 	wait_until_reported($zkc, qr/./, 2);
 	$d->release($holder);
-	$d->all_succeed('a sharer that has released the lock blocks nobody');
+	$d->all_succeed('a sharer that has released the lock blocks nobody', $zkc);
 }
 
 # lock_timeout ends a wait for a row, three times. A session of another server that waits
@@ -77,7 +77,7 @@ wait_zk_empty($zkc, '/zklock/waits');
 		'the wait for a row ends at lock_timeout, without a deadlock');
 	$s->query_ok("SET lock_timeout = 0");
 	$d->release($s);
-	$d->all_succeed('... and the session of the other server succeeds after the release');
+	$d->all_succeed('... and the session of the other server succeeds after the release', $zkc);
 }
 
 # lock_timeout breaks a cycle before the cycle check.
@@ -104,7 +104,7 @@ wait_zk_empty($zkc, '/zklock/waits');
 	$d->wait_for($t, "SELECT zk_xact_lock('x')");
 	wait_until_reported($zkc, qr/\.w\./, 2);
 	$zkc->delete($foreign);
-	$d->all_succeed('sessions that wait for another program\'s holder do not fail');
+	$d->all_succeed('sessions that wait for another program\'s holder do not fail', $zkc);
 }
 
 # A waiter is terminated: its session ends, and its wait report with the session.
@@ -172,7 +172,7 @@ wait_zk_empty($zkc, '/zklock/waits');
 	$zk->restart;
 	wait_until('a wait report, or the end of the wait', sub { $t->finished || grep { /\.w\./ } wait_reports($zkc) });
 	$d->wait_for($s, "SELECT zk_xact_lock('x')");
-	$d->all_succeed('a session waits behind the node of its own lost session, without a deadlock');
+	$d->all_succeed('a session waits behind the node of its own lost session, without a deadlock', $zkc);
 }
 
 wait_zk_empty($zkc, '/zklock/waits');

@@ -8,7 +8,8 @@
 #   $d->hold($s, "SELECT zk_lock('x')");    # must succeed
 #   $d->wait_for($s, "SELECT zk_lock('y')");    # the statement waits
 #   my $victim = $d->one_fails('a promise', qr/lock "y"/);
-#   $d->all_succeed('a promise');           # all other waiters, in any order
+#   $d->all_succeed('a promise', $zkc);     # all other waiters, in any order; with a
+#                                           # ZkClient no wait report may be left
 #   wait_until_reported($zkc, qr/\.w\./, 2);    # until two such wait reports exist
 
 package ZkLock::Deadlock;
@@ -125,10 +126,11 @@ sub one_fails
 }
 
 # One assertion: all remaining waiters succeed, one after the other; each then
-# releases its locks.
+# releases its locks. With a ZkClient, waits until all wait reports are gone, because the
+# end of the sessions would remove them.
 sub all_succeed
 {
-	my ($self, $name) = @_;
+	my ($self, $name, $zkc) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	my @wrong;
 	while (@{ $self->{waiting} })
@@ -141,6 +143,7 @@ sub all_succeed
 		$self->release($_) for @finished;
 	}
 	ok(!@wrong, $name) || diag(@wrong);
+	wait_until_reported($zkc, qr/./, 0) if $zkc;
 	$self->close;
 	return;
 }
