@@ -134,7 +134,7 @@ for my $layout ('curator', 'kazoo')
 		wait_until_reported($zkc, qr/\.w\./, 2);
 		ok(!$s->finished && !$t->finished, "$layout: no deadlock while another program may release");
 		$theirs->release;
-		$d->all_succeed("$layout: ... all succeed after its release");
+		$d->all_succeed("$layout: ... all succeed after its release", $zkc);
 		$theirs->close;
 	}
 	wait_zk_empty($zkc, '/zklock/waits');
