@@ -117,7 +117,7 @@ sub cancel_of_a2_resolves
 	failed_with($s->{a2}, '57014', "$name: the next waiter has not failed", hint => 0);
 	$d->release($s->{a2});
 	$d->{waiting} = [ grep { !$ended{$_} } @{ $d->{waiting} } ];
-	$d->all_succeed('... the others succeed');
+	$d->all_succeed('... the others succeed', $zkc);
 	nothing_left($zkc, '... no node is left');
 	return;
 }
@@ -156,7 +156,8 @@ for my $case ([ 'lock_timeout', 'lock timeout', '55P03' ],
 	failed_with($s{a1}, '57014', 'a cancel ends the wait', hint => 0);
 	cancel_of_a2_resolves('cancel', \%s, $s{a1});
 
-	%s = requeue_a1("SELECT zk_lock('y')");
+	# Only a requeue makes this attempt wait behind a2.
+	%s = requeue_a1("SELECT zk_try_lock('y', '1h')");
 	$s{a1}->terminate;
 	failed_with($s{a1}, 'lost', 'termination ends the wait', hint => 0,
 		like => qr/due to administrator command/);
