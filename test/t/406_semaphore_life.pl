@@ -44,18 +44,31 @@ sub member
 sub leases { return $names eq 'kazoo' ? $semaphore : "$semaphore/leases" }
 sub queue { return $names eq 'kazoo' ? "$semaphore-__lock__" : "$semaphore/locks" }
 
-# Waits for these numbers of permit nodes and queue nodes, or for the end of a waiter.
+# Waits for these numbers of permit nodes and queue nodes.
 sub nodes_become
 {
-	my ($permits, $queued, @waiters) = @_;
-	my $seen = '';
-	return wait_until(
+	my ($permits, $queued) = @_;
+	return nodes_become_or_end($permits, $queued, []);
+}
+
+# The same, or waits for the end of a waiter. Dies if a waiter is granted a permit while
+# the holders, the permit nodes before the wait, are all there.
+sub nodes_become_or_end
+{
+	my ($permits, $queued, $holders, @waiters) = @_;
+	my ($seen, @granted, %left) = '';
+	wait_until(
 		"$permits permits and $queued in the queue",
 		sub {
-			$seen = join ' ', map { scalar $zkc->children($_) } leases(), queue();
+			@granted = grep { $_->succeeded } @waiters;
+			%left = map { $_ => 1 } $zkc->children(leases());
+			$seen = keys(%left) . ' ' . $zkc->children(queue());
 			$seen eq "$permits $queued" || grep { $_->finished } @waiters;
 		},
 		diag => sub { "last seen: $seen" });
+	die "more permits than the semaphore has: @{[ keys %left ]}"
+	  if @granted && @$holders && !grep { !$left{$_} } @$holders;
+	return 1;
 }
 
 # The numbers of nodes with only the holder (and the waiter).
@@ -185,10 +198,11 @@ sub test_ends
 	# After a crash the permit ends with the session timeout.
 	my ($a, $b, $c) = (member($short), member($short), member($there));
 	$a->query_ok("SELECT zk_acquire('s', 1)");
+	my @holders = $zkc->children(leases());
 	$b->query_async("SELECT zk_acquire('s', 1)");
-	nodes_become($names eq 'kazoo' ? 1 : 2, 1, $b);
+	nodes_become_or_end($names eq 'kazoo' ? 1 : 2, 1, \@holders, $b);
 	$c->query_async("SELECT zk_acquire('s', 1)");
-	nodes_become($names eq 'kazoo' ? 1 : 2, 2, $b, $c);
+	nodes_become_or_end($names eq 'kazoo' ? 1 : 2, 2, \@holders, $b, $c);
 	$a->kill9;
 	like($c->wait_result, qr/^\d+$/, 'a crash of holder and waiter frees the permit');
 	$_->quit for $a, $b, $c;
@@ -230,8 +244,9 @@ sub test_loss
 	$cut->query_ok("SELECT zk_acquire('more' || i, 1) FROM generate_series(1, 5) AS i");
 	$waiter = member($here);
 	$semaphore = '/zklock/semaphores/two';
+	my @holders = $zkc->children(leases());
 	$waiter->query_async("SELECT zk_acquire('two', 2)");
-	nodes_become($names eq 'kazoo' ? 2 : 3, 1, $waiter);
+	nodes_become_or_end($names eq 'kazoo' ? 2 : 3, 1, \@holders, $waiter);
 	$proxy->cut(refuse => 1);
 	like($waiter->wait_result, qr/^\d+$/, 'a disconnected session loses its permits');
 	fails_with($cut, 'SELECT 1', '40001', 'the error reports the lost permits', like => qr/locks ("more\d"(, |(?! "))){5} and 1 other were lost/);

@@ -112,12 +112,20 @@ sub wait_zk_children
 }
 
 # Waits until a holder and this waiter are in the queue. A waiter that has ended is not
-# there: the holder's session, or a timeout, may be short.
+# there: the holder's session, or a timeout, may be short. Dies if the waiter is granted
+# the lock while the holder is there.
 sub wait_queued_or_ended
 {
 	my ($zkc, $path, $waiter) = @_;
-	return wait_until("two children of $path, or the end of the wait",
-		sub { $waiter->finished || 2 == $zkc->children($path) });
+	my ($granted, $queued);
+	wait_until("two children of $path, or the end of the wait",
+		sub {
+			$granted = $waiter->succeeded;
+			$queued = 2 == $zkc->children($path);
+			return $queued || $waiter->finished;
+		});
+	croak "two sessions hold the lock $path" if $granted && $queued;
+	return 1;
 }
 
 # Waits until a lock's znode is gone or has no children.

@@ -5,7 +5,7 @@
 #   my $s = session($node);
 #   is($s->query("SELECT zk_try_lock('x')"), 't', ...);
 #   $s->query_async("SELECT zk_lock('x')");   # returns at once
-#   ok(!$s->finished);
+#   ok(!$s->finished);                        # and succeeded()
 #   like($s->so_far, qr/NOTICE/);
 #   my $answer = $s->wait_result;             # the output
 #   $s->error;     # standard error of the last query: messages, notices
@@ -94,6 +94,13 @@ sub finished
 	$self->pump;
 	return 1 if !$self->alive;
 	return $self->{out} =~ $self->{end} && $self->{err} =~ $self->{end};
+}
+
+# Returns whether the last query has ended without an error.
+sub succeeded
+{
+	my ($self) = @_;
+	return $self->finished && (defined $self->{waiting} ? $self->{out} =~ $self->{end} && $1 eq '00000' : $self->ok);
 }
 
 # Returns whether a query was sent whose result has not been fetched.

@@ -54,6 +54,15 @@ sub finished
 	  || defined $self->{driver}->receive($self->{waiting}, 0);
 }
 
+# Returns whether the last order has ended with a true result.
+sub succeeded
+{
+	my ($self) = @_;
+	return unless $self->{waiting} && $self->finished;
+	my ($status, $result) = @{ $self->{driver}->receive($self->{waiting}) };
+	return $status eq 'ok' && $result;
+}
+
 # Returns the first result, or all results in list context.
 sub wait_result
 {
