@@ -187,6 +187,14 @@ sub watches
 {
 	my ($lock) = @_;
 	my (%watches, $session, $own);
+
+	# The holders are the first node, and all readers before the first writer.
+	my $holders = '';
+	for my $node (sort { number($a) <=> number($b) } $zkc->children("/zklock/locks/$lock"))
+	{
+		last if $holders ne '' && "$holders$node" =~ /WRIT/;
+		$holders .= "$node ";
+	}
 	for my $line (split /\n/, $zk->four_letter('wchc') // '')
 	{
 		if ($line =~ /^(0x[0-9a-f]+)/)
@@ -194,8 +202,9 @@ sub watches
 			$session = $1;
 			$own = sprintf('_c_%016x', hex $1) =~ s/(.{4})(.{4})$/-$1-$2-/r;
 		}
-		push @{ $watches{$session} }, $1
-		  if $line =~ m{^\s+/zklock/locks/\Q$lock\E/?+(?!$own)(.*)};
+		my ($node) = $line =~ m{^\s+/zklock/locks/\Q$lock\E/?+(.*)} or next;
+		push @{ $watches{$session} }, $node
+		  unless $node =~ /^$own/ && $holders =~ /\Q$node\E /;
 	}
 	return \%watches;
 }
