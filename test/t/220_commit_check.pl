@@ -307,10 +307,23 @@ for my $begin ('', 'BEGIN')
 		like => qr/due to statement timeout/, hint => 0);
 	is(rows('timed'), 0, '... and leaves no row');
 	$zk->resume;
-	works($s, "INSERT INTO t VALUES ('after timeout')", '', '... and ends no later statement');
+	works($s, "INSERT INTO t VALUES ('after timeout')", '', '... and the next statement succeeds');
 	$s->quit;
 }
 nothing_left($zkc, 'commits that timed out leave no node');
+
+# The timer of the check ends with the check: the next statement of the same message has a
+# timer of its own.
+{
+	my $s = locker(undef, 'always');
+	$s->query_ok("BEGIN; SELECT zk_xact_lock('timer'); INSERT INTO t VALUES ('timer')");
+	$s->query_ok("SELECT set_config('statement_timeout', '100ms', false), set_config('statement_timeout', '1h', true)");
+	fails_with($s, 'COMMIT\\; SELECT pg_sleep(20)', '57014',
+		'after a commit with a check statement_timeout ends the next statement',
+		like => qr/due to statement timeout/, hint => 0);
+	$s->quit;
+	is(rows('timer'), 1, '... and the commit has succeeded');
+}
 {
 	# A server that is silent until the process has ended may drop the session's
 	# closing message, so the znode may stay until this session times out.
