@@ -86,6 +86,7 @@ sub second_wait_ends
 	is($victim->sqlstate, '40P01', 'both servers may report and probe: the deadlock is detected');
 	$victim->query_ok('SELECT zk_unlock_all()');
 	like($other->wait_result, qr/^\d+$/, '... and the other session succeeds');
+	wait_zk_empty($zkc, '/all/waits');
 	$_->quit for $s, $t;
 	nothing_left($zkc, '... no node is left', root => '/all');
 }
