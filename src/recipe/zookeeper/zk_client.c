@@ -27,8 +27,6 @@
 /* How long the last answers may take, including the answer to the close request. */
 #define LAST_ANSWER_MS 1500
 
-static int	n_clients;			/* of this process, closing ones as well; atomic */
-
 static struct ACL creator_acls[] = {
 	{0x1f, {"auth", ""}},		/* all rights */
 	{0x01, {"world", "anyone"}},	/* read, for other sessions' waiters and views */
@@ -40,12 +38,6 @@ int64_t
 zkl_now_ms(void)
 {
 	return zkl_io_thread_now();
-}
-
-bool
-zkl_zk_is_only_client(void)
-{
-	return __atomic_load_n(&n_clients, __ATOMIC_RELAXED) == 1;
 }
 
 /* Appends a server to the list.  The library takes an IPv6 address without brackets. */
@@ -276,7 +268,7 @@ client_free_io(void *arg, bool abandoned)
 	free(client->tls);
 	free(client->connect_string);
 	free(client);
-	__atomic_sub_fetch(&n_clients, 1, __ATOMIC_RELAXED);
+	zkl_zk_count_client(-1);
 }
 
 ZklClient *
@@ -294,7 +286,7 @@ zkl_client_open(const ZklClientConfig *config, const ZklEvents *events, void *co
 
 	if (client == NULL)
 		return NULL;
-	__atomic_add_fetch(&n_clients, 1, __ATOMIC_RELAXED);
+	zkl_zk_count_client(1);
 	pthread_mutex_init(&client->queue_mutex, NULL);
 	client->events = *events;
 	client->context = context;

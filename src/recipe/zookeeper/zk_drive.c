@@ -79,6 +79,20 @@ zkl_zk_leave(void)
 	pthread_mutex_unlock(&library_mutex);
 }
 
+static int	n_clients;
+
+void
+zkl_zk_count_client(int change)
+{
+	__atomic_add_fetch(&n_clients, change, __ATOMIC_RELAXED);
+}
+
+bool
+zkl_zk_is_only_client(void)
+{
+	return __atomic_load_n(&n_clients, __ATOMIC_RELAXED) == 1;
+}
+
 static int	log_level;
 
 void

@@ -93,7 +93,8 @@ struct ZklClient
 extern void zkl_zk_enter(ZklClient *client);
 extern void zkl_zk_leave(void);
 
-/* zk_client.c: returns whether this process has only one client. */
+/* zk_drive.c: counts the clients of this process, also those that are closing; any thread. */
+extern void zkl_zk_count_client(int change);
 extern bool zkl_zk_is_only_client(void);
 
 /* zk_passes.c: chooses the first server, after the handle was opened. */
