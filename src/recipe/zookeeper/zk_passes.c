@@ -129,7 +129,7 @@ follow_library(ZklClient *client, int library_fd)
 static uint32_t
 current_server(zhandle_t *zh)
 {
-	uint32_t	hash = 2166136261u;		/* FNV-1a */
+	uint32_t	hash = 2166136261u; /* FNV-1a */
 
 	for (const char *c = zoo_get_current_server(zh); *c; c++)
 		hash = (hash ^ (unsigned char) *c) * 16777619u;
