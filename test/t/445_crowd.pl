@@ -46,7 +46,10 @@ sub sql
 sub with_timeout { my ($member) = @_; return { %$member, timeout => 200 } }
 sub with_pause { my ($member) = @_; return { %$member, pause => 100 } }
 
-my $crowd = ZkLock::Crowd->new(zkc => $zkc, duration => 2500, hold_time => 3);
+my %crowd = (zkc => $zkc, duration => 2500, hold_time => 3);
+my $crowd = ZkLock::Crowd->new(%crowd);
+my $sharing = ZkLock::Crowd->new(%crowd, meeting => 2);
+my $three = ZkLock::Crowd->new(%crowd, meeting => 3);
 
 my $report = $crowd->contend_safely('mutexes', 'm',
 	map({ java(mutex => 'm', 'x') } 1 .. 3),
@@ -54,7 +57,7 @@ my $report = $crowd->contend_safely('mutexes', 'm',
 	map({ sql($_, 'curator_mutex', 'm', 'x') } $a, $a, $b, $b));
 is($report->{most}{m}, 1, 'mutexes: one holder at a time');
 
-$report = $crowd->contend_safely('readers and writers of Curator', 'rw',
+$report = $sharing->contend_safely('readers and writers of Curator', 'rw',
 	map({ java(write => 'rw', 'x') } 1 .. 2),
 	map({ java(read => 'rw', 's') } 1 .. 4),
 	python(curator_write => 'rw', 'x'),
@@ -68,14 +71,14 @@ $report = $crowd->contend_safely("kazoo's locks", 'k',
 	map({ sql($_, 'kazoo', 'k', 'x') } $a, $a, $b, $b));
 is($report->{most}{k}, 1, "kazoo's locks: one holder at a time");
 
-$report = $crowd->contend_safely("kazoo's readers and writers", 'krw',
+$report = $sharing->contend_safely("kazoo's readers and writers", 'krw',
 	map({ with_pause(python(write => 'krw', 'x')) } 1 .. 2),
 	map({ with_timeout(python(read => 'krw', 's')) } 1 .. 3),
 	map({ with_pause(sql($_, 'kazoo', 'krw', 'x')) } $a, $b),
 	map({ sql($_, 'kazoo', 'krw', 's') } $a, $a, $b, $b));
 cmp_ok($report->{most}{krw}, '>', 1, "kazoo's readers and writers: readers held the lock together");
 
-$report = $crowd->contend_safely('SQL alone, with three lock recipes', 'sql',
+$report = $sharing->contend_safely('SQL alone, with three lock recipes', 'sql',
 	map({ my $names = $_; map { sql($_, $names, 'sql', 'x') } $a, $b }
 		  qw(curator curator_mutex kazoo)),
 	map({ my $names = $_; map { sql($_, $names, 'sql', 's') } $a, $b }
@@ -95,9 +98,9 @@ sub permit
 for my $layout ([ 'curator', $java ], [ 'kazoo', $python ])
 {
 	my ($names, $program) = @$layout;
-	$report = $crowd->contend_safely("three permits, node names of $names", "three.$names",
-		map({ permit($_, $names, "three.$names", 3, 's') } ($program) x 4, $a, $a, $b, $b));
-	is($report->{most}{"three.$names"}, 3, "three permits, node names of $names: never four");
+	$report = $three->contend_safely("three permits, node names of $names", "three.$names",
+		map({ permit($_, $names, "three.$names", 3, 3) } ($program) x 4, $a, $a, $b, $b));
+	is($report->{most}{"three.$names"}, 3, "three permits, node names of $names: three holders");
 	$report = $crowd->contend_safely("one permit, node names of $names", "one.$names",
 		map({ permit($_, $names, "one.$names", 1, 'x') } ($program) x 3, $a, $b));
 	is($report->{most}{"one.$names"}, 1, "one permit, node names of $names: one at a time");

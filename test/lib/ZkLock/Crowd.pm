@@ -12,6 +12,9 @@
 # milliseconds. Options of a member: timeout, after which it gives up an attempt and
 # starts another; pause, after each release. A member without a timeout fails the test
 # if it waits for a minute.
+#
+# With meeting => n, the members that share the lock start first, and the first n keep it
+# until all n hold it at once.
 
 package ZkLock::Crowd;
 
@@ -33,15 +36,18 @@ sub contend
 {
 	my ($self, $what, $resource, @members) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	my $referee = ZkLock::Referee->start;
+	my $referee = ZkLock::Referee->start(meeting => $self->{meeting});
 	my %member = map { ("member$_" => $members[$_]) } 0 .. $#members;
-	for my $name (sort keys %member)
-	{
+	my $begin = sub {
+		my ($name) = @_;
 		my $member = $member{$name};
 		$member->{lock}->crowd($member->{timeout} // TIMEOUT, $referee->port,
 			$name, $resource, $member->{mode}, $self->{duration}, $self->{hold_time},
 			$member->{pause} // 0);
-	}
+	};
+	$begin->($_) for grep { $member{$_}{mode} ne 'x' } sort keys %member;
+	$referee->await_meeting if $self->{meeting};
+	$begin->($_) for grep { $member{$_}{mode} eq 'x' } sort keys %member;
 	my (%entries, @late);
 	for my $name (sort keys %member)
 	{

@@ -5,10 +5,12 @@
 # service. A holder sends "enter <name> <resource> <mode>" on a connection, and
 # "leave <name> <resource> <mode>" before it releases the lock, and gets one line
 # in answer to each. Modes: x excludes all others; s excludes all but s; a number n
-# allows at most n holders.
+# allows at most n holders. With "meeting", no holder is answered until that many hold a
+# resource at once, so that this does not depend on the speed of the machine.
 #
-#   my $referee = ZkLock::Referee->start;
+#   my $referee = ZkLock::Referee->start(meeting => 3);
 #   $referee->port;
+#   $referee->await_meeting;
 #   my $report = $referee->report;
 #       # { entries => { name => n }, most => { resource => n }, overlaps => [...] }
 
@@ -22,9 +24,21 @@ use JSON::PP qw(decode_json encode_json);
 
 use parent 'ZkLock::Child';
 
-sub start { my ($class) = @_; return $class->fork_server(\&serve) }
+sub start
+{
+	my ($class, %opt) = @_;
+	return $class->fork_server(sub { serve($opt{meeting} // 0, @_) });
+}
 
 sub port { return $_[0]{port} }
+
+sub await_meeting
+{
+	my ($self) = @_;
+	$self->write_line('meeting');
+	$self->read_line('meeting');
+	return;
+}
 
 sub report
 {
@@ -36,10 +50,11 @@ sub report
 # The child. Ends when its parent has closed the pipe.
 sub serve
 {
-	my ($listener, $orders, $acks) = @_;
+	my ($meeting, $listener, $orders, $acks) = @_;
 	my $select = IO::Select->new($listener, $orders);
 	my $report = { entries => {}, most => {}, overlaps => [] };
 	my %inside;    # resource => { name => mode }
+	my @unanswered;
 
 	while (1)
 	{
@@ -48,7 +63,8 @@ sub serve
 			if ($ready == $orders)
 			{
 				sysread $orders, my $line, 1024 or return;
-				print {$acks} encode_json($report), "\n";
+				if ($line =~ /^meeting/) { push @unanswered, $acks }
+				else { print {$acks} encode_json($report), "\n" }
 			}
 			elsif ($ready == $listener)
 			{
@@ -63,9 +79,11 @@ sub serve
 			else
 			{
 				record_claim($report, \%inside, split ' ', $claim);
-				syswrite $ready, "ok\n";
+				push @unanswered, $ready;
 			}
 		}
+		next if !grep { $_ >= $meeting } 0, values %{ $report->{most} };
+		syswrite $_, "ok\n" for splice @unanswered;
 	}
 }
 
