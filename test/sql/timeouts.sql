@@ -1,6 +1,6 @@
 --
--- statement_timeout and lock_timeout end a wait for an unreachable ensemble, long before
--- connect_timeout. A lock call does not change the timers. Covers the part of properties
+-- statement_timeout ends a wait for an unreachable ensemble, long before connect_timeout;
+-- lock_timeout does not, because no lock is waited for. A lock call does not change the timers. Covers the part of properties
 -- 20 and 21 that needs no other session.
 --
 \set VERBOSITY sqlstate
@@ -10,8 +10,8 @@ SET statement_timeout = '200ms';
 SELECT zk_lock('timeouts.a');
 SELECT zk_try_lock('timeouts.a');
 RESET statement_timeout;
-SET zklock.connect_timeout = '3s';
-SET lock_timeout = '200ms';
+SET zklock.connect_timeout = '400ms';
+SET lock_timeout = '10ms';
 SELECT zk_lock('timeouts.a');
 RESET lock_timeout;
 SELECT count(*) FROM zk_held_locks;

@@ -7,7 +7,7 @@ use warnings;
 use PostgreSQL::Test::Utils;
 use POSIX qw(SIGALRM SIGINT);
 use Test::More;
-use ZkLock::Check qw(nothing_left);
+use ZkLock::Check qw(fails_with nothing_left);
 use ZkLock::Cluster;
 use ZkLock::Util qw(free_port read_file);
 use ZkLock::ZkClient;
@@ -106,15 +106,14 @@ $s->query("SELECT zk_acquire('permit', 1)");
 is($s->sqlstate, '55P03', 'a wait for a permit: lock_timeout ends it');
 names_the_lock('a wait for a permit', 'acquire a permit of semaphore "permit"');
 $local_holder->quit;
-$s->query_ok("SET zklock.connect_string = '127.0.0.1:" . free_port() . "'");
+$s->query_ok("SET zklock.connect_string = '127.0.0.1:" . free_port() . "'; SET zklock.connect_timeout = '300ms'");
 $s->query("SELECT zk_lock('x')");
-is($s->sqlstate, '55P03', 'a wait for a connection: lock_timeout ends it');
-names_the_lock('a wait for a connection');
+is($s->sqlstate, '08001', 'a wait for a connection is not one for a lock: connect_timeout ends it');
 $s->query_ok("SET zklock.connect_string = ''");
 $s->query("SELECT zk_lock('x')");
 is($s->sqlstate, 'F0000', 'no ensemble: the call fails');
 names_the_lock('no ensemble');
-$s->query_ok('RESET zklock.connect_string; RESET lock_timeout');
+$s->query_ok('RESET zklock.connect_string; RESET zklock.connect_timeout; RESET lock_timeout');
 all_is_clean('errors that name the lock');
 
 $s->query_ok("SET lock_timeout = '10min'");
@@ -175,6 +174,22 @@ is( $s->query(
 	'a free lock does not arm lock_timeout');
 $s->query_ok('RESET lock_timeout');
 all_is_clean('lock_timeout that was not needed');
+
+# As in PostgreSQL, lock_timeout limits the wait for others, not the time of a round trip.
+{
+	my $slow = session($here);
+	$slow->query_ok("SELECT zk_lock('warm-up')");
+	$slow->query_ok("SET lock_timeout = '1ms'");
+	$zk->pause;
+	$slow->query_async("SELECT zk_lock('free') > 0, zk_try_lock('also free'), zk_try_lock('free, too', '1h')");
+	wait_for_sql($here, "SELECT clock_timestamp() - query_start > interval '100 ms' "
+		  . "AND wait_event_type = 'Extension' FROM pg_stat_activity WHERE pid = " . $slow->pid);
+	$zk->resume;
+	is($slow->wait_result, 't|t|t', 'a free lock is granted, however short lock_timeout is');
+	fails_with($slow, "SELECT zk_lock('x')", '55P03', '... and a lock that another server holds is not', hint => 0);
+	$slow->quit;
+	all_is_clean('lock_timeout of a free lock');
+}
 
 # Timed attempts.
 is($s->query("SELECT zk_try_lock('x', interval '100 ms')"),

@@ -6,7 +6,7 @@ use warnings;
 
 use PostgreSQL::Test::Utils;
 use Test::More;
-use ZkLock::Check qw(fails_with nothing_left);
+use ZkLock::Check qw(fails_with failed_with nothing_left);
 use ZkLock::Cluster;
 use ZkLock::Util qw(read_file);
 use ZkLock::ZkClient;
@@ -215,6 +215,24 @@ $s->query_ok("BEGIN; SAVEPOINT a; SELECT zk_xact_lock('z'); ROLLBACK TO a");
 is($p->query("SELECT zk_try_xact_lock('z', interval '1 min')"),
 	't', 'ROLLBACK TO on the standby releases the lock');
 $s->query_ok('COMMIT');
+# A conflict with recovery cancels a wait, of an attempt too, and keeps the connection.
+$primary->safe_psql('postgres', 'CREATE TABLE conflict AS SELECT 1');
+$primary->wait_for_catchup($standby);
+$standby->safe_psql('postgres', "ALTER SYSTEM SET max_standby_streaming_delay = '10ms'");
+$standby->reload;
+for my $call ("zk_lock('x')", "zk_try_lock('x', '1 h')")
+{
+	my $conflicting = session($standby);
+	$conflicting->query_ok('BEGIN; SELECT * FROM conflict');
+	$conflicting->query_async("SELECT $call");
+	wait_blocked_locally($conflicting);
+	$primary->safe_psql('postgres', 'BEGIN; LOCK TABLE conflict; SELECT pg_switch_wal(); COMMIT');
+	failed_with($conflicting, '40001', "a conflict with recovery cancels $call", hint => 0, like => qr/conflict with recovery/);
+	$conflicting->query_ok('ROLLBACK');
+	is($conflicting->query("SELECT zk_try_lock('x', '10ms')"), 'f', '... and the session goes on');
+	$conflicting->quit;
+}
+
 my $local = session($standby);
 $local->query_async("SELECT zk_try_lock('x', interval '1 h')");
 wait_blocked_locally($local);

@@ -132,10 +132,10 @@ for my $kind ([ lock => "zk_lock('gone')", "zk_unlock('gone')" ],
 		qr/^\d+\|t$/, 'the session can lock again afterwards');
 	nothing_left($zkc, "a $what released without a lease leaves no node");
 }
-# A transaction can have effects without a transaction ID. A single statement that only
-# releases the lock has none.
+# A transaction can have effects without a transaction ID.
 for my $kind ([ 'BEGIN; NOTIFY c', "SELECT zk_unlock('gone')", 'COMMIT' ],
-	["NOTIFY c\\; SELECT zk_unlock('gone')"])
+	["NOTIFY c\\; SELECT zk_unlock('gone')"],
+	["SELECT pg_notify('c', ''), zk_unlock('gone')"])
 {
 	my @statements = @$kind;
 	my $commit = pop @statements;
@@ -153,7 +153,9 @@ for my $kind ([ 'BEGIN; NOTIFY c', "SELECT zk_unlock('gone')", 'COMMIT' ],
 	my $s = locker('2s', 'always');
 	$s->query_ok("SELECT zk_lock('gone')");
 	$zk->pause;
-	works($s, "SELECT zk_unlock('gone')", 't', 'a statement that only releases its lock does not wait');
+	fails_with($s, "SELECT zk_unlock('gone')", '40001', 'a statement that only releases its lock needs the proof, too',
+		like => qr/"gone"/);
+	works($s, "SELECT zk_unlock('gone')", 'f', '... and the lock is released');
 	$zk->resume;
 	nothing_left($zkc, 'a release during a silence leaves no node');
 }
@@ -295,11 +297,12 @@ SQL
 }
 
 # PostgreSQL disables statement_timeout before it commits, so zklock must apply it.
-my $timed = "INSERT INTO t VALUES ('timed')\\; SET LOCAL statement_timeout = '300ms'";
+my $timed = "INSERT INTO t VALUES ('timed')";
 for my $begin ('', 'BEGIN')
 {
 	my $s = locker(undef, 'always');
 	$s->query_ok("SELECT zk_lock('silent')");
+	$s->query_ok("SET statement_timeout = '300ms'");
 	$s->query_ok("$begin; $timed") if $begin;
 	$zk->pause;
 	fails_with($s, $begin ? 'COMMIT' : $timed, '57014',
@@ -307,10 +310,26 @@ for my $begin ('', 'BEGIN')
 		like => qr/due to statement timeout/, hint => 0);
 	is(rows('timed'), 0, '... and leaves no row');
 	$zk->resume;
+	$s->query_ok('RESET statement_timeout');
 	works($s, "INSERT INTO t VALUES ('after timeout')", '', '... and the next statement succeeds');
 	$s->quit;
 }
 nothing_left($zkc, 'commits that timed out leave no node');
+
+# As in PostgreSQL, a statement's own change of statement_timeout does not apply to it: not
+# where no timeout was running, and not in place of the one that was.
+for my $running ('', '1h')
+{
+	my $s = locker(undef, 'always');
+	$s->query_ok("SELECT zk_lock('changed')");
+	$s->query_ok("SET statement_timeout = '$running'") if $running;
+	works($s, "WITH changed AS (SELECT set_config('statement_timeout', '10ms', true), pg_sleep(0.02)) "
+		  . "INSERT INTO t SELECT 'changed' FROM changed", '',
+		'a change of statement_timeout does not end the check of its own statement, '
+		  . ($running ? 'which has another one' : 'which has none'));
+	$s->quit;
+}
+is(rows('changed'), 2, '... and both commits have succeeded');
 
 # The timer of the check ends with the check: the next statement of the same message has a
 # timer of its own.

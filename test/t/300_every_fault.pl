@@ -454,8 +454,6 @@ my %ends = (
 	'a cancel' => { down => 1, state => '57014', act => sub { $_[0]->cancel } },
 	'statement_timeout' => { down => 1, state => '57014',
 		settings => "SET statement_timeout = '500ms'" },
-	'lock_timeout' => { down => 1, state => '55P03',
-		settings => "SET lock_timeout = '500ms'" },
 	'an error' => { state => '22012', then => '; SELECT 1 / 0' },
 	'terminate' =>
 	  { down => 1, state => 'lost', act => sub { $_[0]->terminate } },

@@ -18,12 +18,9 @@
 
 #include <limits.h>
 
-#include "access/xact.h"
 #include "miscadmin.h"
 #include "storage/lock.h"
 #include "storage/proc.h"
-#include "utils/memutils.h"
-#include "utils/resowner.h"
 #include "utils/timeout.h"
 
 #include "backend/local/local_lock.h"
@@ -107,56 +104,51 @@ register_attempt_timeout(void)
 		attempt_timeout = RegisterTimeout(USER_TIMEOUT, end_wait);
 }
 
+/* Returns whether the error in flight is one that an attempt answers with false. */
+static bool
+is_expected(bool catch_deadlock)
+{
+	if (geterrcode() == ERRCODE_QUERY_CANCELED)
+		return zklock_cancel_is_only(ZKLOCK_CANCEL_TIMEOUT);
+	return catch_deadlock && geterrcode() == ERRCODE_T_R_DEADLOCK_DETECTED;
+}
+
 /*
- * Acquires the lock in a subtransaction that catches the error of the timeout; with
- * "catch_deadlock", for a caller that does not want to wait, also that of a deadlock.
+ * Catches the error of the timeout; with "catch_deadlock", for a caller that does not want
+ * to wait, also that of a deadlock.  A wait for a lock leaves nothing else to clean up, so
+ * this needs no subtransaction; inside of one, a recovery conflict would end the
+ * connection.
  */
 static bool
 acquire_with_timeout(const LOCKTAG *tag, LOCKMODE mode, int timeout_ms,
 					 bool catch_deadlock)
 {
 	MemoryContext context = CurrentMemoryContext;
-	ResourceOwner owner = CurrentResourceOwner;
 	volatile bool acquired = false;
 
 	register_attempt_timeout();
-	BeginInternalSubTransaction(NULL);
-	MemoryContextSwitchTo(context);
 	PG_TRY();
 	{
 		enable_timeout_after(attempt_timeout, timeout_ms);
 		(void) LockAcquire(tag, mode, true, false);
 		disable_timeout(attempt_timeout, false);
 		(void) zklock_cancel_settle(ZKLOCK_CANCEL_TIMEOUT);
-		ReleaseCurrentSubTransaction();
 		acquired = true;
 	}
 	PG_CATCH();
 	{
-		ErrorData  *error;
-		bool		is_expected;
+		bool		expected;
 
 		disable_timeout(attempt_timeout, false);
-		MemoryContextSwitchTo(context);
-		error = CopyErrorData();
-		FlushErrorState();
-		if (error->sqlerrcode == ERRCODE_QUERY_CANCELED)
-			is_expected = zklock_cancel_is_only(ZKLOCK_CANCEL_TIMEOUT);
-		else
-			is_expected = catch_deadlock &&
-				error->sqlerrcode == ERRCODE_T_R_DEADLOCK_DETECTED;
+		expected = is_expected(catch_deadlock);
 		(void) zklock_cancel_settle(ZKLOCK_CANCEL_TIMEOUT);
-		RollbackAndReleaseCurrentSubTransaction();
-		MemoryContextSwitchTo(context);
-		CurrentResourceOwner = owner;
 		drop_stray_grant(tag, mode);
-		if (!is_expected)
-			ReThrowError(error);
-		FreeErrorData(error);
+		if (!expected)
+			PG_RE_THROW();
+		MemoryContextSwitchTo(context);
+		FlushErrorState();
 	}
 	PG_END_TRY();
-	MemoryContextSwitchTo(context);
-	CurrentResourceOwner = owner;
 	return acquired;
 }
 
@@ -183,7 +175,7 @@ zklock_local_acquire(uint64 key, ZklMode mode, int64 timeout_ms, bool *waited)
 	 * A session that holds the lock goes ahead of its waiters, but only if it waits
 	 * itself; then the lock is granted at once, or there are other holders.
 	 */
-	if (!IsInParallelMode() && zklock_local_is_held(key) &&
+	if (zklock_local_is_held(key) &&
 		acquire_with_timeout(&tag, lock_mode(mode), 1, timeout_ms == 0))
 		return true;
 	if (timeout_ms == 0)

@@ -19,8 +19,7 @@ extern bool zklock_local_is_held(uint64 key);
  * Acquires the lock among the sessions of this server.  Waits at most timeout_ms (0: not at
  * all), interruptibly, under lock_timeout and deadlock detection; returns false on
  * timeout.  Sets *waited if it waited.  Throws the errors of a wait for a heavyweight
- * lock.  In a parallel query it waits without a timeout or not at all, because a timeout
- * needs a subtransaction.
+ * lock.
  */
 extern bool zklock_local_acquire(uint64 key, ZklMode mode, int64 timeout_ms,
 								 bool *waited);

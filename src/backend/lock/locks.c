@@ -111,15 +111,12 @@ acquire_remote(LockAcquisition *a)
 /*
  * Returns whether this call can go on without the local lock.  After
  * pg_advisory_unlock_all() released the local lock of a lock that we hold, its new owner
- * waits for us in the ensemble, where the deadlock detector cannot see it.  And in a
- * parallel query a timed attempt has no local wait, so it waits in the ensemble.
+ * waits for us in the ensemble, where the deadlock detector cannot see it.
  */
 static bool
-can_do_without(const ZklockHold *hold, int64 timeout_ms)
+can_do_without(const ZklockHold *hold)
 {
-	if (hold->mode != ZKL_MODE_NONE && !zklock_local_is_held(hold->local_key))
-		return true;
-	return timeout_ms > 0 && IsInParallelMode();
+	return hold->mode != ZKL_MODE_NONE && !zklock_local_is_held(hold->local_key);
 }
 
 /*
@@ -130,16 +127,11 @@ static int64
 local_timeout(const LockAcquisition *a, bool *is_lock_timeout)
 {
 	int64		timeout_ms = zklock_timeout_left(&a->timeout);
-	int64		left;
+	int64		left = a->requeued ? zklock_lock_timeout_left(&a->timeout) : ZKLOCK_NO_TIMEOUT;
 
-	*is_lock_timeout = false;
-	if (!a->requeued || LockTimeout <= 0)
-		return timeout_ms;
-	left = Max(LockTimeout - (zkl_now_ms() - a->timeout.started), 1);
-	if (timeout_ms != ZKLOCK_NO_TIMEOUT && timeout_ms <= left)
-		return timeout_ms;
-	*is_lock_timeout = true;
-	return left;
+	*is_lock_timeout = left != ZKLOCK_NO_TIMEOUT &&
+		(timeout_ms == ZKLOCK_NO_TIMEOUT || left < timeout_ms);
+	return *is_lock_timeout ? Max(left, 1) : timeout_ms;
 }
 
 /* Returns false if the timeout has passed; if it is lock_timeout, throws. */
@@ -154,9 +146,7 @@ wait_local(LockAcquisition *a, ZklockHold *hold, int64 timeout_ms, bool is_lock_
 	acquired = zklock_local_acquire(hold->local_key, a->item->mode, timeout_ms,
 									&a->timeout.waited);
 	if (!acquired && is_lock_timeout)
-		ereport(ERROR,
-				(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
-				 errmsg("canceling statement due to lock timeout")));
+		zklock_raise_lock_timeout();
 	error_context_stack = context.previous;
 	return acquired;
 }
@@ -177,7 +167,7 @@ acquire_local(LockAcquisition *a)
 			continue;
 		if (!hold->exclusive.local && !hold->shared.local)
 			hold->local_key = hold->name.hash ^ zklock_session_namespace();
-		optional = can_do_without(hold, timeout_ms);
+		optional = can_do_without(hold);
 		if (optional)
 			timeout_ms = 0;
 		else if (hold->mode >= a->item->mode)
@@ -238,8 +228,7 @@ zklock_check_snapshot(const ZklockTimeout *timeout, const char *display)
 
 /*
  * Returns whether this call can leave its place in the ensemble's queue to the next local
- * waiter.  Not with several locks, because it would give up the others too; requeueing a
- * timed attempt takes a subtransaction.
+ * waiter.  Not with several locks, because it would give up the others too.
  */
 static bool
 can_requeue(const LockAcquisition *a)
@@ -247,7 +236,7 @@ can_requeue(const LockAcquisition *a)
 	const ZklockHold *hold = a->holds[0];
 
 	return a->n == 1 && !a->requeued && a->item->timeout_ms != 0 &&
-		!IsInParallelMode() && hold->mode == ZKL_MODE_NONE &&
+		hold->mode == ZKL_MODE_NONE &&
 		hold->exclusive.local != hold->shared.local;
 }
 

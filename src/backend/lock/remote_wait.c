@@ -78,11 +78,17 @@ static bool
 is_blocked_too_long(RemoteWait *w, ZklRequestInfo *info, int64 now,
 					int64 *check_again)
 {
+	int64		lock_timeout = zklock_lock_timeout_left(w->timeout);
+
+	if (lock_timeout == 0)
+		zklock_raise_lock_timeout();
+	if (lock_timeout != ZKLOCK_NO_TIMEOUT)
+		*check_again = Min(*check_again, now + lock_timeout);
 	if (w->timeout->timeout_ms > 0)
 	{
 		if (zklock_timeout_left(w->timeout) == 0)
 			return true;
-		*check_again = now + zklock_timeout_left(w->timeout);
+		*check_again = Min(*check_again, now + zklock_timeout_left(w->timeout));
 	}
 	if (info->blocked)
 	{
@@ -232,7 +238,7 @@ zklock_await_request(ZklockTimeout *timeout, ZklSession *session,
 	PG_TRY();
 	{
 		error_context_stack = &context;
-		zklock_wait_for_lock(session, is_granted, &w, w.started - timeout->started);
+		zklock_wait(session, is_granted, &w);
 	}
 	PG_CATCH();
 	{
@@ -271,11 +277,20 @@ static ZklSession *
 reach_session(const ZklockTimeout *timeout, const ZklockAction *action)
 {
 	int64		left = zklock_timeout_left(timeout);
+	int64		lock_timeout = zklock_lock_timeout_left(timeout);
+	bool		is_lock_timeout = lock_timeout != ZKLOCK_NO_TIMEOUT &&
+		(left == ZKLOCK_NO_TIMEOUT || lock_timeout < left);
+	ZklSession *session;
 
 	if (!timeout->queued)
 		return zklock_session_ready(action);
-	return zklock_session_by(action, left == ZKLOCK_NO_TIMEOUT ? ZKLOCK_NEVER
-							 : zkl_now_ms() + left);
+	if (is_lock_timeout)
+		left = lock_timeout;
+	session = zklock_session_by(action, left == ZKLOCK_NO_TIMEOUT ? ZKLOCK_NEVER
+								: zkl_now_ms() + left);
+	if (session == NULL && is_lock_timeout)
+		zklock_raise_lock_timeout();
+	return session;
 }
 
 bool

@@ -262,16 +262,6 @@ is_decided(void *arg, int64 *check_again)
 	return true;
 }
 
-/* A view does not wait under lock_timeout. */
-static void
-wait_for_session(const ZklockAction *action, int64 *deadline)
-{
-	if (action)
-		zklock_wait_for_lock(session, is_decided, deadline, 0);
-	else
-		zklock_wait(session, is_decided, deadline);
-}
-
 /* Opens the session, if there is none, and waits until it is connected or lost. */
 static void
 reach_ensemble(const ZklockAction *action, int64 *deadline)
@@ -284,7 +274,7 @@ reach_ensemble(const ZklockAction *action, int64 *deadline)
 	if (session == NULL)
 		open_session();
 	if (zkl_session_state(session) != ZKL_SESSION_CONNECTED)
-		wait_for_session(action, deadline);
+		zklock_wait(session, is_decided, deadline);
 	error_context_stack = context.previous;
 }
 

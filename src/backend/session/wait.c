@@ -39,6 +39,22 @@ zklock_timeout_left(const ZklockTimeout *timeout)
 	return Max(timeout->timeout_ms - spent, 0);
 }
 
+int64
+zklock_lock_timeout_left(const ZklockTimeout *timeout)
+{
+	if (LockTimeout <= 0)
+		return ZKLOCK_NO_TIMEOUT;
+	return Max(LockTimeout - (zkl_now_ms() - timeout->started), 0);
+}
+
+void
+zklock_raise_lock_timeout(void)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+			 errmsg("canceling statement due to lock timeout")));
+}
+
 void
 zklock_log_client_messages(void)
 {
@@ -171,56 +187,58 @@ zklock_wait(ZklSession *session, ZklockWaitIsDone is_done, void *arg)
 	}
 }
 
-/*
- * Keeps the indicator when disarming: if the timer has just fired, the error of its
- * cancel must name that timeout.
- */
-static void
-wait_and_disarm(ZklSession *session, ZklockWaitIsDone is_done, void *arg, TimeoutId armed)
+/* When statement_timeout was to end which statement; 0: it was not running. */
+static TimestampTz statement_ends = 0;
+static TimestampTz statement_started = 0;
+
+void
+zklock_note_statement_timeout(void)
 {
+	if (!get_timeout_active(STATEMENT_TIMEOUT))
+		return;
+	statement_ends = get_timeout_finish_time(STATEMENT_TIMEOUT);
+	statement_started = GetCurrentStatementStartTimestamp();
+}
+
+/*
+ * Not with the value of the setting: PostgreSQL does not apply a change inside of the
+ * statement to that statement.
+ */
+static bool
+enable_statement_timeout(void)
+{
+	if (statement_ends == 0 || statement_started != GetCurrentStatementStartTimestamp() ||
+		get_timeout_active(STATEMENT_TIMEOUT))
+		return false;
+	enable_timeout_at(STATEMENT_TIMEOUT, statement_ends);
+	return true;
+}
+
+void
+zklock_wait_at_commit(ZklSession *session, ZklockWaitIsDone is_done, void *arg)
+{
+	if (!enable_statement_timeout())
+	{
+		zklock_wait(session, is_done, arg);
+		return;
+	}
+
+	/*
+	 * Keeps the indicator when disarming: if the timer has just fired, the error of its
+	 * cancel must name that timeout.
+	 */
 	PG_TRY();
 	{
 		zklock_wait(session, is_done, arg);
 	}
 	PG_CATCH();
 	{
-		disable_timeout(armed, true);
+		disable_timeout(STATEMENT_TIMEOUT, true);
 		PG_RE_THROW();
 	}
 	PG_END_TRY();
-	disable_timeout(armed, true);
+	disable_timeout(STATEMENT_TIMEOUT, true);
 
 	/* Not later: the next user of that timer resets the indicator. */
 	CHECK_FOR_INTERRUPTS();
-}
-
-void
-zklock_wait_for_lock(ZklSession *session, ZklockWaitIsDone is_done, void *arg,
-					 int64 spent_ms)
-{
-	if (LockTimeout <= 0)
-	{
-		zklock_wait(session, is_done, arg);
-		return;
-	}
-
-	/* Like ProcSleep(). */
-	enable_timeout_after(LOCK_TIMEOUT, (int) Max(LockTimeout - spent_ms, 1));
-	wait_and_disarm(session, is_done, arg, LOCK_TIMEOUT);
-}
-
-void
-zklock_wait_at_commit(ZklSession *session, ZklockWaitIsDone is_done, void *arg)
-{
-	/* A background worker may commit without a statement. */
-	if (StatementTimeout <= 0 || GetCurrentStatementStartTimestamp() == 0 ||
-		get_timeout_active(STATEMENT_TIMEOUT))
-	{
-		zklock_wait(session, is_done, arg);
-		return;
-	}
-	enable_timeout_at(STATEMENT_TIMEOUT,
-					  TimestampTzPlusMilliseconds(GetCurrentStatementStartTimestamp(),
-												  StatementTimeout));
-	wait_and_disarm(session, is_done, arg, STATEMENT_TIMEOUT);
 }

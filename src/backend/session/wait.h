@@ -31,6 +31,13 @@ typedef struct ZklockTimeout
 /* Returns what is left of the timeout, or ZKLOCK_NO_TIMEOUT. */
 extern int64 zklock_timeout_left(const ZklockTimeout *timeout);
 
+/*
+ * Returns what is left of lock_timeout, or ZKLOCK_NO_TIMEOUT.  It applies, as in
+ * PostgreSQL, only while another session is known to block the call.
+ */
+extern int64 zklock_lock_timeout_left(const ZklockTimeout *timeout);
+extern _Noreturn void zklock_raise_lock_timeout(void);
+
 /* Wait events, shown in pg_stat_activity since PostgreSQL 17. */
 typedef enum ZklockWaitEvent
 {
@@ -59,11 +66,13 @@ extern void zklock_wait(ZklSession *session, ZklockWaitIsDone is_done, void *arg
 /* Called before the session is closed. */
 extern void zklock_drop_wait_set(void);
 
-/* Same, under lock_timeout, of which "spent_ms" have already passed. */
-extern void zklock_wait_for_lock(ZklSession *session, ZklockWaitIsDone is_done,
-								 void *arg, int64 spent_ms);
+/* Called when a part of a statement starts: notes when statement_timeout will end it. */
+extern void zklock_note_statement_timeout(void);
 
-/* Same, under statement_timeout, which PostgreSQL disables just before it commits. */
+/*
+ * Like zklock_wait(), under the statement_timeout of the statement, which PostgreSQL
+ * disables just before it commits.
+ */
 extern void zklock_wait_at_commit(ZklSession *session, ZklockWaitIsDone is_done, void *arg);
 
 /* Writes the client library's log lines to the server log. */

@@ -51,6 +51,7 @@
 #include "backend/session/backend_session.h"
 #include "backend/session/callbacks.h"
 #include "backend/session/cancel.h"
+#include "backend/session/wait.h"
 #include "backend/transaction/irreversible.h"
 #include "backend/transaction/lifecycle.h"
 #include "compat.h"
@@ -78,6 +79,7 @@ static void
 note_use(void)
 {
 	is_used = true;
+	zklock_note_statement_timeout();
 	zklock_irreversible_forget();
 }
 
