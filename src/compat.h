@@ -26,11 +26,6 @@
 #define MarkGUCPrefixReserved(prefix) EmitWarningsOnPlaceholders(prefix)
 #endif
 
-/* Minor versions before 14.7 and 15.2 have no flag for pipelines */
-#ifndef XACT_FLAGS_PIPELINING
-#define XACT_FLAGS_PIPELINING 0
-#endif
-
 /* 15: a setting stores the role that set it, and roles can be granted SET */
 #if PG_VERSION_NUM >= 150000
 #include "utils/acl.h"

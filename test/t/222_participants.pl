@@ -32,6 +32,7 @@ my %ways = (
 		  . 'DECLARE c CURSOR WITH HOLD FOR SELECT there_too()', 'COMMIT' ],
 	'COPY' => ["BEGIN; INSERT INTO here VALUES ('x'); COPY there FROM PROGRAM 'echo x'", 'COMMIT'],
 	'COMMIT in a procedure' => ['CALL commits()'],
+	'a function that releases the lock' => ['SELECT there_and_release()'],
 	'a function' => ["WITH here AS (INSERT INTO here VALUES ('x') RETURNING v) "
 		  . 'SELECT there_too() FROM here'],
 );
@@ -81,6 +82,8 @@ CREATE FUNCTION there_too() RETURNS text LANGUAGE plpgsql
 	AS 'BEGIN INSERT INTO there VALUES (\$\$x\$\$); RETURN NULL; END';
 CREATE FUNCTION write_both() RETURNS trigger LANGUAGE plpgsql
 	AS 'BEGIN INSERT INTO here VALUES (\$\$x\$\$); PERFORM there_too(); RETURN NULL; END';
+CREATE FUNCTION there_and_release() RETURNS text LANGUAGE plpgsql AS 'BEGIN PERFORM there_too();
+	PERFORM pg_notify(\$\$c\$\$, NULL); RETURN zk_unlock(\$\$participants\$\$); END';
 CREATE TABLE deferred (v text);
 CREATE CONSTRAINT TRIGGER t AFTER INSERT ON deferred DEFERRABLE INITIALLY DEFERRED
 	FOR EACH ROW EXECUTE FUNCTION write_both();

@@ -38,12 +38,6 @@ static bool transaction_failed = false;
 static int64 unproven = 0;
 
 /*
- * Was one of these locks released in a transaction block?  Implicit blocks count, and a
- * pipeline from its second statement on.
- */
-static bool released_in_block = false;
-
-/*
  * The locks because of which one of these two was set, for errors: as many names as fit,
  * and the number of locks that are not named.
  */
@@ -354,8 +348,6 @@ zklock_note_release(ZklockHold *const *released, int n)
 		return;
 	if (unproven == 0)
 		unproven = lease.session_id;
-	released_in_block = released_in_block || IsTransactionBlock() ||
-		(MyXactFlags & XACT_FLAGS_PIPELINING) != 0;
 	if (released == NULL)
 		list = list_lock_names(false);
 	for (int i = 0; i < n; i++)
@@ -372,16 +364,13 @@ zklock_relies_on_locks(void)
 /*
  * Throws 40001 unless the locks are held as surely as zklock.commit_check requires.  A
  * transaction without an ID can have effects, too: NOTIFY, writes through postgres_fdw.
- * Only a single statement without an ID, as a rule the unlock alone, needs no proof of a
- * lock that it has released.
  */
 static void
 prove_locks(void)
 {
 	ZklSession *session;
 	ZklLease	lease = {0};
-	bool		must_prove = unproven != 0 &&
-		(released_in_block || TransactionIdIsValid(GetTopTransactionIdIfAny()));
+	bool		must_prove = unproven != 0;
 
 	if (!transaction_failed && !must_prove && !zklock_holds_any())
 		return;
@@ -480,7 +469,6 @@ zklock_end_transaction(bool aborted)
 	unconfirmed = false;
 	transaction_failed = false;
 	unproven = 0;
-	released_in_block = false;
 	affected[0] = '\0';
 	n_affected_others = 0;
 	zklock_forget_reported();

@@ -64,9 +64,8 @@ extern void zklock_note_late_loss(void);
 
 /*
  * Called before locks are released inside a transaction.  If it is uncertain whether they
- * are still held, the transaction must ask the ensemble at commit, unless it is a single
- * statement that writes nothing; an error then names them.  NULL: all locks.  Neither
- * throws nor waits.
+ * are still held, the transaction must ask the ensemble at commit; an error then names
+ * them.  NULL: all locks.  Neither throws nor waits.
  */
 extern void zklock_note_release(ZklockHold *const *released, int n);
 
