@@ -268,6 +268,26 @@ is_free("DISCARD ALL releases $_", $_) for qw(x y);
 is($s->query('SELECT count(*) FROM zk_held_locks'), '0', 'DISCARD ALL leaves no held lock');
 nothing_left($zkc, 'DISCARD ALL: no node is left');
 
+# A DISCARD ALL that fails has released PostgreSQL's own advisory locks, and zk locks.
+{
+	my $blocker = session($s->node);
+	my $schema = $s->query_ok('CREATE TEMPORARY TABLE discarded (); SELECT pg_my_temp_schema()::regnamespace');
+	$s->query_ok("SELECT zk_lock('x'), pg_advisory_lock(7)");
+	$blocker->query_ok("BEGIN; LOCK TABLE $schema.discarded");
+	$s->query_async('DISCARD ALL');
+	wait_blocked_locally($s);
+	$s->cancel;
+	$s->wait_result;
+	is($s->sqlstate, '57014', 'DISCARD ALL waits for a temporary table and is cancelled');
+	is($s->query(q{SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()}), '0',
+		'... it leaves no advisory lock');
+	is($s->query('SELECT count(*) FROM zk_held_locks'), '0', '... it leaves no zk lock without its local lock');
+	is_free('... its zk lock is free');
+	$blocker->quit;
+	$s->query_ok('DISCARD ALL');
+	nothing_left($zkc, '... no node is left');
+}
+
 $s->query_ok("SELECT zk_lock('x')");
 $s->query("BEGIN; SELECT zk_xact_lock('y'); PREPARE TRANSACTION 'p'");
 is($s->sqlstate, '0A000', 'PREPARE TRANSACTION is refused if the transaction holds a lock');

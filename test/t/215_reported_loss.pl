@@ -211,6 +211,24 @@ for my $command ('ROLLBACK', 'ROLLBACK TO before', 'DISCARD ALL')
 		like => qr/"standby"/);
 	$_->quit for $s, $admin;
 }
+# The report names a lock whose name the client's encoding does not have, as a znode. The
+# error of a failed conversion would hide that the transaction can be retried.
+for my $case ([ 'LATIN1', '%E2%82%AC' ], [ 'UTF8', "\xe2\x82\xac" ])
+{
+	my ($encoding, $shown) = @$case;
+	for my $reports ('SELECT 1', 'COMMIT')
+	{
+		my $s = session($node);
+		$s->query_ok("SET client_encoding = '$encoding'");
+		my $id = $s->query_ok('SELECT zk_lock(chr(8364)) > 0; SELECT session_id FROM zk_session()') =~ s/.*\n//sr;
+		$s->query_ok('BEGIN');
+		lose_lock($zk, $zkc, '%E2%82%AC', $id);
+		fails_with($s, $reports, '40001', "with client_encoding $encoding, $reports reports the loss of lock $shown",
+			like => qr/"$shown"/);
+		$s->query('ROLLBACK');
+		$s->quit;
+	}
+}
 $gate->quit;
 nothing_left($zkc, 'lost locks leave no node');
 

@@ -7,7 +7,20 @@
  */
 #include "postgres.h"
 
+#include "common/string.h"
+#include "mb/pg_wchar.h"
+
 #include "backend/base/name_list.h"
+
+/* Does not ask for the conversion itself: that reads catalogs, and can fail. */
+static bool
+is_in_client_encoding(const char *text)
+{
+	int			encoding = pg_get_client_encoding();
+
+	return encoding == PG_UTF8 || encoding == PG_SQL_ASCII ||
+		encoding == GetDatabaseEncoding() || pg_is_ascii(text);
+}
 
 void
 zklock_list_hold(ZklockNameList *list, ZklockHold *hold)
@@ -22,7 +35,8 @@ zklock_list_hold(ZklockNameList *list, ZklockHold *hold)
 		return;
 	first->in_list = list->id;
 	if (list->n_names < ZKLOCK_LIST_NAMES)
-		list->names[list->n_names++] = hold->name.display;
+		list->names[list->n_names++] = is_in_client_encoding(hold->name.display)
+			? hold->name.display : hold->name.encoded;
 	list->n++;
 }
 

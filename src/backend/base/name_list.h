@@ -12,8 +12,8 @@
 
 #define ZKLOCK_LIST_NAMES 5
 
-/* Of one name.  No server encoding needs more than twice as many bytes as UTF-8. */
-#define ZKLOCK_LIST_NAME_BYTES (2 * ZKLOCK_MAX_NAME_BYTES)
+/* Of one name: as a znode it is longer than in any server encoding. */
+#define ZKLOCK_LIST_NAME_BYTES ZKL_ENCODED_SIZE(ZKLOCK_MAX_NAME_BYTES)
 
 /* Of the whole text. */
 #define ZKLOCK_LIST_BYTES (ZKLOCK_LIST_NAMES * (ZKLOCK_LIST_NAME_BYTES + 4) + 32)
@@ -28,7 +28,8 @@ typedef struct ZklockNameList
 
 /*
  * Adds the name of a hold, which must stay as long as the list is used.  Several permits
- * of one semaphore are counted once.
+ * of one semaphore are counted once.  A name that the client's encoding may lack is added
+ * as that of the znode, because PostgreSQL would replace the error that has it by 22P05.
  */
 extern void zklock_list_hold(ZklockNameList *list, ZklockHold *hold);
 

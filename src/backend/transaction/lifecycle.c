@@ -358,6 +358,9 @@ zklock_at_utility(PlannedStmt *pstmt, const char *text, bool read_only_tree,
 	if (!is_exempt && !is_aborted)
 		raise_pending_error();
 	irreversible = zklock_irreversible_start(statement, level == PROCESS_UTILITY_TOPLEVEL);
+	/* First, because PostgreSQL releases the local locks even if the command then fails. */
+	if (discards_all && !IsInTransactionBlock(level == PROCESS_UTILITY_TOPLEVEL))
+		zklock_release_session();
 	ZKLOCK_STATEMENT(previous.utility(pstmt, text, read_only_tree, level, params,
 									  environment, dest, completion),
 					 !is_exempt);
