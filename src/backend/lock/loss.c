@@ -266,6 +266,25 @@ is_any_lost(void)
 }
 
 void
+zklock_release_lost_locally(void)
+{
+	ZklSession *session = zklock_session_current();
+	bool		session_lost;
+	dlist_iter	iter;
+
+	if (!zklock_cancel_is_new_loss() || session == NULL)
+		return;
+	session_lost = zklock_session_is_lost(session);
+	dlist_foreach(iter, &zklock_holds)
+	{
+		ZklockHold *hold = dlist_container(ZklockHold, link, iter.cur);
+
+		if (is_lost(hold, session_lost))
+			zklock_release_locally(hold);
+	}
+}
+
+void
 zklock_withdraw_requests(void)
 {
 	if (zklock_cancel_is_requested(ZKLOCK_CANCEL_LOSS) && !is_any_lost())

@@ -42,6 +42,12 @@ extern void zklock_forget_reported(void);
  */
 extern void zklock_fail_transaction(const ZklockNameList *list);
 
+/*
+ * At the end of a transaction: releases the local locks of lost locks, so that an idle
+ * session does not block others until it reports the loss.  Does not throw.
+ */
+extern void zklock_release_lost_locally(void);
+
 /* After a release: withdraws cancels for locks no longer held.  Does not throw. */
 extern void zklock_withdraw_requests(void);
 

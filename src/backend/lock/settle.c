@@ -104,6 +104,17 @@ zklock_lose(ZklockHold *hold)
 }
 
 void
+zklock_release_locally(ZklockHold *hold)
+{
+	if (hold->exclusive.local)
+		zklock_local_release(hold->local_key, ZKL_MODE_EXCLUSIVE);
+	if (hold->shared.local)
+		zklock_local_release(hold->local_key, ZKL_MODE_SHARED);
+	hold->exclusive.local = false;
+	hold->shared.local = false;
+}
+
+void
 zklock_release_levels(int level)
 {
 	dlist_iter	iter;

@@ -22,6 +22,9 @@ extern void zklock_settle(ZklockHold *hold);
 extern void zklock_settle_several(ZklockHold **holds, int n);
 extern void zklock_settle_every(void);
 
+/* Releases only the local lock, of a lost lock whose counts stay until that is reported. */
+extern void zklock_release_locally(ZklockHold *hold);
+
 /* Releases the transaction-level counts of this nest level and deeper. */
 extern void zklock_release_levels(int level);
 

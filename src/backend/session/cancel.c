@@ -22,10 +22,12 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "access/xact.h"
 #include "miscadmin.h"
 #include "storage/ipc.h"
 #include "storage/latch.h"
 #include "storage/proc.h"
+#include "storage/sinval.h"
 #include "utils/wait_event.h"
 
 #include "backend/session/callbacks.h"
@@ -40,6 +42,9 @@ static struct sigaction sigint_before;
 
 /* Also set by the I/O thread. */
 static volatile sig_atomic_t requested[ZKLOCK_N_CANCEL_REASONS];
+
+/* Since the last requested loss no transaction has ended. */
+static volatile sig_atomic_t loss_is_new = false;
 
 /* The pending cancel was requested only by zklock. */
 static volatile sig_atomic_t ours_alone = false;
@@ -90,6 +95,21 @@ static bool
 is_idle(void)
 {
 	return MyProc && MyProc->wait_event_info == WAIT_EVENT_CLIENT_READ;
+}
+
+/*
+ * An idle session reports a loss with its next statement, which may never come.  Until
+ * then the local lock of a lost lock would block the sessions of this server.  So the
+ * backend runs one empty transaction, as PostgreSQL lets it do to read invalidations, and
+ * the end of a transaction releases these local locks.  Inside a transaction block nothing
+ * runs before the next statement.
+ */
+static void
+wake_idle(void)
+{
+	if (requested[ZKLOCK_CANCEL_LOSS] && loss_is_new && is_idle() &&
+		!IsTransactionOrTransactionBlock())
+		HandleCatchupInterrupt();
 }
 
 /* A loss does not cancel a command that cannot be undone. */
@@ -149,6 +169,7 @@ on_own_signal(int signo)
 
 		if (possible)
 			cancel();
+		wake_idle();
 		if (requested[ZKLOCK_CANCEL_LOSS] || !(possible || is_idle()))
 			schedule_retry();
 	}
@@ -217,8 +238,19 @@ zklock_cancel_init(void)
 void
 zklock_cancel_request_io(ZklockCancelReason reason)
 {
+	if (reason == ZKLOCK_CANCEL_LOSS)
+		loss_is_new = true;
 	requested[reason] = true;
 	(void) kill(getpid(), own_signal);
+}
+
+bool
+zklock_cancel_is_new_loss(void)
+{
+	bool		was_new = loss_is_new;
+
+	loss_is_new = false;
+	return was_new;
 }
 
 void

@@ -40,6 +40,12 @@ extern bool zklock_cancel_is_only(ZklockCancelReason reason);
 extern bool zklock_cancel_settle(ZklockCancelReason reason);
 
 /*
+ * Returns whether a loss was requested since the last call.  Called at the end of each
+ * transaction.  A loss that was requested in an idle session makes it run an empty one.
+ */
+extern bool zklock_cancel_is_new_loss(void);
+
+/*
  * While this is set, requests only cancel a wait for a heavyweight lock.  Set from the
  * commit check to the end of the transaction, because a cancel after the commit record
  * would end the wait for a synchronous standby early.

@@ -229,6 +229,7 @@ zklock_at_resource_release(ResourceReleasePhase phase, bool is_commit,
 		CurrentResourceOwner == TopTransactionResourceOwner)
 	{
 		zklock_release_levels(1);
+		zklock_release_lost_locally();
 		zklock_withdraw_requests();
 	}
 }
@@ -357,10 +358,10 @@ zklock_at_utility(PlannedStmt *pstmt, const char *text, bool read_only_tree,
 		note_use();
 	if (!is_exempt && !is_aborted)
 		raise_pending_error();
-	irreversible = zklock_irreversible_start(statement, level == PROCESS_UTILITY_TOPLEVEL);
 	/* First, because PostgreSQL releases the local locks even if the command then fails. */
 	if (discards_all && !IsInTransactionBlock(level == PROCESS_UTILITY_TOPLEVEL))
 		zklock_release_session();
+	irreversible = zklock_irreversible_start(statement, level == PROCESS_UTILITY_TOPLEVEL);
 	ZKLOCK_STATEMENT(previous.utility(pstmt, text, read_only_tree, level, params,
 									  environment, dest, completion),
 					 !is_exempt);

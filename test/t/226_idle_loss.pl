@@ -1,0 +1,105 @@
+# A session that has lost a lock, and idles, blocks nobody: the sessions of its own server
+# can have the lock at once. The loss is still reported by its next statement.
+
+use strict;
+use warnings;
+
+use Test::More;
+use ZkLock::Check;
+use ZkLock::Cluster;
+use ZkLock::Util qw(wait_until);
+use ZkLock::ZkClient;
+use ZkLock::ZkServer;
+
+my $zk = ZkLock::ZkServer->start(tick_time => 200);
+my $zkc = ZkLock::ZkClient->new($zk->connect_string, timeout => 60);
+my ($node, $elsewhere) = map { zklock_node($_, zk => $zk, session_timeout => '2s', preload => 1) } qw(a b);
+my ($here, $there) = (session($node), session($elsewhere));
+
+# How the locks are lost: the znode is removed, or the session expires while the ensemble is
+# silent.
+my %losses = (
+	'its znode is removed' => sub { lose_lock($zk, $zkc, 'idle', $_[0]) },
+	'its session expires' => sub {
+		$zk->pause;
+		wait_until('the end of the session', sub { !local_locks() });
+		$zk->resume;
+	});
+
+# How a session comes to idle.
+my %idles = (
+	'after its lock' => [],
+	'after a second lock of the same name' => ["SELECT zk_lock('idle'), zk_lock_shared('idle')"],
+	'after COMMIT' => [ 'BEGIN', 'SELECT 1', 'COMMIT' ],
+	'after a failed transaction' => [ 'BEGIN', 'SELECT 1/0', 'ROLLBACK' ]);
+
+# Returns the number of local locks that are held.
+sub local_locks
+{
+	return $node->safe_psql('postgres',
+		q{SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND granted});
+}
+
+for my $loss (sort keys %losses)
+{
+	for my $idle (sort keys %idles)
+	{
+		my $case = "a session idles $idle, and $loss";
+		my $s = session($node);
+		$s->query_ok("SET zklock.node_names = 'curator'");
+		$s->query_ok("SELECT zk_lock('idle')");
+		$s->query($_) for @{ $idles{$idle} };
+		my $waiter = session($node);
+		$waiter->query_ok("SELECT zk_try_lock('warm-up-' || pg_backend_pid()), zk_unlock_all()");
+		if ($loss eq 'its znode is removed')
+		{
+			$waiter->query_async("SELECT zk_lock('idle')");
+			wait_blocked_locally($waiter);
+			$losses{$loss}->(zk_session_id_of($s));
+			like($waiter->wait_result, qr/^\d+$/, "$case: a session that waits on the same server is granted the lock");
+		}
+		else
+		{
+			$losses{$loss}->();
+			like($waiter->query("SELECT zk_lock('idle')"), qr/^\d+$/, "$case: a session of the same server is granted the lock");
+		}
+		$waiter->query_ok("SELECT zk_unlock('idle')");
+		works($there, "SELECT zk_try_lock('idle', '1min'), zk_unlock('idle')", 't|t', "$case: another server can have the lock");
+		works($here, "SELECT zk_try_lock('idle', '1min'), zk_unlock('idle')", 't|t', "$case: an attempt on the same server succeeds");
+		fails_with($s, 'SELECT 1', '40001', "$case: the next statement reports the loss", like => qr/lock "idle" was lost/);
+		works($s, 'SELECT count(*) FROM zk_held_locks', 0, "$case: ... once, and the lock is gone");
+		works($s, "SELECT zk_lock('idle') > 0, zk_unlock('idle')", 't|t', "$case: the session can lock again");
+		$_->quit for $s, $waiter;
+	}
+}
+
+# Returns the ZooKeeper session of another session, which stays idle meanwhile.
+sub zk_session_id_of
+{
+	my ($s) = @_;
+	return $here->query_ok(q{SELECT session_id FROM zk_locks WHERE name = 'idle' AND pid = } . $s->pid . ' LIMIT 1');
+}
+
+# Inside of a transaction block the local lock stays until the next statement or the end of
+# the session.
+{
+	my ($s, $waiter) = (session($node), session($node));
+	$s->query_ok("SELECT zk_lock('idle')");
+	my $id = zk_session_id_of($s);
+	$s->query_ok("SET idle_in_transaction_session_timeout = '1500ms'");
+	$s->query_ok('BEGIN');
+	$waiter->query_async("SELECT zk_lock('idle')");
+	wait_blocked_locally($waiter);
+	lose_lock($zk, $zkc, 'idle', $id);
+	like($waiter->wait_result, qr/^\d+$/,
+		'a session idles in a transaction block: its end by idle_in_transaction_session_timeout lets the waiter go on');
+	$waiter->quit;
+	$s->drop;
+}
+
+$_->quit for $here, $there;
+nothing_left($zkc, 'nothing is left');
+$_->stop for $node, $elsewhere;
+$zkc->close;
+$zk->stop;
+done_testing();
