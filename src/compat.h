@@ -48,6 +48,14 @@ typedef void (*shmem_request_hook_type) (void);
 	((previous) = NULL, (hook) ())
 #endif
 
+/* 15: pg_cryptohash_final() takes the size of the result */
+#if PG_VERSION_NUM >= 150000
+#define ZKLOCK_CRYPTOHASH_FINAL(context, digest) \
+	pg_cryptohash_final(context, digest, sizeof(digest))
+#else
+#define ZKLOCK_CRYPTOHASH_FINAL(context, digest) pg_cryptohash_final(context, digest)
+#endif
+
 /* 15: InitMaterializedSRF() */
 #if PG_VERSION_NUM < 150000
 #include "miscadmin.h"

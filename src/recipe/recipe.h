@@ -339,7 +339,7 @@ typedef enum ZklHeldKind
 
 typedef struct ZklHeld
 {
-	uint32_t	key;			/* ZklWaitReport.key_of() of the name */
+	uint32_t	key;			/* of the name, as in ZklWaitReport.keys */
 	ZklHeldKind kind;
 } ZklHeld;
 
@@ -361,10 +361,10 @@ typedef struct ZklWaitReport
 	int			pid;
 	const char *server;
 	const char *const *locks;	/* a text for each item, for messages */
+	const uint32_t *keys;		/* a hash of each item's name, the same on all servers */
 	const ZklLocalWaiter *local_waiters;	/* current, by session */
 	int			n_local_waiters;
 	uint64_t	probe;			/* ZklRequestInfo.probe, read before local_waiters */
-	uint32_t	(*key_of) (const char *name, size_t length);	/* same on all servers */
 } ZklWaitReport;
 
 /* A session of a cycle.  It waits for the session of the next edge; the last, of the first. */

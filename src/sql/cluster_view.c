@@ -313,7 +313,7 @@ PG_FUNCTION_INFO_V1(zklock_locks);
 Datum
 zklock_locks(PG_FUNCTION_ARGS)
 {
-	const ZklockAction action = {"read the locks of the ensemble", NULL};
+	const ZklockAction action = {.format = "read the locks of the ensemble"};
 
 	InitMaterializedSRF(fcinfo, 0);
 	zklock_scan(ZKL_SCAN, NULL, &action, put_all, fcinfo->resultinfo);
@@ -324,7 +324,7 @@ void
 zklock_show_locks_of(FunctionCallInfo fcinfo, const ZklockName *name)
 {
 	const ZklockAction action = {
-		"read the holders and waiters of \"%s\"", name->display
+		.format = "read the holders and waiters of \"%s\"",.display = name->display
 	};
 
 	InitMaterializedSRF(fcinfo, 0);

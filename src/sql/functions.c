@@ -17,6 +17,7 @@
 #include "catalog/pg_type.h"
 #include "executor/spi.h"
 #include "fmgr.h"
+#include "miscadmin.h"
 #include "nodes/parsenodes.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
@@ -52,6 +53,20 @@ require_arguments(FunctionCallInfo fcinfo)
 					(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
 					 errmsg("argument %d must not be null", i + 1),
 					 errhint("Pass a value that is not NULL. Unlike pg_advisory_lock(), zklock does not ignore NULL.")));
+}
+
+/*
+ * The owner of an index or a materialized view writes code that runs in the session of a
+ * role that maintains it.  Locks at session level are that role's.
+ */
+static void
+require_own_code(void)
+{
+	if (InSecurityRestrictedOperation())
+		ereport(ERROR,
+				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				 errmsg("cannot acquire or release session-level locks within security-restricted operation"),
+				 errhint("Call the function outside of index expressions and materialized views, or use transaction-level locks.")));
 }
 
 static int
@@ -147,6 +162,8 @@ acquire(ZklockNames *names, ZklMode mode, ZklockScope scope, int64 timeout_ms)
 {
 	ZklockAcquisition item = {&names->name, 1, mode, scope, timeout_ms};
 
+	if (scope == ZKLOCK_SESSION)
+		require_own_code();
 	if (names->array)
 		item.names = zklock_names_to_lock(names, mode, &item.n);
 	return zklock_acquire(&item);
@@ -179,6 +196,7 @@ unlock(FunctionCallInfo fcinfo, KeyForm form, ZklMode mode)
 	ZklockNames names;
 
 	read_names(fcinfo, form, &names);
+	require_own_code();
 	zklock_check_loss();
 	PG_RETURN_BOOL(zklock_release(&names, mode));
 }
@@ -286,6 +304,7 @@ Datum
 zklock_unlock_all(PG_FUNCTION_ARGS)
 {
 	zklock_require_leader();
+	require_own_code();
 	zklock_check_loss();
 	zklock_release_session();
 	PG_RETURN_VOID();
@@ -303,6 +322,8 @@ acquire_permit(FunctionCallInfo fcinfo, ZklockScope scope, int64 timeout_ms)
 	int			capacity = PG_GETARG_INT32(1);
 
 	read_names(fcinfo, KEY_TEXT, &names);
+	if (scope == ZKLOCK_SESSION)
+		require_own_code();
 	if (capacity < 1 || capacity > ZKLOCK_MAX_PERMITS)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
@@ -338,6 +359,7 @@ zklock_release_text(PG_FUNCTION_ARGS)
 	ZklockNames names;
 
 	read_names(fcinfo, KEY_TEXT, &names);
+	require_own_code();
 	zklock_check_loss();
 	PG_RETURN_BOOL(zklock_release_permit(&names.name));
 }

@@ -7,7 +7,7 @@ use warnings;
 
 use PostgreSQL::Test::Utils;
 use Test::More;
-use ZkLock::Check qw(nothing_left);
+use ZkLock::Check qw(nothing_left works);
 use ZkLock::Cluster;
 use ZkLock::ZkClient;
 use ZkLock::ZkServer;
@@ -94,6 +94,19 @@ $waiter->query_ok("SELECT zk_unlock('x')");
 like($reader->wait_result, qr/^\d+$/, 'the reader is granted the lock after the writer');
 $reader->query_ok("SELECT zk_unlock_shared('x')");
 all_is_clean('one server');
+
+
+# Names of lock and fence stand in PostgreSQL's lock table as 64 bits. A role cannot compute
+# another name with the same bits, and so block a lock or a fence that it does not hold.
+my ($name, $computed) = qw(invoices.of.the.customer otherlX0eA_MBQj__.YZEbZi);
+is($here->safe_psql('postgres', "SELECT hashtextextended('$name', 0) = hashtextextended('$computed', 0)"),
+	't', 'two names with the same hash of PostgreSQL');
+$holder->query_ok("BEGIN; SELECT zk_lock('$computed'), zk_fence('$computed')");
+works($waiter, "SELECT zk_try_lock('$name')", 't', '... are two locks on one server');
+$waiter->query_ok("SET lock_timeout = '1ms'");
+works($waiter, "SELECT zk_fence('$name') IS NOT NULL", 't', '... and two fences');
+$waiter->query_ok("RESET lock_timeout; SELECT zk_unlock('$name')");
+$holder->query_ok("ROLLBACK; SELECT zk_unlock('$computed')");
 
 
 # Two servers, with three waiters each: one waiter of each server waits in the ensemble.

@@ -325,6 +325,7 @@ kind_of(ZklRequestForm form, const ZklOp *op, char *letter)
 		[ZKL_OP_DELETE] = {REQUEST_DELETE, 'd', 'd'},
 		[ZKL_OP_SET] = {REQUEST_SET, 'u', 'u'},
 		[ZKL_OP_GET] = {REQUEST_GET, 'g', 'w'},
+		[ZKL_OP_STAT] = {REQUEST_STAT, 'e', 'e'},
 		[ZKL_OP_GET_ACL] = {REQUEST_SYNC, 'a', 'a'},
 		[ZKL_OP_LIST] = {REQUEST_LIST, 'l', 'L'},
 		[ZKL_OP_SYNC] = {REQUEST_SYNC, 's', 's'},

@@ -387,6 +387,7 @@ apply_op(const ZklOp *op, int64_t session, char **path)
 		case ZKL_OP_SYNC:
 		case ZKL_OP_LIST:
 		case ZKL_OP_GET:
+		case ZKL_OP_STAT:
 			break;
 	}
 	return ZKL_RC_OTHER;

@@ -133,8 +133,9 @@ serve_list(const char *parent, int64_t zxid, FakeDelivery *d)
 	d->result.children = (const char *const *) d->names;
 }
 
+/* Every client may see that a node exists, and how long its data are. */
 static void
-serve_get(const char *path, int64_t zxid, FakeDelivery *d)
+serve_get(const char *path, int64_t zxid, bool with_data, FakeDelivery *d)
 {
 	FakeNode   *node = fake_tree_find_at(path, zxid);
 
@@ -143,14 +144,17 @@ serve_get(const char *path, int64_t zxid, FakeDelivery *d)
 		d->result.code = ZKL_RC_NO_NODE;
 		return;
 	}
-	if (may_not_read(path))
+	if (with_data && may_not_read(path))
 	{
 		d->result.code = ZKL_RC_NO_AUTH;
 		return;
 	}
-	d->data = malloc((size_t) node->data_len + 1);
-	memcpy(d->data, node->data, (size_t) node->data_len);
-	d->result.data = d->data;
+	if (with_data)
+	{
+		d->data = malloc((size_t) node->data_len + 1);
+		memcpy(d->data, node->data, (size_t) node->data_len);
+		d->result.data = d->data;
+	}
 	d->result.data_len = node->data_len;
 	d->result.czxid = node->czxid;
 	d->result.owner = node->owner;
@@ -184,7 +188,7 @@ serve_reads(const FakeRequest *request, int64_t zxid, FakeDelivery *d)
 		if (request->ops[i].kind == ZKL_OP_LIST)
 			serve_list(request->ops[i].path, zxid, part);
 		else
-			serve_get(request->ops[i].path, zxid, part);
+			serve_get(request->ops[i].path, zxid, true, part);
 		if (fake_quirks.loses_reads)
 			part->result.code = ZKL_RC_CONNECTION_LOSS;
 		part->result.raw_code = raw_code(part->result.code);
@@ -219,7 +223,8 @@ fake_wire_serve(const FakeRequest *request, int64_t session, int64_t zxid,
 			d->result.code = fake_tree_delete(request->path);
 			break;
 		case REQUEST_GET:
-			serve_get(request->path, zxid, d);
+		case REQUEST_STAT:
+			serve_get(request->path, zxid, request->kind == REQUEST_GET, d);
 			break;
 		case REQUEST_LIST:
 			serve_list(request->path, zxid, d);

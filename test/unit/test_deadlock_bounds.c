@@ -21,12 +21,6 @@
 
 static Party *const A = &parties[0];
 
-static uint32_t
-same_key(const char *name, size_t length)
-{
-	return name != NULL && length > 0;
-}
-
 /* The name that zklock gives a session's node in a queue, ending with the number. */
 static void
 child_name(char *out, size_t size, uint64_t session, const char *kind, int number)
@@ -266,8 +260,9 @@ report_behind(int n_readers)
 	static ZklLocalWaiter local_waiters[N_WAITERS];
 	static ZklHeld held[N_HELD];
 	const char *lock = "b";
-	ZklWaitReport report = {.pid = 1, .server = "server", .locks = &lock,
-	.local_waiters = local_waiters, .n_local_waiters = N_WAITERS, .key_of = same_key};
+	const uint32_t key = 1;
+	ZklWaitReport report = {.pid = 1, .server = "server", .locks = &lock, .keys = &key,
+	.local_waiters = local_waiters, .n_local_waiters = N_WAITERS};
 	ZklRequestInfo info;
 	const char *node_path;
 

@@ -244,18 +244,13 @@ chain(ZklSession *session, int n)
 	return search(n, 0);
 }
 
-static uint32_t
-same_key(const char *name, size_t length)
-{
-	return name != NULL && length > 0;
-}
-
 /* Another program creates reports in the session's name, newer than its own. */
 static bool
 forged(ZklSession *session, int n)
 {
 	static const char *const texts[] = {"n0"};
-	ZklWaitReport report = {.server = "s", .locks = texts, .key_of = same_key};
+	static const uint32_t keys[] = {1};
+	ZklWaitReport report = {.server = "s", .locks = texts, .keys = keys};
 	ZklClient  *waiter = fake_last_client();
 	ZklClient  *client;
 	ZklSession *holder = open_session(&client);

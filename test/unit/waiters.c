@@ -100,12 +100,12 @@ compare(const void *a, const void *b)
 }
 
 static uint32_t
-key_of(const char *name, size_t length)
+key_of(const char *name)
 {
 	uint32_t	key = 0;
 
-	for (size_t i = 0; i < length; i++)
-		key = key * 31 + (unsigned char) name[i];
+	for (; *name; name++)
+		key = key * 31 + (unsigned char) *name;
 	return key;
 }
 
@@ -119,7 +119,7 @@ held_by(const Party *party, ZklHeld *held)
 		 hold = next_hold(party, hold))
 		held[n++] = (ZklHeld)
 	{
-		key_of(hold->name, strlen(hold->name)),
+		key_of(hold->name),
 			hold->size > 0 ? ZKL_HELD_PERMIT
 			: hold->mode == ZKL_MODE_EXCLUSIVE ? ZKL_HELD_EXCLUSIVE : ZKL_HELD_SHARED
 	};
@@ -132,10 +132,11 @@ publish(Party *party)
 	ZklHeld		held[MAX_PARTIES][MAX_HELD];
 	Ask		   *ask = pending_of(party);
 	const char *locks[MAX_ITEMS];
+	uint32_t	keys[MAX_ITEMS];
 	ZklLocalWaiter local_waiters[MAX_PARTIES];
 	ZklWaitReport report = {.instance = (uint64_t) server_of[index_of(party)],
 		.pid = index_of(party) + 1, .server = "server\tof\nmine",
-	.locks = locks, .local_waiters = local_waiters, .key_of = key_of};
+	.locks = locks, .keys = keys, .local_waiters = local_waiters};
 	ZklRequestInfo info;
 
 	if (ask == NULL)
@@ -145,7 +146,10 @@ publish(Party *party)
 	if (!info.blocked)
 		return NULL;
 	for (int i = 0; i < ask->n; i++)
+	{
 		locks[i] = ask->names[i];
+		keys[i] = key_of(ask->names[i]);
+	}
 	for (int i = 0; i < MAX_PARTIES; i++)
 	{
 		const Party *last = waits_behind(&parties[i], party);

@@ -41,7 +41,7 @@ is_named(const ZklockHold *hold, ZklockKind kind, const ZklockName *name)
 }
 
 static dlist_head *
-bucket_of(uint64 hash)
+bucket_of(uint32 hash)
 {
 	return &buckets[hash & (n_buckets - 1)];
 }
@@ -188,6 +188,7 @@ hold_new(const ZklockName *name)
 		hold->name.encoded = MemoryContextStrdup(TopMemoryContext, name->encoded);
 		hold->name.display = MemoryContextStrdup(TopMemoryContext, name->display);
 		hold->name.hash = name->hash;
+		hold->key = zklock_name_hash(name->encoded, strlen(name->encoded));
 		first_levels(&hold->shared);
 		first_levels(&hold->exclusive);
 	}

@@ -57,6 +57,7 @@ typedef struct ZklockHold
 	int			n_shown;		/* in the semaphore's youngest entry: number of permits shown */
 	uint64		in_list;		/* ... and for a lock: the last list with it (name_list.c) */
 	ZklockName	name;
+	uint64		key;			/* zklock_name_hash() */
 	ZklockModeCounts shared;
 	ZklockModeCounts exclusive;
 	uint64		local_key;		/* of the local lock, while that is held */

@@ -11,25 +11,42 @@
  */
 #include "postgres.h"
 
+#include "common/cryptohash.h"
 #include "common/hashfn.h"
+#include "common/sha2.h"
 #include "common/string.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
+#include "port/pg_bswap.h"
 #include "utils/builtins.h"
 
 #include "backend/base/names.h"
+#include "compat.h"
 
+/*
+ * A role that could compute a name with the hash of another name could block it, although
+ * only on its own server.  PostgreSQL's hash functions can be inverted.
+ */
 uint64
 zklock_name_hash(const char *encoded, size_t length)
 {
-	return DatumGetUInt64(hash_any_extended((const unsigned char *) encoded,
-											(int) length, 0));
+	pg_cryptohash_ctx *context = pg_cryptohash_create(PG_SHA256);
+	uint8		digest[PG_SHA256_DIGEST_LENGTH];
+	uint64		hash;
+
+	if (context == NULL || pg_cryptohash_init(context) < 0 ||
+		pg_cryptohash_update(context, (const uint8 *) encoded, length) < 0 ||
+		ZKLOCK_CRYPTOHASH_FINAL(context, digest) < 0)
+		elog(ERROR, "could not compute the SHA-256 hash of a lock name");
+	pg_cryptohash_free(context);
+	memcpy(&hash, digest, sizeof(hash));
+	return pg_ntoh64(hash);
 }
 
 static void
 finish_name(ZklockName *name)
 {
-	name->hash = zklock_name_hash(name->encoded, strlen(name->encoded));
+	name->hash = hash_bytes((const unsigned char *) name->encoded, (int) strlen(name->encoded));
 }
 
 static void

@@ -18,7 +18,7 @@ typedef struct ZklockName
 {
 	char	   *encoded;		/* one component of a znode path */
 	char	   *display;		/* for messages and views, in the database encoding */
-	uint64		hash;			/* zklock_name_hash() of "encoded" */
+	uint32		hash;			/* for hash tables of this backend */
 } ZklockName;
 
 /* Memory for the strings of a name, so that a call with one name allocates nothing. */
@@ -49,6 +49,11 @@ typedef struct ZklockNames
 	ZklockNameRoom room;
 } ZklockNames;
 
+/*
+ * Returns the first eight bytes of the SHA-256 hash of an encoded name, the same on all
+ * servers.  It stands for the name in PostgreSQL's lock table and in wait reports.  May
+ * throw.
+ */
 extern uint64 zklock_name_hash(const char *encoded, size_t length);
 
 /*

@@ -159,7 +159,7 @@ zklock_show_permit(ZklockHold *hold, ZklSession *session)
 	if (hold->shown_in == session_id)
 		return;
 	zklock_hide_permit(hold);
-	set_permit_tag(&tag, session_id, hold->name.hash, hold->n_shown);
+	set_permit_tag(&tag, session_id, hold->key, hold->n_shown);
 	zklock_wait_in_lock_table(&tag, ExclusiveLock);
 	hold->shown_in = session_id;
 	hold->n_shown++;
@@ -175,7 +175,7 @@ zklock_hide_permit(ZklockHold *hold)
 
 	if (hold->shown_in == 0)
 		return;
-	set_permit_tag(&tag, hold->shown_in, hold->name.hash, --youngest->n_shown);
+	set_permit_tag(&tag, hold->shown_in, hold->key, --youngest->n_shown);
 	hide(&tag);
 	hold->shown_in = 0;
 	if (hold == youngest && next)

@@ -186,7 +186,7 @@ int
 zklock_revoke(const ZklockName *name)
 {
 	const ZklockAction action = {
-		"ask the holders of lock \"%s\" to release it", name->display
+		.format = "ask the holders of lock \"%s\" to release it",.display = name->display
 	};
 	ZklScanInfo info = {0};
 

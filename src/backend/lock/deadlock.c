@@ -125,25 +125,23 @@ warn_unsearched(ZklockLongWait *long_wait, const ZklRequestInfo *info)
 			 errhint("Remove the znodes there that were not created by zklock.")));
 }
 
-/* Returns the half of a name's hash that the lock table shows. */
-static uint32
-key_of(const char *name, size_t length)
-{
-	return (uint32) zklock_name_hash(name, length);
-}
-
 static void
 begin(ZklockLongWait *long_wait, const ZklockAction *actions, int n)
 {
 	const char **locks = palloc(sizeof(char *) * n);
+	uint32	   *keys = palloc(sizeof(uint32) * n);
 
 	for (int i = 0; i < n; i++)
+	{
 		locks[i] = zklock_to_utf8(actions[i].display);
+		/* the half of the hash that the lock table shows */
+		keys[i] = (uint32) actions[i].key;
+	}
 	long_wait->report.locks = locks;
+	long_wait->report.keys = keys;
 	long_wait->report.instance = server_instance();
 	long_wait->report.server = zklock_server_name();
 	long_wait->report.pid = MyProcPid;
-	long_wait->report.key_of = key_of;
 	long_wait->scan_context = AllocSetContextCreate(CurrentMemoryContext,
 													"zklock lock table",
 													ALLOCSET_DEFAULT_SIZES);

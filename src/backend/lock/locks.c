@@ -81,6 +81,7 @@ request_remote(void *arg, ZklSession *session)
 		if (hold->mode >= a->item->mode)
 			continue;
 		actions[n] = ZKLOCK_ACTION_LOCK(hold->name.display);
+		actions[n].key = hold->key;
 		items[n].name = hold->name.encoded;
 		items[n].mode = a->item->mode;
 		items[n].held = hold->lock;
@@ -166,7 +167,7 @@ acquire_local(LockAcquisition *a)
 		if (counts->local)
 			continue;
 		if (!hold->exclusive.local && !hold->shared.local)
-			hold->local_key = hold->name.hash ^ zklock_session_namespace();
+			hold->local_key = hold->key ^ zklock_session_namespace();
 		optional = can_do_without(hold);
 		if (optional)
 			timeout_ms = 0;

@@ -32,7 +32,7 @@ is_same(const ZklockName *a, const ZklockName *b)
 #define SH_ELEMENT_TYPE Entry
 #define SH_KEY_TYPE ZklockName
 #define SH_KEY name
-#define SH_HASH_KEY(set, key) ((uint32) (key).hash)
+#define SH_HASH_KEY(set, key) ((key).hash)
 #define SH_EQUAL(set, a, b) is_same(&(a), &(b))
 #define SH_SCOPE static inline
 #define SH_DECLARE

@@ -77,12 +77,13 @@ static ZklStatus
 request_remote(void *arg, ZklSession *session)
 {
 	PermitAcquisition *a = arg;
-	const ZklockAction action = ZKLOCK_ACTION_PERMIT(a->hold->name.display);
+	ZklockAction action = ZKLOCK_ACTION_PERMIT(a->hold->name.display);
 	const char *data = zklock_identity();
 	ZklRequest *request;
 	ZklRequestInfo info;
 	ZklStatus	status;
 
+	action.key = a->hold->key;
 	zklock_show_permit(a->hold, session);
 	request = zkl_permit_request(session, a->hold->name.encoded, a->hold->capacity,
 								 a->timeout.timeout_ms == 0, data, strlen(data));
@@ -112,8 +113,8 @@ zklock_acquire_permit(const ZklockName *name, int capacity, ZklockScope scope,
 	zklock_check_session_settings(&ZKLOCK_ACTION_PERMIT(name->display));
 	check_own_permits(name, capacity, timeout_ms);
 	a.timeout.started = zkl_now_ms();
-	a.timeout.semaphore = name->hash;
 	a.hold = zklock_hold_prepare_permit(name, capacity);
+	a.timeout.semaphore = a.hold->key;
 	PG_TRY();
 	{
 		zklock_session_ready(&ZKLOCK_ACTION_PERMIT(name->display));

@@ -15,12 +15,13 @@ typedef struct ZklockAction
 {
 	const char *format;			/* for psprintf(); may use "display" */
 	const char *display;		/* name of the lock or semaphore */
+	uint64		key;			/* of an item of a request: zklock_name_hash() */
 } ZklockAction;
 
-#define ZKLOCK_ACTION_LOCK(display) \
-	((ZklockAction) {"lock \"%s\"", (display)})
-#define ZKLOCK_ACTION_PERMIT(display) \
-	((ZklockAction) {"acquire a permit of semaphore \"%s\"", (display)})
+#define ZKLOCK_ACTION_LOCK(name) \
+	((ZklockAction) {.format = "lock \"%s\"", .display = (name)})
+#define ZKLOCK_ACTION_PERMIT(name) \
+	((ZklockAction) {.format = "acquire a permit of semaphore \"%s\"", .display = (name)})
 
 /*
  * An ErrorContextCallback.  The errors of PostgreSQL that end a wait do not name the lock;

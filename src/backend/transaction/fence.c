@@ -44,7 +44,7 @@ raise_fenced_off(const ZklockName *name, int64 token, int64 recorded)
 int64
 zklock_fence(const ZklockName *name, Oid function)
 {
-	const ZklockAction action = {"fence lock \"%s\"", name->display};
+	const ZklockAction action = {.format = "fence lock \"%s\"",.display = name->display};
 	ZklockHold *hold;
 	int64		token;
 	bool		exclusive;

@@ -104,15 +104,14 @@ add_separator(ZklText *edges)
 		zkl_text_add(edges, ",");
 }
 
-/* Adds a line about a wait with n node sets, for the znode of a lock or semaphore. */
+/* Adds a line about a wait with n node sets, for a lock or semaphore. */
 static void
-add_wait(const Texts *t, ZklHeldKind kind, int n, const char *path, int item)
+add_wait(const Texts *t, ZklHeldKind kind, int n, int item)
 {
-	const char *name = strchr(path + strlen(zkl__config(t->request->session)->root) + 1, '/') + 1;
 	int			start;
 
 	zkl_text_add(t->data, "\n%c\t%x\t%" PRIx32 "\t", kind, (unsigned) n,
-				 t->report->key_of(name, strcspn(name, "/")));
+				 t->report->keys[item]);
 	start = t->data->length;
 	zkl_text_add(t->data, "%s \"%s\"", t->request->permit ? "a permit of semaphore"
 				 : kind == ZKL_HELD_EXCLUSIVE ? "exclusive lock" : "shared lock",
@@ -134,7 +133,7 @@ add_permit(const Texts *t)
 		return;
 	for (int i = 0; i < permit->n_owners; i++)
 		zkl_text_add(t->edges, "%s%" PRIx64, i ? "+" : "", permit->owners[i]);
-	add_wait(t, ZKL_HELD_PERMIT, 1, permit->permits_path, 0);
+	add_wait(t, ZKL_HELD_PERMIT, 1, 0);
 }
 
 /* Adds a node set for each blocker of a node in a queue. */
@@ -151,7 +150,7 @@ add_blockers(const Texts *t, const ZklNode *node)
 	}
 	if (n > 0)
 		add_wait(t, node->mode == ZKL_MODE_EXCLUSIVE ? ZKL_HELD_EXCLUSIVE : ZKL_HELD_SHARED,
-				 n, node->lock_path, node->index);
+				 n, node->index);
 }
 
 /*

@@ -47,13 +47,14 @@ typedef enum ZklItemKind
 struct ZklScanItem
 {
 	ZklScanItem *next;			/* in scan->items */
-	ZklScanItem *next_unsent;	/* in scan->unsent, or in a batch */
+	ZklScanItem *next_unsent;	/* in scan->unsent */
 	ZklItemKind kind;
 	ZklRole		role;
 	ZklObject  *object;
 	char	   *path;
 	const char *child;			/* NODE: last component of the path, once all is read */
 	char	   *data;
+	bool		is_measured;	/* NODE, CAPACITY: the data are short enough to be read */
 	bool		is_seen;		/* NODE: it exists, and gets an entry of its own */
 	int32_t		version;		/* of the data that were read */
 	bool		is_unknown;		/* REVOKE: sent, and the answer was lost */
@@ -72,7 +73,6 @@ struct ZklScan
 	ZklUses		uses;
 	bool		is_synced;		/* a list was read behind a sync */
 	int			in_flight;		/* requests */
-	bool		one_by_one;		/* requests for several items do not work */
 	bool		is_revoking;	/* all is read, and the releases are requested */
 	ZklScanItem *items;
 	int			n_items;
@@ -89,7 +89,7 @@ struct ZklScan
 /* scan_items.c */
 extern void zkl__scan_decide(ZklScan *scan, ZklStatus status, int raw_code);
 extern void zkl__scan_push(ZklScan *scan, ZklScanItem *item);
-extern void zkl__scan_put_back(ZklScan *scan, ZklScanItem *first, ZklScanItem *last);
+extern void zkl__scan_put_back(ZklScan *scan, ZklScanItem *item);
 extern void zkl__scan_add(ZklScan *scan, ZklItemKind kind, ZklRole role,
 						  ZklObject *object, const char *path, const char *child);
 extern ZklObject *zkl__scan_add_object(ZklScan *scan, ZklKind kind, const char *name,
@@ -104,6 +104,7 @@ extern void zkl__scan_follow(ZklScan *scan, ZklScanItem *item, const ZklResult *
 extern bool zkl__scan_order(ZklScan *scan);
 
 /* scan_requests.c */
+extern bool zkl__scan_reads(const ZklScanItem *item);
 extern void zkl__scan_send(ZklScan *scan, ZklHandler handler);
 
 #endif							/* ZKL_SCAN_INTERNAL_H */

@@ -130,6 +130,7 @@ typedef enum ZklOpKind
 	ZKL_OP_CHECK,				/* the node exists; only in a multi */
 	ZKL_OP_SET,					/* replace the data if they have this version */
 	ZKL_OP_GET,					/* read the data */
+	ZKL_OP_STAT,				/* the same without the data: only their length */
 	ZKL_OP_GET_ACL,
 	ZKL_OP_LIST,				/* the children */
 	ZKL_OP_SYNC					/* later reads on this connection see what the leader has by now */

@@ -28,6 +28,7 @@
 
 #define OP_CREATE 1
 #define OP_DELETE 2
+#define OP_EXISTS 3
 #define OP_GET 4
 #define OP_SET 5
 #define OP_GET_ACL 6
@@ -198,6 +199,7 @@ take_part(Cursor *c, int32_t op)
 		case OP_CREATE_CONTAINER:
 			take_path(c);
 			break;
+		case OP_EXISTS:
 		case OP_SET:
 			skip(c, STAT_SIZE);
 			break;
@@ -249,6 +251,7 @@ take_answer(Cursor *c, const ZklExpected *expected)
 			take_path(c);
 			skip(c, STAT_SIZE);
 			break;
+		case OP_EXISTS:
 		case OP_SET:
 		case OP_GET:
 		case OP_LIST:

@@ -40,6 +40,12 @@ got_io(int rc, const char *data, int data_len, const struct Stat *stat,
 }
 
 static void
+stat_io(int rc, const struct Stat *stat, const void *completion)
+{
+	got_io(rc, NULL, rc == ZOK && stat ? stat->dataLength : 0, stat, completion);
+}
+
+static void
 acl_io(int rc, struct ACL_vector *acl, struct Stat *stat, const void *completion)
 {
 	ZklResult	result = {0};
@@ -221,6 +227,8 @@ send_single(ZklClient *client, const ZklOp *op, const ZklCompletion *completion)
 							completion);
 		case ZKL_OP_GET:
 			return zoo_awget(zh, op->path, watcher, client, got_io, completion);
+		case ZKL_OP_STAT:
+			return zoo_aexists(zh, op->path, 0, stat_io, completion);
 		case ZKL_OP_GET_ACL:
 			return zoo_aget_acl(zh, op->path, acl_io, completion);
 		case ZKL_OP_LIST:

@@ -1,0 +1,94 @@
+# The owner of a table or a materialized view writes code that a superuser's maintenance
+# commands run in the superuser's session. That code cannot acquire, release or give up the
+# locks of the session.
+
+use strict;
+use warnings;
+
+use Test::More;
+use ZkLock::Check;
+use ZkLock::Cluster;
+use ZkLock::ZkServer;
+
+my $zk = ZkLock::ZkServer->start(tick_time => 500);
+my $node = zklock_node('a', zk => $zk, preload => 1);
+$node->safe_psql('postgres', <<'SQL');
+CREATE EXTENSION zklock_advisory;
+CREATE ROLE hostile LOGIN;
+GRANT CREATE ON SCHEMA public TO hostile;
+SQL
+
+# The code runs what its owner writes into a table.
+my $owner = session($node, user => 'hostile');
+$owner->query_ok(<<'SQL');
+CREATE TABLE attack (statement text);
+INSERT INTO attack VALUES ('SELECT 1');
+CREATE FUNCTION run() RETURNS void LANGUAGE plpgsql AS $$
+DECLARE s text;
+BEGIN
+	SELECT statement INTO s FROM public.attack;
+	EXECUTE s;
+END $$;
+CREATE FUNCTION expression(v int) RETURNS int LANGUAGE plpgsql IMMUTABLE AS
+	$$ BEGIN PERFORM public.run(); RETURN v; END $$;
+CREATE FUNCTION row_of_view() RETURNS int LANGUAGE plpgsql AS
+	$$ BEGIN PERFORM public.run(); RETURN 1; END $$;
+CREATE TABLE indexed (v int);
+INSERT INTO indexed SELECT generate_series(1, 10);
+CREATE INDEX indexed_v ON indexed (public.expression(v));
+CLUSTER indexed USING indexed_v;
+CREATE TABLE counted (v int);
+INSERT INTO counted SELECT generate_series(1, 10);
+CREATE STATISTICS counted_v ON (public.expression(v)) FROM counted;
+CREATE MATERIALIZED VIEW seen AS SELECT public.row_of_view() AS v;
+SQL
+
+my @commands = ('VACUUM FULL indexed', 'ANALYZE indexed', 'ANALYZE counted', 'REINDEX TABLE indexed',
+	'REINDEX INDEX CONCURRENTLY indexed_v', 'CLUSTER indexed', 'REFRESH MATERIALIZED VIEW seen',
+	'CREATE INDEX other ON indexed ((public.expression(v) + 1))');
+my @attacks = (
+	q(SELECT public.zk_unlock_all()), q(SELECT public.zk_unlock('held')), q(SELECT public.zk_unlock(ARRAY['held'])),
+	q(SELECT public.zk_unlock(1)), q(SELECT public.zk_unlock(1, 2)), q(SELECT public.zk_unlock_shared('shared')),
+	q(SELECT public.zk_release('permit')), q(SELECT public.zk_lock('planted')), q(SELECT public.zk_lock('held')),
+	q(SELECT public.zk_lock(ARRAY['planted'])), q(SELECT public.zk_lock_shared('planted')), q(SELECT public.zk_try_lock('planted')),
+	q(SELECT public.zk_try_lock('planted', '1s')), q(SELECT public.zk_try_lock_shared(7)), q(SELECT public.zk_acquire('planted', 1)),
+	q(SELECT public.zk_try_acquire('planted', 1)), q(SELECT zklock_advisory.pg_advisory_unlock_all()),
+	q(SELECT zklock_advisory.pg_advisory_unlock(3)), q(SELECT zklock_advisory.pg_advisory_lock(4)),
+	q(SELECT zklock_advisory.pg_try_advisory_lock(4)), 'CALL public.zk_lock_wait(\'planted\')',
+);
+
+my $s = session($node);
+$s->query_ok("SELECT zk_lock('held'), zk_lock_shared('shared'), zk_lock(1), zk_lock(1, 2), zk_acquire('permit', 2), zklock_advisory.pg_advisory_lock(3)");
+my $held = 'SELECT string_agg(kind || name || mode || scope || count, chr(44) ORDER BY name) FROM zk_held_locks';
+my $before = $s->query_ok($held);
+
+for my $attack (@attacks)
+{
+	my $quoted = $attack =~ s/'/''/gr;
+	$owner->query_ok("UPDATE attack SET statement = '$quoted'");
+	my $state = $attack =~ /^CALL/ ? '25001' : '42501';
+	# one command for each attack, and all commands for one of them
+	my @some = $attack eq $attacks[0] ? @commands : $commands[ length($attack) % @commands ];
+	fails_with($s, $_, $state, "$attack in $_ fails", hint => $state eq '42501') for @some;
+	works($s, $held, $before, '... and changes no lock');
+}
+
+# What ends with the command, or changes nothing, is allowed.
+for my $allowed (q(SELECT public.zk_xact_lock('own')), q(SELECT public.zk_try_xact_lock('own')), q(SELECT public.zk_lock_token('held')),
+	q(SELECT * FROM public.zk_held_locks))
+{
+	my $quoted = $allowed =~ s/'/''/gr;
+	$owner->query_ok("UPDATE attack SET statement = '$quoted'");
+	$s->query_ok('ANALYZE indexed');
+	works($s, $held, $before, "$allowed is allowed there, and keeps nothing");
+}
+
+# Outside such a command, code of others runs with the rights of the session, as in PostgreSQL.
+$owner->query_ok("UPDATE attack SET statement = 'SELECT public.zk_unlock_all()'");
+$s->query_ok('SELECT expression(1)');
+works($s, 'SELECT count(*) FROM zk_held_locks', '0', 'a call that the session itself makes is not restricted');
+
+$_->quit for $s, $owner;
+$node->stop;
+$zk->stop;
+done_testing();
