@@ -196,6 +196,13 @@ typedef struct ZklLease
 
 extern ZklLease zkl_session_lease(ZklSession *session);
 
+/*
+ * Returns the time (zkl_now_ms()) at which everything that is held is lost, unless a proof
+ * is confirmed before; 0 if nothing is held; negative if the time is over: the locks are
+ * lost, whatever answers come.  Async-signal-safe; any thread.
+ */
+extern int64_t zkl_session_deadline_io(ZklSession *session);
+
 /* Returns the time of the lease's clock, which counts suspended time.  Any thread. */
 extern int64_t zkl_now_ms(void);
 

@@ -571,6 +571,18 @@ fake_trace(const ZklClient *client)
 }
 
 int
+fake_proofs(const ZklClient *client)
+{
+	return client->proofs;
+}
+
+int
+fake_drops(const ZklClient *client)
+{
+	return client->drops;
+}
+
+int
 fake_n_traced(const ZklClient *client, char letter)
 {
 	int			n = 0;

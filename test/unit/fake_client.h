@@ -155,6 +155,12 @@ extern const char *fake_trace(const ZklClient *client);
 /* Returns how often this letter is in it. */
 extern int	fake_n_traced(const ZklClient *client, char letter);
 
+/* Returns how many proofs it has sent.  They do not count as submissions. */
+extern int	fake_proofs(const ZklClient *client);
+
+/* Returns how many connections the session has ended by itself. */
+extern int	fake_drops(const ZklClient *client);
+
 /* Returns how many watches the server keeps for the client. */
 extern int	fake_watches(const ZklClient *client);
 

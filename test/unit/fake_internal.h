@@ -47,6 +47,8 @@ struct ZklClient
 	bool		held;			/* FAULT_DELAY */
 	int			forgot_at;		/* FAULT_FORGET: submissions until then; 0: none */
 	int64_t		timer_ms;
+	int			proofs;			/* sent */
+	int			drops;			/* connections that the session has ended */
 	char		trace[FAKE_TRACE_SIZE];
 	ZklIoThread *io_thread;		/* threaded mode */
 	pthread_t	thread;

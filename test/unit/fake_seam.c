@@ -268,6 +268,16 @@ zkl_client_exchange(ZklClient *client)
 	(void) client;
 }
 
+void
+zkl_client_drop(ZklClient *client)
+{
+	pthread_mutex_lock(&mutex);
+	client->drops++;
+	fake_disconnect(client);
+	pthread_cond_broadcast(&changed);
+	pthread_mutex_unlock(&mutex);
+}
+
 int64_t
 zkl_now_ms(void)
 {
@@ -290,13 +300,17 @@ submit(ZklClient *client, char letter, FakeRequest *request)
 	int			n;
 
 	pthread_mutex_lock(&mutex);
-	n = client->submitted++;
-	if (n < FAKE_TRACE_SIZE - 1)
+	if (letter == 'p')
+	{
+		client->proofs++;
+		client->forgot_at = 0;
+	}
+	else if ((n = client->submitted++) < FAKE_TRACE_SIZE - 1)
 	{
 		client->trace[n] = letter;
 		client->trace[n + 1] = '\0';
 	}
-	request->ordinal = client->submitted;
+	request->ordinal = letter == 'p' ? 0 : client->submitted;
 	request->submitted_ms = fake_now_ms;
 	if (client->fault == FAULT_REFUSE && client->fault_at == request->ordinal)
 		client->fault_happened = true;
@@ -340,6 +354,14 @@ kind_of(ZklRequestForm form, const ZklOp *op, char *letter)
 	return kinds[op->kind].kind;
 }
 
+/* Is it a proof: a multi that only checks the root?  The root has one component. */
+static bool
+is_proof(ZklRequestForm form, const ZklOp *ops, int n_ops)
+{
+	return form == ZKL_MULTI && n_ops == 1 && ops->kind == ZKL_OP_CHECK &&
+		strchr(ops->path + 1, '/') == NULL;
+}
+
 bool
 zkl_client_submit(ZklClient *client, ZklRequestForm form, const ZklOp *ops, int n_ops,
 				  ZklCompletion *completion)
@@ -349,6 +371,8 @@ zkl_client_submit(ZklClient *client, ZklRequestForm form, const ZklOp *ops, int 
 	FakeRequest *request = fake_wire_request(kind, form == ZKL_SINGLE ? ops->path : NULL,
 											 ops, n_ops, completion);
 
+	if (is_proof(form, ops, n_ops))
+		letter = 'p';
 	request->watch = form == ZKL_SINGLE && ops->watch;
 	request->version = ops->version;
 	return submit(client, letter, request);

@@ -138,6 +138,9 @@ zklock_check_loss(void)
 	bool		session_lost;
 	int			n;
 
+	/* Ends a session whose time is over, and so requests the cancel that is settled here. */
+	if (session)
+		(void) zkl_session_state(session);
 	(void) zklock_cancel_settle(ZKLOCK_CANCEL_LOSS);
 	if (session == NULL || zkl_session_is_intact(session))
 		return;

@@ -24,6 +24,7 @@
 #include "backend/lock/settle.h"
 #include "backend/session/backend_session.h"
 #include "backend/session/callbacks.h"
+#include "backend/session/lease_timer.h"
 #include "backend/session/stats.h"
 #include "backend/session/wait.h"
 
@@ -92,6 +93,7 @@ request_remote(void *arg, ZklSession *session)
 	{
 		zklock_hold_granted(a->hold, zkl_request_lock(request, 0),
 							ZKL_MODE_EXCLUSIVE, GetCurrentTimestamp());
+		zklock_lease_timer_start(session);
 		zklock_callbacks.after_grant();
 	}
 	zkl_request_info(request, &info);

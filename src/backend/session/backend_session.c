@@ -25,6 +25,7 @@
 #include "backend/session/callbacks.h"
 #include "backend/session/cancel.h"
 #include "backend/session/errors.h"
+#include "backend/session/lease_timer.h"
 #include "backend/session/session_settings.h"
 #include "backend/session/stats.h"
 #include "backend/session/wait.h"
@@ -118,6 +119,7 @@ zklock_session_close(int timeout_ms)
 		zklock_count(ZKLOCK_STAT_SESSIONS_LOST, 1);
 	has_connected = false;
 	zklock_drop_wait_set();
+	zklock_lease_timer_stop();
 	zkl_session_close(session, timeout_ms);
 	session = NULL;
 	release_fds();
@@ -218,6 +220,7 @@ open_session(void)
 	zklock_callbacks.before_open();
 	zklock_note_session_settings();
 	zklock_cancel_init();
+	zklock_lease_timer_init();
 	max_locks = zklock_max_locks;
 	namespace_hash = hash_string(zklock_root, hash_string(zklock_connect_string, 0));
 	zklock_credentials_read(&credentials);

@@ -189,21 +189,24 @@ free_signal(void)
 	return 0;
 }
 
-static bool
-prepare(void)
+int
+zklock_timer_create(clockid_t clock, void (*handler) (int), timer_t *timer)
 {
-	struct sigaction action = {.sa_handler = on_own_signal, .sa_flags = SA_RESTART};
+	struct sigaction action = {.sa_handler = handler, .sa_flags = SA_RESTART};
 	struct sigevent event = {.sigev_notify = SIGEV_SIGNAL};
 	int			signo = free_signal();
 
 	event.sigev_signo = signo;
-	if (signo == 0 || timer_create(CLOCK_MONOTONIC, &event, &retry_timer) != 0)
-		return false;
+	if (signo == 0 || timer_create(clock, &event, timer) != 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INSUFFICIENT_RESOURCES),
+				 errmsg("could not reserve a signal and a timer to cancel statements"),
+				 errdetail("%m."),
+				 errhint("Raise the limit of pending signals of the user that runs the server (ulimit -i).")));
 	sigemptyset(&action.sa_mask);
 	sigaddset(&action.sa_mask, SIGINT);
 	sigaction(signo, &action, NULL);
-	own_signal = signo;
-	return true;
+	return signo;
 }
 
 /* Background workers may have their own handler, or ignore the signal. */
@@ -226,12 +229,7 @@ zklock_cancel_init(void)
 {
 	if (own_signal != 0)
 		return;
-	if (!prepare())
-		ereport(ERROR,
-				(errcode(ERRCODE_INSUFFICIENT_RESOURCES),
-				 errmsg("could not reserve a signal and a timer to cancel statements"),
-				 errdetail("%m."),
-				 errhint("Raise the limit of pending signals of the user that runs the server (ulimit -i).")));
+	own_signal = zklock_timer_create(CLOCK_MONOTONIC, on_own_signal, &retry_timer);
 	wrap_sigint();
 }
 

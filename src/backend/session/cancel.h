@@ -8,6 +8,8 @@
 #ifndef ZKLOCK_CANCEL_H
 #define ZKLOCK_CANCEL_H
 
+#include <time.h>
+
 typedef enum ZklockCancelReason
 {
 	ZKLOCK_CANCEL_LOSS,			/* a lock may be lost */
@@ -15,6 +17,12 @@ typedef enum ZklockCancelReason
 	ZKLOCK_CANCEL_TIMEOUT,		/* a timed attempt has reached its timeout */
 	ZKLOCK_N_CANCEL_REASONS
 } ZklockCancelReason;
+
+/*
+ * Reserves a signal and a timer that sends it to this backend, whose own thread then calls
+ * the handler, with SIGINT blocked.  Returns the signal.  Throws 53000.
+ */
+extern int	zklock_timer_create(clockid_t clock, void (*handler) (int), timer_t *timer);
 
 /* Prepares this backend for requests; does nothing when called again.  Throws 53000. */
 extern void zklock_cancel_init(void);

@@ -41,6 +41,7 @@ zkl_lock_is_lost(ZklLock *lock)
 	bool		lost;
 
 	zkl__session_lock(session);
+	zkl__lease_check(session);
 	lost = lock->lost || zkl__is_final(session);
 	zkl__session_unlock(session);
 	return lost;
@@ -210,7 +211,7 @@ proven(ZklCall *call)
 {
 	Locks	   *locks = locks_of(call->session);
 
-	zkl__lease_confirmed(call->session, call->submitted_ms);
+	zkl__lease_confirmed(call);
 	locks->confirmed_ms = call->submitted_ms;
 	locks->confirm_status = ZKL_OK;
 }
@@ -334,6 +335,7 @@ zkl_session_confirmed(ZklSession *session)
 	ZklStatus	status;
 
 	zkl__session_lock(session);
+	zkl__lease_check(session);
 	if (locks->confirm_status == ZKL_OK && !zkl__is_final(session) &&
 		!zkl__lease_suffices(session, locks->confirmed_ms))
 		start_confirm(session);
@@ -348,6 +350,7 @@ zkl_session_is_intact(ZklSession *session)
 	bool		intact;
 
 	zkl__session_lock(session);
+	zkl__lease_check(session);
 	intact = !zkl__is_final(session) && locks_of(session)->n_lost == 0;
 	zkl__session_unlock(session);
 	return intact;

@@ -22,8 +22,10 @@ on_verified(ZklCall *call, const ZklResult *result)
 
 	if (!zkl__request_answered(request, &request->verify_call, call, result))
 		return;
-	if (result->code == ZKL_RC_OK)
+	if (result->code == ZKL_RC_OK && zkl__lease_allows_grant(request->session))
 		zkl__request_grant(request);
+	else if (result->code == ZKL_RC_OK)
+		return;					/* the proof leads to another multi */
 	else if (result->code == ZKL_RC_NO_NODE)
 		zkl__request_restart(request);
 	else
@@ -40,7 +42,10 @@ on_drive(ZklRequest *request)
 	if (request->status != ZKL_PENDING || !zkl__request_is_first(request))
 		return;
 	if (request->n == 1 || !request->was_blocked)
-		zkl__request_grant(request);
+	{
+		if (zkl__lease_allows_grant(request->session))
+			zkl__request_grant(request);
+	}
 	else if (request->verify_call == NULL && zkl__is_connected(request->session))
 		request->verify_call = zkl__check_nodes(zkl__request_call(request, on_verified),
 												request->nodes, request->n);

@@ -468,6 +468,7 @@ on_watch(ZklSession *session, const char *path)
 		 node; node = zkl__next_below(node))
 		if (has_predecessor(node) && strcmp(node->priv->watched, child + 1) == 0)
 		{
+			zkl__lease_prepare(session);
 			relist(node);
 			zkl__node_drive(node);
 		}

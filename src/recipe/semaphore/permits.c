@@ -258,6 +258,7 @@ on_watch(ZklSession *session, const char *path)
 	for (ZklRequest *request = zkl__requests(session); request; request = request->next)
 		if (request->permit && strcmp(path, request->permit->permits_path) == 0)
 		{
+			zkl__lease_prepare(session);
 			zkl__permit_recount(request);
 			zkl__permit_drive(request);
 		}

@@ -50,6 +50,8 @@ grant(ZklRequest *request)
 {
 	ZklNode    *mutex = mutex_node(request);
 
+	if (!zkl__lease_allows_grant(request->session))
+		return;					/* the proof leads to another count */
 	request->nodes[0] = request->permit->permit_node;
 	request->permit->permit_node = NULL;
 	request->nodes[0]->state = NODE_HELD;

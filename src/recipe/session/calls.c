@@ -99,8 +99,9 @@ handle_answer(ZklCall *call, const ZklResult *result)
 	if (call->needs_sync)
 		result = &unproven;
 	if (call->confirms && result->code == ZKL_RC_OK)
-		zkl__lease_confirmed(session, call->submitted_ms);
+		zkl__lease_confirmed(call);
 	call->handler(call, result);
+	zkl__lease_answered(session);
 	if (result->code != ZKL_RC_CONNECTION_LOSS)
 		count_answer(session);
 	else if (session->state == ZKL_SESSION_CONNECTED)
@@ -116,6 +117,7 @@ done_io(ZklCompletion *completion, const ZklResult *result)
 	zkl__session_lock(session);
 	if (!zkl__is_final(session) && result->code == ZKL_RC_AUTH_FAILED)
 		zkl__session_end(session, ZKL_SESSION_AUTH_FAILED);
+	zkl__lease_check(session);
 	if (!zkl__is_final(session))
 		handle_answer(call, result);
 	zkl__call_free(call);
@@ -188,6 +190,7 @@ zkl__send_all(ZklCall *call, ZklRequestForm form, const ZklOp *ops, int n)
 		zkl_client_submit(session->client, form, ops, n, &call->completion))
 	{
 		call->confirms = form == ZKL_MULTI || ops->kind == ZKL_OP_CREATE;
+		call->heard_ms = zkl__lease_heard(session);
 		if (!call->is_keepalive)
 			zkl__arm_timer(session, call->submitted_ms + KEEPALIVE_MS);
 		return call;

@@ -24,6 +24,13 @@
 #define KEEPALIVE_MS 100
 #endif
 
+/* A confirmed quorum write. */
+typedef struct ZklHeard
+{
+	int64_t		submitted_ms;	/* 0: none */
+	int64_t		answered_ms;
+} ZklHeard;
+
 struct ZklSession
 {
 	pthread_mutex_t mutex;
@@ -43,8 +50,14 @@ struct ZklSession
 	bool		is_ending;		/* the client is closing */
 	ZklConnectionInfo connection;
 	int64_t		opened_ms;		/* when first connected */
-	int64_t		disconnected_ms;	/* valid while suspended */
 	int64_t		lease_from_ms;	/* submit time of the last confirmed quorum write */
+	int64_t		trusted_until_ms;	/* what is held is lost then; see lease.c */
+	int64_t		deadline_ms;	/* the same while something is held, 0, or OVERDUE; atomic */
+	ZklHeard	heard;			/* settled since, and ... */
+	ZklHeard	heard_last;		/* ... not settled when it was noted */
+	ZklCall    *proof;			/* in flight */
+	bool		is_dropping;	/* the connection has no answer to a proof and ends */
+	bool		grant_waits;	/* a grant waits for a proof */
 	int64_t		timer_ms;		/* 0: none set */
 	int64_t		retry_ms;		/* when to drive everything again; 0: no need */
 	int64_t		retried_ms;		/* when a retry was last requested */
@@ -75,6 +88,13 @@ extern void zkl__wait_fd_close(ZklSession *session);
 
 /* session_state.c */
 extern void zkl__session_end(ZklSession *session, ZklSessionState state);
+
+/* lease.c */
+extern void zkl__lease_answered(ZklSession *session);
+extern void zkl__lease_connected(ZklSession *session);
+extern void zkl__lease_arm(ZklSession *session);
+extern void zkl__lease_drive(ZklSession *session, int64_t now);
+extern bool zkl__lease_is_over(const ZklSession *session, int64_t now);
 
 /* calls.c */
 extern void zkl__call_free(ZklCall *call);

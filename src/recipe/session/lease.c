@@ -1,10 +1,24 @@
 /*-------------------------------------------------------------------------
  *
  * lease.c
- *		Computes the lease: how long the ensemble certainly keeps a session.
+ *		Computes how long the ensemble certainly keeps a session, and keeps it proven.
  *
- * Each confirmed quorum write (see "confirms" in ZklCall) renews the lease, counted from
- * the submission of the write.
+ * Only a confirmed quorum write (see "confirms" in ZklCall) proves that the ensemble keeps
+ * the session: a follower that is cut off answers reads and pings, a leader that is cut off
+ * answers a sync.  Two times follow from it, both counted from the submission of the write:
+ *
+ *		lease		T/3: a commit may rely on what is held without asking
+ *		trust		up to 2T/3: then what is held is lost, and the session ends
+ *
+ * The leader ends a session T after the last heartbeat that it knows.  A forwarded write
+ * is none: a follower reports heartbeats every half tick, on the connection that carries
+ * the writes.  So when the leader confirms a write, it knows every heartbeat that arrived
+ * half a tick before, and a write that was answered so long before has arrived.  It keeps
+ * the session for T from the submission of the newest such write ("heard").  Without one,
+ * the last heartbeat is the library's own ping, up to T/3 old.
+ *
+ * While something is held, a proof is sent when the newest confirmed write is T/6 old: a
+ * multi that only checks the root's znode.
  *
  *-------------------------------------------------------------------------
  */
@@ -37,20 +51,261 @@ lease_left_from(const ZklSession *session, int64_t submitted_ms)
 	return submitted_ms == 0 || zkl__is_final(session) || left < 0 ? 0 : left;
 }
 
-/* Renews the lease after a quorum write that was submitted at this time. */
-void
-zkl__lease_confirmed(ZklSession *session, int64_t submitted_ms)
-{
-	if (submitted_ms > session->lease_from_ms)
-		session->lease_from_ms = submitted_ms;
-}
-
 /* Returns whether a confirmation submitted at this time leaves time enough to commit. */
 bool
 zkl__lease_suffices(const ZklSession *session, int64_t submitted_ms)
 {
 	return lease_left_from(session, submitted_ms) >= lease_reserve(session);
 }
+
+
+
+/*
+ * Trust
+ */
+
+/* A proof is due, or has not been answered in time, when this has passed. */
+static int
+proof_interval(const ZklSession *session)
+{
+	return session->connection.session_timeout_ms / 6;
+}
+
+/* Half a tick: the session timeout should be at least four ticks. */
+static int
+report_interval(const ZklSession *session)
+{
+	return session->connection.session_timeout_ms / 8;
+}
+
+static bool
+is_settled(const ZklSession *session, const ZklHeard *heard)
+{
+	return heard->submitted_ms != 0 &&
+		zkl_now_ms() - heard->answered_ms >= report_interval(session);
+}
+
+/* Returns when the newest write was submitted that the leader knows of by now; 0: none. */
+int64_t
+zkl__lease_heard(const ZklSession *session)
+{
+	return is_settled(session, &session->heard_last) ? session->heard_last.submitted_ms
+		: session->heard.submitted_ms;
+}
+
+static int64_t
+trust_from(const ZklCall *call)
+{
+	int64_t		timeout_ms = call->session->connection.session_timeout_ms;
+	int64_t		at_least = call->submitted_ms + timeout_ms / 3;
+	int64_t		at_most = call->submitted_ms + timeout_ms * 2 / 3;
+	int64_t		heard = call->heard_ms == 0 ? 0 : call->heard_ms + timeout_ms * 11 / 12;
+
+	return heard < at_least ? at_least : heard < at_most ? heard : at_most;
+}
+
+/* The owner has found the deadline passed: no later answer moves it. */
+#define OVERDUE (-1)
+
+static int64_t
+read_deadline(const ZklSession *session)
+{
+	return __atomic_load_n(&session->deadline_ms, __ATOMIC_SEQ_CST);
+}
+
+static bool
+replace_deadline(ZklSession *session, int64_t expected, int64_t deadline)
+{
+	return __atomic_compare_exchange_n(&session->deadline_ms, &expected, deadline, false,
+									   __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+}
+
+/* Publishes the deadline of what is held. */
+void
+zkl__lease_note_holds(ZklSession *session)
+{
+	bool		relies = session->n_holds > 0 && !zkl__is_final(session);
+	int64_t		deadline = relies ? session->trusted_until_ms : 0;
+	int64_t		before;
+
+	do
+		before = read_deadline(session);
+	while (!(relies && before == OVERDUE) && !replace_deadline(session, before, deadline));
+	zkl__lease_arm(session);
+}
+
+/* A quorum write was confirmed. */
+void
+zkl__lease_confirmed(const ZklCall *call)
+{
+	ZklSession *session = call->session;
+	int64_t		trusted_until_ms = trust_from(call);
+
+	if (call->submitted_ms > session->lease_from_ms)
+		session->lease_from_ms = call->submitted_ms;
+	if (trusted_until_ms > session->trusted_until_ms)
+		session->trusted_until_ms = trusted_until_ms;
+	if (session->heard_last.submitted_ms == 0 || is_settled(session, &session->heard_last))
+	{
+		session->heard = session->heard_last;
+		session->heard_last.submitted_ms = call->submitted_ms;
+		session->heard_last.answered_ms = zkl_now_ms();
+	}
+	zkl__lease_note_holds(session);
+}
+
+/* Returns whether what is held cannot be trusted any more. */
+bool
+zkl__lease_is_over(const ZklSession *session, int64_t now)
+{
+	return session->n_holds > 0 && !zkl__is_final(session) &&
+		(now >= session->trusted_until_ms || read_deadline(session) == OVERDUE);
+}
+
+/* Ends the session if its time is over: no thread may go by an older state. */
+void
+zkl__lease_check(ZklSession *session)
+{
+	if (zkl__lease_is_over(session, zkl_now_ms()))
+		zkl__session_end(session, ZKL_SESSION_EXPIRED);
+}
+
+int64_t
+zkl_session_deadline_io(ZklSession *session)
+{
+	int64_t		deadline = read_deadline(session);
+
+	while (deadline > 0 && zkl_now_ms() >= deadline)
+	{
+		(void) replace_deadline(session, deadline, OVERDUE);
+		deadline = read_deadline(session);
+	}
+	return deadline;
+}
+
+
+/*
+ * Proofs
+ */
+
+/* A failed multi is a transaction, too: it proves the same. */
+static void
+on_proof(ZklCall *call, const ZklResult *result)
+{
+	ZklSession *session = call->session;
+
+	if (session->proof == call)
+		session->proof = NULL;
+	switch (result->code)
+	{
+		case ZKL_RC_OK:			/* has renewed the lease already */
+		case ZKL_RC_CONNECTION_LOSS:
+			break;
+		case ZKL_RC_NO_NODE:
+		case ZKL_RC_NO_AUTH:
+			zkl__lease_confirmed(call);
+			break;
+		default:
+			zkl__retry_later(session);
+	}
+}
+
+static void
+send_proof(ZklSession *session)
+{
+	ZklOp		check = {.kind = ZKL_OP_CHECK, .path = session->config.root};
+
+	session->proof = zkl__send_all(zkl__call_new(session, on_proof, NULL, NULL), ZKL_MULTI,
+								   &check, 1);
+	zkl__lease_arm(session);
+}
+
+static bool
+can_send_proof(const ZklSession *session)
+{
+	return zkl__is_connected(session) && session->proof == NULL && !session->is_dropping &&
+		!zkl__has_retry(session);
+}
+
+/* Sets the timer for the end of trust, the next proof, or its answer. */
+void
+zkl__lease_arm(ZklSession *session)
+{
+	if (session->n_holds > 0)
+		zkl__arm_timer(session, session->trusted_until_ms);
+	if (session->proof && !session->is_dropping)
+		zkl__arm_timer(session, session->proof->submitted_ms + proof_interval(session));
+	else if (session->n_holds > 0 && can_send_proof(session))
+		zkl__arm_timer(session, session->lease_from_ms + proof_interval(session));
+}
+
+/* A server that does not answer a proof has no quorum: another one may have. */
+void
+zkl__lease_drive(ZklSession *session, int64_t now)
+{
+	if (session->n_holds > 0 && can_send_proof(session) &&
+		now >= session->lease_from_ms + proof_interval(session))
+		send_proof(session);
+	if (session->proof == NULL || session->is_dropping || !zkl__is_connected(session) ||
+		now < session->proof->submitted_ms + proof_interval(session))
+		return;
+	session->is_dropping = true;
+	zkl_client_drop(session->client);
+}
+
+/* On a new connection the proof comes first; an earlier one proves nothing any more. */
+void
+zkl__lease_connected(ZklSession *session)
+{
+	session->is_dropping = false;
+	session->proof = NULL;
+	if (session->n_holds > 0)
+		send_proof(session);
+}
+
+static bool
+is_proof_fresh(const ZklSession *session)
+{
+	return session->lease_from_ms != 0 &&
+		zkl_now_ms() - session->lease_from_ms <= proof_interval(session);
+}
+
+/* Sends a proof if a grant will need one: before a list, whose answer follows the proof's. */
+void
+zkl__lease_prepare(ZklSession *session)
+{
+	if (!is_proof_fresh(session) && can_send_proof(session))
+		send_proof(session);
+}
+
+/*
+ * Returns whether the session is proven well enough for a grant.  Otherwise sends a proof,
+ * after which everything is driven again.
+ */
+bool
+zkl__lease_allows_grant(ZklSession *session)
+{
+	if (is_proof_fresh(session))
+		return true;
+	session->grant_waits = true;
+	zkl__lease_prepare(session);
+	return false;
+}
+
+/* An answer has come: goes on with grants that waited for a proof. */
+void
+zkl__lease_answered(ZklSession *session)
+{
+	if (!session->grant_waits || zkl__is_final(session) || !is_proof_fresh(session))
+		return;
+	session->grant_waits = false;
+	EACH_PART(session, on_drive, session);
+}
+
+
+/*
+ * For the owner
+ */
 
 ZklLease
 zkl_session_lease(ZklSession *session)

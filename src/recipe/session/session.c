@@ -24,6 +24,7 @@ connected(ZklSession *session, const ZklConnectionInfo *info)
 	session->connection = *info;
 	if (session->opened_ms == 0)
 		session->opened_ms = zkl_now_ms();
+	zkl__lease_connected(session);
 	EACH_PART(session, on_connected, session);
 	zkl__read_acls(session);
 	EACH_PART(session, on_drive, session);
@@ -36,9 +37,6 @@ disconnected(ZklSession *session)
 	if (session->state != ZKL_SESSION_CONNECTED)
 		return;
 	session->state = ZKL_SESSION_SUSPENDED;
-	session->disconnected_ms = zkl_now_ms();
-	zkl__arm_timer(session, session->disconnected_ms +
-				   session->connection.session_timeout_ms);
 	zkl__wake(session);
 }
 
@@ -102,6 +100,7 @@ connection_io(void *context, ZklConnectionEvent event,
 	client = session->client;
 	session->client_connected = event == ZKL_EVENT_CONNECTED;
 	session->is_gone = event == ZKL_EVENT_EXPIRED || event == ZKL_EVENT_AUTH_FAILED;
+	zkl__lease_check(session);
 	if (!zkl__is_final(session))
 		switch (event)
 		{

@@ -9,7 +9,7 @@
  *		calls.c			calls in flight
  *		codes.c			the meaning of their result codes
  *		timers.c		retries, keepalive reads, deadlines
- *		lease.c			how long the ensemble certainly keeps the session
+ *		lease.c			how long the ensemble certainly keeps the session; proofs
  *		open_parents.c	which znodes above the locks others may change
  *		status.c		texts of statuses
  *
@@ -73,6 +73,7 @@ struct ZklCall
 	int64_t		submitted_ms;
 	bool		is_keepalive;	/* a keepalive read: no code waits for it */
 	bool		confirms;		/* a create or a multi, a quorum write: OK renews the lease */
+	int64_t		heard_ms;		/* ... when sent: the write of before that the leader knew of, or 0 */
 	bool		needs_sync;		/* a list whose sync has not succeeded yet */
 	ZklCall    *partner;		/* the sync before a list, and the reverse */
 	ZklHandler	handler;
@@ -161,8 +162,13 @@ extern ZklSession *zkl__session_open(const ZklSessionConfig *config,
 									 const ZklSessionPart *const *parts);
 
 /* lease.c */
-extern void zkl__lease_confirmed(ZklSession *session, int64_t submitted_ms);
+extern void zkl__lease_confirmed(const ZklCall *call);
 extern bool zkl__lease_suffices(const ZklSession *session, int64_t submitted_ms);
+extern int64_t zkl__lease_heard(const ZklSession *session);
+extern void zkl__lease_note_holds(ZklSession *session);
+extern void zkl__lease_prepare(ZklSession *session);
+extern bool zkl__lease_allows_grant(ZklSession *session);
+extern void zkl__lease_check(ZklSession *session);
 
 /* calls.c */
 extern void zkl__uses_end(ZklSession *session, ZklUses *uses);

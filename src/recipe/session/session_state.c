@@ -95,6 +95,7 @@ void
 zkl__session_end(ZklSession *session, ZklSessionState state)
 {
 	session->state = state;
+	zkl__lease_note_holds(session);
 	EACH_PART(session, on_session_lost, session);
 	zkl__wake(session);
 }
@@ -105,6 +106,7 @@ zkl_session_state(ZklSession *session)
 	ZklSessionState state;
 
 	zkl__session_lock(session);
+	zkl__lease_check(session);
 	state = session->state;
 	zkl__session_unlock(session);
 	return state;
@@ -150,9 +152,10 @@ zkl__has_retry(const ZklSession *session)
 	return session->retry_ms != 0;
 }
 
-/* Counts holds, which are lost once the session timeout has passed without a connection. */
+/* Counts holds, for which the session is kept proven. */
 void
 zkl__count_holds(ZklSession *session, int change)
 {
 	session->n_holds += change;
+	zkl__lease_note_holds(session);
 }

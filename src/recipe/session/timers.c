@@ -3,8 +3,8 @@
  * timers.c
  *		Runs the timers of a session.
  *
- * They retry what could not be sent, send keepalive reads to a server that forgot to
- * answer, declare a session lost that cannot be trusted any more, and serve the higher
+ * They retry what could not be sent, send proofs, and keepalive reads to a server that
+ * forgot to answer, declare a session lost that cannot be trusted any more, and serve the higher
  * layers.  All of them share the one timer of the client.
  *
  *-------------------------------------------------------------------------
@@ -71,9 +71,7 @@ arm_next_timer(ZklSession *session)
 
 	if (session->retry_ms)
 		zkl__arm_timer(session, session->retry_ms);
-	if (session->state == ZKL_SESSION_SUSPENDED && session->n_holds > 0)
-		zkl__arm_timer(session, session->disconnected_ms +
-					   session->connection.session_timeout_ms);
+	zkl__lease_arm(session);
 	if (session->calls)
 		zkl__arm_timer(session, call_deadline_ms(session->calls));
 	if (call && session->next_keepalive_ms == 0)
@@ -86,10 +84,8 @@ arm_next_timer(ZklSession *session)
 static bool
 has_outlived(const ZklSession *session, int64_t now)
 {
-	if (session->calls && now >= call_deadline_ms(session->calls))
-		return true;
-	return session->state == ZKL_SESSION_SUSPENDED && session->n_holds > 0 &&
-		now >= session->disconnected_ms + session->connection.session_timeout_ms;
+	return zkl__lease_is_over(session, now) ||
+		(session->calls && now >= call_deadline_ms(session->calls));
 }
 
 /* Runs what is due when the timer fires. */
@@ -108,6 +104,7 @@ zkl__timers_drive(ZklSession *session)
 		session->retry_ms = 0;
 		EACH_PART(session, on_drive, session);
 	}
+	zkl__lease_drive(session, now);
 	EACH_PART(session, on_timer, session);
 	keepalive(session, now);
 	arm_next_timer(session);

@@ -186,6 +186,12 @@ extern bool zkl_client_close(ZklClient *client, bool answers_due, int timeout_ms
  */
 extern void zkl_client_end(ZklClient *client);
 
+/*
+ * Ends the connection, if there is one, and connects again: the server does not answer.
+ * Any thread, also with the caller's mutex held; never waits.
+ */
+extern void zkl_client_drop(ZklClient *client);
+
 /* Sets the time (zkl_now_ms) of the next timer_io, replacing an earlier one. */
 extern void zkl_client_set_timer(ZklClient *client, int64_t at_ms);
 

@@ -326,6 +326,13 @@ zkl_client_close(ZklClient *client, bool answers_due, int timeout_ms)
 }
 
 void
+zkl_client_drop(ZklClient *client)
+{
+	__atomic_store_n(&client->drop_wanted, true, __ATOMIC_RELAXED);
+	zkl_io_thread_want_pass(client->io_thread);
+}
+
+void
 zkl_client_set_timer(ZklClient *client, int64_t at_ms)
 {
 	zkl_io_thread_set_timer(client->io_thread, at_ms);

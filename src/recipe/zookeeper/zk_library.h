@@ -64,6 +64,7 @@ struct ZklClient
 	int			wait_fd;
 	struct ACL_vector *acl;
 	bool		answers_due;	/* closing waits for them */
+	bool		drop_wanted;	/* the connection is to end; atomic */
 
 	/* Guarded by queue_mutex. */
 	pthread_mutex_t queue_mutex;

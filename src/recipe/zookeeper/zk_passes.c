@@ -297,6 +297,9 @@ zkl_zk_pass_io(void *arg, ZklIoThreadWatch *watch)
 		return;
 	}
 	zkl_zk_enter(client);
+	if (__atomic_exchange_n(&client->drop_wanted, false, __ATOMIC_RELAXED) &&
+		client->connected)
+		shutdown(client->fd, SHUT_RDWR);	/* the library notices it below */
 	if (client->phase == PHASE_CONNECTING)
 		finish_connecting(client);
 	zkl_zk_exchange_io(client);

@@ -9,7 +9,8 @@
 #   $ensemble->wait_ready(2);       # a quorum of two serves again
 #
 # With isolable => 1 one member, always a follower, can be isolated: packets from and
-# to the other members are dropped, while its clients still reach it:
+# to the other members are dropped, while its clients still reach it. With isolable =>
+# 'leader' it is the leader:
 #
 #   my $follower = $ensemble->isolable;
 #   my $isolate = $ensemble->isolation;    # finds the connections
@@ -24,6 +25,7 @@ use warnings;
 use Carp qw(croak);
 use ZkLock::Proxy;
 use ZkLock::Util qw(free_port hold_still wait_until);
+use ZkLock::ZkClient;
 use ZkLock::ZkServer;
 
 # Options: those of ZkLock::ZkServer->start, size, isolable, and leader_port: a function
@@ -51,7 +53,27 @@ sub start
 		push @{ $self->{members} },
 		  ZkLock::ZkServer->new(%opt, myid => $id, peers => \%seen);
 	}
+	return $self->start_led if ($isolable // '') eq 'leader';
 	return $self->start_followed($isolable ? $self->isolable : ());
+}
+
+# Starts the members so that the isolable one, whose id is the lowest, leads: it has a
+# transaction that the next member lacks.
+sub start_led
+{
+	my ($self) = @_;
+	my ($first, @others) = $self->members;
+	my $last = pop @others;
+	$_->launch for $first, $last;
+	$self->wait_ready(2);
+	my $zkc = ZkLock::ZkClient->new($first->connect_string);
+	$zkc->create('/newer');
+	$zkc->close;
+	$last->stop;
+	$_->launch for @others;
+	$self->wait_ready(1 + @others);
+	$last->launch;
+	return $self->wait_ready;
 }
 
 # Starts the members, @followers after the others have elected a leader.

@@ -1,0 +1,134 @@
+# A holder that is cut off from the ensemble stops before another session is granted its
+# lock, whatever it is doing: the silent cut of the client, of its follower from the
+# leader, of the leader with its client, and the same with connections that come and go.
+# Alone: it compares times.
+
+use strict;
+use warnings;
+
+use Test::More;
+use Time::HiRes qw(time);
+use ZkLock::Cluster;
+use ZkLock::Proxy;
+use ZkLock::Util qw(wait_until);
+use ZkLock::ZkClient;
+use ZkLock::ZkEnsemble;
+
+# The session timeout is four ticks. A follower notices late that it is cut off.
+use constant TICK_MS => 1000;
+use constant SYNC_LIMIT => { follower => 60, leader => 8 };
+
+# What a holder does when it is cut off.
+my %work = (
+	sleep => 'SELECT pg_sleep(60)',
+	computation => 'DO $$ BEGIN LOOP NULL; END LOOP; END $$',
+	table => 'LOCK TABLE locked',
+	program => "COPY rows FROM PROGRAM 'sleep 60'",
+	idle => undef,
+	notify => 'COMMIT');
+
+# Cuts the holders off with $cut, and compares when they stop with when the waiters go on.
+sub holders_stop
+{
+	my ($kind, $here, $there, $cut, $meanwhile) = @_;
+	my (%holder, %waiter, %stopped, %granted);
+	my $blocker = session($here);
+	my $first = session($here);
+	require_standby($here);
+	$blocker->query_ok('BEGIN; LOCK TABLE locked');
+	for my $work (sort keys %work)
+	{
+		my $s = $holder{$work} = session($here);
+		$waiter{$work} = session($there);
+		$s->query_ok('SET synchronous_commit = local; SET zklock.commit_check = always');
+		$s->query_ok('BEGIN') if $work ne 'idle';
+		$s->query_ok("SELECT zk_lock('$kind $work')");
+		$s->query_ok('INSERT INTO rows VALUES (1); NOTIFY c') if $work eq 'notify';
+	}
+	$first->query_ok('SET synchronous_commit = on');
+	$first->query_async('BEGIN; INSERT INTO rows VALUES (2); NOTIFY c; COMMIT');
+	wait_for_sql($here, 'SELECT wait_event FROM pg_stat_activity WHERE pid = ' . $first->pid,
+		'SyncRep');
+	for my $work (sort keys %work)
+	{
+		$holder{$work}->query_async($work{$work}) if $work{$work};
+		wait_blocked_locally($holder{$work}) if $work =~ /table|notify/;
+		$waiter{$work}->query_async("SELECT zk_lock('$kind $work')");
+		wait_blocked($waiter{$work});
+	}
+
+	my $began = time;
+	$cut->();
+	wait_until(
+		'all holders to stop and all waiters to go on',
+		sub {
+			$meanwhile->() if $meanwhile;
+			for my $work (keys %work)
+			{
+				$stopped{$work} //= time if $holder{$work}->is_busy && $holder{$work}->finished;
+				$granted{$work} //= time if $waiter{$work}->finished;
+				next if $work ne 'idle' || !$granted{idle} || $holder{idle}->is_busy;
+				$holder{idle}->query_async('SELECT 1');
+			}
+			return keys %stopped == keys %work && keys %granted == keys %work;
+		},
+		pause => 0.005,
+		timeout => 90);
+	for my $work (sort keys %work)
+	{
+		$holder{$work}->wait_result;
+		$waiter{$work}->wait_result;
+		is($holder{$work}->sqlstate, '40001', "$kind: $work: the loss is reported")
+		  || diag($holder{$work}->error);
+		ok($waiter{$work}->ok, "$kind: $work: another session is granted the lock")
+		  || diag($waiter{$work}->error);
+		my $times = sprintf 'stopped %.2f s, granted %.2f s after the cut',
+		  $stopped{$work} - $began, $granted{$work} - $began;
+		note("$kind: $work: $times");
+		next if $work eq 'idle';
+		ok($stopped{$work} < $granted{$work},
+			"$kind: $work: the holder has stopped before another session is granted its lock")
+		  || diag($times);
+	}
+	$_->quit for values %waiter, values %holder, $blocker;
+	$first->terminate;
+	return;
+}
+
+for my $role ('follower', 'leader')
+{
+	my $ensemble = ZkLock::ZkEnsemble->start(
+		tick_time => TICK_MS,
+		config => { syncLimit => SYNC_LIMIT->{$role} },
+		isolable => $role);
+	my $isolated = $ensemble->isolable;
+	my @others = grep { $_ != $isolated } $ensemble->members;
+	is($isolated, $ensemble->leader, 'the isolable member leads') if $role eq 'leader';
+	my $proxy = ZkLock::Proxy->start(target => $isolated);
+	my $here = zklock_node("by_$role", proxy => $proxy, preload => 1,
+		session_timeout => 4 * TICK_MS . 'ms',
+		init => [ allows_streaming => 1 ],
+		extra_conf => "synchronous_commit = local\n");
+	my $there = zklock_node("beside_$role", zk => join(',', map { $_->connect_string } @others));
+	$here->safe_psql('postgres', 'CREATE TABLE locked (v int); CREATE TABLE rows (v int)');
+
+	if ($role eq 'follower')
+	{
+		holders_stop('client cut off', $here, $there, sub { $proxy->freeze });
+		$proxy->cut;
+		$proxy->thaw;
+		holders_stop('follower cut off', $here, $there, $ensemble->isolation);
+	}
+	else
+	{
+		holders_stop('leader cut off', $here, $there, $ensemble->isolation);
+		$ensemble->heal;
+		$ensemble->wait_ready;
+	}
+	is($here->safe_psql('postgres', 'SELECT count(*) FROM rows WHERE v = 1'), 0,
+		"$role: no row of a cut-off holder is committed");
+	$_->stop for $here, $there;
+	$proxy->stop;
+	$ensemble->stop;
+}
+done_testing();
