@@ -238,7 +238,7 @@ for my $end ('COMMIT', "PREPARE TRANSACTION 'late'", "COMMIT PREPARED 'late'")
 	$s->query_ok("SELECT zk_lock('released')");
 	$proxy->clear_record;
 	works($s, "SELECT zk_unlock('released')", 't', 'a statement that only releases its lock commits');
-	is(scalar($checks->()), 0, '... without a check');
+	$one_check->();
 
 	$s->query_ok("SELECT zk_lock('prepared')");
 	$s->query_ok("BEGIN; INSERT INTO t VALUES ('prepared')");

@@ -4,7 +4,9 @@
 use strict;
 use warnings;
 
+use PostgreSQL::Test::Utils;
 use Test::More;
+use Time::HiRes qw(time);
 use ZkLock::Check;
 use ZkLock::Cluster;
 use ZkLock::Util qw(wait_until);
@@ -78,6 +80,29 @@ sub zk_session_id_of
 {
 	my ($s) = @_;
 	return $here->query_ok(q{SELECT session_id FROM zk_locks WHERE name = 'idle' AND pid = } . $s->pid . ' LIMIT 1');
+}
+
+# The idle backend runs one transaction for a loss, not one after the other until the report.
+{
+	my ($s, $waiter) = (session($node), session($node));
+	$s->query_ok("SELECT zk_lock('idle')");
+	my $id = zk_session_id_of($s);
+	$s->query_ok('SET log_min_messages = debug4');
+	my $runs = sub {
+		my $lines = slurp_file($node->logfile);
+		return scalar(() = $lines =~ /ProcessCatchupEvent outside transaction/g);
+	};
+	my $before = $runs->();
+	$waiter->query_async("SELECT zk_lock('idle')");
+	wait_blocked_locally($waiter);
+	lose_lock($zk, $zkc, 'idle', $id);
+	$waiter->wait_result;
+	my $began = time;
+	wait_until('more than the time between two signals of a loss', sub { time > $began + 1.3 });
+	is($runs->() - $before, 1, 'an idle session runs one transaction for a loss');
+	fails_with($s, 'SELECT 1', '40001', '... and reports the loss then');
+	$waiter->query_ok("SELECT zk_unlock('idle')");
+	$_->quit for $s, $waiter;
 }
 
 # Inside of a transaction block the local lock stays until the next statement or the end of
