@@ -163,10 +163,13 @@ is_at(const uint8_t *data, size_t left, unsigned c)
 static bool
 is_hidden(unsigned c)
 {
-	return c < 0x20 || (c >= 0x7f && c < 0xa0) || c == 0x61c || c == 0x180e ||
-		(c >= 0x200b && c <= 0x200f) || (c >= 0x2028 && c <= 0x202e) ||
-		(c >= 0x2060 && c <= 0x206f) || c == 0xfeff || (c >= 0xfff9 && c <= 0xfffb) ||
-		(c >= 0xe0000 && c <= 0xe007f);
+	return c < 0x20 || (c >= 0x7f && c < 0xa0) || c == 0xad || c == 0x34f || c == 0x61c ||
+		c == 0x115f || c == 0x1160 || c == 0x17b4 || c == 0x17b5 || c == 0x3164 ||
+		(c >= 0x180b && c <= 0x180f) || (c >= 0x200b && c <= 0x200f) ||
+		(c >= 0x2028 && c <= 0x202e) || (c >= 0x2060 && c <= 0x206f) ||
+		(c >= 0xfe00 && c <= 0xfe0f) || c == 0xfeff || c == 0xffa0 ||
+		(c >= 0xfff0 && c <= 0xfffb) || (c >= 0x1bca0 && c <= 0x1bca3) ||
+		(c >= 0x1d173 && c <= 0x1d17a) || c >> 12 == 0xe0;
 }
 
 /* Returns the length of the hidden character that starts here, or 0. */

@@ -67,6 +67,30 @@ $t->quit;
 fails_with($s, "ALTER ROLE created SET zklock.other = '1'", '42602', 'an unknown setting is refused', hint => 0);
 $s->quit;
 
+# Before PostgreSQL 16 it can grant itself any role that is not a superuser's.
+$s = session($node, user => 'creating');
+if ($node->safe_psql('postgres', 'SHOW server_version_num') < 160000)
+{
+	denied($s, 'CREATEROLE', "SELECT zk_revoke('x')", 'SELECT zk_lock(1)');
+	$s->query_ok('GRANT locker, pg_signal_backend TO creating');
+	works($s, "SELECT zk_revoke('x'), zk_lock(1) > 0, zk_unlock(1)", '0|t|t', '... which changes when it grants itself roles');
+}
+else
+{
+	denied($s, 'CREATEROLE', 'GRANT locker TO creating', 'GRANT pg_signal_backend TO creating');
+}
+$s->quit;
+
+# A role that writes all data.
+$node->safe_psql('postgres', 'CREATE ROLE writing LOGIN IN ROLE pg_write_all_data, locker');
+$s = session($node, user => 'writing');
+$s->query_ok("INSERT INTO zklock_fences VALUES ('written', 9223372036854775807, now(), '')");
+fails_with($s, "SELECT zk_lock('written'), zk_fence('written')", '40001', 'pg_write_all_data can fence off all sessions of the database');
+$s->query_ok('SELECT zk_unlock_all()');
+$s->query($_) for 'UPDATE zklock_fences SET token = 1', 'DELETE FROM zklock_fences';
+is($node->safe_psql('postgres', 'SELECT token FROM zklock_fences'), '9223372036854775807', '... and cannot lower or remove a token');
+$s->quit;
+
 # The owner of a database, and of the schema that the extension is in.
 $s = session($node, user => 'owner', dbname => 'owned');
 denied($s, 'an owner', "ALTER DATABASE owned SET zklock.root = '/x'", 'ALTER FUNCTION zk_lock(text) OWNER TO owner',

@@ -137,17 +137,21 @@ zklock_credentials_in(char *text, size_t length)
 
 /*
  * Characters that a terminal interprets, or that make text look like other text: control
- * characters, bidirectional controls, separators of lines and paragraphs, and characters
- * without width.
+ * characters, bidirectional controls, separators of lines and paragraphs, and all that
+ * Unicode calls default ignorable, a set that no longer grows.  PostgreSQL's own width
+ * (pg_encoding_dsplen) does not serve: before version 16 it does not know the bidirectional
+ * controls, and it is 0 for the accents of many languages.
  */
 static const struct
 {
 	unsigned	first;
 	unsigned	last;
 }			hidden[] = {
-	{0x00, 0x1f}, {0x7f, 0x9f}, {0x61c, 0x61c}, {0x180e, 0x180e},
-	{0x200b, 0x200f}, {0x2028, 0x202e}, {0x2060, 0x206f}, {0xfeff, 0xfeff},
-	{0xfff9, 0xfffb}, {0xe0000, 0xe007f}
+	{0x00, 0x1f}, {0x7f, 0x9f}, {0xad, 0xad}, {0x34f, 0x34f}, {0x61c, 0x61c},
+	{0x115f, 0x1160}, {0x17b4, 0x17b5}, {0x180b, 0x180f}, {0x200b, 0x200f},
+	{0x2028, 0x202e}, {0x2060, 0x206f}, {0x3164, 0x3164}, {0xfe00, 0xfe0f},
+	{0xfeff, 0xfeff}, {0xffa0, 0xffa0}, {0xfff0, 0xfffb}, {0x1bca0, 0x1bca3},
+	{0x1d173, 0x1d17a}, {0xe0000, 0xe0fff}
 };
 
 static bool

@@ -72,7 +72,7 @@ sub operations_in_source
 	for my $file (glob "$dir/sql/*.c $dir/backend/*/*.[ch]")
 	{
 		my $source = read_file($file);
-		$operations{ text_of($1) } = 1 while $source =~ /\bZklockAction\b[^;{"]*\{\s*($STRING)/g;
+		$operations{ text_of($1) } = 1 while $source =~ /\bZklockAction\b[^;{"]*\{\s*(?:\.format = )?($STRING)/g;
 	}
 	my @operations = sort keys %operations;
 	return @operations;
