@@ -6,6 +6,9 @@
  * assume that a forwarded write extends the session, because it does not. test/model/run
  * runs the variants.
  *
+ * With PROOFS the same for what is held between the commits: when must a session that
+ * sends proofs stop to trust its locks? (src/recipe/session/lease.c)
+ *
  * A unit is a twelfth of the session timeout. An age counts units since an event, up to
  * the greatest age that makes a difference.
  */
@@ -28,6 +31,22 @@
 #define SLACK 0			/* total units by which client and leader may be late */
 #endif
 
+#ifdef PROOFS
+#ifndef FULL
+#define FULL (2 * T / 3)	/* trust at most so long after a write */
+#endif
+#ifndef FROM_HEARD
+#define FROM_HEARD (11 * T / 12)	/* ... and so long after one that the leader knew before */
+#endif
+#ifndef SETTLES
+#define SETTLES (HALF_TICK + 1)	/* the leader knows a write that was answered so long ago */
+#endif
+#define UNHEARD (FROM_HEARD - T / 3)	/* too old to be of use, or none */
+#define SUBMITTED_LIMIT FULL
+#else
+#define SUBMITTED_LIMIT LEASE
+#endif
+
 #define AGED(age, limit) age = (age < limit -> age + 1 : age)
 
 /* The client. */
@@ -36,6 +55,48 @@ byte submitted;			/* since the write in flight was submitted */
 byte confirmed = LEASE;		/* since the submission of the last confirmed write */
 bool writing;			/* a write is in flight */
 bool trusting;			/* a write has been confirmed */
+#ifdef PROOFS
+byte trust;			/* how long what is held can be trusted */
+byte heard = UNHEARD;		/* since a settled write, */
+byte heard_last = UNHEARD;	/* since a later one, */
+byte heard_answered = SETTLES;	/* ... and since its answer */
+byte heard_before = UNHEARD;	/* since the settled write when the one in flight was sent */
+
+inline renew() {
+#ifdef FROM_ANSWER
+	submitted = 0;
+#endif
+	if
+	:: submitted < T / 3 && trust < T / 3 - submitted -> trust = T / 3 - submitted
+	:: else
+	fi;
+#ifdef PROOF_ALONE
+	if
+	:: submitted < FULL && trust < FULL - submitted -> trust = FULL - submitted
+	:: else
+	fi;
+#else
+	if
+	:: heard_before < UNHEARD ->
+		if
+		:: FROM_HEARD - heard_before < FULL - submitted ->
+			trust = (trust < FROM_HEARD - heard_before -> FROM_HEARD - heard_before : trust)
+		:: else ->
+			trust = (trust < FULL - submitted -> FULL - submitted : trust)
+		fi
+	:: else
+	fi;
+#endif
+	if
+	:: heard_answered >= SETTLES ->
+		heard = heard_last;
+		heard_last = (submitted < UNHEARD -> submitted : UNHEARD);
+		heard_answered = 0
+	:: else
+	fi;
+	heard_before = UNHEARD
+}
+#endif
 bool notified;			/* the client has detected the end of the session */
 #ifdef NOTICE_STOPS
 byte resumed = HALF_TICK + 1;	/* since the client's threads last resumed from a stop */
@@ -60,7 +121,9 @@ bool answered;			/* the answer to the write is in flight to the client */
 byte untouched;			/* since the leader's last report of a heartbeat */
 bool over;			/* the leader has ended the session */
 
-#ifdef NO_LEASE
+#ifdef PROOFS
+#define MAY_COMMIT (trust > 0 && !notified)
+#elif defined(NO_LEASE)
 #define MAY_COMMIT (trusting && !notified)
 #else
 #define MAY_COMMIT (trusting && !notified && confirmed < LEASE)
@@ -104,6 +167,13 @@ init {
 		writing = true;
 		submitted = 0;
 		answered = false;
+#ifdef PROOFS
+#ifdef HEARD_AT_ONCE
+		heard_before = heard_last;
+#else
+		heard_before = (heard_answered >= SETTLES -> heard_last : heard);
+#endif
+#endif
 		heartbeat();
 		if
 		:: !cut -> to_leader ! WRITE
@@ -115,7 +185,11 @@ init {
 	:: d_step { writing && answered ->
 		writing = false;
 		answered = false;
+#ifdef PROOFS
+		renew();
+#else
 		trusting = true;
+#endif
 #ifdef LEASE_FROM_ANSWER
 		confirmed = 0;
 #else
@@ -129,6 +203,13 @@ init {
 	:: d_step { trusting && !notified ->
 		heartbeat();
 		confirmed = 0
+	   }
+#endif
+#ifdef READ_PROVES
+	/* The defect: a read, or a sync of an old leader, counts as a proof. */
+	:: d_step { trust > 0 && !notified ->
+		heartbeat();
+		trust = FULL
 	   }
 #endif
 
@@ -223,7 +304,7 @@ init {
 		:: else
 		fi;
 		if
-		:: writing -> AGED(submitted, LEASE)
+		:: writing -> AGED(submitted, SUBMITTED_LIMIT)
 		:: else
 		fi;
 		if
@@ -231,6 +312,13 @@ init {
 		:: else
 		fi;
 
+#ifdef PROOFS
+		trust = (trust > 0 -> trust - 1 : 0);
+		AGED(heard, UNHEARD);
+		AGED(heard_last, UNHEARD);
+		AGED(heard_before, UNHEARD);
+		AGED(heard_answered, SETTLES);
+#endif
 #ifdef NOTICE_STOPS
 		AGED(resumed, HALF_TICK + 1)
 #endif

@@ -169,11 +169,11 @@ for my $end ('COMMIT', "PREPARE TRANSACTION 'late'", "COMMIT PREPARED 'late'")
 	my $node = zklock_node('held', zk => $proxy->connect_string, session_timeout => '4s');
 	$node->safe_psql('postgres', 'CREATE TABLE t (v text)');
 
-	# Checks in the record, without the delete of empty lock znodes, which a session sends
-	# some seconds after their last use.
+	# Checks in the record, without proofs, which check the root, and without the delete of
+	# empty lock znodes, which a session sends some seconds after their last use.
 	my $checks = sub {
 		return grep {
-			$_->{op} eq 'multi' && grep { !m{^/zklock/locks/[^/]+$} } @{ $_->{paths} }
+			$_->{op} eq 'multi' && grep { !m{^/zklock(?:/locks/[^/]+)?$} } @{ $_->{paths} }
 		} $proxy->record;
 	};
 	my ($s, $kept) = (session($node), session($node));
@@ -219,11 +219,8 @@ for my $end ('COMMIT', "PREPARE TRANSACTION 'late'", "COMMIT PREPARED 'late'")
 	$s = session($node);
 	$s->query_ok("BEGIN; SELECT zk_xact_lock('reserve')");
 	$s->query_ok("INSERT INTO t VALUES ('reserve')");
-	wait_until('half of the lease to pass',
-		sub { $s->query_ok("SELECT lease_remaining < '550 ms' FROM zk_session()") eq 't' });
-	$proxy->clear_record;
-	works($s, 'COMMIT', '', 'a commit with less than half of its lease left succeeds');
-	$one_check->();
+	$s->query_ok('SELECT pg_sleep(5)');
+	works($s, 'COMMIT', '', 'a transaction that is longer than the session timeout commits');
 
 	$s->query_ok('SET zklock.commit_check = always');
 	for my $kind ('reads', 'writes')

@@ -32,7 +32,7 @@ sub locker
 	return $s;
 }
 
-# Waits until a commit of the session would send a check to the ensemble.
+# Waits, with a silent ensemble, until a commit of the session would send a check to it.
 sub wait_lease_over
 {
 	my ($s) = @_;
@@ -57,7 +57,7 @@ for my $check (qw(lease always off))
 	my $s = locker('1500ms', $check);
 	$s->query_ok('BEGIN');
 	$s->query_ok("SELECT zk_xact_lock('old')");
-	wait_lease_over($s);
+	$s->query_ok('SELECT pg_sleep(1)');
 	$s->query_ok("INSERT INTO t VALUES ('old $check')");
 	works($s, 'COMMIT', '',
 		"with commit_check = $check a transaction longer than its lease commits");
@@ -70,7 +70,7 @@ nothing_left($zkc, 'long transactions leave no node');
 	my $s = locker('1500ms');
 	$s->query_ok('BEGIN');
 	$s->query_ok("SELECT zk_lock('session')");
-	wait_lease_over($s);
+	$s->query_ok('SELECT pg_sleep(1)');
 	$s->query_ok("INSERT INTO t VALUES ('session')");
 	works($s, 'COMMIT\; SELECT lease_remaining > interval \'0\' FROM zk_session()', 't',
 		'a transaction of a session with a session-level lock commits, and the check renews the lease');
@@ -96,10 +96,11 @@ nothing_left($zkc, 'long transactions leave no node');
 	nothing_left($zkc, 'the lock of that commit is released after the silence');
 }
 {
-	my $s = locker('2s');
+	my $s = locker('6s');
 	$s->query_ok('BEGIN');
 	$s->query_ok("SELECT zk_xact_lock('silent')");
 	$s->query_ok("INSERT INTO t VALUES ('unleased')");
+	wait_proven($s);
 	$zk->pause;
 	wait_lease_over($s);
 	fails_with($s, 'COMMIT', '40001',
@@ -116,10 +117,11 @@ for my $kind ([ lock => "zk_lock('gone')", "zk_unlock('gone')" ],
 	[ 'lock that zk_unlock_all() released' => "zk_lock('gone')", 'zk_unlock_all()' ])
 {
 	my ($what, $acquire, $release) = @$kind;
-	my $s = locker('2s');
+	my $s = locker('6s');
 	$s->query_ok('BEGIN');
 	$s->query_ok("SELECT $acquire");
 	$s->query_ok("INSERT INTO t VALUES ('gone $what')");
+	wait_proven($s);
 	$zk->pause;
 	wait_lease_over($s);
 	$s->query_ok("SELECT $release");
@@ -393,10 +395,9 @@ for my $level (qw(transaction session))
 	my $s = locker('1500ms');
 	$s->query_ok('BEGIN');
 	$s->query_ok("SELECT zk_xact_lock('by-hand')");
-	wait_lease_over($s);
-	$zkc->delete((queue_of($zkc, 'by-hand'))[0]);
+	lose_lock($zk, $zkc, 'by-hand', zk_session_id($s));
 	commit_refused($s,
-		'with commit_check = lease a transaction longer than its lease is refused as well',
+		'with commit_check = lease a transaction is refused when the watch has noticed the removal',
 		like => qr/"by-hand"/);
 }
 {

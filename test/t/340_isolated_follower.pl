@@ -67,7 +67,6 @@ my %hold = (
 	transaction => "SELECT zk_xact_lock('contended')",
 	session => "SELECT zk_lock('contended')");
 my @margins;
-my $connected = 0;
 for my $run (1 .. RUNS)
 {
 	my $level = $run % 2 ? 'transaction' : 'session';
@@ -87,11 +86,6 @@ for my $run (1 .. RUNS)
 	$first->query_ok("INSERT INTO t VALUES ('run $run')");
 
 	my $granted = $second->query_ok("SELECT $clock_ms FROM zk_lock('contended')");
-	my ($state, $lease) = split /\|/,
-	  $first->query_ok('SELECT state, lease_remaining FROM zk_session()');
-	$connected++ if $state eq 'connected';
-	is($lease, '00:00:00',
-		"run $run: the first holder has no lease when the second session is granted the lock");
 	commit_refused($first,
 		"run $run: a transaction with a $level lock is refused");
 	is(rows("run $run"), 0, "run $run: the refused transaction leaves no row");
@@ -102,17 +96,15 @@ for my $run (1 .. RUNS)
 	$_->quit for $first, $second;
 	nothing_left($zkc, "run $run: nothing is left");
 }
-cmp_ok($connected, '>', RUNS / 2,
-	'most of the first holders stayed connected');
 note('granted after the end of the lease, in session timeouts: '
 	  . join ' ', map { sprintf '%.2f', $_ } sort { $a <=> $b } @margins);
 
 # With "lease" a commit within the lease sends no check. With "always" each commit sends
-# a check. With "off" no commit sends a check, and it may be too late.
+# a check. With "off" no commit sends a check; a loss that was noticed refuses it.
 my %check = (
 	lease => [ '00000', '45s' ],
 	always => [ '40001', '3s' ],
-	off => [ '00000', '3s' ]);
+	off => [ '40001', '3s' ]);
 for my $check (sort keys %check)
 {
 	my ($sqlstate, $timeout) = @{ $check{$check} };

@@ -21,7 +21,7 @@ use Test::More;
 use ZkLock::Util qw(wait_until);
 
 our @EXPORT = qw(fails_with failed_with commit_refused works nothing_left wait_state
-  queue_of requests_of zk_session_id wait_watched lose_lock revoke_lock);
+  queue_of requests_of zk_session_id wait_proven wait_watched lose_lock revoke_lock);
 
 # One assertion: the statement fails with this SQLSTATE, has a HINT (unless
 # hint => 0), and its error matches $opt{like}.
@@ -151,6 +151,24 @@ sub zk_session_id
 {
 	my ($session) = @_;
 	return $session->query_ok('SELECT session_id FROM zk_session()');
+}
+
+# Waits until a holder's next proof is confirmed. From then on, what it holds can be
+# trusted for longer than its lease lasts.
+sub wait_proven
+{
+	my ($session) = @_;
+	my $lease = sub {
+		return $session->query_ok('SELECT extract(epoch FROM lease_remaining) FROM zk_session()');
+	};
+	my $last = $lease->();
+	return wait_until('a proof',
+		sub {
+			my $now = $lease->();
+			my $renewed = $now > $last;
+			$last = $now;
+			return $renewed;
+		});
 }
 
 # Returns the number of the last request of a session that is connected to this
