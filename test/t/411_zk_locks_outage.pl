@@ -87,14 +87,14 @@ sub reader
 }
 
 # The connection is lost during a read, and restored.
-for my $op (qw(sync getChildren multiRead))
+for my $op (qw(sync getChildren getData))
 {
 	for my $fault (qw(lose_request lose_answer))
 	{
 		my $s = reader(connect_timeout => '30s');
 		$s->query_ok($count_locks);
 		my $before = $proxy->hits;
-		$proxy->arm(fault => $fault, op => $op, $op eq 'multiRead' ? (path => 'l3') : ());
+		$proxy->arm(fault => $fault, op => $op, $op eq 'getData' ? (path => 'l3') : ());
 		my $answer = $s->query($count_locks);
 		ok($answer eq '5' && $s->error eq '' && $proxy->hits == $before + 1, "$fault of $op: all locks are read")
 		  || diag("answer: $answer\n" . $s->error);
@@ -108,7 +108,7 @@ for my $op (qw(sync getChildren multiRead))
 	my $s = reader();
 	$s->query_ok($count_locks);
 	$s->query_ok("SET zklock.connect_timeout = '300ms'");
-	$proxy->arm(fault => 'lose_request', op => 'multiRead', path => 'l3', down => 1);
+	$proxy->arm(fault => 'lose_request', op => 'getData', path => 'l3', down => 1);
 	unreadable($s, '08006', 'lost the connection', 'a connection that is not restored is an error');
 	unreadable($s, '08006', 'lost the connection', 'a connection that was lost before is an error');
 	$proxy->disarm->up;
@@ -118,7 +118,7 @@ for my $op (qw(sync getChildren multiRead))
 	# With a lock held: the session is kept.
 	$s->query_ok("SELECT zk_lock('own')");
 	$s->query_ok("SET zklock.connect_timeout = '300ms'; SET zklock.commit_check = off");
-	$proxy->arm(fault => 'lose_request', op => 'multiRead', path => 'l3', down => 1);
+	$proxy->arm(fault => 'lose_request', op => 'getData', path => 'l3', down => 1);
 	unreadable($s, '08006', 'lost the connection', 'a holder gets the same error');
 	works($s, 'SELECT state FROM zk_held_locks', 'suspect', 'the lock is suspect');
 	$proxy->disarm->up;
@@ -132,7 +132,7 @@ for my $op (qw(sync getChildren multiRead))
 	my $s = reader(connect_timeout => '30s');
 	$s->query_ok($count_locks);
 	my $id = zk_session_id($s);
-	$proxy->arm(fault => 'expire', op => 'multiRead', path => 'l3');
+	$proxy->arm(fault => 'expire', op => 'getData', path => 'l3');
 	works($s, $count_locks, '5', 'a session that expires is replaced by another');
 	isnt(zk_session_id($s), $id, 'the session is a new one');
 	$proxy->disarm;
@@ -143,7 +143,7 @@ for my $op (qw(sync getChildren multiRead))
 {
 	my $s = reader(connect_timeout => '30s');
 	$s->query_ok("SELECT zk_lock('lost')");
-	$proxy->arm(fault => 'expire', op => 'multiRead', path => 'l3');
+	$proxy->arm(fault => 'expire', op => 'getData', path => 'l3');
 	fails_with($s, $count_locks, '40001', 'a lock that is lost during the read is reported', like => qr/"lost"/);
 	$proxy->disarm;
 	works($s, $count_locks, '5', 'the loss is reported once, and the next read works');
@@ -154,7 +154,7 @@ for my $op (qw(sync getChildren multiRead))
 {
 	my $s = reader();
 	$s->query_ok("SELECT zk_lock('end')");
-	$proxy->arm(fault => 'hold_answer', op => 'multiRead', path => 'l3');
+	$proxy->arm(fault => 'hold_answer', op => 'getData', path => 'l3');
 	$s->query_async($count_locks);
 	wait_until('the request', sub { grep { $_->{fault} } $proxy->record });
 	$s->terminate;

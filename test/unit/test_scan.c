@@ -535,7 +535,7 @@ test_sync(void)
 			   fake_fault_name(failures[i]));
 		fake_advance(5000);
 		is_str(reported_now(scan), everything, "the scan succeeds after a second sync");
-		ok(strncmp(fake_trace(A->client), "slslr", 5) == 0, "the second sync is followed by the lists");
+		ok(strncmp(fake_trace(A->client), "slsll", 5) == 0, "the second sync is followed by the lists");
 		scene_end(NULL);
 	}
 }
@@ -598,42 +598,6 @@ test_offline(void)
 	fake_step(A->client);
 	scene_end(NULL);
 	ok(true, "a session may be closed during a scan");
-}
-
-/* The server answers a request for many reads, but none of the reads. */
-static void
-test_reads_lost(void)
-{
-	ZklScan    *scan;
-
-	begin();
-	fake_count(A->client);
-	fake_quirks.loses_reads = true;
-	scan = zkl_scan(A->session, ZKL_SCAN, NULL);
-	for (int i = 0; i < 500 && fake_step(A->client); i++)
-		;
-	is_int(zkl_scan_status(scan), ZKL_PENDING, "the scan is pending if the server answers none of its reads");
-	ok(fake_counted(A->client) < 20, "the reads are not repeated at once: %s", fake_trace(A->client));
-	fake_quirks.loses_reads = false;
-	fake_advance(1000);
-	is_str(reported_now(scan), everything, "the reads succeed after a pause");
-	scene_end(NULL);
-}
-
-/* An old server, or a connection with TLS, answers one read in each request only. */
-static void
-test_reads_unknown(void)
-{
-	ZklScan    *scan;
-
-	begin();
-	fake_quirks.no_reads = true;
-	scan = zkl_scan(A->session, ZKL_SCAN, NULL);
-	for (int i = 0; i < 500 && fake_step(A->client); i++)
-		;
-	is_int(zkl_scan_status(scan), ZKL_OK, "a scan reads one by one if several reads in a request fail");
-	is_str(reported_now(scan), everything, "this scan returns everything");
-	scene_end(NULL);
 }
 
 static void
@@ -897,8 +861,6 @@ main(void)
 	test_sync();
 	test_vanishing();
 	test_offline();
-	test_reads_lost();
-	test_reads_unknown();
 	test_denied();
 	test_revoke();
 	test_revoke_ordinary();

@@ -47,7 +47,7 @@ typedef enum ZklItemKind
 struct ZklScanItem
 {
 	ZklScanItem *next;			/* in scan->items */
-	ZklScanItem *next_unsent;	/* in scan->unsent, or in a batch */
+	ZklScanItem *next_unsent;	/* in scan->unsent */
 	ZklItemKind kind;
 	ZklRole		role;
 	ZklObject  *object;
@@ -72,7 +72,6 @@ struct ZklScan
 	ZklUses		uses;
 	bool		is_synced;		/* a list was read behind a sync */
 	int			in_flight;		/* requests */
-	bool		one_by_one;		/* requests for several items do not work */
 	bool		is_revoking;	/* all is read, and the releases are requested */
 	ZklScanItem *items;
 	int			n_items;
@@ -89,7 +88,7 @@ struct ZklScan
 /* scan_items.c */
 extern void zkl__scan_decide(ZklScan *scan, ZklStatus status, int raw_code);
 extern void zkl__scan_push(ZklScan *scan, ZklScanItem *item);
-extern void zkl__scan_put_back(ZklScan *scan, ZklScanItem *first, ZklScanItem *last);
+extern void zkl__scan_put_back(ZklScan *scan, ZklScanItem *item);
 extern void zkl__scan_add(ZklScan *scan, ZklItemKind kind, ZklRole role,
 						  ZklObject *object, const char *path, const char *child);
 extern ZklObject *zkl__scan_add_object(ZklScan *scan, ZklKind kind, const char *name,

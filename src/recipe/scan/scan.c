@@ -4,9 +4,9 @@
  *		Reads all queues, including the nodes of other programs.
  *
  * Each znode to list or read is an item, and each list adds items for the children
- * (scan_queues.c).  The number of requests in flight is bounded; one request may read
- * many items (scan_requests.c).  If an answer is lost, its item returns to scan->unsent
- * and is sent again after reconnecting or by the session's retry timer.
+ * (scan_queues.c).  The number of requests in flight is bounded (scan_requests.c).  If an
+ * answer is lost, its item returns to scan->unsent and is sent again after reconnecting or
+ * by the session's retry timer.
  *
  * A znode that does not exist any more is left out.  A znode that may not be read is
  * counted.
@@ -60,7 +60,7 @@ item_answered(ZklScan *scan, ZklScanItem *item, const ZklResult *result)
 		zkl__scan_follow(scan, item, result);
 }
 
-/* Handles the result for one item. */
+/* Handles the answer for an item. */
 static void
 settle(ZklScan *scan, ZklScanItem *item, const ZklResult *result)
 {
@@ -89,53 +89,27 @@ settle(ZklScan *scan, ZklScanItem *item, const ZklResult *result)
 			break;
 		case ZKL_RC_CONNECTION_LOSS:
 			item->is_unknown = item->kind == ITEM_REVOKE;
-			zkl__scan_put_back(scan, item, item);
+			zkl__scan_put_back(scan, item);
 			break;
 		default:
 			zkl__scan_decide(scan, zkl__status_of(result->code), result->raw_code);
 	}
 }
 
-/* Returns whether a request for many items failed as a whole. */
-static bool
-is_failure(ZklResultCode code)
-{
-	return code == ZKL_RC_CONNECTION_LOSS || code == ZKL_RC_UNIMPLEMENTED ||
-		code == ZKL_RC_NO_AUTH;
-}
-
 static void drive(ZklScan *scan);
 
-/* Handles the answer for one item or, from call->detail on, for many. */
 static void
 on_answered(ZklCall *call, const ZklResult *result)
 {
-	static const ZklResult lost = {.code = ZKL_RC_CONNECTION_LOSS};
 	ZklScan    *scan = call->subject;
-	ZklScanItem *next = call->detail;
-	bool		fails = next->next_unsent && is_failure(result->code);
-	bool		is_read_lost = false;
 
 	scan->in_flight--;
 	if (scan->status != ZKL_PENDING)
 		return;
 	scan->is_synced = scan->is_synced || result->code != ZKL_RC_CONNECTION_LOSS;
-	scan->one_by_one = scan->one_by_one || fails;
-	for (int i = 0; next; i++)
-	{
-		ZklScanItem *item = next;
-		const ZklResult *own = i < result->n_ops ? &result->reads[i] : result;
-
-		next = item->next_unsent;
-		is_read_lost = is_read_lost || own->code == ZKL_RC_CONNECTION_LOSS;
-		settle(scan, item, fails ? &lost : own);
-	}
-	if (result->code == ZKL_RC_CONNECTION_LOSS)
-		return;					/* driven again on the next connection */
-	if (is_read_lost)
-		zkl__retry_later(scan->session);
-	else
-		drive(scan);
+	settle(scan, call->detail, result);
+	if (result->code != ZKL_RC_CONNECTION_LOSS)
+		drive(scan);			/* else on the next connection, or by the retry timer */
 }
 
 

@@ -36,14 +36,14 @@ zkl__scan_push(ZklScan *scan, ZklScanItem *item)
 	scan->unsent_end = &item->next_unsent;
 }
 
-/* Puts linked items back in front, so an unsynced scan starts with a list again. */
+/* Puts an item back in front, so an unsynced scan starts with a list again. */
 void
-zkl__scan_put_back(ZklScan *scan, ZklScanItem *first, ZklScanItem *last)
+zkl__scan_put_back(ZklScan *scan, ZklScanItem *item)
 {
-	last->next_unsent = scan->unsent;
+	item->next_unsent = scan->unsent;
 	if (scan->unsent == NULL)
-		scan->unsent_end = &last->next_unsent;
-	scan->unsent = first;
+		scan->unsent_end = &item->next_unsent;
+	scan->unsent = item;
 }
 
 /* Adds an item for the child of a path, or for the path itself if child is NULL. */

@@ -1,12 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * scan_requests.c
- *		Sends the items of a scan, many reads in one request.
- *
- * A server needs about as long for a request with a hundred reads as for a single
- * read.  So a scan of a hundred thousand idle names takes less than a second.  If such
- * a request fails as a whole (old server, TLS, an answer that is too long, or a lost
- * connection), the scan continues with one read in each request.
+ *		Sends the items of a scan.
  *
  *-------------------------------------------------------------------------
  */
@@ -14,12 +9,8 @@
 
 #include "internal.h"
 
-/* Requests in flight: each for many items; each for one item. */
-#define BATCHES 4
+/* Requests in flight. */
 #define WINDOW 100
-
-/* Items in one request. */
-#define MAX_BATCH 100
 
 static bool
 is_read(const ZklScanItem *item)
@@ -42,36 +33,25 @@ op_of(const ZklScanItem *item)
 	};
 }
 
-/*
- * Sends at most "max" items in one request; returns false if it was not sent.  In
- * the call they are linked by next_unsent, from call->detail on.
- */
+/* Sends the first item; returns false if it was not sent. */
 static bool
-send_items(ZklScan *scan, int max, ZklHandler handler)
+send_first(ZklScan *scan, ZklHandler handler)
 {
-	ZklScanItem *first = scan->unsent;
-	ZklScanItem *last = NULL;
+	ZklScanItem *item = scan->unsent;
+	ZklOp		op = op_of(item);
 	ZklCall    *call = zkl__call_new(scan->session, handler, scan, &scan->uses);
-	ZklOp		ops[MAX_BATCH] = {0};
-	int			n = 0;
 
-	for (; n < max && scan->unsent; scan->unsent = last->next_unsent)
-	{
-		last = scan->unsent;
-		ops[n++] = op_of(last);
-	}
-	last->next_unsent = NULL;
+	if (call)
+		call->detail = item;
+	call = scan->is_synced ? zkl__send(call, &op)
+		: zkl__get_children(call, item->path, true, false);
+	if (call == NULL)
+		return false;
+	scan->unsent = item->next_unsent;
 	if (scan->unsent == NULL)
 		scan->unsent_end = &scan->unsent;
-	if (call)
-		call->detail = first;
-	call = scan->is_synced ? zkl__send_all(call, n > 1 ? ZKL_READ_EACH : ZKL_SINGLE, ops, n)
-		: zkl__get_children(call, first->path, true, false);
-	if (call)
-		scan->in_flight++;
-	else
-		zkl__scan_put_back(scan, first, last);
-	return call != NULL;
+	scan->in_flight++;
+	return true;
 }
 
 /*
@@ -81,10 +61,8 @@ send_items(ZklScan *scan, int max, ZklHandler handler)
 void
 zkl__scan_send(ZklScan *scan, ZklHandler handler)
 {
-	bool		alone = !scan->is_synced || scan->one_by_one || scan->is_revoking;
-	int			window = !scan->is_synced ? 1 : alone ? WINDOW : BATCHES;
+	int			window = scan->is_synced ? WINDOW : 1;
 
-	while (scan->unsent && scan->in_flight < window)
-		if (!send_items(scan, alone ? 1 : MAX_BATCH, handler))
-			return;
+	while (scan->unsent && scan->in_flight < window && send_first(scan, handler))
+		;
 }
