@@ -1,10 +1,8 @@
 # Fuzzes all parsers of bytes that other programs write, with libFuzzer.  Needs no
-# PostgreSQL; only check-hostile-server needs the client library, and fuzz_reads
-# its header:
+# PostgreSQL and no client library:
 #
 #   make -f test/fuzz/fuzz.mk check-fuzz                    a part of the tests
 #   make -f test/fuzz/fuzz.mk check-fuzz FUZZ_SECONDS=600   longer, with random seeds
-#   make -f test/fuzz/fuzz.mk check-hostile-server HOSTILE_MESSAGES=10000000
 #   make -f test/fuzz/fuzz.mk fuzz-corpus FUZZ_SECONDS=600  adds new inputs to the corpus
 #
 # FUZZERS="fuzz_scene" runs only these.  An input that failed is kept in
@@ -27,8 +25,6 @@ FUZZ_OF_fuzz_position = node queue_order
 FUZZ_OF_fuzz_wait_name = wait_name node
 FUZZ_OF_fuzz_text = log syntax
 FUZZ_OF_fuzz_members = members
-FUZZ_OF_fuzz_reply = reply
-FUZZ_OF_fuzz_reads = zk_reads filter reply
 FUZZ_OF_fuzz_waits = $(FUZZ_OF_fuzz_scene)
 FUZZ_OF_fuzz_scene = $(filter-out zk_%,$(patsubst %.c,%,$(notdir $(wildcard src/recipe/*.c src/recipe/*/*.c)))) \
 	$(filter-out test_%,$(patsubst test/unit/%.c,%,$(wildcard test/unit/*.c))) syntax
@@ -48,17 +44,7 @@ $(FUZZ_BUILD)/$(1): $(FUZZ_BUILD)/$(1).o $(FUZZ_OF_$(1):%=$(FUZZ_BUILD)/%.o)
 endef
 $(foreach fuzzer,$(FUZZERS),$(eval $(call fuzz_program,$(fuzzer))))
 
-.PHONY: check-fuzz fuzz-corpus check-hostile-server
-
-# Needs the client library.  Ten million messages take half an hour.
-HOSTILE_MESSAGES ?= 100000
-$(FUZZ_BUILD)/hostile_server: test/fuzz/hostile_server.c src/recipe/zookeeper/filter.c src/recipe/zookeeper/reply.c \
-		$(FUZZ_HEADERS) | $(FUZZ_BUILD)
-	$(CC) -std=gnu11 -D_GNU_SOURCE -g -O1 -Wall -Wextra $(if $(filter 1,$(WERROR)),-Werror) \
-	  -Isrc $(ZK_CPPFLAGS) -o $@ $(filter %.c,$^) $(ZK_LDFLAGS) $(or $(ZK_LIBS),-l:libzookeeper_st.so.2)
-
-check-hostile-server: $(FUZZ_BUILD)/hostile_server
-	$(FUZZ_PROVE) $(PROVE_FLAGS) -e '' $< :: $(HOSTILE_MESSAGES)
+.PHONY: check-fuzz fuzz-corpus
 
 check-fuzz: $(FUZZERS:%=$(FUZZ_BUILD)/%)
 	FUZZ_SECONDS=$(FUZZ_SECONDS) $(FUZZ_PROVE) $(PROVE_FLAGS) -j2 \

@@ -5,8 +5,7 @@
  *
  * usage: first_request connect-string user:password path
  *
-  * The request is a multiRead, which the filter adds to the requests of the client
-  * library.  Prints "read", "no_auth", or another outcome.
+ * Prints "read", "no_auth", or another outcome.
  *
  *-------------------------------------------------------------------------
  */
@@ -32,12 +31,8 @@ done_io(ZklCompletion *completion, const ZklResult *result)
 {
 	FirstRead  *read = (FirstRead *) completion;
 
-	if (result->code != ZKL_RC_OK || result->n_ops != 1)
-		read->outcome = "failed";
-	else if (result->reads[0].code == ZKL_RC_OK)
-		read->outcome = "read";
-	else
-		read->outcome = result->reads[0].code == ZKL_RC_NO_AUTH ? "no_auth" : "not read";
+	read->outcome = result->code == ZKL_RC_OK ? "read"
+		: result->code == ZKL_RC_NO_AUTH ? "no_auth" : "not read";
 	sem_post(&read->is_answered);
 }
 
@@ -51,7 +46,7 @@ connection_io(void *context, ZklConnectionEvent event, const ZklConnectionInfo *
 	if (event != ZKL_EVENT_CONNECTED)
 		return;
 	sem_wait(&read->is_open);
-	if (!zkl_client_submit(read->client, ZKL_READ_EACH, &op, 1, &read->completion))
+	if (!zkl_client_submit(read->client, ZKL_SINGLE, &op, 1, &read->completion))
 		sem_post(&read->is_answered);
 }
 
@@ -91,6 +86,6 @@ main(int argc, char **argv)
 	until.tv_sec += 60;
 	(void) sem_timedwait(&read.is_answered, &until);
 	puts(read.outcome);
-	(void) zkl_client_close(read.client, false, 10000);
+	(void) zkl_client_close(read.client, 10000);
 	return 0;
 }

@@ -1,5 +1,5 @@
-# On a new connection the credentials are sent first, also if the client library does not
-# know the first request. The program is compiled with the sources of the client.
+# On a new connection the credentials are sent first. The program is compiled with the
+# sources of the client.
 
 use strict;
 use warnings;

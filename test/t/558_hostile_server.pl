@@ -1,9 +1,11 @@
-# A server that sends invalid or broken messages ends no backend: the connection is closed,
-# the server log has the reason, and the next connection works.
+# Another service behind a port of zklock.connect_string, and messages that ZooKeeper never
+# sends, end no backend: the server log has the reason, and the next server is tried.
 
 use strict;
 use warnings;
 
+use IO::Socket::INET;
+use POSIX ();
 use PostgreSQL::Test::Utils;
 use Test::More;
 use ZkLock::Check;
@@ -19,6 +21,81 @@ my $zkc = ZkLock::ZkClient->new($zk->connect_string);
 my $proxy = ZkLock::FaultProxy->start(target => $zk);
 my $node = zklock_node('a', zk => $proxy, session_timeout => '20s');
 
+# Starts a service that handles each connection by the code, and returns its address.
+sub service
+{
+	my ($handle) = @_;
+	my $listen = IO::Socket::INET->new(Listen => 50, LocalAddr => '127.0.0.1')
+	  or die "no port: $!";
+	my $pid = fork // die "fork: $!";
+	if (!$pid)
+	{
+		local $SIG{PIPE} = 'IGNORE';
+		local $SIG{CHLD} = 'IGNORE';
+		while (my $client = $listen->accept)
+		{
+			next if fork;
+			$handle->($client);
+			POSIX::_exit(0);
+		}
+		POSIX::_exit(0);
+	}
+	return { pid => $pid, address => '127.0.0.1:' . $listen->sockport };
+}
+
+# Answers each request with the bytes, then waits until the client ends the connection.
+sub answers_with
+{
+	my ($bytes) = @_;
+	return sub {
+		my ($client) = @_;
+		sysread $client, my $request, 4096;
+		syswrite $client, $bytes;
+		1 while sysread $client, $request, 4096;
+	};
+}
+
+my $handshake = pack 'N N N q> N a16 C', 37, 0, 20000, 77, 16, 'p' x 16, 0;
+my %services = (
+	'an HTTP server' => answers_with("HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n"),
+	'random bytes' => answers_with(join '', map { chr int rand 256 } 1 .. 5000),
+	'an endless stream' => sub { my ($client) = @_; 1 while syswrite $client, 'x' x 65536 },
+	'a stream of zeros' => sub { my ($client) = @_; 1 while syswrite $client, "\0" x 65536 },
+	'one byte, and the end' => sub { my ($client) = @_; syswrite $client, "\0"; },
+	'a part of an answer, and the end' => sub { my ($client) = @_; syswrite $client, substr $handshake, 0, 30; },
+	'silence' => answers_with(''),
+	'a length of -1' => answers_with(pack 'N', 0xffffffff),
+	'a length of 2^31-1' => answers_with(pack 'N', 0x7fffffff),
+	'a length of 65 MB' => answers_with(pack 'N', 65 * 1024 * 1024),
+	'a session without an id' => answers_with(pack 'N N N q> N a16 C', 37, 0, 20000, 0, 16, 'p' x 16, 0),
+	'a session with a timeout of 11 days' => answers_with(pack 'N N N q> N a16 C', 37, 0, 1000000001, 77, 16, 'p' x 16, 0),
+	'a read-only server' => answers_with(pack 'N N N q> N a16 C', 37, 0, 20000, 77, 16, 'p' x 16, 1),
+	'a session, then an answer without a request' =>
+	  answers_with($handshake . pack('N N q> N', 16, 1, 1, 0) x 1000),
+	'a session, then a length of -1' => answers_with($handshake . pack 'N', 0xffffffff),
+	'a session, then 65 MB' => answers_with($handshake . pack('N', 65 * 1024 * 1024) . 'x' x 65536));
+my %running = map { $_ => service($services{$_}) } keys %services;
+$running{'a PostgreSQL server'} = { address => '127.0.0.1:' . $node->port };
+
+for my $what (sort keys %running)
+{
+	my $address = $running{$what}->{address};
+	my $log = -s $node->logfile;
+	my $s = session($node);
+	$s->query_ok("SET zklock.connect_string = '$address'; SET zklock.connect_timeout = '2s'");
+	$s->query("SELECT zk_lock('alone')");
+	like($s->sqlstate, qr/^080(?:01|06)$/, "$what instead of ZooKeeper is an error");
+	ok(kill(0, $s->pid), '... and ends no backend');
+	my $seen = slurp_file($node->logfile, $log);
+	ok($what eq 'silence' || $seen =~ /LOG:  ZooKeeper client: .*\Q$address\E/, '... and the server log names it') || diag($seen);
+	$s->quit;
+	$s = session($node);
+	$s->query_ok("SET zklock.connect_string = '$address," . $zk->connect_string . q('));
+	works($s, "SELECT zk_lock('both') > 0", 't', '... and the next server is tried');
+	$s->quit;
+}
+end_process($_->{pid}, 'KILL') for grep { $_->{pid} } values %running;
+
 # Returns a message in hex: the length, the xid, a zxid of 0, no error, and the body.
 sub message
 {
@@ -26,60 +103,33 @@ sub message
 	my $hex = $xid . '0' x 16 . '0' x 8 . $body;
 	return sprintf('%08x', length($hex) / 2) . $hex;
 }
-my ($event, $stat) = ('ffffffff', '00' x 68);
-my ($create, $list, $get, $multi) = ("SELECT zk_lock('x-%d')", 'SELECT count(*) FROM zk_locks',
-	'SELECT count(*) FROM zk_locks', "SELECT zk_lock(ARRAY['x-%d', 'y-%1\$d'])");
-my @cases = (
-	[ 'an event without a path', create2 => $create, message($event, '0000000300000003') ],
-	[ 'an event of an unknown type', create2 => $create, message($event, '000000ff00000003000000022f61') ],
-	[ 'an event about the session', create2 => $create, message($event, 'ffffffffffffff9000000000') ],
-	[ 'an event with a path beyond its end', create2 => $create, message($event, '00000003000000037ffffff02f61') ],
-	[ 'an event with a path of negative length', create2 => $create, message($event, '0000000300000003ffffffff2f61') ],
-	[ 'a second answer', create2 => $create, message('XXXXXXXX', "000000022f61$stat"), after => 1 ],
-	[ 'an answer without a path', create2 => $create, message('XXXXXXXX', '') ],
-	[ 'an answer with a path of negative length', create2 => $create, message('XXXXXXXX', "ffffffff$stat") ],
-	[ 'an answer without all of its numbers', create2 => $create, message('XXXXXXXX', '000000022f6100') ],
-	[ 'an answer to credentials', create2 => $create, message('fffffffc', ''), after => 1 ],
-	[ 'a refusal of credentials', create2 => $create, '00000010' . 'fffffffc' . '0' x 16 . 'ffffff8d', after => 1 ],
-	[ 'an answer to a ping that was not sent', create2 => $create, message('fffffffe', ''), after => 1 ],
-	[ 'a negative length', create2 => $create, 'ffffffff00000000' ],
-	[ 'an excessive length', create2 => $create, '7fffffff00000000' ],
-	[ 'a message shorter than its header', create2 => $create, '0000000400000000' ],
-	[ 'more children than fit in the message', getChildren => $list, message('XXXXXXXX', '7fffffff00000001') ],
-	[ 'a negative number of children', getChildren => $list, message('XXXXXXXX', 'fffffff6') ],
-	[ 'a child beyond the end', getChildren => $list, message('XXXXXXXX', '000000017fffffff61') ],
-	[ 'data beyond the end', getData => $get, message('XXXXXXXX', "7fffffff$stat") ],
-	[ 'data of negative length', getData => $get, message('XXXXXXXX', "fffffffe$stat") ],
-	[ 'no results', multi => $multi, message('XXXXXXXX', '') ],
-	[ 'too few results', multi => $multi, message('XXXXXXXX', 'ffffffff01ffffffff') ],
-	[ 'too many results', multi => $multi,
-		message('XXXXXXXX', 'ffffffff00ffffffffffffffff' x 5 . 'ffffffff01ffffffff') ]);
 
+# In the middle of a session.
+my @cases = (
+	[ 'an answer to credentials that were not sent', message('fffffffc', ''), after => 1 ],
+	[ 'a refusal of credentials that were not sent', '00000010' . 'fffffffc' . '0' x 16 . 'ffffff8d', after => 1 ],
+	[ 'a negative length', 'ffffffff00000000' ],
+	[ 'an excessive length', '7fffffff00000000' ],
+	[ 'a length of 65 MB', '0410000000000000' ],
+	[ 'a message shorter than its header', '0000000400000000' ],
+	[ 'answers without a request', message('00000001', '') x 100, op => 'delete', after => 1 ]);
 my $number = 0;
 for my $case (@cases)
 {
-	my ($what, $op, $sql, $bytes, %how) = @$case;
+	my ($what, $bytes, %how) = @$case;
 	$number++;
 	my $s = session($node);
 	$s->query_ok("SELECT zk_lock('held-$number')");
 	my $pid = $s->pid;
 	my $log = -s $node->logfile;
-	$proxy->arm(fault => 'forge_answer', op => $op, bytes => $bytes, %how);
-	$s->query_async(sprintf $sql, $number);
-	my $answer = $s->wait_result;
-	ok(defined $answer && $s->sqlstate eq '00000' && kill(0, $pid), "$what ends no backend")
-	  || diag($s->sqlstate . ' ' . $s->error);
-	if (!kill(0, $pid))
-	{
-		diag(join "\n", slurp_file($node->logfile, $log) =~ /(.*(?:terminated by signal|Assertion).*)/g);
-		$node->poll_query_until('postgres', 'SELECT true');
-		$proxy->disarm;
-		next;
-	}
+	$proxy->arm(fault => 'forge_answer', op => 'create2', bytes => $bytes, %how);
+	my $both = "SELECT zk_lock('x-$number') > 0 AND zk_unlock('x-$number')";
+	works($s, $both, 't', "$what ends no call");
+	works($s, $both, 't', '... and no later one');
+	ok(kill(0, $pid), '... and no backend');
 	works($s, "SELECT zk_unlock('held-$number')", 't', '... and causes no loss');
 	my @lines = slurp_file($node->logfile, $log) =~ /(LOG:  ZooKeeper client: .*)/g;
-	is(scalar(grep { / sent / } @lines), 1, '... the server log reports it once') || diag(join "\n", @lines);
-	is(scalar(@lines), 1, '... and has no other message') || diag(join "\n", @lines);
+	is(scalar(grep { / sent |unexpected server response/ } @lines), 1, '... and the server log reports it once') || diag(join "\n", @lines);
 	is($proxy->hits, $number, '... the forged message was sent');
 	$proxy->disarm;
 	$s->quit;
@@ -126,9 +176,9 @@ pass('on one PostgreSQL server a lying ensemble cannot grant a lock to two sessi
 $holder->query_ok('SELECT zk_unlock_all()');
 is($honest->wait_result, 't', 'the ensemble grants the released lock to a session of another server');
 is($victim->wait_result, 't', 'a lying ensemble grants the lock that this session holds');
-my $seen = slurp_file($record);
-like($seen, qr/kept:S3cr3tPassw0rd/, '... and receives the password');
-like($seen, qr/secret%20lock.*"application_name":"victim"/s, '... the names of locks, and the identities of clients');
+my $recorded = slurp_file($record);
+like($recorded, qr/kept:S3cr3tPassw0rd/, '... and receives the password');
+like($recorded, qr/secret%20lock.*"application_name":"victim"/s, '... the names of locks, and the identities of clients');
 $_->quit for $holder, $victim, $honest;
 $switch->stop;
 end_process($listener, 'TERM');

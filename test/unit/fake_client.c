@@ -47,7 +47,7 @@ stepped(void)
  * The network
  */
 
-/* Loses undelivered answers and watch events; sets the watches of the events again. */
+/* Loses undelivered answers and watch events. */
 static void
 lose_deliveries(ZklClient *client, FakeDelivery **lost)
 {
@@ -65,7 +65,6 @@ lose_deliveries(ZklClient *client, FakeDelivery **lost)
 		}
 		else if (d->kind == DELIVERY_WATCH)
 		{
-			fake_watch_add(client, d->path, d->children);
 			*link = d->next;
 			fake_wire_free_delivery(d);
 		}
@@ -93,8 +92,7 @@ hang_up(ZklClient *client, FakeDelivery *lost)
 	client->connected = false;
 	client->held = false;
 	client->forgot_at = 0;
-	if (fake_quirks.forgets_watches)
-		fake_forget_watches(client);
+	fake_forget_watches(client);
 	lose_requests(client, &lost);
 	fake_wire_push_event(&client->deliveries, ZKL_EVENT_DISCONNECTED);
 	fake_wire_append(&client->deliveries, lost);
@@ -130,7 +128,7 @@ connect_client(ZklClient *client)
 	client->connected = true;
 	fake_wire_push_event(&client->deliveries, ZKL_EVENT_CONNECTED);
 
-	/* Starting a session is a transaction; watches are set again from what was seen. */
+	/* Starting a session is a transaction. */
 	client->view = client->seen ? client->seen : fake_tree_zxid();
 	client->seen = client->view;
 	if (!client->lags)

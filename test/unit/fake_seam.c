@@ -189,7 +189,7 @@ zkl_client_open(const ZklClientConfig *config, const ZklEvents *events, void *co
 }
 
 bool
-zkl_client_close(ZklClient *client, bool answers_due, int timeout_ms)
+zkl_client_close(ZklClient *client, int timeout_ms)
 {
 	if (threaded)
 		return zkl_io_thread_stop(client->io_thread, timeout_ms);
@@ -198,7 +198,7 @@ zkl_client_close(ZklClient *client, bool answers_due, int timeout_ms)
 	if (client->hangs || client->is_calling)
 		return false;
 	/* The server executes the requests already sent; its answers are not read. */
-	while (answers_due && fake_apply_one(client))
+	while (fake_apply_one(client))
 		;
 	client_unlink(client);
 	client_free_io(client, false);
@@ -347,8 +347,8 @@ kind_of(ZklRequestForm form, const ZklOp *op, char *letter)
 
 	if (form != ZKL_SINGLE)
 	{
-		*letter = form == ZKL_MULTI ? 'm' : 'r';
-		return form == ZKL_MULTI ? REQUEST_MULTI : REQUEST_READS;
+		*letter = 'm';
+		return REQUEST_MULTI;
 	}
 	*letter = op->watch ? kinds[op->kind].letter_watch : kinds[op->kind].letter;
 	return kinds[op->kind].kind;

@@ -37,9 +37,6 @@ typedef struct FakeQuirks
 	bool		deny_breaks;	/* ... OTHER instead */
 	const char *deny_exactly;	/* create of exactly this path: NO_AUTH */
 	const char *deny_read;		/* get and list of exactly this path: NO_AUTH */
-	bool		forgets_watches;	/* they end with the connection */
-	bool		no_reads;		/* an old server: several reads in one request are UNIMPLEMENTED */
-	bool		loses_reads;	/* of several reads in one request, all get CONNECTION_LOSS */
 } FakeQuirks;
 
 extern FakeQuirks fake_quirks;

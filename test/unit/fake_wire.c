@@ -175,30 +175,6 @@ serve_multi(const FakeRequest *request, int64_t session, FakeDelivery *d)
 	d->result.op_paths = (const char *const *) d->names;
 }
 
-static void
-serve_reads(const FakeRequest *request, int64_t zxid, FakeDelivery *d)
-{
-	d->n_reads = request->n_ops;
-	d->parts = calloc((size_t) request->n_ops + 1, sizeof(FakeDelivery *));
-	d->reads = calloc((size_t) request->n_ops + 1, sizeof(ZklResult));
-	for (int i = 0; i < request->n_ops; i++)
-	{
-		FakeDelivery *part = fake_wire_answer(NULL, ZKL_RC_OK);
-
-		if (request->ops[i].kind == ZKL_OP_LIST)
-			serve_list(request->ops[i].path, zxid, part);
-		else
-			serve_get(request->ops[i].path, zxid, true, part);
-		if (fake_quirks.loses_reads)
-			part->result.code = ZKL_RC_CONNECTION_LOSS;
-		part->result.raw_code = raw_code(part->result.code);
-		d->parts[i] = part;
-		d->reads[i] = part->result;
-	}
-	d->result.n_ops = d->n_reads;
-	d->result.reads = d->reads;
-}
-
 bool
 fake_wire_is_write(const FakeRequest *request)
 {
@@ -238,12 +214,6 @@ fake_wire_serve(const FakeRequest *request, int64_t session, int64_t zxid,
 			break;
 		case REQUEST_MULTI:
 			serve_multi(request, session, d);
-			break;
-		case REQUEST_READS:
-			if (fake_quirks.no_reads)
-				d->result.code = ZKL_RC_UNIMPLEMENTED;
-			else
-				serve_reads(request, zxid, d);
 			break;
 	}
 	d->result.raw_code = raw_code(d->result.code);
@@ -304,10 +274,6 @@ fake_wire_free_delivery(FakeDelivery *d)
 		free(d->names[i]);
 	free(d->names);
 	free(d->codes);
-	for (int i = 0; i < d->n_reads; i++)
-		fake_wire_free_delivery(d->parts[i]);
-	free(d->parts);
-	free(d->reads);
 	free(d->data);
 	free(d->path);
 	free(d);

@@ -20,8 +20,7 @@ typedef enum FakeRequestKind
 	REQUEST_LIST,
 	REQUEST_SET,
 	REQUEST_SYNC,
-	REQUEST_MULTI,
-	REQUEST_READS
+	REQUEST_MULTI
 } FakeRequestKind;
 
 typedef struct FakeRequest
@@ -60,9 +59,6 @@ typedef struct FakeDelivery
 	char	  **names;			/* list, multi */
 	int			n_names;
 	ZklResultCode *codes;		/* multi */
-	int			n_reads;		/* reads: number of parts */
-	struct FakeDelivery **parts;
-	ZklResult  *reads;
 } FakeDelivery;
 
 /* Copies everything. */

@@ -95,7 +95,6 @@ test_disconnected(void)
 	scene_end("exclusion, removed during an outage");
 
 	begin_watched();
-	fake_quirks.forgets_watches = true;
 	fake_disconnect(A->client);
 	fake_run_all();
 	fake_connect(A->client);

@@ -171,7 +171,6 @@ test_reconnect(void)
 {
 	begin();
 	report(50);
-	fake_quirks.forgets_watches = true;
 	fake_disconnect(A->client);
 	fake_run_all();
 	fake_count(A->client);

@@ -148,7 +148,6 @@ test_sequence_restart_reconnect(void)
 	forget(lock_now(A, "a", X));
 	lock_now(B, "a", X);
 	is_int(nodes_of(B, "a"), 0, "a session waits for the sequence restart");
-	fake_quirks.forgets_watches = true;
 	fake_disconnect(B->client);
 	fake_run_all();
 	release_all(A);
@@ -167,7 +166,6 @@ test_permit_reconnect(void)
 	forget(permit_now(A, "s", 1));
 	permit_now(B, "s", 1);
 	is_int(permits_of(B, "s"), 0, "a session waits for a permit");
-	fake_quirks.forgets_watches = true;
 	fake_disconnect(B->client);
 	fake_run_all();
 	release_all(A);

@@ -70,7 +70,7 @@ end_client(ZklClient *client, Ending ending)
 	if (ending == ENDING_CLIENT)
 		zkl_client_end(client);
 	else if (ending == ENDING_ALL)
-		(void) zkl_client_close(client, false, 0);
+		(void) zkl_client_close(client, 0);
 }
 
 static void
@@ -249,20 +249,18 @@ zkl__session_open(const ZklSessionConfig *config, const ZklSessionPart *const *p
 void
 zkl_session_close(ZklSession *session, int timeout_ms)
 {
-	bool		answers_due;
 	bool		goes_on;
 
 	zkl__session_lock(session);
 	EACH_PART(session, on_close, session);
 	if (!zkl__is_final(session))
 		session->state = ZKL_SESSION_EXPIRED;
-	answers_due = session->calls != NULL;
 	goes_on = !session->client_connected && !session->is_gone && !session->is_ending &&
 		session->connection.session_id != 0;
 	session->is_left = goes_on;
 	session->is_ending = !goes_on;
 	zkl__session_unlock(session);
-	if (!goes_on && zkl_client_close(session->client, answers_due, timeout_ms))
+	if (!goes_on && zkl_client_close(session->client, timeout_ms))
 		session_free(session);
 }
 

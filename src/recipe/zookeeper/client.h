@@ -102,8 +102,7 @@ typedef struct ZklResult
 	int			data_len;
 	const char *const *children;	/* list: names without their parent */
 	int			n_children;
-	int			n_ops;			/* multi, read_each */
-	const struct ZklResult *reads;	/* read_each: a result for each operation */
+	int			n_ops;			/* multi */
 	const ZklResultCode *op_codes;
 	const char *const *op_paths;	/* multi: path created by each create */
 } ZklResult;
@@ -146,20 +145,13 @@ typedef struct ZklOp
 	const char *data;			/* create, set */
 	int			data_len;
 	int32_t		version;		/* set; or ZKL_ANY_VERSION */
-	bool		watch;			/* get, list: a later change calls watch_io; not if no node */
+	bool		watch;			/* get, list: a later change calls watch_io, while the connection lasts; not if no node */
 } ZklOp;
 
 typedef enum ZklRequestForm
 {
 	ZKL_SINGLE,					/* one operation */
-	ZKL_MULTI,					/* creates, deletes and checks: does all or none */
-
-	/*
-	 * Gets and lists without watches, with a result for each.  UNIMPLEMENTED: the
-	 * server does not support the request, the connection uses TLS, or the answer is too
-	 * long.
-	 */
-	ZKL_READ_EACH
+	ZKL_MULTI					/* creates, deletes and checks: does all or none */
 } ZklRequestForm;
 
 /*
@@ -172,12 +164,12 @@ extern ZklClient *zkl_client_open(const ZklClientConfig *config,
 
 /*
  * Ends the session at the ensemble if the client is connected, stops the I/O thread
- * and frees the client.  If answers are due, the I/O thread first reads them, for a
- * second or two.  Blocks for at most timeout_ms; false means that the time did not
+ * and frees the client.  The I/O thread first sends what is queued and reads the answers,
+ * for a second or two.  Blocks for at most timeout_ms; false means that the time did not
  * suffice: the I/O thread continues, may still call back, and calls abandoned_io last.
  * The caller must not hold a mutex that a callback takes.
  */
-extern bool zkl_client_close(ZklClient *client, bool answers_due, int timeout_ms);
+extern bool zkl_client_close(ZklClient *client, int timeout_ms);
 
 /*
  * Makes the I/O thread end the session at the ensemble and stop, and returns at once.

@@ -15,17 +15,48 @@
  * Answers
  */
 
+static bool
+is_read(const ZklSubmission *submission)
+{
+	return submission->form == ZKL_SINGLE && (submission->ops->kind == ZKL_OP_GET ||
+											  submission->ops->kind == ZKL_OP_LIST);
+}
+
+/*
+ * Passes the answer on, and frees the submission or keeps it for its watch.  A read
+ * whose answer is too long must not be repeated: a list that other programs have made
+ * so long would end each new connection.
+ */
 static void
-created_io(int rc, const char *path, const struct Stat *stat, const void *completion)
+answered_io(const void *data, ZklResult *result, int rc)
+{
+	ZklSubmission *submission = (ZklSubmission *) data;
+	ZklClient  *client = submission->client;
+
+	client->n_unanswered--;
+	if (client->is_too_long && rc == ZCONNECTIONLOSS)
+	{
+		client->is_too_long = false;
+		rc = is_read(submission) ? ZMARSHALLINGERROR : rc;
+	}
+	zkl_zk_answer_io(submission->completion, result, rc);
+	if (rc == ZOK && is_read(submission) && submission->ops->watch)
+		zkl_watches_add(submission);
+	else
+		free(submission);
+}
+
+static void
+created_io(int rc, const char *path, const struct Stat *stat, const void *submission)
 {
 	ZklResult	result = {.path = path, .czxid = rc == ZOK && stat ? stat->czxid : 0};
 
-	zkl_zk_answer_io(completion, &result, rc);
+	answered_io(submission, &result, rc);
 }
 
 static void
 got_io(int rc, const char *data, int data_len, const struct Stat *stat,
-	   const void *completion)
+	   const void *submission)
 {
 	ZklResult	result = {.data = data, .data_len = rc == ZOK ? data_len : 0};
 
@@ -36,17 +67,17 @@ got_io(int rc, const char *data, int data_len, const struct Stat *stat,
 		result.owner = stat->ephemeralOwner;
 		result.ctime_ms = stat->ctime;
 	}
-	zkl_zk_answer_io(completion, &result, rc);
+	answered_io(submission, &result, rc);
 }
 
 static void
-stat_io(int rc, const struct Stat *stat, const void *completion)
+stat_io(int rc, const struct Stat *stat, const void *submission)
 {
-	got_io(rc, NULL, rc == ZOK && stat ? stat->dataLength : 0, stat, completion);
+	got_io(rc, NULL, rc == ZOK && stat ? stat->dataLength : 0, stat, submission);
 }
 
 static void
-acl_io(int rc, struct ACL_vector *acl, struct Stat *stat, const void *completion)
+acl_io(int rc, struct ACL_vector *acl, struct Stat *stat, const void *submission)
 {
 	ZklResult	result = {0};
 
@@ -56,20 +87,20 @@ acl_io(int rc, struct ACL_vector *acl, struct Stat *stat, const void *completion
 			 strcmp(acl->data[i].id.scheme, "ip") == 0) &&
 			(acl->data[i].perms & ~ZOO_PERM_READ) != 0)
 			result.is_open = true;
-	zkl_zk_answer_io(completion, &result, rc);
+	answered_io(submission, &result, rc);
 }
 
 static void
-set_io(int rc, const struct Stat *stat, const void *completion)
+set_io(int rc, const struct Stat *stat, const void *submission)
 {
 	ZklResult	result = {0};
 
 	(void) stat;
-	zkl_zk_answer_io(completion, &result, rc);
+	answered_io(submission, &result, rc);
 }
 
 static void
-children_io(int rc, const struct String_vector *children, const void *completion)
+children_io(int rc, const struct String_vector *children, const void *submission)
 {
 	ZklResult	result = {0};
 
@@ -78,24 +109,24 @@ children_io(int rc, const struct String_vector *children, const void *completion
 		result.children = (const char *const *) children->data;
 		result.n_children = children->count;
 	}
-	zkl_zk_answer_io(completion, &result, rc);
+	answered_io(submission, &result, rc);
 }
 
 static void
-synced_io(int rc, const char *path, const void *completion)
+synced_io(int rc, const char *path, const void *submission)
 {
 	ZklResult	result = {0};
 
 	(void) path;
-	zkl_zk_answer_io(completion, &result, rc);
+	answered_io(submission, &result, rc);
 }
 
 static void
-deleted_io(int rc, const void *completion)
+deleted_io(int rc, const void *submission)
 {
 	ZklResult	result = {0};
 
-	zkl_zk_answer_io(completion, &result, rc);
+	answered_io(submission, &result, rc);
 }
 
 
@@ -106,7 +137,7 @@ deleted_io(int rc, const void *completion)
 /* A multi in flight: one allocation, into which the library writes the answer. */
 typedef struct Multi
 {
-	ZklCompletion *completion;
+	ZklSubmission *submission;
 	int			n;
 	zoo_op_result_t *results;
 	ZklResultCode *codes;
@@ -122,8 +153,10 @@ path_size(const ZklOp *op)
 
 /* Returns NULL when out of memory. */
 static Multi *
-multi_new(const ZklOp *ops, int n, ZklCompletion *completion)
+multi_new(ZklSubmission *submission)
 {
+	const ZklOp *ops = submission->ops;
+	int			n = submission->n_ops;
 	size_t		size = sizeof(Multi) + (size_t) n * (sizeof(zoo_op_result_t) +
 													 sizeof(char *) + sizeof(ZklResultCode));
 	Multi	   *multi;
@@ -134,7 +167,7 @@ multi_new(const ZklOp *ops, int n, ZklCompletion *completion)
 	multi = calloc(1, size);
 	if (multi == NULL)
 		return NULL;
-	multi->completion = completion;
+	multi->submission = submission;
 	multi->n = n;
 	multi->results = (zoo_op_result_t *) (multi + 1);
 	multi->paths = (char **) (multi->results + n);
@@ -159,15 +192,15 @@ multi_done_io(int rc, const void *data)
 	for (int i = 0; i < multi->n; i++)
 		multi->codes[i] = multi->results[i].err == ZRUNTIMEINCONSISTENCY
 			? ZKL_RC_ROLLED_BACK : zkl_zk_code(multi->results[i].err);
-	zkl_zk_answer_io(multi->completion, &result, rc);
+	answered_io(multi->submission, &result, rc);
 	free(multi);
 }
 
 /* Returns the result of zoo_amulti(). */
 static int
-send_multi(ZklClient *client, const ZklSubmission *s)
+send_multi(ZklClient *client, ZklSubmission *s)
 {
-	Multi	   *multi = multi_new(s->ops, s->n_ops, s->completion);
+	Multi	   *multi = multi_new(s);
 	zoo_op_t   *ops = calloc((size_t) s->n_ops, sizeof(zoo_op_t));
 	int			rc = ZSYSTEMERROR;
 
@@ -198,62 +231,72 @@ send_multi(ZklClient *client, const ZklSubmission *s)
  */
 
 /* The library also calls this for session events, which do not concern the node. */
-static void
-watched_io(zhandle_t *zh, int type, int state, const char *path, void *context)
+void
+zkl_zk_watched_io(zhandle_t *zh, int type, int state, const char *path, void *context)
 {
 	ZklClient  *client = context;
 
 	(void) zh;
 	(void) state;
-	if (type != ZOO_SESSION_EVENT && path)
-		client->events.watch_io(client->context, path);
+	if (type == ZOO_SESSION_EVENT || path == NULL)
+		return;
+	zkl_watches_fired(client, type, path);
+	client->events.watch_io(client->context, path);
 }
 
 static int
-send_single(ZklClient *client, const ZklOp *op, const ZklCompletion *completion)
+send_single(ZklClient *client, const ZklSubmission *s)
 {
 	zhandle_t  *zh = client->zh;
-	watcher_fn	watcher = op->watch ? watched_io : NULL;
+	const ZklOp *op = s->ops;
+	watcher_fn	watcher = op->watch ? zkl_zk_watched_io : NULL;
 
 	switch (op->kind)
 	{
 		case ZKL_OP_CREATE:
 			return zoo_acreate2(zh, op->path, op->data, op->data_len, client->acl,
-								zkl_zk_create_mode(op->create_kind), created_io, completion);
+								zkl_zk_create_mode(op->create_kind), created_io, s);
 		case ZKL_OP_DELETE:
-			return zoo_adelete(zh, op->path, -1, deleted_io, completion);
+			return zoo_adelete(zh, op->path, -1, deleted_io, s);
 		case ZKL_OP_SET:
-			return zoo_aset(zh, op->path, op->data, op->data_len, op->version, set_io,
-							completion);
+			return zoo_aset(zh, op->path, op->data, op->data_len, op->version, set_io, s);
 		case ZKL_OP_GET:
-			return zoo_awget(zh, op->path, watcher, client, got_io, completion);
+			return zoo_awget(zh, op->path, watcher, client, got_io, s);
 		case ZKL_OP_STAT:
-			return zoo_aexists(zh, op->path, 0, stat_io, completion);
+			return zoo_aexists(zh, op->path, 0, stat_io, s);
 		case ZKL_OP_GET_ACL:
-			return zoo_aget_acl(zh, op->path, acl_io, completion);
+			return zoo_aget_acl(zh, op->path, acl_io, s);
 		case ZKL_OP_LIST:
-			return zoo_awget_children(zh, op->path, watcher, client, children_io, completion);
+			return zoo_awget_children(zh, op->path, watcher, client, children_io, s);
 		case ZKL_OP_SYNC:
-			return zoo_async(zh, op->path, synced_io, completion);
+			return zoo_async(zh, op->path, synced_io, s);
 		case ZKL_OP_CHECK:
 			break;
 	}
 	return ZBADARGUMENTS;
 }
 
-static int
-send_submission(ZklClient *client, const ZklSubmission *s)
+/*
+ * The library copies the bytes into the request, whose buffer it doubles as needed, and
+ * allocates some structures for the request and for each operation.
+ */
+static size_t
+memory_to_send(const ZklSubmission *s)
 {
-	switch (s->form)
-	{
-		case ZKL_MULTI:
-			return send_multi(client, s);
-		case ZKL_READ_EACH:
-			return zkl_reads_send(client, s->ops, s->n_ops, s->completion);
-		case ZKL_SINGLE:
-			break;
-	}
-	return send_single(client, s->ops, s->completion);
+	return 6 * s->size + 1024 * (size_t) (s->n_ops + 2);
+}
+
+/* Returns a code of the library; the submission is the library's if that is ZOK. */
+static int
+send_submission(ZklClient *client, ZklSubmission *s)
+{
+	int			rc;
+
+	if (!zkl_zk_has_memory(client, memory_to_send(s)))
+		return ZSYSTEMERROR;
+	rc = s->form == ZKL_MULTI ? send_multi(client, s) : send_single(client, s);
+	client->n_unanswered += rc == ZOK;
+	return rc;
 }
 
 bool
@@ -268,10 +311,11 @@ zkl_zk_send_all_io(ZklClient *client)
 		ZklResult	result = {0};
 
 		any |= rc == ZOK;
-		if (rc != ZOK)
-			zkl_zk_answer_io(submission->completion, &result,
-							 rc == ZSYSTEMERROR || rc == ZMARSHALLINGERROR
-							 ? ZCONNECTIONLOSS : rc);
+		if (rc == ZOK)
+			continue;
+		zkl_zk_answer_io(submission->completion, &result,
+						 rc == ZSYSTEMERROR || rc == ZMARSHALLINGERROR
+						 ? ZCONNECTIONLOSS : rc);
 		free(submission);
 	}
 	return any;

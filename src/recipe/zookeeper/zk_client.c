@@ -15,6 +15,8 @@
  *
  *-------------------------------------------------------------------------
  */
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
@@ -165,71 +167,56 @@ left_until(int64_t until_ms)
 	return left > 0 ? (int) left : 0;
 }
 
-/*
- * Closing a connection while answers arrive resets it, and a server that cannot answer
- * drops what it has not read yet: deletes and the close request.  Then the session's
- * nodes would stay until the session times out.  So this reads all answers, down to
- * the answer to the close request.
- */
+/* Waits without the library's mutex until the server has sent something. */
 static void
-finish_filtered(ZklClient *client, int64_t until_ms)
+await_message(ZklClient *client, int64_t until_ms)
 {
-	struct pollfd ready = {client->fd, POLLOUT, 0};
+	struct pollfd readable = {client->fd, POLLIN, 0};
 
-	while (!zkl_filter_pass_out(&client->filter))
-		if (poll(&ready, 1, left_until(until_ms)) <= 0)
-			return;
-	ready.events = POLLIN;
-	while (zkl_filter_skip_in(&client->filter))
-		if (poll(&ready, 1, left_until(until_ms)) <= 0)
-			return;
-}
-
-/* The filter keeps the library from waiting, and passes its close request on. */
-static void
-close_filtered(ZklClient *client, int64_t until_ms)
-{
-	zkl_zk_exchange_io(client);
-	zkl_filter_end(&client->filter);
-	zookeeper_close(client->zh);
-	client->zh = NULL;
-	while (zkl_filter_take_out(&client->filter))
-		;
 	zkl_zk_leave();
-	finish_filtered(client, until_ms);
+	(void) poll(&readable, 1, left_until(until_ms));
 	zkl_zk_enter(client);
 }
 
+/*
+ * The library sends its close request and waits for an answer, for a second and a half,
+ * and everybody else in the process for the library.  So it waits only if the server has
+ * answered everything else.
+ */
 static void
-last_answer_io(int rc, const struct Stat *stat, const void *answered)
+close_handle(ZklClient *client, int64_t until_ms)
 {
-	(void) rc;
-	(void) stat;
-	*(bool *) answered = true;
-}
+	int			off = 0;
 
-/* With TLS there is no filter: sends one more request, whose answer comes last. */
-static void
-await_last_answer(ZklClient *client, int64_t until_ms)
-{
-	struct pollfd readable = {client->fd, POLLIN, 0};
-	bool	   *answered = malloc(sizeof(bool));
-
-	if (answered == NULL)
-		return;
-	*answered = false;
 	zkl_zk_exchange_io(client);
-	if (zoo_aexists(client->zh, "/", 0, last_answer_io, answered) == ZOK)
-		while (!*answered && client->connected && left_until(until_ms) > 0)
-		{
-			zkl_zk_leave();
-			(void) poll(&readable, 1, left_until(until_ms));
-			zkl_zk_enter(client);
-			zkl_zk_exchange_io(client);
-		}
+	while (client->n_unanswered > 0 && client->connected && zkl_zk_is_open(client) &&
+		   left_until(until_ms) > 0)
+	{
+		await_message(client, until_ms);
+		zkl_zk_exchange_io(client);
+	}
+	(void) setsockopt(client->fd, IPPROTO_TCP, TCP_CORK, &off, sizeof(off));
+	if (client->n_unanswered > 0)
+		shutdown(client->fd, SHUT_RD);	/* makes poll() return at once */
 	zookeeper_close(client->zh);
 	client->zh = NULL;
-	free(answered);
+}
+
+/*
+ * Closing a connection while answers arrive resets it, and a server that cannot answer
+ * drops what it has not read yet: deletes and the close request.  Then the session's
+ * nodes would stay until the session times out.  So our duplicate of the connection stays
+ * open until the server has closed it.
+ */
+static void
+drain(int fd, int64_t until_ms)
+{
+	char		bytes[4096];
+	struct pollfd readable = {fd, POLLIN, 0};
+
+	while (poll(&readable, 1, left_until(until_ms)) > 0 &&
+		   recv(fd, bytes, sizeof(bytes), MSG_DONTWAIT) > 0)
+		;
 }
 
 /* Ends the session at the ensemble if connected. */
@@ -240,10 +227,13 @@ close_io(void *arg)
 	int64_t		until_ms = zkl_io_thread_now() + LAST_ANSWER_MS;
 
 	zkl_zk_enter(client);
-	if (client->zh && client->connected && client->filtered)
-		close_filtered(client, until_ms);
-	else if (client->zh && client->connected && client->answers_due)
-		await_last_answer(client, until_ms);
+	if (client->zh && client->connected)
+	{
+		close_handle(client, until_ms);
+		zkl_zk_leave();
+		drain(client->fd, until_ms);
+		zkl_zk_enter(client);
+	}
 	else if (client->zh)
 		zookeeper_close(client->zh);
 	client->zh = NULL;
@@ -317,11 +307,8 @@ zkl_client_end(ZklClient *client)
 }
 
 bool
-zkl_client_close(ZklClient *client, bool answers_due, int timeout_ms)
+zkl_client_close(ZklClient *client, int timeout_ms)
 {
-	pthread_mutex_lock(&client->queue_mutex);
-	client->answers_due = answers_due;
-	pthread_mutex_unlock(&client->queue_mutex);
 	return zkl_io_thread_stop(client->io_thread, timeout_ms);
 }
 

@@ -13,6 +13,8 @@
  *-------------------------------------------------------------------------
  */
 #include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -26,10 +28,13 @@
 /* How long the owner waits for the library's mutex before it gives up reading. */
 #define OWNER_NAPS 20
 #define NAP_NS 250000
+#define STARVED_NAP_NS 10000000
 
-/* Limits of one exchange, so that a flood of messages does not block others. */
-#define MAX_READS 8
+/* Limit of one exchange, so that a flood of messages does not block others. */
 #define MAX_MESSAGES 100
+
+/* The library copies strings into allocations of their own. */
+#define MEMORY_PER_BYTE 10
 
 /* Pause before reconnecting after the first refused message. */
 #define PAUSE_MS 250
@@ -159,16 +164,15 @@ void
 zkl_zk_drop_connection(ZklClient *client)
 {
 	disconnected(client);
-	if (client->filtered)
-	{
-		zkl_reads_fail_io(client);
-		zkl_filter_free(&client->filter);
-	}
-	client->filtered = false;
+	zkl_watches_forget(client, zkl_zk_watched_io);
 	if (client->fd >= 0)
 		close(client->fd);
 	client->fd = -1;
 	client->phase = PHASE_NONE;
+	memset(&client->peek, 0, sizeof(client->peek));
+	client->is_inside = false;
+	client->is_too_long = false;
+	client->is_corked = false;
 	client->out_is_full = false;
 	client->in_is_full = false;
 }
@@ -238,7 +242,7 @@ zkl_zk_session_io(zhandle_t *zh, int type, int state, const char *path, void *co
  * so long that the session expires.
  */
 static void
-note_refused(ZklClient *client)
+refuse(ZklClient *client, const char *problem)
 {
 	int			longest_ms = zoo_recv_timeout(client->zh) / 4;
 	int			pause_ms = client->pause_ms == 0 ? PAUSE_MS : client->pause_ms * 2;
@@ -248,21 +252,36 @@ note_refused(ZklClient *client)
 	client->pause_ms = pause_ms < longest_ms ? pause_ms : longest_ms;
 	client->pause_until_ms = zkl_io_thread_now() + client->pause_ms;
 	describe_server(client->fd, server, sizeof(server));
-	snprintf(line, sizeof(line), ":ZOO_ERROR@the server at %s sent %s", server,
-			 client->filter.refused);
+	snprintf(line, sizeof(line), ":ZOO_ERROR@the server at %s sent %s", server, problem);
 	zkl_zk_log_io(line);
-	client->filter.refused = NULL;
+	client->is_too_long = problem == zkl_message_too_long;
+	zkl_peek_abort(client->fd);
+}
+
+/* Sends what the library has written, in one packet.  tcp(7): this also flushes a cork. */
+static void
+push(ZklClient *client)
+{
+	int			on = 1;
+
+	if (!client->is_corked)
+		(void) setsockopt(client->fd, IPPROTO_TCP, TCP_CORK, &on, sizeof(on));
+	client->is_corked = true;
+	(void) setsockopt(client->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
 }
 
 /* Sends what the library has written; the I/O thread sends what does not go now. */
 void
 zkl_zk_flush_out(ZklClient *client)
 {
-	if (!client->filtered)
-		return;
-	while (zkl_filter_take_out(&client->filter))
-		(void) zookeeper_process(client->zh, ZOOKEEPER_WRITE);
-	client->out_is_full = !zkl_filter_pass_out(&client->filter);
+	struct timeval due;
+	int			library_fd;
+	int			events = 0;
+
+	if (zkl_zk_is_open(client) && zkl_zk_has_memory(client, 0) &&
+		zookeeper_interest(client->zh, &library_fd, &events, &due) == ZOK)
+		client->out_is_full = (events & ZOOKEEPER_WRITE) != 0;
+	push(client);
 }
 
 /* Passes queued operations to the library, and sends them. */
@@ -273,35 +292,57 @@ send_all(ZklClient *client)
 		zkl_zk_flush_out(client);
 }
 
-static void
-exchange_filtered(ZklClient *client)
+/*
+ * Returns whether the library has something to read.  Without TLS only what is, by its
+ * header, a message of ZooKeeper; the rest of a message that it has begun in any case.
+ */
+static bool
+may_read(ZklClient *client)
 {
-	int			reads = MAX_READS;
+	bool		connected = zoo_state(client->zh) == ZOO_CONNECTED_STATE;
+	ZklDue		due = {
+		.handshake = !connected,
+		.resumes = zoo_client_id(client->zh)->client_id != 0,
+		.answer = client->n_unanswered > 0,
+		.auth = client->digest != NULL,
+	};
+	const char *problem = NULL;
+	size_t		size = 0;
 
-	while (zkl_zk_is_open(client) && zkl_filter_pass_in(&client->filter, &reads))
+	if (client->tls || client->is_inside)
+		return zkl_zk_has_memory(client, 0);
+	switch (zkl_peek_next(client->fd, &client->peek, &due, &size, &problem))
 	{
-		if (client->filter.refused)
-			note_refused(client);
-		if (client->filter.replies.owner)
-			zkl_reads_answer_io(client);
-		else
-			(void) zookeeper_process(client->zh, ZOOKEEPER_READ);
-		send_all(client);
+		case ZKL_PEEK_NOTHING:
+			return false;
+		case ZKL_PEEK_REFUSED:
+			refuse(client, problem);
+			break;
+		case ZKL_PEEK_MESSAGE:
+			if (!zkl_zk_has_memory(client, MEMORY_PER_BYTE * size))
+				zkl_peek_abort(client->fd);
+			break;
+		case ZKL_PEEK_END:
+			break;
 	}
+	return zkl_zk_has_memory(client, 0);
 }
 
-/* With TLS, the library may have read more than the connection shows. */
+/* Passes on what the server has sent.  With TLS, the library may have read more. */
 static void
-exchange_plain(ZklClient *client)
+receive_all(ZklClient *client)
 {
 	int			rc = ZOK;
 
-	for (int i = 0; i < MAX_MESSAGES && rc == ZOK && zkl_zk_is_open(client); i++)
+	zkl_peek_begin(&client->peek);
+	for (int i = 0; i < MAX_MESSAGES && rc == ZOK && zkl_zk_is_open(client) &&
+		 may_read(client); i++)
 	{
 		rc = zookeeper_process(client->zh, ZOOKEEPER_READ);
+		client->is_inside = rc == ZNOTHING;
 		send_all(client);
 	}
-	client->in_is_full = rc == ZOK;
+	client->in_is_full = client->tls && rc == ZOK;
 }
 
 /* Sends queued operations, and passes on what the server has sent, without waiting. */
@@ -309,10 +350,8 @@ void
 zkl_zk_exchange_io(ZklClient *client)
 {
 	send_all(client);
-	if (client->phase == PHASE_OPEN && client->filtered)
-		exchange_filtered(client);
-	else if (client->phase == PHASE_OPEN)
-		exchange_plain(client);
+	if (client->phase == PHASE_OPEN)
+		receive_all(client);
 }
 
 
@@ -364,17 +403,22 @@ zkl_client_woke(ZklClient *client)
 void
 zkl_client_exchange(ZklClient *client)
 {
+	static const struct timespec nap = {0, STARVED_NAP_NS};
 	bool		pass_due = false;
+	bool		is_starved;
 
 	if (!__atomic_load_n(&client->connected, __ATOMIC_RELAXED) ||
 		!try_enter(client, OWNER_NAPS))
 		return;
-	if (client->connected)
+	is_starved = !zkl_zk_has_memory(client, 0);
+	if (client->connected && !is_starved)
 	{
 		zkl_zk_exchange_io(client);
 		pass_due = is_pass_due(client);
 	}
 	zkl_zk_leave();
+	if (is_starved)
+		nanosleep(&nap, NULL);	/* the connection would wake the owner again at once */
 	if (pass_due)
 		zkl_io_thread_want_pass(client->io_thread);
 }

@@ -2,8 +2,8 @@
  *
  * zk_library.h
  *		Declarations shared by the files that use the client library: zk_client.c,
- *		zk_drive.c, zk_passes.c, zk_names.c, zk_queue.c, zk_calls.c, zk_reads.c,
- *		zk_codes.c.
+ *		zk_drive.c, zk_passes.c, zk_names.c, zk_queue.c, zk_calls.c, zk_watches.c,
+ *		zk_memory.c, zk_codes.c.
  *
  * The library has process-wide variables and no locks.  So all calls of it run with
  * one mutex of the process held (zkl_zk_enter), also if an old session is closing
@@ -28,17 +28,22 @@
 #include <zookeeper/zookeeper.h>
 
 #include "client.h"
-#include "filter.h"
 #include "io_thread.h"
+#include "peek.h"
 
 typedef struct ZklSubmission ZklSubmission;
 
-/* One allocation; the operations and the bytes they point to follow. */
+/*
+ * Operations from their submission to the answer; those that set a watch, until it fires.
+ * One allocation; the bytes that the operations point to follow.
+ */
 struct ZklSubmission
 {
 	ZklSubmission *next;
+	ZklClient  *client;
 	ZklRequestForm form;
 	ZklCompletion *completion;
+	size_t		size;			/* of all this */
 	int			n_ops;
 	ZklOp		ops[];
 };
@@ -48,8 +53,10 @@ typedef enum ZklPhase
 {
 	PHASE_NONE,
 	PHASE_CONNECTING,			/* the server has not answered yet */
-	PHASE_OPEN					/* bytes pass; without TLS, through the filter */
+	PHASE_OPEN					/* messages pass */
 } ZklPhase;
+
+#define ZKL_WATCH_LISTS 256
 
 struct ZklClient
 {
@@ -63,7 +70,6 @@ struct ZklClient
 	int			session_timeout_ms;
 	int			wait_fd;
 	struct ACL_vector *acl;
-	bool		answers_due;	/* closing waits for them */
 	bool		drop_wanted;	/* the connection is to end; atomic */
 
 	/* Guarded by queue_mutex. */
@@ -74,11 +80,14 @@ struct ZklClient
 	/* Guarded by the library's mutex. */
 	zhandle_t  *zh;
 	ZklPhase	phase;
-	int			library_fd;		/* the library's descriptor of its connection */
 	bool		server_chosen;	/* choose_server() has set the next one */
 	int			fd;				/* our duplicate of the connection, or -1 */
-	ZklFilter	filter;
-	bool		filtered;
+	ZklPeek		peek;
+	bool		is_inside;		/* the library has read a part of a message */
+	bool		is_corked;		/* what is written waits for push() */
+	int			n_unanswered;	/* requests */
+	bool		is_too_long;	/* the answer to the oldest of them */
+	ZklSubmission *watches[ZKL_WATCH_LISTS];	/* by a hash of their paths */
 	bool		connected;		/* fd is in wait_fd; the owner reads this atomically */
 	bool		out_is_full;	/* the connection takes no more bytes now */
 	bool		in_is_full;		/* more to read, which poll() may not show */
@@ -87,7 +96,6 @@ struct ZklClient
 	int			connect_ms;		/* the time of an attempt; 0: as for the first one */
 	int64_t		pause_until_ms; /* no attempt to connect before; a message was refused */
 	int			pause_ms;
-	uint32_t	n_reads;		/* sent by zk_reads.c, for their xids; may wrap */
 };
 
 /* zk_drive.c: takes the library's mutex, however long that lasts; only the I/O thread. */
@@ -118,6 +126,12 @@ extern void zkl_zk_exchange_io(ZklClient *client);
 extern void zkl_zk_flush_out(ZklClient *client);
 extern bool zkl_zk_is_open(const ZklClient *client);
 extern void zkl_zk_drop_connection(ZklClient *client);
+
+/*
+ * zk_memory.c: returns whether so many bytes, and those that the library needs in any
+ * case, can be allocated.  False: the library must not be entered now.
+ */
+extern bool zkl_zk_has_memory(const ZklClient *client, size_t size);
 extern void zkl_zk_log_io(const char *line);
 
 /* zk_queue.c; the caller of ..._take_first() frees what it returns. */
@@ -130,6 +144,10 @@ extern ZklSubmission *zkl_zk_take_first(ZklClient *client);
  */
 extern bool zkl_zk_send_all_io(ZklClient *client);
 
+/* zk_calls.c: the watcher of all watches. */
+extern void zkl_zk_watched_io(zhandle_t *zh, int type, int state, const char *path,
+							  void *client);
+
 /* zk_codes.c */
 extern ZklResultCode zkl_zk_code(int rc);
 extern int	zkl_zk_create_mode(ZklCreateKind kind);
@@ -138,16 +156,13 @@ extern int	zkl_zk_create_mode(ZklCreateKind kind);
 extern void zkl_zk_answer_io(const void *completion, ZklResult *result, int rc);
 
 /*
- * zk_reads.c, with the library's mutex held.  Sends several reads in one request;
- * returns a code of the library.
+ * zk_watches.c, with the library's mutex held.  Keeps a submission whose watch is set,
+ * until it fires or the connection is lost.
  */
-extern int	zkl_reads_send(ZklClient *client, const ZklOp *ops, int n_ops,
-						   ZklCompletion *completion);
+extern void zkl_watches_add(ZklSubmission *submission);
+extern void zkl_watches_fired(ZklClient *client, int type, const char *path);
 
-/* Passes on the answer that the filter has for it. */
-extern void zkl_reads_answer_io(ZklClient *client);
-
-/* Answers what is in flight when the connection is lost. */
-extern void zkl_reads_fail_io(ZklClient *client);
+/* The connection is lost, and the watches with it: the library must not set them again. */
+extern void zkl_watches_forget(ZklClient *client, watcher_fn watcher);
 
 #endif							/* ZKL_ZK_LIBRARY_H */

@@ -20,6 +20,9 @@
 /* Pause after the library could not try to connect, or names were not resolved. */
 #define RETRY_MS 500
 
+/* What a TLS handshake allocates: most of it for the certificates of authorities. */
+#define TLS_MEMORY (1024 * 1024)
+
 /* Upper limit for the number of addresses; settings.md has it. */
 #define MAX_SERVERS 256
 
@@ -33,18 +36,6 @@ first_connect_ms(const ZklClient *client)
 	int			ms = zoo_recv_timeout(client->zh) / 3;
 
 	return ms < MAX_CONNECT_MS ? ms : MAX_CONNECT_MS;
-}
-
-/* The connection is established; without TLS, puts the filter in place. */
-static void
-begin_exchange(ZklClient *client, bool connect_sent)
-{
-	client->phase = PHASE_OPEN;
-	if (client->tls == NULL)
-		client->filtered = zkl_filter_install(&client->filter, client->fd,
-											  client->library_fd, connect_sent);
-	if (client->tls == NULL && !client->filtered)
-		shutdown(client->fd, SHUT_RDWR);	/* no descriptors: reconnect */
 }
 
 /*
@@ -88,7 +79,7 @@ finish_connecting(ZklClient *client)
 	if (poll(&writable, 1, 0) <= 0)
 		return;
 	if ((writable.revents & POLLERR) == 0)
-		begin_exchange(client, false);
+		client->phase = PHASE_OPEN;
 	if (client->tls)
 		shake_hands(client);
 	else
@@ -111,7 +102,6 @@ follow_library(ZklClient *client, int library_fd)
 	if (client->phase != PHASE_NONE || library_fd < 0 || !zkl_zk_is_open(client))
 		return;
 	client->fd = fcntl(library_fd, F_DUPFD_CLOEXEC, 0);
-	client->library_fd = library_fd;
 	if (client->fd < 0)
 	{
 		shutdown(library_fd, SHUT_RDWR);
@@ -122,7 +112,7 @@ follow_library(ZklClient *client, int library_fd)
 		client->connect_ms = first_connect_ms(client);
 	client->connect_by_ms = zkl_io_thread_now() + client->connect_ms;
 	if (zoo_state(client->zh) == ZOO_ASSOCIATING_STATE)
-		begin_exchange(client, true);
+		client->phase = PHASE_OPEN;
 }
 
 /* Identifies the address of the current server. */
@@ -243,11 +233,8 @@ go_on(ZklClient *client, bool names_answered)
 		return rc == ZCONNECTIONLOSS || rc == ZOPERATIONTIMEOUT ? now : now + RETRY_MS;
 	if ((events & ZOOKEEPER_WRITE) && client->phase == PHASE_OPEN)
 		(void) zookeeper_process(client->zh, ZOOKEEPER_WRITE);
-	if (client->phase == PHASE_OPEN && client->filtered)
+	if (client->phase == PHASE_OPEN)
 		zkl_zk_flush_out(client);
-	else
-		client->out_is_full = client->phase == PHASE_OPEN &&
-			(events & ZOOKEEPER_WRITE) != 0;
 	due_ms = now + (int64_t) due.tv_sec * 1000 + due.tv_usec / 1000 + 1;
 	if (!is_connecting(client))
 		return due_ms;
@@ -283,6 +270,15 @@ resolve_names(ZklClient *client)
 	return answered;
 }
 
+/* Nothing can be done now. */
+static void
+sleep_unconnected(ZklIoThreadWatch *watch)
+{
+	watch->fd = -1;
+	watch->shared = false;
+	watch->until_ms = zkl_io_thread_now() + RETRY_MS;
+}
+
 void
 zkl_zk_pass_io(void *arg, ZklIoThreadWatch *watch)
 {
@@ -291,15 +287,19 @@ zkl_zk_pass_io(void *arg, ZklIoThreadWatch *watch)
 
 	if (resolves && !resolve_names(client))
 	{
-		watch->fd = -1;
-		watch->shared = false;
-		watch->until_ms = zkl_io_thread_now() + RETRY_MS;
+		sleep_unconnected(watch);
 		return;
 	}
 	zkl_zk_enter(client);
 	if (__atomic_exchange_n(&client->drop_wanted, false, __ATOMIC_RELAXED) &&
 		client->connected)
 		shutdown(client->fd, SHUT_RDWR);	/* the library notices it below */
+	if (!zkl_zk_has_memory(client, client->tls ? TLS_MEMORY : 0))
+	{
+		zkl_zk_leave();
+		sleep_unconnected(watch);
+		return;
+	}
 	if (client->phase == PHASE_CONNECTING)
 		finish_connecting(client);
 	zkl_zk_exchange_io(client);

@@ -45,6 +45,7 @@ submission_new(const ZklOp *ops, int n_ops)
 	if (submission == NULL)
 		return NULL;
 	submission->next = NULL;
+	submission->size = size;
 	submission->n_ops = n_ops;
 	bytes = (char *) &submission->ops[n_ops];
 	for (int i = 0; i < n_ops; i++)
@@ -60,6 +61,7 @@ zkl_client_submit(ZklClient *client, ZklRequestForm form, const ZklOp *ops, int 
 
 	if (submission == NULL)
 		return false;
+	submission->client = client;
 	submission->form = form;
 	submission->completion = completion;
 	pthread_mutex_lock(&client->queue_mutex);

@@ -17,7 +17,7 @@ my %names = (
 	5 => 'setData', 6 => 'getACL', 7 => 'setACL', 8 => 'getChildren',
 	9 => 'sync', 11 => 'ping', 12 => 'getChildren2', 13 => 'check',
 	14 => 'multi', 15 => 'create2', 19 => 'createContainer',
-	21 => 'createTTL', 22 => 'multiRead', 100 => 'auth',
+	21 => 'createTTL', 100 => 'auth',
 	101 => 'setWatches', 105 => 'setWatches2', -11 => 'closeSession');
 my %without_path =
   map { $_ => 1 } qw(ping auth setWatches setWatches2 closeSession);

@@ -1,0 +1,29 @@
+/*-------------------------------------------------------------------------
+ *
+ * zk_memory.c
+ *		Keeps the client library from running out of memory.
+ *
+ * The library does not check its allocations: it frees pointers that it has not set, and
+ * queues NULL.  So before it is entered, as much as it may need is allocated and freed.
+ * Memory that a thread has freed stays with this thread, unless it is much: then, in a
+ * process at its limit, another thread may take it first.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <stdlib.h>
+
+#include "zk_library.h"
+
+/* What the library allocates while it does anything, and for the loss of each request. */
+#define BASE_MEMORY 32768
+#define MEMORY_PER_REQUEST 512
+
+bool
+zkl_zk_has_memory(const ZklClient *client, size_t size)
+{
+	void	   *volatile probe = malloc(BASE_MEMORY + size +
+										MEMORY_PER_REQUEST * (size_t) client->n_unanswered);
+
+	free(probe);
+	return probe != NULL;
+}

@@ -1,0 +1,51 @@
+# A backend that can allocate no more memory ends no other: calls fail, the session may be lost,
+# and PostgreSQL goes on.
+
+use strict;
+use warnings;
+
+use PostgreSQL::Test::Utils;
+use Test::More;
+use ZkLock::Check;
+use ZkLock::Cluster;
+use ZkLock::Proxy;
+use ZkLock::ZkServer;
+
+my $zk = ZkLock::ZkServer->start(tick_time => 500);
+my $proxy = ZkLock::Proxy->start(target => $zk);
+my $node = zklock_node('a', zk => $proxy, session_timeout => '4s',
+	extra_conf => "zklock.connect_timeout = '1s'\nmax_locks_per_transaction = 1000\n");
+my $witness = session($node);
+my $pid = $witness->pid;
+
+# Locks, arrays, releases and lists, with an error for whatever fails.
+my $work = q(DO $$ BEGIN FOR i IN 1 .. 60 LOOP BEGIN
+	PERFORM zk_lock('one ' || i), zk_lock(ARRAY['x' || i, 'y' || i, 'z' || i]), zk_unlock('one ' || i);
+	PERFORM zk_lock_shared((SELECT array_agg('many ' || i || ' ' || k) FROM generate_series(1, 40) AS k));
+	EXCEPTION WHEN OTHERS THEN NULL; END; END LOOP; END $$);
+
+for my $room (0, 16, 32, 64, 96, 128, 192, 256, 384, 512, 1024, 2048)
+{
+	my $s = session($node);
+	$s->query_ok("SELECT zk_lock('warm'), zk_lock(ARRAY['w', 'v'])");
+	my ($size) = slurp_file('/proc/' . $s->pid . '/status') =~ /^VmSize:\s+(\d+) kB/m;
+	$s->query_ok("SET statement_timeout = '5s'");
+	my $limit = ($size + $room) * 1024;
+	system('prlimit', '--pid', $s->pid, "--as=$limit:") == 0 or die "prlimit: $?";
+	$s->query($work);
+	$proxy->cut if $room % 64 == 0;
+	$s->query($work);
+	$s->query('SELECT zk_unlock_all()');
+	$s->query('SELECT count(*) FROM zk_locks');
+	ok(kill(0, $pid), "a limit of $room kB above the use ends no other backend");
+	$s->drop;
+	last if !kill 0, $pid;
+}
+works($witness, "SELECT zk_try_lock('witness', '20s')", 't', 'another backend has a lock');
+unlike(slurp_file($node->logfile), qr/terminated by signal/, 'no backend was ended');
+
+$witness->quit;
+$node->stop;
+$proxy->stop;
+$zk->stop;
+done_testing();
