@@ -54,10 +54,10 @@ sub rows
 # requests that it costs are tested in 310_round_trips.pl.
 for my $check (qw(lease always off))
 {
-	my $s = locker('1500ms', $check);
+	my $s = locker('3s', $check);
 	$s->query_ok('BEGIN');
 	$s->query_ok("SELECT zk_xact_lock('old')");
-	$s->query_ok('SELECT pg_sleep(1)');
+	$s->query_ok('SELECT pg_sleep(2)');
 	$s->query_ok("INSERT INTO t VALUES ('old $check')");
 	works($s, 'COMMIT', '',
 		"with commit_check = $check a transaction longer than its lease commits");
@@ -67,10 +67,10 @@ nothing_left($zkc, 'long transactions leave no node');
 
 # A session-level lock is checked, too. A session without locks sends no check.
 {
-	my $s = locker('1500ms');
+	my $s = locker('3s');
 	$s->query_ok('BEGIN');
 	$s->query_ok("SELECT zk_lock('session')");
-	$s->query_ok('SELECT pg_sleep(1)');
+	$s->query_ok('SELECT pg_sleep(2)');
 	$s->query_ok("INSERT INTO t VALUES ('session')");
 	works($s, 'COMMIT\; SELECT lease_remaining > interval \'0\' FROM zk_session()', 't',
 		'a transaction of a session with a session-level lock commits, and the check renews the lease');
@@ -373,7 +373,7 @@ for my $level (qw(transaction session))
 	nothing_left($zkc, "a $level lock without its node leaves no node");
 }
 {
-	my $s = locker('1500ms');
+	my $s = locker('3s');
 	$s->query_ok('BEGIN');
 	$s->query_ok("SELECT zk_xact_lock('by-hand')");
 	lose_lock($zk, $zkc, 'by-hand', zk_session_id($s));
