@@ -176,7 +176,6 @@ extern ZklSessionState zkl_session_state(ZklSession *session);
 
 /* Returns whether the session's node names have this mode.  Any thread. */
 extern bool zkl_session_has_mode(const ZklSession *session, ZklMode mode);
-
 extern void zkl_session_info(ZklSession *session, ZklSessionInfo *info);
 
 /* Returns whether others may change the root or a child; needs creator_acl and a grant. */
@@ -196,11 +195,7 @@ typedef struct ZklLease
 
 extern ZklLease zkl_session_lease(ZklSession *session);
 
-/*
- * Returns the time (zkl_now_ms()) at which everything that is held is lost, unless a proof
- * is confirmed before; 0 if nothing is held; negative if the time is over: the locks are
- * lost, whatever answers come.  Async-signal-safe; any thread.
- */
+/* Returns when (zkl_now_ms()) all locks are lost; 0: none; negative: lost.  Any signal handler. */
 extern int64_t zkl_session_deadline_io(ZklSession *session);
 
 /* Returns the time of the lease's clock, which counts suspended time.  Any thread. */

@@ -90,6 +90,7 @@ for my $answers (0 .. 5)
 {
 	my $s = connected_session('4s');
 	$s->query_ok("SELECT zk_lock_shared('up')");
+	wait_proven($s);
 	$s->query_ok("SET zklock.connect_timeout = '100ms'");
 	$s->query_ok('SET zklock.commit_check = off');
 	$choke->once($answers);

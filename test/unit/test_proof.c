@@ -230,10 +230,9 @@ test_grant(void)
 	begin_observed(2);
 	forget(lock_now(A, "a", X));
 	waiting = lock_now(B, "a", X);
-	fake_advance(T / 6);
+	fake_advance(3 * T);
 	reduce(A, "a", NONE);
 	fake_apply(A->client);
-	fake_stall(T / 6);
 	fake_deliver(B->client);
 	fake_apply(B->client);
 	fake_stall(T / 6 + 1);

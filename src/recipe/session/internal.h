@@ -56,6 +56,7 @@ struct ZklSession
 	ZklHeard	heard;			/* settled since, and ... */
 	ZklHeard	heard_last;		/* ... not settled when it was noted */
 	ZklCall    *proof;			/* in flight */
+	int64_t		no_proof_before_ms; /* the last one failed */
 	bool		is_dropping;	/* the connection has no answer to a proof and ends */
 	bool		grant_waits;	/* a grant waits for a proof */
 	int64_t		timer_ms;		/* 0: none set */
@@ -65,7 +66,7 @@ struct ZklSession
 	int64_t		next_keepalive_ms;	/* the next one after the first; else 0 */
 	int64_t		keepalive_pause_ms;
 	uint64_t	n_answers;		/* calls answered, not lost */
-	int			n_holds;		/* held by higher layers; lost after the session timeout */
+	int			n_holds;		/* held by higher layers; see trusted_until_ms */
 	ZklUses    *garbage;		/* of subjects to be freed */
 
 	bool		creator_acl;

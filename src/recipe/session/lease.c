@@ -188,6 +188,13 @@ zkl_session_deadline_io(ZklSession *session)
  * Proofs
  */
 
+/* A proof was not sent, or failed: the next one needs a pause. */
+static void
+pause_proofs(ZklSession *session)
+{
+	session->no_proof_before_ms = zkl_now_ms() + proof_interval(session) / 8;
+}
+
 /* A failed multi is a transaction, too: it proves the same. */
 static void
 on_proof(ZklCall *call, const ZklResult *result)
@@ -199,14 +206,13 @@ on_proof(ZklCall *call, const ZklResult *result)
 	switch (result->code)
 	{
 		case ZKL_RC_OK:			/* has renewed the lease already */
-		case ZKL_RC_CONNECTION_LOSS:
 			break;
 		case ZKL_RC_NO_NODE:
 		case ZKL_RC_NO_AUTH:
 			zkl__lease_confirmed(call);
 			break;
 		default:
-			zkl__retry_later(session);
+			pause_proofs(session);
 	}
 }
 
@@ -217,14 +223,30 @@ send_proof(ZklSession *session)
 
 	session->proof = zkl__send_all(zkl__call_new(session, on_proof, NULL, NULL), ZKL_MULTI,
 								   &check, 1);
+	if (session->proof == NULL)
+		pause_proofs(session);
 	zkl__lease_arm(session);
 }
 
 static bool
 can_send_proof(const ZklSession *session)
 {
-	return zkl__is_connected(session) && session->proof == NULL && !session->is_dropping &&
-		!zkl__has_retry(session);
+	return zkl__is_connected(session) && session->proof == NULL && !session->is_dropping;
+}
+
+static bool
+needs_proofs(const ZklSession *session)
+{
+	return session->n_holds > 0 || session->grant_waits;
+}
+
+/* Returns when the next proof is due. */
+static int64_t
+proof_due_ms(const ZklSession *session)
+{
+	int64_t		due_ms = session->lease_from_ms + proof_interval(session);
+
+	return due_ms > session->no_proof_before_ms ? due_ms : session->no_proof_before_ms;
 }
 
 /* Sets the timer for the end of trust, the next proof, or its answer. */
@@ -235,16 +257,15 @@ zkl__lease_arm(ZklSession *session)
 		zkl__arm_timer(session, session->trusted_until_ms);
 	if (session->proof && !session->is_dropping)
 		zkl__arm_timer(session, session->proof->submitted_ms + proof_interval(session));
-	else if (session->n_holds > 0 && can_send_proof(session))
-		zkl__arm_timer(session, session->lease_from_ms + proof_interval(session));
+	else if (needs_proofs(session) && can_send_proof(session))
+		zkl__arm_timer(session, proof_due_ms(session));
 }
 
 /* A server that does not answer a proof has no quorum: another one may have. */
 void
 zkl__lease_drive(ZklSession *session, int64_t now)
 {
-	if (session->n_holds > 0 && can_send_proof(session) &&
-		now >= session->lease_from_ms + proof_interval(session))
+	if (needs_proofs(session) && can_send_proof(session) && now >= proof_due_ms(session))
 		send_proof(session);
 	if (session->proof == NULL || session->is_dropping || !zkl__is_connected(session) ||
 		now < session->proof->submitted_ms + proof_interval(session))
@@ -259,7 +280,8 @@ zkl__lease_connected(ZklSession *session)
 {
 	session->is_dropping = false;
 	session->proof = NULL;
-	if (session->n_holds > 0)
+	session->no_proof_before_ms = 0;
+	if (needs_proofs(session))
 		send_proof(session);
 }
 
@@ -274,7 +296,7 @@ is_proof_fresh(const ZklSession *session)
 void
 zkl__lease_prepare(ZklSession *session)
 {
-	if (!is_proof_fresh(session) && can_send_proof(session))
+	if (can_send_proof(session) && zkl_now_ms() >= proof_due_ms(session))
 		send_proof(session);
 }
 
@@ -289,6 +311,7 @@ zkl__lease_allows_grant(ZklSession *session)
 		return true;
 	session->grant_waits = true;
 	zkl__lease_prepare(session);
+	zkl__lease_arm(session);
 	return false;
 }
 

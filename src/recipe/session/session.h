@@ -13,6 +13,9 @@
  *		open_parents.c	which znodes above the locks others may change
  *		status.c		texts of statuses
  *
+ * calls.c, lease.c and session_state.c call each other, because answers prove that the
+ * ensemble keeps the session, a proof is a call, and a session without proof ends.
+ *
  * Threads.  A session advances on its owner's thread and on the I/O thread of its client
  * (zookeeper/io_thread.c).  While the I/O thread is in a call that blocks, the substitute
  * thread runs the timer in its place.  One mutex for each session guards everything that
