@@ -236,7 +236,8 @@ zklock_at_resource_release(ResourceReleasePhase phase, bool is_commit,
 		CurrentResourceOwner == TopTransactionResourceOwner)
 	{
 		zklock_release_levels(1);
-		zklock_release_lost_locally();
+		if (zklock_holds_any())
+			zklock_release_lost_locally();
 		zklock_withdraw_requests();
 	}
 }
