@@ -66,7 +66,7 @@ extern void zklock_wait(ZklSession *session, ZklockWaitIsDone is_done, void *arg
 /* Called before the session is closed. */
 extern void zklock_drop_wait_set(void);
 
-/* Called when a part of a statement starts: notes when statement_timeout will end it. */
+/* Called while a statement runs: notes when statement_timeout will end it. */
 extern void zklock_note_statement_timeout(void);
 
 /*

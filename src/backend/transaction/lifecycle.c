@@ -79,7 +79,6 @@ static void
 note_use(void)
 {
 	is_used = true;
-	zklock_note_statement_timeout();
 	zklock_irreversible_forget();
 }
 
@@ -159,10 +158,18 @@ zklock_before_participants(XactEvent event, void *arg)
 static void
 stay_first(void)
 {
-	if (commit_checked || !zklock_relies_on_locks())
-		return;
 	UnregisterXactCallback(zklock_before_participants, NULL);
 	RegisterXactCallback(zklock_before_participants, NULL);
+}
+
+/* Called at the end of each statement, and after each grant. */
+static void
+prepare_for_commit(void)
+{
+	if (commit_checked || !zklock_relies_on_locks())
+		return;
+	zklock_note_statement_timeout();
+	stay_first();
 }
 
 static void
@@ -229,7 +236,8 @@ zklock_at_resource_release(ResourceReleasePhase phase, bool is_commit,
 		CurrentResourceOwner == TopTransactionResourceOwner)
 	{
 		zklock_release_levels(1);
-		zklock_release_lost_locally();
+		if (zklock_holds_any())
+			zklock_release_lost_locally();
 		zklock_withdraw_requests();
 	}
 }
@@ -303,7 +311,7 @@ static void
 zklock_at_executor_finish(QueryDesc *query)
 {
 	ZKLOCK_STATEMENT(previous.finish(query), true);
-	stay_first();
+	prepare_for_commit();
 }
 
 static bool
@@ -373,7 +381,7 @@ zklock_at_utility(PlannedStmt *pstmt, const char *text, bool read_only_tree,
 		if (zklock_session_current())
 			zklock_show_session(zklock_session_current());
 	}
-	stay_first();
+	prepare_for_commit();
 }
 
 /*
@@ -434,7 +442,7 @@ zklock_install_hooks(void)
 		.before_open = register_exit,
 			.before_close = zklock_hide_session,
 			.in_wait = zklock_report_revocation,
-			.after_grant = stay_first,
+			.after_grant = prepare_for_commit,
 			.is_irreversible = zklock_irreversible_runs,
 			.on_loss_io = zklock_on_loss_io,
 			.on_revoke_io = zklock_on_revoke_io,
