@@ -36,6 +36,9 @@
 /* The library copies strings into allocations of their own. */
 #define MEMORY_PER_BYTE 10
 
+/* With TLS a message cannot be looked at; most are smaller. */
+#define TLS_MESSAGE_SIZE 65536
+
 /* Pause before reconnecting after the first refused message. */
 #define PAUSE_MS 250
 
@@ -307,25 +310,19 @@ may_read(ZklClient *client)
 		.auth = client->digest != NULL,
 	};
 	const char *problem = NULL;
-	size_t		size = 0;
+	ZklPeekResult found = ZKL_PEEK_MESSAGE;
 
-	if (client->tls || client->is_inside)
-		return zkl_zk_has_memory(client, 0);
-	switch (zkl_peek_next(client->fd, &client->peek, &due, &size, &problem))
-	{
-		case ZKL_PEEK_NOTHING:
-			return false;
-		case ZKL_PEEK_REFUSED:
-			refuse(client, problem);
-			break;
-		case ZKL_PEEK_MESSAGE:
-			if (!zkl_zk_has_memory(client, MEMORY_PER_BYTE * size))
-				zkl_peek_abort(client->fd);
-			break;
-		case ZKL_PEEK_END:
-			break;
-	}
-	return zkl_zk_has_memory(client, 0);
+	if (client->tls)
+		return zkl_zk_has_memory(client, TLS_MESSAGE_SIZE);
+	if (!client->is_inside)
+		found = zkl_peek_next(client->fd, &client->peek, &due, &client->message_size,
+							  &problem);
+	if (found == ZKL_PEEK_REFUSED)
+		refuse(client, problem);
+	if (found == ZKL_PEEK_MESSAGE &&
+		!zkl_zk_has_memory(client, MEMORY_PER_BYTE * client->message_size))
+		zkl_peek_abort(client->fd);
+	return found != ZKL_PEEK_NOTHING && zkl_zk_has_memory(client, 0);
 }
 
 /* Passes on what the server has sent.  With TLS, the library may have read more. */

@@ -83,7 +83,8 @@ struct ZklClient
 	bool		server_chosen;	/* choose_server() has set the next one */
 	int			fd;				/* our duplicate of the connection, or -1 */
 	ZklPeek		peek;
-	bool		is_inside;		/* the library has read a part of a message */
+	bool		is_inside;		/* the library has read a part of a message ... */
+	size_t		message_size;	/* ... of this size */
 	bool		is_corked;		/* what is written waits for push() */
 	int			n_unanswered;	/* requests */
 	bool		is_too_long;	/* the answer to the oldest of them */
