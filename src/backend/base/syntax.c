@@ -138,7 +138,7 @@ zklock_credentials_in(char *text, size_t length)
 /*
  * Characters that a terminal interprets, or that make text look like other text: control
  * characters, bidirectional controls, separators of lines and paragraphs, and all that
- * Unicode calls default ignorable, a set that no longer grows.  PostgreSQL's own width
+ * Unicode calls default ignorable, with its reserved ranges.  PostgreSQL's own width
  * (pg_encoding_dsplen) cannot decide: before version 16 it is 1 for the bidirectional
  * controls, and it is 0 for the accents of many languages.
  */
