@@ -138,8 +138,8 @@ zklock_credentials_in(char *text, size_t length)
 /*
  * Characters that a terminal interprets, or that make text look like other text: control
  * characters, bidirectional controls, separators of lines and paragraphs, and all that
- * Unicode calls default ignorable, a set that no longer grows.  PostgreSQL's own width
- * (pg_encoding_dsplen) does not serve: before version 16 it does not know the bidirectional
+ * Unicode calls default ignorable, with its reserved ranges.  PostgreSQL's own width
+ * (pg_encoding_dsplen) cannot decide: before version 16 it is 1 for the bidirectional
  * controls, and it is 0 for the accents of many languages.
  */
 static const struct
