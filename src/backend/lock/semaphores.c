@@ -116,7 +116,7 @@ zklock_acquire_permit(const ZklockName *name, int capacity, ZklockScope scope,
 	a.hold = zklock_hold_prepare_permit(name, capacity);
 	PG_TRY();
 	{
-		zklock_session_ready(&ZKLOCK_ACTION_PERMIT(name->display));
+		zklock_session_ready(&ZKLOCK_ACTION_PERMIT(name->display), &a.timeout);
 		zklock_check_loss();
 		acquired = zklock_acquire_remote(&a.timeout, &ZKLOCK_ACTION_PERMIT(name->display),
 										 request_remote, &a);
