@@ -142,9 +142,8 @@ typedef struct ZklSessionInfo
 } ZklSessionInfo;
 
 /*
- * Starts a session and returns at once.  The session's I/O thread connects; all
- * signals are blocked in this thread.  Returns NULL when memory, descriptors or
- * threads are exhausted.
+ * Starts a session and returns at once.  Its I/O thread connects, with all signals
+ * blocked.  Returns NULL when memory, descriptors or threads are exhausted.
  */
 extern ZklSession *zkl_session_open(const ZklSessionConfig *config);
 
@@ -162,9 +161,8 @@ extern int	zkl_sessions_open(void);
 extern int	zkl_session_fd(const ZklSession *session);
 
 /*
- * The owner calls these before and after it sleeps on the descriptor (and maybe on
- * others), and reads the states soon after.  In between, the I/O thread leaves reading
- * from the server to the owner.
+ * The owner calls these around its sleep on the descriptor, and reads the states soon after.
+ * In between, the I/O thread leaves reading from the server to the owner.
  */
 extern void zkl_session_sleeps(ZklSession *session);
 extern void zkl_session_woke(ZklSession *session);
@@ -258,9 +256,9 @@ extern ZklStatus zkl_request_status(ZklRequest *request);
 
 typedef struct ZklRequestInfo
 {
-	bool		blocked;		/* waits for another session now */
+	bool		blocked;		/* waits for another session now, with a watch: no answer is due */
 	bool		was_blocked;	/* has waited at any time */
-	uint64_t	n_answers;		/* received by this session so far */
+	uint64_t	progress;		/* grows with each answer that brings the request further */
 	int			raw_code;		/* the client library's code for SERVER_ERROR */
 	int			culprit;		/* index of the item that failed or waits, or -1 */
 	uint64_t	probe;			/* for ZklWaitReport; a change requires a new report */
@@ -450,9 +448,9 @@ typedef enum ZklScanKind
 } ZklScanKind;
 
 /*
- * Starts a scan and returns at once; NULL when memory is exhausted.  The scan sees all
- * writes before the call, and may or may not see later ones.  It continues after a lost
- * connection.  REVOKE_ORDINARY counts a holder whose release is already requested, and
+ * Starts a scan and returns at once; NULL when memory is exhausted.  It sees all writes
+ * before the call, and continues after a lost connection.  REVOKE_ORDINARY counts a
+ * holder whose release is already requested, and
  * writes nothing to its node.  "name" is encoded, or NULL.
  */
 extern ZklScan *zkl_scan(ZklSession *session, ZklScanKind kind, const char *name);
@@ -468,9 +466,10 @@ typedef struct ZklScanInfo
 	int			n_requested;	/* holders whose release is requested */
 	int			n_spared;		/* REVOKE_ORDINARY: holders that are superusers */
 	int			raw_code;		/* the client library's code for SERVER_ERROR */
+	uint64_t	progress;		/* also while pending: as in ZklRequestInfo */
 } ZklScanInfo;
 
-/* Stores the result of a scan that is not pending. */
+/* Stores the result of a scan. */
 extern void zkl_scan_info(ZklScan *scan, ZklScanInfo *info);
 
 /* Ends and frees the scan, in any state. */
@@ -494,6 +493,9 @@ extern void zkl_log_set_level(ZklLogLevel level);
 
 /* Takes the oldest line: any bytes, cut to fit, and a NUL.  Returns false if none. */
 extern bool zkl_log_take(ZklLogLevel *level, char *line, size_t size);
+
+/* Stores what the library complained of since it was connected last; "" if nothing. */
+extern void zkl_log_last_problem(char *line, size_t size);
 
 /* Counts the failures to set up TLS in this process; the library only logs them. */
 extern unsigned zkl_tls_failures(void);

@@ -86,6 +86,7 @@ SELECT zk_lock('views.a');
 \set VERBOSITY default
 SELECT session_id, state, session_timeout, lease_remaining, connected_at, locks FROM zk_session();
 -- zk_locks fails: an empty result would mean that no lock is held
+\set VERBOSITY terse
 SELECT * FROM zk_locks;
 SELECT * FROM zk_locks_of('views.a');
 \set VERBOSITY sqlstate

@@ -8,6 +8,7 @@ use warnings;
 use Test::More;
 use ZkLock::Check;
 use ZkLock::Cluster;
+use ZkLock::FaultProxy;
 use ZkLock::Proxy;
 use ZkLock::Util qw(wait_until);
 use ZkLock::ZkClient;
@@ -230,6 +231,25 @@ for my $case ([ 'LATIN1', '%E2%82%AC' ], [ 'UTF8', "\xe2\x82\xac" ])
 	}
 }
 $gate->quit;
+# A node that may not be read for a while, as after "setAcl -R", is watched all the same.
+{
+	my $watching = ZkLock::FaultProxy->start(target => $zk);
+	my $s = session($node);
+	my $lock = '/zklock/locks/unreadable';
+	$s->query_ok("SET zklock.connect_string = '" . $watching->connect_string . q('));
+	$s->query_ok("SET statement_timeout = '20s'; SET zklock.commit_check = off");
+	$s->query_ok("SELECT zk_lock('unreadable')");
+	$zkc->set_acl("$lock/$_", { digest => 'other:secret' }) for $zkc->children($lock);
+	wait_until('the refused read', sub {
+		grep { $_->{op} eq 'getData' && $_->{paths}[0] =~ m{^\Q$lock\E/} && $_->{error} } $watching->record });
+	$s->query_async('SELECT pg_sleep(60)');
+	wait_asleep($s);
+	remove_by_hand('unreadable');
+	failed_with($s, '40001', 'the removal of a node that could not be read cancels the statement', like => qr/"unreadable"/);
+	$s->quit;
+	$watching->stop;
+}
+
 nothing_left($zkc, 'lost locks leave no node');
 
 unlike(server_log($_), qr/PANIC|terminated by signal/, 'no backend has crashed')
@@ -238,4 +258,5 @@ $_->stop for $node, $cut_off;
 $zkc->close;
 $proxy->stop;
 $zk->stop;
+
 done_testing();

@@ -214,13 +214,7 @@ test_faults(void)
 			fake_advance(T / 3);
 			heal();
 		}
-		if (fault == FAULT_NO_AUTH || fault == FAULT_OTHER ||
-			fault == FAULT_APPLY_OTHER)
-			ok(!is_lost("a") && losses_reported == 0 && strlen(fake_trace(A->client)) == 1,
-			   "a holder whose read is refused gets no report and does not read again (%s)",
-			   fake_fault_name(fault));
-		else
-			ok(is_lost("a") && losses_reported == 1, "the loss is reported (%s)", fake_fault_name(fault));
+		ok(is_lost("a") && losses_reported == 1, "the loss is reported (%s)", fake_fault_name(fault));
 		scene_end(NULL);
 	}
 }

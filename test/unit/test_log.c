@@ -124,9 +124,31 @@ test_threads(void)
 	ok(whole, "lines written by several threads stay whole");
 }
 
+/* A line is noted as the reason of later errors, even if it is not kept. */
+static void
+test_problems(void)
+{
+	zkl_log_last_problem(line, sizeof(line));
+	is_str(line, "", "no problem is known at first");
+	zkl_log_note_problem_io(STAMP "ZOO_WARN@f@7: no server: refused\n");
+	zkl_log_last_problem(line, sizeof(line));
+	is_str(line, "no server: refused", "a problem is known without the function");
+	zkl_log_note_host_io("zk1.invalid", "unknown");
+	zkl_log_note_problem_io(STAMP "ZOO_ERROR@getaddrs@7: getaddrinfo: unknown");
+	zkl_log_last_problem(line, sizeof(line));
+	is_str(line, "the name of host \"zk1.invalid\" cannot be resolved: unknown",
+		   "the library's message does not replace the one with the host name");
+	zkl_log_note_problem_io("");
+	zkl_log_last_problem(line, sizeof(line));
+	is_str(line, "", "a problem ends");
+	zkl_log_keep_io(STAMP "ZOO_ERROR@f@8: Socket [::1]:2181 zk retcode=-4, errno=112(Host is down): failed");
+	taken(ZKL_LOG_ERROR, "the server at [::1]:2181 closed the connection", "the end of a connection is described in plain words");
+}
+
 int
 main(void)
 {
+	test_problems();
 	test_lines();
 	test_tls_failures();
 	test_full();

@@ -96,8 +96,17 @@ zklock_show_session(ZklSession *session)
 		return;
 	zklock_hide_session();
 
-	/* Another backend may be testing it right now. */
-	zklock_wait_in_lock_table(&tag, ExclusiveLock);
+	/* Another backend may be testing it right now, for a moment. */
+	while (LockAcquire(&tag, ExclusiveLock, true, true) == LOCKACQUIRE_NOT_AVAIL)
+	{
+		CHECK_FOR_INTERRUPTS();
+		if (is_shown(&tag))
+			ereport(ERROR,
+					(errcode(ERRCODE_SYSTEM_ERROR),
+					 errmsg("another backend of this server has the same ZooKeeper session"),
+					 errdetail("The ensemble gave session 0x%llx to both.", (unsigned long long) session_id),
+					 errhint("Check that zklock.connect_string names servers of one ZooKeeper ensemble, and nothing else.")));
+	}
 	shown = session_id;
 }
 

@@ -39,7 +39,7 @@ reach(int64 deadline, ZklockProblem *problem)
 		case ZKL_SESSION_CONNECTED:
 			return session;
 		case ZKL_SESSION_SUSPENDED:
-			*problem = zklock_connection_lost();
+			*problem = zklock_no_answer(session, zklock_connect_timeout);
 			break;
 		case ZKL_SESSION_EXPIRED:
 			*problem = zklock_session_expired;
@@ -50,7 +50,8 @@ reach(int64 deadline, ZklockProblem *problem)
 		case ZKL_SESSION_CONNECTING:
 			/* A new session may succeed where this one did not; it holds nothing yet. */
 			zklock_session_close(ZKLOCK_CLOSE_MS);
-			*problem = zklock_no_session(zklock_session_failed_at_tls());
+			*problem = zklock_no_session(zklock_session_failed_at_tls(),
+										 zklock_connect_timeout);
 			break;
 	}
 	return NULL;
@@ -60,20 +61,20 @@ typedef struct Reading
 {
 	ZklSession *session;
 	ZklScan    *scan;
-	ZklockOutage outage;
+	ZklockTimeout *timeout;
 } Reading;
 
 static bool
 is_read(void *arg, int64 *check_again)
 {
 	Reading    *reading = arg;
-	ZklSessionInfo info;
+	ZklScanInfo info;
 
 	if (zkl_scan_status(reading->scan) != ZKL_PENDING)
 		return true;
-	zkl_session_info(reading->session, &info);
-	return zklock_outage_exceeds_timeout(&reading->outage, reading->session,
-										 info.n_answers, zkl_now_ms(), check_again);
+	zkl_scan_info(reading->scan, &info);
+	*check_again = zklock_answer_by(reading->timeout, info.progress + 1);
+	return zkl_now_ms() >= *check_again;
 }
 
 /* Waits for the answer.  Returns false if the scan is to be retried in a new session. */
@@ -91,7 +92,7 @@ await_answer(Reading *reading, ZklScanInfo *info, ZklockProblem *problem)
 		case ZKL_OK:
 			break;
 		case ZKL_PENDING:
-			*problem = zklock_connection_lost();
+			*problem = zklock_no_answer(reading->session, zklock_connect_timeout);
 			break;
 		case ZKL_SESSION_LOST:
 			*problem = zklock_session_expired;
@@ -116,6 +117,7 @@ typedef struct ScanRequest
 	const char *name;
 	ZklockScanUse use;
 	void	   *arg;
+	ZklockTimeout *timeout;
 } ScanRequest;
 
 /* Scans in one session.  Returns false if the scan is to be retried in a new session. */
@@ -124,7 +126,8 @@ scan_in(const ScanRequest *request, ZklSession *session, ZklockProblem *problem)
 {
 	Reading		reading = {
 		.session = session,
-		.scan = zkl_scan(session, request->kind, request->name)
+		.scan = zkl_scan(session, request->kind, request->name),
+		.timeout = request->timeout
 	};
 	volatile bool decided = true;
 
@@ -155,8 +158,8 @@ void
 zklock_scan(ZklScanKind kind, const char *name,
 			const ZklockAction *action, ZklockScanUse use, void *arg)
 {
-	const ScanRequest request = {kind, name, use, arg};
-	int64		deadline = zkl_now_ms() + zklock_connect_timeout;
+	ZklockTimeout timeout = {.timeout_ms = ZKLOCK_NO_TIMEOUT};
+	const ScanRequest request = {kind, name, use, arg, &timeout};
 	ZklockProblem problem;
 	ZklSession *session;
 
@@ -164,9 +167,9 @@ zklock_scan(ZklScanKind kind, const char *name,
 	do
 	{
 		problem.sqlstate = 0;
-		session = reach(deadline, &problem);
+		session = reach(zklock_answer_by(&timeout, 0), &problem);
 	} while (session && !scan_in(&request, session, &problem) &&
-			 zkl_now_ms() < deadline);
+			 zkl_now_ms() < zklock_answer_by(&timeout, 0));
 	if (problem.sqlstate != 0)
 		zklock_fail(action, problem);
 }

@@ -288,7 +288,7 @@ acquire_both(LockAcquisition *a)
 	/* Connect first: no local wait while the ensemble is unreachable. */
 	if (!covered)
 	{
-		zklock_session_ready(&action);
+		zklock_session_ready(&action, &a->timeout);
 		zklock_check_loss();
 	}
 

@@ -413,7 +413,8 @@ prove_locks(void)
 
 	if (must_prove || zklock_commit_check == ZKLOCK_COMMIT_CHECK_ALWAYS ||
 		lease.left_ms < lease.reserve_ms)
-		confirm(session, lease.session_timeout_ms);
+		confirm(session, Min(lease.session_timeout_ms,
+							 Max(zklock_session_timeout, zklock_connect_timeout)));
 }
 
 void

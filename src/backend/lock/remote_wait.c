@@ -3,8 +3,7 @@
  * remote_wait.c
  *		Waits in a queue of the ensemble.
  *
- * Decides when a call gives up: its own timeout has passed, or the connection does
- * not come back.  Logs long waits.  The sleeping itself is in wait.c, and the
+ * Decides when a call gives up: its own timeout has passed, or it makes no progress.  Logs long waits.  The sleeping itself is in wait.c, and the
  * counting of what is held in locks.c and semaphores.c.
  *
  *-------------------------------------------------------------------------
@@ -34,7 +33,6 @@ typedef struct RemoteWait
 	int			n;
 	ZklockLongWait long_wait;
 	int64		started;
-	ZklockOutage outage;
 	const char *logged;			/* the awaited name in the server log; or NULL */
 } RemoteWait;
 
@@ -103,23 +101,6 @@ is_blocked_too_long(RemoteWait *w, ZklRequestInfo *info, int64 now,
 	return w->timeout->must_requeue;
 }
 
-bool
-zklock_outage_exceeds_timeout(ZklockOutage *outage, ZklSession *session,
-							  uint64 n_answers, int64 now, int64 *check_again)
-{
-	if (n_answers != outage->n_answers)
-		outage->unanswered_since = 0;
-	outage->n_answers = n_answers;
-	if (outage->unanswered_since == 0)
-	{
-		if (zkl_session_state(session) == ZKL_SESSION_CONNECTED)
-			return false;
-		outage->unanswered_since = now;
-	}
-	*check_again = outage->unanswered_since + zklock_connect_timeout;
-	return now >= *check_again;
-}
-
 /*
  * Returns whether backends of this server have released what blocks the attempt, so that
  * its nodes will be deleted.  A lock is released if its predecessor's session belongs to
@@ -161,37 +142,6 @@ is_refused(RemoteWait *w, const ZklRequestInfo *info, int64 now, int64 *check_ag
 	return false;
 }
 
-/* Ends the wait.  A call that has queued waits through an outage of any length. */
-static bool
-is_granted(void *arg, int64 *check_again)
-{
-	RemoteWait *w = arg;
-	ZklRequestInfo info;
-	int64		now = zkl_now_ms();
-	int64		outage_ends = ZKLOCK_NEVER;
-	ZklStatus	status;
-
-	status = zkl_request_status(w->request);
-	if (status == ZKL_OK && w->logged)
-		log_acquired(w);
-	if (status != ZKL_PENDING)
-		return true;
-	zkl_request_info(w->request, &info);
-	if (info.blocked)
-		zklock_wait_is_for(ZKLOCK_WAIT_LOCK);
-	if (w->timeout->timeout_ms == 0 && is_refused(w, &info, now, check_again))
-		return true;
-	if ((w->timeout->timeout_ms != 0 || info.is_permit) &&
-		(info.was_blocked || w->timeout->queued))
-		return is_blocked_too_long(w, &info, now, check_again);
-	/* A call that needs an answer to go on cannot wait forever. */
-	if (zklock_outage_exceeds_timeout(&w->outage, w->session, info.n_answers, now,
-									  &outage_ends))
-		zklock_fail(&w->actions[Max(info.culprit, 0)], zklock_connection_lost());
-	*check_again = Min(*check_again, outage_ends);
-	return false;
-}
-
 /* A non-blocking attempt never waits for a holder. */
 static void
 note_wait(ZklockTimeout *timeout, const ZklRequestInfo *info)
@@ -200,6 +150,61 @@ note_wait(ZklockTimeout *timeout, const ZklRequestInfo *info)
 		return;
 	timeout->waited = timeout->waited || info->was_blocked;
 	timeout->queued = timeout->queued || info->was_blocked;
+}
+
+/*
+ * None is due while the request is known to wait for another holder, through an outage of
+ * any length.  A non-blocking attempt waits for nobody: an outage must end it.
+ */
+static bool
+is_answer_due(const RemoteWait *w, const ZklRequestInfo *info)
+{
+	return !info->blocked || (w->timeout->timeout_ms == 0 &&
+							  zkl_session_state(w->session) != ZKL_SESSION_CONNECTED);
+}
+
+/* Throws if an answer is overdue. */
+static void
+check_progress(RemoteWait *w, const ZklRequestInfo *info, int64 *check_again)
+{
+	int64		answer_by;
+
+	if (!is_answer_due(w, info))
+	{
+		zklock_no_answer_due(w->timeout);
+		return;
+	}
+	answer_by = zklock_answer_by(w->timeout, info->progress + 1);
+	if (zkl_now_ms() >= answer_by)
+		zklock_fail(&w->actions[Max(info->culprit, 0)],
+					zklock_no_answer(w->session, answer_by - w->timeout->progress_ms));
+	*check_again = Min(*check_again, answer_by);
+}
+
+/* Ends the wait. */
+static bool
+is_granted(void *arg, int64 *check_again)
+{
+	RemoteWait *w = arg;
+	ZklRequestInfo info;
+	int64		now = zkl_now_ms();
+	ZklStatus	status;
+
+	status = zkl_request_status(w->request);
+	if (status == ZKL_OK && w->logged)
+		log_acquired(w);
+	if (status != ZKL_PENDING)
+		return true;
+	zkl_request_info(w->request, &info);
+	note_wait(w->timeout, &info);
+	if (info.blocked)
+		zklock_wait_is_for(ZKLOCK_WAIT_LOCK);
+	if (w->timeout->timeout_ms == 0 && is_refused(w, &info, now, check_again))
+		return true;
+	if (w->timeout->queued && is_blocked_too_long(w, &info, now, check_again))
+		return true;
+	check_progress(w, &info, check_again);
+	return false;
 }
 
 /* zklock's own errors name the lock. */
@@ -274,7 +279,7 @@ zklock_await_request(ZklockTimeout *timeout, ZklSession *session,
 
 /* Returns the session, connected; or NULL if the call has queued and its timeout has passed. */
 static ZklSession *
-reach_session(const ZklockTimeout *timeout, const ZklockAction *action)
+reach_session(ZklockTimeout *timeout, const ZklockAction *action)
 {
 	int64		left = zklock_timeout_left(timeout);
 	int64		lock_timeout = zklock_lock_timeout_left(timeout);
@@ -283,7 +288,7 @@ reach_session(const ZklockTimeout *timeout, const ZklockAction *action)
 	ZklSession *session;
 
 	if (!timeout->queued)
-		return zklock_session_ready(action);
+		return zklock_session_ready(action, timeout);
 	if (is_lock_timeout)
 		left = lock_timeout;
 	session = zklock_session_by(action, left == ZKLOCK_NO_TIMEOUT ? ZKLOCK_NEVER
@@ -297,6 +302,7 @@ bool
 zklock_acquire_remote(ZklockTimeout *timeout, const ZklockAction *action,
 					  ZklStatus (*request) (void *arg, ZklSession *session), void *arg)
 {
+	zklock_no_answer_due(timeout);	/* during the wait for the local lock */
 	for (;;)
 	{
 		ZklSession *session = reach_session(timeout, action);

@@ -119,7 +119,7 @@ zklock_acquire_permit(const ZklockName *name, int capacity, ZklockScope scope,
 	a.timeout.semaphore = a.hold->key;
 	PG_TRY();
 	{
-		zklock_session_ready(&ZKLOCK_ACTION_PERMIT(name->display));
+		zklock_session_ready(&ZKLOCK_ACTION_PERMIT(name->display), &a.timeout);
 		zklock_check_loss();
 		acquired = zklock_acquire_remote(&a.timeout, &ZKLOCK_ACTION_PERMIT(name->display),
 										 request_remote, &a);

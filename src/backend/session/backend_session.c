@@ -317,10 +317,11 @@ zklock_session_by(const ZklockAction *action, int64 deadline)
 }
 
 ZklSession *
-zklock_session_ready(const ZklockAction *action)
+zklock_session_ready(const ZklockAction *action, ZklockTimeout *timeout)
 {
-	ZklSession *reached = zklock_session_by(action,
-											zkl_now_ms() + zklock_connect_timeout);
+	int64		answer_by = zklock_answer_by(timeout, 0);
+	int64		waited_ms = answer_by - timeout->progress_ms;
+	ZklSession *reached = zklock_session_by(action, answer_by);
 
 	if (reached)
 		return reached;
@@ -330,7 +331,7 @@ zklock_session_ready(const ZklockAction *action)
 			note_connected();
 			return session;		/* just in time */
 		case ZKL_SESSION_SUSPENDED:
-			zklock_fail(action, zklock_connection_lost());
+			zklock_fail(action, zklock_no_answer(session, waited_ms));
 		case ZKL_SESSION_EXPIRED:
 		case ZKL_SESSION_AUTH_FAILED:
 			if (zklock_holds_any())
@@ -342,7 +343,7 @@ zklock_session_ready(const ZklockAction *action)
 
 	/* The problem of this session need not affect a new one. */
 	zklock_session_close(ZKLOCK_CLOSE_MS);
-	zklock_fail(action, zklock_no_session(zklock_session_failed_at_tls()));
+	zklock_fail(action, zklock_no_session(zklock_session_failed_at_tls(), waited_ms));
 }
 
 void

@@ -9,6 +9,7 @@
 #define ZKLOCK_BACKEND_SESSION_H
 
 #include "backend/session/errors.h"
+#include "backend/session/wait.h"
 #include "recipe/recipe.h"
 
 /* Returns the session, in any state, or NULL.  Never throws or connects. */
@@ -16,11 +17,11 @@ extern ZklSession *zklock_session_current(void);
 
 /*
  * Returns the session, connected.  Opens it if there is none, and opens a new one if the
- * settings have changed and nothing is held.  Waits up to zklock.connect_timeout, under
+ * settings have changed and nothing is held.  Waits as long as zklock_answer_by() allows, under
  * lock_timeout and interruptibly; throws 08001, 08006, 28000, F0000.  If the session is
  * over and locks are held, returns it as it is, for zklock_check_loss().
  */
-extern ZklSession *zklock_session_ready(const ZklockAction *action);
+extern ZklSession *zklock_session_ready(const ZklockAction *action, ZklockTimeout *timeout);
 
 /*
  * Same, but waits until a deadline (zkl_now_ms()) and then returns NULL instead of an

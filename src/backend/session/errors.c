@@ -82,29 +82,57 @@ no_session_hint(void)
 	return "Check that zklock.connect_string has the ensemble's ports for TLS, that the ensemble has a quorum, and that the certificates in the files of zklock.tls_ca_file, zklock.tls_cert_file and zklock.tls_key_file are valid; the server log has the messages of the ZooKeeper client.";
 }
 
+/* Returns what the client library complained of since it was connected last; maybe nothing. */
+static const char *
+last_complaint(void)
+{
+	char		line[512];
+
+	zkl_log_last_problem(line, sizeof(line));
+	if (line[0] == '\0')
+		return "";
+	zklock_make_plain(line);
+	return psprintf(" The ZooKeeper client reports: %s", line);
+}
+
 ZklockProblem
-zklock_no_session(bool failed_at_tls)
+zklock_no_session(bool failed_at_tls, int64 waited_ms)
 {
 	ZklockProblem problem = {ERRCODE_SQLCLIENT_UNABLE_TO_ESTABLISH_SQLCONNECTION,
 		"no connection to the ZooKeeper ensemble",
 	no_session_hint(), NULL};
 
-	problem.detail = psprintf(failed_at_tls
-							  ? "No session was established within %d ms, because TLS could not be set up with a server."
-							  : "No session was established within %d ms.",
-							  zklock_connect_timeout);
+	/* The messages about TLS name files, and are for the administrator. */
+	if (failed_at_tls)
+		problem.detail = psprintf("No session was established within %lld ms, because TLS could not be set up with a server.",
+								  (long long) waited_ms);
+	else
+		problem.detail = psprintf("No session was established within %lld ms.%s",
+								  (long long) waited_ms, last_complaint());
 	return problem;
 }
 
 ZklockProblem
-zklock_connection_lost(void)
+zklock_no_answer(ZklSession *session, int64 waited_ms)
 {
-	ZklockProblem problem = {ERRCODE_CONNECTION_FAILURE,
+	ZklockProblem lost = {ERRCODE_CONNECTION_FAILURE,
 		"lost the connection to the ZooKeeper ensemble",
-		"Retry when the ensemble is reachable again; zklock.connect_timeout limits the wait.",
-	psprintf("It did not come back within %d ms.", zklock_connect_timeout)};
+	"Retry when the ensemble is reachable again; zklock.connect_timeout limits the wait.", NULL};
+	ZklockProblem silent = {ERRCODE_CONNECTION_FAILURE,
+		"the ZooKeeper ensemble does not answer",
+	"Retry when the ensemble is reachable again; zklock.connect_timeout limits the wait.", NULL};
+	ZklSessionInfo info;
 
-	return problem;
+	zkl_session_info(session, &info);
+	if (info.state == ZKL_SESSION_CONNECTED)
+	{
+		silent.detail = psprintf("The server at %s did not answer within %lld ms.",
+								 info.server, (long long) waited_ms);
+		return silent;
+	}
+	lost.detail = psprintf("The connection to the server at %s was lost, and no answer came within %lld ms.%s",
+						   info.server, (long long) waited_ms, last_complaint());
+	return lost;
 }
 
 ZklockProblem

@@ -41,11 +41,11 @@ typedef struct ZklockProblem
 /* Returns the problem for a status; "raw_code" is the client library's code, or 0. */
 extern ZklockProblem zklock_problem_of(ZklStatus status, int raw_code);
 
-/* No session within zklock.connect_timeout, perhaps because of TLS: 08001. */
-extern ZklockProblem zklock_no_session(bool failed_at_tls);
+/* No session within this time, perhaps because of TLS: 08001. */
+extern ZklockProblem zklock_no_session(bool failed_at_tls, int64 waited_ms);
 
-/* Connection lost, and not back within zklock.connect_timeout: 08006. */
-extern ZklockProblem zklock_connection_lost(void);
+/* No answer in the session within this time: 08006. */
+extern ZklockProblem zklock_no_answer(ZklSession *session, int64 waited_ms);
 
 /* Locks are held under another value of a setting: 55000. */
 extern ZklockProblem zklock_other_settings(const char *setting);

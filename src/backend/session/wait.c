@@ -18,6 +18,7 @@
 #include "utils/timeout.h"
 #include "utils/timestamp.h"
 
+#include "backend/base/settings.h"
 #include "backend/base/syntax.h"
 #include "backend/session/callbacks.h"
 #include "backend/session/wait.h"
@@ -53,6 +54,36 @@ zklock_raise_lock_timeout(void)
 	ereport(ERROR,
 			(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
 			 errmsg("canceling statement due to lock timeout")));
+}
+
+/* How long an attempt waits for answers, however short its timeout is. */
+#define MIN_ANSWER_MS 1000
+
+int64
+zklock_answer_by(ZklockTimeout *timeout, uint64 progress)
+{
+	int64		now = zkl_now_ms();
+	int64		answer_by;
+
+	if (timeout->progress_ms == 0)
+		timeout->due_ms = now;
+	if (timeout->progress_ms == 0 || progress > timeout->progress)
+	{
+		timeout->progress = progress;
+		timeout->progress_ms = now;
+	}
+	answer_by = timeout->progress_ms + zklock_connect_timeout;
+	if (timeout->timeout_ms <= 0 || timeout->queued)
+		return answer_by;
+	return Min(answer_by, Max(timeout->started + timeout->timeout_ms,
+							  timeout->due_ms + MIN_ANSWER_MS));
+}
+
+void
+zklock_no_answer_due(ZklockTimeout *timeout)
+{
+	timeout->progress = 0;
+	timeout->progress_ms = 0;
 }
 
 void

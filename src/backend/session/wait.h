@@ -26,6 +26,9 @@ typedef struct ZklockTimeout
 	bool		queued;			/* has waited in a queue of the ensemble */
 	bool		may_requeue;	/* the call can leave its place and queue again */
 	bool		must_requeue;	/* ... and must: the wait ended for this */
+	uint64		progress;		/* how far the call has got with the ensemble */
+	int64		progress_ms;	/* when; 0: no answer is due yet */
+	int64		due_ms;			/* since when an answer is due */
 } ZklockTimeout;
 
 /* Returns what is left of the timeout, or ZKLOCK_NO_TIMEOUT. */
@@ -37,6 +40,17 @@ extern int64 zklock_timeout_left(const ZklockTimeout *timeout);
  */
 extern int64 zklock_lock_timeout_left(const ZklockTimeout *timeout);
 extern _Noreturn void zklock_raise_lock_timeout(void);
+
+/*
+ * The rule for outages: a call that an answer is due to and that makes no progress for
+ * zklock.connect_timeout fails.  Returns when that will be.  An attempt that has not queued
+ * fails already at the end of its own timeout, but not within a second, which is for the
+ * round trips.  "progress" is 0 without a session, otherwise above that of the request.
+ */
+extern int64 zklock_answer_by(ZklockTimeout *timeout, uint64 progress);
+
+/* The call is known to wait for another holder: no answer is due. */
+extern void zklock_no_answer_due(ZklockTimeout *timeout);
 
 /* Wait events, shown in pg_stat_activity since PostgreSQL 17. */
 typedef enum ZklockWaitEvent

@@ -103,11 +103,11 @@ on_watch_set(ZklCall *call, const ZklResult *result)
 
 	if (result->code == ZKL_RC_OK)
 		check_for_revocation(node, result);
-	else if (result->code == ZKL_RC_CONNECTION_LOSS)
-		zkl__hold_watch_later(node);
-	else if (result->code == ZKL_RC_NO_NODE && node->request)
+	else if (result->code != ZKL_RC_NO_NODE)
+		zkl__hold_watch_later(node);	/* also if an ACL forbids to read it */
+	else if (node->request)
 		node->owner->on_removed(node);
-	else if (result->code == ZKL_RC_NO_NODE)
+	else
 	{
 		zkl__lock_node_lost(node);
 		zkl__node_leave(node);

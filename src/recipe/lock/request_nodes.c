@@ -146,6 +146,8 @@ on_czxid_read(ZklCall *call, const ZklResult *result)
 		zkl__request_restart(request);
 	else if (result->code != ZKL_RC_OK)
 		zkl__request_fail_code(request, node->index, result);
+	else if (result->czxid < 1) /* no server's; a token is positive */
+		zkl__request_fail(request, ZKL_SERVER_ERROR, node->index, 0);
 	else
 	{
 		if (node->is_permit)

@@ -157,7 +157,7 @@ zkl_request_info(ZklRequest *request, ZklRequestInfo *info)
 	zkl__session_lock(request->session);
 	memset(info, 0, sizeof(*info));
 	info->was_blocked = request->was_blocked;
-	info->n_answers = zkl__n_answers(request->session);
+	info->progress = request->uses.progress;
 	info->raw_code = request->raw_code;
 	info->culprit = request->culprit;
 	info->probe = request->n_probes;
@@ -165,8 +165,11 @@ zkl_request_info(ZklRequest *request, ZklRequestInfo *info)
 	memcpy(info->blocker, request->blocker, sizeof(info->blocker));
 	info->blocked = zkl__sequence_restart_is_blocked(request);
 	request->kind->on_info(request, info);
-	for (int i = 0; !info->blocked && i < request->n && request->status == ZKL_PENDING; i++)
-		info->blocked = request->nodes[i]->state == NODE_WAITING;
+	for (int i = 0; i < request->n && request->status == ZKL_PENDING; i++)
+	{
+		info->blocked = info->blocked || request->nodes[i]->state == NODE_WAITING;
+		info->progress += request->nodes[i]->uses.progress;
+	}
 	zkl__session_unlock(request->session);
 }
 

@@ -343,7 +343,7 @@ zkl__node_created(ZklNode *node, ZklResultCode code, const char *path,
 	else
 	{
 		zkl__node_set_name(node, name ? name + 1 : path);
-		node->czxid = czxid;
+		node->czxid = czxid > 0 ? czxid : 0;	/* 0: will be read */
 		if (!node->priv->wanted)
 		{
 			node->state = NODE_LISTING;

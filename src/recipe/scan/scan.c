@@ -304,6 +304,7 @@ zkl_scan_info(ZklScan *scan, ZklScanInfo *info)
 	info->n_requested = scan->n_requested;
 	info->n_spared = scan->n_spared;
 	info->raw_code = scan->raw_code;
+	info->progress = scan->uses.progress;
 	zkl__session_unlock(scan->session);
 }
 

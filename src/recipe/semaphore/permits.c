@@ -125,6 +125,8 @@ on_info(const ZklRequest *request, ZklRequestInfo *info)
 	info->is_permit = true;
 	info->capacity = request->permit->other_capacity;
 	info->blocked = info->blocked || request->permit->seen == SEEN_FULL;
+	if (request->permit->permit_node)
+		info->progress += request->permit->permit_node->uses.progress;
 	info->n_excess = excess_nodes(request);
 	info->is_refused = info->n_excess > 0;
 	if (!info->is_refused)

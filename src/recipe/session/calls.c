@@ -90,6 +90,25 @@ count_answer(ZklSession *session)
 	}
 }
 
+/*
+ * Counts an answer as progress of the call's subject, unless it only repeats what the subject
+ * had before the connection was lost.  So connections that die of the same request again and
+ * again bring no progress.
+ */
+static void
+count_progress(const ZklCall *call)
+{
+	ZklUses    *uses = call->uses;
+
+	if (uses == NULL)
+		return;
+	if (uses->connection != call->session->n_connections)
+		uses->n_answers = 0;
+	uses->connection = call->session->n_connections;
+	if (++uses->n_answers > uses->progress)
+		uses->progress = uses->n_answers;
+}
+
 static void
 handle_answer(ZklCall *call, const ZklResult *result)
 {
@@ -100,6 +119,8 @@ handle_answer(ZklCall *call, const ZklResult *result)
 		result = &unproven;
 	if (call->confirms && result->code == ZKL_RC_OK)
 		zkl__lease_confirmed(call);
+	if (result->code != ZKL_RC_CONNECTION_LOSS)
+		count_progress(call);
 	call->handler(call, result);
 	zkl__lease_answered(session);
 	if (result->code != ZKL_RC_CONNECTION_LOSS)

@@ -66,6 +66,7 @@ struct ZklSession
 	int64_t		next_keepalive_ms;	/* the next one after the first; else 0 */
 	int64_t		keepalive_pause_ms;
 	uint64_t	n_answers;		/* calls answered, not lost */
+	unsigned	n_connections;	/* so far */
 	int			n_holds;		/* held by higher layers; see trusted_until_ms */
 	ZklUses    *garbage;		/* of subjects to be freed */
 

@@ -21,6 +21,7 @@ static void
 connected(ZklSession *session, const ZklConnectionInfo *info)
 {
 	session->state = ZKL_SESSION_CONNECTED;
+	session->n_connections++;
 	session->connection = *info;
 	if (session->opened_ms == 0)
 		session->opened_ms = zkl_now_ms();

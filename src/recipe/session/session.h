@@ -62,6 +62,9 @@ typedef struct ZklUses
 	void	   *subject;
 	void		(*free_subject) (void *subject);
 	int			calls;			/* in flight */
+	unsigned	progress;		/* the most answers that it got on one connection */
+	unsigned	n_answers;		/* ... and on the connection with this number */
+	unsigned	connection;
 	bool		ended;
 	struct ZklUses *next;		/* to be freed */
 } ZklUses;
@@ -149,7 +152,6 @@ extern bool zkl__is_connected(const ZklSession *session);
 extern bool zkl__is_final(const ZklSession *session);
 extern ZklStatus zkl__final_status(const ZklSession *session);
 extern int64_t zkl__session_id(const ZklSession *session);
-extern uint64_t zkl__n_answers(const ZklSession *session);
 extern void zkl__arm_timer(ZklSession *session, int64_t at_ms);
 extern void zkl__retry_later(ZklSession *session);
 extern bool zkl__has_retry(const ZklSession *session);

@@ -84,12 +84,6 @@ zkl__session_id(const ZklSession *session)
 	return session->connection.session_id;
 }
 
-uint64_t
-zkl__n_answers(const ZklSession *session)
-{
-	return session->n_answers;
-}
-
 /* Ends the session in a final state, and informs the parts and the owner. */
 void
 zkl__session_end(ZklSession *session, ZklSessionState state)

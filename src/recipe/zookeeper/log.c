@@ -25,6 +25,7 @@ static char ring[RING_LINES][RING_LINE_SIZE];
 static unsigned ring_first;
 static unsigned ring_count;
 static unsigned tls_failures;
+static char last_problem[RING_LINE_SIZE];
 
 /*
  * The library's lines are "2026-01-31 12:00:00,000:pid:ZOO_WARN@function@123: text".
@@ -56,6 +57,29 @@ parse_line(const char *line, const char **text)
 	}
 	*text = line;
 	return ZKL_LOG_INFO;
+}
+
+/*
+ * Stores a line's text.  The library says "errno=112 (Host is down)" when the server has closed
+ * the connection, as it does when it ends.
+ */
+static ZklLogLevel
+read_line(const char *line, char *out, size_t size)
+{
+	static const char before[] = "Socket ";
+	const char *text;
+	ZklLogLevel level = parse_line(line, &text);
+	const char *server = strstr(text, before);
+
+	snprintf(out, size, "%s", text);
+	if (server && strstr(text, " errno=112("))
+	{
+		server += strlen(before);
+		snprintf(out, size, "the server at %.*s closed the connection",
+				 (int) strcspn(server, " "), server);
+	}
+	out[strcspn(out, "\n")] = '\0';
+	return level;
 }
 
 /* Only the function's name shows it. */
@@ -107,16 +131,55 @@ zkl_log_take(ZklLogLevel *level, char *line, size_t size)
 	found = ring_count > 0;
 	if (found)
 	{
-		const char *text;
-
-		*level = parse_line(ring[ring_first], &text);
-		snprintf(line, size, "%s", text);
-		line[strcspn(line, "\n")] = '\0';
+		*level = read_line(ring[ring_first], line, size);
 		ring_first = (ring_first + 1) % RING_LINES;
 		ring_count--;
 	}
 	pthread_mutex_unlock(&ring_mutex);
 	return found;
+}
+
+/* The library's message about a host name does not contain the name. */
+static bool
+has_no_host(const char *line)
+{
+	return strstr(line, "getaddrinfo: ") != NULL;
+}
+
+void
+zkl_log_note_problem_io(const char *line)
+{
+	pthread_mutex_lock(&ring_mutex);
+	if (!has_no_host(line) || last_problem[0] == '\0')
+		snprintf(last_problem, sizeof(last_problem), "%s", line);
+	pthread_mutex_unlock(&ring_mutex);
+}
+
+void
+zkl_log_note_host_io(const char *host, const char *why)
+{
+	char		line[RING_LINE_SIZE];
+
+	snprintf(line, sizeof(line), ":ZOO_ERROR@the name of host \"%.256s\" cannot be resolved: %s",
+			 host, why);
+	zkl_log_note_problem_io(line);
+}
+
+/* Without "function@123: ", which the library's own messages begin with. */
+void
+zkl_log_last_problem(char *line, size_t size)
+{
+	const char *text;
+
+	pthread_mutex_lock(&ring_mutex);
+	(void) read_line(last_problem, line, size);
+	pthread_mutex_unlock(&ring_mutex);
+	text = line + strcspn(line, " @");
+	if (*text != '@')
+		return;
+	text = strstr(text, ": ");
+	if (text)
+		memmove(line, text + 2, strlen(text + 2) + 1);
 }
 
 /*

@@ -18,6 +18,12 @@ extern void zkl_log_keep_io(const char *line);
 /* Counts for zkl_tls_failures() a line that is not kept.  Any thread. */
 extern void zkl_log_count_io(const char *line);
 
+/* Notes a line for zkl_log_last_problem(); an empty one ends the problem.  Any thread. */
+extern void zkl_log_note_problem_io(const char *line);
+
+/* The same for a host name that the name service does not resolve. */
+extern void zkl_log_note_host_io(const char *host, const char *why);
+
 extern ZklLogLevel zkl_log_level_of(const char *line);
 
 /*

@@ -16,6 +16,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
@@ -39,7 +40,8 @@
 /* With TLS a message cannot be looked at; most are smaller. */
 #define TLS_MESSAGE_SIZE 65536
 
-/* Pause before reconnecting after the first refused message. */
+/* A connection that is lost earlier has died young; the first pause after one. */
+#define YOUNG_MS 1000
 #define PAUSE_MS 250
 
 static pthread_mutex_t library_mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -117,6 +119,14 @@ is_noise(const char *line)
 	return strstr(line, ": Exceeded deadline by ") != NULL;
 }
 
+/* Returns whether an earlier line, perhaps ours about a silent server, says why. */
+static bool
+is_consequence(const char *line)
+{
+	return is_noise(line) || strstr(line, ": Delaying connection ") != NULL ||
+		(driven && driven->connect_by_ms == ZKL_IO_THREAD_NEVER);
+}
+
 /*
  * The library's lines have no context, but the driven client is known.  Each outage
  * is logged with one line; the other warnings until the session is connected again
@@ -127,6 +137,8 @@ zkl_zk_log_io(const char *line)
 {
 	ZklLogLevel level = zkl_log_level_of(line);
 
+	if (level <= ZKL_LOG_WARNING && !is_consequence(line))
+		zkl_log_note_problem_io(line);
 	if (driven && level <= ZKL_LOG_WARNING &&
 		__atomic_load_n(&log_level, __ATOMIC_RELAXED) <= ZKL_LOG_WARNING)
 	{
@@ -153,12 +165,34 @@ zkl_zk_is_open(const ZklClient *client)
 	return state > 0 && state != ZOO_NOTCONNECTED_STATE;
 }
 
+/*
+ * Delays the next connection: each time for longer, but never so long that the session
+ * expires.  The random part keeps the clients of a server apart.
+ */
+static void
+delay_connection(ZklClient *client)
+{
+	int			longest_ms = zoo_recv_timeout(client->zh) / 6;
+	int			pause_ms = client->pause_ms == 0 ? PAUSE_MS : client->pause_ms * 2;
+	int64_t		now = zkl_io_thread_now();
+
+	if (client->seed == 0)
+		client->seed = (unsigned) getpid() * 2654435761u ^ (unsigned) now;
+	client->pause_ms = pause_ms < longest_ms ? pause_ms : longest_ms;
+	client->pause_until_ms = now + client->pause_ms / 2 +
+		rand_r(&client->seed) % (client->pause_ms / 2 + 1);
+}
+
 /* Removes the connection from wait_fd, on which the owner sleeps. */
 static void
 disconnected(ZklClient *client)
 {
 	if (!client->connected)
 		return;
+	if (zkl_io_thread_now() >= client->connected_ms + YOUNG_MS)
+		client->pause_ms = 0;
+	else if (client->zh)		/* not if it was closed */
+		delay_connection(client);
 	__atomic_store_n(&client->connected, false, __ATOMIC_RELAXED);
 	(void) epoll_ctl(client->wait_fd, EPOLL_CTL_DEL, client->fd, NULL);
 }
@@ -197,6 +231,19 @@ describe_server(int fd, char *out, size_t size)
 				 : "%.45s:%.5s", host, port);
 }
 
+/* One line ends an outage that was logged. */
+static void
+log_connected(ZklClient *client, const char *server)
+{
+	char		line[128];
+
+	snprintf(line, sizeof(line), ":ZOO_WARN@connected to the server at %s", server);
+	if (client->is_muted)
+		zkl_log_keep_io(line);
+	client->is_muted = false;
+	zkl_log_note_problem_io("");
+}
+
 static void
 connected(ZklClient *client, ZklConnectionInfo *info)
 {
@@ -205,8 +252,9 @@ connected(ZklClient *client, ZklConnectionInfo *info)
 	info->session_id = zoo_client_id(client->zh)->client_id;
 	info->session_timeout_ms = zoo_recv_timeout(client->zh);
 	describe_server(client->fd, info->server, sizeof(info->server));
-	client->is_muted = false;
+	log_connected(client, info->server);
 	client->connect_ms = 0;
+	client->connected_ms = zkl_io_thread_now();
 	if (epoll_ctl(client->wait_fd, EPOLL_CTL_ADD, client->fd, &event) == 0)
 		__atomic_store_n(&client->connected, true, __ATOMIC_RELAXED);
 }
@@ -240,20 +288,15 @@ zkl_zk_session_io(zhandle_t *zh, int type, int state, const char *path, void *co
  * Messages
  */
 
-/*
- * Logs a refused message, and delays the next connection: each time for longer, but never
- * so long that the session expires.
- */
+/* Logs a refused message.  Delays the next connection if the server refused the session. */
 static void
 refuse(ZklClient *client, const char *problem)
 {
-	int			longest_ms = zoo_recv_timeout(client->zh) / 4;
-	int			pause_ms = client->pause_ms == 0 ? PAUSE_MS : client->pause_ms * 2;
 	char		server[64];
 	char		line[256];
 
-	client->pause_ms = pause_ms < longest_ms ? pause_ms : longest_ms;
-	client->pause_until_ms = zkl_io_thread_now() + client->pause_ms;
+	if (!client->connected)
+		delay_connection(client);
 	describe_server(client->fd, server, sizeof(server));
 	snprintf(line, sizeof(line), ":ZOO_ERROR@the server at %s sent %s", server, problem);
 	zkl_zk_log_io(line);

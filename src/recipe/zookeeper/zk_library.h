@@ -95,8 +95,10 @@ struct ZklClient
 	bool		is_muted;		/* this outage has been logged */
 	int64_t		connect_by_ms;	/* the attempt to connect ends then */
 	int			connect_ms;		/* the time of an attempt; 0: as for the first one */
-	int64_t		pause_until_ms; /* no attempt to connect before; a message was refused */
-	int			pause_ms;
+	int64_t		connected_ms;	/* when it was connected last */
+	int64_t		pause_until_ms; /* no attempt to connect before */
+	int			pause_ms;		/* the last pause after a connection that died young */
+	unsigned	seed;			/* of the random part of the pauses */
 };
 
 /* zk_drive.c: takes the library's mutex, however long that lasts; only the I/O thread. */

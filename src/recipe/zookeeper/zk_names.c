@@ -18,6 +18,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include "log.h"
 #include "zk_library.h"
 
 typedef bool (*HostTest) (const char *host);
@@ -48,6 +49,8 @@ is_answered(const char *host)
 {
 	int			rc = is_address(host) ? 0 : resolve(host, 0);
 
+	if (rc != 0)
+		zkl_log_note_host_io(host, gai_strerror(rc));
 	return rc != EAI_AGAIN && rc != EAI_SYSTEM;
 }
 
