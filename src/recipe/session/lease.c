@@ -255,7 +255,7 @@ zkl__lease_arm(ZklSession *session)
 {
 	if (session->n_holds > 0)
 		zkl__arm_timer(session, session->trusted_until_ms);
-	if (session->proof && !session->is_dropping)
+	if (session->proof && !session->is_dropping && zkl__is_connected(session))
 		zkl__arm_timer(session, session->proof->submitted_ms + proof_interval(session));
 	else if (needs_proofs(session) && can_send_proof(session))
 		zkl__arm_timer(session, proof_due_ms(session));
