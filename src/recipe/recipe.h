@@ -155,8 +155,9 @@ extern ZklSession *zkl_session_open(const ZklSessionConfig *config);
  */
 extern void zkl_session_close(ZklSession *session, int timeout_ms);
 
-/* Counts the sessions with descriptors, also those that the I/O thread is closing. */
+/* Sessions with descriptors, also closing ones; a thread of theirs, or a lookup, runs. */
 extern int	zkl_sessions_open(void);
+extern bool zkl_threads_are_running(void);
 
 /* Returns the descriptor that is readable when something changed; valid until close. */
 extern int	zkl_session_fd(const ZklSession *session);

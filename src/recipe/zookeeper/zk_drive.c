@@ -87,10 +87,10 @@ zkl_zk_count_client(int change)
 	__atomic_add_fetch(&n_clients, change, __ATOMIC_RELAXED);
 }
 
-bool
-zkl_zk_is_only_client(void)
+int
+zkl_zk_clients(void)
 {
-	return __atomic_load_n(&n_clients, __ATOMIC_RELAXED) == 1;
+	return __atomic_load_n(&n_clients, __ATOMIC_RELAXED);
 }
 
 static int	log_level;
@@ -199,6 +199,7 @@ connected(ZklClient *client, ZklConnectionInfo *info)
 	info->session_timeout_ms = zoo_recv_timeout(client->zh);
 	describe_server(client->fd, info->server, sizeof(info->server));
 	client->is_muted = false;
+	client->heard_ms = zkl_io_thread_now();
 	client->connect_ms = 0;
 	if (epoll_ctl(client->wait_fd, EPOLL_CTL_ADD, client->fd, &event) == 0)
 		__atomic_store_n(&client->connected, true, __ATOMIC_RELAXED);
@@ -280,6 +281,7 @@ exchange_filtered(ZklClient *client)
 
 	while (zkl_zk_is_open(client) && zkl_filter_pass_in(&client->filter, &reads))
 	{
+		client->heard_ms = zkl_io_thread_now();
 		if (client->filter.refused)
 			note_refused(client);
 		if (client->filter.replies.owner)
@@ -299,6 +301,8 @@ exchange_plain(ZklClient *client)
 	for (int i = 0; i < MAX_MESSAGES && rc == ZOK && zkl_zk_is_open(client); i++)
 	{
 		rc = zookeeper_process(client->zh, ZOOKEEPER_READ);
+		if (rc == ZOK)
+			client->heard_ms = zkl_io_thread_now();
 		send_all(client);
 	}
 	client->in_is_full = rc == ZOK;
