@@ -141,10 +141,7 @@ typedef struct ZklSessionInfo
 	uint64_t	n_answers;		/* received so far */
 } ZklSessionInfo;
 
-/*
- * Starts a session and returns at once.  Its I/O thread connects, with all signals
- * blocked.  Returns NULL when memory, descriptors or threads are exhausted.
- */
+/* Starts a session and returns at once; NULL when memory, descriptors or threads are exhausted. */
 extern ZklSession *zkl_session_open(const ZklSessionConfig *config);
 
 /*
@@ -154,8 +151,9 @@ extern ZklSession *zkl_session_open(const ZklSessionConfig *config);
  */
 extern void zkl_session_close(ZklSession *session, int timeout_ms);
 
-/* Counts the sessions with descriptors, also those that the I/O thread is closing. */
+/* Sessions with descriptors, also closing ones; a thread of theirs, or a lookup, runs. */
 extern int	zkl_sessions_open(void);
+extern bool zkl_threads_are_running(void);
 
 /* Returns the descriptor that is readable when something changed; valid until close. */
 extern int	zkl_session_fd(const ZklSession *session);
@@ -449,8 +447,7 @@ typedef enum ZklScanKind
 
 /*
  * Starts a scan and returns at once; NULL when memory is exhausted.  It sees all writes
- * before the call, and continues after a lost connection.  REVOKE_ORDINARY counts a
- * holder whose release is already requested, and
+ * before the call.  REVOKE_ORDINARY counts a holder whose release is already requested, and
  * writes nothing to its node.  "name" is encoded, or NULL.
  */
 extern ZklScan *zkl_scan(ZklSession *session, ZklScanKind kind, const char *name);

@@ -18,11 +18,11 @@ my $zk = ZkLock::ZkServer->start(
 my $zkc = ZkLock::ZkClient->new($zk->connect_string, timeout => 300);
 my $shim = ZkLock::Shim->build;
 local @ENV{ $shim->names } = $shim->values;
-my $node = zklock_node('a', zk => $zk, session_timeout => SESSION_TIMEOUT);
+my $node = zklock_node('a', zk => 'localhost:' . $zk->port, session_timeout => SESSION_TIMEOUT);
 
 my @connected = ('locking', 'locking several', 'upgrading', 'commit check');
 my %fault = (
-	names => [ 'a name service that does not return', @connected ],
+	names => [ 'a name service that does not return', @connected, 'closing' ],
 	init => [ 'a library that does not open', @connected ],
 	events => [ 'a library that reports no event', @connected ],
 	answers => ['a library that never calls back'],

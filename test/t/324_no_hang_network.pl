@@ -28,12 +28,11 @@ my @dropped = (sub { drop_packets($proxy->port) }, \&pass_packets);
 no_hang('a network that drops packets', $node, $zkc, @dropped);
 stale_commit('a network that drops packets', $node, @dropped);
 
-# The name is resolved again after the connection is lost.
-my @no_name_service = (
+# Only a new session needs the name service (t/329_names.pl).
+no_hang('a name service that does not answer', $node, $zkc,
 	sub { forget_hosts(); $proxy->cut; },
-	sub { name_host('zk.example') });
-no_hang('a name service that does not answer', $node, $zkc, @no_name_service);
-stale_commit('a name service that does not answer', $node, @no_name_service);
+	sub { name_host('zk.example') },
+	'locking', 'locking several', 'upgrading', 'commit check', 'closing');
 
 # Proves that the name service is used.
 my $s = session($node);

@@ -242,11 +242,27 @@ zklock_at_resource_release(ResourceReleasePhase phase, bool is_commit,
 	}
 }
 
+static int	exit_code;
+
+static void
+end_process(void)
+{
+	_exit(exit_code);
+}
+
+/*
+ * A thread that still runs, of a session in an outage for example, may be inside a library
+ * that exit() cleans up, such as OpenSSL.  Then the process ends before any cleanup:
+ * functions are called in the reverse order of their registration.
+ */
 static void
 zklock_at_exit(int code, Datum arg)
 {
 	zklock_session_close(ZKLOCK_CLOSE_MS);
 	zklock_forget_ensemble();
+	exit_code = code;
+	if (zkl_threads_are_running())
+		atexit(end_process);
 }
 
 /*

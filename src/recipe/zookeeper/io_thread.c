@@ -3,8 +3,8 @@
  * io_thread.c
  *		The I/O thread of a client.
  *
- * Resolving names, connecting and closing can take any time, and the owner of a session
- * must not wait for them, or only for a given time.  Besides, a thread must read what
+ * Connecting and closing can take any time, and the owner of a session must not wait for
+ * them, or only for a given time.  Besides, a thread must read what
  * the server sends while the owner runs SQL or idles.
  *
  * The owner polls the connection while it sleeps; the I/O thread takes over GRACE_MS
@@ -15,9 +15,9 @@
  * connection: so the timed work of a pass does not depend on the owner.
  * test/model/handover.pml checks this.
  *
- * A timer detects the loss of a lock, so timers must not wait for a name service or a
- * TLS handshake.  During such a call a second thread, the substitute, calls timer_io and
- * aborts a call that takes too long.
+ * A timer detects the loss of a lock, so timers must not wait for a TLS handshake.  During
+ * such a call a second thread, the substitute, calls timer_io and aborts a call that takes
+ * too long.
  *
  * Calls nothing of ZooKeeper.
  *
@@ -241,9 +241,8 @@ io_thread_main_io(void *arg)
 	return NULL;
 }
 
-/* All signals are blocked in the new thread. */
-static bool
-start_thread(pthread_t *thread, void *(*main_io) (void *), ZklIoThread *io_thread)
+bool
+zkl_io_thread_begin(pthread_t *thread, void *(*main_io) (void *), void *arg)
 {
 	sigset_t	all;
 	sigset_t	old;
@@ -251,7 +250,7 @@ start_thread(pthread_t *thread, void *(*main_io) (void *), ZklIoThread *io_threa
 
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
-	rc = pthread_create(thread, NULL, main_io, io_thread);
+	rc = pthread_create(thread, NULL, main_io, arg);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	return rc == 0;
 }
@@ -274,7 +273,7 @@ zkl_io_thread_start(ZklIoThread **out, const ZklIoThreadCallbacks *duties, void 
 	io_thread->duties = *duties;
 	io_thread->arg = arg;
 
-	if (io_thread->kick_fd < 0 || !start_thread(&io_thread->thread, io_thread_main_io, io_thread))
+	if (io_thread->kick_fd < 0 || !zkl_io_thread_begin(&io_thread->thread, io_thread_main_io, io_thread))
 	{
 		io_thread_destroy(io_thread);
 		*out = NULL;
@@ -433,7 +432,7 @@ zkl_io_thread_begin_blocking(ZklIoThread *io_thread, int64_t until_ms)
 	io_thread->blocks = true;
 	io_thread->blocks_until_ms = until_ms;
 	pthread_mutex_unlock(&io_thread->mutex);
-	started = start_thread(&io_thread->substitute, substitute_main_io, io_thread);
+	started = zkl_io_thread_begin(&io_thread->substitute, substitute_main_io, io_thread);
 	if (!started)
 	{
 		pthread_mutex_lock(&io_thread->mutex);

@@ -9,6 +9,7 @@
 #ifndef ZKL_IO_THREAD_H
 #define ZKL_IO_THREAD_H
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -48,6 +49,9 @@ typedef struct ZklIoThreadCallbacks
  */
 extern void zkl_io_thread_start(ZklIoThread **io_thread, const ZklIoThreadCallbacks *duties,
 								void *arg);
+
+/* Starts another thread, with all signals blocked in it; false: none could be created. */
+extern bool zkl_io_thread_begin(pthread_t *thread, void *(*main_io) (void *), void *arg);
 
 /* Starts closing "arg"; zkl_io_thread_stop() must follow.  Any thread, never blocks. */
 extern void zkl_io_thread_end(ZklIoThread *io_thread);

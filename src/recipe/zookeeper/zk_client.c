@@ -8,7 +8,7 @@
  * while the owner does not (zk_drive.c).  The operations are in zk_queue.c.
  *
  * This file works around three properties of the library:
- * - it reseeds the process's random numbers, and asks the name service at every pass of
+ * - it reseeds the process's random numbers, and parses the addresses at every pass of
  *   its loop, by default;
  * - it waits for the answer to its close request, and blocks everything else meanwhile;
  * - with TLS it takes no function for its log lines, only a stream.
@@ -18,6 +18,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -40,62 +41,6 @@ int64_t
 zkl_now_ms(void)
 {
 	return zkl_io_thread_now();
-}
-
-/* Appends a server to the list.  The library takes an IPv6 address without brackets. */
-static void
-append_server(char *list, const char *server)
-{
-	char	   *end = list + strlen(list);
-
-	for (; *server; server++)
-		if (*server != '[' && *server != ']')
-			*end++ = *server;
-	*end = '\0';
-}
-
-/*
- * Returns the connect string with its servers in random order, malloc'd.  The library
- * tries them in the order given: it is configured not to shuffle them, because for that it
- * reseeds the process's random numbers.
- */
-static char *
-shuffled(const char *connect_string)
-{
-	const char *chroot = strchr(connect_string, '/');
-	size_t		hosts_length = chroot ? (size_t) (chroot - connect_string)
-		: strlen(connect_string);
-	char	   *hosts = strndup(connect_string, hosts_length);
-	char	   *result = malloc(strlen(connect_string) + 2);
-	const char **list = malloc((hosts_length + 1) * sizeof(char *));
-	unsigned	seed = (unsigned) getpid() * 2654435761u ^ (unsigned) zkl_now_ms();
-	char	   *save;
-	int			n = 0;
-
-	if (hosts == NULL || result == NULL || list == NULL)
-	{
-		free(hosts);
-		free(result);
-		free(list);
-		return NULL;
-	}
-	for (char *host = strtok_r(hosts, ",", &save); host; host = strtok_r(NULL, ",", &save))
-		list[n++] = host;
-	result[0] = '\0';
-	while (n > 0)
-	{
-		int			i = (int) (rand_r(&seed) % (unsigned) n);
-
-		append_server(result, list[i]);
-		list[i] = list[--n];
-		if (n > 0)
-			strcat(result, ",");
-	}
-	if (chroot)
-		strcat(result, chroot);
-	free(hosts);
-	free(list);
-	return result;
 }
 
 static void
@@ -122,21 +67,26 @@ get_handle(ZklClient *client, const char *hosts)
 #endif
 }
 
-/* Tries once to get a handle; resolves names. */
+/*
+ * Tries once to get a handle.  The library tries the servers in the order given: it is
+ * configured not to shuffle them, because for that it reseeds the process's random
+ * numbers.
+ */
 static bool
 open_io(void *arg)
 {
 	ZklClient  *client = arg;
-	char	   *hosts;
+	const char *chroot = strchr(client->connect_string, '/');
+	char	   *hosts = NULL;
 
-	client->has_names = zkl_zk_has_names(client->connect_string);
-	if (!zkl_zk_names_answered(client->connect_string))
+	free(client->addresses);
+	client->addresses = zkl_zk_addresses(client);
+	if (client->addresses == NULL ||
+		asprintf(&hosts, "%s%s", client->addresses, chroot ? chroot : "") < 0)
 		return false;
-	hosts = shuffled(client->connect_string);
 	zkl_zk_enter(client);
 	zoo_deterministic_conn_order(1);
-	if (hosts)
-		client->zh = get_handle(client, hosts);
+	client->zh = get_handle(client, hosts);
 	if (client->zh)
 	{
 		zoo_set_servers_resolution_delay(client->zh, -1);
@@ -249,6 +199,7 @@ client_free_io(void *arg, bool abandoned)
 
 	if (abandoned)
 		client->events.abandoned_io(client->context);
+	zkl_zk_forget_client(client);
 	while ((submission = zkl_zk_take_first(client)) != NULL)
 		free(submission);
 	pthread_mutex_destroy(&client->queue_mutex);
@@ -257,8 +208,15 @@ client_free_io(void *arg, bool abandoned)
 	free(client->digest);
 	free(client->tls);
 	free(client->connect_string);
+	free(client->addresses);
 	free(client);
 	zkl_zk_count_client(-1);
+}
+
+bool
+zkl_threads_are_running(void)
+{
+	return zkl_zk_clients() > 0 || zkl_zk_lookups() > 0;
 }
 
 ZklClient *
@@ -283,6 +241,7 @@ zkl_client_open(const ZklClientConfig *config, const ZklEvents *events, void *co
 	client->session_timeout_ms = config->session_timeout_ms;
 	client->wait_fd = config->wait_fd;
 	client->fd = -1;
+	client->seed = (uint32_t) getpid() * 2654435761u ^ (uint32_t) zkl_now_ms();
 	client->acl = config->creator_acl ? &creator_acl : &ZOO_OPEN_ACL_UNSAFE;
 	client->connect_string = strdup(config->connect_string);
 	if (config->digest)

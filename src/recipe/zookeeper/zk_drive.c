@@ -97,10 +97,10 @@ zkl_zk_count_client(int change)
 	__atomic_add_fetch(&n_clients, change, __ATOMIC_RELAXED);
 }
 
-bool
-zkl_zk_is_only_client(void)
+int
+zkl_zk_clients(void)
 {
-	return __atomic_load_n(&n_clients, __ATOMIC_RELAXED) == 1;
+	return __atomic_load_n(&n_clients, __ATOMIC_RELAXED);
 }
 
 static int	log_level;
@@ -176,11 +176,11 @@ delay_connection(ZklClient *client)
 	int			pause_ms = client->pause_ms == 0 ? PAUSE_MS : client->pause_ms * 2;
 	int64_t		now = zkl_io_thread_now();
 
-	if (client->seed == 0)
-		client->seed = (unsigned) getpid() * 2654435761u ^ (unsigned) now;
+	if (client->pause_seed == 0)
+		client->pause_seed = (unsigned) getpid() * 2654435761u ^ (unsigned) now;
 	client->pause_ms = pause_ms < longest_ms ? pause_ms : longest_ms;
 	client->pause_until_ms = now + client->pause_ms / 2 +
-		rand_r(&client->seed) % (client->pause_ms / 2 + 1);
+		rand_r(&client->pause_seed) % (client->pause_ms / 2 + 1);
 }
 
 /* Removes the connection from wait_fd, on which the owner sleeps. */
@@ -253,6 +253,7 @@ connected(ZklClient *client, ZklConnectionInfo *info)
 	info->session_timeout_ms = zoo_recv_timeout(client->zh);
 	describe_server(client->fd, info->server, sizeof(info->server));
 	log_connected(client, info->server);
+	client->heard_ms = zkl_io_thread_now();
 	client->connect_ms = 0;
 	client->connected_ms = zkl_io_thread_now();
 	if (epoll_ctl(client->wait_fd, EPOLL_CTL_ADD, client->fd, &event) == 0)
@@ -380,6 +381,8 @@ receive_all(ZklClient *client)
 	{
 		rc = zookeeper_process(client->zh, ZOOKEEPER_READ);
 		client->is_inside = rc == ZNOTHING;
+		if (rc == ZOK)
+			client->heard_ms = zkl_io_thread_now();
 		send_all(client);
 	}
 	client->in_is_full = client->tls && rc == ZOK;

@@ -7,13 +7,12 @@
  *
  * The library has process-wide variables and no locks.  So all calls of it run with
  * one mutex of the process held (zkl_zk_enter), also if an old session is closing
- * beside a new one.  An I/O thread may hold this mutex for long, in a TLS handshake or
- * while the library repeats a name lookup (zk_names.c makes the first one without the
- * mutex).  The owner waits for it for some milliseconds at most; a queue keeps its
- * operations until a thread has the mutex.
+ * beside a new one.  An I/O thread may hold this mutex for long, in a TLS handshake.  The
+ * owner waits for it for some milliseconds at most; a queue keeps its operations until a
+ * thread has the mutex.
  *
- * Order of the mutexes: the library's, a session's, then one of three: a client's queue,
- * the I/O thread's own, the log ring's.
+ * Order of the mutexes: the library's, a session's or that of the names, then one of
+ * three: a client's queue, the I/O thread's own, the log ring's.
  *
  *-------------------------------------------------------------------------
  */
@@ -30,6 +29,9 @@
 #include "client.h"
 #include "io_thread.h"
 #include "peek.h"
+
+/* Upper limit for the number of addresses; settings.md has it. */
+#define ZKL_MAX_SERVERS 256
 
 typedef struct ZklSubmission ZklSubmission;
 
@@ -64,7 +66,7 @@ struct ZklClient
 	ZklEvents	events;
 	void	   *context;
 	char	   *connect_string;
-	bool		has_names;		/* it has host names, not only addresses */
+	uint32_t	seed;			/* for the order in which it tries the servers */
 	char	   *digest;
 	char	   *tls;
 	int			session_timeout_ms;
@@ -77,11 +79,17 @@ struct ZklClient
 	ZklSubmission *first;		/* submitted, not yet in the library */
 	ZklSubmission *last;
 
+	/* Guarded by the mutex of zk_names.c. */
+	ZklClient  *next_client;
+	bool		awaits_names;	/* it is in the list of clients to be woken */
+
 	/* Guarded by the library's mutex. */
 	zhandle_t  *zh;
+	char	   *addresses;		/* that the library has */
 	ZklPhase	phase;
 	bool		server_chosen;	/* choose_server() has set the next one */
 	int			fd;				/* our duplicate of the connection, or -1 */
+	int			library_fd;		/* the library's own */
 	ZklPeek		peek;
 	bool		is_inside;		/* the library has read a part of a message ... */
 	size_t		message_size;	/* ... of this size */
@@ -93,12 +101,13 @@ struct ZklClient
 	bool		out_is_full;	/* the connection takes no more bytes now */
 	bool		in_is_full;		/* more to read, which poll() may not show */
 	bool		is_muted;		/* this outage has been logged */
+	int64_t		heard_ms;		/* the server last sent something */
 	int64_t		connect_by_ms;	/* the attempt to connect ends then */
 	int			connect_ms;		/* the time of an attempt; 0: as for the first one */
 	int64_t		connected_ms;	/* when it was connected last */
 	int64_t		pause_until_ms; /* no attempt to connect before */
 	int			pause_ms;		/* the last pause after a connection that died young */
-	unsigned	seed;			/* of the random part of the pauses */
+	unsigned	pause_seed;		/* of the random part of the pauses */
 };
 
 /* zk_drive.c: takes the library's mutex, however long that lasts; only the I/O thread. */
@@ -107,7 +116,7 @@ extern void zkl_zk_leave(void);
 
 /* zk_drive.c: counts the clients of this process, also those that are closing; any thread. */
 extern void zkl_zk_count_client(int change);
-extern bool zkl_zk_is_only_client(void);
+extern int	zkl_zk_clients(void);
 
 /* zk_passes.c: chooses the first server, after the handle was opened. */
 extern void zkl_zk_use_first_server(zhandle_t *zh);
@@ -116,11 +125,18 @@ extern void zkl_zk_use_first_server(zhandle_t *zh);
 extern void zkl_zk_pass_io(void *client, ZklIoThreadWatch *watch);
 extern void zkl_zk_overdue_io(void *client);
 
-/* zk_names.c: blocks, without the library's mutex.  False: no answer to a lookup. */
-extern bool zkl_zk_names_answered(const char *connect_string);
+/*
+ * zk_names.c: returns the known addresses of the servers, malloc'd, in an order of the
+ * client's own, and starts lookups of the names; NULL if no address is known yet.  Never
+ * waits for a lookup; one that succeeds wakes the client's I/O thread.
+ */
+extern char *zkl_zk_addresses(ZklClient *client);
 
-/* Returns whether a host name has to be looked up; never blocks. */
-extern bool zkl_zk_has_names(const char *connect_string);
+/* Must be called before the client's I/O thread is freed. */
+extern void zkl_zk_forget_client(ZklClient *client);
+
+/* Returns how many threads look names up; any thread. */
+extern int	zkl_zk_lookups(void);
 
 /* zk_drive.c, with the library's mutex held. */
 extern void zkl_zk_session_io(zhandle_t *zh, int type, int state,

@@ -3,28 +3,27 @@
  * zk_passes.c
  *		Passes of the I/O thread: connecting, heartbeats, detecting a silent server.
  *
- * Called only on the I/O thread, except zkl_zk_overdue_io().  A pass may block: for a
- * lookup of names without the library's mutex, in a TLS handshake with it.  Meanwhile
- * the substitute thread runs the timer (io_thread.c).
+ * Called only on the I/O thread, except zkl_zk_overdue_io().  A pass may block in a TLS
+ * handshake, with the library's mutex held.  Meanwhile the substitute thread runs the
+ * timer (io_thread.c).
  *
  *-------------------------------------------------------------------------
  */
 #include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/select.h>
 #include <sys/socket.h>
 
 #include "zk_library.h"
 
-/* Pause after the library could not try to connect, or names were not resolved. */
+/* Pause after the library could not try to connect. */
 #define RETRY_MS 500
 
 /* What a TLS handshake allocates: most of it for the certificates of authorities. */
 #define TLS_MEMORY (1024 * 1024)
-
-/* Upper limit for the number of addresses; settings.md has it. */
-#define MAX_SERVERS 256
 
 /* Upper limit for the first attempt to connect, which has a third of the session timeout. */
 #define MAX_CONNECT_MS 3000
@@ -39,6 +38,38 @@ first_connect_ms(const ZklClient *client)
 }
 
 /*
+ * Sets the time of the attempt to connect that begins.  A session that is resumed expires
+ * soon, so the attempt takes at most half of what is left of it: a server that accepts
+ * connections and does not answer must leave time for others.  But no server answers at
+ * once, so the last attempts are not shortened any more.
+ */
+static void
+limit_attempt(ZklClient *client, int64_t now)
+{
+	int			timeout_ms = zoo_recv_timeout(client->zh);
+	int64_t		left_ms = client->heard_ms + timeout_ms - now;
+
+	if (client->connect_ms == 0)
+		client->connect_ms = first_connect_ms(client);
+	if (client->heard_ms != 0 && left_ms > timeout_ms / 10 && client->connect_ms > left_ms / 2)
+		client->connect_ms = (int) (left_ms / 2);
+	client->connect_by_ms = now + client->connect_ms;
+}
+
+/* In a handshake the library passes its descriptor to select(), which cannot take it. */
+static void
+refuse_descriptor(ZklClient *client)
+{
+	char		line[256];
+
+	snprintf(line, sizeof(line), ":ZOO_ERROR@TLS needs a file descriptor below %d, and the lowest free one is %d",
+			 FD_SETSIZE, client->library_fd);
+	zkl_zk_log_io(line);
+	shutdown(client->fd, SHUT_RDWR);	/* reconnect */
+	client->pause_until_ms = zkl_io_thread_now() + RETRY_MS;
+}
+
+/*
  * A TLS handshake with a time limit: the library waits for a silent server forever.  It
  * holds the library's mutex, so beside another client it is shorter and a pause follows:
  * the other one must send its heartbeats.
@@ -46,19 +77,20 @@ first_connect_ms(const ZklClient *client)
 static void
 shake_hands(ZklClient *client)
 {
-	bool		alone = zkl_zk_is_only_client();
+	bool		alone = zkl_zk_clients() == 1;
 	int			limit_ms = first_connect_ms(client) / (alone ? 1 : 2);
+	int64_t		until_ms = zkl_io_thread_now() + limit_ms;
 
-	if (!zkl_io_thread_begin_blocking(client->io_thread, zkl_io_thread_now() + limit_ms))
+	if (until_ms > client->connect_by_ms)
+		until_ms = client->connect_by_ms;
+	if (!zkl_io_thread_begin_blocking(client->io_thread, until_ms))
 	{
 		shutdown(client->fd, SHUT_RDWR);	/* reconnect */
 		return;
 	}
 	(void) zookeeper_process(client->zh, ZOOKEEPER_WRITE);
 	zkl_io_thread_end_blocking(client->io_thread);
-	if (zkl_zk_is_open(client))
-		client->connect_by_ms = zkl_io_thread_now() + client->connect_ms;
-	else if (!alone)
+	if (!zkl_zk_is_open(client) && !alone)
 		client->pause_until_ms = zkl_io_thread_now() + limit_ms;
 }
 
@@ -80,7 +112,9 @@ finish_connecting(ZklClient *client)
 		return;
 	if ((writable.revents & POLLERR) == 0)
 		client->phase = PHASE_OPEN;
-	if (client->tls)
+	if (client->tls && client->library_fd >= FD_SETSIZE)
+		refuse_descriptor(client);
+	else if (client->tls)
 		shake_hands(client);
 	else
 		(void) zookeeper_process(client->zh, ZOOKEEPER_WRITE);
@@ -101,6 +135,7 @@ follow_library(ZklClient *client, int library_fd)
 	}
 	if (client->phase != PHASE_NONE || library_fd < 0 || !zkl_zk_is_open(client))
 		return;
+	client->library_fd = library_fd;
 	client->fd = fcntl(library_fd, F_DUPFD_CLOEXEC, 0);
 	if (client->fd < 0)
 	{
@@ -108,47 +143,28 @@ follow_library(ZklClient *client, int library_fd)
 		return;
 	}
 	client->phase = PHASE_CONNECTING;
-	if (client->connect_ms == 0)
-		client->connect_ms = first_connect_ms(client);
-	client->connect_by_ms = zkl_io_thread_now() + client->connect_ms;
+	limit_attempt(client, zkl_io_thread_now());
 	if (zoo_state(client->zh) == ZOO_ASSOCIATING_STATE)
 		client->phase = PHASE_OPEN;
 }
 
-/* Identifies the address of the current server. */
-static uint32_t
-current_server(zhandle_t *zh)
-{
-	uint32_t	hash = 2166136261u; /* FNV-1a */
-
-	for (const char *c = zoo_get_current_server(zh); *c; c++)
-		hash = (hash ^ (unsigned char) *c) * 16777619u;
-	return hash;
-}
-
 /*
  * Goes round through the servers, back to the current one, and returns how many steps
- * one round has; 1 if there are too many servers.  An address may occur more than once,
- * so a round is the shortest period of the sequence of addresses.
+ * that takes.
  */
 static int
 go_round(zhandle_t *zh)
 {
-	uint32_t	servers[2 * MAX_SERVERS];
-	const int	n = 2 * MAX_SERVERS;
-	int			round = 1;
+	char		first[128];
+	int			steps = 0;
 
-	for (int i = 0; i < n; i++)
+	snprintf(first, sizeof(first), "%s", zoo_get_current_server(zh));
+	do
 	{
-		servers[i] = current_server(zh);
 		zoo_cycle_next_server(zh);
-	}
-	while (memcmp(servers + round, servers, (n - round) * sizeof(servers[0])) != 0)
-		if (++round > MAX_SERVERS)
-			return 1;
-	for (int i = n; i % round != 0; i++)
-		zoo_cycle_next_server(zh);
-	return round;
+		steps++;
+	} while (steps < ZKL_MAX_SERVERS && strcmp(zoo_get_current_server(zh), first) != 0);
+	return steps;
 }
 
 /*
@@ -159,7 +175,7 @@ go_round(zhandle_t *zh)
 void
 zkl_zk_use_first_server(zhandle_t *zh)
 {
-	for (int i = 0; i <= MAX_SERVERS; i++)
+	for (int i = 0; i <= ZKL_MAX_SERVERS; i++)
 		zoo_cycle_next_server(zh);
 }
 
@@ -176,6 +192,26 @@ choose_server(ZklClient *client)
 	client->server_chosen = true;
 	for (int n = go_round(client->zh); n > 1; n--)
 		zoo_cycle_next_server(client->zh);
+}
+
+/*
+ * Gives the library the addresses that are known now, if they have changed.  It is not
+ * connected: otherwise it would close the connection without an event.
+ */
+static void
+use_addresses(ZklClient *client)
+{
+	char	   *addresses = zkl_zk_addresses(client);
+
+	if (addresses == NULL || strcmp(addresses, client->addresses) == 0 ||
+		zoo_set_servers(client->zh, addresses) != ZOK)
+	{
+		free(addresses);
+		return;
+	}
+	zkl_zk_use_first_server(client->zh);
+	free(client->addresses);
+	client->addresses = addresses;
 }
 
 /*
@@ -208,7 +244,7 @@ is_connecting(const ZklClient *client)
 
 /* Heartbeats, silent servers, connecting.  Returns the time when it is due again. */
 static int64_t
-go_on(ZklClient *client, bool names_answered)
+go_on(ZklClient *client)
 {
 	int64_t		now = zkl_io_thread_now();
 	struct timeval due = {0, 0};
@@ -219,10 +255,11 @@ go_on(ZklClient *client, bool names_answered)
 
 	if (client->phase == PHASE_NONE && now < client->pause_until_ms)
 		return client->pause_until_ms;
-	if (client->phase == PHASE_NONE && client->has_names && !names_answered)
-		return now;				/* the connection was lost in this pass */
 	if (client->phase == PHASE_NONE)
+	{
+		use_addresses(client);
 		choose_server(client);
+	}
 	rc = zookeeper_interest(client->zh, &library_fd, &events, &due);
 	if (library_fd >= 0 || rc != ZOK)
 		client->server_chosen = false;
@@ -242,34 +279,6 @@ go_on(ZklClient *client, bool names_answered)
 	return due_ms < client->connect_by_ms ? due_ms : client->connect_by_ms;
 }
 
-/* Returns whether the library would look up names in this pass, and wait for that. */
-static bool
-will_resolve_names(ZklClient *client)
-{
-	bool		will_resolve;
-
-	if (!client->has_names)
-		return false;
-	zkl_zk_enter(client);
-	will_resolve = client->phase == PHASE_NONE &&
-		zkl_io_thread_now() >= client->pause_until_ms;
-	zkl_zk_leave();
-	return will_resolve;
-}
-
-/* Looks the names up first, without blocking other clients. */
-static bool
-resolve_names(ZklClient *client)
-{
-	bool		answered;
-
-	if (!zkl_io_thread_begin_blocking(client->io_thread, ZKL_IO_THREAD_NEVER))
-		return false;
-	answered = zkl_zk_names_answered(client->connect_string);
-	zkl_io_thread_end_blocking(client->io_thread);
-	return answered;
-}
-
 /* Nothing can be done now. */
 static void
 sleep_unconnected(ZklIoThreadWatch *watch)
@@ -283,13 +292,7 @@ void
 zkl_zk_pass_io(void *arg, ZklIoThreadWatch *watch)
 {
 	ZklClient  *client = arg;
-	bool		resolves = will_resolve_names(client);
 
-	if (resolves && !resolve_names(client))
-	{
-		sleep_unconnected(watch);
-		return;
-	}
 	zkl_zk_enter(client);
 	if (__atomic_exchange_n(&client->drop_wanted, false, __ATOMIC_RELAXED) &&
 		client->connected)
@@ -304,7 +307,7 @@ zkl_zk_pass_io(void *arg, ZklIoThreadWatch *watch)
 		finish_connecting(client);
 	zkl_zk_exchange_io(client);
 	follow_library(client, -1);
-	watch->until_ms = go_on(client, resolves);
+	watch->until_ms = go_on(client);
 	watch->fd = client->fd;
 	watch->events = client->phase == PHASE_CONNECTING ? POLLOUT
 		: client->out_is_full ? POLLIN | POLLOUT : POLLIN;

@@ -1,12 +1,15 @@
 # ZkLock::PrivateNetwork - a private network for one test, which can drop packets.
 #
 # Owns: unprivileged name spaces for network and mounts, with a loopback interface, a
-# device without a peer, and private files /etc/hosts and /etc/resolv.conf; the name
-# server never answers. Use the module before the test starts any process:
+# device without a peer, and private files /etc/hosts and /etc/resolv.conf. Use the module
+# before the test starts any process:
 #
 #   use ZkLock::PrivateNetwork;     # restarts the program inside the name spaces
 #   name_host('zk.example');        # 127.0.0.1; lookups of other names get no answer
+#   name_host_at('127.0.0.2', 'zk.example');
 #   forget_hosts();
+#   fail_lookups();                 # lookups of other names fail at once ...
+#   silence_lookups();              # ... or get no answer again
 #   drop_packets($port);                 # packets from and to this TCP port vanish
 #   pass_packets();
 #
@@ -23,7 +26,8 @@ use File::Temp ();
 use Sys::Hostname qw(hostname);
 use Test::More;
 
-our @EXPORT = qw(name_host forget_hosts drop_packets pass_packets);
+our @EXPORT = qw(name_host name_host_at forget_hosts
+  fail_lookups silence_lookups drop_packets pass_packets);
 
 my @unshare =
   qw(unshare --user --map-current-user --keep-caps --mount --net);
@@ -67,7 +71,7 @@ sub run
 sub set_up
 {
 	$tmp = File::Temp->newdir('netXXXXXX', TMPDIR => 1);
-	put('resolv.conf', "nameserver 192.0.2.53\noptions timeout:30 attempts:5\n");
+	silence_lookups();
 	forget_hosts();
 	run("mount --bind $tmp/resolv.conf /etc/resolv.conf",
 		"mount --bind $tmp/hosts /etc/hosts",
@@ -96,13 +100,25 @@ sub put
 }
 
 # ZooKeeper's servers resolve the machine's own name.
-sub name_host
+sub name_host_at
 {
-	my (@names) = @_;
-	return put('hosts', join(' ', '127.0.0.1 localhost', hostname(), @names) . "\n");
+	my ($address, @names) = @_;
+	return put('hosts',
+		'127.0.0.1 localhost ' . hostname() . "\n" . (@names ? "$address @names\n" : ''));
 }
 
+sub name_host { return name_host_at('127.0.0.1', @_) }
 sub forget_hosts { return name_host() }
+
+sub name_server
+{
+	my ($address) = @_;
+	return put('resolv.conf', "nameserver $address\noptions timeout:30 attempts:5\n");
+}
+
+# Nothing listens on port 53 of this address; the other one drops packets.
+sub fail_lookups { return name_server('127.0.0.1') }
+sub silence_lookups { return name_server('192.0.2.53') }
 
 sub drop_packets
 {

@@ -4,7 +4,7 @@
 # processes of the groups it started.
 #
 #   my $proxy = ZkLock::Proxy->start(target => $zk);   # or 'host:port';
-#                                 # address => '[::1]' listens there
+#                                 # address => '[::1]' and port => 1 listen there
 #   $proxy->connect_string;
 #   $proxy->cut;                  # drop the connections, accept new ones
 #   $proxy->cut(refuse => 1);     # drop them and refuse new ones
@@ -35,7 +35,7 @@ sub start
 	my $self = bless {
 		tmp => $tmp,
 		log => $tmp->dirname . '/socat.log',
-		port => free_port(),
+		port => $opt{port} // free_port(),
 		address => $opt{address} // '127.0.0.1',
 		target => $target,
 		owner => $$,

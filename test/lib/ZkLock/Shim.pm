@@ -10,6 +10,7 @@
 #   };
 #   $shim->break('answers');   # from now on, in every backend of the node
 #   $shim->heal('answers');
+#   $shim->seen('threads');    # a file that a fault has created
 
 package ZkLock::Shim;
 
@@ -43,6 +44,8 @@ sub break
 	close $fh;
 	return;
 }
+
+sub seen { return -e "$_[0]{dir}/$_[1]" }
 
 sub heal
 {

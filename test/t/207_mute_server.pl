@@ -1,0 +1,46 @@
+# A server that accepts connections and does not answer on them, for less than half of the
+# session timeout, costs no lock: no attempt to reconnect takes more than half of what is left
+# of the session.
+
+use strict;
+use warnings;
+
+use IO::Socket::INET;
+use Test::More;
+use Time::HiRes qw(sleep);
+use ZkLock::Check;
+use ZkLock::Cluster;
+use ZkLock::Proxy;
+use ZkLock::ZkServer;
+
+use constant { SESSIONS => 12, SESSION_TIMEOUT => '10s', MUTE => 4 };
+
+my $zk = ZkLock::ZkServer->start(tick_time => 200, config => { maxSessionTimeout => 60000 });
+my $proxy = ZkLock::Proxy->start(target => $zk);
+my $node = zklock_node('a', zk => $proxy->connect_string, session_timeout => SESSION_TIMEOUT);
+
+# The sessions send their heartbeats at different times.
+my @holders;
+for my $n (1 .. SESSIONS)
+{
+	push @holders, session($node);
+	$holders[-1]->query_ok("SELECT zk_lock('lock $n')");
+	sleep 0.3;
+}
+my @ids = map { zk_session_id($_) } @holders;
+
+# The kernel accepts the connections to this listener; nobody reads.
+my $mute = IO::Socket::INET->new(LocalAddr => '127.0.0.1', Listen => 64) or die "listen: $!";
+$proxy->retarget('127.0.0.1:' . $mute->sockport);
+$proxy->cut;
+sleep MUTE;
+$proxy->retarget($zk->connect_string);
+wait_state($_, 'connected') for @holders;
+is_deeply([ map { zk_session_id($_) } @holders ], \@ids, 'the sessions reconnect');
+works($_, 'SELECT count(*) FROM zk_held_locks', '1', '... and hold their locks') for @holders;
+
+$_->quit for @holders;
+$node->stop;
+$proxy->stop;
+$zk->stop;
+done_testing();
