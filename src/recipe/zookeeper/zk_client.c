@@ -30,6 +30,9 @@
 /* How long the last answers may take, including the answer to the close request. */
 #define LAST_ANSWER_MS 1500
 
+/* What a handle allocates, with the addresses of its servers. */
+#define HANDLE_MEMORY 262144
+
 static struct ACL creator_acls[] = {
 	{0x1f, {"auth", ""}},		/* all rights */
 	{0x01, {"world", "anyone"}},	/* read, for other sessions' waiters and views */
@@ -86,7 +89,8 @@ open_io(void *arg)
 		return false;
 	zkl_zk_enter(client);
 	zoo_deterministic_conn_order(1);
-	client->zh = get_handle(client, hosts);
+	if (zkl_zk_has_memory(client, HANDLE_MEMORY))
+		client->zh = get_handle(client, hosts);
 	if (client->zh)
 	{
 		zoo_set_servers_resolution_delay(client->zh, -1);
@@ -169,7 +173,10 @@ drain(int fd, int64_t until_ms)
 		;
 }
 
-/* Ends the session at the ensemble if connected. */
+/*
+ * Ends the session at the ensemble if connected.  Without memory, the handle cannot be
+ * closed: the session ends when it times out.
+ */
 static void
 close_io(void *arg)
 {
@@ -177,7 +184,9 @@ close_io(void *arg)
 	int64_t		until_ms = zkl_io_thread_now() + LAST_ANSWER_MS;
 
 	zkl_zk_enter(client);
-	if (client->zh && client->connected)
+	if (client->zh && !zkl_zk_has_memory(client, 0))
+		zkl_peek_abort(client->fd);
+	else if (client->zh && client->connected)
 	{
 		close_handle(client, until_ms);
 		zkl_zk_leave();
