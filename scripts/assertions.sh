@@ -18,12 +18,13 @@ use_assertions() {
 		say "Building PostgreSQL $PG_MAJOR with assertions, once; this takes some minutes"
 		build_with_assertions "$dir" >"$WORK/assertions.log" 2>&1 || {
 			tail -n 30 "$WORK/assertions.log" >&2
+			as_root rm -rf "$dir"
 			die "NO SOURCE: PostgreSQL $PG_MAJOR with assertions could not be built"
 		}
 	fi
 	# pgTAP is SQL.
-	cp /usr/share/postgresql/"$PG_MAJOR"/extension/pgtap* "$dir/share/extension/" 2>/dev/null ||
-		cp /usr/share/postgresql/"$PG_MAJOR"/extension/pgtap* "$dir/share/postgresql/extension/"
+	as_root cp /usr/share/postgresql/"$PG_MAJOR"/extension/pgtap* \
+		"$("$dir/bin/pg_config" --sharedir)/extension/"
 	PG_CONFIG=$dir/bin/pg_config
 }
 
