@@ -2,7 +2,7 @@
 # Owns: building it from Debian's source package, once, in a directory that outlives the run:
 # postgresql-MAJOR-assertions below /var/cache/zklock, or ZKLOCK_CHROOTS. Nothing of it is
 # installed in the system; the extension is installed in that directory.
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2034
 
 ASSERTION_PACKAGES=(bison flex libicu-dev libssl-dev zlib1g-dev pkg-config dpkg-dev)
 
@@ -32,12 +32,12 @@ use_assertions() {
 build_with_assertions() {
 	local dir=$1 build=$WORK/assertions
 	mkdir "$build"
-	cd "$build"
+	cd "$build" || return
 	extract_source "postgresql-$PG_MAJOR"
 	./configure --prefix="$dir" --enable-cassert --enable-debug --enable-tap-tests \
 		--without-readline --with-icu --with-ssl=openssl CFLAGS=-O1
 	make -s -j "$(nproc)" install
 	make -s -j "$(nproc)" -C contrib install
-	cd /
+	cd / || return
 	rm -rf "$build"
 }
