@@ -5,7 +5,7 @@
 # which end with the command.
 #
 # CHROOTS comes from ZKLOCK_CHROOTS, default /var/cache/zklock. The directory may be removed
-# when nothing runs in it. chroot_lock ensures that only one script at a time uses it.
+# when nothing runs in it. chroot_lock ensures that only one script at a time uses a system.
 # Packages come from the mirror in this machine's own apt sources.
 # shellcheck shell=bash
 
@@ -23,8 +23,9 @@ chroot_obstacle() {
 	fi
 }
 
+# The argument names the system, if the script uses only one.
 chroot_lock() {
-	exec {CHROOT_LOCK}>"$CHROOTS/lock"
+	exec {CHROOT_LOCK}>"$CHROOTS/lock${1:+.$1}"
 	flock -n "$CHROOT_LOCK" && return
 	echo "Waiting for another script that uses $CHROOTS"
 	flock "$CHROOT_LOCK"

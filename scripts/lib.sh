@@ -32,8 +32,8 @@ packages_for() {
 		asan | tsan | fuzz) echo clang libclang-rt-dev ;;
 		model) echo spin ;;
 		pgtap) echo "postgresql-$PG_MAJOR-pgtap" libtap-parser-sourcehandler-pgtap-perl ;;
-		chaos) echo libipc-run-perl python3-kazoo python3-psycopg2 python3-matplotlib socat iproute2 ;;
-		t) echo libipc-run-perl python3-kazoo python3-psycopg2 libcurator-recipes-java default-jdk-headless socat iproute2 openssl bzip2 pgbouncer stunnel4 prometheus prometheus-sql-exporter ;;
+		chaos) echo procps libipc-run-perl python3-kazoo python3-psycopg2 python3-matplotlib socat iproute2 ;;
+		t | edges | long) echo procps clang libclang-rt-dev libipc-run-perl python3-kazoo python3-psycopg2 libcurator-recipes-java default-jdk-headless socat iproute2 openssl bzip2 pgbouncer stunnel4 prometheus prometheus-sql-exporter ;;
 		patroni) echo libipc-run-perl python3-kazoo patroni ;;
 		bench) echo libzookeeper-mt2 libcurator-recipes-java default-jdk-headless python3-kazoo python3-psycopg2 python3-matplotlib ;;
 		backend-valgrind) echo valgrind ;;
@@ -90,7 +90,7 @@ install_missing() {
 	local missing policy=/usr/sbin/policy-rc.d made_policy=
 	mapfile -t missing < <(missing_packages "$@" | sort -u)
 	((${#missing[@]})) || return 0
-	say "Installing ${missing[*]}"
+	say "Installing ${#missing[@]} packages, which can take some minutes: ${missing[*]}"
 	if [[ ! -e $policy ]]; then
 		made_policy=yes
 		printf '#!/bin/sh\nexit 101\n' | as_root tee "$policy" >/dev/null
@@ -140,7 +140,7 @@ npm_install() {
 fetch_pg_source() {
 	[[ -z ${ZKLOCK_PG_SOURCE:-} ]] || return 0
 	mkdir "$WORK/source"
-	if (cd "$WORK/source" && extract_pg_source "postgresql-$PG_MAJOR") \
+	if (cd "$WORK/source" && extract_source "postgresql-$PG_MAJOR" --wildcards '*/src/test/regress/*/advisory_lock.*') \
 		</dev/null >"$WORK/source.log" 2>&1; then
 		export ZKLOCK_PG_SOURCE=$WORK/source
 	else
@@ -148,24 +148,40 @@ fetch_pg_source() {
 	fi
 }
 
-# Uses a copy of apt's sources with entries for source packages, which apt's own sources
-# may lack. A mirror may lack the newest version.
-extract_pg_source() {
-	local version options=(-qq -o "Dir::Etc::SourceList=$PWD/apt/sources.list"
+# Downloads the source of a Debian package to the current directory and extracts it there,
+# with further options of tar. Uses a copy of apt's sources with entries for source packages,
+# which apt's own sources may lack. A mirror may lack the newest version.
+extract_source() {
+	local package=$1 version options=(-qq -o "Dir::Etc::SourceList=$PWD/apt/sources.list"
 		-o "Dir::Etc::SourceParts=$PWD/apt/sources.list.d" -o "Dir::State::Lists=$PWD/apt/lists"
 		-o "Dir::Cache=$PWD/apt" -o APT::Sandbox::User=)
 	mkdir -p apt/lists/partial
 	cp -r /etc/apt/sources.list* apt
 	find apt -type f -exec sed -i -E 's/^deb\s/deb-src /; s/^Types:.*/Types: deb-src/' {} +
 	apt-get "${options[@]}" update
-	for version in $(apt-cache "${options[@]}" showsrc --only-source "$1" | sed -n 's/^Version: //p' | sort -rVu); do
-		! apt-get "${options[@]}" source --download-only --tar-only "$1=$version" || break
+	for version in $(apt-cache "${options[@]}" showsrc --only-source "$package" | sed -n 's/^Version: //p' | sort -rVu); do
+		! apt-get "${options[@]}" source --download-only --tar-only "$package=$version" || break
 	done
-	tar -xf "$1"_*.orig.tar.* --strip-components=1 --no-same-owner \
-		--wildcards '*/src/test/regress/*/advisory_lock.*'
+	tar -xf "$package"_*.orig.tar.* --strip-components=1 --no-same-owner "${@:2}"
 }
 
 apt_install() {
+	show_progress "$WORK/apt.log" &
+	local progress=$! status=0
+	run_apt "$@" || status=$?
+	kill "$progress" 2>/dev/null || true
+	wait "$progress" 2>/dev/null || true
+	return "$status"
+}
+
+# Prints the time and the last line of a log twice a minute, until it is killed.
+show_progress() {
+	while sleep 30; do
+		say "  ... $((SECONDS / 60)) min $((SECONDS % 60)) s: $(tail -n 1 "$1" 2>/dev/null | cut -c 1-80)"
+	done
+}
+
+run_apt() {
 	if ! { as_root apt-get -qq update &&
 		as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq -y \
 			--no-install-recommends -o Dpkg::Use-Pty=0 install "$@"; } \
@@ -201,6 +217,7 @@ choose_user() {
 make_work_dir() {
 	WORK=$(mktemp -d /tmp/zklock.XXXXXX)
 	COPY=$WORK/src
+	touch "$WORK/began"
 	unset TMPDIR LC_ALL LANGUAGE PGHOST PGPORT PGUSER PGDATABASE PGDATA \
 		PGOPTIONS PGSERVICE PGPASSWORD PGPASSFILE
 	export LANG=C.UTF-8
@@ -214,8 +231,21 @@ remove_work_dir() {
 		[[ ! -e $dir/zk.pid ]] || zk_stop "$dir"
 	done
 	end_postmasters
+	remove_segments
 	cd /
 	rm -rf "$WORK"
+}
+
+# Removes the shared memory of servers that were killed: it is in no process, and was made
+# after the work directory.
+remove_segments() {
+	local segment
+	for segment in /dev/shm/PostgreSQL.*; do
+		if [[ -O $segment || $EUID == 0 ]] && [[ $segment -nt $WORK/began ]] &&
+			! grep -qsF "$segment" /proc/[0-9]*/maps; then
+			rm -f "$segment"
+		fi
+	done
 }
 
 # Stops PostgreSQL servers that a test left running; their data is below the work directory.
@@ -244,15 +274,16 @@ copy_tree() {
 	export HOME=$WORK/home
 }
 
-# Runs make in the copy, as the unprivileged user.
+# Runs make in the copy, as the unprivileged user. Bitcode would double the work, and no
+# test needs it.
 make_copy() {
-	"${AS_USER[@]}" make -C "$COPY" --no-print-directory \
-		PG_CONFIG="$PG_CONFIG" "$@"
+	"${AS_USER[@]}" make -C "$COPY" --no-print-directory -j "$(nproc)" \
+		PG_CONFIG="$PG_CONFIG" with_llvm=no "$@"
 }
 
 install_extension() {
 	as_root make -C "$COPY" --no-print-directory -s \
-		PG_CONFIG="$PG_CONFIG" install
+		PG_CONFIG="$PG_CONFIG" with_llvm=no install
 }
 
 free_port() { perl -I "$COPY/test/lib" -MZkLock::Util=free_port -e 'print free_port'; }

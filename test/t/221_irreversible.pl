@@ -198,11 +198,11 @@ CREATE FUNCTION wait_and_read(v int) RETURNS int IMMUTABLE LANGUAGE plpgsql AS $
 DECLARE
 	x text := pg_advisory_xact_lock_shared(1);
 BEGIN
-	PERFORM FROM executed;
+	PERFORM FROM public.executed;
 	RETURN v;
 END $$;
 CREATE FUNCTION record() RETURNS event_trigger LANGUAGE plpgsql
-	AS 'BEGIN INSERT INTO executed VALUES (tg_tag); END';
+	AS 'BEGIN INSERT INTO public.executed VALUES (tg_tag); END';
 CREATE EVENT TRIGGER record ON ddl_command_end EXECUTE FUNCTION record();
 SQL
 lose_behind('INSERT INTO t VALUES (2)', 'CREATE INDEX CONCURRENTLY recorded ON t (v)', 'virtualxid');

@@ -7,6 +7,7 @@
 # A fault that holds frames back releases them when the client has sent its keepalive
 # read.
 # The second part loses an answer and then ends the call in another way.
+# Nightly: the full matrix of faults takes minutes; test/unit/test_faults.c has the same for the recipe layer.
 
 use strict;
 use warnings;

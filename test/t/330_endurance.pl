@@ -4,6 +4,7 @@
 # ZKLOCK_TEST_PAIRS=100000 ZKLOCK_TEST_RECONNECTS=1000 the test takes minutes. A leak in
 # each piece of work shows with fewer as well.
 # Alone: the test runs as fast as it can, and measures memory.
+# Nightly: it is an endurance test.
 
 use strict;
 use warnings;

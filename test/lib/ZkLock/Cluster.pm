@@ -25,6 +25,21 @@ our @EXPORT = qw(zklock_node session wait_for_sql wait_zk_children
   wait_queued_or_ended wait_zk_empty wait_until wait_blocked wait_blocked_locally wait_asleep is_blocked wait_for_log server_log
   require_standby lock_nodes foreign_node);
 
+# Since version 17, PostgreSQL's library copies a server's data from $INITDB_TEMPLATE, if its
+# options are the defaults; this does the same for older versions.
+{
+	no strict 'refs';
+	no warnings 'redefine';
+	my $name = 'PostgreSQL::Test::Utils::system_or_bail';
+	my $original = \&$name;
+	*$name = sub {
+		my @command = @_;
+		@command = ('cp', '-RPp', $ENV{INITDB_TEMPLATE}, $command[2])
+		  if $ENV{INITDB_TEMPLATE} && "@command" =~ /^initdb -D \S+ -A trust -N$/;
+		return $original->(@command);
+	};
+}
+
 # Creates and starts a server with the extension in database postgres. Options:
 #   zk                connect string, or an object that has one
 #   proxy             a ZkLock::Proxy to connect through instead
