@@ -24,6 +24,7 @@ chroot_obstacle() {
 }
 
 # The argument names the system, if the script uses only one.
+# shellcheck disable=SC2120
 chroot_lock() {
 	exec {CHROOT_LOCK}>"$CHROOTS/lock${1:+.$1}"
 	flock -n "$CHROOT_LOCK" && return

@@ -354,8 +354,8 @@ zklock_fences_keep(PG_FUNCTION_ARGS)
 
 	if (!CALLED_AS_TRIGGER(fcinfo))
 		elog(ERROR, "not called as a trigger");
-	fences = zklock_fences_open(fcinfo->flinfo->fn_oid, NoLock);
-	table_close(fences, NoLock);
+	fences = zklock_fences_open(fcinfo->flinfo->fn_oid, AccessShareLock);
+	table_close(fences, AccessShareLock);
 	if (RelationGetRelid(fences) != RelationGetRelid(trigger->tg_relation) ||
 		!TRIGGER_FIRED_BEFORE(trigger->tg_event))
 		elog(ERROR, "trigger is for table \"%s\" alone", FENCES);

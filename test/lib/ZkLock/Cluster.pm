@@ -28,11 +28,9 @@ our @EXPORT = qw(zklock_node session wait_for_sql wait_zk_children
 # Since version 17, PostgreSQL's library copies a server's data from $INITDB_TEMPLATE, if its
 # options are the defaults; this does the same for older versions.
 {
-	no strict 'refs';
 	no warnings 'redefine';
-	my $name = 'PostgreSQL::Test::Utils::system_or_bail';
-	my $original = \&$name;
-	*$name = sub {
+	my $original = \&PostgreSQL::Test::Utils::system_or_bail;
+	*PostgreSQL::Test::Utils::system_or_bail = sub {
 		my @command = @_;
 		@command = ('cp', '-RPp', $ENV{INITDB_TEMPLATE}, $command[2])
 		  if $ENV{INITDB_TEMPLATE} && "@command" =~ /^initdb -D \S+ -A trust -N$/;
