@@ -1,6 +1,5 @@
 # A server that accepts connections and does not answer on them, for less than half of the
-# session timeout, costs no lock: no attempt to reconnect takes more than half of what is left
-# of the session.
+# session timeout, costs no lock: no attempt to reconnect takes more than half of what is left.
 
 use strict;
 use warnings;
@@ -28,6 +27,8 @@ for my $n (1 .. SESSIONS)
 	sleep 0.3;
 }
 my @ids = map { zk_session_id($_) } @holders;
+
+wait_proven($_) for @holders;
 
 # The kernel accepts the connections to this listener; nobody reads.
 my $mute = IO::Socket::INET->new(LocalAddr => '127.0.0.1', Listen => 64) or die "listen: $!";

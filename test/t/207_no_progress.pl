@@ -138,8 +138,9 @@ sub caller_with
 
 # The error and the log say why, and when the connection is back.
 {
-	my $restarting = ZkLock::ZkServer->start(tick_time => 200);
+	my $restarting = ZkLock::ZkServer->start(tick_time => 200, config => { maxSessionTimeout => 60000 });
 	my $s = session($node);
+	$s->query_ok("SET zklock.session_timeout = '40s'");
 	my $log = -s $node->logfile;
 	$s->query_ok("SET zklock.connect_timeout = '2s'");
 	$s->query_ok("SET zklock.connect_string = 'zk1.invalid:2181'");

@@ -39,15 +39,16 @@ first_connect_ms(const ZklClient *client)
 
 /*
  * Sets the time of the attempt to connect that begins.  A session that is resumed expires
- * soon, so the attempt takes at most half of what is left of it: a server that accepts
- * connections and does not answer must leave time for others.  But no server answers at
- * once, so the last attempts are not shortened any more.
+ * soon, and what is held in it is lost after two thirds of its time.  So the attempt takes at
+ * most half of what is left: a server that accepts connections and does not answer must leave
+ * time for others.  But no server answers at once, so the last attempts are not shortened any
+ * more.
  */
 static void
 limit_attempt(ZklClient *client, int64_t now)
 {
 	int			timeout_ms = zoo_recv_timeout(client->zh);
-	int64_t		left_ms = client->heard_ms + timeout_ms - now;
+	int64_t		left_ms = client->heard_ms + timeout_ms * 2 / 3 - now;
 
 	if (client->connect_ms == 0)
 		client->connect_ms = first_connect_ms(client);
@@ -136,6 +137,7 @@ follow_library(ZklClient *client, int library_fd)
 	if (client->phase != PHASE_NONE || library_fd < 0 || !zkl_zk_is_open(client))
 		return;
 	client->library_fd = library_fd;
+	(void) fcntl(library_fd, F_SETFD, FD_CLOEXEC);	/* programs that the backend starts */
 	client->fd = fcntl(library_fd, F_DUPFD_CLOEXEC, 0);
 	if (client->fd < 0)
 	{
