@@ -153,14 +153,18 @@ note_wait(ZklockTimeout *timeout, const ZklRequestInfo *info)
 }
 
 /*
- * None is due while the request is known to wait for another holder, through an outage of
- * any length.  A non-blocking attempt waits for nobody: an outage must end it.
+ * None is due while the request is known to wait for another holder, nor while the
+ * connection of a call that has queued is lost: it waits through an outage of any length.
+ * A non-blocking attempt waits for nobody: an outage must end it.
  */
 static bool
 is_answer_due(const RemoteWait *w, const ZklRequestInfo *info)
 {
-	return !info->blocked || (w->timeout->timeout_ms == 0 &&
-							  zkl_session_state(w->session) != ZKL_SESSION_CONNECTED);
+	bool		connected = zkl_session_state(w->session) == ZKL_SESSION_CONNECTED;
+
+	if (w->timeout->timeout_ms == 0)
+		return !info->blocked || !connected;
+	return !info->blocked && (!w->timeout->queued || connected);
 }
 
 /* Throws if an answer is overdue. */
