@@ -155,9 +155,7 @@ sub still_holds
 	$s->query_ok("SELECT count(zk_lock('p')), count(zk_unlock('p')) FROM generate_series(1, 200)");
 	$s->query_ok("SELECT count(zk_lock(ARRAY['q', 'r'])), count(zk_unlock('q')), count(zk_unlock('r')) FROM generate_series(1, 20)");
 	my $n;
-	wait_until('all requests to be recorded',
-		sub { my $last = $n; $n = $proxy->packets; $last && $last->{requests} == $n->{requests} }, pause => 0.3);
-	cmp_ok($n->{requests}, '>=', 400, 'each lock and each unlock sends requests');
+	wait_until('all requests to be recorded', sub { $n = $proxy->packets; $n->{requests} >= 400 });
 	cmp_ok($n->{packets}, '<=', $n->{requests}, 'no request takes more than one packet');
 	note("$n->{requests} requests in $n->{packets} packets");
 	my @threads = glob '/proc/' . $s->pid . '/task/*';
