@@ -31,6 +31,7 @@
 #include "catalog/indexing.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_proc.h"
+#include "catalog/pg_trigger.h"
 #include "commands/trigger.h"
 #include "executor/tuptable.h"
 #include "miscadmin.h"
@@ -57,6 +58,9 @@ enum
 
 #define N_COLUMNS COLUMN_FENCED_BY
 
+/* The extension's triggers on the table. */
+#define N_TRIGGERS 2
+
 /*
  * Shown as objsubid in pg_locks, as documented.  pg_advisory_lock() uses 1 and 2; the
  * local lock has another value.
@@ -74,6 +78,62 @@ zklock_fences_lock_name(const char *encoded, LOCKMODE mode)
 	(void) LockAcquire(&tag, mode, false, false);
 }
 
+/* The functions here write without an executor, which such an index needs. */
+static void
+check_indexes(Relation fences)
+{
+	List	   *indexes = RelationGetIndexList(fences);
+	ListCell   *cell;
+
+	foreach(cell, indexes)
+	{
+		Relation	index = index_open(lfirst_oid(cell), AccessShareLock);
+
+		if (RelationGetIndexExpressions(index) != NIL || RelationGetIndexPredicate(index) != NIL ||
+			index->rd_index->indisexclusion)
+			ereport(ERROR,
+					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+					 errmsg("index \"%s\" does not suit table \"%s\"",
+							RelationGetRelationName(index), FENCES),
+					 errdetail("An index of this table must have columns only, and no condition."),
+					 errhint("Drop the index.")));
+		index_close(index, AccessShareLock);
+	}
+	list_free(indexes);
+}
+
+/*
+ * A trigger that fires after ours can lower a token, so ours refuses all writes while there
+ * is one.  Ours must fire in apply workers, too: restoring a dump that was made with
+ * --disable-triggers ends that.
+ */
+static void
+check_triggers(Relation fences, Oid extension)
+{
+	TriggerDesc *all = fences->trigdesc;
+	int			n_ours = 0;
+
+	for (int i = 0; all && i < all->numtriggers; i++)
+	{
+		Trigger    *trigger = &all->triggers[i];
+
+		if (getExtensionOfObject(ProcedureRelationId, trigger->tgfoid) == extension)
+			n_ours += trigger->tgenabled == TRIGGER_FIRES_ALWAYS;
+		else if (TRIGGER_FOR_BEFORE(trigger->tgtype) && TRIGGER_FOR_ROW(trigger->tgtype))
+			ereport(ERROR,
+					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+					 errmsg("trigger \"%s\" on table \"%s\" could lower recorded tokens",
+							trigger->tgname, FENCES),
+					 errhint("Drop the trigger, and revoke TRIGGER on the table.")));
+	}
+	if (n_ours < N_TRIGGERS)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("triggers of table \"%s\" do not always fire", FENCES),
+				 errdetail("Recorded tokens could be lowered."),
+				 errhint("Use ALTER TABLE %s ENABLE ALWAYS TRIGGER zklock_fences_keep, ENABLE ALWAYS TRIGGER zklock_fences_keep_all.", FENCES)));
+}
+
 /* Checks the extension, because another table of that name could have any columns. */
 Relation
 zklock_fences_open(Oid function, LOCKMODE mode)
@@ -81,6 +141,7 @@ zklock_fences_open(Oid function, LOCKMODE mode)
 	Oid			schema = get_func_namespace(function);
 	Oid			table = get_relname_relid(FENCES, schema);
 	Oid			extension = getExtensionOfObject(ProcedureRelationId, function);
+	Relation	fences;
 
 	if (!OidIsValid(table) || !OidIsValid(extension) ||
 		getExtensionOfObject(RelationRelationId, table) != extension)
@@ -89,7 +150,10 @@ zklock_fences_open(Oid function, LOCKMODE mode)
 				 errmsg("table \"%s\" of extension zklock is not in the schema of its functions",
 						FENCES),
 				 errhint("Move the extension as a whole, with ALTER EXTENSION zklock SET SCHEMA.")));
-	return table_open(table, mode);
+	fences = table_open(table, mode);
+	check_indexes(fences);
+	check_triggers(fences, extension);
+	return fences;
 }
 
 /*
