@@ -165,21 +165,26 @@ extract_source() {
 	tar -xf "$package"_*.orig.tar.* --strip-components=1 --no-same-owner "${@:2}"
 }
 
-apt_install() {
-	show_progress "$WORK/apt.log" &
+apt_install() { with_progress apt_state run_apt "$@"; }
+
+# Runs a command. Meanwhile prints every ten seconds the time and what the first argument, a
+# function, prints.
+with_progress() {
+	show_progress "$1" &
 	local progress=$! status=0
-	run_apt "$@" || status=$?
+	"${@:2}" || status=$?
 	kill "$progress" 2>/dev/null || true
 	wait "$progress" 2>/dev/null || true
 	return "$status"
 }
 
-# Prints the time and the last line of a log twice a minute, until it is killed.
 show_progress() {
-	while sleep 30; do
-		say "  ... $((SECONDS / 60)) min $((SECONDS % 60)) s: $(tail -n 1 "$1" 2>/dev/null | cut -c 1-80)"
+	while sleep 10; do
+		say "  ... $((SECONDS / 60)) min $((SECONDS % 60)) s: $("$1")"
 	done
 }
+
+apt_state() { tail -n 1 "$WORK/apt.log" 2>/dev/null | cut -c 1-80; }
 
 run_apt() {
 	if ! { as_root apt-get -qq update &&
