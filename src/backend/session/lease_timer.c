@@ -76,8 +76,10 @@ zklock_lease_timer_start(ZklSession *session)
 		look();
 }
 
+/* The timer may be set for a time behind the deadlines of the next session. */
 void
 zklock_lease_timer_stop(void)
 {
 	watched = NULL;
+	is_set = false;
 }
