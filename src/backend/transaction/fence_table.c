@@ -75,8 +75,8 @@ zklock_fences_lock_name(const char *encoded, LOCKMODE mode)
 }
 
 /* Checks the extension, because another table of that name could have any columns. */
-Relation
-zklock_fences_open(Oid function, LOCKMODE mode)
+static Oid
+find_table(Oid function)
 {
 	Oid			schema = get_func_namespace(function);
 	Oid			table = get_relname_relid(FENCES, schema);
@@ -89,7 +89,13 @@ zklock_fences_open(Oid function, LOCKMODE mode)
 				 errmsg("table \"%s\" of extension zklock is not in the schema of its functions",
 						FENCES),
 				 errhint("Move the extension as a whole, with ALTER EXTENSION zklock SET SCHEMA.")));
-	return table_open(table, mode);
+	return table;
+}
+
+Relation
+zklock_fences_open(Oid function, LOCKMODE mode)
+{
+	return table_open(find_table(function), mode);
 }
 
 /*
@@ -350,13 +356,10 @@ Datum
 zklock_fences_keep(PG_FUNCTION_ARGS)
 {
 	TriggerData *trigger = (TriggerData *) fcinfo->context;
-	Relation	fences;
 
 	if (!CALLED_AS_TRIGGER(fcinfo))
 		elog(ERROR, "not called as a trigger");
-	fences = zklock_fences_open(fcinfo->flinfo->fn_oid, NoLock);
-	table_close(fences, NoLock);
-	if (RelationGetRelid(fences) != RelationGetRelid(trigger->tg_relation) ||
+	if (find_table(fcinfo->flinfo->fn_oid) != RelationGetRelid(trigger->tg_relation) ||
 		!TRIGGER_FIRED_BEFORE(trigger->tg_event))
 		elog(ERROR, "trigger is for table \"%s\" alone", FENCES);
 
