@@ -338,6 +338,17 @@ like($reader->wait_result, qr/^\d+$/, 'the reader is granted the lock after the 
 $reader->query_ok("SELECT zk_unlock_shared('x')");
 all_is_clean('queue behind pg_advisory_unlock_all()');
 
+# An attempt of a session that shares the lock is not a wait, so lock_timeout does not end it.
+$_->query_ok("SELECT zk_lock_shared('x')") for $holder, $reader;
+$holder->query_ok("SET lock_timeout = '1ms'");
+works($holder, "SELECT zk_try_lock('x')", 'f', 'an attempt to upgrade returns false under a short lock_timeout');
+works($holder, "SELECT current_setting('lock_timeout')", '1ms', '... which still applies');
+$holder->query("SELECT zk_lock('x')");
+is($holder->sqlstate, '55P03', '... to a wait');
+$holder->query_ok('RESET lock_timeout');
+$_->query_ok("SELECT zk_unlock_shared('x')") for $holder, $reader;
+all_is_clean('an attempt to upgrade');
+
 # Native advisory locks are independent.
 $holder->query_ok("SELECT zk_lock(7::bigint), zk_lock(7, 8)");
 is( $waiter->query(

@@ -124,13 +124,17 @@ acquire_with_timeout(const LOCKTAG *tag, LOCKMODE mode, int timeout_ms,
 					 bool catch_deadlock)
 {
 	MemoryContext context = CurrentMemoryContext;
+	int			lock_timeout = LockTimeout;
 	volatile bool acquired = false;
 
 	register_attempt_timeout();
 	PG_TRY();
 	{
+		/* Not shorter than this timeout, but it could pass before this one is handled. */
+		LockTimeout = 0;
 		enable_timeout_after(attempt_timeout, timeout_ms);
 		(void) LockAcquire(tag, mode, true, false);
+		LockTimeout = lock_timeout;
 		disable_timeout(attempt_timeout, false);
 		(void) zklock_cancel_settle(ZKLOCK_CANCEL_TIMEOUT);
 		acquired = true;
@@ -139,6 +143,7 @@ acquire_with_timeout(const LOCKTAG *tag, LOCKMODE mode, int timeout_ms,
 	{
 		bool		expected;
 
+		LockTimeout = lock_timeout;
 		disable_timeout(attempt_timeout, false);
 		expected = is_expected(catch_deadlock);
 		(void) zklock_cancel_settle(ZKLOCK_CANCEL_TIMEOUT);

@@ -135,13 +135,12 @@ check_triggers(Relation fences, Oid extension)
 }
 
 /* Checks the extension, because another table of that name could have any columns. */
-Relation
-zklock_fences_open(Oid function, LOCKMODE mode)
+static Oid
+find_table(Oid function)
 {
 	Oid			schema = get_func_namespace(function);
 	Oid			table = get_relname_relid(FENCES, schema);
 	Oid			extension = getExtensionOfObject(ProcedureRelationId, function);
-	Relation	fences;
 
 	if (!OidIsValid(table) || !OidIsValid(extension) ||
 		getExtensionOfObject(RelationRelationId, table) != extension)
@@ -150,9 +149,22 @@ zklock_fences_open(Oid function, LOCKMODE mode)
 				 errmsg("table \"%s\" of extension zklock is not in the schema of its functions",
 						FENCES),
 				 errhint("Move the extension as a whole, with ALTER EXTENSION zklock SET SCHEMA.")));
-	fences = table_open(table, mode);
+	return table;
+}
+
+static void
+check_table(Relation fences, Oid function)
+{
 	check_indexes(fences);
-	check_triggers(fences, extension);
+	check_triggers(fences, getExtensionOfObject(ProcedureRelationId, function));
+}
+
+Relation
+zklock_fences_open(Oid function, LOCKMODE mode)
+{
+	Relation	fences = table_open(find_table(function), mode);
+
+	check_table(fences, function);
 	return fences;
 }
 
@@ -414,15 +426,13 @@ Datum
 zklock_fences_keep(PG_FUNCTION_ARGS)
 {
 	TriggerData *trigger = (TriggerData *) fcinfo->context;
-	Relation	fences;
 
 	if (!CALLED_AS_TRIGGER(fcinfo))
 		elog(ERROR, "not called as a trigger");
-	fences = zklock_fences_open(fcinfo->flinfo->fn_oid, AccessShareLock);
-	table_close(fences, AccessShareLock);
-	if (RelationGetRelid(fences) != RelationGetRelid(trigger->tg_relation) ||
+	if (find_table(fcinfo->flinfo->fn_oid) != RelationGetRelid(trigger->tg_relation) ||
 		!TRIGGER_FIRED_BEFORE(trigger->tg_event))
 		elog(ERROR, "trigger is for table \"%s\" alone", FENCES);
+	check_table(trigger->tg_relation, fcinfo->flinfo->fn_oid);
 
 	if (TRIGGER_FIRED_BY_INSERT(trigger->tg_event))
 		return PointerGetDatum(keep_on_insert(trigger));

@@ -298,7 +298,10 @@ zkl_zk_pass_io(void *arg, ZklIoThreadWatch *watch)
 	zkl_zk_enter(client);
 	if (__atomic_exchange_n(&client->drop_wanted, false, __ATOMIC_RELAXED) &&
 		client->connected)
+	{
+		client->connected_ms = 0;	/* no pause follows */
 		shutdown(client->fd, SHUT_RDWR);	/* the library notices it below */
+	}
 	if (!zkl_zk_has_memory(client, client->tls ? TLS_MEMORY : 0))
 	{
 		zkl_zk_leave();
