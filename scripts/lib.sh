@@ -106,6 +106,8 @@ install_missing() {
 # the test of its program is skipped.
 install_drivers() {
 	install_if_possible libpostgresql-jdbc-java
+	install_if_possible python3-psycopg
+	install_if_possible python3-asyncpg
 	install_if_possible ruby-pg ruby-activerecord
 	install_if_possible golang-go golang-github-jackc-pgx-v4-dev
 	has_node_driver || (install_missing node-pg) 2>/dev/null || npm_install pg@8 ||

@@ -31,6 +31,8 @@ local @ENV{qw(GO111MODULE GOPATH GOCACHE GOFLAGS)} =
 # file, command, and a command that succeeds if the driver is installed
 my @programs = (
 	[ 'book.py', [$python], [ $python, '-c', 'import psycopg2' ] ],
+	[ 'book_psycopg3.py', [$python], [ $python, '-c', 'import psycopg' ] ],
+	[ 'book_asyncpg.py', [$python], [ $python, '-c', 'import asyncpg' ] ],
 	[ 'Book.java', [ 'java', '-cp', $jdbc ], [ 'test', '-e', $jdbc ] ],
 	[ 'book.rb', ['ruby'], [ 'ruby', '-rpg', '-e', '' ] ],
 	[ 'book_rails.rb', ['ruby'], [ 'ruby', '-rpg', '-ractive_record', '-e', '' ] ],
@@ -184,6 +186,24 @@ PYTHON
 is(output_of($python, "$dir/swallow.py", $url), "not committed\n",
 	'book.py: an error that the work has caught is reported');
 
+# In psycopg 3 a list without a cast is one name.
+write_file("$dir/list.py", <<'PYTHON');
+import sys
+import psycopg
+
+with psycopg.connect(sys.argv[1], autocommit=True) as conn:
+    for call in "zk_try_lock(%s)", "zk_try_lock(%s::text[])":
+        conn.execute("SELECT " + call, (["a", "b"],))
+        print([row[0] for row in conn.execute("SELECT name FROM zk_locks ORDER BY name")])
+        conn.execute("SELECT zk_unlock_all()")
+PYTHON
+SKIP:
+{
+	skip 'psycopg 3 is not installed', 1 unless is_installed($python, '-c', 'import psycopg');
+	is(output_of($python, "$dir/list.py", $url), "['{a,b}']\n['a', 'b']\n",
+		'psycopg 3: a list without a cast is one name, with a cast its elements');
+}
+
 # A call inside a transaction of the caller is refused, and does not commit.
 write_file("$dir/nested.py", <<'PYTHON');
 import sys
@@ -279,6 +299,23 @@ SKIP:
 	is(read_file($log), "the job failed: 40001\n", 'job.py: the job prints the reason');
 	is($nodes{one}->safe_psql('postgres', 'SELECT count(*) FROM batches'), '3', 'job.py: no more work is committed');
 	$gate->query_ok('SELECT pg_advisory_unlock(1)');
+}
+
+# A candidate for the leader that waits ends at SIGTERM, and its session with it.
+{
+	my $lock = '/zklock/locks/billing:leader';
+	my $leader = "$dir/leader.py";
+	my $log = "$dir/candidate.log";
+	write_file($leader, block_of(DOCUMENT, 'leader.py'));
+	$other->query_ok("SELECT zk_lock('billing:leader')");
+	my $pid = spawn([ $python, $leader, $url, 'candidate' ], log => $log);
+	wait_zk_children($zkc, $lock, 2, diag => sub { read_file($log) });
+	kill 'TERM', $pid;
+	ok(wait_until('the end of the candidate', sub { !alive($pid) }), 'leader.py: a candidate that waits ends at SIGTERM');
+	is(read_file($log), "stopped\n", 'leader.py: the handler of the program has run');
+	wait_zk_children($zkc, $lock, 1);
+	works($other, "SELECT zk_unlock('billing:leader')", 't', 'leader.py: the leader is undisturbed');
+	nothing_left($zkc, 'leader.py: no node of the candidate is left');
 }
 
 # The leader waits, leads, loses the lock, waits again, and leads again.
