@@ -127,7 +127,11 @@ sub fast_path
 	wait_for_sql($node, q{SELECT count(*) FROM pg_stat_activity
 		WHERE query = 'VACUUM here' AND wait_event = 'ClientRead'}, '1');
 	remove_by_hand();
-	is(join(' ', $p->call($notify, 'c', 'x')->until_ready), '00000 00000 40001',
+
+	# PostgreSQL 18 leaves the transaction open after the call, until a COMMIT.
+	my @states = $p->call($notify, 'c', 'x')->until_ready;
+	push @states, $p->query('COMMIT') if $p->status ne 'I';
+	is(join(' ', @states), '00000 00000 40001',
 		'a loss refuses the commit of a fast-path call after VACUUM in a pipeline');
 	nothing_sent($node, $listener);
 	return;
