@@ -28,13 +28,13 @@ sub pkglibdir
 
 my $tls = ZkLock::Tls->new;
 $tls->sign('stranger', by => 'rogue');
-my $zk = ZkLock::ZkServer->start(tick_time => 200, tls => $tls);
+my $zk = ZkLock::ZkServer->start(tick_time => 200, tls => $tls, config => { maxSessionTimeout => 60000 });
 my $zkc = ZkLock::ZkClient->new($zk->connect_string);
 my %files = (tls_ca_file => $tls->path('ca.crt'), tls_cert_file => $tls->path('client.crt'),
 	tls_key_file => $tls->path('client.key'));
 my @nodes = map
 {
-	zklock_node($_, zk => $zk->secure_connect_string, session_timeout => '10s',
+	zklock_node($_, zk => $zk->secure_connect_string, session_timeout => '30s',
 		extra_conf => join '', map { "zklock.$_ = '$files{$_}'\n" } keys %files)
 } qw(a b);
 my ($first, $second) = map { session($_) } @nodes;
