@@ -177,9 +177,16 @@ sub wait_proven
 sub requests_of
 {
 	my ($zk, $id) = @_;
+	my ($last, $n) = last_request($zk, $id);
+	return $n;
+}
+
+# Returns the kind and the number of the last request, or nothing. A ping is a kind, too.
+sub last_request
+{
+	my ($zk, $id) = @_;
 	my $connections = $zk->four_letter('cons') // '';
-	return $connections =~ /sid=$id\b.*?lcxid=0x([0-9a-f]+)/
-	  ? hex $1 : undef;
+	return $connections =~ /sid=$id\b.*?lop=(\w+).*?lcxid=0x([0-9a-f]+)/ ? ($1, hex $2) : ();
 }
 
 # Waits until a client that is connected to this server watches a node of the lock, as
@@ -192,7 +199,8 @@ sub wait_watched
 }
 
 # Deletes the nodes of a lock. Returns when its holder, with this ZooKeeper session,
-# has reacted: the holder sends another read when its watch fires.
+# has reacted: the holder sends another read when its watch fires. A proof of the session is
+# no reaction, but the holder has received the event before the answer to a second proof.
 sub lose_lock
 {
 	my ($zk, $zkc, $lock, $id) = @_;
@@ -201,7 +209,10 @@ sub lose_lock
 	wait_until('the number of requests', sub { defined($before = requests_of($zk, $id)) });
 	$zkc->delete($_) for queue_of($zkc, $lock);
 	return wait_until('the holder to react to the loss',
-		sub { (requests_of($zk, $id) // 0) > $before });
+		sub {
+			my ($last, $n) = last_request($zk, $id) or return;
+			return $n > $before && ($last =~ /^(?:GETD|PING)$/ || $n > $before + 2);
+		});
 }
 
 # Requests the release of a lock as other programs do. Returns when its holder has
