@@ -26,18 +26,6 @@
 #define MarkGUCPrefixReserved(prefix) EmitWarningsOnPlaceholders(prefix)
 #endif
 
-/* 15: a setting stores the role that set it, and roles can be granted SET */
-#if PG_VERSION_NUM >= 150000
-#include "utils/acl.h"
-
-#define ZKLOCK_ROLE(role) (role)
-#define ZKLOCK_MAY_SET(name, role) \
-	(pg_parameter_aclcheck(name, role, ACL_SET) == ACLCHECK_OK)
-#else
-#define ZKLOCK_ROLE(role) InvalidOid
-#define ZKLOCK_MAY_SET(name, role) false
-#endif
-
 /* 15: shared memory is requested in a hook */
 #if PG_VERSION_NUM >= 150000
 #define ZKLOCK_INSTALL_SHMEM_REQUEST_HOOK(previous, hook) \

@@ -14,7 +14,7 @@ use ZkLock::ZkServer;
 
 my $zk = ZkLock::ZkServer->start(tick_time => 200);
 my $zkc = ZkLock::ZkClient->new($zk->connect_string, timeout => 60);
-my $node = zklock_node('a', zk => $zk, preload => 1);
+my $node = zklock_node('a', zk => $zk);
 $node->safe_psql('postgres', 'CREATE TABLE changed (v int)');
 my $other = session($node);
 

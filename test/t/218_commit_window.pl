@@ -19,7 +19,7 @@ use ZkLock::ZkServer;
 my $zk = ZkLock::ZkServer->start(tick_time => 200);
 my $zkc = ZkLock::ZkClient->new($zk->connect_string);
 my $proxy = ZkLock::Proxy->start(target => $zk);
-my $here = zklock_node('here', proxy => $proxy, preload => 1, session_timeout => '2s',
+my $here = zklock_node('here', proxy => $proxy, session_timeout => '2s',
 	init => [ allows_streaming => 1, extra => [ '-E', 'UTF8' ] ],
 	extra_conf => "synchronous_commit = local\n");
 my $there = zklock_node('there', zk => $zk);

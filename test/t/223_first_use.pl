@@ -1,6 +1,6 @@
 # The locks are checked also at commits of transactions in which zklock saw no statement
-# start: the statement that loads the library, function calls of the fast-path protocol,
-# and PL/pgSQL expressions. A lost lock prevents notifications and remote writes there,
+# start: function calls of the fast-path protocol, and PL/pgSQL expressions; also in the first
+# statement of a session. A lost lock prevents notifications and remote writes there,
 # too. A pipeline is a transaction of several statements.
 
 use strict;
@@ -33,37 +33,34 @@ my %first = (
 		q{INSERT INTO there VALUES ('x'); x := zk_xact_acquire('lost', 1); x := gate(); COMMIT;}),
 );
 
-for my $preload (0, 1)
+my $node = zklock_node('a', zk => $zk, session_timeout => '2s',
+	extra_conf => "zklock.commit_check = always\n");
+prepare($node);
+my $listener = ZkLock::Pipeline->new($node);
+$listener->query('LISTEN c');
+for my $is_first (1, 0)
 {
-	my $node = zklock_node("preload$preload", zk => $zk, session_timeout => '2s',
-		preload => $preload, extra_conf => "zklock.commit_check = always\n");
-	prepare($node);
-	my $listener = ZkLock::Pipeline->new($node);
-	$listener->query('LISTEN c');
-	for my $loaded (0, 1)
+	for my $what (sort keys %first)
 	{
-		for my $what (sort keys %first)
-		{
-			my $gate = session($node);
-			my $s = session($node);
-			$gate->query_ok('SELECT pg_advisory_lock(1)');
-			$s->query_ok("SELECT zk_lock('warm-up'), zk_unlock('warm-up')") if $loaded;
-			$s->query_async($first{$what});
-			wait_blocked_locally($s);
-			remove_by_hand();
-			$gate->query_ok('SELECT pg_advisory_unlock(1)');
-			failed_with($s, '40001', "a loss refuses $what, preload $preload, loaded $loaded",
-				like => qr/"lost"/);
-			nothing_sent($node, $listener);
-			$_->quit for $s, $gate;
-		}
+		my $gate = session($node);
+		my $s = session($node);
+		$gate->query_ok('SELECT pg_advisory_lock(1)');
+		$s->query_ok("SELECT zk_lock('warm-up'), zk_unlock('warm-up')") unless $is_first;
+		$s->query_async($first{$what});
+		wait_blocked_locally($s);
+		remove_by_hand();
+		$gate->query_ok('SELECT pg_advisory_unlock(1)');
+		failed_with($s, '40001', "a loss refuses $what, first statement: $is_first",
+			like => qr/"lost"/);
+		nothing_sent($node, $listener);
+		$_->quit for $s, $gate;
 	}
-	fast_path($node, $listener);
-	pipelines($node, $listener);
-	nothing_left($zkc, 'the refused commits leave no node');
-	unlike(server_log($node), qr/PANIC|terminated by signal/, 'no backend has crashed');
-	$node->stop;
 }
+fast_path($node, $listener);
+pipelines($node, $listener);
+nothing_left($zkc, 'the refused commits leave no node');
+unlike(server_log($node), qr/PANIC|terminated by signal/, 'no backend has crashed');
+$node->stop;
 $zkc->close;
 $zk->stop;
 done_testing();

@@ -15,7 +15,7 @@ use ZkLock::ZkServer;
 
 my $zk = ZkLock::ZkServer->start(tick_time => 200);
 my $zkc = ZkLock::ZkClient->new($zk->connect_string, timeout => 60);
-my ($node, $elsewhere) = map { zklock_node($_, zk => $zk, session_timeout => '2s', preload => 1) } qw(a b);
+my ($node, $elsewhere) = map { zklock_node($_, zk => $zk, session_timeout => '2s') } qw(a b);
 my ($here, $there) = (session($node), session($elsewhere));
 
 # How the locks are lost: the znode is removed, or the session expires while the ensemble is

@@ -40,7 +40,7 @@ sub io_threads
 }
 
 my $zk = ZkLock::ZkServer->start(tick_time => 500, config => { maxSessionTimeout => 600_000 });
-my $node = zklock_node('a', zk => $zk, preload => 1, session_timeout => '2s');
+my $node = zklock_node('a', zk => $zk, session_timeout => '2s');
 
 for my $case ('first', 'second')
 {

@@ -105,7 +105,7 @@ for my $role ('follower', 'leader')
 	my @others = grep { $_ != $isolated } $ensemble->members;
 	is($isolated, $ensemble->leader, 'the isolable member leads') if $role eq 'leader';
 	my $proxy = ZkLock::Proxy->start(target => $isolated);
-	my $here = zklock_node("by_$role", proxy => $proxy, preload => 1,
+	my $here = zklock_node("by_$role", proxy => $proxy,
 		session_timeout => 4 * TICK_MS . 'ms',
 		init => [ allows_streaming => 1 ],
 		extra_conf => "synchronous_commit = local\n");

@@ -15,7 +15,7 @@ use ZkLock::ZkServer;
 my $zk = ZkLock::ZkServer->start(tick_time => 200);
 my $zkc = ZkLock::ZkClient->new($zk->connect_string);
 my $proxy = ZkLock::Proxy->start(target => $zk);
-my $here = zklock_node('here', zk => $zk, preload => 1, init => [ allows_streaming => 1 ]);
+my $here = zklock_node('here', zk => $zk, init => [ allows_streaming => 1 ]);
 my $there = zklock_node('there', zk => $zk);
 my $behind = zklock_node('behind', proxy => $proxy, session_timeout => '10s');
 $here->safe_psql('postgres', 'CREATE TABLE t (n int)');

@@ -93,7 +93,7 @@ my @programs = (
 
 my $zk = ZkLock::ZkServer->start(tick_time => 500);
 my $zkc = ZkLock::ZkClient->new($zk->connect_string);
-my %nodes = map { $_ => zklock_node($_, zk => $zk, session_timeout => '10s', preload => 1) } qw(one two);
+my %nodes = map { $_ => zklock_node($_, zk => $zk, session_timeout => '10s') } qw(one two);
 $_->safe_psql('postgres', 'CREATE ROLE app LOGIN; CREATE DATABASE empty') for values %nodes;
 $_->safe_psql('empty', <<'SQL') for values %nodes;
 CREATE EXTENSION zklock_advisory CASCADE;

@@ -16,7 +16,7 @@ use ZkLock::Messages;
 use ZkLock::Util qw(read_file);
 
 # There is no ensemble: the tests read only the catalog.
-my $node = zklock_node('a', zk => '127.0.0.1:1', preload => 1);
+my $node = zklock_node('a', zk => '127.0.0.1:1');
 
 sub rows
 {

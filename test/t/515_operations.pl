@@ -37,7 +37,7 @@ sub mntr
 my $zk = ZkLock::ZkServer->start(
 	tick_time => 2000,
 	config => { maxClientCnxns => CONNECTIONS });
-my $node = zklock_node('a', zk => $zk, session_timeout => '10s', preload => 1);
+my $node = zklock_node('a', zk => $zk, session_timeout => '10s');
 
 for ([ '1s', '00:00:04' ], [ '10s', '00:00:10' ], [ '2min', '00:00:40' ])
 {

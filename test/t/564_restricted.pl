@@ -11,7 +11,7 @@ use ZkLock::Cluster;
 use ZkLock::ZkServer;
 
 my $zk = ZkLock::ZkServer->start(tick_time => 500);
-my $node = zklock_node('a', zk => $zk, preload => 1);
+my $node = zklock_node('a', zk => $zk);
 $node->safe_psql('postgres', <<'SQL');
 CREATE EXTENSION zklock_advisory;
 CREATE ROLE hostile LOGIN;

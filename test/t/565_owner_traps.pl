@@ -12,7 +12,7 @@ use ZkLock::Document;
 use ZkLock::ZkServer;
 
 my $zk = ZkLock::ZkServer->start(tick_time => 500);
-my $node = zklock_node('a', zk => $zk, preload => 1);
+my $node = zklock_node('a', zk => $zk);
 $node->safe_psql('postgres', 'CREATE ROLE owner LOGIN; CREATE ROLE locker; CREATE DATABASE owned OWNER owner');
 my $owner = session($node, user => 'owner', dbname => 'owned');
 $owner->query_ok(<<'SQL');
