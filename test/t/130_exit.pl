@@ -65,7 +65,7 @@ sub new_session
 {
 	my ($timeout) = @_;
 	my $session = session($here);
-	$session->query_ok("SET zklock.session_timeout = '$timeout'");
+	$session->reconnect('zklock.session_timeout' => "$timeout");
 	$session->query_ok("SET client_connection_check_interval = '50ms'");
 	return $session;
 }

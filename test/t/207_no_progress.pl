@@ -89,9 +89,9 @@ sub caller_with
 	$s->drop;
 	my $new = session($node);
 	$new->query_ok("SET zklock.connect_timeout = '1h'; SET statement_timeout = '20s'");
-	$new->query_ok("SET zklock.connect_string = '127.0.0.1:" . free_port() . q('));
+	$new->reconnect('zklock.connect_string' => '127.0.0.1:' . free_port());
 	fails_with($new, "SELECT zk_try_lock('timed', '1s')", '08001', '... or for a session');
-	$new->query_ok("SET zklock.connect_string = '" . $proxy->connect_string . q('));
+	$new->reconnect('zklock.connect_string' => $proxy->connect_string);
 	works($new, "SELECT zk_try_lock('timed', '1ms')", 't', 'a short timeout does not end an attempt that nothing blocks');
 	$new->quit;
 }
@@ -140,16 +140,16 @@ sub caller_with
 {
 	my $restarting = ZkLock::ZkServer->start(tick_time => 200, config => { maxSessionTimeout => 60000 });
 	my $s = session($node);
-	$s->query_ok("SET zklock.session_timeout = '40s'");
+	$s->reconnect('zklock.session_timeout' => '40s');
 	my $log = -s $node->logfile;
 	$s->query_ok("SET zklock.connect_timeout = '2s'");
-	$s->query_ok("SET zklock.connect_string = 'zk1.invalid:2181'");
+	$s->reconnect('zklock.connect_string' => 'zk1.invalid:2181');
 	fails_with($s, "SELECT zk_lock('name')", '08001', 'a host name that does not exist',
 		like => qr/DETAIL:.*the name of host "zk1\.invalid" cannot be resolved/s);
-	$s->query_ok("SET zklock.connect_string = '127.0.0.1:" . free_port() . q('));
+	$s->reconnect('zklock.connect_string' => '127.0.0.1:' . free_port());
 	fails_with($s, "SELECT zk_lock('port')", '08001', 'a port that nobody listens on',
 		like => qr/DETAIL:.*Connection refused/s);
-	$s->query_ok("SET zklock.connect_string = '" . $restarting->connect_string . q('));
+	$s->reconnect('zklock.connect_string' => $restarting->connect_string);
 	$s->query_ok("SELECT zk_lock('restart'); SET zklock.commit_check = off");
 	$restarting->restart;
 	works($s, "SELECT zk_lock('again') > 0", 't', 'a session survives the restart of its server');

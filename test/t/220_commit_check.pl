@@ -25,7 +25,7 @@ sub locker
 {
 	my ($timeout, $check) = @_;
 	my $s = session($node);
-	$s->query_ok("SET zklock.session_timeout = '$timeout'") if $timeout;
+	$s->reconnect('zklock.session_timeout' => "$timeout") if $timeout;
 	$s->query_ok("SET zklock.commit_check = $check") if $check;
 	$s->query_ok("SELECT zk_try_lock('warm-up-' || pg_backend_pid())");
 	$s->query_ok('SELECT zk_unlock_all()');
@@ -230,7 +230,7 @@ for my $kind ([ 'BEGIN; NOTIFY c', "SELECT zk_unlock('gone')", 'COMMIT' ],
 {
 	my $proxy = ZkLock::FaultProxy->start(target => $zk);
 	my $s = session($node);
-	$s->query_ok("SET zklock.connect_string = '" . $proxy->connect_string . q('));
+	$s->reconnect('zklock.connect_string' => $proxy->connect_string);
 	$s->query_ok('SET zklock.commit_check = always');
 	$s->query_ok("SELECT zk_lock('between')");
 	$proxy->clear_record;

@@ -148,7 +148,7 @@ sub usage_not_above
 	my $root = $zk->connect_string;
 	for my $i (1 .. 30)
 	{
-		$s->query_ok("SET zklock.root = '/zklock$i'");
+		$s->reconnect('zklock.root' => "/zklock$i");
 		$failed++
 		  if $s->query("SELECT zk_try_lock('moved'), zk_unlock('moved')") ne 't|t';
 	}
@@ -164,11 +164,11 @@ sub usage_not_above
 	for my $i (1 .. 20)
 	{
 		$s->query_ok("SET zklock.connect_timeout = '20ms'");
-		$s->query_ok("SET zklock.connect_string = '127.0.0.1:1'");
+		$s->reconnect('zklock.connect_string' => '127.0.0.1:1');
 		$s->query("SELECT zk_lock('nowhere')");
 		$failed++ if $s->sqlstate ne '08001';
 		$s->query_ok('RESET zklock.connect_timeout');
-		$s->query_ok("SET zklock.connect_string = '$root'");
+		$s->reconnect('zklock.connect_string' => "$root");
 		$s->query("SELECT zk_try_lock('back'), zk_unlock('back')");
 		$failed++ unless $s->ok;
 	}

@@ -47,9 +47,9 @@ for my $case ('first', 'second')
 	my $s = session($node);
 	if ($case eq 'second')
 	{
-		$s->query_ok("SET zklock.session_timeout = '600s'");
+		$s->reconnect('zklock.session_timeout' => '600s');
 		$s->query_ok("SELECT zk_lock('$case'), zk_unlock('$case')");
-		$s->query_ok('RESET zklock.session_timeout');
+		$s->reconnect('zklock.session_timeout' => undef);
 	}
 	$s->query_ok("SELECT zk_lock('$case')");
 	my @threads;

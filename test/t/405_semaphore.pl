@@ -28,7 +28,7 @@ sub member
 {
 	my ($server) = @_;
 	my $s = session($server{$server});
-	$s->query_ok("SET zklock.node_names = $names");
+	$s->reconnect('zklock.node_names' => $names);
 	return $s;
 }
 

@@ -37,7 +37,7 @@ sub member
 {
 	my ($node) = @_;
 	my $member = session($node, application_name => 'member');
-	$member->query_ok("SET zklock.node_names = $names");
+	$member->reconnect('zklock.node_names' => $names);
 	return $member;
 }
 

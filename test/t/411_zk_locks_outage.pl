@@ -37,7 +37,7 @@ sub reader
 {
 	my (%settings) = @_;
 	my $s = session($node);
-	$s->query_ok("SET zklock.$_ = '$settings{$_}'") for sort keys %settings;
+	$s->reconnect(map { ("zklock.$_" => $settings{$_}) } keys %settings);
 	return $s;
 }
 

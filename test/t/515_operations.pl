@@ -131,13 +131,13 @@ sub zk_cli
 	}
 	my ($old, $new) = map { session($node) } 1, 2;
 	$_->query_ok("SET zklock.acl = creator; SET zklock.root = '/first'") for $old, $new;
-	$old->query_ok("SET zklock.auth_file = '$dir/old'");
-	$new->query_ok("SET zklock.auth_file = '$dir/new'");
+	$old->reconnect('zklock.auth_file' => "$dir/old");
+	$new->reconnect('zklock.auth_file' => "$dir/new");
 	works($old, "SELECT zk_try_lock('a'), zk_unlock('a')", 't|t', 'a session with credentials creates its root');
 	fails_with($new, "SELECT zk_lock('b')", '42501', 'other credentials are refused below that root');
-	$new->query_ok("SET zklock.root = '/second'");
+	$new->reconnect('zklock.root' => '/second');
 	works($new, "SELECT zk_try_lock('b'), zk_unlock('b')", 't|t', 'other credentials can use another root');
-	$new->query_ok("SET zklock.root = '/first'");
+	$new->reconnect('zklock.root' => '/first');
 	zk_cli('/first', 'both');
 	works($old, "SELECT zk_try_lock('c'), zk_unlock('c')", 't|t', 'with ACLs for both, the old credentials lock');
 	works($new, "SELECT zk_try_lock('d'), zk_unlock('d')", 't|t', 'with ACLs for both, the new credentials lock');

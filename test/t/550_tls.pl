@@ -43,7 +43,7 @@ sub with_settings
 {
 	my (%settings) = @_;
 	my $s = session($nodes[0]);
-	$s->query_ok("SET zklock.$_ = '$settings{$_}'") for sort keys %settings;
+	$s->reconnect(map { ("zklock.$_" => $settings{$_}) } keys %settings);
 	return $s;
 }
 
@@ -178,7 +178,7 @@ for my $what (sort keys %refused)
 	wait_blocked($silent);
 	$silent->cancel;
 	failed_with($silent, '57014', 'a wait for a silent server can be cancelled', hint => 0);
-	$silent->query_ok("SET zklock.connect_string = '" . $zk->secure_connect_string . q('));
+	$silent->reconnect('zklock.connect_string' => $zk->secure_connect_string);
 	works($silent, "SELECT zk_try_lock('silent')", 't', 'the session can use another server');
 	my $stuck = with_settings(connect_string => $proxy->connect_string, connect_timeout => '500ms');
 	$stuck->query("SELECT zk_lock('silent')");

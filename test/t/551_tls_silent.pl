@@ -61,7 +61,7 @@ my @sessions = map { session($node) } 1 .. SESSIONS;
 
 	# The old sessions still try to reach a server.
 	$_->query_ok('ROLLBACK') for @sessions;
-	$_->query_ok("SET zklock.connect_string = '" . $zk->secure_connect_string . q(')) for @sessions;
+	$_->reconnect('zklock.connect_string' => $zk->secure_connect_string) for @sessions;
 	works($_, "SELECT zk_try_lock('other' || pg_backend_pid())", 't', 'a new session can be opened meanwhile') for @sessions;
 	$began = time;
 	my $pids = join ',', map { $_->pid } @sessions;
@@ -83,7 +83,7 @@ sub cpu_time
 {
 	my ($holder, $waiter) = map { session($node) } 1 .. 2;
 	my $full = full_server();
-	$holder->query_ok("SET zklock.connect_string = '" . $zk->secure_connect_string . q('));
+	$holder->reconnect('zklock.connect_string' => $zk->secure_connect_string);
 	$holder->query_ok("SELECT zk_acquire('busy', 1)");
 	$waiter->query_ok("SET zklock.connect_string = '"
 		  . $answering->connect_string . ",$full->{connect_string}'");

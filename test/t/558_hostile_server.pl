@@ -90,7 +90,7 @@ for my $what (sort keys %running)
 	ok($what eq 'silence' || $seen =~ /LOG:  ZooKeeper client: .*\Q$address\E/, '... and the server log names it') || diag($seen);
 	$s->quit;
 	$s = session($node);
-	$s->query_ok("SET zklock.connect_string = '$address," . $zk->connect_string . q('));
+	$s->reconnect('zklock.connect_string' => "$address," . $zk->connect_string);
 	works($s, "SELECT zk_lock('both') > 0", 't', '... and the next server is tried');
 	$s->quit;
 }
@@ -201,7 +201,7 @@ my $listener = spawn([ 'socat', '-r', $record, "TCP-LISTEN:$port,bind=127.0.0.1,
 wait_until('socat', sub { port_listens($port) });
 my $switch = ZkLock::Proxy->start(target => $zk);
 my $holder = session($node);
-$holder->query_ok("SET zklock.connect_string = '" . $switch->connect_string . q('));
+$holder->reconnect('zklock.connect_string' => $switch->connect_string);
 $holder->query_ok("SELECT zk_lock('secret lock')");
 my $elsewhere = zklock_node('b', zk => $zk);
 my $honest = session($elsewhere);

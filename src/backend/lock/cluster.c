@@ -163,7 +163,6 @@ zklock_scan(ZklScanKind kind, const char *name,
 	ZklockProblem problem;
 	ZklSession *session;
 
-	zklock_check_session_settings(action);
 	do
 	{
 		problem.sqlstate = 0;

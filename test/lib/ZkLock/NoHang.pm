@@ -183,7 +183,7 @@ sub stale_commit
 {
 	my ($what, $node, $break, $heal) = @_;
 	my $s = session($node);
-	$s->query_ok("SET zklock.session_timeout = '2s'");
+	$s->reconnect('zklock.session_timeout' => '2s');
 	$s->query_ok('BEGIN');
 	$s->query_ok("SELECT zk_xact_lock('stale-' || pg_backend_pid())");
 	$s->query_ok('CREATE TEMP TABLE nothing ()');
