@@ -37,8 +37,7 @@ sub works_again
 {
 	my ($s, $name) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	$s->reconnect('zklock.connect_string' => "$address");
-	$s->query_ok('RESET zklock.connect_timeout');
+	$s->reconnect('zklock.connect_string' => $address, 'zklock.connect_timeout' => undef);
 	return works($s, "SELECT zk_try_lock('again'), zk_unlock('again')",
 		't|t', $name);
 }
@@ -404,7 +403,7 @@ my @enforcing = ('-Dzookeeper.enforce.auth.enabled=true', '-Dzookeeper.enforce.a
 	fails_with($s, 'SELECT count(*) FROM zk_locks', '28000', 'that ensemble refuses zk_locks',
 		like => qr/could not read the locks .*: the ZooKeeper ensemble refused the credentials/);
 	works($s, 'SELECT 1', '1', 'other statements succeed');
-	$s->reconnect('zklock.auth_file' => "$good_file");
+	$s->reconnect('zklock.auth_file' => $good_file);
 	works($s, "SELECT zk_try_lock('strict')", 't',
 		'with credentials the same session can lock');
 	my $t = with_settings($other,

@@ -27,7 +27,7 @@ sub holders
 {
 	my ($servers, $what) = @_;
 	my @holders = map { session($node) } 1 .. SESSIONS;
-	$_->reconnect('zklock.connect_string' => "$servers") for @holders;
+	$_->reconnect('zklock.connect_string' => $servers) for @holders;
 	works($_, "SELECT zk_lock('lock " . ++$locks . "') > 0", 't', $what) for @holders;
 	return @holders;
 }

@@ -114,7 +114,7 @@ $node_1->safe_psql('postgres', 'CREATE ROLE ordinary LOGIN');
 	PostgreSQL::Test::Utils::append_to_file($file, "digest me:secret\n");
 	chmod 0600, $file;
 	my $closed = session($node_2);
-	$closed->reconnect('zklock.auth_file' => "$file");
+	$closed->reconnect('zklock.auth_file' => $file);
 	$closed->reconnect('zklock.acl' => 'creator');
 	$second->query_ok("SELECT zk_lock_shared('closed')");
 	$closed->query_ok("SELECT zk_lock_shared('closed')");
@@ -123,7 +123,7 @@ $node_1->safe_psql('postgres', 'CREATE ROLE ordinary LOGIN');
 	fails_with($revoker, "SELECT zk_revoke('closed')", '42501', 'a request to it without its credentials fails',
 		like => qr/^.*DETAIL:  Holders that received the request: 1; .*: 1\.$/m);
 	is(requests('closed'), '1 0', 'the other holders get the request');
-	$revoker->reconnect('zklock.auth_file' => "$file");
+	$revoker->reconnect('zklock.auth_file' => $file);
 	works($revoker, "SELECT zk_revoke('closed')", '2', 'the request succeeds with the credentials');
 	$revoker->reconnect('zklock.auth_file' => undef);
 	$closed->quit;
@@ -134,11 +134,10 @@ $node_1->safe_psql('postgres', 'CREATE ROLE ordinary LOGIN');
 # Outages.
 {
 	my $s = session($node_1);
-	$s->query_ok("SET zklock.connect_timeout = '300ms'");
-	$s->reconnect('zklock.connect_string' => '127.0.0.1:' . free_port());
+	$s->reconnect('zklock.connect_string' => '127.0.0.1:' . free_port(), 'zklock.connect_timeout' => '300ms');
 	fails_with($s, "SELECT zk_revoke('x')", '08001', 'an unreachable ensemble is an error',
 		like => qr/could not ask the holders of lock "x"/);
-	$s->query_ok("SET zklock.connect_string = '" . $proxy->connect_string . q('; RESET zklock.connect_timeout));
+	$s->reconnect('zklock.connect_string' => $proxy->connect_string, 'zklock.connect_timeout' => undef);
 	$s->query_ok("SELECT zk_revoke('x'); SET zklock.connect_timeout = '300ms'");
 	$second->query_ok("SELECT zk_lock('x')");
 	my ($held) = queue_of($zkc, 'x');

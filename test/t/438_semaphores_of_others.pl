@@ -68,7 +68,7 @@ for my $case ([ 'curator', "Curator's", $java ], [ 'kazoo', "kazoo's", $python ]
 	my $name = "three.$layout";
 	my @theirs = map { $driver->lock(semaphore => path($name), leases => 3) } 1 .. 3;
 	my @ours = map { session($_) } @servers;
-	$_->reconnect('zklock.node_names' => "$layout") for @ours;
+	$_->reconnect('zklock.node_names' => $layout) for @ours;
 	my $try = "SELECT zk_try_acquire('$name', 3)";
 
 	ok($theirs[0]->acquire(0), "$whose semaphore of three: they acquire one permit");

@@ -106,7 +106,7 @@ sub rows
 
 # The same with kazoo, which stores the capacity of a semaphore.
 {
-	my $here = ours("SET zklock.node_names = 'kazoo'");
+	my $here = session($node)->reconnect('zklock.node_names' => 'kazoo');
 	my $theirs = $python->lock(semaphore => semaphore_path('ours'), leases => 2);
 	$here->query_ok("SELECT zk_acquire('ours', 2)");
 	wait_zk_empty($zkc, semaphore_path('ours-__lock__'));

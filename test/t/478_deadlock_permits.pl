@@ -38,7 +38,7 @@ for my $layout ('curator', 'kazoo')
 	my ($x, $y, $two) = map { "$_.$layout" } qw(x y two);
 	my $open = sub {
 		my $s = $d->open($_[0], begin => 0);
-		$s->reconnect('zklock.node_names' => "$layout");
+		$s->reconnect('zklock.node_names' => $layout);
 		$s->query_ok('BEGIN');
 		return $s;
 	};

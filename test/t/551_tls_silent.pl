@@ -47,7 +47,7 @@ my @sessions = map { session($node) } 1 .. SESSIONS;
 
 # No server answers: the loss of the locks is reported after the session timeout.
 {
-	$_->query_ok("SET zklock.session_timeout = '3s'; SELECT zk_unlock_all()") for @sessions;
+	$_->reconnect('zklock.session_timeout' => '3s') for @sessions;
 	my $n = 0;
 	$_->query_ok("BEGIN; SELECT zk_xact_lock('lost " . ++$n . "')") for @sessions;
 	$_->query_async('SELECT pg_sleep(600)') for @sessions;
@@ -85,8 +85,7 @@ sub cpu_time
 	my $full = full_server();
 	$holder->reconnect('zklock.connect_string' => $zk->secure_connect_string);
 	$holder->query_ok("SELECT zk_acquire('busy', 1)");
-	$waiter->query_ok("SET zklock.connect_string = '"
-		  . $answering->connect_string . ",$full->{connect_string}'");
+	$waiter->reconnect('zklock.connect_string' => $answering->connect_string . ",$full->{connect_string}");
 	$waiter->query_ok("SELECT zk_lock('connected')");
 	$waiter->query_async("SELECT zk_acquire('busy', 1)");
 	wait_blocked($waiter);

@@ -57,11 +57,6 @@ my %moments = (
 		  "SET zklock.commit_check = always; BEGIN; SELECT zk_xact_lock('%s')",
 		run => 'COMMIT'
 	},
-	'closing' => {
-		prepare =>
-		  "SELECT zk_try_lock('%s'), zk_unlock('%1\$s'); SET zklock.root = '/elsewhere'",
-		run => "SELECT zk_lock('%s')"
-	},
 	'holding, idle' => { prepare => "SELECT zk_lock('%s')", idle => 1 },
 	'holding in a transaction, idle' =>
 	  { prepare => "BEGIN; SELECT zk_xact_lock('%s')", idle => 1 });
