@@ -4,6 +4,10 @@
 -- its caller.
 --
 \set VERBOSITY sqlstate
+-- already when the function is created, because its body is checked with its settings
+CREATE FUNCTION lock_elsewhere(name text) RETURNS boolean LANGUAGE sql SECURITY DEFINER
+	SET zklock.root = '/zklock_regress_definer' AS 'SELECT zk_lock(name) > 0';
+SET check_function_bodies = off;
 CREATE FUNCTION lock_elsewhere(name text) RETURNS boolean LANGUAGE sql SECURITY DEFINER
 	SET zklock.root = '/zklock_regress_definer' AS 'SELECT zk_lock(name) > 0';
 CREATE FUNCTION lock_at(name text) RETURNS boolean LANGUAGE sql SECURITY DEFINER

@@ -25,21 +25,15 @@ my $node = zklock_node('a', zk => $proxy, session_timeout => SESSION_TIMEOUT);
 my $shorter = zklock_node('c', zk => $proxy, session_timeout => '10s');
 my $near = zklock_node('b', zk => $zk, session_timeout => '20s');
 
-# Connects a session again, with these settings. The statement_timeout ends a call that waits without end.
-sub connected
-{
-	my ($s, %settings) = @_;
-	$s->reconnect(%settings);
-	$s->query_ok("SELECT zk_unlock('connected') FROM zk_lock('connected')");
-	$s->query_ok("SET statement_timeout = '20s'");
-	return $s;
-}
-
+# Opens a connected session. The statement_timeout ends a call that waits without end.
 sub caller_with
 {
-	my ($connect_timeout, $server) = @_;
-	my $s = session($server // $node);
-	return connected($s, 'zklock.connect_timeout' => $connect_timeout);
+	my ($connect_timeout, $server, %settings) = @_;
+	my $s = session($server // $node)->reconnect(%settings);
+	$s->query_ok("SELECT zk_unlock('connected') FROM zk_lock('connected')");
+	$s->query_ok("SET zklock.connect_timeout = '$connect_timeout'");
+	$s->query_ok("SET statement_timeout = '20s'");
+	return $s;
 }
 
 # The server is silent, and the connection counts as connected all the time.
@@ -106,11 +100,10 @@ sub caller_with
 {
 	my $cut = ZkLock::Proxy->start(target => $zk);
 	my $holder = session($near);
-	my ($s, $timed) = map { caller_with('300ms', $shorter) } 1 .. 2;
+	my ($s, $timed) = map { caller_with('300ms', $shorter, 'zklock.connect_string' => $cut->connect_string) } 1 .. 2;
 	my $report = "SET log_lock_waits = on; SET deadlock_timeout = '10ms'";
 	my $offset = -s $shorter->logfile;
 	$holder->query_ok("SELECT zk_lock('held'), zk_lock('timed')");
-	connected($_, 'zklock.connect_string' => $cut->connect_string) for $s, $timed;
 	$_->query_ok($report) for $s, $timed;
 	$timed->query_ok("SET zklock.connect_timeout = '1h'");
 	$s->query_async("SELECT zk_lock('held')");

@@ -6,6 +6,7 @@ use strict;
 use warnings;
 
 use Test::More;
+use ZkLock::Check qw(zk_session_id);
 use ZkLock::Cluster;
 use ZkLock::Util qw(wait_until);
 use ZkLock::ZkClient;

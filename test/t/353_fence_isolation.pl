@@ -54,7 +54,7 @@ my @cases = (
 	[ '... or a rollback to a savepoint', '',
 		'lock1 rc1 lock2 rc2 savepoint1 fence1 fence2~ back1 fence2+ commit2 fence1! commit1' ],
 	[ '... also if the earlier holder has nothing to record, because its token is recorded', 'earlier',
-		'lock1 fence1 level1 fence1 write1 lock2 level2 fence2~ commit1 fence2+ commit2' ],
+		'lock1 fence1 snap1 fence1 write1 lock2 snap2 fence2~ commit1 fence2+ commit2' ],
 	[ '... with a timeout', 'earlier',
 		'lock1 rc1 lock2 rc2 write1 fence1 limit2 fence2!55P03 rollback2 commit1' ],
 	[ 'a sharer has fenced, without a row to lock', 'earlier',

@@ -341,7 +341,7 @@ zklock_fix_settings(void)
 {
 	static bool is_fixed = false;
 
-	if (is_fixed)
+	if (is_fixed || configured.connect_string[0] == '\0')
 		return;
 	for (int i = 0; i < (int) lengthof(settings); i++)
 	{
@@ -352,7 +352,7 @@ zklock_fix_settings(void)
 		if (s->fixed_number)
 			*s->fixed_number = *s->number;
 	}
-	is_fixed = zklock_connect_string[0] != '\0';
+	is_fixed = true;
 }
 
 /* Does a setting have its built-in default? */
