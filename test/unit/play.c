@@ -30,6 +30,7 @@ typedef struct Step
 } Step;
 
 static Ask *asked[MAX_PARTIES];
+static FakeFault next_fault[MAX_PARTIES];
 
 Ask *
 play_asked(const Party *party)
@@ -41,6 +42,7 @@ void
 play_begin(void)
 {
 	memset(asked, 0, sizeof(asked));
+	memset(next_fault, 0, sizeof(next_fault));
 }
 
 
@@ -116,7 +118,50 @@ leave(const Step *step)
 static void
 confirm(const Step *step)
 {
-	zkl_session_confirm(step->party->session, false);
+	zkl_session_confirm(step->party->session, strcmp(step->argument, "fresh") == 0);
+}
+
+static void
+disconnect(const Step *step)
+{
+	fake_disconnect(step->party->client);
+}
+
+static void
+connect(const Step *step)
+{
+	fake_release(step->party->client);
+	fake_connect(step->party->client);
+}
+
+static void
+expire(const Step *step)
+{
+	fake_expire(step->party->client);
+}
+
+/* The argument is the name of a fault, with dashes for blanks. */
+static void
+plan_fault(const Step *step)
+{
+	FakeFault  *fault = &next_fault[step->party - parties];
+	char		name[64];
+
+	strcpy(name, step->argument);
+	for (char *c = name; *c; c++)
+		if (*c == '-')
+			*c = ' ';
+	for (*fault = N_FAULTS - 1; *fault > FAULT_NONE; --*fault)
+		if (strcmp(fake_fault_name(*fault), name) == 0)
+			return;
+	ok(false, "\"%s\" is a fault", name);
+}
+
+/* Time passes; the argument is in milliseconds. */
+static void
+pass(const Step *step)
+{
+	fake_advance(atoi(step->argument));
 }
 
 static void
@@ -152,6 +197,11 @@ static const struct
 	{"release", release, NONE, false},
 	{"leave", leave, NONE, false},
 	{"confirm", confirm, NONE, false},
+	{"disconnect", disconnect, NONE, false},
+	{"connect", connect, NONE, false},
+	{"expire", expire, NONE, false},
+	{"fault", plan_fault, NONE, false},
+	{"pass", pass, NONE, false},
 	{"delete", delete_node, NONE, false},
 	{"apply", apply, NONE, false},
 };
@@ -173,14 +223,38 @@ find_modes(const Step *step, char *found)
 	*found = '\0';
 }
 
+static const char *const statuses[] = {
+	[ZKL_OK] = "ok",
+	[ZKL_PENDING] = "pending",
+	[ZKL_BUSY] = "busy",
+	[ZKL_DEADLOCK] = "deadlock",
+	[ZKL_SESSION_LOST] = "lost",
+	[ZKL_AUTH_FAILED] = "refused",
+	[ZKL_SERVER_ERROR] = "error",
+};
+
 static void
 find_status(const Step *step, char *found)
 {
 	Ask		   *ask = asked[step->party - parties];
 
-	strcpy(found, ask == NULL ? "none" : ask->status == ZKL_PENDING ? "pending" :
-		   ask->status == ZKL_BUSY ? "busy" : ask->status == ZKL_DEADLOCK ? "deadlock" :
-		   zkl_status_text(ask->status));
+	strcpy(found, statuses[ask->status]);
+}
+
+static void
+find_confirmed(const Step *step, char *found)
+{
+	strcpy(found, statuses[zkl_session_confirmed(step->party->session)]);
+}
+
+static void
+find_state(const Step *step, char *found)
+{
+	static const char *const states[] = {
+		"connecting", "connected", "suspended", "expired", "refused"
+	};
+
+	strcpy(found, states[zkl_session_state(step->party->session)]);
 }
 
 static void
@@ -213,7 +287,7 @@ static const struct
 	void		(*find) (const Step *step, char *found);
 }			checks[] = {
 	{"has", find_modes}, {"is", find_status}, {"nodes", find_nodes},
-	{"watches", find_watches}, {"sends", find_trace}, {"lost", find_lost},
+	{"confirmed", find_confirmed}, {"state", find_state}, {"watches", find_watches}, {"sends", find_trace}, {"lost", find_lost},
 };
 
 
@@ -224,8 +298,14 @@ static const struct
 static void
 act(const Step *step, bool run)
 {
-	if (run)
+	FakeFault  *fault = step->party ? &next_fault[step->party - parties] : NULL;
+
+	if (run && step->party)
+	{
 		fake_count(step->party->client);
+		fake_fault(step->party->client, *fault ? 1 : 0, *fault);
+		*fault = FAULT_NONE;
+	}
 	actions[step->action].act(step);
 	if (run && !step->at_once)
 		fake_run_all();

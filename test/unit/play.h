@@ -15,7 +15,11 @@
  *		downgrade			keeps the lock shared
  *		release a			releases the lock; without names everything
  *		leave				gives up, and releases everything
- *		confirm				requests a confirmation of the session
+ *		confirm, confirm fresh		requests a confirmation of the session
+ *		disconnect, connect, expire
+ *		fault drop			the next action's first operation has this fault; dashes for
+ *							blanks: "fault apply-and-drop"
+ *		pass 5000			time passes, in milliseconds
  *		delete				another client deletes the party's node
  *		apply				one operation gets to the server, and its answer does not arrive yet
  *
@@ -25,7 +29,9 @@
  * Checks:
  *
  *		has X, has S0 ab	the modes of these locks; 0: not held
- *		is pending			the last request: or busy, deadlock, a text of a status, none
+ *		is pending			the last request: or ok, busy, deadlock, lost, refused, error
+ *		confirmed ok		the confirmation, in the same words
+ *		state expired		the session: or connecting, connected, suspended, refused
  *		nodes 1				the party's nodes
  *		watches 1			the party's watches
  *		sends cl			the operations submitted since the party's last action
