@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "scene.h"
+#include "play.h"
 
 #define X ZKL_MODE_EXCLUSIVE
 #define S ZKL_MODE_SHARED
@@ -24,7 +24,6 @@ static Party *const D = &parties[3];
 static const char *const abc[] = {"a", "b", "c"};
 static const char *const cba[] = {"c", "b", "a"};
 static const ZklMode xxx[] = {X, X, X};
-static const ZklMode sxs[] = {S, X, S};
 
 static bool
 is_woken(const Party *party)
@@ -34,43 +33,66 @@ is_woken(const Party *party)
 	return poll(&fd, 1, 0) == 1;
 }
 
+static const Play plays[] = {
+	{
+		"several names cost one multi, one list for each, and one read, and are released together",
+		"A lock abc, A release, A lock abc, A sends mlllg, A has XXX abc, A release, all nodes 0"
+	},
+	{
+		"a request for several names has one watch, for the only name that another session holds",
+		"A lock abc, A release, C lock b, A lock abc, A sends mlllgw"
+	},
+	{
+		"no name is granted alone, and a later request for one of them waits behind",
+		"C lock b, A lock abc, A is pending, A has 000 abc, B lock a, B is pending,"
+		" C release, A has XXX abc, A release, B has X"
+	},
+	{
+		"an array with upgrades waits for sharers, and is granted as a whole",
+		"A share a, A share b, B share a, A lock abc, A is pending, B release, A has XXX abc"
+	},
+	{
+		"an attempt for several names that fails for one of them leaves no node",
+		"A share c, A lock b, B tryshare abc, B is busy, B nodes 0, B share a, B has S a"
+	},
+	{
+		"a node that was first and is removed by hand is noticed before the grant",
+		"A lock a, A giveup, B lock ab, B is pending, B delete b, A lock b, A has XX ab,"
+		" A release a, B is pending, A release b, B has XX ab"
+	},
+};
+
 static void
 test_array(void)
 {
 	ZklRequestInfo info;
 
-	scene_begin(3);
-	Ask		   *a = ask_all(A, 3, abc, xxx, false);
-
-	is_str(fake_trace(A->client), "mlll", "several names cost one multi and one list for each name");
+	scene_begin(2);
+	ask_all(A, 3, abc, xxx, false);
 	fake_run_all();
-	is_int(a->status, ZKL_OK, "several free names are granted together");
 	ok(token_of(A, "a") > 0 && token_of(A, "a") == token_of(A, "b") &&
 	   token_of(A, "b") == fake_tree_find(node_of(A, "b"))->czxid,
-	   "the tokens are the multi's transaction id");
-	release_all(A);
-	fake_run_all();
-	is_int(nodes_of(NULL, NULL), 0, "all names are released");
+	   "the tokens of several names are the multi's transaction id");
+	reduce(A, "a", NONE);
+	reduce(A, "c", NONE);
+	Ask		   *b = ask_all(B, 3, abc, xxx, false);
 
-	lock_now(C, "b", X);
-	fake_count(A->client);
-	a = ask_all(A, 3, abc, xxx, false);
 	fake_run_all();
-	is_int(a->status, ZKL_PENDING, "a request for several names waits if another session holds one of them");
-	is_str(fake_trace(A->client), "mlllgw", "the waiting request has one watch");
-	zkl_request_info(a->request, &info);
+	zkl_request_info(b->request, &info);
 	is_int(info.culprit, 1, "the waiting request shows which name it waits for");
-	is_int(mode_of(A, "a"), NONE, "no name is granted alone");
-	Ask		   *b = lock_now(B, "a", X);
-
-	is_int(b->status, ZKL_PENDING, "a later request for one of the names waits behind the array");
-	reduce(C, "b", NONE);
-	fake_run_all();
-	is_int(a->status, ZKL_OK, "all names are granted after the release");
-	release_all(A);
-	fake_run_all();
-	is_int(mode_of(B, "a"), X, "the later request is granted after the array's release");
 	scene_end("exclusion, several names");
+}
+
+/* Names that the session shares already keep their tokens. */
+static void
+test_array_tokens(void)
+{
+	scene_begin(1);
+	forget(lock_now(A, "b", S));
+	ask_all(A, 3, abc, xxx, false);
+	fake_run_all();
+	ok(token_of(A, "c") > token_of(A, "b"), "each name keeps its own token");
+	scene_end(NULL);
 }
 
 /* "a" was released on this server, so its node will be deleted; "b" is held elsewhere. */
@@ -133,35 +155,6 @@ test_attempt_decided_late(void)
 	scene_end("exclusion, a late decision about an attempt");
 }
 
-static void
-test_array_modes(void)
-{
-	scene_begin(3);
-	forget(lock_now(A, "a", S));
-	forget(lock_now(A, "b", S));
-	forget(lock_now(B, "a", S));
-	Ask		   *a = ask_all(A, 3, abc, xxx, false);
-
-	fake_run_all();
-	is_int(a->status, ZKL_PENDING, "an array with upgrades waits for sharers");
-	reduce(B, "a", NONE);
-	fake_run_all();
-	ok(mode_of(A, "a") == X && mode_of(A, "b") == X && mode_of(A, "c") == X,
-	   "the array with upgrades is granted as a whole");
-	ok(token_of(A, "c") > token_of(A, "b"), "each name keeps its own token");
-	release_all(A);
-	fake_run_all();
-	ask_all(A, 3, abc, sxs, false);
-	fake_run_all();
-	ask_all(B, 3, abc, sxs, true);
-	fake_run_all();
-	is_int(nodes_of(B, NULL), 0, "an attempt for several names that fails for one name leaves no node");
-	lock_now(B, "a", S);
-	lock_now(B, "b", S);
-	ok(mode_of(B, "a") == S && mode_of(B, "b") == NONE, "each name has its own mode");
-	scene_end("exclusion, several modes");
-}
-
 /* All queues have the requests in one order: no deadlock, whatever the names' order. */
 static void
 test_array_no_deadlock(void)
@@ -186,30 +179,6 @@ test_array_no_deadlock(void)
 		scene_end(NULL);
 	}
 	is_int(stuck, 0, "two requests for the same names in opposite orders are both granted");
-}
-
-/* A node that is first is deleted by hand while another node of the request still waits. */
-static void
-test_array_checked(void)
-{
-	Ask		   *b;
-
-	scene_begin(2);
-	forget(lock_now(A, "a", X));
-	b = ask_all(B, 2, abc, xxx, false);
-	fake_run_all();
-	is_int(b->status, ZKL_PENDING, "several names wait for the one that another session holds");
-	fake_tree_delete(node_of(B, "b"));
-	forget(lock_now(A, "b", X));
-	is_int(mode_of(A, "b"), X, "after a node is removed by hand another session is granted this name");
-	fake_count(B->client);
-	reduce(A, "a", NONE);
-	fake_run_all();
-	is_int(b->status, ZKL_PENDING, "the removal is detected before the grant");
-	reduce(A, "b", NONE);
-	fake_run_all();
-	is_int(b->status, ZKL_OK, "the request is granted when all names are free");
-	scene_end("exclusion, with a node removed by hand");
 }
 
 static void
@@ -447,12 +416,12 @@ test_two_sequence_restarts(void)
 int
 main(void)
 {
+	play_all(plays, sizeof(plays) / sizeof(plays[0]));
 	test_array();
+	test_array_tokens();
 	test_attempt_behind_both();
 	test_attempt_decided_late();
-	test_array_modes();
 	test_array_no_deadlock();
-	test_array_checked();
 	test_array_refused();
 	test_too_many();
 	test_foreign();
