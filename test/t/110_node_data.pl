@@ -14,19 +14,15 @@ use Test::More;
 use ZkLock::Check qw(nothing_left);
 use ZkLock::Cluster;
 use ZkLock::FaultProxy;
+use ZkLock::Shared;
 use ZkLock::ZkClient;
-use ZkLock::ZkServer;
 
 # Sessions with a long timeout send no keepalive reads while requests are counted.
-my $zk = ZkLock::ZkServer->start(
-	tick_time => 500,
-	container_check_ms => 200,
-	config => { maxSessionTimeout => 120000 });
+my $zk = shared_zk();
 my $zkc = ZkLock::ZkClient->new($zk->connect_string, timeout => 60);
 my @servers = map {
-	zklock_node($_, zk => $zk, session_timeout => '90s',
-		extra_conf => "timezone = 'UTC'\n")
-} qw(a b c d e);
+	shared_node($_, session_timeout => '90s', set => { timezone => 'UTC' })
+} qw(a b);
 my $server = $servers[0];
 
 # UTF-8 for psql.
@@ -244,7 +240,9 @@ sub watched_are
 	return;
 }
 
-my @sessions = map { session($_) } @servers;
+# A server has one node in the queue of a lock.
+my @others = map { zklock_node($_, zk => $zk, session_timeout => '90s') } qw(c d e);
+my @sessions = map { session($_) } @servers, @others;
 my $first = session($server);
 $_->query_ok("SELECT zk_lock_shared('else')") for $first, @sessions;
 my @ids =
@@ -330,10 +328,12 @@ sub costs
 }
 
 # A session of another server holds the lock, so its parent stays.
-push @servers, zklock_node('f', zk => $proxy, session_timeout => '90s');
+$server->safe_psql('postgres', 'CREATE DATABASE counted TEMPLATE clean');
+$server->safe_psql('postgres',
+	"ALTER DATABASE counted SET zklock.connect_string = '" . $proxy->connect_string . q('));
 $session = session($servers[1]);
 $session->query_ok("SELECT zk_lock_shared('cost')");
-my $counted = session($servers[-1]);
+my $counted = session($server, dbname => 'counted');
 $counted->query_ok("SELECT zk_lock_shared('else')");
 
 costs($counted, "SELECT zk_lock_shared('cost')", [qw(create2 getChildren)],
@@ -357,5 +357,4 @@ costs($counted, "SELECT zk_try_lock('cost')", [qw(create2 getChildren sync getCh
 $_->quit for $counted, $first, $session;
 nothing_left($zkc, 'costs: no node is left');
 
-$_->stop for @servers;
 done_testing();

@@ -12,16 +12,16 @@ use Time::HiRes qw(time);
 use ZkLock::Check;
 use ZkLock::Cluster;
 use ZkLock::Proxy;
+use ZkLock::Shared;
 use ZkLock::ZkClient;
-use ZkLock::ZkServer;
 
 use constant EXPIRIES => 8;
 use constant WORKERS => 6;
 
-my $zk = ZkLock::ZkServer->start(tick_time => 500);
+my $zk = shared_zk();
 my $zkc = ZkLock::ZkClient->new($zk->connect_string);
 my $proxy = ZkLock::Proxy->start(target => $zk);
-my $node = zklock_node('a', proxy => $proxy, session_timeout => '1s');
+my $node = shared_node('a', proxy => $proxy, session_timeout => '1s');
 
 # Each worker has outstanding requests nearly all the time, and holds a lock of its own
 # for half of the time. A statement that loses a lock, or gets no session in time, fails,
@@ -105,8 +105,4 @@ note(sprintf 'the longest statement took %.1f s', $longest);
 $_->quit for @workers;
 nothing_left($zkc, 'nothing is left');
 
-$zkc->close;
-$node->stop;
-$proxy->stop;
-$zk->stop;
 done_testing();

@@ -12,18 +12,18 @@ use Time::HiRes qw(time sleep);
 use ZkLock::Check;
 use ZkLock::Cluster;
 use ZkLock::FaultProxy;
+use ZkLock::Shared;
 use ZkLock::Util qw(wait_until write_file);
 use ZkLock::ZkClient;
-use ZkLock::ZkServer;
 
 # The session timeout, and the duration of a statement, in seconds.
 use constant TIMEOUT => 1.2;
 use constant BUSY => 5;
 
-my $zk = ZkLock::ZkServer->start(tick_time => 200);
+my $zk = shared_zk();
 my $proxy = ZkLock::FaultProxy->start(target => $zk);
-my $node = zklock_node('a', zk => $proxy, session_timeout => TIMEOUT * 1000 . 'ms');
-my $other = zklock_node('b', zk => $zk);
+my $node = shared_node('a', zk => $proxy, session_timeout => TIMEOUT * 1000 . 'ms');
+my $other = shared_node('b', zk => $zk);
 $node->safe_psql('postgres', 'CREATE TABLE t (i int); INSERT INTO t VALUES (1)');
 
 # A function that does not check for interrupts.
@@ -163,7 +163,4 @@ sub still_holds
 	$s->quit;
 }
 
-$_->stop for $node, $other;
-$proxy->stop;
-$zk->stop;
 done_testing();

@@ -125,5 +125,4 @@ $_->quit for $here, $there;
 
 nothing_left($zkc, 'no node is left');
 
-$_->safe_psql('postgres', 'DROP DATABASE other') for @nodes;
 done_testing();

@@ -10,18 +10,17 @@ use Test::More;
 use ZkLock::Check;
 use ZkLock::Cluster;
 use ZkLock::Document;
-use ZkLock::ZkServer;
+use ZkLock::Shared;
 
-my $zk = ZkLock::ZkServer->start(tick_time => 500);
+my $zk = shared_zk();
 my $file = PostgreSQL::Test::Utils::tempdir() . '/hidden_file';
 append_to_file($file, "digest kept:S3cr3tPassw0rd\n");
 chmod 0600, $file or die "$file: $!";
-my $node = zklock_node('a', zk => $zk, preload => 1, extra_conf => <<"CONF");
-zklock.auth_file = '$file'
-zklock.acl = creator
-zklock.log_min_messages = debug
-log_min_messages = debug5
-CONF
+my $node = shared_node('a', set => {
+	'zklock.auth_file' => $file,
+	'zklock.acl' => 'creator',
+	'zklock.log_min_messages' => 'debug',
+	log_min_messages => 'debug5' });
 $node->safe_psql('postgres', <<'SQL');
 CREATE ROLE ordinary LOGIN;
 CREATE ROLE app LOGIN;
@@ -118,6 +117,5 @@ works($s, "SELECT count(*) FROM zk_blocking($_)", '0', "zk_blocking($_) returns 
 
 unlike(slurp_file($node->logfile), qr/S3cr3t/, 'the password is not in the server log, which logs everything');
 $_->quit for $s, $idle;
-$node->stop;
-$zk->stop;
+
 done_testing();

@@ -11,11 +11,11 @@
 #       set => { deadlock_timeout => '100ms' });    # settings of all sessions
 #
 # The servers have preloaded zklock, and new databases "postgres" with the extension. At the
-# end of the file its sessions end, and the databases and the whole tree of the ensemble are
-# removed. What a file may not leave behind: contenders and permits, roles,
-# databases, settings of the server, prepared transactions, servers that do not
-# answer. Then the file fails, and the next file gets new servers. So a file that ends or
-# restarts a server, or changes its settings, starts servers of its own.
+# end of the file its sessions end, and its databases, its roles, and the whole tree of the
+# ensemble are removed. These fail the file: contenders and permits that stay, replication
+# slots, prepared transactions, tablespaces and settings of the server, a crash of a
+# backend (unless the option may_crash is set), and a server that does not answer. Then
+# the next file gets new servers.
 
 package ZkLock::Shared;
 
@@ -32,7 +32,7 @@ use File::Temp ();
 use PostgreSQL::Test::Utils;
 use Test::More;
 use ZkLock::SharedServers;
-use ZkLock::Util qw(wait_until write_file);
+use ZkLock::Util qw(write_file);
 use ZkLock::ZkClient;
 
 our @EXPORT = qw(shared_zk shared_node);
@@ -47,12 +47,12 @@ sub shared_node
 {
 	my ($name, %opt) = @_;
 	my $node = shift @{ taken()->{unused} } // croak 'there are only two shared servers';
-	my $to = $opt{zk} // shared_zk();
+	my $to = $opt{proxy} // $opt{zk} // shared_zk();
 	my %settings = (
 		'zklock.connect_string' => ref $to ? $to->connect_string : $to,
 		'zklock.session_timeout' => $opt{session_timeout} // '4s',
 		%{ $opt{set} // {} });
-	$node->{_name} = $name;
+	@$node{qw(_name may_crash)} = ($name, $opt{may_crash});
 	$node->safe_psql('template1',
 		join '', map { "ALTER ROLE ALL SET $_ = '$settings{$_}';\n" } sort keys %settings);
 	return $node;
@@ -101,8 +101,7 @@ sub start
 	my ($zk, @nodes) = ($set->{zk}, @{ $set->{nodes} });
 	$_->end for $zk, @nodes;
 	remove_tree(map { "$set->{dir}/$_" } 'zk', @names);
-	$zk->launch;
-	$_->create for @nodes;
+	$_->create for $zk, @nodes;
 	$zk->wait_ready;
 	return;
 }
@@ -113,14 +112,7 @@ sub clean
 {
 	my @wrong = map { $_->clean } @{ $set->{nodes} };
 	ZkLock::ZkClient->close_all;
-	my $zk = $set->{zk};
-	$zk->mode or return (@wrong, 'ZooKeeper does not answer');
-	eval { wait_until('the contenders to go', sub { !$zk->ephemerals }) }
-	  or push @wrong, 'left in the ensemble: ' . join ' ', $zk->ephemerals;
-	my $zkc = ZkLock::ZkClient->new($zk->connect_string);
-	$zkc->delete("/$_", recursive => 1) for grep { $_ ne 'zookeeper' } $zkc->children('/');
-	$zkc->close;
-	return @wrong;
+	return (@wrong, $set->{zk}->clean);
 }
 
 # Keeps the servers' logs for a failed file.

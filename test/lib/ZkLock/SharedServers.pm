@@ -4,7 +4,7 @@
 # Owns: starting, cleaning and ending such servers, each by its directory:
 # ZkLock::SharedServers::ZooKeeper, a ZkLock::ZkServer, and
 # ZkLock::SharedServers::PostgreSQL, a PostgreSQL::Test::Cluster whose end does not end the
-# server. Both croak if a file wants to end or restart them.
+# server. A file may stop and restart them, if they run at its end.
 
 package ZkLock::SharedServers::ZooKeeper;
 
@@ -12,10 +12,15 @@ use strict;
 use warnings;
 
 use Carp qw(croak);
+use Digest::SHA qw(sha1_base64);
 use ZkLock::Util qw(free_port read_file spawn wait_until write_file);
 
-use parent -norequire, 'ZkLock::ZkServer';
-require ZkLock::ZkServer;
+use ZkLock::ZkClient;
+use ZkLock::ZkServer;
+
+our @ISA = ('ZkLock::ZkServer');
+
+my $EMPTY = 5;    # the nodes of a new server
 
 # The object of a server that runs already, or is launched next.
 sub at
@@ -28,38 +33,59 @@ sub at
 		log => "$dir/zookeeper.log",
 		port => $port,
 		pid => $pid,
-		java => ['-Dznode.container.checkIntervalMs=500'],
+		java => [ '-Dznode.container.checkIntervalMs=200',
+			'-Dzookeeper.DigestAuthenticationProvider.superDigest=super:' . sha1_base64('super:shared') . '=' ],
 	}, $class;
 }
 
-# A tick is short, because a session that ends expires at a tick.
-sub launch
+# Starts a server without data. A tick is short, because sessions expire at a tick.
+sub create
 {
 	my ($self) = @_;
-	my $dir = $self->{dir};
-	mkdir $dir or croak "$dir: $!";
+	mkdir $self->{dir} or croak "$self->{dir}: $!";
 	$self->{port} = free_port();
 	$self->write_config(
 		tick_time => 200,
 		config => { minSessionTimeout => 400, maxSessionTimeout => 600000 });
+	return $self->launch;
+}
+
+sub launch
+{
+	my ($self) = @_;
 	$self->{pid} = spawn($self->command, log => $self->{log}, outlives => 1);
-	write_file("$dir/zk.pid", "$self->{pid}\n");
+	write_file("$self->{dir}/zk.pid", "$self->{pid}\n");
 	return;
 }
 
 # Ends the server if it runs.
 sub end
 {
-	my ($self, $as_file) = @_;
-	croak 'a shared server' if $as_file;
+	my ($self) = @_;
 	my $pid = delete $self->{pid} or return;
 	return unless read_file("/proc/$pid/cmdline") =~ /\Q$self->{dir}\E/;
+	kill 'CONT', $pid;
 	kill 'KILL', $pid;
 	return wait_until("process $pid to end",
 		sub { waitpid($pid, 1); read_file("/proc/$pid/stat") =~ /^(?:.*\) Z |$)/ });
 }
 
 sub is_running { return kill 0, $_[0]{pid} }
+
+# Removes all nodes. Returns what should not have been there: the ephemeral nodes.
+sub clean
+{
+	my ($self) = @_;
+	$self->mode or return 'ZooKeeper does not answer';
+	my $gone = eval { wait_until('the contenders to go', sub { !$self->ephemerals }) };
+	my @left = map { "left in the ensemble: $_" } $gone ? () : $self->ephemerals;
+	return @left if $self->four_letter('srvr') =~ /^Node count: $EMPTY$/m;
+	my $zkc = ZkLock::ZkClient->new($self->connect_string);
+	$zkc->add_auth('digest', 'super:shared');
+	$zkc->delete("/$_", recursive => 1) for grep { $_ ne 'zookeeper' } $zkc->children('/');
+	$zkc->close;
+	return @left;
+}
 
 # Returns the ephemeral nodes.
 sub ephemerals
@@ -78,19 +104,35 @@ use Carp qw(croak);
 use PostgreSQL::Test::Utils;
 use ZkLock::Util qw(read_file);
 
-use parent -norequire, 'PostgreSQL::Test::Cluster';
-require PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Cluster;
 
-# What a file may not leave behind in a server: kind and name.
+our @ISA = ('PostgreSQL::Test::Cluster');
+
+# What a file may not leave behind in a server: it has effects beyond a database.
 my $LEFT = <<'SQL';
-SELECT 'database ' || datname FROM pg_database WHERE datname !~ '^(postgres|clean|template[01])$'
-UNION ALL SELECT 'role ' || rolname FROM pg_roles WHERE oid >= 16384
-UNION ALL SELECT 'tablespace ' || spcname FROM pg_tablespace WHERE oid >= 16384
-UNION ALL SELECT 'replication slot ' || slot_name FROM pg_replication_slots
+SELECT 'replication slot ' || slot_name FROM pg_replication_slots
 UNION ALL SELECT 'prepared transaction ' || gid FROM pg_prepared_xacts
+UNION ALL SELECT 'tablespace ' || spcname FROM pg_tablespace WHERE oid >= 16384
 UNION ALL SELECT 'setting ' || name FROM pg_file_settings WHERE sourcefile ~ 'auto.conf$'
-UNION ALL SELECT 'setting ' || setconfig[1] FROM pg_db_role_setting s
-	WHERE setrole <> 0 OR setdatabase NOT IN (0, (SELECT oid FROM pg_database WHERE datname = 'postgres'))
+SQL
+
+# Removes everything else, and makes a new database postgres.
+my $CLEAN = <<'SQL';
+SELECT format('DROP DATABASE %I WITH (FORCE)', datname) FROM pg_database
+	WHERE datname !~ '^(clean|template[01])$' \gexec
+DO $$
+DECLARE
+	r name;
+BEGIN
+	FOR r IN SELECT rolname FROM pg_roles WHERE oid >= 16384 LOOP
+		EXECUTE format('DROP ROLE %I', r);
+	END LOOP;
+	FOR r IN SELECT rolname FROM pg_roles JOIN pg_db_role_setting s ON s.setrole = pg_roles.oid LOOP
+		EXECUTE format('ALTER ROLE %I RESET ALL', r);
+	END LOOP;
+END $$;
+ALTER ROLE ALL RESET ALL;
+CREATE DATABASE postgres TEMPLATE clean;
 SQL
 
 sub at
@@ -119,12 +161,13 @@ sub create
 listen_addresses = ''
 unix_socket_directories = '$dir'
 fsync = off
-restart_after_crash = off
+restart_after_crash = on
 log_line_prefix = '%m [%p] %q%a '
 log_statement = all
 wal_level = logical
-max_connections = 100
+max_connections = 150
 max_prepared_transactions = 10
+max_locks_per_transaction = 1000
 shared_preload_libraries = 'zklock'
 CONF
 	run('pg_ctl', '-D', $data, '-w', '-s', '-l', $self->logfile, 'start');
@@ -144,18 +187,16 @@ sub answers
 	return $status == 0 && truncate $self->logfile, 0;
 }
 
-# Removes settings and makes a new database postgres. Returns what else the file left behind.
+# Cleans the server. Returns what should not have been there.
 sub clean
 {
 	my ($self) = @_;
 	my ($status, $left, $error) = $self->psql('template1', $LEFT);
 	return 'server ' . $self->name . " does not answer: $error" if $status;
-	($status, undef, $error) = $self->psql('template1', <<'SQL');
-ALTER ROLE ALL RESET ALL;
-DROP DATABASE postgres WITH (FORCE);
-CREATE DATABASE postgres TEMPLATE clean;
-SQL
-	return map { 'left in server ' . $self->name . ": $_" } split(/\n/, $left), $error || ();
+	my (undef, undef, $failed) = $self->psql('template1', $CLEAN);
+	my $crash = read_file($self->logfile) =~ /^(.*(?:PANIC|terminated by signal).*)$/m && $1;
+	return map { 'left in server ' . $self->name . ": $_" } split(/\n/, $left), $failed || (),
+	  $self->{may_crash} ? () : $crash || ();
 }
 
 # Ends the server if it runs.
@@ -165,12 +206,6 @@ sub end
 	my $data = $self->data_dir;
 	return unless -e "$data/postmaster.pid";
 	return system_log('pg_ctl', '-D', $data, '-m', 'immediate', '-s', 'stop');
-}
-
-for my $ending (qw(stop restart kill9 append_conf adjust_conf reload))
-{
-	no strict 'refs';
-	*$ending = sub { croak "$ending() of a shared server" };
 }
 
 1;
