@@ -13,7 +13,6 @@ use Sys::Hostname qw(hostname);
 use Test::More;
 use ZkLock::Check qw(nothing_left);
 use ZkLock::Cluster;
-use ZkLock::FaultProxy;
 use ZkLock::Shared;
 use ZkLock::ZkClient;
 
@@ -303,58 +302,5 @@ for my $i (2 .. 4)
 }
 $_->quit for @sessions[ 2 .. 4 ];
 nothing_left($zkc, 'queue of readers and writers: no node is left');
-
-
-my $proxy = ZkLock::FaultProxy->start(target => $zk);
-
-# Compares the operations that the statement sends. The statement does not wait for all of
-# them: the one named $last is awaited. Heartbeats do not count, nor does the hold watch,
-# which reads a node that is held for a second.
-sub operations
-{
-	return grep { !/^(?:ping|getData)$/ } map { $_->{op} } $proxy->record;
-}
-
-sub costs
-{
-	my ($session, $statement, $wanted, $name) = @_;
-	my $last = $wanted->[-1];
-	$proxy->clear_record;
-	$session->query_ok($statement);
-	wait_until("$last of $statement", sub { grep { $_ eq $last } operations() });
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	is_deeply([ operations() ], $wanted, $name);
-	return;
-}
-
-# A session of another server holds the lock, so its parent stays.
-$server->safe_psql('postgres', 'CREATE DATABASE counted TEMPLATE clean');
-$server->safe_psql('postgres',
-	"ALTER DATABASE counted SET zklock.connect_string = '" . $proxy->connect_string . q('));
-$session = session($servers[1]);
-$session->query_ok("SELECT zk_lock_shared('cost')");
-my $counted = session($server, dbname => 'counted');
-$counted->query_ok("SELECT zk_lock_shared('else')");
-
-costs($counted, "SELECT zk_lock_shared('cost')", [qw(create2 getChildren)],
-	'an uncontended lock costs one create and one getChildren');
-costs($counted, "SELECT zk_unlock_shared('cost')", ['delete'], 'its release costs one delete');
-costs($counted, "SELECT zk_xact_lock_shared('cost')", [qw(create2 getChildren delete)],
-	'a lock that ends with its transaction costs the same, and nothing at commit');
-costs(
-	$counted,
-	"SELECT zk_lock_shared('cost'), zk_lock_shared('cost'), "
-	  . "zk_lock_token('cost'), (SELECT count(*) FROM zk_held_locks), "
-	  . "zk_unlock_shared('cost'), zk_unlock_shared('cost')",
-	[qw(create2 getChildren delete)],
-	'acquiring a held lock again costs nothing, nor does reading about it');
-$counted->query_ok("SET zklock.commit_check = 'always'");
-costs($counted, "SELECT zk_xact_lock_shared('cost')", [qw(create2 getChildren multi delete)],
-	'commit_check = always costs one request');
-$counted->query_ok('RESET zklock.commit_check');
-costs($counted, "SELECT zk_try_lock('cost')", [qw(create2 getChildren sync getChildren delete)],
-	'a refused non-blocking attempt costs a create, two getChildren, a sync, and a delete');
-$_->quit for $counted, $first, $session;
-nothing_left($zkc, 'costs: no node is left');
 
 done_testing();

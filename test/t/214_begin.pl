@@ -85,23 +85,6 @@ sub build_worker
 	return $library;
 }
 
-# Returns the highest real-time signal that the session's process catches.
-sub signal_of
-{
-	my ($s) = @_;
-	my ($caught) = slurp_file('/proc/' . $s->pid . '/status') =~ /^SigCgt:\s*([0-9a-f]+)/m;
-	return rindex(unpack('b*', scalar reverse pack('H*', $caught)), '1') + 1;
-}
-
-sub send_repeatedly
-{
-	my ($signal, $pid) = @_;
-	my $sender = fork // die "fork: $!";
-	return $sender if $sender;
-	exec $^X, '-e', 'while (kill $ARGV[0], $ARGV[1]) { select undef, undef, undef, 0.0002 }',
-		$signal, $pid;
-}
-
 my $insert = "INSERT INTO t VALUES ('x')";
 
 for my $begin ('BEGIN', 'START TRANSACTION', 'BEGIN ISOLATION LEVEL SERIALIZABLE')
@@ -223,32 +206,6 @@ for my $begin (sort keys %undo)
 	lose($id);
 	failed_with($s, '40001', 'a loss ends a statement that catches the cancel', like => qr/"idle"/);
 	works($s, 'SELECT 1', '1', '... and not the next statement');
-	$s->quit;
-}
-
-# A loss may be noticed at any moment between a message and its statement. So the signal
-# by which the I/O thread reports it to its backend is sent repeatedly.
-{
-	my $s = session_with_lost_lock();
-	my $sender = send_repeatedly(signal_of($s), $s->pid);
-	my %states;
-	for (1 .. 200)
-	{
-		for my $statement ('BEGIN', 'ROLLBACK')
-		{
-			$s->query($statement);
-			$states{"$statement " . $s->sqlstate}++;
-		}
-	}
-	is_deeply(\%states, { 'BEGIN 00000' => 200, 'ROLLBACK 00000' => 200 },
-		'BEGIN and ROLLBACK succeed whenever the loss is noticed');
-	is_deeply(begin_after_loss($s, 'BEGIN', 'COMMIT'), [ '00000', '40001' ],
-		'COMMIT reports the loss');
-	works($s, $insert, '', 'COMMIT ends the transaction');
-	is(rows(), 1, 'the next statement is a transaction of its own');
-	kill 'KILL', $sender;
-	waitpid $sender, 0;
-	$node->safe_psql('postgres', 'TRUNCATE t');
 	$s->quit;
 }
 

@@ -2,7 +2,7 @@
 # are pings, the keepalive read after 100 ms without an answer (of the root), and the
 # hold watch of a lock that has been held for a second (a read of its own node), which a
 # slow machine may send.
-# Alone: a slow machine sends more requests, and this test counts them.
+# Alone: on a busy machine empty znodes are removed between two statements.
 
 use strict;
 use warnings;

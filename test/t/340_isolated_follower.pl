@@ -2,7 +2,7 @@
 # still answers pings and reads of its clients, while the leader expires their sessions.
 # A holder whose session is on this follower cannot commit once another client may have
 # the lock: the lease ends before that.
-# Alone: its sessions have a short timeout.
+# Alone: its sessions have a timeout of a second.
 
 use strict;
 use warnings;

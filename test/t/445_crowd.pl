@@ -1,7 +1,5 @@
 # SQL sessions of two servers and Java and Python threads contend for one lock. A referee
 # that is independent of the lock service checks every acquisition and release.
-#
-# Alone: the crowds use all CPU time of the machine.
 
 use strict;
 use warnings;

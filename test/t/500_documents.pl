@@ -8,8 +8,8 @@ use Test::More;
 use ZkLock::Check;
 use ZkLock::Cluster;
 use ZkLock::Document;
-use ZkLock::Shared;
 use ZkLock::ZkClient;
+use ZkLock::ZkServer;
 
 my $dots = "\xe2\x80\xa6";
 my $shown = " name | pid\n------+-----\n a    | $dots\n";
@@ -18,9 +18,9 @@ ok(!same_result(" name | pid\n b | 1234\n", $shown), 'another value is a differe
 ok(!same_result(" name | pid\n a | 1\n a | 2\n", $shown), 'an additional row is a difference');
 ok(!same_result(" name | pid\n", $shown), 'a missing row is a difference');
 
-my $zk = shared_zk();
+my $zk = ZkLock::ZkServer->start(tick_time => 500);
 my $zkc = ZkLock::ZkClient->new($zk->connect_string);
-my %nodes = map { $_ => shared_node($_, zk => $zk, session_timeout => '10s') } qw(one two);
+my %nodes = map { $_ => zklock_node($_, zk => $zk, session_timeout => '10s', extension => 0) } qw(one two);
 
 # Errors of a document are detected, each at its example.
 my $file = File::Temp->new;
@@ -85,7 +85,7 @@ SELECT zk_unlock('d');
 ```
 END
 close $file;
-$nodes{one}->safe_psql('postgres', 'CREATE SEQUENCE looks');
+$nodes{one}->safe_psql('postgres', 'CREATE EXTENSION zklock; CREATE SEQUENCE looks');
 is_deeply([ map { $_->{good} ? 1 : 0 } examples_of($file->filename, \%nodes, 'postgres') ],
 	[ 0, 0, 1, 1, 1, 1, 1, 0 ], 'the wrong examples of a document are detected');
 for my $wrong ("```text\n a\n```\n", "```text session=B\n a\n```\n", "```sql server=three\nSELECT 1\n```\n",
@@ -125,4 +125,5 @@ for my $document (
 	nothing_left($zkc, "$document: no node is left");
 }
 
+$_->stop for values %nodes;
 done_testing();

@@ -10,17 +10,18 @@ use Test::More;
 use ZkLock::Check;
 use ZkLock::Cluster;
 use ZkLock::Document;
-use ZkLock::Shared;
+use ZkLock::ZkServer;
 
-my $zk = shared_zk();
+my $zk = ZkLock::ZkServer->start(tick_time => 500);
 my $file = PostgreSQL::Test::Utils::tempdir() . '/hidden_file';
 append_to_file($file, "digest kept:S3cr3tPassw0rd\n");
 chmod 0600, $file or die "$file: $!";
-my $node = shared_node('a', set => {
-	'zklock.auth_file' => $file,
-	'zklock.acl' => 'creator',
-	'zklock.log_min_messages' => 'debug',
-	log_min_messages => 'debug5' });
+my $node = zklock_node('a', zk => $zk, preload => 1, extra_conf => <<"CONF");
+zklock.auth_file = '$file'
+zklock.acl = creator
+zklock.log_min_messages = debug
+log_min_messages = debug5
+CONF
 $node->safe_psql('postgres', <<'SQL');
 CREATE ROLE ordinary LOGIN;
 CREATE ROLE app LOGIN;
@@ -117,5 +118,6 @@ works($s, "SELECT count(*) FROM zk_blocking($_)", '0', "zk_blocking($_) returns 
 
 unlike(slurp_file($node->logfile), qr/S3cr3t/, 'the password is not in the server log, which logs everything');
 $_->quit for $s, $idle;
-
+$node->stop;
+$zk->stop;
 done_testing();
