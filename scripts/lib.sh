@@ -234,7 +234,7 @@ make_work_dir() {
 remove_work_dir() {
 	local dir
 	[[ -n $WORK && -d $WORK ]] || return 0
-	for dir in "$WORK"/*/; do
+	for dir in "$WORK"/*/ "$WORK"/shared/*/zk/; do
 		[[ ! -e $dir/zk.pid ]] || zk_stop "$dir"
 	done
 	end_postmasters

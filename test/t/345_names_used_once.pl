@@ -7,6 +7,7 @@ use warnings;
 use Test::More;
 use ZkLock::Check;
 use ZkLock::Cluster;
+use ZkLock::Shared;
 use ZkLock::Util qw(wait_until);
 use ZkLock::ZkClient;
 use ZkLock::ZkServer;
@@ -14,8 +15,8 @@ use ZkLock::ZkServer;
 # The server itself removes no container during this test.
 my $zk = ZkLock::ZkServer->start(container_check_ms => 3600000);
 my $zkc = ZkLock::ZkClient->new($zk->connect_string);
-my $node = zklock_node('a', zk => $zk);
-my $other = zklock_node('b', zk => $zk);
+my $node = shared_node('a', zk => $zk);
+my $other = shared_node('b', zk => $zk);
 my $s = session($node);
 my $t = session($other);
 
@@ -62,7 +63,4 @@ $_->quit for $s, $t;
 wait_until('the end of the sessions', sub { names() eq '' && semaphores() eq '' });
 pass('the end of a session leaves no empty znode');
 
-$_->stop for $node, $other;
-$zkc->close;
-$zk->stop;
 done_testing();

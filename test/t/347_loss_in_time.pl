@@ -1,6 +1,7 @@
 # A holder that is cut off from the ensemble stops before another session is granted its
 # lock, whatever it is doing: the silent cut of the client, of its follower from the
 # leader, of the leader with its client, and the same with connections that come and go.
+# Several holders sleep: each is cut off at another moment between two of its proofs.
 # Alone: it compares times.
 
 use strict;
@@ -24,7 +25,7 @@ use constant INIT_LIMIT => 5;
 
 # What a holder does when it is cut off.
 my %work = (
-	sleep => 'SELECT pg_sleep(60)',
+	(map { ("sleep$_" => 'SELECT pg_sleep(60)') } 1 .. 6),
 	computation => 'DO $$ BEGIN LOOP NULL; END LOOP; END $$',
 	table => 'LOCK TABLE locked',
 	program => "COPY rows FROM PROGRAM 'sleep 60'",
@@ -46,6 +47,7 @@ sub holders_stop
 		$waiter{$work} = session($there);
 		$s->query_ok('SET synchronous_commit = local; SET zklock.commit_check = always');
 		$s->query_ok('BEGIN') if $work ne 'idle';
+		select(undef, undef, undef, rand TICK_MS / 3000);
 		$s->query_ok("SELECT zk_lock('$kind $work')");
 		$s->query_ok('INSERT INTO rows VALUES (1); NOTIFY c') if $work eq 'notify';
 	}

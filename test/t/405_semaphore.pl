@@ -8,6 +8,7 @@ use warnings;
 use Test::More;
 use ZkLock::Check;
 use ZkLock::Cluster;
+use ZkLock::Shared;
 use ZkLock::ZkClient;
 use ZkLock::ZkEnsemble;
 
@@ -16,7 +17,7 @@ my $zk = ZkLock::ZkEnsemble->start(
 	tick_time => 500,
 	container_check_ms => 500);
 my $zkc = ZkLock::ZkClient->new($zk->connect_string);
-my %server = map { $_ => zklock_node($_, zk => $zk) } qw(a b);
+my %server = map { $_ => shared_node($_, zk => $zk) } qw(a b);
 $_->safe_psql('postgres',
 	'CREATE TABLE stays (entered timestamptz, left_at timestamptz)')
   for values %server;
@@ -292,7 +293,5 @@ works($a, "SELECT zk_acquire('seen', 2) > 0", 't', 'a removed semaphore can have
 works($b, "SELECT zk_try_acquire('other', 5)", 't', "a semaphore in kazoo's layout stays");
 
 $_->quit for $a, $b;
-$zkc->close;
-$_->stop for values %server;
-$zk->stop;
+
 done_testing();

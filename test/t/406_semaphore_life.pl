@@ -10,18 +10,16 @@ use Test::More;
 use ZkLock::Check;
 use ZkLock::Cluster;
 use ZkLock::Proxy;
+use ZkLock::Shared;
 use ZkLock::ZkClient;
-use ZkLock::ZkServer;
 
-my $zk = ZkLock::ZkServer->start(
-	tick_time => 200,
-	config => { maxSessionTimeout => 300000 });
+my $zk = shared_zk();
 my $zkc = ZkLock::ZkClient->new($zk->connect_string, timeout => 120);
 my $proxy = ZkLock::Proxy->start(target => $zk);
 
 # Sessions time out only on "short".
 my ($here, $there) =
-  map { zklock_node($_, zk => $zk, session_timeout => '290s') } qw(here there);
+  map { shared_node($_, zk => $zk, session_timeout => '290s') } qw(here there);
 my $short = zklock_node(
 	'short',
 	proxy => $proxy,
@@ -296,8 +294,5 @@ for (qw(curator kazoo))
 }
 
 unlike(slurp_file($_->logfile), qr/PANIC/, 'no panic') for $here, $there, $short;
-$zkc->close;
-$_->stop for $here, $there, $short;
-$proxy->stop;
-$zk->stop;
+
 done_testing();

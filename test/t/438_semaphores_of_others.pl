@@ -9,15 +9,15 @@ use ZkLock::Check qw(fails_with works);
 use ZkLock::Cluster;
 use ZkLock::Duel;
 use ZkLock::Opponent;
+use ZkLock::Shared;
 use ZkLock::Util qw(wait_until);
 use ZkLock::ZkClient;
-use ZkLock::ZkServer;
 
-my $zk = ZkLock::ZkServer->start(tick_time => 500);
+my $zk = shared_zk();
 my $zkc = ZkLock::ZkClient->new($zk->connect_string);
 my $java = ZkLock::Opponent->curator($zk->connect_string);
 my $python = ZkLock::Opponent->kazoo($zk->connect_string);
-my @servers = map { zklock_node($_, zk => $zk, session_timeout => '10s') } qw(a b);
+my @servers = map { shared_node($_, zk => $zk, session_timeout => '10s') } qw(a b);
 
 sub path { return "/zklock/semaphores/$_[0]" }
 
@@ -106,5 +106,4 @@ for my $case ([ 'curator', "Curator's", $java ], [ 'kazoo', "kazoo's", $python ]
 	$_->close for @theirs;
 }
 
-$_->stop for @servers;
 done_testing();

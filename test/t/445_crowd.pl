@@ -1,7 +1,5 @@
 # SQL sessions of two servers and Java and Python threads contend for one lock. A referee
 # that is independent of the lock service checks every acquisition and release.
-#
-# Alone: the crowds use all CPU time of the machine.
 
 use strict;
 use warnings;
@@ -10,14 +8,14 @@ use Test::More;
 use ZkLock::Cluster;
 use ZkLock::Crowd;
 use ZkLock::Opponent;
+use ZkLock::Shared;
 use ZkLock::ZkClient;
-use ZkLock::ZkServer;
 
-my $zk = ZkLock::ZkServer->start(tick_time => 500);
+my $zk = shared_zk();
 my $zkc = ZkLock::ZkClient->new($zk->connect_string);
 my $java = ZkLock::Opponent->curator($zk->connect_string);
 my $python = ZkLock::Opponent->kazoo($zk->connect_string);
-my ($a, $b) = map { zklock_node($_, zk => $zk, session_timeout => '10s') } qw(a b);
+my ($a, $b) = map { shared_node($_, zk => $zk, session_timeout => '10s') } qw(a b);
 
 sub path { return "/zklock/locks/$_[0]" }
 
@@ -116,6 +114,4 @@ cmp_ok(scalar(@{ $report->{overlaps} }), '>', 0,
 like($report->{overlaps}[0], qr/^member\d x entered wrong beside member\d x/,
 	'different lock recipes: the report names both holders');
 
-$zkc->close;
-$_->stop for $java, $python, $a, $b, $zk;
 done_testing();

@@ -8,15 +8,15 @@ use Test::More;
 use ZkLock::Check qw(fails_with nothing_left works);
 use ZkLock::Cluster;
 use ZkLock::Opponent;
+use ZkLock::Shared;
 use ZkLock::Util qw(wait_until);
 use ZkLock::ZkClient;
-use ZkLock::ZkServer;
 
-my $zk = ZkLock::ZkServer->start(tick_time => 500);
+my $zk = shared_zk();
 my $zkc = ZkLock::ZkClient->new($zk->connect_string);
 my $java = ZkLock::Opponent->curator($zk->connect_string);
 my $python = ZkLock::Opponent->kazoo($zk->connect_string);
-my $node = zklock_node('a', zk => $zk, session_timeout => '10s');
+my $node = shared_node('a', zk => $zk, session_timeout => '10s');
 my $dba = session($node);
 
 sub path { return "/zklock/locks/$_[0]" }
@@ -197,6 +197,4 @@ sub rows
 	$_->release for @readers;
 }
 
-$zkc->close;
-$_->stop for $java, $python, $node, $zk;
 done_testing();

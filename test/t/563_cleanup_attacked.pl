@@ -8,6 +8,7 @@ use warnings;
 use Test::More;
 use ZkLock::Check;
 use ZkLock::Cluster;
+use ZkLock::Shared;
 use ZkLock::Util qw(wait_until);
 use ZkLock::ZkClient;
 use ZkLock::ZkServer;
@@ -15,7 +16,7 @@ use ZkLock::ZkServer;
 # The server itself removes no container nodes.
 my $zk = ZkLock::ZkServer->start(container_check_ms => 3600000);
 my $zkc = ZkLock::ZkClient->new($zk->connect_string);
-my $node = zklock_node('a', zk => $zk);
+my $node = shared_node('a', zk => $zk);
 my $s = session($node);
 my $semaphores = '/zklock/semaphores';
 
@@ -56,7 +57,5 @@ is_deeply({ map { $_ => $zkc->get("$semaphores/$_")->{cversion} } keys %cversion
 works($s, "SELECT zk_try_acquire('busy_top', 3), zk_unlock('mine'), zk_unlock_all()", 't|t|', 'the session and its locks still work');
 $s->quit;
 nothing_left($zkc, 'no node is left');
-$zkc->close;
-$node->stop;
-$zk->stop;
+
 done_testing();
