@@ -170,6 +170,9 @@ extern void zkl_session_receive(ZklSession *session);
 
 extern ZklSessionState zkl_session_state(ZklSession *session);
 
+/* Returns whether the session is lost because the ensemble did not confirm it in time. */
+extern bool zkl_session_is_unproven(ZklSession *session);
+
 /* Returns whether the session's node names have this mode.  Any thread. */
 extern bool zkl_session_has_mode(const ZklSession *session, ZklMode mode);
 extern void zkl_session_info(ZklSession *session, ZklSessionInfo *info);
