@@ -350,9 +350,9 @@ static const Scenario scenarios[] = {
 	{"release", a_holds_all_wait, {release}, ZKL_OK, 0, false},
 	{"release several", a_holds_three, {release}, ZKL_OK, 0, false},
 	{"release and ask", a_holds_all_wait, {release, b_leaves, give_up}, ZKL_OK, 0, false},
-	{"numbers used up", numbers_used_up, {ask_exclusive}, ZKL_OK, LIMIT, false},
-	{"sequence restart", b_has_last_number, {ask_exclusive, b_leaves}, ZKL_OK, LIMIT, false},
-	{"sequence restart given up", b_has_last_number, {ask_exclusive, give_up, b_leaves}, ZKL_OK, LIMIT, false},
+	{"numbers used up", numbers_used_up, {ask_exclusive}, ZKL_SEQUENCE_USED_UP, LIMIT, false},
+	{"numbers used up, held", b_has_last_number, {ask_exclusive, b_leaves}, ZKL_SEQUENCE_USED_UP, LIMIT, false},
+	{"numbers used up, given up", b_has_last_number, {ask_exclusive, give_up, b_leaves}, ZKL_SEQUENCE_USED_UP, LIMIT, false},
 	{"confirm", a_holds_three, {confirm}, ZKL_OK, 0, false},
 	{"permit, first use", nothing, {take_permit}, ZKL_OK, 0, true},
 	{"permit", permits_used, {take_permit}, ZKL_OK, 0, true},
@@ -371,7 +371,7 @@ static const Scenario scenarios[] = {
 	{"permits released", a_has_two, {release}, ZKL_OK, 0, true},
 	{"permit released and acquired", a_has_two, {release, take_permit}, ZKL_OK, 0, true},
 	{"permits confirmed", a_has_two, {confirm}, ZKL_OK, 0, true},
-	{"permit, numbers used up", queue_numbers_used_up, {take_permit}, ZKL_OK, LIMIT, true},
+	{"permit, numbers used up", queue_numbers_used_up, {take_permit}, ZKL_SEQUENCE_USED_UP, LIMIT, true},
 };
 
 #define N_SCENARIOS ((int) (sizeof(scenarios) / sizeof(scenarios[0])))
