@@ -48,7 +48,6 @@ typedef enum ZklStatus
 	ZKL_SEQUENCE_USED_UP,		/* until the lock's queue has been empty */
 	ZKL_NOT_SUPPORTED,			/* these node names have no shared mode */
 	ZKL_OTHER_CAPACITY,			/* the semaphore has capacity ZklRequestInfo.capacity */
-	ZKL_OTHER_LAYOUT,			/* the semaphore is in use with the other layout */
 	ZKL_NO_MEMORY,
 	ZKL_SERVER_ERROR			/* anything else; see ZklRequestInfo.raw_code */
 } ZklStatus;
@@ -404,7 +403,7 @@ typedef struct ZklScan ZklScan;
 typedef enum ZklKind
 {
 	ZKL_KIND_LOCK,				/* below <root>/locks/ */
-	ZKL_KIND_SEMAPHORE			/* below <root>/semaphores/, in either layout */
+	ZKL_KIND_SEMAPHORE			/* below <root>/semaphores/ */
 } ZklKind;
 
 typedef enum ZklMaker

@@ -36,7 +36,7 @@ typedef struct Scenario
 	void		(*stage[4]) (void);
 	ZklStatus	expected;		/* of A's request */
 	int32_t		sequence_limit;
-	bool		semaphore;		/* runs with kazoo's layout, too */
+	bool		semaphore;
 } Scenario;
 
 /* Capacity of the semaphore. */
@@ -223,8 +223,7 @@ static void
 queue_numbers_used_up(void)
 {
 	permits_used();
-	fake_tree_find(pool_of("a", scene_config.node_names == ZKL_NODE_NAMES_KAZOO
-						   ? "-__lock__" : "/locks"))->counter = LIMIT + 1;
+	fake_tree_find(pool_of("a", "/locks"))->counter = LIMIT + 1;
 }
 
 static void
@@ -382,7 +381,6 @@ static const Scenario scenarios[] = {
  */
 
 static const Scenario *scenario;
-static ZklNodeNames node_names;
 static FakeFault fault;
 static int	fault_at;
 static int	timeout;			/* steps after the fault until A gives up; -1: never */
@@ -392,8 +390,8 @@ static void
 report_failure(const char *what)
 {
 	if (failures++ < 20)
-		diag("%s (names %d), %s at %d, giving up after %d (%s): %s", scenario->name,
-			 node_names, fake_fault_name(fault), fault_at, timeout, fake_trace(A->client), what);
+		diag("%s, %s at %d, giving up after %d (%s): %s", scenario->name,
+			 fake_fault_name(fault), fault_at, timeout, fake_trace(A->client), what);
 }
 
 static void
@@ -401,7 +399,6 @@ begin(void)
 {
 	scene_begin(0);
 	scene_config.sequence_limit = scenario->sequence_limit;
-	scene_config.node_names = node_names;
 	for (int i = 0; i < 3; i++)
 		scene_join(&parties[i]);
 	asked = NULL;
@@ -556,14 +553,14 @@ walk(int first_timeout, int last_timeout)
 }
 
 static void
-test_scenario(const char *names)
+test_scenario(void)
 {
 	failures = 0;
 	walk(-1, -1);
-	is_int(failures, 0, "%s%s: any fault anywhere is survived", scenario->name, names);
+	is_int(failures, 0, "%s: any fault anywhere is survived", scenario->name);
 	failures = 0;
 	walk(0, 9);
-	is_int(failures, 0, "%s%s: a session that gives up after the fault leaves no node", scenario->name, names);
+	is_int(failures, 0, "%s: a session that gives up after the fault leaves no node", scenario->name);
 }
 
 int
@@ -572,11 +569,7 @@ main(void)
 	for (int i = 0; i < N_SCENARIOS; i++)
 	{
 		scenario = &scenarios[i];
-		node_names = ZKL_NODE_NAMES_CURATOR;
-		test_scenario("");
-		node_names = ZKL_NODE_NAMES_KAZOO;
-		if (scenario->semaphore)
-			test_scenario(", with kazoo's layout");
+		test_scenario();
 	}
 	return done();
 }

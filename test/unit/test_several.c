@@ -19,7 +19,6 @@
 static Party *const A = &parties[0];
 static Party *const B = &parties[1];
 static Party *const C = &parties[2];
-static Party *const D = &parties[3];
 
 static const char *const abc[] = {"a", "b", "c"};
 static const char *const cba[] = {"c", "b", "a"};

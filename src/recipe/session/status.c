@@ -22,7 +22,6 @@ static const char *const texts[] = {
 	[ZKL_SEQUENCE_USED_UP] = "sequence numbers are used up",
 	[ZKL_NOT_SUPPORTED] = "shared mode is not supported by these node names",
 	[ZKL_OTHER_CAPACITY] = "the semaphore has another capacity",
-	[ZKL_OTHER_LAYOUT] = "the semaphore is in use with other node names",
 	[ZKL_NO_MEMORY] = "out of memory",
 	[ZKL_SERVER_ERROR] = "unexpected answer",
 };
