@@ -45,10 +45,9 @@ typedef enum ZklStatus
 	ZKL_NO_AUTH,				/* an ACL forbids the operation */
 	ZKL_NO_CHROOT,				/* the chroot of the connect string does not exist */
 	ZKL_TOO_MANY,				/* limit of a session's nodes or their bytes, or a scan's znodes */
-	ZKL_SEQUENCE_BLOCKED,		/* numbers are used up; foreign nodes keep the znode alive */
+	ZKL_SEQUENCE_USED_UP,		/* until the lock's queue has been empty */
 	ZKL_NOT_SUPPORTED,			/* these node names have no shared mode */
 	ZKL_OTHER_CAPACITY,			/* the semaphore has capacity ZklRequestInfo.capacity */
-	ZKL_OTHER_LAYOUT,			/* the semaphore is in use with the other layout */
 	ZKL_NO_MEMORY,
 	ZKL_SERVER_ERROR			/* anything else; see ZklRequestInfo.raw_code */
 } ZklStatus;
@@ -407,7 +406,7 @@ typedef struct ZklScan ZklScan;
 typedef enum ZklKind
 {
 	ZKL_KIND_LOCK,				/* below <root>/locks/ */
-	ZKL_KIND_SEMAPHORE			/* below <root>/semaphores/, in either layout */
+	ZKL_KIND_SEMAPHORE			/* below <root>/semaphores/ */
 } ZklKind;
 
 typedef enum ZklMaker

@@ -106,26 +106,6 @@ test_create_unclear(void)
 	scene_end(NULL);
 }
 
-/* The queue becomes empty at any step of reading it. */
-static void
-test_sequence_restart_moments(void)
-{
-	for (int steps = 0; steps < 30; steps++)
-	{
-		scene_begin_near_limit(2, SCENE_LIMIT);
-		forget(lock_now(A, "a", X));
-		ask_for(B, "a", X);
-		for (int i = 0; i < steps; i++)
-			fake_step(B->client);
-		release_all(A);
-		fake_run_all();
-		if (mode_of(B, "a") != X)
-			ok(false, "a queue that becomes empty %d steps after the request", steps);
-		scene_end(NULL);
-	}
-	ok(true, "a session that waits for the sequence restart is granted, whenever the queue becomes empty");
-}
-
 static void
 acquire_and_release_permit(void)
 {
@@ -188,7 +168,6 @@ main(void)
 	play_all(plays, sizeof(plays) / sizeof(plays[0]));
 	test_verified_lease();
 	test_create_unclear();
-	test_sequence_restart_moments();
 	test_permit_cost();
 	test_permit_removed();
 	return done();

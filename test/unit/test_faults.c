@@ -32,7 +32,7 @@ typedef struct Scenario
 	ZklStatus	expected;		/* of A's request */
 	void		(*prepare) (void);	/* after the setup */
 	int32_t		sequence_limit;
-	bool		semaphore;		/* runs with kazoo's layout, too */
+	bool		semaphore;
 } Scenario;
 
 /* Steps of setups; the znodes of all locks, or of the semaphore, exist. */
@@ -77,8 +77,7 @@ use_another_capacity(void)
 static void
 use_queue_numbers_up(void)
 {
-	fake_tree_find(pool_of("a", scene_config.node_names == ZKL_NODE_NAMES_KAZOO
-						   ? "-__lock__" : "/locks"))->counter = LIMIT + 1;
+	fake_tree_find(pool_of("a", "/locks"))->counter = LIMIT + 1;
 }
 
 static const Scenario scenarios[] = {
@@ -110,11 +109,11 @@ static const Scenario scenarios[] = {
 	{"release", ALL_WAIT, {"A release"}, .expected = ZKL_OK},
 	{"release several", A_HOLDS_THREE, {"A release"}, .expected = ZKL_OK},
 	{"release and ask", ALL_WAIT, {"A release", "B leave", "A giveup"}, .expected = ZKL_OK},
-	{"numbers used up", USED, {"A lock"}, .expected = ZKL_OK, .prepare = use_numbers_up,
+	{"numbers used up", USED, {"A lock"}, .expected = ZKL_SEQUENCE_USED_UP, .prepare = use_numbers_up,
 	.sequence_limit = LIMIT},
-	{"sequence restart", USED, {"A lock", "B leave"}, .expected = ZKL_OK, .prepare = give_b_last_number,
+	{"numbers used up, held", USED, {"A lock", "B leave"}, .expected = ZKL_SEQUENCE_USED_UP, .prepare = give_b_last_number,
 	.sequence_limit = LIMIT},
-	{"sequence restart given up", USED, {"A lock", "A giveup", "B leave"}, .expected = ZKL_OK, .prepare = give_b_last_number,
+	{"numbers used up, given up", USED, {"A lock", "A giveup", "B leave"}, .expected = ZKL_SEQUENCE_USED_UP, .prepare = give_b_last_number,
 	.sequence_limit = LIMIT},
 	{"confirm", A_HOLDS_THREE, {"A confirm"}, .expected = ZKL_OK},
 	{"permit, first use", "", {"A permit"}, .expected = ZKL_OK, .semaphore = true},
@@ -135,7 +134,7 @@ static const Scenario scenarios[] = {
 	{"permits released", A_HAS_TWO, {"A release"}, .expected = ZKL_OK, .semaphore = true},
 	{"permit released and acquired", A_HAS_TWO, {"A release", "A permit"}, .expected = ZKL_OK, .semaphore = true},
 	{"permits confirmed", A_HAS_TWO, {"A confirm"}, .expected = ZKL_OK, .semaphore = true},
-	{"permit, numbers used up", PERMITS, {"A permit"}, .expected = ZKL_OK, .prepare = use_queue_numbers_up,
+	{"permit, numbers used up", PERMITS, {"A permit"}, .expected = ZKL_SEQUENCE_USED_UP, .prepare = use_queue_numbers_up,
 	.sequence_limit = LIMIT, .semaphore = true},
 };
 
@@ -147,7 +146,6 @@ static const Scenario scenarios[] = {
  */
 
 static const Scenario *scenario;
-static ZklNodeNames node_names;
 static FakeFault fault;
 static int	fault_at;
 static int	timeout;			/* steps after the fault until A gives up; -1: never */
@@ -157,8 +155,8 @@ static void
 report_failure(const char *what)
 {
 	if (failures++ < 20)
-		diag("%s (names %d), %s at %d, giving up after %d (%s): %s", scenario->name,
-			 node_names, fake_fault_name(fault), fault_at, timeout, fake_trace(A->client), what);
+		diag("%s, %s at %d, giving up after %d (%s): %s", scenario->name,
+			 fake_fault_name(fault), fault_at, timeout, fake_trace(A->client), what);
 }
 
 static void
@@ -166,7 +164,6 @@ begin(void)
 {
 	scene_begin(0);
 	scene_config.sequence_limit = scenario->sequence_limit;
-	scene_config.node_names = node_names;
 	for (int i = 0; i < 3; i++)
 		scene_join(&parties[i]);
 	play_begin();
@@ -324,14 +321,14 @@ walk(int first_timeout, int last_timeout)
 }
 
 static void
-test_scenario(const char *names)
+test_scenario(void)
 {
 	failures = 0;
 	walk(-1, -1);
-	is_int(failures, 0, "%s%s: any fault anywhere is survived", scenario->name, names);
+	is_int(failures, 0, "%s: any fault anywhere is survived", scenario->name);
 	failures = 0;
 	walk(0, 9);
-	is_int(failures, 0, "%s%s: a session that gives up after the fault leaves no node", scenario->name, names);
+	is_int(failures, 0, "%s: a session that gives up after the fault leaves no node", scenario->name);
 }
 
 int
@@ -340,11 +337,7 @@ main(void)
 	for (int i = 0; i < N_SCENARIOS; i++)
 	{
 		scenario = &scenarios[i];
-		node_names = ZKL_NODE_NAMES_CURATOR;
-		test_scenario("");
-		node_names = ZKL_NODE_NAMES_KAZOO;
-		if (scenario->semaphore)
-			test_scenario(", with kazoo's layout");
+		test_scenario();
 	}
 	return done();
 }

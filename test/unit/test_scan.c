@@ -94,12 +94,6 @@ make_semaphores(void)
 	make(SEMAPHORES "/unsized/leases/" UUID "21-lease-0000000000", "one", F);
 	make(SEMAPHORES "/unsized/leases/" UUID "22-lease-0000000001", "two", G);
 	make(SEMAPHORES "/unsized/locks/" UUID "23-lock-0000000001", "two", G);
-	make(SEMAPHORES "/kaz", "2", 0);
-	make(SEMAPHORES "/kaz/" HEX "31", "one", F);
-	make(SEMAPHORES "/kaz/" HEX "32", "two", G);
-	make(SEMAPHORES "/kaz-__lock__", "", 0);
-	make(SEMAPHORES "/kaz-__lock__/" HEX "33__lock__0000000009", "three", F);
-	make(SEMAPHORES "/kaz-__lock__/" HEX "34__lock__0000000010", "four", G);
 }
 
 static const char everything[] =
@@ -116,10 +110,6 @@ static const char everything[] =
 "semaphore cur P+ curator two\n"
 "semaphore cur P1 curator three\n"
 "semaphore cur P2 curator four\n"
-"semaphore kaz P+ kazoo one\n"
-"semaphore kaz P+ kazoo two\n"
-"semaphore kaz P1 kazoo three\n"
-"semaphore kaz P2 kazoo four\n"
 "semaphore unsized P+ curator one\n"
 "semaphore unsized P1 curator two\n";
 
@@ -200,13 +190,9 @@ test_everything(void)
 		   "lock shared X1 zklock party 2\n", "a scan of one lock returns this lock's queue");
 	is_str(reported_now(zkl_scan(A->session, ZKL_SCAN, "free")), "", "a scan of a free lock returns nothing");
 	is_str(reported_now(zkl_scan(A->session, ZKL_SCAN, "none")), "", "a scan of a lock that never existed returns nothing");
-	is_str(reported_now(zkl_scan(A->session, ZKL_SCAN, "kaz")),
-		   "semaphore kaz P+ kazoo one\nsemaphore kaz P+ kazoo two\n"
-		   "semaphore kaz P1 kazoo three\nsemaphore kaz P2 kazoo four\n",
-		   "a scan of a semaphore in kazoo's layout returns its permits and waiters");
 	is_str(reported_now(zkl_scan(A->session, ZKL_SCAN, "unsized")),
 		   "semaphore unsized P+ curator one\nsemaphore unsized P1 curator two\n",
-		   "a scan of a semaphore in Curator's layout returns its permits and waiters");
+		   "a scan of a semaphore returns its permits and waiters");
 
 	scan = zkl_scan(A->session, ZKL_SCAN, "upgraded");
 	fake_run_all();
@@ -220,7 +206,7 @@ test_everything(void)
 	scene_end("exclusion, scans");
 }
 
-/* Semaphores of two layouts may share a name, and a name may end like kazoo's queues. */
+/* Znodes of other programs below a semaphore. */
 static void
 test_odd_semaphores(void)
 {
@@ -232,20 +218,10 @@ test_odd_semaphores(void)
 	make(SEMAPHORES "/s/leases/anything", "", 0);
 	make(SEMAPHORES "/s/" HEX "01", "pool", F);
 	make(SEMAPHORES "/s/file", "junk", 0);
-	make(SEMAPHORES "/s-__lock__", "1", 0);
-	make(SEMAPHORES "/s-__lock__/leases", "", 0);
-	make(SEMAPHORES "/s-__lock__/leases/" UUID "02-lease-0000000000", "lease", F);
-	make(SEMAPHORES "/s-__lock__/junk", "", 0);
-	make(SEMAPHORES "/s-__lock__/" HEX "03__lock__0000000000", "waiter", G);
-	make(SEMAPHORES "/-__lock__", "", 0);
 	is_str(reported_now(zkl_scan(A->session, ZKL_SCAN, NULL)),
 		   "lock x X+ zklock party 0\n"
-		   "semaphore s P+ other \n"
-		   "semaphore s P+ kazoo pool\n"
-		   "semaphore s P+ other junk\n"
-		   "semaphore s P1 kazoo waiter\n"
-		   "semaphore s-__lock__ P+ curator lease\n",
-		   "every child of a semaphore is a permit");
+		   "semaphore s P+ other \n",
+		   "every child of the permits parent is a permit, and no other znode is");
 	make(SEMAPHORES "/t", "1", 0);
 	make(SEMAPHORES "/t/leases", "", 0);
 	make(SEMAPHORES "/t/leases/b", "early", F);
@@ -253,13 +229,6 @@ test_odd_semaphores(void)
 	is_str(reported_now(zkl_scan(A->session, ZKL_SCAN, "t")),
 		   "semaphore t P+ other early\nsemaphore t P1 other late\n",
 		   "the earlier permit is the holder, whatever the names are");
-	make(SEMAPHORES "/u-__lock_%5F", "1", 0);
-	make(SEMAPHORES "/u-__lock_%5F/" HEX "04", "permit", F);
-	make(SEMAPHORES "/u-__lock_%5F-__lock__", "", 0);
-	make(SEMAPHORES "/u-__lock_%5F-__lock__/" HEX "05__lock__0000000000", "waiter", G);
-	is_str(reported_now(zkl_scan(A->session, ZKL_SCAN, "u-__lock__")),
-		   "semaphore u-__lock__ P+ kazoo permit\nsemaphore u-__lock__ P1 kazoo waiter\n",
-		   "a semaphore named like kazoo's queues shows its permits in kazoo's layout");
 	scene_end(NULL);
 }
 
@@ -685,7 +654,7 @@ test_revoke(void)
 	   "a waiter gets no request");
 	is_int(revoked("upgraded", &denied), 1, "an upgraded holder counts once");
 	is_int(count_revoked(), 4, "an upgraded holder gets the request in one node");
-	is_int(revoked("kaz", &denied), 0, "a semaphore is no lock, and its permits get no request");
+	is_int(revoked("cur", &denied), 0, "a semaphore is no lock, and its permits get no request");
 	is_int(count_revoked(), 4, "a semaphore's nodes keep their data");
 	is_int(revoked("foreign", &denied), 1, "the release of another program's lock is requested");
 	ok(has_request(SCENE_LOCKS "/foreign/" UUID "02-lock-0000000003"), "another program's holder gets the request");

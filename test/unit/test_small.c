@@ -83,31 +83,6 @@ test_root_removed(void)
 	scene_end(NULL);
 }
 
-/* The queue has only nodes of the session itself, which will be deleted soon. */
-static void
-test_attempt_during_sequence_restart(void)
-{
-	scene_begin_near_limit(1, SCENE_LIMIT + 1);
-	for (int k = 1; k <= 6; k++)
-	{
-		Ask		   *ask;
-
-		fake_count(A->client);
-		fake_fault(A->client, k, FAULT_THROTTLE);
-		ask = try_for(A, "a", X);
-		fake_run_all();
-		for (int i = 0; i < 10 && ask->status == ZKL_PENDING; i++)
-			fake_advance(500);
-		is_int(ask->status, ZKL_OK, "a non-blocking attempt waits for the deletes of its session's own nodes (throttled at %d)", k);
-		give_up_all(A);
-		release_all(A);
-		fake_run_all();
-		if (fake_tree_find(path_of("a")))
-			fake_tree_find(path_of("a"))->counter = SCENE_LIMIT + 1;
-	}
-	scene_end(NULL);
-}
-
 /* The number of locks that a session remembers is bounded. */
 static void
 test_remembered(void)
@@ -138,24 +113,6 @@ test_remembered(void)
 	is_str(fake_trace(A->client), "cl", "after 4096 other locks the lock needs a list again");
 	fake_run_all();
 	scene_end(NULL);
-}
-
-/* The sequence restarts while the connection is down, and no event reports it later. */
-static void
-test_sequence_restart_reconnect(void)
-{
-	scene_begin_near_limit(2, SCENE_LIMIT);
-	forget(lock_now(A, "a", X));
-	lock_now(B, "a", X);
-	is_int(nodes_of(B, "a"), 0, "a session waits for the sequence restart");
-	fake_disconnect(B->client);
-	fake_run_all();
-	release_all(A);
-	fake_run_all();
-	fake_connect(B->client);
-	fake_run_all();
-	is_int(mode_of(B, "a"), X, "the session lists the queue again after the reconnect");
-	scene_end("exclusion and tokens, a sequence restart and a reconnect");
 }
 
 static const Play plays[] = {
@@ -278,9 +235,7 @@ main(void)
 	test_intact();
 	test_lease_id();
 	test_root_removed();
-	test_attempt_during_sequence_restart();
 	test_remembered();
-	test_sequence_restart_reconnect();
 	play_all(plays, sizeof(plays) / sizeof(plays[0]));
 	test_downgrade_refused();
 	test_downgrade_confirmed();

@@ -26,10 +26,8 @@ typedef struct ZklObject
 typedef enum ZklRole
 {
 	ROLE_CONTENDER,				/* holder or waiter of a lock */
-	ROLE_PERMIT,				/* permit, Curator's layout */
-	ROLE_KAZOO_PERMIT,			/* permit, kazoo's layout */
-	ROLE_WAITER,				/* waiter for a permit, Curator's layout */
-	ROLE_KAZOO_WAITER			/* waiter for a permit, kazoo's layout */
+	ROLE_PERMIT,
+	ROLE_WAITER					/* waiter for a permit */
 } ZklRole;
 
 typedef enum ZklItemKind

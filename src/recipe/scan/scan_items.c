@@ -92,8 +92,6 @@ zkl__scan_add_object(ZklScan *scan, ZklKind kind, const char *name, size_t lengt
 		zkl__scan_decide(scan, ZKL_NO_MEMORY, 0);
 		return NULL;
 	}
-	if (kind == ZKL_KIND_SEMAPHORE)
-		zkl_semaphore_name_of(object->name);
 	object->kind = kind;
 	object->next = scan->objects;
 	scan->objects = object;

@@ -3,8 +3,7 @@
  * scan_queues.c
  *		Where queues and permits are: which znode leads a scan to which.
  *
- * Contains the layouts of locks and semaphores, also Curator's and kazoo's.  Sends
- * nothing.  Called by scan.c at the beginning and for each answer.
+ * Contains the layouts of locks and semaphores.  Sends nothing.  Called by scan.c at the beginning and for each answer.
  *
  *-------------------------------------------------------------------------
  */
@@ -31,19 +30,8 @@ add_semaphore(ZklScan *scan, const char *path, const char *name)
 
 	if (object == NULL)
 		return;
-	zkl__scan_add(scan, ITEM_SEMAPHORE, ROLE_KAZOO_PERMIT, object, path, name);
-	zkl__scan_add(scan, ITEM_CAPACITY, ROLE_KAZOO_PERMIT, object, path, name);
-}
-
-/* Adds the znode below "path" that is a kazoo queue for a semaphore. */
-static void
-add_kazoo_waiters(ZklScan *scan, const char *path, const char *znode)
-{
-	ZklObject  *object = zkl__scan_add_object(scan, ZKL_KIND_SEMAPHORE, znode,
-											  zkl_kazoo_name_length(znode));
-
-	if (object)
-		zkl__scan_add(scan, ITEM_QUEUE, ROLE_KAZOO_WAITER, object, path, znode);
+	zkl__scan_add(scan, ITEM_SEMAPHORE, ROLE_PERMIT, object, path, name);
+	zkl__scan_add(scan, ITEM_CAPACITY, ROLE_PERMIT, object, path, name);
 }
 
 static void
@@ -58,33 +46,18 @@ on_queue_children(ZklScan *scan, const ZklScanItem *item, const ZklResult *resul
 						  result->children[i]);
 }
 
-/* Curator has a znode each for waiters and permits; for kazoo each child is a permit. */
+/* A semaphore has a znode each for waiters and permits. */
 static void
 on_semaphore_children(ZklScan *scan, const ZklScanItem *item, const ZklResult *result)
 {
-	bool		for_waiters = zkl_kazoo_name_length(strrchr(item->path, '/') + 1) > 0;
-
 	for (int i = 0; i < result->n_children; i++)
 	{
 		const char *child = result->children[i];
 
-		if (strcmp(child, ZKL_CURATOR_QUEUE) == 0)
+		if (strcmp(child, ZKL_PERMITS_QUEUE) == 0)
 			zkl__scan_add(scan, ITEM_QUEUE, ROLE_WAITER, item->object, item->path, child);
-		else if (strcmp(child, ZKL_CURATOR_PERMITS) == 0)
+		else if (strcmp(child, ZKL_PERMITS) == 0)
 			zkl__scan_add(scan, ITEM_QUEUE, ROLE_PERMIT, item->object, item->path, child);
-		else if (!for_waiters)
-			zkl__scan_add(scan, ITEM_NODE, ROLE_KAZOO_PERMIT, item->object, item->path, child);
-	}
-}
-
-static void
-on_semaphores_children(ZklScan *scan, const ZklScanItem *item, const ZklResult *result)
-{
-	for (int i = 0; i < result->n_children; i++)
-	{
-		add_semaphore(scan, item->path, result->children[i]);
-		if (zkl_kazoo_name_length(result->children[i]) > 0)
-			add_kazoo_waiters(scan, item->path, result->children[i]);
 	}
 }
 
@@ -99,7 +72,8 @@ zkl__scan_follow(ZklScan *scan, ZklScanItem *item, const ZklResult *result)
 				add_lock(scan, item->path, result->children[i]);
 			break;
 		case ITEM_SEMAPHORES:
-			on_semaphores_children(scan, item, result);
+			for (int i = 0; i < result->n_children; i++)
+				add_semaphore(scan, item->path, result->children[i]);
 			break;
 		case ITEM_QUEUE:
 			on_queue_children(scan, item, result);
@@ -116,26 +90,6 @@ zkl__scan_follow(ZklScan *scan, ZklScanItem *item, const ZklResult *result)
 	}
 }
 
-/* Adds the znodes of the semaphore with an encoded name; "path" is their parent. */
-static void
-add_semaphore_of_name(ZklScan *scan, const char *path, const char *name)
-{
-	char	   *waiters = malloc(strlen(name) + ZKL_SEMAPHORE_NAME_EXTRA + sizeof(ZKL_KAZOO_QUEUE));
-	char	   *znode = malloc(strlen(name) + ZKL_SEMAPHORE_NAME_EXTRA);
-
-	if (waiters && znode)
-	{
-		zkl_semaphore_name(name, znode);
-		strcat(strcpy(waiters, znode), ZKL_KAZOO_QUEUE);
-		add_semaphore(scan, path, znode);
-		add_kazoo_waiters(scan, path, waiters);
-	}
-	else
-		zkl__scan_decide(scan, ZKL_NO_MEMORY, 0);
-	free(znode);
-	free(waiters);
-}
-
 /* Adds the first items of a scan. */
 void
 zkl__scan_begin(ZklScan *scan, const char *name)
@@ -145,11 +99,10 @@ zkl__scan_begin(ZklScan *scan, const char *name)
 	if (name == NULL)
 	{
 		zkl__scan_add(scan, ITEM_LOCKS, ROLE_CONTENDER, NULL, config->locks_path, NULL);
-		zkl__scan_add(scan, ITEM_SEMAPHORES, ROLE_KAZOO_PERMIT, NULL,
-					  config->semaphores_path, NULL);
+		zkl__scan_add(scan, ITEM_SEMAPHORES, ROLE_PERMIT, NULL, config->semaphores_path, NULL);
 		return;
 	}
 	add_lock(scan, config->locks_path, name);
 	if (scan->kind == ZKL_SCAN)
-		add_semaphore_of_name(scan, config->semaphores_path, name);
+		add_semaphore(scan, config->semaphores_path, name);
 }
