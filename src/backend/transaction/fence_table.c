@@ -63,7 +63,7 @@ typedef struct Statement
 	SPIPlanPtr	plan;
 } Statement;
 
-static Statement read_row = {"SELECT token FROM ONLY %1$s WHERE lock = $1", " nnn"};
+static Statement read_row = {"SELECT token FROM ONLY %1$s WHERE lock = $1", " nnn", NULL};
 
 /*
  * Writes and returns nothing if the same token is recorded.  If a greater one is, returns
@@ -73,15 +73,15 @@ static Statement record_token = {
 	"INSERT INTO %1$s AS f (lock, token, fenced_at, fenced_by) VALUES ($1, $2, $3, $4) "
 	"ON CONFLICT (lock) DO UPDATE SET (token, fenced_at, fenced_by) = "
 	"ROW (greatest(f.token, $2), greatest(f.fenced_at, $3), $4) "
-	"WHERE f.token <> $2 RETURNING token", "    "
+	"WHERE f.token <> $2 RETURNING token", "    ", NULL
 };
 
-static Statement remove_row = {"DELETE FROM ONLY %1$s WHERE lock = $1", " nnn"};
+static Statement remove_row = {"DELETE FROM ONLY %1$s WHERE lock = $1", " nnn", NULL};
 
 static Statement remove_old_rows = {
 	"WITH old AS MATERIALIZED ("
 	"SELECT lock FROM ONLY %1$s WHERE fenced_at <= $3 FOR UPDATE SKIP LOCKED) "
-	"DELETE FROM ONLY %1$s AS f USING old WHERE f.lock = old.lock", "nn n"
+	"DELETE FROM ONLY %1$s AS f USING old WHERE f.lock = old.lock", "nn n", NULL
 };
 
 /* The extension's triggers on the table. */
