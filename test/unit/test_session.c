@@ -115,6 +115,7 @@ static void
 test_confirm(void)
 {
 	char		path[256];
+	int			proofs;
 
 	scene_begin(2);
 	zkl_session_confirm(A->session, false);
@@ -126,13 +127,20 @@ test_confirm(void)
 	forget(lock_now(A, "b", S));
 	forget(lock_now(A, "b", X));
 	forget(lock_now(A, "c", X));
+	proofs = fake_proofs(A->client);
 	fake_count(A->client);
 	zkl_session_confirm(A->session, false);
 	zkl_session_confirm(A->session, false);
-	is_str(fake_trace(A->client), "m", "a confirmation costs one multi, however often it is requested");
+	is_str(fake_trace(A->client), "wwww", "a confirmation watches each held node, however often it is requested");
+	is_int(fake_proofs(A->client), proofs + 1, "... and sends one proof");
 	is_int(zkl_session_confirmed(A->session), ZKL_PENDING, "a confirmation takes a round trip");
 	fake_run_all();
 	is_int(zkl_session_confirmed(A->session), ZKL_OK, "the session is confirmed");
+	zkl_session_confirm(A->session, true);
+	fake_run_all();
+	is_int(zkl_session_confirmed(A->session), ZKL_OK, "... again");
+	ok(fake_counted(A->client) == 4 && fake_proofs(A->client) == proofs + 2,
+	   "... with a proof alone, because the nodes are watched");
 
 	zkl_session_confirm(A->session, false);
 	fake_disconnect(A->client);
@@ -158,10 +166,11 @@ test_confirm(void)
 	fake_run_all();
 	is_int(nodes_of(A, NULL), 1, "lost locks can be released");
 
-	fake_fault(A->client, fake_counted(A->client) + 1, FAULT_OTHER);
+	forget(lock_now(A, "d", X));
+	fake_fault(A->client, fake_counted(A->client) + 1, FAULT_NO_AUTH);
 	zkl_session_confirm(A->session, false);
 	fake_run_all();
-	is_int(zkl_session_confirmed(A->session), ZKL_SERVER_ERROR, "an error is reported");
+	is_int(zkl_session_confirmed(A->session), ZKL_SERVER_ERROR, "a node that cannot be watched is an error");
 	fake_expire(A->client);
 	fake_connect(A->client);
 	fake_run_all();
@@ -221,13 +230,22 @@ test_confirm_fresh(void)
 	fake_apply(A->client);
 	fake_tree_delete(node_of(A, "a"));
 	zkl_session_confirm(A->session, true);
-	is_str(fake_trace(A->client), "mm", "a fresh confirmation is a request of its own");
+	is_int(fake_proofs(A->client), 2, "a fresh confirmation is a request of its own");
 	fake_deliver(A->client);
 	is_int(zkl_session_confirmed(A->session), ZKL_PENDING,
 		   "the answer to an earlier confirmation does not count");
 	fake_run_all();
 	is_int(zkl_session_confirmed(A->session), ZKL_OK, "the answer to the fresh confirmation counts");
 	ok(zkl_lock_is_lost(hold_of(A, "a")->lock), "the fresh confirmation detects a loss in between");
+
+	/* The node is removed after its read, and before the proof. */
+	forget(lock_now(A, "b", X));
+	zkl_session_confirm(A->session, true);
+	fake_apply(A->client);
+	fake_tree_delete(node_of(A, "b"));
+	fake_run_all();
+	is_int(zkl_session_confirmed(A->session), ZKL_OK, "a node that is removed during the confirmation does not delay it");
+	ok(zkl_lock_is_lost(hold_of(A, "b")->lock), "... and is noticed");
 
 	zkl_session_confirm(A->session, true);
 	fake_disconnect(A->client);
