@@ -134,7 +134,7 @@ sub rows
 	my $next = loses('idle', 'an idle session loses its locks');
 	fails_with($s, "INSERT INTO t VALUES ('idle')", '40001',
 		'an idle session gets the error of its loss at its next statement',
-		like => qr/(?:"idle".*"idle2"|"idle2".*"idle").*^DETAIL:  The ZooKeeper session expired: .* the locks since\.$/ms);
+		like => qr/(?:"idle".*"idle2"|"idle2".*"idle").*^DETAIL:  The ZooKeeper ensemble did not confirm the session in time: .* the locks since\.$/ms);
 	is(rows('idle'), 0, 'the failed statement leaves no row');
 	works($s, "INSERT INTO t VALUES ('idle')", '', 'the loss is reported once');
 	works($s, 'SELECT count(*) FROM zk_held_locks',

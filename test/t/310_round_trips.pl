@@ -129,6 +129,20 @@ sub are_pipelined
 	return ok($together && $s->ok, $name) || diag("found: $found\n" . $s->error);
 }
 
+# Returns the watches of this lock, and the proofs, up to its release.
+sub confirmation
+{
+	my ($lock) = @_;
+	my @found;
+	for my $request ($proxy->record)
+	{
+		my ($path) = @{ $request->{paths} };
+		last if $request->{op} eq 'delete' && $path =~ m{/\Q$lock\E/};
+		push @found, $request->{op} if is_proof($request) || ($request->{watch} && $path =~ m{/\Q$lock\E/});
+	}
+	return "@found";
+}
+
 my $s = locker($node);
 my $rival = locker($other);
 
@@ -253,21 +267,20 @@ are_pipelined($s, "SELECT zk_acquire('p', 1)",
 $s->quit;
 
 # More than a third of the session timeout has passed: the session has sent proofs.
-for ([ 'lease', '' ], [ 'always', 'multi ' ], [ 'off', '' ])
+for my $check ('lease', 'always', 'off')
 {
-	my ($check, $check_request) = @$_;
 	my $short = locker($node, commit_check => $check, session_timeout => '4500ms');
 	costs($short,
 		['BEGIN', "SELECT zk_xact_lock('a')", "SELECT zk_xact_lock('b')", $work,
 			'SELECT pg_sleep(2)', 'COMMIT'],
-		"create2 getChildren create2 getChildren ${check_request}multi",
+		'create2 getChildren create2 getChildren multi',
 		"a commit of a long transaction with commit_check = $check");
 	$short->quit;
 	my $fresh = locker($node, commit_check => $check);
-	$check_request = '' if $check eq 'lease';
 	costs($fresh, ['BEGIN', "SELECT zk_xact_lock('a')", $work, 'COMMIT'],
-		"create2 getChildren ${check_request}delete",
-		"a commit within the lease with commit_check = $check");
+		'create2 getChildren delete', "a commit within the lease with commit_check = $check");
+	like(confirmation('a'), qr/^getData multi\b/, '... watches the lock before it sends a proof')
+	  if $check eq 'always';
 	$fresh->quit;
 }
 

@@ -7,6 +7,7 @@
 use strict;
 use warnings;
 
+use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes qw(time);
 use ZkLock::Cluster;
@@ -86,6 +87,8 @@ sub holders_stop
 		$waiter{$work}->wait_result;
 		is($holder{$work}->sqlstate, '40001', "$kind: $work: the loss is reported")
 		  || diag($holder{$work}->error);
+		like($holder{$work}->error, qr/^DETAIL:.* did not confirm the session in time/m, "$kind: $work: ... with its reason")
+		  unless $work eq 'idle' || $work eq 'notify';
 		ok($waiter{$work}->ok, "$kind: $work: another session is granted the lock")
 		  || diag($waiter{$work}->error);
 		my $times = sprintf 'stopped %.2f s, granted %.2f s after the cut',
@@ -101,8 +104,26 @@ sub holders_stop
 	return;
 }
 
-for my $role ('follower', 'leader')
+# Cuts the connections of a cut-off leader, which accepts sessions, again and again.
+sub holders_stop_between_connections
 {
+	my ($here, $there, $zkc, $cut, $proxy) = @_;
+	my $log = -s $here->logfile;
+	my $next = 0;
+	my $flap = sub {
+		return if time < $next;
+		$proxy->cut;
+		$next = time + TICK_MS / 4000;
+	};
+	holders_stop('connections come and go', $here, $there, $zkc, $cut, $flap);
+	my $connected = () = slurp_file($here->logfile, $log) =~ /ZooKeeper client: connected to the server/g;
+	cmp_ok($connected, '>', keys %work, 'the holders are connected again and again');
+	return;
+}
+
+for my $kind ('follower', 'leader', 'flapping leader')
+{
+	my ($role) = $kind =~ /(\w+)$/;
 	my $ensemble = ZkLock::ZkEnsemble->start(
 		tick_time => TICK_MS,
 		config => { syncLimit => SYNC_LIMIT->{$role}, initLimit => INIT_LIMIT },
@@ -111,20 +132,24 @@ for my $role ('follower', 'leader')
 	my @others = grep { $_ != $isolated } $ensemble->members;
 	is($isolated, $ensemble->leader, 'the isolable member leads') if $role eq 'leader';
 	my $proxy = ZkLock::Proxy->start(target => $isolated);
-	my $here = zklock_node("by_$role", proxy => $proxy, preload => 1,
+	my $here = zklock_node('by_' . $kind =~ tr/ /_/r, proxy => $proxy, preload => 1,
 		session_timeout => 4 * TICK_MS . 'ms',
 		init => [ allows_streaming => 1 ],
 		extra_conf => "synchronous_commit = local\n");
-	my $there = zklock_node("beside_$role", zk => join(',', map { $_->connect_string } @others));
+	my $there = zklock_node('beside_' . $kind =~ tr/ /_/r, zk => join(',', map { $_->connect_string } @others));
 	my $zkc = ZkLock::ZkClient->new($others[0]->connect_string, timeout => 60);
 	$here->safe_psql('postgres', 'CREATE TABLE locked (v int); CREATE TABLE rows (v int)');
 
-	if ($role eq 'follower')
+	if ($kind eq 'follower')
 	{
 		holders_stop('client cut off', $here, $there, $zkc, sub { $proxy->freeze });
 		$proxy->cut;
 		$proxy->thaw;
 		holders_stop('follower cut off', $here, $there, $zkc, $ensemble->isolation);
+	}
+	elsif ($kind eq 'flapping leader')
+	{
+		holders_stop_between_connections($here, $there, $zkc, $ensemble->isolation, $proxy);
 	}
 	else
 	{
@@ -133,7 +158,7 @@ for my $role ('follower', 'leader')
 		$ensemble->wait_ready;
 	}
 	is($here->safe_psql('postgres', 'SELECT count(*) FROM rows WHERE v = 1'), 0,
-		"$role: no row of a cut-off holder is committed");
+		"$kind: no row of a cut-off holder is committed");
 	$_->stop for $here, $there;
 	$zkc->close;
 	$proxy->stop;

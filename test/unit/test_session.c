@@ -111,14 +111,40 @@ test_lease(void)
 	scene_end(NULL);
 }
 
+/* The nodes that are not watched yet are read before the proof. */
+static void
+test_confirm_watches(void)
+{
+	int			proofs;
+
+	scene_begin(1);
+	forget(lock_now(A, "a", X));
+	forget(lock_now(A, "b", S));
+	forget(lock_now(A, "b", X));
+	proofs = fake_proofs(A->client);
+	fake_count(A->client);
+	zkl_session_confirm(A->session, false);
+	zkl_session_confirm(A->session, false);
+	is_str(fake_trace(A->client), "www", "a confirmation watches each held node, however often it is requested");
+	is_int(fake_proofs(A->client), proofs + 1, "... and sends one proof");
+	fake_run_all();
+	is_int(zkl_session_confirmed(A->session), ZKL_OK, "the session is confirmed");
+	zkl_session_confirm(A->session, true);
+	fake_run_all();
+	is_int(zkl_session_confirmed(A->session), ZKL_OK, "... again");
+	ok(fake_counted(A->client) == 3 && fake_proofs(A->client) == proofs + 2,
+	   "... with a proof alone, because the nodes are watched");
+	scene_end(NULL);
+}
+
 static const Play plays[] = {
 	{
 		"a session that holds nothing can be confirmed, with or without the root",
 		"A confirm!, A confirmed pending, A pass 0, A confirmed ok"
 	},
 	{
-		"a confirmation costs one multi, however often it is requested, and takes a round trip",
-		"A lock, A confirm!, A sends m, A confirm!, A sends, A confirmed pending, A pass 0, A confirmed ok"
+		"a confirmation watches the held node, however often it is requested, and takes a round trip",
+		"A lock, A confirm!, A sends w, A confirm!, A sends, A confirmed pending, A pass 0, A confirmed ok"
 	},
 	{
 		"a pending confirmation succeeds after a reconnect, and a finished one is not repeated",
@@ -131,8 +157,8 @@ static const Play plays[] = {
 		" A lost 2, A release a, A release b, A nodes 1"
 	},
 	{
-		"an error of a confirmation is reported",
-		"A lock, A fault other-error, A confirm, A confirmed error"
+		"a node that cannot be watched is an error of a confirmation",
+		"A lock, A fault no-auth, A confirm, A confirmed error"
 	},
 	{
 		"a confirmation reports the end of the session",
@@ -204,13 +230,29 @@ test_confirm_fresh(void)
 	fake_apply(A->client);
 	fake_tree_delete(node_of(A, "a"));
 	zkl_session_confirm(A->session, true);
-	is_str(fake_trace(A->client), "mm", "a fresh confirmation is a request of its own");
+	is_int(fake_proofs(A->client), 2, "a fresh confirmation is a request of its own");
 	fake_deliver(A->client);
 	is_int(zkl_session_confirmed(A->session), ZKL_PENDING,
 		   "the answer to an earlier confirmation does not count");
 	fake_run_all();
 	is_int(zkl_session_confirmed(A->session), ZKL_OK, "the answer to the fresh confirmation counts");
 	ok(zkl_lock_is_lost(hold_of(A, "a")->lock), "the fresh confirmation detects a loss in between");
+
+	/* The node is removed after its read, and before the proof. */
+	forget(lock_now(A, "b", X));
+	zkl_session_confirm(A->session, true);
+	fake_apply(A->client);
+	fake_tree_delete(node_of(A, "b"));
+	fake_run_all();
+	is_int(zkl_session_confirmed(A->session), ZKL_OK, "a node that is removed during the confirmation does not delay it");
+	ok(zkl_lock_is_lost(hold_of(A, "b")->lock), "... and is noticed");
+
+	zkl_session_confirm(A->session, true);
+	fake_disconnect(A->client);
+	zkl_session_confirm(A->session, true);
+	fake_connect(A->client);
+	fake_run_all();
+	is_int(zkl_session_confirmed(A->session), ZKL_OK, "a fresh confirmation survives a reconnect");
 	scene_end(NULL);
 }
 
@@ -389,6 +431,7 @@ main(void)
 	play_all(plays, sizeof(plays) / sizeof(plays[0]));
 	test_confirm_late();
 	test_left_behind();
+	test_confirm_watches();
 	test_confirm_fresh();
 	test_confirm_downgrade(false);
 	test_confirm_downgrade(true);

@@ -21,8 +21,6 @@ struct ZklLock
 	ZklLock    *next;
 	bool		taken;			/* by the owner, from its request */
 	bool		lost;
-	int			first_check;	/* index of its first check in the confirming multi */
-	int			n_checks;		/* how many it has there */
 	int			revocations;
 	int64_t		token;
 	ZklNode    *anchor;
@@ -44,6 +42,5 @@ extern void zkl__lock_lose(ZklLock *lock);
 extern void zkl__notify_loss(const ZklSession *session);
 extern void zkl__notify_revocation(const ZklSession *session);
 extern void zkl__confirm_drive(ZklSession *session);
-extern ZklCall *zkl__check_nodes(ZklCall *call, ZklNode *const *nodes, int n);
 
 #endif							/* ZKL_LOCK_INTERNAL_H */

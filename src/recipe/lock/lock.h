@@ -130,5 +130,6 @@ extern const ZklSessionPart zkl__locks_part;
 /* hold_watch.c */
 extern const ZklSessionPart zkl__hold_watch_part;
 extern void zkl__hold_watch_later(ZklNode *node);
+extern void zkl__hold_watch_now(ZklSession *session);
 
 #endif							/* ZKL_LOCK_H */

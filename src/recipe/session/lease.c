@@ -196,7 +196,29 @@ pause_proofs(ZklSession *session)
 	session->no_proof_before_ms = zkl_now_ms() + proof_interval(session) / 8;
 }
 
-/* A failed multi is a transaction, too: it proves the same. */
+/* Sends a proof; returns the call, or NULL if there is no answer. */
+ZklCall *
+zkl__lease_prove(ZklSession *session, ZklHandler handler)
+{
+	ZklOp		check = {.kind = ZKL_OP_CHECK, .path = session->config.root};
+
+	return zkl__send_all(zkl__call_new(session, handler, NULL, NULL), ZKL_MULTI, &check, 1);
+}
+
+/*
+ * Handles the answer to a proof; returns whether it is one.  A failed multi is a
+ * transaction, too: it proves the same.
+ */
+bool
+zkl__lease_proved(const ZklCall *call, const ZklResult *result)
+{
+	if (result->code == ZKL_RC_NO_NODE || result->code == ZKL_RC_NO_AUTH)
+		zkl__lease_confirmed(call);
+	else if (result->code != ZKL_RC_OK) /* this has renewed the lease already */
+		return false;
+	return true;
+}
+
 static void
 on_proof(ZklCall *call, const ZklResult *result)
 {
@@ -204,26 +226,14 @@ on_proof(ZklCall *call, const ZklResult *result)
 
 	if (session->proof == call)
 		session->proof = NULL;
-	switch (result->code)
-	{
-		case ZKL_RC_OK:			/* has renewed the lease already */
-			break;
-		case ZKL_RC_NO_NODE:
-		case ZKL_RC_NO_AUTH:
-			zkl__lease_confirmed(call);
-			break;
-		default:
-			pause_proofs(session);
-	}
+	if (!zkl__lease_proved(call, result))
+		pause_proofs(session);
 }
 
 static void
 send_proof(ZklSession *session)
 {
-	ZklOp		check = {.kind = ZKL_OP_CHECK, .path = session->config.root};
-
-	session->proof = zkl__send_all(zkl__call_new(session, on_proof, NULL, NULL), ZKL_MULTI,
-								   &check, 1);
+	session->proof = zkl__lease_prove(session, on_proof);
 	if (session->proof == NULL)
 		pause_proofs(session);
 	zkl__lease_arm(session);
