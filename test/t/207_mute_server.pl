@@ -12,7 +12,7 @@ use ZkLock::Cluster;
 use ZkLock::Proxy;
 use ZkLock::Shared;
 
-use constant { SESSIONS => 12, SESSION_TIMEOUT => '10s', MUTE => 4 };
+use constant { SESSIONS => 12, SESSION_TIMEOUT => '30s', MUTE => 12 };
 
 my $zk = shared_zk();
 my $proxy = ZkLock::Proxy->start(target => $zk);

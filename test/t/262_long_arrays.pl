@@ -14,7 +14,7 @@ use ZkLock::ZkClient;
 
 use constant NAMES => 1000;
 
-my $zk = ZkLock::ZkServer->start;
+my $zk = shared_zk();
 my $zkc = ZkLock::ZkClient->new($zk->connect_string, timeout => 60);
 my $proxy = ZkLock::Proxy->start(target => $zk);
 my $node = shared_node('a', proxy => $proxy, session_timeout => '60s');

@@ -11,11 +11,14 @@ use ZkLock::Check qw(nothing_left works);
 use ZkLock::Cluster;
 use ZkLock::Contest;
 use ZkLock::Opponent;
+use ZkLock::Proxy;
 use ZkLock::Shared;
 
-my ($zk, $zkc, @servers) = contest(may_crash => 1, session_timeout => '60s');
-my $java = ZkLock::Opponent->curator($zk->connect_string);
-my $python = ZkLock::Opponent->kazoo($zk->connect_string);
+# Nobody connects to a server that starts before it has read its sessions.
+my $proxy = ZkLock::Proxy->start(target => shared_zk());
+my ($zk, $zkc, @servers) = contest(may_crash => 1, session_timeout => '60s', zk => $proxy);
+my $java = ZkLock::Opponent->curator($proxy->connect_string);
+my $python = ZkLock::Opponent->kazoo($proxy->connect_string);
 
 # A SQL session with the node names of InterProcessMutex.
 sub mutex_session
@@ -123,8 +126,10 @@ my $theirs = $java->lock(mutex => path('x'), timeout => 60000);
 	$holder->acquire;
 	$there->query_async("SELECT zk_lock('z')");
 	queue('z', 2);
+	$proxy->cut(refuse => 1);
 	$zk->kill9;
 	$zk->restart;
+	$proxy->accept;
 	queue('x', 2);
 	ok(!$theirs->finished && !$there->finished,
 		'restart: waits survive a crash of the ensemble');
@@ -201,7 +206,7 @@ my $theirs = $java->lock(mutex => path('x'), timeout => 60000);
 		'killed: they hold the lock after our server has recovered');
 	$theirs->release;
 
-	my $crashing = ZkLock::Opponent->curator($zk->connect_string);
+	my $crashing = ZkLock::Opponent->curator($proxy->connect_string);
 	my $lost = $crashing->lock(mutex => path('x'), timeout => 1000);
 	$lost->acquire;
 	$after->query_async("SELECT zk_lock('x')");

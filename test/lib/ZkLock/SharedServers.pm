@@ -191,12 +191,13 @@ sub answers
 sub clean
 {
 	my ($self) = @_;
+	my ($crash) = read_file($self->logfile) =~ /^(.*(?:PANIC|terminated by signal).*)$/m;
+	my @wrong = $crash && !$self->{may_crash} ? "crash: $crash" : ();
 	my ($status, $left, $error) = $self->psql('template1', $LEFT);
-	return 'server ' . $self->name . " does not answer: $error" if $status;
-	my (undef, undef, $failed) = $self->psql('template1', $CLEAN);
-	my $crash = read_file($self->logfile) =~ /^(.*(?:PANIC|terminated by signal).*)$/m && $1;
-	return map { 'left in server ' . $self->name . ": $_" } split(/\n/, $left), $failed || (),
-	  $self->{may_crash} ? () : $crash || ();
+	push @wrong, $status ? "no answer: $error" : split /\n/, $left;
+	(undef, undef, $error) = $self->psql('template1', $CLEAN) if !$status;
+	push @wrong, $error if $error;
+	return map { 'server ' . $self->name . ": $_" } @wrong;
 }
 
 # Ends the server if it runs.
