@@ -6,6 +6,7 @@
  *-------------------------------------------------------------------------
  */
 #include <poll.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "play.h"
@@ -187,6 +188,25 @@ static const Play plays[] = {
 		"A lock, A disconnect, A release, A pass 18000, A connect, A nodes 0"
 	}
 };
+
+/* The reader node of the upgraded lock still exists. */
+static void
+test_confirm_upgrade(void)
+{
+	char		path[256] = "";
+
+	scene_begin(1);
+	forget(lock_now(A, "a", S));
+	forget(lock_now(A, "a", X));
+	for (FakeNode *node = fake_tree_first(); node; node = node->next)
+		if (strstr(node->path, "__WRIT__"))
+			snprintf(path, sizeof(path), "%s", node->path);
+	is_int(fake_tree_delete(path), ZKL_RC_OK, "another client deletes the node of an upgrade");
+	zkl_session_confirm(A->session, false);
+	fake_run_all();
+	is_int(lost_of(A), 1, "a confirmation checks both nodes of an upgraded lock");
+	scene_end(NULL);
+}
 
 /* An answer that arrives after half of the lease leaves no time to commit. */
 static void
@@ -429,6 +449,7 @@ main(void)
 	test_info();
 	test_lease();
 	play_all(plays, sizeof(plays) / sizeof(plays[0]));
+	test_confirm_upgrade();
 	test_confirm_late();
 	test_left_behind();
 	test_confirm_watches();
