@@ -51,7 +51,7 @@ is_deeply([ $zkc->children('/') ], ['zookeeper'], 'the request creates no znode'
 	$node_2->safe_psql('postgres', 'CREATE ROLE plain LOGIN');
 	my $signaller = session($node_1, user => 'signaller');
 	my $plain = session($node_2, user => 'plain');
-	$second->query_ok("SET zklock.on_revoke = 'terminate'");
+	$second->query_ok("SET zklock.on_revoke = 'cancel'");
 	$second->query_ok("SELECT zk_lock_shared('super')");
 	$plain->query_ok("SELECT zk_lock_shared('super')");
 	fails_with($signaller, "SELECT zk_revoke('super')", '42501', "pg_signal_backend does not allow requests to a superuser's session",
