@@ -62,12 +62,12 @@ find_sent(const Revocation *revocation, const char *path)
 	return NULL;
 }
 
-/* Notes that a request is to be sent to a holder, unless the holder has received one. */
+/* Notes that a request is to be sent to the holder with this node; "sent" is NULL if it is new. */
 static void
-note_holder(Revocation *revocation, const ZklockEntry *entry)
+add_holder(Revocation *revocation, Holder *sent, const ZklockEntry *entry)
 {
 	MemoryContext old = MemoryContextSwitchTo(revocation->context);
-	Holder	   *holder = find_sent(revocation, entry->path);
+	Holder	   *holder = sent;
 
 	if (holder == NULL)
 	{
@@ -75,12 +75,30 @@ note_holder(Revocation *revocation, const ZklockEntry *entry)
 		holder->path = pstrdup(entry->path);
 		holder->version = entry->version;
 	}
-	holder->is_seen = true;
-	if (holder->version == entry->version)
-		revocation->holders = lappend(revocation->holders, holder);
-	else
-		revocation->n_requested++;
+	revocation->holders = lappend(revocation->holders, holder);
 	MemoryContextSwitchTo(old);
+}
+
+/* Begins an attempt. */
+static void
+reset(Revocation *revocation)
+{
+	ListCell   *cell;
+
+	foreach(cell, revocation->sent)
+		((Holder *) lfirst(cell))->is_seen = false;
+	revocation->holders = NIL;
+	revocation->n_requested = 0;
+	revocation->n_spared = 0;
+	revocation->n_denied = 0;
+}
+
+/* Returns whether the node shows a request already. */
+static bool
+is_requested(const ZklockEntry *entry)
+{
+	return begins_with(entry, ZKL_REVOKE_MESSAGE) &&
+		entry->data_len == (int) strlen(ZKL_REVOKE_MESSAGE);
 }
 
 /* Of an upgrade, the exclusive node gets the request. */
@@ -88,16 +106,20 @@ static void
 use_entry(const ZklockEntry *entry, void *arg)
 {
 	Revocation *revocation = arg;
+	Holder	   *sent;
 
 	if (entry->position > 0 || entry->is_anchor)
 		return;
+	sent = find_sent(revocation, entry->path);
+	if (sent)
+		sent->is_seen = true;
 	if (revocation->spares_superusers && begins_with(entry, ZKL_SUPERUSER_DATA))
 		revocation->n_spared++;
-	else if (revocation->spares_superusers && begins_with(entry, ZKL_REVOKE_MESSAGE) &&
-			 entry->data_len == (int) strlen(ZKL_REVOKE_MESSAGE))
+	else if ((sent && sent->version != entry->version) ||
+			 (revocation->spares_superusers && is_requested(entry)))
 		revocation->n_requested++;
 	else
-		note_holder(revocation, entry);
+		add_holder(revocation, sent, entry);
 }
 
 /* Counts holders that have released the lock since a request was sent to them. */
@@ -108,10 +130,8 @@ count_gone(Revocation *revocation)
 
 	foreach(cell, revocation->sent)
 	{
-		Holder	   *holder = lfirst(cell);
-
-		revocation->n_requested += !holder->is_seen;
-		holder->is_seen = false;
+		if (!((Holder *) lfirst(cell))->is_seen)
+			revocation->n_requested++;
 	}
 }
 
@@ -197,10 +217,7 @@ attempt(ZklockReader *reader, void *arg)
 {
 	Revocation *revocation = arg;
 
-	revocation->holders = NIL;
-	revocation->n_requested = 0;
-	revocation->n_spared = 0;
-	revocation->n_denied = 0;
+	reset(revocation);
 	if (!zklock_read_lock(reader, revocation->name, use_entry, revocation, &revocation->n_denied))
 		return false;
 	count_gone(revocation);
