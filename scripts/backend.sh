@@ -48,6 +48,7 @@ start_watched() {
 	zk_start "$WORK/zk_watched"
 	port=$(free_port)
 	pg_start "$WORK/pg_watched" "$port" <<-CONF
+		shared_preload_libraries = 'zklock'
 		zklock.connect_string = '$ZK_CONNECT'
 		zklock.session_timeout = '$1'
 		zklock.connect_timeout = '60s'

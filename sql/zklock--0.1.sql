@@ -924,7 +924,7 @@ COMMENT ON FUNCTION zk_session() IS
 -- counters
 
 CREATE FUNCTION zklock_stat(
-	OUT scope text, OUT acquisitions bigint, OUT waits bigint,
+	OUT acquisitions bigint, OUT waits bigint,
 	OUT wait_ms bigint, OUT timeouts bigint, OUT cancels bigint,
 	OUT deadlocks bigint, OUT sessions_opened bigint,
 	OUT sessions_lost bigint, OUT locks_lost bigint,
@@ -939,7 +939,7 @@ ROWS 1;
 COMMENT ON FUNCTION zklock_stat() IS 'the row of the view zk_stat';
 
 CREATE VIEW zk_stat AS
-	SELECT scope, acquisitions, waits,
+	SELECT acquisitions, waits,
 		pg_catalog.make_interval(secs => wait_ms OPERATOR(pg_catalog./) 1000.0) AS wait_time,
 		timeouts, cancels, deadlocks, sessions_opened, sessions_lost,
 		locks_lost, commits_refused, revocations, round_trips,
@@ -947,9 +947,7 @@ CREATE VIEW zk_stat AS
 	FROM zklock_stat();
 
 COMMENT ON VIEW zk_stat IS
-	'counters of cluster-wide locks, one row; of the server if it preloads zklock, else of this backend; does not contact the ensemble';
-COMMENT ON COLUMN zk_stat.scope IS
-	'server when zklock is in shared_preload_libraries, else backend';
+	'counters of cluster-wide locks of this server, one row; does not contact the ensemble';
 COMMENT ON COLUMN zk_stat.acquisitions IS
 	'locks and permits obtained, including locks that were already held';
 COMMENT ON COLUMN zk_stat.waits IS 'calls that waited for other holders, on this server or another';
@@ -977,4 +975,4 @@ LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 REVOKE EXECUTE ON FUNCTION zk_stat_reset() FROM PUBLIC;
 
 COMMENT ON FUNCTION zk_stat_reset() IS
-	'set the counters of zk_stat to zero: the server''s if it preloads zklock, else this backend''s';
+	'set the counters of zk_stat to zero';

@@ -9,8 +9,11 @@
  */
 #include "postgres.h"
 
+#include "commands/extension.h"
 #include "fmgr.h"
+#include "miscadmin.h"
 
+#include "backend/base/preload.h"
 #include "backend/base/settings.h"
 #include "backend/session/stats.h"
 #include "backend/transaction/lifecycle.h"
@@ -20,10 +23,20 @@ ZKLOCK_MODULE_MAGIC;
 
 void		_PG_init(void);
 
-/* Defines settings and hooks.  May run in the postmaster: no thread, no session. */
+/*
+ * Defines settings and hooks.  Runs in the postmaster: no thread, no session.  A backend that
+ * loads the library has no shared memory, and the functions fail.
+ */
 void
 _PG_init(void)
 {
+	if (!process_shared_preload_libraries_in_progress)
+	{
+		if (creating_extension)
+			zklock_report_not_preloaded(WARNING);
+		return;
+	}
+	zklock_is_preloaded = true;
 	zklock_define_settings();
 	zklock_install_hooks();
 	zklock_init_stats();

@@ -63,13 +63,8 @@ def with_session(bench, times, memory, number):
         backend.cursor.execute("SELECT zk_unlock_all()")
 
 
-def without_session(bench, times, memory):
-    with Backend(bench.plain, times, "zklock not preloaded") as backend:
-        before = backend.memory()
-        backend.run("load the library", "LOAD 'zklock'")
-        memory.setdefault("library, not preloaded", []).append(backend.memory() - before)
-    with Backend(bench.plain, times, "session_preload_libraries",
-                 options="-c session_preload_libraries=zklock"):
+def without_session(bench, times):
+    with Backend(bench.plain, times, "zklock not preloaded"):
         pass
 
 
@@ -82,7 +77,7 @@ def measure(bench):
         times, memory = {}, {}
         for i in range(bench.size(20, 2)):
             with_session(bench, times, memory, f"{turn}.{i}")
-            without_session(bench, times, memory)
+            without_session(bench, times)
         for name, numbers in times.items():
             rounds.setdefault(name, []).append(median(numbers))
         for name, numbers in memory.items():

@@ -22,6 +22,7 @@
 #include "utils/timestamp.h"
 #include "utils/tuplestore.h"
 
+#include "backend/base/holds.h"
 #include "backend/base/identity.h"
 #include "backend/base/syntax.h"
 #include "backend/lock/queues.h"
@@ -335,6 +336,7 @@ zklock_locks(PG_FUNCTION_ARGS)
 {
 	const ZklockAction action = {.format = "read the locks of the ensemble"};
 
+	zklock_require_leader();
 	show_locks(fcinfo, &action, NULL);
 	return (Datum) 0;
 }
@@ -355,5 +357,6 @@ PG_FUNCTION_INFO_V1(zklock_server);
 Datum
 zklock_server(PG_FUNCTION_ARGS)
 {
+	zklock_require_preloaded();
 	PG_RETURN_TEXT_P(cstring_to_text(zklock_server_name()));
 }

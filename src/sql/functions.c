@@ -416,6 +416,7 @@ PG_FUNCTION_INFO_V1(zklock_fence_reset_all);
 Datum
 zklock_fence_reset_all(PG_FUNCTION_ARGS)
 {
+	zklock_require_leader();
 	zklock_fences_forget(fcinfo->flinfo->fn_oid);
 	PG_RETURN_VOID();
 }

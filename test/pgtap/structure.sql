@@ -174,9 +174,9 @@ SELECT is((SELECT proparallel FROM pg_proc WHERE proname = 'zklock_locks'), 'r':
 
 -- the counters
 SELECT columns_are('zk_stat',
-	'{scope,acquisitions,waits,wait_time,timeouts,cancels,deadlocks,sessions_opened,sessions_lost,'
+	'{acquisitions,waits,wait_time,timeouts,cancels,deadlocks,sessions_opened,sessions_lost,'
 	'locks_lost,commits_refused,revocations,round_trips,lock_table_reads,stats_reset}'::name[], 'zk_stat has its columns');
-SELECT col_type_is('zk_stat', attname, CASE attname WHEN 'scope' THEN 'text' WHEN 'wait_time' THEN 'interval'
+SELECT col_type_is('zk_stat', attname, CASE attname WHEN 'wait_time' THEN 'interval'
 	WHEN 'stats_reset' THEN 'timestamp with time zone' ELSE 'bigint' END, format('type of zk_stat.%s', attname))
 FROM pg_attribute WHERE attrelid = 'zk_stat'::regclass AND attnum > 0;
 SELECT table_privs_are('zk_stat'::name, 'public'::name, '{SELECT}'::name[], 'every role may read zk_stat');

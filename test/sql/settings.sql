@@ -1,7 +1,7 @@
 --
 -- The settings: names, defaults, contexts, valid and invalid values.
 --
-SELECT state FROM zk_session();		-- loads the library where it is not preloaded
+SELECT state FROM zk_session();
 
 SELECT name, boot_val, unit, context, vartype, enumvals
 FROM pg_settings WHERE name LIKE 'zklock.%' AND name NOT LIKE 'zklock.tls%' ORDER BY name;

@@ -1,4 +1,4 @@
-# The extension preloaded or not, on a hot standby, in databases of other encodings,
+# A server without shared_preload_libraries; a hot standby, in databases of other encodings,
 # dropped and created again; and the threads of a backend.
 
 use strict;
@@ -17,7 +17,6 @@ my $zkc = ZkLock::ZkClient->new($zk->connect_string);
 my $primary = zklock_node(
 	'primary',
 	zk => $zk,
-	preload => 1,
 	init => [ allows_streaming => 1 ]);
 my $plain = zklock_node('plain', zk => $zk);
 my $lock = '/zklock/locks/x';
@@ -39,12 +38,10 @@ sub postmaster
 }
 
 
-# Preloaded or not.
-is($primary->safe_psql('postgres', 'SHOW zklock.root'),
-	'/zklock', 'with a preloaded library the settings exist from the start');
+is($primary->safe_psql('postgres', 'SHOW zklock.root'), '/zklock', 'the settings exist from the start');
 for my $node ($primary, $plain)
 {
-	my $how = $node == $primary ? 'preloaded' : 'not preloaded';
+	my $how = 'server ' . $node->name;
 	my $s = session($node);
 	my $other = $node == $primary ? $t : session($primary);
 
@@ -81,12 +78,11 @@ for my $node ($primary, $plain)
 	nothing_left($zkc, "$how: no node is left");
 }
 
-# The library is loaded in a session after its settings are set.
+# Another root.
 my $s = session($plain);
 $s->query_ok("SET zklock.root = '/elsewhere'");
 $s->query_ok("SELECT zk_lock('x')");
-is( join(' ', $zkc->children('/elsewhere/locks')),
-	'x', 'a setting that was set before the library is loaded is used');
+is(join(' ', $zkc->children('/elsewhere/locks')), 'x', 'a lock below another root');
 my $p = session($primary);
 is($p->query("SELECT zk_try_xact_lock('x')"),
 	't', 'the lock of the same name below another root is free');
@@ -326,6 +322,41 @@ is($t->query("SELECT s.zk_try_lock('x', '1 min'), s.zk_unlock('x')"),
 is($t->query('SELECT count(*) FROM s.zk_held_locks'), '0', 'the views can be in any schema');
 nothing_left($zkc, 'DROP EXTENSION: no node is left');
 
+# Without shared_preload_libraries everything fails with the line to write, and CREATE EXTENSION
+# succeeds with a warning.
+my @line = (like => qr/HINT:.*shared_preload_libraries = 'zklock'.*restart/);
+$plain->adjust_conf('postgresql.conf', 'shared_preload_libraries', q(''));
 $t->quit;
+$plain->restart;
+$plain->safe_psql('postgres', 'DROP EXTENSION zklock; CREATE ROLE nobody LOGIN');
+for my $place ('CREATE EXTENSION', 'LOAD', 'session_preload_libraries', 'a call')
+{
+	local $ENV{PGOPTIONS} = $place =~ /^session/ ? "-c $place=zklock" : '';
+	$s = session($plain);
+	$s->query_ok("LOAD 'zklock'") if $place eq 'LOAD';
+	if ($place eq 'CREATE EXTENSION')
+	{
+		my (undef, $warning) = $s->query('CREATE EXTENSION zklock');
+		is($s->sqlstate, '00000', 'CREATE EXTENSION succeeds without shared_preload_libraries');
+		like($warning, qr/WARNING:.*HINT:.*shared_preload_libraries = 'zklock'/s, '... with a warning that has the line to write');
+	}
+	my @calls = split /\n/, $s->query(<<'SQL');
+SELECT format('SELECT %I(%s)', proname, (SELECT string_agg(
+	quote_literal(CASE t WHEN 'text[]'::regtype THEN '{x}' WHEN 'interval'::regtype THEN '1s' ELSE '1' END) || '::' || t::regtype, ', ')
+	FROM unnest(proargtypes::oid[]) AS t))
+FROM pg_proc WHERE proname ~ '^zk' AND prorettype <> 'trigger'::regtype AND prokind = 'f'
+	AND prolang = (SELECT oid FROM pg_language WHERE lanname = 'c') ORDER BY 1
+SQL
+	cmp_ok(scalar @calls, '>', 30, "loaded by $place: all functions");
+	fails_with($s, $_, '55000', "loaded by $place: $_", @line)
+	  for @calls, q(CALL zk_lock_wait('x')), map { "SELECT * FROM $_" } qw(zk_locks zk_held_locks zk_stat);
+	$s->quit;
+}
+$s = session($plain, user => 'nobody');
+fails_with($s, q(SELECT zk_lock('x')), '55000', 'an ordinary role gets the same error', @line);
+$s->quit;
+$plain->safe_psql('postgres', q(INSERT INTO zklock_fences VALUES ('restored', 7, now(), 'x')));
+is($plain->safe_psql('postgres', 'SELECT token FROM zklock_fences'), '7', 'a dump can be restored without shared_preload_libraries');
+
 $_->stop for $primary, $plain;
 done_testing();

@@ -279,7 +279,7 @@ SQL
 	$_->quit for $s, $gate;
 }
 
-# The first statement of a session loads the library while the statement starts.
+# The first statement of a session.
 {
 	local $ENV{PGOPTIONS} = '-c zklock.commit_check=always -c zklock.session_timeout=2s';
 	my $gate = session($node);

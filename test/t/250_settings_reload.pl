@@ -24,9 +24,7 @@ sub change
 {
 	my ($setting, $value, @sessions) = @_;
 
-	# The setting does not exist before the extension is loaded.
-	$node->safe_psql('postgres',
-		"LOAD 'zklock'; ALTER SYSTEM SET zklock.$setting = '$value'");
+	$node->safe_psql('postgres', "ALTER SYSTEM SET zklock.$setting = '$value'");
 	$node->reload;
 	for my $s (@sessions)
 	{

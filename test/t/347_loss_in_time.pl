@@ -132,7 +132,7 @@ for my $kind ('follower', 'leader', 'flapping leader')
 	my @others = grep { $_ != $isolated } $ensemble->members;
 	is($isolated, $ensemble->leader, 'the isolable member leads') if $role eq 'leader';
 	my $proxy = ZkLock::Proxy->start(target => $isolated);
-	my $here = zklock_node('by_' . $kind =~ tr/ /_/r, proxy => $proxy, preload => 1,
+	my $here = zklock_node('by_' . $kind =~ tr/ /_/r, proxy => $proxy,
 		session_timeout => 4 * TICK_MS . 'ms',
 		init => [ allows_streaming => 1 ],
 		extra_conf => "synchronous_commit = local\n");

@@ -36,7 +36,7 @@ my $zk = ZkLock::ZkServer->start(tick_time => 500,
 my $zkc = ZkLock::ZkClient->new($zk->connect_string, timeout => 40);
 my %proxy = map { $_ => ZkLock::FaultProxy->start(target => $zk) } sort keys %count;
 my %node = map {
-	$_ => zklock_node($_, zk => $proxy{$_} // $zk, preload => 1,
+	$_ => zklock_node($_, zk => $proxy{$_} // $zk,
 		session_timeout => '40s',
 		extra_conf => "max_connections = 90\nzklock.connect_timeout = '60s'\n")
 } sort(keys %count), 'd';

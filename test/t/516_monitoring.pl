@@ -78,7 +78,7 @@ my $ensemble = ZkLock::ZkEnsemble->start(size => 3, tick_time => 500);
 }
 
 # The exporter, with the configuration of the document except for addresses and intervals.
-my $node = zklock_node('a', zk => $ensemble->connect_string, preload => 1,
+my $node = zklock_node('a', zk => $ensemble->connect_string,
 	extra_conf => "listen_addresses = '127.0.0.1'\n");
 $node->safe_psql('postgres', <<'SQL');
 CREATE ROLE exporter LOGIN IN ROLE pg_monitor;

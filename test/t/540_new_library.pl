@@ -1,6 +1,5 @@
-# A new version of the library is installed while the server runs. Sessions that have
-# loaded the old library keep it, new sessions load the new one, and both exclude each
-# other. A preloaded library is used until the server restarts.
+# A new version of the library is installed while the server runs. The server uses the old one
+# until it restarts.
 
 use strict;
 use warnings;
@@ -28,52 +27,42 @@ sub library
 	return defined $1 ? 'old' : 'new';
 }
 
-for my $preload ('', 'zklock')
-{
-	my $how = $preload ? 'preloaded' : 'not preloaded';
-	my $node = PostgreSQL::Test::Cluster->new($preload ? 'preloaded' : 'plain',
-		install_path => $installation->path);
-	$node->init;
-	$node->append_conf('postgresql.conf', <<"CONF");
-shared_preload_libraries = '$preload'
+my $node = PostgreSQL::Test::Cluster->new('a', install_path => $installation->path);
+$node->init;
+$node->append_conf('postgresql.conf', <<"CONF");
+shared_preload_libraries = 'zklock'
 zklock.connect_string = '${\$zk->connect_string}'
 zklock.session_timeout = '10s'
 CONF
-	$node->start;
-	$node->safe_psql('postgres', 'CREATE EXTENSION zklock');
-	my $earlier = session($node);
-	my $token = $earlier->query_ok("SELECT zk_lock('held')");
-	$earlier->query_ok('BEGIN');
-	$earlier->query_ok("SELECT zk_xact_lock('transaction')");
+$node->start;
+$node->safe_psql('postgres', 'CREATE EXTENSION zklock');
+my $earlier = session($node);
+my $token = $earlier->query_ok("SELECT zk_lock('held')");
+$earlier->query_ok('BEGIN');
+$earlier->query_ok("SELECT zk_xact_lock('transaction')");
 
-	$installation->replace_library;
-	is(library($earlier), 'old', "$how: a session that holds locks has the old library");
-	my $later = session($node);
-	works($later, "SELECT zk_try_lock('held'), zk_try_lock('transaction')", 'f|f',
-		"$how: a later session is excluded");
-	is(library($later), $preload ? 'old' : 'new',
-		"$how: the later session has the " . ($preload ? 'old' : 'new') . ' library');
-	works($earlier, "SELECT zk_lock_token('held'), zk_lock('another') > 0", "$token|t",
-		"$how: the earlier session works");
-	works($earlier, 'COMMIT', '', "$how: the earlier session commits");
-	$later->query_async("SELECT zk_lock('held')");
-	wait_blocked($later);
-	$earlier->query_ok("SELECT zk_unlock('held')");
-	like($later->wait_result, qr/^\d+$/, "$how: the later session acquires the released lock");
-	$_->quit for $earlier, $later;
-	nothing_left($zkc, "$how: no node is left");
+$installation->replace_library;
+is(library($earlier), 'old', 'a session that holds locks has the old library');
+my $later = session($node);
+works($later, "SELECT zk_try_lock('held'), zk_try_lock('transaction')", 'f|f',
+	'a later session is excluded');
+is(library($later), 'old', 'the later session has the old library');
+works($earlier, "SELECT zk_lock_token('held'), zk_lock('another') > 0", "$token|t",
+	'the earlier session works');
+works($earlier, 'COMMIT', '', 'the earlier session commits');
+$later->query_async("SELECT zk_lock('held')");
+wait_blocked($later);
+$earlier->query_ok("SELECT zk_unlock('held')");
+like($later->wait_result, qr/^\d+$/, 'the later session acquires the released lock');
+$_->quit for $earlier, $later;
+nothing_left($zkc, 'no node is left');
 
-	if ($preload)
-	{
-		$node->restart;
-		my $after = session($node);
-		is(library($after), 'new', 'preloaded: the new library is loaded after a restart');
-		works($after, "SELECT zk_try_lock('held')", 't', 'preloaded: the new library works');
-		$after->quit;
-	}
-	$node->stop;
-}
-
+$node->restart;
+my $after = session($node);
+is(library($after), 'new', 'the new library is loaded after a restart');
+works($after, "SELECT zk_try_lock('held')", 't', 'the new library works');
+$after->quit;
+$node->stop;
 $zkc->close;
 $zk->stop;
 done_testing();

@@ -16,7 +16,7 @@ my $zk = ZkLock::ZkServer->start(tick_time => 500);
 my $file = PostgreSQL::Test::Utils::tempdir() . '/hidden_file';
 append_to_file($file, "digest kept:S3cr3tPassw0rd\n");
 chmod 0600, $file or die "$file: $!";
-my $node = zklock_node('a', zk => $zk, preload => 1, extra_conf => <<"CONF");
+my $node = zklock_node('a', zk => $zk, extra_conf => <<"CONF");
 zklock.auth_file = '$file'
 zklock.acl = creator
 zklock.log_min_messages = debug

@@ -13,6 +13,7 @@
 #include "utils/timestamp.h"
 
 #include "backend/base/names.h"
+#include "backend/base/preload.h"
 #include "recipe/recipe.h"
 
 typedef enum ZklockScope
@@ -102,12 +103,13 @@ extern int	zklock_holds_count(void);
 extern _Noreturn void zklock_refuse_worker(void);
 
 /*
- * Throws 25000 in a parallel worker.  A worker's locks would end with the worker, and
+ * Throws 25000 in a parallel worker, 55000 if the library is not preloaded.  A worker's locks would end with the worker, and
  * the worker would wait for the locks of its own leader, which waits for the worker.
  */
 static inline void
 zklock_require_leader(void)
 {
+	zklock_require_preloaded();
 	if (unlikely(IsParallelWorker()))
 		zklock_refuse_worker();
 }

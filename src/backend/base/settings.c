@@ -12,9 +12,6 @@
 
 #include <limits.h>
 
-#include "access/parallel.h"
-#include "access/xact.h"
-#include "utils/acl.h"
 #include "utils/builtins.h"
 
 #include "backend/base/settings.h"
@@ -299,143 +296,39 @@ define_setting(const Setting *s)
 								 s->context, s->flags, NULL, NULL, NULL);
 }
 
-/* As PostgreSQL checks a value.  May leave a text in GUC_check_errdetail_string. */
+/* Does a setting have its built-in default? */
 static bool
-is_valid(const Setting *s, const char *value)
+is_default(const char *name)
 {
-	int			number;
-	bool		flag;
-
-	GUC_check_errdetail_string = NULL;
-	if (s->text)
-	{
-		char	   *text = unconstify(char *, value);
-		void	   *extra = NULL;
-
-		return s->check_text == NULL || s->check_text(&text, &extra, PGC_S_TEST);
-	}
-	if (s->options)
-	{
-		const struct config_enum_entry *option = s->options;
-
-		while (option->name && pg_strcasecmp(value, option->name) != 0)
-			option++;
-		return option->name != NULL;
-	}
-	if (s->number)
-		return parse_int(value, &number, s->flags, NULL) && number >= s->min && number <= s->max;
-	return parse_bool(value, &flag);
-}
-
-/*
- * Placeholders
- *
- * Before the library is loaded, PostgreSQL lets every role set any zklock.* setting, to
- * any value, and keeps the value as a placeholder.  When the setting is defined,
- * PostgreSQL discards a value that is invalid, or that the role may not set, with a
- * warning.  The setting would fall to its built-in default, which nobody has configured:
- * locks would be taken in a wrong place, or with wrong guarantees.  So the library is not
- * loaded.
- */
-
-/* May the role that set this value set the parameters of superusers? */
-static bool
-is_privileged(const char *name, GucContext context, Oid role)
-{
-	return (context != PGC_USERSET && context != PGC_BACKEND) ||
-		pg_parameter_aclcheck(name, role, ACL_SET) == ACLCHECK_OK;
-}
-
-/* NULL: no setting of this build. */
-static const Setting *
-find_setting(const char *name)
-{
-	for (int i = 0; i < (int) lengthof(settings); i++)
-	{
-		if (pg_strcasecmp(name, settings[i].name) == 0)
-			return &settings[i];
-	}
-	return NULL;
-}
-
-/* The value is NULL if the placeholder had none. */
-static void
-check_value(const char *name, const char *value, GucContext context, Oid role)
-{
-	const Setting *setting = find_setting(name);
-
-	if (value == NULL)
-		return;
-	if (!(setting && setting->context == PGC_USERSET) && !is_privileged(name, context, role))
-		ereport(ERROR,
-				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-				 errmsg("permission denied to set parameter \"%s\"", name),
-				 errdetail("It was set in this session before the zklock library was loaded."),
-				 errhint("Remove the setting from the session or from the options of the connection. With zklock in shared_preload_libraries such a setting is refused at once.")));
-	if (setting && !is_valid(setting, value))
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("invalid value for parameter \"%s\": \"%s\"", name, value),
-				 GUC_check_errdetail_string ? errdetail_internal("%s", GUC_check_errdetail_string) : 0,
-				 errhint("Correct the value in the configuration file, or with ALTER DATABASE, ALTER ROLE or SET. Values of databases and roles apply to new sessions.")));
-}
-
-/* Checks the current value, the reset value, and those of outer transactions. */
-static void
-check_placeholder(const struct config_string *placeholder)
-{
-	const struct config_generic *gen = &placeholder->gen;
-
-	check_value(gen->name, *placeholder->variable, gen->scontext, gen->srole);
-	check_value(gen->name, placeholder->reset_val, gen->reset_scontext, gen->reset_srole);
-	for (const GucStack *outer = gen->stack; outer; outer = outer->prev)
-	{
-		check_value(gen->name, outer->prior.val.stringval, outer->scontext, outer->srole);
-		if (outer->state == GUC_SET_LOCAL)
-			check_value(gen->name, outer->masked.val.stringval, outer->masked_scontext, outer->masked_srole);
-	}
-}
-
-/* PostgreSQL sets no parameters then, and would discard every placeholder. */
-static void
-check_not_parallel(const char *name)
-{
-	if (IsInParallelMode())
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_TRANSACTION_STATE),
-				 errmsg("parameter \"%s\" cannot be set during a parallel operation", name),
-				 errdetail("It was set before the zklock library was loaded, and the query that loads the library has parallel workers."),
-				 errhint("Call a function of zklock, for example zk_session(), before the query, or add zklock to shared_preload_libraries.")));
-}
-
-/* Throws before anything is defined, so that the next call tries to load again. */
-static void
-check_placeholders(void)
-{
-	static const char prefix[] = "zklock.";
 	int			n;
 	struct config_generic **all = zklock_all_settings(&n);
 
 	for (int i = 0; i < n; i++)
-	{
-		if (!(all[i]->flags & GUC_CUSTOM_PLACEHOLDER) ||
-			pg_strncasecmp(all[i]->name, prefix, strlen(prefix)) != 0)
-			continue;
-		check_not_parallel(all[i]->name);
-		check_placeholder((const struct config_string *) all[i]);
-	}
+		if (strcmp(all[i]->name, name) == 0)
+			return all[i]->source == PGC_S_DEFAULT;
+	return true;
 }
 
 /*
- * A parallel worker receives the values of its leader after it has loaded the library, so
- * what was configured since then must not fail its query.
+ * PostgreSQL replaces an invalid value in the configuration file by the default, with a
+ * warning.  Locks would be taken in a place that nobody has configured, so the server does not
+ * start.
  */
 void
 zklock_define_settings(void)
 {
-	if (!InitializingParallelWorker)
-		check_placeholders();
 	for (int i = 0; i < (int) lengthof(settings); i++)
+	{
+		const char *name = settings[i].name;
+		const char *value = GetConfigOption(name, true, false);
+		char	   *configured = value ? pstrdup(value) : NULL;
+
 		define_setting(&settings[i]);
+		if (configured && is_default(name))
+			ereport(FATAL,
+					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+					 errmsg("invalid value for parameter \"%s\": \"%s\"", name, configured),
+					 errhint("Correct the value in the configuration file.")));
+	}
 	MarkGUCPrefixReserved("zklock");
 }

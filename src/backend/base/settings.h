@@ -56,10 +56,7 @@ extern bool zklock_deadlock_detection;
 /* Incremented whenever a setting is assigned that a session is opened with. */
 extern unsigned zklock_session_settings_changes;
 
-/*
- * Called from _PG_init().  Throws, before anything is defined, if a value was set that is
- * invalid or that the role may not set: then the next call tries again.
- */
+/* Called from _PG_init(). */
 extern void zklock_define_settings(void);
 
 #endif							/* ZKLOCK_SETTINGS_H */

@@ -3,9 +3,9 @@
  * stats.c
  *		Counters of events, for the view zk_stat.
  *
- * If the library is preloaded, the counters are in shared memory and count for all
- * backends until the server stops; otherwise for this backend.  Atomics, no lock: a
- * reader may see a call half counted, and a concurrent increment survive a reset.
+ * The counters are in shared memory and count for all backends until the server stops.
+ * Atomics, no lock: a reader may see a call half counted, and a concurrent increment
+ * survive a reset.
  *
  *-------------------------------------------------------------------------
  */
@@ -20,6 +20,7 @@
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
 
+#include "backend/base/preload.h"
 #include "backend/session/stats.h"
 #include "backend/session/wait.h"
 
@@ -29,11 +30,10 @@ typedef struct Counters
 	pg_atomic_uint64 counts[ZKLOCK_N_STATS];
 } Counters;
 
-/* scope, the counters, stats_reset */
-#define STAT_COLUMNS (ZKLOCK_N_STATS + 2)
+/* the counters, stats_reset */
+#define STAT_COLUMNS (ZKLOCK_N_STATS + 1)
 
-static Counters own;
-static Counters *counters = &own;
+static Counters *counters;
 
 /* The session whose answers are counted, or NULL; and how many of them are. */
 static ZklSession *counted_session = NULL;
@@ -46,11 +46,11 @@ static struct
 }			previous;
 
 static void
-init_counters(Counters *c)
+init_counters(void)
 {
-	pg_atomic_init_u64(&c->since, (uint64) GetCurrentTimestamp());
+	pg_atomic_init_u64(&counters->since, (uint64) GetCurrentTimestamp());
 	for (int i = 0; i < ZKLOCK_N_STATS; i++)
-		pg_atomic_init_u64(&c->counts[i], 0);
+		pg_atomic_init_u64(&counters->counts[i], 0);
 }
 
 static void
@@ -64,25 +64,20 @@ zklock_at_shmem_request(void)
 static void
 zklock_at_shmem_startup(void)
 {
-	Counters   *shared;
 	bool		found;
 
 	if (previous.startup)
 		previous.startup();
 	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
-	shared = ShmemInitStruct("zklock", sizeof(Counters), &found);
+	counters = ShmemInitStruct("zklock", sizeof(Counters), &found);
 	if (!found)
-		init_counters(shared);
+		init_counters();
 	LWLockRelease(AddinShmemInitLock);
-	counters = shared;
 }
 
 void
 zklock_init_stats(void)
 {
-	init_counters(&own);
-	if (!process_shared_preload_libraries_in_progress)
-		return;
 	previous.request = shmem_request_hook;
 	shmem_request_hook = zklock_at_shmem_request;
 	previous.startup = shmem_startup_hook;
@@ -168,11 +163,11 @@ zklock_stat(PG_FUNCTION_ARGS)
 	Datum		values[STAT_COLUMNS];
 	bool		nulls[STAT_COLUMNS] = {false};
 
+	zklock_require_preloaded();
 	InitMaterializedSRF(fcinfo, 0);
 	zklock_count_round_trips();
-	values[0] = CStringGetTextDatum(counters == &own ? "backend" : "server");
 	for (int i = 0; i < ZKLOCK_N_STATS; i++)
-		values[i + 1] = Int64GetDatum(pg_atomic_read_u64(&counters->counts[i]));
+		values[i] = Int64GetDatum(pg_atomic_read_u64(&counters->counts[i]));
 	values[STAT_COLUMNS - 1] =
 		TimestampTzGetDatum((TimestampTz) pg_atomic_read_u64(&counters->since));
 	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
@@ -184,6 +179,7 @@ PG_FUNCTION_INFO_V1(zklock_stat_reset);
 Datum
 zklock_stat_reset(PG_FUNCTION_ARGS)
 {
+	zklock_require_preloaded();
 	zklock_count_round_trips();
 	for (int i = 0; i < ZKLOCK_N_STATS; i++)
 		pg_atomic_write_u64(&counters->counts[i], 0);

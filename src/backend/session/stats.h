@@ -28,7 +28,7 @@ typedef enum ZklockStat
 	ZKLOCK_N_STATS
 } ZklockStat;
 
-/* Called once, from _PG_init().  Puts the counters in shared memory if preloaded. */
+/* Called once, from _PG_init(), in the postmaster. */
 extern void zklock_init_stats(void);
 
 /* The functions below neither throw nor wait nor allocate. */

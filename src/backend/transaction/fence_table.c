@@ -63,25 +63,33 @@ typedef struct Statement
 	SPIPlanPtr	plan;
 } Statement;
 
-static Statement read_row = {"SELECT token FROM ONLY %1$s WHERE lock = $1", " nnn", NULL};
+static Statement read_row = {
+	.text = "SELECT token FROM ONLY %1$s WHERE lock = $1",
+	.nulls = " nnn"
+};
 
 /*
  * Writes and returns nothing if the same token is recorded.  If a greater one is, returns
  * that, and the caller raises an error, which undoes what was written.
  */
 static Statement record_token = {
-	"INSERT INTO %1$s AS f (lock, token, fenced_at, fenced_by) VALUES ($1, $2, $3, $4) "
+	.text = "INSERT INTO %1$s AS f (lock, token, fenced_at, fenced_by) VALUES ($1, $2, $3, $4) "
 	"ON CONFLICT (lock) DO UPDATE SET (token, fenced_at, fenced_by) = "
 	"ROW (greatest(f.token, $2), greatest(f.fenced_at, $3), $4) "
-	"WHERE f.token <> $2 RETURNING token", "    ", NULL
+	"WHERE f.token <> $2 RETURNING token",
+	.nulls = "    "
 };
 
-static Statement remove_row = {"DELETE FROM ONLY %1$s WHERE lock = $1", " nnn", NULL};
+static Statement remove_row = {
+	.text = "DELETE FROM ONLY %1$s WHERE lock = $1",
+	.nulls = " nnn"
+};
 
 static Statement remove_old_rows = {
-	"WITH old AS MATERIALIZED ("
+	.text = "WITH old AS MATERIALIZED ("
 	"SELECT lock FROM ONLY %1$s WHERE fenced_at <= $3 FOR UPDATE SKIP LOCKED) "
-	"DELETE FROM ONLY %1$s AS f USING old WHERE f.lock = old.lock", "nn n", NULL
+	"DELETE FROM ONLY %1$s AS f USING old WHERE f.lock = old.lock",
+	.nulls = "nn n"
 };
 
 /* The extension's triggers on the table. */

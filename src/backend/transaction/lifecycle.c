@@ -451,8 +451,6 @@ register_exit(void)
 void
 zklock_install_hooks(void)
 {
-	/* The statement that loads the library has started without our hooks. */
-	is_used = IsTransactionState();
 	zklock_callbacks = (ZklockCallbacks)
 	{
 		.before_open = register_exit,

@@ -41,7 +41,6 @@ our @EXPORT = qw(zklock_node session wait_for_sql wait_zk_children
 # Creates and starts a server with the extension in database postgres. Options:
 #   zk                connect string, or an object that has one
 #   proxy             a ZkLock::Proxy to connect through instead
-#   preload           1: zklock in shared_preload_libraries
 #   session_timeout   default 4s
 #   extra_conf        text appended to postgresql.conf
 #   init              options of PostgreSQL::Test::Cluster->init, as a list
@@ -56,14 +55,12 @@ sub zklock_node
 	my $node = PostgreSQL::Test::Cluster->new($name);
 	$node->init(@{ $opt{init} // [] });
 	$node->append_conf('postgresql.conf', <<"CONF");
+shared_preload_libraries = 'zklock'
 zklock.connect_string = '$to'
 zklock.session_timeout = '$timeout'
 max_connections = 50
 max_prepared_transactions = 10
 CONF
-	$node->append_conf('postgresql.conf',
-		"shared_preload_libraries = 'zklock'")
-	  if $opt{preload};
 	$node->append_conf('postgresql.conf', $opt{extra_conf})
 	  if defined $opt{extra_conf};
 	$node->start;
