@@ -124,8 +124,7 @@ typedef struct ZklSessionConfig
 
 	/*
 	 * Called with the session's mutex held, on any of its threads, when a lock
-	 * that the owner has taken is lost; not if a confirmation or an upgrade finds
-	 * the loss.  Must be async-signal-safe and not call the layer.  May be NULL.
+	 * that the owner has taken is lost; not if an upgrade finds the loss.  Must be async-signal-safe and not call the layer.  May be NULL.
 	 */
 	void		(*on_loss_io) (void);
 
@@ -179,9 +178,7 @@ extern void zkl_session_woke(ZklSession *session);
 extern void zkl_session_receive(ZklSession *session);
 
 extern ZklSessionState zkl_session_state(ZklSession *session);
-
-/* Returns whether the session is lost because the ensemble did not confirm it in time. */
-extern bool zkl_session_is_unproven(ZklSession *session);
+extern bool zkl_session_is_unproven(ZklSession *session);	/* lost: not confirmed in time */
 
 /* Returns whether the session's node names have this mode.  Any thread. */
 extern bool zkl_session_has_mode(const ZklSession *session, ZklMode mode);

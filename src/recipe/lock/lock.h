@@ -14,6 +14,9 @@
  *		hold_watch.c		the watch that detects loss and revocation
  *		lock.c				held locks: release, downgrade, confirmation, loss
  *
+ * hold_watch.c and lock.c call each other, because a confirmation needs the watches, and a
+ * watch detects a loss.
+ *
  *-------------------------------------------------------------------------
  */
 #ifndef ZKL_LOCK_H
