@@ -28,7 +28,6 @@ SET zklock.commit_check = off;
 SET zklock.commit_check = lease;
 SET zklock.on_revoke = ignore;
 SET zklock.on_revoke = cancel;
-SET zklock.on_revoke = terminate;
 SET zklock.on_revoke = notice;
 SET zklock.stale_snapshot = off;
 SET zklock.stale_snapshot = error;

@@ -7,14 +7,14 @@ use Test::More;
 use ZkLock::Check;
 use ZkLock::Cluster;
 use ZkLock::Proxy;
+use ZkLock::Shared;
 use ZkLock::ZkClient;
-use ZkLock::ZkServer;
 
-my $zk = ZkLock::ZkServer->start(tick_time => 200);
+my $zk = shared_zk();
 my $zkc = ZkLock::ZkClient->new($zk->connect_string);
 my $proxy = ZkLock::Proxy->start(target => $zk);
-my $cut_off = zklock_node('cut_off', proxy => $proxy, session_timeout => '1s');
-my $other = zklock_node('other', zk => $zk, session_timeout => '4s');
+my $cut_off = shared_node('cut_off', proxy => $proxy, session_timeout => '1s');
+my $other = shared_node('other', zk => $zk, session_timeout => '4s');
 $cut_off->safe_psql('postgres', 'CREATE TABLE t (v text)');
 
 # A session of the server behind the proxy, with a ZooKeeper session of the timeout given.
@@ -134,7 +134,7 @@ sub rows
 	my $next = loses('idle', 'an idle session loses its locks');
 	fails_with($s, "INSERT INTO t VALUES ('idle')", '40001',
 		'an idle session gets the error of its loss at its next statement',
-		like => qr/(?:"idle".*"idle2"|"idle2".*"idle").*^DETAIL:  The ZooKeeper session expired: .* the locks since\.$/ms);
+		like => qr/(?:"idle".*"idle2"|"idle2".*"idle").*^DETAIL:  The ZooKeeper ensemble did not confirm the session in time: .* the locks since\.$/ms);
 	is(rows('idle'), 0, 'the failed statement leaves no row');
 	works($s, "INSERT INTO t VALUES ('idle')", '', 'the loss is reported once');
 	works($s, 'SELECT count(*) FROM zk_held_locks',
@@ -369,7 +369,4 @@ for my $round (1 .. 3)
 	nothing_left($zkc, 'refused commits leave no node');
 }
 
-$zkc->close;
-$_->stop for $cut_off, $other;
-$zk->stop;
 done_testing();

@@ -1,5 +1,8 @@
-# The check at commit runs before other participants of the commit have committed:
-# if it fails, postgres_fdw's remote transaction is rolled back, too.
+# The check at commit runs before other participants of the commit have committed: if it
+# fails, postgres_fdw's remote transaction is rolled back, and no notification is sent. It
+# runs also at commits of transactions in which zklock saw no statement start: function
+# calls of the fast-path protocol, and PL/pgSQL expressions. A pipeline is a transaction of
+# several statements.
 
 use strict;
 use warnings;
@@ -8,12 +11,13 @@ use Test::More;
 use ZkLock::Check;
 use ZkLock::Cluster;
 use ZkLock::Pipeline;
-use ZkLock::Util qw(wait_until);
+use ZkLock::Shared;
 use ZkLock::ZkClient;
-use ZkLock::ZkServer;
 
-my $zk = ZkLock::ZkServer->start(tick_time => 200);
+my $zk = shared_zk();
 my $zkc = ZkLock::ZkClient->new($zk->connect_string, timeout => 60);
+my $node = shared_node('a', session_timeout => '2s', set => { 'zklock.commit_check' => 'always' });
+prepare();
 
 # Ways to write a local row and a remote row. Each of them runs in a session that has not
 # used a foreign table before.
@@ -36,8 +40,6 @@ my %ways = (
 		  . 'SELECT there_too() FROM here'],
 );
 
-my $node = zklock_node('a', zk => $zk, session_timeout => '2s');
-prepare($node);
 for my $way (sort keys %ways)
 {
 	my $s = locker(session($node));
@@ -46,23 +48,57 @@ for my $way (sort keys %ways)
 	my $last = pop @statements;
 	$s->query_ok($_) for @statements;
 	fails_with($s, $last, '40001', "a silent ensemble refuses $way");
-	nothing_written($node, $way);
+	nothing_written($way);
 	$zk->resume;
 	$s->quit;
 }
-in_pipeline($node);
-in_first_statement($node);
-accepted($node);
+in_pipeline();
+in_first_statement();
+
+my $listener = ZkLock::Pipeline->new($node);
+$listener->query('LISTEN c');
+
+# Statements that acquire the lock, then wait for gate().
+my $block = q{DO $$ DECLARE x text; BEGIN %s END $$};
+my %first = (
+	'NOTIFY in a SELECT' => q{SELECT zk_xact_lock('lost'), pg_notify('c', 'x'), gate()},
+	'a remote write in a SELECT' =>
+	  q{WITH there AS (INSERT INTO there VALUES ('x')) SELECT zk_lock('lost'), gate()},
+	'NOTIFY in a block' => sprintf($block,
+		q{x := zk_xact_lock('lost'); x := pg_notify('c', 'x'); x := gate();}),
+	'NOTIFY after COMMIT in a block' => sprintf($block,
+		q{x := zk_lock('lost'); COMMIT; x := pg_notify('c', 'x'); x := gate();}),
+	'a lock after a remote write in a block' => sprintf($block,
+		q{INSERT INTO there VALUES ('x'); x := zk_xact_lock('lost'); x := gate(); COMMIT;}),
+	'a permit after a remote write in a block' => sprintf($block,
+		q{INSERT INTO there VALUES ('x'); x := zk_xact_acquire('lost', 1); x := gate(); COMMIT;}),
+);
+
+for my $used (0, 1)
+{
+	for my $what (sort keys %first)
+	{
+		my ($gate, $s) = (session($node), session($node));
+		$gate->query_ok('SELECT pg_advisory_lock(1)');
+		$s->query_ok("SELECT zk_lock('warm-up'), zk_unlock('warm-up')") if $used;
+		$s->query_async($first{$what});
+		wait_blocked_locally($s);
+		remove_by_hand();
+		$gate->query_ok('SELECT pg_advisory_unlock(1)');
+		failed_with($s, '40001', "a loss refuses $what, used before: $used", like => qr/"lost"/);
+		nothing_sent();
+		$_->quit for $s, $gate;
+	}
+}
+fast_path();
+pipelines();
+accepted();
 nothing_left($zkc, 'the refused commits leave no node');
-unlike(server_log($node), qr/PANIC|terminated by signal/, 'no backend has crashed');
-$node->stop;
-$zkc->close;
-$zk->stop;
+
 done_testing();
 
 sub prepare
 {
-	my ($node) = @_;
 	my ($host, $port, $user) = ($node->host, $node->port, scalar getpwuid $>);
 	$node->safe_psql('postgres', 'CREATE DATABASE remote');
 	$node->safe_psql('remote', 'CREATE TABLE there (v text)');
@@ -86,6 +122,8 @@ CREATE TABLE immediate (v text);
 CREATE TRIGGER t AFTER INSERT ON immediate FOR EACH ROW EXECUTE FUNCTION write_both();
 CREATE PROCEDURE commits() LANGUAGE plpgsql AS
 	'BEGIN INSERT INTO here VALUES (\$\$x\$\$); PERFORM there_too(); COMMIT; END';
+CREATE FUNCTION gate() RETURNS text LANGUAGE plpgsql
+	AS 'DECLARE x text; BEGIN x := pg_advisory_xact_lock(1); RETURN x; END';
 SQL
 	return;
 }
@@ -94,50 +132,45 @@ SQL
 sub locker
 {
 	my ($s) = @_;
-	$s->query('SET zklock.commit_check = always');
 	$s->query("SELECT zk_lock('participants')");
 	return $s;
 }
 
 sub rows
 {
-	my ($node) = @_;
 	return $node->safe_psql('postgres', 'SELECT count(*) FROM here') . ' '
 	  . $node->safe_psql('remote', 'SELECT count(*) FROM there');
 }
 
 sub nothing_written
 {
-	my ($node, $way) = @_;
-	return is(rows($node), '0 0', "no local and no remote row is written by $way");
+	my ($way) = @_;
+	return is(rows(), '0 0', "no local and no remote row is written by $way");
 }
 
 sub in_pipeline
 {
-	my ($node) = @_;
 	my $p = locker(ZkLock::Pipeline->new($node));
 	$zk->pause;
 	is(($p->run("INSERT INTO here VALUES ('x')", "INSERT INTO there VALUES ('x')"))[-1],
 		'40001', 'a silent ensemble refuses a pipeline');
-	nothing_written($node, 'a pipeline');
+	nothing_written('a pipeline');
 	$zk->resume;
 	return;
 }
 
-# The first statement of a session, which changes only remote data, so the transaction has no
-# ID.
+# The lock call is the first in its session. The statement changes only remote data, so the
+# transaction has no ID.
 sub in_first_statement
 {
-	my ($node) = @_;
 	my ($s, $blocker) = (session($node), session($node));
-	$s->query_ok('SET zklock.commit_check = always');
 	$blocker->query_ok('SELECT pg_advisory_lock(1)');
 	$s->query_async("INSERT INTO there SELECT concat(zk_xact_lock('first'), pg_advisory_xact_lock(1))");
 	wait_blocked_locally($s);
 	$zk->pause;
 	$blocker->query_ok('SELECT pg_advisory_unlock(1)');
 	failed_with($s, '40001', "a silent ensemble refuses a session's first statement");
-	nothing_written($node, "a session's first statement");
+	nothing_written("a session's first statement");
 	$zk->resume;
 	$_->quit for $s, $blocker;
 	return;
@@ -145,10 +178,78 @@ sub in_first_statement
 
 sub accepted
 {
-	my ($node) = @_;
 	my $s = locker(session($node));
 	works($s, $cte, '', 'the commit succeeds when the ensemble answers');
-	is(rows($node), '1 1', 'the local and the remote row are written');
+	is(rows(), '1 1', 'the local and the remote row are written');
 	$s->quit;
+	return;
+}
+
+sub remove_by_hand
+{
+	my @nodes = queue_of($zkc, 'lost');
+	push @nodes, map { "/zklock/semaphores/lost/leases/$_" }
+	  $zkc->children('/zklock/semaphores/lost/leases');
+	$zkc->delete($_) for @nodes;
+	return scalar @nodes;
+}
+
+# One assertion. The listener receives its own notification after earlier ones.
+sub nothing_sent
+{
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	$listener->query("NOTIFY c, 'last'");
+	return is("@{[ $listener->notifications ]} "
+		  . $node->safe_psql('remote', 'SELECT count(*) FROM there'),
+		'last 0', '... no notification is sent, and no remote row is written');
+}
+
+sub fast_path
+{
+	my $notify = $node->safe_psql('postgres', q{SELECT 'pg_notify'::regproc::oid});
+	my $p = ZkLock::Pipeline->new($node);
+	$p->query("SELECT zk_lock('lost')");
+	is(remove_by_hand(), 1, 'the lock is removed by hand');
+	is(join(' ', $p->call($notify, 'c', 'x')->until_ready), '00000 40001',
+		'a loss refuses the commit of a fast-path call');
+	nothing_sent();
+	is(join(' ', $p->call($notify, 'c', 'again')->until_ready), '00000', '... once');
+	$listener->query('SELECT 1');
+	is(join(' ', $listener->notifications), 'again', '... and the next call succeeds');
+
+	# The last transaction of VACUUM goes on until Sync.
+	$p->query("SELECT zk_lock('lost')");
+	$p->start_without_sync('VACUUM here');
+	wait_for_sql($node, q{SELECT count(*) FROM pg_stat_activity
+		WHERE query = 'VACUUM here' AND wait_event = 'ClientRead'}, '1');
+	remove_by_hand();
+
+	# PostgreSQL 18 leaves the transaction open after the call, until a COMMIT.
+	my @states = $p->call($notify, 'c', 'x')->until_ready;
+	push @states, $p->query('COMMIT') if $p->status ne 'I';
+	is(join(' ', @states), '00000 00000 40001',
+		'a loss refuses the commit of a fast-path call after VACUUM in a pipeline');
+	nothing_sent();
+	return;
+}
+
+# The ensemble is silent: it does not confirm that a lock was held until its release.
+sub pipelines
+{
+	my $unlock = "SELECT zk_unlock('released')";
+	my %states = (
+		$unlock => '00000 40001',
+		"NOTIFY c, 'x'; $unlock" => '00000 00000 40001',
+		"SELECT 1; SELECT pg_notify('c', 'x'), zk_unlock('released')" => '00000 00000 40001');
+	for my $statements (sort keys %states)
+	{
+		my $p = ZkLock::Pipeline->new($node);
+		$p->query("SELECT zk_lock('released')");
+		$zk->pause;
+		is(join(' ', $p->run(split /; /, $statements)), $states{$statements},
+			"a silent ensemble and the pipeline: $statements");
+		$zk->resume;
+		nothing_sent();
+	}
 	return;
 }

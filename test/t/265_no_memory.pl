@@ -9,6 +9,7 @@ use Test::More;
 use ZkLock::Check;
 use ZkLock::Cluster;
 use ZkLock::Proxy;
+use ZkLock::Util qw(wait_until);
 use ZkLock::ZkServer;
 
 my $zk = ZkLock::ZkServer->start(tick_time => 500);
@@ -40,6 +41,31 @@ for my $room (0, 32, 96, 256, 512, 1024, 1120, 1180, 1220, 1300, 1500, 2048)
 	$s->drop;
 	last if !kill 0, $pid;
 }
+# A session that opens at the limit: its thread has no room for an arena of its own. The
+# connection is lost again and again while many requests are in flight.
+my $crowd = zklock_node('b', zk => $zk, session_timeout => '60s');
+my @holders = map { session($crowd) } 1 .. 3;
+$holders[$_]->query_ok("SELECT zk_lock((SELECT array_agg('crowd $_ ' || i || repeat('x', 40)) FROM generate_series(1, 500) AS i))") for 0 .. 2;
+my $reads = q(DO $$ BEGIN FOR i IN 1 .. 300 LOOP BEGIN
+	PERFORM count(*) FROM zk_locks;
+	EXCEPTION WHEN OTHERS THEN NULL; END; END LOOP; END $$);
+my ($stack) = `ulimit -s` =~ /^(\d+)$/m;
+for my $room (map { ($stack // 8192) + 1000 + 200 * $_ } 1 .. 15)
+{
+	last if !kill 0, $pid;
+	my $s = session($node);
+	$s->query_ok("LOAD 'zklock'; DO 'BEGIN END'; SET statement_timeout = '2500ms'");
+	my ($size) = slurp_file('/proc/' . $s->pid . '/status') =~ /^VmSize:\s+(\d+) kB/m;
+	my $limit = ($size + $room) * 1024;
+	system('prlimit', '--pid', $s->pid, "--as=$limit:") == 0 or die "prlimit: $?";
+	$s->query_async($reads);
+	wait_until('the reads', sub { $proxy->cut; $s->finished }, pause => 0.15);
+	$s->wait_result;
+	ok(kill(0, $pid), "a session that opens with a limit of $room kB above the use ends no other backend");
+	$s->drop;
+}
+$_->quit for @holders;
+$crowd->stop;
 works($witness, "SELECT zk_try_lock('witness', '20s')", 't', 'another backend has a lock');
 unlike(slurp_file($node->logfile), qr/terminated by signal/, 'no backend was ended');
 

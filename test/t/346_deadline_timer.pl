@@ -8,9 +8,9 @@ use warnings;
 use Test::More;
 use ZkLock::Check qw(zk_session_id);
 use ZkLock::Cluster;
+use ZkLock::Shared;
 use ZkLock::Util qw(wait_until);
 use ZkLock::ZkClient;
-use ZkLock::ZkServer;
 
 # ptrace(2) stops one thread alone; it goes on when the tracer ends.
 use constant { PTRACE => 101, SEIZE => 0x4206, INTERRUPT => 0x4207 };
@@ -41,9 +41,9 @@ sub io_threads
 	return grep { $_ != $s->pid } map { m{(\d+)$} } glob('/proc/' . $s->pid . '/task/*');
 }
 
-my $zk = ZkLock::ZkServer->start(tick_time => 500, config => { maxSessionTimeout => 600_000 });
+my $zk = shared_zk();
 my $zkc = ZkLock::ZkClient->new($zk->connect_string);
-my $node = zklock_node('a', zk => $zk, session_timeout => '2s');
+my $node = shared_node('a', zk => $zk, session_timeout => '2s');
 
 for my $case ('first', 'second')
 {
@@ -71,6 +71,4 @@ for my $case ('first', 'second')
 	$s->quit;
 }
 
-$node->stop;
-$zk->stop;
 done_testing();

@@ -8,15 +8,15 @@ use Test::More;
 use ZkLock::Check;
 use ZkLock::Cluster;
 use ZkLock::Proxy;
+use ZkLock::Shared;
 use ZkLock::Util qw(wait_until);
 use ZkLock::ZkClient;
-use ZkLock::ZkServer;
 
-my $zk = ZkLock::ZkServer->start(tick_time => 200);
+my $zk = shared_zk();
 my $zkc = ZkLock::ZkClient->new($zk->connect_string);
 my $proxy = ZkLock::Proxy->start(target => $zk);
-my $server = zklock_node('a', proxy => $proxy, session_timeout => '2s');
-my $plain = zklock_node('plain', zk => $zk);
+my $server = shared_node('preloaded', proxy => $proxy, session_timeout => '2s');
+my $plain = shared_node('plain', zk => $zk);
 $server->safe_psql('postgres', 'CREATE TABLE t (n int)');
 
 my $counters = 'acquisitions, waits, timeouts, cancels, deadlocks, sessions_opened, '
@@ -172,7 +172,7 @@ $server->restart;
 $reader = session($server);
 is($reader->query('SELECT acquisitions FROM zk_stat'), '0', 'a restart resets the counters');
 
-$_->quit for $reader, $far, $one, $two;
+$_->quit for $reader, $far;
 nothing_left($zkc, 'no node is left');
-$_->stop for $server, $plain;
+
 done_testing();

@@ -185,25 +185,35 @@ my $id = $zkc->session_id;
 	$zkc->delete("/zklock/locks/$_", recursive => 1) for @odd, 'any', 'cur', 'kaz';
 }
 
-# Semaphores of Curator and kazoo.
+# Semaphores of Curator.
 {
 	my $at = '/zklock/semaphores';
 	my %made = (
 		"cur/leases/$uuid-lease-0000000000" => 'p1',
 		"cur/leases/$uuid-lease-0000000001" => 'p2',
-		"cur/locks/$uuid-lock-0000000002" => 'w1',
-		"kaz/$hex" => 'p1',
-		"kaz-__lock__/$hex\__lock__0000000000" => 'w1');
+		"cur/locks/$uuid-lock-0000000002" => 'w1');
 	$zkc->create("$at/$_", data => $made{$_}, makepath => 1) for sort keys %made;
 	$zkc->set("$at/cur", '2');
-	$zkc->set("$at/kaz", '1');
 	is( rows(q(kind = 'semaphore'), 'name, mode, granted, queue_position, client, application_name'),
-		"cur permit t curator p1\ncur permit t curator p2\ncur permit f 1 curator w1\n"
-		  . "kaz permit t kazoo p1\nkaz permit f 1 kazoo w1",
+		"cur permit t curator p1\ncur permit t curator p2\ncur permit f 1 curator w1",
 		'permits and their waiters are shown');
 	$zkc->set("$at/cur", '1');
 	is( rows(q(name = 'cur'), 'granted, queue_position, application_name'),
 		"t p1\nf 1 p2\nf 2 w1", 'a permit node beyond the capacity is shown as waiting');
+	$zkc->create("$at/age/leases/$_", data => $_, makepath => 1) for 'b', 'a';
+	$zkc->set("$at/age", '1');
+	is(rows(q(name = 'age'), 'granted, queue_position, application_name'), "t b\nf 1 a", 'the older permit node is the holder, whatever the names are');
+	# The first waiter has a permit node already. Data that are no number are no capacity.
+	for my $data ('192.0.2.1', '1x', '9999999999', '')
+	{
+		$zkc->create("$at/any/leases/$uuid-lease-0000000000", data => 'other', makepath => 1);
+		$zkc->set("$at/any", $data);
+		$zkc->create("$at/any/leases/$uuid_2-lease-0000000001", data => 'first', ephemeral => 1);
+		$zkc->create("$at/any/locks/$uuid_2-lock-0000000000", data => 'first', ephemeral => 1, makepath => 1);
+		is(rows(q(name = 'any'), 'granted, queue_position, application_name'), "t other\nf 1 first",
+			"without a capacity ('$data') the newest permit node of the first waiter's session is one entry with the waiter");
+		$zkc->delete("$at/any", recursive => 1);
+	}
 	$zkc->delete($at, recursive => 1);
 }
 

@@ -103,6 +103,23 @@ for my $op (qw(sync getChildren exists getData))
 	}
 }
 
+# Nodes are removed during a read, after the lists or after the stats: the others are shown.
+for my $op (qw(getChildren exists getData))
+{
+	my @made = map { foreign_node($zkc, "/zklock/locks/l$_", 'WRIT') } 2, 4;
+	my $s = reader(connect_timeout => '30s');
+	works($s, $count_locks, '7', 'the nodes of another program are shown');
+	$proxy->arm(fault => 'hold_request', op => $op, path => '/l1');
+	my $before = $proxy->hits;
+	$s->query_async($count_locks);
+	wait_until("the $op", sub { $proxy->hits > $before });
+	$zkc->delete($_) for @made;
+	$proxy->disarm->release;
+	is($s->wait_result, '5', "nodes that are removed before a $op are left out, and the others are shown");
+	is($s->error, '', '... without a warning');
+	$s->quit;
+}
+
 # The connection is lost and not restored.
 {
 	my $s = reader();

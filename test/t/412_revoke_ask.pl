@@ -8,7 +8,7 @@ use Test::More;
 use ZkLock::Check;
 use ZkLock::Cluster;
 use ZkLock::FaultProxy;
-use ZkLock::Util qw(free_port);
+use ZkLock::Util qw(free_port wait_until);
 use ZkLock::ZkClient;
 use ZkLock::ZkServer;
 
@@ -51,7 +51,7 @@ is_deeply([ $zkc->children('/') ], ['zookeeper'], 'the request creates no znode'
 	$node_2->safe_psql('postgres', 'CREATE ROLE plain LOGIN');
 	my $signaller = session($node_1, user => 'signaller');
 	my $plain = session($node_2, user => 'plain');
-	$second->query_ok("SET zklock.on_revoke = 'terminate'");
+	$second->query_ok("SET zklock.on_revoke = 'cancel'");
 	$second->query_ok("SELECT zk_lock_shared('super')");
 	$plain->query_ok("SELECT zk_lock_shared('super')");
 	fails_with($signaller, "SELECT zk_revoke('super')", '42501', "pg_signal_backend does not allow requests to a superuser's session",
@@ -163,6 +163,46 @@ $node_1->safe_psql('postgres', 'CREATE ROLE ordinary LOGIN');
 		is($proxy->hits, $before + 1, "$op was lost");
 		$proxy->disarm;
 	}
+
+	# A holder that does not write its data back: each request is one version.
+	$second->query_ok("SELECT zk_unlock_all()");
+	my $foreign = foreign_node($zkc, '/zklock/locks/z', 'WRIT');
+	$proxy->arm(fault => 'lose_answer', op => 'setData');
+	works($s, "SELECT zk_revoke('z')", '1', 'a holder is counted although the answer was lost');
+	is($zkc->get($foreign)->{version}, 1, '... and gets no second request');
+	$proxy->disarm;
+	my $plain = session($node_1, user => 'ordinary');
+	works($plain, "SELECT zk_revoke('z')", '1', 'a holder whose release is requested already is counted');
+	is($zkc->get($foreign)->{version}, 1, '... and gets no second request from an ordinary role');
+	works($s, "SELECT zk_revoke('z')", '1', 'a superuser may repeat the request');
+	is($zkc->get($foreign)->{version}, 2, '... which is sent');
+	$plain->quit;
+
+	$zkc->set($foreign, 'restored');
+	$proxy->arm(fault => 'lose_answer', op => 'setData');
+	$s->query_ok('SET ROLE ordinary');
+	works($s, "SELECT zk_revoke('z')", '1', 'a holder is counted once although the answer to an ordinary role was lost');
+	$s->query_ok('RESET ROLE');
+	$proxy->disarm;
+
+	# The data change between the read and the write.
+	$proxy->arm(fault => 'hold_request', op => 'setData', path => '/z/');
+	my $before = $proxy->hits;
+	$s->query_async("SELECT zk_revoke('z')");
+	wait_until('the request', sub { $proxy->hits > $before });
+	$zkc->set($foreign, 'changed');
+	$proxy->disarm->release;
+	is($s->wait_result, '1', 'a holder that has changed its data meanwhile is counted');
+	is($zkc->get($foreign)->{data}, '__REVOKE__', '... and gets the request');
+
+	# The holder releases the lock after the write, whose answer is lost.
+	$before = $proxy->hits;
+	$proxy->arm(fault => 'lose_answer', op => 'setData', down => 1);
+	$s->query_async("SELECT zk_revoke('z')");
+	wait_until('the lost answer', sub { $proxy->hits > $before });
+	$zkc->delete($foreign);
+	$proxy->disarm->up;
+	is($s->wait_result, '1', 'a holder that has released the lock because of the request is counted');
 	$s->quit;
 }
 

@@ -8,15 +8,15 @@ use Test::More;
 use ZkLock::Check;
 use ZkLock::Cluster;
 use ZkLock::Proxy;
+use ZkLock::Shared;
 use ZkLock::Util qw(wait_until);
 use ZkLock::ZkClient;
-use ZkLock::ZkServer;
 
-my $zk = ZkLock::ZkServer->start(tick_time => 200);
+my $zk = shared_zk();
 my $zkc = ZkLock::ZkClient->new($zk->connect_string);
 my $proxy = ZkLock::Proxy->start(target => $zk);
-my $here = zklock_node('here', zk => $zk, init => [ allows_streaming => 1 ]);
-my $there = zklock_node('there', zk => $zk);
+my $here = shared_node('here', zk => $zk);
+my $there = shared_node('there', zk => $zk);
 my $behind = zklock_node('behind', proxy => $proxy, session_timeout => '10s');
 $here->safe_psql('postgres', 'CREATE TABLE t (n int)');
 my $gate = session($here);
@@ -198,25 +198,6 @@ sub is_revoked
 	open_gate();
 }
 
-# terminate: in every state
-{
-	my $holders = revoked_holders('terminate');
-	wait_for_sql($here, 'SELECT count(*) FROM pg_stat_activity WHERE pid IN ('
-		  . join(',', map { $_->pid } values %$holders) . ')', '0');
-	pass('terminate: all backends end');
-	for my $state (sort keys %$holders)
-	{
-		my $s = $holders->{$state};
-		eval { $states{$state}[1] ? $s->wait_result : $s->query('SELECT 1') };
-		like($s->error, qr/terminating connection because release of lock "terminate $state" was requested/,
-			"terminate, $state: the client gets the reason");
-		$s->drop;
-	}
-	wait_zk_empty($zkc, "/zklock/locks/terminate%20idle");
-	pass('terminate: the locks are free');
-	open_gate();
-}
-
 # Each request is reported once.
 {
 	my $s = session($here);
@@ -364,7 +345,7 @@ SQL
 # Only the exact bytes are a request.
 {
 	my $s = session($here);
-	$s->query_ok("SET zklock.on_revoke = 'terminate'; SELECT zk_lock('other data')");
+	$s->query_ok("SET zklock.on_revoke = 'cancel'; SELECT zk_lock('other data')");
 	my $id = zk_session_id($s);
 	my ($path) = queue_of($zkc, 'other%20data');
 	wait_until('the watch',
@@ -381,33 +362,22 @@ SQL
 
 # A commit that waits for its standby is not interrupted.
 {
-	my %s = map { $_ => session($here) } qw(cancel terminate);
-	for my $setting (sort keys %s)
-	{
-		my $s = $s{$setting};
-		$s->query_ok("SET zklock.on_revoke = '$setting'; SELECT zk_lock('commit $setting')");
-	}
+	my $s = session($here);
+	$s->query_ok("SET zklock.on_revoke = 'cancel'; SELECT zk_lock('commit')");
 	require_standby($here);
-	for my $setting (sort keys %s)
-	{
-		my $s = $s{$setting};
-		$s->query_async("INSERT INTO t VALUES (1)");
-		wait_for_sql($here, "SELECT wait_event = 'SyncRep' FROM pg_stat_activity WHERE pid = " . $s->pid, 't');
-	}
-	request_release('commit%20cancel', 'commit%20terminate');
-	wait_received('commit%20cancel', 'commit%20terminate');
-	works($admin, "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'", '2',
+	$s->query_async("INSERT INTO t VALUES (1)");
+	wait_for_sql($here, "SELECT wait_event = 'SyncRep' FROM pg_stat_activity WHERE pid = " . $s->pid, 't');
+	request_release('commit');
+	wait_received('commit');
+	works($admin, "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'", '1',
 		'a commit that waits for its standby is not interrupted');
 	$admin->query_ok('ALTER SYSTEM RESET synchronous_standby_names');
 	$admin->query_ok('SELECT pg_reload_conf()');
-	$s{cancel}->wait_result;
-	no_message($s{cancel}, 'the commit succeeds');
-	$s{cancel}->query('SELECT 1');
-	has_notice($s{cancel}, request_for('commit cancel'), 'the session gets the notice after the commit');
-	wait_for_sql($here, 'SELECT count(*) FROM pg_stat_activity WHERE pid = ' . $s{terminate}->pid, '0');
-	unlike($s{terminate}->so_far, qr/WARNING/, 'the other session ends after its commit');
-	$s{cancel}->quit;
-	$s{terminate}->drop;
+	$s->wait_result;
+	no_message($s, 'the commit succeeds');
+	$s->query('SELECT 1');
+	has_notice($s, request_for('commit'), 'the session gets the notice after the commit');
+	$s->quit;
 }
 
 # Nine states with three settings, and more requests above.
@@ -415,10 +385,5 @@ works($admin, 'SELECT revocations > 27 FROM zk_stat', 't', 'zk_stat counts the r
 
 $_->quit for $gate, $near, $far, $admin;
 nothing_left($zkc, 'no node is left');
-unlike(server_log($_), qr/PANIC|terminated by signal/, 'no backend has crashed')
-	for $here, $there, $behind;
-$_->stop for $here, $there, $behind;
-$zkc->close;
-$proxy->stop;
-$zk->stop;
+
 done_testing();

@@ -11,10 +11,14 @@ use ZkLock::Check qw(nothing_left works);
 use ZkLock::Cluster;
 use ZkLock::Contest;
 use ZkLock::Opponent;
+use ZkLock::Proxy;
+use ZkLock::Shared;
 
-my ($zk, $zkc, @servers) = contest("restart_after_crash = on\n");
-my $java = ZkLock::Opponent->curator($zk->connect_string);
-my $python = ZkLock::Opponent->kazoo($zk->connect_string);
+# Nobody connects to a server that starts before it has read its sessions.
+my $proxy = ZkLock::Proxy->start(target => shared_zk());
+my ($zk, $zkc, @servers) = contest(may_crash => 1, session_timeout => '60s', zk => $proxy);
+my $java = ZkLock::Opponent->curator($proxy->connect_string);
+my $python = ZkLock::Opponent->kazoo($proxy->connect_string);
 
 # A SQL session with the node names of InterProcessMutex.
 sub mutex_session
@@ -33,7 +37,7 @@ duel("kazoo's lock with the node names of Curator's mutex", $python, curator_mut
 	node_names => 'curator_mutex');
 
 my ($here, $there) = map { mutex_session($_, application_name => 'payroll') } @servers;
-my $theirs = $java->lock(mutex => path('x'));
+my $theirs = $java->lock(mutex => path('x'), timeout => 60000);
 
 # Participants.
 {
@@ -118,12 +122,14 @@ my $theirs = $java->lock(mutex => path('x'));
 	$other_holder->query_ok("SELECT zk_lock('y')");
 	$theirs->acquire_async;
 	queue('x', 2);
-	my $holder = $java->lock(mutex => path('z'));
+	my $holder = $java->lock(mutex => path('z'), timeout => 60000);
 	$holder->acquire;
 	$there->query_async("SELECT zk_lock('z')");
 	queue('z', 2);
+	$proxy->cut(refuse => 1);
 	$zk->kill9;
 	$zk->restart;
+	$proxy->accept;
 	queue('x', 2);
 	ok(!$theirs->finished && !$there->finished,
 		'restart: waits survive a crash of the ensemble');
@@ -200,7 +206,7 @@ my $theirs = $java->lock(mutex => path('x'));
 		'killed: they hold the lock after our server has recovered');
 	$theirs->release;
 
-	my $crashing = ZkLock::Opponent->curator($zk->connect_string);
+	my $crashing = ZkLock::Opponent->curator($proxy->connect_string);
 	my $lost = $crashing->lock(mutex => path('x'), timeout => 1000);
 	$lost->acquire;
 	$after->query_async("SELECT zk_lock('x')");
@@ -212,6 +218,4 @@ my $theirs = $java->lock(mutex => path('x'));
 	nothing_left($zkc, 'killed: no node is left');
 }
 
-$zkc->close;
-$_->stop for $java, $python, @servers, $zk;
 done_testing();

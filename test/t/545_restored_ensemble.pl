@@ -10,16 +10,22 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use ZkLock::Check;
 use ZkLock::Cluster;
+use ZkLock::Proxy;
+use ZkLock::Shared;
 use ZkLock::ZkClient;
 use ZkLock::ZkServer;
 
 my $dir = PostgreSQL::Test::Utils::tempdir();
 mkdir "$dir/zk" or die "$dir/zk: $!";
-my $zk = ZkLock::ZkServer->start(tick_time => 500, dir => "$dir/zk");
+my $zk = ZkLock::ZkServer->start(tick_time => 1000, dir => "$dir/zk");
+
+# A server that starts tells clients of sessions that it has not yet read that these have
+# expired: nobody connects before it is ready.
+my $proxy = ZkLock::Proxy->start(target => $zk);
 
 # A server that has just started may leave a reconnection unanswered; the client retries
 # after two thirds of this timeout.
-my $node = zklock_node('a', zk => $zk, session_timeout => '10s');
+my $node = shared_node('a', zk => $proxy, session_timeout => '20s');
 $node->safe_psql('postgres', 'CREATE TABLE t (v text)');
 my $long = session($node);
 my $sleeper = session($node);
@@ -27,10 +33,12 @@ $long->query_ok("SELECT zk_lock('before')");
 
 # The server is down for the copy: the copy has all confirmed changes.
 sub copy { return PostgreSQL::Test::RecursiveCopy::copypath(@_) }
+$proxy->cut(refuse => 1);
 $zk->stop;
 copy("$dir/zk/data", "$dir/copy");
 $zk->launch;
 $zk->wait_ready;
+$proxy->accept;
 wait_state($long, 'connected');
 works($long, 'SELECT state FROM zk_held_locks', 'held', 'the copy causes no loss');
 
@@ -43,12 +51,14 @@ $long->query_ok("SELECT zk_lock('more'), zk_unlock('more')");
 $_->query_ok("BEGIN; INSERT INTO t VALUES ('lost')") for $holder, $long;
 
 # The server stays down until the leases of all sessions, a third of the timeout, have ended.
+$proxy->cut(refuse => 1);
 $zk->stop;
-$sleeper->query_ok('SELECT pg_sleep(3.5)');
+$sleeper->query_ok('SELECT pg_sleep(7)');
 rename "$dir/zk/data", "$dir/zk/gone" or die "$dir/zk/data: $!";
 copy("$dir/copy", "$dir/zk/data");
 $zk->launch;
 $zk->wait_ready;
+$proxy->accept;
 my $zkc = ZkLock::ZkClient->new($zk->connect_string);
 
 commit_refused($holder, 'a session opened after the copy cannot commit');
@@ -67,7 +77,5 @@ works($next, "SELECT zk_fence('guarded') = zk_lock_token('guarded')", 't', 'the 
 
 $_->quit for $holder, $long, $next, $sleeper;
 nothing_left($zkc, 'no node is left');
-$zkc->close;
-$node->stop;
-$zk->stop;
+
 done_testing();

@@ -82,6 +82,41 @@ test_queues(void)
 		   "the order goes on when numbers wrap");
 }
 
+/* The same through the interface: places by index, also of names that are no contenders. */
+static void
+test_places(void)
+{
+	static const struct
+	{
+		const char *child;
+		int			index;		/* of the child at this place, and its mode, position, anchor */
+		ZklMode		mode;
+		int			position;
+		int			anchor;
+	}			cases[] = {
+		{"_c_00000000-0000-0041-0000-000000000001-__WRIT__0000000003", 1, ZKL_MODE_SHARED, 0, -1},
+		{"_c_00000000-0000-0041-0000-000000000000-__READ__0000000001", 0, ZKL_MODE_EXCLUSIVE, 0, 1},
+		{"junk", 4, ZKL_MODE_SHARED, 1, -1},
+		{"_c_00000000-0000-0042-0000-000000000000-__WRIT__0000000005", 3, ZKL_MODE_EXCLUSIVE, 2, -1},
+		{"_c_00000000-0000-0043-0000-000000000000-__READ__0000000004", 0, ZKL_MODE_NONE, 0, 0},
+	};
+	const char *children[5];
+	ZklPlace	places[5];
+
+	for (int i = 0; i < 5; i++)
+	{
+		children[i] = cases[i].child;
+		is_int(zkl_is_contender(cases[i].child), i != 2, "\"%s\" is %s contender", cases[i].child, i == 2 ? "no" : "a");
+	}
+	is_int(zkl_order_queue(children, 5, places), 4, "four of five children contend");
+	for (int i = 0; i < 4; i++)
+		ok(places[i].index == cases[i].index && places[i].mode == cases[i].mode &&
+		   places[i].position == cases[i].position && places[i].anchor == cases[i].anchor,
+		   "place %d is that of child %d (%d, mode %d, position %d, anchor %d)", i, cases[i].index,
+		   places[i].index, places[i].mode, places[i].position, places[i].anchor);
+	is_int(zkl_order_queue(children, 0, places), 0, "an empty queue has no places");
+}
+
 /* A random queue with distinct numbers, where an owner has one node or an upgrade. */
 typedef struct Draw
 {
@@ -238,7 +273,7 @@ test_makers(void)
 		{"_c_", 5, ZKL_MAKER_OTHER},
 		{"_c_0a1b2c3d111122223333444455556666-lock-0000000012", 5, ZKL_MAKER_OTHER},
 		{"0a1b2c3d111122223333444455556666__lock__0000000012", 5, ZKL_MAKER_KAZOO},
-		{"0a1b2c3d111122223333444455556666", 5, ZKL_MAKER_KAZOO},
+		{"0a1b2c3d111122223333444455556666", 5, ZKL_MAKER_OTHER},
 		{"0a1b2c3d11112222333344445555666", 5, ZKL_MAKER_OTHER},
 		{"x-0100000000000001-0000000001", 0x100000000000001, ZKL_MAKER_OTHER},
 		{"lock-0000000001", 1, ZKL_MAKER_OTHER},
@@ -254,6 +289,7 @@ int
 main(void)
 {
 	test_queues();
+	test_places();
 	test_agreement();
 	test_absurd();
 	test_makers();

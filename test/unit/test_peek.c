@@ -17,7 +17,8 @@
 #include "tap.h"
 
 #define NO_ERROR "\0\0\0\0\0\0\0\1\0\0\0\0"
-#define WELCOME "\0\0\0\0\0\0\165\60\0\0\0\0\0\0\0\7\0\0\0\20" "0123456789abcdef"
+#define SESSION "\0\0\0\0\0\0\0\7\0\0\0\20" "0123456789abcdef"
+#define WELCOME "\0\0\0\0\0\0\165\60" SESSION
 #define EXPIRED "\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\20" "0123456789abcdef"
 
 static const ZklDue nothing_due = {0};
@@ -52,6 +53,8 @@ static const Case cases[] = {
 	{"the answer to the connection", &first, true, MESSAGE("\0\0\0\45" WELCOME "\0")},
 	{"the answer of an old server", &first, true, MESSAGE("\0\0\0\44" WELCOME)},
 	{"the answer of a read-only server", &first, false, MESSAGE("\0\0\0\45" WELCOME "\1")},
+	{"a session without a timeout", &first, false, MESSAGE("\0\0\0\45\0\0\0\0\0\0\0\0" SESSION "\0")},
+	{"a session with a negative timeout", &first, false, MESSAGE("\0\0\0\45\0\0\0\0\377\377\377\377" SESSION "\0")},
 	{"an expired session", &resumed, true, MESSAGE("\0\0\0\45" EXPIRED "\0")},
 	{"no session", &first, false, MESSAGE("\0\0\0\45" EXPIRED "\0")},
 	{"an answer before the connection is answered", &first, false, MESSAGE("\0\0\0\20\0\0\0\1" NO_ERROR)},

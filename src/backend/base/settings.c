@@ -74,7 +74,6 @@ static const struct config_enum_entry on_revoke_options[] = {
 	{"notice", ZKLOCK_ON_REVOKE_NOTICE, false},
 	{"ignore", ZKLOCK_ON_REVOKE_IGNORE, false},
 	{"cancel", ZKLOCK_ON_REVOKE_CANCEL, false},
-	{"terminate", ZKLOCK_ON_REVOKE_TERMINATE, false},
 	{NULL, 0, false}
 };
 

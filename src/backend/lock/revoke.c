@@ -5,8 +5,8 @@
  *
  * The recipe layer detects revocations, in whichever thread it runs; they are
  * counted.  Under zklock.on_revoke = cancel that thread also requests a cancel
- * (cancel.h), under terminate it sends SIGTERM.  All else waits until the backend
- * calls here: from the hooks of lifecycle.c, or from the wait loop of wait.c.
+ * (cancel.h).  All else waits until the backend calls here: from the hooks of
+ * lifecycle.c, or from the wait loop of wait.c.
  *
  * Never releases anything by itself.
  *
@@ -30,8 +30,6 @@
 #define CANCEL_ONE "canceling statement because release of lock %s was requested"
 #define CANCEL_SEVERAL "canceling statement because release of locks %s was requested"
 #define CANCEL_HINT "Release session-level locks with zk_unlock(): they are still held."
-#define END_ONE "terminating connection because release of lock %s was requested"
-#define END_SEVERAL "terminating connection because release of locks %s was requested"
 
 /* Revocations; counted by any thread that holds the session's mutex. */
 static volatile sig_atomic_t noticed = 0;
@@ -45,9 +43,6 @@ zklock_on_revoke_io(void)
 	noticed++;
 	if (zklock_on_revoke == ZKLOCK_ON_REVOKE_CANCEL)
 		zklock_cancel_request_io(ZKLOCK_CANCEL_REVOCATION);
-	else if (zklock_on_revoke == ZKLOCK_ON_REVOKE_TERMINATE &&
-			 !zklock_cancel_is_restricted_io())
-		zklock_signal_group_io(SIGTERM);
 }
 
 /* Returns whether there are requests for release that have not been processed. */
@@ -165,9 +160,7 @@ zklock_report_revocation(void)
 {
 	Unreported	unreported;
 
-	if (!is_pending() ||
-		zklock_on_revoke == ZKLOCK_ON_REVOKE_CANCEL ||
-		zklock_on_revoke == ZKLOCK_ON_REVOKE_TERMINATE)
+	if (!is_pending() || zklock_on_revoke == ZKLOCK_ON_REVOKE_CANCEL)
 		return;
 	unreported = take_unreported();
 	notify(&unreported);
@@ -186,12 +179,6 @@ zklock_process_revocation(void)
 
 	if (!is_pending())
 		return;
-	if (zklock_on_revoke == ZKLOCK_ON_REVOKE_TERMINATE)
-	{
-		zklock_drop_revocation();
-		CHECK_FOR_INTERRUPTS();
-		return;
-	}
 	unreported = take_unreported();
 	if (unreported.names.n > 0 && zklock_on_revoke == ZKLOCK_ON_REVOKE_CANCEL &&
 		(unreported.cancelling || unreported.in_transaction))
@@ -214,24 +201,17 @@ zklock_raise_revoked(void)
 void
 zklock_rewrite_revoked(ErrorData *error)
 {
-	bool		cancels = error->elevel == ERROR &&
-		error->sqlerrcode == ERRCODE_QUERY_CANCELED &&
-		zklock_cancel_is_requested(ZKLOCK_CANCEL_REVOCATION);
-	bool		ends = error->elevel == FATAL &&
-		error->sqlerrcode == ERRCODE_ADMIN_SHUTDOWN && is_pending() &&
-		zklock_on_revoke == ZKLOCK_ON_REVOKE_TERMINATE;
 	Unreported	unreported;
 
-	if (!cancels && !ends)
+	if (error->elevel != ERROR || error->sqlerrcode != ERRCODE_QUERY_CANCELED ||
+		!zklock_cancel_is_requested(ZKLOCK_CANCEL_REVOCATION))
 		return;
 	unreported = take_unreported();
 	if (unreported.names.n == 0)
 		return;
-	error->message = psprintf(ends ? (unreported.names.n == 1 ? END_ONE : END_SEVERAL)
-							  : (unreported.names.n == 1 ? CANCEL_ONE : CANCEL_SEVERAL),
+	error->message = psprintf(unreported.names.n == 1 ? CANCEL_ONE : CANCEL_SEVERAL,
 							  zklock_list_text(&unreported.names));
-	if (cancels)
-		error->hint = pstrdup(CANCEL_HINT);
+	error->hint = pstrdup(CANCEL_HINT);
 }
 
 void
@@ -242,13 +222,10 @@ zklock_drop_revocation(void)
 	if (!is_pending())
 		return;
 	seen = count_delivered();
-	if (!is_any_unreported())
-	{
-		processed = seen;
-		(void) zklock_cancel_settle(ZKLOCK_CANCEL_REVOCATION);
-	}
-	else if (zklock_on_revoke == ZKLOCK_ON_REVOKE_TERMINATE)
-		zklock_signal_group_io(SIGTERM);
+	if (is_any_unreported())
+		return;
+	processed = seen;
+	(void) zklock_cancel_settle(ZKLOCK_CANCEL_REVOCATION);
 }
 
 bool

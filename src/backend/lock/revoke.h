@@ -26,14 +26,13 @@ extern void zklock_report_revocation(void);
 extern void zklock_raise_revoked(void);
 
 /*
- * For an error that is being reported: if zklock_on_revoke_io() requested the cancel or
- * the termination, rewrites the error to name that reason.  Does not throw.
+ * For an error that is being reported: if zklock_on_revoke_io() requested the cancel,
+ * rewrites the error to name that reason.  Does not throw.
  */
 extern void zklock_rewrite_revoked(ErrorData *error);
 
 /*
- * After a release: drops reports and cancels for what is no longer held.  Locks that are
- * still held may terminate the session.  Does not throw.
+ * After a release: drops reports and cancels for what is no longer held.  Does not throw.
  */
 extern void zklock_drop_revocation(void);
 

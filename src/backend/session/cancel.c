@@ -139,8 +139,9 @@ cancel(void)
 	QueryCancelPending = true;
 	SetLatch(MyLatch);
 	if ((requested[ZKLOCK_CANCEL_LOSS] || requested[ZKLOCK_CANCEL_REVOCATION]) &&
-		has_children())
-		zklock_signal_group_io(SIGINT);
+		has_children() &&
+		kill(-getpid(), SIGINT) != 0)
+		(void) kill(getpid(), SIGINT);	/* single-user mode: the process may lead no group */
 }
 
 static void
@@ -251,14 +252,6 @@ zklock_cancel_is_new_loss(void)
 	return was_new;
 }
 
-void
-zklock_signal_group_io(int signal)
-{
-	/* As pg_cancel_backend() does; in single-user mode the process may lead no group. */
-	if (kill(-getpid(), signal) != 0)
-		(void) kill(getpid(), signal);
-}
-
 bool
 zklock_cancel_is_requested(ZklockCancelReason reason)
 {
@@ -334,10 +327,4 @@ void
 zklock_cancel_restrict(bool on)
 {
 	restricted = on;
-}
-
-bool
-zklock_cancel_is_restricted_io(void)
-{
-	return restricted;
 }

@@ -60,9 +60,6 @@ extern bool zklock_cancel_is_new_loss(void);
  */
 extern void zklock_cancel_restrict(bool restricted);
 
-/* Returns this flag; on any thread. */
-extern bool zklock_cancel_is_restricted_io(void);
-
 /*
  * Called at the start and the end of a statement, which may be nested; "outer" is what
  * the first one returned.  Outside of statements, requests only cancel a wait for a
@@ -74,8 +71,5 @@ extern void zklock_cancel_leave(int outer);
 
 /* Returns whether a statement is running that a request may end. */
 extern bool zklock_cancel_in_statement(void);
-
-/* Sends a signal to this backend and to the programs that it has started. */
-extern void zklock_signal_group_io(int signal);
 
 #endif							/* ZKLOCK_CANCEL_H */

@@ -11,7 +11,7 @@
  */
 #include "postgres.h"
 
-#include "fmgr.h"
+#include "funcapi.h"
 #include "miscadmin.h"
 #include "port/atomics.h"
 #include "storage/ipc.h"
@@ -23,7 +23,6 @@
 #include "backend/base/preload.h"
 #include "backend/session/stats.h"
 #include "backend/session/wait.h"
-#include "compat.h"
 
 typedef struct Counters
 {
@@ -79,7 +78,8 @@ zklock_at_shmem_startup(void)
 void
 zklock_init_stats(void)
 {
-	ZKLOCK_INSTALL_SHMEM_REQUEST_HOOK(previous.request, zklock_at_shmem_request);
+	previous.request = shmem_request_hook;
+	shmem_request_hook = zklock_at_shmem_request;
 	previous.startup = shmem_startup_hook;
 	shmem_startup_hook = zklock_at_shmem_startup;
 }

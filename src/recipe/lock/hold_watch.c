@@ -7,7 +7,8 @@
  * Another client may delete the node of a held lock, for example by hand.  A watch
  * on the node reports that.  The watch is set by reading the node after the lock has
  * been held for a moment, which spares short transactions the read.  A node deleted
- * before that is found missing when the watch is set.
+ * before that is found missing when the watch is set.  A commit check sets the watches
+ * that are missing, and relies on them (lock.c).
  *
  * The same watch reports a revocation: another client has set the data of the node
  * to __REVOKE__.  The session then writes the original data back, which show who
@@ -49,6 +50,7 @@ zkl__hold_watch_later(ZklNode *node)
 {
 	if (node->state != NODE_HELD)
 		return;
+	node->hold_watch = HOLD_UNWATCHED;
 	node->hold_watch_ms = zkl_now_ms() + HOLD_WATCH_DELAY_MS;
 	arm(node->session, node->hold_watch_ms);
 }
@@ -102,9 +104,15 @@ on_watch_set(ZklCall *call, const ZklResult *result)
 	ZklNode    *node = call->subject;
 
 	if (result->code == ZKL_RC_OK)
+	{
+		node->hold_watch = HOLD_WATCHED;
 		check_for_revocation(node, result);
+	}
 	else if (result->code != ZKL_RC_NO_NODE)
+	{
 		zkl__hold_watch_later(node);	/* also if an ACL forbids to read it */
+		node->hold_watch = HOLD_UNREADABLE;
+	}
 	else if (node->request)
 		node->owner->on_removed(node);
 	else
@@ -118,8 +126,18 @@ static void
 set_watch(ZklNode *node)
 {
 	node->hold_watch_ms = 0;
+	node->hold_watch = HOLD_UNWATCHED;
 	if (!zkl__read_child(zkl__node_call(node, on_watch_set), node->lock_path, node->name, true))
 		zkl__hold_watch_later(node);
+}
+
+/* Watches all held nodes that are not watched yet. */
+void
+zkl__hold_watch_now(ZklSession *session)
+{
+	for (ZklNode *node = zkl__nodes(session); node; node = node->next)
+		if (node->state == NODE_HELD && node->hold_watch_ms != 0)
+			set_watch(node);
 }
 
 static void

@@ -21,8 +21,6 @@ struct ZklLock
 	ZklLock    *next;
 	bool		taken;			/* by the owner, from its request */
 	bool		lost;
-	int			first_check;	/* index of its first check in the confirming multi */
-	int			n_checks;		/* how many it has there */
 	int			revocations;
 	int64_t		token;
 	ZklNode    *anchor;
@@ -35,14 +33,6 @@ extern void zkl__request_free_locks(ZklRequest *request);
 /* refusal.c */
 extern void zkl__refusal_info(const ZklRequest *request, ZklRequestInfo *info);
 
-/* sequence_restart.c */
-extern bool zkl__sequence_restart_begin(ZklRequest *request);
-extern void zkl__sequence_restart_drive(ZklRequest *request, ZklHandler on_answer);
-extern bool zkl__sequence_restart_answered(ZklCall *call, const ZklResult *result);
-extern bool zkl__sequence_restart_watch_fired(ZklRequest *request, const char *path);
-extern bool zkl__sequence_restart_is_blocked(const ZklRequest *request);
-extern void zkl__sequence_restart_free(ZklRequest *request);
-
 /* lock.c */
 extern ZklLock *zkl__lock_new(ZklSession *session);
 extern void zkl__lock_granted(ZklLock *lock, ZklNode *node);
@@ -52,6 +42,5 @@ extern void zkl__lock_lose(ZklLock *lock);
 extern void zkl__notify_loss(const ZklSession *session);
 extern void zkl__notify_revocation(const ZklSession *session);
 extern void zkl__confirm_drive(ZklSession *session);
-extern ZklCall *zkl__check_nodes(ZklCall *call, ZklNode *const *nodes, int n);
 
 #endif							/* ZKL_LOCK_INTERNAL_H */

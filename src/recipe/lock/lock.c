@@ -18,8 +18,7 @@ typedef struct Locks
 
 	ZklCall    *confirm_call;
 	ZklStatus	confirm_status; /* PENDING: a confirmation is wanted */
-	int64_t		confirmed_ms;	/* OK: submit time of the confirming multi */
-	int			n_checks;		/* of held nodes in that multi; 0: it checks the root */
+	int64_t		confirmed_ms;	/* OK: submit time of the proof */
 } Locks;
 
 static Locks *
@@ -188,42 +187,37 @@ zkl_lock_reduce(ZklLock *lock, ZklMode mode)
 
 
 /*
- * Confirmation: a multi that contains only checks is a transaction of its own, so
- * its success proves that the leader has not expired the session.
+ * Confirmation: a proof that the leader has not expired the session (lease.c), behind
+ * reads of the nodes that are not watched yet.  A server reports the removal of a watched
+ * node before it answers a later proof.  So when the proof is answered, and no watch is
+ * being set again, all nodes existed when the leader executed the proof.
  */
 
-/* Sends such a multi for these nodes.  Returns the call, or NULL if there is no answer. */
-ZklCall *
-zkl__check_nodes(ZklCall *call, ZklNode *const *nodes, int n)
+static ZklHoldWatch
+watch_of(const ZklNode *node)
 {
-	ZklOp	   *ops = calloc((size_t) n, sizeof(ZklOp));
-
-	for (int i = 0; ops && i < n; i++)
-		zkl__op_for_node(&ops[i], ZKL_OP_CHECK, nodes[i]);
-	call = zkl__send_all(call, ZKL_MULTI, ops, n);
-	zkl__ops_free(ops, n);
-	return call;
+	return node ? node->hold_watch : HOLD_WATCHED;
 }
 
-/* The session existed when the leader turned this call into a transaction. */
-static void
-proven(ZklCall *call)
+/* Returns whether every node that has been removed is known: PENDING if a read is in flight. */
+static ZklStatus
+are_nodes_watched(const ZklSession *session)
 {
-	Locks	   *locks = locks_of(call->session);
+	ZklStatus	status = ZKL_OK;
 
-	zkl__lease_confirmed(call);
-	locks->confirmed_ms = call->submitted_ms;
-	locks->confirm_status = ZKL_OK;
-}
+	for (const ZklLock *lock = locks_of(session)->first; lock; lock = lock->next)
+	{
+		ZklHoldWatch anchor = watch_of(lock->anchor);
+		ZklHoldWatch upgrade = watch_of(lock->upgrade);
 
-/* Returns whether a check of the lock's nodes failed. */
-static bool
-is_missing(const ZklLock *lock, const ZklResult *result)
-{
-	for (int i = lock->first_check; i < lock->first_check + lock->n_checks; i++)
-		if (i < result->n_ops && result->op_codes[i] == ZKL_RC_NO_NODE)
-			return true;
-	return false;
+		if (lock->lost)
+			continue;
+		if (anchor == HOLD_UNREADABLE || upgrade == HOLD_UNREADABLE)
+			return ZKL_SERVER_ERROR;
+		if (anchor == HOLD_UNWATCHED || upgrade == HOLD_UNWATCHED)
+			status = ZKL_PENDING;
+	}
+	return status;
 }
 
 static void
@@ -235,33 +229,16 @@ on_confirmed(ZklCall *call, const ZklResult *result)
 	if (locks->confirm_call != call)
 		return;
 	locks->confirm_call = NULL;
-	switch (result->code)
-	{
-		case ZKL_RC_OK:
-			proven(call);
-			break;
-		case ZKL_RC_CONNECTION_LOSS:
-			break;
-		case ZKL_RC_NO_NODE:
-			if (locks->n_checks == 0)
-			{
-				/* The root is gone, but a failed multi is a transaction, too. */
-				proven(call);
-				break;
-			}
-			/* The result names one missing node; the others are checked again. */
-			for (ZklLock *lock = locks->first; lock; lock = lock->next)
-				if (is_missing(lock, result))
-					zkl__lock_lose(lock);
-			zkl__confirm_drive(session);
-			break;
-		default:
-			locks->confirm_status = ZKL_SERVER_ERROR;
-	}
+	if (result->code == ZKL_RC_CONNECTION_LOSS)
+		return;
+	locks->confirm_status = zkl__lease_proved(call, result) ? are_nodes_watched(session)
+		: ZKL_SERVER_ERROR;
+	locks->confirmed_ms = call->submitted_ms;
+	zkl__confirm_drive(session);
 	zkl__wake(session);
 }
 
-/* Returns whether a node is being renamed: then neither name can be checked. */
+/* Returns whether a node is being renamed: then neither name can be watched. */
 static bool
 is_moving(const ZklSession *session)
 {
@@ -271,44 +248,16 @@ is_moving(const ZklSession *session)
 	return false;
 }
 
-/* Sends checks of all held nodes; "nodes" has room for them. */
-static void
-send_checks(ZklSession *session, ZklNode **nodes)
-{
-	Locks	   *locks = locks_of(session);
-	ZklOp		check_root = {.kind = ZKL_OP_CHECK, .path = zkl__config(session)->root};
-	ZklCall    *call = zkl__call_new(session, on_confirmed, NULL, NULL);
-	int			n = 0;
-
-	for (ZklLock *lock = locks->first; lock; lock = lock->next)
-	{
-		lock->first_check = n;
-		if (lock->anchor && !lock->lost)
-			nodes[n++] = lock->anchor;
-		if (lock->upgrade && !lock->lost)
-			nodes[n++] = lock->upgrade;
-		lock->n_checks = n - lock->first_check;
-	}
-	locks->n_checks = n;
-	locks->confirm_call = n == 0 ? zkl__send_all(call, ZKL_MULTI, &check_root, 1)
-		: zkl__check_nodes(call, nodes, n);
-}
-
 void
 zkl__confirm_drive(ZklSession *session)
 {
 	Locks	   *locks = locks_of(session);
-	ZklNode   **nodes;
 
 	if (locks->confirm_status != ZKL_PENDING || locks->confirm_call || is_moving(session) ||
 		!zkl__is_connected(session))
 		return;
-	nodes = calloc(2 * (size_t) locks->n + 1, sizeof(ZklNode *));
-	if (nodes)
-		send_checks(session, nodes);
-	else
-		locks->confirm_status = ZKL_NO_MEMORY;
-	free(nodes);
+	zkl__hold_watch_now(session);
+	locks->confirm_call = zkl__lease_prove(session, on_confirmed);
 }
 
 static void

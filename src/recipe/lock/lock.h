@@ -9,11 +9,13 @@
  *		requests.c			all requests of a session, and what their owner may ask
  *		request_nodes.c		one request: creating its nodes, what they report
  *		parents.c			... the znodes above its nodes
- *		sequence_restart.c	... when a lock's sequence numbers have to restart
  *		refusal.c			... non-blocking, with other contenders
  *		request.c			... its answers, grant and failure
  *		hold_watch.c		the watch that detects loss and revocation
  *		lock.c				held locks: release, downgrade, confirmation, loss
+ *
+ * hold_watch.c and lock.c call each other, because a confirmation needs the watches, and a
+ * watch detects a loss.
  *
  *-------------------------------------------------------------------------
  */
@@ -24,7 +26,6 @@
 
 typedef struct ZklPermit ZklPermit;
 typedef struct ZklRequestKind ZklRequestKind;
-typedef struct ZklSequenceRestart ZklSequenceRestart;
 
 struct ZklRequest
 {
@@ -56,7 +57,6 @@ struct ZklRequest
 	ZklCall    *create_call;	/* the create or multi in flight */
 	ZklCall    *czxid_call;		/* the read of a czxid in flight */
 	ZklCall    *verify_call;	/* the multi that checks the nodes before the grant */
-	ZklSequenceRestart *sequence_restart;	/* the nodes wait for it; or NULL */
 
 	/* the znodes above the nodes */
 	const char *top_path;		/* parent of all locks, or of all semaphores */
@@ -133,5 +133,6 @@ extern const ZklSessionPart zkl__locks_part;
 /* hold_watch.c */
 extern const ZklSessionPart zkl__hold_watch_part;
 extern void zkl__hold_watch_later(ZklNode *node);
+extern void zkl__hold_watch_now(ZklSession *session);
 
 #endif							/* ZKL_LOCK_H */

@@ -32,6 +32,18 @@ on_verified(ZklCall *call, const ZklResult *result)
 		zkl__request_fail_code(request, -1, result);
 }
 
+static ZklCall *
+send_checks(ZklCall *call, ZklNode *const *nodes, int n)
+{
+	ZklOp	   *ops = calloc((size_t) n, sizeof(ZklOp));
+
+	for (int i = 0; ops && i < n; i++)
+		zkl__op_for_node(&ops[i], ZKL_OP_CHECK, nodes[i]);
+	call = zkl__send_all(call, ZKL_MULTI, ops, n);
+	zkl__ops_free(ops, n);
+	return call;
+}
+
 /*
  * Grants the request when all nodes are first.  Several nodes are checked in one multi
  * before: while some of them waited, another client may have deleted one that was first.
@@ -47,8 +59,8 @@ on_drive(ZklRequest *request)
 			zkl__request_grant(request);
 	}
 	else if (request->verify_call == NULL && zkl__is_connected(request->session))
-		request->verify_call = zkl__check_nodes(zkl__request_call(request, on_verified),
-												request->nodes, request->n);
+		request->verify_call = send_checks(zkl__request_call(request, on_verified),
+										   request->nodes, request->n);
 }
 
 static void

@@ -12,7 +12,7 @@
 #ifndef ZKL_NODE_H
 #define ZKL_NODE_H
 
-#include "recipe/recipe.h"
+#include "recipe/batch.h"
 
 /* prefix, GUID, infix, number, NUL: "_c_" 36 "-__READ__" 11 */
 #define ZKL_CHILD_NAME_SIZE 64
@@ -48,9 +48,9 @@ extern bool zkl_child_name(ZklNodeNames node_names, ZklMode mode,
 						   int64_t session_id, uint64_t counter,
 						   int32_t number, char out[ZKL_CHILD_NAME_SIZE]);
 
-/* Writes the name of a permit node up to the number; kazoo's names have no number. */
-extern void zkl_permit_prefix(ZklNodeNames node_names, int64_t session_id,
-							  uint64_t counter, char out[ZKL_CHILD_NAME_SIZE]);
+/* Writes the name of a permit node up to the number. */
+extern void zkl_permit_prefix(int64_t session_id, uint64_t counter,
+							  char out[ZKL_CHILD_NAME_SIZE]);
 
 /* Returns the child whose name is the prefix, perhaps with a number, or NULL. */
 extern const char *zkl_find_child(const char *const *children, int n_children,
@@ -108,6 +108,7 @@ typedef struct ZklQueued
 	uint32_t	distance;		/* of its number, as a sort key; set by zkl_sort_queue() */
 	bool		granted;
 	int			anchor;			/* upgrade: index of its session's reader; else -1 */
+	int			index;			/* among the children; set by zkl_read_queue() */
 	void	   *item;			/* for the caller */
 } ZklQueued;
 
@@ -132,12 +133,6 @@ extern ZklQueued *zkl_read_queue(const char *const *children, int n_children, in
  */
 extern int	zkl_blockers(const ZklQueued *queue, int n_queue, const char *name,
 						 bool upgrade, ZklBlocker *blockers);
-
-/*
- * Returns which program created the child, judging by the name; "session_id" is
- * the owner of the ephemeral node, or 0.
- */
-extern ZklMaker zkl_maker(const char *child, int64_t session_id);
 
 /* Sorts ids, ascending. */
 extern void zkl_sort_ids(uint64_t *ids, int n);

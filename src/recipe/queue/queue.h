@@ -80,6 +80,14 @@ typedef enum ZklNodeState
 	NODE_GONE					/* does not exist; freed with its last call */
 } ZklNodeState;
 
+/* What is known about the watch on a held node (lock/hold_watch.c). */
+typedef enum ZklHoldWatch
+{
+	HOLD_UNWATCHED,
+	HOLD_WATCHED,				/* the node existed, and its removal will be reported */
+	HOLD_UNREADABLE				/* the last read failed */
+} ZklHoldWatch;
+
 /* The part of a node that is private to this folder (internal.h). */
 typedef struct ZklNodePrivate ZklNodePrivate;
 
@@ -111,7 +119,8 @@ struct ZklNode
 	ZklRequest *request;		/* NULL if held or given up */
 	int			index;			/* in request->nodes */
 	ZklLock    *lock;			/* NULL unless held */
-	int64_t		hold_watch_ms;	/* HELD: when the hold watch is due; 0: it is set */
+	int64_t		hold_watch_ms;	/* HELD: when the hold watch is due; 0: it is set, or being set */
+	ZklHoldWatch hold_watch;	/* HELD: what is known about it */
 	int32_t		revoked_version;	/* data version of the last revocation counted, or 0 */
 };
 

@@ -18,7 +18,8 @@
  * the last heartbeat is the library's own ping, up to T/3 old.
  *
  * While something is held, a proof is sent when the newest confirmed write is T/6 old: a
- * multi that only checks the root's znode.
+ * multi that only checks the root's znode.  The first one is sent earlier, as soon as the
+ * write before is certainly known to the leader, because until then trust is only T/3.
  *
  *-------------------------------------------------------------------------
  */
@@ -167,7 +168,7 @@ void
 zkl__lease_check(ZklSession *session)
 {
 	if (zkl__lease_is_over(session, zkl_now_ms()))
-		zkl__session_end(session, ZKL_SESSION_EXPIRED);
+		zkl__session_give_up(session);
 }
 
 int64_t
@@ -195,7 +196,29 @@ pause_proofs(ZklSession *session)
 	session->no_proof_before_ms = zkl_now_ms() + proof_interval(session) / 8;
 }
 
-/* A failed multi is a transaction, too: it proves the same. */
+/* Sends a proof; returns the call, or NULL if there is no answer. */
+ZklCall *
+zkl__lease_prove(ZklSession *session, ZklHandler handler)
+{
+	ZklOp		check = {.kind = ZKL_OP_CHECK, .path = session->config.root};
+
+	return zkl__send_all(zkl__call_new(session, handler, NULL, NULL), ZKL_MULTI, &check, 1);
+}
+
+/*
+ * Handles the answer to a proof; returns whether it is one.  A failed multi is a
+ * transaction, too: it proves the same.
+ */
+bool
+zkl__lease_proved(const ZklCall *call, const ZklResult *result)
+{
+	if (result->code == ZKL_RC_NO_NODE || result->code == ZKL_RC_NO_AUTH)
+		zkl__lease_confirmed(call);
+	else if (result->code != ZKL_RC_OK) /* this has renewed the lease already */
+		return false;
+	return true;
+}
+
 static void
 on_proof(ZklCall *call, const ZklResult *result)
 {
@@ -203,26 +226,14 @@ on_proof(ZklCall *call, const ZklResult *result)
 
 	if (session->proof == call)
 		session->proof = NULL;
-	switch (result->code)
-	{
-		case ZKL_RC_OK:			/* has renewed the lease already */
-			break;
-		case ZKL_RC_NO_NODE:
-		case ZKL_RC_NO_AUTH:
-			zkl__lease_confirmed(call);
-			break;
-		default:
-			pause_proofs(session);
-	}
+	if (!zkl__lease_proved(call, result))
+		pause_proofs(session);
 }
 
 static void
 send_proof(ZklSession *session)
 {
-	ZklOp		check = {.kind = ZKL_OP_CHECK, .path = session->config.root};
-
-	session->proof = zkl__send_all(zkl__call_new(session, on_proof, NULL, NULL), ZKL_MULTI,
-								   &check, 1);
+	session->proof = zkl__lease_prove(session, on_proof);
 	if (session->proof == NULL)
 		pause_proofs(session);
 	zkl__lease_arm(session);
@@ -240,12 +251,23 @@ needs_proofs(const ZklSession *session)
 	return session->n_holds > 0 || session->grant_waits;
 }
 
+/* Returns whether a proof would lengthen the trust by much more than the time since the last. */
+static bool
+is_trust_short(const ZklSession *session)
+{
+	return session->trusted_until_ms <
+		session->lease_from_ms + session->connection.session_timeout_ms / 2;
+}
+
 /* Returns when the next proof is due. */
 static int64_t
 proof_due_ms(const ZklSession *session)
 {
 	int64_t		due_ms = session->lease_from_ms + proof_interval(session);
+	int64_t		settled_ms = session->heard_last.answered_ms + report_interval(session);
 
+	if (is_trust_short(session) && settled_ms < due_ms)
+		due_ms = settled_ms;
 	return due_ms > session->no_proof_before_ms ? due_ms : session->no_proof_before_ms;
 }
 

@@ -8,6 +8,7 @@
  *		session_mutex.c	its mutex, and waking its owner
  *		calls.c			calls in flight
  *		codes.c			the meaning of their result codes
+ *		batch.c			operations of the owner, for batch.h
  *		timers.c		retries, keepalive reads, deadlines
  *		lease.c			how long the ensemble certainly keeps the session; proofs
  *		open_parents.c	which znodes above the locks others may change
@@ -125,7 +126,6 @@ typedef enum ZklPartId
 	ZKL_PART_LOCKS,
 	ZKL_PART_HOLD_WATCH,
 	ZKL_PART_PERMITS,
-	ZKL_PART_SCANS,
 	ZKL_PART_WAITS,
 	ZKL_N_PARTS
 } ZklPartId;
@@ -174,6 +174,8 @@ extern void zkl__lease_note_holds(ZklSession *session);
 extern void zkl__lease_prepare(ZklSession *session);
 extern bool zkl__lease_allows_grant(ZklSession *session);
 extern void zkl__lease_check(ZklSession *session);
+extern ZklCall *zkl__lease_prove(ZklSession *session, ZklHandler handler);
+extern bool zkl__lease_proved(const ZklCall *call, const ZklResult *result);
 
 /* calls.c */
 extern void zkl__uses_end(ZklSession *session, ZklUses *uses);

@@ -21,7 +21,7 @@ zkl__session_lock(ZklSession *session)
 }
 
 /*
- * Frees nodes, requests and scans that are no longer used.  Only this function does, so
+ * Frees nodes, requests and batches that are no longer used.  Only this function does, so
  * that no function frees what its caller iterates over.
  */
 static void

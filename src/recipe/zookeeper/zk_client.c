@@ -82,6 +82,7 @@ open_io(void *arg)
 	const char *chroot = strchr(client->connect_string, '/');
 	char	   *hosts = NULL;
 
+	zkl_zk_prepare_memory();
 	free(client->addresses);
 	client->addresses = zkl_zk_addresses(client);
 	if (client->addresses == NULL ||

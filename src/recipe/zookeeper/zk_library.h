@@ -151,6 +151,9 @@ extern void zkl_zk_drop_connection(ZklClient *client);
  * case, can be allocated.  False: the library must not be entered now.
  */
 extern bool zkl_zk_has_memory(const ZklClient *client, size_t size);
+
+/* Lets the I/O thread, which calls this first, allocate small amounts. */
+extern void zkl_zk_prepare_memory(void);
 extern void zkl_zk_log_io(const char *line);
 
 /* zk_queue.c; the caller of ..._take_first() frees what it returns. */

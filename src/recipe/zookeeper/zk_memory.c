@@ -10,6 +10,7 @@
  *
  *-------------------------------------------------------------------------
  */
+#include <malloc.h>
 #include <stdlib.h>
 
 #include "zk_library.h"
@@ -17,6 +18,25 @@
 /* What the library allocates while it does anything, and for the loss of each request. */
 #define BASE_MEMORY 32768
 #define MEMORY_PER_REQUEST 512
+
+/* More than the caches of a thread keep, and much less than a page. */
+#define SMALL_MEMORY 1100
+#define PAGE_MEMORY 4000
+
+/*
+ * glibc gives each thread an arena of 64 MB of address space.  A thread that finds no room
+ * for one gets a page of its own for each allocation, however small, so that no probe
+ * would suffice.  From then on, all threads of such a process share one arena.
+ */
+void
+zkl_zk_prepare_memory(void)
+{
+	void	   *volatile probe = malloc(SMALL_MEMORY);
+
+	if (probe && malloc_usable_size(probe) >= PAGE_MEMORY)
+		(void) mallopt(M_ARENA_MAX, 1);
+	free(probe);
+}
 
 bool
 zkl_zk_has_memory(const ZklClient *client, size_t size)
