@@ -3,7 +3,8 @@
  * recipe.h
  *		Interface of the recipe layer: distributed locks over ZooKeeper.
  *
- * This is the only header of the recipe layer that the PostgreSQL side includes.
+ * This header and batch.h are the only ones of the recipe layer that the PostgreSQL side
+ * includes.
  * The layer is independent of PostgreSQL: it never throws, exits or prints.  It
  * copies all arguments.  Times named ..._ms are milliseconds.
  *
@@ -44,18 +45,18 @@ typedef enum ZklStatus
 	ZKL_AUTH_FAILED,			/* the ensemble refused the credentials */
 	ZKL_NO_AUTH,				/* an ACL forbids the operation */
 	ZKL_NO_CHROOT,				/* the chroot of the connect string does not exist */
-	ZKL_TOO_MANY,				/* limit of a session's nodes or their bytes, or a scan's znodes */
+	ZKL_TOO_MANY,				/* limit of a session's nodes or their bytes, a scan's or a batch's */
 	ZKL_SEQUENCE_BLOCKED,		/* numbers are used up; foreign nodes keep the znode alive */
 	ZKL_NOT_SUPPORTED,			/* these node names have no shared mode */
 	ZKL_OTHER_CAPACITY,			/* the semaphore has capacity ZklRequestInfo.capacity */
 	ZKL_OTHER_LAYOUT,			/* the semaphore is in use with the other layout */
+	ZKL_CONNECTION_LOST,		/* batch: answers were lost, mostly with the connection */
 	ZKL_NO_MEMORY,
 	ZKL_SERVER_ERROR			/* anything else; see ZklRequestInfo.raw_code */
 } ZklStatus;
 
 /* Returns an English phrase for messages and logs. */
 extern const char *zkl_status_text(ZklStatus status);
-
 
 /*
  * Names
@@ -85,7 +86,6 @@ typedef enum ZklNodeNames
  * encoded whole.  "out" has room for ZKL_ENCODED_SIZE(length).  Any thread.
  */
 extern void zkl_encode_name(const char *name, size_t length, char *out);
-
 
 /*
  * Sessions

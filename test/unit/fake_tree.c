@@ -368,6 +368,17 @@ list_copy(void)
 }
 
 static ZklResultCode
+check(const ZklOp *op)
+{
+	FakeNode   *node = fake_tree_find(op->path);
+
+	if (node == NULL)
+		return ZKL_RC_NO_NODE;
+	return op->kind == ZKL_OP_CHECK || op->version == node->version
+		? ZKL_RC_OK : ZKL_RC_BAD_VERSION;
+}
+
+static ZklResultCode
 apply_op(const ZklOp *op, int64_t session, char **path)
 {
 	int64_t		unused;
@@ -381,8 +392,10 @@ apply_op(const ZklOp *op, int64_t session, char **path)
 		case ZKL_OP_DELETE:
 			return fake_tree_delete(op->path);
 		case ZKL_OP_CHECK:
-			return fake_tree_find(op->path) ? ZKL_RC_OK : ZKL_RC_NO_NODE;
+		case ZKL_OP_CHECK_VERSION:
+			return check(op);
 		case ZKL_OP_SET:
+			return fake_tree_set_if(op->path, op->data, op->data_len, op->version);
 		case ZKL_OP_GET_ACL:
 		case ZKL_OP_SYNC:
 		case ZKL_OP_LIST:

@@ -10,6 +10,7 @@
 
 #include <pthread.h>
 
+#include "recipe/batch.h"
 #include "session.h"
 
 /* The root and the znodes right below it (open_parents.c). */
@@ -76,6 +77,9 @@ struct ZklSession
 
 	ZklCall    *calls;
 	ZklCall    *last_call;
+
+	ZklBatch   *batches;
+	bool		batches_wait;	/* answers were lost, but not the connection: for the retry */
 };
 
 /* Calls one handler of each part that has it. */
@@ -100,6 +104,12 @@ extern bool zkl__lease_is_over(const ZklSession *session, int64_t now);
 
 /* calls.c */
 extern void zkl__call_free(ZklCall *call);
+
+/* batch.c */
+extern void zkl__batches_connected(ZklSession *session);
+extern void zkl__batches_retry(ZklSession *session);
+extern void zkl__batches_watched(ZklSession *session, const char *path);
+extern void zkl__batches_free(ZklSession *session);
 
 /* timers.c */
 extern void zkl__timers_drive(ZklSession *session);

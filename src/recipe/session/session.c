@@ -29,6 +29,7 @@ connected(ZklSession *session, const ZklConnectionInfo *info)
 	EACH_PART(session, on_connected, session);
 	zkl__read_acls(session);
 	EACH_PART(session, on_drive, session);
+	zkl__batches_connected(session);
 	zkl__wake(session);
 }
 
@@ -130,7 +131,10 @@ watch_io(void *context, const char *path)
 
 	zkl__session_lock(session);
 	if (!zkl__is_final(session))
+	{
 		EACH_PART(session, on_watch, session, path);
+		zkl__batches_watched(session, path);
+	}
 	zkl__session_unlock(session);
 }
 
@@ -157,6 +161,7 @@ session_free(ZklSession *session)
 	while (session->calls)
 		zkl__call_free(session->calls);
 	EACH_PART(session, on_free, session);
+	zkl__batches_free(session);
 	free(session->config.root);
 	free(session->config.locks_path);
 	free(session->config.semaphores_path);

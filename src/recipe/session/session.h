@@ -8,6 +8,7 @@
  *		session_mutex.c	its mutex, and waking its owner
  *		calls.c			calls in flight
  *		codes.c			the meaning of their result codes
+ *		batch.c			operations of the owner, for batch.h
  *		timers.c		retries, keepalive reads, deadlines
  *		lease.c			how long the ensemble certainly keeps the session; proofs
  *		open_parents.c	which znodes above the locks others may change

@@ -32,6 +32,12 @@ zkl__config(const ZklSession *session)
 	return &session->config;
 }
 
+const char *
+zkl_session_root(const ZklSession *session)
+{
+	return session->config.root;
+}
+
 /* Returns the path of a child, malloc'd; NULL if out of memory. */
 char *
 zkl__path(const char *parent, const char *child)

@@ -23,6 +23,7 @@ static const char *const texts[] = {
 	[ZKL_NOT_SUPPORTED] = "shared mode is not supported by these node names",
 	[ZKL_OTHER_CAPACITY] = "the semaphore has another capacity",
 	[ZKL_OTHER_LAYOUT] = "the semaphore is in use with other node names",
+	[ZKL_CONNECTION_LOST] = "the connection to the ensemble was lost",
 	[ZKL_NO_MEMORY] = "out of memory",
 	[ZKL_SERVER_ERROR] = "unexpected answer",
 };

@@ -103,6 +103,7 @@ zkl__timers_drive(ZklSession *session)
 	{
 		session->retry_ms = 0;
 		EACH_PART(session, on_drive, session);
+		zkl__batches_retry(session);
 	}
 	zkl__lease_drive(session, now);
 	EACH_PART(session, on_timer, session);
