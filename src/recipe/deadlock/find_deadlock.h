@@ -21,7 +21,7 @@
  * the set proceeds (the AND-OR model).
  *
  * Pure functions: no I/O, no clock, any thread.  They allocate.  They take n log n steps
- * for n nodes read, times ZKL_FIND_MAX_ROUNDS at most.
+ * for n nodes read, and as many as there are edges, times ZKL_SEARCH_MAX_ROUNDS at most.
  *
  *-------------------------------------------------------------------------
  */
@@ -33,10 +33,10 @@
 /* Bounds of a search; beyond them the result is ZKL_FOUND_TOO_MUCH. */
 #define ZKL_SEARCH_MAX_READS 1000
 #define ZKL_SEARCH_MAX_BYTES 8000000	/* of names and data, added by the caller */
-#define ZKL_FIND_MAX_ROUNDS 64
-#define ZKL_FIND_MAX_WORK 20000000	/* rounds times vertices and edges */
-#define ZKL_VERDICT_MAX_CHECKS 999	/* and one setData */
-#define ZKL_VERDICT_MAX_BYTES 256000	/* of the paths of the multi, without the root */
+#define ZKL_SEARCH_MAX_EDGES 500000
+#define ZKL_SEARCH_MAX_STEPS 20000000	/* nodes and holds looked at, once for each wait */
+#define ZKL_SEARCH_MAX_ROUNDS 64	/* of narrowing the graph */
+#define ZKL_VERDICT_MAX_CHECKS 999	/* of reports and nodes; and one setData */
 
 /*
  * The snapshot
@@ -103,52 +103,42 @@ typedef enum ZklFound
 	ZKL_FOUND_NO_MEMORY
 } ZklFound;
 
-/* A session of the cycle.  It waits for the session of the next edge; the last, of the first. */
-typedef struct ZklCycleEdge
-{
-	uint64_t	session;
-	const ZklReport *report;	/* its own, or of the session that it waits for locally */
-	const ZklReportNode *node;	/* of the report: it waits with this node; or NULL */
-	const ZklReportWaiter *waiter;	/* of the report: it is this local waiter; or NULL */
-} ZklCycleEdge;
-
-/* A report of another session, which the verdict needs confirmed. */
+/* A report that the verdict needs, of a session that it must ring. */
 typedef struct ZklCycleReport
 {
 	uint64_t	session;
 	int32_t		version;		/* as read by the search */
 	const ZklReport *report;
-	const uint64_t *waiters;	/* local waiters of the cycle */
-	int			n_waiters;
 } ZklCycleReport;
 
-/* A node that must exist when the verdict is given. */
-typedef struct ZklCycleNode
+/*
+ * A wait that the verdict needs: "report" must be confirmed with zkl_report_is_unchanged(),
+ * and the nodes "child" and "blocker" of node->place and node->name must exist.
+ */
+typedef struct ZklCycleEdge
 {
-	ZklPlace	place;
-	const char *name;
-	const char *child;
-} ZklCycleNode;
+	uint64_t	session;
+	int			report;			/* index: its own, or that of the session it waits for locally */
+	const ZklReportWaiter *waiter;	/* of that report: it is this local waiter; or NULL */
+	const ZklReportNode *node;	/* of that report: it waits with this node; or NULL */
+	const char *blocker;		/* with "node": the other one's node */
+} ZklCycleEdge;
 
 /*
- * Members, in ascending order.  The shortest cycle through "me", and beside it, for each
- * permit that one of its sessions waits for, all sessions that have one and what these wait
- * for: what the verdict is to check.  "own" is the own report with its local waiters.
+ * The first n_cycle edges are the shortest cycle through "me": the session of each waits
+ * for that of the next, the last for the first, which is "me".  The others are, for each permit
+ * that one of its sessions waits for, the other owners of permits and what these wait for.
  * Everything is valid as long as the snapshot.
  */
 typedef struct ZklDeadlockFound
 {
 	ZklFound	found;
 	uint64_t	victim;
-	const uint64_t *members;
-	int			n_members;
-	const ZklCycleEdge *edges;	/* "me" first */
+	int			n_cycle;
+	const ZklCycleEdge *edges;
 	int			n_edges;
-	ZklCycleReport own;
-	const ZklCycleReport *reports;	/* of others */
+	const ZklCycleReport *reports;	/* the own one first */
 	int			n_reports;
-	const ZklCycleNode *nodes;	/* without duplicates */
-	int			n_nodes;
 } ZklDeadlockFound;
 
 /*

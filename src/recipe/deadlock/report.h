@@ -82,11 +82,11 @@ extern char *zkl_place_path(const char *root, ZklPlace place, const char *name,
 							const char *child);
 
 /*
- * Does the later report say that the session still waits as it did, and still for all
- * local waiters in "waiters"?  (Whether it was asked in between, "bell" says.)
+ * Does the session still wait as it reported before, by its later report?  With "waiter", a
+ * local waiter of the report before: does that one?
  */
 extern bool zkl_report_is_unchanged(const ZklReport *before, const ZklReport *later,
-									const uint64_t *waiters, int n_waiters);
+									const ZklReportWaiter *waiter);
 
 /* Writes and reads the names below <root>/waiting: "<session>" and "<local>@<session>". */
 #define ZKL_WAITING_NAME_SIZE 34
