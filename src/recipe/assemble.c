@@ -5,7 +5,7 @@
  *
  *-------------------------------------------------------------------------
  */
-#include "recipe/deadlock/waits.h"
+#include "recipe/deadlock/detector.h"
 #include "recipe/scan/scan.h"
 
 static const ZklSessionPart *const parts[ZKL_N_PARTS] = {

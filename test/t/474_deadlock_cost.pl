@@ -24,7 +24,7 @@ use ZkLock::ZkServer;
 my %count = (a => 67, b => 67, c => 66);
 my $all = sum values %count;
 my $names = max values %count;
-my $waits = '/zklock/waits';
+my $waits = '/zklock/waiting';
 
 # Seconds after the first cycle check at which further checks are due.
 my @schedule = (0, 10, 30, 70, 150);

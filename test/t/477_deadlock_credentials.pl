@@ -32,7 +32,7 @@ sub requests_for_waits
 {
 	my ($name, $root) = @_;
 	return scalar grep {
-		grep { m{^$root/waits} } @{ $_->{paths} }
+		grep { m{^$root/waiting} } @{ $_->{paths} }
 	} $proxy{$name}->record;
 }
 
@@ -42,14 +42,14 @@ sub make_deadlock
 {
 	my ($root, $acl, $timeout) = @_;
 	$zkc->create("$root/locks/$_", makepath => 1) for qw(x y);
-	$zkc->create("$root/waits", acl => $acl) if $acl;
+	$zkc->create("$root/waiting", acl => $acl) if $acl;
 	my ($s, $t) = map { session($node{$_}) } qw(a b);
 	$_->query_ok("SET zklock.root = '$root'") for $s, $t;
 	$t->query_ok("SET lock_timeout = '$timeout'");
 	$s->query_ok("SELECT zk_lock('x')");
 	$t->query_ok("SELECT zk_lock('y')");
 	$s->query_async("SELECT zk_lock('y')");
-	wait_until('the first wait report', sub { $zkc->children("$root/waits") == 1 });
+	wait_until('the first wait report', sub { $zkc->children("$root/waiting") == 1 });
 	$t->query_async("SELECT zk_lock('x')");
 	return ($s, $t);
 }
@@ -66,7 +66,7 @@ sub second_wait_ends
 	like($s->wait_result, qr/^\d+$/, '... and succeeds after the release');
 	$_->quit for $s, $t;
 	nothing_left($zkc, '... no node is left', root => $root);
-	wait_zk_empty($zkc, "$root/waits");
+	wait_zk_empty($zkc, "$root/waiting");
 	return;
 }
 

@@ -119,18 +119,18 @@ $zkc->delete("/zklock/semaphores/large/leases/$_") for 1 .. 3;
 	$blocker->query_ok("SELECT zk_lock('reported')");
 	my $waiting = session($node);
 	$waiting->query_async("SELECT zk_lock('reported')");
-	my ($own) = wait_zk_children($zkc, '/zklock/waits', 1);
+	my ($own) = wait_zk_children($zkc, '/zklock/waiting', 1);
 	my ($id, $rest) = split /\./, $own, 2;
 	my @forged = ('x', '.x', 'x..', '%00', ('f' x 16) . ".$rest", ('f' x 17) . ".$rest", "0.$rest", "-1.$rest", "$id.$rest.$rest",
 		"$id.99999999999999999999.1.w.$id..", "$id.1.1.w." . join(',', ($id) x 500) . '..', "$id.1.1.\x{202e}.$id..", 'z' x 2000);
-	$zkc->create("/zklock/waits/$_", data => "\e[2J\nLOG:  forged\t", ephemeral => 1) for @forged;
-	$zkc->delete("/zklock/waits/$own");
-	wait_zk_children($zkc, '/zklock/waits', @forged + 1);
+	$zkc->create("/zklock/waiting/$_", data => "\e[2J\nLOG:  forged\t", ephemeral => 1) for @forged;
+	$zkc->delete("/zklock/waiting/$own");
+	wait_zk_children($zkc, '/zklock/waiting', @forged + 1);
 	ok(!$waiting->finished, 'wait reports with forged names end no wait');
 	$blocker->query_ok("SELECT zk_unlock('reported')");
 	like($waiting->wait_result, qr/^\d+$/, '... and the waiter gets the lock after its release');
 	$_->quit for $blocker, $waiting;
-	$zkc->delete("/zklock/waits/$_") for @forged;
+	$zkc->delete("/zklock/waiting/$_") for @forged;
 }
 
 # A znode name that zklock never creates.

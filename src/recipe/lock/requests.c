@@ -160,8 +160,6 @@ zkl_request_info(ZklRequest *request, ZklRequestInfo *info)
 	info->progress = request->uses.progress;
 	info->raw_code = request->raw_code;
 	info->culprit = request->culprit;
-	info->probe = request->n_probes;
-	info->is_unsearched = request->is_unsearched;
 	memcpy(info->blocker, request->blocker, sizeof(info->blocker));
 	info->blocked = zkl__sequence_restart_is_blocked(request);
 	request->kind->on_info(request, info);
