@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * batch.h
- *		Interface of the recipe layer, second part: operations on any znodes.
+ *		Interface of the recipe layer, second part: operations on any znodes, and queues.
  *
  * For views, for revocation and for searches of the owner, which read znodes in nested
  * loops: each loop makes a batch, waits for it, and goes on with the results.  The first
@@ -80,5 +80,37 @@ extern void zkl_batch_end(ZklBatch *batch);
 
 /* Returns the session's root, as long as the session exists.  Any thread. */
 extern const char *zkl_session_root(const ZklSession *session);
+
+
+/*
+ * Queues, as batches have read them; pure functions, any thread
+ */
+
+/* Returns whether a child of a lock's znode is the node of a holder or waiter. */
+extern bool zkl_is_contender(const char *child);
+
+typedef struct ZklPlace
+{
+	int			index;			/* in the array of names */
+	ZklMode		mode;
+	int			position;		/* 0: granted; else the place among the waiters, from 1 */
+	int			anchor;			/* upgrade: index of its session's shared node; else -1 */
+} ZklPlace;
+
+/*
+ * Stores the places of the contenders among these children of a lock's znode, in the order
+ * of the queue; "places" has room for all.  Returns their number, or -1 if memory is
+ * exhausted.
+ */
+extern int	zkl_order_queue(const char *const *children, int n_children, ZklPlace *places);
+
+/* Returns which program created a child; "session_id" is the owner of the node, or 0. */
+extern ZklMaker zkl_maker(const char *child, int64_t session_id);
+
+/*
+ * Parses the data of a semaphore.  Returns false, and leaves *capacity as it is, if they
+ * are not a number: they are empty, or another program's.
+ */
+extern bool zkl_parse_capacity(const char *data, int data_len, int *capacity);
 
 #endif							/* ZKL_BATCH_H */

@@ -46,7 +46,7 @@ typedef enum ZklStatus
 	ZKL_AUTH_FAILED,			/* the ensemble refused the credentials */
 	ZKL_NO_AUTH,				/* an ACL forbids the operation */
 	ZKL_NO_CHROOT,				/* the chroot of the connect string does not exist */
-	ZKL_TOO_MANY,				/* limit of a session's nodes or their bytes, a scan's or a batch's */
+	ZKL_TOO_MANY,				/* limit of a session's nodes or their bytes, or of a batch */
 	ZKL_SEQUENCE_BLOCKED,		/* numbers are used up; foreign nodes keep the znode alive */
 	ZKL_NOT_SUPPORTED,			/* these node names have no shared mode */
 	ZKL_OTHER_CAPACITY,			/* the semaphore has capacity ZklRequestInfo.capacity */
@@ -58,6 +58,7 @@ typedef enum ZklStatus
 
 /* Returns an English phrase for messages and logs. */
 extern const char *zkl_status_text(ZklStatus status);
+
 
 /*
  * Names
@@ -78,6 +79,15 @@ typedef enum ZklNodeNames
 	ZKL_NODE_NAMES_KAZOO		/* Lock, WriteLock, ReadLock */
 } ZklNodeNames;
 
+/* The program that created a node, as far as the node's name and owner show. */
+typedef enum ZklMaker
+{
+	ZKL_MAKER_OTHER,
+	ZKL_MAKER_ZKLOCK,
+	ZKL_MAKER_CURATOR,
+	ZKL_MAKER_KAZOO
+} ZklMaker;
+
 /* Size of the longest encoded form of a name of "bytes" bytes, with the NUL. */
 #define ZKL_ENCODED_SIZE(bytes) ((bytes) * 3 + 1)
 
@@ -87,6 +97,7 @@ typedef enum ZklNodeNames
  * encoded whole.  "out" has room for ZKL_ENCODED_SIZE(length).  Any thread.
  */
 extern void zkl_encode_name(const char *name, size_t length, char *out);
+
 
 /*
  * Sessions
@@ -297,6 +308,10 @@ extern ZklLock *zkl_request_lock(ZklRequest *request, int i);
  */
 extern void zkl_request_end(ZklRequest *request);
 
+/* The data with which a program requests the release of a lock, and a superuser's data begin. */
+#define ZKL_REVOKE_MESSAGE "__REVOKE__"
+#define ZKL_SUPERUSER_DATA "{\"client\":\"zklock\",\"superuser\":true,"
+
 /* Returns the first node's czxid, which grows with every exclusive holder or permit. */
 extern int64_t zkl_lock_token(const ZklLock *lock);
 
@@ -417,84 +432,6 @@ extern ZklDeadlock *zkl_detector_step(ZklDetector *detector, int64_t *next_ms,
 extern void zkl_detector_end(ZklDetector *detector);
 
 extern void zkl_deadlock_free(ZklDeadlock *deadlock);
-
-
-/*
- * Scans: all nodes in the queues, also those of other programs
- */
-
-typedef struct ZklScan ZklScan;
-
-typedef enum ZklKind
-{
-	ZKL_KIND_LOCK,				/* below <root>/locks/ */
-	ZKL_KIND_SEMAPHORE			/* below <root>/semaphores/, in either layout */
-} ZklKind;
-
-typedef enum ZklMaker
-{
-	ZKL_MAKER_OTHER,
-	ZKL_MAKER_ZKLOCK,
-	ZKL_MAKER_CURATOR,
-	ZKL_MAKER_KAZOO
-} ZklMaker;
-
-/* One znode of a holder or waiter. */
-typedef struct ZklEntry
-{
-	ZklKind		kind;
-	const char *name;			/* of the lock or semaphore, encoded */
-	const char *path;			/* of the znode */
-	ZklMode		mode;			/* NONE: a permit */
-	ZklMaker	maker;			/* as far as the name shows */
-	int			position;		/* 0: granted; else the place among the waiters, from 1 */
-	bool		is_readable;	/* if not, the members below are not known */
-	int64_t		token;			/* czxid; of an upgrade, its shared node's */
-	int64_t		session_id;		/* 0: not ephemeral */
-	int64_t		ctime_ms;		/* creation, since 1970, on the leader's clock */
-	const char *data;			/* any bytes, maybe cut */
-	int			data_len;
-} ZklEntry;
-
-/* The data that a revocation writes into a holder's node. */
-#define ZKL_REVOKE_MESSAGE "__REVOKE__"
-
-/* The beginning of the data of a superuser's session. */
-#define ZKL_SUPERUSER_DATA "{\"client\":\"zklock\",\"superuser\":true,"
-
-typedef enum ZklScanKind
-{
-	ZKL_SCAN,					/* read the lock and the semaphore, or, without a name, all */
-	ZKL_REVOKE,					/* read the lock, and request its release from the holders */
-	ZKL_REVOKE_ORDINARY			/* ... except from sessions of superusers */
-} ZklScanKind;
-
-/*
- * Starts a scan and returns at once; NULL when memory is exhausted.  It sees all writes
- * before the call.  REVOKE_ORDINARY counts a holder whose release is already requested, and
- * writes nothing to its node.  "name" is encoded, or NULL.
- */
-extern ZklScan *zkl_scan(ZklSession *session, ZklScanKind kind, const char *name);
-
-/* Returns PENDING, OK, or why the scan failed. */
-extern ZklStatus zkl_scan_status(ZklScan *scan);
-
-typedef struct ZklScanInfo
-{
-	int			n_entries;
-	const ZklEntry *entries;	/* by kind, name and position; freed with the scan */
-	int			n_denied;		/* znodes that ACLs forbid to read, or to set */
-	int			n_requested;	/* holders whose release is requested */
-	int			n_spared;		/* REVOKE_ORDINARY: holders that are superusers */
-	int			raw_code;		/* the client library's code for SERVER_ERROR */
-	uint64_t	progress;		/* also while pending: as in ZklRequestInfo */
-} ZklScanInfo;
-
-/* Stores the result of a scan. */
-extern void zkl_scan_info(ZklScan *scan, ZklScanInfo *info);
-
-/* Ends and frees the scan, in any state. */
-extern void zkl_scan_end(ZklScan *scan);
 
 
 /*

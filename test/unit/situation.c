@@ -21,7 +21,7 @@
 
 typedef struct Queue
 {
-	ZklPlace	place;
+	ZklWaitPlace	place;
 	char		name[8];
 	char		nodes[MAX_NODES][ZKL_CHILD_NAME_SIZE];
 	int			n;
@@ -64,7 +64,7 @@ key_of(const char *name)
  */
 
 static Queue *
-queue_at(ZklPlace place, const char *name)
+queue_at(ZklWaitPlace place, const char *name)
 {
 	for (int i = 0; i < n_queues; i++)
 		if (queues[i].place == place && strcmp(queues[i].name, name) == 0)
@@ -74,7 +74,7 @@ queue_at(ZklPlace place, const char *name)
 
 /* Empties the queue, and makes it if it does not exist. */
 static Queue *
-new_queue(ZklPlace place, const char *name)
+new_queue(ZklWaitPlace place, const char *name)
 {
 	Queue	   *queue = queue_at(place, name);
 
@@ -138,7 +138,7 @@ session_of(const char *node)
 
 /* Returns the session's last node at the place, or one that does not exist. */
 static const char *
-node_of(ZklPlace place, const char *name, int session)
+node_of(ZklWaitPlace place, const char *name, int session)
 {
 	const Queue *queue = queue_at(place, name);
 
@@ -165,7 +165,7 @@ forget_node(const char *name, int session)
  */
 
 static void
-add_wait(Report *r, ZklPlace place, const char *name, int session, int capacity)
+add_wait(Report *r, ZklWaitPlace place, const char *name, int session, int capacity)
 {
 	char		component[8];
 

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "observed.h"
+#include "recipe/batch.h"
 
 #define X ZKL_MODE_EXCLUSIVE
 #define NONE ZKL_MODE_NONE
@@ -52,20 +53,23 @@ test_who_proves(void)
 static void
 test_deadline(void)
 {
-	ZklScan    *scan;
+	static const ZklOp reads[] = {
+		{.kind = ZKL_OP_SYNC,.path = "/zklock"}, {.kind = ZKL_OP_LIST,.path = "/zklock"}
+	};
+	ZklBatch   *batch;
 	int64_t		before;
 
 	begin_observed(1);
 	fake_advance(3 * T);
 	forget(lock_now(A, "a", X));
 	is_int(trust(A), T / 3, "the first lock can be trusted for a third of the session timeout");
-	scan = zkl_scan(A->session, ZKL_SCAN, "a");
+	batch = zkl_batch(A->session, ZKL_BATCH_PIPELINED, reads, 2);
 	before = zkl_session_deadline_io(A->session);
 	fake_advance(50);
 	fake_run_all();
-	is_int(zkl_scan_status(scan), ZKL_OK, "a sync and lists are answered");
+	is_int(zkl_batch_info(batch).status, ZKL_OK, "a sync and a list are answered");
 	is_int(zkl_session_deadline_io(A->session), before, "... and prove nothing");
-	zkl_scan_end(scan);
+	zkl_batch_end(batch);
 
 	fake_advance(T / 6 - 50);
 	is_int(trust(A), T * 2 / 3, "a proof that follows another in time is good for two thirds");

@@ -64,7 +64,7 @@ extern void zkl_snapshot_add_report(ZklSnapshot *snapshot, uint64_t session,
  * Adds the children of a queue, or of the parent of permits.  "key" is the hash of the
  * name, as in ZklHeld.
  */
-extern void zkl_snapshot_add_queue(ZklSnapshot *snapshot, ZklPlace place, const char *name,
+extern void zkl_snapshot_add_queue(ZklSnapshot *snapshot, ZklWaitPlace place, const char *name,
 								   uint32_t key, const char *const *children, int n);
 
 typedef enum ZklWantKind
@@ -78,7 +78,7 @@ typedef struct ZklWant
 {
 	ZklWantKind kind;
 	uint64_t	session;		/* REPORT */
-	ZklPlace	place;			/* QUEUE; the path is zkl_place_path(root, place, name, NULL) */
+	ZklWaitPlace	place;			/* QUEUE; the path is zkl_place_path(root, place, name, NULL) */
 	const char *name;			/* valid as long as the snapshot */
 } ZklWant;
 

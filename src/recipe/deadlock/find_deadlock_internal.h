@@ -61,7 +61,7 @@ typedef struct Edge
 /* A queue, or the parent of permits. */
 typedef struct Place
 {
-	ZklPlace	place;
+	ZklWaitPlace	place;
 	const char *name;
 	uint32_t	key;
 	bool		is_read;
@@ -110,7 +110,7 @@ extern Vertex *zkl__snapshot_vertex(const ZklSnapshot *s, uint64_t session, uint
 extern Vertex *zkl__snapshot_next_vertex(const ZklSnapshot *s, Vertex *v);
 
 /* Returns where the place is in the hash table, or would be. */
-extern Place **zkl__snapshot_place(ZklSnapshot *s, ZklPlace place, const char *name);
+extern Place **zkl__snapshot_place(ZklSnapshot *s, ZklWaitPlace place, const char *name);
 
 /* Returns a node of the place, or NULL. */
 extern const ZklQueued *zkl__place_find(const Place *place, const char *child);

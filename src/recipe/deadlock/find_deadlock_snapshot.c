@@ -170,7 +170,7 @@ zkl_snapshot_add_waiting(ZklSnapshot *s, const char *const *children, int n)
  */
 
 Place **
-zkl__snapshot_place(ZklSnapshot *s, ZklPlace place, const char *name)
+zkl__snapshot_place(ZklSnapshot *s, ZklWaitPlace place, const char *name)
 {
 	uint32_t	h = (uint32_t) place;
 
@@ -302,7 +302,7 @@ add_node(ZklSnapshot *s, Place *place, const char *child)
 }
 
 void
-zkl_snapshot_add_queue(ZklSnapshot *s, ZklPlace which, const char *name, uint32_t key,
+zkl_snapshot_add_queue(ZklSnapshot *s, ZklWaitPlace which, const char *name, uint32_t key,
 					   const char *const *children, int n)
 {
 	Place	   *place = *zkl__snapshot_place(s, which, name);

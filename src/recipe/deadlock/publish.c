@@ -111,7 +111,7 @@ may_block(const ZklRequest *request)
 
 /* Appends a node to the report. */
 static void
-add_node(ZklDetector *d, ZklReport *report, ZklReportNode *nodes, ZklPlace place,
+add_node(ZklDetector *d, ZklReport *report, ZklReportNode *nodes, ZklWaitPlace place,
 		 const ZklNode *node)
 {
 	const ZklPermit *permit = d->request->permit;

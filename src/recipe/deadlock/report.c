@@ -134,7 +134,7 @@ read_node(Reading *r, char **fields, int n)
 	if (n != (*fields[0] == ZKL_PLACE_PERMITS ? 4 : 3) || memchr("lmp", *fields[0], 3) == NULL ||
 		!is_component(fields[1]) || !is_component(fields[2]))
 		return false;
-	node->place = (ZklPlace) *fields[0];
+	node->place = (ZklWaitPlace) *fields[0];
 	node->name = fields[1];
 	node->child = fields[2];
 	node->capacity = n == 4 ? atoi(fields[3]) : 0;
@@ -241,7 +241,7 @@ zkl_report_is_unchanged(const ZklReport *before, const ZklReport *later,
  */
 
 char *
-zkl_place_path(const char *root, ZklPlace place, const char *name, const char *child)
+zkl_place_path(const char *root, ZklWaitPlace place, const char *name, const char *child)
 {
 	char	   *path;
 

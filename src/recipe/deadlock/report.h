@@ -20,17 +20,17 @@
 #define ZKL_REPORT_MAX 65536
 
 /* The places where a request has nodes. */
-typedef enum ZklPlace
+typedef enum ZklWaitPlace
 {
 	ZKL_PLACE_LOCK = 'l',		/* <root>/locks/<name> */
 	ZKL_PLACE_MUTEX = 'm',		/* <root>/semaphores/<name>/locks */
 	ZKL_PLACE_PERMITS = 'p'		/* <root>/semaphores/<name>/leases */
-} ZklPlace;
+} ZklWaitPlace;
 
 /* A node that the reporting session waits with. */
 typedef struct ZklReportNode
 {
-	ZklPlace	place;
+	ZklWaitPlace	place;
 	const char *name;			/* path component of the lock or semaphore */
 	const char *child;			/* the node's name */
 	int			capacity;		/* PERMITS: how many permits the session counts */
@@ -78,7 +78,7 @@ extern ZklReport *zkl_report_decode(const char *data, int length);
  * Returns a path below the root, malloc'd, or NULL if memory is exhausted: of a node, or
  * with "child" NULL, of its parent.
  */
-extern char *zkl_place_path(const char *root, ZklPlace place, const char *name,
+extern char *zkl_place_path(const char *root, ZklWaitPlace place, const char *name,
 							const char *child);
 
 /*

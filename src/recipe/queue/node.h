@@ -12,7 +12,7 @@
 #ifndef ZKL_NODE_H
 #define ZKL_NODE_H
 
-#include "recipe/recipe.h"
+#include "recipe/batch.h"
 
 /* prefix, GUID, infix, number, NUL: "_c_" 36 "-__READ__" 11 */
 #define ZKL_CHILD_NAME_SIZE 64
@@ -95,6 +95,7 @@ typedef struct ZklQueued
 	uint32_t	distance;		/* of its number, as a sort key; set by zkl_sort_queue() */
 	bool		granted;
 	int			anchor;			/* upgrade: index of its session's reader; else -1 */
+	int			index;			/* among the children; set by zkl_read_queue() */
 	void	   *item;			/* for the caller */
 } ZklQueued;
 
@@ -110,12 +111,6 @@ extern void zkl_grant_queue(ZklQueued *queue, int n);
 
 /* Returns the contenders, malloc'd, sorted and granted; NULL if out of memory. */
 extern ZklQueued *zkl_read_queue(const char *const *children, int n_children, int *n);
-
-/*
- * Returns which program created the child, judging by the name; "session_id" is
- * the owner of the ephemeral node, or 0.
- */
-extern ZklMaker zkl_maker(const char *child, int64_t session_id);
 
 /* Sorts ids, ascending. */
 extern void zkl_sort_ids(uint64_t *ids, int n);

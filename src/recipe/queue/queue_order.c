@@ -3,7 +3,7 @@
  * queue_order.c
  *		A node's position in a queue, and which nodes hold the lock.
  *
- * Declared in node.h.  Does no I/O; called on any thread.
+ * Declared in node.h and batch.h.  Does no I/O; called on any thread.
  *
  *-------------------------------------------------------------------------
  */
@@ -242,11 +242,43 @@ zkl_read_queue(const char *const *children, int n_children, int *n)
 	*n = 0;
 	for (int i = 0; queue && i < n_children; i++)
 		if (zkl_parse_child(children[i], &queue[*n].contender))
-			queue[(*n)++].name = children[i];
+		{
+			queue[*n].name = children[i];
+			queue[(*n)++].index = i;
+		}
 	if (queue)
 	{
 		zkl_sort_queue(queue, *n);
 		zkl_grant_queue(queue, *n);
 	}
 	return queue;
+}
+
+bool
+zkl_is_contender(const char *child)
+{
+	ZklContender unused;
+
+	return zkl_parse_child(child, &unused);
+}
+
+int
+zkl_order_queue(const char *const *children, int n_children, ZklPlace *places)
+{
+	int			n;
+	int			n_waiting = 0;
+	ZklQueued  *queue = zkl_read_queue(children, n_children, &n);
+
+	if (queue == NULL)
+		return -1;
+	for (int i = 0; i < n; i++)
+		places[i] = (ZklPlace)
+	{
+		.index = queue[i].index,
+			.mode = queue[i].contender.writer ? ZKL_MODE_EXCLUSIVE : ZKL_MODE_SHARED,
+			.position = queue[i].granted ? 0 : ++n_waiting,
+			.anchor = queue[i].anchor >= 0 ? queue[queue[i].anchor].index : -1,
+	};
+	free(queue);
+	return n;
 }

@@ -51,10 +51,4 @@ extern bool zkl_is_kazoos(const char *child);
 extern int	zkl_permit_owners(const char *const *children, int n_children,
 							  uint64_t self, uint64_t *owners);
 
-/*
- * Parses the data of a semaphore.  Returns false, and leaves *capacity as it is, if they
- * are not a number: they are empty, or another program's.
- */
-extern bool zkl_parse_capacity(const char *data, int data_len, int *capacity);
-
 #endif							/* ZKL_SEMAPHORE_NAMES_H */

@@ -18,9 +18,9 @@
  * are shorter than what the server stores for their znodes, so a request counts for little
  * unless it is known to be longer, or a get of unknown length.
  */
-#define MAX_IN_FLIGHT (1024 * 1024)
-#define SIZE_OF_REQUEST (10 * 1024)
-#define SIZE_OF_UNKNOWN_DATA (64 * 1024)
+#define MAX_IN_FLIGHT 1000000
+#define SIZE_OF_REQUEST 10000
+#define SIZE_OF_UNKNOWN_DATA 64000
 
 /* More than any use of locks needs. */
 #define MAX_RESULT_BYTES (64 * 1024 * 1024)
