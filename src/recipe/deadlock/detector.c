@@ -169,6 +169,8 @@ search(ZklDetector *d)
 	d->is_limited = d->is_limited || found.found == ZKL_FOUND_TOO_MUCH;
 	if (d->is_over)
 		return NULL;
+	if (d->is_removed)
+		zkl__report_withdraw(d);
 	if (found.found != ZKL_FOUND_VICTIM && found.found != ZKL_FOUND_PLACE)
 	{
 		d->seen = 0;

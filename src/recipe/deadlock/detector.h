@@ -52,6 +52,7 @@ struct ZklDetector
 	/* the own report */
 	char		name[ZKL_WAITING_NAME_SIZE];
 	bool		is_published;
+	bool		is_removed;		/* the search has not found it */
 	bool		is_refused;		/* the ensemble refuses it: not published in this wait */
 	int			attempts;		/* in a row, of publishing */
 	char	   *data;			/* as written last */
@@ -63,7 +64,6 @@ struct ZklDetector
 	int32_t		bell_version;	/* ... and what it has returned */
 
 	/* when to do what */
-	int64_t		written_ms;		/* the report, last */
 	int64_t		next_look_ms;	/* at the own server */
 	int64_t		next_search_ms;
 	int64_t		searched_ms;

@@ -78,7 +78,7 @@ typedef struct ZklWant
 {
 	ZklWantKind kind;
 	uint64_t	session;		/* REPORT */
-	ZklWaitPlace	place;			/* QUEUE; the path is zkl_place_path(root, place, name, NULL) */
+	ZklWaitPlace place;			/* QUEUE; the path is zkl_place_path(root, place, name, NULL) */
 	const char *name;			/* valid as long as the snapshot */
 } ZklWant;
 

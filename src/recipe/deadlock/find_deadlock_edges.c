@@ -80,12 +80,13 @@ add_queue_wait(ZklSnapshot *s, const Wait *wait, const ZklQueued *own)
 			continue;
 		}
 		for (Vertex *to = node->item; to; to = zkl__snapshot_next_vertex(s, to))
+		{
+			Edge		edge = {v, to, .node = wait->node, .blocker = node->name};
+
+			edge.is_hold = node->granted && place->place == ZKL_PLACE_LOCK;
 			if (blocks(s, place, to, node, own->contender.writer))
-				add_edge(s, (Edge)
-						 {
-							 .from = v,.to = to,.node = wait->node,.blocker = node->name,
-							 .is_hold = node->granted && place->place == ZKL_PLACE_LOCK
-						 });
+				add_edge(s, edge);
+		}
 	}
 }
 
@@ -117,6 +118,7 @@ add_permit_wait(ZklSnapshot *s, const Wait *wait)
 	{
 		const ZklQueued *node = &place->nodes[i];
 		Vertex	   *to = node->item;
+		Edge		edge = {v, to, .node = wait->node, .blocker = node->name, .is_hold = true};
 
 		n = i > 0 && node->item == place->nodes[i - 1].item ? n + 1 : 1;
 		if (to == v)
@@ -125,10 +127,7 @@ add_permit_wait(ZklSnapshot *s, const Wait *wait)
 			(to->behind == 0 ? to->report == NULL
 			 : to->waiter == NULL || count_held(s, to, ZKL_HELD_PERMIT, place) < n);
 		if (!v->can_proceed)
-			add_edge(s, (Edge)
-					 {
-						 .from = v,.to = to,.node = wait->node,.blocker = node->name,.is_hold = true
-					 });
+			add_edge(s, edge);
 	}
 }
 
@@ -150,13 +149,16 @@ void
 zkl__snapshot_add_edges(ZklSnapshot *s)
 {
 	for (int i = 0; i < s->n; i++)
-		if (s->vertices[i].waiter)
-			add_edge(s, (Edge)
-					 {
-						 .from = &s->vertices[i],
-						 .to = zkl__snapshot_vertex(s, s->vertices[i].behind, 0),
-						 .is_hold = !s->vertices[i].waiter->only_for_place
-					 });
+	{
+		Vertex	   *v = &s->vertices[i];
+		Edge		edge = {.from = v};
+
+		if (v->waiter == NULL)
+			continue;
+		edge.to = zkl__snapshot_vertex(s, v->behind, 0);
+		edge.is_hold = !v->waiter->only_for_place;
+		add_edge(s, edge);
+	}
 	for (int i = 0; i < MAX_PLACES; i++)
 		for (const Wait *wait = s->places[i] ? s->places[i]->waits : NULL; wait; wait = wait->next)
 			add_wait(s, wait);

@@ -61,7 +61,7 @@ typedef struct Edge
 /* A queue, or the parent of permits. */
 typedef struct Place
 {
-	ZklWaitPlace	place;
+	ZklWaitPlace place;
 	const char *name;
 	uint32_t	key;
 	bool		is_read;

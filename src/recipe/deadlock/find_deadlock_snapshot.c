@@ -134,14 +134,12 @@ static void
 want_report(ZklSnapshot *s, uint64_t session)
 {
 	Vertex	   *v = zkl__snapshot_vertex(s, session, 0);
+	ZklWant		wanted = {.kind = ZKL_WANT_REPORT, .session = session};
 
 	if (v == NULL || v->behind != 0 || v->is_wanted)
 		return;
 	v->is_wanted = true;
-	want(s, (ZklWant)
-		 {
-			 .kind = ZKL_WANT_REPORT,.session = session
-		 });
+	want(s, wanted);
 }
 
 void
@@ -206,13 +204,11 @@ add_wait(ZklSnapshot *s, Vertex *v, const ZklReportNode *node)
 {
 	Place	  **place = zkl__snapshot_place(s, node->place, node->name);
 	Wait	   *wait = zkl__snapshot_alloc(s, 1, sizeof(Wait));
+	ZklWant		wanted = {.kind = ZKL_WANT_QUEUE, .place = node->place, .name = node->name};
 
 	if (*place == NULL)
 	{
-		want(s, (ZklWant)
-			 {
-				 .kind = ZKL_WANT_QUEUE,.place = node->place,.name = node->name
-			 });
+		want(s, wanted);
 		if (s->too_much || (*place = zkl__snapshot_alloc(s, 1, sizeof(Place))) == NULL)
 			return;
 		(*place)->place = node->place;

@@ -263,27 +263,38 @@ is_local(const uint64_t *locals, int n, uint64_t session)
 	return false;
 }
 
-/* Remembers what is written. */
-static void
-note_written(ZklDetector *d, const ZklReport *report, char *data, int length)
+/* Remembers what is written.  Returns false if memory is exhausted. */
+static bool
+note_written(ZklDetector *d, const ZklReport *report, const char *data, int length)
 {
 	uint64_t   *locals = calloc((size_t) report->n_waiters + 1, sizeof(uint64_t));
+	char	   *copy = strdup(data);
 
-	for (int i = 0; locals && i < report->n_waiters; i++)
+	if (locals == NULL || copy == NULL)
+	{
+		free(locals);
+		free(copy);
+		return false;
+	}
+	for (int i = 0; i < report->n_waiters; i++)
 		locals[i] = report->waiters[i].session;
 	for (int i = 0; i < d->n_locals; i++)
-		if (!is_local(locals, locals ? report->n_waiters : 0, d->locals[i]))
-			zkl__own_nodes_leave(d->session, local_path(d, d->locals[i]));
+	{
+		char	   *path = local_path(d, d->locals[i]);
+
+		if (path && !is_local(locals, report->n_waiters, d->locals[i]))
+			zkl__own_nodes_leave(d->session, path);
+	}
 	free(d->locals);
 	d->locals = locals;
-	d->n_locals = locals ? report->n_waiters : 0;
+	d->n_locals = report->n_waiters;
 	free(d->data);
-	d->data = data;
+	d->data = copy;
 	d->data_len = length;
 	d->bell_shown = report->bell;
 	d->is_published = true;
 	d->attempts = 0;
-	d->written_ms = zkl_now_ms();
+	return true;
 }
 
 static ZklOp
@@ -329,29 +340,20 @@ failure_of(const ZklBatchResult *results, int n)
 }
 
 /*
- * Writes the report: replaces the published one, or creates it and the bell, and creates the
- * znodes of new local waiters.  If the outcome is unknown, withdraws the report, to begin
- * again.  A delete that is not finished comes first.
+ * Lists the operations that replace the published report, or create it and the bell, and
+ * create the znodes of new local waiters.  Returns their number.
  */
-static bool
-write_report(ZklDetector *d, const ZklReport *report)
+static int
+list_ops(ZklDetector *d, const ZklReport *report, const char *data, int length, ZklOp *ops)
 {
-	ZklOp	   *ops = zkl__scratch(d, ((size_t) report->n_waiters + 2) * sizeof(ZklOp));
-	int			length = 0;
-	char	   *data = zkl__scratch_keep(d, zkl_report_encode(report, &length));
-	const ZklBatchResult *results;
+	ZklOp		set = {
+		.kind = ZKL_OP_SET, .path = report_path(d), .version = ZKL_ANY_VERSION,
+		.data = data, .data_len = length
+	};
 	int			n = 0;
 
-	if (data == NULL)
-		d->is_limited = true;
-	if (ops == NULL || data == NULL || zkl__own_nodes_are_leaving(d->session))
-		return false;
 	if (d->is_published)
-		ops[n++] = (ZklOp)
-	{
-		.kind = ZKL_OP_SET, .path = report_path(d), .data = data, .data_len = length,
-			.version = ZKL_ANY_VERSION
-	};
+		ops[n++] = set;
 	else
 	{
 		ops[n++] = create_own(d, report_path(d), data, length);
@@ -360,18 +362,33 @@ write_report(ZklDetector *d, const ZklReport *report)
 	for (int i = 0; i < report->n_waiters; i++)
 		if (!is_local(d->locals, d->n_locals, report->waiters[i].session))
 			ops[n++] = create_own(d, local_path(d, report->waiters[i].session), "", 0);
+	return n;
+}
+
+/*
+ * Writes the report.  If the outcome is unknown, withdraws it, to begin again.  A delete that
+ * is not finished comes first.
+ */
+static bool
+write_report(ZklDetector *d, const ZklReport *report)
+{
+	ZklOp	   *ops = zkl__scratch(d, ((size_t) report->n_waiters + 2) * sizeof(ZklOp));
+	int			length = 0;
+	char	   *data = zkl_report_encode(report, &length);
+	const ZklBatchResult *results;
+	int			n;
+
+	d->is_limited = d->is_limited || data == NULL;
+	data = zkl__scratch_keep(d, data);
+	if (ops == NULL || data == NULL || zkl__own_nodes_are_leaving(d->session))
+		return false;
+	n = list_ops(d, report, data, length, ops);
 	results = zkl__run(d, ZKL_BATCH_ATOMIC, ops, n);
 	if (results && failure_of(results, n) == ZKL_RC_NO_NODE && !d->is_published)
 		results = make_parents(d) ? zkl__run(d, ZKL_BATCH_ATOMIC, ops, n) : NULL;
-	if (results && results[0].code == ZKL_RC_OK)
-	{
-		char	   *copy = malloc((size_t) length + 1);
-
-		if (copy)
-			note_written(d, report, memcpy(copy, data, (size_t) length + 1), length);
-		return copy != NULL;
-	}
-	if (results)
+	if (results && results[0].code == ZKL_RC_OK && note_written(d, report, data, length))
+		return true;
+	if (results && results[0].code != ZKL_RC_OK)
 		refused(d, failure_of(results, n));
 	else
 		zkl__report_withdraw(d);

@@ -30,7 +30,7 @@ typedef enum ZklWaitPlace
 /* A node that the reporting session waits with. */
 typedef struct ZklReportNode
 {
-	ZklWaitPlace	place;
+	ZklWaitPlace place;
 	const char *name;			/* path component of the lock or semaphore */
 	const char *child;			/* the node's name */
 	int			capacity;		/* PERMITS: how many permits the session counts */

@@ -49,12 +49,15 @@ op_for(ZklDetector *d, const ZklWant *want)
 	return op;
 }
 
-/* Adds an answer; returns its bytes. */
+/* Adds an answer; returns its bytes.  Another program may have removed the own report. */
 static int64_t
 add_answer(ZklDetector *d, const ZklWant *want, const ZklBatchResult *result)
 {
 	int64_t		bytes = result->data_len;
 
+	if (want->kind == ZKL_WANT_REPORT && want->session == d->me &&
+		(result->code == ZKL_RC_NO_NODE || (uint64_t) result->owner != d->me))
+		d->is_removed = true;
 	if (result->code != ZKL_RC_OK)
 		return 0;
 	for (int i = 0; i < result->n_children; i++)
@@ -118,6 +121,7 @@ zkl__search(ZklDetector *d)
 	int			n_reads = 0;
 	int			n;
 
+	d->is_removed = false;
 	if (d->snapshot)
 		zkl_snapshot_free(d->snapshot);
 	d->snapshot = zkl_snapshot_new(d->me);
