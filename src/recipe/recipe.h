@@ -408,7 +408,7 @@ typedef struct ZklDeadlock
 {
 	bool		keeps_place;	/* the caller only keeps a place in a queue, and must requeue */
 	int			n;
-	ZklDeadlockEdge edges[];	/* the caller's first */
+	const ZklDeadlockEdge *edges;	/* the caller's first */
 } ZklDeadlock;
 
 /* Detects deadlocks during one long wait of a request. */
@@ -421,17 +421,15 @@ extern ZklDetector *zkl_detector_begin(ZklRequest *request, const ZklDetectorCon
 /*
  * Publishes the wait, answers other sessions, and searches, as far as this is due.  Waits
  * in callbacks.  To be called at *next_ms, and when the session's descriptor is readable.
- * Returns NULL, or a deadlock that the caller must end by ending the request, and free with
- * zkl_deadlock_free().  *is_limited: a deadlock may stay hidden, because something is too
- * large.
+ * Returns NULL, or a deadlock that the caller must end by ending the request, and that is valid
+ * until the detector ends.  *is_limited: a deadlock may stay hidden, because something is
+ * too large.
  */
-extern ZklDeadlock *zkl_detector_step(ZklDetector *detector, int64_t *next_ms,
-									  bool *is_limited);
+extern const ZklDeadlock *zkl_detector_step(ZklDetector *detector, int64_t *next_ms,
+											bool *is_limited);
 
 /* Frees the detector, also after a callback has left a step, and withdraws the report. */
 extern void zkl_detector_end(ZklDetector *detector);
-
-extern void zkl_deadlock_free(ZklDeadlock *deadlock);
 
 
 /*

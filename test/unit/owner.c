@@ -29,7 +29,7 @@ typedef struct Owner
 	ZklBatch   *awaited;		/* NULL: it pauses */
 	bool		must_leave;
 	jmp_buf		before_step;
-	ZklDeadlock *deadlock;
+	const ZklDeadlock *deadlock;
 } Owner;
 
 int			(*owner_look) (Party *party, const ZklLocalWaiter **local_waiters);
@@ -162,7 +162,6 @@ owner_interrupt(Party *party)
 	if (o->detector)
 		zkl_detector_end(o->detector);
 	o->detector = NULL;
-	zkl_deadlock_free(o->deadlock);
 	o->deadlock = NULL;
 	o->is_victim = false;
 }
@@ -206,11 +205,11 @@ begin(Owner *o, Party *party)
 	return o->detector && !o->is_victim && (o->is_in_step || info.blocked);
 }
 
-ZklDeadlock *
+const ZklDeadlock *
 owner_run(Party *party)
 {
 	Owner	   *o = owner_of(party);
-	ZklDeadlock *deadlock;
+	const ZklDeadlock *deadlock;
 
 	if (!begin(o, party))
 		return NULL;

@@ -23,7 +23,7 @@ extern uint32_t owner_key_of(const char *name);
  * on with one, until it waits for an answer, or the step is over.  Returns its deadlock,
  * after which the owner does nothing more for this request.
  */
-extern ZklDeadlock *owner_run(Party *party);
+extern const ZklDeadlock *owner_run(Party *party);
 
 /* Leaves a step in progress with longjmp(), as an interrupt does, and ends the detector. */
 extern void owner_interrupt(Party *party);

@@ -21,7 +21,7 @@ static bool only_behind_waiter[MAX_PARTIES];
 static uint64_t local_wait[MAX_PARTIES];	/* a new number for each wait */
 static uint64_t last_local_wait;
 static char verdicts[MAX_PARTIES][128];
-static ZklDeadlock *deadlocks[MAX_PARTIES];
+static const ZklDeadlock *deadlocks[MAX_PARTIES];
 static int	n_victims;
 static int	n_false_deadlocks;
 
@@ -43,7 +43,6 @@ waiters_begin(const char *servers)
 	memset(verdicts, 0, sizeof(verdicts));
 	for (int i = 0; i < MAX_PARTIES; i++)
 	{
-		zkl_deadlock_free(deadlocks[i]);
 		deadlocks[i] = NULL;
 	}
 	memcpy(server_of, servers, strlen(servers));
@@ -175,22 +174,21 @@ config(Party *party)
 	};
 }
 
-ZklDeadlock *
+const ZklDeadlock *
 publish(Party *party)
 {
 	return owner_run(party);
 }
 
 static void
-note_verdict(const Party *party, ZklDeadlock *deadlock)
+note_verdict(const Party *party, const ZklDeadlock *deadlock)
 {
-	ZklDeadlock **kept = &deadlocks[index_of(party)];
+	const ZklDeadlock **kept = &deadlocks[index_of(party)];
 	char	   *text = verdicts[index_of(party)];
 	int			length = 0;
 
 	if (deadlock == NULL)
 		return;
-	zkl_deadlock_free(*kept);
 	*kept = deadlock;
 	text[0] = '\0';
 	for (int i = 0; i < deadlock->n; i++)
@@ -200,7 +198,7 @@ note_verdict(const Party *party, ZklDeadlock *deadlock)
 bool
 is_victim_now(Party *party)
 {
-	ZklDeadlock *deadlock = publish(party);
+	const ZklDeadlock *deadlock = publish(party);
 
 	note_verdict(party, deadlock);
 	return deadlock != NULL;

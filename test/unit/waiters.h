@@ -28,7 +28,7 @@ extern void wait_behind_waiter(Party *party, Party *other);
 extern bool waits_behind_waiter(const Party *party);
 
 /* Does what the backend does when it wakes up (owner.h); the caller frees the result. */
-extern ZklDeadlock *publish(Party *party);
+extern const ZklDeadlock *publish(Party *party);
 
 /* The same, and keeps the result for deadlock_of(); is the party the victim of a deadlock? */
 extern bool is_victim_now(Party *party);

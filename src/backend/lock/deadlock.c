@@ -122,22 +122,14 @@ describe(const ZklDeadlock *deadlock, StringInfo detail, StringInfo log)
 }
 
 static void
-raise_deadlock(ZklDeadlock *deadlock, bool is_permit, const char *display)
+raise_deadlock(const ZklDeadlock *deadlock, bool is_permit, const char *display)
 {
 	StringInfoData detail;
 	StringInfoData log;
 
 	initStringInfo(&detail);
 	initStringInfo(&log);
-	PG_TRY();
-	{
-		describe(deadlock, &detail, &log);
-	}
-	PG_FINALLY();
-	{
-		zkl_deadlock_free(deadlock);
-	}
-	PG_END_TRY();
+	describe(deadlock, &detail, &log);
 	ereport(ERROR,
 			(errcode(ERRCODE_T_R_DEADLOCK_DETECTED),
 			 is_permit
@@ -293,7 +285,7 @@ bool
 zklock_search_deadlock(ZklockLongWait *w, bool is_permit, const char *display,
 					   int64 *check_again)
 {
-	ZklDeadlock *deadlock;
+	const ZklDeadlock *deadlock;
 	int64		next = ZKLOCK_NEVER;
 	bool		is_limited = false;
 
@@ -302,10 +294,7 @@ zklock_search_deadlock(ZklockLongWait *w, bool is_permit, const char *display,
 	deadlock = zkl_detector_step(w->detector, &next, &is_limited);
 	*check_again = Min(*check_again, next);
 	if (deadlock && deadlock->keeps_place)
-	{
-		zkl_deadlock_free(deadlock);
 		return true;
-	}
 	if (deadlock)
 		raise_deadlock(deadlock, is_permit, display);
 	if (is_limited)

@@ -137,29 +137,39 @@ call_victim(ZklDetector *d, const ZklDeadlockFound *found, bool is_new)
 		search_from_time_to_time(d);
 }
 
-/* Returns the deadlock if the verdict has succeeded. */
-static ZklDeadlock *
+/* Returns whether this session must fail. */
+static bool
 claim(ZklDetector *d, const ZklDeadlockFound *found)
 {
-	ZklDeadlock *deadlock;
-
 	if (zkl_now_ms() < d->next_claim_ms)
 	{
 		d->next_search_ms = d->next_claim_ms;
-		return NULL;
+		return false;
 	}
-	deadlock = zkl__verdict_describe(found, false);
-	if (deadlock && zkl__verdict_claim(d, found))
-		return deadlock;
-	free(deadlock);
+	if (zkl__verdict_claim(d, found))
+		return true;
 	d->claim_pause_ms = d->claim_pause_ms == 0 ? CLAIM_PAUSE_MS
 		: d->claim_pause_ms * 2 < MAX_CLAIM_PAUSE_MS ? d->claim_pause_ms * 2 : MAX_CLAIM_PAUSE_MS;
 	d->next_claim_ms = zkl_now_ms() + vary(d, d->claim_pause_ms);
 	d->next_search_ms = d->next_claim_ms;
-	return NULL;
+	return false;
 }
 
-static ZklDeadlock *
+/* This session is the victim.  Returns whether its wait must end. */
+static bool
+is_victim(ZklDetector *d, const ZklDeadlockFound *found)
+{
+	if (!zkl__verdict_describe(d, found))
+	{
+		search_from_time_to_time(d);
+		return false;
+	}
+	d->deadlock.keeps_place = found->found == ZKL_FOUND_PLACE && d->config.may_requeue;
+	return d->deadlock.keeps_place || claim(d, found);
+}
+
+/* Returns whether this session's wait must end. */
+static bool
 search(ZklDetector *d)
 {
 	ZklDeadlockFound found = zkl__search(d);
@@ -168,23 +178,20 @@ search(ZklDetector *d)
 	d->searched_ms = zkl_now_ms();
 	d->is_limited = d->is_limited || found.found == ZKL_FOUND_TOO_MUCH;
 	if (d->is_over)
-		return NULL;
+		return false;
 	if (d->is_removed)
 		zkl__report_withdraw(d);
 	if (found.found != ZKL_FOUND_VICTIM && found.found != ZKL_FOUND_PLACE)
 	{
 		d->seen = 0;
 		search_from_time_to_time(d);
-		return NULL;
+		return false;
 	}
 	is_new = note_seen(d, &found);
-	if (found.victim != d->me)
-		call_victim(d, &found, is_new);
-	else if (found.found == ZKL_FOUND_PLACE && d->config.may_requeue)
-		return zkl__verdict_describe(&found, true);
-	else
-		return claim(d, &found);
-	return NULL;
+	if (found.victim == d->me)
+		return is_victim(d, &found);
+	call_victim(d, &found, is_new);
+	return false;
 }
 
 
@@ -203,7 +210,8 @@ look(ZklDetector *d)
 	search_soon(d);
 }
 
-static ZklDeadlock *
+/* Returns whether the wait must end. */
+static bool
 take_step(ZklDetector *d)
 {
 	if (zkl__report_is_rung(d))
@@ -213,9 +221,7 @@ take_step(ZklDetector *d)
 	}
 	else if (zkl_now_ms() >= d->next_look_ms)
 		look(d);
-	if (!d->is_over && d->is_published && zkl_now_ms() >= d->next_search_ms)
-		return search(d);
-	return NULL;
+	return !d->is_over && d->is_published && zkl_now_ms() >= d->next_search_ms && search(d);
 }
 
 /* Sets *next_ms to the time of the next step. */
@@ -231,22 +237,18 @@ schedule(ZklDetector *d, int64_t *next_ms)
 		*next_ms = zkl_now_ms();
 }
 
-ZklDeadlock *
+const ZklDeadlock *
 zkl_detector_step(ZklDetector *d, int64_t *next_ms, bool *is_limited)
 {
-	ZklDeadlock *deadlock;
+	bool		must_end;
 
 	zkl__step_end(d);
 	d->has_waited = false;
-	deadlock = take_step(d);
+	must_end = take_step(d);
 	schedule(d, next_ms);
-	zkl__step_end(d);
 	*is_limited = d->is_limited;
-	return deadlock;
-}
-
-void
-zkl_deadlock_free(ZklDeadlock *deadlock)
-{
-	free(deadlock);
+	if (must_end)
+		return &d->deadlock;
+	zkl__step_end(d);
+	return NULL;
 }

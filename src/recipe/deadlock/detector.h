@@ -47,6 +47,7 @@ struct ZklDetector
 	ZklSnapshot *snapshot;
 	bool		is_over;		/* a callback has ended the step */
 	bool		has_waited;		/* a callback was called */
+	ZklDeadlock deadlock;		/* that the step has found; it uses the memory above */
 	bool		is_limited;		/* a bound was exceeded: a deadlock may stay hidden */
 
 	/* the own report */
@@ -78,7 +79,7 @@ struct ZklDetector
 
 /* verdict.c */
 extern bool zkl__verdict_claim(ZklDetector *d, const ZklDeadlockFound *found);
-extern ZklDeadlock *zkl__verdict_describe(const ZklDeadlockFound *found, bool keeps_place);
+extern bool zkl__verdict_describe(ZklDetector *d, const ZklDeadlockFound *found);
 
 /* search.c */
 extern ZklDeadlockFound zkl__search(ZklDetector *d);

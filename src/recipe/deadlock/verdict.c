@@ -244,54 +244,15 @@ describe_edge(const ZklDeadlockFound *found, int i, ZklDeadlockEdge *to)
 	}
 }
 
-static size_t
-text_size(const char *text)
+/* Describes the cycle; the texts are those of the snapshot.  Returns false if out of memory. */
+bool
+zkl__verdict_describe(ZklDetector *d, const ZklDeadlockFound *found)
 {
-	return text ? strlen(text) + 1 : 0;
-}
+	ZklDeadlockEdge *edges = zkl__scratch(d, (size_t) found->n_cycle * sizeof(ZklDeadlockEdge));
 
-/* Copies a text behind the edges, and moves *at behind it. */
-static const char *
-put_text(char **at, const char *text)
-{
-	char	   *copy = *at;
-
-	if (text == NULL)
-		return NULL;
-	strcpy(copy, text);
-	*at += text_size(text);
-	return copy;
-}
-
-/* Returns the cycle in one allocation, or NULL. */
-ZklDeadlock *
-zkl__verdict_describe(const ZklDeadlockFound *found, bool keeps_place)
-{
-	size_t		size = sizeof(ZklDeadlock) + (size_t) found->n_cycle * sizeof(ZklDeadlockEdge);
-	ZklDeadlock *deadlock;
-	char	   *texts;
-
-	for (int i = 0; i < found->n_cycle; i++)
-	{
-		ZklDeadlockEdge edge = {0};
-
-		describe_edge(found, i, &edge);
-		size += text_size(edge.server) + text_size(edge.waits_for) + text_size(edge.name);
-	}
-	deadlock = calloc(1, size);
-	if (deadlock == NULL)
-		return NULL;
-	deadlock->keeps_place = keeps_place;
-	deadlock->n = found->n_cycle;
-	texts = (char *) &deadlock->edges[found->n_cycle];
-	for (int i = 0; i < found->n_cycle; i++)
-	{
-		ZklDeadlockEdge *edge = &deadlock->edges[i];
-
-		describe_edge(found, i, edge);
-		edge->server = put_text(&texts, edge->server);
-		edge->waits_for = put_text(&texts, edge->waits_for);
-		edge->name = put_text(&texts, edge->name);
-	}
-	return deadlock;
+	for (int i = 0; edges && i < found->n_cycle; i++)
+		describe_edge(found, i, &edges[i]);
+	d->deadlock.n = found->n_cycle;
+	d->deadlock.edges = edges;
+	return edges != NULL;
 }
