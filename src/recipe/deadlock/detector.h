@@ -111,6 +111,7 @@ extern void zkl__step_end(ZklDetector *d);
 /* own_nodes.c */
 extern const ZklSessionPart zkl__waits_part;
 extern bool zkl__own_nodes_add(ZklSession *session, const char *path);
+extern void zkl__own_nodes_forget(ZklSession *session);
 extern void zkl__own_nodes_leave(ZklSession *session, const char *path);
 extern bool zkl__own_nodes_are_leaving(ZklSession *session);
 

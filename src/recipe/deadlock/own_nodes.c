@@ -89,6 +89,22 @@ zkl__own_nodes_add(ZklSession *session, const char *path)
 	return true;
 }
 
+/* None of the znodes was created. */
+void
+zkl__own_nodes_forget(ZklSession *session)
+{
+	OwnNode    *next;
+
+	zkl__session_lock(session);
+	for (OwnNode *node = *own_nodes(session); node; node = next)
+	{
+		next = node->next;
+		if (!node->is_leaving)
+			forget(session, node);
+	}
+	zkl__session_unlock(session);
+}
+
 /* Deletes the znode of this path, or all of them (NULL), without waiting. */
 void
 zkl__own_nodes_leave(ZklSession *session, const char *path)

@@ -249,6 +249,8 @@ zkl__report_withdraw(ZklDetector *d)
 static void
 refused(ZklDetector *d, ZklResultCode code)
 {
+	if (!d->is_published && zkl__is_refusal(code))
+		zkl__own_nodes_forget(d->session);
 	zkl__report_withdraw(d);
 	d->is_refused = ++d->attempts >= MAX_ATTEMPTS ||
 		(code != ZKL_RC_NODE_EXISTS && code != ZKL_RC_NO_NODE);
