@@ -47,10 +47,9 @@ typedef enum ZklStatus
 	ZKL_NO_AUTH,				/* an ACL forbids the operation */
 	ZKL_NO_CHROOT,				/* the chroot of the connect string does not exist */
 	ZKL_TOO_MANY,				/* limit of a session's nodes or their bytes, or of a batch */
-	ZKL_SEQUENCE_BLOCKED,		/* numbers are used up; foreign nodes keep the znode alive */
+	ZKL_SEQUENCE_USED_UP,		/* until the lock's queue has been empty */
 	ZKL_NOT_SUPPORTED,			/* these node names have no shared mode */
 	ZKL_OTHER_CAPACITY,			/* the semaphore has capacity ZklRequestInfo.capacity */
-	ZKL_OTHER_LAYOUT,			/* the semaphore is in use with the other layout */
 	ZKL_CONNECTION_LOST,		/* batch: answers were lost, mostly with the connection */
 	ZKL_NO_MEMORY,
 	ZKL_SERVER_ERROR			/* anything else; see ZklRequestInfo.raw_code */
@@ -181,6 +180,9 @@ extern void zkl_session_woke(ZklSession *session);
 extern void zkl_session_receive(ZklSession *session);
 
 extern ZklSessionState zkl_session_state(ZklSession *session);
+
+/* Returns whether the session is lost because the ensemble did not confirm it in time. */
+extern bool zkl_session_is_unproven(ZklSession *session);
 
 /* Returns whether the session's node names have this mode.  Any thread. */
 extern bool zkl_session_has_mode(const ZklSession *session, ZklMode mode);

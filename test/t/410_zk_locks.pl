@@ -185,7 +185,7 @@ my $id = $zkc->session_id;
 	$zkc->delete("/zklock/locks/$_", recursive => 1) for @odd, 'any', 'cur', 'kaz';
 }
 
-# Semaphores.
+# Semaphores of Curator.
 {
 	my $at = '/zklock/semaphores';
 	my %made = (

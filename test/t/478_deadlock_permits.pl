@@ -1,4 +1,4 @@
-# Deadlocks through permits of semaphores are detected, in Curator's layout.
+# Deadlocks through permits of semaphores are detected.
 # Exactly one participant fails, and without a deadlock none.
 
 use strict;
@@ -32,8 +32,8 @@ sub acquire { return "SELECT zk_xact_acquire('$_[0]', $_[1])" }
 
 sub permit { return qr/waits for a permit of semaphore "$_[0]"; blocked by process/ }
 
-for my $layout ('curator')
 {
+	my $layout = 'curator';
 	my $program = ZkLock::Opponent->$layout($zk->connect_string);
 	my ($x, $y, $two) = map { "$_.$layout" } qw(x y two);
 	my $open = sub {

@@ -10,14 +10,14 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use ZkLock::Check;
 use ZkLock::Cluster;
+use ZkLock::Shared;
 use ZkLock::ZkClient;
-use ZkLock::ZkServer;
 
-my $zk = ZkLock::ZkServer->start(tick_time => 500);
+my $zk = shared_zk();
 my $zkc = ZkLock::ZkClient->new($zk->connect_string);
-my $node = zklock_node('a', zk => $zk, session_timeout => '20s',
-	extra_conf => "log_lock_waits = on\ndeadlock_timeout = '50ms'\n");
-my $other = zklock_node('b', zk => $zk, session_timeout => '20s');
+my $node = shared_node('a', zk => $zk, session_timeout => '20s',
+	set => { log_lock_waits => 'on', deadlock_timeout => '50ms' });
+my $other = shared_node('b', zk => $zk, session_timeout => '20s');
 my $dba = session($node);
 
 # Names that look like paths, commands or log lines.
@@ -186,6 +186,5 @@ for my $server ($node, $other)
 }
 $dba->quit;
 nothing_left($zkc, 'no node is left');
-$zkc->close;
-$_->stop for $node, $other;
+
 done_testing();

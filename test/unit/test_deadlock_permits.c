@@ -173,8 +173,7 @@ test_strangers(void)
 		begin(3, "abc");
 		has_permit(A, "s", 2);
 		holds(C, "x");
-		snprintf(path, sizeof(path), "%s/%s", pool_of("s", "/leases"),
-				 who[i]);
+		snprintf(path, sizeof(path), "%s/%s", pool_of("s", "/leases"), who[i]);
 		fake_tree_create(path, "", 0, ZKL_CREATE_EPHEMERAL, 77, &made,
 						 &czxid);
 		free(made);

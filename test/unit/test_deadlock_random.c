@@ -41,17 +41,13 @@ is_busy(Party *party)
 	return pending_of(party) || waits_locally_for(party);
 }
 
-/*
- * A session that has all permits requests none: it would wait for itself.  Waits for permits
- * in kazoo's layout are not reported.
- */
+/* A session that has all permits requests none: it would wait for itself. */
 static void
 act_permit(Party *party)
 {
 	int			which = dice(N_SEMAPHORES);
 
-	if (permits_of(party, semaphores[which]) > which ||
-		scene_config.node_names == ZKL_NODE_NAMES_KAZOO)
+	if (permits_of(party, semaphores[which]) > which)
 		return;
 	give_up_all(party);
 	ask_permit(party, semaphores[which], which + 1);

@@ -21,7 +21,6 @@
 #include "utils/builtins.h"
 
 #include "backend/base/names.h"
-#include "compat.h"
 
 /*
  * A role that could compute a name with the hash of another name could block it, although
@@ -36,7 +35,7 @@ zklock_name_hash(const char *encoded, size_t length)
 
 	if (context == NULL || pg_cryptohash_init(context) < 0 ||
 		pg_cryptohash_update(context, (const uint8 *) encoded, length) < 0 ||
-		ZKLOCK_CRYPTOHASH_FINAL(context, digest) < 0)
+		pg_cryptohash_final(context, digest, sizeof(digest)) < 0)
 		elog(ERROR, "could not compute the SHA-256 hash of a lock name");
 	pg_cryptohash_free(context);
 	memcpy(&hash, digest, sizeof(hash));

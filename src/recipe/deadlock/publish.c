@@ -195,13 +195,6 @@ add_local_waiters(ZklDetector *d, ZklReport *report)
 	return waiters != NULL;
 }
 
-/* kazoo's semaphores are not reported. */
-static bool
-has_known_place(const ZklRequest *request)
-{
-	return request->permit == NULL || !request->permit->kazoo;
-}
-
 /* Composes the report of the wait as it is now; its memory lasts as long as the step. */
 ZklReportState
 zkl__report_compose(ZklDetector *d, ZklReport *report)
@@ -213,8 +206,6 @@ zkl__report_compose(ZklDetector *d, ZklReport *report)
 		.instance = d->config.instance, .pid = d->config.pid, .server = d->config.server,
 			.bell = d->bell_shown
 	};
-	if (!has_known_place(d->request))
-		return ZKL_REPORT_NOT_NEEDED;
 	if (!add_nodes(d, report, &blocks) || !add_local_waiters(d, report))
 		return ZKL_REPORT_UNSETTLED;
 	report->identity = identify(report);

@@ -19,17 +19,6 @@
 static const ZklDeadlockFound nothing = {.found = ZKL_FOUND_NOTHING};
 static const ZklDeadlockFound too_much = {.found = ZKL_FOUND_TOO_MUCH};
 
-/* The key of the lock or semaphore in the list of what a local waiter holds. */
-static uint32_t
-key_of(ZklDetector *d, const ZklWant *want)
-{
-	char	   *name = zkl__scratch_copy(d, want->name);
-
-	if (name && want->place != ZKL_PLACE_LOCK)
-		zkl_semaphore_name_of(name);
-	return name ? d->callbacks->key_of(d->arg, name) : 0;
-}
-
 static ZklOp
 op_for(ZklDetector *d, const ZklWant *want)
 {
@@ -63,7 +52,8 @@ add_answer(ZklDetector *d, const ZklWant *want, const ZklBatchResult *result)
 	for (int i = 0; i < result->n_children; i++)
 		bytes += (int64_t) strlen(result->children[i]);
 	if (want->kind == ZKL_WANT_QUEUE)
-		zkl_snapshot_add_queue(d->snapshot, want->place, want->name, key_of(d, want),
+		zkl_snapshot_add_queue(d->snapshot, want->place, want->name,
+							   d->callbacks->key_of(d->arg, want->name),
 							   result->children, result->n_children);
 	else
 		zkl_snapshot_add_report(d->snapshot, want->session, (uint64_t) result->owner,

@@ -9,7 +9,6 @@
  *		requests.c			all requests of a session, and what their owner may ask
  *		request_nodes.c		one request: creating its nodes, what they report
  *		parents.c			... the znodes above its nodes
- *		sequence_restart.c	... when a lock's sequence numbers have to restart
  *		refusal.c			... non-blocking, with other contenders
  *		request.c			... its answers, grant and failure
  *		hold_watch.c		the watch that detects loss and revocation
@@ -24,7 +23,6 @@
 
 typedef struct ZklPermit ZklPermit;
 typedef struct ZklRequestKind ZklRequestKind;
-typedef struct ZklSequenceRestart ZklSequenceRestart;
 
 struct ZklRequest
 {
@@ -53,7 +51,6 @@ struct ZklRequest
 	ZklCall    *create_call;	/* the create or multi in flight */
 	ZklCall    *czxid_call;		/* the read of a czxid in flight */
 	ZklCall    *verify_call;	/* the multi that checks the nodes before the grant */
-	ZklSequenceRestart *sequence_restart;	/* the nodes wait for it; or NULL */
 
 	/* the znodes above the nodes */
 	const char *top_path;		/* parent of all locks, or of all semaphores */

@@ -48,9 +48,9 @@ extern bool zkl_child_name(ZklNodeNames node_names, ZklMode mode,
 						   int64_t session_id, uint64_t counter,
 						   int32_t number, char out[ZKL_CHILD_NAME_SIZE]);
 
-/* Writes the name of a permit node up to the number; kazoo's names have no number. */
-extern void zkl_permit_prefix(ZklNodeNames node_names, int64_t session_id,
-							  uint64_t counter, char out[ZKL_CHILD_NAME_SIZE]);
+/* Writes the name of a permit node up to the number. */
+extern void zkl_permit_prefix(int64_t session_id, uint64_t counter,
+							  char out[ZKL_CHILD_NAME_SIZE]);
 
 /* Returns the child whose name is the prefix, perhaps with a number, or NULL. */
 extern const char *zkl_find_child(const char *const *children, int n_children,

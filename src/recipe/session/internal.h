@@ -47,6 +47,7 @@ struct ZklSession
 	ZklSessionState state;
 	bool		client_connected;	/* also in a final state */
 	bool		is_gone;		/* the ensemble has ended the session, or never had it */
+	bool		is_unproven;	/* given up: the ensemble did not confirm it in time */
 	bool		is_left;		/* closed by its owner while disconnected */
 	bool		is_ending;		/* the client is closing */
 	ZklConnectionInfo connection;
@@ -94,6 +95,7 @@ extern void zkl__wait_fd_close(ZklSession *session);
 
 /* session_state.c */
 extern void zkl__session_end(ZklSession *session, ZklSessionState state);
+extern void zkl__session_give_up(ZklSession *session);
 
 /* lease.c */
 extern void zkl__lease_answered(ZklSession *session);

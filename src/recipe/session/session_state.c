@@ -100,6 +100,25 @@ zkl__session_end(ZklSession *session, ZklSessionState state)
 	zkl__wake(session);
 }
 
+/* Declares the session lost, although the ensemble may still have it. */
+void
+zkl__session_give_up(ZklSession *session)
+{
+	session->is_unproven = true;
+	zkl__session_end(session, ZKL_SESSION_EXPIRED);
+}
+
+bool
+zkl_session_is_unproven(ZklSession *session)
+{
+	bool		unproven;
+
+	zkl__session_lock(session);
+	unproven = session->is_unproven;
+	zkl__session_unlock(session);
+	return unproven;
+}
+
 ZklSessionState
 zkl_session_state(ZklSession *session)
 {
