@@ -6,7 +6,6 @@ speed. One part is measured a second time on the same server, under its name wit
 the disk sync on, so the report has both columns.
 """
 
-import csv
 import glob
 import json
 import os
@@ -22,7 +21,7 @@ sys.dont_write_bytecode = True
 # pylint: disable=wrong-import-position
 from lib.bench import Bench                                     # noqa: E402
 from lib.results import NoNumbers, missing                      # noqa: E402
-from report import read_parts                                   # noqa: E402
+from report import in_order, read_new                                   # noqa: E402
 from run import measure                                         # noqa: E402
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -54,27 +53,22 @@ def runs(name, bench, where):
     return True
 
 
-def rounds_of(part):
-    yield from (one["rounds"] for one in part["series"])
-    for plot in part["plots"]:
-        for curve in plot["curves"]:
-            assert len(curve["x"]) == len(curve["rounds"]) > 1
-            yield from curve["rounds"]
-
-
 def check_parts(parts):
     for part in parts:
         nothing = missing(part)
         ok(not nothing, f"{part['file']} has numbers for all series and curves")
         for name in nothing:
             print(f"# no number for {name}")
+        ok(all(len(curve["x"]) == len(curve["rounds"]) > 1
+               for plot in part["plots"] for curve in plot["curves"]),
+           f"{part['file']} has all sizes of its curves")
     checked = {check["target"] for part in parts for check in part["checks"]}
     for target in TARGETS:
         ok(target in checked, f"{target} is compared with its limit")
 
 
-def check_report(where, parts):
-    ok(report(where).returncode == 0, "the report is written")
+def check_report(new, where, parts):
+    ok(report(new, where).returncode == 0, "the report is written")
     with open(f"{where}/results.md", encoding="utf-8") as file:
         text = file.read()
     for target in TARGETS:
@@ -82,37 +76,37 @@ def check_report(where, parts):
            f"{target} has a line in the table")
     ok(re.search(rf"^\| P1 \| [^|]+ \| {OUTCOME} \| {OUTCOME} \|$", text, re.MULTILINE),
        "P1 has both columns, with the disk sync off and on")
-    with open(f"{where}/rounds.csv", encoding="utf-8") as file:
-        ok(len(list(csv.reader(file))) - 1
-           == sum(len(rounds) for part in parts for rounds in rounds_of(part)),
-           "the file of raw numbers has every number")
-    for plot in (plot for part in parts for plot in part["plots"]):
-        drawn = xml.parse(f"{where}/{plot['name']}.svg").getroot()
+    with open(f"{where}/results.json", encoding="utf-8") as file:
+        ok(in_order(json.load(file)) == parts, "the file of raw numbers has every number")
+    for part in (part for part in parts if part["plots"]):
+        drawn = xml.parse(f"{where}/{part['file']}.svg").getroot()
         text = " ".join(drawn.itertext())
-        ok(all(curve["name"] in text for curve in plot["curves"]),
-           f"the plot {plot['name']} has all its curves")
+        ok(all(curve["name"] in text for plot in part["plots"] for curve in plot["curves"]),
+           f"the picture of {part['part']} has all curves")
 
 
-def check_empty(where):
+def check_empty(new):
     """A series without a number gives one line of output, not a traceback."""
-    path = f"{where}/{TWICE}.json"
+    path = f"{new}/{TWICE}.json"
     with open(path, encoding="utf-8") as file:
         part = json.load(file)
     part["series"][0]["rounds"] = []
     with open(path, "w", encoding="utf-8") as file:
         json.dump(part, file)
-    done = report(where)
+    where = f"{new}/empty"
+    os.mkdir(where)
+    done = report(new, where)
     # matplotlib may print a warning.
     ok(done.returncode == 1 and "Traceback" not in done.stderr and
-       f"{TWICE}.json: no number for {part['series'][0]['name']}"
+       f"{TWICE}: no number for {part['series'][0]['name']}"
        in done.stderr.splitlines(),
        "the report names a series without a number")
     with open(f"{where}/results.md", encoding="utf-8") as file:
         ok("P2: " in file.read(), "the report has the other parts")
 
 
-def report(where):
-    return subprocess.run([sys.executable, f"{HERE}/report.py", where], text=True,
+def report(new, where):
+    return subprocess.run([sys.executable, f"{HERE}/report.py", new, where], text=True,
                           stderr=subprocess.PIPE, check=False)
 
 
@@ -126,9 +120,10 @@ def main():
             ok(runs(TWICE, bench, where), f"{TWICE} runs as with the disk sync on")
         finally:
             bench.end()
-        parts = read_parts(where)
+        parts = in_order(read_new(where))
         check_parts(parts)
-        check_report(where, parts)
+        os.mkdir(f"{where}/report")
+        check_report(where, f"{where}/report", parts)
         check_empty(where)
     print(f"1..{COUNT[0]}")
 

@@ -2,10 +2,10 @@
 """Compares the instructions of the code paths with the recorded counts, and checks that
 some paths do not allocate. Prints TAP.
 
-Needs the servers that bench/parts/instructions.sh has started. The record is a
-result of scripts/bench, bench/results/instructions.json, and valid for the
-versions in it: with other versions only the checks without a record run. After
-an intended change, run `scripts/bench instructions` to record again.
+Needs the servers that bench/parts/instructions.sh has started. The record is the
+part "instructions" of bench/results/results.json, and valid for the versions in it:
+with other versions only the checks without a record run. After an intended change, run
+`scripts/bench instructions` to record again.
 """
 
 import json
@@ -21,7 +21,7 @@ from lib.bench import Bench                                     # noqa: E402
 
 
 RECORD = os.path.join(os.path.dirname(os.path.abspath(__file__)),
-                      "results", "instructions.json")
+                      "results", "results.json")
 # A backend that waits for the ensemble drives the client library. How often it sleeps,
 # and how many answers its I/O thread reads, depends on the machine's load, so these
 # numbers may grow by half.
@@ -70,7 +70,7 @@ def main():
         versions = machine(bench)
     check_allocations(counts)
     with open(RECORD, encoding="utf-8") as file:
-        record = json.load(file)
+        record = json.load(file)["instructions"]
     others = different(versions, record["machine"])
     if others:
         COUNT[0] += 1

@@ -1,12 +1,13 @@
 #!/usr/bin/python3
-"""Writes tables and plots of the results.
+"""Adds new results to a directory of results, and writes its tables and plots.
 
-Owns: results.md, rounds.csv and the plots in a directory of results; reads the
-.json files there, whose form bench/README.md describes. If a series has no number,
-its file is named and left out, and the exit status is 1.
+    report.py NEW WHERE
+
+Reads the files NEW/*.json, one for each part, whose form bench/README.md describes. Owns
+results.json, results.md and the plots in WHERE. If a series has no number, its file is
+named and left out, and the exit status is 1.
 """
 
-import csv
 import glob
 import json
 import os
@@ -27,14 +28,35 @@ def natural(text):
             for part in re.split(r"(\d+)", text)]
 
 
-def read_parts(where):
-    """The targets come first; a part with the disk sync on follows the one without."""
-    parts = []
+def read_new(where):
+    """Returns the parts of the .json files of a directory, by the names of the files."""
+    parts = {}
     for path in glob.glob(os.path.join(where, "*.json")):
         with open(path, encoding="utf-8") as file:
-            parts.append({"sync": "off", "file": os.path.basename(path), **json.load(file)})
-    return sorted(parts, key=lambda part: (
-        not re.match(r"P\d", part["part"]), natural(part["part"]), part["sync"] == "on"))
+            parts[os.path.basename(path)[:-len(".json")]] = json.load(file)
+    return parts
+
+
+def merge(where, new):
+    """Replaces the new parts in results.json, and returns all parts."""
+    path = os.path.join(where, "results.json")
+    parts = {}
+    if os.path.exists(path):
+        with open(path, encoding="utf-8") as file:
+            parts = json.load(file)
+    parts.update(new)
+    lines = [f"{json.dumps(name)}: {json.dumps(parts[name])}"
+             for name in sorted(parts, key=natural)]
+    with open(path, "w", encoding="utf-8") as file:
+        file.write("{\n" + ",\n".join(lines) + "\n}\n")
+    return parts
+
+
+def in_order(parts):
+    """The targets come first; a part with the disk sync on follows the one without."""
+    return sorted(({"sync": "off", "file": name, **part} for name, part in parts.items()),
+                  key=lambda part: (not re.match(r"P\d", part["part"]),
+                                    natural(part["part"]), part["sync"] == "on"))
 
 
 def title(part):
@@ -107,9 +129,10 @@ def section(part):
             ("what", "median", "from – to", "rounds", "unit"),
             [(one["name"], number(median(one["rounds"])), spread(one["rounds"]),
               len(one["rounds"]), one["unit"]) for one in part["series"]])
+    if part["plots"]:
+        lines += [f"![{part['title']}]({part['file']}.svg)", ""]
     for plot in part["plots"]:
-        lines += [f"### {plot['title']}", "", f"![{plot['title']}]({plot['name']}.svg)",
-                  "", plot["why"], ""]
+        lines += [f"### {plot['title']}", "", plot["why"], ""]
         sizes = sorted({x for curve in plot["curves"] for x in curve["x"]})
         lines += table(
             (plot["y"] + ", by " + plot["x"], *sizes),
@@ -136,40 +159,17 @@ def write_text(where, parts):
         file.write("\n".join(lines).rstrip("\n") + "\n")
 
 
-def write_rounds(where, parts):
-    """Writes every number, one in each line."""
-    with open(os.path.join(where, "rounds.csv"), "w", encoding="utf-8",
-              newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(("part", "sync", "what", "unit", "size", "round", "value"))
-        for part in parts:
-            for what, unit, size, rounds in numbers(part):
-                for turn, value in enumerate(rounds, 1):
-                    writer.writerow((part["part"], part["sync"], what, unit, size,
-                                     turn, value))
-
-
-def numbers(part):
-    for one in part["series"]:
-        yield one["name"], one["unit"], "", one["rounds"]
-    for plot in part["plots"]:
-        for curve in plot["curves"]:
-            for size, rounds in zip(curve["x"], curve["rounds"]):
-                yield f"{plot['title']}: {curve['name']}", plot["y"], size, rounds
-
-
 def main():
-    where = sys.argv[1]
-    parts = read_parts(where)
-    empty = [part for part in parts if missing(part)]
-    for part in empty:
-        print(f"{part['file']}: no number for {', '.join(missing(part))}", file=sys.stderr)
-    parts = [part for part in parts if part not in empty]
+    new, where = read_new(sys.argv[1]), sys.argv[2]
+    empty = {name: part for name, part in new.items() if missing(part)}
+    for name, part in empty.items():
+        print(f"{name}: no number for {', '.join(missing(part))}", file=sys.stderr)
+        del new[name]
+    parts = in_order(merge(where, new))
     write_text(where, parts)
-    write_rounds(where, parts)
     for part in parts:
-        for plot in part["plots"]:
-            draw(plot, os.path.join(where, plot["name"] + ".svg"))
+        if part["plots"]:
+            draw(part["plots"], os.path.join(where, part["file"] + ".svg"))
     return 1 if empty else 0
 
 

@@ -23,8 +23,10 @@ use_assertions() {
 		}
 	fi
 	# pgTAP is SQL.
-	as_root cp /usr/share/postgresql/"$PG_MAJOR"/extension/pgtap* \
-		"$("$dir/bin/pg_config" --sharedir)/extension/"
+	if [[ " ${PARTS[*]} " == *" pgtap "* ]]; then
+		as_root cp /usr/share/postgresql/"$PG_MAJOR"/extension/pgtap* \
+			"$("$dir/bin/pg_config" --sharedir)/extension/"
+	fi
 	PG_CONFIG=$dir/bin/pg_config
 }
 

@@ -36,7 +36,7 @@ packages_for() {
 		t | edges | long) echo procps clang libclang-rt-dev libipc-run-perl python3-kazoo python3-psycopg2 libcurator-recipes-java default-jdk-headless socat iproute2 openssl bzip2 pgbouncer stunnel4 prometheus prometheus-sql-exporter ;;
 		patroni) echo libipc-run-perl python3-kazoo patroni ;;
 		bench) echo libzookeeper-mt2 libcurator-recipes-java default-jdk-headless python3-kazoo python3-psycopg2 python3-matplotlib ;;
-		backend-valgrind) echo valgrind ;;
+		valgrind | backend-valgrind) echo valgrind ;;
 		instructions) echo valgrind python3-psycopg2 ;;
 		style) echo patch pg-bsd-indent shellcheck libperl-critic-perl pyflakes3 ;;
 	esac
@@ -234,7 +234,7 @@ make_work_dir() {
 remove_work_dir() {
 	local dir
 	[[ -n $WORK && -d $WORK ]] || return 0
-	for dir in "$WORK"/*/; do
+	for dir in "$WORK"/*/ "$WORK"/shared/*/zk/; do
 		[[ ! -e $dir/zk.pid ]] || zk_stop "$dir"
 	done
 	end_postmasters

@@ -648,7 +648,7 @@ ALTER TABLE zklock_fences ENABLE ALWAYS TRIGGER zklock_fences_keep;
 ALTER TABLE zklock_fences ENABLE ALWAYS TRIGGER zklock_fences_keep_all;
 
 COMMENT ON TRIGGER zklock_fences_keep ON zklock_fences IS
-	'keeps the greater token; the functions of the extension do not fire it';
+	'keeps the greater token';
 COMMENT ON TRIGGER zklock_fences_keep_all ON zklock_fences IS
 	'refuses TRUNCATE';
 

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * compat.h
- *		Differences between PostgreSQL 14 and 18.  The only file that uses
+ *		Differences between PostgreSQL 15 and 18.  The only file that uses
  *		PG_VERSION_NUM.
  *
  *-------------------------------------------------------------------------
@@ -17,62 +17,8 @@
 #include "utils/timestamp.h"
 #include "utils/wait_event.h"
 
-#if PG_VERSION_NUM < 140000
-#error "zklock needs PostgreSQL 14 or later"
-#endif
-
-/* 15: MarkGUCPrefixReserved() replaces EmitWarningsOnPlaceholders() */
 #if PG_VERSION_NUM < 150000
-#define MarkGUCPrefixReserved(prefix) EmitWarningsOnPlaceholders(prefix)
-#endif
-
-/* 15: a setting stores the role that set it, and roles can be granted SET */
-#if PG_VERSION_NUM >= 150000
-#include "utils/acl.h"
-
-#define ZKLOCK_ROLE(role) (role)
-#define ZKLOCK_MAY_SET(name, role) \
-	(pg_parameter_aclcheck(name, role, ACL_SET) == ACLCHECK_OK)
-#else
-#define ZKLOCK_ROLE(role) InvalidOid
-#define ZKLOCK_MAY_SET(name, role) false
-#endif
-
-/* 15: shared memory is requested in a hook */
-#if PG_VERSION_NUM >= 150000
-#define ZKLOCK_INSTALL_SHMEM_REQUEST_HOOK(previous, hook) \
-	((previous) = shmem_request_hook, shmem_request_hook = (hook))
-#else
-typedef void (*shmem_request_hook_type) (void);
-#define ZKLOCK_INSTALL_SHMEM_REQUEST_HOOK(previous, hook) \
-	((previous) = NULL, (hook) ())
-#endif
-
-/* 15: pg_cryptohash_final() takes the size of the result */
-#if PG_VERSION_NUM >= 150000
-#define ZKLOCK_CRYPTOHASH_FINAL(context, digest) \
-	pg_cryptohash_final(context, digest, sizeof(digest))
-#else
-#define ZKLOCK_CRYPTOHASH_FINAL(context, digest) pg_cryptohash_final(context, digest)
-#endif
-
-/* 15: InitMaterializedSRF() */
-#if PG_VERSION_NUM < 150000
-#include "miscadmin.h"
-#include "utils/tuplestore.h"
-
-static inline void
-InitMaterializedSRF(FunctionCallInfo fcinfo, bits32 flags)
-{
-	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
-	MemoryContext old = MemoryContextSwitchTo(rsinfo->econtext->ecxt_per_query_memory);
-
-	if (get_call_result_type(fcinfo, NULL, &rsinfo->setDesc) != TYPEFUNC_COMPOSITE)
-		elog(ERROR, "return type must be a row type");
-	rsinfo->returnMode = SFRM_Materialize;
-	rsinfo->setResult = tuplestore_begin_heap(false, false, work_mem);
-	MemoryContextSwitchTo(old);
-}
+#error "zklock needs PostgreSQL 15 or later"
 #endif
 
 /* 16: the list of settings is built from a hash table, and palloc'd */

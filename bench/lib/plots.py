@@ -13,9 +13,22 @@ from matplotlib import pyplot                                   # noqa: E402
 from matplotlib.ticker import FuncFormatter                     # noqa: E402
 
 
-def draw(plot, path):
+def draw(plots, path):
+    """Draws all plots of a part into one picture."""
+    rows = (len(plots) + 1) // 2
+    columns = min(len(plots), 2)
+    figure, grid = pyplot.subplots(rows, columns, figsize=(7 * columns, 4.2 * rows), squeeze=False)
+    for axes in list(grid.flat)[len(plots):]:
+        axes.remove()
+    for plot, axes in zip(plots, grid.flat):
+        draw_one(plot, axes)
+    figure.tight_layout()
+    figure.savefig(path, metadata={"Date": None, "Creator": None})
+    pyplot.close(figure)
+
+
+def draw_one(plot, axes):
     """Draws medians, with a bar from the least to the greatest round."""
-    figure, axes = pyplot.subplots(figsize=(7, 4.2))
     for curve in plot["curves"]:
         middle = [median(rounds) for rounds in curve["rounds"]]
         below = [m - min(rounds) for m, rounds in zip(middle, curve["rounds"])]
@@ -35,6 +48,3 @@ def draw(plot, path):
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axes.grid(True, alpha=0.3)
     axes.legend()
-    figure.tight_layout()
-    figure.savefig(path, metadata={"Date": None, "Creator": None})
-    pyplot.close(figure)

@@ -34,10 +34,10 @@ class Result:
     def rounds(self, name):
         return next(s["rounds"] for s in self.series if s["name"] == name)
 
-    def add_plot(self, name, title, axes, why):
+    def add_plot(self, title, axes, why):
         """Adds a plot. Axes: the labels of x and y. Why: sentences about the curves' form."""
-        self.plots.append({"name": name, "title": title, "x": axes[0],
-                           "y": axes[1], "why": why, "curves": []})
+        self.plots.append({"title": title, "x": axes[0], "y": axes[1], "why": why,
+                           "curves": []})
 
     def add_curve(self, name, rounds_by_size):
         """Adds a curve to the last plot."""

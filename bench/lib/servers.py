@@ -107,6 +107,10 @@ class ZooKeeper:
     def packets(self):
         return int(float(self.counters()["zk_packets_received"]))
 
+    def watches(self):
+        """Returns the number of watches of all clients."""
+        return int(float(self.counters()["zk_watch_count"]))
+
     def settle(self):
         """Waits until the server has closed the connections of all ended clients."""
         seen = None

@@ -25,7 +25,7 @@ def measure(bench):
         for name, rates in pair_rates(bench, size, warm=size == 1).items():
             curves.setdefault(name, {})[size] = [1000 / rate for rate in rates]
     result.add_plot(
-        "arrays", "Locking and unlocking many names at once",
+        "Locking and unlocking many names at once",
         ("names", "milliseconds"),
         "zklock sends one multi that creates all nodes, a read for their token, and one"
         " multi that deletes them (and lists where others came between), so that a name"

@@ -14,7 +14,7 @@ HOLD = 3        # seconds
 def measure(bench):
     result = bench.result("crowd", "Growth: a crowd behind one who holds for long")
     result.add_plot(
-        "crowd", f"Until all had their turn, after one had held for {HOLD} s",
+        f"Until all had their turn, after one had held for {HOLD} s",
         ("waiters", "seconds"), WHY)
     sizes = bench.size([100, 300, 1000], [3, 10])
     for name, kind in (("zklock", ZKLOCK), ("pg_advisory_lock", ADVISORY)):

@@ -33,10 +33,10 @@ def idle(bench, result):
             locks.setdefault(name, {})[size] = [1000 / rate for rate in rates]
         for name, times in look(bench).items():
             looks.setdefault(name, {})[size] = times
-    result.add_plot("names", "One client's lock and unlock", ("names", "milliseconds"), WHY)
+    result.add_plot("One client's lock and unlock", ("names", "milliseconds"), WHY)
     for name, curve in locks.items():
         result.add_curve(name, curve)
-    result.add_plot("names_looking", "Reading the queues, one lock of all names held",
+    result.add_plot("Reading the queues, one lock of all names held",
                     ("names", "milliseconds"), WHY_LOOKING)
     for name, curve in looks.items():
         result.add_curve(name, curve)
@@ -88,7 +88,7 @@ def backlog(bench, result):
             time.sleep(seconds)
             curves[what][rate] = [znodes(bench) - before]
             run.finish()
-    result.add_plot("names_backlog", f"Empty znodes after {seconds} seconds of new names",
+    result.add_plot(f"Empty znodes after {seconds} seconds of new names",
                     ("new names a second", "znodes"), WHY_BACKLOG)
     for what, curve in curves.items():
         result.add_curve(what, curve)

@@ -60,7 +60,7 @@ def measure(bench):
     for size in sizes:
         everybody.update(contestants(bench, size))
     numbers = bench.interleave(everybody, warm=False)
-    result.add_plot("handover", "From one holder to the next",
+    result.add_plot("From one holder to the next",
                     ("waiters", "milliseconds"), WHY)
     for name in dict.fromkeys(name for name, _ in numbers):
         result.add_curve(name, {size: numbers[name, size] for size in sizes

@@ -25,14 +25,14 @@ def measure(bench):
                     for connection in sessions.connections))
                 busy.setdefault(size, []).append(
                     1000 / bench.a.pgbench(script, 1, bench.seconds))
-    for name, title, unit, why, curve in (
-            ("sessions_open", "Opening sessions, all at once", "milliseconds for each",
+    for title, unit, why, curve in (
+            ("Opening sessions, all at once", "milliseconds for each",
              WHY_OPEN, opening),
-            ("sessions_memory", "Private memory of a backend with a session", "MB",
+            ("Private memory of a backend with a session", "MB",
              WHY_MEMORY, memory),
-            ("sessions_busy", "Lock and unlock of one client beside idle sessions",
+            ("Lock and unlock of one client beside idle sessions",
              "milliseconds", WHY_BUSY, busy)):
-        result.add_plot(name, title, ("sessions", unit), why)
+        result.add_plot(title, ("sessions", unit), why)
         result.add_curve("zklock", curve)
     return result
 

@@ -141,21 +141,21 @@ class Scale:
 
     def result(self):
         result = Result("scale", "Scale: many sessions, without SQL, on three servers")
-        self.plot(result, "scale_memory", "Memory of an idle session that holds a lock",
+        self.plot(result, "Memory of an idle session that holds a lock",
                   "KB for each", WHY_MEMORY, "heap of all servers", "memory of the client")
-        self.plot(result, "scale_idle", "Processor time of an idle session that holds a lock",
+        self.plot(result, "Processor time of an idle session that holds a lock",
                   "milliseconds for each and minute", WHY_IDLE, "all servers", "the client")
-        self.plot(result, "scale_rate", f"{BUSY} sessions lock and unlock beside idle ones",
+        self.plot(result, f"{BUSY} sessions lock and unlock beside idle ones",
                   "locks a second", WHY_RATE, "locks")
-        self.plot(result, "scale_storm", "The leader is killed: until locks are confirmed",
+        self.plot(result, "The leader is killed: until locks are confirmed",
                   "seconds", WHY_STORM, "the first lock", "half of the locks", "all locks")
         for size, lost in self.curves["lost sessions"].items():
             result.add_series(f"{size} sessions, the leader is killed: sessions lost",
                               "sessions", lost)
         return result
 
-    def plot(self, result, name, title, unit, why, *curves):
-        result.add_plot(name, title, ("sessions", unit), why)
+    def plot(self, result, title, unit, why, *curves):
+        result.add_plot(title, ("sessions", unit), why)
         for curve in curves:
             result.add_curve(curve, self.curves[curve])
 

@@ -5,8 +5,7 @@
  *
  *-------------------------------------------------------------------------
  */
-#include "recipe/deadlock/waits.h"
-#include "recipe/scan/scan.h"
+#include "recipe/deadlock/detector.h"
 
 static const ZklSessionPart *const parts[ZKL_N_PARTS] = {
 	[ZKL_PART_LAST_GRANTS] = &zkl__last_grants_part,
@@ -19,7 +18,6 @@ static const ZklSessionPart *const parts[ZKL_N_PARTS] = {
 	[ZKL_PART_LOCKS] = &zkl__locks_part,
 	[ZKL_PART_HOLD_WATCH] = &zkl__hold_watch_part,
 	[ZKL_PART_PERMITS] = &zkl__permits_part,
-	[ZKL_PART_SCANS] = &zkl__scans_part,
 	[ZKL_PART_WAITS] = &zkl__waits_part,
 };
 

@@ -3,7 +3,8 @@
  * recipe.h
  *		Interface of the recipe layer: distributed locks over ZooKeeper.
  *
- * This is the only header of the recipe layer that the PostgreSQL side includes.
+ * This header and batch.h are the only ones of the recipe layer that the PostgreSQL side
+ * includes.
  * The layer is independent of PostgreSQL: it never throws, exits or prints.  It
  * copies all arguments.  Times named ..._ms are milliseconds.
  *
@@ -31,6 +32,7 @@
 typedef struct ZklSession ZklSession;
 typedef struct ZklRequest ZklRequest;
 typedef struct ZklLock ZklLock;
+typedef struct ZklBatch ZklBatch;
 
 typedef enum ZklStatus
 {
@@ -44,11 +46,11 @@ typedef enum ZklStatus
 	ZKL_AUTH_FAILED,			/* the ensemble refused the credentials */
 	ZKL_NO_AUTH,				/* an ACL forbids the operation */
 	ZKL_NO_CHROOT,				/* the chroot of the connect string does not exist */
-	ZKL_TOO_MANY,				/* limit of a session's nodes or their bytes, or a scan's znodes */
-	ZKL_SEQUENCE_BLOCKED,		/* numbers are used up; foreign nodes keep the znode alive */
+	ZKL_TOO_MANY,				/* limit of a session's nodes or their bytes, or of a batch */
+	ZKL_SEQUENCE_USED_UP,		/* until the lock's queue has been empty */
 	ZKL_NOT_SUPPORTED,			/* these node names have no shared mode */
 	ZKL_OTHER_CAPACITY,			/* the semaphore has capacity ZklRequestInfo.capacity */
-	ZKL_OTHER_LAYOUT,			/* the semaphore is in use with the other layout */
+	ZKL_CONNECTION_LOST,		/* batch: answers were lost, mostly with the connection */
 	ZKL_NO_MEMORY,
 	ZKL_SERVER_ERROR			/* anything else; see ZklRequestInfo.raw_code */
 } ZklStatus;
@@ -75,6 +77,15 @@ typedef enum ZklNodeNames
 	ZKL_NODE_NAMES_CURATOR_MUTEX,	/* InterProcessMutex; no shared mode */
 	ZKL_NODE_NAMES_KAZOO		/* Lock, WriteLock, ReadLock */
 } ZklNodeNames;
+
+/* The program that created a node, as far as the node's name and owner show. */
+typedef enum ZklMaker
+{
+	ZKL_MAKER_OTHER,
+	ZKL_MAKER_ZKLOCK,
+	ZKL_MAKER_CURATOR,
+	ZKL_MAKER_KAZOO
+} ZklMaker;
 
 /* Size of the longest encoded form of a name of "bytes" bytes, with the NUL. */
 #define ZKL_ENCODED_SIZE(bytes) ((bytes) * 3 + 1)
@@ -170,6 +181,9 @@ extern void zkl_session_receive(ZklSession *session);
 
 extern ZklSessionState zkl_session_state(ZklSession *session);
 
+/* Returns whether the session is lost because the ensemble did not confirm it in time. */
+extern bool zkl_session_is_unproven(ZklSession *session);
+
 /* Returns whether the session's node names have this mode.  Any thread. */
 extern bool zkl_session_has_mode(const ZklSession *session, ZklMode mode);
 extern void zkl_session_info(ZklSession *session, ZklSessionInfo *info);
@@ -259,8 +273,6 @@ typedef struct ZklRequestInfo
 	uint64_t	progress;		/* grows with each answer that brings the request further */
 	int			raw_code;		/* the client library's code for SERVER_ERROR */
 	int			culprit;		/* index of the item that failed or waits, or -1 */
-	uint64_t	probe;			/* for ZklWaitReport; a change requires a new report */
-	bool		is_unsearched;	/* deadlocks may remain undetected: too many reports */
 	bool		is_refused;		/* non-blocking attempt: others are first, read after a sync */
 	int64_t		refused_by;		/* ... the session in the predecessor's name, or 0 */
 	int			n_excess;		/* ... for a permit: so many nodes of others must go */
@@ -297,6 +309,10 @@ extern ZklLock *zkl_request_lock(ZklRequest *request, int i);
  * they were created.
  */
 extern void zkl_request_end(ZklRequest *request);
+
+/* The data with which a program requests the release of a lock, and a superuser's data begin. */
+#define ZKL_REVOKE_MESSAGE "__REVOKE__"
+#define ZKL_SUPERUSER_DATA "{\"client\":\"zklock\",\"superuser\":true,"
 
 /* Returns the first node's czxid, which grows with every exclusive holder or permit. */
 extern int64_t zkl_lock_token(const ZklLock *lock);
@@ -337,33 +353,46 @@ typedef enum ZklHeldKind
 
 typedef struct ZklHeld
 {
-	uint32_t	key;			/* of the name, as in ZklWaitReport.keys */
+	uint32_t	key;			/* of the name, as ZklDetectorCallbacks.key_of returns it */
 	ZklHeldKind kind;
 } ZklHeld;
 
-/* A session of this server that waits for the reporting one in its lock manager. */
+/* A session of this server that waits for the detector's one in its lock manager. */
 typedef struct ZklLocalWaiter
 {
 	int64_t		session_id;
 	int			pid;
+	uint64_t	identity;		/* of its wait and of all others on its way to that session */
 	const char *waits_for;		/* for messages */
-	bool		only_for_place; /* would only inherit the reporting one's place in a queue */
+	bool		only_for_place; /* would only inherit that session's place in a queue */
 	const ZklHeld *held;		/* everything it holds */
 	int			n_held;
 } ZklLocalWaiter;
 
-/* A waiting session's report, with which other sessions find deadlocks. */
-typedef struct ZklWaitReport
+/*
+ * What a detector needs of its owner.  "await" and "pause" wait in the owner's wait loop;
+ * they return false if the step must end, because the request is decided or its time is
+ * over.  Instead of returning, they may leave the step with longjmp().
+ */
+typedef struct ZklDetectorCallbacks
+{
+	/* waits until the batch is answered */
+	bool		(*await) (void *arg, ZklBatch *batch);
+	/* waits for so long, or until the session's descriptor is readable */
+	bool		(*pause) (void *arg, int ms);
+	/* looks at the server; the local waiters are valid until the next call */
+	int			(*look) (void *arg, const ZklLocalWaiter **local_waiters);
+	/* returns a hash of an encoded name, the same on all servers */
+	uint32_t	(*key_of) (void *arg, const char *name);
+} ZklDetectorCallbacks;
+
+typedef struct ZklDetectorConfig
 {
 	uint64_t	instance;		/* of the server; a new number at each start */
 	int			pid;
-	const char *server;
-	const char *const *locks;	/* a text for each item, for messages */
-	const uint32_t *keys;		/* a hash of each item's name, the same on all servers */
-	const ZklLocalWaiter *local_waiters;	/* current, by session */
-	int			n_local_waiters;
-	uint64_t	probe;			/* ZklRequestInfo.probe, read before local_waiters */
-} ZklWaitReport;
+	const char *server;			/* for messages; must exist as long as the detector */
+	bool		may_requeue;	/* the owner can give up its place in the queue and queue again */
+} ZklDetectorConfig;
 
 /* A session of a cycle.  It waits for the session of the next edge; the last, of the first. */
 typedef struct ZklDeadlockEdge
@@ -372,105 +401,37 @@ typedef struct ZklDeadlockEdge
 	int64_t		session_id;
 	int			pid;
 	const char *server;			/* any bytes; also waits_for */
-	const char *waits_for;
+	const char *waits_for;		/* a wait on its server; else NULL */
+	const char *name;			/* encoded: a wait for this lock or semaphore; else NULL */
+	ZklMode		mode;			/* ... NONE: for a permit */
 } ZklDeadlockEdge;
 
 typedef struct ZklDeadlock
 {
-	bool		keeps_place;	/* the caller only keeps a place in a queue */
+	bool		keeps_place;	/* the caller only keeps a place in a queue, and must requeue */
 	int			n;
-	ZklDeadlockEdge edges[];	/* the caller's first */
+	const ZklDeadlockEdge *edges;	/* the caller's first */
 } ZklDeadlock;
 
-/*
- * Publishes that a request has waited for long, and searches all such reports for a
- * deadlock.  To be called periodically, when the session's descriptor is readable, and
- * when ZklRequestInfo.probe has changed; the layer withdraws the report when the wait
- * ends.  The search runs in this thread, without the mutex, for some tens of
- * milliseconds at most.  Returns NULL, or a deadlock that the caller must end by ending
- * the request, and free with zkl_deadlock_free().
- */
-extern ZklDeadlock *zkl_request_publish(ZklRequest *request, const ZklWaitReport *report);
+/* Detects deadlocks during one long wait of a request. */
+typedef struct ZklDetector ZklDetector;
 
-extern void zkl_deadlock_free(ZklDeadlock *deadlock);
-
+/* Returns NULL if memory is exhausted. */
+extern ZklDetector *zkl_detector_begin(ZklRequest *request, const ZklDetectorConfig *config,
+									   const ZklDetectorCallbacks *callbacks, void *arg);
 
 /*
- * Scans: all nodes in the queues, also those of other programs
+ * Publishes the wait, answers other sessions, and searches, as far as this is due.  Waits
+ * in callbacks.  To be called at *next_ms, and when the session's descriptor is readable.
+ * Returns NULL, or a deadlock that the caller must end by ending the request, and that is valid
+ * until the detector ends.  *is_limited: a deadlock may stay hidden, because something is
+ * too large.
  */
+extern const ZklDeadlock *zkl_detector_step(ZklDetector *detector, int64_t *next_ms,
+											bool *is_limited);
 
-typedef struct ZklScan ZklScan;
-
-typedef enum ZklKind
-{
-	ZKL_KIND_LOCK,				/* below <root>/locks/ */
-	ZKL_KIND_SEMAPHORE			/* below <root>/semaphores/, in either layout */
-} ZklKind;
-
-typedef enum ZklMaker
-{
-	ZKL_MAKER_OTHER,
-	ZKL_MAKER_ZKLOCK,
-	ZKL_MAKER_CURATOR,
-	ZKL_MAKER_KAZOO
-} ZklMaker;
-
-/* One znode of a holder or waiter. */
-typedef struct ZklEntry
-{
-	ZklKind		kind;
-	const char *name;			/* of the lock or semaphore, encoded */
-	const char *path;			/* of the znode */
-	ZklMode		mode;			/* NONE: a permit */
-	ZklMaker	maker;			/* as far as the name shows */
-	int			position;		/* 0: granted; else the place among the waiters, from 1 */
-	bool		is_readable;	/* if not, the members below are not known */
-	int64_t		token;			/* czxid; of an upgrade, its shared node's */
-	int64_t		session_id;		/* 0: not ephemeral */
-	int64_t		ctime_ms;		/* creation, since 1970, on the leader's clock */
-	const char *data;			/* any bytes, maybe cut */
-	int			data_len;
-} ZklEntry;
-
-/* The data that a revocation writes into a holder's node. */
-#define ZKL_REVOKE_MESSAGE "__REVOKE__"
-
-/* The beginning of the data of a superuser's session. */
-#define ZKL_SUPERUSER_DATA "{\"client\":\"zklock\",\"superuser\":true,"
-
-typedef enum ZklScanKind
-{
-	ZKL_SCAN,					/* read the lock and the semaphore, or, without a name, all */
-	ZKL_REVOKE,					/* read the lock, and request its release from the holders */
-	ZKL_REVOKE_ORDINARY			/* ... except from sessions of superusers */
-} ZklScanKind;
-
-/*
- * Starts a scan and returns at once; NULL when memory is exhausted.  It sees all writes
- * before the call.  REVOKE_ORDINARY counts a holder whose release is already requested, and
- * writes nothing to its node.  "name" is encoded, or NULL.
- */
-extern ZklScan *zkl_scan(ZklSession *session, ZklScanKind kind, const char *name);
-
-/* Returns PENDING, OK, or why the scan failed. */
-extern ZklStatus zkl_scan_status(ZklScan *scan);
-
-typedef struct ZklScanInfo
-{
-	int			n_entries;
-	const ZklEntry *entries;	/* by kind, name and position; freed with the scan */
-	int			n_denied;		/* znodes that ACLs forbid to read, or to set */
-	int			n_requested;	/* holders whose release is requested */
-	int			n_spared;		/* REVOKE_ORDINARY: holders that are superusers */
-	int			raw_code;		/* the client library's code for SERVER_ERROR */
-	uint64_t	progress;		/* also while pending: as in ZklRequestInfo */
-} ZklScanInfo;
-
-/* Stores the result of a scan. */
-extern void zkl_scan_info(ZklScan *scan, ZklScanInfo *info);
-
-/* Ends and frees the scan, in any state. */
-extern void zkl_scan_end(ZklScan *scan);
+/* Frees the detector, also after a callback has left a step, and withdraws the report. */
+extern void zkl_detector_end(ZklDetector *detector);
 
 
 /*

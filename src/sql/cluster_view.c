@@ -24,7 +24,7 @@
 
 #include "backend/base/identity.h"
 #include "backend/base/syntax.h"
-#include "backend/lock/cluster.h"
+#include "backend/lock/queues.h"
 #include "compat.h"
 #include "sql/cluster_view.h"
 
@@ -172,7 +172,7 @@ display_name(const char *encoded)
  */
 
 static void
-put_identity(Row *row, const ZklEntry *entry)
+put_identity(Row *row, const ZklockEntry *entry)
 {
 	ZklockIdentity *identity = zklock_identity_read(entry->data, entry->data_len);
 
@@ -199,7 +199,7 @@ is_printable(const char *bytes, int length)
 
 /* By default Curator's data is an IP address; other data is chosen by the program. */
 static void
-put_foreign(Row *row, const ZklEntry *entry)
+put_foreign(Row *row, const ZklockEntry *entry)
 {
 	char		address[INET6_ADDRSTRLEN];
 	int			family = entry->data_len == 4 ? AF_INET
@@ -242,7 +242,7 @@ mode_text(ZklMode mode)
 
 /* Adds the columns that come from the node's Stat. */
 static void
-put_stat(Row *row, const ZklEntry *entry)
+put_stat(Row *row, const ZklockEntry *entry)
 {
 	int64		epoch_ms = (POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * MS_PER_DAY;
 
@@ -257,14 +257,24 @@ put_stat(Row *row, const ZklEntry *entry)
 			TimestampTzGetDatum((entry->ctime_ms - epoch_ms) * INT64CONST(1000)));
 }
 
-static void
-put_entry(ReturnSetInfo *rsinfo, const ZklEntry *entry)
+/* The rows that a call returns. */
+typedef struct Rows
 {
+	ReturnSetInfo *result;
+	const char *name;			/* encoded; NULL: all */
+	MemoryContext row_context;
+	int			n_denied;
+} Rows;
+
+static void
+put_entry(const ZklockEntry *entry, void *arg)
+{
+	Rows	   *rows = arg;
+	MemoryContext old = MemoryContextSwitchTo(rows->row_context);
 	Row			row;
 
 	memset(row.nulls, true, sizeof(row.nulls));
-	put(&row, COLUMN_KIND, CStringGetTextDatum(entry->kind == ZKL_KIND_LOCK
-											   ? "lock" : "semaphore"));
+	put(&row, COLUMN_KIND, CStringGetTextDatum(entry->is_semaphore ? "semaphore" : "lock"));
 	put(&row, COLUMN_NAME, CStringGetTextDatum(display_name(entry->name)));
 	put(&row, COLUMN_MODE, CStringGetTextDatum(mode_text(entry->mode)));
 	put(&row, COLUMN_GRANTED, BoolGetDatum(entry->position == 0));
@@ -280,31 +290,41 @@ put_entry(ReturnSetInfo *rsinfo, const ZklEntry *entry)
 		else
 			put_foreign(&row, entry);
 	}
-	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, row.values, row.nulls);
+	tuplestore_putvalues(rows->result->setResult, rows->result->setDesc, row.values, row.nulls);
+	MemoryContextSwitchTo(old);
+	MemoryContextReset(rows->row_context);
 }
 
-static void
-put_all(const ZklScanInfo *info, void *arg)
+static bool
+put_all(ZklockReader *reader, void *arg)
 {
-	ReturnSetInfo *rsinfo = arg;
-	MemoryContext row_context = AllocSetContextCreate(CurrentMemoryContext,
-													  "zk_locks row",
-													  ALLOCSET_DEFAULT_SIZES);
-	MemoryContext old = MemoryContextSwitchTo(row_context);
+	Rows	   *rows = arg;
 
-	for (int i = 0; i < info->n_entries; i++)
-	{
-		CHECK_FOR_INTERRUPTS();
-		put_entry(rsinfo, &info->entries[i]);
-		MemoryContextReset(row_context);
-	}
-	MemoryContextSwitchTo(old);
-	MemoryContextDelete(row_context);
-	if (info->n_denied > 0)
+	tuplestore_clear(rows->result->setResult);
+	rows->n_denied = 0;
+	if (rows->name == NULL)
+		return zklock_read_all(reader, put_entry, rows, &rows->n_denied);
+	return zklock_read_lock(reader, rows->name, put_entry, rows, &rows->n_denied) &&
+		zklock_read_semaphore(reader, rows->name, put_entry, rows, &rows->n_denied);
+}
+
+/* Returns the entries of one name, or of all (NULL), as the result of a function. */
+static void
+show_locks(FunctionCallInfo fcinfo, const ZklockAction *action, const char *name)
+{
+	Rows		rows = {.name = name};
+
+	InitMaterializedSRF(fcinfo, 0);
+	rows.result = (ReturnSetInfo *) fcinfo->resultinfo;
+	rows.row_context = AllocSetContextCreate(CurrentMemoryContext, "zk_locks row",
+											 ALLOCSET_DEFAULT_SIZES);
+	zklock_read_ensemble(action, put_all, &rows);
+	MemoryContextDelete(rows.row_context);
+	if (rows.n_denied > 0)
 		ereport(WARNING,
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 				 errmsg("could not read some znodes of locks: the ZooKeeper ensemble refused access"),
-				 errdetail("Znodes that could not be read: %d.", info->n_denied),
+				 errdetail("Znodes that could not be read: %d.", rows.n_denied),
 				 errhint("Check the ACLs of the znodes below zklock.root, and zklock.auth_file.")));
 }
 
@@ -315,8 +335,7 @@ zklock_locks(PG_FUNCTION_ARGS)
 {
 	const ZklockAction action = {.format = "read the locks of the ensemble"};
 
-	InitMaterializedSRF(fcinfo, 0);
-	zklock_scan(ZKL_SCAN, NULL, &action, put_all, fcinfo->resultinfo);
+	show_locks(fcinfo, &action, NULL);
 	return (Datum) 0;
 }
 
@@ -327,8 +346,7 @@ zklock_show_locks_of(FunctionCallInfo fcinfo, const ZklockName *name)
 		.format = "read the holders and waiters of \"%s\"",.display = name->display
 	};
 
-	InitMaterializedSRF(fcinfo, 0);
-	zklock_scan(ZKL_SCAN, name->encoded, &action, put_all, fcinfo->resultinfo);
+	show_locks(fcinfo, &action, name->encoded);
 }
 
 PG_FUNCTION_INFO_V1(zklock_server);

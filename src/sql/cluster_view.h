@@ -14,7 +14,7 @@
 
 /*
  * Returns the rows of the lock and of the semaphore of one name as the result of a
- * set-returning function.  Waits and throws like zklock_scan().
+ * set-returning function.  Waits and throws like zklock_read_ensemble().
  */
 extern void zklock_show_locks_of(FunctionCallInfo fcinfo, const ZklockName *name);
 

@@ -24,12 +24,12 @@
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 
-#include "backend/lock/cluster.h"
 #include "backend/lock/locks.h"
 #include "backend/lock/loss.h"
 #include "backend/lock/name_set.h"
 #include "backend/lock/release.h"
 #include "backend/lock/revoke.h"
+#include "backend/lock/revoker.h"
 #include "backend/lock/semaphores.h"
 #include "backend/transaction/fence.h"
 #include "compat.h"

@@ -4,9 +4,14 @@
 #   make -f test/fuzz/fuzz.mk check-fuzz                    a part of the tests
 #   make -f test/fuzz/fuzz.mk check-fuzz FUZZ_SECONDS=600   longer, with random seeds
 #   make -f test/fuzz/fuzz.mk fuzz-corpus FUZZ_SECONDS=600  adds new inputs to the corpus
+#   make -f test/fuzz/fuzz.mk fuzz-add FUZZERS=fuzz_scene INPUTS=build/fuzz/crash-1
+#                                                           adds these files to the corpus
 #
 # FUZZERS="fuzz_scene" runs only these.  An input that failed is kept in
 # $(FUZZ_BUILD) as crash-...; run the program there with its path to repeat it.
+#
+# The corpus is one archive, with a directory for each fuzzer; the same inputs give the same
+# archive.  It is unpacked to $(FUZZ_BUILD)/corpus.
 
 FUZZ_BUILD ?= build/fuzz
 FUZZ_CC ?= clang
@@ -22,10 +27,9 @@ FUZZERS ?= $(sort $(patsubst test/fuzz/%.c,%,$(wildcard test/fuzz/fuzz_*.c)))
 # The objects that each harness is linked with.
 FUZZ_OF_fuzz_names = node
 FUZZ_OF_fuzz_position = node queue_order
-FUZZ_OF_fuzz_wait_name = wait_name node
+FUZZ_OF_fuzz_report = report find_deadlock find_deadlock_edges find_deadlock_snapshot node queue_order ids
 FUZZ_OF_fuzz_text = log syntax
 FUZZ_OF_fuzz_members = members
-FUZZ_OF_fuzz_waits = $(FUZZ_OF_fuzz_scene)
 FUZZ_OF_fuzz_scene = $(filter-out zk_%,$(patsubst %.c,%,$(notdir $(wildcard src/recipe/*.c src/recipe/*/*.c)))) \
 	$(filter-out test_%,$(patsubst test/unit/%.c,%,$(wildcard test/unit/*.c))) syntax
 
@@ -44,18 +48,34 @@ $(FUZZ_BUILD)/$(1): $(FUZZ_BUILD)/$(1).o $(FUZZ_OF_$(1):%=$(FUZZ_BUILD)/%.o)
 endef
 $(foreach fuzzer,$(FUZZERS),$(eval $(call fuzz_program,$(fuzzer))))
 
-.PHONY: check-fuzz fuzz-corpus
+FUZZ_ARCHIVE = test/fuzz/corpus.tar.gz
+fuzz_pack = tar -C $(FUZZ_BUILD)/corpus --format=ustar --sort=name --mtime=@0 --owner=0 --group=0 \
+	--numeric-owner --mode=u=rwX,go=rX -cf - . | gzip -9n >$(FUZZ_ARCHIVE)
 
-check-fuzz: $(FUZZERS:%=$(FUZZ_BUILD)/%)
+$(FUZZ_BUILD)/corpus.unpacked: $(FUZZ_ARCHIVE) | $(FUZZ_BUILD)
+	rm -rf $(FUZZ_BUILD)/corpus && mkdir $(FUZZ_BUILD)/corpus
+	tar -C $(FUZZ_BUILD)/corpus -xzf $<
+	touch $@
+
+.PHONY: check-fuzz fuzz-corpus fuzz-add
+
+check-fuzz: $(FUZZERS:%=$(FUZZ_BUILD)/%) $(FUZZ_BUILD)/corpus.unpacked
 	FUZZ_SECONDS=$(FUZZ_SECONDS) $(FUZZ_PROVE) $(PROVE_FLAGS) -j2 \
 	  --exec test/fuzz/fuzz-tap $(FUZZERS:%=$(FUZZ_BUILD)/%)
 
 # The smallest set of inputs that reaches all code that the old and new inputs reach.
-fuzz-corpus: $(FUZZERS:%=$(FUZZ_BUILD)/%)
+fuzz-corpus: $(FUZZERS:%=$(FUZZ_BUILD)/%) $(FUZZ_BUILD)/corpus.unpacked
 	for f in $(FUZZERS); do \
-	  new=$$(mktemp -d) && least=$$(mktemp -d) && mkdir -p test/fuzz/corpus/$$f && \
+	  old=$(FUZZ_BUILD)/corpus/$$f && \
+	  new=$$(mktemp -d) && least=$$(mktemp -d) && mkdir -p $$old && \
 	  $(FUZZ_BUILD)/$$f -max_total_time=$(or $(FUZZ_SECONDS),60) -max_len=512 \
-	    -reduce_inputs=1 -artifact_prefix=$(FUZZ_BUILD)/ $$new test/fuzz/corpus/$$f && \
-	  $(FUZZ_BUILD)/$$f -merge=1 -max_len=512 $$least test/fuzz/corpus/$$f $$new && \
-	  rm -r test/fuzz/corpus/$$f $$new && mv $$least test/fuzz/corpus/$$f || exit 1; \
+	    -reduce_inputs=1 -artifact_prefix=$(FUZZ_BUILD)/ $$new $$old && \
+	  $(FUZZ_BUILD)/$$f -merge=1 -max_len=512 $$least $$old $$new && \
+	  rm -r $$old $$new && mv $$least $$old || exit 1; \
 	done
+	$(fuzz_pack)
+
+fuzz-add: $(FUZZ_BUILD)/corpus.unpacked
+	mkdir -p $(FUZZ_BUILD)/corpus/$(FUZZERS)
+	cp $(INPUTS) $(FUZZ_BUILD)/corpus/$(FUZZERS)/
+	$(fuzz_pack)

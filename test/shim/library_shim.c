@@ -7,6 +7,8 @@
  * fault exists in the directory ZKLOCK_SHIM_DIR:
  *
  *   names    names are not resolved: getaddrinfo() does not return
+ *   late     the first lookup of a name in a process returns only later what it has found
+ *   epoll    epoll_ctl() adds no connection
  *   init     zookeeper_init2() does not return
  *   events   the session watcher is not called
  *   answers  no completion is called
@@ -30,6 +32,8 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -123,9 +127,31 @@ int
 getaddrinfo(const char *node, const char *service, const struct addrinfo *hints,
 			struct addrinfo **res)
 {
+	static bool is_late;
+	int			result;
+
 	if (!is_address(node))
 		block_while_broken("names");
-	return REAL(getaddrinfo) (node, service, hints, res);
+	result = REAL(getaddrinfo) (node, service, hints, res);
+	if (result == 0 && !is_address(node) && is_broken("late") &&
+		!__atomic_exchange_n(&is_late, true, __ATOMIC_SEQ_CST))
+		block_while_broken("late");
+	return result;
+}
+
+int
+epoll_ctl(int epfd, int op, int fd, struct epoll_event *event)
+{
+	struct sockaddr_in peer;
+	socklen_t	size = sizeof(peer);
+
+	if (op == EPOLL_CTL_ADD && getpeername(fd, (struct sockaddr *) &peer, &size) == 0 &&
+		peer.sin_family == AF_INET && is_broken("epoll"))
+	{
+		errno = ENOSPC;
+		return -1;
+	}
+	return REAL(epoll_ctl) (epfd, op, fd, event);
 }
 
 int

@@ -13,20 +13,15 @@ use Sys::Hostname qw(hostname);
 use Test::More;
 use ZkLock::Check qw(nothing_left);
 use ZkLock::Cluster;
-use ZkLock::FaultProxy;
+use ZkLock::Shared;
 use ZkLock::ZkClient;
-use ZkLock::ZkServer;
 
 # Sessions with a long timeout send no keepalive reads while requests are counted.
-my $zk = ZkLock::ZkServer->start(
-	tick_time => 500,
-	container_check_ms => 200,
-	config => { maxSessionTimeout => 120000 });
+my $zk = shared_zk();
 my $zkc = ZkLock::ZkClient->new($zk->connect_string, timeout => 60);
 my @servers = map {
-	zklock_node($_, zk => $zk, session_timeout => '90s',
-		extra_conf => "timezone = 'UTC'\n")
-} qw(a b c d e);
+	shared_node($_, session_timeout => '90s', set => { timezone => 'UTC' })
+} qw(a b);
 my $server = $servers[0];
 
 # UTF-8 for psql.
@@ -244,7 +239,9 @@ sub watched_are
 	return;
 }
 
-my @sessions = map { session($_) } @servers;
+# A server has one node in the queue of a lock.
+my @others = map { zklock_node($_, zk => $zk, session_timeout => '90s') } qw(c d e);
+my @sessions = map { session($_) } @servers, @others;
 my $first = session($server);
 $_->query_ok("SELECT zk_lock_shared('else')") for $first, @sessions;
 my @ids =
@@ -306,56 +303,4 @@ for my $i (2 .. 4)
 $_->quit for @sessions[ 2 .. 4 ];
 nothing_left($zkc, 'queue of readers and writers: no node is left');
 
-
-my $proxy = ZkLock::FaultProxy->start(target => $zk);
-
-# Compares the operations that the statement sends. The statement does not wait for all of
-# them: the one named $last is awaited. Heartbeats do not count, nor does the hold watch,
-# which reads a node that is held for a second.
-sub operations
-{
-	return grep { !/^(?:ping|getData)$/ } map { $_->{op} } $proxy->record;
-}
-
-sub costs
-{
-	my ($session, $statement, $wanted, $name) = @_;
-	my $last = $wanted->[-1];
-	$proxy->clear_record;
-	$session->query_ok($statement);
-	wait_until("$last of $statement", sub { grep { $_ eq $last } operations() });
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	is_deeply([ operations() ], $wanted, $name);
-	return;
-}
-
-# A session of another server holds the lock, so its parent stays.
-push @servers, zklock_node('f', zk => $proxy, session_timeout => '90s');
-$session = session($servers[1]);
-$session->query_ok("SELECT zk_lock_shared('cost')");
-my $counted = session($servers[-1]);
-$counted->query_ok("SELECT zk_lock_shared('else')");
-
-costs($counted, "SELECT zk_lock_shared('cost')", [qw(create2 getChildren)],
-	'an uncontended lock costs one create and one getChildren');
-costs($counted, "SELECT zk_unlock_shared('cost')", ['delete'], 'its release costs one delete');
-costs($counted, "SELECT zk_xact_lock_shared('cost')", [qw(create2 getChildren delete)],
-	'a lock that ends with its transaction costs the same, and nothing at commit');
-costs(
-	$counted,
-	"SELECT zk_lock_shared('cost'), zk_lock_shared('cost'), "
-	  . "zk_lock_token('cost'), (SELECT count(*) FROM zk_held_locks), "
-	  . "zk_unlock_shared('cost'), zk_unlock_shared('cost')",
-	[qw(create2 getChildren delete)],
-	'acquiring a held lock again costs nothing, nor does reading about it');
-$counted->query_ok("SET zklock.commit_check = 'always'");
-costs($counted, "SELECT zk_xact_lock_shared('cost')", [qw(create2 getChildren multi delete)],
-	'commit_check = always costs one request');
-$counted->query_ok('RESET zklock.commit_check');
-costs($counted, "SELECT zk_try_lock('cost')", [qw(create2 getChildren sync getChildren delete)],
-	'a refused non-blocking attempt costs a create, two getChildren, a sync, and a delete');
-$_->quit for $counted, $first, $session;
-nothing_left($zkc, 'costs: no node is left');
-
-$_->stop for @servers;
 done_testing();

@@ -7,20 +7,14 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use ZkLock::Check qw(nothing_left);
 use ZkLock::Cluster;
+use ZkLock::Shared;
 use ZkLock::ZkClient;
-use ZkLock::ZkServer;
 
 # The lease is a third of the session timeout.
-my $zk = ZkLock::ZkServer->start(
-	tick_time => 500,
-	config => { maxSessionTimeout => 300000 });
+my $zk = shared_zk();
 my $zkc = ZkLock::ZkClient->new($zk->connect_string, timeout => 60);
 my ($here, $there) = map {
-	zklock_node(
-		$_,
-		zk => $zk,
-		session_timeout => '240s',
-		init => [ allows_streaming => 1 ])
+	shared_node($_, session_timeout => '240s')
 } qw(here there);
 my $s = session($here);
 my $t = session($there);
@@ -337,5 +331,5 @@ during_outage('a silent ensemble', sub { $zk->pause }, sub { $zk->resume });
 during_outage('a crashed ensemble', sub { $zk->kill9 }, sub { $zk->restart });
 
 $_->quit for $s, $t;
-$_->stop for $here, $there;
+
 done_testing();

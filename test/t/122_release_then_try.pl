@@ -10,14 +10,14 @@ use Test::More;
 use ZkLock::Check qw(nothing_left works);
 use ZkLock::Cluster;
 use ZkLock::FaultProxy;
+use ZkLock::Shared;
 use ZkLock::ZkClient;
-use ZkLock::ZkServer;
 
-my $zk = ZkLock::ZkServer->start(tick_time => 500);
+my $zk = shared_zk();
 my $zkc = ZkLock::ZkClient->new($zk->connect_string);
 my $proxy = ZkLock::FaultProxy->start(target => $zk);
-my $here = zklock_node('here', proxy => $proxy, session_timeout => '20s');
-my $there = zklock_node('there', zk => $zk, session_timeout => '20s');
+my $here = shared_node('here', proxy => $proxy, session_timeout => '20s');
+my $there = shared_node('there', zk => $zk, session_timeout => '20s');
 
 # The session that releases, the session that attempts, and a session of another server.
 my $releaser = session($here);

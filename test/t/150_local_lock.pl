@@ -9,14 +9,13 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use ZkLock::Check qw(nothing_left works);
 use ZkLock::Cluster;
+use ZkLock::Shared;
 use ZkLock::ZkClient;
-use ZkLock::ZkServer;
 
-my $zk = ZkLock::ZkServer->start(tick_time => 500);
+my $zk = shared_zk();
 my $zkc = ZkLock::ZkClient->new($zk->connect_string);
 my ($here, $there) = map {
-	zklock_node($_, zk => $zk,
-		extra_conf => "deadlock_timeout = '100ms'\nlog_lock_waits = on\n")
+	shared_node($_, set => { deadlock_timeout => '100ms', log_lock_waits => 'on' })
 } qw(here there);
 $here->safe_psql('postgres', 'CREATE DATABASE other');
 $here->safe_psql('other', 'CREATE EXTENSION zklock');
@@ -359,5 +358,5 @@ $holder->query_ok('SELECT zk_unlock_all()');
 all_is_clean('native locks');
 
 $_->quit for @here, @there;
-$_->stop for $here, $there;
+
 done_testing();

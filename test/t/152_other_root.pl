@@ -7,13 +7,13 @@ use warnings;
 use Test::More;
 use ZkLock::Check qw(works);
 use ZkLock::Cluster;
+use ZkLock::Shared;
 use ZkLock::ZkClient;
-use ZkLock::ZkServer;
 
-my $zk = ZkLock::ZkServer->start(tick_time => 500);
+my $zk = shared_zk();
 my $zkc = ZkLock::ZkClient->new($zk->connect_string);
 $zkc->create('/elsewhere');
-my $node = zklock_node('a', zk => $zk, session_timeout => '10s');
+my $node = shared_node('a', zk => $zk, session_timeout => '10s');
 my $ensemble = $zk->connect_string;
 
 my $holder = session($node);

@@ -9,14 +9,14 @@ use PostgreSQL::Test::Utils;
 use ZkLock::Check;
 use ZkLock::Choke;
 use ZkLock::Cluster;
+use ZkLock::Shared;
 use ZkLock::ZkClient;
-use ZkLock::ZkServer;
 
-my $zk = ZkLock::ZkServer->start(tick_time => 200);
+my $zk = shared_zk();
 my $zkc = ZkLock::ZkClient->new($zk->connect_string);
 my $choke = ZkLock::Choke->start(target => $zk);
-my $node = zklock_node('a', zk => $choke, session_timeout => '1s');
-my $other = zklock_node('b', zk => $zk);
+my $node = shared_node('a', zk => $choke, session_timeout => '1s');
+my $other = shared_node('b', zk => $zk);
 $node->safe_psql('postgres', 'CREATE TABLE t (v text)');
 
 sub connected_session
@@ -214,11 +214,4 @@ for my $answers (0 .. 4)
 	nothing_left($zkc, 'a call to an ensemble that answers only handshakes leaves no node');
 }
 
-unlike(slurp_file($_->logfile), qr/PANIC|terminated by signal/,
-	'no backend has crashed')
-  for $node, $other;
-$zkc->close;
-$_->stop for $node, $other;
-$choke->stop;
-$zk->stop;
 done_testing();

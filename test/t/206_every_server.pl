@@ -9,13 +9,13 @@ use Test::More;
 use ZkLock::Check;
 use ZkLock::Cluster;
 use ZkLock::Proxy;
+use ZkLock::Shared;
 use ZkLock::SlowServers qw(end_server full_server slow_server);
 use ZkLock::Util qw(free_port);
-use ZkLock::ZkServer;
 
-my $zk = ZkLock::ZkServer->start(tick_time => 200, config => { maxSessionTimeout => 60000 });
+my $zk = shared_zk();
 my $proxy = ZkLock::Proxy->start(target => $zk);
-my $node = zklock_node('a', zk => $zk, session_timeout => '20s');
+my $node = shared_node('a', zk => $zk, session_timeout => '20s');
 
 # Each session tries the servers in an order of its own.
 for my $closed (1, 2, 3, 5, 64)
@@ -149,7 +149,4 @@ for my $closed (1, 2, 3, 5, 64)
 	$on_ipv6->stop;
 }
 
-$node->stop;
-$proxy->stop;
-$zk->stop;
 done_testing();

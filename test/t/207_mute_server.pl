@@ -10,13 +10,13 @@ use Time::HiRes qw(sleep);
 use ZkLock::Check;
 use ZkLock::Cluster;
 use ZkLock::Proxy;
-use ZkLock::ZkServer;
+use ZkLock::Shared;
 
 use constant { SESSIONS => 12, SESSION_TIMEOUT => '10s', MUTE => 4 };
 
-my $zk = ZkLock::ZkServer->start(tick_time => 200, config => { maxSessionTimeout => 60000 });
+my $zk = shared_zk();
 my $proxy = ZkLock::Proxy->start(target => $zk);
-my $node = zklock_node('a', zk => $proxy->connect_string, session_timeout => SESSION_TIMEOUT);
+my $node = shared_node('a', zk => $proxy->connect_string, session_timeout => SESSION_TIMEOUT);
 
 # The sessions send their heartbeats at different times.
 my @holders;
@@ -41,7 +41,5 @@ is_deeply([ map { zk_session_id($_) } @holders ], \@ids, 'the sessions reconnect
 works($_, 'SELECT count(*) FROM zk_held_locks', '1', '... and hold their locks') for @holders;
 
 $_->quit for @holders;
-$node->stop;
-$proxy->stop;
-$zk->stop;
+
 done_testing();

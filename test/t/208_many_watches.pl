@@ -8,14 +8,15 @@ use Test::More;
 use ZkLock::Check;
 use ZkLock::Cluster;
 use ZkLock::Proxy;
+use ZkLock::Shared;
 use ZkLock::Util qw(wait_until);
 use ZkLock::ZkServer;
 
 my $max = 40_000;
 my $zk = ZkLock::ZkServer->start(tick_time => 500, java => ["-Djute.maxbuffer=$max"]);
 my $proxy = ZkLock::Proxy->start(target => $zk);
-my $far = zklock_node('far', zk => $zk, session_timeout => '10s', extra_conf => "max_locks_per_transaction = 500\n");
-my $node = zklock_node('near', zk => $proxy, session_timeout => '10s', extra_conf => "max_locks_per_transaction = 500\n");
+my $far = shared_node('far', zk => $zk, session_timeout => '10s');
+my $node = shared_node('near', zk => $proxy, session_timeout => '10s');
 
 # As many names as are longer than the limit.
 my $n = 2 * $max / 200;
@@ -65,7 +66,4 @@ pass('all its locks are watched again');
 works($s, "SELECT count(*) FROM ($names) AS n WHERE zk_unlock(name)", $n, '... and held');
 $s->quit;
 
-$_->stop for $node, $far;
-$proxy->stop;
-$zk->stop;
 done_testing();

@@ -7,14 +7,14 @@ use Test::More;
 use ZkLock::Check;
 use ZkLock::Cluster;
 use ZkLock::Proxy;
+use ZkLock::Shared;
 use ZkLock::ZkClient;
-use ZkLock::ZkServer;
 
-my $zk = ZkLock::ZkServer->start(tick_time => 200);
+my $zk = shared_zk();
 my $zkc = ZkLock::ZkClient->new($zk->connect_string);
 my $proxy = ZkLock::Proxy->start(target => $zk);
-my $cut_off = zklock_node('cut_off', proxy => $proxy, session_timeout => '1s');
-my $other = zklock_node('other', zk => $zk, session_timeout => '4s');
+my $cut_off = shared_node('cut_off', proxy => $proxy, session_timeout => '1s');
+my $other = shared_node('other', zk => $zk, session_timeout => '4s');
 $cut_off->safe_psql('postgres', 'CREATE TABLE t (v text)');
 
 # A session of the server behind the proxy, with a ZooKeeper session of the timeout given.
@@ -369,7 +369,4 @@ for my $round (1 .. 3)
 	nothing_left($zkc, 'refused commits leave no node');
 }
 
-$zkc->close;
-$_->stop for $cut_off, $other;
-$zk->stop;
 done_testing();

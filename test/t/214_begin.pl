@@ -11,13 +11,13 @@ use Test::More;
 use ZkLock::Check;
 use ZkLock::Cluster;
 use ZkLock::Pipeline;
+use ZkLock::Shared;
 use ZkLock::Util qw(wait_until);
 use ZkLock::ZkClient;
-use ZkLock::ZkServer;
 
-my $zk = ZkLock::ZkServer->start(tick_time => 200);
+my $zk = shared_zk();
 my $zkc = ZkLock::ZkClient->new($zk->connect_string);
-my $node = zklock_node('a', zk => $zk);
+my $node = shared_node('a', zk => $zk);
 my $tmp = File::Temp->newdir('workerXXXXXX', TMPDIR => 1);
 $node->safe_psql('postgres', 'CREATE TABLE t (v text)');
 
@@ -83,23 +83,6 @@ sub build_worker
 		$node->config_data('--includedir-server'), '-o', $library, 'test/shim/worker.c') == 0
 	  or die 'test/shim/worker.c does not compile';
 	return $library;
-}
-
-# Returns the highest real-time signal that the session's process catches.
-sub signal_of
-{
-	my ($s) = @_;
-	my ($caught) = slurp_file('/proc/' . $s->pid . '/status') =~ /^SigCgt:\s*([0-9a-f]+)/m;
-	return rindex(unpack('b*', scalar reverse pack('H*', $caught)), '1') + 1;
-}
-
-sub send_repeatedly
-{
-	my ($signal, $pid) = @_;
-	my $sender = fork // die "fork: $!";
-	return $sender if $sender;
-	exec $^X, '-e', 'while (kill $ARGV[0], $ARGV[1]) { select undef, undef, undef, 0.0002 }',
-		$signal, $pid;
 }
 
 my $insert = "INSERT INTO t VALUES ('x')";
@@ -226,32 +209,6 @@ for my $begin (sort keys %undo)
 	$s->quit;
 }
 
-# A loss may be noticed at any moment between a message and its statement. So the signal
-# by which the I/O thread reports it to its backend is sent repeatedly.
-{
-	my $s = session_with_lost_lock();
-	my $sender = send_repeatedly(signal_of($s), $s->pid);
-	my %states;
-	for (1 .. 200)
-	{
-		for my $statement ('BEGIN', 'ROLLBACK')
-		{
-			$s->query($statement);
-			$states{"$statement " . $s->sqlstate}++;
-		}
-	}
-	is_deeply(\%states, { 'BEGIN 00000' => 200, 'ROLLBACK 00000' => 200 },
-		'BEGIN and ROLLBACK succeed whenever the loss is noticed');
-	is_deeply(begin_after_loss($s, 'BEGIN', 'COMMIT'), [ '00000', '40001' ],
-		'COMMIT reports the loss');
-	works($s, $insert, '', 'COMMIT ends the transaction');
-	is(rows(), 1, 'the next statement is a transaction of its own');
-	kill 'KILL', $sender;
-	waitpid $sender, 0;
-	$node->safe_psql('postgres', 'TRUNCATE t');
-	$s->quit;
-}
-
 # psql sends BEGIN, and a savepoint, on its own.
 {
 	my $s = session_with_lost_lock();
@@ -334,8 +291,5 @@ for my $several ([ query => "$insert; $insert" ], [ run => $insert, $insert ])
 }
 
 nothing_left($zkc, 'lost locks leave no node');
-unlike(server_log($node), qr/PANIC|terminated by signal/, 'no backend has crashed');
-$node->stop;
-$zkc->close;
-$zk->stop;
+
 done_testing();

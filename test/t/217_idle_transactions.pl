@@ -9,12 +9,12 @@ use warnings;
 use Test::More;
 use ZkLock::Check;
 use ZkLock::Cluster;
+use ZkLock::Shared;
 use ZkLock::ZkClient;
-use ZkLock::ZkServer;
 
-my $zk = ZkLock::ZkServer->start(tick_time => 200);
+my $zk = shared_zk();
 my $zkc = ZkLock::ZkClient->new($zk->connect_string, timeout => 60);
-my $node = zklock_node('a', zk => $zk, preload => 1);
+my $node = shared_node('a', zk => $zk);
 $node->safe_psql('postgres', 'CREATE TABLE changed (v int)');
 my $other = session($node);
 
@@ -67,8 +67,5 @@ for my $end ('disconnects', 'is terminated')
 }
 
 nothing_left($zkc, 'nothing is left');
-$other->quit;
-$node->stop;
-$zkc->close;
-$zk->stop;
+
 done_testing();

@@ -8,14 +8,14 @@ use Test::More;
 use ZkLock::Check;
 use ZkLock::Cluster;
 use ZkLock::Pipeline;
+use ZkLock::Shared;
 use ZkLock::Uninterruptible;
 use ZkLock::Util qw(wait_until);
 use ZkLock::ZkClient;
-use ZkLock::ZkServer;
 
-my $zk = ZkLock::ZkServer->start(tick_time => 200);
+my $zk = shared_zk();
 my $zkc = ZkLock::ZkClient->new($zk->connect_string);
-my $node = zklock_node('a', zk => $zk);
+my $node = shared_node('a', zk => $zk);
 my $block = ZkLock::Uninterruptible->new($node);
 
 # Each event is done when the holder has noticed it.
@@ -113,7 +113,5 @@ SQL
 }
 
 nothing_left($zkc, 'nothing is left');
-$node->stop;
-$zkc->close;
-$zk->stop;
+
 done_testing();

@@ -9,13 +9,13 @@ use Test::More;
 use Time::HiRes qw(time);
 use ZkLock::Check;
 use ZkLock::Cluster;
+use ZkLock::Shared;
 use ZkLock::Util qw(wait_until);
 use ZkLock::ZkClient;
-use ZkLock::ZkServer;
 
-my $zk = ZkLock::ZkServer->start(tick_time => 200);
+my $zk = shared_zk();
 my $zkc = ZkLock::ZkClient->new($zk->connect_string, timeout => 60);
-my ($node, $elsewhere) = map { zklock_node($_, zk => $zk, session_timeout => '2s', preload => 1) } qw(a b);
+my ($node, $elsewhere) = map { shared_node($_, zk => $zk, session_timeout => '2s') } qw(a b);
 my ($here, $there) = (session($node), session($elsewhere));
 
 # How the locks are lost: the znode is removed, or the session expires while the ensemble is
@@ -124,7 +124,5 @@ sub zk_session_id_of
 
 $_->quit for $here, $there;
 nothing_left($zkc, 'nothing is left');
-$_->stop for $node, $elsewhere;
-$zkc->close;
-$zk->stop;
+
 done_testing();

@@ -9,15 +9,15 @@ use Test::More;
 use ZkLock::Check;
 use ZkLock::Cluster;
 use ZkLock::Proxy;
+use ZkLock::Shared;
 use ZkLock::ZkClient;
-use ZkLock::ZkServer;
 
 use constant NAMES => 1000;
 
 my $zk = ZkLock::ZkServer->start;
 my $zkc = ZkLock::ZkClient->new($zk->connect_string, timeout => 60);
 my $proxy = ZkLock::Proxy->start(target => $zk);
-my $node = zklock_node('a', proxy => $proxy, session_timeout => '60s');
+my $node = shared_node('a', proxy => $proxy, session_timeout => '60s');
 my $dba = session($node);
 my $s = session($node);
 $s->query_ok('SET zklock.max_locks = ' . (NAMES + 1));
@@ -44,8 +44,5 @@ works($s, "SELECT zk_unlock(array_agg('n' || i)) FROM generate_series(1, ${\NAME
 nothing_left($zkc, 'nothing is left in the end');
 
 $_->quit for $s, $dba;
-$node->stop;
-$proxy->stop;
-$zkc->close;
-$zk->stop;
+
 done_testing();

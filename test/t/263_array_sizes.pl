@@ -7,11 +7,11 @@ use warnings;
 use Test::More;
 use ZkLock::Check;
 use ZkLock::Cluster;
+use ZkLock::Shared;
 use ZkLock::ZkServer;
 
 my $zk = ZkLock::ZkServer->start(tick_time => 5000);
-my $node = zklock_node('a', zk => $zk, session_timeout => '90s',
-	extra_conf => "max_locks_per_transaction = 500\n");
+my $node = shared_node('a', zk => $zk, session_timeout => '90s');
 my $s = session($node);
 $s->query_ok("SET zklock.max_locks = 2000; SELECT zk_lock('ready'), zk_unlock('ready')");
 $s->query_ok("SET statement_timeout = '25s'");
@@ -31,6 +31,5 @@ for my $n (150, 300, 1000)
 }
 
 $s->quit;
-$node->stop;
-$zk->stop;
+
 done_testing();

@@ -1,27 +1,24 @@
 # The client library never answers requests that are sent at the moment when their
 # session ends. Here sessions expire repeatedly while backends lock and unlock as fast as
-# they can. Every statement ends within a bounded time.
-# Alone: backends lock and unlock as fast as they can, and the test measures time.
+# they can. Every statement ends.
 
 use strict;
 use warnings;
 
-use List::Util qw(max);
 use Test::More;
-use Time::HiRes qw(time);
 use ZkLock::Check;
 use ZkLock::Cluster;
 use ZkLock::Proxy;
+use ZkLock::Shared;
 use ZkLock::ZkClient;
-use ZkLock::ZkServer;
 
 use constant EXPIRIES => 8;
 use constant WORKERS => 6;
 
-my $zk = ZkLock::ZkServer->start(tick_time => 500);
+my $zk = shared_zk();
 my $zkc = ZkLock::ZkClient->new($zk->connect_string);
 my $proxy = ZkLock::Proxy->start(target => $zk);
-my $node = zklock_node('a', proxy => $proxy, session_timeout => '1s');
+my $node = shared_node('a', proxy => $proxy, session_timeout => '1s');
 
 # Each worker has outstanding requests nearly all the time, and holds a lock of its own
 # for half of the time. A statement that loses a lock, or gets no session in time, fails,
@@ -33,14 +30,12 @@ my @statements = (
 	"SELECT zk_xact_lock_shared('race%d'), zk_xact_lock('race%1\$d')");
 my %results = map { $_ => 0 } qw(00000 40001 40P01 08001 08006);
 my %wrong;
-my $longest = 0;
 my @workers;
 
 sub next_statement
 {
 	my ($s) = @_;
 	my $n = $s->{n}++;
-	$s->{began} = time();
 	$s->query_async(sprintf $statements[ $n % @statements ], $n % 3);
 	return;
 }
@@ -51,7 +46,6 @@ sub record_result
 	my ($s) = @_;
 	return if !defined $s->{waiting} || !$s->finished;
 	$s->wait_result;
-	$longest = max($longest, time() - $s->{began});
 	if (exists $results{ $s->sqlstate }) { $results{ $s->sqlstate }++ }
 	else { $wrong{ $s->sqlstate . ' ' . $s->error }++ }
 	return 1;
@@ -96,17 +90,12 @@ for my $round (1 .. EXPIRIES)
 }
 wait_until('the last statements to end',
 	sub { record_result($_) for @workers; !grep { defined $_->{waiting} } @workers });
+pass('every statement ends');
 is(join('', keys %wrong), '',
 	'all errors are about lost locks and sessions');
 cmp_ok($results{40001}, '>', 0, 'lost locks are reported');
-cmp_ok($longest, '<', 15, 'no statement takes longer than the timeouts allow');
 note(join ', ', map { "$_: $results{$_}" } sort keys %results);
-note(sprintf 'the longest statement took %.1f s', $longest);
 $_->quit for @workers;
 nothing_left($zkc, 'nothing is left');
 
-$zkc->close;
-$node->stop;
-$proxy->stop;
-$zk->stop;
 done_testing();

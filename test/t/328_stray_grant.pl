@@ -7,12 +7,12 @@ use warnings;
 use Test::More;
 use ZkLock::Check;
 use ZkLock::Cluster;
+use ZkLock::Shared;
 use ZkLock::ZkClient;
-use ZkLock::ZkServer;
 
-my $zk = ZkLock::ZkServer->start(tick_time => 500);
+my $zk = shared_zk();
 my $zkc = ZkLock::ZkClient->new($zk->connect_string);
-my $node = zklock_node('a', zk => $zk, session_timeout => '10s');
+my $node = shared_node('a', zk => $zk, session_timeout => '10s');
 
 # The waiter is stopped while the lock is granted and the cancel is sent, so it receives
 # both when it continues.
@@ -43,7 +43,4 @@ for my $what (sort keys %wait)
 	nothing_left($zkc, "$what: nothing is left");
 }
 
-$zkc->close;
-$node->stop;
-$zk->stop;
 done_testing();

@@ -1,6 +1,5 @@
 # The ZooKeeper session of a backend stays alive, and its locks held, whatever the backend
-# does. A request is sent in one packet. A session has one thread.
-# Alone: it keeps the processors busy, and its sessions have a short timeout.
+# does.
 
 use strict;
 use warnings;
@@ -12,18 +11,18 @@ use Time::HiRes qw(time sleep);
 use ZkLock::Check;
 use ZkLock::Cluster;
 use ZkLock::FaultProxy;
+use ZkLock::Shared;
 use ZkLock::Util qw(wait_until write_file);
 use ZkLock::ZkClient;
-use ZkLock::ZkServer;
 
 # The session timeout, and the duration of a statement, in seconds.
-use constant TIMEOUT => 1.2;
-use constant BUSY => 5;
+use constant TIMEOUT => 4;
+use constant BUSY => 10;
 
-my $zk = ZkLock::ZkServer->start(tick_time => 200);
+my $zk = shared_zk();
 my $proxy = ZkLock::FaultProxy->start(target => $zk);
-my $node = zklock_node('a', zk => $proxy, session_timeout => TIMEOUT * 1000 . 'ms');
-my $other = zklock_node('b', zk => $zk);
+my $node = shared_node('a', zk => $proxy, session_timeout => TIMEOUT * 1000 . 'ms');
+my $other = shared_node('b', session_timeout => '60s');
 $node->safe_psql('postgres', 'CREATE TABLE t (i int); INSERT INTO t VALUES (1)');
 
 # A function that does not check for interrupts.
@@ -149,21 +148,4 @@ sub still_holds
 	$zkc->close;
 }
 
-# Packets, and threads.
-{
-	my $s = holder('packets');
-	$s->query_ok("SELECT count(zk_lock('p')), count(zk_unlock('p')) FROM generate_series(1, 200)");
-	$s->query_ok("SELECT count(zk_lock(ARRAY['q', 'r'])), count(zk_unlock('q')), count(zk_unlock('r')) FROM generate_series(1, 20)");
-	my $n;
-	wait_until('all requests to be recorded', sub { $n = $proxy->packets; $n->{requests} >= 400 });
-	cmp_ok($n->{packets}, '<=', $n->{requests}, 'no request takes more than one packet');
-	note("$n->{requests} requests in $n->{packets} packets");
-	my @threads = glob '/proc/' . $s->pid . '/task/*';
-	is(scalar(@threads), 2, 'a session has one thread');
-	$s->quit;
-}
-
-$_->stop for $node, $other;
-$proxy->stop;
-$zk->stop;
 done_testing();

@@ -2,7 +2,7 @@
 # still answers pings and reads of its clients, while the leader expires their sessions.
 # A holder whose session is on this follower cannot commit once another client may have
 # the lock: the lease ends before that.
-# Alone: its sessions have a short timeout.
+# Alone: its sessions have a timeout of a second.
 
 use strict;
 use warnings;
@@ -10,6 +10,7 @@ use warnings;
 use Test::More;
 use ZkLock::Check;
 use ZkLock::Cluster;
+use ZkLock::Shared;
 use ZkLock::Util;
 use ZkLock::ZkClient;
 use ZkLock::ZkEnsemble;
@@ -26,9 +27,9 @@ my $ensemble = ZkLock::ZkEnsemble->start(
 my $isolated = $ensemble->isolable;
 my ($other) = grep { $_ != $isolated } $ensemble->members;
 my $zkc = ZkLock::ZkClient->new($other->connect_string, timeout => 60);
-my $inside = zklock_node('inside',
+my $inside = shared_node('inside',
 	zk => $isolated, session_timeout => 2 * TICK_MS . 'ms');
-my $outside = zklock_node('outside', zk => $other, session_timeout => '30s');
+my $outside = shared_node('outside', zk => $other, session_timeout => '30s');
 $inside->safe_psql('postgres', 'CREATE TABLE t (v text)');
 
 sub connected_session
@@ -129,7 +130,4 @@ for my $check (sort keys %check)
 	nothing_left($zkc, "commit_check = $check: nothing is left");
 }
 
-$zkc->close;
-$_->stop for $inside, $outside;
-$ensemble->stop;
 done_testing();

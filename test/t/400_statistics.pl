@@ -9,15 +9,15 @@ use Test::More;
 use ZkLock::Check;
 use ZkLock::Cluster;
 use ZkLock::Proxy;
+use ZkLock::Shared;
 use ZkLock::Util qw(wait_until);
 use ZkLock::ZkClient;
-use ZkLock::ZkServer;
 
-my $zk = ZkLock::ZkServer->start(tick_time => 200);
+my $zk = shared_zk();
 my $zkc = ZkLock::ZkClient->new($zk->connect_string);
 my $proxy = ZkLock::Proxy->start(target => $zk);
-my $server = zklock_node('preloaded', proxy => $proxy, preload => 1, session_timeout => '2s');
-my $plain = zklock_node('plain', zk => $zk);
+my $server = shared_node('preloaded', proxy => $proxy, session_timeout => '2s');
+my $plain = shared_node('plain', zk => $zk);
 $server->safe_psql('postgres', 'CREATE TABLE t (n int)');
 
 my $counters = 'acquisitions, waits, timeouts, cancels, deadlocks, sessions_opened, '
@@ -60,7 +60,7 @@ sub start_waiting
 }
 
 is($reader->query('SELECT scope, stats_reset <= clock_timestamp() FROM zk_stat'),
-	'server|t', 'preloaded: the counters are those of the server');
+	'server|t', 'the counters are those of the server');
 
 my $a = session($server);
 my $b = session($server);
@@ -159,21 +159,12 @@ is($ordinary->sqlstate, '42501', 'an ordinary role may not reset zk_stat');
 $server->safe_psql('postgres', 'GRANT EXECUTE ON FUNCTION zk_stat_reset() TO ordinary');
 $ordinary->query_ok('SELECT zk_stat_reset()');
 
-# Not preloaded: each backend has its own counters.
-my $one = session($plain);
-my $two = session($plain);
-$one->query_ok("SELECT zk_lock('mine')");
-is($one->query('SELECT scope, acquisitions FROM zk_stat'),
-	'backend|1', 'not preloaded: each backend has its own counters');
-is($two->query('SELECT scope, acquisitions, sessions_opened FROM zk_stat'),
-	'backend|0|0', 'reading zk_stat opens no ZooKeeper session');
-
 # A restart sets the counters to 0.
 $server->restart;
 $reader = session($server);
 is($reader->query('SELECT acquisitions FROM zk_stat'), '0', 'a restart resets the counters');
 
-$_->quit for $reader, $far, $one, $two;
+$_->quit for $reader, $far;
 nothing_left($zkc, 'no node is left');
-$_->stop for $server, $plain;
+
 done_testing();

@@ -1,6 +1,6 @@
-# Semaphores of two PostgreSQL servers on one ensemble of three members, in Curator's
-# layout and in kazoo's: never more permits than the capacity, first come, first served,
-# one capacity and one layout at a time.
+# Semaphores of two PostgreSQL servers on one ensemble of three members: never more permits
+# than the capacity, first come, first served, one capacity at a time, whatever node names the
+# sessions use for locks.
 
 use strict;
 use warnings;
@@ -8,6 +8,7 @@ use warnings;
 use Test::More;
 use ZkLock::Check;
 use ZkLock::Cluster;
+use ZkLock::Shared;
 use ZkLock::ZkClient;
 use ZkLock::ZkEnsemble;
 
@@ -16,25 +17,25 @@ my $zk = ZkLock::ZkEnsemble->start(
 	tick_time => 500,
 	container_check_ms => 500);
 my $zkc = ZkLock::ZkClient->new($zk->connect_string);
-my %server = map { $_ => zklock_node($_, zk => $zk) } qw(a b);
+my %server = map { $_ => shared_node($_, zk => $zk) } qw(a b);
 $_->safe_psql('postgres',
 	'CREATE TABLE stays (entered timestamptz, left_at timestamptz)')
   for values %server;
 
 my $semaphores = '/zklock/semaphores';
-my $names;    # zklock.node_names of new sessions
+my %names = (a => 'curator', b => 'kazoo');
 
 sub member
 {
 	my ($server) = @_;
 	my $s = session($server{$server});
-	$s->query_ok("SET zklock.node_names = $names");
+	$s->query_ok("SET zklock.node_names = $names{$server}");
 	return $s;
 }
 
 # The parents of the permit nodes and of the queue of a semaphore.
-sub leases { return "$semaphores/$_[0]" . ($names eq 'kazoo' ? '' : '/leases') }
-sub queue { return "$semaphores/$_[0]" . ($names eq 'kazoo' ? '-__lock__' : '/locks') }
+sub leases { return "$semaphores/$_[0]/leases" }
+sub queue { return "$semaphores/$_[0]/locks" }
 
 # Returns how many sessions succeeded; the others must have failed with $sqlstate.
 sub winners
@@ -223,15 +224,13 @@ sub test_tries
 	return;
 }
 
-# Capacity 1, and name spaces: a lock and a semaphore of one name are independent, and
-# so are names that collide in kazoo's layout.
+# Capacity 1, and name spaces: a lock and a semaphore of one name are independent.
 sub test_names
 {
 	my ($a, $b) = (member('a'), member('b'));
 
 	$a->query_ok("SELECT zk_acquire('m', 1)");
 	works($b, "SELECT zk_try_lock('m')", 't', 'a lock with the name of the semaphore is free');
-	works($b, "SELECT zk_try_acquire('m-__lock__', 1)", 't', 'a semaphore with the name of a queue is free');
 	works($b, "SELECT zk_try_acquire('m', 1)", 'f', 'a semaphore of capacity 1 is a mutex');
 	$b->query_ok('SELECT zk_unlock_all()');
 	works($a, "SELECT zk_try_acquire('m', 1)", 'f', 'permits are not re-entrant');
@@ -242,24 +241,17 @@ sub test_names
 	return;
 }
 
-for (qw(curator curator_mutex kazoo))
-{
-	$names = $_;
-	subtest "node names of $names" => sub {
-		test_count();
-		test_transactions();
-		test_order();
-		test_capacities();
-		test_crowd();
-		test_tries();
-		test_names();
-		$zkc->delete("$semaphores/$_", recursive => 1) for $zkc->children($semaphores);
-	};
-}
+test_count();
+test_transactions();
+test_order();
+test_capacities();
+test_crowd();
+test_tries();
+test_names();
+$zkc->delete("$semaphores/$_", recursive => 1) for $zkc->children($semaphores);
 
 # The nodes that other programs rely on.
-$names = 'curator';
-my $a = member('a');
+my ($a, $b) = (member('a'), member('b'));
 $a->query_ok("SELECT zk_acquire('seen', 5)");
 is($zkc->get("$semaphores/seen")->{data}, '5', 'the capacity is the data of the znode');
 my ($lease) = $zkc->children("$semaphores/seen/leases");
@@ -274,25 +266,13 @@ works($a, "SELECT zk_try_acquire('seen', 5)", 'f', 'the permit of another progra
 $zkc->delete("$semaphores/seen/leases/stranger");
 works($a, "SELECT zk_try_acquire('seen', 5)", 't', 'the permit is available once the other program releases it');
 
-# The other layout.
-$names = 'kazoo';
-my $b = member('b');
-fails_with($b, "SELECT zk_acquire('seen', 5)", '0A000', 'the other layout is refused', like => qr/"seen"/);
-$b->query_ok("SELECT zk_acquire('other', 5)");
-my ($holder) = $zkc->children("$semaphores/other");
-like($holder, qr/^[0-9a-f]{32}$/, "a permit node has kazoo's name");
-is($zkc->get("$semaphores/other")->{data}, '5', 'the capacity is where kazoo reads it');
-fails_with($a, "SELECT zk_try_acquire('other', 5)", '0A000', "Curator's layout is refused for a semaphore of kazoo", like => qr/"other"/);
 $_->query_ok('SELECT zk_unlock_all()') for $a, $b;
 nothing_left($zkc, 'no node is left');
 
 # An unused semaphore is removed after a while, with its capacity.
 wait_until('the semaphore to be removed', sub { !$zkc->exists("$semaphores/seen") });
 works($a, "SELECT zk_acquire('seen', 2) > 0", 't', 'a removed semaphore can have another capacity');
-works($b, "SELECT zk_try_acquire('other', 5)", 't', "a semaphore in kazoo's layout stays");
 
 $_->quit for $a, $b;
-$zkc->close;
-$_->stop for values %server;
-$zk->stop;
+
 done_testing();

@@ -10,18 +10,16 @@ use Test::More;
 use ZkLock::Check;
 use ZkLock::Cluster;
 use ZkLock::Proxy;
+use ZkLock::Shared;
 use ZkLock::ZkClient;
-use ZkLock::ZkServer;
 
-my $zk = ZkLock::ZkServer->start(
-	tick_time => 200,
-	config => { maxSessionTimeout => 300000 });
+my $zk = shared_zk();
 my $zkc = ZkLock::ZkClient->new($zk->connect_string, timeout => 120);
 my $proxy = ZkLock::Proxy->start(target => $zk);
 
 # Sessions time out only on "short".
 my ($here, $there) =
-  map { zklock_node($_, zk => $zk, session_timeout => '290s') } qw(here there);
+  map { shared_node($_, zk => $zk, session_timeout => '290s') } qw(here there);
 my $short = zklock_node(
 	'short',
 	proxy => $proxy,
@@ -29,20 +27,17 @@ my $short = zklock_node(
 	extra_conf => "restart_after_crash = on\n");
 $here->safe_psql('postgres', 'CREATE TABLE t (v text)');
 
-my $names;
 our $semaphore = '/zklock/semaphores/s';
 my ($holder, $waiter, $s);
 
 sub member
 {
 	my ($node) = @_;
-	my $member = session($node, application_name => 'member');
-	$member->query_ok("SET zklock.node_names = $names");
-	return $member;
+	return session($node, application_name => 'member');
 }
 
-sub leases { return $names eq 'kazoo' ? $semaphore : "$semaphore/leases" }
-sub queue { return $names eq 'kazoo' ? "$semaphore-__lock__" : "$semaphore/locks" }
+sub leases { return "$semaphore/leases" }
+sub queue { return "$semaphore/locks" }
 
 # Waits for these numbers of permit nodes and queue nodes.
 sub nodes_become
@@ -108,7 +103,7 @@ sub ways_out
 		all_is_clean("$scenario, statement_timeout");
 
 		$s->query_async($waits{$wait});
-		nodes_become($rest[0] + ($names ne 'kazoo' && !$rest[1]), $rest[1] + 1);
+		nodes_become($rest[0] + !$rest[1], $rest[1] + 1);
 		wait_blocked($s);
 		$s->cancel;
 		failed_with($s, '57014', "$scenario: a cancel ends the wait", hint => 0);
@@ -118,7 +113,7 @@ sub ways_out
 	all_is_clean("$where, timed attempt");
 
 	$s->query_async("SELECT zk_acquire('s', 1)");
-	nodes_become($rest[0] + ($names ne 'kazoo' && !$rest[1]), $rest[1] + 1);
+	nodes_become($rest[0] + !$rest[1], $rest[1] + 1);
 	$s->terminate;
 	$s->wait_result;
 	ok(eval { nodes_become(@rest) }, "$where: a terminated backend leaves no node") || diag($@);
@@ -135,7 +130,7 @@ sub test_waits
 
 	$waiter = member($there);
 	$waiter->query_async("SELECT zk_acquire('s', 1)");
-	@rest = ($names eq 'kazoo' ? 1 : 2, 1);
+	@rest = (2, 1);
 	nodes_become(@rest);
 	ways_out('in the queue');
 
@@ -187,7 +182,7 @@ sub test_ends
 			my ($a, $b) = (member($here), member($there));
 			$a->query_ok("BEGIN; SELECT $level('s', 1)");
 			$b->query_async("SELECT zk_acquire('s', 1)");
-			nodes_become($names eq 'kazoo' ? 1 : 2, 1);
+			nodes_become(2, 1);
 			$ends{$end}->($a);
 			like($b->wait_result, qr/^\d+$/, "$end, $level: the waiter is granted the permit");
 			$b->quit;
@@ -200,9 +195,9 @@ sub test_ends
 	$a->query_ok("SELECT zk_acquire('s', 1)");
 	my @holders = $zkc->children(leases());
 	$b->query_async("SELECT zk_acquire('s', 1)");
-	nodes_become_or_end($names eq 'kazoo' ? 1 : 2, 1, \@holders, $b);
+	nodes_become_or_end(2, 1, \@holders, $b);
 	$c->query_async("SELECT zk_acquire('s', 1)");
-	nodes_become_or_end($names eq 'kazoo' ? 1 : 2, 2, \@holders, $b, $c);
+	nodes_become_or_end(2, 2, \@holders, $b, $c);
 	$a->kill9;
 	like($c->wait_result, qr/^\d+$/, 'a crash of holder and waiter frees the permit');
 	$_->quit for $a, $b, $c;
@@ -246,7 +241,7 @@ sub test_loss
 	$semaphore = '/zklock/semaphores/two';
 	my @holders = $zkc->children(leases());
 	$waiter->query_async("SELECT zk_acquire('two', 2)");
-	nodes_become_or_end($names eq 'kazoo' ? 2 : 3, 1, \@holders, $waiter);
+	nodes_become_or_end(3, 1, \@holders, $waiter);
 	$proxy->cut(refuse => 1);
 	like($waiter->wait_result, qr/^\d+$/, 'a disconnected session loses its permits');
 	fails_with($cut, 'SELECT 1', '40001', 'the error reports the lost permits', like => qr/locks ("more\d"(, |(?! "))){5} and 1 other were lost/);
@@ -265,16 +260,16 @@ sub test_outage
 	$holder->query_ok("SELECT zk_acquire('s', 1)");
 	my $cut = member($short);
 	$cut->query_async("SELECT zk_acquire('s', 1)");
-	nodes_become($names eq 'kazoo' ? 1 : 2, 1);
+	nodes_become(2, 1);
 	wait_blocked($cut);
 	$proxy->cut;
-	nodes_become($names eq 'kazoo' ? 1 : 2, 1);
+	nodes_become(2, 1);
 	ok(!$cut->finished, 'a waiter survives a lost connection');
 	$proxy->cut(refuse => 1);
 	nodes_become(1, 0);
 	ok(!$cut->finished, 'a waiter survives the end of its session');
 	$proxy->accept;
-	nodes_become($names eq 'kazoo' ? 1 : 2, 1);
+	nodes_become(2, 1);
 	$holder->query_ok("SELECT zk_release('s')");
 	like($cut->wait_result, qr/^\d+$/, 'the waiter queues again and is granted its permit');
 	$_->quit for $holder, $cut;
@@ -282,22 +277,12 @@ sub test_outage
 	return;
 }
 
-for (qw(curator kazoo))
-{
-	$names = $_;
-	subtest "node names of $names" => sub {
-		test_waits();
-		test_snapshot();
-		test_ends();
-		test_loss();
-		test_outage();
-		$zkc->delete("/zklock/semaphores/$_", recursive => 1) for $zkc->children('/zklock/semaphores');
-	};
-}
+test_waits();
+test_snapshot();
+test_ends();
+test_loss();
+test_outage();
 
 unlike(slurp_file($_->logfile), qr/PANIC/, 'no panic') for $here, $there, $short;
-$zkc->close;
-$_->stop for $here, $there, $short;
-$proxy->stop;
-$zk->stop;
+
 done_testing();

@@ -185,21 +185,17 @@ my $id = $zkc->session_id;
 	$zkc->delete("/zklock/locks/$_", recursive => 1) for @odd, 'any', 'cur', 'kaz';
 }
 
-# Semaphores of Curator and kazoo.
+# Semaphores of Curator.
 {
 	my $at = '/zklock/semaphores';
 	my %made = (
 		"cur/leases/$uuid-lease-0000000000" => 'p1',
 		"cur/leases/$uuid-lease-0000000001" => 'p2',
-		"cur/locks/$uuid-lock-0000000002" => 'w1',
-		"kaz/$hex" => 'p1',
-		"kaz-__lock__/$hex\__lock__0000000000" => 'w1');
+		"cur/locks/$uuid-lock-0000000002" => 'w1');
 	$zkc->create("$at/$_", data => $made{$_}, makepath => 1) for sort keys %made;
 	$zkc->set("$at/cur", '2');
-	$zkc->set("$at/kaz", '1');
 	is( rows(q(kind = 'semaphore'), 'name, mode, granted, queue_position, client, application_name'),
-		"cur permit t curator p1\ncur permit t curator p2\ncur permit f 1 curator w1\n"
-		  . "kaz permit t kazoo p1\nkaz permit f 1 kazoo w1",
+		"cur permit t curator p1\ncur permit t curator p2\ncur permit f 1 curator w1",
 		'permits and their waiters are shown');
 	$zkc->set("$at/cur", '1');
 	is( rows(q(name = 'cur'), 'granted, queue_position, application_name'),

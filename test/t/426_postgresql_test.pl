@@ -12,9 +12,9 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use ZkLock::Check;
 use ZkLock::Cluster;
+use ZkLock::Shared;
 use ZkLock::Util qw(read_file);
 use ZkLock::ZkClient;
-use ZkLock::ZkServer;
 
 use constant PG_LOCKS => <<'SQL';
 CREATE VIEW public.pg_locks AS
@@ -34,9 +34,9 @@ my $sql = "$regress/sql/advisory_lock.sql";
 plan skip_all => "PostgreSQL's source is not there: ZKLOCK_PG_SOURCE is " . ($ENV{ZKLOCK_PG_SOURCE} // 'not set')
   unless -e $sql;
 
-my $zk = ZkLock::ZkServer->start(tick_time => 500);
+my $zk = shared_zk();
 my $zkc = ZkLock::ZkClient->new($zk->connect_string);
-my $node = zklock_node('a', zk => $zk, session_timeout => '10s');
+my $node = shared_node('a', zk => $zk, session_timeout => '10s');
 $node->safe_psql('postgres', 'CREATE EXTENSION zklock_advisory; ' . PG_LOCKS);
 
 sub without_wording { return $_[0] =~ s/^WARNING:  \K.*/.../mgr }
@@ -59,7 +59,4 @@ isnt(output_with('public,pg_catalog'), $expected, 'PostgreSQL\'s functions fail 
 is(output_with('zklock_advisory,public,pg_catalog'), $expected, 'the functions of zklock_advisory give the expected output');
 nothing_left($zkc, 'no node is left');
 
-$zkc->close;
-$node->stop;
-$zk->stop;
 done_testing();

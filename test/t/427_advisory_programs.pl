@@ -14,9 +14,9 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use ZkLock::Check qw(nothing_left);
 use ZkLock::Cluster;
+use ZkLock::Shared;
 use ZkLock::Util qw(read_file spawn write_file);
 use ZkLock::ZkClient;
-use ZkLock::ZkServer;
 
 use constant DROP_IN => '"$user", public, zklock_advisory, pg_catalog';
 
@@ -91,9 +91,9 @@ my @programs = (
 	{ name => 'pgboss', command => [ 'node', "$dir/pgboss.js" ],
 		probe => [ 'node', '-e', 'require("pg-boss")' ] });
 
-my $zk = ZkLock::ZkServer->start(tick_time => 500);
+my $zk = shared_zk();
 my $zkc = ZkLock::ZkClient->new($zk->connect_string);
-my %nodes = map { $_ => zklock_node($_, zk => $zk, session_timeout => '10s', preload => 1) } qw(one two);
+my %nodes = map { $_ => shared_node($_, zk => $zk, session_timeout => '10s') } qw(one two);
 $_->safe_psql('postgres', 'CREATE ROLE app LOGIN; CREATE DATABASE empty') for values %nodes;
 $_->safe_psql('empty', <<'SQL') for values %nodes;
 CREATE EXTENSION zklock_advisory CASCADE;
@@ -306,7 +306,4 @@ for my $program (@programs)
 	}
 }
 
-$zkc->close;
-$_->stop for values %nodes;
-$zk->stop;
 done_testing();

@@ -11,8 +11,9 @@ use ZkLock::Check qw(nothing_left works);
 use ZkLock::Cluster;
 use ZkLock::Contest;
 use ZkLock::Opponent;
+use ZkLock::Shared;
 
-my ($zk, $zkc, @servers) = contest("restart_after_crash = on\n");
+my ($zk, $zkc, @servers) = contest(may_crash => 1, session_timeout => '60s');
 my $java = ZkLock::Opponent->curator($zk->connect_string);
 my $python = ZkLock::Opponent->kazoo($zk->connect_string);
 
@@ -33,7 +34,7 @@ duel("kazoo's lock with the node names of Curator's mutex", $python, curator_mut
 	node_names => 'curator_mutex');
 
 my ($here, $there) = map { mutex_session($_, application_name => 'payroll') } @servers;
-my $theirs = $java->lock(mutex => path('x'));
+my $theirs = $java->lock(mutex => path('x'), timeout => 60000);
 
 # Participants.
 {
@@ -118,7 +119,7 @@ my $theirs = $java->lock(mutex => path('x'));
 	$other_holder->query_ok("SELECT zk_lock('y')");
 	$theirs->acquire_async;
 	queue('x', 2);
-	my $holder = $java->lock(mutex => path('z'));
+	my $holder = $java->lock(mutex => path('z'), timeout => 60000);
 	$holder->acquire;
 	$there->query_async("SELECT zk_lock('z')");
 	queue('z', 2);
@@ -212,6 +213,4 @@ my $theirs = $java->lock(mutex => path('x'));
 	nothing_left($zkc, 'killed: no node is left');
 }
 
-$zkc->close;
-$_->stop for $java, $python, @servers, $zk;
 done_testing();

@@ -9,6 +9,7 @@ use ZkLock::Check qw(nothing_left works);
 use ZkLock::Cluster;
 use ZkLock::Contest;
 use ZkLock::Opponent;
+use ZkLock::Shared;
 
 my ($zk, $zkc, @servers) = contest();
 my $java = ZkLock::Opponent->curator($zk->connect_string);
@@ -238,6 +239,4 @@ my $other_writer = $java->lock(write => path('x'));
 	nothing_left($zkc, 'loss: no node is left');
 }
 
-$zkc->close;
-$_->stop for $java, @servers, $zk;
 done_testing();

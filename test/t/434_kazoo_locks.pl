@@ -12,8 +12,9 @@ use ZkLock::Check qw(nothing_left queue_of works);
 use ZkLock::Cluster;
 use ZkLock::Contest;
 use ZkLock::Opponent;
+use ZkLock::Shared;
 
-my ($zk, $zkc, @servers) = contest("zklock.node_names = 'kazoo'\nrestart_after_crash = on\n");
+my ($zk, $zkc, @servers) = contest(may_crash => 1, set => { 'zklock.node_names' => 'kazoo' });
 my $python = ZkLock::Opponent->kazoo($zk->connect_string);
 
 for ([ l => 'lock', 'exclusive' ], [ w => 'write', 'exclusive' ], [ s => 'write', 'shared' ],
@@ -260,6 +261,4 @@ sub owners
 	$there->query_ok("SELECT zk_unlock('x')");
 }
 
-$zkc->close;
-$_->stop for $python, @servers, $zk;
 done_testing();

@@ -11,13 +11,13 @@ use ZkLock::Check qw(nothing_left works);
 use ZkLock::Cluster;
 use ZkLock::Document;
 use ZkLock::Opponent;
+use ZkLock::Shared;
 use ZkLock::Util qw(alive read_file spawn write_file);
 use ZkLock::ZkClient;
-use ZkLock::ZkServer;
 
-my $zk = ZkLock::ZkServer->start(tick_time => 500);
+my $zk = shared_zk();
 my $zkc = ZkLock::ZkClient->new($zk->connect_string);
-my $node = zklock_node('a', zk => $zk, session_timeout => '10s');
+my $node = shared_node('a', zk => $zk, session_timeout => '10s');
 my $dir = PostgreSQL::Test::Utils::tempdir();
 my @java = ('java', '-cp', ZkLock::Opponent->class_path);
 my @python = ('/usr/bin/python3');
@@ -129,6 +129,4 @@ check_program('credentials.py', [ @closed, "node_names = 'kazoo'" ], '/closed', 
 	$zk->restart;
 }
 
-$zkc->close;
-$_->stop for $node, $zk;
 done_testing();

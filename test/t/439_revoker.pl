@@ -7,15 +7,15 @@ use Test::More;
 use ZkLock::Check;
 use ZkLock::Cluster;
 use ZkLock::Opponent;
+use ZkLock::Shared;
 use ZkLock::Util qw(wait_until);
 use ZkLock::ZkClient;
-use ZkLock::ZkServer;
 
-my $zk = ZkLock::ZkServer->start(tick_time => 500);
+my $zk = shared_zk();
 my $zkc = ZkLock::ZkClient->new($zk->connect_string);
 my $java = ZkLock::Opponent->curator($zk->connect_string);
-my $node = zklock_node('a', zk => $zk, session_timeout => '10s');
-my $other = zklock_node('b', zk => $zk, session_timeout => '10s');
+my $node = shared_node('a', zk => $zk, session_timeout => '10s');
+my $other = shared_node('b', zk => $zk, session_timeout => '10s');
 my ($s, $far) = map { session($_) } $node, $other;
 $_->query_ok("SET zklock.node_names = 'curator_mutex'") for $s, $far;
 
@@ -61,5 +61,5 @@ works($far, "SELECT zk_unlock('x')", 't', 'the lock is released');
 $_->quit for $s, $far;
 $_->close for $theirs, $revoker;
 nothing_left($zkc, 'no node is left');
-$_->stop for $node, $other;
+
 done_testing();

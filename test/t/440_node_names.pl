@@ -6,12 +6,12 @@ use warnings;
 use Test::More;
 use ZkLock::Check qw(failed_with fails_with nothing_left works);
 use ZkLock::Cluster;
+use ZkLock::Shared;
 use ZkLock::ZkClient;
-use ZkLock::ZkServer;
 
-my $zk = ZkLock::ZkServer->start(tick_time => 500);
+my $zk = shared_zk();
 my $zkc = ZkLock::ZkClient->new($zk->connect_string);
-my @servers = map { zklock_node($_, zk => $zk, session_timeout => '10s') } qw(a b);
+my @servers = map { shared_node($_, zk => $zk, session_timeout => '10s') } qw(a b);
 
 # node names => available modes => pattern of the nodes
 my %modes = (
@@ -159,6 +159,4 @@ for my $names ([ 'curator', 'kazoo' ], [ 'kazoo', 'curator' ])
 fails_with($here{curator_mutex}, sql('lock', 'shared'), '0A000',
 	'the node names of InterProcessMutex have no shared mode');
 
-$zkc->close;
-$_->stop for @servers, $zk;
 done_testing();

@@ -8,15 +8,15 @@ use Test::More;
 use ZkLock::Check qw(fails_with nothing_left works);
 use ZkLock::Cluster;
 use ZkLock::Opponent;
+use ZkLock::Shared;
 use ZkLock::Util qw(wait_until);
 use ZkLock::ZkClient;
-use ZkLock::ZkServer;
 
-my $zk = ZkLock::ZkServer->start(tick_time => 500);
+my $zk = shared_zk();
 my $zkc = ZkLock::ZkClient->new($zk->connect_string);
 my $java = ZkLock::Opponent->curator($zk->connect_string);
 my $python = ZkLock::Opponent->kazoo($zk->connect_string);
-my $node = zklock_node('a', zk => $zk, session_timeout => '10s');
+my $node = shared_node('a', zk => $zk, session_timeout => '10s');
 my $dba = session($node);
 
 sub path { return "/zklock/locks/$_[0]" }
@@ -104,43 +104,6 @@ sub rows
 	nothing_left($zkc, "Curator's permits: no node is left");
 }
 
-# The same with kazoo, which stores the capacity of a semaphore.
-{
-	my $here = ours("SET zklock.node_names = 'kazoo'");
-	my $theirs = $python->lock(semaphore => semaphore_path('ours'), leases => 2);
-	$here->query_ok("SELECT zk_acquire('ours', 2)");
-	wait_zk_empty($zkc, semaphore_path('ours-__lock__'));
-	ok($theirs->acquire(0), "kazoo's permits: they acquire a permit of our semaphore");
-	is_deeply([ sort map { /"pid":(\d+)/ ? $1 : $_ } $theirs->lease_holders ],
-		[ sort $here->pid, $theirs->identifier ],
-		"kazoo's permits: they can read the owners of the permits");
-	my $second = $python->lock(semaphore => semaphore_path('ours'), leases => 2);
-	$second->acquire_async;
-	wait_zk_children($zkc, semaphore_path('ours-__lock__'), 1);
-	$second->cancel;
-	$second->outcome;
-	like($second->failed, qr/^CancelledError/,
-		"kazoo's permits: their wait for us is cancelled");
-	wait_zk_empty($zkc, semaphore_path('ours-__lock__'));
-	my $larger = $python->lock(semaphore => semaphore_path('ours'), leases => 3);
-	is($larger->try('acquire', 0), undef, "kazoo's permits: kazoo refuses another capacity than ours");
-	like($larger->failed, qr/^ValueError/, "kazoo's permits: kazoo raises ValueError");
-	$here->query_ok('SELECT zk_unlock_all()');
-	$theirs->release;
-
-	$zkc->create(semaphore_path('data'), data => 'of somebody');
-	$theirs = $python->lock(semaphore => semaphore_path('data'), leases => 1);
-	ok($theirs->acquire(0), "kazoo's permits: kazoo ignores data that are not a number");
-	works($here, "SELECT zk_try_acquire('data', 1)", 'f',
-		"kazoo's permits: we ignore such data, and their permit excludes us");
-	$theirs->release;
-	works($here, "SELECT zk_try_acquire('data', 1, '30s')", 't',
-		"kazoo's permits: we acquire the permit after their release");
-	$here->quit;
-	$_->close for $theirs, $second, $larger;
-	nothing_left($zkc, "kazoo's permits: no node is left");
-}
-
 # Curator's Revoker finds our holder among the participants.
 {
 	my $waiter = $java->lock(write => path('x'));
@@ -197,6 +160,4 @@ sub rows
 	$_->release for @readers;
 }
 
-$zkc->close;
-$_->stop for $java, $python, $node, $zk;
 done_testing();

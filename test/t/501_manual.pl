@@ -13,10 +13,11 @@ use Test::More;
 use ZkLock::Cluster;
 use ZkLock::Document;
 use ZkLock::Messages;
+use ZkLock::Shared;
 use ZkLock::Util qw(read_file);
 
 # There is no ensemble: the tests read only the catalog.
-my $node = zklock_node('a', zk => '127.0.0.1:1', preload => 1);
+my $node = shared_node('a', zk => '127.0.0.1:1');
 
 sub rows
 {
@@ -182,5 +183,4 @@ for my $path (glob '*.md doc/*.md doc/design/*.md bench/*.md test/*.md test/*/*.
 		"$path: all files that it names exist");
 }
 
-$node->stop;
 done_testing();

@@ -9,15 +9,15 @@ use Test::More;
 use ZkLock::Check;
 use ZkLock::Cluster;
 use ZkLock::PgBouncer;
+use ZkLock::Shared;
 use ZkLock::ZkClient;
-use ZkLock::ZkServer;
 
 use constant CLIENTS => 20;
 use constant ROUNDS => 10;
 
-my $zk = ZkLock::ZkServer->start(tick_time => 500);
+my $zk = shared_zk();
 my $zkc = ZkLock::ZkClient->new($zk->connect_string);
-my %nodes = map { $_ => zklock_node($_, zk => $zk, session_timeout => '10s') } qw(one two);
+my %nodes = map { $_ => shared_node($_, zk => $zk, session_timeout => '10s') } qw(one two);
 my $direct = session($nodes{two});
 
 sub pooler
@@ -170,8 +170,4 @@ SQL
 	nothing_left($zkc, 'the extension behind a pooler leaves no node');
 }
 
-$direct->quit;
-$zkc->close;
-$_->stop for values %nodes;
-$zk->stop;
 done_testing();

@@ -9,6 +9,7 @@ use Test::More;
 use ZkLock::Check;
 use ZkLock::Cluster;
 use ZkLock::Document;
+use ZkLock::Shared;
 use ZkLock::Util qw(wait_until write_file);
 use ZkLock::ZkClient;
 use ZkLock::ZkServer;
@@ -37,7 +38,7 @@ sub mntr
 my $zk = ZkLock::ZkServer->start(
 	tick_time => 2000,
 	config => { maxClientCnxns => CONNECTIONS });
-my $node = zklock_node('a', zk => $zk, session_timeout => '10s', preload => 1);
+my $node = shared_node('a', zk => $zk, session_timeout => '10s');
 
 for ([ '1s', '00:00:04' ], [ '10s', '00:00:10' ], [ '2min', '00:00:40' ])
 {
@@ -99,7 +100,7 @@ for ([ '1s', '00:00:04' ], [ '10s', '00:00:10' ], [ '2min', '00:00:40' ])
 	$s->query_ok("SELECT zk_lock('mine')");
 	ok(wait_until('a watch', sub { mntr($zk)->{watch_count} > 0 }), 'a held lock is watched');
 	$s->query_async("SELECT zk_lock('theirs')");
-	wait_until('the wait report of a long wait', sub { scalar $zkc->children('/zklock/waits') });
+	wait_until('the wait report of a long wait', sub { scalar $zkc->children('/zklock/waiting') });
 	my %counters = %{ mntr($zk) };
 	cmp_ok($counters{watch_count}, '<=', 2 * $counters{ephemerals_count},
 		'there are no more than two watches for each ephemeral znode');
@@ -149,7 +150,5 @@ sub zk_cli
 
 my $zkc = ZkLock::ZkClient->new($zk->connect_string);
 nothing_left($zkc, 'no node is left', root => $_) for qw(/zklock /first /second);
-$zkc->close;
-$node->stop;
-$zk->stop;
+
 done_testing();

@@ -7,6 +7,7 @@ use warnings;
 use Test::More;
 use ZkLock::Check;
 use ZkLock::Cluster;
+use ZkLock::Shared;
 use ZkLock::Util qw(wait_until);
 use ZkLock::ZkClient;
 use ZkLock::ZkEnsemble;
@@ -19,7 +20,7 @@ my $ensemble = ZkLock::ZkEnsemble->start(
 	tick_time => 500,
 	config => { maxSessionTimeout => 60000 });
 my $zkc = ZkLock::ZkClient->new($ensemble->connect_string, timeout => 30);
-my @nodes = map { zklock_node($_, zk => $ensemble, session_timeout => TIMEOUT) } qw(one two);
+my @nodes = map { shared_node($_, zk => $ensemble, session_timeout => TIMEOUT) } qw(one two);
 $_->safe_psql('postgres', 'CREATE TABLE t (v text); CREATE TABLE enough ()') for @nodes;
 
 my ($holder, $waiter) = map { session($_) } @nodes;
@@ -89,7 +90,5 @@ is($_->safe_psql('postgres', "SELECT count(*) FROM t WHERE v = 'written'"),
 
 $_->quit for $holder, $waiter, @workers;
 nothing_left($zkc, 'a rolling restart leaves no node');
-$_->stop for @nodes;
-$zkc->close;
-$ensemble->stop;
+
 done_testing();

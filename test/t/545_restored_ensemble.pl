@@ -10,6 +10,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use ZkLock::Check;
 use ZkLock::Cluster;
+use ZkLock::Shared;
 use ZkLock::ZkClient;
 use ZkLock::ZkServer;
 
@@ -19,7 +20,7 @@ my $zk = ZkLock::ZkServer->start(tick_time => 500, dir => "$dir/zk");
 
 # A server that has just started may leave a reconnection unanswered; the client retries
 # after two thirds of this timeout.
-my $node = zklock_node('a', zk => $zk, session_timeout => '10s');
+my $node = shared_node('a', zk => $zk, session_timeout => '10s');
 $node->safe_psql('postgres', 'CREATE TABLE t (v text)');
 my $long = session($node);
 my $sleeper = session($node);
@@ -67,7 +68,5 @@ works($next, "SELECT zk_fence('guarded') = zk_lock_token('guarded')", 't', 'the 
 
 $_->quit for $holder, $long, $next, $sleeper;
 nothing_left($zkc, 'no node is left');
-$zkc->close;
-$node->stop;
-$zk->stop;
+
 done_testing();

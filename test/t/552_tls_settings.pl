@@ -9,7 +9,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use ZkLock::Check;
 use ZkLock::Cluster;
-use ZkLock::ZkServer;
+use ZkLock::Shared;
 
 my @settings = map { "zklock.tls_$_" } qw(ca_file cert_file key_file);
 
@@ -21,8 +21,8 @@ my $has_tls = grep { DynaLoader::dl_find_symbol(DynaLoader::dl_load_file($_), 'z
   grep { defined } $client;
 note('client library: ' . ($client // 'linked in') . ($has_tls ? ' with' : ' without') . ' TLS');
 
-my $zk = ZkLock::ZkServer->start(tick_time => 200);
-my $node = zklock_node('a', zk => $zk);
+my $zk = shared_zk();
+my $node = shared_node('a', zk => $zk);
 my $s = session($node);
 $s->query_ok('SELECT state FROM zk_session()');
 is($s->query(q(SELECT count(*) FROM pg_settings WHERE name ~ '^zklock\.tls')), $has_tls ? @settings : 0,
@@ -44,6 +44,4 @@ for my $setting (@settings)
 	}
 }
 
-$s->quit;
-$node->stop;
 done_testing();

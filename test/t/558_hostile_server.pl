@@ -12,14 +12,14 @@ use ZkLock::Check;
 use ZkLock::Cluster;
 use ZkLock::FaultProxy;
 use ZkLock::Proxy;
+use ZkLock::Shared;
 use ZkLock::Util qw(end_process free_port port_listens spawn);
 use ZkLock::ZkClient;
-use ZkLock::ZkServer;
 
-my $zk = ZkLock::ZkServer->start(tick_time => 200);
+my $zk = shared_zk();
 my $zkc = ZkLock::ZkClient->new($zk->connect_string);
 my $proxy = ZkLock::FaultProxy->start(target => $zk);
-my $node = zklock_node('a', zk => $proxy, session_timeout => '20s');
+my $node = shared_node('a', zk => $proxy, session_timeout => '20s');
 
 # Starts a service that handles each connection by the code, and returns its address.
 sub service
@@ -203,7 +203,7 @@ my $switch = ZkLock::Proxy->start(target => $zk);
 my $holder = session($node);
 $holder->query_ok("SET zklock.connect_string = '" . $switch->connect_string . q('));
 $holder->query_ok("SELECT zk_lock('secret lock')");
-my $elsewhere = zklock_node('b', zk => $zk);
+my $elsewhere = shared_node('b', zk => $zk);
 my $honest = session($elsewhere);
 $honest->query_async("SELECT zk_lock('secret lock') > 0");
 wait_zk_children($zkc, '/zklock/locks/secret%20lock', 2);
@@ -222,9 +222,5 @@ like($recorded, qr/secret%20lock.*"application_name":"victim"/s, '... the names 
 $_->quit for $holder, $victim, $honest;
 $switch->stop;
 end_process($listener, 'TERM');
-$liar->stop;
 
-$_->stop for $node, $elsewhere;
-$proxy->stop;
-$zk->stop;
 done_testing();

@@ -11,18 +11,15 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use ZkLock::Check;
 use ZkLock::Cluster;
+use ZkLock::Shared;
 use ZkLock::ZkClient;
-use ZkLock::ZkServer;
 
-my $zk = ZkLock::ZkServer->start(tick_time => 500);
+my $zk = shared_zk();
 my $file = PostgreSQL::Test::Utils::tempdir() . '/secret';
 append_to_file($file, "digest kept:S3cr3tPassw0rd\n");
 chmod 0600, $file or die "$file: $!";
-my $node = zklock_node('a', zk => $zk, session_timeout => '10s', extra_conf => <<"CONF");
-zklock.root = '/kept'
-zklock.auth_file = '$file'
-zklock.acl = creator
-CONF
+my %kept = ('zklock.root' => '/kept', 'zklock.auth_file' => $file, 'zklock.acl' => 'creator');
+my $node = shared_node('a', session_timeout => '10s', set => \%kept);
 my $stranger = ZkLock::ZkClient->new($zk->connect_string);
 $node->safe_psql('postgres', 'CREATE TABLE done (who text)');
 
@@ -61,11 +58,7 @@ $s->quit;
 
 # The next holder is on another server: only the ensemble can exclude it.
 ($s, $id) = holder();
-my $other = zklock_node('b', zk => $zk, session_timeout => '10s', extra_conf => <<"CONF");
-zklock.root = '/kept'
-zklock.auth_file = '$file'
-zklock.acl = creator
-CONF
+my $other = shared_node('b', session_timeout => '10s', set => \%kept);
 steal($id);
 my $t = session($other);
 works($t, "SELECT zk_try_lock('x')", 't', 'another server gets the lock at once');
@@ -87,6 +80,5 @@ fails_with($t, "SET lock_timeout = '1ms'; SELECT zk_lock('x')", '55P03', "sessio
 $_->quit for $s, $t, $next;
 
 nothing_left($stranger, 'no node is left', root => '/kept');
-$stranger->close;
-$_->stop for $node, $other;
+
 done_testing();

@@ -8,10 +8,10 @@ use Test::More;
 use ZkLock::Check;
 use ZkLock::Cluster;
 use ZkLock::Document;
-use ZkLock::ZkServer;
+use ZkLock::Shared;
 
-my $zk = ZkLock::ZkServer->start(tick_time => 500);
-my $node = zklock_node('a', zk => $zk, preload => 1);
+my $zk = shared_zk();
+my $node = shared_node('a', zk => $zk);
 $node->safe_psql('postgres', <<'SQL');
 CREATE EXTENSION zklock_advisory;
 CREATE ROLE ordinary LOGIN;
@@ -124,8 +124,5 @@ $s = session($node, user => 'owner', dbname => 'apart');
 denied($s, "in a superuser's schema", 'DROP SCHEMA zk CASCADE',
 	"CREATE FUNCTION zk.zk_lock(varchar) RETURNS bigint LANGUAGE sql AS 'SELECT 666::bigint'");
 works($s, "SELECT zk.zk_lock('x') = zk.zk_fence('x'), zk.zk_unlock_all()", 't|', 'the functions work');
-$s->quit;
 
-$node->stop;
-$zk->stop;
 done_testing();

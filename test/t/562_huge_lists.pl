@@ -8,13 +8,14 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use ZkLock::Check;
 use ZkLock::Cluster;
+use ZkLock::Shared;
 use ZkLock::Util qw(wait_until);
 use ZkLock::ZkClient;
 use ZkLock::ZkServer;
 
 my $zk = ZkLock::ZkServer->start(tick_time => 2000, java => ['-Xmx3g']);
 my $zkc = ZkLock::ZkClient->new($zk->connect_string, timeout => 60);
-my ($node, $other) = map { zklock_node($_, zk => $zk, session_timeout => '40s', extra_conf => "deadlock_timeout = '100ms'\n") } qw(a b);
+my ($node, $other) = map { shared_node($_, zk => $zk, session_timeout => '40s', set => { deadlock_timeout => '100ms' }) } qw(a b);
 my $s = session($node);
 my $holder = session($other);
 $s->query_ok("SELECT zk_lock('mine'), zk_lock('long')");
@@ -40,14 +41,14 @@ $zkc->delete_children('/zklock/locks/long');
 works($s, "SELECT zk_try_lock('long'), zk_unlock('long')", 't|t', 'the lock works when the list is short');
 
 # The wait reports, which every waiter lists.
-$zkc->create_children('/zklock/waits', 76, 900_000);
-my $reports = $zkc->exists('/zklock/waits')->{cversion};
+$zkc->create_children('/zklock/waiting', 76, 900_000);
+my $reports = $zkc->exists('/zklock/waiting')->{cversion};
 $s->query_async("SELECT zk_lock('theirs')");
-wait_until('a wait report', sub { $zkc->exists('/zklock/waits')->{cversion} > $reports });
+wait_until('a wait report', sub { $zkc->exists('/zklock/waiting')->{cversion} > $reports });
 ok(!$s->finished, 'a wait continues among wait reports of more than 64 MB');
 $holder->query_ok("SELECT zk_unlock('theirs')");
 like($s->wait_result, qr/^\d+$/, '... and ends with the release');
-$zkc->delete_children('/zklock/waits');
+$zkc->delete_children('/zklock/waiting');
 works($s, "SELECT zk_unlock('mine'), zk_unlock('theirs')", 't|t', 'no lock was lost');
 
 my ($memory_after, $cpu_after) = cost();
@@ -56,7 +57,5 @@ cmp_ok($memory_after - $memory, '<', 16 * 1024, 'the backend has not stored the 
 cmp_ok($cpu_after - $cpu, '<', 2, '... and used less than 2 s of CPU time');
 
 $_->quit for $s, $holder;
-$zkc->close;
-$_->stop for $node, $other;
-$zk->stop;
+
 done_testing();

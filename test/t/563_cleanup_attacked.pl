@@ -1,6 +1,6 @@
 # A program with write access to the ensemble changes semaphores that a session is about to
-# delete. The session deletes no znode with children, abandons each semaphore after three
-# refusals, and continues with the others.
+# delete. The session deletes no znode with children, leaves each semaphore whose delete is
+# refused to the server, and continues with the others.
 
 use strict;
 use warnings;
@@ -8,6 +8,7 @@ use warnings;
 use Test::More;
 use ZkLock::Check;
 use ZkLock::Cluster;
+use ZkLock::Shared;
 use ZkLock::Util qw(wait_until);
 use ZkLock::ZkClient;
 use ZkLock::ZkServer;
@@ -15,7 +16,7 @@ use ZkLock::ZkServer;
 # The server itself removes no container nodes.
 my $zk = ZkLock::ZkServer->start(container_check_ms => 3600000);
 my $zkc = ZkLock::ZkClient->new($zk->connect_string);
-my $node = zklock_node('a', zk => $zk);
+my $node = shared_node('a', zk => $zk);
 my $s = session($node);
 my $semaphores = '/zklock/semaphores';
 
@@ -46,17 +47,15 @@ $s->query_ok("SELECT zk_lock('mine')");
 wait_deleted_after_use($_) for qw(first second third fourth);
 
 my @left = sort $zkc->children($semaphores);
-is("@left", 'busy_leases busy_locks busy_top no_right own', 'semaphores with other children or read-only ACLs stay; those that lack parts are deleted');
+is("@left", 'busy_leases busy_locks busy_top no_locks no_parts no_right own', 'semaphores with other children or read-only ACLs, or without their parts, stay');
 is($zkc->get("$semaphores/own/kept")->{data}, 'theirs', 'znodes of other programs stay');
 ok($zkc->exists("$semaphores/$_"), "... $_") for qw(busy_top/theirs busy_top/locks busy_locks/locks/theirs busy_leases/leases/theirs);
 $zkc->delete("$semaphores/$_") for qw(busy_top/theirs busy_locks/locks/theirs busy_leases/leases/theirs);
 my %cversion = map { $_ => $zkc->get("$semaphores/$_")->{cversion} } qw(busy_top busy_locks busy_leases);
 wait_deleted_after_use('fifth');
-is_deeply({ map { $_ => $zkc->get("$semaphores/$_")->{cversion} } keys %cversion }, \%cversion, 'a semaphore is not tried again after three refusals');
+is_deeply({ map { $_ => $zkc->get("$semaphores/$_")->{cversion} } keys %cversion }, \%cversion, 'a semaphore is not tried again after a refusal');
 works($s, "SELECT zk_try_acquire('busy_top', 3), zk_unlock('mine'), zk_unlock_all()", 't|t|', 'the session and its locks still work');
 $s->quit;
 nothing_left($zkc, 'no node is left');
-$zkc->close;
-$node->stop;
-$zk->stop;
+
 done_testing();

@@ -8,10 +8,10 @@ use warnings;
 use Test::More;
 use ZkLock::Check;
 use ZkLock::Cluster;
-use ZkLock::ZkServer;
+use ZkLock::Shared;
 
-my $zk = ZkLock::ZkServer->start(tick_time => 500);
-my $node = zklock_node('a', zk => $zk, preload => 1);
+my $zk = shared_zk();
+my $node = shared_node('a', zk => $zk);
 $node->safe_psql('postgres', <<'SQL');
 CREATE EXTENSION zklock_advisory;
 CREATE ROLE hostile LOGIN;
@@ -89,6 +89,5 @@ $s->query_ok('SELECT expression(1)');
 works($s, 'SELECT count(*) FROM zk_held_locks', '0', 'a call that the session itself makes is not restricted');
 
 $_->quit for $s, $owner;
-$node->stop;
-$zk->stop;
+
 done_testing();

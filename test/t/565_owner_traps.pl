@@ -9,10 +9,10 @@ use Test::More;
 use ZkLock::Check;
 use ZkLock::Cluster;
 use ZkLock::Document;
-use ZkLock::ZkServer;
+use ZkLock::Shared;
 
-my $zk = ZkLock::ZkServer->start(tick_time => 500);
-my $node = zklock_node('a', zk => $zk, preload => 1);
+my $zk = shared_zk();
+my $node = shared_node('a', zk => $zk);
 $node->safe_psql('postgres', 'CREATE ROLE owner LOGIN; CREATE ROLE locker; CREATE DATABASE owned OWNER owner');
 my $owner = session($node, user => 'owner', dbname => 'owned');
 $owner->query_ok(<<'SQL');
@@ -97,6 +97,4 @@ SQL
 	runs_no_trap('drop', 'DROP EXTENSION zklock CASCADE');
 }
 
-$node->stop;
-$zk->stop;
 done_testing();

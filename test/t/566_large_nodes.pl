@@ -9,13 +9,13 @@ use Test::More;
 use ZkLock::Check;
 use ZkLock::Cluster;
 use ZkLock::FaultProxy;
+use ZkLock::Shared;
 use ZkLock::ZkClient;
-use ZkLock::ZkServer;
 
-my $zk = ZkLock::ZkServer->start(tick_time => 500);
+my $zk = shared_zk();
 my $zkc = ZkLock::ZkClient->new($zk->connect_string, timeout => 30);
 my $proxy = ZkLock::FaultProxy->start(target => $zk);
-my $node = zklock_node('a', zk => $zk, session_timeout => '20s');
+my $node = shared_node('a', zk => $zk, session_timeout => '20s');
 my $holder = session($node);
 $holder->query_ok("SET zklock.connect_string = '" . $proxy->connect_string . q('));
 $holder->query_ok("SELECT zk_lock('held')");
@@ -37,7 +37,4 @@ works($holder, "SELECT count(*) FROM zk_locks_of('large03')", '1', 'zk_locks_of(
 works($holder, "SELECT zk_unlock('held')", 't', 'the session and its lock live on');
 like($zk->four_letter('srvr'), qr/Mode: standalone/, 'the ZooKeeper server goes on');
 
-$holder->quit;
-$node->stop;
-$zk->stop;
 done_testing();

@@ -7,11 +7,12 @@ use warnings;
 use Test::More;
 use ZkLock::Check;
 use ZkLock::Cluster;
+use ZkLock::Shared;
 use ZkLock::ZkClient;
 use ZkLock::ZkServer;
 
 my $zk = ZkLock::ZkServer->start(tick_time => 500, config => { enforceQuota => 'true' });
-my $node = zklock_node('a', zk => $zk);
+my $node = shared_node('a', zk => $zk);
 my $s = session($node);
 works($s, "SELECT zk_lock('a') > 0, zk_unlock('a')", 't|t', 'locks work with enforceQuota');
 
@@ -30,7 +31,5 @@ like($@, qr/NoAuth/, '... which refuses access');
 works($s, "SELECT zk_lock('b') > 0, zk_unlock('b')", 't|t', '... and locks work');
 
 $s->quit;
-$_->close for $program, $admin;
-$node->stop;
-$zk->stop;
+
 done_testing();

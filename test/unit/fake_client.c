@@ -348,6 +348,12 @@ fake_apply_one(ZklClient *client)
 	return true;
 }
 
+int64_t
+fake_oldest_ms(const ZklClient *client)
+{
+	return client->requests ? client->requests->submitted_ms : 0;
+}
+
 bool
 fake_apply(ZklClient *client)
 {

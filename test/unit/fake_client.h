@@ -101,6 +101,9 @@ extern int64_t fake_last_write_ms(const ZklClient *client);
  * Time passing
  */
 
+/* When was the next request submitted?  0: there is none. */
+extern int64_t fake_oldest_ms(const ZklClient *client);
+
 /* Executes the next request; its answer then waits for delivery. */
 extern bool fake_apply(ZklClient *client);
 

@@ -213,6 +213,18 @@ end_transaction(void)
 		fake_tree_changed();
 }
 
+/* Copies the data of a node, with a NUL behind it for tests that read a text. */
+static char *
+copy_data(const char *data, int data_len)
+{
+	char	   *copy = malloc((size_t) data_len + 1);
+
+	if (data_len > 0)
+		memcpy(copy, data, (size_t) data_len);
+	copy[data_len] = '\0';
+	return copy;
+}
+
 static FakeNode *
 node_copy(const FakeNode *node)
 {
@@ -220,8 +232,7 @@ node_copy(const FakeNode *node)
 
 	*copy = *node;
 	copy->path = strdup(node->path);
-	copy->data = malloc((size_t) node->data_len + 1);
-	memcpy(copy->data, node->data, (size_t) node->data_len);
+	copy->data = copy_data(node->data, node->data_len);
 	copy->next = NULL;
 	return copy;
 }
@@ -243,9 +254,7 @@ node_add(const char *path, const char *data, int data_len, ZklCreateKind kind,
 	FakeNode   *node = calloc(1, sizeof(FakeNode));
 
 	node->path = strdup(path);
-	node->data = malloc((size_t) data_len + 1);
-	if (data_len > 0)
-		memcpy(node->data, data, (size_t) data_len);
+	node->data = copy_data(data, data_len);
 	node->data_len = data_len;
 	node->container = kind == ZKL_CREATE_CONTAINER;
 	if (kind == ZKL_CREATE_EPHEMERAL || kind == ZKL_CREATE_EPHEMERAL_SEQUENTIAL)
@@ -323,8 +332,7 @@ fake_tree_set_if(const char *path, const char *data, int data_len, int32_t versi
 	keep_past(node_copy(node), true);
 	node->since = zxid;
 	free(node->data);
-	node->data = malloc((size_t) data_len + 1);
-	memcpy(node->data, data, (size_t) data_len);
+	node->data = copy_data(data, data_len);
 	node->data_len = data_len;
 	node->version++;
 	end_transaction();
@@ -368,6 +376,17 @@ list_copy(void)
 }
 
 static ZklResultCode
+check(const ZklOp *op)
+{
+	FakeNode   *node = fake_tree_find(op->path);
+
+	if (node == NULL)
+		return ZKL_RC_NO_NODE;
+	return op->kind == ZKL_OP_CHECK || op->version == node->version
+		? ZKL_RC_OK : ZKL_RC_BAD_VERSION;
+}
+
+static ZklResultCode
 apply_op(const ZklOp *op, int64_t session, char **path)
 {
 	int64_t		unused;
@@ -381,8 +400,10 @@ apply_op(const ZklOp *op, int64_t session, char **path)
 		case ZKL_OP_DELETE:
 			return fake_tree_delete(op->path);
 		case ZKL_OP_CHECK:
-			return fake_tree_find(op->path) ? ZKL_RC_OK : ZKL_RC_NO_NODE;
+		case ZKL_OP_CHECK_VERSION:
+			return check(op);
 		case ZKL_OP_SET:
+			return fake_tree_set_if(op->path, op->data, op->data_len, op->version);
 		case ZKL_OP_GET_ACL:
 		case ZKL_OP_SYNC:
 		case ZKL_OP_LIST:

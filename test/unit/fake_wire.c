@@ -162,6 +162,14 @@ serve_get(const char *path, int64_t zxid, bool with_data, FakeDelivery *d)
 	d->result.version = node->version;
 }
 
+static int32_t
+version_of(const char *path)
+{
+	FakeNode   *node = fake_tree_find(path);
+
+	return node ? node->version : 0;
+}
+
 static void
 serve_multi(const FakeRequest *request, int64_t session, FakeDelivery *d)
 {
@@ -173,6 +181,11 @@ serve_multi(const FakeRequest *request, int64_t session, FakeDelivery *d)
 	d->result.n_ops = request->n_ops;
 	d->result.op_codes = d->codes;
 	d->result.op_paths = (const char *const *) d->names;
+	d->versions = calloc((size_t) request->n_ops + 1, sizeof(int32_t));
+	for (int i = 0; i < request->n_ops; i++)
+		if (request->ops[i].kind == ZKL_OP_SET)
+			d->versions[i] = version_of(request->ops[i].path);
+	d->result.op_versions = d->versions;
 }
 
 bool
@@ -209,6 +222,7 @@ fake_wire_serve(const FakeRequest *request, int64_t session, int64_t zxid,
 			d->result.code = fake_tree_set_if(request->path, request->ops->data,
 											  request->ops->data_len,
 											  request->version);
+			d->result.version = version_of(request->path);
 			break;
 		case REQUEST_SYNC:
 			break;
@@ -274,6 +288,7 @@ fake_wire_free_delivery(FakeDelivery *d)
 		free(d->names[i]);
 	free(d->names);
 	free(d->codes);
+	free(d->versions);
 	free(d->data);
 	free(d->path);
 	free(d);

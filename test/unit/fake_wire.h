@@ -59,6 +59,7 @@ typedef struct FakeDelivery
 	char	  **names;			/* list, multi */
 	int			n_names;
 	ZklResultCode *codes;		/* multi */
+	int32_t    *versions;		/* multi: of the data after each set */
 } FakeDelivery;
 
 /* Copies everything. */

@@ -21,7 +21,7 @@
 
 typedef struct Queue
 {
-	ZklWaitPlace	place;
+	ZklWaitPlace place;
 	char		name[8];
 	char		nodes[MAX_NODES][ZKL_CHILD_NAME_SIZE];
 	int			n;

@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "scene.h"
+#include "play.h"
 
 #define X ZKL_MODE_EXCLUSIVE
 #define NONE ZKL_MODE_NONE
@@ -54,23 +54,6 @@ test_watched_in_time(void)
 	scene_end(NULL);
 }
 
-static void
-test_confirmed_once(void)
-{
-	scene_begin(1);
-	forget(lock_now(A, "a", X));
-	zkl_session_confirm(A->session, false);
-	fake_run_all();
-	is_int(zkl_session_confirmed(A->session), ZKL_OK, "a session is confirmed");
-	fake_count(A->client);
-	fake_disconnect(A->client);
-	fake_run_all();
-	fake_connect(A->client);
-	fake_run_all();
-	is_int(fake_n_traced(A->client, 'm'), 0, "the next connection does not repeat a finished confirmation");
-	scene_end(NULL);
-}
-
 /* The check of several locks before their grant renews the lease. */
 static void
 test_verified_lease(void)
@@ -90,7 +73,18 @@ test_verified_lease(void)
 	scene_end("exclusion, several locks after a wait");
 }
 
-/* A create with an unknown outcome, in a session that stays connected. */
+static const Play plays[] = {
+	{
+		"after an unexpected error the node is found and removed at once",
+		"A lock b, A release, A fault apply-and-other-error, A lock b, A is error, A nodes 0"
+	},
+	{
+		"the node of a request that was given up before an unexpected error is found and removed",
+		"A lock b, A release, A fault apply-and-other-error, A lock! b, A giveup, A nodes 0"
+	}
+};
+
+/* The lists that search for a node with an unknown outcome are refused for a while. */
 static void
 test_create_unclear(void)
 {
@@ -98,21 +92,6 @@ test_create_unclear(void)
 	forget(lock_now(A, "b", X));
 	release_all(A);
 	fake_run_all();
-	fake_count(A->client);
-	fake_fault(A->client, 1, FAULT_APPLY_OTHER);
-	is_int(lock_now(A, "b", X)->status, ZKL_SERVER_ERROR, "an unexpected error is reported");
-	is_int(nodes_of(A, NULL), 0, "after an unexpected error the node is found and removed at once");
-	give_up_all(A);
-
-	/* The same for a request that was given up before the answer. */
-	fake_count(A->client);
-	fake_fault(A->client, 1, FAULT_APPLY_OTHER);
-	ask_for(A, "b", X);
-	give_up_all(A);
-	fake_run_all();
-	is_int(nodes_of(A, NULL), 0, "the node of a request that was given up is found and removed");
-
-	/* The lists that search for the node are refused for a while. */
 	fake_count(A->client);
 	fake_fault(A->client, 1, FAULT_APPLY_DROP);
 	ask_for(A, "b", X);
@@ -125,26 +104,6 @@ test_create_unclear(void)
 	fake_advance(5000);
 	is_int(nodes_of(A, NULL), 0, "the node is searched for again and removed");
 	scene_end(NULL);
-}
-
-/* The queue becomes empty at any step of reading it. */
-static void
-test_sequence_restart_moments(void)
-{
-	for (int steps = 0; steps < 30; steps++)
-	{
-		scene_begin_near_limit(2, SCENE_LIMIT);
-		forget(lock_now(A, "a", X));
-		ask_for(B, "a", X);
-		for (int i = 0; i < steps; i++)
-			fake_step(B->client);
-		release_all(A);
-		fake_run_all();
-		if (mode_of(B, "a") != X)
-			ok(false, "a queue that becomes empty %d steps after the request", steps);
-		scene_end(NULL);
-	}
-	ok(true, "a session that waits for the sequence restart is granted, whenever the queue becomes empty");
 }
 
 static void
@@ -206,10 +165,9 @@ main(void)
 {
 	test_loss_wakes();
 	test_watched_in_time();
-	test_confirmed_once();
+	play_all(plays, sizeof(plays) / sizeof(plays[0]));
 	test_verified_lease();
 	test_create_unclear();
-	test_sequence_restart_moments();
 	test_permit_cost();
 	test_permit_removed();
 	return done();

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * test_deadlock_permits.c
- *		Deadlocks through permits of semaphores, in both layouts.
+ *		Deadlocks through permits of semaphores.
  *
  *-------------------------------------------------------------------------
  */
@@ -14,22 +14,16 @@
 
 #define X ZKL_MODE_EXCLUSIVE
 #define CURATORS_PERMIT "_c_11111111-2222-3333-4444-555555555555-lease-0000000000"
-#define KAZOOS_PERMIT "11111111222233334444555555555555"
 
 static Party *const A = &parties[0];
 static Party *const B = &parties[1];
 static Party *const C = &parties[2];
 static Party *const D = &parties[3];
 
-static bool kazoo;				/* the layout under test */
-
 static void
 begin(int n, const char *servers)
 {
-	scene_begin(0);
-	scene_config.node_names = kazoo ? ZKL_NODE_NAMES_KAZOO : ZKL_NODE_NAMES_CURATOR;
-	for (int i = 0; i < n; i++)
-		scene_join(&parties[i]);
+	scene_begin(n);
 	waiters_begin(servers);
 }
 
@@ -64,17 +58,11 @@ victim(void)
 	return NULL;
 }
 
-static const char *
-layout(void)
-{
-	return kazoo ? "kazoo" : "Curator";
-}
-
 static void
 has_no_victim(const char *name)
 {
 	publish_all();
-	is_int(verdicts(), 0, "%s: no session is a victim (%s)", name, layout());
+	is_int(verdicts(), 0, "%s: no session is a victim", name);
 }
 
 /* One session is the victim, and its failure ends the deadlock. */
@@ -82,7 +70,7 @@ static void
 has_one_victim(const char *name)
 {
 	publish_all();
-	is_int(verdicts(), 1, "%s: one session is the victim (%s)", name, layout());
+	is_int(verdicts(), 1, "%s: one session is the victim", name);
 	if (victim())
 		end_transaction(victim());
 	fake_run_all();
@@ -174,7 +162,7 @@ test_any(void)
 static void
 test_strangers(void)
 {
-	static const char *const who[] = {KAZOOS_PERMIT, "stranger"};
+	static const char *const who[] = {CURATORS_PERMIT, "stranger"};
 
 	for (int i = 0; i < 2; i++)
 	{
@@ -185,8 +173,7 @@ test_strangers(void)
 		begin(3, "abc");
 		has_permit(A, "s", 2);
 		holds(C, "x");
-		snprintf(path, sizeof(path), "%s/%s", pool_of("s", kazoo ? "" : "/leases"),
-				 i == 0 && !kazoo ? CURATORS_PERMIT : who[i]);
+		snprintf(path, sizeof(path), "%s/%s", pool_of("s", "/leases"), who[i]);
 		fake_tree_create(path, "", 0, ZKL_CREATE_EPHEMERAL, 77, &made,
 						 &czxid);
 		free(made);
@@ -232,57 +219,16 @@ test_stale(void)
 	holds(C, "x");
 	permit_now(C, "s", 2);
 	lock_now(B, "x", X);
-	snprintf(permits, sizeof(permits), "%s", pool_of("s", kazoo ? "" : "/leases"));
+	snprintf(permits, sizeof(permits), "%s", pool_of("s", "/leases"));
 	fake_quirks.deny = permits;
 	fake_quirks.deny_breaks = true;
 	release_permit(A, "s");
 	lock_now(A, "x", X);
-	is_int(permits_of(C, "s"), 0, "the node of a released permit cannot be deleted yet (%s)", layout());
+	is_int(permits_of(C, "s"), 0, "the node of a released permit cannot be deleted yet");
 	has_no_victim("a wait for a released permit");
 	fake_quirks.deny = NULL;
 	publish_all();
 	is_int(permits_of(C, "s"), 1, "the permit is granted after the delete");
-	scene_end(NULL);
-}
-
-/* Is there a report with this text in its name? */
-static bool
-is_reported(const char *text)
-{
-	for (FakeNode *node = fake_tree_first(); node; node = node->next)
-		if (fake_tree_child(node->path, WAITS) && strstr(node->path, text))
-			return true;
-	return false;
-}
-
-static uint64_t
-id_of(const Party *party)
-{
-	return (uint64_t) fake_session_id(party->client);
-}
-
-/* A report's name has one node set, the permits' owners; the next waiter's name has its predecessor. */
-static void
-test_reported(void)
-{
-	bool		ordered;
-	char		text[100];
-
-	begin(4, "abcd");
-	has_permit(A, "s", 3);
-	has_permit(B, "s", 3);
-	has_permit(A, "s", 3);
-	permit_now(C, "s", 3);
-	permit_now(D, "s", 3);
-	(void) is_victim_now(C);
-	(void) is_victim_now(D);
-	fake_run_all();
-	ordered = id_of(A) < id_of(B);
-	snprintf(text, sizeof(text), ".w.%" PRIx64 "+%" PRIx64 "+%" PRIx64 "..",
-			 id_of(ordered ? A : B), id_of(A), id_of(ordered ? B : A));
-	ok(is_reported(text), "the name of the report has each owner of permits once (%s)", layout());
-	snprintf(text, sizeof(text), ".w.p%" PRIx64 "..", id_of(C));
-	ok(is_reported(text), "the next waiter reports its predecessor");
 	scene_end(NULL);
 }
 
@@ -299,10 +245,10 @@ test_descriptions(void)
 	lock_now(A, "x", X);
 	publish_all();
 	deadlock = victim() ? deadlock_of(victim()) : NULL;
-	ok(deadlock && deadlock->n >= 2, "there is a verdict (%s)", layout());
+	ok(deadlock && deadlock->n >= 2, "there is a verdict");
 	for (int i = 0; deadlock && i < deadlock->n; i++)
-		is_str(deadlock->edges[i].waits_for, deadlock->edges[i].pid == 1
-			   ? "exclusive lock \"x\"" : "a permit of semaphore \"s\"",
+		is_str(wait_text(&deadlock->edges[i]), deadlock->edges[i].pid == 1
+			   ? "exclusive x" : "permit s",
 			   "the wait of session %d is described", deadlock->edges[i].pid);
 	scene_end(NULL);
 }
@@ -311,15 +257,10 @@ test_descriptions(void)
 int
 main(void)
 {
-	for (int i = 0; i < 2; i++)
-	{
-		kazoo = i == 1;
-		test_mutexes();
-		test_any();
-		test_strangers();
-		test_stale();
-		test_reported();
-		test_descriptions();
-	}
+	test_mutexes();
+	test_any();
+	test_strangers();
+	test_stale();
+	test_descriptions();
 	return done();
 }

@@ -115,7 +115,7 @@ test_semaphores(void)
 
 	situation_begin();
 	mutex("s", "2 1");
-	permits("s", "3 1 2");
+	permits("s", "3 1");
 	queue("x", "1W 3W");
 	waits(3, "x");
 	waits(1, "*s/1");

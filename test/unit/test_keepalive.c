@@ -46,8 +46,8 @@ test_keepalive_read(void)
 		is_str(fake_trace(A->client), "clg", "one keepalive read is sent then");
 		is_int(ask->status, ZKL_OK, "the keepalive read frees the answer");
 		fake_advance(2 * SCENE_TIMEOUT_MS);
-		is_str(fake_trace(A->client), "clgw",
-			   "answered requests get no keepalive read; held nodes are watched");
+		is_str(fake_trace(A->client), "clgwd",
+			   "answered requests get no keepalive read; held nodes are watched, and the parent, which the session created, is still in use");
 		reduce(A, "a", ZKL_MODE_NONE);
 		fake_advance(2 * SCENE_TIMEOUT_MS);
 		is_int(fake_timer(A->client), 0, "no timer is left when nothing is held");

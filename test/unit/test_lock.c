@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "scene.h"
+#include "play.h"
 
 #define X ZKL_MODE_EXCLUSIVE
 #define S ZKL_MODE_SHARED
@@ -137,75 +137,65 @@ test_waiting(void)
 	zkl_request_info(b->request, &info);
 	ok(!info.blocked && info.was_blocked, "the request shows that it has waited");
 
-	forget(c);
-	fake_run_all();
-	is_int(nodes_of(C, NULL), 0, "a waiter that gives up leaves no node");
-	reduce(B, "a", NONE);
-	fake_run_all();
-	is_int(mode_of(D, "a"), X, "a waiter that gave up is passed over");
 	scene_end("exclusion, with waiters");
 }
 
+static const Play plays[] = {
+	{
+		"readers share, a writer waits for all of them, and a reader behind the writer",
+		"A share, B share, A has S, B has S, C lock, C is pending, D share, D is pending,"
+		" A release, C has 0, B release, C has X, C release, D has S"
+	},
+	{
+		"a release admits all readers at the head of the queue, and no writer",
+		"A lock, B share, C share, D lock, A release, B has S, C has S, D has 0"
+	},
+	{
+		"a non-blocking attempt gets a free lock; behind a holder it leaves no node and no watch",
+		"A try!, A is pending, A giveup, A try, A has X, B tryshare, B is busy, B nodes 0, B watches 0"
+	},
+	{
+		"a non-blocking attempt for sharing does not pass a waiting writer",
+		"A share, B lock, C tryshare, C is busy"
+	},
+	{
+		"a waiter whose node another client deleted does not block others",
+		"A lock, B lock, C lock, B delete, B is pending, A release, C has X"
+	},
+	{
+		"this waiter queues again with one node",
+		"A lock, B lock, B delete, A release, B has X, B nodes 1"
+	},
+	{
+		"a session that releases and requests again queues behind a waiter",
+		"A lock, A giveup, B lock, A release!, A lock, B has X, A is pending, B release, A has X"
+	},
+	{
+		"a request that ends before its answers leaves no node",
+		"A lock!, A giveup, all nodes 0"
+	},
+	{
+		"a request that ends after its grant keeps the lock, and a failed attempt leaves no node",
+		"A lock, A giveup, A nodes 1, B try, B giveup, B nodes 0"
+	},
+	{
+		"a lock may be released before its request ends",
+		"A lock, A release, A giveup, all nodes 0"
+	},
+	{
+		"a waiter that gives up leaves no node, and is passed over",
+		"A lock, B lock, C lock, B giveup, B nodes 0, A release, C has X"
+	},
+};
+
 static void
-test_shared(void)
+test_attempt_waits(void)
 {
-	scene_begin(4);
-	lock_now(A, "a", S);
-	lock_now(B, "a", S);
-	ok(mode_of(A, "a") == S && mode_of(B, "a") == S, "readers share the lock");
-	Ask		   *c = lock_now(C, "a", X);
-
-	is_int(c->status, ZKL_PENDING, "a writer waits for readers");
-	is_int(lock_now(D, "a", S)->status, ZKL_PENDING, "a reader waits behind a waiting writer");
-	reduce(A, "a", NONE);
-	fake_run_all();
-	is_int(mode_of(C, "a"), NONE, "a writer still waits after the release of one of two readers");
-	reduce(B, "a", NONE);
-	fake_run_all();
-	is_int(mode_of(C, "a"), X, "a writer gets the lock after the release of the last reader");
-	reduce(C, "a", NONE);
-	fake_run_all();
-	is_int(mode_of(D, "a"), S, "the reader behind the writer gets the lock after the writer");
-	scene_end("exclusion, with readers");
-
-	scene_begin(4);
-	lock_now(A, "a", X);
-	lock_now(B, "a", S);
-	lock_now(C, "a", S);
-	lock_now(D, "a", X);
-	reduce(A, "a", NONE);
-	fake_run_all();
-	ok(mode_of(B, "a") == S && mode_of(C, "a") == S && mode_of(D, "a") == NONE,
-	   "a release admits all readers at the head of the queue, and no writer");
-	scene_end("exclusion, readers at the head");
-}
-
-static void
-test_attempt(void)
-{
-	scene_begin(3);
-	is_int(try_for(A, "a", X)->status, ZKL_PENDING, "a non-blocking attempt takes a round trip");
-	fake_run_all();
-	is_int(mode_of(A, "a"), X, "a non-blocking attempt gets a free lock");
-	Ask		   *b = try_for(B, "a", S);
-
-	fake_run_all();
-	is_int(b->status, ZKL_BUSY, "a non-blocking attempt does not wait");
-	is_int(nodes_of(B, NULL), 0, "a failed attempt leaves no node");
-	is_int(fake_watches(B->client), 0, "a failed attempt leaves no watch");
-	reduce(A, "a", S);
-	fake_run_all();
-	lock_now(B, "a", X);
-	Ask		   *c = try_for(C, "a", S);
-
-	fake_run_all();
-	is_int(c->status, ZKL_BUSY, "a non-blocking attempt for sharing does not pass a waiting writer");
-	scene_end("exclusion, with non-blocking attempts");
-
 	scene_begin(2);
 	lock_now(A, "a", X);
 	scene_neighbour = fake_session_id(A->client);
-	b = try_for(B, "a", X);
+	Ask		   *b = try_for(B, "a", X);
+
 	fake_run_all();
 	is_int(b->status, ZKL_PENDING, "a non-blocking attempt waits for a session that is about to release the lock, as the owner reports");
 	reduce(A, "a", ZKL_MODE_NONE);
@@ -273,86 +263,11 @@ test_reaped(void)
 }
 
 static void
-test_deleted_by_hand(void)
+test_ending_before_connection(void)
 {
-	char		path[256];
-
-	scene_begin(3);
-	lock_now(A, "a", X);
-	Ask		   *b = lock_now(B, "a", X);
-
-	lock_now(C, "a", X);
-	strcpy(path, node_of(B, "a"));
-	fake_tree_delete(path);
-	fake_run_all();
-	is_int(b->status, ZKL_PENDING, "a waiter whose node another client deleted still waits");
-	reduce(A, "a", NONE);
-	fake_run_all();
-	is_int(mode_of(C, "a"), X, "this waiter does not block other sessions");
-	scene_end("exclusion, node deleted");
-
-	scene_begin(3);
-	lock_now(A, "a", X);
-	lock_now(B, "a", X);
-	strcpy(path, node_of(B, "a"));
-	fake_tree_delete(path);
-	fake_run_all();
-	reduce(A, "a", NONE);
-	fake_run_all();
-	is_int(mode_of(B, "a"), X, "this waiter queues again and gets the lock");
-	is_int(nodes_of(B, "a"), 1, "this waiter has one node");
-	scene_end(NULL);
-}
-
-static void
-test_own_session(void)
-{
-	scene_begin(2);
-	forget(lock_now(A, "a", X));
-	lock_now(B, "a", X);
-	reduce(A, "a", NONE);
-	Ask		   *a = ask_for(A, "a", X);
-
-	fake_run_all();
-	is_int(mode_of(B, "a"), X, "a session that releases and requests again queues behind a waiter");
-	is_int(a->status, ZKL_PENDING, "this session waits");
-	reduce(B, "a", NONE);
-	fake_run_all();
-	is_int(mode_of(A, "a"), X, "this session gets the lock after the waiter's release");
-	scene_end("exclusion, release and request");
-}
-
-static void
-test_ending(void)
-{
-	scene_begin(2);
-	Ask		   *a = ask_for(A, "a", X);
-
-	forget(a);
-	fake_run_all();
-	is_int(nodes_of(NULL, NULL), 0, "a request that ends before its answers leaves no node");
-	forget(lock_now(A, "a", X));
-	is_int(nodes_of(A, "a"), 1, "a request that ends after its grant keeps the lock");
-	is_int(try_for(B, "a", X)->status, ZKL_PENDING, "(a non-blocking attempt)");
-	fake_run_all();
-	give_up_all(B);
-	fake_run_all();
-	is_int(nodes_of(B, "a"), 0, "a failed request that ends leaves no node");
-	reduce(A, "a", NONE);
-	fake_run_all();
-
-	/* The owner may end the request and release the lock in any order. */
-	a = lock_now(A, "a", X);
-	reduce(A, "a", NONE);
-	fake_run_all();
-	forget(a);
-	fake_run_all();
-	is_int(nodes_of(NULL, NULL), 0, "a lock may be released before its request ends");
-	scene_end(NULL);
-
 	scene_begin(0);
 	scene_open(A);
-	a = ask_for(A, "a", X);
+	ask_for(A, "a", X);
 	is_int(fake_counted(A->client), 0, "nothing is sent before the session is connected");
 	fake_connect(A->client);
 	fake_run_all();
@@ -453,13 +368,11 @@ main(void)
 	test_uncontended();
 	test_parents();
 	test_waiting();
-	test_shared();
-	test_attempt();
+	play_all(plays, sizeof(plays) / sizeof(plays[0]));
+	test_attempt_waits();
 	test_token();
 	test_reaped();
-	test_deleted_by_hand();
-	test_own_session();
-	test_ending();
+	test_ending_before_connection();
 	test_ending_unseen();
 	test_ending_unknown();
 	test_ending_everywhere();

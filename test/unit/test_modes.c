@@ -7,7 +7,7 @@
  */
 #include <string.h>
 
-#include "scene.h"
+#include "play.h"
 
 #define X ZKL_MODE_EXCLUSIVE
 #define S ZKL_MODE_SHARED
@@ -16,84 +16,64 @@
 static Party *const A = &parties[0];
 static Party *const B = &parties[1];
 static Party *const C = &parties[2];
-static Party *const D = &parties[3];
 
-static void
-test_sole_sharer(void)
-{
-	scene_begin(3);
-	forget(lock_now(A, "a", S));
-	forget(lock_now(A, "a", X));
-	is_int(mode_of(A, "a"), X, "a sole sharer upgrades at once");
-	is_int(nodes_of(A, "a"), 2, "the upgraded lock keeps its reader node");
-	reduce(A, "a", S);
-	fake_run_all();
-	is_int(nodes_of(A, "a"), 1, "after the upgrade is reduced the lock has one node");
-	forget(lock_now(B, "a", S));
-	is_int(mode_of(B, "a"), S, "other sessions may share then");
-	reduce(A, "a", NONE);
-	reduce(B, "a", NONE);
-	fake_run_all();
-	is_int(nodes_of(NULL, NULL), 0, "no node is left");
-	forget(lock_now(A, "a", S));
-	forget(lock_now(A, "a", X));
-	reduce(A, "a", NONE);
-	fake_run_all();
-	is_int(nodes_of(NULL, NULL), 0, "an upgraded lock can be released at once");
-	scene_end("exclusion, sole sharer");
-}
+static const Play plays[] = {
+	{
+		"a sole sharer upgrades at once, and keeps its reader node",
+		"A share, A lock, A has X, A nodes 2, A downgrade, A nodes 1,"
+		" B share, B has S, A release, B release, all nodes 0"
+	},
+	{
+		"an upgraded lock can be released at once",
+		"A share, A lock, A release, all nodes 0"
+	},
+	{
+		"a sole sharer upgrades ahead of a waiting writer, and first moves up to its place",
+		"A share, B lock, A lock, A has X, A sends clml, B has 0, A release, B has X"
+	},
+	{
+		"a non-blocking attempt also upgrades ahead of a waiting writer",
+		"A share, B lock, A try!, A giveup, A nodes 1, A try, A has X"
+	},
+	{
+		"readers behind a writer that gives up wait for the upgraded holder, as new readers do",
+		"A share, B lock, C share, A lock, A has X, B giveup, C has 0, D share, D has 0,"
+		" A downgrade, C has S, D has S"
+	},
+	{
+		"an upgrade waits for another sharer, keeps its shared lock, and is before new readers",
+		"A share, B share, A lock, A is pending, A has S, C share, C has 0,"
+		" B release, A has X, A release, C has S"
+	},
+	{
+		"a non-blocking attempt to upgrade does not wait for another sharer, and loses nothing",
+		"A share, B share, A try!, A giveup, A try, A is busy, A nodes 1, A lost 0"
+	},
+	{
+		"an upgrade that is given up leaves the reader node, and the waiting writer is next",
+		"A share, B share, C lock, D share, A lock, A giveup, A nodes 1,"
+		" A release, B release, C has X"
+	},
+	{
+		"a downgrade costs one multi, and admits the reader behind, but no writer",
+		"A lock, B share, C lock, D share, A downgrade, A sends m, A nodes 1, A lost 0,"
+		" B has S, C has 0, D has 0, B release, C has 0, A release, C has X"
+	},
+	{
+		"a downgraded holder can upgrade again, and be released at once",
+		"A lock, A downgrade, B lock, A lock, A has X, A downgrade!, A release, A nodes 0, B has X"
+	},
+	{
+		"an upgrade immediately after the downgrade waits for the admitted reader",
+		"A lock, C share, A downgrade!, A lock, A has S, C release, A has X"
+	},
+	{
+		"a downgrade and an immediate release leave no node",
+		"A lock, A downgrade!, A release, all nodes 0"
+	},
+};
 
-static void
-test_ahead_of_writer(void)
-{
-	scene_begin(3);
-	forget(lock_now(A, "a", S));
-	lock_now(B, "a", X);
-	fake_count(A->client);
-	forget(lock_now(A, "a", X));
-	is_int(mode_of(A, "a"), X, "a sole sharer upgrades ahead of a waiting writer");
-	is_str(fake_trace(A->client), "clml", "the upgrade first moves up to the writer's place in the queue");
-	is_int(mode_of(B, "a"), NONE, "the writer still waits");
-	reduce(A, "a", NONE);
-	fake_run_all();
-	is_int(mode_of(B, "a"), X, "the writer gets the lock next");
-	scene_end("exclusion, ahead of a writer");
-
-	scene_begin(3);
-	forget(lock_now(A, "a", S));
-	lock_now(B, "a", X);
-	forget(try_for(A, "a", X));
-	fake_run_all();
-	is_int(nodes_of(A, "a"), 1, "an attempt to upgrade that is given up leaves the reader node");
-	try_for(A, "a", X);
-	fake_run_all();
-	is_int(mode_of(A, "a"), X, "a non-blocking attempt also upgrades ahead of a waiting writer");
-	scene_end("exclusion, attempt to upgrade");
-}
-
-/* The writer gives up while the upgrader holds the lock; readers behind it still wait. */
-static void
-test_readers_behind_upgrade(void)
-{
-	scene_begin(4);
-	forget(lock_now(A, "a", S));
-	Ask		   *b = lock_now(B, "a", X);
-
-	lock_now(C, "a", S);
-	lock_now(A, "a", X);
-	is_int(mode_of(A, "a"), X, "an upgrade does not wait for readers behind the writer");
-	forget(b);
-	fake_run_all();
-	is_int(mode_of(C, "a"), NONE, "readers behind a writer that gives up wait for the upgraded holder");
-	lock_now(D, "a", S);
-	is_int(mode_of(D, "a"), NONE, "a new reader waits for the upgraded holder");
-	reduce(A, "a", S);
-	fake_run_all();
-	ok(mode_of(C, "a") == S && mode_of(D, "a") == S, "the readers share after the upgrade is reduced");
-	scene_end("exclusion, readers behind an upgrade");
-}
-
-/* The same, with the writer leaving after each step of the upgrade. */
+/* The writer leaves after each step of the upgrade, while a reader waits behind it. */
 static void
 test_writer_leaves_meanwhile(void)
 {
@@ -126,57 +106,6 @@ test_writer_leaves_meanwhile(void)
 }
 
 static void
-test_other_sharer(void)
-{
-	scene_begin(3);
-	forget(lock_now(A, "a", S));
-	forget(lock_now(B, "a", S));
-	Ask		   *a = lock_now(A, "a", X);
-
-	is_int(a->status, ZKL_PENDING, "an upgrade waits for another sharer");
-	is_int(mode_of(A, "a"), S, "the upgrading session keeps its shared lock");
-	lock_now(C, "a", S);
-	is_int(mode_of(C, "a"), NONE, "a new reader waits behind the upgrade");
-	reduce(B, "a", NONE);
-	fake_run_all();
-	is_int(mode_of(A, "a"), X, "the upgrade is granted when the other sharer releases");
-	reduce(A, "a", NONE);
-	fake_run_all();
-	is_int(mode_of(C, "a"), S, "the new reader is granted afterwards");
-	scene_end("exclusion, two sharers");
-
-	scene_begin(3);
-	forget(lock_now(A, "a", S));
-	forget(lock_now(B, "a", S));
-	forget(try_for(A, "a", X));
-	Ask		   *attempt = try_for(A, "a", X);
-
-	fake_run_all();
-	is_int(attempt->status, ZKL_BUSY, "a non-blocking attempt to upgrade does not wait for another sharer");
-	is_int(nodes_of(A, "a"), 1, "the failed attempt leaves the reader node");
-	ok(!zkl_lock_is_lost(hold_of(A, "a")->lock), "the reader node is still held");
-	scene_end("exclusion, attempt among sharers");
-}
-
-static void
-test_given_up(void)
-{
-	scene_begin(4);
-	forget(lock_now(A, "a", S));
-	forget(lock_now(B, "a", S));
-	lock_now(C, "a", X);
-	lock_now(D, "a", S);
-	forget(lock_now(A, "a", X));
-	fake_run_all();
-	is_int(nodes_of(A, "a"), 1, "an upgrade that is given up leaves the reader node");
-	reduce(A, "a", NONE);
-	reduce(B, "a", NONE);
-	fake_run_all();
-	is_int(mode_of(C, "a"), X, "the waiting writer then gets the lock");
-	scene_end("exclusion, upgrade given up");
-}
-
-static void
 two_upgraders(bool writer_waits)
 {
 	Ask		   *a;
@@ -206,68 +135,16 @@ two_upgraders(bool writer_waits)
 }
 
 static void
-test_downgrade(void)
+test_downgrade_keeps_number(void)
 {
 	char		number[32];
 
-	scene_begin(4);
+	scene_begin(1);
 	forget(lock_now(A, "a", X));
-	lock_now(B, "a", S);
-	lock_now(C, "a", X);
-	lock_now(D, "a", S);
 	strcpy(number, strstr(node_of(A, "a"), "__WRIT__") + 8);
-	fake_count(A->client);
 	reduce(A, "a", S);
 	fake_run_all();
-	is_str(fake_trace(A->client), "m", "a downgrade costs one multi");
-	is_int(nodes_of(A, "a"), 1, "a downgraded lock has one node");
-	is_str(strstr(node_of(A, "a"), "__READ__") + 8, number, "the node keeps its number");
-	is_int(mode_of(B, "a"), S, "the reader behind the downgraded lock is granted");
-	ok(mode_of(C, "a") == NONE && mode_of(D, "a") == NONE, "the writer and the session behind it still wait");
-	ok(!zkl_lock_is_lost(hold_of(A, "a")->lock), "the downgraded lock is held");
-	reduce(B, "a", NONE);
-	fake_run_all();
-	is_int(mode_of(C, "a"), NONE, "a writer waits while the downgraded holder shares");
-	reduce(A, "a", NONE);
-	fake_run_all();
-	is_int(mode_of(C, "a"), X, "the writer is granted afterwards");
-	scene_end("exclusion, downgrade");
-}
-
-static void
-test_downgrade_and_upgrade(void)
-{
-	scene_begin(3);
-	forget(lock_now(A, "a", X));
-	reduce(A, "a", S);
-	fake_run_all();
-	lock_now(B, "a", X);
-	forget(lock_now(A, "a", X));
-	is_int(mode_of(A, "a"), X, "a downgraded holder can upgrade again");
-	reduce(A, "a", S);
-	reduce(A, "a", NONE);
-	fake_run_all();
-	is_int(nodes_of(A, "a"), 0, "the lock is released");
-	is_int(mode_of(B, "a"), X, "the waiting writer gets the lock");
-	scene_end("exclusion, downgrade and upgrade");
-
-	scene_begin(3);
-	forget(lock_now(A, "a", X));
-	lock_now(C, "a", S);
-	reduce(A, "a", S);
-	lock_now(A, "a", X);
-	is_int(mode_of(A, "a"), S, "an upgrade immediately after the downgrade waits for the admitted reader");
-	reduce(C, "a", NONE);
-	fake_run_all();
-	is_int(mode_of(A, "a"), X, "the upgrade is granted after the reader's release");
-	scene_end("exclusion, downgrade and immediate upgrade");
-
-	scene_begin(2);
-	forget(lock_now(A, "a", X));
-	reduce(A, "a", S);
-	reduce(A, "a", NONE);
-	fake_run_all();
-	is_int(nodes_of(NULL, NULL), 0, "a downgrade and an immediate release leave no node");
+	is_str(strstr(node_of(A, "a"), "__READ__") + 8, number, "a downgraded node keeps its number");
 	scene_end(NULL);
 }
 
@@ -355,16 +232,11 @@ test_reader_beside_own_writer(void)
 int
 main(void)
 {
-	test_sole_sharer();
-	test_ahead_of_writer();
-	test_readers_behind_upgrade();
+	play_all(plays, sizeof(plays) / sizeof(plays[0]));
 	test_writer_leaves_meanwhile();
-	test_other_sharer();
-	test_given_up();
 	two_upgraders(false);
 	two_upgraders(true);
-	test_downgrade();
-	test_downgrade_and_upgrade();
+	test_downgrade_keeps_number();
 	test_kazoo();
 	test_reader_beside_own_writer();
 	test_anchor_deleted();

@@ -1,12 +1,13 @@
 /*-------------------------------------------------------------------------
  *
  * test_no_memory.c
- *		A request whose memory is exhausted fails at once.
+ *		A request or a batch whose memory is exhausted fails at once.
  *
  * The linker calls the functions here in place of malloc() and calloc() (unit.mk).
  *
  *-------------------------------------------------------------------------
  */
+#include "recipe/batch.h"
 #include "scene.h"
 
 #define X ZKL_MODE_EXCLUSIVE
@@ -64,9 +65,44 @@ test_locks(void)
 	}
 }
 
+/* One allocation is the batch's, and one the first call's; answers need one each. */
+static void
+test_batches(void)
+{
+	static const ZklOp ops[] = {
+		{.kind = ZKL_OP_LIST,.path = "/zklock/locks"},
+		{.kind = ZKL_OP_GET,.path = "/zklock"},
+		{.kind = ZKL_OP_CREATE,.path = "/zklock/x",.create_kind = ZKL_CREATE_EPHEMERAL},
+	};
+
+	for (int k = 1; k <= 5; k++)
+	{
+		ZklBatch   *batch;
+
+		scene_begin(1);
+		forget(lock_now(A, "a", X));
+		fail_at = k <= 2 ? k : 0;
+		batch = zkl_batch(A->session, ZKL_BATCH_PIPELINED, ops, 3);
+		for (int answer = 3; answer <= 5; answer++)
+		{
+			fake_apply(A->client);
+			fail_at = answer == k ? 1 : fail_at;
+			fake_deliver(A->client);
+		}
+		is_int(fail_at, 0, "allocation %d is one of the batch's", k);
+		is_int(batch ? zkl_batch_info(batch).status : ZKL_NO_MEMORY, ZKL_NO_MEMORY,
+			   "the batch fails if this allocation fails");
+		if (batch)
+			zkl_batch_end(batch);
+		is_int(lock_now(A, "b", X)->status, ZKL_OK, "the session works");
+		scene_end(NULL);
+	}
+}
+
 int
 main(void)
 {
 	test_locks();
+	test_batches();
 	return done();
 }

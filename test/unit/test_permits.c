@@ -3,8 +3,6 @@
  * test_permits.c
  *		Promises about semaphores, without network faults.
  *
- * Each test runs with both layouts of znodes.
- *
  *-------------------------------------------------------------------------
  */
 #include <stdio.h>
@@ -19,37 +17,29 @@ static Party *const B = &parties[1];
 static Party *const C = &parties[2];
 static Party *const D = &parties[3];
 
-static bool kazoo;				/* the layout under test */
-
 static void
 begin(int n_parties)
 {
-	scene_begin(0);
-	scene_config.node_names = kazoo ? ZKL_NODE_NAMES_KAZOO : ZKL_NODE_NAMES_CURATOR;
-	for (int i = 0; i < n_parties; i++)
-		scene_join(&parties[i]);
+	scene_begin(n_parties);
 }
 
 static void
 end(const char *promise)
 {
-	char		text[200];
-
-	snprintf(text, sizeof(text), "%s (%s)", promise, kazoo ? "kazoo" : "Curator");
-	scene_end(text);
+	scene_end(promise);
 }
 
 /* The parents of the permits and of the queue for them. */
 static const char *
 permits(void)
 {
-	return pool_of("s", kazoo ? "" : "/leases");
+	return pool_of("s", "/leases");
 }
 
 static const char *
 queue(void)
 {
-	return pool_of("s", kazoo ? "-__lock__" : "/locks");
+	return pool_of("s", "/locks");
 }
 
 /* Returns the party's node below a path, or NULL. */
@@ -139,14 +129,10 @@ test_nodes(void)
 	is_int(permits_of(A, "s"), 1, "a permit is granted");
 	is_int(count_nodes(queue()), 0, "the mutex of the queue is released");
 	is_str(data_of(pool_of("s", "")), "7", "the capacity is in the data of the semaphore's znode");
-	is_int(fake_tree_find(pool_of("s", ""))->container, !kazoo,
-		   "a semaphore in Curator's layout has a container");
+	ok(fake_tree_find(pool_of("s", ""))->container, "the semaphore's znode is a container");
 	name = find_node(A, permits())->path + strlen(permits()) + 1;
-	if (kazoo)
-		ok(zkl_is_kazoos(name), "the name is kazoo's: %s", name);
-	else
-		ok(strncmp(name, "_c_", 3) == 0 && strncmp(name + 39, "-lease-", 7) == 0 &&
-		   strlen(name) == 56, "the name is Curator's: %s", name);
+	ok(strncmp(name, "_c_", 3) == 0 && strncmp(name + 39, "-lease-", 7) == 0 &&
+	   strlen(name) == 56, "the name is Curator's: %s", name);
 	is_str(data_of(find_node(A, permits())->path), "party 0", "the node's data name the session");
 	release_all(A);
 	fake_run_all();
@@ -191,7 +177,7 @@ test_hand_over(void)
 	zkl_request_info(d->request, &info);
 	is_str(info.blocker, "party 2", "the session behind it waits for it");
 	is_int(count_nodes(queue()), 2, "both waiters have a node in the queue");
-	is_int(count_nodes(permits()), kazoo ? 2 : 3, "in Curator's layout the first waiter has a permit node");
+	is_int(count_nodes(permits()), 3, "the first waiter has a permit node");
 	is_int(status_of_attempt(A, 2), ZKL_BUSY, "a non-blocking attempt does not pass waiters");
 
 	release_permit(A, "s");
@@ -295,8 +281,8 @@ test_semaphore_removed(void)
 	fake_run_all();
 	for (int i = 0; i < 3; i++)
 		fake_tree_reap();
-	is_int(fake_tree_find(pool_of("s", "")) != NULL, kazoo, "an unused semaphore is deleted, except kazoo's");
-	is_int(status_of_another(A, 4), kazoo ? ZKL_OTHER_CAPACITY : ZKL_OK, "a deleted semaphore can get another capacity");
+	ok(fake_tree_find(pool_of("s", "")) == NULL, "an unused semaphore is deleted");
+	is_int(status_of_another(A, 4), ZKL_OK, "a deleted semaphore can get another capacity");
 	end("another capacity later");
 }
 
@@ -311,13 +297,10 @@ test_removed_nodes(void)
 	status_of_another(A, 1);
 	b = permit_now(B, "s", 1);
 	c = permit_now(C, "s", 1);
-	if (!kazoo)
-	{
-		remove_node(find_node(B, permits()));
-		is_int(b->status, ZKL_PENDING, "a waiter whose permit node is removed still waits");
-		is_int(count_nodes(permits()), 2, "the waiter creates another permit node");
-	}
-	remove_node(find_node(kazoo ? B : C, queue()));
+	remove_node(find_node(B, permits()));
+	is_int(b->status, ZKL_PENDING, "a waiter whose permit node is removed still waits");
+	is_int(count_nodes(permits()), 2, "the waiter creates another permit node");
+	remove_node(find_node(C, queue()));
 	fake_advance(1500);
 	is_int(count_nodes(queue()), 2, "a waiter whose queue node is removed creates another one");
 	release_all(A);
@@ -439,9 +422,7 @@ test_no_permits_yet(void)
 	create_plain(SCENE_SEMAPHORES, "", ZKL_CREATE_PERSISTENT);
 	create_plain(pool_of("s", ""), "2", ZKL_CREATE_PERSISTENT);
 	create_plain(queue(), "", ZKL_CREATE_PERSISTENT);
-	snprintf(first, sizeof(first), "%s/%s", queue(), kazoo
-			 ? "00112233445566778899aabbccddeeff__lock__"
-			 : "_c_00112233-4455-6677-8899-aabbccddeeff-lock-");
+	snprintf(first, sizeof(first), "%s/_c_00112233-4455-6677-8899-aabbccddeeff-lock-", queue());
 	create_plain(first, "", ZKL_CREATE_EPHEMERAL_SEQUENTIAL);
 	strcat(first, "0000000000");
 	a = try_permit(A, "s", 2);
@@ -480,11 +461,11 @@ test_foreign_permits(void)
 
 	begin(1);
 	status_of_another(A, 2);
-	create_plain(pool_of("s", kazoo ? "/stranger" : "/leases/stranger"), "",
+	create_plain(pool_of("s", "/leases/stranger"), "",
 				 ZKL_CREATE_PERSISTENT);
 	a = permit_now(A, "s", 2);
 	is_int(a->status, ZKL_PENDING, "every child counts as a permit, whatever its name");
-	fake_tree_delete(pool_of("s", kazoo ? "/stranger" : "/leases/stranger"));
+	fake_tree_delete(pool_of("s", "/leases/stranger"));
 	fake_run_all();
 	is_int(a->status, ZKL_OK, "the permit is granted when that child is deleted");
 	end("permits of other programs");
@@ -510,54 +491,20 @@ test_expiry(void)
 	end("expiry");
 }
 
+/* The node names of locks do not matter for semaphores. */
 static void
-test_layouts(void)
+test_node_names(void)
 {
-	Ask		   *a;
-	Ask		   *b;
-
 	begin(1);
-	scene_config.node_names = kazoo ? ZKL_NODE_NAMES_CURATOR_MUTEX : ZKL_NODE_NAMES_KAZOO;
+	scene_config.node_names = ZKL_NODE_NAMES_KAZOO;
 	scene_join(B);
-	status_of_another(A, 2);
-	is_int(status_of_another(B, 2), ZKL_OTHER_LAYOUT, "a request with the other layout is refused");
-	is_int(status_of_attempt(B, 2), ZKL_OTHER_LAYOUT, "a non-blocking attempt with the other layout is refused");
-	is_int(nodes_of(B, NULL), 0, "a refused request leaves no node");
-	end("one layout at a time");
-
-	for (int lead = 0; lead < 12; lead++)
-	{
-		scene_begin(0);
-		scene_config.node_names = kazoo ? ZKL_NODE_NAMES_KAZOO : ZKL_NODE_NAMES_CURATOR;
-		scene_join(A);
-		scene_config.node_names = kazoo ? ZKL_NODE_NAMES_CURATOR : ZKL_NODE_NAMES_KAZOO;
-		scene_join(B);
-		a = ask_permit(A, "s", 1);
-		for (int i = 0; i < lead; i++)
-			fake_step(A->client);
-		b = ask_permit(B, "s", 1);
-		fake_run_all();
-		ok(!(a->status == ZKL_OK && b->status == ZKL_OK) &&
-		   a->status != ZKL_PENDING && b->status != ZKL_PENDING,
-		   "two layouts at the same time, one %d steps ahead: never both", lead);
-		scene_end(NULL);
-	}
-}
-
-/* Two semaphores whose znodes kazoo would confuse. */
-static void
-test_names(void)
-{
-	begin(2);
-	is_int(permit_now(A, "s", 1)->status, ZKL_OK, "a permit is granted");
-	is_int(permit_now(B, "s-__lock__", 1)->status, ZKL_OK, "a permit of a semaphore whose name is kazoo's queue is granted");
-	is_int(try_permit(B, "s", 1)->status, ZKL_PENDING, "an attempt takes a round trip");
-	fake_run_all();
-	is_int(permits_of(B, "s"), 0, "the two semaphores are separate");
-	release_all(B);
-	fake_run_all();
-	is_int(status_of_another(A, 1), ZKL_PENDING, "the two semaphores are separate in both directions");
-	end("names like kazoo's queues");
+	scene_config.node_names = ZKL_NODE_NAMES_CURATOR_MUTEX;
+	scene_join(C);
+	is_int(status_of_another(A, 2), ZKL_OK, "a session with Curator's node names gets a permit");
+	is_int(status_of_another(B, 2), ZKL_OK, "a session with kazoo's node names gets a permit of the same semaphore");
+	is_int(status_of_attempt(C, 2), ZKL_BUSY, "their permits count each other");
+	is_int(count_nodes(permits()), 2, "all permits are in one place");
+	end("a semaphore under several node names");
 }
 
 /* Curator's testRelease1AtATime and testReleaseInChunks. */
@@ -679,24 +626,14 @@ test_refusals(void)
 static void
 test_pure(void)
 {
-	char		name[64];
 	int			size = -1;
 
-	zkl_semaphore_name("a-__lock__", name);
-	is_str(name, "a-__lock_%5F", "a name that would collide with kazoo's queues is encoded");
-	zkl_semaphore_name("-__lock__", name);
-	is_str(name, "-__lock__", "kazoo's suffix alone is not encoded");
-	zkl_semaphore_name("a-__lock__b", name);
-	is_str(name, "a-__lock__b", "kazoo's suffix in the middle is not encoded");
 	ok(zkl_parse_capacity("10000", 5, &size), "a number is accepted");
 	is_int(size, 10000, "a number is read");
 	ok(!zkl_parse_capacity("", 0, &size), "no data are refused");
 	ok(!zkl_parse_capacity("1 ", 2, &size), "a blank is refused");
 	ok(!zkl_parse_capacity("-1", 2, &size), "a sign is refused");
 	ok(!zkl_parse_capacity("1234567890", 10, &size), "a number that is too large is refused");
-	ok(zkl_is_kazoos("0123456789abcdef0123456789abcdef"), "the name of kazoo's permits is recognised");
-	ok(!zkl_is_kazoos("0123456789ABCDEF0123456789abcdef"), "a name in upper case is not kazoo's");
-	ok(!zkl_is_kazoos("0123456789abcdef0123456789abcde"), "a name of another length is not kazoo's");
 }
 
 int
@@ -706,16 +643,12 @@ main(void)
 		test_nodes, test_count, test_hand_over, test_give_up, test_sizes,
 		test_semaphore_removed, test_removed_nodes, test_another_size, test_own_pending_deletes, test_released,
 		test_no_permits_yet, test_missed, test_foreign_permits, test_expiry,
-		test_layouts, test_names, test_crowd, test_crowd_of_attempts, test_limits,
+		test_node_names, test_crowd, test_crowd_of_attempts, test_limits,
 		test_refusals,
 	};
 
 	test_pure();
-	for (int i = 0; i < 2; i++)
-	{
-		kazoo = i == 1;
-		for (size_t t = 0; t < sizeof(tests) / sizeof(tests[0]); t++)
-			tests[t] ();
-	}
+	for (size_t t = 0; t < sizeof(tests) / sizeof(tests[0]); t++)
+		tests[t] ();
 	return done();
 }

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "observed.h"
+#include "recipe/batch.h"
 
 #define X ZKL_MODE_EXCLUSIVE
 #define NONE ZKL_MODE_NONE
@@ -52,23 +53,26 @@ test_who_proves(void)
 static void
 test_deadline(void)
 {
-	ZklScan    *scan;
+	static const ZklOp reads[] = {
+		{.kind = ZKL_OP_SYNC,.path = "/zklock"}, {.kind = ZKL_OP_LIST,.path = "/zklock"}
+	};
+	ZklBatch   *batch;
 	int64_t		before;
 
 	begin_observed(1);
 	fake_advance(3 * T);
 	forget(lock_now(A, "a", X));
 	is_int(trust(A), T / 3, "the first lock can be trusted for a third of the session timeout");
-	scan = zkl_scan(A->session, ZKL_SCAN, "a");
+	batch = zkl_batch(A->session, ZKL_BATCH_PIPELINED, reads, 2);
 	before = zkl_session_deadline_io(A->session);
 	fake_advance(50);
 	fake_run_all();
-	is_int(zkl_scan_status(scan), ZKL_OK, "a sync and lists are answered");
+	is_int(zkl_batch_info(batch).status, ZKL_OK, "a sync and a list are answered");
 	is_int(zkl_session_deadline_io(A->session), before, "... and prove nothing");
-	zkl_scan_end(scan);
+	zkl_batch_end(batch);
 
-	fake_advance(T / 6 - 50);
-	is_int(trust(A), T * 2 / 3, "a proof that follows another in time is good for two thirds");
+	fake_advance(T / 8 - 50);
+	is_int(trust(A), T * 2 / 3, "the first proof is sent as soon as it is good for two thirds");
 	fake_advance(T / 6 - 1);
 	is_int(trust(A), T / 2 + 1, "the deadline counts from the submission");
 	fake_advance(1);
@@ -91,7 +95,7 @@ test_slow(void)
 {
 	begin_observed(1);
 	forget(lock_now(A, "a", X));
-	fake_advance(T);
+	fake_advance(T + T / 8);	/* a proof has just been answered */
 	fake_stall(T / 6);
 	fake_ring(A->client);
 	fake_stall(T / 12);
@@ -99,11 +103,47 @@ test_slow(void)
 	is_int(trust(A), T * 2 / 3 - T / 12, "a proof behind an answered one is good for two thirds, however slow its answer");
 	fake_stall(T / 12);
 	fake_ring(A->client);
-	is_int(fake_proofs(A->client), 8, "the next proof is sent");
+	is_int(fake_proofs(A->client), 9, "the next proof is sent");
 	fake_run_all();
 	is_int(trust(A), T * 11 / 12 - T / 3,
 		   "a proof right behind a slow answer relies on the write before");
 	scene_end("exclusion, slow answers");
+}
+
+/* Lets this time pass between each request and its answer. */
+static void
+answer_slowly(int64_t latency_ms, int64_t ms)
+{
+	for (int64_t until_ms = fake_now() + ms; fake_now() < until_ms; fake_stall(1))
+	{
+		fake_ring(A->client);
+		while (fake_oldest_ms(A->client) && fake_now() >= fake_oldest_ms(A->client) + latency_ms &&
+			   fake_apply(A->client))
+			deliver_all(A);
+	}
+}
+
+/* Documented: quorum writes may take up to a sixth of the session timeout. */
+static void
+test_slow_ensemble(void)
+{
+	Ask		   *asked;
+
+	begin_observed(1);
+	forget(lock_now(A, "warm", X));
+	reduce(A, "warm", NONE);
+	fake_run_all();
+	fake_advance(3 * T);
+	asked = ask_for(A, "a", X);
+	answer_slowly(T / 6 - 10, T);
+	is_int(asked->status, ZKL_OK, "a slow ensemble grants a lock");
+	zkl_session_confirm(A->session, true);
+	answer_slowly(T / 6 - 10, T / 6);
+	is_int(zkl_session_confirmed(A->session), ZKL_OK, "... confirms a commit");
+	answer_slowly(T / 6 - 10, 3 * T);
+	is_int(losses_reported, 0, "... and the lock is kept");
+	is_int(fake_drops(A->client), 0, "... on one connection");
+	scene_end(NULL);
 }
 
 static void
@@ -264,6 +304,7 @@ main(void)
 	test_who_proves();
 	test_deadline();
 	test_slow();
+	test_slow_ensemble();
 	test_silence();
 	test_owner();
 	test_grant();

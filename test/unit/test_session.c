@@ -8,7 +8,7 @@
 #include <poll.h>
 #include <string.h>
 
-#include "scene.h"
+#include "play.h"
 
 #define X ZKL_MODE_EXCLUSIVE
 #define S ZKL_MODE_SHARED
@@ -111,73 +111,56 @@ test_lease(void)
 	scene_end(NULL);
 }
 
-static void
-test_confirm(void)
-{
-	char		path[256];
-
-	scene_begin(2);
-	zkl_session_confirm(A->session, false);
-	is_int(zkl_session_confirmed(A->session), ZKL_PENDING, "a session that holds nothing can be confirmed");
-	fake_run_all();
-	is_int(zkl_session_confirmed(A->session), ZKL_OK,
-		   "this session is confirmed, with or without the root");
-	forget(lock_now(A, "a", X));
-	forget(lock_now(A, "b", S));
-	forget(lock_now(A, "b", X));
-	forget(lock_now(A, "c", X));
-	fake_count(A->client);
-	zkl_session_confirm(A->session, false);
-	zkl_session_confirm(A->session, false);
-	is_str(fake_trace(A->client), "m", "a confirmation costs one multi, however often it is requested");
-	is_int(zkl_session_confirmed(A->session), ZKL_PENDING, "a confirmation takes a round trip");
-	fake_run_all();
-	is_int(zkl_session_confirmed(A->session), ZKL_OK, "the session is confirmed");
-
-	zkl_session_confirm(A->session, false);
-	fake_disconnect(A->client);
-	fake_run_all();
-	is_int(zkl_session_confirmed(A->session), ZKL_PENDING, "a confirmation is pending after the connection is lost");
-	fake_connect(A->client);
-	fake_run_all();
-	is_int(zkl_session_confirmed(A->session), ZKL_OK, "the confirmation succeeds after the reconnect");
-
-	/* Two of the three are lost, one of them because only its reader node is gone. */
-	strcpy(path, node_of(A, "a"));
-	fake_tree_delete(path);
-	fake_tree_delete(node_of(A, "b"));
-	zkl_session_confirm(A->session, false);
-	fake_run_all();
-	is_int(zkl_session_confirmed(A->session), ZKL_OK, "a session is confirmed although nodes are missing");
-	ok(zkl_lock_is_lost(hold_of(A, "a")->lock), "a lock whose node was deleted is lost");
-	ok(zkl_lock_is_lost(hold_of(A, "b")->lock), "the second lock whose node was deleted is lost");
-	ok(!zkl_lock_is_lost(hold_of(A, "c")->lock), "a lock whose node exists is not lost");
-	ok(lease() > 0, "the confirmation renews the session's lease");
-	reduce(A, "a", NONE);
-	reduce(A, "b", NONE);
-	fake_run_all();
-	is_int(nodes_of(A, NULL), 1, "lost locks can be released");
-
-	fake_fault(A->client, fake_counted(A->client) + 1, FAULT_OTHER);
-	zkl_session_confirm(A->session, false);
-	fake_run_all();
-	is_int(zkl_session_confirmed(A->session), ZKL_SERVER_ERROR, "an error is reported");
-	fake_expire(A->client);
-	fake_connect(A->client);
-	fake_run_all();
-	is_int(zkl_session_confirmed(A->session), ZKL_SESSION_LOST, "the end of the session is reported");
-	scene_end("exclusion, confirming");
-
-	scene_begin(1);
-	forget(lock_now(A, "a", X));
-	fake_count(A->client);
-	fake_fault(A->client, 1, FAULT_AUTH);
-	zkl_session_confirm(A->session, false);
-	fake_run_all();
-	is_int(zkl_session_confirmed(A->session), ZKL_AUTH_FAILED,
-		   "a session ends because its credentials are refused");
-	scene_end("exclusion, credentials");
-}
+static const Play plays[] = {
+	{
+		"a session that holds nothing can be confirmed, with or without the root",
+		"A confirm!, A confirmed pending, A pass 0, A confirmed ok"
+	},
+	{
+		"a confirmation costs one multi, however often it is requested, and takes a round trip",
+		"A lock, A confirm!, A sends m, A confirm!, A sends, A confirmed pending, A pass 0, A confirmed ok"
+	},
+	{
+		"a pending confirmation succeeds after a reconnect, and a finished one is not repeated",
+		"A lock, A confirm!, A disconnect, A confirmed pending, A connect, A confirmed ok,"
+		" A disconnect, A connect, A sends"
+	},
+	{
+		"a session is confirmed although nodes are missing; their locks are lost and can be released",
+		"A lock a, A share b, A lock b, A lock c, A delete! a, A delete! b, A confirm, A confirmed ok,"
+		" A lost 2, A release a, A release b, A nodes 1"
+	},
+	{
+		"an error of a confirmation is reported",
+		"A lock, A fault other-error, A confirm, A confirmed error"
+	},
+	{
+		"a confirmation reports the end of the session",
+		"A lock, A confirm!, A expire, A connect, A confirmed lost"
+	},
+	{
+		"a confirmation reports that the credentials are refused",
+		"A lock, A fault credentials, A confirm, A confirmed refused"
+	},
+	{
+		"a fresh confirmation survives a reconnect",
+		"A lock, A confirm! fresh, A disconnect!, A confirm! fresh, A connect, A confirmed ok"
+	},
+	{
+		"an expiry is detected on the next connection; then locks are lost and requests fail",
+		"A lock a, B lock b, A lock b, A expire, A state suspended, A lost 0,"
+		" A connect, A state expired, A lost 1, A is lost, A lock c, A is lost, A leave"
+	},
+	{
+		"a session that holds nothing waits for a connection without limit",
+		"B lock, A lock, A disconnect, A pass 30000, A state suspended, B release, A is pending,"
+		" A connect, A is ok"
+	},
+	{
+		"a release while disconnected is sent later",
+		"A lock, A disconnect, A release, A pass 18000, A connect, A nodes 0"
+	}
+};
 
 /* An answer that arrives after half of the lease leaves no time to commit. */
 static void
@@ -228,13 +211,6 @@ test_confirm_fresh(void)
 	fake_run_all();
 	is_int(zkl_session_confirmed(A->session), ZKL_OK, "the answer to the fresh confirmation counts");
 	ok(zkl_lock_is_lost(hold_of(A, "a")->lock), "the fresh confirmation detects a loss in between");
-
-	zkl_session_confirm(A->session, true);
-	fake_disconnect(A->client);
-	zkl_session_confirm(A->session, true);
-	fake_connect(A->client);
-	fake_run_all();
-	is_int(zkl_session_confirmed(A->session), ZKL_OK, "a fresh confirmation survives a reconnect");
 	scene_end(NULL);
 }
 
@@ -331,30 +307,6 @@ test_confirm_downgrade(bool at_once)
 }
 
 static void
-test_expiry(void)
-{
-	scene_begin(2);
-	forget(lock_now(A, "a", X));
-	forget(lock_now(B, "b", X));
-	Ask		   *waiting = lock_now(A, "b", X);
-
-	fake_expire(A->client);
-	fake_run_all();
-	is_int(zkl_session_state(A->session), ZKL_SESSION_SUSPENDED, "an expiry is not detected at once");
-	ok(!zkl_lock_is_lost(hold_of(A, "a")->lock), "the lock is not lost before the expiry is detected");
-	fake_connect(A->client);
-	fake_run_all();
-	is_int(zkl_session_state(A->session), ZKL_SESSION_EXPIRED, "the expiry is detected on the next connection");
-	ok(zkl_lock_is_lost(hold_of(A, "a")->lock), "the lock is lost when the expiry is detected");
-	is_int(waiting->status, ZKL_SESSION_LOST, "a wait ends when the expiry is detected");
-	is_int(ask_for(A, "c", X)->status, ZKL_SESSION_LOST, "a later request fails at once");
-	reduce(A, "a", NONE);
-	give_up_all(A);
-	ok(true, "lost locks and requests can be released");
-	scene_end("exclusion, expiry");
-}
-
-static void
 test_suspended(void)
 {
 	scene_begin(2);
@@ -369,33 +321,6 @@ test_suspended(void)
 	fake_connect(A->client);
 	fake_run_all();
 	is_int(zkl_session_state(A->session), ZKL_SESSION_EXPIRED, "the session stays lost");
-	scene_end(NULL);
-
-	scene_begin(2);
-	forget(lock_now(B, "a", X));
-	Ask		   *waiting = lock_now(A, "a", X);
-
-	fake_disconnect(A->client);
-	fake_run_all();
-	fake_advance(5 * T);
-	is_int(zkl_session_state(A->session), ZKL_SESSION_SUSPENDED, "a session that holds nothing waits for a connection without limit");
-	reduce(B, "a", NONE);
-	fake_run_all();
-	is_int(waiting->status, ZKL_PENDING, "a disconnected waiter still waits");
-	fake_connect(A->client);
-	fake_run_all();
-	is_int(waiting->status, ZKL_OK, "the waiter is granted the lock after the reconnect");
-	scene_end("exclusion, suspended");
-
-	scene_begin(1);
-	forget(lock_now(A, "a", X));
-	fake_disconnect(A->client);
-	fake_run_all();
-	reduce(A, "a", NONE);
-	fake_advance(3 * T);
-	fake_connect(A->client);
-	fake_run_all();
-	is_int(nodes_of(A, NULL), 0, "a release while disconnected is sent later");
 	scene_end(NULL);
 }
 
@@ -461,13 +386,12 @@ main(void)
 {
 	test_info();
 	test_lease();
-	test_confirm();
+	play_all(plays, sizeof(plays) / sizeof(plays[0]));
 	test_confirm_late();
 	test_left_behind();
 	test_confirm_fresh();
 	test_confirm_downgrade(false);
 	test_confirm_downgrade(true);
-	test_expiry();
 	test_suspended();
 	test_close();
 	test_failed_attempts();

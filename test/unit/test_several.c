@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "scene.h"
+#include "play.h"
 
 #define X ZKL_MODE_EXCLUSIVE
 #define S ZKL_MODE_SHARED
@@ -19,12 +19,10 @@
 static Party *const A = &parties[0];
 static Party *const B = &parties[1];
 static Party *const C = &parties[2];
-static Party *const D = &parties[3];
 
 static const char *const abc[] = {"a", "b", "c"};
 static const char *const cba[] = {"c", "b", "a"};
 static const ZklMode xxx[] = {X, X, X};
-static const ZklMode sxs[] = {S, X, S};
 
 static bool
 is_woken(const Party *party)
@@ -34,43 +32,66 @@ is_woken(const Party *party)
 	return poll(&fd, 1, 0) == 1;
 }
 
+static const Play plays[] = {
+	{
+		"several names cost one multi, one list for each, and one read, and are released together",
+		"A lock abc, A release, A lock abc, A sends mlllg, A has XXX abc, A release, all nodes 0"
+	},
+	{
+		"a request for several names has one watch, for the only name that another session holds",
+		"A lock abc, A release, C lock b, A lock abc, A sends mlllgw"
+	},
+	{
+		"no name is granted alone, and a later request for one of them waits behind",
+		"C lock b, A lock abc, A is pending, A has 000 abc, B lock a, B is pending,"
+		" C release, A has XXX abc, A release, B has X"
+	},
+	{
+		"an array with upgrades waits for sharers, and is granted as a whole",
+		"A share a, A share b, B share a, A lock abc, A is pending, B release, A has XXX abc"
+	},
+	{
+		"an attempt for several names that fails for one of them leaves no node",
+		"A share c, A lock b, B tryshare abc, B is busy, B nodes 0, B share a, B has S a"
+	},
+	{
+		"a node that was first and is removed by hand is noticed before the grant",
+		"A lock a, A giveup, B lock ab, B is pending, B delete b, A lock b, A has XX ab,"
+		" A release a, B is pending, A release b, B has XX ab"
+	},
+};
+
 static void
 test_array(void)
 {
 	ZklRequestInfo info;
 
-	scene_begin(3);
-	Ask		   *a = ask_all(A, 3, abc, xxx, false);
-
-	is_str(fake_trace(A->client), "mlll", "several names cost one multi and one list for each name");
+	scene_begin(2);
+	ask_all(A, 3, abc, xxx, false);
 	fake_run_all();
-	is_int(a->status, ZKL_OK, "several free names are granted together");
 	ok(token_of(A, "a") > 0 && token_of(A, "a") == token_of(A, "b") &&
 	   token_of(A, "b") == fake_tree_find(node_of(A, "b"))->czxid,
-	   "the tokens are the multi's transaction id");
-	release_all(A);
-	fake_run_all();
-	is_int(nodes_of(NULL, NULL), 0, "all names are released");
+	   "the tokens of several names are the multi's transaction id");
+	reduce(A, "a", NONE);
+	reduce(A, "c", NONE);
+	Ask		   *b = ask_all(B, 3, abc, xxx, false);
 
-	lock_now(C, "b", X);
-	fake_count(A->client);
-	a = ask_all(A, 3, abc, xxx, false);
 	fake_run_all();
-	is_int(a->status, ZKL_PENDING, "a request for several names waits if another session holds one of them");
-	is_str(fake_trace(A->client), "mlllgw", "the waiting request has one watch");
-	zkl_request_info(a->request, &info);
+	zkl_request_info(b->request, &info);
 	is_int(info.culprit, 1, "the waiting request shows which name it waits for");
-	is_int(mode_of(A, "a"), NONE, "no name is granted alone");
-	Ask		   *b = lock_now(B, "a", X);
-
-	is_int(b->status, ZKL_PENDING, "a later request for one of the names waits behind the array");
-	reduce(C, "b", NONE);
-	fake_run_all();
-	is_int(a->status, ZKL_OK, "all names are granted after the release");
-	release_all(A);
-	fake_run_all();
-	is_int(mode_of(B, "a"), X, "the later request is granted after the array's release");
 	scene_end("exclusion, several names");
+}
+
+/* Names that the session shares already keep their tokens. */
+static void
+test_array_tokens(void)
+{
+	scene_begin(1);
+	forget(lock_now(A, "b", S));
+	ask_all(A, 3, abc, xxx, false);
+	fake_run_all();
+	ok(token_of(A, "c") > token_of(A, "b"), "each name keeps its own token");
+	scene_end(NULL);
 }
 
 /* "a" was released on this server, so its node will be deleted; "b" is held elsewhere. */
@@ -133,35 +154,6 @@ test_attempt_decided_late(void)
 	scene_end("exclusion, a late decision about an attempt");
 }
 
-static void
-test_array_modes(void)
-{
-	scene_begin(3);
-	forget(lock_now(A, "a", S));
-	forget(lock_now(A, "b", S));
-	forget(lock_now(B, "a", S));
-	Ask		   *a = ask_all(A, 3, abc, xxx, false);
-
-	fake_run_all();
-	is_int(a->status, ZKL_PENDING, "an array with upgrades waits for sharers");
-	reduce(B, "a", NONE);
-	fake_run_all();
-	ok(mode_of(A, "a") == X && mode_of(A, "b") == X && mode_of(A, "c") == X,
-	   "the array with upgrades is granted as a whole");
-	ok(token_of(A, "c") > token_of(A, "b"), "each name keeps its own token");
-	release_all(A);
-	fake_run_all();
-	ask_all(A, 3, abc, sxs, false);
-	fake_run_all();
-	ask_all(B, 3, abc, sxs, true);
-	fake_run_all();
-	is_int(nodes_of(B, NULL), 0, "an attempt for several names that fails for one name leaves no node");
-	lock_now(B, "a", S);
-	lock_now(B, "b", S);
-	ok(mode_of(B, "a") == S && mode_of(B, "b") == NONE, "each name has its own mode");
-	scene_end("exclusion, several modes");
-}
-
 /* All queues have the requests in one order: no deadlock, whatever the names' order. */
 static void
 test_array_no_deadlock(void)
@@ -186,30 +178,6 @@ test_array_no_deadlock(void)
 		scene_end(NULL);
 	}
 	is_int(stuck, 0, "two requests for the same names in opposite orders are both granted");
-}
-
-/* A node that is first is deleted by hand while another node of the request still waits. */
-static void
-test_array_checked(void)
-{
-	Ask		   *b;
-
-	scene_begin(2);
-	forget(lock_now(A, "a", X));
-	b = ask_all(B, 2, abc, xxx, false);
-	fake_run_all();
-	is_int(b->status, ZKL_PENDING, "several names wait for the one that another session holds");
-	fake_tree_delete(node_of(B, "b"));
-	forget(lock_now(A, "b", X));
-	is_int(mode_of(A, "b"), X, "after a node is removed by hand another session is granted this name");
-	fake_count(B->client);
-	reduce(A, "a", NONE);
-	fake_run_all();
-	is_int(b->status, ZKL_PENDING, "the removal is detected before the grant");
-	reduce(A, "b", NONE);
-	fake_run_all();
-	is_int(b->status, ZKL_OK, "the request is granted when all names are free");
-	scene_end("exclusion, with a node removed by hand");
 }
 
 static void
@@ -307,158 +275,137 @@ test_foreign(void)
  */
 
 static void
-test_sequence_restart(void)
+test_numbers_used_up(void)
 {
 	scene_begin_near_limit(2, SCENE_LIMIT);
 	forget(lock_now(A, "a", X));
 	is_int(mode_of(A, "a"), X, "the last sequence number can be held");
-	reduce(A, "a", NONE);
-	fake_run_all();
-	forget(lock_now(A, "a", X));
-	is_int(mode_of(A, "a"), X, "a number beyond the limit is released, and the lock's znode is created again");
-	ok(strstr(node_of(A, "a"), "__WRIT__0000000000") != NULL, "the numbers start again from zero");
-	is_int(nodes_of(A, NULL), 1, "no other node is left");
-	scene_end("exclusion and tokens, numbers restarted");
-
-	scene_begin_near_limit(2, SCENE_LIMIT);
-	forget(lock_now(A, "a", X));
 	Ask		   *b = lock_now(B, "a", X);
 
-	is_int(b->status, ZKL_PENDING, "a session that got a number beyond the limit waits for the sequence restart");
-	is_int(nodes_of(B, "a"), 0, "this session has no node in the queue");
-	ZklRequestInfo info;
-
-	zkl_request_info(b->request, &info);
-	ok(info.blocked, "this session's request shows that it waits");
-	is_str(info.blocker, "party 0", "this session's request shows the holder");
+	is_int(b->status, ZKL_SEQUENCE_USED_UP, "a request that draws a number beyond the limit fails");
+	is_int(nodes_of(B, NULL), 0, "this request leaves no node");
+	is_int(nodes_of(A, "a"), 1, "the holder keeps its node");
+	forget(b);
+	b = try_for(B, "a", S);
+	fake_run_all();
+	is_int(b->status, ZKL_SEQUENCE_USED_UP, "so does a non-blocking attempt");
+	give_up_all(B);
 	reduce(A, "a", NONE);
 	fake_run_all();
-	is_int(mode_of(B, "a"), X, "this session gets the lock after the restart");
-	scene_end("exclusion and tokens, a sequence restart");
+	b = lock_now(B, "a", X);
+	is_int(b->status, ZKL_SEQUENCE_USED_UP, "the first request after the queue was empty fails, too");
+	ok(fake_tree_find(path_of("a")) == NULL, "... and deletes the lock's znode");
+	forget(b);
+	is_int(lock_now(B, "a", X)->status, ZKL_OK, "the next request gets the lock");
+	ok(strstr(node_of(B, "a"), "__WRIT__0000000000") != NULL, "the numbers start again from zero");
+	is_int(nodes_of(B, NULL), 1, "no other node is left");
+	scene_end("exclusion and tokens, numbers used up");
 
 	scene_begin_near_limit(2, SCENE_LIMIT);
 	forget(lock_now(A, "a", S));
 	forget(lock_now(A, "a", X));
 	is_int(mode_of(A, "a"), X, "an upgrade may use a number beyond the limit");
 	scene_end(NULL);
-
-	scene_begin_near_limit(2, SCENE_LIMIT);
-	forget(lock_now(A, "a", X));
-	b = lock_now(B, "a", X);
-	forget(b);
-	fake_run_all();
-	reduce(A, "a", NONE);
-	fake_run_all();
-	is_int(nodes_of(NULL, NULL), 0, "a request given up during a sequence restart leaves no node");
-	scene_end(NULL);
 }
 
 /* The answer to the create is lost, and the node is found with its number. */
 static void
-test_sequence_restart_after_loss(void)
+test_numbers_used_up_after_loss(void)
 {
 	scene_begin_near_limit(2, SCENE_LIMIT);
 	forget(lock_now(A, "a", X));
 	fake_fault(B->client, fake_counted(B->client) + 1, FAULT_APPLY_DROP);
-	lock_now(B, "a", X);
+	Ask		   *b = lock_now(B, "a", X);
+
 	heal();
-	reduce(A, "a", NONE);
-	heal();
-	ok(strstr(node_of(B, "a"), "__WRIT__0000000000") != NULL,
-	   "a number beyond the limit is released, even if the answer to its create was lost");
-	is_int(mode_of(B, "a"), X, "the lock is granted after the lost answer");
-	scene_end("exclusion and tokens, a sequence restart after a lost answer");
+	is_int(b->status, ZKL_SEQUENCE_USED_UP, "a request fails, even if the answer to its create was lost");
+	is_int(nodes_of(B, NULL), 0, "the number is not kept after the lost answer");
+	scene_end("exclusion and tokens, numbers used up after a lost answer");
+}
+
+/* Two requests fail at the same time, in any order of their operations. */
+static void
+test_numbers_used_up_together(void)
+{
+	for (int steps = 0; steps < 12; steps++)
+	{
+		scene_begin_near_limit(3, SCENE_LIMIT + 1);
+		ask_for(B, "a", X);
+		ask_for(C, "a", X);
+		for (int i = 0; i < steps; i++)
+			fake_step(B->client);
+		fake_run_all();
+		for (int i = 1; i < 3; i++)
+		{
+			give_up_all(&parties[i]);
+			release_all(&parties[i]);
+		}
+		fake_run_all();
+		forget(lock_now(A, "a", X));
+		if (mode_of(A, "a") != X)
+		{
+			give_up_all(A);
+			forget(lock_now(A, "a", X));
+		}
+		is_int(mode_of(A, "a"), X, "the lock is granted after two requests drew numbers beyond the limit (%d steps)", steps);
+		ok(strstr(node_of(A, "a"), "__WRIT__000000000") != NULL, "... with a small number");
+		scene_end("exclusion and tokens, two requests without numbers");
+	}
 }
 
 static void
-test_sequence_restart_ends(void)
+test_numbers_never_used(void)
 {
+	static const int32_t invalid[] = {-5, INT32_MAX};
 	Ask		   *ask;
 
-	scene_begin_near_limit(2, SCENE_LIMIT);
-	forget(lock_now(A, "a", X));
-	ask = try_for(B, "a", X);
-	fake_run_all();
-	is_int(ask->status, ZKL_BUSY, "a non-blocking attempt does not wait for the sequence restart");
-	reduce(A, "a", NONE);
-	fake_run_all();
-	ask = try_for(B, "a", X);
-	fake_run_all();
-	is_int(ask->status, ZKL_OK, "a non-blocking attempt gets a free lock whose numbers are used up");
-	scene_end("exclusion, an attempt and a sequence restart");
+	for (int i = 0; i < 2; i++)
+	{
+		scene_begin(2);
+		scene_set_number("a", invalid[i]);
+		ask = lock_now(A, "a", X);
+		is_int(ask->status, ZKL_SEQUENCE_USED_UP, "the number %d is never used", invalid[i]);
+		forget(ask);
+		is_int(lock_now(A, "a", X)->status, ZKL_OK, "the lock is granted afterwards");
+		scene_end(NULL);
+	}
 
 	scene_begin_near_limit(2, SCENE_LIMIT);
 	foreign_node("a", "lease_holder", 99);
 	fake_tree_find(path_of("a"))->counter = SCENE_LIMIT + 1;
-	ask = lock_now(B, "a", X);
-	is_int(ask->status, ZKL_SEQUENCE_BLOCKED, "foreign children that prevent the sequence restart are reported");
+	is_int(lock_now(B, "a", X)->status, ZKL_SEQUENCE_USED_UP, "foreign children keep the numbers");
+	ok(fake_tree_find(path_of("a")) != NULL, "foreign children are not deleted");
 	is_int(nodes_of(B, NULL), 0, "the session leaves no node");
-	scene_end(NULL);
-
-	scene_begin(2);
-	scene_set_number("a", -5);
-	forget(lock_now(A, "a", X));
-	ok(strstr(node_of(A, "a"), "__WRIT__0000000000") != NULL, "negative numbers are never used");
-	scene_end(NULL);
-
-	scene_begin(2);
-	scene_set_number("a", INT32_MAX);
-	forget(lock_now(A, "a", X));
-	ok(strstr(node_of(A, "a"), "__WRIT__0000000000") != NULL, "the number of a counter that is stuck is never used");
 	scene_end(NULL);
 
 	scene_begin(2);
 	scene_set_number("b", ZKL_SEQUENCE_LIMIT + 1);
 	ask = ask_all(A, 3, abc, xxx, false);
 	fake_run_all();
-	is_int(ask->status, ZKL_OK, "a request for several names restarts the sequence of one of them");
-	is_int(nodes_of(A, NULL), 3, "the request has one node for each name");
+	is_int(ask->status, ZKL_SEQUENCE_USED_UP, "a request for several names fails if one of them has no numbers left");
+	is_int(nodes_of(A, NULL), 0, "it leaves no node");
+	forget(ask);
+	ask = ask_all(A, 3, abc, xxx, false);
+	fake_run_all();
+	is_int(ask->status, ZKL_OK, "the next request for these names is granted");
 	scene_end(NULL);
-}
-
-/* Of two sessions that wait for a restart, one restarts the numbers; the other queues. */
-static void
-test_two_sequence_restarts(void)
-{
-	scene_begin_near_limit(4, SCENE_LIMIT);
-	forget(lock_now(A, "a", X));
-	lock_now(B, "a", X);
-	lock_now(C, "a", X);
-	reduce(A, "a", NONE);
-	fake_step(A->client);
-	while (mode_of(B, "a") != X && fake_step(B->client))
-		;
-	is_int(mode_of(B, "a"), X, "the faster of two sessions restarts the sequence");
-	fake_run_all();
-	is_int(nodes_of(C, "a"), 1, "the slower session queues as soon as the sequence has restarted");
-	lock_now(D, "a", X);
-	reduce(B, "a", NONE);
-	fake_run_all();
-	is_int(mode_of(C, "a"), X, "later sessions do not overtake the slower session");
-	release_all(C);
-	fake_run_all();
-	is_int(mode_of(D, "a"), X, "the later session is granted afterwards");
-	release_all(D);
-	fake_run_all();
-	is_int(nodes_of(NULL, NULL), 0, "no node is left");
-	scene_end("exclusion and tokens, two sessions that restart a sequence");
 }
 
 int
 main(void)
 {
+	play_all(plays, sizeof(plays) / sizeof(plays[0]));
 	test_array();
+	test_array_tokens();
 	test_attempt_behind_both();
 	test_attempt_decided_late();
-	test_array_modes();
 	test_array_no_deadlock();
-	test_array_checked();
 	test_array_refused();
 	test_too_many();
 	test_foreign();
-	test_sequence_restart();
-	test_sequence_restart_after_loss();
-	test_sequence_restart_ends();
-	test_two_sequence_restarts();
+	test_numbers_used_up();
+	test_numbers_used_up_after_loss();
+	test_numbers_used_up_together();
+	test_numbers_never_used();
 	return done();
 }

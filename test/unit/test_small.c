@@ -9,8 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "recipe/deadlock/wait_name.h"
-#include "scene.h"
+#include "play.h"
 
 #define X ZKL_MODE_EXCLUSIVE
 #define S ZKL_MODE_SHARED
@@ -83,31 +82,6 @@ test_root_removed(void)
 	scene_end(NULL);
 }
 
-/* The queue has only nodes of the session itself, which will be deleted soon. */
-static void
-test_attempt_during_sequence_restart(void)
-{
-	scene_begin_near_limit(1, SCENE_LIMIT + 1);
-	for (int k = 1; k <= 6; k++)
-	{
-		Ask		   *ask;
-
-		fake_count(A->client);
-		fake_fault(A->client, k, FAULT_THROTTLE);
-		ask = try_for(A, "a", X);
-		fake_run_all();
-		for (int i = 0; i < 10 && ask->status == ZKL_PENDING; i++)
-			fake_advance(500);
-		is_int(ask->status, ZKL_OK, "a non-blocking attempt waits for the deletes of its session's own nodes (throttled at %d)", k);
-		give_up_all(A);
-		release_all(A);
-		fake_run_all();
-		if (fake_tree_find(path_of("a")))
-			fake_tree_find(path_of("a"))->counter = SCENE_LIMIT + 1;
-	}
-	scene_end(NULL);
-}
-
 /* The number of locks that a session remembers is bounded. */
 static void
 test_remembered(void)
@@ -140,41 +114,24 @@ test_remembered(void)
 	scene_end(NULL);
 }
 
-/* The sequence restarts while the connection is down, and no event reports it later. */
-static void
-test_sequence_restart_reconnect(void)
-{
-	scene_begin_near_limit(2, SCENE_LIMIT);
-	forget(lock_now(A, "a", X));
-	lock_now(B, "a", X);
-	is_int(nodes_of(B, "a"), 0, "a session waits for the sequence restart");
-	fake_disconnect(B->client);
-	fake_run_all();
-	release_all(A);
-	fake_run_all();
-	fake_connect(B->client);
-	fake_run_all();
-	is_int(mode_of(B, "a"), X, "the session lists the queue again after the reconnect");
-	scene_end("exclusion and tokens, a sequence restart and a reconnect");
-}
-
-/* The same for a waiter for a permit. */
-static void
-test_permit_reconnect(void)
-{
-	scene_begin(2);
-	forget(permit_now(A, "s", 1));
-	permit_now(B, "s", 1);
-	is_int(permits_of(B, "s"), 0, "a session waits for a permit");
-	fake_disconnect(B->client);
-	fake_run_all();
-	release_all(A);
-	fake_run_all();
-	fake_connect(B->client);
-	fake_run_all();
-	is_int(permits_of(B, "s"), 1, "the session counts the permits again after the reconnect");
-	scene_end("permits and a reconnect");
-}
+static const Play plays[] = {
+	{
+		"a waiter for a permit counts the permits again after a reconnect",
+		"A permit, A permit, B permit, B is pending, B disconnect, A release, B connect, B is ok"
+	},
+	{
+		"a lock released during its downgrade leaves no node, and a pending confirmation succeeds",
+		"A lock a, A lock b, A downgrade! a, A confirm!, A release a, A nodes 1, A confirmed ok"
+	},
+	{
+		"a downgraded node whose answer was lost is deleted by both names",
+		"A lock, A fault apply-and-drop, A downgrade, A nodes 1, A release, A connect, A nodes 0"
+	},
+	{
+		"a downgrade whose node is missing is a loss, and is not repeated",
+		"A lock, A delete!, A downgrade, A lost 1, A sends mdd"
+	}
+};
 
 /* Runs at most "n" steps, because there may be no end. */
 static void
@@ -184,38 +141,12 @@ run_some(Party *party, int n)
 		;
 }
 
+/* The new name is refused permanently. */
 static void
-test_downgrade_given_up(void)
+test_downgrade_refused(void)
 {
 	char		new_name[256];
 
-	/* The answer to the downgrade matters only to a pending commit check. */
-	scene_begin(1);
-	forget(lock_now(A, "a", X));
-	forget(lock_now(A, "b", X));
-	reduce(A, "a", S);
-	zkl_session_confirm(A->session, false);
-	reduce(A, "a", NONE);
-	fake_run_all();
-	is_int(nodes_of(A, "a"), 0, "a lock released during its downgrade leaves no node");
-	is_int(zkl_session_confirmed(A->session), ZKL_OK, "a pending confirmation succeeds");
-	scene_end(NULL);
-
-	/* The downgrade was executed, but its answer is lost. */
-	scene_begin(1);
-	forget(lock_now(A, "a", X));
-	fake_count(A->client);
-	fake_fault(A->client, 1, FAULT_APPLY_DROP);
-	reduce(A, "a", S);
-	fake_run_all();
-	is_int(nodes_of(A, "a"), 1, "the node has its old or its new name");
-	reduce(A, "a", NONE);
-	fake_connect(A->client);
-	fake_run_all();
-	is_int(nodes_of(A, "a"), 0, "the node is deleted by both names");
-	scene_end(NULL);
-
-	/* The new name is refused permanently. */
 	for (int release = 0; release < 2; release++)
 	{
 		scene_begin(1);
@@ -263,21 +194,6 @@ test_downgrade_confirmed(void)
 	scene_end(NULL);
 }
 
-/* Another client deletes the node before the downgrade. */
-static void
-test_downgrade_removed(void)
-{
-	scene_begin(1);
-	forget(lock_now(A, "a", X));
-	fake_tree_delete(node_of(A, "a"));
-	fake_count(A->client);
-	reduce(A, "a", S);
-	run_some(A, 100);
-	is_int(lost_of(A), 1, "a downgrade whose node is missing is a loss");
-	is_str(fake_trace(A->client), "mdd", "this downgrade is not repeated");
-	scene_end(NULL);
-}
-
 /* An answer to a downgrade without answers to its operations. */
 static void
 test_downgrade_unanswered(void)
@@ -300,32 +216,16 @@ test_downgrade_unanswered(void)
 	}
 }
 
-static void
-test_empty_text(void)
-{
-	ZklText		text = {NULL, 0, 0, false};
-
-	zkl_text_add(&text, "%s", "");
-	is_str(text.text, "", "adding an empty text gives an empty text");
-	zkl_text_add(&text, "%s", "a");
-	is_str(text.text, "a", "another text can be added");
-	free(text.text);
-}
-
 int
 main(void)
 {
 	test_intact();
 	test_lease_id();
 	test_root_removed();
-	test_attempt_during_sequence_restart();
 	test_remembered();
-	test_sequence_restart_reconnect();
-	test_permit_reconnect();
-	test_downgrade_given_up();
+	play_all(plays, sizeof(plays) / sizeof(plays[0]));
+	test_downgrade_refused();
 	test_downgrade_confirmed();
-	test_downgrade_removed();
 	test_downgrade_unanswered();
-	test_empty_text();
 	return done();
 }

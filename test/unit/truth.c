@@ -163,12 +163,6 @@ all_in_queue(const char *queue, unsigned gone)
  * Conditions of a party
  */
 
-static bool
-is_kazoo(void)
-{
-	return scene_config.node_names == ZKL_NODE_NAMES_KAZOO;
-}
-
 /* Does the owner have a permit node that it has released? */
 static bool
 has_released_permit(unsigned owner, const char *semaphore, const char *parent)
@@ -185,7 +179,7 @@ has_released_permit(unsigned owner, const char *semaphore, const char *parent)
 static unsigned
 permit_owners(const Party *party, const Ask *ask, unsigned gone)
 {
-	const char *parent = pool_of(ask->names[0], is_kazoo() ? "" : "/leases");
+	const char *parent = pool_of(ask->names[0], "/leases");
 	int			held = permits_of(party, ask->names[0]);
 	unsigned	owners = 0;
 	int			n = 0;
@@ -212,7 +206,7 @@ truth_of_permit(const Party *party, const Ask *ask, unsigned gone)
 	Truth		truth = {0, 0};
 	bool		found = false;
 
-	truth.all_of = before_in_queue(party, pool_of(ask->names[0], is_kazoo() ? "-__lock__" : "/locks"),
+	truth.all_of = before_in_queue(party, pool_of(ask->names[0], "/locks"),
 								   false, gone, &found);
 	if (found && truth.all_of == 0)
 		truth.any_of = permit_owners(party, ask, gone);

@@ -50,11 +50,12 @@ endef
 # This test lets allocations fail.
 $(UNIT_BUILD)/%/test_no_memory: UNIT_LDFLAGS = -Wl,--wrap=malloc,--wrap=calloc
 
-# The sanitizers' programs take a tenth of the random walk's rounds.
+# The sanitizers' programs take a tenth of the random walk's rounds, unless UNIT_SHORT is empty.
+UNIT_SHORT ?= -DSHORT_RUN
 $(eval $(call unit_flavour,plain,$$(UNIT_CC),))
 $(eval $(call unit_flavour,asan,$$(UNIT_SAN_CC),-fsanitize=address,undefined \
-	-fno-sanitize-recover=all -fno-omit-frame-pointer -DSHORT_RUN))
-$(eval $(call unit_flavour,tsan,$$(UNIT_SAN_CC),-fsanitize=thread -DSHORT_RUN))
+	-fno-sanitize-recover=all -fno-omit-frame-pointer $(UNIT_SHORT)))
+$(eval $(call unit_flavour,tsan,$$(UNIT_SAN_CC),-fsanitize=thread $(UNIT_SHORT)))
 
 # test_growth counts the basic blocks of the recipe layer.
 $(UNIT_BUILD)/counted/%.o: %.c $(UNIT_HEADERS)

@@ -21,7 +21,6 @@
 #include "utils/builtins.h"
 
 #include "backend/base/names.h"
-#include "compat.h"
 
 /*
  * A role that could compute a name with the hash of another name could block it, although
@@ -36,7 +35,7 @@ zklock_name_hash(const char *encoded, size_t length)
 
 	if (context == NULL || pg_cryptohash_init(context) < 0 ||
 		pg_cryptohash_update(context, (const uint8 *) encoded, length) < 0 ||
-		ZKLOCK_CRYPTOHASH_FINAL(context, digest) < 0)
+		pg_cryptohash_final(context, digest, sizeof(digest)) < 0)
 		elog(ERROR, "could not compute the SHA-256 hash of a lock name");
 	pg_cryptohash_free(context);
 	memcpy(&hash, digest, sizeof(hash));
@@ -70,8 +69,12 @@ display_of(text *value, ZklockNameRoom *room)
 	return room->display;
 }
 
-char *
-zklock_to_utf8(const char *text)
+/*
+ * Returns the text itself, or converted and palloc'd.  Raises 22021 for invalid bytes in a
+ * SQL_ASCII database.  MULE_INTERNAL has no conversion: only ASCII is accepted there.
+ */
+static char *
+to_utf8(const char *text)
 {
 	return pg_is_ascii(text) ? unconstify(char *, text) : pg_server_to_any(text, strlen(text), PG_UTF8);
 }
@@ -83,7 +86,7 @@ zklock_name_from_text(text *value, ZklockNameRoom *room, ZklockName *name)
 	size_t		length;
 
 	name->display = display_of(value, room);
-	utf8 = zklock_to_utf8(name->display);
+	utf8 = to_utf8(name->display);
 	length = strlen(utf8);
 	if (length == 0)
 		name_error("must not be empty");

@@ -14,6 +14,7 @@
 
 #include "access/parallel.h"
 #include "access/xact.h"
+#include "utils/acl.h"
 #include "utils/builtins.h"
 
 #include "backend/base/settings.h"
@@ -343,7 +344,7 @@ static bool
 is_privileged(const char *name, GucContext context, Oid role)
 {
 	return (context != PGC_USERSET && context != PGC_BACKEND) ||
-		ZKLOCK_MAY_SET(name, role);
+		pg_parameter_aclcheck(name, role, ACL_SET) == ACLCHECK_OK;
 }
 
 /* NULL: no setting of this build. */
@@ -386,13 +387,13 @@ check_placeholder(const struct config_string *placeholder)
 {
 	const struct config_generic *gen = &placeholder->gen;
 
-	check_value(gen->name, *placeholder->variable, gen->scontext, ZKLOCK_ROLE(gen->srole));
-	check_value(gen->name, placeholder->reset_val, gen->reset_scontext, ZKLOCK_ROLE(gen->reset_srole));
+	check_value(gen->name, *placeholder->variable, gen->scontext, gen->srole);
+	check_value(gen->name, placeholder->reset_val, gen->reset_scontext, gen->reset_srole);
 	for (const GucStack *outer = gen->stack; outer; outer = outer->prev)
 	{
-		check_value(gen->name, outer->prior.val.stringval, outer->scontext, ZKLOCK_ROLE(outer->srole));
+		check_value(gen->name, outer->prior.val.stringval, outer->scontext, outer->srole);
 		if (outer->state == GUC_SET_LOCAL)
-			check_value(gen->name, outer->masked.val.stringval, outer->masked_scontext, ZKLOCK_ROLE(outer->masked_srole));
+			check_value(gen->name, outer->masked.val.stringval, outer->masked_scontext, outer->masked_srole);
 	}
 }
 

@@ -1,215 +1,232 @@
 /*-------------------------------------------------------------------------
  *
  * cluster.c
- *		Reads the queues of the ensemble, with the nodes of all programs.
+ *		Reads znodes of the ensemble in batches, and begins again after a lost connection.
  *
- * The recipe layer does the reading.  Here the backend waits for the answer, and
- * reports why there is none.
+ * The recipe layer sends the batches.  Here the backend waits for the answers, and reports
+ * why there are none.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
-#include "miscadmin.h"
-#include "utils/builtins.h"
-
 #include "backend/base/holds.h"
 #include "backend/base/settings.h"
 #include "backend/lock/cluster.h"
-#include "backend/lock/remote_wait.h"
 #include "backend/session/backend_session.h"
 #include "backend/session/errors.h"
 #include "backend/session/wait.h"
 
-/* Returns the session, connected; or NULL, with the problem. */
-static ZklSession *
-reach(int64 deadline, ZklockProblem *problem)
+struct ZklockReader
 {
-	ZklSession *session = zklock_session_by(NULL, deadline);
+	const ZklockAction *action;
+	ZklockTimeout timeout;
+	ZklSession *session;
+	ZklBatch   *batch;			/* the last one, or NULL */
+	uint64		progress;		/* of the batches before it, in this attempt */
+	bool		is_synced;		/* in this attempt */
+};
 
-	if (session == NULL)
-		session = zklock_session_current();
-	if (session == NULL)
-	{
-		*problem = zklock_problem_of(ZKL_AUTH_FAILED, 0);
-		return NULL;
-	}
-	switch (zkl_session_state(session))
+static _Noreturn void
+fail(const ZklockReader *reader, ZklStatus status, int raw_code)
+{
+	zklock_fail(reader->action, zklock_problem_of(status, raw_code));
+}
+
+/* The session is not connected, or its server does not answer. */
+static _Noreturn void
+fail_without_answer(const ZklockReader *reader)
+{
+	zklock_fail(reader->action, zklock_no_answer(reader->session, zklock_connect_timeout));
+}
+
+/* Waits for the connection; opens a session if there is none.  Throws if that fails. */
+static void
+reach_ensemble(ZklockReader *reader)
+{
+	reader->session = zklock_session_by(NULL, zklock_answer_by(&reader->timeout, 0));
+	if (reader->session == NULL)
+		reader->session = zklock_session_current();
+	if (reader->session == NULL)
+		fail(reader, ZKL_AUTH_FAILED, 0);
+	switch (zkl_session_state(reader->session))
 	{
 		case ZKL_SESSION_CONNECTED:
-			return session;
+			return;
 		case ZKL_SESSION_SUSPENDED:
-			*problem = zklock_no_answer(session, zklock_connect_timeout);
-			break;
+			fail_without_answer(reader);
 		case ZKL_SESSION_EXPIRED:
-			*problem = zklock_session_expired;
-			break;
+			zklock_fail(reader->action, zklock_session_expired);
 		case ZKL_SESSION_AUTH_FAILED:
-			*problem = zklock_problem_of(ZKL_AUTH_FAILED, 0);
-			break;
+			fail(reader, ZKL_AUTH_FAILED, 0);
 		case ZKL_SESSION_CONNECTING:
 			/* A new session may succeed where this one did not; it holds nothing yet. */
 			zklock_session_close(ZKLOCK_CLOSE_MS);
-			*problem = zklock_no_session(zklock_session_failed_at_tls(),
-										 zklock_connect_timeout);
-			break;
+			zklock_fail(reader->action, zklock_no_session(zklock_session_failed_at_tls(),
+														  zklock_connect_timeout));
 	}
-	return NULL;
-}
-
-typedef struct Reading
-{
-	ZklSession *session;
-	ZklScan    *scan;
-	ZklockTimeout *timeout;
-} Reading;
-
-static bool
-is_read(void *arg, int64 *check_again)
-{
-	Reading    *reading = arg;
-	ZklScanInfo info;
-
-	if (zkl_scan_status(reading->scan) != ZKL_PENDING)
-		return true;
-	zkl_scan_info(reading->scan, &info);
-	*check_again = zklock_answer_by(reading->timeout, info.progress + 1);
-	return zkl_now_ms() >= *check_again;
-}
-
-/* Waits for the answer.  Returns false if the scan is to be retried in a new session. */
-static bool
-await_answer(Reading *reading, ZklScanInfo *info, ZklockProblem *problem)
-{
-	ZklStatus	status;
-
-	zklock_wait(reading->session, is_read, reading);
-	status = zkl_scan_status(reading->scan);
-	if (status != ZKL_PENDING)
-		zkl_scan_info(reading->scan, info);
-	switch (status)
-	{
-		case ZKL_OK:
-			break;
-		case ZKL_PENDING:
-			*problem = zklock_no_answer(reading->session, zklock_connect_timeout);
-			break;
-		case ZKL_SESSION_LOST:
-			*problem = zklock_session_expired;
-			return zklock_holds_any();
-		case ZKL_TOO_MANY:
-			*problem = zklock_too_many_znodes;
-			break;
-		case ZKL_AUTH_FAILED:
-		case ZKL_NO_MEMORY:
-			*problem = zklock_problem_of(status, 0);
-			break;
-		default:
-			*problem = zklock_problem_of(ZKL_SERVER_ERROR, info->raw_code);
-	}
-	return true;
-}
-
-/* The parameters of a scan, and the function that uses the answer. */
-typedef struct ScanRequest
-{
-	ZklScanKind kind;
-	const char *name;
-	ZklockScanUse use;
-	void	   *arg;
-	ZklockTimeout *timeout;
-} ScanRequest;
-
-/* Scans in one session.  Returns false if the scan is to be retried in a new session. */
-static bool
-scan_in(const ScanRequest *request, ZklSession *session, ZklockProblem *problem)
-{
-	Reading		reading = {
-		.session = session,
-		.scan = zkl_scan(session, request->kind, request->name),
-		.timeout = request->timeout
-	};
-	volatile bool decided = true;
-
-	if (reading.scan == NULL)
-	{
-		*problem = zklock_problem_of(ZKL_NO_MEMORY, 0);
-		return true;
-	}
-	PG_TRY();
-	{
-		ZklScanInfo info = {0};
-
-		decided = await_answer(&reading, &info, problem);
-		if (problem->sqlstate == 0)
-			request->use(&info, request->arg);
-	}
-	PG_CATCH();
-	{
-		zkl_scan_end(reading.scan);
-		PG_RE_THROW();
-	}
-	PG_END_TRY();
-	zkl_scan_end(reading.scan);
-	return decided;
-}
-
-void
-zklock_scan(ZklScanKind kind, const char *name,
-			const ZklockAction *action, ZklockScanUse use, void *arg)
-{
-	ZklockTimeout timeout = {.timeout_ms = ZKLOCK_NO_TIMEOUT};
-	const ScanRequest request = {kind, name, use, arg, &timeout};
-	ZklockProblem problem;
-	ZklSession *session;
-
-	zklock_check_session_settings(action);
-	do
-	{
-		problem.sqlstate = 0;
-		session = reach(zklock_answer_by(&timeout, 0), &problem);
-	} while (session && !scan_in(&request, session, &problem) &&
-			 zkl_now_ms() < zklock_answer_by(&timeout, 0));
-	if (problem.sqlstate != 0)
-		zklock_fail(action, problem);
 }
 
 
 /*
- * Revocation
+ * Batches
  */
 
 static void
-take_requested(const ZklScanInfo *info, void *arg)
+end_batch(ZklockReader *reader)
 {
-	*(ZklScanInfo *) arg = *info;
+	if (reader->batch)
+		zkl_batch_end(reader->batch);
+	reader->batch = NULL;
 }
 
-int
-zklock_revoke(const ZklockName *name)
+static bool
+is_answered(void *arg, int64 *check_again)
 {
-	const ZklockAction action = {
-		.format = "ask the holders of lock \"%s\" to release it",.display = name->display
-	};
-	ZklScanInfo info = {0};
+	ZklockReader *reader = arg;
+	ZklBatchInfo info = zkl_batch_info(reader->batch);
 
-	zklock_scan(superuser() ? ZKL_REVOKE : ZKL_REVOKE_ORDINARY, name->encoded,
-				&action, take_requested, &info);
-	if (info.n_spared > 0)
-		ereport(ERROR,
-				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-				 errmsg("must be superuser to request release of lock \"%s\" from a superuser's session",
-						name->display),
-				 errdetail("Number of other holders that received the request: %d.", info.n_requested),
-				 errhint("Let a superuser call zk_revoke(%s).",
-						 quote_literal_cstr(name->display))));
-	if (info.n_denied > 0)
+	if (info.status != ZKL_PENDING)
+		return true;
+	*check_again = zklock_answer_by(&reader->timeout, reader->progress + info.progress + 1);
+	return zkl_now_ms() >= *check_again;
+}
+
+/* Waits for the answers.  Returns false if the attempt has failed; throws if the read has. */
+static bool
+await_answers(ZklockReader *reader)
+{
+	ZklBatchInfo info;
+
+	zklock_wait(reader->session, is_answered, reader);
+	info = zkl_batch_info(reader->batch);
+	switch (info.status)
 	{
-		ZklockProblem problem = zklock_problem_of(ZKL_NO_AUTH, 0);
-
-		problem.detail = psprintf("Holders that received the request: %d; znodes that could not be read or changed: %d.",
-								  info.n_requested, info.n_denied);
-		zklock_fail(&action, problem);
+		case ZKL_OK:
+			reader->progress += info.progress;
+			return true;
+		case ZKL_PENDING:
+			fail_without_answer(reader);
+		case ZKL_CONNECTION_LOST:
+			return false;
+		case ZKL_SESSION_LOST:
+			if (zklock_holds_any())
+				zklock_fail(reader->action, zklock_session_expired);
+			return false;
+		case ZKL_TOO_MANY:
+			zklock_fail(reader->action, zklock_too_many_znodes);
+		default:
+			fail(reader, info.status, info.raw_code);
 	}
-	return info.n_requested;
+}
+
+/* Returns the results of a batch, valid until the next one; NULL if the attempt has failed. */
+static const ZklBatchResult *
+run_batch(ZklockReader *reader, const ZklOp *ops, int n_ops)
+{
+	end_batch(reader);
+	reader->batch = zkl_batch(reader->session, ZKL_BATCH_PIPELINED, ops, n_ops);
+	if (reader->batch == NULL)
+		fail(reader, ZKL_NO_MEMORY, 0);
+	return await_answers(reader) ? zkl_batch_results(reader->batch) : NULL;
+}
+
+/* The same with a sync before the operations. */
+static const ZklBatchResult *
+run_first_batch(ZklockReader *reader, const ZklOp *ops, int n_ops)
+{
+	ZklOp	   *all = palloc((n_ops + 1) * sizeof(ZklOp));
+	const ZklBatchResult *results;
+
+	all[0] = (ZklOp)
+	{
+		.kind = ZKL_OP_SYNC,.path = zkl_session_root(reader->session)
+	};
+	memcpy(all + 1, ops, n_ops * sizeof(ZklOp));
+	results = run_batch(reader, all, n_ops + 1);
+	pfree(all);
+	if (results == NULL)
+		return NULL;
+	if (results[0].code != ZKL_RC_OK)
+		fail(reader, ZKL_SERVER_ERROR, 0);
+	reader->is_synced = true;
+	return results + 1;
+}
+
+const ZklBatchResult *
+zklock_read_batch(ZklockReader *reader, const ZklOp *ops, int n_ops)
+{
+	return reader->is_synced ? run_batch(reader, ops, n_ops)
+		: run_first_batch(reader, ops, n_ops);
+}
+
+bool
+zklock_read_found(ZklockReader *reader, ZklResultCode code, int *n_denied)
+{
+	switch (code)
+	{
+		case ZKL_RC_OK:
+			return true;
+		case ZKL_RC_NO_NODE:
+			return false;
+		case ZKL_RC_NO_AUTH:
+			(*n_denied)++;
+			return false;
+		default:
+			fail(reader, ZKL_SERVER_ERROR, 0);
+	}
+}
+
+const char *
+zklock_read_root(const ZklockReader *reader)
+{
+	return zkl_session_root(reader->session);
+}
+
+void
+zklock_read_too_many(const ZklockReader *reader)
+{
+	zklock_fail(reader->action, zklock_too_many_znodes);
+}
+
+
+/*
+ * Attempts
+ */
+
+/* Returns whether the attempt was successful. */
+static bool
+attempt_in_session(ZklockReader *reader, ZklockReadAttempt attempt, void *arg)
+{
+	bool		done;
+
+	reach_ensemble(reader);
+	reader->progress = 0;
+	reader->is_synced = false;
+	done = attempt(reader, arg);
+	end_batch(reader);
+	if (!done && zkl_now_ms() >= zklock_answer_by(&reader->timeout, 0))
+		fail_without_answer(reader);
+	return done;
+}
+
+void
+zklock_read_ensemble(const ZklockAction *action, ZklockReadAttempt attempt, void *arg)
+{
+	ZklockReader *reader = palloc0(sizeof(ZklockReader));
+
+	reader->action = action;
+	reader->timeout.timeout_ms = ZKLOCK_NO_TIMEOUT;
+	zklock_check_session_settings(action);
+	PG_TRY();
+	{
+		while (!attempt_in_session(reader, attempt, arg))
+			;
+	}
+	PG_FINALLY();
+	{
+		end_batch(reader);
+	}
+	PG_END_TRY();
+	pfree(reader);
 }

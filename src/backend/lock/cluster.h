@@ -1,31 +1,51 @@
 /*-------------------------------------------------------------------------
  *
  * cluster.h
- *		Reads the queues of the ensemble, with the nodes of all programs.
+ *		Reads znodes of the ensemble in batches, and begins again after a lost connection.
  *
  *-------------------------------------------------------------------------
  */
 #ifndef ZKLOCK_CLUSTER_H
 #define ZKLOCK_CLUSTER_H
 
-#include "backend/base/names.h"
 #include "backend/session/errors.h"
-#include "recipe/recipe.h"
+#include "recipe/batch.h"
 
-/* Processes the answer. */
-typedef void (*ZklockScanUse) (const ZklScanInfo *info, void *arg);
+/* The most operations of one zklock_read_batch(). */
+#define ZKLOCK_READ_BATCH 500
+
+typedef struct ZklockReader ZklockReader;
 
 /*
- * Starts a scan, waits for the answer, and passes it to "use".  Opens a session if there
- * is none.  Waits interruptibly, up to zklock.connect_timeout, for the connection, at the
- * start and whenever it is lost.  If connecting or the scan fails, raises "could not
- * <action>: reason".  "name" is encoded, or NULL.
+ * Reads in nested loops, with zklock_read_batch().  Returns true when everything is read;
+ * false, and drops what it has read, as soon as zklock_read_batch() returns NULL.
  */
-extern void zklock_scan(ZklScanKind kind, const char *name,
-						const ZklockAction *action,
-						ZklockScanUse use, void *arg);
+typedef bool (*ZklockReadAttempt) (ZklockReader *reader, void *arg);
 
-/* Requests release from all holders of the lock; returns their number.  Throws. */
-extern int	zklock_revoke(const ZklockName *name);
+/*
+ * Calls "attempt" until it returns true.  Opens a session if there is none.  Waits
+ * interruptibly, up to zklock.connect_timeout, for the connection and for answers, at the
+ * start and whenever the connection is lost.  If connecting or reading fails, raises "could
+ * not <action>: reason".
+ */
+extern void zklock_read_ensemble(const ZklockAction *action,
+								 ZklockReadAttempt attempt, void *arg);
+
+/*
+ * Executes the operations, many at a time, and waits for the answers.  Returns the results,
+ * one for each operation and valid until the next call; NULL if the attempt has failed.
+ * Sees all writes before the beginning of the attempt.
+ */
+extern const ZklBatchResult *zklock_read_batch(ZklockReader *reader,
+											   const ZklOp *ops, int n_ops);
+
+/* Returns whether a znode exists and may be read; counts it in *n_denied if it may not. */
+extern bool zklock_read_found(ZklockReader *reader, ZklResultCode code, int *n_denied);
+
+/* Returns the path of the root, valid in this attempt. */
+extern const char *zklock_read_root(const ZklockReader *reader);
+
+/* Raises the error for more znodes than a backend keeps. */
+extern _Noreturn void zklock_read_too_many(const ZklockReader *reader);
 
 #endif							/* ZKLOCK_CLUSTER_H */

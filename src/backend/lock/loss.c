@@ -108,6 +108,8 @@ lost_detail(ZklSession *session, bool session_is_lost, int n)
 	if (session_is_lost)
 		reason = zkl_session_state(session) == ZKL_SESSION_AUTH_FAILED
 			? "The ZooKeeper ensemble refused the session's credentials"
+			: zkl_session_is_unproven(session)
+			? "The ZooKeeper ensemble did not confirm the session in time"
 			: "The ZooKeeper session expired";
 	return psprintf("%s: others may have held the %s since.", reason, n == 1 ? "lock" : "locks");
 }

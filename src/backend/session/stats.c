@@ -11,7 +11,7 @@
  */
 #include "postgres.h"
 
-#include "fmgr.h"
+#include "funcapi.h"
 #include "miscadmin.h"
 #include "port/atomics.h"
 #include "storage/ipc.h"
@@ -22,7 +22,6 @@
 
 #include "backend/session/stats.h"
 #include "backend/session/wait.h"
-#include "compat.h"
 
 typedef struct Counters
 {
@@ -84,7 +83,8 @@ zklock_init_stats(void)
 	init_counters(&own);
 	if (!process_shared_preload_libraries_in_progress)
 		return;
-	ZKLOCK_INSTALL_SHMEM_REQUEST_HOOK(previous.request, zklock_at_shmem_request);
+	previous.request = shmem_request_hook;
+	shmem_request_hook = zklock_at_shmem_request;
 	previous.startup = shmem_startup_hook;
 	shmem_startup_hook = zklock_at_shmem_startup;
 }

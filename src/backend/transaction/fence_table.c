@@ -3,41 +3,39 @@
  * fence_table.c
  *		The table zklock_fences: the greatest token recorded for each lock.
  *
- * The functions of the extension access the table directly, not through SQL.  So
- * the caller needs no privilege on the table, and nothing that the caller can
- * define (search path, operator, trigger) is involved.  The table's oid is not
- * cached, because the extension can be dropped, created and moved during a session.
+ * The statements run as the table's owner, as those of foreign keys do (ri_triggers.c), so
+ * the caller needs no privilege on the table.  The owner is usually a superuser.  So
+ * nothing that the caller can define is looked up: the search path is fixed.  And there
+ * must be no trigger of others, because it would run as the owner.  What only the owner can
+ * add to a table runs, as in VACUUM, in a security-restricted operation: functions in
+ * indexes and constraints.  Policies do not apply.
  *
  * Rows are also written by others: the apply workers of logical replication,
- * pg_restore, an administrator.  The triggers below see all these writes, and no
+ * pg_restore, an administrator.  The extension's triggers see all these writes, and no
  * write lowers or removes a recorded token.  The triggers are enabled ALWAYS, so
  * they fire in apply workers too.
  *
- * Every insert locks the name first (zklock_fences_lock_name()), so two inserts of
- * one name never conflict in the unique index.  An UPDATE by others locks only the
- * row, so the functions here that write lock the row as well and read its latest
- * version.
+ * Every insert locks the name first (zklock_fences_lock_name()), so two inserts of one name
+ * never conflict in the unique index, and the snapshot is taken later.  So an older
+ * snapshot of the transaction plays no part.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
-#include "access/genam.h"
-#include "access/htup_details.h"
 #include "access/table.h"
-#include "access/tableam.h"
 #include "access/xact.h"
 #include "catalog/dependency.h"
-#include "catalog/indexing.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_proc.h"
 #include "catalog/pg_trigger.h"
+#include "catalog/pg_type.h"
 #include "commands/trigger.h"
-#include "executor/tuptable.h"
+#include "executor/spi.h"
 #include "miscadmin.h"
 #include "storage/lock.h"
 #include "utils/builtins.h"
-#include "utils/fmgroids.h"
+#include "utils/guc.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
@@ -47,16 +45,44 @@
 
 #define FENCES "zklock_fences"
 
-/* Columns, as the extension's script defines them. */
+/* The columns, as the extension's script defines them, and the statements' parameters. */
 enum
 {
-	COLUMN_LOCK = 1,
+	COLUMN_LOCK,
 	COLUMN_TOKEN,
 	COLUMN_FENCED_AT,
-	COLUMN_FENCED_BY
+	COLUMN_FENCED_BY,
+	N_COLUMNS
 };
 
-#define N_COLUMNS COLUMN_FENCED_BY
+/* A statement on the table, whose name is %1$s, and its plan. */
+typedef struct Statement
+{
+	const char *text;
+	const char *nulls;			/* 'n' for a parameter that is not used */
+	SPIPlanPtr	plan;
+} Statement;
+
+static Statement read_row = {"SELECT token FROM ONLY %1$s WHERE lock = $1", " nnn", NULL};
+
+/*
+ * Writes and returns nothing if the same token is recorded.  If a greater one is, returns
+ * that, and the caller raises an error, which undoes what was written.
+ */
+static Statement record_token = {
+	"INSERT INTO %1$s AS f (lock, token, fenced_at, fenced_by) VALUES ($1, $2, $3, $4) "
+	"ON CONFLICT (lock) DO UPDATE SET (token, fenced_at, fenced_by) = "
+	"ROW (greatest(f.token, $2), greatest(f.fenced_at, $3), $4) "
+	"WHERE f.token <> $2 RETURNING token", "    ", NULL
+};
+
+static Statement remove_row = {"DELETE FROM ONLY %1$s WHERE lock = $1", " nnn", NULL};
+
+static Statement remove_old_rows = {
+	"WITH old AS MATERIALIZED ("
+	"SELECT lock FROM ONLY %1$s WHERE fenced_at <= $3 FOR UPDATE SKIP LOCKED) "
+	"DELETE FROM ONLY %1$s AS f USING old WHERE f.lock = old.lock", "nn n", NULL
+};
 
 /* The extension's triggers on the table. */
 #define N_TRIGGERS 2
@@ -66,6 +92,9 @@ enum
  * local lock has another value.
  */
 #define FENCE_LOCKTAG_FIELD4 0x5A46
+
+/* A statement of ours runs, which the extension's triggers let pass. */
+static bool own_write = false;
 
 void
 zklock_fences_lock_name(const char *encoded, LOCKMODE mode)
@@ -78,33 +107,9 @@ zklock_fences_lock_name(const char *encoded, LOCKMODE mode)
 	(void) LockAcquire(&tag, mode, false, false);
 }
 
-/* The functions here write without an executor, which such an index needs. */
-static void
-check_indexes(Relation fences)
-{
-	List	   *indexes = RelationGetIndexList(fences);
-	ListCell   *cell;
-
-	foreach(cell, indexes)
-	{
-		Relation	index = index_open(lfirst_oid(cell), AccessShareLock);
-
-		if (RelationGetIndexExpressions(index) != NIL || RelationGetIndexPredicate(index) != NIL ||
-			index->rd_index->indisexclusion)
-			ereport(ERROR,
-					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-					 errmsg("index \"%s\" does not suit table \"%s\"",
-							RelationGetRelationName(index), FENCES),
-					 errdetail("An index of this table must have columns only, and no condition."),
-					 errhint("Drop the index.")));
-		index_close(index, AccessShareLock);
-	}
-	list_free(indexes);
-}
-
 /*
- * A trigger that fires after ours can lower a token, so ours refuses all writes while there
- * is one.  Ours must fire in apply workers, too: restoring a dump that was made with
+ * Any other trigger would run as the owner; one that fires after ours can lower a token.
+ * Ours must fire in apply workers, too: restoring a dump that was made with
  * --disable-triggers ends that.
  */
 static void
@@ -117,14 +122,13 @@ check_triggers(Relation fences, Oid extension)
 	{
 		Trigger    *trigger = &all->triggers[i];
 
-		if (getExtensionOfObject(ProcedureRelationId, trigger->tgfoid) == extension)
-			n_ours += trigger->tgenabled == TRIGGER_FIRES_ALWAYS;
-		else if (TRIGGER_FOR_BEFORE(trigger->tgtype) && TRIGGER_FOR_ROW(trigger->tgtype))
+		if (getExtensionOfObject(ProcedureRelationId, trigger->tgfoid) != extension)
 			ereport(ERROR,
 					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-					 errmsg("trigger \"%s\" on table \"%s\" could lower recorded tokens",
-							trigger->tgname, FENCES),
-					 errhint("Drop the trigger, and revoke TRIGGER on the table.")));
+					 errmsg("table \"%s\" has a trigger \"%s\"", FENCES, trigger->tgname),
+					 errdetail("It would run with the rights of the table's owner, and could lower recorded tokens."),
+					 errhint("Drop the trigger, or the foreign key that it belongs to. Revoke TRIGGER and REFERENCES on the table.")));
+		n_ours += trigger->tgenabled == TRIGGER_FIRES_ALWAYS;
 	}
 	if (n_ours < N_TRIGGERS)
 		ereport(ERROR,
@@ -134,16 +138,20 @@ check_triggers(Relation fences, Oid extension)
 				 errhint("Use ALTER TABLE %s ENABLE ALWAYS TRIGGER zklock_fences_keep, ENABLE ALWAYS TRIGGER zklock_fences_keep_all.", FENCES)));
 }
 
-/* Checks the extension, because another table of that name could have any columns. */
+/*
+ * Returns the table of the extension that a function belongs to.  The oid is not cached,
+ * because the extension can be dropped, created and moved during a session.  Checks the
+ * extension, because another table of that name could have any columns.
+ */
 static Oid
-find_table(Oid function)
+find_table(Oid function, Oid *extension)
 {
 	Oid			schema = get_func_namespace(function);
 	Oid			table = get_relname_relid(FENCES, schema);
-	Oid			extension = getExtensionOfObject(ProcedureRelationId, function);
 
-	if (!OidIsValid(table) || !OidIsValid(extension) ||
-		getExtensionOfObject(RelationRelationId, table) != extension)
+	*extension = getExtensionOfObject(ProcedureRelationId, function);
+	if (!OidIsValid(table) || !OidIsValid(*extension) ||
+		getExtensionOfObject(RelationRelationId, table) != *extension)
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_TABLE),
 				 errmsg("table \"%s\" of extension zklock is not in the schema of its functions",
@@ -152,189 +160,144 @@ find_table(Oid function)
 	return table;
 }
 
-static void
-check_table(Relation fences, Oid function)
-{
-	check_indexes(fences);
-	check_triggers(fences, getExtensionOfObject(ProcedureRelationId, function));
-}
-
 Relation
 zklock_fences_open(Oid function, LOCKMODE mode)
 {
-	Relation	fences = table_open(find_table(function), mode);
+	Oid			extension;
+	Relation	fences = table_open(find_table(function, &extension), mode);
 
-	check_table(fences, function);
+	check_triggers(fences, extension);
 	return fences;
 }
 
 /*
- * Returns a copy of the latest version of a row, committed or our own, whatever the
- * isolation level; NULL if there is none.
+ * Returns the plan of a statement.  The caller has locked the table.  A plan that has
+ * become invalid is made again from the text, because the table's schema may have another name.
  */
-static HeapTuple
-find_row(Relation fences, const char *encoded)
+static SPIPlanPtr
+plan_of(Relation fences, Statement *statement)
 {
-	ScanKeyData key;
-	SysScanDesc scan;
-	HeapTuple	row;
+	Oid			types[N_COLUMNS] = {TEXTOID, INT8OID, TIMESTAMPTZOID, TEXTOID};
+	char	   *schema = get_namespace_name(RelationGetNamespace(fences));
+	SPIPlanPtr	plan = statement->plan;
 
-	list_free(RelationGetIndexList(fences));
-	ScanKeyInit(&key, COLUMN_LOCK, BTEqualStrategyNumber, F_TEXTEQ,
-				CStringGetTextDatum(encoded));
-	scan = systable_beginscan(fences, fences->rd_pkindex,
-							  OidIsValid(fences->rd_pkindex), SnapshotSelf,
-							  1, &key);
-	row = systable_getnext(scan);
-	if (row)
-		row = heap_copytuple(row);
-	systable_endscan(scan);
-	return row;
+	if (plan && SPI_plan_is_valid(plan))
+		return plan;
+	statement->plan = NULL;
+	if (plan)
+		SPI_freeplan(plan);
+	plan = SPI_prepare(psprintf(statement->text,
+								quote_qualified_identifier(schema, FENCES)),
+					   N_COLUMNS, types);
+	if (plan == NULL || SPI_keepplan(plan) != 0)
+		elog(ERROR, "statement on table \"%s\" could not be prepared", FENCES);
+	return statement->plan = plan;
 }
 
 /*
- * Locks a row and replaces *row with its latest version.  Returns false if the row is
- * gone, or if another transaction has locked or changed it and "wait" is LockWaitSkip.
+ * Runs a statement, which sees what has been committed up to now.  Returns the number of
+ * rows, and in *token that of the first row.
  */
-static bool
-lock_row(Relation fences, HeapTuple *row, LockWaitPolicy wait)
+static int64
+run_as_owner(Relation fences, Statement *statement, Datum *values, int64 *token)
 {
-	TupleTableSlot *slot = table_slot_create(fences, NULL);
-	TM_FailureData failure;
-	TM_Result	result;
-
-	result = table_tuple_lock(fences, &(*row)->t_self, SnapshotSelf, slot,
-							  GetCurrentCommandId(true), LockTupleExclusive, wait,
-							  TUPLE_LOCK_FLAG_FIND_LAST_VERSION, &failure);
-	if (result == TM_Ok)
-	{
-		*row = ExecCopySlotHeapTuple(slot);
-		(*row)->t_self = slot->tts_tid;
-	}
-	ExecDropSingleTupleTableSlot(slot);
-	return result == TM_Ok;
-}
-
-/* Returns the row of a name, locked until the end of the transaction, or NULL. */
-static HeapTuple
-find_and_lock_row(Relation fences, const char *encoded)
-{
-	HeapTuple	row;
-
-	/* The same command may have written the row. */
-	CommandCounterIncrement();
-	while ((row = find_row(fences, encoded)) != NULL &&
-		   !lock_row(fences, &row, LockWaitBlock))
-		CHECK_FOR_INTERRUPTS();
-	return row;
-}
-
-static Datum
-column_of(HeapTuple row, int column, TupleDesc shape)
-{
+	SPIPlanPtr	plan = plan_of(fences, statement);
 	bool		is_null;
 
-	return heap_getattr(row, column, shape, &is_null);
+	if (SPI_execute_snapshot(plan, values, statement->nulls,
+							 GetLatestSnapshot(), InvalidSnapshot, false, true, 0) < 0)
+		elog(ERROR, "statement on table \"%s\" failed", FENCES);
+	if (token && SPI_processed > 0)
+		*token = DatumGetInt64(SPI_getbinval(SPI_tuptable->vals[0],
+											 SPI_tuptable->tupdesc, 1, &is_null));
+	return SPI_processed;
 }
 
+/* Becomes the owner and runs a statement.  An error restores everything but own_write. */
 static int64
-token_of(Relation fences, HeapTuple row)
+run(Relation fences, Statement *statement, Datum *values, int64 *token)
 {
-	return DatumGetInt64(column_of(row, COLUMN_TOKEN, RelationGetDescr(fences)));
-}
+	int			nest_level;
+	Oid			user;
+	int			context;
+	int64		n;
 
-static char *
-lock_of(Relation fences, HeapTuple row)
-{
-	return TextDatumGetCString(column_of(row, COLUMN_LOCK, RelationGetDescr(fences)));
-}
-
-static TimestampTz
-fenced_at(Relation fences, HeapTuple row)
-{
-	return DatumGetTimestampTz(column_of(row, COLUMN_FENCED_AT,
-										 RelationGetDescr(fences)));
+	/* Only a function of an index or a constraint can get here while a statement runs. */
+	if (own_write)
+		elog(ERROR, "statement on table \"%s\" calls a function that fences", FENCES);
+	nest_level = NewGUCNestLevel();
+	(void) set_config_option("search_path", "pg_catalog, pg_temp", PGC_USERSET,
+							 PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
+	GetUserIdAndSecContext(&user, &context);
+	SetUserIdAndSecContext(RelationGetForm(fences)->relowner,
+						   context | SECURITY_LOCAL_USERID_CHANGE |
+						   SECURITY_RESTRICTED_OPERATION | SECURITY_NOFORCE_RLS);
+	SPI_connect();
+	own_write = true;
+	PG_TRY();
+	{
+		n = run_as_owner(fences, statement, values, token);
+	}
+	PG_FINALLY();
+	{
+		own_write = false;
+	}
+	PG_END_TRY();
+	SPI_finish();
+	SetUserIdAndSecContext(user, context);
+	AtEOXact_GUC(false, nest_level);
+	return n;
 }
 
 int64
 zklock_fences_token(Relation fences, const char *encoded)
 {
-	HeapTuple	row = find_row(fences, encoded);
+	Datum		values[N_COLUMNS] = {[COLUMN_LOCK] = CStringGetTextDatum(encoded)};
+	int64		token = 0;
 
-	return row ? token_of(fences, row) : 0;
-}
-
-static HeapTuple
-new_row(Relation fences, const char *encoded, int64 token)
-{
-	TupleDesc	shape = RelationGetDescr(fences);
-	Datum	   *values = palloc0(sizeof(Datum) * shape->natts);
-	bool	   *nulls = palloc(sizeof(bool) * shape->natts);
-
-	memset(nulls, true, sizeof(bool) * shape->natts);
-	memset(nulls, false, sizeof(bool) * N_COLUMNS);
-	values[COLUMN_LOCK - 1] = CStringGetTextDatum(encoded);
-	values[COLUMN_TOKEN - 1] = Int64GetDatum(token);
-	values[COLUMN_FENCED_AT - 1] = TimestampTzGetDatum(GetCurrentTimestamp());
-	values[COLUMN_FENCED_BY - 1] =
-		CStringGetTextDatum(GetUserNameFromId(GetSessionUserId(), false));
-	return heap_form_tuple(shape, values, nulls);
+	(void) run(fences, &read_row, values, &token);
+	return token;
 }
 
 int64
 zklock_fences_record(Relation fences, const char *encoded, int64 token)
 {
-	HeapTuple	row = find_row(fences, encoded);
+	Datum		values[N_COLUMNS] = {
+		[COLUMN_LOCK] = CStringGetTextDatum(encoded),
+		[COLUMN_TOKEN] = Int64GetDatum(token),
+		[COLUMN_FENCED_AT] = TimestampTzGetDatum(GetCurrentTimestamp()),
+		[COLUMN_FENCED_BY] = CStringGetTextDatum(GetUserNameFromId(GetSessionUserId(), false))
+	};
+	int64		recorded = 0;
 
-	/* Do not write a token that is already recorded. */
-	if (row && token_of(fences, row) >= token)
-		return token_of(fences, row);
-	row = find_and_lock_row(fences, encoded);
-	if (row && token_of(fences, row) >= token)
-		return token_of(fences, row);
-	if (row)
-		CatalogTupleUpdate(fences, &row->t_self, new_row(fences, encoded, token));
-	else
-		CatalogTupleInsert(fences, new_row(fences, encoded, token));
-
-	/* The same statement may fence again. */
-	CommandCounterIncrement();
-	return token;
+	/*
+	 * A token that is recorded already is not written.  A serializable transaction does not
+	 * read, because that would conflict with fences of other names in the same page.
+	 */
+	if (!IsolationIsSerializable())
+		(void) run(fences, &read_row, values, &recorded);
+	if (recorded < token)
+	{
+		recorded = token;
+		(void) run(fences, &record_token, values, &recorded);
+	}
+	return recorded;
 }
 
 void
 zklock_fences_remove(Relation fences, const char *encoded)
 {
-	HeapTuple	row = find_and_lock_row(fences, encoded);
+	Datum		values[N_COLUMNS] = {[COLUMN_LOCK] = CStringGetTextDatum(encoded)};
 
-	if (row == NULL)
-		return;
-	CatalogTupleDelete(fences, &row->t_self);
-	CommandCounterIncrement();
+	(void) run(fences, &remove_row, values, NULL);
 }
 
 int64
 zklock_fences_remove_until(Relation fences, TimestampTz until)
 {
-	SysScanDesc scan = systable_beginscan(fences, InvalidOid, false, NULL, 0, NULL);
-	HeapTuple	row;
-	int64		n_removed = 0;
+	Datum		values[N_COLUMNS] = {[COLUMN_FENCED_AT] = TimestampTzGetDatum(until)};
 
-	while ((row = systable_getnext(scan)) != NULL)
-	{
-		CHECK_FOR_INTERRUPTS();
-		if (fenced_at(fences, row) > until || !lock_row(fences, &row, LockWaitSkip))
-			continue;
-		if (fenced_at(fences, row) <= until)
-		{
-			CatalogTupleDelete(fences, &row->t_self);
-			n_removed++;
-		}
-		heap_freetuple(row);
-	}
-	systable_endscan(scan);
-	CommandCounterIncrement();
-	return n_removed;
+	return run(fences, &remove_old_rows, values, NULL);
 }
 
 
@@ -352,68 +315,57 @@ raise_kept(TriggerData *trigger)
 			 errhint("Use zk_fence_reset() after the ZooKeeper ensemble was rebuilt, zk_fence_vacuum() to remove old rows.")));
 }
 
-/*
- * Returns the row that replaces an old one, with the later of the two times.  Otherwise
- * zk_fence_vacuum() could remove the token before its age allows.
- */
-static HeapTuple
-keep_later_time(Relation fences, HeapTuple old, HeapTuple new)
+/* Returns the columns of a row, or NULL if one of them is NULL. */
+static Datum *
+columns_of(TupleTableSlot *row)
 {
-	int			column = COLUMN_FENCED_AT;
-	Datum		time = TimestampTzGetDatum(fenced_at(fences, old));
-	bool		is_null = false;
-
-	if (heap_attisnull(new, COLUMN_FENCED_AT, RelationGetDescr(fences)) ||
-		fenced_at(fences, new) >= fenced_at(fences, old))
-		return new;
-	return heap_modify_tuple_by_cols(new, RelationGetDescr(fences), 1, &column,
-									 &time, &is_null);
+	slot_getallattrs(row);
+	for (int i = 0; i < N_COLUMNS; i++)
+		if (row->tts_isnull[i])
+			return NULL;
+	return row->tts_values;
 }
 
-/*
- * If the lock already has a row, raises its token if that is smaller, and inserts
- * nothing: no error and no second row.
- */
+/* Inserts nothing if the lock has a row, but raises its token if that is smaller. */
 static HeapTuple
 keep_on_insert(TriggerData *trigger)
 {
-	Relation	fences = trigger->tg_relation;
-	HeapTuple	inserted = trigger->tg_trigtuple;
-	HeapTuple	row;
-	char	   *encoded;
+	Datum	   *inserted = columns_of(trigger->tg_trigslot);
+	int64		recorded;
 
-	/* A NULL in any column fails the table's constraints. */
-	for (int column = 1; column <= N_COLUMNS; column++)
-		if (heap_attisnull(inserted, column, RelationGetDescr(fences)))
-			return inserted;
-	encoded = lock_of(fences, inserted);
-	zklock_fences_lock_name(encoded, ExclusiveLock);
-	row = find_and_lock_row(fences, encoded);
-	if (row == NULL)
-		return inserted;
-	if (token_of(fences, row) < token_of(fences, inserted))
-	{
-		CatalogTupleUpdate(fences, &row->t_self,
-						   heap_copytuple(keep_later_time(fences, row, inserted)));
-		CommandCounterIncrement();
-	}
+	/* A NULL fails the table's constraints. */
+	if (inserted == NULL)
+		return trigger->tg_trigtuple;
+	zklock_fences_lock_name(TextDatumGetCString(inserted[COLUMN_LOCK]), ExclusiveLock);
+	if (run(trigger->tg_relation, &read_row, inserted, &recorded) == 0)
+		return trigger->tg_trigtuple;
+	if (recorded < DatumGetInt64(inserted[COLUMN_TOKEN]))
+		(void) run(trigger->tg_relation, &record_token, inserted, &recorded);
 	return NULL;
 }
 
-/* The executor has locked the latest version of the old row. */
-static bool
-is_lowered(TriggerData *trigger)
+/*
+ * Returns the row that replaces an old one, with the later of the two times: otherwise
+ * zk_fence_vacuum() could remove the token before its age allows.  Returns NULL if the token
+ * would be lowered.  The executor has locked the latest version of the old row.
+ */
+static HeapTuple
+keep_on_update(TriggerData *trigger)
 {
-	Relation	fences = trigger->tg_relation;
-	TupleDesc	shape = RelationGetDescr(fences);
-	HeapTuple	old = trigger->tg_trigtuple;
-	HeapTuple	new = trigger->tg_newtuple;
+	Datum	   *old = columns_of(trigger->tg_trigslot);
+	Datum	   *new = columns_of(trigger->tg_newslot);
+	int			column = COLUMN_FENCED_AT + 1;
+	bool		is_null = false;
 
-	if (heap_attisnull(new, COLUMN_LOCK, shape) ||
-		heap_attisnull(new, COLUMN_TOKEN, shape))
-		return false;
-	return token_of(fences, new) < token_of(fences, old) ||
-		strcmp(lock_of(fences, new), lock_of(fences, old)) != 0;
+	if (old == NULL || new == NULL)
+		return trigger->tg_newtuple;
+	if (DatumGetInt64(new[COLUMN_TOKEN]) < DatumGetInt64(old[COLUMN_TOKEN]) ||
+		strcmp(TextDatumGetCString(new[COLUMN_LOCK]), TextDatumGetCString(old[COLUMN_LOCK])) != 0)
+		return NULL;
+	if (DatumGetTimestampTz(new[COLUMN_FENCED_AT]) >= DatumGetTimestampTz(old[COLUMN_FENCED_AT]))
+		return trigger->tg_newtuple;
+	return heap_modify_tuple_by_cols(trigger->tg_newtuple, RelationGetDescr(trigger->tg_relation),
+									 1, &column, &old[COLUMN_FENCED_AT], &is_null);
 }
 
 PG_FUNCTION_INFO_V1(zklock_fences_keep);
@@ -426,22 +378,25 @@ Datum
 zklock_fences_keep(PG_FUNCTION_ARGS)
 {
 	TriggerData *trigger = (TriggerData *) fcinfo->context;
+	HeapTuple	kept = NULL;
+	Oid			extension;
 
 	if (!CALLED_AS_TRIGGER(fcinfo))
 		elog(ERROR, "not called as a trigger");
-	if (find_table(fcinfo->flinfo->fn_oid) != RelationGetRelid(trigger->tg_relation) ||
+	if (own_write)
+		return PointerGetDatum(TRIGGER_FIRED_BY_UPDATE(trigger->tg_event) ?
+							   trigger->tg_newtuple : trigger->tg_trigtuple);
+	if (find_table(fcinfo->flinfo->fn_oid, &extension) != RelationGetRelid(trigger->tg_relation) ||
 		!TRIGGER_FIRED_BEFORE(trigger->tg_event))
 		elog(ERROR, "trigger is for table \"%s\" alone", FENCES);
-	check_table(trigger->tg_relation, fcinfo->flinfo->fn_oid);
+	check_triggers(trigger->tg_relation, extension);
 
 	if (TRIGGER_FIRED_BY_INSERT(trigger->tg_event))
 		return PointerGetDatum(keep_on_insert(trigger));
-	if (TRIGGER_FIRED_BY_UPDATE(trigger->tg_event) && !is_lowered(trigger))
-		return PointerGetDatum(keep_later_time(trigger->tg_relation,
-											   trigger->tg_trigtuple,
-											   trigger->tg_newtuple));
-	if (SessionReplicationRole != SESSION_REPLICATION_ROLE_REPLICA ||
-		TRIGGER_FIRED_BY_TRUNCATE(trigger->tg_event))
+	if (TRIGGER_FIRED_BY_UPDATE(trigger->tg_event))
+		kept = keep_on_update(trigger);
+	if (kept == NULL && (SessionReplicationRole != SESSION_REPLICATION_ROLE_REPLICA ||
+						 TRIGGER_FIRED_BY_TRUNCATE(trigger->tg_event)))
 		raise_kept(trigger);
-	return PointerGetDatum(NULL);
+	return PointerGetDatum(kept);
 }

@@ -35,14 +35,6 @@ extern void zkl__request_free_locks(ZklRequest *request);
 /* refusal.c */
 extern void zkl__refusal_info(const ZklRequest *request, ZklRequestInfo *info);
 
-/* sequence_restart.c */
-extern bool zkl__sequence_restart_begin(ZklRequest *request);
-extern void zkl__sequence_restart_drive(ZklRequest *request, ZklHandler on_answer);
-extern bool zkl__sequence_restart_answered(ZklCall *call, const ZklResult *result);
-extern bool zkl__sequence_restart_watch_fired(ZklRequest *request, const char *path);
-extern bool zkl__sequence_restart_is_blocked(const ZklRequest *request);
-extern void zkl__sequence_restart_free(ZklRequest *request);
-
 /* lock.c */
 extern ZklLock *zkl__lock_new(ZklSession *session);
 extern void zkl__lock_granted(ZklLock *lock, ZklNode *node);

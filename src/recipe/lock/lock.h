@@ -9,7 +9,6 @@
  *		requests.c			all requests of a session, and what their owner may ask
  *		request_nodes.c		one request: creating its nodes, what they report
  *		parents.c			... the znodes above its nodes
- *		sequence_restart.c	... when a lock's sequence numbers have to restart
  *		refusal.c			... non-blocking, with other contenders
  *		request.c			... its answers, grant and failure
  *		hold_watch.c		the watch that detects loss and revocation
@@ -24,7 +23,6 @@
 
 typedef struct ZklPermit ZklPermit;
 typedef struct ZklRequestKind ZklRequestKind;
-typedef struct ZklSequenceRestart ZklSequenceRestart;
 
 struct ZklRequest
 {
@@ -33,7 +31,6 @@ struct ZklRequest
 	const ZklRequestKind *kind;
 	ZklPermit  *permit;			/* set if it is a request for a permit */
 	ZklUses		uses;
-	void		(*on_ended) (ZklRequest *request);	/* granted or failed; or NULL */
 
 	/* what was asked for */
 	int			n;
@@ -48,15 +45,12 @@ struct ZklRequest
 	int			culprit;
 	bool		was_blocked;
 	char		blocker[sizeof(((ZklRequestInfo *) 0)->blocker)];
-	uint64_t	n_probes;
-	bool		is_unsearched;
 
 	ZklNode   **nodes;
 	ZklLock   **locks;			/* what the nodes become, until the owner takes it */
 	ZklCall    *create_call;	/* the create or multi in flight */
 	ZklCall    *czxid_call;		/* the read of a czxid in flight */
 	ZklCall    *verify_call;	/* the multi that checks the nodes before the grant */
-	ZklSequenceRestart *sequence_restart;	/* the nodes wait for it; or NULL */
 
 	/* the znodes above the nodes */
 	const char *top_path;		/* parent of all locks, or of all semaphores */

@@ -171,18 +171,50 @@ zkl__request_read_czxid(ZklRequest *request, ZklNode *node)
 	request->czxid_call = zkl__read_child(call, node->lock_path, node->name, false);
 }
 
-/* All nodes exist: reads their czxid if it is unknown, then checks their numbers. */
+/*
+ * Returns whether the node's number is too high.  The server numbers children with a
+ * signed 32-bit counter of their parent; when it wraps, the order of the queue would be
+ * reversed.  The limit leaves room for upgrades.
+ */
+static bool
+is_number_used_up(const ZklNode *node)
+{
+	return !node->upgrade &&
+		(node->number < 0 || node->number > zkl__config(node->session)->sequence_limit);
+}
+
+/*
+ * Fails the request, and deletes the lock's znode right behind its nodes: then the
+ * numbers begin at 0 again.  The server refuses that delete while other nodes exist.
+ */
+static void
+fail_used_up(ZklRequest *request, int i)
+{
+	ZklSession *session = request->session;
+	ZklOp		op = {.kind = ZKL_OP_DELETE, .path = request->nodes[i]->lock_path};
+	ZklCall    *call = zkl__call_new(session, zkl__ignore_answer, request->nodes[i],
+									 &request->nodes[i]->uses);
+
+	zkl__request_fail(request, ZKL_SEQUENCE_USED_UP, i, 0);
+	zkl__send(call, &op);
+}
+
+/* All nodes exist: checks their numbers, and reads their czxid if it is unknown. */
 static void
 check_nodes(ZklRequest *request)
 {
+	for (int i = 0; i < request->n; i++)
+		if (is_number_used_up(request->nodes[i]))
+		{
+			fail_used_up(request, i);
+			return;
+		}
 	for (int i = 0; i < request->n; i++)
 		if (!request->nodes[i]->upgrade && request->nodes[i]->czxid == 0)
 		{
 			zkl__request_read_czxid(request, request->nodes[i]);
 			return;
 		}
-	if (zkl__sequence_restart_begin(request))
-		zkl__request_restart(request);
 }
 
 /* Creates the nodes if there are none yet, and again if only some of them exist. */
@@ -207,13 +239,6 @@ drive_nodes(ZklRequest *request)
 		check_nodes(request);
 }
 
-static void
-on_sequence_restart_answer(ZklCall *call, const ZklResult *result)
-{
-	if (zkl__sequence_restart_answered(call, result))
-		zkl__request_drive(call->subject);
-}
-
 /* Sends the next operation that the request as a whole needs, if any. */
 void
 zkl__request_drive(ZklRequest *request)
@@ -221,19 +246,11 @@ zkl__request_drive(ZklRequest *request)
 	if (request->status != ZKL_PENDING || request->create_call ||
 		!zkl__is_connected(request->session))
 		return;
-	if (request->sequence_restart)
-		zkl__sequence_restart_drive(request, on_sequence_restart_answer);
-	else
-	{
-		drive_nodes(request);
-		request->kind->on_drive(request);
-	}
+	drive_nodes(request);
+	request->kind->on_drive(request);
 }
 
-/*
- * Deletes the nodes and queues again, because another client deleted a node, or the
- * sequence numbers are used up.
- */
+/* Deletes the nodes and queues again, because another client deleted a node. */
 void
 zkl__request_restart(ZklRequest *request)
 {

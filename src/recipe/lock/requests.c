@@ -63,7 +63,6 @@ request_free(void *subject)
 		zkl__request_free_locks(request);
 	if (request->kind->on_free)
 		request->kind->on_free(request);
-	zkl__sequence_restart_free(request);
 	free(request);
 }
 
@@ -160,10 +159,7 @@ zkl_request_info(ZklRequest *request, ZklRequestInfo *info)
 	info->progress = request->uses.progress;
 	info->raw_code = request->raw_code;
 	info->culprit = request->culprit;
-	info->probe = request->n_probes;
-	info->is_unsearched = request->is_unsearched;
 	memcpy(info->blocker, request->blocker, sizeof(info->blocker));
-	info->blocked = zkl__sequence_restart_is_blocked(request);
 	request->kind->on_info(request, info);
 	for (int i = 0; i < request->n && request->status == ZKL_PENDING; i++)
 	{
@@ -195,21 +191,6 @@ zkl_request_lock(ZklRequest *request, int i)
  * Events of the session
  */
 
-/* A watch has fired, or, if path is NULL, all watches are lost. */
-static void
-on_watch(ZklSession *session, const char *path)
-{
-	for (ZklRequest *request = zkl__requests(session); request; request = request->next)
-		if (zkl__sequence_restart_watch_fired(request, path))
-			zkl__request_drive(request);
-}
-
-static void
-on_connected(ZklSession *session)
-{
-	on_watch(session, NULL);
-}
-
 static void
 on_drive(ZklSession *session)
 {
@@ -226,8 +207,6 @@ on_free(ZklSession *session)
 
 const ZklSessionPart zkl__requests_part = {
 	.state_size = sizeof(ZklRequest *),
-	.on_connected = on_connected,
-	.on_watch = on_watch,
 	.on_drive = on_drive,
 	.on_free = on_free,
 };

@@ -24,14 +24,16 @@ typedef struct NodeNames
 	const char *separator;		/* between the groups of the GUID, and behind it */
 	const char *reader;			/* infix; NULL: no such mode */
 	const char *writer;			/* infix */
-	const char *permit;			/* infix; "": and no number */
 } NodeNames;
 
 static const NodeNames all_node_names[] = {
-	[ZKL_NODE_NAMES_CURATOR] = {ZKL_MAKER_CURATOR, "_c_", "-", "__READ__", "__WRIT__", "lease-"},
-	[ZKL_NODE_NAMES_CURATOR_MUTEX] = {ZKL_MAKER_CURATOR, "_c_", "-", NULL, "lock-", "lease-"},
-	[ZKL_NODE_NAMES_KAZOO] = {ZKL_MAKER_KAZOO, "", "", "__rlock__", "__lock__", ""},
+	[ZKL_NODE_NAMES_CURATOR] = {ZKL_MAKER_CURATOR, "_c_", "-", "__READ__", "__WRIT__"},
+	[ZKL_NODE_NAMES_CURATOR_MUTEX] = {ZKL_MAKER_CURATOR, "_c_", "-", NULL, "lock-"},
+	[ZKL_NODE_NAMES_KAZOO] = {ZKL_MAKER_KAZOO, "", "", "__rlock__", "__lock__"},
 };
+
+/* The infix of permits, which have Curator's names. */
+#define PERMIT_INFIX "lease-"
 
 #define N_NODE_NAMES ((int) (sizeof(all_node_names) / sizeof(all_node_names[0])))
 
@@ -227,11 +229,9 @@ zkl_child_prefix(ZklNodeNames node_names, ZklMode mode, int64_t session_id,
 }
 
 void
-zkl_permit_prefix(ZklNodeNames node_names, int64_t session_id, uint64_t counter,
-				  char out[ZKL_CHILD_NAME_SIZE])
+zkl_permit_prefix(int64_t session_id, uint64_t counter, char out[ZKL_CHILD_NAME_SIZE])
 {
-	put_text(put_guid(node_names, session_id, counter, out),
-			 all_node_names[node_names].permit);
+	put_text(put_guid(ZKL_NODE_NAMES_CURATOR, session_id, counter, out), PERMIT_INFIX);
 }
 
 bool
@@ -307,8 +307,6 @@ is_infix_and_number(const char *s, const char *infix)
 	if (infix == NULL || !begins_with(s, infix))
 		return false;
 	s += strlen(infix);
-	if (*infix == '\0')
-		return *s == '\0';
 	if (*s == '-')
 		s++;
 	return *s != '\0' && s[strspn(s, "0123456789")] == '\0';
@@ -322,7 +320,7 @@ follows(const char *child, const NodeNames *names)
 
 	return end && (is_infix_and_number(end, names->reader) ||
 				   is_infix_and_number(end, names->writer) ||
-				   is_infix_and_number(end, names->permit));
+				   is_infix_and_number(end, PERMIT_INFIX));
 }
 
 ZklMaker

@@ -12,7 +12,7 @@
 #ifndef ZKL_NODE_H
 #define ZKL_NODE_H
 
-#include "recipe/recipe.h"
+#include "recipe/batch.h"
 
 /* prefix, GUID, infix, number, NUL: "_c_" 36 "-__READ__" 11 */
 #define ZKL_CHILD_NAME_SIZE 64
@@ -48,9 +48,9 @@ extern bool zkl_child_name(ZklNodeNames node_names, ZklMode mode,
 						   int64_t session_id, uint64_t counter,
 						   int32_t number, char out[ZKL_CHILD_NAME_SIZE]);
 
-/* Writes the name of a permit node up to the number; kazoo's names have no number. */
-extern void zkl_permit_prefix(ZklNodeNames node_names, int64_t session_id,
-							  uint64_t counter, char out[ZKL_CHILD_NAME_SIZE]);
+/* Writes the name of a permit node up to the number. */
+extern void zkl_permit_prefix(int64_t session_id, uint64_t counter,
+							  char out[ZKL_CHILD_NAME_SIZE]);
 
 /* Returns the child whose name is the prefix, perhaps with a number, or NULL. */
 extern const char *zkl_find_child(const char *const *children, int n_children,
@@ -87,19 +87,6 @@ extern ZklPosition zkl_position(const char *const *children, int n_children,
 								const char *const *mine, int n_mine,
 								bool upgrade, const char **other);
 
-/* A session that a node waits for. */
-typedef struct ZklBlocker
-{
-	uint64_t	owner;
-	bool		only_for_place; /* a waiter: if it leaves, its own blockers still block */
-} ZklBlocker;
-
-/*
- * How many waiting writers before a node are recorded as its blockers.  The
- * blockers beyond them appear in the wait reports of these writers.
- */
-#define ZKL_NEAREST_WAITERS 8
-
 /* A contender in a queue, of any session. */
 typedef struct ZklQueued
 {
@@ -108,6 +95,7 @@ typedef struct ZklQueued
 	uint32_t	distance;		/* of its number, as a sort key; set by zkl_sort_queue() */
 	bool		granted;
 	int			anchor;			/* upgrade: index of its session's reader; else -1 */
+	int			index;			/* among the children; set by zkl_read_queue() */
 	void	   *item;			/* for the caller */
 } ZklQueued;
 
@@ -123,21 +111,6 @@ extern void zkl_grant_queue(ZklQueued *queue, int n);
 
 /* Returns the contenders, malloc'd, sorted and granted; NULL if out of memory. */
 extern ZklQueued *zkl_read_queue(const char *const *children, int n_children, int *n);
-
-/*
- * Sets "blockers" to the owners of the nodes of other sessions that must be gone
- * before a node is first, and returns their number, or -1 if the node is not in the
- * queue, which comes from zkl_read_queue().  Nodes without an owner are left out, an
- * owner may appear more than once.  "blockers" has room for n_queue.
- */
-extern int	zkl_blockers(const ZklQueued *queue, int n_queue, const char *name,
-						 bool upgrade, ZklBlocker *blockers);
-
-/*
- * Returns which program created the child, judging by the name; "session_id" is
- * the owner of the ephemeral node, or 0.
- */
-extern ZklMaker zkl_maker(const char *child, int64_t session_id);
 
 /* Sorts ids, ascending. */
 extern void zkl_sort_ids(uint64_t *ids, int n);

@@ -14,7 +14,6 @@
 extern void zkl__permit_drive(ZklRequest *request);
 
 /* capacity.c */
-extern void zkl__semaphore_check(ZklRequest *request);
-extern bool zkl__semaphore_is_checked(const ZklPermit *permit);
+extern void zkl__capacity_drive(ZklRequest *request);
 
 #endif							/* ZKL_SEMAPHORE_INTERNAL_H */

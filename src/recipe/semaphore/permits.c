@@ -31,36 +31,21 @@ static ZklPermit *
 permit_new(const ZklSession *session, const char *name, int capacity, char **queue_path)
 {
 	ZklPermit  *permit = calloc(1, sizeof(ZklPermit));
-	char	   *component = malloc(strlen(name) + ZKL_SEMAPHORE_NAME_EXTRA);
 
 	*queue_path = NULL;
-	if (permit && component)
+	if (permit == NULL)
+		return NULL;
+	permit->capacity = capacity;
+	permit->semaphore_path = zkl__path(zkl__config(session)->semaphores_path, name);
+	if (permit->semaphore_path)
 	{
-		permit->capacity = capacity;
-		permit->kazoo = zkl__config(session)->node_names == ZKL_NODE_NAMES_KAZOO;
-		permit->layout_known = permit->kazoo;
-		zkl_semaphore_name(name, component);
-		permit->semaphore_path = zkl__path(zkl__config(session)->semaphores_path, component);
+		permit->permits_path = zkl__path(permit->semaphore_path, ZKL_PERMITS);
+		*queue_path = zkl__path(permit->semaphore_path, ZKL_PERMITS_QUEUE);
 	}
-	free(component);
-	if (permit && permit->semaphore_path && permit->kazoo)
-	{
-		permit->permits_path = strdup(permit->semaphore_path);
-		*queue_path = malloc(strlen(permit->semaphore_path) + sizeof(ZKL_KAZOO_QUEUE));
-		if (*queue_path)
-			strcat(strcpy(*queue_path, permit->semaphore_path), ZKL_KAZOO_QUEUE);
-	}
-	else if (permit && permit->semaphore_path)
-	{
-		permit->permits_path = zkl__path(permit->semaphore_path, ZKL_CURATOR_PERMITS);
-		*queue_path = zkl__path(permit->semaphore_path, ZKL_CURATOR_QUEUE);
-	}
-	if (permit && (permit->permits_path == NULL || *queue_path == NULL))
-	{
-		permit_free(permit);
-		permit = NULL;
-	}
-	return permit;
+	if (permit->permits_path && *queue_path)
+		return permit;
+	permit_free(permit);
+	return NULL;
 }
 
 /* Counts one node, the permit node, because the mutex is released with the grant. */
@@ -91,21 +76,19 @@ start_permit(ZklRequest *request, const char *queue_path)
 
 /*
  * Creates the semaphore with its capacity as data: the first request specifies it.  The
- * session that creates it deletes it later, with the znodes below it; not in kazoo's
- * layout.  kazoo creates persistent parents, and its programs rely on them.
+ * session that creates it deletes it later, with the znodes below it.
  */
 static void
 send_parents(ZklRequest *request)
 {
 	const ZklPermit *permit = request->permit;
-	ZklCreateKind kind = permit->kazoo ? ZKL_CREATE_PERSISTENT
-		: zkl__container_kind(request->session);
+	ZklCreateKind kind = zkl__container_kind(request->session);
 	char		capacity[16];
 
 	snprintf(capacity, sizeof(capacity), "%d", permit->capacity);
 	zkl__request_send_parent(request, request->nodes[0], permit->semaphore_path, capacity, kind);
 	zkl__request_send_parent(request, NULL, request->nodes[0]->lock_path, "", kind);
-	if (zkl__request_is_queued(request) && !permit->kazoo)
+	if (zkl__request_is_queued(request))
 		zkl__request_send_parent(request, NULL, permit->permits_path, "", kind);
 }
 
@@ -155,10 +138,7 @@ on_restart(ZklRequest *request)
 	on_failed(request);
 	permit->has_mutex = false;
 	permit->seen = SEEN_NOTHING;
-	permit->layout_known = permit->kazoo;
-	permit->capacity_known = false;
-	permit->capacity_unset = false;
-	permit->layout_call = NULL;
+	permit->read = CAPACITY_UNREAD;
 	permit->capacity_call = NULL;
 	permit->count_call = NULL;
 	permit->holder_call = NULL;
@@ -170,10 +150,10 @@ on_free(ZklRequest *request)
 	permit_free(request->permit);
 }
 
-static const char *const curator_parts[] = {ZKL_CURATOR_QUEUE, ZKL_CURATOR_PERMITS, NULL};
+static const char *const parts[] = {ZKL_PERMITS_QUEUE, ZKL_PERMITS, NULL};
 
 static const ZklRequestKind permit_kind = {
-	.parts = curator_parts,
+	.parts = parts,
 	.on_drive = zkl__permit_drive,
 	.on_restart = on_restart,
 	.on_failed = on_failed,
@@ -201,8 +181,7 @@ zkl_permit_request(ZklSession *session, const char *name, int capacity,
 	if (request)
 	{
 		request->permit = permit;
-		if (!permit->kazoo)
-			request->node_names = ZKL_NODE_NAMES_CURATOR_MUTEX;
+		request->node_names = ZKL_NODE_NAMES_CURATOR_MUTEX;
 		request->top_path = zkl__config(session)->semaphores_path;
 		start_permit(request, queue_path);
 	}

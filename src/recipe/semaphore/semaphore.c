@@ -3,16 +3,16 @@
  * semaphore.c
  *		Acquires a permit of a semaphore: mutex, permit node, count.
  *
- * The recipe is that of Curator's InterProcessSemaphoreV2 and kazoo's Semaphore:
+ * The recipe is that of Curator's InterProcessSemaphoreV2:
  *
  *		1. Acquire the semaphore's mutex, a queue lock (request_nodes.c, queue_lock.c).
  *		2. Create a permit node below the permits parent.
  *		3. Wait until the parent has no more children than the capacity.
  *		4. Release the mutex.
  *
- * All children count, whichever program created them.  Curator counts after the
- * create, kazoo before it.  Here the count after the create decides in both layouts,
- * so a mutex node that another client deletes costs a wait, never a permit too many.
+ * All children count, whichever program created them.  The count after the create
+ * decides, so a mutex node that another client deletes costs a wait, never a permit too
+ * many.
  *
  * A non-blocking request is refused because of the count, not because of the mutex,
  * which others hold only for a moment.  So it also counts before it has the mutex.
@@ -55,6 +55,8 @@ grant(ZklRequest *request)
 	request->nodes[0] = request->permit->permit_node;
 	request->permit->permit_node = NULL;
 	request->nodes[0]->state = NODE_HELD;
+	request->nodes[0]->created_parent = mutex->created_parent;
+	mutex->created_parent = false;
 	zkl__request_grant(request);
 	zkl__node_leave(mutex);
 }
@@ -112,16 +114,6 @@ wait_for_permit(ZklRequest *request, const ZklResult *result)
 	read_holder(request, result);
 }
 
-/* Returns whether the children show Curator's layout where kazoo's is expected. */
-static bool
-is_foreign_layout(const ZklPermit *permit, const ZklResult *result)
-{
-	for (int i = 0; permit->kazoo && i < result->n_children; i++)
-		if (zkl_is_curators(result->children[i]))
-			return true;
-	return false;
-}
-
 /*
  * Returns how many of the children are pending deletes of this session, except for
  * those that the ensemble refuses.
@@ -168,10 +160,8 @@ check_count(ZklRequest *request, const ZklResult *result)
 	bool		exists = permit_exists(permit);
 	int			room = permit->capacity - !exists;	/* nodes that may exist */
 
-	if (is_foreign_layout(permit, result))
-		zkl__request_fail(request, ZKL_OTHER_LAYOUT, 0, 0);
-	else if (exists && !zkl_find_child(result->children, result->n_children,
-									   permit->permit_node->name))
+	if (exists && !zkl_find_child(result->children, result->n_children,
+								  permit->permit_node->name))
 		zkl__request_restart(request);
 	else if (result->n_children <= room)
 	{
@@ -283,7 +273,7 @@ create_permit(ZklRequest *request)
 	ZklSession *session = request->session;
 	ZklOp		op = {
 		.kind = ZKL_OP_CREATE,
-		.create_kind = permit->kazoo ? ZKL_CREATE_EPHEMERAL : ZKL_CREATE_EPHEMERAL_SEQUENTIAL
+		.create_kind = ZKL_CREATE_EPHEMERAL_SEQUENTIAL
 	};
 	ZklNode    *node;
 
@@ -291,8 +281,7 @@ create_permit(ZklRequest *request)
 		return;
 	zkl__request_send_parents(request);
 	node = permit->permit_node;
-	zkl_permit_prefix(zkl__config(session)->node_names, zkl__session_id(session),
-					  node->guid_counter, node->name);
+	zkl_permit_prefix(zkl__session_id(session), node->guid_counter, node->name);
 	op.data = node->data;
 	op.data_len = node->data_len;
 	if (zkl__send_child(zkl__node_call(node, on_permit_created), &op, node->lock_path,
@@ -337,8 +326,7 @@ drive_with_mutex(ZklRequest *request)
 		return;
 	if (permit_exists(permit) && permit->permit_node->czxid == 0)
 		zkl__request_read_czxid(request, permit->permit_node);
-	else if (permit_exists(permit) ||
-			 (permit->kazoo && permit->permit_node == NULL && permit->seen == SEEN_NOTHING))
+	else if (permit_exists(permit))
 		count_again(request);
 	else if (permit->permit_node == NULL || permit->permit_node->state == NODE_NEW)
 		create_permit(request);
@@ -354,10 +342,10 @@ zkl__permit_drive(ZklRequest *request)
 	if (request->status != ZKL_PENDING || !zkl__is_connected(request->session) ||
 		(mutex->state != NODE_CREATING && !zkl__request_is_queued(request)))
 		return;
-	zkl__semaphore_check(request);
+	zkl__capacity_drive(request);
 	if (zkl__request_is_first(request))
 	{
-		if (zkl__semaphore_is_checked(permit))
+		if (permit->read == CAPACITY_READ)
 			drive_with_mutex(request);
 	}
 	else if (request->non_blocking && permit->seen == SEEN_NOTHING &&
@@ -370,13 +358,4 @@ void
 zkl__permit_recount(ZklRequest *request)
 {
 	request->permit->seen = SEEN_NOTHING;
-}
-
-/* The same, as they are now: ignores a count in flight. */
-void
-zkl__permit_reread(ZklRequest *request)
-{
-	request->permit->count_call = NULL;
-	request->permit->counts_synced = true;
-	zkl__permit_recount(request);
 }

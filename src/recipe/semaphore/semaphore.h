@@ -7,7 +7,7 @@
  *
  *		permits.c			all requests for permits of a session
  *		semaphore.c			one request: mutex, permit node, count
- *		capacity.c			... checks the semaphore's layout and capacity
+ *		capacity.c			... checks the semaphore's capacity
  *		semaphore_names.h	names and capacity (pure functions)
  *
  *-------------------------------------------------------------------------
@@ -26,14 +26,21 @@ typedef enum ZklSeen
 	SEEN_FULL					/* until the watch on permits_path fires */
 } ZklSeen;
 
+/* Whether the semaphore has the requested capacity. */
+typedef enum ZklCapacityRead
+{
+	CAPACITY_UNREAD,
+	CAPACITY_UNSET,				/* it has none: to be read again with the mutex */
+	CAPACITY_READ				/* yes, or its data are no number */
+} ZklCapacityRead;
+
 /*
  * A requested permit.  The request's only node is the mutex node, in the queue of
- * the semaphore's mutex.  Layout and capacity, once known, cannot change while that
- * node exists.
+ * the semaphore's mutex.  The capacity, once known, cannot change while that node
+ * exists.
  */
 struct ZklPermit
 {
-	bool		kazoo;			/* its layout, see semaphore_names.h */
 	int			capacity;
 	char	   *semaphore_path;
 	char	   *permits_path;	/* permits parent */
@@ -42,15 +49,11 @@ struct ZklPermit
 	ZklSeen		seen;
 	uint64_t   *owners;			/* of the others' permits when last seen full, see zkl_permit_owners() */
 	int			n_owners;
-	bool		counts_synced;	/* sync before each list: non-blocking and none free, or reread */
+	bool		counts_synced;	/* sync before each list: non-blocking and none free */
 	int			n_excess;		/* non-blocking, seen full: so many nodes of others must go */
-	bool		layout_known;	/* it is the expected one */
-	bool		capacity_known; /* it is the requested one, or unspecified */
-	bool		capacity_unset; /* the semaphore has no data, and the version below */
-	int32_t		version;
+	ZklCapacityRead read;
 	int			other_capacity;
-	ZklCall    *layout_call;	/* calls in flight */
-	ZklCall    *capacity_call;
+	ZklCall    *capacity_call;	/* calls in flight */
 	ZklCall    *count_call;
 	ZklCall    *holder_call;
 };
@@ -60,6 +63,5 @@ extern const ZklSessionPart zkl__permits_part;
 
 /* semaphore.c */
 extern void zkl__permit_recount(ZklRequest *request);
-extern void zkl__permit_reread(ZklRequest *request);
 
 #endif							/* ZKL_SEMAPHORE_H */

@@ -3,15 +3,13 @@
  * semaphore_names.h
  *		Names below a semaphore, and its capacity.
  *
- * There are two layouts:
+ * The layout is that of Curator's InterProcessSemaphoreV2:
  *
- *						Curator's InterProcessSemaphoreV2	kazoo's Semaphore
- *		mutex queue		<semaphore>/locks					<semaphore>-__lock__
- *		permits parent	<semaphore>/leases					<semaphore>
- *		permit nodes	ephemeral sequential				ephemeral
+ *		<semaphore>			the capacity, as a decimal number
+ *		<semaphore>/locks	the queue of the mutex
+ *		<semaphore>/leases	the permits parent; ephemeral sequential nodes
  *
- * In both the data of <semaphore> are the capacity, as a decimal number.  Pure
- * functions, like those of node.h.
+ * Pure functions, like those of node.h.
  *
  *-------------------------------------------------------------------------
  */
@@ -20,28 +18,8 @@
 
 #include "recipe/queue/node.h"
 
-#define ZKL_CURATOR_QUEUE "locks"
-#define ZKL_CURATOR_PERMITS "leases"
-#define ZKL_KAZOO_QUEUE "-__lock__"
-
-/* Room for the escape and a NUL, beside the encoded name. */
-#define ZKL_SEMAPHORE_NAME_EXTRA 3
-
-/*
- * Writes the path component of a semaphore for an encoded name: the name itself,
- * except that a name like that of a kazoo queue has its last character escaped.
- */
-extern void zkl_semaphore_name(const char *name, char *out);
-
-/* Returns the length of the component of a semaphore in that of its kazoo queue; else 0. */
-extern size_t zkl_kazoo_name_length(const char *queue);
-
-/* The reverse of zkl_semaphore_name(): a path component to the encoded name, in place. */
-extern void zkl_semaphore_name_of(char *component);
-
-/* Both return whether a child of a semaphore shows that the layout is in use. */
-extern bool zkl_is_curators(const char *child);
-extern bool zkl_is_kazoos(const char *child);
+#define ZKL_PERMITS_QUEUE "locks"
+#define ZKL_PERMITS "leases"
 
 /*
  * Sets "owners" to the owners of these permit nodes except "self", in ascending order,
@@ -50,11 +28,5 @@ extern bool zkl_is_kazoos(const char *child);
  */
 extern int	zkl_permit_owners(const char *const *children, int n_children,
 							  uint64_t self, uint64_t *owners);
-
-/*
- * Parses the data of a semaphore.  Returns false, and leaves *capacity as it is, if they
- * are not a number: they are empty, or another program's.
- */
-extern bool zkl_parse_capacity(const char *data, int data_len, int *capacity);
 
 #endif							/* ZKL_SEMAPHORE_NAMES_H */

@@ -10,10 +10,11 @@
 
 #include <pthread.h>
 
+#include "recipe/batch.h"
 #include "session.h"
 
 /* The root and the znodes right below it (open_parents.c). */
-#define ZKL_N_PARENTS 4
+#define ZKL_N_PARENTS 5
 
 /*
  * ZooKeeper 3.6.0 to 3.8.0 can forget to answer the only active client of a server
@@ -46,6 +47,7 @@ struct ZklSession
 	ZklSessionState state;
 	bool		client_connected;	/* also in a final state */
 	bool		is_gone;		/* the ensemble has ended the session, or never had it */
+	bool		is_unproven;	/* given up: the ensemble did not confirm it in time */
 	bool		is_left;		/* closed by its owner while disconnected */
 	bool		is_ending;		/* the client is closing */
 	ZklConnectionInfo connection;
@@ -76,6 +78,9 @@ struct ZklSession
 
 	ZklCall    *calls;
 	ZklCall    *last_call;
+
+	ZklBatch   *batches;
+	bool		batches_wait;	/* answers were lost, but not the connection: for the retry */
 };
 
 /* Calls one handler of each part that has it. */
@@ -90,6 +95,7 @@ extern void zkl__wait_fd_close(ZklSession *session);
 
 /* session_state.c */
 extern void zkl__session_end(ZklSession *session, ZklSessionState state);
+extern void zkl__session_give_up(ZklSession *session);
 
 /* lease.c */
 extern void zkl__lease_answered(ZklSession *session);
@@ -100,6 +106,12 @@ extern bool zkl__lease_is_over(const ZklSession *session, int64_t now);
 
 /* calls.c */
 extern void zkl__call_free(ZklCall *call);
+
+/* batch.c */
+extern void zkl__batches_connected(ZklSession *session);
+extern void zkl__batches_retry(ZklSession *session);
+extern void zkl__batches_watched(ZklSession *session, const char *path);
+extern void zkl__batches_free(ZklSession *session);
 
 /* timers.c */
 extern void zkl__timers_drive(ZklSession *session);

@@ -18,7 +18,8 @@
  * the last heartbeat is the library's own ping, up to T/3 old.
  *
  * While something is held, a proof is sent when the newest confirmed write is T/6 old: a
- * multi that only checks the root's znode.
+ * multi that only checks the root's znode.  The first one is sent earlier, as soon as the
+ * write before is certainly known to the leader, because until then trust is only T/3.
  *
  *-------------------------------------------------------------------------
  */
@@ -167,7 +168,7 @@ void
 zkl__lease_check(ZklSession *session)
 {
 	if (zkl__lease_is_over(session, zkl_now_ms()))
-		zkl__session_end(session, ZKL_SESSION_EXPIRED);
+		zkl__session_give_up(session);
 }
 
 int64_t
@@ -240,12 +241,23 @@ needs_proofs(const ZklSession *session)
 	return session->n_holds > 0 || session->grant_waits;
 }
 
+/* Returns whether a proof would lengthen the trust by much more than the time since the last. */
+static bool
+is_trust_short(const ZklSession *session)
+{
+	return session->trusted_until_ms <
+		session->lease_from_ms + session->connection.session_timeout_ms / 2;
+}
+
 /* Returns when the next proof is due. */
 static int64_t
 proof_due_ms(const ZklSession *session)
 {
 	int64_t		due_ms = session->lease_from_ms + proof_interval(session);
+	int64_t		settled_ms = session->heard_last.answered_ms + report_interval(session);
 
+	if (is_trust_short(session) && settled_ms < due_ms)
+		due_ms = settled_ms;
 	return due_ms > session->no_proof_before_ms ? due_ms : session->no_proof_before_ms;
 }
 

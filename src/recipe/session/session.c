@@ -29,6 +29,7 @@ connected(ZklSession *session, const ZklConnectionInfo *info)
 	EACH_PART(session, on_connected, session);
 	zkl__read_acls(session);
 	EACH_PART(session, on_drive, session);
+	zkl__batches_connected(session);
 	zkl__wake(session);
 }
 
@@ -130,7 +131,10 @@ watch_io(void *context, const char *path)
 
 	zkl__session_lock(session);
 	if (!zkl__is_final(session))
+	{
 		EACH_PART(session, on_watch, session, path);
+		zkl__batches_watched(session, path);
+	}
 	zkl__session_unlock(session);
 }
 
@@ -157,10 +161,12 @@ session_free(ZklSession *session)
 	while (session->calls)
 		zkl__call_free(session->calls);
 	EACH_PART(session, on_free, session);
+	zkl__batches_free(session);
 	free(session->config.root);
 	free(session->config.locks_path);
 	free(session->config.semaphores_path);
-	free(session->config.waits_path);
+	free(session->config.waiting_path);
+	free(session->config.bells_path);
 	zkl__wait_fd_close(session);
 	pthread_mutex_destroy(&session->mutex);
 	free(session);
@@ -209,8 +215,10 @@ configure(ZklConfig *to, const ZklSessionConfig *from)
 	to->root = strdup(from->root);
 	to->locks_path = zkl__path(from->root, "locks");
 	to->semaphores_path = zkl__path(from->root, "semaphores");
-	to->waits_path = zkl__path(from->root, "waits");
-	return to->root && to->locks_path && to->semaphores_path && to->waits_path;
+	to->waiting_path = zkl__path(from->root, "waiting");
+	to->bells_path = zkl__path(from->root, "bells");
+	return to->root && to->locks_path && to->semaphores_path && to->waiting_path &&
+		to->bells_path;
 }
 
 /* "parts" has the handlers of the higher layers, by ZklPartId. */

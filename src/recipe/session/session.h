@@ -8,6 +8,7 @@
  *		session_mutex.c	its mutex, and waking its owner
  *		calls.c			calls in flight
  *		codes.c			the meaning of their result codes
+ *		batch.c			operations of the owner, for batch.h
  *		timers.c		retries, keepalive reads, deadlines
  *		lease.c			how long the ensemble certainly keeps the session; proofs
  *		open_parents.c	which znodes above the locks others may change
@@ -125,7 +126,6 @@ typedef enum ZklPartId
 	ZKL_PART_LOCKS,
 	ZKL_PART_HOLD_WATCH,
 	ZKL_PART_PERMITS,
-	ZKL_PART_SCANS,
 	ZKL_PART_WAITS,
 	ZKL_N_PARTS
 } ZklPartId;
@@ -136,7 +136,8 @@ typedef struct ZklConfig
 	char	   *root;
 	char	   *locks_path;
 	char	   *semaphores_path;
-	char	   *waits_path;
+	char	   *waiting_path;	/* wait reports */
+	char	   *bells_path;
 	ZklNodeNames node_names;
 	int			max_nodes;
 	int32_t		sequence_limit;

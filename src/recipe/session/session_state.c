@@ -32,6 +32,12 @@ zkl__config(const ZklSession *session)
 	return &session->config;
 }
 
+const char *
+zkl_session_root(const ZklSession *session)
+{
+	return session->config.root;
+}
+
 /* Returns the path of a child, malloc'd; NULL if out of memory. */
 char *
 zkl__path(const char *parent, const char *child)
@@ -92,6 +98,25 @@ zkl__session_end(ZklSession *session, ZklSessionState state)
 	zkl__lease_note_holds(session);
 	EACH_PART(session, on_session_lost, session);
 	zkl__wake(session);
+}
+
+/* Declares the session lost, although the ensemble may still have it. */
+void
+zkl__session_give_up(ZklSession *session)
+{
+	session->is_unproven = true;
+	zkl__session_end(session, ZKL_SESSION_EXPIRED);
+}
+
+bool
+zkl_session_is_unproven(ZklSession *session)
+{
+	bool		unproven;
+
+	zkl__session_lock(session);
+	unproven = session->is_unproven;
+	zkl__session_unlock(session);
+	return unproven;
 }
 
 ZklSessionState

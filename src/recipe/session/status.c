@@ -19,10 +19,10 @@ static const char *const texts[] = {
 	[ZKL_NO_AUTH] = "the ensemble refused the operation",
 	[ZKL_NO_CHROOT] = "the chroot does not exist",
 	[ZKL_TOO_MANY] = "too many locks in one session",
-	[ZKL_SEQUENCE_BLOCKED] = "sequence numbers are used up",
+	[ZKL_SEQUENCE_USED_UP] = "sequence numbers are used up",
 	[ZKL_NOT_SUPPORTED] = "shared mode is not supported by these node names",
 	[ZKL_OTHER_CAPACITY] = "the semaphore has another capacity",
-	[ZKL_OTHER_LAYOUT] = "the semaphore is in use with other node names",
+	[ZKL_CONNECTION_LOST] = "the connection to the ensemble was lost",
 	[ZKL_NO_MEMORY] = "out of memory",
 	[ZKL_SERVER_ERROR] = "unexpected answer",
 };

@@ -96,13 +96,14 @@ zkl__timers_drive(ZklSession *session)
 
 	session->timer_ms = 0;
 	if (!zkl__is_final(session) && has_outlived(session, now))
-		zkl__session_end(session, ZKL_SESSION_EXPIRED);
+		zkl__session_give_up(session);
 	if (zkl__is_final(session))
 		return;
 	if (session->retry_ms && now >= session->retry_ms)
 	{
 		session->retry_ms = 0;
 		EACH_PART(session, on_drive, session);
+		zkl__batches_retry(session);
 	}
 	zkl__lease_drive(session, now);
 	EACH_PART(session, on_timer, session);

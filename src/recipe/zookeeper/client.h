@@ -29,25 +29,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-typedef struct ZklClient ZklClient;
+#include "operation.h"
 
-/* Result of an operation, from the server, the library or the connection. */
-typedef enum ZklResultCode
-{
-	ZKL_RC_OK = 0,
-	ZKL_RC_CONNECTION_LOSS,		/* outcome unknown: it may have happened */
-	ZKL_RC_NO_NODE,
-	ZKL_RC_NODE_EXISTS,
-	ZKL_RC_NOT_EMPTY,
-	ZKL_RC_BAD_VERSION,			/* set: the data have another version */
-	ZKL_RC_NO_AUTH,				/* forbidden by ACL, or the ACL is invalid */
-	ZKL_RC_AUTH_FAILED,			/* the ensemble refused the credentials */
-	ZKL_RC_SESSION_EXPIRED,
-	ZKL_RC_UNIMPLEMENTED,
-	ZKL_RC_ROLLED_BACK,			/* multi only: another operation failed */
-	ZKL_RC_REFUSED,				/* certainly not done; see ZklResult.raw_code */
-	ZKL_RC_OTHER				/* outcome unknown; see ZklResult.raw_code */
-} ZklResultCode;
+typedef struct ZklClient ZklClient;
 
 typedef enum ZklConnectionEvent
 {
@@ -94,7 +78,7 @@ typedef struct ZklResult
 	int			raw_code;		/* the client library's own, for messages */
 	const char *path;			/* create: the path created */
 	int64_t		czxid;			/* create, get: transaction that created the node */
-	int32_t		version;		/* get: of the data */
+	int32_t		version;		/* get, set: of the data */
 	int64_t		owner;			/* get: session of an ephemeral node, or 0 */
 	int64_t		ctime_ms;		/* get: creation, since 1970, on the leader's clock */
 	bool		is_open;		/* get_acl: more than reading needs no credentials */
@@ -105,6 +89,7 @@ typedef struct ZklResult
 	int			n_ops;			/* multi */
 	const ZklResultCode *op_codes;
 	const char *const *op_paths;	/* multi: path created by each create */
+	const int32_t *op_versions; /* multi: version of the data after each set */
 } ZklResult;
 
 /* Embedded as the first member of the submitter's own structure. */
@@ -113,46 +98,6 @@ typedef struct ZklCompletion
 	void		(*done_io) (struct ZklCompletion *completion,
 							const ZklResult *result);
 } ZklCompletion;
-
-typedef enum ZklCreateKind
-{
-	ZKL_CREATE_PERSISTENT,
-	ZKL_CREATE_CONTAINER,
-	ZKL_CREATE_EPHEMERAL,
-	ZKL_CREATE_EPHEMERAL_SEQUENTIAL
-} ZklCreateKind;
-
-typedef enum ZklOpKind
-{
-	ZKL_OP_CREATE,
-	ZKL_OP_DELETE,
-	ZKL_OP_CHECK,				/* the node exists; only in a multi */
-	ZKL_OP_SET,					/* replace the data if they have this version */
-	ZKL_OP_GET,					/* read the data */
-	ZKL_OP_STAT,				/* the same without the data: only their length */
-	ZKL_OP_GET_ACL,
-	ZKL_OP_LIST,				/* the children */
-	ZKL_OP_SYNC					/* later reads on this connection see what the leader has by now */
-} ZklOpKind;
-
-#define ZKL_ANY_VERSION (-1)
-
-typedef struct ZklOp
-{
-	ZklOpKind	kind;
-	const char *path;
-	ZklCreateKind create_kind;
-	const char *data;			/* create, set */
-	int			data_len;
-	int32_t		version;		/* set; or ZKL_ANY_VERSION */
-	bool		watch;			/* get, list: a later change calls watch_io, while the connection lasts; not if no node */
-} ZklOp;
-
-typedef enum ZklRequestForm
-{
-	ZKL_SINGLE,					/* one operation */
-	ZKL_MULTI					/* creates, deletes and checks: does all or none */
-} ZklRequestForm;
 
 /*
  * Starts a client and returns at once; its I/O thread resolves names and connects.

@@ -93,9 +93,8 @@ acl_io(int rc, struct ACL_vector *acl, struct Stat *stat, const void *submission
 static void
 set_io(int rc, const struct Stat *stat, const void *submission)
 {
-	ZklResult	result = {0};
+	ZklResult	result = {.version = rc == ZOK && stat ? stat->version : 0};
 
-	(void) stat;
 	answered_io(submission, &result, rc);
 }
 
@@ -140,8 +139,10 @@ typedef struct Multi
 	ZklSubmission *submission;
 	int			n;
 	zoo_op_result_t *results;
-	ZklResultCode *codes;
+	struct Stat *stats;			/* of sets */
 	char	  **paths;
+	ZklResultCode *codes;
+	int32_t    *versions;
 } Multi;
 
 /* The server's number makes the path of a create at most eleven bytes longer. */
@@ -157,8 +158,9 @@ multi_new(ZklSubmission *submission)
 {
 	const ZklOp *ops = submission->ops;
 	int			n = submission->n_ops;
-	size_t		size = sizeof(Multi) + (size_t) n * (sizeof(zoo_op_result_t) +
-													 sizeof(char *) + sizeof(ZklResultCode));
+	size_t		size = sizeof(Multi) +
+		(size_t) n * (sizeof(zoo_op_result_t) + sizeof(struct Stat) + sizeof(char *) +
+				  sizeof(ZklResultCode) + sizeof(int32_t));
 	Multi	   *multi;
 	char	   *path;
 
@@ -170,9 +172,11 @@ multi_new(ZklSubmission *submission)
 	multi->submission = submission;
 	multi->n = n;
 	multi->results = (zoo_op_result_t *) (multi + 1);
-	multi->paths = (char **) (multi->results + n);
+	multi->stats = (struct Stat *) (multi->results + n);
+	multi->paths = (char **) (multi->stats + n);
 	multi->codes = (ZklResultCode *) (multi->paths + n);
-	path = (char *) (multi->codes + n);
+	multi->versions = (int32_t *) (multi->codes + n);
+	path = (char *) (multi->versions + n);
 	for (int i = 0; i < n; i++)
 	{
 		multi->results[i].err = ZRUNTIMEINCONSISTENCY;
@@ -187,11 +191,14 @@ multi_done_io(int rc, const void *data)
 {
 	Multi	   *multi = (Multi *) data;
 	ZklResult	result = {.n_ops = multi->n, .op_codes = multi->codes,
-	.op_paths = (const char *const *) multi->paths};
+	.op_paths = (const char *const *) multi->paths, .op_versions = multi->versions};
 
 	for (int i = 0; i < multi->n; i++)
+	{
 		multi->codes[i] = multi->results[i].err == ZRUNTIMEINCONSISTENCY
 			? ZKL_RC_ROLLED_BACK : zkl_zk_code(multi->results[i].err);
+		multi->versions[i] = multi->stats[i].version;
+	}
 	answered_io(multi->submission, &result, rc);
 	free(multi);
 }
@@ -214,8 +221,12 @@ send_multi(ZklClient *client, ZklSubmission *s)
 							   (int) path_size(op));
 		else if (op->kind == ZKL_OP_DELETE)
 			zoo_delete_op_init(&ops[i], op->path, -1);
+		else if (op->kind == ZKL_OP_SET)
+			zoo_set_op_init(&ops[i], op->path, op->data, op->data_len, op->version,
+							&multi->stats[i]);
 		else
-			zoo_check_op_init(&ops[i], op->path, -1);
+			zoo_check_op_init(&ops[i], op->path,
+							  op->kind == ZKL_OP_CHECK ? -1 : op->version);
 	}
 	if (multi && ops)
 		rc = zoo_amulti(client->zh, s->n_ops, ops, multi->results, multi_done_io, multi);
@@ -271,6 +282,7 @@ send_single(ZklClient *client, const ZklSubmission *s)
 		case ZKL_OP_SYNC:
 			return zoo_async(zh, op->path, synced_io, s);
 		case ZKL_OP_CHECK:
+		case ZKL_OP_CHECK_VERSION:
 			break;
 	}
 	return ZBADARGUMENTS;

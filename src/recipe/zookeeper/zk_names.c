@@ -41,8 +41,16 @@ struct Name
 	int			n_lookups;		/* running, each in a thread */
 	bool		is_unresolved;	/* that has been logged */
 	int64_t		sought_ms;		/* the last lookup began; 0: none */
+	int64_t		known_ms;		/* the lookup began that has found "addresses" */
 	char		text[];
 };
+
+/* A running lookup. */
+typedef struct Lookup
+{
+	Name	   *name;
+	int64_t		began_ms;
+} Lookup;
 
 static pthread_mutex_t names_mutex = PTHREAD_MUTEX_INITIALIZER;
 static Name *names;
@@ -63,13 +71,22 @@ resolve(const char *host, int flags, struct addrinfo **addresses)
 	return getaddrinfo(host, NULL, &hints, addresses);
 }
 
-/* Stores what a lookup has found, and wakes the clients.  Mutex held. */
+/*
+ * Stores what a lookup has found, and wakes the clients; not if a later one has found
+ * something before.  Mutex held.
+ */
 static void
-note_lookup(Name *name, int rc, struct addrinfo *addresses)
+note_lookup(Name *name, int64_t began_ms, int rc, struct addrinfo *addresses)
 {
 	char		line[512];
 
 	name->n_lookups--;
+	if (began_ms < name->known_ms)
+	{
+		if (rc == 0)
+			freeaddrinfo(addresses);
+		return;
+	}
 	if (rc != 0)
 		zkl_log_note_host_io(name->text, gai_strerror(rc));
 	if (rc != 0 && !name->is_unresolved)
@@ -84,6 +101,7 @@ note_lookup(Name *name, int rc, struct addrinfo *addresses)
 	if (name->addresses)
 		freeaddrinfo(name->addresses);
 	name->addresses = addresses;
+	name->known_ms = began_ms;
 	for (ZklClient *client = clients; client; client = client->next_client)
 		zkl_io_thread_want_pass(client->io_thread);
 }
@@ -91,15 +109,17 @@ note_lookup(Name *name, int rc, struct addrinfo *addresses)
 static void *
 look_up_io(void *arg)
 {
-	Name	   *name = arg;
+	Lookup	   *lookup = arg;
+	const char *host = lookup->name->text;
 	struct addrinfo *addresses = NULL;
-	int			rc = resolve(name->text, AI_ADDRCONFIG, &addresses);
+	int			rc = resolve(host, AI_ADDRCONFIG, &addresses);
 
 	if (rc == EAI_ADDRFAMILY)
-		rc = resolve(name->text, 0, &addresses);
+		rc = resolve(host, 0, &addresses);
 	pthread_mutex_lock(&names_mutex);
-	note_lookup(name, rc, addresses);
+	note_lookup(lookup->name, lookup->began_ms, rc, addresses);
 	pthread_mutex_unlock(&names_mutex);
+	free(lookup);
 	__atomic_sub_fetch(&n_lookups, 1, __ATOMIC_RELEASE);
 	return NULL;
 }
@@ -110,6 +130,7 @@ seek(Name *name)
 {
 	int64_t		now = zkl_io_thread_now();
 	int64_t		pause_ms = LOOKUP_PAUSE_MS;
+	Lookup	   *lookup;
 	pthread_t	thread;
 
 	for (int i = 0; i < name->n_lookups && i < MAX_DOUBLINGS; i++)
@@ -119,13 +140,17 @@ seek(Name *name)
 	name->sought_ms = now;
 	name->n_lookups++;
 	__atomic_add_fetch(&n_lookups, 1, __ATOMIC_RELAXED);
-	if (zkl_io_thread_begin(&thread, look_up_io, name))
+	lookup = malloc(sizeof(Lookup));
+	if (lookup)
+		*lookup = (Lookup) {name, now};
+	if (lookup && zkl_io_thread_begin(&thread, look_up_io, lookup))
 	{
 		pthread_detach(thread);
 		return;
 	}
+	free(lookup);
 	__atomic_sub_fetch(&n_lookups, 1, __ATOMIC_RELAXED);
-	note_lookup(name, EAI_MEMORY, NULL);
+	note_lookup(name, now, EAI_MEMORY, NULL);
 }
 
 int

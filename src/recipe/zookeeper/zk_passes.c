@@ -296,8 +296,9 @@ zkl_zk_pass_io(void *arg, ZklIoThreadWatch *watch)
 	ZklClient  *client = arg;
 
 	zkl_zk_enter(client);
+	/* Not client->connected: epoll may have refused the connection. */
 	if (__atomic_exchange_n(&client->drop_wanted, false, __ATOMIC_RELAXED) &&
-		client->connected)
+		zoo_state(client->zh) == ZOO_CONNECTED_STATE)
 	{
 		client->connected_ms = 0;	/* no pause follows */
 		shutdown(client->fd, SHUT_RDWR);	/* the library notices it below */

@@ -2,7 +2,7 @@
 #
 # Owns: the ensemble and the two servers of such a test, and the paths of its locks.
 #
-#   my ($zk, $zkc, @servers) = contest($conf);     # $conf: added to postgresql.conf
+#   my ($zk, $zkc, @servers) = contest(%options);     # of shared_node()
 #   path('x');                    # the lock's znode
 #   queue('x', 2);                # waits for two nodes, and returns them
 #   duel("Curator's mutex", $java, mutex => 'x', 'exclusive',
@@ -16,8 +16,8 @@ use warnings;
 use Exporter qw(import);
 use ZkLock::Cluster;
 use ZkLock::Duel;
+use ZkLock::Shared;
 use ZkLock::ZkClient;
-use ZkLock::ZkServer;
 
 our @EXPORT = qw(contest path queue duel);
 
@@ -25,12 +25,10 @@ my ($zk, $zkc, @servers);
 
 sub contest
 {
-	my ($conf) = @_;
-	$zk = ZkLock::ZkServer->start(tick_time => 500);
+	my %opt = @_;
+	$zk = shared_zk();
 	$zkc = ZkLock::ZkClient->new($zk->connect_string);
-	@servers = map {
-		zklock_node($_, zk => $zk, session_timeout => '10s', extra_conf => $conf)
-	} qw(a b);
+	@servers = map { shared_node($_, session_timeout => '10s', %opt) } qw(a b);
 	return ($zk, $zkc, @servers);
 }
 

@@ -81,8 +81,8 @@ sub wait_until
 }
 
 # Starts a program with its output in $opt{log}; returns its pid. The kernel
-# kills it when this process dies without cleaning up. With $opt{group} it
-# leads a process group of its own.
+# kills it when this process dies without cleaning up, unless it $opt{outlives} this
+# process. With $opt{group} it leads a process group of its own.
 sub spawn
 {
 	my ($command, %opt) = @_;
@@ -99,7 +99,8 @@ sub spawn
 		open(STDIN, '<', '/dev/null') or die "stdin: $!";
 		open(STDOUT, '>>', $opt{log} // '/dev/null') or die "log: $!";
 		open(STDERR, '>&', \*STDOUT) or die "stderr: $!";
-		exec('setpriv', '--pdeathsig', 'KILL', @$command)
+		unshift @$command, 'setpriv', '--pdeathsig', 'KILL' unless $opt{outlives};
+		exec(@$command)
 		  or die "exec $command->[0]: $!";
 	};
 	print STDERR $@;

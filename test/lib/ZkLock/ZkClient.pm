@@ -35,10 +35,12 @@ use warnings;
 use Carp qw(croak);
 use File::Basename qw(dirname);
 use JSON::PP ();
+use Scalar::Util qw(weaken);
 
 use parent 'ZkLock::Child';
 
 my $json = JSON::PP->new->ascii->canonical->allow_nonref;
+my @clients;    # all that exist
 
 sub new
 {
@@ -49,7 +51,20 @@ sub new
 		[ $python, '-u', $script, $connect_string, $opt{timeout} // 10 ],
 		last_id => 0);
 	$self->{session_id} = $self->answer('connect');
+	push @clients, $self;
+	weaken($clients[-1]);
 	return $self;
+}
+
+# Closes the sessions of all clients that still run.
+sub close_all
+{
+	for my $client (grep { $_ && $_->{pid} } @clients)
+	{
+		$client->resume;
+		eval { $client->close };
+	}
+	return;
 }
 
 # Sends one request and returns its result.

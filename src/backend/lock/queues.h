@@ -1,0 +1,47 @@
+/*-------------------------------------------------------------------------
+ *
+ * queues.h
+ *		Reads the queues of the ensemble, with the nodes of all programs.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_QUEUES_H
+#define ZKLOCK_QUEUES_H
+
+#include "backend/lock/cluster.h"
+
+/* One znode of a holder or waiter.  Pointers are valid only during ZklockUseEntry. */
+typedef struct ZklockEntry
+{
+	bool		is_semaphore;	/* else a lock */
+	const char *name;			/* of the lock or semaphore, encoded */
+	const char *path;			/* of the znode */
+	ZklMode		mode;			/* NONE: a permit */
+	ZklMaker	maker;			/* as far as the name shows */
+	int			position;		/* 0: granted; else the place among the waiters, from 1 */
+	bool		is_anchor;		/* the shared node of a session that was granted its upgrade */
+	bool		is_readable;	/* if not, the members below are not known */
+	int64		token;			/* czxid; of an upgrade, its shared node's */
+	int64		session_id;		/* 0: not ephemeral */
+	int64		ctime_ms;		/* creation, since 1970, on the leader's clock */
+	int32		version;		/* of the data */
+	const char *data;			/* any bytes; NULL: none, or more than recipes write */
+	int			data_len;
+} ZklockEntry;
+
+typedef void (*ZklockUseEntry) (const ZklockEntry *entry, void *arg);
+
+/*
+ * In an attempt of zklock_read_ensemble(): pass all entries of the lock with an encoded name,
+ * or of everything below the root, to "use": by name, in the order of the queues, the shared
+ * node of an upgrade before the exclusive one.  Count in *n_denied the znodes that ACLs forbid
+ * to read.  Return false if the attempt has failed.
+ */
+extern bool zklock_read_lock(ZklockReader *reader, const char *name,
+							 ZklockUseEntry use, void *arg, int *n_denied);
+extern bool zklock_read_semaphore(ZklockReader *reader, const char *name,
+								  ZklockUseEntry use, void *arg, int *n_denied);
+extern bool zklock_read_all(ZklockReader *reader,
+							ZklockUseEntry use, void *arg, int *n_denied);
+
+#endif							/* ZKLOCK_QUEUES_H */

@@ -1,0 +1,75 @@
+/*-------------------------------------------------------------------------
+ *
+ * operation.h
+ *		Operations of ZooKeeper and the results of their execution.
+ *
+ * The vocabulary of the client (client.h) and of batches (recipe.h).
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKL_OPERATION_H
+#define ZKL_OPERATION_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Result of an operation, from the server, the library or the connection. */
+typedef enum ZklResultCode
+{
+	ZKL_RC_OK = 0,
+	ZKL_RC_CONNECTION_LOSS,		/* outcome unknown: it may have happened */
+	ZKL_RC_NO_NODE,
+	ZKL_RC_NODE_EXISTS,
+	ZKL_RC_NOT_EMPTY,
+	ZKL_RC_BAD_VERSION,			/* set, check: the data have another version */
+	ZKL_RC_NO_AUTH,				/* forbidden by ACL, or the ACL is invalid */
+	ZKL_RC_AUTH_FAILED,			/* the ensemble refused the credentials */
+	ZKL_RC_SESSION_EXPIRED,
+	ZKL_RC_UNIMPLEMENTED,
+	ZKL_RC_ROLLED_BACK,			/* multi only: another operation failed */
+	ZKL_RC_REFUSED,				/* certainly not done; see raw_code */
+	ZKL_RC_OTHER				/* outcome unknown; see raw_code */
+} ZklResultCode;
+
+typedef enum ZklCreateKind
+{
+	ZKL_CREATE_PERSISTENT,
+	ZKL_CREATE_CONTAINER,
+	ZKL_CREATE_EPHEMERAL,
+	ZKL_CREATE_EPHEMERAL_SEQUENTIAL
+} ZklCreateKind;
+
+typedef enum ZklOpKind
+{
+	ZKL_OP_CREATE,
+	ZKL_OP_DELETE,
+	ZKL_OP_CHECK,				/* the node exists; only in a multi */
+	ZKL_OP_CHECK_VERSION,		/* ... and its data have this version */
+	ZKL_OP_SET,					/* replace the data if they have this version */
+	ZKL_OP_GET,					/* read the data */
+	ZKL_OP_STAT,				/* the same without the data: only their length */
+	ZKL_OP_GET_ACL,
+	ZKL_OP_LIST,				/* the children */
+	ZKL_OP_SYNC					/* later reads on this connection see what the leader has by now */
+} ZklOpKind;
+
+#define ZKL_ANY_VERSION (-1)
+
+typedef struct ZklOp
+{
+	ZklOpKind	kind;
+	const char *path;
+	ZklCreateKind create_kind;
+	const char *data;			/* create, set */
+	int			data_len;
+	int32_t		version;		/* set: or ZKL_ANY_VERSION; check_version */
+	bool		watch;			/* get, list: report a later change, while the connection lasts; not if no node */
+} ZklOp;
+
+typedef enum ZklRequestForm
+{
+	ZKL_SINGLE,					/* one operation */
+	ZKL_MULTI					/* creates, deletes, sets and checks: does all or none */
+} ZklRequestForm;
+
+#endif							/* ZKL_OPERATION_H */

@@ -1,0 +1,390 @@
+/*-------------------------------------------------------------------------
+ *
+ * play.c
+ *		Scenes written as texts.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "play.h"
+
+#define X ZKL_MODE_EXCLUSIVE
+#define S ZKL_MODE_SHARED
+#define NONE ZKL_MODE_NONE
+
+#define N_PARTIES 4
+
+typedef struct Step
+{
+	Party	   *party;			/* NULL: all */
+	char		verb[16];
+	char		argument[64];
+	char		names[64];
+	bool		at_once;		/* the next step follows before anything runs */
+	int			action;			/* or -1 */
+	ZklMode		mode;
+	bool		non_blocking;
+} Step;
+
+static Ask *asked[MAX_PARTIES];
+static FakeFault next_fault[MAX_PARTIES];
+
+Ask *
+play_asked(const Party *party)
+{
+	return asked[party - parties];
+}
+
+void
+play_begin(void)
+{
+	memset(asked, 0, sizeof(asked));
+	memset(next_fault, 0, sizeof(next_fault));
+}
+
+
+/*
+ * Actions
+ */
+
+static void
+give_up(const Step *step)
+{
+	Ask		  **ask = &asked[step->party - parties];
+
+	if (*ask)
+		forget(*ask);
+	*ask = NULL;
+}
+
+static void
+request(const Step *step)
+{
+	char		names[MAX_ITEMS][2] = {{0}};
+	const char *wanted[MAX_ITEMS];
+	ZklMode		modes[MAX_ITEMS];
+	int			n = (int) strlen(step->names);
+
+	for (int i = 0; i < n; i++)
+	{
+		names[i][0] = step->names[i];
+		wanted[i] = names[i];
+		modes[i] = step->mode;
+	}
+	give_up(step);
+	asked[step->party - parties] = ask_all(step->party, n, wanted, modes, step->non_blocking);
+}
+
+static void
+request_permit(const Step *step)
+{
+	give_up(step);
+	asked[step->party - parties] = step->non_blocking ?
+		try_permit(step->party, step->names, PLAY_SIZE) :
+		ask_permit(step->party, step->names, PLAY_SIZE);
+}
+
+static void
+reduce_locks(const Step *step)
+{
+	for (const char *c = step->names; *c; c++)
+	{
+		const char	name[] = {*c, '\0'};
+
+		if (mode_of(step->party, name) > step->mode)
+			reduce(step->party, name, step->mode);
+	}
+}
+
+static void
+release(const Step *step)
+{
+	if (step->argument[0])
+		reduce_locks(step);
+	else
+		release_all(step->party);
+}
+
+static void
+leave(const Step *step)
+{
+	give_up(step);
+	release_all(step->party);
+}
+
+static void
+confirm(const Step *step)
+{
+	zkl_session_confirm(step->party->session, strcmp(step->argument, "fresh") == 0);
+}
+
+static void
+disconnect(const Step *step)
+{
+	fake_disconnect(step->party->client);
+}
+
+static void
+connect(const Step *step)
+{
+	fake_release(step->party->client);
+	fake_connect(step->party->client);
+}
+
+static void
+expire(const Step *step)
+{
+	fake_expire(step->party->client);
+}
+
+/* The argument is the name of a fault, with dashes for blanks. */
+static void
+plan_fault(const Step *step)
+{
+	FakeFault  *fault = &next_fault[step->party - parties];
+	char		name[64];
+
+	strcpy(name, step->argument);
+	for (char *c = name; *c; c++)
+		if (*c == '-')
+			*c = ' ';
+	for (*fault = N_FAULTS - 1; *fault > FAULT_NONE; --*fault)
+		if (strcmp(fake_fault_name(*fault), name) == 0)
+			return;
+	ok(false, "\"%s\" is a fault", name);
+}
+
+/* Time passes; the argument is in milliseconds. */
+static void
+pass(const Step *step)
+{
+	fake_advance(atoi(step->argument));
+}
+
+static void
+delete_node(const Step *step)
+{
+	char		path[256];
+
+	snprintf(path, sizeof(path), "%s", node_of(step->party, step->names));
+	fake_tree_delete(path);
+}
+
+static void
+apply(const Step *step)
+{
+	fake_apply(step->party->client);
+}
+
+static const struct
+{
+	const char *verb;
+	void		(*act) (const Step *step);
+	ZklMode		mode;
+	bool		non_blocking;
+}			actions[] = {
+	{"lock", request, X, false},
+	{"share", request, S, false},
+	{"try", request, X, true},
+	{"tryshare", request, S, true},
+	{"permit", request_permit, X, false},
+	{"trypermit", request_permit, X, true},
+	{"giveup", give_up, NONE, false},
+	{"downgrade", reduce_locks, S, false},
+	{"release", release, NONE, false},
+	{"leave", leave, NONE, false},
+	{"confirm", confirm, NONE, false},
+	{"disconnect", disconnect, NONE, false},
+	{"connect", connect, NONE, false},
+	{"expire", expire, NONE, false},
+	{"fault", plan_fault, NONE, false},
+	{"pass", pass, NONE, false},
+	{"delete", delete_node, NONE, false},
+	{"apply", apply, NONE, false},
+};
+
+
+/*
+ * Checks: each writes what it found, to be compared with the argument
+ */
+
+static void
+find_modes(const Step *step, char *found)
+{
+	for (const char *c = step->names; *c; c++)
+	{
+		const char	name[] = {*c, '\0'};
+
+		*found++ = "0SX"[mode_of(step->party, name)];
+	}
+	*found = '\0';
+}
+
+static const char *const statuses[] = {
+	[ZKL_OK] = "ok",
+	[ZKL_PENDING] = "pending",
+	[ZKL_BUSY] = "busy",
+	[ZKL_DEADLOCK] = "deadlock",
+	[ZKL_SESSION_LOST] = "lost",
+	[ZKL_AUTH_FAILED] = "refused",
+	[ZKL_SERVER_ERROR] = "error",
+};
+
+static void
+find_status(const Step *step, char *found)
+{
+	Ask		   *ask = asked[step->party - parties];
+
+	strcpy(found, statuses[ask->status]);
+}
+
+static void
+find_confirmed(const Step *step, char *found)
+{
+	strcpy(found, statuses[zkl_session_confirmed(step->party->session)]);
+}
+
+static void
+find_state(const Step *step, char *found)
+{
+	static const char *const states[] = {
+		"connecting", "connected", "suspended", "expired", "refused"
+	};
+
+	strcpy(found, states[zkl_session_state(step->party->session)]);
+}
+
+static void
+find_nodes(const Step *step, char *found)
+{
+	sprintf(found, "%d", nodes_of(step->party, NULL));
+}
+
+static void
+find_watches(const Step *step, char *found)
+{
+	sprintf(found, "%d", fake_watches(step->party->client));
+}
+
+static void
+find_trace(const Step *step, char *found)
+{
+	strcpy(found, fake_trace(step->party->client));
+}
+
+static void
+find_lost(const Step *step, char *found)
+{
+	sprintf(found, "%d", lost_of(step->party));
+}
+
+static const struct
+{
+	const char *verb;
+	void		(*find) (const Step *step, char *found);
+}			checks[] = {
+	{"has", find_modes}, {"is", find_status}, {"nodes", find_nodes},
+	{"confirmed", find_confirmed}, {"state", find_state}, {"watches", find_watches}, {"sends", find_trace}, {"lost", find_lost},
+};
+
+
+/*
+ * Texts
+ */
+
+static void
+act(const Step *step, bool run)
+{
+	FakeFault  *fault = step->party ? &next_fault[step->party - parties] : NULL;
+
+	if (run && step->party)
+	{
+		fake_count(step->party->client);
+		fake_fault(step->party->client, *fault ? 1 : 0, *fault);
+		*fault = FAULT_NONE;
+	}
+	actions[step->action].act(step);
+	if (run && !step->at_once)
+		fake_run_all();
+}
+
+static bool
+check(const Step *step)
+{
+	char		found[256] = "no such verb";
+
+	for (size_t i = 0; i < sizeof(checks) / sizeof(checks[0]); i++)
+		if (strcmp(step->verb, checks[i].verb) == 0)
+			checks[i].find(step, found);
+	if (strcmp(found, step->argument) == 0)
+		return true;
+	diag("%s %s: found \"%s\", not \"%s\"", step->party ? step->party->data : "all",
+		 step->verb, found, step->argument);
+	return false;
+}
+
+/* Reads the next step; returns the rest of the text, or NULL at its end. */
+static const char *
+next_step(const char *text, Step *step)
+{
+	char		who[8] = "";
+	char		last[64] = "";
+
+	if (text == NULL || *text == '\0')
+		return NULL;
+	memset(step, 0, sizeof(*step));
+	sscanf(text, " %7s %15[^ ,] %63[^ ,] %63[^ ,]", who, step->verb, step->argument, last);
+	step->at_once = step->verb[0] && step->verb[strlen(step->verb) - 1] == '!';
+	if (step->at_once)
+		step->verb[strlen(step->verb) - 1] = '\0';
+	step->party = strcmp(who, "all") == 0 ? NULL : &parties[who[0] - 'A'];
+	strcpy(step->names, last[0] ? last : "a");
+	step->action = -1;
+	for (int i = 0; i < (int) (sizeof(actions) / sizeof(actions[0])); i++)
+		if (strcmp(step->verb, actions[i].verb) == 0)
+			step->action = i;
+	if (step->action >= 0)
+	{
+		if (step->argument[0])
+			strcpy(step->names, step->argument);
+		step->mode = actions[step->action].mode;
+		step->non_blocking = actions[step->action].non_blocking;
+	}
+	text = strchr(text, ',');
+	return text ? text + 1 : "";
+}
+
+void
+play_act(const char *steps, bool run)
+{
+	Step		step;
+
+	while ((steps = next_step(steps, &step)) != NULL)
+		act(&step, run);
+}
+
+void
+play_all(const Play *plays, int n)
+{
+	for (int i = 0; i < n; i++)
+	{
+		const char *rest = plays[i].steps;
+		bool		right = true;
+		Step		step;
+
+		scene_begin(N_PARTIES);
+		play_begin();
+		while ((rest = next_step(rest, &step)) != NULL)
+			if (step.action >= 0)
+				act(&step, true);
+			else
+				right = check(&step) && right;
+		if (objections() > 0)
+			diag("%s", first_objection());
+		ok(right && objections() == 0, "%s", plays[i].promise);
+		scene_end(NULL);
+	}
+}

@@ -1,0 +1,67 @@
+/*-------------------------------------------------------------------------
+ *
+ * play.h
+ *		Scenes written as texts: sessions act, and checks follow.
+ *
+ * A text is a list of steps, separated by commas.  A step is a party (A to D, or "all"
+ * for a check of nodes) and a verb.
+ *
+ * Actions; the names of locks have one letter, and "a" may be left out:
+ *
+ *		lock abc			requests these locks in one request
+ *		share, try, tryshare	the same for sharing; non-blocking attempts
+ *		permit, trypermit	requests a permit of a semaphore of capacity PLAY_SIZE
+ *		giveup				ends the party's last request
+ *		downgrade			keeps the lock shared
+ *		release a			releases the lock; without names everything
+ *		leave				gives up, and releases everything
+ *		confirm, confirm fresh		requests a confirmation of the session
+ *		disconnect, connect, expire
+ *		fault drop			the next action's first operation has this fault; dashes for
+ *							blanks: "fault apply-and-drop"
+ *		pass 5000			time passes, in milliseconds
+ *		delete				another client deletes the party's node
+ *		apply				one operation gets to the server, and its answer does not arrive yet
+ *
+ * After an action everything runs until nothing changes; after "lock!" the next step
+ * follows at once.
+ *
+ * Checks:
+ *
+ *		has X, has S0 ab	the modes of these locks; 0: not held
+ *		is pending			the last request: or ok, busy, deadlock, lost, refused, error
+ *		confirmed ok		the confirmation, in the same words
+ *		state expired		the session: or connecting, connected, suspended, refused
+ *		nodes 1				the party's nodes
+ *		watches 1			the party's watches
+ *		sends cl			the operations submitted since the party's last action
+ *		lost 1				the party's lost locks
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PLAY_H
+#define PLAY_H
+
+#include "scene.h"
+
+#define PLAY_SIZE 2
+
+typedef struct Play
+{
+	const char *promise;
+	const char *steps;
+} Play;
+
+/* Plays each text with four sessions, which is one test; the referee watches. */
+extern void play_all(const Play *plays, int n);
+
+/* Does the actions of a text in the present scene; "run" runs all after each. */
+extern void play_act(const char *steps, bool run);
+
+/* Forgets the requests of the scene before. */
+extern void play_begin(void);
+
+/* The party's last request, if it has not been given up; or NULL. */
+extern Ask *play_asked(const Party *party);
+
+#endif							/* PLAY_H */
