@@ -235,7 +235,7 @@ permits(int n, int *ms)
 	};
 
 	node_name(1, ZKL_MODE_EXCLUSIVE, 1, mutex);
-	zkl_permit_prefix(ZKL_NODE_NAMES_CURATOR, 1, 1, own);
+	zkl_permit_prefix(1, 1, own);
 	strcat(own, "0000000000");
 	node_name(2, ZKL_MODE_EXCLUSIVE, 2, other);
 	add_report(s, 1, nodes, 2);
@@ -247,7 +247,7 @@ permits(int n, int *ms)
 	{
 		char	   *name = add_name();
 
-		zkl_permit_prefix(ZKL_NODE_NAMES_CURATOR, 2, (uint64_t) i, name);
+		zkl_permit_prefix(2, (uint64_t) i, name);
 		sprintf(name + strlen(name), "%010d", i + 1);
 	}
 	add_queue(s, ZKL_PLACE_PERMITS, "s");
