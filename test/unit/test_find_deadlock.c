@@ -40,6 +40,17 @@ test_plain(void)
 	is_str(found(2), "victim 1: 2>1", "... and not its victim");
 	forget_node("x", 2);
 	is_str(found(1), "nothing", "a report whose node is gone");
+
+	situation_begin();
+	queue("x", "2R 3R 1W");
+	queue("y", "1W 2W");
+	queue("z", "4W 3W");
+	queue("w", "3W 4W");
+	waits(2, "y");
+	waits(1, "x");
+	waits(3, "z");
+	waits(4, "w");
+	is_str(found(1), "victim 1: 1>2", "the victim of a deadlock that waits for another one");
 }
 
 /* 3 of the ensemble's design page: the cycle passes through a waiting writer's place. */
