@@ -125,6 +125,19 @@ test_semaphores(void)
 	is_str(found(1), "victim 3: 1>2 and 3", "an own permit is no help");
 
 	situation_begin();
+	mutex("s", "1");
+	permits("s", "2 3 1");
+	queue("x", "1W 2W");
+	queue("z", "4W 3W");
+	queue("w", "3W 4W");
+	waits(2, "x");
+	waits(3, "z");
+	waits(4, "w");
+	waits(1, "*s/2");
+	is_str(found(1), "nothing", "an owner is in another deadlock, and its victim will free a permit");
+	is_str(found(3), "victim 4: 3>4", "... which is found");
+
+	situation_begin();
 	mutex("s", "2 1");
 	permits("s", "3 1");
 	queue("x", "1W 3W");
