@@ -5,7 +5,7 @@
  *
  *-------------------------------------------------------------------------
  */
-#include "recipe/deadlock/waits.h"
+#include "recipe/deadlock/detector.h"
 
 static const ZklSessionPart *const parts[ZKL_N_PARTS] = {
 	[ZKL_PART_LAST_GRANTS] = &zkl__last_grants_part,

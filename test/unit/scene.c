@@ -27,6 +27,7 @@ typedef struct LastToken
 
 ZklSessionConfig scene_config;
 Party		parties[MAX_PARTIES];
+void		(*scene_before_end) (Party *party);
 
 static Hold holds[MAX_HOLDS];
 static Ask	asks[MAX_ASKS];
@@ -235,6 +236,7 @@ scene_begin(int n_parties)
 	objection[0] = '\0';
 	scene_config = defaults;
 	fake_after_step = referee;
+	scene_before_end = NULL;
 	for (int i = 0; i < n_parties; i++)
 		scene_join(&parties[i]);
 }
@@ -261,6 +263,8 @@ scene_begin_near_limit(int n_parties, int32_t next)
 void
 scene_leave(Party *party)
 {
+	if (scene_before_end)
+		scene_before_end(party);
 	for (int a = 0; a < MAX_ASKS; a++)
 		if (asks[a].party == party)
 			asks[a].party = NULL;
@@ -396,6 +400,8 @@ permit_now(Party *party, const char *name, int size)
 void
 forget(Ask *ask)
 {
+	if (scene_before_end)
+		scene_before_end(ask->party);
 	zkl_request_end(ask->request);
 	ask->party = NULL;
 }

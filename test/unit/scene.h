@@ -77,6 +77,9 @@ extern void scene_open(Party *party);
 /* Opens a session, connects it and runs all. */
 extern void scene_join(Party *party);
 
+/* Called before a request of the party ends, or its session; NULL after scene_begin(). */
+extern void (*scene_before_end) (Party *party);
+
 /* Closes a session, and forgets its holds. */
 extern void scene_leave(Party *party);
 

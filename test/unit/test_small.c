@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "recipe/deadlock/wait_name.h"
 #include "play.h"
 
 #define X ZKL_MODE_EXCLUSIVE
@@ -217,18 +216,6 @@ test_downgrade_unanswered(void)
 	}
 }
 
-static void
-test_empty_text(void)
-{
-	ZklText		text = {NULL, 0, 0, false};
-
-	zkl_text_add(&text, "%s", "");
-	is_str(text.text, "", "adding an empty text gives an empty text");
-	zkl_text_add(&text, "%s", "a");
-	is_str(text.text, "a", "another text can be added");
-	free(text.text);
-}
-
 int
 main(void)
 {
@@ -240,6 +227,5 @@ main(void)
 	test_downgrade_refused();
 	test_downgrade_confirmed();
 	test_downgrade_unanswered();
-	test_empty_text();
 	return done();
 }

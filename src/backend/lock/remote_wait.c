@@ -30,7 +30,6 @@ typedef struct RemoteWait
 	ZklSession *session;
 	ZklRequest *request;
 	const ZklockAction *actions;	/* of its lock request items */
-	int			n;
 	ZklockLongWait long_wait;
 	int64		started;
 	const char *logged;			/* the awaited name in the server log; or NULL */
@@ -93,9 +92,9 @@ is_blocked_too_long(RemoteWait *w, ZklRequestInfo *info, int64 now,
 		log_long_wait(w, info, now);
 		if (now < w->started + DeadlockTimeout)
 			*check_again = Min(*check_again, w->started + DeadlockTimeout);
-		else if (zklock_deadlock_detection &&
-				 zklock_search_deadlock(&w->long_wait, w->request, info, w->actions,
-										w->n, check_again))
+		else if (zklock_deadlock_detection && w->timeout->timeout_ms != 0 &&
+				 zklock_search_deadlock(&w->long_wait, info->is_permit,
+										w->actions[Max(info->culprit, 0)].display, check_again))
 			w->timeout->must_requeue = true;
 	}
 	return w->timeout->must_requeue;
@@ -226,15 +225,14 @@ name_awaited(void *arg)
 
 ZklStatus
 zklock_await_request(ZklockTimeout *timeout, ZklSession *session,
-					 ZklRequest *request, const ZklockAction *actions, int n)
+					 ZklRequest *request, const ZklockAction *actions)
 {
 	RemoteWait	w = {
 		.timeout = timeout,
 		.session = session,
 		.request = request,
 		.actions = actions,
-		.n = n,
-		.long_wait.may_requeue = timeout->may_requeue,
+		.long_wait = {.session = session, .request = request, .timeout = timeout},
 		.started = zkl_now_ms()
 	};
 	ErrorContextCallback context = {error_context_stack, name_awaited, &w};
@@ -253,6 +251,7 @@ zklock_await_request(ZklockTimeout *timeout, ZklSession *session,
 	{
 		zkl_request_info(request, &info);
 		note_wait(timeout, &info);
+		zklock_end_long_wait(&w.long_wait);
 		zkl_request_end(request);
 		PG_RE_THROW();
 	}

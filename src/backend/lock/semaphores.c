@@ -84,11 +84,10 @@ request_remote(void *arg, ZklSession *session)
 	ZklRequestInfo info;
 	ZklStatus	status;
 
-	action.key = a->hold->key;
 	zklock_show_permit(a->hold, session);
 	request = zkl_permit_request(session, a->hold->name.encoded, a->hold->capacity,
 								 a->timeout.timeout_ms == 0, data, strlen(data));
-	status = zklock_await_request(&a->timeout, session, request, &action, 1);
+	status = zklock_await_request(&a->timeout, session, request, &action);
 	if (status == ZKL_OK)
 	{
 		zklock_hold_granted(a->hold, zkl_request_lock(request, 0),

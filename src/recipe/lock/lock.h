@@ -34,7 +34,6 @@ struct ZklRequest
 	const ZklRequestKind *kind;
 	ZklPermit  *permit;			/* set if it is a request for a permit */
 	ZklUses		uses;
-	void		(*on_ended) (ZklRequest *request);	/* granted or failed; or NULL */
 
 	/* what was asked for */
 	int			n;
@@ -49,8 +48,6 @@ struct ZklRequest
 	int			culprit;
 	bool		was_blocked;
 	char		blocker[sizeof(((ZklRequestInfo *) 0)->blocker)];
-	uint64_t	n_probes;
-	bool		is_unsearched;
 
 	ZklNode   **nodes;
 	ZklLock   **locks;			/* what the nodes become, until the owner takes it */

@@ -159,8 +159,6 @@ zkl_request_info(ZklRequest *request, ZklRequestInfo *info)
 	info->progress = request->uses.progress;
 	info->raw_code = request->raw_code;
 	info->culprit = request->culprit;
-	info->probe = request->n_probes;
-	info->is_unsearched = request->is_unsearched;
 	memcpy(info->blocker, request->blocker, sizeof(info->blocker));
 	request->kind->on_info(request, info);
 	for (int i = 0; i < request->n && request->status == ZKL_PENDING; i++)

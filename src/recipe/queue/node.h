@@ -87,19 +87,6 @@ extern ZklPosition zkl_position(const char *const *children, int n_children,
 								const char *const *mine, int n_mine,
 								bool upgrade, const char **other);
 
-/* A session that a node waits for. */
-typedef struct ZklBlocker
-{
-	uint64_t	owner;
-	bool		only_for_place; /* a waiter: if it leaves, its own blockers still block */
-} ZklBlocker;
-
-/*
- * How many waiting writers before a node are recorded as its blockers.  The
- * blockers beyond them appear in the wait reports of these writers.
- */
-#define ZKL_NEAREST_WAITERS 8
-
 /* A contender in a queue, of any session. */
 typedef struct ZklQueued
 {
@@ -124,15 +111,6 @@ extern void zkl_grant_queue(ZklQueued *queue, int n);
 
 /* Returns the contenders, malloc'd, sorted and granted; NULL if out of memory. */
 extern ZklQueued *zkl_read_queue(const char *const *children, int n_children, int *n);
-
-/*
- * Sets "blockers" to the owners of the nodes of other sessions that must be gone
- * before a node is first, and returns their number, or -1 if the node is not in the
- * queue, which comes from zkl_read_queue().  Nodes without an owner are left out, an
- * owner may appear more than once.  "blockers" has room for n_queue.
- */
-extern int	zkl_blockers(const ZklQueued *queue, int n_queue, const char *name,
-						 bool upgrade, ZklBlocker *blockers);
 
 /* Sorts ids, ascending. */
 extern void zkl_sort_ids(uint64_t *ids, int n);

@@ -139,7 +139,6 @@ node_free(void *subject)
 	if (node->priv->next_alike)
 		node->priv->next_alike->priv->link_alike = node->priv->link_alike;
 	free(node->priv->watched);
-	free(node->blockers);
 	free(node);
 }
 

@@ -114,8 +114,7 @@ struct ZklNode
 	bool		is_permit;		/* a permit: in no queue, its owner lists and grants */
 	bool		created_parent; /* this session created the lock's znode, and deletes it later */
 	const char *const *parts;	/* lock_path is one of these znodes of a semaphore, or NULL */
-	ZklBlocker *blockers;		/* not first: the sessions that it waits for */
-	int			n_blockers;
+	bool		is_behind_reader;	/* not first: a writer, and readers are before it */
 	ZklRequest *request;		/* NULL if held or given up */
 	int			index;			/* in request->nodes */
 	ZklLock    *lock;			/* NULL unless held */
@@ -182,7 +181,6 @@ extern bool zkl__node_is_moving(const ZklNode *node);
 /* queue_lock.c */
 extern const ZklSessionPart zkl__queue_lock_part;
 extern void zkl__node_drive(ZklNode *node);
-extern void zkl__node_reread(ZklNode *node);
 extern void zkl__node_creating(ZklNode *node);
 extern void zkl__node_created(ZklNode *node, ZklResultCode code,
 							  const char *path, int64_t czxid);

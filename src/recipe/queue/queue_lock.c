@@ -189,7 +189,7 @@ on_children(ZklCall *call, const ZklResult *result)
 			became_first(node);
 			break;
 		case ZKL_POSITION_WAITS:
-			zkl__node_note_blockers(node, result);
+			zkl__node_note_readers(node, result);
 			wait_for_predecessor(node, other);
 			break;
 		case ZKL_POSITION_MOVE_UP:
@@ -390,15 +390,6 @@ zkl__node_downgrade(ZklNode *node)
 {
 	node->mode = ZKL_MODE_SHARED;
 	zkl__node_move(node, NODE_DOWNGRADING, node->number);
-	zkl__node_drive(node);
-}
-
-/* Lists the queue of a waiting node again, as it is now. */
-void
-zkl__node_reread(ZklNode *node)
-{
-	node->priv->lists_synced = true;
-	relist(node);
 	zkl__node_drive(node);
 }
 

@@ -359,12 +359,3 @@ zkl__permit_recount(ZklRequest *request)
 {
 	request->permit->seen = SEEN_NOTHING;
 }
-
-/* The same, as they are now: ignores a count in flight. */
-void
-zkl__permit_reread(ZklRequest *request)
-{
-	request->permit->count_call = NULL;
-	request->permit->counts_synced = true;
-	zkl__permit_recount(request);
-}

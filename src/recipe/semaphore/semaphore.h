@@ -49,7 +49,7 @@ struct ZklPermit
 	ZklSeen		seen;
 	uint64_t   *owners;			/* of the others' permits when last seen full, see zkl_permit_owners() */
 	int			n_owners;
-	bool		counts_synced;	/* sync before each list: non-blocking and none free, or reread */
+	bool		counts_synced;	/* sync before each list: non-blocking and none free */
 	int			n_excess;		/* non-blocking, seen full: so many nodes of others must go */
 	ZklCapacityRead read;
 	int			other_capacity;
@@ -63,6 +63,5 @@ extern const ZklSessionPart zkl__permits_part;
 
 /* semaphore.c */
 extern void zkl__permit_recount(ZklRequest *request);
-extern void zkl__permit_reread(ZklRequest *request);
 
 #endif							/* ZKL_SEMAPHORE_H */

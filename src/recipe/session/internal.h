@@ -14,7 +14,7 @@
 #include "session.h"
 
 /* The root and the znodes right below it (open_parents.c). */
-#define ZKL_N_PARENTS 4
+#define ZKL_N_PARENTS 5
 
 /*
  * ZooKeeper 3.6.0 to 3.8.0 can forget to answer the only active client of a server

@@ -165,7 +165,8 @@ session_free(ZklSession *session)
 	free(session->config.root);
 	free(session->config.locks_path);
 	free(session->config.semaphores_path);
-	free(session->config.waits_path);
+	free(session->config.waiting_path);
+	free(session->config.bells_path);
 	zkl__wait_fd_close(session);
 	pthread_mutex_destroy(&session->mutex);
 	free(session);
@@ -214,8 +215,10 @@ configure(ZklConfig *to, const ZklSessionConfig *from)
 	to->root = strdup(from->root);
 	to->locks_path = zkl__path(from->root, "locks");
 	to->semaphores_path = zkl__path(from->root, "semaphores");
-	to->waits_path = zkl__path(from->root, "waits");
-	return to->root && to->locks_path && to->semaphores_path && to->waits_path;
+	to->waiting_path = zkl__path(from->root, "waiting");
+	to->bells_path = zkl__path(from->root, "bells");
+	return to->root && to->locks_path && to->semaphores_path && to->waiting_path &&
+		to->bells_path;
 }
 
 /* "parts" has the handlers of the higher layers, by ZklPartId. */

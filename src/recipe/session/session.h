@@ -136,7 +136,8 @@ typedef struct ZklConfig
 	char	   *root;
 	char	   *locks_path;
 	char	   *semaphores_path;
-	char	   *waits_path;
+	char	   *waiting_path;	/* wait reports */
+	char	   *bells_path;
 	ZklNodeNames node_names;
 	int			max_nodes;
 	int32_t		sequence_limit;
