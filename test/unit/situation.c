@@ -99,7 +99,7 @@ add_nodes(Queue *queue, const char *nodes)
 			strcpy(name, "a-permit-of-another-program");
 		else if (queue->place == ZKL_PLACE_PERMITS)
 		{
-			zkl_permit_prefix(ZKL_NODE_NAMES_CURATOR, session, 1, name);
+			zkl_permit_prefix(session, 1, name);
 			sprintf(name + strlen(name), "%010d", queue->n);
 		}
 		else
