@@ -40,6 +40,17 @@ test_plain(void)
 	is_str(found(2), "victim 1: 2>1", "... and not its victim");
 	forget_node("x", 2);
 	is_str(found(1), "nothing", "a report whose node is gone");
+
+	situation_begin();
+	queue("x", "2R 3R 1W");
+	queue("y", "1W 2W");
+	queue("z", "4W 3W");
+	queue("w", "3W 4W");
+	waits(2, "y");
+	waits(1, "x");
+	waits(3, "z");
+	waits(4, "w");
+	is_str(found(1), "victim 1: 1>2", "the victim of a deadlock that waits for another one");
 }
 
 /* 3 of the ensemble's design page: the cycle passes through a waiting writer's place. */
@@ -114,8 +125,21 @@ test_semaphores(void)
 	is_str(found(1), "victim 3: 1>2 and 3", "an own permit is no help");
 
 	situation_begin();
+	mutex("s", "1");
+	permits("s", "2 3 1");
+	queue("x", "1W 2W");
+	queue("z", "4W 3W");
+	queue("w", "3W 4W");
+	waits(2, "x");
+	waits(3, "z");
+	waits(4, "w");
+	waits(1, "*s/2");
+	is_str(found(1), "nothing", "an owner is in another deadlock, and its victim will free a permit");
+	is_str(found(3), "victim 4: 3>4", "... which is found");
+
+	situation_begin();
 	mutex("s", "2 1");
-	permits("s", "3 1 2");
+	permits("s", "3 1");
 	queue("x", "1W 3W");
 	waits(3, "x");
 	waits(1, "*s/1");

@@ -114,8 +114,6 @@ narrow(Search *s)
 		for (Vertex *v = s->vertices; v < s->end; v++)
 			v->ahead = v->waits_for_me = false;
 		look_ahead(s);
-		if (!s->me->ahead)
-			return ZKL_FOUND_NOTHING;
 		look_back(s);
 		for (Vertex *v = s->vertices; v < s->end; v++)
 			if (v->stuck && !(v->ahead && v->waits_for_me))

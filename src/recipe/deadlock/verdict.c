@@ -24,6 +24,9 @@
 #define ANSWER_MS 2000
 #define ANSWER_POLL_MS 25
 
+/* No version of a bell: the next step answers, as after a ring. */
+#define NO_BELL (-1)
+
 /* A claim in progress.  The arrays have an element for each report, the own one first. */
 typedef struct Claim
 {
@@ -174,7 +177,11 @@ add_check(Claim *claim, ZklOp *ops, int *n, const ZklReportNode *node, const cha
 	};
 }
 
-/* The multi: one check for each report and node, and a write of the own report. */
+/*
+ * The multi: one check for each report and node, and a write that makes the own report
+ * invalid.  If it wrote the same report again, another claimant would take that for an answer,
+ * and would fail as well.
+ */
 static bool
 give_verdict(Claim *claim)
 {
@@ -199,9 +206,11 @@ give_verdict(Claim *claim)
 		ops[n++] = (ZklOp)
 	{
 		.kind = ZKL_OP_SET, .path = claim->paths[0], .version = ZKL_ANY_VERSION,
-			.data = d->data, .data_len = d->data_len
+			.data = ""
 	};
 	results = zkl__run(d, ZKL_BATCH_ATOMIC, ops, n);
+	if (results == NULL)
+		d->bell_shown = NO_BELL;	/* it may have happened: the report must be written again */
 	return results && results[0].code == ZKL_RC_OK;
 }
 
