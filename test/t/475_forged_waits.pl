@@ -54,13 +54,13 @@ $victim->query_ok("SELECT zk_lock('mine')");
 my ($me, $other) = map { session_of($_) } $victim, $holder;
 $victim->query_async("SELECT zk_lock('y')");
 wait_until_reported($zkc, 1);
+my ($instance) = $zkc->get("$waits/$me")->{data} =~ /^1\t([0-9a-f]+)\t/;
 
 # Returns the data of a report: the waiter's server, another process, and a node that waits.
 # Its version of the bell is higher than any ring.
 sub forged_report
 {
 	my ($name, $child) = @_;
-	my ($instance) = $zkc->get("$waits/$me")->{data} =~ /^1\t([0-9a-f]+)\t/;
 	return join "\t", 1, $instance, $bystander->pid, 2**31 - 1, '77', "b\nl", $name, $child;
 }
 
@@ -96,21 +96,22 @@ failed_with($victim, '57014', 'the wait can be cancelled', hint => 0);
 sub guid_of
 {
 	my ($id) = @_;
+	no warnings 'portable';
 	return sprintf('%016x', hex $id) =~ s/^(.{8})(.{4})(.{4})$/$1-$2-$3/r;
 }
 
 # A program that holds a lock itself, waits for the waiter in a queue, and says so, has the
 # waiter fail: that is a deadlock. It names another process of the waiter's server, whose
-# statement the server does not log.
+# statement the server does not log. The waiter's report is the newer one.
 {
 	my $id = $zkc->session_id =~ s/^0x//r;
 	my $guid = guid_of($id) . '-0000-000000000001';
 	my $theirs = $zkc->create("/zklock/locks/theirs/_c_$guid-__WRIT__", ephemeral => 1, sequence => 1, makepath => 1);
 	my $log = -s $node{a}->logfile;
-	$victim->query_async("SELECT zk_lock('theirs')");
-	wait_until_reported($zkc, 1);
 	$zkc->create("/zklock/bells/$id", ephemeral => 1);
 	$zkc->create("$waits/$id", ephemeral => 1, data => forged_report('mine', 'none'));
+	$victim->query_async("SELECT zk_lock('theirs')");
+	wait_until_reported($zkc, 2);
 	ring() for 1 .. 5;
 	ok(!$victim->finished, 'a report that no queue confirms ends no wait');
 	my $behind = $zkc->create("/zklock/locks/mine/_c_$guid-__WRIT__", ephemeral => 1, sequence => 1);
