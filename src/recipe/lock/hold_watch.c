@@ -45,10 +45,18 @@ arm(ZklSession *session, int64_t at_ms)
 	zkl__arm_timer(session, at_ms);
 }
 
+/* Is the node that of a held lock, under a name that is known? */
+static bool
+can_be_watched(const ZklNode *node)
+{
+	return node->state == NODE_HELD ||
+		(node->state == NODE_DOWNGRADING && !zkl__node_is_moving(node));
+}
+
 void
 zkl__hold_watch_later(ZklNode *node)
 {
-	if (node->state != NODE_HELD)
+	if (node->state != NODE_HELD && node->state != NODE_DOWNGRADING)
 		return;
 	node->hold_watch = HOLD_UNWATCHED;
 	node->hold_watch_ms = zkl_now_ms() + HOLD_WATCH_DELAY_MS;
@@ -136,7 +144,7 @@ void
 zkl__hold_watch_now(ZklSession *session)
 {
 	for (ZklNode *node = zkl__nodes(session); node; node = node->next)
-		if (node->state == NODE_HELD && node->hold_watch_ms != 0)
+		if (can_be_watched(node) && node->hold_watch_ms != 0)
 			set_watch(node);
 }
 
@@ -152,7 +160,7 @@ on_timer(ZklSession *session)
 		return;
 	*due = 0;
 	for (ZklNode *node = zkl__nodes(session); node; node = node->next)
-		if (node->state == NODE_HELD && node->hold_watch_ms != 0)
+		if (can_be_watched(node) && node->hold_watch_ms != 0)
 		{
 			if (now < node->hold_watch_ms)
 				arm(session, now + HOLD_WATCH_DELAY_MS);	/* by then all others are due as well */
@@ -168,8 +176,13 @@ on_watch(ZklSession *session, const char *path)
 
 	for (ZklNode *node = child ? zkl__nodes_below(session, path, (size_t) (child - path)) : NULL;
 		 node; node = zkl__next_below(node))
-		if (node->state == NODE_HELD && strcmp(child + 1, node->name) == 0)
-			set_watch(node);
+		if (strcmp(child + 1, node->name) == 0)
+		{
+			if (can_be_watched(node))
+				set_watch(node);
+			else
+				zkl__hold_watch_later(node);
+		}
 }
 
 static void
