@@ -247,7 +247,7 @@ test_late_write(void)
 {
 	begin_local(false);
 	wait_locally(K, M);
-	(void) publish(M);	/* sends a report with L and K */
+	(void) publish(M);			/* sends a report with L and K */
 	wait_locally(L, NULL);
 	v_rings();
 	fake_step(M->client);

@@ -51,9 +51,9 @@ zkl__node_note_readers(ZklNode *node, const ZklResult *list)
 {
 	ZklContender other;
 
-	node->is_behind_reader = false;
+	node->follows_reader = false;
 	for (int i = 0; node->mode == ZKL_MODE_EXCLUSIVE && i < list->n_children; i++)
 		if (zkl_parse_child(list->children[i], &other) && !other.writer &&
 			zkl_is_before(other.number, list->children[i], node->number, node->name))
-			node->is_behind_reader = true;
+			node->follows_reader = true;
 }

@@ -114,7 +114,7 @@ struct ZklNode
 	bool		is_permit;		/* a permit: in no queue, its owner lists and grants */
 	bool		created_parent; /* this session created the lock's znode, and deletes it later */
 	const char *const *parts;	/* lock_path is one of these znodes of a semaphore, or NULL */
-	bool		is_behind_reader;	/* not first: a writer, and readers are before it */
+	bool		follows_reader; /* not first: a writer, and readers are before it */
 	ZklRequest *request;		/* NULL if held or given up */
 	int			index;			/* in request->nodes */
 	ZklLock    *lock;			/* NULL unless held */
