@@ -32,9 +32,6 @@ struct ZklLock
 /* request.c */
 extern void zkl__request_free_locks(ZklRequest *request);
 
-/* refusal.c */
-extern void zkl__refusal_info(const ZklRequest *request, ZklRequestInfo *info);
-
 /* lock.c */
 extern ZklLock *zkl__lock_new(ZklSession *session);
 extern void zkl__lock_granted(ZklLock *lock, ZklNode *node);

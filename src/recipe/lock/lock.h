@@ -9,7 +9,6 @@
  *		requests.c			all requests of a session, and what their owner may ask
  *		request_nodes.c		one request: creating its nodes, what they report
  *		parents.c			... the znodes above its nodes
- *		refusal.c			... non-blocking, with other contenders
  *		request.c			... its answers, grant and failure
  *		hold_watch.c		the watch that detects loss and revocation
  *		lock.c				held locks: release, downgrade, confirmation, loss
@@ -79,7 +78,7 @@ struct ZklRequestKind
 	void		(*on_failed) (ZklRequest *request);
 	/* creates the znodes below top_path, with zkl__request_send_parent() */
 	void		(*send_parents) (ZklRequest *request);
-	/* is a non-blocking attempt refused, and by what? */
+	/* may be NULL */
 	void		(*on_info) (const ZklRequest *request, ZklRequestInfo *info);
 	/* may be NULL */
 	void		(*on_free) (ZklRequest *request);

@@ -62,7 +62,6 @@ send_parents(ZklRequest *request)
 static const ZklRequestKind lock_kind = {
 	.send_parents = send_parents,
 	.on_drive = on_drive,
-	.on_info = zkl__refusal_info,
 };
 
 

@@ -92,7 +92,7 @@ compose_creates(ZklRequest *request, ZklOp *ops)
 		ZklNode    *node = request->nodes[i];
 
 		zkl_child_prefix(node->node_names, node->mode,
-						 zkl__session_id(request->session), node->guid_counter,
+						 zkl__session_id(request->session), node->guid_end,
 						 node->name);
 		zkl__op_for_node(&ops[i], ZKL_OP_CREATE, node);
 		if (ops[i].path == NULL)

@@ -162,7 +162,8 @@ zkl_request_info(ZklRequest *request, ZklRequestInfo *info)
 	info->probe = request->n_probes;
 	info->is_unsearched = request->is_unsearched;
 	memcpy(info->blocker, request->blocker, sizeof(info->blocker));
-	request->kind->on_info(request, info);
+	if (request->kind->on_info)
+		request->kind->on_info(request, info);
 	for (int i = 0; i < request->n && request->status == ZKL_PENDING; i++)
 	{
 		info->blocked = info->blocked || request->nodes[i]->state == NODE_WAITING;

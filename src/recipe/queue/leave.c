@@ -121,7 +121,6 @@ zkl__node_leave(ZklNode *node)
 				node->state = NODE_LEAVING;
 			break;
 		case NODE_LISTING:
-		case NODE_REFUSED:
 		case NODE_READING:
 		case NODE_WAITING:
 		case NODE_READING_CZXID:

@@ -19,7 +19,7 @@ void
 zkl__node_move(ZklNode *node, ZklNodeState state, int32_t number)
 {
 	if (zkl_child_name(node->node_names, node->mode, zkl__session_id(node->session),
-					   node->guid_counter, number, node->priv->new_name))
+					   node->guid_end, number, node->priv->new_name))
 		node->state = state;
 }
 

@@ -22,7 +22,7 @@ typedef struct Nodes
 	ZklNode    *first;
 	int			n_wanted;		/* nodes wanted, and the bytes of their paths */
 	size_t		wanted_bytes;
-	uint64_t	guid_counter;
+	uint32_t	guid_counter;
 	ZklNode    *by_path[PATH_BUCKETS];	/* hash table by lock_path */
 } Nodes;
 
@@ -168,7 +168,8 @@ zkl__node_new(ZklSession *session, const ZklNodeOwner *owner, const char *lock_p
 	node->priv->wanted = true;
 	node->mode = mode;
 	node->node_names = node_names;
-	node->guid_counter = ++nodes_of(session)->guid_counter;
+	node->guid_end = zkl_guid_end(zkl__config(session)->server_tag,
+								  ++nodes_of(session)->guid_counter);
 	link_node(node);
 	return node;
 }

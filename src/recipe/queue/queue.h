@@ -37,9 +37,7 @@ typedef struct ZklNodeOwner ZklNodeOwner;
  *		LISTING        first, czxid known or upgrade -> HELD
  *		               first, czxid unknown          -> READING_CZXID
  *		               has a predecessor             -> READING
- *		               ... and is non-blocking       -> REFUSED
  *		               upgrade, has a waiting writer -> MOVING_UP
- *		REFUSED        the owner waits nevertheless  -> READING
  *		READING        read with a watch             -> WAITING
  *		               no predecessor any more       -> LISTING
  *		WAITING        the watch fired               -> LISTING
@@ -57,7 +55,7 @@ typedef struct ZklNodeOwner ZklNodeOwner;
  * is NULL).  So a lost connection loses an answer, but not the state: the node is
  * driven again on the next connection.  There are two exceptions.  After a lost
  * create the znode may or may not exist, so CREATING becomes UNKNOWN.  Watches are
- * lost with the connection, so REFUSED, READING and WAITING become LISTING.
+ * lost with the connection, so READING and WAITING become LISTING.
  *
  * A node that is no longer wanted becomes LEAVING at once, except where an answer
  * decides what to delete: CREATING and UNKNOWN first find out whether the znode
@@ -70,7 +68,6 @@ typedef enum ZklNodeState
 	NODE_UNKNOWN,				/* may exist: list the queue, look for the GUID */
 	NODE_LISTING,				/* exists: list the queue to find its position */
 	NODE_MOVING_UP,				/* upgrade: rename to a waiting writer's number */
-	NODE_REFUSED,				/* non-blocking, not first: its owner decides whether to wait */
 	NODE_READING,				/* not first: read the predecessor with a watch */
 	NODE_WAITING,				/* not first: wait for the watch */
 	NODE_READING_CZXID,			/* the request reads the czxid */
@@ -100,8 +97,8 @@ struct ZklNode
 	int			data_len;
 	ZklMode		mode;
 	ZklNodeNames node_names;	/* the scheme of its name */
-	uint64_t	guid_counter;
-	bool		non_blocking;	/* non-blocking: its owner decides before it waits */
+	uint64_t	guid_end;		/* second half of its GUID */
+	bool		non_blocking;	/* waits only for pending deletes of its server */
 	bool		upgrade;		/* the session holds a reader node as well */
 	bool		is_permit;		/* a permit: in no queue, its owner lists and grants */
 	bool		created_parent; /* this session created the lock's znode, and deletes it later */
@@ -179,6 +176,5 @@ extern void zkl__node_created(ZklNode *node, ZklResultCode code,
 							  const char *path, int64_t czxid);
 extern void zkl__node_czxid_known(ZklNode *node, int64_t czxid);
 extern void zkl__node_downgrade(ZklNode *node);
-extern int64_t zkl__node_predecessor(const ZklNode *node);
 
 #endif							/* ZKL_QUEUE_H */

@@ -102,26 +102,43 @@ became_first(ZklNode *node)
 }
 
 /*
- * A waiter reads its predecessor.  A non-blocking attempt first lists again, behind
- * a sync, because this server may lag behind releases from before the attempt.
- * Then its owner decides whether to wait for the predecessor (zkl_request_wait()) or
- * not (zkl_request_refuse()).
+ * Returns whether the predecessor is a pending delete, because the session's owner has the
+ * local lock, which the owner of the predecessor needed to create it.
  */
+static bool
+is_released_here(const ZklNode *node, const char *other)
+{
+	uint32_t	tag = zkl__config(node->session)->server_tag;
+
+	return tag != 0 && zkl_parse_tag(other) == tag;
+}
+
+/* A waiter reads its predecessor. */
 static void
 wait_for_predecessor(ZklNode *node, const char *other)
 {
-	if (node->non_blocking && !node->priv->lists_synced)
+	if (!set_watched(node, other))
+		return;
+	node->state = NODE_READING;
+	zkl__node_drive(node);
+	node->owner->on_progress(node);
+}
+
+/*
+ * A non-blocking attempt lists again, behind a sync, before it fails, because this server
+ * may lag behind releases from before the attempt.
+ */
+static void
+become_waiter(ZklNode *node, const char *other)
+{
+	if (!node->non_blocking || is_released_here(node, other))
+		wait_for_predecessor(node, other);
+	else if (node->priv->lists_synced)
+		node_fail(node, ZKL_BUSY);
+	else
 	{
 		node->priv->lists_synced = true;
 		zkl__node_drive(node);
-	}
-	else if (set_watched(node, other))
-	{
-		node->state = node->non_blocking ? NODE_REFUSED : NODE_READING;
-		if (node->non_blocking)
-			zkl__wake(node->session);
-		zkl__node_drive(node);
-		node->owner->on_progress(node);
 	}
 }
 
@@ -190,7 +207,7 @@ on_children(ZklCall *call, const ZklResult *result)
 			break;
 		case ZKL_POSITION_WAITS:
 			zkl__node_note_blockers(node, result);
-			wait_for_predecessor(node, other);
+			become_waiter(node, other);
 			break;
 		case ZKL_POSITION_MOVE_UP:
 			move_up(node, other);
@@ -216,7 +233,7 @@ send_get_children(ZklNode *node)
 
 
 /*
- * REFUSED, READING and WAITING: the predecessor
+ * READING and WAITING: the predecessor
  */
 
 static void
@@ -251,8 +268,7 @@ send_read(ZklNode *node)
 static bool
 has_predecessor(const ZklNode *node)
 {
-	return node->state == NODE_REFUSED || node->state == NODE_READING ||
-		node->state == NODE_WAITING;
+	return node->state == NODE_READING || node->state == NODE_WAITING;
 }
 
 /* Makes a waiting node list the queue when it is driven next; ignores a list in flight. */
@@ -373,17 +389,6 @@ zkl__node_czxid_known(ZklNode *node, int64_t czxid)
 	node->priv->awaits_elision = false;
 }
 
-/* Returns the session of the predecessor, or 0 if its name contains none. */
-int64_t
-zkl__node_predecessor(const ZklNode *node)
-{
-	uint64_t	owner = 0;
-
-	if (has_predecessor(node))
-		(void) zkl_parse_owner(node->priv->watched, &owner);
-	return (int64_t) owner;
-}
-
 /* Turns a held writer node into a reader node of the same number. */
 void
 zkl__node_downgrade(ZklNode *node)
@@ -431,7 +436,6 @@ zkl__node_drive(ZklNode *node)
 			break;
 		case NODE_NEW:
 		case NODE_CREATING:
-		case NODE_REFUSED:
 		case NODE_WAITING:
 		case NODE_READING_CZXID:
 		case NODE_HELD:

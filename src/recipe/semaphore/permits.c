@@ -92,30 +92,18 @@ send_parents(ZklRequest *request)
 		zkl__request_send_parent(request, NULL, permit->permits_path, "", kind);
 }
 
-/* Returns how many nodes of others must go; 0: the request is not refused. */
-static int
-excess_nodes(const ZklRequest *request)
-{
-	const ZklPermit *permit = request->permit;
-
-	return request->status == ZKL_PENDING && permit && permit->seen == SEEN_FULL
-		? permit->n_excess : 0;
-}
-
 static void
 on_info(const ZklRequest *request, ZklRequestInfo *info)
 {
+	const ZklPermit *permit = request->permit;
+
 	info->is_permit = true;
-	info->capacity = request->permit->other_capacity;
-	info->blocked = info->blocked || request->permit->seen == SEEN_FULL;
-	if (request->permit->permit_node)
-		info->progress += request->permit->permit_node->uses.progress;
-	info->n_excess = excess_nodes(request);
-	info->is_refused = info->n_excess > 0;
-	if (!info->is_refused)
-		return;
-	info->culprit = 0;
-	info->n_others = request->permit->n_owners;
+	info->capacity = permit->other_capacity;
+	info->blocked = permit->seen == SEEN_FULL;
+	if (permit->permit_node)
+		info->progress += permit->permit_node->uses.progress;
+	info->n_excess = permit->n_excess;
+	info->n_others = permit->n_owners;
 }
 
 /* Gives up the permit node before the mutex, so the next holder does not count it. */
@@ -198,9 +186,8 @@ zkl_request_others(ZklRequest *request, int64_t *sessions, int max)
 	int			n = 0;
 
 	zkl__session_lock(request->session);
-	if (excess_nodes(request) > 0)
-		for (; n < max && n < request->permit->n_owners; n++)
-			sessions[n] = (int64_t) request->permit->owners[n];
+	for (; n < max && n < request->permit->n_owners; n++)
+		sessions[n] = (int64_t) request->permit->owners[n];
 	zkl__session_unlock(request->session);
 	return n;
 }
@@ -218,21 +205,6 @@ on_connected(ZklSession *session)
 			zkl__permit_recount(request);
 }
 
-/*
- * Sends again what the server has refused.  If it was the delete of a permit node, a
- * non-blocking attempt no longer waits for it (own_pending_deletes).
- */
-static void
-on_drive(ZklSession *session)
-{
-	for (ZklRequest *request = zkl__requests(session); request; request = request->next)
-		if (request->permit && request->non_blocking)
-		{
-			zkl__permit_recount(request);
-			zkl__permit_drive(request);
-		}
-}
-
 static void
 on_watch(ZklSession *session, const char *path)
 {
@@ -247,6 +219,5 @@ on_watch(ZklSession *session, const char *path)
 
 const ZklSessionPart zkl__permits_part = {
 	.on_connected = on_connected,
-	.on_drive = on_drive,
 	.on_watch = on_watch,
 };

@@ -47,10 +47,10 @@ struct ZklPermit
 	ZklNode    *permit_node;	/* NULL until the mutex is held */
 	bool		has_mutex;		/* at the last zkl__permit_drive() */
 	ZklSeen		seen;
-	uint64_t   *owners;			/* of the others' permits when last seen full, see zkl_permit_owners() */
+	uint64_t   *owners;			/* of others' permits when last too many, see zkl_permit_owners() */
 	int			n_owners;
 	bool		counts_synced;	/* sync before each list: non-blocking and none free, or reread */
-	int			n_excess;		/* non-blocking, seen full: so many nodes of others must go */
+	int			n_excess;		/* non-blocking, failed: so many permit nodes must go */
 	ZklCapacityRead read;
 	int			other_capacity;
 	ZklCall    *capacity_call;	/* calls in flight */

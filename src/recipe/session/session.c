@@ -204,6 +204,7 @@ configure(ZklConfig *to, const ZklSessionConfig *from)
 	to->node_names = from->node_names;
 	to->max_nodes = from->max_nodes;
 	to->sequence_limit = from->sequence_limit ? from->sequence_limit : ZKL_SEQUENCE_LIMIT;
+	to->server_tag = from->server_tag;
 	to->on_loss_io = from->on_loss_io;
 	to->on_revoke_io = from->on_revoke_io;
 	to->root = strdup(from->root);

@@ -140,6 +140,7 @@ typedef struct ZklConfig
 	ZklNodeNames node_names;
 	int			max_nodes;
 	int32_t		sequence_limit;
+	uint32_t	server_tag;
 	void		(*on_loss_io) (void);
 	void		(*on_revoke_io) (void);
 } ZklConfig;
