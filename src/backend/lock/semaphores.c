@@ -165,6 +165,7 @@ request_remote(void *arg, ZklSession *session)
 		if (status != ZKL_BUSY || !is_released(a, &refusal) ||
 			next >= a->timeout.started + zklock_connect_timeout)
 			return status;
+		zklock_no_answer_due(&a->timeout);
 		zklock_wait(session, is_pause_over, &next);
 	}
 }
