@@ -106,10 +106,10 @@ on_watch_set(ZklCall *call, const ZklResult *result)
 	else if (result->code != ZKL_RC_NO_NODE)
 		zkl__hold_watch_later(node);	/* also if an ACL forbids to read it */
 	else if (node->request)
-		node->owner->on_removed(node);
+		zkl__on_node_removed(node);
 	else
 	{
-		zkl__lock_node_lost(node);
+		zkl__on_node_lost(node);
 		zkl__node_leave(node);
 	}
 }

@@ -83,7 +83,7 @@ zkl__notify_revocation(const ZklSession *session)
 
 /* Handles the loss of a held node: another client deleted it. */
 void
-zkl__lock_node_lost(ZklNode *node)
+zkl__on_node_lost(ZklNode *node)
 {
 	ZklLock    *lock = node->lock;
 

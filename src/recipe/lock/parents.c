@@ -133,5 +133,12 @@ zkl__request_send_parents(ZklRequest *request)
 	request->parents_status = ZKL_OK;
 	if (request->attempts > 1)
 		send_top(request);
-	request->kind->send_parents(request);
+	if (request->permit)
+	{
+		zkl__on_permit_parents(request);
+		return;
+	}
+	for (int i = 0; i < request->n; i++)
+		zkl__request_send_parent(request, request->nodes[i], request->nodes[i]->lock_path, "",
+								 zkl__container_kind(request->session));
 }

@@ -61,17 +61,17 @@ request_free(void *subject)
 	*link = request->next;
 	if (request->status == ZKL_PENDING)
 		zkl__request_free_locks(request);
-	if (request->kind->on_free)
-		request->kind->on_free(request);
+	if (request->permit)
+		zkl__on_permit_free(request->permit);
 	free(request);
 }
 
 /*
- * Adds a request to the session; returns NULL if out of memory.  The arrays and the data
- * are in the same chunk of memory.
+ * Adds a request to the session, which then owns the permit; returns NULL if out of memory.
+ * The arrays and the data are in the same chunk of memory.
  */
 ZklRequest *
-zkl__request_new(ZklSession *session, const ZklRequestKind *kind, int n, bool non_blocking,
+zkl__request_new(ZklSession *session, ZklPermit *permit, int n, bool non_blocking,
 				 const char *data, int data_len)
 {
 	size_t		room = (size_t) n;
@@ -82,7 +82,7 @@ zkl__request_new(ZklSession *session, const ZklRequestKind *kind, int n, bool no
 	if (request == NULL)
 		return NULL;
 	request->session = session;
-	request->kind = kind;
+	request->permit = permit;
 	request->uses.subject = request;
 	request->uses.free_subject = request_free;
 	request->status = ZKL_PENDING;
@@ -162,8 +162,8 @@ zkl_request_info(ZklRequest *request, ZklRequestInfo *info)
 	info->probe = request->n_probes;
 	info->is_unsearched = request->is_unsearched;
 	memcpy(info->blocker, request->blocker, sizeof(info->blocker));
-	if (request->kind->on_info)
-		request->kind->on_info(request, info);
+	if (request->permit)
+		zkl__on_permit_info(request, info);
 	for (int i = 0; i < request->n && request->status == ZKL_PENDING; i++)
 	{
 		info->blocked = info->blocked || request->nodes[i]->state == NODE_WAITING;

@@ -71,11 +71,11 @@ move_failed(ZklNode *node, const ZklResult *result)
 			node->state = NODE_LISTING;
 		}
 		if (node->priv->wanted && result->code != ZKL_RC_NO_NODE)
-			node->owner->on_failed(node, zkl__status_of(result->code), result->raw_code);
+			zkl__on_node_failed(node, zkl__status_of(result->code), result->raw_code);
 	}
 	else if (result->code == ZKL_RC_NO_NODE)
 	{
-		node->owner->on_lost(node);
+		zkl__on_node_lost(node);
 		zkl__node_leave(node);
 	}
 	else

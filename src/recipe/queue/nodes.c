@@ -145,7 +145,7 @@ node_free(void *subject)
 
 /* Returns a new node, with path and data in the same chunk; NULL if out of memory. */
 ZklNode *
-zkl__node_new(ZklSession *session, const ZklNodeOwner *owner, const char *lock_path,
+zkl__node_new(ZklSession *session, const char *lock_path,
 			  ZklMode mode, ZklNodeNames node_names, const char *data, int data_len)
 {
 	size_t		path_size = strlen(lock_path) + 1;
@@ -161,7 +161,6 @@ zkl__node_new(ZklSession *session, const ZklNodeOwner *owner, const char *lock_p
 	memcpy(node->data, data, (size_t) data_len);
 	node->data_len = data_len;
 	node->session = session;
-	node->owner = owner;
 	node->uses.subject = node;
 	node->uses.free_subject = node_free;
 	node->state = NODE_NEW;

@@ -23,8 +23,6 @@
 #include "node.h"
 #include "recipe/session/session.h"
 
-typedef struct ZklNodeOwner ZklNodeOwner;
-
 /*
  * The states of a node, and what moves it from one to the next:
  *
@@ -86,7 +84,6 @@ struct ZklNode
 	ZklNodePrivate *priv;
 	ZklSession *session;
 	ZklNode    *next;			/* in the list of zkl__nodes() */
-	const ZklNodeOwner *owner;
 	ZklNodeState state;
 	ZklUses		uses;
 	char	   *lock_path;
@@ -113,35 +110,39 @@ struct ZklNode
 };
 
 /*
- * The events that a node reports to its owner.  Unless a comment says otherwise,
+ * The events of a node, implemented by src/recipe/lock.  Unless a comment says otherwise,
  * node->request is set.
  */
-struct ZklNodeOwner
-{
-	/* UNKNOWN ended: it is known whether the node exists */
-	void		(*on_lookup) (ZklNode *node);
-	/* first, or waiting; a permit: the owner has to list its parent */
-	void		(*on_progress) (ZklNode *node);
-	/* "data" is the answer to the read of the predecessor */
-	void		(*on_blocked) (ZklNode *node, const ZklResult *data);
-	/* the node, or its queue, does not exist any more */
-	void		(*on_removed) (ZklNode *node);
-	/* LOCK_LOST: an upgrade, whose anchor does not exist any more */
-	void		(*on_failed) (ZklNode *node, ZklStatus status, int raw_code);
-	/* returns the node that the session holds in this queue already, or NULL */
-	const ZklNode *(*anchor) (const ZklNode *node);
-	/* a move was answered; HELD: the node has its new name; node->request may be NULL */
-	void		(*on_moved) (ZklNode *node);
-	/* the node was held and does not exist any more; node->request is NULL */
-	void		(*on_lost) (ZklNode *node);
-};
+
+/* UNKNOWN ended: it is known whether the node exists */
+extern void zkl__on_node_found(ZklNode *node);
+
+/* first, or waiting; a permit: the request has to list its parent */
+extern void zkl__on_node_progress(ZklNode *node);
+
+/* "data" is the answer to the read of the predecessor */
+extern void zkl__on_node_blocked(ZklNode *node, const ZklResult *data);
+
+/* the node, or its queue, does not exist any more */
+extern void zkl__on_node_removed(ZklNode *node);
+
+/* LOCK_LOST: an upgrade, whose anchor does not exist any more */
+extern void zkl__on_node_failed(ZklNode *node, ZklStatus status, int raw_code);
+
+/* returns the node that the session holds in this queue already, or NULL */
+extern const ZklNode *zkl__on_anchor_needed(const ZklNode *node);
+
+/* a move was answered; HELD: the node has its new name; node->request may be NULL */
+extern void zkl__on_node_moved(ZklNode *node);
+
+/* the node was held and does not exist any more; node->request is NULL */
+extern void zkl__on_node_lost(ZklNode *node);
 
 /* nodes.c */
 extern const ZklSessionPart zkl__nodes_part;
 extern ZklNode *zkl__nodes(const ZklSession *session);
 extern int	zkl__nodes_wanted(const ZklSession *session, size_t *path_bytes);
-extern ZklNode *zkl__node_new(ZklSession *session, const ZklNodeOwner *owner,
-							  const char *lock_path, ZklMode mode,
+extern ZklNode *zkl__node_new(ZklSession *session, const char *lock_path, ZklMode mode,
 							  ZklNodeNames node_names, const char *data, int data_len);
 extern ZklCall *zkl__node_call(ZklNode *node, ZklHandler handler);
 extern void zkl__op_for_node(ZklOp *op, ZklOpKind kind, const ZklNode *node);

@@ -8,8 +8,8 @@
  * sequential node below the lock's znode, and the lowest number holds the lock.  Each
  * waiter watches only its predecessor, so a release wakes one waiter.  queue.h
  * describes the states (ZklNodeState).  MOVING_UP and DOWNGRADING are in move.c,
- * LEAVING is in leave.c.  The owner sends the create, because it creates several
- * nodes in one multi, and receives the results through ZklNodeOwner.
+ * LEAVING is in leave.c.  The request sends the create, because it creates several
+ * nodes in one multi, and receives the events zkl__on_node_...() of queue.h.
  *
  * Invariants:
  *
@@ -30,13 +30,13 @@
 static void
 node_fail(ZklNode *node, ZklStatus status)
 {
-	node->owner->on_failed(node, status, 0);
+	zkl__on_node_failed(node, status, 0);
 }
 
 static void
 node_fail_code(ZklNode *node, const ZklResult *result)
 {
-	node->owner->on_failed(node, zkl__status_of(result->code), result->raw_code);
+	zkl__on_node_failed(node, zkl__status_of(result->code), result->raw_code);
 }
 
 static bool
@@ -75,7 +75,7 @@ on_own_node_children(ZklCall *call, const ZklResult *result)
 	exists = found && strlen(found) < sizeof(node->name);
 	zkl__node_created(node, exists ? ZKL_RC_OK : ZKL_RC_NO_NODE, found, 0);
 	if (node->request)
-		node->owner->on_lookup(node);
+		zkl__on_node_found(node);
 }
 
 static void
@@ -91,14 +91,13 @@ send_find_own_node(ZklNode *node)
  */
 
 static void
-became_first(ZklNode *node)
+set_first(ZklNode *node)
 {
 	node->priv->state_call = NULL;
 	if (node->upgrade || node->czxid != 0)
 		node->state = NODE_HELD;
 	else
 		node->state = NODE_READING_CZXID;
-	node->owner->on_progress(node);
 }
 
 /*
@@ -121,7 +120,7 @@ wait_for_predecessor(ZklNode *node, const char *other)
 		return;
 	node->state = NODE_READING;
 	zkl__node_drive(node);
-	node->owner->on_progress(node);
+	zkl__on_node_progress(node);
 }
 
 /*
@@ -166,7 +165,7 @@ on_rival_read(ZklCall *call, const ZklResult *result)
 		zkl__node_drive(node);
 		return;
 	}
-	node->owner->on_blocked(node, result);
+	zkl__on_node_blocked(node, result);
 	node_fail(node, ZKL_DEADLOCK);
 }
 
@@ -187,7 +186,7 @@ on_children(ZklCall *call, const ZklResult *result)
 		return;
 	if (result->code == ZKL_RC_NO_NODE)
 	{
-		node->owner->on_removed(node);
+		zkl__on_node_removed(node);
 		return;
 	}
 	if (result->code != ZKL_RC_OK)
@@ -203,7 +202,8 @@ on_children(ZklCall *call, const ZklResult *result)
 	switch (zkl__node_position(node, result, &other))
 	{
 		case ZKL_POSITION_FIRST:
-			became_first(node);
+			set_first(node);
+			zkl__on_node_progress(node);
 			break;
 		case ZKL_POSITION_WAITS:
 			zkl__node_note_blockers(node, result);
@@ -213,7 +213,7 @@ on_children(ZklCall *call, const ZklResult *result)
 			move_up(node, other);
 			break;
 		case ZKL_POSITION_GONE:
-			node->owner->on_removed(node);
+			zkl__on_node_removed(node);
 			break;
 		case ZKL_POSITION_DEADLOCK:
 			read_rival(node, other);
@@ -246,7 +246,7 @@ on_predecessor_read(ZklCall *call, const ZklResult *result)
 	if (result->code == ZKL_RC_OK)
 	{
 		node->state = NODE_WAITING;
-		node->owner->on_blocked(node, result);
+		zkl__on_node_blocked(node, result);
 	}
 	else if (result->code == ZKL_RC_NO_NODE)
 	{
@@ -299,7 +299,7 @@ on_moved(ZklCall *call, const ZklResult *result)
 		zkl__node_leave(node);
 	else if (node->state == NODE_LISTING)
 		zkl__node_drive(node);
-	node->owner->on_moved(node);
+	zkl__on_node_moved(node);
 }
 
 
@@ -366,7 +366,7 @@ zkl__node_created(ZklNode *node, ZklResultCode code, const char *path,
 			zkl__node_leave(node);
 		}
 		else if (zkl__elision_proven(node))
-			became_first(node);
+			set_first(node);
 		else
 			await_list(node);
 	}
@@ -420,7 +420,7 @@ zkl__node_drive(ZklNode *node)
 			break;
 		case NODE_LISTING:
 			if (node->is_permit)
-				node->owner->on_progress(node);
+				zkl__on_node_progress(node);
 			else
 				send_get_children(node);
 			break;

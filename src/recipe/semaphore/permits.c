@@ -17,8 +17,8 @@
  * Starting a request
  */
 
-static void
-permit_free(ZklPermit *permit)
+void
+zkl__on_permit_free(ZklPermit *permit)
 {
 	free(permit->semaphore_path);
 	free(permit->permits_path);
@@ -44,7 +44,7 @@ permit_new(const ZklSession *session, const char *name, int capacity, char **que
 	}
 	if (permit->permits_path && *queue_path)
 		return permit;
-	permit_free(permit);
+	zkl__on_permit_free(permit);
 	return NULL;
 }
 
@@ -71,15 +71,15 @@ start_permit(ZklRequest *request, const char *queue_path)
 
 
 /*
- * The handlers of ZklRequestKind
+ * Called by the request
  */
 
 /*
  * Creates the semaphore with its capacity as data: the first request specifies it.  The
  * session that creates it deletes it later, with the znodes below it.
  */
-static void
-send_parents(ZklRequest *request)
+void
+zkl__on_permit_parents(ZklRequest *request)
 {
 	const ZklPermit *permit = request->permit;
 	ZklCreateKind kind = zkl__container_kind(request->session);
@@ -92,8 +92,8 @@ send_parents(ZklRequest *request)
 		zkl__request_send_parent(request, NULL, permit->permits_path, "", kind);
 }
 
-static void
-on_info(const ZklRequest *request, ZklRequestInfo *info)
+void
+zkl__on_permit_info(const ZklRequest *request, ZklRequestInfo *info)
 {
 	const ZklPermit *permit = request->permit;
 
@@ -107,8 +107,8 @@ on_info(const ZklRequest *request, ZklRequestInfo *info)
 }
 
 /* Gives up the permit node before the mutex, so the next holder does not count it. */
-static void
-on_failed(ZklRequest *request)
+void
+zkl__on_permit_failed(ZklRequest *request)
 {
 	ZklPermit  *permit = request->permit;
 
@@ -118,12 +118,12 @@ on_failed(ZklRequest *request)
 }
 
 /* Resets the permit; outstanding answers are ignored. */
-static void
-on_restart(ZklRequest *request)
+void
+zkl__on_permit_restart(ZklRequest *request)
 {
 	ZklPermit  *permit = request->permit;
 
-	on_failed(request);
+	zkl__on_permit_failed(request);
 	permit->has_mutex = false;
 	permit->seen = SEEN_NOTHING;
 	permit->read = CAPACITY_UNREAD;
@@ -132,23 +132,7 @@ on_restart(ZklRequest *request)
 	permit->holder_call = NULL;
 }
 
-static void
-on_free(ZklRequest *request)
-{
-	permit_free(request->permit);
-}
-
 static const char *const parts[] = {ZKL_PERMITS_QUEUE, ZKL_PERMITS, NULL};
-
-static const ZklRequestKind permit_kind = {
-	.parts = parts,
-	.on_drive = zkl__permit_drive,
-	.on_restart = on_restart,
-	.on_failed = on_failed,
-	.send_parents = send_parents,
-	.on_info = on_info,
-	.on_free = on_free,
-};
 
 
 /*
@@ -165,17 +149,17 @@ zkl_permit_request(ZklSession *session, const char *name, int capacity,
 
 	zkl__session_lock(session);
 	if (permit)
-		request = zkl__request_new(session, &permit_kind, 1, non_blocking, data, data_len);
+		request = zkl__request_new(session, permit, 1, non_blocking, data, data_len);
 	if (request)
 	{
-		request->permit = permit;
+		request->parts = parts;
 		request->node_names = ZKL_NODE_NAMES_CURATOR_MUTEX;
 		request->top_path = zkl__config(session)->semaphores_path;
 		start_permit(request, queue_path);
 	}
 	zkl__session_unlock(session);
 	if (permit && request == NULL)
-		permit_free(permit);
+		zkl__on_permit_free(permit);
 	free(queue_path);
 	return request;
 }
@@ -213,7 +197,7 @@ on_watch(ZklSession *session, const char *path)
 		{
 			zkl__lease_prepare(session);
 			zkl__permit_recount(request);
-			zkl__permit_drive(request);
+			zkl__on_permit_drive(request);
 		}
 }
 

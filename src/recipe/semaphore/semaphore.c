@@ -131,7 +131,7 @@ refuse(ZklRequest *request, int n_excess)
 	}
 	permit->counts_synced = true;
 	permit->seen = SEEN_NOTHING;
-	zkl__permit_drive(request);
+	zkl__on_permit_drive(request);
 }
 
 static void
@@ -150,7 +150,7 @@ check_count(ZklRequest *request, const ZklResult *result)
 		if (exists)
 			grant(request);
 		else
-			zkl__permit_drive(request);
+			zkl__on_permit_drive(request);
 	}
 	else
 	{
@@ -314,7 +314,7 @@ drive_with_mutex(ZklRequest *request)
 
 /* Sends the next operation of the permit, besides those of the mutex node. */
 void
-zkl__permit_drive(ZklRequest *request)
+zkl__on_permit_drive(ZklRequest *request)
 {
 	ZklPermit  *permit = request->permit;
 	ZklNode    *mutex = mutex_node(request);
