@@ -36,7 +36,7 @@ static Party *const C = &parties[2];
 static bool
 has_scans(void)
 {
-	return *(ZklScan **) zkl__state(A->session, ZKL_PART_SCANS) != NULL;
+	return *(ZklScan **) zkl__state(A->session, ZKL_STATE_SCANS) != NULL;
 }
 
 

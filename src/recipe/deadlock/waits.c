@@ -22,6 +22,8 @@
  */
 #define KEEP_MS 500
 
+const size_t zkl__waits_size = sizeof(ZklWaits);
+
 
 /*
  * Probes by other sessions
@@ -48,8 +50,8 @@ zkl__waits_note_probe(ZklSession *session)
 	zkl__waits_drive(session);
 }
 
-static void
-on_watch(ZklSession *session, const char *path)
+void
+zkl__waits_watched(ZklSession *session, const char *path)
 {
 	ZklWaits   *w = zkl__waits(session);
 	const char *parent = zkl__config(session)->waits_path;
@@ -198,8 +200,8 @@ zkl_deadlock_free(ZklDeadlock *deadlock)
 	free(deadlock);
 }
 
-static void
-on_free(ZklSession *session)
+void
+zkl__waits_free(ZklSession *session)
 {
 	ZklWaits   *w = zkl__waits(session);
 
@@ -212,8 +214,8 @@ on_free(ZklSession *session)
 	free(w->suspect_waits);
 }
 
-static void
-on_connected(ZklSession *session)
+void
+zkl__waits_connected(ZklSession *session)
 {
 	ZklWaits   *w = zkl__waits(session);
 
@@ -221,12 +223,3 @@ on_connected(ZklSession *session)
 	w->active_ms = zkl_now_ms();
 	w->has_probed = false;
 }
-
-const ZklSessionPart zkl__waits_part = {
-	.state_size = sizeof(ZklWaits),
-	.on_connected = on_connected,
-	.on_watch = on_watch,
-	.on_drive = zkl__waits_drive,
-	.on_timer = zkl__waits_drive,
-	.on_free = on_free,
-};

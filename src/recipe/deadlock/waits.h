@@ -81,11 +81,14 @@ typedef struct ZklWaits
 static inline ZklWaits *
 zkl__waits(const ZklSession *session)
 {
-	return zkl__state(session, ZKL_PART_WAITS);
+	return zkl__state(session, ZKL_STATE_WAITS);
 }
 
 /* waits.c */
-extern const ZklSessionPart zkl__waits_part;
+extern const size_t zkl__waits_size;
+extern void zkl__waits_connected(ZklSession *session);
+extern void zkl__waits_watched(ZklSession *session, const char *path);
+extern void zkl__waits_free(ZklSession *session);
 extern void zkl__waits_set_victim_claim(ZklSession *session, bool is_victim_claim);
 extern void zkl__waits_note_probe(ZklSession *session);
 

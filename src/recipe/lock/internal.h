@@ -39,7 +39,6 @@ extern void zkl__lock_reduce(ZklLock *lock, ZklMode mode);
 extern void zkl__lock_lose(ZklLock *lock);
 extern void zkl__notify_loss(const ZklSession *session);
 extern void zkl__notify_revocation(const ZklSession *session);
-extern void zkl__confirm_drive(ZklSession *session);
 extern ZklCall *zkl__check_nodes(ZklCall *call, ZklNode *const *nodes, int n);
 
 #endif							/* ZKL_LOCK_INTERNAL_H */

@@ -22,10 +22,12 @@ typedef struct Locks
 	int			n_checks;		/* of held nodes in that multi; 0: it checks the root */
 } Locks;
 
+const size_t zkl__locks_size = sizeof(Locks);
+
 static Locks *
 locks_of(const ZklSession *session)
 {
-	return zkl__state(session, ZKL_PART_LOCKS);
+	return zkl__state(session, ZKL_STATE_LOCKS);
 }
 
 int64_t
@@ -361,8 +363,8 @@ zkl_session_is_intact(ZklSession *session)
  * Events of the session
  */
 
-static void
-on_session_lost(ZklSession *session)
+void
+zkl__locks_lost(ZklSession *session)
 {
 	bool		any = false;
 
@@ -372,8 +374,8 @@ on_session_lost(ZklSession *session)
 		zkl__notify_loss(session);
 }
 
-static void
-on_free(ZklSession *session)
+void
+zkl__locks_free(ZklSession *session)
 {
 	Locks	   *locks = locks_of(session);
 
@@ -385,10 +387,3 @@ on_free(ZklSession *session)
 		free(lock);
 	}
 }
-
-const ZklSessionPart zkl__locks_part = {
-	.state_size = sizeof(Locks),
-	.on_drive = zkl__confirm_drive,
-	.on_session_lost = on_session_lost,
-	.on_free = on_free,
-};

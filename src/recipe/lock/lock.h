@@ -81,7 +81,9 @@ extern void zkl__on_permit_info(const ZklRequest *request, ZklRequestInfo *info)
 extern void zkl__on_permit_free(ZklPermit *permit);
 
 /* requests.c */
-extern const ZklSessionPart zkl__requests_part;
+extern const size_t zkl__requests_size;
+extern void zkl__requests_drive(ZklSession *session);
+extern void zkl__requests_free(ZklSession *session);
 extern ZklRequest *zkl__requests(const ZklSession *session);
 extern bool zkl__session_has_room(const ZklSession *session, int n_nodes,
 								  size_t path_bytes, size_t data_bytes);
@@ -99,7 +101,7 @@ extern void zkl__request_no_parent(ZklRequest *request);
 extern void zkl__request_read_czxid(ZklRequest *request, ZklNode *node);
 
 /* parents.c */
-extern const ZklSessionPart zkl__parents_part;
+extern const size_t zkl__parents_size;
 extern ZklCreateKind zkl__container_kind(const ZklSession *session);
 extern void zkl__request_send_parent(ZklRequest *request, ZklNode *node, const char *path,
 									 const char *data, ZklCreateKind kind);
@@ -120,10 +122,16 @@ extern void zkl__request_fail_code(ZklRequest *request, int culprit,
 								   const ZklResult *result);
 
 /* lock.c */
-extern const ZklSessionPart zkl__locks_part;
+extern const size_t zkl__locks_size;
+extern void zkl__confirm_drive(ZklSession *session);
+extern void zkl__locks_lost(ZklSession *session);
+extern void zkl__locks_free(ZklSession *session);
 
 /* hold_watch.c */
-extern const ZklSessionPart zkl__hold_watch_part;
+extern const size_t zkl__hold_watch_size;
+extern void zkl__hold_watches_lost(ZklSession *session);
+extern void zkl__hold_watches_fired(ZklSession *session, const char *path);
+extern void zkl__hold_watches_due(ZklSession *session);
 extern void zkl__hold_watch_later(ZklNode *node);
 
 #endif							/* ZKL_LOCK_H */

@@ -15,14 +15,14 @@
 
 #include "internal.h"
 
-/* The state of this part is whether the server does not support containers. */
+/* The state of this file is whether the server does not support containers. */
 static bool *
 no_containers(const ZklSession *session)
 {
-	return zkl__state(session, ZKL_PART_PARENTS);
+	return zkl__state(session, ZKL_STATE_PARENTS);
 }
 
-const ZklSessionPart zkl__parents_part = {.state_size = sizeof(bool)};
+const size_t zkl__parents_size = sizeof(bool);
 
 static void
 on_parent_created(ZklCall *call, const ZklResult *result)

@@ -17,11 +17,13 @@
  */
 #define PACKET_BYTES 500000
 
-/* The state of this part is a pointer to the youngest request, or NULL. */
+const size_t zkl__requests_size = sizeof(ZklRequest *);
+
+/* The state of this file is a pointer to the youngest request, or NULL. */
 static ZklRequest **
 first_request(const ZklSession *session)
 {
-	return zkl__state(session, ZKL_PART_REQUESTS);
+	return zkl__state(session, ZKL_STATE_REQUESTS);
 }
 
 /* Returns the session's youngest request, which leads to the others, or NULL. */
@@ -194,22 +196,16 @@ zkl_request_lock(ZklRequest *request, int i)
  * Events of the session
  */
 
-static void
-on_drive(ZklSession *session)
+void
+zkl__requests_drive(ZklSession *session)
 {
 	for (ZklRequest *request = zkl__requests(session); request; request = request->next)
 		zkl__request_drive(request);
 }
 
-static void
-on_free(ZklSession *session)
+void
+zkl__requests_free(ZklSession *session)
 {
 	while (zkl__requests(session))
 		request_free(zkl__requests(session));
 }
-
-const ZklSessionPart zkl__requests_part = {
-	.state_size = sizeof(ZklRequest *),
-	.on_drive = on_drive,
-	.on_free = on_free,
-};

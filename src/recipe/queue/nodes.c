@@ -26,10 +26,12 @@ typedef struct Nodes
 	ZklNode    *by_path[PATH_BUCKETS];	/* hash table by lock_path */
 } Nodes;
 
+const size_t zkl__nodes_size = sizeof(Nodes);
+
 static Nodes *
 nodes_of(const ZklSession *session)
 {
-	return zkl__state(session, ZKL_PART_NODES);
+	return zkl__state(session, ZKL_STATE_NODES);
 }
 
 /* Returns the session's youngest node, which leads to the others, or NULL. */
@@ -248,18 +250,9 @@ zkl__node_gone(ZklNode *node)
 }
 
 
-/*
- * Events of the session
- */
-
-static void
-on_free(ZklSession *session)
+void
+zkl__nodes_free(ZklSession *session)
 {
 	while (zkl__nodes(session))
 		node_free(zkl__nodes(session));
 }
-
-const ZklSessionPart zkl__nodes_part = {
-	.state_size = sizeof(Nodes),
-	.on_free = on_free,
-};

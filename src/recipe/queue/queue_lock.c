@@ -449,22 +449,23 @@ zkl__node_drive(ZklNode *node)
  * Events of the session
  */
 
-static void
-on_connected(ZklSession *session)
+/* After a new connection: watches and answers are lost. */
+void
+zkl__nodes_relist(ZklSession *session)
 {
 	for (ZklNode *node = zkl__nodes(session); node; node = node->next)
 		relist(node);
 }
 
-static void
-on_drive(ZklSession *session)
+void
+zkl__nodes_drive(ZklSession *session)
 {
 	for (ZklNode *node = zkl__nodes(session); node; node = node->next)
 		zkl__node_drive(node);
 }
 
-static void
-on_watch(ZklSession *session, const char *path)
+void
+zkl__nodes_watched(ZklSession *session, const char *path)
 {
 	const char *child = strrchr(path, '/');
 
@@ -477,9 +478,3 @@ on_watch(ZklSession *session, const char *path)
 			zkl__node_drive(node);
 		}
 }
-
-const ZklSessionPart zkl__queue_lock_part = {
-	.on_connected = on_connected,
-	.on_watch = on_watch,
-	.on_drive = on_drive,
-};

@@ -202,11 +202,11 @@ drive(ZklScan *scan)
 static ZklScan **
 scans_of(const ZklSession *session)
 {
-	return zkl__state(session, ZKL_PART_SCANS);
+	return zkl__state(session, ZKL_STATE_SCANS);
 }
 
-static void
-on_drive(ZklSession *session)
+void
+zkl__scans_drive(ZklSession *session)
 {
 	for (ZklScan *scan = *scans_of(session); scan; scan = scan->next)
 		drive(scan);
@@ -233,18 +233,14 @@ scan_free(void *subject)
 	free(scan);
 }
 
-static void
-on_free(ZklSession *session)
+void
+zkl__scans_free(ZklSession *session)
 {
 	while (*scans_of(session))
 		scan_free(*scans_of(session));
 }
 
-const ZklSessionPart zkl__scans_part = {
-	.state_size = sizeof(ZklScan *),
-	.on_drive = on_drive,
-	.on_free = on_free,
-};
+const size_t zkl__scans_size = sizeof(ZklScan *);
 
 static ZklScan *
 scan_new(ZklSession *session, ZklScanKind kind)

@@ -18,6 +18,8 @@
 
 #include "recipe/session/session.h"
 
-extern const ZklSessionPart zkl__scans_part;
+extern const size_t zkl__scans_size;
+extern void zkl__scans_drive(ZklSession *session);
+extern void zkl__scans_free(ZklSession *session);
 
 #endif							/* ZKL_SCAN_H */

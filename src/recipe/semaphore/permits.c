@@ -181,16 +181,17 @@ zkl_request_others(ZklRequest *request, int64_t *sessions, int max)
  * Events of the session
  */
 
-static void
-on_connected(ZklSession *session)
+/* After a new connection: watches and answers are lost. */
+void
+zkl__permits_connected(ZklSession *session)
 {
 	for (ZklRequest *request = zkl__requests(session); request; request = request->next)
 		if (request->permit)
 			zkl__permit_recount(request);
 }
 
-static void
-on_watch(ZklSession *session, const char *path)
+void
+zkl__permits_watched(ZklSession *session, const char *path)
 {
 	for (ZklRequest *request = zkl__requests(session); request; request = request->next)
 		if (request->permit && strcmp(path, request->permit->permits_path) == 0)
@@ -200,8 +201,3 @@ on_watch(ZklSession *session, const char *path)
 			zkl__on_permit_drive(request);
 		}
 }
-
-const ZklSessionPart zkl__permits_part = {
-	.on_connected = on_connected,
-	.on_watch = on_watch,
-};

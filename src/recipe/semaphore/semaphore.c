@@ -119,7 +119,7 @@ wait_for_permit(ZklRequest *request, const ZklResult *result)
  * that enough of the permits were released by sessions of its server.
  */
 static void
-refuse(ZklRequest *request, int n_excess)
+refuse_attempt(ZklRequest *request, int n_excess)
 {
 	ZklPermit  *permit = request->permit;
 
@@ -156,7 +156,7 @@ check_count(ZklRequest *request, const ZklResult *result)
 	{
 		note_owners(request, result);
 		if (request->non_blocking)
-			refuse(request, result->n_children - room);
+			refuse_attempt(request, result->n_children - room);
 		else
 			wait_for_permit(request, result);
 	}

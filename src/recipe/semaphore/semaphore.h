@@ -59,7 +59,8 @@ struct ZklPermit
 };
 
 /* permits.c */
-extern const ZklSessionPart zkl__permits_part;
+extern void zkl__permits_connected(ZklSession *session);
+extern void zkl__permits_watched(ZklSession *session, const char *path);
 
 /* semaphore.c */
 extern void zkl__permit_recount(ZklRequest *request);

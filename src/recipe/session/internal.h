@@ -34,8 +34,7 @@ typedef struct ZklHeard
 struct ZklSession
 {
 	pthread_mutex_t mutex;
-	const ZklSessionPart *const *parts;
-	void	   *states[ZKL_N_PARTS];	/* of the parts, in the same chunk of memory */
+	void	   *states[ZKL_N_STATES];	/* of the higher layers, in the same chunk of memory */
 	ZklConfig	config;
 	ZklClient  *client;
 	int			wait_fd;		/* epoll: wakeup_fd and what the client adds */
@@ -77,12 +76,6 @@ struct ZklSession
 	ZklCall    *calls;
 	ZklCall    *last_call;
 };
-
-/* Calls one handler of each part that has it. */
-#define EACH_PART(session, handler, ...) \
-	for (int part = 0; part < ZKL_N_PARTS; part++) \
-		if ((session)->parts[part]->handler) \
-			(session)->parts[part]->handler(__VA_ARGS__)
 
 /* session_mutex.c */
 extern bool zkl__wait_fd_open(ZklSession *session);
