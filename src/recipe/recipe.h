@@ -32,6 +32,7 @@
 typedef struct ZklSession ZklSession;
 typedef struct ZklRequest ZklRequest;
 typedef struct ZklLock ZklLock;
+typedef struct ZklBatch ZklBatch;
 
 typedef enum ZklStatus
 {
@@ -121,6 +122,7 @@ typedef struct ZklSessionConfig
 	ZklNodeNames node_names;
 	int			max_nodes;
 	int32_t		sequence_limit; /* highest number to use; 0: ZKL_SEQUENCE_LIMIT */
+	uint32_t	server_tag;		/* of all sessions that share local locks; in the names of nodes */
 
 	/*
 	 * Called with the session's mutex held, on any of its threads, when a lock
@@ -238,10 +240,12 @@ typedef struct ZklLockItem
 /*
  * Queues for all items at once, with one multi if there are several.  The names are
  * distinct, and no item asks for a mode that "held" covers.  "data" describes the
- * holder to readers of the nodes.  "non_blocking" is a non-blocking attempt: if others
- * are first, the owner decides (zkl_request_refuse()).  Returns NULL only when memory
- * is exhausted; zkl_request_status() reports all other errors.  If the session is not
- * connected, the request is sent after connecting.
+ * holder to readers of the nodes.  "non_blocking" is a non-blocking attempt: it ends with
+ * BUSY if others are first.  But the caller has the local locks, so a node before whose
+ * name has the server_tag is a pending delete; the attempt waits for it, and the caller
+ * ends the request if that takes too long.  Returns NULL only when memory is exhausted;
+ * zkl_request_status() reports all other errors.  If the session is not connected, the
+ * request is sent after connecting.
  */
 extern ZklRequest *zkl_lock_request(ZklSession *session,
 									const ZklLockItem *items, int n_items,
@@ -269,11 +273,7 @@ typedef struct ZklRequestInfo
 	uint64_t	progress;		/* grows with each answer that brings the request further */
 	int			raw_code;		/* the client library's code for SERVER_ERROR */
 	int			culprit;		/* index of the item that failed or waits, or -1 */
-	uint64_t	probe;			/* for ZklWaitReport; a change requires a new report */
-	bool		is_unsearched;	/* deadlocks may remain undetected: too many reports */
-	bool		is_refused;		/* non-blocking attempt: others are first, read after a sync */
-	int64_t		refused_by;		/* ... the session in the predecessor's name, or 0 */
-	int			n_excess;		/* ... for a permit: so many nodes of others must go */
+	int			n_excess;		/* BUSY, for a permit: so many permits of others must go */
 	int			n_others;		/* ... permits that zkl_request_others() lists */
 	bool		is_permit;		/* the request is for a permit, not for locks */
 	int			capacity;		/* the semaphore's capacity, for OTHER_CAPACITY */
@@ -283,18 +283,10 @@ typedef struct ZklRequestInfo
 extern void zkl_request_info(ZklRequest *request, ZklRequestInfo *info);
 
 /*
- * Decide about a non-blocking attempt while ZklRequestInfo.is_refused: it ends with
- * BUSY, or it waits because the blocking locks or permits are known to be released.
- * "refused_by" is the session that the owner has decided about.  If another session's
- * contender is first by now, nothing happens and the session's descriptor becomes
- * readable, so that the owner decides again.
- */
-extern void zkl_request_refuse(ZklRequest *request, int64_t refused_by);
-extern void zkl_request_wait(ZklRequest *request, int64_t refused_by);
-
-/*
- * Stores the sessions of the others that have permits, for a refused attempt: in
- * ascending order, once for each permit.  Returns their number, at most "max".
+ * Stores the sessions of the others that have permits, for an attempt that is BUSY: there
+ * are no local locks of permits, but the caller knows which permits its server has
+ * released.  In ascending order, once for each permit; 0 if unknown.  Returns their
+ * number, at most "max".
  */
 extern int	zkl_request_others(ZklRequest *request, int64_t *sessions, int max);
 
@@ -351,33 +343,46 @@ typedef enum ZklHeldKind
 
 typedef struct ZklHeld
 {
-	uint32_t	key;			/* of the name, as in ZklWaitReport.keys */
+	uint32_t	key;			/* of the name, as ZklDetectorCallbacks.key_of returns it */
 	ZklHeldKind kind;
 } ZklHeld;
 
-/* A session of this server that waits for the reporting one in its lock manager. */
+/* A session of this server that waits for the detector's one in its lock manager. */
 typedef struct ZklLocalWaiter
 {
 	int64_t		session_id;
 	int			pid;
+	uint64_t	identity;		/* of its wait and of all others on its way to that session */
 	const char *waits_for;		/* for messages */
-	bool		only_for_place; /* would only inherit the reporting one's place in a queue */
+	bool		only_for_place; /* would only inherit that session's place in a queue */
 	const ZklHeld *held;		/* everything it holds */
 	int			n_held;
 } ZklLocalWaiter;
 
-/* A waiting session's report, with which other sessions find deadlocks. */
-typedef struct ZklWaitReport
+/*
+ * What a detector needs of its owner.  "await" and "pause" wait in the owner's wait loop;
+ * they return false if the step must end, because the request is decided or its time is
+ * over.  Instead of returning, they may leave the step with longjmp().
+ */
+typedef struct ZklDetectorCallbacks
+{
+	/* waits until the batch is answered */
+	bool		(*await) (void *arg, ZklBatch *batch);
+	/* waits for so long, or until the session's descriptor is readable */
+	bool		(*pause) (void *arg, int ms);
+	/* looks at the server; the local waiters are valid until the next call */
+	int			(*look) (void *arg, const ZklLocalWaiter **local_waiters);
+	/* returns a hash of an encoded name, the same on all servers */
+	uint32_t	(*key_of) (void *arg, const char *name);
+} ZklDetectorCallbacks;
+
+typedef struct ZklDetectorConfig
 {
 	uint64_t	instance;		/* of the server; a new number at each start */
 	int			pid;
-	const char *server;
-	const char *const *locks;	/* a text for each item, for messages */
-	const uint32_t *keys;		/* a hash of each item's name, the same on all servers */
-	const ZklLocalWaiter *local_waiters;	/* current, by session */
-	int			n_local_waiters;
-	uint64_t	probe;			/* ZklRequestInfo.probe, read before local_waiters */
-} ZklWaitReport;
+	const char *server;			/* for messages; must exist as long as the detector */
+	bool		may_requeue;	/* the owner can give up its place in the queue and queue again */
+} ZklDetectorConfig;
 
 /* A session of a cycle.  It waits for the session of the next edge; the last, of the first. */
 typedef struct ZklDeadlockEdge
@@ -386,27 +391,37 @@ typedef struct ZklDeadlockEdge
 	int64_t		session_id;
 	int			pid;
 	const char *server;			/* any bytes; also waits_for */
-	const char *waits_for;
+	const char *waits_for;		/* a wait on its server; else NULL */
+	const char *name;			/* encoded: a wait for this lock or semaphore; else NULL */
+	ZklMode		mode;			/* ... NONE: for a permit */
 } ZklDeadlockEdge;
 
 typedef struct ZklDeadlock
 {
-	bool		keeps_place;	/* the caller only keeps a place in a queue */
+	bool		keeps_place;	/* the caller only keeps a place in a queue, and must requeue */
 	int			n;
-	ZklDeadlockEdge edges[];	/* the caller's first */
+	const ZklDeadlockEdge *edges;	/* the caller's first */
 } ZklDeadlock;
 
-/*
- * Publishes that a request has waited for long, and searches all such reports for a
- * deadlock.  To be called periodically, when the session's descriptor is readable, and
- * when ZklRequestInfo.probe has changed; the layer withdraws the report when the wait
- * ends.  The search runs in this thread, without the mutex, for some tens of
- * milliseconds at most.  Returns NULL, or a deadlock that the caller must end by ending
- * the request, and free with zkl_deadlock_free().
- */
-extern ZklDeadlock *zkl_request_publish(ZklRequest *request, const ZklWaitReport *report);
+/* Detects deadlocks during one long wait of a request. */
+typedef struct ZklDetector ZklDetector;
 
-extern void zkl_deadlock_free(ZklDeadlock *deadlock);
+/* Returns NULL if memory is exhausted. */
+extern ZklDetector *zkl_detector_begin(ZklRequest *request, const ZklDetectorConfig *config,
+									   const ZklDetectorCallbacks *callbacks, void *arg);
+
+/*
+ * Publishes the wait, answers other sessions, and searches, as far as this is due.  Waits
+ * in callbacks.  To be called at *next_ms, and when the session's descriptor is readable.
+ * Returns NULL, or a deadlock that the caller must end by ending the request, and that is valid
+ * until the detector ends.  *is_limited: a deadlock may stay hidden, because something is
+ * too large.
+ */
+extern const ZklDeadlock *zkl_detector_step(ZklDetector *detector, int64_t *next_ms,
+											bool *is_limited);
+
+/* Frees the detector, also after a callback has left a step, and withdraws the report. */
+extern void zkl_detector_end(ZklDetector *detector);
 
 
 /*

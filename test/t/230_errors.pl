@@ -252,7 +252,7 @@ my $good_file = auth_file('good', "digest $secret\n");
 # zklock does not change the ACL of a znode that others may change. The first lock below
 # it gives a warning. "Others" are everybody, certain addresses, or an unreadable ACL.
 my %open_acl = (
-	(map { $_ => 'world' } '', '/locks', '/semaphores', '/waits'),
+	(map { $_ => 'world' } '', '/locks', '/semaphores', '/waiting', '/bells'),
 	' of all addresses' => [ [ 31, 'ip', '0.0.0.0/0' ] ],
 	' of a stranger' => [ [ 31, 'ip', '192.0.2.1' ], [ 4, 'world', 'anyone' ] ],
 	'none' => { digest => $secret });
@@ -261,7 +261,7 @@ for my $open (sort keys %open_acl)
 	my $root = '/open' . ($open =~ s{[/ ]}{-}gr);
 	$zkc->create($root);
 	$zkc->create("$root$_", acl => $_ eq $open ? 'world' : { digest => $secret })
-	  for '/locks', '/semaphores', '/waits';
+	  for '/locks', '/semaphores', '/waiting', '/bells';
 	$zkc->set_acl($root, $open =~ m{^/} ? { digest => $secret } : $open_acl{$open});
 	my $s = with_settings($node, auth_file => $good_file, acl => 'creator', root => $root);
 	works($s, "SELECT zk_try_lock('x')", 't', "a lock below $root can be acquired");

@@ -21,7 +21,7 @@ my %node = map {
 	($_ => $node)
 } qw(a b c d);
 my $d = ZkLock::Deadlock->new(%node);
-my $waits = '/zklock/waits';
+my $waits = '/zklock/waiting';
 
 sub lock_row { return "UPDATE t SET v = v + 1 WHERE id = $_[0]" }
 

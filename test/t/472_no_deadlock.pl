@@ -34,11 +34,11 @@ sub lock_row { return "UPDATE t SET v = v + 1 WHERE id = $_[0]" }
 	$d->hold($s[$_], "SELECT zk_xact_lock('x$_')") for 0 .. 6;
 	$d->wait_for($s[$_], "SELECT zk_xact_lock('x" . ($_ + 1) . "')")
 	  for 0 .. 5;
-	wait_until_reported($zkc, qr/\.w\./, 6);
+	wait_until_reported($zkc, 6);
 	$d->release($s[6]);
 	$d->all_succeed('a chain of waiters succeeds one after the other, from its end', $zkc);
 }
-wait_zk_empty($zkc, '/zklock/waits');
+wait_zk_empty($zkc, '/zklock/waiting');
 
 # One of two sharers has released and now waits for the waiting writer. The writer waits
 # only for the other sharer.
@@ -47,11 +47,12 @@ wait_zk_empty($zkc, '/zklock/waits');
 	$d->hold($s, "SELECT zk_xact_lock('x')");
 	$d->hold($released, "SELECT zk_lock_shared('y')");
 	$d->hold($holder, "SELECT zk_lock_shared('y')");
+	$d->hold($released, "SELECT zk_lock('another')");
 	$d->wait_for($s, "SELECT zk_xact_lock('y')");
-	wait_until_reported($zkc, qr/\.w\./, 1);
+	wait_until_reported($zkc, 1);
 	$released->query_ok("SELECT zk_unlock_shared('y')");
 	$d->wait_for($released, "SELECT zk_xact_lock('x')");
-	wait_until_reported($zkc, qr/./, 2);
+	wait_until_reported($zkc, 2);
 	$d->release($holder);
 	$d->all_succeed('a sharer that has released the lock blocks nobody', $zkc);
 }
@@ -100,9 +101,10 @@ wait_zk_empty($zkc, '/zklock/waits');
 	my ($s, $t) = map { $d->open($_) } qw(a b);
 	my $foreign = foreign_node($zkc, '/zklock/locks/f', 'WRIT');
 	$d->hold($s, "SELECT zk_xact_lock('x')");
+	$d->hold($t, "SELECT zk_xact_lock('y')");
 	$d->wait_for($s, "SELECT zk_xact_lock('f')");
 	$d->wait_for($t, "SELECT zk_xact_lock('x')");
-	wait_until_reported($zkc, qr/\.w\./, 2);
+	wait_until_reported($zkc, 2);
 	$zkc->delete($foreign);
 	$d->all_succeed('sessions that wait for another program\'s holder do not fail', $zkc);
 }
@@ -113,9 +115,9 @@ wait_zk_empty($zkc, '/zklock/waits');
 	$d->hold($s, "SELECT zk_xact_lock('x')");
 	$d->hold($t, "SELECT zk_xact_lock('y')");
 	$d->wait_for($s, "SELECT zk_xact_lock('y')");
-	wait_until_reported($zkc, qr/\.w\./, 1);
+	wait_until_reported($zkc, 1);
 	$s->terminate;
-	wait_until_reported($zkc, qr/./, 0);
+	wait_until_reported($zkc, 0);
 	$t->query_ok("SELECT zk_xact_lock('x')");
 	ok($t->ok, 'a terminated session blocks nobody and leaves no wait report');
 	$d->{waiting} = [];
@@ -131,11 +133,11 @@ wait_zk_empty($zkc, '/zklock/waits');
 	$d->hold($s, "SELECT zk_xact_lock('x')");
 	$d->hold($t, "SELECT zk_xact_lock('y')");
 	$t->query_ok("SET lock_timeout = '3s'");
-	my $before = $zkc->exists('/zklock/waits')->{cversion};
+	my $before = $zkc->exists('/zklock/waiting')->{cversion};
 	$d->wait_for($s, "SELECT zk_xact_lock('y')");
 	$d->wait_for($t, "SELECT zk_xact_lock('x')");
 	failed_with($t, '55P03', 'detection off: lock_timeout ends a deadlock', hint => 0);
-	is($zkc->exists('/zklock/waits')->{cversion}, $before, '... no wait is reported');
+	is($zkc->exists('/zklock/waiting')->{cversion}, $before, '... no wait is reported');
 	$d->{waiting} = [$s];
 	$d->all_succeed('... and the other session succeeds');
 }
@@ -163,18 +165,18 @@ wait_zk_empty($zkc, '/zklock/waits');
 	# The outage lasts until the loss is reported and the server has restarted.
 	$_->query_ok("SET zklock.connect_timeout = '5min'") for $s, $t;
 	$d->hold($s, "SELECT zk_xact_lock('x')");
-	$d->wait_for($t, "SELECT zk_xact_lock('x')");
+	$d->wait_for($t, "SELECT zk_xact_lock(ARRAY['x', 'y'])");
 	$zk->kill9;
 	fails_with($s, 'SELECT pg_sleep(60)', '40001', 'a lock is lost in an outage');
 	$s->query_ok('ROLLBACK');
 
 	# A restart gives every session its whole timeout again.
 	$zk->restart;
-	wait_until('a wait report, or the end of the wait', sub { $t->finished || grep { /\.w\./ } wait_reports($zkc) });
+	wait_until('a wait report, or the end of the wait', sub { $t->finished || wait_reports($zkc) });
 	$d->wait_for($s, "SELECT zk_xact_lock('x')");
 	$d->all_succeed('a session waits behind the node of its own lost session, without a deadlock', $zkc);
 }
 
-wait_zk_empty($zkc, '/zklock/waits');
+wait_zk_empty($zkc, '/zklock/waiting');
 nothing_left($zkc, 'no node is left');
 done_testing();

@@ -7,6 +7,7 @@ use strict;
 use warnings;
 
 use Test::More;
+use Time::HiRes qw(time);
 use ZkLock::Check qw(nothing_left);
 use ZkLock::Cluster;
 use ZkLock::Deadlock qw(wait_reports);
@@ -55,19 +56,33 @@ sub make_cycle
 	return ($cut_off, $near, $far);
 }
 
-# Returns whether a waiter has renewed its report so often that the cycle has been
-# checked twice.
-sub is_checked_twice
+# Rings the bells of the reporting sessions for more than a second, so that each of them
+# answers and searches.
+sub have_searched
 {
-	return grep { /^[0-9a-f]+\.[0-9a-f]+\.([0-9a-f]+)\./ && hex($1) >= 6 }
-	  wait_reports($zkc);
+	my $began = time();
+	while (time() - $began < 1.5)
+	{
+		my %version = map { $_ => $zkc->exists("/zklock/waiting/$_")->{version} } wait_reports($zkc);
+		$zkc->set("/zklock/bells/$_", '') for keys %version;
+		wait_until('answers', sub {
+			!grep { $zkc->exists("/zklock/waiting/$_")->{version} == $version{$_} } keys %version
+		}, pause => 0.05);
+	}
+	return 1;
 }
 
-# Returns whether "near" and "far" have reported their waits without a local waiter. A
-# session that holds nothing is no local waiter in a report, so there is no cycle to check.
-sub reported_without_local_waiters
+# Returns whether "near" has reported its local waiter, and "far" its wait.
+sub reported_with_local_waiter
 {
-	return 2 == grep { /^[0-9a-f]+\.[0-9a-f]+\.[0-9a-f]+\.w\.[^.]+\.\.\d+$/ } wait_reports($zkc);
+	return 3 == $zkc->children('/zklock/waiting') && have_searched();
+}
+
+# Returns whether "far" has reported its wait. A session that holds nothing is no local
+# waiter in a report, and "near" holds nothing in the ensemble and reports nothing.
+sub reported_without_local_waiter
+{
+	return 1 == $zkc->children('/zklock/waiting') && have_searched();
 }
 
 sub nobody_fails
@@ -84,19 +99,19 @@ sub nobody_fails
 	return;
 }
 
-nobody_fails('a lock released by a rollback', \&reported_without_local_waiters,
+nobody_fails('a lock released by a rollback', \&reported_without_local_waiter,
 	acquire => [ 'BEGIN', "SELECT zk_xact_lock('x')" ],
 	wait => "SELECT zk_xact_lock('x')",
 	release => ['ROLLBACK']);
-nobody_fails('one of two locks released', \&is_checked_twice,
+nobody_fails('one of two locks released', \&reported_with_local_waiter,
 	acquire => ["SELECT zk_lock('x'), zk_lock('z')"],
 	wait => "SELECT zk_xact_lock_shared('x')",
 	release => ["SELECT zk_unlock('x')"]);
-nobody_fails('a downgrade that admits sharers', \&is_checked_twice,
+nobody_fails('a downgrade that admits sharers', \&reported_with_local_waiter,
 	acquire => ["SELECT zk_lock('x'), zk_lock_shared('x')"],
 	wait => "SELECT zk_xact_lock_shared('x')",
 	release => ["SELECT zk_unlock('x')"]);
-nobody_fails('a permit, with a lock of its name still held', \&is_checked_twice,
+nobody_fails('a permit, with a lock of its name still held', \&reported_with_local_waiter,
 	acquire => ["SELECT zk_acquire('p', 1), zk_lock('p')"],
 	wait => "SELECT zk_xact_acquire('p', 1)",
 	release => ["SELECT zk_release('p')"]);

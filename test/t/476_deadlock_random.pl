@@ -100,6 +100,6 @@ for my $round (1 .. ROUNDS)
 	push @wrong, "round $round: $got instead of $want" if $got ne $want;
 }
 is_deeply(\@wrong, [], ROUNDS . " rounds with $cycles cycles: exactly one session of each fails");
-wait_zk_empty($zkc, '/zklock/waits');
+wait_zk_empty($zkc, '/zklock/waiting');
 nothing_left($zkc, 'no node is left');
 done_testing();

@@ -96,7 +96,7 @@ sub permit { return qr/waits for a permit of semaphore "$_[0]"; blocked by proce
 		$d->hold($u, "SELECT zk_xact_lock('l')");
 		$d->wait_for($u, acquire($two, 2));
 		$d->wait_for($s, "SELECT zk_xact_lock('l')");
-		wait_until_reported($zkc, qr/\.w\./, 2);
+		wait_until_reported($zkc, 2);
 		ok(!$s->finished && !$u->finished, "$layout: no deadlock while one of two holders does not wait");
 		$d->wait_for($t, "SELECT zk_xact_lock('l')");
 		$d->is_resolved("$layout: a deadlock when both holders wait", permit($two));
@@ -131,13 +131,13 @@ sub permit { return qr/waits for a permit of semaphore "$_[0]"; blocked by proce
 		$d->hold($t, "SELECT zk_xact_lock('l')");
 		$d->wait_for($t, acquire($two, 2));
 		$d->wait_for($s, "SELECT zk_xact_lock('l')");
-		wait_until_reported($zkc, qr/\.w\./, 2);
+		wait_until_reported($zkc, 2);
 		ok(!$s->finished && !$t->finished, "$layout: no deadlock while another program may release");
 		$theirs->release;
 		$d->all_succeed("$layout: ... all succeed after its release", $zkc);
 		$theirs->close;
 	}
-	wait_zk_empty($zkc, '/zklock/waits');
+	wait_zk_empty($zkc, '/zklock/waiting');
 }
 
 # deadlock_detection = off: lock_timeout ends the deadlock.

@@ -96,7 +96,7 @@ sub requeue_a1
 	$s{a1}->query_ok($opt{set}) if $opt{set};
 	$d->wait_for($s{b1}, lock_sql('x'));
 	$d->wait_for($s{b2}, lock_sql('x'));
-	wait_until_reported($zkc, qr/\.p[0-9a-f]+\.\d+$/, 1);
+	wait_until_reported($zkc, 1);
 	$proxy->arm(fault => $opt{fault}, op => 'delete', path => '^/zklock/locks/y/')
 	  if $opt{fault};
 	$d->wait_for($s{a1}, $sql);
@@ -174,6 +174,6 @@ for my $fault ('lose_request', 'lose_answer', 'expire')
 	cancel_of_a2_resolves($fault, \%s);
 }
 
-wait_zk_empty($zkc, '/zklock/waits');
+wait_zk_empty($zkc, '/zklock/waiting');
 $zkc->close;
 done_testing();

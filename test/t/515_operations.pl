@@ -101,7 +101,7 @@ for ([ '1s', '00:00:04' ], [ '10s', '00:00:10' ], [ '2min', '00:00:40' ])
 	$s->query_ok("SELECT zk_lock('mine')");
 	ok(wait_until('a watch', sub { mntr($zk)->{watch_count} > 0 }), 'a held lock is watched');
 	$s->query_async("SELECT zk_lock('theirs')");
-	wait_until('the wait report of a long wait', sub { scalar $zkc->children('/zklock/waits') });
+	wait_until('the wait report of a long wait', sub { scalar $zkc->children('/zklock/waiting') });
 	my %counters = %{ mntr($zk) };
 	cmp_ok($counters{watch_count}, '<=', 2 * $counters{ephemerals_count},
 		'there are no more than two watches for each ephemeral znode');

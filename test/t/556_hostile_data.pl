@@ -113,24 +113,26 @@ works($dba, "SELECT count(*), count(server) FROM zk_locks WHERE name = 'large'",
 $dba->query_ok('SELECT zk_unlock_all()');
 $zkc->delete("/zklock/semaphores/large/leases/$_") for 1 .. 3;
 
-# Wait reports with forged names, which a waiter reads for its cycle check.
+# Wait reports with forged names, which a waiter lists in its search.
 {
 	my $blocker = session($other);
 	$blocker->query_ok("SELECT zk_lock('reported')");
 	my $waiting = session($node);
+	$waiting->query_ok("SELECT zk_lock('held')");
 	$waiting->query_async("SELECT zk_lock('reported')");
-	my ($own) = wait_zk_children($zkc, '/zklock/waits', 1);
+	my ($own) = wait_zk_children($zkc, '/zklock/waiting', 1);
 	my ($id, $rest) = split /\./, $own, 2;
-	my @forged = ('x', '.x', 'x..', '%00', ('f' x 16) . ".$rest", ('f' x 17) . ".$rest", "0.$rest", "-1.$rest", "$id.$rest.$rest",
-		"$id.99999999999999999999.1.w.$id..", "$id.1.1.w." . join(',', ($id) x 500) . '..', "$id.1.1.\x{202e}.$id..", 'z' x 2000);
-	$zkc->create("/zklock/waits/$_", data => "\e[2J\nLOG:  forged\t", ephemeral => 1) for @forged;
-	$zkc->delete("/zklock/waits/$own");
-	wait_zk_children($zkc, '/zklock/waits', @forged + 1);
+	my @forged = ('x', '@', "x\@$own", "$own\@", "$own\@x", "$own\@$own", 'f' x 16, 'f' x 17, "0$own", '-1', '%00',
+		"1\@$own\@1", "\x{202e}", 'z' x 2000);
+	$zkc->create("/zklock/waiting/$_", data => "\e[2J\nLOG:  forged\t", ephemeral => 1) for @forged;
+	my $version = $zkc->exists("/zklock/waiting/$own")->{version};
+	$zkc->set("/zklock/bells/$own", "\e[2J");
+	wait_until('the answer to a ring', sub { $zkc->exists("/zklock/waiting/$own")->{version} > $version });
 	ok(!$waiting->finished, 'wait reports with forged names end no wait');
 	$blocker->query_ok("SELECT zk_unlock('reported')");
 	like($waiting->wait_result, qr/^\d+$/, '... and the waiter gets the lock after its release');
 	$_->quit for $blocker, $waiting;
-	$zkc->delete("/zklock/waits/$_") for @forged;
+	$zkc->delete("/zklock/waiting/$_") for @forged;
 }
 
 # A znode name that zklock never creates.

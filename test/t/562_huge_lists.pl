@@ -41,14 +41,14 @@ $zkc->delete_children('/zklock/locks/long');
 works($s, "SELECT zk_try_lock('long'), zk_unlock('long')", 't|t', 'the lock works when the list is short');
 
 # The wait reports, which every waiter lists.
-$zkc->create_children('/zklock/waits', 76, 900_000);
-my $reports = $zkc->exists('/zklock/waits')->{cversion};
+$zkc->create_children('/zklock/waiting', 76, 900_000);
+my $reports = $zkc->exists('/zklock/waiting')->{cversion};
 $s->query_async("SELECT zk_lock('theirs')");
-wait_until('a wait report', sub { $zkc->exists('/zklock/waits')->{cversion} > $reports });
+wait_until('a wait report', sub { $zkc->exists('/zklock/waiting')->{cversion} > $reports });
 ok(!$s->finished, 'a wait continues among wait reports of more than 64 MB');
 $holder->query_ok("SELECT zk_unlock('theirs')");
 like($s->wait_result, qr/^\d+$/, '... and ends with the release');
-$zkc->delete_children('/zklock/waits');
+$zkc->delete_children('/zklock/waiting');
 works($s, "SELECT zk_unlock('mine'), zk_unlock('theirs')", 't|t', 'no lock was lost');
 
 my ($memory_after, $cpu_after) = cost();

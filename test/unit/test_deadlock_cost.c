@@ -1,162 +1,169 @@
 /*-------------------------------------------------------------------------
  *
  * test_deadlock_cost.c
- *		The cost of deadlock detection for one of very many waiters.
- *
- * Prints the longest processor time of the delivery of one answer, all of it with
- * the session's mutex held, and of one call by the owner, mostly without the mutex.  The
- * tests check only that the session reports its wait and finds no deadlock; no test
- * depends on a time.
+ *		What long waits cost the ensemble, by a simulated clock: nothing for a crowd of
+ *		sessions that hold nothing, a few requests for one that holds something, and few
+ *		writes however often its local waiters change.
  *
  *-------------------------------------------------------------------------
  */
-#include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
-#include "fake_tree.h"
 #include "waiters.h"
 
 #define X ZKL_MODE_EXCLUSIVE
-#define FIRST INT64_C(0x1000000000000001)
 
 static Party *const A = &parties[0];
+static Party *const B = &parties[1];
+static Party *const C = &parties[2];
 
-static double
-now_ms(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-	return (double) now.tv_sec * 1e3 + (double) now.tv_nsec / 1e6;
-}
-
+/* Lets time pass while all owners look every half a second. */
 static void
-make(const char *path, int64_t session)
+pass(int seconds)
 {
-	char	   *made;
-	int64_t		unused;
-
-	fake_tree_create(path, "", 0, session ? ZKL_CREATE_EPHEMERAL_SEQUENTIAL
-					 : ZKL_CREATE_CONTAINER, session, &made, &unused);
-	free(made);
-}
-
-/* Creates a node of a session in a queue. */
-static void
-queue_as(const char *queue, int64_t session, const char *kind)
-{
-	char		path[256];
-
-	snprintf(path, sizeof(path), "%s/_c_%08x-%04x-%04x-0000-%012d-%s", queue,
-			 (unsigned) ((uint64_t) session >> 32), (unsigned) (session >> 16 & 0xffff),
-			 (unsigned) (session & 0xffff), 1, kind);
-	make(path, session);
-}
-
-/* Creates a session's report: it waits for the sessions before it in the queue. */
-static void
-report(int i)
-{
-	char		path[256];
-	int			length = snprintf(path, sizeof(path), WAITS "/%" PRIx64 ".1.1.w.",
-								  (uint64_t) FIRST + (uint64_t) i);
-
-	for (int k = 1; k <= 8 && k <= i; k++)
-		length += snprintf(path + length, sizeof(path) - (size_t) length, "%sp%" PRIx64,
-						   k > 1 ? "," : "", (uint64_t) FIRST + (uint64_t) (i - k));
-	snprintf(path + length, sizeof(path) - (size_t) length, "..");
-	make(path, FIRST + i);
-}
-
-static double
-max_of(double a, double b)
-{
-	return a > b ? a : b;
-}
-
-/* A waits; it reports its wait and searches for deadlocks. */
-static void
-measure(const char *name)
-{
-	double		answer = 0;
-	double		call = 0;
-	bool		any = false;
-
-	for (int round = 0; round < 5; round++)
+	for (int ms = 0; ms < seconds * 1000; ms += 500)
 	{
-		double		start = now_ms();
-
-		any = is_victim_now(A) || any;
-		call = max_of(call, now_ms() - start);
-		for (bool moved = true; moved;)
-		{
-			moved = fake_apply(A->client);
-			start = now_ms();
-			while (fake_deliver(A->client))
-			{
-				answer = max_of(answer, now_ms() - start);
-				moved = true;
-				start = now_ms();
-			}
-		}
-		fake_advance(100);
+		for (int i = 0; i < MAX_PARTIES; i++)
+			if (parties[i].session)
+				publish_at_once(&parties[i]);
+		fake_advance(500);
 	}
-	ok(!any && reported_by(A) == 1, "%s: the wait is reported, and no deadlock is found", name);
-	diag("%s: one answer up to %.2f ms, one call up to %.2f ms", name, answer, call);
+}
+
+static void
+test_crowd(void)
+{
+	bool		silent = true;
+
+	scene_begin(6);
+	waiters_begin("abcdef");
+	forget(lock_now(A, "a", X));
+	for (int i = 1; i < 6; i++)
+	{
+		ask_for(&parties[i], "a", X);
+		fake_run_all();
+		fake_count(parties[i].client);
+	}
+	pass(300);
+	for (int i = 1; i < 6; i++)
+		silent = silent && fake_counted(parties[i].client) == 0;
+	ok(silent, "waiters that hold nothing send no request");
+	is_int(reported_by(NULL), 0, "... and report nothing");
+	scene_end(NULL);
+}
+
+/* Local waiters that hold nothing block no session in the ensemble. */
+static void
+test_local_crowd(void)
+{
+	scene_begin(3);
+	waiters_begin("abb");
+	forget(lock_now(A, "a", X));
+	lock_now(B, "a", X);
+	fake_count(B->client);
+	for (int i = 0; i < 20; i++)
+	{
+		wait_locally(C, i % 2 ? NULL : B);
+		pass(1);
+	}
+	is_str(fake_trace(B->client), "", "local waiters that hold nothing cost no request");
+	scene_end(NULL);
+}
+
+/* B holds b and waits for a; C, which holds c, may wait for B. */
+static void
+begin(void)
+{
+	scene_begin(3);
+	waiters_begin("abb");
+	forget(lock_now(A, "a", X));
+	forget(lock_now(B, "b", X));
+	forget(lock_now(C, "c", X));
+	lock_now(B, "a", X);
+	fake_advance(2000);
+	fake_count(B->client);
+	publish_at_once(B);
+}
+
+static void
+test_one(void)
+{
+	begin();
+	is_str(fake_trace(B->client), "mccmwslgl", "the first long wait ever: its znodes and their parents, a watch, a sync, and a list, the report and the queue");
+	fake_count(B->client);
+	pass(1000);
+	ok(fake_counted(B->client) <= 4 * 10 && fake_n_traced(B->client, 's') >= 7,
+	   "then a search in two minutes: %s", fake_trace(B->client));
+	is_int(fake_n_traced(B->client, 'm'), 0, "... without a write");
+	fake_count(B->client);
+	give_up_all(B);
+	fake_run_all();
+	is_int(fake_n_traced(B->client, 'd'), 3, "the end of the wait deletes its node, the report and the bell");
 	scene_end(NULL);
 }
 
 static void
-test_sharers(int n)
+test_changes(void)
 {
-	char		name[64];
-
-	scene_begin(1);
-	waiters_begin("a");
-	forget(lock_now(A, "a", X));
-	make(path_of("b"), 0);
-	for (int i = 0; i < n; i++)
-		queue_as(path_of("b"), FIRST + i, "__READ__");
-	ask_for(A, "b", X);
-	make(WAITS, 0);
-	for (int i = 0; i < n; i++)
-		report(i);
-	snprintf(name, sizeof(name), "behind %d sharers", n);
-	measure(name);
+	begin();
+	pass(1);
+	fake_count(B->client);
+	wait_locally(C, B);
+	pass(2);
+	is_int(fake_n_traced(B->client, 'm'), 1, "a new local waiter: one write");
+	is_int(fake_n_traced(B->client, 's'), 1, "... and one search");
+	fake_count(B->client);
+	for (int ms = 0; ms < 10000; ms += 50)
+	{
+		wait_locally(C, ms / 50 % 2 ? NULL : B);
+		(void) is_victim_now(B);
+		fake_run_all();
+		fake_advance(50);
+	}
+	ok(fake_n_traced(B->client, 'm') <= 21, "local waiters that come and go: two writes a second at most, %d",
+	   fake_n_traced(B->client, 'm'));
+	scene_end(NULL);
 }
 
-/* All sessions except the first wait in the queue; the first has the only permit. */
+/*
+ * A and B are deadlocked, and have local waiters that hold something, come and go all
+ * the time, and are in no deadlock.
+ */
 static void
-test_permits(int n)
+test_churn(void)
 {
-	char		name[64];
-	char		queue[256];
+	int			victims_at = -1;
+	Party	   *D = &parties[3];
 
-	scene_begin(2);
-	waiters_begin("ab");
-	forget(permit_now(&parties[1], "p", 1));
-	snprintf(queue, sizeof(queue), "%s", pool_of("p", "/locks"));
-	for (int i = 0; i < n; i++)
-		queue_as(queue, FIRST + i, "lock-");
-	ask_permit(A, "p", 1);
-	make(WAITS, 0);
-	for (int i = 0; i < n; i++)
-		report(i);
-	snprintf(name, sizeof(name), "behind %d waiters for a permit", n);
-	measure(name);
+	scene_begin(4);
+	waiters_begin("abba");
+	forget(lock_now(A, "a", X));
+	forget(lock_now(B, "b", X));
+	forget(lock_now(C, "c", X));
+	forget(lock_now(D, "d", X));
+	lock_now(A, "b", X);
+	lock_now(B, "a", X);
+	for (int ms = 0; ms < 2000 && victims_at < 0; ms += 10)
+	{
+		wait_locally(C, waits_locally_for(C) ? NULL : B);
+		wait_locally(D, waits_locally_for(D) ? NULL : A);
+		if (is_victim_now(A) || is_victim_now(B))
+			victims_at = ms;
+		fake_run_all();
+		fake_advance(10);
+	}
+	ok(victims_at >= 0, "a deadlock among sessions whose local waiters change all the time is found: %d ms", victims_at);
+	scene_end(NULL);
 }
 
 int
 main(void)
 {
-	test_sharers(500);
-	test_sharers(1000);
-	test_sharers(2000);
-	test_permits(400);
-	test_permits(800);
-	test_permits(1600);
+	test_crowd();
+	test_local_crowd();
+	test_one();
+	test_changes();
+	test_churn();
 	return done();
 }

@@ -232,47 +232,6 @@ test_stale(void)
 	scene_end(NULL);
 }
 
-/* Is there a report with this text in its name? */
-static bool
-is_reported(const char *text)
-{
-	for (FakeNode *node = fake_tree_first(); node; node = node->next)
-		if (fake_tree_child(node->path, WAITS) && strstr(node->path, text))
-			return true;
-	return false;
-}
-
-static uint64_t
-id_of(const Party *party)
-{
-	return (uint64_t) fake_session_id(party->client);
-}
-
-/* A report's name has one node set, the permits' owners; the next waiter's name has its predecessor. */
-static void
-test_reported(void)
-{
-	bool		ordered;
-	char		text[100];
-
-	begin(4, "abcd");
-	has_permit(A, "s", 3);
-	has_permit(B, "s", 3);
-	has_permit(A, "s", 3);
-	permit_now(C, "s", 3);
-	permit_now(D, "s", 3);
-	(void) is_victim_now(C);
-	(void) is_victim_now(D);
-	fake_run_all();
-	ordered = id_of(A) < id_of(B);
-	snprintf(text, sizeof(text), ".w.%" PRIx64 "+%" PRIx64 "+%" PRIx64 "..",
-			 id_of(ordered ? A : B), id_of(A), id_of(ordered ? B : A));
-	ok(is_reported(text), "the name of the report has each owner of permits once");
-	snprintf(text, sizeof(text), ".w.p%" PRIx64 "..", id_of(C));
-	ok(is_reported(text), "the next waiter reports its predecessor");
-	scene_end(NULL);
-}
-
 static void
 test_descriptions(void)
 {
@@ -288,8 +247,8 @@ test_descriptions(void)
 	deadlock = victim() ? deadlock_of(victim()) : NULL;
 	ok(deadlock && deadlock->n >= 2, "there is a verdict");
 	for (int i = 0; deadlock && i < deadlock->n; i++)
-		is_str(deadlock->edges[i].waits_for, deadlock->edges[i].pid == 1
-			   ? "exclusive lock \"x\"" : "a permit of semaphore \"s\"",
+		is_str(wait_text(&deadlock->edges[i]), deadlock->edges[i].pid == 1
+			   ? "exclusive x" : "permit s",
 			   "the wait of session %d is described", deadlock->edges[i].pid);
 	scene_end(NULL);
 }
@@ -302,7 +261,6 @@ main(void)
 	test_any();
 	test_strangers();
 	test_stale();
-	test_reported();
 	test_descriptions();
 	return done();
 }

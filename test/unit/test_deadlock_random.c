@@ -15,7 +15,6 @@
  */
 #include "waiters.h"
 #include "walk.h"
-#include "recipe/deadlock/waits.h"
 
 #define N_NAMES 4
 #define N_SEMAPHORES 2
@@ -114,18 +113,6 @@ act(void)
 		fake_deliver(party->client);
 }
 
-/* While an owner searches the reports, without the mutex, answers arrive. */
-static void
-act_while_searching(void)
-{
-	fake_after_unlock = NULL;
-	for (int i = 0; i < MAX_PARTIES; i++)
-		if (parties[i].session && zkl__waits(parties[i].session)->is_busy)
-			for (int n = dice(4); n > 0; n--)
-				fake_step(parties[dice(2) ? i : dice(MAX_PARTIES)].client);
-	fake_after_unlock = act_while_searching;
-}
-
 static const char *
 walk(unsigned seed)
 {
@@ -138,7 +125,6 @@ walk(unsigned seed)
 	for (int i = 0; i < MAX_PARTIES; i++)
 		scene_join(&parties[i]);
 	waiters_begin("abcabc");
-	fake_after_unlock = act_while_searching;
 	for (int i = 0; i < ACTIONS && !false_deadlocks(); i++)
 		act();
 	if (false_deadlocks())

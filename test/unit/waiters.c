@@ -18,8 +18,10 @@
 static char server_of[MAX_PARTIES];
 static Party *local[MAX_PARTIES];
 static bool only_behind_waiter[MAX_PARTIES];
+static uint64_t local_wait[MAX_PARTIES];	/* a new number for each wait */
+static uint64_t last_local_wait;
 static char verdicts[MAX_PARTIES][128];
-static ZklDeadlock *deadlocks[MAX_PARTIES];
+static const ZklDeadlock *deadlocks[MAX_PARTIES];
 static int	n_victims;
 static int	n_false_deadlocks;
 
@@ -28,6 +30,9 @@ index_of(const Party *party)
 {
 	return (int) (party - parties);
 }
+
+static int	look(Party *party, const ZklLocalWaiter **local_waiters);
+static ZklDetectorConfig config(Party *party);
 
 void
 waiters_begin(const char *servers)
@@ -38,10 +43,12 @@ waiters_begin(const char *servers)
 	memset(verdicts, 0, sizeof(verdicts));
 	for (int i = 0; i < MAX_PARTIES; i++)
 	{
-		zkl_deadlock_free(deadlocks[i]);
 		deadlocks[i] = NULL;
 	}
 	memcpy(server_of, servers, strlen(servers));
+	owner_look = look;
+	owner_config = config;
+	scene_before_end = owner_interrupt;
 	n_victims = 0;
 	n_false_deadlocks = 0;
 }
@@ -50,13 +57,14 @@ void
 wait_locally(Party *party, Party *other)
 {
 	local[index_of(party)] = other;
+	local_wait[index_of(party)] = ++last_local_wait;
 	only_behind_waiter[index_of(party)] = false;
 }
 
 void
 wait_behind_waiter(Party *party, Party *other)
 {
-	local[index_of(party)] = other;
+	wait_locally(party, other);
 	only_behind_waiter[index_of(party)] = true;
 }
 
@@ -99,16 +107,6 @@ compare(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-static uint32_t
-key_of(const char *name)
-{
-	uint32_t	key = 0;
-
-	for (; *name; name++)
-		key = key * 31 + (unsigned char) *name;
-	return key;
-}
-
 /* Lists what PostgreSQL's lock table would show of a party; returns the number. */
 static int
 held_by(const Party *party, ZklHeld *held)
@@ -119,76 +117,101 @@ held_by(const Party *party, ZklHeld *held)
 		 hold = next_hold(party, hold))
 		held[n++] = (ZklHeld)
 	{
-		key_of(hold->name),
+		owner_key_of(hold->name),
 			hold->size > 0 ? ZKL_HELD_PERMIT
 			: hold->mode == ZKL_MODE_EXCLUSIVE ? ZKL_HELD_EXCLUSIVE : ZKL_HELD_SHARED
 	};
 	return n;
 }
 
-ZklDeadlock *
-publish(Party *party)
+/* Identifies all waits by which party waits for other. */
+static uint64_t
+identity_of(const Party *party, const Party *other)
 {
-	ZklHeld		held[MAX_PARTIES][MAX_HELD];
-	Ask		   *ask = pending_of(party);
-	const char *locks[MAX_ITEMS];
-	uint32_t	keys[MAX_ITEMS];
-	ZklLocalWaiter local_waiters[MAX_PARTIES];
-	ZklWaitReport report = {.instance = (uint64_t) server_of[index_of(party)],
-		.pid = index_of(party) + 1, .server = "server\tof\nmine",
-	.locks = locks, .keys = keys, .local_waiters = local_waiters};
-	ZklRequestInfo info;
+	uint64_t	identity = 0;
 
-	if (ask == NULL)
-		return NULL;
-	zkl_request_info(ask->request, &info);
-	report.probe = info.probe;
-	if (!info.blocked)
-		return NULL;
-	for (int i = 0; i < ask->n; i++)
-	{
-		locks[i] = ask->names[i];
-		keys[i] = key_of(ask->names[i]);
-	}
+	for (; party != other; party = local[index_of(party)])
+		identity = identity * 1000003 + local_wait[index_of(party)];
+	return identity;
+}
+
+static int
+look(Party *party, const ZklLocalWaiter **local_waiters)
+{
+	static ZklHeld held[MAX_PARTIES][MAX_HELD];
+	static ZklLocalWaiter waiters[MAX_PARTIES];
+	int			n = 0;
+
 	for (int i = 0; i < MAX_PARTIES; i++)
 	{
 		const Party *last = waits_behind(&parties[i], party);
 
 		if (parties[i].session && server_of[i] == server_of[index_of(party)] && last)
-			local_waiters[report.n_local_waiters++] = (ZklLocalWaiter)
+			waiters[n++] = (ZklLocalWaiter)
 		{
-			fake_session_id(parties[i].client), i + 1, "a row", waits_behind_waiter(last),
-				held[i], held_by(&parties[i], held[i])
+			.session_id = fake_session_id(parties[i].client),
+				.pid = i + 1,
+				.identity = identity_of(&parties[i], party),
+				.waits_for = "a row",
+				.only_for_place = waits_behind_waiter(last),
+				.held = held[i],
+				.n_held = held_by(&parties[i], held[i])
 		};
 	}
-	qsort(local_waiters, (size_t) report.n_local_waiters, sizeof(ZklLocalWaiter), compare);
-	return zkl_request_publish(ask->request, &report);
+	qsort(waiters, (size_t) n, sizeof(ZklLocalWaiter), compare);
+	*local_waiters = waiters;
+	return n;
 }
 
-bool
-is_victim_now(Party *party)
+static ZklDetectorConfig
+config(Party *party)
 {
-	ZklDeadlock *deadlock = publish(party);
-	bool		any = deadlock != NULL;
+	return (ZklDetectorConfig)
+	{
+		.instance = (uint64_t) server_of[index_of(party)],
+			.pid = index_of(party) + 1,
+			.server = "server\tof\nmine"
+	};
+}
 
-	zkl_deadlock_free(deadlock);
-	return any;
+const ZklDeadlock *
+publish(Party *party)
+{
+	return owner_run(party);
 }
 
 static void
-note_verdict(const Party *party, ZklDeadlock *deadlock)
+note_verdict(const Party *party, const ZklDeadlock *deadlock)
 {
-	ZklDeadlock **kept = &deadlocks[index_of(party)];
+	const ZklDeadlock **kept = &deadlocks[index_of(party)];
 	char	   *text = verdicts[index_of(party)];
 	int			length = 0;
 
 	if (deadlock == NULL)
 		return;
-	zkl_deadlock_free(*kept);
 	*kept = deadlock;
 	text[0] = '\0';
 	for (int i = 0; i < deadlock->n; i++)
 		length += sprintf(text + length, "%s%d", i ? ">" : "", deadlock->edges[i].pid);
+}
+
+bool
+is_victim_now(Party *party)
+{
+	const ZklDeadlock *deadlock = publish(party);
+
+	note_verdict(party, deadlock);
+	return deadlock != NULL;
+}
+
+void
+publish_at_once(Party *party)
+{
+	for (int i = 0; i < 20; i++)
+	{
+		(void) is_victim_now(party);
+		fake_run_all();
+	}
 }
 
 static bool
@@ -247,14 +270,40 @@ verdict_of(const Party *party)
 	return verdicts[index_of(party)];
 }
 
+const char *
+wait_text(const ZklDeadlockEdge *edge)
+{
+	static char text[100];
+
+	if (edge->name == NULL)
+		return edge->waits_for;
+	snprintf(text, sizeof(text), "%s %s", edge->mode == ZKL_MODE_NONE ? "permit"
+			 : edge->mode == ZKL_MODE_SHARED ? "shared" : "exclusive", edge->name);
+	return text;
+}
+
+/* Is it the report of this party, or, if that is NULL, of any? */
+static bool
+is_report_of(const FakeNode *node, const Party *party)
+{
+	bool		is_owner = false;
+
+	for (int i = 0; i < MAX_PARTIES; i++)
+		if (parties[i].session && (party == NULL || party == &parties[i]))
+			is_owner = is_owner || node->owner == fake_session_id(parties[i].client);
+	return is_owner && fake_tree_child(node->path, WAITING) && strchr(node->path, '@') == NULL;
+}
+
 int
 reported_by(const Party *party)
 {
 	int			n = 0;
 
+	for (int i = 0; i < MAX_PARTIES; i++)
+		owner_notice(&parties[i]);
+	fake_run_all();
 	for (FakeNode *node = fake_tree_first(); node; node = node->next)
-		if (fake_tree_child(node->path, WAITS))
-			n += party == NULL || node->owner == fake_session_id(party->client);
+		n += is_report_of(node, party);
 	return n;
 }
 
@@ -332,15 +381,12 @@ any_deadlock(void)
 	return false;
 }
 
-bool
-deadlocks_end(void)
+/* All owners run until nothing more happens without time passing. */
+static void
+run_owners(void)
 {
-	for (int round = 0; round < 60; round++)
+	for (int step = 0; step < 12; step++)
 	{
-		heal();
-		wake_owners();
-		if (!any_deadlock())
-			return true;
 		for (int i = 0; i < MAX_PARTIES; i++)
 			if (parties[i].session == NULL)
 				continue;
@@ -349,6 +395,20 @@ deadlocks_end(void)
 			else
 				on_error(&parties[i]);
 		fake_run_all();
+	}
+}
+
+bool
+deadlocks_end(void)
+{
+	for (int round = 0; round < 200; round++)
+	{
+		if (round % 10 == 0)
+			heal();
+		run_owners();
+		if (!any_deadlock())
+			return true;
+		fake_advance(100);
 	}
 	return false;
 }

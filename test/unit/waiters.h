@@ -12,9 +12,9 @@
 #ifndef WAITERS_H
 #define WAITERS_H
 
-#include "scene.h"
+#include "owner.h"
 
-#define WAITS "/zklock/waits"
+#define WAITING "/zklock/waiting"
 
 /* Forgets all local waits; "servers" has one letter for each party. */
 extern void waiters_begin(const char *servers);
@@ -27,11 +27,14 @@ extern Party *waits_locally_for(const Party *party);
 extern void wait_behind_waiter(Party *party, Party *other);
 extern bool waits_behind_waiter(const Party *party);
 
-/* Does what the backend does from time to time for a waiter; the caller frees the result. */
-extern ZklDeadlock *publish(Party *party);
+/* Does what the backend does when it wakes up (owner.h); the caller frees the result. */
+extern const ZklDeadlock *publish(Party *party);
 
-/* The same; is the party the victim of a deadlock? */
+/* The same, and keeps the result for deadlock_of(); is the party the victim of a deadlock? */
 extern bool is_victim_now(Party *party);
+
+/* Calls that until nothing more happens without time passing. */
+extern void publish_at_once(Party *party);
 
 /* All waiters publish several times; in between everything runs. */
 extern void publish_all(void);
@@ -40,7 +43,10 @@ extern void publish_all(void);
 extern const ZklDeadlock *deadlock_of(const Party *party);
 extern const char *verdict_of(const Party *party);
 
-/* How many wait reports do this party, or all parties (NULL), have? */
+/* Returns what a session of a cycle waits for; static memory. */
+extern const char *wait_text(const ZklDeadlockEdge *edge);
+
+/* How many wait reports do this party, or all parties (NULL), have?  Runs everything. */
 extern int	reported_by(const Party *party);
 
 /*
@@ -62,7 +68,7 @@ extern void end_transaction(Party *party);
 /* The party's session expires, and its transaction fails. */
 extern void begin_again(Party *party);
 
-/* Do all deadlocks end if nothing happens except that victims fail? */
+/* Do all deadlocks end, in half a minute, if nothing happens except that victims fail? */
 extern bool deadlocks_end(void);
 
 /*

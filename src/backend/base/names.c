@@ -69,8 +69,12 @@ display_of(text *value, ZklockNameRoom *room)
 	return room->display;
 }
 
-char *
-zklock_to_utf8(const char *text)
+/*
+ * Returns the text itself, or converted and palloc'd.  Raises 22021 for invalid bytes in a
+ * SQL_ASCII database.  MULE_INTERNAL has no conversion: only ASCII is accepted there.
+ */
+static char *
+to_utf8(const char *text)
 {
 	return pg_is_ascii(text) ? unconstify(char *, text) : pg_server_to_any(text, strlen(text), PG_UTF8);
 }
@@ -82,7 +86,7 @@ zklock_name_from_text(text *value, ZklockNameRoom *room, ZklockName *name)
 	size_t		length;
 
 	name->display = display_of(value, room);
-	utf8 = zklock_to_utf8(name->display);
+	utf8 = to_utf8(name->display);
 	length = strlen(utf8);
 	if (length == 0)
 		name_error("must not be empty");

@@ -56,12 +56,6 @@ typedef struct ZklockNames
  */
 extern uint64 zklock_name_hash(const char *encoded, size_t length);
 
-/*
- * Returns the text itself, or converted and palloc'd.  Raises 22021 for invalid bytes in a
- * SQL_ASCII database.  MULE_INTERNAL has no conversion: only ASCII is accepted there.
- */
-extern char *zklock_to_utf8(const char *text);
-
 /* Returns the key as written in a call of an SQL function, for hints. */
 extern char *zklock_name_as_argument(const ZklockName *name);
 

@@ -69,6 +69,7 @@ typedef struct LockQueue
 	LockInstanceData **waiters;
 	int			n_waiters;
 	LOCKMASK	held;			/* modes held by reached processes */
+	uint64		path;			/* identifies these processes' waits: the sum of theirs */
 } LockQueue;
 
 /* A process that waits for this one, directly or through others. */
@@ -77,6 +78,7 @@ typedef struct Reached
 	int			pid;			/* of its lock group's leader; the key */
 	const LockInstanceData *instance;	/* its wait; NULL: this process */
 	bool		only_for_place;
+	uint64		path;			/* identifies its wait, and all others on its way to this one */
 	int64		session_id;
 	uint32		namespace_hash; /* of its locks, as shown by its session */
 } Reached;
@@ -260,26 +262,36 @@ wait_text(const LockInstanceData *instance)
  * Which process waits for which
  */
 
-/* Marks a process as reached.  Returns false if it already was. */
-static bool
+/* Marks a process as reached, unless it already is. */
+static Reached *
 reach(Table *table, int pid, const LockInstanceData *instance, bool only_for_place)
 {
 	bool		found;
 	Reached    *reached = hash_search(table->reached, &pid, HASH_ENTER, &found);
 
 	if (found)
-		return false;
+		return reached;
 	reached->instance = instance;
 	reached->only_for_place = only_for_place;
+	reached->path = 0;
 	reached->session_id = 0;
 	table->pids[table->n_pids++] = pid;
-	return true;
+	return reached;
 }
 
-static bool
-is_reached(const Table *table, int pid)
+static Reached *
+find_reached(const Table *table, int pid)
 {
-	return hash_search(table->reached, &pid, HASH_FIND, NULL) != NULL;
+	return hash_search(table->reached, &pid, HASH_FIND, NULL);
+}
+
+/* Identifies a wait together with the waits that it depends on. */
+static uint64
+path_of_wait(const LockInstanceData *waiter, uint64 path)
+{
+	uint64		parts[3] = {path, (uint64) waiter->leaderPid, (uint64) waiter->waitStart};
+
+	return hash_bytes_extended((unsigned char *) parts, sizeof(parts), 0);
 }
 
 /*
@@ -291,16 +303,23 @@ static void
 reach_waiters(Table *table, LockQueue *queue, bool only_for_place)
 {
 	LOCKMASK	mask = queue->held;
+	uint64		path = queue->path;
 
 	for (int i = 0; i < queue->n_waiters; i++)
 	{
 		const LockInstanceData *waiter = queue->waiters[i];
+		Reached    *reached = find_reached(table, waiter->leaderPid);
 
-		if (is_long(waiter->waitStart, table->now) &&
+		if (reached == NULL && is_long(waiter->waitStart, table->now) &&
 			conflicts_with_mask(waiter->waitLockMode, mask))
-			(void) reach(table, waiter->leaderPid, waiter, only_for_place);
-		if (is_reached(table, waiter->leaderPid))
-			mask |= LOCKBIT_ON(waiter->waitLockMode);
+		{
+			reached = reach(table, waiter->leaderPid, waiter, only_for_place);
+			reached->path = path_of_wait(waiter, path);
+		}
+		if (reached == NULL)
+			continue;
+		mask |= LOCKBIT_ON(waiter->waitLockMode);
+		path += reached->path;
 	}
 }
 
@@ -350,7 +369,7 @@ static void
 follow(Table *table, int pid, bool only_for_place, bool awaited_only)
 {
 	const LockInstanceData *locks = table->data->locks;
-	const Reached *reached = hash_search(table->reached, &pid, HASH_FIND, NULL);
+	const Reached *reached = find_reached(table, pid);
 
 	for (int k = first_entry(table, pid); k < table->data->nelements; k++)
 	{
@@ -362,6 +381,8 @@ follow(Table *table, int pid, bool only_for_place, bool awaited_only)
 			break;
 		if (queue->n_waiters == 0 || (awaited_only && !is_awaited(&locks[i].locktag)))
 			continue;
+		if (locks[i].holdMask & ~held)
+			queue->path += reached->path;
 		queue->held |= locks[i].holdMask;
 
 		/* reach_waiters() has seen all behind it in the queue where it was reached. */
@@ -395,7 +416,7 @@ find_sessions(Table *table)
 
 		if (l->holdMask == 0 || !zklock_session_in_tag(&l->locktag, &session_id))
 			continue;
-		reached = hash_search(table->reached, &l->pid, HASH_FIND, NULL);
+		reached = find_reached(table, l->pid);
 		if (reached)
 		{
 			reached->session_id = session_id;
@@ -455,7 +476,7 @@ zklock_waiting_for_me(ZklLocalWaiter **local_waiters)
 	*local_waiters = palloc(sizeof(ZklLocalWaiter) * table.n_pids);
 	for (int i = 1; i < table.n_pids; i++)
 	{
-		Reached    *reached = hash_search(table.reached, &table.pids[i], HASH_FIND, NULL);
+		Reached    *reached = find_reached(&table, table.pids[i]);
 		ZklLocalWaiter *local_waiter = &(*local_waiters)[n];
 
 		if (reached->session_id == 0)
@@ -465,6 +486,7 @@ zklock_waiting_for_me(ZklLocalWaiter **local_waiters)
 		local_waiter->pid = reached->pid;
 		local_waiter->waits_for = wait_text(reached->instance);
 		local_waiter->only_for_place = reached->only_for_place;
+		local_waiter->identity = reached->path;
 		local_waiter->held = find_held(&table, reached, &local_waiter->n_held);
 		n++;
 	}

@@ -3,10 +3,12 @@
  * deadlock.c
  *		Detects deadlocks across servers.
  *
- * The recipe layer finds them.  This file passes it the sessions that wait for this
- * backend in PostgreSQL's lock manager (lock_waiters.c), and raises the error.
- * Nothing happens before a wait in the ensemble has lasted for deadlock_timeout.
- * Called only by remote_wait.c.
+ * The recipe layer finds them, in steps.  During a step this file waits for the answers of
+ * the ensemble, passes on the sessions that wait for this backend in PostgreSQL's lock
+ * manager (lock_waiters.c), and it raises the error.  Nothing happens before a wait in the
+ * ensemble has lasted for deadlock_timeout.  Called only by remote_wait.c.
+ *
+ * An interrupt leaves a step with longjmp(): zklock_end_long_wait() frees what it used.
  *
  *-------------------------------------------------------------------------
  */
@@ -29,9 +31,7 @@
 #include "backend/lock/deadlock.h"
 #include "backend/session/stats.h"
 #include "backend/session/wait.h"
-
-/* How often a backend checks for new sessions that wait for it. */
-#define SEARCH_MS 500
+#include "recipe/batch.h"
 
 /* Returns a number that identifies this server and its start. */
 static uint64
@@ -56,6 +56,44 @@ plain(const char *text)
 	return copy;
 }
 
+static int
+hex_value(char c)
+{
+	if (c >= '0' && c <= '9')
+		return c - '0';
+	return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+}
+
+/* Returns the name that was percent-encoded, for messages. */
+static char *
+decoded(const char *encoded)
+{
+	char	   *name = palloc(strlen(encoded) + 1);
+	int			n = 0;
+
+	for (const char *p = encoded; *p; p++)
+		if (p[0] == '%' && hex_value(p[1]) >= 0 && hex_value(p[2]) >= 0)
+		{
+			name[n++] = (char) (hex_value(p[1]) << 4 | hex_value(p[2]));
+			p += 2;
+		}
+		else
+			name[n++] = *p;
+	name[n] = '\0';
+	return name;
+}
+
+/* Returns what the session waits for. */
+static char *
+wait_text(const ZklDeadlockEdge *edge)
+{
+	if (edge->name == NULL)
+		return plain(edge->waits_for ? edge->waits_for : "");
+	return psprintf("%s \"%s\"", edge->mode == ZKL_MODE_NONE ? "a permit of semaphore"
+					: edge->mode == ZKL_MODE_SHARED ? "shared lock" : "exclusive lock",
+					plain(decoded(edge->name)));
+}
+
 /* Builds the detail; "log" adds the statements of processes that own their sessions. */
 static void
 describe(const ZklDeadlock *deadlock, StringInfo detail, StringInfo log)
@@ -69,7 +107,7 @@ describe(const ZklDeadlock *deadlock, StringInfo detail, StringInfo log)
 
 		appendStringInfo(detail, "%sProcess %d on server %s waits for %s; blocked by process %d on server %s.",
 						 i ? "\n" : "", edge->pid, plain(edge->server),
-						 plain(edge->waits_for), next->pid, plain(next->server));
+						 wait_text(edge), next->pid, plain(next->server));
 	}
 	appendStringInfoString(log, detail->data);
 	for (int i = 0; i < deadlock->n; i++)
@@ -84,22 +122,14 @@ describe(const ZklDeadlock *deadlock, StringInfo detail, StringInfo log)
 }
 
 static void
-raise_deadlock(ZklDeadlock *deadlock, bool is_permit, const char *display)
+raise_deadlock(const ZklDeadlock *deadlock, bool is_permit, const char *display)
 {
 	StringInfoData detail;
 	StringInfoData log;
 
 	initStringInfo(&detail);
 	initStringInfo(&log);
-	PG_TRY();
-	{
-		describe(deadlock, &detail, &log);
-	}
-	PG_FINALLY();
-	{
-		zkl_deadlock_free(deadlock);
-	}
-	PG_END_TRY();
+	describe(deadlock, &detail, &log);
 	ereport(ERROR,
 			(errcode(ERRCODE_T_R_DEADLOCK_DETECTED),
 			 is_permit
@@ -112,92 +142,173 @@ raise_deadlock(ZklDeadlock *deadlock, bool is_permit, const char *display)
 
 /* Once per wait. */
 static void
-warn_unsearched(ZklockLongWait *long_wait, const ZklRequestInfo *info)
+warn_of_limits(ZklockLongWait *w)
 {
-	if (!info->is_unsearched || long_wait->warned)
+	if (w->warned)
 		return;
-	long_wait->warned = true;
+	w->warned = true;
 	ereport(WARNING,
 			(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
 			 errmsg("deadlocks across servers may remain undetected during this wait"),
-			 errdetail("There are too many znodes, or too long ones, below \"%s/waits\".",
+			 errdetail("There are too many znodes, or too long ones, below \"%s\".",
 					   zklock_root),
-			 errhint("Remove the znodes there that were not created by zklock.")));
+			 errhint("Remove the znodes below \"%s/waiting\" that were not created by zklock.",
+					 zklock_root)));
 }
 
-static void
-begin(ZklockLongWait *long_wait, const ZklockAction *actions, int n)
-{
-	const char **locks = palloc(sizeof(char *) * n);
-	uint32	   *keys = palloc(sizeof(uint32) * n);
 
-	for (int i = 0; i < n; i++)
-	{
-		locks[i] = zklock_to_utf8(actions[i].display);
-		/* the half of the hash that the lock table shows */
-		keys[i] = (uint32) actions[i].key;
-	}
-	long_wait->report.locks = locks;
-	long_wait->report.keys = keys;
-	long_wait->report.instance = server_instance();
-	long_wait->report.server = zklock_server_name();
-	long_wait->report.pid = MyProcPid;
-	long_wait->scan_context = AllocSetContextCreate(CurrentMemoryContext,
-													"zklock lock table",
-													ALLOCSET_DEFAULT_SIZES);
+/*
+ * Callbacks of the detector
+ */
+
+/* Is the request decided, or its time over?  If not, lowers *check_again to its end. */
+static bool
+is_over(const ZklockLongWait *w, int64 *check_again)
+{
+	int64		left = zklock_timeout_left(w->timeout);
+	int64		lock_timeout = zklock_lock_timeout_left(w->timeout);
+
+	if (zkl_request_status(w->request) != ZKL_PENDING || left == 0 || lock_timeout == 0)
+		return true;
+	if (left != ZKLOCK_NO_TIMEOUT)
+		*check_again = Min(*check_again, zkl_now_ms() + left);
+	if (lock_timeout != ZKLOCK_NO_TIMEOUT)
+		*check_again = Min(*check_again, zkl_now_ms() + lock_timeout);
+	return false;
+}
+
+/* Ends the wait for an answer, or a pause, which also ends when the session changes. */
+static bool
+is_step_done(void *arg, int64 *check_again)
+{
+	ZklockLongWait *w = arg;
+	bool		is_new = w->pause_until != 0;
+
+	zklock_wait_is_for(ZKLOCK_WAIT_LOCK);
+	if (is_over(w, check_again))
+		return true;
+	if (w->awaited)
+		return zkl_batch_info(w->awaited).status != ZKL_PENDING;
+	*check_again = Min(*check_again, w->pause_until);
+	w->pause_until = 0;
+	return !is_new;
+}
+
+static bool
+await_step(ZklockLongWait *w)
+{
+	int64		unused = ZKLOCK_NEVER;
+
+	zklock_wait(w->session, is_step_done, w);
+	return !is_over(w, &unused);
+}
+
+static bool
+await_batch(void *arg, ZklBatch *batch)
+{
+	ZklockLongWait *w = arg;
+
+	w->awaited = batch;
+	return await_step(w);
+}
+
+static bool
+pause_step(void *arg, int ms)
+{
+	ZklockLongWait *w = arg;
+
+	w->awaited = NULL;
+	w->pause_until = zkl_now_ms() + ms;
+	return await_step(w);
 }
 
 /* Reads the lock table, unless nothing can have changed. */
-static void
-scan(ZklockLongWait *long_wait)
+static int
+look(void *arg, const ZklLocalWaiter **local_waiters)
 {
+	ZklockLongWait *w = arg;
 	uint64		long_waits = zklock_long_waits();
-	ZklLocalWaiter *local_waiters;
 	MemoryContext old;
 
-	if (long_wait->scanned && long_wait->long_waits == long_waits)
-		return;
-	long_wait->scanned = true;
-	long_wait->long_waits = long_waits;
-	long_wait->report.n_local_waiters = 0;
-	MemoryContextReset(long_wait->scan_context);
-	if (long_waits == 0)
-		return;
-	zklock_count(ZKLOCK_STAT_LOCK_TABLE_READS, 1);
-	old = MemoryContextSwitchTo(long_wait->scan_context);
-	long_wait->report.n_local_waiters = zklock_waiting_for_me(&local_waiters);
-	long_wait->report.local_waiters = local_waiters;
-	MemoryContextSwitchTo(old);
+	*local_waiters = w->local_waiters;
+	if (w->scanned && w->long_waits == long_waits)
+		return w->n_local_waiters;
+	w->scanned = false;
+	w->n_local_waiters = 0;
+	MemoryContextReset(w->scan_context);
+	if (long_waits != 0)
+	{
+		zklock_count(ZKLOCK_STAT_LOCK_TABLE_READS, 1);
+		old = MemoryContextSwitchTo(w->scan_context);
+		w->n_local_waiters = zklock_waiting_for_me(&w->local_waiters);
+		MemoryContextSwitchTo(old);
+	}
+	w->scanned = true;
+	w->long_waits = long_waits;
+	*local_waiters = w->local_waiters;
+	return w->n_local_waiters;
+}
+
+/* The half of the hash that the lock table shows. */
+static uint32_t
+key_of(void *arg, const char *name)
+{
+	return (uint32) zklock_name_hash(name, strlen(name));
+}
+
+
+/*
+ * Called by the wait
+ */
+
+static void
+begin(ZklockLongWait *w)
+{
+	static const ZklDetectorCallbacks callbacks = {await_batch, pause_step, look, key_of};
+	ZklDetectorConfig config = {
+		.instance = server_instance(),
+		.pid = MyProcPid,
+		.server = zklock_server_name(),
+		.may_requeue = w->timeout->may_requeue
+	};
+
+	w->scan_context = AllocSetContextCreate(CurrentMemoryContext, "zklock lock table",
+											ALLOCSET_DEFAULT_SIZES);
+	w->detector = zkl_detector_begin(w->request, &config, &callbacks, w);
+	if (w->detector == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_OUT_OF_MEMORY),
+				 errmsg("out of memory")));
 }
 
 bool
-zklock_search_deadlock(ZklockLongWait *long_wait, ZklRequest *request,
-					   const ZklRequestInfo *info, const ZklockAction *actions,
-					   int n, int64 *check_again)
+zklock_search_deadlock(ZklockLongWait *w, bool is_permit, const char *display,
+					   int64 *check_again)
 {
-	ZklDeadlock *deadlock;
+	const ZklDeadlock *deadlock;
+	int64		next = ZKLOCK_NEVER;
+	bool		is_limited = false;
 
-	if (long_wait->scan_context == NULL)
-		begin(long_wait, actions, n);
-	long_wait->report.probe = info->probe;
-	warn_unsearched(long_wait, info);
-	scan(long_wait);
-	deadlock = zkl_request_publish(request, &long_wait->report);
-	if (deadlock && deadlock->keeps_place && long_wait->may_requeue)
-	{
-		zkl_deadlock_free(deadlock);
+	if (w->detector == NULL)
+		begin(w);
+	deadlock = zkl_detector_step(w->detector, &next, &is_limited);
+	*check_again = Min(*check_again, next);
+	if (deadlock && deadlock->keeps_place)
 		return true;
-	}
 	if (deadlock)
-		raise_deadlock(deadlock, info->is_permit, actions[Max(info->culprit, 0)].display);
-	*check_again = Min(*check_again, zkl_now_ms() + SEARCH_MS);
+		raise_deadlock(deadlock, is_permit, display);
+	if (is_limited)
+		warn_of_limits(w);
 	return false;
 }
 
 void
-zklock_end_long_wait(ZklockLongWait *long_wait)
+zklock_end_long_wait(ZklockLongWait *w)
 {
-	if (long_wait->scan_context)
-		MemoryContextDelete(long_wait->scan_context);
-	long_wait->scan_context = NULL;
+	if (w->detector)
+		zkl_detector_end(w->detector);
+	w->detector = NULL;
+	if (w->scan_context)
+		MemoryContextDelete(w->scan_context);
+	w->scan_context = NULL;
 }

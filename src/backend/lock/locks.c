@@ -83,7 +83,6 @@ request_remote(void *arg, ZklSession *session)
 		if (hold->mode >= a->item->mode)
 			continue;
 		actions[n] = ZKLOCK_ACTION_LOCK(hold->name.display);
-		actions[n].key = hold->key;
 		items[n].name = hold->name.encoded;
 		items[n].mode = a->item->mode;
 		items[n].held = hold->lock;
@@ -91,7 +90,7 @@ request_remote(void *arg, ZklSession *session)
 	}
 	request = zkl_lock_request(session, items, n, a->item->timeout_ms == 0,
 							   data, strlen(data));
-	status = zklock_await_request(&a->timeout, session, request, actions, n);
+	status = zklock_await_request(&a->timeout, session, request, actions);
 	if (status == ZKL_OK)
 		take_granted(a, request);
 	zkl_request_end(request);

@@ -30,7 +30,6 @@ typedef struct RemoteWait
 	ZklSession *session;
 	ZklRequest *request;
 	const ZklockAction *actions;	/* of its lock request items */
-	int			n;
 	ZklockLongWait long_wait;
 	int64		started;
 	const char *logged;			/* the awaited name in the server log; or NULL */
@@ -93,53 +92,27 @@ is_blocked_too_long(RemoteWait *w, ZklRequestInfo *info, int64 now,
 		log_long_wait(w, info, now);
 		if (now < w->started + DeadlockTimeout)
 			*check_again = Min(*check_again, w->started + DeadlockTimeout);
-		else if (zklock_deadlock_detection &&
-				 zklock_search_deadlock(&w->long_wait, w->request, info, w->actions,
-										w->n, check_again))
+		else if (zklock_deadlock_detection && w->timeout->timeout_ms != 0 &&
+				 zklock_search_deadlock(&w->long_wait, info->is_permit,
+										w->actions[Max(info->culprit, 0)].display, check_again))
 			w->timeout->must_requeue = true;
 	}
 	return w->timeout->must_requeue;
 }
 
 /*
- * Returns whether backends of this server have released what blocks the attempt, so that
- * its nodes will be deleted.  A lock is released if its predecessor's session belongs to
- * a backend of this server, because we hold the local lock.
+ * Returns whether a non-blocking attempt has waited too long for pending deletes of this
+ * server: the connection of the backend that sends them may be down.
  */
 static bool
-is_released(const RemoteWait *w, const ZklRequestInfo *info)
-{
-	int64	   *sessions;
-	int			n;
-
-	if (info->n_excess == 0)
-		return zklock_is_session_shown(info->refused_by);
-	sessions = palloc(sizeof(int64) * (info->n_others + 1));
-	n = zkl_request_others(w->request, sessions, info->n_others);
-	n = zklock_count_released_permits(w->timeout->semaphore, sessions, n, info->n_excess);
-	pfree(sessions);
-	return n >= info->n_excess;
-}
-
-/*
- * Returns whether a non-blocking attempt that others block is refused.  Not while their
- * nodes are pending deletes; the bound is for a backend whose connection is down.
- */
-static bool
-is_refused(RemoteWait *w, const ZklRequestInfo *info, int64 now, int64 *check_again)
+is_attempt_over(const RemoteWait *w, const ZklRequestInfo *info, int64 now, int64 *check_again)
 {
 	int64		bound = w->started + zklock_connect_timeout;
 
-	if (!info->is_refused)
+	if (!info->blocked)
 		return false;
-	if (now >= bound || !is_released(w, info))
-	{
-		zkl_request_refuse(w->request, info->refused_by);
-		return zkl_request_status(w->request) != ZKL_PENDING;
-	}
-	zkl_request_wait(w->request, info->refused_by);
 	*check_again = Min(*check_again, bound);
-	return false;
+	return now >= bound;
 }
 
 /* A non-blocking attempt never waits for a holder. */
@@ -203,7 +176,7 @@ is_granted(void *arg, int64 *check_again)
 	note_wait(w->timeout, &info);
 	if (info.blocked)
 		zklock_wait_is_for(ZKLOCK_WAIT_LOCK);
-	if (w->timeout->timeout_ms == 0 && is_refused(w, &info, now, check_again))
+	if (w->timeout->timeout_ms == 0 && is_attempt_over(w, &info, now, check_again))
 		return true;
 	if (w->timeout->queued && is_blocked_too_long(w, &info, now, check_again))
 		return true;
@@ -226,15 +199,14 @@ name_awaited(void *arg)
 
 ZklStatus
 zklock_await_request(ZklockTimeout *timeout, ZklSession *session,
-					 ZklRequest *request, const ZklockAction *actions, int n)
+					 ZklRequest *request, const ZklockAction *actions)
 {
 	RemoteWait	w = {
 		.timeout = timeout,
 		.session = session,
 		.request = request,
 		.actions = actions,
-		.n = n,
-		.long_wait.may_requeue = timeout->may_requeue,
+		.long_wait = {.session = session, .request = request, .timeout = timeout},
 		.started = zkl_now_ms()
 	};
 	ErrorContextCallback context = {error_context_stack, name_awaited, &w};
@@ -253,6 +225,7 @@ zklock_await_request(ZklockTimeout *timeout, ZklSession *session,
 	{
 		zkl_request_info(request, &info);
 		note_wait(timeout, &info);
+		zklock_end_long_wait(&w.long_wait);
 		zkl_request_end(request);
 		PG_RE_THROW();
 	}

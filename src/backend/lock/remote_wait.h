@@ -13,14 +13,14 @@
 
 /*
  * Waits for the request under lock_timeout, interruptibly.  "actions" are those of its
- * "n" lock request items.  Returns OK; PENDING or BUSY on timeout, or PENDING if the
+ * lock request items.  Returns OK; PENDING or BUSY on timeout, or PENDING if the
  * caller must requeue; SESSION_LOST, LOCK_LOST or OTHER_CAPACITY.  Then the caller takes
  * what is granted and ends the request.  In all other cases ends the request and throws.
  * A NULL request means that memory was exhausted.
  */
 extern ZklStatus zklock_await_request(ZklockTimeout *timeout, ZklSession *session,
 									  ZklRequest *request,
-									  const ZklockAction *actions, int n);
+									  const ZklockAction *actions);
 
 /*
  * Makes a request in the connected session, and after the loss of the session again in

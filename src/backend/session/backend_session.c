@@ -11,6 +11,7 @@
  */
 #include "postgres.h"
 
+#include "access/xlog.h"
 #include "common/hashfn.h"
 #include "miscadmin.h"
 #include "storage/fd.h"
@@ -19,6 +20,7 @@
 
 #include "backend/base/credentials.h"
 #include "backend/base/holds.h"
+#include "backend/base/identity.h"
 #include "backend/base/settings.h"
 #include "backend/session/backend_session.h"
 #include "backend/session/callbacks.h"
@@ -157,6 +159,20 @@ require_ensemble(void)
 				 errhint("Set zklock.connect_string to the servers of the ensemble, for example zk1:2181,zk2:2181,zk3:2181.")));
 }
 
+/*
+ * Returns the tag of the sessions of this server, since its start, for this ensemble and
+ * root: they share the local locks.
+ */
+static uint32
+server_tag(void)
+{
+	uint64		key[] = {GetSystemIdentifier(), (uint64) PgStartTime,
+	hash_string(zklock_server_name(), namespace_hash)};
+	uint64		hash = hash_bytes_extended((unsigned char *) key, sizeof(key), 0);
+
+	return Max((uint32) hash, 1);
+}
+
 static void
 open_session(void)
 {
@@ -179,6 +195,7 @@ open_session(void)
 	zklock_lease_timer_init();
 	namespace_hash = hash_string(zklock_root, hash_string(zklock_connect_string, 0));
 	zklock_credentials_read(&credentials);
+	config.server_tag = server_tag();
 	config.digest = credentials.digest;
 	config.tls = credentials.tls;
 	reserve_fds();

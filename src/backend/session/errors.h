@@ -15,7 +15,6 @@ typedef struct ZklockAction
 {
 	const char *format;			/* for psprintf(); may use "display" */
 	const char *display;		/* name of the lock or semaphore */
-	uint64		key;			/* of an item of a request: zklock_name_hash() */
 } ZklockAction;
 
 #define ZKLOCK_ACTION_LOCK(name) \

@@ -71,14 +71,6 @@ zkl__request_blocked(ZklRequest *request, int culprit, const ZklResult *data)
 	zkl__wake(request->session);
 }
 
-static void
-inform_of_end(ZklRequest *request)
-{
-	if (request->on_ended)
-		request->on_ended(request);
-	zkl__wake(request->session);
-}
-
 /* Grants the request: its nodes become locks, which the owner can take. */
 void
 zkl__request_grant(ZklRequest *request)
@@ -89,7 +81,7 @@ zkl__request_grant(ZklRequest *request)
 		zkl__hold_watch_later(request->nodes[i]);
 	}
 	request->status = ZKL_OK;
-	inform_of_end(request);
+	zkl__wake(request->session);
 }
 
 /* Frees the locks of a request that is not granted, except for those held before. */
@@ -114,14 +106,14 @@ zkl__request_fail(ZklRequest *request, ZklStatus status, int culprit, int raw_co
 	request->culprit = culprit;
 	request->raw_code = raw_code;
 	zkl__leave_begin(request->session);
-	if (request->kind->on_failed)
-		request->kind->on_failed(request);
+	if (request->permit)
+		zkl__on_permit_failed(request);
 	for (int i = 0; i < request->n; i++)
 		if (request->nodes[i])
 			zkl__node_leave(request->nodes[i]);
 	zkl__leave_end(request->session);
 	zkl__request_free_locks(request);
-	inform_of_end(request);
+	zkl__wake(request->session);
 }
 
 void

@@ -18,7 +18,7 @@ struct ZklNodePrivate
 	ZklNode    *next_put_off;	/* in the list of leave.c, then in the delete call's detail */
 	ZklCall    *state_call;		/* whose answer this state waits for; CREATING: the list */
 	bool		wanted;			/* not released, not given up */
-	bool		lists_synced;	/* sync before each list: non-blocking and not first, or reread */
+	bool		lists_synced;	/* sync before each list: non-blocking and not first */
 	bool		awaits_elision; /* READING_CZXID: the czxid may prove that it is first */
 	bool		is_move_refused;	/* DOWNGRADING: still has its old name, until retried */
 	bool		is_undeletable; /* LEAVING: an ACL forbids the delete, which was logged */
@@ -39,7 +39,7 @@ extern void zkl__node_gone(ZklNode *node);
 extern ZklPosition zkl__node_position(const ZklNode *node, const ZklResult *list,
 									  const char **other);
 extern bool zkl__node_has_lost_anchor(const ZklNode *node, const ZklResult *list);
-extern void zkl__node_note_blockers(ZklNode *node, const ZklResult *list);
+extern void zkl__node_note_readers(ZklNode *node, const ZklResult *list);
 
 /* list_elision.c */
 extern bool zkl__elision_expected(const ZklNode *node);

@@ -32,24 +32,30 @@ extern bool zkl_parse_child(const char *name, ZklContender *contender);
 /* Sets the first half of the GUID that a name begins with; false if there is none. */
 extern bool zkl_parse_owner(const char *name, uint64_t *owner);
 
+/* Returns the server tag in the GUID that a name begins with; 0 if there is none. */
+extern uint32_t zkl_parse_tag(const char *name);
+
+/* Returns the second half of a GUID.  A tag of 0 is the form without a server tag. */
+extern uint64_t zkl_guid_end(uint32_t tag, uint32_t counter);
+
 /* Returns whether the scheme has names for the mode. */
 extern bool zkl_has_mode(ZklNodeNames node_names, ZklMode mode);
 
 /*
  * Writes the name to create, without the number: prefix, GUID of session id and
- * counter, infix.  Returns false if the scheme has no names for the mode.
+ * zkl_guid_end(), infix.  Returns false if the scheme has no names for the mode.
  */
 extern bool zkl_child_prefix(ZklNodeNames node_names, ZklMode mode,
-							 int64_t session_id, uint64_t counter,
+							 int64_t session_id, uint64_t guid_end,
 							 char out[ZKL_CHILD_NAME_SIZE]);
 
 /* The same with the number, as the server appends it. */
 extern bool zkl_child_name(ZklNodeNames node_names, ZklMode mode,
-						   int64_t session_id, uint64_t counter,
+						   int64_t session_id, uint64_t guid_end,
 						   int32_t number, char out[ZKL_CHILD_NAME_SIZE]);
 
 /* Writes the name of a permit node up to the number. */
-extern void zkl_permit_prefix(int64_t session_id, uint64_t counter,
+extern void zkl_permit_prefix(int64_t session_id, uint64_t guid_end,
 							  char out[ZKL_CHILD_NAME_SIZE]);
 
 /* Returns the child whose name is the prefix, perhaps with a number, or NULL. */
@@ -87,19 +93,6 @@ extern ZklPosition zkl_position(const char *const *children, int n_children,
 								const char *const *mine, int n_mine,
 								bool upgrade, const char **other);
 
-/* A session that a node waits for. */
-typedef struct ZklBlocker
-{
-	uint64_t	owner;
-	bool		only_for_place; /* a waiter: if it leaves, its own blockers still block */
-} ZklBlocker;
-
-/*
- * How many waiting writers before a node are recorded as its blockers.  The
- * blockers beyond them appear in the wait reports of these writers.
- */
-#define ZKL_NEAREST_WAITERS 8
-
 /* A contender in a queue, of any session. */
 typedef struct ZklQueued
 {
@@ -124,15 +117,6 @@ extern void zkl_grant_queue(ZklQueued *queue, int n);
 
 /* Returns the contenders, malloc'd, sorted and granted; NULL if out of memory. */
 extern ZklQueued *zkl_read_queue(const char *const *children, int n_children, int *n);
-
-/*
- * Sets "blockers" to the owners of the nodes of other sessions that must be gone
- * before a node is first, and returns their number, or -1 if the node is not in the
- * queue, which comes from zkl_read_queue().  Nodes without an owner are left out, an
- * owner may appear more than once.  "blockers" has room for n_queue.
- */
-extern int	zkl_blockers(const ZklQueued *queue, int n_queue, const char *name,
-						 bool upgrade, ZklBlocker *blockers);
 
 /* Sorts ids, ascending. */
 extern void zkl_sort_ids(uint64_t *ids, int n);

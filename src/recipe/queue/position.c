@@ -1,14 +1,12 @@
 /*-------------------------------------------------------------------------
  *
  * position.c
- *		Finds in a children list a node's position, its blockers, and whether its
- *		anchor exists.
+ *		Finds in a children list a node's position, and whether its anchor exists.
  *
  * Sends nothing, and changes no state.  queue_order.c has the rules.
  *
  *-------------------------------------------------------------------------
  */
-#include <stdlib.h>
 #include <string.h>
 
 #include "internal.h"
@@ -17,7 +15,7 @@
 ZklPosition
 zkl__node_position(const ZklNode *node, const ZklResult *list, const char **other)
 {
-	const ZklNode *anchor = node->owner->anchor(node);
+	const ZklNode *anchor = zkl__on_anchor_needed(node);
 	const char *mine[3] = {node->name};
 	int			n_mine = 1;
 
@@ -35,7 +33,7 @@ zkl__node_position(const ZklNode *node, const ZklResult *list, const char **othe
 bool
 zkl__node_has_lost_anchor(const ZklNode *node, const ZklResult *list)
 {
-	const ZklNode *anchor = node->upgrade ? node->owner->anchor(node) : NULL;
+	const ZklNode *anchor = node->upgrade ? zkl__on_anchor_needed(node) : NULL;
 
 	for (int i = 0; anchor && i < list->n_children; i++)
 		if (strcmp(list->children[i], anchor->name) == 0 ||
@@ -44,16 +42,18 @@ zkl__node_has_lost_anchor(const ZklNode *node, const ZklResult *list)
 	return node->upgrade;
 }
 
-/* For deadlock detection.  If memory is exhausted, a deadlock may stay hidden. */
+/*
+ * For deadlock detection: readers behind a writer wait for it, and not for readers before it.
+ * A list that has become old is no harm: a reader before the node can only leave.
+ */
 void
-zkl__node_note_blockers(ZklNode *node, const ZklResult *list)
+zkl__node_note_readers(ZklNode *node, const ZklResult *list)
 {
-	int			n_queue;
-	ZklQueued  *queue = zkl_read_queue(list->children, list->n_children, &n_queue);
+	ZklContender other;
 
-	free(node->blockers);
-	node->blockers = malloc((size_t) list->n_children * sizeof(ZklBlocker));
-	node->n_blockers = queue && node->blockers
-		? zkl_blockers(queue, n_queue, node->name, node->upgrade, node->blockers) : 0;
-	free(queue);
+	node->follows_reader = false;
+	for (int i = 0; node->mode == ZKL_MODE_EXCLUSIVE && i < list->n_children; i++)
+		if (zkl_parse_child(list->children[i], &other) && !other.writer &&
+			zkl_is_before(other.number, list->children[i], node->number, node->name))
+			node->follows_reader = true;
 }

@@ -1,8 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * queue_order.c
- *		A node's position in a queue; which nodes hold the lock, and what the others
- *		wait for.
+ *		A node's position in a queue, and which nodes hold the lock.
  *
  * Declared in node.h and batch.h.  Does no I/O; called on any thread.
  *
@@ -232,7 +231,7 @@ zkl_position(const char *const *children, int n_children,
 
 
 /*
- * The blockers of a node
+ * Reading a queue
  */
 
 ZklQueued *
@@ -282,74 +281,4 @@ zkl_order_queue(const char *const *children, int n_children, ZklPlace *places)
 	};
 	free(queue);
 	return n;
-}
-
-/*
- * The blockers of an upgrade: the readers of other sessions before the first
- * writer of another session.  All of them hold the lock.
- */
-static int
-blockers_of_upgrade(const ZklQueued *queue, int own, ZklBlocker *blockers)
-{
-	int			n = 0;
-
-	for (int i = 0; i < own; i++)
-	{
-		if (same_owner(&queue[i], &queue[own]))
-			continue;
-		if (queue[i].contender.writer)
-			break;
-		if (queue[i].contender.has_owner)
-			blockers[n++] = (ZklBlocker)
-		{
-			queue[i].contender.owner, false
-		};
-	}
-	return n;
-}
-
-/*
- * The blockers of a node whose session holds nothing: the conflicting nodes before
- * it, the nearest first.  If a waiting node leaves, a writer still waits for all
- * that the waiting node waited for; so does a reader, unless the waiting node was
- * the first writer.
- */
-static int
-blockers_of_newcomer(const ZklQueued *queue, int n_queue, int own,
-					 ZklBlocker *blockers)
-{
-	bool		writer = queue[own].contender.writer;
-	int			first = first_writer(queue, n_queue);
-	int			n_waiting = 0;
-	int			n = 0;
-
-	for (int i = own - 1; i >= 0 && n_waiting < ZKL_NEAREST_WAITERS; i--)
-	{
-		const ZklQueued *q = &queue[i];
-		bool		only_for_place = writer ? !q->granted : i != first;
-
-		if ((!writer && !q->contender.writer) || same_owner(q, &queue[own]))
-			continue;
-		n_waiting += only_for_place && q->contender.writer;
-		if (q->contender.has_owner)
-			blockers[n++] = (ZklBlocker)
-		{
-			q->contender.owner, only_for_place
-		};
-	}
-	return n;
-}
-
-int
-zkl_blockers(const ZklQueued *queue, int n_queue, const char *name,
-			 bool upgrade, ZklBlocker *blockers)
-{
-	int			own = 0;
-
-	while (own < n_queue && strcmp(queue[own].name, name) != 0)
-		own++;
-	if (own == n_queue)
-		return -1;
-	return upgrade ? blockers_of_upgrade(queue, own, blockers)
-		: blockers_of_newcomer(queue, n_queue, own, blockers);
 }

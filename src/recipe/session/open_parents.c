@@ -32,7 +32,8 @@ zkl__read_acls(ZklSession *session)
 {
 	const char *const paths[ZKL_N_PARENTS] = {
 		session->config.root, session->config.locks_path,
-		session->config.semaphores_path, session->config.waits_path
+		session->config.semaphores_path, session->config.waiting_path,
+		session->config.bells_path
 	};
 
 	for (int i = 0; session->creator_acl && i < ZKL_N_PARENTS; i++)

@@ -10,7 +10,7 @@
 #   my $victim = $d->one_fails('a promise', qr/lock "y"/);
 #   $d->all_succeed('a promise', $zkc);     # all other waiters, in any order; with a
 #                                           # ZkClient no wait report may be left
-#   wait_until_reported($zkc, qr/\.w\./, 2);    # until two such wait reports exist
+#   wait_until_reported($zkc, 2);         # until two wait reports exist
 
 package ZkLock::Deadlock;
 
@@ -25,15 +25,15 @@ use ZkLock::Util qw(wait_until);
 
 our @EXPORT_OK = qw(wait_reports wait_until_reported);
 
-# Returns the names of the published wait reports.
-sub wait_reports { return $_[0]->children('/zklock/waits') }
+# Returns the names of the published wait reports: the ids of their sessions. The nodes of
+# local waiters, which are no reports, have an @.
+sub wait_reports { return grep { !/\@/ } $_[0]->children('/zklock/waiting') }
 
-# Waits until exactly $count wait reports match.
+# Waits until exactly $count wait reports exist.
 sub wait_until_reported
 {
-	my ($zkc, $pattern, $count) = @_;
-	wait_until("$count wait reports like $pattern",
-		sub { $count == grep { /$pattern/ } wait_reports($zkc) },
+	my ($zkc, $count) = @_;
+	wait_until("$count wait reports", sub { $count == wait_reports($zkc) },
 		diag => sub { join "\n", wait_reports($zkc) });
 	return;
 }
@@ -143,7 +143,7 @@ sub all_succeed
 		$self->release($_) for @finished;
 	}
 	ok(!@wrong, $name) || diag(@wrong);
-	wait_until_reported($zkc, qr/./, 0) if $zkc;
+	wait_until_reported($zkc, 0) if $zkc;
 	$self->close;
 	return;
 }

@@ -1,0 +1,279 @@
+/*-------------------------------------------------------------------------
+ *
+ * find_deadlock.c
+ *		Searches the wait-for graph for a deadlock of "me", and chooses the victim.
+ *
+ * reduce() is the graph reduction of Holt ("Some Deadlock Properties of Computer
+ * Systems", ACM Computing Surveys 4(3), 1972): it removes the sessions that can
+ * proceed, then those that waited only for removed ones, and so on.  What remains is
+ * deadlocked, or waits for a deadlock; narrow() keeps the strongly connected part around
+ * "me".
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "find_deadlock_internal.h"
+
+typedef struct Search
+{
+	ZklSnapshot *s;
+	Vertex	   *vertices;
+	Vertex	   *end;
+	Vertex	   *me;
+	Vertex	  **queue;			/* vertices to visit, each once */
+	int			tail;
+	ZklCycleEdge *edges;		/* of the result */
+	ZklCycleReport *reports;
+	ZklDeadlockFound found;
+} Search;
+
+
+/*
+ * Which sessions cannot proceed
+ */
+
+/* Clears "stuck" of every vertex that can proceed, until no further one can. */
+static void
+reduce(Search *s)
+{
+	s->tail = 0;
+	for (Vertex *v = s->vertices; v < s->end; v++)
+	{
+		v->left = 0;
+		for (const Edge *edge = v->out; edge && (v->left == 0 || !v->any); edge = edge->next_out)
+			v->left++;
+		v->stuck = v->stuck && !v->can_proceed && v->left > 0;
+		if (!v->stuck)
+			s->queue[s->tail++] = v;
+	}
+	for (int head = 0; head < s->tail; head++)
+		for (const Edge *edge = s->queue[head]->in; edge; edge = edge->next_in)
+			if (--edge->from->left == 0 && edge->from->stuck)
+			{
+				edge->from->stuck = false;
+				s->queue[s->tail++] = edge->from;
+			}
+}
+
+/* Marks all stuck vertices that "me" waits for; "me" itself only if it is on a cycle. */
+static void
+look_ahead(Search *s)
+{
+	s->tail = 0;
+	s->queue[s->tail++] = s->me;
+	for (int head = 0; head < s->tail; head++)
+		for (const Edge *edge = s->queue[head]->out; edge; edge = edge->next_out)
+			if (edge->to->stuck && !edge->to->ahead)
+			{
+				edge->to->ahead = true;
+				if (edge->to != s->me)
+					s->queue[s->tail++] = edge->to;
+			}
+}
+
+/*
+ * Marks all stuck vertices that wait for "me", nearest first, each with the edge that begins
+ * a shortest way; for "me" that is the edge of a shortest cycle.
+ */
+static void
+look_back(Search *s)
+{
+	s->tail = 0;
+	s->queue[s->tail++] = s->me;
+	for (int head = 0; head < s->tail; head++)
+		for (const Edge *edge = s->queue[head]->in; edge; edge = edge->next_in)
+			if (edge->from->stuck && !edge->from->waits_for_me)
+			{
+				edge->from->waits_for_me = true;
+				edge->from->best = edge;
+				if (edge->from != s->me)
+					s->queue[s->tail++] = edge->from;
+			}
+}
+
+/*
+ * Narrows "stuck" to what waits for "me", what "me" waits for, and what cannot proceed
+ * even if all others could.  Waits for permits need more than one round: a session outside
+ * of this part counts as able to proceed, which can free members of it, and so on.  Real
+ * waits take a few rounds.
+ */
+static ZklFound
+narrow(Search *s)
+{
+	for (Vertex *v = s->vertices; v < s->end; v++)
+		v->stuck = true;
+	for (int round = 0; round < ZKL_SEARCH_MAX_ROUNDS; round++)
+	{
+		bool		changed = false;
+
+		reduce(s);
+		if (!s->me->stuck)
+			return ZKL_FOUND_NOTHING;
+		for (Vertex *v = s->vertices; v < s->end; v++)
+			v->ahead = v->waits_for_me = false;
+		look_ahead(s);
+		look_back(s);
+		for (Vertex *v = s->vertices; v < s->end; v++)
+			if (v->stuck && !(v->ahead && v->waits_for_me))
+			{
+				v->stuck = false;
+				changed = true;
+			}
+		if (!changed)
+			return ZKL_FOUND_VICTIM;
+	}
+	return ZKL_FOUND_TOO_MUCH;
+}
+
+
+/*
+ * The victim
+ */
+
+/*
+ * Why other members wait for a member, the best victim first.  The failure of a holder
+ * frees a waiter; that of another session only lets the next one take its place.
+ */
+typedef enum Rank
+{
+	RANK_HOLDER,
+	RANK_LOCAL_PLACE,			/* only its place, for a local waiter: it can requeue */
+	RANK_PLACE
+} Rank;
+
+static Rank
+rank_of(const Vertex *v)
+{
+	Rank		rank = RANK_PLACE;
+
+	for (const Edge *edge = v->in; edge; edge = edge->next_in)
+		if (edge->from->stuck && edge->is_hold)
+			return RANK_HOLDER;
+		else if (edge->from->stuck && edge->node == NULL)
+			rank = RANK_LOCAL_PLACE;
+	return rank;
+}
+
+/* Chooses the reporting member of the best rank whose report is the newest. */
+static void
+choose_victim(Search *s)
+{
+	const Vertex *victim = NULL;
+	Rank		best = RANK_PLACE;
+
+	for (const Vertex *v = s->vertices; v < s->end; v++)
+	{
+		Rank		rank;
+
+		if (!v->stuck || v->behind)
+			continue;
+		rank = rank_of(v);
+		if (victim == NULL || rank < best ||
+			(rank == best && v->czxid > victim->czxid))
+		{
+			victim = v;
+			best = rank;
+		}
+	}
+	s->found.victim = victim->session;
+	s->found.found = best == RANK_HOLDER ? ZKL_FOUND_VICTIM : ZKL_FOUND_PLACE;
+}
+
+
+/*
+ * What a verdict must check
+ */
+
+/* Returns the index of the vertex's report in the result; adds it if it is not there yet. */
+static int
+index_of(Search *s, Vertex *v)
+{
+	if (v->index == 0)
+	{
+		s->reports[s->found.n_reports] = (ZklCycleReport)
+		{
+			v->session, v->version, v->report
+		};
+		v->index = ++s->found.n_reports;
+	}
+	return v->index - 1;
+}
+
+static void
+add_to_result(Search *s, const Edge *edge)
+{
+	s->edges[s->found.n_edges++] = (ZklCycleEdge)
+	{
+		.session = edge->from->session,
+			.report = index_of(s, edge->from->behind ? edge->to : edge->from),
+			.waiter = edge->from->waiter,.node = edge->node,.blocker = edge->blocker
+	};
+}
+
+/* Follows the shortest way to "me", up to a vertex that was visited. */
+static void
+follow(Search *s, Vertex *v)
+{
+	for (; v->ahead; v = v->best->to)
+	{
+		v->ahead = false;
+		s->queue[s->tail++] = v;
+		add_to_result(s, v->best);
+	}
+}
+
+/*
+ * Lists the shortest cycle, then the other owners of permits that its members wait for, and
+ * what these wait for.  All members are marked as "ahead"; this clears the mark.
+ */
+static void
+list_edges(Search *s)
+{
+	int			checks;
+
+	index_of(s, s->me);
+	s->tail = 0;
+	follow(s, s->me);
+	s->found.n_cycle = s->found.n_edges;
+	for (int head = 0; head < s->tail; head++)
+		for (const Edge *edge = s->queue[head]->out; s->queue[head]->any && edge;
+			 edge = edge->next_out)
+			if (edge != s->queue[head]->best)
+			{
+				add_to_result(s, edge);
+				follow(s, edge->to);
+			}
+	s->found.edges = s->edges;
+	s->found.reports = s->reports;
+	checks = s->found.n_reports - 1;
+	for (int i = 0; i < s->found.n_edges; i++)
+		checks += s->edges[i].node ? 2 : 0;
+	if (checks > ZKL_VERDICT_MAX_CHECKS)
+		s->found.found = ZKL_FOUND_TOO_MUCH;
+}
+
+ZklDeadlockFound
+zkl_snapshot_find_deadlock(ZklSnapshot *snapshot)
+{
+	Search		s = {.s = snapshot,.vertices = snapshot->vertices};
+	size_t		n = (size_t) snapshot->n + 1;
+
+	zkl__snapshot_add_edges(snapshot);
+	s.end = s.vertices + snapshot->n;
+	s.queue = zkl__snapshot_alloc(snapshot, n, sizeof(Vertex *));
+	s.reports = zkl__snapshot_alloc(snapshot, n, sizeof(ZklCycleReport));
+	s.edges = zkl__snapshot_alloc(snapshot, (size_t) snapshot->n_edges + 1, sizeof(ZklCycleEdge));
+	s.me = zkl__snapshot_vertex(snapshot, snapshot->me, 0);
+	if (snapshot->no_memory || snapshot->too_much)
+		s.found.found = snapshot->no_memory ? ZKL_FOUND_NO_MEMORY : ZKL_FOUND_TOO_MUCH;
+	else if (s.me && s.me->report)
+		s.found.found = narrow(&s);
+	if (s.found.found == ZKL_FOUND_VICTIM)
+	{
+		choose_victim(&s);
+		list_edges(&s);
+	}
+	return s.found;
+}

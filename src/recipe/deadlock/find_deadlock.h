@@ -1,0 +1,151 @@
+/*-------------------------------------------------------------------------
+ *
+ * find_deadlock.h
+ *		Finds a deadlock in what a search has read from the ensemble.
+ *
+ * A search reads from its own wait on: the queues in which the session waits, the
+ * reports of the sessions that block there, the queues of these, and so on.
+ * zkl_snapshot_next() says what to read next; the caller reads it and adds the answer.
+ * Nothing of this is read at one moment, so the result is only a suspicion until the
+ * verdict's multi has checked it.
+ *
+ * What blocks whom:
+ *	- A session that waits in a queue needs all conflicting nodes before its own to go.
+ *	- A session that waits for a permit needs any one permit of the others.
+ *	- A local waiter needs the reporting session to go.
+ *	- A session without a report that is no local waiter can proceed.
+ *	- A local waiter blocks others only with what its server says it holds: other nodes
+ *	  of it are released, and only their delete is pending.
+ *
+ * A deadlock is a set of sessions that all stay blocked even if every session outside
+ * the set proceeds (the AND-OR model).
+ *
+ * Pure functions: no I/O, no clock, any thread.  They allocate.  They take n log n steps
+ * for n nodes read, and as many as there are edges, times ZKL_SEARCH_MAX_ROUNDS at most.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKL_FIND_DEADLOCK_H
+#define ZKL_FIND_DEADLOCK_H
+
+#include "report.h"
+
+/* Bounds of a search; beyond them the result is ZKL_FOUND_TOO_MUCH. */
+#define ZKL_SEARCH_MAX_READS 1000
+#define ZKL_SEARCH_MAX_BYTES 8000000	/* of names and data, added by the caller */
+#define ZKL_SEARCH_MAX_EDGES 500000
+#define ZKL_SEARCH_MAX_STEPS 20000000	/* nodes and holds looked at, once for each wait */
+#define ZKL_SEARCH_MAX_ROUNDS 64	/* of narrowing the graph */
+#define ZKL_VERDICT_MAX_CHECKS 999	/* of reports and nodes; and one setData */
+
+/*
+ * The snapshot
+ */
+
+typedef struct ZklSnapshot ZklSnapshot;
+
+/* Returns NULL if memory is exhausted.  Other functions remember that they ran out of it. */
+extern ZklSnapshot *zkl_snapshot_new(uint64_t me);
+extern void zkl_snapshot_free(ZklSnapshot *snapshot);
+
+/* Adds the children of <root>/waiting; once, first. */
+extern void zkl_snapshot_add_waiting(ZklSnapshot *snapshot,
+									 const char *const *children, int n);
+
+/*
+ * Adds a report: the data of <root>/waiting/<session>, its czxid and version, and the
+ * ephemeral owner of the node, who must be the session.  Also for the own report.
+ */
+extern void zkl_snapshot_add_report(ZklSnapshot *snapshot, uint64_t session,
+									uint64_t owner, int64_t czxid, int32_t version,
+									const char *data, int length);
+
+/*
+ * Adds the children of a queue, or of the parent of permits.  "key" is the hash of the
+ * name, as in ZklHeld.
+ */
+extern void zkl_snapshot_add_queue(ZklSnapshot *snapshot, ZklWaitPlace place, const char *name,
+								   uint32_t key, const char *const *children, int n);
+
+typedef enum ZklWantKind
+{
+	ZKL_WANT_NOTHING,			/* until an answer is added */
+	ZKL_WANT_REPORT,			/* of the session */
+	ZKL_WANT_QUEUE				/* the children of the place */
+} ZklWantKind;
+
+typedef struct ZklWant
+{
+	ZklWantKind kind;
+	uint64_t	session;		/* REPORT */
+	ZklWaitPlace place;			/* QUEUE; the path is zkl_place_path(root, place, name, NULL) */
+	const char *name;			/* valid as long as the snapshot */
+} ZklWant;
+
+/*
+ * Returns what else must be read, each once.  The caller takes all, reads them together,
+ * adds the answers (a node that does not exist has none), and calls again, until
+ * it returns ZKL_WANT_NOTHING at once.  The first want is the own report.
+ */
+extern ZklWant zkl_snapshot_next(ZklSnapshot *snapshot);
+
+
+/*
+ * The result
+ */
+
+typedef enum ZklFound
+{
+	ZKL_FOUND_NOTHING,			/* "me" is in no deadlock */
+	ZKL_FOUND_VICTIM,			/* "victim" must fail, after a verdict */
+	ZKL_FOUND_PLACE,			/* "victim" must give its place up, or fail if it cannot */
+	ZKL_FOUND_TOO_MUCH,			/* a bound is exceeded */
+	ZKL_FOUND_NO_MEMORY
+} ZklFound;
+
+/* A report that the verdict needs, of a session that it must ring. */
+typedef struct ZklCycleReport
+{
+	uint64_t	session;
+	int32_t		version;		/* as read by the search */
+	const ZklReport *report;
+} ZklCycleReport;
+
+/*
+ * A wait that the verdict needs: "report" must be confirmed with zkl_report_is_unchanged(),
+ * and the nodes "child" and "blocker" of node->place and node->name must exist.
+ */
+typedef struct ZklCycleEdge
+{
+	uint64_t	session;
+	int			report;			/* index: its own, or that of the session it waits for locally */
+	const ZklReportWaiter *waiter;	/* of that report: it is this local waiter; or NULL */
+	const ZklReportNode *node;	/* of that report: it waits with this node; or NULL */
+	const char *blocker;		/* with "node": the other one's node */
+} ZklCycleEdge;
+
+/*
+ * The first n_cycle edges are the shortest cycle through "me": the session of each waits
+ * for that of the next, the last for the first, which is "me".  The others are, for each permit
+ * that one of its sessions waits for, the other owners of permits and what these wait for.
+ * Everything is valid as long as the snapshot.
+ */
+typedef struct ZklDeadlockFound
+{
+	ZklFound	found;
+	uint64_t	victim;
+	int			n_cycle;
+	const ZklCycleEdge *edges;
+	int			n_edges;
+	const ZklCycleReport *reports;	/* the own one first */
+	int			n_reports;
+} ZklDeadlockFound;
+
+/*
+ * Finds the deadlock that "me" is a member of.  All members that have read the same find
+ * the same victim: the newest report (czxid) among the members that hold what another
+ * member waits for.  A place in a queue and the mutex of a semaphore are no hold.
+ */
+extern ZklDeadlockFound zkl_snapshot_find_deadlock(ZklSnapshot *snapshot);
+
+#endif							/* ZKL_FIND_DEADLOCK_H */

@@ -1,0 +1,200 @@
+/*-------------------------------------------------------------------------
+ *
+ * find_deadlock_edges.c
+ *		Who waits for whom, as far as a search has read it.
+ *
+ * Where the snapshot is doubtful, a session counts as able to proceed: that can only hide
+ * a deadlock.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <string.h>
+
+#include "find_deadlock_internal.h"
+
+static void
+add_edge(ZklSnapshot *s, Edge edge)
+{
+	Edge	   *copy;
+
+	s->too_much = s->too_much || s->n_edges == ZKL_SEARCH_MAX_EDGES;
+	if (s->too_much || (copy = zkl__snapshot_alloc(s, 1, sizeof(Edge))) == NULL)
+		return;
+	s->n_edges++;
+	*copy = edge;
+	copy->next_out = edge.from->out;
+	copy->next_in = edge.to->in;
+	edge.from->out = edge.to->in = copy;
+}
+
+/* Returns how many holds of the kind a local waiter lists for the place. */
+static int
+count_held(ZklSnapshot *s, const Vertex *v, ZklHeldKind kind, const Place *place)
+{
+	int			n = 0;
+
+	if (zkl__snapshot_goes_on(s, v->waiter->n_held))
+		for (int i = 0; i < v->waiter->n_held; i++)
+			n += v->waiter->held[i].kind == kind && v->waiter->held[i].key == place->key;
+	return n;
+}
+
+/*
+ * Does the node of this session block the node of another one behind it?  Two readers never
+ * do.  A local waiter has released what it does not list, and only the delete is pending; so
+ * may be that of a writer's node that becomes a reader's.
+ */
+static bool
+blocks(ZklSnapshot *s, const Place *place, const Vertex *v, const ZklQueued *node, bool writer)
+{
+	if (!writer && !node->contender.writer)
+		return false;
+	if (v->behind == 0)
+		return v->report != NULL;
+	if (v->waiter == NULL || place->place != ZKL_PLACE_LOCK)
+		return false;
+	return count_held(s, v, ZKL_HELD_EXCLUSIVE, place) > 0 ||
+		(writer && count_held(s, v, ZKL_HELD_SHARED, place) > 0);
+}
+
+/*
+ * Adds the edges of a wait to the owner of a node before its own.  Another node of the session
+ * itself is its reader, if it upgrades; else it is released, and the wait for its delete ends.
+ */
+static void
+add_blocker(ZklSnapshot *s, const Wait *wait, const ZklQueued *node)
+{
+	const Place *place = wait->place;
+
+	if (node->contender.has_owner && node->contender.owner == wait->vertex->session)
+	{
+		wait->vertex->can_proceed = wait->vertex->here->anchor < 0;
+		return;
+	}
+	for (Vertex *to = node->item; to; to = zkl__snapshot_next_vertex(s, to))
+	{
+		Edge		edge = {wait->vertex, to, .node = wait->node, .blocker = node->name};
+
+		edge.is_hold = node->granted && place->place == ZKL_PLACE_LOCK;
+		if (blocks(s, place, to, node, wait->vertex->here->contender.writer))
+			add_edge(s, edge);
+	}
+}
+
+/* Is it a writer, which by its own report waits for all nodes before it? */
+static bool
+waits_for_all_before(const ZklQueued *node)
+{
+	const Vertex *v = node->item;
+
+	return v && v->here == node && node->contender.writer && !node->granted && node->anchor < 0;
+}
+
+/*
+ * Adds edges to what blocks a node, from the back to the next writer that waits for all
+ * the rest, and to those that are granted.  So n waiters do not have n * n edges, and a
+ * cycle rarely needs a waiter between.  An upgrade, whose session has a reader, waits only
+ * for the other readers that are granted.
+ */
+static void
+add_queue_wait(ZklSnapshot *s, const Wait *wait)
+{
+	const Vertex *v = wait->vertex;
+	const ZklQueued *first = wait->place->nodes;
+	const ZklQueued *last = v->here;	/* nodes from here on are done */
+	bool		upgrade = last->anchor >= 0;
+
+	while (!upgrade && last > first && !v->can_proceed && zkl__snapshot_goes_on(s, 1))
+	{
+		last--;
+		add_blocker(s, wait, last);
+		if (waits_for_all_before(last))
+			break;
+	}
+	for (; first < last && first->granted && !v->can_proceed && zkl__snapshot_goes_on(s, 1); first++)
+		if (!upgrade || !first->contender.writer)
+			add_blocker(s, wait, first);
+}
+
+/* Is this session the first in the queue for the mutex of the semaphore? */
+static bool
+has_mutex(ZklSnapshot *s, const char *semaphore, uint64_t session)
+{
+	const Place *mutex = *zkl__snapshot_place(s, ZKL_PLACE_MUTEX, semaphore);
+
+	return mutex && mutex->is_read && mutex->n > 0 && mutex->nodes[0].contender.has_owner &&
+		mutex->nodes[0].contender.owner == session;
+}
+
+/*
+ * Adds edges to the owners of all other permits: any of them may release one.  The session
+ * can proceed if not all permits are out, if an owner is not known to wait, or if a local
+ * waiter lists less permits than it has nodes, so that the delete of one is pending.
+ */
+static void
+add_permit_wait(ZklSnapshot *s, const Wait *wait)
+{
+	const Place *place = wait->place;
+	Vertex	   *v = wait->vertex;
+	int			n = 0;			/* nodes of one session, which are adjacent */
+
+	v->any = true;
+	v->can_proceed = v->can_proceed || place->n <= wait->node->capacity;
+	for (int i = 0; i < place->n && !v->can_proceed; i++)
+	{
+		const ZklQueued *node = &place->nodes[i];
+		Vertex	   *to = node->item;
+		Edge		edge = {v, to, .node = wait->node, .blocker = node->name, .is_hold = true};
+
+		n = i > 0 && node->item == place->nodes[i - 1].item ? n + 1 : 1;
+		if (to == v)
+			continue;
+		v->can_proceed = to == NULL || !zkl__snapshot_goes_on(s, 1) ||
+			(to->behind == 0 ? to->report == NULL
+			 : to->waiter == NULL || count_held(s, to, ZKL_HELD_PERMIT, place) < n);
+		if (!v->can_proceed)
+			add_edge(s, edge);
+	}
+}
+
+static void
+add_wait(ZklSnapshot *s, const Wait *wait)
+{
+	const Place *place = wait->place;
+	const ZklQueued *own = wait->vertex->here;
+
+	if (own == NULL || !own->contender.has_owner || own->contender.owner != wait->vertex->session)
+		wait->vertex->can_proceed = true;
+	else if (place->place != ZKL_PLACE_PERMITS)
+		add_queue_wait(s, wait);
+	else if (has_mutex(s, place->name, wait->vertex->session))
+		add_permit_wait(s, wait);
+}
+
+static void
+add_waits(ZklSnapshot *s, const Place *place)
+{
+	for (const Wait *wait = place->waits; wait; wait = wait->next)
+		wait->vertex->here = zkl__place_find(place, wait->node->child);
+	for (const Wait *wait = place->waits; wait; wait = wait->next)
+		add_wait(s, wait);
+}
+
+void
+zkl__snapshot_add_edges(ZklSnapshot *s)
+{
+	for (int i = 0; i < s->n; i++)
+	{
+		Vertex	   *v = &s->vertices[i];
+		Edge		edge = {.from = v};
+
+		if (v->waiter == NULL)
+			continue;
+		edge.to = zkl__snapshot_vertex(s, v->behind, 0);
+		edge.is_hold = !v->waiter->only_for_place;
+		add_edge(s, edge);
+	}
+	for (int i = 0; i < MAX_PLACES; i++)
+		if (s->places[i])
+			add_waits(s, s->places[i]);
+}

@@ -1,0 +1,96 @@
+/*-------------------------------------------------------------------------
+ *
+ * report.h
+ *		A wait report: where a session waits in the ensemble, and which sessions of
+ *		its server wait for it.
+ *
+ * The report is the data of <root>/waiting/<session>.  The queues show whom the session
+ * waits for; the report only says where to look, and what the local waiters hold.
+ *
+ * Pure functions: no I/O, no state, any thread.  They allocate.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKL_REPORT_H
+#define ZKL_REPORT_H
+
+#include "recipe/recipe.h"
+
+/* Longest data of a report; beyond it there is no report. */
+#define ZKL_REPORT_MAX 65536
+
+/* The places where a request has nodes. */
+typedef enum ZklWaitPlace
+{
+	ZKL_PLACE_LOCK = 'l',		/* <root>/locks/<name> */
+	ZKL_PLACE_MUTEX = 'm',		/* <root>/semaphores/<name>/locks */
+	ZKL_PLACE_PERMITS = 'p'		/* <root>/semaphores/<name>/leases */
+} ZklWaitPlace;
+
+/* A node that the reporting session waits with. */
+typedef struct ZklReportNode
+{
+	ZklWaitPlace place;
+	const char *name;			/* path component of the lock or semaphore */
+	const char *child;			/* the node's name */
+	int			capacity;		/* PERMITS: how many permits the session counts */
+} ZklReportNode;
+
+/* A session that waits for the reporting one in its server, and holds something. */
+typedef struct ZklReportWaiter
+{
+	uint64_t	session;
+	int			pid;
+	uint64_t	identity;		/* of all waits from this session to the reporting one */
+	bool		only_for_place; /* would only inherit the reporting session's place */
+	const ZklHeld *held;		/* everything it holds */
+	int			n_held;
+	const char *waits_for;		/* for messages */
+} ZklReportWaiter;
+
+typedef struct ZklReport
+{
+	uint64_t	instance;		/* of the server; a new number at each start */
+	int			pid;
+	int32_t		bell;			/* version of the own bell, read before looking at the server */
+	uint64_t	identity;		/* of the wait */
+	const char *server;			/* for messages */
+	const ZklReportNode *nodes;
+	int			n_nodes;
+	const ZklReportWaiter *waiters;
+	int			n_waiters;
+} ZklReport;
+
+/*
+ * Returns the data of the report's node, malloc'd, and their length; NULL if they exceed
+ * ZKL_REPORT_MAX or memory is exhausted.  Control characters of texts become "?".
+ */
+extern char *zkl_report_encode(const ZklReport *report, int *length);
+
+/*
+ * Returns the report in one allocation, to be freed with free(), or NULL if the data are
+ * no report or memory is exhausted.  Any bytes are safe.  "name" and "child" of the
+ * result are single components of a path.
+ */
+extern ZklReport *zkl_report_decode(const char *data, int length);
+
+/*
+ * Returns a path below the root, malloc'd, or NULL if memory is exhausted: of a node, or
+ * with "child" NULL, of its parent.
+ */
+extern char *zkl_place_path(const char *root, ZklWaitPlace place, const char *name,
+							const char *child);
+
+/*
+ * Does the session still wait as it reported before, by its later report?  With "waiter", a
+ * local waiter of the report before: does that one?
+ */
+extern bool zkl_report_is_unchanged(const ZklReport *before, const ZklReport *later,
+									const ZklReportWaiter *waiter);
+
+/* Writes and reads the names below <root>/waiting: "<session>" and "<local>@<session>". */
+#define ZKL_WAITING_NAME_SIZE 34
+extern void zkl_waiting_name(uint64_t session, uint64_t local, char out[ZKL_WAITING_NAME_SIZE]);
+extern bool zkl_parse_waiting(const char *name, uint64_t *session, uint64_t *local);
+
+#endif							/* ZKL_REPORT_H */

@@ -1,0 +1,443 @@
+/*-------------------------------------------------------------------------
+ *
+ * test_deadlock_schedules.c
+ *		Schedules in which a simpler protocol would raise a false alarm, miss a
+ *		deadlock, or choose two victims.  The numbers are those of the design page.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "recipe/deadlock/detector.h"
+#include "waiters.h"
+
+#define X ZKL_MODE_EXCLUSIVE
+#define S ZKL_MODE_SHARED
+#define NONE ZKL_MODE_NONE
+
+static void
+begin(int n, const char *servers)
+{
+	scene_begin(n);
+	waiters_begin(servers);
+}
+
+static void
+holds(Party *party, const char *name, ZklMode mode)
+{
+	forget(lock_now(party, name, mode));
+}
+
+/* All parties with a verdict, as letters. */
+static const char *
+victims_are(void)
+{
+	static char text[MAX_PARTIES + 1];
+	int			n = 0;
+
+	for (int i = 0; i < MAX_PARTIES; i++)
+		if (verdict_of(&parties[i])[0] != '\0')
+			text[n++] = (char) ('A' + i);
+	text[n] = '\0';
+	return text;
+}
+
+static void
+has_no_victim(const char *name)
+{
+	publish_all();
+	publish_all();
+	is_str(victims_are(), "", "%s: no session is a victim", name);
+	scene_end(NULL);
+}
+
+/* One of the "allowed" sessions fails, and all others continue. */
+static void
+has_one_victim(const char *name, const char *allowed)
+{
+	const char *found;
+
+	publish_all();
+	publish_all();
+	found = victims_are();
+	ok(strlen(found) == 1 && strchr(allowed, found[0]), "%s: one of %s is the victim: %s",
+	   name, allowed, found);
+	if (found[0])
+		end_transaction(&parties[found[0] - 'A']);
+	ok(scene_settles() && reported_by(NULL) == 0,
+	   "%s: the others continue, and no wait report is left", name);
+	scene_end(NULL);
+}
+
+
+/*
+ * 1: a released lock whose node still exists
+ */
+
+static void
+test_released(void)
+{
+	Party	   *N = &parties[0];
+	Party	   *C = &parties[1];
+	Party	   *M = &parties[2];
+
+	begin(3, "aab");
+	holds(C, "x", X);
+	holds(C, "z", X);
+	holds(M, "y", X);
+	lock_now(N, "y", X);
+	lock_now(M, "x", X);
+	fake_disconnect(C->client);
+	reduce(C, "x", NONE);
+	wait_locally(C, N);
+	has_no_victim("1, a local waiter that has released the lock");
+
+	begin(3, "aab");
+	holds(C, "x", X);
+	holds(M, "y", X);
+	lock_now(N, "y", X);
+	lock_now(M, "x", X);
+	fake_disconnect(C->client);
+	wait_locally(C, N);
+	has_one_victim("1, a local waiter that has not released it", "AC");
+}
+
+
+/*
+ * 2 to 5: sessions that hold nothing
+ */
+
+/* H holds x shared and waits for y; V holds y and waits for x shared, behind W. */
+static void
+three(void)
+{
+	begin(3, "abc");
+	holds(&parties[0], "x", S);
+	holds(&parties[1], "y", X);
+	lock_now(&parties[2], "x", X);
+	lock_now(&parties[1], "x", S);
+	lock_now(&parties[0], "y", X);
+}
+
+static void
+test_places(void)
+{
+	three();
+	has_one_victim("3, a writer that holds nothing keeps a reader waiting", "AB");
+
+	three();
+	for (int round = 0; round < 10; round++)
+	{
+		for (int i = 0; i < 2; i++)
+			(void) publish(&parties[i]);
+		fake_run_all();
+		fake_advance(100);
+	}
+	is_int(reported_by(NULL), 2, "2: the holders report, and find no deadlock yet");
+	has_one_victim("2, the session that completes the cycle must not fail", "AB");
+}
+
+static void
+test_several(void)
+{
+	static const char *const ab[] = {"a", "b"};
+	static const ZklMode xx[] = {X, X};
+
+	begin(3, "abc");
+	holds(&parties[0], "b", X);
+	holds(&parties[1], "y", X);
+	ask_all(&parties[2], 2, ab, xx, false);
+	fake_run_all();
+	lock_now(&parties[1], "a", X);
+	lock_now(&parties[0], "y", X);
+	has_one_victim("4, a request for two names, one of which is granted", "ABC");
+}
+
+static void
+test_mutex(void)
+{
+	Party	   *P = &parties[0];
+	Party	   *W = &parties[1];
+	Party	   *M = &parties[2];
+
+	begin(3, "abc");
+	forget(permit_now(P, "s", 1));
+	holds(M, "x", X);
+	permit_now(W, "s", 1);
+	permit_now(M, "s", 1);
+	lock_now(P, "x", X);
+	has_one_victim("5, the holder of a semaphore's mutex", "AC");
+}
+
+
+/*
+ * 6 and 7: answers that prove nothing
+ */
+
+/*
+ * V waits for x of L, which waits locally for M, directly or through P; M waits for y of V.
+ * All but V have reported.
+ */
+static Party *const V = &parties[0];
+static Party *const M = &parties[1];
+static Party *const L = &parties[2];
+static Party *const P = &parties[3];
+static Party *const K = &parties[4];
+
+static void
+begin_local(bool through_p)
+{
+	begin(5, "abbbb");
+	holds(V, "y", X);
+	holds(L, "x", X);
+	holds(K, "z", X);
+	wait_locally(L, through_p ? P : M);
+	if (through_p)
+		wait_locally(P, M);
+	lock_now(M, "y", X);
+	for (int i = 0; i < 20; i++)
+	{
+		(void) publish(M);
+		fake_run_all();
+	}
+	is_int(reported_by(M), 1, "a member has reported its local waiters");
+	fake_advance(1000);
+	ask_for(V, "x", X);
+	while (fake_step(V->client))
+		;
+}
+
+/* Lets V report, find the deadlock and ring; M does not answer yet. */
+static void
+v_rings(void)
+{
+	for (int i = 0; i < 50; i++)
+	{
+		(void) publish(V);
+		while (fake_step(V->client))
+			;
+	}
+	ok(owner_is_in_step(V), "the claimant waits for answers");
+}
+
+static bool
+v_gives_verdict(void)
+{
+	int			n = fake_n_traced(V->client, 'm');
+
+	for (int i = 0; i < 50; i++)
+	{
+		const ZklDeadlock *deadlock = publish(V);
+
+		if (deadlock)
+			return true;
+		while (fake_step(V->client))
+			;
+		if (!owner_is_in_step(V))
+			break;
+	}
+	return fake_n_traced(V->client, 'm') > n;
+}
+
+static void
+test_late_write(void)
+{
+	begin_local(false);
+	wait_locally(K, M);
+	(void) publish(M);			/* sends a report with L and K */
+	wait_locally(L, NULL);
+	v_rings();
+	fake_step(M->client);
+	ok(!v_gives_verdict(), "6: a report that was decided before the ring and written after it is no answer");
+	for (int i = 0; i < 20; i++)
+	{
+		(void) publish(M);
+		while (fake_step(M->client))
+			;
+	}
+	ok(!v_gives_verdict(), "6: the answer shows that the local wait has ended");
+	has_no_victim("6, a local wait that ended before the ring");
+}
+
+static void
+test_path(void)
+{
+	begin_local(true);
+	wait_locally(P, NULL);
+	v_rings();
+	wait_locally(P, M);
+	for (int i = 0; i < 20; i++)
+	{
+		(void) publish(M);
+		while (fake_step(M->client))
+			;
+	}
+	ok(!v_gives_verdict(), "7: a wait on the way that has ended and begun again is another one");
+	has_one_victim("7, the same sessions wait again", "AB");
+}
+
+
+/*
+ * 8: upgrades
+ */
+
+static void
+test_upgrade(void)
+{
+	Party	   *U = &parties[0];
+	Party	   *G = &parties[1];
+	Party	   *F = &parties[2];
+	Party	   *H = &parties[3];
+
+	begin(4, "abcd");
+	holds(U, "a", S);
+	holds(G, "a", S);
+	holds(H, "h", X);
+	lock_now(F, "a", X);
+	lock_now(H, "a", S);
+	lock_now(U, "a", X);
+	has_no_victim("8, a reader behind a writer does not block an upgrade");
+}
+
+
+/*
+ * 9: several deadlocks
+ */
+
+static void
+test_several_cycles(void)
+{
+	static const char *const names[] = {"a", "b", "c", "d", "e", "f"};
+
+	begin(6, "abcdef");
+	for (int i = 0; i < 6; i++)
+		holds(&parties[i], names[i], X);
+	for (int i = 0; i < 6; i++)
+		lock_now(&parties[i], names[i ^ 1], X);
+	publish_all();
+	publish_all();
+	is_int((int64_t) strlen(victims_are()), 3, "9: three cycles at once have three victims: %s", victims_are());
+	scene_end(NULL);
+}
+
+/* F holds x; all others share f and wait for x; F waits for f. */
+static void
+test_shared_member(void)
+{
+	int			n = 0;
+
+	begin(6, "abcdef");
+	for (int i = 0; i < 5; i++)
+		holds(&parties[i], "f", S);
+	holds(&parties[5], "x", X);
+	for (int i = 0; i < 5; i++)
+		lock_now(&parties[i], "x", S);
+	lock_now(&parties[5], "f", X);
+	for (int round = 0; round < 200 && n < 5; round++)
+	{
+		for (int i = 0; i < 6; i++)
+		{
+			const ZklDeadlock *deadlock = publish(&parties[i]);
+
+			if (deadlock == NULL)
+				continue;
+			ok(is_truly_deadlocked(&parties[i]), "9: a victim is in a deadlock");
+			n = i == 5 ? 5 : n + 1;
+			end_transaction(&parties[i]);
+		}
+		fake_run_all();
+		fake_advance(50);
+	}
+	is_int(n, 5, "9: five cycles with a common member end, within ten seconds");
+	ok(scene_settles() && reported_by(NULL) == 0, "9: nothing is left of five cycles");
+	scene_end(NULL);
+}
+
+
+/*
+ * 10: forged reports, and large ones
+ */
+
+static void
+forge(uint64_t session, const char *data, int length)
+{
+	char		path[100];
+	char	   *made;
+	int64_t		unused;
+
+	snprintf(path, sizeof(path), WAITING "/%" PRIx64, session);
+	fake_tree_create(path, data, length, ZKL_CREATE_EPHEMERAL, (int64_t) session, &made, &unused);
+	free(made);
+}
+
+static void
+test_forged(void)
+{
+	static const char *const names[] = {"../../x", "a/b", "", "\n"};
+	char	   *large = calloc(1, 200000);
+
+	begin(2, "ab");
+	holds(&parties[0], "a", X);
+	holds(&parties[1], "b", X);
+	lock_now(&parties[0], "b", X);
+	publish_all();
+	forge(0x77, large, 200000);
+	for (int i = 0; i < 4; i++)
+	{
+		ZklReportNode node = {ZKL_PLACE_LOCK, names[i], names[i], 0};
+		ZklReport	report = {.server = "s", .nodes = &node, .n_nodes = 1};
+		int			length;
+		char	   *data = zkl_report_encode(&report, &length);
+
+		if (data)
+			forge(0x80 + (uint64_t) i, data, length);
+		free(data);
+	}
+	forge(0x78, "waits", 5);
+	lock_now(&parties[1], "a", X);
+	has_one_victim("10, beside forged reports", "AB");
+	free(large);
+}
+
+/* A permit with thousands of nodes is no deadlock that a multi could check. */
+static void
+test_large_permit(void)
+{
+	char		path[200];
+	char	   *made;
+	int64_t		unused;
+
+	begin(3, "abc");
+	forget(permit_now(&parties[0], "s", 1));
+	holds(&parties[1], "x", X);
+	for (int i = 0; i < 3000; i++)
+	{
+		snprintf(path, sizeof(path), "%s/%s%06d", pool_of("s", "/leases"),
+				 "_c_11111111-2222-3333-4444-555555", i);
+		fake_tree_create(path, "", 0, ZKL_CREATE_EPHEMERAL, 77, &made, &unused);
+		free(made);
+	}
+	permit_now(&parties[1], "s", 1);
+	lock_now(&parties[0], "x", X);
+	has_no_victim("10, a permit among thousands");
+}
+
+int
+main(void)
+{
+	test_released();
+	test_places();
+	test_several();
+	test_mutex();
+	test_late_write();
+	test_path();
+	test_upgrade();
+	test_several_cycles();
+	test_shared_member();
+	test_forged();
+	test_large_permit();
+	return done();
+}

@@ -1,0 +1,136 @@
+/*-------------------------------------------------------------------------
+ *
+ * test_two_victims.c
+ *		Two sessions of one deadlock claim to be the victim: only one verdict succeeds.
+ *
+ * A claims.  B's answer is lost, so B publishes its report again, which is now the newest,
+ * and claims as well.  Both have answered each other when A's verdict succeeds; the report
+ * that the verdict has overwritten is no answer any more.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "recipe/deadlock/detector.h"
+#include "waiters.h"
+
+/* Lets the owner go on for so many turns; returns whether it is a victim. */
+static bool
+steps(Party *party, int n, bool (*until) (Party *party))
+{
+	for (int i = 0; i < n; i++)
+	{
+		if (publish(party))
+			return true;
+		while (fake_step(party->client))
+			;
+		if (until && until(party))
+			return false;
+	}
+	return false;
+}
+
+static bool
+is_claiming(Party *party)
+{
+	return fake_n_traced(party->client, 'u') > 0 && owner_is_in_step(party);
+}
+
+/* Another member of the deadlock rings. */
+static void
+ring(Party *party)
+{
+	char		path[100];
+
+	snprintf(path, sizeof(path), "/zklock/bells/%" PRIx64, (uint64_t) fake_session_id(party->client));
+	fake_tree_set(path, "");
+}
+
+static Party *const A = &parties[0];
+static Party *const B = &parties[1];
+
+/* A and B wait for each other; A, whose report is newer, has rung. */
+static void
+begin_claim(void)
+{
+	scene_begin(2);
+	waiters_begin("ab");
+	forget(lock_now(A, "x", ZKL_MODE_EXCLUSIVE));
+	forget(lock_now(B, "y", ZKL_MODE_EXCLUSIVE));
+	lock_now(B, "x", ZKL_MODE_EXCLUSIVE);
+	steps(B, 20, NULL);
+	lock_now(A, "y", ZKL_MODE_EXCLUSIVE);
+	fake_count(A->client);
+	steps(A, 50, is_claiming);
+	ok(is_claiming(A), "A claims");
+}
+
+static void
+test_two_claims(void)
+{
+	bool		a;
+	bool		b = false;
+
+	begin_claim();
+	fake_count(B->client);
+	fake_fault(B->client, 2, FAULT_APPLY_DROP);
+	for (int i = 0; i < 5; i++)
+	{
+		steps(B, 2, is_claiming);
+		if (!fake_is_connected(B->client))
+			fake_connect(B->client);
+	}
+	for (int i = 0; i < 40 && !is_claiming(B); i++)
+	{
+		steps(B, 5, is_claiming);
+		fake_stall(60);
+	}
+	ok(is_claiming(B), "B, whose report is newer now, claims");
+	ring(B);
+	steps(B, 10, NULL);
+	while (fake_step(A->client))
+		;
+	zkl_session_receive(A->session);
+	a = steps(A, 50, NULL);
+	for (int i = 0; i < 20 && !(a && b); i++)
+	{
+		a = a || steps(A, 5, NULL);
+		b = b || steps(B, 50, NULL);
+		fake_stall(25);
+	}
+	ok(a != b, "one of them is the victim: %s %s", a ? "A" : "", b ? "B" : "");
+	scene_end(NULL);
+}
+
+/* The verdict succeeds, but its answer is lost: nothing has happened, and A claims again. */
+static void
+test_lost_verdict(void)
+{
+	int			n = 0;
+
+	begin_claim();
+	steps(B, 10, NULL);
+	fake_count(A->client);
+	fake_fault(A->client, 2, FAULT_APPLY_DROP);
+	ok(!steps(A, 20, NULL) && fake_fault_happened(A->client), "the answer to the verdict is lost");
+	for (int i = 0; i < 100 && n == 0; i++)
+	{
+		heal();
+		for (int k = 0; k < 2; k++)
+			n += publish(&parties[k]) != NULL;
+		fake_run_all();
+		fake_advance(50);
+	}
+	is_int(n, 1, "then one of them is the victim, within five seconds");
+	scene_end(NULL);
+}
+
+int
+main(void)
+{
+	test_two_claims();
+	test_lost_verdict();
+	return done();
+}
