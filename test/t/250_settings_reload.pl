@@ -42,8 +42,10 @@ sub change
 sub shown
 {
 	my ($s, $setting) = @_;
-	return [ $s->query("SHOW zklock.$setting"), $s->query("SELECT max(current_setting('zklock.$setting')) FROM in_parallel"),
-		$s->query('SELECT string_agg(error, chr(10)) FROM pg_file_settings') ];
+	return [
+		map { scalar $s->query($_) } "SHOW zklock.$setting", "SELECT max(current_setting('zklock.$setting')) FROM in_parallel",
+		'SELECT string_agg(error, chr(10)) FROM pg_file_settings'
+	];
 }
 
 $node->safe_psql('postgres', <<'SQL');
