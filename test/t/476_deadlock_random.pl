@@ -18,6 +18,7 @@ use ZkLock::ZkEnsemble;
 
 use constant { CYCLES => $ENV{ZKLOCK_TEST_CYCLES} // 15, SESSIONS => 6 };
 
+my $show = $ENV{ZKLOCK_TEST_CYCLES} ? \&diag : \&note;
 my $seed = $ENV{SEED} // int(rand(1 << 30));
 srand($seed);
 note("SEED=$seed");
@@ -58,14 +59,14 @@ sub cycles_in
 	return \%cycle;
 }
 
-# Notes how many cycles had each number of members, and how long they took.
-sub note_times
+# Shows how many cycles had each number of members, and how long they took.
+sub show_times
 {
 	my ($times) = @_;
 	for my $n (sort keys %$times)
 	{
 		my @sorted = sort { $a <=> $b } @{ $times->{$n} };
-		note(sprintf '%d sessions: %d cycles, median %.2f s, 99 %% within %.2f s, longest %.2f s',
+		$show->(sprintf '%d sessions: %d cycles, median %.2f s, 99 %% within %.2f s, longest %.2f s',
 			$n, scalar @sorted, $sorted[ $#sorted / 2 ], $sorted[ $#sorted * 0.99 ], $sorted[-1]);
 	}
 }
@@ -124,8 +125,8 @@ while ($cycles < CYCLES)
 	push @wrong, "round $rounds: $got instead of $want" if $got ne $want;
 }
 is_deeply(\@wrong, [], "$cycles cycles in $rounds rounds: exactly one session of each fails");
-note_times(\%times);
-note(keys(%has_row) . ' cycles with a row lock among the edges');
+show_times(\%times);
+$show->(keys(%has_row) . ' cycles with a row lock among the edges');
 wait_zk_empty($zkc, '/zklock/waiting');
 nothing_left($zkc, 'no node is left');
 done_testing();
