@@ -26,7 +26,7 @@ note("SEED=$seed");
 my $zk = ZkLock::ZkEnsemble->start(size => 3, tick_time => 500);
 my $zkc = ZkLock::ZkClient->new($zk->connect_string);
 my @nodes = map {
-	my $node = zklock_node($_, zk => $zk,
+	my $node = zklock_node($_, zk => $zk, session_timeout => '10s',
 		extra_conf => "deadlock_timeout = '200ms'\n");
 	$node->safe_psql('postgres',
 		'CREATE TABLE t AS SELECT g AS id FROM generate_series(0, 9) g');
