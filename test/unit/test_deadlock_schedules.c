@@ -103,6 +103,18 @@ test_released(void)
 	fake_disconnect(C->client);
 	wait_locally(C, N);
 	has_one_victim("1, a local waiter that has not released it", "AC");
+
+	/* The same with a delete that the ensemble refuses for a while. */
+	begin(2, "ab");
+	holds(&parties[0], "x", X);
+	holds(&parties[1], "y", X);
+	lock_now(&parties[1], "x", X);
+	fake_quirks.deny = SCENE_LOCKS "/x";
+	reduce(&parties[0], "x", NONE);
+	lock_now(&parties[0], "y", X);
+	publish_all();
+	is_int(reported_by(&parties[0]), 0, "1: a session with an unfinished delete reports nothing");
+	has_no_victim("1, a session that has released the lock and waits");
 }
 
 
@@ -260,6 +272,32 @@ test_late_write(void)
 	}
 	ok(!v_gives_verdict(), "6: the answer shows that the local wait has ended");
 	has_no_victim("6, a local wait that ended before the ring");
+}
+
+/* Somebody rings; M reads its bell while L stops waiting and V rings. */
+static void
+test_look_before_bell(void)
+{
+	char		path[100];
+
+	begin_local(false);
+	snprintf(path, sizeof(path), "/zklock/bells/%" PRIx64, (uint64_t) fake_session_id(M->client));
+	fake_tree_set(path, "");
+	while (fake_step(M->client))
+		;
+	zkl_session_receive(M->session);
+	(void) publish(M);
+	ok(owner_is_in_step(M), "6: a member reads its bell");
+	wait_locally(L, NULL);
+	v_rings();
+	for (int i = 0; i < 20; i++)
+	{
+		while (fake_step(M->client))
+			;
+		(void) publish(M);
+	}
+	ok(!v_gives_verdict(), "6: what a member saw before it read its bell is no answer");
+	has_no_victim("6, a local wait that ended while the bell was read");
 }
 
 static void
@@ -433,6 +471,7 @@ main(void)
 	test_several();
 	test_mutex();
 	test_late_write();
+	test_look_before_bell();
 	test_path();
 	test_upgrade();
 	test_several_cycles();
