@@ -104,6 +104,25 @@ test_two_claims(void)
 	scene_end(NULL);
 }
 
+/* Another program deletes a node of the cycle after the last answer. */
+static void
+test_deleted_node(const Party *owner, const char *what)
+{
+	const FakeNode *node;
+
+	begin_claim();
+	steps(B, 10, NULL);
+	node = fake_tree_first();
+	while (node && !(fake_tree_child(node->path, SCENE_LOCKS "/x") &&
+					 node->owner == fake_session_id(owner->client)))
+		node = node->next;
+	ok(node != NULL, "%s exists", what);
+	if (node)
+		fake_tree_delete(node->path);
+	ok(!steps(A, 20, NULL), "%s is deleted after the last answer: no victim", what);
+	scene_end(NULL);
+}
+
 /* The verdict succeeds, but its answer is lost: nothing has happened, and A claims again. */
 static void
 test_lost_verdict(void)
@@ -132,5 +151,7 @@ main(void)
 {
 	test_two_claims();
 	test_lost_verdict();
+	test_deleted_node(A, "the node of a holder");
+	test_deleted_node(B, "the node of a waiter");
 	return done();
 }
