@@ -49,8 +49,8 @@ $holders[$_]->query_ok("SELECT zk_lock((SELECT array_agg('crowd $_ ' || i || rep
 my $reads = q(DO $$ BEGIN FOR i IN 1 .. 300 LOOP BEGIN
 	PERFORM count(*) FROM zk_locks;
 	EXCEPTION WHEN OTHERS THEN NULL; END; END LOOP; END $$);
-my ($stack) = `ulimit -s` =~ /^(\d+)$/m;
-for my $room (map { ($stack // 8192) + 1000 + 200 * $_ } 1 .. 15)
+my ($stack) = slurp_file('/proc/self/limits') =~ /^Max stack size\s+(\d+)/m;
+for my $room (map { ($stack // 8192 * 1024) / 1024 + 2400 + 40 * $_ } 1 .. 15)
 {
 	last if !kill 0, $pid;
 	my $s = session($node);
