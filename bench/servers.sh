@@ -83,7 +83,6 @@ bench_build_peers() {
 		-o "$BENCH_PEERS/c_client" "$COPY"/bench/peers/c_client.c -l:libzookeeper_mt.so.2 -lpthread
 	"${AS_USER[@]}" javac -nowarn -cp "$BENCH_CLASS_PATH" -d "$BENCH_PEERS" \
 		"$COPY"/bench/peers/*.java
-	make_copy -s -j2 "UNIT_BUILD=$BENCH_PEERS" "$BENCH_PEERS/plain/test_deadlock_cost" >"$WORK/cost.log"
 	bench_build_always_list
 }
 

@@ -81,6 +81,36 @@ wait_zk_empty($zkc, '/zklock/waiting');
 	$d->all_succeed('... and the session of the other server succeeds after the release', $zkc);
 }
 
+# A session waits locally for another one, whose own wait ends and begins again: in the
+# report it is another wait, so an answer from before proves nothing.
+{
+	my ($r, $p, $l, $t) = map { $d->open($_) } qw(a a a b);
+	my $identity = sub {
+		my @reports = map { $zkc->get("/zklock/waiting/$_")->{data} } wait_reports($zkc);
+		my ($line) = map { /^w\t(.*)/m } @reports;
+		return defined $line ? (split /\t/, $line)[2] : undef;
+	};
+	$d->hold($t, "SELECT zk_xact_lock('y')");
+	$d->hold($r, lock_row(1));
+	$d->hold($p, lock_row(2));
+	$d->hold($l, "SELECT zk_xact_lock('x')");
+	$d->wait_for($r, "SELECT zk_xact_lock('y')");
+	$p->query_ok('SAVEPOINT p');
+	$p->query_async(lock_row(1));
+	wait_blocked_locally($p);
+	$d->wait_for($l, lock_row(2));
+	wait_until('the local waiter in the report', sub { defined $identity->() });
+	my $before = $identity->();
+	$p->cancel;
+	$p->wait_result;
+	$p->query_ok('ROLLBACK TO p');
+	$d->wait_for($p, lock_row(1));
+	ok(wait_until('another identity', sub { ($identity->() // $before) ne $before }),
+		'a wait on the way of a local waiter that begins again changes its identity');
+	$d->release($t);
+	$d->all_succeed('... and all succeed after the release', $zkc);
+}
+
 # lock_timeout breaks a cycle before the cycle check.
 {
 	my ($s, $t) = map { $d->open($_) } qw(a b);

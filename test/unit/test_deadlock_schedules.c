@@ -292,7 +292,7 @@ test_look_before_bell(void)
 	ok(owner_is_in_step(M), "6: a member reads its bell");
 	wait_locally(L, NULL);
 	v_rings();
-	while (owner_is_in_step(M))	/* until it has answered; later it looks again */
+	while (owner_is_in_step(M)) /* until it has answered; later it looks again */
 	{
 		while (fake_step(M->client))
 			;

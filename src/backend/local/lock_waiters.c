@@ -144,15 +144,6 @@ conflicts_of_mask(LOCKMASK mask)
 	return conflicts;
 }
 
-static bool
-conflicts_with_mask(LOCKMODE mode, LOCKMASK mask)
-{
-	for (LOCKMODE held = 1; held <= MAX_LOCKMODES - 1; held++)
-		if ((mask & LOCKBIT_ON(held)) && DoLockModesConflict(mode, held))
-			return true;
-	return false;
-}
-
 /* Returns what a waiter's lock group holds of the lock; its entries are adjacent. */
 static LOCKMASK
 held_by_group(const Table *table, const LockQueue *queue, const LockInstanceData *waiter)
@@ -311,7 +302,7 @@ reach_waiters(Table *table, LockQueue *queue, bool only_for_place)
 		Reached    *reached = find_reached(table, waiter->leaderPid);
 
 		if (reached == NULL && is_long(waiter->waitStart, table->now) &&
-			conflicts_with_mask(waiter->waitLockMode, mask))
+			(conflicts_of_mask(mask) & LOCKBIT_ON(waiter->waitLockMode)))
 		{
 			reached = reach(table, waiter->leaderPid, waiter, only_for_place);
 			reached->path = path_of_wait(waiter, path);

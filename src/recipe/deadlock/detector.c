@@ -64,7 +64,7 @@ vary(ZklDetector *d, int ms)
 	return ms + (int) ((unsigned) rand_r(&d->random) % ((unsigned) ms / 2 + 1));
 }
 
-/* Searches after 10, 30, 120, 120 ... seconds, since the last change. */
+/* Searches after 10, 30, 120, 120 ... seconds, since the last change or deadlock. */
 static void
 search_from_time_to_time(ZklDetector *d)
 {
@@ -131,6 +131,7 @@ call_victim(ZklDetector *d, const ZklDeadlockFound *found, bool is_new)
 		d->rang_ms = zkl_now_ms();
 		(void) zkl__ring(d, &found->victim, 1, NULL);
 	}
+	d->n_searches = 0;			/* its end may show another one: not after minutes */
 	if (zkl_now_ms() < d->soon_until_ms)
 		d->next_search_ms = zkl_now_ms() + SOON_MS;
 	else

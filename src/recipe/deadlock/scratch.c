@@ -19,9 +19,9 @@ struct ZklScratch
 	void	   *memory;
 };
 
-/* Has the memory freed with the step; if there is no room to note it, at once. */
-static void *
-keep(ZklDetector *d, void *memory)
+/* Has malloc'd memory freed with the step; if there is no room to note it, at once. */
+void *
+zkl__scratch_keep(ZklDetector *d, void *memory)
 {
 	ZklScratch *scratch = memory ? malloc(sizeof(ZklScratch)) : NULL;
 
@@ -40,26 +40,19 @@ keep(ZklDetector *d, void *memory)
 void *
 zkl__scratch(ZklDetector *d, size_t size)
 {
-	return keep(d, calloc(1, size > 0 ? size : 1));
-}
-
-/* Takes over malloc'd memory; returns NULL if that is not possible. */
-void *
-zkl__scratch_keep(ZklDetector *d, void *memory)
-{
-	return keep(d, memory);
+	return zkl__scratch_keep(d, calloc(1, size > 0 ? size : 1));
 }
 
 char *
 zkl__scratch_copy(ZklDetector *d, const char *text)
 {
-	return keep(d, strdup(text));
+	return zkl__scratch_keep(d, strdup(text));
 }
 
 char *
 zkl__scratch_path(ZklDetector *d, const char *parent, const char *child)
 {
-	return keep(d, zkl__path(parent, child));
+	return zkl__scratch_keep(d, zkl__path(parent, child));
 }
 
 static bool

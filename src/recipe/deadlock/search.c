@@ -9,7 +9,6 @@
  *-------------------------------------------------------------------------
  */
 #include <stdlib.h>
-#include <string.h>
 
 #include "detector.h"
 
@@ -17,7 +16,6 @@
 #define READS_AT_ONCE 100
 
 static const ZklDeadlockFound nothing = {.found = ZKL_FOUND_NOTHING};
-static const ZklDeadlockFound too_much = {.found = ZKL_FOUND_TOO_MUCH};
 
 static ZklOp
 op_for(ZklDetector *d, const ZklWant *want)
@@ -38,19 +36,15 @@ op_for(ZklDetector *d, const ZklWant *want)
 	return op;
 }
 
-/* Adds an answer; returns its bytes.  Another program may have removed the own report. */
-static int64_t
+/* Adds an answer.  Another program may have removed the own report. */
+static void
 add_answer(ZklDetector *d, const ZklWant *want, const ZklBatchResult *result)
 {
-	int64_t		bytes = result->data_len;
-
 	if (want->kind == ZKL_WANT_REPORT && want->session == d->me &&
 		(result->code == ZKL_RC_NO_NODE || (uint64_t) result->owner != d->me))
 		d->is_removed = true;
 	if (result->code != ZKL_RC_OK)
-		return 0;
-	for (int i = 0; i < result->n_children; i++)
-		bytes += (int64_t) strlen(result->children[i]);
+		return;
 	if (want->kind == ZKL_WANT_QUEUE)
 		zkl_snapshot_add_queue(d->snapshot, want->place, want->name,
 							   d->callbacks->key_of(d->arg, want->name),
@@ -58,7 +52,6 @@ add_answer(ZklDetector *d, const ZklWant *want, const ZklBatchResult *result)
 	else
 		zkl_snapshot_add_report(d->snapshot, want->session, (uint64_t) result->owner,
 								result->czxid, result->version, result->data, result->data_len);
-	return bytes;
 }
 
 /* Lists all reports.  Returns false if that is not possible, or there are none. */
@@ -80,7 +73,7 @@ read_waiting(ZklDetector *d)
 
 /* Reads the next part of what is wanted: returns how much, or -1 if that is not possible. */
 static int
-read_more(ZklDetector *d, ZklWant *wants, int64_t *bytes)
+read_more(ZklDetector *d, ZklWant *wants)
 {
 	ZklOp	   *ops = zkl__scratch(d, READS_AT_ONCE * sizeof(ZklOp));
 	const ZklBatchResult *results;
@@ -98,7 +91,7 @@ read_more(ZklDetector *d, ZklWant *wants, int64_t *bytes)
 		return ops ? 0 : -1;
 	results = zkl__run(d, ZKL_BATCH_PIPELINED, ops, n);
 	for (int i = 0; results && i < n; i++)
-		*bytes += add_answer(d, &wants[i], &results[i]);
+		add_answer(d, &wants[i], &results[i]);
 	return results ? n : -1;
 }
 
@@ -107,8 +100,6 @@ ZklDeadlockFound
 zkl__search(ZklDetector *d)
 {
 	ZklWant    *wants = zkl__scratch(d, READS_AT_ONCE * sizeof(ZklWant));
-	int64_t		bytes = 0;
-	int			n_reads = 0;
 	int			n;
 
 	d->is_removed = false;
@@ -117,12 +108,8 @@ zkl__search(ZklDetector *d)
 	d->snapshot = zkl_snapshot_new(d->me);
 	if (wants == NULL || d->snapshot == NULL || !read_waiting(d))
 		return nothing;
-	while ((n = read_more(d, wants, &bytes)) > 0)
-	{
-		n_reads += n;
-		if (n_reads >= ZKL_SEARCH_MAX_READS || bytes > ZKL_SEARCH_MAX_BYTES)
-			return too_much;
-	}
+	while ((n = read_more(d, wants)) > 0)
+		;
 	return n < 0 ? nothing : zkl_snapshot_find_deadlock(d->snapshot);
 }
 
