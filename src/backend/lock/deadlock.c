@@ -228,6 +228,7 @@ look(void *arg, const ZklLocalWaiter **local_waiters)
 {
 	ZklockLongWait *w = arg;
 	uint64		long_waits = zklock_long_waits();
+	bool		has_order = false;
 	MemoryContext old;
 
 	*local_waiters = w->local_waiters;
@@ -240,10 +241,10 @@ look(void *arg, const ZklLocalWaiter **local_waiters)
 	{
 		zklock_count(ZKLOCK_STAT_LOCK_TABLE_READS, 1);
 		old = MemoryContextSwitchTo(w->scan_context);
-		w->n_local_waiters = zklock_waiting_for_me(&w->local_waiters);
+		w->n_local_waiters = zklock_waiting_for_me(&w->local_waiters, &has_order);
 		MemoryContextSwitchTo(old);
 	}
-	w->scanned = true;
+	w->scanned = !has_order;
 	w->long_waits = long_waits;
 	*local_waiters = w->local_waiters;
 	return w->n_local_waiters;
