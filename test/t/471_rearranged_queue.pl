@@ -15,7 +15,7 @@ use ZkLock::Util qw(wait_until);
 use ZkLock::ZkClient;
 
 my $zkc = ZkLock::ZkClient->new(shared_zk()->connect_string);
-my %node = map { $_ => shared_node($_, set => { deadlock_timeout => '100ms' }) } qw(a b);
+my %node = map { $_ => shared_node($_, session_timeout => '20s', set => { deadlock_timeout => '100ms' }) } qw(a b);
 $node{a}->safe_psql('postgres', 'CREATE TABLE t1 (); CREATE TABLE t2 ()');
 my $d = ZkLock::Deadlock->new(%node);
 
