@@ -226,11 +226,9 @@ zklock_hold_prepare(const ZklockName *name, ZklMode mode)
 ZklockHold *
 zklock_hold_prepare_permit(const ZklockName *name, int capacity)
 {
-	ZklockHold *older = zklock_hold_find_permit(name, NULL);
 	ZklockHold *hold = hold_new(name);
 
 	hold->kind = ZKLOCK_SEMAPHORE;
-	hold->n_shown = older ? older->n_shown : 0;
 	hold->capacity = capacity;
 	hold->pins++;
 	return hold;

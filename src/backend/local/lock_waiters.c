@@ -23,8 +23,8 @@
 #include "backend/base/holds.h"
 #include "backend/local/local_lock.h"
 #include "backend/local/lock_queues.h"
-#include "backend/local/lock_table.h"
 #include "backend/local/lock_waiters.h"
+#include "backend/session/shown.h"
 
 static bool
 is_long(TimestampTz since, TimestampTz now)
@@ -68,13 +68,13 @@ typedef struct Reached
 	const LockInstanceData *instance;	/* its wait; NULL: this process */
 	bool		only_for_place;
 	uint64		path;			/* identifies its wait, and all others on its way to this one */
-	int64		session_id;
-	uint32		namespace_hash; /* of its locks, as shown by its session */
+	const ZklockShownSession *session;	/* NULL: none */
 } Reached;
 
 typedef struct Table
 {
 	LockQueues	locks;
+	ZklockShown shown;
 	bool		has_order;		/* the order of some queue matters */
 	HTAB	   *reached;
 	int		   *pids;			/* of the reached processes, in that order */
@@ -133,7 +133,7 @@ reach(Table *table, int pid, const LockInstanceData *instance, bool only_for_pla
 	reached->instance = instance;
 	reached->only_for_place = only_for_place;
 	reached->path = 0;
-	reached->session_id = 0;
+	reached->session = NULL;
 	table->pids[table->n_pids++] = pid;
 	return reached;
 }
@@ -291,48 +291,61 @@ follow_all(Table *table, int from, bool only_for_place)
 	}
 }
 
-/* Reads the ZooKeeper sessions that reached processes show. */
+/* Finds the ZooKeeper sessions of reached processes. */
 static void
 find_sessions(Table *table)
 {
-	for (int i = 0; i < table->locks.data->nelements; i++)
+	zklock_copy_shown(&table->shown);
+	for (int i = 0; i < table->shown.n_sessions; i++)
 	{
-		const LockInstanceData *l = &table->locks.data->locks[i];
-		Reached    *reached;
-		int64		session_id;
+		const ZklockShownSession *session = &table->shown.sessions[i];
+		Reached    *reached = find_reached(table, session->pid);
 
-		if (l->holdMask == 0 || !zklock_session_in_tag(&l->locktag, &session_id))
-			continue;
-		reached = find_reached(table, l->pid);
 		if (reached)
-		{
-			reached->session_id = session_id;
-			reached->namespace_hash = l->locktag.locktag_field1;
-		}
+			reached->session = session;
 	}
+}
+
+/* Adds what the entry of the lock table shows as held, if it is a local lock. */
+static void
+add_held_lock(const LockInstanceData *entry, const Reached *reached, ZklHeld *held, int *n)
+{
+	uint64		key;
+
+	if (entry->holdMask == 0 || !zklock_local_key(&entry->locktag, &key))
+		return;
+	held[(*n)++] = (ZklHeld)
+	{
+		.key = (uint32) (key ^ reached->session->namespace_hash),
+			.kind = (entry->holdMask & LOCKBIT_ON(ExclusiveLock)) ? ZKL_HELD_EXCLUSIVE : ZKL_HELD_SHARED
+	};
 }
 
 /* Returns the locks and permits that the process holds, palloc'd. */
 static ZklHeld *
 find_held(const Table *table, const Reached *reached, int *n)
 {
-	const LockInstanceData *locks = table->locks.data->locks;
-	int			first = zklock_first_entry(&table->locks, reached->pid);
-	int			end = first;
+	const LockQueues *locks = &table->locks;
+	const ZklockShown *shown = &table->shown;
+	int			first = zklock_first_entry(locks, reached->pid);
+	int			end = zklock_first_entry(locks, reached->pid + 1);
+	int			n_permits = 0;
 	ZklHeld    *held;
 
-	while (end < table->locks.data->nelements &&
-		   locks[table->locks.by_pid[end]].leaderPid == reached->pid)
-		end++;
-	held = palloc(sizeof(ZklHeld) * (end - first + 1));
+	for (int i = 0; i < shown->n_permits; i++)
+		if (shown->permits[i].pid == reached->pid)
+			n_permits += shown->permits[i].count;
+	held = palloc(sizeof(ZklHeld) * (end - first + n_permits + 1));
 	*n = 0;
-	for (int k = first; k < end; k++)
-	{
-		const LockInstanceData *l = &locks[table->locks.by_pid[k]];
-
-		if (zklock_held_in_tag(&l->locktag, l->holdMask, reached->namespace_hash, &held[*n]))
-			(*n)++;
-	}
+	for (int i = first; i < end; i++)
+		add_held_lock(&locks->data->locks[locks->by_pid[i]], reached, held, n);
+	for (int i = 0; i < shown->n_permits; i++)
+		for (int k = 0; shown->permits[i].pid == reached->pid && k < shown->permits[i].count; k++)
+			held[(*n)++] = (ZklHeld)
+		{
+			.key = (uint32) shown->permits[i].semaphore,
+				.kind = ZKL_HELD_PERMIT
+		};
 	return held;
 }
 
@@ -367,10 +380,10 @@ zklock_waiting_for_me(ZklLocalWaiter **local_waiters, bool *has_order)
 		Reached    *reached = find_reached(&table, table.pids[i]);
 		ZklLocalWaiter *local_waiter = &(*local_waiters)[n];
 
-		if (reached->session_id == 0)
+		if (reached->session == NULL)
 			continue;
 		CHECK_FOR_INTERRUPTS();
-		local_waiter->session_id = reached->session_id;
+		local_waiter->session_id = reached->session->session_id;
 		local_waiter->pid = reached->pid;
 		local_waiter->waits_for = wait_text(reached->instance);
 		local_waiter->only_for_place = reached->only_for_place;

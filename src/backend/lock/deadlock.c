@@ -26,9 +26,9 @@
 #include "backend/base/names.h"
 #include "backend/base/settings.h"
 #include "backend/base/syntax.h"
-#include "backend/local/lock_table.h"
 #include "backend/local/lock_waiters.h"
 #include "backend/lock/deadlock.h"
+#include "backend/session/shown.h"
 #include "backend/session/stats.h"
 #include "backend/session/wait.h"
 #include "recipe/batch.h"
@@ -250,7 +250,7 @@ look(void *arg, const ZklLocalWaiter **local_waiters)
 	return w->n_local_waiters;
 }
 
-/* The half of the hash that the lock table shows. */
+/* The half of the hash that reports have. */
 static uint32_t
 key_of(void *arg, const char *name)
 {

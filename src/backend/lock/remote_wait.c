@@ -15,12 +15,12 @@
 
 #include "backend/base/settings.h"
 #include "backend/base/syntax.h"
-#include "backend/local/lock_table.h"
 #include "backend/lock/deadlock.h"
 #include "backend/lock/loss.h"
 #include "backend/lock/remote_wait.h"
 #include "backend/session/backend_session.h"
 #include "backend/session/errors.h"
+#include "backend/session/shown.h"
 #include "backend/session/stats.h"
 #include "backend/session/wait.h"
 
@@ -115,7 +115,7 @@ is_released(const RemoteWait *w, const ZklRequestInfo *info)
 		return zklock_is_session_shown(info->refused_by);
 	sessions = palloc(sizeof(int64) * (info->n_others + 1));
 	n = zkl_request_others(w->request, sessions, info->n_others);
-	n = zklock_count_released_permits(w->timeout->semaphore, sessions, n, info->n_excess);
+	n = zklock_count_released_permits(w->timeout->semaphore, sessions, n);
 	pfree(sessions);
 	return n >= info->n_excess;
 }

@@ -5,9 +5,8 @@
  *
  * Every permit is an entry of its own in the hold table, so locks.c, lifecycle.c
  * and loss.c treat it like a lock.  It has no local lock to wait for, because
- * PostgreSQL's lock manager cannot count.  A lock there only shows that the permit
- * is held (lock_table.c), so that a non-blocking attempt can distinguish it from a
- * released permit.
+ * PostgreSQL's lock manager cannot count.  Shared memory shows that the permit is held
+ * (shown.c), so that a non-blocking attempt can distinguish it from a released permit.
  *
  *-------------------------------------------------------------------------
  */
@@ -16,7 +15,6 @@
 #include "access/xact.h"
 
 #include "backend/base/identity.h"
-#include "backend/local/lock_table.h"
 #include "backend/lock/locks.h"
 #include "backend/lock/loss.h"
 #include "backend/lock/remote_wait.h"
@@ -25,6 +23,7 @@
 #include "backend/session/backend_session.h"
 #include "backend/session/callbacks.h"
 #include "backend/session/lease_timer.h"
+#include "backend/session/shown.h"
 #include "backend/session/stats.h"
 #include "backend/session/wait.h"
 
@@ -84,7 +83,7 @@ request_remote(void *arg, ZklSession *session)
 	ZklRequestInfo info;
 	ZklStatus	status;
 
-	zklock_show_permit(a->hold, session);
+	zklock_show_permit(a->hold);
 	request = zkl_permit_request(session, a->hold->name.encoded, a->hold->capacity,
 								 a->timeout.timeout_ms == 0, data, strlen(data));
 	status = zklock_await_request(&a->timeout, session, request, &action);
