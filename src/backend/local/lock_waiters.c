@@ -170,7 +170,7 @@ reach_waiter(Table *table, const LockInstanceData *waiter, uint64 path, bool onl
 
 /* Reaches the waiters that conflict with what reached processes hold of the lock. */
 static void
-reach_behind_holders(Table *table, const LockQueue *queue, bool only_for_place)
+reach_blocked_by_holders(Table *table, const LockQueue *queue, bool only_for_place)
 {
 	for (int i = 0; i < queue->n_waiters; i++)
 		if (must_reach(table, queue->waiters[i].instance, queue->held))
@@ -194,7 +194,7 @@ does_order_matter(const Table *table, const LockQueue *queue)
 
 /* Reaches the waiters that conflict with what reached processes wait for ahead of them. */
 static void
-reach_behind_waiters(Table *table, const LockQueue *queue, bool only_for_place)
+reach_blocked_by_waiters(Table *table, const LockQueue *queue, bool only_for_place)
 {
 	LOCKMASK	ahead = 0;
 	uint64		path = queue->path;
@@ -221,12 +221,12 @@ reach_behind_waiters(Table *table, const LockQueue *queue, bool only_for_place)
 static void
 reach_waiters(Table *table, LockQueue *queue, bool only_for_place)
 {
-	reach_behind_holders(table, queue, only_for_place);
+	reach_blocked_by_holders(table, queue, only_for_place);
 	if (!does_order_matter(table, queue))
 		return;
 	table->has_order = true;
 	zklock_order_queue(queue);
-	reach_behind_waiters(table, queue, only_for_place);
+	reach_blocked_by_waiters(table, queue, only_for_place);
 }
 
 static bool
