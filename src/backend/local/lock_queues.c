@@ -125,11 +125,11 @@ zklock_first_entry(const LockQueues *copy, int pid)
  * A waiter that does not conflict with the holders waits for those ahead of it.  Only the
  * lock manager knows which these are: a waiter that holds the lock already starts ahead of
  * others, and the deadlock check rearranges queues.  GetBlockerStatusData() reads this, with
- * all partitions of the lock table locked; so it is asked only where the order matters, and
+ * all partitions of the lock table locked; so it is called only where the order matters, and
  * as a rule once for a queue.
  */
 
-#define NOT_ASKED (-1)
+#define UNKNOWN_POSITION (-1)
 #define NOT_WAITING INT_MAX
 
 /* Returns the last waiter by the start of its wait whose position is unknown, or NULL. */
@@ -142,7 +142,7 @@ latest_unknown(LockQueue *queue)
 	{
 		QueueWaiter *waiter = &queue->waiters[i];
 
-		if (waiter->position == NOT_ASKED &&
+		if (waiter->position == UNKNOWN_POSITION &&
 			(latest == NULL || waiter->instance->waitStart > latest->instance->waitStart))
 			latest = waiter;
 	}
@@ -163,7 +163,7 @@ set_position(LockQueue *queue, int pid, int position)
 
 /* Sets the positions of a waiter and of all ahead of it. */
 static void
-ask_positions(LockQueue *queue, QueueWaiter *waiter)
+read_positions(LockQueue *queue, QueueWaiter *waiter)
 {
 	const LockInstanceData *instance = waiter->instance;
 	BlockedProcsData *data = GetBlockerStatusData(instance->pid);
@@ -196,11 +196,11 @@ zklock_order_queue(LockQueue *queue)
 	if (queue->is_ordered)
 		return;
 	for (int i = 0; i < queue->n_waiters; i++)
-		queue->waiters[i].position = NOT_ASKED;
+		queue->waiters[i].position = UNKNOWN_POSITION;
 	while ((waiter = latest_unknown(queue)) != NULL)
 	{
 		CHECK_FOR_INTERRUPTS();
-		ask_positions(queue, waiter);
+		read_positions(queue, waiter);
 	}
 	qsort(queue->waiters, queue->n_waiters, sizeof(QueueWaiter), compare_positions);
 	while (queue->n_waiters > 0 &&
