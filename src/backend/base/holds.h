@@ -51,7 +51,7 @@ typedef struct ZklockModeCounts
 typedef struct ZklockHold
 {
 	dlist_node	link;			/* in zklock_holds */
-	dlist_node	alike;			/* in a bucket of the hash table */
+	struct ZklockHold *older;	/* for a permit: the next older one of the semaphore */
 	ZklockKind	kind;
 	int			capacity;		/* capacity of the semaphore */
 	bool		shown;			/* as a permit, to other backends (shown.c) */
