@@ -1,28 +1,84 @@
 /*-------------------------------------------------------------------------
  *
  * assemble.c
- *		Lists the parts of a session; the only file that depends on all layers.
+ *		Passes the events of a session to all layers above, in one order; the only file
+ *		that depends on all layers.
  *
  *-------------------------------------------------------------------------
  */
 #include "recipe/deadlock/detector.h"
 
-static const ZklSessionPart *const parts[ZKL_N_PARTS] = {
-	[ZKL_PART_LAST_GRANTS] = &zkl__last_grants_part,
-	[ZKL_PART_NODES] = &zkl__nodes_part,
-	[ZKL_PART_QUEUE_LOCK] = &zkl__queue_lock_part,
-	[ZKL_PART_LEAVING] = &zkl__leaving_part,
-	[ZKL_PART_EMPTY_PARENTS] = &zkl__empty_parents_part,
-	[ZKL_PART_PARENTS] = &zkl__parents_part,
-	[ZKL_PART_REQUESTS] = &zkl__requests_part,
-	[ZKL_PART_LOCKS] = &zkl__locks_part,
-	[ZKL_PART_HOLD_WATCH] = &zkl__hold_watch_part,
-	[ZKL_PART_PERMITS] = &zkl__permits_part,
-	[ZKL_PART_WAITS] = &zkl__waits_part,
-};
+void
+zkl__on_connected(ZklSession *session)
+{
+	zkl__elision_forget(session);
+	zkl__nodes_relist(session);
+	zkl__hold_watches_lost(session);
+	zkl__permits_connected(session);
+}
+
+void
+zkl__on_watch(ZklSession *session, const char *path)
+{
+	zkl__nodes_watched(session, path);
+	zkl__hold_watches_fired(session, path);
+	zkl__permits_watched(session, path);
+}
+
+void
+zkl__on_drive(ZklSession *session)
+{
+	zkl__nodes_drive(session);
+	zkl__empty_parents_drive(session);
+	zkl__requests_drive(session);
+	zkl__confirm_drive(session);
+	zkl__own_nodes_drive(session);
+}
+
+void
+zkl__on_timer(ZklSession *session)
+{
+	zkl__empty_parents_drive(session);
+	zkl__hold_watches_due(session);
+}
+
+void
+zkl__on_session_lost(ZklSession *session)
+{
+	zkl__locks_lost(session);
+}
+
+void
+zkl__on_close(ZklSession *session)
+{
+	zkl__empty_parents_close(session);
+}
+
+void
+zkl__on_free(ZklSession *session)
+{
+	zkl__elision_forget(session);
+	zkl__nodes_free(session);
+	zkl__empty_parents_free(session);
+	zkl__requests_free(session);
+	zkl__locks_free(session);
+	zkl__own_nodes_free(session);
+}
 
 ZklSession *
 zkl_session_open(const ZklSessionConfig *config)
 {
-	return zkl__session_open(config, parts);
+	const size_t sizes[ZKL_N_STATES] = {
+		[ZKL_STATE_LAST_GRANTS] = zkl__last_grants_size,
+		[ZKL_STATE_NODES] = zkl__nodes_size,
+		[ZKL_STATE_LEAVING] = zkl__leaving_size,
+		[ZKL_STATE_EMPTY_PARENTS] = zkl__empty_parents_size,
+		[ZKL_STATE_PARENTS] = zkl__parents_size,
+		[ZKL_STATE_REQUESTS] = zkl__requests_size,
+		[ZKL_STATE_LOCKS] = zkl__locks_size,
+		[ZKL_STATE_HOLD_WATCH] = zkl__hold_watch_size,
+		[ZKL_STATE_OWN_REPORT] = zkl__own_nodes_size,
+	};
+
+	return zkl__session_open(config, sizes);
 }

@@ -122,6 +122,7 @@ typedef struct ZklSessionConfig
 	ZklNodeNames node_names;
 	int			max_nodes;
 	int32_t		sequence_limit; /* highest number to use; 0: ZKL_SEQUENCE_LIMIT */
+	uint32_t	server_tag;		/* of all sessions that share local locks; in the names of nodes */
 
 	/*
 	 * Called with the session's mutex held, on any of its threads, when a lock
@@ -239,10 +240,12 @@ typedef struct ZklLockItem
 /*
  * Queues for all items at once, with one multi if there are several.  The names are
  * distinct, and no item asks for a mode that "held" covers.  "data" describes the
- * holder to readers of the nodes.  "non_blocking" is a non-blocking attempt: if others
- * are first, the owner decides (zkl_request_refuse()).  Returns NULL only when memory
- * is exhausted; zkl_request_status() reports all other errors.  If the session is not
- * connected, the request is sent after connecting.
+ * holder to readers of the nodes.  "non_blocking" is a non-blocking attempt: it ends with
+ * BUSY if others are first.  But the caller has the local locks, so a node before whose
+ * name has the server_tag is a pending delete; the attempt waits for it, and the caller
+ * ends the request if that takes too long.  Returns NULL only when memory is exhausted;
+ * zkl_request_status() reports all other errors.  If the session is not connected, the
+ * request is sent after connecting.
  */
 extern ZklRequest *zkl_lock_request(ZklSession *session,
 									const ZklLockItem *items, int n_items,
@@ -270,9 +273,7 @@ typedef struct ZklRequestInfo
 	uint64_t	progress;		/* grows with each answer that brings the request further */
 	int			raw_code;		/* the client library's code for SERVER_ERROR */
 	int			culprit;		/* index of the item that failed or waits, or -1 */
-	bool		is_refused;		/* non-blocking attempt: others are first, read after a sync */
-	int64_t		refused_by;		/* ... the session in the predecessor's name, or 0 */
-	int			n_excess;		/* ... for a permit: so many nodes of others must go */
+	int			n_excess;		/* BUSY, for a permit: so many permits of others must go */
 	int			n_others;		/* ... permits that zkl_request_others() lists */
 	bool		is_permit;		/* the request is for a permit, not for locks */
 	int			capacity;		/* the semaphore's capacity, for OTHER_CAPACITY */
@@ -282,18 +283,10 @@ typedef struct ZklRequestInfo
 extern void zkl_request_info(ZklRequest *request, ZklRequestInfo *info);
 
 /*
- * Decide about a non-blocking attempt while ZklRequestInfo.is_refused: it ends with
- * BUSY, or it waits because the blocking locks or permits are known to be released.
- * "refused_by" is the session that the owner has decided about.  If another session's
- * contender is first by now, nothing happens and the session's descriptor becomes
- * readable, so that the owner decides again.
- */
-extern void zkl_request_refuse(ZklRequest *request, int64_t refused_by);
-extern void zkl_request_wait(ZklRequest *request, int64_t refused_by);
-
-/*
- * Stores the sessions of the others that have permits, for a refused attempt: in
- * ascending order, once for each permit.  Returns their number, at most "max".
+ * Stores the sessions of the others that have permits, for an attempt that is BUSY: there
+ * are no local locks of permits, but the caller knows which permits its server has
+ * released.  In ascending order, once for each permit; 0 if unknown.  Returns their
+ * number, at most "max".
  */
 extern int	zkl_request_others(ZklRequest *request, int64_t *sessions, int max);
 

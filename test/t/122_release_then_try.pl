@@ -1,7 +1,8 @@
 # After a release has returned, a later non-blocking attempt on the same
-# server is never refused because of the released lock. On another server the attempt
-# reads the queue a second time, after a sync, before it is refused. Here the delete of
-# the released node is held back until the attempt waits for it.
+# server is never refused because of the released lock: the tag of the server in the names of
+# nodes shows it. On another server the attempt reads the queue a second time, after a sync,
+# before it is refused. Here the delete of the released node is held back until the attempt
+# waits for it.
 
 use strict;
 use warnings;
@@ -25,15 +26,17 @@ my $contender = session($here);
 my $remote = session($there);
 $_->query_ok("SELECT zk_lock('warm-up'), zk_unlock('warm-up')") for $releaser, $contender, $remote;
 
-# Does an attempt wait for the pending delete? After its sync it reads the predecessor in the
-# queue of lock x, or, a second later, its own node in the queue of the semaphore.
+# Does an attempt wait for the pending delete? It reads the predecessor in the queue of lock x.
+# For a permit, an attempt that was refused behind a sync is made again.
 sub waits_for_delete
 {
 	my %synced;
 	for my $r ($proxy->record)
 	{
-		return 1 if $r->{op} eq 'getData' && $synced{ $r->{connection} } && "@{ $r->{paths} }" =~ m{/x/|-lock-};
-		$synced{ $r->{connection} } = 1 if $r->{op} eq 'sync';
+		my $path = "@{ $r->{paths} // [] }";
+		return 1 if $r->{op} eq 'getData' && $path =~ m{/x/};
+		return 1 if $r->{op} =~ /^create/ && $path =~ /-lock-/ && $synced{ $r->{connection} };
+		$synced{ $r->{connection} } = 1 if $r->{op} eq 'sync' && $path =~ /leases/;
 	}
 	return 0;
 }
@@ -69,6 +72,7 @@ release_then_attempt(@{$_}, "SELECT zk_try_lock('x')") for @locks;
 release_then_attempt('an attempt at several names, shared', @{ $locks[0] }[ 1, 2 ],
 	"SELECT zk_try_lock_shared(ARRAY['w', 'x'])");
 
+my $old = '01000000-abcd-0001-0000-000000000007';
 my $acquire = "SELECT zk_acquire('s', 1)";
 my @permits = (
 	[ 'zk_release', [$acquire], "SELECT zk_release('s')" ],
@@ -105,6 +109,19 @@ $remote->query_ok("SELECT zk_lock('x')");
 works($contender, "SELECT zk_try_lock('x')", 'f', 'an attempt at a lock that another server holds is refused');
 works($contender, "SELECT zk_try_lock_shared('x')", 'f', '... in shared mode as well');
 $remote->query_ok("SELECT zk_unlock('x')");
+
+# Nodes of a version whose names have no server tag: a holder in each form of names.
+for my $name ("_c_$old-__WRIT__", "_c_$old-lock-", "${\($old =~ s/-//gr)}__lock__")
+{
+	my $path = $zkc->create("/zklock/locks/x/$name", ephemeral => 1, sequence => 1, makepath => 1);
+	works($contender, "SELECT zk_try_lock('x')", 'f', "an attempt behind a holder of an earlier version is refused: $name");
+	$contender->query_async("SELECT zk_lock('x') > 0");
+	wait_zk_children($zkc, '/zklock/locks/x', 2);
+	ok(!$contender->finished, '... and a wait goes on');
+	$zkc->delete($path);
+	is($contender->wait_result, 't', '... until the holder releases');
+	$contender->query_ok("SELECT zk_unlock('x')");
+}
 
 # pg_advisory_unlock_all() removes the local lock of a holder. The session still holds the
 # lock. An attempt waits for a pending delete, and is refused after zklock.connect_timeout.

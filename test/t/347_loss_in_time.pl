@@ -7,7 +7,6 @@
 use strict;
 use warnings;
 
-use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes qw(time);
 use ZkLock::Cluster;
@@ -108,16 +107,17 @@ sub holders_stop
 sub holders_stop_between_connections
 {
 	my ($here, $there, $zkc, $cut, $proxy) = @_;
-	my $log = -s $here->logfile;
+	my $cuts = 0;
+	my $again = 0;
 	my $next = 0;
 	my $flap = sub {
 		return if time < $next;
+		$again += $proxy->connections if $cuts++;
 		$proxy->cut;
 		$next = time + TICK_MS / 4000;
 	};
 	holders_stop('connections come and go', $here, $there, $zkc, $cut, $flap);
-	my $connected = () = slurp_file($here->logfile, $log) =~ /ZooKeeper client: connected to the server/g;
-	cmp_ok($connected, '>', keys %work, 'the holders are connected again and again');
+	cmp_ok($again, '>', 0, 'holders are connected again between the cuts');
 	return;
 }
 

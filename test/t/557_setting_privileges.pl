@@ -112,15 +112,27 @@ fails_with($s, "SELECT zk_lock(ARRAY['a', 'b', 'c'])", '53400', 'the limit of a 
 fails_with($s, 'ALTER ROLE limited RESET zklock.max_locks', '42501', '... and the role cannot remove it', hint => 0);
 fails_with($s, 'ALTER ROLE limited SET zklock.max_locks = 1000', '42501', '... or change it', hint => 0);
 $s->quit;
-SKIP:
+# The SET privilege on a setting is for the start of a session, as a superuser's.
 {
-	skip 'no privileges on settings before PostgreSQL 15', 2 if $node->pg_version < 15;
 	$node->safe_psql('postgres', 'GRANT SET ON PARAMETER zklock.root TO trusted');
-	local $ENV{PGOPTIONS} = '-c zklock.root=/granted';
-	$s = session($node, user => 'trusted');
+	{
+		local $ENV{PGOPTIONS} = '-c zklock.root=/granted';
+		$s = session($node, user => 'trusted');
+	}
 	works($s, "SELECT zk_lock('x') > 0, current_setting('zklock.root')", 't|/granted', 'a role with the SET privilege can set the parameter');
+	fails_with($s, $_, '55P02', "... not after the start of the session: $_", like => qr/DETAIL:/)
+	  for q(SET zklock.root = '/later'), q(SELECT set_config('zklock.root', '/later', true));
+	works($s, 'SHOW zklock.root', '/granted', '... and keeps what it has');
+	$s->query_ok(q(ALTER ROLE trusted SET zklock.root = '/own'));
+	$s->quit;
+	$s = session($node, user => 'trusted');
+	works($s, "SELECT zk_lock('x') > 0, current_setting('zklock.root')", 't|/own', '... for its own role too');
+	fails_with($s, 'ALTER SYSTEM RESET zklock.root', '42501', '... but not for the server', hint => 0);
+	$s->query_ok('ALTER ROLE trusted RESET zklock.root');
 	$s->quit;
 	like(connection_error('trusted', "-c zklock.connect_string=$thief"), qr/permission denied/, '... and no other one');
+	$node->safe_psql('postgres', 'REVOKE SET ON PARAMETER zklock.root FROM trusted');
+	like(connection_error('trusted', '-c zklock.root=/granted'), qr/permission denied/, '... until the privilege is revoked');
 }
 {
 	local $ENV{PGOPTIONS} = '-c zklock.root=/super -c zklock.max_locks=7';
@@ -129,6 +141,33 @@ SKIP:
 		'a superuser can set all parameters');
 	$s->quit;
 }
+# Nobody can change the settings of a ZooKeeper session after the start of a session; for later
+# sessions a superuser can.
+my @fixed = grep { !/^(?:commit_check|deadlock_detection|log_min_messages)$/ } sort keys %superusers;
+$s = session($node);
+for my $name (@fixed)
+{
+	my $value = $superusers{$name};
+	fails_with($s, $_, '55P02', "refused to a superuser: $_", like => qr/DETAIL:.*HINT:/s)
+	  for "SET zklock.$name = '$value'", "SELECT set_config('zklock.$name', '$value', false)";
+	$s->query_ok("SET check_function_bodies = off; CREATE OR REPLACE FUNCTION g() RETURNS int LANGUAGE sql SET zklock.$name = '$value' AS 'SELECT 1'");
+	fails_with($s, 'SELECT g()', '55P02', "... and with a function's SET clause", like => qr/DETAIL:/);
+	works($s, "RESET zklock.$name; SHOW zklock.$name", $node->safe_psql('postgres', "SHOW zklock.$name"), '... and RESET changes nothing');
+}
+$node->safe_psql('postgres', 'CREATE DATABASE elsewhere');
+$node->safe_psql('elsewhere', 'CREATE EXTENSION zklock');
+$s->query_ok("ALTER DATABASE elsewhere SET zklock.root = '/database'");
+$s->query_ok("ALTER ROLE trusted SET zklock.root = '/role'");
+for ([ ordinary => '/database' ], [ trusted => '/role' ])
+{
+	my ($role, $root) = @$_;
+	my $t = session($node, user => $role, dbname => 'elsewhere');
+	works($t, "SELECT zk_lock('$role') > 0, current_setting('zklock.root')", "t|$root", "ALTER DATABASE and ALTER ROLE: $role");
+	is(scalar(queue_of($zkc, $role, $root)), 1, '... and the lock is there');
+	$t->quit;
+}
+$s->query_ok("ALTER ROLE trusted RESET zklock.root");
+$s->quit;
 is_deeply([ grep { m{^/(?:elsewhere|else|zklock)} } $zkc->children('/') ], [], 'no znode was created below another root');
 
 # Without a configured ensemble no server is contacted.

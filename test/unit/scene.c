@@ -131,9 +131,6 @@ check_count(void)
 	}
 }
 
-/* A session of the same server that a non-blocking attempt waits for; or 0. */
-int64_t		scene_neighbour = 0;
-
 static void
 note_grant(const Ask *ask, int i)
 {
@@ -151,33 +148,6 @@ note_grant(const Ask *ask, int i)
 		check_token(hold);
 }
 
-/* Counts the permits that refuse an attempt and that the owner takes for released. */
-static int
-released(Ask *ask)
-{
-	int64_t		sessions[64];
-	int			n = zkl_request_others(ask->request, sessions, 64);
-	int			n_released = 0;
-
-	for (int i = 0; i < n; i++)
-		n_released += sessions[i] == scene_neighbour;
-	return n_released;
-}
-
-/* Decides a refusal like the owner's wait loop, which knows its server's sessions. */
-static void
-refuse(Ask *ask)
-{
-	ZklRequestInfo info;
-
-	zkl_request_info(ask->request, &info);
-	if (info.is_refused && (info.n_excess > 0 ? released(ask) >= info.n_excess
-							: info.refused_by == scene_neighbour))
-		zkl_request_wait(ask->request, info.refused_by);
-	else if (info.is_refused)
-		zkl_request_refuse(ask->request, info.refused_by);
-}
-
 static void
 referee(void)
 {
@@ -187,7 +157,6 @@ referee(void)
 
 		if (ask->party == NULL || ask->status != ZKL_PENDING)
 			continue;
-		refuse(ask);
 		ask->status = zkl_request_status(ask->request);
 		for (int i = 0; ask->status == ZKL_OK && i < ask->n; i++)
 			note_grant(ask, i);
@@ -204,8 +173,12 @@ referee(void)
 void
 scene_open(Party *party)
 {
+	ZklSessionConfig config = scene_config;
+
 	snprintf(party->data, sizeof(party->data), "party %d", (int) (party - parties));
-	party->session = zkl_session_open(&scene_config);
+	if (scene_config.server_tag == 0)
+		config.server_tag = (uint32_t) (party - parties) + 1;
+	party->session = zkl_session_open(&config);
 	party->client = fake_last_client();
 }
 
@@ -230,7 +203,6 @@ scene_begin(int n_parties)
 	};
 
 	fake_reset();
-	scene_neighbour = 0;
 	memset(tokens, 0, sizeof(tokens));
 	n_objections = 0;
 	objection[0] = '\0';

@@ -25,9 +25,6 @@
 #define MAX_PARTIES 6
 #define MAX_ITEMS 8
 
-/* The session whose nodes a non-blocking attempt waits for, as the owner says; or 0. */
-extern int64_t scene_neighbour;
-
 typedef struct Party
 {
 	ZklSession *session;		/* NULL: unused */
@@ -71,7 +68,10 @@ extern void scene_begin_near_limit(int n_parties, int32_t next);
 /* Makes "number" the next sequence number of a lock that no party holds. */
 extern void scene_set_number(const char *name, int32_t number);
 
-/* Opens a session, without connecting it. */
+/*
+ * Opens a session, without connecting it.  Its server tag is that of scene_config, or, if
+ * that is 0, one of its own.
+ */
 extern void scene_open(Party *party);
 
 /* Opens a session, connects it and runs all. */

@@ -186,7 +186,7 @@ last_node(const Party *party, ZklWaitPlace place, const char *name)
 
 /* Is the party's node a writer's behind a reader's of another session? */
 static bool
-is_behind_reader(const Party *party, const char *name)
+follows_reader(const Party *party, const char *name)
 {
 	const char *own = last_node(party, ZKL_PLACE_LOCK, name);
 	const char *parent = path_of_place(ZKL_PLACE_LOCK, name);
@@ -286,7 +286,7 @@ make_report(Party *party, Made *made)
 	for (int i = 0; i < ask->n && ask->size == 0; i++)
 	{
 		add_node(party, made, ZKL_PLACE_LOCK, ask->names[i], 0);
-		needed = needed || is_behind_reader(party, ask->names[i]);
+		needed = needed || follows_reader(party, ask->names[i]);
 	}
 	if (ask->size > 0)
 	{

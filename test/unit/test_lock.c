@@ -5,6 +5,7 @@
  *
  *-------------------------------------------------------------------------
  */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -191,17 +192,92 @@ static const Play plays[] = {
 static void
 test_attempt_waits(void)
 {
-	scene_begin(2);
-	lock_now(A, "a", X);
-	scene_neighbour = fake_session_id(A->client);
-	Ask		   *b = try_for(B, "a", X);
+	Ask		   *b;
+	Ask		   *c;
 
+	scene_begin(0);
+	scene_config.server_tag = 7;
+	scene_join(A);
+	scene_join(B);
+	scene_config.server_tag = 8;
+	scene_join(C);
+	lock_now(A, "a", X);
+	fake_count(B->client);
+	b = try_for(B, "a", X);
 	fake_run_all();
-	is_int(b->status, ZKL_PENDING, "a non-blocking attempt waits for a session that is about to release the lock, as the owner reports");
+	is_int(b->status, ZKL_PENDING, "a non-blocking attempt waits for a node of its server, which is a pending delete");
+	is_str(fake_trace(B->client), "clw", "... and watches it at once");
+	fake_count(C->client);
+	c = try_for(C, "a", X);
+	fake_run_all();
+	is_int(c->status, ZKL_BUSY, "an attempt of another server fails");
+	is_str(fake_trace(C->client), "clsld", "... after one more list, behind a sync");
 	reduce(A, "a", ZKL_MODE_NONE);
 	fake_run_all();
-	is_int(b->status, ZKL_OK, "the attempt gets the lock after this release");
+	is_int(b->status, ZKL_OK, "the first attempt gets the lock after the delete");
 	scene_end("exclusion, with an attempt that waits");
+
+	/* A pending delete, and before it a holder of another server. */
+	scene_begin(0);
+	scene_config.server_tag = 7;
+	scene_join(A);
+	scene_join(B);
+	scene_config.server_tag = 8;
+	scene_join(C);
+	forget(lock_now(C, "a", S));
+	lock_now(A, "a", X);
+	b = try_for(B, "a", S);
+	fake_run_all();
+	is_int(b->status, ZKL_PENDING, "an attempt waits for a waiter of its server that is about to give up");
+	give_up_all(A);
+	fake_run_all();
+	is_int(b->status, ZKL_OK, "the attempt shares the lock afterwards");
+	give_up_all(B);
+	reduce(B, "a", NONE);
+	lock_now(A, "a", X);
+	b = try_for(B, "a", X);
+	fake_run_all();
+	give_up_all(A);
+	fake_run_all();
+	is_int(b->status, ZKL_BUSY, "an attempt fails if another server holds the lock when its server's node is gone");
+	scene_end("exclusion, with an attempt behind two nodes");
+}
+
+/* Nodes of sessions of an earlier version, whose names have no server tag. */
+static void
+test_attempt_old_names(void)
+{
+	static const char *const old[] = {
+		"_c_01000000-abcd-0001-0000-000000000007-__WRIT__",
+		"_c_01000000-abcd-0001-0000-000000000007-lock-",
+		"01000000abcd00010000000000000007__lock__",
+	};
+
+	for (size_t i = 0; i < sizeof(old) / sizeof(old[0]); i++)
+	{
+		char		path[256];
+		char	   *made;
+		int64_t		czxid;
+		Ask		   *b;
+
+		scene_begin(2);
+		forget(lock_now(A, "a", X));
+		reduce(A, "a", NONE);
+		fake_run_all();
+		snprintf(path, sizeof(path), "%s/%s", path_of("a"), old[i]);
+		fake_tree_create(path, "", 0, ZKL_CREATE_EPHEMERAL_SEQUENTIAL, 99, &made, &czxid);
+		b = try_for(B, "a", X);
+		fake_run_all();
+		is_int(b->status, ZKL_BUSY, "a node of an earlier version refuses an attempt: %s", old[i]);
+		give_up_all(B);
+		b = lock_now(B, "a", X);
+		is_int(b->status, ZKL_PENDING, "... and keeps a waiter waiting");
+		fake_tree_delete(made);
+		free(made);
+		fake_run_all();
+		is_int(b->status, ZKL_OK, "... until it is gone");
+		scene_end("exclusion, with an earlier version");
+	}
 }
 
 static void
@@ -370,6 +446,7 @@ main(void)
 	test_waiting();
 	play_all(plays, sizeof(plays) / sizeof(plays[0]));
 	test_attempt_waits();
+	test_attempt_old_names();
 	test_token();
 	test_reaped();
 	test_ending_before_connection();

@@ -332,82 +332,41 @@ test_another_size(void)
 	end("another capacity while a queue node is removed");
 }
 
-/* A released permit whose node cannot be deleted at once. */
+/*
+ * The owner of a refused attempt gets the sessions of the others' permits, to find those
+ * that its server has released: here A's, whose delete is not answered yet.
+ */
 static void
-test_own_pending_deletes(void)
+test_refused(void)
 {
-	Ask		   *a;
+	ZklRequestInfo info;
+	int64_t		others[4];
+	Ask		   *c;
 
-	begin(2);
-	status_of_another(A, 1);
-	fake_count(A->client);
-	fake_fault(A->client, 1, FAULT_THROTTLE);
-	release_permit(A, "s");
-	fake_run_all();
-	is_int(count_nodes(permits()), 1, "the node of a released permit still exists");
-	is_int(status_of_attempt(B, 1), ZKL_BUSY, "an attempt of another session fails");
-	a = try_permit(A, "s", 1);
-	fake_run_all();
-	is_int(a->status, ZKL_PENDING, "the session that released the permit waits for the delete");
-	fake_advance(10000);
-	fake_run_all();
-	is_int(a->status, ZKL_OK, "the session that released the permit gets a permit after the delete");
-	end("permits released");
-
-	begin(1);
-	status_of_another(A, 1);
-	fake_quirks.deny = find_node(A, permits())->path;
-	release_permit(A, "s");
-	fake_run_all();
-	is_int(status_of_attempt(A, 1), ZKL_BUSY,
-		   "a non-blocking attempt does not wait for a node that an ACL protects");
-	fake_quirks.deny = NULL;
-	fake_advance(10000);
-	is_int(status_of_attempt(A, 1), ZKL_OK, "the attempt succeeds after the node is deleted");
-	end("permits that cannot be released");
-
-	/* The delete is refused only after the permits were counted. */
-	begin(1);
-	status_of_another(A, 1);
-	fake_quirks.deny = find_node(A, permits())->path;
-	fake_count(A->client);
-	fake_fault(A->client, 1, FAULT_THROTTLE);
-	release_permit(A, "s");
-	fake_run_all();
-	a = try_permit(A, "s", 1);
-	fake_run_all();
-	is_int(a->status, ZKL_PENDING, "a non-blocking attempt waits for the answer to a delete");
-	fake_advance(10000);
-	fake_run_all();
-	is_int(a->status, ZKL_BUSY, "a non-blocking attempt fails if the delete is refused");
-	fake_quirks.deny = NULL;
-	fake_advance(10000);
-	end("permits whose delete is refused late");
-}
-
-/* A permit released by another session of the same server, as the owner detects. */
-static void
-test_released(void)
-{
-	Ask		   *b;
-
-	begin(2);
+	begin(3);
 	status_of_another(A, 2);
-	status_of_another(A, 2);
+	status_of_another(B, 2);
 	fake_count(A->client);
 	fake_fault(A->client, 1, FAULT_THROTTLE);
 	release_permit(A, "s");
 	fake_run_all();
-	scene_neighbour = fake_session_id(A->client);
-	b = try_permit(B, "s", 2);
+	is_int(count_nodes(permits()), 2, "the node of a released permit still exists");
+	fake_count(C->client);
+	c = try_permit(C, "s", 2);
 	fake_run_all();
-	is_int(b->status, ZKL_PENDING, "a non-blocking attempt waits for the delete of a permit that the owner takes for released");
+	is_int(c->status, ZKL_BUSY, "an attempt that finds no room fails");
+	ok(strstr(fake_trace(C->client), "sL") != NULL, "... after a list behind a sync: %s", fake_trace(C->client));
+	zkl_request_info(c->request, &info);
+	is_int(info.n_excess, 1, "its owner gets the number of permits that must go");
+	is_int(info.n_others, 2, "... and the number of permits of others");
+	is_int(zkl_request_others(c->request, others, 4), 2, "... and their sessions");
+	ok(others[0] == fake_session_id(A->client) && others[1] == fake_session_id(B->client),
+	   "... in ascending order");
+	is_int(zkl_request_others(c->request, others, 1), 1, "... as many as there is room for");
+	forget(c);
 	fake_advance(10000);
-	fake_run_all();
-	is_int(b->status, ZKL_OK, "the attempt succeeds after the delete");
-	scene_neighbour = 0;
-	is_int(status_of_attempt(B, 2), ZKL_BUSY, "the next attempt is refused");
-	end("permits released on the same server");
+	is_int(status_of_attempt(C, 2), ZKL_OK, "the next attempt succeeds after the delete");
+	end("refused attempts");
 }
 
 /* A non-blocking attempt counts permits while it queues, even before the first one. */
@@ -641,7 +600,7 @@ main(void)
 {
 	static void (*const tests[]) (void) = {
 		test_nodes, test_count, test_hand_over, test_give_up, test_sizes,
-		test_semaphore_removed, test_removed_nodes, test_another_size, test_own_pending_deletes, test_released,
+		test_semaphore_removed, test_removed_nodes, test_another_size, test_refused,
 		test_no_permits_yet, test_missed, test_foreign_permits, test_expiry,
 		test_node_names, test_crowd, test_crowd_of_attempts, test_limits,
 		test_refusals,

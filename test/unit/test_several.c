@@ -5,7 +5,6 @@
  *
  *-------------------------------------------------------------------------
  */
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,14 +22,6 @@ static Party *const C = &parties[2];
 static const char *const abc[] = {"a", "b", "c"};
 static const char *const cba[] = {"c", "b", "a"};
 static const ZklMode xxx[] = {X, X, X};
-
-static bool
-is_woken(const Party *party)
-{
-	struct pollfd fd = {zkl_session_fd(party->session), POLLIN, 0};
-
-	return poll(&fd, 1, 0) == 1;
-}
 
 static const Play plays[] = {
 	{
@@ -100,58 +91,18 @@ test_attempt_behind_both(void)
 {
 	Ask		   *ask;
 
-	scene_begin(3);
+	scene_begin(0);
+	scene_join(B);
+	scene_config.server_tag = 7;
+	scene_join(A);
+	scene_join(C);
 	lock_now(A, "a", X);
 	lock_now(B, "b", X);
-	scene_neighbour = fake_session_id(A->client);
 	ask = ask_all(C, 3, abc, xxx, true);
 	fake_run_all();
 	is_int(ask->status, ZKL_BUSY,
 		   "an attempt for several names is refused because of one name, although the released node of another name still exists");
-	scene_neighbour = 0;
 	scene_end("exclusion, an attempt for several names");
-}
-
-/* The owner decided about C's contender, but meanwhile B's is the first one. */
-static void
-test_attempt_decided_late(void)
-{
-	ZklLockItem item = {"a", X, NULL};
-	ZklRequest *request;
-	ZklRequestInfo info;
-	int64_t		b;
-	int64_t		c;
-
-	scene_begin(3);
-	b = fake_session_id(B->client);
-	c = fake_session_id(C->client);
-	forget(lock_now(B, "a", X));
-	lock_now(C, "a", X);
-	request = zkl_lock_request(A->session, &item, 1, true, "", 0);
-	fake_run_all();
-	zkl_request_info(request, &info);
-	ok(info.is_refused && info.refused_by == c, "an attempt is refused by the contender before it");
-	zkl_request_wait(request, c);
-	fake_run_all();
-	zkl_session_receive(A->session);
-	fake_count(A->client);
-	give_up_all(C);
-	fake_run_all();
-	zkl_request_info(request, &info);
-	ok(info.is_refused && info.refused_by == b, "an attempt is then refused by another contender");
-	is_int(is_woken(A), 1, "the owner is woken for the other contender");
-	is_str(fake_trace(A->client), "sl", "the other contender is not watched");
-	zkl_request_wait(request, c);
-	fake_run_all();
-	is_str(fake_trace(A->client), "sl", "the other contender is not watched after a late decision to wait for the first one");
-	zkl_request_refuse(request, c);
-	is_int(zkl_request_status(request), ZKL_PENDING, "a late refusal has no effect");
-	zkl_request_refuse(request, b);
-	is_int(zkl_request_status(request), ZKL_BUSY, "a refusal in time ends the attempt");
-	zkl_request_end(request);
-	fake_run_all();
-	is_int(nodes_of(A, "a"), 0, "the refused attempt leaves no node");
-	scene_end("exclusion, a late decision about an attempt");
 }
 
 /* All queues have the requests in one order: no deadlock, whatever the names' order. */
@@ -398,7 +349,6 @@ main(void)
 	test_array();
 	test_array_tokens();
 	test_attempt_behind_both();
-	test_attempt_decided_late();
 	test_array_no_deadlock();
 	test_array_refused();
 	test_too_many();

@@ -175,6 +175,40 @@ test_downgrade_refused(void)
 	}
 }
 
+/* The node of a refused downgrade is watched under its old name, also while the downgrade is repeated. */
+static void
+test_downgrade_refused_lost(void)
+{
+	char		new_name[256];
+
+	for (int in_flight = 0; in_flight < 2; in_flight++)
+	{
+		scene_begin(1);
+		forget(lock_now(A, "a", X));
+		snprintf(new_name, sizeof(new_name), "%s", node_of(A, "a"));
+		memcpy(strstr(new_name, "__WRIT__"), "__READ__", 8);
+		fake_quirks.deny_exactly = new_name;
+		reduce(A, "a", S);
+		run_some(A, 100);
+		zkl_session_confirm(A->session, false);
+		run_some(A, 100);
+		is_int(zkl_session_confirmed(A->session), ZKL_OK, "a watched node is confirmed");
+		if (in_flight)
+		{
+			fake_stall(1000);
+			ok(fake_ring(A->client), "the refused downgrade is sent again");
+		}
+		is_int(fake_tree_delete(node_of(A, "a")), ZKL_RC_OK, "another client deletes the node");
+		run_some(A, 100);
+		zkl_session_confirm(A->session, false);
+		run_some(A, 100);
+		is_int(lost_of(A), 1, "a node that is deleted %s is a loss",
+			   in_flight ? "while its downgrade is repeated" : "after its downgrade was refused");
+		fake_quirks.deny_exactly = NULL;
+		scene_end(NULL);
+	}
+}
+
 /* A commit asks for a confirmation while a refused downgrade is repeated. */
 static void
 test_downgrade_confirmed(void)
@@ -225,6 +259,7 @@ main(void)
 	test_remembered();
 	play_all(plays, sizeof(plays) / sizeof(plays[0]));
 	test_downgrade_refused();
+	test_downgrade_refused_lost();
 	test_downgrade_confirmed();
 	test_downgrade_unanswered();
 	return done();

@@ -60,14 +60,7 @@ wait_for(ZklSession *session, ZklRequest *request, int wakeups)
 	while ((status = zkl_request_status(request)) == ZKL_PENDING && wakeups-- > 0)
 	{
 		struct pollfd fd = {zkl_session_fd(session), POLLIN, 0};
-		ZklRequestInfo info;
 
-		zkl_request_info(request, &info);
-		if (info.is_refused)
-		{
-			zkl_request_refuse(request, info.refused_by);
-			continue;
-		}
 		if (poll(&fd, 1, 10000) == 0)
 			abort();			/* no holder takes that long */
 		zkl_session_receive(session);

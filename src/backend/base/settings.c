@@ -3,8 +3,9 @@
  * settings.c
  *		The zklock.* settings.
  *
- * Settings for the connection take effect when a session is opened;
- * zklock_session_ready() describes when an open session is replaced.
+ * The settings of a ZooKeeper session are fixed for the life of a backend.  They are
+ * PGC_SUSET with check hooks, because PostgreSQL refuses PGC_SU_BACKEND in ALTER DATABASE and
+ * ALTER ROLE.
  *
  *-------------------------------------------------------------------------
  */
@@ -12,6 +13,8 @@
 
 #include <limits.h>
 
+#include "access/parallel.h"
+#include "miscadmin.h"
 #include "utils/builtins.h"
 
 #include "backend/base/settings.h"
@@ -33,8 +36,6 @@ char	   *zklock_tls_ca_file = "";
 char	   *zklock_tls_cert_file = "";
 char	   *zklock_tls_key_file = "";
 bool		zklock_deadlock_detection = true;
-
-unsigned	zklock_session_settings_changes = 0;
 
 volatile sig_atomic_t zklock_on_revoke = ZKLOCK_ON_REVOKE_NOTICE;
 
@@ -84,51 +85,132 @@ static const struct config_enum_entry log_options[] = {
 	{NULL, 0, false}
 };
 
+/*
+ * Refuses SET, and the SET clauses of functions, for the settings that are fixed.  PGC_S_TEST
+ * checks a value that later sessions get.
+ */
+static bool
+can_be_set(GucSource source)
+{
+	if (source < PGC_S_INTERACTIVE || source == PGC_S_TEST)
+		return true;
+	GUC_check_errcode(ERRCODE_CANT_CHANGE_RUNTIME_PARAM);
+	GUC_check_errdetail("It cannot be set after connection start.");
+	GUC_check_errhint("Set it for the server, the database or the role, or in the options of a superuser's connection.");
+	return false;
+}
+
+/*
+ * A changed configuration file is for later sessions: a backend keeps its values.  ALTER SYSTEM
+ * has the same source; it writes the text that it was given.  A parallel worker takes the values
+ * of its leader.
+ */
+static bool
+keeps_value(GucSource source)
+{
+	return IsUnderPostmaster && !InitializingParallelWorker && source <= PGC_S_FILE;
+}
+
+static bool
+fix_text(char **newval, const char *present, GucSource source)
+{
+	if (keeps_value(source) && strcmp(*newval, present) != 0)
+	{
+		char	   *kept = guc_strdup(LOG, present);
+
+		if (!kept)
+			return false;
+		guc_free(*newval);
+		*newval = kept;
+	}
+	return can_be_set(source);
+}
+
+static bool
+fix_number(int *newval, int present, GucSource source)
+{
+	if (keeps_value(source))
+		*newval = present;
+	return can_be_set(source);
+}
+
+static bool
+check_session_timeout(int *newval, void **extra, GucSource source)
+{
+	return fix_number(newval, zklock_session_timeout, source);
+}
+
+static bool
+check_node_names(int *newval, void **extra, GucSource source)
+{
+	return fix_number(newval, zklock_node_names, source);
+}
+
+static bool
+check_max_locks(int *newval, void **extra, GucSource source)
+{
+	return fix_number(newval, zklock_max_locks, source);
+}
+
+static bool
+check_acl(int *newval, void **extra, GucSource source)
+{
+	return fix_number(newval, zklock_acl, source);
+}
+
+static bool
+check_auth_file(char **newval, void **extra, GucSource source)
+{
+	return fix_text(newval, zklock_auth_file, source);
+}
+
 static bool
 check_connect_string(char **newval, void **extra, GucSource source)
 {
-	bool		good = **newval == '\0' || zklock_is_connect_string(*newval);
-
-	if (!good)
-	{
-		GUC_check_errdetail("The value must have the form host:port[,host:port...][/chroot].");
-		GUC_check_errhint("For example: zk1:2181,zk2:2181,zk3:2181/production");
-	}
-	return good;
+	if (**newval == '\0' || zklock_is_connect_string(*newval))
+		return fix_text(newval, zklock_connect_string, source);
+	GUC_check_errdetail("The value must have the form host:port[,host:port...][/chroot].");
+	GUC_check_errhint("For example: zk1:2181,zk2:2181,zk3:2181/production");
+	return false;
 }
 
 static bool
 check_root(char **newval, void **extra, GucSource source)
 {
 	if (zklock_is_znode_path(*newval) && strlen(*newval) <= 1024)
-		return true;
+		return fix_text(newval, zklock_root, source);
 	GUC_check_errdetail("The value must be an absolute znode path of at most 1024 bytes, not \"/\" itself, without a trailing slash, and in UTF-8 without characters that ZooKeeper refuses.");
 	return false;
 }
 
 #ifdef ZKLOCK_HAVE_TLS
 static bool
-check_tls_file(char **newval, void **extra, GucSource source)
+check_tls_file(char **newval, const char *present, GucSource source)
 {
 	if (zklock_is_tls_path(*newval))
-		return true;
+		return fix_text(newval, present, source);
 	GUC_check_errdetail("Paths of TLS files must not contain commas or control characters.");
 	return false;
 }
+
+static bool
+check_tls_ca_file(char **newval, void **extra, GucSource source)
+{
+	return check_tls_file(newval, zklock_tls_ca_file, source);
+}
+
+static bool
+check_tls_cert_file(char **newval, void **extra, GucSource source)
+{
+	return check_tls_file(newval, zklock_tls_cert_file, source);
+}
+
+static bool
+check_tls_key_file(char **newval, void **extra, GucSource source)
+{
+	return check_tls_file(newval, zklock_tls_key_file, source);
+}
 #endif
-
-/* A setting that a session is opened with may have changed. */
-static void
-assign_session_string(const char *newval, void *extra)
-{
-	zklock_session_settings_changes++;
-}
-
-static void
-assign_session_number(int newval, void *extra)
-{
-	zklock_session_settings_changes++;
-}
 
 static void
 assign_log_level(int newval, void *extra)
@@ -142,7 +224,7 @@ assign_on_revoke(int newval, void *extra)
 	zklock_on_revoke = newval;
 }
 
-/* One of "text", "number" and "flag" is the variable; its initial value is the default. */
+/* One of "text", "number" and "flag" is the variable, and its initial value the default. */
 typedef struct Setting
 {
 	const char *name;
@@ -153,13 +235,13 @@ typedef struct Setting
 
 	char	  **text;
 	GucStringCheckHook check_text;
-	GucStringAssignHook assign_text;
 
 	int		   *number;
 	int			min;
 	int			max;
 	const struct config_enum_entry *options;	/* or NULL: any number of the range */
 	void		(*assign_number) (int newval, void *extra);
+	bool		(*check_number) (int *newval, void **extra, GucSource source);
 
 	bool	   *flag;
 } Setting;
@@ -170,15 +252,13 @@ static const Setting settings[] = {
 		"The form is host:port[,host:port...][/chroot]. If the value is empty, no locks can be acquired.",
 		PGC_SUSET, 0,
 		.text = &zklock_connect_string,
-		.check_text = check_connect_string,
-	.assign_text = assign_session_string},
+	.check_text = check_connect_string},
 	{"zklock.root",
 		"Sets the znode below which zklock keeps all its znodes.",
 		NULL,
 		PGC_SUSET, 0,
 		.text = &zklock_root,
-		.check_text = check_root,
-	.assign_text = assign_session_string},
+	.check_text = check_root},
 	{"zklock.session_timeout",
 		"Sets how long the ensemble keeps the locks of a backend that sends no heartbeats.",
 		"The ensemble may grant a different timeout, which then applies.",
@@ -186,7 +266,7 @@ static const Setting settings[] = {
 		.number = &zklock_session_timeout,
 		.min = 100,
 		.max = INT_MAX / 8,
-	.assign_number = assign_session_number},
+	.check_number = check_session_timeout},
 	{"zklock.connect_timeout",
 		"Sets how long a call waits for a usable ZooKeeper session.",
 		NULL,
@@ -200,13 +280,13 @@ static const Setting settings[] = {
 		PGC_SUSET, 0,
 		.number = &zklock_acl,
 		.options = acl_options,
-	.assign_number = assign_session_number},
+	.check_number = check_acl},
 	{"zklock.auth_file",
 		"Sets the file that contains the credentials: digest user:password.",
 		"The file must not be accessible by group or others.",
 		PGC_SUSET, GUC_SUPERUSER_ONLY,
 		.text = &zklock_auth_file,
-	.assign_text = assign_session_string},
+	.check_text = check_auth_file},
 	{"zklock.log_min_messages",
 		"Sets the lowest level of ZooKeeper client messages that are written to the server log.",
 		NULL,
@@ -221,22 +301,19 @@ static const Setting settings[] = {
 		"The format is PEM. The connection is encrypted if zklock.tls_cert_file and zklock.tls_key_file are set as well.",
 		PGC_SUSET, GUC_SUPERUSER_ONLY,
 		.text = &zklock_tls_ca_file,
-		.check_text = check_tls_file,
-	.assign_text = assign_session_string},
+	.check_text = check_tls_ca_file},
 	{"zklock.tls_cert_file",
 		"Sets the file with the client certificate for the ensemble.",
 		"The format is PEM; intermediate certificates follow the client certificate.",
 		PGC_SUSET, GUC_SUPERUSER_ONLY,
 		.text = &zklock_tls_cert_file,
-		.check_text = check_tls_file,
-	.assign_text = assign_session_string},
+	.check_text = check_tls_cert_file},
 	{"zklock.tls_key_file",
 		"Sets the file with the private key for zklock.tls_cert_file.",
 		"The format is PEM, without a passphrase. The file must not be accessible by group or others.",
 		PGC_SUSET, GUC_SUPERUSER_ONLY,
 		.text = &zklock_tls_key_file,
-		.check_text = check_tls_file,
-	.assign_text = assign_session_string},
+	.check_text = check_tls_key_file},
 #endif
 	{"zklock.node_names",
 		"Sets the naming convention of the lock znodes, which determines the other programs that can share the locks.",
@@ -244,7 +321,7 @@ static const Setting settings[] = {
 		PGC_SUSET, 0,
 		.number = &zklock_node_names,
 		.options = node_names_options,
-	.assign_number = assign_session_number},
+	.check_number = check_node_names},
 	{"zklock.commit_check",
 		"Sets how a commit verifies that the transaction's locks are still held.",
 		NULL,
@@ -264,7 +341,7 @@ static const Setting settings[] = {
 		.number = &zklock_max_locks,
 		.min = 1,
 		.max = 100000,
-	.assign_number = assign_session_number},
+	.check_number = check_max_locks},
 	{"zklock.on_revoke",
 		"Sets the reaction of a session if the release of a lock that it holds is requested.",
 		NULL,
@@ -284,13 +361,13 @@ define_setting(const Setting *s)
 {
 	if (s->text)
 		DefineCustomStringVariable(s->name, s->description, s->details, s->text, *s->text,
-								   s->context, s->flags, s->check_text, s->assign_text, NULL);
+								   s->context, s->flags, s->check_text, NULL, NULL);
 	else if (s->options)
 		DefineCustomEnumVariable(s->name, s->description, s->details, s->number, *s->number, s->options,
-								 s->context, s->flags, NULL, s->assign_number, NULL);
+								 s->context, s->flags, s->check_number, s->assign_number, NULL);
 	else if (s->number)
 		DefineCustomIntVariable(s->name, s->description, s->details, s->number, *s->number, s->min, s->max,
-								s->context, s->flags, NULL, s->assign_number, NULL);
+								s->context, s->flags, s->check_number, s->assign_number, NULL);
 	else
 		DefineCustomBoolVariable(s->name, s->description, s->details, s->flag, *s->flag,
 								 s->context, s->flags, NULL, NULL, NULL);

@@ -53,9 +53,6 @@ extern char *zklock_tls_cert_file;
 extern char *zklock_tls_key_file;
 extern bool zklock_deadlock_detection;
 
-/* Incremented whenever a setting is assigned that a session is opened with. */
-extern unsigned zklock_session_settings_changes;
-
 /* Called from _PG_init(). */
 extern void zklock_define_settings(void);
 

@@ -3,8 +3,9 @@
  * remote_wait.c
  *		Waits in a queue of the ensemble.
  *
- * Decides when a call gives up: its own timeout has passed, or it makes no progress.  Logs long waits.  The sleeping itself is in wait.c, and the
- * counting of what is held in locks.c and semaphores.c.
+ * Decides when a call gives up: its own timeout has passed, or it makes no progress.  Logs
+ * long waits.  The sleeping itself is in wait.c, and the counting of what is held in locks.c
+ * and semaphores.c.
  *
  *-------------------------------------------------------------------------
  */
@@ -101,44 +102,19 @@ is_blocked_too_long(RemoteWait *w, ZklRequestInfo *info, int64 now,
 }
 
 /*
- * Returns whether backends of this server have released what blocks the attempt, so that
- * its nodes will be deleted.  A lock is released if its predecessor's session belongs to
- * a backend of this server, because we hold the local lock.
+ * Returns whether a non-blocking attempt has waited too long for pending deletes of this
+ * server: the connection of the backend that sends them may be down.  If the own one is
+ * down, an answer is due instead.
  */
 static bool
-is_released(const RemoteWait *w, const ZklRequestInfo *info)
-{
-	int64	   *sessions;
-	int			n;
-
-	if (info->n_excess == 0)
-		return zklock_is_session_shown(info->refused_by);
-	sessions = palloc(sizeof(int64) * (info->n_others + 1));
-	n = zkl_request_others(w->request, sessions, info->n_others);
-	n = zklock_count_released_permits(w->timeout->semaphore, sessions, n);
-	pfree(sessions);
-	return n >= info->n_excess;
-}
-
-/*
- * Returns whether a non-blocking attempt that others block is refused.  Not while their
- * nodes are pending deletes; the bound is for a backend whose connection is down.
- */
-static bool
-is_refused(RemoteWait *w, const ZklRequestInfo *info, int64 now, int64 *check_again)
+is_attempt_over(const RemoteWait *w, const ZklRequestInfo *info, int64 now, int64 *check_again)
 {
 	int64		bound = w->started + zklock_connect_timeout;
 
-	if (!info->is_refused)
+	if (!info->blocked || zkl_session_state(w->session) != ZKL_SESSION_CONNECTED)
 		return false;
-	if (now >= bound || !is_released(w, info))
-	{
-		zkl_request_refuse(w->request, info->refused_by);
-		return zkl_request_status(w->request) != ZKL_PENDING;
-	}
-	zkl_request_wait(w->request, info->refused_by);
 	*check_again = Min(*check_again, bound);
-	return false;
+	return now >= bound;
 }
 
 /* A non-blocking attempt never waits for a holder. */
@@ -202,7 +178,7 @@ is_granted(void *arg, int64 *check_again)
 	note_wait(w->timeout, &info);
 	if (info.blocked)
 		zklock_wait_is_for(ZKLOCK_WAIT_LOCK);
-	if (w->timeout->timeout_ms == 0 && is_refused(w, &info, now, check_again))
+	if (w->timeout->timeout_ms == 0 && is_attempt_over(w, &info, now, check_again))
 		return true;
 	if (w->timeout->queued && is_blocked_too_long(w, &info, now, check_again))
 		return true;

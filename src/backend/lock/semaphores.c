@@ -15,6 +15,7 @@
 #include "access/xact.h"
 
 #include "backend/base/identity.h"
+#include "backend/base/settings.h"
 #include "backend/lock/locks.h"
 #include "backend/lock/loss.h"
 #include "backend/lock/remote_wait.h"
@@ -26,6 +27,9 @@
 #include "backend/session/shown.h"
 #include "backend/session/stats.h"
 #include "backend/session/wait.h"
+
+/* Between two attempts, until the deletes of released permits are answered. */
+#define RETRY_MS 5
 
 /* State of a call of zklock_acquire_permit(). */
 typedef struct PermitAcquisition
@@ -73,17 +77,53 @@ check_own_permits(const ZklockName *name, int capacity, int64 timeout_ms)
 				 errhint("Release one first: a semaphore is not re-entrant.")));
 }
 
-static ZklStatus
-request_remote(void *arg, ZklSession *session)
+/* The permits of others that refused an attempt. */
+typedef struct Refusal
 {
-	PermitAcquisition *a = arg;
+	int64	   *others;			/* their sessions, palloc'd; NULL: out of memory */
+	int			n_others;
+	int			n_excess;		/* so many must go */
+} Refusal;
+
+static void
+note_refusal(ZklRequest *request, const ZklRequestInfo *info, Refusal *refusal)
+{
+	refusal->n_excess = info->n_excess;
+	refusal->others = palloc_extended(sizeof(int64) * (info->n_others + 1), MCXT_ALLOC_NO_OOM);
+	if (refusal->others)
+		refusal->n_others = zkl_request_others(request, refusal->others, info->n_others);
+}
+
+/*
+ * Returns whether backends of this server have released so many of the permits, whose nodes
+ * will be deleted, that the attempt will find room.
+ */
+static bool
+is_released(const PermitAcquisition *a, const Refusal *refusal)
+{
+	return refusal->others && refusal->n_excess <=
+		zklock_count_released_permits(a->hold->key, refusal->others, refusal->n_others);
+}
+
+static bool
+is_pause_over(void *arg, int64 *check_again)
+{
+	int64		end = *(int64 *) arg;
+
+	*check_again = Min(*check_again, end);
+	return zkl_now_ms() >= end;
+}
+
+/* Makes one request. */
+static ZklStatus
+request_once(PermitAcquisition *a, ZklSession *session, Refusal *refusal)
+{
 	ZklockAction action = ZKLOCK_ACTION_PERMIT(a->hold->name.display);
 	const char *data = zklock_identity();
 	ZklRequest *request;
 	ZklRequestInfo info;
 	ZklStatus	status;
 
-	zklock_show_permit(a->hold);
 	request = zkl_permit_request(session, a->hold->name.encoded, a->hold->capacity,
 								 a->timeout.timeout_ms == 0, data, strlen(data));
 	status = zklock_await_request(&a->timeout, session, request, &action);
@@ -95,10 +135,36 @@ request_remote(void *arg, ZklSession *session)
 		zklock_callbacks.after_grant();
 	}
 	zkl_request_info(request, &info);
+	if (status == ZKL_BUSY)
+		note_refusal(request, &info, refusal);
 	zkl_request_end(request);
 	if (status == ZKL_OTHER_CAPACITY)
 		raise_other_capacity(action.display, info.capacity, a->hold->capacity);
 	return status;
+}
+
+/*
+ * An attempt that was refused because of released permits is repeated until their nodes
+ * are deleted.  The bound is for a backend whose connection is down.
+ */
+static ZklStatus
+request_remote(void *arg, ZklSession *session)
+{
+	PermitAcquisition *a = arg;
+
+	zklock_show_permit(a->hold);
+	for (;;)
+	{
+		Refusal		refusal = {0};
+		ZklStatus	status = request_once(a, session, &refusal);
+		int64		next = zkl_now_ms() + RETRY_MS;
+
+		if (status != ZKL_BUSY || !is_released(a, &refusal) ||
+			next >= a->timeout.started + zklock_connect_timeout)
+			return status;
+		zklock_no_answer_due(&a->timeout);
+		zklock_wait(session, is_pause_over, &next);
+	}
 }
 
 int64
@@ -110,11 +176,9 @@ zklock_acquire_permit(const ZklockName *name, int capacity, ZklockScope scope,
 	int64		token;
 
 	zklock_check_loss();
-	zklock_check_session_settings(&ZKLOCK_ACTION_PERMIT(name->display));
 	check_own_permits(name, capacity, timeout_ms);
 	a.timeout.started = zkl_now_ms();
 	a.hold = zklock_hold_prepare_permit(name, capacity);
-	a.timeout.semaphore = a.hold->key;
 	PG_TRY();
 	{
 		zklock_session_ready(&ZKLOCK_ACTION_PERMIT(name->display), &a.timeout);

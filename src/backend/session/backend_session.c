@@ -4,14 +4,14 @@
  *		Opens and closes the ZooKeeper session of this backend.
  *
  * The first call that needs the session opens it.  It stays open until the backend
- * exits, it is lost, it has never been connected in time, or, with nothing held, its
- * settings have changed.  It must never be opened in the postmaster: threads do not
- * survive fork.
+ * exits, it is lost, or it has never been connected in time.  It must never be opened in
+ * the postmaster: threads do not survive fork.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
+#include "access/xlog.h"
 #include "common/hashfn.h"
 #include "miscadmin.h"
 #include "storage/fd.h"
@@ -20,13 +20,13 @@
 
 #include "backend/base/credentials.h"
 #include "backend/base/holds.h"
+#include "backend/base/identity.h"
 #include "backend/base/settings.h"
 #include "backend/session/backend_session.h"
 #include "backend/session/callbacks.h"
 #include "backend/session/cancel.h"
 #include "backend/session/errors.h"
 #include "backend/session/lease_timer.h"
-#include "backend/session/session_settings.h"
 #include "backend/session/shown.h"
 #include "backend/session/stats.h"
 #include "backend/session/wait.h"
@@ -45,15 +45,10 @@ static int	sessions_reserved = 0;
 /* The session has been connected at some time. */
 static bool has_connected = false;
 
-/* Hash of the session's credentials, and PgReloadTime when they were last read. */
-static uint64 credentials_hash = 0;
-static TimestampTz credentials_seen = 0;
-
 /* The ACLs of its parent znodes have been checked. */
 static bool acls_checked = false;
 
 static uint64 namespace_hash = 0;
-static int	max_locks = 0;
 
 /* Failed handshakes of earlier sessions. */
 static unsigned handshakes_failed_before = 0;
@@ -74,7 +69,7 @@ zklock_session_namespace(void)
 int
 zklock_session_max_locks(void)
 {
-	return Min(zklock_holds_any() ? max_locks : zklock_max_locks, ZKL_MAX_NODES);
+	return Min(zklock_max_locks, ZKL_MAX_NODES);
 }
 
 bool
@@ -132,44 +127,6 @@ hash_string(const char *string, uint64 seed)
 										strlen(string), seed) : seed;
 }
 
-/*
- * Returns whether the credentials file has changed since the session was opened.  Reads
- * it again only after a reload of the configuration.
- */
-static bool
-have_credentials_changed(void)
-{
-	ZklockCredentials credentials;
-	bool		changed;
-
-	if (credentials_seen == PgReloadTime)
-		return false;
-	zklock_credentials_read(&credentials);
-	changed = credentials.hash != credentials_hash;
-	zklock_credentials_wipe(&credentials);
-	credentials_seen = PgReloadTime;
-	return changed;
-}
-
-/* Returns whether the session was opened with settings that have changed since. */
-static bool
-is_outdated(void)
-{
-	return zklock_session_settings_changed() || have_credentials_changed();
-}
-
-void
-zklock_check_session_settings(const ZklockAction *action)
-{
-	const char *setting;
-
-	if (session == NULL || !zklock_holds_any())
-		return;
-	setting = zklock_session_settings_conflict();
-	if (setting)
-		zklock_fail(action, zklock_other_settings(setting));
-}
-
 static void
 reserve_fds(void)
 {
@@ -201,6 +158,20 @@ require_ensemble(void)
 				 errhint("Set zklock.connect_string to the servers of the ensemble, for example zk1:2181,zk2:2181,zk3:2181.")));
 }
 
+/*
+ * Returns the tag of the sessions of this server, since its start, for this ensemble and
+ * root: they share the local locks.
+ */
+static uint32
+server_tag(void)
+{
+	uint64		key[] = {GetSystemIdentifier(), (uint64) PgStartTime,
+	hash_string(zklock_server_name(), namespace_hash)};
+	uint64		hash = hash_bytes_extended((unsigned char *) key, sizeof(key), 0);
+
+	return Max((uint32) hash, 1);
+}
+
 static void
 open_session(void)
 {
@@ -218,16 +189,13 @@ open_session(void)
 
 	require_ensemble();
 	zklock_callbacks.before_open();
-	zklock_note_session_settings();
 	zklock_cancel_init();
 	zklock_lease_timer_init();
-	max_locks = zklock_max_locks;
 	namespace_hash = hash_string(zklock_root, hash_string(zklock_connect_string, 0));
 	zklock_credentials_read(&credentials);
+	config.server_tag = server_tag();
 	config.digest = credentials.digest;
 	config.tls = credentials.tls;
-	credentials_hash = credentials.hash;
-	credentials_seen = PgReloadTime;
 	reserve_fds();
 	handshakes_failed_before = zkl_tls_failures();
 	acls_checked = false;
@@ -286,8 +254,6 @@ zklock_session_by(const ZklockAction *action, int64 deadline)
 {
 	bool		refused;
 
-	if (session && !zklock_holds_any() && is_outdated())
-		zklock_session_close(ZKLOCK_CLOSE_MS);
 	for (;;)
 	{
 		if (session == NULL || zkl_session_state(session) != ZKL_SESSION_CONNECTED)

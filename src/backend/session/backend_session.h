@@ -16,10 +16,10 @@
 extern ZklSession *zklock_session_current(void);
 
 /*
- * Returns the session, connected.  Opens it if there is none, and opens a new one if the
- * settings have changed and nothing is held.  Waits as long as zklock_answer_by() allows, under
- * lock_timeout and interruptibly; throws 08001, 08006, 28000, F0000.  If the session is
- * over and locks are held, returns it as it is, for zklock_check_loss().
+ * Returns the session, connected.  Opens it if there is none.  Waits as long as
+ * zklock_answer_by() allows, under lock_timeout and interruptibly; throws 08001, 08006,
+ * 28000, F0000.  If the session is over and locks are held, returns it as it is, for
+ * zklock_check_loss().
  */
 extern ZklSession *zklock_session_ready(const ZklockAction *action, ZklockTimeout *timeout);
 
@@ -29,13 +29,6 @@ extern ZklSession *zklock_session_ready(const ZklockAction *action, ZklockTimeou
  * the credentials are refused, closes the session and returns NULL.
  */
 extern ZklSession *zklock_session_by(const ZklockAction *action, int64 deadline);
-
-/*
- * Throws 55000 if something is held and SET has changed a setting that the session was
- * opened with.  Called before anything is locked or looked up by name in the ensemble;
- * never before a release.
- */
-extern void zklock_check_session_settings(const ZklockAction *action);
 
 /* Returns whether the session is in a final state: expired, or credentials refused. */
 extern bool zklock_session_is_lost(ZklSession *session);
@@ -49,10 +42,7 @@ extern bool zklock_session_failed_at_tls(void);
  */
 extern uint64 zklock_session_namespace(void);
 
-/*
- * Returns how many nodes the session may have: what it was opened with while it holds
- * something, otherwise the current setting.
- */
+/* Returns how many nodes the session may have. */
 extern int	zklock_session_max_locks(void);
 
 /*

@@ -161,17 +161,6 @@ zklock_show_session(ZklSession *session)
 }
 
 bool
-zklock_is_session_shown(int64 session_id)
-{
-	int			slot;
-
-	LWLockAcquire(lock, LW_SHARED);
-	slot = find_slot(session_id);
-	LWLockRelease(lock);
-	return slot >= 0;
-}
-
-bool
 zklock_has_session(int pid, int64 session_id)
 {
 	bool		has = false;

@@ -31,12 +31,6 @@ extern void zklock_hide_session(void);
 extern bool zklock_has_session(int pid, int64 session_id);
 
 /*
- * Returns whether a backend of this server has the session, and with the same ensemble
- * and root as this backend, so that both acquire the same local locks.
- */
-extern bool zklock_is_session_shown(int64 session_id);
-
-/*
  * Shows that this backend has or requests the permit; called after zklock_show_session() and
  * before the node is created.  May throw 53200; hiding a permit neither throws nor waits.
  */

@@ -21,7 +21,6 @@ typedef struct ZklockTimeout
 {
 	int64		timeout_ms;		/* 0: not at all; or ZKLOCK_NO_TIMEOUT */
 	int64		started;		/* zkl_now_ms() when the call began */
-	uint64		semaphore;		/* zklock_name_hash() of its name, or 0 */
 	bool		waited;			/* for another holder, locally or in the ensemble */
 	bool		queued;			/* has waited in a queue of the ensemble */
 	bool		may_requeue;	/* the call can leave its place and queue again */

@@ -58,36 +58,65 @@ blocks(ZklSnapshot *s, const Place *place, const Vertex *v, const ZklQueued *nod
 }
 
 /*
- * Adds edges to all that block a node.  An upgrade, whose session has a reader, waits for
- * the other readers that are granted, not for those that wait behind another writer.
- * Otherwise another node of the session is released, and the wait for its delete ends.
+ * Adds the edges of a wait to the owner of a node before its own.  Another node of the session
+ * itself is its reader, if it upgrades; else it is released, and the wait for its delete ends.
  */
 static void
-add_queue_wait(ZklSnapshot *s, const Wait *wait, const ZklQueued *own)
+add_blocker(ZklSnapshot *s, const Wait *wait, const ZklQueued *node)
 {
 	const Place *place = wait->place;
-	Vertex	   *v = wait->vertex;
-	bool		upgrade = own->anchor >= 0;
 
-	for (const ZklQueued *node = place->nodes; node < own && !v->can_proceed; node++)
+	if (node->contender.has_owner && node->contender.owner == wait->vertex->session)
 	{
-		if (!zkl__snapshot_goes_on(s, 1) ||
-			(upgrade && (!node->granted || node->contender.writer)))
-			return;
-		if (node->contender.has_owner && node->contender.owner == v->session)
-		{
-			v->can_proceed = !upgrade;
-			continue;
-		}
-		for (Vertex *to = node->item; to; to = zkl__snapshot_next_vertex(s, to))
-		{
-			Edge		edge = {v, to, .node = wait->node, .blocker = node->name};
-
-			edge.is_hold = node->granted && place->place == ZKL_PLACE_LOCK;
-			if (blocks(s, place, to, node, own->contender.writer))
-				add_edge(s, edge);
-		}
+		wait->vertex->can_proceed = wait->vertex->here->anchor < 0;
+		return;
 	}
+	for (Vertex *to = node->item; to; to = zkl__snapshot_next_vertex(s, to))
+	{
+		Edge		edge = {wait->vertex, to, .node = wait->node, .blocker = node->name};
+
+		edge.is_hold = node->granted && place->place == ZKL_PLACE_LOCK;
+		if (blocks(s, place, to, node, wait->vertex->here->contender.writer))
+			add_edge(s, edge);
+	}
+}
+
+/*
+ * Is it a writer, which by its own report waits for all nodes before it?  Not one that can
+ * proceed: it would hide who is before it.
+ */
+static bool
+waits_for_all_before(const ZklQueued *node)
+{
+	const Vertex *v = node->item;
+
+	return v && v->here == node && !v->can_proceed && node->contender.writer && !node->granted && node->anchor < 0;
+}
+
+/*
+ * Adds edges to what blocks a node, from the back to the next writer that waits for all
+ * the rest, and to those that are granted.  So n waiters do not have n * n edges, and a
+ * cycle rarely needs a waiter between.  An upgrade, whose session has a reader, waits only
+ * for the other readers that are granted.
+ */
+static void
+add_queue_wait(ZklSnapshot *s, const Wait *wait)
+{
+	const Vertex *v = wait->vertex;
+	const ZklQueued *first = wait->place->nodes;
+	const ZklQueued *last = v->here;	/* nodes from here on are done */
+	bool		upgrade = last->anchor >= 0;
+
+	while (!upgrade && last > first && !v->can_proceed && zkl__snapshot_goes_on(s, 1))
+	{
+		last--;
+		add_blocker(s, wait, last);
+		if (waits_for_all_before(last))
+			break;
+	}
+	for (; first < last && first->granted && !v->can_proceed && zkl__snapshot_goes_on(s, 1); first++)
+		if (!upgrade || !first->contender.writer)
+			add_blocker(s, wait, first);
 }
 
 /* Is this session the first in the queue for the mutex of the semaphore? */
@@ -131,18 +160,33 @@ add_permit_wait(ZklSnapshot *s, const Wait *wait)
 	}
 }
 
+/* Finds the nodes with which sessions wait.  A session whose node is gone can proceed. */
 static void
-add_wait(ZklSnapshot *s, const Wait *wait)
+find_own_nodes(const Place *place)
 {
-	const Place *place = wait->place;
-	const ZklQueued *own = zkl__place_find(place, wait->node->child);
+	for (Wait *wait = place->waits; wait; wait = wait->next)
+	{
+		const ZklQueued *own = zkl__place_find(place, wait->node->child);
 
-	if (own == NULL || !own->contender.has_owner || own->contender.owner != wait->vertex->session)
-		wait->vertex->can_proceed = true;
-	else if (place->place != ZKL_PLACE_PERMITS)
-		add_queue_wait(s, wait, own);
-	else if (has_mutex(s, place->name, wait->vertex->session))
-		add_permit_wait(s, wait);
+		if (own && own->contender.has_owner && own->contender.owner == wait->vertex->session)
+			wait->own = own;
+		else
+			wait->vertex->can_proceed = true;
+	}
+}
+
+static void
+add_waits(ZklSnapshot *s, const Place *place)
+{
+	for (const Wait *wait = place->waits; wait; wait = wait->next)
+		wait->vertex->here = wait->own;
+	for (const Wait *wait = place->waits; wait; wait = wait->next)
+		if (wait->vertex->can_proceed)
+			continue;
+		else if (place->place != ZKL_PLACE_PERMITS)
+			add_queue_wait(s, wait);
+		else if (has_mutex(s, place->name, wait->vertex->session))
+			add_permit_wait(s, wait);
 }
 
 void
@@ -160,6 +204,9 @@ zkl__snapshot_add_edges(ZklSnapshot *s)
 		add_edge(s, edge);
 	}
 	for (int i = 0; i < MAX_PLACES; i++)
-		for (const Wait *wait = s->places[i] ? s->places[i]->waits : NULL; wait; wait = wait->next)
-			add_wait(s, wait);
+		if (s->places[i])
+			find_own_nodes(s->places[i]);
+	for (int i = 0; i < MAX_PLACES; i++)
+		if (s->places[i])
+			add_waits(s, s->places[i]);
 }

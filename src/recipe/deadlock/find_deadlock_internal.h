@@ -33,6 +33,7 @@ typedef struct Vertex
 
 	const ZklReportWaiter *waiter;	/* local: from the report of "behind", or NULL */
 
+	const ZklQueued *here;		/* its node at the place in work */
 	struct Edge *out;
 	struct Edge *in;
 	bool		any;			/* stuck only if all that it waits for are: any permit will do */
@@ -78,6 +79,7 @@ typedef struct Wait
 	Place	   *place;
 	Vertex	   *vertex;
 	const ZklReportNode *node;
+	const ZklQueued *own;		/* this node; NULL if it is gone */
 } Wait;
 
 struct ZklSnapshot

@@ -27,11 +27,12 @@ struct OwnNode
 	char		path[];
 };
 
-/* The state of this part: the list. */
+const size_t zkl__own_nodes_size = sizeof(OwnNode *);
+
 static OwnNode **
 own_nodes(const ZklSession *session)
 {
-	return zkl__state(session, ZKL_PART_WAITS);
+	return zkl__state(session, ZKL_STATE_OWN_REPORT);
 }
 
 static void
@@ -60,8 +61,8 @@ on_deleted(ZklCall *call, const ZklResult *result)
 }
 
 /* Sends the deletes that are due and not in flight. */
-static void
-drive(ZklSession *session)
+void
+zkl__own_nodes_drive(ZklSession *session)
 {
 	for (OwnNode *node = *own_nodes(session); node; node = node->next)
 	{
@@ -112,7 +113,7 @@ zkl__own_nodes_leave(ZklSession *session, const char *path)
 	zkl__session_lock(session);
 	for (OwnNode *node = *own_nodes(session); node; node = node->next)
 		node->is_leaving = node->is_leaving || path == NULL || strcmp(path, node->path) == 0;
-	drive(session);
+	zkl__own_nodes_drive(session);
 	zkl__session_unlock(session);
 }
 
@@ -130,15 +131,9 @@ zkl__own_nodes_are_leaving(ZklSession *session)
 }
 
 /* Calls in flight are gone: no handler is called any more. */
-static void
-on_free(ZklSession *session)
+void
+zkl__own_nodes_free(ZklSession *session)
 {
 	while (*own_nodes(session))
 		forget(session, *own_nodes(session));
 }
-
-const ZklSessionPart zkl__waits_part = {
-	.state_size = sizeof(OwnNode *),
-	.on_drive = drive,
-	.on_free = on_free,
-};

@@ -106,7 +106,7 @@ may_block(const ZklRequest *request)
 	for (const ZklNode *node = zkl__nodes(request->session); node; node = node->next)
 		if (node->state == NODE_HELD || node->state == NODE_READING_CZXID)
 			return true;
-	return request->nodes[0]->is_behind_reader;
+	return request->nodes[0]->follows_reader;
 }
 
 /* Appends a node to the report. */

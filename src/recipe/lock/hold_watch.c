@@ -26,11 +26,13 @@
 /* How long a lock is held before its node is watched. */
 #define HOLD_WATCH_DELAY_MS 1000
 
+const size_t zkl__hold_watch_size = sizeof(int64_t);
+
 /* Returns when to watch held nodes; 0: all are watched. */
 static int64_t *
 due_ms(const ZklSession *session)
 {
-	return zkl__state(session, ZKL_PART_HOLD_WATCH);
+	return zkl__state(session, ZKL_STATE_HOLD_WATCH);
 }
 
 /* Sets the timer for the first node that is due. */
@@ -45,10 +47,18 @@ arm(ZklSession *session, int64_t at_ms)
 	zkl__arm_timer(session, at_ms);
 }
 
+/* Is the node that of a held lock, under a name that is known? */
+static bool
+can_be_watched(const ZklNode *node)
+{
+	return node->state == NODE_HELD ||
+		(node->state == NODE_DOWNGRADING && !zkl__node_is_moving(node));
+}
+
 void
 zkl__hold_watch_later(ZklNode *node)
 {
-	if (node->state != NODE_HELD)
+	if (node->state != NODE_HELD && node->state != NODE_DOWNGRADING)
 		return;
 	node->hold_watch = HOLD_UNWATCHED;
 	node->hold_watch_ms = zkl_now_ms() + HOLD_WATCH_DELAY_MS;
@@ -99,7 +109,7 @@ check_for_revocation(ZklNode *node, const ZklResult *result)
 }
 
 static void
-on_watch_set(ZklCall *call, const ZklResult *result)
+on_hold_watch_set(ZklCall *call, const ZklResult *result)
 {
 	ZklNode    *node = call->subject;
 
@@ -114,10 +124,10 @@ on_watch_set(ZklCall *call, const ZklResult *result)
 		node->hold_watch = HOLD_UNREADABLE;
 	}
 	else if (node->request)
-		node->owner->on_removed(node);
+		zkl__on_node_removed(node);
 	else
 	{
-		zkl__lock_node_lost(node);
+		zkl__on_node_lost(node);
 		zkl__node_leave(node);
 	}
 }
@@ -127,7 +137,7 @@ set_watch(ZklNode *node)
 {
 	node->hold_watch_ms = 0;
 	node->hold_watch = HOLD_UNWATCHED;
-	if (!zkl__read_child(zkl__node_call(node, on_watch_set), node->lock_path, node->name, true))
+	if (!zkl__read_child(zkl__node_call(node, on_hold_watch_set), node->lock_path, node->name, true))
 		zkl__hold_watch_later(node);
 }
 
@@ -136,12 +146,12 @@ void
 zkl__hold_watch_now(ZklSession *session)
 {
 	for (ZklNode *node = zkl__nodes(session); node; node = node->next)
-		if (node->state == NODE_HELD && node->hold_watch_ms != 0)
+		if (can_be_watched(node) && node->hold_watch_ms != 0)
 			set_watch(node);
 }
 
-static void
-on_timer(ZklSession *session)
+void
+zkl__hold_watches_due(ZklSession *session)
 {
 	int64_t    *due = due_ms(session);
 	int64_t		now = zkl_now_ms();
@@ -152,7 +162,7 @@ on_timer(ZklSession *session)
 		return;
 	*due = 0;
 	for (ZklNode *node = zkl__nodes(session); node; node = node->next)
-		if (node->state == NODE_HELD && node->hold_watch_ms != 0)
+		if (can_be_watched(node) && node->hold_watch_ms != 0)
 		{
 			if (now < node->hold_watch_ms)
 				arm(session, now + HOLD_WATCH_DELAY_MS);	/* by then all others are due as well */
@@ -161,27 +171,26 @@ on_timer(ZklSession *session)
 		}
 }
 
-static void
-on_watch(ZklSession *session, const char *path)
+void
+zkl__hold_watches_fired(ZklSession *session, const char *path)
 {
 	const char *child = strrchr(path, '/');
 
 	for (ZklNode *node = child ? zkl__nodes_below(session, path, (size_t) (child - path)) : NULL;
 		 node; node = zkl__next_below(node))
-		if (node->state == NODE_HELD && strcmp(child + 1, node->name) == 0)
-			set_watch(node);
+		if (strcmp(child + 1, node->name) == 0)
+		{
+			if (can_be_watched(node))
+				set_watch(node);
+			else
+				zkl__hold_watch_later(node);
+		}
 }
 
-static void
-on_connected(ZklSession *session)
+/* After a new connection: all watches are lost. */
+void
+zkl__hold_watches_lost(ZklSession *session)
 {
 	for (ZklNode *node = zkl__nodes(session); node; node = node->next)
 		zkl__hold_watch_later(node);
 }
-
-const ZklSessionPart zkl__hold_watch_part = {
-	.state_size = sizeof(int64_t),
-	.on_connected = on_connected,
-	.on_watch = on_watch,
-	.on_timer = on_timer,
-};

@@ -30,17 +30,12 @@ struct ZklLock
 /* request.c */
 extern void zkl__request_free_locks(ZklRequest *request);
 
-/* refusal.c */
-extern void zkl__refusal_info(const ZklRequest *request, ZklRequestInfo *info);
-
 /* lock.c */
 extern ZklLock *zkl__lock_new(ZklSession *session);
 extern void zkl__lock_granted(ZklLock *lock, ZklNode *node);
 extern void zkl__lock_reduce(ZklLock *lock, ZklMode mode);
-extern void zkl__lock_node_lost(ZklNode *node);
 extern void zkl__lock_lose(ZklLock *lock);
 extern void zkl__notify_loss(const ZklSession *session);
 extern void zkl__notify_revocation(const ZklSession *session);
-extern void zkl__confirm_drive(ZklSession *session);
 
 #endif							/* ZKL_LOCK_INTERNAL_H */

@@ -21,10 +21,12 @@ typedef struct Locks
 	int64_t		confirmed_ms;	/* OK: submit time of the proof */
 } Locks;
 
+const size_t zkl__locks_size = sizeof(Locks);
+
 static Locks *
 locks_of(const ZklSession *session)
 {
-	return zkl__state(session, ZKL_PART_LOCKS);
+	return zkl__state(session, ZKL_STATE_LOCKS);
 }
 
 int64_t
@@ -82,7 +84,7 @@ zkl__notify_revocation(const ZklSession *session)
 
 /* Handles the loss of a held node: another client deleted it. */
 void
-zkl__lock_node_lost(ZklNode *node)
+zkl__on_node_lost(ZklNode *node)
 {
 	ZklLock    *lock = node->lock;
 
@@ -310,8 +312,8 @@ zkl_session_is_intact(ZklSession *session)
  * Events of the session
  */
 
-static void
-on_session_lost(ZklSession *session)
+void
+zkl__locks_lost(ZklSession *session)
 {
 	bool		any = false;
 
@@ -321,8 +323,8 @@ on_session_lost(ZklSession *session)
 		zkl__notify_loss(session);
 }
 
-static void
-on_free(ZklSession *session)
+void
+zkl__locks_free(ZklSession *session)
 {
 	Locks	   *locks = locks_of(session);
 
@@ -334,10 +336,3 @@ on_free(ZklSession *session)
 		free(lock);
 	}
 }
-
-const ZklSessionPart zkl__locks_part = {
-	.state_size = sizeof(Locks),
-	.on_drive = zkl__confirm_drive,
-	.on_session_lost = on_session_lost,
-	.on_free = on_free,
-};

@@ -5,11 +5,10 @@
  *
  * From the top to the bottom; a file calls only files below it:
  *
- *		lock_request.c		requests for locks: starting one, granting it
+ *		lock_request.c		starts requests for locks
  *		requests.c			all requests of a session, and what their owner may ask
- *		request_nodes.c		one request: creating its nodes, what they report
+ *		request_nodes.c		one request: creating its nodes, what they report, its grant
  *		parents.c			... the znodes above its nodes
- *		refusal.c			... non-blocking, with other contenders
  *		request.c			... its answers, grant and failure
  *		hold_watch.c		the watch that detects loss and revocation
  *		lock.c				held locks: release, downgrade, confirmation, loss
@@ -25,13 +24,11 @@
 #include "recipe/queue/queue.h"
 
 typedef struct ZklPermit ZklPermit;
-typedef struct ZklRequestKind ZklRequestKind;
 
 struct ZklRequest
 {
 	ZklSession *session;
 	ZklRequest *next;			/* in the list of zkl__requests() */
-	const ZklRequestKind *kind;
 	ZklPermit  *permit;			/* set if it is a request for a permit */
 	ZklUses		uses;
 
@@ -57,41 +54,41 @@ struct ZklRequest
 
 	/* the znodes above the nodes */
 	const char *top_path;		/* parent of all locks, or of all semaphores */
+	const char *const *parts;	/* names of the nodes' parents below a semaphore, and NULL; or NULL */
 	int			attempts;		/* consecutive creates that found no parent */
 	ZklStatus	parents_status; /* why one could not be created; PENDING: try again */
 	int			parents_raw_code;
 };
 
-/* The differences between requests for locks and requests for a permit. */
-struct ZklRequestKind
-{
-	/* the nodes' parents, if all are below one znode: their names and NULL; else NULL */
-	const char *const *parts;
+/*
+ * A request for a permit: what src/recipe/semaphore does in the place of this folder.
+ */
 
-	/*
-	 * Sends the next operation besides those of the nodes.  When all nodes are
-	 * first in their queues, grants the request in the end.
-	 */
-	void		(*on_drive) (ZklRequest *request);
-	/* outstanding answers are to be ignored; may be NULL */
-	void		(*on_restart) (ZklRequest *request);
-	/* the request fails; its nodes are deleted afterwards; may be NULL */
-	void		(*on_failed) (ZklRequest *request);
-	/* creates the znodes below top_path, with zkl__request_send_parent() */
-	void		(*send_parents) (ZklRequest *request);
-	/* is a non-blocking attempt refused, and by what? */
-	void		(*on_info) (const ZklRequest *request, ZklRequestInfo *info);
-	/* may be NULL */
-	void		(*on_free) (ZklRequest *request);
-};
+/* sends the next operation of the permit; grants the request in the end */
+extern void zkl__on_permit_drive(ZklRequest *request);
+
+/* outstanding answers are to be ignored */
+extern void zkl__on_permit_restart(ZklRequest *request);
+
+/* the request fails; its nodes are deleted afterwards */
+extern void zkl__on_permit_failed(ZklRequest *request);
+
+/* creates the znodes below top_path, with zkl__request_send_parent() */
+extern void zkl__on_permit_parents(ZklRequest *request);
+
+/* fills in what its owner may ask */
+extern void zkl__on_permit_info(const ZklRequest *request, ZklRequestInfo *info);
+extern void zkl__on_permit_free(ZklPermit *permit);
 
 /* requests.c */
-extern const ZklSessionPart zkl__requests_part;
+extern const size_t zkl__requests_size;
+extern void zkl__requests_drive(ZklSession *session);
+extern void zkl__requests_free(ZklSession *session);
 extern ZklRequest *zkl__requests(const ZklSession *session);
 extern bool zkl__session_has_room(const ZklSession *session, int n_nodes,
 								  size_t path_bytes, size_t data_bytes);
-extern ZklRequest *zkl__request_new(ZklSession *session, const ZklRequestKind *kind,
-									int n, bool non_blocking, const char *data, int data_len);
+extern ZklRequest *zkl__request_new(ZklSession *session, ZklPermit *permit, int n,
+									bool non_blocking, const char *data, int data_len);
 
 /* request_nodes.c */
 extern ZklNode *zkl__request_node_new(ZklRequest *request, int index,
@@ -104,7 +101,7 @@ extern void zkl__request_no_parent(ZklRequest *request);
 extern void zkl__request_read_czxid(ZklRequest *request, ZklNode *node);
 
 /* parents.c */
-extern const ZklSessionPart zkl__parents_part;
+extern const size_t zkl__parents_size;
 extern ZklCreateKind zkl__container_kind(const ZklSession *session);
 extern void zkl__request_send_parent(ZklRequest *request, ZklNode *node, const char *path,
 									 const char *data, ZklCreateKind kind);
@@ -125,10 +122,16 @@ extern void zkl__request_fail_code(ZklRequest *request, int culprit,
 								   const ZklResult *result);
 
 /* lock.c */
-extern const ZklSessionPart zkl__locks_part;
+extern const size_t zkl__locks_size;
+extern void zkl__confirm_drive(ZklSession *session);
+extern void zkl__locks_lost(ZklSession *session);
+extern void zkl__locks_free(ZklSession *session);
 
 /* hold_watch.c */
-extern const ZklSessionPart zkl__hold_watch_part;
+extern const size_t zkl__hold_watch_size;
+extern void zkl__hold_watches_lost(ZklSession *session);
+extern void zkl__hold_watches_fired(ZklSession *session, const char *path);
+extern void zkl__hold_watches_due(ZklSession *session);
 extern void zkl__hold_watch_later(ZklNode *node);
 extern void zkl__hold_watch_now(ZklSession *session);
 

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * lock_request.c
- *		Requests for locks: starting one, and granting it when its nodes are first.
+ *		Starts requests for locks.
  *
  *-------------------------------------------------------------------------
  */
@@ -9,78 +9,6 @@
 #include <string.h>
 
 #include "internal.h"
-
-
-/*
- * The handlers of ZklRequestKind
- */
-
-static void
-on_verified(ZklCall *call, const ZklResult *result)
-{
-	ZklRequest *request = call->subject;
-
-	if (!zkl__request_answered(request, &request->verify_call, call, result))
-		return;
-	if (result->code == ZKL_RC_OK && zkl__lease_allows_grant(request->session))
-		zkl__request_grant(request);
-	else if (result->code == ZKL_RC_OK)
-		return;					/* the proof leads to another multi */
-	else if (result->code == ZKL_RC_NO_NODE)
-		zkl__request_restart(request);
-	else
-		zkl__request_fail_code(request, -1, result);
-}
-
-static ZklCall *
-send_checks(ZklCall *call, ZklNode *const *nodes, int n)
-{
-	ZklOp	   *ops = calloc((size_t) n, sizeof(ZklOp));
-
-	for (int i = 0; ops && i < n; i++)
-		zkl__op_for_node(&ops[i], ZKL_OP_CHECK, nodes[i]);
-	call = zkl__send_all(call, ZKL_MULTI, ops, n);
-	zkl__ops_free(ops, n);
-	return call;
-}
-
-/*
- * Grants the request when all nodes are first.  Several nodes are checked in one multi
- * before: while some of them waited, another client may have deleted one that was first.
- */
-static void
-on_drive(ZklRequest *request)
-{
-	if (request->status != ZKL_PENDING || !zkl__request_is_first(request))
-		return;
-	if (request->n == 1 || !request->was_blocked)
-	{
-		if (zkl__lease_allows_grant(request->session))
-			zkl__request_grant(request);
-	}
-	else if (request->verify_call == NULL && zkl__is_connected(request->session))
-		request->verify_call = send_checks(zkl__request_call(request, on_verified),
-										   request->nodes, request->n);
-}
-
-static void
-send_parents(ZklRequest *request)
-{
-	for (int i = 0; i < request->n; i++)
-		zkl__request_send_parent(request, request->nodes[i], request->nodes[i]->lock_path, "",
-								 zkl__container_kind(request->session));
-}
-
-static const ZklRequestKind lock_kind = {
-	.send_parents = send_parents,
-	.on_drive = on_drive,
-	.on_info = zkl__refusal_info,
-};
-
-
-/*
- * Starting a request
- */
 
 bool
 zkl_session_has_mode(const ZklSession *session, ZklMode mode)
@@ -142,7 +70,7 @@ zkl_lock_request(ZklSession *session, const ZklLockItem *items, int n_items,
 	ZklRequest *request;
 
 	zkl__session_lock(session);
-	request = zkl__request_new(session, &lock_kind, n_items, non_blocking, data, data_len);
+	request = zkl__request_new(session, NULL, n_items, non_blocking, data, data_len);
 	if (request)
 	{
 		request->top_path = zkl__config(session)->locks_path;

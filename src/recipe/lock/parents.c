@@ -15,14 +15,14 @@
 
 #include "internal.h"
 
-/* The state of this part is whether the server does not support containers. */
+/* The state of this file is whether the server does not support containers. */
 static bool *
 no_containers(const ZklSession *session)
 {
-	return zkl__state(session, ZKL_PART_PARENTS);
+	return zkl__state(session, ZKL_STATE_PARENTS);
 }
 
-const ZklSessionPart zkl__parents_part = {.state_size = sizeof(bool)};
+const size_t zkl__parents_size = sizeof(bool);
 
 static void
 on_parent_created(ZklCall *call, const ZklResult *result)
@@ -133,5 +133,12 @@ zkl__request_send_parents(ZklRequest *request)
 	request->parents_status = ZKL_OK;
 	if (request->attempts > 1)
 		send_top(request);
-	request->kind->send_parents(request);
+	if (request->permit)
+	{
+		zkl__on_permit_parents(request);
+		return;
+	}
+	for (int i = 0; i < request->n; i++)
+		zkl__request_send_parent(request, request->nodes[i], request->nodes[i]->lock_path, "",
+								 zkl__container_kind(request->session));
 }

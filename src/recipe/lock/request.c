@@ -106,8 +106,8 @@ zkl__request_fail(ZklRequest *request, ZklStatus status, int culprit, int raw_co
 	request->culprit = culprit;
 	request->raw_code = raw_code;
 	zkl__leave_begin(request->session);
-	if (request->kind->on_failed)
-		request->kind->on_failed(request);
+	if (request->permit)
+		zkl__on_permit_failed(request);
 	for (int i = 0; i < request->n; i++)
 		if (request->nodes[i])
 			zkl__node_leave(request->nodes[i]);

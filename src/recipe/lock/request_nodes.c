@@ -92,7 +92,7 @@ compose_creates(ZklRequest *request, ZklOp *ops)
 		ZklNode    *node = request->nodes[i];
 
 		zkl_child_prefix(node->node_names, node->mode,
-						 zkl__session_id(request->session), node->guid_counter,
+						 zkl__session_id(request->session), node->guid_end,
 						 node->name);
 		zkl__op_for_node(&ops[i], ZKL_OP_CREATE, node);
 		if (ops[i].path == NULL)
@@ -239,6 +239,64 @@ drive_nodes(ZklRequest *request)
 		check_nodes(request);
 }
 
+static void
+on_verified(ZklCall *call, const ZklResult *result)
+{
+	ZklRequest *request = call->subject;
+
+	if (!zkl__request_answered(request, &request->verify_call, call, result))
+		return;
+	if (result->code == ZKL_RC_OK && zkl__lease_allows_grant(request->session))
+		zkl__request_grant(request);
+	else if (result->code == ZKL_RC_OK)
+		return;					/* the proof leads to another multi */
+	else if (result->code == ZKL_RC_NO_NODE)
+		zkl__request_restart(request);
+	else
+		zkl__request_fail_code(request, -1, result);
+}
+
+static ZklCall *
+send_checks(ZklCall *call, ZklNode *const *nodes, int n)
+{
+	ZklOp	   *ops = calloc((size_t) n, sizeof(ZklOp));
+
+	for (int i = 0; ops && i < n; i++)
+		zkl__op_for_node(&ops[i], ZKL_OP_CHECK, nodes[i]);
+	call = zkl__send_all(call, ZKL_MULTI, ops, n);
+	zkl__ops_free(ops, n);
+	return call;
+}
+
+/*
+ * Grants the request when all nodes are first.  Several nodes are checked in one multi
+ * before: while some of them waited, another client may have deleted one that was first.
+ */
+static void
+grant_locks(ZklRequest *request)
+{
+	if (request->status != ZKL_PENDING || !zkl__request_is_first(request))
+		return;
+	if (request->n == 1 || !request->was_blocked)
+	{
+		if (zkl__lease_allows_grant(request->session))
+			zkl__request_grant(request);
+	}
+	else if (request->verify_call == NULL && zkl__is_connected(request->session))
+		request->verify_call = send_checks(zkl__request_call(request, on_verified),
+										   request->nodes, request->n);
+}
+
+/* Sends the next operation besides those of the nodes, and grants the request in the end. */
+static void
+drive_rest(ZklRequest *request)
+{
+	if (request->permit)
+		zkl__on_permit_drive(request);
+	else
+		grant_locks(request);
+}
+
 /* Sends the next operation that the request as a whole needs, if any. */
 void
 zkl__request_drive(ZklRequest *request)
@@ -247,7 +305,7 @@ zkl__request_drive(ZklRequest *request)
 		!zkl__is_connected(request->session))
 		return;
 	drive_nodes(request);
-	request->kind->on_drive(request);
+	drive_rest(request);
 }
 
 /* Deletes the nodes and queues again, because another client deleted a node. */
@@ -256,8 +314,8 @@ zkl__request_restart(ZklRequest *request)
 {
 	request->czxid_call = NULL;
 	request->verify_call = NULL;
-	if (request->kind->on_restart)
-		request->kind->on_restart(request);
+	if (request->permit)
+		zkl__on_permit_restart(request);
 	for (int i = 0; i < request->n; i++)
 	{
 		ZklNode    *old = request->nodes[i];
@@ -282,42 +340,42 @@ zkl__request_restart(ZklRequest *request)
  * Events of nodes that belong to a request
  */
 
-static void
-on_lookup(ZklNode *node)
+void
+zkl__on_node_found(ZklNode *node)
 {
 	if (node->state > NODE_UNKNOWN)
 		node->request->attempts = 0;
 	zkl__request_drive(node->request);
 }
 
-static void
-on_progress(ZklNode *node)
+void
+zkl__on_node_progress(ZklNode *node)
 {
-	node->request->kind->on_drive(node->request);
+	drive_rest(node->request);
 }
 
-static void
-on_blocked(ZklNode *node, const ZklResult *data)
+void
+zkl__on_node_blocked(ZklNode *node, const ZklResult *data)
 {
 	zkl__request_blocked(node->request, node->index, data);
 }
 
-static void
-on_removed(ZklNode *node)
+void
+zkl__on_node_removed(ZklNode *node)
 {
 	zkl__request_restart(node->request);
 }
 
-static void
-on_failed(ZklNode *node, ZklStatus status, int raw_code)
+void
+zkl__on_node_failed(ZklNode *node, ZklStatus status, int raw_code)
 {
 	if (status == ZKL_LOCK_LOST)
 		zkl__lock_lose(node->request->locks[node->index]);
 	zkl__request_fail(node->request, status, node->index, raw_code);
 }
 
-static const ZklNode *
-anchor(const ZklNode *node)
+const ZklNode *
+zkl__on_anchor_needed(const ZklNode *node)
 {
 	const ZklLock *held = node->request->locks[node->index];
 
@@ -329,8 +387,8 @@ anchor(const ZklNode *node)
  * ... and while they belong to a lock
  */
 
-static void
-on_moved(ZklNode *node)
+void
+zkl__on_node_moved(ZklNode *node)
 {
 	if (node->state == NODE_HELD)
 	{
@@ -340,23 +398,12 @@ on_moved(ZklNode *node)
 	zkl__confirm_drive(node->session);
 }
 
-static const ZklNodeOwner owner = {
-	.on_lookup = on_lookup,
-	.on_progress = on_progress,
-	.on_blocked = on_blocked,
-	.on_removed = on_removed,
-	.on_failed = on_failed,
-	.anchor = anchor,
-	.on_moved = on_moved,
-	.on_lost = zkl__lock_node_lost,
-};
-
 ZklNode *
 zkl__request_node_new(ZklRequest *request, int index, const char *lock_path,
 					  ZklMode mode, bool upgrade)
 {
-	ZklNode    *node = zkl__node_new(request->session, &owner, lock_path, mode,
-									 request->node_names, request->data, request->data_len);
+	ZklNode    *node = zkl__node_new(request->session, lock_path, mode, request->node_names,
+									 request->data, request->data_len);
 
 	if (node == NULL)
 		return NULL;
@@ -364,7 +411,7 @@ zkl__request_node_new(ZklRequest *request, int index, const char *lock_path,
 	node->non_blocking = request->non_blocking && request->permit == NULL;
 	node->request = request;
 	node->index = index;
-	node->parts = request->kind->parts;
+	node->parts = request->parts;
 	return node;
 }
 

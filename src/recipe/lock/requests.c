@@ -17,11 +17,13 @@
  */
 #define PACKET_BYTES 500000
 
-/* The state of this part is a pointer to the youngest request, or NULL. */
+const size_t zkl__requests_size = sizeof(ZklRequest *);
+
+/* The state of this file is a pointer to the youngest request, or NULL. */
 static ZklRequest **
 first_request(const ZklSession *session)
 {
-	return zkl__state(session, ZKL_PART_REQUESTS);
+	return zkl__state(session, ZKL_STATE_REQUESTS);
 }
 
 /* Returns the session's youngest request, which leads to the others, or NULL. */
@@ -61,17 +63,17 @@ request_free(void *subject)
 	*link = request->next;
 	if (request->status == ZKL_PENDING)
 		zkl__request_free_locks(request);
-	if (request->kind->on_free)
-		request->kind->on_free(request);
+	if (request->permit)
+		zkl__on_permit_free(request->permit);
 	free(request);
 }
 
 /*
- * Adds a request to the session; returns NULL if out of memory.  The arrays and the data
- * are in the same chunk of memory.
+ * Adds a request to the session, which then owns the permit; returns NULL if out of memory.
+ * The arrays and the data are in the same chunk of memory.
  */
 ZklRequest *
-zkl__request_new(ZklSession *session, const ZklRequestKind *kind, int n, bool non_blocking,
+zkl__request_new(ZklSession *session, ZklPermit *permit, int n, bool non_blocking,
 				 const char *data, int data_len)
 {
 	size_t		room = (size_t) n;
@@ -82,7 +84,7 @@ zkl__request_new(ZklSession *session, const ZklRequestKind *kind, int n, bool no
 	if (request == NULL)
 		return NULL;
 	request->session = session;
-	request->kind = kind;
+	request->permit = permit;
 	request->uses.subject = request;
 	request->uses.free_subject = request_free;
 	request->status = ZKL_PENDING;
@@ -160,7 +162,8 @@ zkl_request_info(ZklRequest *request, ZklRequestInfo *info)
 	info->raw_code = request->raw_code;
 	info->culprit = request->culprit;
 	memcpy(info->blocker, request->blocker, sizeof(info->blocker));
-	request->kind->on_info(request, info);
+	if (request->permit)
+		zkl__on_permit_info(request, info);
 	for (int i = 0; i < request->n && request->status == ZKL_PENDING; i++)
 	{
 		info->blocked = info->blocked || request->nodes[i]->state == NODE_WAITING;
@@ -191,22 +194,16 @@ zkl_request_lock(ZklRequest *request, int i)
  * Events of the session
  */
 
-static void
-on_drive(ZklSession *session)
+void
+zkl__requests_drive(ZklSession *session)
 {
 	for (ZklRequest *request = zkl__requests(session); request; request = request->next)
 		zkl__request_drive(request);
 }
 
-static void
-on_free(ZklSession *session)
+void
+zkl__requests_free(ZklSession *session)
 {
 	while (zkl__requests(session))
 		request_free(zkl__requests(session));
 }
-
-const ZklSessionPart zkl__requests_part = {
-	.state_size = sizeof(ZklRequest *),
-	.on_drive = on_drive,
-	.on_free = on_free,
-};

@@ -54,10 +54,12 @@ typedef struct EmptyParents
 	int			n_deletes;		/* in flight */
 } EmptyParents;
 
+const size_t zkl__empty_parents_size = sizeof(EmptyParents);
+
 static EmptyParents *
 parents_of(const ZklSession *session)
 {
-	return zkl__state(session, ZKL_PART_EMPTY_PARENTS);
+	return zkl__state(session, ZKL_STATE_EMPTY_PARENTS);
 }
 
 static void
@@ -139,18 +141,17 @@ send_delete(ZklSession *session, const Parent *parent, ZklHandler handler)
 	return call != NULL;
 }
 
-static void drive(ZklSession *session);
-
 static void
-on_deleted(ZklCall *call, const ZklResult *result)
+on_parent_deleted(ZklCall *call, const ZklResult *result)
 {
 	parents_of(call->session)->n_deletes--;
 	if (result->code != ZKL_RC_CONNECTION_LOSS)
-		drive(call->session);
+		zkl__empty_parents_drive(call->session);
 }
 
-static void
-drive(ZklSession *session)
+/* Sends the deletes that are due. */
+void
+zkl__empty_parents_drive(ZklSession *session)
 {
 	EmptyParents *parents = parents_of(session);
 	int64_t		now = zkl_now_ms();
@@ -159,7 +160,7 @@ drive(ZklSession *session)
 		return;
 	while (parents->first && parents->first->due_ms <= now && parents->n_deletes < MAX_DELETES)
 	{
-		parents->n_deletes += send_delete(session, parents->first, on_deleted);
+		parents->n_deletes += send_delete(session, parents->first, on_parent_deleted);
 		forget_first(parents);
 	}
 	if (parents->first && parents->first->due_ms > now)
@@ -170,8 +171,8 @@ drive(ZklSession *session)
  * Deletes parents before the session is closed, also those of nodes whose delete is
  * in flight.  The answers are ignored.
  */
-static void
-on_close(ZklSession *session)
+void
+zkl__empty_parents_close(ZklSession *session)
 {
 	EmptyParents *parents = parents_of(session);
 	int			n = 0;
@@ -193,17 +194,9 @@ on_close(ZklSession *session)
 	}
 }
 
-static void
-on_free(ZklSession *session)
+void
+zkl__empty_parents_free(ZklSession *session)
 {
 	while (parents_of(session)->first)
 		forget_first(parents_of(session));
 }
-
-const ZklSessionPart zkl__empty_parents_part = {
-	.state_size = sizeof(EmptyParents),
-	.on_drive = drive,
-	.on_timer = drive,
-	.on_close = on_close,
-	.on_free = on_free,
-};

@@ -12,7 +12,7 @@
 #include "node.h"
 
 static int
-compare(const void *a, const void *b)
+compare_ids(const void *a, const void *b)
 {
 	uint64_t	x = *(const uint64_t *) a;
 	uint64_t	y = *(const uint64_t *) b;
@@ -24,7 +24,7 @@ void
 zkl_sort_ids(uint64_t *ids, int n)
 {
 	if (n > 1)
-		qsort(ids, (size_t) n, sizeof(uint64_t), compare);
+		qsort(ids, (size_t) n, sizeof(uint64_t), compare_ids);
 }
 
 int
@@ -42,7 +42,7 @@ zkl_unique_ids(uint64_t *ids, int n)
 int
 zkl_find_id(const uint64_t *ids, int n, uint64_t id)
 {
-	const uint64_t *found = n > 0 ? bsearch(&id, ids, (size_t) n, sizeof(id), compare) : NULL;
+	const uint64_t *found = n > 0 ? bsearch(&id, ids, (size_t) n, sizeof(id), compare_ids) : NULL;
 
 	return found ? (int) (found - ids) : -1;
 }

@@ -26,10 +26,10 @@ typedef struct Leaving
 static Leaving *
 leaving_of(const ZklSession *session)
 {
-	return zkl__state(session, ZKL_PART_LEAVING);
+	return zkl__state(session, ZKL_STATE_LEAVING);
 }
 
-const ZklSessionPart zkl__leaving_part = {.state_size = sizeof(Leaving)};
+const size_t zkl__leaving_size = sizeof(Leaving);
 
 /* Logs once for each node, because the delete is retried. */
 static void
@@ -121,7 +121,6 @@ zkl__node_leave(ZklNode *node)
 				node->state = NODE_LEAVING;
 			break;
 		case NODE_LISTING:
-		case NODE_REFUSED:
 		case NODE_READING:
 		case NODE_WAITING:
 		case NODE_READING_CZXID:

@@ -48,10 +48,12 @@ typedef struct LastGrants
 	LastGrant  *slots[SLOTS];	/* by the hash of the path, or NULL */
 } LastGrants;
 
+const size_t zkl__last_grants_size = sizeof(LastGrants);
+
 static LastGrant **
 slot_of(const ZklNode *node)
 {
-	LastGrants *grants = zkl__state(node->session, ZKL_PART_LAST_GRANTS);
+	LastGrants *grants = zkl__state(node->session, ZKL_STATE_LAST_GRANTS);
 
 	return &grants->slots[zkl__path_hash(node->lock_path, strlen(node->lock_path)) % SLOTS];
 }
@@ -120,10 +122,11 @@ zkl__elision_note(const ZklNode *node)
 	last->elision_expected = proven;
 }
 
-static void
-forget(ZklSession *session)
+/* Forgets all grants: a new connection may lead to a server with other ids. */
+void
+zkl__elision_forget(ZklSession *session)
 {
-	LastGrants *grants = zkl__state(session, ZKL_PART_LAST_GRANTS);
+	LastGrants *grants = zkl__state(session, ZKL_STATE_LAST_GRANTS);
 
 	for (int i = 0; i < SLOTS; i++)
 	{
@@ -131,9 +134,3 @@ forget(ZklSession *session)
 		grants->slots[i] = NULL;
 	}
 }
-
-const ZklSessionPart zkl__last_grants_part = {
-	.state_size = sizeof(LastGrants),
-	.on_connected = forget,
-	.on_free = forget,
-};

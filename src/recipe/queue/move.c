@@ -19,7 +19,7 @@ void
 zkl__node_move(ZklNode *node, ZklNodeState state, int32_t number)
 {
 	if (zkl_child_name(node->node_names, node->mode, zkl__session_id(node->session),
-					   node->guid_counter, number, node->priv->new_name))
+					   node->guid_end, number, node->priv->new_name))
 		node->state = state;
 }
 
@@ -71,11 +71,11 @@ move_failed(ZklNode *node, const ZklResult *result)
 			node->state = NODE_LISTING;
 		}
 		if (node->priv->wanted && result->code != ZKL_RC_NO_NODE)
-			node->owner->on_failed(node, zkl__status_of(result->code), result->raw_code);
+			zkl__on_node_failed(node, zkl__status_of(result->code), result->raw_code);
 	}
 	else if (result->code == ZKL_RC_NO_NODE)
 	{
-		node->owner->on_lost(node);
+		zkl__on_node_lost(node);
 		zkl__node_leave(node);
 	}
 	else

@@ -113,8 +113,9 @@ hex_value(char c)
 	return -1;
 }
 
-bool
-zkl_parse_owner(const char *name, uint64_t *owner)
+/* Reads the first digits of the GUID that a name begins with; false if there are fewer. */
+static bool
+parse_guid(const char *name, int n_digits, uint64_t *first, uint64_t *rest)
 {
 	int			digits = 0;
 	size_t		prefix_length = 0;
@@ -123,20 +124,45 @@ zkl_parse_owner(const char *name, uint64_t *owner)
 		if (begins_with(name, all_node_names[i].prefix))
 			prefix_length = strlen(all_node_names[i].prefix);
 	name += prefix_length;
-	*owner = 0;
-	for (; digits < 16; name++)
+	*first = 0;
+	*rest = 0;
+	for (; digits < n_digits; name++)
 	{
 		int			value = hex_value(*name);
+		uint64_t   *half = digits < 16 ? first : rest;
 
 		if (value >= 0)
 		{
-			*owner = *owner << 4 | (uint64_t) value;
+			*half = *half << 4 | (uint64_t) value;
 			digits++;
 		}
 		else if (*name != '-' || digits == 0)
 			return false;
 	}
 	return true;
+}
+
+bool
+zkl_parse_owner(const char *name, uint64_t *owner)
+{
+	uint64_t	rest;
+
+	return parse_guid(name, 16, owner, &rest);
+}
+
+uint32_t
+zkl_parse_tag(const char *name)
+{
+	uint64_t	owner;
+	uint64_t	tag;
+
+	return parse_guid(name, 24, &owner, &tag) ? (uint32_t) tag : 0;
+}
+
+uint64_t
+zkl_guid_end(uint32_t tag, uint32_t counter)
+{
+	return (uint64_t) tag << 32 | counter;
 }
 
 bool
@@ -191,9 +217,9 @@ put_group(char *out, uint64_t value, int digits, const char *separator)
 	return put_text(out + digits, separator);
 }
 
-/* Writes a name up to its GUID, made of session id and counter; returns the end. */
+/* Writes a name up to its GUID, made of session id and zkl_guid_end(); returns the end. */
 static char *
-put_guid(ZklNodeNames node_names, int64_t session_id, uint64_t counter, char *out)
+put_guid(ZklNodeNames node_names, int64_t session_id, uint64_t guid_end, char *out)
 {
 	const NodeNames *names = &all_node_names[node_names];
 	uint64_t	id = (uint64_t) session_id;
@@ -202,8 +228,8 @@ put_guid(ZklNodeNames node_names, int64_t session_id, uint64_t counter, char *ou
 	end = put_group(end, id >> 32, 8, names->separator);
 	end = put_group(end, id >> 16, 4, names->separator);
 	end = put_group(end, id, 4, names->separator);
-	end = put_group(end, counter >> 48, 4, names->separator);
-	return put_group(end, counter, 12, names->separator);
+	end = put_group(end, guid_end >> 48, 4, names->separator);
+	return put_group(end, guid_end, 12, names->separator);
 }
 
 static const char *
@@ -220,27 +246,27 @@ zkl_has_mode(ZklNodeNames node_names, ZklMode mode)
 
 bool
 zkl_child_prefix(ZklNodeNames node_names, ZklMode mode, int64_t session_id,
-				 uint64_t counter, char out[ZKL_CHILD_NAME_SIZE])
+				 uint64_t guid_end, char out[ZKL_CHILD_NAME_SIZE])
 {
 	if (!zkl_has_mode(node_names, mode))
 		return false;
-	put_text(put_guid(node_names, session_id, counter, out), infix_of(node_names, mode));
+	put_text(put_guid(node_names, session_id, guid_end, out), infix_of(node_names, mode));
 	return true;
 }
 
 void
-zkl_permit_prefix(int64_t session_id, uint64_t counter, char out[ZKL_CHILD_NAME_SIZE])
+zkl_permit_prefix(int64_t session_id, uint64_t guid_end, char out[ZKL_CHILD_NAME_SIZE])
 {
-	put_text(put_guid(ZKL_NODE_NAMES_CURATOR, session_id, counter, out), PERMIT_INFIX);
+	put_text(put_guid(ZKL_NODE_NAMES_CURATOR, session_id, guid_end, out), PERMIT_INFIX);
 }
 
 bool
 zkl_child_name(ZklNodeNames node_names, ZklMode mode, int64_t session_id,
-			   uint64_t counter, int32_t number, char out[ZKL_CHILD_NAME_SIZE])
+			   uint64_t guid_end, int32_t number, char out[ZKL_CHILD_NAME_SIZE])
 {
 	size_t		n;
 
-	if (!zkl_child_prefix(node_names, mode, session_id, counter, out))
+	if (!zkl_child_prefix(node_names, mode, session_id, guid_end, out))
 		return false;
 	n = strlen(out);
 	snprintf(out + n, ZKL_CHILD_NAME_SIZE - n, "%010" PRId32, number);

@@ -32,24 +32,30 @@ extern bool zkl_parse_child(const char *name, ZklContender *contender);
 /* Sets the first half of the GUID that a name begins with; false if there is none. */
 extern bool zkl_parse_owner(const char *name, uint64_t *owner);
 
+/* Returns the server tag in the GUID that a name begins with; 0 if there is none. */
+extern uint32_t zkl_parse_tag(const char *name);
+
+/* Returns the second half of a GUID.  A tag of 0 is the form without a server tag. */
+extern uint64_t zkl_guid_end(uint32_t tag, uint32_t counter);
+
 /* Returns whether the scheme has names for the mode. */
 extern bool zkl_has_mode(ZklNodeNames node_names, ZklMode mode);
 
 /*
  * Writes the name to create, without the number: prefix, GUID of session id and
- * counter, infix.  Returns false if the scheme has no names for the mode.
+ * zkl_guid_end(), infix.  Returns false if the scheme has no names for the mode.
  */
 extern bool zkl_child_prefix(ZklNodeNames node_names, ZklMode mode,
-							 int64_t session_id, uint64_t counter,
+							 int64_t session_id, uint64_t guid_end,
 							 char out[ZKL_CHILD_NAME_SIZE]);
 
 /* The same with the number, as the server appends it. */
 extern bool zkl_child_name(ZklNodeNames node_names, ZklMode mode,
-						   int64_t session_id, uint64_t counter,
+						   int64_t session_id, uint64_t guid_end,
 						   int32_t number, char out[ZKL_CHILD_NAME_SIZE]);
 
 /* Writes the name of a permit node up to the number. */
-extern void zkl_permit_prefix(int64_t session_id, uint64_t counter,
+extern void zkl_permit_prefix(int64_t session_id, uint64_t guid_end,
 							  char out[ZKL_CHILD_NAME_SIZE]);
 
 /* Returns the child whose name is the prefix, perhaps with a number, or NULL. */

@@ -22,14 +22,16 @@ typedef struct Nodes
 	ZklNode    *first;
 	int			n_wanted;		/* nodes wanted, and the bytes of their paths */
 	size_t		wanted_bytes;
-	uint64_t	guid_counter;
+	uint32_t	guid_counter;
 	ZklNode    *by_path[PATH_BUCKETS];	/* hash table by lock_path */
 } Nodes;
+
+const size_t zkl__nodes_size = sizeof(Nodes);
 
 static Nodes *
 nodes_of(const ZklSession *session)
 {
-	return zkl__state(session, ZKL_PART_NODES);
+	return zkl__state(session, ZKL_STATE_NODES);
 }
 
 /* Returns the session's youngest node, which leads to the others, or NULL. */
@@ -144,7 +146,7 @@ node_free(void *subject)
 
 /* Returns a new node, with path and data in the same chunk; NULL if out of memory. */
 ZklNode *
-zkl__node_new(ZklSession *session, const ZklNodeOwner *owner, const char *lock_path,
+zkl__node_new(ZklSession *session, const char *lock_path,
 			  ZklMode mode, ZklNodeNames node_names, const char *data, int data_len)
 {
 	size_t		path_size = strlen(lock_path) + 1;
@@ -160,14 +162,14 @@ zkl__node_new(ZklSession *session, const ZklNodeOwner *owner, const char *lock_p
 	memcpy(node->data, data, (size_t) data_len);
 	node->data_len = data_len;
 	node->session = session;
-	node->owner = owner;
 	node->uses.subject = node;
 	node->uses.free_subject = node_free;
 	node->state = NODE_NEW;
 	node->priv->wanted = true;
 	node->mode = mode;
 	node->node_names = node_names;
-	node->guid_counter = ++nodes_of(session)->guid_counter;
+	node->guid_end = zkl_guid_end(zkl__config(session)->server_tag,
+								  ++nodes_of(session)->guid_counter);
 	link_node(node);
 	return node;
 }
@@ -247,18 +249,9 @@ zkl__node_gone(ZklNode *node)
 }
 
 
-/*
- * Events of the session
- */
-
-static void
-on_free(ZklSession *session)
+void
+zkl__nodes_free(ZklSession *session)
 {
 	while (zkl__nodes(session))
 		node_free(zkl__nodes(session));
 }
-
-const ZklSessionPart zkl__nodes_part = {
-	.state_size = sizeof(Nodes),
-	.on_free = on_free,
-};

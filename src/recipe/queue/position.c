@@ -15,7 +15,7 @@
 ZklPosition
 zkl__node_position(const ZklNode *node, const ZklResult *list, const char **other)
 {
-	const ZklNode *anchor = node->owner->anchor(node);
+	const ZklNode *anchor = zkl__on_anchor_needed(node);
 	const char *mine[3] = {node->name};
 	int			n_mine = 1;
 
@@ -33,7 +33,7 @@ zkl__node_position(const ZklNode *node, const ZklResult *list, const char **othe
 bool
 zkl__node_has_lost_anchor(const ZklNode *node, const ZklResult *list)
 {
-	const ZklNode *anchor = node->upgrade ? node->owner->anchor(node) : NULL;
+	const ZklNode *anchor = node->upgrade ? zkl__on_anchor_needed(node) : NULL;
 
 	for (int i = 0; anchor && i < list->n_children; i++)
 		if (strcmp(list->children[i], anchor->name) == 0 ||
@@ -51,9 +51,9 @@ zkl__node_note_readers(ZklNode *node, const ZklResult *list)
 {
 	ZklContender other;
 
-	node->is_behind_reader = false;
+	node->follows_reader = false;
 	for (int i = 0; node->mode == ZKL_MODE_EXCLUSIVE && i < list->n_children; i++)
 		if (zkl_parse_child(list->children[i], &other) && !other.writer &&
 			zkl_is_before(other.number, list->children[i], node->number, node->name))
-			node->is_behind_reader = true;
+			node->follows_reader = true;
 }

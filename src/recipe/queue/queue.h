@@ -23,8 +23,6 @@
 #include "node.h"
 #include "recipe/session/session.h"
 
-typedef struct ZklNodeOwner ZklNodeOwner;
-
 /*
  * The states of a node, and what moves it from one to the next:
  *
@@ -37,9 +35,7 @@ typedef struct ZklNodeOwner ZklNodeOwner;
  *		LISTING        first, czxid known or upgrade -> HELD
  *		               first, czxid unknown          -> READING_CZXID
  *		               has a predecessor             -> READING
- *		               ... and is non-blocking       -> REFUSED
  *		               upgrade, has a waiting writer -> MOVING_UP
- *		REFUSED        the owner waits nevertheless  -> READING
  *		READING        read with a watch             -> WAITING
  *		               no predecessor any more       -> LISTING
  *		WAITING        the watch fired               -> LISTING
@@ -57,7 +53,7 @@ typedef struct ZklNodeOwner ZklNodeOwner;
  * is NULL).  So a lost connection loses an answer, but not the state: the node is
  * driven again on the next connection.  There are two exceptions.  After a lost
  * create the znode may or may not exist, so CREATING becomes UNKNOWN.  Watches are
- * lost with the connection, so REFUSED, READING and WAITING become LISTING.
+ * lost with the connection, so READING and WAITING become LISTING.
  *
  * A node that is no longer wanted becomes LEAVING at once, except where an answer
  * decides what to delete: CREATING and UNKNOWN first find out whether the znode
@@ -70,7 +66,6 @@ typedef enum ZklNodeState
 	NODE_UNKNOWN,				/* may exist: list the queue, look for the GUID */
 	NODE_LISTING,				/* exists: list the queue to find its position */
 	NODE_MOVING_UP,				/* upgrade: rename to a waiting writer's number */
-	NODE_REFUSED,				/* non-blocking, not first: its owner decides whether to wait */
 	NODE_READING,				/* not first: read the predecessor with a watch */
 	NODE_WAITING,				/* not first: wait for the watch */
 	NODE_READING_CZXID,			/* the request reads the czxid */
@@ -97,7 +92,6 @@ struct ZklNode
 	ZklNodePrivate *priv;
 	ZklSession *session;
 	ZklNode    *next;			/* in the list of zkl__nodes() */
-	const ZklNodeOwner *owner;
 	ZklNodeState state;
 	ZklUses		uses;
 	char	   *lock_path;
@@ -108,13 +102,13 @@ struct ZklNode
 	int			data_len;
 	ZklMode		mode;
 	ZklNodeNames node_names;	/* the scheme of its name */
-	uint64_t	guid_counter;
-	bool		non_blocking;	/* non-blocking: its owner decides before it waits */
+	uint64_t	guid_end;		/* second half of its GUID */
+	bool		non_blocking;	/* waits only for pending deletes of its server */
 	bool		upgrade;		/* the session holds a reader node as well */
 	bool		is_permit;		/* a permit: in no queue, its owner lists and grants */
 	bool		created_parent; /* this session created the lock's znode, and deletes it later */
 	const char *const *parts;	/* lock_path is one of these znodes of a semaphore, or NULL */
-	bool		is_behind_reader;	/* not first: a writer, and readers are before it */
+	bool		follows_reader; /* not first: a writer, and readers are before it */
 	ZklRequest *request;		/* NULL if held or given up */
 	int			index;			/* in request->nodes */
 	ZklLock    *lock;			/* NULL unless held */
@@ -124,35 +118,40 @@ struct ZklNode
 };
 
 /*
- * The events that a node reports to its owner.  Unless a comment says otherwise,
+ * The events of a node, implemented by src/recipe/lock.  Unless a comment says otherwise,
  * node->request is set.
  */
-struct ZklNodeOwner
-{
-	/* UNKNOWN ended: it is known whether the node exists */
-	void		(*on_lookup) (ZklNode *node);
-	/* first, or waiting; a permit: the owner has to list its parent */
-	void		(*on_progress) (ZklNode *node);
-	/* "data" is the answer to the read of the predecessor */
-	void		(*on_blocked) (ZklNode *node, const ZklResult *data);
-	/* the node, or its queue, does not exist any more */
-	void		(*on_removed) (ZklNode *node);
-	/* LOCK_LOST: an upgrade, whose anchor does not exist any more */
-	void		(*on_failed) (ZklNode *node, ZklStatus status, int raw_code);
-	/* returns the node that the session holds in this queue already, or NULL */
-	const ZklNode *(*anchor) (const ZklNode *node);
-	/* a move was answered; HELD: the node has its new name; node->request may be NULL */
-	void		(*on_moved) (ZklNode *node);
-	/* the node was held and does not exist any more; node->request is NULL */
-	void		(*on_lost) (ZklNode *node);
-};
+
+/* UNKNOWN ended: it is known whether the node exists */
+extern void zkl__on_node_found(ZklNode *node);
+
+/* first, or waiting; a permit: the request has to list its parent */
+extern void zkl__on_node_progress(ZklNode *node);
+
+/* "data" is the answer to the read of the predecessor */
+extern void zkl__on_node_blocked(ZklNode *node, const ZklResult *data);
+
+/* the node, or its queue, does not exist any more */
+extern void zkl__on_node_removed(ZklNode *node);
+
+/* LOCK_LOST: an upgrade, whose anchor does not exist any more */
+extern void zkl__on_node_failed(ZklNode *node, ZklStatus status, int raw_code);
+
+/* returns the node that the session holds in this queue already, or NULL */
+extern const ZklNode *zkl__on_anchor_needed(const ZklNode *node);
+
+/* a move was answered; HELD: the node has its new name; node->request may be NULL */
+extern void zkl__on_node_moved(ZklNode *node);
+
+/* the node was held and does not exist any more; node->request is NULL */
+extern void zkl__on_node_lost(ZklNode *node);
 
 /* nodes.c */
-extern const ZklSessionPart zkl__nodes_part;
+extern const size_t zkl__nodes_size;
+extern void zkl__nodes_free(ZklSession *session);
 extern ZklNode *zkl__nodes(const ZklSession *session);
 extern int	zkl__nodes_wanted(const ZklSession *session, size_t *path_bytes);
-extern ZklNode *zkl__node_new(ZklSession *session, const ZklNodeOwner *owner,
-							  const char *lock_path, ZklMode mode,
+extern ZklNode *zkl__node_new(ZklSession *session, const char *lock_path, ZklMode mode,
 							  ZklNodeNames node_names, const char *data, int data_len);
 extern ZklCall *zkl__node_call(ZklNode *node, ZklHandler handler);
 extern void zkl__op_for_node(ZklOp *op, ZklOpKind kind, const ZklNode *node);
@@ -161,15 +160,19 @@ extern ZklNode *zkl__nodes_below(const ZklSession *session, const char *path, si
 extern ZklNode *zkl__next_below(const ZklNode *node);
 
 /* list_elision.c */
-extern const ZklSessionPart zkl__last_grants_part;
+extern const size_t zkl__last_grants_size;
+extern void zkl__elision_forget(ZklSession *session);
 extern void zkl__elision_note(const ZklNode *node);
 
 /* empty_parents.c */
-extern const ZklSessionPart zkl__empty_parents_part;
+extern const size_t zkl__empty_parents_size;
+extern void zkl__empty_parents_drive(ZklSession *session);
+extern void zkl__empty_parents_close(ZklSession *session);
+extern void zkl__empty_parents_free(ZklSession *session);
 extern void zkl__node_created_parent(ZklNode *node);
 
 /* leave.c */
-extern const ZklSessionPart zkl__leaving_part;
+extern const size_t zkl__leaving_size;
 extern void zkl__node_leave(ZklNode *node);
 extern bool zkl__node_is_pending_delete(const ZklNode *node);
 extern void zkl__leave_begin(ZklSession *session);
@@ -179,13 +182,14 @@ extern void zkl__leave_end(ZklSession *session);
 extern bool zkl__node_is_moving(const ZklNode *node);
 
 /* queue_lock.c */
-extern const ZklSessionPart zkl__queue_lock_part;
+extern void zkl__nodes_relist(ZklSession *session);
+extern void zkl__nodes_drive(ZklSession *session);
+extern void zkl__nodes_watched(ZklSession *session, const char *path);
 extern void zkl__node_drive(ZklNode *node);
 extern void zkl__node_creating(ZklNode *node);
 extern void zkl__node_created(ZklNode *node, ZklResultCode code,
 							  const char *path, int64_t czxid);
 extern void zkl__node_czxid_known(ZklNode *node, int64_t czxid);
 extern void zkl__node_downgrade(ZklNode *node);
-extern int64_t zkl__node_predecessor(const ZklNode *node);
 
 #endif							/* ZKL_QUEUE_H */

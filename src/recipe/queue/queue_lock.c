@@ -8,8 +8,8 @@
  * sequential node below the lock's znode, and the lowest number holds the lock.  Each
  * waiter watches only its predecessor, so a release wakes one waiter.  queue.h
  * describes the states (ZklNodeState).  MOVING_UP and DOWNGRADING are in move.c,
- * LEAVING is in leave.c.  The owner sends the create, because it creates several
- * nodes in one multi, and receives the results through ZklNodeOwner.
+ * LEAVING is in leave.c.  The request sends the create, because it creates several
+ * nodes in one multi, and receives the events zkl__on_node_...() of queue.h.
  *
  * Invariants:
  *
@@ -30,13 +30,13 @@
 static void
 node_fail(ZklNode *node, ZklStatus status)
 {
-	node->owner->on_failed(node, status, 0);
+	zkl__on_node_failed(node, status, 0);
 }
 
 static void
 node_fail_code(ZklNode *node, const ZklResult *result)
 {
-	node->owner->on_failed(node, zkl__status_of(result->code), result->raw_code);
+	zkl__on_node_failed(node, zkl__status_of(result->code), result->raw_code);
 }
 
 static bool
@@ -75,7 +75,7 @@ on_own_node_children(ZklCall *call, const ZklResult *result)
 	exists = found && strlen(found) < sizeof(node->name);
 	zkl__node_created(node, exists ? ZKL_RC_OK : ZKL_RC_NO_NODE, found, 0);
 	if (node->request)
-		node->owner->on_lookup(node);
+		zkl__on_node_found(node);
 }
 
 static void
@@ -91,37 +91,53 @@ send_find_own_node(ZklNode *node)
  */
 
 static void
-became_first(ZklNode *node)
+set_first(ZklNode *node)
 {
 	node->priv->state_call = NULL;
 	if (node->upgrade || node->czxid != 0)
 		node->state = NODE_HELD;
 	else
 		node->state = NODE_READING_CZXID;
-	node->owner->on_progress(node);
 }
 
 /*
- * A waiter reads its predecessor.  A non-blocking attempt first lists again, behind
- * a sync, because this server may lag behind releases from before the attempt.
- * Then its owner decides whether to wait for the predecessor (zkl_request_wait()) or
- * not (zkl_request_refuse()).
+ * Returns whether the predecessor is a pending delete, because the session's owner has the
+ * local lock, which the owner of the predecessor needed to create it.
  */
+static bool
+is_released_here(const ZklNode *node, const char *other)
+{
+	uint32_t	tag = zkl__config(node->session)->server_tag;
+
+	return tag != 0 && zkl_parse_tag(other) == tag;
+}
+
+/* A waiter reads its predecessor. */
 static void
 wait_for_predecessor(ZklNode *node, const char *other)
 {
-	if (node->non_blocking && !node->priv->lists_synced)
+	if (!set_watched(node, other))
+		return;
+	node->state = NODE_READING;
+	zkl__node_drive(node);
+	zkl__on_node_progress(node);
+}
+
+/*
+ * A non-blocking attempt lists again, behind a sync, before it fails, because this server
+ * may lag behind releases from before the attempt.
+ */
+static void
+become_waiter(ZklNode *node, const char *other)
+{
+	if (!node->non_blocking || is_released_here(node, other))
+		wait_for_predecessor(node, other);
+	else if (node->priv->lists_synced)
+		node_fail(node, ZKL_BUSY);
+	else
 	{
 		node->priv->lists_synced = true;
 		zkl__node_drive(node);
-	}
-	else if (set_watched(node, other))
-	{
-		node->state = node->non_blocking ? NODE_REFUSED : NODE_READING;
-		if (node->non_blocking)
-			zkl__wake(node->session);
-		zkl__node_drive(node);
-		node->owner->on_progress(node);
 	}
 }
 
@@ -149,7 +165,7 @@ on_rival_read(ZklCall *call, const ZklResult *result)
 		zkl__node_drive(node);
 		return;
 	}
-	node->owner->on_blocked(node, result);
+	zkl__on_node_blocked(node, result);
 	node_fail(node, ZKL_DEADLOCK);
 }
 
@@ -170,7 +186,7 @@ on_children(ZklCall *call, const ZklResult *result)
 		return;
 	if (result->code == ZKL_RC_NO_NODE)
 	{
-		node->owner->on_removed(node);
+		zkl__on_node_removed(node);
 		return;
 	}
 	if (result->code != ZKL_RC_OK)
@@ -186,17 +202,18 @@ on_children(ZklCall *call, const ZklResult *result)
 	switch (zkl__node_position(node, result, &other))
 	{
 		case ZKL_POSITION_FIRST:
-			became_first(node);
+			set_first(node);
+			zkl__on_node_progress(node);
 			break;
 		case ZKL_POSITION_WAITS:
 			zkl__node_note_readers(node, result);
-			wait_for_predecessor(node, other);
+			become_waiter(node, other);
 			break;
 		case ZKL_POSITION_MOVE_UP:
 			move_up(node, other);
 			break;
 		case ZKL_POSITION_GONE:
-			node->owner->on_removed(node);
+			zkl__on_node_removed(node);
 			break;
 		case ZKL_POSITION_DEADLOCK:
 			read_rival(node, other);
@@ -216,7 +233,7 @@ send_get_children(ZklNode *node)
 
 
 /*
- * REFUSED, READING and WAITING: the predecessor
+ * READING and WAITING: the predecessor
  */
 
 static void
@@ -229,7 +246,7 @@ on_predecessor_read(ZklCall *call, const ZklResult *result)
 	if (result->code == ZKL_RC_OK)
 	{
 		node->state = NODE_WAITING;
-		node->owner->on_blocked(node, result);
+		zkl__on_node_blocked(node, result);
 	}
 	else if (result->code == ZKL_RC_NO_NODE)
 	{
@@ -251,8 +268,7 @@ send_read(ZklNode *node)
 static bool
 has_predecessor(const ZklNode *node)
 {
-	return node->state == NODE_REFUSED || node->state == NODE_READING ||
-		node->state == NODE_WAITING;
+	return node->state == NODE_READING || node->state == NODE_WAITING;
 }
 
 /* Makes a waiting node list the queue when it is driven next; ignores a list in flight. */
@@ -283,7 +299,7 @@ on_moved(ZklCall *call, const ZklResult *result)
 		zkl__node_leave(node);
 	else if (node->state == NODE_LISTING)
 		zkl__node_drive(node);
-	node->owner->on_moved(node);
+	zkl__on_node_moved(node);
 }
 
 
@@ -350,7 +366,7 @@ zkl__node_created(ZklNode *node, ZklResultCode code, const char *path,
 			zkl__node_leave(node);
 		}
 		else if (zkl__elision_proven(node))
-			became_first(node);
+			set_first(node);
 		else
 			await_list(node);
 	}
@@ -371,17 +387,6 @@ zkl__node_czxid_known(ZklNode *node, int64_t czxid)
 	else
 		node->state = NODE_HELD;
 	node->priv->awaits_elision = false;
-}
-
-/* Returns the session of the predecessor, or 0 if its name contains none. */
-int64_t
-zkl__node_predecessor(const ZklNode *node)
-{
-	uint64_t	owner = 0;
-
-	if (has_predecessor(node))
-		(void) zkl_parse_owner(node->priv->watched, &owner);
-	return (int64_t) owner;
 }
 
 /* Turns a held writer node into a reader node of the same number. */
@@ -406,7 +411,7 @@ zkl__node_drive(ZklNode *node)
 			break;
 		case NODE_LISTING:
 			if (node->is_permit)
-				node->owner->on_progress(node);
+				zkl__on_node_progress(node);
 			else
 				send_get_children(node);
 			break;
@@ -422,7 +427,6 @@ zkl__node_drive(ZklNode *node)
 			break;
 		case NODE_NEW:
 		case NODE_CREATING:
-		case NODE_REFUSED:
 		case NODE_WAITING:
 		case NODE_READING_CZXID:
 		case NODE_HELD:
@@ -436,22 +440,23 @@ zkl__node_drive(ZklNode *node)
  * Events of the session
  */
 
-static void
-on_connected(ZklSession *session)
+/* After a new connection: watches and answers are lost. */
+void
+zkl__nodes_relist(ZklSession *session)
 {
 	for (ZklNode *node = zkl__nodes(session); node; node = node->next)
 		relist(node);
 }
 
-static void
-on_drive(ZklSession *session)
+void
+zkl__nodes_drive(ZklSession *session)
 {
 	for (ZklNode *node = zkl__nodes(session); node; node = node->next)
 		zkl__node_drive(node);
 }
 
-static void
-on_watch(ZklSession *session, const char *path)
+void
+zkl__nodes_watched(ZklSession *session, const char *path)
 {
 	const char *child = strrchr(path, '/');
 
@@ -464,9 +469,3 @@ on_watch(ZklSession *session, const char *path)
 			zkl__node_drive(node);
 		}
 }
-
-const ZklSessionPart zkl__queue_lock_part = {
-	.on_connected = on_connected,
-	.on_watch = on_watch,
-	.on_drive = on_drive,
-};

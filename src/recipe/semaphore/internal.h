@@ -10,9 +10,6 @@
 
 #include "semaphore.h"
 
-/* semaphore.c */
-extern void zkl__permit_drive(ZklRequest *request);
-
 /* capacity.c */
 extern void zkl__capacity_drive(ZklRequest *request);
 

@@ -17,8 +17,8 @@
  * Starting a request
  */
 
-static void
-permit_free(ZklPermit *permit)
+void
+zkl__on_permit_free(ZklPermit *permit)
 {
 	free(permit->semaphore_path);
 	free(permit->permits_path);
@@ -44,7 +44,7 @@ permit_new(const ZklSession *session, const char *name, int capacity, char **que
 	}
 	if (permit->permits_path && *queue_path)
 		return permit;
-	permit_free(permit);
+	zkl__on_permit_free(permit);
 	return NULL;
 }
 
@@ -71,15 +71,15 @@ start_permit(ZklRequest *request, const char *queue_path)
 
 
 /*
- * The handlers of ZklRequestKind
+ * Called by the request
  */
 
 /*
  * Creates the semaphore with its capacity as data: the first request specifies it.  The
  * session that creates it deletes it later, with the znodes below it.
  */
-static void
-send_parents(ZklRequest *request)
+void
+zkl__on_permit_parents(ZklRequest *request)
 {
 	const ZklPermit *permit = request->permit;
 	ZklCreateKind kind = zkl__container_kind(request->session);
@@ -92,35 +92,23 @@ send_parents(ZklRequest *request)
 		zkl__request_send_parent(request, NULL, permit->permits_path, "", kind);
 }
 
-/* Returns how many nodes of others must go; 0: the request is not refused. */
-static int
-excess_nodes(const ZklRequest *request)
+void
+zkl__on_permit_info(const ZklRequest *request, ZklRequestInfo *info)
 {
 	const ZklPermit *permit = request->permit;
 
-	return request->status == ZKL_PENDING && permit && permit->seen == SEEN_FULL
-		? permit->n_excess : 0;
-}
-
-static void
-on_info(const ZklRequest *request, ZklRequestInfo *info)
-{
 	info->is_permit = true;
-	info->capacity = request->permit->other_capacity;
-	info->blocked = info->blocked || request->permit->seen == SEEN_FULL;
-	if (request->permit->permit_node)
-		info->progress += request->permit->permit_node->uses.progress;
-	info->n_excess = excess_nodes(request);
-	info->is_refused = info->n_excess > 0;
-	if (!info->is_refused)
-		return;
-	info->culprit = 0;
-	info->n_others = request->permit->n_owners;
+	info->capacity = permit->other_capacity;
+	info->blocked = permit->seen == SEEN_FULL;
+	if (permit->permit_node)
+		info->progress += permit->permit_node->uses.progress;
+	info->n_excess = permit->n_excess;
+	info->n_others = permit->n_owners;
 }
 
 /* Gives up the permit node before the mutex, so the next holder does not count it. */
-static void
-on_failed(ZklRequest *request)
+void
+zkl__on_permit_failed(ZklRequest *request)
 {
 	ZklPermit  *permit = request->permit;
 
@@ -130,12 +118,12 @@ on_failed(ZklRequest *request)
 }
 
 /* Resets the permit; outstanding answers are ignored. */
-static void
-on_restart(ZklRequest *request)
+void
+zkl__on_permit_restart(ZklRequest *request)
 {
 	ZklPermit  *permit = request->permit;
 
-	on_failed(request);
+	zkl__on_permit_failed(request);
 	permit->has_mutex = false;
 	permit->seen = SEEN_NOTHING;
 	permit->read = CAPACITY_UNREAD;
@@ -144,23 +132,7 @@ on_restart(ZklRequest *request)
 	permit->holder_call = NULL;
 }
 
-static void
-on_free(ZklRequest *request)
-{
-	permit_free(request->permit);
-}
-
 static const char *const parts[] = {ZKL_PERMITS_QUEUE, ZKL_PERMITS, NULL};
-
-static const ZklRequestKind permit_kind = {
-	.parts = parts,
-	.on_drive = zkl__permit_drive,
-	.on_restart = on_restart,
-	.on_failed = on_failed,
-	.send_parents = send_parents,
-	.on_info = on_info,
-	.on_free = on_free,
-};
 
 
 /*
@@ -177,17 +149,17 @@ zkl_permit_request(ZklSession *session, const char *name, int capacity,
 
 	zkl__session_lock(session);
 	if (permit)
-		request = zkl__request_new(session, &permit_kind, 1, non_blocking, data, data_len);
+		request = zkl__request_new(session, permit, 1, non_blocking, data, data_len);
 	if (request)
 	{
-		request->permit = permit;
+		request->parts = parts;
 		request->node_names = ZKL_NODE_NAMES_CURATOR_MUTEX;
 		request->top_path = zkl__config(session)->semaphores_path;
 		start_permit(request, queue_path);
 	}
 	zkl__session_unlock(session);
 	if (permit && request == NULL)
-		permit_free(permit);
+		zkl__on_permit_free(permit);
 	free(queue_path);
 	return request;
 }
@@ -198,9 +170,8 @@ zkl_request_others(ZklRequest *request, int64_t *sessions, int max)
 	int			n = 0;
 
 	zkl__session_lock(request->session);
-	if (excess_nodes(request) > 0)
-		for (; n < max && n < request->permit->n_owners; n++)
-			sessions[n] = (int64_t) request->permit->owners[n];
+	for (; n < max && n < request->permit->n_owners; n++)
+		sessions[n] = (int64_t) request->permit->owners[n];
 	zkl__session_unlock(request->session);
 	return n;
 }
@@ -210,43 +181,23 @@ zkl_request_others(ZklRequest *request, int64_t *sessions, int max)
  * Events of the session
  */
 
-static void
-on_connected(ZklSession *session)
+/* After a new connection: watches and answers are lost. */
+void
+zkl__permits_connected(ZklSession *session)
 {
 	for (ZklRequest *request = zkl__requests(session); request; request = request->next)
 		if (request->permit)
 			zkl__permit_recount(request);
 }
 
-/*
- * Sends again what the server has refused.  If it was the delete of a permit node, a
- * non-blocking attempt no longer waits for it (own_pending_deletes).
- */
-static void
-on_drive(ZklSession *session)
-{
-	for (ZklRequest *request = zkl__requests(session); request; request = request->next)
-		if (request->permit && request->non_blocking)
-		{
-			zkl__permit_recount(request);
-			zkl__permit_drive(request);
-		}
-}
-
-static void
-on_watch(ZklSession *session, const char *path)
+void
+zkl__permits_watched(ZklSession *session, const char *path)
 {
 	for (ZklRequest *request = zkl__requests(session); request; request = request->next)
 		if (request->permit && strcmp(path, request->permit->permits_path) == 0)
 		{
 			zkl__lease_prepare(session);
 			zkl__permit_recount(request);
-			zkl__permit_drive(request);
+			zkl__on_permit_drive(request);
 		}
 }
-
-const ZklSessionPart zkl__permits_part = {
-	.on_connected = on_connected,
-	.on_drive = on_drive,
-	.on_watch = on_watch,
-};

@@ -115,42 +115,23 @@ wait_for_permit(ZklRequest *request, const ZklResult *result)
 }
 
 /*
- * Returns how many of the children are pending deletes of this session, except for
- * those that the ensemble refuses.
- */
-static int
-own_pending_deletes(const ZklRequest *request, const ZklResult *result)
-{
-	const char *path = request->permit->permits_path;
-	int			n = 0;
-
-	for (const ZklNode *node = zkl__nodes_below(request->session, path, strlen(path));
-		 node; node = zkl__next_below(node))
-		if (node->is_permit && zkl__node_is_pending_delete(node) &&
-			zkl_find_child(result->children, result->n_children, node->name))
-			n++;
-	return n;
-}
-
-/*
- * Handles a count of a non-blocking attempt that found more than "room" permit nodes.
- * After the first time, the request counts again behind a sync.  The second time, its owner
- * decides whether to refuse it, because only the owner can find out which sessions belong to
- * its server and what these have released by now.  If enough of the nodes are pending deletes
- * of this session, the request waits for these.
+ * A non-blocking attempt counts again behind a sync before it fails.  Its owner may find
+ * that enough of the permits were released by sessions of its server.
  */
 static void
-note_refusal(ZklRequest *request, const ZklResult *result, int room)
+refuse_attempt(ZklRequest *request, int n_excess)
 {
 	ZklPermit  *permit = request->permit;
 
-	permit->seen = permit->counts_synced ? SEEN_FULL : SEEN_NOTHING;
 	if (permit->counts_synced)
 	{
-		permit->n_excess = result->n_children - own_pending_deletes(request, result) - room;
-		zkl__wake(request->session);
+		permit->n_excess = n_excess;
+		zkl__request_fail(request, ZKL_BUSY, 0, 0);
+		return;
 	}
 	permit->counts_synced = true;
+	permit->seen = SEEN_NOTHING;
+	zkl__on_permit_drive(request);
 }
 
 static void
@@ -169,16 +150,15 @@ check_count(ZklRequest *request, const ZklResult *result)
 		if (exists)
 			grant(request);
 		else
-			zkl__permit_drive(request);
+			zkl__on_permit_drive(request);
 	}
 	else
 	{
 		note_owners(request, result);
 		if (request->non_blocking)
-			note_refusal(request, result, room);
+			refuse_attempt(request, result->n_children - room);
 		else
 			wait_for_permit(request, result);
-		zkl__permit_drive(request);
 	}
 }
 
@@ -281,7 +261,7 @@ create_permit(ZklRequest *request)
 		return;
 	zkl__request_send_parents(request);
 	node = permit->permit_node;
-	zkl_permit_prefix(zkl__session_id(session), node->guid_counter, node->name);
+	zkl_permit_prefix(zkl__session_id(session), node->guid_end, node->name);
 	op.data = node->data;
 	op.data_len = node->data_len;
 	if (zkl__send_child(zkl__node_call(node, on_permit_created), &op, node->lock_path,
@@ -334,7 +314,7 @@ drive_with_mutex(ZklRequest *request)
 
 /* Sends the next operation of the permit, besides those of the mutex node. */
 void
-zkl__permit_drive(ZklRequest *request)
+zkl__on_permit_drive(ZklRequest *request)
 {
 	ZklPermit  *permit = request->permit;
 	ZklNode    *mutex = mutex_node(request);

@@ -47,10 +47,10 @@ struct ZklPermit
 	ZklNode    *permit_node;	/* NULL until the mutex is held */
 	bool		has_mutex;		/* at the last zkl__permit_drive() */
 	ZklSeen		seen;
-	uint64_t   *owners;			/* of the others' permits when last seen full, see zkl_permit_owners() */
+	uint64_t   *owners;			/* of others' permits when last too many, see zkl_permit_owners() */
 	int			n_owners;
-	bool		counts_synced;	/* sync before each list: non-blocking and none free */
-	int			n_excess;		/* non-blocking, seen full: so many nodes of others must go */
+	bool		counts_synced;	/* sync before each list: non-blocking and none free, or reread */
+	int			n_excess;		/* non-blocking, failed: so many permit nodes must go */
 	ZklCapacityRead read;
 	int			other_capacity;
 	ZklCall    *capacity_call;	/* calls in flight */
@@ -59,7 +59,8 @@ struct ZklPermit
 };
 
 /* permits.c */
-extern const ZklSessionPart zkl__permits_part;
+extern void zkl__permits_connected(ZklSession *session);
+extern void zkl__permits_watched(ZklSession *session, const char *path);
 
 /* semaphore.c */
 extern void zkl__permit_recount(ZklRequest *request);

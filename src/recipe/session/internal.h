@@ -35,8 +35,7 @@ typedef struct ZklHeard
 struct ZklSession
 {
 	pthread_mutex_t mutex;
-	const ZklSessionPart *const *parts;
-	void	   *states[ZKL_N_PARTS];	/* of the parts, in the same chunk of memory */
+	void	   *states[ZKL_N_STATES];	/* of the higher layers, in the same chunk of memory */
 	ZklConfig	config;
 	ZklClient  *client;
 	int			wait_fd;		/* epoll: wakeup_fd and what the client adds */
@@ -82,12 +81,6 @@ struct ZklSession
 	ZklBatch   *batches;
 	bool		batches_wait;	/* answers were lost, but not the connection: for the retry */
 };
-
-/* Calls one handler of each part that has it. */
-#define EACH_PART(session, handler, ...) \
-	for (int part = 0; part < ZKL_N_PARTS; part++) \
-		if ((session)->parts[part]->handler) \
-			(session)->parts[part]->handler(__VA_ARGS__)
 
 /* session_mutex.c */
 extern bool zkl__wait_fd_open(ZklSession *session);

@@ -344,7 +344,7 @@ zkl__lease_answered(ZklSession *session)
 	if (!session->grant_waits || zkl__is_final(session) || !is_proof_fresh(session))
 		return;
 	session->grant_waits = false;
-	EACH_PART(session, on_drive, session);
+	zkl__on_drive(session);
 }
 
 

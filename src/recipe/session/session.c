@@ -3,7 +3,7 @@
  * session.c
  *		Opens and closes sessions, and follows the state of their connection.
  *
- * Owns the client.  Calls the handlers of the higher layers (ZklSessionPart).
+ * Owns the client.  Informs the higher layers (zkl__on_..., session.h).
  *
  *-------------------------------------------------------------------------
  */
@@ -18,7 +18,7 @@
  */
 
 static void
-connected(ZklSession *session, const ZklConnectionInfo *info)
+session_connected(ZklSession *session, const ZklConnectionInfo *info)
 {
 	session->state = ZKL_SESSION_CONNECTED;
 	session->n_connections++;
@@ -26,15 +26,15 @@ connected(ZklSession *session, const ZklConnectionInfo *info)
 	if (session->opened_ms == 0)
 		session->opened_ms = zkl_now_ms();
 	zkl__lease_connected(session);
-	EACH_PART(session, on_connected, session);
+	zkl__on_connected(session);
 	zkl__read_acls(session);
-	EACH_PART(session, on_drive, session);
+	zkl__on_drive(session);
 	zkl__batches_connected(session);
 	zkl__wake(session);
 }
 
 static void
-disconnected(ZklSession *session)
+session_disconnected(ZklSession *session)
 {
 	if (session->state != ZKL_SESSION_CONNECTED)
 		return;
@@ -107,10 +107,10 @@ connection_io(void *context, ZklConnectionEvent event,
 		switch (event)
 		{
 			case ZKL_EVENT_CONNECTED:
-				connected(session, info);
+				session_connected(session, info);
 				break;
 			case ZKL_EVENT_DISCONNECTED:
-				disconnected(session);
+				session_disconnected(session);
 				break;
 			case ZKL_EVENT_EXPIRED:
 				zkl__session_end(session, ZKL_SESSION_EXPIRED);
@@ -132,7 +132,7 @@ watch_io(void *context, const char *path)
 	zkl__session_lock(session);
 	if (!zkl__is_final(session))
 	{
-		EACH_PART(session, on_watch, session, path);
+		zkl__on_watch(session, path);
 		zkl__batches_watched(session, path);
 	}
 	zkl__session_unlock(session);
@@ -160,7 +160,7 @@ session_free(ZklSession *session)
 	(void) __atomic_fetch_sub(&n_open, 1, __ATOMIC_RELAXED);
 	while (session->calls)
 		zkl__call_free(session->calls);
-	EACH_PART(session, on_free, session);
+	zkl__on_free(session);
 	zkl__batches_free(session);
 	free(session->config.root);
 	free(session->config.locks_path);
@@ -179,26 +179,25 @@ abandoned_io(void *context)
 	session_free(context);
 }
 
-/* Returns a session with the states of its parts in the same chunk of memory, or NULL. */
+/* Returns a session with states of these sizes in the same chunk of memory, or NULL. */
 static ZklSession *
-session_new(const ZklSessionPart *const *parts)
+session_new(const size_t sizes[ZKL_N_STATES])
 {
 	size_t		size = ALIGNED(sizeof(ZklSession));
-	size_t		offsets[ZKL_N_PARTS];
+	size_t		offsets[ZKL_N_STATES];
 	ZklSession *session;
 
-	for (int i = 0; i < ZKL_N_PARTS; i++)
+	for (int i = 0; i < ZKL_N_STATES; i++)
 	{
 		offsets[i] = size;
-		size += ALIGNED(parts[i]->state_size);
+		size += ALIGNED(sizes[i]);
 	}
 	session = calloc(1, size);
 	if (session == NULL)
 		return NULL;
 	(void) __atomic_fetch_add(&n_open, 1, __ATOMIC_RELAXED);
 	pthread_mutex_init(&session->mutex, NULL);
-	session->parts = parts;
-	for (int i = 0; i < ZKL_N_PARTS; i++)
+	for (int i = 0; i < ZKL_N_STATES; i++)
 		session->states[i] = (char *) session + offsets[i];
 	return session;
 }
@@ -210,6 +209,7 @@ configure(ZklConfig *to, const ZklSessionConfig *from)
 	to->node_names = from->node_names;
 	to->max_nodes = from->max_nodes;
 	to->sequence_limit = from->sequence_limit ? from->sequence_limit : ZKL_SEQUENCE_LIMIT;
+	to->server_tag = from->server_tag;
 	to->on_loss_io = from->on_loss_io;
 	to->on_revoke_io = from->on_revoke_io;
 	to->root = strdup(from->root);
@@ -221,9 +221,9 @@ configure(ZklConfig *to, const ZklSessionConfig *from)
 		to->bells_path;
 }
 
-/* "parts" has the handlers of the higher layers, by ZklPartId. */
+/* "sizes" has the sizes of the states of the higher layers. */
 ZklSession *
-zkl__session_open(const ZklSessionConfig *config, const ZklSessionPart *const *parts)
+zkl__session_open(const ZklSessionConfig *config, const size_t sizes[ZKL_N_STATES])
 {
 	static const ZklEvents events = {connection_io, watch_io, timer_io, abandoned_io};
 	ZklClientConfig client_config = {
@@ -233,7 +233,7 @@ zkl__session_open(const ZklSessionConfig *config, const ZklSessionPart *const *p
 		.tls = config->tls,
 		.creator_acl = config->creator_acl,
 	};
-	ZklSession *session = session_new(parts);
+	ZklSession *session = session_new(sizes);
 
 	if (session == NULL)
 		return NULL;
@@ -261,7 +261,7 @@ zkl_session_close(ZklSession *session, int timeout_ms)
 	bool		goes_on;
 
 	zkl__session_lock(session);
-	EACH_PART(session, on_close, session);
+	zkl__on_close(session);
 	if (!zkl__is_final(session))
 		session->state = ZKL_SESSION_EXPIRED;
 	goes_on = !session->client_connected && !session->is_gone && !session->is_ending &&

@@ -29,12 +29,12 @@
  *		timer_io						I/O, substitute	none; takes the session's
  *		abandoned_io					I/O				none; frees the session
  *		zkl__... [2], ZklHandler,
- *		ZklUses, ZklSessionPart [3]		any				session's
+ *		ZklUses, zkl__on_... [3]		any				session's
  *		on_loss_io, on_revoke_io		any				session's
  *
  * [1] The thread that drives the library: I/O, the owner in zkl_client_exchange(), any in
- * zkl_client_flush().  [2] Except where a comment says otherwise.  [3] on_free is called
- * without the mutex, when no other thread has the session any more.
+ * zkl_client_flush().  [2] Except where a comment says otherwise.  [3] zkl__on_free() is
+ * called without the mutex, when no other thread has the session any more.
  *
  * The suffix _io marks callbacks of the client library, the client and the I/O thread,
  * and the functions of the log and the backend that they reach.  It means "may run on
@@ -91,44 +91,42 @@ struct ZklCall
 };
 
 /*
- * A higher layer's state and handlers for each session.  All handlers except on_free are called
- * with the session's mutex held; each of them may be NULL.
+ * The events of a session, implemented by assemble.c, which calls the layers above in an
+ * order: lower layers first.  All except zkl__on_free() are called with the session's
+ * mutex held.
  */
-typedef struct ZklSessionPart
-{
-	size_t		state_size;		/* of what zkl__state() returns: zeroed, freed after on_free */
-	/* a new connection: answers and watches of the earlier one may be lost */
-	void		(*on_connected) (ZklSession *session);
-	void		(*on_watch) (ZklSession *session, const char *path);
-	/* sends what must be sent and was not sent, or not answered */
-	void		(*on_drive) (ZklSession *session);
-	/* the timer has fired, for this part or for another one; sets it again if needed */
-	void		(*on_timer) (ZklSession *session);
-	void		(*on_session_lost) (ZklSession *session);
-	/* the owner closes the session, which may be connected */
-	void		(*on_close) (ZklSession *session);
-	void		(*on_free) (ZklSession *session);
-} ZklSessionPart;
 
-/*
- * The parts of a session, in the order in which their handlers are called: lower layers
- * first.  Only the file of a part uses its state.
- */
-typedef enum ZklPartId
+/* a new connection: answers and watches of the earlier one may be lost */
+extern void zkl__on_connected(ZklSession *session);
+extern void zkl__on_watch(ZklSession *session, const char *path);
+
+/* sends what must be sent and was not sent, or not answered */
+extern void zkl__on_drive(ZklSession *session);
+
+/* the timer has fired, for any file; each sets it again if needed */
+extern void zkl__on_timer(ZklSession *session);
+extern void zkl__on_session_lost(ZklSession *session);
+
+/* the owner closes the session, which may be connected */
+extern void zkl__on_close(ZklSession *session);
+
+/* frees what the states refer to; the states are freed with the session */
+extern void zkl__on_free(ZklSession *session);
+
+/* What zkl__state() returns.  Only one file uses each state. */
+typedef enum ZklStateId
 {
-	ZKL_PART_LAST_GRANTS,
-	ZKL_PART_NODES,
-	ZKL_PART_QUEUE_LOCK,
-	ZKL_PART_LEAVING,
-	ZKL_PART_EMPTY_PARENTS,
-	ZKL_PART_PARENTS,
-	ZKL_PART_REQUESTS,
-	ZKL_PART_LOCKS,
-	ZKL_PART_HOLD_WATCH,
-	ZKL_PART_PERMITS,
-	ZKL_PART_WAITS,
-	ZKL_N_PARTS
-} ZklPartId;
+	ZKL_STATE_LAST_GRANTS,
+	ZKL_STATE_NODES,
+	ZKL_STATE_LEAVING,
+	ZKL_STATE_EMPTY_PARENTS,
+	ZKL_STATE_PARENTS,
+	ZKL_STATE_REQUESTS,
+	ZKL_STATE_LOCKS,
+	ZKL_STATE_HOLD_WATCH,
+	ZKL_STATE_OWN_REPORT,
+	ZKL_N_STATES
+} ZklStateId;
 
 /* The options of a session, and the paths of the znodes right below its root. */
 typedef struct ZklConfig
@@ -141,12 +139,13 @@ typedef struct ZklConfig
 	ZklNodeNames node_names;
 	int			max_nodes;
 	int32_t		sequence_limit;
+	uint32_t	server_tag;
 	void		(*on_loss_io) (void);
 	void		(*on_revoke_io) (void);
 } ZklConfig;
 
 /* session_state.c */
-extern void *zkl__state(const ZklSession *session, ZklPartId part);
+extern void *zkl__state(const ZklSession *session, ZklStateId id);
 extern const ZklConfig *zkl__config(const ZklSession *session);
 extern char *zkl__path(const char *parent, const char *child);
 extern bool zkl__is_connected(const ZklSession *session);
@@ -165,7 +164,7 @@ extern void zkl__wake(ZklSession *session);
 
 /* session.c */
 extern ZklSession *zkl__session_open(const ZklSessionConfig *config,
-									 const ZklSessionPart *const *parts);
+									 const size_t sizes[ZKL_N_STATES]);
 
 /* lease.c */
 extern void zkl__lease_confirmed(const ZklCall *call);

@@ -21,9 +21,9 @@
 
 /* Returns the state of a part, which lives as long as the session. */
 void *
-zkl__state(const ZklSession *session, ZklPartId part)
+zkl__state(const ZklSession *session, ZklStateId id)
 {
-	return session->states[part];
+	return session->states[id];
 }
 
 const ZklConfig *
@@ -96,7 +96,7 @@ zkl__session_end(ZklSession *session, ZklSessionState state)
 {
 	session->state = state;
 	zkl__lease_note_holds(session);
-	EACH_PART(session, on_session_lost, session);
+	zkl__on_session_lost(session);
 	zkl__wake(session);
 }
 

@@ -102,11 +102,11 @@ zkl__timers_drive(ZklSession *session)
 	if (session->retry_ms && now >= session->retry_ms)
 	{
 		session->retry_ms = 0;
-		EACH_PART(session, on_drive, session);
+		zkl__on_drive(session);
 		zkl__batches_retry(session);
 	}
 	zkl__lease_drive(session, now);
-	EACH_PART(session, on_timer, session);
+	zkl__on_timer(session);
 	keepalive(session, now);
 	arm_next_timer(session);
 }

@@ -6,6 +6,8 @@
 # ZkLock::SharedServers::PostgreSQL, a PostgreSQL::Test::Cluster whose end does not end the
 # server. A file may stop and restart them, if they run at its end.
 
+package ZkLock::SharedServers;
+
 package ZkLock::SharedServers::ZooKeeper;
 
 use strict;
