@@ -289,7 +289,7 @@ zklock_acquire_remote(ZklockTimeout *timeout, const ZklockAction *action,
 
 		if (session == NULL)
 			return false;
-		zklock_show_session(session);
+		zklock_show_session(session, zklock_session_namespace());
 		status = request(arg, session);
 		zklock_count_round_trips();
 		if (status != ZKL_SESSION_LOST && status != ZKL_LOCK_LOST)

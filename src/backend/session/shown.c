@@ -23,7 +23,6 @@
 #include "storage/shmem.h"
 #include "utils/hsearch.h"
 
-#include "backend/session/backend_session.h"
 #include "backend/session/shown.h"
 
 /* The key of a hash table, without padding. */
@@ -92,12 +91,10 @@ my_slot(void)
 	return slot;
 }
 
-/* Returns the slot with this session, of the namespace of this backend's session, or -1. */
+/* Returns the slot with this session of this namespace, or -1. */
 static int
-find_slot(int64 session_id)
+find_slot(int64 session_id, uint64 namespace_hash)
 {
-	uint64		namespace_hash = zklock_session_namespace();
-
 	for (int i = 0; i < MaxBackends; i++)
 		if (slots[i].session_id == session_id && slots[i].namespace_hash == namespace_hash)
 			return session_id == 0 ? -1 : i;
@@ -134,12 +131,12 @@ zklock_hide_session(void)
 }
 
 void
-zklock_show_session(ZklSession *session)
+zklock_show_session(ZklSession *session, uint64 namespace_hash)
 {
 	ZklockShownSession mine = {
 		.pid = MyProcPid,
 		.session_id = zkl_session_lease(session).session_id,
-		.namespace_hash = zklock_session_namespace()
+		.namespace_hash = namespace_hash
 	};
 	int			other;
 
@@ -147,7 +144,7 @@ zklock_show_session(ZklSession *session)
 		return;
 	zklock_hide_session();
 	LWLockAcquire(lock, LW_EXCLUSIVE);
-	other = find_slot(mine.session_id);
+	other = find_slot(mine.session_id, namespace_hash);
 	if (other < 0)
 		slots[my_slot()] = mine;
 	LWLockRelease(lock);
@@ -217,7 +214,7 @@ zklock_hide_permit(ZklockHold *hold)
 static int
 count_released(uint64 semaphore, int64 session_id, int n)
 {
-	int			slot = find_slot(session_id);
+	int			slot = find_slot(session_id, slots[my_slot()].namespace_hash);
 	PermitEntry *entry;
 	int			n_shown;
 

@@ -16,10 +16,10 @@ extern void zklock_request_shown(void);
 extern void zklock_init_shown(void);
 
 /*
- * Shows this backend's ZooKeeper session.  Throws 58000 if another backend has the same
+ * Shows this backend's ZooKeeper session, with zklock_session_namespace().  Throws 58000 if another backend has the same
  * session.
  */
-extern void zklock_show_session(ZklSession *session);
+extern void zklock_show_session(ZklSession *session, uint64 namespace_hash);
 
 /*
  * Hides the session and its permits, if they are shown.  Others may wait for the nodes of a
@@ -47,7 +47,7 @@ typedef struct ZklockShownSession
 {
 	int			pid;
 	int64		session_id;
-	uint64		namespace_hash; /* zklock_session_namespace() */
+	uint64		namespace_hash; /* of ensemble and root */
 } ZklockShownSession;
 
 typedef struct ZklockShownPermit
