@@ -15,7 +15,7 @@
 
 #include "backend/base/preload.h"
 #include "backend/base/settings.h"
-#include "backend/session/stats.h"
+#include "backend/session/shared_memory.h"
 #include "backend/transaction/lifecycle.h"
 #include "compat.h"
 
@@ -39,5 +39,5 @@ _PG_init(void)
 	zklock_is_preloaded = true;
 	zklock_define_settings();
 	zklock_install_hooks();
-	zklock_init_stats();
+	zklock_install_shared_memory();
 }

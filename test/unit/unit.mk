@@ -20,10 +20,9 @@ UNIT_VALGRIND_TESTS ?= $(filter-out test_threads test_faults test_random,$(UNIT_
 
 # Without the files that call the client library.
 UNIT_COUNTED = $(filter-out zk_%,$(patsubst %.c,%,$(notdir $(wildcard $(UNIT_RECIPE)/*.c $(UNIT_RECIPE)/*/*.c))))
-# The only file outside of src/recipe that does not need PostgreSQL.
-UNIT_PARTS = lock_queue_order $(UNIT_COUNTED) \
+UNIT_PARTS = $(UNIT_COUNTED) \
 	$(filter-out test_%,$(patsubst test/unit/%.c,%,$(wildcard test/unit/*.c)))
-UNIT_HEADERS = $(wildcard $(UNIT_RECIPE)/*.h $(UNIT_RECIPE)/*/*.h test/unit/*.h) src/backend/local/lock_queue_order.h
+UNIT_HEADERS = $(wildcard $(UNIT_RECIPE)/*.h $(UNIT_RECIPE)/*/*.h test/unit/*.h)
 
 vpath %.c $(UNIT_RECIPE) $(wildcard $(UNIT_RECIPE)/*) test/unit
 
@@ -31,9 +30,6 @@ vpath %.c $(UNIT_RECIPE) $(wildcard $(UNIT_RECIPE)/*) test/unit
 define unit_flavour
 $(UNIT_BUILD)/$(1):
 	mkdir -p $$@
-
-$(UNIT_BUILD)/$(1)/lock_queue_order.o: src/backend/local/lock_queue_order.c $(UNIT_HEADERS) | $(UNIT_BUILD)/$(1)
-	$(2) $(UNIT_CFLAGS) $(3) -c -o $$@ $$<
 
 $(UNIT_BUILD)/$(1)/%.o: %.c $(UNIT_HEADERS) | $(UNIT_BUILD)/$(1)
 	$(2) $(UNIT_CFLAGS) $(3) -c -o $$@ $$<

@@ -16,16 +16,34 @@
 
 dlist_head	zklock_holds = DLIST_STATIC_INIT(zklock_holds);
 
-/*
- * Hash table of the entries by name.  A lock has one entry of its name; the entries for
- * the permits of a semaphore follow each other, youngest first.  The number of buckets is
- * a power of two.  It only grows, when an entry is created.
- */
-#define FIRST_BUCKETS 64
+/* The entries of one name: a lock has one, a semaphore one for each permit. */
+typedef struct Named
+{
+	const ZklockHold *key;		/* one of them, or an entry to search for */
+	ZklockHold *youngest;
+	char		status;
+} Named;
 
-static dlist_head *buckets = NULL;
-static uint32 n_buckets = 0;
-static uint32 n_entries = 0;
+static bool
+is_same(const ZklockHold *a, const ZklockHold *b)
+{
+	return a->kind == b->kind && a->name.hash == b->name.hash &&
+		strcmp(a->name.encoded, b->name.encoded) == 0;
+}
+
+#define SH_PREFIX named
+#define SH_ELEMENT_TYPE Named
+#define SH_KEY_TYPE const ZklockHold *
+#define SH_KEY key
+#define SH_HASH_KEY(set, key) ((key)->name.hash)
+#define SH_EQUAL(set, a, b) is_same(a, b)
+#define SH_SCOPE static inline
+#define SH_DECLARE
+#define SH_DEFINE
+#include "lib/simplehash.h"
+
+static named_hash *table = NULL;
+static int	n_entries = 0;
 
 /* Number of entries held in the ensemble. */
 static int	n_held = 0;
@@ -33,89 +51,60 @@ static int	n_held = 0;
 /* No entry has a count for a nest level deeper than this. */
 static int	deepest_level = 0;
 
-static bool
-is_named(const ZklockHold *hold, ZklockKind kind, const ZklockName *name)
-{
-	return hold->kind == kind && hold->name.hash == name->hash &&
-		strcmp(hold->name.encoded, name->encoded) == 0;
-}
-
-static dlist_head *
-bucket_of(uint32 hash)
-{
-	return &buckets[hash & (n_buckets - 1)];
-}
-
-/* Returns the first entry of this name from "node" on, or NULL. */
 static ZklockHold *
-find_from(dlist_head *bucket, dlist_node *node, ZklockKind kind,
-		  const ZklockName *name)
+find_youngest(ZklockKind kind, const ZklockName *name)
 {
-	for (; node != &bucket->head; node = node->next)
-	{
-		ZklockHold *hold = dlist_container(ZklockHold, alike, node);
+	ZklockHold	key = {.kind = kind, .name = *name};
+	Named	   *named = table ? named_lookup(table, &key) : NULL;
 
-		if (is_named(hold, kind, name))
-			return hold;
-	}
-	return NULL;
+	return named ? named->youngest : NULL;
 }
 
 ZklockHold *
 zklock_hold_find(const ZklockName *name)
 {
-	dlist_head *bucket;
-
-	if (n_entries == 0)
-		return NULL;
-	bucket = bucket_of(name->hash);
-	return find_from(bucket, bucket->head.next, ZKLOCK_LOCK, name);
+	return find_youngest(ZKLOCK_LOCK, name);
 }
 
 ZklockHold *
 zklock_hold_find_permit(const ZklockName *name, const ZklockHold *after)
 {
-	dlist_head *bucket;
-
-	if (n_entries == 0)
-		return NULL;
-	bucket = bucket_of(name->hash);
-	return find_from(bucket, after ? after->alike.next : bucket->head.next,
-					 ZKLOCK_SEMAPHORE, name);
+	return after ? after->older : find_youngest(ZKLOCK_SEMAPHORE, name);
 }
 
-/* Makes room for one more entry, without changing the results of searches. */
+/* May run out of memory, and then changes nothing. */
 static void
-make_room(void)
+add_to_table(ZklockHold *hold)
 {
-	uint32		n = n_buckets == 0 ? FIRST_BUCKETS : 2 * n_buckets;
-	dlist_head *old = buckets;
-	dlist_head *fresh;
-	dlist_iter	iter;
+	bool		found;
+	Named	   *named;
 
-	if (n_entries < n_buckets)
-		return;
-	fresh = MemoryContextAlloc(TopMemoryContext, sizeof(dlist_head) * n);
-	for (uint32 i = 0; i < n; i++)
-		dlist_init(&fresh[i]);
-	buckets = fresh;
-	n_buckets = n;
+	if (table == NULL)
+		table = named_create(TopMemoryContext, 64, NULL);
+	named = named_insert(table, hold, &found);
+	hold->older = found ? named->youngest : NULL;
+	named->youngest = hold;
+}
 
-	/* The list has the youngest first, so the youngest must be pushed last. */
-	dlist_reverse_foreach(iter, &zklock_holds)
-	{
-		ZklockHold *hold = dlist_container(ZklockHold, link, iter.cur);
+static void
+remove_from_table(ZklockHold *hold)
+{
+	Named	   *named = named_lookup(table, hold);
+	ZklockHold **link = &named->youngest;
 
-		dlist_push_head(bucket_of(hold->name.hash), &hold->alike);
-	}
-	if (old)
-		pfree(old);
+	while (*link != hold)
+		link = &(*link)->older;
+	*link = hold->older;
+	if (named->youngest)
+		named->key = named->youngest;
+	else
+		named_delete(table, hold);
 }
 
 int
 zklock_holds_entries(void)
 {
-	return (int) n_entries;
+	return n_entries;
 }
 
 int
@@ -177,12 +166,11 @@ hold_free(ZklockHold *hold)
 }
 
 static ZklockHold *
-hold_new(const ZklockName *name)
+hold_new(ZklockKind kind, const ZklockName *name)
 {
-	ZklockHold *hold;
+	ZklockHold *hold = MemoryContextAllocZero(TopMemoryContext, sizeof(ZklockHold));
 
-	make_room();
-	hold = MemoryContextAllocZero(TopMemoryContext, sizeof(ZklockHold));
+	hold->kind = kind;
 	PG_TRY();
 	{
 		hold->name.encoded = MemoryContextStrdup(TopMemoryContext, name->encoded);
@@ -191,6 +179,7 @@ hold_new(const ZklockName *name)
 		hold->key = zklock_name_hash(name->encoded, strlen(name->encoded));
 		first_levels(&hold->shared);
 		first_levels(&hold->exclusive);
+		add_to_table(hold);
 	}
 	PG_CATCH();
 	{
@@ -199,7 +188,6 @@ hold_new(const ZklockName *name)
 	}
 	PG_END_TRY();
 	dlist_push_head(&zklock_holds, &hold->link);
-	dlist_push_head(bucket_of(name->hash), &hold->alike);
 	n_entries++;
 	return hold;
 }
@@ -211,7 +199,7 @@ zklock_hold_prepare(const ZklockName *name, ZklMode mode)
 	ZklockModeCounts *counts;
 
 	if (hold == NULL)
-		hold = hold_new(name);
+		hold = hold_new(ZKLOCK_LOCK, name);
 	counts = zklock_hold_counts(hold, mode);
 	if (counts->n_levels == counts->capacity)
 	{
@@ -226,11 +214,8 @@ zklock_hold_prepare(const ZklockName *name, ZklMode mode)
 ZklockHold *
 zklock_hold_prepare_permit(const ZklockName *name, int capacity)
 {
-	ZklockHold *older = zklock_hold_find_permit(name, NULL);
-	ZklockHold *hold = hold_new(name);
+	ZklockHold *hold = hold_new(ZKLOCK_SEMAPHORE, name);
 
-	hold->kind = ZKLOCK_SEMAPHORE;
-	hold->n_shown = older ? older->n_shown : 0;
 	hold->capacity = capacity;
 	hold->pins++;
 	return hold;
@@ -372,7 +357,7 @@ zklock_hold_free_if_unused(ZklockHold *hold)
 	if (hold->pins > 0 || is_counted(&hold->shared) || is_counted(&hold->exclusive))
 		return;
 	dlist_delete(&hold->link);
-	dlist_delete(&hold->alike);
+	remove_from_table(hold);
 	n_entries--;
 	hold_free(hold);
 }

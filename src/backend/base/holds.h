@@ -51,11 +51,10 @@ typedef struct ZklockModeCounts
 typedef struct ZklockHold
 {
 	dlist_node	link;			/* in zklock_holds */
-	dlist_node	alike;			/* in a bucket of the hash table */
+	struct ZklockHold *older;	/* for a permit: the next older one of the semaphore */
 	ZklockKind	kind;
 	int			capacity;		/* capacity of the semaphore */
-	int64		shown_in;		/* session that shows the permit (lock_table.c), or 0 */
-	int			n_shown;		/* in the semaphore's youngest entry: number of permits shown */
+	bool		shown;			/* as a permit, to other backends (shown.c) */
 	uint64		in_list;		/* ... and for a lock: the last list with it (name_list.c) */
 	ZklockName	name;
 	uint64		key;			/* zklock_name_hash() */

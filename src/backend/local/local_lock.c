@@ -68,8 +68,9 @@ drop_stray_grant(const LOCKTAG *tag, LOCKMODE mode)
 		LockRelease(tag, mode, true);
 }
 
-void
-zklock_wait_in_lock_table(const LOCKTAG *tag, LOCKMODE mode)
+/* Waits until PostgreSQL grants it; after an error nothing is held. */
+static void
+wait_for_grant(const LOCKTAG *tag, LOCKMODE mode)
 {
 	PG_TRY();
 	{
@@ -190,7 +191,7 @@ zklock_local_acquire(uint64 key, ZklMode mode, int64 timeout_ms, bool *waited)
 	/* If the user's lock_timeout ends first, its error is the right one. */
 	if (timeout_ms == ZKLOCK_NO_TIMEOUT || (LockTimeout > 0 && LockTimeout <= timeout_ms))
 	{
-		zklock_wait_in_lock_table(&tag, lock_mode(mode));
+		wait_for_grant(&tag, lock_mode(mode));
 		return true;
 	}
 	return acquire_with_timeout(&tag, lock_mode(mode), (int) Min(timeout_ms, INT_MAX),

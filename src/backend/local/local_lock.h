@@ -24,12 +24,6 @@ extern bool zklock_local_is_held(uint64 key);
 extern bool zklock_local_acquire(uint64 key, ZklMode mode, int64 timeout_ms,
 								 bool *waited);
 
-/*
- * Waits until PostgreSQL grants a lock that this session does not hold, at session level.
- * Throws like zklock_local_acquire(), and then leaves nothing held.
- */
-extern void zklock_wait_in_lock_table(const LOCKTAG *tag, LOCKMODE mode);
-
 /* Neither throws nor waits; does nothing if the lock is no longer held. */
 extern void zklock_local_release(uint64 key, ZklMode mode);
 

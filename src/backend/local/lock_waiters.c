@@ -22,9 +22,9 @@
 
 #include "backend/base/holds.h"
 #include "backend/local/local_lock.h"
-#include "backend/local/lock_queue_order.h"
-#include "backend/local/lock_table.h"
+#include "backend/local/lock_queues.h"
 #include "backend/local/lock_waiters.h"
+#include "backend/session/shown.h"
 
 static bool
 is_long(TimestampTz since, TimestampTz now)
@@ -36,7 +36,7 @@ is_long(TimestampTz since, TimestampTz now)
 /*
  * Only waits that have lasted matter, and a session stops waiting before it releases
  * anything.  So while this number is the same, the same sessions wait for the same
- * others.
+ * holders.
  */
 uint64
 zklock_long_waits(void)
@@ -58,19 +58,8 @@ zklock_long_waits(void)
 
 
 /*
- * The sorted lock table
+ * The processes that are reached
  */
-
-/* One lock: its entries, and the entries of its waiters in the order of the queue. */
-typedef struct LockQueue
-{
-	int			start;			/* in Table.data->locks */
-	int			end;
-	LockInstanceData **waiters;
-	int			n_waiters;
-	LOCKMASK	held;			/* modes held by reached processes */
-	uint64		path;			/* identifies these processes' waits: the sum of theirs */
-} LockQueue;
 
 /* A process that waits for this one, directly or through others. */
 typedef struct Reached
@@ -79,160 +68,39 @@ typedef struct Reached
 	const LockInstanceData *instance;	/* its wait; NULL: this process */
 	bool		only_for_place;
 	uint64		path;			/* identifies its wait, and all others on its way to this one */
-	int64		session_id;
-	uint32		namespace_hash; /* of its locks, as shown by its session */
+	const ZklockShownSession *session;	/* NULL: none */
 } Reached;
 
 typedef struct Table
 {
-	LockData   *data;			/* by lock, then by process */
-	LockQueue  *queues;
-	int			n_queues;
-	int		   *queue_of;		/* for each entry */
-	int		   *by_pid;			/* entries, by process */
+	LockQueues	locks;
+	ZklockShown shown;
+	bool		has_order;		/* the order of some queue matters */
 	HTAB	   *reached;
 	int		   *pids;			/* of the reached processes, in that order */
 	int			n_pids;
 	TimestampTz now;
 } Table;
 
-static int
-compare_tags(const LockInstanceData *a, const LockInstanceData *b)
+static bool
+conflicts_with_mask(LOCKMODE mode, LOCKMASK mask)
 {
-	return memcmp(&a->locktag, &b->locktag, sizeof(LOCKTAG));
-}
-
-static int
-compare_entries(const void *a, const void *b)
-{
-	const LockInstanceData *x = a;
-	const LockInstanceData *y = b;
-	int			order = compare_tags(x, y);
-
-	return order != 0 ? order : x->leaderPid < y->leaderPid ? -1 : x->leaderPid > y->leaderPid;
-}
-
-static int
-compare_starts(const void *a, const void *b)
-{
-	const LockInstanceData *x = *(LockInstanceData *const *) a;
-	const LockInstanceData *y = *(LockInstanceData *const *) b;
-
-	return x->waitStart < y->waitStart ? -1 : x->waitStart > y->waitStart;
-}
-
-static int
-compare_pids(const void *a, const void *b, void *arg)
-{
-	const LockInstanceData *locks = arg;
-	int			x = locks[*(const int *) a].leaderPid;
-	int			y = locks[*(const int *) b].leaderPid;
-
-	return x < y ? -1 : x > y;
-}
-
-/* Returns the modes that conflict with any mode of the mask. */
-static LOCKMASK
-conflicts_of_mask(LOCKMASK mask)
-{
-	LOCKMASK	conflicts = 0;
-
 	for (LOCKMODE held = 1; held <= MAX_LOCKMODES - 1; held++)
-		for (LOCKMODE mode = 1; (mask & LOCKBIT_ON(held)) && mode <= MAX_LOCKMODES - 1; mode++)
-			if (DoLockModesConflict(mode, held))
-				conflicts |= LOCKBIT_ON(mode);
-	return conflicts;
-}
-
-/* Returns what a waiter's lock group holds of the lock; its entries are adjacent. */
-static LOCKMASK
-held_by_group(const Table *table, const LockQueue *queue, const LockInstanceData *waiter)
-{
-	const LockInstanceData *locks = table->data->locks;
-	int			i = (int) (waiter - locks);
-	LOCKMASK	mask = 0;
-
-	while (i > queue->start && locks[i - 1].leaderPid == waiter->leaderPid)
-		i--;
-	for (; i < queue->end && locks[i].leaderPid == waiter->leaderPid; i++)
-		mask |= locks[i].holdMask;
-	return mask;
-}
-
-/* Reorders the waiters, from the order of their starts to that of the queue. */
-static void
-order_waiters(const Table *table, LockQueue *queue)
-{
-	LockInstanceData **waiters = palloc(sizeof(LockInstanceData *) * queue->n_waiters);
-	int		   *room = palloc(sizeof(int) * 2 * queue->n_waiters);
-	LockQueueOrder order;
-	int			n = 0;
-
-	zklock_queue_order_begin(&order, room, queue->n_waiters);
-	for (int i = 0; i < queue->n_waiters; i++)
-		zklock_queue_order_add(&order, i, queue->waiters[i]->waitLockMode,
-							   conflicts_of_mask(held_by_group(table, queue, queue->waiters[i])));
-	for (int i = order.first; i >= 0; i = order.next[i])
-		waiters[n++] = queue->waiters[i];
-	pfree(room);
-	pfree(queue->waiters);
-	queue->waiters = waiters;
-}
-
-/* Reads the entries of the next lock, from "start" on; returns where they end. */
-static int
-read_queue(Table *table, int start)
-{
-	LockQueue  *queue = &table->queues[table->n_queues];
-	LockInstanceData *locks = table->data->locks;
-	int			end = start;
-
-	for (; end < table->data->nelements && compare_tags(&locks[start], &locks[end]) == 0; end++)
-	{
-		table->queue_of[end] = table->n_queues;
-		queue->n_waiters += locks[end].waitLockMode != NoLock;
-	}
-	queue->start = start;
-	queue->end = end;
-	if (queue->n_waiters > 0)
-	{
-		int			n = 0;
-
-		queue->waiters = palloc(sizeof(LockInstanceData *) * queue->n_waiters);
-		for (int i = start; i < end; i++)
-			if (locks[i].waitLockMode != NoLock)
-				queue->waiters[n++] = &locks[i];
-		qsort(queue->waiters, n, sizeof(LockInstanceData *), compare_starts);
-		order_waiters(table, queue);
-	}
-	table->n_queues++;
-	return end;
+		if ((mask & LOCKBIT_ON(held)) && DoLockModesConflict(mode, held))
+			return true;
+	return false;
 }
 
 static void
 read_table(Table *table)
 {
 	HASHCTL		info = {.keysize = sizeof(int), .entrysize = sizeof(Reached), .hcxt = CurrentMemoryContext};
-	int			n;
 
-	table->data = GetLockStatusData();
-	n = table->data->nelements;
+	zklock_read_lock_queues(&table->locks);
 	table->now = GetCurrentTimestamp();
-	table->queues = palloc0(sizeof(LockQueue) * (n + 1));
-	table->queue_of = palloc(sizeof(int) * (n + 1));
-	table->by_pid = palloc(sizeof(int) * (n + 1));
-	table->pids = palloc(sizeof(int) * (n + 1));
+	table->pids = palloc(sizeof(int) * (table->locks.data->nelements + 1));
 	table->reached = hash_create("zklock waiting processes", 64, &info,
 								 HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
-	qsort(table->data->locks, n, sizeof(LockInstanceData), compare_entries);
-	for (int i = 0; i < n;)
-	{
-		CHECK_FOR_INTERRUPTS();
-		i = read_queue(table, i);
-	}
-	for (int i = 0; i < n; i++)
-		table->by_pid[i] = i;
-	qsort_arg(table->by_pid, n, sizeof(int), compare_pids, table->data->locks);
 }
 
 static const char *
@@ -265,7 +133,7 @@ reach(Table *table, int pid, const LockInstanceData *instance, bool only_for_pla
 	reached->instance = instance;
 	reached->only_for_place = only_for_place;
 	reached->path = 0;
-	reached->session_id = 0;
+	reached->session = NULL;
 	table->pids[table->n_pids++] = pid;
 	return reached;
 }
@@ -285,33 +153,80 @@ path_of_wait(const LockInstanceData *waiter, uint64 path)
 	return hash_bytes_extended((unsigned char *) parts, sizeof(parts), 0);
 }
 
-/*
- * Reaches all waiters of a lock that conflict with what reached processes hold of it, or
- * wait for ahead of them.  A process that is not reached adds nothing to these modes, so
- * no process conflicts with itself.
- */
-static void
-reach_waiters(Table *table, LockQueue *queue, bool only_for_place)
+/* Returns whether the waiter is not reached yet, and conflicts with one of the modes. */
+static bool
+must_reach(const Table *table, const LockInstanceData *waiter, LOCKMASK mask)
 {
-	LOCKMASK	mask = queue->held;
+	return conflicts_with_mask(waiter->waitLockMode, mask) &&
+		is_long(waiter->waitStart, table->now) &&
+		find_reached(table, waiter->leaderPid) == NULL;
+}
+
+static void
+reach_waiter(Table *table, const LockInstanceData *waiter, uint64 path, bool only_for_place)
+{
+	reach(table, waiter->leaderPid, waiter, only_for_place)->path = path_of_wait(waiter, path);
+}
+
+/* Reaches the waiters that conflict with what reached processes hold of the lock. */
+static void
+reach_blocked_by_holders(Table *table, const LockQueue *queue, bool only_for_place)
+{
+	for (int i = 0; i < queue->n_waiters; i++)
+		if (must_reach(table, queue->waiters[i].instance, queue->held))
+			reach_waiter(table, queue->waiters[i].instance, queue->path, only_for_place);
+}
+
+/* Returns whether a waiter must be reached if a reached one is ahead of it. */
+static bool
+does_order_matter(const Table *table, const LockQueue *queue)
+{
+	LOCKMASK	reached = 0;
+
+	for (int i = 0; i < queue->n_waiters; i++)
+		if (find_reached(table, queue->waiters[i].instance->leaderPid))
+			reached |= LOCKBIT_ON(queue->waiters[i].instance->waitLockMode);
+	for (int i = 0; i < queue->n_waiters; i++)
+		if (must_reach(table, queue->waiters[i].instance, reached))
+			return true;
+	return false;
+}
+
+/* Reaches the waiters that conflict with what reached processes wait for ahead of them. */
+static void
+reach_blocked_by_waiters(Table *table, const LockQueue *queue, bool only_for_place)
+{
+	LOCKMASK	ahead = 0;
 	uint64		path = queue->path;
 
 	for (int i = 0; i < queue->n_waiters; i++)
 	{
-		const LockInstanceData *waiter = queue->waiters[i];
-		Reached    *reached = find_reached(table, waiter->leaderPid);
+		const LockInstanceData *waiter = queue->waiters[i].instance;
+		const Reached *reached;
 
-		if (reached == NULL && is_long(waiter->waitStart, table->now) &&
-			(conflicts_of_mask(mask) & LOCKBIT_ON(waiter->waitLockMode)))
-		{
-			reached = reach(table, waiter->leaderPid, waiter, only_for_place);
-			reached->path = path_of_wait(waiter, path);
-		}
+		if (must_reach(table, waiter, ahead))
+			reach_waiter(table, waiter, path, only_for_place);
+		reached = find_reached(table, waiter->leaderPid);
 		if (reached == NULL)
 			continue;
-		mask |= LOCKBIT_ON(waiter->waitLockMode);
+		ahead |= LOCKBIT_ON(waiter->waitLockMode);
 		path += reached->path;
 	}
+}
+
+/*
+ * Reaches all waiters of a lock that wait for reached processes.  A process that is not
+ * reached adds nothing to the modes, so no process conflicts with itself.
+ */
+static void
+reach_waiters(Table *table, LockQueue *queue, bool only_for_place)
+{
+	reach_blocked_by_holders(table, queue, only_for_place);
+	if (!does_order_matter(table, queue))
+		return;
+	table->has_order = true;
+	zklock_order_queue(queue);
+	reach_blocked_by_waiters(table, queue, only_for_place);
 }
 
 static bool
@@ -332,25 +247,6 @@ is_awaited(const LOCKTAG *tag)
 	return false;
 }
 
-/* Returns the index of a process's first entry in by_pid. */
-static int
-first_entry(const Table *table, int pid)
-{
-	int			low = 0;
-	int			high = table->data->nelements;
-
-	while (low < high)
-	{
-		int			middle = low + (high - low) / 2;
-
-		if (table->data->locks[table->by_pid[middle]].leaderPid < pid)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low;
-}
-
 /*
  * Reaches the processes that wait for this one.  With "awaited_only", only waiters for
  * the local lock of a lock that this backend does not hold in the ensemble yet: they
@@ -359,13 +255,13 @@ first_entry(const Table *table, int pid)
 static void
 follow(Table *table, int pid, bool only_for_place, bool awaited_only)
 {
-	const LockInstanceData *locks = table->data->locks;
+	const LockInstanceData *locks = table->locks.data->locks;
 	const Reached *reached = find_reached(table, pid);
 
-	for (int k = first_entry(table, pid); k < table->data->nelements; k++)
+	for (int k = zklock_first_entry(&table->locks, pid); k < table->locks.data->nelements; k++)
 	{
-		int			i = table->by_pid[k];
-		LockQueue  *queue = &table->queues[table->queue_of[i]];
+		int			i = table->locks.by_pid[k];
+		LockQueue  *queue = &table->locks.queues[table->locks.queue_of[i]];
 		LOCKMASK	held = queue->held;
 
 		if (locks[i].leaderPid != pid)
@@ -379,7 +275,7 @@ follow(Table *table, int pid, bool only_for_place, bool awaited_only)
 		/* reach_waiters() has seen all behind it in the queue where it was reached. */
 		if (queue->held != held ||
 			(locks[i].waitLockMode != NoLock && reached->instance &&
-			 compare_tags(reached->instance, &locks[i]) != 0))
+			 !is_same_lock(reached->instance, &locks[i])))
 			reach_waiters(table, queue, only_for_place);
 	}
 }
@@ -395,48 +291,61 @@ follow_all(Table *table, int from, bool only_for_place)
 	}
 }
 
-/* Reads the ZooKeeper sessions that reached processes show. */
+/* Finds the ZooKeeper sessions of reached processes. */
 static void
 find_sessions(Table *table)
 {
-	for (int i = 0; i < table->data->nelements; i++)
+	zklock_copy_shown(&table->shown);
+	for (int i = 0; i < table->shown.n_sessions; i++)
 	{
-		const LockInstanceData *l = &table->data->locks[i];
-		Reached    *reached;
-		int64		session_id;
+		const ZklockShownSession *session = &table->shown.sessions[i];
+		Reached    *reached = find_reached(table, session->pid);
 
-		if (l->holdMask == 0 || !zklock_session_in_tag(&l->locktag, &session_id))
-			continue;
-		reached = find_reached(table, l->pid);
 		if (reached)
-		{
-			reached->session_id = session_id;
-			reached->namespace_hash = l->locktag.locktag_field1;
-		}
+			reached->session = session;
 	}
+}
+
+/* Adds what the entry of the lock table shows as held, if it is a local lock. */
+static void
+add_held_lock(const LockInstanceData *entry, const Reached *reached, ZklHeld *held, int *n)
+{
+	uint64		key;
+
+	if (entry->holdMask == 0 || !zklock_local_key(&entry->locktag, &key))
+		return;
+	held[(*n)++] = (ZklHeld)
+	{
+		.key = (uint32) (key ^ reached->session->namespace_hash),
+			.kind = (entry->holdMask & LOCKBIT_ON(ExclusiveLock)) ? ZKL_HELD_EXCLUSIVE : ZKL_HELD_SHARED
+	};
 }
 
 /* Returns the locks and permits that the process holds, palloc'd. */
 static ZklHeld *
 find_held(const Table *table, const Reached *reached, int *n)
 {
-	const LockInstanceData *locks = table->data->locks;
-	int			first = first_entry(table, reached->pid);
-	int			end = first;
+	const LockQueues *locks = &table->locks;
+	const ZklockShown *shown = &table->shown;
+	int			first = zklock_first_entry(locks, reached->pid);
+	int			end = zklock_first_entry(locks, reached->pid + 1);
+	int			n_permits = 0;
 	ZklHeld    *held;
 
-	while (end < table->data->nelements &&
-		   locks[table->by_pid[end]].leaderPid == reached->pid)
-		end++;
-	held = palloc(sizeof(ZklHeld) * (end - first + 1));
+	for (int i = 0; i < shown->n_permits; i++)
+		if (shown->permits[i].pid == reached->pid)
+			n_permits += shown->permits[i].count;
+	held = palloc(sizeof(ZklHeld) * (end - first + n_permits + 1));
 	*n = 0;
-	for (int k = first; k < end; k++)
-	{
-		const LockInstanceData *l = &locks[table->by_pid[k]];
-
-		if (zklock_held_in_tag(&l->locktag, l->holdMask, reached->namespace_hash, &held[*n]))
-			(*n)++;
-	}
+	for (int i = first; i < end; i++)
+		add_held_lock(&locks->data->locks[locks->by_pid[i]], reached, held, n);
+	for (int i = 0; i < shown->n_permits; i++)
+		for (int k = 0; shown->permits[i].pid == reached->pid && k < shown->permits[i].count; k++)
+			held[(*n)++] = (ZklHeld)
+		{
+			.key = (uint32) shown->permits[i].semaphore,
+				.kind = ZKL_HELD_PERMIT
+		};
 	return held;
 }
 
@@ -450,7 +359,7 @@ compare_local_waiters(const void *a, const void *b)
 }
 
 int
-zklock_waiting_for_me(ZklLocalWaiter **local_waiters)
+zklock_waiting_for_me(ZklLocalWaiter **local_waiters, bool *has_order)
 {
 	Table		table = {0};
 	int			n_for_place;
@@ -463,6 +372,7 @@ zklock_waiting_for_me(ZklLocalWaiter **local_waiters)
 	n_for_place = table.n_pids;
 	follow(&table, MyProcPid, false, false);
 	follow_all(&table, n_for_place, false);
+	*has_order = table.has_order;
 	find_sessions(&table);
 	*local_waiters = palloc(sizeof(ZklLocalWaiter) * table.n_pids);
 	for (int i = 1; i < table.n_pids; i++)
@@ -470,10 +380,10 @@ zklock_waiting_for_me(ZklLocalWaiter **local_waiters)
 		Reached    *reached = find_reached(&table, table.pids[i]);
 		ZklLocalWaiter *local_waiter = &(*local_waiters)[n];
 
-		if (reached->session_id == 0)
+		if (reached->session == NULL)
 			continue;
 		CHECK_FOR_INTERRUPTS();
-		local_waiter->session_id = reached->session_id;
+		local_waiter->session_id = reached->session->session_id;
 		local_waiter->pid = reached->pid;
 		local_waiter->waits_for = wait_text(reached->instance);
 		local_waiter->only_for_place = reached->only_for_place;

@@ -26,9 +26,9 @@
 #include "backend/base/names.h"
 #include "backend/base/settings.h"
 #include "backend/base/syntax.h"
-#include "backend/local/lock_table.h"
 #include "backend/local/lock_waiters.h"
 #include "backend/lock/deadlock.h"
+#include "backend/session/shown.h"
 #include "backend/session/stats.h"
 #include "backend/session/wait.h"
 #include "recipe/batch.h"
@@ -228,6 +228,7 @@ look(void *arg, const ZklLocalWaiter **local_waiters)
 {
 	ZklockLongWait *w = arg;
 	uint64		long_waits = zklock_long_waits();
+	bool		has_order = false;
 	MemoryContext old;
 
 	*local_waiters = w->local_waiters;
@@ -240,16 +241,16 @@ look(void *arg, const ZklLocalWaiter **local_waiters)
 	{
 		zklock_count(ZKLOCK_STAT_LOCK_TABLE_READS, 1);
 		old = MemoryContextSwitchTo(w->scan_context);
-		w->n_local_waiters = zklock_waiting_for_me(&w->local_waiters);
+		w->n_local_waiters = zklock_waiting_for_me(&w->local_waiters, &has_order);
 		MemoryContextSwitchTo(old);
 	}
-	w->scanned = true;
+	w->scanned = !has_order;
 	w->long_waits = long_waits;
 	*local_waiters = w->local_waiters;
 	return w->n_local_waiters;
 }
 
-/* The half of the hash that the lock table shows. */
+/* The half of the hash that reports have. */
 static uint32_t
 key_of(void *arg, const char *name)
 {

@@ -28,30 +28,30 @@
 #define LOST_SEVERAL "locks %s were lost"
 #define LOST_HINT "Acquire the lock again, then retry the transaction."
 
-/* A lock was lost: the transaction cannot commit, even if the error was caught. */
-static bool transaction_failed = false;
+/* What losses mean for the current transaction. */
+typedef struct LossState
+{
+	bool		failed;			/* a lock was lost: it cannot commit, even if the error was caught */
 
-/*
- * The first ZooKeeper session in which this transaction released a lock after the lease
- * had expired, so that it is unknown whether the lock was still held; or 0.
- */
-static int64 unproven = 0;
+	/*
+	 * The first ZooKeeper session in which it released a lock after the lease had expired,
+	 * so that it is unknown whether the lock was still held; or 0.
+	 */
+	int64		unproven;
 
-/*
- * The locks because of which one of these two was set, for errors: as many names as fit,
- * and the number of locks that are not named.
- */
-static char affected[ZKLOCK_LIST_BYTES];
-static int	n_affected_others = 0;
+	bool		rewritten;		/* the loss of the marked locks was reported in place of a cancel */
+	bool		at_commit;		/* the check of the commit has begun */
+	bool		unconfirmed;	/* ... and the ensemble has not confirmed the locks */
 
-/* The loss of the marked locks was reported in place of a cancel. */
-static bool rewritten = false;
+	/*
+	 * The locks because of which "failed" or "unproven" was set, for errors: as many names
+	 * as fit, and the number of locks that are not named.
+	 */
+	int			n_affected_others;
+	char		affected[ZKLOCK_LIST_BYTES];	/* last: the rest is set to zero */
+} LossState;
 
-/* The check of the current commit has begun. */
-static bool at_commit = false;
-
-/* The check has asked the ensemble, which has not confirmed the locks. */
-static bool unconfirmed = false;
+static LossState transaction;
 
 void
 zklock_on_loss_io(void)
@@ -183,28 +183,28 @@ add_affected(const ZklockNameList *list)
 	for (int i = 0; i < list->n_names; i++)
 	{
 		char		name[ZKLOCK_LIST_NAME_BYTES + 3];
-		size_t		length = strlen(affected);
+		size_t		length = strlen(transaction.affected);
 
 		snprintf(name, sizeof(name), "\"%.*s\"", ZKLOCK_LIST_NAME_BYTES, list->names[i]);
-		if (length + strlen(name) + 2 < sizeof(affected) && strstr(affected, name) == NULL)
-			sprintf(affected + length, "%s%s", length == 0 ? "" : ", ", name);
+		if (length + strlen(name) + 2 < sizeof(transaction.affected) && strstr(transaction.affected, name) == NULL)
+			sprintf(transaction.affected + length, "%s%s", length == 0 ? "" : ", ", name);
 	}
-	n_affected_others = Max(n_affected_others, list->n - list->n_names);
+	transaction.n_affected_others = Max(transaction.n_affected_others, list->n - list->n_names);
 }
 
 static const char *
 affected_text(void)
 {
-	if (n_affected_others == 0)
-		return affected;
-	return psprintf("%s and %d %s", affected, n_affected_others,
-					n_affected_others == 1 ? "other" : "others");
+	if (transaction.n_affected_others == 0)
+		return transaction.affected;
+	return psprintf("%s and %d %s", transaction.affected, transaction.n_affected_others,
+					transaction.n_affected_others == 1 ? "other" : "others");
 }
 
 void
 zklock_fail_transaction(const ZklockNameList *list)
 {
-	transaction_failed = true;
+	transaction.failed = true;
 	add_affected(list);
 }
 
@@ -251,7 +251,7 @@ zklock_rewrite_cancel(ErrorData *cancel)
 	cancel->message = psprintf(list.n == 1 ? LOST_ONE : LOST_SEVERAL, zklock_list_text(&list));
 	cancel->detail = lost_detail(session, session_lost, list.n);
 	cancel->hint = pstrdup(LOST_HINT);
-	rewritten = true;
+	transaction.rewritten = true;
 	zklock_fail_transaction(&list);
 }
 
@@ -328,7 +328,7 @@ confirm(ZklSession *session, int session_timeout_ms)
 	ZklockNameList held;
 	MemoryContext context = CurrentMemoryContext;
 
-	unconfirmed = true;
+	transaction.unconfirmed = true;
 	zkl_session_confirm(session,
 						zklock_commit_check == ZKLOCK_COMMIT_CHECK_ALWAYS);
 	PG_TRY();
@@ -342,14 +342,14 @@ confirm(ZklSession *session, int session_timeout_ms)
 	}
 	PG_END_TRY();
 	zklock_check_loss();		/* closes a lost session */
-	unconfirmed = c.status != ZKL_OK;
-	if (!unconfirmed)
+	transaction.unconfirmed = c.status != ZKL_OK;
+	if (!transaction.unconfirmed)
 		return;
 	held = list_lock_names(false);
 	add_affected(&held);
 	ereport(ERROR,
 			(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
-			 unproven == 0
+			 transaction.unproven == 0
 			 ? errmsg("could not verify that this session still holds %s", affected_text())
 			 : errmsg("could not verify that this session held %s until the release or the commit", affected_text()),
 			 c.status == ZKL_PENDING
@@ -370,8 +370,8 @@ zklock_note_release(ZklockHold *const *released, int n)
 	lease = zkl_session_lease(session);
 	if (lease.left_ms > 0 && zklock_commit_check != ZKLOCK_COMMIT_CHECK_ALWAYS)
 		return;
-	if (unproven == 0)
-		unproven = lease.session_id;
+	if (transaction.unproven == 0)
+		transaction.unproven = lease.session_id;
 	if (released == NULL)
 		list = list_lock_names(false);
 	for (int i = 0; i < n; i++)
@@ -382,7 +382,7 @@ zklock_note_release(ZklockHold *const *released, int n)
 bool
 zklock_relies_on_locks(void)
 {
-	return transaction_failed || unproven != 0 || zklock_holds_any();
+	return transaction.failed || transaction.unproven != 0 || zklock_holds_any();
 }
 
 /*
@@ -394,17 +394,17 @@ prove_locks(void)
 {
 	ZklSession *session;
 	ZklLease	lease = {0};
-	bool		must_prove = unproven != 0;
+	bool		must_prove = transaction.unproven != 0;
 
-	if (!transaction_failed && !must_prove && !zklock_holds_any())
+	if (!transaction.failed && !must_prove && !zklock_holds_any())
 		return;
-	if (!transaction_failed)
+	if (!transaction.failed)
 		zklock_check_loss();
 	session = zklock_session_current();
 	if (session)
 		lease = zkl_session_lease(session);
-	transaction_failed = transaction_failed || (must_prove && lease.session_id != unproven);
-	if (transaction_failed)
+	transaction.failed = transaction.failed || (must_prove && lease.session_id != transaction.unproven);
+	if (transaction.failed)
 		ereport(ERROR,
 				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
 				 errmsg("could not commit because a lock that this transaction relied on was lost"),
@@ -422,9 +422,9 @@ prove_locks(void)
 void
 zklock_check_irreversible(void)
 {
-	at_commit = true;
+	transaction.at_commit = true;
 	prove_locks();
-	at_commit = false;
+	transaction.at_commit = false;
 }
 
 /*
@@ -435,7 +435,7 @@ zklock_check_irreversible(void)
 void
 zklock_check_commit(bool can_fail)
 {
-	at_commit = can_fail;
+	transaction.at_commit = can_fail;
 	if (can_fail)
 		prove_locks();
 	zklock_cancel_restrict(true);
@@ -455,7 +455,7 @@ zklock_note_late_loss(void)
 	dlist_iter	iter;
 
 	/* A loss in a command that cannot fail is reported by the next statement. */
-	if (!at_commit || !zklock_cancel_is_requested(ZKLOCK_CANCEL_LOSS) || session == NULL ||
+	if (!transaction.at_commit || !zklock_cancel_is_requested(ZKLOCK_CANCEL_LOSS) || session == NULL ||
 		mark_lost(zklock_session_is_lost(session)) == 0)
 		return;
 	list = list_lock_names(true);
@@ -479,22 +479,18 @@ zklock_note_late_loss(void)
 void
 zklock_forget_reported(void)
 {
-	if (rewritten)
+	if (transaction.rewritten)
 		forget_lost();
-	rewritten = false;
+	transaction.rewritten = false;
 }
 
 void
 zklock_end_transaction(bool aborted)
 {
-	if (aborted && at_commit && (transaction_failed || unconfirmed))
+	if (aborted && transaction.at_commit && (transaction.failed || transaction.unconfirmed))
 		zklock_count(ZKLOCK_STAT_COMMITS_REFUSED, 1);
 	zklock_cancel_restrict(false);
-	at_commit = false;
-	unconfirmed = false;
-	transaction_failed = false;
-	unproven = 0;
-	affected[0] = '\0';
-	n_affected_others = 0;
 	zklock_forget_reported();
+	memset(&transaction, 0, offsetof(LossState, affected));
+	transaction.affected[0] = '\0';
 }

@@ -16,12 +16,12 @@
 
 #include "backend/base/settings.h"
 #include "backend/base/syntax.h"
-#include "backend/local/lock_table.h"
 #include "backend/lock/deadlock.h"
 #include "backend/lock/loss.h"
 #include "backend/lock/remote_wait.h"
 #include "backend/session/backend_session.h"
 #include "backend/session/errors.h"
+#include "backend/session/shown.h"
 #include "backend/session/stats.h"
 #include "backend/session/wait.h"
 
@@ -289,7 +289,7 @@ zklock_acquire_remote(ZklockTimeout *timeout, const ZklockAction *action,
 
 		if (session == NULL)
 			return false;
-		zklock_show_session(session);
+		zklock_show_session(session, zklock_session_namespace());
 		status = request(arg, session);
 		zklock_count_round_trips();
 		if (status != ZKL_SESSION_LOST && status != ZKL_LOCK_LOST)

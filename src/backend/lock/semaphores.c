@@ -5,9 +5,8 @@
  *
  * Every permit is an entry of its own in the hold table, so locks.c, lifecycle.c
  * and loss.c treat it like a lock.  It has no local lock to wait for, because
- * PostgreSQL's lock manager cannot count.  A lock there only shows that the permit
- * is held (lock_table.c), so that a non-blocking attempt can distinguish it from a
- * released permit.
+ * PostgreSQL's lock manager cannot count.  Shared memory shows that the permit is held
+ * (shown.c), so that a non-blocking attempt can distinguish it from a released permit.
  *
  *-------------------------------------------------------------------------
  */
@@ -17,7 +16,6 @@
 
 #include "backend/base/identity.h"
 #include "backend/base/settings.h"
-#include "backend/local/lock_table.h"
 #include "backend/lock/locks.h"
 #include "backend/lock/loss.h"
 #include "backend/lock/remote_wait.h"
@@ -26,6 +24,7 @@
 #include "backend/session/backend_session.h"
 #include "backend/session/callbacks.h"
 #include "backend/session/lease_timer.h"
+#include "backend/session/shown.h"
 #include "backend/session/stats.h"
 #include "backend/session/wait.h"
 
@@ -103,8 +102,7 @@ static bool
 is_released(const PermitAcquisition *a, const Refusal *refusal)
 {
 	return refusal->others && refusal->n_excess <=
-		zklock_count_released_permits(a->hold->key, refusal->others, refusal->n_others,
-									  refusal->n_excess);
+		zklock_count_released_permits(a->hold->key, refusal->others, refusal->n_others);
 }
 
 static bool
@@ -154,7 +152,7 @@ request_remote(void *arg, ZklSession *session)
 {
 	PermitAcquisition *a = arg;
 
-	zklock_show_permit(a->hold, session);
+	zklock_show_permit(a->hold);
 	for (;;)
 	{
 		Refusal		refusal = {0};

@@ -12,9 +12,9 @@
 #include "postgres.h"
 
 #include "backend/local/local_lock.h"
-#include "backend/local/lock_table.h"
 #include "backend/lock/settle.h"
 #include "backend/session/backend_session.h"
+#include "backend/session/shown.h"
 
 static void
 settle_remote(ZklockHold *hold)

@@ -27,6 +27,7 @@
 #include "backend/session/cancel.h"
 #include "backend/session/errors.h"
 #include "backend/session/lease_timer.h"
+#include "backend/session/shown.h"
 #include "backend/session/stats.h"
 #include "backend/session/wait.h"
 
@@ -108,8 +109,7 @@ zklock_session_close(int timeout_ms)
 	if (session == NULL)
 		return;
 	zklock_count_answers_of(NULL);
-	if (!proc_exit_inprogress)	/* exit itself releases the heavyweight locks */
-		zklock_callbacks.before_close();
+	zklock_hide_session();
 	if (has_connected && zklock_session_is_lost(session))
 		zklock_count(ZKLOCK_STAT_SESSIONS_LOST, 1);
 	has_connected = false;

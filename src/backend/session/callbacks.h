@@ -11,7 +11,6 @@
 typedef struct ZklockCallbacks
 {
 	void		(*before_open) (void);	/* before a session opens; may be called repeatedly */
-	void		(*before_close) (void); /* before one closes, but not at exit; does not throw */
 	void		(*in_wait) (void);	/* whenever a waiting backend wakes up; at most a NOTICE */
 	void		(*after_grant) (void);	/* after the ensemble granted a lock or permit; does not throw */
 

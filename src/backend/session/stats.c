@@ -15,7 +15,6 @@
 #include "miscadmin.h"
 #include "port/atomics.h"
 #include "storage/ipc.h"
-#include "storage/lwlock.h"
 #include "storage/shmem.h"
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
@@ -39,49 +38,23 @@ static Counters *counters;
 static ZklSession *counted_session = NULL;
 static uint64 counted_answers = 0;
 
-static struct
+void
+zklock_request_stats(void)
 {
-	shmem_request_hook_type request;
-	shmem_startup_hook_type startup;
-}			previous;
-
-static void
-init_counters(void)
-{
-	pg_atomic_init_u64(&counters->since, (uint64) GetCurrentTimestamp());
-	for (int i = 0; i < ZKLOCK_N_STATS; i++)
-		pg_atomic_init_u64(&counters->counts[i], 0);
-}
-
-static void
-zklock_at_shmem_request(void)
-{
-	if (previous.request)
-		previous.request();
 	RequestAddinShmemSpace(sizeof(Counters));
-}
-
-static void
-zklock_at_shmem_startup(void)
-{
-	bool		found;
-
-	if (previous.startup)
-		previous.startup();
-	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
-	counters = ShmemInitStruct("zklock", sizeof(Counters), &found);
-	if (!found)
-		init_counters();
-	LWLockRelease(AddinShmemInitLock);
 }
 
 void
 zklock_init_stats(void)
 {
-	previous.request = shmem_request_hook;
-	shmem_request_hook = zklock_at_shmem_request;
-	previous.startup = shmem_startup_hook;
-	shmem_startup_hook = zklock_at_shmem_startup;
+	bool		found;
+
+	counters = ShmemInitStruct("zklock", sizeof(Counters), &found);
+	if (found)
+		return;
+	pg_atomic_init_u64(&counters->since, (uint64) GetCurrentTimestamp());
+	for (int i = 0; i < ZKLOCK_N_STATS; i++)
+		pg_atomic_init_u64(&counters->counts[i], 0);
 }
 
 void

@@ -28,7 +28,8 @@ typedef enum ZklockStat
 	ZKLOCK_N_STATS
 } ZklockStat;
 
-/* Called once, from _PG_init(), in the postmaster. */
+/* For shared_memory.c. */
+extern void zklock_request_stats(void);
 extern void zklock_init_stats(void);
 
 /* The functions below neither throw nor wait nor allocate. */

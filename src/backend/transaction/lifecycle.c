@@ -43,7 +43,6 @@
 #include "utils/resowner.h"
 
 #include "backend/base/holds.h"
-#include "backend/local/lock_table.h"
 #include "backend/lock/loss.h"
 #include "backend/lock/release.h"
 #include "backend/lock/revoke.h"
@@ -392,11 +391,7 @@ zklock_at_utility(PlannedStmt *pstmt, const char *text, bool read_only_tree,
 	if (irreversible)
 		zklock_irreversible_finished();
 	if (discards_all)
-	{
 		zklock_release_session();
-		if (zklock_session_current())
-			zklock_show_session(zklock_session_current());
-	}
 	prepare_for_commit();
 }
 
@@ -454,7 +449,6 @@ zklock_install_hooks(void)
 	zklock_callbacks = (ZklockCallbacks)
 	{
 		.before_open = register_exit,
-			.before_close = zklock_hide_session,
 			.in_wait = zklock_report_revocation,
 			.after_grant = prepare_for_commit,
 			.is_irreversible = zklock_irreversible_runs,

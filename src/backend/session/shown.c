@@ -1,0 +1,269 @@
+/*-------------------------------------------------------------------------
+ *
+ * shown.c
+ *		The sessions and permits of the backends, which each shows to the others.
+ *
+ * Each backend has a slot in shared memory, found by the number of its PGPROC; a hash table
+ * counts the permits of each backend and semaphore.  One LWLock protects both.  Locks need
+ * no entry here: the local lock shows them (local_lock.c).
+ *
+ * A backend empties its slot before it closes its session, and so at exit, on FATAL too: its
+ * exit callback is registered before its session opens.  After a crash the postmaster
+ * makes the shared memory again.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "miscadmin.h"
+#include "storage/ipc.h"
+#include "storage/lock.h"
+#include "storage/lwlock.h"
+#include "storage/proc.h"
+#include "storage/shmem.h"
+#include "utils/hsearch.h"
+
+#include "backend/session/shown.h"
+
+/* The key of a hash table, without padding. */
+typedef struct PermitKey
+{
+	uint64		slot;
+	uint64		semaphore;
+} PermitKey;
+
+typedef struct PermitEntry
+{
+	PermitKey	key;
+	int			count;			/* not 0 */
+} PermitEntry;
+
+/* MaxBackends of them; session_id 0: empty. */
+static ZklockShownSession *slots;
+static HTAB *permits;
+static LWLock *lock;
+
+/* This backend's session is shown; or 0. */
+static int64 shown = 0;
+
+
+/*
+ * The shared memory
+ */
+
+/* As many as the lock table has locks. */
+static long
+max_permits(void)
+{
+	return mul_size(MaxBackends, max_locks_per_xact);
+}
+
+void
+zklock_request_shown(void)
+{
+	RequestAddinShmemSpace(mul_size(MaxBackends, sizeof(ZklockShownSession)));
+	RequestAddinShmemSpace(hash_estimate_size(max_permits(), sizeof(PermitEntry)));
+	RequestNamedLWLockTranche("zklock", 1);
+}
+
+void
+zklock_init_shown(void)
+{
+	HASHCTL		info = {.keysize = sizeof(PermitKey), .entrysize = sizeof(PermitEntry)};
+	Size		size = mul_size(MaxBackends, sizeof(ZklockShownSession));
+	bool		found;
+
+	slots = ShmemInitStruct("zklock sessions", size, &found);
+	if (!found)
+		memset(slots, 0, size);
+	permits = ShmemInitHash("zklock permits", max_permits(), max_permits(), &info,
+							HASH_ELEM | HASH_BLOBS | HASH_FIXED_SIZE);
+	lock = &GetNamedLWLockTranche("zklock")->lock;
+}
+
+/* Backends are the first of all processes with a PGPROC. */
+static int
+my_slot(void)
+{
+	int			slot = (int) (MyProc - ProcGlobal->allProcs);
+
+	Assert(slot >= 0 && slot < MaxBackends);
+	return slot;
+}
+
+/* Returns the slot with this session of this namespace, or -1. */
+static int
+find_slot(int64 session_id, uint64 namespace_hash)
+{
+	for (int i = 0; i < MaxBackends; i++)
+		if (slots[i].session_id == session_id && slots[i].namespace_hash == namespace_hash)
+			return session_id == 0 ? -1 : i;
+	return -1;
+}
+
+/* Returns the entry of a backend and a semaphore; NULL if it is missing or there is no room. */
+static PermitEntry *
+find_permits(int slot, uint64 semaphore, HASHACTION action, bool *found)
+{
+	PermitKey	key = {.slot = (uint64) slot, .semaphore = semaphore};
+
+	return hash_search(permits, &key, action, found);
+}
+
+
+/*
+ * Sessions
+ */
+
+void
+zklock_hide_session(void)
+{
+	dlist_iter	iter;
+
+	if (shown == 0)
+		return;
+	dlist_foreach(iter, &zklock_holds)
+		zklock_hide_permit(dlist_container(ZklockHold, link, iter.cur));
+	LWLockAcquire(lock, LW_EXCLUSIVE);
+	slots[my_slot()].session_id = 0;
+	LWLockRelease(lock);
+	shown = 0;
+}
+
+void
+zklock_show_session(ZklSession *session, uint64 namespace_hash)
+{
+	ZklockShownSession mine = {
+		.pid = MyProcPid,
+		.session_id = zkl_session_lease(session).session_id,
+		.namespace_hash = namespace_hash
+	};
+	int			other;
+
+	if (shown == mine.session_id)
+		return;
+	zklock_hide_session();
+	LWLockAcquire(lock, LW_EXCLUSIVE);
+	other = find_slot(mine.session_id, namespace_hash);
+	if (other < 0)
+		slots[my_slot()] = mine;
+	LWLockRelease(lock);
+	if (other >= 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_SYSTEM_ERROR),
+				 errmsg("another backend of this server has the same ZooKeeper session"),
+				 errdetail("The ensemble gave session 0x%llx to both.", (unsigned long long) mine.session_id),
+				 errhint("Check that zklock.connect_string names servers of one ZooKeeper ensemble, and nothing else.")));
+	shown = mine.session_id;
+}
+
+bool
+zklock_has_session(int pid, int64 session_id)
+{
+	bool		has = false;
+
+	LWLockAcquire(lock, LW_SHARED);
+	for (int i = 0; i < MaxBackends && !has; i++)
+		has = slots[i].session_id == session_id && slots[i].pid == pid;
+	LWLockRelease(lock);
+	return has;
+}
+
+
+/*
+ * Permits
+ */
+
+void
+zklock_show_permit(ZklockHold *hold)
+{
+	PermitEntry *entry;
+	bool		found;
+
+	if (hold->shown)
+		return;
+	LWLockAcquire(lock, LW_EXCLUSIVE);
+	entry = find_permits(my_slot(), hold->key, HASH_ENTER_NULL, &found);
+	if (entry)
+		entry->count = found ? entry->count + 1 : 1;
+	LWLockRelease(lock);
+	if (entry == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_OUT_OF_MEMORY),
+				 errmsg("out of shared memory"),
+				 errhint("You might need to increase max_locks_per_transaction.")));
+	hold->shown = true;
+}
+
+void
+zklock_hide_permit(ZklockHold *hold)
+{
+	PermitEntry *entry;
+
+	if (!hold->shown)
+		return;
+	LWLockAcquire(lock, LW_EXCLUSIVE);
+	entry = find_permits(my_slot(), hold->key, HASH_FIND, NULL);
+	if (entry && --entry->count == 0)
+		(void) find_permits(my_slot(), hold->key, HASH_REMOVE, NULL);
+	LWLockRelease(lock);
+	hold->shown = false;
+}
+
+/* Returns how many of n permits of a session its backend has released. */
+static int
+count_released(uint64 semaphore, int64 session_id, int n)
+{
+	int			slot = find_slot(session_id, slots[my_slot()].namespace_hash);
+	PermitEntry *entry;
+	int			n_shown;
+
+	if (slot < 0)
+		return 0;
+	entry = find_permits(slot, semaphore, HASH_FIND, NULL);
+	n_shown = entry ? entry->count : 0;
+	if (session_id == shown)
+		n_shown--;				/* the attempt, whose node is not one of the n */
+	return Max(0, n - n_shown);
+}
+
+int
+zklock_count_released_permits(uint64 semaphore, const int64 *sessions, int n)
+{
+	int			n_released = 0;
+	int			next;
+
+	LWLockAcquire(lock, LW_SHARED);
+	for (int i = 0; i < n; i = next)
+	{
+		for (next = i + 1; next < n && sessions[next] == sessions[i]; next++)
+			;
+		n_released += count_released(semaphore, sessions[i], next - i);
+	}
+	LWLockRelease(lock);
+	return n_released;
+}
+
+void
+zklock_copy_shown(ZklockShown *copy)
+{
+	HASH_SEQ_STATUS scan;
+	PermitEntry *entry;
+
+	memset(copy, 0, sizeof(*copy));
+	copy->sessions = palloc(sizeof(ZklockShownSession) * MaxBackends);
+	LWLockAcquire(lock, LW_SHARED);
+	for (int i = 0; i < MaxBackends; i++)
+		if (slots[i].session_id != 0)
+			copy->sessions[copy->n_sessions++] = slots[i];
+	copy->permits = palloc(sizeof(ZklockShownPermit) * (hash_get_num_entries(permits) + 1));
+	hash_seq_init(&scan, permits);
+	while ((entry = hash_seq_search(&scan)) != NULL)
+		copy->permits[copy->n_permits++] = (ZklockShownPermit)
+	{
+		.pid = slots[entry->key.slot].pid,
+			.semaphore = entry->key.semaphore,
+			.count = entry->count
+	};
+	LWLockRelease(lock);
+}

@@ -1,0 +1,75 @@
+# What a server knows of its backends' sessions and permits is bounded, as its lock table
+# is, and goes with them: when there is no room for another semaphore, the call fails with
+# 53200 and changes nothing, and the permits of sessions that have ended in any way leave
+# room for as many again.
+
+use strict;
+use warnings;
+
+use Test::More;
+use ZkLock::Check qw(fails_with nothing_left works);
+use ZkLock::Cluster;
+use ZkLock::Util qw(wait_until);
+use ZkLock::ZkClient;
+use ZkLock::ZkServer;
+
+my $zk = ZkLock::ZkServer->start(tick_time => 500);
+my $zkc = ZkLock::ZkClient->new($zk->connect_string);
+my $node = zklock_node('a', zk => $zk, session_timeout => '20s', extra_conf => <<'END');
+max_connections = 4
+superuser_reserved_connections = 0
+max_worker_processes = 0
+max_wal_senders = 0
+autovacuum_max_workers = 1
+max_locks_per_transaction = 10
+END
+
+# Acquires a permit of one semaphore after the other; returns how many before 53200.
+sub fill
+{
+	my ($s) = @_;
+	$s->query_ok('BEGIN');
+	my $n = 0;
+	while ($n < 1000)
+	{
+		$s->query_ok('SAVEPOINT p');
+		$s->query("SELECT zk_acquire('s" . ($n + 1) . "', 1)");
+		last if !$s->ok;
+		$n++;
+	}
+	is($s->sqlstate, '53200', 'a permit beyond the room for semaphores is an error');
+	$s->query_ok('ROLLBACK TO p');
+	$s->query_ok('COMMIT');
+	works($s, 'SELECT count(*) FROM zk_held_locks', $n, '... and the permits before it are held');
+	return $n;
+}
+
+my $s = session($node);
+my $room = fill($s);
+cmp_ok($room, '>=', 10 * 4, "max_connections times max_locks_per_transaction have room ($room)");
+
+my $other = session($node);
+fails_with($other, "SELECT zk_acquire('one more', 1)", '53200', '... for all backends together');
+works($other, "SELECT zk_try_lock('a lock')", 't', '... and locks are not affected');
+$s->query_ok("SELECT zk_release('s1')");
+works($other, "SELECT zk_try_acquire('s1', 1)", 't', 'a released permit leaves room for one of another backend');
+$_->query_ok('SELECT zk_unlock_all()') for $s, $other;
+is(fill($s), $room, 'there is as much room after all were released');
+
+# Ends of the session that run no SQL.
+my %ends = (
+	'its client disconnects' => sub { $_[0]->quit },
+	'it is terminated' => sub { $_[0]->terminate },
+	'it is terminated in a transaction' => sub { $_[0]->query_ok('BEGIN'); $_[0]->terminate });
+for my $end (sort keys %ends)
+{
+	$ends{$end}->($s);
+	wait_until('the end of its session', sub { !grep { m{/leases/} } $zkc->tree('/zklock/semaphores') });
+	$s = session($node);
+	is(fill($s), $room, "there is as much room after a session with permits: $end");
+}
+$_->quit for $s, $other;
+wait_until('the end of the sessions', sub { !grep { m{/leases/} } $zkc->tree('/zklock/semaphores') });
+nothing_left($zkc, 'nothing is left');
+$zkc->close;
+done_testing();
