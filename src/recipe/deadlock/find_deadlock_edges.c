@@ -158,7 +158,7 @@ add_permit_wait(ZklSnapshot *s, const Wait *wait)
 }
 
 static void
-add_wait(ZklSnapshot *s, const Wait *wait)
+add_edges_of_wait(ZklSnapshot *s, const Wait *wait)
 {
 	const Place *place = wait->place;
 	const ZklQueued *own = wait->vertex->here;
@@ -177,7 +177,7 @@ add_waits(ZklSnapshot *s, const Place *place)
 	for (const Wait *wait = place->waits; wait; wait = wait->next)
 		wait->vertex->here = zkl__place_find(place, wait->node->child);
 	for (const Wait *wait = place->waits; wait; wait = wait->next)
-		add_wait(s, wait);
+		add_edges_of_wait(s, wait);
 }
 
 void

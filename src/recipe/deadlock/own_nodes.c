@@ -48,7 +48,7 @@ forget(ZklSession *session, OwnNode *node)
 
 /* A delete that is refused for good is given up: the node ends with the session. */
 static void
-on_deleted(ZklCall *call, const ZklResult *result)
+on_own_node_deleted(ZklCall *call, const ZklResult *result)
 {
 	OwnNode    *node = call->subject;
 
@@ -70,7 +70,7 @@ zkl__own_nodes_drive(ZklSession *session)
 
 		if (node->is_leaving && !node->is_sent && zkl__is_connected(session) &&
 			!(node->attempts > 0 && zkl__has_retry(session)))
-			node->is_sent = zkl__send(zkl__call_new(session, on_deleted, node, NULL), &op) != NULL;
+			node->is_sent = zkl__send(zkl__call_new(session, on_own_node_deleted, node, NULL), &op) != NULL;
 	}
 }
 
