@@ -62,7 +62,7 @@ on_own_node_deleted(ZklCall *call, const ZklResult *result)
 
 /* Sends the deletes that are due and not in flight. */
 void
-zkl__own_nodes_drive(ZklSession *session)
+zkl__own_nodes_advance(ZklSession *session)
 {
 	for (OwnNode *node = *own_nodes(session); node; node = node->next)
 	{
@@ -113,7 +113,7 @@ zkl__own_nodes_leave(ZklSession *session, const char *path)
 	zkl__session_lock(session);
 	for (OwnNode *node = *own_nodes(session); node; node = node->next)
 		node->is_leaving = node->is_leaving || path == NULL || strcmp(path, node->path) == 0;
-	zkl__own_nodes_drive(session);
+	zkl__own_nodes_advance(session);
 	zkl__session_unlock(session);
 }
 

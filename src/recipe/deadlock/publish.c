@@ -112,7 +112,7 @@ may_block(const ZklRequest *request)
 /* Appends a node to the report. */
 static void
 add_report_node(ZklDetector *d, ZklReport *report, ZklReportNode *nodes, ZklWaitPlace place,
-		 const ZklNode *node)
+				const ZklNode *node)
 {
 	const ZklPermit *permit = d->request->permit;
 	const char *path = permit ? permit->semaphore_path : node->lock_path;

@@ -60,7 +60,7 @@ start_request(ZklRequest *request, const ZklLockItem *items)
 			return;
 		}
 	}
-	zkl__request_drive(request);
+	zkl__request_advance(request);
 }
 
 ZklRequest *

@@ -48,10 +48,10 @@
  * czxid may prove that it is first.  If the czxid is unknown, the node waits for it in
  * READING_CZXID and, without a proof, returns to LISTING.
  *
- * A state determines which operation the node needs next.  zkl__node_drive() sends
+ * A state determines which operation the node needs next.  zkl__node_advance() sends
  * the operation if the session is connected and no answer is outstanding (state_call
  * is NULL).  So a lost connection loses an answer, but not the state: the node is
- * driven again on the next connection.  There are two exceptions.  After a lost
+ * advanced again on the next connection.  There are two exceptions.  After a lost
  * create the znode may or may not exist, so CREATING becomes UNKNOWN.  Watches are
  * lost with the connection, so READING and WAITING become LISTING.
  *
@@ -166,7 +166,7 @@ extern void zkl__elision_note(const ZklNode *node);
 
 /* empty_parents.c */
 extern const size_t zkl__empty_parents_size;
-extern void zkl__empty_parents_drive(ZklSession *session);
+extern void zkl__empty_parents_advance(ZklSession *session);
 extern void zkl__empty_parents_close(ZklSession *session);
 extern void zkl__empty_parents_free(ZklSession *session);
 extern void zkl__node_created_parent(ZklNode *node);
@@ -183,9 +183,9 @@ extern bool zkl__node_is_moving(const ZklNode *node);
 
 /* queue_lock.c */
 extern void zkl__nodes_relist(ZklSession *session);
-extern void zkl__nodes_drive(ZklSession *session);
+extern void zkl__nodes_advance(ZklSession *session);
 extern void zkl__nodes_watched(ZklSession *session, const char *path);
-extern void zkl__node_drive(ZklNode *node);
+extern void zkl__node_advance(ZklNode *node);
 extern void zkl__node_creating(ZklNode *node);
 extern void zkl__node_created(ZklNode *node, ZklResultCode code,
 							  const char *path, int64_t czxid);
