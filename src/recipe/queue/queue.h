@@ -32,6 +32,8 @@
  *		               the outcome is unknown        -> UNKNOWN
  *		UNKNOWN        the GUID is in the queue      -> LISTING
  *		               ... is not in the queue       -> NEW
+ *		PROVING        czxid read: proven first      -> HELD
+ *		               ... not proven                -> LISTING
  *		LISTING        first, czxid known or upgrade -> HELD
  *		               first, czxid unknown          -> READING_CZXID
  *		               has a predecessor             -> READING
@@ -46,7 +48,7 @@
  *
  * With list elision (list_elision.c) a created node may skip LISTING: its number and
  * czxid may prove that it is first.  If the czxid is unknown, the node waits for it in
- * READING_CZXID and, without a proof, returns to LISTING.
+ * PROVING.
  *
  * A state determines which operation the node needs next.  zkl__node_advance() sends
  * the operation if the session is connected and no answer is outstanding (state_call
@@ -65,10 +67,11 @@ typedef enum ZklNodeState
 	NODE_CREATING,				/* its owner has sent the create */
 	NODE_UNKNOWN,				/* may exist: list the queue, look for the GUID */
 	NODE_LISTING,				/* exists: list the queue to find its position */
+	NODE_PROVING,				/* exists: the request reads the czxid, which may prove that it is first */
 	NODE_MOVING_UP,				/* upgrade: rename to a waiting writer's number */
 	NODE_READING,				/* not first: read the predecessor with a watch */
 	NODE_WAITING,				/* not first: wait for the watch */
-	NODE_READING_CZXID,			/* the request reads the czxid */
+	NODE_READING_CZXID,			/* first: the request reads the czxid */
 	NODE_HELD,
 	NODE_DOWNGRADING,			/* held: rename to a reader of the same number */
 	NODE_LEAVING,				/* delete it */

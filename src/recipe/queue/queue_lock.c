@@ -323,12 +323,13 @@ zkl__node_creating(ZklNode *node)
 static void
 await_list(ZklNode *node)
 {
+	if (node->czxid == 0 && zkl__elision_expected(node))
+	{
+		node->state = NODE_PROVING;
+		return;
+	}
 	node->state = NODE_LISTING;
-	node->priv->awaits_elision = node->czxid == 0 && zkl__elision_expected(node);
-	if (node->priv->awaits_elision)
-		node->state = NODE_READING_CZXID;
-	else
-		zkl__node_advance(node);
+	zkl__node_advance(node);
 }
 
 /*
@@ -377,16 +378,14 @@ void
 zkl__node_czxid_known(ZklNode *node, int64_t czxid)
 {
 	node->czxid = czxid;
-	if (node->state != NODE_READING_CZXID)
-		return;
-	if (node->priv->awaits_elision && !zkl__elision_proven(node))
+	if (node->state == NODE_READING_CZXID ||
+		(node->state == NODE_PROVING && zkl__elision_proven(node)))
+		node->state = NODE_HELD;
+	else if (node->state == NODE_PROVING)
 	{
 		node->state = NODE_LISTING;
 		zkl__node_advance(node);
 	}
-	else
-		node->state = NODE_HELD;
-	node->priv->awaits_elision = false;
 }
 
 /* Turns a held writer node into a reader node of the same number. */
@@ -427,6 +426,7 @@ zkl__node_advance(ZklNode *node)
 			break;
 		case NODE_NEW:
 		case NODE_CREATING:
+		case NODE_PROVING:
 		case NODE_WAITING:
 		case NODE_READING_CZXID:
 		case NODE_HELD:

@@ -287,7 +287,7 @@ count_again(ZklRequest *request)
 }
 
 static void
-drive_with_mutex(ZklRequest *request)
+advance_with_mutex(ZklRequest *request)
 {
 	ZklPermit  *permit = request->permit;
 
@@ -326,7 +326,7 @@ zkl__on_permit_advance(ZklRequest *request)
 	if (zkl__request_is_first(request))
 	{
 		if (permit->read == CAPACITY_READ)
-			drive_with_mutex(request);
+			advance_with_mutex(request);
 	}
 	else if (request->non_blocking && permit->seen == SEEN_NOTHING &&
 			 (mutex->state == NODE_READING || mutex->state == NODE_WAITING))
