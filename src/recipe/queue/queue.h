@@ -3,7 +3,7 @@
  * queue.h
  *		The znodes of a session in queues, each from create to delete.
  *
- *		node.h			names, order and positions: node.c, queue_order.c, ids.c
+ *		node.h			names, order and positions: node.c, queue_order.c
  *		nodes.c			all nodes of a session
  *		position.c		... what a children list shows about one node
  *		list_elision.c	... grants without a getChildren
