@@ -26,19 +26,19 @@ zkl__on_watch(ZklSession *session, const char *path)
 }
 
 void
-zkl__on_drive(ZklSession *session)
+zkl__on_advance(ZklSession *session)
 {
-	zkl__nodes_drive(session);
-	zkl__empty_parents_drive(session);
-	zkl__requests_drive(session);
-	zkl__confirm_drive(session);
-	zkl__own_nodes_drive(session);
+	zkl__nodes_advance(session);
+	zkl__empty_parents_advance(session);
+	zkl__requests_advance(session);
+	zkl__confirm_advance(session);
+	zkl__own_nodes_advance(session);
 }
 
 void
 zkl__on_timer(ZklSession *session)
 {
-	zkl__empty_parents_drive(session);
+	zkl__empty_parents_advance(session);
 	zkl__hold_watches_due(session);
 }
 

@@ -96,7 +96,7 @@ add_hash(uint64_t hash, uint64_t value)
 
 /* Identifies a deadlock: who waits how.  Answers to rings do not change it. */
 static uint64_t
-identify(const ZklDeadlockFound *found)
+deadlock_identity(const ZklDeadlockFound *found)
 {
 	uint64_t	hash = add_hash(UINT64_C(14695981039346656037), found->victim);
 
@@ -111,7 +111,7 @@ identify(const ZklDeadlockFound *found)
 static bool
 note_seen(ZklDetector *d, const ZklDeadlockFound *found)
 {
-	uint64_t	seen = identify(found);
+	uint64_t	seen = deadlock_identity(found);
 
 	if (seen == d->seen)
 		return false;
@@ -202,7 +202,7 @@ search(ZklDetector *d)
 
 /* Publishes the wait, or what has changed. */
 static void
-look(ZklDetector *d)
+update_report(ZklDetector *d)
 {
 	d->next_look_ms = zkl_now_ms() + LOOK_MS;
 	if (!(d->is_published ? zkl__report_update(d) : zkl__report_publish(d)))
@@ -221,7 +221,7 @@ take_step(ZklDetector *d)
 		search_soon(d);
 	}
 	else if (zkl_now_ms() >= d->next_look_ms)
-		look(d);
+		update_report(d);
 	return !d->is_over && d->is_published && zkl_now_ms() >= d->next_search_ms && search(d);
 }
 

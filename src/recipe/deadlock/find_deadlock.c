@@ -214,7 +214,7 @@ add_to_result(Search *s, const Edge *edge)
 
 /* Follows the shortest way to "me", up to a vertex that was visited. */
 static void
-follow(Search *s, Vertex *v)
+follow_to_me(Search *s, Vertex *v)
 {
 	for (; v->ahead; v = v->best->to)
 	{
@@ -235,7 +235,7 @@ list_edges(Search *s)
 
 	index_of(s, s->me);
 	s->tail = 0;
-	follow(s, s->me);
+	follow_to_me(s, s->me);
 	s->found.n_cycle = s->found.n_edges;
 	for (int head = 0; head < s->tail; head++)
 		for (const Edge *edge = s->queue[head]->out; s->queue[head]->any && edge;
@@ -243,7 +243,7 @@ list_edges(Search *s)
 			if (edge != s->queue[head]->best)
 			{
 				add_to_result(s, edge);
-				follow(s, edge->to);
+				follow_to_me(s, edge->to);
 			}
 	s->found.edges = s->edges;
 	s->found.reports = s->reports;

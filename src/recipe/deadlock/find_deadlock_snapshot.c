@@ -73,7 +73,7 @@ zkl__snapshot_goes_on(ZklSnapshot *s, int steps)
 
 /* Counts the bytes of an answer; returns false if the search is beyond its bounds. */
 static bool
-has_room(ZklSnapshot *s, size_t bytes)
+is_in_bounds(ZklSnapshot *s, size_t bytes)
 {
 	s->bytes += bytes;
 	s->too_much = s->too_much || s->bytes > ZKL_SEARCH_MAX_BYTES;
@@ -146,7 +146,7 @@ void
 zkl_snapshot_add_waiting(ZklSnapshot *s, const char *const *children, int n)
 {
 	s->vertices = zkl__snapshot_alloc(s, (size_t) n + 1, sizeof(Vertex));
-	for (int i = 0; i < n && has_room(s, strlen(children[i]) + 1); i++)
+	for (int i = 0; i < n && is_in_bounds(s, strlen(children[i]) + 1); i++)
 	{
 		uint64_t	session;
 		uint64_t	local;
@@ -186,7 +186,7 @@ zkl__snapshot_place(ZklSnapshot *s, ZklWaitPlace place, const char *name)
  * locally: all with a node before its own, or with a permit.
  */
 static void
-follow(ZklSnapshot *s, const Wait *wait)
+want_blockers(ZklSnapshot *s, const Wait *wait)
 {
 	Place	   *place = wait->place;
 	const ZklQueued *own = zkl__place_find(place, wait->node->child);
@@ -200,7 +200,7 @@ follow(ZklSnapshot *s, const Wait *wait)
 
 /* Notes a node with which the session waits; the first one, if it names several of a place. */
 static void
-add_wait(ZklSnapshot *s, Vertex *v, const ZklReportNode *node)
+note_wait(ZklSnapshot *s, Vertex *v, const ZklReportNode *node)
 {
 	Place	  **place = zkl__snapshot_place(s, node->place, node->name);
 	Wait	   *wait = zkl__snapshot_alloc(s, 1, sizeof(Wait));
@@ -221,7 +221,7 @@ add_wait(ZklSnapshot *s, Vertex *v, const ZklReportNode *node)
 		.next = (*place)->waits, .place = *place, .vertex = v, .node = node
 	};
 	(*place)->waits = wait;
-	follow(s, wait);
+	want_blockers(s, wait);
 }
 
 /* Two reports may name a local waiter; each has its own vertex. */
@@ -241,13 +241,13 @@ zkl_snapshot_add_report(ZklSnapshot *s, uint64_t session, uint64_t owner, int64_
 	Vertex	   *v = zkl__snapshot_vertex(s, session, 0);
 
 	if (v == NULL || v->behind != 0 || v->report || owner != session || length < 0 ||
-		!has_room(s, (size_t) length))
+		!is_in_bounds(s, (size_t) length))
 		return;
 	v->report = zkl_report_decode(data, length);
 	v->czxid = czxid;
 	v->version = version;
 	for (int i = 0; v->report && i < v->report->n_nodes; i++)
-		add_wait(s, v, &v->report->nodes[i]);
+		note_wait(s, v, &v->report->nodes[i]);
 	for (int i = 0; v->report && i < v->report->n_waiters; i++)
 		add_local_waiter(s, session, &v->report->waiters[i]);
 }
@@ -278,7 +278,7 @@ zkl__place_find(const Place *place, const char *child)
 
 /* Stores a contender of a queue, or any child of a parent of permits. */
 static void
-add_node(ZklSnapshot *s, Place *place, const char *child)
+store_node(ZklSnapshot *s, Place *place, const char *child)
 {
 	ZklQueued  *node = &place->nodes[place->n];
 	size_t		size = strlen(child) + 1;
@@ -306,8 +306,8 @@ zkl_snapshot_add_queue(ZklSnapshot *s, ZklWaitPlace which, const char *name, uin
 	if (place == NULL || place->is_read)
 		return;
 	place->nodes = zkl__snapshot_alloc(s, (size_t) n + 1, sizeof(ZklQueued));
-	for (int i = 0; i < n && has_room(s, strlen(children[i]) + 1); i++)
-		add_node(s, place, children[i]);
+	for (int i = 0; i < n && is_in_bounds(s, strlen(children[i]) + 1); i++)
+		store_node(s, place, children[i]);
 	if (s->no_memory || s->too_much)
 		return;
 	place->is_read = true;
@@ -316,7 +316,7 @@ zkl_snapshot_add_queue(ZklSnapshot *s, ZklWaitPlace which, const char *name, uin
 	if (which != ZKL_PLACE_PERMITS)
 		zkl_grant_queue(place->nodes, place->n);
 	for (const Wait *wait = place->waits; wait; wait = wait->next)
-		follow(s, wait);
+		want_blockers(s, wait);
 }
 
 ZklWant

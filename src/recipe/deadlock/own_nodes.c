@@ -48,7 +48,7 @@ forget(ZklSession *session, OwnNode *node)
 
 /* A delete that is refused for good is given up: the node ends with the session. */
 static void
-on_deleted(ZklCall *call, const ZklResult *result)
+on_own_node_deleted(ZklCall *call, const ZklResult *result)
 {
 	OwnNode    *node = call->subject;
 
@@ -62,7 +62,7 @@ on_deleted(ZklCall *call, const ZklResult *result)
 
 /* Sends the deletes that are due and not in flight. */
 void
-zkl__own_nodes_drive(ZklSession *session)
+zkl__own_nodes_advance(ZklSession *session)
 {
 	for (OwnNode *node = *own_nodes(session); node; node = node->next)
 	{
@@ -70,7 +70,7 @@ zkl__own_nodes_drive(ZklSession *session)
 
 		if (node->is_leaving && !node->is_sent && zkl__is_connected(session) &&
 			!(node->attempts > 0 && zkl__has_retry(session)))
-			node->is_sent = zkl__send(zkl__call_new(session, on_deleted, node, NULL), &op) != NULL;
+			node->is_sent = zkl__send(zkl__call_new(session, on_own_node_deleted, node, NULL), &op) != NULL;
 	}
 }
 
@@ -113,7 +113,7 @@ zkl__own_nodes_leave(ZklSession *session, const char *path)
 	zkl__session_lock(session);
 	for (OwnNode *node = *own_nodes(session); node; node = node->next)
 		node->is_leaving = node->is_leaving || path == NULL || strcmp(path, node->path) == 0;
-	zkl__own_nodes_drive(session);
+	zkl__own_nodes_advance(session);
 	zkl__session_unlock(session);
 }
 

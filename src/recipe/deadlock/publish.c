@@ -75,7 +75,7 @@ has_pending_releases(const ZklSession *session)
 
 /* Does the request wait, and no node of it change its state? */
 static bool
-is_settled(const ZklRequest *request)
+has_settled(const ZklRequest *request)
 {
 	bool		any = waits_for_permit(request);
 
@@ -111,8 +111,8 @@ may_block(const ZklRequest *request)
 
 /* Appends a node to the report. */
 static void
-add_node(ZklDetector *d, ZklReport *report, ZklReportNode *nodes, ZklWaitPlace place,
-		 const ZklNode *node)
+add_report_node(ZklDetector *d, ZklReport *report, ZklReportNode *nodes, ZklWaitPlace place,
+				const ZklNode *node)
 {
 	const ZklPermit *permit = d->request->permit;
 	const char *path = permit ? permit->semaphore_path : node->lock_path;
@@ -128,7 +128,7 @@ add_node(ZklDetector *d, ZklReport *report, ZklReportNode *nodes, ZklWaitPlace p
 
 /* The names of nodes are unique, so they identify the wait. */
 static uint64_t
-identify(const ZklReport *report)
+wait_identity(const ZklReport *report)
 {
 	uint64_t	hash = UINT64_C(14695981039346656037);	/* FNV-1a */
 
@@ -140,7 +140,7 @@ identify(const ZklReport *report)
 
 /* Is there room for all texts?  They are NULL if memory was exhausted. */
 static bool
-is_complete(const ZklReport *report)
+has_all_texts(const ZklReport *report)
 {
 	for (int i = 0; i < report->n_nodes; i++)
 		if (report->nodes[i].name == NULL || report->nodes[i].child == NULL)
@@ -159,16 +159,16 @@ add_nodes(ZklDetector *d, ZklReport *report, bool *blocks)
 	if (nodes == NULL)
 		return false;
 	zkl__session_lock(d->session);
-	for (int i = 0; is_settled(request) && i < request->n; i++)
+	for (int i = 0; has_settled(request) && i < request->n; i++)
 		if (request->permit)
-			add_node(d, report, nodes, ZKL_PLACE_MUTEX, request->nodes[i]);
+			add_report_node(d, report, nodes, ZKL_PLACE_MUTEX, request->nodes[i]);
 		else if (is_waiting(request->nodes[i]))
-			add_node(d, report, nodes, ZKL_PLACE_LOCK, request->nodes[i]);
-	if (is_settled(request) && waits_for_permit(request))
-		add_node(d, report, nodes, ZKL_PLACE_PERMITS, request->permit->permit_node);
+			add_report_node(d, report, nodes, ZKL_PLACE_LOCK, request->nodes[i]);
+	if (has_settled(request) && waits_for_permit(request))
+		add_report_node(d, report, nodes, ZKL_PLACE_PERMITS, request->permit->permit_node);
 	*blocks = report->n_nodes > 0 && may_block(request);
 	zkl__session_unlock(d->session);
-	return report->n_nodes > 0 && is_complete(report);
+	return report->n_nodes > 0 && has_all_texts(report);
 }
 
 /* Adds the local waiters that hold something; others block no session in the ensemble. */
@@ -208,7 +208,7 @@ zkl__report_compose(ZklDetector *d, ZklReport *report)
 	};
 	if (!add_nodes(d, report, &blocks) || !add_local_waiters(d, report))
 		return ZKL_REPORT_UNSETTLED;
-	report->identity = identify(report);
+	report->identity = wait_identity(report);
 	return blocks || report->n_waiters > 0 ? ZKL_REPORT_NEEDED : ZKL_REPORT_NOT_NEEDED;
 }
 

@@ -30,7 +30,7 @@
 
 /* Control characters, which could end a line or field, become ? */
 static void
-put_text(FILE *f, const char *text)
+put_printable(FILE *f, const char *text)
 {
 	putc('\t', f);
 	for (; *text; text++)
@@ -52,7 +52,7 @@ put_waiter(FILE *f, const ZklReportWaiter *waiter)
 			waiter->identity, waiter->only_for_place);
 	for (int i = 0; i < waiter->n_held; i++)
 		fprintf(f, "%s%c%" PRIx32, i ? "," : "", waiter->held[i].kind, waiter->held[i].key);
-	put_text(f, waiter->waits_for);
+	put_printable(f, waiter->waits_for);
 }
 
 char *
@@ -67,7 +67,7 @@ zkl_report_encode(const ZklReport *report, int *length)
 		return NULL;
 	fprintf(f, "1\t%" PRIx64 "\t%d\t%" PRId32 "\t%" PRIx64, report->instance, report->pid,
 			report->bell, report->identity);
-	put_text(f, report->server);
+	put_printable(f, report->server);
 	for (int i = 0; i < report->n_nodes; i++)
 		put_node(f, &report->nodes[i]);
 	for (int i = 0; i < report->n_waiters; i++)

@@ -236,7 +236,7 @@ on_confirmed(ZklCall *call, const ZklResult *result)
 	locks->confirm_status = zkl__lease_proved(call, result) ? are_nodes_watched(session)
 		: ZKL_SERVER_ERROR;
 	locks->confirmed_ms = call->submitted_ms;
-	zkl__confirm_drive(session);
+	zkl__confirm_advance(session);
 	zkl__wake(session);
 }
 
@@ -251,7 +251,7 @@ is_moving(const ZklSession *session)
 }
 
 void
-zkl__confirm_drive(ZklSession *session)
+zkl__confirm_advance(ZklSession *session)
 {
 	Locks	   *locks = locks_of(session);
 
@@ -266,7 +266,7 @@ static void
 start_confirm(ZklSession *session)
 {
 	locks_of(session)->confirm_status = ZKL_PENDING;
-	zkl__confirm_drive(session);
+	zkl__confirm_advance(session);
 }
 
 void

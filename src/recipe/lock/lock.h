@@ -65,7 +65,7 @@ struct ZklRequest
  */
 
 /* sends the next operation of the permit; grants the request in the end */
-extern void zkl__on_permit_drive(ZklRequest *request);
+extern void zkl__on_permit_advance(ZklRequest *request);
 
 /* outstanding answers are to be ignored */
 extern void zkl__on_permit_restart(ZklRequest *request);
@@ -82,7 +82,7 @@ extern void zkl__on_permit_free(ZklPermit *permit);
 
 /* requests.c */
 extern const size_t zkl__requests_size;
-extern void zkl__requests_drive(ZklSession *session);
+extern void zkl__requests_advance(ZklSession *session);
 extern void zkl__requests_free(ZklSession *session);
 extern ZklRequest *zkl__requests(const ZklSession *session);
 extern bool zkl__session_has_room(const ZklSession *session, int n_nodes,
@@ -95,7 +95,7 @@ extern ZklNode *zkl__request_node_new(ZklRequest *request, int index,
 									  const char *lock_path, ZklMode mode, bool upgrade);
 extern bool zkl__request_add_node(ZklRequest *request, int index,
 								  const char *lock_path, ZklMode mode, ZklLock *held);
-extern void zkl__request_drive(ZklRequest *request);
+extern void zkl__request_advance(ZklRequest *request);
 extern void zkl__request_restart(ZklRequest *request);
 extern void zkl__request_no_parent(ZklRequest *request);
 extern void zkl__request_read_czxid(ZklRequest *request, ZklNode *node);
@@ -123,7 +123,7 @@ extern void zkl__request_fail_code(ZklRequest *request, int culprit,
 
 /* lock.c */
 extern const size_t zkl__locks_size;
-extern void zkl__confirm_drive(ZklSession *session);
+extern void zkl__confirm_advance(ZklSession *session);
 extern void zkl__locks_lost(ZklSession *session);
 extern void zkl__locks_free(ZklSession *session);
 

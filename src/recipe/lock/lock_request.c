@@ -17,7 +17,7 @@ zkl_session_has_mode(const ZklSession *session, ZklMode mode)
 }
 
 static bool
-has_room(const ZklRequest *request, const ZklLockItem *items)
+has_room_for_items(const ZklRequest *request, const ZklLockItem *items)
 {
 	size_t		path_bytes = 0;
 
@@ -29,7 +29,7 @@ has_room(const ZklRequest *request, const ZklLockItem *items)
 }
 
 static bool
-add_node(ZklRequest *request, int i, const ZklLockItem *item)
+add_item_node(ZklRequest *request, int i, const ZklLockItem *item)
 {
 	char	   *path = zkl__path(zkl__config(request->session)->locks_path, item->name);
 	bool		added = path &&
@@ -42,7 +42,7 @@ add_node(ZklRequest *request, int i, const ZklLockItem *item)
 static void
 start_request(ZklRequest *request, const ZklLockItem *items)
 {
-	if (!has_room(request, items))
+	if (!has_room_for_items(request, items))
 	{
 		zkl__request_fail(request, ZKL_TOO_MANY, -1, 0);
 		return;
@@ -54,13 +54,13 @@ start_request(ZklRequest *request, const ZklLockItem *items)
 			zkl__request_fail(request, ZKL_NOT_SUPPORTED, i, 0);
 			return;
 		}
-		if (!add_node(request, i, &items[i]))
+		if (!add_item_node(request, i, &items[i]))
 		{
 			zkl__request_fail(request, ZKL_NO_MEMORY, i, 0);
 			return;
 		}
 	}
-	zkl__request_drive(request);
+	zkl__request_advance(request);
 }
 
 ZklRequest *

@@ -39,7 +39,7 @@ zkl__request_no_parent(ZklRequest *request)
 	else if (++request->attempts > MAX_ATTEMPTS)
 		zkl__request_fail(request, ZKL_SERVER_ERROR, -1, 0);
 	else
-		zkl__request_drive(request);
+		zkl__request_advance(request);
 }
 
 /* Returns the index of the operation that failed a multi, or -1. */
@@ -71,7 +71,7 @@ on_created(ZklCall *call, const ZklResult *result)
 	{
 		case ZKL_RC_OK:
 			request->attempts = 0;
-			zkl__request_drive(request);
+			zkl__request_advance(request);
 			break;
 		case ZKL_RC_CONNECTION_LOSS:
 			break;
@@ -130,7 +130,7 @@ create_nodes(ZklRequest *request)
 
 
 /*
- * Driving
+ * Advancing
  */
 
 /* Sets the czxid of the permit node, or the one that all new nodes of the request share. */
@@ -154,7 +154,7 @@ on_czxid_read(ZklCall *call, const ZklResult *result)
 			node->czxid = result->czxid;
 		for (int i = 0; !node->is_permit && i < request->n; i++)
 			zkl__node_czxid_known(request->nodes[i], result->czxid);
-		zkl__request_drive(request);
+		zkl__request_advance(request);
 	}
 }
 
@@ -219,7 +219,7 @@ check_nodes(ZklRequest *request)
 
 /* Creates the nodes if there are none yet, and again if only some of them exist. */
 static void
-drive_nodes(ZklRequest *request)
+advance_nodes(ZklRequest *request)
 {
 	int			n_new = 0;
 
@@ -289,23 +289,23 @@ grant_locks(ZklRequest *request)
 
 /* Sends the next operation besides those of the nodes, and grants the request in the end. */
 static void
-drive_rest(ZklRequest *request)
+advance_rest(ZklRequest *request)
 {
 	if (request->permit)
-		zkl__on_permit_drive(request);
+		zkl__on_permit_advance(request);
 	else
 		grant_locks(request);
 }
 
 /* Sends the next operation that the request as a whole needs, if any. */
 void
-zkl__request_drive(ZklRequest *request)
+zkl__request_advance(ZklRequest *request)
 {
 	if (request->status != ZKL_PENDING || request->create_call ||
 		!zkl__is_connected(request->session))
 		return;
-	drive_nodes(request);
-	drive_rest(request);
+	advance_nodes(request);
+	advance_rest(request);
 }
 
 /* Deletes the nodes and queues again, because another client deleted a node. */
@@ -332,7 +332,7 @@ zkl__request_restart(ZklRequest *request)
 		request->nodes[i] = fresh;
 		zkl__node_leave(old);
 	}
-	zkl__request_drive(request);
+	zkl__request_advance(request);
 }
 
 
@@ -345,13 +345,13 @@ zkl__on_node_found(ZklNode *node)
 {
 	if (node->state > NODE_UNKNOWN)
 		node->request->attempts = 0;
-	zkl__request_drive(node->request);
+	zkl__request_advance(node->request);
 }
 
 void
 zkl__on_node_progress(ZklNode *node)
 {
-	drive_rest(node->request);
+	advance_rest(node->request);
 }
 
 void
@@ -395,7 +395,7 @@ zkl__on_node_moved(ZklNode *node)
 		node->revoked_version = 0;
 		zkl__hold_watch_later(node);
 	}
-	zkl__confirm_drive(node->session);
+	zkl__confirm_advance(node->session);
 }
 
 ZklNode *

@@ -195,10 +195,10 @@ zkl_request_lock(ZklRequest *request, int i)
  */
 
 void
-zkl__requests_drive(ZklSession *session)
+zkl__requests_advance(ZklSession *session)
 {
 	for (ZklRequest *request = zkl__requests(session); request; request = request->next)
-		zkl__request_drive(request);
+		zkl__request_advance(request);
 }
 
 void

@@ -146,12 +146,12 @@ on_parent_deleted(ZklCall *call, const ZklResult *result)
 {
 	parents_of(call->session)->n_deletes--;
 	if (result->code != ZKL_RC_CONNECTION_LOSS)
-		zkl__empty_parents_drive(call->session);
+		zkl__empty_parents_advance(call->session);
 }
 
 /* Sends the deletes that are due. */
 void
-zkl__empty_parents_drive(ZklSession *session)
+zkl__empty_parents_advance(ZklSession *session)
 {
 	EmptyParents *parents = parents_of(session);
 	int64_t		now = zkl_now_ms();

@@ -19,7 +19,6 @@ struct ZklNodePrivate
 	ZklCall    *state_call;		/* whose answer this state waits for; CREATING: the list */
 	bool		wanted;			/* not released, not given up */
 	bool		lists_synced;	/* sync before each list: non-blocking and not first */
-	bool		awaits_elision; /* READING_CZXID: the czxid may prove that it is first */
 	bool		is_move_refused;	/* DOWNGRADING: still has its old name, until retried */
 	bool		is_undeletable; /* LEAVING: an ACL forbids the delete, which was logged */
 	bool		is_put_off;		/* LEAVING: its delete waits for zkl__leave_end() */

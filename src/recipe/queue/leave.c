@@ -121,6 +121,7 @@ zkl__node_leave(ZklNode *node)
 				node->state = NODE_LEAVING;
 			break;
 		case NODE_LISTING:
+		case NODE_PROVING:
 		case NODE_READING:
 		case NODE_WAITING:
 		case NODE_READING_CZXID:

@@ -101,7 +101,7 @@ typedef struct ZklQueued
 	uint32_t	distance;		/* of its number, as a sort key; set by zkl_sort_queue() */
 	bool		granted;
 	int			anchor;			/* upgrade: index of its session's reader; else -1 */
-	int			index;			/* among the children; set by zkl_read_queue() */
+	int			index;			/* among the children, for zkl_order_queue() */
 	void	   *item;			/* for the caller */
 } ZklQueued;
 
@@ -114,17 +114,5 @@ extern void zkl_sort_queue(ZklQueued *queue, int n);
  * is that writer's downgrade, and both hold the lock.
  */
 extern void zkl_grant_queue(ZklQueued *queue, int n);
-
-/* Returns the contenders, malloc'd, sorted and granted; NULL if out of memory. */
-extern ZklQueued *zkl_read_queue(const char *const *children, int n_children, int *n);
-
-/* Sorts ids, ascending. */
-extern void zkl_sort_ids(uint64_t *ids, int n);
-
-/* Sorts ids and removes the repeated ones; returns how many are left. */
-extern int	zkl_unique_ids(uint64_t *ids, int n);
-
-/* Returns the index of an id among sorted ones, or -1. */
-extern int	zkl_find_id(const uint64_t *ids, int n, uint64_t id);
 
 #endif							/* ZKL_NODE_H */

@@ -3,7 +3,7 @@
  * queue.h
  *		The znodes of a session in queues, each from create to delete.
  *
- *		node.h			names, order and positions: node.c, queue_order.c, ids.c
+ *		node.h			names, order and positions: node.c, queue_order.c
  *		nodes.c			all nodes of a session
  *		position.c		... what a children list shows about one node
  *		list_elision.c	... grants without a getChildren
@@ -32,6 +32,8 @@
  *		               the outcome is unknown        -> UNKNOWN
  *		UNKNOWN        the GUID is in the queue      -> LISTING
  *		               ... is not in the queue       -> NEW
+ *		PROVING        czxid read: proven first      -> HELD
+ *		               ... not proven                -> LISTING
  *		LISTING        first, czxid known or upgrade -> HELD
  *		               first, czxid unknown          -> READING_CZXID
  *		               has a predecessor             -> READING
@@ -46,12 +48,12 @@
  *
  * With list elision (list_elision.c) a created node may skip LISTING: its number and
  * czxid may prove that it is first.  If the czxid is unknown, the node waits for it in
- * READING_CZXID and, without a proof, returns to LISTING.
+ * PROVING.
  *
- * A state determines which operation the node needs next.  zkl__node_drive() sends
+ * A state determines which operation the node needs next.  zkl__node_advance() sends
  * the operation if the session is connected and no answer is outstanding (state_call
  * is NULL).  So a lost connection loses an answer, but not the state: the node is
- * driven again on the next connection.  There are two exceptions.  After a lost
+ * advanced again on the next connection.  There are two exceptions.  After a lost
  * create the znode may or may not exist, so CREATING becomes UNKNOWN.  Watches are
  * lost with the connection, so READING and WAITING become LISTING.
  *
@@ -65,10 +67,11 @@ typedef enum ZklNodeState
 	NODE_CREATING,				/* its owner has sent the create */
 	NODE_UNKNOWN,				/* may exist: list the queue, look for the GUID */
 	NODE_LISTING,				/* exists: list the queue to find its position */
+	NODE_PROVING,				/* exists: the request reads the czxid, which may prove that it is first */
 	NODE_MOVING_UP,				/* upgrade: rename to a waiting writer's number */
 	NODE_READING,				/* not first: read the predecessor with a watch */
 	NODE_WAITING,				/* not first: wait for the watch */
-	NODE_READING_CZXID,			/* the request reads the czxid */
+	NODE_READING_CZXID,			/* first: the request reads the czxid */
 	NODE_HELD,
 	NODE_DOWNGRADING,			/* held: rename to a reader of the same number */
 	NODE_LEAVING,				/* delete it */
@@ -166,7 +169,7 @@ extern void zkl__elision_note(const ZklNode *node);
 
 /* empty_parents.c */
 extern const size_t zkl__empty_parents_size;
-extern void zkl__empty_parents_drive(ZklSession *session);
+extern void zkl__empty_parents_advance(ZklSession *session);
 extern void zkl__empty_parents_close(ZklSession *session);
 extern void zkl__empty_parents_free(ZklSession *session);
 extern void zkl__node_created_parent(ZklNode *node);
@@ -183,9 +186,9 @@ extern bool zkl__node_is_moving(const ZklNode *node);
 
 /* queue_lock.c */
 extern void zkl__nodes_relist(ZklSession *session);
-extern void zkl__nodes_drive(ZklSession *session);
+extern void zkl__nodes_advance(ZklSession *session);
 extern void zkl__nodes_watched(ZklSession *session, const char *path);
-extern void zkl__node_drive(ZklNode *node);
+extern void zkl__node_advance(ZklNode *node);
 extern void zkl__node_creating(ZklNode *node);
 extern void zkl__node_created(ZklNode *node, ZklResultCode code,
 							  const char *path, int64_t czxid);

@@ -119,7 +119,7 @@ wait_for_predecessor(ZklNode *node, const char *other)
 	if (!set_watched(node, other))
 		return;
 	node->state = NODE_READING;
-	zkl__node_drive(node);
+	zkl__node_advance(node);
 	zkl__on_node_progress(node);
 }
 
@@ -137,7 +137,7 @@ become_waiter(ZklNode *node, const char *other)
 	else
 	{
 		node->priv->lists_synced = true;
-		zkl__node_drive(node);
+		zkl__node_advance(node);
 	}
 }
 
@@ -149,7 +149,7 @@ move_up(ZklNode *node, const char *writer)
 	if (!zkl_parse_child(writer, &contender) || !set_watched(node, writer))
 		return;
 	zkl__node_move(node, NODE_MOVING_UP, contender.number);
-	zkl__node_drive(node);
+	zkl__node_advance(node);
 }
 
 /* Another sharer upgrades as well; its reader's data identify the session. */
@@ -162,7 +162,7 @@ on_rival_read(ZklCall *call, const ZklResult *result)
 		return;
 	if (result->code == ZKL_RC_NO_NODE)
 	{
-		zkl__node_drive(node);
+		zkl__node_advance(node);
 		return;
 	}
 	zkl__on_node_blocked(node, result);
@@ -251,7 +251,7 @@ on_predecessor_read(ZklCall *call, const ZklResult *result)
 	else if (result->code == ZKL_RC_NO_NODE)
 	{
 		node->state = NODE_LISTING;
-		zkl__node_drive(node);
+		zkl__node_advance(node);
 	}
 	else
 		node_fail_code(node, result);
@@ -271,7 +271,7 @@ has_predecessor(const ZklNode *node)
 	return node->state == NODE_READING || node->state == NODE_WAITING;
 }
 
-/* Makes a waiting node list the queue when it is driven next; ignores a list in flight. */
+/* Makes a waiting node list the queue when it is advanced next; ignores a list in flight. */
 static void
 relist(ZklNode *node)
 {
@@ -298,7 +298,7 @@ on_moved(ZklCall *call, const ZklResult *result)
 	if (!node->priv->wanted)
 		zkl__node_leave(node);
 	else if (node->state == NODE_LISTING)
-		zkl__node_drive(node);
+		zkl__node_advance(node);
 	zkl__on_node_moved(node);
 }
 
@@ -323,12 +323,13 @@ zkl__node_creating(ZklNode *node)
 static void
 await_list(ZklNode *node)
 {
+	if (node->czxid == 0 && zkl__elision_expected(node))
+	{
+		node->state = NODE_PROVING;
+		return;
+	}
 	node->state = NODE_LISTING;
-	node->priv->awaits_elision = node->czxid == 0 && zkl__elision_expected(node);
-	if (node->priv->awaits_elision)
-		node->state = NODE_READING_CZXID;
-	else
-		zkl__node_drive(node);
+	zkl__node_advance(node);
 }
 
 /*
@@ -354,7 +355,7 @@ zkl__node_created(ZklNode *node, ZklResultCode code, const char *path,
 	{
 		node->state = NODE_UNKNOWN;
 		if (code != ZKL_RC_CONNECTION_LOSS)
-			zkl__node_drive(node);
+			zkl__node_advance(node);
 	}
 	else
 	{
@@ -377,16 +378,14 @@ void
 zkl__node_czxid_known(ZklNode *node, int64_t czxid)
 {
 	node->czxid = czxid;
-	if (node->state != NODE_READING_CZXID)
-		return;
-	if (node->priv->awaits_elision && !zkl__elision_proven(node))
+	if (node->state == NODE_READING_CZXID ||
+		(node->state == NODE_PROVING && zkl__elision_proven(node)))
+		node->state = NODE_HELD;
+	else if (node->state == NODE_PROVING)
 	{
 		node->state = NODE_LISTING;
-		zkl__node_drive(node);
+		zkl__node_advance(node);
 	}
-	else
-		node->state = NODE_HELD;
-	node->priv->awaits_elision = false;
 }
 
 /* Turns a held writer node into a reader node of the same number. */
@@ -395,12 +394,12 @@ zkl__node_downgrade(ZklNode *node)
 {
 	node->mode = ZKL_MODE_SHARED;
 	zkl__node_move(node, NODE_DOWNGRADING, node->number);
-	zkl__node_drive(node);
+	zkl__node_advance(node);
 }
 
 /* Sends the operation of the state, if the session is connected and none is in flight. */
 void
-zkl__node_drive(ZklNode *node)
+zkl__node_advance(ZklNode *node)
 {
 	if (!zkl__node_can_send(node))
 		return;
@@ -427,6 +426,7 @@ zkl__node_drive(ZklNode *node)
 			break;
 		case NODE_NEW:
 		case NODE_CREATING:
+		case NODE_PROVING:
 		case NODE_WAITING:
 		case NODE_READING_CZXID:
 		case NODE_HELD:
@@ -449,10 +449,10 @@ zkl__nodes_relist(ZklSession *session)
 }
 
 void
-zkl__nodes_drive(ZklSession *session)
+zkl__nodes_advance(ZklSession *session)
 {
 	for (ZklNode *node = zkl__nodes(session); node; node = node->next)
-		zkl__node_drive(node);
+		zkl__node_advance(node);
 }
 
 void
@@ -466,6 +466,6 @@ zkl__nodes_watched(ZklSession *session, const char *path)
 		{
 			zkl__lease_prepare(session);
 			relist(node);
-			zkl__node_drive(node);
+			zkl__node_advance(node);
 		}
 }

@@ -234,8 +234,9 @@ zkl_position(const char *const *children, int n_children,
  * Reading a queue
  */
 
-ZklQueued *
-zkl_read_queue(const char *const *children, int n_children, int *n)
+/* Returns the contenders, malloc'd, sorted and granted; NULL if out of memory. */
+static ZklQueued *
+read_queue(const char *const *children, int n_children, int *n)
 {
 	ZklQueued  *queue = calloc((size_t) n_children + 1, sizeof(ZklQueued));
 
@@ -267,7 +268,7 @@ zkl_order_queue(const char *const *children, int n_children, ZklPlace *places)
 {
 	int			n;
 	int			n_waiting = 0;
-	ZklQueued  *queue = zkl_read_queue(children, n_children, &n);
+	ZklQueued  *queue = read_queue(children, n_children, &n);
 
 	if (queue == NULL)
 		return -1;

@@ -51,7 +51,7 @@ compare_capacity(ZklRequest *request, const ZklResult *data)
 		set_capacity(request, data->version);
 	else if (data->data_len == 0)
 		permit->read = CAPACITY_UNSET;
-	zkl__request_drive(request);
+	zkl__request_advance(request);
 }
 
 static void
@@ -73,7 +73,7 @@ on_capacity_read(ZklCall *call, const ZklResult *result)
 
 /* Reads the capacity if it is unknown. */
 void
-zkl__capacity_drive(ZklRequest *request)
+zkl__capacity_advance(ZklRequest *request)
 {
 	ZklPermit  *permit = request->permit;
 	ZklOp		op = {.kind = ZKL_OP_GET, .path = permit->semaphore_path};

@@ -11,6 +11,6 @@
 #include "semaphore.h"
 
 /* capacity.c */
-extern void zkl__capacity_drive(ZklRequest *request);
+extern void zkl__capacity_advance(ZklRequest *request);
 
 #endif							/* ZKL_SEMAPHORE_INTERNAL_H */

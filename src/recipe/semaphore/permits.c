@@ -66,7 +66,7 @@ start_permit(ZklRequest *request, const char *queue_path)
 	else if (!zkl__request_add_node(request, 0, queue_path, ZKL_MODE_EXCLUSIVE, NULL))
 		zkl__request_fail(request, ZKL_NO_MEMORY, -1, 0);
 	else
-		zkl__request_drive(request);
+		zkl__request_advance(request);
 }
 
 
@@ -198,6 +198,6 @@ zkl__permits_watched(ZklSession *session, const char *path)
 		{
 			zkl__lease_prepare(session);
 			zkl__permit_recount(request);
-			zkl__on_permit_drive(request);
+			zkl__on_permit_advance(request);
 		}
 }

@@ -131,7 +131,7 @@ refuse_attempt(ZklRequest *request, int n_excess)
 	}
 	permit->counts_synced = true;
 	permit->seen = SEEN_NOTHING;
-	zkl__on_permit_drive(request);
+	zkl__on_permit_advance(request);
 }
 
 static void
@@ -150,7 +150,7 @@ check_count(ZklRequest *request, const ZklResult *result)
 		if (exists)
 			grant(request);
 		else
-			zkl__on_permit_drive(request);
+			zkl__on_permit_advance(request);
 	}
 	else
 	{
@@ -287,7 +287,7 @@ count_again(ZklRequest *request)
 }
 
 static void
-drive_with_mutex(ZklRequest *request)
+advance_with_mutex(ZklRequest *request)
 {
 	ZklPermit  *permit = request->permit;
 
@@ -314,7 +314,7 @@ drive_with_mutex(ZklRequest *request)
 
 /* Sends the next operation of the permit, besides those of the mutex node. */
 void
-zkl__on_permit_drive(ZklRequest *request)
+zkl__on_permit_advance(ZklRequest *request)
 {
 	ZklPermit  *permit = request->permit;
 	ZklNode    *mutex = mutex_node(request);
@@ -322,11 +322,11 @@ zkl__on_permit_drive(ZklRequest *request)
 	if (request->status != ZKL_PENDING || !zkl__is_connected(request->session) ||
 		(mutex->state != NODE_CREATING && !zkl__request_is_queued(request)))
 		return;
-	zkl__capacity_drive(request);
+	zkl__capacity_advance(request);
 	if (zkl__request_is_first(request))
 	{
 		if (permit->read == CAPACITY_READ)
-			drive_with_mutex(request);
+			advance_with_mutex(request);
 	}
 	else if (request->non_blocking && permit->seen == SEEN_NOTHING &&
 			 (mutex->state == NODE_READING || mutex->state == NODE_WAITING))

@@ -45,7 +45,7 @@ struct ZklPermit
 	char	   *semaphore_path;
 	char	   *permits_path;	/* permits parent */
 	ZklNode    *permit_node;	/* NULL until the mutex is held */
-	bool		has_mutex;		/* at the last zkl__permit_drive() */
+	bool		has_mutex;		/* at the last zkl__on_permit_advance() */
 	ZklSeen		seen;
 	uint64_t   *owners;			/* of others' permits when last too many, see zkl_permit_owners() */
 	int			n_owners;

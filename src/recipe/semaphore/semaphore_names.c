@@ -13,6 +13,14 @@
 /* The most digits that always fit into an int. */
 #define MAX_CAPACITY_DIGITS 9
 
+static int
+compare_owners(const void *a, const void *b)
+{
+	uint64_t	x = *(const uint64_t *) a;
+	uint64_t	y = *(const uint64_t *) b;
+
+	return x < y ? -1 : x > y;
+}
 
 int
 zkl_permit_owners(const char *const *children, int n_children,
@@ -26,7 +34,7 @@ zkl_permit_owners(const char *const *children, int n_children,
 			owners[n] = 0;
 		n += owners[n] != self;
 	}
-	zkl_sort_ids(owners, n);
+	qsort(owners, (size_t) n, sizeof(uint64_t), compare_owners);
 	return n;
 }
 

@@ -248,7 +248,7 @@ send_one(ZklBatch *batch, int i)
 }
 
 static bool
-send_multi(ZklBatch *batch)
+send_atomic(ZklBatch *batch)
 {
 	batch->n_sent = batch->n_ops;
 	return zkl__send_all(zkl__call_new(batch->session, on_multi_answered, batch, &batch->uses),
@@ -266,7 +266,7 @@ send_more(ZklBatch *batch)
 		!zkl__is_connected(session) || session->batches_wait)
 		return;
 	if (batch->form == ZKL_BATCH_ATOMIC)
-		is_sent = send_multi(batch);
+		is_sent = send_atomic(batch);
 	while (is_sent && batch->n_sent < batch->n_ops)
 	{
 		size_t		size = size_in_flight(&batch->ops[batch->n_sent]);
@@ -352,47 +352,13 @@ zkl__batches_free(ZklSession *session)
  * Public functions
  */
 
-/* Returns the length of the data that an operation sends. */
-static size_t
-sent_length(const ZklOp *op)
-{
-	return op->data && op->data_len > 0 ? (size_t) op->data_len : 0;
-}
-
-static size_t
-bytes_of(const ZklOp *ops, int n_ops)
-{
-	size_t		size = 0;
-
-	for (int i = 0; i < n_ops; i++)
-		size += strlen(ops[i].path) + 1 + sent_length(&ops[i]);
-	return size;
-}
-
-/* Copies an operation and what it points to; returns the end of the copy. */
-static char *
-copy_op(ZklOp *to, const ZklOp *from, char *bytes)
-{
-	*to = *from;
-	to->path = bytes;
-	bytes = stpcpy(bytes, from->path) + 1;
-	if (from->data)
-	{
-		to->data = bytes;
-		memcpy(bytes, from->data, sent_length(from));
-		bytes += sent_length(from);
-	}
-	return bytes;
-}
-
 /* Returns a batch with copies of the operations; NULL when out of memory. */
 static ZklBatch *
 batch_new(ZklSession *session, ZklBatchForm form, const ZklOp *ops, int n_ops)
 {
 	size_t		size = sizeof(ZklBatch) +
-		(size_t) n_ops * (sizeof(ZklOp) + sizeof(ZklBatchResult)) + bytes_of(ops, n_ops) + 1;
+		(size_t) n_ops * (sizeof(ZklOp) + sizeof(ZklBatchResult)) + zkl_ops_bytes(ops, n_ops);
 	ZklBatch   *batch = calloc(1, size);
-	char	   *bytes;
 
 	if (batch == NULL)
 		return NULL;
@@ -402,9 +368,7 @@ batch_new(ZklSession *session, ZklBatchForm form, const ZklOp *ops, int n_ops)
 	batch->uses.free_subject = batch_free;
 	batch->n_ops = n_ops;
 	batch->results = (ZklBatchResult *) (batch->ops + n_ops);
-	bytes = (char *) (batch->results + n_ops);
-	for (int i = 0; i < n_ops; i++)
-		bytes = copy_op(&batch->ops[i], &ops[i], bytes);
+	zkl_ops_copy(batch->ops, ops, n_ops, (char *) (batch->results + n_ops));
 	return batch;
 }
 
@@ -412,7 +376,7 @@ static ZklStatus
 first_status(ZklBatchForm form, const ZklOp *ops, int n_ops)
 {
 	if (n_ops > ZKL_BATCH_MAX_OPS ||
-		(form == ZKL_BATCH_ATOMIC && bytes_of(ops, n_ops) > ZKL_BATCH_MAX_ATOMIC_BYTES))
+		(form == ZKL_BATCH_ATOMIC && zkl_ops_bytes(ops, n_ops) > ZKL_BATCH_MAX_ATOMIC_BYTES))
 		return ZKL_TOO_MANY;
 	return n_ops > 0 ? ZKL_PENDING : ZKL_OK;
 }

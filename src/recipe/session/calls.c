@@ -186,7 +186,7 @@ zkl__call_keep(ZklCall *call, void *detail, ZklUses *uses)
 
 /* Can the operations be sent?  One has no path if memory was exhausted. */
 static bool
-is_complete(const ZklOp *ops, int n)
+has_all_paths(const ZklOp *ops, int n)
 {
 	for (int i = 0; ops && i < n; i++)
 		if (ops[i].path == NULL)
@@ -207,7 +207,7 @@ zkl__send_all(ZklCall *call, ZklRequestForm form, const ZklOp *ops, int n)
 	if (call == NULL)
 		return NULL;
 	session = call->session;
-	if (is_complete(ops, n) &&
+	if (has_all_paths(ops, n) &&
 		zkl_client_submit(session->client, form, ops, n, &call->completion))
 	{
 		call->confirms = form == ZKL_MULTI || ops->kind == ZKL_OP_CREATE;

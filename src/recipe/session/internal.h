@@ -61,7 +61,7 @@ struct ZklSession
 	bool		is_dropping;	/* the connection has no answer to a proof and ends */
 	bool		grant_waits;	/* a grant waits for a proof */
 	int64_t		timer_ms;		/* 0: none set */
-	int64_t		retry_ms;		/* when to drive everything again; 0: no need */
+	int64_t		retry_ms;		/* when to advance everything again; 0: no need */
 	int64_t		retried_ms;		/* when a retry was last requested */
 	int			retry_delay_ms; /* its delay */
 	int64_t		next_keepalive_ms;	/* the next one after the first; else 0 */
@@ -94,7 +94,7 @@ extern void zkl__session_give_up(ZklSession *session);
 extern void zkl__lease_answered(ZklSession *session);
 extern void zkl__lease_connected(ZklSession *session);
 extern void zkl__lease_arm(ZklSession *session);
-extern void zkl__lease_drive(ZklSession *session, int64_t now);
+extern void zkl__lease_run(ZklSession *session, int64_t now);
 extern bool zkl__lease_is_over(const ZklSession *session, int64_t now);
 
 /* calls.c */
@@ -107,7 +107,7 @@ extern void zkl__batches_watched(ZklSession *session, const char *path);
 extern void zkl__batches_free(ZklSession *session);
 
 /* timers.c */
-extern void zkl__timers_drive(ZklSession *session);
+extern void zkl__timers_run(ZklSession *session);
 
 /* open_parents.c */
 extern void zkl__read_acls(ZklSession *session);

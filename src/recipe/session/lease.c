@@ -285,7 +285,7 @@ zkl__lease_arm(ZklSession *session)
 
 /* A server that does not answer a proof has no quorum: another one may have. */
 void
-zkl__lease_drive(ZklSession *session, int64_t now)
+zkl__lease_run(ZklSession *session, int64_t now)
 {
 	if (needs_proofs(session) && can_send_proof(session) && now >= proof_due_ms(session))
 		send_proof(session);
@@ -324,7 +324,7 @@ zkl__lease_prepare(ZklSession *session)
 
 /*
  * Returns whether the session is proven well enough for a grant.  Otherwise sends a proof,
- * after which everything is driven again.
+ * after which everything is advanced again.
  */
 bool
 zkl__lease_allows_grant(ZklSession *session)
@@ -344,7 +344,7 @@ zkl__lease_answered(ZklSession *session)
 	if (!session->grant_waits || zkl__is_final(session) || !is_proof_fresh(session))
 		return;
 	session->grant_waits = false;
-	zkl__on_drive(session);
+	zkl__on_advance(session);
 }
 
 

@@ -28,7 +28,7 @@ session_connected(ZklSession *session, const ZklConnectionInfo *info)
 	zkl__lease_connected(session);
 	zkl__on_connected(session);
 	zkl__read_acls(session);
-	zkl__on_drive(session);
+	zkl__on_advance(session);
 	zkl__batches_connected(session);
 	zkl__wake(session);
 }
@@ -84,7 +84,7 @@ timer_io(void *context)
 
 	zkl__session_lock(session);
 	client = session->client;
-	zkl__timers_drive(session);
+	zkl__timers_run(session);
 	ending = begin_ending(session);
 	zkl__session_unlock(session);
 	end_client(client, ending);

@@ -101,7 +101,7 @@ extern void zkl__on_connected(ZklSession *session);
 extern void zkl__on_watch(ZklSession *session, const char *path);
 
 /* sends what must be sent and was not sent, or not answered */
-extern void zkl__on_drive(ZklSession *session);
+extern void zkl__on_advance(ZklSession *session);
 
 /* the timer has fired, for any file; each sets it again if needed */
 extern void zkl__on_timer(ZklSession *session);

@@ -164,7 +164,7 @@ zkl__retry_later(ZklSession *session)
 	zkl__arm_timer(session, session->retry_ms);
 }
 
-/* Returns whether everything will be driven again, see zkl__retry_later(). */
+/* Returns whether everything will be advanced again, see zkl__retry_later(). */
 bool
 zkl__has_retry(const ZklSession *session)
 {

@@ -90,7 +90,7 @@ has_outlived(const ZklSession *session, int64_t now)
 
 /* Runs what is due when the timer fires. */
 void
-zkl__timers_drive(ZklSession *session)
+zkl__timers_run(ZklSession *session)
 {
 	int64_t		now = zkl_now_ms();
 
@@ -102,10 +102,10 @@ zkl__timers_drive(ZklSession *session)
 	if (session->retry_ms && now >= session->retry_ms)
 	{
 		session->retry_ms = 0;
-		zkl__on_drive(session);
+		zkl__on_advance(session);
 		zkl__batches_retry(session);
 	}
-	zkl__lease_drive(session, now);
+	zkl__lease_run(session, now);
 	zkl__on_timer(session);
 	keepalive(session, now);
 	arm_next_timer(session);

@@ -11,7 +11,9 @@
 #define ZKL_OPERATION_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 /* Result of an operation, from the server, the library or the connection. */
 typedef enum ZklResultCode
@@ -71,5 +73,38 @@ typedef enum ZklRequestForm
 	ZKL_SINGLE,					/* one operation */
 	ZKL_MULTI					/* creates, deletes, sets and checks: does all or none */
 } ZklRequestForm;
+
+/* Returns the size of what zkl_ops_copy() writes to "bytes". */
+static inline size_t
+zkl_ops_bytes(const ZklOp *ops, int n)
+{
+	size_t		size = 0;
+
+	for (int i = 0; i < n; i++)
+		size += strlen(ops[i].path) + 1 +
+			(ops[i].data && ops[i].data_len > 0 ? (size_t) ops[i].data_len : 0) + 1;
+	return size;
+}
+
+/* Copies operations to "to", and what they point to behind each other to "bytes". */
+static inline void
+zkl_ops_copy(ZklOp *to, const ZklOp *from, int n, char *bytes)
+{
+	for (int i = 0; i < n; i++)
+	{
+		to[i] = from[i];
+		to[i].path = strcpy(bytes, from[i].path);
+		bytes += strlen(bytes) + 1;
+		if (from[i].data == NULL)
+			continue;
+		to[i].data = bytes;
+		if (from[i].data_len > 0)
+		{
+			memcpy(bytes, from[i].data, (size_t) from[i].data_len);
+			bytes += from[i].data_len;
+		}
+		bytes++;
+	}
+}
 
 #endif							/* ZKL_OPERATION_H */

@@ -106,7 +106,7 @@ open_io(void *arg)
 }
 
 static void
-timer_io(void *arg)
+client_timer_io(void *arg)
 {
 	ZklClient  *client = arg;
 
@@ -235,7 +235,7 @@ zkl_client_open(const ZklClientConfig *config, const ZklEvents *events, void *co
 	static const ZklIoThreadCallbacks duties = {
 		.open_io = open_io,
 		.pass_io = zkl_zk_pass_io,
-		.timer_io = timer_io,
+		.timer_io = client_timer_io,
 		.overdue_io = zkl_zk_overdue_io,
 		.close_io = close_io,
 		.free_io = client_free_io,

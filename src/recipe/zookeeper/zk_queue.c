@@ -14,42 +14,21 @@
 
 #include "zk_library.h"
 
-/* Copies an operation and what it points to; returns the end of the copy. */
-static char *
-copy_op(ZklOp *to, const ZklOp *from, char *bytes)
-{
-	size_t		path_size = strlen(from->path) + 1;
-	size_t		data_size = from->data_len > 0 ? (size_t) from->data_len : 0;
-
-	*to = *from;
-	to->path = memcpy(bytes, from->path, path_size);
-	bytes += path_size;
-	if (from->data == NULL)
-		return bytes;
-	to->data = data_size > 0 ? memcpy(bytes, from->data, data_size) : bytes;
-	return bytes + data_size;
-}
-
 /* Copies everything; returns NULL when out of memory. */
 static ZklSubmission *
 submission_new(const ZklOp *ops, int n_ops)
 {
-	size_t		size = sizeof(ZklSubmission) + (size_t) n_ops * sizeof(ZklOp);
+	size_t		size = sizeof(ZklSubmission) + (size_t) n_ops * sizeof(ZklOp) +
+		zkl_ops_bytes(ops, n_ops);
 	ZklSubmission *submission;
-	char	   *bytes;
 
-	for (int i = 0; i < n_ops; i++)
-		size += strlen(ops[i].path) + 1 +
-			(ops[i].data && ops[i].data_len > 0 ? (size_t) ops[i].data_len : 0);
-	submission = malloc(size + 1);
+	submission = malloc(size);
 	if (submission == NULL)
 		return NULL;
 	submission->next = NULL;
 	submission->size = size;
 	submission->n_ops = n_ops;
-	bytes = (char *) &submission->ops[n_ops];
-	for (int i = 0; i < n_ops; i++)
-		bytes = copy_op(&submission->ops[i], &ops[i], bytes);
+	zkl_ops_copy(submission->ops, ops, n_ops, (char *) &submission->ops[n_ops]);
 	return submission;
 }
 

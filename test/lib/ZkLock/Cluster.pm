@@ -45,6 +45,7 @@ our @EXPORT = qw(zklock_node session wait_for_sql wait_zk_children
 #   extra_conf        text appended to postgresql.conf
 #   init              options of PostgreSQL::Test::Cluster->init, as a list
 #   extension         0: do not create the extension
+#   install_path      the path of a ZkLock::Installation
 sub zklock_node
 {
 	my ($name, %opt) = @_;
@@ -52,7 +53,8 @@ sub zklock_node
 	$to = $to->connect_string if ref $to;
 	my $timeout = $opt{session_timeout} // '4s';
 
-	my $node = PostgreSQL::Test::Cluster->new($name);
+	my $node = PostgreSQL::Test::Cluster->new($name,
+		$opt{install_path} ? (install_path => $opt{install_path}) : ());
 	$node->init(@{ $opt{init} // [] });
 	$node->append_conf('postgresql.conf', <<"CONF");
 shared_preload_libraries = 'zklock'

@@ -10,6 +10,8 @@
 #       install_path => $installation->path);
 #   $installation->write('zklock--0.1--0.2.sql', $text);
 #   $installation->replace_library;     # with another file of the same content
+#
+# With build => $directory it has the library and the scripts that were built there.
 
 package ZkLock::Installation;
 
@@ -27,7 +29,7 @@ my @PROGRAMS = qw(postgres initdb pg_ctl pg_config);
 
 sub new
 {
-	my ($class, $dir) = @_;
+	my ($class, $dir, %opt) = @_;
 	my %installed = map { $_ => pg_config($_) } qw(bindir sharedir pkglibdir);
 	my $self = bless {
 		path => dirname("$dir$installed{bindir}"),
@@ -46,8 +48,11 @@ sub new
 	}
 	link_all($installed{sharedir}, "$dir$installed{sharedir}", 'extension');
 	link_all($installed{pkglibdir}, "$dir$installed{pkglibdir}", 'zklock.so');
-	cp("$installed{pkglibdir}/zklock.so", $self->{library}) or die "$self->{library}: $!\n";
-	for my $file (map { glob "$installed{sharedir}/extension/$_*" } qw(plpgsql zklock))
+	my $library = $opt{build} // $installed{pkglibdir};
+	cp("$library/zklock.so", $self->{library}) or die "$library: $!\n";
+	my @zklock = $opt{build} ? ("$opt{build}/sql/zklock", "$opt{build}/zklock")
+	  : "$installed{sharedir}/extension/zklock";
+	for my $file (map { glob "$_*.{control,sql}" } "$installed{sharedir}/extension/plpgsql", @zklock)
 	{
 		cp($file, $self->{scripts}) or die "$file: $!\n";
 	}
@@ -81,11 +86,14 @@ sub write
 
 # Replaces the library as "make install" and packages do: a new file gets the name of
 # the old file.
-sub replace_library
+sub replace_library { return $_[0]->take_library_of($_[0]) }
+
+# Replaces the library with that of another installation, or with its own.
+sub take_library_of
 {
-	my ($self) = @_;
+	my ($self, $other) = @_;
 	my $new = "$self->{library}.new";
-	cp($self->{library}, $new) or die "$new: $!\n";
+	cp($other->{library}, $new) or die "$new: $!\n";
 	rename $new, $self->{library} or die "$self->{library}: $!\n";
 	return;
 }
