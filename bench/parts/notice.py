@@ -91,13 +91,9 @@ class Backend:
     def __init__(self, bench, client, state, proxy=None):
         self.bench, self.client, self.state = bench, client, state
         self.name = f"notice_{state}"
-        self.sessions = Sessions([bench.a], 1)
+        options = {"options": f"-c zklock.connect_string=127.0.0.1:{proxy.port}"} if proxy else {}
+        self.sessions = Sessions([bench.a], 1, **options)
         self.pid = self.sessions.connections[0].info.backend_pid
-        if proxy:
-            cursors = self.sessions.start(
-                "SELECT set_config('zklock.connect_string', %s, false)",
-                lambda _: (f"127.0.0.1:{proxy.port}",))
-            self.sessions.finish(cursors)
         self.sessions.run("SELECT zk_lock(%s)", lambda _: (self.name,))
         parent = f"/zklock/locks/{self.name}"
         (child,) = client.get_children(parent)

@@ -20,10 +20,8 @@ class SqlSession:
     """A connection outside of transactions, with zklock.node_names set."""
 
     def __init__(self, connection, node_names):
-        self.connection = psycopg2.connect(connection)
+        self.connection = psycopg2.connect(connection, options=f"-c zklock.node_names={node_names}")
         self.connection.autocommit = True
-        self.value("SELECT set_config('zklock.node_names', %(value)s, false)",
-                   value=node_names)
 
     def value(self, sql, **arguments):
         with self.connection.cursor() as cursor:

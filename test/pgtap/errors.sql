@@ -1,4 +1,4 @@
--- The SQLSTATE of each error that one session can provoke.
+-- The SQLSTATE of each error that one session can provoke with the default settings.
 \set QUIET on
 \pset format unaligned
 \pset tuples_only on
@@ -9,29 +9,6 @@ CREATE EXTENSION IF NOT EXISTS zklock;
 
 BEGIN;
 SELECT no_plan();
-
--- limits; first, while the session is new
-SET LOCAL zklock.max_locks = 1;
-SELECT lives_ok($$ SELECT zk_lock('pgtap.a') $$, 'the first lock of one allowed is acquired');
-SELECT throws_ok($$ SELECT zk_lock('pgtap.b') $$, '53400', NULL, 'a lock beyond zklock.max_locks is an error');
-SELECT throws_ok($$ SELECT zk_try_xact_lock_shared('pgtap.b') $$, '53400', NULL, '... also for a non-blocking attempt');
-SELECT throws_like($$ SELECT zk_lock('pgtap.b') $$, '%"pgtap.b"%', '... and the error names the lock');
-SELECT zk_unlock_all() \g /dev/null
-SET LOCAL zklock.max_locks = 1000;
-
--- node names without a shared mode
-SET LOCAL zklock.node_names = curator_mutex;
-SELECT throws_ok($$ SELECT zk_lock_shared('pgtap.b') $$, '0A000', NULL, 'curator_mutex has no shared mode');
-SELECT throws_like($$ SELECT zk_lock_shared('pgtap.b') $$, '%"pgtap.b"%', '... and the error names the lock');
-SET LOCAL zklock.node_names = curator;
-
--- no ensemble
-SET LOCAL zklock.connect_timeout = '100ms';
-CREATE FUNCTION pg_temp.nowhere(statement text) RETURNS text LANGUAGE plpgsql
-	SET zklock.connect_string = '127.0.0.1:1' AS $$ BEGIN EXECUTE statement; RETURN ''; END $$;
-SELECT throws_ok($$ SELECT pg_temp.nowhere('SELECT zk_lock(1)') $$, '08001', NULL, 'an unreachable ensemble is an error');
-SELECT throws_like($$ SELECT pg_temp.nowhere('SELECT zk_lock(1)') $$, '%"#1"%', '... and the error names the lock');
-SET LOCAL zklock.connect_timeout = '10s';
 
 -- NULL is refused by every function in every form
 SELECT throws_ok(format('SELECT %s(%s)', f, k), '22004', NULL, format('%s(%s): NULL is an error', f, k))

@@ -2,7 +2,7 @@
 -- Errors: the SQLSTATE, the name of the lock in the message, and a hint. The wording is not
 -- tested. Covers property 28 and the errors that one session can provoke.
 --
-CREATE FUNCTION pg_temp.outcome(statement text, lock text,
+CREATE FUNCTION zklock_regress_outcome(statement text, lock text,
 	OUT code text, OUT names_lock boolean, OUT has_hint boolean) LANGUAGE plpgsql AS $$
 DECLARE
 	message text;
@@ -17,52 +17,52 @@ EXCEPTION WHEN OTHERS THEN
 END $$;
 
 -- null, empty, too long: the message has no name
-SELECT code, has_hint FROM pg_temp.outcome('SELECT zk_lock(NULL::text)', '');
-SELECT code, has_hint FROM pg_temp.outcome('SELECT zk_lock(ARRAY[NULL]::text[])', '');
-SELECT code, has_hint FROM pg_temp.outcome($$SELECT zk_lock('')$$, '');
-SELECT code, has_hint FROM pg_temp.outcome($$SELECT zk_lock(repeat('x', 513))$$, '');
+SELECT code, has_hint FROM zklock_regress_outcome('SELECT zk_lock(NULL::text)', '');
+SELECT code, has_hint FROM zklock_regress_outcome('SELECT zk_lock(ARRAY[NULL]::text[])', '');
+SELECT code, has_hint FROM zklock_regress_outcome($$SELECT zk_lock('')$$, '');
+SELECT code, has_hint FROM zklock_regress_outcome($$SELECT zk_lock(repeat('x', 513))$$, '');
 
 -- a negative timeout
-SELECT code, has_hint FROM pg_temp.outcome($$SELECT zk_try_lock('errors.a', wait => '-1s')$$, 'errors.a');
-SELECT code, has_hint FROM pg_temp.outcome($$SELECT zk_try_lock(1, wait => '-1 day')$$, '#1');
-SELECT code, has_hint FROM pg_temp.outcome($$SELECT zk_try_lock(1, 2, '-1 month')$$, '#1,2');
-SELECT code, has_hint FROM pg_temp.outcome($$SELECT zk_try_lock_shared(ARRAY['errors.a'], wait => '-1ms')$$, 'errors.a');
-SELECT code, has_hint FROM pg_temp.outcome($$SELECT zk_try_xact_lock('errors.a', wait => '-1 microsecond')$$, 'errors.a');
-SELECT code, has_hint FROM pg_temp.outcome($$SELECT zk_try_xact_lock_shared('errors.a', wait => '1 month -31 days')$$, 'errors.a');
+SELECT code, has_hint FROM zklock_regress_outcome($$SELECT zk_try_lock('errors.a', wait => '-1s')$$, 'errors.a');
+SELECT code, has_hint FROM zklock_regress_outcome($$SELECT zk_try_lock(1, wait => '-1 day')$$, '#1');
+SELECT code, has_hint FROM zklock_regress_outcome($$SELECT zk_try_lock(1, 2, '-1 month')$$, '#1,2');
+SELECT code, has_hint FROM zklock_regress_outcome($$SELECT zk_try_lock_shared(ARRAY['errors.a'], wait => '-1ms')$$, 'errors.a');
+SELECT code, has_hint FROM zklock_regress_outcome($$SELECT zk_try_xact_lock('errors.a', wait => '-1 microsecond')$$, 'errors.a');
+SELECT code, has_hint FROM zklock_regress_outcome($$SELECT zk_try_xact_lock_shared('errors.a', wait => '1 month -31 days')$$, 'errors.a');
 SELECT count(*) FROM zk_held_locks;
 
 -- more locks than zklock.max_locks
-SET zklock.max_locks = 2;
+\c -reuse-previous=on "options='-c zklock.max_locks=2'"
 SELECT zk_lock('errors.1') > 0 AS first, zk_lock(2) > 0 AS second;
-SELECT * FROM pg_temp.outcome($$SELECT zk_lock('errors.3')$$, 'errors.3');
-SELECT * FROM pg_temp.outcome($$SELECT zk_lock_shared(3)$$, '#3');
-SELECT * FROM pg_temp.outcome($$SELECT zk_try_lock(3, 4)$$, '#3,4');
+SELECT * FROM zklock_regress_outcome($$SELECT zk_lock('errors.3')$$, 'errors.3');
+SELECT * FROM zklock_regress_outcome($$SELECT zk_lock_shared(3)$$, '#3');
+SELECT * FROM zklock_regress_outcome($$SELECT zk_try_lock(3, 4)$$, '#3,4');
 SELECT zk_unlock_all();
-RESET zklock.max_locks;
+\c -reuse-previous=on "options=''"
 
 -- shared mode with node names that have none
-SET zklock.node_names = curator_mutex;
+\c -reuse-previous=on "options='-c zklock.node_names=curator_mutex'"
 SELECT zk_lock('errors.1') > 0 AS exclusive;
-SELECT * FROM pg_temp.outcome($$SELECT zk_lock_shared('errors.2')$$, 'errors.2');
-SELECT * FROM pg_temp.outcome($$SELECT zk_xact_lock_shared(1, 2)$$, '#1,2');
-SELECT * FROM pg_temp.outcome($$SELECT zk_try_lock_shared('errors.2')$$, 'errors.2');
-SELECT * FROM pg_temp.outcome($$SELECT zk_lock_shared(ARRAY['errors.2'])$$, 'errors.2');
+SELECT * FROM zklock_regress_outcome($$SELECT zk_lock_shared('errors.2')$$, 'errors.2');
+SELECT * FROM zklock_regress_outcome($$SELECT zk_xact_lock_shared(1, 2)$$, '#1,2');
+SELECT * FROM zklock_regress_outcome($$SELECT zk_try_lock_shared('errors.2')$$, 'errors.2');
+SELECT * FROM zklock_regress_outcome($$SELECT zk_lock_shared(ARRAY['errors.2'])$$, 'errors.2');
 SELECT name, mode FROM zk_held_locks;
 SELECT zk_unlock_all();
-RESET zklock.node_names;
+\c -reuse-previous=on "options=''"
 
 -- an unreachable ensemble
-SET zklock.connect_string = '127.0.0.1:1';
+\c -reuse-previous=on "options='-c zklock.connect_string=127.0.0.1:1'"
 SET zklock.connect_timeout = '100ms';
-SELECT * FROM pg_temp.outcome($$SELECT zk_lock('errors.a')$$, 'errors.a');
-SELECT * FROM pg_temp.outcome($$SELECT zk_try_lock('errors.a')$$, 'errors.a');
-SELECT * FROM pg_temp.outcome($$SELECT zk_xact_lock(5)$$, '#5');
+SELECT * FROM zklock_regress_outcome($$SELECT zk_lock('errors.a')$$, 'errors.a');
+SELECT * FROM zklock_regress_outcome($$SELECT zk_try_lock('errors.a')$$, 'errors.a');
+SELECT * FROM zklock_regress_outcome($$SELECT zk_xact_lock(5)$$, '#5');
 SELECT count(*) FROM zk_held_locks;
 SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid();
 -- calls that send no request succeed
 SELECT zk_lock('{}'::text[]), zk_lock_token('errors.a') IS NULL AS no_token;
 SELECT zk_unlock_all();
-RESET zklock.connect_string;
+\c -reuse-previous=on "options=''"
 RESET zklock.connect_timeout;
 SELECT zk_lock('errors.a') > 0 AS back_again;
 SELECT zk_unlock_all();
@@ -87,6 +87,7 @@ ROLLBACK;
 SELECT zk_unlock('errors.a');
 \set VERBOSITY default
 
+DROP FUNCTION zklock_regress_outcome;
 -- the errors leave no lock
 SELECT count(*) FROM zk_held_locks;
 SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid();

@@ -3,7 +3,7 @@
 -- refused with 0A000, also while this session holds the lock.
 --
 \set VERBOSITY sqlstate
-SET zklock.node_names = curator_mutex;
+\c -reuse-previous=on "options='-c zklock.node_names=curator_mutex'"
 SELECT zk_lock_shared('node_names');
 SELECT zk_xact_lock_shared('node_names');
 SELECT zk_try_lock_shared('node_names');
@@ -16,15 +16,10 @@ SELECT zk_try_lock_shared('node_names');
 SELECT zk_try_xact_lock_shared('node_names', '1s');
 SELECT zk_lock_shared(ARRAY['node_names']);
 SELECT name, mode, count FROM zk_held_locks;
--- while a lock is held, a lock call with other node names is refused
-SET zklock.node_names = curator;
-SELECT zk_lock_shared('node_names');
 SELECT zk_unlock('node_names');
 SELECT count(*) FROM zk_held_locks;
--- without locks the next lock call opens a new ZooKeeper session
+-- another session has other node names
 \set VERBOSITY default
+\c -reuse-previous=on "options='-c zklock.node_names=curator'"
 SELECT zk_lock_shared('node_names') > 0 AS shared;
 SELECT zk_unlock_all();
-SET zklock.node_names = curator_mutex;
-SELECT zk_lock_shared('node_names');
-RESET zklock.node_names;

@@ -162,11 +162,11 @@ SELECT name FROM held ORDER BY name COLLATE "C";
 SELECT zk_unlock_all();
 
 -- each permit needs a node
-SET zklock.max_locks = 2;
+\c -reuse-previous=on "options='-c zklock.max_locks=2'"
 SELECT zk_acquire('semaphores.max', 5) > 0 AS acquired;
 SELECT zk_acquire('semaphores.max', 5) > 0 AS acquired;
 SELECT zk_acquire('semaphores.max', 5);
 SELECT zk_release('semaphores.max');
 SELECT zk_acquire('semaphores.max', 5) > 0 AS acquired;
 SELECT zk_unlock_all();
-RESET zklock.max_locks;
+\c -reuse-previous=on "options=''"

@@ -1,36 +1,28 @@
 --
 -- The settings: names, defaults, contexts, valid and invalid values.
 --
-SELECT state FROM zk_session();
-
 SELECT name, boot_val, unit, context, vartype, enumvals
 FROM pg_settings WHERE name LIKE 'zklock.%' AND name NOT LIKE 'zklock.tls%' ORDER BY name;
 -- each setting has a description
 SELECT name FROM pg_settings WHERE name LIKE 'zklock.%' AND coalesce(short_desc, '') = '';
 
--- valid values
-SET zklock.connect_string = 'zk1:2181';
-SET zklock.connect_string = 'zk1:2181,zk2:2182,10.0.0.3:65535';
-SET zklock.connect_string = 'zk1:2181,zk2:2182/chroot/deep';
-SET zklock.connect_string = '[::1]:2181';
-SET zklock.connect_string = '';
-RESET zklock.connect_string;
-SET zklock.root = '/a';
-SET zklock.root = '/a/b.c/d-e';
-SET zklock.root = '/a b';
-RESET zklock.root;
-SET zklock.session_timeout = '4s';
-SHOW zklock.session_timeout;
-SET zklock.session_timeout = 4000;
-SHOW zklock.session_timeout;
-RESET zklock.session_timeout;
+-- valid values; those of a ZooKeeper session are fixed, so they are for later sessions
+ALTER DATABASE :"DBNAME" SET zklock.connect_string = 'zk1:2181';
+ALTER DATABASE :"DBNAME" SET zklock.connect_string = 'zk1:2181,zk2:2182,10.0.0.3:65535';
+ALTER DATABASE :"DBNAME" SET zklock.connect_string = 'zk1:2181,zk2:2182/chroot/deep';
+ALTER DATABASE :"DBNAME" SET zklock.connect_string = '[::1]:2181';
+ALTER DATABASE :"DBNAME" SET zklock.connect_string = '';
+ALTER DATABASE :"DBNAME" SET zklock.root = '/a';
+ALTER DATABASE :"DBNAME" SET zklock.root = '/a/b.c/d-e';
+ALTER DATABASE :"DBNAME" SET zklock.root = '/a b';
+ALTER DATABASE :"DBNAME" SET zklock.session_timeout = '4s';
+ALTER DATABASE :"DBNAME" SET zklock.session_timeout = 4000;
 SET zklock.connect_timeout = '1min';
 SHOW zklock.connect_timeout;
 RESET zklock.connect_timeout;
-SET zklock.node_names = curator_mutex;
-SET zklock.node_names = kazoo;
-SET zklock.node_names = 'Curator';
-SHOW zklock.node_names;
+ALTER DATABASE :"DBNAME" SET zklock.node_names = curator_mutex;
+ALTER DATABASE :"DBNAME" SET zklock.node_names = kazoo;
+ALTER DATABASE :"DBNAME" SET zklock.node_names = 'Curator';
 SET zklock.commit_check = always;
 SET zklock.commit_check = off;
 SET zklock.commit_check = lease;
@@ -42,11 +34,18 @@ SET zklock.stale_snapshot = error;
 SET zklock.stale_snapshot = warning;
 SET zklock.deadlock_detection = off;
 SET zklock.deadlock_detection = on;
-SET zklock.max_locks = 1;
-SET zklock.acl = creator;
-SET zklock.acl = world;
-SET zklock.auth_file = '/some/where';
+ALTER DATABASE :"DBNAME" SET zklock.max_locks = 1;
+ALTER DATABASE :"DBNAME" SET zklock.acl = creator;
+ALTER DATABASE :"DBNAME" SET zklock.acl = world;
+ALTER DATABASE :"DBNAME" SET zklock.auth_file = '/some/where';
 SET zklock.log_min_messages = error;
+ALTER DATABASE :"DBNAME" RESET zklock.acl;
+ALTER DATABASE :"DBNAME" RESET zklock.auth_file;
+ALTER DATABASE :"DBNAME" RESET zklock.connect_string;
+ALTER DATABASE :"DBNAME" RESET zklock.max_locks;
+ALTER DATABASE :"DBNAME" RESET zklock.node_names;
+ALTER DATABASE :"DBNAME" RESET zklock.root;
+ALTER DATABASE :"DBNAME" RESET zklock.session_timeout;
 RESET ALL;
 
 -- invalid values are refused with the expected form
@@ -62,7 +61,6 @@ SET zklock.connect_string = 'zk1:2181/a//b';
 SET zklock.connect_string = 'zk1:2181/a/../b';
 SET zklock.connect_string = 'zk1:0';
 SET zklock.connect_string = 'zk1:02181';
-RESET zklock.connect_string;
 SET zklock.root = '';
 SET zklock.root = 'zklock';
 SET zklock.root = '/';
@@ -88,31 +86,27 @@ SET zklock.deadlock_detection = maybe;
 SET zklock.acl = anyone;
 SET zklock.log_min_messages = panic;
 SET zklock.no_such_setting = 1;
+-- valid values are refused as well
+SET zklock.connect_string = 'zk1:2181';
+SET LOCAL zklock.root = '/a';
+SELECT set_config('zklock.session_timeout', '4s', false);
+SET zklock.node_names = kazoo;
+SET zklock.max_locks = 7;
+SET zklock.acl = creator;
+SET zklock.auth_file = '/some/where';
 -- the refused values have changed nothing
 SELECT name FROM pg_settings WHERE name LIKE 'zklock.%' AND setting IS DISTINCT FROM reset_val;
 SELECT zk_lock('settings.a') > 0 AS locked;
 SELECT zk_unlock_all();
 
--- the connect string can change between locks; while a lock is held it is an error
-SELECT zk_lock('settings.a') > 0 AS locked;
-SELECT session_id AS before FROM zk_session() \gset
-SET zklock.root = '/zklock_regress_settings';
-SELECT zk_lock('settings.b') > 0 AS locked;
-SELECT session_id = :'before' AS same_session FROM zk_session();
-SELECT zk_unlock_all();
-SELECT zk_lock('settings.b') > 0 AS locked;
-SELECT session_id = :'before' AS same_session FROM zk_session();
-SELECT zk_unlock_all();
-RESET zklock.root;
-
 -- each setting of node_names, with both modes if it has both
-SET zklock.node_names = kazoo;
+\c -reuse-previous=on "options='-c zklock.node_names=kazoo'"
 SELECT zk_lock_shared('settings.a') = zk_lock('settings.a') AS upgraded;
 SELECT zk_unlock_all();
-SET zklock.node_names = curator_mutex;
+\c -reuse-previous=on "options='-c zklock.node_names=curator_mutex'"
 SELECT zk_lock('settings.a') > 0 AS locked;
 SELECT zk_unlock_all();
-SET zklock.node_names = curator;
+\c -reuse-previous=on "options='-c zklock.node_names=curator'"
 SELECT zk_lock_shared('settings.a') = zk_lock('settings.a') AS upgraded;
 SELECT zk_unlock_all();
 

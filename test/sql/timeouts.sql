@@ -4,7 +4,7 @@
 -- 20 and 21 that needs no other session.
 --
 \set VERBOSITY sqlstate
-SET zklock.connect_string = '127.0.0.1:1';
+\c -reuse-previous=on "options='-c zklock.connect_string=127.0.0.1:1'"
 SET zklock.connect_timeout = '60s';
 SET statement_timeout = '200ms';
 SELECT zk_lock('timeouts.a');
@@ -15,7 +15,7 @@ SET lock_timeout = '10ms';
 SELECT zk_lock('timeouts.a');
 RESET lock_timeout;
 SELECT count(*) FROM zk_held_locks;
-RESET zklock.connect_string;
+\c -reuse-previous=on "options=''"
 RESET zklock.connect_timeout;
 
 -- without contention no timer fires during the call or after it

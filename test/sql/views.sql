@@ -79,7 +79,7 @@ SELECT zk_revoke('views.none');
 SELECT zk_unlock_all();
 
 -- an unreachable ensemble
-SET zklock.connect_string = '127.0.0.1:1';
+\c -reuse-previous=on "options='-c zklock.connect_string=127.0.0.1:1'"
 SET zklock.connect_timeout = '100ms';
 \set VERBOSITY sqlstate
 SELECT zk_lock('views.a');

@@ -113,7 +113,7 @@ for my $style (sort keys %shapes)
 	for my $function (sort keys %{ $shapes{$style} })
 	{
 		my $other = session($server);
-		$other->query_ok("SET zklock.node_names = '$style'");
+		$other->reconnect('zklock.node_names' => $style);
 		$other->query_ok("SELECT $function('w')");
 		my ($node) = $zkc->children('/zklock/locks/w');
 		like($node, $shapes{$style}{$function},

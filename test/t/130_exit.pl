@@ -65,7 +65,7 @@ sub new_session
 {
 	my ($timeout) = @_;
 	my $session = session($here);
-	$session->query_ok("SET zklock.session_timeout = '$timeout'");
+	$session->reconnect('zklock.session_timeout' => $timeout);
 	$session->query_ok("SET client_connection_check_interval = '50ms'");
 	return $session;
 }
@@ -121,8 +121,8 @@ for my $state (sort keys %held)
 # The session ends while releases are pending: its closing message is sent after them.
 for my $round (1 .. 5)
 {
+	local $ENV{PGOPTIONS} = '-c zklock.session_timeout=290s';
 	my $id = $here->safe_psql('postgres', <<"SQL");
-SET zklock.session_timeout = '290s';
 CREATE TEMP TABLE n AS SELECT array_agg('many' || i) AS names FROM generate_series(1, 200) i;
 SELECT count(zk_lock(names)) FROM n \\gset
 SELECT session_id FROM zk_session();

@@ -106,14 +106,14 @@ $s->query("SELECT zk_acquire('permit', 1)");
 is($s->sqlstate, '55P03', 'a wait for a permit: lock_timeout ends it');
 names_the_lock('a wait for a permit', 'acquire a permit of semaphore "permit"');
 $local_holder->quit;
-$s->query_ok("SET zklock.connect_string = '127.0.0.1:" . free_port() . "'; SET zklock.connect_timeout = '300ms'");
+$s->reconnect('zklock.connect_string' => '127.0.0.1:' . free_port(), 'zklock.connect_timeout' => '300ms');
 $s->query("SELECT zk_lock('x')");
 is($s->sqlstate, '08001', 'a wait for a connection is not one for a lock: connect_timeout ends it');
-$s->query_ok("SET zklock.connect_string = ''");
+$s->reconnect('zklock.connect_string' => '');
 $s->query("SELECT zk_lock('x')");
 is($s->sqlstate, 'F0000', 'no ensemble: the call fails');
 names_the_lock('no ensemble');
-$s->query_ok('RESET zklock.connect_string; RESET zklock.connect_timeout; RESET lock_timeout');
+$s->reconnect('zklock.connect_string' => undef, 'zklock.connect_timeout' => undef);
 all_is_clean('errors that name the lock');
 
 $s->query_ok("SET lock_timeout = '10min'");

@@ -21,11 +21,11 @@ $holder->query_ok("SELECT zk_lock('x')");
 works(session($node), "SELECT zk_try_lock('x')", 'f', 'the held lock is refused to another session');
 
 my $s = session($node);
-$s->query_ok("SET zklock.root = '/other'");
+$s->reconnect('zklock.root' => '/other');
 works($s, "SELECT zk_try_lock('x')", 't', 'the lock of the same name below another root is free');
 
 $s = session($node);
-$s->query_ok("SET zklock.connect_string = '$ensemble/elsewhere'");
+$s->reconnect('zklock.connect_string' => "$ensemble/elsewhere");
 works($s, "SELECT zk_try_lock('x')", 't', '... and in another ensemble');
 
 # A role that is renamed while its session is open.

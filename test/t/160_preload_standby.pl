@@ -80,7 +80,7 @@ for my $node ($primary, $plain)
 
 # Another root.
 my $s = session($plain);
-$s->query_ok("SET zklock.root = '/elsewhere'");
+$s->reconnect('zklock.root' => '/elsewhere');
 $s->query_ok("SELECT zk_lock('x')");
 is(join(' ', $zkc->children('/elsewhere/locks')), 'x', 'a lock below another root');
 my $p = session($primary);

@@ -37,7 +37,7 @@ sub connected_session
 {
 	my ($node, $timeout) = @_;
 	my $s = session($node);
-	$s->query_ok("SET zklock.session_timeout = '$timeout'") if $timeout;
+	$s->reconnect('zklock.session_timeout' => $timeout) if $timeout;
 	$s->query_ok("SELECT zk_try_lock('warm-up-' || pg_backend_pid())");
 	$s->query_ok('SELECT zk_unlock_all()');
 	return $s;

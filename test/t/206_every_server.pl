@@ -24,7 +24,7 @@ for my $closed (1, 2, 3, 5, 64)
 	my @sessions = map { session($node) } 1 .. 4;
 	for my $s (@sessions)
 	{
-		$s->query_ok("SET zklock.connect_string = '" . join(',', @servers) . q('));
+		$s->reconnect('zklock.connect_string' => join(',', @servers));
 		$s->query_ok("SELECT zk_lock('every ' || pg_backend_pid())");
 	}
 	my @ids = map { zk_session_id($_) } @sessions;
@@ -43,7 +43,7 @@ for my $closed (1, 2, 3, 5, 64)
 		"$closed,$open,$closed,$open,$closed")
 	{
 		my $s = session($node);
-		$s->query_ok("SET zklock.connect_string = '$servers'");
+		$s->reconnect('zklock.connect_string' => $servers);
 		works($s, "SELECT zk_lock('twice') > 0", 't', 'a server is found that the connect string has twice');
 		$proxy->cut;
 		works($s, "SELECT zk_lock('again') > 0", 't', '... and found again');
@@ -65,9 +65,8 @@ for my $closed (1, 2, 3, 5, 64)
 		my @sessions = map { session($node) } 1 .. 4;
 		for my $s (@sessions)
 		{
-			$s->query_ok("SET zklock.session_timeout = '45s'");
-			$s->query_ok("SET zklock.connect_string = '$servers{$what},"
-				  . $proxy->connect_string . q('));
+			$s->reconnect('zklock.session_timeout' => '45s',
+				'zklock.connect_string' => "$servers{$what}," . $proxy->connect_string);
 			works($s, "SELECT zk_lock('first ' || pg_backend_pid()) > 0", 't',
 				"a session connects despite a server that does not $what");
 		}
@@ -83,9 +82,8 @@ for my $closed (1, 2, 3, 5, 64)
 	{
 		my $s = session($node);
 		my $log = -s $node->logfile;
-		$s->query_ok("SET zklock.session_timeout = '9s'");
-		$s->query_ok("SET zklock.connect_timeout = '4s'");
-		$s->query_ok("SET zklock.connect_string = '$servers{$what}'");
+		$s->reconnect('zklock.session_timeout' => '9s', 'zklock.connect_timeout' => '4s',
+			'zklock.connect_string' => $servers{$what});
 		fails_with($s, "SELECT zk_lock('none')", '08001', "no server can $what");
 		wait_for_log($node,
 			qr/ZooKeeper client: the server at $servers{$what} did not answer within 3000 ms$/m, $log);
@@ -103,7 +101,7 @@ for my $closed (1, 2, 3, 5, 64)
 	for (1 .. 3)
 	{
 		my $s = session($node);
-		$s->query_ok("SET zklock.connect_string = '$servers'");
+		$s->reconnect('zklock.connect_string' => $servers);
 		$s->query_ok("SELECT zk_lock('left')");
 		my $left = $s->query('SELECT server FROM zk_session()');
 		$_->cut for grep { $_->connect_string eq $left } @proxies;
@@ -116,8 +114,7 @@ for my $closed (1, 2, 3, 5, 64)
 	my @sessions = map { session($node) } 1 .. 6;
 	for my $s (@sessions)
 	{
-		$s->query_ok("SET zklock.session_timeout = '6s'");
-		$s->query_ok("SET zklock.connect_string = '$servers'");
+		$s->reconnect('zklock.session_timeout' => '6s', 'zklock.connect_string' => $servers);
 		$s->query_async("SELECT zk_lock('one ' || pg_backend_pid()) > 0");
 	}
 	is($_->wait_result, 't', 'a session connects despite two servers that do not answer')
@@ -131,9 +128,8 @@ for my $closed (1, 2, 3, 5, 64)
 {
 	my $slow = slow_server($zk->connect_string, 4);
 	my $s = session($node);
-	$s->query_ok("SET zklock.session_timeout = '45s'");
-	$s->query_ok("SET zklock.connect_timeout = '1 min'");
-	$s->query_ok("SET zklock.connect_string = '$slow->{connect_string}'");
+	$s->reconnect('zklock.session_timeout' => '45s', 'zklock.connect_timeout' => '1min',
+		'zklock.connect_string' => $slow->{connect_string});
 	works($s, "SELECT zk_lock('slow') > 0", 't', 'a session connects to a server that answers late');
 	$s->quit;
 	end_server($slow);
@@ -143,7 +139,7 @@ for my $closed (1, 2, 3, 5, 64)
 {
 	my $on_ipv6 = ZkLock::Proxy->start(target => $zk, address => '[::1]');
 	my $s = session($node);
-	$s->query_ok("SET zklock.connect_string = '" . $on_ipv6->connect_string . q('));
+	$s->reconnect('zklock.connect_string' => $on_ipv6->connect_string);
 	works($s, "SELECT zk_lock('by address') > 0", 't', 'a session connects to an IPv6 address');
 	$s->quit;
 	$on_ipv6->stop;

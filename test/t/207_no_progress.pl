@@ -28,8 +28,8 @@ my $near = zklock_node('b', zk => $zk, session_timeout => '20s');
 # Opens a connected session. The statement_timeout ends a call that waits without end.
 sub caller_with
 {
-	my ($connect_timeout, $server) = @_;
-	my $s = session($server // $node);
+	my ($connect_timeout, $server, %settings) = @_;
+	my $s = session($server // $node)->reconnect(%settings);
 	$s->query_ok("SELECT zk_unlock('connected') FROM zk_lock('connected')");
 	$s->query_ok("SET zklock.connect_timeout = '$connect_timeout'");
 	$s->query_ok("SET statement_timeout = '20s'");
@@ -88,10 +88,10 @@ sub caller_with
 	$proxy->disarm;
 	$s->drop;
 	my $new = session($node);
-	$new->query_ok("SET zklock.connect_timeout = '1h'; SET statement_timeout = '20s'");
-	$new->query_ok("SET zklock.connect_string = '127.0.0.1:" . free_port() . q('));
+	$new->reconnect('zklock.connect_timeout' => '1h', 'zklock.connect_string' => '127.0.0.1:' . free_port(),
+		statement_timeout => '20s');
 	fails_with($new, "SELECT zk_try_lock('timed', '1s')", '08001', '... or for a session');
-	$new->query_ok("SET zklock.connect_string = '" . $proxy->connect_string . q('));
+	$new->reconnect('zklock.connect_string' => $proxy->connect_string);
 	works($new, "SELECT zk_try_lock('timed', '1ms')", 't', 'a short timeout does not end an attempt that nothing blocks');
 	$new->quit;
 }
@@ -100,12 +100,11 @@ sub caller_with
 {
 	my $cut = ZkLock::Proxy->start(target => $zk);
 	my $holder = session($near);
-	my ($s, $timed) = map { caller_with('300ms', $shorter) } 1 .. 2;
-	my $through = "SET zklock.connect_string = '" . $cut->connect_string . q(');
+	my ($s, $timed) = map { caller_with('300ms', $shorter, 'zklock.connect_string' => $cut->connect_string) } 1 .. 2;
 	my $report = "SET log_lock_waits = on; SET deadlock_timeout = '10ms'";
 	my $offset = -s $shorter->logfile;
 	$holder->query_ok("SELECT zk_lock('held'), zk_lock('timed')");
-	$_->query_ok("$through; $report") for $s, $timed;
+	$_->query_ok($report) for $s, $timed;
 	$timed->query_ok("SET zklock.connect_timeout = '1h'");
 	$s->query_async("SELECT zk_lock('held')");
 	$timed->query_async("SELECT zk_try_lock('timed', '3s')");
@@ -140,16 +139,15 @@ sub caller_with
 {
 	my $restarting = ZkLock::ZkServer->start(tick_time => 200, config => { maxSessionTimeout => 60000 });
 	my $s = session($node);
-	$s->query_ok("SET zklock.session_timeout = '40s'");
 	my $log = -s $node->logfile;
-	$s->query_ok("SET zklock.connect_timeout = '2s'");
-	$s->query_ok("SET zklock.connect_string = 'zk1.invalid:2181'");
+	$s->reconnect('zklock.session_timeout' => '40s', 'zklock.connect_timeout' => '2s',
+		'zklock.connect_string' => 'zk1.invalid:2181');
 	fails_with($s, "SELECT zk_lock('name')", '08001', 'a host name that does not exist',
 		like => qr/DETAIL:.*the name of host "zk1\.invalid" cannot be resolved/s);
-	$s->query_ok("SET zklock.connect_string = '127.0.0.1:" . free_port() . q('));
+	$s->reconnect('zklock.connect_string' => '127.0.0.1:' . free_port());
 	fails_with($s, "SELECT zk_lock('port')", '08001', 'a port that nobody listens on',
 		like => qr/DETAIL:.*Connection refused/s);
-	$s->query_ok("SET zklock.connect_string = '" . $restarting->connect_string . q('));
+	$s->reconnect('zklock.connect_string' => $restarting->connect_string);
 	$s->query_ok("SELECT zk_lock('restart'); SET zklock.commit_check = off");
 	$restarting->restart;
 	works($s, "SELECT zk_lock('again') > 0", 't', 'a session survives the restart of its server');

@@ -22,7 +22,7 @@ sub connected_session
 {
 	my ($timeout) = @_;
 	my $s = session($cut_off);
-	$s->query_ok("SET zklock.session_timeout = '$timeout'") if $timeout;
+	$s->reconnect('zklock.session_timeout' => $timeout) if $timeout;
 	$s->query_ok("SELECT zk_try_lock('warm-up-' || pg_backend_pid())");
 	$s->query_ok('SELECT zk_unlock_all()');
 	return $s;

@@ -236,7 +236,7 @@ $gate->quit;
 	my $watching = ZkLock::FaultProxy->start(target => $zk);
 	my $s = session($node);
 	my $lock = '/zklock/locks/unreadable';
-	$s->query_ok("SET zklock.connect_string = '" . $watching->connect_string . q('));
+	$s->reconnect('zklock.connect_string' => $watching->connect_string);
 	$s->query_ok("SET statement_timeout = '20s'; SET zklock.commit_check = off");
 	$s->query_ok("SELECT zk_lock('unreadable')");
 	$zkc->set_acl("$lock/$_", { digest => 'other:secret' }) for $zkc->children($lock);

@@ -23,7 +23,7 @@ sub locker
 {
 	my ($timeout, $check) = @_;
 	my $s = session($node);
-	$s->query_ok("SET zklock.session_timeout = '$timeout'") if $timeout;
+	$s->reconnect('zklock.session_timeout' => $timeout) if $timeout;
 	$s->query_ok("SET zklock.commit_check = $check") if $check;
 	$s->query_ok("SELECT zk_try_lock('warm-up-' || pg_backend_pid())");
 	$s->query_ok('SELECT zk_unlock_all()');
@@ -196,7 +196,8 @@ for my $kind ([ 'BEGIN; NOTIFY c', "SELECT zk_unlock('gone')", 'COMMIT' ],
 {
 	my $s = locker('2s', 'always');
 	$s->query_ok("BEGIN; INSERT INTO t VALUES ('two sessions'); SELECT zk_lock('first')");
-	$s->query_ok("SELECT zk_unlock('first'); SET LOCAL zklock.session_timeout = '3s'");
+	$s->query_ok("SELECT zk_unlock('first')");
+	$zkc->end_session(zk_session_id($s));
 	$s->query_ok("SELECT zk_lock('second'); SELECT zk_unlock('second')");
 	commit_refused($s, 'a ZooKeeper session does not confirm a lock of an earlier ZooKeeper session', like => qr/"first"/);
 	is(rows('two sessions'), 0, 'the refused commit leaves no row');
@@ -228,7 +229,7 @@ for my $kind ([ 'BEGIN; NOTIFY c', "SELECT zk_unlock('gone')", 'COMMIT' ],
 {
 	my $proxy = ZkLock::FaultProxy->start(target => $zk);
 	my $s = session($node);
-	$s->query_ok("SET zklock.connect_string = '" . $proxy->connect_string . q('));
+	$s->reconnect('zklock.connect_string' => $proxy->connect_string);
 	$s->query_ok('SET zklock.commit_check = always');
 	$s->query_ok("SELECT zk_lock('between')");
 	$proxy->clear_record;

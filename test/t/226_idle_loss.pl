@@ -48,7 +48,7 @@ for my $loss (sort keys %losses)
 	{
 		my $case = "a session idles $idle, and $loss";
 		my $s = session($node);
-		$s->query_ok("SET zklock.node_names = 'curator'");
+		$s->reconnect('zklock.node_names' => 'curator');
 		$s->query_ok("SELECT zk_lock('idle')");
 		$s->query($_) for @{ $idles{$idle} };
 		my $waiter = session($node);

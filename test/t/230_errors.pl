@@ -29,7 +29,7 @@ sub with_settings
 {
 	my ($where, %settings) = @_;
 	my $s = session($where);
-	$s->query_ok("SET zklock.$_ = '$settings{$_}'") for sort keys %settings;
+	$s->reconnect(map { ("zklock.$_" => $settings{$_}) } keys %settings);
 	return $s;
 }
 
@@ -37,8 +37,7 @@ sub works_again
 {
 	my ($s, $name) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	$s->query_ok("SET zklock.connect_string = '$address'");
-	$s->query_ok('RESET zklock.connect_timeout');
+	$s->reconnect('zklock.connect_string' => $address, 'zklock.connect_timeout' => undef);
 	return works($s, "SELECT zk_try_lock('again'), zk_unlock('again')",
 		't|t', $name);
 }
@@ -112,7 +111,7 @@ nothing_left($zkc, 'failed connections leave no node');
 	ok(!$zkc->exists('/not'), 'the chroot is not created');
 	works_again($s, 'the session can lock after the error');
 	$zkc->create('/there/deep', makepath => 1);
-	$s->query_ok("SET zklock.connect_string = '$address/there/deep'");
+	$s->reconnect('zklock.connect_string' => "$address/there/deep");
 	works($s, "SELECT zk_try_lock('chroot')", 't',
 		'a chroot that exists works');
 	is(scalar(queue_of($zkc, 'chroot', '/there/deep/zklock')), 1,
@@ -139,7 +138,7 @@ nothing_left($zkc, 'failed connections leave no node');
 		like => qr/could not acquire a permit of semaphore "x": .*^HINT:.*ACL/ms);
 	fails_with($s, "SELECT zk_lock(ARRAY['x', 'y'])", '42501',
 		'several locks below that root fail, too');
-	$s->query_ok("SET zklock.root = '/half'");
+	$s->reconnect('zklock.root' => '/half');
 	fails_with($s, "SELECT zk_lock('closed')", '42501',
 		'a lock fails if its own znode refuses the session', like => qr/"closed"/);
 	works($s, "SELECT zk_try_lock('open')", 't', 'another lock can be acquired');
@@ -149,7 +148,7 @@ nothing_left($zkc, 'failed connections leave no node');
 		'open', 'the failed array keeps the lock held before');
 	$s->query_ok('SELECT zk_unlock_all()');
 	nothing_left($zkc, 'the refusals leave no node', root => '/half');
-	$s->query_ok('RESET zklock.root');
+	$s->reconnect('zklock.root' => undef);
 	works_again($s, 'the session can lock below another root after a refusal');
 }
 
@@ -185,7 +184,7 @@ my $good_file = auth_file('good', "digest $secret\n");
 			"an auth_file $what is refused",
 			like => qr/^HINT:.*digest user:password/m,
 			unlike => qr/S3cr3t|No such file/);
-		$s->query_ok('RESET zklock.auth_file');
+		$s->reconnect('zklock.auth_file' => undef);
 		works_again($s, "the session can lock after an auth_file $what");
 	}
 	like(slurp_file($node->logfile, $log), qr/LOG:  could not read file ".*none" of setting zklock.auth_file: No such file/,
@@ -241,7 +240,7 @@ my $good_file = auth_file('good', "digest $secret\n");
 	my $without = with_settings($node, root => '/mine');
 	fails_with($without, "SELECT zk_lock(ARRAY['free', 'free2'])", '42501',
 		'a session without credentials is refused');
-	$without->query_ok("SET zklock.acl = 'creator'");
+	$without->reconnect('zklock.acl' => 'creator');
 	fails_with($without, "SELECT zk_lock('free')", '42501',
 		'acl = creator without credentials is refused',
 		like => qr/^HINT:.*auth_file/m);
@@ -404,7 +403,7 @@ my @enforcing = ('-Dzookeeper.enforce.auth.enabled=true', '-Dzookeeper.enforce.a
 	fails_with($s, 'SELECT count(*) FROM zk_locks', '28000', 'that ensemble refuses zk_locks',
 		like => qr/could not read the locks .*: the ZooKeeper ensemble refused the credentials/);
 	works($s, 'SELECT 1', '1', 'other statements succeed');
-	$s->query_ok("SET zklock.auth_file = '$good_file'");
+	$s->reconnect('zklock.auth_file' => $good_file);
 	works($s, "SELECT zk_try_lock('strict')", 't',
 		'with credentials the same session can lock');
 	my $t = with_settings($other,
@@ -415,7 +414,7 @@ my @enforcing = ('-Dzookeeper.enforce.auth.enabled=true', '-Dzookeeper.enforce.a
 	$s->query_ok('SELECT zk_unlock_all()');
 	works($t, "SELECT zk_try_lock('strict', '1 min'), zk_unlock('strict')",
 		't|t', 'the lock is free after its release');
-	$s->query_ok('RESET zklock.auth_file');
+	$s->reconnect('zklock.auth_file' => undef);
 	works_again($s, 'the session can lock in another ensemble after that');
 	$strict->stop;
 }

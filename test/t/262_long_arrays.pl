@@ -20,7 +20,7 @@ my $proxy = ZkLock::Proxy->start(target => $zk);
 my $node = shared_node('a', proxy => $proxy, session_timeout => '60s');
 my $dba = session($node);
 my $s = session($node);
-$s->query_ok('SET zklock.max_locks = ' . (NAMES + 1));
+$s->reconnect('zklock.max_locks' => NAMES + 1);
 $s->query_ok("SELECT zk_lock('ready'), zk_unlock('ready')");
 
 for my $end (qw(cancel statement_timeout))

@@ -13,7 +13,8 @@ use ZkLock::ZkServer;
 my $zk = ZkLock::ZkServer->start(tick_time => 5000);
 my $node = shared_node('a', zk => $zk, session_timeout => '90s');
 my $s = session($node);
-$s->query_ok("SET zklock.max_locks = 2000; SELECT zk_lock('ready'), zk_unlock('ready')");
+$s->reconnect('zklock.max_locks' => 2000);
+$s->query_ok("SELECT zk_lock('ready'), zk_unlock('ready')");
 $s->query_ok("SET statement_timeout = '25s'");
 
 for my $n (150, 300, 1000)

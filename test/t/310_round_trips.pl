@@ -26,7 +26,7 @@ sub locker
 {
 	my ($where, %settings) = @_;
 	my $s = session($where);
-	$s->query_ok("SET zklock.$_ = '$settings{$_}'") for keys %settings;
+	$s->reconnect(map { ("zklock.$_" => $settings{$_}) } keys %settings);
 	$s->query_ok("SELECT zk_lock('warm'), zk_unlock('warm')");
 	wait_zk_empty($zkc, '/zklock/locks/warm');
 	return $s;

@@ -22,7 +22,7 @@ my $node = zklock_node('a', zk => 'localhost:' . $zk->port, session_timeout => S
 
 my @connected = ('locking', 'locking several', 'upgrading', 'commit check');
 my %fault = (
-	names => [ 'a name service that does not return', @connected, 'closing' ],
+	names => [ 'a name service that does not return', @connected ],
 	init => [ 'a library that does not open', @connected ],
 	events => [ 'a library that reports no event', @connected ],
 	answers => ['a library that never calls back'],

@@ -32,7 +32,7 @@ stale_commit('a network that drops packets', $node, @dropped);
 no_hang('a name service that does not answer', $node, $zkc,
 	sub { forget_hosts(); $proxy->cut; },
 	sub { name_host('zk.example') },
-	'locking', 'locking several', 'upgrading', 'commit check', 'closing');
+	'locking', 'locking several', 'upgrading', 'commit check');
 
 # Proves that the name service is used.
 my $s = session($node);

@@ -27,7 +27,7 @@ sub holders
 {
 	my ($servers, $what) = @_;
 	my @holders = map { session($node) } 1 .. SESSIONS;
-	$_->query_ok("SET zklock.connect_string = '$servers'") for @holders;
+	$_->reconnect('zklock.connect_string' => $servers) for @holders;
 	works($_, "SELECT zk_lock('lock " . ++$locks . "') > 0", 't', $what) for @holders;
 	return @holders;
 }
@@ -63,7 +63,7 @@ wait_for_log($node, qr/ZooKeeper client: the name of server "zk3\.example" could
 {
 	fail_lookups();
 	my $s = session($node);
-	$s->query_ok("SET zklock.connect_string = 'late.example:$port'");
+	$s->reconnect('zklock.connect_string' => "late.example:$port");
 	$s->query_async("SELECT zk_lock('late') > 0");
 	wait_for_sql($node,
 		"SELECT wait_event_type FROM pg_stat_activity WHERE pid = " . $s->pid, 'Extension');

@@ -107,7 +107,7 @@ sub locker
 {
 	my ($connect_string) = @_;
 	my $s = session($node);
-	$s->query_ok("SET zklock.connect_string = '$connect_string'");
+	$s->reconnect('zklock.connect_string' => $connect_string);
 	$s->query_ok("SELECT zk_try_lock('warm' || i), zk_unlock('warm' || i) "
 		  . 'FROM generate_series(1, 50) i');
 	return $s;

@@ -111,7 +111,7 @@ for my $check (sort keys %check)
 	my ($sqlstate, $timeout) = @{ $check{$check} };
 	my $first = session($inside);
 	my $second = connected_session($outside);
-	$first->query_ok("SET zklock.session_timeout = '$timeout'");
+	$first->reconnect('zklock.session_timeout' => $timeout);
 	$first->query_ok("SET zklock.commit_check = $check");
 	$first->query_ok("SELECT zk_try_lock('warm'), zk_unlock('warm')");
 	my $isolate = $ensemble->isolation;

@@ -39,7 +39,7 @@ sub paused_holder
 {
 	my ($lock, $fence, %opt) = @_;
 	my $s = session($node);
-	$s->query_ok("SET zklock.connect_string = '$opt{frozen}'; SET zklock.session_timeout = '10min'")
+	$s->reconnect('zklock.connect_string' => $opt{frozen}, 'zklock.session_timeout' => '10min')
 	  if $opt{frozen};
 	$s->query_ok("SELECT zk_lock('$lock')");
 	$s->query_ok("BEGIN; INSERT INTO t VALUES ('$lock')");

@@ -29,7 +29,7 @@ sub member
 {
 	my ($server) = @_;
 	my $s = session($server{$server});
-	$s->query_ok("SET zklock.node_names = $names{$server}");
+	$s->reconnect('zklock.node_names' => $names{$server});
 	return $s;
 }
 

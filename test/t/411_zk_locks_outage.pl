@@ -37,7 +37,7 @@ sub reader
 {
 	my (%settings) = @_;
 	my $s = session($node);
-	$s->query_ok("SET zklock.$_ = '$settings{$_}'") for sort keys %settings;
+	$s->reconnect(map { ("zklock.$_" => $settings{$_}) } keys %settings);
 	return $s;
 }
 
@@ -64,7 +64,7 @@ sub reader
 		'Extension');
 	$s->cancel;
 	failed_with($s, '57014', 'a cancel ends the wait', hint => 0);
-	$s->query_ok('SET zklock.connect_string = ' . "'" . $proxy->connect_string . "'");
+	$s->reconnect('zklock.connect_string' => $proxy->connect_string);
 	works($s, $count_locks, '5', 'the view works with a reachable ensemble');
 	$s->quit;
 }

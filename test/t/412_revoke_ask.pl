@@ -114,8 +114,8 @@ $node_1->safe_psql('postgres', 'CREATE ROLE ordinary LOGIN');
 	PostgreSQL::Test::Utils::append_to_file($file, "digest me:secret\n");
 	chmod 0600, $file;
 	my $closed = session($node_2);
-	$closed->query_ok("SET zklock.auth_file = '$file'");
-	$closed->query_ok("SET zklock.acl = 'creator'");
+	$closed->reconnect('zklock.auth_file' => $file);
+	$closed->reconnect('zklock.acl' => 'creator');
 	$second->query_ok("SELECT zk_lock_shared('closed')");
 	$closed->query_ok("SELECT zk_lock_shared('closed')");
 	works($revoker, "SELECT count(*) FROM zk_locks WHERE name = 'closed' AND pid IS NOT NULL", '2',
@@ -123,9 +123,9 @@ $node_1->safe_psql('postgres', 'CREATE ROLE ordinary LOGIN');
 	fails_with($revoker, "SELECT zk_revoke('closed')", '42501', 'a request to it without its credentials fails',
 		like => qr/^.*DETAIL:  Holders that received the request: 1; .*: 1\.$/m);
 	is(requests('closed'), '1 0', 'the other holders get the request');
-	$revoker->query_ok("SET zklock.auth_file = '$file'");
+	$revoker->reconnect('zklock.auth_file' => $file);
 	works($revoker, "SELECT zk_revoke('closed')", '2', 'the request succeeds with the credentials');
-	$revoker->query_ok('RESET zklock.auth_file');
+	$revoker->reconnect('zklock.auth_file' => undef);
 	$closed->quit;
 	$second->query_ok('SELECT zk_unlock_all()');
 	wait_zk_empty($zkc, '/zklock/locks/closed');
@@ -134,11 +134,10 @@ $node_1->safe_psql('postgres', 'CREATE ROLE ordinary LOGIN');
 # Outages.
 {
 	my $s = session($node_1);
-	$s->query_ok("SET zklock.connect_timeout = '300ms'");
-	$s->query_ok("SET zklock.connect_string = '127.0.0.1:" . free_port() . q('));
+	$s->reconnect('zklock.connect_string' => '127.0.0.1:' . free_port(), 'zklock.connect_timeout' => '300ms');
 	fails_with($s, "SELECT zk_revoke('x')", '08001', 'an unreachable ensemble is an error',
 		like => qr/could not ask the holders of lock "x"/);
-	$s->query_ok("SET zklock.connect_string = '" . $proxy->connect_string . q('; RESET zklock.connect_timeout));
+	$s->reconnect('zklock.connect_string' => $proxy->connect_string, 'zklock.connect_timeout' => undef);
 	$s->query_ok("SELECT zk_revoke('x'); SET zklock.connect_timeout = '300ms'");
 	$second->query_ok("SELECT zk_lock('x')");
 	my ($held) = queue_of($zkc, 'x');

@@ -33,7 +33,7 @@ sub names
 	my $holder = session($node);
 	$holder->query_ok('SELECT cardinality(zk_lock(' . names('w', 1, 300) . '))');
 	my $s = session($node);
-	$s->query_ok("SET zklock.connect_string = '" . $proxy->connect_string . q('));
+	$s->reconnect('zklock.connect_string' => $proxy->connect_string);
 	is($s->query('SELECT count(*) FROM zk_locks'), '300', 'all 300 locks are shown');
 
 	$proxy->clear_record;

@@ -25,7 +25,7 @@ sub mutex_session
 {
 	my ($server, %opt) = @_;
 	my $session = session($server, %opt);
-	$session->query_ok("SET zklock.node_names = 'curator_mutex'");
+	$session->reconnect('zklock.node_names' => 'curator_mutex');
 	return $session;
 }
 
@@ -194,7 +194,7 @@ my $theirs = $java->lock(mutex => path('x'), timeout => 60000);
 # A killed backend, and a killed program.
 {
 	my $killed = mutex_session($servers[0]);
-	$killed->query_ok("SET zklock.session_timeout = '1s'");
+	$killed->reconnect('zklock.session_timeout' => '1s');
 	$killed->query_ok("SELECT zk_lock('x')");
 	$theirs->acquire_async;
 	wait_queued_or_ended($zkc, path('x'), $theirs);

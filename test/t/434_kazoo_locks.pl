@@ -216,7 +216,7 @@ sub owners
 {
 	my $lock = $python->lock(lock => path('x'));
 	my $killed = session($servers[0]);
-	$killed->query_ok("SET zklock.session_timeout = '1s'");
+	$killed->reconnect('zklock.session_timeout' => '1s');
 	$killed->query_ok("SELECT zk_lock('x')");
 	$lock->acquire_async;
 	wait_queued_or_ended($zkc, path('x'), $lock);

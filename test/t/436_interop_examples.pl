@@ -75,7 +75,7 @@ sub check_program
 {
 	my ($what, $settings, $root, @command) = @_;
 	my $session = session($node);
-	$session->query_ok("SET zklock.$_") for @$settings;
+	$session->reconnect(map { /^(\w+) = '?([^']*)/ ? ("zklock.$1" => $2) : () } @$settings);
 	$session->query_ok("SELECT zk_lock('orders/north')");
 	my $out = "$dir/$what.out";
 	my $pid = spawn([ @command, $zk->connect_string, 0 ], log => $out);

@@ -56,7 +56,7 @@ ZkLock::Duel->new(
 	my $name = 'three';
 	my @theirs = map { $driver->lock(semaphore => path($name), leases => 3) } 1 .. 3;
 	my @ours = map { session($_) } @servers;
-	$ours[1]->query_ok("SET zklock.node_names = 'kazoo'");
+	$ours[1]->reconnect('zklock.node_names' => 'kazoo');
 	my $try = "SELECT zk_try_acquire('$name', 3)";
 
 	ok($theirs[0]->acquire(0), "$whose semaphore of three: they acquire one permit");

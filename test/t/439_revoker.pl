@@ -17,7 +17,7 @@ my $java = ZkLock::Opponent->curator($zk->connect_string);
 my $node = shared_node('a', zk => $zk, session_timeout => '10s');
 my $other = shared_node('b', zk => $zk, session_timeout => '10s');
 my ($s, $far) = map { session($_) } $node, $other;
-$_->query_ok("SET zklock.node_names = 'curator_mutex'") for $s, $far;
+$_->reconnect('zklock.node_names' => 'curator_mutex') for $s, $far;
 
 # They request, we release.
 my $theirs = $java->lock(mutex => '/zklock/locks/x');

@@ -23,7 +23,7 @@ sub session_with_names
 {
 	my ($server, $names) = @_;
 	my $session = session($servers[$server]);
-	$session->query_ok("SET zklock.node_names = '$names'");
+	$session->reconnect('zklock.node_names' => $names);
 	return $session;
 }
 

@@ -160,7 +160,7 @@ duel_among_clutter("kazoo's lock among foreign nodes", 'kclutter', 'kazoo',
 
 # A lock below the znode of another lock.
 {
-	$here->query_ok("SET zklock.node_names = 'curator_mutex'");
+	$here->reconnect('zklock.node_names' => 'curator_mutex');
 	my $nested = $java->lock(mutex => path('outer/0'));
 	ok($nested->acquire(0), 'nested: they acquire a lock below ours');
 	works($here, "SELECT zk_try_lock('outer')", 't', 'nested: their lock does not exclude us');
@@ -171,12 +171,12 @@ duel_among_clutter("kazoo's lock among foreign nodes", 'kclutter', 'kazoo',
 	$there->query_ok("SELECT zk_unlock('outer')");
 	$nested->release;
 	$nested->close;
-	$here->query_ok('RESET zklock.node_names');
+	$here->reconnect('zklock.node_names' => undef);
 }
 
 # kazoo's leases: a lock that is held for a moment, and a persistent node.
 {
-	$_->query_ok("SET zklock.node_names = 'kazoo'") for $here, $there;
+	$_->reconnect('zklock.node_names' => 'kazoo') for $here, $there;
 	my $lease = $python->lock(lease => path('leased'));
 	my $rival = $python->lock(lease => path('leased'));
 	ok($lease->acquire(0), 'lease: they acquire the lease');

@@ -32,7 +32,7 @@ my $d = ZkLock::Deadlock->new(%node);
 sub open_through_proxy
 {
 	my $s = session($node{a});
-	$s->query_ok("SET zklock.connect_string = '" . $proxy->connect_string . "'");
+	$s->reconnect('zklock.connect_string' => $proxy->connect_string);
 	$s->query_ok("SELECT zk_lock_shared('warm'), zk_unlock_shared('warm')");
 	push @{ $d->{all} }, $s;
 	return $s;

@@ -45,7 +45,7 @@ sub make_deadlock
 	$zkc->create("$root/locks/$_", makepath => 1) for qw(x y);
 	$zkc->create("$root/$_", acl => $acl) for $acl ? qw(waiting bells) : ();
 	my ($s, $t) = map { session($node{$_}) } qw(a b);
-	$_->query_ok("SET zklock.root = '$root'") for $s, $t;
+	$_->reconnect('zklock.root' => $root) for $s, $t;
 	$t->query_ok("SET lock_timeout = '$timeout'");
 	$s->query_ok("SELECT zk_lock('x')");
 	$t->query_ok("SELECT zk_lock('y')");

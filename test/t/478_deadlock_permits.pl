@@ -38,7 +38,7 @@ sub permit { return qr/waits for a permit of semaphore "$_[0]"; blocked by proce
 	my ($x, $y, $two) = map { "$_.$layout" } qw(x y two);
 	my $open = sub {
 		my $s = $d->open($_[0], begin => 0);
-		$s->query_ok("SET zklock.node_names = '$layout'");
+		$s->reconnect('zklock.node_names' => $layout);
 		$s->query_ok('BEGIN');
 		return $s;
 	};

@@ -44,7 +44,8 @@ for ([ '1s', '00:00:04' ], [ '10s', '00:00:10' ], [ '2min', '00:00:40' ])
 {
 	my ($requested, $granted) = @$_;
 	my $s = session($node);
-	$s->query_ok("SET zklock.session_timeout = '$requested'; SELECT zk_lock('requested')");
+	$s->reconnect('zklock.session_timeout' => $requested);
+	$s->query_ok("SELECT zk_lock('requested')");
 	works($s, 'SELECT session_timeout FROM zk_session()', $granted,
 		"a session timeout of $requested is granted as $granted with a tick of 2 s");
 	$s->quit;
@@ -131,14 +132,14 @@ sub zk_cli
 		chmod 0600, "$dir/$password" or die "$dir/$password: $!";
 	}
 	my ($old, $new) = map { session($node) } 1, 2;
-	$_->query_ok("SET zklock.acl = creator; SET zklock.root = '/first'") for $old, $new;
-	$old->query_ok("SET zklock.auth_file = '$dir/old'");
-	$new->query_ok("SET zklock.auth_file = '$dir/new'");
+	$_->reconnect('zklock.acl' => 'creator', 'zklock.root' => '/first') for $old, $new;
+	$old->reconnect('zklock.auth_file' => "$dir/old");
+	$new->reconnect('zklock.auth_file' => "$dir/new");
 	works($old, "SELECT zk_try_lock('a'), zk_unlock('a')", 't|t', 'a session with credentials creates its root');
 	fails_with($new, "SELECT zk_lock('b')", '42501', 'other credentials are refused below that root');
-	$new->query_ok("SET zklock.root = '/second'");
+	$new->reconnect('zklock.root' => '/second');
 	works($new, "SELECT zk_try_lock('b'), zk_unlock('b')", 't|t', 'other credentials can use another root');
-	$new->query_ok("SET zklock.root = '/first'");
+	$new->reconnect('zklock.root' => '/first');
 	zk_cli('/first', 'both');
 	works($old, "SELECT zk_try_lock('c'), zk_unlock('c')", 't|t', 'with ACLs for both, the old credentials lock');
 	works($new, "SELECT zk_try_lock('d'), zk_unlock('d')", 't|t', 'with ACLs for both, the new credentials lock');

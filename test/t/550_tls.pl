@@ -44,7 +44,7 @@ sub with_settings
 {
 	my (%settings) = @_;
 	my $s = session($nodes[0]);
-	$s->query_ok("SET zklock.$_ = '$settings{$_}'") for sort keys %settings;
+	$s->reconnect(map { ("zklock.$_" => $settings{$_}) } keys %settings);
 	return $s;
 }
 
@@ -82,7 +82,7 @@ for my $what (sort keys %refused)
 	fails_with($s, 'SELECT count(*) FROM zk_locks', '08001', 'a view fails with the same hint', like => qr/^HINT:.*tls_ca_file/m);
 	like(slurp_file($nodes[0]->logfile, $log), qr/ZooKeeper client: init_ssl_for_socket@\d+: \S/,
 		'the server log has the message of the client library');
-	$s->query_ok("RESET zklock.$_") for 'connect_timeout', keys %{ $refused{$what} };
+	$s->reconnect(map { ("zklock.$_" => undef) } 'connect_timeout', keys %{ $refused{$what} });
 	works($s, "SELECT zk_try_lock('refused')", 't', "the session can lock after $what");
 	$s->quit;
 }
@@ -92,7 +92,7 @@ for my $what (sort keys %refused)
 	fails_with($s, "SELECT zk_lock('refused')", '08001',
 		'a client with a certificate that the ensemble does not trust is refused',
 		like => qr/^HINT:.*tls_cert_file/m);
-	$s->query_ok("SET zklock.$_ = ''") for keys %files;
+	$s->reconnect(map { ("zklock.$_" => '') } keys %files);
 	fails_with($s, "SELECT zk_lock('refused')", '08001', 'a client without TLS is refused',
 		like => qr/^HINT:.*connect_string/m, unlike => qr/TLS/);
 	$s->quit;
@@ -117,7 +117,7 @@ for my $what (sort keys %refused)
 		my $s = with_settings(%$settings);
 		fails_with($s, "SELECT zk_lock('bad')", $sqlstate, "$what is an error at once",
 			like => $pattern, unlike => qr{\Q$tls->{dir}\E});
-		$s->query_ok("RESET zklock.$_") for keys %$settings;
+		$s->reconnect(map { ("zklock.$_" => undef) } keys %$settings);
 		works($s, "SELECT zk_try_lock('bad')", 't', "the session can lock after $what");
 		$s->quit;
 	}
@@ -179,7 +179,7 @@ for my $what (sort keys %refused)
 	wait_blocked($silent);
 	$silent->cancel;
 	failed_with($silent, '57014', 'a wait for a silent server can be cancelled', hint => 0);
-	$silent->query_ok("SET zklock.connect_string = '" . $zk->secure_connect_string . q('));
+	$silent->reconnect('zklock.connect_string' => $zk->secure_connect_string);
 	works($silent, "SELECT zk_try_lock('silent')", 't', 'the session can use another server');
 	my $stuck = with_settings(connect_string => $proxy->connect_string, connect_timeout => '500ms');
 	$stuck->query("SELECT zk_lock('silent')");

@@ -48,7 +48,7 @@ my @sessions = map { session($node) } 1 .. SESSIONS;
 
 # No server answers: the loss of the locks is reported after the session timeout.
 {
-	$_->query_ok("SET zklock.session_timeout = '3s'; SELECT zk_unlock_all()") for @sessions;
+	$_->reconnect('zklock.session_timeout' => '3s') for @sessions;
 	my $n = 0;
 	$_->query_ok("BEGIN; SELECT zk_xact_lock('lost " . ++$n . "')") for @sessions;
 	$_->query_async('SELECT pg_sleep(600)') for @sessions;
@@ -62,7 +62,7 @@ my @sessions = map { session($node) } 1 .. SESSIONS;
 
 	# The old sessions still try to reach a server.
 	$_->query_ok('ROLLBACK') for @sessions;
-	$_->query_ok("SET zklock.connect_string = '" . $zk->secure_connect_string . q(')) for @sessions;
+	$_->reconnect('zklock.connect_string' => $zk->secure_connect_string) for @sessions;
 	works($_, "SELECT zk_try_lock('other' || pg_backend_pid())", 't', 'a new session can be opened meanwhile') for @sessions;
 	$began = time;
 	my $pids = join ',', map { $_->pid } @sessions;
@@ -84,10 +84,9 @@ sub cpu_time
 {
 	my ($holder, $waiter) = map { session($node) } 1 .. 2;
 	my $full = full_server();
-	$holder->query_ok("SET zklock.connect_string = '" . $zk->secure_connect_string . q('));
+	$holder->reconnect('zklock.connect_string' => $zk->secure_connect_string);
 	$holder->query_ok("SELECT zk_acquire('busy', 1)");
-	$waiter->query_ok("SET zklock.connect_string = '"
-		  . $answering->connect_string . ",$full->{connect_string}'");
+	$waiter->reconnect('zklock.connect_string' => $answering->connect_string . ",$full->{connect_string}");
 	$waiter->query_ok("SELECT zk_lock('connected')");
 	$waiter->query_async("SELECT zk_acquire('busy', 1)");
 	wait_blocked($waiter);

@@ -131,7 +131,7 @@ sub is_refused
 }
 
 my $plain = session($nodes[0]);
-$plain->query_ok("SET zklock.connect_string = '127.0.0.1:$secure'; SET zklock.connect_timeout = '1s'");
+$plain->reconnect('zklock.connect_string' => "127.0.0.1:$secure", 'zklock.connect_timeout' => '1s');
 fails_with($plain, "SELECT zk_lock('plain')", '08001', 'plain text is refused at the port for TLS');
 $plain->quit;
 is_refused('a client certificate that another authority signed is refused',

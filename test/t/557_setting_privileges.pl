@@ -129,6 +129,33 @@ SKIP:
 		'a superuser can set all parameters');
 	$s->quit;
 }
+# Nobody can change the settings of a ZooKeeper session after the start of a session; for later
+# sessions a superuser can.
+my @fixed = grep { !/^(?:commit_check|deadlock_detection|log_min_messages)$/ } sort keys %superusers;
+$s = session($node);
+for my $name (@fixed)
+{
+	my $value = $superusers{$name};
+	fails_with($s, $_, '55P02', "refused to a superuser: $_", like => qr/DETAIL:.*HINT:/s)
+	  for "SET zklock.$name = '$value'", "SELECT set_config('zklock.$name', '$value', false)";
+	$s->query_ok("SET check_function_bodies = off; CREATE OR REPLACE FUNCTION g() RETURNS int LANGUAGE sql SET zklock.$name = '$value' AS 'SELECT 1'");
+	fails_with($s, 'SELECT g()', '55P02', "... and with a function's SET clause", like => qr/DETAIL:/);
+	works($s, "RESET zklock.$name; SHOW zklock.$name", $node->safe_psql('postgres', "SHOW zklock.$name"), '... and RESET changes nothing');
+}
+$node->safe_psql('postgres', 'CREATE DATABASE elsewhere');
+$node->safe_psql('elsewhere', 'CREATE EXTENSION zklock');
+$s->query_ok("ALTER DATABASE elsewhere SET zklock.root = '/database'");
+$s->query_ok("ALTER ROLE trusted SET zklock.root = '/role'");
+for ([ ordinary => '/database' ], [ trusted => '/role' ])
+{
+	my ($role, $root) = @$_;
+	my $t = session($node, user => $role, dbname => 'elsewhere');
+	works($t, "SELECT zk_lock('$role') > 0, current_setting('zklock.root')", "t|$root", "ALTER DATABASE and ALTER ROLE: $role");
+	is(scalar(queue_of($zkc, $role, $root)), 1, '... and the lock is there');
+	$t->quit;
+}
+$s->query_ok("ALTER ROLE trusted RESET zklock.root");
+$s->quit;
 is_deeply([ grep { m{^/(?:elsewhere|else|zklock)} } $zkc->children('/') ], [], 'no znode was created below another root');
 
 # Without a configured ensemble no server is contacted.

@@ -82,7 +82,7 @@ for my $what (sort keys %running)
 	my $address = $running{$what}->{address};
 	my $log = -s $node->logfile;
 	my $s = session($node);
-	$s->query_ok("SET zklock.connect_string = '$address'; SET zklock.connect_timeout = '2s'");
+	$s->reconnect('zklock.connect_string' => $address, 'zklock.connect_timeout' => '2s');
 	$s->query("SELECT zk_lock('alone')");
 	like($s->sqlstate, qr/^080(?:01|06)$/, "$what instead of ZooKeeper is an error");
 	ok(kill(0, $s->pid), '... and ends no backend');
@@ -90,7 +90,7 @@ for my $what (sort keys %running)
 	ok($what eq 'silence' || $seen =~ /LOG:  ZooKeeper client: .*\Q$address\E/, '... and the server log names it') || diag($seen);
 	$s->quit;
 	$s = session($node);
-	$s->query_ok("SET zklock.connect_string = '$address," . $zk->connect_string . q('));
+	$s->reconnect('zklock.connect_string' => "$address," . $zk->connect_string);
 	works($s, "SELECT zk_lock('both') > 0", 't', '... and the next server is tried');
 	$s->quit;
 }
@@ -138,7 +138,8 @@ for my $case (@cases)
 # Each refused message delays the next connection, but never beyond the session timeout.
 {
 	my $s = session($node);
-	$s->query_ok("SET zklock.session_timeout = '4s'; SELECT zk_lock('held')");
+	$s->reconnect('zklock.session_timeout' => '4s');
+	$s->query_ok("SELECT zk_lock('held')");
 	for my $refusal (1 .. 6)
 	{
 		$proxy->arm(fault => 'forge_answer', op => 'create2', bytes => 'ffffffff00000000');
@@ -180,7 +181,7 @@ for my $case (@cases)
 	my $s = session($node);
 	$proxy->arm(fault => 'forge_answer', op => 'connect',
 		bytes => '00000025' . '00000000' . '38a8f200' . '00000000000000ff' . '00000010' . '00' x 17);
-	$s->query_ok("SET zklock.session_timeout = '1s'; SET zklock.connect_timeout = '1s'; SET zklock.commit_check = always");
+	$s->reconnect('zklock.session_timeout' => '1s', 'zklock.connect_timeout' => '1s', 'zklock.commit_check' => 'always');
 	$s->query_ok("BEGIN; SELECT zk_lock('endless')");
 	$proxy->arm(fault => 'silence');
 	$s->query_ok("SET statement_timeout = '20s'");
@@ -201,7 +202,7 @@ my $listener = spawn([ 'socat', '-r', $record, "TCP-LISTEN:$port,bind=127.0.0.1,
 wait_until('socat', sub { port_listens($port) });
 my $switch = ZkLock::Proxy->start(target => $zk);
 my $holder = session($node);
-$holder->query_ok("SET zklock.connect_string = '" . $switch->connect_string . q('));
+$holder->reconnect('zklock.connect_string' => $switch->connect_string);
 $holder->query_ok("SELECT zk_lock('secret lock')");
 my $elsewhere = shared_node('b', zk => $zk);
 my $honest = session($elsewhere);
@@ -209,7 +210,7 @@ $honest->query_async("SELECT zk_lock('secret lock') > 0");
 wait_zk_children($zkc, '/zklock/locks/secret%20lock', 2);
 $switch->retarget("127.0.0.1:$port");
 my $victim = session($node, application_name => 'victim');
-$victim->query_ok("SET zklock.auth_file = '$secret_file'; SET zklock.acl = 'creator'; SET zklock.connect_string = '" . $switch->connect_string . q('));
+$victim->reconnect('zklock.auth_file' => $secret_file, 'zklock.acl' => 'creator', 'zklock.connect_string' => $switch->connect_string);
 $victim->query_async("SELECT zk_lock('secret lock') > 0");
 wait_blocked_locally($victim);
 pass('on one PostgreSQL server a lying ensemble cannot grant a lock to two sessions');

@@ -17,7 +17,7 @@ my $zkc = ZkLock::ZkClient->new($zk->connect_string, timeout => 30);
 my $proxy = ZkLock::FaultProxy->start(target => $zk);
 my $node = shared_node('a', zk => $zk, session_timeout => '20s');
 my $holder = session($node);
-$holder->query_ok("SET zklock.connect_string = '" . $proxy->connect_string . q('));
+$holder->reconnect('zklock.connect_string' => $proxy->connect_string);
 $holder->query_ok("SELECT zk_lock('held')");
 
 my $n = 5;

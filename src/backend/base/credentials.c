@@ -14,7 +14,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "common/hashfn.h"
 #include "storage/fd.h"
 
 #include "backend/base/credentials.h"
@@ -105,21 +104,15 @@ read_digest(void)
  * it connects, and retries without a pause if that fails.
  */
 static void
-check_tls_file(const SecretFile *file, uint64 *hash)
+check_tls_file(const SecretFile *file)
 {
 	struct stat st;
-	int64		seen[4];
 
 	CloseTransientFile(open_file(file, &st));
-	seen[0] = (int64) st.st_ino;
-	seen[1] = (int64) st.st_size;
-	seen[2] = (int64) st.st_mtim.tv_sec;
-	seen[3] = (int64) st.st_mtim.tv_nsec;
-	*hash = hash_bytes_extended((unsigned char *) seen, sizeof(seen), *hash);
 }
 
 static char *
-check_tls(uint64 *hash)
+check_tls(void)
 {
 	const SecretFile files[] = {
 		{"zklock.tls_ca_file", zklock_tls_ca_file, false, PUBLIC_HINT},
@@ -138,7 +131,7 @@ check_tls(uint64 *hash)
 				 errmsg("incomplete TLS configuration"),
 				 errhint("Set all of zklock.tls_ca_file, zklock.tls_cert_file and zklock.tls_key_file, or none of them.")));
 	for (int i = 0; i < (int) lengthof(files); i++)
-		check_tls_file(&files[i], hash);
+		check_tls_file(&files[i]);
 
 	/*
 	 * The last part is the passphrase.  Without one, the library would ask on the
@@ -150,13 +143,8 @@ check_tls(uint64 *hash)
 void
 zklock_credentials_read(ZklockCredentials *credentials)
 {
-	credentials->hash = 0;
-	credentials->tls = check_tls(&credentials->hash);
+	credentials->tls = check_tls();
 	credentials->digest = read_digest();
-	if (credentials->digest)
-		credentials->hash = hash_bytes_extended((unsigned char *) credentials->digest,
-												strlen(credentials->digest),
-												credentials->hash);
 }
 
 void

@@ -12,7 +12,6 @@ typedef struct ZklockCredentials
 {
 	char	   *digest;			/* "user:password", or NULL */
 	char	   *tls;			/* the TLS files, in the form of the client library, or NULL */
-	uint64		hash;			/* if it changes, a new session is needed */
 } ZklockCredentials;
 
 /*

@@ -3,8 +3,8 @@
  * settings.c
  *		The zklock.* settings.
  *
- * Settings for the connection take effect when a session is opened;
- * zklock_session_ready() describes when an open session is replaced.
+ * The settings of a ZooKeeper session are fixed for the life of a backend.  They cannot be
+ * PGC_SU_BACKEND: PostgreSQL would refuse them in ALTER DATABASE and ALTER ROLE.
  *
  *-------------------------------------------------------------------------
  */
@@ -13,6 +13,7 @@
 #include <limits.h>
 
 #include "utils/builtins.h"
+#include "utils/memutils.h"
 
 #include "backend/base/settings.h"
 #include "backend/base/syntax.h"
@@ -34,7 +35,20 @@ char	   *zklock_tls_cert_file = "";
 char	   *zklock_tls_key_file = "";
 bool		zklock_deadlock_detection = true;
 
-unsigned	zklock_session_settings_changes = 0;
+/* The configured values of the settings that are fixed. */
+static struct
+{
+	char	   *connect_string;
+	char	   *root;
+	char	   *auth_file;
+	char	   *tls_ca_file;
+	char	   *tls_cert_file;
+	char	   *tls_key_file;
+	int			session_timeout;
+	int			node_names;
+	int			max_locks;
+	int			acl;
+}			configured;
 
 volatile sig_atomic_t zklock_on_revoke = ZKLOCK_ON_REVOKE_NOTICE;
 
@@ -84,24 +98,48 @@ static const struct config_enum_entry log_options[] = {
 	{NULL, 0, false}
 };
 
+/*
+ * Refuses SET, and the SET clauses of functions, for the settings that are fixed.  PGC_S_TEST
+ * checks a value that later sessions get.
+ */
+static bool
+can_be_set(GucSource source)
+{
+	if (source < PGC_S_INTERACTIVE || source == PGC_S_TEST)
+		return true;
+	GUC_check_errcode(ERRCODE_CANT_CHANGE_RUNTIME_PARAM);
+	GUC_check_errdetail("It cannot be set after connection start.");
+	GUC_check_errhint("Set it for the server, the database or the role, or in the options of a superuser's connection.");
+	return false;
+}
+
+static bool
+check_fixed_text(char **newval, void **extra, GucSource source)
+{
+	return can_be_set(source);
+}
+
+static bool
+check_fixed_number(int *newval, void **extra, GucSource source)
+{
+	return can_be_set(source);
+}
+
 static bool
 check_connect_string(char **newval, void **extra, GucSource source)
 {
-	bool		good = **newval == '\0' || zklock_is_connect_string(*newval);
-
-	if (!good)
-	{
-		GUC_check_errdetail("The value must have the form host:port[,host:port...][/chroot].");
-		GUC_check_errhint("For example: zk1:2181,zk2:2181,zk3:2181/production");
-	}
-	return good;
+	if (**newval == '\0' || zklock_is_connect_string(*newval))
+		return can_be_set(source);
+	GUC_check_errdetail("The value must have the form host:port[,host:port...][/chroot].");
+	GUC_check_errhint("For example: zk1:2181,zk2:2181,zk3:2181/production");
+	return false;
 }
 
 static bool
 check_root(char **newval, void **extra, GucSource source)
 {
 	if (zklock_is_znode_path(*newval) && strlen(*newval) <= 1024)
-		return true;
+		return can_be_set(source);
 	GUC_check_errdetail("The value must be an absolute znode path of at most 1024 bytes, not \"/\" itself, without a trailing slash, and in UTF-8 without characters that ZooKeeper refuses.");
 	return false;
 }
@@ -111,24 +149,11 @@ static bool
 check_tls_file(char **newval, void **extra, GucSource source)
 {
 	if (zklock_is_tls_path(*newval))
-		return true;
+		return can_be_set(source);
 	GUC_check_errdetail("Paths of TLS files must not contain commas or control characters.");
 	return false;
 }
 #endif
-
-/* A setting that a session is opened with may have changed. */
-static void
-assign_session_string(const char *newval, void *extra)
-{
-	zklock_session_settings_changes++;
-}
-
-static void
-assign_session_number(int newval, void *extra)
-{
-	zklock_session_settings_changes++;
-}
 
 static void
 assign_log_level(int newval, void *extra)
@@ -142,7 +167,10 @@ assign_on_revoke(int newval, void *extra)
 	zklock_on_revoke = newval;
 }
 
-/* One of "text", "number" and "flag" is the variable; its initial value is the default. */
+/*
+ * One of "text", "number" and "flag" is the variable.  The initial value of "fixed_text",
+ * "fixed_number" or else of the variable is the default.
+ */
 typedef struct Setting
 {
 	const char *name;
@@ -153,13 +181,15 @@ typedef struct Setting
 
 	char	  **text;
 	GucStringCheckHook check_text;
-	GucStringAssignHook assign_text;
+	char	  **fixed_text;
 
 	int		   *number;
 	int			min;
 	int			max;
 	const struct config_enum_entry *options;	/* or NULL: any number of the range */
 	void		(*assign_number) (int newval, void *extra);
+	bool		(*check_number) (int *newval, void **extra, GucSource source);
+	int		   *fixed_number;
 
 	bool	   *flag;
 } Setting;
@@ -169,24 +199,25 @@ static const Setting settings[] = {
 		"Sets the ZooKeeper ensemble that keeps the locks.",
 		"The form is host:port[,host:port...][/chroot]. If the value is empty, no locks can be acquired.",
 		PGC_SUSET, 0,
-		.text = &zklock_connect_string,
+		.text = &configured.connect_string,
 		.check_text = check_connect_string,
-	.assign_text = assign_session_string},
+	.fixed_text = &zklock_connect_string},
 	{"zklock.root",
 		"Sets the znode below which zklock keeps all its znodes.",
 		NULL,
 		PGC_SUSET, 0,
-		.text = &zklock_root,
+		.text = &configured.root,
 		.check_text = check_root,
-	.assign_text = assign_session_string},
+	.fixed_text = &zklock_root},
 	{"zklock.session_timeout",
 		"Sets how long the ensemble keeps the locks of a backend that sends no heartbeats.",
 		"The ensemble may grant a different timeout, which then applies.",
 		PGC_SUSET, GUC_UNIT_MS,
-		.number = &zklock_session_timeout,
+		.number = &configured.session_timeout,
 		.min = 100,
 		.max = INT_MAX / 8,
-	.assign_number = assign_session_number},
+		.check_number = check_fixed_number,
+	.fixed_number = &zklock_session_timeout},
 	{"zklock.connect_timeout",
 		"Sets how long a call waits for a usable ZooKeeper session.",
 		NULL,
@@ -198,15 +229,17 @@ static const Setting settings[] = {
 		"Sets which clients may change the znodes that zklock creates.",
 		"\"creator\" requires zklock.auth_file; everybody can still read the znodes.",
 		PGC_SUSET, 0,
-		.number = &zklock_acl,
+		.number = &configured.acl,
 		.options = acl_options,
-	.assign_number = assign_session_number},
+		.check_number = check_fixed_number,
+	.fixed_number = &zklock_acl},
 	{"zklock.auth_file",
 		"Sets the file that contains the credentials: digest user:password.",
 		"The file must not be accessible by group or others.",
 		PGC_SUSET, GUC_SUPERUSER_ONLY,
-		.text = &zklock_auth_file,
-	.assign_text = assign_session_string},
+		.text = &configured.auth_file,
+		.check_text = check_fixed_text,
+	.fixed_text = &zklock_auth_file},
 	{"zklock.log_min_messages",
 		"Sets the lowest level of ZooKeeper client messages that are written to the server log.",
 		NULL,
@@ -220,31 +253,32 @@ static const Setting settings[] = {
 		"Sets the file with the CA certificates of the ensemble's servers.",
 		"The format is PEM. The connection is encrypted if zklock.tls_cert_file and zklock.tls_key_file are set as well.",
 		PGC_SUSET, GUC_SUPERUSER_ONLY,
-		.text = &zklock_tls_ca_file,
+		.text = &configured.tls_ca_file,
 		.check_text = check_tls_file,
-	.assign_text = assign_session_string},
+	.fixed_text = &zklock_tls_ca_file},
 	{"zklock.tls_cert_file",
 		"Sets the file with the client certificate for the ensemble.",
 		"The format is PEM; intermediate certificates follow the client certificate.",
 		PGC_SUSET, GUC_SUPERUSER_ONLY,
-		.text = &zklock_tls_cert_file,
+		.text = &configured.tls_cert_file,
 		.check_text = check_tls_file,
-	.assign_text = assign_session_string},
+	.fixed_text = &zklock_tls_cert_file},
 	{"zklock.tls_key_file",
 		"Sets the file with the private key for zklock.tls_cert_file.",
 		"The format is PEM, without a passphrase. The file must not be accessible by group or others.",
 		PGC_SUSET, GUC_SUPERUSER_ONLY,
-		.text = &zklock_tls_key_file,
+		.text = &configured.tls_key_file,
 		.check_text = check_tls_file,
-	.assign_text = assign_session_string},
+	.fixed_text = &zklock_tls_key_file},
 #endif
 	{"zklock.node_names",
 		"Sets the naming convention of the lock znodes, which determines the other programs that can share the locks.",
 		NULL,
 		PGC_SUSET, 0,
-		.number = &zklock_node_names,
+		.number = &configured.node_names,
 		.options = node_names_options,
-	.assign_number = assign_session_number},
+		.check_number = check_fixed_number,
+	.fixed_number = &zklock_node_names},
 	{"zklock.commit_check",
 		"Sets how a commit verifies that the transaction's locks are still held.",
 		NULL,
@@ -261,10 +295,11 @@ static const Setting settings[] = {
 		"Sets the maximum number of lock znodes of a backend.",
 		NULL,
 		PGC_SUSET, 0,
-		.number = &zklock_max_locks,
+		.number = &configured.max_locks,
 		.min = 1,
 		.max = 100000,
-	.assign_number = assign_session_number},
+		.check_number = check_fixed_number,
+	.fixed_number = &zklock_max_locks},
 	{"zklock.on_revoke",
 		"Sets the reaction of a session if the release of a lock that it holds is requested.",
 		NULL,
@@ -282,18 +317,41 @@ static const Setting settings[] = {
 static void
 define_setting(const Setting *s)
 {
+	const char *text = s->text ? (s->fixed_text ? *s->fixed_text : *s->text) : NULL;
+	int			number = s->number ? (s->fixed_number ? *s->fixed_number : *s->number) : 0;
+
 	if (s->text)
-		DefineCustomStringVariable(s->name, s->description, s->details, s->text, *s->text,
-								   s->context, s->flags, s->check_text, s->assign_text, NULL);
+		DefineCustomStringVariable(s->name, s->description, s->details, s->text, text,
+								   s->context, s->flags, s->check_text, NULL, NULL);
 	else if (s->options)
-		DefineCustomEnumVariable(s->name, s->description, s->details, s->number, *s->number, s->options,
-								 s->context, s->flags, NULL, s->assign_number, NULL);
+		DefineCustomEnumVariable(s->name, s->description, s->details, s->number, number, s->options,
+								 s->context, s->flags, s->check_number, s->assign_number, NULL);
 	else if (s->number)
-		DefineCustomIntVariable(s->name, s->description, s->details, s->number, *s->number, s->min, s->max,
-								s->context, s->flags, NULL, s->assign_number, NULL);
+		DefineCustomIntVariable(s->name, s->description, s->details, s->number, number, s->min, s->max,
+								s->context, s->flags, s->check_number, s->assign_number, NULL);
 	else
 		DefineCustomBoolVariable(s->name, s->description, s->details, s->flag, *s->flag,
 								 s->context, s->flags, NULL, NULL, NULL);
+}
+
+/* Until an ensemble is configured, nothing is fixed. */
+void
+zklock_fix_settings(void)
+{
+	static bool is_fixed = false;
+
+	if (is_fixed || configured.connect_string[0] == '\0')
+		return;
+	for (int i = 0; i < (int) lengthof(settings); i++)
+	{
+		const Setting *s = &settings[i];
+
+		if (s->fixed_text)
+			*s->fixed_text = MemoryContextStrdup(TopMemoryContext, *s->text);
+		if (s->fixed_number)
+			*s->fixed_number = *s->number;
+	}
+	is_fixed = true;
 }
 
 /* Does a setting have its built-in default? */

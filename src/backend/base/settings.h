@@ -53,8 +53,11 @@ extern char *zklock_tls_cert_file;
 extern char *zklock_tls_key_file;
 extern bool zklock_deadlock_detection;
 
-/* Incremented whenever a setting is assigned that a session is opened with. */
-extern unsigned zklock_session_settings_changes;
+/*
+ * Fixes the settings of a ZooKeeper session for the life of this backend, at their present
+ * values.  Called before the variables above are read.
+ */
+extern void zklock_fix_settings(void);
 
 /* Called from _PG_init(). */
 extern void zklock_define_settings(void);

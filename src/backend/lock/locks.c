@@ -311,7 +311,6 @@ zklock_acquire(ZklockAcquisition *item)
 	zklock_check_loss();
 	if (item->n == 0)
 		return true;
-	zklock_check_session_settings(&ZKLOCK_ACTION_LOCK(item->names[0].display));
 	a.holds = item->n == 1 ? &single : palloc(sizeof(ZklockHold *) * item->n);
 	a.timeout.started = zkl_now_ms();
 	PG_TRY();

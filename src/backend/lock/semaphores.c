@@ -178,7 +178,6 @@ zklock_acquire_permit(const ZklockName *name, int capacity, ZklockScope scope,
 	int64		token;
 
 	zklock_check_loss();
-	zklock_check_session_settings(&ZKLOCK_ACTION_PERMIT(name->display));
 	check_own_permits(name, capacity, timeout_ms);
 	a.timeout.started = zkl_now_ms();
 	a.hold = zklock_hold_prepare_permit(name, capacity);

@@ -4,8 +4,7 @@
  *		Opens and closes the ZooKeeper session of this backend.
  *
  * The first call that needs the session opens it.  It stays open until the backend
- * exits, it is lost, it has never been connected in time, or, with nothing held, its
- * settings have changed.  It must never be opened in the postmaster: threads do not
+ * exits, it is lost, or it has never been connected in time.  It must never be opened in the postmaster: threads do not
  * survive fork.
  *
  *-------------------------------------------------------------------------
@@ -28,7 +27,6 @@
 #include "backend/session/cancel.h"
 #include "backend/session/errors.h"
 #include "backend/session/lease_timer.h"
-#include "backend/session/session_settings.h"
 #include "backend/session/stats.h"
 #include "backend/session/wait.h"
 
@@ -46,15 +44,10 @@ static int	sessions_reserved = 0;
 /* The session has been connected at some time. */
 static bool has_connected = false;
 
-/* Hash of the session's credentials, and PgReloadTime when they were last read. */
-static uint64 credentials_hash = 0;
-static TimestampTz credentials_seen = 0;
-
 /* The ACLs of its parent znodes have been checked. */
 static bool acls_checked = false;
 
 static uint64 namespace_hash = 0;
-static int	max_locks = 0;
 
 /* Failed handshakes of earlier sessions. */
 static unsigned handshakes_failed_before = 0;
@@ -75,7 +68,8 @@ zklock_session_namespace(void)
 int
 zklock_session_max_locks(void)
 {
-	return Min(zklock_holds_any() ? max_locks : zklock_max_locks, ZKL_MAX_NODES);
+	zklock_fix_settings();
+	return Min(zklock_max_locks, ZKL_MAX_NODES);
 }
 
 bool
@@ -134,44 +128,6 @@ hash_string(const char *string, uint64 seed)
 										strlen(string), seed) : seed;
 }
 
-/*
- * Returns whether the credentials file has changed since the session was opened.  Reads
- * it again only after a reload of the configuration.
- */
-static bool
-have_credentials_changed(void)
-{
-	ZklockCredentials credentials;
-	bool		changed;
-
-	if (credentials_seen == PgReloadTime)
-		return false;
-	zklock_credentials_read(&credentials);
-	changed = credentials.hash != credentials_hash;
-	zklock_credentials_wipe(&credentials);
-	credentials_seen = PgReloadTime;
-	return changed;
-}
-
-/* Returns whether the session was opened with settings that have changed since. */
-static bool
-is_outdated(void)
-{
-	return zklock_session_settings_changed() || have_credentials_changed();
-}
-
-void
-zklock_check_session_settings(const ZklockAction *action)
-{
-	const char *setting;
-
-	if (session == NULL || !zklock_holds_any())
-		return;
-	setting = zklock_session_settings_conflict();
-	if (setting)
-		zklock_fail(action, zklock_other_settings(setting));
-}
-
 static void
 reserve_fds(void)
 {
@@ -222,29 +178,26 @@ open_session(void)
 {
 	ZklockCredentials credentials;
 	ZklSessionConfig config = {
-		.connect_string = zklock_connect_string,
-		.root = zklock_root,
-		.session_timeout_ms = zklock_session_timeout,
-		.creator_acl = zklock_acl == ZKLOCK_ACL_CREATOR,
 		.on_loss_io = zklock_callbacks.on_loss_io,
 		.on_revoke_io = zklock_callbacks.on_revoke_io,
-		.node_names = (ZklNodeNames) zklock_node_names,
-		.max_nodes = zklock_max_locks,
 	};
 
+	zklock_fix_settings();
 	require_ensemble();
+	config.connect_string = zklock_connect_string;
+	config.root = zklock_root;
+	config.session_timeout_ms = zklock_session_timeout;
+	config.creator_acl = zklock_acl == ZKLOCK_ACL_CREATOR;
+	config.node_names = (ZklNodeNames) zklock_node_names;
+	config.max_nodes = zklock_max_locks;
 	zklock_callbacks.before_open();
-	zklock_note_session_settings();
 	zklock_cancel_init();
 	zklock_lease_timer_init();
-	max_locks = zklock_max_locks;
 	namespace_hash = hash_string(zklock_root, hash_string(zklock_connect_string, 0));
 	zklock_credentials_read(&credentials);
 	config.server_tag = server_tag();
 	config.digest = credentials.digest;
 	config.tls = credentials.tls;
-	credentials_hash = credentials.hash;
-	credentials_seen = PgReloadTime;
 	reserve_fds();
 	handshakes_failed_before = zkl_tls_failures();
 	acls_checked = false;
@@ -303,8 +256,6 @@ zklock_session_by(const ZklockAction *action, int64 deadline)
 {
 	bool		refused;
 
-	if (session && !zklock_holds_any() && is_outdated())
-		zklock_session_close(ZKLOCK_CLOSE_MS);
 	for (;;)
 	{
 		if (session == NULL || zkl_session_state(session) != ZKL_SESSION_CONNECTED)

@@ -30,13 +30,6 @@ extern ZklSession *zklock_session_ready(const ZklockAction *action, ZklockTimeou
  */
 extern ZklSession *zklock_session_by(const ZklockAction *action, int64 deadline);
 
-/*
- * Throws 55000 if something is held and SET has changed a setting that the session was
- * opened with.  Called before anything is locked or looked up by name in the ensemble;
- * never before a release.
- */
-extern void zklock_check_session_settings(const ZklockAction *action);
-
 /* Returns whether the session is in a final state: expired, or credentials refused. */
 extern bool zklock_session_is_lost(ZklSession *session);
 

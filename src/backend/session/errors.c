@@ -132,17 +132,6 @@ zklock_no_answer(ZklSession *session, int64 waited_ms)
 	return lost;
 }
 
-ZklockProblem
-zklock_other_settings(const char *setting)
-{
-	ZklockProblem problem = {ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
-		"this session holds locks or permits under other settings",
-		"Release what is held first, with zk_unlock_all() or by ending the transaction, or set the setting back.",
-	psprintf("%s has changed since the ZooKeeper session was opened.", setting)};
-
-	return problem;
-}
-
 void
 zklock_fail(const ZklockAction *action, ZklockProblem problem)
 {

@@ -46,9 +46,6 @@ extern ZklockProblem zklock_no_session(bool failed_at_tls, int64 waited_ms);
 /* No answer in the session within this time: 08006. */
 extern ZklockProblem zklock_no_answer(ZklSession *session, int64 waited_ms);
 
-/* Locks are held under another value of a setting: 55000. */
-extern ZklockProblem zklock_other_settings(const char *setting);
-
 /* Only for calls that read the queues (cluster.c). */
 extern const ZklockProblem zklock_session_expired;
 extern const ZklockProblem zklock_too_many_znodes;

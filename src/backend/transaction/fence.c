@@ -44,7 +44,6 @@ raise_fenced_off(const ZklockName *name, int64 token, int64 recorded)
 int64
 zklock_fence(const ZklockName *name, Oid function)
 {
-	const ZklockAction action = {.format = "fence lock \"%s\"",.display = name->display};
 	ZklockHold *hold;
 	int64		token;
 	bool		exclusive;
@@ -52,7 +51,6 @@ zklock_fence(const ZklockName *name, Oid function)
 	int64		recorded;
 
 	zklock_check_loss();
-	zklock_check_session_settings(&action);
 	hold = zklock_hold_find(name);
 	if (hold == NULL || hold->lock == NULL)
 		ereport(ERROR,

@@ -52,8 +52,8 @@ sub our_session
 {
 	my ($self, $server, $timeout) = @_;
 	my $session = session($server);
-	$session->query_ok("SET zklock.node_names = '$self->{node_names}'");
-	$session->query_ok("SET zklock.session_timeout = '$timeout'")
+	$session->reconnect('zklock.node_names' => $self->{node_names});
+	$session->reconnect('zklock.session_timeout' => $timeout)
 	  if $timeout;
 	return $session;
 }

@@ -57,11 +57,6 @@ my %moments = (
 		  "SET zklock.commit_check = always; BEGIN; SELECT zk_xact_lock('%s')",
 		run => 'COMMIT'
 	},
-	'closing' => {
-		prepare =>
-		  "SELECT zk_try_lock('%s'), zk_unlock('%1\$s'); SET zklock.root = '/elsewhere'",
-		run => "SELECT zk_lock('%s')"
-	},
 	'holding, idle' => { prepare => "SELECT zk_lock('%s')", idle => 1 },
 	'holding in a transaction, idle' =>
 	  { prepare => "BEGIN; SELECT zk_xact_lock('%s')", idle => 1 });
@@ -183,7 +178,7 @@ sub stale_commit
 {
 	my ($what, $node, $break, $heal) = @_;
 	my $s = session($node);
-	$s->query_ok("SET zklock.session_timeout = '2s'");
+	$s->reconnect('zklock.session_timeout' => '2s');
 	$s->query_ok('BEGIN');
 	$s->query_ok("SELECT zk_xact_lock('stale-' || pg_backend_pid())");
 	$s->query_ok('CREATE TEMP TABLE nothing ()');

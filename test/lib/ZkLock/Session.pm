@@ -13,6 +13,7 @@
 #   $s->pid;       # of its backend
 #   $s->cancel; $s->terminate;                # from another session
 #   $s->alive;     # 0 when the connection was lost (then psql has ended)
+#   $s->reconnect('zklock.root' => '/x');     # as the same role
 #   $s->quit;
 
 package ZkLock::Session;
@@ -50,6 +51,20 @@ sub new
 	$self->{backend} = $self->query('SELECT pg_backend_pid()');
 	croak "no connection to $connstr: $self->{error}"
 	  unless $self->{backend} =~ /^\d+$/;
+	return $self;
+}
+
+# Connects again, with settings that are fixed when a session starts, by name, besides those of
+# earlier calls; without those whose value is undef. Other settings have their defaults again.
+sub reconnect
+{
+	my ($self, %settings) = @_;
+	my $all = $self->{settings} = { %{ $self->{settings} // {} }, %settings };
+	delete @$all{ grep { !defined $all->{$_} } keys %$all };
+	my $options = join ' ', map { "-c $_=" . $all->{$_} =~ s/([\\ ])/\\$1/gr } sort keys %$all;
+	$options =~ s/(['\\])/\\$1/g;
+	$self->query_ok(qq(\\connect -reuse-previous=on "options='$options'"));
+	$self->{backend} = $self->query('SELECT pg_backend_pid()');
 	return $self;
 }
 
