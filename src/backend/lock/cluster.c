@@ -217,7 +217,6 @@ zklock_read_ensemble(const ZklockAction *action, ZklockReadAttempt attempt, void
 
 	reader->action = action;
 	reader->timeout.timeout_ms = ZKLOCK_NO_TIMEOUT;
-	zklock_check_session_settings(action);
 	PG_TRY();
 	{
 		while (!attempt_in_session(reader, attempt, arg))
