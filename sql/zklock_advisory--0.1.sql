@@ -21,9 +21,7 @@ GRANT USAGE ON SCHEMA zklock_advisory TO PUBLIC;
 CREATE FUNCTION zklock_advisory.pg_advisory_lock(bigint)
 RETURNS void
 LANGUAGE sql VOLATILE STRICT PARALLEL RESTRICTED
-BEGIN ATOMIC
-	SELECT zk_lock(pg_catalog.format('advisory:%s:%s', pg_catalog.current_database(), $1));
-END;
+RETURN zk_lock(pg_catalog.format('advisory:%s:%s', pg_catalog.current_database(), $1));
 
 COMMENT ON FUNCTION zklock_advisory.pg_advisory_lock(bigint) IS
 	'pg_advisory_lock, cluster-wide';
@@ -31,9 +29,7 @@ COMMENT ON FUNCTION zklock_advisory.pg_advisory_lock(bigint) IS
 CREATE FUNCTION zklock_advisory.pg_advisory_lock(integer, integer)
 RETURNS void
 LANGUAGE sql VOLATILE STRICT PARALLEL RESTRICTED
-BEGIN ATOMIC
-	SELECT zk_lock(pg_catalog.format('advisory:%s:%s,%s', pg_catalog.current_database(), $1, $2));
-END;
+RETURN zk_lock(pg_catalog.format('advisory:%s:%s,%s', pg_catalog.current_database(), $1, $2));
 
 COMMENT ON FUNCTION zklock_advisory.pg_advisory_lock(integer, integer) IS
 	'pg_advisory_lock, cluster-wide';
@@ -41,9 +37,7 @@ COMMENT ON FUNCTION zklock_advisory.pg_advisory_lock(integer, integer) IS
 CREATE FUNCTION zklock_advisory.pg_advisory_lock_shared(bigint)
 RETURNS void
 LANGUAGE sql VOLATILE STRICT PARALLEL RESTRICTED
-BEGIN ATOMIC
-	SELECT zk_lock_shared(pg_catalog.format('advisory:%s:%s', pg_catalog.current_database(), $1));
-END;
+RETURN zk_lock_shared(pg_catalog.format('advisory:%s:%s', pg_catalog.current_database(), $1));
 
 COMMENT ON FUNCTION zklock_advisory.pg_advisory_lock_shared(bigint) IS
 	'pg_advisory_lock_shared, cluster-wide';
@@ -51,9 +45,7 @@ COMMENT ON FUNCTION zklock_advisory.pg_advisory_lock_shared(bigint) IS
 CREATE FUNCTION zklock_advisory.pg_advisory_lock_shared(integer, integer)
 RETURNS void
 LANGUAGE sql VOLATILE STRICT PARALLEL RESTRICTED
-BEGIN ATOMIC
-	SELECT zk_lock_shared(pg_catalog.format('advisory:%s:%s,%s', pg_catalog.current_database(), $1, $2));
-END;
+RETURN zk_lock_shared(pg_catalog.format('advisory:%s:%s,%s', pg_catalog.current_database(), $1, $2));
 
 COMMENT ON FUNCTION zklock_advisory.pg_advisory_lock_shared(integer, integer) IS
 	'pg_advisory_lock_shared, cluster-wide';
@@ -61,9 +53,7 @@ COMMENT ON FUNCTION zklock_advisory.pg_advisory_lock_shared(integer, integer) IS
 CREATE FUNCTION zklock_advisory.pg_advisory_xact_lock(bigint)
 RETURNS void
 LANGUAGE sql VOLATILE STRICT PARALLEL RESTRICTED
-BEGIN ATOMIC
-	SELECT zk_xact_lock(pg_catalog.format('advisory:%s:%s', pg_catalog.current_database(), $1));
-END;
+RETURN zk_xact_lock(pg_catalog.format('advisory:%s:%s', pg_catalog.current_database(), $1));
 
 COMMENT ON FUNCTION zklock_advisory.pg_advisory_xact_lock(bigint) IS
 	'pg_advisory_xact_lock, cluster-wide';
@@ -71,9 +61,7 @@ COMMENT ON FUNCTION zklock_advisory.pg_advisory_xact_lock(bigint) IS
 CREATE FUNCTION zklock_advisory.pg_advisory_xact_lock(integer, integer)
 RETURNS void
 LANGUAGE sql VOLATILE STRICT PARALLEL RESTRICTED
-BEGIN ATOMIC
-	SELECT zk_xact_lock(pg_catalog.format('advisory:%s:%s,%s', pg_catalog.current_database(), $1, $2));
-END;
+RETURN zk_xact_lock(pg_catalog.format('advisory:%s:%s,%s', pg_catalog.current_database(), $1, $2));
 
 COMMENT ON FUNCTION zklock_advisory.pg_advisory_xact_lock(integer, integer) IS
 	'pg_advisory_xact_lock, cluster-wide';
@@ -81,9 +69,7 @@ COMMENT ON FUNCTION zklock_advisory.pg_advisory_xact_lock(integer, integer) IS
 CREATE FUNCTION zklock_advisory.pg_advisory_xact_lock_shared(bigint)
 RETURNS void
 LANGUAGE sql VOLATILE STRICT PARALLEL RESTRICTED
-BEGIN ATOMIC
-	SELECT zk_xact_lock_shared(pg_catalog.format('advisory:%s:%s', pg_catalog.current_database(), $1));
-END;
+RETURN zk_xact_lock_shared(pg_catalog.format('advisory:%s:%s', pg_catalog.current_database(), $1));
 
 COMMENT ON FUNCTION zklock_advisory.pg_advisory_xact_lock_shared(bigint) IS
 	'pg_advisory_xact_lock_shared, cluster-wide';
@@ -91,9 +77,7 @@ COMMENT ON FUNCTION zklock_advisory.pg_advisory_xact_lock_shared(bigint) IS
 CREATE FUNCTION zklock_advisory.pg_advisory_xact_lock_shared(integer, integer)
 RETURNS void
 LANGUAGE sql VOLATILE STRICT PARALLEL RESTRICTED
-BEGIN ATOMIC
-	SELECT zk_xact_lock_shared(pg_catalog.format('advisory:%s:%s,%s', pg_catalog.current_database(), $1, $2));
-END;
+RETURN zk_xact_lock_shared(pg_catalog.format('advisory:%s:%s,%s', pg_catalog.current_database(), $1, $2));
 
 COMMENT ON FUNCTION zklock_advisory.pg_advisory_xact_lock_shared(integer, integer) IS
 	'pg_advisory_xact_lock_shared, cluster-wide';
@@ -197,9 +181,7 @@ COMMENT ON FUNCTION zklock_advisory.pg_advisory_unlock_shared(integer, integer) 
 CREATE FUNCTION zklock_advisory.pg_advisory_unlock_all()
 RETURNS void
 LANGUAGE sql VOLATILE STRICT PARALLEL RESTRICTED
-BEGIN ATOMIC
-	SELECT zk_unlock_all();
-END;
+RETURN zk_unlock_all();
 
 COMMENT ON FUNCTION zklock_advisory.pg_advisory_unlock_all() IS
 	'pg_advisory_unlock_all, cluster-wide: releases all locks and permits of zklock that the session holds at session level';

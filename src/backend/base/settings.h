@@ -52,6 +52,7 @@ extern char *zklock_tls_ca_file;	/* these three: empty without TLS */
 extern char *zklock_tls_cert_file;
 extern char *zklock_tls_key_file;
 extern bool zklock_deadlock_detection;
+extern bool zklock_session_locks;
 
 /*
  * Fixes the settings of a ZooKeeper session for the life of this backend, at their present
