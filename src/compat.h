@@ -28,6 +28,12 @@
 #define zklock_all_settings(n) (*(n) = GetNumConfigOptions(), get_guc_variables())
 #endif
 
+/* 16: values of settings have allocation functions of their own */
+#if PG_VERSION_NUM < 160000
+#define guc_strdup(elevel, text) strdup(text)
+#define guc_free(text) free(text)
+#endif
+
 /* 16: backend status by index; the index starts at 1 */
 #if PG_VERSION_NUM >= 160000
 #define zklock_backend_status(i) pgstat_get_local_beentry_by_index((i) + 1)

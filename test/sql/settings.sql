@@ -3,6 +3,16 @@
 --
 SELECT name, boot_val, unit, context, vartype, enumvals
 FROM pg_settings WHERE name LIKE 'zklock.%' AND name NOT LIKE 'zklock.tls%' ORDER BY name;
+-- those that are fixed for the life of a session
+CREATE FUNCTION pg_temp.is_fixed(setting text) RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+	PERFORM set_config(setting, current_setting(setting), true);
+	RETURN false;
+EXCEPTION WHEN cant_change_runtime_param THEN
+	RETURN true;
+END $$;
+SELECT name FROM pg_settings
+WHERE name LIKE 'zklock.%' AND name NOT LIKE 'zklock.tls%' AND pg_temp.is_fixed(name) ORDER BY name;
 -- each setting has a description
 SELECT name FROM pg_settings WHERE name LIKE 'zklock.%' AND coalesce(short_desc, '') = '';
 

@@ -1,6 +1,6 @@
 # The settings of a ZooKeeper session are fixed for the life of a backend: after a reload new
-# sessions use the new values, and the others stay where their locks are, whatever they hold and
-# also when they open another ZooKeeper session. Malformed values are refused.
+# sessions use and show the new values; the others keep and show theirs, whatever they hold, also
+# when they open another ZooKeeper session, and in parallel workers. Malformed values are refused.
 
 use strict;
 use warnings;
@@ -18,19 +18,45 @@ my @zkc = map { ZkLock::ZkClient->new($_->connect_string) } @zk;
 my @address = map { $_->connect_string } @zk;
 my $node = zklock_node('a', zk => $zk[0], session_timeout => '10s');
 
-# Changes a setting of the server; returns when each of the given sessions has read it.
+# Changes a setting of the server, to its default without a value; returns when each of the given
+# sessions has read the file. Another setting, which is not fixed, shows that.
+my $reloads = 0;
+
 sub change
 {
 	my ($setting, $value, @sessions) = @_;
-	$node->safe_psql('postgres', "ALTER SYSTEM SET zklock.$setting = '$value'");
+	my $mark = '1' . sprintf('%04d', ++$reloads) . 'ms';
+	$node->safe_psql('postgres', $_)
+	  for defined $value ? "ALTER SYSTEM SET zklock.$setting = '$value'" : "ALTER SYSTEM RESET zklock.$setting",
+	  "ALTER SYSTEM SET zklock.connect_timeout = '$mark'";
 	$node->reload;
 	for my $s (@sessions)
 	{
-		wait_until("$setting = $value", sub { $s->query("SHOW zklock.$setting") eq $value });
+		wait_until("the session has read $mark", sub { $s->query('SHOW zklock.connect_timeout') eq $mark });
 	}
-	wait_for_sql($node, "SHOW zklock.$setting", $value);
+	wait_for_sql($node, 'SHOW zklock.connect_timeout', $mark);
 	return;
 }
+
+# The value in the leader and in a parallel worker, and what PostgreSQL finds wrong with the file.
+sub shown
+{
+	my ($s, $setting) = @_;
+	return [
+		map { scalar $s->query($_) } "SHOW zklock.$setting", "SELECT max(current_setting('zklock.$setting')) FROM in_parallel",
+		'SELECT string_agg(error, chr(10)) FROM pg_file_settings'
+	];
+}
+
+$node->safe_psql('postgres', <<'SQL');
+CREATE TABLE in_parallel AS SELECT 1 AS a;
+ALTER TABLE in_parallel SET (parallel_workers = 2);
+ALTER DATABASE postgres SET parallel_setup_cost = 0;
+ALTER DATABASE postgres SET min_parallel_table_scan_size = 0;
+ALTER DATABASE postgres SET parallel_leader_participation = off;
+SQL
+like($node->safe_psql('postgres', q(EXPLAIN SELECT max(current_setting('zklock.root')) FROM in_parallel)), qr/Gather/,
+	'the query that reads a setting is parallel');
 
 sub has_node_in
 {
@@ -39,7 +65,7 @@ sub has_node_in
 	return $zkc->get($found)->{ephemeralOwner} eq zk_session_id($s);
 }
 
-# Each setting: sessions that hold nothing, a lock, or nothing yet in the ensemble.
+# Each setting: sessions that hold nothing, a lock, or have not used the ensemble yet.
 my $file = PostgreSQL::Test::Utils::tempdir() . '/each';
 write_file($file, "digest each:one\n");
 chmod 0600, $file or die "$file: $!";
@@ -49,13 +75,19 @@ for my $setting ('root', 'connect_string', 'session_timeout', 'node_names', 'max
 {
 	my ($idle, $holding, $unused) = map { session($node) } 1 .. 3;
 	my $before = $idle->query("SHOW zklock.$setting");
+	my $as_before = shown($idle, $setting);
+	is_deeply($as_before, [ $before, $before, '' ], "$setting: a session and a parallel worker show the value");
 	$idle->query_ok("SELECT zk_lock('idle'), zk_unlock('idle')");
 	$holding->query_ok("SELECT zk_lock('held')");
 	my %id = map { $_ => zk_session_id($_) } $idle, $holding;
 	change($setting, $new{$setting}, $idle, $holding, $unused);
-	for my $s ($idle, $holding)
+	is_deeply(shown(my $later = session($node), $setting), [ ($new{$setting}) x 2, '' ], '... a new session shows the new value');
+	$later->quit;
+	$id{$unused} = $unused->query("SELECT zk_lock('first'), zk_unlock('first')") && zk_session_id($unused);
+	for my $s ($idle, $holding, $unused)
 	{
-		my $what = $s == $idle ? 'holds nothing' : 'holds a lock';
+		my $what = $s == $idle ? 'holds nothing' : $s == $holding ? 'holds a lock' : 'uses the ensemble after the reload';
+		is_deeply(shown($s, $setting), $as_before, "... a session that $what shows the former value");
 		works($s, "SELECT zk_try_lock('more' || pg_backend_pid())", 't', "$setting: a session that $what acquires its next lock");
 		is(zk_session_id($s), $id{$s}, '... in the same ZooKeeper session');
 		ok(has_node_in($zkc[0], $s, 'more' . $s->pid), '... in the same place');
@@ -66,20 +98,20 @@ for my $setting ('root', 'connect_string', 'session_timeout', 'node_names', 'max
 	}
 	$_->quit for $idle, $holding, $unused;
 	nothing_left($zkc[0], "$setting: no node is left");
-	$node->safe_psql('postgres', "ALTER SYSTEM RESET zklock.$setting");
-	$node->reload;
+	my $old = session($node);
+	change($setting, undef, $old);
+	is(shown($old, $setting)->[0], $new{$setting}, '... also when the setting is removed from the file');
+	$old->quit;
 	wait_for_sql($node, "SHOW zklock.$setting", $before);
 }
 
-# A session that has not used the ensemble yet, and a new one.
+# A new session moves.
 {
-	my $unused = session($node);
-	$unused->query_ok("SELECT zk_lock_token('x'), zk_unlock_all()");
-	change('connect_string', $address[1], $unused);
+	change('connect_string', $address[1]);
 	my $new = session($node);
-	$_->query_ok("SELECT zk_lock('moved' || pg_backend_pid())") for $unused, $new;
-	ok(has_node_in($zkc[1], $_, 'moved' . $_->pid), 'a session that is new in the ensemble is in the new one') for $unused, $new;
-	$_->quit for $unused, $new;
+	$new->query_ok("SELECT zk_lock('moved')");
+	ok(has_node_in($zkc[1], $new, 'moved'), 'a new session is in the new ensemble');
+	$new->quit;
 	nothing_left($zkc[1], 'no node is left');
 }
 
@@ -98,13 +130,15 @@ for my $setting ('root', 'connect_string', 'session_timeout', 'node_names', 'max
 	nothing_left($zkc[1], 'a waiter leaves no node');
 }
 
-# Without an ensemble nothing is fixed.
+# Without an ensemble.
 {
 	change('connect_string', '');
 	my $s = session($node);
 	fails_with($s, q(SELECT zk_lock('x')), 'F0000', 'no ensemble is configured');
 	change('connect_string', $address[0], $s);
-	works($s, q(SELECT zk_lock('x') > 0), 't', '... until one is configured');
+	fails_with($s, q(SELECT zk_lock('x')), 'F0000', '... for a session from before the reload');
+	$s->reconnect;
+	works($s, q(SELECT zk_lock('x') > 0), 't', '... and for a new one there is');
 	$s->quit;
 }
 

@@ -34,7 +34,7 @@ sub threads { return scalar(() = glob '/proc/' . $_[0]->pid . '/task/*') }
 {
 	$shim->break('epoll');
 	my $s = session($node);
-	$s->query_ok("SET zklock.connect_string = '" . join(',', map { $_->connect_string } @proxies) . q('));
+	$s->reconnect('zklock.connect_string' => join(',', map { $_->connect_string } @proxies));
 	works($s, "SELECT zk_lock('epoll') > 0", 't', 'a session locks although epoll has no room');
 	my $id = zk_session_id($s);
 	my ($used, $other) = by_use($s);
@@ -53,7 +53,7 @@ sub threads { return scalar(() = glob '/proc/' . $_[0]->pid . '/task/*') }
 	$shim->break('late');
 	name_host('moved.example');
 	my $s = session($node);
-	$s->query_ok("SET zklock.connect_string = 'moved.example:$port'");
+	$s->reconnect('zklock.connect_string' => "moved.example:$port");
 	works($s, "SELECT zk_lock('moved') > 0", 't', 'a session connects while a lookup has no answer');
 	name_host_at('127.0.0.2', 'moved.example');
 	$proxies[0]->cut(refuse => 1);

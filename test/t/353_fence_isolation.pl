@@ -12,12 +12,11 @@ use warnings;
 use Test::More;
 use ZkLock::Check;
 use ZkLock::Cluster;
+use ZkLock::Shared;
 use ZkLock::ZkClient;
-use ZkLock::ZkServer;
 
-my $zk = ZkLock::ZkServer->start(tick_time => 500);
-my $zkc = ZkLock::ZkClient->new($zk->connect_string);
-my $node = zklock_node('a', zk => $zk);
+my $zkc = ZkLock::ZkClient->new(shared_zk()->connect_string);
+my $node = shared_node('a');
 my $admin = session($node);
 $admin->query_ok('CREATE TABLE fenced (v text)');
 my %s = map { $_ => session($node)->reconnect('zklock.root' => "/root$_") } 1, 2;
@@ -103,6 +102,4 @@ sub run_case
 $_->quit for $admin, values %s;
 nothing_left($zkc, 'nothing is left', root => $_) for qw(/root1 /root2);
 $zkc->close;
-$node->stop;
-$zk->stop;
 done_testing();

@@ -112,15 +112,27 @@ fails_with($s, "SELECT zk_lock(ARRAY['a', 'b', 'c'])", '53400', 'the limit of a 
 fails_with($s, 'ALTER ROLE limited RESET zklock.max_locks', '42501', '... and the role cannot remove it', hint => 0);
 fails_with($s, 'ALTER ROLE limited SET zklock.max_locks = 1000', '42501', '... or change it', hint => 0);
 $s->quit;
-SKIP:
+# The SET privilege on a setting is for the start of a session, as a superuser's.
 {
-	skip 'no privileges on settings before PostgreSQL 15', 2 if $node->pg_version < 15;
 	$node->safe_psql('postgres', 'GRANT SET ON PARAMETER zklock.root TO trusted');
-	local $ENV{PGOPTIONS} = '-c zklock.root=/granted';
-	$s = session($node, user => 'trusted');
+	{
+		local $ENV{PGOPTIONS} = '-c zklock.root=/granted';
+		$s = session($node, user => 'trusted');
+	}
 	works($s, "SELECT zk_lock('x') > 0, current_setting('zklock.root')", 't|/granted', 'a role with the SET privilege can set the parameter');
+	fails_with($s, $_, '55P02', "... not after the start of the session: $_", like => qr/DETAIL:/)
+	  for q(SET zklock.root = '/later'), q(SELECT set_config('zklock.root', '/later', true));
+	works($s, 'SHOW zklock.root', '/granted', '... and keeps what it has');
+	$s->query_ok(q(ALTER ROLE trusted SET zklock.root = '/own'));
+	$s->quit;
+	$s = session($node, user => 'trusted');
+	works($s, "SELECT zk_lock('x') > 0, current_setting('zklock.root')", 't|/own', '... for its own role too');
+	fails_with($s, 'ALTER SYSTEM RESET zklock.root', '42501', '... but not for the server', hint => 0);
+	$s->query_ok('ALTER ROLE trusted RESET zklock.root');
 	$s->quit;
 	like(connection_error('trusted', "-c zklock.connect_string=$thief"), qr/permission denied/, '... and no other one');
+	$node->safe_psql('postgres', 'REVOKE SET ON PARAMETER zklock.root FROM trusted');
+	like(connection_error('trusted', '-c zklock.root=/granted'), qr/permission denied/, '... until the privilege is revoked');
 }
 {
 	local $ENV{PGOPTIONS} = '-c zklock.root=/super -c zklock.max_locks=7';

@@ -3,8 +3,9 @@
  * settings.c
  *		The zklock.* settings.
  *
- * The settings of a ZooKeeper session are fixed for the life of a backend.  They cannot be
- * PGC_SU_BACKEND: PostgreSQL would refuse them in ALTER DATABASE and ALTER ROLE.
+ * The settings of a ZooKeeper session are fixed for the life of a backend.  They are
+ * PGC_SUSET with check hooks, because PostgreSQL refuses PGC_SU_BACKEND in ALTER DATABASE and
+ * ALTER ROLE.
  *
  *-------------------------------------------------------------------------
  */
@@ -12,8 +13,9 @@
 
 #include <limits.h>
 
+#include "access/parallel.h"
+#include "miscadmin.h"
 #include "utils/builtins.h"
-#include "utils/memutils.h"
 
 #include "backend/base/settings.h"
 #include "backend/base/syntax.h"
@@ -35,21 +37,6 @@ char	   *zklock_tls_cert_file = "";
 char	   *zklock_tls_key_file = "";
 bool		zklock_deadlock_detection = true;
 bool		zklock_session_locks = true;
-
-/* The configured values of the settings that are fixed. */
-static struct
-{
-	char	   *connect_string;
-	char	   *root;
-	char	   *auth_file;
-	char	   *tls_ca_file;
-	char	   *tls_cert_file;
-	char	   *tls_key_file;
-	int			session_timeout;
-	int			node_names;
-	int			max_locks;
-	int			acl;
-}			configured;
 
 volatile sig_atomic_t zklock_on_revoke = ZKLOCK_ON_REVOKE_NOTICE;
 
@@ -114,23 +101,75 @@ can_be_set(GucSource source)
 	return false;
 }
 
+/*
+ * A changed configuration file is for later sessions: a backend keeps its values.  ALTER SYSTEM
+ * has the same source; it writes the text that it was given.  A parallel worker takes the values
+ * of its leader.
+ */
 static bool
-check_fixed_text(char **newval, void **extra, GucSource source)
+keeps_value(GucSource source)
 {
+	return IsUnderPostmaster && !InitializingParallelWorker && source <= PGC_S_FILE;
+}
+
+static bool
+fix_text(char **newval, const char *present, GucSource source)
+{
+	if (keeps_value(source) && strcmp(*newval, present) != 0)
+	{
+		char	   *kept = guc_strdup(LOG, present);
+
+		if (!kept)
+			return false;
+		guc_free(*newval);
+		*newval = kept;
+	}
 	return can_be_set(source);
 }
 
 static bool
-check_fixed_number(int *newval, void **extra, GucSource source)
+fix_number(int *newval, int present, GucSource source)
 {
+	if (keeps_value(source))
+		*newval = present;
 	return can_be_set(source);
+}
+
+static bool
+check_session_timeout(int *newval, void **extra, GucSource source)
+{
+	return fix_number(newval, zklock_session_timeout, source);
+}
+
+static bool
+check_node_names(int *newval, void **extra, GucSource source)
+{
+	return fix_number(newval, zklock_node_names, source);
+}
+
+static bool
+check_max_locks(int *newval, void **extra, GucSource source)
+{
+	return fix_number(newval, zklock_max_locks, source);
+}
+
+static bool
+check_acl(int *newval, void **extra, GucSource source)
+{
+	return fix_number(newval, zklock_acl, source);
+}
+
+static bool
+check_auth_file(char **newval, void **extra, GucSource source)
+{
+	return fix_text(newval, zklock_auth_file, source);
 }
 
 static bool
 check_connect_string(char **newval, void **extra, GucSource source)
 {
 	if (**newval == '\0' || zklock_is_connect_string(*newval))
-		return can_be_set(source);
+		return fix_text(newval, zklock_connect_string, source);
 	GUC_check_errdetail("The value must have the form host:port[,host:port...][/chroot].");
 	GUC_check_errhint("For example: zk1:2181,zk2:2181,zk3:2181/production");
 	return false;
@@ -140,19 +179,37 @@ static bool
 check_root(char **newval, void **extra, GucSource source)
 {
 	if (zklock_is_znode_path(*newval) && strlen(*newval) <= 1024)
-		return can_be_set(source);
+		return fix_text(newval, zklock_root, source);
 	GUC_check_errdetail("The value must be an absolute znode path of at most 1024 bytes, not \"/\" itself, without a trailing slash, and in UTF-8 without characters that ZooKeeper refuses.");
 	return false;
 }
 
 #ifdef ZKLOCK_HAVE_TLS
 static bool
-check_tls_file(char **newval, void **extra, GucSource source)
+check_tls_file(char **newval, const char *present, GucSource source)
 {
 	if (zklock_is_tls_path(*newval))
-		return can_be_set(source);
+		return fix_text(newval, present, source);
 	GUC_check_errdetail("Paths of TLS files must not contain commas or control characters.");
 	return false;
+}
+
+static bool
+check_tls_ca_file(char **newval, void **extra, GucSource source)
+{
+	return check_tls_file(newval, zklock_tls_ca_file, source);
+}
+
+static bool
+check_tls_cert_file(char **newval, void **extra, GucSource source)
+{
+	return check_tls_file(newval, zklock_tls_cert_file, source);
+}
+
+static bool
+check_tls_key_file(char **newval, void **extra, GucSource source)
+{
+	return check_tls_file(newval, zklock_tls_key_file, source);
 }
 #endif
 
@@ -168,10 +225,7 @@ assign_on_revoke(int newval, void *extra)
 	zklock_on_revoke = newval;
 }
 
-/*
- * One of "text", "number" and "flag" is the variable.  The initial value of "fixed_text",
- * "fixed_number" or else of the variable is the default.
- */
+/* One of "text", "number" and "flag" is the variable, and its initial value the default. */
 typedef struct Setting
 {
 	const char *name;
@@ -182,7 +236,6 @@ typedef struct Setting
 
 	char	  **text;
 	GucStringCheckHook check_text;
-	char	  **fixed_text;
 
 	int		   *number;
 	int			min;
@@ -190,7 +243,6 @@ typedef struct Setting
 	const struct config_enum_entry *options;	/* or NULL: any number of the range */
 	void		(*assign_number) (int newval, void *extra);
 	bool		(*check_number) (int *newval, void **extra, GucSource source);
-	int		   *fixed_number;
 
 	bool	   *flag;
 } Setting;
@@ -200,25 +252,22 @@ static const Setting settings[] = {
 		"Sets the ZooKeeper ensemble that keeps the locks.",
 		"The form is host:port[,host:port...][/chroot]. If the value is empty, no locks can be acquired.",
 		PGC_SUSET, 0,
-		.text = &configured.connect_string,
-		.check_text = check_connect_string,
-	.fixed_text = &zklock_connect_string},
+		.text = &zklock_connect_string,
+	.check_text = check_connect_string},
 	{"zklock.root",
 		"Sets the znode below which zklock keeps all its znodes.",
 		NULL,
 		PGC_SUSET, 0,
-		.text = &configured.root,
-		.check_text = check_root,
-	.fixed_text = &zklock_root},
+		.text = &zklock_root,
+	.check_text = check_root},
 	{"zklock.session_timeout",
 		"Sets how long the ensemble keeps the locks of a backend that sends no heartbeats.",
 		"The ensemble may grant a different timeout, which then applies.",
 		PGC_SUSET, GUC_UNIT_MS,
-		.number = &configured.session_timeout,
+		.number = &zklock_session_timeout,
 		.min = 100,
 		.max = INT_MAX / 8,
-		.check_number = check_fixed_number,
-	.fixed_number = &zklock_session_timeout},
+	.check_number = check_session_timeout},
 	{"zklock.connect_timeout",
 		"Sets how long a call waits for a usable ZooKeeper session.",
 		NULL,
@@ -230,17 +279,15 @@ static const Setting settings[] = {
 		"Sets which clients may change the znodes that zklock creates.",
 		"\"creator\" requires zklock.auth_file; everybody can still read the znodes.",
 		PGC_SUSET, 0,
-		.number = &configured.acl,
+		.number = &zklock_acl,
 		.options = acl_options,
-		.check_number = check_fixed_number,
-	.fixed_number = &zklock_acl},
+	.check_number = check_acl},
 	{"zklock.auth_file",
 		"Sets the file that contains the credentials: digest user:password.",
 		"The file must not be accessible by group or others.",
 		PGC_SUSET, GUC_SUPERUSER_ONLY,
-		.text = &configured.auth_file,
-		.check_text = check_fixed_text,
-	.fixed_text = &zklock_auth_file},
+		.text = &zklock_auth_file,
+	.check_text = check_auth_file},
 	{"zklock.log_min_messages",
 		"Sets the lowest level of ZooKeeper client messages that are written to the server log.",
 		NULL,
@@ -254,32 +301,28 @@ static const Setting settings[] = {
 		"Sets the file with the CA certificates of the ensemble's servers.",
 		"The format is PEM. The connection is encrypted if zklock.tls_cert_file and zklock.tls_key_file are set as well.",
 		PGC_SUSET, GUC_SUPERUSER_ONLY,
-		.text = &configured.tls_ca_file,
-		.check_text = check_tls_file,
-	.fixed_text = &zklock_tls_ca_file},
+		.text = &zklock_tls_ca_file,
+	.check_text = check_tls_ca_file},
 	{"zklock.tls_cert_file",
 		"Sets the file with the client certificate for the ensemble.",
 		"The format is PEM; intermediate certificates follow the client certificate.",
 		PGC_SUSET, GUC_SUPERUSER_ONLY,
-		.text = &configured.tls_cert_file,
-		.check_text = check_tls_file,
-	.fixed_text = &zklock_tls_cert_file},
+		.text = &zklock_tls_cert_file,
+	.check_text = check_tls_cert_file},
 	{"zklock.tls_key_file",
 		"Sets the file with the private key for zklock.tls_cert_file.",
 		"The format is PEM, without a passphrase. The file must not be accessible by group or others.",
 		PGC_SUSET, GUC_SUPERUSER_ONLY,
-		.text = &configured.tls_key_file,
-		.check_text = check_tls_file,
-	.fixed_text = &zklock_tls_key_file},
+		.text = &zklock_tls_key_file,
+	.check_text = check_tls_key_file},
 #endif
 	{"zklock.node_names",
 		"Sets the naming convention of the lock znodes, which determines the other programs that can share the locks.",
 		NULL,
 		PGC_SUSET, 0,
-		.number = &configured.node_names,
+		.number = &zklock_node_names,
 		.options = node_names_options,
-		.check_number = check_fixed_number,
-	.fixed_number = &zklock_node_names},
+	.check_number = check_node_names},
 	{"zklock.commit_check",
 		"Sets how a commit verifies that the transaction's locks are still held.",
 		NULL,
@@ -301,11 +344,10 @@ static const Setting settings[] = {
 		"Sets the maximum number of lock znodes of a backend.",
 		NULL,
 		PGC_SUSET, 0,
-		.number = &configured.max_locks,
+		.number = &zklock_max_locks,
 		.min = 1,
 		.max = 100000,
-		.check_number = check_fixed_number,
-	.fixed_number = &zklock_max_locks},
+	.check_number = check_max_locks},
 	{"zklock.on_revoke",
 		"Sets the reaction of a session if the release of a lock that it holds is requested.",
 		NULL,
@@ -323,41 +365,18 @@ static const Setting settings[] = {
 static void
 define_setting(const Setting *s)
 {
-	const char *text = s->text ? (s->fixed_text ? *s->fixed_text : *s->text) : NULL;
-	int			number = s->number ? (s->fixed_number ? *s->fixed_number : *s->number) : 0;
-
 	if (s->text)
-		DefineCustomStringVariable(s->name, s->description, s->details, s->text, text,
+		DefineCustomStringVariable(s->name, s->description, s->details, s->text, *s->text,
 								   s->context, s->flags, s->check_text, NULL, NULL);
 	else if (s->options)
-		DefineCustomEnumVariable(s->name, s->description, s->details, s->number, number, s->options,
+		DefineCustomEnumVariable(s->name, s->description, s->details, s->number, *s->number, s->options,
 								 s->context, s->flags, s->check_number, s->assign_number, NULL);
 	else if (s->number)
-		DefineCustomIntVariable(s->name, s->description, s->details, s->number, number, s->min, s->max,
+		DefineCustomIntVariable(s->name, s->description, s->details, s->number, *s->number, s->min, s->max,
 								s->context, s->flags, s->check_number, s->assign_number, NULL);
 	else
 		DefineCustomBoolVariable(s->name, s->description, s->details, s->flag, *s->flag,
 								 s->context, s->flags, NULL, NULL, NULL);
-}
-
-/* Until an ensemble is configured, nothing is fixed. */
-void
-zklock_fix_settings(void)
-{
-	static bool is_fixed = false;
-
-	if (is_fixed || configured.connect_string[0] == '\0')
-		return;
-	for (int i = 0; i < (int) lengthof(settings); i++)
-	{
-		const Setting *s = &settings[i];
-
-		if (s->fixed_text)
-			*s->fixed_text = MemoryContextStrdup(TopMemoryContext, *s->text);
-		if (s->fixed_number)
-			*s->fixed_number = *s->number;
-	}
-	is_fixed = true;
 }
 
 /* Does a setting have its built-in default? */

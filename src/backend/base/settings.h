@@ -54,12 +54,6 @@ extern char *zklock_tls_key_file;
 extern bool zklock_deadlock_detection;
 extern bool zklock_session_locks;
 
-/*
- * Fixes the settings of a ZooKeeper session for the life of this backend, at their present
- * values.  Called before the variables above are read.
- */
-extern void zklock_fix_settings(void);
-
 /* Called from _PG_init(). */
 extern void zklock_define_settings(void);
 

@@ -68,7 +68,6 @@ zklock_session_namespace(void)
 int
 zklock_session_max_locks(void)
 {
-	zklock_fix_settings();
 	return Min(zklock_max_locks, ZKL_MAX_NODES);
 }
 
@@ -182,7 +181,6 @@ open_session(void)
 		.on_revoke_io = zklock_callbacks.on_revoke_io,
 	};
 
-	zklock_fix_settings();
 	require_ensemble();
 	config.connect_string = zklock_connect_string;
 	config.root = zklock_root;
