@@ -29,7 +29,7 @@ SELECT lives_ok($$ SELECT zk_xact_lock(repeat('x', 512)) $$, 'a name of 512 byte
 SELECT throws_ok(format('SELECT %s(%L, wait => %L)', f, 'pgtap.a', w), '22023', NULL, format('%s: a timeout of %s is an error', f, w))
 FROM unnest('{zk_try_lock,zk_try_lock_shared,zk_try_xact_lock,zk_try_xact_lock_shared}'::text[]) AS f,
 	unnest('{-1s,-1 microsecond,1 day -25 hours}'::text[]) AS w;
-SELECT lives_ok($$ SELECT zk_try_xact_lock('pgtap.a', wait => '0') $$, 'a timeout of 0 is accepted');
+SELECT lives_ok($$ SELECT zk_try_xact_lock('pgtap.a', timeout => '0') $$, 'a timeout of 0 is accepted');
 
 SELECT * FROM finish();
 ROLLBACK;

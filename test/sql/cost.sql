@@ -15,9 +15,9 @@ SELECT name FROM zk_held_locks ORDER BY name;
 SELECT zk_unlock_all();
 -- each form of key, with a timeout, at transaction level
 BEGIN;
-SELECT id FROM cost_t WHERE zk_try_xact_lock(1, id) AND lower(name) = 'x';
+SELECT id FROM cost_t WHERE zk_try_xact_lock('1', id) AND lower(name) = 'x';
 SELECT id FROM cost_t WHERE zk_try_xact_lock('cost.' || id, '1s') AND lower(name) = 'x';
-SELECT id FROM cost_t WHERE zk_xact_lock_shared(ARRAY['cost.a' || id]) IS NOT NULL AND lower(name) = 'x';
+SELECT id FROM cost_t WHERE zk_xact_lock_all_shared(ARRAY['cost.a' || id]) IS NOT NULL AND lower(name) = 'x';
 SELECT id FROM cost_t WHERE zk_try_xact_acquire('cost.' || id, 2) AND lower(name) = 'x';
 SELECT kind, name FROM zk_held_locks ORDER BY kind, name;
 COMMIT;

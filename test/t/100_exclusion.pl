@@ -116,7 +116,7 @@ is(call($on_c, 'zk_try_lock', "ARRAY['m1', 'm2', 'm3']"), 'f',
 	'an attempt at an array with a held name is refused');
 is(call($on_b, 'zk_try_lock', "ARRAY['m1', 'm3'], interval '1 min'"), 't',
 	'the free names of a refused array stay free');
-$on_c->query_async("SELECT zk_lock(ARRAY['m1', 'm2', 'm3'])");
+$on_c->query_async("SELECT zk_lock_all(ARRAY['m1', 'm2', 'm3'])");
 wait_blocked($on_c);
 call($on_b, 'zk_unlock', "ARRAY['m1', 'm3']");
 ok(!$on_c->finished, 'an array waits until all of its names are free');
@@ -365,7 +365,7 @@ BEGIN
 			PERFORM critical('exclusive', zk_xact_lock('crowd'));
 		WHEN 2 THEN
 			PERFORM critical('exclusive',
-				(zk_xact_lock(ARRAY['crowd', 'd']))[1]);
+				(zk_xact_lock_all(ARRAY['crowd', 'd']))[1]);
 		WHEN 3 THEN
 			PERFORM critical('shared', zk_xact_lock_shared('crowd'));
 		END CASE;
@@ -421,8 +421,8 @@ CREATE PROCEDURE take_both(first text, second text, rounds integer)
 LANGUAGE plpgsql AS $$
 BEGIN
 	FOR i IN 1..rounds LOOP
-		PERFORM zk_lock(ARRAY[first, second]);
-		PERFORM zk_unlock(ARRAY[second, first]);
+		PERFORM zk_lock_all(ARRAY[first, second]);
+		PERFORM zk_unlock_all(ARRAY[second, first]);
 	END LOOP;
 END $$;
 SQL

@@ -65,7 +65,7 @@ my $b = session($server);
 my $far = session($plain);
 $a->query_ok("SELECT zk_lock('x')");
 counted('a lock counts an acquisition and an opened session', acquisitions => 1, sessions_opened => 1);
-$a->query_ok("SELECT zk_lock('x'), zk_lock_shared(ARRAY['y', 'z'])");
+$a->query_ok("SELECT zk_lock('x'), zk_lock_all_shared(ARRAY['y', 'z'])");
 counted('locks already held and each name of an array count as acquisitions', acquisitions => 3);
 $b->query_ok("SELECT zk_try_lock('x')");
 counted('a non-blocking attempt counts no wait', sessions_opened => 1);

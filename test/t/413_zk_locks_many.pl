@@ -88,7 +88,7 @@ sub names
 		PERFORM zk_try_lock('many 0 ' || 1 + i % 2000, '5ms'); COMMIT;
 		END LOOP; END $$));
 	$busy[2]->query_async(q(DO $$ BEGIN FOR i IN 1 .. 1000000 LOOP
-		PERFORM zk_xact_lock(ARRAY['busy 1', 'x ' || i, 'y ' || i]); COMMIT;
+		PERFORM zk_xact_lock_all(ARRAY['busy 1', 'x ' || i, 'y ' || i]); COMMIT;
 		END LOOP; END $$));
 
 	my $s = session($node);

@@ -78,7 +78,7 @@ for ([ '1s', '00:00:04' ], [ '10s', '00:00:10' ], [ '2min', '00:00:40' ])
 	my $entries = 'SELECT count(*) FROM pg_locks WHERE pid = pg_backend_pid() '
 	  . "AND locktype IN ('advisory', 'userlock')";
 	is($tasks->(), 1, 'a backend without locks has one thread');
-	$s->query_ok('SELECT zk_lock(1)');
+	$s->query_ok("SELECT zk_lock('1')");
 	is($tasks->(), 1 + 1, 'a backend with a session has one more thread');
 	works($s, $entries, 2, 'the session and the lock have one entry each in the lock table');
 	$s->query_ok("SELECT zk_acquire('permits', 2)");
