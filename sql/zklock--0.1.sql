@@ -13,8 +13,7 @@
 CREATE FUNCTION zk_lock(name text)
 RETURNS bigint
 AS 'MODULE_PATHNAME', 'zk_lock'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED
-COST 1000;
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
 
 COMMENT ON FUNCTION zk_lock(text) IS
 	'obtain cluster-wide exclusive lock, waiting if necessary; held until unlocked or the session ends; returns the fencing token';
@@ -22,8 +21,7 @@ COMMENT ON FUNCTION zk_lock(text) IS
 CREATE FUNCTION zk_lock_shared(name text)
 RETURNS bigint
 AS 'MODULE_PATHNAME', 'zk_lock_shared'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED
-COST 1000;
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
 
 COMMENT ON FUNCTION zk_lock_shared(text) IS
 	'obtain cluster-wide shared lock, waiting if necessary; held until unlocked or the session ends; returns the fencing token';
@@ -31,8 +29,7 @@ COMMENT ON FUNCTION zk_lock_shared(text) IS
 CREATE FUNCTION zk_lock_all(names text[])
 RETURNS bigint[]
 AS 'MODULE_PATHNAME', 'zk_lock_all'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED
-COST 1000;
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
 
 COMMENT ON FUNCTION zk_lock_all(text[]) IS
 	'obtain cluster-wide exclusive locks on several names, all or nothing, waiting if necessary; held until unlocked or the session ends; returns the fencing tokens';
@@ -40,8 +37,7 @@ COMMENT ON FUNCTION zk_lock_all(text[]) IS
 CREATE FUNCTION zk_lock_all_shared(names text[])
 RETURNS bigint[]
 AS 'MODULE_PATHNAME', 'zk_lock_all_shared'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED
-COST 1000;
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
 
 COMMENT ON FUNCTION zk_lock_all_shared(text[]) IS
 	'obtain cluster-wide shared locks on several names, all or nothing, waiting if necessary; held until unlocked or the session ends; returns the fencing tokens';
@@ -52,8 +48,7 @@ COMMENT ON FUNCTION zk_lock_all_shared(text[]) IS
 CREATE FUNCTION zk_xact_lock(name text)
 RETURNS bigint
 AS 'MODULE_PATHNAME', 'zk_xact_lock'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED
-COST 1000;
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
 
 COMMENT ON FUNCTION zk_xact_lock(text) IS
 	'obtain cluster-wide exclusive lock, waiting if necessary; held until the transaction ends; returns the fencing token';
@@ -61,8 +56,7 @@ COMMENT ON FUNCTION zk_xact_lock(text) IS
 CREATE FUNCTION zk_xact_lock_shared(name text)
 RETURNS bigint
 AS 'MODULE_PATHNAME', 'zk_xact_lock_shared'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED
-COST 1000;
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
 
 COMMENT ON FUNCTION zk_xact_lock_shared(text) IS
 	'obtain cluster-wide shared lock, waiting if necessary; held until the transaction ends; returns the fencing token';
@@ -70,8 +64,7 @@ COMMENT ON FUNCTION zk_xact_lock_shared(text) IS
 CREATE FUNCTION zk_xact_lock_all(names text[])
 RETURNS bigint[]
 AS 'MODULE_PATHNAME', 'zk_xact_lock_all'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED
-COST 1000;
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
 
 COMMENT ON FUNCTION zk_xact_lock_all(text[]) IS
 	'obtain cluster-wide exclusive locks on several names, all or nothing, waiting if necessary; held until the transaction ends; returns the fencing tokens';
@@ -79,8 +72,7 @@ COMMENT ON FUNCTION zk_xact_lock_all(text[]) IS
 CREATE FUNCTION zk_xact_lock_all_shared(names text[])
 RETURNS bigint[]
 AS 'MODULE_PATHNAME', 'zk_xact_lock_all_shared'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED
-COST 1000;
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
 
 COMMENT ON FUNCTION zk_xact_lock_all_shared(text[]) IS
 	'obtain cluster-wide shared locks on several names, all or nothing, waiting if necessary; held until the transaction ends; returns the fencing tokens';
@@ -91,8 +83,7 @@ COMMENT ON FUNCTION zk_xact_lock_all_shared(text[]) IS
 CREATE FUNCTION zk_try_lock(name text, timeout interval DEFAULT '0')
 RETURNS boolean
 AS 'MODULE_PATHNAME', 'zk_try_lock'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED
-COST 1000;
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
 
 COMMENT ON FUNCTION zk_try_lock(text, interval) IS
 	'obtain cluster-wide exclusive lock if possible within the timeout; held until unlocked or the session ends; false if not obtained';
@@ -100,8 +91,7 @@ COMMENT ON FUNCTION zk_try_lock(text, interval) IS
 CREATE FUNCTION zk_try_lock_shared(name text, timeout interval DEFAULT '0')
 RETURNS boolean
 AS 'MODULE_PATHNAME', 'zk_try_lock_shared'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED
-COST 1000;
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
 
 COMMENT ON FUNCTION zk_try_lock_shared(text, interval) IS
 	'obtain cluster-wide shared lock if possible within the timeout; held until unlocked or the session ends; false if not obtained';
@@ -109,8 +99,7 @@ COMMENT ON FUNCTION zk_try_lock_shared(text, interval) IS
 CREATE FUNCTION zk_try_lock_all(names text[], timeout interval DEFAULT '0')
 RETURNS boolean
 AS 'MODULE_PATHNAME', 'zk_try_lock_all'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED
-COST 1000;
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
 
 COMMENT ON FUNCTION zk_try_lock_all(text[], interval) IS
 	'obtain cluster-wide exclusive locks on several names, all or nothing, if possible within the timeout; held until unlocked or the session ends; false if not obtained';
@@ -118,8 +107,7 @@ COMMENT ON FUNCTION zk_try_lock_all(text[], interval) IS
 CREATE FUNCTION zk_try_lock_all_shared(names text[], timeout interval DEFAULT '0')
 RETURNS boolean
 AS 'MODULE_PATHNAME', 'zk_try_lock_all_shared'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED
-COST 1000;
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
 
 COMMENT ON FUNCTION zk_try_lock_all_shared(text[], interval) IS
 	'obtain cluster-wide shared locks on several names, all or nothing, if possible within the timeout; held until unlocked or the session ends; false if not obtained';
@@ -130,8 +118,7 @@ COMMENT ON FUNCTION zk_try_lock_all_shared(text[], interval) IS
 CREATE FUNCTION zk_try_xact_lock(name text, timeout interval DEFAULT '0')
 RETURNS boolean
 AS 'MODULE_PATHNAME', 'zk_try_xact_lock'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED
-COST 1000;
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
 
 COMMENT ON FUNCTION zk_try_xact_lock(text, interval) IS
 	'obtain cluster-wide exclusive lock if possible within the timeout; held until the transaction ends; false if not obtained';
@@ -139,8 +126,7 @@ COMMENT ON FUNCTION zk_try_xact_lock(text, interval) IS
 CREATE FUNCTION zk_try_xact_lock_shared(name text, timeout interval DEFAULT '0')
 RETURNS boolean
 AS 'MODULE_PATHNAME', 'zk_try_xact_lock_shared'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED
-COST 1000;
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
 
 COMMENT ON FUNCTION zk_try_xact_lock_shared(text, interval) IS
 	'obtain cluster-wide shared lock if possible within the timeout; held until the transaction ends; false if not obtained';
@@ -148,8 +134,7 @@ COMMENT ON FUNCTION zk_try_xact_lock_shared(text, interval) IS
 CREATE FUNCTION zk_try_xact_lock_all(names text[], timeout interval DEFAULT '0')
 RETURNS boolean
 AS 'MODULE_PATHNAME', 'zk_try_xact_lock_all'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED
-COST 1000;
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
 
 COMMENT ON FUNCTION zk_try_xact_lock_all(text[], interval) IS
 	'obtain cluster-wide exclusive locks on several names, all or nothing, if possible within the timeout; held until the transaction ends; false if not obtained';
@@ -157,8 +142,7 @@ COMMENT ON FUNCTION zk_try_xact_lock_all(text[], interval) IS
 CREATE FUNCTION zk_try_xact_lock_all_shared(names text[], timeout interval DEFAULT '0')
 RETURNS boolean
 AS 'MODULE_PATHNAME', 'zk_try_xact_lock_all_shared'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED
-COST 1000;
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
 
 COMMENT ON FUNCTION zk_try_xact_lock_all_shared(text[], interval) IS
 	'obtain cluster-wide shared locks on several names, all or nothing, if possible within the timeout; held until the transaction ends; false if not obtained';
@@ -169,8 +153,7 @@ COMMENT ON FUNCTION zk_try_xact_lock_all_shared(text[], interval) IS
 CREATE FUNCTION zk_unlock(name text)
 RETURNS boolean
 AS 'MODULE_PATHNAME', 'zk_unlock'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED
-COST 1000;
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
 
 COMMENT ON FUNCTION zk_unlock(text) IS
 	'release cluster-wide exclusive lock held at session level; false with a warning if not held; does not wait';
@@ -178,8 +161,7 @@ COMMENT ON FUNCTION zk_unlock(text) IS
 CREATE FUNCTION zk_unlock_shared(name text)
 RETURNS boolean
 AS 'MODULE_PATHNAME', 'zk_unlock_shared'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED
-COST 1000;
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
 
 COMMENT ON FUNCTION zk_unlock_shared(text) IS
 	'release cluster-wide shared lock held at session level; false with a warning if not held; does not wait';
@@ -187,8 +169,7 @@ COMMENT ON FUNCTION zk_unlock_shared(text) IS
 CREATE FUNCTION zk_unlock_all(names text[])
 RETURNS boolean[]
 AS 'MODULE_PATHNAME', 'zk_unlock_all'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED
-COST 1000;
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
 
 COMMENT ON FUNCTION zk_unlock_all(text[]) IS
 	'release cluster-wide exclusive locks on several names held at session level; false with a warning for each that is not held; does not wait';
@@ -196,8 +177,7 @@ COMMENT ON FUNCTION zk_unlock_all(text[]) IS
 CREATE FUNCTION zk_unlock_all_shared(names text[])
 RETURNS boolean[]
 AS 'MODULE_PATHNAME', 'zk_unlock_all_shared'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED
-COST 1000;
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
 
 COMMENT ON FUNCTION zk_unlock_all_shared(text[]) IS
 	'release cluster-wide shared locks on several names held at session level; false with a warning for each that is not held; does not wait';
@@ -205,8 +185,7 @@ COMMENT ON FUNCTION zk_unlock_all_shared(text[]) IS
 CREATE FUNCTION zk_unlock_all()
 RETURNS void
 AS 'MODULE_PATHNAME', 'zk_unlock_everything'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED
-COST 1000;
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
 
 COMMENT ON FUNCTION zk_unlock_all() IS
 	'release all cluster-wide locks and permits that this session holds at session level; does not wait';
@@ -238,8 +217,7 @@ COMMENT ON FUNCTION zk_lock_token(text) IS
 CREATE FUNCTION zk_acquire(name text, permits integer)
 RETURNS bigint
 AS 'MODULE_PATHNAME', 'zk_acquire'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED
-COST 1000;
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
 
 COMMENT ON FUNCTION zk_acquire(text, integer) IS
 	'obtain one more permit of a cluster-wide semaphore, waiting if necessary; held until released or the session ends; returns its token';
@@ -247,8 +225,7 @@ COMMENT ON FUNCTION zk_acquire(text, integer) IS
 CREATE FUNCTION zk_xact_acquire(name text, permits integer)
 RETURNS bigint
 AS 'MODULE_PATHNAME', 'zk_xact_acquire'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED
-COST 1000;
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
 
 COMMENT ON FUNCTION zk_xact_acquire(text, integer) IS
 	'obtain one more permit of a cluster-wide semaphore, waiting if necessary; held until the transaction ends; returns its token';
@@ -256,8 +233,7 @@ COMMENT ON FUNCTION zk_xact_acquire(text, integer) IS
 CREATE FUNCTION zk_try_acquire(name text, permits integer, wait interval DEFAULT '0')
 RETURNS boolean
 AS 'MODULE_PATHNAME', 'zk_try_acquire'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED
-COST 1000;
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
 
 COMMENT ON FUNCTION zk_try_acquire(text, integer, interval) IS
 	'obtain one more permit of a cluster-wide semaphore if it is available within the timeout; held until released or the session ends';
@@ -265,8 +241,7 @@ COMMENT ON FUNCTION zk_try_acquire(text, integer, interval) IS
 CREATE FUNCTION zk_try_xact_acquire(name text, permits integer, wait interval DEFAULT '0')
 RETURNS boolean
 AS 'MODULE_PATHNAME', 'zk_try_xact_acquire'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED
-COST 1000;
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
 
 COMMENT ON FUNCTION zk_try_xact_acquire(text, integer, interval) IS
 	'obtain one more permit of a cluster-wide semaphore if it is available within the timeout; held until the transaction ends';
@@ -274,8 +249,7 @@ COMMENT ON FUNCTION zk_try_xact_acquire(text, integer, interval) IS
 CREATE FUNCTION zk_release(name text)
 RETURNS boolean
 AS 'MODULE_PATHNAME', 'zk_release'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED
-COST 1000;
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
 
 COMMENT ON FUNCTION zk_release(text) IS
 	'release one permit of a cluster-wide semaphore that this session holds at session level; does not wait';
@@ -294,8 +268,7 @@ COMMENT ON FUNCTION zk_revoked(text) IS
 CREATE FUNCTION zk_revoke(name text)
 RETURNS integer
 AS 'MODULE_PATHNAME', 'zk_revoke'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED
-COST 1000;
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
 
 REVOKE EXECUTE ON FUNCTION zk_revoke(text) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION zk_revoke(text) TO pg_signal_backend;
@@ -421,8 +394,7 @@ CREATE FUNCTION zklock_locks(
 	OUT since timestamptz, OUT znode text)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'zklock_locks'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED
-COST 1000 ROWS 100;
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000 ROWS 100;
 
 COMMENT ON FUNCTION zklock_locks() IS
 	'rows of the view zk_locks';
@@ -456,8 +428,7 @@ GRANT SELECT ON zk_locks TO PUBLIC;
 CREATE FUNCTION zk_locks_of(name text)
 RETURNS SETOF zk_locks
 AS 'MODULE_PATHNAME', 'zk_locks_of'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED
-COST 1000 ROWS 10;
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000 ROWS 10;
 
 COMMENT ON FUNCTION zk_locks_of(text) IS
 	'the rows of zk_locks for the lock and the semaphore of a name; reads these znodes alone';

@@ -34,17 +34,14 @@
 #include "compat.h"
 #include "sql/cluster_view.h"
 
-/* The first n arguments. */
 static void
-require_not_null(FunctionCallInfo fcinfo, int n)
+require_argument(FunctionCallInfo fcinfo, int i)
 {
-	zklock_require_leader();
-	for (int i = 0; i < n; i++)
-		if (PG_ARGISNULL(i))
-			ereport(ERROR,
-					(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-					 errmsg("argument %d must not be null", i + 1),
-					 errhint("Pass a value that is not NULL. Unlike pg_advisory_lock(), zklock does not ignore NULL.")));
+	if (PG_ARGISNULL(i))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("argument %d must not be null", i + 1),
+				 errhint("Pass a value that is not NULL. Unlike pg_advisory_lock(), zklock does not ignore NULL.")));
 }
 
 /*
@@ -77,7 +74,8 @@ require_session_level(void)
 static void
 read_name(FunctionCallInfo fcinfo, ZklockNames *names)
 {
-	require_not_null(fcinfo, PG_NARGS());
+	zklock_require_leader();
+	require_argument(fcinfo, 0);
 	names->n = 1;
 	names->array = NULL;
 	names->passed = false;
@@ -88,7 +86,8 @@ read_name(FunctionCallInfo fcinfo, ZklockNames *names)
 static void
 read_names(FunctionCallInfo fcinfo, ZklockNames *names)
 {
-	require_not_null(fcinfo, PG_NARGS());
+	zklock_require_leader();
+	require_argument(fcinfo, 0);
 	names->array = PG_GETARG_ARRAYTYPE_P(0);
 	names->n = ArrayGetNItems(ARR_NDIM(names->array), ARR_DIMS(names->array));
 	names->iterator = NULL;
@@ -98,9 +97,11 @@ read_names(FunctionCallInfo fcinfo, ZklockNames *names)
 static int64
 read_wait(FunctionCallInfo fcinfo, int i)
 {
-	Interval   *wait = PG_GETARG_INTERVAL_P(i);
+	Interval   *wait;
 	double		ms;
 
+	require_argument(fcinfo, i);
+	wait = PG_GETARG_INTERVAL_P(i);
 	if (zklock_interval_is_endless(wait))
 		return ZKLOCK_NO_TIMEOUT;
 	ms = ((double) wait->month * DAYS_PER_MONTH + wait->day) * SECS_PER_DAY * 1000.0 +
@@ -290,9 +291,10 @@ Datum
 zk_lock_wait(PG_FUNCTION_ARGS)
 {
 	ZklockNames names;
-	int64		timeout_ms = PG_ARGISNULL(1) ? ZKLOCK_NO_TIMEOUT : read_wait(fcinfo, 1);
+	int64		timeout_ms;
 
-	read_first_name(fcinfo, &names);
+	read_name(fcinfo, &names);
+	timeout_ms = PG_ARGISNULL(1) ? ZKLOCK_NO_TIMEOUT : read_wait(fcinfo, 1);
 	require_nothing_to_commit(fcinfo);
 	SPI_connect_ext(SPI_OPT_NONATOMIC);
 	SPI_commit();
@@ -329,9 +331,11 @@ static int64
 acquire_permit(FunctionCallInfo fcinfo, ZklockScope scope, int64 timeout_ms)
 {
 	ZklockNames names;
-	int			capacity = PG_GETARG_INT32(1);
+	int			capacity;
 
 	read_name(fcinfo, &names);
+	require_argument(fcinfo, 1);
+	capacity = PG_GETARG_INT32(1);
 	if (scope == ZKLOCK_SESSION)
 		require_session_level();
 	if (capacity < 1 || capacity > ZKLOCK_MAX_PERMITS)
@@ -352,7 +356,7 @@ acquire_waiting(FunctionCallInfo fcinfo, ZklockScope scope)
 static Datum
 try_acquire(FunctionCallInfo fcinfo, ZklockScope scope)
 {
-	require_not_null(fcinfo, PG_NARGS());
+	zklock_require_leader();
 	PG_RETURN_BOOL(acquire_permit(fcinfo, scope, read_wait(fcinfo, 2)) != 0);
 }
 
@@ -439,7 +443,8 @@ zk_fence_vacuum(PG_FUNCTION_ARGS)
 	TimestampTz now = GetCurrentTimestamp();
 	TimestampTz until;
 
-	require_not_null(fcinfo, PG_NARGS());
+	zklock_require_leader();
+	require_argument(fcinfo, 0);
 	until = DatumGetTimestampTz(DirectFunctionCall2(timestamptz_mi_interval,
 													TimestampTzGetDatum(now),
 													PG_GETARG_DATUM(0)));
