@@ -55,14 +55,13 @@ SAVEPOINT one;
 SELECT is(zk_lock('7,8') > 0 AND zk_xact_lock('7') > 0, true, 'locks are acquired after a savepoint');
 CREATE TEMP TABLE kept ON COMMIT DROP AS SELECT 1;
 ROLLBACK TO one;
-SELECT set_eq('SELECT name, scope FROM zk_held_locks', $$ VALUES ('pgtap.x', 'transaction'), ('#7,8', 'session') $$,
+SELECT set_eq('SELECT name, scope FROM zk_held_locks', $$ VALUES ('pgtap.x', 'transaction'), ('7,8', 'session') $$,
 	'ROLLBACK TO releases the transaction-level lock after the savepoint, and nothing else');
 SELECT ok(zk_unlock('7,8'), 'the session-level lock can be unlocked');
 
--- the three key spaces
-SELECT is(zk_lock('1,2') > 0 AND zk_lock('4294967298') > 0 AND zk_lock('#1,2') > 0 AND zk_lock('1,2') > 0
-	AND zk_lock('4294967298') > 0, true, 'five keys of the same digits are locked');
-SELECT is((SELECT count(DISTINCT token) FROM zk_held_locks WHERE scope = 'session'), 5::bigint, '... as five locks');
+-- names of digits
+SELECT is(zk_lock('1,2') > 0 AND zk_lock('4294967298') > 0 AND zk_lock('#1,2') > 0, true, 'names of the same digits are locked');
+SELECT is((SELECT count(DISTINCT token) FROM zk_held_locks WHERE scope = 'session'), 3::bigint, '... as three locks');
 SELECT zk_unlock_all() \g /dev/null
 
 -- zk_session

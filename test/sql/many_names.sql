@@ -17,23 +17,24 @@ SELECT state FROM zk_session();
 
 -- names that are already held, and duplicates, do not count
 \c -reuse-previous=on "options='-c zklock.max_locks=3'"
-SELECT zk_lock(array_fill('many.1'::text, ARRAY[300000])) IS NOT NULL AS locked;
-SELECT count(*), count(DISTINCT t) FROM unnest(zk_lock_token(array_fill('many.1'::text, ARRAY[300000]))) AS t;
+SELECT zk_lock_all(array_fill('many.1'::text, ARRAY[300000])) IS NOT NULL AS locked;
+SELECT count(*), count(DISTINCT t) FROM unnest(zk_lock_all(array_fill('many.1'::text, ARRAY[300000]))) AS t;
+SELECT zk_unlock('many.1');
 SELECT zk_lock_all(ARRAY['many.1', 'many.2', 'many.3', 'many.1']) IS NOT NULL AS locked;
 SELECT zk_lock_all(ARRAY['many.1', 'many.2', 'many.3', 'many.4']);
 SELECT name, count FROM zk_held_locks ORDER BY name;
-SELECT zk_unlock(array_fill('many.1'::text, ARRAY[300000])) AS once;
+SELECT array_length(zk_unlock_all(array_fill('many.1'::text, ARRAY[300000])), 1) AS once;
 SELECT name, count FROM zk_held_locks ORDER BY name;
 SELECT zk_unlock_all();
 \c -reuse-previous=on "options=''"
 
 -- no name is held
-SELECT count(t), count(*) FROM many, unnest(zk_lock_token(names)) AS t;
+SELECT count(zk_lock_token(t)), count(*) FROM many, unnest(names) AS t;
 DROP TABLE many;
 
 -- A cancel that is pending when the function begins ends the call at the first name, and
 -- the next function of the statement is not called.
-SELECT pg_cancel_backend(pg_backend_pid()), zk_lock_token(ARRAY['a', 'b']), pg_advisory_lock(4711);
+SELECT pg_cancel_backend(pg_backend_pid()), zk_try_lock_all(ARRAY['a', 'b']), pg_advisory_lock(4711);
 SELECT pg_cancel_backend(pg_backend_pid()), zk_unlock_all(ARRAY['a', 'b']), pg_advisory_lock(4711);
 SELECT pg_cancel_backend(pg_backend_pid()), zk_lock_all(ARRAY['a', 'b']), pg_advisory_lock(4711);
 SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objid = 4711 AND pid = pg_backend_pid();

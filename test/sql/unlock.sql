@@ -7,12 +7,8 @@
 
 -- never held
 SELECT zk_unlock('unlock.a');
-SELECT zk_unlock('5');
-SELECT zk_unlock('5,6');
 SELECT zk_unlock_all(ARRAY['unlock.a']);
 SELECT zk_unlock_shared('unlock.a');
-SELECT zk_unlock_shared('5');
-SELECT zk_unlock_shared('5,6');
 SELECT zk_unlock_all_shared(ARRAY['unlock.a']);
 
 -- released already
@@ -30,16 +26,15 @@ SELECT zk_unlock_shared('unlock.a');
 SELECT name, mode, count FROM zk_held_locks;
 SELECT zk_unlock('unlock.a');
 
--- another form of key: another lock
+-- another name: another lock
 SELECT zk_lock('5') > 0 AS locked;
-SELECT zk_unlock('5');
 SELECT zk_unlock('#5');
 SELECT zk_unlock('0,5');
 SELECT zk_unlock('5');
 
--- several names: if one of them is not held, none is released
+-- several names: a result for each
 SELECT zk_lock('unlock.a') > 0 AS locked;
-SELECT zk_unlock_all(ARRAY['unlock.a', 'unlock.b']);
+SELECT zk_unlock_all(ARRAY['unlock.b', 'unlock.a']);
 SELECT zk_unlock('unlock.a');
 
 
