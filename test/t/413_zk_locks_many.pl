@@ -82,7 +82,7 @@ sub names
 	}
 	my @busy = map { session($node) } 1 .. 3;
 	$busy[0]->query_async(q(DO $$ BEGIN FOR i IN 1 .. 1000000 LOOP
-		PERFORM zk_lock('busy ' || i % 50), zk_lock(i % 7); PERFORM zk_unlock_all(); COMMIT;
+		PERFORM zk_lock('busy ' || i % 50), zk_lock((i % 7)::text); PERFORM zk_unlock_all(); COMMIT;
 		END LOOP; END $$));
 	$busy[1]->query_async(q(DO $$ BEGIN FOR i IN 1 .. 1000000 LOOP
 		PERFORM zk_try_lock('many 0 ' || 1 + i % 2000, '5ms'); COMMIT;

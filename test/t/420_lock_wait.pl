@@ -31,11 +31,11 @@ works($waiter, "SELECT count, token = zk_lock_token('free') FROM zk_held_locks",
 	'the two acquisitions are counted');
 $waiter->query_ok('SELECT zk_unlock_all()');
 
-# All forms of key.
+# All forms of the arguments.
 $waiter->query_ok("CALL $_") for "zk_lock_wait('7')", "zk_lock_wait('7,8')",
-  "zk_lock_wait('8', interval '1s')", "zk_lock_wait('7,9', '1s')", "zk_lock_wait('7'::text, '1s'::text)";
-works($waiter, 'SELECT string_agg(name, \' \' ORDER BY name COLLATE "C") FROM zk_held_locks', '#7 #7,8 #7,9 #8 7',
-	'zk_lock_wait() accepts all forms of key');
+  "zk_lock_wait('8', interval '1s')", "zk_lock_wait('7,9', timeout => '1s')", "zk_lock_wait('9', NULL)";
+works($waiter, 'SELECT string_agg(name, \' \' ORDER BY name COLLATE "C") FROM zk_held_locks', '7 7,8 7,9 8 9',
+	'zk_lock_wait() accepts a timeout in all forms');
 $waiter->query_ok('SELECT zk_unlock_all()');
 
 # Returns the waiter's xmin and transaction id.

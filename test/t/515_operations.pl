@@ -86,7 +86,7 @@ for ([ '1s', '00:00:04' ], [ '10s', '00:00:10' ], [ '2min', '00:00:40' ])
 	$s->query_ok("SELECT zk_release('permits')");
 	works($s, $entries, 2, 'a released permit has no entry');
 	my $before = mntr($zk)->{approximate_data_size};
-	$s->query_ok('SELECT count(zk_lock(n)) FROM generate_series(2, 101) AS n');
+	$s->query_ok('SELECT count(zk_lock(n::text)) FROM generate_series(2, 101) AS n');
 	works($s, $entries, 102, 'each lock has an entry in the lock table');
 	cmp_ok(mntr($zk)->{approximate_data_size} - $before,
 		'<', 100 * 1000, 'a lock needs less than 1 kB in the ensemble');
