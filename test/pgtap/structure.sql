@@ -10,6 +10,7 @@ CREATE EXTENSION IF NOT EXISTS zklock;
 
 BEGIN;
 SELECT no_plan();
+SET LOCAL intervalstyle = postgres;
 
 SELECT has_extension('zklock', 'zklock is installed');
 
@@ -49,11 +50,11 @@ INSERT INTO expected VALUES
 		'OUT round_trips bigint, OUT lock_table_reads bigint, OUT stats_reset timestamp with time zone', 'SETOF record'),
 	('zklock_server', '', 'text'), ('zklock_fences_keep', '', 'trigger');
 INSERT INTO expected
-	SELECT format('zk_try_%slock%s', level, mode), $$name text, timeout interval DEFAULT '@ 0'::interval$$, 'boolean'
+	SELECT format('zk_try_%slock%s', level, mode), $$name text, timeout interval DEFAULT '00:00:00'::interval$$, 'boolean'
 	FROM unnest('{"",xact_}'::text[]) AS level, unnest('{"",_shared}'::text[]) AS mode
-	UNION ALL SELECT format('zk_try_%slock_all%s', level, mode), $$names text[], timeout interval DEFAULT '@ 0'::interval$$, 'boolean'
+	UNION ALL SELECT format('zk_try_%slock_all%s', level, mode), $$names text[], timeout interval DEFAULT '00:00:00'::interval$$, 'boolean'
 	FROM unnest('{"",xact_}'::text[]) AS level, unnest('{"",_shared}'::text[]) AS mode
-	UNION ALL SELECT format('zk_try_%sacquire', level), $$name text, permits integer, wait interval DEFAULT '@ 0'::interval$$, 'boolean'
+	UNION ALL SELECT format('zk_try_%sacquire', level), $$name text, permits integer, wait interval DEFAULT '00:00:00'::interval$$, 'boolean'
 	FROM unnest('{"",xact_}'::text[]) AS level;
 
 CREATE TEMP VIEW members AS

@@ -63,5 +63,5 @@ SELECT count(*) FROM zk_held_locks;
 -- a hundred names at once
 SELECT array_length(zk_lock_all(array_agg('arrays.' || i)), 1) FROM generate_series(1, 100) AS i;
 SELECT count(*), count(DISTINCT name) FROM zk_held_locks;
-SELECT zk_unlock_all(array_agg('arrays.' || i ORDER BY i DESC)) FROM generate_series(1, 100) AS i;
+SELECT cardinality(array_positions(zk_unlock_all(array_agg('arrays.' || i ORDER BY i DESC)), true)) AS released FROM generate_series(1, 100) AS i;
 SELECT count(*) FROM zk_held_locks;
