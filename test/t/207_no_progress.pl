@@ -123,12 +123,12 @@ sub caller_with
 	$s->query_ok("SELECT zk_release('sem') FROM zk_acquire('sem', 2)");
 	my $mutex = $zkc->create('/zklock/semaphores/sem/locks/_c_00000000-0000-0000-0000-000000000000-lock-',
 		ephemeral => 1, sequence => 1);
-	$s->query_ok("SET zklock.connect_timeout = '300ms'");
+	$s->query_ok("SET zklock.connect_timeout = '4s'");
 	$s->query_async("SELECT zk_try_acquire('sem', 2)");
 	wait_zk_children($zkc, '/zklock/semaphores/sem/locks', 2);
 	$cut->cut(refuse => 1);
 	failed_with($s, '08006', 'a non-blocking attempt for a permit fails when the connection is lost',
-		like => qr/DETAIL:  The connection to the server at \S+ was lost, and no answer came within 300 ms\. The ZooKeeper client reports: .*$/m);
+		like => qr/DETAIL:  The connection to the server at \S+ was lost, and no answer came within 4000 ms\. The ZooKeeper client reports: .*$/m);
 	$cut->accept;
 	$zkc->delete($mutex);
 	$_->quit for $s, $timed, $holder;

@@ -1,20 +1,24 @@
 # Deadlocks at random: sessions of three servers wait for each other's locks and
-# rows, in random order, each for one other session. One session of each cycle fails;
-# all others succeed. SEED in the environment repeats a run.
+# rows, in random order, each for one other session. One session of each cycle of two to
+# six fails; all others succeed. SEED in the environment repeats a run, and
+# ZKLOCK_TEST_CYCLES=1000 makes it longer. The output has the times from the last
+# member's wait to the error; deadlock_timeout is 0.2 s.
 
 use strict;
 use warnings;
 
 use List::Util qw(shuffle);
 use Test::More;
+use Time::HiRes qw(time);
 use ZkLock::Check qw(nothing_left);
 use ZkLock::Cluster;
 use ZkLock::Util qw(wait_until);
 use ZkLock::ZkClient;
 use ZkLock::ZkEnsemble;
 
-use constant { ROUNDS => 15, SESSIONS => 6 };
+use constant { CYCLES => $ENV{ZKLOCK_TEST_CYCLES} // 15, SESSIONS => 6 };
 
+my $show = $ENV{ZKLOCK_TEST_CYCLES} ? \&diag : \&note;
 my $seed = $ENV{SEED} // int(rand(1 << 30));
 srand($seed);
 note("SEED=$seed");
@@ -22,7 +26,7 @@ note("SEED=$seed");
 my $zk = ZkLock::ZkEnsemble->start(size => 3, tick_time => 500);
 my $zkc = ZkLock::ZkClient->new($zk->connect_string);
 my @nodes = map {
-	my $node = zklock_node($_, zk => $zk,
+	my $node = zklock_node($_, zk => $zk, session_timeout => '10s',
 		extra_conf => "deadlock_timeout = '200ms'\n");
 	$node->safe_psql('postgres',
 		'CREATE TABLE t AS SELECT g AS id FROM generate_series(0, 9) g');
@@ -55,10 +59,25 @@ sub cycles_in
 	return \%cycle;
 }
 
-my @wrong;
-my $cycles = 0;
-for my $round (1 .. ROUNDS)
+# Shows how many cycles had each number of members, and how long they took.
+sub show_times
 {
+	my ($times) = @_;
+	for my $n (sort keys %$times)
+	{
+		my @sorted = sort { $a <=> $b } @{ $times->{$n} };
+		$show->(sprintf '%d sessions: %d cycles, median %.2f s, 99 %% within %.2f s, longest %.2f s',
+			$n, scalar @sorted, $sorted[ $#sorted / 2 ], $sorted[ $#sorted * 0.99 ], $sorted[-1]);
+	}
+}
+
+my @wrong;
+my %times;    # by number of members
+my %has_row;    # cycles with a row lock among the edges
+my ($cycles, $rounds) = (0, 0);
+while ($cycles < CYCLES)
+{
+	$rounds++;
 	my $waits = random_waits();
 	my $cycle = cycles_in($waits);
 	my %expected = map { $_ => 1 } values %$cycle;
@@ -68,14 +87,18 @@ for my $round (1 .. ROUNDS)
 		$s[$i]->query_ok("BEGIN; SELECT zk_xact_lock('x$i')");
 		$s[$i]->query_ok("SELECT id FROM t WHERE id = $i FOR UPDATE");
 	}
-	my (%waiting, %failed);
+	my (%waiting, %failed, %closed);
 	for my $i (shuffle keys %$waits)
 	{
 		my $other = $waits->{$i};
-		$s[$i]->query_async($i % 3 == $other % 3 && rand() < 0.6
+		my $is_row = $i % 3 == $other % 3 && rand() < 0.6;
+		$s[$i]->query_async($is_row
 			? "SELECT id FROM t WHERE id = $other FOR UPDATE"
 			: "SELECT zk_xact_lock('x$other')");
 		$waiting{$i} = 1;
+		next if !$cycle->{$i};
+		$closed{ $cycle->{$i} } = time();
+		$has_row{"$rounds: $cycle->{$i}"} = 1 if $is_row;
 	}
 
 	# Sessions that do not wait keep their locks until the cycles are broken.
@@ -83,8 +106,10 @@ for my $round (1 .. ROUNDS)
 		my ($i) = @_;
 		$s[$i]->wait_result;
 		delete $waiting{$i};
-		push @{ $failed{ $cycle->{$i} // "none: session $i" } }, $s[$i]->sqlstate
-		  if !$s[$i]->ok;
+		my $key = $cycle->{$i} // "none: session $i";
+		push @{ $failed{$key} }, $s[$i]->sqlstate if !$s[$i]->ok;
+		push @{ $times{ my @members = split ' ', $key } }, time() - $closed{$key}
+		  if !$s[$i]->ok && $cycle->{$i};
 		$s[$i]->query_ok('ROLLBACK');
 	};
 	my $end_finished = sub { $end->($_) for grep { $s[$_]->finished } keys %waiting };
@@ -97,9 +122,11 @@ for my $round (1 .. ROUNDS)
 	wait_until('all to succeed', sub { $end_finished->(); !%waiting });
 	my $got = join '; ', map { "$_: @{ $failed{$_} }" } sort keys %failed;
 	my $want = join '; ', map { "$_: 40P01" } sort keys %expected;
-	push @wrong, "round $round: $got instead of $want" if $got ne $want;
+	push @wrong, "round $rounds: $got instead of $want" if $got ne $want;
 }
-is_deeply(\@wrong, [], ROUNDS . " rounds with $cycles cycles: exactly one session of each fails");
+is_deeply(\@wrong, [], "$cycles cycles in $rounds rounds: exactly one session of each fails");
+show_times(\%times);
+$show->(keys(%has_row) . ' cycles with a row lock among the edges');
 wait_zk_empty($zkc, '/zklock/waiting');
 nothing_left($zkc, 'no node is left');
 done_testing();

@@ -427,6 +427,8 @@ forget_last_past(void)
 	}
 }
 
+void		(*fake_tree_after_multi) (void);
+
 ZklResultCode
 fake_tree_multi(const ZklOp *ops, int n, int64_t session,
 				ZklResultCode *codes, char **paths)
@@ -454,6 +456,8 @@ fake_tree_multi(const ZklOp *ops, int n, int64_t session,
 	}
 	list_free(before);
 	end_transaction();
+	if (fake_tree_after_multi)
+		fake_tree_after_multi();
 	return ZKL_RC_OK;
 }
 

@@ -92,6 +92,9 @@ extern ZklResultCode fake_tree_set_if(const char *path, const char *data,
 extern ZklResultCode fake_tree_multi(const ZklOp *ops, int n, int64_t session,
 									 ZklResultCode *codes, char **paths);
 
+/* Called after each one that has succeeded; or NULL. */
+extern void (*fake_tree_after_multi) (void);
+
 /* Deletes a session's ephemeral nodes. */
 extern void fake_tree_end_session(int64_t session);
 

@@ -253,6 +253,30 @@ test_descriptions(void)
 	scene_end(NULL);
 }
 
+/* 10 of the design page's schedules: a permit with thousands of nodes is no deadlock that a multi could check. */
+static void
+test_large_permit(void)
+{
+	char		path[200];
+	char	   *made;
+	int64_t		unused;
+
+	begin(3, "abc");
+	has_permit(A, "s", 1);
+	holds(B, "x");
+	for (int i = 0; i < 3000; i++)
+	{
+		snprintf(path, sizeof(path), "%s/%s%06d", pool_of("s", "/leases"),
+				 "_c_11111111-2222-3333-4444-555555", i);
+		fake_tree_create(path, "", 0, ZKL_CREATE_EPHEMERAL, 77, &made, &unused);
+		free(made);
+	}
+	permit_now(B, "s", 1);
+	lock_now(A, "x", X);
+	has_no_victim("a permit among thousands");
+	scene_end(NULL);
+}
+
 
 int
 main(void)
@@ -262,5 +286,6 @@ main(void)
 	test_strangers();
 	test_stale();
 	test_descriptions();
+	test_large_permit();
 	return done();
 }

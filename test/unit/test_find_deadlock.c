@@ -67,6 +67,24 @@ test_reader_behind_writer(void)
 	is_str(found(2), "victim 3: 2>1>3", "the writer only has a place: it is not the victim");
 }
 
+/* Behind a writer that waits for all nodes before it, one edge to it stands for edges to them. */
+static void
+test_writer_between(void)
+{
+	situation_begin();
+	queue("x", "9W 2W 3W 1W");
+	queue("y", "9W 3W");
+	queue("z", "1W 2W");
+	waits(2, "x z");
+	waits(1, "x");
+	is_str(found(1), "victim 1: 1>2", "a writer between that reports nothing");
+	waits(3, "x y");
+	is_str(found(1), "victim 1: 1>3>2", "the cycle passes through the writer between");
+	is_str(found(2), "victim 1: 2>1>3", "... which is not its victim");
+	forget_node("y", 3);
+	is_str(found(1), "victim 1: 1>2", "a writer that is leaving does not hide who is before it");
+}
+
 static void
 test_several_names(void)
 {
@@ -248,6 +266,7 @@ main(void)
 {
 	test_plain();
 	test_reader_behind_writer();
+	test_writer_between();
 	test_several_names();
 	test_semaphores();
 	test_upgrades();

@@ -4,8 +4,8 @@
  *		Two sessions of one deadlock claim to be the victim: only one verdict succeeds.
  *
  * A claims.  B's answer is lost, so B publishes its report again, which is now the newest,
- * and claims as well.  Both have answered each other when A's verdict succeeds; the report
- * that the verdict has overwritten is no answer any more.
+ * and claims as well; both have answered each other.  The first verdict makes the own report
+ * invalid, and each verdict checks the version of the other report.
  *
  *-------------------------------------------------------------------------
  */
@@ -67,12 +67,10 @@ begin_claim(void)
 	ok(is_claiming(A), "A claims");
 }
 
+/* A claims; B, whose answer was lost and whose report is newer now, claims as well. */
 static void
-test_two_claims(void)
+begin_two_claims(void)
 {
-	bool		a;
-	bool		b = false;
-
 	begin_claim();
 	fake_count(B->client);
 	fake_fault(B->client, 2, FAULT_APPLY_DROP);
@@ -93,6 +91,16 @@ test_two_claims(void)
 	while (fake_step(A->client))
 		;
 	zkl_session_receive(A->session);
+}
+
+/* One after the other: B reads the report that A's verdict has written. */
+static void
+test_two_claims(void)
+{
+	bool		a;
+	bool		b = false;
+
+	begin_two_claims();
 	a = steps(A, 50, NULL);
 	for (int i = 0; i < 20 && !(a && b); i++)
 	{
@@ -101,6 +109,58 @@ test_two_claims(void)
 		fake_stall(25);
 	}
 	ok(a != b, "one of them is the victim: %s %s", a ? "A" : "", b ? "B" : "");
+	scene_end(NULL);
+}
+
+/* Lets the owner go on until it has sent so many multis; the last one is not applied. */
+static bool
+sends(Party *party, int n_multis)
+{
+	int			n = fake_n_traced(party->client, 'm') + n_multis;
+
+	for (int i = 0; i < 50; i++)
+	{
+		(void) publish(party);
+		if (fake_n_traced(party->client, 'm') == n)
+			return true;
+		while (fake_step(party->client))
+			;
+	}
+	return false;
+}
+
+/* At once: each has read the other one's answer before the first verdict is applied. */
+static void
+test_two_verdicts(void)
+{
+	bool		a;
+	bool		b;
+
+	begin_two_claims();
+	ok(sends(A, 2), "A answers, and sends its verdict");
+	ok(sends(B, 1), "B sends its verdict");
+	a = steps(A, 5, NULL);
+	b = steps(B, 5, NULL);
+	ok(a != b, "only the first verdict succeeds: %s %s", a ? "A" : "", b ? "B" : "");
+	scene_end(NULL);
+}
+
+/* Another program deletes a node of the cycle after the last answer. */
+static void
+test_deleted_node(const Party *owner, const char *what)
+{
+	const FakeNode *node;
+
+	begin_claim();
+	steps(B, 10, NULL);
+	node = fake_tree_first();
+	while (node && !(fake_tree_child(node->path, SCENE_LOCKS "/x") &&
+					 node->owner == fake_session_id(owner->client)))
+		node = node->next;
+	ok(node != NULL, "%s exists", what);
+	if (node)
+		fake_tree_delete(node->path);
+	ok(!steps(A, 20, NULL), "%s is deleted after the last answer: no victim", what);
 	scene_end(NULL);
 }
 
@@ -131,6 +191,9 @@ int
 main(void)
 {
 	test_two_claims();
+	test_two_verdicts();
 	test_lost_verdict();
+	test_deleted_node(A, "the node of a holder");
+	test_deleted_node(B, "the node of a waiter");
 	return done();
 }

@@ -5,6 +5,7 @@
  *
  *-------------------------------------------------------------------------
  */
+#include <inttypes.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,11 +25,39 @@ static char verdicts[MAX_PARTIES][128];
 static const ZklDeadlock *deadlocks[MAX_PARTIES];
 static int	n_victims;
 static int	n_false_deadlocks;
+static bool is_sentenced[MAX_PARTIES];	/* its verdict has succeeded in the ensemble ... */
+static bool was_deadlocked[MAX_PARTIES];	/* ... at a moment when it was in a deadlock */
 
 static int
 index_of(const Party *party)
 {
 	return (int) (party - parties);
+}
+
+/*
+ * Two verdicts about deadlocks with a common member can both succeed, the common member's
+ * last.  If its answer is the first to arrive, it ends both deadlocks.  So what counts is the
+ * moment when the verdict succeeds in the ensemble, which makes the report empty.
+ */
+static void
+note_sentences(void)
+{
+	char		path[100];
+
+	for (int i = 0; i < MAX_PARTIES; i++)
+	{
+		const FakeNode *report = NULL;
+		bool		is_new;
+
+		if (parties[i].session)
+		{
+			snprintf(path, sizeof(path), WAITING "/%" PRIx64, (uint64_t) fake_session_id(parties[i].client));
+			report = fake_tree_find(path);
+		}
+		is_new = report && report->data_len == 0 && !is_sentenced[i];
+		is_sentenced[i] = report && report->data_len == 0;
+		was_deadlocked[i] = is_sentenced[i] && (is_new ? is_truly_deadlocked(&parties[i]) : was_deadlocked[i]);
+	}
 }
 
 static int	look(Party *party, const ZklLocalWaiter **local_waiters);
@@ -42,15 +71,16 @@ waiters_begin(const char *servers)
 	memset(only_behind_waiter, 0, sizeof(only_behind_waiter));
 	memset(verdicts, 0, sizeof(verdicts));
 	for (int i = 0; i < MAX_PARTIES; i++)
-	{
 		deadlocks[i] = NULL;
-	}
 	memcpy(server_of, servers, strlen(servers));
 	owner_look = look;
 	owner_config = config;
 	scene_before_end = owner_interrupt;
 	n_victims = 0;
 	n_false_deadlocks = 0;
+	memset(is_sentenced, 0, sizeof(is_sentenced));
+	memset(was_deadlocked, 0, sizeof(was_deadlocked));
+	fake_tree_after_multi = note_sentences;
 }
 
 void
@@ -355,7 +385,7 @@ on_error(Party *party)
 	zkl_session_receive(party->session);
 	if (!is_victim_now(party))
 		return;
-	if (!is_truly_deadlocked(party))
+	if (!was_deadlocked[index_of(party)])
 	{
 		n_false_deadlocks++;
 		diag("party %d gets the error of a deadlock that is none", index_of(party));

@@ -3,8 +3,9 @@
  * remote_wait.c
  *		Waits in a queue of the ensemble.
  *
- * Decides when a call gives up: its own timeout has passed, or it makes no progress.  Logs long waits.  The sleeping itself is in wait.c, and the
- * counting of what is held in locks.c and semaphores.c.
+ * Decides when a call gives up: its own timeout has passed, or it makes no progress.  Logs
+ * long waits.  The sleeping itself is in wait.c, and the counting of what is held in locks.c
+ * and semaphores.c.
  *
  *-------------------------------------------------------------------------
  */
@@ -102,14 +103,15 @@ is_blocked_too_long(RemoteWait *w, ZklRequestInfo *info, int64 now,
 
 /*
  * Returns whether a non-blocking attempt has waited too long for pending deletes of this
- * server: the connection of the backend that sends them may be down.
+ * server: the connection of the backend that sends them may be down.  If the own one is
+ * down, an answer is due instead.
  */
 static bool
 is_attempt_over(const RemoteWait *w, const ZklRequestInfo *info, int64 now, int64 *check_again)
 {
 	int64		bound = w->started + zklock_connect_timeout;
 
-	if (!info->blocked)
+	if (!info->blocked || zkl_session_state(w->session) != ZKL_SESSION_CONNECTED)
 		return false;
 	*check_again = Min(*check_again, bound);
 	return now >= bound;

@@ -4,8 +4,8 @@
  *		Opens and closes the ZooKeeper session of this backend.
  *
  * The first call that needs the session opens it.  It stays open until the backend
- * exits, it is lost, or it has never been connected in time.  It must never be opened in the postmaster: threads do not
- * survive fork.
+ * exits, it is lost, or it has never been connected in time.  It must never be opened in
+ * the postmaster: threads do not survive fork.
  *
  *-------------------------------------------------------------------------
  */
@@ -177,17 +177,17 @@ open_session(void)
 {
 	ZklockCredentials credentials;
 	ZklSessionConfig config = {
+		.connect_string = zklock_connect_string,
+		.root = zklock_root,
+		.session_timeout_ms = zklock_session_timeout,
+		.creator_acl = zklock_acl == ZKLOCK_ACL_CREATOR,
 		.on_loss_io = zklock_callbacks.on_loss_io,
 		.on_revoke_io = zklock_callbacks.on_revoke_io,
+		.node_names = (ZklNodeNames) zklock_node_names,
+		.max_nodes = zklock_max_locks,
 	};
 
 	require_ensemble();
-	config.connect_string = zklock_connect_string;
-	config.root = zklock_root;
-	config.session_timeout_ms = zklock_session_timeout;
-	config.creator_acl = zklock_acl == ZKLOCK_ACL_CREATOR;
-	config.node_names = (ZklNodeNames) zklock_node_names;
-	config.max_nodes = zklock_max_locks;
 	zklock_callbacks.before_open();
 	zklock_cancel_init();
 	zklock_lease_timer_init();

@@ -16,10 +16,10 @@
 extern ZklSession *zklock_session_current(void);
 
 /*
- * Returns the session, connected.  Opens it if there is none, and opens a new one if the
- * settings have changed and nothing is held.  Waits as long as zklock_answer_by() allows, under
- * lock_timeout and interruptibly; throws 08001, 08006, 28000, F0000.  If the session is
- * over and locks are held, returns it as it is, for zklock_check_loss().
+ * Returns the session, connected.  Opens it if there is none.  Waits as long as
+ * zklock_answer_by() allows, under lock_timeout and interruptibly; throws 08001, 08006,
+ * 28000, F0000.  If the session is over and locks are held, returns it as it is, for
+ * zklock_check_loss().
  */
 extern ZklSession *zklock_session_ready(const ZklockAction *action, ZklockTimeout *timeout);
 
@@ -42,10 +42,7 @@ extern bool zklock_session_failed_at_tls(void);
  */
 extern uint64 zklock_session_namespace(void);
 
-/*
- * Returns how many nodes the session may have: what it was opened with while it holds
- * something, otherwise the current setting.
- */
+/* Returns how many nodes the session may have. */
 extern int	zklock_session_max_locks(void);
 
 /*

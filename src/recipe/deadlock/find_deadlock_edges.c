@@ -81,13 +81,16 @@ add_blocker(ZklSnapshot *s, const Wait *wait, const ZklQueued *node)
 	}
 }
 
-/* Is it a writer, which by its own report waits for all nodes before it? */
+/*
+ * Is it a writer, which by its own report waits for all nodes before it?  Not one that can
+ * proceed: it would hide who is before it.
+ */
 static bool
 waits_for_all_before(const ZklQueued *node)
 {
 	const Vertex *v = node->item;
 
-	return v && v->here == node && node->contender.writer && !node->granted && node->anchor < 0;
+	return v && v->here == node && !v->can_proceed && node->contender.writer && !node->granted && node->anchor < 0;
 }
 
 /*
@@ -157,27 +160,33 @@ add_permit_wait(ZklSnapshot *s, const Wait *wait)
 	}
 }
 
+/* Finds the nodes with which sessions wait.  A session whose node is gone can proceed. */
 static void
-add_wait(ZklSnapshot *s, const Wait *wait)
+find_own_nodes(const Place *place)
 {
-	const Place *place = wait->place;
-	const ZklQueued *own = wait->vertex->here;
+	for (Wait *wait = place->waits; wait; wait = wait->next)
+	{
+		const ZklQueued *own = zkl__place_find(place, wait->node->child);
 
-	if (own == NULL || !own->contender.has_owner || own->contender.owner != wait->vertex->session)
-		wait->vertex->can_proceed = true;
-	else if (place->place != ZKL_PLACE_PERMITS)
-		add_queue_wait(s, wait);
-	else if (has_mutex(s, place->name, wait->vertex->session))
-		add_permit_wait(s, wait);
+		if (own && own->contender.has_owner && own->contender.owner == wait->vertex->session)
+			wait->own = own;
+		else
+			wait->vertex->can_proceed = true;
+	}
 }
 
 static void
 add_waits(ZklSnapshot *s, const Place *place)
 {
 	for (const Wait *wait = place->waits; wait; wait = wait->next)
-		wait->vertex->here = zkl__place_find(place, wait->node->child);
+		wait->vertex->here = wait->own;
 	for (const Wait *wait = place->waits; wait; wait = wait->next)
-		add_wait(s, wait);
+		if (wait->vertex->can_proceed)
+			continue;
+		else if (place->place != ZKL_PLACE_PERMITS)
+			add_queue_wait(s, wait);
+		else if (has_mutex(s, place->name, wait->vertex->session))
+			add_permit_wait(s, wait);
 }
 
 void
@@ -194,6 +203,9 @@ zkl__snapshot_add_edges(ZklSnapshot *s)
 		edge.is_hold = !v->waiter->only_for_place;
 		add_edge(s, edge);
 	}
+	for (int i = 0; i < MAX_PLACES; i++)
+		if (s->places[i])
+			find_own_nodes(s->places[i]);
 	for (int i = 0; i < MAX_PLACES; i++)
 		if (s->places[i])
 			add_waits(s, s->places[i]);

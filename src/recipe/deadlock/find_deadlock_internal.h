@@ -79,6 +79,7 @@ typedef struct Wait
 	Place	   *place;
 	Vertex	   *vertex;
 	const ZklReportNode *node;
+	const ZklQueued *own;		/* this node; NULL if it is gone */
 } Wait;
 
 struct ZklSnapshot

@@ -218,7 +218,7 @@ add_wait(ZklSnapshot *s, Vertex *v, const ZklReportNode *node)
 		return;
 	*wait = (Wait)
 	{
-		(*place)->waits, *place, v, node
+		.next = (*place)->waits, .place = *place, .vertex = v, .node = node
 	};
 	(*place)->waits = wait;
 	follow(s, wait);

@@ -173,7 +173,7 @@ add_check(Claim *claim, ZklOp *ops, int *n, const ZklReportNode *node, const cha
 			return;
 	ops[(*n)++] = (ZklOp)
 	{
-		.kind = ZKL_OP_CHECK, .path = path, .version = ZKL_ANY_VERSION
+		.kind = ZKL_OP_CHECK, .path = path
 	};
 }
 
@@ -194,7 +194,7 @@ give_verdict(Claim *claim)
 	for (int i = 1; ops && i < claim->n; i++)
 		ops[n++] = (ZklOp)
 	{
-		.kind = ZKL_OP_CHECK, .path = claim->paths[i], .version = claim->versions[i]
+		.kind = ZKL_OP_CHECK_VERSION, .path = claim->paths[i], .version = claim->versions[i]
 	};
 	for (int i = 0; ops && i < found->n_edges; i++)
 		if (found->edges[i].node)
