@@ -70,7 +70,9 @@ require_session_level(void)
 	require_own_code();
 }
 
-/* Reads the first argument, one name. */
+/* Reads the first argument: one name, or an array of names. */
+typedef void (*NameReader) (FunctionCallInfo fcinfo, ZklockNames *names);
+
 static void
 read_name(FunctionCallInfo fcinfo, ZklockNames *names)
 {
@@ -82,7 +84,6 @@ read_name(FunctionCallInfo fcinfo, ZklockNames *names)
 	zklock_name_from_text(PG_GETARG_TEXT_PP(0), &names->room, &names->name);
 }
 
-/* Reads the first argument, an array of names. */
 static void
 read_names(FunctionCallInfo fcinfo, ZklockNames *names)
 {
@@ -156,40 +157,21 @@ acquire(ZklockNames *names, ZklMode mode, ZklockScope scope, int64 timeout_ms)
 }
 
 static Datum
-lock(FunctionCallInfo fcinfo, ZklMode mode, ZklockScope scope)
+lock(FunctionCallInfo fcinfo, NameReader read, ZklMode mode, ZklockScope scope)
 {
 	ZklockNames names;
 
-	read_name(fcinfo, &names);
+	read(fcinfo, &names);
 	acquire(&names, mode, scope, ZKLOCK_NO_TIMEOUT);
-	return token_of(&names.name, &fcinfo->isnull);
+	return names.array ? tokens_of(&names) : token_of(&names.name, &fcinfo->isnull);
 }
 
 static Datum
-lock_all(FunctionCallInfo fcinfo, ZklMode mode, ZklockScope scope)
+try_lock(FunctionCallInfo fcinfo, NameReader read, ZklMode mode, ZklockScope scope)
 {
 	ZklockNames names;
 
-	read_names(fcinfo, &names);
-	acquire(&names, mode, scope, ZKLOCK_NO_TIMEOUT);
-	return tokens_of(&names);
-}
-
-static Datum
-try_lock(FunctionCallInfo fcinfo, ZklMode mode, ZklockScope scope)
-{
-	ZklockNames names;
-
-	read_name(fcinfo, &names);
-	PG_RETURN_BOOL(acquire(&names, mode, scope, read_wait(fcinfo, 1)));
-}
-
-static Datum
-try_lock_all(FunctionCallInfo fcinfo, ZklMode mode, ZklockScope scope)
-{
-	ZklockNames names;
-
-	read_names(fcinfo, &names);
+	read(fcinfo, &names);
 	PG_RETURN_BOOL(acquire(&names, mode, scope, read_wait(fcinfo, 1)));
 }
 
@@ -235,10 +217,10 @@ Datum name(PG_FUNCTION_ARGS) { return call; }
 
 /* The entry points of an operation for one name and for several. */
 #define LOCK_FUNCTIONS(operation, level, scope) \
-ENTRY(zk_ ## level ## lock, operation(fcinfo, ZKL_MODE_EXCLUSIVE, scope)) \
-ENTRY(zk_ ## level ## lock_shared, operation(fcinfo, ZKL_MODE_SHARED, scope)) \
-ENTRY(zk_ ## level ## lock_all, operation ## _all(fcinfo, ZKL_MODE_EXCLUSIVE, scope)) \
-ENTRY(zk_ ## level ## lock_all_shared, operation ## _all(fcinfo, ZKL_MODE_SHARED, scope))
+ENTRY(zk_ ## level ## lock, operation(fcinfo, read_name, ZKL_MODE_EXCLUSIVE, scope)) \
+ENTRY(zk_ ## level ## lock_shared, operation(fcinfo, read_name, ZKL_MODE_SHARED, scope)) \
+ENTRY(zk_ ## level ## lock_all, operation(fcinfo, read_names, ZKL_MODE_EXCLUSIVE, scope)) \
+ENTRY(zk_ ## level ## lock_all_shared, operation(fcinfo, read_names, ZKL_MODE_SHARED, scope))
 
 LOCK_FUNCTIONS(lock, , ZKLOCK_SESSION)
 LOCK_FUNCTIONS(lock, xact_, ZKLOCK_TRANSACTION)
