@@ -222,7 +222,7 @@ ENTRY(zk_ ## level ## lock_shared, operation(fcinfo, read_name, ZKL_MODE_SHARED,
 ENTRY(zk_ ## level ## lock_all, operation(fcinfo, read_names, ZKL_MODE_EXCLUSIVE, scope)) \
 ENTRY(zk_ ## level ## lock_all_shared, operation(fcinfo, read_names, ZKL_MODE_SHARED, scope))
 
-LOCK_FUNCTIONS(lock, , ZKLOCK_SESSION)
+LOCK_FUNCTIONS(lock,, ZKLOCK_SESSION)
 LOCK_FUNCTIONS(lock, xact_, ZKLOCK_TRANSACTION)
 LOCK_FUNCTIONS(try_lock, try_, ZKLOCK_SESSION)
 LOCK_FUNCTIONS(try_lock, try_xact_, ZKLOCK_TRANSACTION)
