@@ -73,9 +73,9 @@ is_deeply([ $zkc->children('/') ], ['zookeeper'], 'the request creates no znode'
 	$second->query_ok(q(SELECT zk_lock('a b/ü')));
 	works($revoker, q(SELECT zk_revoke('a b/ü')), '1', 'the request works for any name');
 	$second->query_ok("SELECT zk_unlock_all(), zk_lock('7'), zk_lock('7,8')");
-	works($revoker, "SELECT zk_revoke('7'), zk_revoke('7'), zk_revoke('7,8'), zk_revoke('8,7')", '0|1|1|0', 'the request works for integer keys');
+	works($revoker, "SELECT zk_revoke('7'), zk_revoke('7'), zk_revoke('7,8'), zk_revoke('8,7')", '0|1|1|0', 'the request works for names of digits');
 	wait_until('the requests', sub { $second->query("SELECT zk_revoked('7') AND zk_revoked('7,8')") eq 't' });
-	works($second, "SELECT zk_revoked('7'), zk_revoked('8,7')", 'f|f', 'zk_revoked() reports the requests for these keys only');
+	works($second, "SELECT zk_revoked('7'), zk_revoked('8,7')", 'f|f', 'zk_revoked() reports the requests for these names only');
 	$second->query_ok('SELECT zk_unlock_all()');
 	nothing_left($zkc, 'no node is left');
 }

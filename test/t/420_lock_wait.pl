@@ -102,7 +102,7 @@ fails_with($waiter, "CALL zk_lock_wait('x', '-1 s')", '22023', 'a negative timeo
 fails_with($waiter, "CALL zk_lock_wait('x', 'soon')", '22007', 'a timeout that is no interval is an error', hint => 0);
 fails_with($waiter, "CALL zk_lock_wait('1', NULL::integer)", '22004', 'NULL is not a key');
 $far->query_ok("SELECT zk_lock('7')");
-fails_with($waiter, "CALL zk_lock_wait('7', interval '0')", '55P03', 'an attempt for a held integer key fails', like => qr/"#7"/);
+fails_with($waiter, "CALL zk_lock_wait('7', interval '0')", '55P03', 'an attempt for a held lock fails', like => qr/"7"/);
 works($waiter, $held, '', 'the failed calls leave no lock');
 
 # Contexts in which it must not commit.
