@@ -97,7 +97,6 @@ is_deeply([ $zkc->children('/') ], ['zookeeper'], 'the request creates no znode'
 # Arguments and privileges.
 fails_with($revoker, 'SELECT zk_revoke(NULL)', '22004', 'NULL is not a name');
 fails_with($revoker, q(SELECT zk_revoke('')), '22023', 'the empty string is not a name');
-fails_with($revoker, "SELECT zk_revoke('1', NULL)", '22004', 'NULL is not a key');
 $node_1->safe_psql('postgres', 'CREATE ROLE ordinary LOGIN');
 {
 	my $s = session($node_1, user => 'ordinary');

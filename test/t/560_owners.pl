@@ -42,7 +42,7 @@ denied($s, 'without EXECUTE', "SELECT zk_lock('x')", "SELECT zk_try_lock('x', '1
 	'SELECT * FROM zk_locks', "SELECT * FROM zk_locks_of('x')", 'SELECT * FROM zk_held_locks', 'SELECT * FROM zk_stat',
 	'SELECT zklock_advisory.pg_advisory_lock(1)', 'SELECT zklock_advisory.pg_try_advisory_xact_lock(1, 2)',
 	'SELECT zklock_advisory.pg_advisory_unlock_all()', 'DO $$BEGIN PERFORM zk_lock($k$1$k$); END$$', "EXPLAIN SELECT zk_lock('1')",
-	'CREATE AGGREGATE a (integer) (sfunc = zk_unlock, stype = integer)', 'CREATE OPERATOR @@@ (rightarg = text, function = zk_lock)',
+	'CREATE AGGREGATE a (interval) (sfunc = zk_try_lock, stype = text)', 'CREATE OPERATOR @@@ (rightarg = text, function = zk_lock)',
 	"CREATE MATERIALIZED VIEW m AS SELECT zk_lock('1')", "SELECT zk_fence('x')");
 $s->query_ok("CREATE VIEW v AS SELECT zk_lock('1'); CREATE TABLE d (token bigint DEFAULT zk_lock('1'))");
 denied($s, 'without EXECUTE, through an own object', 'SELECT * FROM v', 'INSERT INTO d DEFAULT VALUES');
