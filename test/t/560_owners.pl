@@ -46,8 +46,8 @@ denied($s, 'without EXECUTE', "SELECT zk_lock('x')", "SELECT zk_try_lock('x', '1
 	"CREATE MATERIALIZED VIEW m AS SELECT zk_lock('1')", "SELECT zk_fence('x')");
 $s->query_ok("CREATE VIEW v AS SELECT zk_lock('1'); CREATE TABLE d (token bigint DEFAULT zk_lock('1'))");
 denied($s, 'without EXECUTE, through an own object', 'SELECT * FROM v', 'INSERT INTO d DEFAULT VALUES');
-denied($s, 'without EXECUTE, as a C function', q(CREATE FUNCTION f(text) RETURNS bigint LANGUAGE c AS '$libdir/zklock', 'zklock_lock_text'),
-	q(CREATE FUNCTION f(text) RETURNS bigint LANGUAGE internal AS 'zklock_lock_text'), "LOAD 'zklock'",
+denied($s, 'without EXECUTE, as a C function', q(CREATE FUNCTION f(text) RETURNS bigint LANGUAGE c AS '$libdir/zklock', 'zk_lock'),
+	q(CREATE FUNCTION f(text) RETURNS bigint LANGUAGE internal AS 'zk_lock'), "LOAD 'zklock'",
 	'CREATE TRIGGER t BEFORE INSERT ON d FOR EACH ROW EXECUTE FUNCTION zklock_fences_keep()');
 denied($s, 'without EXECUTE, the table', "INSERT INTO zklock_fences VALUES ('x', 1, now(), '')", 'SELECT * FROM zklock_fences');
 $s->quit;
