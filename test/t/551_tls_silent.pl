@@ -28,8 +28,7 @@ my $zkc = ZkLock::ZkClient->new($zk->connect_string);
 my $answering = ZkLock::Proxy->start(target => $zk->secure_connect_string);
 my $silent = ZkLock::Proxy->start(target => $zk->secure_connect_string);
 my $node = shared_node('a', zk => $answering->connect_string . ',' . $silent->connect_string, session_timeout => '12s',
-	extra_conf => join '', map { "zklock.tls_$_->[0]_file = '" . $tls->path($_->[1]) . "'\n" }
-	  ['ca', 'ca.crt'], ['cert', 'client.crt'], ['key', 'client.key']);
+	set => { map { ("zklock.tls_$_->[0]_file" => $tls->path($_->[1])) } ['ca', 'ca.crt'], ['cert', 'client.crt'], ['key', 'client.key'] });
 
 # Each session tries the servers in a different order: some try the silent server first.
 use constant SESSIONS => 4;

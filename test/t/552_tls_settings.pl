@@ -35,7 +35,8 @@ for my $setting (@settings)
 		fails_with($s, "SET $setting = '/etc/a,b'", '22023', "$setting accepts no comma", hint => 0,
 			like => qr/^DETAIL:.*comma/m);
 		fails_with($s, "SET $setting = E'/etc/a\\nb'", '22023', "$setting accepts no control character", hint => 0);
-		works($s, "SET $setting = '/etc/zk/é ß.pem'", '', "$setting accepts other characters of paths");
+		works($s->reconnect($setting => '/etc/zk/é ß.pem'), "SHOW $setting", '/etc/zk/é ß.pem',
+			"$setting accepts other characters of paths");
 	}
 	else
 	{
