@@ -78,14 +78,12 @@ class Statements(Way):
 
 
 HELD = "SELECT zk_lock('held')"
-SEVERAL = HELD + "; SELECT zk_lock(array_agg('held' || i)) FROM generate_series(1, 300) i"
+SEVERAL = HELD + "; SELECT zk_lock_all(array_agg('held' || i)) FROM generate_series(1, 300) i"
 READY = "SELECT zk_lock('ready'), zk_unlock('ready')"
 
 # These paths must not allocate more than the empty call.
 REENTRANT = {
     "re-entrant zk_lock + zk_unlock": Way(rows("zk_lock('held')", "zk_unlock('held')"), HELD),
-    "re-entrant zk_lock + zk_unlock, integer key": Way(
-        rows("zk_lock(7)", "zk_unlock(7)"), "SELECT zk_lock(7)"),
     "re-entrant zk_lock + zk_unlock beside 300 other locks": Way(
         rows("zk_lock('held')", "zk_unlock('held')"), SEVERAL, watches=301),
     "re-entrant zk_xact_lock": Way(rows("zk_xact_lock('held')"), HELD),

@@ -1,586 +1,255 @@
 \echo Use "CREATE EXTENSION zklock" to load this file. \quit
 
--- Cluster-wide advisory locks over ZooKeeper.  One section for each operation;
--- each operation takes its key as a name, a bigint, two integers, or an array
--- of names that are locked all or not at all.
+-- Cluster-wide advisory locks over ZooKeeper.  One section for each operation.  A key is
+-- text.  A function takes one name, or several names that are locked all or not at all.
 --
 -- The schema may belong to a role that the installing user should not trust.  So this
 -- script must not find objects in it that the script does not create: a call with
 -- arguments of other types than those declared is qualified with pg_catalog.
 
 
--- wait, exclusive, session level
+-- wait, session level
 
 CREATE FUNCTION zk_lock(name text)
 RETURNS bigint
-AS 'MODULE_PATHNAME', 'zklock_lock_text'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED
-COST 1000;
+AS 'MODULE_PATHNAME', 'zk_lock'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
 
 COMMENT ON FUNCTION zk_lock(text) IS
-	'obtain cluster-wide exclusive lock on a name, waiting if necessary; held until unlocked or the session ends; returns the fencing token';
-
-CREATE FUNCTION zk_lock(key bigint)
-RETURNS bigint
-AS 'MODULE_PATHNAME', 'zklock_lock_int8'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED
-COST 1000;
-
-COMMENT ON FUNCTION zk_lock(bigint) IS
-	'obtain cluster-wide exclusive lock on a bigint key, waiting if necessary; held until unlocked or the session ends; returns the fencing token';
-
-CREATE FUNCTION zk_lock(key1 integer, key2 integer)
-RETURNS bigint
-AS 'MODULE_PATHNAME', 'zklock_lock_int4'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED
-COST 1000;
-
-COMMENT ON FUNCTION zk_lock(integer, integer) IS
-	'obtain cluster-wide exclusive lock on two integer keys, waiting if necessary; held until unlocked or the session ends; returns the fencing token';
-
-CREATE FUNCTION zk_lock(names text[])
-RETURNS bigint[]
-AS 'MODULE_PATHNAME', 'zklock_lock_array'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED
-COST 1000;
-
-COMMENT ON FUNCTION zk_lock(text[]) IS
-	'obtain cluster-wide exclusive locks on several names, all or nothing, waiting if necessary; held until unlocked or the session ends; returns the fencing token';
-
-
--- wait, shared, session level
+	'obtain cluster-wide exclusive lock, waiting if necessary; held until unlocked or the session ends; returns the fencing token';
 
 CREATE FUNCTION zk_lock_shared(name text)
 RETURNS bigint
-AS 'MODULE_PATHNAME', 'zklock_lock_shared_text'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED
-COST 1000;
+AS 'MODULE_PATHNAME', 'zk_lock_shared'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
 
 COMMENT ON FUNCTION zk_lock_shared(text) IS
-	'obtain cluster-wide shared lock on a name, waiting if necessary; held until unlocked or the session ends; returns the fencing token';
+	'obtain cluster-wide shared lock, waiting if necessary; held until unlocked or the session ends; returns the fencing token';
 
-CREATE FUNCTION zk_lock_shared(key bigint)
-RETURNS bigint
-AS 'MODULE_PATHNAME', 'zklock_lock_shared_int8'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED
-COST 1000;
-
-COMMENT ON FUNCTION zk_lock_shared(bigint) IS
-	'obtain cluster-wide shared lock on a bigint key, waiting if necessary; held until unlocked or the session ends; returns the fencing token';
-
-CREATE FUNCTION zk_lock_shared(key1 integer, key2 integer)
-RETURNS bigint
-AS 'MODULE_PATHNAME', 'zklock_lock_shared_int4'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED
-COST 1000;
-
-COMMENT ON FUNCTION zk_lock_shared(integer, integer) IS
-	'obtain cluster-wide shared lock on two integer keys, waiting if necessary; held until unlocked or the session ends; returns the fencing token';
-
-CREATE FUNCTION zk_lock_shared(names text[])
+CREATE FUNCTION zk_lock_all(names text[])
 RETURNS bigint[]
-AS 'MODULE_PATHNAME', 'zklock_lock_shared_array'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED
-COST 1000;
+AS 'MODULE_PATHNAME', 'zk_lock_all'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
 
-COMMENT ON FUNCTION zk_lock_shared(text[]) IS
-	'obtain cluster-wide shared locks on several names, all or nothing, waiting if necessary; held until unlocked or the session ends; returns the fencing token';
+COMMENT ON FUNCTION zk_lock_all(text[]) IS
+	'obtain cluster-wide exclusive locks on several names, all or nothing, waiting if necessary; held until unlocked or the session ends; returns the fencing tokens';
+
+CREATE FUNCTION zk_lock_all_shared(names text[])
+RETURNS bigint[]
+AS 'MODULE_PATHNAME', 'zk_lock_all_shared'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
+
+COMMENT ON FUNCTION zk_lock_all_shared(text[]) IS
+	'obtain cluster-wide shared locks on several names, all or nothing, waiting if necessary; held until unlocked or the session ends; returns the fencing tokens';
 
 
--- wait, exclusive, transaction level
+-- wait, transaction level
 
 CREATE FUNCTION zk_xact_lock(name text)
 RETURNS bigint
-AS 'MODULE_PATHNAME', 'zklock_xact_lock_text'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED
-COST 1000;
+AS 'MODULE_PATHNAME', 'zk_xact_lock'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
 
 COMMENT ON FUNCTION zk_xact_lock(text) IS
-	'obtain cluster-wide exclusive lock on a name, waiting if necessary; held until the transaction ends; returns the fencing token';
-
-CREATE FUNCTION zk_xact_lock(key bigint)
-RETURNS bigint
-AS 'MODULE_PATHNAME', 'zklock_xact_lock_int8'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED
-COST 1000;
-
-COMMENT ON FUNCTION zk_xact_lock(bigint) IS
-	'obtain cluster-wide exclusive lock on a bigint key, waiting if necessary; held until the transaction ends; returns the fencing token';
-
-CREATE FUNCTION zk_xact_lock(key1 integer, key2 integer)
-RETURNS bigint
-AS 'MODULE_PATHNAME', 'zklock_xact_lock_int4'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED
-COST 1000;
-
-COMMENT ON FUNCTION zk_xact_lock(integer, integer) IS
-	'obtain cluster-wide exclusive lock on two integer keys, waiting if necessary; held until the transaction ends; returns the fencing token';
-
-CREATE FUNCTION zk_xact_lock(names text[])
-RETURNS bigint[]
-AS 'MODULE_PATHNAME', 'zklock_xact_lock_array'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED
-COST 1000;
-
-COMMENT ON FUNCTION zk_xact_lock(text[]) IS
-	'obtain cluster-wide exclusive locks on several names, all or nothing, waiting if necessary; held until the transaction ends; returns the fencing token';
-
-
--- wait, shared, transaction level
+	'obtain cluster-wide exclusive lock, waiting if necessary; held until the transaction ends; returns the fencing token';
 
 CREATE FUNCTION zk_xact_lock_shared(name text)
 RETURNS bigint
-AS 'MODULE_PATHNAME', 'zklock_xact_lock_shared_text'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED
-COST 1000;
+AS 'MODULE_PATHNAME', 'zk_xact_lock_shared'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
 
 COMMENT ON FUNCTION zk_xact_lock_shared(text) IS
-	'obtain cluster-wide shared lock on a name, waiting if necessary; held until the transaction ends; returns the fencing token';
+	'obtain cluster-wide shared lock, waiting if necessary; held until the transaction ends; returns the fencing token';
 
-CREATE FUNCTION zk_xact_lock_shared(key bigint)
-RETURNS bigint
-AS 'MODULE_PATHNAME', 'zklock_xact_lock_shared_int8'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED
-COST 1000;
-
-COMMENT ON FUNCTION zk_xact_lock_shared(bigint) IS
-	'obtain cluster-wide shared lock on a bigint key, waiting if necessary; held until the transaction ends; returns the fencing token';
-
-CREATE FUNCTION zk_xact_lock_shared(key1 integer, key2 integer)
-RETURNS bigint
-AS 'MODULE_PATHNAME', 'zklock_xact_lock_shared_int4'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED
-COST 1000;
-
-COMMENT ON FUNCTION zk_xact_lock_shared(integer, integer) IS
-	'obtain cluster-wide shared lock on two integer keys, waiting if necessary; held until the transaction ends; returns the fencing token';
-
-CREATE FUNCTION zk_xact_lock_shared(names text[])
+CREATE FUNCTION zk_xact_lock_all(names text[])
 RETURNS bigint[]
-AS 'MODULE_PATHNAME', 'zklock_xact_lock_shared_array'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED
-COST 1000;
+AS 'MODULE_PATHNAME', 'zk_xact_lock_all'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
 
-COMMENT ON FUNCTION zk_xact_lock_shared(text[]) IS
-	'obtain cluster-wide shared locks on several names, all or nothing, waiting if necessary; held until the transaction ends; returns the fencing token';
+COMMENT ON FUNCTION zk_xact_lock_all(text[]) IS
+	'obtain cluster-wide exclusive locks on several names, all or nothing, waiting if necessary; held until the transaction ends; returns the fencing tokens';
+
+CREATE FUNCTION zk_xact_lock_all_shared(names text[])
+RETURNS bigint[]
+AS 'MODULE_PATHNAME', 'zk_xact_lock_all_shared'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
+
+COMMENT ON FUNCTION zk_xact_lock_all_shared(text[]) IS
+	'obtain cluster-wide shared locks on several names, all or nothing, waiting if necessary; held until the transaction ends; returns the fencing tokens';
 
 
--- try, exclusive, session level
+-- attempt, session level
 
-CREATE FUNCTION zk_try_lock(name text, wait interval DEFAULT '0')
+CREATE FUNCTION zk_try_lock(name text, timeout interval DEFAULT '0')
 RETURNS boolean
-AS 'MODULE_PATHNAME', 'zklock_try_lock_text'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED
-COST 1000;
+AS 'MODULE_PATHNAME', 'zk_try_lock'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
 
 COMMENT ON FUNCTION zk_try_lock(text, interval) IS
-	'obtain cluster-wide exclusive lock on a name if possible within the timeout; held until unlocked or the session ends; false if not obtained';
+	'obtain cluster-wide exclusive lock if possible within the timeout; held until unlocked or the session ends; false if not obtained';
 
-CREATE FUNCTION zk_try_lock(key bigint, wait interval DEFAULT '0')
+CREATE FUNCTION zk_try_lock_shared(name text, timeout interval DEFAULT '0')
 RETURNS boolean
-AS 'MODULE_PATHNAME', 'zklock_try_lock_int8'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED
-COST 1000;
-
-COMMENT ON FUNCTION zk_try_lock(bigint, interval) IS
-	'obtain cluster-wide exclusive lock on a bigint key if possible within the timeout; held until unlocked or the session ends; false if not obtained';
-
-CREATE FUNCTION zk_try_lock(key1 integer, key2 integer, wait interval DEFAULT '0')
-RETURNS boolean
-AS 'MODULE_PATHNAME', 'zklock_try_lock_int4'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED
-COST 1000;
-
-COMMENT ON FUNCTION zk_try_lock(integer, integer, interval) IS
-	'obtain cluster-wide exclusive lock on two integer keys if possible within the timeout; held until unlocked or the session ends; false if not obtained';
-
-CREATE FUNCTION zk_try_lock(names text[], wait interval DEFAULT '0')
-RETURNS boolean
-AS 'MODULE_PATHNAME', 'zklock_try_lock_array'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED
-COST 1000;
-
-COMMENT ON FUNCTION zk_try_lock(text[], interval) IS
-	'obtain cluster-wide exclusive locks on several names, all or nothing if possible within the timeout; held until unlocked or the session ends; false if not obtained';
-
-
--- try, shared, session level
-
-CREATE FUNCTION zk_try_lock_shared(name text, wait interval DEFAULT '0')
-RETURNS boolean
-AS 'MODULE_PATHNAME', 'zklock_try_lock_shared_text'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED
-COST 1000;
+AS 'MODULE_PATHNAME', 'zk_try_lock_shared'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
 
 COMMENT ON FUNCTION zk_try_lock_shared(text, interval) IS
-	'obtain cluster-wide shared lock on a name if possible within the timeout; held until unlocked or the session ends; false if not obtained';
+	'obtain cluster-wide shared lock if possible within the timeout; held until unlocked or the session ends; false if not obtained';
 
-CREATE FUNCTION zk_try_lock_shared(key bigint, wait interval DEFAULT '0')
+CREATE FUNCTION zk_try_lock_all(names text[], timeout interval DEFAULT '0')
 RETURNS boolean
-AS 'MODULE_PATHNAME', 'zklock_try_lock_shared_int8'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED
-COST 1000;
+AS 'MODULE_PATHNAME', 'zk_try_lock_all'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
 
-COMMENT ON FUNCTION zk_try_lock_shared(bigint, interval) IS
-	'obtain cluster-wide shared lock on a bigint key if possible within the timeout; held until unlocked or the session ends; false if not obtained';
+COMMENT ON FUNCTION zk_try_lock_all(text[], interval) IS
+	'obtain cluster-wide exclusive locks on several names, all or nothing, if possible within the timeout; held until unlocked or the session ends; false if not obtained';
 
-CREATE FUNCTION zk_try_lock_shared(key1 integer, key2 integer, wait interval DEFAULT '0')
+CREATE FUNCTION zk_try_lock_all_shared(names text[], timeout interval DEFAULT '0')
 RETURNS boolean
-AS 'MODULE_PATHNAME', 'zklock_try_lock_shared_int4'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED
-COST 1000;
+AS 'MODULE_PATHNAME', 'zk_try_lock_all_shared'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
 
-COMMENT ON FUNCTION zk_try_lock_shared(integer, integer, interval) IS
-	'obtain cluster-wide shared lock on two integer keys if possible within the timeout; held until unlocked or the session ends; false if not obtained';
+COMMENT ON FUNCTION zk_try_lock_all_shared(text[], interval) IS
+	'obtain cluster-wide shared locks on several names, all or nothing, if possible within the timeout; held until unlocked or the session ends; false if not obtained';
 
-CREATE FUNCTION zk_try_lock_shared(names text[], wait interval DEFAULT '0')
+
+-- attempt, transaction level
+
+CREATE FUNCTION zk_try_xact_lock(name text, timeout interval DEFAULT '0')
 RETURNS boolean
-AS 'MODULE_PATHNAME', 'zklock_try_lock_shared_array'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED
-COST 1000;
-
-COMMENT ON FUNCTION zk_try_lock_shared(text[], interval) IS
-	'obtain cluster-wide shared locks on several names, all or nothing if possible within the timeout; held until unlocked or the session ends; false if not obtained';
-
-
--- try, exclusive, transaction level
-
-CREATE FUNCTION zk_try_xact_lock(name text, wait interval DEFAULT '0')
-RETURNS boolean
-AS 'MODULE_PATHNAME', 'zklock_try_xact_lock_text'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED
-COST 1000;
+AS 'MODULE_PATHNAME', 'zk_try_xact_lock'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
 
 COMMENT ON FUNCTION zk_try_xact_lock(text, interval) IS
-	'obtain cluster-wide exclusive lock on a name if possible within the timeout; held until the transaction ends; false if not obtained';
+	'obtain cluster-wide exclusive lock if possible within the timeout; held until the transaction ends; false if not obtained';
 
-CREATE FUNCTION zk_try_xact_lock(key bigint, wait interval DEFAULT '0')
+CREATE FUNCTION zk_try_xact_lock_shared(name text, timeout interval DEFAULT '0')
 RETURNS boolean
-AS 'MODULE_PATHNAME', 'zklock_try_xact_lock_int8'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED
-COST 1000;
-
-COMMENT ON FUNCTION zk_try_xact_lock(bigint, interval) IS
-	'obtain cluster-wide exclusive lock on a bigint key if possible within the timeout; held until the transaction ends; false if not obtained';
-
-CREATE FUNCTION zk_try_xact_lock(key1 integer, key2 integer, wait interval DEFAULT '0')
-RETURNS boolean
-AS 'MODULE_PATHNAME', 'zklock_try_xact_lock_int4'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED
-COST 1000;
-
-COMMENT ON FUNCTION zk_try_xact_lock(integer, integer, interval) IS
-	'obtain cluster-wide exclusive lock on two integer keys if possible within the timeout; held until the transaction ends; false if not obtained';
-
-CREATE FUNCTION zk_try_xact_lock(names text[], wait interval DEFAULT '0')
-RETURNS boolean
-AS 'MODULE_PATHNAME', 'zklock_try_xact_lock_array'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED
-COST 1000;
-
-COMMENT ON FUNCTION zk_try_xact_lock(text[], interval) IS
-	'obtain cluster-wide exclusive locks on several names, all or nothing if possible within the timeout; held until the transaction ends; false if not obtained';
-
-
--- try, shared, transaction level
-
-CREATE FUNCTION zk_try_xact_lock_shared(name text, wait interval DEFAULT '0')
-RETURNS boolean
-AS 'MODULE_PATHNAME', 'zklock_try_xact_lock_shared_text'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED
-COST 1000;
+AS 'MODULE_PATHNAME', 'zk_try_xact_lock_shared'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
 
 COMMENT ON FUNCTION zk_try_xact_lock_shared(text, interval) IS
-	'obtain cluster-wide shared lock on a name if possible within the timeout; held until the transaction ends; false if not obtained';
+	'obtain cluster-wide shared lock if possible within the timeout; held until the transaction ends; false if not obtained';
 
-CREATE FUNCTION zk_try_xact_lock_shared(key bigint, wait interval DEFAULT '0')
+CREATE FUNCTION zk_try_xact_lock_all(names text[], timeout interval DEFAULT '0')
 RETURNS boolean
-AS 'MODULE_PATHNAME', 'zklock_try_xact_lock_shared_int8'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED
-COST 1000;
+AS 'MODULE_PATHNAME', 'zk_try_xact_lock_all'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
 
-COMMENT ON FUNCTION zk_try_xact_lock_shared(bigint, interval) IS
-	'obtain cluster-wide shared lock on a bigint key if possible within the timeout; held until the transaction ends; false if not obtained';
+COMMENT ON FUNCTION zk_try_xact_lock_all(text[], interval) IS
+	'obtain cluster-wide exclusive locks on several names, all or nothing, if possible within the timeout; held until the transaction ends; false if not obtained';
 
-CREATE FUNCTION zk_try_xact_lock_shared(key1 integer, key2 integer, wait interval DEFAULT '0')
+CREATE FUNCTION zk_try_xact_lock_all_shared(names text[], timeout interval DEFAULT '0')
 RETURNS boolean
-AS 'MODULE_PATHNAME', 'zklock_try_xact_lock_shared_int4'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED
-COST 1000;
+AS 'MODULE_PATHNAME', 'zk_try_xact_lock_all_shared'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
 
-COMMENT ON FUNCTION zk_try_xact_lock_shared(integer, integer, interval) IS
-	'obtain cluster-wide shared lock on two integer keys if possible within the timeout; held until the transaction ends; false if not obtained';
-
-CREATE FUNCTION zk_try_xact_lock_shared(names text[], wait interval DEFAULT '0')
-RETURNS boolean
-AS 'MODULE_PATHNAME', 'zklock_try_xact_lock_shared_array'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED
-COST 1000;
-
-COMMENT ON FUNCTION zk_try_xact_lock_shared(text[], interval) IS
-	'obtain cluster-wide shared locks on several names, all or nothing if possible within the timeout; held until the transaction ends; false if not obtained';
+COMMENT ON FUNCTION zk_try_xact_lock_all_shared(text[], interval) IS
+	'obtain cluster-wide shared locks on several names, all or nothing, if possible within the timeout; held until the transaction ends; false if not obtained';
 
 
--- The timeout as an untyped literal: without these, zk_try_lock('a', '5s')
--- would fit (integer, integer) as well as (text, interval).
-
-CREATE FUNCTION zk_try_lock(name text, wait text)
-RETURNS boolean
-LANGUAGE sql VOLATILE PARALLEL RESTRICTED
-COST 1000
-RETURN zk_try_lock(name, wait::interval);
-
-COMMENT ON FUNCTION zk_try_lock(text, text) IS
-	'the same as zk_try_lock(text, interval)';
-
-CREATE FUNCTION zk_try_lock_shared(name text, wait text)
-RETURNS boolean
-LANGUAGE sql VOLATILE PARALLEL RESTRICTED
-COST 1000
-RETURN zk_try_lock_shared(name, wait::interval);
-
-COMMENT ON FUNCTION zk_try_lock_shared(text, text) IS
-	'the same as zk_try_lock_shared(text, interval)';
-
-CREATE FUNCTION zk_try_xact_lock(name text, wait text)
-RETURNS boolean
-LANGUAGE sql VOLATILE PARALLEL RESTRICTED
-COST 1000
-RETURN zk_try_xact_lock(name, wait::interval);
-
-COMMENT ON FUNCTION zk_try_xact_lock(text, text) IS
-	'the same as zk_try_xact_lock(text, interval)';
-
-CREATE FUNCTION zk_try_xact_lock_shared(name text, wait text)
-RETURNS boolean
-LANGUAGE sql VOLATILE PARALLEL RESTRICTED
-COST 1000
-RETURN zk_try_xact_lock_shared(name, wait::interval);
-
-COMMENT ON FUNCTION zk_try_xact_lock_shared(text, text) IS
-	'the same as zk_try_xact_lock_shared(text, interval)';
-
-
--- release, exclusive
+-- release
 
 CREATE FUNCTION zk_unlock(name text)
 RETURNS boolean
-AS 'MODULE_PATHNAME', 'zklock_unlock_text'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED
-COST 1000;
+AS 'MODULE_PATHNAME', 'zk_unlock'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
 
 COMMENT ON FUNCTION zk_unlock(text) IS
-	'release cluster-wide exclusive lock on a name held at session level; false with a warning if not held; does not wait';
-
-CREATE FUNCTION zk_unlock(key bigint)
-RETURNS boolean
-AS 'MODULE_PATHNAME', 'zklock_unlock_int8'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED
-COST 1000;
-
-COMMENT ON FUNCTION zk_unlock(bigint) IS
-	'release cluster-wide exclusive lock on a bigint key held at session level; false with a warning if not held; does not wait';
-
-CREATE FUNCTION zk_unlock(key1 integer, key2 integer)
-RETURNS boolean
-AS 'MODULE_PATHNAME', 'zklock_unlock_int4'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED
-COST 1000;
-
-COMMENT ON FUNCTION zk_unlock(integer, integer) IS
-	'release cluster-wide exclusive lock on two integer keys held at session level; false with a warning if not held; does not wait';
-
-CREATE FUNCTION zk_unlock(names text[])
-RETURNS boolean
-AS 'MODULE_PATHNAME', 'zklock_unlock_array'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED
-COST 1000;
-
-COMMENT ON FUNCTION zk_unlock(text[]) IS
-	'release cluster-wide exclusive locks on several names held at session level; false with a warning, and none released, if one is not held; does not wait';
-
-
--- release, shared
+	'release cluster-wide exclusive lock held at session level; false with a warning if not held; does not wait';
 
 CREATE FUNCTION zk_unlock_shared(name text)
 RETURNS boolean
-AS 'MODULE_PATHNAME', 'zklock_unlock_shared_text'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED
-COST 1000;
+AS 'MODULE_PATHNAME', 'zk_unlock_shared'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
 
 COMMENT ON FUNCTION zk_unlock_shared(text) IS
-	'release cluster-wide shared lock on a name held at session level; false with a warning if not held; does not wait';
+	'release cluster-wide shared lock held at session level; false with a warning if not held; does not wait';
 
-CREATE FUNCTION zk_unlock_shared(key bigint)
-RETURNS boolean
-AS 'MODULE_PATHNAME', 'zklock_unlock_shared_int8'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED
-COST 1000;
+CREATE FUNCTION zk_unlock_all(names text[])
+RETURNS boolean[]
+AS 'MODULE_PATHNAME', 'zk_unlock_all'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
 
-COMMENT ON FUNCTION zk_unlock_shared(bigint) IS
-	'release cluster-wide shared lock on a bigint key held at session level; false with a warning if not held; does not wait';
+COMMENT ON FUNCTION zk_unlock_all(text[]) IS
+	'release cluster-wide exclusive locks on several names held at session level; false with a warning for each that is not held; does not wait';
 
-CREATE FUNCTION zk_unlock_shared(key1 integer, key2 integer)
-RETURNS boolean
-AS 'MODULE_PATHNAME', 'zklock_unlock_shared_int4'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED
-COST 1000;
+CREATE FUNCTION zk_unlock_all_shared(names text[])
+RETURNS boolean[]
+AS 'MODULE_PATHNAME', 'zk_unlock_all_shared'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
 
-COMMENT ON FUNCTION zk_unlock_shared(integer, integer) IS
-	'release cluster-wide shared lock on two integer keys held at session level; false with a warning if not held; does not wait';
+COMMENT ON FUNCTION zk_unlock_all_shared(text[]) IS
+	'release cluster-wide shared locks on several names held at session level; false with a warning for each that is not held; does not wait';
 
-CREATE FUNCTION zk_unlock_shared(names text[])
-RETURNS boolean
-AS 'MODULE_PATHNAME', 'zklock_unlock_shared_array'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED
-COST 1000;
+CREATE FUNCTION zk_unlock_all()
+RETURNS void
+AS 'MODULE_PATHNAME', 'zk_unlock_everything'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
 
-COMMENT ON FUNCTION zk_unlock_shared(text[]) IS
-	'release cluster-wide shared locks on several names held at session level; false with a warning, and none released, if one is not held; does not wait';
+COMMENT ON FUNCTION zk_unlock_all() IS
+	'release all cluster-wide locks and permits that this session holds at session level; does not wait';
 
 
 -- a wait without a transaction
 
-CREATE PROCEDURE zk_lock_wait(name text)
-AS 'MODULE_PATHNAME', 'zklock_lock_wait_text'
-LANGUAGE C;
-
-COMMENT ON PROCEDURE zk_lock_wait(text) IS
-	'obtain cluster-wide exclusive lock on a name, waiting if needed without a snapshot or a transaction that others would wait for; held until unlocked or the session ends; not in a transaction block';
-
-CREATE PROCEDURE zk_lock_wait(name text, wait interval)
-AS 'MODULE_PATHNAME', 'zklock_lock_wait_text'
+CREATE PROCEDURE zk_lock_wait(name text, timeout interval DEFAULT NULL)
+AS 'MODULE_PATHNAME', 'zk_lock_wait'
 LANGUAGE C;
 
 COMMENT ON PROCEDURE zk_lock_wait(text, interval) IS
-	'the same; an error if not obtained within the timeout';
-
-CREATE PROCEDURE zk_lock_wait(name text, wait text)
-AS 'MODULE_PATHNAME', 'zklock_lock_wait_literal'
-LANGUAGE C;
-
-COMMENT ON PROCEDURE zk_lock_wait(text, text) IS
-	'the same as zk_lock_wait(text, interval), for a timeout that is an untyped literal';
-
-CREATE PROCEDURE zk_lock_wait(key bigint)
-AS 'MODULE_PATHNAME', 'zklock_lock_wait_int8'
-LANGUAGE C;
-
-COMMENT ON PROCEDURE zk_lock_wait(bigint) IS
-	'obtain cluster-wide exclusive lock on a bigint key, waiting if needed without a snapshot or a transaction that others would wait for; held until unlocked or the session ends; not in a transaction block';
-
-CREATE PROCEDURE zk_lock_wait(key bigint, wait interval)
-AS 'MODULE_PATHNAME', 'zklock_lock_wait_int8'
-LANGUAGE C;
-
-COMMENT ON PROCEDURE zk_lock_wait(bigint, interval) IS
-	'the same; an error if not obtained within the timeout';
-
-CREATE PROCEDURE zk_lock_wait(key1 integer, key2 integer)
-AS 'MODULE_PATHNAME', 'zklock_lock_wait_int4'
-LANGUAGE C;
-
-COMMENT ON PROCEDURE zk_lock_wait(integer, integer) IS
-	'obtain cluster-wide exclusive lock on two integer keys, waiting if needed without a snapshot or a transaction that others would wait for; held until unlocked or the session ends; not in a transaction block';
-
-CREATE PROCEDURE zk_lock_wait(key1 integer, key2 integer, wait interval)
-AS 'MODULE_PATHNAME', 'zklock_lock_wait_int4'
-LANGUAGE C;
-
-COMMENT ON PROCEDURE zk_lock_wait(integer, integer, interval) IS
-	'the same; an error if not obtained within the timeout';
+	'obtain cluster-wide exclusive lock, waiting if needed without a snapshot or a transaction that others would wait for; held until unlocked or the session ends; an error if not obtained within the timeout; not in a transaction block';
 
 
 -- token
 
 CREATE FUNCTION zk_lock_token(name text)
 RETURNS bigint
-AS 'MODULE_PATHNAME', 'zklock_lock_token_text'
+AS 'MODULE_PATHNAME', 'zk_lock_token'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_lock_token(text) IS
-	'fencing token of the cluster-wide lock on a name if this session holds it, else null; does not contact the ensemble';
-
-CREATE FUNCTION zk_lock_token(key bigint)
-RETURNS bigint
-AS 'MODULE_PATHNAME', 'zklock_lock_token_int8'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED;
-
-COMMENT ON FUNCTION zk_lock_token(bigint) IS
-	'fencing token of the cluster-wide lock on a bigint key if this session holds it, else null; does not contact the ensemble';
-
-CREATE FUNCTION zk_lock_token(key1 integer, key2 integer)
-RETURNS bigint
-AS 'MODULE_PATHNAME', 'zklock_lock_token_int4'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED;
-
-COMMENT ON FUNCTION zk_lock_token(integer, integer) IS
-	'fencing token of the cluster-wide lock on two integer keys if this session holds it, else null; does not contact the ensemble';
-
-CREATE FUNCTION zk_lock_token(names text[])
-RETURNS bigint[]
-AS 'MODULE_PATHNAME', 'zklock_lock_token_array'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED;
-
-COMMENT ON FUNCTION zk_lock_token(text[]) IS
-	'fencing tokens of the cluster-wide locks on several names, null for locks that this session does not hold; does not contact the ensemble';
-
-
--- release all
-
-CREATE FUNCTION zk_unlock_all()
-RETURNS void
-AS 'MODULE_PATHNAME', 'zklock_unlock_all'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED
-COST 1000;
-
-COMMENT ON FUNCTION zk_unlock_all() IS
-	'release all cluster-wide locks and permits that this session holds at session level; does not wait';
+	'fencing token of a cluster-wide lock if this session holds it, else null; does not contact the ensemble';
 
 
 -- semaphores: a name and the number of its permits
 
 CREATE FUNCTION zk_acquire(name text, permits integer)
 RETURNS bigint
-AS 'MODULE_PATHNAME', 'zklock_acquire_session'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED
-COST 1000;
+AS 'MODULE_PATHNAME', 'zk_acquire'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
 
 COMMENT ON FUNCTION zk_acquire(text, integer) IS
 	'obtain one more permit of a cluster-wide semaphore, waiting if necessary; held until released or the session ends; returns its token';
 
 CREATE FUNCTION zk_xact_acquire(name text, permits integer)
 RETURNS bigint
-AS 'MODULE_PATHNAME', 'zklock_acquire_xact'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED
-COST 1000;
+AS 'MODULE_PATHNAME', 'zk_xact_acquire'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
 
 COMMENT ON FUNCTION zk_xact_acquire(text, integer) IS
 	'obtain one more permit of a cluster-wide semaphore, waiting if necessary; held until the transaction ends; returns its token';
 
 CREATE FUNCTION zk_try_acquire(name text, permits integer, wait interval DEFAULT '0')
 RETURNS boolean
-AS 'MODULE_PATHNAME', 'zklock_try_acquire_session'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED
-COST 1000;
+AS 'MODULE_PATHNAME', 'zk_try_acquire'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
 
 COMMENT ON FUNCTION zk_try_acquire(text, integer, interval) IS
 	'obtain one more permit of a cluster-wide semaphore if it is available within the timeout; held until released or the session ends';
 
 CREATE FUNCTION zk_try_xact_acquire(name text, permits integer, wait interval DEFAULT '0')
 RETURNS boolean
-AS 'MODULE_PATHNAME', 'zklock_try_acquire_xact'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED
-COST 1000;
+AS 'MODULE_PATHNAME', 'zk_try_xact_acquire'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
 
 COMMENT ON FUNCTION zk_try_xact_acquire(text, integer, interval) IS
 	'obtain one more permit of a cluster-wide semaphore if it is available within the timeout; held until the transaction ends';
 
 CREATE FUNCTION zk_release(name text)
 RETURNS boolean
-AS 'MODULE_PATHNAME', 'zklock_release_text'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED
-COST 1000;
+AS 'MODULE_PATHNAME', 'zk_release'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
 
 COMMENT ON FUNCTION zk_release(text) IS
 	'release one permit of a cluster-wide semaphore that this session holds at session level; does not wait';
@@ -590,27 +259,22 @@ COMMENT ON FUNCTION zk_release(text) IS
 
 CREATE FUNCTION zk_revoked(name text)
 RETURNS boolean
-AS 'MODULE_PATHNAME', 'zklock_revoked_text'
+AS 'MODULE_PATHNAME', 'zk_revoked'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_revoked(text) IS
-	'whether the release of the cluster-wide lock on a name, held by this session, was requested; does not contact the ensemble';
+	'whether the release of a cluster-wide lock that this session holds was requested; does not contact the ensemble';
 
-CREATE FUNCTION zk_revoked(key bigint)
-RETURNS boolean
-AS 'MODULE_PATHNAME', 'zklock_revoked_int8'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+CREATE FUNCTION zk_revoke(name text)
+RETURNS integer
+AS 'MODULE_PATHNAME', 'zk_revoke'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
 
-COMMENT ON FUNCTION zk_revoked(bigint) IS
-	'whether the release of the cluster-wide lock on a bigint key, held by this session, was requested; does not contact the ensemble';
+REVOKE EXECUTE ON FUNCTION zk_revoke(text) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION zk_revoke(text) TO pg_signal_backend;
 
-CREATE FUNCTION zk_revoked(key1 integer, key2 integer)
-RETURNS boolean
-AS 'MODULE_PATHNAME', 'zklock_revoked_int4'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED;
-
-COMMENT ON FUNCTION zk_revoked(integer, integer) IS
-	'whether the release of the cluster-wide lock on two integer keys, held by this session, was requested; does not contact the ensemble';
+COMMENT ON FUNCTION zk_revoke(text) IS
+	'request the release of a cluster-wide lock from all its holders, on any server and in Curator programs; returns the number of holders that got a request';
 
 
 -- fencing: the functions read and write the table for every caller
@@ -661,122 +325,33 @@ COMMENT ON COLUMN zklock_fences.fenced_by IS 'the session user at that time';
 
 CREATE FUNCTION zk_fence(name text)
 RETURNS bigint
-AS 'MODULE_PATHNAME', 'zklock_fence_text'
+AS 'MODULE_PATHNAME', 'zk_fence'
 LANGUAGE C VOLATILE PARALLEL UNSAFE
 COST 1000;
 
 COMMENT ON FUNCTION zk_fence(text) IS
-	'record the token of the cluster-wide lock on a name, which this session holds, in this database; an error if a later holder has recorded its token; returns the fencing token';
+	'record the token of a cluster-wide lock that this session holds in this database; an error if a later holder has recorded its token; returns the fencing token';
 
-CREATE FUNCTION zk_fence(key bigint)
-RETURNS bigint
-AS 'MODULE_PATHNAME', 'zklock_fence_int8'
-LANGUAGE C VOLATILE PARALLEL UNSAFE
-COST 1000;
-
-COMMENT ON FUNCTION zk_fence(bigint) IS
-	'record the token of the cluster-wide lock on a bigint key, which this session holds, in this database; an error if a later holder has recorded its token; returns the fencing token';
-
-CREATE FUNCTION zk_fence(key1 integer, key2 integer)
-RETURNS bigint
-AS 'MODULE_PATHNAME', 'zklock_fence_int4'
-LANGUAGE C VOLATILE PARALLEL UNSAFE
-COST 1000;
-
-COMMENT ON FUNCTION zk_fence(integer, integer) IS
-	'record the token of the cluster-wide lock on two integer keys, which this session holds, in this database; an error if a later holder has recorded its token; returns the fencing token';
-
-CREATE FUNCTION zk_fence_reset(name text)
+CREATE FUNCTION zk_fence_reset(name text DEFAULT NULL)
 RETURNS void
-AS 'MODULE_PATHNAME', 'zklock_fence_reset_text'
+AS 'MODULE_PATHNAME', 'zk_fence_reset'
 LANGUAGE C VOLATILE PARALLEL UNSAFE
 COST 1000;
 
 REVOKE EXECUTE ON FUNCTION zk_fence_reset(text) FROM PUBLIC;
 
 COMMENT ON FUNCTION zk_fence_reset(text) IS
-	'remove the token recorded for a name, after the ZooKeeper ensemble was rebuilt empty';
-
-CREATE FUNCTION zk_fence_reset(key bigint)
-RETURNS void
-AS 'MODULE_PATHNAME', 'zklock_fence_reset_int8'
-LANGUAGE C VOLATILE PARALLEL UNSAFE
-COST 1000;
-
-REVOKE EXECUTE ON FUNCTION zk_fence_reset(bigint) FROM PUBLIC;
-
-COMMENT ON FUNCTION zk_fence_reset(bigint) IS
-	'remove the token recorded for a bigint key, after the ZooKeeper ensemble was rebuilt empty';
-
-CREATE FUNCTION zk_fence_reset(key1 integer, key2 integer)
-RETURNS void
-AS 'MODULE_PATHNAME', 'zklock_fence_reset_int4'
-LANGUAGE C VOLATILE PARALLEL UNSAFE
-COST 1000;
-
-REVOKE EXECUTE ON FUNCTION zk_fence_reset(integer, integer) FROM PUBLIC;
-
-COMMENT ON FUNCTION zk_fence_reset(integer, integer) IS
-	'remove the token recorded for two integer keys, after the ZooKeeper ensemble was rebuilt empty';
-
-CREATE FUNCTION zk_fence_reset()
-RETURNS void
-AS 'MODULE_PATHNAME', 'zklock_fence_reset_all'
-LANGUAGE C VOLATILE PARALLEL UNSAFE;
-
-REVOKE EXECUTE ON FUNCTION zk_fence_reset() FROM PUBLIC;
-
-COMMENT ON FUNCTION zk_fence_reset() IS
-	'remove all tokens recorded in this database, after the ZooKeeper ensemble was rebuilt empty';
+	'remove the token recorded for a name, or all tokens recorded in this database, after the ZooKeeper ensemble was rebuilt empty';
 
 CREATE FUNCTION zk_fence_vacuum(older_than interval)
 RETURNS bigint
-AS 'MODULE_PATHNAME', 'zklock_fence_vacuum'
+AS 'MODULE_PATHNAME', 'zk_fence_vacuum'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 REVOKE EXECUTE ON FUNCTION zk_fence_vacuum(interval) FROM PUBLIC;
 
 COMMENT ON FUNCTION zk_fence_vacuum(interval) IS
 	'remove tokens recorded longer ago than the given age and before the oldest session of this database started; returns the number removed';
-
-
--- revocation
-
-CREATE FUNCTION zk_revoke(name text)
-RETURNS integer
-AS 'MODULE_PATHNAME', 'zklock_revoke_text'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED
-COST 1000;
-
-REVOKE EXECUTE ON FUNCTION zk_revoke(text) FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION zk_revoke(text) TO pg_signal_backend;
-
-COMMENT ON FUNCTION zk_revoke(text) IS
-	'request the release of the cluster-wide lock on a name from all its holders, on any server and in Curator programs; returns the number of holders that got a request';
-
-CREATE FUNCTION zk_revoke(key bigint)
-RETURNS integer
-AS 'MODULE_PATHNAME', 'zklock_revoke_int8'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED
-COST 1000;
-
-REVOKE EXECUTE ON FUNCTION zk_revoke(bigint) FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION zk_revoke(bigint) TO pg_signal_backend;
-
-COMMENT ON FUNCTION zk_revoke(bigint) IS
-	'request the release of the cluster-wide lock on a bigint key from all its holders, on any server and in Curator programs; returns the number of holders that got a request';
-
-CREATE FUNCTION zk_revoke(key1 integer, key2 integer)
-RETURNS integer
-AS 'MODULE_PATHNAME', 'zklock_revoke_int4'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED
-COST 1000;
-
-REVOKE EXECUTE ON FUNCTION zk_revoke(integer, integer) FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION zk_revoke(integer, integer) TO pg_signal_backend;
-
-COMMENT ON FUNCTION zk_revoke(integer, integer) IS
-	'request the release of the cluster-wide lock on two integer keys from all its holders, on any server and in Curator programs; returns the number of holders that got a request';
 
 
 -- views of locks and sessions
@@ -800,7 +375,7 @@ CREATE VIEW zk_held_locks AS
 COMMENT ON VIEW zk_held_locks IS
 	'cluster-wide locks that this session holds according to its own records; does not contact the ensemble';
 COMMENT ON COLUMN zk_held_locks.kind IS 'lock or semaphore';
-COMMENT ON COLUMN zk_held_locks.name IS 'name as given; #key for integer keys';
+COMMENT ON COLUMN zk_held_locks.name IS 'name as given';
 COMMENT ON COLUMN zk_held_locks.mode IS 'exclusive, shared or permit';
 COMMENT ON COLUMN zk_held_locks.scope IS 'session or transaction';
 COMMENT ON COLUMN zk_held_locks.count IS 'how often the lock must be released';
@@ -813,29 +388,29 @@ GRANT SELECT ON zk_held_locks TO PUBLIC;
 
 CREATE FUNCTION zklock_locks(
 	OUT kind text, OUT name text, OUT mode text, OUT granted boolean,
-	OUT queue_position integer, OUT token bigint, OUT server text,
+	OUT kept boolean, OUT queue_position integer, OUT token bigint, OUT server text,
 	OUT pid integer, OUT datname text, OUT usename text,
 	OUT application_name text, OUT client text, OUT session_id text,
 	OUT since timestamptz, OUT znode text)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'zklock_locks'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED
-COST 1000 ROWS 100;
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000 ROWS 100;
 
 COMMENT ON FUNCTION zklock_locks() IS
 	'rows of the view zk_locks';
 
 CREATE VIEW zk_locks AS
-	SELECT kind, name, mode, granted, queue_position, token, server, pid,
+	SELECT kind, name, mode, granted, kept, queue_position, token, server, pid,
 		datname, usename, application_name, client, session_id, since, znode
 	FROM zklock_locks();
 
 COMMENT ON VIEW zk_locks IS
 	'all holders and waiters of cluster-wide locks and semaphores, of any server and program; reads the ensemble, and fails if the ensemble cannot be read';
 COMMENT ON COLUMN zk_locks.kind IS 'lock or semaphore';
-COMMENT ON COLUMN zk_locks.name IS 'name as given; #key for integer keys';
+COMMENT ON COLUMN zk_locks.name IS 'name as given';
 COMMENT ON COLUMN zk_locks.mode IS 'exclusive, shared or permit';
 COMMENT ON COLUMN zk_locks.granted IS 'true for a holder, false for a waiter';
+COMMENT ON COLUMN zk_locks.kept IS 'true for a lock that was released, whose node its session keeps for a while';
 COMMENT ON COLUMN zk_locks.queue_position IS 'position among the waiters, 1 for the next; null if granted';
 COMMENT ON COLUMN zk_locks.token IS 'fencing token of the holder, or the token that a waiter will get';
 COMMENT ON COLUMN zk_locks.server IS 'host:port of the PostgreSQL server, or the address that a Curator client reports';
@@ -852,30 +427,11 @@ GRANT SELECT ON zk_locks TO PUBLIC;
 
 CREATE FUNCTION zk_locks_of(name text)
 RETURNS SETOF zk_locks
-AS 'MODULE_PATHNAME', 'zklock_locks_of_text'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED
-COST 1000 ROWS 10;
+AS 'MODULE_PATHNAME', 'zk_locks_of'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000 ROWS 10;
 
 COMMENT ON FUNCTION zk_locks_of(text) IS
 	'the rows of zk_locks for the lock and the semaphore of a name; reads these znodes alone';
-
-CREATE FUNCTION zk_locks_of(key bigint)
-RETURNS SETOF zk_locks
-AS 'MODULE_PATHNAME', 'zklock_locks_of_int8'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED
-COST 1000 ROWS 10;
-
-COMMENT ON FUNCTION zk_locks_of(bigint) IS
-	'the rows of zk_locks for the lock on a bigint key; reads these znodes alone';
-
-CREATE FUNCTION zk_locks_of(key1 integer, key2 integer)
-RETURNS SETOF zk_locks
-AS 'MODULE_PATHNAME', 'zklock_locks_of_int4'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED
-COST 1000 ROWS 10;
-
-COMMENT ON FUNCTION zk_locks_of(integer, integer) IS
-	'the rows of zk_locks for the lock on two integer keys; reads these znodes alone';
 
 CREATE FUNCTION zklock_server()
 RETURNS text
@@ -925,7 +481,7 @@ COMMENT ON FUNCTION zk_session() IS
 
 CREATE FUNCTION zklock_stat(
 	OUT acquisitions bigint, OUT waits bigint,
-	OUT wait_ms bigint, OUT timeouts bigint, OUT cancels bigint,
+	OUT wait_time double precision, OUT timeouts bigint, OUT cancels bigint,
 	OUT deadlocks bigint, OUT sessions_opened bigint,
 	OUT sessions_lost bigint, OUT locks_lost bigint,
 	OUT commits_refused bigint, OUT revocations bigint,
@@ -939,9 +495,7 @@ ROWS 1;
 COMMENT ON FUNCTION zklock_stat() IS 'the row of the view zk_stat';
 
 CREATE VIEW zk_stat AS
-	SELECT acquisitions, waits,
-		pg_catalog.make_interval(secs => wait_ms OPERATOR(pg_catalog./) 1000.0) AS wait_time,
-		timeouts, cancels, deadlocks, sessions_opened, sessions_lost,
+	SELECT acquisitions, waits, wait_time, timeouts, cancels, deadlocks, sessions_opened, sessions_lost,
 		locks_lost, commits_refused, revocations, round_trips,
 		lock_table_reads, stats_reset
 	FROM zklock_stat();
@@ -951,7 +505,7 @@ COMMENT ON VIEW zk_stat IS
 COMMENT ON COLUMN zk_stat.acquisitions IS
 	'locks and permits obtained, including locks that were already held';
 COMMENT ON COLUMN zk_stat.waits IS 'calls that waited for other holders, on this server or another';
-COMMENT ON COLUMN zk_stat.wait_time IS 'total duration of these calls, successful or not';
+COMMENT ON COLUMN zk_stat.wait_time IS 'total duration of these calls in milliseconds, successful or not';
 COMMENT ON COLUMN zk_stat.timeouts IS 'waits ended by lock_timeout or by the timeout of a timed attempt';
 COMMENT ON COLUMN zk_stat.cancels IS 'calls ended by a cancel or by statement_timeout';
 COMMENT ON COLUMN zk_stat.deadlocks IS 'calls ended because of a deadlock';

@@ -4,12 +4,11 @@
 -- programs that cannot be changed.  A lock is named after the database and the
 -- key, so applications in databases of different names do not exclude each other.
 --
--- The bodies are parsed now, in the search path set here: when they run they depend
--- on no search path.  CREATE SCHEMA fails if the schema already exists.
+-- The bodies are parsed now, with names that are qualified by their schemas: neither
+-- the installation nor a call depends on a search path.  CREATE SCHEMA fails if the
+-- schema already exists.
 
-SELECT pg_catalog.set_config('search_path', pg_catalog.quote_ident(n.nspname), true)
-FROM pg_catalog.pg_extension AS e JOIN pg_catalog.pg_namespace AS n ON n.oid OPERATOR(pg_catalog.=) e.extnamespace
-WHERE e.extname OPERATOR(pg_catalog.=) 'zklock';
+SELECT pg_catalog.set_config('search_path', 'pg_catalog', true);
 
 CREATE SCHEMA zklock_advisory;
 
@@ -18,188 +17,43 @@ COMMENT ON SCHEMA zklock_advisory IS
 
 GRANT USAGE ON SCHEMA zklock_advisory TO PUBLIC;
 
-CREATE FUNCTION zklock_advisory.pg_advisory_lock(bigint)
-RETURNS void
-LANGUAGE sql VOLATILE STRICT PARALLEL RESTRICTED
-BEGIN ATOMIC
-	SELECT zk_lock(pg_catalog.format('advisory:%s:%s', pg_catalog.current_database(), $1));
-END;
+DO $script$
+DECLARE
+	zklock name := (SELECT n.nspname FROM pg_extension AS e JOIN pg_namespace AS n ON n.oid = e.extnamespace
+		WHERE e.extname = 'zklock');
+	advisory record;
+BEGIN
+	FOR advisory IN
+		SELECT format('%s(%s)', f.function, k.arguments) AS signature, f.function, f.result,
+			f.cluster_wide, format('format(%L, current_database(), %s)', k.format, k.parameters) AS lock
+		FROM (VALUES
+			('pg_advisory_lock', 'void', 'zk_lock'),
+			('pg_advisory_lock_shared', 'void', 'zk_lock_shared'),
+			('pg_advisory_xact_lock', 'void', 'zk_xact_lock'),
+			('pg_advisory_xact_lock_shared', 'void', 'zk_xact_lock_shared'),
+			('pg_try_advisory_lock', 'boolean', 'zk_try_lock'),
+			('pg_try_advisory_lock_shared', 'boolean', 'zk_try_lock_shared'),
+			('pg_try_advisory_xact_lock', 'boolean', 'zk_try_xact_lock'),
+			('pg_try_advisory_xact_lock_shared', 'boolean', 'zk_try_xact_lock_shared'),
+			('pg_advisory_unlock', 'boolean', 'zk_unlock'),
+			('pg_advisory_unlock_shared', 'boolean', 'zk_unlock_shared'))
+			AS f (function, result, cluster_wide),
+			(VALUES
+				('bigint', 'advisory:%s:%s', '$1'),
+				('integer, integer', 'advisory:%s:%s,%s', '$1, $2'))
+			AS k (arguments, format, parameters)
+	LOOP
+		EXECUTE format('CREATE FUNCTION zklock_advisory.%s RETURNS %s '
+			'LANGUAGE sql VOLATILE STRICT PARALLEL RESTRICTED RETURN %I.%s(%s)',
+			advisory.signature, advisory.result, zklock, advisory.cluster_wide, advisory.lock);
+		EXECUTE format('COMMENT ON FUNCTION zklock_advisory.%s IS %L',
+			advisory.signature, advisory.function || ', cluster-wide');
+	END LOOP;
 
-COMMENT ON FUNCTION zklock_advisory.pg_advisory_lock(bigint) IS
-	'pg_advisory_lock, cluster-wide';
-
-CREATE FUNCTION zklock_advisory.pg_advisory_lock(integer, integer)
-RETURNS void
-LANGUAGE sql VOLATILE STRICT PARALLEL RESTRICTED
-BEGIN ATOMIC
-	SELECT zk_lock(pg_catalog.format('advisory:%s:%s,%s', pg_catalog.current_database(), $1, $2));
-END;
-
-COMMENT ON FUNCTION zklock_advisory.pg_advisory_lock(integer, integer) IS
-	'pg_advisory_lock, cluster-wide';
-
-CREATE FUNCTION zklock_advisory.pg_advisory_lock_shared(bigint)
-RETURNS void
-LANGUAGE sql VOLATILE STRICT PARALLEL RESTRICTED
-BEGIN ATOMIC
-	SELECT zk_lock_shared(pg_catalog.format('advisory:%s:%s', pg_catalog.current_database(), $1));
-END;
-
-COMMENT ON FUNCTION zklock_advisory.pg_advisory_lock_shared(bigint) IS
-	'pg_advisory_lock_shared, cluster-wide';
-
-CREATE FUNCTION zklock_advisory.pg_advisory_lock_shared(integer, integer)
-RETURNS void
-LANGUAGE sql VOLATILE STRICT PARALLEL RESTRICTED
-BEGIN ATOMIC
-	SELECT zk_lock_shared(pg_catalog.format('advisory:%s:%s,%s', pg_catalog.current_database(), $1, $2));
-END;
-
-COMMENT ON FUNCTION zklock_advisory.pg_advisory_lock_shared(integer, integer) IS
-	'pg_advisory_lock_shared, cluster-wide';
-
-CREATE FUNCTION zklock_advisory.pg_advisory_xact_lock(bigint)
-RETURNS void
-LANGUAGE sql VOLATILE STRICT PARALLEL RESTRICTED
-BEGIN ATOMIC
-	SELECT zk_xact_lock(pg_catalog.format('advisory:%s:%s', pg_catalog.current_database(), $1));
-END;
-
-COMMENT ON FUNCTION zklock_advisory.pg_advisory_xact_lock(bigint) IS
-	'pg_advisory_xact_lock, cluster-wide';
-
-CREATE FUNCTION zklock_advisory.pg_advisory_xact_lock(integer, integer)
-RETURNS void
-LANGUAGE sql VOLATILE STRICT PARALLEL RESTRICTED
-BEGIN ATOMIC
-	SELECT zk_xact_lock(pg_catalog.format('advisory:%s:%s,%s', pg_catalog.current_database(), $1, $2));
-END;
-
-COMMENT ON FUNCTION zklock_advisory.pg_advisory_xact_lock(integer, integer) IS
-	'pg_advisory_xact_lock, cluster-wide';
-
-CREATE FUNCTION zklock_advisory.pg_advisory_xact_lock_shared(bigint)
-RETURNS void
-LANGUAGE sql VOLATILE STRICT PARALLEL RESTRICTED
-BEGIN ATOMIC
-	SELECT zk_xact_lock_shared(pg_catalog.format('advisory:%s:%s', pg_catalog.current_database(), $1));
-END;
-
-COMMENT ON FUNCTION zklock_advisory.pg_advisory_xact_lock_shared(bigint) IS
-	'pg_advisory_xact_lock_shared, cluster-wide';
-
-CREATE FUNCTION zklock_advisory.pg_advisory_xact_lock_shared(integer, integer)
-RETURNS void
-LANGUAGE sql VOLATILE STRICT PARALLEL RESTRICTED
-BEGIN ATOMIC
-	SELECT zk_xact_lock_shared(pg_catalog.format('advisory:%s:%s,%s', pg_catalog.current_database(), $1, $2));
-END;
-
-COMMENT ON FUNCTION zklock_advisory.pg_advisory_xact_lock_shared(integer, integer) IS
-	'pg_advisory_xact_lock_shared, cluster-wide';
-
-CREATE FUNCTION zklock_advisory.pg_try_advisory_lock(bigint)
-RETURNS boolean
-LANGUAGE sql VOLATILE STRICT PARALLEL RESTRICTED
-RETURN zk_try_lock(pg_catalog.format('advisory:%s:%s', pg_catalog.current_database(), $1), '0'::pg_catalog.interval);
-
-COMMENT ON FUNCTION zklock_advisory.pg_try_advisory_lock(bigint) IS
-	'pg_try_advisory_lock, cluster-wide';
-
-CREATE FUNCTION zklock_advisory.pg_try_advisory_lock(integer, integer)
-RETURNS boolean
-LANGUAGE sql VOLATILE STRICT PARALLEL RESTRICTED
-RETURN zk_try_lock(pg_catalog.format('advisory:%s:%s,%s', pg_catalog.current_database(), $1, $2), '0'::pg_catalog.interval);
-
-COMMENT ON FUNCTION zklock_advisory.pg_try_advisory_lock(integer, integer) IS
-	'pg_try_advisory_lock, cluster-wide';
-
-CREATE FUNCTION zklock_advisory.pg_try_advisory_lock_shared(bigint)
-RETURNS boolean
-LANGUAGE sql VOLATILE STRICT PARALLEL RESTRICTED
-RETURN zk_try_lock_shared(pg_catalog.format('advisory:%s:%s', pg_catalog.current_database(), $1), '0'::pg_catalog.interval);
-
-COMMENT ON FUNCTION zklock_advisory.pg_try_advisory_lock_shared(bigint) IS
-	'pg_try_advisory_lock_shared, cluster-wide';
-
-CREATE FUNCTION zklock_advisory.pg_try_advisory_lock_shared(integer, integer)
-RETURNS boolean
-LANGUAGE sql VOLATILE STRICT PARALLEL RESTRICTED
-RETURN zk_try_lock_shared(pg_catalog.format('advisory:%s:%s,%s', pg_catalog.current_database(), $1, $2), '0'::pg_catalog.interval);
-
-COMMENT ON FUNCTION zklock_advisory.pg_try_advisory_lock_shared(integer, integer) IS
-	'pg_try_advisory_lock_shared, cluster-wide';
-
-CREATE FUNCTION zklock_advisory.pg_try_advisory_xact_lock(bigint)
-RETURNS boolean
-LANGUAGE sql VOLATILE STRICT PARALLEL RESTRICTED
-RETURN zk_try_xact_lock(pg_catalog.format('advisory:%s:%s', pg_catalog.current_database(), $1), '0'::pg_catalog.interval);
-
-COMMENT ON FUNCTION zklock_advisory.pg_try_advisory_xact_lock(bigint) IS
-	'pg_try_advisory_xact_lock, cluster-wide';
-
-CREATE FUNCTION zklock_advisory.pg_try_advisory_xact_lock(integer, integer)
-RETURNS boolean
-LANGUAGE sql VOLATILE STRICT PARALLEL RESTRICTED
-RETURN zk_try_xact_lock(pg_catalog.format('advisory:%s:%s,%s', pg_catalog.current_database(), $1, $2), '0'::pg_catalog.interval);
-
-COMMENT ON FUNCTION zklock_advisory.pg_try_advisory_xact_lock(integer, integer) IS
-	'pg_try_advisory_xact_lock, cluster-wide';
-
-CREATE FUNCTION zklock_advisory.pg_try_advisory_xact_lock_shared(bigint)
-RETURNS boolean
-LANGUAGE sql VOLATILE STRICT PARALLEL RESTRICTED
-RETURN zk_try_xact_lock_shared(pg_catalog.format('advisory:%s:%s', pg_catalog.current_database(), $1), '0'::pg_catalog.interval);
-
-COMMENT ON FUNCTION zklock_advisory.pg_try_advisory_xact_lock_shared(bigint) IS
-	'pg_try_advisory_xact_lock_shared, cluster-wide';
-
-CREATE FUNCTION zklock_advisory.pg_try_advisory_xact_lock_shared(integer, integer)
-RETURNS boolean
-LANGUAGE sql VOLATILE STRICT PARALLEL RESTRICTED
-RETURN zk_try_xact_lock_shared(pg_catalog.format('advisory:%s:%s,%s', pg_catalog.current_database(), $1, $2), '0'::pg_catalog.interval);
-
-COMMENT ON FUNCTION zklock_advisory.pg_try_advisory_xact_lock_shared(integer, integer) IS
-	'pg_try_advisory_xact_lock_shared, cluster-wide';
-
-CREATE FUNCTION zklock_advisory.pg_advisory_unlock(bigint)
-RETURNS boolean
-LANGUAGE sql VOLATILE STRICT PARALLEL RESTRICTED
-RETURN zk_unlock(pg_catalog.format('advisory:%s:%s', pg_catalog.current_database(), $1));
-
-COMMENT ON FUNCTION zklock_advisory.pg_advisory_unlock(bigint) IS
-	'pg_advisory_unlock, cluster-wide';
-
-CREATE FUNCTION zklock_advisory.pg_advisory_unlock(integer, integer)
-RETURNS boolean
-LANGUAGE sql VOLATILE STRICT PARALLEL RESTRICTED
-RETURN zk_unlock(pg_catalog.format('advisory:%s:%s,%s', pg_catalog.current_database(), $1, $2));
-
-COMMENT ON FUNCTION zklock_advisory.pg_advisory_unlock(integer, integer) IS
-	'pg_advisory_unlock, cluster-wide';
-
-CREATE FUNCTION zklock_advisory.pg_advisory_unlock_shared(bigint)
-RETURNS boolean
-LANGUAGE sql VOLATILE STRICT PARALLEL RESTRICTED
-RETURN zk_unlock_shared(pg_catalog.format('advisory:%s:%s', pg_catalog.current_database(), $1));
-
-COMMENT ON FUNCTION zklock_advisory.pg_advisory_unlock_shared(bigint) IS
-	'pg_advisory_unlock_shared, cluster-wide';
-
-CREATE FUNCTION zklock_advisory.pg_advisory_unlock_shared(integer, integer)
-RETURNS boolean
-LANGUAGE sql VOLATILE STRICT PARALLEL RESTRICTED
-RETURN zk_unlock_shared(pg_catalog.format('advisory:%s:%s,%s', pg_catalog.current_database(), $1, $2));
-
-COMMENT ON FUNCTION zklock_advisory.pg_advisory_unlock_shared(integer, integer) IS
-	'pg_advisory_unlock_shared, cluster-wide';
-
-CREATE FUNCTION zklock_advisory.pg_advisory_unlock_all()
-RETURNS void
-LANGUAGE sql VOLATILE STRICT PARALLEL RESTRICTED
-BEGIN ATOMIC
-	SELECT zk_unlock_all();
-END;
+	EXECUTE format('CREATE FUNCTION zklock_advisory.pg_advisory_unlock_all() RETURNS void '
+		'LANGUAGE sql VOLATILE STRICT PARALLEL RESTRICTED RETURN %I.zk_unlock_all()', zklock);
+END
+$script$;
 
 COMMENT ON FUNCTION zklock_advisory.pg_advisory_unlock_all() IS
 	'pg_advisory_unlock_all, cluster-wide: releases all locks and permits of zklock that the session holds at session level';

@@ -36,6 +36,7 @@ enum
 	COLUMN_NAME,
 	COLUMN_MODE,
 	COLUMN_GRANTED,
+	COLUMN_KEPT,
 	COLUMN_QUEUE_POSITION,
 	COLUMN_TOKEN,
 	COLUMN_SERVER,
@@ -279,6 +280,7 @@ put_entry(const ZklockEntry *entry, void *arg)
 	put(&row, COLUMN_NAME, CStringGetTextDatum(display_name(entry->name)));
 	put(&row, COLUMN_MODE, CStringGetTextDatum(mode_text(entry->mode)));
 	put(&row, COLUMN_GRANTED, BoolGetDatum(entry->position == 0));
+	put(&row, COLUMN_KEPT, BoolGetDatum(false));
 	if (entry->position > 0)
 		put(&row, COLUMN_QUEUE_POSITION, Int32GetDatum(entry->position));
 	put(&row, COLUMN_CLIENT, CStringGetTextDatum(client_text(entry->maker)));

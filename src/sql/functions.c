@@ -3,9 +3,7 @@
  * functions.c
  *		The SQL functions: read the arguments, make one call, return the result.
  *
- * A key has one of four forms: text, bigint, two integers, or an array of text.
- * KEY_FORMS defines the four entry points of an operation, SINGLE_KEY_FORMS those
- * for a single lock.  The operation itself gets the names, whatever the form.
+ * A function takes one name, or an array of names; the operation itself gets the names.
  *
  *-------------------------------------------------------------------------
  */
@@ -24,6 +22,7 @@
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 
+#include "backend/base/settings.h"
 #include "backend/lock/locks.h"
 #include "backend/lock/loss.h"
 #include "backend/lock/name_set.h"
@@ -35,24 +34,14 @@
 #include "compat.h"
 #include "sql/cluster_view.h"
 
-typedef enum KeyForm
-{
-	KEY_TEXT,
-	KEY_INT8,
-	KEY_INT4,
-	KEY_ARRAY
-} KeyForm;
-
 static void
-require_arguments(FunctionCallInfo fcinfo)
+require_argument(FunctionCallInfo fcinfo, int i)
 {
-	zklock_require_leader();
-	for (int i = 0; i < PG_NARGS(); i++)
-		if (PG_ARGISNULL(i))
-			ereport(ERROR,
-					(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-					 errmsg("argument %d must not be null", i + 1),
-					 errhint("Pass a value that is not NULL. Unlike pg_advisory_lock(), zklock does not ignore NULL.")));
+	if (PG_ARGISNULL(i))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("argument %d must not be null", i + 1),
+				 errhint("Pass a value that is not NULL. Unlike pg_advisory_lock(), zklock does not ignore NULL.")));
 }
 
 /*
@@ -69,46 +58,51 @@ require_own_code(void)
 				 errhint("Call the function outside of index expressions and materialized views, or use transaction-level locks.")));
 }
 
-static int
-n_key_arguments(KeyForm form)
+static void
+require_session_level(void)
 {
-	return form == KEY_INT4 ? 2 : 1;
+	if (!zklock_session_locks)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("session-level locks are disabled"),
+				 errdetail("zklock.session_locks is off."),
+				 errhint("Use a function for transaction-level locks, for example zk_xact_lock().")));
+	require_own_code();
+}
+
+/* Reads the first argument: one name, or an array of names. */
+typedef void (*NameReader) (FunctionCallInfo fcinfo, ZklockNames *names);
+
+static void
+read_name(FunctionCallInfo fcinfo, ZklockNames *names)
+{
+	zklock_require_leader();
+	require_argument(fcinfo, 0);
+	names->n = 1;
+	names->array = NULL;
+	names->passed = false;
+	zklock_name_from_text(PG_GETARG_TEXT_PP(0), &names->room, &names->name);
 }
 
 static void
-read_names(FunctionCallInfo fcinfo, KeyForm form, ZklockNames *names)
+read_names(FunctionCallInfo fcinfo, ZklockNames *names)
 {
-	names->n = 1;
-	names->array = NULL;
+	zklock_require_leader();
+	require_argument(fcinfo, 0);
+	names->array = PG_GETARG_ARRAYTYPE_P(0);
+	names->n = ArrayGetNItems(ARR_NDIM(names->array), ARR_DIMS(names->array));
 	names->iterator = NULL;
-	names->passed = false;
-	require_arguments(fcinfo);
-	switch (form)
-	{
-		case KEY_TEXT:
-			zklock_name_from_text(PG_GETARG_TEXT_PP(0), &names->room, &names->name);
-			break;
-		case KEY_INT8:
-			zklock_name_from_int8(PG_GETARG_INT64(0), &names->room, &names->name);
-			break;
-		case KEY_INT4:
-			zklock_name_from_int4(PG_GETARG_INT32(0), PG_GETARG_INT32(1),
-								  &names->room, &names->name);
-			break;
-		case KEY_ARRAY:
-			names->array = PG_GETARG_ARRAYTYPE_P(0);
-			names->n = ArrayGetNItems(ARR_NDIM(names->array), ARR_DIMS(names->array));
-			break;
-	}
 }
 
 /* Reads the argument that is the time to wait, in milliseconds. */
 static int64
 read_wait(FunctionCallInfo fcinfo, int i)
 {
-	Interval   *wait = PG_GETARG_INTERVAL_P(i);
+	Interval   *wait;
 	double		ms;
 
+	require_argument(fcinfo, i);
+	wait = PG_GETARG_INTERVAL_P(i);
 	if (zklock_interval_is_endless(wait))
 		return ZKLOCK_NO_TIMEOUT;
 	ms = ((double) wait->month * DAYS_PER_MONTH + wait->day) * SECS_PER_DAY * 1000.0 +
@@ -123,6 +117,15 @@ read_wait(FunctionCallInfo fcinfo, int i)
 }
 
 static Datum
+token_of(const ZklockName *name, bool *is_null)
+{
+	int64		token = zklock_token(name);
+
+	*is_null = token == 0;
+	return Int64GetDatum(token);
+}
+
+static Datum
 tokens_of(ZklockNames *names)
 {
 	Datum	   *tokens = palloc(sizeof(Datum) * (names->n + 1));
@@ -133,28 +136,12 @@ tokens_of(ZklockNames *names)
 
 	while ((name = zklock_names_next(names)) != NULL)
 	{
-		int64		token = zklock_token(name);
-
-		tokens[n] = Int64GetDatum(token);
-		nulls[n++] = token == 0;
+		tokens[n] = token_of(name, &nulls[n]);
+		n++;
 	}
 	return PointerGetDatum(construct_md_array(tokens, nulls, n > 0 ? 1 : 0,
 											  &n, &lower_bound, INT8OID, 8,
 											  FLOAT8PASSBYVAL, TYPALIGN_DOUBLE));
-}
-
-/* Returns the token, or the tokens of an array. */
-static Datum
-token_result(FunctionCallInfo fcinfo, ZklockNames *names)
-{
-	int64		token;
-
-	if (names->array)
-		return tokens_of(names);
-	token = zklock_token(&names->name);
-	if (token == 0)
-		PG_RETURN_NULL();
-	PG_RETURN_INT64(token);
 }
 
 static bool
@@ -163,77 +150,97 @@ acquire(ZklockNames *names, ZklMode mode, ZklockScope scope, int64 timeout_ms)
 	ZklockAcquisition item = {&names->name, 1, mode, scope, timeout_ms};
 
 	if (scope == ZKLOCK_SESSION)
-		require_own_code();
+		require_session_level();
 	if (names->array)
 		item.names = zklock_names_to_lock(names, mode, &item.n);
 	return zklock_acquire(&item);
 }
 
 static Datum
-lock(FunctionCallInfo fcinfo, KeyForm form, ZklMode mode, ZklockScope scope)
+lock(FunctionCallInfo fcinfo, NameReader read, ZklMode mode, ZklockScope scope)
 {
 	ZklockNames names;
 
-	read_names(fcinfo, form, &names);
+	read(fcinfo, &names);
 	acquire(&names, mode, scope, ZKLOCK_NO_TIMEOUT);
-	return token_result(fcinfo, &names);
+	return names.array ? tokens_of(&names) : token_of(&names.name, &fcinfo->isnull);
 }
 
 static Datum
-try_lock(FunctionCallInfo fcinfo, KeyForm form, ZklMode mode, ZklockScope scope)
+try_lock(FunctionCallInfo fcinfo, NameReader read, ZklMode mode, ZklockScope scope)
 {
 	ZklockNames names;
-	int64		timeout_ms;
 
-	read_names(fcinfo, form, &names);
-	timeout_ms = read_wait(fcinfo, n_key_arguments(form));
-	PG_RETURN_BOOL(acquire(&names, mode, scope, timeout_ms));
+	read(fcinfo, &names);
+	PG_RETURN_BOOL(acquire(&names, mode, scope, read_wait(fcinfo, 1)));
 }
 
-static Datum
-unlock(FunctionCallInfo fcinfo, KeyForm form, ZklMode mode)
+/* Releases the names; stores for each, in their order, whether it was held. */
+static void
+unlock_names(ZklockNames *names, ZklMode mode, bool *released)
 {
-	ZklockNames names;
-
-	read_names(fcinfo, form, &names);
-	require_own_code();
+	require_session_level();
 	zklock_check_loss();
-	PG_RETURN_BOOL(zklock_release(&names, mode));
+	zklock_release(names, mode, released);
 }
 
 static Datum
-lock_token(FunctionCallInfo fcinfo, KeyForm form)
+unlock(FunctionCallInfo fcinfo, ZklMode mode)
 {
 	ZklockNames names;
+	bool		released;
 
-	read_names(fcinfo, form, &names);
-	return token_result(fcinfo, &names);
+	read_name(fcinfo, &names);
+	unlock_names(&names, mode, &released);
+	PG_RETURN_BOOL(released);
+}
+
+static Datum
+unlock_all(FunctionCallInfo fcinfo, ZklMode mode)
+{
+	ZklockNames names;
+	bool	   *released;
+	Datum	   *values;
+
+	read_names(fcinfo, &names);
+	released = palloc(sizeof(bool) * (names.n + 1));
+	values = palloc(sizeof(Datum) * (names.n + 1));
+	unlock_names(&names, mode, released);
+	for (int i = 0; i < names.n; i++)
+		values[i] = BoolGetDatum(released[i]);
+	PG_RETURN_ARRAYTYPE_P(construct_array(values, names.n, BOOLOID, 1, true, TYPALIGN_CHAR));
 }
 
 #define ENTRY(name, call) \
 PG_FUNCTION_INFO_V1(name); \
 Datum name(PG_FUNCTION_ARGS) { return call; }
 
-#define SINGLE_KEY_FORMS(name, operation, ...) \
-ENTRY(name ## _text, operation(fcinfo, KEY_TEXT, ## __VA_ARGS__)) \
-ENTRY(name ## _int8, operation(fcinfo, KEY_INT8, ## __VA_ARGS__)) \
-ENTRY(name ## _int4, operation(fcinfo, KEY_INT4, ## __VA_ARGS__))
+/* The entry points of an operation for one name and for several. */
+#define LOCK_FUNCTIONS(operation, level, scope) \
+ENTRY(zk_ ## level ## lock, operation(fcinfo, read_name, ZKL_MODE_EXCLUSIVE, scope)) \
+ENTRY(zk_ ## level ## lock_shared, operation(fcinfo, read_name, ZKL_MODE_SHARED, scope)) \
+ENTRY(zk_ ## level ## lock_all, operation(fcinfo, read_names, ZKL_MODE_EXCLUSIVE, scope)) \
+ENTRY(zk_ ## level ## lock_all_shared, operation(fcinfo, read_names, ZKL_MODE_SHARED, scope))
 
-#define KEY_FORMS(name, operation, ...) \
-SINGLE_KEY_FORMS(name, operation, ## __VA_ARGS__) \
-ENTRY(name ## _array, operation(fcinfo, KEY_ARRAY, ## __VA_ARGS__))
+LOCK_FUNCTIONS(lock,, ZKLOCK_SESSION)
+LOCK_FUNCTIONS(lock, xact_, ZKLOCK_TRANSACTION)
+LOCK_FUNCTIONS(try_lock, try_, ZKLOCK_SESSION)
+LOCK_FUNCTIONS(try_lock, try_xact_, ZKLOCK_TRANSACTION)
+ENTRY(zk_unlock, unlock(fcinfo, ZKL_MODE_EXCLUSIVE))
+ENTRY(zk_unlock_shared, unlock(fcinfo, ZKL_MODE_SHARED))
+ENTRY(zk_unlock_all, unlock_all(fcinfo, ZKL_MODE_EXCLUSIVE))
+ENTRY(zk_unlock_all_shared, unlock_all(fcinfo, ZKL_MODE_SHARED))
 
-KEY_FORMS(zklock_lock, lock, ZKL_MODE_EXCLUSIVE, ZKLOCK_SESSION)
-KEY_FORMS(zklock_lock_shared, lock, ZKL_MODE_SHARED, ZKLOCK_SESSION)
-KEY_FORMS(zklock_xact_lock, lock, ZKL_MODE_EXCLUSIVE, ZKLOCK_TRANSACTION)
-KEY_FORMS(zklock_xact_lock_shared, lock, ZKL_MODE_SHARED, ZKLOCK_TRANSACTION)
-KEY_FORMS(zklock_try_lock, try_lock, ZKL_MODE_EXCLUSIVE, ZKLOCK_SESSION)
-KEY_FORMS(zklock_try_lock_shared, try_lock, ZKL_MODE_SHARED, ZKLOCK_SESSION)
-KEY_FORMS(zklock_try_xact_lock, try_lock, ZKL_MODE_EXCLUSIVE, ZKLOCK_TRANSACTION)
-KEY_FORMS(zklock_try_xact_lock_shared, try_lock, ZKL_MODE_SHARED, ZKLOCK_TRANSACTION)
-KEY_FORMS(zklock_unlock, unlock, ZKL_MODE_EXCLUSIVE)
-KEY_FORMS(zklock_unlock_shared, unlock, ZKL_MODE_SHARED)
-KEY_FORMS(zklock_lock_token, lock_token)
+PG_FUNCTION_INFO_V1(zk_lock_token);
+
+Datum
+zk_lock_token(PG_FUNCTION_ARGS)
+{
+	ZklockNames names;
+
+	read_name(fcinfo, &names);
+	return token_of(&names.name, &fcinfo->isnull);
+}
 
 /*
  * A wait that does not hold back others, VACUUM for example, needs a new transaction
@@ -259,15 +266,17 @@ require_nothing_to_commit(FunctionCallInfo fcinfo)
 				 errhint("COMMIT in the procedure before this call.")));
 }
 
-static Datum
-lock_wait(FunctionCallInfo fcinfo, KeyForm form)
+PG_FUNCTION_INFO_V1(zk_lock_wait);
+
+/* A timeout that is NULL, the default, is no limit. */
+Datum
+zk_lock_wait(PG_FUNCTION_ARGS)
 {
 	ZklockNames names;
-	int64		timeout_ms = ZKLOCK_NO_TIMEOUT;
+	int64		timeout_ms;
 
-	read_names(fcinfo, form, &names);
-	if (PG_NARGS() > n_key_arguments(form))
-		timeout_ms = read_wait(fcinfo, n_key_arguments(form));
+	read_name(fcinfo, &names);
+	timeout_ms = PG_ARGISNULL(1) ? ZKLOCK_NO_TIMEOUT : read_wait(fcinfo, 1);
 	require_nothing_to_commit(fcinfo);
 	SPI_connect_ext(SPI_OPT_NONATOMIC);
 	SPI_commit();
@@ -282,26 +291,11 @@ lock_wait(FunctionCallInfo fcinfo, KeyForm form)
 	PG_RETURN_VOID();
 }
 
-SINGLE_KEY_FORMS(zklock_lock_wait, lock_wait)
+PG_FUNCTION_INFO_V1(zk_unlock_everything);
 
-PG_FUNCTION_INFO_V1(zklock_lock_wait_literal);
-
-/* Takes the time to wait as text, for an untyped literal. */
+/* It only releases, and poolers and drivers call it for each session. */
 Datum
-zklock_lock_wait_literal(PG_FUNCTION_ARGS)
-{
-	require_arguments(fcinfo);
-	fcinfo->args[1].value = DirectFunctionCall3(interval_in,
-												CStringGetDatum(text_to_cstring(PG_GETARG_TEXT_PP(1))),
-												ObjectIdGetDatum(InvalidOid),
-												Int32GetDatum(-1));
-	return lock_wait(fcinfo, KEY_TEXT);
-}
-
-PG_FUNCTION_INFO_V1(zklock_unlock_all);
-
-Datum
-zklock_unlock_all(PG_FUNCTION_ARGS)
+zk_unlock_everything(PG_FUNCTION_ARGS)
 {
 	zklock_require_leader();
 	require_own_code();
@@ -319,11 +313,13 @@ static int64
 acquire_permit(FunctionCallInfo fcinfo, ZklockScope scope, int64 timeout_ms)
 {
 	ZklockNames names;
-	int			capacity = PG_GETARG_INT32(1);
+	int			capacity;
 
-	read_names(fcinfo, KEY_TEXT, &names);
+	read_name(fcinfo, &names);
+	require_argument(fcinfo, 1);
+	capacity = PG_GETARG_INT32(1);
 	if (scope == ZKLOCK_SESSION)
-		require_own_code();
+		require_session_level();
 	if (capacity < 1 || capacity > ZKLOCK_MAX_PERMITS)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
@@ -342,24 +338,24 @@ acquire_waiting(FunctionCallInfo fcinfo, ZklockScope scope)
 static Datum
 try_acquire(FunctionCallInfo fcinfo, ZklockScope scope)
 {
-	require_arguments(fcinfo);
+	zklock_require_leader();
 	PG_RETURN_BOOL(acquire_permit(fcinfo, scope, read_wait(fcinfo, 2)) != 0);
 }
 
-ENTRY(zklock_acquire_session, acquire_waiting(fcinfo, ZKLOCK_SESSION))
-ENTRY(zklock_acquire_xact, acquire_waiting(fcinfo, ZKLOCK_TRANSACTION))
-ENTRY(zklock_try_acquire_session, try_acquire(fcinfo, ZKLOCK_SESSION))
-ENTRY(zklock_try_acquire_xact, try_acquire(fcinfo, ZKLOCK_TRANSACTION))
+ENTRY(zk_acquire, acquire_waiting(fcinfo, ZKLOCK_SESSION))
+ENTRY(zk_xact_acquire, acquire_waiting(fcinfo, ZKLOCK_TRANSACTION))
+ENTRY(zk_try_acquire, try_acquire(fcinfo, ZKLOCK_SESSION))
+ENTRY(zk_try_xact_acquire, try_acquire(fcinfo, ZKLOCK_TRANSACTION))
 
-PG_FUNCTION_INFO_V1(zklock_release_text);
+PG_FUNCTION_INFO_V1(zk_release);
 
 Datum
-zklock_release_text(PG_FUNCTION_ARGS)
+zk_release(PG_FUNCTION_ARGS)
 {
 	ZklockNames names;
 
-	read_names(fcinfo, KEY_TEXT, &names);
-	require_own_code();
+	read_name(fcinfo, &names);
+	require_session_level();
 	zklock_check_loss();
 	PG_RETURN_BOOL(zklock_release_permit(&names.name));
 }
@@ -369,67 +365,68 @@ zklock_release_text(PG_FUNCTION_ARGS)
  * Revocation, fencing, reading
  */
 
-static Datum
-request_release(FunctionCallInfo fcinfo, KeyForm form)
+PG_FUNCTION_INFO_V1(zk_revoke);
+
+Datum
+zk_revoke(PG_FUNCTION_ARGS)
 {
 	ZklockNames names;
 
-	read_names(fcinfo, form, &names);
+	read_name(fcinfo, &names);
 	PG_RETURN_INT32(zklock_revoke(&names.name));
 }
 
-static Datum
-is_release_requested(FunctionCallInfo fcinfo, KeyForm form)
+PG_FUNCTION_INFO_V1(zk_revoked);
+
+Datum
+zk_revoked(PG_FUNCTION_ARGS)
 {
 	ZklockNames names;
 
-	read_names(fcinfo, form, &names);
+	read_name(fcinfo, &names);
 	PG_RETURN_BOOL(zklock_is_revoked(&names.name));
 }
 
-static Datum
-fence(FunctionCallInfo fcinfo, KeyForm form)
+PG_FUNCTION_INFO_V1(zk_fence);
+
+Datum
+zk_fence(PG_FUNCTION_ARGS)
 {
 	ZklockNames names;
 
-	read_names(fcinfo, form, &names);
+	read_name(fcinfo, &names);
 	PG_RETURN_INT64(zklock_fence(&names.name, fcinfo->flinfo->fn_oid));
 }
 
-static Datum
-fence_reset(FunctionCallInfo fcinfo, KeyForm form)
+PG_FUNCTION_INFO_V1(zk_fence_reset);
+
+/* NULL, the default, is all names. */
+Datum
+zk_fence_reset(PG_FUNCTION_ARGS)
 {
 	ZklockNames names;
 
-	read_names(fcinfo, form, &names);
-	zklock_fence_reset(&names.name, fcinfo->flinfo->fn_oid);
-	PG_RETURN_VOID();
-}
-
-SINGLE_KEY_FORMS(zklock_revoke, request_release)
-SINGLE_KEY_FORMS(zklock_revoked, is_release_requested)
-SINGLE_KEY_FORMS(zklock_fence, fence)
-SINGLE_KEY_FORMS(zklock_fence_reset, fence_reset)
-
-PG_FUNCTION_INFO_V1(zklock_fence_reset_all);
-
-Datum
-zklock_fence_reset_all(PG_FUNCTION_ARGS)
-{
 	zklock_require_leader();
-	zklock_fences_forget(fcinfo->flinfo->fn_oid);
+	if (PG_ARGISNULL(0))
+		zklock_fences_forget(fcinfo->flinfo->fn_oid);
+	else
+	{
+		read_name(fcinfo, &names);
+		zklock_fence_reset(&names.name, fcinfo->flinfo->fn_oid);
+	}
 	PG_RETURN_VOID();
 }
 
-PG_FUNCTION_INFO_V1(zklock_fence_vacuum);
+PG_FUNCTION_INFO_V1(zk_fence_vacuum);
 
 Datum
-zklock_fence_vacuum(PG_FUNCTION_ARGS)
+zk_fence_vacuum(PG_FUNCTION_ARGS)
 {
 	TimestampTz now = GetCurrentTimestamp();
 	TimestampTz until;
 
-	require_arguments(fcinfo);
+	zklock_require_leader();
+	require_argument(fcinfo, 0);
 	until = DatumGetTimestampTz(DirectFunctionCall2(timestamptz_mi_interval,
 													TimestampTzGetDatum(now),
 													PG_GETARG_DATUM(0)));
@@ -441,14 +438,14 @@ zklock_fence_vacuum(PG_FUNCTION_ARGS)
 	PG_RETURN_INT64(zklock_fences_vacuum(until, fcinfo->flinfo->fn_oid));
 }
 
-static Datum
-locks_of(FunctionCallInfo fcinfo, KeyForm form)
+PG_FUNCTION_INFO_V1(zk_locks_of);
+
+Datum
+zk_locks_of(PG_FUNCTION_ARGS)
 {
 	ZklockNames names;
 
-	read_names(fcinfo, form, &names);
+	read_name(fcinfo, &names);
 	zklock_show_locks_of(fcinfo, &names.name);
 	return (Datum) 0;
 }
-
-SINGLE_KEY_FORMS(zklock_locks_of, locks_of)

@@ -14,11 +14,6 @@ CREATE TEMP VIEW members AS
 SELECT proname, arguments, result FROM members
 WHERE proname ~ '^zk_(try_)?(xact_)?(lock|unlock|acquire|release)' ORDER BY proname COLLATE "C", arguments COLLATE "C";
 
--- each function that waits, attempts or releases has the four forms of key
-SELECT proname, count(*) FROM members
-WHERE proname ~ '^zk_(try_)?(xact_)?(lock|unlock)(_shared)?$' OR proname = 'zk_lock_token'
-GROUP BY proname ORDER BY proname COLLATE "C";
-
 -- all of them are volatile, parallel restricted, not strict
 SELECT proname, arguments FROM members
 WHERE prokind = 'f' AND proname ~ '^zk_(try_)?(xact_)?(lock|unlock|acquire|release)' AND
@@ -59,7 +54,12 @@ SELECT proname FROM members WHERE proname !~ '^zk(_|lock_)';
 -- views and their columns
 SELECT a.attname, format_type(a.atttypid, a.atttypmod) AS type FROM pg_attribute AS a
 WHERE attrelid = 'zk_held_locks'::regclass AND attnum > 0 ORDER BY attnum;
+SELECT a.attname, format_type(a.atttypid, a.atttypmod) AS type FROM pg_attribute AS a
+WHERE attrelid = 'zk_locks'::regclass AND attnum > 0 ORDER BY attnum;
 SELECT pg_get_function_result('zk_session()'::regprocedure);
+
+-- at most 45 functions
+SELECT count(*) FROM members HAVING count(*) > 45;
 
 -- objects of any kind without a comment
 SELECT pg_describe_object(d.classid, d.objid, 0) AS without_comment

@@ -4,7 +4,7 @@
 --
 \set VERBOSITY sqlstate
 SELECT zk_lock('discard.a') > 0, zk_lock('discard.a') > 0, zk_lock_shared('discard.a') > 0,
-       zk_lock_shared('discard.s') > 0, zk_lock(1) > 0;
+       zk_lock_shared('discard.s') > 0, zk_lock('1') > 0;
 DISCARD PLANS;
 DISCARD SEQUENCES;
 DISCARD TEMP;

@@ -64,7 +64,7 @@ SELECT zk_unlock('Zürich – Größe');
 -- unchecked bytes that are not UTF-8
 SELECT zk_lock(E'Z\xfcrich');
 SELECT zk_try_lock(E'\xc0\xaf'::text);
-SELECT zk_lock(ARRAY['encoding.a', E'\xff']);
+SELECT zk_lock_all(ARRAY['encoding.a', E'\xff']);
 SELECT count(*) FROM zk_held_locks;
 
 -- PostgreSQL cannot convert this encoding to UTF-8: only names in ASCII are accepted

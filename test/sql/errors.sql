@@ -18,25 +18,25 @@ END $$;
 
 -- null, empty, too long: the message has no name
 SELECT code, has_hint FROM zklock_regress_outcome('SELECT zk_lock(NULL::text)', '');
-SELECT code, has_hint FROM zklock_regress_outcome('SELECT zk_lock(ARRAY[NULL]::text[])', '');
+SELECT code, has_hint FROM zklock_regress_outcome('SELECT zk_lock_all(ARRAY[NULL]::text[])', '');
 SELECT code, has_hint FROM zklock_regress_outcome($$SELECT zk_lock('')$$, '');
 SELECT code, has_hint FROM zklock_regress_outcome($$SELECT zk_lock(repeat('x', 513))$$, '');
 
 -- a negative timeout
-SELECT code, has_hint FROM zklock_regress_outcome($$SELECT zk_try_lock('errors.a', wait => '-1s')$$, 'errors.a');
-SELECT code, has_hint FROM zklock_regress_outcome($$SELECT zk_try_lock(1, wait => '-1 day')$$, '#1');
-SELECT code, has_hint FROM zklock_regress_outcome($$SELECT zk_try_lock(1, 2, '-1 month')$$, '#1,2');
-SELECT code, has_hint FROM zklock_regress_outcome($$SELECT zk_try_lock_shared(ARRAY['errors.a'], wait => '-1ms')$$, 'errors.a');
-SELECT code, has_hint FROM zklock_regress_outcome($$SELECT zk_try_xact_lock('errors.a', wait => '-1 microsecond')$$, 'errors.a');
-SELECT code, has_hint FROM zklock_regress_outcome($$SELECT zk_try_xact_lock_shared('errors.a', wait => '1 month -31 days')$$, 'errors.a');
+SELECT code, has_hint FROM zklock_regress_outcome($$SELECT zk_try_lock('errors.a', timeout => '-1s')$$, 'errors.a');
+SELECT code, has_hint FROM zklock_regress_outcome($$SELECT zk_try_lock('1', timeout => '-1 day')$$, '1');
+SELECT code, has_hint FROM zklock_regress_outcome($$SELECT zk_try_lock('1,2', '-1 month')$$, '1,2');
+SELECT code, has_hint FROM zklock_regress_outcome($$SELECT zk_try_lock_all_shared(ARRAY['errors.a'], timeout => '-1ms')$$, 'errors.a');
+SELECT code, has_hint FROM zklock_regress_outcome($$SELECT zk_try_xact_lock('errors.a', timeout => '-1 microsecond')$$, 'errors.a');
+SELECT code, has_hint FROM zklock_regress_outcome($$SELECT zk_try_xact_lock_shared('errors.a', timeout => '1 month -31 days')$$, 'errors.a');
 SELECT count(*) FROM zk_held_locks;
 
 -- more locks than zklock.max_locks
 \c -reuse-previous=on "options='-c zklock.max_locks=2'"
-SELECT zk_lock('errors.1') > 0 AS first, zk_lock(2) > 0 AS second;
+SELECT zk_lock('errors.1') > 0 AS first, zk_lock('2') > 0 AS second;
 SELECT * FROM zklock_regress_outcome($$SELECT zk_lock('errors.3')$$, 'errors.3');
-SELECT * FROM zklock_regress_outcome($$SELECT zk_lock_shared(3)$$, '#3');
-SELECT * FROM zklock_regress_outcome($$SELECT zk_try_lock(3, 4)$$, '#3,4');
+SELECT * FROM zklock_regress_outcome($$SELECT zk_lock_shared('3')$$, '3');
+SELECT * FROM zklock_regress_outcome($$SELECT zk_try_lock('3,4')$$, '3,4');
 SELECT zk_unlock_all();
 \c -reuse-previous=on "options=''"
 
@@ -44,9 +44,9 @@ SELECT zk_unlock_all();
 \c -reuse-previous=on "options='-c zklock.node_names=curator_mutex'"
 SELECT zk_lock('errors.1') > 0 AS exclusive;
 SELECT * FROM zklock_regress_outcome($$SELECT zk_lock_shared('errors.2')$$, 'errors.2');
-SELECT * FROM zklock_regress_outcome($$SELECT zk_xact_lock_shared(1, 2)$$, '#1,2');
+SELECT * FROM zklock_regress_outcome($$SELECT zk_xact_lock_shared('1,2')$$, '1,2');
 SELECT * FROM zklock_regress_outcome($$SELECT zk_try_lock_shared('errors.2')$$, 'errors.2');
-SELECT * FROM zklock_regress_outcome($$SELECT zk_lock_shared(ARRAY['errors.2'])$$, 'errors.2');
+SELECT * FROM zklock_regress_outcome($$SELECT zk_lock_all_shared(ARRAY['errors.2'])$$, 'errors.2');
 SELECT name, mode FROM zk_held_locks;
 SELECT zk_unlock_all();
 \c -reuse-previous=on "options=''"
@@ -56,11 +56,11 @@ SELECT zk_unlock_all();
 SET zklock.connect_timeout = '100ms';
 SELECT * FROM zklock_regress_outcome($$SELECT zk_lock('errors.a')$$, 'errors.a');
 SELECT * FROM zklock_regress_outcome($$SELECT zk_try_lock('errors.a')$$, 'errors.a');
-SELECT * FROM zklock_regress_outcome($$SELECT zk_xact_lock(5)$$, '#5');
+SELECT * FROM zklock_regress_outcome($$SELECT zk_xact_lock('5')$$, '5');
 SELECT count(*) FROM zk_held_locks;
 SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid();
 -- calls that send no request succeed
-SELECT zk_lock('{}'::text[]), zk_lock_token('errors.a') IS NULL AS no_token;
+SELECT zk_lock_all('{}'::text[]), zk_lock_token('errors.a') IS NULL AS no_token;
 SELECT zk_unlock_all();
 \c -reuse-previous=on "options=''"
 RESET zklock.connect_timeout;

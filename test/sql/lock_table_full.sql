@@ -10,7 +10,7 @@ SELECT zk_lock('full.' || i) IS NULL FROM generate_series(1, 900) AS i OFFSET 10
 SELECT zk_lock('full.one_more');
 SELECT zk_try_lock('full.one_more');
 SELECT zk_xact_lock('full.one_more');
-SELECT zk_lock(ARRAY['full.one_more', 'full.two_more']);
+SELECT zk_lock_all(ARRAY['full.one_more', 'full.two_more']);
 SELECT count(*) FROM zk_held_locks WHERE name LIKE '%more';
 -- the locks held before are still held
 SELECT zk_lock('full.before') = zk_lock_token('full.before') AS held;

@@ -5,43 +5,47 @@
 \set VERBOSITY sqlstate
 CREATE TABLE many AS SELECT array_agg('many.' || i) AS names FROM generate_series(1, 300000) AS i;
 -- no local lock was acquired: the server's lock table has no room for them (53200)
-SELECT zk_lock(names) FROM many;
-SELECT zk_xact_lock_shared(names) FROM many;
-SELECT zk_try_lock(names) FROM many;
-SELECT zk_try_xact_lock(names, '1s') FROM many;
+SELECT zk_lock_all(names) FROM many;
+SELECT zk_xact_lock_all_shared(names) FROM many;
+SELECT zk_try_lock_all(names) FROM many;
+SELECT zk_try_xact_lock_all(names, '1s') FROM many;
 \c -reuse-previous=on "options='-c zklock.max_locks=100000'"
-SELECT zk_lock(names) FROM many;
+SELECT zk_lock_all(names) FROM many;
 \c -reuse-previous=on "options=''"
 -- no ZooKeeper session was opened
 SELECT state FROM zk_session();
 
 -- names that are already held, and duplicates, do not count
 \c -reuse-previous=on "options='-c zklock.max_locks=3'"
-SELECT zk_lock(array_fill('many.1'::text, ARRAY[300000])) IS NOT NULL AS locked;
-SELECT count(*), count(DISTINCT t) FROM unnest(zk_lock_token(array_fill('many.1'::text, ARRAY[300000]))) AS t;
-SELECT zk_lock(ARRAY['many.1', 'many.2', 'many.3', 'many.1']) IS NOT NULL AS locked;
-SELECT zk_lock(ARRAY['many.1', 'many.2', 'many.3', 'many.4']);
+SELECT zk_lock_all(array_fill('many.1'::text, ARRAY[300000])) IS NOT NULL AS locked;
+SELECT count(*), count(DISTINCT t) FROM unnest(zk_lock_all(array_fill('many.1'::text, ARRAY[300000]))) AS t;
+SELECT zk_unlock('many.1');
+SELECT zk_lock_all(ARRAY['many.1', 'many.2', 'many.3', 'many.1']) IS NOT NULL AS locked;
+SELECT zk_lock_all(ARRAY['many.1', 'many.2', 'many.3', 'many.4']);
 SELECT name, count FROM zk_held_locks ORDER BY name;
-SELECT zk_unlock(array_fill('many.1'::text, ARRAY[300000])) AS once;
+SELECT array_length(zk_unlock_all(array_fill('many.1'::text, ARRAY[300000])), 1) AS once;
 SELECT name, count FROM zk_held_locks ORDER BY name;
 SELECT zk_unlock_all();
 \c -reuse-previous=on "options=''"
 
 -- no name is held
-SELECT count(t), count(*) FROM many, unnest(zk_lock_token(names)) AS t;
+SELECT count(zk_lock_token(t)), count(*) FROM many, unnest(names) AS t;
 DROP TABLE many;
 
 -- A cancel that is pending when the function begins ends the call at the first name, and
 -- the next function of the statement is not called.
-SELECT pg_cancel_backend(pg_backend_pid()), zk_lock_token(ARRAY['a', 'b']), pg_advisory_lock(4711);
-SELECT pg_cancel_backend(pg_backend_pid()), zk_unlock(ARRAY['a', 'b']), pg_advisory_lock(4711);
-SELECT pg_cancel_backend(pg_backend_pid()), zk_lock(ARRAY['a', 'b']), pg_advisory_lock(4711);
+SELECT pg_cancel_backend(pg_backend_pid()), zk_try_lock_all(ARRAY['a', 'b']), pg_advisory_lock(4711);
+SELECT pg_cancel_backend(pg_backend_pid()), zk_unlock_all(ARRAY['a', 'b']), pg_advisory_lock(4711);
+SELECT pg_cancel_backend(pg_backend_pid()), zk_lock_all(ARRAY['a', 'b']), pg_advisory_lock(4711);
 SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objid = 4711 AND pid = pg_backend_pid();
 -- an error in a later name releases none of the names before it
-SELECT zk_lock(ARRAY['a', 'b']) IS NOT NULL AS locked;
-SELECT zk_unlock(ARRAY['a', 'b', NULL]);
-SELECT zk_unlock(ARRAY['a', 'b', '']);
-SELECT zk_unlock(ARRAY['a', 'c', 'b']);
+SELECT zk_lock_all(ARRAY['a', 'b']) IS NOT NULL AS locked;
+SELECT zk_unlock_all(ARRAY['a', 'b', NULL]);
+SELECT zk_unlock_all(ARRAY['a', 'b', '']);
 SELECT name, count FROM zk_held_locks ORDER BY name;
-SELECT zk_unlock(ARRAY['a', 'b', 'a']);
+-- each name has a result, and a duplicate counts once
+SELECT zk_unlock_all(ARRAY['a', 'c', 'b']);
+SELECT count(*) FROM zk_held_locks;
+SELECT zk_lock_all(ARRAY['a', 'b']) IS NOT NULL AS locked;
+SELECT zk_unlock_all(ARRAY['a', 'b', 'a']);
 SELECT count(*) FROM zk_held_locks;

@@ -1,26 +1,24 @@
 --
--- Valid names, and the three distinct key spaces. Covers property 3 (deliberately
+-- Valid names, which are text and nothing else. Covers property 3 (deliberately
 -- different: NULL is an error).
 --
 \set VERBOSITY sqlstate
 
--- null is refused by every function in every form
-SELECT zk_lock(NULL::text);
-SELECT zk_lock(NULL::bigint);
-SELECT zk_lock(NULL::integer, 1);
-SELECT zk_lock(1, NULL::integer);
-SELECT zk_lock(NULL::text[]);
-SELECT zk_lock_shared(NULL::text);
-SELECT zk_xact_lock(NULL::text);
-SELECT zk_xact_lock_shared(NULL::text);
-SELECT zk_try_lock(NULL::text);
-SELECT zk_try_lock('names.a'::text, NULL::interval);
-SELECT zk_try_lock_shared(NULL::bigint);
-SELECT zk_try_xact_lock(1, NULL::integer);
-SELECT zk_try_xact_lock_shared(NULL::text[]);
-SELECT zk_unlock(NULL::text);
-SELECT zk_unlock_shared(NULL::bigint);
-SELECT zk_lock_token(NULL::text);
+-- null is refused by every function
+SELECT zk_lock(NULL);
+SELECT zk_lock_all(NULL);
+SELECT zk_lock_shared(NULL);
+SELECT zk_xact_lock(NULL);
+SELECT zk_xact_lock_shared(NULL);
+SELECT zk_try_lock(NULL);
+SELECT zk_try_lock('names.a', NULL);
+SELECT zk_try_lock_shared(NULL);
+SELECT zk_try_xact_lock_all(NULL);
+SELECT zk_try_xact_lock_all_shared(ARRAY['names.a'], NULL);
+SELECT zk_unlock(NULL);
+SELECT zk_unlock_shared(NULL);
+SELECT zk_unlock_all(NULL);
+SELECT zk_lock_token(NULL);
 
 -- 1 to 512 bytes
 SELECT zk_lock('');
@@ -54,33 +52,33 @@ SELECT name FROM zk_held_locks WHERE count <> 2;
 SELECT bool_and(zk_unlock(name) AND zk_unlock(name)) AS released FROM strange;
 SELECT count(*) FROM zk_held_locks;
 
--- key spaces: the same digits are different locks
-SELECT zk_lock(1, 2) > 0 AS integers, zk_lock(4294967298) > 0 AS bigint,
-       zk_lock('#1,2') > 0 AS text1, zk_lock('1,2') > 0 AS text2, zk_lock('#4294967298') > 0 AS text3,
-       zk_lock('4294967298') > 0 AS text4, zk_lock('%231,2') > 0 AS text5;
-SELECT count(*) AS n, count(DISTINCT token) AS different FROM zk_held_locks;
-SELECT zk_unlock(1, 2) AS integers, zk_unlock(1, 2) AS again;
-SELECT zk_unlock(4294967298) AS bigint, zk_unlock(4294967298) AS again;
-SELECT zk_unlock('#1,2') AS text1, zk_unlock('1,2') AS text2, zk_unlock('#4294967298') AS text3,
-       zk_unlock('4294967298') AS text4, zk_unlock('%231,2') AS text5;
-SELECT count(*) FROM zk_held_locks;
-
-SELECT zk_lock(0, -1) <> zk_lock(-1) AS different;
-SELECT zk_lock(-1, -1) <> zk_lock(-1) AS different;
-SELECT zk_lock(1, 2) <> zk_lock(2, 1) AS different;
-SELECT zk_lock(0) <> zk_lock(0, 0) AS different;
-SELECT zk_lock(11, 1) <> zk_lock(1, 11) AS different;
+-- a key is text: a driver's parameter without a type is a name, and so is an untyped literal
+PREPARE by_name AS SELECT zk_lock($1) = zk_lock_token($2) AS same;
+SELECT parameter_types FROM pg_prepared_statements WHERE name = 'by_name';
+EXECUTE by_name('42', '42');
+PREPARE by_names AS SELECT zk_lock_all($1) IS NOT NULL AS locked;
+SELECT parameter_types FROM pg_prepared_statements WHERE name = 'by_names';
+EXECUTE by_names('{42,names.b}');
+PREPARE with_timeout AS SELECT zk_try_lock($1, $2) AS locked;
+SELECT parameter_types FROM pg_prepared_statements WHERE name = 'with_timeout';
+EXECUTE with_timeout('42', '5s');
+SELECT name, count FROM zk_held_locks ORDER BY name;
+DEALLOCATE ALL;
 SELECT zk_unlock_all();
-
--- the smallest and the largest integers
-SELECT zk_lock(9223372036854775807) > 0 AS most, zk_lock(-9223372036854775808) > 0 AS least,
-       zk_lock(2147483647, -2147483648) > 0 AS both;
-SELECT name FROM zk_held_locks ORDER BY name;
-SELECT zk_unlock(9223372036854775807) AS most, zk_unlock(-9223372036854775808) AS least,
-       zk_unlock(2147483647, -2147483648) AS both;
-
--- other types of the same category, and columns, resolve to the right function
-SELECT zk_lock(7::smallint) = zk_lock(7) AND zk_lock(7) = zk_lock(7::bigint) AS same;
 SELECT zk_lock('names.v'::varchar(20)) = zk_lock('names.v'::name) AS same;
 SELECT zk_unlock_all();
+
+-- a function takes a name or names, never either, and no other type
+SELECT zk_lock(7);
+SELECT zk_lock(7, 0);
+SELECT zk_try_lock(7);
 SELECT zk_lock(1.5);
+SELECT zk_lock(ARRAY['a']);
+SELECT zk_try_lock(ARRAY['a'], '5s');
+SELECT zk_unlock(ARRAY['a']);
+SELECT zk_lock_all('a'::text);
+SELECT zk_lock_token(7);
+SELECT zk_fence(7);
+SELECT zk_revoke(7);
+CALL zk_lock_wait(7);
+SELECT count(*) FROM zk_held_locks;

@@ -5,8 +5,8 @@
 BEGIN TRANSACTION READ ONLY;
 SELECT zk_lock('read_only.s') > 0, zk_lock_shared('read_only.ss') > 0,
        zk_xact_lock('read_only.x') > 0, zk_xact_lock_shared('read_only.xs') > 0;
-SELECT zk_try_lock('read_only.s', wait => '1s'), zk_try_lock_shared('read_only.ss'),
-       zk_try_xact_lock('read_only.x', wait => '1s'), zk_try_xact_lock_shared('read_only.xs');
+SELECT zk_try_lock('read_only.s', timeout => '1s'), zk_try_lock_shared('read_only.ss'),
+       zk_try_xact_lock('read_only.x', timeout => '1s'), zk_try_xact_lock_shared('read_only.xs');
 SELECT name, scope, mode, count FROM zk_held_locks ORDER BY name;
 SELECT zk_unlock('read_only.s'), zk_unlock_shared('read_only.ss');
 SAVEPOINT one;
@@ -35,5 +35,5 @@ BEGIN TRANSACTION ISOLATION LEVEL REPEATABLE READ;
 SELECT 1 AS snapshot;
 SELECT zk_xact_lock('read_only.x') > 0 AS locked;
 SELECT zk_xact_lock('read_only.x') > 0 AS again;
-SELECT zk_try_xact_lock('read_only.y', wait => '1s') AS tried;
+SELECT zk_try_xact_lock('read_only.y', timeout => '1s') AS tried;
 COMMIT;

@@ -16,7 +16,7 @@ SELECT count(*) FROM zk_held_locks;
 SELECT zk_unlock('reentrancy.a');
 
 -- non-blocking attempts are counted, too
-SELECT zk_lock('reentrancy.a') > 0, zk_try_lock('reentrancy.a'), zk_try_lock('reentrancy.a', wait => '1s');
+SELECT zk_lock('reentrancy.a') > 0, zk_try_lock('reentrancy.a'), zk_try_lock('reentrancy.a', timeout => '1s');
 SELECT name, count FROM zk_held_locks;
 SELECT zk_unlock('reentrancy.a'), zk_unlock('reentrancy.a'), zk_unlock('reentrancy.a');
 SELECT count(*) FROM zk_held_locks;

@@ -21,7 +21,7 @@ RESET zklock.connect_timeout;
 -- without contention no timer fires during the call or after it
 SET lock_timeout = '3s';
 SET statement_timeout = '10s';
-SELECT zk_lock('timeouts.a') > 0 AS locked, zk_try_lock('timeouts.b', wait => '1s') AS tried;
+SELECT zk_lock('timeouts.a') > 0 AS locked, zk_try_lock('timeouts.b', timeout => '1s') AS tried;
 SELECT pg_sleep(3.2) IS NOT NULL AS slept;
 SHOW lock_timeout;
 SHOW statement_timeout;

@@ -3,13 +3,13 @@
 --
 \set VERBOSITY sqlstate
 -- as a named argument, or with its type
-SELECT zk_try_lock('try_wait.a', wait => '1s') AS name, zk_try_lock(1, wait => '1s') AS bigint,
-       zk_try_lock(1, 2, wait => '1s') AS integers, zk_try_lock(ARRAY['try_wait.b'], wait => '1s') AS names;
-SELECT zk_try_lock('try_wait.a', interval '1s') AS name, zk_try_lock(1, interval '1s') AS bigint,
-       zk_try_lock(1, 2, interval '1s') AS integers, zk_try_lock(ARRAY['try_wait.b'], interval '1s') AS names;
+SELECT zk_try_lock('try_wait.a', timeout => '1s') AS name,
+       zk_try_lock_all(ARRAY['try_wait.b'], timeout => '1s') AS names;
+SELECT zk_try_lock('try_wait.a', interval '1s') AS name,
+       zk_try_lock_all(ARRAY['try_wait.b'], interval '1s') AS names;
 -- with three arguments, or with a typed name
-SELECT zk_try_lock(1, 2, '1s') AS integers, zk_try_lock('try_wait.a'::text, '1s') AS name,
-       zk_try_lock(ARRAY['try_wait.b'], '1s') AS names, zk_try_lock(1::bigint, '1s') AS bigint;
+SELECT zk_try_lock('try_wait.a'::text, '1s') AS name,
+       zk_try_lock_all(ARRAY['try_wait.b'], '1s') AS names;
 -- two untyped literals are a name and a timeout
 SELECT zk_try_lock('try_wait.a', '1s');
 SELECT zk_try_lock_shared('try_wait.a', '1s');
@@ -18,8 +18,8 @@ SELECT zk_try_xact_lock_shared('try_wait.a', '1s');
 SELECT zk_unlock_all();
 
 -- the shortest and the longest timeouts
-SELECT zk_try_lock('try_wait.a', wait => '0') AS zero, zk_try_lock('try_wait.b', wait => '1 microsecond') AS least,
-       zk_try_lock('try_wait.c', wait => '178000000 years') AS most,
-       zk_try_lock('try_wait.d', wait => '1 month -29 days') AS a_day;
+SELECT zk_try_lock('try_wait.a', timeout => '0') AS zero, zk_try_lock('try_wait.b', timeout => '1 microsecond') AS least,
+       zk_try_lock('try_wait.c', timeout => '178000000 years') AS most,
+       zk_try_lock('try_wait.d', timeout => '1 month -29 days') AS a_day;
 SELECT zk_unlock_all();
 SELECT count(*) FROM zk_held_locks;

@@ -7,13 +7,9 @@
 
 -- never held
 SELECT zk_unlock('unlock.a');
-SELECT zk_unlock(5);
-SELECT zk_unlock(5, 6);
-SELECT zk_unlock(ARRAY['unlock.a']);
+SELECT zk_unlock_all(ARRAY['unlock.a']);
 SELECT zk_unlock_shared('unlock.a');
-SELECT zk_unlock_shared(5);
-SELECT zk_unlock_shared(5, 6);
-SELECT zk_unlock_shared(ARRAY['unlock.a']);
+SELECT zk_unlock_all_shared(ARRAY['unlock.a']);
 
 -- released already
 SELECT zk_lock('unlock.a') > 0 AS locked;
@@ -30,22 +26,21 @@ SELECT zk_unlock_shared('unlock.a');
 SELECT name, mode, count FROM zk_held_locks;
 SELECT zk_unlock('unlock.a');
 
--- another form of key: another lock
-SELECT zk_lock(5) > 0 AS locked;
-SELECT zk_unlock('5');
+-- another name: another lock
+SELECT zk_lock('5') > 0 AS locked;
 SELECT zk_unlock('#5');
-SELECT zk_unlock(0, 5);
-SELECT zk_unlock(5);
+SELECT zk_unlock('0,5');
+SELECT zk_unlock('5');
 
--- several names: if one of them is not held, none is released
+-- several names: a result for each
 SELECT zk_lock('unlock.a') > 0 AS locked;
-SELECT zk_unlock(ARRAY['unlock.a', 'unlock.b']);
+SELECT zk_unlock_all(ARRAY['unlock.b', 'unlock.a']);
 SELECT zk_unlock('unlock.a');
 
 
 -- zk_unlock_all releases both modes, however often acquired; without locks it is no error
 SELECT zk_lock('unlock.a') > 0, zk_lock('unlock.a') > 0, zk_lock_shared('unlock.a') > 0,
-       zk_lock_shared('unlock.b') > 0, zk_lock(1, 2) > 0, zk_lock(3) > 0;
+       zk_lock_shared('unlock.b') > 0, zk_lock('1,2') > 0, zk_lock('3') > 0;
 SELECT zk_unlock_all();
 SELECT count(*) FROM zk_held_locks;
 SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid();
@@ -53,7 +48,7 @@ SELECT zk_unlock_all();
 SELECT zk_unlock('unlock.a');
 
 -- PostgreSQL's own advisory locks are independent
-SELECT zk_lock(7) > 0 AS locked, zk_lock(7, 8) > 0 AS locked2;
+SELECT zk_lock('7') > 0 AS locked, zk_lock('7,8') > 0 AS locked2;
 SELECT pg_advisory_lock(7), pg_advisory_lock(7, 8);
 SELECT pg_advisory_unlock(7), pg_advisory_unlock(7, 8);
 SELECT name, count FROM zk_held_locks ORDER BY name;

@@ -53,7 +53,7 @@ BEGIN;
 SELECT zk_xact_lock('xact_scope.a') > 0, zk_xact_lock_shared('xact_scope.s') > 0;
 SELECT zk_unlock('xact_scope.a');
 SELECT zk_unlock_shared('xact_scope.s');
-SELECT zk_unlock(ARRAY['xact_scope.a']);
+SELECT zk_unlock_all(ARRAY['xact_scope.a']);
 SELECT zk_unlock_all();
 SELECT pg_advisory_unlock_all();
 SELECT name, mode, scope, count, state FROM zk_held_locks ORDER BY name;

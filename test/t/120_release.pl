@@ -245,9 +245,9 @@ $s->query_ok("SELECT zk_unlock('x')");
 is_free('an unlock after the transaction releases it');
 
 $s->query_ok(
-	"SELECT zk_lock('x'), zk_lock_shared('y'), zk_lock(1), zk_lock(1, 2)");
+	"SELECT zk_lock('x'), zk_lock_shared('y'), zk_lock('1'), zk_lock('1,2')");
 $s->query_ok("BEGIN; SELECT zk_xact_lock('z'); SELECT zk_unlock_all()");
-is_free("zk_unlock_all() releases $_", $_) for 'x', 'y', '#1';
+is_free("zk_unlock_all() releases $_", $_) for 'x', 'y', '1', '1,2';
 is($t->query("SELECT zk_try_lock('z')"), 'f',
 	'zk_unlock_all() keeps transaction-level locks');
 $s->query_ok('COMMIT');

@@ -63,14 +63,14 @@ sub release_then_attempt
 my @locks = (
 	[ 'zk_unlock', ["SELECT zk_lock('x')"], "SELECT zk_unlock('x')" ],
 	[ 'zk_unlock_shared', ["SELECT zk_lock_shared('x')"], "SELECT zk_unlock_shared('x')" ],
-	[ 'zk_unlock_all', ["SELECT zk_lock(ARRAY['x', 'y'])"], 'SELECT zk_unlock_all()' ],
+	[ 'zk_unlock_all', ["SELECT zk_lock_all(ARRAY['x', 'y'])"], 'SELECT zk_unlock_all()' ],
 	[ 'COMMIT', [ 'BEGIN', "SELECT zk_xact_lock('x')" ], 'COMMIT' ],
 	[ 'ROLLBACK', [ 'BEGIN', "SELECT zk_xact_lock('x')" ], 'ROLLBACK' ],
 	[ 'ROLLBACK TO', [ 'BEGIN', 'SAVEPOINT a', "SELECT zk_xact_lock('x')" ], 'ROLLBACK TO a' ],
 	[ 'DISCARD ALL', [ 'ROLLBACK', "SELECT zk_lock('x')" ], 'DISCARD ALL' ]);
 release_then_attempt(@{$_}, "SELECT zk_try_lock('x')") for @locks;
 release_then_attempt('an attempt at several names, shared', @{ $locks[0] }[ 1, 2 ],
-	"SELECT zk_try_lock_shared(ARRAY['w', 'x'])");
+	"SELECT zk_try_lock_all_shared(ARRAY['w', 'x'])");
 
 my $old = '01000000-abcd-0001-0000-000000000007';
 my $acquire = "SELECT zk_acquire('s', 1)";

@@ -58,7 +58,7 @@ my %waits = (
 	'exclusive' => "SELECT zk_lock('x')",
 	'shared' => "SELECT zk_lock_shared('x')",
 	'for a transaction' => "SELECT zk_xact_lock('x')",
-	'for several names' => "SELECT zk_lock(ARRAY['a', 'x', 'z'])",
+	'for several names' => "SELECT zk_lock_all(ARRAY['a', 'x', 'z'])",
 	'with a timeout' => "SELECT zk_try_lock('x', interval '1 hour')");
 
 # Timeouts. The statement after each of them takes longer than the timeout. On a slow
@@ -99,7 +99,7 @@ for my $wait (sort keys %waits)
 my $local_holder = session($here);
 $local_holder->query_ok("SELECT zk_lock('near'), zk_acquire('permit', 1)");
 $s->query_ok("SET lock_timeout = '100ms'");
-$s->query("SELECT zk_lock(ARRAY['a', 'near', 'z'])");
+$s->query("SELECT zk_lock_all(ARRAY['a', 'near', 'z'])");
 is($s->sqlstate, '55P03', 'a wait on the same server: lock_timeout ends it');
 names_the_lock('a wait on the same server', 'lock "near"');
 $s->query("SELECT zk_acquire('permit', 1)");
@@ -196,7 +196,7 @@ is($s->query("SELECT zk_try_lock('x', interval '100 ms')"),
 	'f', 'a timed attempt returns false after its timeout');
 all_is_clean('timed attempt');
 is( $s->query(
-		"SELECT zk_try_lock(ARRAY['a', 'x', 'z'], interval '100 ms')"),
+		"SELECT zk_try_lock_all(ARRAY['a', 'x', 'z'], interval '100 ms')"),
 	'f', 'a timed attempt for several names returns false after its timeout');
 is(wait_zk_empty($zkc, "/zklock/locks/$_"), 0, "a timed attempt for several names leaves no node of $_")
   for qw(a z);

@@ -349,7 +349,7 @@ $_->query_ok("SELECT zk_unlock_shared('x')") for $holder, $reader;
 all_is_clean('an attempt to upgrade');
 
 # Native advisory locks are independent.
-$holder->query_ok("SELECT zk_lock(7::bigint), zk_lock(7, 8)");
+$holder->query_ok("SELECT zk_lock('7'), zk_lock('7,8')");
 is( $waiter->query(
 		'SELECT pg_try_advisory_lock(7), pg_try_advisory_lock(7, 8)'),
 	't|t', 'native advisory locks of the same keys are other locks');

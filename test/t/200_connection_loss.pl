@@ -202,7 +202,7 @@ for my $silent ([ 'network', sub { $proxy_b->freeze }, sub { $proxy_b->thaw } ],
 	for my $call (
 		[ lock => "SELECT zk_lock('answer')" ],
 		[ 'non-blocking attempt' => "SELECT zk_try_lock('answer', interval '0')" ],
-		[ 'call for several locks' => "SELECT zk_xact_lock(ARRAY['answer', 'answer2'])" ])
+		[ 'call for several locks' => "SELECT zk_xact_lock_all(ARRAY['answer', 'answer2'])" ])
 	{
 		my ($kind, $sql) = @$call;
 		my $second = connected_session($node_b, '2s');
@@ -229,7 +229,7 @@ for my $silent ([ 'network', sub { $proxy_b->freeze }, sub { $proxy_b->thaw } ],
 	failed_with($second, '57014',
 		"a call that waits for an answer of a silent $what can be cancelled",
 		hint => 0);
-	$second->query_async("SELECT zk_lock(ARRAY['answer', 'answer2'])");
+	$second->query_async("SELECT zk_lock_all(ARRAY['answer', 'answer2'])");
 	wait_blocked($second);
 	$second->cancel;
 	failed_with($second, '57014', "a call for several locks can be cancelled as well", hint => 0);
@@ -260,7 +260,7 @@ for my $silent ([ 'network', sub { $proxy_b->freeze }, sub { $proxy_b->thaw } ],
 	my $sleeper = session($node_a);
 	$caller->query_ok("SET zklock.connect_timeout = '4s'");
 	$proxy->arm(fault => 'hold_answer', op => 'multi');
-	$caller->query_async("SELECT zk_lock(ARRAY['slow', 'slower']) IS NOT NULL");
+	$caller->query_async("SELECT zk_lock_all(ARRAY['slow', 'slower']) IS NOT NULL");
 	for my $op (qw(multi getData))
 	{
 		wait_until("the answer to $op", sub { grep { $_->{op} eq $op && $_->{fault} } $proxy->record });

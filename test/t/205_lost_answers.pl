@@ -38,7 +38,7 @@ my %calls = (
 	'a non-blocking attempt' => sub { "SELECT zk_try_lock('l$_[0]')" },
 	'a shared lock' => sub { "SELECT zk_xact_lock_shared('l$_[0]')" },
 	'a lock of three names' =>
-	  sub { "SELECT zk_lock(ARRAY['l$_[0]', 'm$_[0]', 'n$_[0]'])" });
+	  sub { "SELECT zk_lock_all(ARRAY['l$_[0]', 'm$_[0]', 'n$_[0]'])" });
 for my $what (sort keys %calls)
 {
 	my $succeeded;
@@ -76,9 +76,9 @@ for my $what (sort keys %calls)
 for my $answers (0 .. 2)
 {
 	my $s = connected_session('4s');
-	$s->query_ok("SELECT zk_lock(ARRAY['r1', 'r2'])");
+	$s->query_ok("SELECT zk_lock_all(ARRAY['r1', 'r2'])");
 	$choke->once($answers);
-	works($s, "SELECT zk_unlock(ARRAY['r1', 'r2'])", 't',
+	works($s, "SELECT zk_unlock_all(ARRAY['r1', 'r2'])", 't',
 		"a release needs no answer ($answers)");
 	$choke->open;
 	nothing_left($zkc, "a release with only $answers answers takes effect");

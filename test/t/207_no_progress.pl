@@ -73,7 +73,7 @@ sub caller_with
 {
 	my $s = caller_with('4s', $shorter);
 	$proxy->arm(fault => 'lose_answer', op => 'getChildren', path => 'z dies|z%20dies', every => 1);
-	fails_with($s, "SELECT zk_lock(ARRAY['a lives', 'z dies'])", '08006',
+	fails_with($s, "SELECT zk_lock_all(ARRAY['a lives', 'z dies'])", '08006',
 		'an answer that only repeats what was known is no progress');
 	$proxy->disarm;
 	$s->quit;

@@ -130,7 +130,7 @@ sub rows
 # An idle session with locks at session level.
 {
 	my $s = connected_session();
-	$s->query_ok("SELECT zk_lock(ARRAY['idle', 'idle2']), zk_lock('idle')");
+	$s->query_ok("SELECT zk_lock_all(ARRAY['idle', 'idle2']), zk_lock('idle')");
 	my $next = loses('idle', 'an idle session loses its locks');
 	fails_with($s, "INSERT INTO t VALUES ('idle')", '40001',
 		'an idle session gets the error of its loss at its next statement',

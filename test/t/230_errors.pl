@@ -58,7 +58,7 @@ for my $what (sort keys %nowhere)
 		"a lock fails with $what", like => qr/^HINT:.*connect_string/m);
 	fails_with($s, "SELECT zk_acquire('nowhere', 1)", '08001', "a permit fails with $what",
 		like => qr/could not acquire a permit of semaphore "nowhere": no connection/);
-	fails_with($s, "SELECT zk_try_lock(ARRAY['nowhere', 'x'])", '08001',
+	fails_with($s, "SELECT zk_try_lock_all(ARRAY['nowhere', 'x'])", '08001',
 		"an attempt at several locks fails with $what");
 	works($s, 'SELECT count(*) FROM zk_held_locks',
 		'0', "the session holds nothing after $what");
@@ -106,7 +106,7 @@ nothing_left($zkc, 'failed connections leave no node');
 	fails_with($s, "SELECT zk_lock('chroot')", 'F0000',
 		'a chroot that does not exist is a configuration error',
 		like => qr/^HINT:.*connect_string/m);
-	fails_with($s, "SELECT zk_try_xact_lock(ARRAY['chroot', 'x'])", 'F0000',
+	fails_with($s, "SELECT zk_try_xact_lock_all(ARRAY['chroot', 'x'])", 'F0000',
 		'it is a configuration error for several locks, too');
 	ok(!$zkc->exists('/not'), 'the chroot is not created');
 	works_again($s, 'the session can lock after the error');
@@ -136,13 +136,13 @@ nothing_left($zkc, 'failed connections leave no node');
 		like => qr/could not lock "x": .*^HINT:.*ACL/ms);
 	fails_with($s, "SELECT zk_acquire('x', 1)", '42501', 'a permit below that root fails, too',
 		like => qr/could not acquire a permit of semaphore "x": .*^HINT:.*ACL/ms);
-	fails_with($s, "SELECT zk_lock(ARRAY['x', 'y'])", '42501',
+	fails_with($s, "SELECT zk_lock_all(ARRAY['x', 'y'])", '42501',
 		'several locks below that root fail, too');
 	$s->reconnect('zklock.root' => '/half');
 	fails_with($s, "SELECT zk_lock('closed')", '42501',
 		'a lock fails if its own znode refuses the session', like => qr/"closed"/);
 	works($s, "SELECT zk_try_lock('open')", 't', 'another lock can be acquired');
-	fails_with($s, "SELECT zk_try_lock(ARRAY['open2', 'closed'])", '42501',
+	fails_with($s, "SELECT zk_try_lock_all(ARRAY['open2', 'closed'])", '42501',
 		'an array fails if the znode of one name refuses the session');
 	works($s, 'SELECT string_agg(name, \',\') FROM zk_held_locks',
 		'open', 'the failed array keeps the lock held before');
@@ -238,7 +238,7 @@ my $good_file = auth_file('good', "digest $secret\n");
 	fails_with($with_other, "SELECT zk_try_lock('free')", '42501',
 		'a session with other credentials is refused each lock below that root');
 	my $without = with_settings($node, root => '/mine');
-	fails_with($without, "SELECT zk_lock(ARRAY['free', 'free2'])", '42501',
+	fails_with($without, "SELECT zk_lock_all(ARRAY['free', 'free2'])", '42501',
 		'a session without credentials is refused');
 	$without->reconnect('zklock.acl' => 'creator');
 	fails_with($without, "SELECT zk_lock('free')", '42501',
@@ -281,17 +281,17 @@ for my $open (sort keys %open_acl)
 {
 	my $s = with_settings($node, max_locks => 3);
 	$s->query_ok("SELECT zk_lock('one')");
-	fails_with($s, "SELECT zk_lock(ARRAY['two', 'three', 'four'])", '53400',
+	fails_with($s, "SELECT zk_lock_all(ARRAY['two', 'three', 'four'])", '53400',
 		'more locks than max_locks at once are refused',
 		like => qr/^HINT:.*max_locks/m);
 	works($s, "SELECT count(*) FROM zk_held_locks", '1',
 		'a lock held before is still held');
-	$s->query_ok("SELECT zk_lock(ARRAY['one', 'two', 'three'])");
+	$s->query_ok("SELECT zk_lock_all(ARRAY['one', 'two', 'three'])");
 	fails_with($s, "SELECT zk_lock('four')", '53400',
 		'one lock more than max_locks is refused', like => qr/"four"/);
 	fails_with($s, "SELECT zk_try_xact_lock('four')", '53400',
 		'a non-blocking attempt beyond max_locks is refused, too');
-	works($s, "SELECT zk_lock(ARRAY['two', 'three']) = zk_lock(ARRAY['two', 'three'])",
+	works($s, "SELECT zk_lock_all(ARRAY['two', 'three']) = zk_lock_all(ARRAY['two', 'three'])",
 		't', 'held locks can be acquired again');
 	$s->query_ok("SELECT zk_unlock('three'), zk_unlock('three'), zk_unlock('three')");
 	works($s, "SELECT zk_lock('four')", qr/^\d+$/,
@@ -309,7 +309,7 @@ for my $open (sort keys %open_acl)
 	my $s = with_settings($node, max_locks => 100000);
 	$s->query_ok("SELECT zk_lock('before')");
 	fails_with($s,
-		"SELECT zk_lock(array_agg(repeat('ü', 250) || i)) FROM generate_series(1, 900) i",
+		"SELECT zk_lock_all(array_agg(repeat('ü', 250) || i)) FROM generate_series(1, 900) i",
 		'53400', 'an array whose names are too long in total is refused',
 		like => qr/^HINT:.*shorter names/m);
 	fails_with($s,
@@ -321,7 +321,7 @@ for my $open (sort keys %open_acl)
 		'', 'no lock is lost or suspect');
 	$s->query_ok('SELECT zk_unlock_all()');
 	works($s,
-		"SELECT array_length(zk_lock(array_agg('short' || i)), 1) FROM generate_series(1, 1000) i",
+		"SELECT array_length(zk_lock_all(array_agg('short' || i)), 1) FROM generate_series(1, 1000) i",
 		'1000', 'a thousand short names can be locked at once');
 	$s->query_ok('SELECT zk_unlock_all()');
 	nothing_left($zkc, 'long names leave no node');
@@ -331,7 +331,7 @@ for my $open (sort keys %open_acl)
 {
 	my $s = with_settings($node, node_names => 'curator_mutex');
 	for my $call ("zk_lock_shared('mutex')", "zk_try_lock_shared('mutex')",
-		"zk_xact_lock_shared(ARRAY['mutex', 'mutex2'])")
+		"zk_xact_lock_all_shared(ARRAY['mutex', 'mutex2'])")
 	{
 		fails_with($s, "SELECT $call", '0A000',
 			"curator_mutex has no shared mode: $call",
@@ -339,7 +339,7 @@ for my $open (sort keys %open_acl)
 	}
 	works($s, "SELECT zk_try_lock('mutex')", 't',
 		'curator_mutex has an exclusive mode');
-	fails_with($s, "SELECT zk_lock_shared(ARRAY['a', 'mutex'])", '0A000',
+	fails_with($s, "SELECT zk_lock_all_shared(ARRAY['a', 'mutex'])", '0A000',
 		'an array with the held exclusive lock is refused in shared mode');
 	works($s, 'SELECT name, mode FROM zk_held_locks',
 		'mutex|exclusive', 'the refused shared lock keeps the exclusive one');
@@ -398,7 +398,7 @@ my @enforcing = ('-Dzookeeper.enforce.auth.enabled=true', '-Dzookeeper.enforce.a
 	fails_with($s, "SELECT zk_lock('strict')", '28000',
 		'an ensemble that requires credentials refuses a session without them',
 		like => qr/^HINT:.*auth_file/m);
-	fails_with($s, "SELECT zk_try_lock(ARRAY['strict', 'x'])", '28000',
+	fails_with($s, "SELECT zk_try_lock_all(ARRAY['strict', 'x'])", '28000',
 		'that ensemble refuses several locks');
 	fails_with($s, 'SELECT count(*) FROM zk_locks', '28000', 'that ensemble refuses zk_locks',
 		like => qr/could not read the locks .*: the ZooKeeper ensemble refused the credentials/);

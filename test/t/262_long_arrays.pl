@@ -27,7 +27,7 @@ for my $end (qw(cancel statement_timeout))
 {
 	$proxy->freeze;
 	$s->query_ok("SET statement_timeout = '5s'") if $end eq 'statement_timeout';
-	$s->query_async("SELECT zk_lock(array_agg('$end' || i)) FROM generate_series(1, ${\NAMES}) AS i");
+	$s->query_async("SELECT zk_lock_all(array_agg('$end' || i)) FROM generate_series(1, ${\NAMES}) AS i");
 	wait_for_sql($node, 'SELECT wait_event_type FROM pg_stat_activity WHERE pid = ' . $s->pid, 'Extension');
 	works($dba, 'CREATE DATABASE other', '', "$end: a database is created while the call waits");
 	works($dba, 'DROP DATABASE other', '', "$end: a database is dropped while the call waits");
@@ -38,9 +38,9 @@ for my $end (qw(cancel statement_timeout))
 	nothing_left($zkc, "$end: nothing is left");
 }
 $s->query_ok('RESET statement_timeout');
-works($s, "SELECT count(*) FROM (SELECT unnest(zk_lock(array_agg('n' || i))) FROM generate_series(1, ${\NAMES}) AS i) AS t",
+works($s, "SELECT count(*) FROM (SELECT unnest(zk_lock_all(array_agg('n' || i))) FROM generate_series(1, ${\NAMES}) AS i) AS t",
 	NAMES, 'the session can lock as many names afterwards');
-works($s, "SELECT zk_unlock(array_agg('n' || i)) FROM generate_series(1, ${\NAMES}) AS i", 't', 'the session can release them');
+works($s, "SELECT zk_unlock_all(array_agg('n' || i)) FROM generate_series(1, ${\NAMES}) AS i", 't', 'the session can release them');
 nothing_left($zkc, 'nothing is left in the end');
 
 $_->quit for $s, $dba;

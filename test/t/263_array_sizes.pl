@@ -22,7 +22,7 @@ for my $n (150, 300, 1000)
 	my $done = 0;
 	for my $i (1 .. 20)
 	{
-		$s->query("SELECT cardinality(zk_lock(array_agg('name ' || i))) FROM generate_series(1, $n) AS i");
+		$s->query("SELECT cardinality(zk_lock_all(array_agg('name ' || i))) FROM generate_series(1, $n) AS i");
 		last if $s->sqlstate ne '00000';
 		$s->query('SELECT zk_unlock_all()');
 		last if $s->sqlstate ne '00000';

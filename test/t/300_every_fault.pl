@@ -369,8 +369,8 @@ my @recipes = (
 	'two names' => {
 		locks => [ 1, 2 ],
 		steps => [
-			[ "SELECT zk_lock(ARRAY['L1', 'L2'])", 'WRIT' ],
-			[ "SELECT zk_unlock(ARRAY['L1', 'L2'])", '' ]
+			[ "SELECT zk_lock_all(ARRAY['L1', 'L2'])", 'WRIT' ],
+			[ "SELECT zk_unlock_all(ARRAY['L1', 'L2'])", '' ]
 		]
 	},
 	'a wait' => {
@@ -449,7 +449,7 @@ while (my ($title, $recipe) = splice @recipes, 0, 2)
 # the same name, which has to wait for the delete.
 my %calls = (
 	create2 => "SELECT zk_xact_lock('L')",
-	multi => "SELECT zk_xact_lock(ARRAY['L1', 'L2'])",
+	multi => "SELECT zk_xact_lock_all(ARRAY['L1', 'L2'])",
 	delete => "SELECT zk_unlock('L'); SELECT zk_xact_lock('L')");
 my %ends = (
 	'a cancel' => { down => 1, state => '57014', act => sub { $_[0]->cancel } },

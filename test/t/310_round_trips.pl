@@ -156,7 +156,7 @@ costs($s, "SELECT zk_unlock('b')", 'delete', 'a release costs a delete');
 costs($s, ["SELECT zk_lock('a')", "SELECT zk_xact_lock('a')",
 		"SELECT zk_lock_shared('a')", "SELECT zk_unlock_shared('a')",
 		"SELECT zk_try_lock('a')", "SELECT zk_try_lock('a', '1s'), zk_unlock('a')",
-		"SELECT zk_lock(ARRAY['a']), zk_unlock(ARRAY['a'])",
+		"SELECT zk_lock_all(ARRAY['a']), zk_unlock_all(ARRAY['a'])",
 		"SELECT zk_lock_token('a')", "SELECT zk_revoked('a')",
 		'SELECT count(*) FROM zk_held_locks', 'SELECT * FROM zk_session()'],
 	'', 'acquiring a held lock again costs nothing');
@@ -165,7 +165,7 @@ costs($s, "SELECT zk_unlock('a')", '', 'releasing one of several holds costs not
 {
 	my $local_session = locker($node);
 	costs($local_session, ["SELECT zk_try_lock('a')", "SELECT zk_try_lock_shared('a')",
-			"SELECT zk_try_lock('a', '1ms')", "SELECT zk_try_lock(ARRAY['a', 'b'])"],
+			"SELECT zk_try_lock('a', '1ms')", "SELECT zk_try_lock_all(ARRAY['a', 'b'])"],
 		'', 'an attempt behind a holder on the same server costs nothing');
 	$local_session->quit;
 }
@@ -180,14 +180,14 @@ is(join(' ', map { $_->{op} } requests_until_now($s)), 'delete', 'a release cost
 # czxid. In a multi, the client library has no create that does, and does not return the
 # zxid of the multi. getChildren could return the time of the parent's last change, but
 # the delete of another session's node changes that, too.
-costs($s, "SELECT zk_lock(ARRAY['a', 'b', 'c'])",
+costs($s, "SELECT zk_lock_all(ARRAY['a', 'b', 'c'])",
 	'multi getChildren getChildren getChildren getData',
 	'an array costs one multi, one getChildren for each name, and one read for the token');
-costs($s, "SELECT zk_unlock(ARRAY['a', 'b', 'c'])", 'multi',
+costs($s, "SELECT zk_unlock_all(ARRAY['a', 'b', 'c'])", 'multi',
 	'the release of an array costs one multi');
-are_pipelined($s, "SELECT zk_lock(ARRAY['a', 'b', 'c'])",
+are_pipelined($s, "SELECT zk_lock_all(ARRAY['a', 'b', 'c'])",
 	'multi getChildren getChildren getChildren', 'the requests before that read are pipelined');
-costs($s, "SELECT zk_unlock(ARRAY['a', 'b', 'c'])", 'multi', 'the second release costs one multi, too');
+costs($s, "SELECT zk_unlock_all(ARRAY['a', 'b', 'c'])", 'multi', 'the second release costs one multi, too');
 
 # List elision: the server numbers nodes in the order of their creation. So a session
 # whose new node has the next number after its last grant infers that no other node was
@@ -196,7 +196,8 @@ costs($s, "SELECT zk_unlock(ARRAY['a', 'b', 'c'])", 'multi', 'the second release
 sub acquire_often
 {
 	my ($s, $lock) = @_;
-	$s->query_ok("SELECT count(zk_lock($lock)), count(zk_unlock($lock)) FROM generate_series(1, 12)");
+	my $all = $lock =~ /^ARRAY/ ? '_all' : '';
+	$s->query_ok("SELECT count(zk_lock$all($lock)), count(zk_unlock$all($lock)) FROM generate_series(1, 12)");
 	return;
 }
 acquire_often($s, "'again'");
@@ -210,9 +211,9 @@ are_pipelined($s, "SELECT zk_lock('again')", 'create2 getChildren',
 	'the next time both requests are pipelined');
 $s->query_ok("SELECT zk_unlock('again')");
 acquire_often($s, "ARRAY['m', 'n']");
-costs($s, "SELECT zk_lock(ARRAY['m', 'n'])", 'multi getData',
+costs($s, "SELECT zk_lock_all(ARRAY['m', 'n'])", 'multi getData',
 	'an array that no other session has acquired in between costs one multi and one read');
-costs($s, "SELECT zk_unlock(ARRAY['m', 'n'])", 'multi', 'the release of that array costs one multi');
+costs($s, "SELECT zk_unlock_all(ARRAY['m', 'n'])", 'multi', 'the release of that array costs one multi');
 
 $rival->query_ok("SELECT zk_lock('a')");
 costs($s, "SELECT zk_try_lock('a')", 'create2 getChildren sync getChildren delete',

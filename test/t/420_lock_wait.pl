@@ -31,11 +31,11 @@ works($waiter, "SELECT count, token = zk_lock_token('free') FROM zk_held_locks",
 	'the two acquisitions are counted');
 $waiter->query_ok('SELECT zk_unlock_all()');
 
-# All forms of key.
-$waiter->query_ok("CALL $_") for 'zk_lock_wait(7)', 'zk_lock_wait(7, 8)',
-  "zk_lock_wait(8, interval '1s')", "zk_lock_wait(7, 9, '1s')", "zk_lock_wait('7'::text, '1s'::text)";
-works($waiter, 'SELECT string_agg(name, \' \' ORDER BY name COLLATE "C") FROM zk_held_locks', '#7 #7,8 #7,9 #8 7',
-	'zk_lock_wait() accepts all forms of key');
+# All forms of the arguments.
+$waiter->query_ok("CALL $_") for "zk_lock_wait('7')", "zk_lock_wait('7,8')",
+  "zk_lock_wait('8', interval '1s')", "zk_lock_wait('7,9', timeout => '1s')", "zk_lock_wait('9', NULL)";
+works($waiter, 'SELECT string_agg(name, \' \' ORDER BY name COLLATE "C") FROM zk_held_locks', '7 7,8 7,9 8 9',
+	'zk_lock_wait() accepts a timeout in all forms');
 $waiter->query_ok('SELECT zk_unlock_all()');
 
 # Returns the waiter's xmin and transaction id.
@@ -100,9 +100,8 @@ fails_with($waiter, "CALL zk_lock_wait(NULL)", '22004', 'NULL is not a name');
 fails_with($waiter, "CALL zk_lock_wait('')", '22023', 'the empty string is not a name');
 fails_with($waiter, "CALL zk_lock_wait('x', '-1 s')", '22023', 'a negative timeout is an error');
 fails_with($waiter, "CALL zk_lock_wait('x', 'soon')", '22007', 'a timeout that is no interval is an error', hint => 0);
-fails_with($waiter, 'CALL zk_lock_wait(1, NULL::integer)', '22004', 'NULL is not a key');
-$far->query_ok('SELECT zk_lock(7)');
-fails_with($waiter, "CALL zk_lock_wait(7, interval '0')", '55P03', 'an attempt for a held integer key fails', like => qr/"#7"/);
+$far->query_ok("SELECT zk_lock('7')");
+fails_with($waiter, "CALL zk_lock_wait('7', interval '0')", '55P03', 'an attempt for a held lock fails', like => qr/"7"/);
 works($waiter, $held, '', 'the failed calls leave no lock');
 
 # Contexts in which it must not commit.

@@ -186,22 +186,34 @@ PYTHON
 is(output_of($python, "$dir/swallow.py", $url), "not committed\n",
 	'book.py: an error that the work has caught is reported');
 
-# In psycopg 3 a list without a cast is one name.
+# A list without a cast is several names; a number is refused, and not taken for a name.
 write_file("$dir/list.py", <<'PYTHON');
+import importlib
 import sys
-import psycopg
 
-with psycopg.connect(sys.argv[1], autocommit=True) as conn:
-    for call in "zk_try_lock(%s)", "zk_try_lock(%s::text[])":
-        conn.execute("SELECT " + call, (["a", "b"],))
-        print([row[0] for row in conn.execute("SELECT name FROM zk_locks ORDER BY name")])
-        conn.execute("SELECT zk_unlock_all()")
+driver = importlib.import_module(sys.argv[2])
+conn = driver.connect(sys.argv[1])
+conn.autocommit = True
+cursor = conn.cursor()
+for call, value in (("zk_try_lock_all(%s)", ["a", "b"]), ("zk_try_lock(%s)", "42")):
+    cursor.execute("SELECT " + call, (value,))
+    cursor.execute("SELECT name FROM zk_held_locks ORDER BY name")
+    print([row[0] for row in cursor.fetchall()])
+    cursor.execute("SELECT zk_unlock_all()")
+for call in "zk_try_lock(%s)", "zk_lock_token(%s)":
+    try:
+        cursor.execute("SELECT " + call, (42,))
+    except driver.Error as error:
+        print(getattr(error, "sqlstate", None) or error.pgcode)
 PYTHON
-SKIP:
+for my $driver (qw(psycopg2 psycopg))
 {
-	skip 'psycopg 3 is not installed', 1 unless is_installed($python, '-c', 'import psycopg');
-	is(output_of($python, "$dir/list.py", $url), "['{a,b}']\n['a', 'b']\n",
-		'psycopg 3: a list without a cast is one name, with a cast its elements');
+  SKIP:
+	{
+		skip "$driver is not installed", 1 unless is_installed($python, '-c', "import $driver");
+		is(output_of($python, "$dir/list.py", $url, $driver), "['a', 'b']\n['42']\n42883\n42883\n",
+			"$driver: a list is several names, a text is a name, a number is refused");
+	}
 }
 
 # A call inside a transaction of the caller is refused, and does not commit.

@@ -182,7 +182,7 @@ $_->append_conf('postgresql.conf', 'zklock.deadlock_detection = on'), $_->reload
 	# The outage lasts until the loss is reported and the server has restarted.
 	$_->query_ok("SET zklock.connect_timeout = '5min'") for $s, $t;
 	$d->hold($s, "SELECT zk_xact_lock('x')");
-	$d->wait_for($t, "SELECT zk_xact_lock(ARRAY['x', 'y'])");
+	$d->wait_for($t, "SELECT zk_xact_lock_all(ARRAY['x', 'y'])");
 	$zk->kill9;
 	fails_with($s, 'SELECT pg_sleep(60)', '40001', 'a lock is lost in an outage');
 	$s->query_ok('ROLLBACK');

@@ -66,7 +66,7 @@ sub local_wait
 
 my $holder = session($node{d});
 my $list = join ', ', map { "'x$_'" } 0 .. $names - 1;
-$holder->query_ok("SELECT zk_lock(ARRAY[$list])");
+$holder->query_ok("SELECT zk_lock_all(ARRAY[$list])");
 
 # The waiters. pgbench ends when all of its clients have acquired their lock.
 my %bench;

@@ -62,7 +62,7 @@ is(blocking($on_b), join("\n", sort(line($on_a, qw(x shared t)), line($on_c, qw(
 # Several names, a holder of another program, and an upgrade: a session's own lock does
 # not block it.
 my $foreign = foreign_node($zkc, path('f'), 'WRIT');
-$on_c->query_async("SELECT zk_lock(ARRAY['f', 'x'])");
+$on_c->query_async("SELECT zk_lock_all(ARRAY['f', 'x'])");
 wait_zk_children($zkc, path('f'), 2);
 
 # An upgrade is queued once its node has moved up to the number of the other writer.
@@ -85,12 +85,12 @@ $on_b->wait_result;
 ok($on_b->ok && $on_c->ok, 'all waiters acquire their locks');
 $on_b->query_ok('SELECT zk_unlock_all()');
 
-# A text name that looks like an integer key is a different lock.
+# A name that begins like the lock's name is a different lock.
 $on_a->query_ok("SELECT zk_lock('#42')");
-$on_b->query_ok('SELECT zk_lock(42)');
-$on_c->query_async('SELECT zk_lock(42)');
-wait_zk_children($zkc, path('#42'), 2);
-is(blocking($on_c), line($on_b, '#42', qw(exclusive t)), 'the holder of a different lock with the same text does not block');
+$on_b->query_ok("SELECT zk_lock('42')");
+$on_c->query_async("SELECT zk_lock('42')");
+wait_zk_children($zkc, path('42'), 2);
+is(blocking($on_c), line($on_b, '42', qw(exclusive t)), 'the holder of a different lock with the same digits does not block');
 $_->query_ok('SELECT zk_unlock_all()') for $on_a, $on_b;
 $on_c->wait_result;
 $on_c->query_ok('SELECT zk_unlock_all()');

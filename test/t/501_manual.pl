@@ -57,7 +57,7 @@ push @{ $functions{ $_->[0] } }, $_
 SELECT p.proname, p.oid::regprocedure,
 	p.proname || '(' || regexp_replace(replace(
 		pg_get_function_arguments(p.oid), ' DEFAULT ''00:00:00''::interval', ' DEFAULT ''0'''),
-		'^OUT .*|\mIN ', '', 'g') || ')' || coalesce(' returns ' || pg_get_function_result(p.oid), ''),
+		'^OUT .*|\mIN |(?<=NULL)::\w+', '', 'g') || ')' || coalesce(' returns ' || pg_get_function_result(p.oid), ''),
 	has_function_privilege('public', p.oid, 'EXECUTE')
 FROM pg_proc p JOIN pg_depend d ON d.classid = 'pg_proc'::regclass AND d.objid = p.oid
 WHERE d.deptype = 'e' AND d.refobjid = (SELECT oid FROM pg_extension WHERE extname = 'zklock')

@@ -78,14 +78,14 @@ for ([ '1s', '00:00:04' ], [ '10s', '00:00:10' ], [ '2min', '00:00:40' ])
 	my $entries = 'SELECT count(*) FROM pg_locks WHERE pid = pg_backend_pid() '
 	  . "AND locktype = 'advisory'";
 	is($tasks->(), 1, 'a backend without locks has one thread');
-	$s->query_ok('SELECT zk_lock(1)');
+	$s->query_ok("SELECT zk_lock('1')");
 	is($tasks->(), 1 + 1, 'a backend with a session has one more thread');
 	works($s, $entries, 1, 'a lock has one entry in the lock table');
 	$s->query_ok("SELECT zk_acquire('permits', 2)");
 	works($s, $entries, 1, 'a permit has no entry in the lock table');
 	$s->query_ok("SELECT zk_release('permits')");
 	my $before = mntr($zk)->{approximate_data_size};
-	$s->query_ok('SELECT count(zk_lock(n)) FROM generate_series(2, 101) AS n');
+	$s->query_ok('SELECT count(zk_lock(n::text)) FROM generate_series(2, 101) AS n');
 	works($s, $entries, 101, 'each lock has an entry in the lock table');
 	cmp_ok(mntr($zk)->{approximate_data_size} - $before,
 		'<', 100 * 1000, 'a lock needs less than 1 kB in the ensemble');

@@ -58,7 +58,7 @@ sub with_settings
 	$first->query_ok("SELECT zk_unlock('a')");
 	like($second->wait_result, qr/^\d+$/, 'the other server waits, and acquires the lock after a release');
 	$second->query_ok('SELECT zk_unlock_all()');
-	works($first, "SELECT array_length(zk_lock(array_agg('many' || i)), 1) FROM generate_series(1, 900) i",
+	works($first, "SELECT array_length(zk_lock_all(array_agg('many' || i)), 1) FROM generate_series(1, 900) i",
 		'900', '900 locks can be acquired in one call');
 	works($second, 'SELECT count(*) FROM zk_locks WHERE granted', '900', 'another server sees all 900 locks');
 	$first->query_ok('SELECT zk_unlock_all()');

@@ -155,7 +155,7 @@ for my $case (@cases)
 	my $s = session($node);
 	$proxy->arm(fault => 'forge_answer', op => 'getData', path => 'a-token',
 		bytes => message('XXXXXXXX', '00000000' . '00' x 68), every => 1);
-	fails_with($s, "SET statement_timeout = '20s'; SELECT zk_lock(ARRAY['a-token', 'b'])", '58000',
+	fails_with($s, "SET statement_timeout = '20s'; SELECT zk_lock_all(ARRAY['a-token', 'b'])", '58000',
 		'a lock whose token would be 0 is not granted');
 	$proxy->disarm;
 	works($s, 'SELECT count(*) FROM zk_held_locks', '0', '... and not held');

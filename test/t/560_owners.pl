@@ -38,22 +38,22 @@ sub denied
 # EXECUTE is revoked by the statement of the document.
 $node->safe_psql('postgres', 'CREATE ROLE locker; ' . block_of('doc/security.md', 'hardening'));
 my $s = session($node, user => 'ordinary');
-denied($s, 'without EXECUTE', "SELECT zk_lock('x')", "SELECT zk_try_lock('x', '1s')", 'SELECT zk_lock(1, 2)',
+denied($s, 'without EXECUTE', "SELECT zk_lock('x')", "SELECT zk_try_lock('x', '1s')", "SELECT zk_lock('1,2')",
 	'SELECT * FROM zk_locks', "SELECT * FROM zk_locks_of('x')", 'SELECT * FROM zk_held_locks', 'SELECT * FROM zk_stat',
 	'SELECT zklock_advisory.pg_advisory_lock(1)', 'SELECT zklock_advisory.pg_try_advisory_xact_lock(1, 2)',
-	'SELECT zklock_advisory.pg_advisory_unlock_all()', "DO 'BEGIN PERFORM zk_lock(1); END'", 'EXPLAIN SELECT zk_lock(1)',
-	'CREATE AGGREGATE a (integer) (sfunc = zk_unlock, stype = integer)', 'CREATE OPERATOR @@@ (rightarg = text, function = zk_lock)',
-	'CREATE MATERIALIZED VIEW m AS SELECT zk_lock(1)', "SELECT zk_fence('x')");
-$s->query_ok('CREATE VIEW v AS SELECT zk_lock(1); CREATE TABLE d (token bigint DEFAULT zk_lock(1))');
+	'SELECT zklock_advisory.pg_advisory_unlock_all()', 'DO $$BEGIN PERFORM zk_lock($k$1$k$); END$$', "EXPLAIN SELECT zk_lock('1')",
+	'CREATE AGGREGATE a (interval) (sfunc = zk_try_lock, stype = text)', 'CREATE OPERATOR @@@ (rightarg = text, function = zk_lock)',
+	"CREATE MATERIALIZED VIEW m AS SELECT zk_lock('1')", "SELECT zk_fence('x')");
+$s->query_ok("CREATE VIEW v AS SELECT zk_lock('1'); CREATE TABLE d (token bigint DEFAULT zk_lock('1'))");
 denied($s, 'without EXECUTE, through an own object', 'SELECT * FROM v', 'INSERT INTO d DEFAULT VALUES');
-denied($s, 'without EXECUTE, as a C function', q(CREATE FUNCTION f(text) RETURNS bigint LANGUAGE c AS '$libdir/zklock', 'zklock_lock_text'),
-	q(CREATE FUNCTION f(text) RETURNS bigint LANGUAGE internal AS 'zklock_lock_text'), "LOAD 'zklock'",
+denied($s, 'without EXECUTE, as a C function', q(CREATE FUNCTION f(text) RETURNS bigint LANGUAGE c AS '$libdir/zklock', 'zk_lock'),
+	q(CREATE FUNCTION f(text) RETURNS bigint LANGUAGE internal AS 'zk_lock'), "LOAD 'zklock'",
 	'CREATE TRIGGER t BEFORE INSERT ON d FOR EACH ROW EXECUTE FUNCTION zklock_fences_keep()');
 denied($s, 'without EXECUTE, the table', "INSERT INTO zklock_fences VALUES ('x', 1, now(), '')", 'SELECT * FROM zklock_fences');
 $s->quit;
 $node->safe_psql('postgres', 'GRANT locker TO ordinary');
 $s = session($node, user => 'ordinary');
-works($s, 'SELECT zk_lock(1) > 0, zk_unlock_all()', 't|', 'a member of the granted role can lock');
+works($s, "SELECT zk_lock('1') > 0, zk_unlock_all()", 't|', 'a member of the granted role can lock');
 denied($s, 'a member of the granted role cannot see other sessions', 'SELECT * FROM zk_locks');
 $s->quit;
 
@@ -73,9 +73,9 @@ $s->quit;
 $s = session($node, user => 'creating');
 if ($node->safe_psql('postgres', 'SHOW server_version_num') < 160000)
 {
-	denied($s, 'CREATEROLE', "SELECT zk_revoke('x')", 'SELECT zk_lock(1)');
+	denied($s, 'CREATEROLE', "SELECT zk_revoke('x')", "SELECT zk_lock('1')");
 	$s->query_ok('GRANT locker, pg_signal_backend TO creating');
-	works($s, "SELECT zk_revoke('x'), zk_lock(1) > 0, zk_unlock(1)", '0|t|t', '... which changes when it grants itself roles');
+	works($s, "SELECT zk_revoke('x'), zk_lock('1') > 0, zk_unlock('1')", '0|t|t', '... which changes when it grants itself roles');
 }
 else
 {

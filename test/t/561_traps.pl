@@ -78,7 +78,7 @@ $t->quit;
 
 $node->safe_psql('postgres', block_of('doc/security.md', 'hardening'));
 is(was_seized(), 'f', 'the statement that revokes EXECUTE calls no trap');
-fails_with($s, 'SELECT zk_lock(1)', '42501', '... and revokes EXECUTE', hint => 0);
+fails_with($s, "SELECT zk_lock('1')", '42501', '... and revokes EXECUTE', hint => 0);
 $node->safe_psql('postgres', 'GRANT locker, pg_monitor TO ordinary');
 
 # The password is in the memory of a backend with a session, and nowhere else.
@@ -97,7 +97,7 @@ sub has_in_memory
 	return 0;
 }
 
-works($s, 'SELECT zk_lock(1) > 0', 't', 'an ordinary role locks with the password');
+works($s, "SELECT zk_lock('1') > 0", 't', 'an ordinary role locks with the password');
 my $idle = session($node, user => 'ordinary');
 unlike(slurp_file("/proc/" . $s->pid . "/$_"), qr/S3cr3t|hidden_file/, "neither the password nor its file name is in /proc/<pid>/$_")
   for qw(environ cmdline maps);

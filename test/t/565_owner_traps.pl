@@ -86,7 +86,7 @@ for my $schema ('trap', 'public', 'zk')
 	is($node->safe_psql('owned', "SET search_path = pg_catalog; SELECT bool_or(has_function_privilege('public', p.oid, 'EXECUTE')), bool_or(has_function_privilege('locker', p.oid, 'EXECUTE')) FROM pg_proc AS p WHERE proname = 'zk_lock'"),
 		'f|t', 'EXECUTE is revoked from PUBLIC and granted to locker');
 	runs_no_trap('calls', <<"SQL");
-SELECT $schema.zk_lock('a'), $schema.zk_lock(1), $schema.zk_try_lock('b', '1s'), $schema.zk_try_xact_lock_shared('b', '1s');
+SELECT $schema.zk_lock('a'), $schema.zk_lock('1'), $schema.zk_try_lock('b', '1s'), $schema.zk_try_xact_lock_shared('b', '1s');
 SELECT $schema.zk_fence('a'), $schema.zk_acquire('s', 2), $schema.zk_lock_token('a'), $schema.zk_revoke('a');
 SELECT * FROM $schema.zk_locks; SELECT * FROM $schema.zk_held_locks; SELECT * FROM $schema.zk_stat;
 SELECT * FROM $schema.zk_blocking(1); SELECT * FROM $schema.zk_locks_of('a'); SELECT * FROM $schema.zk_session();

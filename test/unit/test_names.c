@@ -35,7 +35,7 @@ test_encoding(void)
 	encodes("..", 2, "%2E%2E", "encodes two dots");
 	encodes("...", 3, "...", "keeps three dots");
 	encodes(".a", 2, ".a", "keeps a leading dot");
-	encodes("#42", 3, "%2342", "distinguishes text names from key names");
+	encodes("#42", 3, "%2342", "percent-encodes #");
 	encodes("a/b", 3, "a%2Fb", "prevents a slash in a path");
 	encodes("%2F", 3, "%252F", "encodes the escape character");
 	encodes("\xc3\xa4\xe2\x82\xac", 5, "%C3%A4%E2%82%AC", "encodes UTF-8 bytewise");

@@ -3,9 +3,8 @@
  * names.c
  *		Converts an SQL key into the name of a lock.
  *
- * Text keys are taken in UTF-8 whatever the database's encoding, so that one name
- * is one lock everywhere, and percent-encoded.  Integer keys begin with '#', which
- * no encoded text does, so that they never equal a text key.
+ * Keys are taken in UTF-8 whatever the database's encoding, so that one name is one lock
+ * everywhere, and percent-encoded.
  *
  *-------------------------------------------------------------------------
  */
@@ -40,12 +39,6 @@ zklock_name_hash(const char *encoded, size_t length)
 	pg_cryptohash_free(context);
 	memcpy(&hash, digest, sizeof(hash));
 	return pg_ntoh64(hash);
-}
-
-static void
-finish_name(ZklockName *name)
-{
-	name->hash = hash_bytes((const unsigned char *) name->encoded, (int) strlen(name->encoded));
 }
 
 static void
@@ -97,43 +90,7 @@ zklock_name_from_text(text *value, ZklockNameRoom *room, ZklockName *name)
 	zkl_encode_name(utf8, length, name->encoded);
 	if (utf8 != name->display)
 		pfree(utf8);
-	finish_name(name);
-}
-
-/* Both forms of the name are the text in the room. */
-static void
-name_from_integers(ZklockNameRoom *room, ZklockName *name)
-{
-	name->encoded = name->display = room->display;
-	finish_name(name);
-}
-
-void
-zklock_name_from_int8(int64 key, ZklockNameRoom *room, ZklockName *name)
-{
-	room->display[0] = '#';
-	pg_lltoa(key, &room->display[1]);
-	name_from_integers(room, name);
-}
-
-void
-zklock_name_from_int4(int32 key1, int32 key2, ZklockNameRoom *room, ZklockName *name)
-{
-	char	   *end = room->display;
-
-	*end++ = '#';
-	end += pg_ltoa(key1, end);
-	*end++ = ',';
-	pg_ltoa(key2, end);
-	name_from_integers(room, name);
-}
-
-char *
-zklock_name_as_argument(const ZklockName *name)
-{
-	if (name->encoded[0] == '#')
-		return pstrdup(name->encoded + 1);
-	return quote_literal_cstr(name->display);
+	name->hash = hash_bytes((const unsigned char *) name->encoded, (int) strlen(name->encoded));
 }
 
 static const ZklockName *

@@ -34,9 +34,6 @@ typedef struct ZklockNameRoom
  * first, are allocated in the current memory context.
  */
 extern void zklock_name_from_text(text *value, ZklockNameRoom *room, ZklockName *name);
-extern void zklock_name_from_int8(int64 key, ZklockNameRoom *room, ZklockName *name);
-extern void zklock_name_from_int4(int32 key1, int32 key2, ZklockNameRoom *room,
-								  ZklockName *name);
 
 /* The names of one call.  Contains pointers into itself: must not be copied. */
 typedef struct ZklockNames
@@ -55,9 +52,6 @@ typedef struct ZklockNames
  * throw.
  */
 extern uint64 zklock_name_hash(const char *encoded, size_t length);
-
-/* Returns the key as written in a call of an SQL function, for hints. */
-extern char *zklock_name_as_argument(const ZklockName *name);
 
 /*
  * Returns the next name, valid until the next call.  Returns NULL after the last name,

@@ -36,6 +36,7 @@ char	   *zklock_tls_ca_file = "";
 char	   *zklock_tls_cert_file = "";
 char	   *zklock_tls_key_file = "";
 bool		zklock_deadlock_detection = true;
+bool		zklock_session_locks = true;
 
 volatile sig_atomic_t zklock_on_revoke = ZKLOCK_ON_REVOKE_NOTICE;
 
@@ -328,6 +329,11 @@ static const Setting settings[] = {
 		PGC_SUSET, 0,
 		.number = &zklock_commit_check,
 	.options = commit_check_options},
+	{"zklock.session_locks",
+		"Allows locks and permits at session level.",
+		"Turn it off for roles that connect through a pooler in transaction mode.",
+		PGC_USERSET, 0,
+	.flag = &zklock_session_locks},
 	{"zklock.stale_snapshot",
 		"Sets the reaction if a transaction's snapshot is older than a lock that it waited for.",
 		NULL,

@@ -52,6 +52,7 @@ extern char *zklock_tls_ca_file;	/* these three: empty without TLS */
 extern char *zklock_tls_cert_file;
 extern char *zklock_tls_key_file;
 extern bool zklock_deadlock_detection;
+extern bool zklock_session_locks;
 
 /* Called from _PG_init(). */
 extern void zklock_define_settings(void);

@@ -15,30 +15,28 @@
 
 /*
  * Finds the entries of the names that have a session-level count in this mode, once each;
- * returns their number.  Sets *all to false if a name has no count.
+ * returns their number.
  */
 static int
-find_to_release(ZklockNames *names, ZklMode mode, ZklockHold **found, bool *all)
+find_to_release(ZklockNames *names, ZklMode mode, ZklockHold **found, bool *released)
 {
 	static uint64 release = 0;
 	const ZklockName *name;
 	int			n = 0;
 
 	release++;
-	while ((name = zklock_names_next(names)) != NULL)
+	for (int i = 0; (name = zklock_names_next(names)) != NULL; i++)
 	{
 		ZklockHold *hold = zklock_hold_find(name);
 
-		if (hold == NULL || zklock_hold_counts(hold, mode)->session == 0)
-		{
-			*all = false;
+		released[i] = hold != NULL && zklock_hold_counts(hold, mode)->session > 0;
+		if (!released[i])
 			ereport(WARNING,
 					(errcode(ERRCODE_WARNING),
 					 errmsg("you don't own %s lock \"%s\" at session level",
 							mode == ZKL_MODE_EXCLUSIVE ? "exclusive" : "shared",
 							name->display),
 					 errhint("See zk_held_locks for the locks of this session.")));
-		}
 		else if (hold->release != release)
 		{
 			hold->release = release;
@@ -48,19 +46,18 @@ find_to_release(ZklockNames *names, ZklMode mode, ZklockHold **found, bool *all)
 	return n;
 }
 
-bool
-zklock_release(ZklockNames *names, ZklMode mode)
+void
+zklock_release(ZklockNames *names, ZklMode mode, bool *released)
 {
 	ZklockHold *single;
 	ZklockHold **found = &single;
-	bool		all = true;
 	int			n;
 
 	if (names->n > 1)
 		found = palloc(sizeof(ZklockHold *) *
 					   (Min(names->n, zklock_holds_entries()) + 1));
-	n = find_to_release(names, mode, found, &all);
-	if (all && n > 0)
+	n = find_to_release(names, mode, found, released);
+	if (n > 0)
 	{
 		zklock_note_release(found, n);
 		for (int i = 0; i < n; i++)
@@ -71,7 +68,6 @@ zklock_release(ZklockNames *names, ZklMode mode)
 			zklock_settle_several(found, n);
 	}
 	zklock_withdraw_requests();
-	return all;
 }
 
 void

@@ -11,11 +11,11 @@
 #include "backend/base/holds.h"
 
 /*
- * Releases one session-level count of each of these names, however often a name is
- * repeated.  If a name has no count in this mode, releases none and returns false, with a
- * WARNING for each such name.  Does not wait.
+ * Releases one session-level count of each of these names that has one in this mode,
+ * however often the name is repeated.  Stores for each name, in their order, whether it has;
+ * a WARNING for each that has not.  Does not wait.
  */
-extern bool zklock_release(ZklockNames *names, ZklMode mode);
+extern void zklock_release(ZklockNames *names, ZklMode mode, bool *released);
 
 /* Releases all session-level counts.  Neither throws nor waits nor allocates. */
 extern void zklock_release_session(void);

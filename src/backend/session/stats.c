@@ -140,7 +140,11 @@ zklock_stat(PG_FUNCTION_ARGS)
 	InitMaterializedSRF(fcinfo, 0);
 	zklock_count_round_trips();
 	for (int i = 0; i < ZKLOCK_N_STATS; i++)
-		values[i] = Int64GetDatum(pg_atomic_read_u64(&counters->counts[i]));
+	{
+		uint64		count = pg_atomic_read_u64(&counters->counts[i]);
+
+		values[i] = i == ZKLOCK_STAT_WAIT_MS ? Float8GetDatum((double) count) : Int64GetDatum(count);
+	}
 	values[STAT_COLUMNS - 1] =
 		TimestampTzGetDatum((TimestampTz) pg_atomic_read_u64(&counters->since));
 	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);

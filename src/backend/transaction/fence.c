@@ -17,6 +17,7 @@
 #include "miscadmin.h"
 #include "tcop/utility.h"
 #include "utils/backend_status.h"
+#include "utils/builtins.h"
 #include "utils/timestamp.h"
 
 #include "backend/base/holds.h"
@@ -38,7 +39,7 @@ raise_fenced_off(const ZklockName *name, int64 token, int64 recorded)
 			 errdetail("This session holds it with token " INT64_FORMAT "; token " INT64_FORMAT " is recorded in this database.",
 					   token, recorded),
 			 errhint("Release the lock, acquire it again, and retry the transaction. If the ZooKeeper ensemble was rebuilt empty, its tokens restarted: an administrator must call zk_fence_reset(%s).",
-					 zklock_name_as_argument(name))));
+					 quote_literal_cstr(name->display))));
 }
 
 int64
@@ -57,7 +58,7 @@ zklock_fence(const ZklockName *name, Oid function)
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("lock \"%s\" is not held by this session", name->display),
 				 errhint("Acquire it first, for example with zk_lock(%s).",
-						 zklock_name_as_argument(name))));
+						 quote_literal_cstr(name->display))));
 	token = hold->token;
 	exclusive = hold->mode == ZKL_MODE_EXCLUSIVE;
 	if (exclusive)
