@@ -169,7 +169,7 @@ my $theirs = $java->lock(mutex => path('x'), timeout => 60000);
 	like($here->wait_result, qr/^\{\d+,\d+\}$/,
 		'several: we acquire both locks when they release');
 	ok(!$multi->acquire(0), 'several: they acquire none while we hold both');
-	works($here, "SELECT zk_unlock_all(ARRAY['p', 'q'])", 't', 'several: we release');
+	works($here, "SELECT zk_unlock_all(ARRAY['p', 'q'])", '{t,t}', 'several: we release');
 	ok($multi->acquire(30000), 'several: they acquire both locks after our release');
 	$multi->release;
 
