@@ -171,9 +171,9 @@ class Client(threading.Thread):
         return self.request([name], "p", level, wait)
 
     def request(self, names, mode, level, wait):
-        function = f"zk{'' if wait is None else '_try'}{LEVELS[level]}_" + (
-            "acquire" if mode == "p" else f"lock{MODES[mode]}")
         several = len(names) > 1
+        function = f"zk{'' if wait is None else '_try'}{LEVELS[level]}_" + (
+            "acquire" if mode == "p" else f"lock{'_all' if several else ''}{MODES[mode]}")
         key = names if several else names[0]
         arguments = [key]
         sql = f"SELECT {function}(%s{'::text[]' if several else '::text'}"

@@ -156,7 +156,10 @@ forget_node(const char *name, int session)
 
 	for (int i = 0; i < queue->n; i++)
 		if (queue->nodes[i] == node)
-			strcpy(queue->nodes[i], queue->nodes[--queue->n]);
+		{
+			queue->n--;
+			memmove(queue->nodes[i], queue->nodes[queue->n], sizeof(queue->nodes[i]));
+		}
 }
 
 
