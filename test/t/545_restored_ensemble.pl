@@ -19,8 +19,8 @@ my $dir = PostgreSQL::Test::Utils::tempdir();
 mkdir "$dir/zk" or die "$dir/zk: $!";
 my $zk = ZkLock::ZkServer->start(tick_time => 1000, dir => "$dir/zk");
 
-# A server that starts tells clients of sessions that it has not yet read that these have
-# expired: nobody connects before it is ready.
+# A server that starts reports sessions that it has not yet read as expired: no client
+# connects before the server is ready.
 my $proxy = ZkLock::Proxy->start(target => $zk);
 
 # A server that has just started may leave a reconnection unanswered; the client retries

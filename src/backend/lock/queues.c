@@ -4,7 +4,7 @@
  *		Reads the queues of the ensemble, with the nodes of all programs.
  *
  * In nested loops: some hundred locks or semaphores at a time, their nodes, and what is in
- * them.  Who holds and who waits follows from that.  A znode that does not exist any more is
+ * them.  The holders and waiters follow from that.  A znode that does not exist any more is
  * left out.  Other programs' znodes may have any name and any data, in any number.  So the
  * length of data is read first, and what is kept at one time is bounded.
  *
@@ -235,7 +235,7 @@ read_nodes(Scan *scan)
 
 
 /*
- * Who holds, and who waits
+ * Holders and waiters
  */
 
 /* Sets mode and place of the existing nodes in a queue; returns their number, in order. */

@@ -67,7 +67,7 @@ zklock_lease_timer_init(void)
 		timer_signal = zklock_timer_create(CLOCK_BOOTTIME, on_lease_timer, &lease_timer);
 }
 
-/* The deadline is published before the grant: a timer that is set will look at it. */
+/* The deadline is published before the grant: a timer that is set will see the deadline. */
 void
 zklock_lease_timer_start(ZklSession *session)
 {

@@ -94,7 +94,7 @@ add_hash(uint64_t hash, uint64_t value)
 	return (hash ^ value) * UINT64_C(1099511628211);
 }
 
-/* Identifies a deadlock: who waits how.  Answers to rings do not change it. */
+/* Identifies a deadlock: which sessions wait, and where.  Answers to rings do not change it. */
 static uint64_t
 deadlock_identity(const ZklDeadlockFound *found)
 {

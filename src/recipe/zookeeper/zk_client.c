@@ -164,7 +164,7 @@ close_handle(ZklClient *client, int64_t until_ms)
  * open until the server has closed it.
  */
 static void
-drain(int fd, int64_t until_ms)
+read_to_end(int fd, int64_t until_ms)
 {
 	char		bytes[4096];
 	struct pollfd readable = {fd, POLLIN, 0};
@@ -191,7 +191,7 @@ close_io(void *arg)
 	{
 		close_handle(client, until_ms);
 		zkl_zk_leave();
-		drain(client->fd, until_ms);
+		read_to_end(client->fd, until_ms);
 		zkl_zk_enter(client);
 	}
 	else if (client->zh)
