@@ -81,6 +81,7 @@ class Replay:
         self.holds = {}         # name => Hold
         self.open = {}          # (name, mode) => Section
         self.permits = Permits()
+        self.fences = []        # of the open transaction: depth, record, exclusive
         self.last_ok = self.time = record["end"]
         self.alternative = None
         self.loss_reported = False
@@ -125,6 +126,7 @@ class Replay:
             if op == "fence":
                 self.fenced(record)
             self.model.apply(op)
+        self.end_fences(op)
         # A close needs no answer: the backend may have been terminated before it.
         self.close_sections(self.last_ok if op == "close" else record["start"])
         if alone and op not in ("begin", "close", "rollback", "rollback_to"):
@@ -263,7 +265,20 @@ class Replay:
 
     def fenced(self, record):
         exclusive = (record["names"][0], "x") in self.open
-        self.check.fences.append((self, record, exclusive))
+        self.fences.append([len(self.model.nested or ()), record, exclusive])
+
+    def end_fences(self, op):
+        """What a fence of the open transaction becomes when a savepoint or all ends."""
+        depth = len(self.model.nested or ())
+        if op == "rollback_to":
+            self.fences = [fence for fence in self.fences if fence[0] < depth]
+        elif op == "release":
+            for fence in self.fences:
+                fence[0] = min(fence[0], depth)
+        elif self.model.nested is None:
+            self.check.fences += [(self, record, exclusive)
+                                  for _, record, exclusive in self.fences]
+            self.fences = []
 
     # Failure.
 
@@ -285,6 +300,7 @@ class Replay:
             self.model.end()
         elif self.model.nested:
             self.model.rollback_to()
+            self.end_fences("rollback_to")
         self.close_sections(self.last_ok)
 
     def note_possible_effect(self, record):
@@ -302,6 +318,7 @@ class Replay:
             if written and record["op"] in ("commit", "write"):
                 self.commit(record, float("inf"))
         self.model = Holds()
+        self.end_fences(record["op"])
         self.close_sections(self.last_ok)
         self.over = True
 

@@ -150,6 +150,20 @@ def fenced(first, second):
     return story
 
 
+def fence_rolled_back():
+    """A fence that is rolled back with its lock, before a newer holder's fence."""
+    story = Story()
+    story.begin("p").add("p", "savepoint")
+    for process, token in (("p", 10), ("q", 11)):
+        if process == "q":
+            story.begin(process)
+        story.lock(process, token, level="transaction")
+        story.add(process, "fence", names=["n"], value=token, txn=story.open[process])
+        if process == "p":
+            story.add("p", "rollback_to")
+    return story.commit("q").commit("p")
+
+
 def permits(n):
     """This many sessions, each with a permit of a semaphore of capacity 2."""
     story = Story(names=[], servers={}, semaphores={"n": 2})
@@ -309,6 +323,7 @@ GOOD = [
     ("a sharer before an upgrade to a smaller token", upgraded()),
     ("fences in order", fenced(10, 11)),
     ("fences of sharers in another order", shared_fences()),
+    ("a fence that is rolled back to a savepoint", fence_rolled_back()),
     ("two permits of two", all_commit(permits(2))),
     ("two permits that are released one by one, and then a third",
      own_permits().held("p", ("p", "session", 2, 10)).unlock("p", mode="p")
