@@ -147,7 +147,7 @@ sub caller_with
 	$s->reconnect('zklock.connect_string' => '127.0.0.1:' . free_port());
 	fails_with($s, "SELECT zk_lock('port')", '08001', 'a port that nobody listens on',
 		like => qr/DETAIL:.*Connection refused/s);
-	$s->reconnect('zklock.connect_string' => $restarting->connect_string);
+	$s->reconnect('zklock.connect_string' => $restarting->connect_string, 'zklock.connect_timeout' => '20s');
 	$s->query_ok("SELECT zk_lock('restart'); SET zklock.commit_check = off");
 	$restarting->restart;
 	works($s, "SELECT zk_lock('again') > 0", 't', 'a session survives the restart of its server');

@@ -31,7 +31,8 @@ for my $name (sort keys %silence)
 {
 	my ($begin, $end) = @{ $silence{$name} };
 	my ($silent, $other) = map { $d->open($_) } qw(a b);
-	$silent->query_ok("SELECT zk_xact_lock('x')");
+	# Held by the session, because an error in the transaction releases the others at once.
+	$silent->query_ok("SELECT zk_lock('x')");
 	$other->query_ok("SELECT zk_xact_lock('y')");
 	$d->wait_for($silent, "SELECT zk_xact_lock('y')");
 	wait_until_reported($zkc, 1);
@@ -51,7 +52,7 @@ for my $name (sort keys %silence)
 	$silent->wait_result;
 	is($silent->sqlstate, '57014', "$name: the silent session's wait is cancelled");
 	ok(!$other->finished, "$name: the other session waits on");
-	$silent->query_ok('ROLLBACK');
+	$silent->query_ok($_) for 'ROLLBACK', "SELECT zk_unlock('x')";
 	$end->($silent) if $name !~ /process/;
 	$other->wait_result;
 	is($other->sqlstate, '00000', "$name: it acquires the lock");
