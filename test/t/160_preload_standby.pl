@@ -17,8 +17,9 @@ my $zkc = ZkLock::ZkClient->new($zk->connect_string);
 my $primary = zklock_node(
 	'primary',
 	zk => $zk,
+	session_timeout => '10s',
 	init => [ allows_streaming => 1 ]);
-my $plain = zklock_node('plain', zk => $zk);
+my $plain = zklock_node('plain', zk => $zk, session_timeout => '10s');
 my $lock = '/zklock/locks/x';
 my $t = session($plain);
 

@@ -100,16 +100,16 @@ sub caller_with
 {
 	my $cut = ZkLock::Proxy->start(target => $zk);
 	my $holder = session($near);
-	my ($s, $timed) = map { caller_with('300ms', $shorter, 'zklock.connect_string' => $cut->connect_string) } 1 .. 2;
+	my ($s, $timed) = map { caller_with('3s', $shorter, 'zklock.connect_string' => $cut->connect_string) } 1 .. 2;
 	my $report = "SET log_lock_waits = on; SET deadlock_timeout = '10ms'";
 	my $offset = -s $shorter->logfile;
 	$holder->query_ok("SELECT zk_lock('held'), zk_lock('timed')");
 	$_->query_ok($report) for $s, $timed;
 	$timed->query_ok("SET zklock.connect_timeout = '1h'");
 	$s->query_async("SELECT zk_lock('held')");
-	$timed->query_async("SELECT zk_try_lock('timed', '3s')");
+	$timed->query_async("SELECT zk_try_lock('timed', '8s')");
 	wait_for_log($shorter, qr/still waiting for zk lock "$_"/, $offset) for qw(held timed);
-	$holder->query_ok('SELECT pg_sleep(1)');
+	$holder->query_ok('SELECT pg_sleep(4)');
 	ok(!$s->finished, 'a wait for another holder goes on after connect_timeout');
 	$cut->cut(refuse => 1);
 	is($timed->wait_result, 'f', 'an attempt that has queued returns false after its timeout');
@@ -137,10 +137,10 @@ sub caller_with
 
 # The error and the log say why, and when the connection is back.
 {
-	my $restarting = ZkLock::ZkServer->start(tick_time => 200, config => { maxSessionTimeout => 60000 });
+	my $restarting = ZkLock::ZkServer->start(tick_time => 200, config => { maxSessionTimeout => 300000 });
 	my $s = session($node);
 	my $log = -s $node->logfile;
-	$s->reconnect('zklock.session_timeout' => '40s', 'zklock.connect_timeout' => '2s',
+	$s->reconnect('zklock.connect_timeout' => '2s',
 		'zklock.connect_string' => 'zk1.invalid:2181');
 	fails_with($s, "SELECT zk_lock('name')", '08001', 'a host name that does not exist',
 		like => qr/DETAIL:.*the name of host "zk1\.invalid" cannot be resolved/s);
