@@ -15,6 +15,7 @@
 
 #include "backend/base/preload.h"
 #include "backend/base/settings.h"
+#include "backend/session/crash_release.h"
 #include "backend/session/shared_memory.h"
 #include "backend/transaction/lifecycle.h"
 #include "compat.h"
@@ -40,4 +41,5 @@ _PG_init(void)
 	zklock_define_settings();
 	zklock_install_hooks();
 	zklock_install_shared_memory();
+	zklock_register_crash_release();
 }

@@ -111,6 +111,13 @@ typedef enum ZklSessionState
 	ZKL_SESSION_AUTH_FAILED		/* final */
 } ZklSessionState;
 
+/* What a session can be resumed with, by anybody who has it. */
+typedef struct ZklSessionKey
+{
+	int64_t		id;				/* 0: none */
+	char		password[16];
+} ZklSessionKey;
+
 typedef struct ZklSessionConfig
 {
 	const char *connect_string; /* host:port,...[/chroot] */
@@ -122,6 +129,7 @@ typedef struct ZklSessionConfig
 	ZklNodeNames node_names;
 	int			max_nodes;
 	int32_t		sequence_limit; /* highest number to use; 0: ZKL_SEQUENCE_LIMIT */
+	ZklSessionKey resumed;		/* the session to resume, to close it; or none */
 	uint32_t	server_tag;		/* of all sessions that share local locks; in the names of nodes */
 
 	/*
@@ -181,6 +189,9 @@ extern void zkl_session_receive(ZklSession *session);
 
 extern ZklSessionState zkl_session_state(ZklSession *session);
 extern bool zkl_session_is_unproven(ZklSession *session);	/* lost: not confirmed in time */
+
+/* Returns what the session can be resumed with; none before the first connection. */
+extern ZklSessionKey zkl_session_key(ZklSession *session);
 
 /* Returns whether the session's node names have this mode.  Any thread. */
 extern bool zkl_session_has_mode(const ZklSession *session, ZklMode mode);

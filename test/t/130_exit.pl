@@ -1,5 +1,5 @@
 # The end of a connection: the ZooKeeper session is closed, so waiters proceed at
-# once. Only after a crash they wait for the session timeout.
+# once. After a crash they wait for the session timeout, or until the server runs again (136).
 
 use strict;
 use warnings;
@@ -239,7 +239,7 @@ for my $crash (sort keys %crashes)
 		wait_zk_children($zkc, $lock, 2);
 		$crashes{$crash}->($s);
 		like($t->wait_result, qr/^\d+$/,
-			"$state, $crash: the lock is free after the session timeout");
+			"$state, $crash: the lock is free after the session timeout at the latest");
 		$t->query_ok("SELECT zk_unlock('x')");
 		nothing_left($zkc, "$state, $crash: no node is left");
 		ensure_running();

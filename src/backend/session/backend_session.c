@@ -27,6 +27,7 @@
 #include "backend/session/cancel.h"
 #include "backend/session/errors.h"
 #include "backend/session/lease_timer.h"
+#include "backend/session/session_file.h"
 #include "backend/session/shown.h"
 #include "backend/session/stats.h"
 #include "backend/session/wait.h"
@@ -116,6 +117,7 @@ zklock_session_close(int timeout_ms)
 	zklock_drop_wait_set();
 	zklock_lease_timer_stop();
 	zkl_session_close(session, timeout_ms);
+	zklock_forget_session();
 	session = NULL;
 	release_fds();
 }

@@ -15,6 +15,7 @@
 #include "storage/lwlock.h"
 
 #include "backend/session/shared_memory.h"
+#include "backend/session/session_file.h"
 #include "backend/session/shown.h"
 #include "backend/session/stats.h"
 
@@ -42,6 +43,8 @@ zklock_at_shmem_startup(void)
 	zklock_init_stats();
 	zklock_init_shown();
 	LWLockRelease(AddinShmemInitLock);
+	if (!IsUnderPostmaster)
+		zklock_init_session_file();
 }
 
 void

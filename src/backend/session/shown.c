@@ -23,6 +23,7 @@
 #include "storage/shmem.h"
 #include "utils/hsearch.h"
 
+#include "backend/session/session_file.h"
 #include "backend/session/shown.h"
 
 /* The key of a hash table, without padding. */
@@ -155,6 +156,7 @@ zklock_show_session(ZklSession *session, uint64 namespace_hash)
 				 errdetail("The ensemble gave session 0x%llx to both.", (unsigned long long) mine.session_id),
 				 errhint("Check that zklock.connect_string names servers of one ZooKeeper ensemble, and nothing else.")));
 	shown = mine.session_id;
+	zklock_note_session(session);
 }
 
 bool

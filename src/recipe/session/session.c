@@ -232,6 +232,8 @@ zkl__session_open(const ZklSessionConfig *config, const size_t sizes[ZKL_N_STATE
 		.digest = config->digest,
 		.tls = config->tls,
 		.creator_acl = config->creator_acl,
+		.resumed_id = config->resumed.id,
+		.resumed_password = config->resumed.password,
 	};
 	ZklSession *session = session_new(sizes);
 
@@ -253,6 +255,18 @@ zkl__session_open(const ZklSessionConfig *config, const size_t sizes[ZKL_N_STATE
 		return NULL;
 	}
 	return session;
+}
+
+ZklSessionKey
+zkl_session_key(ZklSession *session)
+{
+	ZklSessionKey key = {0};
+
+	zkl__session_lock(session);
+	key.id = session->connection.session_id;
+	memcpy(key.password, session->connection.password, sizeof(key.password));
+	zkl__session_unlock(session);
+	return key;
 }
 
 void

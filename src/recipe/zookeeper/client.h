@@ -41,10 +41,14 @@ typedef enum ZklConnectionEvent
 	ZKL_EVENT_AUTH_FAILED		/* credentials refused; final */
 } ZklConnectionEvent;
 
+/* Bytes of the password that the ensemble gives to a session. */
+#define ZKL_PASSWORD_SIZE 16
+
 /* Filled in for ZKL_EVENT_CONNECTED. */
 typedef struct ZklConnectionInfo
 {
 	int64_t		session_id;
+	char		password[ZKL_PASSWORD_SIZE];
 	int			session_timeout_ms; /* as negotiated */
 	char		server[64];		/* address:port */
 } ZklConnectionInfo;
@@ -68,6 +72,8 @@ typedef struct ZklClientConfig
 	const char *digest;			/* "user:password", or NULL */
 	const char *tls;			/* as in ZklSessionConfig, or NULL */
 	bool		creator_acl;	/* nodes: all rights to the creator, read to others */
+	int64_t		resumed_id;		/* the session to resume, or 0 ... */
+	const char *resumed_password;	/* ... with its ZKL_PASSWORD_SIZE bytes */
 	int			wait_fd;		/* epoll: readable when zkl_client_exchange() has work */
 } ZklClientConfig;
 

@@ -57,13 +57,15 @@ auth_answered_io(int rc, const void *data)
 static zhandle_t *
 get_handle(ZklClient *client, const char *hosts)
 {
+	const clientid_t *resumed = client->resumed.client_id ? &client->resumed : NULL;
+
 	if (client->tls == NULL)
 		return zookeeper_init2(hosts, zkl_zk_session_io, client->session_timeout_ms,
-							   NULL, client, ZOO_NO_LOG_CLIENTENV, zkl_zk_log_io);
+							   resumed, client, ZOO_NO_LOG_CLIENTENV, zkl_zk_log_io);
 #ifdef ZKLOCK_HAVE_TLS
 	zoo_set_log_stream(zkl_log_stream(zkl_zk_log_io));
 	return zookeeper_init_ssl(hosts, client->tls, zkl_zk_session_io,
-							  client->session_timeout_ms, NULL, client,
+							  client->session_timeout_ms, resumed, client,
 							  ZOO_NO_LOG_CLIENTENV);
 #else
 	return NULL;
@@ -250,6 +252,9 @@ zkl_client_open(const ZklClientConfig *config, const ZklEvents *events, void *co
 	client->context = context;
 	client->session_timeout_ms = config->session_timeout_ms;
 	client->wait_fd = config->wait_fd;
+	client->resumed.client_id = config->resumed_id;
+	if (config->resumed_id != 0)
+		memcpy(client->resumed.passwd, config->resumed_password, ZKL_PASSWORD_SIZE);
 	client->fd = -1;
 	client->seed = (uint32_t) getpid() * 2654435761u ^ (uint32_t) zkl_now_ms();
 	client->acl = config->creator_acl ? &creator_acl : &ZOO_OPEN_ACL_UNSAFE;

@@ -250,6 +250,7 @@ connected(ZklClient *client, ZklConnectionInfo *info)
 	struct epoll_event event = {.events = EPOLLIN};
 
 	info->session_id = zoo_client_id(client->zh)->client_id;
+	memcpy(info->password, zoo_client_id(client->zh)->passwd, ZKL_PASSWORD_SIZE);
 	info->session_timeout_ms = zoo_recv_timeout(client->zh);
 	describe_server(client->fd, info->server, sizeof(info->server));
 	log_connected(client, info->server);

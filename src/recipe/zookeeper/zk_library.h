@@ -70,6 +70,7 @@ struct ZklClient
 	char	   *digest;
 	char	   *tls;
 	int			session_timeout_ms;
+	clientid_t	resumed;		/* client_id 0: a new session */
 	int			wait_fd;
 	struct ACL_vector *acl;
 	bool		drop_wanted;	/* the connection is to end; atomic */

@@ -1,0 +1,229 @@
+/*-------------------------------------------------------------------------
+ *
+ * crash_release.c
+ *		A background worker closes the sessions that a crash has left.
+ *
+ * The worker runs at the start of the server, and again after a crash.  It closes the
+ * sessions of former processes (session_file.c), when all these processes have gone, so that
+ * their locks are free at once.
+ *
+ * To close a session it resumes it, which needs the session's password.  A session is closed
+ * when the ensemble says that it does not exist.  Until then the worker repeats all of this,
+ * but not longer than a session can live without its client.
+ *
+ * PostgreSQL forgets a worker that ends with 0, and at a crash also one that is never to be
+ * started again.  So this one ends with 1, and is started again after a day.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <unistd.h>
+
+#include "miscadmin.h"
+#include "postmaster/bgworker.h"
+#include "postmaster/interrupt.h"
+#include "storage/ipc.h"
+#include "storage/latch.h"
+#include "utils/wait_event.h"
+
+#include "backend/base/credentials.h"
+#include "backend/session/crash_release.h"
+#include "backend/session/session_file.h"
+
+/* Sessions at a time: each has a thread and some descriptors. */
+#define BATCH 64
+
+#define DAY (24 * 60 * 60)
+
+/* How long a batch may take, and the pause before the next attempt. */
+#define BATCH_MS 3000
+#define PAUSE_MS 200
+
+/* How often the worker looks at the state of a batch. */
+#define POLL_MS 5
+
+/* The time of the last answers, when threads are to end (LAST_ANSWER_MS in zk_client.c). */
+#define LAST_ANSWERS_MS 2000
+
+typedef struct Batch
+{
+	int			n;
+	bool		is_done[BATCH];
+	ZklSession *sessions[BATCH];	/* or NULL */
+} Batch;
+
+typedef struct CrashRelease
+{
+	ZklockCredentials credentials;
+	int64		busy_ms;		/* when former processes existed last, or the worker started */
+	int			n_closed;
+} CrashRelease;
+
+PGDLLEXPORT void zklock_release_after_crash(Datum arg);
+
+
+/* Returns false if the worker is to end. */
+static bool
+sleep_ms(long ms)
+{
+	(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, ms,
+					 PG_WAIT_EXTENSION);
+	ResetLatch(MyLatch);
+	return !ShutdownRequestPending;
+}
+
+static void
+open_session(CrashRelease *release, const ZklockSessionNote *note, ZklSession **session)
+{
+	ZklSessionConfig config = {
+		.connect_string = note->connect_string,
+		.root = "/",
+		.session_timeout_ms = note->timeout_ms,
+		.tls = release->credentials.tls,
+		.max_nodes = 1,
+		.resumed = note->key,
+	};
+
+	*session = zkl_session_open(&config);
+}
+
+/* Is it decided what becomes of the batch?  Closes the sessions that are resumed. */
+static bool
+look(CrashRelease *release, Batch *batch)
+{
+	bool		all_decided = true;
+
+	for (int i = 0; i < batch->n; i++)
+	{
+		ZklSession *session = batch->sessions[i];
+		ZklSessionState state = session ? zkl_session_state(session) : ZKL_SESSION_AUTH_FAILED;
+
+		if (state == ZKL_SESSION_CONNECTING || state == ZKL_SESSION_SUSPENDED)
+		{
+			all_decided = false;
+			continue;
+		}
+		batch->is_done[i] |= state == ZKL_SESSION_EXPIRED;
+		if (state == ZKL_SESSION_CONNECTED)
+			release->n_closed++;
+		if (session)
+			zkl_session_close(session, 0);
+		batch->sessions[i] = NULL;
+	}
+	return all_decided;
+}
+
+static void
+wait_for_threads(void)
+{
+	for (int ms = 0; zkl_threads_are_running() && ms < LAST_ANSWERS_MS && sleep_ms(POLL_MS); ms += POLL_MS)
+		;
+}
+
+/* Tries to close these sessions; returns whether all of them are known to be closed. */
+static bool
+close_batch(CrashRelease *release, const ZklockSessionNote *notes, int n)
+{
+	Batch		batch = {.n = n};
+	int64		until = zkl_now_ms() + BATCH_MS;
+	int			n_done = 0;
+
+	for (int i = 0; i < n; i++)
+		open_session(release, &notes[i], &batch.sessions[i]);
+	while (!look(release, &batch) && zkl_now_ms() < until && sleep_ms(POLL_MS))
+		;
+	for (int i = 0; i < n; i++)
+	{
+		if (batch.sessions[i])
+			zkl_session_close(batch.sessions[i], 0);
+		n_done += batch.is_done[i];
+	}
+	wait_for_threads();
+	return n_done == n;
+}
+
+/* Returns when the sessions have ended without us. */
+static int64
+lifetime_ms(const ZklockSessionNote *notes, int n)
+{
+	int64		longest = 0;
+
+	for (int i = 0; i < n; i++)
+		longest = Max(longest, notes[i].timeout_ms);
+	return longest * 2;
+}
+
+/* Returns whether nothing is left to do with this file. */
+static bool
+process_file(const char *path, void *arg)
+{
+	CrashRelease *release = arg;
+	ZklockSessionNote *notes;
+	bool		is_free;
+	bool		all_done = true;
+	int			n;
+
+	if (ShutdownRequestPending)
+		return false;
+	if (!zklock_read_former_file(path, &is_free, &notes, &n))
+		return true;
+	if (!is_free)
+	{
+		release->busy_ms = zkl_now_ms();
+		return false;
+	}
+	for (int i = 0; i < n && !ShutdownRequestPending; i += BATCH)
+		all_done &= close_batch(release, &notes[i], Min(n - i, BATCH));
+	if (!all_done && zkl_now_ms() - release->busy_ms > lifetime_ms(notes, n))
+	{
+		ereport(LOG,
+				(errmsg("could not close all ZooKeeper sessions of former processes"),
+				 errdetail("They have ended after their timeout.")));
+		all_done = true;
+	}
+	if (notes)
+		pfree(notes);
+	return all_done && !ShutdownRequestPending;
+}
+
+/* exit() must not clean up libraries that a thread is still using. */
+static void
+end_process(void)
+{
+	_exit(1);
+}
+
+void
+zklock_release_after_crash(Datum arg)
+{
+	CrashRelease release = {.busy_ms = zkl_now_ms()};
+
+	pqsignal(SIGTERM, SignalHandlerForShutdownRequest);
+	BackgroundWorkerUnblockSignals();
+	zklock_credentials_read(&release.credentials);
+	while (zklock_former_files(process_file, &release) && sleep_ms(PAUSE_MS))
+		;
+	if (release.n_closed > 0)
+		ereport(LOG,
+				(errmsg("closed %d ZooKeeper sessions of processes that have crashed", release.n_closed)));
+	if (zkl_threads_are_running())
+		atexit(end_process);
+	proc_exit(1);
+}
+
+void
+zklock_register_crash_release(void)
+{
+	BackgroundWorker worker = {
+		.bgw_flags = BGWORKER_SHMEM_ACCESS,
+		.bgw_start_time = BgWorkerStart_PostmasterStart,
+		.bgw_restart_time = DAY,
+		.bgw_name = "zklock crash release",
+		.bgw_type = "zklock crash release",
+		.bgw_library_name = "zklock",
+		.bgw_function_name = "zklock_release_after_crash",
+	};
+
+	RegisterBackgroundWorker(&worker);
+}

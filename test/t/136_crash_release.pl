@@ -1,0 +1,240 @@
+# After a crash the server closes the ZooKeeper sessions that its former processes have left,
+# once all of these have gone: their locks are free without waiting for the session timeout. It
+# never closes a session whose process may still run.
+
+use strict;
+use warnings;
+
+use Fcntl qw(:flock);
+use File::stat;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use ZkLock::Check qw(nothing_left);
+use ZkLock::Cluster;
+use ZkLock::Proxy;
+use ZkLock::Util qw(hold_still read_file write_file);
+use ZkLock::ZkClient;
+use ZkLock::ZkServer;
+
+# Longer than any wait of this test.
+use constant LONG => '290s';
+
+my $zk = ZkLock::ZkServer->start(tick_time => 500, config => { maxSessionTimeout => 300000 });
+my $zkc = ZkLock::ZkClient->new($zk->connect_string, timeout => 120);
+my $proxy = ZkLock::Proxy->start(target => $zk);
+my $here = zklock_node('here', proxy => $proxy, session_timeout => LONG,
+	init => [ allows_streaming => 1 ],
+	extra_conf => "restart_after_crash = on\nlogging_collector = on\nmax_connections = 120\n");
+my $there = zklock_node('there', zk => $zk, session_timeout => LONG);
+my $t = session($there);
+my $directory = $here->data_dir . '/pg_stat_tmp';
+
+sub postmaster_pid { return (read_file($here->data_dir . '/postmaster.pid') =~ /^(\d+)/)[0] }
+
+# The processes of the server, but not the postmaster.
+sub children
+{
+	my $postmaster = postmaster_pid();
+	return map { m{/proc/(\d+)/} } grep { read_file($_) =~ /^PPid:\s*$postmaster$/m } glob '/proc/[0-9]*/status';
+}
+
+# Kills the postmaster, and then all its processes but these.
+sub kill_all
+{
+	my @kept = @_;
+	my @children = children();
+	$here->kill9;
+	for my $pid (@children)
+	{
+		kill 'KILL', $pid unless grep { $_ == $pid } @kept;
+	}
+	wait_until('the end of the processes', sub { !grep { my $pid = $_; kill(0, $pid) && !grep { $_ == $pid } @kept } @children });
+	return;
+}
+
+# Returns the background workers that close sessions.
+sub worker { return grep { read_file("/proc/$_/cmdline") =~ /zklock crash release/ } children() }
+
+# A session that holds locks and a permit.
+sub holder
+{
+	my $s = session($here);
+	$s->query_ok("SELECT zk_lock('x'), zk_lock_shared('y'), zk_acquire('z', 1)");
+	return $s;
+}
+
+sub free_at_once
+{
+	my ($name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	$t->query_async("SELECT zk_lock('x')");
+	like($t->wait_result, qr/^\d+$/, "$name: another server gets the lock");
+	$t->query_ok("SELECT zk_unlock('x')");
+	nothing_left($zkc, "$name: no node is left");
+	wait_until('the removal of the former file', sub { !glob "$directory/zklock_sessions.*" });
+	return;
+}
+
+sub still_held
+{
+	my ($name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	is($t->query("SELECT zk_try_lock('x')"), 'f', "$name: the lock is still held");
+	return;
+}
+
+sub wait_for_server { return wait_for_sql($here, 'SELECT 1', '1') }
+
+my $mode = stat("$directory/zklock_sessions")->mode & 07777;
+is(sprintf('%o', $mode), '600', 'only the owner of the server can read the file');
+
+# A backend crashes, twice in a row, and a crash with many sessions.
+for my $n (1 .. 2)
+{
+	my $s = holder();
+	$s->kill9;
+	wait_for_server();
+	free_at_once("crash $n of a backend");
+	$s->drop;
+}
+{
+	my @many = map { session($here) } 1 .. 80;
+	$many[$_]->query_ok("SELECT zk_lock('many $_')") for 0 .. $#many;
+	my $s = holder();
+	$s->kill9;
+	wait_for_server();
+	free_at_once('crash with many sessions');
+	$_->drop for @many, $s;
+}
+
+# The postmaster is killed.
+{
+	my $s = holder();
+	kill_all();
+	$here->start;
+	free_at_once('kill -9 of all processes');
+	$s->drop;
+}
+
+# An immediate shutdown.
+{
+	my $s = holder();
+	$here->stop('immediate');
+	$here->start;
+	free_at_once('immediate shutdown');
+	$s->drop;
+}
+
+# A process is left, stopped.
+{
+	my $s = holder();
+	my $pid = $s->pid;
+	hold_still($pid);
+	kill_all($pid);
+	ok(!$here->start(fail_ok => 1), 'PostgreSQL does not start beside a stopped process');
+	still_held('a stopped process is left');
+	kill 'KILL', $pid;
+	wait_until('the end of the process', sub { !kill 0, $pid });
+	$here->start;
+	free_at_once('the stopped process has been killed');
+	$s->drop;
+}
+
+# A process is left that PostgreSQL cannot see, as one in another namespace: here it is this test,
+# which has the file's lock.
+{
+	my $s = holder();
+	$here->stop('immediate');
+	open my $file, '<', "$directory/zklock_sessions" or die "cannot open the file: $!";
+	flock $file, LOCK_EX | LOCK_NB or die "cannot lock the file: $!";
+	$here->start;
+	wait_until('the worker', sub { worker() });
+	still_held('a process is left');
+	ok(worker(), '... and the server waits for its end');
+	close $file;
+	free_at_once('the process has ended');
+	wait_until('the end of the worker', sub { !worker() });
+	$s->drop;
+}
+
+# Copies: of the data directory while sessions hold locks, a base backup with its standby, and
+# pg_upgrade's way, a clean shutdown.
+{
+	my $s = holder();
+	$here->backup('base');
+	ok(!-e $here->backup_dir . '/base/pg_stat_tmp/zklock_sessions', 'a base backup has no file');
+	my $standby = PostgreSQL::Test::Cluster->new('standby');
+	$standby->init_from_backup($here, 'base', has_streaming => 1);
+	mkdir $standby->data_dir . '/pg_stat_tmp';
+	system_or_bail('cp', '-p', "$directory/zklock_sessions", $standby->data_dir . '/pg_stat_tmp/');
+	$standby->start;
+	wait_until('the removal of the copied file',
+		sub { !glob $standby->data_dir . '/pg_stat_tmp/zklock_sessions.*' });
+	still_held('a standby started with a copy of the file');
+	$standby->restart;
+	still_held('the standby was started again');
+	$standby->stop;
+	$here->stop('fast');
+	ok(!grep({ tr/\0//c > 4 } substr(read_file("$directory/zklock_sessions"), 80)),
+		'after a clean shutdown no session is noted');
+	$here->start;
+	free_at_once('clean shutdown');
+	$s->drop;
+}
+
+# Notes that are damaged or half written are skipped; the others are used.
+{
+	my ($s, $damaged) = map { session($here) } 1 .. 2;
+	$s->query_ok("SELECT zk_lock('x')");
+	$damaged->reconnect('zklock.session_timeout' => '2s');
+	$damaged->query_ok("SELECT zk_lock('w')");
+	my $file = "$directory/zklock_sessions";
+	$here->stop('immediate');
+	my $bytes = read_file($file);
+	my @notes = grep { substr($bytes, $_ + 8, 8) =~ /[^\0]/ }
+	  map { 80 + $_ * 1024 } 0 .. (length($bytes) - 80) / 1024 - 1;
+	is(scalar @notes, 2, 'two sessions are noted');
+	for my $at (@notes)
+	{
+		next unless unpack('l', substr($bytes, $at + 4, 4)) < 10000;
+		open my $out, '+<:raw', $file or die "cannot open $file: $!";
+		seek $out, $at + 20, 0;
+		print {$out} 'X';
+		close $out;
+	}
+	$here->start;
+	free_at_once('a damaged note beside a good one');
+	$_->drop for $s, $damaged;
+}
+
+# The ensemble cannot be reached at first.
+{
+	my $s = holder();
+	$proxy->cut(refuse => 1);
+	$s->kill9;
+	wait_for_server();
+	still_held('unreachable ensemble');
+	$proxy->accept;
+	free_at_once('the ensemble can be reached again');
+	$s->drop;
+}
+
+# A database with another ensemble's address: each session is closed where it was opened.
+{
+	$here->safe_psql('postgres', "CREATE DATABASE other; ALTER DATABASE other SET zklock.connect_string = '"
+		  . $zk->connect_string . "'");
+	$here->safe_psql('other', 'CREATE EXTENSION zklock');
+	my $s = session($here, dbname => 'other');
+	$s->query_ok("SELECT zk_lock('x')");
+	$proxy->cut(refuse => 1);
+	$s->kill9;
+	wait_for_server();
+	free_at_once('a session with a connect string of its own');
+	$proxy->accept;
+	$s->drop;
+}
+
+$_->stop for $here, $there;
+$zkc->close;
+$_->stop for $proxy, $zk;
+done_testing();
