@@ -1,4 +1,53 @@
 --
+-- When the server's lock table is full, a lock call fails with 53200, and changes nothing.
+-- Covers property 36.
+--
+\set VERBOSITY sqlstate
+SELECT zk_lock('full.before') > 0 AS locked;
+SELECT pg_advisory_lock(i, 1) IS NULL FROM generate_series(1, 10000000) AS i OFFSET 10000000;
+-- a few slots may have become free meanwhile
+SELECT zk_lock('full.' || i) IS NULL FROM generate_series(1, 900) AS i OFFSET 1000;
+SELECT zk_lock('full.one_more');
+SELECT zk_try_lock('full.one_more');
+SELECT zk_xact_lock('full.one_more');
+SELECT zk_lock_all(ARRAY['full.one_more', 'full.two_more']);
+SELECT count(*) FROM zk_held_locks WHERE name LIKE '%more';
+-- the locks held before are still held
+SELECT zk_lock('full.before') = zk_lock_token('full.before') AS held;
+SELECT pg_advisory_unlock_all();
+SELECT zk_lock('full.one_more') > 0 AS locked;
+SELECT name, count, state FROM zk_held_locks WHERE name IN ('full.before', 'full.one_more') ORDER BY name;
+SELECT zk_unlock_all();
+SELECT count(*) FROM zk_held_locks;
+
+\c -reuse-previous=on "options=''"
+\set VERBOSITY default
+--
+-- zklock.max_locks limits the nodes of a session. A call beyond the limit fails with 53400,
+-- and changes nothing.
+--
+\set VERBOSITY sqlstate
+\c -reuse-previous=on "options='-c zklock.max_locks=3'"
+SELECT zk_lock('max_locks.1') > 0, zk_lock_shared('max_locks.2') > 0, zk_lock('3') > 0;
+SELECT zk_lock('max_locks.4');
+SELECT zk_xact_lock('max_locks.4');
+SELECT zk_try_lock('max_locks.4');
+-- re-entry and downgrade need no node of their own
+SELECT zk_lock('max_locks.1') > 0 AS again, zk_lock_shared('max_locks.1') > 0 AS shared;
+SELECT zk_unlock('max_locks.1'), zk_unlock('max_locks.1');
+-- an upgrade needs a node
+SELECT zk_lock('max_locks.2');
+SELECT name, mode, count, state FROM zk_held_locks ORDER BY name;
+-- all or nothing: the first name alone would be within the limit
+SELECT zk_unlock('3');
+SELECT zk_lock_all(ARRAY['max_locks.3', 'max_locks.4']);
+SELECT name FROM zk_held_locks ORDER BY name;
+SELECT zk_lock('max_locks.3') > 0 AS fits;
+SELECT zk_unlock_all();
+
+\c -reuse-previous=on "options=''"
+\set VERBOSITY default
+--
 -- An array can name more locks than a session may hold. The call is refused before it
 -- locks any of them, and a cancel ends every loop over the names.
 --
