@@ -11,7 +11,7 @@ use JSON::PP ();
 use PostgreSQL::Test::Utils;
 use Sys::Hostname qw(hostname);
 use Test::More;
-use ZkLock::Check qw(nothing_left);
+use ZkLock::Check qw(nothing_left works);
 use ZkLock::Cluster;
 use ZkLock::Shared;
 use ZkLock::ZkClient;
@@ -302,5 +302,18 @@ for my $i (2 .. 4)
 }
 $_->quit for @sessions[ 2 .. 4 ];
 nothing_left($zkc, 'queue of readers and writers: no node is left');
+
+# A role that is renamed while its session is open.
+$server->safe_psql('postgres', 'CREATE ROLE before_renaming SUPERUSER LOGIN');
+my $renamed = session($server);
+$renamed->query_ok('SET SESSION AUTHORIZATION before_renaming');
+$renamed->query_ok("SELECT zk_lock('y')");
+works($renamed, "SELECT usename FROM zk_locks WHERE name = 'y'", 'before_renaming', 'the node of a lock contains the role');
+$renamed->query_ok("SELECT zk_unlock('y')");
+$server->safe_psql('postgres', 'ALTER ROLE before_renaming RENAME TO after_renaming');
+$renamed->query_ok("SELECT zk_lock('y')");
+works($renamed, "SELECT usename FROM zk_locks WHERE name = 'y'", 'after_renaming',
+	'after a rename the next node contains the new name of the role');
+$renamed->quit;
 
 done_testing();

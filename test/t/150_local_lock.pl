@@ -357,6 +357,16 @@ $waiter->query_ok('SELECT pg_advisory_unlock_all()');
 $holder->query_ok('SELECT zk_unlock_all()');
 all_is_clean('native locks');
 
+# Locks of the same name below different roots, or in different ensembles, are different
+# locks. Sessions of one server that hold them do not wait for each other locally.
+$zkc->create('/elsewhere');
+$holder->query_ok("SELECT zk_lock('x')");
+works($waiter, "SELECT zk_try_lock('x')", 'f', 'the held lock is refused to another session');
+$waiter->reconnect('zklock.root' => '/other');
+works($waiter, "SELECT zk_try_lock('x')", 't', 'the lock of the same name below another root is free');
+$reader->reconnect('zklock.connect_string' => $zk->connect_string . '/elsewhere');
+works($reader, "SELECT zk_try_lock('x')", 't', '... and in another ensemble');
+
 $_->quit for @here, @there;
 
 done_testing();

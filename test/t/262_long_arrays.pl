@@ -1,6 +1,4 @@
-# A call with a thousand names waits for a silent ensemble. Meanwhile databases can be
-# created and dropped, which needs an answer of every backend, and the call can be
-# cancelled.
+# Calls with many names.
 
 use strict;
 use warnings;
@@ -11,6 +9,7 @@ use ZkLock::Cluster;
 use ZkLock::Proxy;
 use ZkLock::Shared;
 use ZkLock::ZkClient;
+use ZkLock::ZkServer;
 
 use constant NAMES => 1000;
 
@@ -20,6 +19,10 @@ my $proxy = ZkLock::Proxy->start(target => $zk);
 my $node = shared_node('a', proxy => $proxy, session_timeout => '60s');
 my $dba = session($node);
 my $s = session($node);
+
+# A call with a thousand names waits for a silent ensemble. Meanwhile databases can be
+# created and dropped, which needs an answer of every backend, and the call can be
+# cancelled.
 $s->reconnect('zklock.max_locks' => NAMES + 1);
 $s->query_ok("SELECT zk_lock('ready'), zk_unlock('ready')");
 
@@ -42,6 +45,30 @@ works($s, "SELECT count(*) FROM (SELECT unnest(zk_lock_all(array_agg('n' || i)))
 	NAMES, 'the session can lock as many names afterwards');
 works($s, "SELECT true = ALL (zk_unlock_all(array_agg('n' || i))) FROM generate_series(1, ${\NAMES}) AS i", 't', 'the session can release them');
 nothing_left($zkc, 'nothing is left in the end');
+
+# No part of a long array waits for a heartbeat: with a session timeout of 90 s, the first one
+# comes after 30 s, and each call ends earlier.
+my $slow = ZkLock::ZkServer->start(tick_time => 5000);
+$s->reconnect(
+	'zklock.max_locks' => 2000,
+	'zklock.connect_string' => $slow->connect_string,
+	'zklock.session_timeout' => '90s');
+$s->query_ok("SELECT zk_lock('ready'), zk_unlock('ready')");
+$s->query_ok("SET statement_timeout = '25s'");
+
+for my $n (150, 300, 1000)
+{
+	my $done = 0;
+	for my $i (1 .. 20)
+	{
+		$s->query("SELECT cardinality(zk_lock_all(array_agg('name ' || i))) FROM generate_series(1, $n) AS i");
+		last if $s->sqlstate ne '00000';
+		$s->query('SELECT zk_unlock_all()');
+		last if $s->sqlstate ne '00000';
+		$done = $i;
+	}
+	is($done, 20, "no call with $n names waits for a heartbeat") || diag($s->error);
+}
 
 $_->quit for $s, $dba;
 
