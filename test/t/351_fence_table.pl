@@ -184,6 +184,21 @@ $admin->query_ok(q(SELECT zk_lock('recursive')));
 fails_with($admin, q(SELECT zk_fence('recursive')), 'XX000', 'a function of an index cannot fence', hint => 0);
 $owner->query_ok('DROP INDEX added');
 works($admin, q(SELECT zk_fence('recursive') > 0), 't', '... and the session goes on');
+
+# Code in C reads the columns by their types, which the owner can change.
+$owner->query_ok(q(DROP POLICY hidden ON zklock_fences; SELECT zk_lock('owned')));
+for my $change ('ALTER lock TYPE integer USING hashtext(lock)', 'ALTER lock TYPE name', 'ALTER token TYPE numeric', 'ALTER token TYPE text',
+	'ALTER fenced_at TYPE text', 'DROP token', 'DROP fenced_by')
+{
+	for my $use (q(SELECT zk_fence('owned')), q(SELECT zk_fence_reset()), 'UPDATE zklock_fences SET lock = lock', 'DELETE FROM zklock_fences')
+	{
+		my $as = $use =~ /reset/ ? $admin : $owner;
+		$as->query_ok("BEGIN; ALTER TABLE zklock_fences $change");
+		fails_with($as, $use, '55000', "$change: $use fails", like => qr/HINT:.*lock text, token bigint/);
+		$as->query_ok('ROLLBACK');
+	}
+}
+works($owner, q(SELECT zk_fence('owned') = zk_lock_token('owned')), 't', '... and the server goes on');
 $_->quit for $owner, $hostile;
 $admin->query_ok('ALTER TABLE zklock_fences OWNER TO ' . $admin->query('SELECT quote_ident(session_user)'));
 

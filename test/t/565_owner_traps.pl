@@ -52,6 +52,8 @@ SQL
 $owner->query_ok("CREATE DOMAIN trap.$_ AS pg_catalog.$_ CHECK (trap.seize())")
   for qw(regprocedure regclass name oid bool int4 int8 float8 interval timestamptz bpchar varchar "char" text);
 $owner->query_ok('ALTER DATABASE owned SET search_path = trap, pg_catalog, public');
+# Settings that change how names are printed and strings are read.
+$owner->query_ok("ALTER DATABASE owned SET $_") for 'quote_all_identifiers = on', 'standard_conforming_strings = off';
 $owner->quit;
 
 # Returns whether a trap has run as a superuser, and removes the attribute again.
@@ -60,6 +62,14 @@ sub was_seized
 	my $is_super = $node->safe_psql('postgres', "SELECT rolsuper FROM pg_roles WHERE rolname = 'owner'");
 	$node->safe_psql('postgres', 'ALTER ROLE owner NOSUPERUSER');
 	return $is_super;
+}
+
+# Returns the roles, apart from the owner, that can execute a function of the extension.
+sub who_executes
+{
+	my ($function) = @_;
+	return $node->safe_psql('owned', "SET search_path = pg_catalog; SELECT string_agg(role, ' ') FROM pg_proc AS p, "
+		  . "unnest(ARRAY['public', 'locker', 'pg_monitor']) AS role WHERE proname = '$function' AND has_function_privilege(role, p.oid, 'EXECUTE')");
 }
 
 sub runs_no_trap
@@ -83,8 +93,8 @@ for my $schema ('trap', 'public', 'zk')
 	runs_no_trap("extension in schema $schema", join '; ', ($schema eq 'zk' ? 'CREATE SCHEMA zk' : ()), "CREATE EXTENSION zklock SCHEMA $schema",
 		'CREATE EXTENSION zklock_advisory');
 	runs_no_trap('hardening', block_of('doc/security.md', 'hardening'));
-	is($node->safe_psql('owned', "SET search_path = pg_catalog; SELECT bool_or(has_function_privilege('public', p.oid, 'EXECUTE')), bool_or(has_function_privilege('locker', p.oid, 'EXECUTE')) FROM pg_proc AS p WHERE proname = 'zk_lock'"),
-		'f|t', 'EXECUTE is revoked from PUBLIC and granted to locker');
+	is(who_executes('zk_lock'), 'locker', 'EXECUTE is granted to locker instead of PUBLIC');
+	is(who_executes('zk_locks_of'), 'pg_monitor', '... and of what shows other sessions to pg_monitor');
 	runs_no_trap('calls', <<"SQL");
 SELECT $schema.zk_lock('a'), $schema.zk_lock('1'), $schema.zk_try_lock('b', '1s'), $schema.zk_try_xact_lock_shared('b', '1s');
 SELECT $schema.zk_fence('a'), $schema.zk_acquire('s', 2), $schema.zk_lock_token('a'), $schema.zk_revoke('a');

@@ -55,6 +55,8 @@ enum
 	N_COLUMNS
 };
 
+static Oid	column_types[N_COLUMNS] = {TEXTOID, INT8OID, TIMESTAMPTZOID, TEXTOID};
+
 /* A statement on the table, whose name is %1$s, and its plan. */
 typedef struct Statement
 {
@@ -113,6 +115,20 @@ zklock_fences_lock_name(const char *encoded, LOCKMODE mode)
 	SET_LOCKTAG_ADVISORY(tag, MyDatabaseId, (uint32) (hash >> 32),
 						 (uint32) hash, FENCE_LOCKTAG_FIELD4);
 	(void) LockAcquire(&tag, mode, false, false);
+}
+
+/* The code here reads the columns by their types, which the owner can change. */
+static void
+check_columns(Relation fences)
+{
+	TupleDesc	columns = RelationGetDescr(fences);
+
+	for (int i = 0; i < N_COLUMNS; i++)
+		if (i >= columns->natts || TupleDescAttr(columns, i)->atttypid != column_types[i])
+			ereport(ERROR,
+					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+					 errmsg("columns of table \"%s\" have been changed", FENCES),
+					 errhint("Use ALTER TABLE to give the first columns their types again: lock text, token bigint, fenced_at timestamptz, fenced_by text.")));
 }
 
 /*
@@ -174,6 +190,7 @@ zklock_fences_open(Oid function, LOCKMODE mode)
 	Oid			extension;
 	Relation	fences = table_open(find_table(function, &extension), mode);
 
+	check_columns(fences);
 	check_triggers(fences, extension);
 	return fences;
 }
@@ -185,7 +202,6 @@ zklock_fences_open(Oid function, LOCKMODE mode)
 static SPIPlanPtr
 plan_of(Relation fences, Statement *statement)
 {
-	Oid			types[N_COLUMNS] = {TEXTOID, INT8OID, TIMESTAMPTZOID, TEXTOID};
 	char	   *schema = get_namespace_name(RelationGetNamespace(fences));
 	SPIPlanPtr	plan = statement->plan;
 
@@ -196,7 +212,7 @@ plan_of(Relation fences, Statement *statement)
 		SPI_freeplan(plan);
 	plan = SPI_prepare(psprintf(statement->text,
 								quote_qualified_identifier(schema, FENCES)),
-					   N_COLUMNS, types);
+					   N_COLUMNS, column_types);
 	if (plan == NULL || SPI_keepplan(plan) != 0)
 		elog(ERROR, "statement on table \"%s\" could not be prepared", FENCES);
 	return statement->plan = plan;
@@ -397,6 +413,7 @@ zklock_fences_keep(PG_FUNCTION_ARGS)
 	if (find_table(fcinfo->flinfo->fn_oid, &extension) != RelationGetRelid(trigger->tg_relation) ||
 		!TRIGGER_FIRED_BEFORE(trigger->tg_event))
 		elog(ERROR, "trigger is for table \"%s\" alone", FENCES);
+	check_columns(trigger->tg_relation);
 	check_triggers(trigger->tg_relation, extension);
 
 	if (TRIGGER_FIRED_BY_INSERT(trigger->tg_event))
