@@ -169,7 +169,6 @@ take_node(Scan *scan, Znode *node, const ZklBatchResult *result)
 	entry->token = result->czxid;
 	entry->session_id = result->owner;
 	entry->ctime_ms = result->ctime_ms;
-	entry->version = result->version;
 	if (result->data && result->data_len > 0)
 	{
 		entry->data_len = result->data_len;
