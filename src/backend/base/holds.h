@@ -55,7 +55,6 @@ typedef struct ZklockHold
 	ZklockKind	kind;
 	int			capacity;		/* capacity of the semaphore */
 	bool		shown;			/* as a permit, to other backends (shown.c) */
-	uint64		in_list;		/* ... and for a lock: the last list with it (name_list.c) */
 	ZklockName	name;
 	uint64		key;			/* zklock_name_hash() */
 	ZklockModeCounts shared;

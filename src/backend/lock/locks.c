@@ -26,7 +26,7 @@
 #include "backend/lock/settle.h"
 #include "backend/session/backend_session.h"
 #include "backend/session/callbacks.h"
-#include "backend/session/lease_timer.h"
+#include "backend/session/cancel.h"
 #include "backend/session/stats.h"
 #include "backend/session/wait.h"
 
@@ -60,7 +60,7 @@ take_granted(LockAcquisition *a, ZklRequest *request)
 		zklock_hold_granted(hold, zkl_request_lock(request, granted++),
 							a->item->mode, now);
 	}
-	zklock_lease_timer_start(zklock_session_current());
+	zklock_lease_watch(zklock_session_current());
 	zklock_callbacks.after_grant();
 }
 

@@ -23,7 +23,7 @@
 #include "backend/lock/settle.h"
 #include "backend/session/backend_session.h"
 #include "backend/session/callbacks.h"
-#include "backend/session/lease_timer.h"
+#include "backend/session/cancel.h"
 #include "backend/session/shown.h"
 #include "backend/session/stats.h"
 #include "backend/session/wait.h"
@@ -131,7 +131,7 @@ request_once(PermitAcquisition *a, ZklSession *session, Refusal *refusal)
 	{
 		zklock_hold_granted(a->hold, zkl_request_lock(request, 0),
 							ZKL_MODE_EXCLUSIVE, GetCurrentTimestamp());
-		zklock_lease_timer_start(session);
+		zklock_lease_watch(session);
 		zklock_callbacks.after_grant();
 	}
 	zkl_request_info(request, &info);
