@@ -114,16 +114,13 @@ sub zk_session_id_of
 		return $n;
 	};
 	$losses{'its session expires'}->();
-	my $before = -1;
-	wait_until('sleep', sub {
+	my ($before, $since) = (-1, time);
+	wait_until('more than the time between two signals of a loss, without a wakeup', sub {
 		my $n = $wakes->();
-		my $sleeps = $n == $before;
-		$before = $n;
-		return $sleeps;
+		($before, $since) = ($n, time) if $n != $before;
+		return time > $since + 1.3;
 	});
-	my $began = time;
-	wait_until('more than the time between two signals of a loss', sub { time > $began + 1.3 });
-	is($wakes->() - $before, 0, 'nothing wakes an idle session that has an unreported loss');
+	pass('nothing wakes an idle session that has an unreported loss again and again');
 	fails_with($s, 'SELECT 1', '40001', '... its next statement reports the loss');
 	$s->quit;
 }

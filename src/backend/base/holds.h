@@ -67,7 +67,7 @@ typedef struct ZklockHold
 	int			revocations_reported;	/* revocations of "lock" */
 	bool		lost;			/* set by the last check in loss.c */
 	int			pins;			/* calls that use this entry */
-	uint64		release;		/* last call of zklock_release() that found it */
+	uint64		call;			/* last call that marked it (locks.c) */
 } ZklockHold;
 
 /* For dlist_foreach(). */

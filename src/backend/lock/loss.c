@@ -278,6 +278,7 @@ typedef struct Confirmation
 {
 	ZklSession *session;
 	int64		deadline;
+	int64		statement_deadline;
 	ZklStatus	status;			/* at the last check */
 } Confirmation;
 
@@ -286,9 +287,13 @@ is_confirmed(void *arg, int64 *check_again)
 {
 	Confirmation *c = arg;
 
-	*check_again = c->deadline;
+	*check_again = Min(c->deadline, c->statement_deadline);
 	zklock_wait_is_for(ZKLOCK_WAIT_COMMIT_CHECK);
 	c->status = zkl_session_confirmed(c->session);
+	if (c->status == ZKL_PENDING && zkl_now_ms() >= c->statement_deadline)
+		ereport(ERROR,
+				(errcode(ERRCODE_QUERY_CANCELED),
+				 errmsg("canceling statement due to statement timeout")));
 	return c->status != ZKL_PENDING || zkl_now_ms() >= c->deadline;
 }
 
@@ -296,7 +301,9 @@ is_confirmed(void *arg, int64 *check_again)
 static void
 confirm(ZklSession *session, int session_timeout_ms)
 {
-	Confirmation c = {session, zkl_now_ms() + session_timeout_ms, ZKL_PENDING};
+	Confirmation c = {
+		session, zkl_now_ms() + session_timeout_ms, zklock_statement_deadline(), ZKL_PENDING
+	};
 	ZklockNameList held;
 	MemoryContext context = CurrentMemoryContext;
 
@@ -305,7 +312,7 @@ confirm(ZklSession *session, int session_timeout_ms)
 						zklock_commit_check == ZKLOCK_COMMIT_CHECK_ALWAYS);
 	PG_TRY();
 	{
-		zklock_wait_at_commit(session, is_confirmed, &c);
+		zklock_wait(session, is_confirmed, &c);
 	}
 	PG_CATCH();
 	{
@@ -331,23 +338,20 @@ confirm(ZklSession *session, int session_timeout_ms)
 }
 
 void
-zklock_note_release(ZklockHold *const *released, int n)
+zklock_note_release(const ZklockHold *released)
 {
 	ZklSession *session = zklock_session_current();
 	ZklockNameList list = {0};
 	ZklLease	lease;
 
-	if (session == NULL || zklock_commit_check == ZKLOCK_COMMIT_CHECK_OFF)
+	if (session == NULL || released->lock == NULL || zklock_commit_check == ZKLOCK_COMMIT_CHECK_OFF)
 		return;
 	lease = zkl_session_lease(session);
 	if (lease.left_ms > 0 && zklock_commit_check != ZKLOCK_COMMIT_CHECK_ALWAYS)
 		return;
 	if (transaction.unproven == 0)
 		transaction.unproven = lease.session_id;
-	if (released == NULL)
-		list = list_held();
-	for (int i = 0; i < n; i++)
-		zklock_list_hold(&list, released[i]);
+	zklock_list_hold(&list, released);
 	note_affected(&list);
 }
 
