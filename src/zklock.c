@@ -16,7 +16,7 @@
 #include "backend/base/preload.h"
 #include "backend/base/settings.h"
 #include "backend/session/crash_release.h"
-#include "backend/session/shared_memory.h"
+#include "backend/session/shown.h"
 #include "backend/transaction/lifecycle.h"
 #include "compat.h"
 

@@ -25,8 +25,6 @@
 #include "backend/base/settings.h"
 #include "backend/lock/locks.h"
 #include "backend/lock/loss.h"
-#include "backend/lock/name_set.h"
-#include "backend/lock/release.h"
 #include "backend/lock/revoke.h"
 #include "backend/lock/revoker.h"
 #include "backend/lock/semaphores.h"
@@ -147,12 +145,12 @@ tokens_of(ZklockNames *names)
 static bool
 acquire(ZklockNames *names, ZklMode mode, ZklockScope scope, int64 timeout_ms)
 {
-	ZklockAcquisition item = {&names->name, 1, mode, scope, timeout_ms};
+	ZklockAcquisition item = {
+		.names = names,.mode = mode,.scope = scope,.timeout_ms = timeout_ms
+	};
 
 	if (scope == ZKLOCK_SESSION)
 		require_session_level();
-	if (names->array)
-		item.names = zklock_names_to_lock(names, mode, &item.n);
 	return zklock_acquire(&item);
 }
 

@@ -166,8 +166,8 @@ for my $kind ([ 'BEGIN; NOTIFY c', "SELECT zk_unlock('gone')", 'COMMIT' ],
 	$s->query_ok("SELECT zk_lock('third')");
 	$s->query_ok("SELECT zk_unlock('second'); SELECT zk_unlock('third')");
 	$zk->pause;
-	fails_with($s, 'COMMIT', '40001', 'the error names each of several locks released one after the other',
-		like => qr/"first".*"second".*"third"/);
+	fails_with($s, 'COMMIT', '40001', 'the error names the first of several locks released one after the other',
+		like => qr/held "first" and others until/);
 	$zk->resume;
 	nothing_left($zkc, 'a refused commit with several locks leaves no node');
 }
@@ -187,8 +187,8 @@ for my $kind ([ 'BEGIN; NOTIFY c', "SELECT zk_unlock('gone')", 'COMMIT' ],
 	$s->query_ok("BEGIN; INSERT INTO t VALUES ('again'); SELECT zk_lock('first'), zk_unlock('first')");
 	$s->query_ok("SELECT zk_lock('second'), zk_lock('first')");
 	$zk->pause;
-	fails_with($s, 'COMMIT', '40001', 'the error names a lock once that was released and acquired again',
-		like => qr/locks (?:"first", "second"|"second", "first") were lost/);
+	fails_with($s, 'COMMIT', '40001', 'the error counts a lock once that was released and acquired again',
+		like => qr/locks "(?:first|second)" and 1 other were lost/);
 	$zk->resume;
 	$s->quit;    # a silence of a session timeout may have ended the ZooKeeper session
 	nothing_left($zkc, 'a refused commit with a lock that was acquired again leaves no node');

@@ -105,6 +105,43 @@ sub zk_session_id_of
 	$_->quit for $s, $waiter;
 }
 
+# ... and then sleeps: nothing wakes it until the client sends the next statement.
+{
+	my $s = session($node);
+	$s->query_ok("SELECT zk_lock('idle')");
+	my $wakes = sub {
+		my ($n) = slurp_file('/proc/' . $s->pid . '/status') =~ /^voluntary_ctxt_switches:\s+(\d+)$/m;
+		return $n;
+	};
+	$losses{'its session expires'}->();
+	my ($before, $since) = (-1, time);
+	wait_until('more than the time between two signals of a loss, without a wakeup', sub {
+		my $n = $wakes->();
+		($before, $since) = ($n, time) if $n != $before;
+		return time > $since + 1.3;
+	});
+	pass('nothing wakes an idle session that has an unreported loss again and again');
+	fails_with($s, 'SELECT 1', '40001', '... its next statement reports the loss');
+	$s->quit;
+}
+
+# A session that idles in a failed transaction cannot run one; it does after the ROLLBACK.
+{
+	my ($s, $waiter) = (session($node), session($node));
+	$s->query_ok("SELECT zk_lock('idle')");
+	my $id = zk_session_id_of($s);
+	$s->query($_) for 'BEGIN', 'SELECT 1/0';
+	$waiter->query_ok("SELECT zk_try_lock('warm-up'), zk_unlock_all()");
+	$waiter->query_async("SELECT zk_lock('idle')");
+	wait_blocked_locally($waiter);
+	lose_lock($zk, $zkc, 'idle', $id);
+	$s->query_ok('ROLLBACK');
+	like($waiter->wait_result, qr/^\d+$/, 'a loss in a failed transaction: after its ROLLBACK a waiter of the same server is granted the lock');
+	fails_with($s, 'SELECT 1', '40001', '... and the next statement reports the loss');
+	$waiter->query_ok("SELECT zk_unlock('idle')");
+	$_->quit for $s, $waiter;
+}
+
 # Inside of a transaction block the local lock stays until the next statement or the end of
 # the session.
 {

@@ -55,7 +55,6 @@ typedef struct ZklockHold
 	ZklockKind	kind;
 	int			capacity;		/* capacity of the semaphore */
 	bool		shown;			/* as a permit, to other backends (shown.c) */
-	uint64		in_list;		/* ... and for a lock: the last list with it (name_list.c) */
 	ZklockName	name;
 	uint64		key;			/* zklock_name_hash() */
 	ZklockModeCounts shared;
@@ -68,7 +67,7 @@ typedef struct ZklockHold
 	int			revocations_reported;	/* revocations of "lock" */
 	bool		lost;			/* set by the last check in loss.c */
 	int			pins;			/* calls that use this entry */
-	uint64		release;		/* last call of zklock_release() that found it */
+	uint64		call;			/* last call that marked it (locks.c) */
 } ZklockHold;
 
 /* For dlist_foreach(). */

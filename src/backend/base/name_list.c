@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * name_list.c
- *		The names of locks in a message: the first few, and how many more.
+ *		The names of locks in a message: the first one, and how many more.
  *
  *-------------------------------------------------------------------------
  */
@@ -23,36 +23,25 @@ is_in_client_encoding(const char *text)
 }
 
 void
-zklock_list_hold(ZklockNameList *list, ZklockHold *hold)
+zklock_list_hold(ZklockNameList *list, const ZklockHold *hold)
 {
-	static uint64 last_id = 0;
-	ZklockHold *first = hold->kind == ZKLOCK_SEMAPHORE
-		? zklock_hold_find_permit(&hold->name, NULL) : hold;
+	const char *name = is_in_client_encoding(hold->name.display)
+		? hold->name.display : hold->name.encoded;
 
-	if (list->id == 0)
-		list->id = ++last_id;
-	if (first->in_list == list->id)
+	if (list->n > 0 && hold->kind == ZKLOCK_SEMAPHORE && strcmp(name, list->name) == 0)
 		return;
-	first->in_list = list->id;
-	if (list->n_names < ZKLOCK_LIST_NAMES)
-		list->names[list->n_names++] = is_in_client_encoding(hold->name.display)
-			? hold->name.display : hold->name.encoded;
-	list->n++;
+	if (list->n++ == 0)
+		list->name = name;
 }
 
 const char *
 zklock_list_text(const ZklockNameList *list)
 {
-	static char text[ZKLOCK_LIST_BYTES];
-	int			n_others = list->n - list->n_names;
-	size_t		length = 0;
+	static char text[ZKLOCK_LIST_NAME_BYTES + 32];
+	int			length = snprintf(text, sizeof(text), "\"%s\"", list->n > 0 ? list->name : "");
 
-	text[0] = '\0';
-	for (int i = 0; i < list->n_names; i++)
-		length += snprintf(text + length, sizeof(text) - length, "%s\"%.*s\"",
-						   i == 0 ? "" : ", ", ZKLOCK_LIST_NAME_BYTES, list->names[i]);
-	if (n_others > 0)
+	if (list->n > 1)
 		snprintf(text + length, sizeof(text) - length, " and %d %s",
-				 n_others, n_others == 1 ? "other" : "others");
+				 list->n - 1, list->n == 2 ? "other" : "others");
 	return text;
 }

@@ -24,7 +24,6 @@ struct ZklockReader
 	ZklSession *session;
 	ZklBatch   *batch;			/* the last one, or NULL */
 	uint64		progress;		/* of the batches before it, in this attempt */
-	bool		is_synced;		/* in this attempt */
 };
 
 static _Noreturn void
@@ -38,33 +37,6 @@ static _Noreturn void
 fail_without_answer(const ZklockReader *reader)
 {
 	zklock_fail(reader->action, zklock_no_answer(reader->session, zklock_connect_timeout));
-}
-
-/* Waits for the connection; opens a session if there is none.  Throws if that fails. */
-static void
-reach_ensemble(ZklockReader *reader)
-{
-	reader->session = zklock_session_by(NULL, zklock_answer_by(&reader->timeout, 0));
-	if (reader->session == NULL)
-		reader->session = zklock_session_current();
-	if (reader->session == NULL)
-		fail(reader, ZKL_AUTH_FAILED, 0);
-	switch (zkl_session_state(reader->session))
-	{
-		case ZKL_SESSION_CONNECTED:
-			return;
-		case ZKL_SESSION_SUSPENDED:
-			fail_without_answer(reader);
-		case ZKL_SESSION_EXPIRED:
-			zklock_fail(reader->action, zklock_session_expired);
-		case ZKL_SESSION_AUTH_FAILED:
-			fail(reader, ZKL_AUTH_FAILED, 0);
-		case ZKL_SESSION_CONNECTING:
-			/* A new session may succeed where this one did not; it holds nothing yet. */
-			zklock_session_close(ZKLOCK_CLOSE_MS);
-			zklock_fail(reader->action, zklock_no_session(zklock_session_failed_at_tls(),
-														  zklock_connect_timeout));
-	}
 }
 
 
@@ -120,9 +92,8 @@ await_answers(ZklockReader *reader)
 	}
 }
 
-/* Returns the results of a batch, valid until the next one; NULL if the attempt has failed. */
-static const ZklBatchResult *
-run_batch(ZklockReader *reader, const ZklOp *ops, int n_ops)
+const ZklBatchResult *
+zklock_read_batch(ZklockReader *reader, const ZklOp *ops, int n_ops)
 {
 	end_batch(reader);
 	reader->batch = zkl_batch(reader->session, ZKL_BATCH_PIPELINED, ops, n_ops);
@@ -131,33 +102,16 @@ run_batch(ZklockReader *reader, const ZklOp *ops, int n_ops)
 	return await_answers(reader) ? zkl_batch_results(reader->batch) : NULL;
 }
 
-/* The same with a sync before the operations. */
-static const ZklBatchResult *
-run_first_batch(ZklockReader *reader, const ZklOp *ops, int n_ops)
+/* All reads behind a sync see all writes before. */
+static bool
+read_sync(ZklockReader *reader)
 {
-	ZklOp	   *all = palloc((n_ops + 1) * sizeof(ZklOp));
-	const ZklBatchResult *results;
+	const ZklOp sync = {.kind = ZKL_OP_SYNC,.path = zkl_session_root(reader->session)};
+	const ZklBatchResult *result = zklock_read_batch(reader, &sync, 1);
 
-	all[0] = (ZklOp)
-	{
-		.kind = ZKL_OP_SYNC,.path = zkl_session_root(reader->session)
-	};
-	memcpy(all + 1, ops, n_ops * sizeof(ZklOp));
-	results = run_batch(reader, all, n_ops + 1);
-	pfree(all);
-	if (results == NULL)
-		return NULL;
-	if (results[0].code != ZKL_RC_OK)
+	if (result && result->code != ZKL_RC_OK)
 		fail(reader, ZKL_SERVER_ERROR, 0);
-	reader->is_synced = true;
-	return results + 1;
-}
-
-const ZklBatchResult *
-zklock_read_batch(ZklockReader *reader, const ZklOp *ops, int n_ops)
-{
-	return reader->is_synced ? run_batch(reader, ops, n_ops)
-		: run_first_batch(reader, ops, n_ops);
+	return result != NULL;
 }
 
 bool
@@ -200,10 +154,11 @@ attempt_in_session(ZklockReader *reader, ZklockReadAttempt attempt, void *arg)
 {
 	bool		done;
 
-	reach_ensemble(reader);
+	reader->session = zklock_session_ready(reader->action, &reader->timeout);
+	if (zklock_session_is_lost(reader->session))
+		zklock_fail(reader->action, zklock_session_expired);
 	reader->progress = 0;
-	reader->is_synced = false;
-	done = attempt(reader, arg);
+	done = read_sync(reader) && attempt(reader, arg);
 	end_batch(reader);
 	if (!done && zkl_now_ms() >= zklock_answer_by(&reader->timeout, 0))
 		fail_without_answer(reader);

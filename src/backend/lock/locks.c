@@ -1,12 +1,14 @@
 /*-------------------------------------------------------------------------
  *
  * locks.c
- *		Acquires locks, locally and in the ensemble.
+ *		Acquires locks, locally and in the ensemble, and releases them.
  *
  * A lock is acquired in PostgreSQL's lock manager first (local_lock.c), then in the
- * ensemble (src/recipe).  The hold table (holds.c) counts the locks only when all
- * of them are acquired.  Until then an error leaves the counts unchanged, and
- * settling the entries releases what was acquired.
+ * ensemble (src/recipe); a permit of a semaphore only there (semaphores.c).  The hold
+ * table (holds.c) counts the locks only when all of them are acquired.  Until then an
+ * error leaves the counts unchanged, and settling the entries releases what was acquired.
+ *
+ * A release changes the counts, and does not wait for the network.
  *
  *-------------------------------------------------------------------------
  */
@@ -20,13 +22,15 @@
 
 #include "backend/base/identity.h"
 #include "backend/base/settings.h"
+#include "backend/local/local_lock.h"
 #include "backend/lock/locks.h"
 #include "backend/lock/loss.h"
 #include "backend/lock/remote_wait.h"
+#include "backend/lock/semaphores.h"
 #include "backend/lock/settle.h"
 #include "backend/session/backend_session.h"
 #include "backend/session/callbacks.h"
-#include "backend/session/lease_timer.h"
+#include "backend/session/cancel.h"
 #include "backend/session/stats.h"
 #include "backend/session/wait.h"
 
@@ -34,11 +38,21 @@
 typedef struct LockAcquisition
 {
 	ZklockAcquisition *item;
-	ZklockHold **holds;			/* distinct, in the order of the local locks */
+	ZklockHold **holds;			/* distinct, pinned, in the order of the local locks */
 	int			n;
 	ZklockTimeout timeout;
 	bool		requeued;
 } LockAcquisition;
+
+/* The last call that marked the entries that it found, each once. */
+static uint64 last_call = 0;
+
+static ZklockAction
+action_of(const ZklockHold *hold)
+{
+	return hold->kind == ZKLOCK_SEMAPHORE ? ZKLOCK_ACTION_PERMIT(hold->name.display)
+		: ZKLOCK_ACTION_LOCK(hold->name.display);
+}
 
 
 /*
@@ -60,15 +74,12 @@ take_granted(LockAcquisition *a, ZklRequest *request)
 		zklock_hold_granted(hold, zkl_request_lock(request, granted++),
 							a->item->mode, now);
 	}
-	zklock_lease_timer_start(zklock_session_current());
-	zklock_callbacks.after_grant();
 }
 
 /* Requests the locks that are not covered by what the session holds. */
 static ZklStatus
-request_remote(void *arg, ZklSession *session)
+request_locks(LockAcquisition *a, ZklSession *session)
 {
-	LockAcquisition *a = arg;
 	ZklLockItem *items = palloc(sizeof(ZklLockItem) * a->n);
 	ZklockAction *actions = palloc(sizeof(ZklockAction) * a->n);
 	const char *data = zklock_identity();
@@ -97,12 +108,19 @@ request_remote(void *arg, ZklSession *session)
 	return status;
 }
 
-/* Returns false on timeout. */
-static bool
-acquire_remote(LockAcquisition *a)
+static ZklStatus
+request_remote(void *arg, ZklSession *session)
 {
-	return zklock_acquire_remote(&a->timeout, &ZKLOCK_ACTION_LOCK(a->holds[0]->name.display),
-								 request_remote, a);
+	LockAcquisition *a = arg;
+	ZklStatus	status = a->item->permit ? zklock_request_permit(a->item->permit, &a->timeout, session)
+		: request_locks(a, session);
+
+	if (status == ZKL_OK)
+	{
+		zklock_lease_watch(session);
+		zklock_callbacks.after_grant();
+	}
+	return status;
 }
 
 
@@ -128,19 +146,20 @@ can_do_without(const ZklockHold *hold)
 static int64
 local_timeout(const LockAcquisition *a, bool *is_lock_timeout)
 {
-	int64		timeout_ms = zklock_timeout_left(&a->timeout);
-	int64		left = a->requeued ? zklock_lock_timeout_left(&a->timeout) : ZKLOCK_NO_TIMEOUT;
+	int64		left;
 
-	*is_lock_timeout = left != ZKLOCK_NO_TIMEOUT &&
-		(timeout_ms == ZKLOCK_NO_TIMEOUT || left < timeout_ms);
-	return *is_lock_timeout ? Max(left, 1) : timeout_ms;
+	*is_lock_timeout = false;
+	if (!a->requeued)
+		return zklock_timeout_left(&a->timeout);
+	left = zklock_time_left(&a->timeout, is_lock_timeout);
+	return *is_lock_timeout ? Max(left, 1) : left;
 }
 
 /* Returns false if the timeout has passed; if it is lock_timeout, throws. */
 static bool
 wait_local(LockAcquisition *a, ZklockHold *hold, int64 timeout_ms, bool is_lock_timeout)
 {
-	ZklockAction action = ZKLOCK_ACTION_LOCK(hold->name.display);
+	ZklockAction action = action_of(hold);
 	ErrorContextCallback context = {error_context_stack, zklock_name_action, &action};
 	bool		acquired;
 
@@ -165,7 +184,7 @@ acquire_local(LockAcquisition *a)
 		bool		optional;
 
 		CHECK_FOR_INTERRUPTS();
-		if (counts->local)
+		if (counts->local || hold->kind == ZKLOCK_SEMAPHORE)
 			continue;
 		if (!hold->exclusive.local && !hold->shared.local)
 			hold->local_key = hold->key ^ zklock_session_namespace();
@@ -196,23 +215,56 @@ settle_all(LockAcquisition *a)
 	}
 }
 
-/* Finds or creates the entries of the names, and pins them. */
-static void
-prepare_holds(LockAcquisition *a)
+static int
+compare_holds(const void *a, const void *b)
 {
-	for (; a->n < a->item->n; a->n++)
-	{
-		CHECK_FOR_INTERRUPTS();
-		a->holds[a->n] = zklock_hold_prepare(&a->item->names[a->n], a->item->mode);
-	}
+	return strcmp((*(ZklockHold *const *) a)->name.encoded,
+				  (*(ZklockHold *const *) b)->name.encoded);
 }
 
 /*
- * Reports a stale snapshot: it was taken before the lock was waited for, so the data that
- * this transaction reads next is older than the lock.
+ * Finds or creates the entry of each distinct name of an array, and pins it.  The array may
+ * name more locks than a session can hold: then this fails at the first one that is too much.
  */
-void
-zklock_check_snapshot(const ZklockTimeout *timeout, const char *display)
+static void
+prepare_array(LockAcquisition *a)
+{
+	int			room = zklock_session_max_locks() - zklock_holds_count();
+	const ZklockName *name;
+
+	last_call++;
+	while ((name = zklock_names_next(a->item->names)) != NULL)
+	{
+		ZklockHold *hold = zklock_hold_find(name);
+
+		if (hold && hold->call == last_call)
+			continue;
+		if ((hold == NULL || hold->mode < a->item->mode) && --room < 0)
+			zklock_raise(ZKL_TOO_MANY, &ZKLOCK_ACTION_LOCK(name->display), 0);
+		hold = zklock_hold_prepare(name, a->item->mode);
+		hold->call = last_call;
+		a->holds[a->n++] = hold;
+	}
+	qsort(a->holds, a->n, sizeof(ZklockHold *), compare_holds);
+}
+
+static void
+prepare_holds(LockAcquisition *a)
+{
+	if (a->item->permit)
+		a->holds[a->n++] = a->item->permit;
+	else if (a->item->names->array)
+		prepare_array(a);
+	else
+		a->holds[a->n++] = zklock_hold_prepare(&a->item->names->name, a->item->mode);
+}
+
+/*
+ * Called after a grant.  Reports a stale snapshot: it was taken before the lock was waited
+ * for, so the data that this transaction reads next is older than the lock.
+ */
+static void
+check_snapshot(const ZklockTimeout *timeout, const char *display)
 {
 	int			level = zklock_stale_snapshot == ZKLOCK_STALE_SNAPSHOT_ERROR
 		? ERROR : WARNING;
@@ -260,12 +312,14 @@ requeue(LockAcquisition *a)
 static bool
 acquire_one_by_one(LockAcquisition *a, bool covered)
 {
+	const ZklockAction action = action_of(a->holds[0]);
+
 	for (;;)
 	{
 		if (!acquire_local(a))
 			return false;
 		a->timeout.may_requeue = can_requeue(a);
-		if (covered || acquire_remote(a))
+		if (covered || zklock_acquire_remote(&a->timeout, &action, request_remote, a))
 			return true;
 		if (!a->timeout.must_requeue)
 			return false;
@@ -277,7 +331,7 @@ acquire_one_by_one(LockAcquisition *a, bool covered)
 static bool
 acquire_both(LockAcquisition *a)
 {
-	const ZklockAction action = ZKLOCK_ACTION_LOCK(a->holds[0]->name.display);
+	const ZklockAction action = action_of(a->holds[0]);
 	ZklSession *session;
 	bool		covered = true;
 
@@ -297,8 +351,17 @@ acquire_both(LockAcquisition *a)
 		zklock_raise(ZKL_NOT_SUPPORTED, &action, 0);
 	if (!acquire_one_by_one(a, covered))
 		return false;
-	zklock_check_snapshot(&a->timeout, a->holds[0]->name.display);
+	check_snapshot(&a->timeout, a->holds[0]->name.display);
 	return true;
+}
+
+/* Of an array, no more entries are prepared than the session has or can have. */
+static ZklockHold **
+room_for_holds(const ZklockAcquisition *item)
+{
+	int			n = zklock_session_max_locks() + zklock_holds_entries();
+
+	return palloc(sizeof(ZklockHold *) * (Min(item->names->n, n) + 1));
 }
 
 bool
@@ -308,15 +371,14 @@ zklock_acquire(ZklockAcquisition *item)
 	ZklockHold *single;
 	volatile bool acquired = false;
 
-	zklock_check_loss();
-	if (item->n == 0)
-		return true;
-	a.holds = item->n == 1 ? &single : palloc(sizeof(ZklockHold *) * item->n);
+	if (item->permit == NULL)
+		zklock_check_loss();
+	a.holds = item->permit || !item->names->array ? &single : room_for_holds(item);
 	a.timeout.started = zkl_now_ms();
 	PG_TRY();
 	{
 		prepare_holds(&a);
-		acquired = acquire_both(&a);
+		acquired = a.n == 0 || acquire_both(&a);
 	}
 	PG_CATCH();
 	{
@@ -329,8 +391,15 @@ zklock_acquire(ZklockAcquisition *item)
 	for (int i = 0; acquired && i < a.n; i++)
 		zklock_hold_add(a.holds[i], item->mode, item->scope,
 						GetCurrentTransactionNestLevel());
+	item->token = acquired && a.n > 0 ? a.holds[0]->token : 0;
 	settle_all(&a);
-	zklock_count_outcome(&a.timeout, acquired ? a.n : 0);
+	if (!acquired)
+		zklock_count_gave_up(&a.timeout);
+	else if (a.n > 0)
+	{
+		zklock_count_acquired(&a.timeout, a.n);
+		zklock_warn_open_parents();
+	}
 	return acquired;
 }
 
@@ -340,4 +409,92 @@ zklock_token(const ZklockName *name)
 	ZklockHold *hold = zklock_hold_find(name);
 
 	return hold && hold->lock ? hold->token : 0;
+}
+
+
+/*
+ * Release
+ */
+
+/*
+ * Marks the entries of the names that have a session-level count in this mode; returns their
+ * number, and one of them.
+ */
+static int
+mark_to_release(ZklockNames *names, ZklMode mode, bool *released, ZklockHold **marked)
+{
+	const ZklockName *name;
+	int			n = 0;
+
+	last_call++;
+	for (int i = 0; (name = zklock_names_next(names)) != NULL; i++)
+	{
+		ZklockHold *hold = zklock_hold_find(name);
+
+		released[i] = hold != NULL && zklock_hold_counts(hold, mode)->session > 0;
+		if (!released[i])
+			ereport(WARNING,
+					(errcode(ERRCODE_WARNING),
+					 errmsg("you don't own %s lock \"%s\" at session level",
+							mode == ZKL_MODE_EXCLUSIVE ? "exclusive" : "shared",
+							name->display),
+					 errhint("See zk_held_locks for the locks of this session.")));
+		else if (hold->call != last_call)
+		{
+			hold->call = last_call;
+			*marked = hold;
+			n++;
+		}
+	}
+	return n;
+}
+
+static void
+release_one(ZklockHold *hold, ZklMode mode)
+{
+	zklock_note_release(hold);
+	zklock_hold_counts(hold, mode)->session--;
+}
+
+/* An error in the first step, which converts names, releases nothing. */
+void
+zklock_release(ZklockNames *names, ZklMode mode, bool *released)
+{
+	ZklockHold *marked = NULL;
+	int			n = mark_to_release(names, mode, released, &marked);
+	dlist_iter	iter;
+
+	if (n == 1)
+	{
+		release_one(marked, mode);
+		zklock_settle(marked);
+	}
+	else if (n > 1)
+	{
+		dlist_foreach(iter, &zklock_holds)
+		{
+			ZklockHold *hold = dlist_container(ZklockHold, link, iter.cur);
+
+			if (hold->call == last_call)
+				release_one(hold, mode);
+		}
+		zklock_settle_every();
+	}
+	zklock_withdraw_requests();
+}
+
+void
+zklock_release_session(void)
+{
+	dlist_iter	iter;
+
+	dlist_foreach(iter, &zklock_holds)
+	{
+		ZklockHold *hold = dlist_container(ZklockHold, link, iter.cur);
+
+		zklock_note_release(hold);
+		zklock_hold_forget_session(hold);
+	}
+	zklock_settle_every();
+	zklock_withdraw_requests();
 }

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * locks.h
- *		Acquires locks, locally and in the ensemble.
+ *		Acquires locks, locally and in the ensemble, and releases them.
  *
  *-------------------------------------------------------------------------
  */
@@ -9,20 +9,23 @@
 #define ZKLOCK_LOCKS_H
 
 #include "backend/base/holds.h"
-#include "backend/local/local_lock.h"
 
 typedef struct ZklockAcquisition
 {
-	const ZklockName *names;	/* distinct, in the order of zklock_names_to_lock() */
-	int			n;
+	ZklockNames *names;			/* of locks */
+	ZklockHold *permit;			/* or, instead, the pinned entry of a new permit */
 	ZklMode		mode;
 	ZklockScope scope;
 	int64		timeout_ms;		/* for other holders; or ZKLOCK_NO_TIMEOUT */
+	int64		token;			/* result: of the first lock, or the permit; or 0 */
 } ZklockAcquisition;
 
 /*
- * Acquires all the locks or none.  Returns false on timeout.  Waits interruptibly; throws
- * the errors listed in doc/reference.md, after releasing what it acquired.
+ * Acquires all the locks or none, or the permit; then the caller has called
+ * zklock_check_loss().  Returns false on timeout.  Waits
+ * interruptibly; throws the errors listed in doc/reference.md, after releasing what it
+ * acquired.  Raises 53400 at the first name that exceeds what this session can hold in this
+ * mode, without reading further.
  */
 extern bool zklock_acquire(ZklockAcquisition *item);
 
@@ -30,10 +33,13 @@ extern bool zklock_acquire(ZklockAcquisition *item);
 extern int64 zklock_token(const ZklockName *name);
 
 /*
- * Called after a grant.  If the wait has made the transaction's snapshot stale, reacts as
- * zklock.stale_snapshot specifies.
+ * Releases one session-level count of each of these names that has one in this mode,
+ * however often the name is repeated.  Stores for each name, in their order, whether it has;
+ * a WARNING for each that has not.  Does not wait.
  */
-extern void zklock_check_snapshot(const ZklockTimeout *timeout,
-								  const char *display);
+extern void zklock_release(ZklockNames *names, ZklMode mode, bool *released);
+
+/* Releases all session-level counts.  Neither throws nor waits nor allocates. */
+extern void zklock_release_session(void);
 
 #endif							/* ZKLOCK_LOCKS_H */

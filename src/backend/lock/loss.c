@@ -31,7 +31,11 @@
 /* What losses mean for the current transaction. */
 typedef struct LossState
 {
-	bool		failed;			/* a lock was lost: it cannot commit, even if the error was caught */
+	/*
+	 * It cannot commit, even if the error was caught: a lock was lost, or the ensemble has
+	 * not confirmed the locks at commit.
+	 */
+	bool		failed;
 
 	/*
 	 * The first ZooKeeper session in which it released a lock after the lease had expired,
@@ -41,17 +45,14 @@ typedef struct LossState
 
 	bool		rewritten;		/* the loss of the marked locks was reported in place of a cancel */
 	bool		at_commit;		/* the check of the commit has begun */
-	bool		unconfirmed;	/* ... and the ensemble has not confirmed the locks */
-
-	/*
-	 * The locks because of which "failed" or "unproven" was set, for errors: as many names
-	 * as fit, and the number of locks that are not named.
-	 */
-	int			n_affected_others;
-	char		affected[ZKLOCK_LIST_BYTES];	/* last: the rest is set to zero */
+	bool		names_one;		/* "affected" is valid; and there are others */
+	bool		has_others;
 } LossState;
 
 static LossState transaction;
+
+/* The first lock because of which "failed" or "unproven" was set, for errors. */
+static char affected[ZKLOCK_LIST_NAME_BYTES];
 
 void
 zklock_on_loss_io(void)
@@ -59,44 +60,49 @@ zklock_on_loss_io(void)
 	zklock_cancel_request_io(ZKLOCK_CANCEL_LOSS);
 }
 
-static bool
-is_lost(const ZklockHold *hold, bool session_is_lost)
-{
-	return hold->lock != NULL && (session_is_lost || zkl_lock_is_lost(hold->lock));
-}
-
-/* Marks the lost locks; returns their number. */
-static int
-mark_lost(bool session_is_lost)
-{
-	int			n = 0;
-	dlist_iter	iter;
-
-	dlist_foreach(iter, &zklock_holds)
-	{
-		ZklockHold *hold = dlist_container(ZklockHold, link, iter.cur);
-
-		hold->lost = is_lost(hold, session_is_lost);
-		n += hold->lost;
-	}
-	return n;
-}
-
-/* Returns the names of the locks that are held, or that are marked as lost. */
+/* Marks the lost locks, and returns their names. */
 static ZklockNameList
-list_lock_names(bool lost_only)
+find_lost(ZklSession *session, bool session_is_lost)
 {
-	ZklockNameList list = {0};
+	ZklockNameList lost = {0};
+	dlist_iter	iter;
+
+	if (session == NULL)
+		return lost;
+	dlist_foreach(iter, &zklock_holds)
+	{
+		ZklockHold *hold = dlist_container(ZklockHold, link, iter.cur);
+
+		hold->lost = hold->lock != NULL && (session_is_lost || zkl_lock_is_lost(hold->lock));
+		if (hold->lost)
+			zklock_list_hold(&lost, hold);
+	}
+	return lost;
+}
+
+static ZklockNameList
+find_lost_now(void)
+{
+	ZklSession *session = zklock_session_current();
+
+	return find_lost(session, session && zklock_session_is_lost(session));
+}
+
+/* Returns the names of all locks that are held. */
+static ZklockNameList
+list_held(void)
+{
+	ZklockNameList held = {0};
 	dlist_iter	iter;
 
 	dlist_foreach(iter, &zklock_holds)
 	{
 		ZklockHold *hold = dlist_container(ZklockHold, link, iter.cur);
 
-		if (lost_only ? hold->lost : hold->lock != NULL)
-			zklock_list_hold(&list, hold);
+		if (hold->lock != NULL)
+			zklock_list_hold(&held, hold);
 	}
-	return list;
+	return held;
 }
 
 /* Returns why "n" locks are lost, for DETAIL. */
@@ -114,6 +120,7 @@ lost_detail(ZklSession *session, bool session_is_lost, int n)
 	return psprintf("%s: others may have held the %s since.", reason, n == 1 ? "lock" : "locks");
 }
 
+/* Removes the locks that are marked as lost. */
 static void
 forget_lost(void)
 {
@@ -134,11 +141,10 @@ void
 zklock_check_loss(void)
 {
 	ZklSession *session = zklock_session_current();
-	ZklockNameList list;
+	ZklockNameList lost;
 	const char *names = NULL;
 	const char *detail = NULL;
 	bool		session_lost;
-	int			n;
 
 	/* Ends a session whose time is over, and so requests the cancel that is settled here. */
 	if (session)
@@ -148,64 +154,50 @@ zklock_check_loss(void)
 		return;
 
 	/*
-	 * The session can end at any moment, in its own thread.  Close it only if everything
-	 * that was held in it is marked as lost.
+	 * The session can end at any moment, in its own thread.  Then the next check closes it,
+	 * and reports what is not marked here.
 	 */
 	session_lost = zklock_session_is_lost(session);
-	n = mark_lost(session_lost);
-	if (!session_lost && n > 0 && zklock_session_is_lost(session))
+	lost = find_lost(session, session_lost);
+	if (lost.n > 0)
 	{
-		session_lost = true;
-		n = mark_lost(session_lost);
-	}
-	if (n > 0)
-	{
-		list = list_lock_names(true);
-		n = list.n;
-		names = zklock_list_text(&list);
-		detail = lost_detail(session, session_lost, n);
-		zklock_fail_transaction(&list);
+		names = zklock_list_text(&lost);
+		detail = lost_detail(session, session_lost, lost.n);
+		zklock_fail_transaction(&lost);
 		forget_lost();
 	}
 	if (session_lost)
 		zklock_session_close(ZKLOCK_CLOSE_MS);
-	if (n > 0)
+	if (lost.n > 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
-				 errmsg_plural(LOST_ONE, LOST_SEVERAL, n, names),
+				 errmsg_plural(LOST_ONE, LOST_SEVERAL, lost.n, names),
 				 errdetail_internal("%s", detail), errhint(LOST_HINT)));
 }
 
-/* Adds the names that are not there yet. */
 static void
-add_affected(const ZklockNameList *list)
+note_affected(const ZklockNameList *list)
 {
-	for (int i = 0; i < list->n_names; i++)
-	{
-		char		name[ZKLOCK_LIST_NAME_BYTES + 3];
-		size_t		length = strlen(transaction.affected);
-
-		snprintf(name, sizeof(name), "\"%.*s\"", ZKLOCK_LIST_NAME_BYTES, list->names[i]);
-		if (length + strlen(name) + 2 < sizeof(transaction.affected) && strstr(transaction.affected, name) == NULL)
-			sprintf(transaction.affected + length, "%s%s", length == 0 ? "" : ", ", name);
-	}
-	transaction.n_affected_others = Max(transaction.n_affected_others, list->n - list->n_names);
+	if (list->n == 0)
+		return;
+	if (!transaction.names_one)
+		strlcpy(affected, list->name, sizeof(affected));
+	transaction.has_others = transaction.has_others || list->n > 1 ||
+		strcmp(affected, list->name) != 0;
+	transaction.names_one = true;
 }
 
 static const char *
 affected_text(void)
 {
-	if (transaction.n_affected_others == 0)
-		return transaction.affected;
-	return psprintf("%s and %d %s", transaction.affected, transaction.n_affected_others,
-					transaction.n_affected_others == 1 ? "other" : "others");
+	return psprintf("\"%s\"%s", affected, transaction.has_others ? " and others" : "");
 }
 
 void
 zklock_fail_transaction(const ZklockNameList *list)
 {
 	transaction.failed = true;
-	add_affected(list);
+	note_affected(list);
 }
 
 /*
@@ -234,57 +226,37 @@ void
 zklock_rewrite_cancel(ErrorData *cancel)
 {
 	ZklSession *session = zklock_session_current();
-	ZklockNameList list;
+	ZklockNameList lost;
 	bool		session_lost;
 
 	/* An aborted transaction needs no second reason. */
-	if (cancel->elevel != ERROR || cancel->sqlerrcode != ERRCODE_QUERY_CANCELED ||
+	if (cancel->elevel != ERROR || cancel->sqlerrcode != ERRCODE_QUERY_CANCELED || session == NULL ||
 		!zklock_cancel_is_requested(ZKLOCK_CANCEL_LOSS) || IsAbortedTransactionBlockState())
 		return;
-	if (session == NULL)
-		return;
 	session_lost = zklock_session_is_lost(session);
-	if (mark_lost(session_lost) == 0)
+	lost = find_lost(session, session_lost);
+	if (lost.n == 0)
 		return;
-	list = list_lock_names(true);
 	cancel->sqlerrcode = ERRCODE_T_R_SERIALIZATION_FAILURE;
-	cancel->message = psprintf(list.n == 1 ? LOST_ONE : LOST_SEVERAL, zklock_list_text(&list));
-	cancel->detail = lost_detail(session, session_lost, list.n);
+	cancel->message = psprintf(lost.n == 1 ? LOST_ONE : LOST_SEVERAL, zklock_list_text(&lost));
+	cancel->detail = lost_detail(session, session_lost, lost.n);
 	cancel->hint = pstrdup(LOST_HINT);
 	transaction.rewritten = true;
-	zklock_fail_transaction(&list);
-}
-
-static bool
-is_any_lost(void)
-{
-	ZklSession *session = zklock_session_current();
-	bool		session_lost = session && zklock_session_is_lost(session);
-	dlist_iter	iter;
-
-	dlist_foreach(iter, &zklock_holds)
-	{
-		if (is_lost(dlist_container(ZklockHold, link, iter.cur), session_lost))
-			return true;
-	}
-	return false;
+	zklock_fail_transaction(&lost);
 }
 
 void
 zklock_release_lost_locally(void)
 {
-	ZklSession *session = zklock_session_current();
-	bool		session_lost;
 	dlist_iter	iter;
 
-	if (!zklock_cancel_is_new_loss() || session == NULL)
+	if (!zklock_cancel_is_requested(ZKLOCK_CANCEL_LOSS) || find_lost_now().n == 0)
 		return;
-	session_lost = zklock_session_is_lost(session);
 	dlist_foreach(iter, &zklock_holds)
 	{
 		ZklockHold *hold = dlist_container(ZklockHold, link, iter.cur);
 
-		if (is_lost(hold, session_lost))
+		if (hold->lost)
 			zklock_release_locally(hold);
 	}
 }
@@ -292,10 +264,10 @@ zklock_release_lost_locally(void)
 void
 zklock_withdraw_requests(void)
 {
-	if (zklock_cancel_is_requested(ZKLOCK_CANCEL_LOSS) && !is_any_lost())
+	if (zklock_cancel_is_requested(ZKLOCK_CANCEL_LOSS) && find_lost_now().n == 0)
 	{
 		(void) zklock_cancel_settle(ZKLOCK_CANCEL_LOSS);
-		if (is_any_lost())		/* lost just now */
+		if (find_lost_now().n > 0)	/* lost just now */
 			zklock_on_loss_io();
 	}
 	zklock_drop_revocation();
@@ -306,6 +278,7 @@ typedef struct Confirmation
 {
 	ZklSession *session;
 	int64		deadline;
+	int64		statement_deadline;
 	ZklStatus	status;			/* at the last check */
 } Confirmation;
 
@@ -314,9 +287,13 @@ is_confirmed(void *arg, int64 *check_again)
 {
 	Confirmation *c = arg;
 
-	*check_again = c->deadline;
+	*check_again = Min(c->deadline, c->statement_deadline);
 	zklock_wait_is_for(ZKLOCK_WAIT_COMMIT_CHECK);
 	c->status = zkl_session_confirmed(c->session);
+	if (c->status == ZKL_PENDING && zkl_now_ms() >= c->statement_deadline)
+		ereport(ERROR,
+				(errcode(ERRCODE_QUERY_CANCELED),
+				 errmsg("canceling statement due to statement timeout")));
 	return c->status != ZKL_PENDING || zkl_now_ms() >= c->deadline;
 }
 
@@ -324,16 +301,18 @@ is_confirmed(void *arg, int64 *check_again)
 static void
 confirm(ZklSession *session, int session_timeout_ms)
 {
-	Confirmation c = {session, zkl_now_ms() + session_timeout_ms, ZKL_PENDING};
+	Confirmation c = {
+		session, zkl_now_ms() + session_timeout_ms, zklock_statement_deadline(), ZKL_PENDING
+	};
 	ZklockNameList held;
 	MemoryContext context = CurrentMemoryContext;
 
-	transaction.unconfirmed = true;
+	transaction.failed = true;	/* until it is confirmed */
 	zkl_session_confirm(session,
 						zklock_commit_check == ZKLOCK_COMMIT_CHECK_ALWAYS);
 	PG_TRY();
 	{
-		zklock_wait_at_commit(session, is_confirmed, &c);
+		zklock_wait(session, is_confirmed, &c);
 	}
 	PG_CATCH();
 	{
@@ -342,11 +321,11 @@ confirm(ZklSession *session, int session_timeout_ms)
 	}
 	PG_END_TRY();
 	zklock_check_loss();		/* closes a lost session */
-	transaction.unconfirmed = c.status != ZKL_OK;
-	if (!transaction.unconfirmed)
+	transaction.failed = c.status != ZKL_OK;
+	if (!transaction.failed)
 		return;
-	held = list_lock_names(false);
-	add_affected(&held);
+	held = list_held();
+	note_affected(&held);
 	ereport(ERROR,
 			(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
 			 transaction.unproven == 0
@@ -359,24 +338,21 @@ confirm(ZklSession *session, int session_timeout_ms)
 }
 
 void
-zklock_note_release(ZklockHold *const *released, int n)
+zklock_note_release(const ZklockHold *released)
 {
 	ZklSession *session = zklock_session_current();
 	ZklockNameList list = {0};
 	ZklLease	lease;
 
-	if (session == NULL || zklock_commit_check == ZKLOCK_COMMIT_CHECK_OFF)
+	if (session == NULL || released->lock == NULL || zklock_commit_check == ZKLOCK_COMMIT_CHECK_OFF)
 		return;
 	lease = zkl_session_lease(session);
 	if (lease.left_ms > 0 && zklock_commit_check != ZKLOCK_COMMIT_CHECK_ALWAYS)
 		return;
 	if (transaction.unproven == 0)
 		transaction.unproven = lease.session_id;
-	if (released == NULL)
-		list = list_lock_names(false);
-	for (int i = 0; i < n; i++)
-		zklock_list_hold(&list, released[i]);
-	add_affected(&list);
+	zklock_list_hold(&list, released);
+	note_affected(&list);
 }
 
 bool
@@ -450,21 +426,21 @@ zklock_check_commit(bool can_fail)
 void
 zklock_note_late_loss(void)
 {
-	ZklSession *session = zklock_session_current();
-	ZklockNameList list;
+	ZklockNameList lost;
 	dlist_iter	iter;
 
 	/* A loss in a command that cannot fail is reported by the next statement. */
-	if (!transaction.at_commit || !zklock_cancel_is_requested(ZKLOCK_CANCEL_LOSS) || session == NULL ||
-		mark_lost(zklock_session_is_lost(session)) == 0)
+	if (!transaction.at_commit || !zklock_cancel_is_requested(ZKLOCK_CANCEL_LOSS))
 		return;
-	list = list_lock_names(true);
+	lost = find_lost_now();
+	if (lost.n == 0)
+		return;
 
 	/* Not to the client: a name that its encoding does not have would be an error. */
 	ereport(LOG_SERVER_ONLY,
 			(errmsg_plural("lock %s was lost while a transaction that held it was being committed",
 						   "locks %s were lost while a transaction that held them was being committed",
-						   list.n, zklock_list_text(&list)),
+						   lost.n, zklock_list_text(&lost)),
 			 errdetail("The loss was detected too late to refuse the commit.")));
 	dlist_foreach(iter, &zklock_holds)
 	{
@@ -487,10 +463,9 @@ zklock_forget_reported(void)
 void
 zklock_end_transaction(bool aborted)
 {
-	if (aborted && transaction.at_commit && (transaction.failed || transaction.unconfirmed))
+	if (aborted && transaction.at_commit && transaction.failed)
 		zklock_count(ZKLOCK_STAT_COMMITS_REFUSED, 1);
 	zklock_cancel_restrict(false);
 	zklock_forget_reported();
-	memset(&transaction, 0, offsetof(LossState, affected));
-	transaction.affected[0] = '\0';
+	transaction = (LossState) {0};
 }

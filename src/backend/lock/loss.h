@@ -69,11 +69,11 @@ extern void zklock_check_irreversible(void);
 extern void zklock_note_late_loss(void);
 
 /*
- * Called before locks are released inside a transaction.  If it is uncertain whether they
- * are still held, the transaction must ask the ensemble at commit; an error then names
- * them.  NULL: all locks.  Neither throws nor waits.
+ * Called before a lock is released inside a transaction.  If it is uncertain whether it is
+ * still held, the transaction must ask the ensemble at commit; an error then names it.
+ * Neither throws nor waits.
  */
-extern void zklock_note_release(ZklockHold *const *released, int n);
+extern void zklock_note_release(const ZklockHold *released);
 
 /* Can zklock_check_commit() refuse this commit?  Neither throws nor waits. */
 extern bool zklock_relies_on_locks(void);

@@ -111,42 +111,35 @@ list_op(const char *path)
 	};
 }
 
+/*
+ * Lists the nodes of each lock or semaphore.  In Curator's layout <semaphore>/leases has the
+ * permits of a semaphore, and <semaphore>/locks is its queue.
+ */
 static bool
-list_locks(Scan *scan)
+list_objects(Scan *scan)
 {
-	ZklOp	   *ops = palloc(scan->n_names * sizeof(ZklOp));
+	static const Role lock_roles[] = {ROLE_CONTENDER};
+	static const Role semaphore_roles[] = {ROLE_PERMIT, ROLE_WAITER};
+	const Role *roles = scan->is_semaphore ? semaphore_roles : lock_roles;
+	int			n_lists = scan->is_semaphore ? 2 : 1;
+	ZklOp	   *ops = palloc(n_lists * scan->n_names * sizeof(ZklOp));
 	const ZklBatchResult *results;
 
-	for (int i = 0; i < scan->n_names; i++)
-		ops[i] = list_op(psprintf("%s/%s", scan->parent, scan->names[i]));
-	results = zklock_read_batch(scan->reader, ops, scan->n_names);
-	for (int i = 0; results && i < scan->n_names; i++)
-		add_children(scan, i, ROLE_CONTENDER, ops[i].path, &results[i]);
-	return results != NULL;
-}
-
-/* In Curator's layout: <semaphore>/locks is the queue, <semaphore>/leases has the permits. */
-static bool
-list_semaphores(Scan *scan)
-{
-	ZklOp	   *ops = palloc(2 * scan->n_names * sizeof(ZklOp));
-	const ZklBatchResult *results;
-
-	for (int i = 0; i < scan->n_names; i++)
+	for (int i = 0; i < n_lists * scan->n_names; i++)
+		ops[i] = list_op(psprintf("%s/%s%s", scan->parent, scan->names[i / n_lists],
+								  !scan->is_semaphore ? "" : i % n_lists == 0 ? "/leases" : "/locks"));
+	results = zklock_read_batch(scan->reader, ops, n_lists * scan->n_names);
+	for (int i = 0; results && i < n_lists * scan->n_names; i++)
 	{
-		ops[2 * i] = list_op(psprintf("%s/%s/locks", scan->parent, scan->names[i]));
-		ops[2 * i + 1] = list_op(psprintf("%s/%s/leases", scan->parent, scan->names[i]));
-	}
-	results = zklock_read_batch(scan->reader, ops, 2 * scan->n_names);
-	for (int i = 0; results && i < scan->n_names; i++)
-	{
-		add_node(scan, i, ROLE_CAPACITY, psprintf("%s/%s", scan->parent, scan->names[i]));
-		add_children(scan, i, ROLE_PERMIT, ops[2 * i + 1].path, &results[2 * i + 1]);
-		add_children(scan, i, ROLE_WAITER, ops[2 * i].path, &results[2 * i]);
+		int			object = i / n_lists;
+
+		if (scan->is_semaphore && i % n_lists == 0)
+			add_node(scan, object, ROLE_CAPACITY,
+					 psprintf("%s/%s", scan->parent, scan->names[object]));
+		add_children(scan, object, roles[i % n_lists], ops[i].path, &results[i]);
 	}
 	return results != NULL;
 }
-
 
 /*
  * Nodes
@@ -169,7 +162,6 @@ take_node(Scan *scan, Znode *node, const ZklBatchResult *result)
 	entry->token = result->czxid;
 	entry->session_id = result->owner;
 	entry->ctime_ms = result->ctime_ms;
-	entry->version = result->version;
 	if (result->data && result->data_len > 0)
 	{
 		entry->data_len = result->data_len;
@@ -397,8 +389,7 @@ read_objects(Scan *scan, const char *const *names, int n_names)
 		scan->nodes = NULL;
 		scan->n_nodes = 0;
 		scan->max_nodes = 0;
-		is_read = (scan->is_semaphore ? list_semaphores(scan) : list_locks(scan)) &&
-			read_nodes(scan);
+		is_read = list_objects(scan) && read_nodes(scan);
 		if (is_read)
 			use_objects(scan);
 		MemoryContextReset(context);

@@ -24,7 +24,6 @@ typedef struct ZklockEntry
 	int64		token;			/* czxid; of an upgrade, its shared node's */
 	int64		session_id;		/* 0: not ephemeral */
 	int64		ctime_ms;		/* creation, since 1970, on the leader's clock */
-	int32		version;		/* of the data */
 	const char *data;			/* any bytes; NULL: none, or more than recipes write */
 	int			data_len;
 } ZklockEntry;

@@ -33,42 +33,27 @@ typedef struct RemoteWait
 	const ZklockAction *actions;	/* of its lock request items */
 	ZklockLongWait long_wait;
 	int64		started;
-	const char *logged;			/* the awaited name in the server log; or NULL */
+	const char *logged;			/* what is awaited, in the server log; or NULL */
 } RemoteWait;
+
+static const char *
+awaited_text(const ZklRequestInfo *info, const char *display)
+{
+	return psprintf(info->is_permit ? "a permit of semaphore \"%s\"" : "zk lock \"%s\"", display);
+}
 
 /* Like log_lock_waits for the local lock; names the blocker. */
 static void
 log_long_wait(RemoteWait *w, ZklRequestInfo *info, int64 now)
 {
-	const char *display = w->actions[Max(info->culprit, 0)].display;
-
 	if (!log_lock_waits || w->logged || now - w->started < DeadlockTimeout)
 		return;
-	w->logged = display;
+	w->logged = awaited_text(info, w->actions[Max(info->culprit, 0)].display);
 	zklock_make_plain(info->blocker);	/* written by any program */
 	ereport(LOG,
-			(info->is_permit
-			 ? errmsg("process %d still waiting for a permit of semaphore \"%s\" after %lld ms",
-					  MyProcPid, display, (long long) (now - w->started))
-			 : errmsg("process %d still waiting for zk lock \"%s\" after %lld ms",
-					  MyProcPid, display, (long long) (now - w->started)),
+			(errmsg("process %d still waiting for %s after %lld ms",
+					MyProcPid, w->logged, (long long) (now - w->started)),
 			 info->blocker[0] ? errdetail_log("Blocked by: %s", info->blocker) : 0));
-}
-
-/* Logs the end of a wait that was logged. */
-static void
-log_acquired(const RemoteWait *w)
-{
-	long long	waited_ms = (long long) (zkl_now_ms() - w->started);
-	ZklRequestInfo info;
-
-	zkl_request_info(w->request, &info);
-	ereport(LOG,
-			(info.is_permit
-			 ? errmsg("process %d acquired a permit of semaphore \"%s\" after %lld ms",
-					  MyProcPid, w->logged, waited_ms)
-			 : errmsg("process %d acquired zk lock \"%s\" after %lld ms",
-					  MyProcPid, w->logged, waited_ms)));
 }
 
 /* Checks a wait in the queue; returns true on timeout, or if the call must requeue. */
@@ -76,18 +61,15 @@ static bool
 is_blocked_too_long(RemoteWait *w, ZklRequestInfo *info, int64 now,
 					int64 *check_again)
 {
-	int64		lock_timeout = zklock_lock_timeout_left(w->timeout);
+	bool		is_lock_timeout;
+	int64		left = zklock_time_left(w->timeout, &is_lock_timeout);
 
-	if (lock_timeout == 0)
+	if (left == 0 && is_lock_timeout)
 		zklock_raise_lock_timeout();
-	if (lock_timeout != ZKLOCK_NO_TIMEOUT)
-		*check_again = Min(*check_again, now + lock_timeout);
-	if (w->timeout->timeout_ms > 0)
-	{
-		if (zklock_timeout_left(w->timeout) == 0)
-			return true;
-		*check_again = Min(*check_again, now + zklock_timeout_left(w->timeout));
-	}
+	if (left == 0 && w->timeout->timeout_ms > 0)
+		return true;
+	if (left > 0)
+		*check_again = Min(*check_again, now + left);
 	if (info->blocked)
 	{
 		log_long_wait(w, info, now);
@@ -171,7 +153,9 @@ is_granted(void *arg, int64 *check_again)
 
 	status = zkl_request_status(w->request);
 	if (status == ZKL_OK && w->logged)
-		log_acquired(w);
+		ereport(LOG,
+				(errmsg("process %d acquired %s after %lld ms",
+						MyProcPid, w->logged, (long long) (now - w->started))));
 	if (status != ZKL_PENDING)
 		return true;
 	zkl_request_info(w->request, &info);
@@ -260,16 +244,12 @@ zklock_await_request(ZklockTimeout *timeout, ZklSession *session,
 static ZklSession *
 reach_session(ZklockTimeout *timeout, const ZklockAction *action)
 {
-	int64		left = zklock_timeout_left(timeout);
-	int64		lock_timeout = zklock_lock_timeout_left(timeout);
-	bool		is_lock_timeout = lock_timeout != ZKLOCK_NO_TIMEOUT &&
-		(left == ZKLOCK_NO_TIMEOUT || lock_timeout < left);
+	bool		is_lock_timeout;
+	int64		left = zklock_time_left(timeout, &is_lock_timeout);
 	ZklSession *session;
 
 	if (!timeout->queued)
 		return zklock_session_ready(action, timeout);
-	if (is_lock_timeout)
-		left = lock_timeout;
 	session = zklock_session_by(action, left == ZKLOCK_NO_TIMEOUT ? ZKLOCK_NEVER
 								: zkl_now_ms() + left);
 	if (session == NULL && is_lock_timeout)
@@ -298,16 +278,4 @@ zklock_acquire_remote(ZklockTimeout *timeout, const ZklockAction *action,
 		/* If no lock was lost, queue again in another session. */
 		zklock_check_loss();
 	}
-}
-
-void
-zklock_count_outcome(const ZklockTimeout *timeout, int n)
-{
-	if (n > 0)
-	{
-		zklock_count_acquired(timeout, n);
-		zklock_warn_open_parents();
-	}
-	else
-		zklock_count_gave_up(timeout);
 }

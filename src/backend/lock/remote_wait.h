@@ -31,7 +31,4 @@ extern bool zklock_acquire_remote(ZklockTimeout *timeout, const ZklockAction *ac
 								  ZklStatus (*request) (void *arg, ZklSession *session),
 								  void *arg);
 
-/* Counts the end of a call that has acquired "n" locks or permits; 0: it has timed out. */
-extern void zklock_count_outcome(const ZklockTimeout *timeout, int n);
-
 #endif							/* ZKLOCK_REMOTE_WAIT_H */

@@ -15,9 +15,6 @@
 #include "postgres.h"
 
 #include <signal.h>
-#include <unistd.h>
-
-#include "miscadmin.h"
 
 #include "backend/base/holds.h"
 #include "backend/base/name_list.h"
@@ -53,19 +50,17 @@ is_pending(void)
 }
 
 /*
- * Returns the number of revocations that the locks show and whose signals have arrived.
- * A thread has sent its signals when it releases the session's mutex; they are delivered
- * at the next system call.
+ * Returns the number of revocations whose cancels have been requested: a thread has done so
+ * when it releases the session's mutex, which this acquires.
  */
 static sig_atomic_t
-count_delivered(void)
+count_noticed(void)
 {
 	sig_atomic_t seen = noticed;
 	ZklSession *session = zklock_session_current();
 
 	if (session)
 		(void) zkl_session_state(session);
-	(void) getppid();
 	return seen;
 }
 
@@ -121,7 +116,7 @@ take_unreported(void)
 
 	do
 	{
-		processed = count_delivered();
+		processed = count_noticed();
 		if (zklock_cancel_settle(ZKLOCK_CANCEL_REVOCATION))
 			unreported.cancelling = true;
 		dlist_foreach(iter, &zklock_holds)
@@ -221,7 +216,7 @@ zklock_drop_revocation(void)
 
 	if (!is_pending())
 		return;
-	seen = count_delivered();
+	seen = count_noticed();
 	if (is_any_unreported())
 		return;
 	processed = seen;

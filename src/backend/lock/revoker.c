@@ -3,9 +3,9 @@
  * revoker.c
  *		Requests the release of a lock from its holders.
  *
- * Writes to one node of each holder, of the version that was read.  A holder writes its own
- * data back, which is another version.  So, if an answer is lost, the next attempt does not
- * write to a node that has changed since: its holder has received the request.
+ * Writes to one node of each holder.  After a lost connection the queue is read again, and
+ * the holders whose nodes do not show the request get it.  A holder writes its own data back:
+ * then it gets the request a second time, as it would by a second call.
  *
  *-------------------------------------------------------------------------
  */
@@ -18,24 +18,16 @@
 #include "backend/lock/queues.h"
 #include "backend/lock/revoker.h"
 
-typedef struct Holder
-{
-	const char *path;
-	int32		version;		/* of the data that were read */
-	bool		is_sent;		/* a request was sent */
-	bool		is_seen;		/* ... in an earlier attempt, and this attempt has read the node */
-} Holder;
-
 typedef struct Revocation
 {
 	const char *name;			/* encoded */
 	bool		spares_superusers;
-	List	   *sent;			/* holders to which a request was sent */
-	List	   *holders;		/* of this attempt, to which one is to be sent */
-	int			n_requested;	/* in this attempt; also n_spared and n_denied */
-	int			n_spared;
+	List	   *asked;			/* nodes of the holders that a request was sent to */
+	int			n_before;		/* the first ones of them, in earlier attempts */
+	List	   *holders;		/* nodes, in this attempt, to which one is to be sent */
+	int			n_spared;		/* in this attempt; also n_denied */
 	int			n_denied;
-	MemoryContext context;		/* of all this */
+	MemoryContext context;		/* of the lists */
 } Revocation;
 
 static bool
@@ -46,53 +38,6 @@ begins_with(const ZklockEntry *entry, const char *text)
 	return entry->data_len >= length && memcmp(entry->data, text, length) == 0;
 }
 
-/* Returns the holder to whose node an earlier attempt has sent a request; or NULL. */
-static Holder *
-find_sent(const Revocation *revocation, const char *path)
-{
-	ListCell   *cell;
-
-	foreach(cell, revocation->sent)
-	{
-		Holder	   *holder = lfirst(cell);
-
-		if (strcmp(holder->path, path) == 0)
-			return holder;
-	}
-	return NULL;
-}
-
-/* Notes that a request is to be sent to the holder with this node; "sent" is NULL if it is new. */
-static void
-add_holder(Revocation *revocation, Holder *sent, const ZklockEntry *entry)
-{
-	MemoryContext old = MemoryContextSwitchTo(revocation->context);
-	Holder	   *holder = sent;
-
-	if (holder == NULL)
-	{
-		holder = palloc0(sizeof(Holder));
-		holder->path = pstrdup(entry->path);
-		holder->version = entry->version;
-	}
-	revocation->holders = lappend(revocation->holders, holder);
-	MemoryContextSwitchTo(old);
-}
-
-/* Begins an attempt. */
-static void
-reset(Revocation *revocation)
-{
-	ListCell   *cell;
-
-	foreach(cell, revocation->sent)
-		((Holder *) lfirst(cell))->is_seen = false;
-	revocation->holders = NIL;
-	revocation->n_requested = 0;
-	revocation->n_spared = 0;
-	revocation->n_denied = 0;
-}
-
 /* Returns whether the node shows a request already. */
 static bool
 is_requested(const ZklockEntry *entry)
@@ -101,115 +46,72 @@ is_requested(const ZklockEntry *entry)
 		entry->data_len == (int) strlen(ZKL_REVOKE_MESSAGE);
 }
 
-/* Of an upgrade, the exclusive node gets the request. */
+static bool
+was_asked(const Revocation *revocation, const char *path)
+{
+	for (int i = 0; i < revocation->n_before; i++)
+		if (strcmp(list_nth(revocation->asked, i), path) == 0)
+			return true;
+	return false;
+}
+
+static void
+note_asked(Revocation *revocation, const char *path)
+{
+	MemoryContext old = MemoryContextSwitchTo(revocation->context);
+
+	if (!was_asked(revocation, path))
+		revocation->asked = lappend(revocation->asked, pstrdup(path));
+	MemoryContextSwitchTo(old);
+}
+
+/*
+ * Of an upgrade, the exclusive node gets the request.  A node that shows a request no longer
+ * shows whether its holder is a superuser.
+ */
 static void
 use_entry(const ZklockEntry *entry, void *arg)
 {
 	Revocation *revocation = arg;
-	Holder	   *sent;
+	MemoryContext old;
 
 	if (entry->position > 0 || entry->is_anchor)
 		return;
-	sent = find_sent(revocation, entry->path);
-	if (sent)
-		sent->is_seen = true;
 	if (revocation->spares_superusers && begins_with(entry, ZKL_SUPERUSER_DATA))
 		revocation->n_spared++;
-	else if ((sent && sent->version != entry->version) ||
-			 (revocation->spares_superusers && is_requested(entry)))
-		revocation->n_requested++;
+	else if (is_requested(entry) &&
+			 (revocation->spares_superusers || was_asked(revocation, entry->path)))
+		note_asked(revocation, entry->path);
 	else
-		add_holder(revocation, sent, entry);
-}
-
-/* Counts holders that have released the lock since a request was sent to them. */
-static void
-count_gone(Revocation *revocation)
-{
-	ListCell   *cell;
-
-	foreach(cell, revocation->sent)
 	{
-		if (!((Holder *) lfirst(cell))->is_seen)
-			revocation->n_requested++;
+		old = MemoryContextSwitchTo(revocation->context);
+		revocation->holders = lappend(revocation->holders, pstrdup(entry->path));
+		MemoryContextSwitchTo(old);
 	}
 }
 
-static void
-note_sent(Revocation *revocation, Holder *holder)
-{
-	MemoryContext old = MemoryContextSwitchTo(revocation->context);
-
-	if (!holder->is_sent)
-		revocation->sent = lappend(revocation->sent, holder);
-	holder->is_sent = true;
-	MemoryContextSwitchTo(old);
-}
-
-static ZklOp
-request_op(const Holder *holder, int32 version)
-{
-	return (ZklOp)
-	{
-		.kind = ZKL_OP_SET,.path = holder->path,.data = ZKL_REVOKE_MESSAGE,
-			.data_len = strlen(ZKL_REVOKE_MESSAGE),.version = version
-	};
-}
-
-/*
- * Sends requests to some holders.  Data that have changed since they were read are replaced
- * all the same: the holder has only processed another request.
- */
+/* Sends requests to some holders, from the one with this index on. */
 static bool
-send_requests(ZklockReader *reader, Revocation *revocation, Holder **holders, int n_holders)
+send_requests(ZklockReader *reader, Revocation *revocation, int from)
 {
-	ZklOp		ops[ZKLOCK_READ_BATCH];
+	ZklOp	   *ops = palloc(ZKLOCK_READ_BATCH * sizeof(ZklOp));
+	int			n = Min(list_length(revocation->holders) - from, ZKLOCK_READ_BATCH);
 	const ZklBatchResult *results;
-	int			n = n_holders;
 
-	for (int i = 0; i < n_holders; i++)
+	for (int i = 0; i < n; i++)
+		ops[i] = (ZklOp)
 	{
-		note_sent(revocation, holders[i]);
-		ops[i] = request_op(holders[i], holders[i]->version);
-	}
-	while (n > 0)
-	{
-		int			n_again = 0;
-
-		results = zklock_read_batch(reader, ops, n);
-		for (int i = 0; results && i < n; i++)
-			if (results[i].code == ZKL_RC_BAD_VERSION)
-			{
-				holders[n_again] = holders[i];
-				ops[n_again] = request_op(holders[n_again], ZKL_ANY_VERSION);
-				n_again++;
-			}
-			else if (zklock_read_found(reader, results[i].code, &revocation->n_denied))
-				revocation->n_requested++;
-		if (results == NULL)
-			return false;
-		n = n_again;
-	}
-	return true;
-}
-
-static bool
-send_all_requests(ZklockReader *reader, Revocation *revocation)
-{
-	Holder	   *holders[ZKLOCK_READ_BATCH];
-	ListCell   *cell;
-	int			n = 0;
-
-	foreach(cell, revocation->holders)
-	{
-		holders[n++] = lfirst(cell);
-		if (n < ZKLOCK_READ_BATCH)
-			continue;
-		if (!send_requests(reader, revocation, holders, n))
-			return false;
-		n = 0;
-	}
-	return send_requests(reader, revocation, holders, n);
+		.kind = ZKL_OP_SET,.path = list_nth(revocation->holders, from + i),
+			.data = ZKL_REVOKE_MESSAGE,.data_len = strlen(ZKL_REVOKE_MESSAGE),
+			.version = ZKL_ANY_VERSION
+	};
+	results = zklock_read_batch(reader, ops, n);
+	for (int i = 0; i < n; i++)
+		if (results == NULL ||
+			zklock_read_found(reader, results[i].code, &revocation->n_denied))
+			note_asked(revocation, ops[i].path);
+	pfree(ops);
+	return results != NULL;
 }
 
 static bool
@@ -217,11 +119,16 @@ attempt(ZklockReader *reader, void *arg)
 {
 	Revocation *revocation = arg;
 
-	reset(revocation);
+	revocation->n_before = list_length(revocation->asked);
+	revocation->holders = NIL;
+	revocation->n_spared = 0;
+	revocation->n_denied = 0;
 	if (!zklock_read_lock(reader, revocation->name, use_entry, revocation, &revocation->n_denied))
 		return false;
-	count_gone(revocation);
-	return send_all_requests(reader, revocation);
+	for (int from = 0; from < list_length(revocation->holders); from += ZKLOCK_READ_BATCH)
+		if (!send_requests(reader, revocation, from))
+			return false;
+	return true;
 }
 
 static void
@@ -231,7 +138,7 @@ raise_spared(const ZklockName *name, const Revocation *revocation)
 			(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 			 errmsg("must be superuser to request release of lock \"%s\" from a superuser's session",
 					name->display),
-			 errdetail("Number of other holders that received the request: %d.", revocation->n_requested),
+			 errdetail("Number of other holders that received the request: %d.", list_length(revocation->asked)),
 			 errhint("Let a superuser call zk_revoke(%s).",
 					 quote_literal_cstr(name->display))));
 }
@@ -256,8 +163,8 @@ zklock_revoke(const ZklockName *name)
 		ZklockProblem problem = zklock_problem_of(ZKL_NO_AUTH, 0);
 
 		problem.detail = psprintf("Holders that received the request: %d; znodes that could not be read or changed: %d.",
-								  revocation.n_requested, revocation.n_denied);
+								  list_length(revocation.asked), revocation.n_denied);
 		zklock_fail(&action, problem);
 	}
-	return revocation.n_requested;
+	return list_length(revocation.asked);
 }

@@ -12,7 +12,7 @@
  */
 #include "postgres.h"
 
-#include "access/xact.h"
+#include "utils/timestamp.h"
 
 #include "backend/base/identity.h"
 #include "backend/base/settings.h"
@@ -22,22 +22,11 @@
 #include "backend/lock/semaphores.h"
 #include "backend/lock/settle.h"
 #include "backend/session/backend_session.h"
-#include "backend/session/callbacks.h"
-#include "backend/session/lease_timer.h"
 #include "backend/session/shown.h"
-#include "backend/session/stats.h"
 #include "backend/session/wait.h"
 
 /* Between two attempts, until the deletes of released permits are answered. */
 #define RETRY_MS 5
-
-/* State of a call of zklock_acquire_permit(). */
-typedef struct PermitAcquisition
-{
-	ZklockHold *hold;			/* of the permit; pinned */
-	ZklockTimeout timeout;
-} PermitAcquisition;
-
 
 static void
 raise_other_capacity(const char *display, int capacity, int requested)
@@ -99,10 +88,10 @@ note_refusal(ZklRequest *request, const ZklRequestInfo *info, Refusal *refusal)
  * will be deleted, that the attempt will find room.
  */
 static bool
-is_released(const PermitAcquisition *a, const Refusal *refusal)
+is_released(const ZklockHold *permit, const Refusal *refusal)
 {
 	return refusal->others && refusal->n_excess <=
-		zklock_count_released_permits(a->hold->key, refusal->others, refusal->n_others);
+		zklock_count_released_permits(permit->key, refusal->others, refusal->n_others);
 }
 
 static bool
@@ -116,30 +105,26 @@ is_pause_over(void *arg, int64 *check_again)
 
 /* Makes one request. */
 static ZklStatus
-request_once(PermitAcquisition *a, ZklSession *session, Refusal *refusal)
+request_once(ZklockHold *permit, ZklockTimeout *timeout, ZklSession *session, Refusal *refusal)
 {
-	ZklockAction action = ZKLOCK_ACTION_PERMIT(a->hold->name.display);
+	ZklockAction action = ZKLOCK_ACTION_PERMIT(permit->name.display);
 	const char *data = zklock_identity();
 	ZklRequest *request;
 	ZklRequestInfo info;
 	ZklStatus	status;
 
-	request = zkl_permit_request(session, a->hold->name.encoded, a->hold->capacity,
-								 a->timeout.timeout_ms == 0, data, strlen(data));
-	status = zklock_await_request(&a->timeout, session, request, &action);
+	request = zkl_permit_request(session, permit->name.encoded, permit->capacity,
+								 timeout->timeout_ms == 0, data, strlen(data));
+	status = zklock_await_request(timeout, session, request, &action);
 	if (status == ZKL_OK)
-	{
-		zklock_hold_granted(a->hold, zkl_request_lock(request, 0),
+		zklock_hold_granted(permit, zkl_request_lock(request, 0),
 							ZKL_MODE_EXCLUSIVE, GetCurrentTimestamp());
-		zklock_lease_timer_start(session);
-		zklock_callbacks.after_grant();
-	}
 	zkl_request_info(request, &info);
 	if (status == ZKL_BUSY)
 		note_refusal(request, &info, refusal);
 	zkl_request_end(request);
 	if (status == ZKL_OTHER_CAPACITY)
-		raise_other_capacity(action.display, info.capacity, a->hold->capacity);
+		raise_other_capacity(action.display, info.capacity, permit->capacity);
 	return status;
 }
 
@@ -147,22 +132,20 @@ request_once(PermitAcquisition *a, ZklSession *session, Refusal *refusal)
  * An attempt that was refused because of released permits is repeated until their nodes
  * are deleted.  The bound is for a backend whose connection is down.
  */
-static ZklStatus
-request_remote(void *arg, ZklSession *session)
+ZklStatus
+zklock_request_permit(ZklockHold *permit, ZklockTimeout *timeout, ZklSession *session)
 {
-	PermitAcquisition *a = arg;
-
-	zklock_show_permit(a->hold);
+	zklock_show_permit(permit);
 	for (;;)
 	{
 		Refusal		refusal = {0};
-		ZklStatus	status = request_once(a, session, &refusal);
+		ZklStatus	status = request_once(permit, timeout, session, &refusal);
 		int64		next = zkl_now_ms() + RETRY_MS;
 
-		if (status != ZKL_BUSY || !is_released(a, &refusal) ||
-			next >= a->timeout.started + zklock_connect_timeout)
+		if (status != ZKL_BUSY || !is_released(permit, &refusal) ||
+			next >= timeout->started + zklock_connect_timeout)
 			return status;
-		zklock_no_answer_due(&a->timeout);
+		zklock_no_answer_due(timeout);
 		zklock_wait(session, is_pause_over, &next);
 	}
 }
@@ -171,40 +154,15 @@ int64
 zklock_acquire_permit(const ZklockName *name, int capacity, ZklockScope scope,
 					  int64 timeout_ms)
 {
-	PermitAcquisition a = {.timeout.timeout_ms = timeout_ms};
-	volatile bool acquired = false;
-	int64		token;
+	ZklockAcquisition item = {
+		.mode = ZKL_MODE_EXCLUSIVE,.scope = scope,.timeout_ms = timeout_ms
+	};
 
 	zklock_check_loss();
 	check_own_permits(name, capacity, timeout_ms);
-	a.timeout.started = zkl_now_ms();
-	a.hold = zklock_hold_prepare_permit(name, capacity);
-	PG_TRY();
-	{
-		zklock_session_ready(&ZKLOCK_ACTION_PERMIT(name->display), &a.timeout);
-		zklock_check_loss();
-		acquired = zklock_acquire_remote(&a.timeout, &ZKLOCK_ACTION_PERMIT(name->display),
-										 request_remote, &a);
-		if (acquired)
-			zklock_check_snapshot(&a.timeout, name->display);
-	}
-	PG_CATCH();
-	{
-		zklock_count_failed(&a.timeout);
-		a.hold->pins--;
-		zklock_settle(a.hold);
-		PG_RE_THROW();
-	}
-	PG_END_TRY();
-
-	if (acquired)
-		zklock_hold_add(a.hold, ZKL_MODE_EXCLUSIVE, scope,
-						GetCurrentTransactionNestLevel());
-	token = acquired ? a.hold->token : 0;
-	a.hold->pins--;
-	zklock_settle(a.hold);
-	zklock_count_outcome(&a.timeout, acquired ? 1 : 0);
-	return token;
+	item.permit = zklock_hold_prepare_permit(name, capacity);
+	(void) zklock_acquire(&item);
+	return item.token;
 }
 
 /* Returns the youngest session-level permit, or NULL. */
@@ -232,7 +190,7 @@ zklock_release_permit(const ZklockName *name)
 				 errhint("See zk_held_locks for the permits of this session.")));
 	else
 	{
-		zklock_note_release(&hold, 1);
+		zklock_note_release(hold);
 		hold->exclusive.session--;
 		zklock_settle(hold);
 	}

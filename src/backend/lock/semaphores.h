@@ -9,6 +9,7 @@
 #define ZKLOCK_SEMAPHORES_H
 
 #include "backend/base/holds.h"
+#include "backend/session/wait.h"
 
 #define ZKLOCK_MAX_PERMITS 10000
 
@@ -19,6 +20,13 @@
  */
 extern int64 zklock_acquire_permit(const ZklockName *name, int capacity,
 								   ZklockScope scope, int64 timeout_ms);
+
+/*
+ * For zklock_acquire(): requests the permit, and waits.  Returns and throws like
+ * zklock_await_request().
+ */
+extern ZklStatus zklock_request_permit(ZklockHold *permit, ZklockTimeout *timeout,
+									   ZklSession *session);
 
 /*
  * Releases one session-level permit.  Returns false, with a WARNING, if there is none.

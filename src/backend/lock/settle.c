@@ -62,21 +62,6 @@ zklock_settle(ZklockHold *hold)
 }
 
 void
-zklock_settle_several(ZklockHold **holds, int n)
-{
-	ZklSession *session = zklock_session_current();
-
-	if (session)
-		zkl_releases_begin(session);
-	for (int i = 0; i < n; i++)
-		settle_remote(holds[i]);
-	if (session)
-		zkl_releases_end(session);
-	for (int i = 0; i < n; i++)
-		settle_local(holds[i]);
-}
-
-void
 zklock_settle_every(void)
 {
 	ZklSession *session = zklock_session_current();

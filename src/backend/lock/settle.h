@@ -18,8 +18,7 @@
  */
 extern void zklock_settle(ZklockHold *hold);
 
-/* Same, for several entries, or all; releases in the ensemble are sent together. */
-extern void zklock_settle_several(ZklockHold **holds, int n);
+/* Same, for all entries; releases in the ensemble are sent together. */
 extern void zklock_settle_every(void);
 
 /* Releases only the local lock, of a lost lock whose counts stay until that is reported. */

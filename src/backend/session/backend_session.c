@@ -26,7 +26,6 @@
 #include "backend/session/callbacks.h"
 #include "backend/session/cancel.h"
 #include "backend/session/errors.h"
-#include "backend/session/lease_timer.h"
 #include "backend/session/session_file.h"
 #include "backend/session/shown.h"
 #include "backend/session/stats.h"
@@ -115,7 +114,7 @@ zklock_session_close(int timeout_ms)
 		zklock_count(ZKLOCK_STAT_SESSIONS_LOST, 1);
 	has_connected = false;
 	zklock_drop_wait_set();
-	zklock_lease_timer_stop();
+	zklock_lease_watch(NULL);
 	zkl_session_close(session, timeout_ms);
 	zklock_forget_session();
 	session = NULL;
@@ -192,7 +191,6 @@ open_session(void)
 	require_ensemble();
 	zklock_callbacks.before_open();
 	zklock_cancel_init();
-	zklock_lease_timer_init();
 	namespace_hash = hash_string(zklock_root, hash_string(zklock_connect_string, 0));
 	zklock_credentials_read(&credentials);
 	config.server_tag = server_tag();
@@ -242,8 +240,7 @@ reach_ensemble(const ZklockAction *action, int64 *deadline)
 	ErrorContextCallback context = {error_context_stack, zklock_name_action,
 	unconstify(ZklockAction *, action)};
 
-	if (action)
-		error_context_stack = &context;
+	error_context_stack = &context;
 	if (session == NULL)
 		open_session();
 	if (zkl_session_state(session) != ZKL_SESSION_CONNECTED)
@@ -251,36 +248,26 @@ reach_ensemble(const ZklockAction *action, int64 *deadline)
 	error_context_stack = context.previous;
 }
 
+/* A session that holds nothing is replaced; of one with locks loss.c reports the loss. */
 ZklSession *
 zklock_session_by(const ZklockAction *action, int64 deadline)
 {
-	bool		refused;
-
 	for (;;)
 	{
+		ZklSessionState state;
+
 		if (session == NULL || zkl_session_state(session) != ZKL_SESSION_CONNECTED)
 			reach_ensemble(action, &deadline);
-		switch (zkl_session_state(session))
-		{
-			case ZKL_SESSION_CONNECTED:
-				note_connected();
-				return session;
-			case ZKL_SESSION_AUTH_FAILED:
-			case ZKL_SESSION_EXPIRED:
-				/* with locks held, loss.c reports the loss */
-				if (zklock_holds_any())
-					return session;
-				refused = zkl_session_state(session) == ZKL_SESSION_AUTH_FAILED;
-				zklock_session_close(ZKLOCK_CLOSE_MS);
-				if (refused && action == NULL)
-					return NULL;
-				if (refused)
-					zklock_raise(ZKL_AUTH_FAILED, action, 0);
-				break;
-			case ZKL_SESSION_CONNECTING:
-			case ZKL_SESSION_SUSPENDED:
-				return NULL;
-		}
+		state = zkl_session_state(session);
+		if (state == ZKL_SESSION_CONNECTED)
+			note_connected();
+		if (state == ZKL_SESSION_CONNECTING || state == ZKL_SESSION_SUSPENDED)
+			return NULL;
+		if (state == ZKL_SESSION_CONNECTED || zklock_holds_any())
+			return session;
+		zklock_session_close(ZKLOCK_CLOSE_MS);
+		if (state == ZKL_SESSION_AUTH_FAILED)
+			zklock_raise(ZKL_AUTH_FAILED, action, 0);
 	}
 }
 
@@ -293,21 +280,8 @@ zklock_session_ready(const ZklockAction *action, ZklockTimeout *timeout)
 
 	if (reached)
 		return reached;
-	switch (zkl_session_state(session))
-	{
-		case ZKL_SESSION_CONNECTED:
-			note_connected();
-			return session;		/* just in time */
-		case ZKL_SESSION_SUSPENDED:
-			zklock_fail(action, zklock_no_answer(session, waited_ms));
-		case ZKL_SESSION_EXPIRED:
-		case ZKL_SESSION_AUTH_FAILED:
-			if (zklock_holds_any())
-				return session; /* loss.c reports it */
-			break;
-		case ZKL_SESSION_CONNECTING:
-			break;
-	}
+	if (zkl_session_state(session) == ZKL_SESSION_SUSPENDED || zklock_holds_any())
+		zklock_fail(action, zklock_no_answer(session, waited_ms));
 
 	/* The problem of this session need not affect a new one. */
 	zklock_session_close(ZKLOCK_CLOSE_MS);

@@ -25,8 +25,7 @@ extern ZklSession *zklock_session_ready(const ZklockAction *action, ZklockTimeou
 
 /*
  * Same, but waits until a deadline (zkl_now_ms()) and then returns NULL instead of an
- * error.  With NULL as "action", for callers that do not lock: no lock_timeout, and if
- * the credentials are refused, closes the session and returns NULL.
+ * error.
  */
 extern ZklSession *zklock_session_by(const ZklockAction *action, int64 deadline);
 

@@ -33,18 +33,21 @@
 #include "backend/session/callbacks.h"
 #include "backend/session/cancel.h"
 
-/* How long after a signal the next one is sent, in ms, while the request is pending. */
+/* After how many ms a signal is sent again that came where it could do nothing. */
 #define RETRY_MS 500
 
 static int	own_signal = 0;
 static timer_t retry_timer;
 static struct sigaction sigint_before;
 
+/* The timer of the lease. */
+static int	lease_signal = 0;
+static timer_t lease_timer;
+static ZklSession *volatile watched = NULL;
+static volatile sig_atomic_t lease_timer_is_set = false;
+
 /* Also set by the I/O thread. */
 static volatile sig_atomic_t requested[ZKLOCK_N_CANCEL_REASONS];
-
-/* Since the last requested loss no transaction has ended. */
-static volatile sig_atomic_t loss_is_new = false;
 
 /* The pending cancel was requested only by zklock. */
 static volatile sig_atomic_t ours_alone = false;
@@ -107,8 +110,7 @@ is_idle(void)
 static void
 wake_idle(void)
 {
-	if (requested[ZKLOCK_CANCEL_LOSS] && loss_is_new && is_idle() &&
-		!IsTransactionOrTransactionBlock())
+	if (requested[ZKLOCK_CANCEL_LOSS] && !IsTransactionOrTransactionBlock())
 		HandleCatchupInterrupt();
 }
 
@@ -153,11 +155,9 @@ schedule_retry(void)
 }
 
 /*
- * Handles zklock's signal; SIGINT is blocked meanwhile.
- *
- * A loss is pending until a statement reports it.  PostgreSQL drops the cancel if this
- * statement fails for another reason; and the next one may first wait for a table lock,
- * before any hook is called.  So a loss is always tried again, in an idle session too.
+ * Handles zklock's signal; SIGINT is blocked meanwhile.  A signal that can do nothing yet,
+ * between statements, during a commit or in parse analysis, is sent again, because the
+ * backend may wait for a heavyweight lock next.  An idle session is woken once.
  */
 static void
 on_own_signal(int signo)
@@ -166,12 +166,11 @@ on_own_signal(int signo)
 
 	if (is_any_requested() && !proc_exit_inprogress)
 	{
-		bool		possible = can_cancel();
-
-		if (possible)
+		if (can_cancel())
 			cancel();
-		wake_idle();
-		if (requested[ZKLOCK_CANCEL_LOSS] || !(possible || is_idle()))
+		else if (is_idle())
+			wake_idle();
+		else
 			schedule_retry();
 	}
 	errno = save_errno;
@@ -190,8 +189,12 @@ free_signal(void)
 	return 0;
 }
 
-int
-zklock_timer_create(clockid_t clock, void (*handler) (int), timer_t *timer)
+/*
+ * Reserves a signal and a timer that sends it to this backend, whose own thread then calls
+ * the handler, with SIGINT blocked.  Returns the signal.
+ */
+static int
+create_timer(clockid_t clock, void (*handler) (int), timer_t *timer)
 {
 	struct sigaction action = {.sa_handler = handler, .sa_flags = SA_RESTART};
 	struct sigevent event = {.sigev_notify = SIGEV_SIGNAL};
@@ -225,31 +228,25 @@ wrap_sigint(void)
 	sigaction(SIGINT, &action, NULL);
 }
 
+static void on_lease_timer(int signo);
+
 void
 zklock_cancel_init(void)
 {
-	if (own_signal != 0)
-		return;
-	own_signal = zklock_timer_create(CLOCK_MONOTONIC, on_own_signal, &retry_timer);
-	wrap_sigint();
+	if (own_signal == 0)
+	{
+		own_signal = create_timer(CLOCK_MONOTONIC, on_own_signal, &retry_timer);
+		wrap_sigint();
+	}
+	if (lease_signal == 0)
+		lease_signal = create_timer(CLOCK_BOOTTIME, on_lease_timer, &lease_timer);
 }
 
 void
 zklock_cancel_request_io(ZklockCancelReason reason)
 {
-	if (reason == ZKLOCK_CANCEL_LOSS)
-		loss_is_new = true;
 	requested[reason] = true;
 	(void) kill(getpid(), own_signal);
-}
-
-bool
-zklock_cancel_is_new_loss(void)
-{
-	bool		was_new = loss_is_new;
-
-	loss_is_new = false;
-	return was_new;
 }
 
 bool
@@ -265,17 +262,6 @@ zklock_cancel_is_only(ZklockCancelReason reason)
 		if (requested[i] != (i == (int) reason))
 			return false;
 	return ours_alone;
-}
-
-/* Does SIGINT still call on_sigint()?  A background worker can change its handler. */
-static bool
-is_sigint_wrapped(void)
-{
-	struct sigaction now;
-
-	sigaction(SIGINT, NULL, &now);
-	return now.sa_handler == SIG_IGN || now.sa_handler == SIG_DFL ||
-		((now.sa_flags & SA_SIGINFO) && now.sa_sigaction == on_sigint);
 }
 
 bool
@@ -294,7 +280,7 @@ zklock_cancel_settle(ZklockCancelReason reason)
 	if (!is_any_requested())
 	{
 		/* Before PostgreSQL 16 a recovery conflict sets the same flag, without SIGINT. */
-		if (ours_alone && is_sigint_wrapped() && !MyProc->recoveryConflictPending)
+		if (ours_alone && !MyProc->recoveryConflictPending)
 			QueryCancelPending = false;
 		ours_alone = false;
 	}
@@ -311,10 +297,17 @@ zklock_cancel_enter(bool may_be_cancelled)
 	return outer;
 }
 
+/*
+ * A loss is pending until a statement reports it.  PostgreSQL drops the cancel if this
+ * statement fails for another reason, ROLLBACK and BEGIN report nothing, and the next one
+ * may first wait for a table lock, before any hook is called.
+ */
 void
 zklock_cancel_leave(int outer)
 {
 	n_running = outer;
+	if (outer == 0 && requested[ZKLOCK_CANCEL_LOSS])
+		schedule_retry();
 }
 
 bool
@@ -327,4 +320,64 @@ void
 zklock_cancel_restrict(bool on)
 {
 	restricted = on;
+}
+
+
+/*
+ * The lease: cancels the running statement when the session is not proven in time.
+ *
+ * The I/O thread may notice late that time is over: it waits for names, for handshakes and
+ * for the library's mutex.  So the backend has a timer of its own, whose signal interrupts
+ * whatever it does.  PostgreSQL's timeouts do not suffice: they end with an error, and
+ * their clock does not count the time for which the machine is suspended.
+ *
+ * Each confirmed write moves the deadline, but not the timer, which looks at the deadline
+ * when it rings.  So a grant costs no system call while the timer is set.
+ */
+
+static void
+set_lease_timer(int64 at_ms)
+{
+	struct itimerspec at = {
+		.it_value.tv_sec = at_ms / 1000,
+		.it_value.tv_nsec = at_ms % 1000 * 1000000,
+	};
+
+	lease_timer_is_set = true;
+	timer_settime(lease_timer, TIMER_ABSTIME, &at, NULL);
+}
+
+static void
+look_at_deadline(void)
+{
+	int64		deadline = zkl_session_deadline_io(watched);
+
+	if (deadline < 0)
+		zklock_cancel_request_io(ZKLOCK_CANCEL_LOSS);
+	else if (deadline > 0)
+		set_lease_timer(deadline);
+}
+
+static void
+on_lease_timer(int signo)
+{
+	int			save_errno = errno;
+
+	lease_timer_is_set = false;
+	if (watched)
+		look_at_deadline();
+	errno = save_errno;
+}
+
+/* The deadline is published before the grant: a timer that is set will see the deadline. */
+void
+zklock_lease_watch(ZklSession *session)
+{
+	watched = session;
+	if (session && !lease_timer_is_set)
+		look_at_deadline();
+
+	/* The timer may be set for a time behind the deadlines of the next session. */
+	if (session == NULL)
+		lease_timer_is_set = false;
 }

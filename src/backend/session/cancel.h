@@ -8,7 +8,7 @@
 #ifndef ZKLOCK_CANCEL_H
 #define ZKLOCK_CANCEL_H
 
-#include <time.h>
+#include "recipe/recipe.h"
 
 typedef enum ZklockCancelReason
 {
@@ -17,12 +17,6 @@ typedef enum ZklockCancelReason
 	ZKLOCK_CANCEL_TIMEOUT,		/* a timed attempt has reached its timeout */
 	ZKLOCK_N_CANCEL_REASONS
 } ZklockCancelReason;
-
-/*
- * Reserves a signal and a timer that sends it to this backend, whose own thread then calls
- * the handler, with SIGINT blocked.  Returns the signal.  Throws 53000.
- */
-extern int	zklock_timer_create(clockid_t clock, void (*handler) (int), timer_t *timer);
 
 /* Prepares this backend for requests; does nothing when called again.  Throws 53000. */
 extern void zklock_cancel_init(void);
@@ -48,12 +42,6 @@ extern bool zklock_cancel_is_only(ZklockCancelReason reason);
 extern bool zklock_cancel_settle(ZklockCancelReason reason);
 
 /*
- * Returns whether a loss was requested since the last call.  Called at the end of each
- * transaction.  A loss that was requested in an idle session makes it run an empty one.
- */
-extern bool zklock_cancel_is_new_loss(void);
-
-/*
  * While this is set, requests only cancel a wait for a heavyweight lock.  Set from the
  * commit check to the end of the transaction, because a cancel after the commit record
  * would end the wait for a synchronous standby early.
@@ -71,5 +59,11 @@ extern void zklock_cancel_leave(int outer);
 
 /* Returns whether a statement is running that a request may end. */
 extern bool zklock_cancel_in_statement(void);
+
+/*
+ * Called after each grant: watches the deadline of what this session holds, and requests a
+ * cancel for the loss when it has passed.  NULL: called before the session is closed.
+ */
+extern void zklock_lease_watch(ZklSession *session);
 
 #endif							/* ZKLOCK_CANCEL_H */

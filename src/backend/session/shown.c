@@ -25,6 +25,7 @@
 
 #include "backend/session/session_file.h"
 #include "backend/session/shown.h"
+#include "backend/session/stats.h"
 
 /* The key of a hash table, without padding. */
 typedef struct PermitKey
@@ -52,6 +53,12 @@ static int64 shown = 0;
  * The shared memory
  */
 
+static struct
+{
+	shmem_request_hook_type request;
+	shmem_startup_hook_type startup;
+}			previous;
+
 /* As many as the lock table has locks. */
 static long
 max_permits(void)
@@ -59,16 +66,19 @@ max_permits(void)
 	return mul_size(MaxBackends, max_locks_per_xact);
 }
 
-void
-zklock_request_shown(void)
+static void
+zklock_at_shmem_request(void)
 {
+	if (previous.request)
+		previous.request();
 	RequestAddinShmemSpace(mul_size(MaxBackends, sizeof(ZklockShownSession)));
 	RequestAddinShmemSpace(hash_estimate_size(max_permits(), sizeof(PermitEntry)));
 	RequestNamedLWLockTranche("zklock", 1);
+	zklock_request_stats();
 }
 
-void
-zklock_init_shown(void)
+static void
+init_shown(void)
 {
 	HASHCTL		info = {.keysize = sizeof(PermitKey), .entrysize = sizeof(PermitEntry)};
 	Size		size = mul_size(MaxBackends, sizeof(ZklockShownSession));
@@ -80,6 +90,32 @@ zklock_init_shown(void)
 	permits = ShmemInitHash("zklock permits", max_permits(), max_permits(), &info,
 							HASH_ELEM | HASH_BLOBS | HASH_FIXED_SIZE);
 	lock = &GetNamedLWLockTranche("zklock")->lock;
+}
+
+static void
+zklock_at_shmem_startup(void)
+{
+	if (previous.startup)
+		previous.startup();
+	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
+	zklock_init_stats();
+	init_shown();
+	LWLockRelease(AddinShmemInitLock);
+	if (!IsUnderPostmaster)
+		zklock_init_session_file();
+}
+
+/*
+ * The hooks run in the postmaster, at its start and again after the crash of a backend.
+ * Backends inherit the pointers.
+ */
+void
+zklock_install_shared_memory(void)
+{
+	previous.request = shmem_request_hook;
+	shmem_request_hook = zklock_at_shmem_request;
+	previous.startup = shmem_startup_hook;
+	shmem_startup_hook = zklock_at_shmem_startup;
 }
 
 /* Backends are the first of all processes with a PGPROC. */

@@ -11,9 +11,8 @@
 #include "backend/base/holds.h"
 #include "recipe/recipe.h"
 
-/* For shared_memory.c. */
-extern void zklock_request_shown(void);
-extern void zklock_init_shown(void);
+/* Called once, from _PG_init(), in the postmaster.  Also for the counters of stats.c. */
+extern void zklock_install_shared_memory(void);
 
 /*
  * Shows this backend's ZooKeeper session, with zklock_session_namespace().  Throws 58000 if another backend has the same

@@ -28,7 +28,7 @@ typedef enum ZklockStat
 	ZKLOCK_N_STATS
 } ZklockStat;
 
-/* For shared_memory.c. */
+/* For shown.c. */
 extern void zklock_request_stats(void);
 extern void zklock_init_stats(void);
 

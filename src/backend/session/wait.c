@@ -48,6 +48,17 @@ zklock_lock_timeout_left(const ZklockTimeout *timeout)
 	return Max(LockTimeout - (zkl_now_ms() - timeout->started), 0);
 }
 
+int64
+zklock_time_left(const ZklockTimeout *timeout, bool *is_lock_timeout)
+{
+	int64		left = zklock_timeout_left(timeout);
+	int64		lock_timeout = zklock_lock_timeout_left(timeout);
+
+	*is_lock_timeout = lock_timeout != ZKLOCK_NO_TIMEOUT &&
+		(left == ZKLOCK_NO_TIMEOUT || lock_timeout < left);
+	return *is_lock_timeout ? lock_timeout : left;
+}
+
 void
 zklock_raise_lock_timeout(void)
 {
@@ -163,36 +174,28 @@ wait_event(void)
 static void
 sleep_for(ZklSession *session, long timeout)
 {
-	uint32		event = wait_event();
 	WaitEvent	unused;
 
 	zkl_session_sleeps(session);
 	PG_TRY();
 	{
-		(void) WaitEventSetWait(wait_set, timeout, &unused, 1, event);
+		(void) WaitEventSetWait(wait_set, timeout, &unused, 1, wait_event());
 	}
-	PG_CATCH();
+	PG_FINALLY();
 	{
 		zkl_session_woke(session);
-		PG_RE_THROW();
 	}
 	PG_END_TRY();
-	zkl_session_woke(session);
 }
 
 /* Sleeps until the latch is set, the session changes, or the time is reached. */
 static void
 sleep_until(ZklSession *session, int64 check_again)
 {
-	long		timeout = -1;
-
-	if (check_again != ZKLOCK_NEVER)
-	{
-		int64		now = zkl_now_ms();
-
-		timeout = check_again <= now ? 0 : (long) Min(check_again - now, INT_MAX);
-	}
-	sleep_for(session, timeout);
+	if (check_again == ZKLOCK_NEVER)
+		sleep_for(session, -1);
+	else
+		sleep_for(session, (long) Min(Max(check_again - zkl_now_ms(), 0), INT_MAX));
 }
 
 void
@@ -235,41 +238,11 @@ zklock_note_statement_timeout(void)
  * Not with the value of the setting: PostgreSQL does not apply a change inside of the
  * statement to that statement.
  */
-static bool
-enable_statement_timeout(void)
+int64
+zklock_statement_deadline(void)
 {
 	if (statement_ends == 0 || statement_started != GetCurrentStatementStartTimestamp() ||
 		get_timeout_active(STATEMENT_TIMEOUT))
-		return false;
-	enable_timeout_at(STATEMENT_TIMEOUT, statement_ends);
-	return true;
-}
-
-void
-zklock_wait_at_commit(ZklSession *session, ZklockWaitIsDone is_done, void *arg)
-{
-	if (!enable_statement_timeout())
-	{
-		zklock_wait(session, is_done, arg);
-		return;
-	}
-
-	/*
-	 * Keeps the indicator when disarming: if the timer has just fired, the error of its
-	 * cancel must name that timeout.
-	 */
-	PG_TRY();
-	{
-		zklock_wait(session, is_done, arg);
-	}
-	PG_CATCH();
-	{
-		disable_timeout(STATEMENT_TIMEOUT, true);
-		PG_RE_THROW();
-	}
-	PG_END_TRY();
-	disable_timeout(STATEMENT_TIMEOUT, true);
-
-	/* Not later: the next user of that timer resets the indicator. */
-	CHECK_FOR_INTERRUPTS();
+		return ZKLOCK_NEVER;
+	return zkl_now_ms() + TimestampDifferenceMilliseconds(GetCurrentTimestamp(), statement_ends);
 }

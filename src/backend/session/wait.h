@@ -40,6 +40,9 @@ extern int64 zklock_timeout_left(const ZklockTimeout *timeout);
 extern int64 zklock_lock_timeout_left(const ZklockTimeout *timeout);
 extern _Noreturn void zklock_raise_lock_timeout(void);
 
+/* Returns what is left of both together, and whether it is lock_timeout that ends first. */
+extern int64 zklock_time_left(const ZklockTimeout *timeout, bool *is_lock_timeout);
+
 /*
  * The rule for outages: a call that an answer is due to and that makes no progress for
  * zklock.connect_timeout fails.  Returns when that will be.  An attempt that has not queued
@@ -83,10 +86,10 @@ extern void zklock_drop_wait_set(void);
 extern void zklock_note_statement_timeout(void);
 
 /*
- * Like zklock_wait(), under the statement_timeout of the statement, which PostgreSQL
- * disables just before it commits.
+ * Returns when the statement_timeout of the statement would have ended it (zkl_now_ms()), or
+ * ZKLOCK_NEVER.  For waits at commit: PostgreSQL disables the timeout just before.
  */
-extern void zklock_wait_at_commit(ZklSession *session, ZklockWaitIsDone is_done, void *arg);
+extern int64 zklock_statement_deadline(void);
 
 /* Writes the client library's log lines to the server log. */
 extern void zklock_log_client_messages(void);

@@ -30,7 +30,7 @@
 static _Noreturn void
 raise_fenced_off(const ZklockName *name, int64 token, int64 recorded)
 {
-	ZklockNameList list = {.n = 1, .n_names = 1, .names = {name->display}};
+	ZklockNameList list = {.n = 1, .name = name->display};
 
 	zklock_fail_transaction(&list);
 	ereport(ERROR,
