@@ -142,7 +142,7 @@ zklock_held_locks(PG_FUNCTION_ARGS)
 				continue;
 			put_hold(rsinfo, hold, mode, ZKLOCK_SESSION, hold_state(hold), counts->session);
 			put_hold(rsinfo, hold, mode, ZKLOCK_TRANSACTION, hold_state(hold),
-					 zklock_counts_in_transaction(counts));
+					 counts->transaction);
 		}
 	}
 	return (Datum) 0;

@@ -203,7 +203,7 @@ prepare_holds(LockAcquisition *a)
 	for (; a->n < a->item->n; a->n++)
 	{
 		CHECK_FOR_INTERRUPTS();
-		a->holds[a->n] = zklock_hold_prepare(&a->item->names[a->n], a->item->mode);
+		a->holds[a->n] = zklock_hold_prepare(&a->item->names[a->n]);
 	}
 }
 
