@@ -368,9 +368,12 @@ ROWS 10;
 COMMENT ON FUNCTION zklock_held_locks() IS
 	'rows of the view zk_held_locks';
 
+-- the function returns each permit of a semaphore
 CREATE VIEW zk_held_locks AS
-	SELECT kind, name, mode, scope, count, token, acquired_at, state
-	FROM zklock_held_locks();
+	SELECT kind, name, mode, scope, pg_catalog.sum(count)::bigint AS count,
+		pg_catalog.min(token) AS token, pg_catalog.min(acquired_at) AS acquired_at, state
+	FROM zklock_held_locks()
+	GROUP BY kind, name, mode, scope, state;
 
 COMMENT ON VIEW zk_held_locks IS
 	'cluster-wide locks that this session holds according to its own records; does not contact the ensemble';

@@ -13,19 +13,11 @@
 #include "funcapi.h"
 #include "storage/lock.h"
 #include "utils/guc.h"
-#include "utils/guc_tables.h"
 #include "utils/timestamp.h"
 #include "utils/wait_event.h"
 
 #if PG_VERSION_NUM < 150000
 #error "zklock needs PostgreSQL 15 or later"
-#endif
-
-/* 16: the list of settings is built from a hash table, and palloc'd */
-#if PG_VERSION_NUM >= 160000
-#define zklock_all_settings(n) get_guc_variables(n)
-#else
-#define zklock_all_settings(n) (*(n) = GetNumConfigOptions(), get_guc_variables())
 #endif
 
 /* 16: values of settings have allocation functions of their own */

@@ -313,7 +313,7 @@ extern void zkl_request_end(ZklRequest *request);
 
 /* The data with which a program requests the release of a lock, and a superuser's data begin. */
 #define ZKL_REVOKE_MESSAGE "__REVOKE__"
-#define ZKL_SUPERUSER_DATA "{\"client\":\"zklock\",\"superuser\":true,"
+#define ZKL_SUPERUSER_DATA "zklock superuser "
 
 /* Returns the first node's czxid, which grows with every exclusive holder or permit. */
 extern int64_t zkl_lock_token(const ZklLock *lock);

@@ -13,7 +13,7 @@
 
 #include <arpa/inet.h>
 
-#include "catalog/namespace.h"
+#include "common/string.h"
 #include "datatype/timestamp.h"
 #include "fmgr.h"
 #include "mb/pg_wchar.h"
@@ -74,34 +74,8 @@ put(Row *row, int column, Datum value)
  * Bytes from other programs
  */
 
-/* Converts UTF-8 to the database encoding, palloc'd; NULL if impossible. */
-static char *
-from_utf8(const char *utf8, int length)
-{
-	int			encoding = GetDatabaseEncoding();
-	int			size = length * MAX_CONVERSION_GROWTH + 1;
-	char	   *result;
-	Oid			conversion;
-
-	if (memchr(utf8, '\0', length) ||
-		pg_encoding_verifymbstr(PG_UTF8, utf8, length) != length)
-		return NULL;
-	if (encoding == PG_UTF8 || encoding == PG_SQL_ASCII)
-		return pnstrdup(utf8, length);
-	conversion = FindDefaultConversionProc(PG_UTF8, encoding);
-	if (!OidIsValid(conversion))
-		return NULL;
-	result = palloc(size);
-	if (pg_do_encoding_conversion_buf(conversion, PG_UTF8, encoding,
-									  (unsigned char *) utf8, length,
-									  (unsigned char *) result, size,
-									  true) != length)
-		return NULL;
-	return result;
-}
-
 /*
- * Same for any bytes, without characters that a terminal interprets or hides.  Bytes that
+ * Returns bytes as text, palloc'd, without characters that a terminal interprets or hides.  Bytes that
  * cannot be converted become printable ASCII.
  */
 static char *
@@ -112,7 +86,7 @@ text_of(const char *bytes, int length)
 
 	memcpy(copy, bytes, length);
 	zklock_mask_controls(copy, length);
-	text = from_utf8(copy, length);
+	text = zklock_convert(copy, length, PG_UTF8, GetDatabaseEncoding());
 	if (text)
 	{
 		pfree(copy);
@@ -130,14 +104,6 @@ put_text(Row *row, int column, const char *bytes, int length)
 		put(row, column, CStringGetTextDatum(text_of(bytes, length)));
 }
 
-static int
-hex_value(char c)
-{
-	if (c >= '0' && c <= '9')
-		return c - '0';
-	return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
-}
-
 /*
  * Returns a name in the form in which our functions take it.  If none of them would
  * create this znode, or the name has characters that a terminal interprets or hides,
@@ -146,26 +112,15 @@ hex_value(char c)
 static char *
 display_name(const char *encoded)
 {
-	int			length = strlen(encoded);
-	char	   *name = palloc(length + 1);
+	char	   *name = pstrdup(encoded);
+	int			length = zklock_decode(name);
 	char	   *again = palloc(ZKL_ENCODED_SIZE(length));
 	char	   *display = NULL;
-	int			n = 0;
 
-	for (const char *p = encoded; *p; p++)
-		if (p[0] == '%' && hex_value(p[1]) >= 0 && hex_value(p[2]) >= 0)
-		{
-			name[n++] = (char) (hex_value(p[1]) << 4 | hex_value(p[2]));
-			p += 2;
-		}
-		else
-			name[n++] = *p;
-	zkl_encode_name(name, n, again);
-	if (strcmp(again, encoded) == 0 && !zklock_mask_controls(name, n))
-		display = from_utf8(name, n);
-	pfree(again);
-	pfree(name);
-	return display ? display : text_of(encoded, length);
+	zkl_encode_name(name, length, again);
+	if (strcmp(again, encoded) == 0 && !zklock_mask_controls(name, length))
+		display = zklock_convert(name, length, PG_UTF8, GetDatabaseEncoding());
+	return display ? display : text_of(encoded, strlen(encoded));
 }
 
 
@@ -176,18 +131,27 @@ display_name(const char *encoded)
 static void
 put_identity(Row *row, const ZklockEntry *entry)
 {
-	ZklockIdentity *identity = zklock_identity_read(entry->data, entry->data_len);
+	static const struct
+	{
+		const char *name;
+		int			column;
+	}			members[] = {
+		{"server", COLUMN_SERVER},
+		{"datname", COLUMN_DATNAME},
+		{"usename", COLUMN_USENAME},
+		{"application_name", COLUMN_APPLICATION_NAME},
+	};
+	char	   *pid = zklock_identity_member(entry->data, entry->data_len, "pid");
 
-	if (identity == NULL)
-		return;
-	put_text(row, COLUMN_SERVER, identity->server, strlen(identity->server));
-	put_text(row, COLUMN_DATNAME, identity->datname, strlen(identity->datname));
-	put_text(row, COLUMN_USENAME, identity->usename, strlen(identity->usename));
-	put_text(row, COLUMN_APPLICATION_NAME, identity->application_name,
-			 strlen(identity->application_name));
-	if (identity->pid > 0)
-		put(row, COLUMN_PID, Int32GetDatum(identity->pid));
-	pfree(identity);
+	for (int i = 0; i < (int) lengthof(members); i++)
+	{
+		char	   *value = zklock_identity_member(entry->data, entry->data_len, members[i].name);
+
+		if (value)
+			put_text(row, members[i].column, value, strlen(value));
+	}
+	if (pid && strtoint(pid, NULL, 10) > 0)
+		put(row, COLUMN_PID, Int32GetDatum(strtoint(pid, NULL, 10)));
 }
 
 static bool

@@ -39,35 +39,20 @@ session_state_text(ZklSessionState state)
 	return NULL;
 }
 
-typedef enum HoldState
-{
-	HOLD_HELD,
-	HOLD_SUSPECT,
-	HOLD_LOST,
-	N_HOLD_STATES
-} HoldState;
-
-static const char *const hold_state_texts[] = {"held", "suspect", "lost"};
-
-static HoldState
-hold_state(const ZklockHold *hold)
+static const char *
+hold_state_text(const ZklockHold *hold)
 {
 	if (zkl_lock_is_lost(hold->lock))
-		return HOLD_LOST;
+		return "lost";
 	if (zkl_session_state(zklock_session_current()) != ZKL_SESSION_CONNECTED)
-		return HOLD_SUSPECT;
-	return HOLD_HELD;
+		return "suspect";
+	return "held";
 }
 
-static ZklockScope
-permit_scope(const ZklockHold *hold)
-{
-	return hold->exclusive.session > 0 ? ZKLOCK_SESSION : ZKLOCK_TRANSACTION;
-}
-
+/* Adds a row for the counts of one mode and scope, if there are any. */
 static void
-put_hold(ReturnSetInfo *rsinfo, ZklockHold *hold, ZklMode mode,
-		 ZklockScope scope, HoldState state, int64 count)
+put_hold(ReturnSetInfo *rsinfo, const ZklockHold *hold, const char *mode,
+		 const char *scope, int64 count)
 {
 	Datum		values[HELD_LOCKS_COLUMNS];
 	bool		nulls[HELD_LOCKS_COLUMNS] = {false};
@@ -76,45 +61,18 @@ put_hold(ReturnSetInfo *rsinfo, ZklockHold *hold, ZklMode mode,
 		return;
 	values[0] = CStringGetTextDatum(hold->kind == ZKLOCK_SEMAPHORE ? "semaphore" : "lock");
 	values[1] = CStringGetTextDatum(hold->name.display);
-	values[2] = CStringGetTextDatum(hold->kind == ZKLOCK_SEMAPHORE ? "permit" :
-									mode == ZKL_MODE_EXCLUSIVE ? "exclusive" : "shared");
-	values[3] = CStringGetTextDatum(scope == ZKLOCK_SESSION ? "session" : "transaction");
+	values[2] = CStringGetTextDatum(hold->kind == ZKLOCK_SEMAPHORE ? "permit" : mode);
+	values[3] = CStringGetTextDatum(scope);
 	values[4] = Int64GetDatum(count);
 	values[5] = Int64GetDatum(hold->token);
 	values[6] = TimestampTzGetDatum(hold->acquired_at);
-	values[7] = CStringGetTextDatum(hold_state_texts[state]);
+	values[7] = CStringGetTextDatum(hold_state_text(hold));
 	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
-}
-
-/* The permits of a semaphore: a row per scope and state, with the data of the oldest. */
-static void
-put_permits(ReturnSetInfo *rsinfo, ZklockHold *youngest)
-{
-	int64		count[2][N_HOLD_STATES] = {0};
-	ZklockHold *oldest[2][N_HOLD_STATES] = {{0}};
-
-	for (ZklockHold *hold = youngest; hold;
-		 hold = zklock_hold_find_permit(&youngest->name, hold))
-	{
-		if (hold->lock)
-		{
-			ZklockScope scope = permit_scope(hold);
-			HoldState	state = hold_state(hold);
-
-			count[scope][state]++;
-			oldest[scope][state] = hold;
-		}
-		CHECK_FOR_INTERRUPTS();
-	}
-	for (ZklockScope scope = ZKLOCK_SESSION; scope <= ZKLOCK_TRANSACTION; scope++)
-		for (HoldState state = HOLD_HELD; state < N_HOLD_STATES; state++)
-			if (count[scope][state] > 0)
-				put_hold(rsinfo, oldest[scope][state], ZKL_MODE_EXCLUSIVE, scope, state,
-						 count[scope][state]);
 }
 
 PG_FUNCTION_INFO_V1(zklock_held_locks);
 
+/* Each permit is a row; the view adds those of a semaphore. */
 Datum
 zklock_held_locks(PG_FUNCTION_ARGS)
 {
@@ -128,22 +86,12 @@ zklock_held_locks(PG_FUNCTION_ARGS)
 		ZklockHold *hold = dlist_container(ZklockHold, link, iter.cur);
 
 		CHECK_FOR_INTERRUPTS();
-		if (hold->kind == ZKLOCK_SEMAPHORE)
-		{
-			if (zklock_hold_find_permit(&hold->name, NULL) == hold)
-				put_permits(rsinfo, hold);
+		if (hold->lock == NULL)
 			continue;
-		}
-		for (ZklMode mode = ZKL_MODE_SHARED; mode <= ZKL_MODE_EXCLUSIVE; mode++)
-		{
-			ZklockModeCounts *counts = zklock_hold_counts(hold, mode);
-
-			if (hold->lock == NULL)
-				continue;
-			put_hold(rsinfo, hold, mode, ZKLOCK_SESSION, hold_state(hold), counts->session);
-			put_hold(rsinfo, hold, mode, ZKLOCK_TRANSACTION, hold_state(hold),
-					 zklock_counts_in_transaction(counts));
-		}
+		put_hold(rsinfo, hold, "shared", "session", hold->shared.session);
+		put_hold(rsinfo, hold, "shared", "transaction", hold->shared.transaction);
+		put_hold(rsinfo, hold, "exclusive", "session", hold->exclusive.session);
+		put_hold(rsinfo, hold, "exclusive", "transaction", hold->exclusive.transaction);
 	}
 	return (Datum) 0;
 }

@@ -9,6 +9,7 @@
 #include <inttypes.h>
 #include <regex.h>
 
+#include "backend/base/syntax.h"
 #include "fuzz.h"
 #include "recipe/queue/node.h"
 
@@ -53,6 +54,8 @@ check_encoding(const char *name, size_t length)
 	must(strcmp(encoded, ".") != 0 && strcmp(encoded, "..") != 0, "a relative path");
 	must(decode(encoded, decoded) == length && memcmp(decoded, name, length) == 0,
 		 "decoded to another name: %s", encoded);
+	must(zklock_decode(encoded) == length && memcmp(encoded, name, length) == 0,
+		 "decoded to another name in place: %s", decoded);
 }
 
 /* Any text, a recipe's infix, a number as "%010d" writes it, or with zeros after "-"? */

@@ -156,7 +156,7 @@ my $id = $zkc->session_id;
 		"any/x__lock__0000000000" => "\xff\xfe\0\x01",
 		"any/x__lock__0000000001" => '',
 		"any/x__lock__0000000002" => '__REVOKE__',
-		"any/x__lock__0000000003" => '{"client":"zklock","pid":1}');
+		"any/x__lock__0000000003" => 'zklock server=a:1 pid=1');
 	$zkc->create("/zklock/locks/$_", data => $made{$_}, ephemeral => 1, makepath => 1)
 	  for sort keys %made;
 	$zkc->create("/zklock/locks/any/$_", data => 'junk')
@@ -171,7 +171,7 @@ my $id = $zkc->session_id;
 		"kazoo's nodes show the identifier");
 	is(rows(q(name = 'any'), $columns),
 		"exclusive t other ????\nexclusive f other 1\nexclusive f other 2\n"
-		  . 'exclusive f other 3 {"client":"zklock","pid":1}',
+		  . 'exclusive f other 3 zklock server=a:1 pid=1',
 		'any bytes are shown safely, and no other program is shown as zklock');
 	is(rows(q(name = 'cur'), 'count(*), min(session_id), max(session_id)'), "4 $id $id", 'the sessions of other programs are shown');
 	$dba->query_ok('CREATE TEMP TABLE kept AS SELECT * FROM zk_locks');

@@ -5,7 +5,6 @@
 use strict;
 use warnings;
 
-use JSON::PP qw(decode_json);
 use Test::More;
 use ZkLock::Check qw(nothing_left works);
 use ZkLock::Cluster;
@@ -13,6 +12,7 @@ use ZkLock::Contest;
 use ZkLock::Opponent;
 use ZkLock::Proxy;
 use ZkLock::Shared;
+use ZkLock::Util qw(node_members);
 
 # Nobody connects to a server that starts before it has read its sessions.
 my $proxy = ZkLock::Proxy->start(target => shared_zk());
@@ -51,11 +51,11 @@ my $theirs = $java->lock(mutex => path('x'), timeout => 60000);
 		'participants: Curator lists our nodes and theirs, in queue order');
 	my @owners = map {
 		my $data = $watcher->data(path("x/$_"));
-		$data =~ /^\{/ ? decode_json($data)->{pid} : 'Java';
+		node_members($data)->{pid} // 'Java';
 	} @nodes;
 	is_deeply(\@owners, [ $here->pid, 'Java', $there->pid ],
 		'participants: a Java program can read our process ids');
-	is(decode_json($watcher->data(path("x/$nodes[0]")))->{application_name},
+	is(node_members($watcher->data(path("x/$nodes[0]")))->{application_name},
 		'payroll', 'participants: a Java program can read our application name');
 	$here->query_ok("SELECT zk_unlock('x')");
 	ok($theirs->wait_result, 'participants: the Java program is granted the lock in that order');

@@ -205,7 +205,7 @@ my $other_writer = $java->lock(write => path('x'));
 	is_deeply([ $writer->participants ], [ grep { /WRIT/ } @nodes ],
 		'participants: their writers see all writers');
 	my %seen;
-	$seen{ $zkc->get(path("x/$_"))->{data} =~ /"pid":(\d+)/ ? $1 : 'Java' }++
+	$seen{ $zkc->get(path("x/$_"))->{data} =~ / pid=(\d+)/ ? $1 : 'Java' }++
 	  for @nodes;
 	is_deeply(\%seen, { Java => 4, map { $_->pid => 1 } @sharers, $here },
 		'participants: the data of the nodes identify their owners');

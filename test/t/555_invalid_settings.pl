@@ -40,7 +40,7 @@ works(session($node), "SELECT current_setting('zklock.root')", '/configured', '.
 $s->quit;
 $node->stop;
 ok(!$node->start(fail_ok => 1), 'a server does not start with an invalid value');
-like(slurp_file($node->logfile), qr/FATAL:  invalid value for parameter "zklock\.root": "app"\n.*HINT:/, '... and the server log has the reason');
+like(slurp_file($node->logfile), qr/FATAL:  invalid value for parameter "zklock\.root": "app"\n.*DETAIL:/, '... and the server log has the reason');
 $node->adjust_conf('postgresql.conf', 'zklock.root', undef);
 for my $name (sort keys %invalid)
 {

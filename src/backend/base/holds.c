@@ -16,89 +16,48 @@
 
 dlist_head	zklock_holds = DLIST_STATIC_INIT(zklock_holds);
 
-/* The entries of one name: a lock has one, a semaphore one for each permit. */
-typedef struct Named
-{
-	const ZklockHold *key;		/* one of them, or an entry to search for */
-	ZklockHold *youngest;
-	char		status;
-} Named;
+/* Heads of the chains of entries, linked by "next".  A power of two. */
+#define N_CHAINS 8192
 
-static bool
-is_same(const ZklockHold *a, const ZklockHold *b)
-{
-	return a->kind == b->kind && a->name.hash == b->name.hash &&
-		strcmp(a->name.encoded, b->name.encoded) == 0;
-}
-
-#define SH_PREFIX named
-#define SH_ELEMENT_TYPE Named
-#define SH_KEY_TYPE const ZklockHold *
-#define SH_KEY key
-#define SH_HASH_KEY(set, key) ((key)->name.hash)
-#define SH_EQUAL(set, a, b) is_same(a, b)
-#define SH_SCOPE static inline
-#define SH_DECLARE
-#define SH_DEFINE
-#include "lib/simplehash.h"
-
-static named_hash *table = NULL;
+static ZklockHold *chains[N_CHAINS];
 static int	n_entries = 0;
 
 /* Number of entries held in the ensemble. */
 static int	n_held = 0;
 
+/* Enough for the usual number of nested transaction levels. */
+#define FIRST_LEVELS 4
+
 /* No entry has a count for a nest level deeper than this. */
 static int	deepest_level = 0;
 
-static ZklockHold *
-find_youngest(ZklockKind kind, const ZklockName *name)
+static ZklockHold **
+chain_of(ZklockKind kind, const ZklockName *name)
 {
-	ZklockHold	key = {.kind = kind, .name = *name};
-	Named	   *named = table ? named_lookup(table, &key) : NULL;
+	return &chains[(name->hash + kind) % N_CHAINS];
+}
 
-	return named ? named->youngest : NULL;
+/* Returns the first entry of this name, from an entry of the chain on; or NULL. */
+static ZklockHold *
+find_from(ZklockHold *hold, const ZklockName *name, ZklockKind kind)
+{
+	while (hold && (hold->kind != kind || hold->name.hash != name->hash ||
+					strcmp(hold->name.encoded, name->encoded) != 0))
+		hold = hold->next;
+	return hold;
 }
 
 ZklockHold *
 zklock_hold_find(const ZklockName *name)
 {
-	return find_youngest(ZKLOCK_LOCK, name);
+	return find_from(*chain_of(ZKLOCK_LOCK, name), name, ZKLOCK_LOCK);
 }
 
 ZklockHold *
 zklock_hold_find_permit(const ZklockName *name, const ZklockHold *after)
 {
-	return after ? after->older : find_youngest(ZKLOCK_SEMAPHORE, name);
-}
-
-/* May run out of memory, and then changes nothing. */
-static void
-add_to_table(ZklockHold *hold)
-{
-	bool		found;
-	Named	   *named;
-
-	if (table == NULL)
-		table = named_create(TopMemoryContext, 64, NULL);
-	named = named_insert(table, hold, &found);
-	hold->older = found ? named->youngest : NULL;
-	named->youngest = hold;
-}
-
-static void
-remove_from_table(ZklockHold *hold)
-{
-	Named	   *named = named_lookup(table, hold);
-	ZklockHold **link = &named->youngest;
-
-	while (*link != hold)
-		link = &(*link)->older;
-	*link = hold->older;
-	if (named->youngest)
-		named->key = named->youngest;
-	else
-		named_delete(table, hold);
+	return find_from(after ? after->next : *chain_of(ZKLOCK_SEMAPHORE, name),
+					 name, ZKLOCK_SEMAPHORE);
 }
 
 int
@@ -128,7 +87,7 @@ zklock_holds_in_transaction(void)
 	{
 		ZklockHold *hold = dlist_container(ZklockHold, link, iter.cur);
 
-		if (hold->shared.n_levels > 0 || hold->exclusive.n_levels > 0)
+		if (hold->n_levels > 0)
 			return hold;
 	}
 	return NULL;
@@ -140,73 +99,49 @@ zklock_hold_counts(ZklockHold *hold, ZklMode mode)
 	return mode == ZKL_MODE_EXCLUSIVE ? &hold->exclusive : &hold->shared;
 }
 
-/* Enough for the usual number of nested transaction levels. */
-#define FIRST_CAPACITY 4
-
-static void
-first_levels(ZklockModeCounts *counts)
-{
-	counts->levels = MemoryContextAlloc(TopMemoryContext,
-										FIRST_CAPACITY * sizeof(ZklockLevelCount));
-	counts->capacity = FIRST_CAPACITY;
-}
-
-static void
-hold_free(ZklockHold *hold)
-{
-	if (hold->shared.levels)
-		pfree(hold->shared.levels);
-	if (hold->exclusive.levels)
-		pfree(hold->exclusive.levels);
-	if (hold->name.encoded)
-		pfree(hold->name.encoded);
-	if (hold->name.display)
-		pfree(hold->name.display);
-	pfree(hold);
-}
-
+/* Allocates an entry and the strings of its name as one piece. */
 static ZklockHold *
 hold_new(ZklockKind kind, const ZklockName *name)
 {
-	ZklockHold *hold = MemoryContextAllocZero(TopMemoryContext, sizeof(ZklockHold));
+	uint64		key = zklock_name_hash(name->encoded, strlen(name->encoded));
+	size_t		encoded_size = strlen(name->encoded) + 1;
+	ZklockHold **chain = chain_of(kind, name);
+	ZklockHold *hold = MemoryContextAllocZero(TopMemoryContext, sizeof(ZklockHold) +
+											  encoded_size + strlen(name->display) + 1);
 
 	hold->kind = kind;
-	PG_TRY();
-	{
-		hold->name.encoded = MemoryContextStrdup(TopMemoryContext, name->encoded);
-		hold->name.display = MemoryContextStrdup(TopMemoryContext, name->display);
-		hold->name.hash = name->hash;
-		hold->key = zklock_name_hash(name->encoded, strlen(name->encoded));
-		first_levels(&hold->shared);
-		first_levels(&hold->exclusive);
-		add_to_table(hold);
-	}
-	PG_CATCH();
-	{
-		hold_free(hold);
-		PG_RE_THROW();
-	}
-	PG_END_TRY();
+	hold->key = key;
+	hold->name.hash = name->hash;
+	hold->name.encoded = strcpy((char *) (hold + 1), name->encoded);
+	hold->name.display = strcpy(hold->name.encoded + encoded_size, name->display);
+	hold->next = *chain;
+	*chain = hold;
 	dlist_push_head(&zklock_holds, &hold->link);
 	n_entries++;
 	return hold;
 }
 
+/* Makes room for one more count. */
+static void
+reserve_level(ZklockHold *hold)
+{
+	if (hold->n_levels < hold->max_levels)
+		return;
+	if (hold->levels == NULL)
+		hold->levels = MemoryContextAlloc(TopMemoryContext, FIRST_LEVELS * sizeof(ZklockLevel));
+	else
+		hold->levels = repalloc(hold->levels, 2 * hold->max_levels * sizeof(ZklockLevel));
+	hold->max_levels = Max(2 * hold->max_levels, FIRST_LEVELS);
+}
+
 ZklockHold *
-zklock_hold_prepare(const ZklockName *name, ZklMode mode)
+zklock_hold_prepare(const ZklockName *name)
 {
 	ZklockHold *hold = zklock_hold_find(name);
-	ZklockModeCounts *counts;
 
 	if (hold == NULL)
 		hold = hold_new(ZKLOCK_LOCK, name);
-	counts = zklock_hold_counts(hold, mode);
-	if (counts->n_levels == counts->capacity)
-	{
-		counts->levels = repalloc(counts->levels, 2 * counts->capacity *
-								  sizeof(ZklockLevelCount));
-		counts->capacity *= 2;
-	}
+	reserve_level(hold);
 	hold->pins++;
 	return hold;
 }
@@ -217,6 +152,7 @@ zklock_hold_prepare_permit(const ZklockName *name, int capacity)
 	ZklockHold *hold = hold_new(ZKLOCK_SEMAPHORE, name);
 
 	hold->capacity = capacity;
+	reserve_level(hold);
 	hold->pins++;
 	return hold;
 }
@@ -257,14 +193,19 @@ zklock_hold_add(ZklockHold *hold, ZklMode mode, ZklockScope scope, int level)
 		return;
 	}
 	/* Deeper levels have ended, so this level is the last one or a new one. */
-	if (counts->n_levels == 0 || counts->levels[counts->n_levels - 1].level < level)
+	if (hold->n_levels == 0 || hold->levels[hold->n_levels - 1].level < level)
 	{
-		Assert(counts->n_levels < counts->capacity);
-		counts->levels[counts->n_levels].level = level;
-		counts->levels[counts->n_levels].count = 0;
-		counts->n_levels++;
+		Assert(hold->n_levels < hold->max_levels);
+		hold->levels[hold->n_levels++] = (ZklockLevel)
+		{
+			.level = level
+		};
 	}
-	counts->levels[counts->n_levels - 1].count++;
+	if (mode == ZKL_MODE_EXCLUSIVE)
+		hold->levels[hold->n_levels - 1].exclusive++;
+	else
+		hold->levels[hold->n_levels - 1].shared++;
+	counts->transaction++;
 	deepest_level = Max(deepest_level, level);
 }
 
@@ -277,20 +218,10 @@ zklock_holds_end_level(int level)
 	return true;
 }
 
-int64
-zklock_counts_in_transaction(const ZklockModeCounts *counts)
-{
-	int64		sum = 0;
-
-	for (int i = 0; i < counts->n_levels; i++)
-		sum += counts->levels[i].count;
-	return sum;
-}
-
 static bool
 is_counted(const ZklockModeCounts *counts)
 {
-	return counts->session > 0 || counts->n_levels > 0;
+	return counts->session > 0 || counts->transaction > 0;
 }
 
 ZklMode
@@ -303,45 +234,36 @@ zklock_hold_needed(const ZklockHold *hold)
 	return ZKL_MODE_NONE;
 }
 
-static void
-inherit(ZklockModeCounts *counts, int level)
+void
+zklock_hold_inherit(ZklockHold *hold, int level)
 {
-	ZklockLevelCount *last;
+	ZklockLevel *last;
 
-	if (counts->n_levels == 0)
+	if (hold->n_levels == 0)
 		return;
-	last = &counts->levels[counts->n_levels - 1];
+	last = &hold->levels[hold->n_levels - 1];
 	if (last->level < level)
 		return;
-	if (counts->n_levels > 1 && last[-1].level == level - 1)
+	if (hold->n_levels > 1 && last[-1].level == level - 1)
 	{
-		last[-1].count += last->count;
-		counts->n_levels--;
+		last[-1].shared += last->shared;
+		last[-1].exclusive += last->exclusive;
+		hold->n_levels--;
 	}
 	else
 		last->level = level - 1;
 }
 
 void
-zklock_hold_inherit(ZklockHold *hold, int level)
-{
-	inherit(&hold->shared, level);
-	inherit(&hold->exclusive, level);
-}
-
-static void
-forget_levels(ZklockModeCounts *counts, int level)
-{
-	while (counts->n_levels > 0 &&
-		   counts->levels[counts->n_levels - 1].level >= level)
-		counts->n_levels--;
-}
-
-void
 zklock_hold_forget_levels(ZklockHold *hold, int level)
 {
-	forget_levels(&hold->shared, level);
-	forget_levels(&hold->exclusive, level);
+	while (hold->n_levels > 0 && hold->levels[hold->n_levels - 1].level >= level)
+	{
+		ZklockLevel *last = &hold->levels[--hold->n_levels];
+
+		hold->shared.transaction -= last->shared;
+		hold->exclusive.transaction -= last->exclusive;
+	}
 }
 
 void
@@ -354,12 +276,18 @@ zklock_hold_forget_session(ZklockHold *hold)
 void
 zklock_hold_free_if_unused(ZklockHold *hold)
 {
-	if (hold->pins > 0 || is_counted(&hold->shared) || is_counted(&hold->exclusive))
+	ZklockHold **link = chain_of(hold->kind, &hold->name);
+
+	if (hold->pins > 0 || zklock_hold_needed(hold) != ZKL_MODE_NONE)
 		return;
+	while (*link != hold)
+		link = &(*link)->next;
+	*link = hold->next;
 	dlist_delete(&hold->link);
-	remove_from_table(hold);
 	n_entries--;
-	hold_free(hold);
+	if (hold->levels)
+		pfree(hold->levels);
+	pfree(hold);
 }
 
 void

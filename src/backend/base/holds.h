@@ -22,12 +22,6 @@ typedef enum ZklockScope
 	ZKLOCK_TRANSACTION
 } ZklockScope;
 
-typedef struct ZklockLevelCount
-{
-	int			level;			/* transaction nest level */
-	int64		count;
-} ZklockLevelCount;
-
 typedef enum ZklockKind
 {
 	ZKLOCK_LOCK,
@@ -38,11 +32,17 @@ typedef enum ZklockKind
 typedef struct ZklockModeCounts
 {
 	int64		session;
-	int			n_levels;
-	int			capacity;
-	ZklockLevelCount *levels;	/* ascending by level */
+	int64		transaction;	/* at all nest levels */
 	bool		local;			/* the local lock is held in this mode */
 } ZklockModeCounts;
+
+/* How often a transaction of this nest level holds one lock. */
+typedef struct ZklockLevel
+{
+	int			level;
+	int64		shared;
+	int64		exclusive;
+} ZklockLevel;
 
 /*
  * One lock that this session holds or is acquiring; or one permit, which is held
@@ -51,7 +51,7 @@ typedef struct ZklockModeCounts
 typedef struct ZklockHold
 {
 	dlist_node	link;			/* in zklock_holds */
-	struct ZklockHold *older;	/* for a permit: the next older one of the semaphore */
+	struct ZklockHold *next;	/* older, with the same hash value */
 	ZklockKind	kind;
 	int			capacity;		/* capacity of the semaphore */
 	bool		shown;			/* as a permit, to other backends (shown.c) */
@@ -59,6 +59,9 @@ typedef struct ZklockHold
 	uint64		key;			/* zklock_name_hash() */
 	ZklockModeCounts shared;
 	ZklockModeCounts exclusive;
+	ZklockLevel *levels;		/* ascending; only those with counts */
+	int			n_levels;
+	int			max_levels;
 	uint64		local_key;		/* of the local lock, while that is held */
 	ZklMode		mode;			/* in which "lock" is held */
 	ZklLock    *lock;			/* NULL when not held in the ensemble; set by holds.c */
@@ -80,7 +83,7 @@ extern ZklockHold *zklock_hold_find(const ZklockName *name);
  * Returns the entry for a name, pinned, with room for one more count; creates it if
  * missing.  May run out of memory; changes no count.
  */
-extern ZklockHold *zklock_hold_prepare(const ZklockName *name, ZklMode mode);
+extern ZklockHold *zklock_hold_prepare(const ZklockName *name);
 
 /* Returns a new entry for a permit, pinned.  May run out of memory. */
 extern ZklockHold *zklock_hold_prepare_permit(const ZklockName *name, int capacity);
@@ -130,8 +133,6 @@ extern void zklock_hold_ended(ZklockHold *hold);
 /* Adds one count; at transaction level, for this nest level. */
 extern void zklock_hold_add(ZklockHold *hold, ZklMode mode, ZklockScope scope,
 							int level);
-
-extern int64 zklock_counts_in_transaction(const ZklockModeCounts *counts);
 
 /* Returns the strongest mode that is still counted. */
 extern ZklMode zklock_hold_needed(const ZklockHold *hold);

@@ -10,6 +10,7 @@
  */
 #include "postgres.h"
 
+#include "catalog/namespace.h"
 #include "common/cryptohash.h"
 #include "common/hashfn.h"
 #include "common/sha2.h"
@@ -70,6 +71,27 @@ static char *
 to_utf8(const char *text)
 {
 	return pg_is_ascii(text) ? unconstify(char *, text) : pg_server_to_any(text, strlen(text), PG_UTF8);
+}
+
+char *
+zklock_convert(const char *text, int length, int from, int to)
+{
+	int			size = length * MAX_CONVERSION_GROWTH + 1;
+	char	   *result;
+	Oid			conversion;
+
+	if (memchr(text, '\0', length) || pg_encoding_verifymbstr(from, text, length) != length)
+		return NULL;
+	if (from == to || from == PG_SQL_ASCII || to == PG_SQL_ASCII)
+		return pnstrdup(text, length);
+	conversion = FindDefaultConversionProc(from, to);
+	if (!OidIsValid(conversion))
+		return NULL;
+	result = palloc(size);
+	if (pg_do_encoding_conversion_buf(conversion, from, to, (unsigned char *) text, length,
+									  (unsigned char *) result, size, true) != length)
+		return NULL;
+	return result;
 }
 
 void

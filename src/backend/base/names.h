@@ -53,6 +53,9 @@ typedef struct ZklockNames
  */
 extern uint64 zklock_name_hash(const char *encoded, size_t length);
 
+/* Converts text between encodings, palloc'd; NULL if impossible. */
+extern char *zklock_convert(const char *text, int length, int from, int to);
+
 /*
  * Returns the next name, valid until the next call.  Returns NULL after the last name,
  * and then starts again with the first.  Checks for interrupts, because an array can have

@@ -135,35 +135,19 @@ fix_number(int *newval, int present, GucSource source)
 	return can_be_set(source);
 }
 
-static bool
-check_session_timeout(int *newval, void **extra, GucSource source)
-{
-	return fix_number(newval, zklock_session_timeout, source);
+/* The check hook of a fixed setting whose values need no other check. */
+#define FIXED(check, type, fix, variable) \
+static bool \
+check(type *newval, void **extra, GucSource source) \
+{ \
+	return fix(newval, variable, source); \
 }
 
-static bool
-check_node_names(int *newval, void **extra, GucSource source)
-{
-	return fix_number(newval, zklock_node_names, source);
-}
-
-static bool
-check_max_locks(int *newval, void **extra, GucSource source)
-{
-	return fix_number(newval, zklock_max_locks, source);
-}
-
-static bool
-check_acl(int *newval, void **extra, GucSource source)
-{
-	return fix_number(newval, zklock_acl, source);
-}
-
-static bool
-check_auth_file(char **newval, void **extra, GucSource source)
-{
-	return fix_text(newval, zklock_auth_file, source);
-}
+FIXED(check_session_timeout, int, fix_number, zklock_session_timeout)
+FIXED(check_node_names, int, fix_number, zklock_node_names)
+FIXED(check_max_locks, int, fix_number, zklock_max_locks)
+FIXED(check_acl, int, fix_number, zklock_acl)
+FIXED(check_auth_file, char *, fix_text, zklock_auth_file)
 
 static bool
 check_connect_string(char **newval, void **extra, GucSource source)
@@ -186,7 +170,7 @@ check_root(char **newval, void **extra, GucSource source)
 
 #ifdef ZKLOCK_HAVE_TLS
 static bool
-check_tls_file(char **newval, const char *present, GucSource source)
+fix_tls_file(char **newval, const char *present, GucSource source)
 {
 	if (zklock_is_tls_path(*newval))
 		return fix_text(newval, present, source);
@@ -194,23 +178,9 @@ check_tls_file(char **newval, const char *present, GucSource source)
 	return false;
 }
 
-static bool
-check_tls_ca_file(char **newval, void **extra, GucSource source)
-{
-	return check_tls_file(newval, zklock_tls_ca_file, source);
-}
-
-static bool
-check_tls_cert_file(char **newval, void **extra, GucSource source)
-{
-	return check_tls_file(newval, zklock_tls_cert_file, source);
-}
-
-static bool
-check_tls_key_file(char **newval, void **extra, GucSource source)
-{
-	return check_tls_file(newval, zklock_tls_key_file, source);
-}
+FIXED(check_tls_ca_file, char *, fix_tls_file, zklock_tls_ca_file)
+FIXED(check_tls_cert_file, char *, fix_tls_file, zklock_tls_cert_file)
+FIXED(check_tls_key_file, char *, fix_tls_file, zklock_tls_key_file)
 #endif
 
 static void
@@ -379,39 +349,23 @@ define_setting(const Setting *s)
 								 s->context, s->flags, NULL, NULL, NULL);
 }
 
-/* Does a setting have its built-in default? */
-static bool
-is_default(const char *name)
-{
-	int			n;
-	struct config_generic **all = zklock_all_settings(&n);
-
-	for (int i = 0; i < n; i++)
-		if (strcmp(all[i]->name, name) == 0)
-			return all[i]->source == PGC_S_DEFAULT;
-	return true;
-}
-
 /*
  * PostgreSQL replaces an invalid value in the configuration file by the default, with a
- * warning.  Locks would be taken in a place that nobody has configured, so the server does not
- * start.
+ * warning.  Locks would be taken in a place that nobody has configured, so the value is
+ * checked once more, with an error that ends the start.
  */
 void
 zklock_define_settings(void)
 {
 	for (int i = 0; i < (int) lengthof(settings); i++)
 	{
-		const char *name = settings[i].name;
-		const char *value = GetConfigOption(name, true, false);
+		const char *value = GetConfigOption(settings[i].name, true, false);
 		char	   *configured = value ? pstrdup(value) : NULL;
 
 		define_setting(&settings[i]);
-		if (configured && is_default(name))
-			ereport(FATAL,
-					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-					 errmsg("invalid value for parameter \"%s\": \"%s\"", name, configured),
-					 errhint("Correct the value in the configuration file.")));
+		if (configured)
+			(void) set_config_option(settings[i].name, configured, PGC_POSTMASTER, PGC_S_TEST,
+									 GUC_ACTION_SET, false, FATAL, false);
 	}
 	MarkGUCPrefixReserved("zklock");
 }

@@ -182,6 +182,30 @@ zklock_mask_controls(char *utf8, size_t length)
 	return found;
 }
 
+static int
+hex_value(char c)
+{
+	if (c >= '0' && c <= '9')
+		return c - '0';
+	return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+}
+
+size_t
+zklock_decode(char *text)
+{
+	char	   *out = text;
+
+	for (const char *p = text; *p; p++)
+		if (p[0] == '%' && hex_value(p[1]) >= 0 && hex_value(p[2]) >= 0)
+		{
+			*out++ = (char) (hex_value(p[1]) << 4 | hex_value(p[2]));
+			p += 2;
+		}
+		else
+			*out++ = *p;
+	return out - text;
+}
+
 void
 zklock_make_plain(char *text)
 {

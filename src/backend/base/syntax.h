@@ -37,6 +37,12 @@ extern char *zklock_credentials_in(char *text, size_t length);
  */
 extern bool zklock_mask_controls(char *utf8, size_t length);
 
+/*
+ * Decodes what zkl_encode_name() has encoded, in place; all other bytes stay.  Returns the
+ * new length: a decoded byte may be NUL.
+ */
+extern size_t zklock_decode(char *text);
+
 /* Replaces everything but printable ASCII; for logging bytes from other programs. */
 extern void zklock_make_plain(char *text);
 

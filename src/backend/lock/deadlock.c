@@ -56,30 +56,13 @@ plain(const char *text)
 	return copy;
 }
 
-static int
-hex_value(char c)
-{
-	if (c >= '0' && c <= '9')
-		return c - '0';
-	return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
-}
-
 /* Returns the name that was percent-encoded, for messages. */
 static char *
 decoded(const char *encoded)
 {
-	char	   *name = palloc(strlen(encoded) + 1);
-	int			n = 0;
+	char	   *name = pstrdup(encoded);
 
-	for (const char *p = encoded; *p; p++)
-		if (p[0] == '%' && hex_value(p[1]) >= 0 && hex_value(p[2]) >= 0)
-		{
-			name[n++] = (char) (hex_value(p[1]) << 4 | hex_value(p[2]));
-			p += 2;
-		}
-		else
-			name[n++] = *p;
-	name[n] = '\0';
+	name[zklock_decode(name)] = '\0';
 	return name;
 }
 

@@ -241,7 +241,7 @@ prepare_array(LockAcquisition *a)
 			continue;
 		if ((hold == NULL || hold->mode < a->item->mode) && --room < 0)
 			zklock_raise(ZKL_TOO_MANY, &ZKLOCK_ACTION_LOCK(name->display), 0);
-		hold = zklock_hold_prepare(name, a->item->mode);
+		hold = zklock_hold_prepare(name);
 		hold->call = last_call;
 		a->holds[a->n++] = hold;
 	}
@@ -256,7 +256,7 @@ prepare_holds(LockAcquisition *a)
 	else if (a->item->names->array)
 		prepare_array(a);
 	else
-		a->holds[a->n++] = zklock_hold_prepare(&a->item->names->name, a->item->mode);
+		a->holds[a->n++] = zklock_hold_prepare(&a->item->names->name);
 }
 
 /*

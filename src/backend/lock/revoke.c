@@ -98,7 +98,7 @@ take_hold(Unreported *unreported, ZklockHold *hold)
 	int			revocations = zkl_lock_revocations(hold->lock);
 
 	zklock_list_hold(&unreported->names, hold);
-	if (hold->exclusive.n_levels > 0 || hold->shared.n_levels > 0)
+	if (hold->n_levels > 0)
 		unreported->in_transaction = true;
 	zklock_count(ZKLOCK_STAT_REVOCATIONS, revocations - hold->revocations_reported);
 	hold->revocations_reported = revocations;

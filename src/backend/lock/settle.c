@@ -43,7 +43,7 @@ settle_local(ZklockHold *hold)
 		hold->exclusive.local = false;
 		zklock_local_release(hold->local_key, ZKL_MODE_EXCLUSIVE);
 	}
-	if (hold->shared.local && hold->shared.session == 0 && hold->shared.n_levels == 0)
+	if (hold->shared.local && hold->shared.session == 0 && hold->shared.transaction == 0)
 	{
 		hold->shared.local = false;
 		zklock_local_release(hold->local_key, ZKL_MODE_SHARED);

@@ -146,18 +146,18 @@ zklock_fail(const ZklockAction *action, ZklockProblem problem)
 static char *
 rival_text(const ZklockAction *action, const char *rival)
 {
-	ZklockIdentity *other = zklock_identity_read(rival, strlen(rival));
+	char	   *server = zklock_identity_member(rival, strlen(rival), "server");
+	char	   *pid = zklock_identity_member(rival, strlen(rival), "pid");
 	char	   *text;
 
-	if (other && other->server[0] != '\0')
+	if (server && pid)
 	{
-		char	   *server = pstrdup(other->server);
-
 		zklock_make_plain(server);
-		return psprintf("Process %d on server %s waits for exclusive lock \"%s\"; blocked by process %d on server %s.\n"
-						"Process %d on server %s waits for exclusive lock \"%s\"; blocked by process %d on server %s.",
-						MyProcPid, zklock_server_name(), action->display, other->pid, server,
-						other->pid, server, action->display, MyProcPid, zklock_server_name());
+		zklock_make_plain(pid);
+		return psprintf("Process %d on server %s waits for exclusive lock \"%s\"; blocked by process %s on server %s.\n"
+						"Process %s on server %s waits for exclusive lock \"%s\"; blocked by process %d on server %s.",
+						MyProcPid, zklock_server_name(), action->display, pid, server,
+						pid, server, action->display, MyProcPid, zklock_server_name());
 	}
 	text = psprintf("Data of the other session's znode: %s", rival);
 	zklock_make_plain(text);

@@ -22,7 +22,7 @@ use Time::HiRes qw(time);
 
 our @EXPORT_OK =
   qw(free_port wait_until spawn end_process alive hold_still log_tail
-  port_listens read_file write_file);
+  port_listens read_file write_file node_members);
 
 # The default timeout of every wait in the library.
 our $TIMEOUT = $ENV{PG_TEST_TIMEOUT_DEFAULT} || 60;
@@ -187,6 +187,14 @@ sub write_file
 	print $fh $text;
 	close $fh or croak "$path: $!";
 	return;
+}
+
+# Returns the members of the data of a node that zklock has made, as bytes.
+sub node_members
+{
+	my %members = $_[0] =~ /(\w+)=(\S*)/g;
+	s/%([0-9A-F]{2})/chr hex $1/ge for values %members;
+	return \%members;
 }
 
 # Returns the last lines of a file, for messages.
