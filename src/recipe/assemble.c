@@ -64,21 +64,3 @@ zkl__on_free(ZklSession *session)
 	zkl__locks_free(session);
 	zkl__own_nodes_free(session);
 }
-
-ZklSession *
-zkl_session_open(const ZklSessionConfig *config)
-{
-	const size_t sizes[ZKL_N_STATES] = {
-		[ZKL_STATE_LAST_GRANTS] = zkl__last_grants_size,
-		[ZKL_STATE_NODES] = zkl__nodes_size,
-		[ZKL_STATE_LEAVING] = zkl__leaving_size,
-		[ZKL_STATE_EMPTY_PARENTS] = zkl__empty_parents_size,
-		[ZKL_STATE_PARENTS] = zkl__parents_size,
-		[ZKL_STATE_REQUESTS] = zkl__requests_size,
-		[ZKL_STATE_LOCKS] = zkl__locks_size,
-		[ZKL_STATE_HOLD_WATCH] = zkl__hold_watch_size,
-		[ZKL_STATE_OWN_REPORT] = zkl__own_nodes_size,
-	};
-
-	return zkl__session_open(config, sizes);
-}

@@ -109,7 +109,6 @@ extern void *zkl__scratch_keep(ZklDetector *d, void *memory);
 extern void zkl__step_end(ZklDetector *d);
 
 /* own_nodes.c */
-extern const size_t zkl__own_nodes_size;
 extern void zkl__own_nodes_advance(ZklSession *session);
 extern void zkl__own_nodes_free(ZklSession *session);
 extern bool zkl__own_nodes_add(ZklSession *session, const char *path);

@@ -17,8 +17,8 @@
 
 #define MAX_ATTEMPTS 5
 
-typedef struct OwnNode OwnNode;
-struct OwnNode
+typedef struct ZklOwnNode OwnNode;
+struct ZklOwnNode
 {
 	OwnNode    *next;
 	bool		is_leaving;
@@ -27,12 +27,10 @@ struct OwnNode
 	char		path[];
 };
 
-const size_t zkl__own_nodes_size = sizeof(OwnNode *);
-
 static OwnNode **
 own_nodes(const ZklSession *session)
 {
-	return zkl__state(session, ZKL_STATE_OWN_REPORT);
+	return &zkl__parts(session)->own_nodes;
 }
 
 static void

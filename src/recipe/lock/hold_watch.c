@@ -26,20 +26,11 @@
 /* How long a lock is held before its node is watched. */
 #define HOLD_WATCH_DELAY_MS 1000
 
-const size_t zkl__hold_watch_size = sizeof(int64_t);
-
-/* Returns when to watch held nodes; 0: all are watched. */
-static int64_t *
-due_ms(const ZklSession *session)
-{
-	return zkl__state(session, ZKL_STATE_HOLD_WATCH);
-}
-
 /* Sets the timer for the first node that is due. */
 static void
 arm(ZklSession *session, int64_t at_ms)
 {
-	int64_t    *due = due_ms(session);
+	int64_t    *due = &zkl__parts(session)->hold_watch_ms;
 
 	if (*due != 0 && *due <= at_ms)
 		return;
@@ -153,7 +144,7 @@ zkl__hold_watch_now(ZklSession *session)
 void
 zkl__hold_watches_due(ZklSession *session)
 {
-	int64_t    *due = due_ms(session);
+	int64_t    *due = &zkl__parts(session)->hold_watch_ms;
 	int64_t		now = zkl_now_ms();
 
 	if (now < *due)

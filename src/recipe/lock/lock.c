@@ -10,25 +10,6 @@
 
 #include "internal.h"
 
-typedef struct Locks
-{
-	ZklLock    *first;
-	int			n;
-	int			n_lost;
-
-	ZklCall    *confirm_call;
-	ZklStatus	confirm_status; /* PENDING: a confirmation is wanted */
-	int64_t		confirmed_ms;	/* OK: submit time of the proof */
-} Locks;
-
-const size_t zkl__locks_size = sizeof(Locks);
-
-static Locks *
-locks_of(const ZklSession *session)
-{
-	return zkl__state(session, ZKL_STATE_LOCKS);
-}
-
 int64_t
 zkl_lock_token(const ZklLock *lock)
 {
@@ -52,7 +33,7 @@ zkl_lock_is_lost(ZklLock *lock)
 void
 zkl__lock_lose(ZklLock *lock)
 {
-	locks_of(lock->session)->n_lost += !lock->lost;
+	zkl__parts(lock->session)->n_lost += !lock->lost;
 	lock->lost = true;
 }
 
@@ -124,7 +105,7 @@ zkl__lock_new(ZklSession *session)
 void
 zkl__lock_granted(ZklLock *lock, ZklNode *node)
 {
-	Locks	   *locks = locks_of(lock->session);
+	ZklParts   *locks = zkl__parts(lock->session);
 
 	zkl__elision_note(node);
 	node->lock = lock;
@@ -136,25 +117,23 @@ zkl__lock_granted(ZklLock *lock, ZklNode *node)
 	}
 	lock->anchor = node;
 	lock->token = node->czxid;
-	lock->next = locks->first;
+	lock->next = locks->first_lock;
 	if (lock->next)
 		lock->next->prev = lock;
-	locks->first = lock;
-	locks->n++;
+	locks->first_lock = lock;
 	zkl__count_holds(lock->session, 1);
 }
 
 static void
 lock_free(ZklLock *lock)
 {
-	Locks	   *locks = locks_of(lock->session);
+	ZklParts   *locks = zkl__parts(lock->session);
 
-	locks->n--;
 	zkl__count_holds(lock->session, -1);
 	if (lock->prev)
 		lock->prev->next = lock->next;
 	else
-		locks->first = lock->next;
+		locks->first_lock = lock->next;
 	if (lock->next)
 		lock->next->prev = lock->prev;
 	locks->n_lost -= lock->lost;
@@ -207,7 +186,7 @@ are_nodes_watched(const ZklSession *session)
 {
 	ZklStatus	status = ZKL_OK;
 
-	for (const ZklLock *lock = locks_of(session)->first; lock; lock = lock->next)
+	for (const ZklLock *lock = zkl__parts(session)->first_lock; lock; lock = lock->next)
 	{
 		ZklHoldWatch anchor = watch_of(lock->anchor);
 		ZklHoldWatch upgrade = watch_of(lock->upgrade);
@@ -226,7 +205,7 @@ static void
 on_confirmed(ZklCall *call, const ZklResult *result)
 {
 	ZklSession *session = call->session;
-	Locks	   *locks = locks_of(session);
+	ZklParts   *locks = zkl__parts(session);
 
 	if (locks->confirm_call != call)
 		return;
@@ -244,7 +223,7 @@ on_confirmed(ZklCall *call, const ZklResult *result)
 static bool
 is_moving(const ZklSession *session)
 {
-	for (const ZklLock *lock = locks_of(session)->first; lock; lock = lock->next)
+	for (const ZklLock *lock = zkl__parts(session)->first_lock; lock; lock = lock->next)
 		if (lock->anchor && zkl__node_is_moving(lock->anchor))
 			return true;
 	return false;
@@ -253,7 +232,7 @@ is_moving(const ZklSession *session)
 void
 zkl__confirm_advance(ZklSession *session)
 {
-	Locks	   *locks = locks_of(session);
+	ZklParts   *locks = zkl__parts(session);
 
 	if (locks->confirm_status != ZKL_PENDING || locks->confirm_call || is_moving(session) ||
 		!zkl__is_connected(session))
@@ -265,7 +244,7 @@ zkl__confirm_advance(ZklSession *session)
 static void
 start_confirm(ZklSession *session)
 {
-	locks_of(session)->confirm_status = ZKL_PENDING;
+	zkl__parts(session)->confirm_status = ZKL_PENDING;
 	zkl__confirm_advance(session);
 }
 
@@ -274,7 +253,7 @@ zkl_session_confirm(ZklSession *session, bool fresh)
 {
 	zkl__session_lock(session);
 	if (fresh)
-		locks_of(session)->confirm_call = NULL;
+		zkl__parts(session)->confirm_call = NULL;
 	start_confirm(session);
 	zkl__session_unlock(session);
 }
@@ -282,7 +261,7 @@ zkl_session_confirm(ZklSession *session, bool fresh)
 ZklStatus
 zkl_session_confirmed(ZklSession *session)
 {
-	const Locks *locks = locks_of(session);
+	const ZklParts *locks = zkl__parts(session);
 	ZklStatus	status;
 
 	zkl__session_lock(session);
@@ -302,7 +281,7 @@ zkl_session_is_intact(ZklSession *session)
 
 	zkl__session_lock(session);
 	zkl__lease_check(session);
-	intact = !zkl__is_final(session) && locks_of(session)->n_lost == 0;
+	intact = !zkl__is_final(session) && zkl__parts(session)->n_lost == 0;
 	zkl__session_unlock(session);
 	return intact;
 }
@@ -317,7 +296,7 @@ zkl__locks_lost(ZklSession *session)
 {
 	bool		any = false;
 
-	for (const ZklLock *lock = locks_of(session)->first; lock; lock = lock->next)
+	for (const ZklLock *lock = zkl__parts(session)->first_lock; lock; lock = lock->next)
 		any = any || (lock->taken && !lock->lost);
 	if (any)
 		zkl__notify_loss(session);
@@ -326,13 +305,13 @@ zkl__locks_lost(ZklSession *session)
 void
 zkl__locks_free(ZklSession *session)
 {
-	Locks	   *locks = locks_of(session);
+	ZklParts   *locks = zkl__parts(session);
 
-	while (locks->first)
+	while (locks->first_lock)
 	{
-		ZklLock    *lock = locks->first;
+		ZklLock    *lock = locks->first_lock;
 
-		locks->first = lock->next;
+		locks->first_lock = lock->next;
 		free(lock);
 	}
 }

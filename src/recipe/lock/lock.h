@@ -81,7 +81,6 @@ extern void zkl__on_permit_info(const ZklRequest *request, ZklRequestInfo *info)
 extern void zkl__on_permit_free(ZklPermit *permit);
 
 /* requests.c */
-extern const size_t zkl__requests_size;
 extern void zkl__requests_advance(ZklSession *session);
 extern void zkl__requests_free(ZklSession *session);
 extern ZklRequest *zkl__requests(const ZklSession *session);
@@ -101,7 +100,6 @@ extern void zkl__request_no_parent(ZklRequest *request);
 extern void zkl__request_read_czxid(ZklRequest *request, ZklNode *node);
 
 /* parents.c */
-extern const size_t zkl__parents_size;
 extern ZklCreateKind zkl__container_kind(const ZklSession *session);
 extern void zkl__request_send_parent(ZklRequest *request, ZklNode *node, const char *path,
 									 const char *data, ZklCreateKind kind);
@@ -122,13 +120,11 @@ extern void zkl__request_fail_code(ZklRequest *request, int culprit,
 								   const ZklResult *result);
 
 /* lock.c */
-extern const size_t zkl__locks_size;
 extern void zkl__confirm_advance(ZklSession *session);
 extern void zkl__locks_lost(ZklSession *session);
 extern void zkl__locks_free(ZklSession *session);
 
 /* hold_watch.c */
-extern const size_t zkl__hold_watch_size;
 extern void zkl__hold_watches_lost(ZklSession *session);
 extern void zkl__hold_watches_fired(ZklSession *session, const char *path);
 extern void zkl__hold_watches_due(ZklSession *session);

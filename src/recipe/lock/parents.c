@@ -15,15 +15,6 @@
 
 #include "internal.h"
 
-/* The state of this file is whether the server does not support containers. */
-static bool *
-no_containers(const ZklSession *session)
-{
-	return zkl__state(session, ZKL_STATE_PARENTS);
-}
-
-const size_t zkl__parents_size = sizeof(bool);
-
 static void
 on_parent_created(ZklCall *call, const ZklResult *result)
 {
@@ -42,7 +33,7 @@ on_parent_created(ZklCall *call, const ZklResult *result)
 			request->parents_status = ZKL_PENDING;
 			break;
 		case ZKL_RC_UNIMPLEMENTED:
-			*no_containers(request->session) = true;
+			zkl__parts(request->session)->no_containers = true;
 			request->parents_status = ZKL_PENDING;
 			break;
 		case ZKL_RC_NO_NODE:
@@ -97,7 +88,7 @@ zkl__request_send_parent(ZklRequest *request, ZklNode *node, const char *path,
 ZklCreateKind
 zkl__container_kind(const ZklSession *session)
 {
-	return *no_containers(session) ? ZKL_CREATE_PERSISTENT : ZKL_CREATE_CONTAINER;
+	return zkl__parts(session)->no_containers ? ZKL_CREATE_PERSISTENT : ZKL_CREATE_CONTAINER;
 }
 
 /* Creates top_path and all znodes above it, from the root down. */

@@ -17,20 +17,11 @@
  */
 #define PACKET_BYTES 500000
 
-const size_t zkl__requests_size = sizeof(ZklRequest *);
-
-/* The state of this file is a pointer to the youngest request, or NULL. */
-static ZklRequest **
-first_request(const ZklSession *session)
-{
-	return zkl__state(session, ZKL_STATE_REQUESTS);
-}
-
 /* Returns the session's youngest request, which leads to the others, or NULL. */
 ZklRequest *
 zkl__requests(const ZklSession *session)
 {
-	return *first_request(session);
+	return zkl__parts(session)->first_request;
 }
 
 
@@ -56,7 +47,7 @@ static void
 request_free(void *subject)
 {
 	ZklRequest *request = subject;
-	ZklRequest **link = first_request(request->session);
+	ZklRequest **link = &zkl__parts(request->session)->first_request;
 
 	while (*link != request)
 		link = &(*link)->next;
@@ -97,8 +88,8 @@ zkl__request_new(ZklSession *session, ZklPermit *permit, int n, bool non_blockin
 	request->data = (char *) (request->locks + room);
 	memcpy(request->data, data, (size_t) data_len);
 	request->data_len = data_len;
-	request->next = *first_request(session);
-	*first_request(session) = request;
+	request->next = zkl__parts(session)->first_request;
+	zkl__parts(session)->first_request = request;
 	return request;
 }
 

@@ -37,79 +37,51 @@
 /* The parts of a semaphore, and the znode above them. */
 #define MAX_ZNODES 3
 
-typedef struct Parent
+typedef struct ZklEmptyParent
 {
-	struct Parent *next;
+	struct ZklEmptyParent *next;
 	int64_t		due_ms;
 	const char *const *parts;	/* of a semaphore, or NULL */
 	char		path[];			/* of the lock or semaphore */
-} Parent;
-
-/* First in, first out. */
-typedef struct EmptyParents
-{
-	Parent	   *first;
-	Parent	   *last;
-	int			n;
-	int			n_deletes;		/* in flight */
-} EmptyParents;
-
-const size_t zkl__empty_parents_size = sizeof(EmptyParents);
-
-static EmptyParents *
-parents_of(const ZklSession *session)
-{
-	return zkl__state(session, ZKL_STATE_EMPTY_PARENTS);
-}
+} EmptyParent;
 
 static void
-forget_first(EmptyParents *parents)
+forget_first(ZklParts *parts)
 {
-	Parent	   *parent = parents->first;
+	EmptyParent *parent = parts->first_empty;
 
-	parents->first = parent->next;
-	parents->n--;
+	parts->first_empty = parent->next;
+	parts->n_empty--;
 	free(parent);
 }
 
-/* Returns what is to be deleted after the node; NULL: nothing, or out of memory. */
-static Parent *
-parent_new(const ZklNode *node)
+/* Schedules the delete of the parent of a node that is gone, or about to go. */
+void
+zkl__empty_parents_add(const ZklNode *node)
 {
+	ZklParts   *parts = zkl__parts(node->session);
 	size_t		size = strlen(node->lock_path) + 1;
-	Parent	   *parent;
+	EmptyParent *parent;
 
-	if (!node->created_parent ||
+	if (!node->created_parent || zkl__is_final(node->session) ||
 		(node->parts == NULL && node->node_names == ZKL_NODE_NAMES_KAZOO))
-		return NULL;
-	parent = calloc(1, sizeof(Parent) + size);
+		return;
+	parent = calloc(1, sizeof(EmptyParent) + size);
 	if (parent == NULL)
-		return NULL;
+		return;
 	memcpy(parent->path, node->lock_path, size);
 	parent->parts = node->parts;
 	if (parent->parts)
 		*strrchr(parent->path, '/') = '\0';
-	return parent;
-}
-
-/* Schedules the delete of the parent of a node that is gone. */
-void
-zkl__empty_parents_add(const ZklNode *node)
-{
-	EmptyParents *parents = parents_of(node->session);
-	Parent	   *parent = zkl__is_final(node->session) ? NULL : parent_new(node);
-
-	if (parent == NULL)
-		return;
 	parent->due_ms = zkl_now_ms() + DELETE_AFTER_MS;
-	if (parents->n == MAX_PARENTS)
-		forget_first(parents);
-	if (parents->first)
-		parents->last->next = parent;
+	if (parts->n_empty == MAX_PARENTS)
+		forget_first(parts);
+	if (parts->first_empty)
+		parts->last_empty->next = parent;
 	else
-		parents->first = parent;
-	parents->last = parent;
-	parents->n++;
+		parts->first_empty = parent;
+	parts->last_empty = parent;
+	parts->n_empty++;
 	zkl__arm_timer(node->session, parent->due_ms);
 }
 
@@ -122,29 +94,30 @@ zkl__node_created_parent(ZklNode *node)
 		zkl__empty_parents_add(node);
 }
 
-/* Sends one delete, or one multi for a semaphore; returns false if it was not sent. */
-static bool
-send_delete(ZklSession *session, const Parent *parent, ZklHandler handler)
+/* Sends the delete of the first parent, for a semaphore a multi, and forgets it. */
+static void
+delete_first(ZklSession *session, ZklHandler handler)
 {
-	ZklCall    *call = zkl__call_new(session, handler, NULL, NULL);
-	ZklOp		ops[MAX_ZNODES] = {0};
+	ZklParts   *parts = zkl__parts(session);
+	const EmptyParent *parent = parts->first_empty;
+	ZklOp		ops[MAX_ZNODES];
 	int			n = 0;
 
-	for (int i = 0; parent->parts && parent->parts[i]; i++)
-		ops[n++].path = zkl__path(parent->path, parent->parts[i]);
-	ops[n++].path = strdup(parent->path);
-	for (int i = 0; i < n; i++)
-		ops[i].kind = ZKL_OP_DELETE;
-	call = zkl__send_all(call, n == 1 ? ZKL_SINGLE : ZKL_MULTI, ops, n);
+	for (; parent->parts && parent->parts[n]; n++)
+		ops[n] = (ZklOp) {.kind = ZKL_OP_DELETE, .path = zkl__path(parent->path, parent->parts[n])};
+	ops[n++] = (ZklOp) {.kind = ZKL_OP_DELETE, .path = strdup(parent->path)};
+	if (zkl__send_all(zkl__call_new(session, handler, NULL, NULL),
+					  n == 1 ? ZKL_SINGLE : ZKL_MULTI, ops, n))
+		parts->n_empty_deletes++;
 	for (int i = 0; i < n; i++)
 		free((char *) ops[i].path);
-	return call != NULL;
+	forget_first(parts);
 }
 
 static void
 on_parent_deleted(ZklCall *call, const ZklResult *result)
 {
-	parents_of(call->session)->n_deletes--;
+	zkl__parts(call->session)->n_empty_deletes--;
 	if (result->code != ZKL_RC_CONNECTION_LOSS)
 		zkl__empty_parents_advance(call->session);
 }
@@ -153,18 +126,14 @@ on_parent_deleted(ZklCall *call, const ZklResult *result)
 void
 zkl__empty_parents_advance(ZklSession *session)
 {
-	EmptyParents *parents = parents_of(session);
+	ZklParts   *parts = zkl__parts(session);
 	int64_t		now = zkl_now_ms();
 
-	if (!zkl__is_connected(session))
-		return;
-	while (parents->first && parents->first->due_ms <= now && parents->n_deletes < MAX_DELETES)
-	{
-		parents->n_deletes += send_delete(session, parents->first, on_parent_deleted);
-		forget_first(parents);
-	}
-	if (parents->first && parents->first->due_ms > now)
-		zkl__arm_timer(session, parents->first->due_ms);
+	while (parts->first_empty && parts->first_empty->due_ms <= now &&
+		   parts->n_empty_deletes < MAX_DELETES && zkl__is_connected(session))
+		delete_first(session, on_parent_deleted);
+	if (parts->first_empty && parts->first_empty->due_ms > now)
+		zkl__arm_timer(session, parts->first_empty->due_ms);
 }
 
 /*
@@ -174,29 +143,18 @@ zkl__empty_parents_advance(ZklSession *session)
 void
 zkl__empty_parents_close(ZklSession *session)
 {
-	EmptyParents *parents = parents_of(session);
-	int			n = 0;
+	ZklParts   *parts = zkl__parts(session);
 
-	if (!zkl__is_connected(session))
-		return;
-	for (const ZklNode *node = zkl__nodes(session); node && n < MAX_DELETES; node = node->next)
-	{
-		Parent	   *parent = node->state == NODE_LEAVING ? parent_new(node) : NULL;
-
-		if (parent)
-			n += send_delete(session, parent, zkl__ignore_answer);
-		free(parent);
-	}
-	for (; parents->first && n < MAX_DELETES; n++)
-	{
-		(void) send_delete(session, parents->first, zkl__ignore_answer);
-		forget_first(parents);
-	}
+	for (const ZklNode *node = zkl__nodes(session); node; node = node->next)
+		if (node->state == NODE_LEAVING)
+			zkl__empty_parents_add(node);
+	for (int n = 0; n < MAX_DELETES && parts->first_empty && zkl__is_connected(session); n++)
+		delete_first(session, zkl__ignore_answer);
 }
 
 void
 zkl__empty_parents_free(ZklSession *session)
 {
-	while (parents_of(session)->first)
-		forget_first(parents_of(session));
+	while (zkl__parts(session)->first_empty)
+		forget_first(zkl__parts(session));
 }

@@ -16,21 +16,6 @@
 #include "internal.h"
 #include "recipe/zookeeper/log.h"
 
-typedef struct Leaving
-{
-	int			depth;			/* calls of zkl__leave_begin() without zkl__leave_end() */
-	int			n_put_off;
-	ZklNode    *put_off;		/* nodes to be deleted together */
-} Leaving;
-
-static Leaving *
-leaving_of(const ZklSession *session)
-{
-	return zkl__state(session, ZKL_STATE_LEAVING);
-}
-
-const size_t zkl__leaving_size = sizeof(Leaving);
-
 /* Logs once for each node, because the delete is retried. */
 static void
 log_refusal(ZklNode *node)
@@ -77,7 +62,7 @@ on_deleted(ZklCall *call, const ZklResult *result)
 static void
 put_off(ZklNode *node)
 {
-	Leaving    *leaving = leaving_of(node->session);
+	ZklParts   *leaving = zkl__parts(node->session);
 
 	if (node->priv->is_put_off)
 		return;
@@ -93,7 +78,7 @@ zkl__node_send_delete(ZklNode *node)
 {
 	if (!zkl__node_can_send(node))
 		return;
-	if (leaving_of(node->session)->depth > 0 && node->priv->new_name[0] == '\0')
+	if (zkl__parts(node->session)->leave_depth > 0 && node->priv->new_name[0] == '\0')
 		put_off(node);
 	else
 		node->priv->state_call = zkl__delete_child(zkl__node_call(node, on_deleted), node->lock_path,
@@ -183,19 +168,19 @@ delete_together(ZklSession *session, ZklNode *nodes, int n)
 void
 zkl__leave_begin(ZklSession *session)
 {
-	leaving_of(session)->depth++;
+	zkl__parts(session)->leave_depth++;
 }
 
 void
 zkl__leave_end(ZklSession *session)
 {
-	Leaving    *leaving = leaving_of(session);
+	ZklParts   *leaving = zkl__parts(session);
 	ZklCall    *call = NULL;
 	ZklNode    *nodes = leaving->put_off;
 	ZklNode    *next;
 	int			n = leaving->n_put_off;
 
-	if (--leaving->depth > 0)
+	if (--leaving->leave_depth > 0)
 		return;
 	leaving->put_off = NULL;
 	leaving->n_put_off = 0;

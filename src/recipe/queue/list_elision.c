@@ -26,16 +26,13 @@
 
 #include "internal.h"
 
-/* Two locks in one slot replace each other's grant, which costs a list. */
-#define SLOTS 4096
-
 /* 1 in the library that the benchmark's part "elision" compares with this one. */
 #ifndef ZKL_ALWAYS_LIST
 #define ZKL_ALWAYS_LIST 0
 #endif
 
 /* The session's last node in a queue that was granted with no node before it. */
-typedef struct LastGrant
+typedef struct ZklLastGrant
 {
 	int32_t		number;
 	int64_t		czxid;
@@ -43,19 +40,11 @@ typedef struct LastGrant
 	char		lock_path[];
 } LastGrant;
 
-typedef struct LastGrants
-{
-	LastGrant  *slots[SLOTS];	/* by the hash of the path, or NULL */
-} LastGrants;
-
-const size_t zkl__last_grants_size = sizeof(LastGrants);
-
 static LastGrant **
 slot_of(const ZklNode *node)
 {
-	LastGrants *grants = zkl__state(node->session, ZKL_STATE_LAST_GRANTS);
-
-	return &grants->slots[zkl__path_hash(node->lock_path, strlen(node->lock_path)) % SLOTS];
+	return &zkl__parts(node->session)->last_grants
+		[zkl__path_hash(node->lock_path, strlen(node->lock_path)) % ZKL_GRANT_SLOTS];
 }
 
 static LastGrant *
@@ -126,11 +115,11 @@ zkl__elision_note(const ZklNode *node)
 void
 zkl__elision_forget(ZklSession *session)
 {
-	LastGrants *grants = zkl__state(session, ZKL_STATE_LAST_GRANTS);
+	LastGrant **grants = zkl__parts(session)->last_grants;
 
-	for (int i = 0; i < SLOTS; i++)
+	for (int i = 0; i < ZKL_GRANT_SLOTS; i++)
 	{
-		free(grants->slots[i]);
-		grants->slots[i] = NULL;
+		free(grants[i]);
+		grants[i] = NULL;
 	}
 }

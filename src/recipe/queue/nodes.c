@@ -14,39 +14,19 @@
 
 #include "internal.h"
 
-/* A session has at most some thousand nodes. */
-#define PATH_BUCKETS 1024
-
-typedef struct Nodes
-{
-	ZklNode    *first;
-	int			n_wanted;		/* nodes wanted, and the bytes of their paths */
-	size_t		wanted_bytes;
-	uint32_t	guid_counter;
-	ZklNode    *by_path[PATH_BUCKETS];	/* hash table by lock_path */
-} Nodes;
-
-const size_t zkl__nodes_size = sizeof(Nodes);
-
-static Nodes *
-nodes_of(const ZklSession *session)
-{
-	return zkl__state(session, ZKL_STATE_NODES);
-}
-
 /* Returns the session's youngest node, which leads to the others, or NULL. */
 ZklNode *
 zkl__nodes(const ZklSession *session)
 {
-	return nodes_of(session)->first;
+	return zkl__parts(session)->first_node;
 }
 
 /* Returns how many nodes are wanted, and sets the bytes of their paths. */
 int
 zkl__nodes_wanted(const ZklSession *session, size_t *path_bytes)
 {
-	*path_bytes = nodes_of(session)->wanted_bytes;
-	return nodes_of(session)->n_wanted;
+	*path_bytes = zkl__parts(session)->wanted_bytes;
+	return zkl__parts(session)->n_wanted;
 }
 
 
@@ -68,7 +48,7 @@ zkl__path_hash(const char *path, size_t length)
 static ZklNode **
 path_bucket(const ZklSession *session, const char *path, size_t length)
 {
-	return &nodes_of(session)->by_path[zkl__path_hash(path, length) % PATH_BUCKETS];
+	return &zkl__parts(session)->by_path[zkl__path_hash(path, length) % ZKL_PATH_BUCKETS];
 }
 
 static ZklNode *
@@ -109,13 +89,13 @@ wanted_bytes(const ZklNode *node)
 static void
 link_node(ZklNode *node)
 {
-	Nodes	   *nodes = nodes_of(node->session);
+	ZklParts   *nodes = zkl__parts(node->session);
 	ZklNode   **bucket = path_bucket(node->session, node->lock_path, strlen(node->lock_path));
 
-	node->next = nodes->first;
+	node->next = nodes->first_node;
 	if (node->next)
 		node->next->priv->prev = node;
-	nodes->first = node;
+	nodes->first_node = node;
 	node->priv->next_alike = *bucket;
 	if (node->priv->next_alike)
 		node->priv->next_alike->priv->link_alike = &node->priv->next_alike;
@@ -134,7 +114,7 @@ node_free(void *subject)
 	if (node->priv->prev)
 		node->priv->prev->next = node->next;
 	else
-		nodes_of(node->session)->first = node->next;
+		zkl__parts(node->session)->first_node = node->next;
 	if (node->next)
 		node->next->priv->prev = node->priv->prev;
 	*node->priv->link_alike = node->priv->next_alike;
@@ -169,7 +149,7 @@ zkl__node_new(ZklSession *session, const char *lock_path,
 	node->mode = mode;
 	node->node_names = node_names;
 	node->guid_end = zkl_guid_end(zkl__config(session)->server_tag,
-								  ++nodes_of(session)->guid_counter);
+								  ++zkl__parts(session)->guid_counter);
 	link_node(node);
 	return node;
 }
@@ -229,7 +209,7 @@ zkl__node_set_name(ZklNode *node, const char *name)
 void
 zkl__node_unwant(ZklNode *node)
 {
-	Nodes	   *nodes = nodes_of(node->session);
+	ZklParts   *nodes = zkl__parts(node->session);
 
 	if (node->priv->wanted)
 	{

@@ -150,7 +150,6 @@ extern void zkl__on_node_moved(ZklNode *node);
 extern void zkl__on_node_lost(ZklNode *node);
 
 /* nodes.c */
-extern const size_t zkl__nodes_size;
 extern void zkl__nodes_free(ZklSession *session);
 extern ZklNode *zkl__nodes(const ZklSession *session);
 extern int	zkl__nodes_wanted(const ZklSession *session, size_t *path_bytes);
@@ -163,19 +162,16 @@ extern ZklNode *zkl__nodes_below(const ZklSession *session, const char *path, si
 extern ZklNode *zkl__next_below(const ZklNode *node);
 
 /* list_elision.c */
-extern const size_t zkl__last_grants_size;
 extern void zkl__elision_forget(ZklSession *session);
 extern void zkl__elision_note(const ZklNode *node);
 
 /* empty_parents.c */
-extern const size_t zkl__empty_parents_size;
 extern void zkl__empty_parents_advance(ZklSession *session);
 extern void zkl__empty_parents_close(ZklSession *session);
 extern void zkl__empty_parents_free(ZklSession *session);
 extern void zkl__node_created_parent(ZklNode *node);
 
 /* leave.c */
-extern const size_t zkl__leaving_size;
 extern void zkl__node_leave(ZklNode *node);
 extern bool zkl__node_is_pending_delete(const ZklNode *node);
 extern void zkl__leave_begin(ZklSession *session);

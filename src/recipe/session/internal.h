@@ -35,7 +35,7 @@ typedef struct ZklHeard
 struct ZklSession
 {
 	pthread_mutex_t mutex;
-	void	   *states[ZKL_N_STATES];	/* of the higher layers, in the same chunk of memory */
+	ZklParts   *parts;			/* in the same chunk of memory */
 	ZklConfig	config;
 	ZklClient  *client;
 	int			wait_fd;		/* epoll: wakeup_fd and what the client adds */

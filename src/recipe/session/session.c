@@ -143,9 +143,6 @@ watch_io(void *context, const char *path)
  * Public functions
  */
 
-/* Enough for any type. */
-#define ALIGNED(size) (((size) + 15) & ~(size_t) 15)
-
 static int	n_open;
 
 int
@@ -179,26 +176,16 @@ abandoned_io(void *context)
 	session_free(context);
 }
 
-/* Returns a session with states of these sizes in the same chunk of memory, or NULL. */
 static ZklSession *
-session_new(const size_t sizes[ZKL_N_STATES])
+session_new(void)
 {
-	size_t		size = ALIGNED(sizeof(ZklSession));
-	size_t		offsets[ZKL_N_STATES];
-	ZklSession *session;
+	ZklSession *session = calloc(1, sizeof(ZklSession) + sizeof(ZklParts));
 
-	for (int i = 0; i < ZKL_N_STATES; i++)
-	{
-		offsets[i] = size;
-		size += ALIGNED(sizes[i]);
-	}
-	session = calloc(1, size);
 	if (session == NULL)
 		return NULL;
 	(void) __atomic_fetch_add(&n_open, 1, __ATOMIC_RELAXED);
 	pthread_mutex_init(&session->mutex, NULL);
-	for (int i = 0; i < ZKL_N_STATES; i++)
-		session->states[i] = (char *) session + offsets[i];
+	session->parts = (ZklParts *) (session + 1);
 	return session;
 }
 
@@ -221,9 +208,8 @@ configure(ZklConfig *to, const ZklSessionConfig *from)
 		to->bells_path;
 }
 
-/* "sizes" has the sizes of the states of the higher layers. */
 ZklSession *
-zkl__session_open(const ZklSessionConfig *config, const size_t sizes[ZKL_N_STATES])
+zkl_session_open(const ZklSessionConfig *config)
 {
 	static const ZklEvents events = {connection_io, watch_io, timer_io, abandoned_io};
 	ZklClientConfig client_config = {
@@ -235,7 +221,7 @@ zkl__session_open(const ZklSessionConfig *config, const size_t sizes[ZKL_N_STATE
 		.resumed_id = config->resumed.id,
 		.resumed_password = config->resumed.password,
 	};
-	ZklSession *session = session_new(sizes);
+	ZklSession *session = session_new();
 
 	if (session == NULL)
 		return NULL;

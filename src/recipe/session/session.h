@@ -110,23 +110,58 @@ extern void zkl__on_session_lost(ZklSession *session);
 /* the owner closes the session, which may be connected */
 extern void zkl__on_close(ZklSession *session);
 
-/* frees what the states refer to; the states are freed with the session */
+/* frees what the parts refer to; the parts are freed with the session */
 extern void zkl__on_free(ZklSession *session);
 
-/* What zkl__state() returns.  Only one file uses each state. */
-typedef enum ZklStateId
+/* A session has at most some thousand nodes. */
+#define ZKL_PATH_BUCKETS 1024
+
+/* Two locks in one slot replace each other's grant, which costs a list. */
+#define ZKL_GRANT_SLOTS 4096
+
+/* What the higher layers keep about a session; each group belongs to one file. */
+typedef struct ZklParts
 {
-	ZKL_STATE_LAST_GRANTS,
-	ZKL_STATE_NODES,
-	ZKL_STATE_LEAVING,
-	ZKL_STATE_EMPTY_PARENTS,
-	ZKL_STATE_PARENTS,
-	ZKL_STATE_REQUESTS,
-	ZKL_STATE_LOCKS,
-	ZKL_STATE_HOLD_WATCH,
-	ZKL_STATE_OWN_REPORT,
-	ZKL_N_STATES
-} ZklStateId;
+	/* queue/nodes.c */
+	ZklNode    *first_node;		/* the youngest */
+	int			n_wanted;		/* nodes wanted, and the bytes of their paths */
+	size_t		wanted_bytes;
+	uint32_t	guid_counter;
+	ZklNode    *by_path[ZKL_PATH_BUCKETS];	/* hash table by lock_path */
+
+	/* queue/list_elision.c */
+	struct ZklLastGrant *last_grants[ZKL_GRANT_SLOTS]; /* by the hash of the path, or NULL */
+
+	/* queue/leave.c */
+	int			leave_depth;	/* calls of zkl__leave_begin() without zkl__leave_end() */
+	int			n_put_off;
+	ZklNode    *put_off;		/* nodes to be deleted together */
+
+	/* queue/empty_parents.c: first in, first out */
+	struct ZklEmptyParent *first_empty;
+	struct ZklEmptyParent *last_empty;
+	int			n_empty;
+	int			n_empty_deletes;	/* in flight */
+
+	/* lock/parents.c */
+	bool		no_containers;	/* the server does not support them */
+
+	/* lock/requests.c */
+	ZklRequest *first_request;	/* the youngest */
+
+	/* lock/lock.c */
+	ZklLock    *first_lock;
+	int			n_lost;			/* locks */
+	ZklCall    *confirm_call;
+	ZklStatus	confirm_status; /* PENDING: a confirmation is wanted */
+	int64_t		confirmed_ms;	/* OK: submit time of the proof */
+
+	/* lock/hold_watch.c */
+	int64_t		hold_watch_ms;	/* when to watch held nodes; 0: all are watched */
+
+	/* deadlock/own_nodes.c */
+	struct ZklOwnNode *own_nodes;
+} ZklParts;
 
 /* The options of a session, and the paths of the znodes right below its root. */
 typedef struct ZklConfig
@@ -145,7 +180,7 @@ typedef struct ZklConfig
 } ZklConfig;
 
 /* session_state.c */
-extern void *zkl__state(const ZklSession *session, ZklStateId id);
+extern ZklParts *zkl__parts(const ZklSession *session);
 extern const ZklConfig *zkl__config(const ZklSession *session);
 extern char *zkl__path(const char *parent, const char *child);
 extern bool zkl__is_connected(const ZklSession *session);
@@ -161,10 +196,6 @@ extern void zkl__count_holds(ZklSession *session, int change);
 extern void zkl__session_lock(ZklSession *session);
 extern void zkl__session_unlock(ZklSession *session);
 extern void zkl__wake(ZklSession *session);
-
-/* session.c */
-extern ZklSession *zkl__session_open(const ZklSessionConfig *config,
-									 const size_t sizes[ZKL_N_STATES]);
 
 /* lease.c */
 extern void zkl__lease_confirmed(const ZklCall *call);

@@ -19,11 +19,10 @@
 #define RETRY_MS 50
 #define MAX_RETRY_MS 5000
 
-/* Returns the state of a part, which lives as long as the session. */
-void *
-zkl__state(const ZklSession *session, ZklStateId id)
+ZklParts *
+zkl__parts(const ZklSession *session)
 {
-	return session->states[id];
+	return session->parts;
 }
 
 const ZklConfig *
