@@ -15,7 +15,7 @@ use ZkLock::ZkClient;
 my $zk = shared_zk();
 my $zkc = ZkLock::ZkClient->new($zk->connect_string);
 my ($here, $there) = map {
-	shared_node($_, set => { deadlock_timeout => '100ms', log_lock_waits => 'on' })
+	shared_node($_, session_timeout => '60s', set => { deadlock_timeout => '100ms', log_lock_waits => 'on' })
 } qw(here there);
 $here->safe_psql('postgres', 'CREATE DATABASE other');
 $here->safe_psql('other', 'CREATE EXTENSION zklock');

@@ -1,6 +1,6 @@
 # Semaphores of two PostgreSQL servers on one ensemble of three members: never more permits
 # than the capacity, first come, first served, one capacity at a time, whatever node names the
-# sessions use for locks.
+# sessions use for locks. No session ends by itself: the timeout is long.
 
 use strict;
 use warnings;
@@ -15,9 +15,10 @@ use ZkLock::ZkEnsemble;
 my $zk = ZkLock::ZkEnsemble->start(
 	size => 3,
 	tick_time => 500,
-	container_check_ms => 500);
+	container_check_ms => 500,
+	config => { maxSessionTimeout => 60000 });
 my $zkc = ZkLock::ZkClient->new($zk->connect_string);
-my %server = map { $_ => shared_node($_, zk => $zk) } qw(a b);
+my %server = map { $_ => shared_node($_, zk => $zk, session_timeout => '60s') } qw(a b);
 $_->safe_psql('postgres',
 	'CREATE TABLE stays (entered timestamptz, left_at timestamptz)')
   for values %server;

@@ -13,8 +13,8 @@ use ZkLock::ZkClient;
 
 my $zk = shared_zk();
 my $zkc = ZkLock::ZkClient->new($zk->connect_string);
-my $here = shared_node('here', zk => $zk);
-my $there = shared_node('there', zk => $zk);
+my $here = shared_node('here', zk => $zk, session_timeout => '60s');
+my $there = shared_node('there', zk => $zk, session_timeout => '60s');
 $here->safe_psql('postgres', 'CREATE TABLE t (n int); INSERT INTO t VALUES (1)');
 
 my $holder = session($here);

@@ -11,12 +11,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "scene.h"
+#include "letters.h"
 #include "recipe/batch.h"
 
 #define N_OPS(ops) ((int) (sizeof(ops) / sizeof((ops)[0])))
-
-static Party *const A = &parties[0];
 
 static ZklResultCode
 make(const char *path, const char *data)

@@ -9,13 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "scene.h"
-
-#define X ZKL_MODE_EXCLUSIVE
-#define NONE ZKL_MODE_NONE
-
-static Party *const A = &parties[0];
-static Party *const B = &parties[1];
+#include "letters.h"
 
 static int
 parents(void)

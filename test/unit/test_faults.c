@@ -13,14 +13,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "letters.h"
 #include "play.h"
 
-#define X ZKL_MODE_EXCLUSIVE
 #define LIMIT 5
-
-static Party *const A = &parties[0];
-static Party *const B = &parties[1];
-static Party *const C = &parties[2];
 
 static const char *const abc[] = {"a", "b", "c"};
 
@@ -139,7 +135,6 @@ static const Scenario scenarios[] = {
 };
 
 #define N_SCENARIOS ((int) (sizeof(scenarios) / sizeof(scenarios[0])))
-
 
 /*
  * One run

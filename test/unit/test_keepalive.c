@@ -7,12 +7,7 @@
  */
 #include <string.h>
 
-#include "scene.h"
-
-#define X ZKL_MODE_EXCLUSIVE
-#define NONE ZKL_MODE_NONE
-
-static Party *const A = &parties[0];
+#include "letters.h"
 
 /* Requests a lock; the server forgets to answer the k-th submission. */
 static Ask *

@@ -8,14 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "scene.h"
-
-#define X ZKL_MODE_EXCLUSIVE
-#define S ZKL_MODE_SHARED
-#define NONE ZKL_MODE_NONE
-
-static Party *const A = &parties[0];
-static Party *const B = &parties[1];
+#include "letters.h"
 
 static const char *const abc[] = {"a", "b", "c"};
 static const ZklMode xxx[] = {X, X, X};

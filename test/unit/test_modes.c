@@ -7,15 +7,8 @@
  */
 #include <string.h>
 
+#include "letters.h"
 #include "play.h"
-
-#define X ZKL_MODE_EXCLUSIVE
-#define S ZKL_MODE_SHARED
-#define NONE ZKL_MODE_NONE
-
-static Party *const A = &parties[0];
-static Party *const B = &parties[1];
-static Party *const C = &parties[2];
 
 static const Play plays[] = {
 	{

@@ -8,11 +8,7 @@
  *-------------------------------------------------------------------------
  */
 #include "recipe/batch.h"
-#include "scene.h"
-
-#define X ZKL_MODE_EXCLUSIVE
-
-static Party *const A = &parties[0];
+#include "letters.h"
 
 extern void *__real_malloc(size_t size);
 extern void *__real_calloc(size_t n, size_t size);

@@ -7,15 +7,11 @@
  */
 #include <string.h>
 
+#include "letters.h"
 #include "observed.h"
 #include "recipe/batch.h"
 
-#define X ZKL_MODE_EXCLUSIVE
-#define NONE ZKL_MODE_NONE
 #define T SCENE_TIMEOUT_MS
-
-static Party *const A = &parties[0];
-static Party *const B = &parties[1];
 
 /* How long what the party holds can be trusted. */
 static int64_t

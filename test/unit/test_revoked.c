@@ -8,16 +8,11 @@
  */
 #include <string.h>
 
+#include "letters.h"
 #include "observed.h"
 
-#define X ZKL_MODE_EXCLUSIVE
-#define S ZKL_MODE_SHARED
-#define NONE ZKL_MODE_NONE
 #define T SCENE_TIMEOUT_MS
 #define REVOKE "__REVOKE__"
-
-static Party *const A = &parties[0];
-static Party *const B = &parties[1];
 
 static int
 release_requested(const char *name)

@@ -10,11 +10,9 @@
  */
 #include <stdio.h>
 
+#include "letters.h"
 #include "waiters.h"
 #include "walk.h"
-
-#define X ZKL_MODE_EXCLUSIVE
-#define S ZKL_MODE_SHARED
 
 #define N_PARTIES 3
 
@@ -26,10 +24,6 @@
 
 /* More operations of one session than its request needs after each removal. */
 #define MAX_SUBMISSIONS 100
-
-static Party *const A = &parties[0];
-static Party *const B = &parties[1];
-static Party *const C = &parties[2];
 
 static const char *const abc[] = {"a", "b", "c"};
 

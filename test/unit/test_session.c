@@ -9,15 +9,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "letters.h"
 #include "play.h"
 
-#define X ZKL_MODE_EXCLUSIVE
-#define S ZKL_MODE_SHARED
-#define NONE ZKL_MODE_NONE
 #define T SCENE_TIMEOUT_MS
-
-static Party *const A = &parties[0];
-static Party *const B = &parties[1];
 
 static ZklSessionInfo info;
 

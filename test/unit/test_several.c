@@ -9,15 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "letters.h"
 #include "play.h"
-
-#define X ZKL_MODE_EXCLUSIVE
-#define S ZKL_MODE_SHARED
-#define NONE ZKL_MODE_NONE
-
-static Party *const A = &parties[0];
-static Party *const B = &parties[1];
-static Party *const C = &parties[2];
 
 static const char *const abc[] = {"a", "b", "c"};
 static const char *const cba[] = {"c", "b", "a"};
