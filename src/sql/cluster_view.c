@@ -14,6 +14,7 @@
 #include <arpa/inet.h>
 
 #include "catalog/namespace.h"
+#include "common/string.h"
 #include "datatype/timestamp.h"
 #include "fmgr.h"
 #include "mb/pg_wchar.h"
@@ -74,7 +75,7 @@ put(Row *row, int column, Datum value)
  * Bytes from other programs
  */
 
-/* Converts UTF-8 to the database encoding, palloc'd; NULL if impossible. */
+/* Converts UTF-8, with a NUL behind it, to the database encoding, palloc'd; NULL if impossible. */
 static char *
 from_utf8(const char *utf8, int length)
 {
@@ -86,7 +87,7 @@ from_utf8(const char *utf8, int length)
 	if (memchr(utf8, '\0', length) ||
 		pg_encoding_verifymbstr(PG_UTF8, utf8, length) != length)
 		return NULL;
-	if (encoding == PG_UTF8 || encoding == PG_SQL_ASCII)
+	if (encoding == PG_UTF8 || encoding == PG_SQL_ASCII || pg_is_ascii(utf8))
 		return pnstrdup(utf8, length);
 	conversion = FindDefaultConversionProc(PG_UTF8, encoding);
 	if (!OidIsValid(conversion))
@@ -111,6 +112,7 @@ text_of(const char *bytes, int length)
 	char	   *text;
 
 	memcpy(copy, bytes, length);
+	copy[length] = '\0';
 	zklock_mask_controls(copy, length);
 	text = from_utf8(copy, length);
 	if (text)
@@ -118,7 +120,6 @@ text_of(const char *bytes, int length)
 		pfree(copy);
 		return text;
 	}
-	copy[length] = '\0';
 	zklock_make_plain(copy);
 	return copy;
 }
@@ -138,6 +139,35 @@ hex_value(char c)
 	return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
 }
 
+/* Decodes the name of a znode, palloc'd.  Returns the length. */
+static int
+decode_name(const char *encoded, char **name)
+{
+	int			n = 0;
+
+	*name = palloc(strlen(encoded) + 1);
+	for (const char *p = encoded; *p; p++)
+		if (p[0] == '%' && hex_value(p[1]) >= 0 && hex_value(p[2]) >= 0)
+		{
+			(*name)[n++] = (char) (hex_value(p[1]) << 4 | hex_value(p[2]));
+			p += 2;
+		}
+		else
+			(*name)[n++] = *p;
+	(*name)[n] = '\0';
+	return n;
+}
+
+char *
+zklock_given_name(const char *encoded)
+{
+	char	   *name;
+	int			n = decode_name(encoded, &name);
+	char	   *given = from_utf8(name, n);
+
+	return given ? given : pstrdup(encoded);
+}
+
 /*
  * Returns a name in the form in which our functions take it.  If none of them would
  * create this znode, or the name has characters that a terminal interprets or hides,
@@ -147,19 +177,11 @@ static char *
 display_name(const char *encoded)
 {
 	int			length = strlen(encoded);
-	char	   *name = palloc(length + 1);
+	char	   *name;
+	int			n = decode_name(encoded, &name);
 	char	   *again = palloc(ZKL_ENCODED_SIZE(length));
 	char	   *display = NULL;
-	int			n = 0;
 
-	for (const char *p = encoded; *p; p++)
-		if (p[0] == '%' && hex_value(p[1]) >= 0 && hex_value(p[2]) >= 0)
-		{
-			name[n++] = (char) (hex_value(p[1]) << 4 | hex_value(p[2]));
-			p += 2;
-		}
-		else
-			name[n++] = *p;
 	zkl_encode_name(name, n, again);
 	if (strcmp(again, encoded) == 0 && !zklock_mask_controls(name, n))
 		display = from_utf8(name, n);

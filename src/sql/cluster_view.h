@@ -18,4 +18,7 @@
  */
 extern void zklock_show_locks_of(FunctionCallInfo fcinfo, const ZklockName *name);
 
+/* Returns the name that was given for a znode's, in the database encoding; palloc'd. */
+extern char *zklock_given_name(const char *encoded);
+
 #endif							/* ZKLOCK_CLUSTER_VIEW_H */

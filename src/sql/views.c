@@ -16,6 +16,7 @@
 #include "backend/base/holds.h"
 #include "backend/session/backend_session.h"
 #include "compat.h"
+#include "sql/cluster_view.h"
 
 #define HELD_LOCKS_COLUMNS 8
 #define SESSION_COLUMNS 7
@@ -75,7 +76,7 @@ put_hold(ReturnSetInfo *rsinfo, ZklockHold *hold, ZklMode mode,
 	if (count == 0)
 		return;
 	values[0] = CStringGetTextDatum(hold->kind == ZKLOCK_SEMAPHORE ? "semaphore" : "lock");
-	values[1] = CStringGetTextDatum(hold->name.display);
+	values[1] = CStringGetTextDatum(zklock_given_name(hold->name.encoded));
 	values[2] = CStringGetTextDatum(hold->kind == ZKLOCK_SEMAPHORE ? "permit" :
 									mode == ZKL_MODE_EXCLUSIVE ? "exclusive" : "shared");
 	values[3] = CStringGetTextDatum(scope == ZKLOCK_SESSION ? "session" : "transaction");

@@ -10,6 +10,7 @@
  */
 #include "postgres.h"
 
+#include "catalog/namespace.h"
 #include "common/cryptohash.h"
 #include "common/hashfn.h"
 #include "common/sha2.h"
@@ -72,6 +73,30 @@ to_utf8(const char *text)
 	return pg_is_ascii(text) ? unconstify(char *, text) : pg_server_to_any(text, strlen(text), PG_UTF8);
 }
 
+/*
+ * Returns whether the client's encoding has all characters of a text.  If it has not, the
+ * client gets the error of the conversion, 22P05, instead of the one whose message has the text.
+ */
+static bool
+is_in_client_encoding(const char *text)
+{
+	int			server = GetDatabaseEncoding();
+	int			client = pg_get_client_encoding();
+	int			length = strlen(text);
+	int			size = length * MAX_CONVERSION_GROWTH + 1;
+	Oid			conversion;
+
+	if (client == server || client == PG_UTF8 || client == PG_SQL_ASCII || pg_is_ascii(text))
+		return true;
+	if (server == PG_SQL_ASCII)
+		return pg_encoding_verifymbstr(client, text, length) == length;
+	conversion = FindDefaultConversionProc(server, client);
+	return OidIsValid(conversion) &&
+		pg_do_encoding_conversion_buf(conversion, server, client,
+									  (unsigned char *) unconstify(char *, text), length,
+									  palloc(size), size, true) == length;
+}
+
 void
 zklock_name_from_text(text *value, ZklockNameRoom *room, ZklockName *name)
 {
@@ -90,6 +115,8 @@ zklock_name_from_text(text *value, ZklockNameRoom *room, ZklockName *name)
 	zkl_encode_name(utf8, length, name->encoded);
 	if (utf8 != name->display)
 		pfree(utf8);
+	if (!is_in_client_encoding(name->display))
+		name->display = name->encoded;
 	name->hash = hash_bytes((const unsigned char *) name->encoded, (int) strlen(name->encoded));
 }
 

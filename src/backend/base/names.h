@@ -17,7 +17,7 @@
 typedef struct ZklockName
 {
 	char	   *encoded;		/* one component of a znode path */
-	char	   *display;		/* for messages and views, in the database encoding */
+	char	   *display;		/* for messages: as given, or encoded if the client's encoding does not have it */
 	uint32		hash;			/* for hash tables of this backend */
 } ZklockName;
 
