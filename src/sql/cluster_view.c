@@ -85,6 +85,7 @@ text_of(const char *bytes, int length)
 	char	   *text;
 
 	memcpy(copy, bytes, length);
+	copy[length] = '\0';
 	zklock_mask_controls(copy, length);
 	text = zklock_convert(copy, length, PG_UTF8, GetDatabaseEncoding());
 	if (text)
@@ -92,7 +93,6 @@ text_of(const char *bytes, int length)
 		pfree(copy);
 		return text;
 	}
-	copy[length] = '\0';
 	zklock_make_plain(copy);
 	return copy;
 }

@@ -60,7 +60,7 @@ put_hold(ReturnSetInfo *rsinfo, const ZklockHold *hold, const char *mode,
 	if (count == 0)
 		return;
 	values[0] = CStringGetTextDatum(hold->kind == ZKLOCK_SEMAPHORE ? "semaphore" : "lock");
-	values[1] = CStringGetTextDatum(hold->name.display);
+	values[1] = CStringGetTextDatum(zklock_given_name(hold->name.encoded));
 	values[2] = CStringGetTextDatum(hold->kind == ZKLOCK_SEMAPHORE ? "permit" : mode);
 	values[3] = CStringGetTextDatum(scope);
 	values[4] = Int64GetDatum(count);

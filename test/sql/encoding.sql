@@ -40,6 +40,27 @@ SELECT zk_lock(repeat('😀', 129));
 SELECT zk_lock('é') <> zk_lock(U&'e\0301') AS different;
 SELECT zk_unlock_all();
 
+-- An error keeps its SQLSTATE if the client's encoding does not have the name: its message shows
+-- the name of the znode then.
+CREATE FUNCTION message_of(name text) RETURNS text LANGUAGE plpgsql AS
+	$$ BEGIN PERFORM zk_fence(name); EXCEPTION WHEN OTHERS THEN RETURN SQLERRM; END $$;
+SET client_encoding = 'LATIN1';
+SELECT message_of(chr(8364)), message_of(chr(233)) = 'lock "' || chr(233) || '" is not held by this session' AS convertible;
+SELECT zk_fence(chr(8364));
+SELECT zk_acquire(chr(8364), 0);
+SELECT zk_unlock(chr(8364));
+INSERT INTO zklock_fences VALUES ('%E2%82%AC', 9223372036854775807, now(), 'x');
+BEGIN;
+SELECT zk_xact_lock(chr(8364)) > 0 AS locked;
+SELECT name = chr(8364) AS as_given FROM zk_held_locks;
+SELECT name = chr(8364) AS as_given FROM zk_locks WHERE pid = pg_backend_pid();
+SELECT message_of(chr(8364));
+COMMIT;
+SELECT zk_lock(chr(8364)) > 0 AS locked;
+SELECT zk_fence(chr(8364));
+SELECT zk_unlock(chr(8364));
+SELECT zk_fence_reset(chr(8364));
+
 \c zklock_regress_latin1
 SET client_encoding = 'UTF8';
 SET client_min_messages = warning;
@@ -71,9 +92,10 @@ SELECT count(*) FROM zk_held_locks;
 \c zklock_regress_mule
 SET client_min_messages = warning;
 CREATE EXTENSION zklock;
-SELECT zk_lock('Zuerich') > 0 AS locked;
+SELECT zk_lock('Zuerich, 100 %') > 0 AS locked;
 SELECT name, datname FROM zk_locks WHERE pid = pg_backend_pid();
-SELECT zk_unlock('Zuerich');
+SELECT name FROM zk_held_locks;
+SELECT zk_unlock('Zuerich, 100 %');
 SELECT zk_lock(E'Z\x81\xfcrich');
 
 -- roles and databases whose names cannot be converted to UTF-8 can lock

@@ -21,6 +21,7 @@
 #include "utils/builtins.h"
 
 #include "backend/base/names.h"
+#include "backend/base/syntax.h"
 
 /*
  * A role that could compute a name with the hash of another name could block it, although
@@ -77,21 +78,51 @@ char *
 zklock_convert(const char *text, int length, int from, int to)
 {
 	int			size = length * MAX_CONVERSION_GROWTH + 1;
+	char	   *copy;
 	char	   *result;
 	Oid			conversion;
 
 	if (memchr(text, '\0', length) || pg_encoding_verifymbstr(from, text, length) != length)
 		return NULL;
-	if (from == to || from == PG_SQL_ASCII || to == PG_SQL_ASCII)
-		return pnstrdup(text, length);
+	copy = pnstrdup(text, length);
+	if (from == to || from == PG_SQL_ASCII || to == PG_SQL_ASCII || pg_is_ascii(copy))
+		return copy;
 	conversion = FindDefaultConversionProc(from, to);
 	if (!OidIsValid(conversion))
 		return NULL;
 	result = palloc(size);
-	if (pg_do_encoding_conversion_buf(conversion, from, to, (unsigned char *) text, length,
+	if (pg_do_encoding_conversion_buf(conversion, from, to, (unsigned char *) copy, length,
 									  (unsigned char *) result, size, true) != length)
 		return NULL;
 	return result;
+}
+
+char *
+zklock_given_name(const char *encoded)
+{
+	char	   *name = pstrdup(encoded);
+	int			length = zklock_decode(name);
+	char	   *given = zklock_convert(name, length, PG_UTF8, GetDatabaseEncoding());
+
+	return given ? given : pstrdup(encoded);
+}
+
+/*
+ * Returns whether the client's encoding has all characters of a text.  If it has not, the
+ * client gets the error of the conversion, 22P05, instead of the one whose message has the text.
+ */
+static bool
+is_in_client_encoding(const char *text)
+{
+	int			server = GetDatabaseEncoding();
+	int			client = pg_get_client_encoding();
+	int			length = strlen(text);
+
+	if (client == server || client == PG_UTF8 || client == PG_SQL_ASCII || pg_is_ascii(text))
+		return true;
+	if (server == PG_SQL_ASCII)
+		return pg_encoding_verifymbstr(client, text, length) == length;
+	return zklock_convert(text, length, server, client) != NULL;
 }
 
 void
@@ -112,6 +143,8 @@ zklock_name_from_text(text *value, ZklockNameRoom *room, ZklockName *name)
 	zkl_encode_name(utf8, length, name->encoded);
 	if (utf8 != name->display)
 		pfree(utf8);
+	if (!is_in_client_encoding(name->display))
+		name->display = name->encoded;
 	name->hash = hash_bytes((const unsigned char *) name->encoded, (int) strlen(name->encoded));
 }
 

@@ -17,7 +17,7 @@
 typedef struct ZklockName
 {
 	char	   *encoded;		/* one component of a znode path */
-	char	   *display;		/* for messages and views, in the database encoding */
+	char	   *display;		/* for messages: as given, or encoded if the client's encoding does not have it */
 	uint32		hash;			/* for hash tables of this backend */
 } ZklockName;
 
@@ -55,6 +55,9 @@ extern uint64 zklock_name_hash(const char *encoded, size_t length);
 
 /* Converts text between encodings, palloc'd; NULL if impossible. */
 extern char *zklock_convert(const char *text, int length, int from, int to);
+
+/* Returns the name that was given for a znode's, in the database encoding; palloc'd. */
+extern char *zklock_given_name(const char *encoded);
 
 /*
  * Returns the next name, valid until the next call.  Returns NULL after the last name,
