@@ -1,5 +1,7 @@
 # A server that accepts connections and does not answer on them, for less than half of the
 # session timeout, costs no lock: no attempt to reconnect takes more than half of what is left.
+# Less is left to a lock that was acquired just now, until the first proof.
+# Alone: that session has a second and a half to reconnect.
 
 use strict;
 use warnings;
@@ -9,8 +11,10 @@ use Test::More;
 use Time::HiRes qw(sleep);
 use ZkLock::Check;
 use ZkLock::Cluster;
+use ZkLock::FaultProxy;
 use ZkLock::Proxy;
 use ZkLock::Shared;
+use ZkLock::ZkClient;
 
 use constant { SESSIONS => 12, SESSION_TIMEOUT => '30s', MUTE => 12 };
 
@@ -41,5 +45,18 @@ is_deeply([ map { zk_session_id($_) } @holders ], \@ids, 'the sessions reconnect
 works($_, 'SELECT count(*) FROM zk_held_locks', '1', '... and hold their locks') for @holders;
 
 $_->quit for @holders;
+
+# The connection is cut right after the grant, and the next one gets no answer. Without a
+# proof the lock can be trusted for a third of the session timeout, three seconds.
+ZkLock::ZkClient->new($zk->connect_string)->create('/zklock/locks/fresh', makepath => 1);
+my $faults = ZkLock::FaultProxy->start(target => $zk);
+my $fresh = session($node);
+$fresh->reconnect('zklock.connect_string' => $faults->connect_string, 'zklock.session_timeout' => '9s');
+$faults->arm(fault => 'cut_after', op => 'getChildren', path => 'fresh');
+$faults->arm(fault => 'swallow_request', op => 'connect', nth => 2);
+$fresh->query_ok("SELECT zk_lock('fresh')");
+works($fresh, "SELECT zk_lock('next') > 0", 't', 'a lock without a proof is not lost');
+is($faults->hits, 2, '... although the server did not answer');
+$fresh->quit;
 
 done_testing();

@@ -138,6 +138,12 @@ watch_io(void *context, const char *path)
 	zkl__session_unlock(session);
 }
 
+static int64_t
+deadline_io(void *context)
+{
+	return zkl_session_deadline_io(context);
+}
+
 
 /*
  * Public functions
@@ -211,7 +217,7 @@ configure(ZklConfig *to, const ZklSessionConfig *from)
 ZklSession *
 zkl_session_open(const ZklSessionConfig *config)
 {
-	static const ZklEvents events = {connection_io, watch_io, timer_io, abandoned_io};
+	static const ZklEvents events = {connection_io, watch_io, timer_io, deadline_io, abandoned_io};
 	ZklClientConfig client_config = {
 		.connect_string = config->connect_string,
 		.session_timeout_ms = config->session_timeout_ms,

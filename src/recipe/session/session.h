@@ -27,6 +27,7 @@
  *		done_io, watch_io,
  *		connection_io					any [1]			library's; takes the session's
  *		timer_io						I/O, substitute	none; takes the session's
+ *		deadline_io						I/O				library's
  *		abandoned_io					I/O				none; frees the session
  *		zkl__... [2], ZklHandler,
  *		ZklUses, zkl__on_... [3]		any				session's

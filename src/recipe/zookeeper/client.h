@@ -61,6 +61,8 @@ typedef struct ZklEvents
 	void		(*watch_io) (void *context, const char *path);
 	/* the time given to zkl_client_set_timer() has come */
 	void		(*timer_io) (void *context);
+	/* returns when what relies on the session is lost; 0: nothing relies on it */
+	int64_t		(*deadline_io) (void *context);
 	/* last callback, if zkl_client_close() returned false: the client has closed */
 	void		(*abandoned_io) (void *context);
 } ZklEvents;
