@@ -159,32 +159,12 @@ wait_event(void)
 	return zklock_wait_event(events[waits_for].name, &events[waits_for].event);
 }
 
-/* Meanwhile the I/O thread leaves reading the connection to the backend. */
-static void
-sleep_for(ZklSession *session, long timeout)
-{
-	uint32		event = wait_event();
-	WaitEvent	unused;
-
-	zkl_session_sleeps(session);
-	PG_TRY();
-	{
-		(void) WaitEventSetWait(wait_set, timeout, &unused, 1, event);
-	}
-	PG_CATCH();
-	{
-		zkl_session_woke(session);
-		PG_RE_THROW();
-	}
-	PG_END_TRY();
-	zkl_session_woke(session);
-}
-
 /* Sleeps until the latch is set, the session changes, or the time is reached. */
 static void
-sleep_until(ZklSession *session, int64 check_again)
+sleep_until(int64 check_again)
 {
 	long		timeout = -1;
+	WaitEvent	unused;
 
 	if (check_again != ZKLOCK_NEVER)
 	{
@@ -192,7 +172,7 @@ sleep_until(ZklSession *session, int64 check_again)
 
 		timeout = check_again <= now ? 0 : (long) Min(check_again - now, INT_MAX);
 	}
-	sleep_for(session, timeout);
+	(void) WaitEventSetWait(wait_set, timeout, &unused, 1, wait_event());
 }
 
 void
@@ -214,7 +194,7 @@ zklock_wait(ZklSession *session, ZklockWaitIsDone is_done, void *arg)
 			return;
 		if (wait_set == NULL)
 			make_wait_set(session);
-		sleep_until(session, check_again);
+		sleep_until(check_again);
 	}
 }
 

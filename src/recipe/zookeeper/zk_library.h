@@ -8,7 +8,7 @@
  * The library has process-wide variables and no locks.  So all calls of it run with
  * one mutex of the process held (zkl_zk_enter), also if an old session is closing
  * beside a new one.  An I/O thread may hold this mutex for long, in a TLS handshake.  The
- * owner waits for it for some milliseconds at most; a queue keeps its operations until a
+ * owner does not wait for it; a queue keeps its operations until a
  * thread has the mutex.
  *
  * Order of the mutexes: the library's, a session's or that of the names, then one of
@@ -73,6 +73,9 @@ struct ZklClient
 	int			wait_fd;
 	struct ACL_vector *acl;
 	bool		drop_wanted;	/* the connection is to end; atomic */
+	int			handshake_fd;	/* with TLS: readable after a handshake, or to end it */
+	bool		in_handshake;	/* atomic */
+	int			handshake_ms;	/* its limit */
 
 	/* Guarded by queue_mutex. */
 	pthread_mutex_t queue_mutex;
@@ -118,12 +121,8 @@ extern void zkl_zk_leave(void);
 extern void zkl_zk_count_client(int change);
 extern int	zkl_zk_clients(void);
 
-/* zk_passes.c: chooses the first server, after the handle was opened. */
-extern void zkl_zk_use_first_server(zhandle_t *zh);
-
-/* zk_passes.c: callbacks of the I/O thread (io_thread.h). */
+/* zk_passes.c: a pass of the I/O thread (io_thread.h). */
 extern void zkl_zk_pass_io(void *client, ZklIoThreadWatch *watch);
-extern void zkl_zk_overdue_io(void *client);
 
 /*
  * zk_names.c: returns the known addresses of the servers, malloc'd, in an order of the

@@ -3,9 +3,8 @@
  * zk_passes.c
  *		Passes of the I/O thread: connecting, heartbeats, detecting a silent server.
  *
- * Called only on the I/O thread, except zkl_zk_overdue_io().  A pass may block in a TLS
- * handshake, with the library's mutex held.  Meanwhile the substitute thread runs the
- * timer (io_thread.c).
+ * A pass may block in a TLS handshake, with the library's mutex held, and timers wait for
+ * it: the backend reads the deadline of its locks by itself (lease_timer.c).
  *
  *-------------------------------------------------------------------------
  */
@@ -14,10 +13,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/select.h>
 #include <sys/socket.h>
 
+#include "log.h"
 #include "zk_library.h"
+
+/* What a handle allocates, with the addresses of its servers. */
+#define HANDLE_MEMORY 262144
 
 /* Pause after the library could not try to connect. */
 #define RETRY_MS 500
@@ -70,38 +74,49 @@ refuse_descriptor(ZklClient *client)
 	client->pause_until_ms = zkl_io_thread_now() + RETRY_MS;
 }
 
+/* Ends a handshake that takes too long, or whose client closes. */
+static void *
+watch_handshake_io(void *arg)
+{
+	ZklClient  *client = arg;
+	struct pollfd ended = {client->handshake_fd, POLLIN, 0};
+
+	(void) poll(&ended, 1, client->handshake_ms);
+	if (__atomic_load_n(&client->in_handshake, __ATOMIC_RELAXED))
+		shutdown(client->fd, SHUT_RDWR);
+	return NULL;
+}
+
 /*
- * A TLS handshake with a time limit: the library waits for a silent server forever.  It
- * holds the library's mutex, so beside another client it is shorter and a pause follows:
- * the other one must send its heartbeats.
+ * The library waits for a silent server forever, so a second thread watches the handshake.
+ * The library's mutex is held, so beside another client the handshake is shorter and a
+ * pause follows: the other one must send its heartbeats.
  */
 static void
 shake_hands(ZklClient *client)
 {
 	bool		alone = zkl_zk_clients() == 1;
+	int64_t		now = zkl_io_thread_now();
 	int			limit_ms = first_connect_ms(client) / (alone ? 1 : 2);
-	int64_t		until_ms = zkl_io_thread_now() + limit_ms;
+	pthread_t	watcher;
+	eventfd_t	count;
 
-	if (until_ms > client->connect_by_ms)
-		until_ms = client->connect_by_ms;
-	if (!zkl_io_thread_begin_blocking(client->io_thread, until_ms))
+	client->handshake_ms = limit_ms;
+	if (client->connect_by_ms - now < limit_ms)
+		client->handshake_ms = client->connect_by_ms > now ? (int) (client->connect_by_ms - now) : 0;
+	__atomic_store_n(&client->in_handshake, true, __ATOMIC_RELAXED);
+	if (!zkl_io_thread_begin(&watcher, watch_handshake_io, client))
 	{
 		shutdown(client->fd, SHUT_RDWR);	/* reconnect */
 		return;
 	}
 	(void) zookeeper_process(client->zh, ZOOKEEPER_WRITE);
-	zkl_io_thread_end_blocking(client->io_thread);
+	__atomic_store_n(&client->in_handshake, false, __ATOMIC_RELAXED);
+	(void) eventfd_write(client->handshake_fd, 1);
+	pthread_join(watcher, NULL);
+	(void) eventfd_read(client->handshake_fd, &count);
 	if (!zkl_zk_is_open(client) && !alone)
 		client->pause_until_ms = zkl_io_thread_now() + limit_ms;
-}
-
-/* On the substitute thread; the I/O thread is in the handshake and does not touch "fd". */
-void
-zkl_zk_overdue_io(void *arg)
-{
-	ZklClient  *client = arg;
-
-	shutdown(client->fd, SHUT_RDWR);
 }
 
 static void
@@ -174,8 +189,8 @@ go_round(zhandle_t *zh)
  * of them until it is connected.  A failure moves it on in the other list only: it would
  * try the same server again.  This uses the second list up.
  */
-void
-zkl_zk_use_first_server(zhandle_t *zh)
+static void
+use_first_server(zhandle_t *zh)
 {
 	for (int i = 0; i <= ZKL_MAX_SERVERS; i++)
 		zoo_cycle_next_server(zh);
@@ -211,7 +226,7 @@ use_addresses(ZklClient *client)
 		free(addresses);
 		return;
 	}
-	zkl_zk_use_first_server(client->zh);
+	use_first_server(client->zh);
 	free(client->addresses);
 	client->addresses = addresses;
 }
@@ -281,6 +296,64 @@ go_on(ZklClient *client)
 	return due_ms < client->connect_by_ms ? due_ms : client->connect_by_ms;
 }
 
+static void
+auth_answered_io(int rc, const void *data)
+{
+	(void) rc;					/* a refusal also comes as a session event */
+	(void) data;
+}
+
+/* Never returns a handle without TLS if TLS is configured. */
+static zhandle_t *
+get_handle(ZklClient *client, const char *hosts)
+{
+	if (client->tls == NULL)
+		return zookeeper_init2(hosts, zkl_zk_session_io, client->session_timeout_ms,
+							   NULL, client, ZOO_NO_LOG_CLIENTENV, zkl_zk_log_io);
+#ifdef ZKLOCK_HAVE_TLS
+	zoo_set_log_stream(zkl_log_stream(zkl_zk_log_io));
+	return zookeeper_init_ssl(hosts, client->tls, zkl_zk_session_io,
+							  client->session_timeout_ms, NULL, client,
+							  ZOO_NO_LOG_CLIENTENV);
+#else
+	return NULL;
+#endif
+}
+
+/*
+ * Tries once to get a handle.  The library tries the servers in the order given: it is
+ * configured not to shuffle them, because for that it reseeds the process's random
+ * numbers.
+ */
+static bool
+open_handle(ZklClient *client)
+{
+	const char *chroot = strchr(client->connect_string, '/');
+	char	   *hosts = NULL;
+
+	zkl_zk_prepare_memory();
+	free(client->addresses);
+	client->addresses = zkl_zk_addresses(client);
+	if (client->addresses == NULL ||
+		asprintf(&hosts, "%s%s", client->addresses, chroot ? chroot : "") < 0)
+		return false;
+	zkl_zk_enter(client);
+	zoo_deterministic_conn_order(1);
+	if (zkl_zk_has_memory(client, HANDLE_MEMORY))
+		client->zh = get_handle(client, hosts);
+	if (client->zh)
+	{
+		zoo_set_servers_resolution_delay(client->zh, -1);
+		use_first_server(client->zh);
+	}
+	if (client->zh && client->digest)
+		zoo_add_auth(client->zh, "digest", client->digest,
+					 (int) strlen(client->digest), auth_answered_io, NULL);
+	zkl_zk_leave();
+	free(hosts);
+	return client->zh != NULL;
+}
+
 /* Nothing can be done now. */
 static void
 sleep_unconnected(ZklIoThreadWatch *watch)
@@ -295,6 +368,11 @@ zkl_zk_pass_io(void *arg, ZklIoThreadWatch *watch)
 {
 	ZklClient  *client = arg;
 
+	if (client->zh == NULL && !open_handle(client))
+	{
+		sleep_unconnected(watch);
+		return;
+	}
 	zkl_zk_enter(client);
 	/* Not client->connected: epoll may have refused the connection. */
 	if (__atomic_exchange_n(&client->drop_wanted, false, __ATOMIC_RELAXED) &&
