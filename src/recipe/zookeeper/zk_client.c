@@ -5,7 +5,7 @@
  *
  * Each client has an I/O thread (io_thread.c).  This thread opens the library's handle
  * (zk_passes.c) and closes it, so that the owner does not wait for that, and drives the connection
- * while the owner does not (zk_drive.c).  The operations are in zk_queue.c.
+ * while the owner does not (zk_drive.c).  The operations are in zk_calls.c.
  *
  *-------------------------------------------------------------------------
  */
@@ -142,7 +142,6 @@ client_free_io(void *arg, bool abandoned)
 
 	if (abandoned)
 		client->events.abandoned_io(client->context);
-	zkl_zk_forget_client(client);
 	while ((submission = zkl_zk_take_first(client)) != NULL)
 		free(submission);
 	pthread_mutex_destroy(&client->queue_mutex);
@@ -151,7 +150,6 @@ client_free_io(void *arg, bool abandoned)
 	free(client->digest);
 	free(client->tls);
 	free(client->connect_string);
-	free(client->addresses);
 	if (client->handshake_fd >= 0)
 		close(client->handshake_fd);
 	free(client);
@@ -186,6 +184,7 @@ zkl_client_open(const ZklClientConfig *config, const ZklEvents *events, void *co
 	client->fd = -1;
 	client->handshake_fd = config->tls ? eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK) : -1;
 	client->seed = (uint32_t) getpid() * 2654435761u ^ (uint32_t) zkl_now_ms();
+	client->pause_seed = client->seed;
 	client->acl = config->creator_acl ? &creator_acl : &ZOO_OPEN_ACL_UNSAFE;
 	client->connect_string = strdup(config->connect_string);
 	if (config->digest)

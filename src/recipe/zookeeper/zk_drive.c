@@ -167,8 +167,6 @@ delay_connection(ZklClient *client)
 	int			pause_ms = client->pause_ms == 0 ? PAUSE_MS : client->pause_ms * 2;
 	int64_t		now = zkl_io_thread_now();
 
-	if (client->pause_seed == 0)
-		client->pause_seed = (unsigned) getpid() * 2654435761u ^ (unsigned) now;
 	client->pause_ms = pause_ms < longest_ms ? pause_ms : longest_ms;
 	client->pause_until_ms = now + client->pause_ms / 2 +
 		rand_r(&client->pause_seed) % (client->pause_ms / 2 + 1);
@@ -246,6 +244,7 @@ connected(ZklClient *client, ZklConnectionInfo *info)
 	log_connected(client, info->server);
 	client->heard_ms = zkl_io_thread_now();
 	client->connect_ms = 0;
+	client->has_tried = false;
 	client->connected_ms = zkl_io_thread_now();
 	if (epoll_ctl(client->wait_fd, EPOLL_CTL_ADD, client->fd, &event) == 0)
 		__atomic_store_n(&client->connected, true, __ATOMIC_RELAXED);

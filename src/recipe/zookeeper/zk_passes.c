@@ -23,7 +23,7 @@
 /* What a handle allocates, with the addresses of its servers. */
 #define HANDLE_MEMORY 262144
 
-/* Pause after the library could not try to connect. */
+/* The longest pause after the library could not try to connect. */
 #define RETRY_MS 500
 
 /* What a TLS handshake allocates: most of it for the certificates of authorities. */
@@ -166,69 +166,39 @@ follow_library(ZklClient *client, int library_fd)
 }
 
 /*
- * Goes round through the servers, back to the current one, and returns how many steps
- * that takes.
+ * Gives the library the next server.  It has one at a time: with a list, it would move to the
+ * next one twice after a failure, and try new servers again before it goes on.  It takes
+ * servers for the same if only their ports differ, so it gets another one in between.  After
+ * a round without success a pause follows.
  */
+static void
+choose_server(ZklClient *client, int64_t now)
+{
+	int64_t		round_ends_ms = now + zoo_recv_timeout(client->zh) / 60;
+	bool		is_round;
+
+	if (client->is_chosen || !zkl_zk_next_server(client, &is_round))
+		return;
+	(void) zoo_set_servers(client->zh, "0.0.0.0:1");
+	client->is_chosen = zoo_set_servers(client->zh, client->address) == ZOK;
+	if (!client->is_chosen)
+		client->pause_until_ms = now + RETRY_MS;
+	if (!is_round || !client->has_tried)
+		return;
+	client->has_tried = false;
+	if (client->pause_until_ms < round_ends_ms)
+		client->pause_until_ms = round_ends_ms;
+}
+
+/* Ends a pause of the library: it takes its only server for the end of a round. */
 static int
-go_round(zhandle_t *zh)
+interest(ZklClient *client, int *library_fd, int *events, struct timeval *due)
 {
-	char		first[128];
-	int			steps = 0;
+	int			rc = zookeeper_interest(client->zh, library_fd, events, due);
 
-	snprintf(first, sizeof(first), "%s", zoo_get_current_server(zh));
-	do
-	{
-		zoo_cycle_next_server(zh);
-		steps++;
-	} while (steps < ZKL_MAX_SERVERS && strcmp(zoo_get_current_server(zh), first) != 0);
-	return steps;
-}
-
-/*
- * The library takes its first servers for servers that were added, and keeps a second list
- * of them until it is connected.  A failure moves it on in the other list only: it would
- * try the same server again.  This uses the second list up.
- */
-static void
-use_first_server(zhandle_t *zh)
-{
-	for (int i = 0; i <= ZKL_MAX_SERVERS; i++)
-		zoo_cycle_next_server(zh);
-}
-
-/*
- * After a failure the library moves to the next server twice before it connects: with
- * an even number of addresses it would never try half of them.  So this moves it round
- * to the server before the next one.
- */
-static void
-choose_server(ZklClient *client)
-{
-	if (client->server_chosen)
-		return;
-	client->server_chosen = true;
-	for (int n = go_round(client->zh); n > 1; n--)
-		zoo_cycle_next_server(client->zh);
-}
-
-/*
- * Gives the library the addresses that are known now, if they have changed.  It is not
- * connected: otherwise it would close the connection without an event.
- */
-static void
-use_addresses(ZklClient *client)
-{
-	char	   *addresses = zkl_zk_addresses(client);
-
-	if (addresses == NULL || strcmp(addresses, client->addresses) == 0 ||
-		zoo_set_servers(client->zh, addresses) != ZOK)
-	{
-		free(addresses);
-		return;
-	}
-	use_first_server(client->zh);
-	free(client->addresses);
-	client->addresses = addresses;
+	if (rc == ZOK && *library_fd < 0)
+		rc = zookeeper_interest(client->zh, library_fd, events, due);
+	return rc;
 }
 
 /*
@@ -245,7 +215,7 @@ end_silent_attempt(ZklClient *client, int64_t now)
 		return;
 	/* The library's own message would mean that the server has closed the connection. */
 	snprintf(line, sizeof(line), ":ZOO_ERROR@the server at %s did not answer within %d ms",
-			 zoo_get_current_server(client->zh), client->connect_ms);
+			 client->address, client->connect_ms);
 	zkl_zk_log_io(line);
 	shutdown(client->fd, SHUT_RDWR);
 	client->connect_by_ms = ZKL_IO_THREAD_NEVER;
@@ -270,16 +240,16 @@ go_on(ZklClient *client)
 	int64_t		due_ms;
 	int			rc;
 
+	if (client->phase == PHASE_NONE)
+		choose_server(client, now);
 	if (client->phase == PHASE_NONE && now < client->pause_until_ms)
 		return client->pause_until_ms;
-	if (client->phase == PHASE_NONE)
+	rc = interest(client, &library_fd, &events, &due);
+	if (client->phase == PHASE_NONE && (library_fd >= 0 || rc != ZOK))
 	{
-		use_addresses(client);
-		choose_server(client);
+		client->is_chosen = false;
+		client->has_tried = true;
 	}
-	rc = zookeeper_interest(client->zh, &library_fd, &events, &due);
-	if (library_fd >= 0 || rc != ZOK)
-		client->server_chosen = false;
 	if (rc == ZINVALIDSTATE)
 		return ZKL_IO_THREAD_NEVER; /* the session has ended */
 	follow_library(client, library_fd);
@@ -320,47 +290,42 @@ get_handle(ZklClient *client, const char *hosts)
 #endif
 }
 
-/*
- * Tries once to get a handle.  The library tries the servers in the order given: it is
- * configured not to shuffle them, because for that it reseeds the process's random
- * numbers.
- */
+/* Tries once to get a handle, with the first server whose address is known. */
 static bool
 open_handle(ZklClient *client)
 {
 	const char *chroot = strchr(client->connect_string, '/');
-	char	   *hosts = NULL;
+	char	   *host = NULL;
+	bool		is_round;
 
 	zkl_zk_prepare_memory();
-	free(client->addresses);
-	client->addresses = zkl_zk_addresses(client);
-	if (client->addresses == NULL ||
-		asprintf(&hosts, "%s%s", client->addresses, chroot ? chroot : "") < 0)
+	if (!zkl_zk_next_server(client, &is_round) ||
+		asprintf(&host, "%s%s", client->address, chroot ? chroot : "") < 0)
 		return false;
 	zkl_zk_enter(client);
-	zoo_deterministic_conn_order(1);
+	zoo_deterministic_conn_order(1);	/* else it reseeds the process's random numbers */
 	if (zkl_zk_has_memory(client, HANDLE_MEMORY))
-		client->zh = get_handle(client, hosts);
+		client->zh = get_handle(client, host);
+	client->is_chosen = client->zh != NULL;
 	if (client->zh)
-	{
 		zoo_set_servers_resolution_delay(client->zh, -1);
-		use_first_server(client->zh);
-	}
 	if (client->zh && client->digest)
 		zoo_add_auth(client->zh, "digest", client->digest,
 					 (int) strlen(client->digest), auth_answered_io, NULL);
 	zkl_zk_leave();
-	free(hosts);
+	free(host);
 	return client->zh != NULL;
 }
 
-/* Nothing can be done now. */
+/* Nothing can be done now.  The pauses are short at first: most lookups take no time. */
 static void
-sleep_unconnected(ZklIoThreadWatch *watch)
+sleep_unconnected(ZklClient *client, ZklIoThreadWatch *watch)
 {
 	watch->fd = -1;
 	watch->shared = false;
-	watch->until_ms = zkl_io_thread_now() + RETRY_MS;
+	if (client->retry_ms < RETRY_MS)
+		client->retry_ms = client->retry_ms * 2 + 1;
+	watch->until_ms = zkl_io_thread_now() + client->retry_ms;
 }
 
 void
@@ -370,10 +335,11 @@ zkl_zk_pass_io(void *arg, ZklIoThreadWatch *watch)
 
 	if (client->zh == NULL && !open_handle(client))
 	{
-		sleep_unconnected(watch);
+		sleep_unconnected(client, watch);
 		return;
 	}
 	zkl_zk_enter(client);
+
 	/* Not client->connected: epoll may have refused the connection. */
 	if (__atomic_exchange_n(&client->drop_wanted, false, __ATOMIC_RELAXED) &&
 		zoo_state(client->zh) == ZOO_CONNECTED_STATE)
@@ -384,9 +350,10 @@ zkl_zk_pass_io(void *arg, ZklIoThreadWatch *watch)
 	if (!zkl_zk_has_memory(client, client->tls ? TLS_MEMORY : 0))
 	{
 		zkl_zk_leave();
-		sleep_unconnected(watch);
+		sleep_unconnected(client, watch);
 		return;
 	}
+	client->retry_ms = 0;
 	if (client->phase == PHASE_CONNECTING)
 		finish_connecting(client);
 	zkl_zk_exchange_io(client);
