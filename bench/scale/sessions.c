@@ -80,9 +80,7 @@ wait_changed(ZklSession *session)
 {
 	struct pollfd fd = {.fd = zkl_session_fd(session),.events = POLLIN};
 
-	zkl_session_sleeps(session);
 	poll(&fd, 1, 1000);
-	zkl_session_woke(session);
 	zkl_session_receive(session);
 }
 

@@ -178,13 +178,9 @@ extern bool zkl_threads_are_running(void);
 extern int	zkl_session_fd(const ZklSession *session);
 
 /*
- * The owner calls these around its sleep on the descriptor, and reads the states soon after.
- * In between, the I/O thread leaves reading from the server to the owner.
+ * Reads what the server has sent and resets the descriptor; call before reading states.  What
+ * the owner does not read soon, the I/O thread reads.
  */
-extern void zkl_session_sleeps(ZklSession *session);
-extern void zkl_session_woke(ZklSession *session);
-
-/* Reads what the server has sent and resets the descriptor; call before reading states. */
 extern void zkl_session_receive(ZklSession *session);
 
 extern ZklSessionState zkl_session_state(ZklSession *session);

@@ -3,8 +3,8 @@
  *
  * Owns the reasoning of src/recipe/zookeeper/io_thread.c and zk_drive.c: each message of the
  * server is read by one of the two threads, one at a time, and each request is sent. The
- * only timer is the grace period after which the I/O thread takes over, so timed passes
- * (heartbeats) are left out. test/model/run runs the variants.
+ * grace period, for which the I/O thread leaves reading to the owner, may be of any length
+ * here. Timed passes (heartbeats) are left out. test/model/run runs the variants.
  *
  * The owner may stop for good anywhere except in its sleep, because it runs a long
  * query. An error may end its sleep.
@@ -17,10 +17,6 @@
 #endif
 
 /* Guarded by the I/O thread's mutex, which is an atomic step here. */
-bool owner_sleeps;
-bool recent;			/* the owner woke up within the grace period */
-bool on_duty;			/* the thread sleeps on the connection */
-bool oversleeps;		/* the thread sleeps until it is kicked */
 bool pass_wanted;
 bool kicked;			/* the eventfd that wakes the thread */
 
@@ -85,23 +81,6 @@ inline exchange(by_thread)
 	od
 }
 
-/* zkl_io_thread_owner_woke() */
-inline woke()
-{
-	bool kick;
-	atomic {
-		kick = !on_duty && oversleeps;
-		owner_sleeps = false;
-		recent = true
-	};
-#ifndef NO_KICK
-	if
-	:: kick -> kicked = true
-	:: else
-	fi
-#endif
-}
-
 /* zkl_client_flush() */
 inline submit()
 {
@@ -141,17 +120,12 @@ proctype Owner()
 		fi;
 
 		/* The wait: a message, the thread, the latch, or an error wakes the owner. */
-		atomic { owner_sleeps = true };
 		if
 		:: sleeps_deeply = true;
 endwait:		(unread > 0 || woken);
 			sleeps_deeply = false
 		:: skip
-#ifdef ERROR_KEEPS_SLEEPING
-		:: break
-#endif
 		fi;
-		woke();
 		if
 		:: break	/* the error, or a long query */
 		:: skip
@@ -170,16 +144,8 @@ endwait:		(unread > 0 || woken);
 	od
 }
 
-/* prepare_sleep() */
-inline decide()
-{
-	on_duty = !owner_sleeps && !recent;
-	oversleeps = owner_sleeps
-}
-
 proctype Thread()
 {
-	bool ready;
 end:	do
 	:: pass_wanted ->
 		pass_wanted = false;
@@ -188,26 +154,17 @@ end:	do
 		exchange(true);
 		leave()
 	:: else ->
-#ifdef DECIDES_LATE
-		bool asleep;
-		asleep = owner_sleeps;
-		atomic {
-			on_duty = !asleep && !recent;
-			oversleeps = asleep
-		};
-#else
-		atomic { decide() };
-#endif
 endsleep:	if
-		:: atomic { kicked -> kicked = false }; ready = false
-		:: on_duty && unread > 0 -> ready = true
-		:: !oversleeps && !on_duty -> recent = false; ready = false	/* the end of the grace period */
-		fi;
-		atomic {
-			pass_wanted = pass_wanted || (ready && !owner_sleeps && !recent);
-			on_duty = false;
-			oversleeps = false
-		}
+		:: atomic { kicked -> kicked = false }
+#ifndef OWNER_ALONE
+		:: unread > 0 ->
+			/* The grace period is over. */
+			if
+			:: unread > 0 -> pass_wanted = true
+			:: else
+			fi
+#endif
+		fi
 	od
 }
 

@@ -143,7 +143,7 @@ sub caller_with
 	$s->reconnect('zklock.connect_timeout' => '2s',
 		'zklock.connect_string' => 'zk1.invalid:2181');
 	fails_with($s, "SELECT zk_lock('name')", '08001', 'a host name that does not exist',
-		like => qr/DETAIL:.*the name of host "zk1\.invalid" cannot be resolved/s);
+		like => qr/DETAIL:.*the name of server "zk1\.invalid" could not be resolved/s);
 	$s->reconnect('zklock.connect_string' => '127.0.0.1:' . free_port());
 	fails_with($s, "SELECT zk_lock('port')", '08001', 'a port that nobody listens on',
 		like => qr/DETAIL:.*Connection refused/s);

@@ -52,6 +52,7 @@ struct ZklClient
 	char		trace[FAKE_TRACE_SIZE];
 	ZklIoThread *io_thread;		/* threaded mode */
 	pthread_t	thread;
+	bool		has_thread;
 	bool		stopping;
 };
 

@@ -60,21 +60,16 @@ client_main_io(void *arg)
 	return NULL;
 }
 
-static bool
-open_io(void *arg)
-{
-	ZklClient  *client = arg;
-
-	return pthread_create(&client->thread, NULL, client_main_io, client) == 0;
-}
-
-/* Does nothing: the client's own thread does the work. */
+/* The client's own thread does the work. */
 static void
 pass_io(void *arg, ZklIoThreadWatch *watch)
 {
-	(void) arg;
+	ZklClient  *client = arg;
+
+	if (!client->has_thread)
+		client->has_thread = pthread_create(&client->thread, NULL, client_main_io, client) == 0;
 	watch->fd = -1;
-	watch->until_ms = ZKL_IO_THREAD_NEVER;
+	watch->until_ms = client->has_thread ? ZKL_IO_THREAD_NEVER : zkl_io_thread_now() + 1;
 }
 
 static void
@@ -107,7 +102,8 @@ close_io(void *arg)
 	client->stopping = true;
 	pthread_cond_broadcast(&changed);
 	pthread_mutex_unlock(&mutex);
-	pthread_join(client->thread, NULL);
+	if (client->has_thread)
+		pthread_join(client->thread, NULL);
 	pthread_mutex_lock(&mutex);
 	client_unlink(client);
 	pthread_cond_broadcast(&changed);
@@ -167,7 +163,6 @@ ZklClient *
 zkl_client_open(const ZklClientConfig *config, const ZklEvents *events, void *context)
 {
 	static const ZklIoThreadCallbacks duties = {
-		.open_io = open_io,
 		.pass_io = pass_io,
 		.timer_io = timer_io,
 		.close_io = close_io,
@@ -248,18 +243,6 @@ zkl_client_flush(ZklClient *client)
 	(void) client;
 	if (fake_after_unlock)
 		fake_after_unlock();
-}
-
-void
-zkl_client_sleeps(ZklClient *client)
-{
-	(void) client;
-}
-
-void
-zkl_client_woke(ZklClient *client)
-{
-	(void) client;
 }
 
 void

@@ -133,11 +133,9 @@ test_problems(void)
 	zkl_log_note_problem_io(STAMP "ZOO_WARN@f@7: no server: refused\n");
 	zkl_log_last_problem(line, sizeof(line));
 	is_str(line, "no server: refused", "a problem is known without the function");
-	zkl_log_note_host_io("zk1.invalid", "unknown");
-	zkl_log_note_problem_io(STAMP "ZOO_ERROR@getaddrs@7: getaddrinfo: unknown");
+	zkl_log_note_problem_io(":ZOO_ERROR@the name of server \"zk1.invalid\" could not be resolved: unknown");
 	zkl_log_last_problem(line, sizeof(line));
-	is_str(line, "the name of host \"zk1.invalid\" cannot be resolved: unknown",
-		   "the library's message does not replace the one with the host name");
+	is_str(line, "the name of server \"zk1.invalid\" could not be resolved: unknown", "a text without a function is kept whole");
 	zkl_log_note_problem_io("");
 	zkl_log_last_problem(line, sizeof(line));
 	is_str(line, "", "a problem ends");

@@ -170,32 +170,16 @@ wait_event(void)
 	return zklock_wait_event(events[waits_for].name, &events[waits_for].event);
 }
 
-/* Meanwhile the I/O thread leaves reading the connection to the backend. */
-static void
-sleep_for(ZklSession *session, long timeout)
-{
-	WaitEvent	unused;
-
-	zkl_session_sleeps(session);
-	PG_TRY();
-	{
-		(void) WaitEventSetWait(wait_set, timeout, &unused, 1, wait_event());
-	}
-	PG_FINALLY();
-	{
-		zkl_session_woke(session);
-	}
-	PG_END_TRY();
-}
-
 /* Sleeps until the latch is set, the session changes, or the time is reached. */
 static void
-sleep_until(ZklSession *session, int64 check_again)
+sleep_until(int64 check_again)
 {
-	if (check_again == ZKLOCK_NEVER)
-		sleep_for(session, -1);
-	else
-		sleep_for(session, (long) Min(Max(check_again - zkl_now_ms(), 0), INT_MAX));
+	WaitEvent	unused;
+	long		timeout = -1;
+
+	if (check_again != ZKLOCK_NEVER)
+		timeout = (long) Min(Max(check_again - zkl_now_ms(), 0), INT_MAX);
+	(void) WaitEventSetWait(wait_set, timeout, &unused, 1, wait_event());
 }
 
 void
@@ -217,7 +201,7 @@ zklock_wait(ZklSession *session, ZklockWaitIsDone is_done, void *arg)
 			return;
 		if (wait_set == NULL)
 			make_wait_set(session);
-		sleep_until(session, check_again);
+		sleep_until(check_again);
 	}
 }
 

@@ -278,15 +278,3 @@ zkl_session_close(ZklSession *session, int timeout_ms)
 	if (!goes_on && zkl_client_close(session->client, timeout_ms))
 		session_free(session);
 }
-
-void
-zkl_session_sleeps(ZklSession *session)
-{
-	zkl_client_sleeps(session->client);
-}
-
-void
-zkl_session_woke(ZklSession *session)
-{
-	zkl_client_woke(session->client);
-}

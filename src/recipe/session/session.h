@@ -18,15 +18,14 @@
  * ensemble keeps the session, a proof is a call, and a session without proof ends.
  *
  * Threads.  A session advances on its owner's thread and on the I/O thread of its client
- * (zookeeper/io_thread.c).  While the I/O thread is in a call that blocks, the substitute
- * thread runs the timer in its place.  One mutex for each session guards everything that
+ * (zookeeper/io_thread.c).  One mutex for each session guards everything that
  * this layer and the higher ones keep about it; no thread waits while it holds the mutex.
  *
  *		function						thread			mutex held when called
  *		zkl_... (recipe.h)				owner			none; takes the session's
  *		done_io, watch_io,
  *		connection_io					any [1]			library's; takes the session's
- *		timer_io						I/O, substitute	none; takes the session's
+ *		timer_io						I/O				none; takes the session's
  *		deadline_io						I/O				library's
  *		abandoned_io					I/O				none; frees the session
  *		zkl__... [2], ZklHandler,

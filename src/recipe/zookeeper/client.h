@@ -147,16 +147,9 @@ extern void zkl_client_set_timer(ZklClient *client, int64_t at_ms);
 extern void zkl_client_flush(ZklClient *client);
 
 /*
- * The owner calls these before and after it sleeps on wait_fd.  While it sleeps, it
- * is responsible for reading: soon after it woke it calls zkl_client_exchange().  Only
- * the owner's thread; cheap.
- */
-extern void zkl_client_sleeps(ZklClient *client);
-extern void zkl_client_woke(ZklClient *client);
-
-/*
- * Reads what the server has sent, and calls back.  Only the owner's thread, without
- * its mutex; waits for the library some milliseconds at most.
+ * Reads what the server has sent, and calls back.  To be called when wait_fd is readable: if
+ * the owner does not, the I/O thread reads, some milliseconds later.  Only the owner's
+ * thread, without its mutex; waits for a millisecond at most.
  */
 extern void zkl_client_exchange(ZklClient *client);
 

@@ -22,22 +22,16 @@ typedef struct ZklIoThreadWatch
 {
 	int			fd;				/* -1: none */
 	short		events;			/* as for poll() */
-	bool		shared;			/* a sleeping owner polls the descriptor itself */
+	bool		shared;			/* the owner may poll the descriptor as well, and reads first */
 	int64_t		until_ms;		/* a pass is due at this time in any case */
 } ZklIoThreadWatch;
 
-/*
- * Called without the I/O thread's mutex.  open_io, pass_io and close_io run on the I/O
- * thread, and may block.  timer_io runs there, too; between zkl_io_thread_begin_blocking()
- * and zkl_io_thread_end_blocking() it and overdue_io run on the substitute.
- */
+/* Called without the I/O thread's mutex, and on that thread; pass_io and close_io may block. */
 typedef struct ZklIoThreadCallbacks
 {
-	bool		(*open_io) (void *arg); /* false: called again later */
 	void		(*pass_io) (void *arg, ZklIoThreadWatch *watch);
 	void		(*timer_io) (void *arg);
-	void		(*overdue_io) (void *arg);	/* aborts the call that blocks */
-	void		(*close_io) (void *arg);	/* whether or not open_io succeeded */
+	void		(*close_io) (void *arg);
 	/* the last call: in zkl_io_thread_stop(), or, if abandoned, on the I/O thread */
 	void		(*free_io) (void *arg, bool abandoned);
 } ZklIoThreadCallbacks;
@@ -62,27 +56,11 @@ extern void zkl_io_thread_end(ZklIoThread *io_thread);
  */
 extern bool zkl_io_thread_stop(ZklIoThread *io_thread, int timeout_ms);
 
-/*
- * The owner calls these before a sleep that ends when a shared descriptor is ready, and
- * after it, before it reads.  Only the owner's thread; never blocks.
- */
-extern void zkl_io_thread_owner_sleeps(ZklIoThread *io_thread);
-extern void zkl_io_thread_owner_woke(ZklIoThread *io_thread);
-
 /* Requests a pass as soon as possible.  Any thread, never blocks. */
 extern void zkl_io_thread_want_pass(ZklIoThread *io_thread);
 
 /* Replaces the time of the next timer_io; 0: none.  Any thread, never blocks. */
 extern void zkl_io_thread_set_timer(ZklIoThread *io_thread, int64_t at_ms);
-
-/*
- * The I/O thread calls these before and after a call that may block.  Meanwhile the
- * substitute thread calls timer_io, and overdue_io at until_ms or as soon as the I/O thread
- * must stop, unless until_ms is ZKL_IO_THREAD_NEVER.  The begin returns false if the
- * thread cannot be created; the end waits for a timer_io that is running.
- */
-extern bool zkl_io_thread_begin_blocking(ZklIoThread *io_thread, int64_t until_ms);
-extern void zkl_io_thread_end_blocking(ZklIoThread *io_thread);
 
 /* Returns milliseconds of a monotonic clock that counts suspended time. */
 extern int64_t zkl_io_thread_now(void);

@@ -20,12 +20,13 @@
 #define RING_LINE_SIZE 512
 #define TLS_PAUSE_US 250000
 
+/* Guards everything here but the count of failures, which is atomic. */
 static pthread_mutex_t ring_mutex = PTHREAD_MUTEX_INITIALIZER;
 static char ring[RING_LINES][RING_LINE_SIZE];
-static unsigned ring_first;
-static unsigned ring_count;
-static unsigned tls_failures;
+static unsigned n_kept;
+static unsigned n_taken;		/* or dropped */
 static char last_problem[RING_LINE_SIZE];
+static unsigned tls_failures;
 
 /*
  * The library's lines are "2026-01-31 12:00:00,000:pid:ZOO_WARN@function@123: text".
@@ -34,25 +35,21 @@ static char last_problem[RING_LINE_SIZE];
 static ZklLogLevel
 parse_line(const char *line, const char **text)
 {
-	static const struct
-	{
-		const char *mark;
-		ZklLogLevel level;
-	}			marks[] = {
-		{":ZOO_ERROR@", ZKL_LOG_ERROR},
-		{":ZOO_WARN@", ZKL_LOG_WARNING},
-		{":ZOO_INFO@", ZKL_LOG_INFO},
-		{":ZOO_DEBUG@", ZKL_LOG_DEBUG},
+	static const char *const marks[] = {
+		[ZKL_LOG_ERROR] = ":ZOO_ERROR@",
+		[ZKL_LOG_WARNING] = ":ZOO_WARN@",
+		[ZKL_LOG_INFO] = ":ZOO_INFO@",
+		[ZKL_LOG_DEBUG] = ":ZOO_DEBUG@",
 	};
 
-	for (size_t i = 0; i < sizeof(marks) / sizeof(marks[0]); i++)
+	for (ZklLogLevel level = ZKL_LOG_ERROR; level <= ZKL_LOG_DEBUG; level++)
 	{
-		const char *found = strstr(line, marks[i].mark);
+		const char *found = strstr(line, marks[level]);
 
 		if (found)
 		{
-			*text = found + strlen(marks[i].mark);
-			return marks[i].level;
+			*text = found + strlen(marks[level]);
+			return level;
 		}
 	}
 	*text = line;
@@ -82,13 +79,6 @@ read_line(const char *line, char *out, size_t size)
 	return level;
 }
 
-/* Only the function's name shows it. */
-static bool
-is_tls_failure(const char *line)
-{
-	return strstr(line, ":ZOO_ERROR@init_ssl_") != NULL;
-}
-
 ZklLogLevel
 zkl_log_level_of(const char *line)
 {
@@ -97,13 +87,24 @@ zkl_log_level_of(const char *line)
 	return parse_line(line, &text);
 }
 
+/* Only the function's name shows it. */
+static bool
+is_tls_failure(const char *line)
+{
+	return strstr(line, ":ZOO_ERROR@init_ssl_") != NULL;
+}
+
 void
 zkl_log_count_io(const char *line)
 {
-	pthread_mutex_lock(&ring_mutex);
 	if (is_tls_failure(line))
-		tls_failures++;
-	pthread_mutex_unlock(&ring_mutex);
+		__atomic_add_fetch(&tls_failures, 1, __ATOMIC_RELAXED);
+}
+
+unsigned
+zkl_tls_failures(void)
+{
+	return __atomic_load_n(&tls_failures, __ATOMIC_RELAXED);
 }
 
 void
@@ -111,14 +112,9 @@ zkl_log_keep_io(const char *line)
 {
 	zkl_log_count_io(line);
 	pthread_mutex_lock(&ring_mutex);
-	if (ring_count == RING_LINES)
-	{
-		ring_first = (ring_first + 1) % RING_LINES;
-		ring_count--;
-	}
-	snprintf(ring[(ring_first + ring_count) % RING_LINES], RING_LINE_SIZE,
-			 "%s", line);
-	ring_count++;
+	if (n_kept - n_taken == RING_LINES)
+		n_taken++;
+	snprintf(ring[n_kept++ % RING_LINES], RING_LINE_SIZE, "%s", line);
 	pthread_mutex_unlock(&ring_mutex);
 }
 
@@ -128,41 +124,19 @@ zkl_log_take(ZklLogLevel *level, char *line, size_t size)
 	bool		found;
 
 	pthread_mutex_lock(&ring_mutex);
-	found = ring_count > 0;
+	found = n_taken != n_kept;
 	if (found)
-	{
-		*level = read_line(ring[ring_first], line, size);
-		ring_first = (ring_first + 1) % RING_LINES;
-		ring_count--;
-	}
+		*level = read_line(ring[n_taken++ % RING_LINES], line, size);
 	pthread_mutex_unlock(&ring_mutex);
 	return found;
-}
-
-/* The library's message about a host name does not contain the name. */
-static bool
-has_no_host(const char *line)
-{
-	return strstr(line, "getaddrinfo: ") != NULL;
 }
 
 void
 zkl_log_note_problem_io(const char *line)
 {
 	pthread_mutex_lock(&ring_mutex);
-	if (!has_no_host(line) || last_problem[0] == '\0')
-		snprintf(last_problem, sizeof(last_problem), "%s", line);
+	snprintf(last_problem, sizeof(last_problem), "%s", line);
 	pthread_mutex_unlock(&ring_mutex);
-}
-
-void
-zkl_log_note_host_io(const char *host, const char *why)
-{
-	char		line[RING_LINE_SIZE];
-
-	snprintf(line, sizeof(line), ":ZOO_ERROR@the name of host \"%.256s\" cannot be resolved: %s",
-			 host, why);
-	zkl_log_note_problem_io(line);
 }
 
 /* Without "function@123: ", which the library's own messages begin with. */
@@ -175,19 +149,14 @@ zkl_log_last_problem(char *line, size_t size)
 	(void) read_line(last_problem, line, size);
 	pthread_mutex_unlock(&ring_mutex);
 	text = line + strcspn(line, " @");
-	if (*text != '@')
-		return;
-	text = strstr(text, ": ");
+	text = *text == '@' ? strstr(text, ": ") : NULL;
 	if (text)
 		memmove(line, text + 2, strlen(text + 2) + 1);
 }
 
-/*
- * If the library cannot use a TLS file, it logs that and tries again at once;
- * stream_write_io() slows this loop down.
- */
 static void (*pass_line_io) (const char *line);
 
+/* If the library cannot use a TLS file, it logs that and tries again at once. */
 static ssize_t
 stream_write_io(void *cookie, const char *bytes, size_t size)
 {
@@ -201,33 +170,14 @@ stream_write_io(void *cookie, const char *bytes, size_t size)
 	return (ssize_t) size;
 }
 
-static FILE *stream;
-
-static void
-open_stream(void)
-{
-	static const cookie_io_functions_t functions = {.write = stream_write_io};
-
-	stream = fopencookie(NULL, "w", functions);
-}
-
 FILE *
 zkl_log_stream(void (*keep_io) (const char *line))
 {
-	static pthread_once_t once = PTHREAD_ONCE_INIT;
+	static const cookie_io_functions_t functions = {.write = stream_write_io};
+	static FILE *stream;
 
 	pass_line_io = keep_io;
-	pthread_once(&once, open_stream);
+	if (stream == NULL)
+		stream = fopencookie(NULL, "w", functions);
 	return stream;
-}
-
-unsigned
-zkl_tls_failures(void)
-{
-	unsigned	n;
-
-	pthread_mutex_lock(&ring_mutex);
-	n = tls_failures;
-	pthread_mutex_unlock(&ring_mutex);
-	return n;
 }

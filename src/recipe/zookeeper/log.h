@@ -21,14 +21,11 @@ extern void zkl_log_count_io(const char *line);
 /* Notes a line for zkl_log_last_problem(); an empty one ends the problem.  Any thread. */
 extern void zkl_log_note_problem_io(const char *line);
 
-/* The same for a host name that the name service does not resolve. */
-extern void zkl_log_note_host_io(const char *host, const char *why);
-
 extern ZklLogLevel zkl_log_level_of(const char *line);
 
 /*
  * Returns a stream that passes lines to a function, for a library call that takes only a
- * stream.  Opened once for the process; NULL when out of memory.
+ * stream.  Opened once for the process; NULL when out of memory.  With the library's mutex.
  */
 extern FILE *zkl_log_stream(void (*keep_io) (const char *line));
 

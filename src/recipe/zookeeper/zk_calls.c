@@ -1,7 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * zk_calls.c
- *		Passes queued operations to libzookeeper_st, and its answers to the session.
+ *		Queues operations, passes them to libzookeeper_st, and its answers to the session.
+ *
+ * An operation stays in the client's queue until a thread with the library's mutex
+ * passes it to the library.  The submitter itself cannot: it holds a session's mutex, which
+ * must be taken after the library's.
  *
  *-------------------------------------------------------------------------
  */
@@ -11,9 +15,118 @@
 #include "zk_library.h"
 
 
+/* A code of the server that the library's header of 3.8 does not define. */
+#define QUOTA_EXCEEDED (-125)
+
+
+/*
+ * The queue
+ */
+
+bool
+zkl_client_submit(ZklClient *client, ZklRequestForm form, const ZklOp *ops, int n_ops,
+				  ZklCompletion *completion)
+{
+	size_t		size = sizeof(ZklSubmission) + (size_t) n_ops * sizeof(ZklOp) +
+		zkl_ops_bytes(ops, n_ops);
+	ZklSubmission *submission = malloc(size);
+
+	if (submission == NULL)
+		return false;
+	*submission = (ZklSubmission) {.client = client, .form = form, .completion = completion,
+	.size = size, .n_ops = n_ops};
+	zkl_ops_copy(submission->ops, ops, n_ops, (char *) &submission->ops[n_ops]);
+	pthread_mutex_lock(&client->queue_mutex);
+	if (client->first)
+		client->last->next = submission;
+	else
+		client->first = submission;
+	client->last = submission;
+	pthread_mutex_unlock(&client->queue_mutex);
+	return true;
+}
+
+ZklSubmission *
+zkl_zk_take_first(ZklClient *client)
+{
+	ZklSubmission *submission;
+
+	pthread_mutex_lock(&client->queue_mutex);
+	submission = client->first;
+	if (submission)
+		client->first = submission->next;
+	pthread_mutex_unlock(&client->queue_mutex);
+	return submission;
+}
+
+bool
+zkl_zk_has_queued(ZklClient *client)
+{
+	bool		has;
+
+	pthread_mutex_lock(&client->queue_mutex);
+	has = client->first != NULL;
+	pthread_mutex_unlock(&client->queue_mutex);
+	return has;
+}
+
+
 /*
  * Answers
  */
+
+static ZklResultCode
+code_of(int rc)
+{
+	static const struct
+	{
+		int			rc;
+		ZklResultCode code;
+	}			codes[] = {
+		{ZOK, ZKL_RC_OK},
+		{ZCONNECTIONLOSS, ZKL_RC_CONNECTION_LOSS},
+		{ZOPERATIONTIMEOUT, ZKL_RC_CONNECTION_LOSS},
+		{ZRUNTIMEINCONSISTENCY, ZKL_RC_CONNECTION_LOSS},	/* an answer is missing: the library reconnects */
+		{ZSESSIONMOVED, ZKL_RC_CONNECTION_LOSS},	/* the connection will be closed */
+		{ZTHROTTLEDOP, ZKL_RC_CONNECTION_LOSS}, /* not done; can be retried */
+		{ZNONODE, ZKL_RC_NO_NODE},
+		{ZNODEEXISTS, ZKL_RC_NODE_EXISTS},
+		{ZNOTEMPTY, ZKL_RC_NOT_EMPTY},
+		{ZBADVERSION, ZKL_RC_BAD_VERSION},
+		{ZNOAUTH, ZKL_RC_NO_AUTH},
+		{ZINVALIDACL, ZKL_RC_NO_AUTH},
+		{ZAUTHFAILED, ZKL_RC_AUTH_FAILED},
+		{ZSESSIONCLOSEDREQUIRESASLAUTH, ZKL_RC_AUTH_FAILED},
+		{ZSESSIONEXPIRED, ZKL_RC_SESSION_EXPIRED},
+		{ZCLOSING, ZKL_RC_SESSION_EXPIRED},
+		{ZINVALIDSTATE, ZKL_RC_SESSION_EXPIRED},
+		{ZUNIMPLEMENTED, ZKL_RC_UNIMPLEMENTED},
+
+		/*
+		 * The leader's PrepRequestProcessor checks a request before it makes a
+		 * transaction of it; a read-only server, and one with an exhausted quota, refuse the
+		 * request before that.
+		 */
+		{ZBADARGUMENTS, ZKL_RC_REFUSED},
+		{ZNOCHILDRENFOREPHEMERALS, ZKL_RC_REFUSED},
+		{ZEPHEMERALONLOCALSESSION, ZKL_RC_REFUSED},
+		{ZNOTREADONLY, ZKL_RC_REFUSED},
+		{QUOTA_EXCEEDED, ZKL_RC_REFUSED},
+	};
+
+	for (size_t i = 0; i < sizeof(codes) / sizeof(codes[0]); i++)
+		if (codes[i].rc == rc)
+			return codes[i].code;
+	return ZKL_RC_OTHER;
+}
+
+static void
+answer_io(const ZklSubmission *submission, ZklResult *result, int rc)
+{
+	result->code = code_of(rc);
+	result->raw_code = rc;
+	submission->completion->done_io(submission->completion, result);
+}
 
 static bool
 is_read(const ZklSubmission *submission)
@@ -39,7 +152,7 @@ answered_io(const void *data, ZklResult *result, int rc)
 		client->is_too_long = false;
 		rc = is_read(submission) ? ZMARSHALLINGERROR : rc;
 	}
-	zkl_zk_answer_io(submission->completion, result, rc);
+	answer_io(submission, result, rc);
 	if (rc == ZOK && is_read(submission) && submission->ops->watch)
 		zkl_watches_add(submission);
 	else
@@ -91,14 +204,6 @@ acl_io(int rc, struct ACL_vector *acl, struct Stat *stat, const void *submission
 }
 
 static void
-set_io(int rc, const struct Stat *stat, const void *submission)
-{
-	ZklResult	result = {.version = rc == ZOK && stat ? stat->version : 0};
-
-	answered_io(submission, &result, rc);
-}
-
-static void
 children_io(int rc, const struct String_vector *children, const void *submission)
 {
 	ZklResult	result = {0};
@@ -126,6 +231,19 @@ deleted_io(int rc, const void *submission)
 	ZklResult	result = {0};
 
 	answered_io(submission, &result, rc);
+}
+
+static int
+create_mode(ZklCreateKind kind)
+{
+	const int	modes[] = {
+		[ZKL_CREATE_PERSISTENT] = ZOO_PERSISTENT,
+		[ZKL_CREATE_CONTAINER] = ZOO_CONTAINER,
+		[ZKL_CREATE_EPHEMERAL] = ZOO_EPHEMERAL,
+		[ZKL_CREATE_EPHEMERAL_SEQUENTIAL] = ZOO_EPHEMERAL_SEQUENTIAL,
+	};
+
+	return modes[kind];
 }
 
 
@@ -196,7 +314,7 @@ multi_done_io(int rc, const void *data)
 	for (int i = 0; i < multi->n; i++)
 	{
 		multi->codes[i] = multi->results[i].err == ZRUNTIMEINCONSISTENCY
-			? ZKL_RC_ROLLED_BACK : zkl_zk_code(multi->results[i].err);
+			? ZKL_RC_ROLLED_BACK : code_of(multi->results[i].err);
 		multi->versions[i] = multi->stats[i].version;
 	}
 	answered_io(multi->submission, &result, rc);
@@ -217,7 +335,7 @@ send_multi(ZklClient *client, ZklSubmission *s)
 
 		if (op->kind == ZKL_OP_CREATE)
 			zoo_create_op_init(&ops[i], op->path, op->data, op->data_len, client->acl,
-							   zkl_zk_create_mode(op->create_kind), multi->paths[i],
+							   create_mode(op->create_kind), multi->paths[i],
 							   (int) path_size(op));
 		else if (op->kind == ZKL_OP_DELETE)
 			zoo_delete_op_init(&ops[i], op->path, -1);
@@ -266,11 +384,11 @@ send_single(ZklClient *client, const ZklSubmission *s)
 	{
 		case ZKL_OP_CREATE:
 			return zoo_acreate2(zh, op->path, op->data, op->data_len, client->acl,
-								zkl_zk_create_mode(op->create_kind), created_io, s);
+								create_mode(op->create_kind), created_io, s);
 		case ZKL_OP_DELETE:
 			return zoo_adelete(zh, op->path, -1, deleted_io, s);
 		case ZKL_OP_SET:
-			return zoo_aset(zh, op->path, op->data, op->data_len, op->version, set_io, s);
+			return zoo_aset(zh, op->path, op->data, op->data_len, op->version, stat_io, s);
 		case ZKL_OP_GET:
 			return zoo_awget(zh, op->path, watcher, client, got_io, s);
 		case ZKL_OP_STAT:
@@ -325,9 +443,9 @@ zkl_zk_send_all_io(ZklClient *client)
 		any |= rc == ZOK;
 		if (rc == ZOK)
 			continue;
-		zkl_zk_answer_io(submission->completion, &result,
-						 rc == ZSYSTEMERROR || rc == ZMARSHALLINGERROR
-						 ? ZCONNECTIONLOSS : rc);
+		answer_io(submission, &result,
+				  rc == ZSYSTEMERROR || rc == ZMARSHALLINGERROR
+				  ? ZCONNECTIONLOSS : rc);
 		free(submission);
 	}
 	return any;

@@ -3,15 +3,9 @@
  * zk_client.c
  *		Opens and closes clients (client.h) with libzookeeper_st.
  *
- * Each client has an I/O thread (io_thread.c).  This thread opens and closes the
- * library's handle, so that the owner does not wait for that, and drives the connection
- * while the owner does not (zk_drive.c).  The operations are in zk_queue.c.
- *
- * This file works around three properties of the library:
- * - it reseeds the process's random numbers, and parses the addresses at every pass of
- *   its loop, by default;
- * - it waits for the answer to its close request, and blocks everything else meanwhile;
- * - with TLS it takes no function for its log lines, only a stream.
+ * Each client has an I/O thread (io_thread.c).  This thread opens the library's handle
+ * (zk_passes.c) and closes it, so that the owner does not wait for that, and drives the connection
+ * while the owner does not (zk_drive.c).  The operations are in zk_calls.c.
  *
  *-------------------------------------------------------------------------
  */
@@ -21,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -29,9 +24,6 @@
 
 /* How long the last answers may take, including the answer to the close request. */
 #define LAST_ANSWER_MS 1500
-
-/* What a handle allocates, with the addresses of its servers. */
-#define HANDLE_MEMORY 262144
 
 static struct ACL creator_acls[] = {
 	{0x1f, {"auth", ""}},		/* all rights */
@@ -44,67 +36,6 @@ int64_t
 zkl_now_ms(void)
 {
 	return zkl_io_thread_now();
-}
-
-static void
-auth_answered_io(int rc, const void *data)
-{
-	(void) rc;					/* a refusal also comes as a session event */
-	(void) data;
-}
-
-/* Never returns a handle without TLS if TLS is configured. */
-static zhandle_t *
-get_handle(ZklClient *client, const char *hosts)
-{
-	const clientid_t *resumed = client->resumed.client_id ? &client->resumed : NULL;
-
-	if (client->tls == NULL)
-		return zookeeper_init2(hosts, zkl_zk_session_io, client->session_timeout_ms,
-							   resumed, client, ZOO_NO_LOG_CLIENTENV, zkl_zk_log_io);
-#ifdef ZKLOCK_HAVE_TLS
-	zoo_set_log_stream(zkl_log_stream(zkl_zk_log_io));
-	return zookeeper_init_ssl(hosts, client->tls, zkl_zk_session_io,
-							  client->session_timeout_ms, resumed, client,
-							  ZOO_NO_LOG_CLIENTENV);
-#else
-	return NULL;
-#endif
-}
-
-/*
- * Tries once to get a handle.  The library tries the servers in the order given: it is
- * configured not to shuffle them, because for that it reseeds the process's random
- * numbers.
- */
-static bool
-open_io(void *arg)
-{
-	ZklClient  *client = arg;
-	const char *chroot = strchr(client->connect_string, '/');
-	char	   *hosts = NULL;
-
-	zkl_zk_prepare_memory();
-	free(client->addresses);
-	client->addresses = zkl_zk_addresses(client);
-	if (client->addresses == NULL ||
-		asprintf(&hosts, "%s%s", client->addresses, chroot ? chroot : "") < 0)
-		return false;
-	zkl_zk_enter(client);
-	zoo_deterministic_conn_order(1);
-	if (zkl_zk_has_memory(client, HANDLE_MEMORY))
-		client->zh = get_handle(client, hosts);
-	if (client->zh)
-	{
-		zoo_set_servers_resolution_delay(client->zh, -1);
-		zkl_zk_use_first_server(client->zh);
-	}
-	if (client->zh && client->digest)
-		zoo_add_auth(client->zh, "digest", client->digest,
-					 (int) strlen(client->digest), auth_answered_io, NULL);
-	zkl_zk_leave();
-	free(hosts);
-	return client->zh != NULL;
 }
 
 static void
@@ -211,7 +142,6 @@ client_free_io(void *arg, bool abandoned)
 
 	if (abandoned)
 		client->events.abandoned_io(client->context);
-	zkl_zk_forget_client(client);
 	while ((submission = zkl_zk_take_first(client)) != NULL)
 		free(submission);
 	pthread_mutex_destroy(&client->queue_mutex);
@@ -220,7 +150,8 @@ client_free_io(void *arg, bool abandoned)
 	free(client->digest);
 	free(client->tls);
 	free(client->connect_string);
-	free(client->addresses);
+	if (client->handshake_fd >= 0)
+		close(client->handshake_fd);
 	free(client);
 	zkl_zk_count_client(-1);
 }
@@ -235,10 +166,8 @@ ZklClient *
 zkl_client_open(const ZklClientConfig *config, const ZklEvents *events, void *context)
 {
 	static const ZklIoThreadCallbacks duties = {
-		.open_io = open_io,
 		.pass_io = zkl_zk_pass_io,
 		.timer_io = client_timer_io,
-		.overdue_io = zkl_zk_overdue_io,
 		.close_io = close_io,
 		.free_io = client_free_io,
 	};
@@ -256,7 +185,9 @@ zkl_client_open(const ZklClientConfig *config, const ZklEvents *events, void *co
 	if (config->resumed_id != 0)
 		memcpy(client->resumed.passwd, config->resumed_password, ZKL_PASSWORD_SIZE);
 	client->fd = -1;
+	client->handshake_fd = config->tls ? eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK) : -1;
 	client->seed = (uint32_t) getpid() * 2654435761u ^ (uint32_t) zkl_now_ms();
+	client->pause_seed = client->seed;
 	client->acl = config->creator_acl ? &creator_acl : &ZOO_OPEN_ACL_UNSAFE;
 	client->connect_string = strdup(config->connect_string);
 	if (config->digest)
@@ -264,7 +195,7 @@ zkl_client_open(const ZklClientConfig *config, const ZklEvents *events, void *co
 	if (config->tls)
 		client->tls = strdup(config->tls);
 	if (client->connect_string && (config->digest == NULL || client->digest) &&
-		(config->tls == NULL || client->tls))
+		(config->tls == NULL || (client->tls && client->handshake_fd >= 0)))
 		zkl_io_thread_start(&client->io_thread, &duties, client);
 	if (client->io_thread == NULL)
 	{
@@ -278,11 +209,14 @@ void
 zkl_client_end(ZklClient *client)
 {
 	zkl_io_thread_end(client->io_thread);
+	if (client->tls)
+		(void) eventfd_write(client->handshake_fd, 1);
 }
 
 bool
 zkl_client_close(ZklClient *client, int timeout_ms)
 {
+	zkl_client_end(client);
 	return zkl_io_thread_stop(client->io_thread, timeout_ms);
 }
 

@@ -5,8 +5,7 @@
  *		callbacks what the server sends.
  *
  * The thread that holds the library's mutex drives: the I/O thread in its passes, and
- * the owner when it has submitted something and when it wakes from its sleep
- * (io_thread.c decides which of them polls the connection).  The owner only exchanges
+ * the owner when it has submitted something and when it wakes from its sleep.  The owner only exchanges
  * messages over an established connection; the I/O thread's passes do the rest
  * (zk_passes.c).
  *
@@ -26,10 +25,8 @@
 #include "log.h"
 #include "zk_library.h"
 
-/* How long the owner waits for the library's mutex before it gives up reading. */
-#define OWNER_NAPS 20
+/* Pause of an owner that cannot read now: the connection would wake it again at once. */
 #define NAP_NS 250000
-#define STARVED_NAP_NS 10000000
 
 /* Limit of one exchange, so that a flood of messages does not block others. */
 #define MAX_MESSAGES 100
@@ -65,18 +62,12 @@ zkl_zk_enter(ZklClient *client)
 	entered(client);
 }
 
-/* Waits for the mutex for at most this number of naps. */
+/* Does not wait. */
 static bool
-try_enter(ZklClient *client, int naps)
+try_enter(ZklClient *client)
 {
-	static const struct timespec nap = {0, NAP_NS};
-
-	while (pthread_mutex_trylock(&library_mutex) != 0)
-	{
-		if (naps-- == 0)
-			return false;
-		nanosleep(&nap, NULL);
-	}
+	if (pthread_mutex_trylock(&library_mutex) != 0)
+		return false;
 	entered(client);
 	return true;
 }
@@ -176,8 +167,6 @@ delay_connection(ZklClient *client)
 	int			pause_ms = client->pause_ms == 0 ? PAUSE_MS : client->pause_ms * 2;
 	int64_t		now = zkl_io_thread_now();
 
-	if (client->pause_seed == 0)
-		client->pause_seed = (unsigned) getpid() * 2654435761u ^ (unsigned) now;
 	client->pause_ms = pause_ms < longest_ms ? pause_ms : longest_ms;
 	client->pause_until_ms = now + client->pause_ms / 2 +
 		rand_r(&client->pause_seed) % (client->pause_ms / 2 + 1);
@@ -256,6 +245,7 @@ connected(ZklClient *client, ZklConnectionInfo *info)
 	log_connected(client, info->server);
 	client->heard_ms = zkl_io_thread_now();
 	client->connect_ms = 0;
+	client->has_tried = false;
 	client->connected_ms = zkl_io_thread_now();
 	if (epoll_ctl(client->wait_fd, EPOLL_CTL_ADD, client->fd, &event) == 0)
 		__atomic_store_n(&client->connected, true, __ATOMIC_RELAXED);
@@ -418,7 +408,7 @@ zkl_client_flush(ZklClient *client)
 
 	if (is_driving || !zkl_zk_has_queued(client))
 		return;
-	if (try_enter(client, 0))
+	if (try_enter(client))
 	{
 		pass_due = false;
 		if (client->zh)
@@ -433,36 +423,27 @@ zkl_client_flush(ZklClient *client)
 }
 
 void
-zkl_client_sleeps(ZklClient *client)
-{
-	zkl_io_thread_owner_sleeps(client->io_thread);
-}
-
-void
-zkl_client_woke(ZklClient *client)
-{
-	zkl_io_thread_owner_woke(client->io_thread);
-}
-
-void
 zkl_client_exchange(ZklClient *client)
 {
-	static const struct timespec nap = {0, STARVED_NAP_NS};
+	static const struct timespec nap = {0, NAP_NS};
+	bool		can_read;
 	bool		pass_due = false;
-	bool		is_starved;
 
-	if (!__atomic_load_n(&client->connected, __ATOMIC_RELAXED) ||
-		!try_enter(client, OWNER_NAPS))
+	if (!__atomic_load_n(&client->connected, __ATOMIC_RELAXED))
 		return;
-	is_starved = !zkl_zk_has_memory(client, 0);
-	if (client->connected && !is_starved)
+	can_read = try_enter(client);
+	if (can_read)
 	{
-		zkl_zk_exchange_io(client);
-		pass_due = is_pass_due(client);
+		can_read = zkl_zk_has_memory(client, 0);
+		if (client->connected && can_read)
+		{
+			zkl_zk_exchange_io(client);
+			pass_due = is_pass_due(client);
+		}
+		zkl_zk_leave();
 	}
-	zkl_zk_leave();
-	if (is_starved)
-		nanosleep(&nap, NULL);	/* the connection would wake the owner again at once */
 	if (pass_due)
 		zkl_io_thread_want_pass(client->io_thread);
+	if (!can_read)
+		nanosleep(&nap, NULL);
 }

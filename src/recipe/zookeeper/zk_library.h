@@ -2,13 +2,12 @@
  *
  * zk_library.h
  *		Declarations shared by the files that use the client library: zk_client.c,
- *		zk_drive.c, zk_passes.c, zk_names.c, zk_queue.c, zk_calls.c, zk_watches.c,
- *		zk_memory.c, zk_codes.c.
+ *		zk_drive.c, zk_passes.c, zk_names.c, zk_calls.c, zk_watches.c, zk_memory.c.
  *
  * The library has process-wide variables and no locks.  So all calls of it run with
  * one mutex of the process held (zkl_zk_enter), also if an old session is closing
  * beside a new one.  An I/O thread may hold this mutex for long, in a TLS handshake.  The
- * owner waits for it for some milliseconds at most; a queue keeps its operations until a
+ * owner does not wait for it; a queue keeps its operations until a
  * thread has the mutex.
  *
  * Order of the mutexes: the library's, a session's or that of the names, then one of
@@ -30,8 +29,8 @@
 #include "io_thread.h"
 #include "peek.h"
 
-/* Upper limit for the number of addresses; settings.md has it. */
-#define ZKL_MAX_SERVERS 256
+/* Of a numeric address with a port. */
+#define ZKL_ADDRESS_SIZE 80
 
 typedef struct ZklSubmission ZklSubmission;
 
@@ -67,6 +66,7 @@ struct ZklClient
 	void	   *context;
 	char	   *connect_string;
 	uint32_t	seed;			/* for the order in which it tries the servers */
+	unsigned	pause_seed;		/* of the random part of the pauses */
 	char	   *digest;
 	char	   *tls;
 	int			session_timeout_ms;
@@ -74,21 +74,25 @@ struct ZklClient
 	int			wait_fd;
 	struct ACL_vector *acl;
 	bool		drop_wanted;	/* the connection is to end; atomic */
+	int			handshake_fd;	/* with TLS: readable after a handshake, or to end it */
+	bool		in_handshake;	/* atomic */
+	int			handshake_ms;	/* its limit */
 
 	/* Guarded by queue_mutex. */
 	pthread_mutex_t queue_mutex;
 	ZklSubmission *first;		/* submitted, not yet in the library */
 	ZklSubmission *last;
 
-	/* Guarded by the mutex of zk_names.c. */
-	ZklClient  *next_client;
-	bool		awaits_names;	/* it is in the list of clients to be woken */
+	/* Only the I/O thread. */
+	char		address[ZKL_ADDRESS_SIZE];	/* of the server that is tried, or was last */
+	uint64_t	rank;			/* of this address, in the client's order */
+	bool		is_chosen;		/* the library has this address, and has not tried it yet */
+	bool		has_tried;		/* a server, since the last connection or the last round */
+	int			retry_ms;		/* the last pause while it could not try to connect */
 
 	/* Guarded by the library's mutex. */
 	zhandle_t  *zh;
-	char	   *addresses;		/* that the library has */
 	ZklPhase	phase;
-	bool		server_chosen;	/* choose_server() has set the next one */
 	int			fd;				/* our duplicate of the connection, or -1 */
 	int			library_fd;		/* the library's own */
 	ZklPeek		peek;
@@ -108,7 +112,6 @@ struct ZklClient
 	int64_t		connected_ms;	/* when it was connected last */
 	int64_t		pause_until_ms; /* no attempt to connect before */
 	int			pause_ms;		/* the last pause after a connection that died young */
-	unsigned	pause_seed;		/* of the random part of the pauses */
 };
 
 /* zk_drive.c: takes the library's mutex, however long that lasts; only the I/O thread. */
@@ -119,22 +122,15 @@ extern void zkl_zk_leave(void);
 extern void zkl_zk_count_client(int change);
 extern int	zkl_zk_clients(void);
 
-/* zk_passes.c: chooses the first server, after the handle was opened. */
-extern void zkl_zk_use_first_server(zhandle_t *zh);
-
-/* zk_passes.c: callbacks of the I/O thread (io_thread.h). */
+/* zk_passes.c: a pass of the I/O thread (io_thread.h). */
 extern void zkl_zk_pass_io(void *client, ZklIoThreadWatch *watch);
-extern void zkl_zk_overdue_io(void *client);
 
 /*
- * zk_names.c: returns the known addresses of the servers, malloc'd, in an order of the
- * client's own, and starts lookups of the names; NULL if no address is known yet.  Never
- * waits for a lookup; one that succeeds wakes the client's I/O thread.
+ * zk_names.c: moves the client's address on, in an order of its own, and starts lookups of the
+ * names; false if no address is known yet.  Sets whether a new round begins.  Never waits for a
+ * lookup.  Only the I/O thread.
  */
-extern char *zkl_zk_addresses(ZklClient *client);
-
-/* Must be called before the client's I/O thread is freed. */
-extern void zkl_zk_forget_client(ZklClient *client);
+extern bool zkl_zk_next_server(ZklClient *client, bool *is_round);
 
 /* Returns how many threads look names up; any thread. */
 extern int	zkl_zk_lookups(void);
@@ -157,7 +153,7 @@ extern bool zkl_zk_has_memory(const ZklClient *client, size_t size);
 extern void zkl_zk_prepare_memory(void);
 extern void zkl_zk_log_io(const char *line);
 
-/* zk_queue.c; the caller of ..._take_first() frees what it returns. */
+/* zk_calls.c; the caller of ..._take_first() frees what it returns. */
 extern bool zkl_zk_has_queued(ZklClient *client);
 extern ZklSubmission *zkl_zk_take_first(ZklClient *client);
 
@@ -170,13 +166,6 @@ extern bool zkl_zk_send_all_io(ZklClient *client);
 /* zk_calls.c: the watcher of all watches. */
 extern void zkl_zk_watched_io(zhandle_t *zh, int type, int state, const char *path,
 							  void *client);
-
-/* zk_codes.c */
-extern ZklResultCode zkl_zk_code(int rc);
-extern int	zkl_zk_create_mode(ZklCreateKind kind);
-
-/* Passes an answer to the ZklCompletion of an operation. */
-extern void zkl_zk_answer_io(const void *completion, ZklResult *result, int rc);
 
 /*
  * zk_watches.c, with the library's mutex held.  Keeps a submission whose watch is set,

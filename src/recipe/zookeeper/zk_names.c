@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * zk_names.c
- *		Resolves the servers' names into addresses.
+ *		Resolves the servers' names into addresses, and chooses the next one.
  *
  * The library is given addresses only, because it would resolve names in the middle of
  * an attempt to connect, with its mutex held.  (It needs no names for TLS: it checks only
@@ -54,7 +54,6 @@ typedef struct Lookup
 
 static pthread_mutex_t names_mutex = PTHREAD_MUTEX_INITIALIZER;
 static Name *names;
-static ZklClient *clients;		/* to be woken; linked by next_client */
 static int	n_lookups;
 
 
@@ -71,10 +70,7 @@ resolve(const char *host, int flags, struct addrinfo **addresses)
 	return getaddrinfo(host, NULL, &hints, addresses);
 }
 
-/*
- * Stores what a lookup has found, and wakes the clients; not if a later one has found
- * something before.  Mutex held.
- */
+/* Stores what a lookup has found; not if a later one has found something before.  Mutex held. */
 static void
 note_lookup(Name *name, int64_t began_ms, int rc, struct addrinfo *addresses)
 {
@@ -88,12 +84,12 @@ note_lookup(Name *name, int64_t began_ms, int rc, struct addrinfo *addresses)
 		return;
 	}
 	if (rc != 0)
-		zkl_log_note_host_io(name->text, gai_strerror(rc));
-	if (rc != 0 && !name->is_unresolved)
 	{
 		snprintf(line, sizeof(line), ":ZOO_ERROR@the name of server \"%.255s\" could not be resolved: %s",
 				 name->text, gai_strerror(rc));
-		zkl_log_keep_io(line);
+		zkl_log_note_problem_io(line);
+		if (!name->is_unresolved)
+			zkl_log_keep_io(line);
 	}
 	name->is_unresolved = rc != 0;
 	if (rc != 0)
@@ -102,8 +98,6 @@ note_lookup(Name *name, int64_t began_ms, int rc, struct addrinfo *addresses)
 		freeaddrinfo(name->addresses);
 	name->addresses = addresses;
 	name->known_ms = began_ms;
-	for (ZklClient *client = clients; client; client = client->next_client)
-		zkl_io_thread_want_pass(client->io_thread);
 }
 
 static void *
@@ -181,32 +175,51 @@ name_of(const char *host)
 
 
 /*
- * The list for the library
+ * The order of the servers
  */
 
-typedef struct Addresses
+typedef struct Server
 {
-	int			n;
-	char	   *list[ZKL_MAX_SERVERS];
-} Addresses;
+	char		address[ZKL_ADDRESS_SIZE];
+	uint64_t	rank;			/* the addresses are tried in this order, round and round */
+} Server;
 
+/* A hash whose order differs from client to client. */
+static uint64_t
+rank_of(const char *address, uint32_t seed)
+{
+	uint64_t	hash = 14695981039346656037u ^ seed;	/* FNV-1a, with a final mix of the bits */
+
+	for (; *address; address++)
+		hash = (hash ^ (unsigned char) *address) * 1099511628211u;
+	hash = (hash ^ hash >> 33) * 0xff51afd7ed558ccdu;
+	hash = (hash ^ hash >> 33) * 0xc4ceb9fe1a85ec53u;
+	return hash ^ hash >> 33;
+}
+
+/* Keeps the server that comes first behind the client's present one. */
 static void
-add_addresses(Addresses *all, const Name *name, const char *port)
+consider(const ZklClient *client, Server *next, const struct addrinfo *a, const char *port)
 {
-	char		host[NI_MAXHOST];
+	char		host[ZKL_ADDRESS_SIZE - sizeof(":65535")];
+	Server		server;
 
-	for (struct addrinfo *a = name->addresses; a && all->n < ZKL_MAX_SERVERS; a = a->ai_next)
-		if (getnameinfo(a->ai_addr, a->ai_addrlen, host, sizeof(host), NULL, 0, NI_NUMERICHOST) == 0 &&
-			asprintf(&all->list[all->n], "%s:%s", host, port) >= 0)
-			all->n++;
+	if (getnameinfo(a->ai_addr, a->ai_addrlen, host, sizeof(host), NULL, 0, NI_NUMERICHOST) != 0)
+		return;
+	snprintf(server.address, sizeof(server.address), "%s:%.5s", host, port);
+	server.rank = rank_of(server.address, client->seed);
+	if (next->address[0] == '\0' ||
+		server.rank - client->rank - 1 < next->rank - client->rank - 1)
+		*next = server;
 }
 
 /* Mutex held. */
-static void
-collect(ZklClient *client, Addresses *all)
+static Server
+next_server(const ZklClient *client)
 {
 	char	   *hosts = strndup(client->connect_string, strcspn(client->connect_string, "/"));
 	char	   *save = NULL;
+	Server		next = {.rank = 0};
 
 	for (char *host = hosts ? strtok_r(hosts, ",", &save) : NULL; host;
 		 host = strtok_r(NULL, ",", &save))
@@ -221,90 +234,27 @@ collect(ZklClient *client, Addresses *all)
 			host++;
 		}
 		name = name_of(host);
-		if (name == NULL)
-			continue;
-		seek(name);
-		add_addresses(all, name, port);
+		if (name)
+			seek(name);
+		for (struct addrinfo *a = name ? name->addresses : NULL; a; a = a->ai_next)
+			consider(client, &next, a, port);
 	}
 	free(hosts);
+	return next;
 }
 
-/* A hash whose order differs from client to client. */
-static uint32_t
-rank(const char *address, uint32_t seed)
+bool
+zkl_zk_next_server(ZklClient *client, bool *is_round)
 {
-	uint32_t	hash = 2166136261u ^ seed;	/* FNV-1a, with a final mix of the bits */
-
-	for (; *address; address++)
-		hash = (hash ^ (unsigned char) *address) * 16777619u;
-	hash = (hash ^ hash >> 16) * 0x85ebca6bu;
-	hash = (hash ^ hash >> 13) * 0xc2b2ae35u;
-	return hash ^ hash >> 16;
-}
-
-static int
-compare(const void *a, const void *b, void *seed)
-{
-	const char *address_a = *(char *const *) a;
-	const char *address_b = *(char *const *) b;
-	uint32_t	rank_a = rank(address_a, *(uint32_t *) seed);
-	uint32_t	rank_b = rank(address_b, *(uint32_t *) seed);
-
-	if (rank_a != rank_b)
-		return rank_a < rank_b ? -1 : 1;
-	return strcmp(address_a, address_b);
-}
-
-/* Joins the addresses, each of them once; NULL if there is none. */
-static char *
-join(const Addresses *all)
-{
-	char	   *text = NULL;
-	size_t		size;
-	FILE	   *out = all->n > 0 ? open_memstream(&text, &size) : NULL;
-
-	for (int i = 0; i < all->n && out; i++)
-		if (i == 0 || strcmp(all->list[i], all->list[i - 1]) != 0)
-			fprintf(out, i == 0 ? "%s" : ",%s", all->list[i]);
-	if (out && fclose(out) != 0)
-	{
-		free(text);
-		text = NULL;
-	}
-	return text;
-}
-
-char *
-zkl_zk_addresses(ZklClient *client)
-{
-	Addresses	all = {0};
-	char	   *text;
+	Server		next;
 
 	pthread_mutex_lock(&names_mutex);
-	if (!client->awaits_names)
-	{
-		client->next_client = clients;
-		clients = client;
-		client->awaits_names = true;
-	}
-	collect(client, &all);
+	next = next_server(client);
 	pthread_mutex_unlock(&names_mutex);
-	qsort_r(all.list, (size_t) all.n, sizeof(all.list[0]), compare, &client->seed);
-	text = join(&all);
-	for (int i = 0; i < all.n; i++)
-		free(all.list[i]);
-	return text;
-}
-
-void
-zkl_zk_forget_client(ZklClient *client)
-{
-	ZklClient **link = &clients;
-
-	pthread_mutex_lock(&names_mutex);
-	while (*link && *link != client)
-		link = &(*link)->next_client;
-	if (*link)
-		*link = client->next_client;
-	pthread_mutex_unlock(&names_mutex);
+	if (next.address[0] == '\0')
+		return false;
+	*is_round = next.rank <= client->rank;
+	client->rank = next.rank;
+	strcpy(client->address, next.address);
+	return true;
 }

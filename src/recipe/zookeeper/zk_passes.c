@@ -3,9 +3,8 @@
  * zk_passes.c
  *		Passes of the I/O thread: connecting, heartbeats, detecting a silent server.
  *
- * Called only on the I/O thread, except zkl_zk_overdue_io().  A pass may block in a TLS
- * handshake, with the library's mutex held.  Meanwhile the substitute thread runs the
- * timer (io_thread.c).
+ * A pass may block in a TLS handshake, with the library's mutex held, and timers wait for
+ * it: the backend reads the deadline of its locks by itself (lease_timer.c).
  *
  *-------------------------------------------------------------------------
  */
@@ -14,12 +13,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/select.h>
 #include <sys/socket.h>
 
+#include "log.h"
 #include "zk_library.h"
 
-/* Pause after the library could not try to connect. */
+/* What a handle allocates, with the addresses of its servers. */
+#define HANDLE_MEMORY 262144
+
+/* The longest pause after the library could not try to connect. */
 #define RETRY_MS 500
 
 /* What a TLS handshake allocates: most of it for the certificates of authorities. */
@@ -73,38 +77,49 @@ refuse_descriptor(ZklClient *client)
 	client->pause_until_ms = zkl_io_thread_now() + RETRY_MS;
 }
 
+/* Ends a handshake that takes too long, or whose client closes. */
+static void *
+watch_handshake_io(void *arg)
+{
+	ZklClient  *client = arg;
+	struct pollfd ended = {client->handshake_fd, POLLIN, 0};
+
+	(void) poll(&ended, 1, client->handshake_ms);
+	if (__atomic_load_n(&client->in_handshake, __ATOMIC_RELAXED))
+		shutdown(client->fd, SHUT_RDWR);
+	return NULL;
+}
+
 /*
- * A TLS handshake with a time limit: the library waits for a silent server forever.  It
- * holds the library's mutex, so beside another client it is shorter and a pause follows:
- * the other one must send its heartbeats.
+ * The library waits for a silent server forever, so a second thread watches the handshake.
+ * The library's mutex is held, so beside another client the handshake is shorter and a
+ * pause follows: the other one must send its heartbeats.
  */
 static void
 shake_hands(ZklClient *client)
 {
 	bool		alone = zkl_zk_clients() == 1;
+	int64_t		now = zkl_io_thread_now();
 	int			limit_ms = first_connect_ms(client) / (alone ? 1 : 2);
-	int64_t		until_ms = zkl_io_thread_now() + limit_ms;
+	pthread_t	watcher;
+	eventfd_t	count;
 
-	if (until_ms > client->connect_by_ms)
-		until_ms = client->connect_by_ms;
-	if (!zkl_io_thread_begin_blocking(client->io_thread, until_ms))
+	client->handshake_ms = limit_ms;
+	if (client->connect_by_ms - now < limit_ms)
+		client->handshake_ms = client->connect_by_ms > now ? (int) (client->connect_by_ms - now) : 0;
+	__atomic_store_n(&client->in_handshake, true, __ATOMIC_RELAXED);
+	if (!zkl_io_thread_begin(&watcher, watch_handshake_io, client))
 	{
 		shutdown(client->fd, SHUT_RDWR);	/* reconnect */
 		return;
 	}
 	(void) zookeeper_process(client->zh, ZOOKEEPER_WRITE);
-	zkl_io_thread_end_blocking(client->io_thread);
+	__atomic_store_n(&client->in_handshake, false, __ATOMIC_RELAXED);
+	(void) eventfd_write(client->handshake_fd, 1);
+	pthread_join(watcher, NULL);
+	(void) eventfd_read(client->handshake_fd, &count);
 	if (!zkl_zk_is_open(client) && !alone)
 		client->pause_until_ms = zkl_io_thread_now() + limit_ms;
-}
-
-/* On the substitute thread; the I/O thread is in the handshake and does not touch "fd". */
-void
-zkl_zk_overdue_io(void *arg)
-{
-	ZklClient  *client = arg;
-
-	shutdown(client->fd, SHUT_RDWR);
 }
 
 static void
@@ -154,69 +169,39 @@ follow_library(ZklClient *client, int library_fd)
 }
 
 /*
- * Goes round through the servers, back to the current one, and returns how many steps
- * that takes.
+ * Gives the library the next server.  It has one at a time: with a list, it would move to the
+ * next one twice after a failure, and try new servers again before it goes on.  It takes
+ * servers for the same if only their ports differ, so it gets another one in between.  After
+ * a round without success a pause follows.
  */
+static void
+choose_server(ZklClient *client, int64_t now)
+{
+	int64_t		round_ends_ms = now + zoo_recv_timeout(client->zh) / 60;
+	bool		is_round;
+
+	if (client->is_chosen || !zkl_zk_next_server(client, &is_round))
+		return;
+	(void) zoo_set_servers(client->zh, "0.0.0.0:1");
+	client->is_chosen = zoo_set_servers(client->zh, client->address) == ZOK;
+	if (!client->is_chosen)
+		client->pause_until_ms = now + RETRY_MS;
+	if (!is_round || !client->has_tried)
+		return;
+	client->has_tried = false;
+	if (client->pause_until_ms < round_ends_ms)
+		client->pause_until_ms = round_ends_ms;
+}
+
+/* Ends a pause of the library: it takes its only server for the end of a round. */
 static int
-go_round(zhandle_t *zh)
+interest(ZklClient *client, int *library_fd, int *events, struct timeval *due)
 {
-	char		first[128];
-	int			steps = 0;
+	int			rc = zookeeper_interest(client->zh, library_fd, events, due);
 
-	snprintf(first, sizeof(first), "%s", zoo_get_current_server(zh));
-	do
-	{
-		zoo_cycle_next_server(zh);
-		steps++;
-	} while (steps < ZKL_MAX_SERVERS && strcmp(zoo_get_current_server(zh), first) != 0);
-	return steps;
-}
-
-/*
- * The library takes its first servers for servers that were added, and keeps a second list
- * of them until it is connected.  A failure moves it on in the other list only: it would
- * try the same server again.  This uses the second list up.
- */
-void
-zkl_zk_use_first_server(zhandle_t *zh)
-{
-	for (int i = 0; i <= ZKL_MAX_SERVERS; i++)
-		zoo_cycle_next_server(zh);
-}
-
-/*
- * After a failure the library moves to the next server twice before it connects: with
- * an even number of addresses it would never try half of them.  So this moves it round
- * to the server before the next one.
- */
-static void
-choose_server(ZklClient *client)
-{
-	if (client->server_chosen)
-		return;
-	client->server_chosen = true;
-	for (int n = go_round(client->zh); n > 1; n--)
-		zoo_cycle_next_server(client->zh);
-}
-
-/*
- * Gives the library the addresses that are known now, if they have changed.  It is not
- * connected: otherwise it would close the connection without an event.
- */
-static void
-use_addresses(ZklClient *client)
-{
-	char	   *addresses = zkl_zk_addresses(client);
-
-	if (addresses == NULL || strcmp(addresses, client->addresses) == 0 ||
-		zoo_set_servers(client->zh, addresses) != ZOK)
-	{
-		free(addresses);
-		return;
-	}
-	zkl_zk_use_first_server(client->zh);
-	free(client->addresses);
-	client->addresses = addresses;
+	if (rc == ZOK && *library_fd < 0)
+		rc = zookeeper_interest(client->zh, library_fd, events, due);
+	return rc;
 }
 
 /*
@@ -233,7 +218,7 @@ end_silent_attempt(ZklClient *client, int64_t now)
 		return;
 	/* The library's own message would mean that the server has closed the connection. */
 	snprintf(line, sizeof(line), ":ZOO_ERROR@the server at %s did not answer within %d ms",
-			 zoo_get_current_server(client->zh), client->connect_ms);
+			 client->address, client->connect_ms);
 	zkl_zk_log_io(line);
 	shutdown(client->fd, SHUT_RDWR);
 	client->connect_by_ms = ZKL_IO_THREAD_NEVER;
@@ -258,16 +243,16 @@ go_on(ZklClient *client)
 	int64_t		due_ms;
 	int			rc;
 
+	if (client->phase == PHASE_NONE)
+		choose_server(client, now);
 	if (client->phase == PHASE_NONE && now < client->pause_until_ms)
 		return client->pause_until_ms;
-	if (client->phase == PHASE_NONE)
+	rc = interest(client, &library_fd, &events, &due);
+	if (client->phase == PHASE_NONE && (library_fd >= 0 || rc != ZOK))
 	{
-		use_addresses(client);
-		choose_server(client);
+		client->is_chosen = false;
+		client->has_tried = true;
 	}
-	rc = zookeeper_interest(client->zh, &library_fd, &events, &due);
-	if (library_fd >= 0 || rc != ZOK)
-		client->server_chosen = false;
 	if (rc == ZINVALIDSTATE)
 		return ZKL_IO_THREAD_NEVER; /* the session has ended */
 	follow_library(client, library_fd);
@@ -284,13 +269,68 @@ go_on(ZklClient *client)
 	return due_ms < client->connect_by_ms ? due_ms : client->connect_by_ms;
 }
 
-/* Nothing can be done now. */
 static void
-sleep_unconnected(ZklIoThreadWatch *watch)
+auth_answered_io(int rc, const void *data)
+{
+	(void) rc;					/* a refusal also comes as a session event */
+	(void) data;
+}
+
+/* Never returns a handle without TLS if TLS is configured. */
+static zhandle_t *
+get_handle(ZklClient *client, const char *hosts)
+{
+	const clientid_t *resumed = client->resumed.client_id ? &client->resumed : NULL;
+
+	if (client->tls == NULL)
+		return zookeeper_init2(hosts, zkl_zk_session_io, client->session_timeout_ms,
+							   resumed, client, ZOO_NO_LOG_CLIENTENV, zkl_zk_log_io);
+#ifdef ZKLOCK_HAVE_TLS
+	zoo_set_log_stream(zkl_log_stream(zkl_zk_log_io));
+	return zookeeper_init_ssl(hosts, client->tls, zkl_zk_session_io,
+							  client->session_timeout_ms, resumed, client,
+							  ZOO_NO_LOG_CLIENTENV);
+#else
+	return NULL;
+#endif
+}
+
+/* Tries once to get a handle, with the first server whose address is known. */
+static bool
+open_handle(ZklClient *client)
+{
+	const char *chroot = strchr(client->connect_string, '/');
+	char	   *host = NULL;
+	bool		is_round;
+
+	zkl_zk_prepare_memory();
+	if (!zkl_zk_next_server(client, &is_round) ||
+		asprintf(&host, "%s%s", client->address, chroot ? chroot : "") < 0)
+		return false;
+	zkl_zk_enter(client);
+	zoo_deterministic_conn_order(1);	/* else it reseeds the process's random numbers */
+	if (zkl_zk_has_memory(client, HANDLE_MEMORY))
+		client->zh = get_handle(client, host);
+	client->is_chosen = client->zh != NULL;
+	if (client->zh)
+		zoo_set_servers_resolution_delay(client->zh, -1);
+	if (client->zh && client->digest)
+		zoo_add_auth(client->zh, "digest", client->digest,
+					 (int) strlen(client->digest), auth_answered_io, NULL);
+	zkl_zk_leave();
+	free(host);
+	return client->zh != NULL;
+}
+
+/* Nothing can be done now.  The pauses are short at first: most lookups take no time. */
+static void
+sleep_unconnected(ZklClient *client, ZklIoThreadWatch *watch)
 {
 	watch->fd = -1;
 	watch->shared = false;
-	watch->until_ms = zkl_io_thread_now() + RETRY_MS;
+	if (client->retry_ms < RETRY_MS)
+		client->retry_ms = client->retry_ms * 2 + 1;
+	watch->until_ms = zkl_io_thread_now() + client->retry_ms;
 }
 
 void
@@ -298,7 +338,13 @@ zkl_zk_pass_io(void *arg, ZklIoThreadWatch *watch)
 {
 	ZklClient  *client = arg;
 
+	if (client->zh == NULL && !open_handle(client))
+	{
+		sleep_unconnected(client, watch);
+		return;
+	}
 	zkl_zk_enter(client);
+
 	/* Not client->connected: epoll may have refused the connection. */
 	if (__atomic_exchange_n(&client->drop_wanted, false, __ATOMIC_RELAXED) &&
 		zoo_state(client->zh) == ZOO_CONNECTED_STATE)
@@ -309,9 +355,10 @@ zkl_zk_pass_io(void *arg, ZklIoThreadWatch *watch)
 	if (!zkl_zk_has_memory(client, client->tls ? TLS_MEMORY : 0))
 	{
 		zkl_zk_leave();
-		sleep_unconnected(watch);
+		sleep_unconnected(client, watch);
 		return;
 	}
+	client->retry_ms = 0;
 	if (client->phase == PHASE_CONNECTING)
 		finish_connecting(client);
 	zkl_zk_exchange_io(client);
