@@ -9,6 +9,8 @@
 #include "fuzz.h"
 #include "recipe/deadlock/find_deadlock.h"
 
+static ZklScratch scratch;
+
 static void
 check_component(const char *name)
 {
@@ -21,10 +23,12 @@ search(const uint8_t *data, size_t size, const ZklReport *report)
 {
 	static const char *const waiting[] = {"1", "2", "3@2"};
 	const char *children[64];
-	ZklSnapshot *snapshot = zkl_snapshot_new(1);
+	ZklSnapshot *snapshot = zkl_snapshot_new(&scratch, 1);
 	ZklWant		want;
 	int			n = 0;
 
+	if (setjmp(scratch.left) != 0)
+		return;
 	for (int i = 0; i < report->n_nodes && n < 64; i++)
 		children[n++] = report->nodes[i].child;
 	zkl_snapshot_add_waiting(snapshot, waiting, 3);
@@ -35,23 +39,21 @@ search(const uint8_t *data, size_t size, const ZklReport *report)
 			zkl_snapshot_add_report(snapshot, want.session, want.session, 1, 0,
 									(const char *) data, (int) size);
 	(void) zkl_snapshot_find_deadlock(snapshot);
-	zkl_snapshot_free(snapshot);
 }
 
 static void
 check_report(const uint8_t *data, size_t size)
 {
-	ZklReport  *report = zkl_report_decode((const char *) data, (int) size);
+	ZklReport  *report = zkl_report_decode(&scratch, (const char *) data, (int) size);
 
-	if (report == NULL)
-		return;
-	for (int i = 0; i < report->n_nodes; i++)
+	for (int i = 0; report && i < report->n_nodes; i++)
 	{
 		check_component(report->nodes[i].name);
 		check_component(report->nodes[i].child);
 	}
-	search(data, size, report);
-	free(report);
+	if (report)
+		search(data, size, report);
+	zkl__scratch_free(&scratch);
 }
 
 static void

@@ -54,14 +54,14 @@ $victim->query_ok("SELECT zk_lock('mine')");
 my ($me, $other) = map { session_of($_) } $victim, $holder;
 $victim->query_async("SELECT zk_lock('y')");
 wait_until_reported($zkc, 1);
-my ($instance) = $zkc->get("$waits/$me")->{data} =~ /^1\t([0-9a-f]+)\t/;
+my ($instance) = $zkc->get("$waits/$me")->{data} =~ /^2 ([0-9a-f]+) /;
 
 # Returns the data of a report: the waiter's server, another process, and a node that waits.
 # Its version of the bell is higher than any ring.
 sub forged_report
 {
 	my ($name, $child) = @_;
-	return join "\t", 1, $instance, $bystander->pid, 2**31 - 1, '77', "b\nl", $name, $child;
+	return sprintf "2 %s 77 %d %d b\nl 0 0 0 0 %s/%s", $instance, $bystander->pid, 2**31 - 1, $name, $child;
 }
 
 # Rings the waiter's bell, and waits for its answer.
@@ -75,7 +75,7 @@ sub ring
 
 my ($node) = grep { /^_c_\Q${\guid_of($me)}/ } $zkc->children('/zklock/locks/mine');
 my $forged = forged_report('mine', $node);
-for my $data ($forged, "1\t", "\t" x 1000, "x\n" x 10_000, "1\t0\t0\t0\t0\tb\nl\t../../zookeeper\tconfig")
+for my $data ($forged, '2 ', ' ' x 1000, "x\n" x 10_000, "2 0 0 0 0 b\nl 0 0 0 0 ../../zookeeper/config")
 {
 	$zkc->create("$waits/$other", ephemeral => 1, data => $data);
 	$zkc->create("$waits/$other\@$me", ephemeral => 1);

@@ -43,6 +43,7 @@ static int	n_queues;
 static Report reports[MAX_SESSIONS];
 static int64_t last_czxid;
 static int	n_reads;
+static ZklScratch scratch;
 
 void
 situation_begin(void)
@@ -297,9 +298,8 @@ answer(ZklSnapshot *s, const ZklWant *want)
 	{
 		const Report *r = &reports[want->session];
 
-		data = zkl_report_encode(&r->report, &length);
+		data = zkl_report_encode(&scratch, &r->report, &length);
 		zkl_snapshot_add_report(s, want->session, r->owner, r->czxid, 0, data, length);
-		free(data);
 		return;
 	}
 	queue = queue_at(want->place, want->name);
@@ -312,9 +312,11 @@ answer(ZklSnapshot *s, const ZklWant *want)
 ZklSnapshot *
 search(int me)
 {
-	ZklSnapshot *s = zkl_snapshot_new((uint64_t) me);
+	ZklSnapshot *s;
 	ZklWant		want;
 
+	zkl__scratch_free(&scratch);
+	s = zkl_snapshot_new(&scratch, (uint64_t) me);
 	n_reads = 0;
 	add_waiting(s);
 	while ((want = zkl_snapshot_next(s)).kind != ZKL_WANT_NOTHING)
@@ -336,18 +338,16 @@ found(int me)
 	ZklDeadlockFound f = zkl_snapshot_find_deadlock(s);
 	int			length;
 
-	length = sprintf(text, "%s", f.found == ZKL_FOUND_NOTHING ? "nothing"
-					 : f.found == ZKL_FOUND_VICTIM ? "victim "
-					 : f.found == ZKL_FOUND_PLACE ? "place "
-					 : f.found == ZKL_FOUND_TOO_MUCH ? "too much" : "no memory");
-	if (f.found == ZKL_FOUND_VICTIM || f.found == ZKL_FOUND_PLACE)
-		length += sprintf(text + length, "%" PRIu64 ": ", f.victim);
+	length = sprintf(text, "%s", f.found == ZKL_FOUND_NO_REPORT ? "no report"
+					 : f.found == ZKL_FOUND_NOTHING ? "nothing"
+					 : f.found == ZKL_FOUND_VICTIM ? "victim " : "place ");
+	if (f.victim)
+		length += sprintf(text + length, "%" PRIu64 ": ", f.victim->session);
 	for (int i = 0; i < f.n_cycle; i++)
-		length += sprintf(text + length, "%s%" PRIu64, i ? ">" : "", f.edges[i].session);
+		length += sprintf(text + length, "%s%" PRIu64, i ? ">" : "", f.edges[i]->from->session);
 	for (int i = f.n_cycle; i < f.n_edges; i++)
-		if (f.edges[i].node && f.edges[i].node->place == ZKL_PLACE_PERMITS)
-			length += sprintf(text + length, " and %" PRIu64, session_of(f.edges[i].blocker));
-	zkl_snapshot_free(s);
+		if (f.edges[i]->node && f.edges[i]->node->place == ZKL_PLACE_PERMITS)
+			length += sprintf(text + length, " and %" PRIu64, session_of(f.edges[i]->blocker));
 	return text;
 }
 
@@ -368,18 +368,17 @@ checks(int me)
 
 	for (int i = 0; i < f.n_reports; i++)
 	{
-		length += sprintf(text + length, " %" PRIu64, f.reports[i].session);
+		length += sprintf(text + length, " %" PRIu64, f.reports[i]->session);
 		for (int k = 0; k < f.n_edges; k++)
-			if (f.edges[k].report == i && f.edges[k].waiter)
-				length += sprintf(text + length, "(%" PRIu64 ")", f.edges[k].waiter->session);
+			if (zkl_reporter(f.edges[k]) == f.reports[i] && f.edges[k]->from->waiter)
+				length += sprintf(text + length, "(%" PRIu64 ")", f.edges[k]->from->session);
 	}
 	length += sprintf(text + length, ", nodes");
 	for (int i = 0; i < f.n_edges; i++)
-		if (f.edges[i].node)
+		if (f.edges[i]->node)
 		{
-			length += print_node(text + length, f.edges[i].node, f.edges[i].node->child);
-			length += print_node(text + length, f.edges[i].node, f.edges[i].blocker);
+			length += print_node(text + length, f.edges[i]->node, f.edges[i]->node->child);
+			length += print_node(text + length, f.edges[i]->node, f.edges[i]->blocker);
 		}
-	zkl_snapshot_free(s);
 	return text;
 }

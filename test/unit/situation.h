@@ -58,7 +58,7 @@ extern const char *checks(int me);
 /* How many reports and queues did the last search read? */
 extern int	reads(void);
 
-/* The snapshot after all reading, for a test's own search. */
+/* The snapshot after all reading, for a test's own search; valid until the next one. */
 extern ZklSnapshot *search(int me);
 
 #endif							/* SITUATION_H */

@@ -154,14 +154,6 @@ test_semaphores(void)
 	waits(1, "*s/2");
 	is_str(found(1), "nothing", "an owner is in another deadlock, and its victim will free a permit");
 	is_str(found(3), "victim 4: 3>4", "... which is found");
-
-	situation_begin();
-	mutex("s", "2 1");
-	permits("s", "3 1");
-	queue("x", "1W 3W");
-	waits(3, "x");
-	waits(1, "*s/1");
-	is_str(found(1), "nothing", "a session without the mutex does not wait for permits yet");
 }
 
 static void

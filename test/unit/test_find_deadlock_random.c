@@ -157,12 +157,10 @@ owner_of(const FakeNode *node)
 static const char *
 path_of_place(ZklWaitPlace place, const char *name)
 {
-	static char text[200];
-	char	   *path = zkl_place_path("/zklock", place, name, NULL);
+	static ZklScratch path;
 
-	snprintf(text, sizeof(text), "%s", path);
-	free(path);
-	return text;
+	zkl__scratch_free(&path);
+	return zkl_place_path(&path, "/zklock", place, name);
 }
 
 /* Returns the party's last node at the place; of an upgrade the writer's. */
@@ -303,6 +301,8 @@ make_report(Party *party, Made *made)
  * The search
  */
 
+static ZklScratch scratch;
+
 static void
 add_waiting(ZklSnapshot *s)
 {
@@ -354,10 +354,9 @@ answer(ZklSnapshot *s, const ZklWant *want)
 	{
 		party = party_of(want->session);
 		make_report(party, &made);
-		data = zkl_report_encode(&made.report, &length);
+		data = zkl_report_encode(&scratch, &made.report, &length);
 		zkl_snapshot_add_report(s, want->session, want->session, czxids[party - parties], 0,
 								data, length);
-		free(data);
 		return;
 	}
 	parent = path_of_place(want->place, want->name);
@@ -371,7 +370,7 @@ answer(ZklSnapshot *s, const ZklWant *want)
 static Party *
 search(const Party *party, ZklFound *found)
 {
-	ZklSnapshot *s = zkl_snapshot_new(session_of(party));
+	ZklSnapshot *s = zkl_snapshot_new(&scratch, session_of(party));
 	ZklDeadlockFound result;
 	ZklWant		want;
 	Party	   *victim = NULL;
@@ -381,9 +380,9 @@ search(const Party *party, ZklFound *found)
 		answer(s, &want);
 	result = zkl_snapshot_find_deadlock(s);
 	*found = result.found;
-	if (result.found != ZKL_FOUND_NOTHING)
-		victim = party_of(result.victim);
-	zkl_snapshot_free(s);
+	if (result.victim)
+		victim = party_of(result.victim->session);
+	zkl__scratch_free(&scratch);
 	return victim;
 }
 

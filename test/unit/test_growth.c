@@ -196,6 +196,8 @@ confirmed(ZklSession *session, int n)
 }
 
 
+static ZklScratch scratch;
+
 /* The name of a node of session i, from 1, in the queue in which all of them wait. */
 static const char *
 child_of(int i, char child[64])
@@ -211,10 +213,9 @@ add_report(ZklSnapshot *snapshot, int i)
 	ZklReportNode node = {ZKL_PLACE_LOCK, "a", child_of(i, child), 0};
 	ZklReport	report = {.server = "s", .nodes = &node, .n_nodes = 1};
 	int			length;
-	char	   *data = zkl_report_encode(&report, &length);
+	char	   *data = zkl_report_encode(&scratch, &report, &length);
 
 	zkl_snapshot_add_report(snapshot, (uint64_t) i, (uint64_t) i, i, 0, data, length);
-	free(data);
 }
 
 static void
@@ -234,7 +235,7 @@ queue(ZklSession *session, int n)
 {
 	static char waiting[MANY][ZKL_WAITING_NAME_SIZE];
 	const char *pointers[MANY];
-	ZklSnapshot *snapshot = zkl_snapshot_new((uint64_t) n);
+	ZklSnapshot *snapshot = zkl_snapshot_new(&scratch, (uint64_t) n);
 	ZklWant		want;
 	int			n_reports = 0;
 	ZklFound	found;
@@ -255,7 +256,7 @@ queue(ZklSession *session, int n)
 			n_reports++;
 		}
 	found = zkl_snapshot_find_deadlock(snapshot).found;
-	zkl_snapshot_free(snapshot);
+	zkl__scratch_free(&scratch);
 	return n_reports == n && found == ZKL_FOUND_NOTHING;
 }
 

@@ -7,19 +7,21 @@
  * report: where it waits, and who waits for it on its server.  The queues show whom it
  * waits for.
  *
- *		detector.c			when to publish, to answer and to search
+ *		detector.c			when to write the report, and to search
  *		verdict.c			rings the others, and has the ensemble check the cycle
  *		search.c			reads what a deadlock could consist of
  *		publish.c			the own report and bell
- *		scratch.c			memory and batches of one step
- *		own_nodes.c			which znodes of the report may exist; their deletes
+ *		step.c				batches of one step
+ *		own_nodes.c			deletes of the report's znodes
  *		find_deadlock.h		is there a deadlock, and which session fails? (pure)
  *		report.h			the data of a report (pure)
+ *		scratch.h			memory of one step
  *
  * A file calls only files below it.  This is straight-line code of the owner's thread: it
- * waits for answers in callbacks, which may also leave it for good with longjmp().  So
- * whatever must be freed is noted in the ZklDetector before a callback is called, no
- * callback is called with the mutex held, and zkl_detector_end() cleans up.
+ * waits for answers in callbacks, which may also leave it for good with longjmp().  It
+ * leaves itself in the same way, to the end of the step, if it has no answer
+ * (zkl__step_run()) or no memory.  So a state that must not be lost is noted in the
+ * ZklDetector before, and the mutex is never held then.
  *
  *-------------------------------------------------------------------------
  */
@@ -30,7 +32,14 @@
 #include "recipe/batch.h"
 #include "recipe/semaphore/semaphore.h"
 
-typedef struct ZklScratch ZklScratch;
+/* What is known of the own report in the ensemble. */
+typedef enum ZklPublished
+{
+	ZKL_UNPUBLISHED,
+	ZKL_PUBLISHED,
+	ZKL_UNCERTAIN,				/* its znodes may exist, or not: to be deleted */
+	ZKL_REFUSED					/* not published in this wait */
+} ZklPublished;
 
 struct ZklDetector
 {
@@ -41,25 +50,19 @@ struct ZklDetector
 	ZklDetectorConfig config;
 	uint64_t	me;				/* the session's id */
 
-	/* what the current step needs, freed when the next one begins */
-	ZklScratch *scratch;
+	/* the current step; its memory is freed when the next one begins */
+	ZklScratch	scratch;
 	ZklBatch   *batch;
-	ZklSnapshot *snapshot;
-	bool		is_over;		/* a callback has ended the step */
 	bool		has_waited;		/* a callback was called */
-	ZklDeadlock deadlock;		/* that the step has found; it uses the memory above */
+	bool		must_end;		/* the wait, by this deadlock */
+	ZklDeadlock deadlock;
 	bool		is_limited;		/* a bound was exceeded: a deadlock may stay hidden */
 
 	/* the own report */
-	char		name[ZKL_WAITING_NAME_SIZE];
-	bool		is_published;
-	bool		is_removed;		/* the search has not found it */
-	bool		is_refused;		/* the ensemble refuses it: not published in this wait */
-	int			attempts;		/* in a row, of publishing */
-	char	   *data;			/* as written last */
-	int			data_len;
+	ZklPublished published;
+	uint64_t	written;		/* hash of its data */
 	int32_t		bell_shown;		/* the version of the bell in it */
-	uint64_t   *locals;			/* the local waiters that have a znode */
+	uint64_t   *locals;			/* the local waiters that may have a znode */
 	int			n_locals;
 	ZklBatch   *bell;			/* the read of the bell that has set the watch; or NULL */
 	int32_t		bell_version;	/* ... and what it has returned */
@@ -67,53 +70,59 @@ struct ZklDetector
 	/* when to do what */
 	int64_t		next_look_ms;	/* at the own server */
 	int64_t		next_search_ms;
-	int64_t		searched_ms;
-	int			n_searches;		/* at the slow pace */
-	int64_t		soon_until_ms;	/* a deadlock was seen: search soon until then */
-	uint64_t	seen;			/* identifies this deadlock, or 0 */
-	int64_t		rang_ms;		/* the bell of its victim, last */
-	int64_t		next_claim_ms;
-	int			claim_pause_ms;
+	int64_t		earliest_search_ms; /* also after a ring */
+	int			pause_ms;		/* the last one between two searches */
+	uint64_t	seen;			/* identifies the deadlock that the last search has found, or 0 */
 	unsigned	random;
 };
 
 /* verdict.c */
 extern bool zkl__verdict_claim(ZklDetector *d, const ZklDeadlockFound *found);
-extern bool zkl__verdict_describe(ZklDetector *d, const ZklDeadlockFound *found);
+extern void zkl__verdict_describe(ZklDetector *d, const ZklDeadlockFound *found);
 
-/* search.c */
+/* search.c: searches for a deadlock of this session; the result is valid during the step */
 extern ZklDeadlockFound zkl__search(ZklDetector *d);
-extern bool zkl__ring(ZklDetector *d, const uint64_t *sessions, int n, int32_t *versions);
+
+/*
+ * Rings the bells of these sessions: they look again whether they wait.  Notes the versions
+ * of the bells.  Returns false if one of them does not exist.
+ */
+extern bool zkl__ring(ZklDetector *d, ZklVertex *const *reports, int n);
 
 /* publish.c */
-typedef enum ZklReportState
-{
-	ZKL_REPORT_UNSETTLED,		/* not now: the wait is changing, or a release is pending */
-	ZKL_REPORT_NOT_NEEDED,		/* no other session can wait for this one */
-	ZKL_REPORT_NEEDED
-} ZklReportState;
-
-extern ZklReportState zkl__report_compose(ZklDetector *d, ZklReport *report);
-extern bool zkl__report_publish(ZklDetector *d);
-extern bool zkl__report_update(ZklDetector *d);
-extern void zkl__report_answer(ZklDetector *d);
+extern bool zkl__report_compose(ZklDetector *d, ZklReport *report, bool *is_needed);
+extern bool zkl__report_write(ZklDetector *d);
 extern void zkl__report_withdraw(ZklDetector *d);
 extern bool zkl__report_is_rung(const ZklDetector *d);
 
-/* scratch.c */
-extern void *zkl__scratch(ZklDetector *d, size_t size);
-extern char *zkl__scratch_copy(ZklDetector *d, const char *text);
-extern char *zkl__scratch_path(ZklDetector *d, const char *parent, const char *child);
-extern const ZklBatchResult *zkl__run(ZklDetector *d, ZklBatchForm form, const ZklOp *ops, int n);
-extern void *zkl__scratch_keep(ZklDetector *d, void *memory);
+/* step.c */
+extern noreturn void zkl__step_leave(ZklDetector *d);
+
+/* Returns the path of a name of a session, or of its local waiter, below a parent. */
+extern const char *zkl__step_path(ZklDetector *d, const char *parent, uint64_t session,
+								  uint64_t local);
+
+/*
+ * Executes operations and waits for their results, which are valid until the next call.
+ * Leaves the step if there are none: the outcome of writes is then unknown.
+ */
+extern const ZklBatchResult *zkl__step_run(ZklDetector *d, ZklBatchForm form, const ZklOp *ops,
+										   int n);
+
+/*
+ * The same for a multi that writes the own report: returns the code of the operation that has
+ * failed, or OK.
+ */
+extern ZklResultCode zkl__step_write(ZklDetector *d, const ZklOp *ops, int n);
+
+/* Waits for so long, or until something changes. */
+extern void zkl__step_pause(ZklDetector *d, int ms);
 extern void zkl__step_end(ZklDetector *d);
 
 /* own_nodes.c */
 extern void zkl__own_nodes_advance(ZklSession *session);
 extern void zkl__own_nodes_free(ZklSession *session);
-extern bool zkl__own_nodes_add(ZklSession *session, const char *path);
-extern void zkl__own_nodes_forget(ZklSession *session);
-extern void zkl__own_nodes_leave(ZklSession *session, const char *path);
+extern void zkl__own_nodes_delete(ZklSession *session, const char *parent, const char *name);
 extern bool zkl__own_nodes_are_leaving(ZklSession *session);
 
 #endif							/* ZKL_DETECTOR_H */

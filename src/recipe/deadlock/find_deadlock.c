@@ -18,14 +18,11 @@
 
 typedef struct Search
 {
-	ZklSnapshot *s;
-	Vertex	   *vertices;
-	Vertex	   *end;
-	Vertex	   *me;
-	Vertex	  **queue;			/* vertices to visit, each once */
+	ZklVertex  *vertices;
+	ZklVertex  *end;
+	ZklVertex  *me;
+	ZklVertex **queue;			/* vertices to visit, each once */
 	int			tail;
-	ZklCycleEdge *edges;		/* of the result */
-	ZklCycleReport *reports;
 	ZklDeadlockFound found;
 } Search;
 
@@ -39,17 +36,17 @@ static void
 reduce(Search *s)
 {
 	s->tail = 0;
-	for (Vertex *v = s->vertices; v < s->end; v++)
+	for (ZklVertex *v = s->vertices; v < s->end; v++)
 	{
 		v->left = 0;
-		for (const Edge *edge = v->out; edge && (v->left == 0 || !v->any); edge = edge->next_out)
+		for (const ZklEdge *edge = v->out; edge && (v->left == 0 || !v->any); edge = edge->next_out)
 			v->left++;
 		v->stuck = v->stuck && !v->can_proceed && v->left > 0;
 		if (!v->stuck)
 			s->queue[s->tail++] = v;
 	}
 	for (int head = 0; head < s->tail; head++)
-		for (const Edge *edge = s->queue[head]->in; edge; edge = edge->next_in)
+		for (const ZklEdge *edge = s->queue[head]->in; edge; edge = edge->next_in)
 			if (--edge->from->left == 0 && edge->from->stuck)
 			{
 				edge->from->stuck = false;
@@ -64,7 +61,7 @@ look_ahead(Search *s)
 	s->tail = 0;
 	s->queue[s->tail++] = s->me;
 	for (int head = 0; head < s->tail; head++)
-		for (const Edge *edge = s->queue[head]->out; edge; edge = edge->next_out)
+		for (const ZklEdge *edge = s->queue[head]->out; edge; edge = edge->next_out)
 			if (edge->to->stuck && !edge->to->ahead)
 			{
 				edge->to->ahead = true;
@@ -83,7 +80,7 @@ look_back(Search *s)
 	s->tail = 0;
 	s->queue[s->tail++] = s->me;
 	for (int head = 0; head < s->tail; head++)
-		for (const Edge *edge = s->queue[head]->in; edge; edge = edge->next_in)
+		for (ZklEdge *edge = s->queue[head]->in; edge; edge = edge->next_in)
 			if (edge->from->stuck && !edge->from->waits_for_me)
 			{
 				edge->from->waits_for_me = true;
@@ -100,9 +97,9 @@ look_back(Search *s)
  * waits take a few rounds.
  */
 static ZklFound
-narrow(Search *s)
+narrow(Search *s, ZklScratch *scratch)
 {
-	for (Vertex *v = s->vertices; v < s->end; v++)
+	for (ZklVertex *v = s->vertices; v < s->end; v++)
 		v->stuck = true;
 	for (int round = 0; round < ZKL_SEARCH_MAX_ROUNDS; round++)
 	{
@@ -111,11 +108,11 @@ narrow(Search *s)
 		reduce(s);
 		if (!s->me->stuck)
 			return ZKL_FOUND_NOTHING;
-		for (Vertex *v = s->vertices; v < s->end; v++)
+		for (ZklVertex *v = s->vertices; v < s->end; v++)
 			v->ahead = v->waits_for_me = false;
 		look_ahead(s);
 		look_back(s);
-		for (Vertex *v = s->vertices; v < s->end; v++)
+		for (ZklVertex *v = s->vertices; v < s->end; v++)
 			if (v->stuck && !(v->ahead && v->waits_for_me))
 			{
 				v->stuck = false;
@@ -124,7 +121,7 @@ narrow(Search *s)
 		if (!changed)
 			return ZKL_FOUND_VICTIM;
 	}
-	return ZKL_FOUND_TOO_MUCH;
+	zkl__scratch_leave(scratch, ZKL_LEFT_TOO_MUCH);
 }
 
 
@@ -144,11 +141,11 @@ typedef enum Rank
 } Rank;
 
 static Rank
-rank_of(const Vertex *v)
+rank_of(const ZklVertex *v)
 {
 	Rank		rank = RANK_PLACE;
 
-	for (const Edge *edge = v->in; edge; edge = edge->next_in)
+	for (const ZklEdge *edge = v->in; edge; edge = edge->next_in)
 		if (edge->from->stuck && edge->is_hold)
 			return RANK_HOLDER;
 		else if (edge->from->stuck && edge->node == NULL)
@@ -160,10 +157,10 @@ rank_of(const Vertex *v)
 static void
 choose_victim(Search *s)
 {
-	const Vertex *victim = NULL;
+	ZklVertex  *victim = NULL;
 	Rank		best = RANK_PLACE;
 
-	for (const Vertex *v = s->vertices; v < s->end; v++)
+	for (ZklVertex *v = s->vertices; v < s->end; v++)
 	{
 		Rank		rank;
 
@@ -177,7 +174,7 @@ choose_victim(Search *s)
 			best = rank;
 		}
 	}
-	s->found.victim = victim->session;
+	s->found.victim = victim;
 	s->found.found = best == RANK_HOLDER ? ZKL_FOUND_VICTIM : ZKL_FOUND_PLACE;
 }
 
@@ -186,41 +183,27 @@ choose_victim(Search *s)
  * What a verdict must check
  */
 
-/* Returns the index of the vertex's report in the result; adds it if it is not there yet. */
-static int
-index_of(Search *s, Vertex *v)
-{
-	if (v->index == 0)
-	{
-		s->reports[s->found.n_reports] = (ZklCycleReport)
-		{
-			v->session, v->version, v->report
-		};
-		v->index = ++s->found.n_reports;
-	}
-	return v->index - 1;
-}
-
+/* Adds an edge to the result, and the report that shows it. */
 static void
-add_to_result(Search *s, const Edge *edge)
+list_edge(Search *s, ZklEdge *edge)
 {
-	s->edges[s->found.n_edges++] = (ZklCycleEdge)
-	{
-		.session = edge->from->session,
-			.report = index_of(s, edge->from->behind ? edge->to : edge->from),
-			.waiter = edge->from->waiter,.node = edge->node,.blocker = edge->blocker
-	};
+	ZklVertex  *reporter = zkl_reporter(edge);
+
+	s->found.edges[s->found.n_edges++] = edge;
+	if (!reporter->in_result)
+		s->found.reports[s->found.n_reports++] = reporter;
+	reporter->in_result = true;
 }
 
 /* Follows the shortest way to "me", up to a vertex that was visited. */
 static void
-follow_to_me(Search *s, Vertex *v)
+follow_to_me(Search *s, ZklVertex *v)
 {
 	for (; v->ahead; v = v->best->to)
 	{
 		v->ahead = false;
 		s->queue[s->tail++] = v;
-		add_to_result(s, v->best);
+		list_edge(s, v->best);
 	}
 }
 
@@ -231,49 +214,37 @@ follow_to_me(Search *s, Vertex *v)
 static void
 list_edges(Search *s)
 {
-	int			checks;
-
-	index_of(s, s->me);
 	s->tail = 0;
 	follow_to_me(s, s->me);
 	s->found.n_cycle = s->found.n_edges;
 	for (int head = 0; head < s->tail; head++)
-		for (const Edge *edge = s->queue[head]->out; s->queue[head]->any && edge;
-			 edge = edge->next_out)
+		for (ZklEdge *edge = s->queue[head]->out; s->queue[head]->any && edge; edge = edge->next_out)
 			if (edge != s->queue[head]->best)
 			{
-				add_to_result(s, edge);
+				list_edge(s, edge);
 				follow_to_me(s, edge->to);
 			}
-	s->found.edges = s->edges;
-	s->found.reports = s->reports;
-	checks = s->found.n_reports - 1;
-	for (int i = 0; i < s->found.n_edges; i++)
-		checks += s->edges[i].node ? 2 : 0;
-	if (checks > ZKL_VERDICT_MAX_CHECKS)
-		s->found.found = ZKL_FOUND_TOO_MUCH;
 }
 
 ZklDeadlockFound
 zkl_snapshot_find_deadlock(ZklSnapshot *snapshot)
 {
-	Search		s = {.s = snapshot,.vertices = snapshot->vertices};
-	size_t		n = (size_t) snapshot->n + 1;
+	Search		s = {.vertices = snapshot->vertices, .end = snapshot->vertices + snapshot->n};
+	size_t		n = (size_t) snapshot->n;
 
+	s.me = zkl__snapshot_vertex(snapshot, snapshot->me);
+	if (s.me == NULL || s.me->report == NULL)
+		return s.found;
 	zkl__snapshot_add_edges(snapshot);
-	s.end = s.vertices + snapshot->n;
-	s.queue = zkl__snapshot_alloc(snapshot, n, sizeof(Vertex *));
-	s.reports = zkl__snapshot_alloc(snapshot, n, sizeof(ZklCycleReport));
-	s.edges = zkl__snapshot_alloc(snapshot, (size_t) snapshot->n_edges + 1, sizeof(ZklCycleEdge));
-	s.me = zkl__snapshot_vertex(snapshot, snapshot->me, 0);
-	if (snapshot->no_memory || snapshot->too_much)
-		s.found.found = snapshot->no_memory ? ZKL_FOUND_NO_MEMORY : ZKL_FOUND_TOO_MUCH;
-	else if (s.me && s.me->report)
-		s.found.found = narrow(&s);
-	if (s.found.found == ZKL_FOUND_VICTIM)
-	{
-		choose_victim(&s);
-		list_edges(&s);
-	}
+	s.queue = zkl__scratch(snapshot->scratch, n, sizeof(ZklVertex *));
+	s.found.reports = zkl__scratch(snapshot->scratch, n, sizeof(ZklVertex *));
+	s.found.edges = zkl__scratch(snapshot->scratch, (size_t) snapshot->n_edges, sizeof(ZklEdge *));
+	s.found.found = narrow(&s, snapshot->scratch);
+	if (s.found.found == ZKL_FOUND_NOTHING)
+		return s.found;
+	choose_victim(&s);
+	list_edges(&s);
+	if (s.found.n_reports - 1 + 2 * s.found.n_edges > ZKL_VERDICT_MAX_CHECKS)
+		zkl__scratch_leave(snapshot->scratch, ZKL_LEFT_TOO_MUCH);
 	return s.found;
 }

@@ -20,8 +20,9 @@
  * A deadlock is a set of sessions that all stay blocked even if every session outside
  * the set proceeds (the AND-OR model).
  *
- * Pure functions: no I/O, no clock, any thread.  They allocate.  They take n log n steps
- * for n nodes read, and as many as there are edges, times ZKL_SEARCH_MAX_ROUNDS at most.
+ * Pure functions: no I/O, no clock, any thread.  They allocate from a ZklScratch, and leave
+ * with ZKL_LEFT_TOO_MUCH beyond a bound.  They take n log n steps for n nodes read, and as
+ * many as there are edges, times ZKL_SEARCH_MAX_ROUNDS at most.
  *
  *-------------------------------------------------------------------------
  */
@@ -30,7 +31,7 @@
 
 #include "report.h"
 
-/* Bounds of a search; beyond them the result is ZKL_FOUND_TOO_MUCH. */
+/* Bounds of a search; beyond them there is no result. */
 #define ZKL_SEARCH_MAX_READS 1000
 #define ZKL_SEARCH_MAX_BYTES 8000000	/* of names and data, added by the caller */
 #define ZKL_SEARCH_MAX_EDGES 500000
@@ -39,14 +40,68 @@
 #define ZKL_VERDICT_MAX_CHECKS 999	/* of reports and nodes; and one setData */
 
 /*
+ * The wait-for graph
+ */
+
+/* The wait of a session that may be stuck: a name below <root>/waiting. */
+typedef struct ZklVertex
+{
+	uint64_t	session;
+	uint64_t	behind;			/* a local waiter waits for this session; 0: not local */
+
+	/* not local: the session's report, or NULL */
+	ZklReport  *report;
+	int64_t		czxid;
+	int32_t		version;		/* the verdict notes here what it reads later */
+	int32_t		bell;			/* ... and the version that its ring has made */
+
+	const ZklReportWaiter *waiter;	/* local: from the report of "behind", or NULL */
+
+	/* while the graph is built */
+	bool		is_wanted;
+	const struct ZklQueued *here;	/* its node at the place in work */
+	bool		any;			/* stuck only if all that it waits for are: any permit will do */
+	bool		can_proceed;	/* whatever its edges say */
+	struct ZklEdge *out;
+	struct ZklEdge *in;
+
+	/* while it is searched */
+	bool		stuck;
+	bool		ahead;			/* "me" waits for it */
+	bool		waits_for_me;
+	int			left;			/* stuck until so many that it waits for can proceed */
+	struct ZklEdge *best;		/* begins a shortest way to "me" */
+	bool		in_result;		/* among the reports of the result */
+} ZklVertex;
+
+/* One waits for another.  A local waiter has a single edge, to the session that reports it. */
+typedef struct ZklEdge
+{
+	ZklVertex  *from;
+	ZklVertex  *to;
+	const ZklReportNode *node;	/* it waits with this node; NULL: a local waiter */
+	const char *blocker;		/* ... for this one at the same place */
+	bool		is_hold;		/* it waits for what "to" holds, not for its place */
+	struct ZklEdge *next_out;
+	struct ZklEdge *next_in;
+} ZklEdge;
+
+/* Returns the session whose report shows the wait. */
+static inline ZklVertex *
+zkl_reporter(const ZklEdge *edge)
+{
+	return edge->from->behind ? edge->to : edge->from;
+}
+
+
+/*
  * The snapshot
  */
 
 typedef struct ZklSnapshot ZklSnapshot;
 
-/* Returns NULL if memory is exhausted.  Other functions remember that they ran out of it. */
-extern ZklSnapshot *zkl_snapshot_new(uint64_t me);
-extern void zkl_snapshot_free(ZklSnapshot *snapshot);
+/* Everything about it belongs to the scratch. */
+extern ZklSnapshot *zkl_snapshot_new(ZklScratch *scratch, uint64_t me);
 
 /* Adds the children of <root>/waiting; once, first. */
 extern void zkl_snapshot_add_waiting(ZklSnapshot *snapshot,
@@ -78,8 +133,8 @@ typedef struct ZklWant
 {
 	ZklWantKind kind;
 	uint64_t	session;		/* REPORT */
-	ZklWaitPlace place;			/* QUEUE; the path is zkl_place_path(root, place, name, NULL) */
-	const char *name;			/* valid as long as the snapshot */
+	ZklWaitPlace place;			/* QUEUE; its path is that of zkl_place_path() */
+	const char *name;
 } ZklWant;
 
 /*
@@ -96,48 +151,26 @@ extern ZklWant zkl_snapshot_next(ZklSnapshot *snapshot);
 
 typedef enum ZklFound
 {
+	ZKL_FOUND_NO_REPORT,		/* the own report does not exist */
 	ZKL_FOUND_NOTHING,			/* "me" is in no deadlock */
 	ZKL_FOUND_VICTIM,			/* "victim" must fail, after a verdict */
-	ZKL_FOUND_PLACE,			/* "victim" must give its place up, or fail if it cannot */
-	ZKL_FOUND_TOO_MUCH,			/* a bound is exceeded */
-	ZKL_FOUND_NO_MEMORY
+	ZKL_FOUND_PLACE				/* "victim" must give its place up, or fail if it cannot */
 } ZklFound;
-
-/* A report that the verdict needs, of a session that it must ring. */
-typedef struct ZklCycleReport
-{
-	uint64_t	session;
-	int32_t		version;		/* as read by the search */
-	const ZklReport *report;
-} ZklCycleReport;
-
-/*
- * A wait that the verdict needs: "report" must be confirmed with zkl_report_is_unchanged(),
- * and the nodes "child" and "blocker" of node->place and node->name must exist.
- */
-typedef struct ZklCycleEdge
-{
-	uint64_t	session;
-	int			report;			/* index: its own, or that of the session it waits for locally */
-	const ZklReportWaiter *waiter;	/* of that report: it is this local waiter; or NULL */
-	const ZklReportNode *node;	/* of that report: it waits with this node; or NULL */
-	const char *blocker;		/* with "node": the other one's node */
-} ZklCycleEdge;
 
 /*
  * The first n_cycle edges are the shortest cycle through "me": the session of each waits
  * for that of the next, the last for the first, which is "me".  The others are, for each permit
  * that one of its sessions waits for, the other owners of permits and what these wait for.
- * Everything is valid as long as the snapshot.
+ * The verdict must confirm all edges with zkl_report_is_unchanged(), and both nodes of each.
  */
 typedef struct ZklDeadlockFound
 {
 	ZklFound	found;
-	uint64_t	victim;
+	ZklVertex  *victim;
 	int			n_cycle;
-	const ZklCycleEdge *edges;
+	ZklEdge   **edges;
 	int			n_edges;
-	const ZklCycleReport *reports;	/* the own one first */
+	ZklVertex **reports;		/* that show the edges; "me" first */
 	int			n_reports;
 } ZklDeadlockFound;
 

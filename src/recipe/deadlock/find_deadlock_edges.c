@@ -13,14 +13,13 @@
 #include "find_deadlock_internal.h"
 
 static void
-add_edge(ZklSnapshot *s, Edge edge)
+add_edge(ZklSnapshot *s, ZklEdge edge)
 {
-	Edge	   *copy;
+	ZklEdge    *copy;
 
-	s->too_much = s->too_much || s->n_edges == ZKL_SEARCH_MAX_EDGES;
-	if (s->too_much || (copy = zkl__snapshot_alloc(s, 1, sizeof(Edge))) == NULL)
-		return;
-	s->n_edges++;
+	if (s->n_edges++ == ZKL_SEARCH_MAX_EDGES)
+		zkl__scratch_leave(s->scratch, ZKL_LEFT_TOO_MUCH);
+	copy = zkl__scratch(s->scratch, 1, sizeof(ZklEdge));
 	*copy = edge;
 	copy->next_out = edge.from->out;
 	copy->next_in = edge.to->in;
@@ -29,13 +28,13 @@ add_edge(ZklSnapshot *s, Edge edge)
 
 /* Returns how many holds of the kind a local waiter lists for the place. */
 static int
-count_held(ZklSnapshot *s, const Vertex *v, ZklHeldKind kind, const Place *place)
+count_held(ZklSnapshot *s, const ZklVertex *v, ZklHeldKind kind, const Place *place)
 {
 	int			n = 0;
 
-	if (zkl__snapshot_goes_on(s, v->waiter->n_held))
-		for (int i = 0; i < v->waiter->n_held; i++)
-			n += v->waiter->held[i].kind == kind && v->waiter->held[i].key == place->key;
+	zkl__snapshot_count(s, v->waiter->n_held);
+	for (int i = 0; i < v->waiter->n_held; i++)
+		n += v->waiter->held[i].kind == kind && v->waiter->held[i].key == place->key;
 	return n;
 }
 
@@ -45,7 +44,7 @@ count_held(ZklSnapshot *s, const Vertex *v, ZklHeldKind kind, const Place *place
  * may be that of a writer's node that becomes a reader's.
  */
 static bool
-blocks(ZklSnapshot *s, const Place *place, const Vertex *v, const ZklQueued *node, bool writer)
+blocks(ZklSnapshot *s, const Place *place, const ZklVertex *v, const ZklQueued *node, bool writer)
 {
 	if (!writer && !node->contender.writer)
 		return false;
@@ -71,9 +70,9 @@ add_blocker(ZklSnapshot *s, const Wait *wait, const ZklQueued *node)
 		wait->vertex->can_proceed = wait->vertex->here->anchor < 0;
 		return;
 	}
-	for (Vertex *to = node->item; to; to = zkl__snapshot_next_vertex(s, to))
+	for (ZklVertex *to = node->item; to; to = zkl__snapshot_next_vertex(s, to))
 	{
-		Edge		edge = {wait->vertex, to, .node = wait->node, .blocker = node->name};
+		ZklEdge		edge = {wait->vertex, to, .node = wait->node, .blocker = node->name};
 
 		edge.is_hold = node->granted && place->place == ZKL_PLACE_LOCK;
 		if (blocks(s, place, to, node, wait->vertex->here->contender.writer))
@@ -88,7 +87,7 @@ add_blocker(ZklSnapshot *s, const Wait *wait, const ZklQueued *node)
 static bool
 waits_for_all_before(const ZklQueued *node)
 {
-	const Vertex *v = node->item;
+	const ZklVertex *v = node->item;
 
 	return v && v->here == node && !v->can_proceed && node->contender.writer && !node->granted && node->anchor < 0;
 }
@@ -102,31 +101,25 @@ waits_for_all_before(const ZklQueued *node)
 static void
 add_queue_wait(ZklSnapshot *s, const Wait *wait)
 {
-	const Vertex *v = wait->vertex;
+	const ZklVertex *v = wait->vertex;
 	const ZklQueued *first = wait->place->nodes;
 	const ZklQueued *last = v->here;	/* nodes from here on are done */
 	bool		upgrade = last->anchor >= 0;
 
-	while (!upgrade && last > first && !v->can_proceed && zkl__snapshot_goes_on(s, 1))
+	while (!upgrade && last > first && !v->can_proceed)
 	{
 		last--;
+		zkl__snapshot_count(s, 1);
 		add_blocker(s, wait, last);
 		if (waits_for_all_before(last))
 			break;
 	}
-	for (; first < last && first->granted && !v->can_proceed && zkl__snapshot_goes_on(s, 1); first++)
+	for (; first < last && first->granted && !v->can_proceed; first++)
+	{
+		zkl__snapshot_count(s, 1);
 		if (!upgrade || !first->contender.writer)
 			add_blocker(s, wait, first);
-}
-
-/* Is this session the first in the queue for the mutex of the semaphore? */
-static bool
-has_mutex(ZklSnapshot *s, const char *semaphore, uint64_t session)
-{
-	const Place *mutex = *zkl__snapshot_place(s, ZKL_PLACE_MUTEX, semaphore);
-
-	return mutex && mutex->is_read && mutex->n > 0 && mutex->nodes[0].contender.has_owner &&
-		mutex->nodes[0].contender.owner == session;
+	}
 }
 
 /*
@@ -138,7 +131,7 @@ static void
 add_permit_wait(ZklSnapshot *s, const Wait *wait)
 {
 	const Place *place = wait->place;
-	Vertex	   *v = wait->vertex;
+	ZklVertex  *v = wait->vertex;
 	int			n = 0;			/* nodes of one session, which are adjacent */
 
 	v->any = true;
@@ -146,32 +139,18 @@ add_permit_wait(ZklSnapshot *s, const Wait *wait)
 	for (int i = 0; i < place->n && !v->can_proceed; i++)
 	{
 		const ZklQueued *node = &place->nodes[i];
-		Vertex	   *to = node->item;
-		Edge		edge = {v, to, .node = wait->node, .blocker = node->name, .is_hold = true};
+		ZklVertex  *to = node->item;
+		ZklEdge		edge = {v, to, .node = wait->node, .blocker = node->name, .is_hold = true};
 
+		zkl__snapshot_count(s, 1);
 		n = i > 0 && node->item == place->nodes[i - 1].item ? n + 1 : 1;
 		if (to == v)
 			continue;
-		v->can_proceed = to == NULL || !zkl__snapshot_goes_on(s, 1) ||
+		v->can_proceed = to == NULL ||
 			(to->behind == 0 ? to->report == NULL
 			 : to->waiter == NULL || count_held(s, to, ZKL_HELD_PERMIT, place) < n);
 		if (!v->can_proceed)
 			add_edge(s, edge);
-	}
-}
-
-/* Finds the nodes with which sessions wait.  A session whose node is gone can proceed. */
-static void
-find_own_nodes(const Place *place)
-{
-	for (Wait *wait = place->waits; wait; wait = wait->next)
-	{
-		const ZklQueued *own = zkl__place_find(place, wait->node->child);
-
-		if (own && own->contender.has_owner && own->contender.owner == wait->vertex->session)
-			wait->own = own;
-		else
-			wait->vertex->can_proceed = true;
 	}
 }
 
@@ -183,29 +162,30 @@ add_waits(ZklSnapshot *s, const Place *place)
 	for (const Wait *wait = place->waits; wait; wait = wait->next)
 		if (wait->vertex->can_proceed)
 			continue;
-		else if (place->place != ZKL_PLACE_PERMITS)
-			add_queue_wait(s, wait);
-		else if (has_mutex(s, place->name, wait->vertex->session))
+		else if (place->place == ZKL_PLACE_PERMITS)
 			add_permit_wait(s, wait);
+		else
+			add_queue_wait(s, wait);
 }
 
 void
 zkl__snapshot_add_edges(ZklSnapshot *s)
 {
-	for (int i = 0; i < s->n; i++)
+	for (ZklVertex *v = s->vertices; v < s->vertices + s->n; v++)
 	{
-		Vertex	   *v = &s->vertices[i];
-		Edge		edge = {.from = v};
+		ZklEdge		edge = {.from = v, .to = zkl__snapshot_vertex(s, v->behind)};
 
 		if (v->waiter == NULL)
 			continue;
-		edge.to = zkl__snapshot_vertex(s, v->behind, 0);
 		edge.is_hold = !v->waiter->only_for_place;
 		add_edge(s, edge);
 	}
+
+	/* A session whose node is gone can proceed. */
 	for (int i = 0; i < MAX_PLACES; i++)
-		if (s->places[i])
-			find_own_nodes(s->places[i]);
+		for (const Wait *wait = s->places[i] ? s->places[i]->waits : NULL; wait; wait = wait->next)
+			if (wait->own == NULL)
+				wait->vertex->can_proceed = true;
 	for (int i = 0; i < MAX_PLACES; i++)
 		if (s->places[i])
 			add_waits(s, s->places[i]);

@@ -12,81 +12,42 @@
 
 
 /*
- * Memory and bounds
+ * Bounds
  */
 
-typedef struct Block
-{
-	struct Block *next;
-	max_align_t start[];
-} Block;
-
-void *
-zkl__snapshot_alloc(ZklSnapshot *s, size_t n, size_t size)
-{
-	Block	   *block = calloc(1, sizeof(Block) + n * size);
-
-	if (block == NULL)
-	{
-		s->no_memory = true;
-		return NULL;
-	}
-	block->next = s->blocks;
-	s->blocks = block;
-	return block->start;
-}
-
-ZklSnapshot *
-zkl_snapshot_new(uint64_t me)
-{
-	ZklSnapshot *s = calloc(1, sizeof(ZklSnapshot));
-
-	if (s)
-		s->me = me;
-	return s;
-}
-
 void
-zkl_snapshot_free(ZklSnapshot *s)
+zkl__snapshot_count(ZklSnapshot *s, int steps)
 {
-	Block	   *next;
-
-	if (s == NULL)
-		return;
-	for (int i = 0; i < s->n; i++)
-		free(s->vertices[i].report);
-	for (Block *block = s->blocks; block; block = next)
-	{
-		next = block->next;
-		free(block);
-	}
-	free(s);
+	if (steps > ZKL_SEARCH_MAX_STEPS - s->steps)
+		zkl__scratch_leave(s->scratch, ZKL_LEFT_TOO_MUCH);
+	s->steps += steps;
 }
 
-bool
-zkl__snapshot_goes_on(ZklSnapshot *s, int steps)
-{
-	s->too_much = s->too_much || steps > ZKL_SEARCH_MAX_STEPS - s->steps;
-	s->steps += s->too_much ? 0 : steps;
-	return !s->too_much && !s->no_memory;
-}
-
-/* Counts the bytes of an answer; returns false if the search is beyond its bounds. */
-static bool
-is_in_bounds(ZklSnapshot *s, size_t bytes)
+/* Counts the bytes of an answer. */
+static void
+count_bytes(ZklSnapshot *s, size_t bytes)
 {
 	s->bytes += bytes;
-	s->too_much = s->too_much || s->bytes > ZKL_SEARCH_MAX_BYTES;
-	return !s->too_much && !s->no_memory;
+	if (s->bytes > ZKL_SEARCH_MAX_BYTES)
+		zkl__scratch_leave(s->scratch, ZKL_LEFT_TOO_MUCH);
 }
 
 static void
 want(ZklSnapshot *s, ZklWant wanted)
 {
 	if (s->n_wants == ZKL_SEARCH_MAX_READS)
-		s->too_much = true;
-	else
-		s->wants[s->n_wants++] = wanted;
+		zkl__scratch_leave(s->scratch, ZKL_LEFT_TOO_MUCH);
+	s->wants[s->n_wants++] = wanted;
+}
+
+ZklSnapshot *
+zkl_snapshot_new(ZklScratch *scratch, uint64_t me)
+{
+	ZklSnapshot *s = zkl__scratch(scratch, 1, sizeof(ZklSnapshot));
+
+	s->scratch = scratch;
+	s->me = me;
+	return s;
 }
 
 
@@ -97,18 +58,17 @@ want(ZklSnapshot *s, ZklWant wanted)
 static int
 compare_vertices(const void *a, const void *b)
 {
-	const Vertex *x = a;
-	const Vertex *y = b;
+	const ZklVertex *x = a;
+	const ZklVertex *y = b;
 
 	if (x->session != y->session)
 		return x->session < y->session ? -1 : 1;
 	return x->behind < y->behind ? -1 : x->behind > y->behind;
 }
 
-Vertex *
-zkl__snapshot_vertex(const ZklSnapshot *s, uint64_t session, uint64_t behind)
+ZklVertex *
+zkl__snapshot_vertex(const ZklSnapshot *s, uint64_t session)
 {
-	Vertex		key = {.session = session,.behind = behind};
 	int			low = 0;
 	int			high = s->n;
 
@@ -116,7 +76,7 @@ zkl__snapshot_vertex(const ZklSnapshot *s, uint64_t session, uint64_t behind)
 	{
 		int			middle = low + (high - low) / 2;
 
-		if (compare_vertices(&s->vertices[middle], &key) < 0)
+		if (s->vertices[middle].session < session)
 			low = middle + 1;
 		else
 			high = middle;
@@ -124,16 +84,18 @@ zkl__snapshot_vertex(const ZklSnapshot *s, uint64_t session, uint64_t behind)
 	return low < s->n && s->vertices[low].session == session ? &s->vertices[low] : NULL;
 }
 
-Vertex *
-zkl__snapshot_next_vertex(const ZklSnapshot *s, Vertex *v)
+ZklVertex *
+zkl__snapshot_next_vertex(ZklSnapshot *s, ZklVertex *v)
 {
+	zkl__snapshot_count(s, 1);
 	return v + 1 < s->vertices + s->n && v[1].session == v->session ? v + 1 : NULL;
 }
 
+/* Wants the report of a session, if it has one. */
 static void
 want_report(ZklSnapshot *s, uint64_t session)
 {
-	Vertex	   *v = zkl__snapshot_vertex(s, session, 0);
+	ZklVertex  *v = zkl__snapshot_vertex(s, session);
 	ZklWant		wanted = {.kind = ZKL_WANT_REPORT, .session = session};
 
 	if (v == NULL || v->behind != 0 || v->is_wanted)
@@ -145,20 +107,20 @@ want_report(ZklSnapshot *s, uint64_t session)
 void
 zkl_snapshot_add_waiting(ZklSnapshot *s, const char *const *children, int n)
 {
-	s->vertices = zkl__snapshot_alloc(s, (size_t) n + 1, sizeof(Vertex));
-	for (int i = 0; i < n && is_in_bounds(s, strlen(children[i]) + 1); i++)
+	s->vertices = zkl__scratch(s->scratch, (size_t) n + 1, sizeof(ZklVertex));
+	for (int i = 0; i < n; i++)
 	{
 		uint64_t	session;
 		uint64_t	local;
 
+		count_bytes(s, strlen(children[i]) + 1);
 		if (zkl_parse_waiting(children[i], &session, &local))
-			s->vertices[s->n++] = (Vertex)
+			s->vertices[s->n++] = (ZklVertex)
 		{
 			.session = local ? local : session,.behind = local ? session : 0
 		};
 	}
-	if (s->n > 1)
-		qsort(s->vertices, (size_t) s->n, sizeof(Vertex), compare_vertices);
+	qsort(s->vertices, (size_t) s->n, sizeof(ZklVertex), compare_vertices);
 	want_report(s, s->me);
 }
 
@@ -167,89 +129,16 @@ zkl_snapshot_add_waiting(ZklSnapshot *s, const char *const *children, int n)
  * Places
  */
 
-Place **
-zkl__snapshot_place(ZklSnapshot *s, ZklWaitPlace place, const char *name)
+/* Returns where the place is in the hash table, or would be. */
+static Place **
+place_at(ZklSnapshot *s, ZklWaitPlace place, const char *name)
 {
-	uint32_t	h = (uint32_t) place;
+	uint64_t	h = zkl_hash((uint64_t) place, name, strlen(name)) % MAX_PLACES;
 
-	for (const char *c = name; *c; c++)
-		h = h * 16777619u + (unsigned char) *c;
-	h %= MAX_PLACES;
 	while (s->places[h] &&
 		   (s->places[h]->place != place || strcmp(s->places[h]->name, name) != 0))
 		h = (h + 1) % MAX_PLACES;
 	return &s->places[h];
-}
-
-/*
- * Wants the reports of the sessions that may block this wait, and of those that block them
- * locally: all with a node before its own, or with a permit.
- */
-static void
-want_blockers(ZklSnapshot *s, const Wait *wait)
-{
-	Place	   *place = wait->place;
-	const ZklQueued *own = zkl__place_find(place, wait->node->child);
-	int			end = own == NULL ? 0
-		: place->place == ZKL_PLACE_PERMITS ? place->n : (int) (own - place->nodes);
-
-	for (; place->seen < end; place->seen++)
-		for (Vertex *v = place->nodes[place->seen].item; v; v = zkl__snapshot_next_vertex(s, v))
-			want_report(s, v->behind ? v->behind : v->session);
-}
-
-/* Notes a node with which the session waits; the first one, if it names several of a place. */
-static void
-note_wait(ZklSnapshot *s, Vertex *v, const ZklReportNode *node)
-{
-	Place	  **place = zkl__snapshot_place(s, node->place, node->name);
-	Wait	   *wait = zkl__snapshot_alloc(s, 1, sizeof(Wait));
-	ZklWant		wanted = {.kind = ZKL_WANT_QUEUE, .place = node->place, .name = node->name};
-
-	if (*place == NULL)
-	{
-		want(s, wanted);
-		if (s->too_much || (*place = zkl__snapshot_alloc(s, 1, sizeof(Place))) == NULL)
-			return;
-		(*place)->place = node->place;
-		(*place)->name = node->name;
-	}
-	if (wait == NULL || ((*place)->waits && (*place)->waits->vertex == v))
-		return;
-	*wait = (Wait)
-	{
-		.next = (*place)->waits, .place = *place, .vertex = v, .node = node
-	};
-	(*place)->waits = wait;
-	want_blockers(s, wait);
-}
-
-/* Two reports may name a local waiter; each has its own vertex. */
-static void
-add_local_waiter(ZklSnapshot *s, uint64_t session, const ZklReportWaiter *waiter)
-{
-	Vertex	   *v = zkl__snapshot_vertex(s, waiter->session, session);
-
-	if (v && v->behind == session)
-		v->waiter = waiter;
-}
-
-void
-zkl_snapshot_add_report(ZklSnapshot *s, uint64_t session, uint64_t owner, int64_t czxid,
-						int32_t version, const char *data, int length)
-{
-	Vertex	   *v = zkl__snapshot_vertex(s, session, 0);
-
-	if (v == NULL || v->behind != 0 || v->report || owner != session || length < 0 ||
-		!is_in_bounds(s, (size_t) length))
-		return;
-	v->report = zkl_report_decode(data, length);
-	v->czxid = czxid;
-	v->version = version;
-	for (int i = 0; v->report && i < v->report->n_nodes; i++)
-		note_wait(s, v, &v->report->nodes[i]);
-	for (int i = 0; v->report && i < v->report->n_waiters; i++)
-		add_local_waiter(s, session, &v->report->waiters[i]);
 }
 
 static int
@@ -263,8 +152,9 @@ compare_nodes(const void *a, const void *b)
 	return strcmp(x->name, y->name);
 }
 
-const ZklQueued *
-zkl__place_find(const Place *place, const char *child)
+/* Returns a node of the place, or NULL. */
+static const ZklQueued *
+find_node(const Place *place, const char *child)
 {
 	ZklQueued	key = {.name = child};
 
@@ -276,24 +166,84 @@ zkl__place_find(const Place *place, const char *child)
 	return bsearch(&key, place->nodes, (size_t) place->n, sizeof(ZklQueued), compare_nodes);
 }
 
+/*
+ * Finds the node of a wait whose place has been read, and wants the reports of the sessions
+ * that may block it, and of those that block them locally: all with a node before its own,
+ * or with a permit.
+ */
+static void
+look_before(ZklSnapshot *s, Wait *wait)
+{
+	Place	   *place = wait->place;
+	const ZklQueued *own = find_node(place, wait->node->child);
+	int			end;
+
+	if (own == NULL || !own->contender.has_owner || own->contender.owner != wait->vertex->session)
+		return;
+	wait->own = own;
+	end = place->place == ZKL_PLACE_PERMITS ? place->n : (int) (own - place->nodes);
+	for (; place->seen < end; place->seen++)
+		for (ZklVertex *v = place->nodes[place->seen].item; v; v = zkl__snapshot_next_vertex(s, v))
+			want_report(s, v->behind ? v->behind : v->session);
+}
+
+static void
+note_wait(ZklSnapshot *s, ZklVertex *v, const ZklReportNode *node)
+{
+	Place	  **place = place_at(s, node->place, node->name);
+	Wait	   *wait = zkl__scratch(s->scratch, 1, sizeof(Wait));
+	ZklWant		wanted = {.kind = ZKL_WANT_QUEUE, .place = node->place, .name = node->name};
+
+	if (*place == NULL)
+	{
+		want(s, wanted);
+		*place = zkl__scratch(s->scratch, 1, sizeof(Place));
+		(*place)->place = node->place;
+		(*place)->name = node->name;
+	}
+	*wait = (Wait)
+	{
+		.next = (*place)->waits, .place = *place, .vertex = v, .node = node
+	};
+	(*place)->waits = wait;
+	look_before(s, wait);
+}
+
+void
+zkl_snapshot_add_report(ZklSnapshot *s, uint64_t session, uint64_t owner, int64_t czxid,
+						int32_t version, const char *data, int length)
+{
+	ZklVertex  *v = zkl__snapshot_vertex(s, session);
+	const ZklReport *report;
+
+	if (v == NULL || v->behind != 0 || v->report || owner != session)
+		return;
+	count_bytes(s, (size_t) length);
+	report = v->report = zkl_report_decode(s->scratch, data, length);
+	v->czxid = czxid;
+	v->version = version;
+	for (int i = 0; report && i < report->n_nodes; i++)
+		note_wait(s, v, &report->nodes[i]);
+	for (int i = 0; report && i < report->n_waiters; i++)
+		for (v = zkl__snapshot_vertex(s, report->waiters[i].session); v;
+			 v = zkl__snapshot_next_vertex(s, v))
+			if (v->behind == session)
+				v->waiter = &report->waiters[i];
+}
+
 /* Stores a contender of a queue, or any child of a parent of permits. */
 static void
 store_node(ZklSnapshot *s, Place *place, const char *child)
 {
 	ZklQueued  *node = &place->nodes[place->n];
-	size_t		size = strlen(child) + 1;
-	char	   *name;
 
 	if (place->place == ZKL_PLACE_PERMITS)
 		node->contender.has_owner = zkl_parse_owner(child, &node->contender.owner);
 	else if (!zkl_parse_child(child, &node->contender))
 		return;
-	name = zkl__snapshot_alloc(s, size, 1);
-	if (name == NULL)
-		return;
-	node->name = memcpy(name, child, size);
+	node->name = zkl__scratch_text(s->scratch, "%s", child);
 	if (node->contender.has_owner)
-		node->item = zkl__snapshot_vertex(s, node->contender.owner, 0);
+		node->item = zkl__snapshot_vertex(s, node->contender.owner);
 	place->n++;
 }
 
@@ -301,35 +251,29 @@ void
 zkl_snapshot_add_queue(ZklSnapshot *s, ZklWaitPlace which, const char *name, uint32_t key,
 					   const char *const *children, int n)
 {
-	Place	   *place = *zkl__snapshot_place(s, which, name);
+	Place	   *place = *place_at(s, which, name);
 
-	if (place == NULL || place->is_read)
+	if (place == NULL || place->nodes)
 		return;
-	place->nodes = zkl__snapshot_alloc(s, (size_t) n + 1, sizeof(ZklQueued));
-	for (int i = 0; i < n && is_in_bounds(s, strlen(children[i]) + 1); i++)
-		store_node(s, place, children[i]);
-	if (s->no_memory || s->too_much)
-		return;
-	place->is_read = true;
 	place->key = key;
+	place->nodes = zkl__scratch(s->scratch, (size_t) n + 1, sizeof(ZklQueued));
+	for (int i = 0; i < n; i++)
+	{
+		count_bytes(s, strlen(children[i]) + 1);
+		store_node(s, place, children[i]);
+	}
 	zkl_sort_queue(place->nodes, place->n);
 	if (which != ZKL_PLACE_PERMITS)
 		zkl_grant_queue(place->nodes, place->n);
-	for (const Wait *wait = place->waits; wait; wait = wait->next)
-		want_blockers(s, wait);
+	for (Wait *wait = place->waits; wait; wait = wait->next)
+		look_before(s, wait);
 }
 
 ZklWant
 zkl_snapshot_next(ZklSnapshot *s)
 {
-	while (s->n_taken < s->n_wants && !s->too_much && !s->no_memory)
-	{
-		const ZklWant *next = &s->wants[s->n_taken++];
-
-		if (next->kind == ZKL_WANT_QUEUE ||
-			zkl__snapshot_vertex(s, next->session, 0)->report == NULL)
-			return *next;
-	}
+	if (s->n_taken < s->n_wants)
+		return s->wants[s->n_taken++];
 	return (ZklWant)
 	{
 		.kind = ZKL_WANT_NOTHING

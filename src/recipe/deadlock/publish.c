@@ -17,29 +17,8 @@
 
 #include "detector.h"
 
-/* How often the ensemble may refuse the report before it is not tried any more. */
-#define MAX_ATTEMPTS 5
-
-static char *
-report_path(ZklDetector *d)
-{
-	return zkl__scratch_path(d, zkl__config(d->session)->waiting_path, d->name);
-}
-
-static char *
-bell_path(ZklDetector *d)
-{
-	return zkl__scratch_path(d, zkl__config(d->session)->bells_path, d->name);
-}
-
-static char *
-local_path(ZklDetector *d, uint64_t local)
-{
-	char		name[ZKL_WAITING_NAME_SIZE];
-
-	zkl_waiting_name(d->me, local, name);
-	return zkl__scratch_path(d, zkl__config(d->session)->waiting_path, name);
-}
+/* How often to check that the deletes of an earlier report are done; the last one wakes. */
+#define LEAVING_POLL_MS 1000
 
 
 /*
@@ -109,78 +88,84 @@ may_block(const ZklRequest *request)
 	return request->nodes[0]->follows_reader;
 }
 
-/* Appends a node to the report. */
-static void
-add_report_node(ZklDetector *d, ZklReport *report, ZklReportNode *nodes, ZklWaitPlace place,
-				const ZklNode *node)
+/* Copies a text to *to, and moves *to behind it; NULL: there is no room before "end". */
+static const char *
+copy_text(char **to, const char *end, const char *text)
 {
-	const ZklPermit *permit = d->request->permit;
-	const char *path = permit ? permit->semaphore_path : node->lock_path;
+	char	   *copy = *to;
+	size_t		size = strlen(text) + 1;
 
-	nodes[report->n_nodes++] = (ZklReportNode)
+	if (size > (size_t) (end - copy))
+		return NULL;
+	*to += size;
+	return memcpy(copy, text, size);
+}
+
+/*
+ * Adds the nodes with which the request waits, if that is settled.  No report is longer than
+ * ZKL_REPORT_MAX, so all texts fit into that, or false is returned.  The mutex is held.
+ */
+static bool
+copy_nodes(const ZklRequest *request, ZklReport *report, ZklReportNode *nodes, char *texts)
+{
+	const char *end = texts + ZKL_REPORT_MAX;
+	const ZklPermit *permit = request->permit;
+	int			n = has_settled(request) ? request->n : 0;
+	bool		fits = true;
+
+	/* One more: the permit node. */
+	for (int i = 0; i < n + (n > 0 && waits_for_permit(request)); i++)
 	{
-		.place = place,
-			.name = zkl__scratch_copy(d, strrchr(path, '/') + 1),
-			.child = zkl__scratch_copy(d, node->name),
-			.capacity = place == ZKL_PLACE_PERMITS ? permit->capacity : 0
-	};
+		const ZklNode *node = i < n ? request->nodes[i] : permit->permit_node;
+		const char *path = permit ? permit->semaphore_path : node->lock_path;
+		ZklReportNode *to = &nodes[report->n_nodes];
+
+		if (permit == NULL && !is_waiting(node))
+			continue;
+		to->place = permit == NULL ? ZKL_PLACE_LOCK : i < n ? ZKL_PLACE_MUTEX : ZKL_PLACE_PERMITS;
+		to->name = copy_text(&texts, end, strrchr(path, '/') + 1);
+		to->child = copy_text(&texts, end, node->name);
+		to->capacity = permit ? permit->capacity : 0;
+		report->n_nodes++;
+		fits = fits && to->name && to->child;
+	}
+	return fits;
 }
 
-/* The names of nodes are unique, so they identify the wait. */
-static uint64_t
-wait_identity(const ZklReport *report)
-{
-	uint64_t	hash = UINT64_C(14695981039346656037);	/* FNV-1a */
-
-	for (int i = 0; i < report->n_nodes; i++)
-		for (const char *c = report->nodes[i].child; *c; c++)
-			hash = (hash ^ (unsigned char) *c) * UINT64_C(1099511628211);
-	return hash;
-}
-
-/* Is there room for all texts?  They are NULL if memory was exhausted. */
+/* Adds the nodes.  Returns whether other sessions may have to know of the wait. */
 static bool
-has_all_texts(const ZklReport *report)
+add_nodes(ZklDetector *d, ZklReport *report)
 {
-	for (int i = 0; i < report->n_nodes; i++)
-		if (report->nodes[i].name == NULL || report->nodes[i].child == NULL)
-			return false;
-	return true;
-}
+	ZklReportNode *nodes = zkl__scratch(&d->scratch, (size_t) d->request->n + 1, sizeof(ZklReportNode));
+	char	   *texts = zkl__scratch(&d->scratch, ZKL_REPORT_MAX, 1);
+	bool		fits;
+	bool		blocks;
 
-/* Adds where the request waits; returns whether it waits, and *blocks as may_block(). */
-static bool
-add_nodes(ZklDetector *d, ZklReport *report, bool *blocks)
-{
-	const ZklRequest *request = d->request;
-	ZklReportNode *nodes = zkl__scratch(d, ((size_t) request->n + 1) * sizeof(ZklReportNode));
-
-	report->nodes = nodes;
-	if (nodes == NULL)
-		return false;
 	zkl__session_lock(d->session);
-	for (int i = 0; has_settled(request) && i < request->n; i++)
-		if (request->permit)
-			add_report_node(d, report, nodes, ZKL_PLACE_MUTEX, request->nodes[i]);
-		else if (is_waiting(request->nodes[i]))
-			add_report_node(d, report, nodes, ZKL_PLACE_LOCK, request->nodes[i]);
-	if (has_settled(request) && waits_for_permit(request))
-		add_report_node(d, report, nodes, ZKL_PLACE_PERMITS, request->permit->permit_node);
-	*blocks = report->n_nodes > 0 && may_block(request);
+	fits = copy_nodes(d->request, report, nodes, texts);
+	blocks = report->n_nodes > 0 && may_block(d->request);
 	zkl__session_unlock(d->session);
-	return report->n_nodes > 0 && has_all_texts(report);
+	if (!fits)
+		zkl__scratch_leave(&d->scratch, ZKL_LEFT_TOO_MUCH);
+
+	/* The names of nodes are unique, so they identify the wait. */
+	report->nodes = nodes;
+	report->identity = ZKL_HASH;
+	for (int i = 0; i < report->n_nodes; i++)
+		report->identity = zkl_hash(report->identity, nodes[i].child, strlen(nodes[i].child));
+	return blocks;
 }
 
 /* Adds the local waiters that hold something; others block no session in the ensemble. */
-static bool
+static void
 add_local_waiters(ZklDetector *d, ZklReport *report)
 {
 	const ZklLocalWaiter *local_waiters;
 	int			n = d->callbacks->look(d->arg, &local_waiters);
-	ZklReportWaiter *waiters = zkl__scratch(d, ((size_t) n + 1) * sizeof(ZklReportWaiter));
+	ZklReportWaiter *waiters = zkl__scratch(&d->scratch, (size_t) n, sizeof(ZklReportWaiter));
 
 	report->waiters = waiters;
-	for (int i = 0; waiters && i < n; i++)
+	for (int i = 0; i < n; i++)
 		if (local_waiters[i].n_held > 0)
 			waiters[report->n_waiters++] = (ZklReportWaiter)
 		{
@@ -192,24 +177,26 @@ add_local_waiters(ZklDetector *d, ZklReport *report)
 				.n_held = local_waiters[i].n_held,
 				.waits_for = local_waiters[i].waits_for
 		};
-	return waiters != NULL;
 }
 
-/* Composes the report of the wait as it is now; its memory lasts as long as the step. */
-ZklReportState
-zkl__report_compose(ZklDetector *d, ZklReport *report)
+/*
+ * Composes the report of the wait as it is now; its memory lasts as long as the step.
+ * Returns false if the wait is changing, or a release is pending.  *is_needed: another
+ * session can wait for this one.
+ */
+bool
+zkl__report_compose(ZklDetector *d, ZklReport *report, bool *is_needed)
 {
-	bool		blocks;
-
 	*report = (ZklReport)
 	{
-		.instance = d->config.instance, .pid = d->config.pid, .server = d->config.server,
-			.bell = d->bell_shown
+		.instance = d->config.instance, .pid = d->config.pid, .server = d->config.server
 	};
-	if (!add_nodes(d, report, &blocks) || !add_local_waiters(d, report))
-		return ZKL_REPORT_UNSETTLED;
-	report->identity = wait_identity(report);
-	return blocks || report->n_waiters > 0 ? ZKL_REPORT_NEEDED : ZKL_REPORT_NOT_NEEDED;
+	*is_needed = add_nodes(d, report);
+	if (report->n_nodes == 0)
+		return false;
+	add_local_waiters(d, report);
+	*is_needed = *is_needed || report->n_waiters > 0;
+	return true;
 }
 
 
@@ -221,92 +208,91 @@ zkl__report_compose(ZklDetector *d, ZklReport *report)
 void
 zkl__report_withdraw(ZklDetector *d)
 {
-	d->is_published = false;
+	const ZklConfig *config = zkl__config(d->session);
+	char		name[ZKL_WAITING_NAME_SIZE];
+
+	if (d->published == ZKL_PUBLISHED || d->published == ZKL_UNCERTAIN)
+	{
+		zkl_waiting_name(d->me, 0, name);
+		zkl__own_nodes_delete(d->session, config->waiting_path, name);
+		zkl__own_nodes_delete(d->session, config->bells_path, name);
+		for (int i = 0; i < d->n_locals; i++)
+		{
+			zkl_waiting_name(d->me, d->locals[i], name);
+			zkl__own_nodes_delete(d->session, config->waiting_path, name);
+		}
+		d->published = ZKL_UNPUBLISHED;
+	}
 	if (d->bell)
 		zkl_batch_end(d->bell);
 	d->bell = NULL;
-	free(d->data);
-	d->data = NULL;
+	d->bell_version = d->bell_shown = 0;
 	free(d->locals);
 	d->locals = NULL;
 	d->n_locals = 0;
-	zkl__own_nodes_leave(d->session, NULL);
 }
 
-/*
- * The ensemble has refused it.  If another program has removed, or made, one of the nodes, it
- * may do so again and again.
- */
+/* Notes the local waiters whose znodes may exist from now on, in addition to the earlier ones. */
 static void
-refused(ZklDetector *d, ZklResultCode code)
+note_locals(ZklDetector *d, const ZklReport *report)
 {
-	if (!d->is_published && zkl__is_refusal(code))
-		zkl__own_nodes_forget(d->session);
-	zkl__report_withdraw(d);
-	d->is_refused = ++d->attempts >= MAX_ATTEMPTS ||
-		(code != ZKL_RC_NODE_EXISTS && code != ZKL_RC_NO_NODE);
-}
+	int			n = report->n_waiters;
+	uint64_t   *locals = malloc(((size_t) (n + d->n_locals) + 1) * sizeof(uint64_t));
 
-static bool
-is_local(const uint64_t *locals, int n, uint64_t session)
-{
+	if (locals == NULL)
+		zkl__step_leave(d);
 	for (int i = 0; i < n; i++)
-		if (locals[i] == session)
-			return true;
-	return false;
-}
-
-/* Remembers what is written.  Returns false if memory is exhausted. */
-static bool
-note_written(ZklDetector *d, const ZklReport *report, const char *data, int length)
-{
-	uint64_t   *locals = calloc((size_t) report->n_waiters + 1, sizeof(uint64_t));
-	char	   *copy = strdup(data);
-
-	if (locals == NULL || copy == NULL)
-	{
-		free(locals);
-		free(copy);
-		return false;
-	}
-	for (int i = 0; i < report->n_waiters; i++)
 		locals[i] = report->waiters[i].session;
 	for (int i = 0; i < d->n_locals; i++)
-	{
-		char	   *path = local_path(d, d->locals[i]);
-
-		if (path && !is_local(locals, report->n_waiters, d->locals[i]))
-			zkl__own_nodes_leave(d->session, path);
-	}
+		locals[n + i] = d->locals[i];
 	free(d->locals);
 	d->locals = locals;
-	d->n_locals = report->n_waiters;
-	free(d->data);
-	d->data = copy;
-	d->data_len = length;
-	d->bell_shown = report->bell;
-	d->is_published = true;
-	d->attempts = 0;
-	return true;
+	d->n_locals += n;
 }
 
 static ZklOp
-create_own(ZklDetector *d, const char *path, const char *data, int length)
+op_for(ZklOpKind kind, const char *path, const char *data, int length)
 {
-	bool		noted = path && zkl__own_nodes_add(d->session, path);
-
 	return (ZklOp)
 	{
-		.kind = ZKL_OP_CREATE,
-			.path = noted ? path : NULL,
-			.create_kind = ZKL_CREATE_EPHEMERAL,
-			.data = data,
-			.data_len = length
+		.kind = kind, .path = path, .create_kind = ZKL_CREATE_EPHEMERAL,
+			.data = data, .data_len = length, .version = ZKL_ANY_VERSION
 	};
 }
 
-/* Creates the parents; another session may do the same.  Returns false if that is refused. */
-static bool
+/*
+ * Lists the operations that create the report and the bell, or replace the published report
+ * and the znodes of local waiters.  Returns their number.
+ */
+static int
+list_ops(ZklDetector *d, const ZklReport *report, const char *data, int length, ZklOp *ops)
+{
+	const ZklConfig *config = zkl__config(d->session);
+	ZklOpKind	kind = d->published == ZKL_PUBLISHED ? ZKL_OP_SET : ZKL_OP_CREATE;
+	const char *path = zkl__step_path(d, config->waiting_path, d->me, 0);
+	int			n = 0;
+
+	ops[n++] = op_for(kind, path, data, length);
+	if (kind == ZKL_OP_CREATE)
+	{
+		path = zkl__step_path(d, config->bells_path, d->me, 0);
+		ops[n++] = op_for(ZKL_OP_CREATE, path, "", 0);
+	}
+	for (int i = 0; i < d->n_locals; i++)
+	{
+		path = zkl__step_path(d, config->waiting_path, d->me, d->locals[i]);
+		ops[n++] = op_for(ZKL_OP_DELETE, path, NULL, 0);
+	}
+	for (int i = 0; i < report->n_waiters; i++)
+	{
+		path = zkl__step_path(d, config->waiting_path, d->me, report->waiters[i].session);
+		ops[n++] = op_for(ZKL_OP_CREATE, path, "", 0);
+	}
+	return n;
+}
+
+/* Creates the parents; another session may do the same.  Returns NO_AUTH, or OK. */
+static ZklResultCode
 make_parents(ZklDetector *d)
 {
 	const ZklConfig *config = zkl__config(d->session);
@@ -314,164 +300,108 @@ make_parents(ZklDetector *d)
 		{.kind = ZKL_OP_CREATE, .path = config->waiting_path, .data = ""},
 		{.kind = ZKL_OP_CREATE, .path = config->bells_path, .data = ""}
 	};
-	const ZklBatchResult *results = zkl__run(d, ZKL_BATCH_PIPELINED, ops, 2);
+	const ZklBatchResult *results = zkl__step_run(d, ZKL_BATCH_PIPELINED, ops, 2);
 
-	for (int i = 0; results && i < 2; i++)
-		if (results[i].code != ZKL_RC_OK && results[i].code != ZKL_RC_NODE_EXISTS)
-			d->is_refused = true;
-	return results && !d->is_refused;
+	return results[0].code == ZKL_RC_NO_AUTH || results[1].code == ZKL_RC_NO_AUTH
+		? ZKL_RC_NO_AUTH : ZKL_RC_OK;
 }
 
-/* Returns why an atomic batch failed: the code of the operation that did. */
-static ZklResultCode
-failure_of(const ZklBatchResult *results, int n)
-{
-	for (int i = 0; i < n; i++)
-		if (results[i].code != ZKL_RC_OK && results[i].code != ZKL_RC_ROLLED_BACK)
-			return results[i].code;
-	return results[0].code;
-}
-
-/*
- * Lists the operations that replace the published report, or create it and the bell, and
- * create the znodes of new local waiters.  Returns their number.
- */
-static int
-list_ops(ZklDetector *d, const ZklReport *report, const char *data, int length, ZklOp *ops)
-{
-	ZklOp		set = {
-		.kind = ZKL_OP_SET, .path = report_path(d), .version = ZKL_ANY_VERSION,
-		.data = data, .data_len = length
-	};
-	int			n = 0;
-
-	if (d->is_published)
-		ops[n++] = set;
-	else
-	{
-		ops[n++] = create_own(d, report_path(d), data, length);
-		ops[n++] = create_own(d, bell_path(d), "", 0);
-	}
-	for (int i = 0; i < report->n_waiters; i++)
-		if (!is_local(d->locals, d->n_locals, report->waiters[i].session))
-			ops[n++] = create_own(d, local_path(d, report->waiters[i].session), "", 0);
-	return n;
-}
-
-/*
- * Writes the report.  If the outcome is unknown, withdraws it, to begin again.  A delete that
- * is not finished comes first.
- */
+/* Writes the report.  If that fails, the report is withdrawn, to begin again. */
 static bool
-write_report(ZklDetector *d, const ZklReport *report)
+write_report(ZklDetector *d, const ZklReport *report, const char *data, int length)
 {
-	ZklOp	   *ops = zkl__scratch(d, ((size_t) report->n_waiters + 2) * sizeof(ZklOp));
-	int			length = 0;
-	char	   *data = zkl_report_encode(report, &length);
-	const ZklBatchResult *results;
-	int			n;
+	ZklOp	   *ops = zkl__scratch(&d->scratch, (size_t) (report->n_waiters + d->n_locals) + 2, sizeof(ZklOp));
+	int			n = list_ops(d, report, data, length, ops);
+	ZklResultCode code;
 
-	d->is_limited = d->is_limited || data == NULL;
-	data = zkl__scratch_keep(d, data);
-	if (ops == NULL || data == NULL || zkl__own_nodes_are_leaving(d->session))
-		return false;
-	n = list_ops(d, report, data, length, ops);
-	results = zkl__run(d, ZKL_BATCH_ATOMIC, ops, n);
-	if (results && failure_of(results, n) == ZKL_RC_NO_NODE && !d->is_published)
-		results = make_parents(d) ? zkl__run(d, ZKL_BATCH_ATOMIC, ops, n) : NULL;
-	if (results && results[0].code == ZKL_RC_OK && note_written(d, report, data, length))
+	note_locals(d, report);
+	code = zkl__step_write(d, ops, n);
+	if (code == ZKL_RC_NO_NODE && d->published == ZKL_UNPUBLISHED)
+	{
+		code = make_parents(d);
+		if (code == ZKL_RC_OK)
+			code = zkl__step_write(d, ops, n);
+	}
+	if (code == ZKL_RC_OK)
+	{
+		d->published = ZKL_PUBLISHED;
+		d->n_locals = report->n_waiters;
+		d->written = zkl_hash(ZKL_HASH, data, (size_t) length);
+		d->bell_shown = report->bell;
 		return true;
-	if (results && results[0].code != ZKL_RC_OK)
-		refused(d, failure_of(results, n));
-	else
-		zkl__report_withdraw(d);
+	}
+	zkl__report_withdraw(d);
+	if (code == ZKL_RC_NO_AUTH)
+		d->published = ZKL_REFUSED;
 	return false;
 }
 
-/* Reads the bell, with a watch. */
-static bool
+/* Reads the bell, with a watch.  Another program may have removed it. */
+static void
 read_bell(ZklDetector *d)
 {
-	ZklOp		op = {.kind = ZKL_OP_GET, .path = bell_path(d), .watch = true, .data_len = 1};
-	const ZklBatchResult *results;
+	ZklOp		op = {.kind = ZKL_OP_GET, .watch = true, .data_len = 1};
+	const ZklBatchResult *result;
 
 	if (d->bell)
 		zkl_batch_end(d->bell);
 	d->bell = NULL;
-	results = zkl__run(d, ZKL_BATCH_PIPELINED, &op, 1);
-	if (results == NULL)
-		return false;
-	if (results->code != ZKL_RC_OK || results->owner != (int64_t) d->me)
+	op.path = zkl__step_path(d, zkl__config(d->session)->bells_path, d->me, 0);
+	result = zkl__step_run(d, ZKL_BATCH_PIPELINED, &op, 1);
+	if (result->code != ZKL_RC_OK || result->owner != (int64_t) d->me)
 	{
-		refused(d, results->code == ZKL_RC_OK ? ZKL_RC_NODE_EXISTS : results->code);
-		return false;
+		d->published = ZKL_UNCERTAIN;
+		zkl__step_leave(d);
 	}
-	d->bell_version = results->version;
+	d->bell_version = result->version;
 	d->bell = d->batch;
 	d->batch = NULL;
-	return true;
 }
 
-/* Publishes the wait if others must know of it. */
-bool
-zkl__report_publish(ZklDetector *d)
-{
-	ZklReport	report;
-
-	d->bell_shown = 0;
-	if (d->is_refused || zkl__own_nodes_are_leaving(d->session) ||
-		zkl__report_compose(d, &report) != ZKL_REPORT_NEEDED || !write_report(d, &report))
-		return false;
-	return read_bell(d);
-}
-
-/* Does the report say something else than the published one? */
+/* Does the watch on the bell not work, or has it fired? */
 static bool
-has_changed(ZklDetector *d, const ZklReport *report)
+must_read_bell(const ZklDetector *d)
 {
-	int			length;
-	char	   *data = zkl__scratch_keep(d, zkl_report_encode(report, &length));
-
-	return data == NULL || length != d->data_len || memcmp(data, d->data, (size_t) length) != 0;
+	return d->bell == NULL || zkl_batch_info(d->bell).is_outdated;
 }
 
-/* Publishes what has changed.  Returns whether something has. */
+/*
+ * Publishes the wait if others must know of it, or writes what has changed, or answers a
+ * ring.  Returns whether something was written.  Not while the wait is not settled: then the
+ * caller tries again soon.
+ */
 bool
-zkl__report_update(ZklDetector *d)
+zkl__report_write(ZklDetector *d)
 {
 	ZklReport	report;
-	ZklReportState state = zkl__report_compose(d, &report);
+	bool		is_needed;
+	const char *data;
+	int			length;
 
-	if (state == ZKL_REPORT_NOT_NEEDED)
+	if (d->published == ZKL_UNCERTAIN)
 		zkl__report_withdraw(d);
-	return state == ZKL_REPORT_NEEDED && has_changed(d, &report) && write_report(d, &report);
+	if (d->published == ZKL_REFUSED)
+		return false;
+	while (zkl__own_nodes_are_leaving(d->session))
+		zkl__step_pause(d, LEAVING_POLL_MS);
+	if (d->published == ZKL_PUBLISHED && must_read_bell(d))
+		read_bell(d);
+	if (!zkl__report_compose(d, &report, &is_needed) ||
+		(d->published == ZKL_UNPUBLISHED && !is_needed))
+		return false;
+	report.bell = d->bell_version;
+	data = zkl_report_encode(&d->scratch, &report, &length);
+	if ((d->published == ZKL_PUBLISHED && d->written == zkl_hash(ZKL_HASH, data, (size_t) length)) ||
+		!write_report(d, &report, data, length))
+		return false;
+	if (must_read_bell(d))
+		read_bell(d);
+	return true;
 }
 
 /* Has the bell rung since the published report was composed, as far as is known? */
 bool
 zkl__report_is_rung(const ZklDetector *d)
 {
-	return d->is_published && (d->bell == NULL || d->bell_version != d->bell_shown ||
-							   zkl_batch_info(d->bell).is_outdated);
-}
-
-/*
- * Answers, if the session still waits.  Not while that is not settled: then the caller tries
- * again soon.
- */
-void
-zkl__report_answer(ZklDetector *d)
-{
-	bool		must_read = d->bell == NULL || zkl_batch_info(d->bell).is_outdated;
-	ZklReport	report;
-	ZklReportState state;
-
-	if ((must_read && !read_bell(d)) || d->bell_version == d->bell_shown)
-		return;
-	state = zkl__report_compose(d, &report);
-	report.bell = d->bell_version;
-	if (state == ZKL_REPORT_NOT_NEEDED)
-		zkl__report_withdraw(d);
-	else if (state == ZKL_REPORT_NEEDED)
-		(void) write_report(d, &report);
+	return d->published == ZKL_PUBLISHED && (must_read_bell(d) || d->bell_version != d->bell_shown);
 }

@@ -3,82 +3,77 @@
  * report.c
  *		Writes and reads wait reports, and the names of their nodes.
  *
- * Data of a report, one line each, a tab between the fields:
+ * Each line of a report has a letter, four numbers and a text:
  *
- *		1 <instance> <pid> <version of the bell> <identity> <server>
- *		l <name> <child>									waits in the queue of a lock
- *		m <name> <child>									... of a semaphore's mutex
- *		p <name> <child> <capacity>							waits for a permit
- *		w <session> <pid> <identity> <0 or 1> <holds> <text>	a local waiter
+ *		2 <instance> <identity> <pid> <version of the bell> <server>
+ *		l 0 0 0 0 <name>/<child>					waits in the queue of a lock
+ *		m 0 0 0 0 <name>/<child>					... of a semaphore's mutex
+ *		p 0 0 0 <capacity> <name>/<child>			waits for a permit
+ *		w <session> <identity> <pid> <0 or 1> <text>	a local waiter
+ *		h <key> 0 0 <kind>							... holds this
  *
- * Holds are separated by commas: a letter for the kind, and the key.  Process ids, versions
- * and capacities are decimal, all other numbers hexadecimal.
+ * 2 is the version of the format.  The first two numbers are hexadecimal.
  *
  *-------------------------------------------------------------------------
  */
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "report.h"
+
+/* Shortest line, with its end. */
+#define MIN_LINE 9
 
 
 /*
  * Writing
  */
 
-/* Control characters, which could end a line or field, become ? */
+/* Control characters, which could end the line, become ?.  *n may exceed ZKL_REPORT_MAX. */
 static void
-put_printable(FILE *f, const char *text)
+put_line(char *data, int *n, char kind, uint64_t a, uint64_t b, int c, int d, const char *text)
 {
-	putc('\t', f);
-	for (; *text; text++)
-		putc((unsigned char) *text < ' ' ? '?' : *text, f);
-}
+	int			start = *n;
 
-static void
-put_node(FILE *f, const ZklReportNode *node)
-{
-	fprintf(f, "\n%c\t%s\t%s", node->place, node->name, node->child);
-	if (node->place == ZKL_PLACE_PERMITS)
-		fprintf(f, "\t%d", node->capacity);
-}
-
-static void
-put_waiter(FILE *f, const ZklReportWaiter *waiter)
-{
-	fprintf(f, "\nw\t%" PRIx64 "\t%d\t%" PRIx64 "\t%d\t", waiter->session, waiter->pid,
-			waiter->identity, waiter->only_for_place);
-	for (int i = 0; i < waiter->n_held; i++)
-		fprintf(f, "%s%c%" PRIx32, i ? "," : "", waiter->held[i].kind, waiter->held[i].key);
-	put_printable(f, waiter->waits_for);
+	if (start > ZKL_REPORT_MAX)
+		return;
+	*n += snprintf(data + start, (size_t) (ZKL_REPORT_MAX + 1 - start),
+				   "%c %" PRIx64 " %" PRIx64 " %d %d %s ", kind, a, b, c, d, text);
+	if (*n > ZKL_REPORT_MAX)
+		return;
+	for (int i = start; i < *n - 1; i++)
+		if ((unsigned char) data[i] < ' ')
+			data[i] = '?';
+	data[*n - 1] = '\n';
 }
 
 char *
-zkl_report_encode(const ZklReport *report, int *length)
+zkl_report_encode(ZklScratch *scratch, const ZklReport *report, int *length)
 {
-	char	   *data = NULL;
-	size_t		size = 0;
-	FILE	   *f = open_memstream(&data, &size);
-	bool		failed;
+	char	   *data = zkl__scratch(scratch, ZKL_REPORT_MAX + 1, 1);
+	int			n = 0;
 
-	if (f == NULL)
-		return NULL;
-	fprintf(f, "1\t%" PRIx64 "\t%d\t%" PRId32 "\t%" PRIx64, report->instance, report->pid,
-			report->bell, report->identity);
-	put_printable(f, report->server);
+	put_line(data, &n, '2', report->instance, report->identity, report->pid, report->bell,
+			 report->server);
 	for (int i = 0; i < report->n_nodes; i++)
-		put_node(f, &report->nodes[i]);
-	for (int i = 0; i < report->n_waiters; i++)
-		put_waiter(f, &report->waiters[i]);
-	failed = ferror(f) != 0;
-	if (fclose(f) != 0 || failed || size > ZKL_REPORT_MAX)
 	{
-		free(data);
-		return NULL;
+		const ZklReportNode *node = &report->nodes[i];
+
+		put_line(data, &n, (char) node->place, 0, 0, 0, node->capacity,
+				 zkl__scratch_text(scratch, "%s/%s", node->name, node->child));
 	}
-	*length = (int) size;
+	for (int i = 0; i < report->n_waiters; i++)
+	{
+		const ZklReportWaiter *w = &report->waiters[i];
+
+		put_line(data, &n, 'w', w->session, w->identity, w->pid, w->only_for_place, w->waits_for);
+		for (int k = 0; k < w->n_held; k++)
+			put_line(data, &n, 'h', w->held[k].key, 0, 0, (int) w->held[k].kind, "");
+	}
+	if (n > ZKL_REPORT_MAX)
+		zkl__scratch_leave(scratch, ZKL_LEFT_TOO_MUCH);
+	*length = n;
 	return data;
 }
 
@@ -87,138 +82,99 @@ zkl_report_encode(const ZklReport *report, int *length)
  * Reading
  */
 
-#define MAX_FIELDS 7
-
-/* A report that is read, and where its next hold goes. */
+/* A report that is read, and where the next node, local waiter and hold go. */
 typedef struct Reading
 {
 	ZklReport  *report;
-	ZklReportNode *nodes;
-	ZklReportWaiter *waiters;
+	ZklReportNode *node;
+	ZklReportWaiter *waiter;
 	ZklHeld    *held;
 } Reading;
 
-/* Cuts a text at the separators; the last field has the rest.  Returns their number. */
-static int
-split(char *text, char separator, char **fields, int max)
-{
-	int			n = 0;
-
-	fields[n++] = text;
-	while (n < max && (text = strchr(text, separator)) != NULL)
-	{
-		*text++ = '\0';
-		fields[n++] = text;
-	}
-	return n;
-}
-
-/* A number that is none is some other number: that is a false report, and no danger. */
-static uint64_t
-read_hex(const char *text)
-{
-	return strtoull(text, NULL, 16);
-}
-
+/* Reads a node; "text" is <name>/<child>. */
 static bool
-is_component(const char *text)
+read_node(Reading *r, char place, int capacity, char *text)
 {
-	return *text != '\0' && strchr(text, '/') == NULL;
-}
+	char	   *child = strchr(text, '/');
 
-static bool
-read_node(Reading *r, char **fields, int n)
-{
-	ZklReportNode *node = &r->nodes[r->report->n_nodes++];
-
-	if (n != (*fields[0] == ZKL_PLACE_PERMITS ? 4 : 3) || memchr("lmp", *fields[0], 3) == NULL ||
-		!is_component(fields[1]) || !is_component(fields[2]))
+	if (child == NULL || child == text || child[1] == '\0' || strchr(child + 1, '/'))
 		return false;
-	node->place = (ZklWaitPlace) *fields[0];
-	node->name = fields[1];
-	node->child = fields[2];
-	node->capacity = n == 4 ? atoi(fields[3]) : 0;
+	*child++ = '\0';
+	*r->node++ = (ZklReportNode)
+	{
+		(ZklWaitPlace) place, text, child, capacity
+	};
+	r->report->n_nodes++;
 	return true;
 }
 
 static bool
-read_waiter(Reading *r, char **fields, int n)
+read_line(Reading *r, char *line)
 {
-	ZklReportWaiter *waiter = &r->waiters[r->report->n_waiters++];
-	char	   *rest[2];
+	ZklReport  *report = r->report;
+	uint64_t	a;
+	uint64_t	b;
+	char		kind;
+	int			c;
+	int			d;
+	int			start = 0;
 
-	if (n != MAX_FIELDS)
+	if (sscanf(line, "%c %" SCNx64 " %" SCNx64 " %d %d%n", &kind, &a, &b, &c, &d, &start) != 5 ||
+		line[start] != ' ' || (report->server == NULL) != (kind == '2'))
 		return false;
-	waiter->session = read_hex(fields[1]);
-	waiter->pid = atoi(fields[2]);
-	waiter->identity = read_hex(fields[3]);
-	waiter->only_for_place = *fields[4] != '0';
-	waiter->waits_for = fields[6];
-	waiter->held = r->held;
-	rest[1] = fields[5];
-	for (n = *fields[5] == '\0' ? 1 : 2; n == 2; waiter->n_held++)
+	line += start + 1;
+	switch (kind)
 	{
-		n = split(rest[1], ',', rest, 2);
-		r->held->kind = (ZklHeldKind) *rest[0];
-		r->held->key = *rest[0] == '\0' ? 0 : (uint32_t) read_hex(rest[0] + 1);
-		r->held++;
-	}
-	return true;
-}
-
-static bool
-read_report(Reading *r, char *text)
-{
-	char	   *rest[2];
-	char	   *fields[MAX_FIELDS];
-	int			lines = split(text, '\n', rest, 2);
-
-	if (split(rest[0], '\t', fields, 6) != 6 || strcmp(fields[0], "1") != 0)
-		return false;
-	r->report->instance = read_hex(fields[1]);
-	r->report->pid = atoi(fields[2]);
-	r->report->bell = atoi(fields[3]);
-	r->report->identity = read_hex(fields[4]);
-	r->report->server = fields[5];
-	while (lines == 2)
-	{
-		int			n;
-
-		lines = split(rest[1], '\n', rest, 2);
-		n = split(rest[0], '\t', fields, MAX_FIELDS);
-		if (!(*fields[0] == 'w' ? read_waiter(r, fields, n) : read_node(r, fields, n)))
+		case '2':
+			report->instance = a;
+			report->identity = b;
+			report->pid = c;
+			report->bell = d;
+			report->server = line;
+			return true;
+		case ZKL_PLACE_LOCK:
+		case ZKL_PLACE_MUTEX:
+		case ZKL_PLACE_PERMITS:
+			return read_node(r, kind, d, line);
+		case 'w':
+			*r->waiter++ = (ZklReportWaiter)
+			{
+				a, c, b, d != 0, r->held, 0, line
+			};
+			report->n_waiters++;
+			return true;
+		case 'h':
+			*r->held++ = (ZklHeld)
+			{
+				(uint32_t) a, (ZklHeldKind) d
+			};
+			if (report->n_waiters > 0)
+				r->waiter[-1].n_held++;
+			return true;
+		default:
 			return false;
 	}
-	return true;
 }
 
 ZklReport *
-zkl_report_decode(const char *data, int length)
+zkl_report_decode(ZklScratch *scratch, const char *data, int length)
 {
-	size_t		lines = 1;
-	size_t		held = 1;
 	Reading		r;
+	size_t		max;			/* lines */
 	char	   *text;
 
 	if (length <= 0 || length > ZKL_REPORT_MAX || memchr(data, '\0', (size_t) length))
 		return NULL;
-	for (int i = 0; i < length; i++)
-	{
-		lines += data[i] == '\n';
-		held += data[i] == '\n' || data[i] == ',';
-	}
-	r.report = calloc(1, sizeof(ZklReport) + (size_t) length + 1 + held * sizeof(ZklHeld) +
-					  lines * (sizeof(ZklReportNode) + sizeof(ZklReportWaiter)));
-	if (r.report == NULL)
-		return NULL;
-	r.report->nodes = r.nodes = (ZklReportNode *) (r.report + 1);
-	r.report->waiters = r.waiters = (ZklReportWaiter *) (r.nodes + lines);
-	r.held = (ZklHeld *) (r.waiters + lines);
-	text = memcpy(r.held + held, data, (size_t) length);
-	if (read_report(&r, text))
-		return r.report;
-	free(r.report);
-	return NULL;
+	max = (size_t) length / MIN_LINE + 1;
+	r.report = zkl__scratch(scratch, 1, sizeof(ZklReport));
+	r.report->nodes = r.node = zkl__scratch(scratch, max, sizeof(ZklReportNode));
+	r.report->waiters = r.waiter = zkl__scratch(scratch, max, sizeof(ZklReportWaiter));
+	r.held = zkl__scratch(scratch, max, sizeof(ZklHeld));
+	text = memcpy(zkl__scratch(scratch, (size_t) length + 1, 1), data, (size_t) length);
+	for (char *line = strtok_r(text, "\n", &text); line; line = strtok_r(NULL, "\n", &text))
+		if (!read_line(&r, line))
+			return NULL;
+	return r.report->server ? r.report : NULL;
 }
 
 bool
@@ -237,20 +193,26 @@ zkl_report_is_unchanged(const ZklReport *before, const ZklReport *later,
 
 
 /*
- * Names and paths
+ * Hashes, names and paths
  */
 
-char *
-zkl_place_path(const char *root, ZklWaitPlace place, const char *name, const char *child)
+uint64_t
+zkl_hash(uint64_t hash, const void *data, size_t length)
 {
-	char	   *path;
+	const unsigned char *bytes = data;
 
-	if (asprintf(&path, "%s/%s/%s%s%s%s", root,
-				 place == ZKL_PLACE_LOCK ? "locks" : "semaphores", name,
-				 place == ZKL_PLACE_LOCK ? "" : place == ZKL_PLACE_MUTEX ? "/locks" : "/leases",
-				 child ? "/" : "", child ? child : "") < 0)
-		return NULL;
-	return path;
+	for (size_t i = 0; i < length; i++)
+		hash = (hash ^ bytes[i]) * UINT64_C(1099511628211);
+	return hash;
+}
+
+char *
+zkl_place_path(ZklScratch *scratch, const char *root, ZklWaitPlace place, const char *name)
+{
+	if (place == ZKL_PLACE_LOCK)
+		return zkl__scratch_text(scratch, "%s/locks/%s", root, name);
+	return zkl__scratch_text(scratch, "%s/semaphores/%s/%s", root, name,
+							 place == ZKL_PLACE_MUTEX ? "locks" : "leases");
 }
 
 void
@@ -265,14 +227,14 @@ zkl_waiting_name(uint64_t session, uint64_t local, char out[ZKL_WAITING_NAME_SIZ
 bool
 zkl_parse_waiting(const char *name, uint64_t *session, uint64_t *local)
 {
-	char		copy[ZKL_WAITING_NAME_SIZE];
-	char	   *fields[2];
-	int			n;
+	char		again[ZKL_WAITING_NAME_SIZE];
 
-	if (strlen(name) >= sizeof(copy))
-		return false;
-	n = split(strcpy(copy, name), '@', fields, 2);
-	*session = read_hex(fields[n - 1]);
-	*local = n == 2 ? read_hex(fields[0]) : 0;
-	return *session != 0 && (n == 1 || *local != 0);
+	*session = *local = 0;
+	if (sscanf(name, "%" SCNx64 "@%" SCNx64, local, session) == 1)
+	{
+		*session = *local;
+		*local = 0;
+	}
+	zkl_waiting_name(*session, *local, again);
+	return *session != 0 && strcmp(name, again) == 0;
 }

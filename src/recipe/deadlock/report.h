@@ -7,7 +7,7 @@
  * The report is the data of <root>/waiting/<session>.  The queues show whom the session
  * waits for; the report only says where to look, and what the local waiters hold.
  *
- * Pure functions: no I/O, no state, any thread.  They allocate.
+ * Pure functions: no I/O, no state, any thread.  They allocate from a ZklScratch.
  *
  *-------------------------------------------------------------------------
  */
@@ -15,6 +15,7 @@
 #define ZKL_REPORT_H
 
 #include "recipe/recipe.h"
+#include "scratch.h"
 
 /* Longest data of a report; beyond it there is no report. */
 #define ZKL_REPORT_MAX 65536
@@ -62,24 +63,16 @@ typedef struct ZklReport
 } ZklReport;
 
 /*
- * Returns the data of the report's node, malloc'd, and their length; NULL if they exceed
- * ZKL_REPORT_MAX or memory is exhausted.  Control characters of texts become "?".
+ * Returns the data of the report's node.  Beyond ZKL_REPORT_MAX this leaves with
+ * ZKL_LEFT_TOO_MUCH.  Control characters of texts become "?".
  */
-extern char *zkl_report_encode(const ZklReport *report, int *length);
+extern char *zkl_report_encode(ZklScratch *scratch, const ZklReport *report, int *length);
 
 /*
- * Returns the report in one allocation, to be freed with free(), or NULL if the data are
- * no report or memory is exhausted.  Any bytes are safe.  "name" and "child" of the
- * result are single components of a path.
+ * Returns the report, or NULL if the data are none.  Any bytes are safe.  "name" and "child"
+ * of the result are single components of a path.
  */
-extern ZklReport *zkl_report_decode(const char *data, int length);
-
-/*
- * Returns a path below the root, malloc'd, or NULL if memory is exhausted: of a node, or
- * with "child" NULL, of its parent.
- */
-extern char *zkl_place_path(const char *root, ZklWaitPlace place, const char *name,
-							const char *child);
+extern ZklReport *zkl_report_decode(ZklScratch *scratch, const char *data, int length);
 
 /*
  * Does the session still wait as it reported before, by its later report?  With "waiter", a
@@ -87,6 +80,14 @@ extern char *zkl_place_path(const char *root, ZklWaitPlace place, const char *na
  */
 extern bool zkl_report_is_unchanged(const ZklReport *before, const ZklReport *later,
 									const ZklReportWaiter *waiter);
+
+/* Returns a hash (FNV-1a) of all bytes so far; begins with ZKL_HASH. */
+#define ZKL_HASH UINT64_C(14695981039346656037)
+extern uint64_t zkl_hash(uint64_t hash, const void *data, size_t length);
+
+/* Returns the path of a queue, or of the parent of permits. */
+extern char *zkl_place_path(ZklScratch *scratch, const char *root, ZklWaitPlace place,
+							const char *name);
 
 /* Writes and reads the names below <root>/waiting: "<session>" and "<local>@<session>". */
 #define ZKL_WAITING_NAME_SIZE 34

@@ -1,109 +1,65 @@
 /*-------------------------------------------------------------------------
  *
  * scratch.c
- *		Memory and batches of one step of a detector.
- *
- * Everything is freed when the step ends, whichever way it ends.
+ *		Memory of one step of a detector.
  *
  *-------------------------------------------------------------------------
  */
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include "detector.h"
+#include "scratch.h"
 
-/* A piece of memory, to be freed with the step. */
-struct ZklScratch
+typedef struct ZklScratchBlock
 {
-	ZklScratch *next;
-	void	   *memory;
-};
+	struct ZklScratchBlock *next;
+	max_align_t start[];
+} Block;
 
-/* Has malloc'd memory freed with the step; if there is no room to note it, at once. */
-void *
-zkl__scratch_keep(ZklDetector *d, void *memory)
+noreturn void
+zkl__scratch_leave(ZklScratch *scratch, ZklLeft why)
 {
-	ZklScratch *scratch = memory ? malloc(sizeof(ZklScratch)) : NULL;
-
-	if (scratch == NULL)
-	{
-		free(memory);
-		return NULL;
-	}
-	scratch->memory = memory;
-	scratch->next = d->scratch;
-	d->scratch = scratch;
-	return memory;
+	longjmp(scratch->left, (int) why);
 }
 
-/* Returns zeroed memory, or NULL. */
 void *
-zkl__scratch(ZklDetector *d, size_t size)
+zkl__scratch(ZklScratch *scratch, size_t n, size_t size)
 {
-	return zkl__scratch_keep(d, calloc(1, size > 0 ? size : 1));
+	Block	   *block = calloc(1, sizeof(Block) + n * size);
+
+	if (block == NULL)
+		zkl__scratch_leave(scratch, ZKL_LEFT_FAILED);
+	block->next = scratch->blocks;
+	scratch->blocks = block;
+	return block->start;
 }
 
 char *
-zkl__scratch_copy(ZklDetector *d, const char *text)
+zkl__scratch_text(ZklScratch *scratch, const char *format,...)
 {
-	return zkl__scratch_keep(d, strdup(text));
-}
+	va_list		args;
+	int			length;
+	char	   *text;
 
-char *
-zkl__scratch_path(ZklDetector *d, const char *parent, const char *child)
-{
-	return zkl__scratch_keep(d, zkl__path(parent, child));
-}
-
-static bool
-are_complete(const ZklOp *ops, int n)
-{
-	for (int i = 0; ops && i < n; i++)
-		if (ops[i].path == NULL)
-			return false;
-	return ops != NULL;
-}
-
-/*
- * Executes operations and waits for their results, which are valid until the next call.
- * Returns NULL if there are none: the outcome of writes is then unknown.
- */
-const ZklBatchResult *
-zkl__run(ZklDetector *d, ZklBatchForm form, const ZklOp *ops, int n)
-{
-	if (d->batch)
-		zkl_batch_end(d->batch);
-	d->batch = NULL;
-	if (!are_complete(ops, n))
-		return NULL;
-	d->batch = zkl_batch(d->session, form, ops, n);
-	if (d->batch == NULL)
-		return NULL;
-	d->has_waited = true;
-	if (!d->callbacks->await(d->arg, d->batch))
-	{
-		d->is_over = true;
-		return NULL;
-	}
-	return zkl_batch_info(d->batch).status == ZKL_OK ? zkl_batch_results(d->batch) : NULL;
+	va_start(args, format);
+	length = vsnprintf(NULL, 0, format, args);
+	va_end(args);
+	text = zkl__scratch(scratch, (size_t) length + 1, 1);
+	va_start(args, format);
+	vsnprintf(text, (size_t) length + 1, format, args);
+	va_end(args);
+	return text;
 }
 
 void
-zkl__step_end(ZklDetector *d)
+zkl__scratch_free(ZklScratch *scratch)
 {
-	if (d->batch)
-		zkl_batch_end(d->batch);
-	d->batch = NULL;
-	if (d->snapshot)
-		zkl_snapshot_free(d->snapshot);
-	d->snapshot = NULL;
-	while (d->scratch)
+	while (scratch->blocks)
 	{
-		ZklScratch *scratch = d->scratch;
+		Block	   *block = scratch->blocks;
 
-		d->scratch = scratch->next;
-		free(scratch->memory);
-		free(scratch);
+		scratch->blocks = block->next;
+		free(block);
 	}
-	d->is_over = false;
 }

@@ -15,139 +15,80 @@
  *
  *-------------------------------------------------------------------------
  */
-#include <stdlib.h>
-#include <string.h>
-
 #include "detector.h"
 
 /* How long the others may take to answer, and how often their reports are read. */
 #define ANSWER_MS 2000
 #define ANSWER_POLL_MS 25
 
-/* No version of a bell: the next step answers, as after a ring. */
-#define NO_BELL (-1)
-
-/* A claim in progress.  The arrays have an element for each report, the own one first. */
-typedef struct Claim
-{
-	ZklDetector *d;
-	const ZklDeadlockFound *found;
-	int			n;				/* reports */
-	char	  **paths;
-	int32_t    *bells;			/* the versions of the bells when they rang */
-	int32_t    *versions;		/* of the reports that answer; or -1 */
-} Claim;
-
-static bool
-claim_init(Claim *claim, ZklDetector *d, const ZklDeadlockFound *found)
-{
-	size_t		n = (size_t) found->n_reports;
-
-	claim->d = d;
-	claim->found = found;
-	claim->n = found->n_reports;
-	claim->paths = zkl__scratch(d, n * sizeof(char *));
-	claim->bells = zkl__scratch(d, n * sizeof(int32_t));
-	claim->versions = zkl__scratch(d, n * sizeof(int32_t));
-	if (claim->paths == NULL || claim->bells == NULL || claim->versions == NULL)
-		return false;
-	for (int i = 0; i < claim->n; i++)
-	{
-		char		name[ZKL_WAITING_NAME_SIZE];
-
-		zkl_waiting_name(found->reports[i].session, 0, name);
-		claim->paths[i] = zkl__scratch_path(d, zkl__config(d->session)->waiting_path, name);
-		claim->versions[i] = -1;
-	}
-	return true;
-}
-
-static bool
-ring_others(Claim *claim)
-{
-	uint64_t   *sessions = zkl__scratch(claim->d, (size_t) claim->n * sizeof(uint64_t));
-
-	for (int i = 1; sessions && i < claim->n; i++)
-		sessions[i] = claim->found->reports[i].session;
-	return sessions && zkl__ring(claim->d, sessions + 1, claim->n - 1, claim->bells + 1);
-}
-
 /* Are all waits that the deadlock needs from a report still the same in a later one? */
 static bool
-is_unchanged(const ZklDeadlockFound *found, int report, const ZklReport *later)
+is_unchanged(const ZklDeadlockFound *found, const ZklVertex *reporter, const ZklReport *later)
 {
 	for (int i = 0; i < found->n_edges; i++)
-		if (found->edges[i].report == report &&
-			!zkl_report_is_unchanged(found->reports[report].report, later,
-									 found->edges[i].waiter))
+		if (zkl_reporter(found->edges[i]) == reporter &&
+			!zkl_report_is_unchanged(reporter->report, later, found->edges[i]->from->waiter))
 			return false;
 	return true;
 }
 
-/* Takes a report that was read again.  Returns false if it rules the deadlock out. */
+/*
+ * Takes a report that was read again.  Returns false if it rules the deadlock out; clears
+ * *complete if it does not answer the ring.
+ */
 static bool
-take_answer(Claim *claim, int i, const ZklBatchResult *result)
+take_answer(ZklDetector *d, const ZklDeadlockFound *found, ZklVertex *reporter,
+			const ZklBatchResult *result, bool *complete)
 {
-	const ZklReport *later;
+	const ZklReport *later = result->code != ZKL_RC_OK ? NULL
+		: zkl_report_decode(&d->scratch, result->data, result->data_len);
 
-	if (result->code != ZKL_RC_OK ||
-		(uint64_t) result->owner != claim->found->reports[i].session)
+	if (later == NULL || (uint64_t) result->owner != reporter->session ||
+		!is_unchanged(found, reporter, later))
 		return false;
-	later = zkl__scratch_keep(claim->d, zkl_report_decode(result->data, result->data_len));
-	if (later == NULL || !is_unchanged(claim->found, i, later))
-		return false;
-	claim->versions[i] = later->bell >= claim->bells[i] ? result->version : -1;
+	reporter->version = result->version;
+	*complete = *complete && later->bell >= reporter->bell;
 	return true;
 }
 
 /* Reads all reports of others.  Returns false if one of them rules the deadlock out. */
 static bool
-read_answers(Claim *claim, bool *complete)
+read_answers(ZklDetector *d, const ZklDeadlockFound *found, bool *complete)
 {
-	ZklOp	   *ops = zkl__scratch(claim->d, (size_t) claim->n * sizeof(ZklOp));
+	ZklOp	   *ops = zkl__scratch(&d->scratch, (size_t) found->n_reports, sizeof(ZklOp));
 	const ZklBatchResult *results;
 
 	*complete = true;
-	if (claim->n == 1)
-		return true;
-	for (int i = 1; ops && i < claim->n; i++)
-		ops[i - 1] = (ZklOp)
+	for (int i = 1; i < found->n_reports; i++)
+		ops[i] = (ZklOp)
 	{
-		.kind = ZKL_OP_GET, .path = claim->paths[i], .data_len = ZKL_REPORT_MAX
+		.kind = ZKL_OP_GET, .data_len = ZKL_REPORT_MAX,
+			.path = zkl__step_path(d, zkl__config(d->session)->waiting_path,
+								   found->reports[i]->session, 0)
 	};
-	results = zkl__run(claim->d, ZKL_BATCH_PIPELINED, ops, claim->n - 1);
-	for (int i = 1; results && i < claim->n; i++)
-	{
-		if (!take_answer(claim, i, &results[i - 1]))
+	results = zkl__step_run(d, ZKL_BATCH_PIPELINED, ops + 1, found->n_reports - 1);
+	for (int i = 1; i < found->n_reports; i++)
+		if (!take_answer(d, found, found->reports[i], &results[i - 1], complete))
 			return false;
-		*complete = *complete && claim->versions[i] >= 0;
-	}
-	return results != NULL;
+	return true;
 }
 
 /* Waits for the answers of all others, and answers other sessions' rings meanwhile. */
 static bool
-await_answers(Claim *claim)
+await_answers(ZklDetector *d, const ZklDeadlockFound *found)
 {
-	ZklDetector *d = claim->d;
 	int64_t		until_ms = zkl_now_ms() + ANSWER_MS;
 	bool		complete;
 
 	for (;;)
 	{
 		if (zkl__report_is_rung(d))
-			zkl__report_answer(d);
-		if (d->is_over || !d->is_published || !read_answers(claim, &complete))
+			(void) zkl__report_write(d);
+		if (d->published != ZKL_PUBLISHED || !read_answers(d, found, &complete))
 			return false;
-		if (complete)
-			return true;
-		if (zkl_now_ms() >= until_ms)
-			return false;
-		if (!d->callbacks->pause(d->arg, ANSWER_POLL_MS))
-		{
-			d->is_over = true;
-			return false;
-		}
+		if (complete || zkl_now_ms() >= until_ms)
+			return complete;
+		zkl__step_pause(d, ANSWER_POLL_MS);
 	}
 }
 
@@ -156,62 +97,51 @@ static bool
 still_waits(ZklDetector *d, const ZklDeadlockFound *found)
 {
 	ZklReport	now;
+	bool		is_needed;
 
-	return zkl__report_compose(d, &now) == ZKL_REPORT_NEEDED && is_unchanged(found, 0, &now);
+	return zkl__report_compose(d, &now, &is_needed) &&
+		is_unchanged(found, found->reports[0], &now);
 }
 
-/* Adds a check of a node, once. */
-static void
-add_check(Claim *claim, ZklOp *ops, int *n, const ZklReportNode *node, const char *child)
+static ZklOp
+check_op(ZklDetector *d, const ZklReportNode *node, const char *child)
 {
-	char	   *path = zkl__scratch_keep(claim->d,
-										 zkl_place_path(zkl__config(claim->d->session)->root,
-														node->place, node->name, child));
+	const char *parent = zkl_place_path(&d->scratch, zkl__config(d->session)->root, node->place,
+										node->name);
 
-	for (int i = claim->n - 1; path && i < *n; i++)
-		if (ops[i].path && strcmp(ops[i].path, path) == 0)
-			return;
-	ops[(*n)++] = (ZklOp)
+	return (ZklOp)
 	{
-		.kind = ZKL_OP_CHECK, .path = path
+		.kind = ZKL_OP_CHECK, .path = zkl__scratch_text(&d->scratch, "%s/%s", parent, child)
 	};
 }
 
 /*
- * The multi: one check for each report and node, and a write that makes the own report
+ * The multi: checks of each report and node, and a write that makes the own report
  * invalid.  If it wrote the same report again, another claimant would take that for an answer,
  * and would fail as well.
  */
 static bool
-give_verdict(Claim *claim)
+give_verdict(ZklDetector *d, const ZklDeadlockFound *found)
 {
-	ZklDetector *d = claim->d;
-	const ZklDeadlockFound *found = claim->found;
-	ZklOp	   *ops = zkl__scratch(d, (size_t) (claim->n + 2 * found->n_edges) * sizeof(ZklOp));
-	const ZklBatchResult *results;
+	const char *waiting = zkl__config(d->session)->waiting_path;
+	ZklOp	   *ops = zkl__scratch(&d->scratch, (size_t) (found->n_reports + 2 * found->n_edges), sizeof(ZklOp));
 	int			n = 0;
 
-	for (int i = 1; ops && i < claim->n; i++)
+	for (int i = 0; i < found->n_reports; i++)
 		ops[n++] = (ZklOp)
 	{
-		.kind = ZKL_OP_CHECK_VERSION, .path = claim->paths[i], .version = claim->versions[i]
-	};
-	for (int i = 0; ops && i < found->n_edges; i++)
-		if (found->edges[i].node)
-		{
-			add_check(claim, ops, &n, found->edges[i].node, found->edges[i].node->child);
-			add_check(claim, ops, &n, found->edges[i].node, found->edges[i].blocker);
-		}
-	if (ops)
-		ops[n++] = (ZklOp)
-	{
-		.kind = ZKL_OP_SET, .path = claim->paths[0], .version = ZKL_ANY_VERSION,
+		.kind = i == 0 ? ZKL_OP_SET : ZKL_OP_CHECK_VERSION,
+			.path = zkl__step_path(d, waiting, found->reports[i]->session, 0),
+			.version = i == 0 ? ZKL_ANY_VERSION : found->reports[i]->version,
 			.data = ""
 	};
-	results = zkl__run(d, ZKL_BATCH_ATOMIC, ops, n);
-	if (results == NULL)
-		d->bell_shown = NO_BELL;	/* it may have happened: the report must be written again */
-	return results && results[0].code == ZKL_RC_OK;
+	for (int i = 0; i < found->n_edges; i++)
+		if (found->edges[i]->node)
+		{
+			ops[n++] = check_op(d, found->edges[i]->node, found->edges[i]->node->child);
+			ops[n++] = check_op(d, found->edges[i]->node, found->edges[i]->blocker);
+		}
+	return zkl__step_write(d, ops, n) == ZKL_RC_OK;
 }
 
 /*
@@ -221,10 +151,8 @@ give_verdict(Claim *claim)
 bool
 zkl__verdict_claim(ZklDetector *d, const ZklDeadlockFound *found)
 {
-	Claim		claim;
-
-	return claim_init(&claim, d, found) && ring_others(&claim) && await_answers(&claim) &&
-		still_waits(d, found) && give_verdict(&claim);
+	return zkl__ring(d, found->reports + 1, found->n_reports - 1) && await_answers(d, found) &&
+		still_waits(d, found) && give_verdict(d, found);
 }
 
 
@@ -233,35 +161,31 @@ zkl__verdict_claim(ZklDetector *d, const ZklDeadlockFound *found)
  */
 
 static void
-describe_edge(const ZklDeadlockFound *found, int i, ZklDeadlockEdge *to)
+describe_edge(const ZklEdge *edge, ZklDeadlockEdge *to)
 {
-	const ZklCycleEdge *edge = &found->edges[i];
-	const ZklReport *report = found->reports[edge->report].report;
+	const ZklReportWaiter *waiter = edge->from->waiter;
+	const ZklReport *report = zkl_reporter(edge)->report;
 	ZklContender contender = {.writer = true};
 
-	to->session_id = (int64_t) edge->session;
+	to->session_id = (int64_t) edge->from->session;
 	to->instance = report->instance;
 	to->server = report->server;
-	to->pid = edge->waiter ? edge->waiter->pid : report->pid;
-	if (edge->waiter)
-		to->waits_for = edge->waiter->waits_for;
-	else if (edge->node)
-	{
-		to->name = edge->node->name;
-		if (edge->node->place == ZKL_PLACE_LOCK && zkl_parse_child(edge->node->child, &contender))
-			to->mode = contender.writer ? ZKL_MODE_EXCLUSIVE : ZKL_MODE_SHARED;
-	}
+	to->pid = waiter ? waiter->pid : report->pid;
+	to->waits_for = waiter ? waiter->waits_for : NULL;
+	if (edge->node == NULL)
+		return;
+	to->name = edge->node->name;
+	if (edge->node->place == ZKL_PLACE_LOCK && zkl_parse_child(edge->node->child, &contender))
+		to->mode = contender.writer ? ZKL_MODE_EXCLUSIVE : ZKL_MODE_SHARED;
 }
 
-/* Describes the cycle; the texts are those of the snapshot.  Returns false if out of memory. */
-bool
+void
 zkl__verdict_describe(ZklDetector *d, const ZklDeadlockFound *found)
 {
-	ZklDeadlockEdge *edges = zkl__scratch(d, (size_t) found->n_cycle * sizeof(ZklDeadlockEdge));
+	ZklDeadlockEdge *edges = zkl__scratch(&d->scratch, (size_t) found->n_cycle, sizeof(ZklDeadlockEdge));
 
-	for (int i = 0; edges && i < found->n_cycle; i++)
-		describe_edge(found, i, &edges[i]);
+	for (int i = 0; i < found->n_cycle; i++)
+		describe_edge(found->edges[i], &edges[i]);
 	d->deadlock.n = found->n_cycle;
 	d->deadlock.edges = edges;
-	return edges != NULL;
 }
