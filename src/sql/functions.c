@@ -25,6 +25,7 @@
 #include "backend/base/settings.h"
 #include "backend/lock/locks.h"
 #include "backend/lock/loss.h"
+#include "backend/lock/release.h"
 #include "backend/lock/revoke.h"
 #include "backend/lock/revoker.h"
 #include "backend/lock/semaphores.h"

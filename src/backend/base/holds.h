@@ -70,7 +70,8 @@ typedef struct ZklockHold
 	int			revocations_reported;	/* revocations of "lock" */
 	bool		lost;			/* set by the last check in loss.c */
 	int			pins;			/* calls that use this entry */
-	uint64		call;			/* last call that marked it (locks.c) */
+	uint64		acquired;		/* last call that acquired an array with it (locks.c) */
+	uint64		released;		/* last call of zklock_release() that found it */
 } ZklockHold;
 
 /* For dlist_foreach(). */

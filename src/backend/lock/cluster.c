@@ -17,15 +17,6 @@
 #include "backend/session/errors.h"
 #include "backend/session/wait.h"
 
-struct ZklockReader
-{
-	const ZklockAction *action;
-	ZklockTimeout timeout;
-	ZklSession *session;
-	ZklBatch   *batch;			/* the last one, or NULL */
-	uint64		progress;		/* of the batches before it, in this attempt */
-};
-
 static _Noreturn void
 fail(const ZklockReader *reader, ZklStatus status, int raw_code)
 {
@@ -129,18 +120,6 @@ zklock_read_found(ZklockReader *reader, ZklResultCode code, int *n_denied)
 		default:
 			fail(reader, ZKL_SERVER_ERROR, 0);
 	}
-}
-
-const char *
-zklock_read_root(const ZklockReader *reader)
-{
-	return zkl_session_root(reader->session);
-}
-
-void
-zklock_read_too_many(const ZklockReader *reader)
-{
-	zklock_fail(reader->action, zklock_too_many_znodes);
 }
 
 

@@ -9,12 +9,20 @@
 #define ZKLOCK_CLUSTER_H
 
 #include "backend/session/errors.h"
+#include "backend/session/wait.h"
 #include "recipe/batch.h"
 
 /* The most operations of one zklock_read_batch(). */
 #define ZKLOCK_READ_BATCH 500
 
-typedef struct ZklockReader ZklockReader;
+typedef struct ZklockReader
+{
+	const ZklockAction *action;
+	ZklSession *session;		/* in this attempt */
+	ZklockTimeout timeout;
+	ZklBatch   *batch;			/* the last one, or NULL */
+	uint64		progress;		/* of the batches before it, in this attempt */
+} ZklockReader;
 
 /*
  * Reads in nested loops, with zklock_read_batch().  Returns true when everything is read;
@@ -41,11 +49,5 @@ extern const ZklBatchResult *zklock_read_batch(ZklockReader *reader,
 
 /* Returns whether a znode exists and may be read; counts it in *n_denied if it may not. */
 extern bool zklock_read_found(ZklockReader *reader, ZklResultCode code, int *n_denied);
-
-/* Returns the path of the root, valid in this attempt. */
-extern const char *zklock_read_root(const ZklockReader *reader);
-
-/* Raises the error for more znodes than a backend keeps. */
-extern _Noreturn void zklock_read_too_many(const ZklockReader *reader);
 
 #endif							/* ZKLOCK_CLUSTER_H */

@@ -1,14 +1,12 @@
 /*-------------------------------------------------------------------------
  *
  * locks.c
- *		Acquires locks, locally and in the ensemble, and releases them.
+ *		Acquires locks, locally and in the ensemble.
  *
  * A lock is acquired in PostgreSQL's lock manager first (local_lock.c), then in the
  * ensemble (src/recipe); a permit of a semaphore only there (semaphores.c).  The hold
  * table (holds.c) counts the locks only when all of them are acquired.  Until then an
  * error leaves the counts unchanged, and settling the entries releases what was acquired.
- *
- * A release changes the counts, and does not wait for the network.
  *
  *-------------------------------------------------------------------------
  */
@@ -37,15 +35,13 @@
 /* State of a call of zklock_acquire(). */
 typedef struct LockAcquisition
 {
-	ZklockAcquisition *item;
+	const ZklockAcquisition *item;	/* without names: of a permit */
 	ZklockHold **holds;			/* distinct, pinned, in the order of the local locks */
 	int			n;
+	int64		token;			/* of the first one, if it was acquired; else 0 */
 	ZklockTimeout timeout;
 	bool		requeued;
 } LockAcquisition;
-
-/* The last call that marked the entries that it found, each once. */
-static uint64 last_call = 0;
 
 static ZklockAction
 action_of(const ZklockHold *hold)
@@ -112,7 +108,7 @@ static ZklStatus
 request_remote(void *arg, ZklSession *session)
 {
 	LockAcquisition *a = arg;
-	ZklStatus	status = a->item->permit ? zklock_request_permit(a->item->permit, &a->timeout, session)
+	ZklStatus	status = a->item->names == NULL ? zklock_request_permit(a->holds[0], &a->timeout, session)
 		: request_locks(a, session);
 
 	if (status == ZKL_OK)
@@ -229,20 +225,21 @@ compare_holds(const void *a, const void *b)
 static void
 prepare_array(LockAcquisition *a)
 {
+	static uint64 call = 0;
 	int			room = zklock_session_max_locks() - zklock_holds_count();
 	const ZklockName *name;
 
-	last_call++;
+	call++;
 	while ((name = zklock_names_next(a->item->names)) != NULL)
 	{
 		ZklockHold *hold = zklock_hold_find(name);
 
-		if (hold && hold->call == last_call)
+		if (hold && hold->acquired == call)
 			continue;
 		if ((hold == NULL || hold->mode < a->item->mode) && --room < 0)
 			zklock_raise(ZKL_TOO_MANY, &ZKLOCK_ACTION_LOCK(name->display), 0);
 		hold = zklock_hold_prepare(name);
-		hold->call = last_call;
+		hold->acquired = call;
 		a->holds[a->n++] = hold;
 	}
 	qsort(a->holds, a->n, sizeof(ZklockHold *), compare_holds);
@@ -251,9 +248,9 @@ prepare_array(LockAcquisition *a)
 static void
 prepare_holds(LockAcquisition *a)
 {
-	if (a->item->permit)
-		a->holds[a->n++] = a->item->permit;
-	else if (a->item->names->array)
+	if (a->item->names == NULL)
+		return;
+	if (a->item->names->array)
 		prepare_array(a);
 	else
 		a->holds[a->n++] = zklock_hold_prepare(&a->item->names->name);
@@ -364,43 +361,69 @@ room_for_holds(const ZklockAcquisition *item)
 	return palloc(sizeof(ZklockHold *) * (Min(item->names->n, n) + 1));
 }
 
-bool
-zklock_acquire(ZklockAcquisition *item)
+static bool
+acquire(LockAcquisition *a)
 {
-	LockAcquisition a = {.item = item, .timeout.timeout_ms = item->timeout_ms};
-	ZklockHold *single;
 	volatile bool acquired = false;
 
-	if (item->permit == NULL)
-		zklock_check_loss();
-	a.holds = item->permit || !item->names->array ? &single : room_for_holds(item);
-	a.timeout.started = zkl_now_ms();
+	a->timeout.timeout_ms = a->item->timeout_ms;
+	a->timeout.started = zkl_now_ms();
 	PG_TRY();
 	{
-		prepare_holds(&a);
-		acquired = a.n == 0 || acquire_both(&a);
+		prepare_holds(a);
+		acquired = a->n == 0 || acquire_both(a);
 	}
 	PG_CATCH();
 	{
-		zklock_count_failed(&a.timeout);
-		settle_all(&a);
+		zklock_count_failed(&a->timeout);
+		settle_all(a);
 		PG_RE_THROW();
 	}
 	PG_END_TRY();
 
-	for (int i = 0; acquired && i < a.n; i++)
-		zklock_hold_add(a.holds[i], item->mode, item->scope,
+	for (int i = 0; acquired && i < a->n; i++)
+		zklock_hold_add(a->holds[i], a->item->mode, a->item->scope,
 						GetCurrentTransactionNestLevel());
-	item->token = acquired && a.n > 0 ? a.holds[0]->token : 0;
-	settle_all(&a);
+	a->token = acquired && a->n > 0 ? a->holds[0]->token : 0;
+	settle_all(a);
 	if (!acquired)
-		zklock_count_gave_up(&a.timeout);
-	else if (a.n > 0)
+		zklock_count_gave_up(&a->timeout);
+	else if (a->n > 0)
 	{
-		zklock_count_acquired(&a.timeout, a.n);
+		zklock_count_acquired(&a->timeout, a->n);
 		zklock_warn_open_parents();
 	}
 	return acquired;
+}
+
+bool
+zklock_acquire(const ZklockAcquisition *item)
+{
+	ZklockHold *single;
+	LockAcquisition a = {.item = item,.holds = &single};
+
+	zklock_check_loss();
+	if (item->names->array)
+		a.holds = room_for_holds(item);
+	return acquire(&a);
+}
+
+int64
+zklock_acquire_permit(const ZklockName *name, int capacity, ZklockScope scope,
+					  int64 timeout_ms)
+{
+	const ZklockAcquisition item = {
+		.mode = ZKL_MODE_EXCLUSIVE,.scope = scope,.timeout_ms = timeout_ms
+	};
+	ZklockHold *permit;
+	LockAcquisition a = {.item = &item,.holds = &permit};
+
+	zklock_check_loss();
+	zklock_check_own_permits(name, capacity, timeout_ms);
+	permit = zklock_hold_prepare_permit(name, capacity);
+	a.n = 1;
+	(void) acquire(&a);
+	return a.token;
 }
 
 int64
@@ -409,92 +432,4 @@ zklock_token(const ZklockName *name)
 	ZklockHold *hold = zklock_hold_find(name);
 
 	return hold && hold->lock ? hold->token : 0;
-}
-
-
-/*
- * Release
- */
-
-/*
- * Marks the entries of the names that have a session-level count in this mode; returns their
- * number, and one of them.
- */
-static int
-mark_to_release(ZklockNames *names, ZklMode mode, bool *released, ZklockHold **marked)
-{
-	const ZklockName *name;
-	int			n = 0;
-
-	last_call++;
-	for (int i = 0; (name = zklock_names_next(names)) != NULL; i++)
-	{
-		ZklockHold *hold = zklock_hold_find(name);
-
-		released[i] = hold != NULL && zklock_hold_counts(hold, mode)->session > 0;
-		if (!released[i])
-			ereport(WARNING,
-					(errcode(ERRCODE_WARNING),
-					 errmsg("you don't own %s lock \"%s\" at session level",
-							mode == ZKL_MODE_EXCLUSIVE ? "exclusive" : "shared",
-							name->display),
-					 errhint("See zk_held_locks for the locks of this session.")));
-		else if (hold->call != last_call)
-		{
-			hold->call = last_call;
-			*marked = hold;
-			n++;
-		}
-	}
-	return n;
-}
-
-static void
-release_one(ZklockHold *hold, ZklMode mode)
-{
-	zklock_note_release(hold);
-	zklock_hold_counts(hold, mode)->session--;
-}
-
-/* An error in the first step, which converts names, releases nothing. */
-void
-zklock_release(ZklockNames *names, ZklMode mode, bool *released)
-{
-	ZklockHold *marked = NULL;
-	int			n = mark_to_release(names, mode, released, &marked);
-	dlist_iter	iter;
-
-	if (n == 1)
-	{
-		release_one(marked, mode);
-		zklock_settle(marked);
-	}
-	else if (n > 1)
-	{
-		dlist_foreach(iter, &zklock_holds)
-		{
-			ZklockHold *hold = dlist_container(ZklockHold, link, iter.cur);
-
-			if (hold->call == last_call)
-				release_one(hold, mode);
-		}
-		zklock_settle_every();
-	}
-	zklock_withdraw_requests();
-}
-
-void
-zklock_release_session(void)
-{
-	dlist_iter	iter;
-
-	dlist_foreach(iter, &zklock_holds)
-	{
-		ZklockHold *hold = dlist_container(ZklockHold, link, iter.cur);
-
-		zklock_note_release(hold);
-		zklock_hold_forget_session(hold);
-	}
-	zklock_settle_every();
-	zklock_withdraw_requests();
 }

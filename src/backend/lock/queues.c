@@ -70,7 +70,7 @@ static void
 add_node(Scan *scan, int object, Role role, const char *path)
 {
 	if (scan->n_nodes == MAX_NODES)
-		zklock_read_too_many(scan->reader);
+		zklock_fail(scan->reader->action, zklock_too_many_znodes);
 	if (scan->n_nodes == scan->max_nodes)
 	{
 		scan->max_nodes = Max(2 * scan->max_nodes, 64);
@@ -399,12 +399,6 @@ read_objects(Scan *scan, const char *const *names, int n_names)
 	return is_read;
 }
 
-static const char *
-parent_of(ZklockReader *reader, bool is_semaphore)
-{
-	return psprintf("%s/%s", zklock_read_root(reader), is_semaphore ? "semaphores" : "locks");
-}
-
 static Scan
 scan_of(ZklockReader *reader, bool is_semaphore, ZklockUseEntry use, void *arg, int *n_denied)
 {
@@ -415,7 +409,8 @@ scan_of(ZklockReader *reader, bool is_semaphore, ZklockUseEntry use, void *arg, 
 			.arg = arg,
 			.n_denied = n_denied,
 			.is_semaphore = is_semaphore,
-			.parent = parent_of(reader, is_semaphore),
+			.parent = psprintf("%s/%s", zkl_session_root(reader->session),
+							   is_semaphore ? "semaphores" : "locks"),
 	};
 }
 
@@ -457,7 +452,7 @@ read_below(Scan *scan)
 	if (!zklock_read_found(scan->reader, list->code, scan->n_denied))
 		return true;
 	if (list->n_children > MAX_NODES)
-		zklock_read_too_many(scan->reader);
+		zklock_fail(scan->reader->action, zklock_too_many_znodes);
 	names = palloc((list->n_children + 1) * sizeof(char *));
 	for (n = 0; n < list->n_children; n++)
 		names[n] = pstrdup(list->children[n]);

@@ -183,6 +183,16 @@ name_awaited(void *arg)
 	zklock_name_action(unconstify(ZklockAction *, &w->actions[Max(info.culprit, 0)]));
 }
 
+/* After the wait, also after an error. */
+static void
+finish(RemoteWait *w, ZklRequestInfo *info)
+{
+	zkl_request_info(w->request, info);
+	note_wait(w->timeout, info);
+	if (w->long_wait.scan_context)	/* a search for deadlocks has begun */
+		zklock_end_long_wait(&w->long_wait);
+}
+
 ZklStatus
 zklock_await_request(ZklockTimeout *timeout, ZklSession *session,
 					 ZklRequest *request, const ZklockAction *actions)
@@ -209,19 +219,15 @@ zklock_await_request(ZklockTimeout *timeout, ZklSession *session,
 	}
 	PG_CATCH();
 	{
-		zkl_request_info(request, &info);
-		note_wait(timeout, &info);
-		zklock_end_long_wait(&w.long_wait);
+		finish(&w, &info);
 		zkl_request_end(request);
 		PG_RE_THROW();
 	}
 	PG_END_TRY();
 	error_context_stack = context.previous;
 
-	zklock_end_long_wait(&w.long_wait);
 	status = zkl_request_status(request);
-	zkl_request_info(request, &info);
-	note_wait(timeout, &info);
+	finish(&w, &info);
 	timeout->must_requeue = timeout->must_requeue && status == ZKL_PENDING;
 	switch (status)
 	{

@@ -3,8 +3,8 @@
  * revoke.c
  *		Requests by others to release a lock, and what the holder does.
  *
- * The recipe layer detects revocations, in whichever thread it runs; they are
- * counted.  Under zklock.on_revoke = cancel that thread also requests a cancel
+ * The recipe layer detects revocations, in whichever thread it runs, and sets a
+ * flag.  Under zklock.on_revoke = cancel that thread also requests a cancel
  * (cancel.h).  All else waits until the backend calls here: from the hooks of
  * lifecycle.c, or from the wait loop of wait.c.
  *
@@ -28,40 +28,31 @@
 #define CANCEL_SEVERAL "canceling statement because release of locks %s was requested"
 #define CANCEL_HINT "Release session-level locks with zk_unlock(): they are still held."
 
-/* Revocations; counted by any thread that holds the session's mutex. */
-static volatile sig_atomic_t noticed = 0;
-
-/* How many of them are processed. */
-static sig_atomic_t processed = 0;
+/* A request for release may be unreported; set by any thread that holds the session's mutex. */
+static volatile sig_atomic_t is_pending = false;
 
 void
 zklock_on_revoke_io(void)
 {
-	noticed++;
+	is_pending = true;
 	if (zklock_on_revoke == ZKLOCK_ON_REVOKE_CANCEL)
 		zklock_cancel_request_io(ZKLOCK_CANCEL_REVOCATION);
 }
 
-/* Returns whether there are requests for release that have not been processed. */
-static bool
-is_pending(void)
-{
-	return noticed != processed;
-}
-
 /*
- * Returns the number of revocations whose cancels have been requested: a thread has done so
- * when it releases the session's mutex, which this acquires.
+ * Before the locks are looked at.  A thread that has set the flag has requested its cancel
+ * when it releases the session's mutex, which this acquires.  Returns whether a cancel was
+ * pending.
  */
-static sig_atomic_t
-count_noticed(void)
+static bool
+settle_pending(void)
 {
-	sig_atomic_t seen = noticed;
 	ZklSession *session = zklock_session_current();
 
+	is_pending = false;
 	if (session)
 		(void) zkl_session_state(session);
-	return seen;
+	return zklock_cancel_settle(ZKLOCK_CANCEL_REVOCATION);
 }
 
 static bool
@@ -116,8 +107,7 @@ take_unreported(void)
 
 	do
 	{
-		processed = count_noticed();
-		if (zklock_cancel_settle(ZKLOCK_CANCEL_REVOCATION))
+		if (settle_pending())
 			unreported.cancelling = true;
 		dlist_foreach(iter, &zklock_holds)
 		{
@@ -126,7 +116,7 @@ take_unreported(void)
 			if (is_unreported(hold))
 				take_hold(&unreported, hold);
 		}
-	} while (processed != noticed);
+	} while (is_pending);
 	return unreported;
 }
 
@@ -155,7 +145,7 @@ zklock_report_revocation(void)
 {
 	Unreported	unreported;
 
-	if (!is_pending() || zklock_on_revoke == ZKLOCK_ON_REVOKE_CANCEL)
+	if (!is_pending || zklock_on_revoke == ZKLOCK_ON_REVOKE_CANCEL)
 		return;
 	unreported = take_unreported();
 	notify(&unreported);
@@ -172,7 +162,7 @@ zklock_process_revocation(void)
 {
 	Unreported	unreported;
 
-	if (!is_pending())
+	if (!is_pending)
 		return;
 	unreported = take_unreported();
 	if (unreported.names.n > 0 && zklock_on_revoke == ZKLOCK_ON_REVOKE_CANCEL &&
@@ -212,15 +202,11 @@ zklock_rewrite_revoked(ErrorData *error)
 void
 zklock_drop_revocation(void)
 {
-	sig_atomic_t seen;
-
-	if (!is_pending())
+	if (!is_pending || is_any_unreported())
 		return;
-	seen = count_noticed();
-	if (is_any_unreported())
-		return;
-	processed = seen;
-	(void) zklock_cancel_settle(ZKLOCK_CANCEL_REVOCATION);
+	(void) settle_pending();
+	if (is_any_unreported())	/* requested just now */
+		zklock_on_revoke_io();
 }
 
 bool

@@ -22,7 +22,7 @@ typedef struct Revocation
 {
 	const char *name;			/* encoded */
 	bool		spares_superusers;
-	List	   *asked;			/* nodes of the holders that a request was sent to */
+	List	   *requested;		/* nodes of the holders that a request was sent to */
 	int			n_before;		/* the first ones of them, in earlier attempts */
 	List	   *holders;		/* nodes, in this attempt, to which one is to be sent */
 	int			n_spared;		/* in this attempt; also n_denied */
@@ -47,21 +47,21 @@ is_requested(const ZklockEntry *entry)
 }
 
 static bool
-was_asked(const Revocation *revocation, const char *path)
+was_requested(const Revocation *revocation, const char *path)
 {
 	for (int i = 0; i < revocation->n_before; i++)
-		if (strcmp(list_nth(revocation->asked, i), path) == 0)
+		if (strcmp(list_nth(revocation->requested, i), path) == 0)
 			return true;
 	return false;
 }
 
 static void
-note_asked(Revocation *revocation, const char *path)
+note_requested(Revocation *revocation, const char *path)
 {
 	MemoryContext old = MemoryContextSwitchTo(revocation->context);
 
-	if (!was_asked(revocation, path))
-		revocation->asked = lappend(revocation->asked, pstrdup(path));
+	if (!was_requested(revocation, path))
+		revocation->requested = lappend(revocation->requested, pstrdup(path));
 	MemoryContextSwitchTo(old);
 }
 
@@ -80,8 +80,8 @@ use_entry(const ZklockEntry *entry, void *arg)
 	if (revocation->spares_superusers && begins_with(entry, ZKL_SUPERUSER_DATA))
 		revocation->n_spared++;
 	else if (is_requested(entry) &&
-			 (revocation->spares_superusers || was_asked(revocation, entry->path)))
-		note_asked(revocation, entry->path);
+			 (revocation->spares_superusers || was_requested(revocation, entry->path)))
+		note_requested(revocation, entry->path);
 	else
 	{
 		old = MemoryContextSwitchTo(revocation->context);
@@ -109,7 +109,7 @@ send_requests(ZklockReader *reader, Revocation *revocation, int from)
 	for (int i = 0; i < n; i++)
 		if (results == NULL ||
 			zklock_read_found(reader, results[i].code, &revocation->n_denied))
-			note_asked(revocation, ops[i].path);
+			note_requested(revocation, ops[i].path);
 	pfree(ops);
 	return results != NULL;
 }
@@ -119,7 +119,7 @@ attempt(ZklockReader *reader, void *arg)
 {
 	Revocation *revocation = arg;
 
-	revocation->n_before = list_length(revocation->asked);
+	revocation->n_before = list_length(revocation->requested);
 	revocation->holders = NIL;
 	revocation->n_spared = 0;
 	revocation->n_denied = 0;
@@ -138,7 +138,7 @@ raise_spared(const ZklockName *name, const Revocation *revocation)
 			(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 			 errmsg("must be superuser to request release of lock \"%s\" from a superuser's session",
 					name->display),
-			 errdetail("Number of other holders that received the request: %d.", list_length(revocation->asked)),
+			 errdetail("Number of other holders that received the request: %d.", list_length(revocation->requested)),
 			 errhint("Let a superuser call zk_revoke(%s).",
 					 quote_literal_cstr(name->display))));
 }
@@ -163,8 +163,8 @@ zklock_revoke(const ZklockName *name)
 		ZklockProblem problem = zklock_problem_of(ZKL_NO_AUTH, 0);
 
 		problem.detail = psprintf("Holders that received the request: %d; znodes that could not be read or changed: %d.",
-								  list_length(revocation.asked), revocation.n_denied);
+								  list_length(revocation.requested), revocation.n_denied);
 		zklock_fail(&action, problem);
 	}
-	return list_length(revocation.asked);
+	return list_length(revocation.requested);
 }

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * semaphores.c
- *		Acquires and releases permits of semaphores.
+ *		Requests permits of semaphores.
  *
  * Every permit is an entry of its own in the hold table, so locks.c, lifecycle.c
  * and loss.c treat it like a lock.  It has no local lock to wait for, because
@@ -16,7 +16,6 @@
 
 #include "backend/base/identity.h"
 #include "backend/base/settings.h"
-#include "backend/lock/locks.h"
 #include "backend/lock/loss.h"
 #include "backend/lock/remote_wait.h"
 #include "backend/lock/semaphores.h"
@@ -41,8 +40,8 @@ raise_other_capacity(const char *display, int capacity, int requested)
  * Checks the permits that this session holds.  They determine the capacity.  If they are
  * all permits of the semaphore, no other session could end the wait.
  */
-static void
-check_own_permits(const ZklockName *name, int capacity, int64 timeout_ms)
+void
+zklock_check_own_permits(const ZklockName *name, int capacity, int64 timeout_ms)
 {
 	int			n = 0;
 	ZklockHold *hold = NULL;
@@ -148,52 +147,4 @@ zklock_request_permit(ZklockHold *permit, ZklockTimeout *timeout, ZklSession *se
 		zklock_no_answer_due(timeout);
 		zklock_wait(session, is_pause_over, &next);
 	}
-}
-
-int64
-zklock_acquire_permit(const ZklockName *name, int capacity, ZklockScope scope,
-					  int64 timeout_ms)
-{
-	ZklockAcquisition item = {
-		.mode = ZKL_MODE_EXCLUSIVE,.scope = scope,.timeout_ms = timeout_ms
-	};
-
-	zklock_check_loss();
-	check_own_permits(name, capacity, timeout_ms);
-	item.permit = zklock_hold_prepare_permit(name, capacity);
-	(void) zklock_acquire(&item);
-	return item.token;
-}
-
-/* Returns the youngest session-level permit, or NULL. */
-static ZklockHold *
-find_session_permit(const ZklockName *name)
-{
-	ZklockHold *hold = NULL;
-
-	while ((hold = zklock_hold_find_permit(name, hold)) != NULL)
-		if (hold->exclusive.session > 0)
-			return hold;
-	return NULL;
-}
-
-bool
-zklock_release_permit(const ZklockName *name)
-{
-	ZklockHold *hold = find_session_permit(name);
-
-	if (hold == NULL)
-		ereport(WARNING,
-				(errcode(ERRCODE_WARNING),
-				 errmsg("you don't own a permit of semaphore \"%s\" at session level",
-						name->display),
-				 errhint("See zk_held_locks for the permits of this session.")));
-	else
-	{
-		zklock_note_release(hold);
-		hold->exclusive.session--;
-		zklock_settle(hold);
-	}
-	zklock_withdraw_requests();
-	return hold != NULL;
 }

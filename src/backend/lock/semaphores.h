@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * semaphores.h
- *		Acquires and releases permits of semaphores.
+ *		Requests permits of semaphores.
  *
  *-------------------------------------------------------------------------
  */
@@ -14,24 +14,13 @@
 #define ZKLOCK_MAX_PERMITS 10000
 
 /*
- * Acquires one more permit of a semaphore with "capacity" permits.  Returns its token, or 0
- * on timeout (timeout_ms is in milliseconds, or ZKLOCK_NO_TIMEOUT).  Waits interruptibly;
- * throws the errors listed in doc/reference.md, after releasing what it acquired.
+ * Throws if this session holds permits of a semaphore of another capacity, or all permits
+ * and would wait for one.
  */
-extern int64 zklock_acquire_permit(const ZklockName *name, int capacity,
-								   ZklockScope scope, int64 timeout_ms);
+extern void zklock_check_own_permits(const ZklockName *name, int capacity, int64 timeout_ms);
 
-/*
- * For zklock_acquire(): requests the permit, and waits.  Returns and throws like
- * zklock_await_request().
- */
+/* Requests the permit, and waits.  Returns and throws like zklock_await_request(). */
 extern ZklStatus zklock_request_permit(ZklockHold *permit, ZklockTimeout *timeout,
 									   ZklSession *session);
-
-/*
- * Releases one session-level permit.  Returns false, with a WARNING, if there is none.
- * Does not wait.
- */
-extern bool zklock_release_permit(const ZklockName *name);
 
 #endif							/* ZKLOCK_SEMAPHORES_H */

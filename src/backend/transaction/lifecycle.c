@@ -43,8 +43,8 @@
 #include "utils/resowner.h"
 
 #include "backend/base/holds.h"
-#include "backend/lock/locks.h"
 #include "backend/lock/loss.h"
+#include "backend/lock/release.h"
 #include "backend/lock/revoke.h"
 #include "backend/lock/settle.h"
 #include "backend/session/backend_session.h"

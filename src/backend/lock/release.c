@@ -1,0 +1,133 @@
+/*-------------------------------------------------------------------------
+ *
+ * release.c
+ *		Releases session-level locks and permits.
+ *
+ * Changes the counts, then settles the entries.  Nothing here waits for the network.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "backend/lock/loss.h"
+#include "backend/lock/release.h"
+#include "backend/lock/settle.h"
+
+/* The last call of zklock_release(), which marked the entries that it found. */
+static uint64 last_call = 0;
+
+/*
+ * Marks the entries of the names that have a session-level count in this mode; returns their
+ * number, and one of them.
+ */
+static int
+mark_to_release(ZklockNames *names, ZklMode mode, bool *released, ZklockHold **marked)
+{
+	const ZklockName *name;
+	int			n = 0;
+
+	last_call++;
+	for (int i = 0; (name = zklock_names_next(names)) != NULL; i++)
+	{
+		ZklockHold *hold = zklock_hold_find(name);
+
+		released[i] = hold != NULL && zklock_hold_counts(hold, mode)->session > 0;
+		if (!released[i])
+			ereport(WARNING,
+					(errcode(ERRCODE_WARNING),
+					 errmsg("you don't own %s lock \"%s\" at session level",
+							mode == ZKL_MODE_EXCLUSIVE ? "exclusive" : "shared",
+							name->display),
+					 errhint("See zk_held_locks for the locks of this session.")));
+		else if (hold->released != last_call)
+		{
+			hold->released = last_call;
+			*marked = hold;
+			n++;
+		}
+	}
+	return n;
+}
+
+static void
+release_one(ZklockHold *hold, ZklMode mode)
+{
+	zklock_note_release(hold);
+	zklock_hold_counts(hold, mode)->session--;
+}
+
+/* An error in the first step, which converts names, releases nothing. */
+void
+zklock_release(ZklockNames *names, ZklMode mode, bool *released)
+{
+	ZklockHold *marked = NULL;
+	int			n = mark_to_release(names, mode, released, &marked);
+	dlist_iter	iter;
+
+	if (n == 1)
+	{
+		release_one(marked, mode);
+		zklock_settle(marked);
+	}
+	else if (n > 1)
+	{
+		dlist_foreach(iter, &zklock_holds)
+		{
+			ZklockHold *hold = dlist_container(ZklockHold, link, iter.cur);
+
+			if (hold->released == last_call)
+				release_one(hold, mode);
+		}
+		zklock_settle_every();
+	}
+	zklock_withdraw_requests();
+}
+
+void
+zklock_release_session(void)
+{
+	dlist_iter	iter;
+
+	dlist_foreach(iter, &zklock_holds)
+	{
+		ZklockHold *hold = dlist_container(ZklockHold, link, iter.cur);
+
+		zklock_note_release(hold);
+		zklock_hold_forget_session(hold);
+	}
+	zklock_settle_every();
+	zklock_withdraw_requests();
+}
+
+/* Returns the youngest session-level permit, or NULL. */
+static ZklockHold *
+find_session_permit(const ZklockName *name)
+{
+	ZklockHold *hold = NULL;
+
+	while ((hold = zklock_hold_find_permit(name, hold)) != NULL)
+		if (hold->exclusive.session > 0)
+			return hold;
+	return NULL;
+}
+
+bool
+zklock_release_permit(const ZklockName *name)
+{
+	ZklockHold *hold = find_session_permit(name);
+
+	if (hold == NULL)
+		ereport(WARNING,
+				(errcode(ERRCODE_WARNING),
+				 errmsg("you don't own a permit of semaphore \"%s\" at session level",
+						name->display),
+				 errhint("See zk_held_locks for the permits of this session.")));
+	else
+	{
+		zklock_note_release(hold);
+		hold->exclusive.session--;
+		zklock_settle(hold);
+	}
+	zklock_withdraw_requests();
+	return hold != NULL;
+}
