@@ -307,7 +307,7 @@ zklock_locks(PG_FUNCTION_ARGS)
 	return (Datum) 0;
 }
 
-void
+Datum
 zklock_show_locks_of(FunctionCallInfo fcinfo, const ZklockName *name)
 {
 	const ZklockAction action = {
@@ -315,6 +315,7 @@ zklock_show_locks_of(FunctionCallInfo fcinfo, const ZklockName *name)
 	};
 
 	show_locks(fcinfo, &action, name->encoded);
+	return (Datum) 0;
 }
 
 PG_FUNCTION_INFO_V1(zklock_server);

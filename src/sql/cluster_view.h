@@ -16,6 +16,6 @@
  * Returns the rows of the lock and of the semaphore of one name as the result of a
  * set-returning function.  Waits and throws like zklock_read_ensemble().
  */
-extern void zklock_show_locks_of(FunctionCallInfo fcinfo, const ZklockName *name);
+extern Datum zklock_show_locks_of(FunctionCallInfo fcinfo, const ZklockName *name);
 
 #endif							/* ZKLOCK_CLUSTER_VIEW_H */

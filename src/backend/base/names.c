@@ -11,6 +11,7 @@
 #include "postgres.h"
 
 #include "catalog/namespace.h"
+#include "catalog/pg_type.h"
 #include "common/cryptohash.h"
 #include "common/hashfn.h"
 #include "common/sha2.h"
@@ -18,7 +19,6 @@
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "port/pg_bswap.h"
-#include "utils/builtins.h"
 
 #include "backend/base/names.h"
 
@@ -49,18 +49,6 @@ name_error(const char *problem)
 			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 			 errmsg("lock name %s", problem),
 			 errhint("Use a name of 1 to %d bytes in UTF-8.", ZKLOCK_MAX_NAME_BYTES)));
-}
-
-static char *
-display_of(text *value, ZklockNameRoom *room)
-{
-	size_t		length = VARSIZE_ANY_EXHDR(value);
-
-	if (length >= sizeof(room->display))
-		return text_to_cstring(value);
-	memcpy(room->display, VARDATA_ANY(value), length);
-	room->display[length] = '\0';
-	return room->display;
 }
 
 /*
@@ -97,17 +85,21 @@ zklock_convert(const char *text, int length, int from, int to)
 void
 zklock_name_from_text(text *value, ZklockNameRoom *room, ZklockName *name)
 {
+	size_t		length = VARSIZE_ANY_EXHDR(value);
 	char	   *utf8;
-	size_t		length;
 
-	name->display = display_of(value, room);
-	utf8 = to_utf8(name->display);
-	length = strlen(utf8);
 	if (length == 0)
 		name_error("must not be empty");
+	if (length >= sizeof(room->display))
+		name_error("is too long");
+	memcpy(room->display, VARDATA_ANY(value), length);
+	room->display[length] = '\0';
+	utf8 = to_utf8(room->display);
+	length = strlen(utf8);
 	if (length > ZKLOCK_MAX_NAME_BYTES)
 		name_error("is too long");
 
+	name->display = room->display;
 	name->encoded = room->encoded;
 	zkl_encode_name(utf8, length, name->encoded);
 	if (utf8 != name->display)
@@ -115,35 +107,24 @@ zklock_name_from_text(text *value, ZklockNameRoom *room, ZklockName *name)
 	name->hash = hash_bytes((const unsigned char *) name->encoded, (int) strlen(name->encoded));
 }
 
-static const ZklockName *
-next_of_array(ZklockNames *names)
+void
+zklock_names_of_array(ArrayType *array, ZklockNames *names)
 {
-	Datum		value;
-	bool		is_null;
+	deconstruct_array(array, TEXTOID, -1, false, TYPALIGN_INT,
+					  &names->values, &names->nulls, &names->n);
+}
 
+const ZklockName *
+zklock_names_get(ZklockNames *names, int i)
+{
 	CHECK_FOR_INTERRUPTS();
-	if (names->iterator == NULL)
-		names->iterator = array_create_iterator(names->array, 0, NULL);
-	if (!array_iterate(names->iterator, &value, &is_null))
-	{
-		array_free_iterator(names->iterator);
-		names->iterator = NULL;
-		return NULL;
-	}
-	if (is_null)
+	if (names->values == NULL)
+		return &names->name;
+	if (names->nulls[i])
 		ereport(ERROR,
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
 				 errmsg("lock name must not be null"),
 				 errhint("Remove NULL elements from the array of names.")));
-	zklock_name_from_text(DatumGetTextPP(value), &names->room, &names->name);
+	zklock_name_from_text(DatumGetTextPP(names->values[i]), &names->room, &names->name);
 	return &names->name;
-}
-
-const ZklockName *
-zklock_names_next(ZklockNames *names)
-{
-	if (names->array)
-		return next_of_array(names);
-	names->passed = !names->passed;
-	return names->passed ? &names->name : NULL;
 }

@@ -21,30 +21,31 @@ typedef struct ZklockName
 	uint32		hash;			/* for hash tables of this backend */
 } ZklockName;
 
-/* Memory for the strings of a name, so that a call with one name allocates nothing. */
+/*
+ * Memory for the strings of a name, so that a call with one name allocates nothing.  No
+ * server encoding needs more than twice the bytes of UTF-8.
+ */
 typedef struct ZklockNameRoom
 {
-	char		display[ZKLOCK_MAX_NAME_BYTES + 1];
+	char		display[2 * ZKLOCK_MAX_NAME_BYTES + 1];
 	char		encoded[ZKL_ENCODED_SIZE(ZKLOCK_MAX_NAME_BYTES)];
 } ZklockNameRoom;
 
-/*
- * All raise 22004 for NULL array elements, 22023 for an empty or too long name, 22021 for
- * invalid bytes.  Strings that do not fit into the room, or must be converted to UTF-8
- * first, are allocated in the current memory context.
- */
+/* Raises 22023 for an empty or too long name, 22021 for invalid bytes. */
 extern void zklock_name_from_text(text *value, ZklockNameRoom *room, ZklockName *name);
 
 /* The names of one call.  Contains pointers into itself: must not be copied. */
 typedef struct ZklockNames
 {
 	int			n;				/* including repetitions */
-	ArrayType  *array;			/* NULL: "name" is the only one */
-	ArrayIterator iterator;		/* NULL: before the first name */
-	bool		passed;			/* the only name was returned */
+	Datum	   *values;			/* the elements of an array; NULL: "name" is the only one */
+	bool	   *nulls;
 	ZklockName	name;
 	ZklockNameRoom room;
 } ZklockNames;
+
+/* Takes the names of an array, without looking at them. */
+extern void zklock_names_of_array(ArrayType *array, ZklockNames *names);
 
 /*
  * Returns the first eight bytes of the SHA-256 hash of an encoded name, the same on all
@@ -57,10 +58,10 @@ extern uint64 zklock_name_hash(const char *encoded, size_t length);
 extern char *zklock_convert(const char *text, int length, int from, int to);
 
 /*
- * Returns the next name, valid until the next call.  Returns NULL after the last name,
- * and then starts again with the first.  Checks for interrupts, because an array can have
- * a hundred million elements.
+ * Returns a name, valid until the next call.  Raises 22004 for NULL, and the errors of
+ * zklock_name_from_text().  Checks for interrupts, because an array can have a hundred
+ * million elements.
  */
-extern const ZklockName *zklock_names_next(ZklockNames *names);
+extern const ZklockName *zklock_names_get(ZklockNames *names, int i);
 
 #endif							/* ZKLOCK_NAMES_H */

@@ -66,10 +66,10 @@ zklock_names_to_lock(ZklockNames *names, ZklMode mode, int *n)
 {
 	name_set_hash *set = name_set_create(CurrentMemoryContext, 32, NULL);
 	int			room = zklock_session_max_locks() - zklock_holds_count();
-	const ZklockName *name;
 
-	while ((name = zklock_names_next(names)) != NULL)
+	for (int i = 0; i < names->n; i++)
 	{
+		const ZklockName *name = zklock_names_get(names, i);
 		const ZklockHold *hold = zklock_hold_find(name);
 		bool		found;
 		Entry	   *entry = name_set_insert(set, *name, &found);

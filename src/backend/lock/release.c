@@ -21,12 +21,12 @@ static int
 find_to_release(ZklockNames *names, ZklMode mode, ZklockHold **found, bool *released)
 {
 	static uint64 release = 0;
-	const ZklockName *name;
 	int			n = 0;
 
 	release++;
-	for (int i = 0; (name = zklock_names_next(names)) != NULL; i++)
+	for (int i = 0; i < names->n; i++)
 	{
+		const ZklockName *name = zklock_names_get(names, i);
 		ZklockHold *hold = zklock_hold_find(name);
 
 		released[i] = hold != NULL && zklock_hold_counts(hold, mode)->session > 0;
