@@ -355,13 +355,9 @@ zk_fence_reset(PG_FUNCTION_ARGS)
 	ZklockNames names;
 
 	zklock_require_leader();
-	if (PG_ARGISNULL(0))
-		zklock_fences_forget(fcinfo->flinfo->fn_oid);
-	else
-	{
+	if (!PG_ARGISNULL(0))
 		read_name(fcinfo, &names);
-		zklock_fence_reset(&names.name, fcinfo->flinfo->fn_oid);
-	}
+	zklock_fence_reset(PG_ARGISNULL(0) ? NULL : &names.name, fcinfo->flinfo->fn_oid);
 	PG_RETURN_VOID();
 }
 
