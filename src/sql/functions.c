@@ -32,7 +32,7 @@
 #include "backend/lock/semaphores.h"
 #include "backend/transaction/fence.h"
 #include "compat.h"
-#include "sql/cluster_view.h"
+#include "sql/views.h"
 
 static void
 require_argument(FunctionCallInfo fcinfo, int i)

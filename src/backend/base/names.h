@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * names.h
- *		Converts an SQL key into the name of a lock.
+ *		Percent-encoded text: names of locks, and the holder in the data of its znodes.
  *
  *-------------------------------------------------------------------------
  */
@@ -63,5 +63,20 @@ extern char *zklock_convert(const char *text, int length, int from, int to);
  * million elements.
  */
 extern const ZklockName *zklock_names_get(ZklockNames *names, int i);
+
+/*
+ * Returns the data of this session's znodes, with the members server, pid, datname,
+ * usename and application_name.  Palloc'd; only inside a transaction.
+ */
+extern char *zklock_identity(void);
+
+/* Returns host:port of this server, as in "server". */
+extern const char *zklock_server_name(void);
+
+/*
+ * Reads a member of any bytes; palloc'd, in UTF-8 unless another program wrote it.  NULL
+ * if there is none, or if it is empty.  No errors.
+ */
+extern char *zklock_identity_member(const char *data, int length, const char *member);
 
 #endif							/* ZKLOCK_NAMES_H */

@@ -18,7 +18,7 @@
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
 
-#include "backend/base/identity.h"
+#include "backend/base/names.h"
 #include "backend/base/settings.h"
 #include "backend/lock/locks.h"
 #include "backend/lock/loss.h"

@@ -20,7 +20,6 @@
 #include "miscadmin.h"
 
 #include "backend/base/holds.h"
-#include "backend/base/name_list.h"
 #include "backend/base/settings.h"
 #include "backend/lock/revoke.h"
 #include "backend/session/backend_session.h"

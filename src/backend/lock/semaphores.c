@@ -14,7 +14,7 @@
 
 #include "access/xact.h"
 
-#include "backend/base/identity.h"
+#include "backend/base/names.h"
 #include "backend/base/settings.h"
 #include "backend/lock/locks.h"
 #include "backend/lock/loss.h"

@@ -1,12 +1,12 @@
 /*-------------------------------------------------------------------------
  *
- * cluster_view.h
- *		The rows of the view zk_locks, and of zk_locks_of().
+ * views.h
+ *		The rows of the views of locks, and of the functions beside them.
  *
  *-------------------------------------------------------------------------
  */
-#ifndef ZKLOCK_CLUSTER_VIEW_H
-#define ZKLOCK_CLUSTER_VIEW_H
+#ifndef ZKLOCK_VIEWS_H
+#define ZKLOCK_VIEWS_H
 
 #include "fmgr.h"
 
@@ -18,4 +18,4 @@
  */
 extern Datum zklock_show_locks_of(FunctionCallInfo fcinfo, const ZklockName *name);
 
-#endif							/* ZKLOCK_CLUSTER_VIEW_H */
+#endif							/* ZKLOCK_VIEWS_H */
