@@ -13,7 +13,6 @@
 #include "fmgr.h"
 #include "miscadmin.h"
 
-#include "backend/base/preload.h"
 #include "backend/base/settings.h"
 #include "backend/session/crash_release.h"
 #include "backend/session/shown.h"

@@ -31,7 +31,7 @@
 #include "backend/lock/semaphores.h"
 #include "backend/transaction/fence.h"
 #include "compat.h"
-#include "sql/cluster_view.h"
+#include "sql/views.h"
 
 static void
 require_argument(FunctionCallInfo fcinfo, int i)
@@ -78,8 +78,7 @@ read_name(FunctionCallInfo fcinfo, ZklockNames *names)
 	zklock_require_leader();
 	require_argument(fcinfo, 0);
 	names->n = 1;
-	names->array = NULL;
-	names->passed = false;
+	names->values = NULL;
 	zklock_name_from_text(PG_GETARG_TEXT_PP(0), &names->room, &names->name);
 }
 
@@ -88,9 +87,7 @@ read_names(FunctionCallInfo fcinfo, ZklockNames *names)
 {
 	zklock_require_leader();
 	require_argument(fcinfo, 0);
-	names->array = PG_GETARG_ARRAYTYPE_P(0);
-	names->n = ArrayGetNItems(ARR_NDIM(names->array), ARR_DIMS(names->array));
-	names->iterator = NULL;
+	zklock_names_of_array(PG_GETARG_ARRAYTYPE_P(0), names);
 }
 
 /* Reads the argument that is the time to wait, in milliseconds. */
@@ -129,17 +126,12 @@ tokens_of(ZklockNames *names)
 {
 	Datum	   *tokens = palloc(sizeof(Datum) * (names->n + 1));
 	bool	   *nulls = palloc(sizeof(bool) * (names->n + 1));
-	int			n = 0;
 	int			lower_bound = 1;
-	const ZklockName *name;
 
-	while ((name = zklock_names_next(names)) != NULL)
-	{
-		tokens[n] = token_of(name, &nulls[n]);
-		n++;
-	}
-	return PointerGetDatum(construct_md_array(tokens, nulls, n > 0 ? 1 : 0,
-											  &n, &lower_bound, INT8OID, 8,
+	for (int i = 0; i < names->n; i++)
+		tokens[i] = token_of(zklock_names_get(names, i), &nulls[i]);
+	return PointerGetDatum(construct_md_array(tokens, nulls, names->n > 0 ? 1 : 0,
+											  &names->n, &lower_bound, INT8OID, 8,
 											  FLOAT8PASSBYVAL, TYPALIGN_DOUBLE));
 }
 
@@ -162,7 +154,7 @@ lock(FunctionCallInfo fcinfo, NameReader read, ZklMode mode, ZklockScope scope)
 
 	read(fcinfo, &names);
 	acquire(&names, mode, scope, ZKLOCK_NO_TIMEOUT);
-	return names.array ? tokens_of(&names) : token_of(&names.name, &fcinfo->isnull);
+	return names.values ? tokens_of(&names) : token_of(&names.name, &fcinfo->isnull);
 }
 
 static Datum
@@ -176,7 +168,7 @@ try_lock(FunctionCallInfo fcinfo, NameReader read, ZklMode mode, ZklockScope sco
 
 /* Releases the names; stores for each, in their order, whether it was held. */
 static void
-unlock_names(ZklockNames *names, ZklMode mode, bool *released)
+release(ZklockNames *names, ZklMode mode, bool *released)
 {
 	require_session_level();
 	zklock_check_loss();
@@ -184,13 +176,11 @@ unlock_names(ZklockNames *names, ZklMode mode, bool *released)
 }
 
 static Datum
-unlock(FunctionCallInfo fcinfo, ZklMode mode)
+unlock(ZklockNames *names, ZklMode mode)
 {
-	ZklockNames names;
 	bool		released;
 
-	read_name(fcinfo, &names);
-	unlock_names(&names, mode, &released);
+	release(names, mode, &released);
 	PG_RETURN_BOOL(released);
 }
 
@@ -204,15 +194,33 @@ unlock_all(FunctionCallInfo fcinfo, ZklMode mode)
 	read_names(fcinfo, &names);
 	released = palloc(sizeof(bool) * (names.n + 1));
 	values = palloc(sizeof(Datum) * (names.n + 1));
-	unlock_names(&names, mode, released);
+	release(&names, mode, released);
 	for (int i = 0; i < names.n; i++)
 		values[i] = BoolGetDatum(released[i]);
 	PG_RETURN_ARRAYTYPE_P(construct_array(values, names.n, BOOLOID, 1, true, TYPALIGN_CHAR));
 }
 
+static Datum
+release_permit(const ZklockName *name)
+{
+	require_session_level();
+	zklock_check_loss();
+	PG_RETURN_BOOL(zklock_release_permit(name));
+}
+
 #define ENTRY(name, call) \
 PG_FUNCTION_INFO_V1(name); \
 Datum name(PG_FUNCTION_ARGS) { return call; }
+
+/* A function whose first argument is a name; "result" uses "names". */
+#define NAME_ENTRY(function, result) \
+PG_FUNCTION_INFO_V1(function); \
+Datum function(PG_FUNCTION_ARGS) \
+{ \
+	ZklockNames names; \
+	read_name(fcinfo, &names); \
+	return result; \
+}
 
 /* The entry points of an operation for one name and for several. */
 #define LOCK_FUNCTIONS(operation, level, scope) \
@@ -225,21 +233,17 @@ LOCK_FUNCTIONS(lock,, ZKLOCK_SESSION)
 LOCK_FUNCTIONS(lock, xact_, ZKLOCK_TRANSACTION)
 LOCK_FUNCTIONS(try_lock, try_, ZKLOCK_SESSION)
 LOCK_FUNCTIONS(try_lock, try_xact_, ZKLOCK_TRANSACTION)
-ENTRY(zk_unlock, unlock(fcinfo, ZKL_MODE_EXCLUSIVE))
-ENTRY(zk_unlock_shared, unlock(fcinfo, ZKL_MODE_SHARED))
+NAME_ENTRY(zk_unlock, unlock(&names, ZKL_MODE_EXCLUSIVE))
+NAME_ENTRY(zk_unlock_shared, unlock(&names, ZKL_MODE_SHARED))
 ENTRY(zk_unlock_all, unlock_all(fcinfo, ZKL_MODE_EXCLUSIVE))
 ENTRY(zk_unlock_all_shared, unlock_all(fcinfo, ZKL_MODE_SHARED))
 
-PG_FUNCTION_INFO_V1(zk_lock_token);
-
-Datum
-zk_lock_token(PG_FUNCTION_ARGS)
-{
-	ZklockNames names;
-
-	read_name(fcinfo, &names);
-	return token_of(&names.name, &fcinfo->isnull);
-}
+NAME_ENTRY(zk_lock_token, token_of(&names.name, &fcinfo->isnull))
+NAME_ENTRY(zk_release, release_permit(&names.name))
+NAME_ENTRY(zk_revoke, Int32GetDatum(zklock_revoke(&names.name)))
+NAME_ENTRY(zk_revoked, BoolGetDatum(zklock_is_revoked(&names.name)))
+NAME_ENTRY(zk_fence, Int64GetDatum(zklock_fence(&names.name, fcinfo->flinfo->fn_oid)))
+NAME_ENTRY(zk_locks_of, zklock_show_locks_of(fcinfo, &names.name))
 
 /*
  * A wait that does not hold back others, VACUUM for example, needs a new transaction
@@ -309,12 +313,11 @@ zk_unlock_everything(PG_FUNCTION_ARGS)
  */
 
 static int64
-acquire_permit(FunctionCallInfo fcinfo, ZklockScope scope, int64 timeout_ms)
+acquire_permit(FunctionCallInfo fcinfo, const ZklockName *name, ZklockScope scope,
+			   int64 timeout_ms)
 {
-	ZklockNames names;
 	int			capacity;
 
-	read_name(fcinfo, &names);
 	require_argument(fcinfo, 1);
 	capacity = PG_GETARG_INT32(1);
 	if (scope == ZKLOCK_SESSION)
@@ -322,80 +325,25 @@ acquire_permit(FunctionCallInfo fcinfo, ZklockScope scope, int64 timeout_ms)
 	if (capacity < 1 || capacity > ZKLOCK_MAX_PERMITS)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("semaphore \"%s\" cannot have %d permits",
-						names.name.display, capacity),
+				 errmsg("semaphore \"%s\" cannot have %d permits", name->display, capacity),
 				 errhint("Use a number of permits from 1 to %d.", ZKLOCK_MAX_PERMITS)));
-	return zklock_acquire_permit(&names.name, capacity, scope, timeout_ms);
+	return zklock_acquire_permit(name, capacity, scope, timeout_ms);
 }
 
-static Datum
-acquire_waiting(FunctionCallInfo fcinfo, ZklockScope scope)
-{
-	PG_RETURN_INT64(acquire_permit(fcinfo, scope, ZKLOCK_NO_TIMEOUT));
-}
+/* The entry points of semaphores, for a wait without limit and for one with a timeout. */
+#define PERMIT_ENTRIES(level, scope) \
+NAME_ENTRY(zk_ ## level ## acquire, \
+		   Int64GetDatum(acquire_permit(fcinfo, &names.name, scope, ZKLOCK_NO_TIMEOUT))) \
+NAME_ENTRY(zk_try_ ## level ## acquire, \
+		   BoolGetDatum(acquire_permit(fcinfo, &names.name, scope, read_wait(fcinfo, 2)) != 0))
 
-static Datum
-try_acquire(FunctionCallInfo fcinfo, ZklockScope scope)
-{
-	zklock_require_leader();
-	PG_RETURN_BOOL(acquire_permit(fcinfo, scope, read_wait(fcinfo, 2)) != 0);
-}
-
-ENTRY(zk_acquire, acquire_waiting(fcinfo, ZKLOCK_SESSION))
-ENTRY(zk_xact_acquire, acquire_waiting(fcinfo, ZKLOCK_TRANSACTION))
-ENTRY(zk_try_acquire, try_acquire(fcinfo, ZKLOCK_SESSION))
-ENTRY(zk_try_xact_acquire, try_acquire(fcinfo, ZKLOCK_TRANSACTION))
-
-PG_FUNCTION_INFO_V1(zk_release);
-
-Datum
-zk_release(PG_FUNCTION_ARGS)
-{
-	ZklockNames names;
-
-	read_name(fcinfo, &names);
-	require_session_level();
-	zklock_check_loss();
-	PG_RETURN_BOOL(zklock_release_permit(&names.name));
-}
+PERMIT_ENTRIES(, ZKLOCK_SESSION)
+PERMIT_ENTRIES(xact_, ZKLOCK_TRANSACTION)
 
 
 /*
- * Revocation, fencing, reading
+ * Fencing, for administrators
  */
-
-PG_FUNCTION_INFO_V1(zk_revoke);
-
-Datum
-zk_revoke(PG_FUNCTION_ARGS)
-{
-	ZklockNames names;
-
-	read_name(fcinfo, &names);
-	PG_RETURN_INT32(zklock_revoke(&names.name));
-}
-
-PG_FUNCTION_INFO_V1(zk_revoked);
-
-Datum
-zk_revoked(PG_FUNCTION_ARGS)
-{
-	ZklockNames names;
-
-	read_name(fcinfo, &names);
-	PG_RETURN_BOOL(zklock_is_revoked(&names.name));
-}
-
-PG_FUNCTION_INFO_V1(zk_fence);
-
-Datum
-zk_fence(PG_FUNCTION_ARGS)
-{
-	ZklockNames names;
-
-	read_name(fcinfo, &names);
-	PG_RETURN_INT64(zklock_fence(&names.name, fcinfo->flinfo->fn_oid));
-}
 
 PG_FUNCTION_INFO_V1(zk_fence_reset);
 
@@ -406,13 +354,9 @@ zk_fence_reset(PG_FUNCTION_ARGS)
 	ZklockNames names;
 
 	zklock_require_leader();
-	if (PG_ARGISNULL(0))
-		zklock_fences_forget(fcinfo->flinfo->fn_oid);
-	else
-	{
+	if (!PG_ARGISNULL(0))
 		read_name(fcinfo, &names);
-		zklock_fence_reset(&names.name, fcinfo->flinfo->fn_oid);
-	}
+	zklock_fence_reset(PG_ARGISNULL(0) ? NULL : &names.name, fcinfo->flinfo->fn_oid);
 	PG_RETURN_VOID();
 }
 
@@ -435,16 +379,4 @@ zk_fence_vacuum(PG_FUNCTION_ARGS)
 				 errmsg("age must not be negative"),
 				 errhint("Use an interval of zero or more.")));
 	PG_RETURN_INT64(zklock_fences_vacuum(until, fcinfo->flinfo->fn_oid));
-}
-
-PG_FUNCTION_INFO_V1(zk_locks_of);
-
-Datum
-zk_locks_of(PG_FUNCTION_ARGS)
-{
-	ZklockNames names;
-
-	read_name(fcinfo, &names);
-	zklock_show_locks_of(fcinfo, &names.name);
-	return (Datum) 0;
 }

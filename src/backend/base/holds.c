@@ -10,6 +10,8 @@
  */
 #include "postgres.h"
 
+#include "common/string.h"
+#include "mb/pg_wchar.h"
 #include "utils/memutils.h"
 
 #include "backend/base/holds.h"
@@ -298,4 +300,43 @@ zklock_refuse_worker(void)
 			 errmsg("zklock cannot be used in a parallel worker"),
 			 errdetail("The locks of a session belong to its leader process."),
 			 errhint("Declare functions that call zklock PARALLEL RESTRICTED or PARALLEL UNSAFE.")));
+}
+
+
+/*
+ * Names of locks in a message
+ */
+
+/* Does not ask for the conversion itself: that reads catalogs, and can fail. */
+static bool
+is_in_client_encoding(const char *text)
+{
+	int			encoding = pg_get_client_encoding();
+
+	return encoding == PG_UTF8 || encoding == PG_SQL_ASCII ||
+		encoding == GetDatabaseEncoding() || pg_is_ascii(text);
+}
+
+void
+zklock_list_hold(ZklockNameList *list, const ZklockHold *hold)
+{
+	const char *name = is_in_client_encoding(hold->name.display)
+		? hold->name.display : hold->name.encoded;
+
+	if (list->n > 0 && hold->kind == ZKLOCK_SEMAPHORE && strcmp(name, list->name) == 0)
+		return;
+	if (list->n++ == 0)
+		list->name = name;
+}
+
+const char *
+zklock_list_text(const ZklockNameList *list)
+{
+	static char text[ZKLOCK_LIST_NAME_BYTES + 32];
+	int			length = snprintf(text, sizeof(text), "\"%s\"", list->n > 0 ? list->name : "");
+
+	if (list->n > 1)
+		snprintf(text + length, sizeof(text) - length, " and %d %s",
+				 list->n - 1, list->n == 2 ? "other" : "others");
+	return text;
 }

@@ -13,7 +13,7 @@
 #include "utils/timestamp.h"
 
 #include "backend/base/names.h"
-#include "backend/base/preload.h"
+#include "backend/base/settings.h"
 #include "recipe/recipe.h"
 
 typedef enum ZklockScope
@@ -155,5 +155,29 @@ extern void zklock_hold_forget_session(ZklockHold *hold);
 
 /* Frees an entry without counts, unless it is pinned. */
 extern void zklock_hold_free_if_unused(ZklockHold *hold);
+
+/* The names of locks in a message: the first one, and how many more. */
+
+/* Of one name: as a znode it is longer than in any server encoding. */
+#define ZKLOCK_LIST_NAME_BYTES ZKL_ENCODED_SIZE(ZKLOCK_MAX_NAME_BYTES)
+
+typedef struct ZklockNameList
+{
+	int			n;				/* selects singular or plural */
+	const char *name;			/* the first one */
+} ZklockNameList;
+
+/*
+ * Adds a hold, whose name must stay as long as the list is used.  Permits of the first
+ * semaphore are counted once.  A name that the client's encoding may lack is added as that
+ * of the znode, because PostgreSQL would replace the error that has it by 22P05.
+ */
+extern void zklock_list_hold(ZklockNameList *list, const ZklockHold *hold);
+
+/*
+ * Returns the text: "a" and 3 others.  Valid until the next call.  Does not allocate, so
+ * that it can be used where an error would be a PANIC.
+ */
+extern const char *zklock_list_text(const ZklockNameList *list);
 
 #endif							/* ZKLOCK_HOLDS_H */

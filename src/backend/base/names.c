@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * names.c
- *		Converts an SQL key into the name of a lock.
+ *		Percent-encoded text: names of locks, and the holder in the data of its znodes.
  *
  * Keys are taken in UTF-8 whatever the database's encoding, so that one name is one lock
  * everywhere, and percent-encoded.
@@ -10,15 +10,22 @@
  */
 #include "postgres.h"
 
+#include <unistd.h>
+
 #include "catalog/namespace.h"
+#include "catalog/pg_type.h"
+#include "commands/dbcommands.h"
 #include "common/cryptohash.h"
 #include "common/hashfn.h"
 #include "common/sha2.h"
 #include "common/string.h"
+#include "lib/stringinfo.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "port/pg_bswap.h"
-#include "utils/builtins.h"
+#include "postmaster/postmaster.h"
+#include "storage/proc.h"
+#include "utils/guc.h"
 
 #include "backend/base/names.h"
 #include "backend/base/syntax.h"
@@ -50,18 +57,6 @@ name_error(const char *problem)
 			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 			 errmsg("lock name %s", problem),
 			 errhint("Use a name of 1 to %d bytes in UTF-8.", ZKLOCK_MAX_NAME_BYTES)));
-}
-
-static char *
-display_of(text *value, ZklockNameRoom *room)
-{
-	size_t		length = VARSIZE_ANY_EXHDR(value);
-
-	if (length >= sizeof(room->display))
-		return text_to_cstring(value);
-	memcpy(room->display, VARDATA_ANY(value), length);
-	room->display[length] = '\0';
-	return room->display;
 }
 
 /*
@@ -128,17 +123,21 @@ is_in_client_encoding(const char *text)
 void
 zklock_name_from_text(text *value, ZklockNameRoom *room, ZklockName *name)
 {
+	size_t		length = VARSIZE_ANY_EXHDR(value);
 	char	   *utf8;
-	size_t		length;
 
-	name->display = display_of(value, room);
-	utf8 = to_utf8(name->display);
-	length = strlen(utf8);
 	if (length == 0)
 		name_error("must not be empty");
+	if (length >= sizeof(room->display))
+		name_error("is too long");
+	memcpy(room->display, VARDATA_ANY(value), length);
+	room->display[length] = '\0';
+	utf8 = to_utf8(room->display);
+	length = strlen(utf8);
 	if (length > ZKLOCK_MAX_NAME_BYTES)
 		name_error("is too long");
 
+	name->display = room->display;
 	name->encoded = room->encoded;
 	zkl_encode_name(utf8, length, name->encoded);
 	if (utf8 != name->display)
@@ -148,35 +147,94 @@ zklock_name_from_text(text *value, ZklockNameRoom *room, ZklockName *name)
 	name->hash = hash_bytes((const unsigned char *) name->encoded, (int) strlen(name->encoded));
 }
 
-static const ZklockName *
-next_of_array(ZklockNames *names)
+void
+zklock_names_of_array(ArrayType *array, ZklockNames *names)
 {
-	Datum		value;
-	bool		is_null;
+	deconstruct_array(array, TEXTOID, -1, false, TYPALIGN_INT,
+					  &names->values, &names->nulls, &names->n);
+}
 
+const ZklockName *
+zklock_names_get(ZklockNames *names, int i)
+{
 	CHECK_FOR_INTERRUPTS();
-	if (names->iterator == NULL)
-		names->iterator = array_create_iterator(names->array, 0, NULL);
-	if (!array_iterate(names->iterator, &value, &is_null))
-	{
-		array_free_iterator(names->iterator);
-		names->iterator = NULL;
-		return NULL;
-	}
-	if (is_null)
+	if (names->values == NULL)
+		return &names->name;
+	if (names->nulls[i])
 		ereport(ERROR,
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
 				 errmsg("lock name must not be null"),
 				 errhint("Remove NULL elements from the array of names.")));
-	zklock_name_from_text(DatumGetTextPP(value), &names->room, &names->name);
+	zklock_name_from_text(DatumGetTextPP(names->values[i]), &names->room, &names->name);
 	return &names->name;
 }
 
-const ZklockName *
-zklock_names_next(ZklockNames *names)
+
+/*
+ * The data of znodes: words that are separated by spaces, most of them name=value with a
+ * percent-encoded value.  So they are printable ASCII.
+ */
+
+#define MAX_HOST_NAME 255
+
+const char *
+zklock_server_name(void)
 {
-	if (names->array)
-		return next_of_array(names);
-	names->passed = !names->passed;
-	return names->passed ? &names->name : NULL;
+	static char server[MAX_HOST_NAME + sizeof(":65535")];
+
+	if (server[0] == '\0')
+	{
+		gethostname(server, MAX_HOST_NAME);
+		sprintf(server + strlen(server), ":%d", PostPortNumber);
+	}
+	return server;
+}
+
+/*
+ * Adds a name, in UTF-8 if possible.  Databases of all encodings share the names of
+ * databases and roles, so a name may have bytes that are invalid in this database's
+ * encoding, or characters that UTF-8 lacks; then its bytes are added.
+ */
+static void
+add_name(StringInfo data, const char *member, const char *name)
+{
+	char	   *utf8 = name ? zklock_convert(name, strlen(name), GetDatabaseEncoding(), PG_UTF8) : NULL;
+	const char *value = utf8 ? utf8 : name ? name : "";
+
+	appendStringInfo(data, " %s=", member);
+	enlargeStringInfo(data, ZKL_ENCODED_SIZE(strlen(value)));
+	zkl_encode_name(value, strlen(value), data->data + data->len);
+	data->len += strlen(data->data + data->len);
+}
+
+char *
+zklock_identity(void)
+{
+	StringInfoData data;
+
+	initStringInfo(&data);
+	/* Marks sessions of superusers, whose locks ordinary roles cannot revoke. */
+	appendStringInfo(&data, "%sserver=%s pid=%d",
+					 superuser_arg(MyProc->roleId) ? ZKL_SUPERUSER_DATA : "zklock ",
+					 zklock_server_name(), MyProcPid);
+	add_name(&data, "datname", get_database_name(MyDatabaseId));
+	add_name(&data, "usename", GetUserNameFromId(GetSessionUserId(), true));
+	add_name(&data, "application_name", application_name);
+	return data.data;
+}
+
+char *
+zklock_identity_member(const char *data, int length, const char *member)
+{
+	char	   *words = pnstrdup(data, length);
+	int			n = strlen(member);
+	char	   *rest;
+
+	for (char *word = strtok_r(words, " ", &rest); word; word = strtok_r(NULL, " ", &rest))
+		if (strncmp(word, member, n) == 0 && word[n] == '=' && word[n + 1] != '\0')
+		{
+			word[n + 1 + zklock_decode(word + n + 1)] = '\0';
+			return word + n + 1;
+		}
+	return NULL;
 }

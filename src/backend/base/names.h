@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * names.h
- *		Converts an SQL key into the name of a lock.
+ *		Percent-encoded text: names of locks, and the holder in the data of its znodes.
  *
  *-------------------------------------------------------------------------
  */
@@ -21,30 +21,31 @@ typedef struct ZklockName
 	uint32		hash;			/* for hash tables of this backend */
 } ZklockName;
 
-/* Memory for the strings of a name, so that a call with one name allocates nothing. */
+/*
+ * Memory for the strings of a name, so that a call with one name allocates nothing.  No
+ * server encoding needs more than twice the bytes of UTF-8.
+ */
 typedef struct ZklockNameRoom
 {
-	char		display[ZKLOCK_MAX_NAME_BYTES + 1];
+	char		display[2 * ZKLOCK_MAX_NAME_BYTES + 1];
 	char		encoded[ZKL_ENCODED_SIZE(ZKLOCK_MAX_NAME_BYTES)];
 } ZklockNameRoom;
 
-/*
- * All raise 22004 for NULL array elements, 22023 for an empty or too long name, 22021 for
- * invalid bytes.  Strings that do not fit into the room, or must be converted to UTF-8
- * first, are allocated in the current memory context.
- */
+/* Raises 22023 for an empty or too long name, 22021 for invalid bytes. */
 extern void zklock_name_from_text(text *value, ZklockNameRoom *room, ZklockName *name);
 
 /* The names of one call.  Contains pointers into itself: must not be copied. */
 typedef struct ZklockNames
 {
 	int			n;				/* including repetitions */
-	ArrayType  *array;			/* NULL: "name" is the only one */
-	ArrayIterator iterator;		/* NULL: before the first name */
-	bool		passed;			/* the only name was returned */
+	Datum	   *values;			/* the elements of an array; NULL: "name" is the only one */
+	bool	   *nulls;
 	ZklockName	name;
 	ZklockNameRoom room;
 } ZklockNames;
+
+/* Takes the names of an array, without looking at them. */
+extern void zklock_names_of_array(ArrayType *array, ZklockNames *names);
 
 /*
  * Returns the first eight bytes of the SHA-256 hash of an encoded name, the same on all
@@ -60,10 +61,25 @@ extern char *zklock_convert(const char *text, int length, int from, int to);
 extern char *zklock_given_name(const char *encoded);
 
 /*
- * Returns the next name, valid until the next call.  Returns NULL after the last name,
- * and then starts again with the first.  Checks for interrupts, because an array can have
- * a hundred million elements.
+ * Returns a name, valid until the next call.  Raises 22004 for NULL, and the errors of
+ * zklock_name_from_text().  Checks for interrupts, because an array can have a hundred
+ * million elements.
  */
-extern const ZklockName *zklock_names_next(ZklockNames *names);
+extern const ZklockName *zklock_names_get(ZklockNames *names, int i);
+
+/*
+ * Returns the data of this session's znodes, with the members server, pid, datname,
+ * usename and application_name.  Palloc'd; only inside a transaction.
+ */
+extern char *zklock_identity(void);
+
+/* Returns host:port of this server, as in "server". */
+extern const char *zklock_server_name(void);
+
+/*
+ * Reads a member of any bytes; palloc'd, in UTF-8 unless another program wrote it.  NULL
+ * if there is none, or if it is empty.  No errors.
+ */
+extern char *zklock_identity_member(const char *data, int length, const char *member);
 
 #endif							/* ZKLOCK_NAMES_H */

@@ -22,6 +22,8 @@
 #include "compat.h"
 #include "recipe/recipe.h"
 
+bool		zklock_is_preloaded = false;
+
 char	   *zklock_connect_string = "";
 char	   *zklock_root = "/zklock";
 int			zklock_session_timeout = 10000;
@@ -38,9 +40,7 @@ char	   *zklock_tls_key_file = "";
 bool		zklock_deadlock_detection = true;
 bool		zklock_session_locks = true;
 
-volatile sig_atomic_t zklock_on_revoke = ZKLOCK_ON_REVOKE_NOTICE;
-
-static int	on_revoke = ZKLOCK_ON_REVOKE_NOTICE;
+int			zklock_on_revoke = ZKLOCK_ON_REVOKE_NOTICE;
 
 static int	log_min_messages_level = ZKL_LOG_WARNING;
 
@@ -189,12 +189,6 @@ assign_log_level(int newval, void *extra)
 	zkl_log_set_level((ZklLogLevel) newval);
 }
 
-static void
-assign_on_revoke(int newval, void *extra)
-{
-	zklock_on_revoke = newval;
-}
-
 /* One of "text", "number" and "flag" is the variable, and its initial value the default. */
 typedef struct Setting
 {
@@ -322,9 +316,8 @@ static const Setting settings[] = {
 		"Sets the reaction of a session if the release of a lock that it holds is requested.",
 		NULL,
 		PGC_USERSET, 0,
-		.number = &on_revoke,
-		.options = on_revoke_options,
-	.assign_number = assign_on_revoke},
+		.number = &zklock_on_revoke,
+	.options = on_revoke_options},
 	{"zklock.deadlock_detection",
 		"Detects deadlocks across servers.",
 		"A session that waits for another server's lock for longer than deadlock_timeout publishes its wait and searches for a cycle.",
@@ -368,4 +361,18 @@ zklock_define_settings(void)
 									 GUC_ACTION_SET, false, FATAL, false);
 	}
 	MarkGUCPrefixReserved("zklock");
+}
+
+/*
+ * Only in shared_preload_libraries are the settings checked when they are set, the hooks
+ * installed before the first statement of a session, and the shared memory allocated.
+ */
+void
+zklock_report_not_preloaded(int level)
+{
+	ereport(level,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("zklock is not in shared_preload_libraries"),
+			 errdetail("No function of zklock works without it."),
+			 errhint("Write shared_preload_libraries = 'zklock' in postgresql.conf, with the libraries that are there already, and restart the server.")));
 }

@@ -8,8 +8,6 @@
 #ifndef ZKLOCK_SETTINGS_H
 #define ZKLOCK_SETTINGS_H
 
-#include <signal.h>
-
 typedef enum ZklockCommitCheck
 {
 	ZKLOCK_COMMIT_CHECK_OFF,
@@ -44,7 +42,7 @@ extern int	zklock_connect_timeout;
 extern int	zklock_node_names;	/* ZklNodeNames */
 extern int	zklock_commit_check;	/* ZklockCommitCheck */
 extern int	zklock_stale_snapshot;	/* ZklockStaleSnapshot */
-extern volatile sig_atomic_t zklock_on_revoke;	/* ZklockOnRevoke; read by the I/O thread */
+extern int	zklock_on_revoke;	/* ZklockOnRevoke; read by the I/O thread */
 extern int	zklock_max_locks;
 extern int	zklock_acl;			/* ZklockAcl */
 extern char *zklock_auth_file;
@@ -56,5 +54,19 @@ extern bool zklock_session_locks;
 
 /* Called from _PG_init(). */
 extern void zklock_define_settings(void);
+
+/* Is the library in shared_preload_libraries?  Set once, in the postmaster. */
+extern bool zklock_is_preloaded;
+
+/* Reports, at the given level, that the library is not preloaded. */
+extern void zklock_report_not_preloaded(int level);
+
+/* Throws 55000 if the library is not preloaded.  Every function calls this first. */
+static inline void
+zklock_require_preloaded(void)
+{
+	if (unlikely(!zklock_is_preloaded))
+		zklock_report_not_preloaded(ERROR);
+}
 
 #endif							/* ZKLOCK_SETTINGS_H */

@@ -22,7 +22,6 @@
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
-#include "backend/base/identity.h"
 #include "backend/base/names.h"
 #include "backend/base/settings.h"
 #include "backend/base/syntax.h"

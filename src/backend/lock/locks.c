@@ -18,7 +18,7 @@
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
 
-#include "backend/base/identity.h"
+#include "backend/base/names.h"
 #include "backend/base/settings.h"
 #include "backend/local/local_lock.h"
 #include "backend/lock/locks.h"
@@ -227,11 +227,11 @@ prepare_array(LockAcquisition *a)
 {
 	static uint64 call = 0;
 	int			room = zklock_session_max_locks() - zklock_holds_count();
-	const ZklockName *name;
 
 	call++;
-	while ((name = zklock_names_next(a->item->names)) != NULL)
+	for (int i = 0; i < a->item->names->n; i++)
 	{
+		const ZklockName *name = zklock_names_get(a->item->names, i);
 		ZklockHold *hold = zklock_hold_find(name);
 
 		if (hold && hold->acquired == call)
@@ -250,7 +250,7 @@ prepare_holds(LockAcquisition *a)
 {
 	if (a->item->names == NULL)
 		return;
-	if (a->item->names->array)
+	if (a->item->names->values)
 		prepare_array(a);
 	else
 		a->holds[a->n++] = zklock_hold_prepare(&a->item->names->name);
@@ -403,7 +403,7 @@ zklock_acquire(const ZklockAcquisition *item)
 	LockAcquisition a = {.item = item,.holds = &single};
 
 	zklock_check_loss();
-	if (item->names->array)
+	if (item->names->values)
 		a.holds = room_for_holds(item);
 	return acquire(&a);
 }

@@ -8,7 +8,7 @@
 #ifndef ZKLOCK_LOSS_H
 #define ZKLOCK_LOSS_H
 
-#include "backend/base/name_list.h"
+#include "backend/base/holds.h"
 
 /* For ZklSessionConfig.  Requests a cancel of the running statement. */
 extern void zklock_on_loss_io(void);

@@ -23,12 +23,12 @@ static uint64 last_call = 0;
 static int
 mark_to_release(ZklockNames *names, ZklMode mode, bool *released, ZklockHold **marked)
 {
-	const ZklockName *name;
 	int			n = 0;
 
 	last_call++;
-	for (int i = 0; (name = zklock_names_next(names)) != NULL; i++)
+	for (int i = 0; i < names->n; i++)
 	{
+		const ZklockName *name = zklock_names_get(names, i);
 		ZklockHold *hold = zklock_hold_find(name);
 
 		released[i] = hold != NULL && zklock_hold_counts(hold, mode)->session > 0;

@@ -17,7 +17,6 @@
 #include <signal.h>
 
 #include "backend/base/holds.h"
-#include "backend/base/name_list.h"
 #include "backend/base/settings.h"
 #include "backend/lock/revoke.h"
 #include "backend/session/backend_session.h"

@@ -14,7 +14,7 @@
 
 #include "utils/timestamp.h"
 
-#include "backend/base/identity.h"
+#include "backend/base/names.h"
 #include "backend/base/settings.h"
 #include "backend/lock/loss.h"
 #include "backend/lock/remote_wait.h"

@@ -20,7 +20,7 @@
 
 #include "backend/base/credentials.h"
 #include "backend/base/holds.h"
-#include "backend/base/identity.h"
+#include "backend/base/names.h"
 #include "backend/base/settings.h"
 #include "backend/session/backend_session.h"
 #include "backend/session/callbacks.h"

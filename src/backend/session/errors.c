@@ -9,7 +9,7 @@
 
 #include "miscadmin.h"
 
-#include "backend/base/identity.h"
+#include "backend/base/names.h"
 #include "backend/base/settings.h"
 #include "backend/base/syntax.h"
 #include "backend/session/errors.h"

@@ -19,7 +19,7 @@
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
 
-#include "backend/base/preload.h"
+#include "backend/base/settings.h"
 #include "backend/session/stats.h"
 #include "backend/session/wait.h"
 

@@ -3,29 +3,288 @@
  * fence.c
  *		Fencing: an earlier holder cannot commit after a later one has fenced.
  *
- * A transaction that fences first takes a heavyweight lock on the name until its
- * end, in the mode in which it holds the ZooKeeper lock, and only then reads the
- * table.  So the row that it reads is committed or its own, and no other holder can
- * record a token before this transaction ends.  This does not depend on snapshots,
- * hence not on isolation levels.  It needs no row, so shared holders can fence too.
+ * The table zklock_fences has the greatest token recorded for each lock.  A transaction
+ * that fences first takes a heavyweight lock on the name until its end, in the mode in
+ * which it holds the ZooKeeper lock, and only then reads the table.  So the row that it
+ * reads is committed or its own, and no other holder can record a token before this
+ * transaction ends.  This does not depend on snapshots, hence not on isolation levels.  It
+ * needs no row, so shared holders can fence too.
+ *
+ * The statements run as the table's owner, as those of foreign keys do (ri_triggers.c), so
+ * the caller needs no privilege on the table.  The owner is usually a superuser.  So
+ * nothing that the caller can define is looked up: the search path is fixed.  And there
+ * must be no trigger of others, because it would run as the owner.  What only the owner can
+ * add to a table runs, as in VACUUM, in a security-restricted operation: functions in
+ * indexes and constraints.  Policies do not apply.
+ *
+ * Rows are also written by others: the apply workers of logical replication,
+ * pg_restore, an administrator.  The extension's triggers see all these writes, and no
+ * write lowers or removes a recorded token.  The triggers are enabled ALWAYS, so
+ * they fire in apply workers too.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
 #include "access/table.h"
+#include "catalog/dependency.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_proc.h"
+#include "catalog/pg_trigger.h"
+#include "catalog/pg_type.h"
+#include "commands/trigger.h"
+#include "executor/spi.h"
 #include "miscadmin.h"
+#include "storage/lock.h"
 #include "tcop/utility.h"
 #include "utils/backend_status.h"
 #include "utils/builtins.h"
+#include "utils/guc.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 
 #include "backend/base/holds.h"
 #include "backend/lock/loss.h"
-#include "backend/session/backend_session.h"
 #include "backend/transaction/fence.h"
-#include "backend/transaction/fence_table.h"
 #include "compat.h"
+
+#define FENCES "zklock_fences"
+
+/* The columns, as the extension's script defines them, and the statements' parameters. */
+enum
+{
+	COLUMN_LOCK,
+	COLUMN_TOKEN,
+	COLUMN_FENCED_AT,
+	COLUMN_FENCED_BY,
+	N_COLUMNS
+};
+
+static Oid	column_types[N_COLUMNS] = {TEXTOID, INT8OID, TIMESTAMPTZOID, TEXTOID};
+
+/* A statement on the table, whose name is %1$s, and its plan. */
+typedef struct Statement
+{
+	const char *text;
+	const char *nulls;			/* 'n' for a parameter that is not used */
+	SPIPlanPtr	plan;
+} Statement;
+
+static Statement read_row = {
+	.text = "SELECT token FROM ONLY %1$s WHERE lock = $1",
+	.nulls = " nnn"
+};
+
+/*
+ * Writes and returns nothing if the same token is recorded.  If a greater one is, returns
+ * that, and the caller raises an error, which undoes what was written.
+ */
+static Statement record_token = {
+	.text = "INSERT INTO %1$s AS f (lock, token, fenced_at, fenced_by) VALUES ($1, $2, $3, $4) "
+	"ON CONFLICT (lock) DO UPDATE SET (token, fenced_at, fenced_by) = "
+	"ROW (greatest(f.token, $2), greatest(f.fenced_at, $3), $4) "
+	"WHERE f.token <> $2 RETURNING token",
+	.nulls = "    "
+};
+
+static Statement remove_row = {
+	.text = "DELETE FROM ONLY %1$s WHERE lock = $1",
+	.nulls = " nnn"
+};
+
+static Statement remove_old_rows = {
+	.text = "WITH old AS MATERIALIZED ("
+	"SELECT lock FROM ONLY %1$s WHERE fenced_at <= $3 FOR UPDATE SKIP LOCKED) "
+	"DELETE FROM ONLY %1$s AS f USING old WHERE f.lock = old.lock",
+	.nulls = "nn n"
+};
+
+/* The extension's triggers on the table. */
+#define N_TRIGGERS 2
+
+/*
+ * Shown as objsubid in pg_locks, as documented.  pg_advisory_lock() uses 1 and 2; the
+ * local lock has another value.
+ */
+#define FENCE_LOCKTAG_FIELD4 0x5A46
+
+/* A statement of ours runs, which the extension's triggers let pass. */
+static bool own_write = false;
+
+/* Locks a name until the end of the transaction. */
+static void
+lock_name(const char *encoded, LOCKMODE mode)
+{
+	uint64		hash = zklock_name_hash(encoded, strlen(encoded));
+	LOCKTAG		tag;
+
+	SET_LOCKTAG_ADVISORY(tag, MyDatabaseId, (uint32) (hash >> 32),
+						 (uint32) hash, FENCE_LOCKTAG_FIELD4);
+	(void) LockAcquire(&tag, mode, false, false);
+}
+
+/* The code here reads the columns by their types, which the owner can change. */
+static void
+check_columns(Relation fences)
+{
+	TupleDesc	columns = RelationGetDescr(fences);
+
+	for (int i = 0; i < N_COLUMNS; i++)
+		if (i >= columns->natts || TupleDescAttr(columns, i)->atttypid != column_types[i])
+			ereport(ERROR,
+					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+					 errmsg("columns of table \"%s\" have been changed", FENCES),
+					 errhint("Use ALTER TABLE to give the first columns their types again: lock text, token bigint, fenced_at timestamptz, fenced_by text.")));
+}
+
+/*
+ * Any other trigger would run as the owner; one that fires after ours can lower a token.
+ * Ours must fire in apply workers, too: restoring a dump that was made with
+ * --disable-triggers ends that.
+ */
+static void
+check_triggers(Relation fences, Oid extension)
+{
+	TriggerDesc *all = fences->trigdesc;
+	int			n_ours = 0;
+
+	for (int i = 0; all && i < all->numtriggers; i++)
+	{
+		Trigger    *trigger = &all->triggers[i];
+
+		if (getExtensionOfObject(ProcedureRelationId, trigger->tgfoid) != extension)
+			ereport(ERROR,
+					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+					 errmsg("table \"%s\" has a trigger \"%s\"", FENCES, trigger->tgname),
+					 errdetail("It would run with the rights of the table's owner, and could lower recorded tokens."),
+					 errhint("Drop the trigger, or the foreign key that it belongs to. Revoke TRIGGER and REFERENCES on the table.")));
+		n_ours += trigger->tgenabled == TRIGGER_FIRES_ALWAYS;
+	}
+	if (n_ours < N_TRIGGERS)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("triggers of table \"%s\" do not always fire", FENCES),
+				 errdetail("Recorded tokens could be lowered."),
+				 errhint("Use ALTER TABLE %s ENABLE ALWAYS TRIGGER zklock_fences_keep, ENABLE ALWAYS TRIGGER zklock_fences_keep_all.", FENCES)));
+}
+
+/*
+ * Returns the table of the extension that a function belongs to.  The oid is not cached,
+ * because the extension can be dropped, created and moved during a session.  Checks the
+ * extension, because another table of that name could have any columns.
+ */
+static Oid
+find_table(Oid function, Oid *extension)
+{
+	Oid			schema = get_func_namespace(function);
+	Oid			table = get_relname_relid(FENCES, schema);
+
+	*extension = getExtensionOfObject(ProcedureRelationId, function);
+	if (!OidIsValid(table) || !OidIsValid(*extension) ||
+		getExtensionOfObject(RelationRelationId, table) != *extension)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_TABLE),
+				 errmsg("table \"%s\" of extension zklock is not in the schema of its functions",
+						FENCES),
+				 errhint("Move the extension as a whole, with ALTER EXTENSION zklock SET SCHEMA.")));
+	return table;
+}
+
+static Relation
+open_table(Oid function, LOCKMODE mode)
+{
+	Oid			extension;
+	Relation	fences = table_open(find_table(function, &extension), mode);
+
+	check_columns(fences);
+	check_triggers(fences, extension);
+	return fences;
+}
+
+/*
+ * Returns the plan of a statement.  The caller has locked the table.  A plan that has
+ * become invalid is made again from the text, because the table's schema may have another name.
+ */
+static SPIPlanPtr
+plan_of(Relation fences, Statement *statement)
+{
+	char	   *schema = get_namespace_name(RelationGetNamespace(fences));
+	SPIPlanPtr	plan = statement->plan;
+
+	if (plan && SPI_plan_is_valid(plan))
+		return plan;
+	statement->plan = NULL;
+	if (plan)
+		SPI_freeplan(plan);
+	plan = SPI_prepare(psprintf(statement->text,
+								quote_qualified_identifier(schema, FENCES)),
+					   N_COLUMNS, column_types);
+	if (plan == NULL || SPI_keepplan(plan) != 0)
+		elog(ERROR, "statement on table \"%s\" could not be prepared", FENCES);
+	return statement->plan = plan;
+}
+
+/*
+ * Runs a statement, which sees what has been committed up to now.  Returns the number of
+ * rows, and in *token that of the first row.
+ */
+static int64
+run_as_owner(Relation fences, Statement *statement, Datum *values, int64 *token)
+{
+	SPIPlanPtr	plan = plan_of(fences, statement);
+	bool		is_null;
+
+	if (SPI_execute_snapshot(plan, values, statement->nulls,
+							 GetLatestSnapshot(), InvalidSnapshot, false, true, 0) < 0)
+		elog(ERROR, "statement on table \"%s\" failed", FENCES);
+	if (token && SPI_processed > 0)
+		*token = DatumGetInt64(SPI_getbinval(SPI_tuptable->vals[0],
+											 SPI_tuptable->tupdesc, 1, &is_null));
+	return SPI_processed;
+}
+
+/* Becomes the owner and runs a statement.  An error restores everything but own_write. */
+static int64
+run(Relation fences, Statement *statement, Datum *values, int64 *token)
+{
+	int			nest_level;
+	Oid			user;
+	int			context;
+	int64		n;
+
+	/* Only a function of an index or a constraint can get here while a statement runs. */
+	if (own_write)
+		elog(ERROR, "statement on table \"%s\" calls a function that fences", FENCES);
+	nest_level = NewGUCNestLevel();
+	(void) set_config_option("search_path", "pg_catalog, pg_temp", PGC_USERSET,
+							 PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
+	GetUserIdAndSecContext(&user, &context);
+	SetUserIdAndSecContext(RelationGetForm(fences)->relowner,
+						   context | SECURITY_LOCAL_USERID_CHANGE |
+						   SECURITY_RESTRICTED_OPERATION | SECURITY_NOFORCE_RLS);
+	SPI_connect();
+	own_write = true;
+	PG_TRY();
+	{
+		n = run_as_owner(fences, statement, values, token);
+	}
+	PG_FINALLY();
+	{
+		own_write = false;
+	}
+	PG_END_TRY();
+	SPI_finish();
+	SetUserIdAndSecContext(user, context);
+	AtEOXact_GUC(false, nest_level);
+	return n;
+}
+
+
+/*
+ * SQL functions
+ */
 
 static _Noreturn void
 raise_fenced_off(const ZklockName *name, int64 token, int64 recorded)
@@ -45,11 +304,15 @@ raise_fenced_off(const ZklockName *name, int64 token, int64 recorded)
 int64
 zklock_fence(const ZklockName *name, Oid function)
 {
+	Datum		values[N_COLUMNS] = {
+		[COLUMN_LOCK] = CStringGetTextDatum(name->encoded),
+		[COLUMN_FENCED_AT] = TimestampTzGetDatum(GetCurrentTimestamp()),
+		[COLUMN_FENCED_BY] = CStringGetTextDatum(GetUserNameFromId(GetSessionUserId(), false))
+	};
 	ZklockHold *hold;
-	int64		token;
 	bool		exclusive;
 	Relation	fences;
-	int64		recorded;
+	int64		recorded = 0;
 
 	zklock_check_loss();
 	hold = zklock_hold_find(name);
@@ -59,42 +322,38 @@ zklock_fence(const ZklockName *name, Oid function)
 				 errmsg("lock \"%s\" is not held by this session", name->display),
 				 errhint("Acquire it first, for example with zk_lock(%s).",
 						 quote_literal_cstr(name->display))));
-	token = hold->token;
 	exclusive = hold->mode == ZKL_MODE_EXCLUSIVE;
 	if (exclusive)
 		PreventCommandIfReadOnly("zk_fence()");
 
-	zklock_fences_lock_name(name->encoded, exclusive ? ExclusiveLock : ShareLock);
-	fences = zklock_fences_open(function, exclusive ? RowExclusiveLock : RowShareLock);
-	recorded = exclusive ? zklock_fences_record(fences, name->encoded, token)
-		: zklock_fences_token(fences, name->encoded);
-	if (recorded > token)
-		raise_fenced_off(name, token, recorded);
+	lock_name(name->encoded, exclusive ? ExclusiveLock : ShareLock);
+	fences = open_table(function, exclusive ? RowExclusiveLock : RowShareLock);
+	values[COLUMN_TOKEN] = Int64GetDatum(hold->token);
+	(void) run(fences, exclusive ? &record_token : &read_row, values, &recorded);
+	if (recorded > hold->token)
+		raise_fenced_off(name, hold->token, recorded);
 	table_close(fences, NoLock);
-	return token;
+	return hold->token;
 }
 
+/*
+ * Without a name, the lock on the table waits for all transactions that have fenced: each
+ * keeps its own.
+ */
 void
 zklock_fence_reset(const ZklockName *name, Oid function)
 {
+	Datum		values[N_COLUMNS] = {[COLUMN_FENCED_AT] = TimestampTzGetDatum(DT_NOEND)};
 	Relation	fences;
 
 	PreventCommandIfReadOnly("zk_fence_reset()");
-	zklock_fences_lock_name(name->encoded, ExclusiveLock);
-	fences = zklock_fences_open(function, RowExclusiveLock);
-	zklock_fences_remove(fences, name->encoded);
-	table_close(fences, NoLock);
-}
-
-/* Waits for all transactions that have fenced: each keeps its lock on the table. */
-void
-zklock_fences_forget(Oid function)
-{
-	Relation	fences;
-
-	PreventCommandIfReadOnly("zk_fence_reset()");
-	fences = zklock_fences_open(function, ExclusiveLock);
-	(void) zklock_fences_remove_until(fences, DT_NOEND);
+	if (name)
+	{
+		lock_name(name->encoded, ExclusiveLock);
+		values[COLUMN_LOCK] = CStringGetTextDatum(name->encoded);
+	}
+	fences = open_table(function, name ? RowExclusiveLock : ExclusiveLock);
+	(void) run(fences, name ? &remove_row : &remove_old_rows, values, NULL);
 	table_close(fences, NoLock);
 }
 
@@ -122,13 +381,117 @@ oldest_session_start(void)
 int64
 zklock_fences_vacuum(TimestampTz until, Oid function)
 {
+	Datum		values[N_COLUMNS] = {
+		[COLUMN_FENCED_AT] = TimestampTzGetDatum(Min(until, oldest_session_start()))
+	};
 	Relation	fences;
 	int64		n_removed;
 
 	PreventCommandIfReadOnly("zk_fence_vacuum()");
-	fences = zklock_fences_open(function, RowExclusiveLock);
-	n_removed = zklock_fences_remove_until(fences,
-										   Min(until, oldest_session_start()));
+	fences = open_table(function, RowExclusiveLock);
+	n_removed = run(fences, &remove_old_rows, values, NULL);
 	table_close(fences, NoLock);
 	return n_removed;
+}
+
+
+/*
+ * Writes by others
+ */
+
+static _Noreturn void
+raise_kept(TriggerData *trigger)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("recorded tokens in table \"%s\" cannot be lowered or removed",
+					RelationGetRelationName(trigger->tg_relation)),
+			 errhint("Use zk_fence_reset() after the ZooKeeper ensemble was rebuilt, zk_fence_vacuum() to remove old rows.")));
+}
+
+/* Returns the columns of a row, or NULL if one of them is NULL. */
+static Datum *
+columns_of(TupleTableSlot *row)
+{
+	slot_getallattrs(row);
+	for (int i = 0; i < N_COLUMNS; i++)
+		if (row->tts_isnull[i])
+			return NULL;
+	return row->tts_values;
+}
+
+/* Inserts nothing if the lock has a row, but raises its token if that is smaller. */
+static HeapTuple
+keep_on_insert(TriggerData *trigger)
+{
+	Datum	   *inserted = columns_of(trigger->tg_trigslot);
+	int64		recorded;
+
+	/* A NULL fails the table's constraints. */
+	if (inserted == NULL)
+		return trigger->tg_trigtuple;
+	lock_name(TextDatumGetCString(inserted[COLUMN_LOCK]), ExclusiveLock);
+	if (run(trigger->tg_relation, &read_row, inserted, &recorded) == 0)
+		return trigger->tg_trigtuple;
+	if (recorded < DatumGetInt64(inserted[COLUMN_TOKEN]))
+		(void) run(trigger->tg_relation, &record_token, inserted, &recorded);
+	return NULL;
+}
+
+/*
+ * Returns the row that replaces an old one, with the later of the two times: otherwise
+ * zk_fence_vacuum() could remove the token before its age allows.  Returns NULL if the token
+ * would be lowered.  The executor has locked the latest version of the old row.
+ */
+static HeapTuple
+keep_on_update(TriggerData *trigger)
+{
+	Datum	   *old = columns_of(trigger->tg_trigslot);
+	Datum	   *new = columns_of(trigger->tg_newslot);
+	int			column = COLUMN_FENCED_AT + 1;
+	bool		is_null = false;
+
+	if (old == NULL || new == NULL)
+		return trigger->tg_newtuple;
+	if (DatumGetInt64(new[COLUMN_TOKEN]) < DatumGetInt64(old[COLUMN_TOKEN]) ||
+		strcmp(TextDatumGetCString(new[COLUMN_LOCK]), TextDatumGetCString(old[COLUMN_LOCK])) != 0)
+		return NULL;
+	if (DatumGetTimestampTz(new[COLUMN_FENCED_AT]) >= DatumGetTimestampTz(old[COLUMN_FENCED_AT]))
+		return trigger->tg_newtuple;
+	return heap_modify_tuple_by_cols(trigger->tg_newtuple, RelationGetDescr(trigger->tg_relation),
+									 1, &column, &old[COLUMN_FENCED_AT], &is_null);
+}
+
+PG_FUNCTION_INFO_V1(zklock_fences_keep);
+
+/*
+ * An apply worker skips a write that would lower or remove a token, because an error
+ * would stop its subscription.  All others get the error.
+ */
+Datum
+zklock_fences_keep(PG_FUNCTION_ARGS)
+{
+	TriggerData *trigger = (TriggerData *) fcinfo->context;
+	HeapTuple	kept = NULL;
+	Oid			extension;
+
+	if (!CALLED_AS_TRIGGER(fcinfo))
+		elog(ERROR, "not called as a trigger");
+	if (own_write)
+		return PointerGetDatum(TRIGGER_FIRED_BY_UPDATE(trigger->tg_event) ?
+							   trigger->tg_newtuple : trigger->tg_trigtuple);
+	if (find_table(fcinfo->flinfo->fn_oid, &extension) != RelationGetRelid(trigger->tg_relation) ||
+		!TRIGGER_FIRED_BEFORE(trigger->tg_event))
+		elog(ERROR, "trigger is for table \"%s\" alone", FENCES);
+	check_columns(trigger->tg_relation);
+	check_triggers(trigger->tg_relation, extension);
+
+	if (TRIGGER_FIRED_BY_INSERT(trigger->tg_event))
+		return PointerGetDatum(keep_on_insert(trigger));
+	if (TRIGGER_FIRED_BY_UPDATE(trigger->tg_event))
+		kept = keep_on_update(trigger);
+	if (kept == NULL && (SessionReplicationRole != SESSION_REPLICATION_ROLE_REPLICA ||
+						 TRIGGER_FIRED_BY_TRUNCATE(trigger->tg_event)))
+		raise_kept(trigger);
+	return PointerGetDatum(kept);
 }

@@ -23,11 +23,11 @@
  */
 extern int64 zklock_fence(const ZklockName *name, Oid function);
 
-/* Removes the token recorded for a lock, if any.  Waits like zklock_fence(). */
+/*
+ * Removes the token recorded for a lock, if any; without a name, all tokens.  Waits like
+ * zklock_fence(), or for all exclusive holders that have fenced.
+ */
 extern void zklock_fence_reset(const ZklockName *name, Oid function);
-
-/* Removes all recorded tokens.  Waits for exclusive holders that have fenced. */
-extern void zklock_fences_forget(Oid function);
 
 /*
  * Removes the tokens that were recorded up to "until" and before the oldest session of

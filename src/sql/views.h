@@ -1,12 +1,12 @@
 /*-------------------------------------------------------------------------
  *
- * cluster_view.h
- *		The rows of the view zk_locks, and of zk_locks_of().
+ * views.h
+ *		The rows of the views of locks, and of the functions beside them.
  *
  *-------------------------------------------------------------------------
  */
-#ifndef ZKLOCK_CLUSTER_VIEW_H
-#define ZKLOCK_CLUSTER_VIEW_H
+#ifndef ZKLOCK_VIEWS_H
+#define ZKLOCK_VIEWS_H
 
 #include "fmgr.h"
 
@@ -16,6 +16,6 @@
  * Returns the rows of the lock and of the semaphore of one name as the result of a
  * set-returning function.  Waits and throws like zklock_read_ensemble().
  */
-extern void zklock_show_locks_of(FunctionCallInfo fcinfo, const ZklockName *name);
+extern Datum zklock_show_locks_of(FunctionCallInfo fcinfo, const ZklockName *name);
 
-#endif							/* ZKLOCK_CLUSTER_VIEW_H */
+#endif							/* ZKLOCK_VIEWS_H */
