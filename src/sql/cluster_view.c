@@ -341,6 +341,11 @@ show_locks(FunctionCallInfo fcinfo, const ZklockAction *action, const char *name
 
 	InitMaterializedSRF(fcinfo, 0);
 	rows.result = (ReturnSetInfo *) fcinfo->resultinfo;
+	if (rows.result->setDesc->natts != N_COLUMNS)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("columns of view \"zk_locks\" have been changed"),
+				 errhint("Add columns in a view of your own, and create the extension again.")));
 	rows.row_context = AllocSetContextCreate(CurrentMemoryContext, "zk_locks row",
 											 ALLOCSET_DEFAULT_SIZES);
 	zklock_read_ensemble(action, put_all, &rows);
