@@ -400,20 +400,23 @@ zk_fence(PG_FUNCTION_ARGS)
 
 PG_FUNCTION_INFO_V1(zk_fence_reset);
 
-/* NULL, the default, is all names. */
 Datum
 zk_fence_reset(PG_FUNCTION_ARGS)
 {
 	ZklockNames names;
 
+	read_name(fcinfo, &names);
+	zklock_fence_reset(&names.name, fcinfo->flinfo->fn_oid);
+	PG_RETURN_VOID();
+}
+
+PG_FUNCTION_INFO_V1(zk_fence_reset_all);
+
+Datum
+zk_fence_reset_all(PG_FUNCTION_ARGS)
+{
 	zklock_require_leader();
-	if (PG_ARGISNULL(0))
-		zklock_fences_forget(fcinfo->flinfo->fn_oid);
-	else
-	{
-		read_name(fcinfo, &names);
-		zklock_fence_reset(&names.name, fcinfo->flinfo->fn_oid);
-	}
+	zklock_fences_forget(fcinfo->flinfo->fn_oid);
 	PG_RETURN_VOID();
 }
 
