@@ -332,7 +332,7 @@ COST 1000;
 COMMENT ON FUNCTION zk_fence(text) IS
 	'record the token of a cluster-wide lock that this session holds in this database; an error if a later holder has recorded its token; returns the fencing token';
 
-CREATE FUNCTION zk_fence_reset(name text DEFAULT NULL)
+CREATE FUNCTION zk_fence_reset(name text)
 RETURNS void
 AS 'MODULE_PATHNAME', 'zk_fence_reset'
 LANGUAGE C VOLATILE PARALLEL UNSAFE
@@ -341,7 +341,18 @@ COST 1000;
 REVOKE EXECUTE ON FUNCTION zk_fence_reset(text) FROM PUBLIC;
 
 COMMENT ON FUNCTION zk_fence_reset(text) IS
-	'remove the token recorded for a name, or all tokens recorded in this database, after the ZooKeeper ensemble was rebuilt empty';
+	'remove the token recorded for a name, after the ZooKeeper ensemble was rebuilt empty';
+
+CREATE FUNCTION zk_fence_reset()
+RETURNS void
+AS 'MODULE_PATHNAME', 'zk_fence_reset_all'
+LANGUAGE C VOLATILE PARALLEL UNSAFE
+COST 1000;
+
+REVOKE EXECUTE ON FUNCTION zk_fence_reset() FROM PUBLIC;
+
+COMMENT ON FUNCTION zk_fence_reset() IS
+	'remove all tokens recorded in this database, after the ZooKeeper ensemble was rebuilt empty';
 
 CREATE FUNCTION zk_fence_vacuum(older_than interval)
 RETURNS bigint

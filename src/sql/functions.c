@@ -347,16 +347,23 @@ PERMIT_ENTRIES(xact_, ZKLOCK_TRANSACTION)
 
 PG_FUNCTION_INFO_V1(zk_fence_reset);
 
-/* NULL, the default, is all names. */
 Datum
 zk_fence_reset(PG_FUNCTION_ARGS)
 {
 	ZklockNames names;
 
+	read_name(fcinfo, &names);
+	zklock_fence_reset(&names.name, fcinfo->flinfo->fn_oid);
+	PG_RETURN_VOID();
+}
+
+PG_FUNCTION_INFO_V1(zk_fence_reset_all);
+
+Datum
+zk_fence_reset_all(PG_FUNCTION_ARGS)
+{
 	zklock_require_leader();
-	if (!PG_ARGISNULL(0))
-		read_name(fcinfo, &names);
-	zklock_fence_reset(PG_ARGISNULL(0) ? NULL : &names.name, fcinfo->flinfo->fn_oid);
+	zklock_fence_reset(NULL, fcinfo->flinfo->fn_oid);
 	PG_RETURN_VOID();
 }
 

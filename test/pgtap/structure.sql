@@ -29,7 +29,7 @@ INSERT INTO expected VALUES
 	('zk_acquire', 'name text, permits integer', 'bigint'), ('zk_xact_acquire', 'name text, permits integer', 'bigint'),
 	('zk_release', 'name text', 'boolean'),
 	('zk_fence', 'name text', 'bigint'),
-	('zk_fence_reset', 'name text DEFAULT NULL::text', 'void'),
+	('zk_fence_reset', 'name text', 'void'), ('zk_fence_reset', '', 'void'),
 	('zk_fence_vacuum', 'older_than interval', 'bigint'),
 	('zk_revoke', 'name text', 'integer'), ('zk_revoked', 'name text', 'boolean'),
 	('zk_session', 'OUT session_id text, OUT state text, OUT server text, OUT session_timeout interval, '
@@ -88,7 +88,7 @@ SELECT is_empty(
 	'functions may run in no parallel worker');
 SELECT results_eq(
 	$$ SELECT proname FROM members WHERE NOT has_function_privilege('public', oid, 'EXECUTE') ORDER BY proname COLLATE "C" $$,
-	$$ SELECT unnest('{zk_fence_reset,zk_fence_vacuum,zk_revoke,zk_stat_reset,zklock_fences_keep}'::name[]) $$,
+	$$ SELECT unnest('{zk_fence_reset,zk_fence_reset,zk_fence_vacuum,zk_revoke,zk_stat_reset,zklock_fences_keep}'::name[]) $$,
 	'PUBLIC may call every function except those of administrators');
 SELECT function_privs_are(current_schema(), 'zk_revoke', '{text}'::name[], 'pg_signal_backend', '{EXECUTE}',
 	'pg_signal_backend may call zk_revoke');

@@ -75,6 +75,12 @@ SELECT zk_fence('fence.a') > 0 AS fenced;
 SELECT zk_fence_reset('fence.a'), zk_fence_reset('fence.a'), zk_fence_reset('fence.nobody');
 SELECT * FROM fences;
 SELECT zk_unlock_all();
+-- not all names
+INSERT INTO zklock_fences VALUES ('fence.null', 1, now(), 'x');
+SELECT zk_fence_reset(NULL);
+SELECT zk_fence_reset((SELECT name FROM zk_held_locks));
+SELECT count(*) FROM zklock_fences WHERE lock = 'fence.null';
+SELECT zk_fence_reset('fence.null');
 
 -- sharers check their token and do not record it, so they write nothing
 BEGIN READ ONLY;

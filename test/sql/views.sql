@@ -71,6 +71,11 @@ SELECT zk_release('views-__lock__');
 SELECT count(*) AS of_none FROM zk_locks_of('views.none');
 SELECT * FROM zk_locks_of(NULL::text);
 SELECT * FROM zk_locks_of('');
+-- its rows have the type of the view, which the owner of the view can change
+BEGIN;
+CREATE OR REPLACE VIEW zk_locks AS SELECT *, 'x' AS added FROM zklock_locks();
+SELECT (zk_locks_of('views.a')).added;
+ROLLBACK;
 -- zk_revoke of a lock that no other session holds
 SELECT zk_revoke('views.none');
 SELECT zk_unlock_all();
