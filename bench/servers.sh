@@ -9,12 +9,11 @@ BENCH_ZK_JAVA=(-XX:TieredStopAtLevel=4 -Xms512m -Xmx1g)
 # The disk sync is ZooKeeper's default. Java takes the last value of an option.
 BENCH_ZK_SYNC=(-Dzookeeper.forceSync=yes -Dzookeeper.preAllocSize=65536)
 BENCH_CLASS_PATH=/usr/share/java/curator-recipes.jar:/usr/share/java/curator-framework.jar:/usr/share/java/slf4j-simple.jar
-BENCH_SERVERS=(a b c plain lists)
+BENCH_SERVERS=(a b c plain)
 
 # Starts one ZooKeeper server, which waits for its disk if BENCH_SYNC is "on",
 # with its data in BENCH_DISK; PostgreSQL servers a, b and c with the extension
-# preloaded, plain without it, and lists with the library that
-# bench_build_always_list built, if it did.
+# preloaded, and plain without it.
 bench_start_servers() {
 	local name port java=("${BENCH_ZK_JAVA[@]}")
 	[[ ${BENCH_SYNC:-off} == off ]] || java+=("${BENCH_ZK_SYNC[@]}")
@@ -22,7 +21,6 @@ bench_start_servers() {
 	zk_start "$BENCH_DISK/bench_zk" "${java[@]}"
 	export BENCH_ZK=$ZK_CONNECT BENCH_SOCKETS=$WORK BENCH_PORTS=
 	for name in "${BENCH_SERVERS[@]}"; do
-		[[ $name != lists || -e $WORK/always_list/zklock.so ]] || continue
 		port=$(free_port)
 		bench_configuration "$name" | pg_start "$WORK/bench_$name" "$port"
 		BENCH_PORTS+=" $name=$port"
@@ -33,18 +31,6 @@ bench_start_servers() {
 bench_create_extension() {
 	[[ $1 != plain ]] || return 0
 	psql -Xq -h "$WORK" -p "$2" -U postgres -d postgres -c 'CREATE EXTENSION zklock'
-	[[ $1 != lists ]] || bench_use_always_list "$2"
-}
-
-# The functions' library and the preloaded library must be the same, so it is preloaded
-# after the functions are changed.
-bench_use_always_list() {
-	psql -Xq -h "$WORK" -p "$1" -U postgres -d postgres -c "UPDATE pg_proc
-		SET probin = '$WORK/always_list/zklock' WHERE probin = '\$libdir/zklock'"
-	"${AS_USER[@]}" tee -a "$WORK/bench_lists/postgresql.conf" >/dev/null \
-		<<<"shared_preload_libraries = '$WORK/always_list/zklock'"
-	"${AS_USER[@]}" pg_ctl -D "$WORK/bench_lists" -w -s -l "$WORK/bench_lists.log" \
-		"${PG_CTL_OPTIONS[@]}" restart </dev/null
 }
 
 # Stops the servers that bench_start_servers started, if any.
@@ -68,7 +54,7 @@ bench_configuration() {
 		checkpoint_timeout = '1h'
 	CONF
 	[[ $1 != plain ]] || return 0
-	[[ $1 == lists ]] || echo "shared_preload_libraries = 'zklock'"
+	echo "shared_preload_libraries = 'zklock'"
 	cat <<-CONF
 		zklock.connect_string = '$BENCH_ZK'
 		zklock.connect_timeout = '60s'
@@ -83,17 +69,6 @@ bench_build_peers() {
 		-o "$BENCH_PEERS/c_client" "$COPY"/bench/peers/c_client.c -l:libzookeeper_mt.so.2 -lpthread
 	"${AS_USER[@]}" javac -nowarn -cp "$BENCH_CLASS_PATH" -d "$BENCH_PEERS" \
 		"$COPY"/bench/peers/*.java
-	bench_build_always_list
-}
-
-# The library without list elision: the same objects except for one. Part elision.
-bench_build_always_list() {
-	local there=$WORK/always_list
-	"${AS_USER[@]}" cp -a "$COPY" "$there"
-	find "$there/src" -name 'list_elision.*o' -delete
-	rm -f "$there/zklock.so"
-	"${AS_USER[@]}" make -C "$there" --no-print-directory -s PG_CONFIG="$PG_CONFIG" \
-		COPT=-DZKL_ALWAYS_LIST=1 zklock.so >"$there.log"
 }
 
 # Runs parts, given by name after the options of run.py.

@@ -29,7 +29,7 @@ class Bench:
         self.peers = Peers(self.zk.connect_string)
 
     def __getattr__(self, name):
-        """The servers are attributes: a, b, c, plain, lists."""
+        """The servers are attributes: a, b, c, plain."""
         try:
             return self.__dict__["servers"][name]
         except KeyError:

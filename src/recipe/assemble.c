@@ -11,7 +11,6 @@
 void
 zkl__on_connected(ZklSession *session)
 {
-	zkl__elision_forget(session);
 	zkl__nodes_relist(session);
 	zkl__hold_watches_lost(session);
 	zkl__permits_connected(session);
@@ -57,7 +56,6 @@ zkl__on_close(ZklSession *session)
 void
 zkl__on_free(ZklSession *session)
 {
-	zkl__elision_forget(session);
 	zkl__nodes_free(session);
 	zkl__empty_parents_free(session);
 	zkl__requests_free(session);

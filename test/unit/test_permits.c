@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "recipe/semaphore/semaphore_names.h"
+#include "recipe/queue/node.h"
 #include "letters.h"
 
 static void

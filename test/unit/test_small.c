@@ -82,38 +82,6 @@ test_root_removed(void)
 	scene_end(NULL);
 }
 
-/* The number of locks that a session remembers is bounded. */
-static void
-test_remembered(void)
-{
-	scene_begin(1);
-	for (int i = 0; i < 6; i++)
-	{
-		fake_count(A->client);
-		forget(lock_now(A, "a", X));
-		if (i == 5)
-			is_str(fake_trace(A->client), "c", "a lock that is acquired repeatedly needs no list");
-		release_all(A);
-		fake_run_all();
-	}
-	for (int i = 0; i < 4096; i++)
-	{
-		char		name[16];
-
-		snprintf(name, sizeof(name), "n%d", i);
-		forget(lock_now(A, name, X));
-		release_all(A);
-		fake_run_all();
-		if (i % 64 == 0)
-			fake_tree_reap();
-	}
-	fake_count(A->client);
-	ask_for(A, "a", X);
-	is_str(fake_trace(A->client), "cl", "after 4096 other locks the lock needs a list again");
-	fake_run_all();
-	scene_end(NULL);
-}
-
 static const Play plays[] = {
 	{
 		"a waiter for a permit counts the permits again after a reconnect",
@@ -256,7 +224,6 @@ main(void)
 	test_intact();
 	test_lease_id();
 	test_root_removed();
-	test_remembered();
 	play_all(plays, sizeof(plays) / sizeof(plays[0]));
 	test_downgrade_refused();
 	test_downgrade_refused_lost();

@@ -66,7 +66,7 @@ has_settled(const ZklRequest *request)
 
 		if (is_waiting(node))
 			any = true;
-		else if (node->state != NODE_HELD && node->state != NODE_READING_CZXID)
+		else if (node->state != NODE_HELD)
 			return false;
 	}
 	return any;
@@ -83,7 +83,7 @@ may_block(const ZklRequest *request)
 	if (request->n > 1)
 		return true;
 	for (const ZklNode *node = zkl__nodes(request->session); node; node = node->next)
-		if (node->state == NODE_HELD || node->state == NODE_READING_CZXID)
+		if (node->state == NODE_HELD)
 			return true;
 	return request->nodes[0]->follows_reader;
 }

@@ -107,7 +107,6 @@ zkl__lock_granted(ZklLock *lock, ZklNode *node)
 {
 	ZklParts   *locks = zkl__parts(lock->session);
 
-	zkl__elision_note(node);
 	node->lock = lock;
 	node->request = NULL;
 	if (node->upgrade)
@@ -174,29 +173,19 @@ zkl_lock_reduce(ZklLock *lock, ZklMode mode)
  * being set again, all nodes existed when the leader executed the proof.
  */
 
-static ZklHoldWatch
-watch_of(const ZklNode *node)
-{
-	return node ? node->hold_watch : HOLD_WATCHED;
-}
-
 /* Returns whether every node that has been removed is known: PENDING if a read is in flight. */
 static ZklStatus
 are_nodes_watched(const ZklSession *session)
 {
 	ZklStatus	status = ZKL_OK;
 
-	for (const ZklLock *lock = zkl__parts(session)->first_lock; lock; lock = lock->next)
+	for (const ZklNode *node = zkl__nodes(session); node; node = node->next)
 	{
-		ZklHoldWatch anchor = watch_of(lock->anchor);
-		ZklHoldWatch upgrade = watch_of(lock->upgrade);
-
-		if (lock->lost)
+		if (node->lock == NULL || node->lock->lost || node->hold_watch == HOLD_WATCHED)
 			continue;
-		if (anchor == HOLD_UNREADABLE || upgrade == HOLD_UNREADABLE)
+		if (node->hold_watch == HOLD_UNREADABLE)
 			return ZKL_SERVER_ERROR;
-		if (anchor == HOLD_UNWATCHED || upgrade == HOLD_UNWATCHED)
-			status = ZKL_PENDING;
+		status = ZKL_PENDING;
 	}
 	return status;
 }
@@ -223,8 +212,8 @@ on_confirmed(ZklCall *call, const ZklResult *result)
 static bool
 is_moving(const ZklSession *session)
 {
-	for (const ZklLock *lock = zkl__parts(session)->first_lock; lock; lock = lock->next)
-		if (lock->anchor && zkl__node_is_moving(lock->anchor))
+	for (const ZklNode *node = zkl__nodes(session); node; node = node->next)
+		if (node->lock && zkl__node_is_moving(node))
 			return true;
 	return false;
 }

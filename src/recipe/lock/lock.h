@@ -5,15 +5,14 @@
  *
  * From the top to the bottom; a file calls only files below it:
  *
- *		lock_request.c		starts requests for locks
- *		requests.c			all requests of a session, and what their owner may ask
- *		request_nodes.c		one request: creating its nodes, what they report, its grant
- *		parents.c			... the znodes above its nodes
- *		request.c			... its answers, grant and failure
+ *		requests.c			all requests of a session: their start, and what their owner may ask
+ *		request.c			one request: advancing, what its nodes report, grant, failure
+ *		create.c			... creating its nodes and the znodes above them
  *		hold_watch.c		the watch that detects loss and revocation
  *		lock.c				held locks: release, downgrade, confirmation, loss
  *
- * hold_watch.c and lock.c call each other, because a confirmation needs the watches, and a
+ * request.c and create.c call each other, because the answer to a create advances the
+ * request, or fails it.  hold_watch.c and lock.c call each other, because a confirmation needs the watches, and a
  * watch detects a loss.
  *
  *-------------------------------------------------------------------------
@@ -54,7 +53,6 @@ struct ZklRequest
 
 	/* the znodes above the nodes */
 	const char *top_path;		/* parent of all locks, or of all semaphores */
-	const char *const *parts;	/* names of the nodes' parents below a semaphore, and NULL; or NULL */
 	int			attempts;		/* consecutive creates that found no parent */
 	ZklStatus	parents_status; /* why one could not be created; PENDING: try again */
 	int			parents_raw_code;
@@ -89,23 +87,14 @@ extern bool zkl__session_has_room(const ZklSession *session, int n_nodes,
 extern ZklRequest *zkl__request_new(ZklSession *session, ZklPermit *permit, int n,
 									bool non_blocking, const char *data, int data_len);
 
-/* request_nodes.c */
+/* request.c */
 extern ZklNode *zkl__request_node_new(ZklRequest *request, int index,
 									  const char *lock_path, ZklMode mode, bool upgrade);
 extern bool zkl__request_add_node(ZklRequest *request, int index,
 								  const char *lock_path, ZklMode mode, ZklLock *held);
 extern void zkl__request_advance(ZklRequest *request);
 extern void zkl__request_restart(ZklRequest *request);
-extern void zkl__request_no_parent(ZklRequest *request);
 extern void zkl__request_read_czxid(ZklRequest *request, ZklNode *node);
-
-/* parents.c */
-extern ZklCreateKind zkl__container_kind(const ZklSession *session);
-extern void zkl__request_send_parent(ZklRequest *request, ZklNode *node, const char *path,
-									 const char *data, ZklCreateKind kind);
-extern void zkl__request_send_parents(ZklRequest *request);
-
-/* request.c */
 extern bool zkl__request_is_queued(const ZklRequest *request);
 extern bool zkl__request_is_first(const ZklRequest *request);
 extern ZklCall *zkl__request_call(ZklRequest *request, ZklHandler handler);
@@ -118,6 +107,14 @@ extern void zkl__request_fail(ZklRequest *request, ZklStatus status,
 							  int culprit, int raw_code);
 extern void zkl__request_fail_code(ZklRequest *request, int culprit,
 								   const ZklResult *result);
+
+/* create.c */
+extern void zkl__request_create_nodes(ZklRequest *request);
+extern void zkl__request_no_parent(ZklRequest *request);
+extern ZklCreateKind zkl__container_kind(const ZklSession *session);
+extern void zkl__request_send_parent(ZklRequest *request, ZklNode *node, const char *path,
+									 const char *data, ZklCreateKind kind);
+extern void zkl__request_send_parents(ZklRequest *request);
 
 /* lock.c */
 extern void zkl__confirm_advance(ZklSession *session);

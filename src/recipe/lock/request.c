@@ -1,9 +1,12 @@
 /*-------------------------------------------------------------------------
  *
  * request.c
- *		A request as a whole: answers, waiting, grant, failure.
+ *		One request: advancing it, what its nodes report, its grant and failure.
  *
- * All other files about requests build on this one.
+ * All nodes of a request are created by one create or one multi.  So requests for
+ * several locks are in the same order in all queues and cannot deadlock each other.
+ * The nodes are granted or given up together; queue_lock.c handles each one in
+ * between.
  *
  *-------------------------------------------------------------------------
  */
@@ -11,6 +14,11 @@
 #include <string.h>
 
 #include "internal.h"
+
+
+/*
+ * The request as a whole
+ */
 
 /* Returns whether all nodes exist and are not being deleted. */
 bool
@@ -23,14 +31,15 @@ zkl__request_is_queued(const ZklRequest *request)
 }
 
 /*
- * Returns whether all nodes are first in their queues.  Begins with the last node, which
- * usually is the last one to be first.
+ * Returns whether all nodes are first in their queues, and their czxids are known.  Begins
+ * with the last node, which usually is the last one to be first.
  */
 bool
 zkl__request_is_first(const ZklRequest *request)
 {
 	for (int i = request->n - 1; i >= 0; i--)
-		if (request->nodes[i]->state != NODE_HELD)
+		if (request->nodes[i]->state != NODE_HELD ||
+			(request->nodes[i]->czxid == 0 && !request->nodes[i]->upgrade))
 			return false;
 	return true;
 }
@@ -121,4 +130,305 @@ zkl__request_fail_code(ZklRequest *request, int culprit, const ZklResult *result
 {
 	zkl__request_fail(request, zkl__status_of(result->code), culprit,
 					  result->raw_code);
+}
+
+
+/*
+ * Advancing
+ */
+
+/* Sets the czxid of the permit node, or the one that all new nodes of the request share. */
+static void
+on_czxid_read(ZklCall *call, const ZklResult *result)
+{
+	ZklRequest *request = call->subject;
+	ZklNode    *node = call->detail;
+
+	if (!zkl__request_answered(request, &request->czxid_call, call, result))
+		return;
+	if (result->code == ZKL_RC_NO_NODE)
+		zkl__request_restart(request);
+	else if (result->code != ZKL_RC_OK)
+		zkl__request_fail_code(request, node->index, result);
+	else if (result->czxid < 1) /* no server's; a token is positive */
+		zkl__request_fail(request, ZKL_SERVER_ERROR, node->index, 0);
+	else
+	{
+		node->czxid = result->czxid;
+		for (int i = 0; !node->is_permit && i < request->n; i++)
+			request->nodes[i]->czxid = result->czxid;
+		zkl__request_advance(request);
+	}
+}
+
+/* Reads the czxid of a node whose create was answered without it. */
+void
+zkl__request_read_czxid(ZklRequest *request, ZklNode *node)
+{
+	ZklCall    *call;
+
+	if (request->czxid_call)
+		return;
+	call = zkl__request_call(request, on_czxid_read);
+	zkl__call_keep(call, node, &node->uses);
+	request->czxid_call = zkl__read_child(call, node->lock_path, node->name, false);
+}
+
+/*
+ * Returns whether the node's number is too high.  The server numbers children with a
+ * signed 32-bit counter of their parent; when it wraps, the order of the queue would be
+ * reversed.  The limit leaves room for upgrades.
+ */
+static bool
+is_number_used_up(const ZklNode *node)
+{
+	return !node->upgrade &&
+		(node->number < 0 || node->number > zkl__config(node->session)->sequence_limit);
+}
+
+/*
+ * Fails the request, and deletes the lock's znode right behind its nodes: then the
+ * numbers begin at 0 again.  The server refuses that delete while other nodes exist.
+ */
+static void
+fail_used_up(ZklRequest *request, int i)
+{
+	ZklSession *session = request->session;
+	ZklOp		op = {.kind = ZKL_OP_DELETE, .path = request->nodes[i]->lock_path};
+	ZklCall    *call = zkl__call_new(session, zkl__ignore_answer, request->nodes[i],
+									 &request->nodes[i]->uses);
+
+	zkl__request_fail(request, ZKL_SEQUENCE_USED_UP, i, 0);
+	zkl__send(call, &op);
+}
+
+/* All nodes exist: checks their numbers, and reads their czxid if it is unknown. */
+static void
+check_nodes(ZklRequest *request)
+{
+	for (int i = 0; i < request->n; i++)
+		if (is_number_used_up(request->nodes[i]))
+		{
+			fail_used_up(request, i);
+			return;
+		}
+	for (int i = 0; i < request->n; i++)
+		if (!request->nodes[i]->upgrade && request->nodes[i]->czxid == 0)
+		{
+			zkl__request_read_czxid(request, request->nodes[i]);
+			return;
+		}
+}
+
+/* Creates the nodes if there are none yet, and again if only some of them exist. */
+static void
+advance_nodes(ZklRequest *request)
+{
+	int			n_new = 0;
+
+	for (int i = 0; i < request->n; i++)
+	{
+		ZklNodeState state = request->nodes[i]->state;
+
+		if (state == NODE_CREATING || state == NODE_UNKNOWN)
+			return;
+		n_new += state == NODE_NEW;
+	}
+	if (n_new == request->n)
+		zkl__request_create_nodes(request);
+	else if (n_new > 0)
+		zkl__request_restart(request);
+	else
+		check_nodes(request);
+}
+
+static void
+on_verified(ZklCall *call, const ZklResult *result)
+{
+	ZklRequest *request = call->subject;
+
+	if (!zkl__request_answered(request, &request->verify_call, call, result))
+		return;
+	if (result->code == ZKL_RC_OK && zkl__lease_allows_grant(request->session))
+		zkl__request_grant(request);
+	else if (result->code == ZKL_RC_OK)
+		return;					/* the proof leads to another multi */
+	else if (result->code == ZKL_RC_NO_NODE)
+		zkl__request_restart(request);
+	else
+		zkl__request_fail_code(request, -1, result);
+}
+
+static ZklCall *
+send_checks(ZklCall *call, ZklNode *const *nodes, int n)
+{
+	ZklOp	   *ops = calloc((size_t) n, sizeof(ZklOp));
+
+	for (int i = 0; ops && i < n; i++)
+		zkl__op_for_node(&ops[i], ZKL_OP_CHECK, nodes[i]);
+	call = zkl__send_all(call, ZKL_MULTI, ops, n);
+	zkl__ops_free(ops, n);
+	return call;
+}
+
+/*
+ * Grants the request when all nodes are first.  Several nodes are checked in one multi
+ * before: while some of them waited, another client may have deleted one that was first.
+ */
+static void
+grant_locks(ZklRequest *request)
+{
+	if (request->status != ZKL_PENDING || !zkl__request_is_first(request))
+		return;
+	if (request->n == 1 || !request->was_blocked)
+	{
+		if (zkl__lease_allows_grant(request->session))
+			zkl__request_grant(request);
+	}
+	else if (request->verify_call == NULL && zkl__is_connected(request->session))
+		request->verify_call = send_checks(zkl__request_call(request, on_verified),
+										   request->nodes, request->n);
+}
+
+/* Sends the next operation besides those of the nodes, and grants the request in the end. */
+static void
+advance_rest(ZklRequest *request)
+{
+	if (request->permit)
+		zkl__on_permit_advance(request);
+	else
+		grant_locks(request);
+}
+
+/* Sends the next operation that the request as a whole needs, if any. */
+void
+zkl__request_advance(ZklRequest *request)
+{
+	if (request->status != ZKL_PENDING || request->create_call ||
+		!zkl__is_connected(request->session))
+		return;
+	advance_nodes(request);
+	advance_rest(request);
+}
+
+/* Deletes the nodes and queues again, because another client deleted a node. */
+void
+zkl__request_restart(ZklRequest *request)
+{
+	request->czxid_call = NULL;
+	request->verify_call = NULL;
+	if (request->permit)
+		zkl__on_permit_restart(request);
+	for (int i = 0; i < request->n; i++)
+	{
+		ZklNode    *old = request->nodes[i];
+		ZklNode    *fresh;
+
+		if (old->state == NODE_NEW)
+			continue;
+		fresh = zkl__request_node_new(request, i, old->lock_path, old->mode, old->upgrade);
+		if (fresh == NULL)
+		{
+			zkl__request_fail(request, ZKL_NO_MEMORY, i, 0);
+			return;
+		}
+		request->nodes[i] = fresh;
+		zkl__node_leave(old);
+	}
+	zkl__request_advance(request);
+}
+
+
+/*
+ * Events of nodes that belong to a request
+ */
+
+void
+zkl__on_node_found(ZklNode *node)
+{
+	if (node->state > NODE_UNKNOWN)
+		node->request->attempts = 0;
+	zkl__request_advance(node->request);
+}
+
+void
+zkl__on_node_progress(ZklNode *node)
+{
+	advance_rest(node->request);
+}
+
+void
+zkl__on_node_blocked(ZklNode *node, const ZklResult *data)
+{
+	zkl__request_blocked(node->request, node->index, data);
+}
+
+void
+zkl__on_node_removed(ZklNode *node)
+{
+	zkl__request_restart(node->request);
+}
+
+void
+zkl__on_node_failed(ZklNode *node, ZklStatus status, int raw_code)
+{
+	if (status == ZKL_LOCK_LOST)
+		zkl__lock_lose(node->request->locks[node->index]);
+	zkl__request_fail(node->request, status, node->index, raw_code);
+}
+
+const ZklNode *
+zkl__on_anchor_needed(const ZklNode *node)
+{
+	const ZklLock *held = node->request->locks[node->index];
+
+	return held->lost ? NULL : held->anchor;
+}
+
+
+/*
+ * ... and while they belong to a lock
+ */
+
+void
+zkl__on_node_moved(ZklNode *node)
+{
+	if (node->state == NODE_HELD)
+	{
+		node->revoked_version = 0;
+		zkl__hold_watch_later(node);
+	}
+	zkl__confirm_advance(node->session);
+}
+
+ZklNode *
+zkl__request_node_new(ZklRequest *request, int index, const char *lock_path,
+					  ZklMode mode, bool upgrade)
+{
+	ZklNode    *node = zkl__node_new(request->session, lock_path, mode, request->node_names,
+									 request->data, request->data_len);
+
+	if (node == NULL)
+		return NULL;
+	node->upgrade = upgrade;
+	node->non_blocking = request->non_blocking && request->permit == NULL;
+	node->request = request;
+	node->index = index;
+	node->in_semaphore = request->permit != NULL;
+	return node;
+}
+
+/*
+ * Gives the request its node with this index, and the lock that the node becomes: "held"
+ * for an upgrade of that lock, or a new one.  Returns false if memory is exhausted.
+ */
+bool
+zkl__request_add_node(ZklRequest *request, int index, const char *lock_path,
+					  ZklMode mode, ZklLock *held)
+{
+	request->locks[index] = held ? held : zkl__lock_new(request->session);
+	if (request->locks[index])
+		request->nodes[index] = zkl__request_node_new(request, index, lock_path, mode,
+													  held != NULL);
+	return request->nodes[index] != NULL;
 }

@@ -41,7 +41,7 @@ typedef struct ZklEmptyParent
 {
 	struct ZklEmptyParent *next;
 	int64_t		due_ms;
-	const char *const *parts;	/* of a semaphore, or NULL */
+	bool		is_semaphore;
 	char		path[];			/* of the lock or semaphore */
 } EmptyParent;
 
@@ -64,14 +64,14 @@ zkl__empty_parents_add(const ZklNode *node)
 	EmptyParent *parent;
 
 	if (!node->created_parent || zkl__is_final(node->session) ||
-		(node->parts == NULL && node->node_names == ZKL_NODE_NAMES_KAZOO))
+		(!node->in_semaphore && node->node_names == ZKL_NODE_NAMES_KAZOO))
 		return;
 	parent = calloc(1, sizeof(EmptyParent) + size);
 	if (parent == NULL)
 		return;
 	memcpy(parent->path, node->lock_path, size);
-	parent->parts = node->parts;
-	if (parent->parts)
+	parent->is_semaphore = node->in_semaphore;
+	if (parent->is_semaphore)
 		*strrchr(parent->path, '/') = '\0';
 	parent->due_ms = zkl_now_ms() + DELETE_AFTER_MS;
 	if (parts->n_empty == MAX_PARENTS)
@@ -100,12 +100,17 @@ delete_first(ZklSession *session, ZklHandler handler)
 {
 	ZklParts   *parts = zkl__parts(session);
 	const EmptyParent *parent = parts->first_empty;
-	ZklOp		ops[MAX_ZNODES];
+	ZklOp		ops[MAX_ZNODES] = {0};
 	int			n = 0;
 
-	for (; parent->parts && parent->parts[n]; n++)
-		ops[n] = (ZklOp) {.kind = ZKL_OP_DELETE, .path = zkl__path(parent->path, parent->parts[n])};
-	ops[n++] = (ZklOp) {.kind = ZKL_OP_DELETE, .path = strdup(parent->path)};
+	if (parent->is_semaphore)
+	{
+		ops[n++].path = zkl__path(parent->path, ZKL_PERMITS_QUEUE);
+		ops[n++].path = zkl__path(parent->path, ZKL_PERMITS);
+	}
+	ops[n++].path = strdup(parent->path);
+	for (int i = 0; i < n; i++)
+		ops[i].kind = ZKL_OP_DELETE;
 	if (zkl__send_all(zkl__call_new(session, handler, NULL, NULL),
 					  n == 1 ? ZKL_SINGLE : ZKL_MULTI, ops, n))
 		parts->n_empty_deletes++;
@@ -145,7 +150,7 @@ zkl__empty_parents_close(ZklSession *session)
 {
 	ZklParts   *parts = zkl__parts(session);
 
-	for (const ZklNode *node = zkl__nodes(session); node; node = node->next)
+	for (const ZklNode *node = parts->first_node; node; node = node->next)
 		if (node->state == NODE_LEAVING)
 			zkl__empty_parents_add(node);
 	for (int n = 0; n < MAX_DELETES && parts->first_empty && zkl__is_connected(session); n++)

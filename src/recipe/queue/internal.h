@@ -15,7 +15,7 @@ struct ZklNodePrivate
 	ZklNode    *prev;			/* of node->next */
 	ZklNode    *next_alike;		/* in the hash table of nodes.c */
 	ZklNode   **link_alike;		/* the pointer to this node there */
-	ZklNode    *next_put_off;	/* in the list of leave.c, then in the delete call's detail */
+	ZklNode    *next_put_off;	/* in ZklParts.put_off, then in the delete call's detail */
 	ZklCall    *state_call;		/* whose answer this state waits for; CREATING: the list */
 	bool		wanted;			/* not released, not given up */
 	bool		lists_synced;	/* sync before each list: non-blocking and not first */
@@ -27,28 +27,13 @@ struct ZklNodePrivate
 };
 
 /* nodes.c */
-extern uint32_t zkl__path_hash(const char *path, size_t length);
 extern bool zkl__node_answered(ZklNode *node, const ZklCall *call, const ZklResult *result);
 extern bool zkl__node_can_send(const ZklNode *node);
 extern void zkl__node_set_name(ZklNode *node, const char *name);
-extern void zkl__node_unwant(ZklNode *node);
-extern void zkl__node_gone(ZklNode *node);
-
-/* position.c */
-extern ZklPosition zkl__node_position(const ZklNode *node, const ZklResult *list,
-									  const char **other);
-extern bool zkl__node_has_lost_anchor(const ZklNode *node, const ZklResult *list);
-extern void zkl__node_note_readers(ZklNode *node, const ZklResult *list);
-
-/* list_elision.c */
-extern bool zkl__elision_expected(const ZklNode *node);
-extern bool zkl__elision_proven(const ZklNode *node);
+extern void zkl__node_send_delete(ZklNode *node);
 
 /* empty_parents.c */
 extern void zkl__empty_parents_add(const ZklNode *node);
-
-/* leave.c */
-extern void zkl__node_send_delete(ZklNode *node);
 
 /* move.c */
 extern void zkl__node_move(ZklNode *node, ZklNodeState state, int32_t number);

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * node.c
- *		Names of lock nodes, and their order.
+ *		Names of lock nodes, and their order; names below a semaphore, and its capacity.
  *
  * The node names are those of Curator's InterProcessReadWriteLock and
  * InterProcessMutex and of kazoo's Lock, WriteLock and ReadLock.  Pure functions,
@@ -113,8 +113,8 @@ hex_value(char c)
 	return -1;
 }
 
-/* Reads the first digits of the GUID that a name begins with; false if there are fewer. */
-static bool
+/* Reads the first digits of the GUID that a name begins with; returns their end, or NULL. */
+static const char *
 parse_guid(const char *name, int n_digits, uint64_t *first, uint64_t *rest)
 {
 	int			digits = 0;
@@ -137,9 +137,9 @@ parse_guid(const char *name, int n_digits, uint64_t *first, uint64_t *rest)
 			digits++;
 		}
 		else if (*name != '-' || digits == 0)
-			return false;
+			return NULL;
 	}
-	return true;
+	return name;
 }
 
 bool
@@ -147,7 +147,7 @@ zkl_parse_owner(const char *name, uint64_t *owner)
 {
 	uint64_t	rest;
 
-	return parse_guid(name, 16, owner, &rest);
+	return parse_guid(name, 16, owner, &rest) != NULL;
 }
 
 uint32_t
@@ -304,30 +304,6 @@ zkl_is_before(int32_t a_number, const char *a_name,
  */
 
 static bool
-is_hex(const char *s, size_t n)
-{
-	for (size_t i = 0; i < n; i++)
-		if (hex_value(s[i]) < 0)
-			return false;
-	return true;
-}
-
-/* Returns the text behind a GUID with these separators, or NULL. */
-static const char *
-skip_guid(const char *s, const char *separator)
-{
-	static const size_t digits[] = {8, 4, 4, 4, 12};
-
-	for (int i = 0; i < 5; i++)
-	{
-		if (!is_hex(s, digits[i]) || !begins_with(s + digits[i], separator))
-			return NULL;
-		s += digits[i] + strlen(separator);
-	}
-	return s;
-}
-
-static bool
 is_infix_and_number(const char *s, const char *infix)
 {
 	if (infix == NULL || !begins_with(s, infix))
@@ -341,12 +317,17 @@ is_infix_and_number(const char *s, const char *infix)
 static bool
 follows(const char *child, const NodeNames *names)
 {
-	const char *end = begins_with(child, names->prefix)
-		? skip_guid(child + strlen(names->prefix), names->separator) : NULL;
+	uint64_t	first;
+	uint64_t	rest;
+	const char *end = begins_with(child, names->prefix) ? parse_guid(child, 32, &first, &rest) : NULL;
+	size_t		separator = strlen(names->separator);
 
-	return end && (is_infix_and_number(end, names->reader) ||
-				   is_infix_and_number(end, names->writer) ||
-				   is_infix_and_number(end, PERMIT_INFIX));
+	if (end == NULL || (size_t) (end - child) != strlen(names->prefix) + 32 + 4 * separator ||
+		!begins_with(end, names->separator))
+		return false;
+	end += separator;
+	return is_infix_and_number(end, names->reader) || is_infix_and_number(end, names->writer) ||
+		is_infix_and_number(end, PERMIT_INFIX);
 }
 
 ZklMaker
@@ -361,4 +342,54 @@ zkl_maker(const char *child, int64_t session_id)
 		if (follows(child, &all_node_names[i]))
 			return all_node_names[i].maker;
 	return ZKL_MAKER_OTHER;
+}
+
+
+/*
+ * Semaphores
+ */
+
+/* The most digits that always fit into an int. */
+#define MAX_CAPACITY_DIGITS 9
+
+static int
+compare_owners(const void *a, const void *b)
+{
+	uint64_t	x = *(const uint64_t *) a;
+	uint64_t	y = *(const uint64_t *) b;
+
+	return x < y ? -1 : x > y;
+}
+
+int
+zkl_permit_owners(const char *const *children, int n_children,
+				  uint64_t self, uint64_t *owners)
+{
+	int			n = 0;
+
+	for (int i = 0; i < n_children; i++)
+	{
+		if (!zkl_parse_owner(children[i], &owners[n]))
+			owners[n] = 0;
+		n += owners[n] != self;
+	}
+	qsort(owners, (size_t) n, sizeof(uint64_t), compare_owners);
+	return n;
+}
+
+bool
+zkl_parse_capacity(const char *data, int data_len, int *capacity)
+{
+	int			number = 0;
+
+	if (data_len == 0 || data_len > MAX_CAPACITY_DIGITS)
+		return false;
+	for (int i = 0; i < data_len; i++)
+	{
+		if (data[i] < '0' || data[i] > '9')
+			return false;
+		number = number * 10 + (data[i] - '0');
+	}
+	*capacity = number;
+	return true;
 }

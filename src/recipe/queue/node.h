@@ -5,7 +5,7 @@
  *
  * Pure functions on strings and numbers: no I/O, no state, any thread; some
  * allocate memory.  All names of contenders are parsed here, including those of other
- * programs; names below a semaphore are in semaphore_names.h.
+ * programs.
  *
  *-------------------------------------------------------------------------
  */
@@ -114,5 +114,24 @@ extern void zkl_sort_queue(ZklQueued *queue, int n);
  * is that writer's downgrade, and both hold the lock.
  */
 extern void zkl_grant_queue(ZklQueued *queue, int n);
+
+
+/*
+ * Semaphores have the layout of Curator's InterProcessSemaphoreV2:
+ *
+ *		<semaphore>			the capacity, as a decimal number
+ *		<semaphore>/locks	the queue of the mutex
+ *		<semaphore>/leases	the permits parent; ephemeral sequential nodes
+ */
+#define ZKL_PERMITS_QUEUE "locks"
+#define ZKL_PERMITS "leases"
+
+/*
+ * Sets "owners" to the owners of these permit nodes except "self", in ascending order,
+ * each once for each node; 0 if the name contains none.  "owners" has room for all.
+ * Returns their number.
+ */
+extern int	zkl_permit_owners(const char *const *children, int n_children,
+							  uint64_t self, uint64_t *owners);
 
 #endif							/* ZKL_NODE_H */

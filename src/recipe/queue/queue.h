@@ -4,16 +4,13 @@
  *		The znodes of a session in queues, each from create to delete.
  *
  *		node.h			names, order and positions: node.c, queue_order.c
- *		nodes.c			all nodes of a session
- *		position.c		... what a children list shows about one node
- *		list_elision.c	... grants without a getChildren
  *		empty_parents.c	deletes znodes of locks and semaphores out of use
- *		leave.c			deletes nodes, alone or together with other nodes
+ *		nodes.c			all nodes of a session; deletes them, alone or together
  *		move.c			renames nodes: upgrade and downgrade
  *		queue_lock.c	one node: the state machine from create to delete
  *
- * Each file calls only files above it in this list.  The files below nodes.c set the
- * state that follows from an answer; queue_lock.c sends what the state requires.
+ * Each file calls only files above it in this list.  nodes.c and move.c set the state that
+ * follows from an answer; queue_lock.c sends what the state requires.
  *
  *-------------------------------------------------------------------------
  */
@@ -32,23 +29,15 @@
  *		               the outcome is unknown        -> UNKNOWN
  *		UNKNOWN        the GUID is in the queue      -> LISTING
  *		               ... is not in the queue       -> NEW
- *		PROVING        czxid read: proven first      -> HELD
- *		               ... not proven                -> LISTING
- *		LISTING        first, czxid known or upgrade -> HELD
- *		               first, czxid unknown          -> READING_CZXID
+ *		LISTING        first                         -> HELD
  *		               has a predecessor             -> READING
  *		               upgrade, has a waiting writer -> MOVING_UP
  *		READING        read with a watch             -> WAITING
  *		               no predecessor any more       -> LISTING
  *		WAITING        the watch fired               -> LISTING
  *		MOVING_UP      moved, or the writer is gone  -> LISTING
- *		READING_CZXID  czxid read                    -> HELD
  *		HELD           exclusive to shared mode      -> DOWNGRADING -> HELD
  *		any            released or given up          -> LEAVING -> GONE
- *
- * With list elision (list_elision.c) a created node may skip LISTING: its number and
- * czxid may prove that it is first.  If the czxid is unknown, the node waits for it in
- * PROVING.
  *
  * A state determines which operation the node needs next.  zkl__node_advance() sends
  * the operation if the session is connected and no answer is outstanding (state_call
@@ -67,12 +56,10 @@ typedef enum ZklNodeState
 	NODE_CREATING,				/* its owner has sent the create */
 	NODE_UNKNOWN,				/* may exist: list the queue, look for the GUID */
 	NODE_LISTING,				/* exists: list the queue to find its position */
-	NODE_PROVING,				/* exists: the request reads the czxid, which may prove that it is first */
 	NODE_MOVING_UP,				/* upgrade: rename to a waiting writer's number */
 	NODE_READING,				/* not first: read the predecessor with a watch */
 	NODE_WAITING,				/* not first: wait for the watch */
-	NODE_READING_CZXID,			/* first: the request reads the czxid */
-	NODE_HELD,
+	NODE_HELD,					/* first: the request may still read its czxid, or wait for other nodes */
 	NODE_DOWNGRADING,			/* held: rename to a reader of the same number */
 	NODE_LEAVING,				/* delete it */
 	NODE_GONE					/* does not exist; freed with its last call */
@@ -110,7 +97,7 @@ struct ZklNode
 	bool		upgrade;		/* the session holds a reader node as well */
 	bool		is_permit;		/* a permit: in no queue, its owner lists and grants */
 	bool		created_parent; /* this session created the lock's znode, and deletes it later */
-	const char *const *parts;	/* lock_path is one of these znodes of a semaphore, or NULL */
+	bool		in_semaphore;	/* lock_path is one of the znodes of a semaphore */
 	bool		follows_reader; /* not first: a writer, and readers are before it */
 	ZklRequest *request;		/* NULL if held or given up */
 	int			index;			/* in request->nodes */
@@ -160,22 +147,16 @@ extern void zkl__op_for_node(ZklOp *op, ZklOpKind kind, const ZklNode *node);
 extern void zkl__ops_free(ZklOp *ops, int n);
 extern ZklNode *zkl__nodes_below(const ZklSession *session, const char *path, size_t length);
 extern ZklNode *zkl__next_below(const ZklNode *node);
-
-/* list_elision.c */
-extern void zkl__elision_forget(ZklSession *session);
-extern void zkl__elision_note(const ZklNode *node);
+extern void zkl__node_leave(ZklNode *node);
+extern bool zkl__node_is_pending_delete(const ZklNode *node);
+extern void zkl__leave_begin(ZklSession *session);
+extern void zkl__leave_end(ZklSession *session);
 
 /* empty_parents.c */
 extern void zkl__empty_parents_advance(ZklSession *session);
 extern void zkl__empty_parents_close(ZklSession *session);
 extern void zkl__empty_parents_free(ZklSession *session);
 extern void zkl__node_created_parent(ZklNode *node);
-
-/* leave.c */
-extern void zkl__node_leave(ZklNode *node);
-extern bool zkl__node_is_pending_delete(const ZklNode *node);
-extern void zkl__leave_begin(ZklSession *session);
-extern void zkl__leave_end(ZklSession *session);
 
 /* move.c */
 extern bool zkl__node_is_moving(const ZklNode *node);
@@ -188,7 +169,6 @@ extern void zkl__node_advance(ZklNode *node);
 extern void zkl__node_creating(ZklNode *node);
 extern void zkl__node_created(ZklNode *node, ZklResultCode code,
 							  const char *path, int64_t czxid);
-extern void zkl__node_czxid_known(ZklNode *node, int64_t czxid);
 extern void zkl__node_downgrade(ZklNode *node);
 
 #endif							/* ZKL_QUEUE_H */

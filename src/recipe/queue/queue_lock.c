@@ -8,14 +8,14 @@
  * sequential node below the lock's znode, and the lowest number holds the lock.  Each
  * waiter watches only its predecessor, so a release wakes one waiter.  queue.h
  * describes the states (ZklNodeState).  MOVING_UP and DOWNGRADING are in move.c,
- * LEAVING is in leave.c.  The request sends the create, because it creates several
+ * LEAVING is in nodes.c.  The request sends the create, because it creates several
  * nodes in one multi, and receives the events zkl__on_node_...() of queue.h.
  *
  * Invariants:
  *
- * - A node is granted only by a list of the queue that shows it first, or by the
- *	 proof in list_elision.c.  A missing predecessor is no proof: the
- *	 predecessor may have given up, or a downgrade may have created a lower number.
+ * - A node is granted only by a list of the queue that shows it first.  A missing
+ *	 predecessor is no proof: the predecessor may have given up, or a downgrade may have
+ *	 created a lower number.
  * - A node waits for one answer at a time, that to node->priv->state_call.  A transition
  *	 clears state_call, and a handler ignores the answer to any other call.
  *
@@ -90,14 +90,51 @@ send_find_own_node(ZklNode *node)
  * LISTING: the position in the queue
  */
 
-static void
-set_first(ZklNode *node)
+/* Returns the node's position, given what the session holds in the queue already. */
+static ZklPosition
+position_of(const ZklNode *node, const ZklResult *list, const char **other)
 {
-	node->priv->state_call = NULL;
-	if (node->upgrade || node->czxid != 0)
-		node->state = NODE_HELD;
-	else
-		node->state = NODE_READING_CZXID;
+	const ZklNode *anchor = zkl__on_anchor_needed(node);
+	const char *mine[3] = {node->name};
+	int			n_mine = 1;
+
+	if (anchor)
+	{
+		mine[n_mine++] = anchor->name;
+		if (anchor->priv->new_name[0] != '\0')
+			mine[n_mine++] = anchor->priv->new_name;
+	}
+	return zkl_position(list->children, list->n_children, mine, n_mine,
+						node->upgrade, other);
+}
+
+/* Returns whether another client deleted the reader node that the upgrade builds on. */
+static bool
+has_lost_anchor(const ZklNode *node, const ZklResult *list)
+{
+	const ZklNode *anchor = node->upgrade ? zkl__on_anchor_needed(node) : NULL;
+
+	for (int i = 0; anchor && i < list->n_children; i++)
+		if (strcmp(list->children[i], anchor->name) == 0 ||
+			strcmp(list->children[i], anchor->priv->new_name) == 0)
+			return false;
+	return node->upgrade;
+}
+
+/*
+ * For deadlock detection: readers behind a writer wait for it, and not for readers before it.
+ * A list that has become old is no harm: a reader before the node can only leave.
+ */
+static void
+note_readers(ZklNode *node, const ZklResult *list)
+{
+	ZklContender other;
+
+	node->follows_reader = false;
+	for (int i = 0; node->mode == ZKL_MODE_EXCLUSIVE && i < list->n_children; i++)
+		if (zkl_parse_child(list->children[i], &other) && !other.writer &&
+			zkl_is_before(other.number, list->children[i], node->number, node->name))
+			node->follows_reader = true;
 }
 
 /*
@@ -194,19 +231,19 @@ on_children(ZklCall *call, const ZklResult *result)
 		node_fail_code(node, result);
 		return;
 	}
-	if (zkl__node_has_lost_anchor(node, result))
+	if (has_lost_anchor(node, result))
 	{
 		node_fail(node, ZKL_LOCK_LOST);
 		return;
 	}
-	switch (zkl__node_position(node, result, &other))
+	switch (position_of(node, result, &other))
 	{
 		case ZKL_POSITION_FIRST:
-			set_first(node);
+			node->state = NODE_HELD;
 			zkl__on_node_progress(node);
 			break;
 		case ZKL_POSITION_WAITS:
-			zkl__node_note_readers(node, result);
+			note_readers(node, result);
 			become_waiter(node, other);
 			break;
 		case ZKL_POSITION_MOVE_UP:
@@ -315,21 +352,8 @@ void
 zkl__node_creating(ZklNode *node)
 {
 	node->state = NODE_CREATING;
-	if (!node->is_permit && !zkl__elision_expected(node))
+	if (!node->is_permit)
 		send_get_children(node);
-}
-
-/* Waits for the list, which may be in flight already, or for the czxid as a proof. */
-static void
-await_list(ZklNode *node)
-{
-	if (node->czxid == 0 && zkl__elision_expected(node))
-	{
-		node->state = NODE_PROVING;
-		return;
-	}
-	node->state = NODE_LISTING;
-	zkl__node_advance(node);
 }
 
 /*
@@ -343,49 +367,23 @@ zkl__node_created(ZklNode *node, ZklResultCode code, const char *path,
 {
 	const char *name = path ? strrchr(path, '/') : NULL;
 
-	if (code != ZKL_RC_OK)
-		node->priv->state_call = NULL;	/* the list behind the create */
-	if (zkl__is_refusal(code))
-	{
-		node->state = NODE_NEW;
-		if (!node->priv->wanted)
-			zkl__node_leave(node);
-	}
-	else if (code != ZKL_RC_OK)
-	{
-		node->state = NODE_UNKNOWN;
-		if (code != ZKL_RC_CONNECTION_LOSS)
-			zkl__node_advance(node);
-	}
-	else
+	if (code == ZKL_RC_OK)
 	{
 		zkl__node_set_name(node, name ? name + 1 : path);
 		node->czxid = czxid > 0 ? czxid : 0;	/* 0: will be read */
-		if (!node->priv->wanted)
-		{
-			node->state = NODE_LISTING;
-			zkl__node_leave(node);
-		}
-		else if (zkl__elision_proven(node))
-			set_first(node);
-		else
-			await_list(node);
-	}
-}
-
-/* Sets the czxid, which all nodes of one request share. */
-void
-zkl__node_czxid_known(ZklNode *node, int64_t czxid)
-{
-	node->czxid = czxid;
-	if (node->state == NODE_READING_CZXID ||
-		(node->state == NODE_PROVING && zkl__elision_proven(node)))
-		node->state = NODE_HELD;
-	else if (node->state == NODE_PROVING)
-	{
 		node->state = NODE_LISTING;
-		zkl__node_advance(node);
+		if (node->priv->wanted)
+			zkl__node_advance(node);	/* unless the list is in flight already */
+		else
+			zkl__node_leave(node);
+		return;
 	}
+	node->priv->state_call = NULL;	/* the list behind the create */
+	node->state = zkl__is_refusal(code) ? NODE_NEW : NODE_UNKNOWN;
+	if (node->state == NODE_NEW && !node->priv->wanted)
+		zkl__node_leave(node);
+	else if (code != ZKL_RC_CONNECTION_LOSS)
+		zkl__node_advance(node);
 }
 
 /* Turns a held writer node into a reader node of the same number. */
@@ -424,13 +422,7 @@ zkl__node_advance(ZklNode *node)
 		case NODE_LEAVING:
 			zkl__node_send_delete(node);
 			break;
-		case NODE_NEW:
-		case NODE_CREATING:
-		case NODE_PROVING:
-		case NODE_WAITING:
-		case NODE_READING_CZXID:
-		case NODE_HELD:
-		case NODE_GONE:
+		default:
 			break;
 	}
 }

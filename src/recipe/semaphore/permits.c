@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "internal.h"
+#include "semaphore.h"
 
 
 /*
@@ -20,32 +20,28 @@
 void
 zkl__on_permit_free(ZklPermit *permit)
 {
-	free(permit->semaphore_path);
-	free(permit->permits_path);
 	free(permit->owners);
 	free(permit);
 }
 
-/* Returns a new permit with its paths and sets *queue_path, malloc'd; NULL: no memory. */
+/* Returns a new permit with its paths, or NULL if out of memory. */
 static ZklPermit *
-permit_new(const ZklSession *session, const char *name, int capacity, char **queue_path)
+permit_new(const ZklSession *session, const char *name, int capacity)
 {
-	ZklPermit  *permit = calloc(1, sizeof(ZklPermit));
+	const char *parent = zkl__config(session)->semaphores_path;
+	size_t		size = strlen(parent) + strlen(name) + sizeof("//" ZKL_PERMITS);
+	ZklPermit  *permit = calloc(1, sizeof(ZklPermit) + 3 * size);
 
-	*queue_path = NULL;
 	if (permit == NULL)
 		return NULL;
 	permit->capacity = capacity;
-	permit->semaphore_path = zkl__path(zkl__config(session)->semaphores_path, name);
-	if (permit->semaphore_path)
-	{
-		permit->permits_path = zkl__path(permit->semaphore_path, ZKL_PERMITS);
-		*queue_path = zkl__path(permit->semaphore_path, ZKL_PERMITS_QUEUE);
-	}
-	if (permit->permits_path && *queue_path)
-		return permit;
-	zkl__on_permit_free(permit);
-	return NULL;
+	permit->semaphore_path = (char *) (permit + 1);
+	permit->queue_path = permit->semaphore_path + size;
+	permit->permits_path = permit->queue_path + size;
+	snprintf(permit->semaphore_path, size, "%s/%s", parent, name);
+	snprintf(permit->queue_path, size, "%s/%s", permit->semaphore_path, ZKL_PERMITS_QUEUE);
+	snprintf(permit->permits_path, size, "%s/%s", permit->semaphore_path, ZKL_PERMITS);
+	return permit;
 }
 
 /* Counts one node, the permit node, because the mutex is released with the grant. */
@@ -59,11 +55,11 @@ has_room_for_permit(const ZklRequest *request)
 }
 
 static void
-start_permit(ZklRequest *request, const char *queue_path)
+start_permit(ZklRequest *request)
 {
 	if (!has_room_for_permit(request))
 		zkl__request_fail(request, ZKL_TOO_MANY, -1, 0);
-	else if (!zkl__request_add_node(request, 0, queue_path, ZKL_MODE_EXCLUSIVE, NULL))
+	else if (!zkl__request_add_node(request, 0, request->permit->queue_path, ZKL_MODE_EXCLUSIVE, NULL))
 		zkl__request_fail(request, ZKL_NO_MEMORY, -1, 0);
 	else
 		zkl__request_advance(request);
@@ -126,14 +122,11 @@ zkl__on_permit_restart(ZklRequest *request)
 	zkl__on_permit_failed(request);
 	permit->has_mutex = false;
 	permit->seen = SEEN_NOTHING;
-	permit->read = CAPACITY_UNREAD;
+	permit->has_capacity = false;
 	permit->capacity_call = NULL;
 	permit->count_call = NULL;
 	permit->holder_call = NULL;
 }
-
-static const char *const parts[] = {ZKL_PERMITS_QUEUE, ZKL_PERMITS, NULL};
-
 
 /*
  * Public functions
@@ -143,24 +136,22 @@ ZklRequest *
 zkl_permit_request(ZklSession *session, const char *name, int capacity,
 				   bool non_blocking, const char *data, int data_len)
 {
-	char	   *queue_path = NULL;
-	ZklPermit  *permit = permit_new(session, name, capacity, &queue_path);
+	ZklPermit  *permit = permit_new(session, name, capacity);
 	ZklRequest *request = NULL;
 
+	if (permit == NULL)
+		return NULL;
 	zkl__session_lock(session);
-	if (permit)
-		request = zkl__request_new(session, permit, 1, non_blocking, data, data_len);
+	request = zkl__request_new(session, permit, 1, non_blocking, data, data_len);
 	if (request)
 	{
-		request->parts = parts;
 		request->node_names = ZKL_NODE_NAMES_CURATOR_MUTEX;
 		request->top_path = zkl__config(session)->semaphores_path;
-		start_permit(request, queue_path);
+		start_permit(request);
 	}
 	zkl__session_unlock(session);
-	if (permit && request == NULL)
+	if (request == NULL)
 		zkl__on_permit_free(permit);
-	free(queue_path);
 	return request;
 }
 
@@ -187,7 +178,7 @@ zkl__permits_connected(ZklSession *session)
 {
 	for (ZklRequest *request = zkl__requests(session); request; request = request->next)
 		if (request->permit)
-			zkl__permit_recount(request);
+			request->permit->seen = SEEN_NOTHING;
 }
 
 void
@@ -197,7 +188,7 @@ zkl__permits_watched(ZklSession *session, const char *path)
 		if (request->permit && strcmp(path, request->permit->permits_path) == 0)
 		{
 			zkl__lease_prepare(session);
-			zkl__permit_recount(request);
+			request->permit->seen = SEEN_NOTHING;
 			zkl__on_permit_advance(request);
 		}
 }

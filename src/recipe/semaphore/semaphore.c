@@ -5,7 +5,7 @@
  *
  * The recipe is that of Curator's InterProcessSemaphoreV2:
  *
- *		1. Acquire the semaphore's mutex, a queue lock (request_nodes.c, queue_lock.c).
+ *		1. Acquire the semaphore's mutex, a queue lock (request.c, queue_lock.c).
  *		2. Create a permit node below the permits parent.
  *		3. Wait until the parent has no more children than the capacity.
  *		4. Release the mutex.
@@ -17,12 +17,19 @@
  * A non-blocking request is refused because of the count, not because of the mutex,
  * which others hold only for a moment.  So it also counts before it has the mutex.
  *
+ * zklock creates a semaphore with its capacity as data.  The data are read right behind
+ * the create of the mutex node, which is answered first: while that node exists, the
+ * semaphore cannot be deleted and created again.  A semaphore of another program may have
+ * no data; then the request sets its own capacity, unless another one does so first.  Data
+ * that are not a number stay as they are, and the capacity is not checked.
+ *
  *-------------------------------------------------------------------------
  */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "internal.h"
+#include "semaphore.h"
 
 static ZklNode *
 mutex_node(const ZklRequest *request)
@@ -34,6 +41,82 @@ static bool
 permit_exists(const ZklPermit *permit)
 {
 	return permit->permit_node && permit->permit_node->state == NODE_LISTING;
+}
+
+
+/*
+ * Capacity
+ */
+
+/* If another request has set it meanwhile, it is read again. */
+static void
+on_capacity_set(ZklCall *call, const ZklResult *result)
+{
+	ZklRequest *request = call->subject;
+
+	if (!zkl__request_answered(request, &request->permit->capacity_call, call, result))
+		return;
+	request->permit->has_capacity = result->code != ZKL_RC_BAD_VERSION;
+	zkl__request_advance(request);
+}
+
+static void
+set_capacity(ZklRequest *request, int32_t version)
+{
+	ZklPermit  *permit = request->permit;
+	char		capacity[16];
+	ZklOp		op = {
+		.kind = ZKL_OP_SET,
+		.path = permit->semaphore_path,
+		.data = capacity,
+		.data_len = snprintf(capacity, sizeof(capacity), "%d", permit->capacity),
+		.version = version
+	};
+
+	permit->capacity_call = zkl__send(zkl__request_call(request, on_capacity_set), &op);
+}
+
+static void
+compare_capacity(ZklRequest *request, const ZklResult *data)
+{
+	ZklPermit  *permit = request->permit;
+
+	permit->other_capacity = permit->capacity;
+	(void) zkl_parse_capacity(data->data, data->data_len, &permit->other_capacity);
+	permit->has_capacity = permit->other_capacity == permit->capacity;
+	if (permit->has_capacity)
+		zkl__request_advance(request);
+	else
+		zkl__request_fail(request, ZKL_OTHER_CAPACITY, 0, 0);
+}
+
+static void
+on_capacity_read(ZklCall *call, const ZklResult *result)
+{
+	ZklRequest *request = call->subject;
+
+	/* A read that was answered before the mutex node existed proves nothing. */
+	if (!zkl__request_answered(request, &request->permit->capacity_call, call, result) ||
+		!zkl__request_is_queued(request))
+		return;
+	if (result->code == ZKL_RC_NO_NODE)
+		zkl__request_restart(request);	/* the mutex node is gone as well */
+	else if (result->code != ZKL_RC_OK)
+		zkl__request_fail_code(request, 0, result);
+	else if (result->data_len > 0)
+		compare_capacity(request, result);
+	else
+		set_capacity(request, result->version);
+}
+
+static void
+read_capacity(ZklRequest *request)
+{
+	ZklPermit  *permit = request->permit;
+	ZklOp		op = {.kind = ZKL_OP_GET, .path = permit->semaphore_path};
+
+	if (permit->capacity_call == NULL)
+		permit->capacity_call = zkl__send(zkl__request_call(request, on_capacity_read), &op);
 }
 
 
@@ -322,20 +405,11 @@ zkl__on_permit_advance(ZklRequest *request)
 	if (request->status != ZKL_PENDING || !zkl__is_connected(request->session) ||
 		(mutex->state != NODE_CREATING && !zkl__request_is_queued(request)))
 		return;
-	zkl__capacity_advance(request);
-	if (zkl__request_is_first(request))
-	{
-		if (permit->read == CAPACITY_READ)
-			advance_with_mutex(request);
-	}
-	else if (request->non_blocking && permit->seen == SEEN_NOTHING &&
-			 (mutex->state == NODE_READING || mutex->state == NODE_WAITING))
+	if (!permit->has_capacity)
+		read_capacity(request);
+	else if (zkl__request_is_first(request))
+		advance_with_mutex(request);
+	if (request->non_blocking && permit->seen == SEEN_NOTHING &&
+		(mutex->state == NODE_READING || mutex->state == NODE_WAITING))
 		count_again(request);
-}
-
-/* Has the permits counted again, because they may have changed. */
-void
-zkl__permit_recount(ZklRequest *request)
-{
-	request->permit->seen = SEEN_NOTHING;
 }

@@ -6,16 +6,13 @@
  * From the top to the bottom; a file calls only files below it:
  *
  *		permits.c			all requests for permits of a session
- *		semaphore.c			one request: mutex, permit node, count
- *		capacity.c			... checks the semaphore's capacity
- *		semaphore_names.h	names and capacity (pure functions)
+ *		semaphore.c			one request: mutex, capacity, permit node, count
  *
  *-------------------------------------------------------------------------
  */
 #ifndef ZKL_SEMAPHORE_H
 #define ZKL_SEMAPHORE_H
 
-#include "semaphore_names.h"
 #include "recipe/lock/lock.h"
 
 /* The result of the last count of a semaphore's permits, valid until a change. */
@@ -26,14 +23,6 @@ typedef enum ZklSeen
 	SEEN_FULL					/* until the watch on permits_path fires */
 } ZklSeen;
 
-/* Whether the semaphore has the requested capacity. */
-typedef enum ZklCapacityRead
-{
-	CAPACITY_UNREAD,
-	CAPACITY_UNSET,				/* it has none: to be read again with the mutex */
-	CAPACITY_READ				/* yes, or its data are no number */
-} ZklCapacityRead;
-
 /*
  * A requested permit.  The request's only node is the mutex node, in the queue of
  * the semaphore's mutex.  The capacity, once known, cannot change while that node
@@ -42,7 +31,8 @@ typedef enum ZklCapacityRead
 struct ZklPermit
 {
 	int			capacity;
-	char	   *semaphore_path;
+	char	   *semaphore_path; /* in the same chunk of memory, like the other paths */
+	char	   *queue_path;		/* of the mutex */
 	char	   *permits_path;	/* permits parent */
 	ZklNode    *permit_node;	/* NULL until the mutex is held */
 	bool		has_mutex;		/* at the last zkl__on_permit_advance() */
@@ -51,7 +41,7 @@ struct ZklPermit
 	int			n_owners;
 	bool		counts_synced;	/* sync before each list: non-blocking and none free, or reread */
 	int			n_excess;		/* non-blocking, failed: so many permit nodes must go */
-	ZklCapacityRead read;
+	bool		has_capacity;	/* the semaphore, the requested one; or its data are no number */
 	int			other_capacity;
 	ZklCall    *capacity_call;	/* calls in flight */
 	ZklCall    *count_call;
@@ -61,8 +51,5 @@ struct ZklPermit
 /* permits.c */
 extern void zkl__permits_connected(ZklSession *session);
 extern void zkl__permits_watched(ZklSession *session, const char *path);
-
-/* semaphore.c */
-extern void zkl__permit_recount(ZklRequest *request);
 
 #endif							/* ZKL_SEMAPHORE_H */

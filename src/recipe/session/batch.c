@@ -128,39 +128,30 @@ take_result(ZklBatch *batch, ZklBatchResult *to, const ZklResult *result)
 		copy_children(batch, to, result->children, result->n_children);
 }
 
-/* A server reports OK for the operations before the one that failed, but undoes them. */
-static void
-take_failed_multi(ZklBatch *batch, const ZklResult *result)
-{
-	bool		is_known = false;
-
-	for (int i = 0; i < batch->n_ops; i++)
-	{
-		ZklResultCode code = i < result->n_ops ? result->op_codes[i] : ZKL_RC_OK;
-
-		batch->results[i].code = code == ZKL_RC_OK ? ZKL_RC_ROLLED_BACK : code;
-		is_known |= batch->results[i].code != ZKL_RC_ROLLED_BACK;
-	}
-	for (int i = 0; i < batch->n_ops && !is_known; i++)
-		batch->results[i].code = result->code;
-}
-
+/*
+ * A multi does all or nothing.  For the operations before the one that failed, a server
+ * reports OK, but undoes them.
+ */
 static void
 take_multi(ZklBatch *batch, const ZklResult *result)
 {
-	if (result->code != ZKL_RC_OK)
-	{
-		take_failed_multi(batch, result);
-		return;
-	}
+	ZklResultCode rest = result->code;
+
 	for (int i = 0; i < result->n_ops && i < batch->n_ops; i++)
 	{
+		ZklBatchResult *to = &batch->results[i];
 		const char *path = batch->ops[i].kind == ZKL_OP_CREATE ? result->op_paths[i] : NULL;
 
-		batch->results[i].version = result->op_versions[i];
-		if (path)
-			batch->results[i].path = copy_bytes(batch, path, strlen(path));
+		to->code = result->op_codes[i];
+		to->version = result->op_versions[i];
+		if (result->code == ZKL_RC_OK && path)
+			to->path = copy_bytes(batch, path, strlen(path));
+		if (to->code != ZKL_RC_OK && to->code != ZKL_RC_ROLLED_BACK)
+			rest = ZKL_RC_ROLLED_BACK;
 	}
+	for (int i = 0; i < batch->n_ops && result->code != ZKL_RC_OK; i++)
+		if (batch->results[i].code == ZKL_RC_OK || batch->results[i].code == ZKL_RC_ROLLED_BACK)
+			batch->results[i].code = rest;
 }
 
 
@@ -190,24 +181,16 @@ is_usable(ZklBatch *batch, const ZklResult *result)
 			batch->session->batches_wait = zkl__is_connected(batch->session);
 			decide(batch, ZKL_CONNECTION_LOST);
 			return false;
+		case ZKL_RC_OTHER:
+			batch->raw_code = result->raw_code;
+			/* FALLTHROUGH */
 		case ZKL_RC_SESSION_EXPIRED:
 		case ZKL_RC_AUTH_FAILED:
-		case ZKL_RC_OTHER:
-			batch->raw_code = result->code == ZKL_RC_OTHER ? result->raw_code : 0;
 			decide(batch, zkl__status_of(result->code));
 			return false;
-		case ZKL_RC_OK:
-		case ZKL_RC_NO_NODE:
-		case ZKL_RC_NODE_EXISTS:
-		case ZKL_RC_NOT_EMPTY:
-		case ZKL_RC_BAD_VERSION:
-		case ZKL_RC_NO_AUTH:
-		case ZKL_RC_UNIMPLEMENTED:
-		case ZKL_RC_ROLLED_BACK:
-		case ZKL_RC_REFUSED:
-			break;
+		default:
+			return true;
 	}
-	return true;
 }
 
 static void
@@ -238,16 +221,6 @@ on_multi_answered(ZklCall *call, const ZklResult *result)
 }
 
 static bool
-send_one(ZklBatch *batch, int i)
-{
-	ZklCall    *call = zkl__call_new(batch->session, on_answered, batch, &batch->uses);
-
-	if (call)
-		call->detail = &batch->results[i];
-	return zkl__send(call, &batch->ops[i]) != NULL;
-}
-
-static bool
 send_atomic(ZklBatch *batch)
 {
 	batch->n_sent = batch->n_ops;
@@ -255,27 +228,36 @@ send_atomic(ZklBatch *batch)
 						 ZKL_MULTI, batch->ops, batch->n_ops) != NULL;
 }
 
+static bool
+send_next(ZklBatch *batch)
+{
+	int			i = batch->n_sent++;
+	ZklCall    *call = zkl__call_new(batch->session, on_answered, batch, &batch->uses);
+
+	batch->in_flight += size_in_flight(&batch->ops[i]);
+	if (call)
+		call->detail = &batch->results[i];
+	return zkl__send(call, &batch->ops[i]) != NULL;
+}
+
+static bool
+has_room_in_flight(const ZklBatch *batch)
+{
+	return batch->in_flight == 0 ||
+		batch->in_flight + size_in_flight(&batch->ops[batch->n_sent]) <= MAX_IN_FLIGHT;
+}
+
 /* Sends as many operations as may be in flight, if the session is connected. */
 static void
 send_more(ZklBatch *batch)
 {
-	ZklSession *session = batch->session;
 	bool		is_sent = true;
 
-	if (batch->status != ZKL_PENDING || batch->n_sent == batch->n_ops ||
-		!zkl__is_connected(session) || session->batches_wait)
+	if (batch->status != ZKL_PENDING || !zkl__is_connected(batch->session) ||
+		batch->session->batches_wait)
 		return;
-	if (batch->form == ZKL_BATCH_ATOMIC)
-		is_sent = send_atomic(batch);
-	while (is_sent && batch->n_sent < batch->n_ops)
-	{
-		size_t		size = size_in_flight(&batch->ops[batch->n_sent]);
-
-		if (batch->in_flight > 0 && batch->in_flight + size > MAX_IN_FLIGHT)
-			break;
-		batch->in_flight += size;
-		is_sent = send_one(batch, batch->n_sent++);
-	}
+	while (is_sent && batch->n_sent < batch->n_ops && has_room_in_flight(batch))
+		is_sent = batch->form == ZKL_BATCH_ATOMIC ? send_atomic(batch) : send_next(batch);
 	if (!is_sent)
 		decide(batch, ZKL_NO_MEMORY);
 }

@@ -2,7 +2,7 @@
  *
  * calls.c
  *		Keeps the calls in flight: operations of the client without an answer.  Has each
- *		subject freed after its last call.
+ *		subject freed after its last call, and reminds a server that forgot to answer.
  *
  * Owns their list.  Nothing here depends on what the calls are for.
  *
@@ -71,23 +71,17 @@ zkl__call_free(ZklCall *call)
 
 /*
  * Counts an answer.  A server that has answered may forget the next request, so the pauses
- * of the keepalive reads are short again, also the pause that has begun.
+ * of the keepalive reads are short again.
  */
 static void
 count_answer(ZklSession *session)
 {
-	int64_t		soon_ms;
-
 	session->n_answers++;
-	session->keepalive_pause_ms = 0;
-	if (session->next_keepalive_ms == 0)
+	session->answered_ms = zkl_now_ms();
+	if (session->n_pauses == 0)
 		return;
-	soon_ms = zkl_now_ms() + KEEPALIVE_MS;
-	if (session->next_keepalive_ms > soon_ms)
-	{
-		session->next_keepalive_ms = soon_ms;
-		zkl__arm_timer(session, soon_ms);
-	}
+	session->n_pauses = 0;
+	zkl__arm_keepalive(session);
 }
 
 /*
@@ -212,8 +206,7 @@ zkl__send_all(ZklCall *call, ZklRequestForm form, const ZklOp *ops, int n)
 	{
 		call->confirms = form == ZKL_MULTI || ops->kind == ZKL_OP_CREATE;
 		call->heard_ms = zkl__lease_heard(session);
-		if (!call->is_keepalive)
-			zkl__arm_timer(session, call->submitted_ms + KEEPALIVE_MS);
+		zkl__arm_keepalive(session);
 		return call;
 	}
 	zkl__call_free(call);
@@ -249,14 +242,6 @@ zkl__read_child(ZklCall *call, const char *parent, const char *child, bool watch
 	return zkl__send_child(call, &op, parent, child);
 }
 
-ZklCall *
-zkl__delete_child(ZklCall *call, const char *parent, const char *child)
-{
-	ZklOp		op = {.kind = ZKL_OP_DELETE};
-
-	return zkl__send_child(call, &op, parent, child);
-}
-
 /* The list after a sync is trusted only if the sync has succeeded. */
 static void
 on_synced(ZklCall *call, const ZklResult *result)
@@ -288,4 +273,62 @@ zkl__get_children(ZklCall *call, const char *path, bool synced, bool watch)
 	if (sync)
 		sync->partner = call;
 	return zkl__send(call, sync || !synced ? &op : NULL);
+}
+
+
+/*
+ * Keepalive reads
+ */
+
+/* Returns the oldest call that is not a keepalive read. */
+static ZklCall *
+oldest_call(const ZklSession *session)
+{
+	ZklCall    *call = session->calls;
+
+	while (call && call->is_keepalive)
+		call = call->next;
+	return call;
+}
+
+/*
+ * Returns when a keepalive read for this call is due.  It is repeated with growing pauses
+ * until there is an answer, because the server may first be slow and then forget.
+ */
+static int64_t
+keepalive_due_ms(const ZklSession *session, const ZklCall *call)
+{
+	int64_t		since_ms = call->submitted_ms > session->answered_ms ? call->submitted_ms
+		: session->answered_ms;
+
+	return since_ms + ((int64_t) KEEPALIVE_MS << session->n_pauses);
+}
+
+void
+zkl__arm_keepalive(ZklSession *session)
+{
+	const ZklCall *call = oldest_call(session);
+
+	if (call && zkl__is_connected(session))
+		zkl__arm_timer(session, keepalive_due_ms(session, call));
+}
+
+/*
+ * Sends a keepalive read: with any further request, a server also answers a request that it
+ * had forgotten, and a read is cheap.
+ */
+void
+zkl__keepalive(ZklSession *session, int64_t now)
+{
+	ZklOp		op = {.kind = ZKL_OP_GET, .path = session->config.root};
+	ZklCall    *call = oldest_call(session);
+
+	if (call == NULL || !zkl__is_connected(session) || now < keepalive_due_ms(session, call))
+		return;
+	while (now >= keepalive_due_ms(session, call))
+		session->n_pauses++;
+	call = zkl__call_new(session, zkl__ignore_answer, NULL, NULL);
+	if (call)
+		call->is_keepalive = true;
+	zkl__send(call, &op);
 }

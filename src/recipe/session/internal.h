@@ -13,7 +13,7 @@
 #include "recipe/batch.h"
 #include "session.h"
 
-/* The root and the znodes right below it (open_parents.c). */
+/* The root and the znodes right below it (session.c). */
 #define ZKL_N_PARENTS 5
 
 /*
@@ -64,9 +64,9 @@ struct ZklSession
 	int64_t		retry_ms;		/* when to advance everything again; 0: no need */
 	int64_t		retried_ms;		/* when a retry was last requested */
 	int			retry_delay_ms; /* its delay */
-	int64_t		next_keepalive_ms;	/* the next one after the first; else 0 */
-	int64_t		keepalive_pause_ms;
 	uint64_t	n_answers;		/* calls answered, not lost */
+	int64_t		answered_ms;	/* the last one */
+	int			n_pauses;		/* since then, each twice as long, before a keepalive read */
 	unsigned	n_connections;	/* so far */
 	int			n_holds;		/* held by higher layers; see trusted_until_ms */
 	ZklUses    *garbage;		/* of subjects to be freed */
@@ -82,11 +82,9 @@ struct ZklSession
 	bool		batches_wait;	/* answers were lost, but not the connection: for the retry */
 };
 
-/* session_mutex.c */
+/* session_state.c */
 extern bool zkl__wait_fd_open(ZklSession *session);
 extern void zkl__wait_fd_close(ZklSession *session);
-
-/* session_state.c */
 extern void zkl__session_end(ZklSession *session, ZklSessionState state);
 extern void zkl__session_give_up(ZklSession *session);
 
@@ -97,8 +95,13 @@ extern void zkl__lease_arm(ZklSession *session);
 extern void zkl__lease_run(ZklSession *session, int64_t now);
 extern bool zkl__lease_is_over(const ZklSession *session, int64_t now);
 
+/* timers.c */
+extern void zkl__timers_run(ZklSession *session);
+
 /* calls.c */
 extern void zkl__call_free(ZklCall *call);
+extern void zkl__keepalive(ZklSession *session, int64_t now);
+extern void zkl__arm_keepalive(ZklSession *session);
 
 /* batch.c */
 extern void zkl__batches_connected(ZklSession *session);
@@ -106,10 +109,5 @@ extern void zkl__batches_retry(ZklSession *session);
 extern void zkl__batches_watched(ZklSession *session, const char *path);
 extern void zkl__batches_free(ZklSession *session);
 
-/* timers.c */
-extern void zkl__timers_run(ZklSession *session);
-
-/* open_parents.c */
-extern void zkl__read_acls(ZklSession *session);
 
 #endif							/* ZKL_SESSION_INTERNAL_H */

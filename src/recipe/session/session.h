@@ -3,16 +3,13 @@
  * session.h
  *		A ZooKeeper session and its calls in flight.
  *
- *		session.c		the session and its connection
- *		session_state.c	its state, timer and retries, for every layer
- *		session_mutex.c	its mutex, and waking its owner
- *		calls.c			calls in flight
- *		codes.c			the meaning of their result codes
+ *		session.c		the session and its connection; ACLs of the znodes above the locks
+ *		session_state.c	its mutex, state, timer and retries, for every layer; waking its owner
+ *		calls.c			calls in flight; keepalive reads
+ *		codes.c			the meaning of their result codes; texts of statuses
  *		batch.c			operations of the owner, for batch.h
- *		timers.c		retries, keepalive reads, deadlines
+ *		timers.c		what is due when the timer fires: retries, proofs, deadlines
  *		lease.c			how long the ensemble certainly keeps the session; proofs
- *		open_parents.c	which znodes above the locks others may change
- *		status.c		texts of statuses
  *
  * calls.c, lease.c and session_state.c call each other, because answers prove that the
  * ensemble keeps the session, a proof is a call, and a session without proof ends.
@@ -116,9 +113,6 @@ extern void zkl__on_free(ZklSession *session);
 /* A session has at most some thousand nodes. */
 #define ZKL_PATH_BUCKETS 1024
 
-/* Two locks in one slot replace each other's grant, which costs a list. */
-#define ZKL_GRANT_SLOTS 4096
-
 /* What the higher layers keep about a session; each group belongs to one file. */
 typedef struct ZklParts
 {
@@ -129,10 +123,6 @@ typedef struct ZklParts
 	uint32_t	guid_counter;
 	ZklNode    *by_path[ZKL_PATH_BUCKETS];	/* hash table by lock_path */
 
-	/* queue/list_elision.c */
-	struct ZklLastGrant *last_grants[ZKL_GRANT_SLOTS]; /* by the hash of the path, or NULL */
-
-	/* queue/leave.c */
 	int			leave_depth;	/* calls of zkl__leave_begin() without zkl__leave_end() */
 	int			n_put_off;
 	ZklNode    *put_off;		/* nodes to be deleted together */
@@ -143,7 +133,7 @@ typedef struct ZklParts
 	int			n_empty;
 	int			n_empty_deletes;	/* in flight */
 
-	/* lock/parents.c */
+	/* lock/create.c */
 	bool		no_containers;	/* the server does not support them */
 
 	/* lock/requests.c */
@@ -191,8 +181,6 @@ extern void zkl__arm_timer(ZklSession *session, int64_t at_ms);
 extern void zkl__retry_later(ZklSession *session);
 extern bool zkl__has_retry(const ZklSession *session);
 extern void zkl__count_holds(ZklSession *session, int change);
-
-/* session_mutex.c */
 extern void zkl__session_lock(ZklSession *session);
 extern void zkl__session_unlock(ZklSession *session);
 extern void zkl__wake(ZklSession *session);
@@ -220,7 +208,6 @@ extern ZklCall *zkl__send_child(ZklCall *call, const ZklOp *op, const char *pare
 								const char *child);
 extern ZklCall *zkl__read_child(ZklCall *call, const char *parent, const char *child,
 								bool watch);
-extern ZklCall *zkl__delete_child(ZklCall *call, const char *parent, const char *child);
 extern ZklCall *zkl__get_children(ZklCall *call, const char *path, bool synced, bool watch);
 
 /* codes.c */

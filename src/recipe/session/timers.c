@@ -23,61 +23,15 @@ call_deadline_ms(const ZklCall *call)
 		(int64_t) call->session->connection.session_timeout_ms * 4 / 3;
 }
 
-/* Returns the oldest call that is not a keepalive read. */
-static ZklCall *
-oldest_call(const ZklSession *session)
-{
-	ZklCall    *call = session->calls;
-
-	while (call && call->is_keepalive)
-		call = call->next;
-	return call;
-}
-
-/*
- * Sends a keepalive read: with any further request, a server also answers a request that it
- * had forgotten, and a read is cheap.  It is repeated with growing pauses, because the server may
- * first be slow and then forget.
- */
-static void
-keepalive(ZklSession *session, int64_t now)
-{
-	ZklOp		op = {.kind = ZKL_OP_GET, .path = session->config.root};
-	ZklCall    *call = oldest_call(session);
-
-	if (call == NULL || now < call->submitted_ms + KEEPALIVE_MS)
-	{
-		session->keepalive_pause_ms = 0;
-		session->next_keepalive_ms = 0;
-		return;
-	}
-	if (now < session->next_keepalive_ms)
-		return;
-	session->keepalive_pause_ms = session->keepalive_pause_ms == 0 ? KEEPALIVE_MS
-		: session->keepalive_pause_ms * 2;
-	session->next_keepalive_ms = now + session->keepalive_pause_ms;
-	if (session->state != ZKL_SESSION_CONNECTED)
-		return;
-	call = zkl__call_new(session, zkl__ignore_answer, NULL, NULL);
-	if (call)
-		call->is_keepalive = true;
-	zkl__send(call, &op);
-}
-
 static void
 arm_next_timer(ZklSession *session)
 {
-	ZklCall    *call = oldest_call(session);
-
 	if (session->retry_ms)
 		zkl__arm_timer(session, session->retry_ms);
 	zkl__lease_arm(session);
 	if (session->calls)
 		zkl__arm_timer(session, call_deadline_ms(session->calls));
-	if (call && session->next_keepalive_ms == 0)
-		zkl__arm_timer(session, call->submitted_ms + KEEPALIVE_MS);
-	else if (call)
-		zkl__arm_timer(session, session->next_keepalive_ms);
+	zkl__arm_keepalive(session);
 }
 
 /* Returns whether held locks cannot be trusted any more, or a call was forgotten. */
@@ -107,6 +61,6 @@ zkl__timers_run(ZklSession *session)
 	}
 	zkl__lease_run(session, now);
 	zkl__on_timer(session);
-	keepalive(session, now);
+	zkl__keepalive(session, now);
 	arm_next_timer(session);
 }

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
- * parents.c
- *		Creates the znodes above a request's nodes.
+ * create.c
+ *		Creates a request's nodes, and the znodes above them.
  *
  * <root>, <root>/locks and <root>/semaphores are persistent, and created only if a create
  * still fails after that of the lock's own znode.  This one is a container,
@@ -14,6 +14,19 @@
 #include <string.h>
 
 #include "internal.h"
+
+/*
+ * A create may find its parent deleted again: by the server, which deletes empty
+ * containers, or by a session whose last node there is gone (empty_parents.c).  Each
+ * such delete needs a node that came and went meanwhile, so many failures in a row
+ * have another cause.
+ */
+#define MAX_ATTEMPTS 20
+
+
+/*
+ * Parents
+ */
 
 static void
 on_parent_created(ZklCall *call, const ZklResult *result)
@@ -132,4 +145,109 @@ zkl__request_send_parents(ZklRequest *request)
 	for (int i = 0; i < request->n; i++)
 		zkl__request_send_parent(request, request->nodes[i], request->nodes[i]->lock_path, "",
 								 zkl__container_kind(request->session));
+}
+
+
+/*
+ * The nodes
+ */
+
+/* An operation found no parent: tries again, with the parents created first. */
+void
+zkl__request_no_parent(ZklRequest *request)
+{
+	if (request->attempts > 0 && request->parents_status != ZKL_OK &&
+		request->parents_status != ZKL_PENDING)
+		zkl__request_fail(request, request->parents_status, -1,
+						  request->parents_raw_code);
+	else if (++request->attempts > MAX_ATTEMPTS)
+		zkl__request_fail(request, ZKL_SERVER_ERROR, -1, 0);
+	else
+		zkl__request_advance(request);
+}
+
+/* Returns the index of the operation that failed a multi, or -1. */
+static int
+failed_op(const ZklResult *result)
+{
+	for (int i = 0; i < result->n_ops; i++)
+		if (result->op_codes[i] != ZKL_RC_OK &&
+			result->op_codes[i] != ZKL_RC_ROLLED_BACK)
+			return i;
+	return -1;
+}
+
+static void
+on_created(ZklCall *call, const ZklResult *result)
+{
+	ZklRequest *request = call->subject;
+
+	request->create_call = NULL;
+	for (int i = 0; i < request->n; i++)
+		if (request->nodes[i]->state == NODE_CREATING)
+			zkl__node_created(request->nodes[i], result->code,
+							  request->n == 1 || result->code != ZKL_RC_OK
+							  ? result->path : result->op_paths[i],
+							  result->czxid);
+	if (request->status != ZKL_PENDING)
+		return;
+	switch (result->code)
+	{
+		case ZKL_RC_OK:
+			request->attempts = 0;
+			zkl__request_advance(request);
+			break;
+		case ZKL_RC_CONNECTION_LOSS:
+			break;
+		case ZKL_RC_NO_NODE:
+			zkl__request_no_parent(request);
+			break;
+		default:
+			zkl__request_fail_code(request, failed_op(result), result);
+	}
+}
+
+/* Composes the creates of the nodes; returns false if memory is exhausted. */
+static bool
+compose_creates(ZklRequest *request, ZklOp *ops)
+{
+	for (int i = 0; ops && i < request->n; i++)
+	{
+		ZklNode    *node = request->nodes[i];
+
+		zkl_child_prefix(node->node_names, node->mode,
+						 zkl__session_id(request->session), node->guid_end,
+						 node->name);
+		zkl__op_for_node(&ops[i], ZKL_OP_CREATE, node);
+		if (ops[i].path == NULL)
+			return false;
+		ops[i].create_kind = ZKL_CREATE_EPHEMERAL_SEQUENTIAL;
+		ops[i].data = node->data;
+		ops[i].data_len = node->data_len;
+	}
+	return ops != NULL;
+}
+
+/*
+ * Sends one create, whose answer has the czxid, or a multi with several.  Pipelined behind
+ * it, sends the lists.  The server answers in order, so each list contains the new node,
+ * and an uncontended lock costs one round trip.
+ */
+void
+zkl__request_create_nodes(ZklRequest *request)
+{
+	ZklOp	   *ops = calloc((size_t) request->n, sizeof(ZklOp));
+
+	if (compose_creates(request, ops))
+	{
+		zkl__request_send_parents(request);
+		request->create_call = zkl__send_all(zkl__request_call(request, on_created),
+											 request->n == 1 ? ZKL_SINGLE : ZKL_MULTI,
+											 ops, request->n);
+		for (int i = 0; request->create_call && i < request->n; i++)
+			zkl__node_creating(request->nodes[i]);
+	}
+	else
+		zkl__request_fail(request, ZKL_NO_MEMORY, -1, 0);
+	zkl__ops_free(ops, request->n);
 }
