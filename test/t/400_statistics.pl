@@ -16,7 +16,7 @@ my $zk = shared_zk();
 my $zkc = ZkLock::ZkClient->new($zk->connect_string);
 my $proxy = ZkLock::Proxy->start(target => $zk);
 my $server = shared_node('preloaded', proxy => $proxy, session_timeout => '2s');
-my $plain = shared_node('plain', zk => $zk);
+my $plain = shared_node('plain', zk => $zk, session_timeout => '4s');
 $server->safe_psql('postgres', 'CREATE TABLE t (n int)');
 
 my $counters = 'acquisitions, waits, timeouts, cancels, deadlocks, sessions_opened, '

@@ -438,6 +438,32 @@ test_failed_attempts(void)
 	scene_end(NULL);
 }
 
+/* Each connection gets the same answers again. */
+static void
+test_progress(void)
+{
+	ZklRequestInfo waiter;
+	Ask		   *ask;
+	uint64_t	before = 0;
+
+	scene_begin(2);
+	forget(lock_now(B, "a", X));
+	ask = lock_now(A, "a", X);
+	for (int i = 0; i < 6; i++)
+	{
+		fake_disconnect(A->client);
+		fake_run_all();
+		fake_connect(A->client);
+		fake_run_all();
+		zkl_request_info(ask->request, &waiter);
+		if (i == 0)
+			before = waiter.progress;
+	}
+	ok(before > 0, "answers are progress of a waiting request");
+	is_int((int64_t) waiter.progress, (int64_t) before, "the same answers on further connections are no progress");
+	scene_end("exclusion, repeated answers");
+}
+
 int
 main(void)
 {
@@ -454,5 +480,6 @@ main(void)
 	test_suspended();
 	test_close();
 	test_failed_attempts();
+	test_progress();
 	return done();
 }

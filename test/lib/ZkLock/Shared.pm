@@ -50,7 +50,7 @@ sub shared_node
 	my $to = $opt{proxy} // $opt{zk} // shared_zk();
 	my %settings = (
 		'zklock.connect_string' => ref $to ? $to->connect_string : $to,
-		'zklock.session_timeout' => $opt{session_timeout} // '4s',
+		'zklock.session_timeout' => $opt{session_timeout} // '60s',
 		%{ $opt{set} // {} });
 	@$node{qw(_name may_crash)} = ($name, $opt{may_crash});
 	$node->safe_psql('template1',
