@@ -562,6 +562,12 @@ fake_release(ZklClient *client)
 }
 
 void
+fake_grant_timeout(ZklClient *client, int timeout_ms)
+{
+	client->session_timeout_ms = timeout_ms;
+}
+
+void
 fake_receive_timeout(ZklClient *client)
 {
 	if (client->held || client->forgot_at > 0)

@@ -57,6 +57,9 @@ extern void (*fake_after_unlock) (void);
 
 extern void fake_connect(ZklClient *client);
 
+/* The servers grant this session timeout from the next connection on. */
+extern void fake_grant_timeout(ZklClient *client, int timeout_ms);
+
 /* Breaks the connection; no pending request reaches the server any more. */
 extern void fake_disconnect(ZklClient *client);
 

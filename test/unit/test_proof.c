@@ -192,6 +192,27 @@ test_silence(void)
 	scene_end("exclusion, short connections");
 }
 
+/* The limit of the servers was lowered, or theirs differ. */
+static void
+test_shorter_timeout(void)
+{
+	begin_observed(1);
+	forget(lock_now(A, "a", X));
+	fake_advance(T);
+	fake_disconnect(A->client);
+	deliver_all(A);
+	fake_grant_timeout(A->client, T / 2);
+	fake_connect(A->client);
+	deliver_all(A);
+	ok(trust(A) > 0 && trust(A) <= T / 3, "after a connection with half the session timeout, trust is two thirds of that");
+	fake_run_all();
+	ok(trust(A) > 0 && trust(A) <= T / 3, "... and is not longer with a proof");
+	fake_stall(T / 3);
+	fake_ring(A->client);
+	is_int(losses_reported, 1, "... and ends in time");
+	scene_end("exclusion, a shorter session timeout");
+}
+
 /* Nothing else than the owner's thread runs. */
 static void
 test_owner(void)
@@ -302,6 +323,7 @@ main(void)
 	test_slow();
 	test_slow_ensemble();
 	test_silence();
+	test_shorter_timeout();
 	test_owner();
 	test_grant();
 	test_root();

@@ -296,10 +296,18 @@ zkl__lease_run(ZklSession *session, int64_t now)
 	zkl_client_drop(session->client);
 }
 
-/* On a new connection the proof comes first; an earlier one proves nothing any more. */
+/*
+ * On a new connection the proof comes first; an earlier one proves nothing any more.  Its
+ * server may grant a shorter session timeout, from which trust is then counted.
+ */
 void
 zkl__lease_connected(ZklSession *session)
 {
+	int64_t		at_most = session->lease_from_ms + session->connection.session_timeout_ms * 2 / 3;
+
+	if (session->trusted_until_ms > at_most)
+		session->trusted_until_ms = at_most;
+	zkl__lease_note_holds(session);
 	session->is_dropping = false;
 	session->proof = NULL;
 	session->no_proof_before_ms = 0;
