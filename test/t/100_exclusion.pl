@@ -244,6 +244,7 @@ call($_, 'zk_lock_shared', "'up'") for $on_a, $on_b;
 $on_a->query_async("SELECT zk_lock('up')");
 wait_blocked($on_a);
 wait_zk_children($zkc, path('up'), 3);
+is(call($on_b, 'zk_try_lock', "'up'"), 'f', 'a non-blocking attempt to upgrade beside another upgrade returns false');
 call($on_b, 'zk_lock', "'up'");
 is($on_b->sqlstate, '40P01',
 	'the second of two upgraders gets the deadlock error');

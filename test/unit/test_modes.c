@@ -43,6 +43,11 @@ static const Play plays[] = {
 		"A share, B share, A try!, A giveup, A try, A is busy, A nodes 1, A lost 0"
 	},
 	{
+		"a non-blocking attempt to upgrade beside another upgrade is refused, which is no deadlock",
+		"A share, B share, A lock, A is pending, B try, B is busy, B nodes 1, B lost 0,"
+		" B release, A has X"
+	},
+	{
 		"an upgrade that is given up leaves the reader node, and the waiting writer is next",
 		"A share, B share, C lock, D share, A lock, A giveup, A nodes 1,"
 		" A release, B release, C has X"

@@ -253,7 +253,11 @@ on_children(ZklCall *call, const ZklResult *result)
 			zkl__on_node_removed(node);
 			break;
 		case ZKL_POSITION_DEADLOCK:
-			read_rival(node, other);
+			/* An attempt that does not wait takes part in no deadlock. */
+			if (node->non_blocking)
+				become_waiter(node, other);
+			else
+				read_rival(node, other);
 			break;
 		case ZKL_POSITION_NO_MEMORY:
 			node_fail(node, ZKL_NO_MEMORY);
