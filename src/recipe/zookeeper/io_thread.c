@@ -101,7 +101,9 @@ sleep_once(ZklIoThread *io_thread, const ZklIoThreadWatch *watch)
 			(void) poll(&kicked, 1, GRACE_MS);
 		ready = poll(&fds[1], 1, 0) > 0;
 	}
-	(void) !read(io_thread->kick_fd, &count, sizeof(count));
+	if ((fds[0].revents != 0 || kicked.revents != 0) &&
+		read(io_thread->kick_fd, &count, sizeof(count)) < 0)
+		ready = true;
 
 	pthread_mutex_lock(&io_thread->mutex);
 	io_thread->sleeps_until_ms = 0;

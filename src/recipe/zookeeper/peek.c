@@ -127,8 +127,7 @@ look(int fd, ZklPeek *peek)
 {
 	ssize_t		n = recv(fd, peek->bytes, sizeof(peek->bytes), MSG_PEEK | MSG_DONTWAIT);
 
-	peek->is_fresh = false;
-	peek->is_full = n == (ssize_t) sizeof(peek->bytes);
+	peek->has_more = n == (ssize_t) sizeof(peek->bytes);
 	peek->start = 0;
 	peek->end = n > 0 ? (size_t) n : 0;
 	if (n > 0)
@@ -153,7 +152,7 @@ await_header(int fd, ZklPeek *peek, size_t needed)
 void
 zkl_peek_begin(ZklPeek *peek)
 {
-	peek->is_fresh = true;
+	peek->has_more = true;
 	peek->start = peek->end = 0;
 }
 
@@ -169,7 +168,7 @@ zkl_peek_next(int fd, ZklPeek *peek, const ZklDue *due, size_t *size,
 		ZklPeekResult result = ZKL_PEEK_MESSAGE;
 
 		/* What has arrived since the last look, poll() reports. */
-		if (is_used_up && !peek->is_fresh && !peek->is_full)
+		if (is_used_up && !peek->has_more)
 			return ZKL_PEEK_NOTHING;
 		if (is_used_up || needed > 0)
 			result = look(fd, peek);

@@ -29,8 +29,7 @@ typedef struct ZklDue
 typedef struct ZklPeek
 {
 	bool		awaits_header;	/* poll() is silent until it is complete */
-	bool		is_fresh;		/* nothing was looked at yet */
-	bool		is_full;		/* there may be more bytes */
+	bool		has_more;		/* bytes may have arrived that were not looked at */
 	size_t		start;			/* of the next message */
 	size_t		end;
 	unsigned char bytes[ZKL_PEEK_SIZE];

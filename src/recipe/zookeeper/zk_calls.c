@@ -33,8 +33,11 @@ zkl_client_submit(ZklClient *client, ZklRequestForm form, const ZklOp *ops, int 
 
 	if (submission == NULL)
 		return false;
-	*submission = (ZklSubmission) {.client = client, .form = form, .completion = completion,
-	.size = size, .n_ops = n_ops};
+	*submission = (ZklSubmission)
+	{
+		.client = client, .form = form, .completion = completion,
+			.size = size, .n_ops = n_ops
+	};
 	zkl_ops_copy(submission->ops, ops, n_ops, (char *) &submission->ops[n_ops]);
 	pthread_mutex_lock(&client->queue_mutex);
 	if (client->first)

@@ -11,7 +11,6 @@
  *
  *-------------------------------------------------------------------------
  */
-#include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdio.h>
@@ -203,21 +202,15 @@ zkl_zk_drop_connection(ZklClient *client)
 	client->in_is_full = false;
 }
 
-/* Stores the peer of the connection as address:port. */
-static void
-describe_server(int fd, char *out, size_t size)
+/* Stores the server's address as it is written in the connect string. */
+void
+zkl_zk_describe_server(const ZklClient *client, char *out, size_t size)
 {
-	struct sockaddr_storage address;
-	socklen_t	length = sizeof(address);
-	char		host[NI_MAXHOST];
-	char		port[NI_MAXSERV];
+	const char *port = strrchr(client->address, ':');
+	bool		has_brackets = strchr(client->address, ':') != port;
 
-	out[0] = '\0';
-	if (getpeername(fd, (struct sockaddr *) &address, &length) == 0 &&
-		getnameinfo((struct sockaddr *) &address, length, host, sizeof(host),
-					port, sizeof(port), NI_NUMERICHOST | NI_NUMERICSERV) == 0)
-		snprintf(out, size, address.ss_family == AF_INET6 ? "[%.45s]:%.5s"
-				 : "%.45s:%.5s", host, port);
+	snprintf(out, size, has_brackets ? "[%.*s]%.6s" : "%.*s%.6s",
+			 (int) (port - client->address), client->address, port);
 }
 
 /* One line ends an outage that was logged. */
@@ -241,7 +234,7 @@ connected(ZklClient *client, ZklConnectionInfo *info)
 	info->session_id = zoo_client_id(client->zh)->client_id;
 	memcpy(info->password, zoo_client_id(client->zh)->passwd, ZKL_PASSWORD_SIZE);
 	info->session_timeout_ms = zoo_recv_timeout(client->zh);
-	describe_server(client->fd, info->server, sizeof(info->server));
+	zkl_zk_describe_server(client, info->server, sizeof(info->server));
 	log_connected(client, info->server);
 	client->heard_ms = zkl_io_thread_now();
 	client->connect_ms = 0;
@@ -289,7 +282,7 @@ refuse(ZklClient *client, const char *problem)
 
 	if (!client->connected)
 		delay_connection(client);
-	describe_server(client->fd, server, sizeof(server));
+	zkl_zk_describe_server(client, server, sizeof(server));
 	snprintf(line, sizeof(line), ":ZOO_ERROR@the server at %s sent %s", server, problem);
 	zkl_zk_log_io(line);
 	client->is_too_long = problem == zkl_message_too_long;

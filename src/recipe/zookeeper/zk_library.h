@@ -142,6 +142,7 @@ extern void zkl_zk_exchange_io(ZklClient *client);
 extern void zkl_zk_flush_out(ZklClient *client);
 extern bool zkl_zk_is_open(const ZklClient *client);
 extern void zkl_zk_drop_connection(ZklClient *client);
+extern void zkl_zk_describe_server(const ZklClient *client, char *out, size_t size);
 
 /*
  * zk_memory.c: returns whether so many bytes, and those that the library needs in any

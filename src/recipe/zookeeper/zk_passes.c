@@ -212,13 +212,15 @@ interest(ZklClient *client, int *library_fd, int *events, struct timeval *due)
 static void
 end_silent_attempt(ZklClient *client, int64_t now)
 {
+	char		server[ZKL_ADDRESS_SIZE];
 	char		line[256];
 
 	if (now < client->connect_by_ms)
 		return;
+	zkl_zk_describe_server(client, server, sizeof(server));
 	/* The library's own message would mean that the server has closed the connection. */
 	snprintf(line, sizeof(line), ":ZOO_ERROR@the server at %s did not answer within %d ms",
-			 client->address, client->connect_ms);
+			 server, client->connect_ms);
 	zkl_zk_log_io(line);
 	shutdown(client->fd, SHUT_RDWR);
 	client->connect_by_ms = ZKL_IO_THREAD_NEVER;
