@@ -163,12 +163,11 @@ zkl__verdict_claim(ZklDetector *d, const ZklDeadlockFound *found)
 static void
 describe_edge(const ZklEdge *edge, ZklDeadlockEdge *to)
 {
-	const ZklReportWaiter *waiter = edge->from->waiter;
+	const ZklLocalWaiter *waiter = edge->from->waiter;
 	const ZklReport *report = zkl_reporter(edge)->report;
 	ZklContender contender = {.writer = true};
 
 	to->session_id = (int64_t) edge->from->session;
-	to->instance = report->instance;
 	to->server = report->server;
 	to->pid = waiter ? waiter->pid : report->pid;
 	to->waits_for = waiter ? waiter->waits_for : NULL;
