@@ -20,6 +20,7 @@
 #include "storage/proc.h"
 #include "utils/array.h"
 #include "utils/fmgrprotos.h"
+#include "utils/memutils.h"
 #include "utils/timestamp.h"
 
 #include "backend/base/holds.h"
@@ -98,6 +99,8 @@ static void
 read_waiters(Table *table)
 {
 	TimestampTz now = GetCurrentTimestamp();
+	MemoryContext garbage = AllocSetContextCreate(CurrentMemoryContext, "zklock blocking pids",
+												  ALLOCSET_DEFAULT_SIZES);
 
 	table->locks = GetLockStatusData();
 	table->waiters = palloc0(sizeof(Waiter) * (table->locks->nelements + 1));
@@ -109,6 +112,7 @@ read_waiters(Table *table)
 	{
 		const LockInstanceData *entry = &table->locks->locks[i];
 		Waiter	   *waiter;
+		MemoryContext old;
 		Datum		blockers;
 
 		if (entry->waitLockMode == NoLock || !is_long(entry->waitStart, now) ||
@@ -118,10 +122,14 @@ read_waiters(Table *table)
 		waiter = &table->waiters[table->n++];
 		waiter->pid = entry->leaderPid;
 		waiter->wait = entry;
+		old = MemoryContextSwitchTo(garbage);	/* some bytes for each possible backend */
 		blockers = DirectFunctionCall1(pg_blocking_pids, Int32GetDatum(entry->pid));
+		MemoryContextSwitchTo(old);
 		deconstruct_array(DatumGetArrayTypeP(blockers), INT4OID, sizeof(int32), true, TYPALIGN_INT,
 						  &waiter->blockers, NULL, &waiter->n_blockers);
+		MemoryContextReset(garbage);
 	}
+	MemoryContextDelete(garbage);
 	qsort(table->waiters, table->n, sizeof(Waiter), compare_waiters);
 }
 

@@ -159,16 +159,20 @@ ZklReport *
 zkl_report_decode(ZklScratch *scratch, const char *data, int length)
 {
 	Reading		r;
-	size_t		max;			/* lines */
+	size_t		lines = 1;
+	size_t		most;
 	char	   *text;
 
 	if (length <= 0 || length > ZKL_REPORT_MAX || memchr(data, '\0', (size_t) length))
 		return NULL;
-	max = (size_t) length / MIN_LINE + 1;
+	for (int i = 0; i < length; i++)
+		lines += data[i] == '\n';
+	most = (size_t) length / MIN_LINE + 1;
+	lines = lines < most ? lines : most;
 	r.report = zkl__scratch(scratch, 1, sizeof(ZklReport));
-	r.report->nodes = r.node = zkl__scratch(scratch, max, sizeof(ZklReportNode));
-	r.report->waiters = r.waiter = zkl__scratch(scratch, max, sizeof(ZklLocalWaiter));
-	r.held = zkl__scratch(scratch, max, sizeof(ZklHeld));
+	r.report->nodes = r.node = zkl__scratch(scratch, lines, sizeof(ZklReportNode));
+	r.report->waiters = r.waiter = zkl__scratch(scratch, lines, sizeof(ZklLocalWaiter));
+	r.held = zkl__scratch(scratch, lines, sizeof(ZklHeld));
 	text = memcpy(zkl__scratch(scratch, (size_t) length + 1, 1), data, (size_t) length);
 	for (char *line = strtok_r(text, "\n", &text); line; line = strtok_r(NULL, "\n", &text))
 		if (!read_line(&r, line))
