@@ -354,7 +354,10 @@ typedef struct ZklHeld
 	ZklHeldKind kind;
 } ZklHeld;
 
-/* A session of this server that waits for the detector's one in its lock manager. */
+/*
+ * A session of this server that waits for the detector's one in its lock manager, and holds
+ * something.
+ */
 typedef struct ZklLocalWaiter
 {
 	int64_t		session_id;
@@ -385,7 +388,6 @@ typedef struct ZklDetectorCallbacks
 
 typedef struct ZklDetectorConfig
 {
-	uint64_t	instance;		/* of the server; a new number at each start */
 	int			pid;
 	const char *server;			/* for messages; must exist as long as the detector */
 	bool		may_requeue;	/* the owner can give up its place in the queue and queue again */
@@ -394,7 +396,6 @@ typedef struct ZklDetectorConfig
 /* A session of a cycle.  It waits for the session of the next edge; the last, of the first. */
 typedef struct ZklDeadlockEdge
 {
-	uint64_t	instance;
 	int64_t		session_id;
 	int			pid;
 	const char *server;			/* any bytes; also waits_for */

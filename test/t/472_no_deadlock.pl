@@ -87,8 +87,8 @@ wait_zk_empty($zkc, '/zklock/waiting');
 	my ($r, $p, $l, $t) = map { $d->open($_) } qw(a a a b);
 	my $identity = sub {
 		my @reports = map { $zkc->get("/zklock/waiting/$_")->{data} } wait_reports($zkc);
-		my ($line) = map { /^w\t(.*)/m } @reports;
-		return defined $line ? (split /\t/, $line)[2] : undef;
+		my ($line) = map { /^w (.*)/m } @reports;
+		return defined $line ? (split / /, $line)[1] : undef;
 	};
 	$d->hold($t, "SELECT zk_xact_lock('y')");
 	$d->hold($r, lock_row(1));

@@ -34,7 +34,7 @@ typedef struct Report
 	uint64_t	owner;
 	ZklReport	report;
 	ZklReportNode nodes[MAX_PLACES * 2];
-	ZklReportWaiter waiters[MAX_LOCALS];
+	ZklLocalWaiter waiters[MAX_LOCALS];
 	ZklHeld		held[MAX_LOCALS][MAX_LOCALS];
 } Report;
 
@@ -189,7 +189,7 @@ waits(int session, const char *places)
 
 	r->report = (ZklReport)
 	{
-		.instance = 1,.pid = session,.identity = (uint64_t) ++last_czxid,.server = "here",
+		.pid = session,.identity = (uint64_t) ++last_czxid,.server = "here",
 			.nodes = r->nodes,.waiters = r->waiters,.n_waiters = n_waiters
 	};
 	if (!r->exists)
@@ -214,13 +214,13 @@ owner_of_report(int session, uint64_t owner)
 	reports[session].owner = owner;
 }
 
-static ZklReportWaiter *
+static ZklLocalWaiter *
 waiter_of(int session, int behind)
 {
 	Report	   *r = &reports[behind];
 
 	for (int i = 0; i < r->report.n_waiters; i++)
-		if (r->waiters[i].session == (uint64_t) session)
+		if (r->waiters[i].session_id == session)
 			return &r->waiters[i];
 	return &r->waiters[r->report.n_waiters++];
 }
@@ -228,9 +228,9 @@ waiter_of(int session, int behind)
 void
 local(int session, int behind, const char *held, bool for_place)
 {
-	ZklReportWaiter *w = waiter_of(session, behind);
+	ZklLocalWaiter *w = waiter_of(session, behind);
 
-	w->session = (uint64_t) session;
+	w->session_id = session;
 	w->pid = session;
 	w->identity = 1;
 	w->waits_for = "a row";
@@ -241,7 +241,7 @@ local(int session, int behind, const char *held, bool for_place)
 void
 holds(int session, int behind, const char *held)
 {
-	ZklReportWaiter *w = waiter_of(session, behind);
+	ZklLocalWaiter *w = waiter_of(session, behind);
 	ZklHeld    *list = reports[behind].held[w - reports[behind].waiters];
 
 	w->held = list;
@@ -278,7 +278,7 @@ add_waiting(ZklSnapshot *s)
 			continue;
 		zkl_waiting_name(i, 0, names[n++]);
 		for (int k = 0; k < reports[i].report.n_waiters; k++)
-			zkl_waiting_name(i, reports[i].waiters[k].session, names[n++]);
+			zkl_waiting_name(i, (uint64_t) reports[i].waiters[k].session_id, names[n++]);
 	}
 	for (int i = 0; i < n; i++)
 		children[i] = names[i];

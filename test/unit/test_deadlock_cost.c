@@ -7,6 +7,7 @@
  *
  *-------------------------------------------------------------------------
  */
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -126,6 +127,33 @@ test_changes(void)
 	scene_end(NULL);
 }
 
+/* A ring is answered with a search at once, but no more than five searches a second. */
+static void
+test_rings(void)
+{
+	char		path[100];
+	int			n;
+
+	begin();
+	pass(5);
+	snprintf(path, sizeof(path), "/zklock/bells/%" PRIx64, (uint64_t) fake_session_id(B->client));
+	fake_count(B->client);
+	fake_tree_set(path, "");
+	fake_run_all();
+	publish_at_once(B);
+	is_int(fake_n_traced(B->client, 's'), 1, "a ring: one search at once");
+	for (int ms = 0; ms < 10000; ms += 50)
+	{
+		fake_tree_set(path, "");
+		fake_run_all();
+		publish_at_once(B);
+		fake_advance(50);
+	}
+	n = fake_n_traced(B->client, 's');
+	ok(n > 20 && n <= 52, "ten seconds of rings: at most five searches a second, %d", n);
+	scene_end(NULL);
+}
+
 /*
  * A and B are deadlocked, and have local waiters that hold something, come and go all
  * the time, and are in no deadlock.
@@ -164,6 +192,7 @@ main(void)
 	test_local_crowd();
 	test_one();
 	test_changes();
+	test_rings();
 	test_churn();
 	return done();
 }

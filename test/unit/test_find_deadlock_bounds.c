@@ -352,13 +352,13 @@ test_data(void)
 		"2 0 0 1 0 server\nq 0 0 0 0 x/c", "2 0 0 1 0 server\nw 1 2 3",
 	};
 	ZklHeld		held[3] = {{1, ZKL_HELD_SHARED}, {UINT32_MAX, ZKL_HELD_PERMIT}, {0, ZKL_HELD_EXCLUSIVE}};
-	ZklReportWaiter waiters[2] = {
-		{.session = UINT64_MAX, .pid = 7, .identity = 5, .only_for_place = true, .held = held,
+	ZklLocalWaiter waiters[2] = {
+		{.session_id = -1, .pid = 7, .identity = 5, .only_for_place = true, .held = held,
 		.n_held = 3, .waits_for = "a\tb\nc"},
-		{.session = 2, .pid = 8, .identity = 6, .waits_for = ""}
+		{.session_id = 2, .pid = 8, .identity = 6, .waits_for = ""}
 	};
 	ZklReportNode nodes[2] = {{ZKL_PLACE_MUTEX, "s", "m", 0}, {ZKL_PLACE_PERMITS, "s", "p", 3}};
-	ZklReport	report = {UINT64_MAX, 42, INT32_MAX, 9, "a\nserver", nodes, 2, waiters, 2};
+	ZklReport	report = {42, INT32_MAX, 9, "a\nserver", nodes, 2, waiters, 2};
 	ZklReport  *copy;
 	char	   *large;
 	int			length;
@@ -366,11 +366,11 @@ test_data(void)
 	int			n = 0;
 
 	copy = zkl_report_decode(&scratch, data, length);
-	ok(copy && copy->instance == UINT64_MAX && copy->pid == 42 && copy->bell == INT32_MAX &&
+	ok(copy && copy->pid == 42 && copy->bell == INT32_MAX &&
 	   copy->identity == 9 && strcmp(copy->server, "a?server") == 0, "a report as it was written");
 	ok(copy && copy->n_nodes == 2 && copy->nodes[1].capacity == 3 &&
 	   copy->nodes[0].place == ZKL_PLACE_MUTEX && strcmp(copy->nodes[1].child, "p") == 0, "... its nodes");
-	ok(copy && copy->n_waiters == 2 && copy->waiters[0].session == UINT64_MAX &&
+	ok(copy && copy->n_waiters == 2 && copy->waiters[0].session_id == -1 &&
 	   copy->waiters[0].only_for_place && copy->waiters[0].n_held == 3 &&
 	   copy->waiters[0].held[1].key == UINT32_MAX && copy->waiters[0].held[1].kind == ZKL_HELD_PERMIT &&
 	   strcmp(copy->waiters[0].waits_for, "a?b?c") == 0 && copy->waiters[1].n_held == 0,
@@ -379,7 +379,7 @@ test_data(void)
 	   "the same waits");
 	waiters[1].identity = 7;
 	ok(!zkl_report_is_unchanged(&report, copy, &waiters[1]), "another wait of a local waiter");
-	waiters[1].session = 3;
+	waiters[1].session_id = 3;
 	ok(!zkl_report_is_unchanged(&report, copy, &waiters[1]), "another local waiter");
 	report.identity = 8;
 	ok(!zkl_report_is_unchanged(&report, copy, NULL), "another wait of the session");

@@ -209,7 +209,7 @@ typedef struct Made
 {
 	ZklReport	report;
 	ZklReportNode nodes[MAX_ITEMS + 1];
-	ZklReportWaiter waiters[MAX_PARTIES];
+	ZklLocalWaiter waiters[MAX_PARTIES];
 	ZklHeld		held[MAX_PARTIES][MAX_HELD];
 } Made;
 
@@ -234,15 +234,15 @@ add_waiters(const Party *party, Made *made)
 	for (int i = 0; i < MAX_PARTIES; i++)
 	{
 		const Party *last = parties[i].session ? &parties[i] : NULL;
-		ZklReportWaiter *w = &made->waiters[made->report.n_waiters];
+		ZklLocalWaiter *w = &made->waiters[made->report.n_waiters];
 
 		for (int k = 0; last && waits_locally_for(last) != party; k++)
 			last = k < MAX_PARTIES ? waits_locally_for(last) : NULL;
 		if (last == NULL)
 			continue;
-		*w = (ZklReportWaiter)
+		*w = (ZklLocalWaiter)
 		{
-			.session = session_of(&parties[i]),.identity = 1,.waits_for = "",
+			.session_id = (int64_t) session_of(&parties[i]),.identity = 1,.waits_for = "",
 				.only_for_place = waits_behind_waiter(last),
 				.held = made->held[i],.n_held = list_held(&parties[i], made->held[i])
 		};
@@ -323,7 +323,7 @@ add_waiting(ZklSnapshot *s)
 			continue;
 		zkl_waiting_name(session_of(&parties[i]), 0, text[n++]);
 		for (int k = 0; k < made.report.n_waiters; k++)
-			zkl_waiting_name(session_of(&parties[i]), made.waiters[k].session, text[n++]);
+			zkl_waiting_name(session_of(&parties[i]), (uint64_t) made.waiters[k].session_id, text[n++]);
 	}
 	for (int i = 0; i < n; i++)
 		children[i] = text[i];

@@ -12,6 +12,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "recipe/deadlock/detector.h"
 #include "waiters.h"
@@ -187,9 +188,78 @@ test_lost_verdict(void)
 	scene_end(NULL);
 }
 
+/* Lets time pass, 25 ms a turn; B's owner is stopped.  Rings A's bell each time if asked to. */
+static bool
+a_waits(int ms, bool rings)
+{
+	bool		is_victim = false;
+
+	for (; ms > 0 && !is_victim; ms -= 25)
+	{
+		if (rings)
+			ring(A);
+		is_victim = steps(A, 10, NULL);
+		while (fake_step(B->client))
+			;
+		fake_advance(25);
+	}
+	return is_victim;
+}
+
+/* B is silent: A's claim ends, and A claims again after pauses, however often its bell rings. */
+static void
+test_silent(void)
+{
+	int			n;
+
+	begin_claim();
+	n = fake_n_traced(A->client, 'u');
+	ok(!a_waits(1900, false) && owner_is_in_step(A), "a claim waits for answers");
+	ok(!a_waits(150, false) && !owner_is_in_step(A), "... for two seconds");
+	is_int(fake_n_traced(A->client, 'u'), n, "... and does not begin again at once");
+	n = 0;
+	for (int ms = 0; ms < 60000; ms += 25)
+	{
+		fake_count(A->client);
+		if (a_waits(25, true))
+			break;
+		n += fake_n_traced(A->client, 'u');
+	}
+	ok(n >= 4 && n <= 16, "rings do not shorten the pauses, which grow: %d claims in a minute", n);
+	scene_end(NULL);
+}
+
+/* Another program's report with B's name, B's waits, and an answer. */
+static void
+test_forged_answer(void)
+{
+	char		path[100];
+	char	   *made;
+	int64_t		unused;
+	const FakeNode *node;
+	char		data[1000];
+	char		bell[] = " 0 server";
+
+	begin_claim();
+	snprintf(path, sizeof(path), WAITING "/%" PRIx64, (uint64_t) fake_session_id(B->client));
+	node = fake_tree_find(path);
+	ok(node && node->data_len < (int) sizeof(data) - 1, "B has a report");
+	memcpy(data, node->data, (size_t) node->data_len);
+	data[node->data_len] = '\0';
+	ok(strstr(data, bell) != NULL, "... that answers no ring");
+	strstr(data, bell)[1] = '9';
+	fake_tree_delete(path);
+	fake_tree_create(path, data, (int) strlen(data), ZKL_CREATE_EPHEMERAL, 0x77, &made, &unused);
+	free(made);
+	ok(!a_waits(5000, false), "another session's report is no answer");
+	scene_end(NULL);
+}
+
 int
 main(void)
 {
+	test_silent();
+	test_forged_answer();
 	test_two_claims();
 	test_two_verdicts();
 	test_lost_verdict();

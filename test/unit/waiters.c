@@ -187,6 +187,8 @@ look(Party *party, const ZklLocalWaiter **local_waiters)
 				.held = held[i],
 				.n_held = held_by(&parties[i], held[i])
 		};
+		if (n > 0 && waiters[n - 1].n_held == 0)
+			n--;
 	}
 	qsort(waiters, (size_t) n, sizeof(ZklLocalWaiter), compare);
 	*local_waiters = waiters;
@@ -198,8 +200,7 @@ config(Party *party)
 {
 	return (ZklDetectorConfig)
 	{
-		.instance = (uint64_t) server_of[index_of(party)],
-			.pid = index_of(party) + 1,
+		.pid = index_of(party) + 1,
 			.server = "server\tof\nmine"
 	};
 }

@@ -11,18 +11,20 @@
  */
 #include "postgres.h"
 
+#include "catalog/pg_type.h"
 #include "common/hashfn.h"
 #include "lib/stringinfo.h"
 #include "miscadmin.h"
 #include "storage/lmgr.h"
 #include "storage/lock.h"
 #include "storage/proc.h"
-#include "utils/hsearch.h"
+#include "utils/array.h"
+#include "utils/fmgrprotos.h"
+#include "utils/memutils.h"
 #include "utils/timestamp.h"
 
 #include "backend/base/holds.h"
 #include "backend/local/local_lock.h"
-#include "backend/local/lock_queues.h"
 #include "backend/local/lock_waiters.h"
 #include "backend/session/shown.h"
 
@@ -58,184 +60,106 @@ zklock_long_waits(void)
 
 
 /*
- * The processes that are reached
+ * Who waits for which process
  */
 
-/* A process that waits for this one, directly or through others. */
-typedef struct Reached
+/* A lock group that waits for long, as its leader; or this process. */
+typedef struct Waiter
 {
-	int			pid;			/* of its lock group's leader; the key */
-	const LockInstanceData *instance;	/* its wait; NULL: this process */
+	int			pid;
+	const LockInstanceData *wait;	/* NULL: this process */
+	Datum	   *blockers;		/* process ids of leaders */
+	int			n_blockers;
+	bool		is_reached;		/* it waits for this process, directly or through others */
 	bool		only_for_place;
-	uint64		path;			/* identifies its wait, and all others on its way to this one */
-	const ZklockShownSession *session;	/* NULL: none */
-} Reached;
+	uint64		path;			/* identifies its wait, and those on its way to this process */
+} Waiter;
 
 typedef struct Table
 {
-	LockQueues	locks;
-	ZklockShown shown;
-	bool		has_order;		/* the order of some queue matters */
-	HTAB	   *reached;
-	int		   *pids;			/* of the reached processes, in that order */
-	int			n_pids;
-	TimestampTz now;
+	LockData   *locks;
+	Waiter	   *waiters;		/* by pid */
+	int			n;
 } Table;
 
-static bool
-conflicts_with_mask(LOCKMODE mode, LOCKMASK mask)
+static int
+compare_waiters(const void *a, const void *b)
 {
-	for (LOCKMODE held = 1; held <= MAX_LOCKMODES - 1; held++)
-		if ((mask & LOCKBIT_ON(held)) && DoLockModesConflict(mode, held))
-			return true;
-	return false;
+	int			x = ((const Waiter *) a)->pid;
+	int			y = ((const Waiter *) b)->pid;
+
+	return x < y ? -1 : x > y;
 }
-
-static void
-read_table(Table *table)
-{
-	HASHCTL		info = {.keysize = sizeof(int), .entrysize = sizeof(Reached), .hcxt = CurrentMemoryContext};
-
-	zklock_read_lock_queues(&table->locks);
-	table->now = GetCurrentTimestamp();
-	table->pids = palloc(sizeof(int) * (table->locks.data->nelements + 1));
-	table->reached = hash_create("zklock waiting processes", 64, &info,
-								 HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
-}
-
-static const char *
-wait_text(const LockInstanceData *instance)
-{
-	StringInfoData text;
-
-	initStringInfo(&text);
-	appendStringInfo(&text, "%s on ",
-					 GetLockmodeName(instance->locktag.locktag_lockmethodid,
-									 instance->waitLockMode));
-	DescribeLockTag(&text, &instance->locktag);
-	return text.data;
-}
-
 
 /*
- * Which process waits for which
+ * Reads which processes wait for long, and for whom.  A process may have gone on
+ * meanwhile: then its next report has another wait, or none.
  */
-
-/* Marks a process as reached, unless it already is. */
-static Reached *
-reach(Table *table, int pid, const LockInstanceData *instance, bool only_for_place)
-{
-	bool		found;
-	Reached    *reached = hash_search(table->reached, &pid, HASH_ENTER, &found);
-
-	if (found)
-		return reached;
-	reached->instance = instance;
-	reached->only_for_place = only_for_place;
-	reached->path = 0;
-	reached->session = NULL;
-	table->pids[table->n_pids++] = pid;
-	return reached;
-}
-
-static Reached *
-find_reached(const Table *table, int pid)
-{
-	return hash_search(table->reached, &pid, HASH_FIND, NULL);
-}
-
-/* Identifies a wait together with the waits that it depends on. */
-static uint64
-path_of_wait(const LockInstanceData *waiter, uint64 path)
-{
-	uint64		parts[3] = {path, (uint64) waiter->leaderPid, (uint64) waiter->waitStart};
-
-	return hash_bytes_extended((unsigned char *) parts, sizeof(parts), 0);
-}
-
-/* Returns whether the waiter is not reached yet, and conflicts with one of the modes. */
-static bool
-must_reach(const Table *table, const LockInstanceData *waiter, LOCKMASK mask)
-{
-	return conflicts_with_mask(waiter->waitLockMode, mask) &&
-		is_long(waiter->waitStart, table->now) &&
-		find_reached(table, waiter->leaderPid) == NULL;
-}
-
 static void
-reach_waiter(Table *table, const LockInstanceData *waiter, uint64 path, bool only_for_place)
+read_waiters(Table *table)
 {
-	reach(table, waiter->leaderPid, waiter, only_for_place)->path = path_of_wait(waiter, path);
-}
+	TimestampTz now = GetCurrentTimestamp();
+	MemoryContext garbage = AllocSetContextCreate(CurrentMemoryContext, "zklock blocking pids",
+												  ALLOCSET_DEFAULT_SIZES);
 
-/* Reaches the waiters that conflict with what reached processes hold of the lock. */
-static void
-reach_blocked_by_holders(Table *table, const LockQueue *queue, bool only_for_place)
-{
-	for (int i = 0; i < queue->n_waiters; i++)
-		if (must_reach(table, queue->waiters[i].instance, queue->held))
-			reach_waiter(table, queue->waiters[i].instance, queue->path, only_for_place);
-}
-
-/* Returns whether a waiter must be reached if a reached one is ahead of it. */
-static bool
-does_order_matter(const Table *table, const LockQueue *queue)
-{
-	LOCKMASK	reached = 0;
-
-	for (int i = 0; i < queue->n_waiters; i++)
-		if (find_reached(table, queue->waiters[i].instance->leaderPid))
-			reached |= LOCKBIT_ON(queue->waiters[i].instance->waitLockMode);
-	for (int i = 0; i < queue->n_waiters; i++)
-		if (must_reach(table, queue->waiters[i].instance, reached))
-			return true;
-	return false;
-}
-
-/* Reaches the waiters that conflict with what reached processes wait for ahead of them. */
-static void
-reach_blocked_by_waiters(Table *table, const LockQueue *queue, bool only_for_place)
-{
-	LOCKMASK	ahead = 0;
-	uint64		path = queue->path;
-
-	for (int i = 0; i < queue->n_waiters; i++)
+	table->locks = GetLockStatusData();
+	table->waiters = palloc0(sizeof(Waiter) * (table->locks->nelements + 1));
+	table->waiters[table->n++] = (Waiter)
 	{
-		const LockInstanceData *waiter = queue->waiters[i].instance;
-		const Reached *reached;
+		.pid = MyProcPid,.is_reached = true
+	};
+	for (int i = 0; i < table->locks->nelements; i++)
+	{
+		const LockInstanceData *entry = &table->locks->locks[i];
+		Waiter	   *waiter;
+		MemoryContext old;
+		Datum		blockers;
 
-		if (must_reach(table, waiter, ahead))
-			reach_waiter(table, waiter, path, only_for_place);
-		reached = find_reached(table, waiter->leaderPid);
-		if (reached == NULL)
+		if (entry->waitLockMode == NoLock || !is_long(entry->waitStart, now) ||
+			entry->leaderPid == MyProcPid)
 			continue;
-		ahead |= LOCKBIT_ON(waiter->waitLockMode);
-		path += reached->path;
+		CHECK_FOR_INTERRUPTS();
+		waiter = &table->waiters[table->n++];
+		waiter->pid = entry->leaderPid;
+		waiter->wait = entry;
+		old = MemoryContextSwitchTo(garbage);	/* some bytes for each possible backend */
+		blockers = DirectFunctionCall1(pg_blocking_pids, Int32GetDatum(entry->pid));
+		MemoryContextSwitchTo(old);
+		deconstruct_array(DatumGetArrayTypeP(blockers), INT4OID, sizeof(int32), true, TYPALIGN_INT,
+						  &waiter->blockers, NULL, &waiter->n_blockers);
+		MemoryContextReset(garbage);
 	}
+	MemoryContextDelete(garbage);
+	qsort(table->waiters, table->n, sizeof(Waiter), compare_waiters);
 }
 
-/*
- * Reaches all waiters of a lock that wait for reached processes.  A process that is not
- * reached adds nothing to the modes, so no process conflicts with itself.
- */
-static void
-reach_waiters(Table *table, LockQueue *queue, bool only_for_place)
+/* Returns a waiting process, or NULL; of a lock group with several waits, any of them. */
+static const Waiter *
+find_waiter(const Table *table, int pid)
 {
-	reach_blocked_by_holders(table, queue, only_for_place);
-	if (!does_order_matter(table, queue))
-		return;
-	table->has_order = true;
-	zklock_order_queue(queue);
-	reach_blocked_by_waiters(table, queue, only_for_place);
+	Waiter		key = {.pid = pid};
+
+	return bsearch(&key, table->waiters, table->n, sizeof(Waiter), compare_waiters);
 }
 
 static bool
-is_awaited(const LOCKTAG *tag)
+is_same_lock(const Waiter *a, const Waiter *b)
+{
+	return a->wait && b->wait &&
+		memcmp(&a->wait->locktag, &b->wait->locktag, sizeof(LOCKTAG)) == 0;
+}
+
+/*
+ * Does the process wait for the local lock of a lock that this backend does not hold in the
+ * ensemble yet?  It would take over this backend's place there, and continue to wait.
+ */
+static bool
+waits_for_place(const Waiter *waiter)
 {
 	dlist_iter	iter;
 	uint64		key;
 
-	if (!zklock_local_key(tag, &key))
+	if (!zklock_local_key(&waiter->wait->locktag, &key))
 		return false;
 	dlist_foreach(iter, &zklock_holds)
 	{
@@ -248,149 +172,153 @@ is_awaited(const LOCKTAG *tag)
 }
 
 /*
- * Reaches the processes that wait for this one.  With "awaited_only", only waiters for
- * the local lock of a lock that this backend does not hold in the ensemble yet: they
- * would take over its place there, and continue to wait.
+ * Returns a reached process that blocks the waiter, or NULL; rather a holder than a waiter
+ * ahead of it in the same queue.
  */
-static void
-follow(Table *table, int pid, bool only_for_place, bool awaited_only)
+static const Waiter *
+reached_blocker(const Table *table, const Waiter *waiter, bool only_for_place)
 {
-	const LockInstanceData *locks = table->locks.data->locks;
-	const Reached *reached = find_reached(table, pid);
+	const Waiter *found = NULL;
 
-	for (int k = zklock_first_entry(&table->locks, pid); k < table->locks.data->nelements; k++)
+	for (int i = 0; i < waiter->n_blockers; i++)
 	{
-		int			i = table->locks.by_pid[k];
-		LockQueue  *queue = &table->locks.queues[table->locks.queue_of[i]];
-		LOCKMASK	held = queue->held;
+		const Waiter *blocker = find_waiter(table, DatumGetInt32(waiter->blockers[i]));
 
-		if (locks[i].leaderPid != pid)
-			break;
-		if (queue->n_waiters == 0 || (awaited_only && !is_awaited(&locks[i].locktag)))
+		if (blocker == NULL || !blocker->is_reached ||
+			(blocker->wait == NULL && waits_for_place(waiter) != only_for_place))
 			continue;
-		if (locks[i].holdMask & ~held)
-			queue->path += reached->path;
-		queue->held |= locks[i].holdMask;
-
-		/* reach_waiters() has seen all behind it in the queue where it was reached. */
-		if (queue->held != held ||
-			(locks[i].waitLockMode != NoLock && reached->instance &&
-			 !is_same_lock(reached->instance, &locks[i])))
-			reach_waiters(table, queue, only_for_place);
+		if (!is_same_lock(waiter, blocker))
+			return blocker;
+		found = blocker;
 	}
+	return found;
 }
 
-/* Reaches all processes that wait for a reached one, starting with index "from". */
-static void
-follow_all(Table *table, int from, bool only_for_place)
+/* Reaches all processes that wait for reached ones.  Returns whether by order in a queue. */
+static bool
+reach_all(Table *table, bool only_for_place)
 {
-	for (int i = from; i < table->n_pids; i++)
+	bool		by_order = false;
+	bool		any = true;
+
+	while (any)
+	{
+		any = false;
+		for (int i = 0; i < table->n; i++)
+		{
+			Waiter	   *waiter = &table->waiters[i];
+			const Waiter *blocker;
+			uint64		parts[3];
+
+			CHECK_FOR_INTERRUPTS();
+			if (waiter->is_reached ||
+				(blocker = reached_blocker(table, waiter, only_for_place)) == NULL)
+				continue;
+			parts[0] = blocker->path;
+			parts[1] = (uint64) waiter->pid;
+			parts[2] = (uint64) waiter->wait->waitStart;
+			waiter->path = hash_bytes_extended((unsigned char *) parts, sizeof(parts), 0);
+			waiter->only_for_place = only_for_place;
+			waiter->is_reached = any = true;
+			by_order |= is_same_lock(waiter, blocker);
+		}
+	}
+	return by_order;
+}
+
+/* Returns whether another order of a queue would reach more processes. */
+static bool
+may_reach_more(const Table *table)
+{
+	for (int i = 0; i < table->n; i++)
 	{
 		CHECK_FOR_INTERRUPTS();
-		follow(table, table->pids[i], only_for_place, false);
+		for (int k = 0; !table->waiters[i].is_reached && k < table->n; k++)
+			if (table->waiters[k].is_reached && is_same_lock(&table->waiters[i], &table->waiters[k]))
+				return true;
 	}
+	return false;
 }
 
-/* Finds the ZooKeeper sessions of reached processes. */
-static void
-find_sessions(Table *table)
-{
-	zklock_copy_shown(&table->shown);
-	for (int i = 0; i < table->shown.n_sessions; i++)
-	{
-		const ZklockShownSession *session = &table->shown.sessions[i];
-		Reached    *reached = find_reached(table, session->pid);
 
-		if (reached)
-			reached->session = session;
-	}
+/*
+ * What the waiters hold
+ */
+
+static void
+add_held(StringInfo all, ZklHeldKind kind, uint64 key)
+{
+	ZklHeld		held = {.key = (uint32) key,.kind = kind};
+
+	appendBinaryStringInfo(all, (char *) &held, sizeof(held));
 }
 
-/* Adds what the entry of the lock table shows as held, if it is a local lock. */
-static void
-add_held_lock(const LockInstanceData *entry, const Reached *reached, ZklHeld *held, int *n)
+/* Returns the locks and permits that the session holds, palloc'd. */
+static const ZklHeld *
+find_held(const LockData *locks, const ZklockShown *shown, const ZklockShownSession *session,
+		  int *n)
 {
+	StringInfoData all;
 	uint64		key;
 
-	if (entry->holdMask == 0 || !zklock_local_key(&entry->locktag, &key))
-		return;
-	held[(*n)++] = (ZklHeld)
+	initStringInfo(&all);
+	for (int i = 0; i < locks->nelements; i++)
 	{
-		.key = (uint32) (key ^ reached->session->namespace_hash),
-			.kind = (entry->holdMask & LOCKBIT_ON(ExclusiveLock)) ? ZKL_HELD_EXCLUSIVE : ZKL_HELD_SHARED
-	};
+		const LockInstanceData *entry = &locks->locks[i];
+
+		if (entry->leaderPid == session->pid && entry->holdMask != 0 &&
+			zklock_local_key(&entry->locktag, &key))
+			add_held(&all, (entry->holdMask & LOCKBIT_ON(ExclusiveLock)) ? ZKL_HELD_EXCLUSIVE : ZKL_HELD_SHARED,
+					 key ^ session->namespace_hash);
+	}
+	for (int i = 0; i < shown->n_permits; i++)
+		for (int k = 0; shown->permits[i].pid == session->pid && k < shown->permits[i].count; k++)
+			add_held(&all, ZKL_HELD_PERMIT, shown->permits[i].semaphore);
+	*n = all.len / (int) sizeof(ZklHeld);
+	return (ZklHeld *) all.data;
 }
 
-/* Returns the locks and permits that the process holds, palloc'd. */
-static ZklHeld *
-find_held(const Table *table, const Reached *reached, int *n)
+static const char *
+wait_text(const LockInstanceData *wait)
 {
-	const LockQueues *locks = &table->locks;
-	const ZklockShown *shown = &table->shown;
-	int			first = zklock_first_entry(locks, reached->pid);
-	int			end = zklock_first_entry(locks, reached->pid + 1);
-	int			n_permits = 0;
-	ZklHeld    *held;
+	StringInfoData text;
 
-	for (int i = 0; i < shown->n_permits; i++)
-		if (shown->permits[i].pid == reached->pid)
-			n_permits += shown->permits[i].count;
-	held = palloc(sizeof(ZklHeld) * (end - first + n_permits + 1));
-	*n = 0;
-	for (int i = first; i < end; i++)
-		add_held_lock(&locks->data->locks[locks->by_pid[i]], reached, held, n);
-	for (int i = 0; i < shown->n_permits; i++)
-		for (int k = 0; shown->permits[i].pid == reached->pid && k < shown->permits[i].count; k++)
-			held[(*n)++] = (ZklHeld)
-		{
-			.key = (uint32) shown->permits[i].semaphore,
-				.kind = ZKL_HELD_PERMIT
-		};
-	return held;
-}
-
-static int
-compare_local_waiters(const void *a, const void *b)
-{
-	uint64		x = (uint64) ((const ZklLocalWaiter *) a)->session_id;
-	uint64		y = (uint64) ((const ZklLocalWaiter *) b)->session_id;
-
-	return x < y ? -1 : x > y;
+	initStringInfo(&text);
+	appendStringInfo(&text, "%s on ",
+					 GetLockmodeName(wait->locktag.locktag_lockmethodid, wait->waitLockMode));
+	DescribeLockTag(&text, &wait->locktag);
+	return text.data;
 }
 
 int
 zklock_waiting_for_me(ZklLocalWaiter **local_waiters, bool *has_order)
 {
 	Table		table = {0};
-	int			n_for_place;
+	ZklockShown shown;
 	int			n = 0;
 
-	read_table(&table);
-	reach(&table, MyProcPid, NULL, false);
-	follow(&table, MyProcPid, true, true);
-	follow_all(&table, 1, true);
-	n_for_place = table.n_pids;
-	follow(&table, MyProcPid, false, false);
-	follow_all(&table, n_for_place, false);
-	*has_order = table.has_order;
-	find_sessions(&table);
-	*local_waiters = palloc(sizeof(ZklLocalWaiter) * table.n_pids);
-	for (int i = 1; i < table.n_pids; i++)
+	read_waiters(&table);
+	*has_order = reach_all(&table, true);
+	*has_order |= reach_all(&table, false);
+	*has_order |= may_reach_more(&table);
+	zklock_copy_shown(&shown);
+	*local_waiters = palloc(sizeof(ZklLocalWaiter) * (shown.n_sessions + 1));
+	for (int i = 0; i < shown.n_sessions; i++)
 	{
-		Reached    *reached = find_reached(&table, table.pids[i]);
-		ZklLocalWaiter *local_waiter = &(*local_waiters)[n];
+		const ZklockShownSession *session = &shown.sessions[i];
+		const Waiter *waiter = find_waiter(&table, session->pid);
+		ZklLocalWaiter *to = &(*local_waiters)[n];
 
-		if (reached->session == NULL)
+		if (waiter == NULL || waiter->wait == NULL || !waiter->is_reached)
 			continue;
 		CHECK_FOR_INTERRUPTS();
-		local_waiter->session_id = reached->session->session_id;
-		local_waiter->pid = reached->pid;
-		local_waiter->waits_for = wait_text(reached->instance);
-		local_waiter->only_for_place = reached->only_for_place;
-		local_waiter->identity = reached->path;
-		local_waiter->held = find_held(&table, reached, &local_waiter->n_held);
-		n++;
+		to->session_id = session->session_id;
+		to->pid = session->pid;
+		to->waits_for = wait_text(waiter->wait);
+		to->only_for_place = waiter->only_for_place;
+		to->identity = waiter->path;
+		to->held = find_held(table.locks, &shown, session, &to->n_held);
+		n += to->n_held > 0;
 	}
-	qsort(*local_waiters, n, sizeof(ZklLocalWaiter), compare_local_waiters);
 	return n;
 }

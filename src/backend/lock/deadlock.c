@@ -14,13 +14,10 @@
  */
 #include "postgres.h"
 
-#include "access/xlog.h"
-#include "common/hashfn.h"
 #include "lib/stringinfo.h"
 #include "miscadmin.h"
 #include "utils/backend_status.h"
 #include "utils/memutils.h"
-#include "utils/timestamp.h"
 
 #include "backend/base/names.h"
 #include "backend/base/settings.h"
@@ -31,19 +28,6 @@
 #include "backend/session/stats.h"
 #include "backend/session/wait.h"
 #include "recipe/batch.h"
-
-/* Returns a number that identifies this server and its start. */
-static uint64
-server_instance(void)
-{
-	char	   *text = psprintf("%llu %lld %s",
-								(unsigned long long) GetSystemIdentifier(),
-								(long long) PgStartTime, zklock_server_name());
-	uint64		hash = hash_bytes_extended((unsigned char *) text, strlen(text), 0);
-
-	pfree(text);
-	return hash;
-}
 
 /* Returns text of another server in a form that is safe in messages. */
 static char *
@@ -80,8 +64,6 @@ wait_text(const ZklDeadlockEdge *edge)
 static void
 describe(const ZklDeadlock *deadlock, StringInfo detail, StringInfo log)
 {
-	uint64		instance = server_instance();
-
 	for (int i = 0; i < deadlock->n; i++)
 	{
 		const ZklDeadlockEdge *edge = &deadlock->edges[i];
@@ -97,7 +79,7 @@ describe(const ZklDeadlock *deadlock, StringInfo detail, StringInfo log)
 		const ZklDeadlockEdge *edge = &deadlock->edges[i];
 
 		/* The process id is unverified data of a znode. */
-		if (edge->instance == instance && zklock_has_session(edge->pid, edge->session_id))
+		if (zklock_has_session(edge->pid, edge->session_id))
 			appendStringInfo(log, "\nProcess %d: %s", edge->pid,
 							 pgstat_get_backend_current_activity(edge->pid, false));
 	}
@@ -249,7 +231,6 @@ begin(ZklockLongWait *w)
 {
 	static const ZklDetectorCallbacks callbacks = {await_batch, pause_step, look, key_of};
 	ZklDetectorConfig config = {
-		.instance = server_instance(),
 		.pid = MyProcPid,
 		.server = zklock_server_name(),
 		.may_requeue = w->timeout->may_requeue

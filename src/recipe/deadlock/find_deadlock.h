@@ -55,7 +55,7 @@ typedef struct ZklVertex
 	int32_t		version;		/* the verdict notes here what it reads later */
 	int32_t		bell;			/* ... and the version that its ring has made */
 
-	const ZklReportWaiter *waiter;	/* local: from the report of "behind", or NULL */
+	const ZklLocalWaiter *waiter;	/* local: from the report of "behind", or NULL */
 
 	/* while the graph is built */
 	bool		is_wanted;

@@ -225,7 +225,7 @@ zkl_snapshot_add_report(ZklSnapshot *s, uint64_t session, uint64_t owner, int64_
 	for (int i = 0; report && i < report->n_nodes; i++)
 		note_wait(s, v, &report->nodes[i]);
 	for (int i = 0; report && i < report->n_waiters; i++)
-		for (v = zkl__snapshot_vertex(s, report->waiters[i].session); v;
+		for (v = zkl__snapshot_vertex(s, (uint64_t) report->waiters[i].session_id); v;
 			 v = zkl__snapshot_next_vertex(s, v))
 			if (v->behind == session)
 				v->waiter = &report->waiters[i];

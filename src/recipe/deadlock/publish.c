@@ -156,31 +156,8 @@ add_nodes(ZklDetector *d, ZklReport *report)
 	return blocks;
 }
 
-/* Adds the local waiters that hold something; others block no session in the ensemble. */
-static void
-add_local_waiters(ZklDetector *d, ZklReport *report)
-{
-	const ZklLocalWaiter *local_waiters;
-	int			n = d->callbacks->look(d->arg, &local_waiters);
-	ZklReportWaiter *waiters = zkl__scratch(&d->scratch, (size_t) n, sizeof(ZklReportWaiter));
-
-	report->waiters = waiters;
-	for (int i = 0; i < n; i++)
-		if (local_waiters[i].n_held > 0)
-			waiters[report->n_waiters++] = (ZklReportWaiter)
-		{
-			.session = (uint64_t) local_waiters[i].session_id,
-				.pid = local_waiters[i].pid,
-				.identity = local_waiters[i].identity,
-				.only_for_place = local_waiters[i].only_for_place,
-				.held = local_waiters[i].held,
-				.n_held = local_waiters[i].n_held,
-				.waits_for = local_waiters[i].waits_for
-		};
-}
-
 /*
- * Composes the report of the wait as it is now; its memory lasts as long as the step.
+ * Composes the report of the wait as it is now.  Valid until the owner looks again.
  * Returns false if the wait is changing, or a release is pending.  *is_needed: another
  * session can wait for this one.
  */
@@ -189,12 +166,12 @@ zkl__report_compose(ZklDetector *d, ZklReport *report, bool *is_needed)
 {
 	*report = (ZklReport)
 	{
-		.instance = d->config.instance, .pid = d->config.pid, .server = d->config.server
+		.pid = d->config.pid, .server = d->config.server
 	};
 	*is_needed = add_nodes(d, report);
 	if (report->n_nodes == 0)
 		return false;
-	add_local_waiters(d, report);
+	report->n_waiters = d->callbacks->look(d->arg, &report->waiters);
 	*is_needed = *is_needed || report->n_waiters > 0;
 	return true;
 }
@@ -242,7 +219,7 @@ note_locals(ZklDetector *d, const ZklReport *report)
 	if (locals == NULL)
 		zkl__step_leave(d);
 	for (int i = 0; i < n; i++)
-		locals[i] = report->waiters[i].session;
+		locals[i] = (uint64_t) report->waiters[i].session_id;
 	for (int i = 0; i < d->n_locals; i++)
 		locals[n + i] = d->locals[i];
 	free(d->locals);
@@ -285,7 +262,8 @@ list_ops(ZklDetector *d, const ZklReport *report, const char *data, int length, 
 	}
 	for (int i = 0; i < report->n_waiters; i++)
 	{
-		path = zkl__step_path(d, config->waiting_path, d->me, report->waiters[i].session);
+		path = zkl__step_path(d, config->waiting_path, d->me,
+							  (uint64_t) report->waiters[i].session_id);
 		ops[n++] = op_for(ZKL_OP_CREATE, path, "", 0);
 	}
 	return n;

@@ -5,7 +5,7 @@
  *
  * Each line of a report has a letter, four numbers and a text:
  *
- *		2 <instance> <identity> <pid> <version of the bell> <server>
+ *		2 0 <identity> <pid> <version of the bell> <server>
  *		l 0 0 0 0 <name>/<child>					waits in the queue of a lock
  *		m 0 0 0 0 <name>/<child>					... of a semaphore's mutex
  *		p 0 0 0 <capacity> <name>/<child>			waits for a permit
@@ -54,7 +54,7 @@ zkl_report_encode(ZklScratch *scratch, const ZklReport *report, int *length)
 	char	   *data = zkl__scratch(scratch, ZKL_REPORT_MAX + 1, 1);
 	int			n = 0;
 
-	put_line(data, &n, '2', report->instance, report->identity, report->pid, report->bell,
+	put_line(data, &n, '2', 0, report->identity, report->pid, report->bell,
 			 report->server);
 	for (int i = 0; i < report->n_nodes; i++)
 	{
@@ -65,9 +65,9 @@ zkl_report_encode(ZklScratch *scratch, const ZklReport *report, int *length)
 	}
 	for (int i = 0; i < report->n_waiters; i++)
 	{
-		const ZklReportWaiter *w = &report->waiters[i];
+		const ZklLocalWaiter *w = &report->waiters[i];
 
-		put_line(data, &n, 'w', w->session, w->identity, w->pid, w->only_for_place, w->waits_for);
+		put_line(data, &n, 'w', (uint64_t) w->session_id, w->identity, w->pid, w->only_for_place, w->waits_for);
 		for (int k = 0; k < w->n_held; k++)
 			put_line(data, &n, 'h', w->held[k].key, 0, 0, (int) w->held[k].kind, "");
 	}
@@ -87,7 +87,7 @@ typedef struct Reading
 {
 	ZklReport  *report;
 	ZklReportNode *node;
-	ZklReportWaiter *waiter;
+	ZklLocalWaiter *waiter;
 	ZklHeld    *held;
 } Reading;
 
@@ -126,7 +126,6 @@ read_line(Reading *r, char *line)
 	switch (kind)
 	{
 		case '2':
-			report->instance = a;
 			report->identity = b;
 			report->pid = c;
 			report->bell = d;
@@ -137,9 +136,9 @@ read_line(Reading *r, char *line)
 		case ZKL_PLACE_PERMITS:
 			return read_node(r, kind, d, line);
 		case 'w':
-			*r->waiter++ = (ZklReportWaiter)
+			*r->waiter++ = (ZklLocalWaiter)
 			{
-				a, c, b, d != 0, r->held, 0, line
+				(int64_t) a, c, b, line, d != 0, r->held, 0
 			};
 			report->n_waiters++;
 			return true;
@@ -160,16 +159,20 @@ ZklReport *
 zkl_report_decode(ZklScratch *scratch, const char *data, int length)
 {
 	Reading		r;
-	size_t		max;			/* lines */
+	size_t		lines = 1;
+	size_t		most;
 	char	   *text;
 
 	if (length <= 0 || length > ZKL_REPORT_MAX || memchr(data, '\0', (size_t) length))
 		return NULL;
-	max = (size_t) length / MIN_LINE + 1;
+	for (int i = 0; i < length; i++)
+		lines += data[i] == '\n';
+	most = (size_t) length / MIN_LINE + 1;
+	lines = lines < most ? lines : most;
 	r.report = zkl__scratch(scratch, 1, sizeof(ZklReport));
-	r.report->nodes = r.node = zkl__scratch(scratch, max, sizeof(ZklReportNode));
-	r.report->waiters = r.waiter = zkl__scratch(scratch, max, sizeof(ZklReportWaiter));
-	r.held = zkl__scratch(scratch, max, sizeof(ZklHeld));
+	r.report->nodes = r.node = zkl__scratch(scratch, lines, sizeof(ZklReportNode));
+	r.report->waiters = r.waiter = zkl__scratch(scratch, lines, sizeof(ZklLocalWaiter));
+	r.held = zkl__scratch(scratch, lines, sizeof(ZklHeld));
 	text = memcpy(zkl__scratch(scratch, (size_t) length + 1, 1), data, (size_t) length);
 	for (char *line = strtok_r(text, "\n", &text); line; line = strtok_r(NULL, "\n", &text))
 		if (!read_line(&r, line))
@@ -179,13 +182,13 @@ zkl_report_decode(ZklScratch *scratch, const char *data, int length)
 
 bool
 zkl_report_is_unchanged(const ZklReport *before, const ZklReport *later,
-						const ZklReportWaiter *waiter)
+						const ZklLocalWaiter *waiter)
 {
 	int			i = 0;
 
 	if (before->identity != later->identity)
 		return false;
-	while (waiter && i < later->n_waiters && later->waiters[i].session != waiter->session)
+	while (waiter && i < later->n_waiters && later->waiters[i].session_id != waiter->session_id)
 		i++;
 	return waiter == NULL ||
 		(i < later->n_waiters && later->waiters[i].identity == waiter->identity);

@@ -37,28 +37,15 @@ typedef struct ZklReportNode
 	int			capacity;		/* PERMITS: how many permits the session counts */
 } ZklReportNode;
 
-/* A session that waits for the reporting one in its server, and holds something. */
-typedef struct ZklReportWaiter
-{
-	uint64_t	session;
-	int			pid;
-	uint64_t	identity;		/* of all waits from this session to the reporting one */
-	bool		only_for_place; /* would only inherit the reporting session's place */
-	const ZklHeld *held;		/* everything it holds */
-	int			n_held;
-	const char *waits_for;		/* for messages */
-} ZklReportWaiter;
-
 typedef struct ZklReport
 {
-	uint64_t	instance;		/* of the server; a new number at each start */
 	int			pid;
 	int32_t		bell;			/* version of the own bell, read before looking at the server */
 	uint64_t	identity;		/* of the wait */
 	const char *server;			/* for messages */
 	const ZklReportNode *nodes;
 	int			n_nodes;
-	const ZklReportWaiter *waiters;
+	const ZklLocalWaiter *waiters;
 	int			n_waiters;
 } ZklReport;
 
@@ -79,7 +66,7 @@ extern ZklReport *zkl_report_decode(ZklScratch *scratch, const char *data, int l
  * local waiter of the report before: does that one?
  */
 extern bool zkl_report_is_unchanged(const ZklReport *before, const ZklReport *later,
-									const ZklReportWaiter *waiter);
+									const ZklLocalWaiter *waiter);
 
 /* Returns a hash (FNV-1a) of all bytes so far; begins with ZKL_HASH. */
 #define ZKL_HASH UINT64_C(14695981039346656037)

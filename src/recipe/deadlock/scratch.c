@@ -55,7 +55,13 @@ zkl__scratch_text(ZklScratch *scratch, const char *format,...)
 void
 zkl__scratch_free(ZklScratch *scratch)
 {
-	while (scratch->blocks)
+	zkl__scratch_release(scratch, NULL);
+}
+
+void
+zkl__scratch_release(ZklScratch *scratch, const Block *blocks)
+{
+	while (scratch->blocks != blocks)
 	{
 		Block	   *block = scratch->blocks;
 

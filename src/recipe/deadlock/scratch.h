@@ -3,7 +3,7 @@
  * scratch.h
  *		Memory of one step of a detector, and how the step is left when it cannot go on.
  *
- * All memory is freed at once.  If memory or a bound is exhausted, the code that uses it is
+ * If memory or a bound is exhausted, the code that uses it is
  * left with longjmp(), as a callback of the detector may also leave it: so nothing in this
  * folder checks for NULL, and nothing that must be freed is kept elsewhere.
  *
@@ -38,6 +38,8 @@ extern void *zkl__scratch(ZklScratch *scratch, size_t n, size_t size);
 extern char *zkl__scratch_text(ZklScratch *scratch, const char *format,...)
 			__attribute__((format(printf, 2, 3)));
 
+/* Frees all memory, or what was allocated since "blocks" had this value. */
 extern void zkl__scratch_free(ZklScratch *scratch);
+extern void zkl__scratch_release(ZklScratch *scratch, const struct ZklScratchBlock *blocks);
 
 #endif							/* ZKL_SCRATCH_H */

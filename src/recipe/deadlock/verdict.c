@@ -55,6 +55,8 @@ take_answer(ZklDetector *d, const ZklDeadlockFound *found, ZklVertex *reporter,
 static bool
 read_answers(ZklDetector *d, const ZklDeadlockFound *found, bool *complete)
 {
+	const struct ZklScratchBlock *before = d->scratch.blocks;
+	bool		possible = true;
 	ZklOp	   *ops = zkl__scratch(&d->scratch, (size_t) found->n_reports, sizeof(ZklOp));
 	const ZklBatchResult *results;
 
@@ -67,10 +69,10 @@ read_answers(ZklDetector *d, const ZklDeadlockFound *found, bool *complete)
 								   found->reports[i]->session, 0)
 	};
 	results = zkl__step_run(d, ZKL_BATCH_PIPELINED, ops + 1, found->n_reports - 1);
-	for (int i = 1; i < found->n_reports; i++)
-		if (!take_answer(d, found, found->reports[i], &results[i - 1], complete))
-			return false;
-	return true;
+	for (int i = 1; i < found->n_reports && possible; i++)
+		possible = take_answer(d, found, found->reports[i], &results[i - 1], complete);
+	zkl__scratch_release(&d->scratch, before);
+	return possible;
 }
 
 /* Waits for the answers of all others, and answers other sessions' rings meanwhile. */
@@ -163,12 +165,11 @@ zkl__verdict_claim(ZklDetector *d, const ZklDeadlockFound *found)
 static void
 describe_edge(const ZklEdge *edge, ZklDeadlockEdge *to)
 {
-	const ZklReportWaiter *waiter = edge->from->waiter;
+	const ZklLocalWaiter *waiter = edge->from->waiter;
 	const ZklReport *report = zkl_reporter(edge)->report;
 	ZklContender contender = {.writer = true};
 
 	to->session_id = (int64_t) edge->from->session;
-	to->instance = report->instance;
 	to->server = report->server;
 	to->pid = waiter ? waiter->pid : report->pid;
 	to->waits_for = waiter ? waiter->waits_for : NULL;
