@@ -105,7 +105,8 @@ sub zk_session_id_of
 	$_->quit for $s, $waiter;
 }
 
-# ... and then sleeps: nothing wakes it until the client sends the next statement.
+# ... and then sleeps: the signals of the loss, which must end the wait of a later statement,
+# come ever more rarely until the client sends one.
 {
 	my $s = session($node);
 	$s->query_ok("SELECT zk_lock('idle')");
@@ -115,12 +116,12 @@ sub zk_session_id_of
 	};
 	$losses{'its session expires'}->();
 	my ($before, $since) = (-1, time);
-	wait_until('more than the time between two signals of a loss, without a wakeup', sub {
+	wait_until('more than twice the time between the first signals of a loss, without a wakeup', sub {
 		my $n = $wakes->();
 		($before, $since) = ($n, time) if $n != $before;
 		return time > $since + 1.3;
 	});
-	pass('nothing wakes an idle session that has an unreported loss again and again');
+	pass('an idle session that has an unreported loss is not woken twice a second');
 	fails_with($s, 'SELECT 1', '40001', '... its next statement reports the loss');
 	$s->quit;
 }

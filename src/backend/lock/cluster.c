@@ -134,6 +134,8 @@ attempt_in_session(ZklockReader *reader, ZklockReadAttempt attempt, void *arg)
 	bool		done;
 
 	reader->session = zklock_session_ready(reader->action, &reader->timeout);
+	if (zkl_session_state(reader->session) == ZKL_SESSION_AUTH_FAILED)
+		fail(reader, ZKL_AUTH_FAILED, 0);
 	if (zklock_session_is_lost(reader->session))
 		zklock_fail(reader->action, zklock_session_expired);
 	reader->progress = 0;

@@ -33,11 +33,13 @@
 #include "backend/session/callbacks.h"
 #include "backend/session/cancel.h"
 
-/* After how many ms a signal is sent again that came where it could do nothing. */
+/* How long after a signal the next one is sent, in ms, while the request is pending. */
 #define RETRY_MS 500
+#define MAX_RETRY_MS 3600000
 
 static int	own_signal = 0;
 static timer_t retry_timer;
+static volatile sig_atomic_t retry_ms = RETRY_MS;
 static struct sigaction sigint_before;
 
 /* The timer of the lease. */
@@ -149,15 +151,22 @@ cancel(void)
 static void
 schedule_retry(void)
 {
-	struct itimerspec later = {.it_value.tv_nsec = RETRY_MS * 1000000L};
+	struct itimerspec later = {
+		.it_value.tv_sec = retry_ms / 1000,
+		.it_value.tv_nsec = retry_ms % 1000 * 1000000L,
+	};
 
 	timer_settime(retry_timer, 0, &later, NULL);
 }
 
 /*
- * Handles zklock's signal; SIGINT is blocked meanwhile.  A signal that can do nothing yet,
- * between statements, during a commit or in parse analysis, is sent again, because the
- * backend may wait for a heavyweight lock next.  An idle session is woken once.
+ * Handles zklock's signal; SIGINT is blocked meanwhile.
+ *
+ * A loss is pending until a statement reports it.  PostgreSQL drops the cancel if this
+ * statement fails for another reason; and the next one may first wait for a table lock,
+ * before any hook is called.  So a loss is always tried again; while the session idles, ever
+ * more rarely: the first signal lets it release its local locks, and the others find nothing
+ * to do until the next statement.
  */
 static void
 on_own_signal(int signo)
@@ -166,11 +175,15 @@ on_own_signal(int signo)
 
 	if (is_any_requested() && !proc_exit_inprogress)
 	{
-		if (can_cancel())
+		bool		possible = can_cancel();
+		bool		idle = !possible && is_idle();
+
+		if (possible)
 			cancel();
-		else if (is_idle())
+		if (idle && retry_ms == RETRY_MS)
 			wake_idle();
-		else
+		retry_ms = idle ? Min(2 * retry_ms, MAX_RETRY_MS) : RETRY_MS;
+		if (requested[ZKLOCK_CANCEL_LOSS] || !(possible || idle))
 			schedule_retry();
 	}
 	errno = save_errno;
@@ -246,6 +259,7 @@ void
 zklock_cancel_request_io(ZklockCancelReason reason)
 {
 	requested[reason] = true;
+	retry_ms = RETRY_MS;
 	(void) kill(getpid(), own_signal);
 }
 
@@ -297,17 +311,15 @@ zklock_cancel_enter(bool may_be_cancelled)
 	return outer;
 }
 
-/*
- * A loss is pending until a statement reports it.  PostgreSQL drops the cancel if this
- * statement fails for another reason, ROLLBACK and BEGIN report nothing, and the next one
- * may first wait for a table lock, before any hook is called.
- */
+/* A loss that this statement has not reported, as ROLLBACK and BEGIN do not. */
 void
 zklock_cancel_leave(int outer)
 {
 	n_running = outer;
-	if (outer == 0 && requested[ZKLOCK_CANCEL_LOSS])
-		schedule_retry();
+	if (outer > 0 || !requested[ZKLOCK_CANCEL_LOSS])
+		return;
+	retry_ms = RETRY_MS;
+	schedule_retry();
 }
 
 bool
