@@ -26,6 +26,7 @@
 #include "postmaster/postmaster.h"
 #include "storage/proc.h"
 #include "utils/guc.h"
+#include "utils/snapmgr.h"
 
 #include "backend/base/names.h"
 #include "backend/base/syntax.h"
@@ -214,12 +215,14 @@ zklock_identity(void)
 
 	initStringInfo(&data);
 	/* Marks sessions of superusers, whose locks ordinary roles cannot revoke. */
-	appendStringInfo(&data, "%sserver=%s pid=%d",
-					 superuser_arg(MyProc->roleId) ? ZKL_SUPERUSER_DATA : "zklock ",
-					 zklock_server_name(), MyProcPid);
+	appendStringInfo(&data, "%spid=%d",
+					 superuser_arg(MyProc->roleId) ? ZKL_SUPERUSER_DATA : "zklock ", MyProcPid);
+	add_name(&data, "server", zklock_server_name());
 	add_name(&data, "datname", get_database_name(MyDatabaseId));
 	add_name(&data, "usename", GetUserNameFromId(GetSessionUserId(), true));
 	add_name(&data, "application_name", application_name);
+	/* The names may have been read from the catalogs; zk_lock_wait() waits without a snapshot. */
+	InvalidateCatalogSnapshotConditionally();
 	return data.data;
 }
 

@@ -68,7 +68,7 @@ extern char *zklock_given_name(const char *encoded);
 extern const ZklockName *zklock_names_get(ZklockNames *names, int i);
 
 /*
- * Returns the data of this session's znodes, with the members server, pid, datname,
+ * Returns the data of this session's znodes, with the members pid, server, datname,
  * usename and application_name.  Palloc'd; only inside a transaction.
  */
 extern char *zklock_identity(void);

@@ -357,7 +357,7 @@ zklock_define_settings(void)
 
 		define_setting(&settings[i]);
 		if (configured)
-			(void) set_config_option(settings[i].name, configured, PGC_POSTMASTER, PGC_S_TEST,
+			(void) set_config_option(settings[i].name, configured, PGC_POSTMASTER, PGC_S_FILE,
 									 GUC_ACTION_SET, false, FATAL, false);
 	}
 	MarkGUCPrefixReserved("zklock");

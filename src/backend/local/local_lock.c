@@ -68,22 +68,6 @@ drop_stray_grant(const LOCKTAG *tag, LOCKMODE mode)
 		LockRelease(tag, mode, true);
 }
 
-/* Waits until PostgreSQL grants it; after an error nothing is held. */
-static void
-wait_for_grant(const LOCKTAG *tag, LOCKMODE mode)
-{
-	PG_TRY();
-	{
-		(void) LockAcquire(tag, mode, true, false);
-	}
-	PG_CATCH();
-	{
-		drop_stray_grant(tag, mode);
-		PG_RE_THROW();
-	}
-	PG_END_TRY();
-}
-
 /*
  * The timeout of a timed attempt.  LOCK_TIMEOUT is not usable for it: it ends a wait with
  * a cancel, and PostgreSQL would not report whether a user's cancel came as well.
@@ -114,15 +98,22 @@ is_expected(bool catch_deadlock)
 	return catch_deadlock && geterrcode() == ERRCODE_T_R_DEADLOCK_DETECTED;
 }
 
+static void
+end_timeout(int lock_timeout)
+{
+	LockTimeout = lock_timeout;
+	disable_timeout(attempt_timeout, false);
+}
+
 /*
- * Catches the error of the timeout; with "catch_deadlock", for a caller that does not want
- * to wait, also that of a deadlock.  A wait for a lock leaves nothing else to clean up, so
- * this needs no subtransaction; inside of one, a recovery conflict would end the
+ * Waits until PostgreSQL grants the lock; after an error, or if it returns false, nothing is
+ * held.  Catches the error of the timeout; with "catch_deadlock", for a caller that does
+ * not want to wait, also that of a deadlock.  A wait for a lock leaves nothing else to clean
+ * up, so this needs no subtransaction; inside of one, a recovery conflict would end the
  * connection.
  */
 static bool
-acquire_with_timeout(const LOCKTAG *tag, LOCKMODE mode, int timeout_ms,
-					 bool catch_deadlock)
+wait_for_grant(const LOCKTAG *tag, LOCKMODE mode, int64 timeout_ms, bool catch_deadlock)
 {
 	MemoryContext context = CurrentMemoryContext;
 	int			lock_timeout = LockTimeout;
@@ -131,12 +122,14 @@ acquire_with_timeout(const LOCKTAG *tag, LOCKMODE mode, int timeout_ms,
 	register_attempt_timeout();
 	PG_TRY();
 	{
-		/* Not shorter than this timeout, but it could pass before this one is handled. */
-		LockTimeout = 0;
-		enable_timeout_after(attempt_timeout, timeout_ms);
+		if (timeout_ms != ZKLOCK_NO_TIMEOUT)
+		{
+			/* Not shorter than this timeout, but it could pass before this one is handled. */
+			LockTimeout = 0;
+			enable_timeout_after(attempt_timeout, (int) Min(timeout_ms, INT_MAX));
+		}
 		(void) LockAcquire(tag, mode, true, false);
-		LockTimeout = lock_timeout;
-		disable_timeout(attempt_timeout, false);
+		end_timeout(lock_timeout);
 		(void) zklock_cancel_settle(ZKLOCK_CANCEL_TIMEOUT);
 		acquired = true;
 	}
@@ -144,8 +137,7 @@ acquire_with_timeout(const LOCKTAG *tag, LOCKMODE mode, int timeout_ms,
 	{
 		bool		expected;
 
-		LockTimeout = lock_timeout;
-		disable_timeout(attempt_timeout, false);
+		end_timeout(lock_timeout);
 		expected = is_expected(catch_deadlock);
 		(void) zklock_cancel_settle(ZKLOCK_CANCEL_TIMEOUT);
 		drop_stray_grant(tag, mode);
@@ -182,20 +174,16 @@ zklock_local_acquire(uint64 key, ZklMode mode, int64 timeout_ms, bool *waited)
 	 * itself; then the lock is granted at once, or there are other holders.
 	 */
 	if (zklock_local_is_held(key) &&
-		acquire_with_timeout(&tag, lock_mode(mode), 1, timeout_ms == 0))
+		wait_for_grant(&tag, lock_mode(mode), 1, timeout_ms == 0))
 		return true;
 	if (timeout_ms == 0)
 		return false;
 	*waited = true;
 
 	/* If the user's lock_timeout ends first, its error is the right one. */
-	if (timeout_ms == ZKLOCK_NO_TIMEOUT || (LockTimeout > 0 && LockTimeout <= timeout_ms))
-	{
-		wait_for_grant(&tag, lock_mode(mode));
-		return true;
-	}
-	return acquire_with_timeout(&tag, lock_mode(mode), (int) Min(timeout_ms, INT_MAX),
-								false);
+	if (LockTimeout > 0 && LockTimeout <= timeout_ms)
+		timeout_ms = ZKLOCK_NO_TIMEOUT;
+	return wait_for_grant(&tag, lock_mode(mode), timeout_ms, false);
 }
 
 void

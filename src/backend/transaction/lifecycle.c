@@ -174,51 +174,32 @@ prepare_for_commit(void)
 static void
 zklock_at_transaction(XactEvent event, void *arg)
 {
-	switch (event)
-	{
-		case XACT_EVENT_PRE_COMMIT:
-		case XACT_EVENT_PRE_PREPARE:
-			check_at_commit(event);
-			break;
-		case XACT_EVENT_COMMIT:
-		case XACT_EVENT_PREPARE:
-			commit_checked = false;
-			is_used = false;
-			zklock_irreversible_forget();
-			zklock_note_late_loss();
-			zklock_end_transaction(false);
-			break;
-		case XACT_EVENT_ABORT:
-			commit_checked = false;
-			is_used = false;
-			zklock_irreversible_finished();
-			zklock_irreversible_forget();
-			zklock_end_transaction(true);
-			break;
-		case XACT_EVENT_PARALLEL_PRE_COMMIT:
-		case XACT_EVENT_PARALLEL_COMMIT:
-		case XACT_EVENT_PARALLEL_ABORT:
-			break;
-	}
+	bool		is_abort = event == XACT_EVENT_ABORT;
+
+	zklock_before_participants(event, arg);
+	if (!is_abort && event != XACT_EVENT_COMMIT && event != XACT_EVENT_PREPARE)
+		return;
+	commit_checked = false;
+	is_used = false;
+	if (is_abort)
+		zklock_irreversible_finished();
+	zklock_irreversible_forget();
+	if (!is_abort)
+		zklock_note_late_loss();
+	zklock_end_transaction(is_abort);
 }
 
 static void
 zklock_at_subtransaction(SubXactEvent event, SubTransactionId my_id,
 						 SubTransactionId parent_id, void *arg)
 {
-	switch (event)
+	if (event == SUBXACT_EVENT_COMMIT_SUB)
+		zklock_inherit_level(GetCurrentTransactionNestLevel());
+	else if (event == SUBXACT_EVENT_ABORT_SUB)
 	{
-		case SUBXACT_EVENT_COMMIT_SUB:
-			zklock_inherit_level(GetCurrentTransactionNestLevel());
-			break;
-		case SUBXACT_EVENT_ABORT_SUB:
-			zklock_release_levels(GetCurrentTransactionNestLevel());
-			zklock_forget_reported();
-			zklock_withdraw_requests();
-			break;
-		case SUBXACT_EVENT_START_SUB:
-		case SUBXACT_EVENT_PRE_COMMIT_SUB:
-			break;
+		zklock_release_levels(GetCurrentTransactionNestLevel());
+		zklock_forget_reported();
+		zklock_withdraw_requests();
 	}
 }
 
