@@ -211,7 +211,7 @@ sub lose_lock
 	return wait_until('the holder to react to the loss',
 		sub {
 			my ($last, $n) = last_request($zk, $id) or return;
-			return $n > $before && ($last =~ /^(?:GETD|PING)$/ || $n > $before + 2);
+			return $n > $before && ($last eq 'GETD' || $n > $before + 2);
 		});
 }
 
