@@ -22,7 +22,7 @@
 #define PAUSE_MS 10000
 #define MAX_PAUSE_MS 120000
 
-/* The same while a deadlock lasts; also between two claims of its victim. */
+/* The same while there is a deadlock with one victim; also between two claims of it. */
 #define SEEN_PAUSE_MS 200
 #define MAX_SEEN_PAUSE_MS 10000
 
@@ -58,19 +58,6 @@ zkl_detector_end(ZklDetector *d)
 /*
  * A search, and what follows
  */
-
-/* Identifies a deadlock: which sessions wait, and where.  Answers to rings do not change it. */
-static uint64_t
-deadlock_identity(const ZklDeadlockFound *found)
-{
-	uint64_t	hash = zkl_hash(ZKL_HASH, &found->victim->session, sizeof(uint64_t));
-
-	for (int i = 0; i < found->n_edges; i++)
-		hash = zkl_hash(hash, &found->edges[i]->from->session, sizeof(uint64_t));
-	for (int i = 0; i < found->n_reports; i++)
-		hash = zkl_hash(hash, &found->reports[i]->report->identity, sizeof(uint64_t));
-	return hash | 1;
-}
 
 /* Plans the next search after the pause, and a random part of up to a half of it. */
 static void
@@ -115,9 +102,10 @@ static bool
 search(ZklDetector *d)
 {
 	int			seen_pause_ms = d->pause_ms;
-	uint64_t	seen;
+	uint64_t	victim = d->victim;
 	ZklDeadlockFound found;
 
+	d->victim = 0;
 	d->earliest_search_ms = zkl_now_ms() + MIN_SEARCH_MS;
 	d->pause_ms = longer(d->pause_ms, PAUSE_MS, MAX_PAUSE_MS);
 	plan_search(d);
@@ -125,14 +113,10 @@ search(ZklDetector *d)
 	if (found.found == ZKL_FOUND_NO_REPORT)
 		d->published = ZKL_UNCERTAIN;
 	if (found.found != ZKL_FOUND_VICTIM && found.found != ZKL_FOUND_PLACE)
-	{
-		d->seen = 0;
 		return false;
-	}
-	seen = deadlock_identity(&found);
-	d->pause_ms = seen == d->seen ? longer(seen_pause_ms, SEEN_PAUSE_MS, MAX_SEEN_PAUSE_MS)
-		: SEEN_PAUSE_MS;
-	d->seen = seen;
+	d->pause_ms = found.victim->session == victim
+		? longer(seen_pause_ms, SEEN_PAUSE_MS, MAX_SEEN_PAUSE_MS) : SEEN_PAUSE_MS;
+	d->victim = found.victim->session;
 	plan_search(d);
 	if (found.victim->session == d->me)
 		return is_victim(d, &found);

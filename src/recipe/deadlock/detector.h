@@ -72,7 +72,7 @@ struct ZklDetector
 	int64_t		next_search_ms;
 	int64_t		earliest_search_ms; /* also after a ring */
 	int			pause_ms;		/* the last one between two searches */
-	uint64_t	seen;			/* identifies the deadlock that the last search has found, or 0 */
+	uint64_t	victim;			/* of the deadlock that the last search has found, or 0 */
 	unsigned	random;
 };
 

@@ -97,14 +97,15 @@ look_back(Search *s)
  * waits take a few rounds.
  */
 static ZklFound
-narrow(Search *s, ZklScratch *scratch)
+narrow(Search *s, ZklSnapshot *snapshot)
 {
 	for (ZklVertex *v = s->vertices; v < s->end; v++)
 		v->stuck = true;
-	for (int round = 0; round < ZKL_SEARCH_MAX_ROUNDS; round++)
+	for (;;)
 	{
 		bool		changed = false;
 
+		zkl__snapshot_count(snapshot, snapshot->n + snapshot->n_edges);
 		reduce(s);
 		if (!s->me->stuck)
 			return ZKL_FOUND_NOTHING;
@@ -121,7 +122,6 @@ narrow(Search *s, ZklScratch *scratch)
 		if (!changed)
 			return ZKL_FOUND_VICTIM;
 	}
-	zkl__scratch_leave(scratch, ZKL_LEFT_TOO_MUCH);
 }
 
 
@@ -239,7 +239,7 @@ zkl_snapshot_find_deadlock(ZklSnapshot *snapshot)
 	s.queue = zkl__scratch(snapshot->scratch, n, sizeof(ZklVertex *));
 	s.found.reports = zkl__scratch(snapshot->scratch, n, sizeof(ZklVertex *));
 	s.found.edges = zkl__scratch(snapshot->scratch, (size_t) snapshot->n_edges, sizeof(ZklEdge *));
-	s.found.found = narrow(&s, snapshot->scratch);
+	s.found.found = narrow(&s, snapshot);
 	if (s.found.found == ZKL_FOUND_NOTHING)
 		return s.found;
 	choose_victim(&s);

@@ -21,8 +21,7 @@
  * the set proceeds (the AND-OR model).
  *
  * Pure functions: no I/O, no clock, any thread.  They allocate from a ZklScratch, and leave
- * with ZKL_LEFT_TOO_MUCH beyond a bound.  They take n log n steps for n nodes read, and as
- * many as there are edges, times ZKL_SEARCH_MAX_ROUNDS at most.
+ * with ZKL_LEFT_TOO_MUCH beyond a bound.
  *
  *-------------------------------------------------------------------------
  */
@@ -35,8 +34,7 @@
 #define ZKL_SEARCH_MAX_READS 1000
 #define ZKL_SEARCH_MAX_BYTES 8000000	/* of names and data, added by the caller */
 #define ZKL_SEARCH_MAX_EDGES 500000
-#define ZKL_SEARCH_MAX_STEPS 20000000	/* nodes and holds looked at, once for each wait */
-#define ZKL_SEARCH_MAX_ROUNDS 64	/* of narrowing the graph */
+#define ZKL_SEARCH_MAX_STEPS 20000000	/* nodes and holds looked at for each wait; edges for each round */
 #define ZKL_VERDICT_MAX_CHECKS 999	/* of reports and nodes; and one setData */
 
 /*
