@@ -10,7 +10,12 @@
 #include <string.h>
 
 #include "recipe/queue/node.h"
-#include "letters.h"
+#include "scene.h"
+
+static Party *const A = &parties[0];
+static Party *const B = &parties[1];
+static Party *const C = &parties[2];
+static Party *const D = &parties[3];
 
 static void
 begin(int n_parties)
