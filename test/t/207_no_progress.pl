@@ -120,7 +120,7 @@ sub caller_with
 
 	# A permit: the mutex of the semaphore is held, so the attempt waits for it.
 	$s->query_ok("SET zklock.connect_timeout = '20s'");
-	$s->query_ok("SELECT zk_release('sem') FROM zk_acquire('sem', 2)");
+	$s->query_ok("SELECT zk_unlock('held'), zk_release('sem') FROM zk_acquire('sem', 2)");
 	my $mutex = $zkc->create('/zklock/semaphores/sem/locks/_c_00000000-0000-0000-0000-000000000000-lock-',
 		ephemeral => 1, sequence => 1);
 	$s->query_ok("SET zklock.connect_timeout = '4s'");
