@@ -221,9 +221,8 @@ wait_for_log($here,
 	qr/LOG:  process $pid still waiting for zk lock "x" after \d+ ms/,
 	$offset);
 pass('log_lock_waits logs the wait');
-my $remote = join '.*', 'DETAIL:  Blocked by: ', 'zklock', 'server',
-  ':' . $there->port . '\b', '"pid":' . $holder->pid . '\b', 'postgres',
-  'the_holder';
+my $remote = join '.*', 'DETAIL:  Blocked by: zklock ', 'pid=' . $holder->pid . '\b',
+  'server=', ':' . $there->port . '\b', 'postgres', 'the_holder';
 wait_for_log($here, qr/$remote/, $offset);
 pass('the log names the holder and its server');
 

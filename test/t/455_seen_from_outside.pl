@@ -76,7 +76,7 @@ sub rows
 	my ($here, $third) = map { session($node) } 1 .. 2;
 	ok($theirs->acquire(0), "Curator's permits: they acquire one");
 	$here->query_ok("SELECT zk_acquire('v2', 2)");
-	my @owners = map { /"pid":(\d+)/ ? $1 : 'theirs' }
+	my @owners = map { / pid=(\d+)/ ? $1 : 'theirs' }
 	  map { $theirs->data(semaphore_path("v2/leases/$_")) } $theirs->participants;
 	is_deeply([ sort @owners ], [ sort $here->pid, 'theirs' ],
 		"Curator's permits: a program can read the owners of the permits");
