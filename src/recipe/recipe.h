@@ -178,9 +178,13 @@ extern bool zkl_threads_are_running(void);
 extern int	zkl_session_fd(const ZklSession *session);
 
 /*
- * Reads what the server has sent and resets the descriptor; call before reading states.  What
- * the owner does not read soon, the I/O thread reads.
+ * The owner calls this before and after it polls the descriptor.  Meanwhile, and for some
+ * milliseconds afterwards, the I/O thread leaves it time to read.  An owner that an error has
+ * interrupted may leave out the second call: then the I/O thread just reads a little later.
  */
+extern void zkl_session_waits(ZklSession *session, bool waits);
+
+/* Reads what the server has sent and resets the descriptor; call before reading states. */
 extern void zkl_session_receive(ZklSession *session);
 
 extern ZklSessionState zkl_session_state(ZklSession *session);

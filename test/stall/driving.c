@@ -33,8 +33,10 @@ wait_changed(ZklSession *session)
 {
 	struct pollfd fd = {.fd = zkl_session_fd(session),.events = POLLIN};
 
+	zkl_session_waits(session, true);
 	poll(&fd, 1, 1000);
 	zkl_session_receive(session);
+	zkl_session_waits(session, false);
 }
 
 /* Returns true if the lock was granted. */

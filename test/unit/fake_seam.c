@@ -246,6 +246,13 @@ zkl_client_flush(ZklClient *client)
 }
 
 void
+zkl_client_waits(ZklClient *client, bool waits)
+{
+	(void) client;
+	(void) waits;
+}
+
+void
 zkl_client_exchange(ZklClient *client)
 {
 	(void) client;

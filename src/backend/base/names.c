@@ -158,9 +158,9 @@ zklock_names_of_array(ArrayType *array, ZklockNames *names)
 const ZklockName *
 zklock_names_get(ZklockNames *names, int i)
 {
-	CHECK_FOR_INTERRUPTS();
 	if (names->values == NULL)
 		return &names->name;
+	CHECK_FOR_INTERRUPTS();
 	if (names->nulls[i])
 		ereport(ERROR,
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),

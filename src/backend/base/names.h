@@ -62,8 +62,8 @@ extern char *zklock_given_name(const char *encoded);
 
 /*
  * Returns a name, valid until the next call.  Raises 22004 for NULL, and the errors of
- * zklock_name_from_text().  Checks for interrupts, because an array can have a hundred
- * million elements.
+ * zklock_name_from_text().  Checks for interrupts in an array, which can have a
+ * hundred million elements.
  */
 extern const ZklockName *zklock_names_get(ZklockNames *names, int i);
 

@@ -187,6 +187,7 @@ zklock_wait(ZklSession *session, ZklockWaitIsDone is_done, void *arg)
 {
 	/* A wait must not hold back VACUUM only because of a catalog snapshot. */
 	InvalidateCatalogSnapshotConditionally();
+	zkl_session_waits(session, true);
 	for (;;)
 	{
 		int64		check_again = ZKLOCK_NEVER;
@@ -198,11 +199,12 @@ zklock_wait(ZklSession *session, ZklockWaitIsDone is_done, void *arg)
 		zklock_callbacks.in_wait();
 		waits_for = ZKLOCK_WAIT_ANSWER;
 		if (is_done(arg, &check_again))
-			return;
+			break;
 		if (wait_set == NULL)
 			make_wait_set(session);
 		sleep_until(check_again);
 	}
+	zkl_session_waits(session, false);
 }
 
 /* When statement_timeout was to end which statement; 0: it was not running. */

@@ -107,6 +107,12 @@ zkl_session_fd(const ZklSession *session)
 }
 
 void
+zkl_session_waits(ZklSession *session, bool waits)
+{
+	zkl_client_waits(session->client, waits);
+}
+
+void
 zkl_session_receive(ZklSession *session)
 {
 	uint64_t	count;

@@ -147,8 +147,15 @@ extern void zkl_client_set_timer(ZklClient *client, int64_t at_ms);
 extern void zkl_client_flush(ZklClient *client);
 
 /*
+ * The owner calls this before and after it polls wait_fd.  Meanwhile, and for some
+ * milliseconds afterwards, the I/O thread leaves it time to read.  An owner that an error has
+ * interrupted may leave out the second call.
+ */
+extern void zkl_client_waits(ZklClient *client, bool waits);
+
+/*
  * Reads what the server has sent, and calls back.  To be called when wait_fd is readable: if
- * the owner does not, the I/O thread reads, some milliseconds later.  Only the owner's
+ * the owner does not, the I/O thread reads.  Only the owner's
  * thread, without its mutex; waits for a millisecond at most.
  */
 extern void zkl_client_exchange(ZklClient *client);

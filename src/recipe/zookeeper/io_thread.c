@@ -7,10 +7,11 @@
  * them, or only for a given time.  Besides, a thread must read what
  * the server sends while the owner runs SQL or idles.
  *
- * An owner that sleeps polls the connection as well, and reads what comes.  So when the
- * connection is readable, the I/O thread first waits for GRACE_MS, and then reads what the
- * owner has left.  Nothing depends on what the owner does, and an owner that reads by itself
- * finds the library free.  test/model/handover.pml checks this.
+ * An owner that waits polls the connection as well, and reads what comes.  So when the
+ * connection is readable and the owner waits, or has waited until just now, the I/O thread
+ * first waits for GRACE_MS, and then reads what the owner has left.  Nothing depends on what
+ * the owner does, and an owner that reads by itself finds the library free.
+ * test/model/handover.pml checks this.
  *
  * Calls nothing of ZooKeeper.
  *
@@ -43,6 +44,7 @@ struct ZklIoThread
 	bool		abandoned;		/* the owner did not wait: the thread frees everything */
 	bool		pass_wanted;
 	int64_t		timer_ms;		/* 0: none */
+	int64_t		owner_reads_until_ms;	/* atomic */
 	int64_t		sleeps_until_ms;	/* 0: it is awake and will read all of this */
 };
 
@@ -97,7 +99,8 @@ sleep_once(ZklIoThread *io_thread, const ZklIoThreadWatch *watch)
 
 	if (poll(fds, 2, poll_timeout(until_ms, zkl_io_thread_now())) > 0 && fds[0].revents == 0)
 	{
-		if (watch->shared)
+		if (watch->shared && zkl_io_thread_now() <
+			__atomic_load_n(&io_thread->owner_reads_until_ms, __ATOMIC_RELAXED))
 			(void) poll(&kicked, 1, GRACE_MS);
 		ready = poll(&fds[1], 1, 0) > 0;
 	}
@@ -278,6 +281,14 @@ zkl_io_thread_stop(ZklIoThread *io_thread, int timeout_ms)
 		io_thread_free(io_thread);
 	}
 	return stopped;
+}
+
+void
+zkl_io_thread_owner_waits(ZklIoThread *io_thread, bool waits)
+{
+	int64_t		until_ms = waits ? ZKL_IO_THREAD_NEVER : zkl_io_thread_now() + GRACE_MS;
+
+	__atomic_store_n(&io_thread->owner_reads_until_ms, until_ms, __ATOMIC_RELAXED);
 }
 
 void

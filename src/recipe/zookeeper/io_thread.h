@@ -56,6 +56,9 @@ extern void zkl_io_thread_end(ZklIoThread *io_thread);
  */
 extern bool zkl_io_thread_stop(ZklIoThread *io_thread, int timeout_ms);
 
+/* The owner begins or ends to poll the connection: it reads first, until some time later. */
+extern void zkl_io_thread_owner_waits(ZklIoThread *io_thread, bool waits);
+
 /* Requests a pass as soon as possible.  Any thread, never blocks. */
 extern void zkl_io_thread_want_pass(ZklIoThread *io_thread);
 

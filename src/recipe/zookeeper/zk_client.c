@@ -221,6 +221,12 @@ zkl_client_close(ZklClient *client, int timeout_ms)
 }
 
 void
+zkl_client_waits(ZklClient *client, bool waits)
+{
+	zkl_io_thread_owner_waits(client->io_thread, waits);
+}
+
+void
 zkl_client_drop(ZklClient *client)
 {
 	__atomic_store_n(&client->drop_wanted, true, __ATOMIC_RELAXED);
