@@ -219,7 +219,7 @@ is($honest->wait_result, 't', 'the ensemble grants the released lock to a sessio
 is($victim->wait_result, 't', 'a lying ensemble grants the lock that this session holds');
 my $recorded = slurp_file($record);
 like($recorded, qr/kept:S3cr3tPassw0rd/, '... and receives the password');
-like($recorded, qr/secret%20lock.*"application_name":"victim"/s, '... the names of locks, and the identities of clients');
+like($recorded, qr/secret%20lock.* application_name=victim/s, '... the names of locks, and the identities of clients');
 $_->quit for $holder, $victim, $honest;
 $switch->stop;
 end_process($listener, 'TERM');
