@@ -185,7 +185,7 @@ for my $case (@cases)
 	$s->query_ok("BEGIN; SELECT zk_lock('endless')");
 	$proxy->arm(fault => 'silence');
 	$s->query_ok("SET statement_timeout = '20s'");
-	fails_with($s, 'COMMIT', '40001', 'a commit does not wait for days', like => qr/did not answer within 1000 ms/);
+	fails_with($s, 'COMMIT', '40001', 'a commit does not wait for days', like => qr/did not answer within 1000 ms|session expired/);
 	$proxy->disarm;
 	$s->drop;
 }
