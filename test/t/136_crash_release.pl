@@ -12,7 +12,7 @@ use Test::More;
 use ZkLock::Check qw(nothing_left);
 use ZkLock::Cluster;
 use ZkLock::Proxy;
-use ZkLock::Util qw(hold_still read_file write_file);
+use ZkLock::Util qw(hold_still read_file);
 use ZkLock::ZkClient;
 use ZkLock::ZkServer;
 
