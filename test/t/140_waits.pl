@@ -187,6 +187,7 @@ all_is_clean('lock_timeout that was not needed');
 	$zk->resume;
 	is($slow->wait_result, 't|t|t', 'a free lock is granted, however short lock_timeout is');
 	fails_with($slow, "SELECT zk_lock('x')", '55P03', '... and a lock that another server holds is not', hint => 0);
+	$slow->query_ok('SELECT zk_unlock_all()');
 	$slow->quit;
 	all_is_clean('lock_timeout of a free lock');
 }

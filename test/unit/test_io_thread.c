@@ -225,14 +225,19 @@ test_owner_first(void)
 	int64_t		began = zkl_io_thread_now();
 	bool		taken;
 
+	zkl_io_thread_owner_waits(io_thread, true);
 	put(fd);
-	ok(is_read_within(10000), "the thread reads for an owner that does not");
+	ok(is_read_within(10000), "the thread reads for an owner that waits and does not read");
 	ok(last_pass_ms - began >= GRACE_MS - 1, "the thread does not read at once");
 
 	began = zkl_io_thread_now();
 	put(fd);
 	taken = take(fd);
 	ok(taken || zkl_io_thread_now() - began >= GRACE_MS - 1, "an owner that reads at once finds the data");
+
+	zkl_io_thread_owner_waits(io_thread, false);
+	put(fd);
+	ok(is_read_within(10000), "the thread reads for an owner that does not wait");
 	ok(zkl_io_thread_stop(io_thread, 5000), "the thread stops");
 	sem_wait(&freed);
 	close(fd);
