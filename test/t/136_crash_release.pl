@@ -83,11 +83,7 @@ sub still_held
 	return;
 }
 
-# While the server restarts it may end a connection before psql has sent anything, and IPC::Run dies.
-sub wait_for_server
-{
-	return wait_until('the server', sub { eval { $here->psql('postgres', 'SELECT 1') == 0 } });
-}
+sub wait_for_server { return wait_for_sql($here, 'SELECT 1', '1') }
 
 my $mode = stat("$directory/zklock_sessions")->mode & 07777;
 is(sprintf('%o', $mode), '600', 'only the owner of the server can read the file');

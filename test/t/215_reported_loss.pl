@@ -18,7 +18,7 @@ my $zk = shared_zk();
 my $zkc = ZkLock::ZkClient->new($zk->connect_string);
 my $proxy = ZkLock::Proxy->start(target => $zk);
 my $node = shared_node('a', zk => $zk);
-my $cut_off = shared_node('cut_off', proxy => $proxy, session_timeout => '1s');
+my $cut_off = shared_node('cut_off', proxy => $proxy, session_timeout => '4s');
 $node->safe_psql('postgres', <<'SQL');
 CREATE TABLE t (v text);
 CREATE TABLE locked ();
@@ -162,7 +162,7 @@ for my $command ('ROLLBACK', 'ROLLBACK TO before', 'DISCARD ALL')
 	my $s = session($cut_off);
 	my $without_lock = session($cut_off);
 	$without_lock->query_ok("SELECT zk_lock('released'), zk_unlock('released')");
-	$without_lock->query_async('SELECT pg_sleep(5)');
+	$without_lock->query_async('SELECT pg_sleep(10)');
 	$s->query_ok("SELECT zk_lock('silent')");
 	my %several;
 	for my $n (2, 3)

@@ -100,13 +100,14 @@ sub wait_for_sql
 		diag => sub { "last answer: $last\n" . server_log($node) });
 }
 
-# Returns the output of a query and its messages.
+# Returns the output of a query and its messages. A server that starts or stops can end the
+# connection before psql has read the query; then IPC::Run dies, which is an error as any other.
 sub output_of
 {
 	my ($node, $sql) = @_;
 	local $ENV{PGOPTIONS} = '-c log_statement=none';
-	my (undef, $out, $err) = $node->psql('postgres', $sql);
-	return ($out, $err);
+	my (undef, $out, $err) = eval { $node->psql('postgres', $sql) };
+	return ($out // '', $err // $@);
 }
 
 # Waits until a node has exactly $count children: the holders and waiters of a
