@@ -16,7 +16,7 @@ use ZkLock::ZkClient;
 use ZkLock::ZkEnsemble;
 
 # The session timeout is four ticks. A follower notices late that it is cut off.
-use constant TICK_MS => 1000;
+use constant TICK_MS => 1500;
 use constant SYNC_LIMIT => { follower => 60, leader => 8 };
 
 # A member that tries to lead without the votes of the others gives up after five ticks,
