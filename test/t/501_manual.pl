@@ -1,8 +1,8 @@
 # The manual is complete, and describes nothing that does not exist. Every function, view
 # and table has a heading in doc/reference.md and every setting in doc/settings.md, in
-# agreement with the catalog. Every message of the source has an entry in doc/messages.md,
-# under its SQLSTATE. The links of all documents are valid, and so are the files that they
-# name.
+# agreement with the catalog. Every SQLSTATE of the source has a row in
+# doc/troubleshooting.md, and the messages themselves have the hints. The links of all
+# documents are valid, and so are the files that they name.
 
 use strict;
 use warnings;
@@ -122,35 +122,21 @@ for my $setting (map { $settings{$_} } sort keys %settings)
 }
 
 
-# The messages, under their SQLSTATEs.
+# The SQLSTATEs: those of the source in the first table, those of PostgreSQL in the second one.
 my %states_of = messages_of_source('src');
 cmp_ok(scalar keys %states_of, '>', 45, 'the source has messages');
 is($states_of{"lock \xe2\x80\xa6 was lost"}[0], '40001', 'the SQLSTATEs of the messages are found');
 
-my %entries;
-my $state;
-my $manual = '';
-for my $section (sections_of('doc/messages.md'))
-{
-	$manual .= $section->{text};
-	$state = undef if $section->{level} < 3;
-	($state) = $section->{heading} =~ /^([0-9A-Z]{5}):/ if $section->{level} == 2;
-	next unless $section->{level} == 3 && $state;
-	push @{ $entries{$_} }, $state for @{ $section->{names} };
-	like($section->{text}, qr/\S/, "$section->{heading}: the entry has a text");
-}
-is(sorted_lines(grep { !$entries{$_} } keys %states_of), '', 'every message of the source has an entry');
-is(sorted_lines(grep { !$states_of{$_} } keys %entries), '', 'every entry is a message of the source');
-for my $message (sort grep { $states_of{$_} } keys %entries)
-{
-	is(join(' ', sort @{ $entries{$message} }), "@{ $states_of{$message} }", "the entry is under its SQLSTATE: $message");
-}
-$manual =~ s/\s+/ /g;
-is(sorted_lines(grep { index($manual, $_) < 0 } reasons_in_source('src')), '',
-	'the manual has all reasons that are filled into messages');
-my ($operations) = map { $_->{text} } sections_of('doc/messages.md');
-is(sorted_lines(map { s/"[^"]*"/"\xe2\x80\xa6"/r } $operations =~ /^\| `(.*?)` \|/mg),
-	sorted_lines(operations_in_source('src')), 'the manual has all operations that messages name');
+my ($sqlstates) = map { $_->{text} } grep { $_->{heading} eq 'SQLSTATEs' } sections_of('doc/troubleshooting.md');
+my ($own) = split /^PostgreSQL's own/m, $sqlstates;
+my %row = map { $_ => 1 } $own =~ /^\| ([0-9A-Z]{5}) \|/mg;
+my %raised = map { $_ => 1 } map { @$_ } values %states_of;
+is(sorted_lines(keys %row), sorted_lines(keys %raised), 'every SQLSTATE of the source has a row, and no other one');
+
+# Only messages that PostgreSQL has too have no hint.
+is(sorted_lines(errors_without_hint('src')),
+	sorted_lines('canceling statement due to lock timeout', 'canceling statement due to statement timeout', 'out of memory'),
+	'every other error has a hint');
 
 
 # Links, with anchors as GitHub derives them from headings.

@@ -4,8 +4,7 @@
 # including code that the build on this machine leaves out.
 #
 #   my %states_of = messages_of_source('src');   # text => [ SQLSTATEs ]
-#   my @reasons = reasons_in_source('src');      # texts that are filled in for "…"
-#   my @operations = operations_in_source('src');    # texts behind "could not"
+#   my @texts = errors_without_hint('src');
 #
 # In the texts "…" stands for a value that the format fills in.
 
@@ -17,7 +16,7 @@ use warnings;
 use Exporter qw(import);
 use ZkLock::Util qw(read_file);
 
-our @EXPORT = qw(messages_of_source operations_in_source reasons_in_source);
+our @EXPORT = qw(errors_without_hint messages_of_source);
 
 my $DOTS = "\xe2\x80\xa6";
 
@@ -25,9 +24,6 @@ my $STRING = qr/"(?:[^"\\]|\\.)*"/s;
 
 # From a parenthesis to the one that closes it.
 my $PARENTHESES = qr/(?<nest>\((?:[^()"']++|$STRING|'(?:[^'\\]|\\.)'|(?&nest))*\))/s;
-
-# A message that replaces a message of PostgreSQL keeps its SQLSTATE.
-my %REPLACES = (qr/^terminating connection / => '57P01');
 
 sub messages_of_source
 {
@@ -42,40 +38,25 @@ sub messages_of_source
 		{
 			add_report(\%found, $+{nest}, \@tables);
 		}
-		while ($source =~ /->message\s*=\s*psprintf$PARENTHESES/g)
+	}
+	return map { $_ => states_of($found{$_}, $state_of) } keys %found;
+}
+
+# Returns the texts of the errors that have no HINT.
+sub errors_without_hint
+{
+	my ($dir) = @_;
+	my %texts;
+	for my $source (map { source_of($_) } glob "$dir/*.c $dir/sql/*.c $dir/backend/*/*.c")
+	{
+		while ($source =~ /\bereport$PARENTHESES/g)
 		{
-			add_replacement(\%found, $_) for strings_in($+{nest});
+			my $report = $+{nest};
+			next if $report !~ /^\((?:ERROR|FATAL)\b/ || $report =~ /\berrhint/;
+			$texts{ text_of($1) } = 1 while $report =~ /\berrmsg\(\s*($STRING)/g;
 		}
 	}
-	return map { $_ => states_of($_, $found{$_}, $state_of) } keys %found;
-}
-
-# Returns the string arguments of the functions that report errors.
-sub reasons_in_source
-{
-	my ($dir) = @_;
-	my %reasons;
-	for my $file (glob "$dir/*.c $dir/sql/*.c $dir/backend/*/*.c")
-	{
-		my $source = source_of($file);
-		$reasons{ text_of($1) } = 1 while $source =~ /\b\w+_error\((?:[^()";]+,\s*)?($STRING)\)/g;
-	}
-	my @reasons = sort keys %reasons;
-	return @reasons;
-}
-
-# Returns the formats of all actions.
-sub operations_in_source
-{
-	my ($dir) = @_;
-	my %operations;
-	for my $file (glob "$dir/sql/*.c $dir/backend/*/*.[ch]")
-	{
-		my $source = read_file($file);
-		$operations{ text_of($1) } = 1 while $source =~ /\bZklockAction\b[^;{"]*\{\s*(?:\.format = )?($STRING)/g;
-	}
-	my @operations = sort keys %operations;
-	return @operations;
+	return keys %texts;
 }
 
 # Returns the source without comments, with string macros expanded and adjacent strings
@@ -102,8 +83,6 @@ sub tables_of
 	push @entries, [ $1, $2 ] while $source =~ /\{\s*ERRCODE_(\w+),\s*($STRING)/g;
 	return @entries;
 }
-
-sub strings_in { return map { text_of($_) } $_[0] =~ /($STRING)/g }
 
 sub text_of
 {
@@ -153,22 +132,10 @@ sub add_report
 	return;
 }
 
-sub add_replacement
-{
-	my ($found, $text) = @_;
-	$found->{$text} //= {};
-	return;
-}
-
 sub states_of
 {
-	my ($text, $codes, $state_of) = @_;
-	my @states = map { $state_of->{$_} // die "no SQLSTATE for $_" } keys %$codes;
-	for my $pattern (keys %REPLACES)
-	{
-		push @states, $REPLACES{$pattern} if !@states && $text =~ $pattern;
-	}
-	return [ sort @states ];
+	my ($codes, $state_of) = @_;
+	return [ sort map { $state_of->{$_} // die "no SQLSTATE for $_" } keys %$codes ];
 }
 
 # Returns PostgreSQL's own table.
