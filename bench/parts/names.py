@@ -115,7 +115,7 @@ WHY = (
     "A lock is looked for by its path, which the server has in a hash table, and only"
     " its own znode's children are listed: other names play no part.")
 WHY_LOOKING = (
-    "zk_locks lists the znode of each name, a hundred in one request, also if nobody uses"
+    "zk_locks reads the znode of each name, in pipelined requests, also if nobody uses"
     " the name; zk_locks_of() reads the znodes of its name.")
 WHY_BACKLOG = (
     "A session deletes the znode of a name five seconds after its last use, so that at"

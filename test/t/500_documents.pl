@@ -109,7 +109,6 @@ for my $document (
 	doc/monitoring.md
 	doc/operations.md
 	doc/reference.md
-	doc/scaling.md
 	doc/settings.md
 	doc/troubleshooting.md
 	doc/security.md
