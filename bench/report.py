@@ -59,10 +59,6 @@ def in_order(parts):
                                     natural(part["part"]), part["sync"] == "on"))
 
 
-def title(part):
-    return part["part"] + (", disk sync on" if part["sync"] == "on" else "")
-
-
 def row(*cells):
     return "| " + " | ".join(str(cell).replace("|", "\\|") for cell in cells) + " |"
 
@@ -72,17 +68,17 @@ def table(head, rows):
 
 
 def machines(parts):
-    """Parts of the same machine and versions share a table."""
+    """A line for each machine and its versions, with the parts that were measured there."""
     lines = ["## Machine", ""]
     different = []
     for part in parts:
         if part["machine"] not in different:
             different.append(part["machine"])
     for machine in different:
-        if len(different) > 1:
-            names = [title(part) for part in parts if part["machine"] == machine]
-            lines += [", ".join(names) + ":", ""]
-        lines += table(("what", "version"), machine.items())
+        names = [part["file"] for part in parts if part["machine"] == machine]
+        which = f"**{', '.join(names)}**: " if len(different) > 1 else ""
+        lines += ["- " + which + "; ".join(f"{what} {version}" for what, version in machine.items()) + "."]
+    lines += [""]
     syncs = [part["disk_sync"] for part in parts if part.get("disk_sync")]
     if syncs:
         lines += ["ZooKeeper's disk: a write of 200 bytes and its sync take"
@@ -95,19 +91,29 @@ def targets(parts):
     """A line for each check, with the disk sync off and on."""
     lines = {}
     for part in parts:
-        for check in part["checks"]:
+        for check in worst_of(part["checks"]):
             line = lines.setdefault((check["target"], check["what"]), {})
             line[part["sync"]] = outcome(check)
     return ["## Targets", "",
             "The median of the ratios of all rounds; the two numbers of a ratio were measured"
-            " right after each other. Disk sync: whether ZooKeeper waits for its disk before"
-            " it answers, as it does by default. Parts in which ZooKeeper writes little are"
-            " measured with the sync off alone. Why targets are missed:"
+            " right after each other. Why targets are missed:"
             " [../README.md](../README.md#where-a-target-is-missed-and-why).", ""] + table(
         ("target", "what", "sync off", "wanted", "", "sync on", "wanted", ""),
         [(target, what, *line.get("off", NOTHING), *line.get("on", NOTHING))
          for (target, what), line in sorted(lines.items(), key=lambda item: (
              not re.match(r"P\d", item[0][0]), natural(item[0][0])))])
+
+
+def worst_of(checks):
+    """Of the checks of a part that is not a target, only the worst one of each limit."""
+    found = {}
+    for check in checks:
+        key = (check["target"], check["sense"], check["limit"])
+        if re.match(r"P\d", check["target"]):
+            key += (check["what"],)
+        worst = max if check["sense"] == "at most" else min
+        found[key] = worst(found.get(key, check), check, key=lambda one: one["value"])
+    return found.values()
 
 
 NOTHING = "", "", ""
@@ -119,42 +125,69 @@ def outcome(check):
 
 
 def spread(rounds):
-    return f"{number(min(rounds))} – {number(max(rounds))}"
+    return f"{number(min(rounds))} – {number(max(rounds))}" if len(rounds) > 1 else ""
 
 
-def section(part):
-    lines = [f"## {title(part)}: {part['title']}", ""]
-    if part["series"]:
-        lines += table(
-            ("what", "median", "from – to", "rounds", "unit"),
-            [(one["name"], number(median(one["rounds"])), spread(one["rounds"]),
-              len(one["rounds"]), one["unit"]) for one in part["series"]])
-    if part["plots"]:
-        lines += [f"![{part['title']}]({part['file']}.svg)", ""]
-    for plot in part["plots"]:
-        lines += [f"### {plot['title']}", "", plot["why"], ""]
-        sizes = sorted({x for curve in plot["curves"] for x in curve["x"]})
-        lines += table(
-            (plot["y"] + ", by " + plot["x"], *sizes),
-            [(curve["name"], *cells(curve, sizes)) for curve in plot["curves"]])
-    for note in part["notes"]:
-        lines += [note, ""]
-    return lines
+def growth(parts):
+    """The pictures, the reasons for their form, and one table of all curves."""
+    drawn = [part for part in parts if part["plots"]]
+    if not drawn:
+        return []
+    pictures = [f"![{part['title']}]({part['file']}.svg)" for part in drawn]
+    reasons = [f"- **{part['part']}**: {' '.join(plot['why'] for plot in part['plots'])}" for part in drawn]
+    return ["## Growth", "", *pictures, "", *reasons, ""] + table(
+        ("part", "what", "unit", "medians", "at"),
+        [(part["part"], f"{plot['title']}: {curve['name']}", plot["y"],
+          ", ".join(number(median(rounds)) for rounds in curve["rounds"]),
+          ", ".join(f"{x:,}" for x in curve["x"]) + " " + plot["x"])
+         for part in drawn for plot in part["plots"] for curve in plot["curves"]])
 
 
-def cells(curve, sizes):
-    found = dict(zip(curve["x"], curve["rounds"]))
-    return [number(median(found[size])) if size in found else "" for size in sizes]
+def section(modes):
+    """One table for a part, with the disk sync off and on."""
+    part = next(iter(modes.values()))
+    head = ["what", "unit"]
+    rows = {}
+    for sync, measured in modes.items():
+        head += [f"sync {sync}", "from – to"]
+        for what, unit, *values in series_rows(measured):
+            rows.setdefault((what, unit), {})[sync] = values
+    return [f"## {part['part']}: {part['title']}", ""] + table(head, [
+        (*key, *(cell for sync in modes for cell in found.get(sync, ("", ""))))
+        for key, found in rows.items()])
+
+
+def series_rows(part):
+    """Series that follow each other share a row: "A: B" behind "A", and behind "A: C" of the same unit."""
+    rows = []
+    whole, unit = None, None
+    for one in part["series"]:
+        value, between = number(median(one["rounds"])), spread(one["rounds"])
+        first, _, rest = one["name"].partition(": ")
+        if rest and first == whole and unit in (None, one["unit"]):
+            rows[-1][0] += f"; {rest}" if unit else ""
+            rows[-1][2] += f"; {value}" if unit else f"; {rest} {value}"
+            rows[-1][3] += f"; {between}" if unit else ""
+            continue
+        whole, unit = first, one["unit"] if rest else None
+        rows.append([one["name"], one["unit"], value, between])
+    return rows
 
 
 def write_text(where, parts):
-    lines = ["# Results", "", "Written by `scripts/bench`; what is measured, and how,"
-             " is in [../README.md](../README.md).", ""]
+    lines = ["# Results", "", "For readers who ask how fast zklock is. Written by `scripts/bench` from the raw"
+             " numbers in `results.json`; what is measured, and how, is in [../README.md](../README.md). Numbers"
+             " are medians of the rounds, with the least and the greatest round. Sync: whether ZooKeeper waits"
+             " for its disk before it answers, as it does by default; parts in which ZooKeeper writes little"
+             " are measured with the sync off alone.", ""]
     if any(part["quick"] for part in parts):
         lines += ["**A quick run: the numbers mean nothing.**", ""]
-    lines += targets(parts) + machines(parts)
-    for part in parts:
-        lines += section(part)
+    lines += targets(parts) + machines(parts) + growth(parts)
+    by_part = {}
+    for part in (part for part in parts if part["series"]):
+        by_part.setdefault(part["part"], {})[part["sync"]] = part
+    for modes in by_part.values():
+        lines += section(modes)
     with open(os.path.join(where, "results.md"), "w", encoding="utf-8") as file:
         file.write("\n".join(lines).rstrip("\n") + "\n")
 
