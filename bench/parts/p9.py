@@ -9,7 +9,7 @@ from lib.sessions import Sessions
 
 BOTH_MODES = True
 WITHOUT = "SELECT pg_advisory_lock(%s), pg_advisory_unlock(%s)"
-WITH = "SELECT zk_lock(%s), zk_unlock(%s)"
+WITH = "SELECT zk_lock(%s::text), zk_unlock(%s::text)"
 
 
 def backend_costs(bench, sql, number):
