@@ -103,7 +103,7 @@ install_missing() {
 	((status == 0)) || die "installing packages failed"
 }
 
-# Installs the drivers of the programs in doc/applications.md. If a driver is not available,
+# Installs the drivers of the programs in doc/examples. If a driver is not available,
 # the test of its program is skipped.
 install_drivers() {
 	install_if_possible libpostgresql-jdbc-java

@@ -1,9 +1,8 @@
-# The programs of doc/applications.md, each with its real driver. A program waits for a
+# The programs of doc/examples, each with its real driver. A program waits for a
 # session of another server, excludes that session, and repeats its transaction when the
 # commit fails because the lock was lost. It fails when its connection breaks, and does not
 # commit a transaction of its caller. A program whose driver is not installed is skipped.
-# The file also tests the programs that hold a lock at session level, and the script of
-# doc/cookbook.md.
+# The file also tests the programs that hold a lock at session level, and the script.
 
 use strict;
 use warnings;
@@ -13,12 +12,11 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use ZkLock::Check qw(nothing_left works);
 use ZkLock::Cluster;
-use ZkLock::Document;
 use ZkLock::Util qw(alive read_file spawn write_file);
 use ZkLock::ZkClient;
 use ZkLock::ZkServer;
 
-use constant DOCUMENT => 'doc/applications.md';
+use constant EXAMPLES => 'doc/examples';
 use constant LOCK => '/zklock/locks/invoices';
 
 my $dir = PostgreSQL::Test::Utils::tempdir();
@@ -80,7 +78,7 @@ sub is_installed
 sub command_of
 {
 	my ($file, @command) = @_;
-	write_file("$dir/$file", block_of(DOCUMENT, $file));
+	write_file("$dir/$file", read_file(EXAMPLES . "/$file"));
 	return (@command, "$dir/$file") unless $file =~ /\.go$/;
 	system('go', 'build', '-o', "$dir/$file.bin", "$dir/$file") == 0 or die "$file does not compile";
 	return "$dir/$file.bin";
@@ -294,7 +292,7 @@ SKIP:
 {
 	my $job = "$dir/job.py";
 	my $log = "$dir/job.log";
-	write_file($job, block_of(DOCUMENT, 'job.py'));
+	write_file($job, read_file(EXAMPLES . '/job.py'));
 	$other->query_ok("SELECT zk_lock('job:nightly')");
 	is(output_of($python, $job, $url), "another session runs the job\n",
 		'job.py: the job does not run while another session runs it');
@@ -318,7 +316,7 @@ SKIP:
 	my $lock = '/zklock/locks/billing:leader';
 	my $leader = "$dir/leader.py";
 	my $log = "$dir/candidate.log";
-	write_file($leader, block_of(DOCUMENT, 'leader.py'));
+	write_file($leader, read_file(EXAMPLES . '/leader.py'));
 	$other->query_ok("SELECT zk_lock('billing:leader')");
 	my $pid = spawn([ $python, $leader, $url, 'candidate' ], log => $log);
 	wait_zk_children($zkc, $lock, 2, diag => sub { read_file($log) });
@@ -336,7 +334,7 @@ SKIP:
 	my $leader = "$dir/leader.py";
 	my $log = "$dir/leader.log";
 	my %diag = (diag => sub { read_file($log) });
-	write_file($leader, block_of(DOCUMENT, 'leader.py'));
+	write_file($leader, read_file(EXAMPLES . '/leader.py'));
 	$other->query_ok("SELECT zk_lock('billing:leader')");
 	$gate->query_ok('SELECT pg_advisory_lock(1)');
 	my $pid = spawn([ $python, $leader, $url, 'leader' ], log => $log);
@@ -367,7 +365,7 @@ SKIP:
 {
 	my $script = "$dir/migrate.sh";
 	my $lock = '/zklock/locks/shop:migrations';
-	write_file($script, block_of('doc/cookbook.md', 'migrate.sh'));
+	write_file($script, read_file(EXAMPLES . '/migrate.sh'));
 	local @ENV{qw(PGHOST PGPORT PGDATABASE)} = ('127.0.0.1', $nodes{one}->port, 'postgres');
 	my $held = q(psql -XAtc "SELECT count(*) FROM zk_locks_of('shop:migrations')");
 	is(output_of('sh', $script, $held), "1\n", 'migrate.sh: the command runs under the lock');
