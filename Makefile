@@ -117,9 +117,9 @@ check-meta:
 	scripts/check-meta
 
 check-scripts:
-	shellcheck -x scripts/*.sh bench/*.sh $$(grep -lrIE '^#!.*sh$$' .ci scripts test debian)
+	shellcheck -x scripts/*.sh bench/*.sh doc/examples/*.sh $$(grep -lrIE '^#!.*sh$$' .ci scripts test debian)
 	perlcritic --quiet $$(grep -lrIE '^#!.*perl$$' scripts test) test/lib/ZkLock
-	pyflakes3 $$(grep -lrIE '^#!.*python3$$' test) test/chaos test/lib bench
+	pyflakes3 $$(grep -lrIE '^#!.*python3$$' test) test/chaos test/lib bench clients doc/examples
 	@for patch in test/chaos/mutants/*.patch; do \
 	  patch --dry-run --force --silent -p1 <$$patch || exit 1; done
 	@echo "scripts: ok"

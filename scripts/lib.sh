@@ -103,8 +103,8 @@ install_missing() {
 	((status == 0)) || die "installing packages failed"
 }
 
-# Installs the drivers of the programs in doc/applications.md. If a driver is not available,
-# the test of its program is skipped.
+# Installs the drivers of the programs in doc/examples and of clients/. If a driver is not
+# available, the tests of its programs are skipped.
 install_drivers() {
 	install_if_possible libpostgresql-jdbc-java
 	install_if_possible python3-psycopg

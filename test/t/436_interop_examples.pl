@@ -1,6 +1,6 @@
-# The programs of doc/interop.md wait for a SQL session and continue when it releases, with
-# the zklock.node_names of the document, and also with credentials. The complete programs
-# end when their connection breaks.
+# The programs of doc/interop.md, complete ones in doc/examples and fragments, wait for a SQL
+# session and continue when it releases, with the zklock.node_names of the document, and also
+# with credentials. The complete programs end when their connection breaks.
 
 use strict;
 use warnings;
@@ -94,7 +94,7 @@ sub check_program
 	return;
 }
 
-my @orders = ([ @java, program('Orders.java') ], [ @python, program('orders.py') ]);
+my @orders = ([ @java, 'doc/examples/Orders.java' ], [ @python, 'doc/examples/orders.py' ]);
 check_program('Orders.java', [ "node_names = 'curator'" ], '/zklock', @{ $orders[0] });
 check_program('orders.py', [ "node_names = 'kazoo'" ], '/zklock', @{ $orders[1] });
 

@@ -1,9 +1,8 @@
-# The programs of doc/applications.md, each with its real driver. A program waits for a
+# The programs of doc/examples, each with its real driver. A program waits for a
 # session of another server, excludes that session, and repeats its transaction when the
 # commit fails because the lock was lost. It fails when its connection breaks, and does not
 # commit a transaction of its caller. A program whose driver is not installed is skipped.
-# The file also tests the programs that hold a lock at session level, and the script of
-# doc/cookbook.md.
+# The file also tests the script for migration tools. 442_clients.pl tests the library.
 
 use strict;
 use warnings;
@@ -13,27 +12,22 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use ZkLock::Check qw(nothing_left works);
 use ZkLock::Cluster;
-use ZkLock::Document;
 use ZkLock::Util qw(alive read_file spawn write_file);
 use ZkLock::ZkClient;
 use ZkLock::ZkServer;
 
-use constant DOCUMENT => 'doc/applications.md';
+use constant EXAMPLES => 'doc/examples';
 use constant LOCK => '/zklock/locks/invoices';
 
 my $dir = PostgreSQL::Test::Utils::tempdir();
 my $python = $ENV{ZKLOCK_PYTHON} // '/usr/bin/python3';
-my $jdbc = '/usr/share/java/postgresql.jar';
 local $ENV{NODE_PATH} = join ':', grep { defined } $ENV{NODE_PATH}, '/usr/share/nodejs';
 local @ENV{qw(GO111MODULE GOPATH GOCACHE GOFLAGS)} =
   ('off', '/usr/share/gocode', "$dir/go-cache", '');
 
 # file, command, and a command that succeeds if the driver is installed
 my @programs = (
-	[ 'book.py', [$python], [ $python, '-c', 'import psycopg2' ] ],
-	[ 'book_psycopg3.py', [$python], [ $python, '-c', 'import psycopg' ] ],
 	[ 'book_asyncpg.py', [$python], [ $python, '-c', 'import asyncpg' ] ],
-	[ 'Book.java', [ 'java', '-cp', $jdbc ], [ 'test', '-e', $jdbc ] ],
 	[ 'book.rb', ['ruby'], [ 'ruby', '-rpg', '-e', '' ] ],
 	[ 'book_rails.rb', ['ruby'], [ 'ruby', '-rpg', '-ractive_record', '-e', '' ] ],
 	[ 'book.js', ['node'], [ 'node', '-e', 'require("pg")' ] ],
@@ -58,12 +52,6 @@ BEGIN
 END $$;
 CREATE CONSTRAINT TRIGGER gate AFTER INSERT ON invoices DEFERRABLE INITIALLY DEFERRED
 	FOR EACH ROW EXECUTE FUNCTION pass_gate();
-CREATE TABLE decisions (n serial, by text);
-CREATE CONSTRAINT TRIGGER gate AFTER INSERT ON decisions DEFERRABLE INITIALLY DEFERRED
-	FOR EACH ROW EXECUTE FUNCTION pass_gate();
-CREATE TABLE batches (number int);
-CREATE CONSTRAINT TRIGGER gate AFTER INSERT ON batches DEFERRABLE INITIALLY DEFERRED
-	FOR EACH ROW EXECUTE FUNCTION pass_gate();
 SQL
 my $gate = session($nodes{one});
 my $other = session($nodes{two});
@@ -80,7 +68,7 @@ sub is_installed
 sub command_of
 {
 	my ($file, @command) = @_;
-	write_file("$dir/$file", block_of(DOCUMENT, $file));
+	write_file("$dir/$file", read_file(EXAMPLES . "/$file"));
 	return (@command, "$dir/$file") unless $file =~ /\.go$/;
 	system('go', 'build', '-o', "$dir/$file.bin", "$dir/$file") == 0 or die "$file does not compile";
 	return "$dir/$file.bin";
@@ -166,26 +154,6 @@ sub output_of
 	return read_file($log);
 }
 
-# A transaction whose work catches the error of a statement does not count as committed.
-write_file("$dir/swallow.py", <<'PYTHON');
-import sys
-import psycopg2
-import book
-
-def work(cursor):
-    try:
-        cursor.execute("SELECT 1 / 0")
-    except psycopg2.Error:
-        pass
-
-try:
-    book.with_lock(psycopg2.connect(sys.argv[1]), "invoices", work)
-except book.NotCommitted:
-    print("not committed")
-PYTHON
-is(output_of($python, "$dir/swallow.py", $url), "not committed\n",
-	'book.py: an error that the work has caught is reported');
-
 # A list without a cast is several names; a number is refused, and not taken for a name.
 write_file("$dir/list.py", <<'PYTHON');
 import importlib
@@ -217,22 +185,6 @@ for my $driver (qw(psycopg2 psycopg))
 }
 
 # A call inside a transaction of the caller is refused, and does not commit.
-write_file("$dir/nested.py", <<'PYTHON');
-import sys
-import psycopg2
-import book
-
-conn = psycopg2.connect(sys.argv[1])
-
-def work(cursor):
-    book.book(cursor, "nested")
-    book.with_lock(conn, "other", lambda cursor: None)
-
-try:
-    book.with_lock(conn, "invoices", work)
-except ValueError as error:
-    print(error)
-PYTHON
 write_file("$dir/nested.rb", <<'RUBY');
 url = ARGV[0]
 load File.join(__dir__, "book.rb")
@@ -246,128 +198,19 @@ rescue RuntimeError => error
   puts error.message
 end
 RUBY
-write_file("$dir/Nested.java", <<'JAVA');
-import java.sql.*;
-
-public class Nested {
-    public static void main(String[] args) throws Exception {
-        try (Connection conn = DriverManager.getConnection("jdbc:" + args[0])) {
-            try {
-                Book.withLock(conn, "invoices", 5, c -> {
-                    Book.book(c, "nested");
-                    return Book.runOnce(c, "other", inner -> 0);
-                });
-            } catch (IllegalStateException error) {
-                System.out.println(error.getMessage());
-            }
-            System.out.println(Book.stateOf(conn) + " " + conn.getAutoCommit());
-        }
-    }
-}
-JAVA
-sub no_nested_work
-{
-	my ($what) = @_;
-	return is($nodes{one}->safe_psql('postgres', "SELECT count(*) FROM invoices WHERE customer = 'nested'"), '0',
-		"$what: a nested call does not commit its caller's work");
-}
-
-my $refusal = 'begins the transaction itself';
-like(output_of($python, "$dir/nested.py", $url), qr/$refusal/, 'book.py: a nested call is refused');
-no_nested_work('book.py');
 SKIP:
 {
 	skip 'the Ruby driver is not installed', 2 unless is_installed('ruby', '-rpg', '-e', '');
-	like(output_of('ruby', "$dir/nested.rb", $url, 'before'), qr/$refusal/, 'book.rb: a nested call is refused');
-	no_nested_work('book.rb');
-}
-SKIP:
-{
-	skip 'the JDBC driver is not installed', 3 unless -e $jdbc;
-	is(system('javac', '-cp', $jdbc, '-d', $dir, "$dir/Book.java", "$dir/Nested.java"), 0, 'Book.java compiles');
-	is(output_of('java', '-cp', "$jdbc:$dir", 'Nested', $url), "withLock $refusal\nIDLE true\n",
-		'Book.java: a nested call is refused, and any exception ends the transaction');
-	no_nested_work('Book.java');
-}
-
-# The job that holds a lock at session level.
-{
-	my $job = "$dir/job.py";
-	my $log = "$dir/job.log";
-	write_file($job, block_of(DOCUMENT, 'job.py'));
-	$other->query_ok("SELECT zk_lock('job:nightly')");
-	is(output_of($python, $job, $url), "another session runs the job\n",
-		'job.py: the job does not run while another session runs it');
-	$other->query_ok("SELECT zk_unlock('job:nightly')");
-	is(output_of($python, $job, $url), "done\n", 'job.py: the job runs when the lock is free');
-	nothing_left($zkc, 'job.py: the job releases its lock');
-
-	$gate->query_ok('SELECT pg_advisory_lock(1)');
-	my $pid = spawn([ $python, $job, $url ], log => $log);
-	wait_at_gate(diag => sub { read_file($log) });
-	$zkc->delete("/zklock/locks/job:nightly/$_") for $zkc->children('/zklock/locks/job:nightly');
-	waitpid $pid, 0;
-	isnt($?, 0, 'job.py: the job fails when the lock was lost');
-	is(read_file($log), "the job failed: 40001\n", 'job.py: the job prints the reason');
-	is($nodes{one}->safe_psql('postgres', 'SELECT count(*) FROM batches'), '3', 'job.py: no more work is committed');
-	$gate->query_ok('SELECT pg_advisory_unlock(1)');
-}
-
-# A candidate for the leader that waits ends at SIGTERM, and its session with it.
-{
-	my $lock = '/zklock/locks/billing:leader';
-	my $leader = "$dir/leader.py";
-	my $log = "$dir/candidate.log";
-	write_file($leader, block_of(DOCUMENT, 'leader.py'));
-	$other->query_ok("SELECT zk_lock('billing:leader')");
-	my $pid = spawn([ $python, $leader, $url, 'candidate' ], log => $log);
-	wait_zk_children($zkc, $lock, 2, diag => sub { read_file($log) });
-	kill 'TERM', $pid;
-	ok(wait_until('the end of the candidate', sub { !alive($pid) }), 'leader.py: a candidate that waits ends at SIGTERM');
-	is(read_file($log), "stopped\n", 'leader.py: the handler of the program has run');
-	wait_zk_children($zkc, $lock, 1);
-	works($other, "SELECT zk_unlock('billing:leader')", 't', 'leader.py: the leader is undisturbed');
-	nothing_left($zkc, 'leader.py: no node of the candidate is left');
-}
-
-# The leader waits, leads, loses the lock, waits again, and leads again.
-{
-	my $lock = '/zklock/locks/billing:leader';
-	my $leader = "$dir/leader.py";
-	my $log = "$dir/leader.log";
-	my %diag = (diag => sub { read_file($log) });
-	write_file($leader, block_of(DOCUMENT, 'leader.py'));
-	$other->query_ok("SELECT zk_lock('billing:leader')");
-	$gate->query_ok('SELECT pg_advisory_lock(1)');
-	my $pid = spawn([ $python, $leader, $url, 'leader' ], log => $log);
-	wait_zk_children($zkc, $lock, 2, %diag);
-	$other->query_ok("SELECT zk_unlock('billing:leader')");
-	wait_at_gate(%diag);
-	is(read_file($log), "leader\n", 'leader.py: the program waits for the leader, and then leads');
-
-	my ($own) = wait_zk_children($zkc, $lock, 1, %diag);
-	$other->query_async("SELECT zk_lock('billing:leader')");
-	wait_zk_children($zkc, $lock, 2, %diag);
-	$zkc->delete("$lock/$own");
-	$other->wait_result;
-	wait_until('the former leader to wait again',
-		sub { read_file($log) =~ /not/ && $zkc->children($lock) == 2 }, %diag);
-	is(read_file($log), "leader\nnot the leader: 40001\n", 'leader.py: the leader waits again after a loss');
-	is($nodes{one}->safe_psql('postgres', 'SELECT count(*) FROM decisions'), '0', 'leader.py: the leader has committed nothing');
-	$gate->query_ok('SELECT pg_advisory_unlock(1)');
-	$other->query_ok("SELECT zk_unlock('billing:leader')");
-	waitpid $pid, 0;
-	is($?, 0, 'leader.py: the leader leads again and ends') or diag(read_file($log));
-	is($nodes{one}->safe_psql('postgres', q(SELECT string_agg(n || by, ' ' ORDER BY n) FROM decisions)),
-		'2leader 3leader', 'leader.py: the steps of the leader are committed');
-	nothing_left($zkc, 'leader.py: no node is left');
+	like(output_of('ruby', "$dir/nested.rb", $url, 'before'), qr/begins the transaction itself/, 'book.rb: a nested call is refused');
+	is($nodes{one}->safe_psql('postgres', "SELECT count(*) FROM invoices WHERE customer = 'nested'"), '0',
+		"book.rb: a nested call does not commit its caller's work");
 }
 
 # The script that runs a migration tool under the lock.
 {
 	my $script = "$dir/migrate.sh";
 	my $lock = '/zklock/locks/shop:migrations';
-	write_file($script, block_of('doc/cookbook.md', 'migrate.sh'));
+	write_file($script, read_file(EXAMPLES . '/migrate.sh'));
 	local @ENV{qw(PGHOST PGPORT PGDATABASE)} = ('127.0.0.1', $nodes{one}->port, 'postgres');
 	my $held = q(psql -XAtc "SELECT count(*) FROM zk_locks_of('shop:migrations')");
 	is(output_of('sh', $script, $held), "1\n", 'migrate.sh: the command runs under the lock');

@@ -102,7 +102,6 @@ for my $document (
 	qw(
 	README.md
 	doc/tutorial.md
-	doc/applications.md
 	doc/interop.md
 	doc/cookbook.md
 	doc/migration.md

@@ -1,0 +1,383 @@
+"""Cluster-wide locks of zklock for programs with psycopg 2 or psycopg 3.
+
+Copy this file into your program. It needs Python 3.8 and one of the two drivers.
+
+    locks = Locks(lambda: psycopg.connect(DSN))
+    locks.with_lock("shop:invoices", book)                  # book(conn) in one transaction
+    with locks.hold("shop:nightly") as held: ...            # several transactions
+    locks.lead("shop:leader", step, stop)                   # a leader
+    locks.run_once("shop:report", "2030-01-01", report)     # a job, once for each tick
+
+A transaction commits once or not at all: it is repeated only after an attempt that certainly
+did not commit. If the connection breaks during COMMIT, the program cannot know whether the
+server has committed: CommitUnknown. If you must go on then, give the work an ID and pass it to
+run_once() as the tick, again after CommitUnknown: the ID is committed together with the work.
+Effects outside the database, such as a mail, can happen several times: do them after the
+commit, or pass the fencing token (zk_fence, Held.token) with them.
+
+Behind a pooler in transaction mode only with_lock() and run_once() work (psycopg 3:
+prepare_threshold=None). hold(), lead() and run_at_most_once() need a session of their own.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import random
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import contextmanager, suppress
+from typing import Any, Callable, Iterator, Optional, Tuple, TypeVar
+
+T = TypeVar("T")
+Connection = Any                        # of psycopg2 or psycopg
+
+_log = logging.getLogger("zklock")
+
+
+def _of_drivers(name: str) -> Tuple[type, ...]:
+    found = []
+    for driver in "psycopg", "psycopg2":
+        with suppress(ImportError):
+            found.append(getattr(importlib.import_module(driver), name))
+    return tuple(found)
+
+
+_ERRORS = _of_drivers("Error")
+_CONNECTION_ERRORS = _of_drivers("OperationalError") + _of_drivers("InterfaceError")
+
+# SQLSTATEs after which a transaction is repeated: with the same session, or with another one
+# because the ensemble did not answer, or the server stops, starts, or is a standby.
+_AGAIN = {"40001", "40P01"}
+_AGAIN_ELSEWHERE = _AGAIN | {"08001", "08006", "57P01", "57P02", "57P03", "25006"}
+
+# PQTRANS_IDLE and PQTRANS_INTRANS of libpq. A closed connection has neither of them.
+_IDLE, _IN_TRANSACTION = 0, 2
+
+# In REPEATABLE READ the data can be older than the lock. The server notices within seconds that
+# the program has died.
+_BEGIN = """
+BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL client_connection_check_interval = '2s'
+"""
+
+# Settings of a session that holds a lock for long: no timeout ends the session, and the server
+# notices within seconds that the program or its machine has died.
+_LONG_SESSION = """
+SET statement_timeout = 0; SET lock_timeout = 0; SET idle_session_timeout = 0;
+SET client_connection_check_interval = '2s';
+SET tcp_keepalives_idle = 10; SET tcp_keepalives_interval = 5; SET tcp_keepalives_count = 3
+"""
+
+
+class Error(Exception):
+    """The base of the errors below. All other errors are those of the driver."""
+
+
+class LockTimeout(Error):
+    """Another session held the lock until the timeout. The work did not run."""
+
+
+class LockLost(Error):
+    """The session no longer holds the lock, or its connection is broken."""
+
+
+class NotCommitted(Error):
+    """The work caught the error of a statement, or ended the transaction itself."""
+
+
+class CommitUnknown(Error):
+    """The connection broke during COMMIT: the transaction may have been committed."""
+
+
+class Stopped(Error):
+    """The event `stop` ended the wait for the lock."""
+
+
+class Locks:
+    """Locks, through connections that `connect` opens, one for each call.
+
+    `release` receives a connection after use; the default closes it. With a pool:
+    Locks(pool.getconn, pool.putconn). Threads can share a Locks object. Set connect_timeout in
+    the connection string, and target_session_attrs=read-write if it lists several servers.
+    """
+
+    def __init__(self, connect: Callable[[], Connection],
+                 release: Callable[[Connection], Any] = lambda conn: conn.close()) -> None:
+        self._connect = connect
+        self._release = release
+
+    def with_lock(self, name: str, work: Callable[[Connection], T], *,
+                  timeout: Optional[float] = 30.0, attempts: int = 5) -> T:
+        """Runs work(conn) in a transaction that holds the lock, and commits; returns the result.
+
+        Waits at most `timeout` seconds for the lock (None: no limit), then raises LockTimeout.
+        Repeats the transaction, up to `attempts`, if the lock was lost (40001), after a
+        serialization failure or a deadlock, and with a new connection if the connection or the
+        ensemble failed before COMMIT was sent. Raises CommitUnknown if it failed during COMMIT.
+        The work must not catch errors of statements, and must not end the transaction.
+        """
+        def lock(conn: Connection) -> None:
+            if timeout is None:
+                _value(conn, "SELECT zk_xact_lock(%s)", name)
+            elif not _value(conn, "SELECT zk_try_xact_lock(%s, %s::interval)",
+                            name, f"{timeout:f} s"):
+                raise LockTimeout(f"another session holds the lock {name!r}")
+
+        def attempt() -> T:
+            with self._connection() as conn:
+                return _transaction(conn, _BEGIN, lock, work)
+
+        return _repeat(attempt, attempts, _can_reconnect)
+
+    @contextmanager
+    def hold(self, name: str, *, timeout: Optional[float] = None,
+             stop: Optional[threading.Event] = None, attempts: int = 5) -> Iterator[Held]:
+        """Holds the lock during a `with` block at session level, with a connection of its own.
+
+        The wait needs no snapshot and no transaction, and keeps its place in the queue. It ends
+        after `timeout` seconds (LockTimeout), when `stop` is set (Stopped), and when a signal
+        handler raises an exception. The end of the block raises LockLost if the lock was lost
+        and the block has not noticed it.
+        """
+        conn = _repeat(lambda: self._acquire(name, timeout, stop), attempts, _can_reconnect)
+        try:
+            held = Held(conn, name)
+            yield held
+            if not held._query("SELECT zk_unlock(%s)"):
+                raise LockLost(f"the lock {name!r} was lost")
+        finally:
+            self._close(conn)
+
+    def lead(self, name: str, step: Callable[[Held], Any], stop: threading.Event, *,
+             every: float = 1.0) -> None:
+        """Calls step(held) every `every` seconds while this process is the leader, until `stop`.
+
+        A step reads in the database what to do, because the step before may have been that of
+        another process, and writes in held.transaction(), which is safe from former leaders.
+        If the lock is lost, the server cancels the running statement of the step; between the
+        steps the session checks the lock each second. A step that works elsewhere for long
+        calls held.check(). After a loss, a broken connection or CommitUnknown the process is a
+        candidate again. Other errors of a step are raised.
+
+        To stop at SIGTERM: signal.signal(signal.SIGTERM, lambda *_: stop.set()). That ends the
+        wait for the lock, and cancels the running statement of the step, which therefore runs
+        in a second thread. Returns when the step has ended and the lock is released.
+        """
+        def steps(held: Held) -> None:
+            while not stop.is_set():
+                step(held)
+                held.pause(every, stop)
+
+        while not stop.is_set():
+            try:
+                with self.hold(name, stop=stop, attempts=1) as held:
+                    _cancellable(held.conn, stop, lambda: steps(held))
+            except (Stopped, LockLost, CommitUnknown, *_ERRORS) as error:
+                cancelled = stop.is_set() and _sqlstate(error) == "57014"
+                if isinstance(error, _ERRORS) and not cancelled and not _can_reconnect(error):
+                    raise
+                _log.warning("not the leader of %s: %s", name, error)
+            stop.wait(random.uniform(0, 2))
+
+    def run_once(self, job: str, tick: str, work: Callable[[Connection], Any], *,
+                 timeout: Optional[float] = None, attempts: int = 5) -> bool:
+        """Runs work(conn) if it has not run for this tick; returns whether this call ran it.
+
+        All workers connect to one database, which has a table of the runs:
+
+            CREATE TABLE job_runs (job text, tick text, run_at timestamptz DEFAULT now(),
+                                   PRIMARY KEY (job, tick));
+
+        Work and record are one transaction, as in with_lock(). The other workers wait for it; if
+        the worker dies, the next one runs the work. Call it again after CommitUnknown.
+        """
+        def record_and_work(conn: Connection) -> bool:
+            with conn.cursor() as cursor:
+                cursor.execute("INSERT INTO job_runs (job, tick) VALUES (%s, %s) "
+                               "ON CONFLICT DO NOTHING", (job, tick))
+                if cursor.rowcount == 0:
+                    return False
+            work(conn)
+            return True
+
+        return self.with_lock(job, record_and_work, timeout=timeout, attempts=attempts)
+
+    def run_at_most_once(self, name: str, work: Callable[[Held], Any], at_least: float) -> bool:
+        """Runs work(held) unless another worker holds the lock; returns whether it ran.
+
+        For workers whose databases have no table in common. The lock is held for `at_least`
+        seconds: longer than the starts of one tick differ between the machines, and shorter
+        than the time between two ticks. If the worker dies, the work may remain undone.
+        """
+        end = time.monotonic() + at_least
+        try:
+            with self.hold(name, timeout=0) as held:
+                work(held)
+                held.pause(end - time.monotonic())
+        except LockTimeout:
+            return False
+        return True
+
+    @contextmanager
+    def _connection(self) -> Iterator[Connection]:
+        conn = self._connect()
+        try:
+            if conn.info.transaction_status != _IDLE:
+                raise ValueError("with_lock() begins the transaction itself")
+            autocommit, conn.autocommit = conn.autocommit, True
+            try:
+                yield conn
+            finally:
+                if conn.info.transaction_status == _IDLE:
+                    conn.autocommit = autocommit
+                else:
+                    conn.close()
+        finally:
+            # An error here must not hide what has become of the transaction.
+            with suppress(*_ERRORS):
+                self._release(conn)
+
+    def _acquire(self, name: str, timeout: Optional[float],
+                 stop: Optional[threading.Event]) -> Connection:
+        def lock() -> None:
+            with conn.cursor() as cursor:
+                cursor.execute(_LONG_SESSION)
+                cursor.execute("CALL zk_lock_wait(%s, %s::interval)",
+                               (name, None if timeout is None else f"{timeout:f} s"))
+
+        conn = self._connect()
+        try:
+            conn.autocommit = True
+            _cancellable(conn, stop or threading.Event(), lock)
+            return conn
+        except BaseException as error:
+            self._close(conn)
+            if isinstance(error, _ERRORS) and stop and stop.is_set():
+                raise Stopped(f"stopped waiting for the lock {name!r}") from error
+            if _sqlstate(error) == "55P03":
+                raise LockTimeout(f"another session holds the lock {name!r}") from error
+            raise
+
+    def _close(self, conn: Connection) -> None:
+        conn.close()                    # releases the lock
+        self._release(conn)             # a pool discards a closed connection
+
+
+class Held:
+    """A lock that a session holds; its connection, in autocommit mode; its fencing token."""
+
+    def __init__(self, conn: Connection, name: str) -> None:
+        self.conn = conn
+        self.name = name
+        self.token: int = self._query("SELECT zk_lock_token(%s)")
+
+    def transaction(self, work: Callable[[Connection], T], *, attempts: int = 5) -> T:
+        """Runs work(conn) in a transaction, and commits; returns the result.
+
+        The transaction is fenced: it cannot commit after one of a later holder. It is repeated
+        after 40001 and 40P01 while the lock is held. Raises LockLost, or what with_lock() does.
+        """
+        def can_repeat(error: BaseException) -> bool:
+            self.check()
+            return _sqlstate(error) in _AGAIN
+
+        def fence(conn: Connection) -> None:
+            _value(conn, "SELECT zk_fence(%s)", self.name)
+
+        return _repeat(lambda: _transaction(self.conn, "BEGIN", fence, work), attempts, can_repeat)
+
+    def check(self) -> None:
+        """Raises LockLost if the lock was lost. Costs one statement, and a request to the
+        ensemble only if the session has not heard from it lately."""
+        if self._query("SELECT zk_lock_token(%s)") != self.token:
+            raise LockLost(f"the lock {self.name!r} was lost")
+
+    def pause(self, seconds: float, stop: Optional[threading.Event] = None) -> None:
+        """Waits until the time has passed or `stop` is set, and checks the lock each second."""
+        stop = stop or threading.Event()
+        end = time.monotonic() + seconds
+        while not stop.wait(min(max(end - time.monotonic(), 0), 1)) and time.monotonic() < end:
+            self.check()
+
+    def _query(self, sql: str) -> Any:
+        try:
+            return _value(self.conn, sql, self.name)
+        except _ERRORS as error:
+            raise LockLost(f"the lock {self.name!r} was lost: {error}") from error
+
+
+def _value(conn: Connection, sql: str, *args: Any) -> Any:
+    with conn.cursor() as cursor:
+        cursor.execute(sql, args)
+        row = cursor.fetchone()
+        return next(iter(row.values())) if isinstance(row, dict) else row[0]
+
+
+def _sqlstate(error: BaseException) -> Optional[str]:
+    """Returns the SQLSTATE that the server has reported; a broken connection has none."""
+    return error.diag.sqlstate if isinstance(error, _ERRORS) else None
+
+
+def _can_reconnect(error: BaseException) -> bool:
+    state = _sqlstate(error)
+    return state in _AGAIN_ELSEWHERE or state is None and isinstance(error, _CONNECTION_ERRORS)
+
+
+def _repeat(function: Callable[[], T], attempts: int,
+            can_repeat: Callable[[BaseException], bool]) -> T:
+    attempt = 1
+    while True:
+        try:
+            return function()
+        except _ERRORS as error:
+            if not can_repeat(error) or attempt >= attempts:
+                raise
+            _log.info("attempt %d: %s, trying again", attempt, _sqlstate(error) or error)
+        time.sleep(random.uniform(0, 0.1 * 2**attempt))
+        attempt += 1
+
+
+def _transaction(conn: Connection, begin: str, lock: Callable[[Connection], None],
+                 work: Callable[[Connection], T]) -> T:
+    """Sends BEGIN and COMMIT itself: conn.commit() does not report that COMMIT rolled back."""
+    try:
+        conn.cursor().execute(begin)
+        lock(conn)
+        result = work(conn)
+        if conn.info.transaction_status != _IN_TRANSACTION:
+            raise NotCommitted("the work caught an error or ended the transaction")
+        _commit(conn)
+        return result
+    finally:
+        with suppress(*_ERRORS):
+            if conn.info.transaction_status != _IDLE:
+                conn.cursor().execute("ROLLBACK")
+
+
+def _commit(conn: Connection) -> None:
+    try:
+        conn.cursor().execute("COMMIT")
+    except _ERRORS as error:
+        # If the connection is in order after an error of COMMIT, the server has rolled back.
+        if conn.info.transaction_status != _IDLE:
+            raise CommitUnknown("the connection broke during COMMIT") from error
+        raise
+
+
+def _cancellable(conn: Connection, stop: threading.Event, function: Callable[[], T]) -> T:
+    """Runs the function in a second thread, and cancels its statements when `stop` is set, or
+    when a signal handler raises an exception in this thread. psycopg2 waits for the server in
+    libpq, where a thread runs no signal handlers. A cancel between two statements has no
+    effect; therefore it is repeated."""
+    with ThreadPoolExecutor(1) as executor:
+        future = executor.submit(function)
+        try:
+            while not stop.is_set() and not future.done():
+                wait([future], timeout=0.2)
+        finally:
+            while not future.done():
+                with suppress(*_ERRORS):
+                    conn.cancel()
+                wait([future], timeout=0.2)
+        return future.result()

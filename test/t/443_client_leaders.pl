@@ -1,0 +1,199 @@
+# The libraries of clients/ for psycopg2, psycopg 3 and JDBC: locks at session level, leaders, and
+# jobs of several databases. A leader that is killed or loses the lock has a successor on the other
+# server, steps down, and reports it, also while it is idle. SIGTERM ends a candidate and a
+# leader, and leaves nothing behind. A client whose driver is not installed is skipped.
+
+use strict;
+use warnings;
+
+use Test::More;
+use ZkLock::Check qw(nothing_left queue_of works);
+use ZkLock::Clients;
+use ZkLock::Cluster;
+
+use constant RARELY => 3600;    # seconds between two steps of a leader
+
+my $servers = ZkLock::Clients->start;
+my $zkc = $servers->{zkc};
+my @clients = $servers->clients(31);
+my $other = session($servers->{two});
+
+sub path_of { return "/zklock/locks/$_[0]" }
+
+# Starts a leader and waits until it has done its first step.
+sub start_leader
+{
+	my ($client, $server, $lock, $by, $every) = @_;
+	my $run = $servers->run($client, $server, 'lead', $lock, $by, $every);
+	$servers->wait_work_of($by, $run, $server);
+	return $run;
+}
+
+sub stopped_by_term
+{
+	my ($client, $run, $name) = @_;
+	my $output = $run->signal('TERM')->wait;
+	my $status = $client->{name} eq 'JDBC' ? 143 << 8 : 0;
+	return ok($? == $status && $output =~ /^stopped$/m, "$client->{name}: $name") || diag("$?: $output");
+}
+
+# The process of the leader is killed: while it is idle, and while a statement runs.
+sub check_killed_leader
+{
+	my ($client) = @_;
+	my ($name, $lock) = ($client->{name}, "killed:$client->{name}");
+	my $first = start_leader($client, 'one', $lock, 'first', RARELY);
+	my $second = $servers->run($client, 'two', 'lead', $lock, 'second', 0.01);
+	wait_zk_children($zkc, path_of($lock), 2, diag => sub { $second->log });
+	is($servers->work_done('two'), '', "$name: a candidate does not lead while the leader lives");
+	$first->signal('KILL')->wait;
+	ok($servers->wait_work_of('second', $second, 'two'), "$name: the candidate leads when the idle leader is killed");
+
+	my $third = $servers->run($client, 'one', 'lead', $lock, 'third', RARELY);
+	wait_zk_children($zkc, path_of($lock), 2, diag => sub { $third->log });
+	my $gate = $servers->close_gate(IN_WORK, 'two');
+	$servers->wait_at_gate(IN_WORK, $second, 'two');
+	$second->signal('KILL')->wait;
+	ok($servers->wait_work_of('third', $third), "$name: the next one leads when the leader is killed in a statement");
+	open_gate($gate);
+	stopped_by_term($client, $third, 'an idle leader stops at SIGTERM');
+	nothing_left($zkc, "$name: killed leaders leave nothing");
+	$servers->work_done($_) for qw(one two);
+	return;
+}
+
+# The leader loses the lock: by the end of its session, while it is idle; by the end of its node,
+# while a statement runs; by the end of its connection.
+sub check_lost_leadership
+{
+	my ($client) = @_;
+	my ($name, $lock) = ($client->{name}, "lost:$client->{name}");
+	my $run = start_leader($client, 'one', $lock, 'leader', RARELY);
+	my $token = fenced_token($lock);
+	$zkc->end_session($other->query_ok("SELECT session_id FROM zk_locks_of('$lock') WHERE granted"));
+	$run->wait_log(qr/not the leader/);
+	pass("$name: an idle leader whose session expired steps down and reports it");
+	wait_for_sql($servers->{one}, q(SELECT count(*) FROM work WHERE by = 'leader'), '2', diag => sub { $run->log });
+	cmp_ok(fenced_token($lock), '>', $token, "$name: it leads again, with a greater token");
+	stopped_by_term($client, $run, 'it stops at SIGTERM');
+	$servers->work_done;
+
+	my $gate = $servers->close_gate(AT_COMMIT);
+	$run = $servers->run($client, 'one', 'lead', $lock, 'leader', RARELY);
+	$servers->wait_at_gate(AT_COMMIT, $run);
+	$other->query_async("SELECT zk_lock('$lock')");
+	wait_zk_children($zkc, path_of($lock), 2);
+	$zkc->delete((queue_of($zkc, $lock))[0]);
+	$other->wait_result;
+	$run->wait_log(qr/not the leader/);
+	pass("$name: a leader whose node is deleted cannot finish its statement, and steps down");
+	open_gate($gate);
+	is($servers->work_done, '', "$name: ... and has committed nothing");
+	$other->query_ok("SELECT zk_unlock('$lock')");
+	$servers->wait_work_of('leader', $run);
+	my $backend = $servers->{one}->safe_psql('postgres',
+		"SELECT pid FROM pg_stat_activity WHERE application_name = '$run->{name}'");
+	$servers->work_done;
+	$servers->terminate($backend);
+	ok($servers->wait_work_of('leader', $run), "$name: a leader whose connection breaks leads again with another one");
+	stopped_by_term($client, $run, '... and stops at SIGTERM');
+	$servers->work_done;
+	return;
+}
+
+sub fenced_token
+{
+	my ($lock) = @_;
+	return $servers->{one}->safe_psql('postgres', "SELECT token FROM zklock_fences WHERE lock = '$lock'");
+}
+
+# SIGTERM while the program waits for the lock, on this and on the other server, and while a
+# statement of a step runs.
+sub check_sigterm
+{
+	my ($client) = @_;
+	my ($name, $lock) = ($client->{name}, "term:$client->{name}");
+	$other->query_ok("SELECT zk_lock('$lock')");
+	for my $server (qw(one two))
+	{
+		my $run = $servers->run($client, $server, 'lead', $lock, 'candidate', RARELY);
+		wait_for_sql($servers->{$server},
+			"SELECT count(*) FROM pg_stat_activity WHERE application_name = '$run->{name}' "
+			  . "AND query LIKE 'CALL%' AND wait_event_type IN ('Lock', 'Extension')", '1', diag => sub { $run->log });
+		stopped_by_term($client, $run, "a candidate on server $server stops at SIGTERM");
+		wait_zk_children($zkc, path_of($lock), 1);
+		wait_for_sql($servers->{$server},
+			"SELECT count(*) FROM pg_stat_activity WHERE application_name = '$run->{name}'", '0');
+	}
+	works($other, "SELECT zk_unlock('$lock')", 't', "$name: the leader is undisturbed");
+
+	for my $command ('lead', $name eq 'JDBC' ? () : 'lead_handler')
+	{
+		my $gate = $servers->close_gate(IN_WORK);
+		my $run = $servers->run($client, 'one', $command, $lock, 'leader', RARELY);
+		$servers->wait_at_gate(IN_WORK, $run);
+		if ($command eq 'lead')
+		{
+			stopped_by_term($client, $run, 'a leader whose statement waits stops at SIGTERM');
+		}
+		else
+		{
+			is($run->signal('TERM')->wait, "handler\n", "$name: ... also by an exception of the signal handler");
+		}
+		nothing_left($zkc, "$name: $command: nothing is left");
+		open_gate($gate);
+		is($servers->work_done, '', "$name: $command: its transaction is rolled back");
+	}
+	return;
+}
+
+# A lock at session level, for several transactions.
+sub check_hold
+{
+	my ($client) = @_;
+	my ($name, $lock) = ($client->{name}, "hold:$client->{name}");
+	my $output = $servers->run($client, 'one', 'hold', $lock, 'h')->wait;
+	like($output, qr/\Atoken \d+\ndone\n\z/, "$name: hold runs several transactions");
+	is($servers->work_done, 'h h', "$name: ... which commit once");
+	is('token ' . fenced_token($lock), (split /\n/, $output)[0], "$name: ... with its fencing token");
+
+	my $gate = $servers->close_gate(AT_COMMIT);
+	my $run = $servers->run($client, 'one', 'hold', $lock, 'h');
+	$servers->wait_at_gate(AT_COMMIT, $run);
+	is($servers->run($client, 'two', 'hold', $lock, 'h', '0')->wait, "failed: LockTimeout\n",
+		"$name: hold excludes the other server");
+	$servers->delete_nodes($lock);
+	is($run->wait, "failed: LockLost\n", "$name: a lock that is lost is reported, and its transaction is not repeated");
+	open_gate($gate);
+	is($servers->work_done, '', "$name: ... and not committed");
+	return;
+}
+
+# A job of workers with a database each: the lock is held for a minimum time.
+sub check_at_most_once
+{
+	my ($client) = @_;
+	my ($name, $lock) = ($client->{name}, "most:$client->{name}");
+	my $run = $servers->run($client, 'one', 'most', $lock, RARELY);
+	$run->wait_log(qr/works/);
+	is($servers->run($client, 'two', 'most', $lock, RARELY)->wait, "another\n",
+		"$name: the job of another database does not run while the first one holds the lock");
+	$servers->delete_nodes($lock);
+	is($run->wait, "works\nfailed: LockLost\n", "$name: a loss after the work is reported");
+	is($servers->run($client, 'two', 'most', $lock, 0)->wait, "works\nran\n", "$name: the next job runs");
+	return;
+}
+
+for my $client (@clients)
+{
+	check_killed_leader($client);
+	check_lost_leadership($client);
+	check_sigterm($client);
+	check_hold($client);
+	check_at_most_once($client);
+	nothing_left($zkc, "$client->{name}: no node is left");
+}
+
+$other->quit;
+$servers->stop;
+done_testing();
