@@ -28,7 +28,9 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
-from typing import Any, Callable, Iterator, Optional, Tuple, TypeVar
+from functools import partial
+from operator import methodcaller
+from typing import Any, Callable, Iterator, Optional, Tuple, Type, TypeVar
 
 T = TypeVar("T")
 Connection = Any                        # of psycopg2 or psycopg
@@ -36,7 +38,7 @@ Connection = Any                        # of psycopg2 or psycopg
 _log = logging.getLogger("zklock")
 
 
-def _of_drivers(name: str) -> Tuple[type, ...]:
+def _of_drivers(name: str) -> Tuple[Type[Exception], ...]:
     found = []
     for driver in "psycopg", "psycopg2":
         with suppress(ImportError):
@@ -94,6 +96,9 @@ class Stopped(Error):
     """The event `stop` ended the wait for the lock."""
 
 
+_STEP_DOWN: Tuple[Type[Exception], ...] = (Stopped, LockLost, CommitUnknown) + _ERRORS
+
+
 class Locks:
     """Locks, through connections that `connect` opens, one for each call.
 
@@ -103,7 +108,7 @@ class Locks:
     """
 
     def __init__(self, connect: Callable[[], Connection],
-                 release: Callable[[Connection], Any] = lambda conn: conn.close()) -> None:
+                 release: Callable[[Connection], Any] = methodcaller("close")) -> None:
         self._connect = connect
         self._release = release
 
@@ -138,9 +143,11 @@ class Locks:
         The wait needs no snapshot and no transaction, and keeps its place in the queue. It ends
         after `timeout` seconds (LockTimeout), when `stop` is set (Stopped), and when a signal
         handler raises an exception. The end of the block raises LockLost if the lock was lost
-        and the block has not noticed it.
+        and the block has not noticed it. In this session statement_timeout, lock_timeout and
+        idle_session_timeout are off.
         """
-        conn = _repeat(lambda: self._acquire(name, timeout, stop), attempts, _can_reconnect)
+        acquire = partial(self._acquire, name, timeout, stop)
+        conn = _repeat(acquire, attempts, _can_reconnect)
         try:
             held = Held(conn, name)
             yield held
@@ -173,7 +180,7 @@ class Locks:
             try:
                 with self.hold(name, stop=stop, attempts=1) as held:
                     _cancellable(held.conn, stop, lambda: steps(held))
-            except (Stopped, LockLost, CommitUnknown, *_ERRORS) as error:
+            except _STEP_DOWN as error:
                 cancelled = stop.is_set() and _sqlstate(error) == "57014"
                 if isinstance(error, _ERRORS) and not cancelled and not _can_reconnect(error):
                     raise
@@ -190,7 +197,8 @@ class Locks:
                                    PRIMARY KEY (job, tick));
 
         Work and record are one transaction, as in with_lock(). The other workers wait for it; if
-        the worker dies, the next one runs the work. Call it again after CommitUnknown.
+        the worker dies, the next one runs the work. Call it again after CommitUnknown. A job of
+        hours uses hold(), and records its tick in its last transaction.
         """
         def record_and_work(conn: Connection) -> bool:
             with conn.cursor() as cursor:
@@ -314,7 +322,7 @@ def _value(conn: Connection, sql: str, *args: Any) -> Any:
         return next(iter(row.values())) if isinstance(row, dict) else row[0]
 
 
-def _sqlstate(error: BaseException) -> Optional[str]:
+def _sqlstate(error: Any) -> Optional[str]:
     """Returns the SQLSTATE that the server has reported; a broken connection has none."""
     return error.diag.sqlstate if isinstance(error, _ERRORS) else None
 

@@ -1,3 +1,6 @@
+import java.io.IOException;
+import java.io.UncheckedIOException;
+import java.lang.reflect.Proxy;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.sql.Connection;
@@ -55,6 +58,14 @@ public final class Program {
             case "hold":
                 hold(name, args[3], args.length > 4 ? seconds(args[4]) : null);
                 break;
+            case "lose":
+                lose(name, Path.of(args[3]));
+                break;
+            case "failing_release":
+                new ZkLock(() -> failAtClose(DriverManager.getConnection(url)))
+                        .withLock(name, seconds("30"), conn -> insert(conn, args[3]));
+                say("done");
+                break;
             case "lead":
                 lead(name, args[3], seconds(args[4]));
                 break;
@@ -79,8 +90,8 @@ public final class Program {
                     int number = Integer.parseInt(Files.readString(path));
                     execute(conn, "SELECT 1");
                     return Files.writeString(path, Integer.toString(number + 1));
-                } catch (java.io.IOException error) {
-                    throw new java.io.UncheckedIOException(error);
+                } catch (IOException error) {
+                    throw new UncheckedIOException(error);
                 }
             });
         }
@@ -111,6 +122,29 @@ public final class Program {
             say("token " + held.token);
         }
         say("done");
+    }
+
+    /** Holds the lock, in an idle session, until somebody writes to the fifo. */
+    private static void lose(String name, Path fifo) throws SQLException, InterruptedException {
+        try (ZkLock.Held held = locks.hold(name, null)) {
+            say("holds " + held.name);
+            Files.readString(fifo);
+        } catch (IOException error) {
+            throw new UncheckedIOException(error);
+        }
+        say("done");
+    }
+
+    /** Returns a connection that breaks after the commit. */
+    private static Connection failAtClose(Connection conn) {
+        return (Connection) Proxy.newProxyInstance(Program.class.getClassLoader(),
+                new Class<?>[] {Connection.class}, (proxy, method, args) -> {
+                    Object result = method.invoke(conn, args);
+                    if (method.getName().equals("close")) {
+                        throw new SQLException("the connection broke", "08006");
+                    }
+                    return result;
+                });
     }
 
     private static void lead(String name, String by, Duration every)

@@ -73,6 +73,26 @@ def hold(name, by, timeout=None):
     say("done")
 
 
+def lose(name, fifo):
+    """Holds the lock, in an idle session, until somebody writes to the fifo."""
+    with locks.hold(name) as held:
+        say(f"holds {held.name}")
+        with open(fifo, encoding="ascii") as file:
+            file.read()
+    say("done")
+
+
+def failing_release(name, by):
+    """The commit succeeds, and then the connection breaks."""
+    def release(conn):
+        conn.close()
+        raise driver.OperationalError("the connection broke")
+
+    zklock.Locks(lambda: driver.connect(sys.argv[2]), release).with_lock(
+        name, lambda conn: insert(conn, by))
+    say("done")
+
+
 def lead(name, by, every):
     def step(held):
         held.transaction(lambda conn: insert(conn, by))

@@ -15,7 +15,7 @@ use ZkLock::Util qw(read_file write_file);
 
 my $servers = ZkLock::Clients->start;
 my $zkc = $servers->{zkc};
-my @clients = $servers->clients(36);
+my @clients = $servers->clients(38);
 my $again = qr/attempt 1: (?:\w+|.*closed the connection.*), trying again/;
 
 # All clients at once, on both servers.
@@ -131,6 +131,9 @@ sub check_refusals
 	like($servers->run($client, 'one', 'in_transaction', $lock)->wait,
 		qr/\Afailed: (?:ValueError|IllegalStateException)$/, "$name: a connection inside a transaction is refused");
 	is($servers->work_done, '', "$name: ... and its transaction is not committed");
+	is($servers->run($client, 'one', 'failing_release', $lock, 'w')->wait, "done\n",
+		"$name: a connection that breaks after the commit is no error");
+	is($servers->work_done, 'w', "$name: ... and the transaction is not repeated");
 	return;
 }
 

@@ -6,16 +6,19 @@
 use strict;
 use warnings;
 
+use POSIX qw(mkfifo);
+use PostgreSQL::Test::Utils;
 use Test::More;
-use ZkLock::Check qw(nothing_left queue_of works);
+use ZkLock::Check qw(lose_lock nothing_left queue_of works);
 use ZkLock::Clients;
 use ZkLock::Cluster;
+use ZkLock::Util qw(write_file);
 
 use constant RARELY => 3600;    # seconds between two steps of a leader
 
 my $servers = ZkLock::Clients->start;
 my $zkc = $servers->{zkc};
-my @clients = $servers->clients(31);
+my @clients = $servers->clients(35);
 my $other = session($servers->{two});
 
 sub path_of { return "/zklock/locks/$_[0]" }
@@ -63,14 +66,14 @@ sub check_killed_leader
 }
 
 # The leader loses the lock: by the end of its session, while it is idle; by the end of its node,
-# while a statement runs; by the end of its connection.
+# while a statement runs.
 sub check_lost_leadership
 {
 	my ($client) = @_;
 	my ($name, $lock) = ($client->{name}, "lost:$client->{name}");
 	my $run = start_leader($client, 'one', $lock, 'leader', RARELY);
 	my $token = fenced_token($lock);
-	$zkc->end_session($other->query_ok("SELECT session_id FROM zk_locks_of('$lock') WHERE granted"));
+	$zkc->end_session(session_of_holder($lock));
 	$run->wait_log(qr/not the leader/);
 	pass("$name: an idle leader whose session expired steps down and reports it");
 	wait_for_sql($servers->{one}, q(SELECT count(*) FROM work WHERE by = 'leader'), '2', diag => sub { $run->log });
@@ -91,14 +94,37 @@ sub check_lost_leadership
 	is($servers->work_done, '', "$name: ... and has committed nothing");
 	$other->query_ok("SELECT zk_unlock('$lock')");
 	$servers->wait_work_of('leader', $run);
+	stopped_by_term($client, $run, '... and leads again, until SIGTERM');
+	$servers->work_done;
+	return;
+}
+
+# The connection of the leader breaks: during COMMIT, and while it is idle.
+sub check_broken_connection
+{
+	my ($client) = @_;
+	my ($name, $lock) = ($client->{name}, "broken:$client->{name}");
+	my $gate = $servers->close_gate(AT_COMMIT);
+	my $run = $servers->run($client, 'one', 'lead', $lock, 'leader', RARELY);
+	$servers->terminate($servers->wait_at_gate(AT_COMMIT, $run));
+	$run->wait_log(qr/not the leader of \S+ the connection broke during COMMIT/);
+	pass("$name: a leader whose connection breaks during COMMIT steps down");
+	open_gate($gate);
+	ok($servers->wait_work_of('leader', $run), "$name: ... and leads again");
 	my $backend = $servers->{one}->safe_psql('postgres',
 		"SELECT pid FROM pg_stat_activity WHERE application_name = '$run->{name}'");
 	$servers->work_done;
 	$servers->terminate($backend);
-	ok($servers->wait_work_of('leader', $run), "$name: a leader whose connection breaks leads again with another one");
+	ok($servers->wait_work_of('leader', $run), "$name: an idle leader whose connection breaks leads again");
 	stopped_by_term($client, $run, '... and stops at SIGTERM');
 	$servers->work_done;
 	return;
+}
+
+sub session_of_holder
+{
+	my ($lock) = @_;
+	return $other->query_ok("SELECT session_id FROM zk_locks_of('$lock') WHERE granted");
 }
 
 sub fenced_token
@@ -166,6 +192,14 @@ sub check_hold
 	is($run->wait, "failed: LockLost\n", "$name: a lock that is lost is reported, and its transaction is not repeated");
 	open_gate($gate);
 	is($servers->work_done, '', "$name: ... and not committed");
+
+	my $fifo = PostgreSQL::Test::Utils::tempdir() . "/$name";
+	mkfifo($fifo, 0600) or die "mkfifo: $!";
+	$run = $servers->run($client, 'one', 'lose', $lock, $fifo);
+	$run->wait_log(qr/holds/);
+	lose_lock($servers->{zk}, $zkc, $lock, session_of_holder($lock));
+	write_file($fifo, 'end');
+	is($run->wait, "holds $lock\nfailed: LockLost\n", "$name: the end of hold reports a loss that nothing has reported");
 	return;
 }
 
@@ -188,6 +222,7 @@ for my $client (@clients)
 {
 	check_killed_leader($client);
 	check_lost_leadership($client);
+	check_broken_connection($client);
 	check_sigterm($client);
 	check_hold($client);
 	check_at_most_once($client);

@@ -143,7 +143,8 @@ public final class ZkLock {
 
     /**
      * Holds the lock at session level, with a connection of its own, until close(), which throws
-     * LockLost if the lock was lost. The wait needs no snapshot and no transaction.
+     * LockLost if the lock was lost. The wait needs no snapshot and no transaction. In this session
+     * statement_timeout, lock_timeout and idle_session_timeout are off.
      *
      * @param timeout of the wait for the lock, or null for no limit
      */
@@ -185,7 +186,8 @@ public final class ZkLock {
      * </pre>
      *
      * <p>Work and record are one transaction, as in {@link #withLock}. The other workers wait for
-     * it; if the worker dies, the next one runs the work. Call it again after CommitUnknown.
+     * it; if the worker dies, the next one runs the work. Call it again after CommitUnknown. A job
+     * of hours uses {@link #hold}, and records its tick in its last transaction.
      */
     public boolean runOnce(String job, String tick, Work<?> work)
             throws SQLException, InterruptedException {
@@ -299,7 +301,7 @@ public final class ZkLock {
      * the process is a candidate again. Other errors of a step end run().
      *
      * <p>To stop at SIGTERM: {@code Runtime.getRuntime().addShutdownHook(new
-     * Thread(leader::stop))}.
+     * Thread(leader::stop))}. A step must not call System.exit(), which waits for the step then.
      */
     public final class Leader {
         private final String name;
