@@ -87,6 +87,17 @@ sub write
 	return write_file("$self->{scripts}/$name", $text);
 }
 
+# Removes zklock's library, control files and scripts.
+sub remove_zklock
+{
+	my ($self) = @_;
+	for my $file ($self->{library}, glob "$self->{scripts}/zklock*")
+	{
+		unlink $file or die "$file: $!\n";
+	}
+	return;
+}
+
 # Replaces the library as "make install" and packages do: a new file gets the name of
 # the old file.
 sub replace_library { return $_[0]->take_library_of($_[0]) }
