@@ -112,6 +112,18 @@ sub take_library_of
 	return;
 }
 
+# Takes the library, the control files and the scripts of another installation.
+sub take_zklock_of
+{
+	my ($self, $other) = @_;
+	$self->take_library_of($other);
+	for my $file (glob "$other->{scripts}/zklock*")
+	{
+		cp($file, $self->{scripts}) or die "$file: $!\n";
+	}
+	return;
+}
+
 sub link_all
 {
 	my ($from, $to, @except) = @_;
