@@ -125,11 +125,11 @@ check-scripts:
 	@echo "scripts: ok"
 
 .PHONY: dist
+DIST ?= build/zklock-$(shell sed -n 's/^\t"version": "\(.*\)",/\1/p' META.json).zip
 dist: check-meta
-	mkdir -p build
-	version=$$(sed -n 's/^\t"version": "\(.*\)",/\1/p' META.json) && \
-	  git archive --prefix=zklock-$$version/ -o build/zklock-$$version.zip HEAD && \
-	  echo build/zklock-$$version.zip
+	@mkdir -p $(dir $(DIST))
+	git -c safe.directory='$(CURDIR)' archive --prefix=$(patsubst %.zip,%,$(patsubst %.tar.gz,%,$(notdir $(DIST))))/ -o $(DIST) HEAD
+	@echo $(DIST)
 
 .PHONY: check-layers
 check-layers: $(OBJS)

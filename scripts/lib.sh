@@ -170,8 +170,8 @@ extract_source() {
 
 apt_install() { with_progress apt_state run_apt "$@"; }
 
-# Runs a command. Meanwhile prints every ten seconds the time and what the first argument, a
-# function, prints.
+# Runs a command. Meanwhile prints every fifteen seconds the time and what the first argument, a
+# function, prints. The pause must not keep a pipe open.
 with_progress() {
 	show_progress "$1" &
 	local progress=$! status=0
@@ -182,7 +182,7 @@ with_progress() {
 }
 
 show_progress() {
-	while sleep 10; do
+	while sleep 15 >/dev/null 2>&1; do
 		say "  ... $((SECONDS / 60)) min $((SECONDS % 60)) s: $("$1")"
 	done
 }

@@ -1,8 +1,11 @@
 # The catalog of a version is the same for all paths to it: its install script, and updates
-# from earlier versions. The test compares the output of pg_dump --binary-upgrade for every
-# member of the extension, with comments, privileges and the tables to be dumped.
+# from earlier versions, for both extensions. The test compares the output of pg_dump
+# --binary-upgrade for every member of the extension, with comments, privileges and the tables
+# to be dumped. Every version whose install script is in sql/ must have a path to the default version.
 #
-# An invented version with incomplete update scripts shows that differences are detected.
+# While sql/ has one version, its only path is its install script, and there is nothing to
+# compare: the first half of the test then checks only that this version can be installed. An
+# invented version with complete and incomplete update scripts shows that differences are detected.
 # The test does not check the rows of zklock_fences after an update.
 
 use strict;
@@ -22,14 +25,15 @@ $node->safe_psql('postgres', 'CREATE DATABASE path');
 
 my ($default) = $installation->read('zklock.control') =~ /^default_version *= *'(.*)'/m;
 
-# Returns all paths from an install script along update scripts, without repeated versions,
-# as lists of versions.
+# Returns all paths from an install script of an extension along update scripts, without
+# repeated versions, as lists of versions.
 sub paths
 {
+	my ($extension) = @_;
 	my (@paths, %next);
-	for my $script ($installation->scripts)
+	for my $script ($installation->scripts($extension))
 	{
-		my ($first, $second) = $script =~ /^zklock--(.+?)(?:--(.+))?\.sql$/;
+		my ($first, $second) = $script =~ /^\w+--(.+?)(?:--(.+))?\.sql$/;
 		if (defined $second) { push @{ $next{$first} }, $second }
 		else { push @paths, [$first] }
 	}
@@ -58,29 +62,29 @@ sub without_numbers
 # DATABASE waits only a few seconds for the end of sessions.
 sub catalog
 {
-	my ($first, @updates) = @_;
-	$node->safe_psql('path', join ';', "CREATE EXTENSION zklock VERSION '$first'",
-		map { "ALTER EXTENSION zklock UPDATE TO '$_'" } @updates);
+	my ($extension, $first, @updates) = @_;
+	$node->safe_psql('path', join ';', "CREATE EXTENSION $extension VERSION '$first' CASCADE",
+		map { "ALTER EXTENSION $extension UPDATE TO '$_'" } @updates);
 	my ($dump, $errors) = run_command([
 		$node->installed_command('pg_dump'), '--binary-upgrade', '--schema-only',
 		'-d', $node->connstr('path') ]);
-	is($errors, '', "$first @updates: dumped") if $errors;
+	is($errors, '', "$extension $first @updates: dumped") if $errors;
 	my $dumped = $node->safe_psql('path',
-		"SELECT extconfig::regclass[], extcondition FROM pg_extension WHERE extname = 'zklock'");
-	$node->safe_psql('path', 'DROP EXTENSION zklock');
+		"SELECT extname, extconfig::regclass[], extcondition FROM pg_extension WHERE extname ~ 'zklock' ORDER BY 1");
+	$node->safe_psql('path', 'DROP EXTENSION zklock CASCADE');
 	my @lines = grep { !/^\\(?:un)?restrict |^--|^$|binary_upgrade_set_next_/ }
 	  map { without_numbers($_) } split /\n/, "$dump\n$dumped";
 	return \@lines;
 }
 
-# Returns the differences between catalogs of one version: paths and lines.
+# Returns the differences between an extension's catalogs of one version: paths and lines.
 sub differences
 {
-	my ($only) = @_;
+	my ($extension, $only) = @_;
 	my (%reference, @found);
-	for my $path (grep { !defined $only || $_->[-1] eq $only } paths())
+	for my $path (grep { !defined $only || $_->[-1] eq $only } paths($extension))
 	{
-		my $catalog = catalog(@$path);
+		my $catalog = catalog($extension, @$path);
 		my $expected = $reference{ $path->[-1] } //= $catalog;
 		my %there = map { $_ => 1 } @$catalog;
 		my %expected = map { $_ => 1 } @$expected;
@@ -95,25 +99,28 @@ sub differences
 
 
 # The existing scripts.
-my @paths = paths();
-note(map { "path: @$_\n" } @paths);
-is_deeply([ differences() ], [], 'all paths to a version give the same catalog');
-
-my %reached = map { $_ => 1 } map { @$_ } @paths;
-ok($reached{$default}, "the default version, $default, can be installed");
-for my $version (sort keys %reached)
+for my $extension (qw(zklock zklock_advisory))
 {
-	next if $version eq $default;
-	ok((grep { $_->[-1] eq $default && grep { $_ eq $version } @$_ } @paths),
-		"$version can be updated to $default");
-}
-for my $script ($installation->scripts)
-{
-	my ($version) = $script =~ /^zklock--(.+?)(?:--.+)?\.sql$/;
-	ok($reached{$version}, "$script starts from a version that can be installed");
+	my @paths = paths($extension);
+	note(map { "path: $extension @$_\n" } @paths);
+	is_deeply([ differences($extension) ], [], "all paths to a version of $extension give the same catalog");
+
+	my %reached = map { $_ => 1 } map { @$_ } @paths;
+	ok($reached{$default}, "$extension: the default version, $default, can be installed");
+	for my $version (sort keys %reached)
+	{
+		next if $version eq $default;
+		ok((grep { $_->[-1] eq $default && grep { $_ eq $version } @$_ } @paths),
+			"$extension $version can be updated to $default");
+	}
+	for my $script ($installation->scripts($extension))
+	{
+		my ($version) = $script =~ /^\w+--(.+?)(?:--.+)?\.sql$/;
+		ok($reached{$version}, "$script starts from a version that can be installed");
+	}
 }
 
-my ($catalog) = join "\n", @{ catalog($default) };
+my ($catalog) = join "\n", @{ catalog('zklock', $default) };
 my $members = $node->safe_psql('postgres', <<'SQL');
 CREATE EXTENSION zklock;
 SELECT count(*) FROM pg_depend AS d JOIN pg_extension AS e ON d.refobjid = e.oid
@@ -139,12 +146,12 @@ sub after_update_by
 {
 	my ($script) = @_;
 	$installation->write("zklock--$default--9.9.sql", $script);
-	return differences('9.9');
+	return differences('zklock', '9.9');
 }
 
 is_deeply([ after_update_by($news) ],
 	[], 'a complete update script causes no difference');
-cmp_ok(scalar(grep { $_->[-1] eq '9.9' } paths()), '>=', 2, '... and there are at least two paths');
+cmp_ok(scalar(grep { $_->[-1] eq '9.9' } paths('zklock')), '>=', 2, '... and there are at least two paths');
 for my $mistake (
 	[ 'a function', qr/^CREATE FUNCTION.*\n(?:.*zk_made_up\(.*\n)*/m ],
 	[ 'a comment', qr/^COMMENT.*\n/m ],

@@ -38,6 +38,7 @@ my @directions = ([qw(old new)], [qw(new old)]);
 test_exclusive(@{$_}) for @directions;
 test_shared(@{$_}) for @directions;
 test_permits(@{$_}) for @directions;
+test_views(@{$_}) for @directions;
 test_waits_without_deadlock(@{$_}) for @directions;
 test_deadlocks_of_one_version(@{$_}) for @directions;
 test_deadlock_across_versions(@{$_}) for @directions;
@@ -56,10 +57,10 @@ sub test_exclusive
 	for my $names (qw(curator curator_mutex kazoo))
 	{
 		my $what = "$holding holds, with names of $names";
-		$_->query_ok("SET zklock.node_names = $names") for $holder, $contender;
+		$_->reconnect('zklock.node_names' => $names) for $holder, $contender;
 		my $token = $holder->query_ok("SELECT zk_lock('x')");
 		works($contender, "SELECT zk_try_lock('x')", 'f', "$what: an attempt of $other is refused");
-		works($contender, "SELECT zk_try_lock(ARRAY['w', 'x'])", 'f', "$what: ... also for several names");
+		works($contender, several($other, "ARRAY['w', 'x']"), 'f', "$what: ... also for several names");
 		$contender->query_async("SELECT zk_lock('x')");
 		wait_zk_children($zkc, '/zklock/locks/x', 2);
 		ok(!$contender->finished, "$what: $other waits");
@@ -69,6 +70,13 @@ sub test_exclusive
 	}
 	$_->quit for $holder, $contender;
 	return;
+}
+
+# An attempt for several names; the earlier version has one function for one name and for several.
+sub several
+{
+	my ($version, $names) = @_;
+	return 'SELECT ' . ($version eq 'new' ? 'zk_try_lock_all' : 'zk_try_lock') . "($names)";
 }
 
 sub test_shared
@@ -117,6 +125,23 @@ sub test_permits
 	$_->query_ok('SELECT zk_unlock_all()') for @holders, @others;
 	$_->quit for @holders, @others;
 	wait_until('the end of the semaphore', sub { !$zkc->exists('/zklock/semaphores/p') });
+	return;
+}
+
+# The views of the other version show who holds and waits. They cannot read its node data, which had
+# another form before wire format 1, so they show no process.
+sub test_views
+{
+	my ($holding, $other) = @_;
+	my ($holder, $waiter, $viewer) = map { session($node{$_}) } $holding, "${holding}2", $other;
+	$holder->query_ok("SELECT zk_lock('v')");
+	$waiter->query_async("SELECT zk_lock('v')");
+	wait_zk_children($zkc, '/zklock/locks/v', 2);
+	works($viewer, "SELECT granted, queue_position, client, pid FROM zk_locks WHERE name = 'v' ORDER BY granted DESC",
+		"t||zklock|\nf|1|zklock|", "a view of $other shows the holder and the waiter of $holding");
+	$holder->query_ok('SELECT zk_unlock_all()');
+	$waiter->wait_result;
+	$_->quit for $holder, $waiter, $viewer;
 	return;
 }
 
@@ -204,7 +229,8 @@ sub test_crowds
 	return;
 }
 
-# The earlier server gets the new library and restarts, while the other one holds a lock.
+# The earlier server gets the new files and restarts, while the other one holds a lock. Versions before
+# 0.9 have no update script, so the extension is created again.
 sub test_upgrade
 {
 	my $holder = session($node{new});
@@ -213,9 +239,10 @@ sub test_upgrade
 	$before->query_ok("SELECT zk_lock('mine')");
 	works($holder, "SELECT zk_try_lock('mine')", 'f', 'before the upgrade: the lock is held');
 	$node{old}->stop;
-	$installation{old}->take_library_of($installation{new});
+	$installation{old}->take_zklock_of($installation{new});
 	works($holder, "SELECT zk_try_lock('mine')", 't', 'a stopped server has released its locks');
 	$node{old}->start;
+	$node{old}->safe_psql('postgres', 'DROP EXTENSION zklock; CREATE EXTENSION zklock');
 	my $after = session($node{old});
 	works($after, "SELECT zk_try_lock('x'), zk_try_lock('mine'), zk_try_acquire('p', 1)", 'f|f|f',
 		'after the upgrade: what the other server holds is excluded');

@@ -2,13 +2,14 @@
 # library may be changed.
 #
 # Owns: a tree that looks like the installed server and shares its files, except for
-# the extension directory, with copies of plpgsql and zklock, and zklock's library.
+# the extension directory, with copies of plpgsql, zklock and zklock_advisory, and zklock's
+# library.
 # PostgreSQL finds its files relative to its programs, so the tree can be anywhere.
 #
 #   my $installation = ZkLock::Installation->new($directory);
 #   my $node = PostgreSQL::Test::Cluster->new('a',
 #       install_path => $installation->path);
-#   $installation->write('zklock--0.1--0.2.sql', $text);
+#   $installation->write('zklock--0.9--0.10.sql', $text);
 #   $installation->replace_library;     # with another file of the same content
 #
 # With build => $directory it has the library and the scripts that were built there.
@@ -54,6 +55,8 @@ sub new
 	  : "$installed{sharedir}/extension/zklock";
 	for my $file (map { glob "$_*.{control,sql}" } "$installed{sharedir}/extension/plpgsql", @zklock)
 	{
+		# An earlier installation may have left scripts that the sources no longer have.
+		next if !$opt{build} && $file =~ m{/(zklock[^/]*\.sql)$} && !-e "sql/$1";
 		cp($file, $self->{scripts}) or die "$file: $!\n";
 	}
 	return $self;
@@ -62,11 +65,11 @@ sub new
 # The install_path of PostgreSQL::Test::Cluster.
 sub path { return $_[0]{path} }
 
-# Returns the names of zklock's scripts.
+# Returns the names of an extension's scripts.
 sub scripts
 {
-	my ($self) = @_;
-	my @names = map { basename($_) } glob "$self->{scripts}/zklock--*.sql";
+	my ($self, $extension) = @_;
+	my @names = map { basename($_) } glob "$self->{scripts}/$extension--*.sql";
 	return @names;
 }
 
@@ -84,6 +87,17 @@ sub write
 	return write_file("$self->{scripts}/$name", $text);
 }
 
+# Removes zklock's library, control files and scripts.
+sub remove_zklock
+{
+	my ($self) = @_;
+	for my $file ($self->{library}, glob "$self->{scripts}/zklock*")
+	{
+		unlink $file or die "$file: $!\n";
+	}
+	return;
+}
+
 # Replaces the library as "make install" and packages do: a new file gets the name of
 # the old file.
 sub replace_library { return $_[0]->take_library_of($_[0]) }
@@ -95,6 +109,18 @@ sub take_library_of
 	my $new = "$self->{library}.new";
 	cp($other->{library}, $new) or die "$new: $!\n";
 	rename $new, $self->{library} or die "$self->{library}: $!\n";
+	return;
+}
+
+# Takes the library, the control files and the scripts of another installation.
+sub take_zklock_of
+{
+	my ($self, $other) = @_;
+	$self->take_library_of($other);
+	for my $file (glob "$other->{scripts}/zklock*")
+	{
+		cp($file, $self->{scripts}) or die "$file: $!\n";
+	}
 	return;
 }
 
