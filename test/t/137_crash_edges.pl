@@ -45,6 +45,15 @@ sub crash
 
 sub former_files { my @files = glob "$directory/zklock_sessions.*"; return @files }
 
+# Returns the process that closes the sessions, if it runs.
+sub worker
+{
+	my ($postmaster) = read_file($here->data_dir . '/postmaster.pid') =~ /^(\d+)/;
+	my ($worker) = grep { read_file("/proc/$_/cmdline") =~ /zklock crash release/ }
+	  map { m{/proc/(\d+)/} } grep { read_file($_) =~ /^PPid:\s*$postmaster$/m } glob '/proc/[0-9]*/status';
+	return $worker;
+}
+
 sub free_at_once
 {
 	my ($lock, $name) = @_;
@@ -108,6 +117,33 @@ sub count_resumed { return scalar(() = read_file($zk->log_file) =~ /attempting t
 	$s->drop;
 }
 
+# The worker ends while it cannot reach the ensemble: by a fast shutdown, and by a crash, after
+# which the server has two former files.
+{
+	my $s = session($here, dbname => 'other');
+	$s->reconnect('zklock.session_timeout' => LONG);
+	$s->query_ok("SELECT zk_lock('w')");
+	$proxy->cut(refuse => 1);
+	crash($s);
+	$s->drop;
+	wait_until('the worker', sub { defined worker() });
+	$here->stop('fast');
+	is_deeply([ former_files() ], ["$directory/zklock_sessions.1"], 'a shutdown ends the worker, which keeps the file');
+	$here->start;
+	my $other = session($here);
+	$other->query_ok("SELECT zk_lock('v')");
+	my $worker = worker();
+	kill 'KILL', $worker;
+	wait_until('the next worker', sub { (worker() // $worker) != $worker });
+	wait_for_sql($here, 'SELECT 1', '1');
+	free_at_once('v', 'a crash of the worker');
+	is($t->query("SELECT zk_try_lock('w')"), 'f', '... the unreachable ensemble keeps the other lock');
+	$proxy->accept;
+	free_at_once('w', 'the ensemble can be reached again');
+	wait_until('the removal of the former files', sub { !former_files() });
+	$other->drop;
+}
+
 # Each time that a session is resumed it lives for another timeout. The worker uses the
 # server's credentials; so it cannot close the session of a database that has its own.
 {
@@ -136,6 +172,17 @@ sub count_resumed { return scalar(() = read_file($zk->log_file) =~ /attempting t
 	is($t->query("SELECT zk_try_lock('e')"), 'f', 'after a crash the server runs again, and the locks are free later');
 	wait_until('the removal of the former file', sub { !former_files() });
 	$_->drop for @sessions;
+}
+
+# Without its directory.
+{
+	$here->stop('fast');
+	rename $directory, "$directory.away" or die "cannot rename $directory: $!";
+	my $log = -s $here->logfile;
+	$here->start;
+	wait_for_log($here, qr/could not create file "pg_stat_tmp\/zklock_sessions": No such file or directory/, $log);
+	is($here->safe_psql('postgres', "SELECT zk_try_lock('g')"), 't', 'a server without the file locks as ever');
+	rename "$directory.away", $directory or die "cannot rename $directory: $!";
 }
 
 $t->quit;
