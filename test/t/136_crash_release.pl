@@ -63,6 +63,8 @@ sub holder
 	return $s;
 }
 
+sub has_former_file { return scalar(() = glob "$_[0]/zklock_sessions.*") }
+
 sub free_at_once
 {
 	my ($name) = @_;
@@ -71,7 +73,7 @@ sub free_at_once
 	like($t->wait_result, qr/^\d+$/, "$name: another server gets the lock");
 	$t->query_ok("SELECT zk_unlock('x')");
 	nothing_left($zkc, "$name: no node is left");
-	wait_until('the removal of the former file', sub { !glob "$directory/zklock_sessions.*" });
+	wait_until('the removal of the former file', sub { !has_former_file($directory) });
 	return;
 }
 
@@ -169,7 +171,7 @@ for my $n (1 .. 2)
 	system_or_bail('cp', '-p', "$directory/zklock_sessions", $standby->data_dir . '/pg_stat_tmp/');
 	$standby->start;
 	wait_until('the removal of the copied file',
-		sub { !glob $standby->data_dir . '/pg_stat_tmp/zklock_sessions.*' });
+		sub { !has_former_file($standby->data_dir . '/pg_stat_tmp') });
 	still_held('a standby started with a copy of the file');
 	$standby->restart;
 	still_held('the standby was started again');

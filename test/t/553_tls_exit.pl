@@ -1,5 +1,6 @@
 # With TLS: no thread runs in a handshake while exit() cleans up OpenSSL, and a connection
-# whose descriptor select() cannot take is refused, and crashes nothing.
+# whose descriptor select() cannot take is refused, and crashes nothing. What a crash leaves is
+# closed over TLS.
 
 use strict;
 use warnings;
@@ -12,6 +13,7 @@ use ZkLock::Proxy;
 use ZkLock::Shim;
 use ZkLock::Tls;
 use ZkLock::Util qw(wait_until);
+use ZkLock::ZkClient;
 use ZkLock::ZkServer;
 
 my $pg_config = $ENV{PG_CONFIG} // 'pg_config';
@@ -27,13 +29,14 @@ use constant DESCRIPTORS => 1024;
 
 my $tls = ZkLock::Tls->new;
 my $zk = ZkLock::ZkServer->start(tick_time => 200, tls => $tls, config => { maxSessionTimeout => 300000 });
+my $zkc = ZkLock::ZkClient->new($zk->connect_string);
 my $proxy = ZkLock::Proxy->start(target => $zk->secure_connect_string);
 my $shim = ZkLock::Shim->build;
 local @ENV{ $shim->names } = $shim->values;
 my $node = zklock_node('a', zk => $proxy->connect_string, session_timeout => '45s',
 	extra_conf => join('', map { "zklock.tls_$_->[0]_file = '" . $tls->path($_->[1]) . "'\n" }
 	  ['ca', 'ca.crt'], ['cert', 'client.crt'], ['key', 'client.key'])
-	  . "max_files_per_process = 4000\n");
+	  . "max_files_per_process = 4000\nrestart_after_crash = on\n");
 my $witness = session($node);
 $witness->query_ok("SELECT zk_lock('witness')");
 
@@ -96,8 +99,17 @@ works($witness, "SELECT zk_lock_token('witness') > 0", 't', 'another session kee
 }
 
 unlike(slurp_file($node->logfile), qr/PANIC|terminated by signal/, 'no backend has crashed');
-$witness->quit;
+
+# After a crash the sessions are closed over TLS, too.
+{
+	my $log = -s $node->logfile;
+	$witness->kill9;
+	wait_for_log($node, qr/closed 1 ZooKeeper sessions of processes that have crashed/, $log);
+	nothing_left($zkc, 'the locks of a backend that was killed are free');
+	$witness->drop;
+}
 $node->stop;
+$zkc->close;
 $proxy->stop;
 $zk->stop;
 done_testing();

@@ -4,7 +4,7 @@
  *		Reads the credentials of a session: a password, certificates.
  *
  * Must never reveal what a file contains, nor its name in a message to a client.
- * Called only by backend_session.c.
+ * Called only by backend_session.c and crash_release.c.
  *
  *-------------------------------------------------------------------------
  */

@@ -9,7 +9,8 @@
  *
  * To close a session it resumes it, which needs the session's password.  A session is closed
  * when the ensemble says that it does not exist.  Until then the worker repeats all of this,
- * but not longer than a session can live without its client.
+ * but not longer than a session can live without its client.  Resuming a session lets it
+ * live for another timeout, so an ensemble that does not close it is asked a few times only.
  *
  * PostgreSQL forgets a worker that ends with 0, and at a crash also one that is never to be
  * started again.  So this one ends with 1, and is started again after a day.
@@ -40,6 +41,9 @@
 #define BATCH_MS 3000
 #define PAUSE_MS 200
 
+/* How often a session is resumed to close it. */
+#define MAX_RESUMED 3
+
 /* How often the worker looks at the state of a batch. */
 #define POLL_MS 5
 
@@ -49,6 +53,7 @@
 typedef struct Batch
 {
 	int			n;
+	ZklockSessionNote *notes;
 	bool		is_done[BATCH];
 	ZklSession *sessions[BATCH];	/* or NULL */
 } Batch;
@@ -80,6 +85,7 @@ open_session(CrashRelease *release, const ZklockSessionNote *note, ZklSession **
 		.connect_string = note->connect_string,
 		.root = "/",
 		.session_timeout_ms = note->timeout_ms,
+		.digest = release->credentials.digest,
 		.tls = release->credentials.tls,
 		.max_nodes = 1,
 		.resumed = note->key,
@@ -90,25 +96,28 @@ open_session(CrashRelease *release, const ZklockSessionNote *note, ZklSession **
 
 /* Is it decided what becomes of the batch?  Closes the sessions that are resumed. */
 static bool
-look(CrashRelease *release, Batch *batch)
+look(Batch *batch)
 {
 	bool		all_decided = true;
 
 	for (int i = 0; i < batch->n; i++)
 	{
 		ZklSession *session = batch->sessions[i];
-		ZklSessionState state = session ? zkl_session_state(session) : ZKL_SESSION_AUTH_FAILED;
+		ZklSessionState state;
 
+		if (session == NULL)
+			continue;
+		state = zkl_session_state(session);
 		if (state == ZKL_SESSION_CONNECTING || state == ZKL_SESSION_SUSPENDED)
 		{
 			all_decided = false;
 			continue;
 		}
-		batch->is_done[i] |= state == ZKL_SESSION_EXPIRED;
-		if (state == ZKL_SESSION_CONNECTED)
-			release->n_closed++;
-		if (session)
-			zkl_session_close(session, 0);
+		if (state == ZKL_SESSION_EXPIRED)
+			batch->is_done[i] = true;
+		else
+			batch->notes[i].n_resumed++;
+		zkl_session_close(session, 0);
 		batch->sessions[i] = NULL;
 	}
 	return all_decided;
@@ -121,26 +130,48 @@ wait_for_threads(void)
 		;
 }
 
-/* Tries to close these sessions; returns whether all of them are known to be closed. */
-static bool
-close_batch(CrashRelease *release, const ZklockSessionNote *notes, int n)
+/* Tries to close these sessions; moves those that are left to the front, returns how many. */
+static int
+close_batch(CrashRelease *release, ZklockSessionNote *notes, int n)
 {
-	Batch		batch = {.n = n};
+	Batch		batch = {.n = n,.notes = notes};
 	int64		until = zkl_now_ms() + BATCH_MS;
-	int			n_done = 0;
+	int			n_left = 0;
 
 	for (int i = 0; i < n; i++)
 		open_session(release, &notes[i], &batch.sessions[i]);
-	while (!look(release, &batch) && zkl_now_ms() < until && sleep_ms(POLL_MS))
+	while (!look(&batch) && zkl_now_ms() < until && sleep_ms(POLL_MS))
 		;
 	for (int i = 0; i < n; i++)
 	{
 		if (batch.sessions[i])
 			zkl_session_close(batch.sessions[i], 0);
-		n_done += batch.is_done[i];
+		if (!batch.is_done[i])
+			notes[n_left++] = notes[i];
+		else if (notes[i].n_resumed > 0)
+			release->n_closed++;
 	}
 	wait_for_threads();
-	return n_done == n;
+	return n_left;
+}
+
+/* The same for any number of sessions. */
+static int
+close_all(CrashRelease *release, ZklockSessionNote *notes, int n)
+{
+	int			n_left = 0;
+	int			n_of_batch;
+
+	for (int i = 0; i < n; i += n_of_batch)
+	{
+		int			n_undone;
+
+		n_of_batch = Min(n - i, BATCH);
+		n_undone = ShutdownRequestPending ? n_of_batch : close_batch(release, &notes[i], n_of_batch);
+		memmove(&notes[n_left], &notes[i], sizeof(*notes) * n_undone);
+		n_left += n_undone;
+	}
+	return n_left;
 }
 
 /* Returns when the sessions have ended without us. */
@@ -154,6 +185,23 @@ lifetime_ms(const ZklockSessionNote *notes, int n)
 	return longest * 2;
 }
 
+/* Gives up sessions that cannot be closed.  Returns how many are left to be tried again. */
+static int
+give_up(const CrashRelease *release, ZklockSessionNote *notes, int n)
+{
+	bool		is_late = zkl_now_ms() - release->busy_ms > lifetime_ms(notes, n);
+	int			n_left = 0;
+
+	for (int i = 0; i < n; i++)
+		if (!is_late && notes[i].n_resumed < MAX_RESUMED)
+			notes[n_left++] = notes[i];
+	if (n_left < n)
+		ereport(LOG,
+				(errmsg("could not close %d ZooKeeper sessions of former processes", n - n_left),
+				 errdetail("Their locks are free when they expire.")));
+	return n_left;
+}
+
 /* Returns whether nothing is left to do with this file. */
 static bool
 process_file(const char *path, void *arg)
@@ -161,8 +209,8 @@ process_file(const char *path, void *arg)
 	CrashRelease *release = arg;
 	ZklockSessionNote *notes;
 	bool		is_free;
-	bool		all_done = true;
 	int			n;
+	int			n_left;
 
 	if (ShutdownRequestPending)
 		return false;
@@ -173,18 +221,11 @@ process_file(const char *path, void *arg)
 		release->busy_ms = zkl_now_ms();
 		return false;
 	}
-	for (int i = 0; i < n && !ShutdownRequestPending; i += BATCH)
-		all_done &= close_batch(release, &notes[i], Min(n - i, BATCH));
-	if (!all_done && zkl_now_ms() - release->busy_ms > lifetime_ms(notes, n))
-	{
-		ereport(LOG,
-				(errmsg("could not close all ZooKeeper sessions of former processes"),
-				 errdetail("They have ended after their timeout.")));
-		all_done = true;
-	}
-	if (notes)
-		pfree(notes);
-	return all_done && !ShutdownRequestPending;
+	n_left = give_up(release, notes, close_all(release, notes, n));
+	if (n_left > 0)
+		zklock_write_former_file(path, notes, n_left);
+	pfree(notes);
+	return n_left == 0;
 }
 
 /* exit() must not clean up libraries that a thread is still using. */

@@ -3,9 +3,10 @@
  * session_file.c
  *		The file with the ZooKeeper sessions of this server's backends.
  *
- * The postmaster creates the file, locks it with flock() and maps it.  Its children inherit
- * the mapping and the open file, and with it the lock: the kernel releases the lock when the
- * last of these processes has gone, whatever ended it.  A stopped process keeps it.
+ * The postmaster creates the file and locks it with flock().  Its children inherit the open
+ * file, and with it the lock: the kernel releases the lock when the last of these processes
+ * has gone, whatever ended it.  A stopped process keeps it.  The file is not mapped: if it
+ * were truncated, or its disk failed, the processes that touch the mapping would crash.
  *
  * The header names the boot of the machine, and the file's own device and inode.  So a copy
  * of the data directory, a snapshot or a base backup has no sessions to close: there, the
@@ -22,7 +23,6 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -52,26 +52,25 @@ typedef struct Header
 	uint64		n_notes;
 } Header;
 
-typedef struct SessionFile
-{
-	Header		header;
-	ZklockSessionNote notes[FLEXIBLE_ARRAY_MEMBER];
-} SessionFile;
-
 StaticAssertDecl(sizeof(ZklockSessionNote) == 1024, "notes are 1 kB");
 
-/* In the postmaster and its children; NULL: there is no file. */
-static SessionFile *mapped = NULL;
-static int	mapped_fd = -1;
+/* Of the postmaster and its children; -1: there is no file. */
+static int	file_fd = -1;
 
-/* This backend's note, after the first one. */
-static ZklockSessionNote *own_note = NULL;
+/* This backend has a note. */
+static bool is_noted = false;
 
 
-static Size
-file_size(uint64 n_notes)
+static off_t
+note_offset(uint64 i)
 {
-	return offsetof(SessionFile, notes) + n_notes * sizeof(ZklockSessionNote);
+	return (off_t) (sizeof(Header) + i * sizeof(ZklockSessionNote));
+}
+
+static bool
+write_at(int fd, const void *bytes, size_t size, off_t offset)
+{
+	return pg_pwrite(fd, bytes, size, offset) == (ssize_t) size;
 }
 
 static uint32
@@ -112,15 +111,13 @@ expected_header(int fd, Header *header)
  */
 
 static void
-unmap_former(void)
+close_former(void)
 {
-	if (mapped == NULL)
+	if (file_fd < 0)
 		return;
-	(void) flock(mapped_fd, LOCK_UN);
-	close(mapped_fd);
-	(void) munmap(mapped, file_size(mapped->header.n_notes));
-	mapped = NULL;
-	mapped_fd = -1;
+	(void) flock(file_fd, LOCK_UN);
+	close(file_fd);
+	file_fd = -1;
 }
 
 static void
@@ -141,50 +138,40 @@ set_former_aside(void)
 	(void) unlink(FILE_PATH);
 }
 
-/* Returns false with errno set. */
+/* Returns false with errno set.  A disk that is full later does not matter. */
 static bool
-create_file(int fd)
+fill_file(int fd)
 {
-	uint64		n_notes = MaxBackends;
-	Size		size = file_size(n_notes);
 	Header		header;
 
 	if (!expected_header(fd, &header))
 		return false;
-	header.n_notes = n_notes;
-
-	/* Without its blocks on the disk, writing to the mapping could fail with SIGBUS. */
-	errno = posix_fallocate(fd, 0, (off_t) size);
-	if (errno != 0 || flock(fd, LOCK_EX | LOCK_NB) != 0)
-		return false;
-	mapped = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	if (mapped == MAP_FAILED)
-	{
-		mapped = NULL;
-		return false;
-	}
-	mapped->header = header;
-	return true;
+	header.n_notes = MaxBackends;
+	do
+		errno = posix_fallocate(fd, 0, note_offset(header.n_notes));
+	while (errno == EINTR);
+	return errno == 0 && flock(fd, LOCK_EX | LOCK_NB) == 0 &&
+		write_at(fd, &header, sizeof(header), 0);
 }
 
 void
 zklock_init_session_file(void)
 {
-	unmap_former();
+	close_former();
 	set_former_aside();
-	mapped_fd = open(FILE_PATH, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, S_IRUSR | S_IWUSR);
-	if (mapped_fd >= 0 && create_file(mapped_fd))
+	file_fd = open(FILE_PATH, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, S_IRUSR | S_IWUSR);
+	if (file_fd >= 0 && fill_file(file_fd))
 		return;
 	ereport(LOG,
 			(errcode_for_file_access(),
 			 errmsg("could not create file \"%s\": %m", FILE_PATH),
 			 errdetail("After a crash, the zk locks of this server will be free after zklock.session_timeout only.")));
-	if (mapped_fd >= 0)
+	if (file_fd >= 0)
 	{
-		close(mapped_fd);
+		close(file_fd);
 		(void) unlink(FILE_PATH);
 	}
-	mapped_fd = -1;
+	file_fd = -1;
 }
 
 
@@ -192,27 +179,36 @@ zklock_init_session_file(void)
  * The backends
  */
 
+/* A session whose note is not written lasts for its timeout. */
+static void
+write_own_note(const ZklockSessionNote *note)
+{
+	(void) write_at(file_fd, note, sizeof(*note), note_offset(MyProc - ProcGlobal->allProcs));
+}
+
 void
 zklock_note_session(ZklSession *session)
 {
 	ZklockSessionNote note = {0};
 
-	if (mapped == NULL || strlen(zklock_connect_string) >= sizeof(note.connect_string))
+	if (file_fd < 0 || strlen(zklock_connect_string) >= sizeof(note.connect_string))
 		return;
 	note.key = zkl_session_key(session);
 	note.timeout_ms = zkl_session_lease(session).session_timeout_ms;
 	strcpy(note.connect_string, zklock_connect_string);
 	note.crc = checksum(&note);
-	own_note = &mapped->notes[MyProc - ProcGlobal->allProcs];
-	*own_note = note;
+	write_own_note(&note);
+	is_noted = true;
 }
 
 void
 zklock_forget_session(void)
 {
-	if (own_note)
-		memset(own_note, 0, sizeof(*own_note));
-	own_note = NULL;
+	const ZklockSessionNote none = {0};
+
+	if (is_noted)
+		write_own_note(&none);
+	is_noted = false;
 }
 
 
@@ -253,13 +249,25 @@ read_notes(int fd, uint64 n_notes, ZklockSessionNote *notes)
 	{
 		ZklockSessionNote *note = &notes[n];
 
-		if (pg_pread(fd, note, sizeof(*note), (off_t) file_size(i)) != sizeof(*note))
+		if (pg_pread(fd, note, sizeof(*note), note_offset(i)) != sizeof(*note))
 			break;
 		note->connect_string[sizeof(note->connect_string) - 1] = '\0';
 		if (note->key.id != 0 && note->crc == checksum(note))
 			n++;
 	}
 	return n;
+}
+
+static int
+open_former_file(const char *path, Header *expected)
+{
+	int			fd = OpenTransientFile(path, O_RDWR | PG_BINARY);
+
+	if (fd < 0 || !expected_header(fd, expected))
+		ereport(ERROR,
+				(errcode_for_file_access(),
+				 errmsg("could not read file \"%s\": %m", path)));
+	return fd;
 }
 
 /* More than any server has backends. */
@@ -270,15 +278,12 @@ zklock_read_former_file(const char *path, bool *free, ZklockSessionNote **notes,
 {
 	Header		header;
 	Header		expected;
-	int			fd = OpenTransientFile(path, O_RDWR | PG_BINARY);
+	int			fd = open_former_file(path, &expected);
 	bool		is_ours;
 
 	*n = 0;
 	*notes = NULL;
-	if (fd < 0)
-		return false;
-	is_ours = expected_header(fd, &expected) &&
-		pg_pread(fd, &header, sizeof(header), 0) == sizeof(header) &&
+	is_ours = pg_pread(fd, &header, sizeof(header), 0) == sizeof(header) &&
 		memcmp(&header, &expected, offsetof(Header, n_notes)) == 0 && header.n_notes <= MAX_NOTES;
 	*free = is_ours && flock(fd, LOCK_EX | LOCK_NB) == 0;
 	if (*free)
@@ -288,4 +293,20 @@ zklock_read_former_file(const char *path, bool *free, ZklockSessionNote **notes,
 	}
 	CloseTransientFile(fd);
 	return is_ours;
+}
+
+void
+zklock_write_former_file(const char *path, ZklockSessionNote *notes, int n)
+{
+	Header		header;
+	int			fd = open_former_file(path, &header);
+
+	header.n_notes = n;
+	for (int i = 0; i < n; i++)
+	{
+		notes[i].crc = checksum(&notes[i]);
+		(void) write_at(fd, &notes[i], sizeof(notes[i]), note_offset(i));
+	}
+	(void) write_at(fd, &header, sizeof(header), 0);
+	CloseTransientFile(fd);
 }

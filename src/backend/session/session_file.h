@@ -15,13 +15,14 @@
 #include "recipe/recipe.h"
 
 /* A longer connect string is not noted: its sessions last for their timeout after a crash. */
-#define ZKLOCK_NOTE_CONNECT_STRING 992
+#define ZKLOCK_NOTE_CONNECT_STRING 988
 
 typedef struct ZklockSessionNote
 {
 	uint32		crc;			/* of all that follows; a note that is half written has another */
 	int32		timeout_ms;		/* of the session */
 	ZklSessionKey key;
+	int32		n_resumed;		/* how often it was resumed to close it */
 	char		connect_string[ZKLOCK_NOTE_CONNECT_STRING];
 } ZklockSessionNote;
 
@@ -42,10 +43,13 @@ extern void zklock_forget_session(void);
 extern bool zklock_former_files(bool (*process) (const char *path, void *arg), void *arg);
 
 /*
- * Opens a file that was set aside.  Returns false if it cannot have been written by former
- * processes of this server on this machine since its start.  *free is whether all these
- * processes have gone; then *notes has what they have left, palloc'd.
+ * Reads a file that was set aside; throws if that fails.  Returns false if it cannot have been
+ * written by former processes of this server on this machine since its start.  *free is
+ * whether all these processes have gone; then *notes has what they have left, palloc'd.
  */
 extern bool zklock_read_former_file(const char *path, bool *free, ZklockSessionNote **notes, int *n);
+
+/* Replaces the notes of a free file by those that are left. */
+extern void zklock_write_former_file(const char *path, ZklockSessionNote *notes, int n);
 
 #endif							/* ZKLOCK_SESSION_FILE_H */

@@ -1,0 +1,191 @@
+# What a crash leaves, where the sessions cannot be closed as usual: the worker does not keep
+# them alive, does not disturb an ensemble for the sake of another one, and gives up no session
+# because of an error of its own. A damaged file of sessions costs the release after a crash,
+# not the server.
+
+use strict;
+use warnings;
+
+use PostgreSQL::Test::Utils;
+use Test::More;
+use ZkLock::Check qw(nothing_left);
+use ZkLock::Cluster;
+use ZkLock::Proxy;
+use ZkLock::Util qw(read_file write_file);
+use ZkLock::ZkClient;
+use ZkLock::ZkServer;
+
+# Longer than any wait of this test.
+use constant LONG => '290s';
+
+my $auth = PostgreSQL::Test::Utils::tempdir() . '/auth';
+write_file($auth, "digest user:secret\n");
+chmod 0600, $auth;
+
+# It refuses every request of a client without credentials, also that to close a session.
+my $zk = ZkLock::ZkServer->start(
+	tick_time => 500,
+	config => { maxSessionTimeout => 300000, 'enforce.auth.enabled' => 'true', 'enforce.auth.schemes' => 'digest' },
+	java => ['-Dorg.slf4j.simpleLogger.log.org.apache.zookeeper.server.ZooKeeperServer=debug']);
+my $proxy = ZkLock::Proxy->start(target => $zk);
+my ($here, $there) = map {
+	zklock_node($_, zk => $zk, session_timeout => LONG,
+		extra_conf => "restart_after_crash = on\nzklock.auth_file = '$auth'\n")
+} qw(here there);
+my $t = session($there);
+my $directory = $here->data_dir . '/pg_stat_tmp';
+
+sub crash
+{
+	my ($s) = @_;
+	$s->kill9;
+	wait_for_sql($here, 'SELECT 1', '1');
+	return;
+}
+
+sub former_files { my @files = glob "$directory/zklock_sessions.*"; return @files }
+
+# Returns the process that closes the sessions, if it runs.
+sub worker
+{
+	my ($postmaster) = read_file($here->data_dir . '/postmaster.pid') =~ /^(\d+)/;
+	my ($worker) = grep { read_file("/proc/$_/cmdline") =~ /zklock crash release/ }
+	  map { m{/proc/(\d+)/} } grep { read_file($_) =~ /^PPid:\s*$postmaster$/m } glob '/proc/[0-9]*/status';
+	return $worker;
+}
+
+sub free_at_once
+{
+	my ($lock, $name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	$t->query_async("SELECT zk_lock('$lock')");
+	like($t->wait_result, qr/^\d+$/, "$name: another server gets the lock");
+	$t->query_ok("SELECT zk_unlock('$lock')");
+	return;
+}
+
+# Returns how often clients have resumed a session.
+sub count_resumed { return scalar(() = read_file($zk->log_file) =~ /attempting to renew session/g) }
+
+{
+	my $s = session($here);
+	$s->query_ok("SELECT zk_lock('a')");
+	crash($s);
+	free_at_once('a', 'an ensemble that requires credentials');
+	wait_until('the removal of the former file', sub { !former_files() });
+	$s->drop;
+}
+
+# The sessions of a database whose ensemble is unreachable.
+{
+	$here->safe_psql('postgres', "CREATE DATABASE other; ALTER DATABASE other SET zklock.connect_string = '"
+		  . $proxy->connect_string . "'; ALTER DATABASE other SET zklock.session_timeout = '2s'");
+	$here->safe_psql('other', 'CREATE EXTENSION zklock');
+	my $other = session($here, dbname => 'other');
+	my @sessions = map { session($here) } 1 .. 5;
+	$other->query_ok("SELECT zk_lock('b')");
+	$sessions[$_]->query_ok("SELECT zk_lock('b$_')") for 0 .. $#sessions;
+	my $resumed = count_resumed();
+	my $log = -s $here->logfile;
+	$proxy->cut(refuse => 1);
+	crash($other);
+	free_at_once("b$_", "one of several ensembles is unreachable, $_") for 0 .. $#sessions;
+	wait_for_log($here, qr/could not close 1 ZooKeeper sessions of former processes/, $log);
+	wait_until('the removal of the former file', sub { !former_files() });
+	cmp_ok(count_resumed() - $resumed, '<=', 4 * @sessions,
+		'... a session that is closed is not resumed again, while the worker tries to reach the other ensemble');
+	like(slurp_file($here->logfile, $log), qr/closed 5 ZooKeeper sessions/, '... and is counted once');
+	$proxy->accept;
+	free_at_once('b', 'the session that could not be closed has expired');
+	$_->drop for $other, @sessions;
+}
+
+# An error of the worker.
+{
+	my $s = session($here);
+	$s->query_ok("SELECT zk_lock('c')");
+	$here->stop('immediate');
+	my $log = -s $here->logfile;
+	chmod 0, "$directory/zklock_sessions";
+	$here->start;
+	wait_for_log($here, qr/could not read file "pg_stat_tmp\/zklock_sessions.1": Permission denied/, $log);
+	is_deeply([ former_files() ], ["$directory/zklock_sessions.1"], 'a file that cannot be read is kept');
+	chmod 0600, former_files();
+	$here->restart;
+	free_at_once('c', '... and is used by the next start');
+	wait_until('the removal of the former file', sub { !former_files() });
+	$s->drop;
+}
+
+# The worker ends while it cannot reach the ensemble: by a fast shutdown, and by a crash, after
+# which the server has two former files.
+{
+	my $s = session($here, dbname => 'other');
+	$s->reconnect('zklock.session_timeout' => LONG);
+	$s->query_ok("SELECT zk_lock('w')");
+	$proxy->cut(refuse => 1);
+	crash($s);
+	$s->drop;
+	wait_until('the worker', sub { defined worker() });
+	$here->stop('fast');
+	is_deeply([ former_files() ], ["$directory/zklock_sessions.1"], 'a shutdown ends the worker, which keeps the file');
+	$here->start;
+	my $other = session($here);
+	$other->query_ok("SELECT zk_lock('v')");
+	my $worker = worker();
+	kill 'KILL', $worker;
+	wait_until('the next worker', sub { (worker() // $worker) != $worker });
+	wait_for_sql($here, 'SELECT 1', '1');
+	free_at_once('v', 'a crash of the worker');
+	is($t->query("SELECT zk_try_lock('w')"), 'f', '... the unreachable ensemble keeps the other lock');
+	$proxy->accept;
+	free_at_once('w', 'the ensemble can be reached again');
+	wait_until('the removal of the former files', sub { !former_files() });
+	$other->drop;
+}
+
+# Each time that a session is resumed it lives for another timeout. The worker uses the
+# server's credentials; so it cannot close the session of a database that has its own.
+{
+	$here->safe_psql('postgres', "ALTER DATABASE postgres SET zklock.auth_file = '$auth'");
+	$here->append_conf('postgresql.conf', "zklock.auth_file = ''\n");
+	$here->restart;
+	my $s = session($here);
+	$s->query_ok("SELECT zk_lock('d')");
+	my $log = -s $here->logfile;
+	my $resumed = count_resumed();
+	crash($s);
+	wait_for_log($here, qr/could not close 1 ZooKeeper sessions of former processes/, $log);
+	wait_until('the removal of the former file', sub { !former_files() });
+	cmp_ok(count_resumed() - $resumed, '<=', 12, 'a session that the ensemble does not close is left alone soon');
+	is($t->query("SELECT zk_try_lock('d')"), 'f', '... and its locks are free when it expires');
+	$s->drop;
+}
+
+# The file is truncated while sessions are noted and others begin.
+{
+	my @sessions = map { session($here) } 1 .. 2;
+	$sessions[0]->query_ok("SELECT zk_lock('e')");
+	truncate "$directory/zklock_sessions", 0 or die "cannot truncate: $!";
+	like($sessions[1]->query("SELECT zk_lock('f')"), qr/^\d+$/, 'a session begins although the file is truncated');
+	crash($sessions[0]);
+	is($t->query("SELECT zk_try_lock('e')"), 'f', 'after a crash the server runs again, and the locks are free later');
+	wait_until('the removal of the former file', sub { !former_files() });
+	$_->drop for @sessions;
+}
+
+# Without its directory.
+{
+	$here->stop('fast');
+	rename $directory, "$directory.away" or die "cannot rename $directory: $!";
+	my $log = -s $here->logfile;
+	$here->start;
+	wait_for_log($here, qr/could not create file "pg_stat_tmp\/zklock_sessions": No such file or directory/, $log);
+	is($here->safe_psql('postgres', "SELECT zk_try_lock('g')"), 't', 'a server without the file locks as ever');
+	rename "$directory.away", $directory or die "cannot rename $directory: $!";
+}
+
+$t->quit;
+$_->stop for $here, $there;
+$_->stop for $proxy, $zk;
+done_testing();
