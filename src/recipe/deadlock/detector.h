@@ -12,7 +12,6 @@
  *		search.c			reads what a deadlock could consist of
  *		publish.c			the own report and bell
  *		step.c				batches of one step
- *		own_nodes.c			deletes of the report's znodes
  *		find_deadlock.h		is there a deadlock, and which session fails? (pure)
  *		report.h			the data of a report (pure)
  *		scratch.h			memory of one step
@@ -118,11 +117,5 @@ extern ZklResultCode zkl__step_write(ZklDetector *d, const ZklOp *ops, int n);
 /* Waits for so long, or until something changes. */
 extern void zkl__step_pause(ZklDetector *d, int ms);
 extern void zkl__step_end(ZklDetector *d);
-
-/* own_nodes.c */
-extern void zkl__own_nodes_advance(ZklSession *session);
-extern void zkl__own_nodes_free(ZklSession *session);
-extern void zkl__own_nodes_delete(ZklSession *session, const char *parent, const char *name);
-extern bool zkl__own_nodes_are_leaving(ZklSession *session);
 
 #endif							/* ZKL_DETECTOR_H */

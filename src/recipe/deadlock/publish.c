@@ -17,9 +17,6 @@
 
 #include "detector.h"
 
-/* How often to check that the deletes of an earlier report are done; the last one wakes. */
-#define LEAVING_POLL_MS 1000
-
 
 /*
  * What there is to report
@@ -181,23 +178,51 @@ zkl__report_compose(ZklDetector *d, ZklReport *report, bool *is_needed)
  * Publishing
  */
 
-/* Deletes the report, which may exist or not, without waiting. */
+/*
+ * Deletes a znode of the report, which may exist or not, without waiting: as a node in a queue
+ * that is given up.  If memory is exhausted, it ends with the session.
+ */
+static void
+delete_znode(ZklDetector *d, const char *parent, uint64_t local)
+{
+	ZklNode    *node = zkl__node_new(d->session, parent, ZKL_MODE_NONE,
+									 zkl__config(d->session)->node_names, "", 0);
+
+	if (node == NULL)
+		return;
+	zkl_waiting_name(d->me, local, node->name);
+	node->state = NODE_LISTING;
+	zkl__node_leave(node);
+}
+
+/* Is the delete of a znode of an earlier report not finished?  A create must not overtake it. */
+static bool
+is_withdrawing(ZklSession *session)
+{
+	const ZklConfig *config = zkl__config(session);
+	bool		any;
+
+	zkl__session_lock(session);
+	any = zkl__nodes_below(session, config->waiting_path, strlen(config->waiting_path)) ||
+		zkl__nodes_below(session, config->bells_path, strlen(config->bells_path));
+	zkl__session_unlock(session);
+	return any;
+}
+
+/* Deletes the report, which may exist or not. */
 void
 zkl__report_withdraw(ZklDetector *d)
 {
 	const ZklConfig *config = zkl__config(d->session);
-	char		name[ZKL_WAITING_NAME_SIZE];
 
 	if (d->published == ZKL_PUBLISHED || d->published == ZKL_UNCERTAIN)
 	{
-		zkl_waiting_name(d->me, 0, name);
-		zkl__own_nodes_delete(d->session, config->waiting_path, name);
-		zkl__own_nodes_delete(d->session, config->bells_path, name);
+		zkl__session_lock(d->session);
+		delete_znode(d, config->waiting_path, 0);
+		delete_znode(d, config->bells_path, 0);
 		for (int i = 0; i < d->n_locals; i++)
-		{
-			zkl_waiting_name(d->me, d->locals[i], name);
-			zkl__own_nodes_delete(d->session, config->waiting_path, name);
-		}
+			delete_znode(d, config->waiting_path, d->locals[i]);
+		zkl__session_unlock(d->session);
 		d->published = ZKL_UNPUBLISHED;
 	}
 	if (d->bell)
@@ -358,10 +383,8 @@ zkl__report_write(ZklDetector *d)
 
 	if (d->published == ZKL_UNCERTAIN)
 		zkl__report_withdraw(d);
-	if (d->published == ZKL_REFUSED)
+	if (d->published == ZKL_REFUSED || is_withdrawing(d->session))
 		return false;
-	while (zkl__own_nodes_are_leaving(d->session))
-		zkl__step_pause(d, LEAVING_POLL_MS);
 	if (d->published == ZKL_PUBLISHED && must_read_bell(d))
 		read_bell(d);
 	if (!zkl__report_compose(d, &report, &is_needed) ||

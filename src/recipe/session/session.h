@@ -148,9 +148,6 @@ typedef struct ZklParts
 
 	/* lock/hold_watch.c */
 	int64_t		hold_watch_ms;	/* when to watch held nodes; 0: all are watched */
-
-	/* deadlock/own_nodes.c */
-	struct ZklOwnNode *own_nodes;
 } ZklParts;
 
 /* The options of a session, and the paths of the znodes right below its root. */
@@ -179,7 +176,6 @@ extern ZklStatus zkl__final_status(const ZklSession *session);
 extern int64_t zkl__session_id(const ZklSession *session);
 extern void zkl__arm_timer(ZklSession *session, int64_t at_ms);
 extern void zkl__retry_later(ZklSession *session);
-extern bool zkl__has_retry(const ZklSession *session);
 extern void zkl__count_holds(ZklSession *session, int change);
 extern void zkl__session_lock(ZklSession *session);
 extern void zkl__session_unlock(ZklSession *session);

@@ -277,13 +277,6 @@ zkl__retry_later(ZklSession *session)
 	zkl__arm_timer(session, session->retry_ms);
 }
 
-/* Returns whether everything will be advanced again, see zkl__retry_later(). */
-bool
-zkl__has_retry(const ZklSession *session)
-{
-	return session->retry_ms != 0;
-}
-
 /* Counts holds, for which the session is kept proven. */
 void
 zkl__count_holds(ZklSession *session, int change)
