@@ -34,13 +34,13 @@ copy_op(ZklOp *to, const ZklOp *from)
 
 FakeRequest *
 fake_wire_request(FakeRequestKind kind, const char *path, const ZklOp *ops,
-				  int n_ops, ZklCompletion *completion)
+				  int n_ops, ZklCall *call)
 {
 	FakeRequest *request = calloc(1, sizeof(FakeRequest));
 
 	request->kind = kind;
 	request->path = path ? strdup(path) : NULL;
-	request->completion = completion;
+	request->call = call;
 	request->n_ops = n_ops;
 	request->ops = calloc((size_t) n_ops + 1, sizeof(ZklOp));
 	for (int i = 0; i < n_ops; i++)
@@ -88,12 +88,12 @@ fake_wire_pop_request(FakeRequest **queue)
 
 
 FakeDelivery *
-fake_wire_answer(ZklCompletion *completion, ZklResultCode code)
+fake_wire_answer(ZklCall *call, ZklResultCode code)
 {
 	FakeDelivery *d = calloc(1, sizeof(FakeDelivery));
 
 	d->kind = DELIVERY_ANSWER;
-	d->completion = completion;
+	d->call = call;
 	d->result.code = code;
 	d->result.raw_code = raw_code(code);
 	return d;
@@ -242,9 +242,9 @@ fake_wire_append(FakeDelivery **queue, FakeDelivery *deliveries)
 }
 
 void
-fake_wire_push_loss(FakeDelivery **queue, ZklCompletion *completion)
+fake_wire_push_loss(FakeDelivery **queue, ZklCall *call)
 {
-	fake_wire_append(queue, fake_wire_answer(completion, ZKL_RC_CONNECTION_LOSS));
+	fake_wire_append(queue, fake_wire_answer(call, ZKL_RC_CONNECTION_LOSS));
 }
 
 void

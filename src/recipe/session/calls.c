@@ -123,10 +123,9 @@ handle_answer(ZklCall *call, const ZklResult *result)
 		zkl__retry_later(session);
 }
 
-static void
-done_io(ZklCompletion *completion, const ZklResult *result)
+void
+zkl__on_client_answer_io(ZklCall *call, const ZklResult *result)
 {
-	ZklCall    *call = (ZklCall *) completion;
 	ZklSession *session = call->session;
 
 	zkl__session_lock(session);
@@ -150,7 +149,6 @@ zkl__call_new(ZklSession *session, ZklHandler handler, void *subject, ZklUses *u
 		zkl__retry_later(session);
 		return NULL;
 	}
-	call->completion.done_io = done_io;
 	call->session = session;
 	call->submitted_ms = zkl_now_ms();
 	call->handler = handler;
@@ -202,7 +200,7 @@ zkl__send_all(ZklCall *call, ZklRequestForm form, const ZklOp *ops, int n)
 		return NULL;
 	session = call->session;
 	if (has_all_paths(ops, n) &&
-		zkl_client_submit(session->client, form, ops, n, &call->completion))
+		zkl_client_submit(session->client, form, ops, n, call))
 	{
 		call->confirms = form == ZKL_MULTI || ops->kind == ZKL_OP_CREATE;
 		call->heard_ms = zkl__lease_heard(session);

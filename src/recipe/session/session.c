@@ -135,10 +135,9 @@ end_client(ZklClient *client, Ending ending)
 		(void) zkl_client_close(client, 0);
 }
 
-static void
-timer_io(void *context)
+void
+zkl__on_client_timer_io(ZklSession *session)
 {
-	ZklSession *session = context;
 	ZklClient  *client;
 	Ending		ending;
 
@@ -150,11 +149,10 @@ timer_io(void *context)
 	end_client(client, ending);
 }
 
-static void
-connection_io(void *context, ZklConnectionEvent event,
-			  const ZklConnectionInfo *info)
+void
+zkl__on_client_event_io(ZklSession *session, ZklConnectionEvent event,
+						const ZklConnectionInfo *info)
 {
-	ZklSession *session = context;
 	ZklClient  *client;
 	Ending		ending;
 
@@ -184,11 +182,9 @@ connection_io(void *context, ZklConnectionEvent event,
 	end_client(client, ending);
 }
 
-static void
-watch_io(void *context, const char *path)
+void
+zkl__on_client_watch_io(ZklSession *session, const char *path)
 {
-	ZklSession *session = context;
-
 	zkl__session_lock(session);
 	if (!zkl__is_final(session))
 	{
@@ -196,12 +192,6 @@ watch_io(void *context, const char *path)
 		zkl__batches_watched(session, path);
 	}
 	zkl__session_unlock(session);
-}
-
-static int64_t
-deadline_io(void *context)
-{
-	return zkl_session_deadline_io(context);
 }
 
 
@@ -235,11 +225,10 @@ session_free(ZklSession *session)
 	free(session);
 }
 
-/* The client has closed after zkl_client_close() had returned false. */
-static void
-abandoned_io(void *context)
+void
+zkl__on_client_closed_io(ZklSession *session)
 {
-	session_free(context);
+	session_free(session);
 }
 
 static ZklSession *
@@ -277,16 +266,6 @@ configure(ZklConfig *to, const ZklSessionConfig *from)
 ZklSession *
 zkl_session_open(const ZklSessionConfig *config)
 {
-	static const ZklEvents events = {connection_io, watch_io, timer_io, deadline_io, abandoned_io};
-	ZklClientConfig client_config = {
-		.connect_string = config->connect_string,
-		.session_timeout_ms = config->session_timeout_ms,
-		.digest = config->digest,
-		.tls = config->tls,
-		.creator_acl = config->creator_acl,
-		.resumed_id = config->resumed.id,
-		.resumed_password = config->resumed.password,
-	};
 	ZklSession *session = session_new();
 
 	if (session == NULL)
@@ -294,11 +273,9 @@ zkl_session_open(const ZklSessionConfig *config)
 	session->creator_acl = config->creator_acl;
 	if (zkl__wait_fd_open(session) && configure(&session->config, config))
 	{
-		client_config.wait_fd = session->wait_fd;
-
 		/* Events, which may come before this is set, wait for the mutex. */
 		zkl__session_lock(session);
-		session->client = zkl_client_open(&client_config, &events, session);
+		session->client = zkl_client_open(config, session->wait_fd, session);
 		zkl__session_unlock(session);
 	}
 	if (session->client == NULL)

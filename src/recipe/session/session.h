@@ -20,11 +20,10 @@
  *
  *		function						thread			mutex held when called
  *		zkl_... (recipe.h)				owner			none; takes the session's
- *		done_io, watch_io,
- *		connection_io					any [1]			library's; takes the session's
- *		timer_io						I/O				none; takes the session's
- *		deadline_io						I/O				library's
- *		abandoned_io					I/O				none; frees the session
+ *		zkl__on_client_answer_io, _watch_io,
+ *		_event_io						any [1]			library's; takes the session's
+ *		... _timer_io					I/O				none; takes the session's
+ *		... _closed_io					I/O				none; frees the session
  *		zkl__... [2], ZklHandler,
  *		ZklUses, zkl__on_... [3]		any				session's
  *		on_loss_io, on_revoke_io		any				session's
@@ -47,7 +46,6 @@
 #include "recipe/zookeeper/client.h"
 
 typedef struct ZklNode ZklNode;
-typedef struct ZklCall ZklCall;
 
 typedef void (*ZklHandler) (ZklCall *call, const ZklResult *result);
 
@@ -70,7 +68,6 @@ typedef struct ZklUses
 /* An operation in flight. */
 struct ZklCall
 {
-	ZklCompletion completion;	/* first: the client uses only this */
 	ZklSession *session;
 	ZklCall    *prev;			/* in the session's list, oldest first */
 	ZklCall    *next;

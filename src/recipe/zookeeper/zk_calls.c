@@ -25,7 +25,7 @@
 
 bool
 zkl_client_submit(ZklClient *client, ZklRequestForm form, const ZklOp *ops, int n_ops,
-				  ZklCompletion *completion)
+				  ZklCall *call)
 {
 	size_t		size = sizeof(ZklSubmission) + (size_t) n_ops * sizeof(ZklOp) +
 		zkl_ops_bytes(ops, n_ops);
@@ -35,7 +35,7 @@ zkl_client_submit(ZklClient *client, ZklRequestForm form, const ZklOp *ops, int 
 		return false;
 	*submission = (ZklSubmission)
 	{
-		.client = client, .form = form, .completion = completion,
+		.client = client, .form = form, .call = call,
 			.size = size, .n_ops = n_ops
 	};
 	zkl_ops_copy(submission->ops, ops, n_ops, (char *) &submission->ops[n_ops]);
@@ -128,7 +128,7 @@ answer_io(const ZklSubmission *submission, ZklResult *result, int rc)
 {
 	result->code = code_of(rc);
 	result->raw_code = rc;
-	submission->completion->done_io(submission->completion, result);
+	zkl__on_client_answer_io(submission->call, result);
 }
 
 static bool
@@ -373,7 +373,7 @@ zkl_zk_watched_io(zhandle_t *zh, int type, int state, const char *path, void *co
 	if (type == ZOO_SESSION_EVENT || path == NULL)
 		return;
 	zkl_watches_fired(client, type, path);
-	client->events.watch_io(client->context, path);
+	zkl__on_client_watch_io(client->session, path);
 }
 
 static int

@@ -43,7 +43,7 @@ client_timer_io(void *arg)
 {
 	ZklClient  *client = arg;
 
-	client->events.timer_io(client->context);
+	zkl__on_client_timer_io(client->session);
 }
 
 /* Returns the milliseconds until then, at least 0. */
@@ -141,7 +141,7 @@ client_free_io(void *arg, bool abandoned)
 	ZklSubmission *submission;
 
 	if (abandoned)
-		client->events.abandoned_io(client->context);
+		zkl__on_client_closed_io(client->session);
 	while ((submission = zkl_zk_take_first(client)) != NULL)
 		free(submission);
 	pthread_mutex_destroy(&client->queue_mutex);
@@ -163,7 +163,7 @@ zkl_threads_are_running(void)
 }
 
 ZklClient *
-zkl_client_open(const ZklClientConfig *config, const ZklEvents *events, void *context)
+zkl_client_open(const ZklSessionConfig *config, int wait_fd, ZklSession *session)
 {
 	static const ZklIoThreadCallbacks duties = {
 		.pass_io = zkl_zk_pass_io,
@@ -177,13 +177,11 @@ zkl_client_open(const ZklClientConfig *config, const ZklEvents *events, void *co
 		return NULL;
 	zkl_zk_count_client(1);
 	pthread_mutex_init(&client->queue_mutex, NULL);
-	client->events = *events;
-	client->context = context;
+	client->session = session;
 	client->session_timeout_ms = config->session_timeout_ms;
-	client->wait_fd = config->wait_fd;
-	client->resumed.client_id = config->resumed_id;
-	if (config->resumed_id != 0)
-		memcpy(client->resumed.passwd, config->resumed_password, ZKL_PASSWORD_SIZE);
+	client->wait_fd = wait_fd;
+	client->resumed.client_id = config->resumed.id;
+	memcpy(client->resumed.passwd, config->resumed.password, sizeof(client->resumed.passwd));
 	client->fd = -1;
 	client->handshake_fd = config->tls ? eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK) : -1;
 	client->seed = (uint32_t) getpid() * 2654435761u ^ (uint32_t) zkl_now_ms();

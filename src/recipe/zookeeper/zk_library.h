@@ -43,7 +43,7 @@ struct ZklSubmission
 	ZklSubmission *next;
 	ZklClient  *client;
 	ZklRequestForm form;
-	ZklCompletion *completion;
+	ZklCall    *call;
 	size_t		size;			/* of all this */
 	int			n_ops;
 	ZklOp		ops[];
@@ -62,8 +62,7 @@ typedef enum ZklPhase
 struct ZklClient
 {
 	ZklIoThread *io_thread;
-	ZklEvents	events;
-	void	   *context;
+	ZklSession *session;
 	char	   *connect_string;
 	uint32_t	seed;			/* for the order in which it tries the servers */
 	unsigned	pause_seed;		/* of the random part of the pauses */

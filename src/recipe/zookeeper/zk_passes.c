@@ -43,7 +43,8 @@ first_connect_ms(const ZklClient *client)
 
 /*
  * Sets the time of the attempt to connect that begins.  A session that is resumed expires
- * soon, and what is held in it is lost before that.  So the attempt takes at most half of what
+ * soon, and what is held in it is lost before that: mostly between half of the session timeout
+ * and two thirds of it after the server was heard.  So the attempt takes at most half of what
  * is left: a server that accepts connections and does not answer must leave time for others.
  * But no server answers at once, so the last attempts are not shortened any more.
  */
@@ -51,12 +52,8 @@ static void
 limit_attempt(ZklClient *client, int64_t now)
 {
 	int			timeout_ms = zoo_recv_timeout(client->zh);
-	int64_t		deadline_ms = client->events.deadline_io(client->context);
-	int64_t		left_ms;
+	int64_t		left_ms = client->heard_ms + timeout_ms / 2 - now;
 
-	if (deadline_ms <= 0)		/* nothing is held, but there may be places in queues */
-		deadline_ms = client->heard_ms + timeout_ms * 2 / 3;
-	left_ms = deadline_ms - now;
 	if (client->connect_ms == 0)
 		client->connect_ms = first_connect_ms(client);
 	if (client->heard_ms != 0 && left_ms > timeout_ms / 10 && client->connect_ms > left_ms / 2)
