@@ -58,8 +58,7 @@ typedef struct FakeDelivery
 	char	   *data;			/* get */
 	char	  **names;			/* list, multi */
 	int			n_names;
-	ZklResultCode *codes;		/* multi */
-	int32_t    *versions;		/* multi: of the data after each set */
+	ZklResult  *ops;			/* multi */
 } FakeDelivery;
 
 /* Copies everything. */

@@ -105,8 +105,8 @@ extern const char *zkl__step_path(ZklDetector *d, const char *parent, uint64_t s
  * Executes operations and waits for their results, which are valid until the next call.
  * Leaves the step if there are none: the outcome of writes is then unknown.
  */
-extern const ZklBatchResult *zkl__step_run(ZklDetector *d, ZklBatchForm form, const ZklOp *ops,
-										   int n);
+extern const ZklResult *zkl__step_run(ZklDetector *d, ZklBatchForm form, const ZklOp *ops,
+									  int n);
 
 /*
  * The same for a multi that writes the own report: returns the code of the operation that has

@@ -303,7 +303,7 @@ make_parents(ZklDetector *d)
 		{.kind = ZKL_OP_CREATE, .path = config->waiting_path, .data = ""},
 		{.kind = ZKL_OP_CREATE, .path = config->bells_path, .data = ""}
 	};
-	const ZklBatchResult *results = zkl__step_run(d, ZKL_BATCH_PIPELINED, ops, 2);
+	const ZklResult *results = zkl__step_run(d, ZKL_BATCH_PIPELINED, ops, 2);
 
 	return results[0].code == ZKL_RC_NO_AUTH || results[1].code == ZKL_RC_NO_AUTH
 		? ZKL_RC_NO_AUTH : ZKL_RC_OK;
@@ -344,7 +344,7 @@ static void
 read_bell(ZklDetector *d)
 {
 	ZklOp		op = {.kind = ZKL_OP_GET, .watch = true, .data_len = 1};
-	const ZklBatchResult *result;
+	const ZklResult *result;
 
 	if (d->bell)
 		zkl_batch_end(d->bell);

@@ -171,8 +171,8 @@ static int
 failed_op(const ZklResult *result)
 {
 	for (int i = 0; i < result->n_ops; i++)
-		if (result->op_codes[i] != ZKL_RC_OK &&
-			result->op_codes[i] != ZKL_RC_ROLLED_BACK)
+		if (result->op_results[i].code != ZKL_RC_OK &&
+			result->op_results[i].code != ZKL_RC_ROLLED_BACK)
 			return i;
 	return -1;
 }
@@ -187,7 +187,7 @@ on_created(ZklCall *call, const ZklResult *result)
 		if (request->nodes[i]->state == NODE_CREATING)
 			zkl__node_created(request->nodes[i], result->code,
 							  request->n == 1 || result->code != ZKL_RC_OK
-							  ? result->path : result->op_paths[i],
+							  ? result->path : result->op_results[i].path,
 							  result->czxid);
 	if (request->status != ZKL_PENDING)
 		return;

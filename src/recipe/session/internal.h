@@ -104,7 +104,6 @@ extern void zkl__keepalive(ZklSession *session, int64_t now);
 extern void zkl__arm_keepalive(ZklSession *session);
 
 /* batch.c */
-extern void zkl__batches_connected(ZklSession *session);
 extern void zkl__batches_retry(ZklSession *session);
 extern void zkl__batches_watched(ZklSession *session, const char *path);
 extern void zkl__batches_free(ZklSession *session);

@@ -89,7 +89,8 @@ session_connected(ZklSession *session, const ZklConnectionInfo *info)
 	zkl__on_connected(session);
 	read_acls(session);
 	zkl__on_advance(session);
-	zkl__batches_connected(session);
+	zkl__batches_watched(session, NULL);
+	zkl__batches_retry(session);
 	zkl__wake(session);
 }
 

@@ -57,33 +57,14 @@ typedef struct ZklConnectionInfo
 	char		server[64];		/* address:port */
 } ZklConnectionInfo;
 
-/* An answer.  Pointers are valid only during the call of zkl__on_client_answer_io(). */
-typedef struct ZklResult
-{
-	ZklResultCode code;
-	int			raw_code;		/* the client library's own, for messages */
-	const char *path;			/* create: the path created */
-	int64_t		czxid;			/* create, get: transaction that created the node */
-	int32_t		version;		/* get, set: of the data */
-	int64_t		owner;			/* get: session of an ephemeral node, or 0 */
-	int64_t		ctime_ms;		/* get: creation, since 1970, on the leader's clock */
-	bool		is_open;		/* get_acl: more than reading needs no credentials */
-	const char *data;			/* get */
-	int			data_len;
-	const char *const *children;	/* list: names without their parent */
-	int			n_children;
-	int			n_ops;			/* multi */
-	const ZklResultCode *op_codes;
-	const char *const *op_paths;	/* multi: path created by each create */
-	const int32_t *op_versions; /* multi: version of the data after each set */
-} ZklResult;
-
 /*
  * The events of a client, implemented by src/recipe/session.
  */
 
 extern void zkl__on_client_event_io(ZklSession *session, ZklConnectionEvent event,
 									const ZklConnectionInfo *info);
+
+/* what the result points to is valid only during this call */
 extern void zkl__on_client_answer_io(ZklCall *call, const ZklResult *result);
 
 /* a watch on "path" fired, see ZklOp */

@@ -258,12 +258,10 @@ create_mode(ZklCreateKind kind)
 typedef struct Multi
 {
 	ZklSubmission *submission;
-	int			n;
-	zoo_op_result_t *results;
 	struct Stat *stats;			/* of sets */
-	char	  **paths;
-	ZklResultCode *codes;
-	int32_t    *versions;
+	char	   *paths;			/* of creates, behind each other */
+	ZklResult  *answers;
+	zoo_op_result_t results[];
 } Multi;
 
 /* The server's number makes the path of a create at most eleven bytes longer. */
@@ -277,48 +275,40 @@ path_size(const ZklOp *op)
 static Multi *
 multi_new(ZklSubmission *submission)
 {
-	const ZklOp *ops = submission->ops;
-	int			n = submission->n_ops;
+	size_t		n = (size_t) submission->n_ops;
 	size_t		size = sizeof(Multi) +
-		(size_t) n * (sizeof(zoo_op_result_t) + sizeof(struct Stat) + sizeof(char *) +
-				  sizeof(ZklResultCode) + sizeof(int32_t));
+		n * (sizeof(zoo_op_result_t) + sizeof(struct Stat) + sizeof(ZklResult));
 	Multi	   *multi;
-	char	   *path;
 
-	for (int i = 0; i < n; i++)
-		size += path_size(&ops[i]);
+	for (size_t i = 0; i < n; i++)
+		size += path_size(&submission->ops[i]);
 	multi = calloc(1, size);
 	if (multi == NULL)
 		return NULL;
 	multi->submission = submission;
-	multi->n = n;
-	multi->results = (zoo_op_result_t *) (multi + 1);
 	multi->stats = (struct Stat *) (multi->results + n);
-	multi->paths = (char **) (multi->stats + n);
-	multi->codes = (ZklResultCode *) (multi->paths + n);
-	multi->versions = (int32_t *) (multi->codes + n);
-	path = (char *) (multi->versions + n);
-	for (int i = 0; i < n; i++)
-	{
+	multi->answers = (ZklResult *) (multi->stats + n);
+	multi->paths = (char *) (multi->answers + n);
+	for (size_t i = 0; i < n; i++)
 		multi->results[i].err = ZRUNTIMEINCONSISTENCY;
-		multi->paths[i] = ops[i].kind == ZKL_OP_CREATE ? path : NULL;
-		path += path_size(&ops[i]);
-	}
 	return multi;
 }
 
+/* For the operations before the one that failed, a server reports OK, but undoes them. */
 static void
 multi_done_io(int rc, const void *data)
 {
 	Multi	   *multi = (Multi *) data;
-	ZklResult	result = {.n_ops = multi->n, .op_codes = multi->codes,
-	.op_paths = (const char *const *) multi->paths, .op_versions = multi->versions};
+	ZklResult	result = {.n_ops = multi->submission->n_ops, .op_results = multi->answers};
 
-	for (int i = 0; i < multi->n; i++)
+	for (int i = 0; i < result.n_ops; i++)
 	{
-		multi->codes[i] = multi->results[i].err == ZRUNTIMEINCONSISTENCY
-			? ZKL_RC_ROLLED_BACK : code_of(multi->results[i].err);
-		multi->versions[i] = multi->stats[i].version;
+		const zoo_op_result_t *from = &multi->results[i];
+		bool		is_undone = from->err == ZRUNTIMEINCONSISTENCY || (from->err == ZOK && rc != ZOK);
+
+		multi->answers[i].code = is_undone ? ZKL_RC_ROLLED_BACK : code_of(from->err);
+		multi->answers[i].path = rc == ZOK ? from->value : NULL;
+		multi->answers[i].version = multi->stats[i].version;
 	}
 	answered_io(multi->submission, &result, rc);
 	free(multi);
@@ -330,6 +320,7 @@ send_multi(ZklClient *client, ZklSubmission *s)
 {
 	Multi	   *multi = multi_new(s);
 	zoo_op_t   *ops = calloc((size_t) s->n_ops, sizeof(zoo_op_t));
+	char	   *path = multi ? multi->paths : NULL;
 	int			rc = ZSYSTEMERROR;
 
 	for (int i = 0; multi && ops && i < s->n_ops; i++)
@@ -338,8 +329,7 @@ send_multi(ZklClient *client, ZklSubmission *s)
 
 		if (op->kind == ZKL_OP_CREATE)
 			zoo_create_op_init(&ops[i], op->path, op->data, op->data_len, client->acl,
-							   create_mode(op->create_kind), multi->paths[i],
-							   (int) path_size(op));
+							   create_mode(op->create_kind), path, (int) path_size(op));
 		else if (op->kind == ZKL_OP_DELETE)
 			zoo_delete_op_init(&ops[i], op->path, -1);
 		else if (op->kind == ZKL_OP_SET)
@@ -348,6 +338,7 @@ send_multi(ZklClient *client, ZklSubmission *s)
 		else
 			zoo_check_op_init(&ops[i], op->path,
 							  op->kind == ZKL_OP_CHECK ? -1 : op->version);
+		path += path_size(op);
 	}
 	if (multi && ops)
 		rc = zoo_amulti(client->zh, s->n_ops, ops, multi->results, multi_done_io, multi);
