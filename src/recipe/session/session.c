@@ -60,17 +60,6 @@ read_acls(ZklSession *session)
 	}
 }
 
-bool
-zkl_session_has_open_parents(ZklSession *session)
-{
-	bool		result;
-
-	zkl__session_lock(session);
-	result = session->has_open_parents;
-	zkl__session_unlock(session);
-	return result;
-}
-
 
 /*
  * The connection
@@ -285,18 +274,6 @@ zkl_session_open(const ZklSessionConfig *config)
 		return NULL;
 	}
 	return session;
-}
-
-ZklSessionKey
-zkl_session_key(ZklSession *session)
-{
-	ZklSessionKey key = {0};
-
-	zkl__session_lock(session);
-	key.id = session->connection.session_id;
-	memcpy(key.password, session->connection.password, sizeof(key.password));
-	zkl__session_unlock(session);
-	return key;
 }
 
 void

@@ -221,17 +221,6 @@ zkl__session_give_up(ZklSession *session)
 	zkl__session_end(session, ZKL_SESSION_EXPIRED);
 }
 
-bool
-zkl_session_is_unproven(ZklSession *session)
-{
-	bool		unproven;
-
-	zkl__session_lock(session);
-	unproven = session->is_unproven;
-	zkl__session_unlock(session);
-	return unproven;
-}
-
 ZklSessionState
 zkl_session_state(ZklSession *session)
 {
