@@ -70,21 +70,6 @@ zkl__call_free(ZklCall *call)
 }
 
 /*
- * Counts an answer.  A server that has answered may forget the next request, so the pauses
- * of the keepalive reads are short again.
- */
-static void
-count_answer(ZklSession *session)
-{
-	session->n_answers++;
-	session->answered_ms = zkl_now_ms();
-	if (session->n_pauses == 0)
-		return;
-	session->n_pauses = 0;
-	zkl__arm_keepalive(session);
-}
-
-/*
  * Counts an answer as progress of the call's subject, unless it only repeats what the subject
  * had before the connection was lost.  So connections that die of the same request again and
  * again bring no progress.
@@ -118,7 +103,10 @@ handle_answer(ZklCall *call, const ZklResult *result)
 	call->handler(call, result);
 	zkl__lease_answered(session);
 	if (result->code != ZKL_RC_CONNECTION_LOSS)
-		count_answer(session);
+	{
+		session->n_answers++;
+		session->answered_ms = zkl_now_ms();
+	}
 	else if (session->state == ZKL_SESSION_CONNECTED)
 		zkl__retry_later(session);
 }
@@ -135,6 +123,7 @@ zkl__on_client_answer_io(ZklCall *call, const ZklResult *result)
 	if (!zkl__is_final(session))
 		handle_answer(call, result);
 	zkl__call_free(call);
+	zkl__arm_keepalive(session);
 	zkl__session_unlock(session);
 }
 
@@ -290,8 +279,9 @@ oldest_call(const ZklSession *session)
 }
 
 /*
- * Returns when a keepalive read for this call is due.  It is repeated with growing pauses
- * until there is an answer, because the server may first be slow and then forget.
+ * Returns when a keepalive read for this call is due.  The server may first be slow and then
+ * forget.  So it is repeated, each time after twice the time, until there is an answer; and a
+ * server that has answered may forget the next request.
  */
 static int64_t
 keepalive_due_ms(const ZklSession *session, const ZklCall *call)
@@ -299,7 +289,9 @@ keepalive_due_ms(const ZklSession *session, const ZklCall *call)
 	int64_t		since_ms = call->submitted_ms > session->answered_ms ? call->submitted_ms
 		: session->answered_ms;
 
-	return since_ms + ((int64_t) KEEPALIVE_MS << session->n_pauses);
+	if (session->keepalive_ms <= since_ms)
+		return since_ms + KEEPALIVE_MS;
+	return since_ms + 2 * (session->keepalive_ms - since_ms);
 }
 
 void
@@ -323,8 +315,7 @@ zkl__keepalive(ZklSession *session, int64_t now)
 
 	if (call == NULL || !zkl__is_connected(session) || now < keepalive_due_ms(session, call))
 		return;
-	while (now >= keepalive_due_ms(session, call))
-		session->n_pauses++;
+	session->keepalive_ms = now;
 	call = zkl__call_new(session, zkl__ignore_answer, NULL, NULL);
 	if (call)
 		call->is_keepalive = true;

@@ -3,12 +3,12 @@
  * session.h
  *		A ZooKeeper session and its calls in flight.
  *
- *		session.c		the session and its connection; ACLs of the znodes above the locks
+ *		session.c		the session, its connection and its timer: retries, proofs, deadlines;
+ *						ACLs of the znodes above the locks
  *		session_state.c	its mutex, state, timer and retries, for every layer; waking its owner
  *		calls.c			calls in flight; keepalive reads
  *		codes.c			the meaning of their result codes; texts of statuses
  *		batch.c			operations of the owner, for batch.h
- *		timers.c		what is due when the timer fires: retries, proofs, deadlines
  *		lease.c			how long the ensemble certainly keeps the session; proofs
  *
  * calls.c, lease.c and session_state.c call each other, because answers prove that the

@@ -11,8 +11,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include "internal.h"
@@ -77,27 +75,6 @@ void
 zkl__wake(ZklSession *session)
 {
 	session->wake_due = true;
-}
-
-/* Creates the descriptor for the owner: wakeup_fd, and what the client adds to it. */
-bool
-zkl__wait_fd_open(ZklSession *session)
-{
-	struct epoll_event event = {.events = EPOLLIN};
-
-	session->wakeup_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	session->wait_fd = epoll_create1(EPOLL_CLOEXEC);
-	return session->wakeup_fd >= 0 && session->wait_fd >= 0 &&
-		epoll_ctl(session->wait_fd, EPOLL_CTL_ADD, session->wakeup_fd, &event) == 0;
-}
-
-void
-zkl__wait_fd_close(ZklSession *session)
-{
-	if (session->wakeup_fd >= 0)
-		close(session->wakeup_fd);
-	if (session->wait_fd >= 0)
-		close(session->wait_fd);
 }
 
 int
@@ -235,7 +212,7 @@ zkl_session_state(ZklSession *session)
 
 
 /*
- * Requests
+ * The timer
  */
 
 void
