@@ -32,12 +32,6 @@ static struct ACL creator_acls[] = {
 static struct ACL_vector creator_acl = {2, creator_acls};
 
 
-int64_t
-zkl_now_ms(void)
-{
-	return zkl_io_thread_now();
-}
-
 static void
 client_timer_io(void *arg)
 {
@@ -216,23 +210,4 @@ zkl_client_close(ZklClient *client, int timeout_ms)
 {
 	zkl_client_end(client);
 	return zkl_io_thread_stop(client->io_thread, timeout_ms);
-}
-
-void
-zkl_client_waits(ZklClient *client, bool waits)
-{
-	zkl_io_thread_owner_waits(client->io_thread, waits);
-}
-
-void
-zkl_client_drop(ZklClient *client)
-{
-	__atomic_store_n(&client->drop_wanted, true, __ATOMIC_RELAXED);
-	zkl_io_thread_want_pass(client->io_thread);
-}
-
-void
-zkl_client_set_timer(ZklClient *client, int64_t at_ms)
-{
-	zkl_io_thread_set_timer(client->io_thread, at_ms);
 }

@@ -440,3 +440,28 @@ zkl_client_exchange(ZklClient *client)
 	if (!can_read)
 		nanosleep(&nap, NULL);
 }
+
+void
+zkl_client_waits(ZklClient *client, bool waits)
+{
+	zkl_io_thread_owner_waits(client->io_thread, waits);
+}
+
+void
+zkl_client_drop(ZklClient *client)
+{
+	__atomic_store_n(&client->drop_wanted, true, __ATOMIC_RELAXED);
+	zkl_io_thread_want_pass(client->io_thread);
+}
+
+void
+zkl_client_set_timer(ZklClient *client, int64_t at_ms)
+{
+	zkl_io_thread_set_timer(client->io_thread, at_ms);
+}
+
+int64_t
+zkl_now_ms(void)
+{
+	return zkl_io_thread_now();
+}

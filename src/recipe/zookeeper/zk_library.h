@@ -2,7 +2,7 @@
  *
  * zk_library.h
  *		Declarations shared by the files that use the client library: zk_client.c,
- *		zk_drive.c, zk_passes.c, zk_names.c, zk_calls.c, zk_watches.c, zk_memory.c.
+ *		zk_drive.c, zk_passes.c, zk_names.c, zk_calls.c, zk_watches.c.
  *
  * The library has process-wide variables and no locks.  So all calls of it run with
  * one mutex of the process held (zkl_zk_enter), also if an old session is closing
@@ -144,7 +144,7 @@ extern void zkl_zk_drop_connection(ZklClient *client);
 extern void zkl_zk_describe_server(const ZklClient *client, char *out, size_t size);
 
 /*
- * zk_memory.c: returns whether so many bytes, and those that the library needs in any
+ * zk_calls.c: returns whether so many bytes, and those that the library needs in any
  * case, can be allocated.  False: the library must not be entered now.
  */
 extern bool zkl_zk_has_memory(const ZklClient *client, size_t size);

@@ -4,7 +4,7 @@
  *		Passes of the I/O thread: connecting, heartbeats, detecting a silent server.
  *
  * A pass may block in a TLS handshake, with the library's mutex held, and timers wait for
- * it: the backend reads the deadline of its locks by itself (lease_timer.c).
+ * it: the backend reads the deadline of its locks by itself (cancel.c).
  *
  *-------------------------------------------------------------------------
  */
