@@ -55,9 +55,6 @@ typedef enum ZklStatus
 	ZKL_SERVER_ERROR			/* anything else; see ZklRequestInfo.raw_code */
 } ZklStatus;
 
-/* Returns an English phrase for messages and logs. */
-extern const char *zkl_status_text(ZklStatus status);
-
 
 /*
  * Names

@@ -384,7 +384,7 @@ run_fault(bool is_atomic, FakeFault fault, int at, int steps)
 		good = is_status_right(batch, fault, is_atomic, at);
 	}
 	if (!good)
-		diag("%s at %d: %s", fake_fault_name(fault), at, zkl_status_text(status_of(batch)));
+		diag("%s at %d: status %d", fake_fault_name(fault), at, status_of(batch));
 	zkl_batch_end(batch);
 	heal();
 	if (!works_again(fault))

@@ -333,7 +333,9 @@ confirm(ZklSession *session, int session_timeout_ms)
 			 : errmsg("could not verify that this session held %s until the release or the commit", affected_text()),
 			 c.status == ZKL_PENDING
 			 ? errdetail("The ZooKeeper ensemble did not answer within %d ms.", session_timeout_ms)
-			 : errdetail("The confirmation failed: %s.", zkl_status_text(c.status)),
+			 : c.status == ZKL_SERVER_ERROR
+			 ? errdetail("The ZooKeeper ensemble gave an unexpected answer.")
+			 : errdetail("The ZooKeeper session has ended."),
 			 errhint("Acquire the lock again when the ensemble is reachable, then retry the transaction.")));
 }
 

@@ -3,6 +3,7 @@
  * calls.c
  *		Keeps the calls in flight: operations of the client without an answer.  Has each
  *		subject freed after its last call, and reminds a server that forgot to answer.
+ *		Says what the codes of answers mean.
  *
  * Owns their list.  Nothing here depends on what the calls are for.
  *
@@ -260,6 +261,52 @@ zkl__get_children(ZklCall *call, const char *path, bool synced, bool watch)
 	if (sync)
 		sync->partner = call;
 	return zkl__send(call, sync || !synced ? &op : NULL);
+}
+
+
+/*
+ * The meaning of result codes
+ */
+
+ZklStatus
+zkl__status_of(ZklResultCode code)
+{
+	switch (code)
+	{
+		case ZKL_RC_OK:
+			return ZKL_OK;
+		case ZKL_RC_NO_AUTH:
+			return ZKL_NO_AUTH;
+		case ZKL_RC_AUTH_FAILED:
+			return ZKL_AUTH_FAILED;
+		case ZKL_RC_SESSION_EXPIRED:
+			return ZKL_SESSION_LOST;
+		default:
+			return ZKL_SERVER_ERROR;
+	}
+}
+
+/*
+ * Returns whether it is certain that a create, or a multi with one, with this answer
+ * has created no node.  All other codes leave that open, and the node is looked for.
+ * NODE_EXISTS is one of them: a node of that name is ours, from an earlier create.
+ */
+bool
+zkl__is_refusal(ZklResultCode code)
+{
+	switch (code)
+	{
+		case ZKL_RC_NO_NODE:
+		case ZKL_RC_NOT_EMPTY:
+		case ZKL_RC_BAD_VERSION:
+		case ZKL_RC_NO_AUTH:
+		case ZKL_RC_UNIMPLEMENTED:
+		case ZKL_RC_ROLLED_BACK:
+		case ZKL_RC_REFUSED:
+			return true;
+		default:
+			return false;
+	}
 }
 
 

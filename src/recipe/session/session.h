@@ -6,8 +6,7 @@
  *		session.c		the session, its connection and its timer: retries, proofs, deadlines;
  *						ACLs of the znodes above the locks
  *		session_state.c	its mutex, state, timer and retries, for every layer; waking its owner
- *		calls.c			calls in flight; keepalive reads
- *		codes.c			the meaning of their result codes; texts of statuses
+ *		calls.c			calls in flight; keepalive reads; the meaning of result codes
  *		batch.c			operations of the owner, for batch.h
  *		lease.c			how long the ensemble certainly keeps the session; proofs
  *
@@ -202,8 +201,6 @@ extern ZklCall *zkl__send_child(ZklCall *call, const ZklOp *op, const char *pare
 extern ZklCall *zkl__read_child(ZklCall *call, const char *parent, const char *child,
 								bool watch);
 extern ZklCall *zkl__get_children(ZklCall *call, const char *path, bool synced, bool watch);
-
-/* codes.c */
 extern ZklStatus zkl__status_of(ZklResultCode code);
 extern bool zkl__is_refusal(ZklResultCode code);
 
