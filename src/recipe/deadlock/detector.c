@@ -156,6 +156,9 @@ try_step(ZklDetector *d)
 		take_step(d);
 	else if (left == ZKL_LEFT_TOO_MUCH)
 		d->is_limited = true;
+	if (d->has_mutex)
+		zkl__session_unlock(d->session);
+	d->has_mutex = false;
 }
 
 const ZklDeadlock *

@@ -20,7 +20,7 @@
  * waits for answers in callbacks, which may also leave it for good with longjmp().  It
  * leaves itself in the same way, to the end of the step, if it has no answer
  * (zkl__step_run()) or no memory.  So a state that must not be lost is noted in the
- * ZklDetector before, and the mutex is never held then.
+ * ZklDetector before, and the mutex is not held in callbacks.
  *
  *-------------------------------------------------------------------------
  */
@@ -52,6 +52,7 @@ struct ZklDetector
 	/* the current step; its memory is freed when the next one begins */
 	ZklScratch	scratch;
 	ZklBatch   *batch;
+	bool		has_mutex;		/* the session's: for a moment, and never in a callback */
 	bool		has_waited;		/* a callback was called */
 	bool		must_end;		/* the wait, by this deadlock */
 	ZklDeadlock deadlock;

@@ -85,30 +85,16 @@ may_block(const ZklRequest *request)
 	return request->nodes[0]->follows_reader;
 }
 
-/* Copies a text to *to, and moves *to behind it; NULL: there is no room before "end". */
-static const char *
-copy_text(char **to, const char *end, const char *text)
-{
-	char	   *copy = *to;
-	size_t		size = strlen(text) + 1;
-
-	if (size > (size_t) (end - copy))
-		return NULL;
-	*to += size;
-	return memcpy(copy, text, size);
-}
-
 /*
- * Adds the nodes with which the request waits, if that is settled.  No report is longer than
- * ZKL_REPORT_MAX, so all texts fit into that, or false is returned.  The mutex is held.
+ * Adds the nodes with which the request waits, if that is settled.  Returns whether other
+ * sessions may have to know of the wait.  Mutex held.
  */
 static bool
-copy_nodes(const ZklRequest *request, ZklReport *report, ZklReportNode *nodes, char *texts)
+copy_nodes(ZklScratch *scratch, const ZklRequest *request, ZklReport *report)
 {
-	const char *end = texts + ZKL_REPORT_MAX;
 	const ZklPermit *permit = request->permit;
 	int			n = has_settled(request) ? request->n : 0;
-	bool		fits = true;
+	ZklReportNode *nodes = zkl__scratch(scratch, (size_t) n + 1, sizeof(ZklReportNode));
 
 	/* One more: the permit node. */
 	for (int i = 0; i < n + (n > 0 && waits_for_permit(request)); i++)
@@ -120,37 +106,13 @@ copy_nodes(const ZklRequest *request, ZklReport *report, ZklReportNode *nodes, c
 		if (permit == NULL && !is_waiting(node))
 			continue;
 		to->place = permit == NULL ? ZKL_PLACE_LOCK : i < n ? ZKL_PLACE_MUTEX : ZKL_PLACE_PERMITS;
-		to->name = copy_text(&texts, end, strrchr(path, '/') + 1);
-		to->child = copy_text(&texts, end, node->name);
+		to->name = zkl__scratch_text(scratch, "%s", strrchr(path, '/') + 1);
+		to->child = zkl__scratch_text(scratch, "%s", node->name);
 		to->capacity = permit ? permit->capacity : 0;
 		report->n_nodes++;
-		fits = fits && to->name && to->child;
 	}
-	return fits;
-}
-
-/* Adds the nodes.  Returns whether other sessions may have to know of the wait. */
-static bool
-add_nodes(ZklDetector *d, ZklReport *report)
-{
-	ZklReportNode *nodes = zkl__scratch(&d->scratch, (size_t) d->request->n + 1, sizeof(ZklReportNode));
-	char	   *texts = zkl__scratch(&d->scratch, ZKL_REPORT_MAX, 1);
-	bool		fits;
-	bool		blocks;
-
-	zkl__session_lock(d->session);
-	fits = copy_nodes(d->request, report, nodes, texts);
-	blocks = report->n_nodes > 0 && may_block(d->request);
-	zkl__session_unlock(d->session);
-	if (!fits)
-		zkl__scratch_leave(&d->scratch, ZKL_LEFT_TOO_MUCH);
-
-	/* The names of nodes are unique, so they identify the wait. */
 	report->nodes = nodes;
-	report->identity = ZKL_HASH;
-	for (int i = 0; i < report->n_nodes; i++)
-		report->identity = zkl_hash(report->identity, nodes[i].child, strlen(nodes[i].child));
-	return blocks;
+	return report->n_nodes > 0 && may_block(request);
 }
 
 /*
@@ -165,9 +127,18 @@ zkl__report_compose(ZklDetector *d, ZklReport *report, bool *is_needed)
 	{
 		.pid = d->config.pid, .server = d->config.server
 	};
-	*is_needed = add_nodes(d, report);
+	zkl__session_lock(d->session);
+	d->has_mutex = true;
+	*is_needed = copy_nodes(&d->scratch, d->request, report);
+	d->has_mutex = false;
+	zkl__session_unlock(d->session);
 	if (report->n_nodes == 0)
 		return false;
+
+	/* The names of nodes are unique, so they identify the wait. */
+	report->identity = ZKL_HASH;
+	for (int i = 0; i < report->n_nodes; i++)
+		report->identity = zkl_hash(report->identity, report->nodes[i].child, strlen(report->nodes[i].child));
 	report->n_waiters = d->callbacks->look(d->arg, &report->waiters);
 	*is_needed = *is_needed || report->n_waiters > 0;
 	return true;

@@ -295,21 +295,8 @@ on_permit_created(ZklCall *call, const ZklResult *result)
 	ZklRequest *request = node->request;
 
 	zkl__node_created(node, result->code, result->path, result->czxid);
-	if (request == NULL || request->status != ZKL_PENDING)
-		return;
-	switch (result->code)
-	{
-		case ZKL_RC_OK:
-			request->attempts = 0;
-			break;
-		case ZKL_RC_CONNECTION_LOSS:
-			break;
-		case ZKL_RC_NO_NODE:
-			zkl__request_no_parent(request);
-			break;
-		default:
-			zkl__request_fail_code(request, 0, result);
-	}
+	if (request)
+		zkl__request_created(request, result);
 }
 
 static bool
