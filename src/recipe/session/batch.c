@@ -151,23 +151,21 @@ static void send_more(ZklBatch *batch);
 static bool
 is_usable(ZklBatch *batch, const ZklResult *result)
 {
-	switch (result->code)
+	if (result->code == ZKL_RC_CONNECTION_LOSS)
 	{
-		case ZKL_RC_CONNECTION_LOSS:
-			/* A server that refuses to work must not be asked again at once. */
-			batch->session->batches_wait = zkl__is_connected(batch->session);
-			decide(batch, ZKL_CONNECTION_LOST);
-			return false;
-		case ZKL_RC_OTHER:
-			batch->raw_code = result->raw_code;
-			/* FALLTHROUGH */
-		case ZKL_RC_SESSION_EXPIRED:
-		case ZKL_RC_AUTH_FAILED:
-			decide(batch, zkl__status_of(result->code));
-			return false;
-		default:
-			return true;
+		/* A server that refuses to work must not be asked again at once. */
+		batch->session->batches_wait = zkl__is_connected(batch->session);
+		decide(batch, ZKL_CONNECTION_LOST);
+		return false;
 	}
+	if (result->code == ZKL_RC_OTHER || result->code == ZKL_RC_SESSION_EXPIRED ||
+		result->code == ZKL_RC_AUTH_FAILED)
+	{
+		batch->raw_code = result->raw_code;
+		decide(batch, zkl__status_of(result->code));
+		return false;
+	}
+	return true;
 }
 
 static void

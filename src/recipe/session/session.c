@@ -85,15 +85,6 @@ session_connected(ZklSession *session, const ZklConnectionInfo *info)
 	zkl__wake(session);
 }
 
-static void
-session_disconnected(ZklSession *session)
-{
-	if (session->state != ZKL_SESSION_CONNECTED)
-		return;
-	session->state = ZKL_SESSION_SUSPENDED;
-	zkl__wake(session);
-}
-
 /*
  * Unlocks the session, and ends its client if it is time.  A session that a timer has declared
  * lost, or that was closed while disconnected, may still exist at the ensemble, with its nodes:
@@ -201,22 +192,18 @@ zkl__on_client_event_io(ZklSession *session, ZklConnectionEvent event,
 	session->client_connected = event == ZKL_EVENT_CONNECTED;
 	session->is_gone = event == ZKL_EVENT_EXPIRED || event == ZKL_EVENT_AUTH_FAILED;
 	zkl__lease_check(session);
-	if (!zkl__is_final(session))
-		switch (event)
-		{
-			case ZKL_EVENT_CONNECTED:
-				session_connected(session, info);
-				break;
-			case ZKL_EVENT_DISCONNECTED:
-				session_disconnected(session);
-				break;
-			case ZKL_EVENT_EXPIRED:
-				zkl__session_end(session, ZKL_SESSION_EXPIRED);
-				break;
-			case ZKL_EVENT_AUTH_FAILED:
-				zkl__session_end(session, ZKL_SESSION_AUTH_FAILED);
-				break;
-		}
+	if (zkl__is_final(session))
+		;						/* nothing changes any more */
+	else if (event == ZKL_EVENT_CONNECTED)
+		session_connected(session, info);
+	else if (session->is_gone)
+		zkl__session_end(session, event == ZKL_EVENT_EXPIRED ? ZKL_SESSION_EXPIRED
+						 : ZKL_SESSION_AUTH_FAILED);
+	else if (session->state == ZKL_SESSION_CONNECTED)
+	{
+		session->state = ZKL_SESSION_SUSPENDED;
+		zkl__wake(session);
+	}
 	unlock_and_end(session);
 }
 

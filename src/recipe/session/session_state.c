@@ -160,18 +160,9 @@ zkl__is_final(const ZklSession *session)
 ZklStatus
 zkl__final_status(const ZklSession *session)
 {
-	switch (session->state)
-	{
-		case ZKL_SESSION_EXPIRED:
-			return ZKL_SESSION_LOST;
-		case ZKL_SESSION_AUTH_FAILED:
-			return ZKL_AUTH_FAILED;
-		case ZKL_SESSION_CONNECTING:
-		case ZKL_SESSION_CONNECTED:
-		case ZKL_SESSION_SUSPENDED:
-			break;
-	}
-	return ZKL_PENDING;
+	if (session->state == ZKL_SESSION_AUTH_FAILED)
+		return ZKL_AUTH_FAILED;
+	return zkl__is_final(session) ? ZKL_SESSION_LOST : ZKL_PENDING;
 }
 
 int64_t

@@ -79,20 +79,6 @@ zkl_zk_leave(void)
 	pthread_mutex_unlock(&library_mutex);
 }
 
-static int	n_clients;
-
-void
-zkl_zk_count_client(int change)
-{
-	__atomic_add_fetch(&n_clients, change, __ATOMIC_RELAXED);
-}
-
-int
-zkl_zk_clients(void)
-{
-	return __atomic_load_n(&n_clients, __ATOMIC_RELAXED);
-}
-
 static int	log_level;
 
 void
@@ -125,7 +111,8 @@ is_consequence(const char *line)
 void
 zkl_zk_log_io(const char *line)
 {
-	ZklLogLevel level = zkl_log_level_of(line);
+	const char *text;
+	ZklLogLevel level = zkl_log_parse(line, &text);
 
 	if (level <= ZKL_LOG_WARNING && !is_consequence(line))
 		zkl_log_note_problem_io(line);

@@ -225,12 +225,6 @@ end_silent_attempt(ZklClient *client, int64_t now)
 		client->connect_ms *= 2;
 }
 
-static bool
-is_connecting(const ZklClient *client)
-{
-	return client->phase != PHASE_NONE && zoo_state(client->zh) != ZOO_CONNECTED_STATE;
-}
-
 /* Heartbeats, silent servers, connecting.  Returns the time when it is due again. */
 static int64_t
 go_on(ZklClient *client)
@@ -262,7 +256,7 @@ go_on(ZklClient *client)
 	if (client->phase == PHASE_OPEN)
 		zkl_zk_flush_out(client);
 	due_ms = now + (int64_t) due.tv_sec * 1000 + due.tv_usec / 1000 + 1;
-	if (!is_connecting(client))
+	if (client->phase == PHASE_NONE || zoo_state(client->zh) == ZOO_CONNECTED_STATE)
 		return due_ms;
 	end_silent_attempt(client, now);
 	return due_ms < client->connect_by_ms ? due_ms : client->connect_by_ms;
