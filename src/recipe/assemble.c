@@ -31,7 +31,6 @@ zkl__on_advance(ZklSession *session)
 	zkl__empty_parents_advance(session);
 	zkl__requests_advance(session);
 	zkl__confirm_advance(session);
-	zkl__own_nodes_advance(session);
 }
 
 void
@@ -60,5 +59,4 @@ zkl__on_free(ZklSession *session)
 	zkl__empty_parents_free(session);
 	zkl__requests_free(session);
 	zkl__locks_free(session);
-	zkl__own_nodes_free(session);
 }

@@ -27,20 +27,6 @@ typedef enum ZklBatchForm
 	ZKL_BATCH_ATOMIC			/* one multi: creates, deletes, sets and checks, all or none */
 } ZklBatchForm;
 
-typedef struct ZklBatchResult
-{
-	ZklResultCode code;			/* ATOMIC: OK for all; or for none, and ROLLED_BACK for all but the one that failed */
-	int64_t		czxid;			/* get, stat */
-	int64_t		owner;			/* get, stat: session of an ephemeral node, or 0 */
-	int64_t		ctime_ms;		/* get, stat: creation, since 1970, on the leader's clock */
-	int32_t		version;		/* get, stat, set: of the data */
-	const char *data;			/* get: any bytes, and a NUL */
-	int			data_len;		/* get, stat */
-	const char *path;			/* create: the path created */
-	const char *const *children;	/* list: names without their parent */
-	int			n_children;
-} ZklBatchResult;
-
 /* Limits of a batch: operations, and bytes of paths and data in an ATOMIC one. */
 #define ZKL_BATCH_MAX_OPS 1000
 #define ZKL_BATCH_MAX_ATOMIC_BYTES (512 * 1024)
@@ -72,8 +58,12 @@ typedef struct ZklBatchInfo
  */
 extern ZklBatchInfo zkl_batch_info(ZklBatch *batch);
 
-/* Returns the results, one for each operation, of a batch that is OK; freed with it. */
-extern const ZklBatchResult *zkl_batch_results(const ZklBatch *batch);
+/*
+ * Returns the results, one for each operation, of a batch that is OK; freed with it.  Behind
+ * data there is a NUL.  ATOMIC: if the multi failed, ROLLED_BACK for all but the operation
+ * that failed; or the code of the multi for all.
+ */
+extern const ZklResult *zkl_batch_results(const ZklBatch *batch);
 
 /* Ends and frees the batch, in any state.  Sends nothing more of it. */
 extern void zkl_batch_end(ZklBatch *batch);

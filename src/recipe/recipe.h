@@ -55,9 +55,6 @@ typedef enum ZklStatus
 	ZKL_SERVER_ERROR			/* anything else; see ZklRequestInfo.raw_code */
 } ZklStatus;
 
-/* Returns an English phrase for messages and logs. */
-extern const char *zkl_status_text(ZklStatus status);
-
 
 /*
  * Names
@@ -151,13 +148,16 @@ typedef struct ZklSessionConfig
 typedef struct ZklSessionInfo
 {
 	ZklSessionState state;
-	int64_t		session_id;		/* 0 before the first connection */
+	bool		is_unproven;	/* EXPIRED: not confirmed in time; the ensemble may still have it */
+	ZklSessionKey key;			/* none before the first connection */
 	int			session_timeout_ms; /* as negotiated; 0 before */
 	char		server[64];		/* address:port of the last connection, or empty */
 	int64_t		connected_ms;	/* since the session began */
 	int64_t		lease_ms;		/* remaining lease; 0 when over */
+	int			reserve_ms;		/* must be left of it for a commit without confirmation */
 	int			n_locks;		/* held */
 	uint64_t	n_answers;		/* received so far */
+	bool		has_open_parents;	/* others may change the root or a child; known with creator_acl, after a grant */
 } ZklSessionInfo;
 
 /* Starts a session and returns at once; NULL when memory, descriptors or threads are exhausted. */
@@ -188,31 +188,13 @@ extern void zkl_session_waits(ZklSession *session, bool waits);
 extern void zkl_session_receive(ZklSession *session);
 
 extern ZklSessionState zkl_session_state(ZklSession *session);
-extern bool zkl_session_is_unproven(ZklSession *session);	/* lost: not confirmed in time */
-
-/* Returns what the session can be resumed with; none before the first connection. */
-extern ZklSessionKey zkl_session_key(ZklSession *session);
+extern ZklSessionInfo zkl_session_info(ZklSession *session);
 
 /* Returns whether the session's node names have this mode.  Any thread. */
 extern bool zkl_session_has_mode(const ZklSession *session, ZklMode mode);
-extern void zkl_session_info(ZklSession *session, ZklSessionInfo *info);
-
-/* Returns whether others may change the root or a child; needs creator_acl and a grant. */
-extern bool zkl_session_has_open_parents(ZklSession *session);
 
 /* Returns whether, as far as is known, the session lives and no lock of it is lost. */
 extern bool zkl_session_is_intact(ZklSession *session);
-
-/* The state of a session that a release or a commit depends on. */
-typedef struct ZklLease
-{
-	int64_t		session_id;
-	int			session_timeout_ms;
-	int			reserve_ms;		/* must be left for a commit without confirmation */
-	int64_t		left_ms;		/* remaining; 0 when over */
-} ZklLease;
-
-extern ZklLease zkl_session_lease(ZklSession *session);
 
 /* Returns when (zkl_now_ms()) all locks are lost; 0: none; negative: lost.  Any signal handler. */
 extern int64_t zkl_session_deadline_io(ZklSession *session);
@@ -230,7 +212,7 @@ extern void zkl_session_confirm(ZklSession *session, bool fresh);
 
 /*
  * Returns PENDING, OK, SESSION_LOST, AUTH_FAILED, or why the request failed; after OK the
- * caller checks zkl_lock_is_lost().  OK means that at least ZklLease.reserve_ms are left of
+ * caller checks zkl_lock_is_lost().  OK means that at least reserve_ms (ZklSessionInfo) are left of
  * the confirmed lease; if the answer came too late for that, the ensemble is asked
  * again and the result is PENDING.
  */

@@ -121,12 +121,12 @@ zklock_session_info(PG_FUNCTION_ARGS)
 	zklock_require_leader();
 	InitMaterializedSRF(fcinfo, 0);
 	if (session)
-		zkl_session_info(session, &info);
+		info = zkl_session_info(session);
 	values[1] = CStringGetTextDatum(session ? session_state_texts[info.state] : "closed");
-	if (info.session_id != 0)
+	if (info.key.id != 0)
 	{
 		values[0] = CStringGetTextDatum(psprintf("0x%llx",
-												 (unsigned long long) info.session_id));
+												 (unsigned long long) info.key.id));
 		values[2] = CStringGetTextDatum(info.server);
 		values[3] = interval_of(info.session_timeout_ms);
 		values[4] = interval_of(info.lease_ms);

@@ -70,7 +70,7 @@ lock_and_unlock(ZklSession *session)
 	while ((status = zkl_request_status(request)) == ZKL_PENDING)
 		wait_changed(session);
 	if (status != ZKL_OK)
-		fail(zkl_status_text(status));
+		fail("a request failed");
 	zkl_lock_reduce(zkl_request_lock(request, 0), ZKL_MODE_NONE);
 	zkl_request_end(request);
 }

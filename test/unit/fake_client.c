@@ -60,7 +60,7 @@ lose_deliveries(ZklClient *client, FakeDelivery **lost)
 		if (d->kind == DELIVERY_ANSWER && d->result.code != ZKL_RC_CONNECTION_LOSS)
 		{
 			*link = d->next;
-			fake_wire_push_loss(lost, d->completion);
+			fake_wire_push_loss(lost, d->call);
 			fake_wire_free_delivery(d);
 		}
 		else if (d->kind == DELIVERY_WATCH)
@@ -80,7 +80,7 @@ lose_requests(ZklClient *client, FakeDelivery **lost)
 	{
 		FakeRequest *request = fake_wire_pop_request(&client->requests);
 
-		fake_wire_push_loss(lost, request->completion);
+		fake_wire_push_loss(lost, request->call);
 		fake_wire_free_request(request);
 	}
 }
@@ -246,7 +246,7 @@ serve(ZklClient *client, FakeRequest *request, ZklResultCode instead)
 		instead = client->sync_code;
 		client->sync_code = ZKL_RC_OK;
 	}
-	answer = fake_wire_answer(request->completion, instead);
+	answer = fake_wire_answer(request->call, instead);
 	if (instead == ZKL_RC_OK)
 		carry_out(client, request, answer);
 	answer->zxid = client->view;
@@ -389,7 +389,7 @@ fake_next_delivery(ZklClient *client)
 	return d;
 }
 
-/* Calls the completion or watcher, without the fake's mutex. */
+/* Passes an answer, event or watch on, without the fake's mutex. */
 void
 fake_call_back(ZklClient *client, FakeDelivery *d)
 {
@@ -402,13 +402,13 @@ fake_call_back(ZklClient *client, FakeDelivery *d)
 	switch (d->kind)
 	{
 		case DELIVERY_ANSWER:
-			d->completion->done_io(d->completion, &d->result);
+			zkl__on_client_answer_io(d->call, &d->result);
 			break;
 		case DELIVERY_EVENT:
-			client->events.connection_io(client->context, d->event, &info);
+			zkl__on_client_event_io(client->session, d->event, &info);
 			break;
 		case DELIVERY_WATCH:
-			client->events.watch_io(client->context, d->path);
+			zkl__on_client_watch_io(client->session, d->path);
 			break;
 	}
 	fake_wire_free_delivery(d);
@@ -478,7 +478,7 @@ fake_ring(ZklClient *client)
 		return false;
 	client->timer_ms = 0;
 	client->is_calling = true;
-	client->events.timer_io(client->context);
+	zkl__on_client_timer_io(client->session);
 	fake_called_back(client);
 	stepped();
 	return true;

@@ -22,8 +22,7 @@
 struct ZklClient
 {
 	ZklClient  *next;
-	ZklEvents	events;
-	void	   *context;
+	ZklSession *session;
 	int64_t		session_id;
 	int			session_timeout_ms;
 	bool		connected;

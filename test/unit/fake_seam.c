@@ -77,7 +77,7 @@ timer_io(void *arg)
 {
 	ZklClient  *client = arg;
 
-	client->events.timer_io(client->context);
+	zkl__on_client_timer_io(client->session);
 }
 
 static void
@@ -116,7 +116,7 @@ client_free_io(void *arg, bool abandoned)
 	ZklClient  *client = arg;
 
 	if (abandoned)
-		client->events.abandoned_io(client->context);
+		zkl__on_client_closed_io(client->session);
 	while (client->requests)
 		fake_wire_free_request(fake_wire_pop_request(&client->requests));
 	while (client->deliveries)
@@ -160,7 +160,7 @@ fake_last_client(void)
 }
 
 ZklClient *
-zkl_client_open(const ZklClientConfig *config, const ZklEvents *events, void *context)
+zkl_client_open(const ZklSessionConfig *config, int wait_fd, ZklSession *session)
 {
 	static const ZklIoThreadCallbacks duties = {
 		.pass_io = pass_io,
@@ -170,8 +170,8 @@ zkl_client_open(const ZklClientConfig *config, const ZklEvents *events, void *co
 	};
 	ZklClient  *client = calloc(1, sizeof(ZklClient));
 
-	client->events = *events;
-	client->context = context;
+	(void) wait_fd;
+	client->session = session;
 	client->session_timeout_ms = config->session_timeout_ms;
 	pthread_mutex_lock(&mutex);
 	client->session_id = ++last_session_id;
@@ -354,12 +354,12 @@ is_proof(ZklRequestForm form, const ZklOp *ops, int n_ops)
 
 bool
 zkl_client_submit(ZklClient *client, ZklRequestForm form, const ZklOp *ops, int n_ops,
-				  ZklCompletion *completion)
+				  ZklCall *call)
 {
 	char		letter;
 	FakeRequestKind kind = kind_of(form, ops, &letter);
 	FakeRequest *request = fake_wire_request(kind, form == ZKL_SINGLE ? ops->path : NULL,
-											 ops, n_ops, completion);
+											 ops, n_ops, call);
 
 	if (is_proof(form, ops, n_ops))
 		letter = 'p';

@@ -34,13 +34,13 @@ copy_op(ZklOp *to, const ZklOp *from)
 
 FakeRequest *
 fake_wire_request(FakeRequestKind kind, const char *path, const ZklOp *ops,
-				  int n_ops, ZklCompletion *completion)
+				  int n_ops, ZklCall *call)
 {
 	FakeRequest *request = calloc(1, sizeof(FakeRequest));
 
 	request->kind = kind;
 	request->path = path ? strdup(path) : NULL;
-	request->completion = completion;
+	request->call = call;
 	request->n_ops = n_ops;
 	request->ops = calloc((size_t) n_ops + 1, sizeof(ZklOp));
 	for (int i = 0; i < n_ops; i++)
@@ -88,12 +88,12 @@ fake_wire_pop_request(FakeRequest **queue)
 
 
 FakeDelivery *
-fake_wire_answer(ZklCompletion *completion, ZklResultCode code)
+fake_wire_answer(ZklCall *call, ZklResultCode code)
 {
 	FakeDelivery *d = calloc(1, sizeof(FakeDelivery));
 
 	d->kind = DELIVERY_ANSWER;
-	d->completion = completion;
+	d->call = call;
 	d->result.code = code;
 	d->result.raw_code = raw_code(code);
 	return d;
@@ -170,22 +170,28 @@ version_of(const char *path)
 	return node ? node->version : 0;
 }
 
+/* A client reports ROLLED_BACK where a server reports OK for what it undoes. */
 static void
 serve_multi(const FakeRequest *request, int64_t session, FakeDelivery *d)
 {
+	size_t		n = (size_t) request->n_ops;
+	ZklResultCode *codes = calloc(n + 1, sizeof(ZklResultCode));
+
 	d->n_names = request->n_ops;
-	d->names = calloc((size_t) request->n_ops + 1, sizeof(char *));
-	d->codes = calloc((size_t) request->n_ops + 1, sizeof(ZklResultCode));
-	d->result.code = fake_tree_multi(request->ops, request->n_ops, session,
-									 d->codes, d->names);
+	d->names = calloc(n + 1, sizeof(char *));
+	d->ops = calloc(n + 1, sizeof(ZklResult));
+	d->result.code = fake_tree_multi(request->ops, request->n_ops, session, codes, d->names);
 	d->result.n_ops = request->n_ops;
-	d->result.op_codes = d->codes;
-	d->result.op_paths = (const char *const *) d->names;
-	d->versions = calloc((size_t) request->n_ops + 1, sizeof(int32_t));
-	for (int i = 0; i < request->n_ops; i++)
+	d->result.op_results = d->ops;
+	for (size_t i = 0; i < n; i++)
+	{
+		d->ops[i].code = codes[i] == ZKL_RC_OK && d->result.code != ZKL_RC_OK
+			? ZKL_RC_ROLLED_BACK : codes[i];
+		d->ops[i].path = d->result.code == ZKL_RC_OK ? d->names[i] : NULL;
 		if (request->ops[i].kind == ZKL_OP_SET)
-			d->versions[i] = version_of(request->ops[i].path);
-	d->result.op_versions = d->versions;
+			d->ops[i].version = version_of(request->ops[i].path);
+	}
+	free(codes);
 }
 
 bool
@@ -242,9 +248,9 @@ fake_wire_append(FakeDelivery **queue, FakeDelivery *deliveries)
 }
 
 void
-fake_wire_push_loss(FakeDelivery **queue, ZklCompletion *completion)
+fake_wire_push_loss(FakeDelivery **queue, ZklCall *call)
 {
-	fake_wire_append(queue, fake_wire_answer(completion, ZKL_RC_CONNECTION_LOSS));
+	fake_wire_append(queue, fake_wire_answer(call, ZKL_RC_CONNECTION_LOSS));
 }
 
 void
@@ -287,8 +293,7 @@ fake_wire_free_delivery(FakeDelivery *d)
 	for (int i = 0; i < d->n_names; i++)
 		free(d->names[i]);
 	free(d->names);
-	free(d->codes);
-	free(d->versions);
+	free(d->ops);
 	free(d->data);
 	free(d->path);
 	free(d);

@@ -34,7 +34,7 @@ typedef struct FakeRequest
 	char	   *path;
 	int			n_ops;
 	ZklOp	   *ops;			/* create, set: one, for its kind and data */
-	ZklCompletion *completion;
+	ZklCall    *call;
 } FakeRequest;
 
 typedef enum FakeDeliveryKind
@@ -49,7 +49,7 @@ typedef struct FakeDelivery
 {
 	struct FakeDelivery *next;
 	FakeDeliveryKind kind;
-	ZklCompletion *completion;
+	ZklCall    *call;
 	ZklResult	result;
 	int64_t		zxid;			/* answer: the last transaction that its server has seen */
 	ZklConnectionEvent event;
@@ -58,20 +58,19 @@ typedef struct FakeDelivery
 	char	   *data;			/* get */
 	char	  **names;			/* list, multi */
 	int			n_names;
-	ZklResultCode *codes;		/* multi */
-	int32_t    *versions;		/* multi: of the data after each set */
+	ZklResult  *ops;			/* multi */
 } FakeDelivery;
 
 /* Copies everything. */
 extern FakeRequest *fake_wire_request(FakeRequestKind kind, const char *path,
 									  const ZklOp *ops, int n_ops,
-									  ZklCompletion *completion);
+									  ZklCall *call);
 extern void fake_wire_push_request(FakeRequest **queue, FakeRequest *request);
 extern void fake_wire_push_front(FakeRequest **queue, FakeRequest *request);
 extern FakeRequest *fake_wire_pop_request(FakeRequest **queue);
 extern void fake_wire_free_request(FakeRequest *request);
 
-extern FakeDelivery *fake_wire_answer(ZklCompletion *completion, ZklResultCode code);
+extern FakeDelivery *fake_wire_answer(ZklCall *call, ZklResultCode code);
 
 /* Does the request change the tree? */
 extern bool fake_wire_is_write(const FakeRequest *request);
@@ -80,7 +79,7 @@ extern bool fake_wire_is_write(const FakeRequest *request);
 extern void fake_wire_serve(const FakeRequest *request, int64_t session,
 							int64_t zxid, FakeDelivery *answer);
 extern void fake_wire_append(FakeDelivery **queue, FakeDelivery *deliveries);
-extern void fake_wire_push_loss(FakeDelivery **queue, ZklCompletion *completion);
+extern void fake_wire_push_loss(FakeDelivery **queue, ZklCall *call);
 extern void fake_wire_push_event(FakeDelivery **queue, ZklConnectionEvent event);
 extern void fake_wire_push_watch(FakeDelivery **queue, const char *path, bool children);
 extern FakeDelivery *fake_wire_pop_delivery(FakeDelivery **queue);

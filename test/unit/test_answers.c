@@ -62,10 +62,10 @@ test_verified_lease(void)
 	ask_all(A, 2, names, modes, false);
 	fake_run_all();
 	fake_advance(T);
-	is_int(zkl_session_lease(A->session).left_ms, 0, "a waiter has no lease");
+	is_int(zkl_session_info(A->session).lease_ms, 0, "a waiter has no lease");
 	release_all(B);
 	fake_run_all();
-	is_int(zkl_session_lease(A->session).left_ms, T / 3, "a waiter has a whole lease when it is granted");
+	is_int(zkl_session_info(A->session).lease_ms, T / 3, "a waiter has a whole lease when it is granted");
 	scene_end("exclusion, several locks after a wait");
 }
 

@@ -231,7 +231,10 @@ check_decided(void)
 	Ask		   *asked = play_asked(A);
 
 	if (asked && !is_decided_well(asked->status))
-		report_failure(zkl_status_text(asked->status));
+	{
+		diag("status %d", asked->status);
+		report_failure("a request ends in a wrong way");
+	}
 	if (strcmp(scenario->stage[0], "A confirm") == 0 &&
 		zkl_session_confirmed(A->session) == ZKL_PENDING)
 		report_failure("a confirmation does not end");

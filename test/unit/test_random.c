@@ -149,7 +149,7 @@ act_commit(int i)
 static void
 check_lease(const Party *party)
 {
-	if (zkl_session_lease(party->session).left_ms > 0 && fake_is_expired(party->client))
+	if (zkl_session_info(party->session).lease_ms > 0 && fake_is_expired(party->client))
 		snprintf(broken, sizeof(broken), "the lease of %s outlives its session", party->data);
 }
 

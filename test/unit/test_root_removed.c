@@ -95,7 +95,7 @@ problem_of(const Ask *ask)
 		case ZKL_DEADLOCK:
 			return NULL;
 		default:
-			snprintf(text, sizeof(text), "a request fails: %s", zkl_status_text(ask->status));
+			snprintf(text, sizeof(text), "a request fails: status %d", ask->status);
 			return text;
 	}
 }

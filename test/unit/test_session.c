@@ -19,7 +19,7 @@ static ZklSessionInfo info;
 static int64_t
 lease(void)
 {
-	zkl_session_info(A->session, &info);
+	info = zkl_session_info(A->session);
 	return info.lease_ms;
 }
 
@@ -36,8 +36,8 @@ test_info(void)
 {
 	scene_begin(0);
 	scene_open(A);
-	zkl_session_info(A->session, &info);
-	ok(info.state == ZKL_SESSION_CONNECTING && info.session_id == 0 &&
+	info = zkl_session_info(A->session);
+	ok(info.state == ZKL_SESSION_CONNECTING && info.key.id == 0 &&
 	   info.session_timeout_ms == 0 && info.server[0] == '\0' && info.lease_ms == 0,
 	   "a session that is not connected has no information");
 	ok(!readable(), "the owner is not woken before a change");
@@ -49,20 +49,20 @@ test_info(void)
 	fake_advance(700);
 	lock_now(A, "a", X);
 	ok(readable(), "a grant wakes the owner");
-	zkl_session_info(A->session, &info);
+	info = zkl_session_info(A->session);
 	is_int(info.state, ZKL_SESSION_CONNECTED, "connected");
-	is_int(info.session_id, fake_session_id(A->client), "the session's id is available");
+	is_int(info.key.id, fake_session_id(A->client), "the session's id is available");
 	is_int(info.session_timeout_ms, T, "the negotiated timeout is available");
 	is_str(info.server, "192.0.2.1:2181", "the server's address is available");
 	is_int(info.connected_ms, 700, "the time of the connection is available");
 	is_int(info.n_locks, 1, "the number of held locks is available");
 	reduce(A, "a", NONE);
-	zkl_session_info(A->session, &info);
+	info = zkl_session_info(A->session);
 	is_int(info.n_locks, 0, "a released lock is not counted");
 	zkl_session_receive(A->session);
 	fake_disconnect(A->client);
 	fake_run_all();
-	zkl_session_info(A->session, &info);
+	info = zkl_session_info(A->session);
 	ok(info.state == ZKL_SESSION_SUSPENDED && readable(), "a lost connection wakes the owner");
 	scene_end(NULL);
 }
@@ -220,9 +220,9 @@ test_confirm_late(void)
 	is_int(zkl_session_confirmed(A->session), ZKL_PENDING, "a confirmation with less than half of its lease does not count");
 	fake_run_all();
 	is_int(zkl_session_confirmed(A->session), ZKL_OK, "the answer to a second confirmation counts");
-	is_int(zkl_session_lease(A->session).left_ms, T / 3,
+	is_int(zkl_session_info(A->session).lease_ms, T / 3,
 		   "the second confirmation renews the lease: a third of the session timeout");
-	is_int(zkl_session_lease(A->session).reserve_ms, T / 6, "half of a lease is its reserve");
+	is_int(zkl_session_info(A->session).reserve_ms, T / 6, "half of a lease is its reserve");
 
 	/* A grant renews the lease, but shows nothing about the other nodes. */
 	zkl_session_confirm(A->session, false);

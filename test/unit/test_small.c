@@ -44,10 +44,10 @@ static void
 test_lease_id(void)
 {
 	scene_begin(2);
-	ok(zkl_session_lease(A->session).session_id == fake_session_id(A->client) &&
-	   zkl_session_lease(B->session).session_id == fake_session_id(B->client),
+	ok(zkl_session_info(A->session).key.id == fake_session_id(A->client) &&
+	   zkl_session_info(B->session).key.id == fake_session_id(B->client),
 	   "a lease has the id of its session");
-	is_int(zkl_session_lease(A->session).session_timeout_ms, SCENE_TIMEOUT_MS,
+	is_int(zkl_session_info(A->session).session_timeout_ms, SCENE_TIMEOUT_MS,
 		   "a lease has the session timeout");
 	scene_end(NULL);
 }
@@ -77,7 +77,7 @@ test_root_removed(void)
 	zkl_session_confirm(A->session, true);
 	fake_run_all();
 	ok(zkl_session_confirmed(A->session) == ZKL_OK &&
-	   zkl_session_lease(A->session).left_ms > 0,
+	   zkl_session_info(A->session).lease_ms > 0,
 	   "a session is confirmed, and its lease renewed, without the root");
 	scene_end(NULL);
 }

@@ -112,12 +112,11 @@ owner_main(void *arg)
 		.max_nodes = 100,
 	};
 	ZklSession *session = zkl_session_open(&config);
-	ZklSessionInfo info;
 
 	for (int i = 0; i < ROUNDS; i++)
 	{
 		one_round(session, &seed);
-		zkl_session_info(session, &info);
+		(void) zkl_session_info(session);
 	}
 	zkl_session_close(session, 10000);
 	return NULL;

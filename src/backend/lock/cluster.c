@@ -83,7 +83,7 @@ await_answers(ZklockReader *reader)
 	}
 }
 
-const ZklBatchResult *
+const ZklResult *
 zklock_read_batch(ZklockReader *reader, const ZklOp *ops, int n_ops)
 {
 	end_batch(reader);
@@ -98,7 +98,7 @@ static bool
 read_sync(ZklockReader *reader)
 {
 	const ZklOp sync = {.kind = ZKL_OP_SYNC,.path = zkl_session_root(reader->session)};
-	const ZklBatchResult *result = zklock_read_batch(reader, &sync, 1);
+	const ZklResult *result = zklock_read_batch(reader, &sync, 1);
 
 	if (result && result->code != ZKL_RC_OK)
 		fail(reader, ZKL_SERVER_ERROR, 0);

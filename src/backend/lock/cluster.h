@@ -44,8 +44,8 @@ extern void zklock_read_ensemble(const ZklockAction *action,
  * one for each operation and valid until the next call; NULL if the attempt has failed.
  * Sees all writes before the beginning of the attempt.
  */
-extern const ZklBatchResult *zklock_read_batch(ZklockReader *reader,
-											   const ZklOp *ops, int n_ops);
+extern const ZklResult *zklock_read_batch(ZklockReader *reader,
+										  const ZklOp *ops, int n_ops);
 
 /* Returns whether a znode exists and may be read; counts it in *n_denied if it may not. */
 extern bool zklock_read_found(ZklockReader *reader, ZklResultCode code, int *n_denied);

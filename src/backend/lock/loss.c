@@ -114,7 +114,7 @@ lost_detail(ZklSession *session, bool session_is_lost, int n)
 	if (session_is_lost)
 		reason = zkl_session_state(session) == ZKL_SESSION_AUTH_FAILED
 			? "The ZooKeeper ensemble refused the session's credentials"
-			: zkl_session_is_unproven(session)
+			: zkl_session_info(session).is_unproven
 			? "The ZooKeeper ensemble did not confirm the session in time"
 			: "The ZooKeeper session expired";
 	return psprintf("%s: others may have held the %s since.", reason, n == 1 ? "lock" : "locks");
@@ -333,7 +333,9 @@ confirm(ZklSession *session, int session_timeout_ms)
 			 : errmsg("could not verify that this session held %s until the release or the commit", affected_text()),
 			 c.status == ZKL_PENDING
 			 ? errdetail("The ZooKeeper ensemble did not answer within %d ms.", session_timeout_ms)
-			 : errdetail("The confirmation failed: %s.", zkl_status_text(c.status)),
+			 : c.status == ZKL_SERVER_ERROR
+			 ? errdetail("The ZooKeeper ensemble gave an unexpected answer.")
+			 : errdetail("The ZooKeeper session has ended."),
 			 errhint("Acquire the lock again when the ensemble is reachable, then retry the transaction.")));
 }
 
@@ -342,15 +344,15 @@ zklock_note_release(const ZklockHold *released)
 {
 	ZklSession *session = zklock_session_current();
 	ZklockNameList list = {0};
-	ZklLease	lease;
+	ZklSessionInfo info;
 
 	if (session == NULL || released->lock == NULL || zklock_commit_check == ZKLOCK_COMMIT_CHECK_OFF)
 		return;
-	lease = zkl_session_lease(session);
-	if (lease.left_ms > 0 && zklock_commit_check != ZKLOCK_COMMIT_CHECK_ALWAYS)
+	info = zkl_session_info(session);
+	if (info.lease_ms > 0 && zklock_commit_check != ZKLOCK_COMMIT_CHECK_ALWAYS)
 		return;
 	if (transaction.unproven == 0)
-		transaction.unproven = lease.session_id;
+		transaction.unproven = info.key.id;
 	zklock_list_hold(&list, released);
 	note_affected(&list);
 }
@@ -369,7 +371,7 @@ static void
 prove_locks(void)
 {
 	ZklSession *session;
-	ZklLease	lease = {0};
+	ZklSessionInfo info = {0};
 	bool		must_prove = transaction.unproven != 0;
 
 	if (!transaction.failed && !must_prove && !zklock_holds_any())
@@ -378,8 +380,8 @@ prove_locks(void)
 		zklock_check_loss();
 	session = zklock_session_current();
 	if (session)
-		lease = zkl_session_lease(session);
-	transaction.failed = transaction.failed || (must_prove && lease.session_id != transaction.unproven);
+		info = zkl_session_info(session);
+	transaction.failed = transaction.failed || (must_prove && info.key.id != transaction.unproven);
 	if (transaction.failed)
 		ereport(ERROR,
 				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
@@ -390,8 +392,8 @@ prove_locks(void)
 		return;
 
 	if (must_prove || zklock_commit_check == ZKLOCK_COMMIT_CHECK_ALWAYS ||
-		lease.left_ms < lease.reserve_ms)
-		confirm(session, Min(lease.session_timeout_ms,
+		info.lease_ms < info.reserve_ms)
+		confirm(session, Min(info.session_timeout_ms,
 							 Max(zklock_session_timeout, zklock_connect_timeout)));
 }
 

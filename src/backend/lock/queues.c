@@ -93,7 +93,7 @@ add_node(Scan *scan, int object, Role role, const char *path)
 
 /* Adds the nodes in a list. */
 static void
-add_children(Scan *scan, int object, Role role, const char *path, const ZklBatchResult *list)
+add_children(Scan *scan, int object, Role role, const char *path, const ZklResult *list)
 {
 	if (!zklock_read_found(scan->reader, list->code, scan->n_denied))
 		return;
@@ -123,7 +123,7 @@ list_objects(Scan *scan)
 	const Role *roles = scan->is_semaphore ? semaphore_roles : lock_roles;
 	int			n_lists = scan->is_semaphore ? 2 : 1;
 	ZklOp	   *ops = palloc(n_lists * scan->n_names * sizeof(ZklOp));
-	const ZklBatchResult *results;
+	const ZklResult *results;
 
 	for (int i = 0; i < n_lists * scan->n_names; i++)
 		ops[i] = list_op(psprintf("%s/%s%s", scan->parent, scan->names[i / n_lists],
@@ -147,7 +147,7 @@ list_objects(Scan *scan)
 
 /* Takes the Stat of a node, or its data. */
 static void
-take_node(Scan *scan, Znode *node, const ZklBatchResult *result)
+take_node(Scan *scan, Znode *node, const ZklResult *result)
 {
 	ZklockEntry *entry = &node->entry;
 	int			ignored = 0;
@@ -182,7 +182,7 @@ read_data(Scan *scan, Znode *nodes, int n_nodes)
 {
 	ZklOp		ops[ZKLOCK_READ_BATCH];
 	Znode	   *of_op[ZKLOCK_READ_BATCH];
-	const ZklBatchResult *results;
+	const ZklResult *results;
 	int			n = 0;
 
 	for (int i = 0; i < n_nodes; i++)
@@ -208,7 +208,7 @@ read_nodes(Scan *scan)
 	for (int from = 0, n; from < scan->n_nodes; from += n)
 	{
 		Znode	   *nodes = scan->nodes + from;
-		const ZklBatchResult *results;
+		const ZklResult *results;
 
 		n = Min(scan->n_nodes - from, ZKLOCK_READ_BATCH);
 		for (int i = 0; i < n; i++)
@@ -443,7 +443,7 @@ static bool
 read_below(Scan *scan)
 {
 	ZklOp		op = list_op(scan->parent);
-	const ZklBatchResult *list = zklock_read_batch(scan->reader, &op, 1);
+	const ZklResult *list = zklock_read_batch(scan->reader, &op, 1);
 	const char **names;
 	int			n = 0;
 

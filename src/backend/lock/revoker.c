@@ -96,7 +96,7 @@ send_requests(ZklockReader *reader, Revocation *revocation, int from)
 {
 	ZklOp	   *ops = palloc(ZKLOCK_READ_BATCH * sizeof(ZklOp));
 	int			n = Min(list_length(revocation->holders) - from, ZKLOCK_READ_BATCH);
-	const ZklBatchResult *results;
+	const ZklResult *results;
 
 	for (int i = 0; i < n; i++)
 		ops[i] = (ZklOp)

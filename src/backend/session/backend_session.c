@@ -294,7 +294,7 @@ zklock_warn_open_parents(void)
 	if (session == NULL || acls_checked)
 		return;
 	acls_checked = true;
-	if (zkl_session_has_open_parents(session))
+	if (zkl_session_info(session).has_open_parents)
 		ereport(WARNING,
 				(errcode(ERRCODE_WARNING),
 				 errmsg("znodes of zklock.root \"%s\" can be changed by others, although zklock.acl is \"creator\"",

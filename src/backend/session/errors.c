@@ -118,9 +118,8 @@ zklock_no_answer(ZklSession *session, int64 waited_ms)
 	ZklockProblem silent = {ERRCODE_CONNECTION_FAILURE,
 		"the ZooKeeper ensemble does not answer",
 	"Retry when the ensemble is reachable again; zklock.connect_timeout limits the wait.", NULL};
-	ZklSessionInfo info;
+	ZklSessionInfo info = zkl_session_info(session);
 
-	zkl_session_info(session, &info);
 	if (info.state == ZKL_SESSION_CONNECTED)
 	{
 		silent.detail = psprintf("The server at %s did not answer within %lld ms.",

@@ -190,11 +190,13 @@ void
 zklock_note_session(ZklSession *session)
 {
 	ZklockSessionNote note = {0};
+	ZklSessionInfo info;
 
 	if (file_fd < 0 || strlen(zklock_connect_string) >= sizeof(note.connect_string))
 		return;
-	note.key = zkl_session_key(session);
-	note.timeout_ms = zkl_session_lease(session).session_timeout_ms;
+	info = zkl_session_info(session);
+	note.key = info.key;
+	note.timeout_ms = info.session_timeout_ms;
 	strcpy(note.connect_string, zklock_connect_string);
 	note.crc = checksum(&note);
 	write_own_note(&note);

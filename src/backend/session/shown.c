@@ -172,7 +172,7 @@ zklock_show_session(ZklSession *session, uint64 namespace_hash)
 {
 	ZklockShownSession mine = {
 		.pid = MyProcPid,
-		.session_id = zkl_session_lease(session).session_id,
+		.session_id = zkl_session_info(session).key.id,
 		.namespace_hash = namespace_hash
 	};
 	int			other;

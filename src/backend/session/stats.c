@@ -114,7 +114,7 @@ zklock_count_round_trips(void)
 
 	if (counted_session == NULL)
 		return;
-	zkl_session_info(counted_session, &info);
+	info = zkl_session_info(counted_session);
 	zklock_count(ZKLOCK_STAT_ROUND_TRIPS, info.n_answers - counted_answers);
 	counted_answers = info.n_answers;
 }

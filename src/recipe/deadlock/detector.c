@@ -76,14 +76,6 @@ longer(int pause_ms, int least_ms, int most_ms)
 	return pause_ms > least_ms ? pause_ms : least_ms;
 }
 
-/* After a ring or a change. */
-static void
-search_soon(ZklDetector *d)
-{
-	if (d->earliest_search_ms < d->next_search_ms)
-		d->next_search_ms = d->earliest_search_ms;
-}
-
 /* This session is the victim.  Returns whether its wait must end. */
 static bool
 is_victim(ZklDetector *d, const ZklDeadlockFound *found)
@@ -137,8 +129,8 @@ take_step(ZklDetector *d)
 	if (is_rung || d->published == ZKL_UNCERTAIN || zkl_now_ms() >= d->next_look_ms)
 	{
 		d->next_look_ms = zkl_now_ms() + LOOK_MS;
-		if (zkl__report_write(d) || is_rung)
-			search_soon(d);
+		if ((zkl__report_write(d) || is_rung) && d->earliest_search_ms < d->next_search_ms)
+			d->next_search_ms = d->earliest_search_ms;
 		if (zkl__report_is_rung(d))
 			d->next_look_ms = zkl_now_ms() + RETRY_MS;
 	}
@@ -156,6 +148,9 @@ try_step(ZklDetector *d)
 		take_step(d);
 	else if (left == ZKL_LEFT_TOO_MUCH)
 		d->is_limited = true;
+	if (d->has_mutex)
+		zkl__session_unlock(d->session);
+	d->has_mutex = false;
 }
 
 const ZklDeadlock *

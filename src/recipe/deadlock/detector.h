@@ -12,7 +12,6 @@
  *		search.c			reads what a deadlock could consist of
  *		publish.c			the own report and bell
  *		step.c				batches of one step
- *		own_nodes.c			deletes of the report's znodes
  *		find_deadlock.h		is there a deadlock, and which session fails? (pure)
  *		report.h			the data of a report (pure)
  *		scratch.h			memory of one step
@@ -21,7 +20,7 @@
  * waits for answers in callbacks, which may also leave it for good with longjmp().  It
  * leaves itself in the same way, to the end of the step, if it has no answer
  * (zkl__step_run()) or no memory.  So a state that must not be lost is noted in the
- * ZklDetector before, and the mutex is never held then.
+ * ZklDetector before, and the mutex is not held in callbacks.
  *
  *-------------------------------------------------------------------------
  */
@@ -53,6 +52,7 @@ struct ZklDetector
 	/* the current step; its memory is freed when the next one begins */
 	ZklScratch	scratch;
 	ZklBatch   *batch;
+	bool		has_mutex;		/* the session's: for a moment, and never in a callback */
 	bool		has_waited;		/* a callback was called */
 	bool		must_end;		/* the wait, by this deadlock */
 	ZklDeadlock deadlock;
@@ -106,8 +106,8 @@ extern const char *zkl__step_path(ZklDetector *d, const char *parent, uint64_t s
  * Executes operations and waits for their results, which are valid until the next call.
  * Leaves the step if there are none: the outcome of writes is then unknown.
  */
-extern const ZklBatchResult *zkl__step_run(ZklDetector *d, ZklBatchForm form, const ZklOp *ops,
-										   int n);
+extern const ZklResult *zkl__step_run(ZklDetector *d, ZklBatchForm form, const ZklOp *ops,
+									  int n);
 
 /*
  * The same for a multi that writes the own report: returns the code of the operation that has
@@ -118,11 +118,5 @@ extern ZklResultCode zkl__step_write(ZklDetector *d, const ZklOp *ops, int n);
 /* Waits for so long, or until something changes. */
 extern void zkl__step_pause(ZklDetector *d, int ms);
 extern void zkl__step_end(ZklDetector *d);
-
-/* own_nodes.c */
-extern void zkl__own_nodes_advance(ZklSession *session);
-extern void zkl__own_nodes_free(ZklSession *session);
-extern void zkl__own_nodes_delete(ZklSession *session, const char *parent, const char *name);
-extern bool zkl__own_nodes_are_leaving(ZklSession *session);
 
 #endif							/* ZKL_DETECTOR_H */

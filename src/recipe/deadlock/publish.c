@@ -17,9 +17,6 @@
 
 #include "detector.h"
 
-/* How often to check that the deletes of an earlier report are done; the last one wakes. */
-#define LEAVING_POLL_MS 1000
-
 
 /*
  * What there is to report
@@ -88,30 +85,16 @@ may_block(const ZklRequest *request)
 	return request->nodes[0]->follows_reader;
 }
 
-/* Copies a text to *to, and moves *to behind it; NULL: there is no room before "end". */
-static const char *
-copy_text(char **to, const char *end, const char *text)
-{
-	char	   *copy = *to;
-	size_t		size = strlen(text) + 1;
-
-	if (size > (size_t) (end - copy))
-		return NULL;
-	*to += size;
-	return memcpy(copy, text, size);
-}
-
 /*
- * Adds the nodes with which the request waits, if that is settled.  No report is longer than
- * ZKL_REPORT_MAX, so all texts fit into that, or false is returned.  The mutex is held.
+ * Adds the nodes with which the request waits, if that is settled.  Returns whether other
+ * sessions may have to know of the wait.  Mutex held.
  */
 static bool
-copy_nodes(const ZklRequest *request, ZklReport *report, ZklReportNode *nodes, char *texts)
+copy_nodes(ZklScratch *scratch, const ZklRequest *request, ZklReport *report)
 {
-	const char *end = texts + ZKL_REPORT_MAX;
 	const ZklPermit *permit = request->permit;
 	int			n = has_settled(request) ? request->n : 0;
-	bool		fits = true;
+	ZklReportNode *nodes = zkl__scratch(scratch, (size_t) n + 1, sizeof(ZklReportNode));
 
 	/* One more: the permit node. */
 	for (int i = 0; i < n + (n > 0 && waits_for_permit(request)); i++)
@@ -123,37 +106,13 @@ copy_nodes(const ZklRequest *request, ZklReport *report, ZklReportNode *nodes, c
 		if (permit == NULL && !is_waiting(node))
 			continue;
 		to->place = permit == NULL ? ZKL_PLACE_LOCK : i < n ? ZKL_PLACE_MUTEX : ZKL_PLACE_PERMITS;
-		to->name = copy_text(&texts, end, strrchr(path, '/') + 1);
-		to->child = copy_text(&texts, end, node->name);
+		to->name = zkl__scratch_text(scratch, "%s", strrchr(path, '/') + 1);
+		to->child = zkl__scratch_text(scratch, "%s", node->name);
 		to->capacity = permit ? permit->capacity : 0;
 		report->n_nodes++;
-		fits = fits && to->name && to->child;
 	}
-	return fits;
-}
-
-/* Adds the nodes.  Returns whether other sessions may have to know of the wait. */
-static bool
-add_nodes(ZklDetector *d, ZklReport *report)
-{
-	ZklReportNode *nodes = zkl__scratch(&d->scratch, (size_t) d->request->n + 1, sizeof(ZklReportNode));
-	char	   *texts = zkl__scratch(&d->scratch, ZKL_REPORT_MAX, 1);
-	bool		fits;
-	bool		blocks;
-
-	zkl__session_lock(d->session);
-	fits = copy_nodes(d->request, report, nodes, texts);
-	blocks = report->n_nodes > 0 && may_block(d->request);
-	zkl__session_unlock(d->session);
-	if (!fits)
-		zkl__scratch_leave(&d->scratch, ZKL_LEFT_TOO_MUCH);
-
-	/* The names of nodes are unique, so they identify the wait. */
 	report->nodes = nodes;
-	report->identity = ZKL_HASH;
-	for (int i = 0; i < report->n_nodes; i++)
-		report->identity = zkl_hash(report->identity, nodes[i].child, strlen(nodes[i].child));
-	return blocks;
+	return report->n_nodes > 0 && may_block(request);
 }
 
 /*
@@ -168,9 +127,18 @@ zkl__report_compose(ZklDetector *d, ZklReport *report, bool *is_needed)
 	{
 		.pid = d->config.pid, .server = d->config.server
 	};
-	*is_needed = add_nodes(d, report);
+	zkl__session_lock(d->session);
+	d->has_mutex = true;
+	*is_needed = copy_nodes(&d->scratch, d->request, report);
+	d->has_mutex = false;
+	zkl__session_unlock(d->session);
 	if (report->n_nodes == 0)
 		return false;
+
+	/* The names of nodes are unique, so they identify the wait. */
+	report->identity = ZKL_HASH;
+	for (int i = 0; i < report->n_nodes; i++)
+		report->identity = zkl_hash(report->identity, report->nodes[i].child, strlen(report->nodes[i].child));
 	report->n_waiters = d->callbacks->look(d->arg, &report->waiters);
 	*is_needed = *is_needed || report->n_waiters > 0;
 	return true;
@@ -181,23 +149,51 @@ zkl__report_compose(ZklDetector *d, ZklReport *report, bool *is_needed)
  * Publishing
  */
 
-/* Deletes the report, which may exist or not, without waiting. */
+/*
+ * Deletes a znode of the report, which may exist or not, without waiting: as a node in a queue
+ * that is given up.  If memory is exhausted, it ends with the session.
+ */
+static void
+delete_znode(ZklDetector *d, const char *parent, uint64_t local)
+{
+	ZklNode    *node = zkl__node_new(d->session, parent, ZKL_MODE_NONE,
+									 zkl__config(d->session)->node_names, "", 0);
+
+	if (node == NULL)
+		return;
+	zkl_waiting_name(d->me, local, node->name);
+	node->state = NODE_LISTING;
+	zkl__node_leave(node);
+}
+
+/* Is the delete of a znode of an earlier report not finished?  A create must not overtake it. */
+static bool
+is_withdrawing(ZklSession *session)
+{
+	const ZklConfig *config = zkl__config(session);
+	bool		any;
+
+	zkl__session_lock(session);
+	any = zkl__nodes_below(session, config->waiting_path, strlen(config->waiting_path)) ||
+		zkl__nodes_below(session, config->bells_path, strlen(config->bells_path));
+	zkl__session_unlock(session);
+	return any;
+}
+
+/* Deletes the report, which may exist or not. */
 void
 zkl__report_withdraw(ZklDetector *d)
 {
 	const ZklConfig *config = zkl__config(d->session);
-	char		name[ZKL_WAITING_NAME_SIZE];
 
 	if (d->published == ZKL_PUBLISHED || d->published == ZKL_UNCERTAIN)
 	{
-		zkl_waiting_name(d->me, 0, name);
-		zkl__own_nodes_delete(d->session, config->waiting_path, name);
-		zkl__own_nodes_delete(d->session, config->bells_path, name);
+		zkl__session_lock(d->session);
+		delete_znode(d, config->waiting_path, 0);
+		delete_znode(d, config->bells_path, 0);
 		for (int i = 0; i < d->n_locals; i++)
-		{
-			zkl_waiting_name(d->me, d->locals[i], name);
-			zkl__own_nodes_delete(d->session, config->waiting_path, name);
-		}
+			delete_znode(d, config->waiting_path, d->locals[i]);
+		zkl__session_unlock(d->session);
 		d->published = ZKL_UNPUBLISHED;
 	}
 	if (d->bell)
@@ -278,7 +274,7 @@ make_parents(ZklDetector *d)
 		{.kind = ZKL_OP_CREATE, .path = config->waiting_path, .data = ""},
 		{.kind = ZKL_OP_CREATE, .path = config->bells_path, .data = ""}
 	};
-	const ZklBatchResult *results = zkl__step_run(d, ZKL_BATCH_PIPELINED, ops, 2);
+	const ZklResult *results = zkl__step_run(d, ZKL_BATCH_PIPELINED, ops, 2);
 
 	return results[0].code == ZKL_RC_NO_AUTH || results[1].code == ZKL_RC_NO_AUTH
 		? ZKL_RC_NO_AUTH : ZKL_RC_OK;
@@ -319,7 +315,7 @@ static void
 read_bell(ZklDetector *d)
 {
 	ZklOp		op = {.kind = ZKL_OP_GET, .watch = true, .data_len = 1};
-	const ZklBatchResult *result;
+	const ZklResult *result;
 
 	if (d->bell)
 		zkl_batch_end(d->bell);
@@ -358,10 +354,8 @@ zkl__report_write(ZklDetector *d)
 
 	if (d->published == ZKL_UNCERTAIN)
 		zkl__report_withdraw(d);
-	if (d->published == ZKL_REFUSED)
+	if (d->published == ZKL_REFUSED || is_withdrawing(d->session))
 		return false;
-	while (zkl__own_nodes_are_leaving(d->session))
-		zkl__step_pause(d, LEAVING_POLL_MS);
 	if (d->published == ZKL_PUBLISHED && must_read_bell(d))
 		read_bell(d);
 	if (!zkl__report_compose(d, &report, &is_needed) ||

@@ -30,7 +30,7 @@ op_for(ZklDetector *d, const ZklWant *want)
 
 static void
 add_answer(ZklDetector *d, ZklSnapshot *snapshot, const ZklWant *want,
-		   const ZklBatchResult *result)
+		   const ZklResult *result)
 {
 	if (result->code != ZKL_RC_OK)
 		return;
@@ -51,7 +51,7 @@ read_waiting(ZklDetector *d, ZklSnapshot *snapshot)
 		{.kind = ZKL_OP_SYNC, .path = path},
 		{.kind = ZKL_OP_LIST, .path = path}
 	};
-	const ZklBatchResult *results = zkl__step_run(d, ZKL_BATCH_PIPELINED, ops, 2);
+	const ZklResult *results = zkl__step_run(d, ZKL_BATCH_PIPELINED, ops, 2);
 
 	if (results[0].code != ZKL_RC_OK || results[1].code != ZKL_RC_OK)
 		zkl__step_leave(d);
@@ -69,7 +69,7 @@ zkl__search(ZklDetector *d)
 	read_waiting(d, snapshot);
 	do
 	{
-		const ZklBatchResult *results;
+		const ZklResult *results;
 
 		for (n = 0; (wants[n] = zkl_snapshot_next(snapshot)).kind != ZKL_WANT_NOTHING; n++)
 			ops[n] = op_for(d, &wants[n]);
@@ -84,7 +84,7 @@ bool
 zkl__ring(ZklDetector *d, ZklVertex *const *reports, int n)
 {
 	ZklOp	   *ops = zkl__scratch(&d->scratch, (size_t) n, sizeof(ZklOp));
-	const ZklBatchResult *results;
+	const ZklResult *results;
 	bool		all = true;
 
 	for (int i = 0; i < n; i++)

@@ -22,7 +22,7 @@ zkl__step_path(ZklDetector *d, const char *parent, uint64_t session, uint64_t lo
 	return zkl__scratch_text(&d->scratch, "%s/%s", parent, name);
 }
 
-const ZklBatchResult *
+const ZklResult *
 zkl__step_run(ZklDetector *d, ZklBatchForm form, const ZklOp *ops, int n)
 {
 	ZklStatus	status;
@@ -53,7 +53,7 @@ ZklResultCode
 zkl__step_write(ZklDetector *d, const ZklOp *ops, int n)
 {
 	ZklPublished before = d->published;
-	const ZklBatchResult *results;
+	const ZklResult *results;
 
 	if (n > ZKL_BATCH_MAX_OPS || zkl_ops_bytes(ops, n) > ZKL_BATCH_MAX_ATOMIC_BYTES)
 		zkl__scratch_leave(&d->scratch, ZKL_LEFT_TOO_MUCH);

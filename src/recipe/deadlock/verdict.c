@@ -38,7 +38,7 @@ is_unchanged(const ZklDeadlockFound *found, const ZklVertex *reporter, const Zkl
  */
 static bool
 take_answer(ZklDetector *d, const ZklDeadlockFound *found, ZklVertex *reporter,
-			const ZklBatchResult *result, bool *complete)
+			const ZklResult *result, bool *complete)
 {
 	const ZklReport *later = result->code != ZKL_RC_OK ? NULL
 		: zkl_report_decode(&d->scratch, result->data, result->data_len);
@@ -58,7 +58,7 @@ read_answers(ZklDetector *d, const ZklDeadlockFound *found, bool *complete)
 	const struct ZklScratchBlock *before = d->scratch.blocks;
 	bool		possible = true;
 	ZklOp	   *ops = zkl__scratch(&d->scratch, (size_t) found->n_reports, sizeof(ZklOp));
-	const ZklBatchResult *results;
+	const ZklResult *results;
 
 	*complete = true;
 	for (int i = 1; i < found->n_reports; i++)

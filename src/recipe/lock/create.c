@@ -171,24 +171,16 @@ static int
 failed_op(const ZklResult *result)
 {
 	for (int i = 0; i < result->n_ops; i++)
-		if (result->op_codes[i] != ZKL_RC_OK &&
-			result->op_codes[i] != ZKL_RC_ROLLED_BACK)
+		if (result->op_results[i].code != ZKL_RC_OK &&
+			result->op_results[i].code != ZKL_RC_ROLLED_BACK)
 			return i;
 	return -1;
 }
 
-static void
-on_created(ZklCall *call, const ZklResult *result)
+/* Goes on after the create of nodes, or of a permit node. */
+void
+zkl__request_created(ZklRequest *request, const ZklResult *result)
 {
-	ZklRequest *request = call->subject;
-
-	request->create_call = NULL;
-	for (int i = 0; i < request->n; i++)
-		if (request->nodes[i]->state == NODE_CREATING)
-			zkl__node_created(request->nodes[i], result->code,
-							  request->n == 1 || result->code != ZKL_RC_OK
-							  ? result->path : result->op_paths[i],
-							  result->czxid);
 	if (request->status != ZKL_PENDING)
 		return;
 	switch (result->code)
@@ -205,6 +197,21 @@ on_created(ZklCall *call, const ZklResult *result)
 		default:
 			zkl__request_fail_code(request, failed_op(result), result);
 	}
+}
+
+static void
+on_created(ZklCall *call, const ZklResult *result)
+{
+	ZklRequest *request = call->subject;
+
+	request->create_call = NULL;
+	for (int i = 0; i < request->n; i++)
+		if (request->nodes[i]->state == NODE_CREATING)
+			zkl__node_created(request->nodes[i], result->code,
+							  request->n == 1 || result->code != ZKL_RC_OK
+							  ? result->path : result->op_results[i].path,
+							  result->czxid);
+	zkl__request_created(request, result);
 }
 
 /* Composes the creates of the nodes; returns false if memory is exhausted. */

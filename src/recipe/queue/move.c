@@ -91,7 +91,7 @@ zkl__node_moved(ZklNode *node, const ZklResult *result)
 {
 	/* NODE_EXISTS: an earlier multi, whose answer was lost, was carried out. */
 	if (result->code == ZKL_RC_OK ||
-		(result->n_ops > 0 && result->op_codes[0] == ZKL_RC_NODE_EXISTS))
+		(result->n_ops > 0 && result->op_results[0].code == ZKL_RC_NODE_EXISTS))
 		move_done(node);
 	else if (result->code != ZKL_RC_CONNECTION_LOSS)
 		move_failed(node, result);

@@ -257,20 +257,14 @@ on_counted(ZklCall *call, const ZklResult *result)
 	/* A count that was answered before the create does not include the permit node. */
 	if (permit->permit_node && !permit_exists(permit))
 		return;
-	switch (result->code)
-	{
-		case ZKL_RC_OK:
-			check_count(request, result);
-			break;
-		case ZKL_RC_NO_NODE:
-			if (permit->permit_node)
-				zkl__request_restart(request);
-			else
-				zkl__request_no_parent(request);
-			break;
-		default:
-			zkl__request_fail_code(request, 0, result);
-	}
+	if (result->code == ZKL_RC_OK)
+		check_count(request, result);
+	else if (result->code != ZKL_RC_NO_NODE)
+		zkl__request_fail_code(request, 0, result);
+	else if (permit->permit_node)
+		zkl__request_restart(request);
+	else
+		zkl__request_no_parent(request);
 }
 
 static void
@@ -295,21 +289,8 @@ on_permit_created(ZklCall *call, const ZklResult *result)
 	ZklRequest *request = node->request;
 
 	zkl__node_created(node, result->code, result->path, result->czxid);
-	if (request == NULL || request->status != ZKL_PENDING)
-		return;
-	switch (result->code)
-	{
-		case ZKL_RC_OK:
-			request->attempts = 0;
-			break;
-		case ZKL_RC_CONNECTION_LOSS:
-			break;
-		case ZKL_RC_NO_NODE:
-			zkl__request_no_parent(request);
-			break;
-		default:
-			zkl__request_fail_code(request, 0, result);
-	}
+	if (request)
+		zkl__request_created(request, result);
 }
 
 static bool

@@ -25,11 +25,17 @@
 /* More than any use of locks needs. */
 #define MAX_RESULT_BYTES (64 * 1024 * 1024)
 
+/* What a result points to. */
+typedef struct Chunk
+{
+	struct Chunk *next;
+	max_align_t start[];
+} Chunk;
+
 struct ZklBatch
 {
 	ZklSession *session;
-	ZklBatch   *prev;			/* in session->batches */
-	ZklBatch   *next;
+	ZklBatch   *next;			/* in session->batches */
 	ZklUses		uses;
 	ZklBatchForm form;
 	ZklStatus	status;
@@ -37,10 +43,11 @@ struct ZklBatch
 	int			n_sent;
 	int			n_answered;
 	size_t		in_flight;		/* bytes */
+	Chunk	   *chunks;
 	size_t		result_bytes;
 	bool		is_outdated;
 	int			n_ops;
-	ZklBatchResult *results;	/* in the same chunk of memory, like all operations */
+	ZklResult  *results;		/* in the same chunk of memory, like all operations */
 	ZklOp		ops[];
 };
 
@@ -59,17 +66,21 @@ decide(ZklBatch *batch, ZklStatus status)
  */
 
 /* Counts bytes of results, and allocates them; fails the batch and returns NULL if it cannot. */
-static char *
+static void *
 allocate_result(ZklBatch *batch, size_t size)
 {
-	char	   *result = NULL;
+	Chunk	   *chunk = NULL;
 
 	batch->result_bytes += size;
 	if (batch->result_bytes > MAX_RESULT_BYTES)
 		decide(batch, ZKL_TOO_MANY);
-	else if ((result = malloc(size)) == NULL)
+	else if ((chunk = malloc(sizeof(Chunk) + size)) == NULL)
 		decide(batch, ZKL_NO_MEMORY);
-	return result;
+	if (chunk == NULL)
+		return NULL;
+	chunk->next = batch->chunks;
+	batch->chunks = chunk;
+	return chunk->start;
 }
 
 /* Copies bytes, with a NUL behind them. */
@@ -86,9 +97,9 @@ copy_bytes(ZklBatch *batch, const char *bytes, size_t length)
 	return copy;
 }
 
-/* Copies names into one chunk of memory: the array, then the texts. */
-static void
-copy_children(ZklBatch *batch, ZklBatchResult *to, const char *const *children, int n)
+/* Copies names into one chunk: the array, then the texts. */
+static const char *const *
+copy_children(ZklBatch *batch, const char *const *children, int n)
 {
 	size_t		size = (size_t) n * sizeof(char *);
 	const char **names;
@@ -96,62 +107,28 @@ copy_children(ZklBatch *batch, ZklBatchResult *to, const char *const *children, 
 
 	for (int i = 0; i < n; i++)
 		size += strlen(children[i]) + 1;
-	names = (const char **) allocate_result(batch, size);
-	if (names == NULL)
-		return;
+	names = allocate_result(batch, size);
 	text = (char *) (names + n);
-	for (int i = 0; i < n; i++)
+	for (int i = 0; names && i < n; i++)
 	{
 		names[i] = text;
 		text = stpcpy(text, children[i]) + 1;
 	}
-	to->children = names;
-	to->n_children = n;
+	return names;
 }
 
 static void
-take_result(ZklBatch *batch, ZklBatchResult *to, const ZklResult *result)
+take_result(ZklBatch *batch, ZklResult *to, const ZklResult *from)
 {
-	to->code = result->code;
-	if (result->code != ZKL_RC_OK)
-		return;
-	to->czxid = result->czxid;
-	to->owner = result->owner;
-	to->ctime_ms = result->ctime_ms;
-	to->version = result->version;
-	to->data_len = result->data_len > 0 ? result->data_len : 0;
-	if (result->data)
-		to->data = copy_bytes(batch, result->data, (size_t) to->data_len);
-	if (result->path)
-		to->path = copy_bytes(batch, result->path, strlen(result->path));
-	if (result->n_children > 0)
-		copy_children(batch, to, result->children, result->n_children);
-}
-
-/*
- * A multi does all or nothing.  For the operations before the one that failed, a server
- * reports OK, but undoes them.
- */
-static void
-take_multi(ZklBatch *batch, const ZklResult *result)
-{
-	ZklResultCode rest = result->code;
-
-	for (int i = 0; i < result->n_ops && i < batch->n_ops; i++)
-	{
-		ZklBatchResult *to = &batch->results[i];
-		const char *path = batch->ops[i].kind == ZKL_OP_CREATE ? result->op_paths[i] : NULL;
-
-		to->code = result->op_codes[i];
-		to->version = result->op_versions[i];
-		if (result->code == ZKL_RC_OK && path)
-			to->path = copy_bytes(batch, path, strlen(path));
-		if (to->code != ZKL_RC_OK && to->code != ZKL_RC_ROLLED_BACK)
-			rest = ZKL_RC_ROLLED_BACK;
-	}
-	for (int i = 0; i < batch->n_ops && result->code != ZKL_RC_OK; i++)
-		if (batch->results[i].code == ZKL_RC_OK || batch->results[i].code == ZKL_RC_ROLLED_BACK)
-			batch->results[i].code = rest;
+	*to = *from;
+	if (from->data_len < 0)
+		to->data_len = 0;
+	if (from->data)
+		to->data = copy_bytes(batch, from->data, (size_t) to->data_len);
+	if (from->path)
+		to->path = copy_bytes(batch, from->path, strlen(from->path));
+	if (from->n_children > 0)
+		to->children = copy_children(batch, from->children, from->n_children);
 }
 
 
@@ -174,30 +151,28 @@ static void send_more(ZklBatch *batch);
 static bool
 is_usable(ZklBatch *batch, const ZklResult *result)
 {
-	switch (result->code)
+	if (result->code == ZKL_RC_CONNECTION_LOSS)
 	{
-		case ZKL_RC_CONNECTION_LOSS:
-			/* A server that refuses to work must not be asked again at once. */
-			batch->session->batches_wait = zkl__is_connected(batch->session);
-			decide(batch, ZKL_CONNECTION_LOST);
-			return false;
-		case ZKL_RC_OTHER:
-			batch->raw_code = result->raw_code;
-			/* FALLTHROUGH */
-		case ZKL_RC_SESSION_EXPIRED:
-		case ZKL_RC_AUTH_FAILED:
-			decide(batch, zkl__status_of(result->code));
-			return false;
-		default:
-			return true;
+		/* A server that refuses to work must not be asked again at once. */
+		batch->session->batches_wait = zkl__is_connected(batch->session);
+		decide(batch, ZKL_CONNECTION_LOST);
+		return false;
 	}
+	if (result->code == ZKL_RC_OTHER || result->code == ZKL_RC_SESSION_EXPIRED ||
+		result->code == ZKL_RC_AUTH_FAILED)
+	{
+		batch->raw_code = result->raw_code;
+		decide(batch, zkl__status_of(result->code));
+		return false;
+	}
+	return true;
 }
 
 static void
 on_answered(ZklCall *call, const ZklResult *result)
 {
 	ZklBatch   *batch = call->subject;
-	ZklBatchResult *to = call->detail;
+	ZklResult  *to = call->detail;
 
 	batch->in_flight -= size_in_flight(&batch->ops[to - batch->results]);
 	if (batch->status != ZKL_PENDING || !is_usable(batch, result))
@@ -216,7 +191,11 @@ on_multi_answered(ZklCall *call, const ZklResult *result)
 
 	if (batch->status != ZKL_PENDING || !is_usable(batch, result))
 		return;
-	take_multi(batch, result);
+	for (int i = 0; i < batch->n_ops; i++)
+		if (result->n_ops > 0)
+			take_result(batch, &batch->results[i], &result->op_results[i]);
+		else
+			batch->results[i].code = result->code;
 	decide(batch, ZKL_OK);
 }
 
@@ -275,49 +254,32 @@ zkl__batches_retry(ZklSession *session)
 		send_more(batch);
 }
 
-static void
-set_outdated(ZklBatch *batch)
-{
-	batch->is_outdated = true;
-	zkl__wake(batch->session);
-}
-
-/* The watches are lost with the connection. */
-void
-zkl__batches_connected(ZklSession *session)
-{
-	for (ZklBatch *batch = session->batches; batch; batch = batch->next)
-		for (int i = 0; i < batch->n_sent; i++)
-			if (batch->ops[i].watch)
-				set_outdated(batch);
-	zkl__batches_retry(session);
-}
-
+/* A watch on the path has fired; NULL: all watches are lost with the connection. */
 void
 zkl__batches_watched(ZklSession *session, const char *path)
 {
 	for (ZklBatch *batch = session->batches; batch; batch = batch->next)
 		for (int i = 0; i < batch->n_sent; i++)
-			if (batch->ops[i].watch && strcmp(batch->ops[i].path, path) == 0)
-				set_outdated(batch);
+			if (batch->ops[i].watch && (path == NULL || strcmp(batch->ops[i].path, path) == 0))
+			{
+				batch->is_outdated = true;
+				zkl__wake(session);
+			}
 }
 
 static void
 batch_free(void *subject)
 {
 	ZklBatch   *batch = subject;
+	ZklBatch  **link = &batch->session->batches;
 
-	if (batch->prev)
-		batch->prev->next = batch->next;
-	else
-		batch->session->batches = batch->next;
-	if (batch->next)
-		batch->next->prev = batch->prev;
-	for (int i = 0; i < batch->n_ops; i++)
+	while (*link != batch)
+		link = &(*link)->next;
+	*link = batch->next;
+	for (Chunk *chunk = batch->chunks, *next; chunk; chunk = next)
 	{
-		free((char *) batch->results[i].data);
-		free((char *) batch->results[i].path);
-		free((char **) batch->results[i].children);
+		next = chunk->next;
+		free(chunk);
 	}
 	free(batch);
 }
@@ -339,7 +301,7 @@ static ZklBatch *
 batch_new(ZklSession *session, ZklBatchForm form, const ZklOp *ops, int n_ops)
 {
 	size_t		size = sizeof(ZklBatch) +
-		(size_t) n_ops * (sizeof(ZklOp) + sizeof(ZklBatchResult)) + zkl_ops_bytes(ops, n_ops);
+		(size_t) n_ops * (sizeof(ZklOp) + sizeof(ZklResult)) + zkl_ops_bytes(ops, n_ops);
 	ZklBatch   *batch = calloc(1, size);
 
 	if (batch == NULL)
@@ -349,7 +311,7 @@ batch_new(ZklSession *session, ZklBatchForm form, const ZklOp *ops, int n_ops)
 	batch->uses.subject = batch;
 	batch->uses.free_subject = batch_free;
 	batch->n_ops = n_ops;
-	batch->results = (ZklBatchResult *) (batch->ops + n_ops);
+	batch->results = (ZklResult *) (batch->ops + n_ops);
 	zkl_ops_copy(batch->ops, ops, n_ops, (char *) (batch->results + n_ops));
 	return batch;
 }
@@ -374,8 +336,6 @@ zkl_batch(ZklSession *session, ZklBatchForm form, const ZklOp *ops, int n_ops)
 	batch->status = status;
 	zkl__session_lock(session);
 	batch->next = session->batches;
-	if (batch->next)
-		batch->next->prev = batch;
 	session->batches = batch;
 	send_more(batch);
 	zkl__session_unlock(session);
@@ -397,7 +357,7 @@ zkl_batch_info(ZklBatch *batch)
 	return info;
 }
 
-const ZklBatchResult *
+const ZklResult *
 zkl_batch_results(const ZklBatch *batch)
 {
 	return batch->results;

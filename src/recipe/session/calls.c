@@ -3,6 +3,7 @@
  * calls.c
  *		Keeps the calls in flight: operations of the client without an answer.  Has each
  *		subject freed after its last call, and reminds a server that forgot to answer.
+ *		Says what the codes of answers mean.
  *
  * Owns their list.  Nothing here depends on what the calls are for.
  *
@@ -70,21 +71,6 @@ zkl__call_free(ZklCall *call)
 }
 
 /*
- * Counts an answer.  A server that has answered may forget the next request, so the pauses
- * of the keepalive reads are short again.
- */
-static void
-count_answer(ZklSession *session)
-{
-	session->n_answers++;
-	session->answered_ms = zkl_now_ms();
-	if (session->n_pauses == 0)
-		return;
-	session->n_pauses = 0;
-	zkl__arm_keepalive(session);
-}
-
-/*
  * Counts an answer as progress of the call's subject, unless it only repeats what the subject
  * had before the connection was lost.  So connections that die of the same request again and
  * again bring no progress.
@@ -118,15 +104,17 @@ handle_answer(ZklCall *call, const ZklResult *result)
 	call->handler(call, result);
 	zkl__lease_answered(session);
 	if (result->code != ZKL_RC_CONNECTION_LOSS)
-		count_answer(session);
+	{
+		session->n_answers++;
+		session->answered_ms = zkl_now_ms();
+	}
 	else if (session->state == ZKL_SESSION_CONNECTED)
 		zkl__retry_later(session);
 }
 
-static void
-done_io(ZklCompletion *completion, const ZklResult *result)
+void
+zkl__on_client_answer_io(ZklCall *call, const ZklResult *result)
 {
-	ZklCall    *call = (ZklCall *) completion;
 	ZklSession *session = call->session;
 
 	zkl__session_lock(session);
@@ -136,6 +124,7 @@ done_io(ZklCompletion *completion, const ZklResult *result)
 	if (!zkl__is_final(session))
 		handle_answer(call, result);
 	zkl__call_free(call);
+	zkl__arm_keepalive(session);
 	zkl__session_unlock(session);
 }
 
@@ -150,7 +139,6 @@ zkl__call_new(ZklSession *session, ZklHandler handler, void *subject, ZklUses *u
 		zkl__retry_later(session);
 		return NULL;
 	}
-	call->completion.done_io = done_io;
 	call->session = session;
 	call->submitted_ms = zkl_now_ms();
 	call->handler = handler;
@@ -202,7 +190,7 @@ zkl__send_all(ZklCall *call, ZklRequestForm form, const ZklOp *ops, int n)
 		return NULL;
 	session = call->session;
 	if (has_all_paths(ops, n) &&
-		zkl_client_submit(session->client, form, ops, n, &call->completion))
+		zkl_client_submit(session->client, form, ops, n, call))
 	{
 		call->confirms = form == ZKL_MULTI || ops->kind == ZKL_OP_CREATE;
 		call->heard_ms = zkl__lease_heard(session);
@@ -277,6 +265,52 @@ zkl__get_children(ZklCall *call, const char *path, bool synced, bool watch)
 
 
 /*
+ * The meaning of result codes
+ */
+
+ZklStatus
+zkl__status_of(ZklResultCode code)
+{
+	switch (code)
+	{
+		case ZKL_RC_OK:
+			return ZKL_OK;
+		case ZKL_RC_NO_AUTH:
+			return ZKL_NO_AUTH;
+		case ZKL_RC_AUTH_FAILED:
+			return ZKL_AUTH_FAILED;
+		case ZKL_RC_SESSION_EXPIRED:
+			return ZKL_SESSION_LOST;
+		default:
+			return ZKL_SERVER_ERROR;
+	}
+}
+
+/*
+ * Returns whether it is certain that a create, or a multi with one, with this answer
+ * has created no node.  All other codes leave that open, and the node is looked for.
+ * NODE_EXISTS is one of them: a node of that name is ours, from an earlier create.
+ */
+bool
+zkl__is_refusal(ZklResultCode code)
+{
+	switch (code)
+	{
+		case ZKL_RC_NO_NODE:
+		case ZKL_RC_NOT_EMPTY:
+		case ZKL_RC_BAD_VERSION:
+		case ZKL_RC_NO_AUTH:
+		case ZKL_RC_UNIMPLEMENTED:
+		case ZKL_RC_ROLLED_BACK:
+		case ZKL_RC_REFUSED:
+			return true;
+		default:
+			return false;
+	}
+}
+
+
+/*
  * Keepalive reads
  */
 
@@ -292,8 +326,9 @@ oldest_call(const ZklSession *session)
 }
 
 /*
- * Returns when a keepalive read for this call is due.  It is repeated with growing pauses
- * until there is an answer, because the server may first be slow and then forget.
+ * Returns when a keepalive read for this call is due.  The server may first be slow and then
+ * forget.  So it is repeated, each time after twice the time, until there is an answer; and a
+ * server that has answered may forget the next request.
  */
 static int64_t
 keepalive_due_ms(const ZklSession *session, const ZklCall *call)
@@ -301,7 +336,9 @@ keepalive_due_ms(const ZklSession *session, const ZklCall *call)
 	int64_t		since_ms = call->submitted_ms > session->answered_ms ? call->submitted_ms
 		: session->answered_ms;
 
-	return since_ms + ((int64_t) KEEPALIVE_MS << session->n_pauses);
+	if (session->keepalive_ms <= since_ms)
+		return since_ms + KEEPALIVE_MS;
+	return since_ms + 2 * (session->keepalive_ms - since_ms);
 }
 
 void
@@ -325,8 +362,7 @@ zkl__keepalive(ZklSession *session, int64_t now)
 
 	if (call == NULL || !zkl__is_connected(session) || now < keepalive_due_ms(session, call))
 		return;
-	while (now >= keepalive_due_ms(session, call))
-		session->n_pauses++;
+	session->keepalive_ms = now;
 	call = zkl__call_new(session, zkl__ignore_answer, NULL, NULL);
 	if (call)
 		call->is_keepalive = true;

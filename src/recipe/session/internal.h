@@ -66,7 +66,7 @@ struct ZklSession
 	int			retry_delay_ms; /* its delay */
 	uint64_t	n_answers;		/* calls answered, not lost */
 	int64_t		answered_ms;	/* the last one */
-	int			n_pauses;		/* since then, each twice as long, before a keepalive read */
+	int64_t		keepalive_ms;	/* the last keepalive read */
 	unsigned	n_connections;	/* so far */
 	int			n_holds;		/* held by higher layers; see trusted_until_ms */
 	ZklUses    *garbage;		/* of subjects to be freed */
@@ -83,8 +83,6 @@ struct ZklSession
 };
 
 /* session_state.c */
-extern bool zkl__wait_fd_open(ZklSession *session);
-extern void zkl__wait_fd_close(ZklSession *session);
 extern void zkl__session_end(ZklSession *session, ZklSessionState state);
 extern void zkl__session_give_up(ZklSession *session);
 
@@ -95,16 +93,12 @@ extern void zkl__lease_arm(ZklSession *session);
 extern void zkl__lease_run(ZklSession *session, int64_t now);
 extern bool zkl__lease_is_over(const ZklSession *session, int64_t now);
 
-/* timers.c */
-extern void zkl__timers_run(ZklSession *session);
-
 /* calls.c */
 extern void zkl__call_free(ZklCall *call);
 extern void zkl__keepalive(ZklSession *session, int64_t now);
 extern void zkl__arm_keepalive(ZklSession *session);
 
 /* batch.c */
-extern void zkl__batches_connected(ZklSession *session);
 extern void zkl__batches_retry(ZklSession *session);
 extern void zkl__batches_watched(ZklSession *session, const char *path);
 extern void zkl__batches_free(ZklSession *session);

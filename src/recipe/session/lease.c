@@ -360,34 +360,25 @@ zkl__lease_answered(ZklSession *session)
  * For the owner
  */
 
-ZklLease
-zkl_session_lease(ZklSession *session)
-{
-	ZklLease	lease;
-
-	zkl__session_lock(session);
-	lease.session_id = session->connection.session_id;
-	lease.session_timeout_ms = session->connection.session_timeout_ms;
-	lease.reserve_ms = lease_reserve(session);
-	lease.left_ms = lease_left_from(session, session->lease_from_ms);
-	zkl__session_unlock(session);
-	return lease;
-}
-
-void
-zkl_session_info(ZklSession *session, ZklSessionInfo *info)
+ZklSessionInfo
+zkl_session_info(ZklSession *session)
 {
 	int64_t		now = zkl_now_ms();
+	ZklSessionInfo info = {0};
 
-	memset(info, 0, sizeof(*info));
 	zkl__session_lock(session);
-	info->state = session->state;
-	info->session_id = session->connection.session_id;
-	info->session_timeout_ms = session->connection.session_timeout_ms;
-	memcpy(info->server, session->connection.server, sizeof(info->server));
-	info->connected_ms = session->opened_ms ? now - session->opened_ms : 0;
-	info->lease_ms = lease_left_from(session, session->lease_from_ms);
-	info->n_locks = session->n_holds;
-	info->n_answers = session->n_answers;
+	info.state = session->state;
+	info.is_unproven = session->is_unproven;
+	info.key.id = session->connection.session_id;
+	memcpy(info.key.password, session->connection.password, sizeof(info.key.password));
+	info.session_timeout_ms = session->connection.session_timeout_ms;
+	memcpy(info.server, session->connection.server, sizeof(info.server));
+	info.connected_ms = session->opened_ms ? now - session->opened_ms : 0;
+	info.lease_ms = lease_left_from(session, session->lease_from_ms);
+	info.reserve_ms = lease_reserve(session);
+	info.n_locks = session->n_holds;
+	info.n_answers = session->n_answers;
+	info.has_open_parents = session->has_open_parents;
 	zkl__session_unlock(session);
+	return info;
 }

@@ -9,6 +9,9 @@
  */
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
 
 #include "internal.h"
 
@@ -60,17 +63,6 @@ read_acls(ZklSession *session)
 	}
 }
 
-bool
-zkl_session_has_open_parents(ZklSession *session)
-{
-	bool		result;
-
-	zkl__session_lock(session);
-	result = session->has_open_parents;
-	zkl__session_unlock(session);
-	return result;
-}
-
 
 /*
  * The connection
@@ -81,7 +73,6 @@ session_connected(ZklSession *session, const ZklConnectionInfo *info)
 {
 	session->state = ZKL_SESSION_CONNECTED;
 	session->n_connections++;
-	session->n_pauses = 0;
 	session->connection = *info;
 	if (session->opened_ms == 0)
 		session->opened_ms = zkl_now_ms();
@@ -89,106 +80,136 @@ session_connected(ZklSession *session, const ZklConnectionInfo *info)
 	zkl__on_connected(session);
 	read_acls(session);
 	zkl__on_advance(session);
-	zkl__batches_connected(session);
-	zkl__wake(session);
-}
-
-static void
-session_disconnected(ZklSession *session)
-{
-	if (session->state != ZKL_SESSION_CONNECTED)
-		return;
-	session->state = ZKL_SESSION_SUSPENDED;
+	zkl__batches_watched(session, NULL);
+	zkl__batches_retry(session);
 	zkl__wake(session);
 }
 
 /*
- * A session that a timer has declared lost, or that was closed while disconnected, may
- * still exist at the ensemble, with its nodes: no session expires while there is no
- * quorum, or while its client is connected.  So the client stays until it is connected
- * again, or the session has expired, and then closes the session.  The client is called
- * without the mutex.
+ * Unlocks the session, and ends its client if it is time.  A session that a timer has declared
+ * lost, or that was closed while disconnected, may still exist at the ensemble, with its nodes:
+ * no session expires while there is no quorum, or while its client is connected.  So the client
+ * stays until it is connected again, or the session has expired, and then closes the session.
+ * If its owner has closed it, that also frees it.
  */
-typedef enum Ending
-{
-	ENDING_NONE,
-	ENDING_CLIENT,				/* the owner still has the session */
-	ENDING_ALL					/* the owner has closed the session: it is freed */
-} Ending;
-
-static Ending
-begin_ending(ZklSession *session)
-{
-	if (!zkl__is_final(session) || session->is_ending ||
-		!(session->client_connected || session->is_gone))
-		return ENDING_NONE;
-	session->is_ending = true;
-	return session->is_left ? ENDING_ALL : ENDING_CLIENT;
-}
-
 static void
-end_client(ZklClient *client, Ending ending)
+unlock_and_end(ZklSession *session)
 {
-	if (ending == ENDING_CLIENT)
-		zkl_client_end(client);
-	else if (ending == ENDING_ALL)
-		(void) zkl_client_close(client, 0);
-}
+	ZklClient  *client = session->client;
+	bool		is_left = session->is_left;
+	bool		ends = zkl__is_final(session) && !session->is_ending &&
+		(session->client_connected || session->is_gone);
 
-static void
-timer_io(void *context)
-{
-	ZklSession *session = context;
-	ZklClient  *client;
-	Ending		ending;
-
-	zkl__session_lock(session);
-	client = session->client;
-	zkl__timers_run(session);
-	ending = begin_ending(session);
+	session->is_ending = session->is_ending || ends;
 	zkl__session_unlock(session);
-	end_client(client, ending);
+	if (ends && is_left)
+		(void) zkl_client_close(client, 0);
+	else if (ends)
+		zkl_client_end(client);
+}
+
+
+/*
+ * The timer
+ *
+ * It retries what could not be sent, sends proofs, and keepalive reads to a server that
+ * forgot to answer, declares a session lost that cannot be trusted any more, and serves the
+ * higher layers.  All of them share the one timer of the client.
+ */
+
+/*
+ * The client library fails every call within two thirds of the session timeout.  A call
+ * that is twice as old was forgotten, as happens to requests that race the expiry of
+ * their session (ZOOKEEPER-2802).
+ */
+static int64_t
+call_deadline_ms(const ZklCall *call)
+{
+	return call->submitted_ms +
+		(int64_t) call->session->connection.session_timeout_ms * 4 / 3;
 }
 
 static void
-connection_io(void *context, ZklConnectionEvent event,
-			  const ZklConnectionInfo *info)
+arm_next_timer(ZklSession *session)
 {
-	ZklSession *session = context;
-	ZklClient  *client;
-	Ending		ending;
+	if (session->retry_ms)
+		zkl__arm_timer(session, session->retry_ms);
+	zkl__lease_arm(session);
+	if (session->calls)
+		zkl__arm_timer(session, call_deadline_ms(session->calls));
+	zkl__arm_keepalive(session);
+}
 
+/* Returns whether held locks cannot be trusted any more, or a call was forgotten. */
+static bool
+has_outlived(const ZklSession *session, int64_t now)
+{
+	return zkl__lease_is_over(session, now) ||
+		(session->calls && now >= call_deadline_ms(session->calls));
+}
+
+/* Runs what is due when the timer fires. */
+static void
+run_timers(ZklSession *session)
+{
+	int64_t		now = zkl_now_ms();
+
+	session->timer_ms = 0;
+	if (!zkl__is_final(session) && has_outlived(session, now))
+		zkl__session_give_up(session);
+	if (zkl__is_final(session))
+		return;
+	if (session->retry_ms && now >= session->retry_ms)
+	{
+		session->retry_ms = 0;
+		zkl__on_advance(session);
+		zkl__batches_retry(session);
+	}
+	zkl__lease_run(session, now);
+	zkl__on_timer(session);
+	zkl__keepalive(session, now);
+	arm_next_timer(session);
+}
+
+void
+zkl__on_client_timer_io(ZklSession *session)
+{
 	zkl__session_lock(session);
-	client = session->client;
+	run_timers(session);
+	unlock_and_end(session);
+}
+
+
+/*
+ * Other events of the client
+ */
+
+void
+zkl__on_client_event_io(ZklSession *session, ZklConnectionEvent event,
+						const ZklConnectionInfo *info)
+{
+	zkl__session_lock(session);
 	session->client_connected = event == ZKL_EVENT_CONNECTED;
 	session->is_gone = event == ZKL_EVENT_EXPIRED || event == ZKL_EVENT_AUTH_FAILED;
 	zkl__lease_check(session);
-	if (!zkl__is_final(session))
-		switch (event)
-		{
-			case ZKL_EVENT_CONNECTED:
-				session_connected(session, info);
-				break;
-			case ZKL_EVENT_DISCONNECTED:
-				session_disconnected(session);
-				break;
-			case ZKL_EVENT_EXPIRED:
-				zkl__session_end(session, ZKL_SESSION_EXPIRED);
-				break;
-			case ZKL_EVENT_AUTH_FAILED:
-				zkl__session_end(session, ZKL_SESSION_AUTH_FAILED);
-				break;
-		}
-	ending = begin_ending(session);
-	zkl__session_unlock(session);
-	end_client(client, ending);
+	if (zkl__is_final(session))
+		;						/* nothing changes any more */
+	else if (event == ZKL_EVENT_CONNECTED)
+		session_connected(session, info);
+	else if (session->is_gone)
+		zkl__session_end(session, event == ZKL_EVENT_EXPIRED ? ZKL_SESSION_EXPIRED
+						 : ZKL_SESSION_AUTH_FAILED);
+	else if (session->state == ZKL_SESSION_CONNECTED)
+	{
+		session->state = ZKL_SESSION_SUSPENDED;
+		zkl__wake(session);
+	}
+	unlock_and_end(session);
 }
 
-static void
-watch_io(void *context, const char *path)
+void
+zkl__on_client_watch_io(ZklSession *session, const char *path)
 {
-	ZklSession *session = context;
-
 	zkl__session_lock(session);
 	if (!zkl__is_final(session))
 	{
@@ -196,12 +217,6 @@ watch_io(void *context, const char *path)
 		zkl__batches_watched(session, path);
 	}
 	zkl__session_unlock(session);
-}
-
-static int64_t
-deadline_io(void *context)
-{
-	return zkl_session_deadline_io(context);
 }
 
 
@@ -225,39 +240,32 @@ session_free(ZklSession *session)
 		zkl__call_free(session->calls);
 	zkl__on_free(session);
 	zkl__batches_free(session);
-	free(session->config.root);
-	free(session->config.locks_path);
-	free(session->config.semaphores_path);
-	free(session->config.waiting_path);
-	free(session->config.bells_path);
-	zkl__wait_fd_close(session);
+	if (session->wakeup_fd >= 0)
+		close(session->wakeup_fd);
+	if (session->wait_fd >= 0)
+		close(session->wait_fd);
 	pthread_mutex_destroy(&session->mutex);
 	free(session);
 }
 
-/* The client has closed after zkl_client_close() had returned false. */
+void
+zkl__on_client_closed_io(ZklSession *session)
+{
+	session_free(session);
+}
+
+/* Appends a path to *room, and moves that behind it. */
+static char *
+put_path(char **room, const char *root, const char *name)
+{
+	char	   *path = *room;
+
+	*room = stpcpy(stpcpy(path, root), name) + 1;
+	return path;
+}
+
 static void
-abandoned_io(void *context)
-{
-	session_free(context);
-}
-
-static ZklSession *
-session_new(void)
-{
-	ZklSession *session = calloc(1, sizeof(ZklSession) + sizeof(ZklParts));
-
-	if (session == NULL)
-		return NULL;
-	(void) __atomic_fetch_add(&n_open, 1, __ATOMIC_RELAXED);
-	pthread_mutex_init(&session->mutex, NULL);
-	session->parts = (ZklParts *) (session + 1);
-	return session;
-}
-
-/* Fills in the configuration; returns false if out of memory. */
-static bool
-configure(ZklConfig *to, const ZklSessionConfig *from)
+configure(ZklConfig *to, const ZklSessionConfig *from, char *room)
 {
 	to->node_names = from->node_names;
 	to->max_nodes = from->max_nodes;
@@ -265,40 +273,54 @@ configure(ZklConfig *to, const ZklSessionConfig *from)
 	to->server_tag = from->server_tag;
 	to->on_loss_io = from->on_loss_io;
 	to->on_revoke_io = from->on_revoke_io;
-	to->root = strdup(from->root);
-	to->locks_path = zkl__path(from->root, "locks");
-	to->semaphores_path = zkl__path(from->root, "semaphores");
-	to->waiting_path = zkl__path(from->root, "waiting");
-	to->bells_path = zkl__path(from->root, "bells");
-	return to->root && to->locks_path && to->semaphores_path && to->waiting_path &&
-		to->bells_path;
+	to->root = put_path(&room, from->root, "");
+	to->locks_path = put_path(&room, from->root, "/locks");
+	to->semaphores_path = put_path(&room, from->root, "/semaphores");
+	to->waiting_path = put_path(&room, from->root, "/waiting");
+	to->bells_path = put_path(&room, from->root, "/bells");
+}
+
+/* Returns a session with its parts and paths in one chunk of memory; NULL if out of memory. */
+static ZklSession *
+session_new(const ZklSessionConfig *config)
+{
+	size_t		paths_size = ZKL_N_PARENTS * (strlen(config->root) + sizeof("/semaphores"));
+	ZklSession *session = calloc(1, sizeof(ZklSession) + sizeof(ZklParts) + paths_size);
+
+	if (session == NULL)
+		return NULL;
+	(void) __atomic_fetch_add(&n_open, 1, __ATOMIC_RELAXED);
+	pthread_mutex_init(&session->mutex, NULL);
+	session->parts = (ZklParts *) (session + 1);
+	session->creator_acl = config->creator_acl;
+	configure(&session->config, config, (char *) (session->parts + 1));
+	return session;
+}
+
+/* Creates the descriptor for the owner: wakeup_fd, and what the client adds to it. */
+static bool
+open_wait_fd(ZklSession *session)
+{
+	struct epoll_event event = {.events = EPOLLIN};
+
+	session->wakeup_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	session->wait_fd = epoll_create1(EPOLL_CLOEXEC);
+	return session->wakeup_fd >= 0 && session->wait_fd >= 0 &&
+		epoll_ctl(session->wait_fd, EPOLL_CTL_ADD, session->wakeup_fd, &event) == 0;
 }
 
 ZklSession *
 zkl_session_open(const ZklSessionConfig *config)
 {
-	static const ZklEvents events = {connection_io, watch_io, timer_io, deadline_io, abandoned_io};
-	ZklClientConfig client_config = {
-		.connect_string = config->connect_string,
-		.session_timeout_ms = config->session_timeout_ms,
-		.digest = config->digest,
-		.tls = config->tls,
-		.creator_acl = config->creator_acl,
-		.resumed_id = config->resumed.id,
-		.resumed_password = config->resumed.password,
-	};
-	ZklSession *session = session_new();
+	ZklSession *session = session_new(config);
 
 	if (session == NULL)
 		return NULL;
-	session->creator_acl = config->creator_acl;
-	if (zkl__wait_fd_open(session) && configure(&session->config, config))
+	if (open_wait_fd(session))
 	{
-		client_config.wait_fd = session->wait_fd;
-
 		/* Events, which may come before this is set, wait for the mutex. */
 		zkl__session_lock(session);
-		session->client = zkl_client_open(&client_config, &events, session);
+		session->client = zkl_client_open(config, session->wait_fd, session);
 		zkl__session_unlock(session);
 	}
 	if (session->client == NULL)
@@ -307,18 +329,6 @@ zkl_session_open(const ZklSessionConfig *config)
 		return NULL;
 	}
 	return session;
-}
-
-ZklSessionKey
-zkl_session_key(ZklSession *session)
-{
-	ZklSessionKey key = {0};
-
-	zkl__session_lock(session);
-	key.id = session->connection.session_id;
-	memcpy(key.password, session->connection.password, sizeof(key.password));
-	zkl__session_unlock(session);
-	return key;
 }
 
 void

@@ -3,12 +3,11 @@
  * session.h
  *		A ZooKeeper session and its calls in flight.
  *
- *		session.c		the session and its connection; ACLs of the znodes above the locks
+ *		session.c		the session, its connection and its timer: retries, proofs, deadlines;
+ *						ACLs of the znodes above the locks
  *		session_state.c	its mutex, state, timer and retries, for every layer; waking its owner
- *		calls.c			calls in flight; keepalive reads
- *		codes.c			the meaning of their result codes; texts of statuses
+ *		calls.c			calls in flight; keepalive reads; the meaning of result codes
  *		batch.c			operations of the owner, for batch.h
- *		timers.c		what is due when the timer fires: retries, proofs, deadlines
  *		lease.c			how long the ensemble certainly keeps the session; proofs
  *
  * calls.c, lease.c and session_state.c call each other, because answers prove that the
@@ -20,11 +19,10 @@
  *
  *		function						thread			mutex held when called
  *		zkl_... (recipe.h)				owner			none; takes the session's
- *		done_io, watch_io,
- *		connection_io					any [1]			library's; takes the session's
- *		timer_io						I/O				none; takes the session's
- *		deadline_io						I/O				library's
- *		abandoned_io					I/O				none; frees the session
+ *		zkl__on_client_answer_io, _watch_io,
+ *		_event_io						any [1]			library's; takes the session's
+ *		... _timer_io					I/O				none; takes the session's
+ *		... _closed_io					I/O				none; frees the session
  *		zkl__... [2], ZklHandler,
  *		ZklUses, zkl__on_... [3]		any				session's
  *		on_loss_io, on_revoke_io		any				session's
@@ -47,7 +45,6 @@
 #include "recipe/zookeeper/client.h"
 
 typedef struct ZklNode ZklNode;
-typedef struct ZklCall ZklCall;
 
 typedef void (*ZklHandler) (ZklCall *call, const ZklResult *result);
 
@@ -70,7 +67,6 @@ typedef struct ZklUses
 /* An operation in flight. */
 struct ZklCall
 {
-	ZklCompletion completion;	/* first: the client uses only this */
 	ZklSession *session;
 	ZklCall    *prev;			/* in the session's list, oldest first */
 	ZklCall    *next;
@@ -148,9 +144,6 @@ typedef struct ZklParts
 
 	/* lock/hold_watch.c */
 	int64_t		hold_watch_ms;	/* when to watch held nodes; 0: all are watched */
-
-	/* deadlock/own_nodes.c */
-	struct ZklOwnNode *own_nodes;
 } ZklParts;
 
 /* The options of a session, and the paths of the znodes right below its root. */
@@ -179,7 +172,6 @@ extern ZklStatus zkl__final_status(const ZklSession *session);
 extern int64_t zkl__session_id(const ZklSession *session);
 extern void zkl__arm_timer(ZklSession *session, int64_t at_ms);
 extern void zkl__retry_later(ZklSession *session);
-extern bool zkl__has_retry(const ZklSession *session);
 extern void zkl__count_holds(ZklSession *session, int change);
 extern void zkl__session_lock(ZklSession *session);
 extern void zkl__session_unlock(ZklSession *session);
@@ -209,8 +201,6 @@ extern ZklCall *zkl__send_child(ZklCall *call, const ZklOp *op, const char *pare
 extern ZklCall *zkl__read_child(ZklCall *call, const char *parent, const char *child,
 								bool watch);
 extern ZklCall *zkl__get_children(ZklCall *call, const char *path, bool synced, bool watch);
-
-/* codes.c */
 extern ZklStatus zkl__status_of(ZklResultCode code);
 extern bool zkl__is_refusal(ZklResultCode code);
 

@@ -11,8 +11,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include "internal.h"
@@ -77,27 +75,6 @@ void
 zkl__wake(ZklSession *session)
 {
 	session->wake_due = true;
-}
-
-/* Creates the descriptor for the owner: wakeup_fd, and what the client adds to it. */
-bool
-zkl__wait_fd_open(ZklSession *session)
-{
-	struct epoll_event event = {.events = EPOLLIN};
-
-	session->wakeup_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	session->wait_fd = epoll_create1(EPOLL_CLOEXEC);
-	return session->wakeup_fd >= 0 && session->wait_fd >= 0 &&
-		epoll_ctl(session->wait_fd, EPOLL_CTL_ADD, session->wakeup_fd, &event) == 0;
-}
-
-void
-zkl__wait_fd_close(ZklSession *session)
-{
-	if (session->wakeup_fd >= 0)
-		close(session->wakeup_fd);
-	if (session->wait_fd >= 0)
-		close(session->wait_fd);
 }
 
 int
@@ -183,18 +160,9 @@ zkl__is_final(const ZklSession *session)
 ZklStatus
 zkl__final_status(const ZklSession *session)
 {
-	switch (session->state)
-	{
-		case ZKL_SESSION_EXPIRED:
-			return ZKL_SESSION_LOST;
-		case ZKL_SESSION_AUTH_FAILED:
-			return ZKL_AUTH_FAILED;
-		case ZKL_SESSION_CONNECTING:
-		case ZKL_SESSION_CONNECTED:
-		case ZKL_SESSION_SUSPENDED:
-			break;
-	}
-	return ZKL_PENDING;
+	if (session->state == ZKL_SESSION_AUTH_FAILED)
+		return ZKL_AUTH_FAILED;
+	return zkl__is_final(session) ? ZKL_SESSION_LOST : ZKL_PENDING;
 }
 
 int64_t
@@ -221,17 +189,6 @@ zkl__session_give_up(ZklSession *session)
 	zkl__session_end(session, ZKL_SESSION_EXPIRED);
 }
 
-bool
-zkl_session_is_unproven(ZklSession *session)
-{
-	bool		unproven;
-
-	zkl__session_lock(session);
-	unproven = session->is_unproven;
-	zkl__session_unlock(session);
-	return unproven;
-}
-
 ZklSessionState
 zkl_session_state(ZklSession *session)
 {
@@ -246,7 +203,7 @@ zkl_session_state(ZklSession *session)
 
 
 /*
- * Requests
+ * The timer
  */
 
 void
@@ -275,13 +232,6 @@ zkl__retry_later(ZklSession *session)
 	session->retried_ms = now;
 	session->retry_ms = now + session->retry_delay_ms;
 	zkl__arm_timer(session, session->retry_ms);
-}
-
-/* Returns whether everything will be advanced again, see zkl__retry_later(). */
-bool
-zkl__has_retry(const ZklSession *session)
-{
-	return session->retry_ms != 0;
 }
 
 /* Counts holds, for which the session is kept proven. */

@@ -8,12 +8,12 @@
  * nothing else of the client library.
  *
  * - Every operation is asynchronous.  An operation that returned true is answered
- *   exactly once with completion->done_io, never from inside the call that submitted
+ *   exactly once with zkl__on_client_answer_io(), never from inside the call that submitted
  *   it.  An operation that returned false was not sent and is never answered.  An
  *   operation without an answer when zkl_client_close() returns stays unanswered.
  * - Answers, watches and connection events arrive one at a time, in the order in which
  *   the server and the connection produced them: on the I/O thread, or on a thread
- *   that calls zkl_client_exchange() or zkl_client_flush().  timer_io may run beside
+ *   that calls zkl_client_exchange() or zkl_client_flush().  The timer may run beside
  *   them.
  * - Operations may be submitted on any thread, with the caller's mutex held;
  *   zkl_client_flush(), without this mutex, sends them.
@@ -30,8 +30,12 @@
 #include <stdint.h>
 
 #include "operation.h"
+#include "recipe/recipe.h"
 
 typedef struct ZklClient ZklClient;
+
+/* An operation in flight, of the session. */
+typedef struct ZklCall ZklCall;
 
 typedef enum ZklConnectionEvent
 {
@@ -53,73 +57,39 @@ typedef struct ZklConnectionInfo
 	char		server[64];		/* address:port */
 } ZklConnectionInfo;
 
-typedef struct ZklEvents
-{
-	void		(*connection_io) (void *context, ZklConnectionEvent event,
-								  const ZklConnectionInfo *info);
-	/* a watch on "path" fired, see ZklOp */
-	void		(*watch_io) (void *context, const char *path);
-	/* the time given to zkl_client_set_timer() has come */
-	void		(*timer_io) (void *context);
-	/* returns when what relies on the session is lost; 0: nothing relies on it */
-	int64_t		(*deadline_io) (void *context);
-	/* last callback, if zkl_client_close() returned false: the client has closed */
-	void		(*abandoned_io) (void *context);
-} ZklEvents;
+/*
+ * The events of a client, implemented by src/recipe/session.
+ */
 
-typedef struct ZklClientConfig
-{
-	const char *connect_string; /* host:port,...[/chroot] */
-	int			session_timeout_ms; /* to request */
-	const char *digest;			/* "user:password", or NULL */
-	const char *tls;			/* as in ZklSessionConfig, or NULL */
-	bool		creator_acl;	/* nodes: all rights to the creator, read to others */
-	int64_t		resumed_id;		/* the session to resume, or 0 ... */
-	const char *resumed_password;	/* ... with its ZKL_PASSWORD_SIZE bytes */
-	int			wait_fd;		/* epoll: readable when zkl_client_exchange() has work */
-} ZklClientConfig;
+extern void zkl__on_client_event_io(ZklSession *session, ZklConnectionEvent event,
+									const ZklConnectionInfo *info);
 
-/* An answer.  Pointers are valid only during the call of done_io. */
-typedef struct ZklResult
-{
-	ZklResultCode code;
-	int			raw_code;		/* the client library's own, for messages */
-	const char *path;			/* create: the path created */
-	int64_t		czxid;			/* create, get: transaction that created the node */
-	int32_t		version;		/* get, set: of the data */
-	int64_t		owner;			/* get: session of an ephemeral node, or 0 */
-	int64_t		ctime_ms;		/* get: creation, since 1970, on the leader's clock */
-	bool		is_open;		/* get_acl: more than reading needs no credentials */
-	const char *data;			/* get */
-	int			data_len;
-	const char *const *children;	/* list: names without their parent */
-	int			n_children;
-	int			n_ops;			/* multi */
-	const ZklResultCode *op_codes;
-	const char *const *op_paths;	/* multi: path created by each create */
-	const int32_t *op_versions; /* multi: version of the data after each set */
-} ZklResult;
+/* what the result points to is valid only during this call */
+extern void zkl__on_client_answer_io(ZklCall *call, const ZklResult *result);
 
-/* Embedded as the first member of the submitter's own structure. */
-typedef struct ZklCompletion
-{
-	void		(*done_io) (struct ZklCompletion *completion,
-							const ZklResult *result);
-} ZklCompletion;
+/* a watch on "path" fired, see ZklOp */
+extern void zkl__on_client_watch_io(ZklSession *session, const char *path);
+
+/* the time given to zkl_client_set_timer() has come */
+extern void zkl__on_client_timer_io(ZklSession *session);
+
+/* the last event, if zkl_client_close() returned false: the client has closed */
+extern void zkl__on_client_closed_io(ZklSession *session);
 
 /*
  * Starts a client and returns at once; its I/O thread resolves names and connects.
+ * wait_fd (epoll) is readable when zkl_client_exchange() has work.
  * Returns NULL when memory, threads or descriptors are exhausted.  The client must be
  * used and closed in the same process.
  */
-extern ZklClient *zkl_client_open(const ZklClientConfig *config,
-								  const ZklEvents *events, void *context);
+extern ZklClient *zkl_client_open(const ZklSessionConfig *config, int wait_fd,
+								  ZklSession *session);
 
 /*
  * Ends the session at the ensemble if the client is connected, stops the I/O thread
  * and frees the client.  The I/O thread first sends what is queued and reads the answers,
  * for a second or two.  Blocks for at most timeout_ms; false means that the time did not
- * suffice: the I/O thread continues, may still call back, and calls abandoned_io last.
+ * suffice: the I/O thread continues, may still call back, and says when it has closed.
  * The caller must not hold a mutex that a callback takes.
  */
 extern bool zkl_client_close(ZklClient *client, int timeout_ms);
@@ -137,7 +107,7 @@ extern void zkl_client_end(ZklClient *client);
  */
 extern void zkl_client_drop(ZklClient *client);
 
-/* Sets the time (zkl_now_ms) of the next timer_io, replacing an earlier one. */
+/* Sets the time (zkl_now_ms) of the next timer event, replacing an earlier one. */
 extern void zkl_client_set_timer(ZklClient *client, int64_t at_ms);
 
 /*
@@ -162,6 +132,6 @@ extern void zkl_client_exchange(ZklClient *client);
 
 /* Submits the operations as one request. */
 extern bool zkl_client_submit(ZklClient *client, ZklRequestForm form, const ZklOp *ops,
-							  int n_ops, ZklCompletion *completion);
+							  int n_ops, ZklCall *call);
 
 #endif							/* ZKL_CLIENT_H */

@@ -114,12 +114,6 @@ sleep_once(ZklIoThread *io_thread, const ZklIoThreadWatch *watch)
 		io_thread->pass_wanted = true;
 }
 
-static bool
-is_timer_due(const ZklIoThread *io_thread, int64_t now)
-{
-	return io_thread->timer_ms != 0 && now >= io_thread->timer_ms;
-}
-
 /* Mutex held; released during the callback. */
 static void
 run_timer(ZklIoThread *io_thread)
@@ -141,7 +135,7 @@ work_until_stopped(ZklIoThread *io_thread)
 	{
 		int64_t		now = zkl_io_thread_now();
 
-		if (is_timer_due(io_thread, now))
+		if (io_thread->timer_ms != 0 && now >= io_thread->timer_ms)
 			run_timer(io_thread);
 		else if (io_thread->pass_wanted || now >= watch.until_ms)
 		{

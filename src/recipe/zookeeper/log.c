@@ -32,8 +32,8 @@ static unsigned tls_failures;
  * The library's lines are "2026-01-31 12:00:00,000:pid:ZOO_WARN@function@123: text".
  * The time and the process id are dropped: PostgreSQL's log has them already.
  */
-static ZklLogLevel
-parse_line(const char *line, const char **text)
+ZklLogLevel
+zkl_log_parse(const char *line, const char **text)
 {
 	static const char *const marks[] = {
 		[ZKL_LOG_ERROR] = ":ZOO_ERROR@",
@@ -65,7 +65,7 @@ read_line(const char *line, char *out, size_t size)
 {
 	static const char before[] = "Socket ";
 	const char *text;
-	ZklLogLevel level = parse_line(line, &text);
+	ZklLogLevel level = zkl_log_parse(line, &text);
 	const char *server = strstr(text, before);
 
 	snprintf(out, size, "%s", text);
@@ -77,14 +77,6 @@ read_line(const char *line, char *out, size_t size)
 	}
 	out[strcspn(out, "\n")] = '\0';
 	return level;
-}
-
-ZklLogLevel
-zkl_log_level_of(const char *line)
-{
-	const char *text;
-
-	return parse_line(line, &text);
 }
 
 /* Only the function's name shows it. */

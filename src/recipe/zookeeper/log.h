@@ -21,7 +21,8 @@ extern void zkl_log_count_io(const char *line);
 /* Notes a line for zkl_log_last_problem(); an empty one ends the problem.  Any thread. */
 extern void zkl_log_note_problem_io(const char *line);
 
-extern ZklLogLevel zkl_log_level_of(const char *line);
+/* Returns the level of one of the client library's lines, and where its text begins. */
+extern ZklLogLevel zkl_log_parse(const char *line, const char **text);
 
 /*
  * Returns a stream that passes lines to a function, for a library call that takes only a

@@ -74,6 +74,25 @@ typedef enum ZklRequestForm
 	ZKL_MULTI					/* creates, deletes, sets and checks: does all or none */
 } ZklRequestForm;
 
+/* The result of an operation, or of a multi. */
+typedef struct ZklResult
+{
+	ZklResultCode code;
+	int			raw_code;		/* the client library's own, for messages */
+	const char *path;			/* create: the path created */
+	int64_t		czxid;			/* create, get, stat: transaction that created the node */
+	int64_t		owner;			/* get, stat: session of an ephemeral node, or 0 */
+	int64_t		ctime_ms;		/* get, stat: creation, since 1970, on the leader's clock */
+	int32_t		version;		/* get, stat, set: of the data */
+	bool		is_open;		/* get_acl: more than reading needs no credentials */
+	const char *data;			/* get */
+	int			data_len;		/* get, stat */
+	const char *const *children;	/* list: names without their parent */
+	int			n_children;
+	int			n_ops;			/* multi: its operations; a failed one is ROLLED_BACK ... */
+	const struct ZklResult *op_results; /* ... but for the operation that failed */
+} ZklResult;
+
 /* Returns the size of what zkl_ops_copy() writes to "bytes". */
 static inline size_t
 zkl_ops_bytes(const ZklOp *ops, int n)

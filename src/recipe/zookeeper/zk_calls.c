@@ -9,6 +9,7 @@
  *
  *-------------------------------------------------------------------------
  */
+#include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,7 +26,7 @@
 
 bool
 zkl_client_submit(ZklClient *client, ZklRequestForm form, const ZklOp *ops, int n_ops,
-				  ZklCompletion *completion)
+				  ZklCall *call)
 {
 	size_t		size = sizeof(ZklSubmission) + (size_t) n_ops * sizeof(ZklOp) +
 		zkl_ops_bytes(ops, n_ops);
@@ -35,7 +36,7 @@ zkl_client_submit(ZklClient *client, ZklRequestForm form, const ZklOp *ops, int 
 		return false;
 	*submission = (ZklSubmission)
 	{
-		.client = client, .form = form, .completion = completion,
+		.client = client, .form = form, .call = call,
 			.size = size, .n_ops = n_ops
 	};
 	zkl_ops_copy(submission->ops, ops, n_ops, (char *) &submission->ops[n_ops]);
@@ -128,7 +129,7 @@ answer_io(const ZklSubmission *submission, ZklResult *result, int rc)
 {
 	result->code = code_of(rc);
 	result->raw_code = rc;
-	submission->completion->done_io(submission->completion, result);
+	zkl__on_client_answer_io(submission->call, result);
 }
 
 static bool
@@ -258,12 +259,10 @@ create_mode(ZklCreateKind kind)
 typedef struct Multi
 {
 	ZklSubmission *submission;
-	int			n;
-	zoo_op_result_t *results;
 	struct Stat *stats;			/* of sets */
-	char	  **paths;
-	ZklResultCode *codes;
-	int32_t    *versions;
+	char	   *paths;			/* of creates, behind each other */
+	ZklResult  *answers;
+	zoo_op_result_t results[];
 } Multi;
 
 /* The server's number makes the path of a create at most eleven bytes longer. */
@@ -277,48 +276,40 @@ path_size(const ZklOp *op)
 static Multi *
 multi_new(ZklSubmission *submission)
 {
-	const ZklOp *ops = submission->ops;
-	int			n = submission->n_ops;
+	size_t		n = (size_t) submission->n_ops;
 	size_t		size = sizeof(Multi) +
-		(size_t) n * (sizeof(zoo_op_result_t) + sizeof(struct Stat) + sizeof(char *) +
-				  sizeof(ZklResultCode) + sizeof(int32_t));
+		n * (sizeof(zoo_op_result_t) + sizeof(struct Stat) + sizeof(ZklResult));
 	Multi	   *multi;
-	char	   *path;
 
-	for (int i = 0; i < n; i++)
-		size += path_size(&ops[i]);
+	for (size_t i = 0; i < n; i++)
+		size += path_size(&submission->ops[i]);
 	multi = calloc(1, size);
 	if (multi == NULL)
 		return NULL;
 	multi->submission = submission;
-	multi->n = n;
-	multi->results = (zoo_op_result_t *) (multi + 1);
 	multi->stats = (struct Stat *) (multi->results + n);
-	multi->paths = (char **) (multi->stats + n);
-	multi->codes = (ZklResultCode *) (multi->paths + n);
-	multi->versions = (int32_t *) (multi->codes + n);
-	path = (char *) (multi->versions + n);
-	for (int i = 0; i < n; i++)
-	{
+	multi->answers = (ZklResult *) (multi->stats + n);
+	multi->paths = (char *) (multi->answers + n);
+	for (size_t i = 0; i < n; i++)
 		multi->results[i].err = ZRUNTIMEINCONSISTENCY;
-		multi->paths[i] = ops[i].kind == ZKL_OP_CREATE ? path : NULL;
-		path += path_size(&ops[i]);
-	}
 	return multi;
 }
 
+/* For the operations before the one that failed, a server reports OK, but undoes them. */
 static void
 multi_done_io(int rc, const void *data)
 {
 	Multi	   *multi = (Multi *) data;
-	ZklResult	result = {.n_ops = multi->n, .op_codes = multi->codes,
-	.op_paths = (const char *const *) multi->paths, .op_versions = multi->versions};
+	ZklResult	result = {.n_ops = multi->submission->n_ops, .op_results = multi->answers};
 
-	for (int i = 0; i < multi->n; i++)
+	for (int i = 0; i < result.n_ops; i++)
 	{
-		multi->codes[i] = multi->results[i].err == ZRUNTIMEINCONSISTENCY
-			? ZKL_RC_ROLLED_BACK : code_of(multi->results[i].err);
-		multi->versions[i] = multi->stats[i].version;
+		const zoo_op_result_t *from = &multi->results[i];
+		bool		is_undone = from->err == ZRUNTIMEINCONSISTENCY || (from->err == ZOK && rc != ZOK);
+
+		multi->answers[i].code = is_undone ? ZKL_RC_ROLLED_BACK : code_of(from->err);
+		multi->answers[i].path = rc == ZOK ? from->value : NULL;
+		multi->answers[i].version = multi->stats[i].version;
 	}
 	answered_io(multi->submission, &result, rc);
 	free(multi);
@@ -330,6 +321,7 @@ send_multi(ZklClient *client, ZklSubmission *s)
 {
 	Multi	   *multi = multi_new(s);
 	zoo_op_t   *ops = calloc((size_t) s->n_ops, sizeof(zoo_op_t));
+	char	   *path = multi ? multi->paths : NULL;
 	int			rc = ZSYSTEMERROR;
 
 	for (int i = 0; multi && ops && i < s->n_ops; i++)
@@ -338,8 +330,7 @@ send_multi(ZklClient *client, ZklSubmission *s)
 
 		if (op->kind == ZKL_OP_CREATE)
 			zoo_create_op_init(&ops[i], op->path, op->data, op->data_len, client->acl,
-							   create_mode(op->create_kind), multi->paths[i],
-							   (int) path_size(op));
+							   create_mode(op->create_kind), path, (int) path_size(op));
 		else if (op->kind == ZKL_OP_DELETE)
 			zoo_delete_op_init(&ops[i], op->path, -1);
 		else if (op->kind == ZKL_OP_SET)
@@ -348,6 +339,7 @@ send_multi(ZklClient *client, ZklSubmission *s)
 		else
 			zoo_check_op_init(&ops[i], op->path,
 							  op->kind == ZKL_OP_CHECK ? -1 : op->version);
+		path += path_size(op);
 	}
 	if (multi && ops)
 		rc = zoo_amulti(client->zh, s->n_ops, ops, multi->results, multi_done_io, multi);
@@ -373,7 +365,7 @@ zkl_zk_watched_io(zhandle_t *zh, int type, int state, const char *path, void *co
 	if (type == ZOO_SESSION_EVENT || path == NULL)
 		return;
 	zkl_watches_fired(client, type, path);
-	client->events.watch_io(client->context, path);
+	zkl__on_client_watch_io(client->session, path);
 }
 
 static int
@@ -407,6 +399,48 @@ send_single(ZklClient *client, const ZklSubmission *s)
 			break;
 	}
 	return ZBADARGUMENTS;
+}
+
+/*
+ * Memory
+ *
+ * The library does not check its allocations: it frees pointers that it has not set, and
+ * queues NULL.  So before it is entered, as much as it may need is allocated and freed.
+ * Memory that a thread has freed stays with this thread, unless it is much: then, in a
+ * process at its limit, another thread may take it first.
+ */
+
+/* What the library allocates while it does anything, and for the loss of each request. */
+#define BASE_MEMORY 32768
+#define MEMORY_PER_REQUEST 512
+
+/* More than the caches of a thread keep, and much less than a page. */
+#define SMALL_MEMORY 1100
+#define PAGE_MEMORY 4000
+
+/*
+ * glibc gives each thread an arena of 64 MB of address space.  A thread that finds no room
+ * for one gets a page of its own for each allocation, however small, so that no probe
+ * would suffice.  From then on, all threads of such a process share one arena.
+ */
+void
+zkl_zk_prepare_memory(void)
+{
+	void	   *volatile probe = malloc(SMALL_MEMORY);
+
+	if (probe && malloc_usable_size(probe) >= PAGE_MEMORY)
+		(void) mallopt(M_ARENA_MAX, 1);
+	free(probe);
+}
+
+bool
+zkl_zk_has_memory(const ZklClient *client, size_t size)
+{
+	void	   *volatile probe = malloc(BASE_MEMORY + size +
+										MEMORY_PER_REQUEST * (size_t) client->n_unanswered);
+
+	free(probe);
+	return probe != NULL;
 }
 
 /*

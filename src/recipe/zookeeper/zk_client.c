@@ -31,19 +31,21 @@ static struct ACL creator_acls[] = {
 };
 static struct ACL_vector creator_acl = {2, creator_acls};
 
+static int	n_clients;
 
-int64_t
-zkl_now_ms(void)
+int
+zkl_zk_clients(void)
 {
-	return zkl_io_thread_now();
+	return __atomic_load_n(&n_clients, __ATOMIC_RELAXED);
 }
+
 
 static void
 client_timer_io(void *arg)
 {
 	ZklClient  *client = arg;
 
-	client->events.timer_io(client->context);
+	zkl__on_client_timer_io(client->session);
 }
 
 /* Returns the milliseconds until then, at least 0. */
@@ -141,7 +143,7 @@ client_free_io(void *arg, bool abandoned)
 	ZklSubmission *submission;
 
 	if (abandoned)
-		client->events.abandoned_io(client->context);
+		zkl__on_client_closed_io(client->session);
 	while ((submission = zkl_zk_take_first(client)) != NULL)
 		free(submission);
 	pthread_mutex_destroy(&client->queue_mutex);
@@ -153,7 +155,7 @@ client_free_io(void *arg, bool abandoned)
 	if (client->handshake_fd >= 0)
 		close(client->handshake_fd);
 	free(client);
-	zkl_zk_count_client(-1);
+	__atomic_sub_fetch(&n_clients, 1, __ATOMIC_RELAXED);
 }
 
 bool
@@ -163,7 +165,7 @@ zkl_threads_are_running(void)
 }
 
 ZklClient *
-zkl_client_open(const ZklClientConfig *config, const ZklEvents *events, void *context)
+zkl_client_open(const ZklSessionConfig *config, int wait_fd, ZklSession *session)
 {
 	static const ZklIoThreadCallbacks duties = {
 		.pass_io = zkl_zk_pass_io,
@@ -175,15 +177,13 @@ zkl_client_open(const ZklClientConfig *config, const ZklEvents *events, void *co
 
 	if (client == NULL)
 		return NULL;
-	zkl_zk_count_client(1);
+	__atomic_add_fetch(&n_clients, 1, __ATOMIC_RELAXED);
 	pthread_mutex_init(&client->queue_mutex, NULL);
-	client->events = *events;
-	client->context = context;
+	client->session = session;
 	client->session_timeout_ms = config->session_timeout_ms;
-	client->wait_fd = config->wait_fd;
-	client->resumed.client_id = config->resumed_id;
-	if (config->resumed_id != 0)
-		memcpy(client->resumed.passwd, config->resumed_password, ZKL_PASSWORD_SIZE);
+	client->wait_fd = wait_fd;
+	client->resumed.client_id = config->resumed.id;
+	memcpy(client->resumed.passwd, config->resumed.password, sizeof(client->resumed.passwd));
 	client->fd = -1;
 	client->handshake_fd = config->tls ? eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK) : -1;
 	client->seed = (uint32_t) getpid() * 2654435761u ^ (uint32_t) zkl_now_ms();
@@ -218,23 +218,4 @@ zkl_client_close(ZklClient *client, int timeout_ms)
 {
 	zkl_client_end(client);
 	return zkl_io_thread_stop(client->io_thread, timeout_ms);
-}
-
-void
-zkl_client_waits(ZklClient *client, bool waits)
-{
-	zkl_io_thread_owner_waits(client->io_thread, waits);
-}
-
-void
-zkl_client_drop(ZklClient *client)
-{
-	__atomic_store_n(&client->drop_wanted, true, __ATOMIC_RELAXED);
-	zkl_io_thread_want_pass(client->io_thread);
-}
-
-void
-zkl_client_set_timer(ZklClient *client, int64_t at_ms)
-{
-	zkl_io_thread_set_timer(client->io_thread, at_ms);
 }

@@ -79,20 +79,6 @@ zkl_zk_leave(void)
 	pthread_mutex_unlock(&library_mutex);
 }
 
-static int	n_clients;
-
-void
-zkl_zk_count_client(int change)
-{
-	__atomic_add_fetch(&n_clients, change, __ATOMIC_RELAXED);
-}
-
-int
-zkl_zk_clients(void)
-{
-	return __atomic_load_n(&n_clients, __ATOMIC_RELAXED);
-}
-
 static int	log_level;
 
 void
@@ -125,7 +111,8 @@ is_consequence(const char *line)
 void
 zkl_zk_log_io(const char *line)
 {
-	ZklLogLevel level = zkl_log_level_of(line);
+	const char *text;
+	ZklLogLevel level = zkl_log_parse(line, &text);
 
 	if (level <= ZKL_LOG_WARNING && !is_consequence(line))
 		zkl_log_note_problem_io(line);
@@ -265,7 +252,7 @@ zkl_zk_session_io(zhandle_t *zh, int type, int state, const char *path, void *co
 		event = ZKL_EVENT_EXPIRED;
 	else if (state == ZOO_AUTH_FAILED_STATE)
 		event = ZKL_EVENT_AUTH_FAILED;
-	client->events.connection_io(client->context, event, &info);
+	zkl__on_client_event_io(client->session, event, &info);
 }
 
 
@@ -439,4 +426,29 @@ zkl_client_exchange(ZklClient *client)
 		zkl_io_thread_want_pass(client->io_thread);
 	if (!can_read)
 		nanosleep(&nap, NULL);
+}
+
+void
+zkl_client_waits(ZklClient *client, bool waits)
+{
+	zkl_io_thread_owner_waits(client->io_thread, waits);
+}
+
+void
+zkl_client_drop(ZklClient *client)
+{
+	__atomic_store_n(&client->drop_wanted, true, __ATOMIC_RELAXED);
+	zkl_io_thread_want_pass(client->io_thread);
+}
+
+void
+zkl_client_set_timer(ZklClient *client, int64_t at_ms)
+{
+	zkl_io_thread_set_timer(client->io_thread, at_ms);
+}
+
+int64_t
+zkl_now_ms(void)
+{
+	return zkl_io_thread_now();
 }

@@ -2,7 +2,7 @@
  *
  * zk_library.h
  *		Declarations shared by the files that use the client library: zk_client.c,
- *		zk_drive.c, zk_passes.c, zk_names.c, zk_calls.c, zk_watches.c, zk_memory.c.
+ *		zk_drive.c, zk_passes.c, zk_names.c, zk_calls.c, zk_watches.c.
  *
  * The library has process-wide variables and no locks.  So all calls of it run with
  * one mutex of the process held (zkl_zk_enter), also if an old session is closing
@@ -43,7 +43,7 @@ struct ZklSubmission
 	ZklSubmission *next;
 	ZklClient  *client;
 	ZklRequestForm form;
-	ZklCompletion *completion;
+	ZklCall    *call;
 	size_t		size;			/* of all this */
 	int			n_ops;
 	ZklOp		ops[];
@@ -62,8 +62,7 @@ typedef enum ZklPhase
 struct ZklClient
 {
 	ZklIoThread *io_thread;
-	ZklEvents	events;
-	void	   *context;
+	ZklSession *session;
 	char	   *connect_string;
 	uint32_t	seed;			/* for the order in which it tries the servers */
 	unsigned	pause_seed;		/* of the random part of the pauses */
@@ -118,8 +117,7 @@ struct ZklClient
 extern void zkl_zk_enter(ZklClient *client);
 extern void zkl_zk_leave(void);
 
-/* zk_drive.c: counts the clients of this process, also those that are closing; any thread. */
-extern void zkl_zk_count_client(int change);
+/* zk_client.c: returns the clients of this process, also those that are closing; any thread. */
 extern int	zkl_zk_clients(void);
 
 /* zk_passes.c: a pass of the I/O thread (io_thread.h). */
@@ -145,7 +143,7 @@ extern void zkl_zk_drop_connection(ZklClient *client);
 extern void zkl_zk_describe_server(const ZklClient *client, char *out, size_t size);
 
 /*
- * zk_memory.c: returns whether so many bytes, and those that the library needs in any
+ * zk_calls.c: returns whether so many bytes, and those that the library needs in any
  * case, can be allocated.  False: the library must not be entered now.
  */
 extern bool zkl_zk_has_memory(const ZklClient *client, size_t size);

@@ -4,7 +4,7 @@
  *		Passes of the I/O thread: connecting, heartbeats, detecting a silent server.
  *
  * A pass may block in a TLS handshake, with the library's mutex held, and timers wait for
- * it: the backend reads the deadline of its locks by itself (lease_timer.c).
+ * it: the backend reads the deadline of its locks by itself (cancel.c).
  *
  *-------------------------------------------------------------------------
  */
@@ -43,7 +43,8 @@ first_connect_ms(const ZklClient *client)
 
 /*
  * Sets the time of the attempt to connect that begins.  A session that is resumed expires
- * soon, and what is held in it is lost before that.  So the attempt takes at most half of what
+ * soon, and what is held in it is lost before that: mostly between half of the session timeout
+ * and two thirds of it after the server was heard.  So the attempt takes at most half of what
  * is left: a server that accepts connections and does not answer must leave time for others.
  * But no server answers at once, so the last attempts are not shortened any more.
  */
@@ -51,12 +52,8 @@ static void
 limit_attempt(ZklClient *client, int64_t now)
 {
 	int			timeout_ms = zoo_recv_timeout(client->zh);
-	int64_t		deadline_ms = client->events.deadline_io(client->context);
-	int64_t		left_ms;
+	int64_t		left_ms = client->heard_ms + timeout_ms / 2 - now;
 
-	if (deadline_ms <= 0)		/* nothing is held, but there may be places in queues */
-		deadline_ms = client->heard_ms + timeout_ms * 2 / 3;
-	left_ms = deadline_ms - now;
 	if (client->connect_ms == 0)
 		client->connect_ms = first_connect_ms(client);
 	if (client->heard_ms != 0 && left_ms > timeout_ms / 10 && client->connect_ms > left_ms / 2)
@@ -228,12 +225,6 @@ end_silent_attempt(ZklClient *client, int64_t now)
 		client->connect_ms *= 2;
 }
 
-static bool
-is_connecting(const ZklClient *client)
-{
-	return client->phase != PHASE_NONE && zoo_state(client->zh) != ZOO_CONNECTED_STATE;
-}
-
 /* Heartbeats, silent servers, connecting.  Returns the time when it is due again. */
 static int64_t
 go_on(ZklClient *client)
@@ -265,7 +256,7 @@ go_on(ZklClient *client)
 	if (client->phase == PHASE_OPEN)
 		zkl_zk_flush_out(client);
 	due_ms = now + (int64_t) due.tv_sec * 1000 + due.tv_usec / 1000 + 1;
-	if (!is_connecting(client))
+	if (client->phase == PHASE_NONE || zoo_state(client->zh) == ZOO_CONNECTED_STATE)
 		return due_ms;
 	end_silent_attempt(client, now);
 	return due_ms < client->connect_by_ms ? due_ms : client->connect_by_ms;
