@@ -16,10 +16,10 @@
 
 #include "backend/base/settings.h"
 #include "backend/lock/loss.h"
-#include "backend/lock/revoke.h"
 #include "backend/lock/settle.h"
 #include "backend/session/backend_session.h"
 #include "backend/session/cancel.h"
+#include "backend/session/revoke.h"
 #include "backend/session/stats.h"
 #include "backend/session/wait.h"
 #include "compat.h"
@@ -53,12 +53,6 @@ static LossState transaction;
 
 /* The first lock because of which "failed" or "unproven" was set, for errors. */
 static char affected[ZKLOCK_LIST_NAME_BYTES];
-
-void
-zklock_on_loss_io(void)
-{
-	zklock_cancel_request_io(ZKLOCK_CANCEL_LOSS);
-}
 
 /* Marks the lost locks, and returns their names. */
 static ZklockNameList

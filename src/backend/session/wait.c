@@ -20,7 +20,7 @@
 
 #include "backend/base/settings.h"
 #include "backend/base/syntax.h"
-#include "backend/session/callbacks.h"
+#include "backend/session/revoke.h"
 #include "backend/session/wait.h"
 #include "compat.h"
 
@@ -196,7 +196,7 @@ zklock_wait(ZklSession *session, ZklockWaitIsDone is_done, void *arg)
 		CHECK_FOR_INTERRUPTS();
 		zkl_session_receive(session);
 		zklock_log_client_messages();
-		zklock_callbacks.in_wait();
+		zklock_report_revocation();
 		waits_for = ZKLOCK_WAIT_ANSWER;
 		if (is_done(arg, &check_again))
 			break;
