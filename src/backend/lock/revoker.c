@@ -30,7 +30,6 @@ typedef struct Revocation
 	List	   *holders;		/* nodes to which a request is to be sent */
 	int			n_requested;	/* holders that got one */
 	int			n_spared;
-	int			n_denied;
 } Revocation;
 
 static bool
@@ -91,7 +90,7 @@ send_requests(ZklockReader *reader, Revocation *revocation, int from)
 	results = zklock_read_batch(reader, ops, n);
 	for (int i = 0; results && i < n; i++)
 		revocation->n_requested +=
-			zklock_read_found(reader, results[i].code, &revocation->n_denied);
+			zklock_read_found(reader, results[i].code);
 	pfree(ops);
 	return results != NULL;
 }
@@ -104,8 +103,7 @@ attempt(ZklockReader *reader, void *arg)
 	revocation->holders = NIL;
 	revocation->n_requested = 0;
 	revocation->n_spared = 0;
-	revocation->n_denied = 0;
-	if (!zklock_read_lock(reader, revocation->name, use_entry, revocation, &revocation->n_denied))
+	if (!zklock_read_queues(reader, false, revocation->name, use_entry, revocation))
 		return false;
 	revocation->is_repeated = true;
 	for (int from = 0; from < list_length(revocation->holders); from += ZKLOCK_READ_BATCH)
@@ -137,16 +135,17 @@ zklock_revoke(const ZklockName *name)
 		.spares_superusers = !superuser(),
 		.context = CurrentMemoryContext
 	};
+	int			n_denied;
 
-	zklock_read_ensemble(&action, attempt, &revocation);
+	n_denied = zklock_read_ensemble(&action, attempt, &revocation);
 	if (revocation.n_spared > 0)
 		raise_spared(name, &revocation);
-	if (revocation.n_denied > 0)
+	if (n_denied > 0)
 	{
 		ZklockProblem problem = zklock_problem_of(ZKL_NO_AUTH, 0);
 
 		problem.detail = psprintf("Holders that received the request: %d; znodes that could not be read or changed: %d.",
-								  revocation.n_requested, revocation.n_denied);
+								  revocation.n_requested, n_denied);
 		zklock_fail(&action, problem);
 	}
 	return revocation.n_requested;
