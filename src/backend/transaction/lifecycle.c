@@ -10,7 +10,6 @@
  *	------						----------		------
  *	executor, utility command	yes				raise a pending loss, report a revocation
  *	report of an error			no				the same, for cancels outside the executor
- *	DROP EXTENSION				yes				refuse while this session holds locks
  *	irreversible command		yes				check the locks before it starts
  *	PRE_COMMIT					yes				refuse a client's commit if a lock is lost
  *	PRE_PREPARE					yes				refuse transaction-level locks; then the same
@@ -33,8 +32,6 @@
 
 #include "access/xact.h"
 #include "catalog/objectaccess.h"
-#include "catalog/pg_extension.h"
-#include "commands/extension.h"
 #include "executor/executor.h"
 #include "nodes/parsenodes.h"
 #include "storage/ipc.h"
@@ -409,29 +406,15 @@ zklock_at_error_report(ErrorData *error)
 		previous.error(error);
 }
 
-/*
- * Refuses to drop the extension, without whose functions this session could not release
- * its locks: by DROP EXTENSION, with its schema, or with the objects of its owner.  Also
- * notes calls of functions, because a fast-path call calls no other hook.
- */
+/* Notes fast-path calls, and expressions of PL/pgSQL, which call no other hook. */
 static void
 zklock_at_object_access(ObjectAccessType access, Oid class_id, Oid object_id, int sub_id,
 						void *arg)
 {
-	char	   *name;
-
 	if (previous.access)
 		previous.access(access, class_id, object_id, sub_id, arg);
 	if (access == OAT_FUNCTION_EXECUTE)
 		note_use();
-	if (access != OAT_DROP || class_id != ExtensionRelationId || !zklock_holds_any())
-		return;
-	name = get_extension_name(object_id);
-	if (name && strcmp(name, "zklock") == 0)
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_IN_USE),
-				 errmsg("cannot drop extension zklock while this session holds locks"),
-				 errhint("Release session-level locks with zk_unlock_all(), and end the transaction that holds the others.")));
 }
 
 void
