@@ -339,7 +339,6 @@ typedef struct Rows
 	ReturnSetInfo *result;
 	const char *name;			/* encoded; NULL: all */
 	MemoryContext row_context;
-	int			n_denied;
 } Rows;
 
 static void
@@ -378,11 +377,8 @@ put_all(ZklockReader *reader, void *arg)
 	Rows	   *rows = arg;
 
 	tuplestore_clear(rows->result->setResult);
-	rows->n_denied = 0;
-	if (rows->name == NULL)
-		return zklock_read_all(reader, put_entry, rows, &rows->n_denied);
-	return zklock_read_lock(reader, rows->name, put_entry, rows, &rows->n_denied) &&
-		zklock_read_semaphore(reader, rows->name, put_entry, rows, &rows->n_denied);
+	return zklock_read_queues(reader, false, rows->name, put_entry, rows) &&
+		zklock_read_queues(reader, true, rows->name, put_entry, rows);
 }
 
 /* Returns the entries of one name, or of all (NULL), as the result of a function. */
@@ -390,6 +386,7 @@ static void
 show_locks(FunctionCallInfo fcinfo, const ZklockAction *action, const char *name)
 {
 	Rows		rows = {.name = name};
+	int			n_denied;
 
 	InitMaterializedSRF(fcinfo, 0);
 	rows.result = (ReturnSetInfo *) fcinfo->resultinfo;
@@ -400,13 +397,13 @@ show_locks(FunctionCallInfo fcinfo, const ZklockAction *action, const char *name
 				 errhint("Add columns in a view of your own, and create the extension again.")));
 	rows.row_context = AllocSetContextCreate(CurrentMemoryContext, "zk_locks row",
 											 ALLOCSET_DEFAULT_SIZES);
-	zklock_read_ensemble(action, put_all, &rows);
+	n_denied = zklock_read_ensemble(action, put_all, &rows);
 	MemoryContextDelete(rows.row_context);
-	if (rows.n_denied > 0)
+	if (n_denied > 0)
 		ereport(WARNING,
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 				 errmsg("could not read some znodes of locks: the ZooKeeper ensemble refused access"),
-				 errdetail("Znodes that could not be read: %d.", rows.n_denied),
+				 errdetail("Znodes that could not be read: %d.", n_denied),
 				 errhint("Check the ACLs of the znodes below zklock.root, and zklock.auth_file.")));
 }
 

@@ -239,7 +239,7 @@ sub pipelines
 	my $unlock = "SELECT zk_unlock('released')";
 	my %states = (
 		$unlock => '00000 40001',
-		"NOTIFY c, 'x'; $unlock" => '00000 00000 40001',
+		"NOTIFY c, 'x'; $unlock" => '40001',	# a command outside of a block is checked first
 		"SELECT 1; SELECT pg_notify('c', 'x'), zk_unlock('released')" => '00000 00000 40001');
 	for my $statements (sort keys %states)
 	{

@@ -28,17 +28,20 @@
 #include "backend/local/lock_waiters.h"
 #include "backend/session/shown.h"
 
+/* PostgreSQL checks a wait after deadlock_timeout, and may then rearrange its queue. */
+#define CHECK_MS 50
+
 static bool
 is_long(TimestampTz since, TimestampTz now)
 {
 	return since != 0 &&
-		TimestampDifferenceExceeds(since, now, DeadlockTimeout);
+		TimestampDifferenceExceeds(since, now, DeadlockTimeout + CHECK_MS);
 }
 
 /*
  * Only waits that have lasted matter, and a session stops waiting before it releases
- * anything.  So while this number is the same, the same sessions wait for the same
- * holders.
+ * anything.  So while this number is the same, the same sessions wait in the same queues.
+ * PostgreSQL's deadlock check can rearrange a queue, once for each wait, when it becomes long.
  */
 uint64
 zklock_long_waits(void)
@@ -194,11 +197,10 @@ reached_blocker(const Table *table, const Waiter *waiter, bool only_for_place)
 	return found;
 }
 
-/* Reaches all processes that wait for reached ones.  Returns whether by order in a queue. */
-static bool
+/* Reaches all processes that wait for reached ones. */
+static void
 reach_all(Table *table, bool only_for_place)
 {
-	bool		by_order = false;
 	bool		any = true;
 
 	while (any)
@@ -220,24 +222,8 @@ reach_all(Table *table, bool only_for_place)
 			waiter->path = hash_bytes_extended((unsigned char *) parts, sizeof(parts), 0);
 			waiter->only_for_place = only_for_place;
 			waiter->is_reached = any = true;
-			by_order |= is_same_lock(waiter, blocker);
 		}
 	}
-	return by_order;
-}
-
-/* Returns whether another order of a queue would reach more processes. */
-static bool
-may_reach_more(const Table *table)
-{
-	for (int i = 0; i < table->n; i++)
-	{
-		CHECK_FOR_INTERRUPTS();
-		for (int k = 0; !table->waiters[i].is_reached && k < table->n; k++)
-			if (table->waiters[k].is_reached && is_same_lock(&table->waiters[i], &table->waiters[k]))
-				return true;
-	}
-	return false;
 }
 
 
@@ -291,16 +277,15 @@ wait_text(const LockInstanceData *wait)
 }
 
 int
-zklock_waiting_for_me(ZklLocalWaiter **local_waiters, bool *has_order)
+zklock_waiting_for_me(ZklLocalWaiter **local_waiters)
 {
 	Table		table = {0};
 	ZklockShown shown;
 	int			n = 0;
 
 	read_waiters(&table);
-	*has_order = reach_all(&table, true);
-	*has_order |= reach_all(&table, false);
-	*has_order |= may_reach_more(&table);
+	reach_all(&table, true);
+	reach_all(&table, false);
 	zklock_copy_shown(&shown);
 	*local_waiters = palloc(sizeof(ZklLocalWaiter) * (shown.n_sessions + 1));
 	for (int i = 0; i < shown.n_sessions; i++)

@@ -18,9 +18,8 @@ extern uint64 zklock_long_waits(void);
 
 /*
  * Returns the sessions that wait for this backend there, directly or through others, all
- * for longer than deadlock_timeout, and hold something.  Palloc'd.  Sets *has_order if this depends on the order
- * of a queue, which may change during the same waits.
+ * for longer than deadlock_timeout, and hold something.  Palloc'd.
  */
-extern int	zklock_waiting_for_me(ZklLocalWaiter **local_waiters, bool *has_order);
+extern int	zklock_waiting_for_me(ZklLocalWaiter **local_waiters);
 
 #endif							/* ZKLOCK_LOCK_WAITERS_H */

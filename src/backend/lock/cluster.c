@@ -106,7 +106,7 @@ read_sync(ZklockReader *reader)
 }
 
 bool
-zklock_read_found(ZklockReader *reader, ZklResultCode code, int *n_denied)
+zklock_read_found(ZklockReader *reader, ZklResultCode code)
 {
 	switch (code)
 	{
@@ -115,7 +115,7 @@ zklock_read_found(ZklockReader *reader, ZklResultCode code, int *n_denied)
 		case ZKL_RC_NO_NODE:
 			return false;
 		case ZKL_RC_NO_AUTH:
-			(*n_denied)++;
+			reader->n_denied++;
 			return false;
 		default:
 			fail(reader, ZKL_SERVER_ERROR, 0);
@@ -139,6 +139,7 @@ attempt_in_session(ZklockReader *reader, ZklockReadAttempt attempt, void *arg)
 	if (zklock_session_is_lost(reader->session))
 		zklock_fail(reader->action, zklock_session_expired);
 	reader->progress = 0;
+	reader->n_denied = 0;
 	done = read_sync(reader) && attempt(reader, arg);
 	end_batch(reader);
 	if (!done && zkl_now_ms() >= zklock_answer_by(&reader->timeout, 0))
@@ -146,7 +147,7 @@ attempt_in_session(ZklockReader *reader, ZklockReadAttempt attempt, void *arg)
 	return done;
 }
 
-void
+int
 zklock_read_ensemble(const ZklockAction *action, ZklockReadAttempt attempt, void *arg)
 {
 	ZklockReader *reader = palloc0(sizeof(ZklockReader));
@@ -163,5 +164,5 @@ zklock_read_ensemble(const ZklockAction *action, ZklockReadAttempt attempt, void
 		end_batch(reader);
 	}
 	PG_END_TRY();
-	pfree(reader);
+	return reader->n_denied;
 }

@@ -22,6 +22,7 @@ typedef struct ZklockReader
 	ZklockTimeout timeout;
 	ZklBatch   *batch;			/* the last one, or NULL */
 	uint64		progress;		/* of the batches before it, in this attempt */
+	int			n_denied;		/* znodes that ACLs forbid to read, in this attempt */
 } ZklockReader;
 
 /*
@@ -34,9 +35,9 @@ typedef bool (*ZklockReadAttempt) (ZklockReader *reader, void *arg);
  * Calls "attempt" until it returns true.  Opens a session if there is none.  Waits
  * interruptibly, up to zklock.connect_timeout, for the connection and for answers, at the
  * start and whenever the connection is lost.  If connecting or reading fails, raises "could
- * not <action>: reason".
+ * not <action>: reason".  Returns how many znodes ACLs forbid to read.
  */
-extern void zklock_read_ensemble(const ZklockAction *action,
+extern int	zklock_read_ensemble(const ZklockAction *action,
 								 ZklockReadAttempt attempt, void *arg);
 
 /*
@@ -47,7 +48,7 @@ extern void zklock_read_ensemble(const ZklockAction *action,
 extern const ZklResult *zklock_read_batch(ZklockReader *reader,
 										  const ZklOp *ops, int n_ops);
 
-/* Returns whether a znode exists and may be read; counts it in *n_denied if it may not. */
-extern bool zklock_read_found(ZklockReader *reader, ZklResultCode code, int *n_denied);
+/* Returns whether a znode exists and may be read; counts it if it may not. */
+extern bool zklock_read_found(ZklockReader *reader, ZklResultCode code);
 
 #endif							/* ZKLOCK_CLUSTER_H */

@@ -186,30 +186,29 @@ pause_step(void *arg, int ms)
 	return await_step(w);
 }
 
-/* Reads the lock table, unless nothing can have changed. */
+/*
+ * Reads the lock table; not if nobody waited for this backend, and the waits are the same.  If
+ * somebody does, the order of a queue may have changed during the same waits.
+ */
 static int
 look(void *arg, const ZklLocalWaiter **local_waiters)
 {
 	ZklockLongWait *w = arg;
 	uint64		long_waits = zklock_long_waits();
-	bool		has_order = false;
 	MemoryContext old;
 
-	*local_waiters = w->local_waiters;
-	if (w->scanned && w->long_waits == long_waits)
-		return w->n_local_waiters;
-	w->scanned = false;
-	w->n_local_waiters = 0;
-	MemoryContextReset(w->scan_context);
-	if (long_waits != 0)
+	if (long_waits != w->long_waits || w->n_local_waiters > 0)
 	{
-		zklock_count(ZKLOCK_STAT_LOCK_TABLE_READS, 1);
+		w->n_local_waiters = 0;
+		w->long_waits = 0;
+		MemoryContextReset(w->scan_context);
+		zklock_count(ZKLOCK_STAT_LOCK_TABLE_READS, long_waits != 0);
 		old = MemoryContextSwitchTo(w->scan_context);
-		w->n_local_waiters = zklock_waiting_for_me(&w->local_waiters, &has_order);
+		if (long_waits != 0)
+			w->n_local_waiters = zklock_waiting_for_me(&w->local_waiters);
 		MemoryContextSwitchTo(old);
+		w->long_waits = long_waits;
 	}
-	w->scanned = !has_order;
-	w->long_waits = long_waits;
 	*local_waiters = w->local_waiters;
 	return w->n_local_waiters;
 }

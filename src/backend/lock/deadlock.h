@@ -26,8 +26,7 @@ typedef struct ZklockLongWait
 
 	/* what was last seen of the server */
 	MemoryContext scan_context; /* of the local waiters */
-	bool		scanned;
-	uint64		long_waits;		/* at the last scan */
+	uint64		long_waits;		/* at the last scan; 0: none */
 	ZklLocalWaiter *local_waiters;
 	int			n_local_waiters;
 	bool		warned;			/* ... that a deadlock may stay hidden */

@@ -27,7 +27,6 @@
 #include "backend/lock/semaphores.h"
 #include "backend/lock/settle.h"
 #include "backend/session/backend_session.h"
-#include "backend/session/callbacks.h"
 #include "backend/session/cancel.h"
 #include "backend/session/stats.h"
 #include "backend/session/wait.h"
@@ -114,7 +113,7 @@ request_remote(void *arg, ZklSession *session)
 	if (status == ZKL_OK)
 	{
 		zklock_lease_watch(session);
-		zklock_callbacks.after_grant();
+		zklock_after_grant();
 	}
 	return status;
 }

@@ -16,16 +16,14 @@
 
 #include "backend/base/settings.h"
 #include "backend/lock/loss.h"
-#include "backend/lock/revoke.h"
 #include "backend/lock/settle.h"
 #include "backend/session/backend_session.h"
 #include "backend/session/cancel.h"
+#include "backend/session/revoke.h"
 #include "backend/session/stats.h"
 #include "backend/session/wait.h"
 #include "compat.h"
 
-#define LOST_ONE "lock %s was lost"
-#define LOST_SEVERAL "locks %s were lost"
 #define LOST_HINT "Acquire the lock again, then retry the transaction."
 
 /* What losses mean for the current transaction. */
@@ -45,47 +43,39 @@ typedef struct LossState
 
 	bool		rewritten;		/* the loss of the marked locks was reported in place of a cancel */
 	bool		at_commit;		/* the check of the commit has begun */
-	bool		names_one;		/* "affected" is valid; and there are others */
-	bool		has_others;
 } LossState;
 
 static LossState transaction;
 
-/* The first lock because of which "failed" or "unproven" was set, for errors. */
-static char affected[ZKLOCK_LIST_NAME_BYTES];
+/* The first locks because of which "failed" or "unproven" was set, for errors; or "". */
+static char affected[ZKLOCK_LIST_NAME_BYTES + 32];
 
-void
-zklock_on_loss_io(void)
-{
-	zklock_cancel_request_io(ZKLOCK_CANCEL_LOSS);
-}
-
-/* Marks the lost locks, and returns their names. */
+/* Marks the lost locks, and returns their names and whether the whole session is lost. */
 static ZklockNameList
-find_lost(ZklSession *session, bool session_is_lost)
+find_lost(bool *session_is_lost)
 {
+	ZklSession *session = zklock_session_current();
 	ZklockNameList lost = {0};
 	dlist_iter	iter;
 
-	if (session == NULL)
-		return lost;
+	*session_is_lost = session != NULL && zklock_session_is_lost(session);
 	dlist_foreach(iter, &zklock_holds)
 	{
 		ZklockHold *hold = dlist_container(ZklockHold, link, iter.cur);
 
-		hold->lost = hold->lock != NULL && (session_is_lost || zkl_lock_is_lost(hold->lock));
+		hold->lost = hold->lock != NULL && (*session_is_lost || zkl_lock_is_lost(hold->lock));
 		if (hold->lost)
 			zklock_list_hold(&lost, hold);
 	}
 	return lost;
 }
 
-static ZklockNameList
-find_lost_now(void)
+static bool
+is_any_lost(void)
 {
-	ZklSession *session = zklock_session_current();
+	bool		session_is_lost;
 
-	return find_lost(session, session && zklock_session_is_lost(session));
+	return find_lost(&session_is_lost).n > 0;
 }
 
 /* Returns the names of all locks that are held. */
@@ -105,19 +95,47 @@ list_held(void)
 	return held;
 }
 
-/* Returns why "n" locks are lost, for DETAIL. */
-static char *
-lost_detail(ZklSession *session, bool session_is_lost, int n)
+static void
+note_affected(const ZklockNameList *list)
 {
-	const char *reason = n == 1 ? "The znode was removed" : "The znodes were removed";
+	if (list->n > 0 && affected[0] == '\0')
+		strlcpy(affected, zklock_list_text(list), sizeof(affected));
+}
 
-	if (session_is_lost)
+void
+zklock_fail_transaction(const ZklockNameList *list)
+{
+	transaction.failed = true;
+	note_affected(list);
+}
+
+/*
+ * Marks the lost locks, if any, so that the transaction cannot commit, and turns *error into
+ * the error that names them.  Returns whether there are any.
+ */
+static bool
+describe_loss(ErrorData *error, bool *session_is_lost)
+{
+	ZklSession *session = zklock_session_current();
+	ZklockNameList lost = find_lost(session_is_lost);
+	const char *reason = lost.n == 1 ? "The znode was removed" : "The znodes were removed";
+
+	if (lost.n == 0)
+		return false;
+	if (*session_is_lost)
 		reason = zkl_session_state(session) == ZKL_SESSION_AUTH_FAILED
 			? "The ZooKeeper ensemble refused the session's credentials"
 			: zkl_session_info(session).is_unproven
 			? "The ZooKeeper ensemble did not confirm the session in time"
 			: "The ZooKeeper session expired";
-	return psprintf("%s: others may have held the %s since.", reason, n == 1 ? "lock" : "locks");
+	error->sqlerrcode = ERRCODE_T_R_SERIALIZATION_FAILURE;
+	error->message = psprintf(lost.n == 1 ? "lock %s was lost" : "locks %s were lost",
+							  zklock_list_text(&lost));
+	error->detail = psprintf("%s: others may have held the %s since.", reason,
+							 lost.n == 1 ? "lock" : "locks");
+	error->hint = pstrdup(LOST_HINT);
+	zklock_fail_transaction(&lost);
+	return true;
 }
 
 /* Removes the locks that are marked as lost. */
@@ -141,10 +159,9 @@ void
 zklock_check_loss(void)
 {
 	ZklSession *session = zklock_session_current();
-	ZklockNameList lost;
-	const char *names = NULL;
-	const char *detail = NULL;
-	bool		session_lost;
+	ErrorData	error = {.elevel = ERROR};
+	bool		session_is_lost;
+	bool		any;
 
 	/* Ends a session whose time is over, and so requests the cancel that is settled here. */
 	if (session)
@@ -157,47 +174,13 @@ zklock_check_loss(void)
 	 * The session can end at any moment, in its own thread.  Then the next check closes it,
 	 * and reports what is not marked here.
 	 */
-	session_lost = zklock_session_is_lost(session);
-	lost = find_lost(session, session_lost);
-	if (lost.n > 0)
-	{
-		names = zklock_list_text(&lost);
-		detail = lost_detail(session, session_lost, lost.n);
-		zklock_fail_transaction(&lost);
+	any = describe_loss(&error, &session_is_lost);
+	if (any)
 		forget_lost();
-	}
-	if (session_lost)
+	if (session_is_lost)
 		zklock_session_close(ZKLOCK_CLOSE_MS);
-	if (lost.n > 0)
-		ereport(ERROR,
-				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
-				 errmsg_plural(LOST_ONE, LOST_SEVERAL, lost.n, names),
-				 errdetail_internal("%s", detail), errhint(LOST_HINT)));
-}
-
-static void
-note_affected(const ZklockNameList *list)
-{
-	if (list->n == 0)
-		return;
-	if (!transaction.names_one)
-		strlcpy(affected, list->name, sizeof(affected));
-	transaction.has_others = transaction.has_others || list->n > 1 ||
-		strcmp(affected, list->name) != 0;
-	transaction.names_one = true;
-}
-
-static const char *
-affected_text(void)
-{
-	return psprintf("\"%s\"%s", affected, transaction.has_others ? " and others" : "");
-}
-
-void
-zklock_fail_transaction(const ZklockNameList *list)
-{
-	transaction.failed = true;
-	note_affected(list);
+	if (any)
+		ThrowErrorData(&error);
 }
 
 /*
@@ -225,24 +208,13 @@ zklock_translate_cancel(MemoryContext context)
 void
 zklock_rewrite_cancel(ErrorData *cancel)
 {
-	ZklSession *session = zklock_session_current();
-	ZklockNameList lost;
-	bool		session_lost;
+	bool		session_is_lost;
 
 	/* An aborted transaction needs no second reason. */
-	if (cancel->elevel != ERROR || cancel->sqlerrcode != ERRCODE_QUERY_CANCELED || session == NULL ||
-		!zklock_cancel_is_requested(ZKLOCK_CANCEL_LOSS) || IsAbortedTransactionBlockState())
-		return;
-	session_lost = zklock_session_is_lost(session);
-	lost = find_lost(session, session_lost);
-	if (lost.n == 0)
-		return;
-	cancel->sqlerrcode = ERRCODE_T_R_SERIALIZATION_FAILURE;
-	cancel->message = psprintf(lost.n == 1 ? LOST_ONE : LOST_SEVERAL, zklock_list_text(&lost));
-	cancel->detail = lost_detail(session, session_lost, lost.n);
-	cancel->hint = pstrdup(LOST_HINT);
-	transaction.rewritten = true;
-	zklock_fail_transaction(&lost);
+	if (cancel->elevel == ERROR && cancel->sqlerrcode == ERRCODE_QUERY_CANCELED &&
+		zklock_cancel_is_requested(ZKLOCK_CANCEL_LOSS) && !IsAbortedTransactionBlockState() &&
+		describe_loss(cancel, &session_is_lost))
+		transaction.rewritten = true;
 }
 
 void
@@ -250,7 +222,7 @@ zklock_release_lost_locally(void)
 {
 	dlist_iter	iter;
 
-	if (!zklock_cancel_is_requested(ZKLOCK_CANCEL_LOSS) || find_lost_now().n == 0)
+	if (!zklock_cancel_is_requested(ZKLOCK_CANCEL_LOSS) || !is_any_lost())
 		return;
 	dlist_foreach(iter, &zklock_holds)
 	{
@@ -264,10 +236,10 @@ zklock_release_lost_locally(void)
 void
 zklock_withdraw_requests(void)
 {
-	if (zklock_cancel_is_requested(ZKLOCK_CANCEL_LOSS) && find_lost_now().n == 0)
+	if (zklock_cancel_is_requested(ZKLOCK_CANCEL_LOSS) && !is_any_lost())
 	{
 		(void) zklock_cancel_settle(ZKLOCK_CANCEL_LOSS);
-		if (find_lost_now().n > 0)	/* lost just now */
+		if (is_any_lost())	/* lost just now */
 			zklock_on_loss_io();
 	}
 	zklock_drop_revocation();
@@ -329,8 +301,8 @@ confirm(ZklSession *session, int session_timeout_ms)
 	ereport(ERROR,
 			(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
 			 transaction.unproven == 0
-			 ? errmsg("could not verify that this session still holds %s", affected_text())
-			 : errmsg("could not verify that this session held %s until the release or the commit", affected_text()),
+			 ? errmsg("could not verify that this session still holds %s", affected)
+			 : errmsg("could not verify that this session held %s until the release or the commit", affected),
 			 c.status == ZKL_PENDING
 			 ? errdetail("The ZooKeeper ensemble did not answer within %d ms.", session_timeout_ms)
 			 : c.status == ZKL_SERVER_ERROR
@@ -386,7 +358,7 @@ prove_locks(void)
 		ereport(ERROR,
 				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
 				 errmsg("could not commit because a lock that this transaction relied on was lost"),
-				 errdetail("Affected: %s.", affected_text()),
+				 errdetail("Affected: %s.", affected),
 				 errhint(LOST_HINT)));
 	if (zklock_commit_check == ZKLOCK_COMMIT_CHECK_OFF)
 		return;
@@ -429,12 +401,13 @@ void
 zklock_note_late_loss(void)
 {
 	ZklockNameList lost;
+	bool		session_lost;
 	dlist_iter	iter;
 
 	/* A loss in a command that cannot fail is reported by the next statement. */
 	if (!transaction.at_commit || !zklock_cancel_is_requested(ZKLOCK_CANCEL_LOSS))
 		return;
-	lost = find_lost_now();
+	lost = find_lost(&session_lost);
 	if (lost.n == 0)
 		return;
 
@@ -470,4 +443,5 @@ zklock_end_transaction(bool aborted)
 	zklock_cancel_restrict(false);
 	zklock_forget_reported();
 	transaction = (LossState) {0};
+	affected[0] = '\0';
 }

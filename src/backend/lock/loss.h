@@ -10,9 +10,6 @@
 
 #include "backend/base/holds.h"
 
-/* For ZklSessionConfig.  Requests a cancel of the running statement. */
-extern void zklock_on_loss_io(void);
-
 /*
  * If locks were lost since the last call, removes them and raises 40001 with their names;
  * the transaction can no longer commit.  Closes a lost session.  Otherwise does
@@ -21,8 +18,8 @@ extern void zklock_on_loss_io(void);
 extern void zklock_check_loss(void);
 
 /*
- * For PG_CATCH.  If the error is, or results from, the cancel that zklock_on_loss_io() or
- * zklock_on_revoke_io() requested, raises the error of zklock_check_loss() or
+ * For PG_CATCH.  If the error is, or results from, the cancel of a loss or of a request
+ * for release, raises the error of zklock_check_loss() or
  * zklock_raise_revoked() instead, in this memory context.
  */
 extern void zklock_translate_cancel(MemoryContext context);
@@ -59,7 +56,7 @@ extern void zklock_withdraw_requests(void);
  */
 extern void zklock_check_commit(bool can_fail);
 
-/* Same, before a command whose commit cannot be refused, without the restriction. */
+/* Same, before a command whose commit may not be refused, without the restriction. */
 extern void zklock_check_irreversible(void);
 
 /*

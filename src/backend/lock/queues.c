@@ -26,11 +26,9 @@
 /* Locks or semaphores that are read at a time: each has at most two lists. */
 #define MAX_OBJECTS (ZKLOCK_READ_BATCH / 2)
 
-/* The kinds of znodes to read. */
 typedef enum Role
 {
-	ROLE_CONTENDER,				/* holder or waiter of a lock */
-	ROLE_WAITER,				/* waiter for a permit */
+	ROLE_CONTENDER,				/* in the queue of a lock or semaphore */
 	ROLE_PERMIT,
 	ROLE_CAPACITY				/* the znode of the semaphore */
 } Role;
@@ -45,13 +43,23 @@ typedef struct Znode
 	int			length;			/* of the data */
 } Znode;
 
+/* A list of nodes, as the path below the lock or semaphore. */
+typedef struct Place
+{
+	const char *path;
+	Role		role;
+} Place;
+
+/* In Curator's layout "locks" is the queue of a semaphore. */
+static const Place lock_places[] = {{"", ROLE_CONTENDER}};
+static const Place semaphore_places[] = {{"/leases", ROLE_PERMIT}, {"/locks", ROLE_CONTENDER}};
+
 /* The read of some locks or semaphores. */
 typedef struct Scan
 {
 	ZklockReader *reader;
 	ZklockUseEntry use;
 	void	   *arg;
-	int		   *n_denied;
 	bool		is_semaphore;	/* else locks */
 	const char *parent;			/* of the locks or semaphores */
 	const char *const *names;
@@ -73,9 +81,8 @@ add_node(Scan *scan, int object, Role role, const char *path)
 		zklock_fail(scan->reader->action, zklock_too_many_znodes);
 	if (scan->n_nodes == scan->max_nodes)
 	{
-		scan->max_nodes = Max(2 * scan->max_nodes, 64);
-		scan->nodes = scan->nodes ? repalloc(scan->nodes, scan->max_nodes * sizeof(Znode))
-			: palloc(scan->max_nodes * sizeof(Znode));
+		scan->max_nodes *= 2;
+		scan->nodes = repalloc(scan->nodes, scan->max_nodes * sizeof(Znode));
 	}
 	scan->nodes[scan->n_nodes++] = (Znode)
 	{
@@ -95,51 +102,42 @@ add_node(Scan *scan, int object, Role role, const char *path)
 static void
 add_children(Scan *scan, int object, Role role, const char *path, const ZklResult *list)
 {
-	if (!zklock_read_found(scan->reader, list->code, scan->n_denied))
+	if (!zklock_read_found(scan->reader, list->code))
 		return;
 	for (int i = 0; i < list->n_children; i++)
 		if (role == ROLE_PERMIT || zkl_is_contender(list->children[i]))
 			add_node(scan, object, role, psprintf("%s/%s", path, list->children[i]));
 }
 
-static ZklOp
-list_op(const char *path)
-{
-	return (ZklOp)
-	{
-		.kind = ZKL_OP_LIST,.path = path
-	};
-}
-
-/*
- * Lists the nodes of each lock or semaphore.  In Curator's layout <semaphore>/leases has the
- * permits of a semaphore, and <semaphore>/locks is its queue.
- */
+/* Lists the nodes of each lock or semaphore. */
 static bool
 list_objects(Scan *scan)
 {
-	static const Role lock_roles[] = {ROLE_CONTENDER};
-	static const Role semaphore_roles[] = {ROLE_PERMIT, ROLE_WAITER};
-	const Role *roles = scan->is_semaphore ? semaphore_roles : lock_roles;
-	int			n_lists = scan->is_semaphore ? 2 : 1;
-	ZklOp	   *ops = palloc(n_lists * scan->n_names * sizeof(ZklOp));
+	const Place *places = scan->is_semaphore ? semaphore_places : lock_places;
+	int			n_places = scan->is_semaphore ? lengthof(semaphore_places) : lengthof(lock_places);
+	int			n = n_places * scan->n_names;
+	ZklOp	   *ops = palloc0(n * sizeof(ZklOp));
 	const ZklResult *results;
 
-	for (int i = 0; i < n_lists * scan->n_names; i++)
-		ops[i] = list_op(psprintf("%s/%s%s", scan->parent, scan->names[i / n_lists],
-								  !scan->is_semaphore ? "" : i % n_lists == 0 ? "/leases" : "/locks"));
-	results = zklock_read_batch(scan->reader, ops, n_lists * scan->n_names);
-	for (int i = 0; results && i < n_lists * scan->n_names; i++)
+	for (int i = 0; i < n; i++)
 	{
-		int			object = i / n_lists;
+		ops[i].kind = ZKL_OP_LIST;
+		ops[i].path = psprintf("%s/%s%s", scan->parent, scan->names[i / n_places],
+							   places[i % n_places].path);
+	}
+	results = zklock_read_batch(scan->reader, ops, n);
+	for (int i = 0; results && i < n; i++)
+	{
+		int			object = i / n_places;
 
-		if (scan->is_semaphore && i % n_lists == 0)
+		if (scan->is_semaphore && i % n_places == 0)
 			add_node(scan, object, ROLE_CAPACITY,
 					 psprintf("%s/%s", scan->parent, scan->names[object]));
-		add_children(scan, object, roles[i % n_lists], ops[i].path, &results[i]);
+		add_children(scan, object, places[i % n_places].role, ops[i].path, &results[i]);
 	}
 	return results != NULL;
 }
+
 
 /*
  * Nodes
@@ -150,11 +148,9 @@ static void
 take_node(Scan *scan, Znode *node, const ZklResult *result)
 {
 	ZklockEntry *entry = &node->entry;
-	int			ignored = 0;
 
 	node->exists = result->code != ZKL_RC_NO_NODE;
-	entry->is_readable = zklock_read_found(scan->reader, result->code,
-										   node->role == ROLE_CAPACITY ? &ignored : scan->n_denied);
+	entry->is_readable = zklock_read_found(scan->reader, result->code);
 	entry->maker = zkl_maker(node->child, entry->is_readable ? result->owner : entry->session_id);
 	if (!entry->is_readable)
 		return;
@@ -169,57 +165,45 @@ take_node(Scan *scan, Znode *node, const ZklResult *result)
 	}
 }
 
+/* Reads the Stat of these nodes; or the data of those whose length is known. */
 static bool
-has_data_to_read(const Znode *node)
+read_batch(Scan *scan, ZklOpKind kind, Znode *nodes, int n_nodes)
 {
-	return node->exists && node->entry.is_readable &&
-		node->length > 0 && node->length <= MAX_DATA;
-}
-
-/* Reads the data of the nodes whose length is known. */
-static bool
-read_data(Scan *scan, Znode *nodes, int n_nodes)
-{
-	ZklOp		ops[ZKLOCK_READ_BATCH];
-	Znode	   *of_op[ZKLOCK_READ_BATCH];
+	ZklOp	   *ops = palloc0(n_nodes * sizeof(ZklOp));
+	Znode	  **of_op = palloc(n_nodes * sizeof(Znode *));
 	const ZklResult *results;
 	int			n = 0;
 
 	for (int i = 0; i < n_nodes; i++)
-		if (has_data_to_read(&nodes[i]))
-		{
-			of_op[n] = &nodes[i];
-			ops[n++] = (ZklOp)
-			{
-				.kind = ZKL_OP_GET,.path = nodes[i].entry.path,.data_len = nodes[i].length
-			};
-		}
-	results = n > 0 ? zklock_read_batch(scan->reader, ops, n) : NULL;
+	{
+		const Znode *node = &nodes[i];
+
+		if (kind == ZKL_OP_GET && (!node->entry.is_readable || node->length == 0 || node->length > MAX_DATA))
+			continue;
+		of_op[n] = &nodes[i];
+		ops[n].kind = kind;
+		ops[n].path = node->entry.path;
+		ops[n++].data_len = node->length;
+	}
+	if (n == 0)
+		return true;
+	results = zklock_read_batch(scan->reader, ops, n);
 	for (int i = 0; results && i < n; i++)
 		take_node(scan, of_op[i], &results[i]);
-	return n == 0 || results != NULL;
+	pfree(ops);
+	pfree(of_op);
+	return results != NULL;
 }
 
 static bool
 read_nodes(Scan *scan)
 {
-	ZklOp		ops[ZKLOCK_READ_BATCH];
-
-	for (int from = 0, n; from < scan->n_nodes; from += n)
+	for (int from = 0; from < scan->n_nodes; from += ZKLOCK_READ_BATCH)
 	{
 		Znode	   *nodes = scan->nodes + from;
-		const ZklResult *results;
+		int			n = Min(scan->n_nodes - from, ZKLOCK_READ_BATCH);
 
-		n = Min(scan->n_nodes - from, ZKLOCK_READ_BATCH);
-		for (int i = 0; i < n; i++)
-			ops[i] = (ZklOp)
-		{
-			.kind = ZKL_OP_STAT,.path = nodes[i].entry.path
-		};
-		results = zklock_read_batch(scan->reader, ops, n);
-		for (int i = 0; results && i < n; i++)
-			take_node(scan, &nodes[i], &results[i]);
-		if (results == NULL || !read_data(scan, nodes, n))
+		if (!read_batch(scan, ZKL_OP_STAT, nodes, n) || !read_batch(scan, ZKL_OP_GET, nodes, n))
 			return false;
 	}
 	return true;
@@ -230,57 +214,35 @@ read_nodes(Scan *scan)
  * Holders and waiters
  */
 
-/* Sets mode and place of the existing nodes in a queue; returns their number, in order. */
-static int
-order_queue(Scan *scan, Znode *nodes, int n_nodes, Znode **ordered)
+/* Sorts the nodes of a queue, and sets their mode and place. */
+static void
+order_queue(Znode **queue, int n)
 {
-	const char **children = palloc((n_nodes + 1) * sizeof(char *));
-	Znode	  **existing = palloc((n_nodes + 1) * sizeof(Znode *));
-	ZklPlace   *places = palloc((n_nodes + 1) * sizeof(ZklPlace));
-	int			n = 0;
+	const char **children = palloc((n + 1) * sizeof(char *));
+	Znode	  **nodes = palloc((n + 1) * sizeof(Znode *));
+	ZklPlace   *places = palloc((n + 1) * sizeof(ZklPlace));
 
-	for (int i = 0; i < n_nodes; i++)
-		if (nodes[i].exists)
-		{
-			children[n] = nodes[i].child;
-			existing[n++] = &nodes[i];
-		}
-	n = zkl_order_queue(children, n, places);
-	if (n < 0)
+	for (int i = 0; i < n; i++)
+	{
+		nodes[i] = queue[i];
+		children[i] = queue[i]->child;
+	}
+	if (zkl_order_queue(children, n, places) < 0)
 		ereport(ERROR, (errcode(ERRCODE_OUT_OF_MEMORY), errmsg("out of memory")));
 	for (int i = 0; i < n; i++)
 	{
-		ordered[i] = existing[places[i].index];
-		ordered[i]->entry.mode = places[i].mode;
-		ordered[i]->entry.position = places[i].position;
+		queue[i] = nodes[places[i].index];
+		queue[i]->entry.mode = places[i].mode;
+		queue[i]->entry.position = places[i].position;
 	}
 	for (int i = 0; i < n; i++)
 		if (places[i].anchor >= 0)
 		{
-			ZklockEntry *anchor = &existing[places[i].anchor]->entry;
+			ZklockEntry *anchor = &nodes[places[i].anchor]->entry;
 
-			ordered[i]->entry.token = anchor->token;
+			queue[i]->entry.token = anchor->token;
 			anchor->is_anchor = anchor->is_anchor || places[i].position == 0;
 		}
-	return n;
-}
-
-static void
-use_all(Scan *scan, Znode **nodes, int n)
-{
-	for (int i = 0; i < n; i++)
-	{
-		CHECK_FOR_INTERRUPTS();
-		scan->use(&nodes[i]->entry, scan->arg);
-	}
-}
-
-static void
-use_lock(Scan *scan, Znode *nodes, int n_nodes)
-{
-	Znode	  **ordered = palloc((n_nodes + 1) * sizeof(Znode *));
-
-	use_all(scan, ordered, order_queue(scan, nodes, n_nodes, ordered));
 }
 
 /* Sorts permits by age. */
@@ -296,61 +258,75 @@ compare_permits(const void *a, const void *b)
 }
 
 /*
- * The first waiter creates its permit node at once and then waits until there are not too
- * many.  If the capacity is unknown, the last permit node is taken for such a node if its
- * session is also the first waiter.  The two nodes become one entry of a waiter.  Returns
- * whether the first waiter has such a node.
+ * Sets the places of a semaphore's permits, and of the waiters behind them.  The first waiter
+ * creates its permit node at once and then waits until there are not too many.  If the capacity
+ * is unknown, the last permit node is taken for such a node if its session is also the first
+ * waiter.  The two nodes become one entry of a waiter.  Returns whether the first waiter has
+ * such a node.
  */
 static bool
-place_permits(Znode **permits, int n, int capacity, const Znode *first, int *n_waiting)
+place_semaphore(Znode **permits, int n_permits, Znode **queue, int n_queue, int capacity)
 {
 	bool		has_own = false;
+	int			n_waiting = 0;
 
-	for (int i = 0; i < n; i++)
+	qsort(permits, n_permits, sizeof(Znode *), compare_permits);
+	for (int i = 0; i < n_permits; i++)
 	{
 		ZklockEntry *entry = &permits[i]->entry;
-		bool		is_own = first && entry->session_id != 0 &&
-			entry->session_id == first->entry.session_id;
+		bool		is_own = n_queue > 0 && entry->session_id != 0 &&
+			entry->session_id == queue[0]->entry.session_id;
 
-		if (capacity > 0 ? i < capacity : i < n - 1 || !is_own)
+		if (capacity > 0 ? i < capacity : i < n_permits - 1 || !is_own)
 			continue;
-		entry->position = ++*n_waiting;
+		entry->position = ++n_waiting;
 		has_own |= is_own;
+	}
+	for (int i = has_own; i < n_queue; i++)
+	{
+		queue[i]->entry.mode = ZKL_MODE_NONE;
+		queue[i]->entry.position = ++n_waiting;
 	}
 	return has_own;
 }
 
-/* The nodes of a semaphore are its own, then the permits, then the waiters. */
 static void
-use_semaphore(Scan *scan, Znode *nodes, int n_nodes)
+use_all(Scan *scan, Znode **nodes, int n)
+{
+	for (int i = 0; i < n; i++)
+	{
+		CHECK_FOR_INTERRUPTS();
+		scan->use(&nodes[i]->entry, scan->arg);
+	}
+}
+
+/* Uses the nodes of one lock or semaphore. */
+static void
+use_object(Scan *scan, Znode *nodes, int n_nodes)
 {
 	Znode	  **permits = palloc(n_nodes * sizeof(Znode *));
-	Znode	  **waiters = palloc(n_nodes * sizeof(Znode *));
+	Znode	  **queue = palloc(n_nodes * sizeof(Znode *));
 	int			n_permits = 0;
-	int			n_waiters;
-	int			n_waiting = 0;
+	int			n_queue = 0;
 	int			capacity = 0;
-	int			i;
+	int			first = 0;
 
-	if (nodes[0].entry.data)
-		(void) zkl_parse_capacity(nodes[0].entry.data, nodes[0].entry.data_len, &capacity);
-	for (i = 1; i < n_nodes && nodes[i].role == ROLE_PERMIT; i++)
-		if (nodes[i].exists)
+	for (int i = 0; i < n_nodes; i++)
+	{
+		ZklockEntry *entry = &nodes[i].entry;
+
+		if (nodes[i].role == ROLE_CAPACITY && entry->data)
+			(void) zkl_parse_capacity(entry->data, entry->data_len, &capacity);
+		else if (nodes[i].role == ROLE_PERMIT && nodes[i].exists)
 			permits[n_permits++] = &nodes[i];
-	qsort(permits, n_permits, sizeof(Znode *), compare_permits);
-	n_waiters = order_queue(scan, nodes + i, n_nodes - i, waiters);
-	if (place_permits(permits, n_permits, capacity, n_waiters > 0 ? waiters[0] : NULL, &n_waiting))
-	{
-		waiters++;
-		n_waiters--;
+		else if (nodes[i].role == ROLE_CONTENDER && nodes[i].exists)
+			queue[n_queue++] = &nodes[i];
 	}
-	for (i = 0; i < n_waiters; i++)
-	{
-		waiters[i]->entry.mode = ZKL_MODE_NONE;
-		waiters[i]->entry.position = ++n_waiting;
-	}
+	order_queue(queue, n_queue);
+	if (scan->is_semaphore)
+		first = place_semaphore(permits, n_permits, queue, n_queue, capacity);
 	use_all(scan, permits, n_permits);
-	use_all(scan, waiters, n_waiters);
+	use_all(scan, queue + first, n_queue - first);
 }
 
 static void
@@ -361,10 +337,7 @@ use_objects(Scan *scan)
 		to = from;
 		while (to < scan->n_nodes && scan->nodes[to].object == scan->nodes[from].object)
 			to++;
-		if (scan->is_semaphore)
-			use_semaphore(scan, scan->nodes + from, to - from);
-		else
-			use_lock(scan, scan->nodes + from, to - from);
+		use_object(scan, scan->nodes + from, to - from);
 	}
 }
 
@@ -386,9 +359,9 @@ read_objects(Scan *scan, const char *const *names, int n_names)
 	{
 		scan->names = names + from;
 		scan->n_names = Min(n_names - from, MAX_OBJECTS);
-		scan->nodes = NULL;
 		scan->n_nodes = 0;
-		scan->max_nodes = 0;
+		scan->max_nodes = 64;
+		scan->nodes = palloc(scan->max_nodes * sizeof(Znode));
 		is_read = list_objects(scan) && read_nodes(scan);
 		if (is_read)
 			use_objects(scan);
@@ -399,39 +372,6 @@ read_objects(Scan *scan, const char *const *names, int n_names)
 	return is_read;
 }
 
-static Scan
-scan_of(ZklockReader *reader, bool is_semaphore, ZklockUseEntry use, void *arg, int *n_denied)
-{
-	return (Scan)
-	{
-		.reader = reader,
-			.use = use,
-			.arg = arg,
-			.n_denied = n_denied,
-			.is_semaphore = is_semaphore,
-			.parent = psprintf("%s/%s", zkl_session_root(reader->session),
-							   is_semaphore ? "semaphores" : "locks"),
-	};
-}
-
-bool
-zklock_read_lock(ZklockReader *reader, const char *name,
-				 ZklockUseEntry use, void *arg, int *n_denied)
-{
-	Scan		scan = scan_of(reader, false, use, arg, n_denied);
-
-	return read_objects(&scan, &name, 1);
-}
-
-bool
-zklock_read_semaphore(ZklockReader *reader, const char *name,
-					  ZklockUseEntry use, void *arg, int *n_denied)
-{
-	Scan		scan = scan_of(reader, true, use, arg, n_denied);
-
-	return read_objects(&scan, &name, 1);
-}
-
 static int
 compare_names(const void *a, const void *b)
 {
@@ -440,16 +380,16 @@ compare_names(const void *a, const void *b)
 
 /* Reads all locks or all semaphores. */
 static bool
-read_below(Scan *scan)
+read_all(Scan *scan)
 {
-	ZklOp		op = list_op(scan->parent);
+	ZklOp		op = {.kind = ZKL_OP_LIST,.path = scan->parent};
 	const ZklResult *list = zklock_read_batch(scan->reader, &op, 1);
 	const char **names;
-	int			n = 0;
+	int			n;
 
 	if (list == NULL)
 		return false;
-	if (!zklock_read_found(scan->reader, list->code, scan->n_denied))
+	if (!zklock_read_found(scan->reader, list->code))
 		return true;
 	if (list->n_children > MAX_NODES)
 		zklock_fail(scan->reader->action, zklock_too_many_znodes);
@@ -461,10 +401,17 @@ read_below(Scan *scan)
 }
 
 bool
-zklock_read_all(ZklockReader *reader, ZklockUseEntry use, void *arg, int *n_denied)
+zklock_read_queues(ZklockReader *reader, bool is_semaphore, const char *name,
+				   ZklockUseEntry use, void *arg)
 {
-	Scan		locks = scan_of(reader, false, use, arg, n_denied);
-	Scan		semaphores = scan_of(reader, true, use, arg, n_denied);
+	Scan		scan = {
+		.reader = reader,
+		.use = use,
+		.arg = arg,
+		.is_semaphore = is_semaphore,
+		.parent = psprintf("%s/%s", zkl_session_root(reader->session),
+						   is_semaphore ? "semaphores" : "locks"),
+	};
 
-	return read_below(&locks) && read_below(&semaphores);
+	return name ? read_objects(&scan, &name, 1) : read_all(&scan);
 }

@@ -31,16 +31,12 @@ typedef struct ZklockEntry
 typedef void (*ZklockUseEntry) (const ZklockEntry *entry, void *arg);
 
 /*
- * In an attempt of zklock_read_ensemble(): pass all entries of the lock with an encoded name,
- * or of everything below the root, to "use": by name, in the order of the queues, the shared
- * node of an upgrade before the exclusive one.  Count in *n_denied the znodes that ACLs forbid
- * to read.  Return false if the attempt has failed.
+ * In an attempt of zklock_read_ensemble(): passes all entries of the lock or semaphore with an
+ * encoded name, or, without one, of all locks or semaphores below the root, to "use": by name,
+ * in the order of the queues, the shared node of an upgrade before the exclusive one.  Returns
+ * false if the attempt has failed.
  */
-extern bool zklock_read_lock(ZklockReader *reader, const char *name,
-							 ZklockUseEntry use, void *arg, int *n_denied);
-extern bool zklock_read_semaphore(ZklockReader *reader, const char *name,
-								  ZklockUseEntry use, void *arg, int *n_denied);
-extern bool zklock_read_all(ZklockReader *reader,
-							ZklockUseEntry use, void *arg, int *n_denied);
+extern bool zklock_read_queues(ZklockReader *reader, bool is_semaphore, const char *name,
+							   ZklockUseEntry use, void *arg);
 
 #endif							/* ZKLOCK_QUEUES_H */

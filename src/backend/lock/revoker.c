@@ -5,7 +5,8 @@
  *
  * Writes to one node of each holder.  After a lost connection the queue is read again, and
  * the holders whose nodes do not show the request get it.  A holder writes its own data back:
- * then it gets the request a second time, as it would by a second call.
+ * then it gets the request a second time, as it would by a second call.  One that has
+ * released the lock meanwhile is not counted.
  *
  *-------------------------------------------------------------------------
  */
@@ -22,12 +23,13 @@ typedef struct Revocation
 {
 	const char *name;			/* encoded */
 	bool		spares_superusers;
-	List	   *requested;		/* nodes of the holders that a request was sent to */
-	int			n_before;		/* the first ones of them, in earlier attempts */
-	List	   *holders;		/* nodes, in this attempt, to which one is to be sent */
-	int			n_spared;		/* in this attempt; also n_denied */
-	int			n_denied;
-	MemoryContext context;		/* of the lists */
+	bool		is_repeated;	/* an earlier attempt may have sent requests */
+	MemoryContext context;		/* of the list */
+
+	/* in this attempt */
+	List	   *holders;		/* nodes to which a request is to be sent */
+	int			n_requested;	/* holders that got one */
+	int			n_spared;
 } Revocation;
 
 static bool
@@ -46,25 +48,6 @@ is_requested(const ZklockEntry *entry)
 		entry->data_len == (int) strlen(ZKL_REVOKE_MESSAGE);
 }
 
-static bool
-was_requested(const Revocation *revocation, const char *path)
-{
-	for (int i = 0; i < revocation->n_before; i++)
-		if (strcmp(list_nth(revocation->requested, i), path) == 0)
-			return true;
-	return false;
-}
-
-static void
-note_requested(Revocation *revocation, const char *path)
-{
-	MemoryContext old = MemoryContextSwitchTo(revocation->context);
-
-	if (!was_requested(revocation, path))
-		revocation->requested = lappend(revocation->requested, pstrdup(path));
-	MemoryContextSwitchTo(old);
-}
-
 /*
  * Of an upgrade, the exclusive node gets the request.  A node that shows a request no longer
  * shows whether its holder is a superuser.
@@ -79,9 +62,8 @@ use_entry(const ZklockEntry *entry, void *arg)
 		return;
 	if (revocation->spares_superusers && begins_with(entry, ZKL_SUPERUSER_DATA))
 		revocation->n_spared++;
-	else if (is_requested(entry) &&
-			 (revocation->spares_superusers || was_requested(revocation, entry->path)))
-		note_requested(revocation, entry->path);
+	else if (is_requested(entry) && (revocation->spares_superusers || revocation->is_repeated))
+		revocation->n_requested++;
 	else
 	{
 		old = MemoryContextSwitchTo(revocation->context);
@@ -106,10 +88,9 @@ send_requests(ZklockReader *reader, Revocation *revocation, int from)
 			.version = ZKL_ANY_VERSION
 	};
 	results = zklock_read_batch(reader, ops, n);
-	for (int i = 0; i < n; i++)
-		if (results == NULL ||
-			zklock_read_found(reader, results[i].code, &revocation->n_denied))
-			note_requested(revocation, ops[i].path);
+	for (int i = 0; results && i < n; i++)
+		revocation->n_requested +=
+			zklock_read_found(reader, results[i].code);
 	pfree(ops);
 	return results != NULL;
 }
@@ -119,12 +100,12 @@ attempt(ZklockReader *reader, void *arg)
 {
 	Revocation *revocation = arg;
 
-	revocation->n_before = list_length(revocation->requested);
 	revocation->holders = NIL;
+	revocation->n_requested = 0;
 	revocation->n_spared = 0;
-	revocation->n_denied = 0;
-	if (!zklock_read_lock(reader, revocation->name, use_entry, revocation, &revocation->n_denied))
+	if (!zklock_read_queues(reader, false, revocation->name, use_entry, revocation))
 		return false;
+	revocation->is_repeated = true;
 	for (int from = 0; from < list_length(revocation->holders); from += ZKLOCK_READ_BATCH)
 		if (!send_requests(reader, revocation, from))
 			return false;
@@ -138,7 +119,7 @@ raise_spared(const ZklockName *name, const Revocation *revocation)
 			(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 			 errmsg("must be superuser to request release of lock \"%s\" from a superuser's session",
 					name->display),
-			 errdetail("Number of other holders that received the request: %d.", list_length(revocation->requested)),
+			 errdetail("Number of other holders that received the request: %d.", revocation->n_requested),
 			 errhint("Let a superuser call zk_revoke(%s).",
 					 quote_literal_cstr(name->display))));
 }
@@ -154,17 +135,18 @@ zklock_revoke(const ZklockName *name)
 		.spares_superusers = !superuser(),
 		.context = CurrentMemoryContext
 	};
+	int			n_denied;
 
-	zklock_read_ensemble(&action, attempt, &revocation);
+	n_denied = zklock_read_ensemble(&action, attempt, &revocation);
 	if (revocation.n_spared > 0)
 		raise_spared(name, &revocation);
-	if (revocation.n_denied > 0)
+	if (n_denied > 0)
 	{
 		ZklockProblem problem = zklock_problem_of(ZKL_NO_AUTH, 0);
 
 		problem.detail = psprintf("Holders that received the request: %d; znodes that could not be read or changed: %d.",
-								  list_length(revocation.requested), revocation.n_denied);
+								  revocation.n_requested, n_denied);
 		zklock_fail(&action, problem);
 	}
-	return list_length(revocation.requested);
+	return revocation.n_requested;
 }

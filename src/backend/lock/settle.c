@@ -121,12 +121,3 @@ zklock_inherit_level(int level)
 	dlist_foreach(iter, &zklock_holds)
 		zklock_hold_inherit(dlist_container(ZklockHold, link, iter.cur), level);
 }
-
-void
-zklock_forget_ensemble(void)
-{
-	dlist_iter	iter;
-
-	dlist_foreach(iter, &zklock_holds)
-		zklock_hold_ended(dlist_container(ZklockHold, link, iter.cur));
-}

@@ -33,7 +33,4 @@ extern void zklock_inherit_level(int level);
 /* Removes a lost lock from the hold table, at every level. */
 extern void zklock_lose(ZklockHold *hold);
 
-/* Marks everything as not held, after the ZooKeeper session was closed. */
-extern void zklock_forget_ensemble(void);
-
 #endif							/* ZKLOCK_SETTLE_H */

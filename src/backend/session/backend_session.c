@@ -11,6 +11,8 @@
  */
 #include "postgres.h"
 
+#include <unistd.h>
+
 #include "access/xlog.h"
 #include "common/hashfn.h"
 #include "miscadmin.h"
@@ -23,7 +25,6 @@
 #include "backend/base/names.h"
 #include "backend/base/settings.h"
 #include "backend/session/backend_session.h"
-#include "backend/session/callbacks.h"
 #include "backend/session/cancel.h"
 #include "backend/session/errors.h"
 #include "backend/session/session_file.h"
@@ -49,6 +50,8 @@ static bool has_connected = false;
 static bool acls_checked = false;
 
 static uint64 namespace_hash = 0;
+
+void		(*zklock_after_grant) (void);
 
 /* Failed handshakes of earlier sessions. */
 static unsigned handshakes_failed_before = 0;
@@ -121,6 +124,43 @@ zklock_session_close(int timeout_ms)
 	release_fds();
 }
 
+static int	exit_code;
+
+static void
+end_process(void)
+{
+	_exit(exit_code);
+}
+
+/*
+ * A thread that still runs, of a session in an outage for example, may be inside a library
+ * that exit() cleans up, such as OpenSSL.  Then the process ends before any cleanup:
+ * functions are called in the reverse order of their registration.
+ */
+static void
+close_at_exit(int code, Datum arg)
+{
+	dlist_iter	iter;
+
+	zklock_session_close(ZKLOCK_CLOSE_MS);
+	dlist_foreach(iter, &zklock_holds)
+		zklock_hold_ended(dlist_container(ZklockHold, link, iter.cur));
+	exit_code = code;
+	if (zkl_threads_are_running())
+		atexit(end_process);
+}
+
+/* Not in _PG_init(): a callback registered in the postmaster is lost at fork. */
+static void
+register_exit(void)
+{
+	static bool is_registered = false;
+
+	if (!is_registered)
+		before_shmem_exit(close_at_exit, (Datum) 0);
+	is_registered = true;
+}
+
 static uint64
 hash_string(const char *string, uint64 seed)
 {
@@ -182,14 +222,14 @@ open_session(void)
 		.root = zklock_root,
 		.session_timeout_ms = zklock_session_timeout,
 		.creator_acl = zklock_acl == ZKLOCK_ACL_CREATOR,
-		.on_loss_io = zklock_callbacks.on_loss_io,
-		.on_revoke_io = zklock_callbacks.on_revoke_io,
+		.on_loss_io = zklock_on_loss_io,
+		.on_revoke_io = zklock_on_revoke_io,
 		.node_names = (ZklNodeNames) zklock_node_names,
 		.max_nodes = zklock_max_locks,
 	};
 
 	require_ensemble();
-	zklock_callbacks.before_open();
+	register_exit();
 	zklock_cancel_init();
 	namespace_hash = hash_string(zklock_root, hash_string(zklock_connect_string, 0));
 	zklock_credentials_read(&credentials);

@@ -56,6 +56,9 @@ extern void zklock_session_close(int timeout_ms);
  */
 extern void zklock_warn_open_parents(void);
 
+/* Called after the ensemble granted a lock or permit; set by lifecycle.c.  Does not throw. */
+extern void (*zklock_after_grant) (void);
+
 /* Enough for the I/O thread to end and for a connected server to answer. */
 #define ZKLOCK_CLOSE_MS 2000
 

@@ -30,7 +30,7 @@
 #include "storage/sinval.h"
 #include "utils/wait_event.h"
 
-#include "backend/session/callbacks.h"
+#include "backend/base/settings.h"
 #include "backend/session/cancel.h"
 
 /* How long after a signal the next one is sent, in ms, while the request is pending. */
@@ -38,15 +38,13 @@
 #define MAX_RETRY_MS 3600000
 
 static int	own_signal = 0;
-static timer_t retry_timer;
+static timer_t timer;			/* sends it */
 static volatile sig_atomic_t retry_ms = RETRY_MS;
 static struct sigaction sigint_before;
 
-/* The timer of the lease. */
-static int	lease_signal = 0;
-static timer_t lease_timer;
+/* The session whose lease ends, and whether the timer will ring then or earlier. */
 static ZklSession *volatile watched = NULL;
-static volatile sig_atomic_t lease_timer_is_set = false;
+static volatile sig_atomic_t is_deadline_set = false;
 
 /* Also set by the I/O thread. */
 static volatile sig_atomic_t requested[ZKLOCK_N_CANCEL_REASONS];
@@ -59,11 +57,22 @@ static volatile sig_atomic_t restricted = false;
 /* Number of nested statements that a cancel may end. */
 static volatile sig_atomic_t n_running = 0;
 
+/* A command that cannot be undone has committed, and may commit again. */
+static volatile sig_atomic_t muted = false;
+
+/* Is a cancel requested for this reason?  A revocation is one under "cancel" alone. */
+static bool
+is_reason(int reason)
+{
+	return requested[reason] &&
+		(reason != ZKLOCK_CANCEL_REVOCATION || zklock_on_revoke == ZKLOCK_ON_REVOKE_CANCEL);
+}
+
 static bool
 is_any_requested(void)
 {
 	for (int i = 0; i < ZKLOCK_N_CANCEL_REASONS; i++)
-		if (requested[i])
+		if (is_reason(i))
 			return true;
 	return false;
 }
@@ -116,18 +125,26 @@ wake_idle(void)
 		HandleCatchupInterrupt();
 }
 
-/* A loss does not cancel a command that cannot be undone. */
-static bool
-is_muted(void)
+bool
+zklock_is_irreversible(void)
 {
-	return !requested[ZKLOCK_CANCEL_REVOCATION] && !requested[ZKLOCK_CANCEL_TIMEOUT] &&
-		zklock_callbacks.is_irreversible();
+	return muted || (*(volatile int *) &MyXactFlags & XACT_FLAGS_NEEDIMMEDIATECOMMIT) != 0;
 }
 
+void
+zklock_cancel_mute(bool on)
+{
+	muted = on;
+}
+
+/* A loss does not cancel a command that cannot be undone. */
 static bool
 can_cancel(void)
 {
-	return !is_muted() && ((n_running > 0 && !restricted) || is_waiting_for_lock());
+	bool		by_loss_alone = !is_reason(ZKLOCK_CANCEL_REVOCATION) && !is_reason(ZKLOCK_CANCEL_TIMEOUT);
+
+	return !(by_loss_alone && zklock_is_irreversible()) &&
+		((n_running > 0 && !restricted) || is_waiting_for_lock());
 }
 
 /*
@@ -142,50 +159,80 @@ cancel(void)
 	InterruptPending = true;
 	QueryCancelPending = true;
 	SetLatch(MyLatch);
-	if ((requested[ZKLOCK_CANCEL_LOSS] || requested[ZKLOCK_CANCEL_REVOCATION]) &&
+	if ((is_reason(ZKLOCK_CANCEL_LOSS) || is_reason(ZKLOCK_CANCEL_REVOCATION)) &&
 		has_children() &&
 		kill(-getpid(), SIGINT) != 0)
 		(void) kill(getpid(), SIGINT);	/* single-user mode: the process may lead no group */
 }
 
-static void
-schedule_retry(void)
-{
-	struct itimerspec later = {
-		.it_value.tv_sec = retry_ms / 1000,
-		.it_value.tv_nsec = retry_ms % 1000 * 1000000L,
-	};
-
-	timer_settime(retry_timer, 0, &later, NULL);
-}
-
 /*
- * Handles zklock's signal; SIGINT is blocked meanwhile.
- *
  * A loss is pending until a statement reports it.  PostgreSQL drops the cancel if this
  * statement fails for another reason; and the next one may first wait for a table lock,
  * before any hook is called.  So a loss is always tried again; while the session idles, ever
  * more rarely: the first signal lets it release its local locks, and the others find nothing
- * to do until the next statement.
+ * to do until the next statement.  Returns when to try again; 0: not.
  */
+static int64
+serve_requests(void)
+{
+	bool		possible;
+	bool		idle;
+
+	if (!is_any_requested() || proc_exit_inprogress)
+		return 0;
+	possible = can_cancel();
+	idle = !possible && is_idle();
+	if (possible)
+		cancel();
+	if (idle && retry_ms == RETRY_MS)
+		wake_idle();
+	retry_ms = idle ? Min(2 * retry_ms, MAX_RETRY_MS) : RETRY_MS;
+	if (requested[ZKLOCK_CANCEL_LOSS] || !(possible || idle))
+		return zkl_now_ms() + retry_ms;
+	return 0;
+}
+
+/*
+ * Returns when the lease of what this session holds ends; 0: not.  Then requests a cancel.
+ *
+ * The I/O thread may notice late that time is over: it waits for names, for handshakes and
+ * for the library's mutex.  So the backend has a timer of its own, whose signal interrupts
+ * whatever it does.  PostgreSQL's timeouts do not suffice: they end with an error, and
+ * their clock does not count the time for which the machine is suspended.
+ *
+ * Each confirmed write moves the deadline, but not the timer, which looks at the deadline
+ * when it rings.  So a grant costs no system call while the timer is set.
+ */
+static int64
+look_at_deadline(void)
+{
+	int64		deadline = watched ? zkl_session_deadline_io(watched) : 0;
+
+	if (deadline < 0)
+	{
+		watched = NULL;
+		requested[ZKLOCK_CANCEL_LOSS] = true;
+		retry_ms = RETRY_MS;
+	}
+	is_deadline_set = deadline > 0;
+	return Max(deadline, 0);
+}
+
+/* Handles zklock's signal; SIGINT is blocked meanwhile. */
 static void
 on_own_signal(int signo)
 {
 	int			save_errno = errno;
+	int64		deadline = look_at_deadline();
+	int64		retry_at = serve_requests();
+	int64		next = deadline == 0 || (retry_at != 0 && retry_at < deadline) ? retry_at : deadline;
+	struct itimerspec at = {
+		.it_value.tv_sec = next / 1000,
+		.it_value.tv_nsec = next % 1000 * 1000000L,
+	};
 
-	if (is_any_requested() && !proc_exit_inprogress)
-	{
-		bool		possible = can_cancel();
-		bool		idle = !possible && is_idle();
-
-		if (possible)
-			cancel();
-		if (idle && retry_ms == RETRY_MS)
-			wake_idle();
-		retry_ms = idle ? Min(2 * retry_ms, MAX_RETRY_MS) : RETRY_MS;
-		if (requested[ZKLOCK_CANCEL_LOSS] || !(possible || idle))
-			schedule_retry();
-	}
+	/* A time of 0 stops the timer. */
+	timer_settime(timer, TIMER_ABSTIME, &at, NULL);
 	errno = save_errno;
 }
 
@@ -204,17 +251,17 @@ free_signal(void)
 
 /*
  * Reserves a signal and a timer that sends it to this backend, whose own thread then calls
- * the handler, with SIGINT blocked.  Returns the signal.
+ * the handler, with SIGINT blocked.
  */
-static int
-create_timer(clockid_t clock, void (*handler) (int), timer_t *timer)
+static void
+reserve_signal(void)
 {
-	struct sigaction action = {.sa_handler = handler, .sa_flags = SA_RESTART};
+	struct sigaction action = {.sa_handler = on_own_signal, .sa_flags = SA_RESTART};
 	struct sigevent event = {.sigev_notify = SIGEV_SIGNAL};
 	int			signo = free_signal();
 
 	event.sigev_signo = signo;
-	if (signo == 0 || timer_create(clock, &event, timer) != 0)
+	if (signo == 0 || timer_create(CLOCK_BOOTTIME, &event, &timer) != 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_INSUFFICIENT_RESOURCES),
 				 errmsg("could not reserve a signal and a timer to cancel statements"),
@@ -223,7 +270,7 @@ create_timer(clockid_t clock, void (*handler) (int), timer_t *timer)
 	sigemptyset(&action.sa_mask);
 	sigaddset(&action.sa_mask, SIGINT);
 	sigaction(signo, &action, NULL);
-	return signo;
+	own_signal = signo;
 }
 
 /* Background workers may have their own handler, or ignore the signal. */
@@ -241,18 +288,13 @@ wrap_sigint(void)
 	sigaction(SIGINT, &action, NULL);
 }
 
-static void on_lease_timer(int signo);
-
 void
 zklock_cancel_init(void)
 {
-	if (own_signal == 0)
-	{
-		own_signal = create_timer(CLOCK_MONOTONIC, on_own_signal, &retry_timer);
-		wrap_sigint();
-	}
-	if (lease_signal == 0)
-		lease_signal = create_timer(CLOCK_BOOTTIME, on_lease_timer, &lease_timer);
+	if (own_signal != 0)
+		return;
+	reserve_signal();
+	wrap_sigint();
 }
 
 void
@@ -261,6 +303,18 @@ zklock_cancel_request_io(ZklockCancelReason reason)
 	requested[reason] = true;
 	retry_ms = RETRY_MS;
 	(void) kill(getpid(), own_signal);
+}
+
+void
+zklock_on_loss_io(void)
+{
+	zklock_cancel_request_io(ZKLOCK_CANCEL_LOSS);
+}
+
+void
+zklock_on_revoke_io(void)
+{
+	zklock_cancel_request_io(ZKLOCK_CANCEL_REVOCATION);
 }
 
 bool
@@ -273,7 +327,7 @@ bool
 zklock_cancel_is_only(ZklockCancelReason reason)
 {
 	for (int i = 0; i < ZKLOCK_N_CANCEL_REASONS; i++)
-		if (requested[i] != (i == (int) reason))
+		if (is_reason(i) != (i == (int) reason))
 			return false;
 	return ours_alone;
 }
@@ -319,7 +373,7 @@ zklock_cancel_leave(int outer)
 	if (outer > 0 || !requested[ZKLOCK_CANCEL_LOSS])
 		return;
 	retry_ms = RETRY_MS;
-	schedule_retry();
+	(void) kill(getpid(), own_signal);
 }
 
 bool
@@ -334,62 +388,13 @@ zklock_cancel_restrict(bool on)
 	restricted = on;
 }
 
-
-/*
- * The lease: cancels the running statement when the session is not proven in time.
- *
- * The I/O thread may notice late that time is over: it waits for names, for handshakes and
- * for the library's mutex.  So the backend has a timer of its own, whose signal interrupts
- * whatever it does.  PostgreSQL's timeouts do not suffice: they end with an error, and
- * their clock does not count the time for which the machine is suspended.
- *
- * Each confirmed write moves the deadline, but not the timer, which looks at the deadline
- * when it rings.  So a grant costs no system call while the timer is set.
- */
-
-static void
-set_lease_timer(int64 at_ms)
-{
-	struct itimerspec at = {
-		.it_value.tv_sec = at_ms / 1000,
-		.it_value.tv_nsec = at_ms % 1000 * 1000000,
-	};
-
-	lease_timer_is_set = true;
-	timer_settime(lease_timer, TIMER_ABSTIME, &at, NULL);
-}
-
-static void
-look_at_deadline(void)
-{
-	int64		deadline = zkl_session_deadline_io(watched);
-
-	if (deadline < 0)
-		zklock_cancel_request_io(ZKLOCK_CANCEL_LOSS);
-	else if (deadline > 0)
-		set_lease_timer(deadline);
-}
-
-static void
-on_lease_timer(int signo)
-{
-	int			save_errno = errno;
-
-	lease_timer_is_set = false;
-	if (watched)
-		look_at_deadline();
-	errno = save_errno;
-}
-
 /* The deadline is published before the grant: a timer that is set will see the deadline. */
 void
 zklock_lease_watch(ZklSession *session)
 {
 	watched = session;
-	if (session && !lease_timer_is_set)
-		look_at_deadline();
-
-	/* The timer may be set for a time behind the deadlines of the next session. */
 	if (session == NULL)
-		lease_timer_is_set = false;
+		is_deadline_set = false;
+	else if (!is_deadline_set)
+		(void) kill(getpid(), own_signal);
 }

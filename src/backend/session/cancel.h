@@ -13,7 +13,7 @@
 typedef enum ZklockCancelReason
 {
 	ZKLOCK_CANCEL_LOSS,			/* a lock may be lost */
-	ZKLOCK_CANCEL_REVOCATION,	/* release was requested, under zklock.on_revoke = cancel */
+	ZKLOCK_CANCEL_REVOCATION,	/* release was requested; cancels under zklock.on_revoke = cancel */
 	ZKLOCK_CANCEL_TIMEOUT,		/* a timed attempt has reached its timeout */
 	ZKLOCK_N_CANCEL_REASONS
 } ZklockCancelReason;
@@ -27,6 +27,10 @@ extern void zklock_cancel_init(void);
  * settled, even if PostgreSQL drops the cancel because the session is idle.
  */
 extern void zklock_cancel_request_io(ZklockCancelReason reason);
+
+/* The same, for ZklSessionConfig. */
+extern void zklock_on_loss_io(void);
+extern void zklock_on_revoke_io(void);
 
 extern bool zklock_cancel_is_requested(ZklockCancelReason reason);
 
@@ -47,6 +51,13 @@ extern bool zklock_cancel_settle(ZklockCancelReason reason);
  * would end the wait for a synchronous standby early.
  */
 extern void zklock_cancel_restrict(bool restricted);
+
+/*
+ * Does a command run or commit that cannot be undone?  No loss cancels it.  PostgreSQL marks
+ * its transaction, and "mute" keeps the state until its last commit.  Async-signal-safe.
+ */
+extern bool zklock_is_irreversible(void);
+extern void zklock_cancel_mute(bool on);
 
 /*
  * Called at the start and the end of a statement, which may be nested; "outer" is what

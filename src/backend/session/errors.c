@@ -7,9 +7,6 @@
  */
 #include "postgres.h"
 
-#include "miscadmin.h"
-
-#include "backend/base/names.h"
 #include "backend/base/settings.h"
 #include "backend/base/syntax.h"
 #include "backend/session/errors.h"
@@ -141,35 +138,16 @@ zklock_fail(const ZklockAction *action, ZklockProblem problem)
 			 errhint("%s", problem.hint)));
 }
 
-/* Returns the cycle in words, or the node's data if the rival is another program. */
-static char *
-rival_text(const ZklockAction *action, const char *rival)
-{
-	char	   *server = zklock_identity_member(rival, strlen(rival), "server");
-	char	   *pid = zklock_identity_member(rival, strlen(rival), "pid");
-	char	   *text;
-
-	if (server && pid)
-	{
-		zklock_make_plain(server);
-		zklock_make_plain(pid);
-		return psprintf("Process %d on server %s waits for exclusive lock \"%s\"; blocked by process %s on server %s.\n"
-						"Process %s on server %s waits for exclusive lock \"%s\"; blocked by process %d on server %s.",
-						MyProcPid, zklock_server_name(), action->display, pid, server,
-						pid, server, action->display, MyProcPid, zklock_server_name());
-	}
-	text = psprintf("Data of the other session's znode: %s", rival);
-	zklock_make_plain(text);
-	return text;
-}
-
 void
 zklock_raise_upgrade_deadlock(const ZklockAction *action, const char *rival)
 {
+	char	   *data = pstrdup(rival);
+
+	zklock_make_plain(data);
 	ereport(ERROR,
 			(errcode(ERRCODE_T_R_DEADLOCK_DETECTED),
 			 errmsg("deadlock detected while upgrading lock \"%s\"", action->display),
-			 rival[0] ? errdetail_internal("%s", rival_text(action, rival)) : 0,
+			 data[0] ? errdetail_internal("The other session, by the data of its znode: %s", data) : 0,
 			 errhint("Release the shared lock and retry: another session that shares the lock waits to upgrade it as well.")));
 }
 

@@ -282,21 +282,22 @@ zklock_count_released_permits(uint64 semaphore, const int64 *sessions, int n)
 	return n_released;
 }
 
-/*
- * Copies the permits, with the LWLock held.  Returns false if memory is exhausted: an error
- * here would lead to code that acquires the LWLock again, to hide a permit.
- */
-static bool
-copy_permits(ZklockShown *copy)
+/* All memory is allocated before, because hiding a permit after an error needs the LWLock. */
+void
+zklock_copy_shown(ZklockShown *copy)
 {
 	HASH_SEQ_STATUS scan;
 	PermitEntry *entry;
 
-	copy->permits = palloc_extended(sizeof(ZklockShownPermit) * (hash_get_num_entries(permits) + 1),
-									MCXT_ALLOC_HUGE | MCXT_ALLOC_NO_OOM);
-	if (copy->permits == NULL)
-		return false;
+	memset(copy, 0, sizeof(*copy));
+	copy->sessions = palloc(sizeof(ZklockShownSession) * MaxBackends);
+	copy->permits = MemoryContextAllocHuge(CurrentMemoryContext, sizeof(ZklockShownPermit) * max_permits());
+	LWLockAcquire(lock, LW_SHARED);
+	for (int i = 0; i < MaxBackends; i++)
+		if (slots[i].session_id != 0)
+			copy->sessions[copy->n_sessions++] = slots[i];
 	hash_seq_init(&scan, permits);
+	Assert(hash_get_num_entries(permits) <= max_permits());
 	while ((entry = hash_seq_search(&scan)) != NULL)
 		copy->permits[copy->n_permits++] = (ZklockShownPermit)
 	{
@@ -304,22 +305,5 @@ copy_permits(ZklockShown *copy)
 			.semaphore = entry->key.semaphore,
 			.count = entry->count
 	};
-	return true;
-}
-
-void
-zklock_copy_shown(ZklockShown *copy)
-{
-	bool		copied;
-
-	memset(copy, 0, sizeof(*copy));
-	copy->sessions = palloc(sizeof(ZklockShownSession) * MaxBackends);
-	LWLockAcquire(lock, LW_SHARED);
-	for (int i = 0; i < MaxBackends; i++)
-		if (slots[i].session_id != 0)
-			copy->sessions[copy->n_sessions++] = slots[i];
-	copied = copy_permits(copy);
 	LWLockRelease(lock);
-	if (!copied)
-		ereport(ERROR, (errcode(ERRCODE_OUT_OF_MEMORY), errmsg("out of memory")));
 }

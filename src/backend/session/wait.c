@@ -20,12 +20,13 @@
 
 #include "backend/base/settings.h"
 #include "backend/base/syntax.h"
-#include "backend/session/callbacks.h"
+#include "backend/session/revoke.h"
 #include "backend/session/wait.h"
 #include "compat.h"
 
 /* Kept as long as the session, because creating it takes five system calls. */
 static WaitEventSet *wait_set = NULL;
+static bool wait_set_is_complete = false;
 
 int64
 zklock_timeout_left(const ZklockTimeout *timeout)
@@ -116,33 +117,26 @@ zklock_log_client_messages(void)
 	}
 }
 
-static void
-make_wait_set(ZklSession *session)
-{
-	WaitEventSet *set = ZKLOCK_CREATE_WAIT_SET(3);
-
-	PG_TRY();
-	{
-		AddWaitEventToSet(set, WL_LATCH_SET, PGINVALID_SOCKET, MyLatch, NULL);
-		AddWaitEventToSet(set, WL_SOCKET_READABLE, zkl_session_fd(session), NULL, NULL);
-		if (IsUnderPostmaster)
-			AddWaitEventToSet(set, WL_EXIT_ON_PM_DEATH, PGINVALID_SOCKET, NULL, NULL);
-	}
-	PG_CATCH();
-	{
-		FreeWaitEventSet(set);
-		PG_RE_THROW();
-	}
-	PG_END_TRY();
-	wait_set = set;
-}
-
 void
 zklock_drop_wait_set(void)
 {
 	if (wait_set)
 		FreeWaitEventSet(wait_set);
 	wait_set = NULL;
+	wait_set_is_complete = false;
+}
+
+/* An error leaves it incomplete. */
+static void
+make_wait_set(ZklSession *session)
+{
+	zklock_drop_wait_set();
+	wait_set = ZKLOCK_CREATE_WAIT_SET(3);
+	AddWaitEventToSet(wait_set, WL_LATCH_SET, PGINVALID_SOCKET, MyLatch, NULL);
+	AddWaitEventToSet(wait_set, WL_SOCKET_READABLE, zkl_session_fd(session), NULL, NULL);
+	if (IsUnderPostmaster)
+		AddWaitEventToSet(wait_set, WL_EXIT_ON_PM_DEATH, PGINVALID_SOCKET, NULL, NULL);
+	wait_set_is_complete = true;
 }
 
 static ZklockWaitEvent waits_for = ZKLOCK_WAIT_ANSWER;
@@ -196,11 +190,11 @@ zklock_wait(ZklSession *session, ZklockWaitIsDone is_done, void *arg)
 		CHECK_FOR_INTERRUPTS();
 		zkl_session_receive(session);
 		zklock_log_client_messages();
-		zklock_callbacks.in_wait();
+		zklock_report_revocation();
 		waits_for = ZKLOCK_WAIT_ANSWER;
 		if (is_done(arg, &check_again))
 			break;
-		if (wait_set == NULL)
+		if (!wait_set_is_complete)
 			make_wait_set(session);
 		sleep_until(check_again);
 	}

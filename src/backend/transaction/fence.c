@@ -64,15 +64,14 @@ enum
 
 static Oid	column_types[N_COLUMNS] = {TEXTOID, INT8OID, TIMESTAMPTZOID, TEXTOID};
 
-/* A statement on the table, whose name is %1$s, and its plan. */
+/* A statement on the table, whose name is %1$s. */
 typedef struct Statement
 {
 	const char *text;
 	const char *nulls;			/* 'n' for a parameter that is not used */
-	SPIPlanPtr	plan;
 } Statement;
 
-static Statement read_row = {
+static const Statement read_row = {
 	.text = "SELECT token FROM ONLY %1$s WHERE lock = $1",
 	.nulls = " nnn"
 };
@@ -81,7 +80,7 @@ static Statement read_row = {
  * Writes and returns nothing if the same token is recorded.  If a greater one is, returns
  * that, and the caller raises an error, which undoes what was written.
  */
-static Statement record_token = {
+static const Statement record_token = {
 	.text = "INSERT INTO %1$s AS f (lock, token, fenced_at, fenced_by) VALUES ($1, $2, $3, $4) "
 	"ON CONFLICT (lock) DO UPDATE SET (token, fenced_at, fenced_by) = "
 	"ROW (greatest(f.token, $2), greatest(f.fenced_at, $3), $4) "
@@ -89,12 +88,12 @@ static Statement record_token = {
 	.nulls = "    "
 };
 
-static Statement remove_row = {
+static const Statement remove_row = {
 	.text = "DELETE FROM ONLY %1$s WHERE lock = $1",
 	.nulls = " nnn"
 };
 
-static Statement remove_old_rows = {
+static const Statement remove_old_rows = {
 	.text = "WITH old AS MATERIALIZED ("
 	"SELECT lock FROM ONLY %1$s WHERE fenced_at <= $3 FOR UPDATE SKIP LOCKED) "
 	"DELETE FROM ONLY %1$s AS f USING old WHERE f.lock = old.lock",
@@ -204,39 +203,18 @@ open_table(Oid function, LOCKMODE mode)
 }
 
 /*
- * Returns the plan of a statement.  The caller has locked the table.  A plan that has
- * become invalid is made again from the text, because the table's schema may have another name.
- */
-static SPIPlanPtr
-plan_of(Relation fences, Statement *statement)
-{
-	char	   *schema = get_namespace_name(RelationGetNamespace(fences));
-	SPIPlanPtr	plan = statement->plan;
-
-	if (plan && SPI_plan_is_valid(plan))
-		return plan;
-	statement->plan = NULL;
-	if (plan)
-		SPI_freeplan(plan);
-	plan = SPI_prepare(psprintf(statement->text,
-								quote_qualified_identifier(schema, FENCES)),
-					   N_COLUMNS, column_types);
-	if (plan == NULL || SPI_keepplan(plan) != 0)
-		elog(ERROR, "statement on table \"%s\" could not be prepared", FENCES);
-	return statement->plan = plan;
-}
-
-/*
  * Runs a statement, which sees what has been committed up to now.  Returns the number of
  * rows, and in *token that of the first row.
  */
 static int64
-run_as_owner(Relation fences, Statement *statement, Datum *values, int64 *token)
+run_as_owner(Relation fences, const Statement *statement, Datum *values, int64 *token)
 {
-	SPIPlanPtr	plan = plan_of(fences, statement);
+	char	   *schema = get_namespace_name(RelationGetNamespace(fences));
+	SPIPlanPtr	plan = SPI_prepare(psprintf(statement->text, quote_qualified_identifier(schema, FENCES)),
+								   N_COLUMNS, column_types);
 	bool		is_null;
 
-	if (SPI_execute_snapshot(plan, values, statement->nulls,
+	if (plan == NULL || SPI_execute_snapshot(plan, values, statement->nulls,
 							 GetLatestSnapshot(), InvalidSnapshot, false, true, 0) < 0)
 		elog(ERROR, "statement on table \"%s\" failed", FENCES);
 	if (token && SPI_processed > 0)
@@ -247,7 +225,7 @@ run_as_owner(Relation fences, Statement *statement, Datum *values, int64 *token)
 
 /* Becomes the owner and runs a statement.  An error restores everything but own_write. */
 static int64
-run(Relation fences, Statement *statement, Datum *values, int64 *token)
+run(Relation fences, const Statement *statement, Datum *values, int64 *token)
 {
 	int			nest_level;
 	Oid			user;

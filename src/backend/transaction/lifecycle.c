@@ -3,14 +3,13 @@
  * lifecycle.c
  *		The hooks into PostgreSQL that release locks and report lost ones.
  *
- * All callbacks of transactions, subtransactions, resource owners, statements and
- * process exit are here:
+ * All callbacks of transactions, subtransactions, resource owners and statements are
+ * here:
  *
  *	moment						throw/wait		action
  *	------						----------		------
  *	executor, utility command	yes				raise a pending loss, report a revocation
  *	report of an error			no				the same, for cancels outside the executor
- *	DROP EXTENSION				yes				refuse while this session holds locks
  *	irreversible command		yes				check the locks before it starts
  *	PRE_COMMIT					yes				refuse a client's commit if a lock is lost
  *	PRE_PREPARE					yes				refuse transaction-level locks; then the same
@@ -21,8 +20,7 @@
  *	resource release, LOCKS		no				release locks, as native locks are
  *	COMMIT_SUB					no				pass the locks to the parent
  *	ABORT_SUB					no				release locks of this level and deeper
- *	before_shmem_exit			wait			close ZooKeeper session, in at most 2 s
- *	ABORT during exit			no				the session is already closed
+ *	ABORT during exit			no				the session is already closed (backend_session.c)
  *
  * An error after the commit record is written would be a PANIC.  Callbacks are
  * registered once and never unregistered, except for the check that precedes the
@@ -34,8 +32,6 @@
 
 #include "access/xact.h"
 #include "catalog/objectaccess.h"
-#include "catalog/pg_extension.h"
-#include "commands/extension.h"
 #include "executor/executor.h"
 #include "nodes/parsenodes.h"
 #include "storage/ipc.h"
@@ -45,13 +41,11 @@
 #include "backend/base/holds.h"
 #include "backend/lock/loss.h"
 #include "backend/lock/release.h"
-#include "backend/lock/revoke.h"
 #include "backend/lock/settle.h"
 #include "backend/session/backend_session.h"
-#include "backend/session/callbacks.h"
 #include "backend/session/cancel.h"
+#include "backend/session/revoke.h"
 #include "backend/session/wait.h"
-#include "backend/transaction/irreversible.h"
 #include "backend/transaction/lifecycle.h"
 #include "compat.h"
 
@@ -66,19 +60,65 @@ static struct
 	object_access_hook_type access;
 }			previous;
 
-static bool exit_registered = false;
-
 /* The commit check of this transaction has begun. */
 static bool commit_checked = false;
 
 /* The client has used this transaction: for a statement or a function call. */
 static bool is_used = false;
 
+/* A utility command runs at top level, outside of a transaction block. */
+static bool runs_alone = false;
+
+
+/*
+ * Commands that cannot be undone.  PostgreSQL refuses a command inside a transaction block
+ * if a rollback would not undo its effects, or if it commits several times.  If the commit
+ * of such a command were refused because a lock was lost, the client would get an error
+ * although the command is done, or half done.  So the locks are checked before a command
+ * that runs outside of a block.  PostgreSQL marks the transaction of one that cannot be undone
+ * (PreventInTransactionBlock()).  From then on a lost lock does not cancel the command, and
+ * none of its commits is refused; the next statement reports the loss.
+ */
+
+/* ROLLBACK PREPARED and DISCARD ALL need no check: they release, or take back. */
+static bool
+start_alone(Node *command, bool is_top_level)
+{
+	if (IsA(command, DiscardStmt) || IsInTransactionBlock(is_top_level) ||
+		(IsA(command, TransactionStmt) &&
+		 ((TransactionStmt *) command)->kind != TRANS_STMT_COMMIT_PREPARED))
+		return false;
+	zklock_check_irreversible();
+
+	/* A cancel must not end COMMIT PREPARED's wait for a synchronous standby. */
+	if (IsA(command, TransactionStmt))
+		zklock_cancel_restrict(true);
+	runs_alone = true;
+	return true;
+}
+
+/* At PRE_COMMIT: does the commit belong to a command that cannot be undone? */
+static bool
+is_irreversible_commit(void)
+{
+	if (zklock_is_irreversible())
+		zklock_cancel_mute(true);	/* for the commits that follow, too */
+	return zklock_is_irreversible();
+}
+
+/* Further commits do not belong to the command, unless it is still running. */
+static void
+forget_irreversible(void)
+{
+	if (!runs_alone)
+		zklock_cancel_mute(false);
+}
+
 static void
 note_use(void)
 {
 	is_used = true;
-	zklock_irreversible_forget();
+	forget_irreversible();
 }
 
 static void
@@ -119,7 +159,7 @@ static void
 check_at_commit(XactEvent event)
 {
 	bool		can_fail = event == XACT_EVENT_PRE_PREPARE ||
-		(!zklock_irreversible_commits() && is_of_client());
+		(!is_irreversible_commit() && is_of_client());
 
 	if (commit_checked)
 		return;
@@ -182,8 +222,8 @@ zklock_at_transaction(XactEvent event, void *arg)
 	commit_checked = false;
 	is_used = false;
 	if (is_abort)
-		zklock_irreversible_finished();
-	zklock_irreversible_forget();
+		runs_alone = false;
+	forget_irreversible();
 	if (!is_abort)
 		zklock_note_late_loss();
 	zklock_end_transaction(is_abort);
@@ -222,29 +262,6 @@ zklock_at_resource_release(ResourceReleasePhase phase, bool is_commit,
 	}
 }
 
-static int	exit_code;
-
-static void
-end_process(void)
-{
-	_exit(exit_code);
-}
-
-/*
- * A thread that still runs, of a session in an outage for example, may be inside a library
- * that exit() cleans up, such as OpenSSL.  Then the process ends before any cleanup:
- * functions are called in the reverse order of their registration.
- */
-static void
-zklock_at_exit(int code, Datum arg)
-{
-	zklock_session_close(ZKLOCK_CLOSE_MS);
-	zklock_forget_ensemble();
-	exit_code = code;
-	if (zkl_threads_are_running())
-		atexit(end_process);
-}
-
 /*
  * Statements.  A statement that is cancelled because a lock was lost fails with the error of
  * the loss; so does a statement that starts after a loss during idle time.  The innermost
@@ -275,7 +292,7 @@ zklock_at_exit(int code, Datum arg)
 static void
 raise_pending_loss(void)
 {
-	if (zklock_cancel_is_requested(ZKLOCK_CANCEL_LOSS) && !zklock_irreversible_runs())
+	if (zklock_cancel_is_requested(ZKLOCK_CANCEL_LOSS) && !zklock_is_irreversible())
 		zklock_check_loss();
 }
 
@@ -355,7 +372,7 @@ zklock_at_utility(PlannedStmt *pstmt, const char *text, bool read_only_tree,
 	bool		is_exempt = ignores_loss(statement);
 	bool		is_aborted = IsAbortedTransactionBlockState();
 	volatile bool discards_all = is_discard_all(statement);
-	volatile bool irreversible;
+	volatile bool is_alone;
 
 	/* PostgreSQL calls no callback at the end of a transaction that has already aborted. */
 	if (!is_aborted)
@@ -365,12 +382,12 @@ zklock_at_utility(PlannedStmt *pstmt, const char *text, bool read_only_tree,
 	/* First, because PostgreSQL releases the local locks even if the command then fails. */
 	if (discards_all && !IsInTransactionBlock(level == PROCESS_UTILITY_TOPLEVEL))
 		zklock_release_session();
-	irreversible = zklock_irreversible_start(statement, level == PROCESS_UTILITY_TOPLEVEL);
+	is_alone = start_alone(statement, level == PROCESS_UTILITY_TOPLEVEL);
 	ZKLOCK_STATEMENT(previous.utility(pstmt, text, read_only_tree, level, params,
 									  environment, dest, completion),
 					 !is_exempt);
-	if (irreversible)
-		zklock_irreversible_finished();
+	if (is_alone)
+		runs_alone = false;
 	if (discards_all)
 		zklock_release_session();
 	prepare_for_commit();
@@ -389,53 +406,21 @@ zklock_at_error_report(ErrorData *error)
 		previous.error(error);
 }
 
-/*
- * Refuses to drop the extension, without whose functions this session could not release
- * its locks: by DROP EXTENSION, with its schema, or with the objects of its owner.  Also
- * notes calls of functions, because a fast-path call calls no other hook.
- */
+/* Notes fast-path calls, and expressions of PL/pgSQL, which call no other hook. */
 static void
 zklock_at_object_access(ObjectAccessType access, Oid class_id, Oid object_id, int sub_id,
 						void *arg)
 {
-	char	   *name;
-
 	if (previous.access)
 		previous.access(access, class_id, object_id, sub_id, arg);
 	if (access == OAT_FUNCTION_EXECUTE)
 		note_use();
-	if (access != OAT_DROP || class_id != ExtensionRelationId || !zklock_holds_any())
-		return;
-	name = get_extension_name(object_id);
-	if (name && strcmp(name, "zklock") == 0)
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_IN_USE),
-				 errmsg("cannot drop extension zklock while this session holds locks"),
-				 errhint("Release session-level locks with zk_unlock_all(), and end the transaction that holds the others.")));
-}
-
-/* Not in _PG_init(): a callback registered in the postmaster is lost at fork. */
-static void
-register_exit(void)
-{
-	if (exit_registered)
-		return;
-	before_shmem_exit(zklock_at_exit, (Datum) 0);
-	exit_registered = true;
 }
 
 void
 zklock_install_hooks(void)
 {
-	zklock_callbacks = (ZklockCallbacks)
-	{
-		.before_open = register_exit,
-			.in_wait = zklock_report_revocation,
-			.after_grant = prepare_for_commit,
-			.is_irreversible = zklock_irreversible_runs,
-			.on_loss_io = zklock_on_loss_io,
-			.on_revoke_io = zklock_on_revoke_io,
-	};
+	zklock_after_grant = prepare_for_commit;
 	RegisterXactCallback(zklock_at_transaction, NULL);
 	RegisterXactCallback(zklock_before_participants, NULL);
 	RegisterSubXactCallback(zklock_at_subtransaction, NULL);

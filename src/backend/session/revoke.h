@@ -10,9 +10,6 @@
 
 #include "backend/base/names.h"
 
-/* For ZklSessionConfig.  Reacts as zklock.on_revoke specifies, as far as a thread can. */
-extern void zklock_on_revoke_io(void);
-
 /*
  * At the start of a statement: reports requests for release since the last call, as
  * zklock.on_revoke specifies; may throw 57014.
@@ -22,11 +19,11 @@ extern void zklock_process_revocation(void);
 /* Same, within a statement or at its end: raises a notice at most. */
 extern void zklock_report_revocation(void);
 
-/* Raises 57014 with the reason, if zklock_on_revoke_io() requested the current cancel. */
+/* Raises 57014 with the reason, if a request for release caused the current cancel. */
 extern void zklock_raise_revoked(void);
 
 /*
- * For an error that is being reported: if zklock_on_revoke_io() requested the cancel,
+ * For an error that is being reported: if a request for release caused the cancel,
  * rewrites the error to name that reason.  Does not throw.
  */
 extern void zklock_rewrite_revoked(ErrorData *error);

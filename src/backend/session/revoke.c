@@ -3,10 +3,9 @@
  * revoke.c
  *		Requests by others to release a lock, and what the holder does.
  *
- * The recipe layer detects revocations, in whichever thread it runs, and sets a
- * flag.  Under zklock.on_revoke = cancel that thread also requests a cancel
- * (cancel.h).  All else waits until the backend calls here: from the hooks of
- * lifecycle.c, or from the wait loop of wait.c.
+ * The recipe layer detects revocations, in whichever thread it runs, and requests a cancel
+ * (cancel.h), which comes only under zklock.on_revoke = cancel.  All else waits until the
+ * backend calls here: from the hooks of lifecycle.c, or from the wait loop of wait.c.
  *
  * Never releases anything by itself.
  *
@@ -14,44 +13,23 @@
  */
 #include "postgres.h"
 
-#include <signal.h>
-
 #include "backend/base/holds.h"
 #include "backend/base/settings.h"
-#include "backend/lock/revoke.h"
-#include "backend/session/backend_session.h"
 #include "backend/session/cancel.h"
+#include "backend/session/revoke.h"
 #include "backend/session/stats.h"
 
-#define CANCEL_ONE "canceling statement because release of lock %s was requested"
-#define CANCEL_SEVERAL "canceling statement because release of locks %s was requested"
-#define CANCEL_HINT "Release session-level locks with zk_unlock(): they are still held."
-
-/* A request for release may be unreported; set by any thread that holds the session's mutex. */
-static volatile sig_atomic_t is_pending = false;
-
-void
-zklock_on_revoke_io(void)
+/* A request for release may be unreported. */
+static bool
+is_pending(void)
 {
-	is_pending = true;
-	if (zklock_on_revoke == ZKLOCK_ON_REVOKE_CANCEL)
-		zklock_cancel_request_io(ZKLOCK_CANCEL_REVOCATION);
+	return zklock_cancel_is_requested(ZKLOCK_CANCEL_REVOCATION);
 }
 
-/*
- * Before the locks are looked at.  A thread that has set the flag has requested its cancel
- * when it releases the session's mutex, which this acquires.  Returns whether a cancel was
- * pending.
- */
 static bool
-settle_pending(void)
+cancels(void)
 {
-	ZklSession *session = zklock_session_current();
-
-	is_pending = false;
-	if (session)
-		(void) zkl_session_state(session);
-	return zklock_cancel_settle(ZKLOCK_CANCEL_REVOCATION);
+	return zklock_on_revoke == ZKLOCK_ON_REVOKE_CANCEL;
 }
 
 static bool
@@ -106,8 +84,7 @@ take_unreported(void)
 
 	do
 	{
-		if (settle_pending())
-			unreported.cancelling = true;
+		unreported.cancelling |= zklock_cancel_settle(ZKLOCK_CANCEL_REVOCATION);
 		dlist_foreach(iter, &zklock_holds)
 		{
 			ZklockHold *hold = dlist_container(ZklockHold, link, iter.cur);
@@ -115,7 +92,7 @@ take_unreported(void)
 			if (is_unreported(hold))
 				take_hold(&unreported, hold);
 		}
-	} while (is_pending);
+	} while (is_pending());
 	return unreported;
 }
 
@@ -131,12 +108,22 @@ notify(const Unreported *unreported)
 }
 
 static void
+describe_cancel(ErrorData *error, const Unreported *unreported)
+{
+	error->sqlerrcode = ERRCODE_QUERY_CANCELED;
+	error->message = psprintf("canceling statement because release of %s %s was requested",
+							  unreported->names.n == 1 ? "lock" : "locks",
+							  zklock_list_text(&unreported->names));
+	error->hint = pstrdup("Release session-level locks with zk_unlock(): they are still held.");
+}
+
+static void
 raise_cancel(const Unreported *unreported)
 {
-	ereport(ERROR,
-			(errcode(ERRCODE_QUERY_CANCELED),
-			 errmsg_plural(CANCEL_ONE, CANCEL_SEVERAL, unreported->names.n, zklock_list_text(&unreported->names)),
-			 errhint(CANCEL_HINT)));
+	ErrorData	error = {.elevel = ERROR};
+
+	describe_cancel(&error, unreported);
+	ThrowErrorData(&error);
 }
 
 void
@@ -144,7 +131,7 @@ zklock_report_revocation(void)
 {
 	Unreported	unreported;
 
-	if (!is_pending || zklock_on_revoke == ZKLOCK_ON_REVOKE_CANCEL)
+	if (!is_pending() || cancels())
 		return;
 	unreported = take_unreported();
 	notify(&unreported);
@@ -161,10 +148,10 @@ zklock_process_revocation(void)
 {
 	Unreported	unreported;
 
-	if (!is_pending)
+	if (!is_pending())
 		return;
 	unreported = take_unreported();
-	if (unreported.names.n > 0 && zklock_on_revoke == ZKLOCK_ON_REVOKE_CANCEL &&
+	if (unreported.names.n > 0 && cancels() &&
 		(unreported.cancelling || unreported.in_transaction))
 		raise_cancel(&unreported);
 	notify(&unreported);
@@ -175,7 +162,7 @@ zklock_raise_revoked(void)
 {
 	Unreported	unreported;
 
-	if (!zklock_cancel_is_requested(ZKLOCK_CANCEL_REVOCATION))
+	if (!is_pending() || !cancels())
 		return;
 	unreported = take_unreported();
 	if (unreported.names.n > 0)
@@ -188,22 +175,19 @@ zklock_rewrite_revoked(ErrorData *error)
 	Unreported	unreported;
 
 	if (error->elevel != ERROR || error->sqlerrcode != ERRCODE_QUERY_CANCELED ||
-		!zklock_cancel_is_requested(ZKLOCK_CANCEL_REVOCATION))
+		!is_pending() || !cancels())
 		return;
 	unreported = take_unreported();
-	if (unreported.names.n == 0)
-		return;
-	error->message = psprintf(unreported.names.n == 1 ? CANCEL_ONE : CANCEL_SEVERAL,
-							  zklock_list_text(&unreported.names));
-	error->hint = pstrdup(CANCEL_HINT);
+	if (unreported.names.n > 0)
+		describe_cancel(error, &unreported);
 }
 
 void
 zklock_drop_revocation(void)
 {
-	if (!is_pending || is_any_unreported())
+	if (!is_pending() || is_any_unreported())
 		return;
-	(void) settle_pending();
+	(void) zklock_cancel_settle(ZKLOCK_CANCEL_REVOCATION);
 	if (is_any_unreported())	/* requested just now */
 		zklock_on_revoke_io();
 }
