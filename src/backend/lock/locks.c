@@ -93,6 +93,7 @@ request_locks(LockAcquisition *a, ZklSession *session)
 		items[n].name = hold->name.encoded;
 		items[n].mode = a->item->mode;
 		items[n].held = hold->lock;
+		items[n].may_be_kept = zklock_keep > 0 && a->item->names->values == NULL;
 		n++;
 	}
 	request = zkl_lock_request(session, items, n, a->item->timeout_ms == 0,

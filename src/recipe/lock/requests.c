@@ -115,16 +115,38 @@ static bool
 add_item_node(ZklRequest *request, int i, const ZklLockItem *item)
 {
 	char	   *path = zkl__path(zkl__config(request->session)->locks_path, item->name);
-	bool		added = path &&
-		zkl__request_add_node(request, i, path, item->mode, item->held);
+	bool		added = false;
 
+	if (path && item->held == NULL)
+		zkl__kept_leave(request->session, path);
+	if (path)
+		added = zkl__request_add_node(request, i, path, item->mode, item->held);
 	free(path);
 	return added;
+}
+
+/* Takes again what the session keeps for this item, which is the request's only one. */
+static bool
+take_again(ZklRequest *request, const ZklLockItem *item)
+{
+	char	   *path = item->held ? NULL : zkl__path(zkl__config(request->session)->locks_path,
+													 item->name);
+	bool		taken = path && zkl__kept_take(request, path, item->mode);
+
+	free(path);
+	return taken;
 }
 
 static void
 start_request(ZklRequest *request, const ZklLockItem *items)
 {
+	if (request->n == 1 && take_again(request, items))
+	{
+		zkl__request_advance(request);
+		return;
+	}
+	while (!has_room_for_items(request, items) && zkl__kept_leave_oldest(request->session))
+		;
 	if (!has_room_for_items(request, items))
 	{
 		zkl__request_fail(request, ZKL_TOO_MANY, -1, 0);
@@ -156,6 +178,7 @@ zkl_lock_request(ZklSession *session, const ZklLockItem *items, int n_items,
 	request = zkl__request_new(session, NULL, n_items, non_blocking, data, data_len);
 	if (request)
 	{
+		request->may_be_kept = n_items == 1 && items->may_be_kept;
 		request->top_path = zkl__config(session)->locks_path;
 		start_request(request, items);
 	}
@@ -228,6 +251,7 @@ zkl_request_info(ZklRequest *request, ZklRequestInfo *info)
 	for (int i = 0; i < request->n && request->status == ZKL_PENDING; i++)
 	{
 		info->blocked = info->blocked || request->nodes[i]->state == NODE_WAITING;
+		info->has_asked = info->has_asked || zkl__node_awaits_keeper(request->nodes[i]);
 		info->progress += request->nodes[i]->uses.progress;
 	}
 	zkl__session_unlock(request->session);

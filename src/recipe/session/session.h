@@ -113,6 +113,8 @@ extern void zkl__on_free(ZklSession *session);
 /* A session has at most some thousand nodes. */
 #define ZKL_PATH_BUCKETS 1024
 
+#define ZKL_ASKED_NAMES 64
+
 /* What the higher layers keep about a session; each group belongs to one file. */
 typedef struct ZklParts
 {
@@ -122,6 +124,8 @@ typedef struct ZklParts
 	size_t		wanted_bytes;
 	uint32_t	guid_counter;
 	ZklNode    *by_path[ZKL_PATH_BUCKETS];	/* hash table by lock_path */
+
+	int64_t		asked_ms[ZKL_ASKED_NAMES];	/* by a hash of lock_path: the last question, or 0 */
 
 	int			leave_depth;	/* calls of zkl__leave_begin() without zkl__leave_end() */
 	int			n_put_off;
@@ -148,6 +152,9 @@ typedef struct ZklParts
 
 	/* lock/hold_watch.c */
 	int64_t		hold_watch_ms;	/* when to watch held nodes; 0: all are watched */
+
+	/* lock/kept.c */
+	int64_t		kept_ms;		/* the next thing to do for a kept node; 0: nothing */
 
 	/* deadlock/own_nodes.c */
 	struct ZklOwnNode *own_nodes;
@@ -177,6 +184,7 @@ extern bool zkl__is_connected(const ZklSession *session);
 extern bool zkl__is_final(const ZklSession *session);
 extern ZklStatus zkl__final_status(const ZklSession *session);
 extern int64_t zkl__session_id(const ZklSession *session);
+extern int	zkl__session_timeout_ms(const ZklSession *session);
 extern void zkl__arm_timer(ZklSession *session, int64_t at_ms);
 extern void zkl__retry_later(ZklSession *session);
 extern bool zkl__has_retry(const ZklSession *session);
