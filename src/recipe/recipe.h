@@ -255,8 +255,8 @@ typedef struct ZklLockItem
  * holder to readers of the nodes.  "non_blocking" is a non-blocking attempt: it ends with
  * BUSY if others are first.  But the caller has the local locks, so a node before whose
  * name has the server_tag is a pending delete; the attempt waits for it, and the caller
- * ends the request if that takes too long; as it does if has_asked stays set.  A lock that the
- * session keeps is taken again for an only item of its mode, and else given up.  Returns NULL only when memory is exhausted;
+ * ends the request if that takes too long; as it does if has_asked stays set.  What the
+ * session keeps of these names is given up.  Returns NULL only when memory is exhausted;
  * zkl_request_status() reports all other errors.  If the session is not connected, the
  * request is sent after connecting.
  */
@@ -346,6 +346,14 @@ extern void zkl_lock_reduce(ZklLock *lock, ZklMode mode);
  * node, and at the end.
  */
 extern void zkl_lock_keep(ZklLock *lock, int keep_ms);
+
+/*
+ * Requests a lock that the session keeps in this mode: mostly granted at once, without a
+ * request to the ensemble.  Returns NULL if the session does not keep it, or memory is
+ * exhausted.
+ */
+extern ZklRequest *zkl_kept_request(ZklSession *session, const char *name, ZklMode mode,
+									bool non_blocking);
 
 /* Gives up everything that is kept: a session must before it waits for deadlocks to be found. */
 extern void zkl_session_leave_kept(ZklSession *session);

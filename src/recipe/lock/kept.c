@@ -75,8 +75,9 @@ zkl_lock_keep(ZklLock *lock, int keep_ms)
 	zkl__session_unlock(session);
 }
 
-static ZklNode *
-find_kept(const ZklSession *session, const char *lock_path)
+/* Returns what is kept of a lock, or NULL. */
+ZklNode *
+zkl__kept_find(const ZklSession *session, const char *lock_path)
 {
 	ZklNode    *node = zkl__nodes_below(session, lock_path, strlen(lock_path));
 
@@ -89,7 +90,7 @@ find_kept(const ZklSession *session, const char *lock_path)
 void
 zkl__kept_leave(ZklSession *session, const char *lock_path)
 {
-	ZklNode    *node = find_kept(session, lock_path);
+	ZklNode    *node = zkl__kept_find(session, lock_path);
 
 	if (node)
 		zkl__node_leave(node);
@@ -119,25 +120,6 @@ zkl_session_leave_kept(ZklSession *session)
 			zkl__node_leave(node);
 	zkl__leave_end(session);
 	zkl__session_unlock(session);
-}
-
-/* Gives a kept node of this mode to the request, as its only one; returns false if there is none. */
-bool
-zkl__kept_take(ZklRequest *request, const char *lock_path, ZklMode mode)
-{
-	ZklNode    *node = find_kept(request->session, lock_path);
-
-	if (node == NULL || node->mode != mode)
-		return false;
-	request->locks[0] = zkl__lock_new(request->session);
-	if (request->locks[0] == NULL)
-		return false;
-	request->nodes[0] = node;
-	request->is_again = true;
-	node->is_kept = false;
-	node->request = request;
-	node->index = 0;
-	return true;
 }
 
 

@@ -126,7 +126,7 @@ extern void zkl__locks_lost(ZklSession *session);
 extern void zkl__locks_free(ZklSession *session);
 
 /* kept.c */
-extern bool zkl__kept_take(ZklRequest *request, const char *lock_path, ZklMode mode);
+extern ZklNode *zkl__kept_find(const ZklSession *session, const char *lock_path);
 extern void zkl__kept_leave(ZklSession *session, const char *lock_path);
 extern bool zkl__kept_leave_oldest(ZklSession *session);
 extern void zkl__kept_granted(ZklNode *node);

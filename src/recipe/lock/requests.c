@@ -125,26 +125,9 @@ add_item_node(ZklRequest *request, int i, const ZklLockItem *item)
 	return added;
 }
 
-/* Takes again what the session keeps for this item, which is the request's only one. */
-static bool
-take_again(ZklRequest *request, const ZklLockItem *item)
-{
-	char	   *path = item->held ? NULL : zkl__path(zkl__config(request->session)->locks_path,
-													 item->name);
-	bool		taken = path && zkl__kept_take(request, path, item->mode);
-
-	free(path);
-	return taken;
-}
-
 static void
 start_request(ZklRequest *request, const ZklLockItem *items)
 {
-	if (request->n == 1 && take_again(request, items))
-	{
-		zkl__request_advance(request);
-		return;
-	}
 	while (!has_room_for_items(request, items) && zkl__kept_leave_oldest(request->session))
 		;
 	if (!has_room_for_items(request, items))
@@ -183,6 +166,50 @@ zkl_lock_request(ZklSession *session, const ZklLockItem *items, int n_items,
 		start_request(request, items);
 	}
 	zkl__session_unlock(session);
+	return request;
+}
+
+/* Gives the kept node to a new request, as its only one; returns NULL if out of memory. */
+static ZklRequest *
+take_again(ZklNode *node, bool non_blocking)
+{
+	ZklRequest *request = zkl__request_new(node->session, NULL, 1, non_blocking,
+										   node->data, node->data_len - ZKL_KEEP_LENGTH);
+	ZklLock    *lock = zkl__lock_new(node->session);
+
+	if (request == NULL || lock == NULL)
+	{
+		if (request)
+			zkl__uses_end(node->session, &request->uses);
+		free(lock);
+		return NULL;
+	}
+	request->top_path = zkl__config(node->session)->locks_path;
+	request->may_be_kept = true;
+	request->is_again = true;
+	request->locks[0] = lock;
+	request->nodes[0] = node;
+	node->is_kept = false;
+	node->request = request;
+	node->index = 0;
+	return request;
+}
+
+ZklRequest *
+zkl_kept_request(ZklSession *session, const char *name, ZklMode mode, bool non_blocking)
+{
+	char	   *path = zkl__path(zkl__config(session)->locks_path, name);
+	ZklRequest *request = NULL;
+	ZklNode    *node;
+
+	zkl__session_lock(session);
+	node = path ? zkl__kept_find(session, path) : NULL;
+	if (node && node->mode == mode)
+		request = take_again(node, non_blocking);
+	if (request)
+		zkl__request_advance(request);
+	zkl__session_unlock(session);
+	free(path);
 	return request;
 }
 
