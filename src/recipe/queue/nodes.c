@@ -92,7 +92,7 @@ zkl__next_below(const ZklNode *node)
 static int64_t *
 asked_ms(const ZklSession *session, const char *lock_path)
 {
-	return &zkl__parts(session)->asked_ms[path_hash(lock_path, strlen(lock_path)) % ZKL_ASKED_NAMES];
+	return &zkl__parts(session)->asked_ms[path_hash(lock_path, strlen(lock_path)) % ZKL_QUESTIONS];
 }
 
 bool
