@@ -424,7 +424,7 @@ COMMENT ON COLUMN zk_locks.kind IS 'lock or semaphore';
 COMMENT ON COLUMN zk_locks.name IS 'name as given';
 COMMENT ON COLUMN zk_locks.mode IS 'exclusive, shared or permit';
 COMMENT ON COLUMN zk_locks.granted IS 'true for a holder, false for a waiter';
-COMMENT ON COLUMN zk_locks.kept IS 'true for a lock that was released, whose node its session keeps for a while';
+COMMENT ON COLUMN zk_locks.kept IS 'true if its session may have released the lock and keep only its place, which it gives up when another session wants the lock';
 COMMENT ON COLUMN zk_locks.queue_position IS 'position among the waiters, 1 for the next; null if granted';
 COMMENT ON COLUMN zk_locks.token IS 'fencing token of the holder, or the token that a waiter will get';
 COMMENT ON COLUMN zk_locks.server IS 'host:port of the PostgreSQL server, or the address that a Curator client reports';

@@ -38,6 +38,7 @@ zkl__on_timer(ZklSession *session)
 {
 	zkl__empty_parents_advance(session);
 	zkl__hold_watches_due(session);
+	zkl__kept_due(session);
 }
 
 void

@@ -228,6 +228,7 @@ typedef struct ZklLockItem
 	const char *name;			/* encoded; below <root>/locks/ */
 	ZklMode		mode;
 	ZklLock    *held;			/* this session's lock of that name, or NULL */
+	bool		may_be_kept;	/* of an only item: later, see zkl_lock_keep() */
 } ZklLockItem;
 
 /*
@@ -236,7 +237,8 @@ typedef struct ZklLockItem
  * holder to readers of the nodes.  "non_blocking" is a non-blocking attempt: it ends with
  * BUSY if others are first.  But the caller has the local locks, so a node before whose
  * name has the server_tag is a pending delete; the attempt waits for it, and the caller
- * ends the request if that takes too long.  Returns NULL only when memory is exhausted;
+ * ends the request if that takes too long; as it does if has_asked stays set.  What the
+ * session keeps of these names is given up.  Returns NULL only when memory is exhausted;
  * zkl_request_status() reports all other errors.  If the session is not connected, the
  * request is sent after connecting.
  */
@@ -262,6 +264,7 @@ extern ZklStatus zkl_request_status(ZklRequest *request);
 typedef struct ZklRequestInfo
 {
 	bool		blocked;		/* waits for another session now, with a watch: no answer is due */
+	bool		has_asked;		/* a non-blocking attempt waits for the answer to a question */
 	bool		was_blocked;	/* has waited at any time */
 	uint64_t	progress;		/* grows with each answer that brings the request further */
 	int			raw_code;		/* the client library's code for SERVER_ERROR */
@@ -316,6 +319,29 @@ extern int	zkl_lock_revocations(ZklLock *lock);
  * upgrades: end that request first, or take the lock from it.
  */
 extern void zkl_lock_reduce(ZklLock *lock, ZklMode mode);
+
+/*
+ * Releases the lock and invalidates the pointer, like a reduction to NONE, but keeps its
+ * node for at most keep_ms, if it was requested with "may_be_kept" and no other session has
+ * asked for it.  A kept lock is not held: nothing depends on it, and its loss is silent.  The
+ * session gives it up when another one asks for it, when its place is needed for another
+ * node, and at the end.
+ */
+extern void zkl_lock_keep(ZklLock *lock, int keep_ms);
+
+/*
+ * Requests a lock that the session keeps in this mode: mostly granted at once, without a
+ * request to the ensemble.  Returns NULL if the session does not keep it, or memory is
+ * exhausted.
+ */
+extern ZklRequest *zkl_kept_request(ZklSession *session, const char *name, ZklMode mode,
+									bool non_blocking);
+
+/* Gives up everything that is kept: a session must before it waits for deadlocks to be found. */
+extern void zkl_session_leave_kept(ZklSession *session);
+
+/* Returns whether these data are of a node that may be kept, and is not known to be in use. */
+extern bool zkl_is_kept(const char *data, int data_len);
 
 /* Releases between these calls, which may nest, are sent in one request at the last end. */
 extern void zkl_releases_begin(ZklSession *session);

@@ -353,7 +353,8 @@ put_entry(const ZklockEntry *entry, void *arg)
 	put(&row, COLUMN_NAME, CStringGetTextDatum(display_name(entry->name)));
 	put(&row, COLUMN_MODE, CStringGetTextDatum(mode_text(entry->mode)));
 	put(&row, COLUMN_GRANTED, BoolGetDatum(entry->position == 0));
-	put(&row, COLUMN_KEPT, BoolGetDatum(false));
+	put(&row, COLUMN_KEPT, BoolGetDatum(entry->position == 0 && entry->maker == ZKL_MAKER_ZKLOCK &&
+										zkl_is_kept(entry->data, entry->data_len)));
 	if (entry->position > 0)
 		put(&row, COLUMN_QUEUE_POSITION, Int32GetDatum(entry->position));
 	put(&row, COLUMN_CLIENT, CStringGetTextDatum(client_texts[entry->maker]));

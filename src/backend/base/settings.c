@@ -28,6 +28,7 @@ char	   *zklock_connect_string = "";
 char	   *zklock_root = "/zklock";
 int			zklock_session_timeout = 10000;
 int			zklock_connect_timeout = 10000;
+int			zklock_keep = 0;
 int			zklock_node_names = ZKL_NODE_NAMES_CURATOR;
 int			zklock_commit_check = ZKLOCK_COMMIT_CHECK_LEASE;
 int			zklock_stale_snapshot = ZKLOCK_STALE_SNAPSHOT_WARNING;
@@ -238,6 +239,12 @@ static const Setting settings[] = {
 		PGC_USERSET, GUC_UNIT_MS,
 		.number = &zklock_connect_timeout,
 		.min = 1,
+	.max = INT_MAX},
+	{"zklock.keep",
+		"Sets how long a session keeps the place of a released lock, in case it wants it again.",
+		"0 turns this off.  A session gives the place up when another one wants the lock.",
+		PGC_USERSET, GUC_UNIT_MS,
+		.number = &zklock_keep,
 	.max = INT_MAX},
 	{"zklock.acl",
 		"Sets which clients may change the znodes that zklock creates.",

@@ -186,6 +186,16 @@ zklock_local_acquire(uint64 key, ZklMode mode, int64 timeout_ms, bool *waited)
 	return wait_for_grant(&tag, lock_mode(mode), timeout_ms, false);
 }
 
+bool
+zklock_local_has_waiters(uint64 key, ZklMode mode)
+{
+	LOCKTAG		tag;
+
+	set_tag(&tag, key);
+	return zklock_lock_held_by_me(&tag, lock_mode(mode)) &&
+		LockHasWaiters(&tag, lock_mode(mode), true);
+}
+
 void
 zklock_local_release(uint64 key, ZklMode mode)
 {

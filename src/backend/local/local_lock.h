@@ -24,6 +24,9 @@ extern bool zklock_local_is_held(uint64 key);
 extern bool zklock_local_acquire(uint64 key, ZklMode mode, int64 timeout_ms,
 								 bool *waited);
 
+/* Returns whether another session waits for it, while this one holds it in the mode. */
+extern bool zklock_local_has_waiters(uint64 key, ZklMode mode);
+
 /* Neither throws nor waits; does nothing if the lock is no longer held. */
 extern void zklock_local_release(uint64 key, ZklMode mode);
 

@@ -235,6 +235,8 @@ begin(ZklockLongWait *w)
 		.may_requeue = w->timeout->may_requeue
 	};
 
+	/* What is kept only is given up first: it is no edge. */
+	zkl_session_leave_kept(w->session);
 	w->scan_context = AllocSetContextCreate(CurrentMemoryContext, "zklock lock table",
 											ALLOCSET_DEFAULT_SIZES);
 	w->detector = zkl_detector_begin(w->request, &config, &callbacks, w);

@@ -77,8 +77,8 @@ request_locks(LockAcquisition *a, ZklSession *session)
 {
 	ZklLockItem *items = palloc(sizeof(ZklLockItem) * a->n);
 	ZklockAction *actions = palloc(sizeof(ZklockAction) * a->n);
-	const char *data = zklock_identity();
-	ZklRequest *request;
+	const char *data;
+	ZklRequest *request = NULL;
 	ZklStatus	status;
 	int			n = 0;
 
@@ -92,10 +92,18 @@ request_locks(LockAcquisition *a, ZklSession *session)
 		items[n].name = hold->name.encoded;
 		items[n].mode = a->item->mode;
 		items[n].held = hold->lock;
+		items[n].may_be_kept = zklock_keep > 0 && a->item->names->values == NULL;
 		n++;
 	}
-	request = zkl_lock_request(session, items, n, a->item->timeout_ms == 0,
-							   data, strlen(data));
+	if (items[0].may_be_kept && items[0].held == NULL)
+		request = zkl_kept_request(session, items[0].name, items[0].mode,
+								   a->item->timeout_ms == 0);
+	if (request == NULL)
+	{
+		data = zklock_identity();
+		request = zkl_lock_request(session, items, n, a->item->timeout_ms == 0,
+								   data, strlen(data));
+	}
 	status = zklock_await_request(&a->timeout, session, request, actions);
 	if (status == ZKL_OK)
 		take_granted(a, request);

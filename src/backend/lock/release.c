@@ -12,6 +12,7 @@
 #include "backend/lock/loss.h"
 #include "backend/lock/release.h"
 #include "backend/lock/settle.h"
+#include "backend/session/backend_session.h"
 
 /* The last call of zklock_release(), which marked the entries that it found. */
 static uint64 last_call = 0;
@@ -96,6 +97,8 @@ zklock_release_session(void)
 		zklock_hold_forget_session(hold);
 	}
 	zklock_settle_every();
+	if (zklock_session_current())
+		zkl_session_leave_kept(zklock_session_current());
 	zklock_withdraw_requests();
 }
 

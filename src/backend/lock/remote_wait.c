@@ -83,15 +83,19 @@ is_blocked_too_long(RemoteWait *w, ZklRequestInfo *info, int64 now,
 	return w->timeout->must_requeue;
 }
 
+/* How long a non-blocking attempt waits for the answer of a session that keeps the lock. */
+#define ZKLOCK_ASK_MS 1000
+
 /*
  * Returns whether a non-blocking attempt has waited too long for pending deletes of this
- * server: the connection of the backend that sends them may be down.  If the own one is
- * down, an answer is due instead.
+ * server, or for the answer of a session that keeps the lock: the connection of that backend
+ * may be down.  If the own one is down, an answer is due instead.
  */
 static bool
 is_attempt_over(const RemoteWait *w, const ZklRequestInfo *info, int64 now, int64 *check_again)
 {
-	int64		bound = w->started + zklock_connect_timeout;
+	int64		bound = w->started + (info->has_asked ? Min(ZKLOCK_ASK_MS, zklock_connect_timeout)
+									  : zklock_connect_timeout);
 
 	if (!info->blocked || zkl_session_state(w->session) != ZKL_SESSION_CONNECTED)
 		return false;
@@ -215,7 +219,8 @@ zklock_await_request(ZklockTimeout *timeout, ZklSession *session,
 	PG_TRY();
 	{
 		error_context_stack = &context;
-		zklock_wait(session, is_granted, &w);
+		if (zkl_request_status(request) != ZKL_OK)	/* a kept lock is granted at once */
+			zklock_wait(session, is_granted, &w);
 	}
 	PG_CATCH();
 	{

@@ -11,10 +11,20 @@
  */
 #include "postgres.h"
 
+#include "backend/base/settings.h"
 #include "backend/local/local_lock.h"
 #include "backend/lock/settle.h"
 #include "backend/session/backend_session.h"
 #include "backend/session/shown.h"
+
+/* Returns whether the place in the ensemble's queue can stay: no session here wants the lock. */
+static bool
+can_keep(const ZklockHold *hold, ZklMode needed)
+{
+	return zklock_keep > 0 && needed == ZKL_MODE_NONE && hold->kind == ZKLOCK_LOCK &&
+		!(hold->exclusive.local && zklock_local_has_waiters(hold->local_key, ZKL_MODE_EXCLUSIVE)) &&
+		!(hold->shared.local && zklock_local_has_waiters(hold->local_key, ZKL_MODE_SHARED));
+}
 
 static void
 settle_remote(ZklockHold *hold)
@@ -27,7 +37,10 @@ settle_remote(ZklockHold *hold)
 	needed = zklock_hold_needed(hold);
 	if (needed >= hold->mode)
 		return;
-	zkl_lock_reduce(hold->lock, needed);
+	if (can_keep(hold, needed))
+		zkl_lock_keep(hold->lock, zklock_keep);
+	else
+		zkl_lock_reduce(hold->lock, needed);
 	hold->mode = needed;
 	if (needed == ZKL_MODE_NONE)
 		zklock_hold_ended(hold);

@@ -64,8 +64,9 @@ on_restored(ZklCall *call, const ZklResult *result)
 		zkl__hold_watch_later(call->subject);
 }
 
-static void
-restore(ZklNode *node, int32_t version)
+/* Writes the node's own data, in the place of those of this version. */
+void
+zkl__hold_watch_restore(ZklNode *node, int32_t version)
 {
 	ZklOp		op = {
 		.kind = ZKL_OP_SET,
@@ -96,7 +97,13 @@ check_for_revocation(ZklNode *node, const ZklResult *result)
 		zkl__wake(node->session);
 	}
 	if (node->state == NODE_HELD)
-		restore(node, result->version);
+		zkl__hold_watch_restore(node, result->version);
+}
+
+static bool
+has_mark(const ZklNode *node)
+{
+	return ((uint32_t) node->guid_end & ZKL_KEEP_BIT) != 0;
 }
 
 static void
@@ -107,12 +114,15 @@ on_hold_watch_set(ZklCall *call, const ZklResult *result)
 	if (result->code == ZKL_RC_OK)
 	{
 		node->hold_watch = HOLD_WATCHED;
-		check_for_revocation(node, result);
+		if (!has_mark(node) || zkl__kept_read(node, result))
+			check_for_revocation(node, result);
 	}
 	else if (result->code != ZKL_RC_NO_NODE)
 	{
 		zkl__hold_watch_later(node);	/* also if an ACL forbids to read it */
 		node->hold_watch = HOLD_UNREADABLE;
+		if (has_mark(node) && result->code != ZKL_RC_CONNECTION_LOSS)
+			zkl__kept_unreadable(node);
 	}
 	else if (node->request)
 		zkl__on_node_removed(node);
@@ -123,8 +133,8 @@ on_hold_watch_set(ZklCall *call, const ZklResult *result)
 	}
 }
 
-static void
-set_watch(ZklNode *node)
+void
+zkl__hold_watch_node(ZklNode *node)
 {
 	node->hold_watch_ms = 0;
 	node->hold_watch = HOLD_UNWATCHED;
@@ -138,7 +148,7 @@ zkl__hold_watch_now(ZklSession *session)
 {
 	for (ZklNode *node = zkl__nodes(session); node; node = node->next)
 		if (can_be_watched(node) && node->hold_watch_ms != 0)
-			set_watch(node);
+			zkl__hold_watch_node(node);
 }
 
 void
@@ -158,7 +168,7 @@ zkl__hold_watches_due(ZklSession *session)
 			if (now < node->hold_watch_ms)
 				arm(session, now + HOLD_WATCH_DELAY_MS);	/* by then all others are due as well */
 			else if (zkl__is_connected(session))
-				set_watch(node);
+				zkl__hold_watch_node(node);
 		}
 }
 
@@ -172,16 +182,19 @@ zkl__hold_watches_fired(ZklSession *session, const char *path)
 		if (strcmp(child + 1, node->name) == 0)
 		{
 			if (can_be_watched(node))
-				set_watch(node);
+				zkl__hold_watch_node(node);
 			else
 				zkl__hold_watch_later(node);
 		}
 }
 
-/* After a new connection: all watches are lost. */
+/* After a new connection: all watches are lost, and maybe a question for a node that may be kept. */
 void
 zkl__hold_watches_lost(ZklSession *session)
 {
 	for (ZklNode *node = zkl__nodes(session); node; node = node->next)
-		zkl__hold_watch_later(node);
+		if (has_mark(node) && node->state == NODE_HELD)
+			zkl__hold_watch_node(node);
+		else
+			zkl__hold_watch_later(node);
 }

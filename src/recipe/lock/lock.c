@@ -123,8 +123,8 @@ zkl__lock_granted(ZklLock *lock, ZklNode *node)
 	zkl__count_holds(lock->session, 1);
 }
 
-static void
-lock_free(ZklLock *lock)
+void
+zkl__lock_free(ZklLock *lock)
 {
 	ZklParts   *locks = zkl__parts(lock->session);
 
@@ -146,7 +146,7 @@ zkl__lock_reduce(ZklLock *lock, ZklMode mode)
 	{
 		node_release(&lock->upgrade);
 		node_release(&lock->anchor);
-		lock_free(lock);
+		zkl__lock_free(lock);
 	}
 	else if (mode == ZKL_MODE_SHARED && lock->upgrade)
 		node_release(&lock->upgrade);

@@ -8,12 +8,14 @@
  *		requests.c			all requests of a session: their start, and what their owner may ask
  *		request.c			one request: advancing, what its nodes report, grant, failure
  *		create.c			... creating its nodes and the znodes above them
- *		hold_watch.c		the watch that detects loss and revocation
+ *		kept.c				nodes that stay after their lock was released
+ *		hold_watch.c		the watch that detects loss and revocation, and questions
  *		lock.c				held locks: release, downgrade, confirmation, loss
  *
  * request.c and create.c call each other, because the answer to a create advances the
- * request, or fails it.  hold_watch.c and lock.c call each other, because a confirmation needs the watches, and a
- * watch detects a loss.
+ * request, or fails it.  hold_watch.c, kept.c and lock.c call each other, because a
+ * confirmation needs the watches, a watch detects a loss, and it brings the questions for
+ * nodes that were kept instead of released.
  *
  *-------------------------------------------------------------------------
  */
@@ -34,6 +36,8 @@ struct ZklRequest
 	/* what was asked for */
 	int			n;
 	bool		non_blocking;
+	bool		may_be_kept;	/* its one node, after the lock is released */
+	bool		is_again;		/* the node was kept: is it still there? */
 	ZklNodeNames node_names;	/* the scheme of the nodes' names */
 	char	   *data;
 	int			data_len;
@@ -122,7 +126,18 @@ extern void zkl__confirm_advance(ZklSession *session);
 extern void zkl__locks_lost(ZklSession *session);
 extern void zkl__locks_free(ZklSession *session);
 
+/* kept.c */
+extern ZklNode *zkl__kept_find(const ZklSession *session, const char *lock_path);
+extern void zkl__kept_leave(ZklSession *session, const char *lock_path);
+extern bool zkl__kept_leave_oldest(ZklSession *session);
+extern void zkl__kept_granted(ZklNode *node);
+extern bool zkl__kept_read(ZklNode *node, const ZklResult *result);
+extern void zkl__kept_unreadable(ZklNode *node);
+extern void zkl__kept_due(ZklSession *session);
+
 /* hold_watch.c */
+extern void zkl__hold_watch_restore(ZklNode *node, int32_t version);
+extern void zkl__hold_watch_node(ZklNode *node);
 extern void zkl__hold_watches_lost(ZklSession *session);
 extern void zkl__hold_watches_fired(ZklSession *session, const char *path);
 extern void zkl__hold_watches_due(ZklSession *session);

@@ -87,7 +87,10 @@ zkl__request_grant(ZklRequest *request)
 	for (int i = 0; i < request->n; i++)
 	{
 		zkl__lock_granted(request->locks[i], request->nodes[i]);
-		zkl__hold_watch_later(request->nodes[i]);
+		if (request->nodes[i]->keep == ZKL_KEEP_NEVER)
+			zkl__hold_watch_later(request->nodes[i]);
+		else if (!request->is_again)
+			zkl__kept_granted(request->nodes[i]);
 	}
 	request->status = ZKL_OK;
 	zkl__wake(request->session);
@@ -278,7 +281,8 @@ send_checks(ZklCall *call, ZklNode *const *nodes, int n)
 static void
 grant_locks(ZklRequest *request)
 {
-	if (request->status != ZKL_PENDING || !zkl__request_is_first(request))
+	if (request->status != ZKL_PENDING || !zkl__request_is_first(request) ||
+		(request->is_again && request->nodes[0]->hold_watch != HOLD_WATCHED))
 		return;
 	if (request->n == 1 || !request->was_blocked)
 	{
@@ -317,6 +321,7 @@ zkl__request_restart(ZklRequest *request)
 {
 	request->czxid_call = NULL;
 	request->verify_call = NULL;
+	request->is_again = false;
 	if (request->permit)
 		zkl__on_permit_restart(request);
 	for (int i = 0; i < request->n; i++)
@@ -405,8 +410,10 @@ ZklNode *
 zkl__request_node_new(ZklRequest *request, int index, const char *lock_path,
 					  ZklMode mode, bool upgrade)
 {
+	bool		may_be_kept = request->may_be_kept && !upgrade &&
+		!zkl__was_asked(request->session, lock_path);
 	ZklNode    *node = zkl__node_new(request->session, lock_path, mode, request->node_names,
-									 request->data, request->data_len);
+									 request->data, request->data_len, may_be_kept);
 
 	if (node == NULL)
 		return NULL;

@@ -115,9 +115,12 @@ static bool
 add_item_node(ZklRequest *request, int i, const ZklLockItem *item)
 {
 	char	   *path = zkl__path(zkl__config(request->session)->locks_path, item->name);
-	bool		added = path &&
-		zkl__request_add_node(request, i, path, item->mode, item->held);
+	bool		added = false;
 
+	if (path && item->held == NULL)
+		zkl__kept_leave(request->session, path);
+	if (path)
+		added = zkl__request_add_node(request, i, path, item->mode, item->held);
 	free(path);
 	return added;
 }
@@ -125,6 +128,8 @@ add_item_node(ZklRequest *request, int i, const ZklLockItem *item)
 static void
 start_request(ZklRequest *request, const ZklLockItem *items)
 {
+	while (!has_room_for_items(request, items) && zkl__kept_leave_oldest(request->session))
+		;
 	if (!has_room_for_items(request, items))
 	{
 		zkl__request_fail(request, ZKL_TOO_MANY, -1, 0);
@@ -156,10 +161,55 @@ zkl_lock_request(ZklSession *session, const ZklLockItem *items, int n_items,
 	request = zkl__request_new(session, NULL, n_items, non_blocking, data, data_len);
 	if (request)
 	{
+		request->may_be_kept = n_items == 1 && items->may_be_kept;
 		request->top_path = zkl__config(session)->locks_path;
 		start_request(request, items);
 	}
 	zkl__session_unlock(session);
+	return request;
+}
+
+/* Gives the kept node to a new request, as its only one; returns NULL if out of memory. */
+static ZklRequest *
+take_again(ZklNode *node, bool non_blocking)
+{
+	ZklRequest *request = zkl__request_new(node->session, NULL, 1, non_blocking,
+										   node->data, node->data_len - ZKL_KEEP_LENGTH);
+	ZklLock    *lock = zkl__lock_new(node->session);
+
+	if (request == NULL || lock == NULL)
+	{
+		if (request)
+			zkl__uses_end(node->session, &request->uses);
+		free(lock);
+		return NULL;
+	}
+	request->top_path = zkl__config(node->session)->locks_path;
+	request->may_be_kept = true;
+	request->is_again = true;
+	request->locks[0] = lock;
+	request->nodes[0] = node;
+	node->is_kept = false;
+	node->request = request;
+	node->index = 0;
+	return request;
+}
+
+ZklRequest *
+zkl_kept_request(ZklSession *session, const char *name, ZklMode mode, bool non_blocking)
+{
+	char	   *path = zkl__path(zkl__config(session)->locks_path, name);
+	ZklRequest *request = NULL;
+	ZklNode    *node;
+
+	zkl__session_lock(session);
+	node = path ? zkl__kept_find(session, path) : NULL;
+	if (node && node->mode == mode)
+		request = take_again(node, non_blocking);
+	if (request)
+		zkl__request_advance(request);
+	zkl__session_unlock(session);
+	free(path);
 	return request;
 }
 
@@ -228,6 +278,7 @@ zkl_request_info(ZklRequest *request, ZklRequestInfo *info)
 	for (int i = 0; i < request->n && request->status == ZKL_PENDING; i++)
 	{
 		info->blocked = info->blocked || request->nodes[i]->state == NODE_WAITING;
+		info->has_asked = info->has_asked || zkl__node_awaits_keeper(request->nodes[i]);
 		info->progress += request->nodes[i]->uses.progress;
 	}
 	zkl__session_unlock(request->session);

@@ -18,6 +18,7 @@ struct ZklNodePrivate
 	ZklNode    *next_put_off;	/* in ZklParts.put_off, then in the delete call's detail */
 	ZklCall    *state_call;		/* whose answer this state waits for; CREATING: the list */
 	bool		wanted;			/* not released, not given up */
+	bool		has_asked;		/* the owners of nodes before, on this connection */
 	bool		lists_synced;	/* sync before each list: non-blocking and not first */
 	bool		is_move_refused;	/* DOWNGRADING: still has its old name, until retried */
 	bool		is_undeletable; /* LEAVING: an ACL forbids the delete, which was logged */
@@ -25,6 +26,10 @@ struct ZklNodePrivate
 	char		new_name[ZKL_CHILD_NAME_SIZE];	/* MOVING_UP, DOWNGRADING: the name to move to */
 	char	   *watched;		/* the predecessor, or the writer to move up to */
 };
+
+/* questions.c */
+extern bool zkl__node_may_wait(const ZklNode *node, const char *other);
+extern bool zkl__node_is_refused(const ZklNode *node, const ZklResult *predecessor);
 
 /* nodes.c */
 extern bool zkl__node_answered(ZklNode *node, const ZklCall *call, const ZklResult *result);

@@ -159,6 +159,45 @@ zkl_parse_tag(const char *name)
 	return parse_guid(name, 24, &owner, &tag) ? (uint32_t) tag : 0;
 }
 
+bool
+zkl_has_keep_bit(const char *name)
+{
+	uint64_t	owner;
+	uint64_t	rest;
+
+	return parse_guid(name, 32, &owner, &rest) && (rest & ZKL_KEEP_BIT) != 0;
+}
+
+static const char *const keep_words[] = {
+	[ZKL_KEEP_MAY] = ZKL_KEEP_WORD,
+	[ZKL_KEEP_ASKED] = " keep=ask",
+	[ZKL_KEEP_IN_USE] = " keep=use"
+};
+
+ZklKeepState
+zkl_parse_keep(const char *data, int data_len)
+{
+	for (int state = ZKL_KEEP_MAY; state <= ZKL_KEEP_IN_USE; state++)
+		if (data_len >= ZKL_KEEP_LENGTH &&
+			memcmp(data + data_len - ZKL_KEEP_LENGTH, keep_words[state], ZKL_KEEP_LENGTH) == 0)
+			return (ZklKeepState) state;
+	return ZKL_KEEP_NEVER;
+}
+
+bool
+zkl_is_kept(const char *data, int data_len)
+{
+	ZklKeepState state = zkl_parse_keep(data, data_len);
+
+	return state == ZKL_KEEP_MAY || state == ZKL_KEEP_ASKED;
+}
+
+void
+zkl_set_keep(char *data, int data_len, ZklKeepState state)
+{
+	memcpy(data + data_len - ZKL_KEEP_LENGTH, keep_words[state], ZKL_KEEP_LENGTH);
+}
+
 uint64_t
 zkl_guid_end(uint32_t tag, uint32_t counter)
 {

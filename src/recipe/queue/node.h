@@ -38,6 +38,39 @@ extern uint32_t zkl_parse_tag(const char *name);
 /* Returns the second half of a GUID.  A tag of 0 is the form without a server tag. */
 extern uint64_t zkl_guid_end(uint32_t tag, uint32_t counter);
 
+/*
+ * Kept locks.  The node of a single lock may be kept by its session when the lock is
+ * released: until another session asks for it.  Name and data say so from the create.  The
+ * bit in the name spares contenders the read of all other nodes; as other programs have
+ * random GUIDs, only the last word of the data proves it.  The word goes forward only:
+ *
+ *		may		the session may keep it
+ *		ask		a contender has asked
+ *		use		the owner's answer: in use, to be deleted when it is released
+ */
+#define ZKL_KEEP_WORD " keep=may"
+#define ZKL_KEEP_LENGTH ((int) sizeof(ZKL_KEEP_WORD) - 1)
+
+typedef enum ZklKeepState
+{
+	ZKL_KEEP_NEVER,
+	ZKL_KEEP_MAY,
+	ZKL_KEEP_ASKED,
+	ZKL_KEEP_IN_USE
+} ZklKeepState;
+
+/* In the counter of zkl_guid_end(): the node may be kept. */
+#define ZKL_KEEP_BIT UINT32_C(0x80000000)
+
+/* Returns whether the GUID that a name begins with has ZKL_KEEP_BIT. */
+extern bool zkl_has_keep_bit(const char *name);
+
+/* Returns what the last word of a node's data, any bytes, says. */
+extern ZklKeepState zkl_parse_keep(const char *data, int data_len);
+
+/* Replaces that word, in place. */
+extern void zkl_set_keep(char *data, int data_len, ZklKeepState state);
+
 /* Returns whether the scheme has names for the mode. */
 extern bool zkl_has_mode(ZklNodeNames node_names, ZklMode mode);
 

@@ -82,6 +82,35 @@ zkl__next_below(const ZklNode *node)
 
 
 /*
+ * Questions for nodes that were kept
+ */
+
+/* How long locks of a name are not kept after another session has asked for one. */
+#define NOT_KEPT_MS 60000
+
+/* Names that share a place in this table only are not kept a little longer. */
+static int64_t *
+asked_ms(const ZklSession *session, const char *lock_path)
+{
+	return &zkl__parts(session)->asked_ms[path_hash(lock_path, strlen(lock_path)) % ZKL_QUESTIONS];
+}
+
+bool
+zkl__was_asked(const ZklSession *session, const char *lock_path)
+{
+	int64_t		at = *asked_ms(session, lock_path);
+
+	return at != 0 && zkl_now_ms() - at < NOT_KEPT_MS;
+}
+
+void
+zkl__note_asked(const ZklNode *node)
+{
+	*asked_ms(node->session, node->lock_path) = zkl_now_ms();
+}
+
+
+/*
  * Allocation and freeing
  */
 
@@ -133,11 +162,13 @@ node_free(void *subject)
 /* Returns a new node, with path and data in the same chunk; NULL if out of memory. */
 ZklNode *
 zkl__node_new(ZklSession *session, const char *lock_path,
-			  ZklMode mode, ZklNodeNames node_names, const char *data, int data_len)
+			  ZklMode mode, ZklNodeNames node_names, const char *data, int data_len,
+			  bool may_be_kept)
 {
 	size_t		path_size = strlen(lock_path) + 1;
+	uint32_t	counter = ++zkl__parts(session)->guid_counter;
 	ZklNode    *node = calloc(1, sizeof(ZklNode) + sizeof(ZklNodePrivate) +
-							  path_size + (size_t) data_len);
+							  path_size + (size_t) data_len + ZKL_KEEP_LENGTH);
 
 	if (node == NULL)
 		return NULL;
@@ -147,6 +178,13 @@ zkl__node_new(ZklSession *session, const char *lock_path,
 	node->data = node->lock_path + path_size;
 	memcpy(node->data, data, (size_t) data_len);
 	node->data_len = data_len;
+	if (may_be_kept)
+	{
+		node->keep = ZKL_KEEP_MAY;
+		counter |= ZKL_KEEP_BIT;
+		node->data_len += ZKL_KEEP_LENGTH;
+		zkl_set_keep(node->data, node->data_len, node->keep);
+	}
 	node->session = session;
 	node->uses.subject = node;
 	node->uses.free_subject = node_free;
@@ -154,8 +192,7 @@ zkl__node_new(ZklSession *session, const char *lock_path,
 	node->priv->wanted = true;
 	node->mode = mode;
 	node->node_names = node_names;
-	node->guid_end = zkl_guid_end(zkl__config(session)->server_tag,
-								  ++zkl__parts(session)->guid_counter);
+	node->guid_end = zkl_guid_end(zkl__config(session)->server_tag, counter);
 	link_node(node);
 	return node;
 }
@@ -321,6 +358,7 @@ zkl__node_leave(ZklNode *node)
 	unwant(node);
 	node->request = NULL;
 	node->lock = NULL;
+	node->is_kept = false;
 	switch (node->state)
 	{
 		case NODE_NEW:

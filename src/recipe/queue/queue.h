@@ -6,6 +6,7 @@
  *		node.h			names, order and positions: node.c, queue_order.c
  *		empty_parents.c	deletes znodes of locks and semaphores out of use
  *		nodes.c			all nodes of a session; deletes them, alone or together
+ *		questions.c		asks other sessions for nodes that they may keep
  *		move.c			renames nodes: upgrade and downgrade
  *		queue_lock.c	one node: the state machine from create to delete
  *
@@ -105,6 +106,13 @@ struct ZklNode
 	int64_t		hold_watch_ms;	/* HELD: when the hold watch is due; 0: it is set, or being set */
 	ZklHoldWatch hold_watch;	/* HELD: what is known about it */
 	int32_t		revoked_version;	/* data version of the last revocation counted, or 0 */
+
+	/* lock/kept.c; HELD, of nodes with ZKL_KEEP_BIT */
+	ZklKeepState keep;
+	bool		is_kept;		/* neither a lock's nor a request's */
+	int64_t		kept_until_ms;
+	bool		was_kept;		/* since the queue was last looked at */
+	int64_t		look_ms;		/* when to look again */
 };
 
 /*
@@ -141,7 +149,8 @@ extern void zkl__nodes_free(ZklSession *session);
 extern ZklNode *zkl__nodes(const ZklSession *session);
 extern int	zkl__nodes_wanted(const ZklSession *session, size_t *path_bytes);
 extern ZklNode *zkl__node_new(ZklSession *session, const char *lock_path, ZklMode mode,
-							  ZklNodeNames node_names, const char *data, int data_len);
+							  ZklNodeNames node_names, const char *data, int data_len,
+							  bool may_be_kept);
 extern ZklCall *zkl__node_call(ZklNode *node, ZklHandler handler);
 extern void zkl__op_for_node(ZklOp *op, ZklOpKind kind, const ZklNode *node);
 extern void zkl__ops_free(ZklOp *ops, int n);
@@ -151,6 +160,14 @@ extern void zkl__node_leave(ZklNode *node);
 extern bool zkl__node_is_pending_delete(const ZklNode *node);
 extern void zkl__leave_begin(ZklSession *session);
 extern void zkl__leave_end(ZklSession *session);
+
+extern bool zkl__was_asked(const ZklSession *session, const char *lock_path);
+extern void zkl__note_asked(const ZklNode *node);
+
+/* questions.c */
+extern void zkl__ask_for_kept(ZklSession *session, const char *lock_path,
+							  const ZklResult *list, const char *contender);
+extern bool zkl__node_awaits_keeper(const ZklNode *node);
 
 /* empty_parents.c */
 extern void zkl__empty_parents_advance(ZklSession *session);

@@ -137,18 +137,6 @@ note_readers(ZklNode *node, const ZklResult *list)
 			node->follows_reader = true;
 }
 
-/*
- * Returns whether the predecessor is a pending delete, because the session's owner has the
- * local lock, which the owner of the predecessor needed to create it.
- */
-static bool
-is_released_here(const ZklNode *node, const char *other)
-{
-	uint32_t	tag = zkl__config(node->session)->server_tag;
-
-	return tag != 0 && zkl_parse_tag(other) == tag;
-}
-
 /* A waiter reads its predecessor. */
 static void
 wait_for_predecessor(ZklNode *node, const char *other)
@@ -165,17 +153,31 @@ wait_for_predecessor(ZklNode *node, const char *other)
  * may lag behind releases from before the attempt.
  */
 static void
-become_waiter(ZklNode *node, const char *other)
+refuse(ZklNode *node)
 {
-	if (!node->non_blocking || is_released_here(node, other))
-		wait_for_predecessor(node, other);
-	else if (node->priv->lists_synced)
+	if (node->priv->lists_synced)
 		node_fail(node, ZKL_BUSY);
 	else
 	{
 		node->priv->lists_synced = true;
+		node->state = NODE_LISTING;
 		zkl__node_advance(node);
 	}
+}
+
+/* Asks for the nodes before that may be kept, and waits for the nearest one. */
+static void
+become_waiter(ZklNode *node, const char *other, const ZklResult *list)
+{
+	if (!zkl__node_may_wait(node, other))
+	{
+		refuse(node);
+		return;
+	}
+	if (!node->priv->has_asked)
+		zkl__ask_for_kept(node->session, node->lock_path, list, node->name);
+	node->priv->has_asked = true;
+	wait_for_predecessor(node, other);
 }
 
 static void
@@ -244,7 +246,7 @@ on_children(ZklCall *call, const ZklResult *result)
 			break;
 		case ZKL_POSITION_WAITS:
 			note_readers(node, result);
-			become_waiter(node, other);
+			become_waiter(node, other, result);
 			break;
 		case ZKL_POSITION_MOVE_UP:
 			move_up(node, other);
@@ -255,7 +257,7 @@ on_children(ZklCall *call, const ZklResult *result)
 		case ZKL_POSITION_DEADLOCK:
 			/* An attempt that does not wait takes part in no deadlock. */
 			if (node->non_blocking)
-				become_waiter(node, other);
+				become_waiter(node, other, result);
 			else
 				read_rival(node, other);
 			break;
@@ -284,7 +286,9 @@ on_predecessor_read(ZklCall *call, const ZklResult *result)
 
 	if (!zkl__node_answered(node, call, result))
 		return;
-	if (result->code == ZKL_RC_OK)
+	if (result->code == ZKL_RC_OK && zkl__node_is_refused(node, result))
+		refuse(node);
+	else if (result->code == ZKL_RC_OK)
 	{
 		node->state = NODE_WAITING;
 		zkl__on_node_blocked(node, result);
@@ -395,6 +399,7 @@ void
 zkl__node_downgrade(ZklNode *node)
 {
 	node->mode = ZKL_MODE_SHARED;
+	node->keep = ZKL_KEEP_NEVER;
 	zkl__node_move(node, NODE_DOWNGRADING, node->number);
 	zkl__node_advance(node);
 }
@@ -441,7 +446,10 @@ void
 zkl__nodes_relist(ZklSession *session)
 {
 	for (ZklNode *node = zkl__nodes(session); node; node = node->next)
+	{
+		node->priv->has_asked = false;
 		relist(node);
+	}
 }
 
 void

@@ -109,6 +109,8 @@ extern void zkl__on_free(ZklSession *session);
 /* A session has at most some thousand nodes. */
 #define ZKL_PATH_BUCKETS 1024
 
+#define ZKL_QUESTIONS 64
+
 /* What the higher layers keep about a session; each group belongs to one file. */
 typedef struct ZklParts
 {
@@ -118,6 +120,8 @@ typedef struct ZklParts
 	size_t		wanted_bytes;
 	uint32_t	guid_counter;
 	ZklNode    *by_path[ZKL_PATH_BUCKETS];	/* hash table by lock_path */
+
+	int64_t		asked_ms[ZKL_QUESTIONS];	/* by a hash of lock_path: the last question, or 0 */
 
 	int			leave_depth;	/* calls of zkl__leave_begin() without zkl__leave_end() */
 	int			n_put_off;
@@ -144,6 +148,9 @@ typedef struct ZklParts
 
 	/* lock/hold_watch.c */
 	int64_t		hold_watch_ms;	/* when to watch held nodes; 0: all are watched */
+
+	/* lock/kept.c */
+	int64_t		kept_ms;		/* the next thing to do for a kept node; 0: nothing */
 } ZklParts;
 
 /* The options of a session, and the paths of the znodes right below its root. */
@@ -170,6 +177,7 @@ extern bool zkl__is_connected(const ZklSession *session);
 extern bool zkl__is_final(const ZklSession *session);
 extern ZklStatus zkl__final_status(const ZklSession *session);
 extern int64_t zkl__session_id(const ZklSession *session);
+extern int	zkl__session_timeout_ms(const ZklSession *session);
 extern void zkl__arm_timer(ZklSession *session, int64_t at_ms);
 extern void zkl__retry_later(ZklSession *session);
 extern void zkl__count_holds(ZklSession *session, int change);

@@ -171,6 +171,12 @@ zkl__session_id(const ZklSession *session)
 	return session->connection.session_id;
 }
 
+int
+zkl__session_timeout_ms(const ZklSession *session)
+{
+	return session->connection.session_timeout_ms;
+}
+
 /* Ends the session in a final state, and informs the parts and the owner. */
 void
 zkl__session_end(ZklSession *session, ZklSessionState state)

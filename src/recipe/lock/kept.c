@@ -1,0 +1,256 @@
+/*-------------------------------------------------------------------------
+ *
+ * kept.c
+ *		Nodes that stay in their queue after the lock was released, for the session's next
+ *		request.
+ *
+ * A kept node is HELD, but belongs to no lock and no request.  It is not a hold: nothing
+ * depends on it, it sends no proofs, and its loss is silent.  The same session takes it
+ * again without a request, if the lease suffices for a grant.  Otherwise a proof comes
+ * first; behind it the watch on the node shows whether the node exists (lock.c).
+ *
+ * A contender asks for the node (questions.c).  The watch on the node reports that, so the
+ * node is read right after the grant, after each event, and on each new connection.  All
+ * is decided with the session's mutex held, on the thread that reads the answer: the node
+ * is deleted if it is kept, or about to be taken again; of a node in use, the data get
+ * the answer, and it is not kept any more.
+ *
+ * Other programs do not ask.  So every n T/12 the session looks at a queue with n
+ * contenders in which it keeps a node, and asks on behalf of a waiter.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "internal.h"
+
+/* Sets the timer for something to do at this time. */
+static void
+arm(ZklSession *session, int64_t at_ms)
+{
+	int64_t    *due = &zkl__parts(session)->kept_ms;
+
+	if (*due != 0 && *due <= at_ms)
+		return;
+	*due = at_ms;
+	zkl__arm_timer(session, at_ms);
+}
+
+
+/*
+ * From held to kept, and back
+ */
+
+/* Returns whether the node of a lock that is released can stay. */
+static bool
+can_be_kept(const ZklLock *lock)
+{
+	const ZklNode *node = lock->anchor;
+
+	return node && lock->upgrade == NULL && !lock->lost && lock->revocations == 0 &&
+		node->keep == ZKL_KEEP_MAY && node->state == NODE_HELD &&
+		node->hold_watch != HOLD_UNREADABLE && zkl__is_connected(lock->session);
+}
+
+void
+zkl_lock_keep(ZklLock *lock, int keep_ms)
+{
+	ZklSession *session = lock->session;
+
+	zkl__session_lock(session);
+	if (can_be_kept(lock))
+	{
+		ZklNode    *node = lock->anchor;
+
+		node->lock = NULL;
+		node->is_kept = true;
+		node->was_kept = true;
+		node->kept_until_ms = zkl_now_ms() + keep_ms;
+		arm(session, node->kept_until_ms < node->look_ms ? node->kept_until_ms : node->look_ms);
+		zkl__lock_free(lock);
+	}
+	else
+		zkl__lock_reduce(lock, ZKL_MODE_NONE);
+	zkl__session_unlock(session);
+}
+
+/* Returns what is kept of a lock, or NULL. */
+ZklNode *
+zkl__kept_find(const ZklSession *session, const char *lock_path)
+{
+	ZklNode    *node = zkl__nodes_below(session, lock_path, strlen(lock_path));
+
+	while (node && !node->is_kept)
+		node = zkl__next_below(node);
+	return node;
+}
+
+/* Gives up what is kept of a lock. */
+void
+zkl__kept_leave(ZklSession *session, const char *lock_path)
+{
+	ZklNode    *node = zkl__kept_find(session, lock_path);
+
+	if (node)
+		zkl__node_leave(node);
+}
+
+/* Gives up the node that was kept first; returns false if there is none. */
+bool
+zkl__kept_leave_oldest(ZklSession *session)
+{
+	ZklNode    *oldest = NULL;
+
+	for (ZklNode *node = zkl__nodes(session); node; node = node->next)
+		if (node->is_kept && (oldest == NULL || node->kept_until_ms < oldest->kept_until_ms))
+			oldest = node;
+	if (oldest)
+		zkl__node_leave(oldest);
+	return oldest != NULL;
+}
+
+void
+zkl_session_leave_kept(ZklSession *session)
+{
+	zkl__session_lock(session);
+	zkl__leave_begin(session);
+	for (ZklNode *node = zkl__nodes(session); node; node = node->next)
+		if (node->is_kept)
+			zkl__node_leave(node);
+	zkl__leave_end(session);
+	zkl__session_unlock(session);
+}
+
+
+/*
+ * Questions for a node
+ */
+
+/* The lock has been granted with this node: from now on contenders may ask for it. */
+void
+zkl__kept_granted(ZklNode *node)
+{
+	node->look_ms = zkl_now_ms() + zkl__session_timeout_ms(node->session) / 12;
+	zkl__hold_watch_node(node);
+}
+
+/* Another session wants the lock; "version" is that of the node's data. */
+static void
+be_asked(ZklNode *node, int32_t version)
+{
+	zkl__note_asked(node);
+	if (node->is_kept)
+		zkl__node_leave(node);
+	else if (node->request)
+		zkl__on_node_removed(node);
+	else
+	{
+		node->keep = ZKL_KEEP_NEVER;
+		zkl_set_keep(node->data, node->data_len, ZKL_KEEP_IN_USE);
+		zkl__hold_watch_restore(node, version);
+	}
+}
+
+/* The node was read; returns whether it stays the node of a lock, or is still kept. */
+bool
+zkl__kept_read(ZklNode *node, const ZklResult *result)
+{
+	if (zkl_parse_keep(result->data, result->data_len) == ZKL_KEEP_ASKED)
+		be_asked(node, result->version);
+	else if (node->is_kept && zkl_parse_keep(result->data, result->data_len) != ZKL_KEEP_MAY)
+		zkl__node_leave(node);	/* for example a request to release it */
+	else if (node->request)
+		zkl__on_node_progress(node);
+	return node->lock != NULL;
+}
+
+/* Without its watch no question for the node would arrive. */
+void
+zkl__kept_unreadable(ZklNode *node)
+{
+	if (node->is_kept)
+		zkl__node_leave(node);
+	else if (node->request)
+		zkl__on_node_removed(node);
+}
+
+
+/*
+ * Contenders that do not ask
+ */
+
+/* Returns the first waiter among the contenders, and their number; NULL if none waits. */
+static const char *
+find_waiter(const ZklResult *list, int *n)
+{
+	ZklPlace   *places = malloc(((size_t) list->n_children + 1) * sizeof(ZklPlace));
+	const char *waiter = NULL;
+
+	*n = places ? zkl_order_queue(list->children, list->n_children, places) : -1;
+	for (int i = 0; i < *n && waiter == NULL; i++)
+		if (places[i].position > 0)
+			waiter = list->children[places[i].index];
+	free(places);
+	return waiter;
+}
+
+static void
+on_looked(ZklCall *call, const ZklResult *result)
+{
+	ZklNode    *node = call->subject;
+	ZklSession *session = node->session;
+	const char *waiter;
+	int			n;
+
+	if (result->code != ZKL_RC_OK || node->keep != ZKL_KEEP_MAY || node->state != NODE_HELD)
+		return;
+	waiter = find_waiter(result, &n);
+	node->look_ms = zkl_now_ms() + (int64_t) (n > 1 ? n : 1) * zkl__session_timeout_ms(session) / 12;
+	arm(session, node->look_ms);
+	if (waiter == NULL)
+		return;
+	zkl__ask_for_kept(session, node->lock_path, result, waiter);
+	zkl__note_asked(node);
+	node->keep = ZKL_KEEP_NEVER;
+	if (node->is_kept)
+		zkl__node_leave(node);
+}
+
+static void
+look(ZklNode *node, int64_t now)
+{
+	node->look_ms = now + zkl__session_timeout_ms(node->session) / 12;
+	if (node->was_kept && zkl__is_connected(node->session))
+		zkl__get_children(zkl__node_call(node, on_looked), node->lock_path, false, false);
+	node->was_kept = node->is_kept;
+}
+
+/* Does what is due for kept nodes. */
+void
+zkl__kept_due(ZklSession *session)
+{
+	int64_t    *due = &zkl__parts(session)->kept_ms;
+	int64_t		now = zkl_now_ms();
+
+	if (*due != 0 && now < *due)
+		zkl__arm_timer(session, *due);
+	if (*due == 0 || now < *due)
+		return;
+	*due = 0;
+	for (ZklNode *node = zkl__nodes(session); node; node = node->next)
+	{
+		if (node->keep != ZKL_KEEP_MAY || node->state != NODE_HELD)
+			continue;
+		if (node->is_kept && now >= node->kept_until_ms)
+		{
+			zkl__node_leave(node);
+			continue;
+		}
+		if (now >= node->look_ms)
+			look(node, now);
+		if (node->was_kept)
+			arm(session, node->is_kept && node->kept_until_ms < node->look_ms
+				? node->kept_until_ms : node->look_ms);
+	}
+}
