@@ -157,7 +157,7 @@ static void
 delete_znode(ZklDetector *d, const char *parent, uint64_t local)
 {
 	ZklNode    *node = zkl__node_new(d->session, parent, ZKL_MODE_NONE,
-									 zkl__config(d->session)->node_names, "", 0);
+									 zkl__config(d->session)->node_names, "", 0, false);
 
 	if (node == NULL)
 		return;
