@@ -44,17 +44,7 @@ file_error(const SecretFile *file, const char *problem)
 			 errhint("%s", file->hint)));
 }
 
-/* The reason and the name of the file go only to the server log. */
-static void
-system_error(const SecretFile *file)
-{
-	ereport(LOG_SERVER_ONLY,
-			(errcode_for_file_access(),
-			 errmsg("could not read file \"%s\" of setting %s: %m",
-					file->path, file->setting)));
-	file_error(file, "it cannot be read");
-}
-
+/* The reason and the name of a file that cannot be opened go only to the server log. */
 static int
 open_file(const SecretFile *file, struct stat *st)
 {
@@ -62,7 +52,13 @@ open_file(const SecretFile *file, struct stat *st)
 	int			fd = OpenTransientFile(file->path, O_RDONLY | O_NONBLOCK | PG_BINARY);
 
 	if (fd < 0)
-		system_error(file);
+	{
+		ereport(LOG_SERVER_ONLY,
+				(errcode_for_file_access(),
+				 errmsg("could not read file \"%s\" of setting %s: %m",
+						file->path, file->setting)));
+		file_error(file, "it cannot be read");
+	}
 	if (fstat(fd, st) != 0 || !S_ISREG(st->st_mode))
 		file_error(file, "it is not a plain file");
 	if (file->is_secret && (st->st_mode & (S_IRWXG | S_IRWXO)))
@@ -87,7 +83,7 @@ read_digest(void)
 		file_error(&file, "it is too long");
 	length = read(fd, text, MAX_AUTH_FILE);
 	if (length < 0)
-		system_error(&file);
+		file_error(&file, "it cannot be read");
 	CloseTransientFile(fd);
 
 	digest = zklock_credentials_in(text, (size_t) length);
@@ -100,17 +96,9 @@ read_digest(void)
 }
 
 /*
- * Makes sure that the client library can read this file.  The library reads it whenever
+ * Makes sure that the client library can read these files.  The library reads them whenever
  * it connects, and retries without a pause if that fails.
  */
-static void
-check_tls_file(const SecretFile *file)
-{
-	struct stat st;
-
-	CloseTransientFile(open_file(file, &st));
-}
-
 static char *
 check_tls(void)
 {
@@ -119,6 +107,7 @@ check_tls(void)
 		{"zklock.tls_cert_file", zklock_tls_cert_file, false, PUBLIC_HINT},
 		{"zklock.tls_key_file", zklock_tls_key_file, true, KEY_HINT},
 	};
+	struct stat st;
 	int			n_named = 0;
 
 	for (int i = 0; i < (int) lengthof(files); i++)
@@ -131,7 +120,7 @@ check_tls(void)
 				 errmsg("incomplete TLS configuration"),
 				 errhint("Set all of zklock.tls_ca_file, zklock.tls_cert_file and zklock.tls_key_file, or none of them.")));
 	for (int i = 0; i < (int) lengthof(files); i++)
-		check_tls_file(&files[i]);
+		CloseTransientFile(open_file(&files[i], &st));
 
 	/*
 	 * The last part is the passphrase.  Without one, the library would ask on the

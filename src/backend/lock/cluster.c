@@ -23,13 +23,6 @@ fail(const ZklockReader *reader, ZklStatus status, int raw_code)
 	zklock_fail(reader->action, zklock_problem_of(status, raw_code));
 }
 
-/* The session is not connected, or its server does not answer. */
-static _Noreturn void
-fail_without_answer(const ZklockReader *reader)
-{
-	zklock_fail(reader->action, zklock_no_answer(reader->session, zklock_connect_timeout));
-}
-
 
 /*
  * Batches
@@ -69,7 +62,6 @@ await_answers(ZklockReader *reader)
 			reader->progress += info.progress;
 			return true;
 		case ZKL_PENDING:
-			fail_without_answer(reader);
 		case ZKL_CONNECTION_LOST:
 			return false;
 		case ZKL_SESSION_LOST:
@@ -143,7 +135,7 @@ attempt_in_session(ZklockReader *reader, ZklockReadAttempt attempt, void *arg)
 	done = read_sync(reader) && attempt(reader, arg);
 	end_batch(reader);
 	if (!done && zkl_now_ms() >= zklock_answer_by(&reader->timeout, 0))
-		fail_without_answer(reader);
+		zklock_fail(reader->action, zklock_no_answer(reader->session, zklock_connect_timeout));
 	return done;
 }
 

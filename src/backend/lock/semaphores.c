@@ -65,32 +65,18 @@ zklock_check_own_permits(const ZklockName *name, int capacity, int64 timeout_ms)
 				 errhint("Release one first: a semaphore is not re-entrant.")));
 }
 
-/* The permits of others that refused an attempt. */
-typedef struct Refusal
-{
-	int64	   *others;			/* their sessions, palloc'd; NULL: out of memory */
-	int			n_others;
-	int			n_excess;		/* so many must go */
-} Refusal;
-
-static void
-note_refusal(ZklRequest *request, const ZklRequestInfo *info, Refusal *refusal)
-{
-	refusal->n_excess = info->n_excess;
-	refusal->others = palloc_extended(sizeof(int64) * (info->n_others + 1), MCXT_ALLOC_NO_OOM);
-	if (refusal->others)
-		refusal->n_others = zkl_request_others(request, refusal->others, info->n_others);
-}
-
 /*
- * Returns whether backends of this server have released so many of the permits, whose nodes
- * will be deleted, that the attempt will find room.
+ * Returns whether backends of this server have released so many of the permits that refused an
+ * attempt, and whose nodes will be deleted, that the attempt will find room.  Does not throw.
  */
 static bool
-is_released(const ZklockHold *permit, const Refusal *refusal)
+is_released(const ZklockHold *permit, ZklRequest *request, const ZklRequestInfo *info)
 {
-	return refusal->others && refusal->n_excess <=
-		zklock_count_released_permits(permit->key, refusal->others, refusal->n_others);
+	int64	   *others = palloc_extended(sizeof(int64) * (info->n_others + 1), MCXT_ALLOC_NO_OOM);
+	int			n_others = others ? zkl_request_others(request, others, info->n_others) : 0;
+
+	return others &&
+		info->n_excess <= zklock_count_released_permits(permit->key, others, n_others);
 }
 
 static bool
@@ -102,9 +88,9 @@ is_pause_over(void *arg, int64 *check_again)
 	return zkl_now_ms() >= end;
 }
 
-/* Makes one request. */
+/* Makes one request.  *is_pending: it was refused because of permits that are released. */
 static ZklStatus
-request_once(ZklockHold *permit, ZklockTimeout *timeout, ZklSession *session, Refusal *refusal)
+request_once(ZklockHold *permit, ZklockTimeout *timeout, ZklSession *session, bool *is_pending)
 {
 	ZklockAction action = ZKLOCK_ACTION_PERMIT(permit->name.display);
 	const char *data = zklock_identity();
@@ -119,8 +105,7 @@ request_once(ZklockHold *permit, ZklockTimeout *timeout, ZklSession *session, Re
 		zklock_hold_granted(permit, zkl_request_lock(request, 0),
 							ZKL_MODE_EXCLUSIVE, GetCurrentTimestamp());
 	zkl_request_info(request, &info);
-	if (status == ZKL_BUSY)
-		note_refusal(request, &info, refusal);
+	*is_pending = status == ZKL_BUSY && is_released(permit, request, &info);
 	zkl_request_end(request);
 	if (status == ZKL_OTHER_CAPACITY)
 		raise_other_capacity(action.display, info.capacity, permit->capacity);
@@ -137,12 +122,11 @@ zklock_request_permit(ZklockHold *permit, ZklockTimeout *timeout, ZklSession *se
 	zklock_show_permit(permit);
 	for (;;)
 	{
-		Refusal		refusal = {0};
-		ZklStatus	status = request_once(permit, timeout, session, &refusal);
+		bool		is_pending;
+		ZklStatus	status = request_once(permit, timeout, session, &is_pending);
 		int64		next = zkl_now_ms() + RETRY_MS;
 
-		if (status != ZKL_BUSY || !is_released(permit, &refusal) ||
-			next >= timeout->started + zklock_connect_timeout)
+		if (!is_pending || next >= timeout->started + zklock_connect_timeout)
 			return status;
 		zklock_no_answer_due(timeout);
 		zklock_wait(session, is_pause_over, &next);

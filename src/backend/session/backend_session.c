@@ -76,25 +76,11 @@ zklock_session_max_locks(void)
 }
 
 bool
-zklock_session_failed_at_tls(void)
-{
-	return zkl_tls_failures() != handshakes_failed_before;
-}
-
-bool
 zklock_session_is_lost(ZklSession *session)
 {
 	ZklSessionState state = zkl_session_state(session);
 
 	return state == ZKL_SESSION_EXPIRED || state == ZKL_SESSION_AUTH_FAILED;
-}
-
-static void
-note_connected(void)
-{
-	if (!has_connected)
-		zklock_count(ZKLOCK_STAT_SESSIONS_OPENED, 1);
-	has_connected = true;
 }
 
 /* A session that closes in the background keeps its descriptors until then. */
@@ -164,8 +150,7 @@ register_exit(void)
 static uint64
 hash_string(const char *string, uint64 seed)
 {
-	return string ? hash_bytes_extended((const unsigned char *) string,
-										strlen(string), seed) : seed;
+	return hash_bytes_extended((const unsigned char *) string, strlen(string), seed);
 }
 
 static void
@@ -299,8 +284,9 @@ zklock_session_by(const ZklockAction *action, int64 deadline)
 		if (session == NULL || zkl_session_state(session) != ZKL_SESSION_CONNECTED)
 			reach_ensemble(action, &deadline);
 		state = zkl_session_state(session);
-		if (state == ZKL_SESSION_CONNECTED)
-			note_connected();
+		if (state == ZKL_SESSION_CONNECTED && !has_connected)
+			zklock_count(ZKLOCK_STAT_SESSIONS_OPENED, 1);
+		has_connected |= state == ZKL_SESSION_CONNECTED;
 		if (state == ZKL_SESSION_CONNECTING || state == ZKL_SESSION_SUSPENDED)
 			return NULL;
 		if (state == ZKL_SESSION_CONNECTED || zklock_holds_any())
@@ -317,6 +303,7 @@ zklock_session_ready(const ZklockAction *action, ZklockTimeout *timeout)
 	int64		answer_by = zklock_answer_by(timeout, 0);
 	int64		waited_ms = answer_by - timeout->progress_ms;
 	ZklSession *reached = zklock_session_by(action, answer_by);
+	bool		failed_at_tls;
 
 	if (reached)
 		return reached;
@@ -324,8 +311,9 @@ zklock_session_ready(const ZklockAction *action, ZklockTimeout *timeout)
 		zklock_fail(action, zklock_no_answer(session, waited_ms));
 
 	/* The problem of this session need not affect a new one. */
+	failed_at_tls = zkl_tls_failures() != handshakes_failed_before;
 	zklock_session_close(ZKLOCK_CLOSE_MS);
-	zklock_fail(action, zklock_no_session(zklock_session_failed_at_tls(), waited_ms));
+	zklock_fail(action, zklock_no_session(failed_at_tls, waited_ms));
 }
 
 void

@@ -32,9 +32,6 @@ extern ZklSession *zklock_session_by(const ZklockAction *action, int64 deadline)
 /* Returns whether the session is in a final state: expired, or credentials refused. */
 extern bool zklock_session_is_lost(ZklSession *session);
 
-/* Returns whether a TLS handshake failed, in the current or the last session. */
-extern bool zklock_session_failed_at_tls(void);
-
 /*
  * Returns a hash of ensemble and root.  Locks of one name in different namespaces are
  * different locks.

@@ -98,8 +98,9 @@ zklock_no_answer_due(ZklockTimeout *timeout)
 	timeout->progress_ms = 0;
 }
 
-void
-zklock_log_client_messages(void)
+/* Writes the client library's log lines to the server log. */
+static void
+log_client_messages(void)
 {
 	ZklLogLevel level;
 	char		line[512];
@@ -189,7 +190,7 @@ zklock_wait(ZklSession *session, ZklockWaitIsDone is_done, void *arg)
 		ResetLatch(MyLatch);
 		CHECK_FOR_INTERRUPTS();
 		zkl_session_receive(session);
-		zklock_log_client_messages();
+		log_client_messages();
 		zklock_report_revocation();
 		waits_for = ZKLOCK_WAIT_ANSWER;
 		if (is_done(arg, &check_again))

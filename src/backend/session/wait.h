@@ -91,7 +91,4 @@ extern void zklock_note_statement_timeout(void);
  */
 extern int64 zklock_statement_deadline(void);
 
-/* Writes the client library's log lines to the server log. */
-extern void zklock_log_client_messages(void);
-
 #endif							/* ZKLOCK_WAIT_H */

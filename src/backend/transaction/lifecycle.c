@@ -80,11 +80,14 @@ static bool runs_alone = false;
  * none of its commits is refused; the next statement reports the loss.
  */
 
-/* ROLLBACK PREPARED and DISCARD ALL need no check: they release, or take back. */
+/*
+ * ROLLBACK PREPARED and DISCARD ALL need no check: they release, or take back.  SET may change
+ * zklock.commit_check, which then applies.
+ */
 static bool
 start_alone(Node *command, bool is_top_level)
 {
-	if (IsA(command, DiscardStmt) || IsInTransactionBlock(is_top_level) ||
+	if (IsA(command, DiscardStmt) || IsA(command, VariableSetStmt) || IsInTransactionBlock(is_top_level) ||
 		(IsA(command, TransactionStmt) &&
 		 ((TransactionStmt *) command)->kind != TRANS_STMT_COMMIT_PREPARED))
 		return false;
