@@ -57,19 +57,18 @@ _AGAIN_ELSEWHERE = _AGAIN | {"08001", "08006", "57P01", "57P02", "57P03", "25006
 # PQTRANS_IDLE and PQTRANS_INTRANS of libpq. A closed connection has neither of them.
 _IDLE, _IN_TRANSACTION = 0, 2
 
-# In REPEATABLE READ the data can be older than the lock. The server notices within seconds that
-# the program has died.
-_BEGIN = """
-BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL client_connection_check_interval = '2s'
+# The server notices the death of the program within 2 seconds, and that of its machine within 25.
+_WATCH_CLIENT = """
+SET {0} client_connection_check_interval = '2s'; SET {0} tcp_keepalives_idle = 10;
+SET {0} tcp_keepalives_interval = 5; SET {0} tcp_user_timeout = '25s';
 """
 
-# Settings of a session that holds a lock for long: no timeout ends the session, and the server
-# notices within seconds that the program or its machine has died.
-_LONG_SESSION = """
-SET statement_timeout = 0; SET lock_timeout = 0; SET idle_session_timeout = 0;
-SET client_connection_check_interval = '2s';
-SET tcp_keepalives_idle = 10; SET tcp_keepalives_interval = 5; SET tcp_keepalives_count = 3
-"""
+# In REPEATABLE READ the data can be older than the lock.
+_BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED;" + _WATCH_CLIENT.format("LOCAL")
+
+# No timeout ends a session that waits for a lock, or is idle as the leader.
+_LONG_SESSION = _WATCH_CLIENT.format("SESSION") + (
+    "SET statement_timeout = 0; SET lock_timeout = 0; SET idle_session_timeout = 0")
 
 
 class Error(Exception):
@@ -120,7 +119,8 @@ class Locks:
         Repeats the transaction, up to `attempts`, if the lock was lost (40001), after a
         serialization failure or a deadlock, and with a new connection if the connection or the
         ensemble failed before COMMIT was sent. Raises CommitUnknown if it failed during COMMIT.
-        The work must not catch errors of statements, and must not end the transaction.
+        The work must not catch errors of statements, and must not end the transaction. A call
+        inside the work uses another session, which waits for its caller if the name is the same.
         """
         def lock(conn: Connection) -> None:
             if timeout is None:
@@ -296,8 +296,8 @@ class Held:
         return _repeat(lambda: _transaction(self.conn, "BEGIN", fence, work), attempts, can_repeat)
 
     def check(self) -> None:
-        """Raises LockLost if the lock was lost. Costs one statement, and a request to the
-        ensemble only if the session has not heard from it lately."""
+        """Raises LockLost if the lock was lost. Costs one statement, and rarely a request to the
+        ensemble, because the session renews its lease itself."""
         if self._query("SELECT zk_lock_token(%s)") != self.token:
             raise LockLost(f"the lock {self.name!r} was lost")
 

@@ -49,6 +49,12 @@ public final class Program {
                         conn -> execute(conn, "SELECT stumble(?)", args[3]));
                 say("done");
                 break;
+            case "held_stumble":
+                try (ZkLock.Held held = locks.hold(name, null)) {
+                    held.transaction(conn -> execute(conn, "SELECT stumble(?)", args[3]));
+                }
+                say("done");
+                break;
             case "swallow":
                 locks.withLock(name, seconds("30"), Program::swallow);
                 break;

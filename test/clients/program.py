@@ -49,6 +49,12 @@ def stumble(name, sqlstate):
     say("done")
 
 
+def held_stumble(name, sqlstate):
+    with locks.hold(name) as held:
+        held.transaction(lambda conn: conn.cursor().execute("SELECT stumble(%s)", (sqlstate,)))
+    say("done")
+
+
 def swallow(name):
     def catch(conn):
         try:

@@ -15,18 +15,20 @@ use ZkLock::Util qw(read_file write_file);
 
 my $servers = ZkLock::Clients->start;
 my $zkc = $servers->{zkc};
-my @clients = $servers->clients(38);
-my $again = qr/attempt 1: (?:\w+|.*closed the connection.*), trying again/;
+my @clients = $servers->clients(39);
 
-# All clients at once, on both servers.
+# All clients at once, on both servers, and through a pooler in transaction mode.
 {
+	$servers->start_pooler;
 	my $file = PostgreSQL::Test::Utils::tempdir() . '/number';
 	my $times = 15;
 	write_file($file, '0');
-	my @runs = map { my $client = $_; map { $servers->run($client, $_, 'count', 'counter', $file, $times) } qw(one two) }
-	  @clients;
+	my @runs = map {
+		my $client = $_;
+		map { $servers->run($client, $_, 'count', 'counter', $file, $times) } qw(one two pooled)
+	} @clients;
 	like($_->wait, qr/^done$/m, 'a program has counted') for @runs;
-	is(read_file($file), $times * @runs, 'transactions of all drivers and both servers exclude each other');
+	is(read_file($file), $times * @runs, 'transactions of all drivers on both servers, also through a pooler, exclude each other');
 }
 
 # Returns the output of a program whose obstacle is removed when it waits at a gate.
@@ -68,18 +70,23 @@ sub check_repetition
 	return;
 }
 
-# A deadlock with a session that waits for the lock; the program detects it first.
+# A deadlock with a session that waits for the lock. The program begins to wait last, so it
+# detects the deadlock.
 sub check_deadlock
 {
 	my ($client) = @_;
 	my $lock = "deadlock:$client->{name}";
 	my $gate = $servers->close_gate(IN_WORK);
-	$gate->query_ok("SET deadlock_timeout = '1h'");
+	my $other = $servers->close_gate(AT_COMMIT);
+	$other->query_ok("SET deadlock_timeout = '1h'");
 	my $run = $servers->run($client, 'one', 'work', $lock, 'w');
 	$servers->wait_at_gate(IN_WORK, $run);
-	$gate->query_ok("SELECT zk_lock('$lock')");
-	$gate->query_ok("SELECT zk_unlock('$lock')");
+	$other->query_async("SELECT zk_lock('$lock')");
+	wait_blocked($other);
 	open_gate($gate);
+	$other->wait_result;
+	$other->query_ok("SELECT zk_unlock('$lock')");
+	open_gate($other);
 	like($run->wait, qr/attempt 1: 40P01, trying again.*^done$/ms, "$client->{name}: a deadlock is repeated");
 	is($servers->work_done, 'w', "$client->{name}: ... and commits once");
 	return;

@@ -18,7 +18,7 @@ use constant RARELY => 3600;    # seconds between two steps of a leader
 
 my $servers = ZkLock::Clients->start;
 my $zkc = $servers->{zkc};
-my @clients = $servers->clients(35);
+my @clients = $servers->clients(38);
 my $other = session($servers->{two});
 
 sub path_of { return "/zklock/locks/$_[0]" }
@@ -182,6 +182,15 @@ sub check_hold
 	like($output, qr/\Atoken \d+\ndone\n\z/, "$name: hold runs several transactions");
 	is($servers->work_done, 'h h', "$name: ... which commit once");
 	is('token ' . fenced_token($lock), (split /\n/, $output)[0], "$name: ... with its fencing token");
+
+	for my $state (qw(40001 40P01 23505))
+	{
+		$servers->{one}->safe_psql('postgres', 'ALTER SEQUENCE stumbles RESTART');
+		my $expected = $state eq '23505' ? qr/\Afailed: 23505$/ : qr/attempt 1: $state, trying again.*^done$/ms;
+		like($servers->run($client, 'one', 'held_stumble', $lock, $state)->wait, $expected,
+			"$name: a transaction under a lock that is still held: SQLSTATE $state "
+			  . ($state eq '23505' ? 'is raised' : 'is repeated'));
+	}
 
 	my $gate = $servers->close_gate(AT_COMMIT);
 	my $run = $servers->run($client, 'one', 'hold', $lock, 'h');

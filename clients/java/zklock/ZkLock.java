@@ -87,17 +87,18 @@ public final class ZkLock {
     private static final Set<String> AGAIN = Set.of("40001", "40P01");
     private static final Set<String> AGAIN_ELSEWHERE = Set.of("57P01", "57P02", "57P03", "25006");
 
-    // In REPEATABLE READ the data can be older than the lock. The server notices within seconds
-    // that the program has died.
-    private static final String TRANSACTION = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED;"
-            + "SET LOCAL client_connection_check_interval = '2s'";
+    // The server notices the death of the program within 2 s, and that of its machine within 25 s.
+    private static final String WATCH_CLIENT =
+            "SET %1$s client_connection_check_interval = '2s'; SET %1$s tcp_keepalives_idle = 10;"
+                    + "SET %1$s tcp_keepalives_interval = 5; SET %1$s tcp_user_timeout = '25s';";
 
-    // Settings of a session that holds a lock for long: no timeout ends the session, and the
-    // server notices within seconds that the program or its machine has died.
-    private static final String LONG_SESSION =
-            "SET statement_timeout = 0; SET lock_timeout = 0; SET idle_session_timeout = 0;"
-                    + "SET client_connection_check_interval = '2s'; SET tcp_keepalives_idle = 10;"
-                    + "SET tcp_keepalives_interval = 5; SET tcp_keepalives_count = 3";
+    // In REPEATABLE READ the data can be older than the lock.
+    private static final String TRANSACTION = String.format(
+            "SET TRANSACTION ISOLATION LEVEL READ COMMITTED;" + WATCH_CLIENT, "LOCAL");
+
+    // No timeout ends a session that waits for a lock, or is idle as the leader.
+    private static final String LONG_SESSION = String.format(WATCH_CLIENT, "SESSION")
+            + "SET statement_timeout = 0; SET lock_timeout = 0; SET idle_session_timeout = 0";
 
     private final Connector connector;
 
@@ -111,7 +112,8 @@ public final class ZkLock {
      *
      * <p>Repeats the transaction, up to five times, if the lock was lost (40001), after a
      * serialization failure or a deadlock, and with a new connection if the connection or the
-     * ensemble failed before COMMIT was sent.
+     * ensemble failed before COMMIT was sent. A call inside the work uses another session, which
+     * waits for its caller if the name is the same.
      *
      * @param timeout of the wait for the lock, or null for no limit
      * @throws LockTimeout if another session held the lock until the timeout

@@ -24,6 +24,7 @@ use POSIX ();
 use PostgreSQL::Test::Utils;
 use Test::More;
 use ZkLock::Cluster;
+use ZkLock::PgBouncer;
 use ZkLock::Util qw(alive read_file spawn wait_until);
 use ZkLock::ZkClient;
 use ZkLock::ZkServer;
@@ -41,15 +42,25 @@ my $runs = 0;
 sub start
 {
 	my ($class) = @_;
-	my $zk = ZkLock::ZkServer->start(tick_time => 500);
+	my $zk = ZkLock::ZkServer->start(tick_time => 500, config => { maxSessionTimeout => 60000 });
 	my $self = bless { zk => $zk, zkc => ZkLock::ZkClient->new($zk->connect_string) }, $class;
 	for my $name (qw(one two))
 	{
-		$self->{$name} = zklock_node($name, zk => $zk, session_timeout => '10s', init => [ allows_streaming => 1 ],
+		$self->{$name} = zklock_node($name, zk => $zk, session_timeout => '60s', init => [ allows_streaming => 1 ],
 			extra_conf => "listen_addresses = '127.0.0.1'\n");
 		create_tables($self->{$name});
 	}
 	return $self;
+}
+
+# Starts "pooled", a pooler in transaction mode in front of the server "one".
+sub start_pooler
+{
+	my ($self) = @_;
+	$self->{pooled} = ZkLock::PgBouncer->start(
+		databases => { postgres => { node => $self->{one}, pool_size => 2 } },
+		config => { pool_mode => 'transaction', ignore_startup_parameters => 'extra_float_digits' });
+	return;
 }
 
 sub create_tables
@@ -110,13 +121,14 @@ sub compile_java
 		'JDBC: library and program compile without warnings');
 }
 
-# Starts a command of a client, with a server.
+# Starts a command of a client, with a server, or the pooler in transaction mode.
 sub run
 {
 	my ($self, $client, $server, @command) = @_;
 	my $log = sprintf '%s/%d_%s.log', $dir, ++$runs, $client->{name};
-	my $url = sprintf 'postgresql://127.0.0.1:%d/postgres?user=%s&%s=run%d', $self->{$server}->port,
-	  scalar getpwuid($>), $client->{name} eq 'JDBC' ? 'ApplicationName' : 'application_name', $runs;
+	my $port = $self->{$server}{port} // $self->{$server}->port;
+	my $url = sprintf 'postgresql://127.0.0.1:%d/postgres?user=%s&%s=run%d', $port, scalar getpwuid($>),
+	  $client->{name} eq 'JDBC' ? 'prepareThreshold=0&ApplicationName' : 'application_name', $runs;
 	my $pid = spawn([ @{ $client->{command} }, $url, @command ], log => $log);
 	return bless { pid => $pid, log => $log, name => "run$runs" }, 'ZkLock::Clients::Run';
 }
@@ -192,6 +204,7 @@ sub stop
 {
 	my ($self) = @_;
 	$self->{zkc}->close;
+	$self->{pooled}->stop if $self->{pooled};
 	$self->{$_}->stop for qw(one two);
 	$self->{zk}->stop;
 	return;
