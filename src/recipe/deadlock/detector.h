@@ -62,7 +62,7 @@ struct ZklDetector
 	ZklPublished published;
 	uint64_t	written;		/* hash of its data */
 	int32_t		bell_shown;		/* the version of the bell in it */
-	uint64_t   *locals;			/* the local waiters that may have a znode */
+	uint64_t	locals[ZKL_BATCH_MAX_OPS];	/* the local waiters that may have a znode */
 	int			n_locals;
 	ZklBatch   *bell;			/* the read of the bell that has set the watch; or NULL */
 	int32_t		bell_version;	/* ... and what it has returned */

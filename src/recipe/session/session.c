@@ -341,7 +341,7 @@ zkl_session_close(ZklSession *session, int timeout_ms)
 	if (!zkl__is_final(session))
 		session->state = ZKL_SESSION_EXPIRED;
 	goes_on = !session->client_connected && !session->is_gone && !session->is_ending &&
-		session->connection.session_id != 0;
+		session->connection.key.id != 0;
 	session->is_left = goes_on;
 	session->is_ending = !goes_on;
 	zkl__session_unlock(session);
