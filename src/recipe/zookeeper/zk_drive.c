@@ -79,6 +79,14 @@ zkl_zk_leave(void)
 	pthread_mutex_unlock(&library_mutex);
 }
 
+int
+zkl_zk_count_clients(int change)
+{
+	static int	n_clients;
+
+	return __atomic_add_fetch(&n_clients, change, __ATOMIC_RELAXED);
+}
+
 static int	log_level;
 
 void
