@@ -96,8 +96,6 @@ extern void zkl__report_withdraw(ZklDetector *d);
 extern bool zkl__report_is_rung(const ZklDetector *d);
 
 /* step.c */
-extern noreturn void zkl__step_leave(ZklDetector *d);
-
 /* Returns the path of a name of a session, or of its local waiter, below a parent. */
 extern const char *zkl__step_path(ZklDetector *d, const char *parent, uint64_t session,
 								  uint64_t local);

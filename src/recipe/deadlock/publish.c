@@ -318,7 +318,7 @@ read_bell(ZklDetector *d)
 	if (result->code != ZKL_RC_OK || result->owner != (int64_t) d->me)
 	{
 		d->published = ZKL_UNCERTAIN;
-		zkl__step_leave(d);
+		zkl__scratch_leave(&d->scratch, ZKL_LEFT_FAILED);
 	}
 	d->bell_version = result->version;
 	d->bell = d->batch;
