@@ -394,7 +394,7 @@ void
 fake_call_back(ZklClient *client, FakeDelivery *d)
 {
 	ZklConnectionInfo info = {
-		.session_id = client->session_id,
+		.key.id = client->session_id,
 		.session_timeout_ms = client->session_timeout_ms,
 		.server = "192.0.2.1:2181",
 	};

@@ -62,7 +62,7 @@ struct ZklDetector
 	ZklPublished published;
 	uint64_t	written;		/* hash of its data */
 	int32_t		bell_shown;		/* the version of the bell in it */
-	uint64_t   *locals;			/* the local waiters that may have a znode */
+	uint64_t	locals[ZKL_BATCH_MAX_OPS];	/* the local waiters that may have a znode */
 	int			n_locals;
 	ZklBatch   *bell;			/* the read of the bell that has set the watch; or NULL */
 	int32_t		bell_version;	/* ... and what it has returned */
@@ -96,8 +96,6 @@ extern void zkl__report_withdraw(ZklDetector *d);
 extern bool zkl__report_is_rung(const ZklDetector *d);
 
 /* step.c */
-extern noreturn void zkl__step_leave(ZklDetector *d);
-
 /* Returns the path of a name of a session, or of its local waiter, below a parent. */
 extern const char *zkl__step_path(ZklDetector *d, const char *parent, uint64_t session,
 								  uint64_t local);

@@ -16,27 +16,16 @@
 
 #include "find_deadlock_internal.h"
 
-typedef struct Search
-{
-	ZklVertex  *vertices;
-	ZklVertex  *end;
-	ZklVertex  *me;
-	ZklVertex **queue;			/* vertices to visit, each once */
-	int			tail;
-	ZklDeadlockFound found;
-} Search;
-
-
 /*
  * Which sessions cannot proceed
  */
 
 /* Clears "stuck" of every vertex that can proceed, until no further one can. */
 static void
-reduce(Search *s)
+reduce(ZklSnapshot *s)
 {
 	s->tail = 0;
-	for (ZklVertex *v = s->vertices; v < s->end; v++)
+	for (ZklVertex *v = s->vertices; v < s->vertices + s->n; v++)
 	{
 		v->left = 0;
 		for (const ZklEdge *edge = v->out; edge && (v->left == 0 || !v->any); edge = edge->next_out)
@@ -56,16 +45,16 @@ reduce(Search *s)
 
 /* Marks all stuck vertices that "me" waits for; "me" itself only if it is on a cycle. */
 static void
-look_ahead(Search *s)
+look_ahead(ZklSnapshot *s)
 {
 	s->tail = 0;
-	s->queue[s->tail++] = s->me;
+	s->queue[s->tail++] = s->my_vertex;
 	for (int head = 0; head < s->tail; head++)
 		for (const ZklEdge *edge = s->queue[head]->out; edge; edge = edge->next_out)
 			if (edge->to->stuck && !edge->to->ahead)
 			{
 				edge->to->ahead = true;
-				if (edge->to != s->me)
+				if (edge->to != s->my_vertex)
 					s->queue[s->tail++] = edge->to;
 			}
 }
@@ -75,17 +64,17 @@ look_ahead(Search *s)
  * a shortest way; for "me" that is the edge of a shortest cycle.
  */
 static void
-look_back(Search *s)
+look_back(ZklSnapshot *s)
 {
 	s->tail = 0;
-	s->queue[s->tail++] = s->me;
+	s->queue[s->tail++] = s->my_vertex;
 	for (int head = 0; head < s->tail; head++)
 		for (ZklEdge *edge = s->queue[head]->in; edge; edge = edge->next_in)
 			if (edge->from->stuck && !edge->from->waits_for_me)
 			{
 				edge->from->waits_for_me = true;
 				edge->from->best = edge;
-				if (edge->from != s->me)
+				if (edge->from != s->my_vertex)
 					s->queue[s->tail++] = edge->from;
 			}
 }
@@ -97,23 +86,23 @@ look_back(Search *s)
  * waits take a few rounds.
  */
 static ZklFound
-narrow(Search *s, ZklSnapshot *snapshot)
+narrow(ZklSnapshot *s)
 {
-	for (ZklVertex *v = s->vertices; v < s->end; v++)
+	for (ZklVertex *v = s->vertices; v < s->vertices + s->n; v++)
 		v->stuck = true;
 	for (;;)
 	{
 		bool		changed = false;
 
-		zkl__snapshot_count(snapshot, snapshot->n + snapshot->n_edges);
+		zkl__snapshot_count(s, s->n + s->n_edges);
 		reduce(s);
-		if (!s->me->stuck)
+		if (!s->my_vertex->stuck)
 			return ZKL_FOUND_NOTHING;
-		for (ZklVertex *v = s->vertices; v < s->end; v++)
+		for (ZklVertex *v = s->vertices; v < s->vertices + s->n; v++)
 			v->ahead = v->waits_for_me = false;
 		look_ahead(s);
 		look_back(s);
-		for (ZklVertex *v = s->vertices; v < s->end; v++)
+		for (ZklVertex *v = s->vertices; v < s->vertices + s->n; v++)
 			if (v->stuck && !(v->ahead && v->waits_for_me))
 			{
 				v->stuck = false;
@@ -155,12 +144,12 @@ rank_of(const ZklVertex *v)
 
 /* Chooses the reporting member of the best rank whose report is the newest. */
 static void
-choose_victim(Search *s)
+choose_victim(ZklSnapshot *s)
 {
 	ZklVertex  *victim = NULL;
 	Rank		best = RANK_PLACE;
 
-	for (ZklVertex *v = s->vertices; v < s->end; v++)
+	for (ZklVertex *v = s->vertices; v < s->vertices + s->n; v++)
 	{
 		Rank		rank;
 
@@ -185,7 +174,7 @@ choose_victim(Search *s)
 
 /* Adds an edge to the result, and the report that shows it. */
 static void
-list_edge(Search *s, ZklEdge *edge)
+list_edge(ZklSnapshot *s, ZklEdge *edge)
 {
 	ZklVertex  *reporter = zkl_reporter(edge);
 
@@ -197,7 +186,7 @@ list_edge(Search *s, ZklEdge *edge)
 
 /* Follows the shortest way to "me", up to a vertex that was visited. */
 static void
-follow_to_me(Search *s, ZklVertex *v)
+follow_to_me(ZklSnapshot *s, ZklVertex *v)
 {
 	for (; v->ahead; v = v->best->to)
 	{
@@ -212,10 +201,10 @@ follow_to_me(Search *s, ZklVertex *v)
  * what these wait for.  All members are marked as "ahead"; this clears the mark.
  */
 static void
-list_edges(Search *s)
+list_edges(ZklSnapshot *s)
 {
 	s->tail = 0;
-	follow_to_me(s, s->me);
+	follow_to_me(s, s->my_vertex);
 	s->found.n_cycle = s->found.n_edges;
 	for (int head = 0; head < s->tail; head++)
 		for (ZklEdge *edge = s->queue[head]->out; s->queue[head]->any && edge; edge = edge->next_out)
@@ -227,24 +216,23 @@ list_edges(Search *s)
 }
 
 ZklDeadlockFound
-zkl_snapshot_find_deadlock(ZklSnapshot *snapshot)
+zkl_snapshot_find_deadlock(ZklSnapshot *s)
 {
-	Search		s = {.vertices = snapshot->vertices, .end = snapshot->vertices + snapshot->n};
-	size_t		n = (size_t) snapshot->n;
+	size_t		n = (size_t) s->n;
 
-	s.me = zkl__snapshot_vertex(snapshot, snapshot->me);
-	if (s.me == NULL || s.me->report == NULL)
-		return s.found;
-	zkl__snapshot_add_edges(snapshot);
-	s.queue = zkl__scratch(snapshot->scratch, n, sizeof(ZklVertex *));
-	s.found.reports = zkl__scratch(snapshot->scratch, n, sizeof(ZklVertex *));
-	s.found.edges = zkl__scratch(snapshot->scratch, (size_t) snapshot->n_edges, sizeof(ZklEdge *));
-	s.found.found = narrow(&s, snapshot);
-	if (s.found.found == ZKL_FOUND_NOTHING)
-		return s.found;
-	choose_victim(&s);
-	list_edges(&s);
-	if (s.found.n_reports - 1 + 2 * s.found.n_edges > ZKL_VERDICT_MAX_CHECKS)
-		zkl__scratch_leave(snapshot->scratch, ZKL_LEFT_TOO_MUCH);
-	return s.found;
+	s->my_vertex = zkl__snapshot_vertex(s, s->me);
+	if (s->my_vertex == NULL || s->my_vertex->report == NULL)
+		return s->found;
+	zkl__snapshot_add_edges(s);
+	s->queue = zkl__scratch(s->scratch, n, sizeof(ZklVertex *));
+	s->found.reports = zkl__scratch(s->scratch, n, sizeof(ZklVertex *));
+	s->found.edges = zkl__scratch(s->scratch, (size_t) s->n_edges, sizeof(ZklEdge *));
+	s->found.found = narrow(s);
+	if (s->found.found == ZKL_FOUND_NOTHING)
+		return s->found;
+	choose_victim(s);
+	list_edges(s);
+	if (s->found.n_reports - 1 + 2 * s->found.n_edges > ZKL_VERDICT_MAX_CHECKS)
+		zkl__scratch_leave(s->scratch, ZKL_LEFT_TOO_MUCH);
+	return s->found;
 }

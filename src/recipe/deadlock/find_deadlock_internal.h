@@ -52,6 +52,12 @@ struct ZklSnapshot
 	ZklWant		wants[ZKL_SEARCH_MAX_READS];
 	int			n_wants;
 	int			n_taken;
+
+	/* while the graph is searched */
+	ZklVertex  *my_vertex;
+	ZklVertex **queue;			/* vertices to visit, each once */
+	int			tail;
+	ZklDeadlockFound found;
 };
 
 /* Counts steps; leaves beyond the bound. */

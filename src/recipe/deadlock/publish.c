@@ -12,7 +12,6 @@
  *
  *-------------------------------------------------------------------------
  */
-#include <stdlib.h>
 #include <string.h>
 
 #include "detector.h"
@@ -200,26 +199,20 @@ zkl__report_withdraw(ZklDetector *d)
 		zkl_batch_end(d->bell);
 	d->bell = NULL;
 	d->bell_version = d->bell_shown = 0;
-	free(d->locals);
-	d->locals = NULL;
 	d->n_locals = 0;
 }
 
-/* Notes the local waiters whose znodes may exist from now on, in addition to the earlier ones. */
+/* Notes the local waiters whose znodes may exist from now on, before the earlier ones. */
 static void
 note_locals(ZklDetector *d, const ZklReport *report)
 {
 	int			n = report->n_waiters;
-	uint64_t   *locals = malloc(((size_t) (n + d->n_locals) + 1) * sizeof(uint64_t));
 
-	if (locals == NULL)
-		zkl__step_leave(d);
+	if (n + d->n_locals > ZKL_BATCH_MAX_OPS)
+		zkl__scratch_leave(&d->scratch, ZKL_LEFT_TOO_MUCH);
+	memmove(d->locals + n, d->locals, (size_t) d->n_locals * sizeof(d->locals[0]));
 	for (int i = 0; i < n; i++)
-		locals[i] = (uint64_t) report->waiters[i].session_id;
-	for (int i = 0; i < d->n_locals; i++)
-		locals[n + i] = d->locals[i];
-	free(d->locals);
-	d->locals = locals;
+		d->locals[i] = (uint64_t) report->waiters[i].session_id;
 	d->n_locals += n;
 }
 
@@ -325,7 +318,7 @@ read_bell(ZklDetector *d)
 	if (result->code != ZKL_RC_OK || result->owner != (int64_t) d->me)
 	{
 		d->published = ZKL_UNCERTAIN;
-		zkl__step_leave(d);
+		zkl__scratch_leave(&d->scratch, ZKL_LEFT_FAILED);
 	}
 	d->bell_version = result->version;
 	d->bell = d->batch;

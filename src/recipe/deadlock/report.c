@@ -159,16 +159,11 @@ ZklReport *
 zkl_report_decode(ZklScratch *scratch, const char *data, int length)
 {
 	Reading		r;
-	size_t		lines = 1;
-	size_t		most;
+	size_t		lines = (size_t) length / MIN_LINE + 1;
 	char	   *text;
 
 	if (length <= 0 || length > ZKL_REPORT_MAX || memchr(data, '\0', (size_t) length))
 		return NULL;
-	for (int i = 0; i < length; i++)
-		lines += data[i] == '\n';
-	most = (size_t) length / MIN_LINE + 1;
-	lines = lines < most ? lines : most;
 	r.report = zkl__scratch(scratch, 1, sizeof(ZklReport));
 	r.report->nodes = r.node = zkl__scratch(scratch, lines, sizeof(ZklReportNode));
 	r.report->waiters = r.waiter = zkl__scratch(scratch, lines, sizeof(ZklLocalWaiter));

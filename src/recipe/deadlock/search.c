@@ -54,7 +54,7 @@ read_waiting(ZklDetector *d, ZklSnapshot *snapshot)
 	const ZklResult *results = zkl__step_run(d, ZKL_BATCH_PIPELINED, ops, 2);
 
 	if (results[0].code != ZKL_RC_OK || results[1].code != ZKL_RC_OK)
-		zkl__step_leave(d);
+		zkl__scratch_leave(&d->scratch, ZKL_LEFT_FAILED);
 	zkl_snapshot_add_waiting(snapshot, results[1].children, results[1].n_children);
 }
 

@@ -7,12 +7,6 @@
  */
 #include "detector.h"
 
-noreturn void
-zkl__step_leave(ZklDetector *d)
-{
-	zkl__scratch_leave(&d->scratch, ZKL_LEFT_FAILED);
-}
-
 const char *
 zkl__step_path(ZklDetector *d, const char *parent, uint64_t session, uint64_t local)
 {
@@ -31,10 +25,10 @@ zkl__step_run(ZklDetector *d, ZklBatchForm form, const ZklOp *ops, int n)
 		zkl_batch_end(d->batch);
 	d->batch = zkl_batch(d->session, form, ops, n);
 	if (d->batch == NULL)
-		zkl__step_leave(d);
+		zkl__scratch_leave(&d->scratch, ZKL_LEFT_FAILED);
 	d->has_waited = true;
 	if (!d->callbacks->await(d->arg, d->batch))
-		zkl__step_leave(d);
+		zkl__scratch_leave(&d->scratch, ZKL_LEFT_FAILED);
 	status = zkl_batch_info(d->batch).status;
 	if (status != ZKL_OK)
 		zkl__scratch_leave(&d->scratch, status == ZKL_TOO_MANY ? ZKL_LEFT_TOO_MUCH : ZKL_LEFT_FAILED);
@@ -46,7 +40,7 @@ zkl__step_pause(ZklDetector *d, int ms)
 {
 	d->has_waited = true;
 	if (!d->callbacks->pause(d->arg, ms))
-		zkl__step_leave(d);
+		zkl__scratch_leave(&d->scratch, ZKL_LEFT_FAILED);
 }
 
 ZklResultCode

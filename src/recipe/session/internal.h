@@ -72,7 +72,7 @@ struct ZklSession
 	ZklUses    *garbage;		/* of subjects to be freed */
 
 	bool		creator_acl;
-	bool		is_acl_read[ZKL_N_PARENTS]; /* or is being read */
+	bool		are_acls_read;	/* of the parents, or they are being read */
 	bool		has_open_parents;	/* others may change one of these parents */
 
 	ZklCall    *calls;

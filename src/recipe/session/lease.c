@@ -369,8 +369,7 @@ zkl_session_info(ZklSession *session)
 	zkl__session_lock(session);
 	info.state = session->state;
 	info.is_unproven = session->is_unproven;
-	info.key.id = session->connection.session_id;
-	memcpy(info.key.password, session->connection.password, sizeof(info.key.password));
+	info.key = session->connection.key;
 	info.session_timeout_ms = session->connection.session_timeout_ms;
 	memcpy(info.server, session->connection.server, sizeof(info.server));
 	info.connected_ms = session->opened_ms ? now - session->opened_ms : 0;

@@ -30,16 +30,14 @@
 static void
 on_acl_read(ZklCall *call, const ZklResult *result)
 {
-	bool	   *is_read = call->detail;
-
 	if (result->code == ZKL_RC_CONNECTION_LOSS)
-		*is_read = false;
+		call->session->are_acls_read = false;
 	else if (result->code == ZKL_RC_NO_AUTH ||
 			 (result->code == ZKL_RC_OK && result->is_open))
 		call->session->has_open_parents = true;
 }
 
-/* Reads the ACLs not known yet; missing znodes will be created with the right ACL. */
+/* Missing znodes will be created with the right ACL. */
 static void
 read_acls(ZklSession *session)
 {
@@ -49,17 +47,15 @@ read_acls(ZklSession *session)
 		session->config.bells_path
 	};
 
-	for (int i = 0; session->creator_acl && i < ZKL_N_PARENTS; i++)
+	if (!session->creator_acl || session->are_acls_read)
+		return;
+	session->are_acls_read = true;
+	for (int i = 0; i < ZKL_N_PARENTS; i++)
 	{
 		ZklOp		op = {.kind = ZKL_OP_GET_ACL, .path = paths[i]};
-		ZklCall    *call;
 
-		if (session->is_acl_read[i])
-			continue;
-		call = zkl__call_new(session, on_acl_read, NULL, NULL);
-		if (call)
-			call->detail = &session->is_acl_read[i];
-		session->is_acl_read[i] = zkl__send(call, &op) != NULL;
+		if (!zkl__send(zkl__call_new(session, on_acl_read, NULL, NULL), &op))
+			session->are_acls_read = false;
 	}
 }
 
@@ -341,7 +337,7 @@ zkl_session_close(ZklSession *session, int timeout_ms)
 	if (!zkl__is_final(session))
 		session->state = ZKL_SESSION_EXPIRED;
 	goes_on = !session->client_connected && !session->is_gone && !session->is_ending &&
-		session->connection.session_id != 0;
+		session->connection.key.id != 0;
 	session->is_left = goes_on;
 	session->is_ending = !goes_on;
 	zkl__session_unlock(session);

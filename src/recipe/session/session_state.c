@@ -168,7 +168,7 @@ zkl__final_status(const ZklSession *session)
 int64_t
 zkl__session_id(const ZklSession *session)
 {
-	return session->connection.session_id;
+	return session->connection.key.id;
 }
 
 int

@@ -45,14 +45,10 @@ typedef enum ZklConnectionEvent
 	ZKL_EVENT_AUTH_FAILED		/* credentials refused; final */
 } ZklConnectionEvent;
 
-/* Bytes of the password that the ensemble gives to a session. */
-#define ZKL_PASSWORD_SIZE 16
-
 /* Filled in for ZKL_EVENT_CONNECTED. */
 typedef struct ZklConnectionInfo
 {
-	int64_t		session_id;
-	char		password[ZKL_PASSWORD_SIZE];
+	ZklSessionKey key;
 	int			session_timeout_ms; /* as negotiated */
 	char		server[64];		/* address:port */
 } ZklConnectionInfo;

@@ -90,7 +90,7 @@ typedef struct ZklResult
 	const char *const *children;	/* list: names without their parent */
 	int			n_children;
 	int			n_ops;			/* multi: its operations; a failed one is ROLLED_BACK ... */
-	const struct ZklResult *op_results; /* ... but for the operation that failed */
+	const struct ZklResult *op_results; /* ... except the operation that failed */
 } ZklResult;
 
 /* Returns the size of what zkl_ops_copy() writes to "bytes". */

@@ -31,14 +31,6 @@ static struct ACL creator_acls[] = {
 };
 static struct ACL_vector creator_acl = {2, creator_acls};
 
-static int	n_clients;
-
-int
-zkl_zk_clients(void)
-{
-	return __atomic_load_n(&n_clients, __ATOMIC_RELAXED);
-}
-
 
 static void
 client_timer_io(void *arg)
@@ -155,13 +147,13 @@ client_free_io(void *arg, bool abandoned)
 	if (client->handshake_fd >= 0)
 		close(client->handshake_fd);
 	free(client);
-	__atomic_sub_fetch(&n_clients, 1, __ATOMIC_RELAXED);
+	(void) zkl_zk_count_clients(-1);
 }
 
 bool
 zkl_threads_are_running(void)
 {
-	return zkl_zk_clients() > 0 || zkl_zk_lookups() > 0;
+	return zkl_zk_count_clients(0) > 0 || zkl_zk_lookups() > 0;
 }
 
 ZklClient *
@@ -177,7 +169,7 @@ zkl_client_open(const ZklSessionConfig *config, int wait_fd, ZklSession *session
 
 	if (client == NULL)
 		return NULL;
-	__atomic_add_fetch(&n_clients, 1, __ATOMIC_RELAXED);
+	(void) zkl_zk_count_clients(1);
 	pthread_mutex_init(&client->queue_mutex, NULL);
 	client->session = session;
 	client->session_timeout_ms = config->session_timeout_ms;

@@ -79,6 +79,14 @@ zkl_zk_leave(void)
 	pthread_mutex_unlock(&library_mutex);
 }
 
+int
+zkl_zk_count_clients(int change)
+{
+	static int	n_clients;
+
+	return __atomic_add_fetch(&n_clients, change, __ATOMIC_RELAXED);
+}
+
 static int	log_level;
 
 void
@@ -218,8 +226,8 @@ connected(ZklClient *client, ZklConnectionInfo *info)
 {
 	struct epoll_event event = {.events = EPOLLIN};
 
-	info->session_id = zoo_client_id(client->zh)->client_id;
-	memcpy(info->password, zoo_client_id(client->zh)->passwd, ZKL_PASSWORD_SIZE);
+	info->key.id = zoo_client_id(client->zh)->client_id;
+	memcpy(info->key.password, zoo_client_id(client->zh)->passwd, sizeof(info->key.password));
 	info->session_timeout_ms = zoo_recv_timeout(client->zh);
 	zkl_zk_describe_server(client, info->server, sizeof(info->server));
 	log_connected(client, info->server);

@@ -120,8 +120,8 @@ struct ZklClient
 extern void zkl_zk_enter(ZklClient *client);
 extern void zkl_zk_leave(void);
 
-/* zk_client.c: returns the clients of this process, also those that are closing; any thread. */
-extern int	zkl_zk_clients(void);
+/* zk_drive.c: counts the clients of this process, also those that are closing; any thread. */
+extern int	zkl_zk_count_clients(int change);
 
 /* zk_passes.c: a pass of the I/O thread (io_thread.h). */
 extern void zkl_zk_pass_io(void *client, ZklIoThreadWatch *watch);

@@ -95,7 +95,7 @@ watch_handshake_io(void *arg)
 static void
 shake_hands(ZklClient *client)
 {
-	bool		alone = zkl_zk_clients() == 1;
+	bool		alone = zkl_zk_count_clients(0) == 1;
 	int64_t		now = zkl_io_thread_now();
 	int			limit_ms = first_connect_ms(client) / (alone ? 1 : 2);
 	pthread_t	watcher;
