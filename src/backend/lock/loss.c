@@ -239,7 +239,7 @@ zklock_withdraw_requests(void)
 	if (zklock_cancel_is_requested(ZKLOCK_CANCEL_LOSS) && !is_any_lost())
 	{
 		(void) zklock_cancel_settle(ZKLOCK_CANCEL_LOSS);
-		if (is_any_lost())	/* lost just now */
+		if (is_any_lost())		/* lost just now */
 			zklock_on_loss_io();
 	}
 	zklock_drop_revocation();
