@@ -129,15 +129,13 @@ warn_of_limits(ZklockLongWait *w)
 static bool
 is_over(const ZklockLongWait *w, int64 *check_again)
 {
-	int64		left = zklock_timeout_left(w->timeout);
-	int64		lock_timeout = zklock_lock_timeout_left(w->timeout);
+	bool		is_lock_timeout;
+	int64		left = zklock_time_left(w->timeout, &is_lock_timeout);
 
-	if (zkl_request_status(w->request) != ZKL_PENDING || left == 0 || lock_timeout == 0)
+	if (zkl_request_status(w->request) != ZKL_PENDING || left == 0)
 		return true;
 	if (left != ZKLOCK_NO_TIMEOUT)
 		*check_again = Min(*check_again, zkl_now_ms() + left);
-	if (lock_timeout != ZKLOCK_NO_TIMEOUT)
-		*check_again = Min(*check_again, zkl_now_ms() + lock_timeout);
 	return false;
 }
 

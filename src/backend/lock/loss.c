@@ -24,6 +24,8 @@
 #include "backend/session/wait.h"
 #include "compat.h"
 
+#define LOST_ONE "lock %s was lost"
+#define LOST_SEVERAL "locks %s were lost"
 #define LOST_HINT "Acquire the lock again, then retry the transaction."
 
 /* What losses mean for the current transaction. */
@@ -95,47 +97,20 @@ list_held(void)
 	return held;
 }
 
-static void
-note_affected(const ZklockNameList *list)
-{
-	if (list->n > 0 && affected[0] == '\0')
-		strlcpy(affected, zklock_list_text(list), sizeof(affected));
-}
-
-void
-zklock_fail_transaction(const ZklockNameList *list)
-{
-	transaction.failed = true;
-	note_affected(list);
-}
-
-/*
- * Marks the lost locks, if any, so that the transaction cannot commit, and turns *error into
- * the error that names them.  Returns whether there are any.
- */
-static bool
-describe_loss(ErrorData *error, bool *session_is_lost)
+/* Returns why "n" locks are lost, for DETAIL. */
+static char *
+lost_detail(bool session_is_lost, int n)
 {
 	ZklSession *session = zklock_session_current();
-	ZklockNameList lost = find_lost(session_is_lost);
-	const char *reason = lost.n == 1 ? "The znode was removed" : "The znodes were removed";
+	const char *reason = n == 1 ? "The znode was removed" : "The znodes were removed";
 
-	if (lost.n == 0)
-		return false;
-	if (*session_is_lost)
+	if (session_is_lost)
 		reason = zkl_session_state(session) == ZKL_SESSION_AUTH_FAILED
 			? "The ZooKeeper ensemble refused the session's credentials"
 			: zkl_session_info(session).is_unproven
 			? "The ZooKeeper ensemble did not confirm the session in time"
 			: "The ZooKeeper session expired";
-	error->sqlerrcode = ERRCODE_T_R_SERIALIZATION_FAILURE;
-	error->message = psprintf(lost.n == 1 ? "lock %s was lost" : "locks %s were lost",
-							  zklock_list_text(&lost));
-	error->detail = psprintf("%s: others may have held the %s since.", reason,
-							 lost.n == 1 ? "lock" : "locks");
-	error->hint = pstrdup(LOST_HINT);
-	zklock_fail_transaction(&lost);
-	return true;
+	return psprintf("%s: others may have held the %s since.", reason, n == 1 ? "lock" : "locks");
 }
 
 /* Removes the locks that are marked as lost. */
@@ -159,9 +134,10 @@ void
 zklock_check_loss(void)
 {
 	ZklSession *session = zklock_session_current();
-	ErrorData	error = {.elevel = ERROR};
-	bool		session_is_lost;
-	bool		any;
+	ZklockNameList lost;
+	const char *names = NULL;
+	const char *detail = NULL;
+	bool		session_lost;
 
 	/* Ends a session whose time is over, and so requests the cancel that is settled here. */
 	if (session)
@@ -174,13 +150,35 @@ zklock_check_loss(void)
 	 * The session can end at any moment, in its own thread.  Then the next check closes it,
 	 * and reports what is not marked here.
 	 */
-	any = describe_loss(&error, &session_is_lost);
-	if (any)
+	lost = find_lost(&session_lost);
+	if (lost.n > 0)
+	{
+		names = zklock_list_text(&lost);
+		detail = lost_detail(session_lost, lost.n);
+		zklock_fail_transaction(&lost);
 		forget_lost();
-	if (session_is_lost)
+	}
+	if (session_lost)
 		zklock_session_close(ZKLOCK_CLOSE_MS);
-	if (any)
-		ThrowErrorData(&error);
+	if (lost.n > 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+				 errmsg_plural(LOST_ONE, LOST_SEVERAL, lost.n, names),
+				 errdetail_internal("%s", detail), errhint(LOST_HINT)));
+}
+
+static void
+note_affected(const ZklockNameList *list)
+{
+	if (affected[0] == '\0')
+		strlcpy(affected, zklock_list_text(list), sizeof(affected));
+}
+
+void
+zklock_fail_transaction(const ZklockNameList *list)
+{
+	transaction.failed = true;
+	note_affected(list);
 }
 
 /*
@@ -208,13 +206,22 @@ zklock_translate_cancel(MemoryContext context)
 void
 zklock_rewrite_cancel(ErrorData *cancel)
 {
-	bool		session_is_lost;
+	ZklockNameList lost;
+	bool		session_lost;
 
 	/* An aborted transaction needs no second reason. */
-	if (cancel->elevel == ERROR && cancel->sqlerrcode == ERRCODE_QUERY_CANCELED &&
-		zklock_cancel_is_requested(ZKLOCK_CANCEL_LOSS) && !IsAbortedTransactionBlockState() &&
-		describe_loss(cancel, &session_is_lost))
-		transaction.rewritten = true;
+	if (cancel->elevel != ERROR || cancel->sqlerrcode != ERRCODE_QUERY_CANCELED ||
+		!zklock_cancel_is_requested(ZKLOCK_CANCEL_LOSS) || IsAbortedTransactionBlockState())
+		return;
+	lost = find_lost(&session_lost);
+	if (lost.n == 0)
+		return;
+	cancel->sqlerrcode = ERRCODE_T_R_SERIALIZATION_FAILURE;
+	cancel->message = psprintf(lost.n == 1 ? LOST_ONE : LOST_SEVERAL, zklock_list_text(&lost));
+	cancel->detail = lost_detail(session_lost, lost.n);
+	cancel->hint = pstrdup(LOST_HINT);
+	transaction.rewritten = true;
+	zklock_fail_transaction(&lost);
 }
 
 void

@@ -19,6 +19,10 @@
 #include "backend/session/revoke.h"
 #include "backend/session/stats.h"
 
+#define CANCEL_ONE "canceling statement because release of lock %s was requested"
+#define CANCEL_SEVERAL "canceling statement because release of locks %s was requested"
+#define CANCEL_HINT "Release session-level locks with zk_unlock(): they are still held."
+
 /* A request for release may be unreported. */
 static bool
 is_pending(void)
@@ -108,22 +112,12 @@ notify(const Unreported *unreported)
 }
 
 static void
-describe_cancel(ErrorData *error, const Unreported *unreported)
-{
-	error->sqlerrcode = ERRCODE_QUERY_CANCELED;
-	error->message = psprintf("canceling statement because release of %s %s was requested",
-							  unreported->names.n == 1 ? "lock" : "locks",
-							  zklock_list_text(&unreported->names));
-	error->hint = pstrdup("Release session-level locks with zk_unlock(): they are still held.");
-}
-
-static void
 raise_cancel(const Unreported *unreported)
 {
-	ErrorData	error = {.elevel = ERROR};
-
-	describe_cancel(&error, unreported);
-	ThrowErrorData(&error);
+	ereport(ERROR,
+			(errcode(ERRCODE_QUERY_CANCELED),
+			 errmsg_plural(CANCEL_ONE, CANCEL_SEVERAL, unreported->names.n, zklock_list_text(&unreported->names)),
+			 errhint(CANCEL_HINT)));
 }
 
 void
@@ -178,8 +172,11 @@ zklock_rewrite_revoked(ErrorData *error)
 		!is_pending() || !cancels())
 		return;
 	unreported = take_unreported();
-	if (unreported.names.n > 0)
-		describe_cancel(error, &unreported);
+	if (unreported.names.n == 0)
+		return;
+	error->message = psprintf(unreported.names.n == 1 ? CANCEL_ONE : CANCEL_SEVERAL,
+							  zklock_list_text(&unreported.names));
+	error->hint = pstrdup(CANCEL_HINT);
 }
 
 void

@@ -90,21 +90,15 @@ zklock_count_gave_up(const ZklockTimeout *timeout)
 void
 zklock_count_failed(const ZklockTimeout *timeout)
 {
+	int			sqlstate = geterrcode();
+
 	count_wait(timeout);
-	switch (geterrcode())
-	{
-		case ERRCODE_LOCK_NOT_AVAILABLE:
-			zklock_count(ZKLOCK_STAT_TIMEOUTS, 1);
-			break;
-		case ERRCODE_QUERY_CANCELED:
-			zklock_count(ZKLOCK_STAT_CANCELS, 1);
-			break;
-		case ERRCODE_T_R_DEADLOCK_DETECTED:
-			zklock_count(ZKLOCK_STAT_DEADLOCKS, 1);
-			break;
-		default:
-			break;
-	}
+	if (sqlstate == ERRCODE_LOCK_NOT_AVAILABLE)
+		zklock_count(ZKLOCK_STAT_TIMEOUTS, 1);
+	else if (sqlstate == ERRCODE_QUERY_CANCELED)
+		zklock_count(ZKLOCK_STAT_CANCELS, 1);
+	else if (sqlstate == ERRCODE_T_R_DEADLOCK_DETECTED)
+		zklock_count(ZKLOCK_STAT_DEADLOCKS, 1);
 }
 
 void

@@ -42,21 +42,12 @@ zklock_timeout_left(const ZklockTimeout *timeout)
 }
 
 int64
-zklock_lock_timeout_left(const ZklockTimeout *timeout)
-{
-	if (LockTimeout <= 0)
-		return ZKLOCK_NO_TIMEOUT;
-	return Max(LockTimeout - (zkl_now_ms() - timeout->started), 0);
-}
-
-int64
 zklock_time_left(const ZklockTimeout *timeout, bool *is_lock_timeout)
 {
 	int64		left = zklock_timeout_left(timeout);
-	int64		lock_timeout = zklock_lock_timeout_left(timeout);
+	int64		lock_timeout = Max(LockTimeout - (zkl_now_ms() - timeout->started), 0);
 
-	*is_lock_timeout = lock_timeout != ZKLOCK_NO_TIMEOUT &&
-		(left == ZKLOCK_NO_TIMEOUT || lock_timeout < left);
+	*is_lock_timeout = LockTimeout > 0 && (left == ZKLOCK_NO_TIMEOUT || lock_timeout < left);
 	return *is_lock_timeout ? lock_timeout : left;
 }
 

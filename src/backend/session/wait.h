@@ -33,14 +33,12 @@ typedef struct ZklockTimeout
 /* Returns what is left of the timeout, or ZKLOCK_NO_TIMEOUT. */
 extern int64 zklock_timeout_left(const ZklockTimeout *timeout);
 
-/*
- * Returns what is left of lock_timeout, or ZKLOCK_NO_TIMEOUT.  It applies, as in
- * PostgreSQL, only while another session is known to block the call.
- */
-extern int64 zklock_lock_timeout_left(const ZklockTimeout *timeout);
 extern _Noreturn void zklock_raise_lock_timeout(void);
 
-/* Returns what is left of both together, and whether it is lock_timeout that ends first. */
+/*
+ * Returns what is left of this and of lock_timeout, and whether it is lock_timeout that ends
+ * first.  That applies, as in PostgreSQL, only while another session is known to block the call.
+ */
 extern int64 zklock_time_left(const ZklockTimeout *timeout, bool *is_lock_timeout);
 
 /*
