@@ -646,6 +646,7 @@ comes_to_rest(void)
 			if (zkl_session_state(parties[i].session) == ZKL_SESSION_EXPIRED)
 				scene_rejoin(&parties[i]);
 			release_all(&parties[i]);
+			zkl_session_leave_kept(parties[i].session);
 			waiting = waiting || pending_of(&parties[i]);
 		}
 		if (!waiting)

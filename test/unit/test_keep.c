@@ -21,7 +21,7 @@
 static const Play plays[] = {
 	/* again */
 	{"the mark is in the data from the create", "A keep, A lock!, A apply, A word may"},
-	{"the node is read right after the grant, with a watch", "A keep, A lock, A sends clw, A watches 1"},
+	{"the node is read right after the grant, with a watch", "B lock, B leave, A keep, A lock, A sends clw, A watches 1"},
 	{"a released lock stays in the queue, and is not held",
 	"A keep, A lock, A release, A has 0, A nodes 1, A word may, A lost 0"},
 	{"... and is taken again without a request", "A keep, A lock, A release, A lock, A has X, A sends , A nodes 1"},
