@@ -140,6 +140,19 @@ expire(const Step *step)
 	fake_expire(step->party->client);
 }
 
+/* The party keeps what it releases from now on, for so many milliseconds. */
+static void
+keep(const Step *step)
+{
+	step->party->keep_ms = step->argument[0] ? atoi(step->argument) : PLAY_KEEP_MS;
+}
+
+static void
+leave_kept(const Step *step)
+{
+	zkl_session_leave_kept(step->party->session);
+}
+
 /* The argument is the name of a fault, with dashes for blanks. */
 static void
 plan_fault(const Step *step)
@@ -200,6 +213,8 @@ static const struct
 	{"disconnect", disconnect, NONE, false},
 	{"connect", connect, NONE, false},
 	{"expire", expire, NONE, false},
+	{"keep", keep, NONE, false},
+	{"leavekept", leave_kept, NONE, false},
 	{"fault", plan_fault, NONE, false},
 	{"pass", pass, NONE, false},
 	{"delete", delete_node, NONE, false},
@@ -281,6 +296,17 @@ find_lost(const Step *step, char *found)
 	sprintf(found, "%d", lost_of(step->party));
 }
 
+/* The last word of the data of the party's node of "a". */
+static void
+find_word(const Step *step, char *found)
+{
+	const FakeNode *node = fake_tree_find(node_of(step->party, "a"));
+	bool		has_word = node && node->data_len > 9 &&
+		memcmp(node->data + node->data_len - 9, " keep=", 6) == 0;
+
+	snprintf(found, 8, "%.3s", has_word ? node->data + node->data_len - 3 : node ? "no" : "-");
+}
+
 static const struct
 {
 	const char *verb;
@@ -288,6 +314,7 @@ static const struct
 }			checks[] = {
 	{"has", find_modes}, {"is", find_status}, {"nodes", find_nodes},
 	{"confirmed", find_confirmed}, {"state", find_state}, {"watches", find_watches}, {"sends", find_trace}, {"lost", find_lost},
+	{"word", find_word},
 };
 
 

@@ -17,6 +17,8 @@
  *		leave				gives up, and releases everything
  *		confirm, confirm fresh		requests a confirmation of the session
  *		disconnect, connect, expire
+ *		keep, keep 5000		keeps what it releases from now on, for so many milliseconds
+ *		leavekept			gives up what it keeps
  *		fault drop			the next action's first operation has this fault; dashes for
  *							blanks: "fault apply-and-drop"
  *		pass 5000			time passes, in milliseconds
@@ -36,6 +38,7 @@
  *		watches 1			the party's watches
  *		sends cl			the operations submitted since the party's last action
  *		lost 1				the party's lost locks
+ *		word may			the last word of its node's data: or ask, use; no: none, -: no node
  *
  *-------------------------------------------------------------------------
  */
@@ -45,6 +48,7 @@
 #include "scene.h"
 
 #define PLAY_SIZE 2
+#define PLAY_KEEP_MS 3600000
 
 typedef struct Play
 {

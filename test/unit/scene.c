@@ -23,6 +23,7 @@ typedef struct LastToken
 	char		name[32];
 	int64_t		token;
 	const ZklLock *lock;		/* that it was granted to; never dereferenced */
+	const ZklSession *session;	/* the same */
 } LastToken;
 
 ZklSessionConfig scene_config;
@@ -84,11 +85,14 @@ check_token(const Hold *hold)
 	LastToken  *last = last_token(hold);
 	int64_t		token = zkl_lock_token(hold->lock);
 
-	if (last->lock != hold->lock && token <= last->token)
+	/* A session that has kept the lock has the token that it had. */
+	if (last->lock != hold->lock && token <= last->token &&
+		!(hold->party->keep_ms > 0 && hold->party->session == last->session && token == last->token))
 		object("%s: token %" PRId64 " of %s after %" PRId64, hold->name, token,
 			   hold->party->data, last->token);
 	last->token = token;
 	last->lock = hold->lock;
+	last->session = hold->party->session;
 }
 
 static bool
@@ -290,6 +294,20 @@ asked(Ask *ask, Party *party, ZklRequest *request)
 	return ask;
 }
 
+/* As the backend does: a keeper first takes what it keeps. */
+static ZklRequest *
+request_locks(Party *party, const Ask *ask, bool non_blocking)
+{
+	ZklRequest *request = NULL;
+
+	if (ask->items[0].may_be_kept && ask->items[0].held == NULL)
+		request = zkl_kept_request(party->session, ask->names[0], ask->items[0].mode, non_blocking);
+	if (request == NULL)
+		request = zkl_lock_request(party->session, ask->items, ask->n, non_blocking,
+								   party->data, (int) strlen(party->data));
+	return request;
+}
+
 Ask *
 ask_all(Party *party, int n, const char *const *names, const ZklMode *modes,
 		bool non_blocking)
@@ -304,12 +322,11 @@ ask_all(Party *party, int n, const char *const *names, const ZklMode *modes,
 		ask->items[i].name = ask->names[i];
 		ask->items[i].mode = modes[i];
 		ask->items[i].held = hold ? hold->lock : NULL;
+		ask->items[i].may_be_kept = party->keep_ms > 0 && n == 1;
 	}
 	ask->n = n;
 	ask->size = 0;
-	return asked(ask, party,
-				 zkl_lock_request(party->session, ask->items, n, non_blocking,
-								  party->data, (int) strlen(party->data)));
+	return asked(ask, party, request_locks(party, ask, non_blocking));
 }
 
 Ask *
@@ -459,7 +476,10 @@ token_of(const Party *party, const char *name)
 static void
 hold_reduce(Hold *hold, ZklMode mode)
 {
-	zkl_lock_reduce(hold->lock, mode);
+	if (mode == ZKL_MODE_NONE && hold->party->keep_ms > 0 && hold->size == 0)
+		zkl_lock_keep(hold->lock, hold->party->keep_ms);
+	else
+		zkl_lock_reduce(hold->lock, mode);
 	hold->mode = mode;
 	if (mode == ZKL_MODE_NONE)
 		hold->party = NULL;
@@ -626,6 +646,7 @@ comes_to_rest(void)
 			if (zkl_session_state(parties[i].session) == ZKL_SESSION_EXPIRED)
 				scene_rejoin(&parties[i]);
 			release_all(&parties[i]);
+			zkl_session_leave_kept(parties[i].session);
 			waiting = waiting || pending_of(&parties[i]);
 		}
 		if (!waiting)

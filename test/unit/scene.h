@@ -30,6 +30,7 @@ typedef struct Party
 	ZklSession *session;		/* NULL: unused */
 	ZklClient  *client;
 	char		data[16];
+	int			keep_ms;		/* a keeper: how long it keeps the locks that it releases; or 0 */
 } Party;
 
 /* What a party was granted. */

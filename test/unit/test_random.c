@@ -156,8 +156,11 @@ check_lease(const Party *party)
 static void
 rejoin(Party *party)
 {
+	int			keep_ms = party->keep_ms;
+
 	committing[party - parties] = false;
 	scene_rejoin(party);
+	party->keep_ms = keep_ms;
 }
 
 
@@ -221,7 +224,7 @@ act(bool lagging)
 }
 
 static const char *
-walk_with(unsigned seed, bool lagging)
+walk_with(unsigned seed, bool lagging, bool keeping)
 {
 	with_expiry = seed % 3 == 0 && !lagging;
 	broken[0] = '\0';
@@ -232,6 +235,7 @@ walk_with(unsigned seed, bool lagging)
 		committing[i] = false;
 		scene_config.node_names = dice(4) ? ZKL_NODE_NAMES_CURATOR : ZKL_NODE_NAMES_KAZOO;
 		scene_join(&parties[i]);
+		parties[i].keep_ms = keeping && dice(3) ? 1 + dice(2 * T) : 0;
 	}
 	for (int i = 0; i < ACTIONS && !broken[0]; i++)
 		act(lagging);
@@ -247,13 +251,25 @@ walk_with(unsigned seed, bool lagging)
 static const char *
 walk(unsigned seed)
 {
-	return walk_with(seed, false);
+	return walk_with(seed, false, false);
 }
 
 static const char *
 walk_lagging(unsigned seed)
 {
-	return walk_with(seed, true);
+	return walk_with(seed, true, false);
+}
+
+static const char *
+walk_keeping(unsigned seed)
+{
+	return walk_with(seed, false, true);
+}
+
+static const char *
+walk_keeping_lagging(unsigned seed)
+{
+	return walk_with(seed, true, true);
 }
 
 int
@@ -262,5 +278,7 @@ main(int argc, char **argv)
 	walk_all(argc, argv, N_SEEDS, walk, "keep exclusion, tokens and order, and leave no node");
 	walk_all(argc, argv, N_LAG_SEEDS, walk_lagging,
 			 "with lagging servers keep them, too, and no commit outlives its lease");
+	walk_all(argc, argv, N_SEEDS, walk_keeping, "with sessions that keep what they release keep them, too");
+	walk_all(argc, argv, N_LAG_SEEDS, walk_keeping_lagging, "... also with lagging servers");
 	return done();
 }
