@@ -21,6 +21,7 @@ EXPECTED = {"40001", "40P01", "55P03", "57014", "08001", "08006", "22012",
 # The kinds of errors.
 KINDS = (
     "two holders", "too many permits", "token going back", "token given twice",
+    "taken again too late",
     "re-entry with another token", "re-entry miscounted", "lost release",
     "release by a non-owner", "hold vanished without a report",
     "committed too late to be seen", "refused, but committed",
@@ -39,7 +40,7 @@ class Section:
         self.owner = (replay.process, replay.session)
         self.replay = replay
         self.name, self.mode, self.hold = name, mode, hold
-        self.start = start
+        self.asked, self.start = record["start"], start
         self.believed_until = self.reported_at = None
         self.leased = record["start"] + replay.lease if proven else start
         self.committed = start
@@ -63,11 +64,15 @@ class Section:
 
 
 class Hold:
-    """A session's hold of one name, from the first grant to the last release."""
+    """A session's hold of one name, from the first grant to the last release.
+
+    again: the session kept the lock's node since an earlier hold with the same token.
+    """
 
     def __init__(self, asked, answered):
         self.asked, self.answered = asked, answered
         self.token = None
+        self.again = False
 
 
 class Replay:
@@ -76,7 +81,11 @@ class Replay:
     def __init__(self, check, record):
         self.check = check
         self.process, self.session = record["process"], record["session"]
-        self.lease = check.lease
+        self.keeps = record.get("keeps", False)
+        # What is left at least of the lease when the session takes again what it kept.
+        self.lease = check.lease / 2 if self.keeps else check.lease
+        self.tokens = defaultdict(set)      # name => tokens of earlier holds
+        self.asked_first = {}   # name => start of the first request whose token is unknown
         self.model = Holds()
         self.holds = {}         # name => Hold
         self.open = {}          # (name, mode) => Section
@@ -96,6 +105,9 @@ class Replay:
     def feed(self, record):
         self.time = record["end"]
         outcome = record["outcome"]
+        if self.keeps and record["op"] == "lock":
+            for name in record["names"]:
+                self.asked_first.setdefault(name, record["start"])
         if outcome == "ok":
             self.ok(record)
             self.last_ok = record["end"]
@@ -185,6 +197,11 @@ class Replay:
             self.wrong("re-entry with another token", record,
                        f"{hold.token} became {token}")
         hold.token = token
+        if self.keeps:
+            hold.again = token in self.tokens[name]
+            self.tokens[name].add(token)
+            # The node may be that of an earlier request.
+            hold.asked = min(hold.asked, self.asked_first.pop(name, hold.asked))
 
     def unlocked(self, record):
         names, mode = record["names"], record["mode"]
@@ -364,6 +381,7 @@ class Check:
         for name in sorted(self.sections):
             self.check_overlaps(name)
             self.check_token_order(name)
+        self.check_taken_again()
         self.check_permits()
         self.check_new_tokens()
         self.check_visibility()
@@ -435,6 +453,8 @@ class Check:
                 greatest.append(max(token, greatest[-1] if greatest else 0))
             owners = {}
             for hold, replay in found:
+                if hold.again:
+                    continue
                 if hold.asked and \
                         owners.setdefault(hold.token, hold) is not hold:
                     self.wrong("token given twice", f"{name}: {hold.token}, "
@@ -445,6 +465,18 @@ class Check:
                                f"{name}: {hold.token}, asked for by "
                                f"{replay.process} at {hold.asked:.3f}, after "
                                f"{greatest[before - 1]}")
+
+    def check_taken_again(self):
+        """Checks that no session takes a lock again after another one had it with a greater
+        token, unless both are shared."""
+        for name, sections in self.sections.items():
+            for section in sections:
+                if section.hold.again and any(
+                        other.hold.token and other.hold.token > section.hold.token and
+                        (other.mode == "x" or section.mode == "x" and not section.upgraded) and
+                        other.owner != section.owner and other.start < section.asked
+                        for other in sections):
+                    self.wrong("taken again too late", f"{name}: {section}")
 
     # Effects.
 
@@ -522,11 +554,14 @@ class Check:
                     self.wrong("no progress",
                                f"{process} did not get {name} in the end")
 
+    def n_taken_again(self):
+        return sum(section.hold.again for found in self.sections.values() for section in found)
+
     def summary(self):
         grants = sum(len(found) for found in self.sections.values())
         permits = sum(len(found) for found in self.permits.values())
         return (f"{len(self.records)} records, {grants} sections, "
-                f"{permits} permits, "
+                f"{self.n_taken_again()} of kept locks, {permits} permits, "
                 f"{len(self.commits)} commits, {self.n_excused} overlaps of "
                 f"holders of which one had lost, or may have lost, the lock")
 

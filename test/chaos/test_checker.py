@@ -85,6 +85,16 @@ def section(story, process, token, **fields):
         process, token, level="transaction", **fields).commit(process)
 
 
+def kept(again, mode="x", between="x", **connect):
+    """p acquires the lock, releases it, and acquires it with the same token; r acquires it
+    before that if "again" is false."""
+    story = Story().add("p", "connect", **connect)
+    story.lock("p", 10, mode=mode).unlock("p", mode=mode)
+    if not again:
+        story.lock("r", 11, mode=between).unlock("r", mode=between)
+    return story.lock("p", 10, mode=mode).unlock("p", mode=mode)
+
+
 def overlapping(first_mode, second_mode):
     """Two sections; the second commits before the first ends."""
     story = Story().begin("p")
@@ -246,6 +256,13 @@ BAD = [
      visible(None), "committed too late to be seen"),
     ("an older holder that commits after a newer holder's fence",
      fenced(11, 10), "fence passed", "token going back"),
+    ("a lock that is taken again by a session that keeps none", kept(True), "token given twice"),
+    ("a kept lock that is taken again after another session had it",
+     kept(False, keeps=True), "taken again too late", "token going back"),
+    ("a kept share that is taken again after another session had the lock",
+     kept(False, mode="s", keeps=True), "taken again too late"),
+    ("a kept lock that is taken again after another session shared it",
+     kept(False, between="s", keeps=True), "taken again too late"),
     ("three permits of two", all_commit(permits(3)), "too many permits"),
     ("a third permit within the leases of two, without any commit",
      Story(names=[], servers={}, semaphores={"n": 2}).add("p", "connect")
@@ -321,6 +338,12 @@ GOOD = [
      .lock("r", 11).wait(-0.8).held("p").unlock("r")),
     ("a holder that sees the previous holder's commit", visible(10)),
     ("a sharer before an upgrade to a smaller token", upgraded()),
+    ("a kept lock that is taken again", kept(True, keeps=True)),
+    ("a kept share that is taken again while another session shares",
+     kept(False, mode="s", between="s", keeps=True)),
+    ("a kept share whose token a first attempt did not show",
+     Story().add("p", "connect", keeps=True).lock("p", 0, mode="s").unlock("p", mode="s")
+     .lock("r", 11, mode="s").unlock("r", mode="s").lock("p", 10, mode="s")),
     ("fences in order", fenced(10, 11)),
     ("fences of sharers in another order", shared_fences()),
     ("a fence that is rolled back to a savepoint", fence_rolled_back()),

@@ -51,6 +51,8 @@ def main():
     done = [r for r in check.records if r.get("outcome") == "ok"]
     results = [(f"never: {kind}", [text for found, text in problems
                                    if found == kind]) for kind in KINDS]
+    results.append(("the run had kept locks that were taken again",
+                    [] if check.n_taken_again() else ["it had none"]))
     results += [(f"the run had {name}", [] if had(done) else ["it had none"])
                 for name, had in CONTENT.items()]
     print(f"1..{len(results)}")

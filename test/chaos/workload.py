@@ -16,6 +16,7 @@ from holds import Holds
 
 MODES = {"x": "", "s": "_shared"}
 UNLOCK = {"x": "zk_unlock", "s": "zk_unlock_shared", "p": "zk_release"}
+KEPT = "k"                      # a lock that all clients share, mostly
 LEVELS = {"session": "", "transaction": "_xact"}
 HELD = """SELECT name, substr(translate(mode, 'e', ''), 1, 1),
  scope, count, token, state FROM zk_held_locks ORDER BY 1, 2, 3"""
@@ -39,7 +40,7 @@ class Client(threading.Thread):
         self.connection = None
         self.pid = 0
         self.session = 0
-        self.patient = False
+        self.patient = self.keeps = False
         self.holds = Holds()
         self.serial = 0
         self.txn = None
@@ -89,9 +90,13 @@ class Client(threading.Thread):
         self.pid = self.connection.get_backend_pid()
         self.holds, self.txn = Holds(), None
         self.patient = self.random.random() < 0.3
+        self.keeps = self.run_state.keepers and self.random.random() < 0.5
         self.history.add(process=self.name, session=self.session, op="connect",
-                         start=start, end=now(), outcome="ok", value=self.pid)
-        return self.do("set", f"SET lock_timeout = {self.limit()}")[0] == "ok"
+                         start=start, end=now(), outcome="ok", value=self.pid,
+                         keeps=self.keeps)
+        return self.do("set", f"SET lock_timeout = {self.limit()}")[0] == "ok" and (
+            not self.keeps or self.do("set", "SET zklock.keep = "
+                                      f"{self.random.choice((300, 600000))}")[0] == "ok")
 
     def limit(self):
         return 0 if self.patient else self.random.choice((300, 1000, 4000))
@@ -119,7 +124,7 @@ class Client(threading.Thread):
 
     def held_locks(self):
         return [name for name in self.holds.names()
-                if name in self.run_state.names]
+                if name not in self.run_state.semaphores]
 
     def choices(self):
         holding = bool(self.holds.names())
@@ -153,12 +158,22 @@ class Client(threading.Thread):
             names = self.random.sample(self.run_state.names,
                                        self.random.randint(2, 3))
         mode = self.random.choice("xs")
+        if self.run_state.keepers and not held and self.random.random() < 0.5:
+            names, mode = self.rarely_contended()
         shared = [name for name in held if not self.holds.held(name, "x")]
         if shared and self.random.random() < 0.4:
             names, mode = [self.random.choice(shared)], "x"
         level = "session" if self.holds.nested is None \
             or self.random.random() < 0.2 else "transaction"
         return self.request(names, mode, level, wait)
+
+    def rarely_contended(self):
+        """Returns a lock that a session can keep for a while, and the mode."""
+        if self.random.random() < 0.5:
+            return [KEPT], self.random.choices("sx", (100, 1))[0]
+        owner = self if self.random.random() < 0.98 else \
+            self.random.choice(self.run_state.clients)
+        return [owner.name], "x"
 
     def permit(self):
         """Acquires a permit; a client that waits without a timeout holds nothing else."""
