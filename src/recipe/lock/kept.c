@@ -135,14 +135,24 @@ zkl__kept_granted(ZklNode *node)
 	zkl__hold_watch_node(node);
 }
 
-/* Another session wants the lock; "version" is that of the node's data. */
+/* Returns whether the node was kept, and is about to be taken again. */
+static bool
+is_again(const ZklNode *node)
+{
+	return node->request && node->request->is_again;
+}
+
+/*
+ * Another session wants the lock; "version" is that of the node's data.  A request that is
+ * about to be granted for the first time does not lose its place.
+ */
 static void
 be_asked(ZklNode *node, int32_t version)
 {
 	zkl__note_asked(node);
 	if (node->is_kept)
 		zkl__node_leave(node);
-	else if (node->request)
+	else if (is_again(node))
 		zkl__on_node_removed(node);
 	else
 	{
@@ -156,10 +166,11 @@ be_asked(ZklNode *node, int32_t version)
 bool
 zkl__kept_read(ZklNode *node, const ZklResult *result)
 {
-	if (zkl_parse_keep(result->data, result->data_len) == ZKL_KEEP_ASKED)
+	ZklKeepState state = zkl_parse_keep(result->data, result->data_len);
+
+	if (state == ZKL_KEEP_ASKED ||
+		(state != ZKL_KEEP_MAY && (node->is_kept || is_again(node))))	/* a request to release it */
 		be_asked(node, result->version);
-	else if (node->is_kept && zkl_parse_keep(result->data, result->data_len) != ZKL_KEEP_MAY)
-		zkl__node_leave(node);	/* for example a request to release it */
 	else if (node->request)
 		zkl__on_node_progress(node);
 	return node->lock != NULL;
@@ -171,7 +182,7 @@ zkl__kept_unreadable(ZklNode *node)
 {
 	if (node->is_kept)
 		zkl__node_leave(node);
-	else if (node->request)
+	else if (is_again(node))
 		zkl__on_node_removed(node);
 }
 
