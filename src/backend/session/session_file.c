@@ -268,7 +268,8 @@ open_former_file(const char *path, Header *expected)
 	if (fd < 0 || !expected_header(fd, expected))
 		ereport(ERROR,
 				(errcode_for_file_access(),
-				 errmsg("could not read file \"%s\": %m", path)));
+				 errmsg("could not read file \"%s\": %m", path),
+				 errhint("The server must own the file. Until it can read it, the locks of the server's former processes end with their session timeout.")));
 	return fd;
 }
 

@@ -10,9 +10,6 @@
  * owner does not wait for it; a queue keeps its operations until a
  * thread has the mutex.
  *
- * zk_client.c and zk_passes.c call each other, because the number of clients limits the time
- * of a handshake.
- *
  * Order of the mutexes: the library's, a session's or that of the names, then one of
  * three: a client's queue, the I/O thread's own, the log ring's.
  *
