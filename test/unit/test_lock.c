@@ -358,7 +358,7 @@ test_ending_before_connection(void)
 static void
 test_ending_unseen(void)
 {
-	ZklLockItem item = {"a", X, NULL};
+	ZklLockItem item = {.name = "a",.mode = X};
 	ZklRequest *request;
 
 	scene_begin(2);

@@ -216,7 +216,7 @@ test_waiting(void)
 static void
 test_not_taken(void)
 {
-	ZklLockItem item = {"a", X, NULL};
+	ZklLockItem item = {.name = "a",.mode = X};
 	ZklRequest *request;
 	ZklLock    *lock;
 
