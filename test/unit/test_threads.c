@@ -74,7 +74,7 @@ one_round(ZklSession *session, unsigned *seed)
 	int			name = rand_r(seed) / 7 % N_NAMES;
 	bool		writer = rand_r(seed) / 7 % 2;
 	bool		impatient = rand_r(seed) / 7 % 8 == 0;
-	ZklLockItem item = {names[name], writer ? ZKL_MODE_EXCLUSIVE : ZKL_MODE_SHARED, NULL};
+	ZklLockItem item = {.name = names[name],.mode = writer ? ZKL_MODE_EXCLUSIVE : ZKL_MODE_SHARED};
 	ZklRequest *request = zkl_lock_request(session, &item, 1,
 										   rand_r(seed) / 7 % 6 == 0, "me", 2);
 	ZklLock    *lock = NULL;
