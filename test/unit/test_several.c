@@ -166,7 +166,7 @@ test_too_many(void)
 	memset(longest, 'n', sizeof(longest) - 1);
 	longest[sizeof(longest) - 1] = '\0';
 	for (int i = 0; i < 600; i++)
-		items[i] = (ZklLockItem) {longest, X, NULL};
+		items[i] = (ZklLockItem) {.name = longest,.mode = X};
 	fake_count(A->client);
 	request = zkl_lock_request(A->session, items, 600, false, "", 0);
 	is_int(zkl_request_status(request), ZKL_TOO_MANY, "paths of more bytes than fit into a packet are refused");
