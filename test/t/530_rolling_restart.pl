@@ -12,7 +12,7 @@ use ZkLock::Util qw(wait_until);
 use ZkLock::ZkClient;
 use ZkLock::ZkEnsemble;
 
-# Long enough for an election on a busy machine.
+# Long enough for an election, which takes twenty seconds if the first votes are lost.
 use constant TIMEOUT => '30s';
 
 my $ensemble = ZkLock::ZkEnsemble->start(
@@ -20,7 +20,10 @@ my $ensemble = ZkLock::ZkEnsemble->start(
 	tick_time => 500,
 	config => { maxSessionTimeout => 60000 });
 my $zkc = ZkLock::ZkClient->new($ensemble->connect_string, timeout => 30);
-my @nodes = map { shared_node($_, zk => $ensemble, session_timeout => TIMEOUT) } qw(one two);
+my @nodes = map {
+	shared_node($_, zk => $ensemble, session_timeout => TIMEOUT,
+		set => { 'zklock.connect_timeout' => TIMEOUT })
+} qw(one two);
 $_->safe_psql('postgres', 'CREATE TABLE t (v text); CREATE TABLE enough ()') for @nodes;
 
 my ($holder, $waiter) = map { session($_) } @nodes;

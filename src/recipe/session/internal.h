@@ -83,6 +83,7 @@ struct ZklSession
 };
 
 /* session_state.c */
+extern void zkl__sweep(ZklSession *session);
 extern void zkl__session_end(ZklSession *session, ZklSessionState state);
 extern void zkl__session_give_up(ZklSession *session);
 

@@ -234,6 +234,7 @@ session_free(ZklSession *session)
 	(void) __atomic_fetch_sub(&n_open, 1, __ATOMIC_RELAXED);
 	while (session->calls)
 		zkl__call_free(session->calls);
+	zkl__sweep(session);
 	zkl__on_free(session);
 	zkl__batches_free(session);
 	if (session->wakeup_fd >= 0)

@@ -34,11 +34,11 @@ zkl__session_lock(ZklSession *session)
 }
 
 /*
- * Frees nodes, requests and batches that are no longer used.  Only this function does, so
+ * Frees nodes, requests, batches and questions that are no longer used.  Only this function does, so
  * that no function frees what its caller iterates over.
  */
-static void
-sweep(ZklSession *session)
+void
+zkl__sweep(ZklSession *session)
 {
 	while (session->garbage)
 	{
@@ -61,7 +61,7 @@ zkl__session_unlock(ZklSession *session)
 	bool		wake = session->wake_due && !session->woken && !session->owner_reads;
 	ZklClient  *client = session->is_left ? NULL : session->client;
 
-	sweep(session);
+	zkl__sweep(session);
 	session->wake_due = false;
 	session->woken = session->woken || wake;
 	pthread_mutex_unlock(&session->mutex);
