@@ -200,7 +200,8 @@ sub wait_watched
 
 # Deletes the nodes of a lock. Returns when its holder, with this ZooKeeper session,
 # has reacted: the holder reads its node when its watch fires, and deletes it under its name
-# when it has processed the answer. A later proof may hide the delete, but not two of them.
+# when it has processed the answer. The server shows an operation that fails as "NA". A later
+# proof may hide the delete, but not two of them.
 sub lose_lock
 {
 	my ($zk, $zkc, $lock, $id) = @_;
@@ -211,7 +212,7 @@ sub lose_lock
 	return wait_until('the holder to react to the loss',
 		sub {
 			my ($last, $n) = last_request($zk, $id) or return;
-			return $n > $before && ($last eq 'DELE' || $n > $before + 3);
+			return $n > $before && ($last eq 'NA' || $n > $before + 3);
 		});
 }
 
