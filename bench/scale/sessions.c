@@ -100,7 +100,12 @@ lock(Session *s, const char *action)
 	while ((status = zkl_request_status(request)) == ZKL_PENDING)
 		wait_changed(s->session);
 	if (status != ZKL_OK)
-		die("lock", zkl_status_text(status));
+	{
+		char		why[32];
+
+		snprintf(why, sizeof(why), "status %d", (int) status);
+		die("lock", why);
+	}
 	result = zkl_request_lock(request, 0);
 	zkl_request_end(request);
 	return result;

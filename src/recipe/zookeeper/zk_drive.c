@@ -166,14 +166,23 @@ delay_connection(ZklClient *client)
 		rand_r(&client->pause_seed) % (client->pause_ms / 2 + 1);
 }
 
+/* All sessions of a server lose their connections at once: they do not come back at once. */
+static void
+spread_connection(ZklClient *client)
+{
+	client->pause_ms = 0;
+	client->pause_until_ms = zkl_io_thread_now() +
+		rand_r(&client->pause_seed) % (zoo_recv_timeout(client->zh) / 15 + 1);
+}
+
 /* Removes the connection from wait_fd, on which the owner sleeps. */
 static void
 disconnected(ZklClient *client)
 {
 	if (!client->connected)
 		return;
-	if (zkl_io_thread_now() >= client->connected_ms + YOUNG_MS)
-		client->pause_ms = 0;
+	if (client->zh && zkl_io_thread_now() >= client->connected_ms + YOUNG_MS)
+		spread_connection(client);
 	else if (client->zh)		/* not if it was closed */
 		delay_connection(client);
 	__atomic_store_n(&client->connected, false, __ATOMIC_RELAXED);
