@@ -121,11 +121,12 @@ class Scale:
         self.note("locks", size, count / self.busy_seconds)
 
     def storm(self, size):
-        first, half, last, lost = self.peer.order("storm", self.ensemble.ask("leader"))
+        first, half, last, lost, busiest = self.peer.order("storm", self.ensemble.ask("leader"))
         for name, value in (("the first lock", first), ("half of the locks", half),
                             ("all locks", last)):
             self.note(name, size, value / 1000)
         self.note("lost sessions", size, lost)
+        self.note("busiest", size, busiest / size)
         self.ensemble.ask("restart")
 
     def run(self):
@@ -152,6 +153,14 @@ class Scale:
         for size, lost in self.curves["lost sessions"].items():
             result.add_series(f"{size} sessions, the leader is killed: sessions lost",
                               "sessions", lost)
+        for size, share in self.curves["busiest"].items():
+            result.add_series(f"{size} sessions, the leader is killed: connections tried in the"
+                              " busiest tenth of a second", "of the sessions", share)
+        largest = max(self.sizes)
+        result.check("P17", f"the same, {largest} sessions",
+                     max(self.curves["busiest"][largest]), "at most", 0.2)
+        result.check("P17", f"sessions lost, {largest} sessions",
+                     max(self.curves["lost sessions"][largest]), "at most", 0)
         return result
 
     def plot(self, result, title, unit, why, *curves):

@@ -37,6 +37,10 @@
 
 #define MAX_SESSIONS 5000
 #define LOOK_US 2000
+
+/* storm: connections tried within this time */
+#define WINDOW_MS 100
+#define MAX_SAMPLES 100000
 #define CLOSE_MS 5000
 
 /* Sessions that are opened at once: a server's queue for new connections is short. */
@@ -215,15 +219,58 @@ has_recovered(Session *s, int *lost)
 	return true;
 }
 
+/* Returns how many connections this machine has tried to open. */
+static long
+connections_tried(void)
+{
+	FILE	   *file = fopen("/proc/net/snmp", "r");
+	char		line[1024];
+	long		tried = 0;
+
+	while (file && fgets(line, sizeof(line), file))
+		if (sscanf(line, "Tcp: %*d %*d %*d %*d %ld", &tried) == 1)
+			break;
+	if (file)
+		fclose(file);
+	return tried;
+}
+
+/* Notes connections_tried(); returns the greatest number within WINDOW_MS until now. */
+static long
+busiest(double at_ms)
+{
+	static struct
+	{
+		double		at_ms;
+		long		tried;
+	}			samples[MAX_SAMPLES];
+	static int	n = 0;
+	static int	oldest = 0;
+	static long most = 0;
+	long		tried = connections_tried();
+
+	if (at_ms == 0 || n == MAX_SAMPLES)
+		n = oldest = most = 0;
+	samples[n].at_ms = at_ms;
+	samples[n++].tried = tried;
+	while (samples[oldest].at_ms < at_ms - WINDOW_MS)
+		oldest++;
+	if (tried - samples[oldest].tried > most)
+		most = tried - samples[oldest].tried;
+	return most;
+}
+
 static void
 storm(int pid)
 {
 	double		start = now_ms();
+	long		most = 0;
 	double		first = 0;
 	double		half = 0;
 	int			done = 0;
 	int			lost = 0;
 
+	busiest(0);
 	if (kill(pid, SIGKILL) != 0)
 		die("storm", "no such process");
 	for (int i = 0; i < n_sessions; i++)
@@ -243,9 +290,10 @@ storm(int pid)
 				if (done == (n_sessions + 1) / 2)
 					half = now_ms() - start;
 			}
+		most = busiest(now_ms() - start);
 		usleep(LOOK_US);
 	}
-	printf("ok %.0f %.0f %.0f %d\n", first, half, now_ms() - start, lost);
+	printf("ok %.0f %.0f %.0f %d %ld\n", first, half, now_ms() - start, lost, most);
 }
 
 static void *
