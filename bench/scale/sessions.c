@@ -14,7 +14,8 @@
  *						the number of locks acquired
  *	 storm PID			kills the process, and each session confirms its lock:
  *						milliseconds until one, half and all of the sessions have
- *						confirmed, and the number of sessions lost
+ *						confirmed, the number of sessions lost, and the most
+ *						connections that were tried within WINDOW_MS
  *	 close				ends all sessions
  *
  * Each session has its own thread, as in a backend; all of them share the library's

@@ -241,9 +241,11 @@ zkl__node_can_send(const ZklNode *node)
 void
 zkl__node_set_name(ZklNode *node, const char *name)
 {
+	size_t		length = strnlen(name, sizeof(node->name) - 1);
 	ZklContender contender;
 
-	strncpy(node->name, name, sizeof(node->name) - 1);
+	memcpy(node->name, name, length);
+	node->name[length] = '\0';
 	if (zkl_parse_child(node->name, &contender))
 		node->number = contender.number;
 }
