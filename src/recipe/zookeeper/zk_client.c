@@ -178,7 +178,8 @@ zkl_client_open(const ZklSessionConfig *config, int wait_fd, ZklSession *session
 	memcpy(client->resumed.passwd, config->resumed.password, sizeof(client->resumed.passwd));
 	client->fd = -1;
 	client->handshake_fd = config->tls ? eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK) : -1;
-	client->seed = (uint32_t) getpid() * 2654435761u ^ (uint32_t) zkl_now_ms();
+	client->seed = ((uint32_t) getpid() ^ (uint32_t) zkl_now_ms() ^
+					(uint32_t) ((uintptr_t) client >> 4)) * 2654435761u;
 	client->pause_seed = client->seed;
 	client->acl = config->creator_acl ? &creator_acl : &ZOO_OPEN_ACL_UNSAFE;
 	client->connect_string = strdup(config->connect_string);

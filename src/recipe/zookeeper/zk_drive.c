@@ -172,7 +172,7 @@ spread_connection(ZklClient *client)
 {
 	client->pause_ms = 0;
 	client->pause_until_ms = zkl_io_thread_now() +
-		rand_r(&client->pause_seed) % (zoo_recv_timeout(client->zh) / 15 + 1);
+		rand_r(&client->pause_seed) % (zoo_recv_timeout(client->zh) / 10 + 1);
 }
 
 /* Removes the connection from wait_fd, on which the owner sleeps. */

@@ -169,12 +169,13 @@ follow_library(ZklClient *client, int library_fd)
  * Gives the library the next server.  It has one at a time: with a list, it would move to the
  * next one twice after a failure, and try new servers again before it goes on.  It takes
  * servers for the same if only their ports differ, so it gets another one in between.  After
- * a round without success a pause follows.
+ * a round without success a pause follows; while a session is resumed, after each attempt,
+ * because all sessions of a server try at the same time when it is gone.
  */
 static void
 choose_server(ZklClient *client, int64_t now)
 {
-	int64_t		round_ends_ms = now + zoo_recv_timeout(client->zh) / 60;
+	int			pause_ms = zoo_recv_timeout(client->zh) / 30;
 	bool		is_round;
 
 	if (client->is_chosen || !zkl_zk_next_server(client, &is_round))
@@ -183,11 +184,12 @@ choose_server(ZklClient *client, int64_t now)
 	client->is_chosen = zoo_set_servers(client->zh, client->address) == ZOK;
 	if (!client->is_chosen)
 		client->pause_until_ms = now + RETRY_MS;
-	if (!is_round || !client->has_tried)
+	if (!client->has_tried || (!is_round && zoo_client_id(client->zh)->client_id == 0))
 		return;
 	client->has_tried = false;
-	if (client->pause_until_ms < round_ends_ms)
-		client->pause_until_ms = round_ends_ms;
+	pause_ms += rand_r(&client->pause_seed) % (pause_ms + 1);
+	if (client->pause_until_ms < now + pause_ms)
+		client->pause_until_ms = now + pause_ms;
 }
 
 /* Ends a pause of the library: it takes its only server for the end of a round. */
