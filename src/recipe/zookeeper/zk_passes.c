@@ -138,6 +138,19 @@ finish_connecting(ZklClient *client)
 		zkl_zk_flush_out(client);
 }
 
+/*
+ * The server has closed the connection: mostly the ensemble chooses a leader.  All sessions
+ * try again then.
+ */
+static void
+pause_after_refusal(ZklClient *client)
+{
+	int			least_ms = zoo_recv_timeout(client->zh) / 30;
+
+	client->pause_until_ms = zkl_io_thread_now() + least_ms +
+		rand_r(&client->pause_seed) % (least_ms + 1);
+}
+
 /* Updates our state to what the library has done with its connection. */
 static void
 follow_library(ZklClient *client, int library_fd)
@@ -147,6 +160,8 @@ follow_library(ZklClient *client, int library_fd)
 		/* The library reports no event if it closes the connection in a submission. */
 		if (client->connected)
 			zkl_zk_session_io(client->zh, ZOO_SESSION_EVENT, ZOO_CONNECTING_STATE, "", client);
+		else if (client->phase == PHASE_OPEN && client->connect_by_ms != ZKL_IO_THREAD_NEVER)
+			pause_after_refusal(client);
 		zkl_zk_drop_connection(client);
 	}
 	if (client->phase != PHASE_NONE || library_fd < 0 || !zkl_zk_is_open(client))
@@ -169,13 +184,12 @@ follow_library(ZklClient *client, int library_fd)
  * Gives the library the next server.  It has one at a time: with a list, it would move to the
  * next one twice after a failure, and try new servers again before it goes on.  It takes
  * servers for the same if only their ports differ, so it gets another one in between.  After
- * a round without success a pause follows; while a session is resumed, after each attempt,
- * because all sessions of a server try at the same time when it is gone.
+ * a round without success a pause follows.
  */
 static void
 choose_server(ZklClient *client, int64_t now)
 {
-	int			pause_ms = zoo_recv_timeout(client->zh) / 30;
+	int64_t		round_ends_ms = now + zoo_recv_timeout(client->zh) / 60;
 	bool		is_round;
 
 	if (client->is_chosen || !zkl_zk_next_server(client, &is_round))
@@ -184,12 +198,11 @@ choose_server(ZklClient *client, int64_t now)
 	client->is_chosen = zoo_set_servers(client->zh, client->address) == ZOK;
 	if (!client->is_chosen)
 		client->pause_until_ms = now + RETRY_MS;
-	if (!client->has_tried || (!is_round && zoo_client_id(client->zh)->client_id == 0))
+	if (!is_round || !client->has_tried)
 		return;
 	client->has_tried = false;
-	pause_ms += rand_r(&client->pause_seed) % (pause_ms + 1);
-	if (client->pause_until_ms < now + pause_ms)
-		client->pause_until_ms = now + pause_ms;
+	if (client->pause_until_ms < round_ends_ms)
+		client->pause_until_ms = round_ends_ms;
 }
 
 /* Ends a pause of the library: it takes its only server for the end of a round. */
