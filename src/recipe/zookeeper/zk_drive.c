@@ -181,9 +181,11 @@ disconnected(ZklClient *client)
 {
 	if (!client->connected)
 		return;
-	if (client->zh && zkl_io_thread_now() >= client->connected_ms + YOUNG_MS)
+	if (client->zh == NULL || client->connected_ms == 0)	/* it was closed, or dropped here */
+		client->pause_ms = 0;
+	else if (zkl_io_thread_now() >= client->connected_ms + YOUNG_MS)
 		spread_connection(client);
-	else if (client->zh)		/* not if it was closed */
+	else
 		delay_connection(client);
 	__atomic_store_n(&client->connected, false, __ATOMIC_RELAXED);
 	(void) epoll_ctl(client->wait_fd, EPOLL_CTL_DEL, client->fd, NULL);

@@ -145,7 +145,7 @@ finish_connecting(ZklClient *client)
 static void
 pause_after_refusal(ZklClient *client)
 {
-	int			least_ms = zoo_recv_timeout(client->zh) / 30;
+	int			least_ms = zoo_recv_timeout(client->zh) / 20;
 
 	client->pause_until_ms = zkl_io_thread_now() + least_ms +
 		rand_r(&client->pause_seed) % (least_ms + 1);
