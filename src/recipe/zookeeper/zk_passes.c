@@ -160,7 +160,8 @@ follow_library(ZklClient *client, int library_fd)
 		/* The library reports no event if it closes the connection in a submission. */
 		if (client->connected)
 			zkl_zk_session_io(client->zh, ZOO_SESSION_EVENT, ZOO_CONNECTING_STATE, "", client);
-		else if (client->phase == PHASE_OPEN && client->connect_by_ms != ZKL_IO_THREAD_NEVER)
+		else if (client->phase == PHASE_OPEN && client->connect_ms != 0 &&
+				 client->connect_by_ms != ZKL_IO_THREAD_NEVER)
 			pause_after_refusal(client);
 		zkl_zk_drop_connection(client);
 	}
