@@ -399,7 +399,7 @@ void
 zkl__node_downgrade(ZklNode *node)
 {
 	node->mode = ZKL_MODE_SHARED;
-	node->keep = ZKL_KEEP_NEVER;
+	zkl__node_keep_never(node);
 	zkl__node_move(node, NODE_DOWNGRADING, node->number);
 	zkl__node_advance(node);
 }
