@@ -169,7 +169,7 @@ refuse(ZklNode *node)
 static void
 become_waiter(ZklNode *node, const char *other, const ZklResult *list)
 {
-	if (!zkl__node_may_wait(node, other))
+	if (!zkl__node_may_wait(node, other, list))
 	{
 		refuse(node);
 		return;
