@@ -88,6 +88,7 @@ static const Play plays[] = {
 	USED "A keep, B keep, C keep, A share, B share, C share, A release, B release, C release, A pass 500, A sends l, A pass 1499, A sends , A pass 1, A sends l"},
 	{"... but not while the session is disconnected", "A keep, A lock, A release, A disconnect, A pass 1000, A sends "},
 	{"a lock that is only held is not looked at", USED "A keep, A lock, A pass 900, A sends , A pass 5000, A sends "},
+	{"... not even when the session looks for another one", "D lock ab, D leave, A keep, A lock, A release, A lock b, A pass 500, A sends l"},
 	{"... nor one that is held again", USED "A keep, A lock, A release, A lock, A pass 500, A sends l, A pass 5000, A sends "},
 
 	/* whom to ask */
