@@ -96,6 +96,8 @@ static const Play plays[] = {
 	{"... nor one that is in use, and an attempt is refused in the second list", "A keep, A lock, B lock, C lock, C sends clgw, D try, D is busy, D sends clsld"},
 	{"... nor one whose name has no mark: it is not even read", USED "A lock, B lock, B sends clw"},
 	{"... nor the session's own", USED "A keep, A share, A release, A lock, A sends dclw"},
+	{"... nor that of an upgrade", "B share, A keep, A share, A lock, A sends clw"},
+	{"... nor, by a sharer, a sharer before the writer", "A keep, A share, B lock, C share, C sends clw"},
 	{"... nor one behind", "A lock, B lock, C keep, C lock, B disconnect, B connect, C word may"},
 	{"an attempt waits for no node whose name has no mark", "A lock, B try, B is busy, B sends clsld"},
 	{"an attempt waits for a node that another session has asked for", "A keep, A lock, A release, B share!, B until! u, C tryshare, C has S"},
