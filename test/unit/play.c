@@ -187,6 +187,29 @@ delete_node(const Step *step)
 }
 
 static void
+revoke(const Step *step)
+{
+	fake_tree_set(node_of(step->party, "a"), "__REVOKE__");
+}
+
+static void
+create_foreign(const Step *step)
+{
+	foreign_node("a", strcmp(step->argument, "bit") == 0 ? "_c_11111111-2222-3333-4444-555585555555-__WRIT__"
+				 : "_c_11111111-2222-3333-4444-555555555555-__WRIT__",
+				 fake_session_id(step->party->client));
+}
+
+static void
+run_until(const Step *step)
+{
+	while (fake_n_traced(step->party->client, step->argument[0]) == 0 && fake_step(step->party->client))
+		;
+	while (fake_apply(step->party->client))
+		;
+}
+
+static void
 apply(const Step *step)
 {
 	fake_apply(step->party->client);
@@ -219,6 +242,9 @@ static const struct
 	{"pass", pass, NONE, false},
 	{"delete", delete_node, NONE, false},
 	{"apply", apply, NONE, false},
+	{"revoke", revoke, NONE, false},
+	{"foreign", create_foreign, NONE, false},
+	{"until", run_until, NONE, false},
 };
 
 

@@ -24,6 +24,11 @@
  *		pass 5000			time passes, in milliseconds
  *		delete				another client deletes the party's node
  *		apply				one operation gets to the server, and its answer does not arrive yet
+ *		until u				the party's operations, up to the first of this kind (as in "sends"), get
+ *							to the server, and the last answers do not arrive yet
+ *		revoke				another client sets the data of the party's node of "a" to __REVOKE__
+ *		foreign				another program's writer waits for "a" in the party's session; "foreign
+ *							bit": its name has the mark of a node that may be kept
  *
  * After an action everything runs until nothing changes; after "lock!" the next step
  * follows at once.

@@ -300,7 +300,7 @@ request_locks(Party *party, const Ask *ask, bool non_blocking)
 {
 	ZklRequest *request = NULL;
 
-	if (ask->items[0].may_be_kept && ask->items[0].held == NULL)
+	if (ask->n == 1 && ask->items[0].may_be_kept && ask->items[0].held == NULL)
 		request = zkl_kept_request(party->session, ask->names[0], ask->items[0].mode, non_blocking);
 	if (request == NULL)
 		request = zkl_lock_request(party->session, ask->items, ask->n, non_blocking,
@@ -322,7 +322,7 @@ ask_all(Party *party, int n, const char *const *names, const ZklMode *modes,
 		ask->items[i].name = ask->names[i];
 		ask->items[i].mode = modes[i];
 		ask->items[i].held = hold ? hold->lock : NULL;
-		ask->items[i].may_be_kept = party->keep_ms > 0 && n == 1;
+		ask->items[i].may_be_kept = party->keep_ms > 0;
 	}
 	ask->n = n;
 	ask->size = 0;

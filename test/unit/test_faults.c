@@ -29,6 +29,7 @@ typedef struct Scenario
 	void		(*prepare) (void);	/* after the setup */
 	int32_t		sequence_limit;
 	bool		semaphore;
+	bool		asks;			/* an attempt asks a keeper */
 } Scenario;
 
 /* Steps of setups; the znodes of all locks, or of the semaphore, exist. */
@@ -39,6 +40,7 @@ typedef struct Scenario
 #define BOTH_SHARE USED ", B share, B giveup, A share, A giveup"
 #define ALL_WAIT A_HOLDS ", B share, C lock"
 #define A_HOLDS_THREE USED ", A lock abc, A giveup"
+#define A_KEEPS USED ", A keep, A lock, A release"
 #define PERMITS "C permit, C leave"
 #define B_HAS_ALL PERMITS ", B permit, B permit, B giveup"
 #define B_WAITS PERMITS ", C permit, C permit, C giveup, B permit"
@@ -112,6 +114,22 @@ static const Scenario scenarios[] = {
 	{"numbers used up, given up", USED, {"A lock", "A giveup", "B leave"}, .expected = ZKL_SEQUENCE_USED_UP, .prepare = give_b_last_number,
 	.sequence_limit = LIMIT},
 	{"confirm", A_HOLDS_THREE, {"A confirm"}, .expected = ZKL_OK},
+	{"keep", USED ", A keep", {"A lock", "A release", "A lock"}, .expected = ZKL_OK},
+	{"again, with a proof", A_KEEPS ", A pass 1500", {"A lock"}, .expected = ZKL_OK},
+	{"again, and given up", A_KEEPS ", A pass 1500", {"A lock", "A giveup"}, .expected = ZKL_OK},
+	{"again, asked before", A_KEEPS ", A pass 1500", {"B lock, A lock", "B leave"}, .expected = ZKL_OK},
+	{"again, as an attempt", A_KEEPS ", A pass 1500", {"A try"}, .expected = ZKL_OK},
+	{"kept in another mode", A_KEEPS, {"A share"}, .expected = ZKL_OK},
+	{"kept, array", A_KEEPS, {"A lock abc"}, .expected = ZKL_OK},
+	{"kept, upgrade", USED ", A keep, A share, A release", {"A share", "A lock"}, .expected = ZKL_OK},
+	{"in use, asked", USED ", A keep", {"A lock", "B lock", "A release"}, .expected = ZKL_OK},
+	{"in use, asked by an attempt", USED ", A keep", {"A lock", "B try", "A release"}, .expected = ZKL_OK},
+	{"asks a keeper", USED ", B keep, B lock, B release", {"A lock"}, .expected = ZKL_OK},
+	{"asks two keepers", USED ", B keep, B share, B release, C keep, C share, C release", {"A lock"}, .expected = ZKL_OK},
+	{"asks a keeper, as a keeper", USED ", A keep, B keep, B lock, B release", {"A lock", "A release", "A lock"}, .expected = ZKL_OK},
+	{"asks a holder", USED ", B keep, B lock", {"A lock", "B release"}, .expected = ZKL_OK},
+	{"attempt, kept", USED ", B keep, B lock, B release", {"A try"}, .expected = ZKL_OK},
+	{"attempt, in use by a keeper", USED ", B keep, B lock", {"A try"}, .expected = ZKL_BUSY, .asks = true},
 	{"permit, first use", "", {"A permit"}, .expected = ZKL_OK, .semaphore = true},
 	{"permit", PERMITS, {"A permit"}, .expected = ZKL_OK, .semaphore = true},
 	{"two permits", PERMITS, {"A permit", "A permit"}, .expected = ZKL_OK, .semaphore = true},
@@ -210,14 +228,20 @@ delete_refused(void)
 		fake_trace(A->client)[fault_at - 1] == 'd';
 }
 
+/* The owner ends an attempt that gets no answer within a second (has_asked). */
+static bool
+is_question_lost(void)
+{
+	return scenario->asks && fault_at > 0 && strchr("gu", fake_trace(A->client)[fault_at - 1]);
+}
+
 static bool
 is_decided_well(ZklStatus status)
 {
-
 	if (fake_is_expired(A->client))
 		return status == (fault == FAULT_AUTH ? ZKL_AUTH_FAILED : ZKL_SESSION_LOST) ||
 			status == ZKL_OK || status == scenario->expected;
-	if (delete_refused())
+	if (delete_refused() || (is_question_lost() && status == ZKL_PENDING))
 		return true;
 	return status == scenario->expected ||
 		(fault == FAULT_NO_AUTH && status == ZKL_NO_AUTH) ||
@@ -268,13 +292,21 @@ check_free(void)
 }
 
 static void
+check_no_nodes(void)
+{
+	if (nodes_of(A, NULL) > 0 && !delete_refused())
+		report_failure("nodes are left");
+}
+
+/* A keeper gives up what it keeps when another session is granted. */
+static void
 check_aftermath(void)
 {
 	give_up_all(A);
 	release_all(A);
 	heal();
-	if (nodes_of(A, NULL) > 0 && !delete_refused())
-		report_failure("nodes are left");
+	if (A->keep_ms == 0)
+		check_no_nodes();
 	give_up_all(B);
 	release_all(B);
 	give_up_all(C);
@@ -282,6 +314,7 @@ check_aftermath(void)
 	heal();
 	if (!delete_refused() && !scenario->sequence_limit)
 		check_free();
+	check_no_nodes();
 	if (objections() > 0)
 		report_failure(first_objection());
 	scene_end(NULL);

@@ -16,7 +16,7 @@
 #include "observed.h"
 #include "play.h"
 
-#define T SCENE_TIMEOUT_MS
+#define USED "D lock, D leave, "
 
 static const Play plays[] = {
 	/* again */
@@ -34,13 +34,13 @@ static const Play plays[] = {
 	/* asked */
 	{"another session gets at once what is only kept", "A keep, A lock, A release, B lock, B has X, A nodes 0"},
 	{"... asking once: one read and one change of the data", "A keep, A lock, A release, B lock, B sends clgwulwl"},
-	{"... also an attempt", "A keep, A lock, A release, B try, B has X, A nodes 0"},
+	{"... also an attempt", "A keep, A lock, A release, B try, B sends clgwulwl, B has X, A nodes 0"},
 	{"... and a sharer, of a writer's", "A keep, A lock, A release, B share, B has S, A nodes 0"},
 	{"sharers do not ask sharers", "A keep, A share, A release, B share, B has S, A nodes 1, A word may"},
 	{"a writer asks all sharers",
 	"A keep, B keep, C keep, A share, B share, C share, A release, B release, C release, D lock, D has X, A nodes 0, B nodes 0, C nodes 0"},
 	{"the owner of a lock in use answers, and does not keep it", "A keep, A lock, B lock, A word use, A has X, A release, A nodes 0, B has X"},
-	{"an attempt is refused at the answer", "A keep, A lock, B try, B is busy, A word use, A release, A nodes 0"},
+	{"an attempt is refused at the answer, which it reads again behind a sync", "A keep, A lock, B try, B is busy, B sends clgwulwslwd, A word use, A release, A nodes 0"},
 	{"... also one that comes later, without a question",
 	"A keep, A lock, B try, B is busy, B try, B is busy, A has X, A word use"},
 	{"a lock that was asked for is not kept by its session for a minute",
@@ -55,6 +55,7 @@ static const Play plays[] = {
 	{"... also the weaker one", "A keep, A lock, A release, A share, A has S, A nodes 1"},
 	{"an array deletes kept nodes first, and is not kept", "A keep, A lock, A release, A lock ab, A has XX ab, A nodes 2, A release, A nodes 0"},
 	{"a lock that was upgraded is not kept", "A keep, A share, A lock, A has X, A release, A nodes 0"},
+	{"... nor is its upgrade marked: only the first node is asked for", "A keep, A share, A lock, B lock, B sends clgwu"},
 	{"a lock that was downgraded is not kept", "A keep, A lock, A downgrade, A has S, A release, A nodes 0"},
 
 	/* loss */
@@ -67,15 +68,243 @@ static const Play plays[] = {
 	"A keep, A lock, A release, A pass 1500, A lock, A has X, A nodes 1"},
 
 	/* connections */
+	{"a question that is lost with the connection is repeated", "A keep, A lock, A release, B lock!, B until! g, B disconnect, B connect, B has X"},
 	{"a question during an outage is answered after it", "A keep, A lock, A release, A disconnect, B lock, B is pending, A connect, B has X, A nodes 0"},
 	{"... also if the lock is in use", "A keep, A lock, A disconnect, B lock, B is pending, A connect, A word use, A release, B has X"},
 	{"the node is read on each new connection", "A keep, A lock, A release, A disconnect, A connect, A sends w, A watches 1"},
 	{"a lock that is released during an outage is not kept", "A keep, A lock, A disconnect, A release, A connect, A nodes 0"},
+
+	/* contenders that do not ask */
+	{"a queue is looked at after T/12: a waiter that does not ask gets what is kept",
+	"A keep, A lock, A release, D foreign, A pass 499, A nodes 1, A pass 1, A nodes 0"},
+	{"... and later again", "A keep, A lock, A release, A pass 500, D foreign, A pass 500, A nodes 0"},
+	{"... but a queue without a waiter is no reason", "A keep, A lock, A release, A pass 500, A nodes 1"},
+	{"... and the lock is not kept for a minute", "A keep, A lock, A release, D foreign, A pass 500, D delete, A lock, A word no"},
+	{"... the other keepers are asked on its behalf",
+	USED "A keep, B keep, A share, A pass 300, B share, A release, B release, D foreign, A pass 200, A nodes 0, B nodes 0"},
+	{"... also if the lock is in use again; it is released then", "A keep, A lock, A release, A lock, D foreign, A pass 500, A has X, A release, A nodes 0"},
+	{"... and an attempt gets its answer", "A keep, A lock, A release, A lock, D foreign, A pass 500, D delete, B try, B is busy, A word use"},
+	{"a queue with three contenders is looked at three times as rarely",
+	USED "A keep, B keep, C keep, A share, B share, C share, A release, B release, C release, A pass 500, A sends l, A pass 1499, A sends , A pass 1, A sends l"},
+	{"... but not while the session is disconnected", "A keep, A lock, A release, A disconnect, A pass 1000, A sends "},
+	{"a lock that is only held is not looked at", USED "A keep, A lock, A pass 900, A sends , A pass 5000, A sends "},
+	{"... not even when the session looks for another one", "D lock ab, D leave, A keep, A lock, A release, A lock b, A pass 500, A sends l"},
+	{"... nor one that is held again", USED "A keep, A lock, A release, A lock, A pass 500, A sends l, A pass 5000, A sends "},
+
+	/* whom to ask */
+	{"a node whose data do not say that it may be kept is not asked for", USED "D foreign bit, B lock, B sends clgw"},
+	{"... nor one that is in use, and an attempt is refused in the second list", "A keep, A lock, B lock, C lock, C sends clgw, D try, D is busy, D sends clsld"},
+	{"... nor one whose name has no mark: it is not even read", USED "A lock, B lock, B sends clw"},
+	{"... nor the session's own", USED "A keep, A share, A release, A lock, A sends dclw"},
+	{"... nor that of an upgrade", "B share, A keep, A share, A lock, A sends clw"},
+	{"... nor, by a sharer, a sharer before the writer", "A keep, A share, B lock, C share, C sends clw"},
+	{"... nor one behind", "A lock, B lock, C keep, C lock, B disconnect, B connect, C word may"},
+	{"an attempt waits for no node whose name has no mark", "A lock, B try, B is busy, B sends clsld"},
+	{"an attempt waits for a node that another session has asked for", "A keep, A lock, A release, B share!, B until! u, C tryshare, C has S"},
+	{"an attempt is refused at once behind a waiter that may keep later", "A lock, B keep, B lock, C try, C is busy, B word may"},
+
+	/* other data */
+	{"a kept lock whose release is requested is given up", "A keep, A lock, A release, A revoke, A nodes 0"},
+	{"a held lock whose release is requested will not be kept", "A keep, A lock, A revoke, A word use, A release, A nodes 0, A lock, A word no"},
+	{"... and the request to release it answers a question that it replaces", "A keep, A lock, B try!, B until! u, A revoke, A word use, B is busy"},
+	{"a downgraded lock is in use, and an attempt is refused at once", "A keep, A lock, A downgrade, A word use, B try, B is busy"},
+
+	/* taken again, but not granted yet */
+	{"a re-acquire without the lease is granted with the proof", "A keep, A lock, A release, A pass 1500, A lock!, A has 0, A pass 0, A has X, A nodes 1"},
+	{"... and queues behind a session that asks before",
+	"A keep, A lock, A release, A pass 1500, B lock!, B until! u, A lock, B has X, A has 0, A word no"},
+	{"... also if the release was requested", "A keep, A lock, A release, A pass 1500, A lock!, A revoke, A has X, A word no"},
+	{"... and also if the node is deleted by hand, and the new one may be kept", "A keep, A lock, A release, A pass 1500, A lock!, A delete, A has X, A word may"},
+	{"a node that is given up is not taken again", "A keep, A lock, A release, A leavekept!, A lock, A has X, A nodes 1"},
+	{"a re-acquire right after a new connection waits for the read", "A keep, A lock, A release, A disconnect, A connect!, A lock, A has X, A nodes 1, A word may"},
+	{"... and queues if that fails", "A keep, A lock, A release, A disconnect, A lock!, A fault no-auth, A connect, A has X, A nodes 1"},
+	{"a kept node that cannot be watched is given up", "A keep, A lock, A release, A disconnect, A fault no-auth, A connect, A nodes 0"},
+	{"... but not if another connection is lost", "A keep, A lock, A release, A disconnect, A connect!, A until! w, A disconnect, A connect, A nodes 1"},
+	{"all that is kept is given up with one request", "A keep, A lock, A release, A lock b, A release, A leavekept, A sends m"},
 };
+
+/* The node's data, and how often they were set. */
+static const char *
+data_of(const Party *party)
+{
+	static char found[80];
+	const FakeNode *node = fake_tree_find(node_of(party, "a"));
+
+	snprintf(found, sizeof(found), "%.*s, %d times", node->data_len, node->data, node->version);
+	return found;
+}
+
+static void
+test_versions(void)
+{
+	scene_begin(3);
+	play_begin();
+	play_act("A keep, A lock, C lock!, C until! g, B lock!", true);
+	while (fake_step(A->client) || fake_step(B->client))
+		;
+	is_str(data_of(A), "party 0 keep=use, 2 times", "the first question has its answer");
+	fake_run_all();
+	is_str(data_of(A), "party 0 keep=use, 2 times", "the second one, of a session that has read before, does not replace it");
+	scene_end(NULL);
+
+	scene_begin(2);
+	play_begin();
+	play_act("A keep, A lock, B lock!, B until! u", true);
+	fake_count(A->client);
+	while (fake_n_traced(A->client, 'u') == 0 && fake_step(A->client))
+		;
+	fake_tree_set(node_of(A, "a"), "__REVOKE__");
+	fake_run_all();
+	is_int(zkl_lock_revocations(hold_of(A, "a")->lock), 1, "the answer does not replace a request to release the lock");
+	is_str(data_of(A), "party 0 keep=use, 3 times", "... which is replaced by the answer");
+	scene_end("data only go forward");
+}
+
+static void
+test_answer_lost(void)
+{
+	scene_begin(2);
+	play_begin();
+	play_act("A keep, A lock, B lock!, B until! u", true);
+	fake_count(A->client);
+	fake_fault(A->client, 2, FAULT_THROTTLE);
+	fake_run_all();
+	is_str(data_of(A), "party 0 keep=ask, 1 times", "a server that is busy does not take the answer");
+	fake_advance(1000);
+	is_str(data_of(A), "party 0 keep=use, 2 times", "... which is repeated after a second");
+	scene_end(NULL);
+}
+
+static void
+test_unreadable(void)
+{
+	scene_begin(2);
+	play_begin();
+	play_act("B lock, B leave, A keep, A lock!", true);
+	fake_fault(A->client, 3, FAULT_NO_AUTH);
+	fake_run_all();
+	play_act("A release", true);
+	is_int(nodes_of(A, "a"), 0, "a lock whose node cannot be read is not kept");
+	scene_end(NULL);
+}
+
+static void
+test_limit(void)
+{
+	scene_begin(0);
+	scene_config.max_nodes = 2;
+	scene_join(A);
+	play_begin();
+	play_act("A keep, A lock, A release, A pass 10, A lock b, A release, A lock c", true);
+	is_int(mode_of(A, "c"), X, "at the session's limit a new lock is granted");
+	is_int(nodes_of(A, "a"), 0, "... for which the lock is given up that was kept first");
+	is_int(nodes_of(A, "b"), 1, "... and no other");
+	scene_end(NULL);
+}
+
+/* Returns whether a request of B for what A keeps waits for an answer, before A has read. */
+static bool
+has_asked(int server_tag, bool non_blocking)
+{
+	ZklRequestInfo info;
+	Ask		   *ask;
+
+	scene_begin(0);
+	scene_config.server_tag = 7;
+	scene_join(A);
+	scene_config.server_tag = (uint32_t) server_tag;
+	scene_join(B);
+	play_begin();
+	play_act("A keep, A lock, A release", true);
+	ask = non_blocking ? try_for(B, "a", X) : ask_for(B, "a", X);
+	while (fake_step(B->client))
+		;
+	zkl_request_info(ask->request, &info);
+	ok(info.blocked, "a contender waits for the owner of what is kept");
+	fake_run_all();
+	is_int(mode_of(B, "a"), X, "... and gets it");
+	scene_end(NULL);
+	return info.has_asked;
+}
+
+/* Behind a node of its own server it cannot know whether that is kept, or a pending delete. */
+static void
+test_bound(void)
+{
+	ok(has_asked(8, true), "an attempt waits only a second for the answer");
+	ok(!has_asked(8, false), "... another request waits");
+	ok(!has_asked(7, true), "... as does an attempt behind a release of its own server");
+}
+
+#define N_IN_USE 20
+#define N_KEPT 40
+
+static char many[N_IN_USE + N_KEPT][256];
+
+/* A writer queues behind many sharers, and has sent its first questions. */
+static void
+begin_many(void)
+{
+	scene_begin(1);
+	forget(lock_now(A, "a", X));
+	release_all(A);
+	fake_run_all();
+	for (unsigned i = 0; i < N_IN_USE + N_KEPT; i++)
+	{
+		char		child[64];
+
+		snprintf(child, sizeof(child), "_c_%08x-2222-3333-4444-55558%07x-__READ__", i + 1000, i);
+		strcpy(many[i], foreign_node("a", child, 99));
+		fake_tree_set(many[i], i < N_IN_USE ? "x keep=use" : "x keep=may");
+	}
+	fake_count(A->client);
+	ask_for(A, "a", X);
+	while (fake_n_traced(A->client, 'g') == 0 && fake_step(A->client))
+		;
+}
+
+static int
+n_asked(void)
+{
+	int			n = 0;
+
+	for (int i = 0; i < N_IN_USE + N_KEPT; i++)
+		n += strncmp(fake_tree_find(many[i])->data, "x keep=ask", 10) == 0;
+	return n;
+}
+
+static void
+test_many(void)
+{
+	begin_many();
+	is_int(fake_n_traced(A->client, 'g'), 16, "a writer behind many sharers asks for 16 at a time");
+	fake_run_all();
+	is_int(n_asked(), N_KEPT, "... and for each in the end");
+	is_int(fake_n_traced(A->client, 'u'), N_KEPT, "... once");
+	is_int(fake_n_traced(A->client, 'g'), N_IN_USE + N_KEPT, "... after one read of each");
+	scene_end(NULL);
+
+	begin_many();
+	fake_disconnect(A->client);
+	fake_count(A->client);
+	fake_run_all();
+	is_str(fake_trace(A->client), "", "a writer that is disconnected asks for none");
+	fake_connect(A->client);
+	fake_run_all();
+	is_int(n_asked(), N_KEPT, "... and for each on the next connection");
+	is_int(fake_n_traced(A->client, 'g'), N_IN_USE + N_KEPT, "... once");
+	scene_end(NULL);
+}
 
 int
 main(void)
 {
 	play_all(plays, sizeof(plays) / sizeof(plays[0]));
+	test_versions();
+	test_answer_lost();
+	test_unreadable();
+	test_limit();
+	test_bound();
+	test_many();
 	return done();
 }

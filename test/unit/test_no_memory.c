@@ -95,9 +95,64 @@ test_batches(void)
 	}
 }
 
+/* A keeps "a". */
+static void
+begin_kept(void)
+{
+	scene_begin(2);
+	A->keep_ms = 60000;
+	forget(lock_now(A, "a", X));
+	reduce(A, "a", NONE);
+	fake_run_all();
+}
+
+/* A read of a kept node on a new connection is a call and a path. */
+static void
+test_kept_read(void)
+{
+	for (int k = 1; k <= 2; k++)
+	{
+		begin_kept();
+		fake_disconnect(A->client);
+		fake_run_all();
+		fake_connect(A->client);
+		fail_at = k;
+		fake_deliver(A->client);
+		is_int(fail_at, 0, "allocation %d is one of the read's", k);
+		lock_now(A, "a", X);
+		is_int(mode_of(A, "a"), NONE, "a kept lock is not taken again before its node was read");
+		fake_advance(1000);
+		is_int(mode_of(A, "a"), X, "... which is repeated after a second");
+		scene_end(NULL);
+	}
+}
+
+/* The first allocation is that of the node's position; a question is a call and a path. */
+static void
+test_questions(void)
+{
+	for (int k = 2; k <= 4; k++)
+	{
+		begin_kept();
+		ask_for(B, "a", X);
+		fake_step(B->client);
+		fake_apply(B->client);
+		fail_at = k;
+		fake_deliver(B->client);
+		is_int(fail_at, 0, "allocation %d is one of the questions'", k);
+		fake_run_all();
+		is_int(mode_of(B, "a"), NONE, "a session that could not ask waits");
+		fake_advance(SCENE_TIMEOUT_MS / 12);
+		is_int(mode_of(B, "a"), X, "... until the keeper looks at the queue");
+		scene_end(NULL);
+	}
+}
+
 int
 main(void)
 {
+	test_kept_read();
+	test_questions();
 	test_locks();
 	test_batches();
 	return done();

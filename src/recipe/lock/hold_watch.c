@@ -96,8 +96,11 @@ check_for_revocation(ZklNode *node, const ZklResult *result)
 			zkl__notify_revocation(node->session);
 		zkl__wake(node->session);
 	}
-	if (node->state == NODE_HELD)
-		zkl__hold_watch_restore(node, result->version);
+	if (node->state != NODE_HELD)
+		return;
+	zkl__note_asked(node);
+	zkl__node_keep_never(node);
+	zkl__hold_watch_restore(node, result->version);
 }
 
 static bool

@@ -48,7 +48,7 @@ can_be_kept(const ZklLock *lock)
 {
 	const ZklNode *node = lock->anchor;
 
-	return node && lock->upgrade == NULL && !lock->lost && lock->revocations == 0 &&
+	return node && lock->upgrade == NULL && !lock->lost &&
 		node->keep == ZKL_KEEP_MAY && node->state == NODE_HELD &&
 		node->hold_watch != HOLD_UNREADABLE && zkl__is_connected(lock->session);
 }
@@ -156,8 +156,7 @@ be_asked(ZklNode *node, int32_t version)
 		zkl__on_node_removed(node);
 	else
 	{
-		node->keep = ZKL_KEEP_NEVER;
-		zkl_set_keep(node->data, node->data_len, ZKL_KEEP_IN_USE);
+		zkl__node_keep_never(node);
 		zkl__hold_watch_restore(node, version);
 	}
 }
@@ -214,16 +213,15 @@ on_looked(ZklCall *call, const ZklResult *result)
 	const char *waiter;
 	int			n;
 
-	if (result->code != ZKL_RC_OK || node->keep != ZKL_KEEP_MAY || node->state != NODE_HELD)
+	if (result->code != ZKL_RC_OK)
 		return;
 	waiter = find_waiter(result, &n);
 	node->look_ms = zkl_now_ms() + (int64_t) (n > 1 ? n : 1) * zkl__session_timeout_ms(session) / 12;
-	arm(session, node->look_ms);
 	if (waiter == NULL)
 		return;
 	zkl__ask_for_kept(session, node->lock_path, result, waiter);
 	zkl__note_asked(node);
-	node->keep = ZKL_KEEP_NEVER;
+	zkl__node_keep_never(node);
 	if (node->is_kept)
 		zkl__node_leave(node);
 }

@@ -28,7 +28,8 @@ struct ZklNodePrivate
 };
 
 /* questions.c */
-extern bool zkl__node_may_wait(const ZklNode *node, const char *other);
+extern bool zkl__node_may_wait(const ZklNode *node, const char *other,
+							   const ZklResult *list);
 extern bool zkl__node_is_refused(const ZklNode *node, const ZklResult *predecessor);
 
 /* nodes.c */

@@ -109,6 +109,15 @@ zkl__note_asked(const ZklNode *node)
 	*asked_ms(node->session, node->lock_path) = zkl_now_ms();
 }
 
+/* The node will be deleted when it is released; its data say so when they are written next. */
+void
+zkl__node_keep_never(ZklNode *node)
+{
+	if (node->keep == ZKL_KEEP_MAY)
+		zkl_set_keep(node->data, node->data_len, ZKL_KEEP_IN_USE);
+	node->keep = ZKL_KEEP_NEVER;
+}
+
 
 /*
  * Allocation and freeing

@@ -15,70 +15,105 @@
 
 #include "internal.h"
 
-typedef struct Question
+/* So many of them are in flight: a writer may wait for thousands of kept readers. */
+#define MAX_QUESTIONS 16
+
+/* The nodes that a contender asks for. */
+typedef struct Questions
 {
 	ZklUses		uses;
-	char	   *path;			/* of the node, in the same chunk of memory */
-} Question;
+	const char *lock_path;		/* in the same chunk of memory */
+	int			n;
+	int			next;			/* the first that has not been sent */
+	char		names[][ZKL_CHILD_NAME_SIZE];
+} Questions;
+
+static Questions *
+questions_new(const char *lock_path, int room)
+{
+	size_t		names_size = (size_t) room * ZKL_CHILD_NAME_SIZE;
+	Questions  *questions = calloc(1, sizeof(Questions) + names_size + strlen(lock_path) + 1);
+
+	if (questions == NULL)
+		return NULL;
+	questions->lock_path = strcpy((char *) questions->names + names_size, lock_path);
+	questions->uses.subject = questions;
+	questions->uses.free_subject = free;
+	return questions;
+}
+
+static ZklCall *
+question_call(ZklSession *session, ZklHandler handler, Questions *questions, char *name)
+{
+	ZklCall    *call = zkl__call_new(session, handler, questions, &questions->uses);
+
+	if (call)
+		call->detail = name;
+	return call;
+}
+
+static void on_kept_read(ZklCall *call, const ZklResult *result);
 
 static void
-send_question(ZklCall *call, const char *path, const ZklResult *node)
+ask_next(ZklSession *session, Questions *questions)
+{
+	char	   *name;
+
+	if (questions->next == questions->n)
+		return;
+	name = questions->names[questions->next++];
+	zkl__read_child(question_call(session, on_kept_read, questions, name),
+					questions->lock_path, name, false);
+}
+
+/* On the next connection the contender asks for all that are left. */
+static void
+on_asked(ZklCall *call, const ZklResult *result)
+{
+	if (result->code != ZKL_RC_CONNECTION_LOSS)
+		ask_next(call->session, call->subject);
+}
+
+static void
+send_question(ZklSession *session, Questions *questions, char *name, const ZklResult *node)
 {
 	char	   *data = malloc((size_t) node->data_len);
 	ZklOp		op = {
 		.kind = ZKL_OP_SET,
-		.path = data ? path : NULL,
 		.data = data,
 		.data_len = node->data_len,
 		.version = node->version
 	};
 
-	if (data)
-	{
-		memcpy(data, node->data, (size_t) node->data_len);
-		zkl_set_keep(data, node->data_len, ZKL_KEEP_ASKED);
-	}
-	zkl__send(call, &op);
+	if (data == NULL)
+		return;
+	memcpy(data, node->data, (size_t) node->data_len);
+	zkl_set_keep(data, node->data_len, ZKL_KEEP_ASKED);
+	zkl__send_child(question_call(session, on_asked, questions, name), &op,
+					questions->lock_path, name);
 	free(data);
 }
 
 static void
 on_kept_read(ZklCall *call, const ZklResult *result)
 {
-	Question   *question = call->subject;
-
 	if (result->code == ZKL_RC_OK &&
 		zkl_parse_keep(result->data, result->data_len) == ZKL_KEEP_MAY)
-		send_question(zkl__call_new(call->session, zkl__ignore_answer, question, &question->uses),
-					  question->path, result);
-}
-
-/* If memory is exhausted, the owner finds out by itself, when it looks at the queue. */
-static void
-ask(ZklSession *session, const char *lock_path, const char *child)
-{
-	Question   *question = calloc(1, sizeof(Question) + strlen(lock_path) + strlen(child) + 2);
-	ZklOp		read = {.kind = ZKL_OP_GET};
-
-	if (question == NULL)
-		return;
-	question->path = (char *) (question + 1);
-	stpcpy(stpcpy(stpcpy(question->path, lock_path), "/"), child);
-	question->uses.subject = question;
-	question->uses.free_subject = free;
-	read.path = question->path;
-	zkl__send(zkl__call_new(session, on_kept_read, question, &question->uses), &read);
-	zkl__uses_end(session, &question->uses);
+		send_question(call->session, call->subject, call->detail, result);
+	else
+		on_asked(call, result);
 }
 
 /*
  * Asks for all nodes in a list that may be kept, and that the contender waits for: holders,
- * and also waiters, which could keep what they are granted later.
+ * and also waiters, which could keep what they are granted later.  If memory is exhausted,
+ * the owners find out by themselves, when they look at the queue.
  */
 void
 zkl__ask_for_kept(ZklSession *session, const char *lock_path, const ZklResult *list,
 				  const char *contender)
 {
+	Questions  *questions = NULL;
 	ZklContender waiter;
 	ZklContender other;
 
@@ -88,12 +123,22 @@ zkl__ask_for_kept(ZklSession *session, const char *lock_path, const ZklResult *l
 	{
 		const char *child = list->children[i];
 
-		if (zkl_has_keep_bit(child) && zkl_parse_child(child, &other) &&
-			(waiter.writer || other.writer) &&
-			(int64_t) other.owner != zkl__session_id(session) &&
-			zkl_is_before(other.number, child, waiter.number, contender))
-			ask(session, lock_path, child);
+		if (strlen(child) >= ZKL_CHILD_NAME_SIZE || !zkl_has_keep_bit(child) ||
+			!zkl_parse_child(child, &other) || !(waiter.writer || other.writer) ||
+			(int64_t) other.owner == zkl__session_id(session) ||
+			!zkl_is_before(other.number, child, waiter.number, contender))
+			continue;
+		if (questions == NULL)
+			questions = questions_new(lock_path, list->n_children - i);
+		if (questions == NULL)
+			return;
+		strcpy(questions->names[questions->n++], child);
 	}
+	if (questions == NULL)
+		return;
+	for (int i = 0; i < MAX_QUESTIONS; i++)
+		ask_next(session, questions);
+	zkl__uses_end(session, &questions->uses);
 }
 
 
@@ -120,11 +165,22 @@ can_be_kept(const ZklNode *node, const char *other)
 	return !is_released_here(node, other) && zkl_has_keep_bit(other);
 }
 
-/* Returns whether a node may wait for this predecessor. */
-bool
-zkl__node_may_wait(const ZklNode *node, const char *other)
+/* Returns whether this node holds the lock: one that waits will use it. */
+static bool
+is_granted(const ZklResult *list, const char *child)
 {
-	return !node->non_blocking || is_released_here(node, other) || can_be_kept(node, other);
+	const char *before;
+
+	return zkl_position(list->children, list->n_children, &child, 1, false, &before) ==
+		ZKL_POSITION_FIRST;
+}
+
+/* Returns whether a node may wait for this predecessor in the list. */
+bool
+zkl__node_may_wait(const ZklNode *node, const char *other, const ZklResult *list)
+{
+	return !node->non_blocking || is_released_here(node, other) ||
+		(can_be_kept(node, other) && is_granted(list, other));
 }
 
 /* Does a non-blocking attempt wait for the answer of a session that it has asked? */

@@ -163,6 +163,7 @@ extern void zkl__leave_end(ZklSession *session);
 
 extern bool zkl__was_asked(const ZklSession *session, const char *lock_path);
 extern void zkl__note_asked(const ZklNode *node);
+extern void zkl__node_keep_never(ZklNode *node);
 
 /* questions.c */
 extern void zkl__ask_for_kept(ZklSession *session, const char *lock_path,

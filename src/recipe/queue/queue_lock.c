@@ -169,7 +169,7 @@ refuse(ZklNode *node)
 static void
 become_waiter(ZklNode *node, const char *other, const ZklResult *list)
 {
-	if (!zkl__node_may_wait(node, other))
+	if (!zkl__node_may_wait(node, other, list))
 	{
 		refuse(node);
 		return;
@@ -399,7 +399,7 @@ void
 zkl__node_downgrade(ZklNode *node)
 {
 	node->mode = ZKL_MODE_SHARED;
-	node->keep = ZKL_KEEP_NEVER;
+	zkl__node_keep_never(node);
 	zkl__node_move(node, NODE_DOWNGRADING, node->number);
 	zkl__node_advance(node);
 }
