@@ -104,9 +104,11 @@ start_alone(Node *command, bool is_top_level)
 static bool
 is_irreversible_commit(void)
 {
-	if (zklock_is_irreversible())
+	bool		is_irreversible = zklock_is_irreversible();
+
+	if (is_irreversible)
 		zklock_cancel_mute(true);	/* for the commits that follow, too */
-	return zklock_is_irreversible();
+	return is_irreversible;
 }
 
 /* Further commits do not belong to the command, unless it is still running. */
@@ -161,15 +163,13 @@ is_of_client(void)
 static void
 check_at_commit(XactEvent event)
 {
-	bool		can_fail = event == XACT_EVENT_PRE_PREPARE ||
-		(!is_irreversible_commit() && is_of_client());
-
 	if (commit_checked)
 		return;
 	commit_checked = true;
 	if (event == XACT_EVENT_PRE_PREPARE)
 		zklock_at_pre_prepare();
-	zklock_check_commit(can_fail);
+	zklock_check_commit(event == XACT_EVENT_PRE_PREPARE ||
+						(!is_irreversible_commit() && is_of_client()));
 }
 
 /* Runs before callbacks that commit elsewhere, for example those of postgres_fdw. */
