@@ -81,15 +81,23 @@ static bool runs_alone = false;
  */
 
 /*
- * ROLLBACK PREPARED and DISCARD ALL need no check: they release, or take back.  SET may change
- * zklock.commit_check, which then applies.
+ * ROLLBACK PREPARED and DISCARD ALL release, or take back.  SET may change zklock.commit_check,
+ * which then applies.  EXECUTE, CALL and DO run statements of the client, which may release a
+ * lock, and none of which is at top level.
  */
+static bool
+needs_no_check(Node *command)
+{
+	if (IsA(command, TransactionStmt))
+		return ((TransactionStmt *) command)->kind != TRANS_STMT_COMMIT_PREPARED;
+	return IsA(command, DiscardStmt) || IsA(command, VariableSetStmt) ||
+		IsA(command, ExecuteStmt) || IsA(command, CallStmt) || IsA(command, DoStmt);
+}
+
 static bool
 start_alone(Node *command, bool is_top_level)
 {
-	if (IsA(command, DiscardStmt) || IsA(command, VariableSetStmt) || IsInTransactionBlock(is_top_level) ||
-		(IsA(command, TransactionStmt) &&
-		 ((TransactionStmt *) command)->kind != TRANS_STMT_COMMIT_PREPARED))
+	if (needs_no_check(command) || IsInTransactionBlock(is_top_level))
 		return false;
 	zklock_check_irreversible();
 
