@@ -189,6 +189,7 @@ extern void zkl_session_receive(ZklSession *session);
 
 extern ZklSessionState zkl_session_state(ZklSession *session);
 extern ZklSessionInfo zkl_session_info(ZklSession *session);
+extern int64_t zkl_session_lease_ms(ZklSession *session);	/* of these, at each release */
 
 /* Returns whether the session's node names have this mode.  Any thread. */
 extern bool zkl_session_has_mode(const ZklSession *session, ZklMode mode);

@@ -159,6 +159,23 @@ for my $kind ([ 'BEGIN; NOTIFY c', "SELECT zk_unlock('gone')", 'COMMIT' ],
 	$zk->resume;
 	nothing_left($zkc, 'a release during a silence leaves no node');
 }
+# EXECUTE, CALL and DO release as SELECT does: before the commit that needs the proof.
+$node->safe_psql('postgres',
+	"CREATE PROCEDURE release() LANGUAGE sql AS \$\$ SELECT zk_unlock('gone') \$\$");
+for my $release ('EXECUTE release', 'CALL release()', 'DO \'BEGIN CALL release(); END\'')
+{
+	my $s = locker(undef, 'always');
+	$s->query_ok("PREPARE release AS SELECT zk_unlock('gone')");
+	$s->query_ok("SELECT zk_lock('gone')");
+	$s->query_ok("SET statement_timeout = '300ms'");
+	$zk->pause;
+	fails_with($s, $release, '57014', "a release needs the proof: $release", hint => 0);
+	$s->query_ok('SET zklock.commit_check = off');
+	works($s, 'SELECT count(*) FROM zk_held_locks', 0, '... and the lock is released');
+	$zk->resume;
+	nothing_left($zkc, '... and leaves no node');
+	$s->quit;
+}
 {
 	my $s = locker('2s', 'always');
 	$s->query_ok("BEGIN; SELECT zk_lock('first'), zk_lock('second')");

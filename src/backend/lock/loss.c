@@ -323,15 +323,13 @@ zklock_note_release(const ZklockHold *released)
 {
 	ZklSession *session = zklock_session_current();
 	ZklockNameList list = {0};
-	ZklSessionInfo info;
 
 	if (session == NULL || released->lock == NULL || zklock_commit_check == ZKLOCK_COMMIT_CHECK_OFF)
 		return;
-	info = zkl_session_info(session);
-	if (info.lease_ms > 0 && zklock_commit_check != ZKLOCK_COMMIT_CHECK_ALWAYS)
+	if (zklock_commit_check != ZKLOCK_COMMIT_CHECK_ALWAYS && zkl_session_lease_ms(session) > 0)
 		return;
 	if (transaction.unproven == 0)
-		transaction.unproven = info.key.id;
+		transaction.unproven = zkl_session_info(session).key.id;
 	zklock_list_hold(&list, released);
 	note_affected(&list);
 }

@@ -81,15 +81,23 @@ static bool runs_alone = false;
  */
 
 /*
- * ROLLBACK PREPARED and DISCARD ALL need no check: they release, or take back.  SET may change
- * zklock.commit_check, which then applies.
+ * ROLLBACK PREPARED and DISCARD ALL release, or take back.  SET may change zklock.commit_check,
+ * which then applies.  EXECUTE, CALL and DO run statements of the client, which may release a
+ * lock, and none of which is at top level.
  */
+static bool
+needs_no_check(Node *command)
+{
+	if (IsA(command, TransactionStmt))
+		return ((TransactionStmt *) command)->kind != TRANS_STMT_COMMIT_PREPARED;
+	return IsA(command, DiscardStmt) || IsA(command, VariableSetStmt) ||
+		IsA(command, ExecuteStmt) || IsA(command, CallStmt) || IsA(command, DoStmt);
+}
+
 static bool
 start_alone(Node *command, bool is_top_level)
 {
-	if (IsA(command, DiscardStmt) || IsA(command, VariableSetStmt) || IsInTransactionBlock(is_top_level) ||
-		(IsA(command, TransactionStmt) &&
-		 ((TransactionStmt *) command)->kind != TRANS_STMT_COMMIT_PREPARED))
+	if (needs_no_check(command) || IsInTransactionBlock(is_top_level))
 		return false;
 	zklock_check_irreversible();
 
@@ -104,9 +112,11 @@ start_alone(Node *command, bool is_top_level)
 static bool
 is_irreversible_commit(void)
 {
-	if (zklock_is_irreversible())
+	bool		is_irreversible = zklock_is_irreversible();
+
+	if (is_irreversible)
 		zklock_cancel_mute(true);	/* for the commits that follow, too */
-	return zklock_is_irreversible();
+	return is_irreversible;
 }
 
 /* Further commits do not belong to the command, unless it is still running. */
@@ -161,15 +171,13 @@ is_of_client(void)
 static void
 check_at_commit(XactEvent event)
 {
-	bool		can_fail = event == XACT_EVENT_PRE_PREPARE ||
-		(!is_irreversible_commit() && is_of_client());
-
 	if (commit_checked)
 		return;
 	commit_checked = true;
 	if (event == XACT_EVENT_PRE_PREPARE)
 		zklock_at_pre_prepare();
-	zklock_check_commit(can_fail);
+	zklock_check_commit(event == XACT_EVENT_PRE_PREPARE ||
+						(!is_irreversible_commit() && is_of_client()));
 }
 
 /* Runs before callbacks that commit elsewhere, for example those of postgres_fdw. */

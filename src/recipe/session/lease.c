@@ -360,6 +360,17 @@ zkl__lease_answered(ZklSession *session)
  * For the owner
  */
 
+int64_t
+zkl_session_lease_ms(ZklSession *session)
+{
+	int64_t		left;
+
+	zkl__session_lock(session);
+	left = lease_left_from(session, session->lease_from_ms);
+	zkl__session_unlock(session);
+	return left;
+}
+
 ZklSessionInfo
 zkl_session_info(ZklSession *session)
 {

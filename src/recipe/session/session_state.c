@@ -61,7 +61,8 @@ zkl__session_unlock(ZklSession *session)
 	bool		wake = session->wake_due && !session->woken && !session->owner_reads;
 	ZklClient  *client = session->is_left ? NULL : session->client;
 
-	zkl__sweep(session);
+	if (session->garbage)
+		zkl__sweep(session);
 	session->wake_due = false;
 	session->woken = session->woken || wake;
 	pthread_mutex_unlock(&session->mutex);
