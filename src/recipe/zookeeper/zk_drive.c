@@ -40,6 +40,9 @@
 #define YOUNG_MS 1000
 #define PAUSE_MS 250
 
+/* Upper limit for the pause after one that has lasted longer. */
+#define MAX_SPREAD_MS 1500
+
 static pthread_mutex_t library_mutex = PTHREAD_MUTEX_INITIALIZER;
 
 /* The client that the mutex is held for, and whether this thread holds it. */
@@ -166,13 +169,19 @@ delay_connection(ZklClient *client)
 		rand_r(&client->pause_seed) % (client->pause_ms / 2 + 1);
 }
 
-/* All sessions of a server lose their connections at once: they do not come back at once. */
+/*
+ * All sessions of a server lose their connections at once: they do not come back at once.  A
+ * call must not wait for this alone, however long the session timeout is.
+ */
 static void
 spread_connection(ZklClient *client)
 {
+	int			longest_ms = zoo_recv_timeout(client->zh) / 10;
+
+	if (longest_ms > MAX_SPREAD_MS)
+		longest_ms = MAX_SPREAD_MS;
 	client->pause_ms = 0;
-	client->pause_until_ms = zkl_io_thread_now() +
-		rand_r(&client->pause_seed) % (zoo_recv_timeout(client->zh) / 10 + 1);
+	client->pause_until_ms = zkl_io_thread_now() + rand_r(&client->pause_seed) % (longest_ms + 1);
 }
 
 /* Removes the connection from wait_fd, on which the owner sleeps. */

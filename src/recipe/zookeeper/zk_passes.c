@@ -26,6 +26,9 @@
 /* The longest pause after the library could not try to connect. */
 #define RETRY_MS 500
 
+/* Upper limit for the shortest pause after a server has closed a new connection. */
+#define MAX_REFUSAL_MS 500
+
 /* What a TLS handshake allocates: most of it for the certificates of authorities. */
 #define TLS_MEMORY (1024 * 1024)
 
@@ -147,6 +150,8 @@ pause_after_refusal(ZklClient *client)
 {
 	int			least_ms = zoo_recv_timeout(client->zh) / 20;
 
+	if (least_ms > MAX_REFUSAL_MS)
+		least_ms = MAX_REFUSAL_MS;
 	client->pause_until_ms = zkl_io_thread_now() + least_ms +
 		rand_r(&client->pause_seed) % (least_ms + 1);
 }
