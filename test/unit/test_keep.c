@@ -33,8 +33,8 @@ static const Play plays[] = {
 
 	/* asked */
 	{"another session gets at once what is only kept", "A keep, A lock, A release, B lock, B has X, A nodes 0"},
-	{"... asking once: one read and one change of the data", "A keep, A lock, A release, B lock, B sends clgwulwl"},
-	{"... also an attempt", "A keep, A lock, A release, B try, B sends clgwulwl, B has X, A nodes 0"},
+	{"... asking once: one read and one change of the data", "A keep, A lock, A release, B lock, B sends clgwul"},
+	{"... also an attempt", "A keep, A lock, A release, B try, B sends clgwul, B has X, A nodes 0"},
 	{"... and a sharer, of a writer's", "A keep, A lock, A release, B share, B has S, A nodes 0"},
 	{"sharers do not ask sharers", "A keep, A share, A release, B share, B has S, A nodes 1, A word may"},
 	{"a writer asks all sharers",

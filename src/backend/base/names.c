@@ -38,16 +38,27 @@
 uint64
 zklock_name_hash(const char *encoded, size_t length)
 {
-	pg_cryptohash_ctx *context = pg_cryptohash_create(PG_SHA256);
+	static char last[64];		/* many sessions use one name again and again */
+	static size_t last_length = 0;
+	static uint64 hash;
+	pg_cryptohash_ctx *context;
 	uint8		digest[PG_SHA256_DIGEST_LENGTH];
-	uint64		hash;
 
+	if (length == last_length && memcmp(encoded, last, length) == 0)
+		return pg_ntoh64(hash);
+	last_length = 0;
+	context = pg_cryptohash_create(PG_SHA256);
 	if (context == NULL || pg_cryptohash_init(context) < 0 ||
 		pg_cryptohash_update(context, (const uint8 *) encoded, length) < 0 ||
 		pg_cryptohash_final(context, digest, sizeof(digest)) < 0)
 		elog(ERROR, "could not compute the SHA-256 hash of a lock name");
 	pg_cryptohash_free(context);
 	memcpy(&hash, digest, sizeof(hash));
+	if (length <= sizeof(last))
+	{
+		memcpy(last, encoded, length);
+		last_length = length;
+	}
 	return pg_ntoh64(hash);
 }
 

@@ -140,10 +140,10 @@ zklock_check_loss(void)
 	bool		session_lost;
 
 	/* Ends a session whose time is over, and so requests the cancel that is settled here. */
-	if (session)
-		(void) zkl_session_state(session);
+	bool		intact = session == NULL || zkl_session_is_intact(session);
+
 	(void) zklock_cancel_settle(ZKLOCK_CANCEL_LOSS);
-	if (session == NULL || zkl_session_is_intact(session))
+	if (intact)
 		return;
 
 	/*

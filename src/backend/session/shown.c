@@ -170,16 +170,12 @@ zklock_hide_session(void)
 void
 zklock_show_session(ZklSession *session, uint64 namespace_hash)
 {
-	ZklockShownSession mine = {
-		.pid = MyProcPid,
-		.session_id = zkl_session_info(session).key.id,
-		.namespace_hash = namespace_hash
-	};
+	ZklockShownSession mine = {.pid = MyProcPid,.namespace_hash = namespace_hash};
 	int			other;
 
-	if (shown == mine.session_id)
+	if (shown != 0)
 		return;
-	zklock_hide_session();
+	mine.session_id = zkl_session_info(session).key.id;
 	LWLockAcquire(lock, LW_EXCLUSIVE);
 	other = find_slot(mine.session_id, namespace_hash);
 	if (other < 0)

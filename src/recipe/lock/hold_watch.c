@@ -182,7 +182,7 @@ zkl__hold_watches_fired(ZklSession *session, const char *path)
 
 	for (ZklNode *node = child ? zkl__nodes_below(session, path, (size_t) (child - path)) : NULL;
 		 node; node = zkl__next_below(node))
-		if (strcmp(child + 1, node->name) == 0)
+		if (strcmp(child + 1, node->name) == 0 && !zkl__kept_changed(node))
 		{
 			if (can_be_watched(node))
 				zkl__hold_watch_node(node);

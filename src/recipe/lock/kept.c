@@ -161,6 +161,16 @@ be_asked(ZklNode *node, int32_t version)
 	}
 }
 
+/* The watch on a node has fired; returns whether it was kept.  Any change of one is a question. */
+bool
+zkl__kept_changed(ZklNode *node)
+{
+	if (!node->is_kept)
+		return false;
+	be_asked(node, 0);
+	return true;
+}
+
 /* The node was read; returns whether it stays the node of a lock, or is still kept. */
 bool
 zkl__kept_read(ZklNode *node, const ZklResult *result)

@@ -131,6 +131,7 @@ extern ZklNode *zkl__kept_find(const ZklSession *session, const char *lock_path)
 extern void zkl__kept_leave(ZklSession *session, const char *lock_path);
 extern bool zkl__kept_leave_oldest(ZklSession *session);
 extern void zkl__kept_granted(ZklNode *node);
+extern bool zkl__kept_changed(ZklNode *node);
 extern bool zkl__kept_read(ZklNode *node, const ZklResult *result);
 extern void zkl__kept_unreadable(ZklNode *node);
 extern void zkl__kept_due(ZklSession *session);
