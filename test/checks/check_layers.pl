@@ -58,6 +58,10 @@ is(complaints(%two, @why), '', 'two files may call each other if a header gives 
 like(complaints(@why), qr/but they do not: lock\.c request\.c$/, 'a reason for a circle that does not exist is reported');
 like(complaints(%four), qr/more than 3 files .*: grant\.c lock\.c parents\.c request\.c$/, 'a circle of four files is reported');
 
+# Names.
+my %same = map { ($_ => $good{$_} . "static void\nsame(void)\n{\n}\n") } qw(src/recipe/lock/lock.c src/recipe/zookeeper/zk_client.c);
+like(complaints(%same), qr/^same is the name of functions in \S+lock\.c and \S+zk_client\.c$/, 'two functions with one name are reported');
+
 # Lengths.
 complains('src/recipe/lock/lock.h', "\n" x 500, qr/lock\.h has 50\d lines/);
 complains('src/recipe/lock/lock.c', function_of(61), qr/lock\.c:\d+: a function of more than 60 lines/);

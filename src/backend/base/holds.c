@@ -309,7 +309,7 @@ zklock_refuse_worker(void)
 
 /* Does not ask for the conversion itself: that reads catalogs, and can fail. */
 static bool
-is_in_client_encoding(const char *text)
+needs_no_conversion(const char *text)
 {
 	int			encoding = pg_get_client_encoding();
 
@@ -320,7 +320,7 @@ is_in_client_encoding(const char *text)
 void
 zklock_list_hold(ZklockNameList *list, const ZklockHold *hold)
 {
-	const char *name = is_in_client_encoding(hold->name.display)
+	const char *name = needs_no_conversion(hold->name.display)
 		? hold->name.display : hold->name.encoded;
 
 	if (list->n > 0 && hold->kind == ZKLOCK_SEMAPHORE && strcmp(name, list->name) == 0)

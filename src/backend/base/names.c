@@ -44,7 +44,7 @@ zklock_name_hash(const char *encoded, size_t length)
 	pg_cryptohash_ctx *context;
 	uint8		digest[PG_SHA256_DIGEST_LENGTH];
 
-	if (length == last_length && memcmp(encoded, last, length) == 0)
+	if (length > 0 && length == last_length && memcmp(encoded, last, length) == 0)
 		return pg_ntoh64(hash);
 	last_length = 0;
 	context = pg_cryptohash_create(PG_SHA256);

@@ -51,7 +51,7 @@ decoded(const char *encoded)
 
 /* Returns what the session waits for. */
 static char *
-wait_text(const ZklDeadlockEdge *edge)
+edge_text(const ZklDeadlockEdge *edge)
 {
 	if (edge->name == NULL)
 		return plain(edge->waits_for ? edge->waits_for : "");
@@ -71,7 +71,7 @@ describe(const ZklDeadlock *deadlock, StringInfo detail, StringInfo log)
 
 		appendStringInfo(detail, "%sProcess %d on server %s waits for %s; blocked by process %d on server %s.",
 						 i ? "\n" : "", edge->pid, plain(edge->server),
-						 wait_text(edge), next->pid, plain(next->server));
+						 edge_text(edge), next->pid, plain(next->server));
 	}
 	appendStringInfoString(log, detail->data);
 	for (int i = 0; i < deadlock->n; i++)

@@ -139,12 +139,15 @@ zklock_check_loss(void)
 	const char *detail = NULL;
 	bool		session_lost;
 
-	/* Ends a session whose time is over, and so requests the cancel that is settled here. */
-	bool		intact = session == NULL || zkl_session_is_intact(session);
-
+	/*
+	 * Settles a cancel whose loss was reported.  That comes first: what is lost after the question
+	 * leaves its cancel pending.
+	 */
 	(void) zklock_cancel_settle(ZKLOCK_CANCEL_LOSS);
-	if (intact)
+	if (session == NULL || zkl_session_is_intact(session))
 		return;
+	/* The question ends a session whose time is over, and so requests a cancel. */
+	(void) zklock_cancel_settle(ZKLOCK_CANCEL_LOSS);
 
 	/*
 	 * The session can end at any moment, in its own thread.  Then the next check closes it,

@@ -279,11 +279,13 @@ zklock_session_by(const ZklockAction *action, int64 deadline)
 {
 	for (;;)
 	{
-		ZklSessionState state;
+		ZklSessionState state = session ? zkl_session_state(session) : ZKL_SESSION_CONNECTING;
 
-		if (session == NULL || zkl_session_state(session) != ZKL_SESSION_CONNECTED)
+		if (state != ZKL_SESSION_CONNECTED)
+		{
 			reach_ensemble(action, &deadline);
-		state = zkl_session_state(session);
+			state = zkl_session_state(session);
+		}
 		if (state == ZKL_SESSION_CONNECTED && !has_connected)
 			zklock_count(ZKLOCK_STAT_SESSIONS_OPENED, 1);
 		has_connected |= state == ZKL_SESSION_CONNECTED;

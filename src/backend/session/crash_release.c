@@ -79,7 +79,7 @@ sleep_ms(long ms)
 }
 
 static void
-open_session(CrashRelease *release, const ZklockSessionNote *note, ZklSession **session)
+open_noted_session(CrashRelease *release, const ZklockSessionNote *note, ZklSession **session)
 {
 	ZklSessionConfig config = {
 		.connect_string = note->connect_string,
@@ -96,7 +96,7 @@ open_session(CrashRelease *release, const ZklockSessionNote *note, ZklSession **
 
 /* Is it decided what becomes of the batch?  Closes the sessions that are resumed. */
 static bool
-look(Batch *batch)
+check_sessions(Batch *batch)
 {
 	bool		all_decided = true;
 
@@ -139,8 +139,8 @@ close_batch(CrashRelease *release, ZklockSessionNote *notes, int n)
 	int			n_left = 0;
 
 	for (int i = 0; i < n; i++)
-		open_session(release, &notes[i], &batch.sessions[i]);
-	while (!look(&batch) && zkl_now_ms() < until && sleep_ms(POLL_MS))
+		open_noted_session(release, &notes[i], &batch.sessions[i]);
+	while (!check_sessions(&batch) && zkl_now_ms() < until && sleep_ms(POLL_MS))
 		;
 	for (int i = 0; i < n; i++)
 	{
@@ -230,7 +230,7 @@ process_file(const char *path, void *arg)
 
 /* exit() must not clean up libraries that a thread is still using. */
 static void
-end_process(void)
+end_worker(void)
 {
 	_exit(1);
 }
@@ -249,7 +249,7 @@ zklock_release_after_crash(Datum arg)
 		ereport(LOG,
 				(errmsg("closed %d ZooKeeper sessions of processes that have crashed", release.n_closed)));
 	if (zkl_threads_are_running())
-		atexit(end_process);
+		atexit(end_worker);
 	proc_exit(1);
 }
 

@@ -217,7 +217,7 @@ note_locals(ZklDetector *d, const ZklReport *report)
 }
 
 static ZklOp
-op_for(ZklOpKind kind, const char *path, const char *data, int length)
+report_op(ZklOpKind kind, const char *path, const char *data, int length)
 {
 	return (ZklOp)
 	{
@@ -238,22 +238,22 @@ list_ops(ZklDetector *d, const ZklReport *report, const char *data, int length, 
 	const char *path = zkl__step_path(d, config->waiting_path, d->me, 0);
 	int			n = 0;
 
-	ops[n++] = op_for(kind, path, data, length);
+	ops[n++] = report_op(kind, path, data, length);
 	if (kind == ZKL_OP_CREATE)
 	{
 		path = zkl__step_path(d, config->bells_path, d->me, 0);
-		ops[n++] = op_for(ZKL_OP_CREATE, path, "", 0);
+		ops[n++] = report_op(ZKL_OP_CREATE, path, "", 0);
 	}
 	for (int i = 0; i < d->n_locals; i++)
 	{
 		path = zkl__step_path(d, config->waiting_path, d->me, d->locals[i]);
-		ops[n++] = op_for(ZKL_OP_DELETE, path, NULL, 0);
+		ops[n++] = report_op(ZKL_OP_DELETE, path, NULL, 0);
 	}
 	for (int i = 0; i < report->n_waiters; i++)
 	{
 		path = zkl__step_path(d, config->waiting_path, d->me,
 							  (uint64_t) report->waiters[i].session_id);
-		ops[n++] = op_for(ZKL_OP_CREATE, path, "", 0);
+		ops[n++] = report_op(ZKL_OP_CREATE, path, "", 0);
 	}
 	return n;
 }

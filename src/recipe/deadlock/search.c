@@ -11,7 +11,7 @@
 #include "detector.h"
 
 static ZklOp
-op_for(ZklDetector *d, const ZklWant *want)
+read_op(ZklDetector *d, const ZklWant *want)
 {
 	const ZklConfig *config = zkl__config(d->session);
 
@@ -72,7 +72,7 @@ zkl__search(ZklDetector *d)
 		const ZklResult *results;
 
 		for (n = 0; (wants[n] = zkl_snapshot_next(snapshot)).kind != ZKL_WANT_NOTHING; n++)
-			ops[n] = op_for(d, &wants[n]);
+			ops[n] = read_op(d, &wants[n]);
 		results = zkl__step_run(d, ZKL_BATCH_PIPELINED, ops, n);
 		for (int i = 0; i < n; i++)
 			add_answer(d, snapshot, &wants[i], &results[i]);

@@ -26,18 +26,6 @@
 /* How long a lock is held before its node is watched. */
 #define HOLD_WATCH_DELAY_MS 1000
 
-/* Sets the timer for the first node that is due. */
-static void
-arm(ZklSession *session, int64_t at_ms)
-{
-	int64_t    *due = &zkl__parts(session)->hold_watch_ms;
-
-	if (*due != 0 && *due <= at_ms)
-		return;
-	*due = at_ms;
-	zkl__arm_timer(session, at_ms);
-}
-
 /* Is the node that of a held lock, under a name that is known? */
 static bool
 can_be_watched(const ZklNode *node)
@@ -53,7 +41,7 @@ zkl__hold_watch_later(ZklNode *node)
 		return;
 	node->hold_watch = HOLD_UNWATCHED;
 	node->hold_watch_ms = zkl_now_ms() + HOLD_WATCH_DELAY_MS;
-	arm(node->session, node->hold_watch_ms);
+	zkl__set_due(node->session, &zkl__parts(node->session)->hold_watch_ms, node->hold_watch_ms);
 }
 
 /* A change fires the watch, which reads the node again; a lost answer needs a retry. */
@@ -160,16 +148,13 @@ zkl__hold_watches_due(ZklSession *session)
 	int64_t    *due = &zkl__parts(session)->hold_watch_ms;
 	int64_t		now = zkl_now_ms();
 
-	if (now < *due)
-		zkl__arm_timer(session, *due);
-	if (*due == 0 || now < *due)
+	if (!zkl__take_due(session, due, now))
 		return;
-	*due = 0;
 	for (ZklNode *node = zkl__nodes(session); node; node = node->next)
 		if (can_be_watched(node) && node->hold_watch_ms != 0)
 		{
 			if (now < node->hold_watch_ms)
-				arm(session, now + HOLD_WATCH_DELAY_MS);	/* by then all others are due as well */
+				zkl__set_due(session, due, now + HOLD_WATCH_DELAY_MS);	/* then all others are due, too */
 			else if (zkl__is_connected(session))
 				zkl__hold_watch_node(node);
 		}

@@ -25,16 +25,15 @@
 
 #include "internal.h"
 
-/* Sets the timer for something to do at this time. */
+/* Sets the timer for the time at which a kept node is given up, or its queue is read. */
 static void
-arm(ZklSession *session, int64_t at_ms)
+set_due(const ZklNode *node)
 {
-	int64_t    *due = &zkl__parts(session)->kept_ms;
+	int64_t		at_ms = node->check_ms;
 
-	if (*due != 0 && *due <= at_ms)
-		return;
-	*due = at_ms;
-	zkl__arm_timer(session, at_ms);
+	if (node->is_kept && node->kept_until_ms < at_ms)
+		at_ms = node->kept_until_ms;
+	zkl__set_due(node->session, &zkl__parts(node->session)->kept_ms, at_ms);
 }
 
 
@@ -67,7 +66,7 @@ zkl_lock_keep(ZklLock *lock, int keep_ms)
 		node->is_kept = true;
 		node->was_kept = true;
 		node->kept_until_ms = zkl_now_ms() + keep_ms;
-		arm(session, node->kept_until_ms < node->look_ms ? node->kept_until_ms : node->look_ms);
+		set_due(node);
 		zkl__lock_free(lock);
 	}
 	else
@@ -131,7 +130,7 @@ zkl_session_leave_kept(ZklSession *session)
 void
 zkl__kept_granted(ZklNode *node)
 {
-	node->look_ms = zkl_now_ms() + zkl__session_timeout_ms(node->session) / 12;
+	node->check_ms = zkl_now_ms() + zkl__session_timeout_ms(node->session) / 12;
 	zkl__hold_watch_node(node);
 }
 
@@ -142,6 +141,17 @@ is_again(const ZklNode *node)
 	return node->request && node->request->is_again;
 }
 
+/* The watch on a node has fired; returns whether it was kept.  Any change of one is a question. */
+bool
+zkl__kept_changed(ZklNode *node)
+{
+	if (!node->is_kept)
+		return false;
+	zkl__note_asked(node);
+	zkl__node_leave(node);
+	return true;
+}
+
 /*
  * Another session wants the lock; "version" is that of the node's data.  A request that is
  * about to be granted for the first time does not lose its place.
@@ -149,26 +159,16 @@ is_again(const ZklNode *node)
 static void
 be_asked(ZklNode *node, int32_t version)
 {
+	if (zkl__kept_changed(node))
+		return;
 	zkl__note_asked(node);
-	if (node->is_kept)
-		zkl__node_leave(node);
-	else if (is_again(node))
+	if (is_again(node))
 		zkl__on_node_removed(node);
 	else
 	{
 		zkl__node_keep_never(node);
 		zkl__hold_watch_restore(node, version);
 	}
-}
-
-/* The watch on a node has fired; returns whether it was kept.  Any change of one is a question. */
-bool
-zkl__kept_changed(ZklNode *node)
-{
-	if (!node->is_kept)
-		return false;
-	be_asked(node, 0);
-	return true;
 }
 
 /* The node was read; returns whether it stays the node of a lock, or is still kept. */
@@ -216,7 +216,7 @@ find_waiter(const ZklResult *list, int *n)
 }
 
 static void
-on_looked(ZklCall *call, const ZklResult *result)
+on_queue_checked(ZklCall *call, const ZklResult *result)
 {
 	ZklNode    *node = call->subject;
 	ZklSession *session = node->session;
@@ -226,7 +226,7 @@ on_looked(ZklCall *call, const ZklResult *result)
 	if (result->code != ZKL_RC_OK)
 		return;
 	waiter = find_waiter(result, &n);
-	node->look_ms = zkl_now_ms() + (int64_t) (n > 1 ? n : 1) * zkl__session_timeout_ms(session) / 12;
+	node->check_ms = zkl_now_ms() + (int64_t) (n > 1 ? n : 1) * zkl__session_timeout_ms(session) / 12;
 	if (waiter == NULL)
 		return;
 	zkl__ask_for_kept(session, node->lock_path, result, waiter);
@@ -237,11 +237,11 @@ on_looked(ZklCall *call, const ZklResult *result)
 }
 
 static void
-look(ZklNode *node, int64_t now)
+check_queue(ZklNode *node, int64_t now)
 {
-	node->look_ms = now + zkl__session_timeout_ms(node->session) / 12;
+	node->check_ms = now + zkl__session_timeout_ms(node->session) / 12;
 	if (node->was_kept && zkl__is_connected(node->session))
-		zkl__get_children(zkl__node_call(node, on_looked), node->lock_path, false, false);
+		zkl__get_children(zkl__node_call(node, on_queue_checked), node->lock_path, false, false);
 	node->was_kept = node->is_kept;
 }
 
@@ -249,14 +249,10 @@ look(ZklNode *node, int64_t now)
 void
 zkl__kept_due(ZklSession *session)
 {
-	int64_t    *due = &zkl__parts(session)->kept_ms;
 	int64_t		now = zkl_now_ms();
 
-	if (*due != 0 && now < *due)
-		zkl__arm_timer(session, *due);
-	if (*due == 0 || now < *due)
+	if (!zkl__take_due(session, &zkl__parts(session)->kept_ms, now))
 		return;
-	*due = 0;
 	for (ZklNode *node = zkl__nodes(session); node; node = node->next)
 	{
 		if (node->keep != ZKL_KEEP_MAY || node->state != NODE_HELD)
@@ -266,10 +262,9 @@ zkl__kept_due(ZklSession *session)
 			zkl__node_leave(node);
 			continue;
 		}
-		if (now >= node->look_ms)
-			look(node, now);
+		if (now >= node->check_ms)
+			check_queue(node, now);
 		if (node->was_kept)
-			arm(session, node->is_kept && node->kept_until_ms < node->look_ms
-				? node->kept_until_ms : node->look_ms);
+			set_due(node);
 	}
 }

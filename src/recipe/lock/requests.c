@@ -278,7 +278,7 @@ zkl_request_info(ZklRequest *request, ZklRequestInfo *info)
 	for (int i = 0; i < request->n && request->status == ZKL_PENDING; i++)
 	{
 		info->blocked = info->blocked || request->nodes[i]->state == NODE_WAITING;
-		info->has_asked = info->has_asked || zkl__node_awaits_keeper(request->nodes[i]);
+		info->has_asked = info->has_asked || zkl__node_awaits_answer(request->nodes[i]);
 		info->progress += request->nodes[i]->uses.progress;
 	}
 	zkl__session_unlock(request->session);

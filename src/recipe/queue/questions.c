@@ -160,7 +160,7 @@ is_released_here(const ZklNode *node, const char *other)
 
 /* Returns whether a predecessor can be one that its session keeps; its data will tell. */
 static bool
-can_be_kept(const ZklNode *node, const char *other)
+may_be_kept(const ZklNode *node, const char *other)
 {
 	return !is_released_here(node, other) && zkl_has_keep_bit(other);
 }
@@ -180,15 +180,15 @@ bool
 zkl__node_may_wait(const ZklNode *node, const char *other, const ZklResult *list)
 {
 	return !node->non_blocking || is_released_here(node, other) ||
-		(can_be_kept(node, other) && is_granted(list, other));
+		(may_be_kept(node, other) && is_granted(list, other));
 }
 
 /* Does a non-blocking attempt wait for the answer of a session that it has asked? */
 bool
-zkl__node_awaits_keeper(const ZklNode *node)
+zkl__node_awaits_answer(const ZklNode *node)
 {
 	return node->non_blocking && node->state == NODE_WAITING &&
-		can_be_kept(node, node->priv->watched);
+		may_be_kept(node, node->priv->watched);
 }
 
 /* Returns whether a non-blocking attempt finds that the lock is in use, not only kept. */
@@ -197,6 +197,6 @@ zkl__node_is_refused(const ZklNode *node, const ZklResult *predecessor)
 {
 	ZklKeepState state = zkl_parse_keep(predecessor->data, predecessor->data_len);
 
-	return node->non_blocking && can_be_kept(node, node->priv->watched) &&
+	return node->non_blocking && may_be_kept(node, node->priv->watched) &&
 		state != ZKL_KEEP_MAY && state != ZKL_KEEP_ASKED;
 }

@@ -112,7 +112,7 @@ struct ZklNode
 	bool		is_kept;		/* neither a lock's nor a request's */
 	int64_t		kept_until_ms;
 	bool		was_kept;		/* since the queue was last looked at */
-	int64_t		look_ms;		/* when to look again */
+	int64_t		check_ms;		/* when to check the queue for waiters */
 };
 
 /*
@@ -168,7 +168,7 @@ extern void zkl__node_keep_never(ZklNode *node);
 /* questions.c */
 extern void zkl__ask_for_kept(ZklSession *session, const char *lock_path,
 							  const ZklResult *list, const char *contender);
-extern bool zkl__node_awaits_keeper(const ZklNode *node);
+extern bool zkl__node_awaits_answer(const ZklNode *node);
 
 /* empty_parents.c */
 extern void zkl__empty_parents_advance(ZklSession *session);

@@ -153,7 +153,7 @@ wait_for_predecessor(ZklNode *node, const char *other)
  * may lag behind releases from before the attempt.
  */
 static void
-refuse(ZklNode *node)
+refuse_busy(ZklNode *node)
 {
 	if (node->priv->lists_synced)
 		node_fail(node, ZKL_BUSY);
@@ -171,7 +171,7 @@ become_waiter(ZklNode *node, const char *other, const ZklResult *list)
 {
 	if (!zkl__node_may_wait(node, other, list))
 	{
-		refuse(node);
+		refuse_busy(node);
 		return;
 	}
 	if (!node->priv->has_asked)
@@ -287,7 +287,7 @@ on_predecessor_read(ZklCall *call, const ZklResult *result)
 	if (!zkl__node_answered(node, call, result))
 		return;
 	if (result->code == ZKL_RC_OK && zkl__node_is_refused(node, result))
-		refuse(node);
+		refuse_busy(node);
 	else if (result->code == ZKL_RC_OK)
 	{
 		node->state = NODE_WAITING;

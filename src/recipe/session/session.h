@@ -179,6 +179,12 @@ extern ZklStatus zkl__final_status(const ZklSession *session);
 extern int64_t zkl__session_id(const ZklSession *session);
 extern int	zkl__session_timeout_ms(const ZklSession *session);
 extern void zkl__arm_timer(ZklSession *session, int64_t at_ms);
+
+/* The time of something that is due, 0: nothing.  Sets it and the timer, unless it is earlier. */
+extern void zkl__set_due(ZklSession *session, int64_t *due_ms, int64_t at_ms);
+
+/* Returns whether the time has come, and sets it to 0; otherwise sets the timer again. */
+extern bool zkl__take_due(ZklSession *session, int64_t *due_ms, int64_t now);
 extern void zkl__retry_later(ZklSession *session);
 extern void zkl__count_holds(ZklSession *session, int change);
 extern void zkl__session_lock(ZklSession *session);

@@ -223,6 +223,29 @@ zkl__arm_timer(ZklSession *session, int64_t at_ms)
 	}
 }
 
+void
+zkl__set_due(ZklSession *session, int64_t *due_ms, int64_t at_ms)
+{
+	if (*due_ms != 0 && *due_ms <= at_ms)
+		return;
+	*due_ms = at_ms;
+	zkl__arm_timer(session, at_ms);
+}
+
+bool
+zkl__take_due(ZklSession *session, int64_t *due_ms, int64_t now)
+{
+	if (*due_ms == 0)
+		return false;
+	if (now < *due_ms)
+	{
+		zkl__arm_timer(session, *due_ms);
+		return false;
+	}
+	*due_ms = 0;
+	return true;
+}
+
 /* Schedules a retry of everything, with growing delays while retries continue. */
 void
 zkl__retry_later(ZklSession *session)

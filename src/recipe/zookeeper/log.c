@@ -61,7 +61,7 @@ zkl_log_parse(const char *line, const char **text)
  * the connection, as it does when it ends.
  */
 static ZklLogLevel
-read_line(const char *line, char *out, size_t size)
+copy_line(const char *line, char *out, size_t size)
 {
 	static const char before[] = "Socket ";
 	const char *text;
@@ -118,7 +118,7 @@ zkl_log_take(ZklLogLevel *level, char *line, size_t size)
 	pthread_mutex_lock(&ring_mutex);
 	found = n_taken != n_kept;
 	if (found)
-		*level = read_line(ring[n_taken++ % RING_LINES], line, size);
+		*level = copy_line(ring[n_taken++ % RING_LINES], line, size);
 	pthread_mutex_unlock(&ring_mutex);
 	return found;
 }
@@ -138,7 +138,7 @@ zkl_log_last_problem(char *line, size_t size)
 	const char *text;
 
 	pthread_mutex_lock(&ring_mutex);
-	(void) read_line(last_problem, line, size);
+	(void) copy_line(last_problem, line, size);
 	pthread_mutex_unlock(&ring_mutex);
 	text = line + strcspn(line, " @");
 	text = *text == '@' ? strstr(text, ": ") : NULL;

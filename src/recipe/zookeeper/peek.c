@@ -123,7 +123,7 @@ set_low_water(int fd, size_t bytes)
 
 /* Looks at what has arrived behind the last message. */
 static ZklPeekResult
-look(int fd, ZklPeek *peek)
+peek_header(int fd, ZklPeek *peek)
 {
 	ssize_t		n = recv(fd, peek->bytes, sizeof(peek->bytes), MSG_PEEK | MSG_DONTWAIT);
 
@@ -171,7 +171,7 @@ zkl_peek_next(int fd, ZklPeek *peek, const ZklDue *due, size_t *size,
 		if (is_used_up && !peek->has_more)
 			return ZKL_PEEK_NOTHING;
 		if (is_used_up || needed > 0)
-			result = look(fd, peek);
+			result = peek_header(fd, peek);
 		if (result != ZKL_PEEK_MESSAGE)
 			return result;
 		*problem = zkl_judge_message(peek->bytes + peek->start, peek->end - peek->start,

@@ -153,6 +153,13 @@ zkl_zk_is_open(const ZklClient *client)
 	return state > 0 && state != ZOO_NOTCONNECTED_STATE;
 }
 
+void
+zkl_zk_pause(ZklClient *client, int least_ms, int random_ms)
+{
+	client->pause_until_ms = zkl_io_thread_now() + least_ms +
+		rand_r(&client->pause_seed) % (random_ms + 1);
+}
+
 /*
  * Delays the next connection: each time for longer, but never so long that the session
  * expires.  The random part keeps the clients of a server apart.
@@ -162,11 +169,9 @@ delay_connection(ZklClient *client)
 {
 	int			longest_ms = zoo_recv_timeout(client->zh) / 6;
 	int			pause_ms = client->pause_ms == 0 ? PAUSE_MS : client->pause_ms * 2;
-	int64_t		now = zkl_io_thread_now();
 
 	client->pause_ms = pause_ms < longest_ms ? pause_ms : longest_ms;
-	client->pause_until_ms = now + client->pause_ms / 2 +
-		rand_r(&client->pause_seed) % (client->pause_ms / 2 + 1);
+	zkl_zk_pause(client, client->pause_ms / 2, client->pause_ms / 2);
 }
 
 /*
@@ -181,7 +186,7 @@ spread_connection(ZklClient *client)
 	if (longest_ms > MAX_SPREAD_MS)
 		longest_ms = MAX_SPREAD_MS;
 	client->pause_ms = 0;
-	client->pause_until_ms = zkl_io_thread_now() + rand_r(&client->pause_seed) % (longest_ms + 1);
+	zkl_zk_pause(client, 0, longest_ms);
 }
 
 /* Removes the connection from wait_fd, on which the owner sleeps. */
@@ -290,7 +295,7 @@ zkl_zk_session_io(zhandle_t *zh, int type, int state, const char *path, void *co
 
 /* Logs a refused message.  Delays the next connection if the server refused the session. */
 static void
-refuse(ZklClient *client, const char *problem)
+refuse_server(ZklClient *client, const char *problem)
 {
 	char		server[64];
 	char		line[256];
@@ -361,7 +366,7 @@ may_read(ZklClient *client)
 		found = zkl_peek_next(client->fd, &client->peek, &due, &client->message_size,
 							  &problem);
 	if (found == ZKL_PEEK_REFUSED)
-		refuse(client, problem);
+		refuse_server(client, problem);
 	if (found == ZKL_PEEK_MESSAGE &&
 		!zkl_zk_has_memory(client, MEMORY_PER_BYTE * client->message_size))
 		zkl_peek_abort(client->fd);

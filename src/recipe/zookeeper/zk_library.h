@@ -138,6 +138,9 @@ extern void zkl_zk_session_io(zhandle_t *zh, int type, int state,
 							  const char *path, void *client);
 extern void zkl_zk_exchange_io(ZklClient *client);
 extern void zkl_zk_flush_out(ZklClient *client);
+
+/* No attempt to connect for least_ms, and a random part of random_ms. */
+extern void zkl_zk_pause(ZklClient *client, int least_ms, int random_ms);
 extern bool zkl_zk_is_open(const ZklClient *client);
 extern void zkl_zk_drop_connection(ZklClient *client);
 extern void zkl_zk_describe_server(const ZklClient *client, char *out, size_t size);

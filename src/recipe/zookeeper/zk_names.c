@@ -186,7 +186,7 @@ typedef struct Server
 
 /* A hash whose order differs from client to client. */
 static uint64_t
-rank_of(const char *address, uint32_t seed)
+address_rank(const char *address, uint32_t seed)
 {
 	uint64_t	hash = 14695981039346656037u ^ seed;	/* FNV-1a, with a final mix of the bits */
 
@@ -207,7 +207,7 @@ consider(const ZklClient *client, Server *next, const struct addrinfo *a, const 
 	if (getnameinfo(a->ai_addr, a->ai_addrlen, host, sizeof(host), NULL, 0, NI_NUMERICHOST) != 0)
 		return;
 	snprintf(server.address, sizeof(server.address), "%s:%.5s", host, port);
-	server.rank = rank_of(server.address, client->seed);
+	server.rank = address_rank(server.address, client->seed);
 	if (next->address[0] == '\0' ||
 		server.rank - client->rank - 1 < next->rank - client->rank - 1)
 		*next = server;

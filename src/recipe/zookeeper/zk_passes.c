@@ -152,8 +152,7 @@ pause_after_refusal(ZklClient *client)
 
 	if (least_ms > MAX_REFUSAL_MS)
 		least_ms = MAX_REFUSAL_MS;
-	client->pause_until_ms = zkl_io_thread_now() + least_ms +
-		rand_r(&client->pause_seed) % (least_ms + 1);
+	zkl_zk_pause(client, least_ms, least_ms);
 }
 
 /* Updates our state to what the library has done with its connection. */
