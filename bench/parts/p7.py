@@ -7,7 +7,7 @@ HOLD = ["\\if not :held", "SELECT zk_lock('held');", "\\set held true", "\\endif
 OURS = {
     "re-entrant lock and unlock": ("zk_lock('held')", "zk_unlock('held')"),
     "token": ("zk_lock_token('held')",),
-    "a try against a local holder": ("zk_try_lock('theirs')",),
+    "an attempt against a local holder": ("zk_try_lock('theirs')",),
 }
 
 
