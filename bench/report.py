@@ -18,7 +18,7 @@ from statistics import median
 sys.dont_write_bytecode = True
 
 # pylint: disable=wrong-import-position
-from lib.plots import draw                                      # noqa: E402
+from lib.plots import draw, draw_bars                         # noqa: E402
 from lib.results import missing, number                         # noqa: E402
 
 
@@ -192,6 +192,28 @@ def write_text(where, parts):
         file.write("\n".join(lines).rstrip("\n") + "\n")
 
 
+# The README's picture: what one client can do, by part and series.
+RATES = {
+    "kazoo": ("p1", "kazoo"),
+    "Curator": ("p1", "Curator"),
+    "C client, create and delete": ("p1", "C client, create and delete"),
+    "zklock": ("p1", "zklock"),
+    "zklock, with zklock.keep": ("p14", "zklock, exclusive, 1 client"),
+    "pg_advisory_xact_lock, one server": ("p14", "PostgreSQL, exclusive, 1 client"),
+}
+
+
+def draw_rates(parts, path):
+    """Only numbers of one commit and machine are in one picture."""
+    by_file = {part["file"]: part for part in parts}
+    needed = [by_file.get(file) for file, _ in RATES.values()]
+    if None in needed or any(part["machine"] != needed[0]["machine"] for part in needed):
+        return
+    bars = {name: next(one["rounds"] for one in by_file[file]["series"] if one["name"] == series)
+            for name, (file, series) in RATES.items()}
+    draw_bars("One client: locks acquired and released in a second", bars, path)
+
+
 def main():
     new, where = read_new(sys.argv[1]), sys.argv[2]
     empty = {name: part for name, part in new.items() if missing(part)}
@@ -203,6 +225,7 @@ def main():
     for part in parts:
         if part["plots"]:
             draw(part["plots"], os.path.join(where, part["file"] + ".svg"))
+    draw_rates(parts, os.path.join(where, "rates.svg"))
     return 1 if empty else 0
 
 

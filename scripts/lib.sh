@@ -43,6 +43,7 @@ packages_for() {
 	esac
 }
 
+EARLIER=9ef23773cb27bd2083337af64bfb9abc8cebcbc1
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 AS_USER=()
 PG_CTL_OPTIONS=()
@@ -292,6 +293,18 @@ make_copy() {
 install_extension() {
 	as_root make -C "$COPY" --no-print-directory -s \
 		PG_CONFIG="$PG_CONFIG" with_llvm=no install
+}
+
+git_here() { git -c safe.directory="$ROOT" -C "$ROOT" "$@"; }
+
+# Builds an earlier version from the history: the last one with a socket pair between the client
+# library and the ensemble, and without a tag of the server in the names of its nodes.
+build_earlier() {
+	local dir=$WORK/earlier
+	"${AS_USER[@]}" mkdir "$dir"
+	git_here archive "$EARLIER" | "${AS_USER[@]}" tar -C "$dir" -xf -
+	"${AS_USER[@]}" make -C "$dir" --no-print-directory -s -j "$(nproc)" \
+		PG_CONFIG="$PG_CONFIG" with_llvm=no all
 }
 
 free_port() { perl -I "$COPY/test/lib" -MZkLock::Util=free_port -e 'print free_port'; }

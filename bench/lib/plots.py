@@ -13,6 +13,9 @@ from matplotlib import pyplot                                   # noqa: E402
 from matplotlib.ticker import FuncFormatter                     # noqa: E402
 
 
+COLORS = {"zklock": "#2a6fbb"}
+
+
 def draw(plots, path):
     """Draws all plots of a part into one picture."""
     rows = (len(plots) + 1) // 2
@@ -22,6 +25,27 @@ def draw(plots, path):
         axes.remove()
     for plot, axes in zip(plots, grid.flat):
         draw_one(plot, axes)
+    figure.tight_layout()
+    figure.savefig(path, metadata={"Date": None, "Creator": None})
+    pyplot.close(figure)
+
+
+def draw_bars(title, bars, path):
+    """Draws medians as bars, by name, each with its number and a line from the least to the
+    greatest round."""
+    figure, axes = pyplot.subplots(figsize=(7.2, 0.42 * len(bars) + 1))
+    names = list(bars)[::-1]
+    for place, name in enumerate(names):
+        middle = median(bars[name])
+        axes.barh(place, middle, height=0.62, color=COLORS.get(name.split(",")[0], "#9aa5b1"),
+                  xerr=[[middle - min(bars[name])], [max(bars[name]) - middle]],
+                  error_kw={"elinewidth": 1, "ecolor": "#333333"})
+        axes.text(max(bars[name]), place, f"  {middle:,.0f}", va="center")
+    axes.set_yticks(range(len(names)), names)
+    axes.set_xlim(0, 1.2 * max(max(rounds) for rounds in bars.values()))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+    axes.set_title(title, loc="left")
+    axes.spines[["top", "right"]].set_visible(False)
     figure.tight_layout()
     figure.savefig(path, metadata={"Date": None, "Creator": None})
     pyplot.close(figure)

@@ -13,7 +13,7 @@ def measure(bench):
             f"{name}, {clients} clients": rounds for name, rounds in numbers.items()})
         result.check_ratio(
             "P3", f"rate with {clients} clients, against Curator",
-            numbers["zklock"], numbers["Curator"], "at least", 1.6)
+            numbers["zklock"], numbers["Curator"], "at least", 1.9)
         result.note_ratio(
             f"With {clients} clients the multi-threaded C client alone, with Curator's"
             " recipe, has {} times Curator's rate.", numbers["C client, the same recipe"],

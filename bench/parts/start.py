@@ -84,8 +84,6 @@ def measure(bench):
             sizes.setdefault(name, []).append(median(numbers))
     result.add_all("ms", rounds)
     result.add_all("MB private memory", sizes)
-    result.check("P12", "first lock in a new backend, session included, ms",
-                 median(rounds["first lock, with a ZooKeeper session"]), "at most", 1.2)
     result.check("start", "end of a backend with a session, against one without, ms more",
                  median(with_it - without for with_it, without in zip(
                      rounds["end, with a ZooKeeper session"],
