@@ -29,6 +29,7 @@ static const Play plays[] = {
 	{"... also by an attempt, and shared", "A keep, A share, A release, A tryshare, A has S, A sends , A nodes 1"},
 	{"a session that does not keep deletes its node", "A lock, A release, A nodes 0"},
 	{"a kept node is given up after the time of its keeper", "A keep 300, A lock, A release, A pass 299, A nodes 1, A pass 1, A nodes 0"},
+	{"... and no later because another one is kept for longer", USED "A keep, A lock, A release, A keep 300, A lock b, A release b, A pass 300, A nodes 1"},
 	{"giving up everything that is kept", "A keep, A lock, A release, A lock b, A release, A leavekept, A nodes 0"},
 
 	/* asked */
