@@ -60,6 +60,16 @@ test_removed(void)
 	fake_advance(T);
 	ok(is_lost("a") && losses_reported == 1, "setting the watch detects the removal");
 	scene_end("exclusion, nodes removed early");
+
+	begin_observed(1);
+	forget(lock_now(A, "a", X));
+	fake_advance(500);
+	forget(lock_now(A, "b", X));
+	fake_advance(500);
+	is_int(fake_watches(A->client), 1, "after a second a node is watched, and not one that is held for half a second");
+	fake_advance(1000);
+	is_int(fake_watches(A->client), 2, "... which is watched a second later");
+	scene_end("exclusion, nodes held one after the other");
 }
 
 /* Data that other clients write into the node are no loss. */

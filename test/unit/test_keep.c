@@ -29,6 +29,7 @@ static const Play plays[] = {
 	{"... also by an attempt, and shared", "A keep, A share, A release, A tryshare, A has S, A sends , A nodes 1"},
 	{"a session that does not keep deletes its node", "A lock, A release, A nodes 0"},
 	{"a kept node is given up after the time of its keeper", "A keep 300, A lock, A release, A pass 299, A nodes 1, A pass 1, A nodes 0"},
+	{"... and no later because another one is kept for longer", USED "A keep, A lock, A release, A keep 300, A lock b, A release b, A pass 300, A nodes 1"},
 	{"giving up everything that is kept", "A keep, A lock, A release, A lock b, A release, A leavekept, A nodes 0"},
 
 	/* asked */
@@ -70,6 +71,7 @@ static const Play plays[] = {
 	/* connections */
 	{"a question that is lost with the connection is repeated", "A keep, A lock, A release, B lock!, B until! g, B disconnect, B connect, B has X"},
 	{"a question during an outage is answered after it", "A keep, A lock, A release, A disconnect, B lock, B is pending, A connect, B has X, A nodes 0"},
+	{"... by the delete alone, without an answer", "A keep, A lock, A release, A disconnect, B lock, A connect, A sends wd"},
 	{"... also if the lock is in use", "A keep, A lock, A disconnect, B lock, B is pending, A connect, A word use, A release, B has X"},
 	{"the node is read on each new connection", "A keep, A lock, A release, A disconnect, A connect, A sends w, A watches 1"},
 	{"a lock that is released during an outage is not kept", "A keep, A lock, A disconnect, A release, A connect, A nodes 0"},
@@ -120,6 +122,8 @@ static const Play plays[] = {
 	{"... and queues if that fails", "A keep, A lock, A release, A disconnect, A lock!, A fault no-auth, A connect, A has X, A nodes 1"},
 	{"a kept node that cannot be watched is given up", "A keep, A lock, A release, A disconnect, A fault no-auth, A connect, A nodes 0"},
 	{"... but not if another connection is lost", "A keep, A lock, A release, A disconnect, A connect!, A until! w, A disconnect, A connect, A nodes 1"},
+	{"a question that is read while the node is being deleted is not answered",
+	"A keep, A lock, B lock!, B until! u, A until! w, A release!, A leavekept, A sends d, B has X"},
 	{"all that is kept is given up with one request", "A keep, A lock, A release, A lock b, A release, A leavekept, A sends m"},
 };
 
@@ -236,6 +240,22 @@ test_bound(void)
 	ok(!has_asked(7, true), "... as does an attempt behind a release of its own server");
 }
 
+/* A lock that is taken again is not given up, nor is the timer set for that. */
+static void
+test_taken_again(void)
+{
+	scene_begin(1);
+	play_begin();
+	play_act("A keep 300, A lock, A release, A lock", true);
+	fake_stall(300);
+	while (fake_timer(A->client) <= fake_now())
+		if (!fake_ring(A->client) || fake_timer(A->client) == fake_now())
+			break;
+	ok(fake_timer(A->client) > fake_now(), "the time of the keeper of a lock that is taken again sets no timer again");
+	is_int(mode_of(A, "a"), X, "... and passes without consequence");
+	scene_end(NULL);
+}
+
 #define N_IN_USE 20
 #define N_KEPT 40
 
@@ -305,6 +325,7 @@ main(void)
 	test_unreadable();
 	test_limit();
 	test_bound();
+	test_taken_again();
 	test_many();
 	return done();
 }

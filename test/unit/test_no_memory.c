@@ -127,6 +127,31 @@ test_kept_read(void)
 	}
 }
 
+/* The delete of a kept node whose watch fires is a call and a path. */
+static void
+test_kept_asked(void)
+{
+	for (int k = 1; k <= 2; k++)
+	{
+		begin_kept();
+		fake_count(B->client);
+		ask_for(B, "a", X);
+		while (fake_n_traced(B->client, 'u') == 0 && fake_step(B->client))
+			;
+		while (fake_apply(B->client))
+			;
+		fail_at = k;
+		fake_deliver(A->client);
+		is_int(fail_at, 0, "allocation %d is one of the delete's", k);
+		fake_run_all();
+		is_int(nodes_of(A, "a"), 1, "... which is not sent");
+		fake_advance(1000);
+		is_int(nodes_of(A, "a"), 0, "... but repeated");
+		is_int(mode_of(B, "a"), X, "... and the session that asked gets the lock");
+		scene_end(NULL);
+	}
+}
+
 /* The first allocation is that of the node's position; a question is a call and a path. */
 static void
 test_questions(void)
@@ -152,6 +177,7 @@ int
 main(void)
 {
 	test_kept_read();
+	test_kept_asked();
 	test_questions();
 	test_locks();
 	test_batches();

@@ -164,7 +164,7 @@ be_asked(ZklNode *node, int32_t version)
 	zkl__note_asked(node);
 	if (is_again(node))
 		zkl__on_node_removed(node);
-	else
+	else if (node->state < NODE_LEAVING)
 	{
 		zkl__node_keep_never(node);
 		zkl__hold_watch_restore(node, version);

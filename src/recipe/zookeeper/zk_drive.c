@@ -40,8 +40,8 @@
 #define YOUNG_MS 1000
 #define PAUSE_MS 250
 
-/* Upper limit for the pause after one that has lasted longer. */
-#define MAX_SPREAD_MS 1500
+/* A session timeout that is longer does not make the pauses longer. */
+#define LONGEST_TIMEOUT_MS 15000
 
 static pthread_mutex_t library_mutex = PTHREAD_MUTEX_INITIALIZER;
 
@@ -153,6 +153,14 @@ zkl_zk_is_open(const ZklClient *client)
 	return state > 0 && state != ZOO_NOTCONNECTED_STATE;
 }
 
+int
+zkl_zk_timeout_part(const ZklClient *client, int part)
+{
+	int			timeout_ms = zoo_recv_timeout(client->zh);
+
+	return (timeout_ms < LONGEST_TIMEOUT_MS ? timeout_ms : LONGEST_TIMEOUT_MS) / part;
+}
+
 void
 zkl_zk_pause(ZklClient *client, int least_ms, int random_ms)
 {
@@ -167,26 +175,19 @@ zkl_zk_pause(ZklClient *client, int least_ms, int random_ms)
 static void
 delay_connection(ZklClient *client)
 {
-	int			longest_ms = zoo_recv_timeout(client->zh) / 6;
+	int			longest_ms = zkl_zk_timeout_part(client, 6);
 	int			pause_ms = client->pause_ms == 0 ? PAUSE_MS : client->pause_ms * 2;
 
 	client->pause_ms = pause_ms < longest_ms ? pause_ms : longest_ms;
 	zkl_zk_pause(client, client->pause_ms / 2, client->pause_ms / 2);
 }
 
-/*
- * All sessions of a server lose their connections at once: they do not come back at once.  A
- * call must not wait for this alone, however long the session timeout is.
- */
+/* All sessions of a server lose their connections at once: they do not come back at once. */
 static void
 spread_connection(ZklClient *client)
 {
-	int			longest_ms = zoo_recv_timeout(client->zh) / 10;
-
-	if (longest_ms > MAX_SPREAD_MS)
-		longest_ms = MAX_SPREAD_MS;
 	client->pause_ms = 0;
-	zkl_zk_pause(client, 0, longest_ms);
+	zkl_zk_pause(client, 0, zkl_zk_timeout_part(client, 10));
 }
 
 /* Removes the connection from wait_fd, on which the owner sleeps. */

@@ -139,6 +139,12 @@ extern void zkl_zk_session_io(zhandle_t *zh, int type, int state,
 extern void zkl_zk_exchange_io(ZklClient *client);
 extern void zkl_zk_flush_out(ZklClient *client);
 
+/*
+ * A part of the session timeout for a pause; of 15 s if that is shorter, because a call must not
+ * fail for a pause alone.
+ */
+extern int	zkl_zk_timeout_part(const ZklClient *client, int part);
+
 /* No attempt to connect for least_ms, and a random part of random_ms. */
 extern void zkl_zk_pause(ZklClient *client, int least_ms, int random_ms);
 extern bool zkl_zk_is_open(const ZklClient *client);

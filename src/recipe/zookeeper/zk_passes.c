@@ -26,9 +26,6 @@
 /* The longest pause after the library could not try to connect. */
 #define RETRY_MS 500
 
-/* Upper limit for the shortest pause after a server has closed a new connection. */
-#define MAX_REFUSAL_MS 500
-
 /* What a TLS handshake allocates: most of it for the certificates of authorities. */
 #define TLS_MEMORY (1024 * 1024)
 
@@ -148,10 +145,8 @@ finish_connecting(ZklClient *client)
 static void
 pause_after_refusal(ZklClient *client)
 {
-	int			least_ms = zoo_recv_timeout(client->zh) / 20;
+	int			least_ms = zkl_zk_timeout_part(client, 20);
 
-	if (least_ms > MAX_REFUSAL_MS)
-		least_ms = MAX_REFUSAL_MS;
 	zkl_zk_pause(client, least_ms, least_ms);
 }
 
@@ -194,7 +189,7 @@ follow_library(ZklClient *client, int library_fd)
 static void
 choose_server(ZklClient *client, int64_t now)
 {
-	int64_t		round_ends_ms = now + zoo_recv_timeout(client->zh) / 60;
+	int64_t		round_ends_ms = now + zkl_zk_timeout_part(client, 60);
 	bool		is_round;
 
 	if (client->is_chosen || !zkl_zk_next_server(client, &is_round))
