@@ -33,7 +33,7 @@ packages_for() {
 		model) echo spin ;;
 		pgtap) echo "postgresql-$PG_MAJOR-pgtap" libtap-parser-sourcehandler-pgtap-perl ;;
 		chaos) echo procps libipc-run-perl python3-kazoo python3-psycopg2 python3-matplotlib socat iproute2 ;;
-		t | edges | long) echo procps clang libclang-rt-dev libipc-run-perl python3-kazoo python3-psycopg2 libcurator-recipes-java default-jdk-headless socat iproute2 openssl bzip2 pgbouncer stunnel4 prometheus prometheus-sql-exporter ;;
+		t | edges | long) echo procps gdb clang libclang-rt-dev libipc-run-perl python3-kazoo python3-psycopg2 libcurator-recipes-java default-jdk-headless socat iproute2 openssl bzip2 pgbouncer stunnel4 prometheus prometheus-sql-exporter ;;
 		patroni) echo libipc-run-perl python3-kazoo patroni ;;
 		earlier) echo git libipc-run-perl python3-kazoo python3-psycopg2 ;;
 		bench) echo libzookeeper-mt2 libcurator-recipes-java default-jdk-headless python3-kazoo python3-psycopg2 python3-matplotlib ;;

@@ -52,6 +52,25 @@ SELECT name FROM zk_held_locks WHERE count <> 2;
 SELECT bool_and(zk_unlock(name) AND zk_unlock(name)) AS released FROM strange;
 SELECT count(*) FROM zk_held_locks;
 
+-- each name has one local lock of its own, whatever name was used before: a prefix, the same length, a long one
+CREATE FUNCTION pg_temp.local_lock(name text) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+	found text;
+BEGIN
+	PERFORM zk_lock(name);
+	SELECT string_agg(classid || '.' || objid, ' ') INTO found FROM pg_locks
+		WHERE locktype = 'advisory' AND pid = pg_backend_pid();
+	PERFORM zk_unlock(name);
+	RETURN found;
+END $$;
+CREATE TEMP TABLE used AS
+	SELECT name FROM unnest(ARRAY[1, 2, 8, 9, 63, 64, 65, 66, 512]) length, repeat('x', length) AS name
+	UNION ALL SELECT left(name, -1) || 'y' FROM unnest(ARRAY[1, 2, 9, 64, 65]) length, repeat('x', length) AS name;
+CREATE TEMP TABLE seen AS
+	SELECT v.* FROM used AS a, used AS b, LATERAL (VALUES
+		(a.name, pg_temp.local_lock(a.name)), (b.name, pg_temp.local_lock(b.name))) AS v (name, lock);
+SELECT count(DISTINCT name) AS names, count(DISTINCT lock) AS locks, count(DISTINCT (name, lock)) AS pairs FROM seen;
+
 -- a key is text: a driver's parameter without a type is a name, and so is an untyped literal
 PREPARE by_name AS SELECT zk_lock($1) = zk_lock_token($2) AS same;
 SELECT parameter_types FROM pg_prepared_statements WHERE name = 'by_name';
