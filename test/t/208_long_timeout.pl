@@ -30,7 +30,8 @@ sub outage
 	return;
 }
 
-# A round without an answer: no server listens.
+# A round without an answer: no server listens.  The sleeps are the length of the outage; nothing
+# depends on what the session has done by then.
 $proxy->refuse;
 my $s = session($node);
 outage($s, 'first', sub { sleep 2 }, 'a session connects after a failed attempt');

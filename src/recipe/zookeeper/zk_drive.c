@@ -164,8 +164,11 @@ zkl_zk_timeout_part(const ZklClient *client, int part)
 void
 zkl_zk_pause(ZklClient *client, int least_ms, int random_ms)
 {
-	client->pause_until_ms = zkl_io_thread_now() + least_ms +
+	int64_t		until_ms = zkl_io_thread_now() + least_ms +
 		rand_r(&client->pause_seed) % (random_ms + 1);
+
+	if (until_ms > client->pause_until_ms)
+		client->pause_until_ms = until_ms;
 }
 
 /*

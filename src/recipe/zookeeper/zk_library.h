@@ -145,7 +145,7 @@ extern void zkl_zk_flush_out(ZklClient *client);
  */
 extern int	zkl_zk_timeout_part(const ZklClient *client, int part);
 
-/* No attempt to connect for least_ms, and a random part of random_ms. */
+/* No attempt to connect for least_ms and a random part of random_ms, or longer if one pauses already. */
 extern void zkl_zk_pause(ZklClient *client, int least_ms, int random_ms);
 extern bool zkl_zk_is_open(const ZklClient *client);
 extern void zkl_zk_drop_connection(ZklClient *client);
