@@ -56,6 +56,7 @@ zkl__on_close(ZklSession *session)
 void
 zkl__on_free(ZklSession *session)
 {
+	zkl__elision_forget(session);
 	zkl__nodes_free(session);
 	zkl__empty_parents_free(session);
 	zkl__requests_free(session);

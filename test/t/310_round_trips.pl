@@ -32,7 +32,7 @@ sub locker
 	return $s;
 }
 # Persistent znodes, so that nothing deletes them when they are empty.
-$zkc->create("/zklock/locks/$_", makepath => 1) for qw(a b c);
+$zkc->create("/zklock/locks/$_", makepath => 1) for qw(a b c again m n);
 $zkc->create("/zklock/semaphores/p/$_", makepath => 1) for qw(leases locks);
 $zkc->set('/zklock/semaphores/p', '1');
 
@@ -188,6 +188,32 @@ costs($s, "SELECT zk_unlock_all(ARRAY['a', 'b', 'c'])", 'multi',
 are_pipelined($s, "SELECT zk_lock_all(ARRAY['a', 'b', 'c'])",
 	'multi getChildren getChildren getChildren', 'the requests before that read are pipelined');
 costs($s, "SELECT zk_unlock_all(ARRAY['a', 'b', 'c'])", 'multi', 'the second release costs one multi, too');
+
+# List elision: the server numbers nodes in the order of their creation. So a session
+# whose new node has the next number after its last grant infers that no other node was
+# created since. This needs some grants before, because the requests of this test for the
+# record are in between.
+sub acquire_often
+{
+	my ($s, $lock) = @_;
+	my $all = $lock =~ /^ARRAY/ ? '_all' : '';
+	$s->query_ok("SELECT count(zk_lock$all($lock)), count(zk_unlock$all($lock)) FROM generate_series(1, 12)");
+	return;
+}
+acquire_often($s, "'again'");
+costs($s, "SELECT zk_lock('again')", 'create2',
+	'a lock that no other session has acquired in between costs one create');
+costs($s, "SELECT zk_unlock('again')", 'delete', 'the release of that lock costs one delete');
+$rival->query_ok("SELECT zk_lock('again'), zk_unlock('again')");
+costs($s, ["SELECT zk_lock('again')", "SELECT zk_unlock('again')"],
+	'create2 getChildren delete', 'a lock that another session has acquired costs a getChildren, too');
+are_pipelined($s, "SELECT zk_lock('again')", 'create2 getChildren',
+	'the next time both requests are pipelined');
+$s->query_ok("SELECT zk_unlock('again')");
+acquire_often($s, "ARRAY['m', 'n']");
+costs($s, "SELECT zk_lock_all(ARRAY['m', 'n'])", 'multi getData',
+	'an array that no other session has acquired in between costs one multi and one read');
+costs($s, "SELECT zk_unlock_all(ARRAY['m', 'n'])", 'multi', 'the release of that array costs one multi');
 
 $rival->query_ok("SELECT zk_lock('a')");
 costs($s, "SELECT zk_try_lock('a')", 'create2 getChildren sync getChildren delete',

@@ -237,8 +237,8 @@ compose_creates(ZklRequest *request, ZklOp *ops)
 
 /*
  * Sends one create, whose answer has the czxid, or a multi with several.  Pipelined behind
- * it, sends the lists.  The server answers in order, so each list contains the new node,
- * and an uncontended lock costs one round trip.
+ * it, sends the lists that are probably needed.  The server answers in order, so each list
+ * contains the new node, and an uncontended lock costs one round trip.
  */
 void
 zkl__request_create_nodes(ZklRequest *request)
@@ -252,7 +252,7 @@ zkl__request_create_nodes(ZklRequest *request)
 											 request->n == 1 ? ZKL_SINGLE : ZKL_MULTI,
 											 ops, request->n);
 		for (int i = 0; request->create_call && i < request->n; i++)
-			zkl__node_creating(request->nodes[i]);
+			zkl__node_creating(request->nodes[i], request->attempts > 0);
 	}
 	else
 		zkl__request_fail(request, ZKL_NO_MEMORY, -1, 0);

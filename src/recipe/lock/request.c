@@ -86,6 +86,7 @@ zkl__request_grant(ZklRequest *request)
 {
 	for (int i = 0; i < request->n; i++)
 	{
+		zkl__elision_note(request->nodes[i]);
 		zkl__lock_granted(request->locks[i], request->nodes[i]);
 		if (request->nodes[i]->keep == ZKL_KEEP_NEVER)
 			zkl__hold_watch_later(request->nodes[i]);
@@ -157,9 +158,11 @@ on_czxid_read(ZklCall *call, const ZklResult *result)
 		zkl__request_fail(request, ZKL_SERVER_ERROR, node->index, 0);
 	else
 	{
-		node->czxid = result->czxid;
-		for (int i = 0; !node->is_permit && i < request->n; i++)
-			request->nodes[i]->czxid = result->czxid;
+		if (node->is_permit)
+			node->czxid = result->czxid;
+		else
+			for (int i = 0; i < request->n; i++)
+				zkl__node_czxid_known(request->nodes[i], result->czxid);
 		zkl__request_advance(request);
 	}
 }

@@ -38,6 +38,17 @@ extern bool zkl__node_can_send(const ZklNode *node);
 extern void zkl__node_set_name(ZklNode *node, const char *name);
 extern void zkl__node_send_delete(ZklNode *node);
 
+/* list_elision.c */
+typedef enum ZklElision
+{
+	ZKL_ELISION_NONE,			/* list the queue */
+	ZKL_ELISION_NEEDS_CZXID,
+	ZKL_ELISION_FIRST
+} ZklElision;
+
+extern bool zkl__elision_expected(const ZklNode *node);
+extern ZklElision zkl__elision(const ZklNode *node);
+
 /* empty_parents.c */
 extern void zkl__empty_parents_add(const ZklNode *node);
 

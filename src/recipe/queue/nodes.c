@@ -41,8 +41,8 @@ zkl__nodes_wanted(const ZklSession *session, size_t *path_bytes)
  */
 
 /* FNV-1a. */
-static uint32_t
-path_hash(const char *path, size_t length)
+uint32_t
+zkl__path_hash(const char *path, size_t length)
 {
 	uint32_t	hash = 2166136261u;
 
@@ -54,7 +54,7 @@ path_hash(const char *path, size_t length)
 static ZklNode **
 path_bucket(const ZklSession *session, const char *path, size_t length)
 {
-	return &zkl__parts(session)->by_path[path_hash(path, length) % ZKL_PATH_BUCKETS];
+	return &zkl__parts(session)->by_path[zkl__path_hash(path, length) % ZKL_PATH_BUCKETS];
 }
 
 static ZklNode *
@@ -92,7 +92,7 @@ zkl__next_below(const ZklNode *node)
 static int64_t *
 asked_ms(const ZklSession *session, const char *lock_path)
 {
-	return &zkl__parts(session)->asked_ms[path_hash(lock_path, strlen(lock_path)) % ZKL_QUESTIONS];
+	return &zkl__parts(session)->asked_ms[zkl__path_hash(lock_path, strlen(lock_path)) % ZKL_QUESTIONS];
 }
 
 bool

@@ -6,6 +6,7 @@
  *		node.h			names, order and positions: node.c, queue_order.c
  *		empty_parents.c	deletes znodes of locks and semaphores out of use
  *		nodes.c			all nodes of a session; deletes them, alone or together
+ *		list_elision.c	proves that a node is first without a list of the queue
  *		questions.c		asks other sessions for nodes that they may keep
  *		move.c			renames nodes: upgrade and downgrade
  *		queue_lock.c	one node: the state machine from create to delete
@@ -26,6 +27,7 @@
  *
  *		NEW            the create is sent            -> CREATING
  *		CREATING       created                       -> LISTING
+ *		               ... and proven to be first    -> HELD
  *		               the create was refused        -> NEW
  *		               the outcome is unknown        -> UNKNOWN
  *		UNKNOWN        the GUID is in the queue      -> LISTING
@@ -56,7 +58,7 @@ typedef enum ZklNodeState
 	NODE_NEW,					/* its owner has to create it */
 	NODE_CREATING,				/* its owner has sent the create */
 	NODE_UNKNOWN,				/* may exist: list the queue, look for the GUID */
-	NODE_LISTING,				/* exists: list the queue to find its position */
+	NODE_LISTING,				/* exists: list the queue to find its position, or prove it */
 	NODE_MOVING_UP,				/* upgrade: rename to a waiting writer's number */
 	NODE_READING,				/* not first: read the predecessor with a watch */
 	NODE_WAITING,				/* not first: wait for the watch */
@@ -154,6 +156,7 @@ extern ZklNode *zkl__node_new(ZklSession *session, const char *lock_path, ZklMod
 extern ZklCall *zkl__node_call(ZklNode *node, ZklHandler handler);
 extern void zkl__op_for_node(ZklOp *op, ZklOpKind kind, const ZklNode *node);
 extern void zkl__ops_free(ZklOp *ops, int n);
+extern uint32_t zkl__path_hash(const char *path, size_t length);
 extern ZklNode *zkl__nodes_below(const ZklSession *session, const char *path, size_t length);
 extern ZklNode *zkl__next_below(const ZklNode *node);
 extern void zkl__node_leave(ZklNode *node);
@@ -164,6 +167,10 @@ extern void zkl__leave_end(ZklSession *session);
 extern bool zkl__was_asked(const ZklSession *session, const char *lock_path);
 extern void zkl__note_asked(const ZklNode *node);
 extern void zkl__node_keep_never(ZklNode *node);
+
+/* list_elision.c */
+extern void zkl__elision_note(const ZklNode *node);
+extern void zkl__elision_forget(ZklSession *session);
 
 /* questions.c */
 extern void zkl__ask_for_kept(ZklSession *session, const char *lock_path,
@@ -184,9 +191,10 @@ extern void zkl__nodes_relist(ZklSession *session);
 extern void zkl__nodes_advance(ZklSession *session);
 extern void zkl__nodes_watched(ZklSession *session, const char *path);
 extern void zkl__node_advance(ZklNode *node);
-extern void zkl__node_creating(ZklNode *node);
+extern void zkl__node_creating(ZklNode *node, bool is_new_queue);
 extern void zkl__node_created(ZklNode *node, ZklResultCode code,
 							  const char *path, int64_t czxid);
+extern void zkl__node_czxid_known(ZklNode *node, int64_t czxid);
 extern void zkl__node_downgrade(ZklNode *node);
 
 #endif							/* ZKL_QUEUE_H */

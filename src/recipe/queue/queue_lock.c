@@ -13,8 +13,8 @@
  *
  * Invariants:
  *
- * - A node is granted only by a list of the queue that shows it first.  A missing
- *	 predecessor is no proof: the predecessor may have given up, or a downgrade may have
+ * - A node is granted only by a list of the queue that shows it first, or by a proof
+ *	 (list_elision.c).  A missing predecessor is no proof: the predecessor may have given up, or a downgrade may have
  *	 created a lower number.
  * - A node waits for one answer at a time, that to node->priv->state_call.  A transition
  *	 clears state_call, and a handler ignores the answer to any other call.
@@ -353,15 +353,41 @@ on_moved(ZklCall *call, const ZklResult *result)
  */
 
 /*
- * The owner has sent the create.  Pipelined behind it, the list contains the new node;
- * a permit's owner counts instead.
+ * The owner has sent the create.  Pipelined behind it, the list contains the new node; a
+ * permit's owner counts instead.  A node that will probably be proven to be first needs
+ * no list, like the first one in a new queue.
  */
 void
-zkl__node_creating(ZklNode *node)
+zkl__node_creating(ZklNode *node, bool is_new_queue)
 {
 	node->state = NODE_CREATING;
-	if (!node->is_permit)
+	if (!node->is_permit && !is_new_queue && !zkl__elision_expected(node))
 		send_get_children(node);
+}
+
+/* A node that exists is first, or waits for its czxid as a proof, or is looked for in a list. */
+static void
+find_position(ZklNode *node)
+{
+	ZklElision	elision = node->is_permit ? ZKL_ELISION_NONE : zkl__elision(node);
+
+	node->state = NODE_LISTING;
+	if (elision == ZKL_ELISION_FIRST)
+	{
+		node->priv->state_call = NULL;
+		node->state = NODE_HELD;
+	}
+	else if (elision == ZKL_ELISION_NONE)
+		zkl__node_advance(node);	/* unless the list is in flight already */
+}
+
+/* The request has read the czxid, which all its nodes share. */
+void
+zkl__node_czxid_known(ZklNode *node, int64_t czxid)
+{
+	node->czxid = czxid;
+	if (node->state == NODE_LISTING)
+		find_position(node);
 }
 
 /*
@@ -381,7 +407,7 @@ zkl__node_created(ZklNode *node, ZklResultCode code, const char *path,
 		node->czxid = czxid > 0 ? czxid : 0;	/* 0: will be read */
 		node->state = NODE_LISTING;
 		if (node->priv->wanted)
-			zkl__node_advance(node);	/* unless the list is in flight already */
+			find_position(node);
 		else
 			zkl__node_leave(node);
 		return;
@@ -445,6 +471,7 @@ zkl__node_advance(ZklNode *node)
 void
 zkl__nodes_relist(ZklSession *session)
 {
+	zkl__elision_forget(session);
 	for (ZklNode *node = zkl__nodes(session); node; node = node->next)
 	{
 		node->priv->has_asked = false;

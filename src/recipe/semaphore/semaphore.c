@@ -331,7 +331,7 @@ create_permit(ZklRequest *request)
 	if (zkl__send_child(zkl__node_call(node, on_permit_created), &op, node->lock_path,
 						node->name))
 	{
-		zkl__node_creating(node);
+		zkl__node_creating(node, false);
 		permit->seen = SEEN_NOTHING;
 		send_count(request);
 	}

@@ -110,6 +110,7 @@ extern void zkl__on_free(ZklSession *session);
 #define ZKL_PATH_BUCKETS 1024
 
 #define ZKL_QUESTIONS 64
+#define ZKL_LAST_GRANTS 4096
 
 /* What the higher layers keep about a session; each group belongs to one file. */
 typedef struct ZklParts
@@ -126,6 +127,9 @@ typedef struct ZklParts
 	int			leave_depth;	/* calls of zkl__leave_begin() without zkl__leave_end() */
 	int			n_put_off;
 	ZklNode    *put_off;		/* nodes to be deleted together */
+
+	/* queue/list_elision.c */
+	struct ZklLastGrant *last_grants[ZKL_LAST_GRANTS];	/* by a hash of lock_path, or NULL */
 
 	/* queue/empty_parents.c: first in, first out */
 	struct ZklEmptyParent *first_empty;

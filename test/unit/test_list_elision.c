@@ -1,0 +1,239 @@
+/*-------------------------------------------------------------------------
+ *
+ * test_list_elision.c
+ *		Promises about locks that are acquired repeatedly: when a children list can
+ *		be left out.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "play.h"
+
+#define X ZKL_MODE_EXCLUSIVE
+#define S ZKL_MODE_SHARED
+#define NONE ZKL_MODE_NONE
+
+static Party *const A = &parties[0];
+static Party *const B = &parties[1];
+
+static const char *const ab[] = {"a", "b"};
+static const ZklMode xx[] = {X, X};
+
+static void
+release(Party *party)
+{
+	release_all(party);
+	fake_run_all();
+}
+
+/* Acquires and releases the lock until no list is sent any more. */
+static void
+acquire_repeatedly(Party *party, const char *name, int times)
+{
+	for (int i = 0; i < times; i++)
+	{
+		forget(lock_now(party, name, X));
+		release(party);
+	}
+	fake_count(party->client);
+}
+
+/* From now on A needs no list. */
+#define THRICE "A lock, A release, A lock, A release, A lock, A release, "
+
+static const Play plays[] = {
+	{
+		"the first node in a new queue needs no list, in any mode",
+		"A lock, A has X, A sends clcccccc, A lock b, A sends clcc, A share c, A sends clcc, A has XXS abc"
+	},
+	{
+		"a session that finds another one's node in a new queue waits for it",
+		"A lock b, A release b, A lock, B lock, B sends clw, B is pending, A release, B has X"
+	},
+	{
+		"a lock without other contenders needs no list from the fourth time on, in any mode",
+		"A lock, A release, A lock, A sends cl, A release, A lock, A release, A lock, A has X, A sends c,"
+		" A release, A share, A has S, A sends c, A release, A lock, A sends c"
+	},
+	{
+		"a contender that queued in between is waited for: a list finds it, and the next one is sent at once",
+		THRICE "B lock, A lock, A is pending, A sends clw, B release, A has X,"
+		" A release, A lock, A sends cl"
+	},
+	{
+		"a contender that has gone again is not waited for",
+		THRICE "B lock, B release, A lock, A has X"
+	},
+	{
+		"a sharer before the session's own last node is waited for",
+		THRICE "B share, A share, A release, A lock, A is pending"
+	},
+	{
+		"after a reconnect the list is sent",
+		THRICE "A disconnect!, A connect, A lock, A sends cl"
+	},
+};
+
+static void
+test_token(void)
+{
+	scene_begin(1);
+	acquire_repeatedly(A, "a", 3);
+	lock_now(A, "a", X);
+	is_str(fake_trace(A->client), "c", "without a list");
+	is_int(token_of(A, "a"), fake_tree_find(node_of(A, "a"))->czxid, "... the token is the node's czxid");
+	scene_end(NULL);
+}
+
+/* In one transaction, replaces the container, as a server that lost it would. */
+static void
+renew_container(const char *name, const char *child)
+{
+	char		old[256];
+	ZklOp		ops[] = {
+		{.kind = ZKL_OP_DELETE, .path = old},
+		{.kind = ZKL_OP_DELETE, .path = path_of(name)},
+		{.kind = ZKL_OP_CREATE, .path = path_of(name), .create_kind = ZKL_CREATE_CONTAINER},
+		{.kind = ZKL_OP_CREATE, .path = child, .create_kind = ZKL_CREATE_EPHEMERAL_SEQUENTIAL},
+	};
+	ZklResultCode codes[4];
+	char	   *paths[4];
+
+	strcpy(old, node_of(A, name));
+	is_int(fake_tree_multi(ops, 4, 77, codes, paths), ZKL_RC_OK, "(a new container is created)");
+	for (int i = 0; i < 4; i++)
+		free(paths[i]);
+}
+
+/* The fewest transactions in which another container can have reached the same number. */
+static void
+test_renewed(void)
+{
+	char		child[256];
+
+	for (int times = 2; times < 6; times++)
+	{
+		scene_begin(1);
+		acquire_repeatedly(A, "a", times);
+		forget(lock_now(A, "a", X));
+		strcpy(child, path_of("a"));
+		strcat(child, "/lock-");
+		renew_container("a", child);
+		for (int i = 0; i < times; i++)
+			foreign_node("a", "lock-", 77);
+		release(A);
+		is_int(lock_now(A, "a", X)->status, ZKL_PENDING,
+			   "a new container that has counted to %d is distinguished from the old one", times + 1);
+		scene_end("exclusion, container renewed");
+	}
+}
+
+static void
+test_answer_lost(void)
+{
+	scene_begin(1);
+	acquire_repeatedly(A, "a", 3);
+	fake_fault(A->client, 1, FAULT_APPLY_DROP);
+	ask_for(A, "a", X);
+	fake_run_all();
+	heal();
+	is_int(mode_of(A, "a"), X, "the lock is granted although an answer is lost");
+	ok(strchr(fake_trace(A->client), 'l') != NULL, "the queue is listed after a lost answer: %s",
+	   fake_trace(A->client));
+	scene_end("exclusion, answer lost");
+}
+
+static void
+test_limit(void)
+{
+	scene_begin(1);
+	scene_leave(A);
+	scene_config.sequence_limit = 5;
+	scene_join(A);
+	for (int i = 0; i < 12; i++)
+	{
+		Ask		   *ask = lock_now(A, "a", X);
+
+		is_int(ask->status, i % 7 == 6 ? ZKL_SEQUENCE_USED_UP : ZKL_OK,
+			   "a lock is granted, unless its number is beyond the limit");
+		forget(ask);
+		if (mode_of(A, "a") != X)
+			continue;
+		ok(strcmp(node_of(A, "a") + strlen(node_of(A, "a")) - 10, "0000000005") <= 0,
+		   "no held node has a number beyond the limit");
+		release(A);
+	}
+	scene_end(NULL);
+}
+
+static void
+test_several(void)
+{
+	scene_begin(2);
+	for (int i = 0; i < 4; i++)
+	{
+		fake_count(A->client);
+		ask_all(A, 2, ab, xx, false);
+		fake_run_all();
+		ok(mode_of(A, "a") == X && mode_of(A, "b") == X, "two names are granted");
+		if (i > 0)
+			is_str(fake_trace(A->client), "mllg", "two names need lists at first");
+		release(A);
+	}
+	fake_count(A->client);
+	ask_all(A, 2, ab, xx, false);
+	fake_run_all();
+	is_str(fake_trace(A->client), "mg", "later the transaction's id suffices");
+	ok(token_of(A, "a") > 0 && token_of(A, "a") == token_of(A, "b"), "this id is the token of both locks");
+	release(A);
+
+	forget(lock_now(B, "b", X));
+	fake_count(A->client);
+	Ask		   *ask = ask_all(A, 2, ab, xx, false);
+
+	fake_run_all();
+	is_int(ask->status, ZKL_PENDING, "a lock that another session holds is waited for");
+	is_str(fake_trace(A->client), "mlgw", "this lock's queue is listed");
+	release(B);
+	is_int(ask->status, ZKL_OK, "both locks are granted after the release");
+	scene_end("exclusion, several names");
+}
+
+/* Acquires more locks than the session remembers. */
+static void
+test_many(void)
+{
+	char		name[16];
+	int			granted = 0;
+
+	scene_begin(1);
+	for (int i = 0; i < 4200; i++)
+	{
+		snprintf(name, sizeof(name), "n%d", i);
+		forget(lock_now(A, name, X));
+		granted += mode_of(A, name) == X;
+		release(A);
+		fake_tree_reap();
+	}
+	is_int(granted, 4200, "4200 locks are granted, one after the other");
+	acquire_repeatedly(A, "a", 3);
+	lock_now(A, "a", X);
+	is_str(fake_trace(A->client), "c", "the last one is granted again without a list");
+	scene_end("exclusion, many names");
+}
+
+int
+main(void)
+{
+	play_all(plays, sizeof(plays) / sizeof(plays[0]));
+	test_token();
+	test_renewed();
+	test_answer_lost();
+	test_limit();
+	test_several();
+	test_many();
+	return done();
+}
