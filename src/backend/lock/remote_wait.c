@@ -206,8 +206,7 @@ zklock_await_request(ZklockTimeout *timeout, ZklSession *session,
 		.session = session,
 		.request = request,
 		.actions = actions,
-		.long_wait = {.session = session, .request = request, .timeout = timeout},
-		.started = zkl_now_ms()
+		.long_wait = {.session = session, .request = request, .timeout = timeout}
 	};
 	ErrorContextCallback context = {error_context_stack, name_awaited, &w};
 	ZklStatus	status;
@@ -216,11 +215,13 @@ zklock_await_request(ZklockTimeout *timeout, ZklSession *session,
 	timeout->must_requeue = false;
 	if (request == NULL)
 		zklock_raise(ZKL_NO_MEMORY, &actions[0], 0);
+	if (zkl_request_status(request) == ZKL_OK)	/* a kept lock is granted at once */
+		return ZKL_OK;
+	w.started = zkl_now_ms();
 	PG_TRY();
 	{
 		error_context_stack = &context;
-		if (zkl_request_status(request) != ZKL_OK)	/* a kept lock is granted at once */
-			zklock_wait(session, is_granted, &w);
+		zklock_wait(session, is_granted, &w);
 	}
 	PG_CATCH();
 	{
@@ -233,6 +234,7 @@ zklock_await_request(ZklockTimeout *timeout, ZklSession *session,
 
 	status = zkl_request_status(request);
 	finish(&w, &info);
+	zklock_count_round_trips();
 	timeout->must_requeue = timeout->must_requeue && status == ZKL_PENDING;
 	switch (status)
 	{
@@ -282,7 +284,6 @@ zklock_acquire_remote(ZklockTimeout *timeout, const ZklockAction *action,
 			return false;
 		zklock_show_session(session, zklock_session_namespace());
 		status = request(arg, session);
-		zklock_count_round_trips();
 		if (status != ZKL_SESSION_LOST && status != ZKL_LOCK_LOST)
 			return status == ZKL_OK;
 
