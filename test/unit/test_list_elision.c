@@ -72,6 +72,20 @@ static const Play plays[] = {
 		THRICE "B share, A share, A release, A lock, A is pending"
 	},
 	{
+		"a sharer that needed a list sends it at once the next time",
+		THRICE "B lock z, B release z, B lock z, B release z, B lock z, B release z, A share, A has S, A sends cl,"
+		" A release, A share!, A sends cl"
+	},
+	{
+		"an attempt that was refused sends the list at once the next time",
+		THRICE "B lock, A try, A is busy, A try!, A sends cl"
+	},
+	{
+		"a kept lock that was taken again needs no list later",
+		"A keep, A lock, A release, A leavekept, A lock, A release, A leavekept, A lock, A release, A leavekept,"
+		" A lock, A release, A lock, A release, A leavekept, A lock!, A sends c"
+	},
+	{
 		"after a reconnect the list is sent",
 		THRICE "A disconnect!, A connect, A lock, A sends cl"
 	},
@@ -144,6 +158,61 @@ test_answer_lost(void)
 	ok(strchr(fake_trace(A->client), 'l') != NULL, "the queue is listed after a lost answer: %s",
 	   fake_trace(A->client));
 	scene_end("exclusion, answer lost");
+}
+
+/* Another client deletes the party's node of this lock, and B takes the lock. */
+static void
+steal(const char *name)
+{
+	char		node[256];
+
+	snprintf(node, sizeof(node), "%s", node_of(A, name));
+	is_int(fake_tree_delete(node), ZKL_RC_OK, "(another client deletes the node)");
+	forget(lock_now(B, name, X));
+}
+
+/* The proof comes when the lease does not allow a grant; then the connection is lost. */
+static void
+test_deleted_before_grant(void)
+{
+	Ask		   *ask;
+
+	scene_begin(2);
+	acquire_repeatedly(A, "a", 3);
+	ask = ask_for(A, "a", X);
+	fake_apply(A->client);
+	fake_stall(SCENE_TIMEOUT_MS / 6 + 1000);
+	fake_deliver(A->client);
+	is_int(ask->status, ZKL_PENDING, "a late answer grants nothing");
+	fake_disconnect(A->client);
+	fake_run_all();
+	steal("a");
+	fake_connect(A->client);
+	fake_run_all();
+	is_int(ask->status, ZKL_PENDING, "a node that was deleted meanwhile is not granted");
+	is_int(mode_of(B, "a"), X, "... the next one has the lock");
+	scene_end("exclusion, deleted before the grant");
+}
+
+/* Of two names one is proven to be first; the connection is lost with the list of the other. */
+static void
+test_deleted_in_array(void)
+{
+	Ask		   *ask;
+
+	scene_begin(2);
+	acquire_repeatedly(B, "a", 2);
+	ask = ask_all(A, 2, ab, xx, false);
+	while (strchr(fake_trace(A->client), 'g') == NULL && fake_step(A->client))
+		;
+	fake_disconnect(A->client);
+	fake_run_all();
+	steal("b");
+	fake_connect(A->client);
+	fake_run_all();
+	is_int(ask->status, ZKL_PENDING, "a node that was deleted meanwhile is not granted with the others");
+	is_int(mode_of(B, "b"), X, "... the next one has the lock");
+	scene_end("exclusion, deleted in an array");
 }
 
 static void
@@ -232,6 +301,8 @@ main(void)
 	test_token();
 	test_renewed();
 	test_answer_lost();
+	test_deleted_before_grant();
+	test_deleted_in_array();
 	test_limit();
 	test_several();
 	test_many();

@@ -47,6 +47,7 @@ struct ZklRequest
 	int			raw_code;
 	int			culprit;
 	bool		was_blocked;
+	bool		was_cut;		/* a connection was lost while nodes existed */
 	char		blocker[sizeof(((ZklRequestInfo *) 0)->blocker)];
 
 	ZklNode   **nodes;

@@ -86,11 +86,13 @@ zkl__request_grant(ZklRequest *request)
 {
 	for (int i = 0; i < request->n; i++)
 	{
-		zkl__elision_note(request->nodes[i]);
 		zkl__lock_granted(request->locks[i], request->nodes[i]);
+		if (request->is_again)
+			continue;
+		zkl__elision_note(request->nodes[i]);
 		if (request->nodes[i]->keep == ZKL_KEEP_NEVER)
 			zkl__hold_watch_later(request->nodes[i]);
-		else if (!request->is_again)
+		else
 			zkl__kept_granted(request->nodes[i]);
 	}
 	request->status = ZKL_OK;
@@ -278,8 +280,9 @@ send_checks(ZklCall *call, ZklNode *const *nodes, int n)
 }
 
 /*
- * Grants the request when all nodes are first.  Several nodes are checked in one multi
- * before: while some of them waited, another client may have deleted one that was first.
+ * Grants the request when all nodes are first.  They are checked in one multi before, a
+ * write, if another client may have deleted one that was first: while others waited, or
+ * while the connection was lost.
  */
 static void
 grant_locks(ZklRequest *request)
@@ -287,7 +290,7 @@ grant_locks(ZklRequest *request)
 	if (request->status != ZKL_PENDING || !zkl__request_is_first(request) ||
 		(request->is_again && request->nodes[0]->hold_watch != HOLD_WATCHED))
 		return;
-	if (request->n == 1 || !request->was_blocked)
+	if (!request->was_cut && (request->n == 1 || !request->was_blocked))
 	{
 		if (zkl__lease_allows_grant(request->session))
 			zkl__request_grant(request);
@@ -369,6 +372,12 @@ void
 zkl__on_node_blocked(ZklNode *node, const ZklResult *data)
 {
 	zkl__request_blocked(node->request, node->index, data);
+}
+
+void
+zkl__on_node_reconnected(ZklNode *node)
+{
+	node->request->was_cut = true;
 }
 
 void

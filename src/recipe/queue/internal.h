@@ -47,6 +47,7 @@ typedef enum ZklElision
 } ZklElision;
 
 extern bool zkl__elision_expected(const ZklNode *node);
+extern void zkl__elision_failed(const ZklNode *node);
 extern ZklElision zkl__elision(const ZklNode *node);
 
 /* empty_parents.c */

@@ -117,7 +117,8 @@ typedef enum ZklPosition
  * Returns the position of mine[0].  The rest of "mine" are nodes that the session
  * holds below this lock; they never conflict.  Any other node of the session is a
  * pending delete and counts like a foreign one: while it exists, it keeps other
- * sessions from the lock, and so it does this one.  An upgrade is a writer whose
+ * sessions from the lock, and so it does this one, except where list_elision.c grants the
+ * next number.  An upgrade is a writer whose
  * session holds a reader node (see doc/design.md).  "other", which points into
  * "children", is set for WAITS to the predecessor, for MOVE_UP to the waiting
  * writer, and for DEADLOCK to the other sharer's reader.

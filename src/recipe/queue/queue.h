@@ -131,6 +131,9 @@ extern void zkl__on_node_progress(ZklNode *node);
 /* "data" is the answer to the read of the predecessor */
 extern void zkl__on_node_blocked(ZklNode *node, const ZklResult *data);
 
+/* it existed on an earlier connection, and may not exist any more */
+extern void zkl__on_node_reconnected(ZklNode *node);
+
 /* the node, or its queue, does not exist any more */
 extern void zkl__on_node_removed(ZklNode *node);
 

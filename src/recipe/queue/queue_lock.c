@@ -14,8 +14,9 @@
  * Invariants:
  *
  * - A node is granted only by a list of the queue that shows it first, or by a proof
- *	 (list_elision.c).  A missing predecessor is no proof: the predecessor may have given up, or a downgrade may have
- *	 created a lower number.
+ *	 (list_elision.c); neither is repeated on a new connection, where its request checks
+ *	 that it exists.  A missing predecessor is no proof: the predecessor may have given up,
+ *	 or a downgrade may have created a lower number.
  * - A node waits for one answer at a time, that to node->priv->state_call.  A transition
  *	 clears state_call, and a handler ignores the answer to any other call.
  *
@@ -369,7 +370,7 @@ zkl__node_creating(ZklNode *node, bool is_new_queue)
 static void
 find_position(ZklNode *node)
 {
-	ZklElision	elision = node->is_permit ? ZKL_ELISION_NONE : zkl__elision(node);
+	ZklElision	elision = zkl__elision(node);
 
 	node->state = NODE_LISTING;
 	if (elision == ZKL_ELISION_FIRST)
@@ -378,7 +379,10 @@ find_position(ZklNode *node)
 		node->state = NODE_HELD;
 	}
 	else if (elision == ZKL_ELISION_NONE)
+	{
+		zkl__elision_failed(node);
 		zkl__node_advance(node);	/* unless the list is in flight already */
+	}
 }
 
 /* The request has read the czxid, which all its nodes share. */
@@ -476,6 +480,8 @@ zkl__nodes_relist(ZklSession *session)
 	{
 		node->priv->has_asked = false;
 		relist(node);
+		if (node->request && node->state > NODE_UNKNOWN)
+			zkl__on_node_reconnected(node);
 	}
 }
 
