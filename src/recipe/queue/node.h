@@ -149,6 +149,13 @@ extern void zkl_sort_queue(ZklQueued *queue, int n);
  */
 extern void zkl_grant_queue(ZklQueued *queue, int n);
 
+/*
+ * Returns whether a reader is before this node.  For deadlock detection: readers behind a
+ * writer wait for it, and not for readers before it.  A list that has become old is no harm:
+ * a reader before the node can only leave.
+ */
+extern bool zkl_follows_reader(const char *const *children, int n_children, const char *name);
+
 
 /*
  * Semaphores have the layout of Curator's InterProcessSemaphoreV2:

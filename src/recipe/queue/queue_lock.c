@@ -122,22 +122,6 @@ has_lost_anchor(const ZklNode *node, const ZklResult *list)
 	return node->upgrade;
 }
 
-/*
- * For deadlock detection: readers behind a writer wait for it, and not for readers before it.
- * A list that has become old is no harm: a reader before the node can only leave.
- */
-static void
-note_readers(ZklNode *node, const ZklResult *list)
-{
-	ZklContender other;
-
-	node->follows_reader = false;
-	for (int i = 0; node->mode == ZKL_MODE_EXCLUSIVE && i < list->n_children; i++)
-		if (zkl_parse_child(list->children[i], &other) && !other.writer &&
-			zkl_is_before(other.number, list->children[i], node->number, node->name))
-			node->follows_reader = true;
-}
-
 /* A waiter reads its predecessor. */
 static void
 wait_for_predecessor(ZklNode *node, const char *other)
@@ -246,7 +230,8 @@ on_children(ZklCall *call, const ZklResult *result)
 			zkl__on_node_progress(node);
 			break;
 		case ZKL_POSITION_WAITS:
-			note_readers(node, result);
+			node->follows_reader = node->mode == ZKL_MODE_EXCLUSIVE &&
+				zkl_follows_reader(result->children, result->n_children, node->name);
 			become_waiter(node, other, result);
 			break;
 		case ZKL_POSITION_MOVE_UP:

@@ -263,6 +263,21 @@ zkl_is_contender(const char *child)
 	return zkl_parse_child(child, &unused);
 }
 
+bool
+zkl_follows_reader(const char *const *children, int n_children, const char *name)
+{
+	ZklContender mine;
+	ZklContender other;
+
+	if (!zkl_parse_child(name, &mine))
+		return false;
+	for (int i = 0; i < n_children; i++)
+		if (zkl_parse_child(children[i], &other) && !other.writer &&
+			zkl_is_before(other.number, children[i], mine.number, name))
+			return true;
+	return false;
+}
+
 int
 zkl_order_queue(const char *const *children, int n_children, ZklPlace *places)
 {
