@@ -14,7 +14,6 @@
 
 #define X ZKL_MODE_EXCLUSIVE
 #define S ZKL_MODE_SHARED
-#define NONE ZKL_MODE_NONE
 
 static Party *const A = &parties[0];
 static Party *const B = &parties[1];
@@ -160,15 +159,24 @@ test_answer_lost(void)
 	scene_end("exclusion, answer lost");
 }
 
-/* Another client deletes the party's node of this lock, and B takes the lock. */
+/*
+ * A loses the connection; another client deletes A's node of this lock, and B takes the
+ * lock, before A is connected again.
+ */
 static void
-steal(const char *name)
+steal(const Ask *ask, const char *name)
 {
 	char		node[256];
 
+	fake_disconnect(A->client);
+	fake_run_all();
 	snprintf(node, sizeof(node), "%s", node_of(A, name));
 	is_int(fake_tree_delete(node), ZKL_RC_OK, "(another client deletes the node)");
 	forget(lock_now(B, name, X));
+	fake_connect(A->client);
+	fake_run_all();
+	is_int(ask->status, ZKL_PENDING, "a node that was deleted meanwhile is not granted");
+	is_int(mode_of(B, name), X, "... the next one has the lock");
 }
 
 /* The proof comes when the lease does not allow a grant; then the connection is lost. */
@@ -184,13 +192,7 @@ test_deleted_before_grant(void)
 	fake_stall(SCENE_TIMEOUT_MS / 6 + 1000);
 	fake_deliver(A->client);
 	is_int(ask->status, ZKL_PENDING, "a late answer grants nothing");
-	fake_disconnect(A->client);
-	fake_run_all();
-	steal("a");
-	fake_connect(A->client);
-	fake_run_all();
-	is_int(ask->status, ZKL_PENDING, "a node that was deleted meanwhile is not granted");
-	is_int(mode_of(B, "a"), X, "... the next one has the lock");
+	steal(ask, "a");
 	scene_end("exclusion, deleted before the grant");
 }
 
@@ -205,13 +207,7 @@ test_deleted_in_array(void)
 	ask = ask_all(A, 2, ab, xx, false);
 	while (strchr(fake_trace(A->client), 'g') == NULL && fake_step(A->client))
 		;
-	fake_disconnect(A->client);
-	fake_run_all();
-	steal("b");
-	fake_connect(A->client);
-	fake_run_all();
-	is_int(ask->status, ZKL_PENDING, "a node that was deleted meanwhile is not granted with the others");
-	is_int(mode_of(B, "b"), X, "... the next one has the lock");
+	steal(ask, "b");
 	scene_end("exclusion, deleted in an array");
 }
 

@@ -10,7 +10,7 @@
 #include "detector.h"
 
 /* How often the owner looks at its server for new local waiters, and writes what it finds. */
-#define LOOK_MS 500
+#define SCAN_MS 500
 
 /* If a ring cannot be answered yet. */
 #define RETRY_MS 50
@@ -82,7 +82,7 @@ is_victim(ZklDetector *d, const ZklDeadlockFound *found)
 {
 	zkl__verdict_describe(d, found);
 	d->deadlock.keeps_place = found->found == ZKL_FOUND_PLACE && d->config.may_requeue;
-	if (d->deadlock.keeps_place || zkl__verdict_claim(d, found))
+	if (d->deadlock.keeps_place || zkl__verdict_is_victim(d, found))
 		return true;
 	plan_search(d);
 	d->earliest_search_ms = d->next_search_ms;
@@ -126,13 +126,13 @@ take_step(ZklDetector *d)
 {
 	bool		is_rung = zkl__report_is_rung(d);
 
-	if (is_rung || d->published == ZKL_UNCERTAIN || zkl_now_ms() >= d->next_look_ms)
+	if (is_rung || d->published == ZKL_UNCERTAIN || zkl_now_ms() >= d->next_scan_ms)
 	{
-		d->next_look_ms = zkl_now_ms() + LOOK_MS;
+		d->next_scan_ms = zkl_now_ms() + SCAN_MS;
 		if ((zkl__report_write(d) || is_rung) && d->earliest_search_ms < d->next_search_ms)
 			d->next_search_ms = d->earliest_search_ms;
 		if (zkl__report_is_rung(d))
-			d->next_look_ms = zkl_now_ms() + RETRY_MS;
+			d->next_scan_ms = zkl_now_ms() + RETRY_MS;
 	}
 	if (d->published == ZKL_PUBLISHED && zkl_now_ms() >= d->next_search_ms)
 		d->must_end = search(d);
@@ -159,7 +159,7 @@ zkl_detector_step(ZklDetector *d, int64_t *next_ms, bool *is_limited)
 	zkl__step_end(d);
 	d->has_waited = d->must_end = false;
 	try_step(d);
-	*next_ms = d->next_look_ms;
+	*next_ms = d->next_scan_ms;
 	if (d->published == ZKL_PUBLISHED && d->next_search_ms < *next_ms)
 		*next_ms = d->next_search_ms;
 	if (d->has_waited)

@@ -68,7 +68,7 @@ struct ZklDetector
 	int32_t		bell_version;	/* ... and what it has returned */
 
 	/* when to do what */
-	int64_t		next_look_ms;	/* at the own server */
+	int64_t		next_scan_ms;	/* at the own server */
 	int64_t		next_search_ms;
 	int64_t		earliest_search_ms; /* also after a ring */
 	int			pause_ms;		/* the last one between two searches */
@@ -77,7 +77,7 @@ struct ZklDetector
 };
 
 /* verdict.c */
-extern bool zkl__verdict_claim(ZklDetector *d, const ZklDeadlockFound *found);
+extern bool zkl__verdict_is_victim(ZklDetector *d, const ZklDeadlockFound *found);
 extern void zkl__verdict_describe(ZklDetector *d, const ZklDeadlockFound *found);
 
 /* search.c: searches for a deadlock of this session; the result is valid during the step */

@@ -151,7 +151,7 @@ give_verdict(ZklDetector *d, const ZklDeadlockFound *found)
  * whatever the reason.
  */
 bool
-zkl__verdict_claim(ZklDetector *d, const ZklDeadlockFound *found)
+zkl__verdict_is_victim(ZklDetector *d, const ZklDeadlockFound *found)
 {
 	return zkl__ring(d, found->reports + 1, found->n_reports - 1) && await_answers(d, found) &&
 		still_waits(d, found) && give_verdict(d, found);
