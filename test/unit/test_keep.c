@@ -289,7 +289,11 @@ n_asked(void)
 	int			n = 0;
 
 	for (int i = 0; i < N_IN_USE + N_KEPT; i++)
-		n += strncmp(fake_tree_find(many[i])->data, "x keep=ask", 10) == 0;
+	{
+		const FakeNode *node = fake_tree_find(many[i]);
+
+		n += node && strcmp(node->data, "x keep=ask") == 0;
+	}
 	return n;
 }
 
@@ -297,11 +301,23 @@ static void
 test_many(void)
 {
 	begin_many();
-	is_int(fake_n_traced(A->client, 'g'), 16, "a writer behind many sharers asks for 16 at a time");
+	is_int(fake_n_traced(A->client, 'g'), 16, "a writer behind many sharers reads 16 at a time");
 	fake_run_all();
 	is_int(n_asked(), N_KEPT, "... and for each in the end");
-	is_int(fake_n_traced(A->client, 'u'), N_KEPT, "... once");
+	is_int(fake_n_traced(A->client, 'm'), 3, "... in three multis, because none is asked in the first sixteen");
 	is_int(fake_n_traced(A->client, 'g'), N_IN_USE + N_KEPT, "... after one read of each");
+	scene_end(NULL);
+
+	begin_many();
+	while (fake_n_traced(A->client, 'm') == 0 && fake_step(A->client))
+		;
+	fake_tree_set(many[N_IN_USE + N_KEPT - 2], "x keep=use");
+	fake_tree_delete(many[N_IN_USE + N_KEPT - 6]);
+	fake_run_all();
+	is_int(n_asked(), N_KEPT - 2, "one that answered or ended before the multi does not keep others from being asked");
+	is_str(fake_tree_find(many[N_IN_USE + N_KEPT - 2])->data, "x keep=use", "... and its answer stays");
+	is_int(fake_n_traced(A->client, 'm'), 5, "... the others of its multi are asked again, without another read");
+	is_int(fake_n_traced(A->client, 'g'), N_IN_USE + N_KEPT, "... of any");
 	scene_end(NULL);
 
 	begin_many();

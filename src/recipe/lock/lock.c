@@ -94,10 +94,13 @@ node_release(ZklNode **node)
 ZklLock *
 zkl__lock_new(ZklSession *session)
 {
-	ZklLock    *lock = calloc(1, sizeof(ZklLock));
+	ZklLock    *lock = malloc(sizeof(ZklLock));
 
 	if (lock)
-		lock->session = session;
+		*lock = (ZklLock)
+		{
+			.session = session
+		};
 	return lock;
 }
 

@@ -68,12 +68,12 @@ zkl__request_new(ZklSession *session, ZklPermit *permit, int n, bool non_blockin
 				 const char *data, int data_len)
 {
 	size_t		room = (size_t) n;
-	ZklRequest *request = calloc(1, sizeof(ZklRequest) +
-								 room * (sizeof(ZklNode *) + sizeof(ZklLock *)) +
-								 (size_t) data_len);
+	size_t		zeroed = sizeof(ZklRequest) + room * (sizeof(ZklNode *) + sizeof(ZklLock *));
+	ZklRequest *request = malloc(zeroed + (size_t) data_len);	/* calloc does not use the thread's cache */
 
 	if (request == NULL)
 		return NULL;
+	memset(request, 0, zeroed);
 	request->session = session;
 	request->permit = permit;
 	request->uses.subject = request;

@@ -15,18 +15,42 @@
 
 #include "internal.h"
 
-/* So many of them are in flight: a writer may wait for thousands of kept readers. */
-#define MAX_QUESTIONS 16
+/* Asked in one multi: a writer may wait for thousands of kept readers. */
+#define GROUP_SIZE 16
+
+/* Nodes with more data were not created by this layer. */
+#define MAX_DATA 4096
 
 /* The nodes that a contender asks for. */
 typedef struct Questions
 {
 	ZklUses		uses;
 	const char *lock_path;		/* in the same chunk of memory */
+	int			n_reads;		/* of the group, not answered yet */
+	int			n_ops;
+	ZklOp		ops[GROUP_SIZE];	/* the questions of the group */
 	int			n;
-	int			next;			/* the first that has not been sent */
+	int			next;			/* the first behind the group */
 	char		names[][ZKL_CHILD_NAME_SIZE];
 } Questions;
+
+static void
+remove_op(Questions *questions, int i)
+{
+	free((char *) questions->ops[i].path);
+	free((char *) questions->ops[i].data);
+	questions->ops[i] = questions->ops[--questions->n_ops];
+}
+
+static void
+questions_free(void *subject)
+{
+	Questions  *questions = subject;
+
+	while (questions->n_ops > 0)
+		remove_op(questions, 0);
+	free(questions);
+}
 
 static Questions *
 questions_new(const char *lock_path, int room)
@@ -38,70 +62,106 @@ questions_new(const char *lock_path, int room)
 		return NULL;
 	questions->lock_path = strcpy((char *) questions->names + names_size, lock_path);
 	questions->uses.subject = questions;
-	questions->uses.free_subject = free;
+	questions->uses.free_subject = questions_free;
 	return questions;
-}
-
-static ZklCall *
-question_call(ZklSession *session, ZklHandler handler, Questions *questions, char *name)
-{
-	ZklCall    *call = zkl__call_new(session, handler, questions, &questions->uses);
-
-	if (call)
-		call->detail = name;
-	return call;
 }
 
 static void on_kept_read(ZklCall *call, const ZklResult *result);
 
+/* Reads the nodes of the next group. */
 static void
-ask_next(ZklSession *session, Questions *questions)
+read_group(ZklSession *session, Questions *questions)
 {
-	char	   *name;
+	for (int i = 0; i < GROUP_SIZE && questions->next < questions->n; i++)
+	{
+		char	   *name = questions->names[questions->next++];
+		ZklCall    *call = zkl__call_new(session, on_kept_read, questions, &questions->uses);
 
-	if (questions->next == questions->n)
-		return;
-	name = questions->names[questions->next++];
-	zkl__read_child(question_call(session, on_kept_read, questions, name),
-					questions->lock_path, name, false);
+		if (call)
+			call->detail = name;
+		if (zkl__read_child(call, questions->lock_path, name, false))
+			questions->n_reads++;
+	}
 }
 
-/* On the next connection the contender asks for all that are left. */
+static void on_asked(ZklCall *call, const ZklResult *result);
+
+static void
+ask_group(ZklSession *session, Questions *questions)
+{
+	if (questions->n_ops == 0)
+		read_group(session, questions);
+	else
+		zkl__send_all(zkl__call_new(session, on_asked, questions, &questions->uses),
+					  questions->n_ops == 1 ? ZKL_SINGLE : ZKL_MULTI,
+					  questions->ops, questions->n_ops);
+}
+
+/* Returns the operation of a failed multi, or single operation, because of which it failed. */
+static int
+failed_op(const ZklResult *result)
+{
+	for (int i = 0; i < result->n_ops; i++)
+		if (result->op_results[i].code != ZKL_RC_ROLLED_BACK)
+			return i;
+	return 0;
+}
+
+/*
+ * One refusal refuses the multi: the owner has answered or deleted its node, or an ACL
+ * forbids the question.  The other nodes are asked again.  On the next connection the
+ * contender asks for all that are left.
+ */
 static void
 on_asked(ZklCall *call, const ZklResult *result)
 {
-	if (result->code != ZKL_RC_CONNECTION_LOSS)
-		ask_next(call->session, call->subject);
+	Questions  *questions = call->subject;
+
+	if (result->code == ZKL_RC_CONNECTION_LOSS)
+		return;
+	if (result->code != ZKL_RC_OK)
+		remove_op(questions, failed_op(result));
+	else
+		while (questions->n_ops > 0)
+			remove_op(questions, 0);
+	ask_group(call->session, questions);
 }
 
 static void
-send_question(ZklSession *session, Questions *questions, char *name, const ZklResult *node)
+add_question(Questions *questions, const char *name, const ZklResult *node)
 {
 	char	   *data = malloc((size_t) node->data_len);
-	ZklOp		op = {
-		.kind = ZKL_OP_SET,
-		.data = data,
-		.data_len = node->data_len,
-		.version = node->version
-	};
+	ZklOp	   *op = &questions->ops[questions->n_ops];
 
-	if (data == NULL)
+	*op = (ZklOp)
+	{
+		.kind = ZKL_OP_SET,
+			.path = zkl__path(questions->lock_path, name),
+			.data = data,
+			.data_len = node->data_len,
+			.version = node->version
+	};
+	questions->n_ops++;
+	if (op->path == NULL || data == NULL)
+	{
+		remove_op(questions, questions->n_ops - 1);
 		return;
+	}
 	memcpy(data, node->data, (size_t) node->data_len);
 	zkl_set_keep(data, node->data_len, ZKL_KEEP_ASKED);
-	zkl__send_child(question_call(session, on_asked, questions, name), &op,
-					questions->lock_path, name);
-	free(data);
 }
 
 static void
 on_kept_read(ZklCall *call, const ZklResult *result)
 {
-	if (result->code == ZKL_RC_OK &&
+	Questions  *questions = call->subject;
+
+	questions->n_reads--;
+	if (result->code == ZKL_RC_OK && result->data_len <= MAX_DATA &&
 		zkl_parse_keep(result->data, result->data_len) == ZKL_KEEP_MAY)
-		send_question(call->session, call->subject, call->detail, result);
-	else
-		on_asked(call, result);
+		add_question(questions, call->detail, result);
+	if (questions->n_reads == 0 && result->code != ZKL_RC_CONNECTION_LOSS)
+		ask_group(call->session, questions);
 }
 
 /*
@@ -136,8 +196,7 @@ zkl__ask_for_kept(ZklSession *session, const char *lock_path, const ZklResult *l
 	}
 	if (questions == NULL)
 		return;
-	for (int i = 0; i < MAX_QUESTIONS; i++)
-		ask_next(session, questions);
+	read_group(session, questions);
 	zkl__uses_end(session, &questions->uses);
 }
 

@@ -44,7 +44,7 @@ zkl_client_submit(ZklClient *client, ZklRequestForm form, const ZklOp *ops, int 
 	if (client->first)
 		client->last->next = submission;
 	else
-		client->first = submission;
+		__atomic_store_n(&client->first, submission, __ATOMIC_RELAXED);
 	client->last = submission;
 	pthread_mutex_unlock(&client->queue_mutex);
 	return true;
@@ -58,20 +58,16 @@ zkl_zk_take_first(ZklClient *client)
 	pthread_mutex_lock(&client->queue_mutex);
 	submission = client->first;
 	if (submission)
-		client->first = submission->next;
+		__atomic_store_n(&client->first, submission->next, __ATOMIC_RELAXED);
 	pthread_mutex_unlock(&client->queue_mutex);
 	return submission;
 }
 
+/* Without the mutex: a thread sees at least what it has submitted itself. */
 bool
-zkl_zk_has_queued(ZklClient *client)
+zkl_zk_has_queued(const ZklClient *client)
 {
-	bool		has;
-
-	pthread_mutex_lock(&client->queue_mutex);
-	has = client->first != NULL;
-	pthread_mutex_unlock(&client->queue_mutex);
-	return has;
+	return __atomic_load_n(&client->first, __ATOMIC_RELAXED) != NULL;
 }
 
 

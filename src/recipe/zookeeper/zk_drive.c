@@ -423,7 +423,7 @@ zkl_client_flush(ZklClient *client)
 {
 	bool		pass_due = true;
 
-	if (is_driving || !zkl_zk_has_queued(client))
+	if (!zkl_zk_has_queued(client) || is_driving)
 		return;
 	if (try_enter(client))
 	{

@@ -79,7 +79,7 @@ struct ZklClient
 
 	/* Guarded by queue_mutex. */
 	pthread_mutex_t queue_mutex;
-	ZklSubmission *first;		/* submitted, not yet in the library */
+	ZklSubmission *first;		/* submitted, not yet in the library; read atomically without it */
 	ZklSubmission *last;
 
 	/* Only the I/O thread. */
@@ -162,7 +162,7 @@ extern void zkl_zk_prepare_memory(void);
 extern void zkl_zk_log_io(const char *line);
 
 /* zk_calls.c; the caller of ..._take_first() frees what it returns. */
-extern bool zkl_zk_has_queued(ZklClient *client);
+extern bool zkl_zk_has_queued(const ZklClient *client);
 extern ZklSubmission *zkl_zk_take_first(ZklClient *client);
 
 /*
