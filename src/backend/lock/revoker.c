@@ -50,7 +50,8 @@ is_requested(const ZklockEntry *entry)
 
 /*
  * Of an upgrade, the exclusive node gets the request.  A node that shows a request no longer
- * shows whether its holder is a superuser.
+ * shows whether its holder is a superuser.  kazoo programs do not look at the data of their
+ * nodes, so a request would only destroy what these say about the holder.
  */
 static void
 use_entry(const ZklockEntry *entry, void *arg)
@@ -58,7 +59,7 @@ use_entry(const ZklockEntry *entry, void *arg)
 	Revocation *revocation = arg;
 	MemoryContext old;
 
-	if (entry->position > 0 || entry->is_anchor)
+	if (entry->position > 0 || entry->is_anchor || entry->maker == ZKL_MAKER_KAZOO)
 		return;
 	if (revocation->spares_superusers && begins_with(entry, ZKL_SUPERUSER_DATA))
 		revocation->n_spared++;
