@@ -98,9 +98,9 @@ zkl__lock_new(ZklSession *session)
 
 	if (lock)
 		*lock = (ZklLock)
-		{
-			.session = session
-		};
+	{
+		.session = session
+	};
 	return lock;
 }
 
