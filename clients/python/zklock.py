@@ -12,8 +12,8 @@ A transaction commits once or not at all: it is repeated only after an attempt t
 did not commit. If the connection breaks during COMMIT, the program cannot know whether the
 server has committed: CommitUnknown. If you must go on then, give the work an ID and pass it to
 run_once() as the tick, again after CommitUnknown: the ID is committed together with the work.
-Effects outside the database, such as a mail, can happen several times: do them after the
-commit, or pass the fencing token (zk_fence, Held.token) with them.
+Effects outside the database, such as a mail, can happen several times: the cookbook has a recipe
+for a job that must not repeat them. Or pass the fencing token (zk_fence, Held.token) with them.
 
 Behind a pooler in transaction mode only with_lock() and run_once() work (psycopg 3:
 prepare_threshold=None). hold(), lead() and run_at_most_once() need a session of their own.
@@ -23,7 +23,9 @@ from __future__ import annotations
 
 import importlib
 import logging
+import os
 import random
+import socket
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -58,10 +60,15 @@ _AGAIN_ELSEWHERE = _AGAIN | {"08001", "08006", "57P01", "57P02", "57P03", "25006
 _IDLE, _IN_TRANSACTION = 0, 2
 
 # The server notices the death of the program within 2 seconds, and that of its machine within 25.
+# The program notices that of the server's machine within 15: before the lock can go to another one.
 _WATCH_CLIENT = """
 SET {0} client_connection_check_interval = '2s'; SET {0} tcp_keepalives_idle = 10;
 SET {0} tcp_keepalives_interval = 5; SET {0} tcp_user_timeout = '25s';
 """
+
+_WATCH_SERVER = (("SOL_SOCKET", "SO_KEEPALIVE", 1), ("IPPROTO_TCP", "TCP_KEEPIDLE", 5),
+                 ("IPPROTO_TCP", "TCP_KEEPINTVL", 5), ("IPPROTO_TCP", "TCP_KEEPCNT", 2),
+                 ("IPPROTO_TCP", "TCP_USER_TIMEOUT", 15000))
 
 # In REPEATABLE READ the data can be older than the lock.
 _BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED;" + _WATCH_CLIENT.format("LOCAL")
@@ -92,7 +99,7 @@ class CommitUnknown(Error):
 
 
 class Stopped(Error):
-    """The event `stop` ended the wait for the lock."""
+    """The event `stop` ended the wait for the lock, or a check of it was cancelled."""
 
 
 _STEP_DOWN: Tuple[Type[Exception], ...] = (Stopped, LockLost, CommitUnknown) + _ERRORS
@@ -118,7 +125,8 @@ class Locks:
         Waits at most `timeout` seconds for the lock (None: no limit), then raises LockTimeout.
         Repeats the transaction, up to `attempts`, if the lock was lost (40001), after a
         serialization failure or a deadlock, and with a new connection if the connection or the
-        ensemble failed before COMMIT was sent. Raises CommitUnknown if it failed during COMMIT.
+        ensemble failed before COMMIT was sent. The pauses grow to 1.6 s at most, so the restart of
+        a server can outlast them. A signal handler runs after the wait for the lock. Raises CommitUnknown if it failed during COMMIT.
         The work must not catch errors of statements, and must not end the transaction. A call
         inside the work uses another session, which waits for its caller if the name is the same.
         """
@@ -158,18 +166,23 @@ class Locks:
 
     def lead(self, name: str, step: Callable[[Held], Any], stop: threading.Event, *,
              every: float = 1.0) -> None:
-        """Calls step(held) every `every` seconds while this process is the leader, until `stop`.
+        """Calls step(held) while this process is the leader, until `stop`; pauses `every` seconds
+        between the end of a step and the next one.
 
         A step reads in the database what to do, because the step before may have been that of
         another process, and writes in held.transaction(), which is safe from former leaders.
         If the lock is lost, the server cancels the running statement of the step; between the
         steps the session checks the lock each second. A step that works elsewhere for long
         calls held.check(). After a loss, a broken connection or CommitUnknown the process is a
-        candidate again. Other errors of a step are raised.
+        candidate again. Other errors of a step are raised. A server that cannot be reached, or
+        refuses the connection, is tried again for ever; each attempt is logged.
 
         To stop at SIGTERM: signal.signal(signal.SIGTERM, lambda *_: stop.set()). That ends the
-        wait for the lock, and cancels the running statement of the step, which therefore runs
-        in a second thread. Returns when the step has ended and the lock is released.
+        wait for the lock, and cancels the running statement of the step on held.conn, which
+        therefore runs in a second thread: a step that has changed something elsewhere records it
+        through a connection of its own. Returns when the step has ended and the lock is released.
+
+        A program that hangs stays the leader: let a watchdog kill it, such as systemd's.
         """
         def steps(held: Held) -> None:
             while not stop.is_set():
@@ -184,7 +197,8 @@ class Locks:
                 cancelled = stop.is_set() and _sqlstate(error) == "57014"
                 if isinstance(error, _ERRORS) and not cancelled and not _can_reconnect(error):
                     raise
-                _log.warning("not the leader of %s: %s", name, error)
+                if not stop.is_set():
+                    _log.warning("not the leader of %s: %s", name, str(error).strip())
             stop.wait(random.uniform(0, 2))
 
     def run_once(self, job: str, tick: str, work: Callable[[Connection], Any], *,
@@ -197,8 +211,9 @@ class Locks:
                                    PRIMARY KEY (job, tick));
 
         Work and record are one transaction, as in with_lock(). The other workers wait for it; if
-        the worker dies, the next one runs the work. Call it again after CommitUnknown. A job of
-        hours uses hold(), and records its tick in its last transaction.
+        the worker dies, the next one runs the work. Call it again after CommitUnknown: it returns
+        False if the first call has committed. A job of hours uses hold(), and records its tick in
+        its last transaction.
         """
         def record_and_work(conn: Connection) -> bool:
             with conn.cursor() as cursor:
@@ -227,9 +242,14 @@ class Locks:
             return False
         return True
 
+    def _open(self) -> Connection:
+        conn = self._connect()
+        _watch_server(conn)
+        return conn
+
     @contextmanager
     def _connection(self) -> Iterator[Connection]:
-        conn = self._connect()
+        conn = self._open()
         try:
             if conn.info.transaction_status != _IDLE:
                 raise ValueError("with_lock() begins the transaction itself")
@@ -254,7 +274,7 @@ class Locks:
                 cursor.execute("CALL zk_lock_wait(%s, %s::interval)",
                                (name, None if timeout is None else f"{timeout:f} s"))
 
-        conn = self._connect()
+        conn = self._open()
         try:
             conn.autocommit = True
             _cancellable(conn, stop or threading.Event(), lock)
@@ -273,7 +293,10 @@ class Locks:
 
 
 class Held:
-    """A lock that a session holds; its connection, in autocommit mode; its fencing token."""
+    """A lock that a session holds; its connection, in autocommit mode; its fencing token.
+
+    For one thread at a time.
+    """
 
     def __init__(self, conn: Connection, name: str) -> None:
         self.conn = conn
@@ -296,8 +319,9 @@ class Held:
         return _repeat(lambda: _transaction(self.conn, "BEGIN", fence, work), attempts, can_repeat)
 
     def check(self) -> None:
-        """Raises LockLost if the lock was lost. Costs one statement, and rarely a request to the
-        ensemble, because the session renews its lease itself."""
+        """Raises LockLost if the lock was lost, or if the server does not answer for 15 seconds;
+        Stopped if the check was cancelled. Costs one statement, and no request to the ensemble:
+        the server itself watches the lock."""
         if self._query("SELECT zk_lock_token(%s)") != self.token:
             raise LockLost(f"the lock {self.name!r} was lost")
 
@@ -312,7 +336,9 @@ class Held:
         try:
             return _value(self.conn, sql, self.name)
         except _ERRORS as error:
-            raise LockLost(f"the lock {self.name!r} was lost: {error}") from error
+            if _sqlstate(error) == "57014":
+                raise Stopped(f"a check of the lock {self.name!r} was cancelled") from error
+            raise LockLost(f"the lock {self.name!r} was lost: {str(error).strip()}") from error
 
 
 def _value(conn: Connection, sql: str, *args: Any) -> Any:
@@ -341,7 +367,8 @@ def _repeat(function: Callable[[], T], attempts: int,
         except _ERRORS as error:
             if not can_repeat(error) or attempt >= attempts:
                 raise
-            _log.info("attempt %d: %s, trying again", attempt, _sqlstate(error) or error)
+            _log.info("attempt %d: %s, trying again", attempt,
+                      _sqlstate(error) or str(error).strip())
         time.sleep(random.uniform(0, 0.1 * 2**attempt))
         attempt += 1
 
@@ -373,11 +400,51 @@ def _commit(conn: Connection) -> None:
         raise
 
 
+def _socket_of(conn: Connection) -> socket.socket:
+    return socket.socket(fileno=os.dup(conn.fileno()))
+
+
+def _watch_server(conn: Connection) -> None:
+    with _socket_of(conn) as connection:
+        if connection.family != socket.AF_UNIX:
+            for level, option, value in _WATCH_SERVER:
+                if hasattr(socket, option):         # not all systems have all of them
+                    connection.setsockopt(getattr(socket, level), getattr(socket, option), value)
+
+
+class _Canceller:
+    """Cancels statements in a thread, because a request to a host that is cut off blocks; that
+    of psycopg2 blocks all threads, so the thread first tries whether the host answers."""
+
+    def __init__(self, conn: Connection) -> None:
+        self._conn = conn
+        self._thread = threading.Thread()
+        with _socket_of(conn) as connection:
+            self._server = connection.family != socket.AF_UNIX and connection.getpeername()[:2]
+
+    def request(self) -> None:
+        if not self._thread.is_alive():
+            self._thread = threading.Thread(target=self._cancel, daemon=True)
+            self._thread.start()
+
+    def end(self) -> None:
+        """Waits for the last request, which would cancel a later statement."""
+        if self._thread.ident is not None:
+            self._thread.join(timeout=2)
+
+    def _cancel(self) -> None:
+        with suppress(OSError, *_ERRORS):
+            if self._server:
+                socket.create_connection(self._server, timeout=2).close()
+            self._conn.cancel()
+
+
 def _cancellable(conn: Connection, stop: threading.Event, function: Callable[[], T]) -> T:
     """Runs the function in a second thread, and cancels its statements when `stop` is set, or
     when a signal handler raises an exception in this thread. psycopg2 waits for the server in
     libpq, where a thread runs no signal handlers. A cancel between two statements has no
     effect; therefore it is repeated."""
+    canceller = _Canceller(conn)
     with ThreadPoolExecutor(1) as executor:
         future = executor.submit(function)
         try:
@@ -385,7 +452,7 @@ def _cancellable(conn: Connection, stop: threading.Event, function: Callable[[],
                 wait([future], timeout=0.2)
         finally:
             while not future.done():
-                with suppress(*_ERRORS):
-                    conn.cancel()
+                canceller.request()
                 wait([future], timeout=0.2)
+            canceller.end()
         return future.result()

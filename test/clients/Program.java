@@ -67,6 +67,9 @@ public final class Program {
             case "lose":
                 lose(name, Path.of(args[3]));
                 break;
+            case "watch":
+                watch(name);
+                break;
             case "failing_release":
                 new ZkLock(() -> failAtClose(DriverManager.getConnection(url)))
                         .withLock(name, seconds("30"), conn -> insert(conn, args[3]));
@@ -139,6 +142,16 @@ public final class Program {
             throw new UncheckedIOException(error);
         }
         say("done");
+    }
+
+    private static void watch(String name) throws SQLException, InterruptedException {
+        try (ZkLock.Held held = locks.hold(name, null)) {
+            say("holds " + held.name);
+            while (true) {
+                held.check();
+                Thread.sleep(100);
+            }
+        }
     }
 
     /** Returns a connection that breaks after the commit. */

@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 import threading
+import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "..", "clients", "python"))
 import zklock                                                           # noqa: E402
@@ -86,6 +87,15 @@ def lose(name, fifo):
         with open(fifo, encoding="ascii") as file:
             file.read()
     say("done")
+
+
+def watch(name):
+    """Holds the lock, and checks it until it is lost."""
+    with locks.hold(name) as held:
+        say(f"holds {held.name}")
+        while True:
+            held.check()
+            time.sleep(0.1)
 
 
 def failing_release(name, by):

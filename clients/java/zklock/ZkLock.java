@@ -28,8 +28,9 @@ import org.postgresql.core.TransactionState;
  * did not commit. If the connection breaks during COMMIT, the program cannot know whether the
  * server has committed: {@link CommitUnknown}. If you must go on then, give the work an ID and
  * pass it to {@link #runOnce} as the tick, again after CommitUnknown: the ID is committed together
- * with the work. Effects outside the database, such as a mail, can happen several times: do them
- * after the commit, or pass the fencing token (zk_fence, {@link Held#token}) with them.
+ * with the work. Effects outside the database, such as a mail, can happen several times: the
+ * cookbook has a recipe for a job that must not repeat them. Or pass the fencing token (zk_fence,
+ * {@link Held#token}) with them.
  *
  * <p>Behind a pooler in transaction mode only withLock and runOnce work (prepareThreshold=0). hold,
  * leader and runAtMostOnce need a session of their own.
@@ -65,6 +66,13 @@ public final class ZkLock {
         }
     }
 
+    /** A check of the lock was cancelled, as by {@link Leader#stop}. */
+    public static final class Stopped extends SQLException {
+        private Stopped(String name, Throwable cause) {
+            super("a check of the lock \"" + name + "\" was cancelled", cause);
+        }
+    }
+
     /** The work caught the error of a statement, or ended the transaction itself. */
     public static final class NotCommitted extends SQLException {
         private NotCommitted() {
@@ -81,6 +89,11 @@ public final class ZkLock {
 
     private static final System.Logger LOG = System.getLogger("zklock");
     private static final int ATTEMPTS = 5;
+    private static final String CANCELLED = "57014";
+
+    // How long a check waits for the server: less than the server needs to notice that the
+    // machine of the program is gone, so that the lock cannot go to another session before.
+    private static final int CHECK_MS = 15_000;
 
     // SQLSTATEs after which a transaction is repeated, with the same session; and with another
     // one, also after 08xxx: the server stops, starts, or is a standby.
@@ -102,7 +115,11 @@ public final class ZkLock {
 
     private final Connector connector;
 
-    /** Set connectTimeout in the URL, and targetServerType=primary if it lists several servers. */
+    /**
+     * Set connectTimeout and tcpKeepAlive=true in the URL, and targetServerType=primary if it lists
+     * several servers. If the network drops all packets, a check of a lock fails after 15 seconds,
+     * but another statement only when the operating system gives the connection up.
+     */
     public ZkLock(Connector connector) {
         this.connector = connector;
     }
@@ -112,7 +129,8 @@ public final class ZkLock {
      *
      * <p>Repeats the transaction, up to five times, if the lock was lost (40001), after a
      * serialization failure or a deadlock, and with a new connection if the connection or the
-     * ensemble failed before COMMIT was sent. A call inside the work uses another session, which
+     * ensemble failed before COMMIT was sent. The pauses grow to 1.6 s at most, so the restart of a
+     * server can outlast them. A call inside the work uses another session, which
      * waits for its caller if the name is the same.
      *
      * @param timeout of the wait for the lock, or null for no limit
@@ -188,8 +206,9 @@ public final class ZkLock {
      * </pre>
      *
      * <p>Work and record are one transaction, as in {@link #withLock}. The other workers wait for
-     * it; if the worker dies, the next one runs the work. Call it again after CommitUnknown. A job
-     * of hours uses {@link #hold}, and records its tick in its last transaction.
+     * it; if the worker dies, the next one runs the work. Call it again after CommitUnknown: it
+     * returns false if the first call has committed. A job of hours uses {@link #hold}, and records
+     * its tick in its last transaction.
      */
     public boolean runOnce(String job, String tick, Work<?> work)
             throws SQLException, InterruptedException {
@@ -222,7 +241,10 @@ public final class ZkLock {
         }
     }
 
-    /** A lock that a session holds; its connection, in autocommit mode; its fencing token. */
+    /**
+     * A lock that a session holds; its connection, in autocommit mode; its fencing token. For one
+     * thread at a time.
+     */
     public static final class Held implements AutoCloseable {
         public final Connection conn;
         public final String name;
@@ -246,7 +268,7 @@ public final class ZkLock {
                     c -> query(c, "SELECT zk_fence(?)", name), work), this::canRepeat);
         }
 
-        private boolean canRepeat(SQLException error) throws LockLost {
+        private boolean canRepeat(SQLException error) throws LockLost, Stopped {
             if (error.getSQLState() == null) {      // one of the classes above
                 return false;
             }
@@ -254,14 +276,19 @@ public final class ZkLock {
             return AGAIN.contains(error.getSQLState());
         }
 
-        /** Throws LockLost if the lock was lost. Costs one statement, and rarely a request. */
-        public void check() throws LockLost {
+        /**
+         * Checks the lock. Costs one statement, and no request to the ensemble: the server itself
+         * watches the lock.
+         *
+         * @throws LockLost if the lock was lost, or the server does not answer for 15 seconds
+         */
+        public void check() throws LockLost, Stopped {
             require("SELECT zk_lock_token(?)", token);
         }
 
         /** Waits until the time has passed or the latch is open; checks the lock each second. */
         public void pause(Duration time, CountDownLatch stop)
-                throws LockLost, InterruptedException {
+                throws LockLost, Stopped, InterruptedException {
             long end = System.nanoTime() + time.toNanos();
             long left = time.toMillis();
             while (!stop.await(Math.min(left, 1000), TimeUnit.MILLISECONDS) && left > 0) {
@@ -272,7 +299,7 @@ public final class ZkLock {
 
         /** Releases the lock, and ends the session. */
         @Override
-        public void close() throws LockLost {
+        public void close() throws LockLost, Stopped {
             try {
                 require("SELECT zk_unlock(?)", true);
             } finally {
@@ -280,11 +307,17 @@ public final class ZkLock {
             }
         }
 
-        private void require(String sql, Object expected) throws LockLost {
+        private void require(String sql, Object expected) throws LockLost, Stopped {
             Object answer;
             try {
+                int before = conn.getNetworkTimeout();
+                conn.setNetworkTimeout(Runnable::run, CHECK_MS);
                 answer = query(conn, sql, name);
+                conn.setNetworkTimeout(Runnable::run, before);
             } catch (SQLException error) {
+                if (CANCELLED.equals(error.getSQLState())) {
+                    throw new Stopped(name, error);
+                }
                 throw new LockLost(name, error);
             }
             if (!expected.equals(answer)) {
@@ -300,10 +333,15 @@ public final class ZkLock {
      * another process, and writes in held.transaction(), which is safe from former leaders. If the
      * lock is lost, the server cancels the running statement of the step. A step that works
      * elsewhere for long calls held.check(). After a loss, a broken connection or CommitUnknown
-     * the process is a candidate again. Other errors of a step end run().
+     * the process is a candidate again. Other errors of a step end run(). A server that cannot be
+     * reached, or refuses the connection, is tried again for ever; each attempt is logged.
      *
      * <p>To stop at SIGTERM: {@code Runtime.getRuntime().addShutdownHook(new
      * Thread(leader::stop))}. A step must not call System.exit(), which waits for the step then.
+     * The running statement of the step on held.conn is cancelled: a step that has changed
+     * something elsewhere records it through a connection of its own.
+     *
+     * <p>A program that hangs stays the leader: let a watchdog kill it, such as systemd's.
      */
     public final class Leader {
         private final String name;
@@ -331,8 +369,10 @@ public final class ZkLock {
                         if (!stepsDown(error)) {
                             throw error;
                         }
-                        LOG.log(System.Logger.Level.WARNING,
-                                "not the leader of " + name + ": " + error.getMessage());
+                        if (stop.getCount() > 0) {
+                            LOG.log(System.Logger.Level.WARNING,
+                                    "not the leader of " + name + ": " + error.getMessage());
+                        }
                     }
                     stop.await(ThreadLocalRandom.current().nextLong(2000), TimeUnit.MILLISECONDS);
                 }
@@ -365,8 +405,9 @@ public final class ZkLock {
         }
 
         private boolean stepsDown(SQLException error) {
-            boolean cancelled = stop.getCount() == 0 && "57014".equals(error.getSQLState());
-            return error instanceof LockLost || error instanceof CommitUnknown || cancelled
+            boolean cancelled = stop.getCount() == 0 && CANCELLED.equals(error.getSQLState());
+            return error instanceof LockLost || error instanceof Stopped
+                    || error instanceof CommitUnknown || cancelled
                     || canReconnect(error);
         }
 
