@@ -2,8 +2,9 @@
  *
  * test_random.c
  *		Promises under random schedules: sessions request, upgrade, give up and close
- *		while connections break at any step; and the same with servers that lag,
- *		commits, and sessions that expire by the clock.
+ *		while connections break at any step, and another client deletes nodes that are
+ *		not granted yet; and the same with servers that lag, commits, and sessions that
+ *		expire by the clock.
  *
  * usage: test_random [first seed [number of seeds]]
  *
@@ -74,6 +75,34 @@ act_give_up(Party *party)
 {
 	if (pending_of(party))
 		forget(pending_of(party));
+}
+
+
+/* Returns whether the node is that of a lock's or permit's request which is not granted. */
+static bool
+is_pending(const Party *party, const char *path)
+{
+	for (int i = 0; i < N_NAMES; i++)
+		if (fake_tree_child(path, path_of(names[i])))
+			return mode_of(party, names[i]) == NONE;
+		else if (fake_tree_child(path, pool_of(names[i], "/leases")))
+			return permits_of(party, names[i]) == 0;
+	return false;
+}
+
+/* Another client deletes a node, while the connection of its session is lost. */
+static void
+act_delete(const Party *party)
+{
+	FakeNode   *node = fake_tree_first();
+
+	if (fake_is_connected(party->client) || fake_is_expired(party->client))
+		return;
+	while (node && (node->owner != fake_session_id(party->client) || dice(3) == 0 ||
+					!is_pending(party, node->path)))
+		node = node->next;
+	if (node)
+		fake_tree_delete(node->path);
 }
 
 
@@ -204,15 +233,17 @@ act(bool lagging)
 {
 	int			i = dice(N_PARTIES);
 	Party	   *party = &parties[i];
-	int			kind = dice(lagging ? 115 : 100);
+	int			kind = dice(lagging ? 130 : 115);
 
 	if (zkl_session_state(party->session) == ZKL_SESSION_EXPIRED)
 		rejoin(party);
 	else if (kind < 100)
 		act_with(party, kind);
-	else if (kind < 107)
+	else if (kind < 115)
+		act_delete(party);
+	else if (kind < 122)
 		act_lag(party);
-	else if (kind < 113)
+	else if (kind < 128)
 		act_commit(i);
 	else
 	{

@@ -47,7 +47,6 @@ struct ZklRequest
 	int			raw_code;
 	int			culprit;
 	bool		was_blocked;
-	bool		was_cut;		/* a connection was lost while nodes existed */
 	char		blocker[sizeof(((ZklRequestInfo *) 0)->blocker)];
 
 	ZklNode   **nodes;

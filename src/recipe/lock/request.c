@@ -86,6 +86,7 @@ zkl__request_grant(ZklRequest *request)
 {
 	for (int i = 0; i < request->n; i++)
 	{
+		request->nodes[i]->may_be_gone = false;
 		zkl__lock_granted(request->locks[i], request->nodes[i]);
 		if (request->is_again)
 			continue;
@@ -250,6 +251,16 @@ advance_nodes(ZklRequest *request)
 		check_nodes(request);
 }
 
+/*
+ * Checks before a grant
+ *
+ * The answer that shows the nodes to be first suffices for a grant, unless another client may
+ * have deleted one of them since: while the connection was lost, while the answer took so long
+ * that the lease would not allow the grant, or, for several nodes, while others were waited for.
+ * Then one multi checks all nodes, a write, whose answer renews the lease as well.  What an
+ * upgrade builds on is checked with it.
+ */
+
 static void
 on_verified(ZklCall *call, const ZklResult *result)
 {
@@ -257,10 +268,10 @@ on_verified(ZklCall *call, const ZklResult *result)
 
 	if (!zkl__request_answered(request, &request->verify_call, call, result))
 		return;
-	if (result->code == ZKL_RC_OK && zkl__lease_allows_grant(request->session))
+	if (result->code == ZKL_RC_OK && zkl__lease_is_fresh(request->session))
 		zkl__request_grant(request);
 	else if (result->code == ZKL_RC_OK)
-		return;					/* the proof leads to another multi */
+		zkl__request_advance(request);	/* this answer was late, too */
 	else if (result->code == ZKL_RC_NO_NODE)
 		zkl__request_restart(request);
 	else
@@ -268,21 +279,38 @@ on_verified(ZklCall *call, const ZklResult *result)
 }
 
 static ZklCall *
-send_checks(ZklCall *call, ZklNode *const *nodes, int n)
+send_checks(ZklCall *call, const ZklRequest *request)
 {
-	ZklOp	   *ops = calloc((size_t) n, sizeof(ZklOp));
+	ZklOp	   *ops = calloc(2 * (size_t) request->n, sizeof(ZklOp));
+	int			n = 0;
 
-	for (int i = 0; ops && i < n; i++)
-		zkl__op_for_node(&ops[i], ZKL_OP_CHECK, nodes[i]);
+	for (int i = 0; ops && i < request->n; i++)
+	{
+		const ZklNode *node = request->nodes[i];
+		const ZklNode *anchor = node->upgrade ? request->locks[i]->anchor : NULL;
+
+		zkl__op_for_node(&ops[n++], ZKL_OP_CHECK, node);
+		if (anchor && anchor->state == NODE_HELD)
+			zkl__op_for_node(&ops[n++], ZKL_OP_CHECK, anchor);
+	}
 	call = zkl__send_all(call, ZKL_MULTI, ops, n);
 	zkl__ops_free(ops, n);
 	return call;
 }
 
+static bool
+may_be_gone(const ZklRequest *request)
+{
+	bool		may = request->n > 1 && request->was_blocked;
+
+	for (int i = 0; i < request->n; i++)
+		may = may || request->nodes[i]->may_be_gone;
+	return may;
+}
+
 /*
- * Grants the request when all nodes are first.  They are checked in one multi before, a
- * write, if another client may have deleted one that was first: while others waited, or
- * while the connection was lost.
+ * Grants the request when all nodes are first.  Of a node that was kept, an event of its
+ * watch would come before the answer of the proof.
  */
 static void
 grant_locks(ZklRequest *request)
@@ -290,14 +318,15 @@ grant_locks(ZklRequest *request)
 	if (request->status != ZKL_PENDING || !zkl__request_is_first(request) ||
 		(request->is_again && request->nodes[0]->hold_watch != HOLD_WATCHED))
 		return;
-	if (!request->was_cut && (request->n == 1 || !request->was_blocked))
+	for (int i = 0; i < request->n && !request->is_again; i++)
+		request->nodes[i]->may_be_gone |= !zkl__lease_is_fresh(request->session);
+	if (!may_be_gone(request))
 	{
 		if (zkl__lease_allows_grant(request->session))
 			zkl__request_grant(request);
 	}
 	else if (request->verify_call == NULL && zkl__is_connected(request->session))
-		request->verify_call = send_checks(zkl__request_call(request, on_verified),
-										   request->nodes, request->n);
+		request->verify_call = send_checks(zkl__request_call(request, on_verified), request);
 }
 
 /* Sends the next operation besides those of the nodes, and grants the request in the end. */
@@ -372,12 +401,6 @@ void
 zkl__on_node_blocked(ZklNode *node, const ZklResult *data)
 {
 	zkl__request_blocked(node->request, node->index, data);
-}
-
-void
-zkl__on_node_reconnected(ZklNode *node)
-{
-	node->request->was_cut = true;
 }
 
 void

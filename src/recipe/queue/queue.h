@@ -104,6 +104,7 @@ struct ZklNode
 	bool		follows_reader; /* not first: a writer, and readers are before it */
 	ZklRequest *request;		/* NULL if held or given up */
 	int			index;			/* in request->nodes */
+	bool		may_be_gone;	/* it must be checked before a grant (lock/request.c) */
 	ZklLock    *lock;			/* NULL unless held */
 	int64_t		hold_watch_ms;	/* HELD: when the hold watch is due; 0: it is set, or being set */
 	ZklHoldWatch hold_watch;	/* HELD: what is known about it */
@@ -130,9 +131,6 @@ extern void zkl__on_node_progress(ZklNode *node);
 
 /* "data" is the answer to the read of the predecessor */
 extern void zkl__on_node_blocked(ZklNode *node, const ZklResult *data);
-
-/* it existed on an earlier connection, and may not exist any more */
-extern void zkl__on_node_reconnected(ZklNode *node);
 
 /* the node, or its queue, does not exist any more */
 extern void zkl__on_node_removed(ZklNode *node);

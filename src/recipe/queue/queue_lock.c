@@ -465,8 +465,7 @@ zkl__nodes_relist(ZklSession *session)
 	{
 		node->priv->has_asked = false;
 		relist(node);
-		if (node->request && node->state > NODE_UNKNOWN)
-			zkl__on_node_reconnected(node);
+		node->may_be_gone = node->may_be_gone || node->state > NODE_UNKNOWN;
 	}
 }
 

@@ -274,7 +274,8 @@ send_count(ZklRequest *request)
 
 	if (permit->count_call == NULL)
 		permit->count_call = zkl__get_children(zkl__request_call(request, on_counted),
-											   permit->permits_path, permit->counts_synced, true);
+											   permit->permits_path, permit->counts_synced ||
+											   (permit->permit_node && permit->permit_node->may_be_gone), true);
 }
 
 

@@ -315,8 +315,8 @@ zkl__lease_connected(ZklSession *session)
 		send_proof(session);
 }
 
-static bool
-is_proof_fresh(const ZklSession *session)
+bool
+zkl__lease_is_fresh(const ZklSession *session)
 {
 	return session->lease_from_ms != 0 &&
 		zkl_now_ms() - session->lease_from_ms <= proof_interval(session);
@@ -337,7 +337,7 @@ zkl__lease_prepare(ZklSession *session)
 bool
 zkl__lease_allows_grant(ZklSession *session)
 {
-	if (is_proof_fresh(session))
+	if (zkl__lease_is_fresh(session))
 		return true;
 	session->grant_waits = true;
 	zkl__lease_prepare(session);
@@ -349,7 +349,7 @@ zkl__lease_allows_grant(ZklSession *session)
 void
 zkl__lease_answered(ZklSession *session)
 {
-	if (!session->grant_waits || zkl__is_final(session) || !is_proof_fresh(session))
+	if (!session->grant_waits || zkl__is_final(session) || !zkl__lease_is_fresh(session))
 		return;
 	session->grant_waits = false;
 	zkl__on_advance(session);

@@ -1,0 +1,38 @@
+# The answer to a create comes late. Before it comes, another client removes the node, and
+# another session gets the lock. No connection is lost.
+
+use strict;
+use warnings;
+
+use Test::More;
+use ZkLock::Check;
+use ZkLock::Cluster;
+use ZkLock::FaultProxy;
+use ZkLock::Shared;
+use ZkLock::ZkClient;
+
+my $zk = shared_zk();
+my $zkc = ZkLock::ZkClient->new($zk->connect_string);
+my $proxy = ZkLock::FaultProxy->start(target => $zk);
+my ($here, $there) = (shared_node('here', zk => $proxy, session_timeout => '10s'),
+	shared_node('there', zk => $zk, session_timeout => '10s'));
+my ($s, $t) = (session($here), session($there));
+$s->query_ok("SELECT zk_lock('late'), zk_unlock('late')");
+
+$proxy->arm(fault => 'hold_answer', op => 'create2', path => '/late/');
+$s->query_ok('BEGIN');
+$s->query_async("SELECT zk_xact_lock('late')");
+wait_zk_children($zkc, '/zklock/locks/late', 1);
+select undef, undef, undef, 2;    # T/6, after which an answer is late, is 1.7 s
+$zkc->delete((queue_of($zkc, 'late'))[0]);
+$t->query_ok('BEGIN');
+my $later = $t->query_ok("SELECT zk_xact_lock('late')");
+ok($later > 0, "the second session has the lock: $later");
+$proxy->release;
+wait_zk_children($zkc, '/zklock/locks/late', 2);
+ok(!$s->finished, 'the first session queues again, behind the second one');
+$t->query_ok('COMMIT');
+cmp_ok($s->wait_result, '>', $later, '... and its token is greater');
+$s->query_ok('COMMIT');
+$proxy->disarm;
+done_testing();

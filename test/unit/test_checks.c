@@ -1,0 +1,397 @@
+/*-------------------------------------------------------------------------
+ *
+ * test_checks.c
+ *		Nodes that another client deletes before their request is granted, while the
+ *		connection is lost or answers are late; and what proves that nobody is before a node.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "letters.h"
+#include "play.h"
+#include "recipe/queue/queue.h"
+
+static const char *const ab[] = {"a", "b"};
+static const ZklMode xx[] = {X, X};
+
+/* Another client deletes the party's node of "a". */
+static void
+delete_node(const Party *party)
+{
+	char		node[256];
+
+	snprintf(node, sizeof(node), "%s", node_of(party, "a"));
+	is_int(fake_tree_delete(node), ZKL_RC_OK, "(another client deletes the node)");
+}
+
+/* Deletes the session's node below a path. */
+static void
+wipe(const Party *party, const char *parent)
+{
+	char		path[256] = "";
+
+	for (FakeNode *node = fake_tree_first(); node; node = node->next)
+		if (fake_tree_child(node->path, parent) && node->owner == fake_session_id(party->client))
+			snprintf(path, sizeof(path), "%s", node->path);
+	is_int(fake_tree_delete(path), ZKL_RC_OK, "(another client deletes %s)", path);
+}
+
+/*
+ * A waits with a permit node; its connection is lost; C releases; then both nodes of A are
+ * deleted, and B has the permit.  A's next server has not seen the deletes.
+ */
+static void
+test_permit(void)
+{
+	Ask		   *ask;
+	char		leases[128];
+	char		queue[128];
+
+	scene_begin(3);
+	permit_now(C, "s", 1);
+	ask = permit_now(A, "s", 1);
+	is_int(ask->status, ZKL_PENDING, "A waits for the permit");
+	fake_disconnect(A->client);
+	fake_run_all();
+	release_permit(C, "s");
+	fake_run_all();
+	snprintf(leases, sizeof(leases), "%s", pool_of("s", "/leases"));
+	snprintf(queue, sizeof(queue), "%s", pool_of("s", "/locks"));
+	wipe(A, queue);
+	wipe(A, leases);
+	fake_run_all();
+	is_int(permit_now(B, "s", 1)->status, ZKL_OK, "B has the only permit");
+	fake_lag(A->client, true);
+	fake_connect(A->client);
+	fake_catch_up(A->client, 1);
+	for (int i = 0; i < 10; i++)
+	{
+		fake_run_all();
+		if (ask->status == ZKL_PENDING)
+			fake_catch_up(A->client, 1);
+	}
+	is_int(permits_of(A, "s") + permits_of(B, "s"), 1, "one permit of one is out");
+	scene_end("never more permits than the capacity, permit node deleted during an outage");
+}
+
+/* A keeps the lock; its connection is lost; the node is deleted, and B has the lock. */
+static void
+test_kept(void)
+{
+	Ask		   *ask;
+
+	scene_begin(2);
+	A->keep_ms = PLAY_KEEP_MS;
+	lock_now(A, "a", X);
+	release_all(A);
+	fake_run_all();
+	is_int(nodes_of(A, "a"), 1, "A keeps its node");
+	fake_disconnect(A->client);
+	fake_run_all();
+	delete_node(A);
+	lock_now(B, "a", X);
+	is_int(mode_of(B, "a"), X, "B has the lock");
+	fake_lag(A->client, true);
+	fake_connect(A->client);
+	fake_run_all();
+	fake_count(A->client);
+	ask = lock_now(A, "a", X);
+	is_int(ask->status, ZKL_PENDING, "A does not have it as well (sent: \"%s\")", fake_trace(A->client));
+	scene_end("exclusion, kept node deleted during an outage");
+}
+
+/* The same, but the request begins before the new connection: it is checked. */
+static void
+test_kept_pending(void)
+{
+	Ask		   *ask;
+
+	scene_begin(2);
+	A->keep_ms = PLAY_KEEP_MS;
+	lock_now(A, "a", X);
+	release_all(A);
+	fake_run_all();
+	fake_disconnect(A->client);
+	fake_run_all();
+	delete_node(A);
+	lock_now(B, "a", X);
+	ask = ask_for(A, "a", X);
+	fake_lag(A->client, true);
+	fake_connect(A->client);
+	fake_run_all();
+	is_int(ask->status, ZKL_PENDING, "A does not have it as well");
+	scene_end("exclusion, kept node deleted during an outage, taken again before its end");
+}
+
+/* Has A sent a proof, or a check of its nodes? */
+static bool
+has_proof(int n)
+{
+	return fake_proofs(A->client) + fake_n_traced(A->client, 'm') > (n > 1);
+}
+
+/* No connection is lost: the create's answer comes late, and the node is deleted before the proof. */
+static void
+test_late(bool elided, int n)
+{
+	Ask		   *ask;
+
+	scene_begin(2);
+	for (int i = 0; elided && i < 3; i++)
+	{
+		ask_all(A, n, ab, xx, false);
+		fake_run_all();
+		release_all(A);
+		fake_run_all();
+	}
+	if (!elided)
+	{
+		ask_all(B, n, ab, xx, false);
+		fake_run_all();
+		release_all(B);
+		fake_run_all();
+	}
+	fake_count(A->client);
+	ask = ask_all(A, n, ab, xx, false);
+	while (fake_apply(A->client))
+		;
+	fake_stall(SCENE_TIMEOUT_MS / 6 + 1);
+	while (!has_proof(n) && fake_deliver(A->client))
+		while (n > 1 && !has_proof(n) && fake_apply(A->client))
+			;
+	is_int(ask->status, ZKL_PENDING, "a late answer grants nothing (sent: %s, %d proofs)", fake_trace(A->client),
+		   fake_proofs(A->client));
+	delete_node(A);
+	forget(lock_now(B, "a", X));
+	fake_run_all();
+	is_int(mode_of(A, "a") == X && mode_of(B, "a") == X, false, "not both have the lock");
+	scene_end("exclusion, deleted before the proof that the grant waits for");
+}
+
+/*
+ * U upgrades two locks; "a" is first at the number of the waiting writer W, before which W's
+ * name is sorted, and "b" waits.  During an outage U's reader node of "a" is deleted: W has it.
+ */
+static void
+test_anchor(void)
+{
+	static const ZklMode ss[] = {S, S};
+	Party	   *W = &parties[0];
+	Party	   *U = &parties[1];
+	Ask		   *w;
+	Ask		   *u;
+	char		node[256];
+
+	scene_begin(3);
+	ask_all(U, 2, ab, ss, false);
+	fake_run_all();
+	snprintf(node, sizeof(node), "%s", node_of(U, "a"));
+	lock_now(C, "b", S);
+	w = lock_now(W, "a", X);
+	u = ask_all(U, 2, ab, xx, false);
+	fake_run_all();
+	is_int(w->status, ZKL_PENDING, "W waits");
+	is_int(u->status, ZKL_PENDING, "U waits for C");
+	fake_disconnect(U->client);
+	fake_run_all();
+	is_int(fake_tree_delete(node), ZKL_RC_OK, "(another client deletes U's reader node)");
+	fake_run_all();
+	is_int(mode_of(W, "a"), X, "W has the lock");
+	release_all(C);
+	fake_run_all();
+	fake_count(U->client);
+	fake_connect(U->client);
+	fake_run_all();
+	is_int(mode_of(W, "a") == X && mode_of(U, "a") == X && lost_of(U) == 0, false,
+		   "U does not have it as well (sent: %s)", fake_trace(U->client));
+	scene_end(NULL);
+}
+
+/* A waiter whose server lags after an outage. */
+static void
+test_waiting(void)
+{
+	Ask		   *ask;
+
+	scene_begin(3);
+	lock_now(B, "a", X);
+	ask = lock_now(A, "a", X);
+	is_int(ask->status, ZKL_PENDING, "A waits for B");
+	fake_disconnect(A->client);
+	fake_run_all();
+	release_all(B);
+	fake_run_all();
+	delete_node(A);
+	lock_now(C, "a", X);
+	is_int(mode_of(C, "a"), X, "C has the lock");
+	fake_lag(A->client, true);
+	fake_connect(A->client);
+	fake_catch_up(A->client, 1);
+	fake_run_all();
+	is_int(ask->status, ZKL_PENDING, "a waiter whose server lags is checked, too");
+	scene_end("exclusion, waiter deleted during an outage");
+}
+
+/* A node whose list was lost with the connection. */
+static void
+test_listing(void)
+{
+	Ask		   *ask;
+
+	scene_begin(3);
+	lock_now(B, "a", X);
+	release_all(B);
+	fake_run_all();
+	ask = ask_for(A, "a", X);
+	fake_apply(A->client);
+	fake_deliver(A->client);
+	fake_disconnect(A->client);
+	fake_run_all();
+	delete_node(A);
+	lock_now(C, "a", X);
+	is_int(mode_of(C, "a"), X, "C has the lock");
+	fake_lag(A->client, true);
+	fake_connect(A->client);
+	fake_run_all();
+	is_int(ask->status, ZKL_PENDING, "a node whose list was lost is checked, too");
+	scene_end("exclusion, deleted before the list");
+}
+
+/* The answer of the check comes late, too. */
+static void
+test_late_check(void)
+{
+	Ask		   *ask;
+
+	scene_begin(2);
+	lock_now(B, "a", X);
+	ask = ask_all(A, 2, ab, xx, false);
+	fake_run_all();
+	release_all(B);
+	fake_count(A->client);
+	while (fake_n_traced(A->client, 'm') == 0 && (fake_step(B->client) || fake_step(A->client)))
+		;
+	is_str(fake_trace(A->client), "lm", "(A has sent its checks)");
+	while (fake_apply(A->client))
+		;
+	fake_stall(SCENE_TIMEOUT_MS / 6 + 1);
+	for (int before = fake_proofs(A->client); fake_proofs(A->client) == before && fake_deliver(A->client);)
+		;
+	is_int(ask->status, ZKL_PENDING, "checks that are answered late grant nothing (%s, %d proofs)",
+		   fake_trace(A->client), fake_proofs(A->client));
+	fake_run_all();
+	is_int(ask->status, ZKL_OK, "... but others after a proof");
+	scene_end(NULL);
+}
+
+/* An array whose second queue is new, and has the old numbers. */
+static void
+test_renewed_array(void)
+{
+	char		old[256];
+	char		child[256];
+	ZklOp		ops[] = {
+		{.kind = ZKL_OP_DELETE, .path = old},
+		{.kind = ZKL_OP_DELETE, .path = path_of("a")},
+		{.kind = ZKL_OP_CREATE, .path = path_of("a"), .create_kind = ZKL_CREATE_CONTAINER},
+		{.kind = ZKL_OP_CREATE, .path = child, .create_kind = ZKL_CREATE_EPHEMERAL_SEQUENTIAL},
+	};
+	ZklResultCode codes[4];
+	char	   *paths[4];
+	Ask		   *ask;
+	char	   *a;
+
+	scene_begin(1);
+	a = strdup(path_of("a"));
+	ops[1].path = ops[2].path = a;
+	for (int i = 0; i < 3; i++)
+	{
+		ask_all(A, 2, ab, xx, false);
+		fake_run_all();
+		if (i < 2)
+			release_all(A);
+		fake_run_all();
+	}
+	snprintf(old, sizeof(old), "%s", node_of(A, "a"));
+	snprintf(child, sizeof(child), "%s/lock-", a);
+	is_int(fake_tree_multi(ops, 4, 77, codes, paths), ZKL_RC_OK, "(a new container is created)");
+	for (int i = 0; i < 4; i++)
+		free(paths[i]);
+	for (int i = 0; i < 2; i++)
+		foreign_node("a", "lock-", 77);
+	release_all(A);
+	fake_run_all();
+	ask = ask_all(A, 2, ab, xx, false);
+	fake_run_all();
+	is_int(ask->status, ZKL_PENDING, "in an array, a new container is distinguished from the old one");
+	free(a);
+	scene_end("exclusion, container renewed, array");
+}
+
+/* An upgrade without its reader node, in a new queue. */
+static void
+test_upgrade(void)
+{
+	Ask		   *ask;
+	char		node[256];
+
+	scene_begin(2);
+	lock_now(A, "a", S);
+	snprintf(node, sizeof(node), "%s", node_of(A, "a"));
+	is_int(fake_tree_delete(node), ZKL_RC_OK, "(another client deletes the reader node)");
+	forget(lock_now(B, "a", X));
+	is_int(mode_of(B, "a"), X, "another session has the lock meanwhile");
+	release_all(B);
+	fake_run_all();
+	is_int(fake_tree_delete(path_of("a")), ZKL_RC_OK, "(the empty queue is deleted)");
+	ask = lock_now(A, "a", X);
+	is_int(ask->status, ZKL_LOCK_LOST, "an upgrade whose node has number 0 needs its reader node");
+	scene_end(NULL);
+}
+
+/* The last grant in another queue, in the same slot of the hash table. */
+static void
+test_collision(void)
+{
+	static const char *const one = "n2";
+	static const char *const other = "n370";
+
+	scene_begin(2);
+	is_int((int) (zkl__path_hash(path_of(one), strlen(path_of(one))) % ZKL_LAST_GRANTS),
+		   (int) (zkl__path_hash(path_of(other), strlen(path_of(other))) % ZKL_LAST_GRANTS),
+		   "(two locks in one slot)");
+	lock_now(B, one, X);
+	release_all(B);
+	fake_run_all();
+	for (int i = 0; i < 2; i++)
+	{
+		release_all(B);
+		fake_run_all();
+		lock_now(B, other, X);
+	}
+	lock_now(A, one, X);
+	is_int(lock_now(A, other, X)->status, ZKL_PENDING, "the number before in another queue is no proof");
+	scene_end("exclusion, two locks in one slot");
+}
+
+int
+main(void)
+{
+	test_waiting();
+	test_listing();
+	test_kept();
+	test_kept_pending();
+	test_permit();
+	test_anchor();
+	test_late(true, 1);
+	test_late(false, 1);
+	test_late(true, 2);
+	test_late_check();
+	test_renewed_array();
+	test_upgrade();
+	test_collision();
+	return done();
+}
