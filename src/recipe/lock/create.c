@@ -166,17 +166,6 @@ zkl__request_no_parent(ZklRequest *request)
 		zkl__request_advance(request);
 }
 
-/* Returns the index of the operation that failed a multi, or -1. */
-static int
-failed_op(const ZklResult *result)
-{
-	for (int i = 0; i < result->n_ops; i++)
-		if (result->op_results[i].code != ZKL_RC_OK &&
-			result->op_results[i].code != ZKL_RC_ROLLED_BACK)
-			return i;
-	return -1;
-}
-
 /* Goes on after the create of nodes, or of a permit node. */
 void
 zkl__request_created(ZklRequest *request, const ZklResult *result)
@@ -195,7 +184,7 @@ zkl__request_created(ZklRequest *request, const ZklResult *result)
 			zkl__request_no_parent(request);
 			break;
 		default:
-			zkl__request_fail_code(request, failed_op(result), result);
+			zkl__request_fail_code(request, zkl__failed_op(result), result);
 	}
 }
 

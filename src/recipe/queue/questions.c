@@ -97,16 +97,6 @@ ask_group(ZklSession *session, Questions *questions)
 					  questions->ops, questions->n_ops);
 }
 
-/* Returns the operation of a failed multi, or single operation, because of which it failed. */
-static int
-failed_op(const ZklResult *result)
-{
-	for (int i = 0; i < result->n_ops; i++)
-		if (result->op_results[i].code != ZKL_RC_ROLLED_BACK)
-			return i;
-	return 0;
-}
-
 /*
  * One refusal refuses the multi: the owner has answered or deleted its node, or an ACL
  * forbids the question.  The other nodes are asked again.  On the next connection the
@@ -116,11 +106,12 @@ static void
 on_asked(ZklCall *call, const ZklResult *result)
 {
 	Questions  *questions = call->subject;
+	int			failed = zkl__failed_op(result);
 
 	if (result->code == ZKL_RC_CONNECTION_LOSS)
 		return;
 	if (result->code != ZKL_RC_OK)
-		remove_op(questions, failed_op(result));
+		remove_op(questions, failed >= 0 ? failed : 0);
 	else
 		while (questions->n_ops > 0)
 			remove_op(questions, 0);

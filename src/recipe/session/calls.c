@@ -286,6 +286,17 @@ zkl__status_of(ZklResultCode code)
 	}
 }
 
+/* Returns the operation because of which a multi failed, or -1. */
+int
+zkl__failed_op(const ZklResult *result)
+{
+	for (int i = 0; i < result->n_ops; i++)
+		if (result->op_results[i].code != ZKL_RC_OK &&
+			result->op_results[i].code != ZKL_RC_ROLLED_BACK)
+			return i;
+	return -1;
+}
+
 /*
  * Returns whether it is certain that a create, or a multi with one, with this answer
  * has created no node.  All other codes leave that open, and the node is looked for.

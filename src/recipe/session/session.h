@@ -222,5 +222,6 @@ extern ZklCall *zkl__read_child(ZklCall *call, const char *parent, const char *c
 extern ZklCall *zkl__get_children(ZklCall *call, const char *path, bool synced, bool watch);
 extern ZklStatus zkl__status_of(ZklResultCode code);
 extern bool zkl__is_refusal(ZklResultCode code);
+extern int	zkl__failed_op(const ZklResult *result);
 
 #endif							/* ZKL_SESSION_H */
