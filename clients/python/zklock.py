@@ -244,7 +244,8 @@ class Locks:
 
     def _open(self) -> Connection:
         conn = self._connect()
-        _watch_server(conn)
+        with suppress(OSError, *_ERRORS):       # of a broken one the first statement will tell
+            _watch_server(conn)
         return conn
 
     @contextmanager
@@ -319,7 +320,7 @@ class Held:
         return _repeat(lambda: _transaction(self.conn, "BEGIN", fence, work), attempts, can_repeat)
 
     def check(self) -> None:
-        """Raises LockLost if the lock was lost, or if the server does not answer for 15 seconds;
+        """Raises LockLost if the lock was lost, or the server's machine was cut off 15 seconds ago;
         Stopped if the check was cancelled. Costs one statement, and no request to the ensemble:
         the server itself watches the lock."""
         if self._query("SELECT zk_lock_token(%s)") != self.token:
@@ -414,13 +415,16 @@ def _watch_server(conn: Connection) -> None:
 
 class _Canceller:
     """Cancels statements in a thread, because a request to a host that is cut off blocks; that
-    of psycopg2 blocks all threads, so the thread first tries whether the host answers."""
+    of psycopg2 blocks all threads, so the thread first tries to connect to the host."""
 
     def __init__(self, conn: Connection) -> None:
         self._conn = conn
         self._thread = threading.Thread()
         with _socket_of(conn) as connection:
-            self._server = connection.family != socket.AF_UNIX and connection.getpeername()[:2]
+            self._family, self._server = connection.family, None
+            if connection.family != socket.AF_UNIX:
+                with suppress(OSError):     # the connection is broken
+                    self._server = connection.getpeername()
 
     def request(self) -> None:
         if not self._thread.is_alive():
@@ -428,14 +432,19 @@ class _Canceller:
             self._thread.start()
 
     def end(self) -> None:
-        """Waits for the last request, which would cancel a later statement."""
+        """Waits for the last request, and otherwise closes the connection, so that it does not
+        cancel a later statement."""
         if self._thread.ident is not None:
             self._thread.join(timeout=2)
+        if self._thread.is_alive():
+            self._conn.close()
 
     def _cancel(self) -> None:
         with suppress(OSError, *_ERRORS):
             if self._server:
-                socket.create_connection(self._server, timeout=2).close()
+                with socket.socket(self._family, socket.SOCK_STREAM) as probe:
+                    probe.settimeout(2)
+                    probe.connect(self._server)     # with the scope of a link-local address
             self._conn.cancel()
 
 

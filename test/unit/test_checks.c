@@ -377,6 +377,78 @@ test_collision(void)
 	scene_end("exclusion, two locks in one slot");
 }
 
+/*
+ * An array that nobody else blocks: the read of the czxid is refused by a throttling server
+ * for a while (ZTHROTTLEDOP), while proofs keep the lease fresh.
+ */
+static void
+test_throttled_array(bool holds)
+{
+	Ask		   *ask;
+	int64_t		from;
+	char		node[256];
+
+	scene_begin(2);
+	ask_all(B, 2, ab, xx, false);
+	fake_run_all();
+	release_all(B);
+	fake_run_all();
+	if (holds)
+		lock_now(A, "z", X);
+	fake_count(A->client);
+	ask = ask_all(A, 2, ab, xx, false);
+	from = fake_now();
+	fake_fault(A->client, 4, FAULT_THROTTLE);
+	fake_run_all();
+	is_int(ask->status, ZKL_PENDING, "the czxid is not known yet");
+	snprintf(node, sizeof(node), "%s", node_of(A, "b"));
+	is_int(fake_tree_delete(node), ZKL_RC_OK, "(another client deletes the node)");
+	is_int(lock_now(B, "b", X)->status, ZKL_OK, "B has b");
+	for (int i = 0; i < 10 && fake_now() - from < 2 * SCENE_TIMEOUT_MS / 6; i++)
+	{
+		fake_count(A->client);
+		fake_fault(A->client, 1, FAULT_THROTTLE);
+		fake_advance(fake_timer(A->client) - fake_now());
+		if (ask->status != ZKL_PENDING)
+			break;
+	}
+	fake_count(A->client);
+	fake_advance(4000);
+	is_int(mode_of(A, "b") == X && mode_of(B, "b") == X && lost_of(A) == 0, false, "not both have b");
+	scene_end("exclusion, array, czxid read throttled");
+}
+
+/* Late answer: a server without a quorum does not answer the check.  Does A try another one? */
+static void
+test_drop(void)
+{
+	Ask		   *ask;
+	int64_t		from;
+
+	scene_begin(1);
+	fake_count(A->client);
+	lock_now(A, "a", X);
+	release_all(A);
+	fake_run_all();
+	fake_count(A->client);
+	ask = ask_for(A, "a", X);
+	while (fake_apply(A->client))
+		;
+	fake_stall(SCENE_TIMEOUT_MS / 6 + 1);
+	for (int k = 0; k < 2; k++)
+		fake_deliver(A->client);
+	is_int(ask->status, ZKL_PENDING, "a late answer grants nothing");
+	from = fake_now();
+	while (fake_drops(A->client) == 0 && fake_now() < from + 5 * SCENE_TIMEOUT_MS)
+	{
+		fake_stall(50);			/* the server answers nothing any more */
+		fake_ring(A->client);
+	}
+	is_int(fake_drops(A->client), 1, "a server that does not answer what a grant waits for is left");
+	is_int(fake_now() - from <= SCENE_TIMEOUT_MS / 3, true, "... after T/6");
+	scene_end(NULL);
+}
+
 int
 main(void)
 {
@@ -390,6 +462,9 @@ main(void)
 	test_late(false, 1);
 	test_late(true, 2);
 	test_late_check();
+	test_throttled_array(true);
+	test_throttled_array(false);
+	test_drop();
 	test_renewed_array();
 	test_upgrade();
 	test_collision();

@@ -321,6 +321,13 @@ test_many(void)
 	scene_end(NULL);
 
 	begin_many();
+	fake_fault(A->client, fake_counted(A->client) + 1, FAULT_THROTTLE);
+	fake_run_all();
+	is_int(fake_fault_happened(A->client), true, "the first multi is throttled");
+	is_int(n_asked(), N_KEPT - 1, "... and costs one question, not all of them");
+	scene_end(NULL);
+
+	begin_many();
 	fake_disconnect(A->client);
 	fake_count(A->client);
 	fake_run_all();

@@ -312,8 +312,13 @@ public final class ZkLock {
             try {
                 int before = conn.getNetworkTimeout();
                 conn.setNetworkTimeout(Runnable::run, CHECK_MS);
-                answer = query(conn, sql, name);
-                conn.setNetworkTimeout(Runnable::run, before);
+                try {
+                    answer = query(conn, sql, name);
+                } finally {
+                    if (!conn.isClosed()) {
+                        conn.setNetworkTimeout(Runnable::run, before);
+                    }
+                }
             } catch (SQLException error) {
                 if (CANCELLED.equals(error.getSQLState())) {
                     throw new Stopped(name, error);

@@ -237,6 +237,7 @@ zkl__request_create_nodes(ZklRequest *request)
 	if (compose_creates(request, ops))
 	{
 		zkl__request_send_parents(request);
+		request->created_ms = zkl_now_ms();
 		request->create_call = zkl__send_all(zkl__request_call(request, on_created),
 											 request->n == 1 ? ZKL_SINGLE : ZKL_MULTI,
 											 ops, request->n);

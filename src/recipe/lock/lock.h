@@ -47,6 +47,7 @@ struct ZklRequest
 	int			raw_code;
 	int			culprit;
 	bool		was_blocked;
+	int64_t		created_ms;		/* when the create was sent */
 	char		blocker[sizeof(((ZklRequestInfo *) 0)->blocker)];
 
 	ZklNode   **nodes;

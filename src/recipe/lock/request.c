@@ -298,14 +298,18 @@ send_checks(ZklCall *call, const ZklRequest *request)
 	return call;
 }
 
+/* Of several nodes, one may have been seen long before the others. */
 static bool
 may_be_gone(const ZklRequest *request)
 {
-	bool		may = request->n > 1 && request->was_blocked;
+	int64_t		age_ms = zkl_now_ms() - request->created_ms;
 
+	if (request->n > 1 && age_ms > zkl__session_timeout_ms(request->session) / 6)
+		return true;
 	for (int i = 0; i < request->n; i++)
-		may = may || request->nodes[i]->may_be_gone;
-	return may;
+		if (request->nodes[i]->may_be_gone)
+			return true;
+	return request->n > 1 && request->was_blocked;
 }
 
 /*
@@ -326,7 +330,10 @@ grant_locks(ZklRequest *request)
 			zkl__request_grant(request);
 	}
 	else if (request->verify_call == NULL && zkl__is_connected(request->session))
+	{
 		request->verify_call = send_checks(zkl__request_call(request, on_verified), request);
+		zkl__lease_await(request->verify_call);
+	}
 }
 
 /* Sends the next operation besides those of the nodes, and grants the request in the end. */

@@ -43,12 +43,18 @@ remove_op(Questions *questions, int i)
 }
 
 static void
+remove_ops(Questions *questions)
+{
+	while (questions->n_ops > 0)
+		remove_op(questions, 0);
+}
+
+static void
 questions_free(void *subject)
 {
 	Questions  *questions = subject;
 
-	while (questions->n_ops > 0)
-		remove_op(questions, 0);
+	remove_ops(questions);
 	free(questions);
 }
 
@@ -91,10 +97,20 @@ ask_group(ZklSession *session, Questions *questions)
 {
 	if (questions->n_ops == 0)
 		read_group(session, questions);
-	else
-		zkl__send_all(zkl__call_new(session, on_asked, questions, &questions->uses),
-					  questions->n_ops == 1 ? ZKL_SINGLE : ZKL_MULTI,
-					  questions->ops, questions->n_ops);
+	else if (!zkl__send_all(zkl__call_new(session, on_asked, questions, &questions->uses),
+							questions->n_ops == 1 ? ZKL_SINGLE : ZKL_MULTI,
+							questions->ops, questions->n_ops))
+	{
+		remove_ops(questions);
+		read_group(session, questions);
+	}
+}
+
+/* A throttling server, or exhausted memory, fails a call and leaves the connection. */
+static bool
+has_lost_connection(const ZklCall *call, const ZklResult *result)
+{
+	return result->code == ZKL_RC_CONNECTION_LOSS && !zkl__is_connected(call->session);
 }
 
 /*
@@ -108,13 +124,12 @@ on_asked(ZklCall *call, const ZklResult *result)
 	Questions  *questions = call->subject;
 	int			failed = zkl__failed_op(result);
 
-	if (result->code == ZKL_RC_CONNECTION_LOSS)
+	if (has_lost_connection(call, result))
 		return;
 	if (result->code != ZKL_RC_OK)
 		remove_op(questions, failed >= 0 ? failed : 0);
 	else
-		while (questions->n_ops > 0)
-			remove_op(questions, 0);
+		remove_ops(questions);
 	ask_group(call->session, questions);
 }
 
@@ -151,7 +166,7 @@ on_kept_read(ZklCall *call, const ZklResult *result)
 	if (result->code == ZKL_RC_OK && result->data_len <= MAX_DATA &&
 		zkl_parse_keep(result->data, result->data_len) == ZKL_KEEP_MAY)
 		add_question(questions, call->detail, result);
-	if (questions->n_reads == 0 && result->code != ZKL_RC_CONNECTION_LOSS)
+	if (questions->n_reads == 0 && !has_lost_connection(call, result))
 		ask_group(call->session, questions);
 }
 

@@ -57,6 +57,8 @@ zkl__call_free(ZklCall *call)
 
 	if (call->partner)
 		call->partner->partner = NULL;
+	if (session->proof == call)
+		session->proof = NULL;
 	if (call->prev)
 		call->prev->next = call->next;
 	else

@@ -239,6 +239,16 @@ send_proof(ZklSession *session)
 	zkl__lease_arm(session);
 }
 
+/* A write, or NULL: its answer is as good as a proof's, and is awaited in the same way. */
+void
+zkl__lease_await(ZklCall *call)
+{
+	if (call == NULL || call->session->proof)
+		return;
+	call->session->proof = call;
+	zkl__lease_arm(call->session);
+}
+
 static bool
 can_send_proof(const ZklSession *session)
 {

@@ -202,6 +202,7 @@ extern int64_t zkl__lease_heard(const ZklSession *session);
 extern void zkl__lease_note_holds(ZklSession *session);
 extern void zkl__lease_prepare(ZklSession *session);
 extern bool zkl__lease_allows_grant(ZklSession *session);
+extern void zkl__lease_await(ZklCall *call);
 extern bool zkl__lease_is_fresh(const ZklSession *session);
 extern void zkl__lease_check(ZklSession *session);
 extern ZklCall *zkl__lease_prove(ZklSession *session, ZklHandler handler);
