@@ -126,9 +126,10 @@ class Locks:
         Repeats the transaction, up to `attempts`, if the lock was lost (40001), after a
         serialization failure or a deadlock, and with a new connection if the connection or the
         ensemble failed before COMMIT was sent. The pauses grow to 1.6 s at most, so the restart of
-        a server can outlast them. A signal handler runs after the wait for the lock. Raises CommitUnknown if it failed during COMMIT.
-        The work must not catch errors of statements, and must not end the transaction. A call
-        inside the work uses another session, which waits for its caller if the name is the same.
+        a server can outlast them. Raises CommitUnknown if it failed during COMMIT. A signal
+        handler runs after the wait for the lock. The work must not catch errors of statements, and
+        must not end the transaction. A call inside the work uses another session, which waits for
+        its caller if the name is the same.
         """
         def lock(conn: Connection) -> None:
             if timeout is None:

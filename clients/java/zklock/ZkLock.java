@@ -130,8 +130,8 @@ public final class ZkLock {
      * <p>Repeats the transaction, up to five times, if the lock was lost (40001), after a
      * serialization failure or a deadlock, and with a new connection if the connection or the
      * ensemble failed before COMMIT was sent. The pauses grow to 1.6 s at most, so the restart of a
-     * server can outlast them. A call inside the work uses another session, which
-     * waits for its caller if the name is the same.
+     * server can outlast them. A call inside the work uses another session, which waits for its
+     * caller if the name is the same.
      *
      * @param timeout of the wait for the lock, or null for no limit
      * @throws LockTimeout if another session held the lock until the timeout
