@@ -154,7 +154,6 @@ typedef struct ZklSessionInfo
 	char		server[64];		/* address:port of the last connection, or empty */
 	int64_t		connected_ms;	/* since the session began */
 	int64_t		lease_ms;		/* remaining lease; 0 when over */
-	int			reserve_ms;		/* must be left of it for a commit without confirmation */
 	int			n_locks;		/* held */
 	uint64_t	n_answers;		/* received so far */
 	bool		has_open_parents;	/* others may change the root or a child; known with creator_acl, after a grant */
@@ -189,7 +188,11 @@ extern void zkl_session_receive(ZklSession *session);
 
 extern ZklSessionState zkl_session_state(ZklSession *session);
 extern ZklSessionInfo zkl_session_info(ZklSession *session);
-extern int64_t zkl_session_lease_ms(ZklSession *session);	/* of these, at each release */
+
+/* Returns what is left of the lease, in ms, and whether a commit may rely on it without asking: half of it is left. */
+extern int64_t zkl_session_lease_ms(ZklSession *session);
+extern bool zkl_session_lease_suffices(ZklSession *session);
+
 
 /* Returns whether the session's node names have this mode.  Any thread. */
 extern bool zkl_session_has_mode(const ZklSession *session, ZklMode mode);
@@ -213,8 +216,8 @@ extern void zkl_session_confirm(ZklSession *session, bool fresh);
 
 /*
  * Returns PENDING, OK, SESSION_LOST, AUTH_FAILED, or why the request failed; after OK the
- * caller checks zkl_lock_is_lost().  OK means that at least reserve_ms (ZklSessionInfo) are left of
- * the confirmed lease; if the answer came too late for that, the ensemble is asked
+ * caller checks zkl_lock_is_lost().  OK means that at least half of the
+ * confirmed lease is left; if the answer came too late for that, the ensemble is asked
  * again and the result is PENDING.
  */
 extern ZklStatus zkl_session_confirmed(ZklSession *session);

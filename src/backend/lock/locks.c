@@ -346,7 +346,8 @@ acquire_both(LockAcquisition *a)
 	if (!covered)
 	{
 		zklock_session_ready(&action, &a->timeout);
-		zklock_check_loss();
+		if (zklock_holds_any())
+			zklock_check_loss();
 	}
 
 	/* Also if no request is sent: a later downgrade would have no node name. */

@@ -351,7 +351,6 @@ static void
 prove_locks(void)
 {
 	ZklSession *session;
-	ZklSessionInfo info = {0};
 	bool		must_prove = transaction.unproven != 0;
 
 	if (!transaction.failed && !must_prove && !zklock_holds_any())
@@ -359,9 +358,8 @@ prove_locks(void)
 	if (!transaction.failed)
 		zklock_check_loss();
 	session = zklock_session_current();
-	if (session)
-		info = zkl_session_info(session);
-	transaction.failed = transaction.failed || (must_prove && info.key.id != transaction.unproven);
+	if (must_prove && (session == NULL || zkl_session_info(session).key.id != transaction.unproven))
+		transaction.failed = true;
 	if (transaction.failed)
 		ereport(ERROR,
 				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
@@ -372,8 +370,8 @@ prove_locks(void)
 		return;
 
 	if (must_prove || zklock_commit_check == ZKLOCK_COMMIT_CHECK_ALWAYS ||
-		info.lease_ms < info.reserve_ms)
-		confirm(session, Min(info.session_timeout_ms,
+		!zkl_session_lease_suffices(session))
+		confirm(session, Min(zkl_session_info(session).session_timeout_ms,
 							 Max(zklock_session_timeout, zklock_connect_timeout)));
 }
 

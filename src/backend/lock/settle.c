@@ -78,14 +78,15 @@ void
 zklock_settle_every(void)
 {
 	ZklSession *session = zklock_session_current();
+	bool		several = session && zklock_holds_count() > 1;
 	dlist_iter	iter;
 	dlist_mutable_iter next;
 
-	if (session)
+	if (several)
 		zkl_releases_begin(session);
 	dlist_foreach(iter, &zklock_holds)
 		settle_remote(dlist_container(ZklockHold, link, iter.cur));
-	if (session)
+	if (several)
 		zkl_releases_end(session);
 	dlist_foreach_modify(next, &zklock_holds)
 		settle_local(dlist_container(ZklockHold, link, next.cur));

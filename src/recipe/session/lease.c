@@ -381,6 +381,17 @@ zkl_session_lease_ms(ZklSession *session)
 	return left;
 }
 
+bool
+zkl_session_lease_suffices(ZklSession *session)
+{
+	bool		suffices;
+
+	zkl__session_lock(session);
+	suffices = zkl__lease_suffices(session, session->lease_from_ms);
+	zkl__session_unlock(session);
+	return suffices;
+}
+
 ZklSessionInfo
 zkl_session_info(ZklSession *session)
 {
@@ -395,7 +406,6 @@ zkl_session_info(ZklSession *session)
 	memcpy(info.server, session->connection.server, sizeof(info.server));
 	info.connected_ms = session->opened_ms ? now - session->opened_ms : 0;
 	info.lease_ms = lease_left_from(session, session->lease_from_ms);
-	info.reserve_ms = lease_reserve(session);
 	info.n_locks = session->n_holds;
 	info.n_answers = session->n_answers;
 	info.has_open_parents = session->has_open_parents;
