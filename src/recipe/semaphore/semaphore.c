@@ -170,7 +170,7 @@ read_holder(ZklRequest *request, const ZklResult *result)
 										  permit->permits_path, child, false);
 }
 
-/* If memory is exhausted, a deadlock may stay hidden, or a non-blocking attempt is refused. */
+/* If memory is exhausted, a non-blocking attempt is refused. */
 static void
 note_owners(ZklRequest *request, const ZklResult *result)
 {
