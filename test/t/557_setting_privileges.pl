@@ -53,7 +53,7 @@ sub connection_error
 {
 	my ($role, $option) = @_;
 	local $ENV{PGOPTIONS} = $option;
-	my (undef, undef, $error) = $node->psql('postgres', 'SELECT 1', extra_params => [ '-U', $role ]);
+	my (undef, $error) = run_command([ 'psql', '-X', '-d', $node->connstr('postgres'), '-U', $role, '-c', 'SELECT 1' ]);
 	return $error;
 }
 

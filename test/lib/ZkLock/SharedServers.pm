@@ -185,8 +185,7 @@ sub run { system_log(@_) == 0 or croak "failed: @_"; return }
 sub answers
 {
 	my ($self) = @_;
-	my ($status) = $self->psql('postgres', 'SELECT');
-	return $status == 0 && truncate $self->logfile, 0;
+	return system_log('pg_isready', '-q', '-h', $self->host, '-p', $self->port) == 0 && truncate $self->logfile, 0;
 }
 
 # Cleans the server. Returns what should not have been there.
