@@ -141,17 +141,6 @@ place_at(ZklSnapshot *s, ZklWaitPlace place, const char *name)
 	return &s->places[h];
 }
 
-static int
-compare_nodes(const void *a, const void *b)
-{
-	const ZklQueued *x = a;
-	const ZklQueued *y = b;
-
-	if (x->distance != y->distance)
-		return x->distance < y->distance ? -1 : 1;
-	return strcmp(x->name, y->name);
-}
-
 /* Returns a node of the place, or NULL. */
 static const ZklQueued *
 find_node(const Place *place, const char *child)
@@ -163,7 +152,7 @@ find_node(const Place *place, const char *child)
 		return NULL;
 	key.distance = (uint32_t) key.contender.number -
 		((uint32_t) place->nodes[0].contender.number - place->nodes[0].distance);
-	return bsearch(&key, place->nodes, (size_t) place->n, sizeof(ZklQueued), compare_nodes);
+	return bsearch(&key, place->nodes, (size_t) place->n, sizeof(ZklQueued), zkl_compare_queued);
 }
 
 /*

@@ -21,12 +21,6 @@
  * What there is to report
  */
 
-static bool
-is_waiting(const ZklNode *node)
-{
-	return node->state == NODE_READING || node->state == NODE_WAITING;
-}
-
 /* Does the request hold the mutex of a semaphore that is full? */
 static bool
 waits_for_permit(const ZklRequest *request)
@@ -60,7 +54,7 @@ has_settled(const ZklRequest *request)
 	{
 		const ZklNode *node = request->nodes[i];
 
-		if (is_waiting(node))
+		if (zkl__node_has_predecessor(node))
 			any = true;
 		else if (node->state != NODE_HELD)
 			return false;
@@ -102,7 +96,7 @@ copy_nodes(ZklScratch *scratch, const ZklRequest *request, ZklReport *report)
 		const char *path = permit ? permit->semaphore_path : node->lock_path;
 		ZklReportNode *to = &nodes[report->n_nodes];
 
-		if (permit == NULL && !is_waiting(node))
+		if (permit == NULL && !zkl__node_has_predecessor(node))
 			continue;
 		to->place = permit == NULL ? ZKL_PLACE_LOCK : i < n ? ZKL_PLACE_MUTEX : ZKL_PLACE_PERMITS;
 		to->name = zkl__scratch_text(scratch, "%s", strrchr(path, '/') + 1);

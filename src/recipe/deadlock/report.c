@@ -194,16 +194,6 @@ zkl_report_is_unchanged(const ZklReport *before, const ZklReport *later,
  * Hashes, names and paths
  */
 
-uint64_t
-zkl_hash(uint64_t hash, const void *data, size_t length)
-{
-	const unsigned char *bytes = data;
-
-	for (size_t i = 0; i < length; i++)
-		hash = (hash ^ bytes[i]) * UINT64_C(1099511628211);
-	return hash;
-}
-
 char *
 zkl_place_path(ZklScratch *scratch, const char *root, ZklWaitPlace place, const char *name)
 {

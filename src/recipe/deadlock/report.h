@@ -68,10 +68,6 @@ extern ZklReport *zkl_report_decode(ZklScratch *scratch, const char *data, int l
 extern bool zkl_report_is_unchanged(const ZklReport *before, const ZklReport *later,
 									const ZklLocalWaiter *waiter);
 
-/* Returns a hash (FNV-1a) of all bytes so far; begins with ZKL_HASH. */
-#define ZKL_HASH UINT64_C(14695981039346656037)
-extern uint64_t zkl_hash(uint64_t hash, const void *data, size_t length);
-
 /* Returns the path of a queue, or of the parent of permits. */
 extern char *zkl_place_path(ZklScratch *scratch, const char *root, ZklWaitPlace place,
 							const char *name);

@@ -34,11 +34,10 @@ bool
 zkl__session_has_room(const ZklSession *session, int n_nodes, size_t path_bytes,
 					  size_t data_bytes)
 {
-	size_t		wanted_bytes;
-	int			n_wanted = zkl__nodes_wanted(session, &wanted_bytes);
+	const ZklParts *parts = zkl__parts(session);
 
-	return n_nodes + n_wanted <= zkl__config(session)->max_nodes &&
-		path_bytes + wanted_bytes <= PACKET_BYTES &&
+	return n_nodes + parts->n_wanted <= zkl__config(session)->max_nodes &&
+		path_bytes + parts->wanted_bytes <= PACKET_BYTES &&
 		path_bytes + data_bytes <= PACKET_BYTES;
 }
 
@@ -175,23 +174,21 @@ take_again(ZklNode *node, bool non_blocking)
 {
 	ZklRequest *request = zkl__request_new(node->session, NULL, 1, non_blocking,
 										   node->data, node->data_len - ZKL_KEEP_LENGTH);
-	ZklLock    *lock = zkl__lock_new(node->session);
 
-	if (request == NULL || lock == NULL)
-	{
-		if (request)
-			zkl__uses_end(node->session, &request->uses);
-		free(lock);
+	if (request == NULL)
 		return NULL;
-	}
 	request->top_path = zkl__config(node->session)->locks_path;
 	request->may_be_kept = true;
 	request->is_again = true;
-	request->locks[0] = lock;
+	request->locks[0] = zkl__lock_new(node->session);
 	request->nodes[0] = node;
 	node->is_kept = false;
 	node->request = request;
 	node->index = 0;
+	if (request->locks[0])
+		zkl__request_advance(request);
+	else
+		zkl__request_fail(request, ZKL_NO_MEMORY, 0, 0);
 	return request;
 }
 
@@ -206,8 +203,6 @@ zkl_kept_request(ZklSession *session, const char *name, ZklMode mode, bool non_b
 	node = path ? zkl__kept_find(session, path) : NULL;
 	if (node && node->mode == mode)
 		request = take_again(node, non_blocking);
-	if (request)
-		zkl__request_advance(request);
 	zkl__session_unlock(session);
 	free(path);
 	return request;

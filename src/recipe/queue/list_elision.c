@@ -40,7 +40,7 @@ typedef struct ZklLastGrant
 static LastGrant **
 slot_of(const ZklNode *node)
 {
-	uint32_t	hash = zkl__path_hash(node->lock_path, strlen(node->lock_path));
+	uint64_t	hash = zkl_hash(ZKL_HASH, node->lock_path, strlen(node->lock_path));
 
 	return &zkl__parts(node->session)->last_grants[hash % ZKL_LAST_GRANTS];
 }

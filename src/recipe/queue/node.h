@@ -142,6 +142,9 @@ typedef struct ZklQueued
 /* Sorts a queue.  Meaningful only for numbers within 2^31 of each other. */
 extern void zkl_sort_queue(ZklQueued *queue, int n);
 
+/* The order of a sorted queue, for bsearch(). */
+extern int	zkl_compare_queued(const void *a, const void *b);
+
 /*
  * Sets "granted" and "anchor" in a sorted queue.  Agrees with zkl_position() for each
  * node, except for nodes of equal number: a reader next to a writer of its number

@@ -27,34 +27,15 @@ zkl__nodes(const ZklSession *session)
 	return zkl__parts(session)->first_node;
 }
 
-/* Returns how many nodes are wanted, and sets the bytes of their paths. */
-int
-zkl__nodes_wanted(const ZklSession *session, size_t *path_bytes)
-{
-	*path_bytes = zkl__parts(session)->wanted_bytes;
-	return zkl__parts(session)->n_wanted;
-}
-
 
 /*
  * By path
  */
 
-/* FNV-1a. */
-uint32_t
-zkl__path_hash(const char *path, size_t length)
-{
-	uint32_t	hash = 2166136261u;
-
-	for (size_t i = 0; i < length; i++)
-		hash = (hash ^ (unsigned char) path[i]) * 16777619u;
-	return hash;
-}
-
 static ZklNode **
 path_bucket(const ZklSession *session, const char *path, size_t length)
 {
-	return &zkl__parts(session)->by_path[zkl__path_hash(path, length) % ZKL_PATH_BUCKETS];
+	return &zkl__parts(session)->by_path[zkl_hash(ZKL_HASH, path, length) % ZKL_PATH_BUCKETS];
 }
 
 static ZklNode *
@@ -92,7 +73,7 @@ zkl__next_below(const ZklNode *node)
 static int64_t *
 asked_ms(const ZklSession *session, const char *lock_path)
 {
-	return &zkl__parts(session)->asked_ms[zkl__path_hash(lock_path, strlen(lock_path)) % ZKL_QUESTIONS];
+	return &zkl__parts(session)->asked_ms[zkl_hash(ZKL_HASH, lock_path, strlen(lock_path)) % ZKL_QUESTIONS];
 }
 
 bool

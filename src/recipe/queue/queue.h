@@ -150,14 +150,12 @@ extern void zkl__on_node_lost(ZklNode *node);
 /* nodes.c */
 extern void zkl__nodes_free(ZklSession *session);
 extern ZklNode *zkl__nodes(const ZklSession *session);
-extern int	zkl__nodes_wanted(const ZklSession *session, size_t *path_bytes);
 extern ZklNode *zkl__node_new(ZklSession *session, const char *lock_path, ZklMode mode,
 							  ZklNodeNames node_names, const char *data, int data_len,
 							  bool may_be_kept);
 extern ZklCall *zkl__node_call(ZklNode *node, ZklHandler handler);
 extern void zkl__op_for_node(ZklOp *op, ZklOpKind kind, const ZklNode *node);
 extern void zkl__ops_free(ZklOp *ops, int n);
-extern uint32_t zkl__path_hash(const char *path, size_t length);
 extern ZklNode *zkl__nodes_below(const ZklSession *session, const char *path, size_t length);
 extern ZklNode *zkl__next_below(const ZklNode *node);
 extern void zkl__node_leave(ZklNode *node);
@@ -192,6 +190,7 @@ extern void zkl__nodes_relist(ZklSession *session);
 extern void zkl__nodes_advance(ZklSession *session);
 extern void zkl__nodes_watched(ZklSession *session, const char *path);
 extern void zkl__node_advance(ZklNode *node);
+extern bool zkl__node_has_predecessor(const ZklNode *node);
 extern void zkl__node_creating(ZklNode *node, bool is_new_queue);
 extern void zkl__node_created(ZklNode *node, ZklResultCode code,
 							  const char *path, int64_t czxid);

@@ -296,8 +296,8 @@ send_read(ZklNode *node)
 											 node->lock_path, node->priv->watched, true);
 }
 
-static bool
-has_predecessor(const ZklNode *node)
+bool
+zkl__node_has_predecessor(const ZklNode *node)
 {
 	return node->state == NODE_READING || node->state == NODE_WAITING;
 }
@@ -306,7 +306,7 @@ has_predecessor(const ZklNode *node)
 static void
 relist(ZklNode *node)
 {
-	if (has_predecessor(node))
+	if (zkl__node_has_predecessor(node))
 		node->state = NODE_LISTING;
 	if (node->state == NODE_LISTING || node->state == NODE_CREATING)
 		node->priv->state_call = NULL;
@@ -483,7 +483,7 @@ zkl__nodes_watched(ZklSession *session, const char *path)
 
 	for (ZklNode *node = child ? zkl__nodes_below(session, path, (size_t) (child - path)) : NULL;
 		 node; node = zkl__next_below(node))
-		if (has_predecessor(node) && strcmp(node->priv->watched, child + 1) == 0)
+		if (zkl__node_has_predecessor(node) && strcmp(node->priv->watched, child + 1) == 0)
 		{
 			zkl__lease_prepare(session);
 			relist(node);

@@ -21,8 +21,8 @@
  * Compares distances from one of the numbers, which is a total order for any
  * numbers.  Comparing the numbers themselves is not, because they wrap.
  */
-static int
-compare_queued(const void *a, const void *b)
+int
+zkl_compare_queued(const void *a, const void *b)
 {
 	const ZklQueued *qa = a;
 	const ZklQueued *qb = b;
@@ -39,7 +39,7 @@ sort_from(ZklQueued *queue, int n, uint32_t origin)
 	for (int i = 0; i < n; i++)
 		queue[i].distance = (uint32_t) queue[i].contender.number - origin;
 	if (n > 1)
-		qsort(queue, (size_t) n, sizeof(ZklQueued), compare_queued);
+		qsort(queue, (size_t) n, sizeof(ZklQueued), zkl_compare_queued);
 }
 
 void

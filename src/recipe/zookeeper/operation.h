@@ -126,4 +126,16 @@ zkl_ops_copy(ZklOp *to, const ZklOp *from, int n, char *bytes)
 	}
 }
 
+/* Returns a hash (FNV-1a) of all bytes so far; begins with ZKL_HASH. */
+#define ZKL_HASH UINT64_C(14695981039346656037)
+static inline uint64_t
+zkl_hash(uint64_t hash, const void *data, size_t length)
+{
+	const unsigned char *bytes = data;
+
+	for (size_t i = 0; i < length; i++)
+		hash = (hash ^ bytes[i]) * UINT64_C(1099511628211);
+	return hash;
+}
+
 #endif							/* ZKL_OPERATION_H */

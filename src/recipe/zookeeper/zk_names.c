@@ -188,10 +188,9 @@ typedef struct Server
 static uint64_t
 address_rank(const char *address, uint32_t seed)
 {
-	uint64_t	hash = 14695981039346656037u ^ seed;	/* FNV-1a, with a final mix of the bits */
+	uint64_t	hash = zkl_hash(ZKL_HASH ^ seed, address, strlen(address));
 
-	for (; *address; address++)
-		hash = (hash ^ (unsigned char) *address) * 1099511628211u;
+	/* Mixes the bits. */
 	hash = (hash ^ hash >> 33) * 0xff51afd7ed558ccdu;
 	hash = (hash ^ hash >> 33) * 0xc4ceb9fe1a85ec53u;
 	return hash ^ hash >> 33;

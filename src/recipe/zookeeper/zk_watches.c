@@ -23,11 +23,7 @@
 static ZklSubmission **
 list_of(ZklClient *client, const char *path)
 {
-	uint32_t	hash = 2166136261u; /* FNV-1a */
-
-	for (; *path; path++)
-		hash = (hash ^ (unsigned char) *path) * 16777619u;
-	return &client->watches[hash % ZKL_WATCH_LISTS];
+	return &client->watches[zkl_hash(ZKL_HASH, path, strlen(path)) % ZKL_WATCH_LISTS];
 }
 
 /* Returns the link to the watch of this kind, or to the end of the list. */
