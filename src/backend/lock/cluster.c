@@ -17,12 +17,6 @@
 #include "backend/session/errors.h"
 #include "backend/session/wait.h"
 
-static _Noreturn void
-fail(const ZklockReader *reader, ZklStatus status, int raw_code)
-{
-	zklock_fail(reader->action, zklock_problem_of(status, raw_code));
-}
-
 
 /*
  * Batches
@@ -71,7 +65,7 @@ await_answers(ZklockReader *reader)
 		case ZKL_TOO_MANY:
 			zklock_fail(reader->action, zklock_too_many_znodes);
 		default:
-			fail(reader, info.status, info.raw_code);
+			zklock_raise(info.status, reader->action, info.raw_code);
 	}
 }
 
@@ -81,7 +75,7 @@ zklock_read_batch(ZklockReader *reader, const ZklOp *ops, int n_ops)
 	end_batch(reader);
 	reader->batch = zkl_batch(reader->session, ZKL_BATCH_PIPELINED, ops, n_ops);
 	if (reader->batch == NULL)
-		fail(reader, ZKL_NO_MEMORY, 0);
+		zklock_raise(ZKL_NO_MEMORY, reader->action, 0);
 	return await_answers(reader) ? zkl_batch_results(reader->batch) : NULL;
 }
 
@@ -93,7 +87,7 @@ read_sync(ZklockReader *reader)
 	const ZklResult *result = zklock_read_batch(reader, &sync, 1);
 
 	if (result && result->code != ZKL_RC_OK)
-		fail(reader, ZKL_SERVER_ERROR, 0);
+		zklock_raise(ZKL_SERVER_ERROR, reader->action, 0);
 	return result != NULL;
 }
 
@@ -110,7 +104,7 @@ zklock_read_found(ZklockReader *reader, ZklResultCode code)
 			reader->n_denied++;
 			return false;
 		default:
-			fail(reader, ZKL_SERVER_ERROR, 0);
+			zklock_raise(ZKL_SERVER_ERROR, reader->action, 0);
 	}
 }
 
@@ -126,10 +120,6 @@ attempt_in_session(ZklockReader *reader, ZklockReadAttempt attempt, void *arg)
 	bool		done;
 
 	reader->session = zklock_session_ready(reader->action, &reader->timeout);
-	if (zkl_session_state(reader->session) == ZKL_SESSION_AUTH_FAILED)
-		fail(reader, ZKL_AUTH_FAILED, 0);
-	if (zklock_session_is_lost(reader->session))
-		zklock_fail(reader->action, zklock_session_expired);
 	reader->progress = 0;
 	reader->n_denied = 0;
 	done = read_sync(reader) && attempt(reader, arg);

@@ -109,23 +109,21 @@ zklock_no_session(bool failed_at_tls, int64 waited_ms)
 ZklockProblem
 zklock_no_answer(ZklSession *session, int64 waited_ms)
 {
-	ZklockProblem lost = {ERRCODE_CONNECTION_FAILURE,
-		"lost the connection to the ZooKeeper ensemble",
-	"Retry when the ensemble is reachable again; zklock.connect_timeout limits the wait.", NULL};
-	ZklockProblem silent = {ERRCODE_CONNECTION_FAILURE,
+	ZklockProblem problem = {ERRCODE_CONNECTION_FAILURE,
 		"the ZooKeeper ensemble does not answer",
 	"Retry when the ensemble is reachable again; zklock.connect_timeout limits the wait.", NULL};
 	ZklSessionInfo info = zkl_session_info(session);
 
 	if (info.state == ZKL_SESSION_CONNECTED)
 	{
-		silent.detail = psprintf("The server at %s did not answer within %lld ms.",
-								 info.server, (long long) waited_ms);
-		return silent;
+		problem.detail = psprintf("The server at %s did not answer within %lld ms.",
+								  info.server, (long long) waited_ms);
+		return problem;
 	}
-	lost.detail = psprintf("The connection to the server at %s was lost, and no answer came within %lld ms.%s",
-						   info.server, (long long) waited_ms, last_complaint());
-	return lost;
+	problem.reason = "lost the connection to the ZooKeeper ensemble";
+	problem.detail = psprintf("The connection to the server at %s was lost, and no answer came within %lld ms.%s",
+							  info.server, (long long) waited_ms, last_complaint());
+	return problem;
 }
 
 void
@@ -154,7 +152,5 @@ zklock_raise_upgrade_deadlock(const ZklockAction *action, const char *rival)
 void
 zklock_raise(ZklStatus status, const ZklockAction *action, int raw_code)
 {
-	if (status == ZKL_DEADLOCK)
-		zklock_raise_upgrade_deadlock(action, "");
 	zklock_fail(action, zklock_problem_of(status, raw_code));
 }
