@@ -25,12 +25,13 @@ my $node = zklock_node('a', zk => $proxy, session_timeout => SESSION_TIMEOUT);
 my $shorter = zklock_node('c', zk => $proxy, session_timeout => '10s');
 my $near = zklock_node('b', zk => $zk, session_timeout => '20s');
 
-# Opens a connected session. The statement_timeout ends a call that waits without end.
+# Opens a connected session, whose release has arrived. The statement_timeout ends a call that waits without end.
 sub caller_with
 {
 	my ($connect_timeout, $server, %settings) = @_;
 	my $s = session($server // $node)->reconnect(%settings);
 	$s->query_ok("SELECT zk_unlock('connected') FROM zk_lock('connected')");
+	wait_zk_children($zkc, '/zklock/locks/connected', 0);
 	$s->query_ok("SET zklock.connect_timeout = '$connect_timeout'");
 	$s->query_ok("SET statement_timeout = '20s'");
 	return $s;
