@@ -85,17 +85,21 @@ $s->query_ok('RESET search_path');
 $admin->query_ok('DROP INDEX added');
 
 # A trigger of a role with TRIGGER would run as the table's owner, or lower a token.
-$admin->query_ok('GRANT ALL ON zklock_fences TO hostile; GRANT CREATE ON SCHEMA public TO hostile; CREATE TABLE ran_as (who text); GRANT INSERT ON ran_as TO PUBLIC');
+$admin->query_ok('GRANT ALL ON zklock_fences TO hostile; GRANT EXECUTE ON FUNCTION zklock_fences_keep() TO hostile; GRANT CREATE ON SCHEMA public TO hostile; CREATE TABLE ran_as (who text); GRANT INSERT ON ran_as TO PUBLIC');
 $hostile->query_ok(<<'SQL');
 CREATE FUNCTION lower_token() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO public.ran_as VALUES (current_user); NEW.token := 1; RETURN NEW; END $$;
 CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO public.ran_as VALUES (current_user); RETURN NULL; END $$;
+CREATE FUNCTION noted() RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN INSERT INTO public.ran_as VALUES (current_user); RETURN true; END $$;
 SQL
 $s->query_ok(q(SELECT zk_lock('b')));
 for ('TRIGGER zz BEFORE INSERT OR UPDATE ON zklock_fences FOR EACH ROW EXECUTE FUNCTION lower_token()',
 	'TRIGGER zz AFTER INSERT OR UPDATE ON zklock_fences FOR EACH ROW EXECUTE FUNCTION note()',
 	'TRIGGER zz BEFORE INSERT OR UPDATE ON zklock_fences EXECUTE FUNCTION note()',
 	'TRIGGER zz AFTER INSERT OR UPDATE ON zklock_fences EXECUTE FUNCTION note()',
-	'CONSTRAINT TRIGGER zz AFTER INSERT OR UPDATE ON zklock_fences DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION note()')
+	'CONSTRAINT TRIGGER zz AFTER INSERT OR UPDATE ON zklock_fences DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION note()',
+	'TRIGGER zz BEFORE INSERT OR UPDATE ON zklock_fences FOR EACH ROW WHEN (noted()) EXECUTE FUNCTION zklock_fences_keep()',
+	'TRIGGER zz BEFORE INSERT OR UPDATE ON zklock_fences FOR EACH STATEMENT EXECUTE FUNCTION zklock_fences_keep()',
+	'CONSTRAINT TRIGGER zz AFTER INSERT OR UPDATE ON zklock_fences DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION zklock_fences_keep()')
 {
 	my ($what) = /(.*) ON/;
 	$hostile->query_ok("CREATE $_");
@@ -112,6 +116,24 @@ for ('TRIGGER zz BEFORE INSERT OR UPDATE ON zklock_fences FOR EACH ROW EXECUTE F
 }
 works($admin, q(SELECT count(*) FROM ran_as WHERE who <> 'hostile'), '0', 'no trigger ran as another role');
 works($admin, $recorded, $token, '... and the token is kept');
+
+# Replacing the extension's own triggers also stops fences, until they are as they were.
+my $keep = 'CREATE OR REPLACE TRIGGER zklock_fences_keep BEFORE INSERT OR UPDATE OR DELETE ON zklock_fences FOR EACH ROW EXECUTE FUNCTION zklock_fences_keep()';
+my $keep_all = 'CREATE OR REPLACE TRIGGER zklock_fences_keep_all BEFORE TRUNCATE ON zklock_fences FOR EACH STATEMENT EXECUTE FUNCTION zklock_fences_keep()';
+my $always = 'ALTER TABLE zklock_fences ENABLE ALWAYS TRIGGER zklock_fences_keep, ENABLE ALWAYS TRIGGER zklock_fences_keep_all';
+for ($keep =~ s/ROW/ROW WHEN (noted())/r =~ s/ OR DELETE//r, $keep =~ s/ OR DELETE//r, $keep =~ s/UPDATE/UPDATE OF token/r, $keep_all =~ s/zklock_fences_keep\(/note(/r)
+{
+	my ($name, $what) = /TRIGGER (\w+) (.*)/;
+	$hostile->query_ok($_);
+	$admin->query_ok($always);
+	fails_with($s, q(SELECT zk_fence('a')), '55000', "replaced by: $what", like => qr/trigger "$name" that the extension did not define.*HINT:/s);
+	fails_with($admin, q(SELECT zk_fence_reset('a')), '55000', '... nor a reset');
+	$admin->query_ok("DROP TRIGGER $name ON zklock_fences");
+	fails_with($s, q(SELECT zk_fence('a')), '55000', 'a missing trigger stops fences', like => qr/lacks a trigger.*HINT:.*CREATE OR REPLACE TRIGGER.*ENABLE ALWAYS/s);
+	$admin->query_ok("$keep; $keep_all; $always");
+	works($s, q(SELECT zk_fence('a')), $token, '... until the statements of the hint have run');
+}
+works($admin, q(SELECT count(*) FROM ran_as WHERE who <> 'hostile'), '0', 'no condition of a trigger ran as another role');
 $hostile->query_ok('CREATE TABLE referencing (lock text REFERENCES zklock_fences ON DELETE CASCADE)');
 fails_with($s, q(SELECT zk_fence('b')), '55000', 'a foreign key of a role with REFERENCES stops a fence',
 	like => qr/HINT:.*foreign key/);

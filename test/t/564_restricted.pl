@@ -1,6 +1,6 @@
 # The owner of a table or a materialized view writes code that a superuser's maintenance
 # commands run in the superuser's session. That code cannot acquire, release or give up the
-# locks of the session.
+# locks of the session, nor hide that one was lost.
 
 use strict;
 use warnings;
@@ -9,6 +9,7 @@ use Test::More;
 use ZkLock::Check;
 use ZkLock::Cluster;
 use ZkLock::Shared;
+use ZkLock::ZkClient;
 
 my $zk = shared_zk();
 my $node = shared_node('a', zk => $zk);
@@ -81,6 +82,35 @@ for my $allowed (q(SELECT public.zk_xact_lock('own')), q(SELECT public.zk_try_xa
 	$owner->query_ok("UPDATE attack SET statement = '$quoted'");
 	$s->query_ok('ANALYZE indexed');
 	works($s, $held, $before, "$allowed is allowed there, and keeps nothing");
+}
+
+# The code catches the error of a loss, so the command succeeds, and the session still learns of it.
+my $zkc = ZkLock::ZkClient->new($zk->connect_string);
+$owner->query_ok(<<'SQL');
+CREATE FUNCTION hide() RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+	FOR i IN 1 .. 100 LOOP
+		BEGIN
+			PERFORM pg_catalog.pg_sleep(0.02);
+			PERFORM public.zk_fence('none');
+		EXCEPTION
+			WHEN serialization_failure THEN RETURN;
+			WHEN OTHERS THEN NULL;
+		END;
+	END LOOP;
+END $$;
+UPDATE attack SET statement = 'SELECT public.hide()';
+SQL
+for my $command ('VACUUM FULL indexed', 'ANALYZE indexed', 'REINDEX INDEX CONCURRENTLY indexed_v')
+{
+	$s->query_ok("SELECT zk_lock('lost')");
+	my $id = zk_session_id($s);
+	$s->query_async($command);
+	wait_asleep($s);
+	lose_lock($zk, $zkc, 'lost', $id);
+	$s->wait_result;
+	fails_with($s, 'SELECT 1', '40001', "$command: the session learns that it has lost a lock", like => qr/"lost"/);
+	works($s, $held, $before, '... and holds the others');
 }
 
 # Outside such a command, code of others runs with the rights of the session, as in PostgreSQL.

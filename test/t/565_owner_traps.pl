@@ -92,7 +92,9 @@ for my $schema ('trap', 'public', 'zk')
 {
 	runs_no_trap("extension in schema $schema", join '; ', ($schema eq 'zk' ? 'CREATE SCHEMA zk' : ()), "CREATE EXTENSION zklock SCHEMA $schema",
 		'CREATE EXTENSION zklock_advisory');
+	$node->safe_psql('postgres', 'ALTER DATABASE owned SET role = owner');
 	runs_no_trap('hardening', block_of('doc/security.md', 'hardening'));
+	$node->safe_psql('postgres', 'ALTER DATABASE owned RESET role');
 	is(who_executes('zk_lock'), 'locker', 'EXECUTE is granted to locker instead of PUBLIC');
 	is(who_executes('zk_locks_of'), 'pg_monitor', '... and of what shows other sessions to pg_monitor');
 	runs_no_trap('calls', <<"SQL");

@@ -139,6 +139,9 @@ zklock_check_loss(void)
 	const char *detail = NULL;
 	bool		session_lost;
 
+	/* The author of an index expression must not hide the loss from who runs the command. */
+	bool		restricted = InSecurityRestrictedOperation();
+
 	/*
 	 * Settles a cancel whose loss was reported.  That comes first: what is lost after the question
 	 * leaves its cancel pending.
@@ -159,9 +162,10 @@ zklock_check_loss(void)
 		names = zklock_list_text(&lost);
 		detail = lost_detail(session_lost, lost.n);
 		zklock_fail_transaction(&lost);
-		forget_lost();
+		if (!restricted)
+			forget_lost();
 	}
-	if (session_lost)
+	if (session_lost && !(restricted && lost.n > 0))
 		zklock_session_close(ZKLOCK_CLOSE_MS);
 	if (lost.n > 0)
 		ereport(ERROR,

@@ -139,6 +139,24 @@ check_columns(Relation fences)
 }
 
 /*
+ * Returns whether a trigger is one of the extension's, as its script defines it: everybody
+ * with TRIGGER on the table can replace it, or use its function with a condition, which would
+ * run as the owner.
+ */
+static bool
+is_ours(const Trigger *trigger, Oid extension)
+{
+	int			type = strcmp(trigger->tgname, "zklock_fences_keep") == 0
+		? TRIGGER_TYPE_ROW | TRIGGER_TYPE_BEFORE | TRIGGER_TYPE_INSERT | TRIGGER_TYPE_UPDATE | TRIGGER_TYPE_DELETE
+		: strcmp(trigger->tgname, "zklock_fences_keep_all") == 0
+		? TRIGGER_TYPE_BEFORE | TRIGGER_TYPE_TRUNCATE : -1;
+
+	return trigger->tgtype == type && trigger->tgqual == NULL && trigger->tgnattr == 0 &&
+		!OidIsValid(trigger->tgconstraint) &&
+		getExtensionOfObject(ProcedureRelationId, trigger->tgfoid) == extension;
+}
+
+/*
  * Any other trigger would run as the owner; one that fires after ours can lower a token.
  * Ours must fire in apply workers, too: restoring a dump that was made with
  * --disable-triggers ends that.
@@ -147,21 +165,30 @@ static void
 check_triggers(Relation fences, Oid extension)
 {
 	TriggerDesc *all = fences->trigdesc;
-	int			n_ours = 0;
+	int			n = all ? all->numtriggers : 0;
+	int			n_always = 0;
 
-	for (int i = 0; all && i < all->numtriggers; i++)
+	for (int i = 0; i < n; i++)
 	{
 		Trigger    *trigger = &all->triggers[i];
 
-		if (getExtensionOfObject(ProcedureRelationId, trigger->tgfoid) != extension)
+		if (!is_ours(trigger, extension))
 			ereport(ERROR,
 					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-					 errmsg("table \"%s\" has a trigger \"%s\"", FENCES, trigger->tgname),
-					 errdetail("It would run with the rights of the table's owner, and could lower recorded tokens."),
+					 errmsg("table \"%s\" has a trigger \"%s\" that the extension did not define", FENCES, trigger->tgname),
+					 errdetail("It would run with the rights of the table's owner, and could lower recorded tokens, or has lowered some."),
 					 errhint("Drop the trigger, or the foreign key that it belongs to. Revoke TRIGGER and REFERENCES on the table.")));
-		n_ours += trigger->tgenabled == TRIGGER_FIRES_ALWAYS;
+		n_always += trigger->tgenabled == TRIGGER_FIRES_ALWAYS;
 	}
-	if (n_ours < N_TRIGGERS)
+	if (n < N_TRIGGERS)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("table \"%s\" lacks a trigger of the extension", FENCES),
+				 errdetail("Recorded tokens may have been lowered."),
+				 errhint("Use CREATE OR REPLACE TRIGGER zklock_fences_keep BEFORE INSERT OR UPDATE OR DELETE ON %1$s FOR EACH ROW EXECUTE FUNCTION zklock_fences_keep(); "
+						 "CREATE OR REPLACE TRIGGER zklock_fences_keep_all BEFORE TRUNCATE ON %1$s FOR EACH STATEMENT EXECUTE FUNCTION zklock_fences_keep(); "
+						 "then enable both with ENABLE ALWAYS TRIGGER.", FENCES)));
+	if (n_always < N_TRIGGERS)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("triggers of table \"%s\" do not always fire", FENCES),
