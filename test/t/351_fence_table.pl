@@ -129,7 +129,7 @@ for ($keep =~ s/ROW/ROW WHEN (noted())/r =~ s/ OR DELETE//r, $keep =~ s/ OR DELE
 	fails_with($s, q(SELECT zk_fence('a')), '55000', "replaced by: $what", like => qr/trigger "$name" that the extension did not define.*HINT:/s);
 	fails_with($admin, q(SELECT zk_fence_reset('a')), '55000', '... nor a reset');
 	$admin->query_ok("DROP TRIGGER $name ON zklock_fences");
-	fails_with($s, q(SELECT zk_fence('a')), '55000', 'a missing trigger stops fences', like => qr/lacks a trigger.*HINT:.*CREATE OR REPLACE TRIGGER.*ENABLE ALWAYS/s);
+	fails_with($s, q(SELECT zk_fence('a')), '55000', 'a missing trigger stops fences', like => qr/are missing.*HINT:.*CREATE OR REPLACE TRIGGER.*ENABLE ALWAYS/s);
 	$admin->query_ok("$keep; $keep_all; $always");
 	works($s, q(SELECT zk_fence('a')), $token, '... until the statements of the hint have run');
 }

@@ -165,10 +165,9 @@ static void
 check_triggers(Relation fences, Oid extension)
 {
 	TriggerDesc *all = fences->trigdesc;
-	int			n = all ? all->numtriggers : 0;
 	int			n_always = 0;
 
-	for (int i = 0; i < n; i++)
+	for (int i = 0; all && i < all->numtriggers; i++)
 	{
 		Trigger    *trigger = &all->triggers[i];
 
@@ -180,20 +179,14 @@ check_triggers(Relation fences, Oid extension)
 					 errhint("Drop the trigger, or the foreign key that it belongs to. Revoke TRIGGER and REFERENCES on the table.")));
 		n_always += trigger->tgenabled == TRIGGER_FIRES_ALWAYS;
 	}
-	if (n < N_TRIGGERS)
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("table \"%s\" lacks a trigger of the extension", FENCES),
-				 errdetail("Recorded tokens may have been lowered."),
-				 errhint("Use CREATE OR REPLACE TRIGGER zklock_fences_keep BEFORE INSERT OR UPDATE OR DELETE ON %1$s FOR EACH ROW EXECUTE FUNCTION zklock_fences_keep(); "
-						 "CREATE OR REPLACE TRIGGER zklock_fences_keep_all BEFORE TRUNCATE ON %1$s FOR EACH STATEMENT EXECUTE FUNCTION zklock_fences_keep(); "
-						 "then enable both with ENABLE ALWAYS TRIGGER.", FENCES)));
 	if (n_always < N_TRIGGERS)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("triggers of table \"%s\" do not always fire", FENCES),
-				 errdetail("Recorded tokens could be lowered."),
-				 errhint("Use ALTER TABLE %s ENABLE ALWAYS TRIGGER zklock_fences_keep, ENABLE ALWAYS TRIGGER zklock_fences_keep_all.", FENCES)));
+				 errmsg("triggers of table \"%s\" are missing or do not always fire", FENCES),
+				 errdetail("Recorded tokens could be lowered, or have been."),
+				 errhint("Use CREATE OR REPLACE TRIGGER zklock_fences_keep BEFORE INSERT OR UPDATE OR DELETE ON %1$s FOR EACH ROW EXECUTE FUNCTION zklock_fences_keep(); "
+						 "CREATE OR REPLACE TRIGGER zklock_fences_keep_all BEFORE TRUNCATE ON %1$s FOR EACH STATEMENT EXECUTE FUNCTION zklock_fences_keep(); "
+						 "ALTER TABLE %1$s ENABLE ALWAYS TRIGGER zklock_fences_keep, ENABLE ALWAYS TRIGGER zklock_fences_keep_all.", FENCES)));
 }
 
 /*
