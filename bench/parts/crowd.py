@@ -39,5 +39,5 @@ WHY = (
     "A backend that has waited for deadlock_timeout, a second, searches for a deadlock, and"
     " PostgreSQL's search steps from each waiter to all before him and keeps everybody"
     " else out of the lock table meanwhile: its cost grows with the cube of the queue,"
-    " for each who waits, with pg_advisory_lock and with zklock alike. With hundreds of"
+    " for each waiter, with pg_advisory_lock and with zklock alike. With hundreds of"
     " sessions at one lock, set deadlock_timeout to more than their longest wait.")

@@ -189,11 +189,8 @@ extern void zkl_session_receive(ZklSession *session);
 extern ZklSessionState zkl_session_state(ZklSession *session);
 extern ZklSessionInfo zkl_session_info(ZklSession *session);
 
-/* Returns what is left of the lease, in ms. */
-extern int64_t zkl_session_lease_ms(ZklSession *session);
-
-/* Returns whether a commit may rely on the lease without asking: half of it is left. */
-extern bool zkl_session_lease_suffices(ZklSession *session);
+/* Returns whether the lease lasts; for a commit that relies on it without asking: half of it. */
+extern bool zkl_session_lease_lasts(ZklSession *session, bool for_commit);
 
 /* Returns whether the session's node names have this mode.  Any thread. */
 extern bool zkl_session_has_mode(const ZklSession *session, ZklMode mode);

@@ -121,7 +121,7 @@ works($admin, $recorded, $token, '... and the token is kept');
 my $keep = 'CREATE OR REPLACE TRIGGER zklock_fences_keep BEFORE INSERT OR UPDATE OR DELETE ON zklock_fences FOR EACH ROW EXECUTE FUNCTION zklock_fences_keep()';
 my $keep_all = 'CREATE OR REPLACE TRIGGER zklock_fences_keep_all BEFORE TRUNCATE ON zklock_fences FOR EACH STATEMENT EXECUTE FUNCTION zklock_fences_keep()';
 my $always = 'ALTER TABLE zklock_fences ENABLE ALWAYS TRIGGER zklock_fences_keep, ENABLE ALWAYS TRIGGER zklock_fences_keep_all';
-for ($keep =~ s/ROW/ROW WHEN (noted())/r =~ s/ OR DELETE//r, $keep =~ s/ OR DELETE//r, $keep =~ s/UPDATE/UPDATE OF token/r, $keep_all =~ s/zklock_fences_keep\(/note(/r)
+for ($keep =~ s/ROW/ROW WHEN (noted())/r, $keep_all =~ s/STATEMENT/STATEMENT WHEN (noted())/r, $keep =~ s/ OR DELETE//r, $keep =~ s/UPDATE/UPDATE OF token/r, $keep_all =~ s/zklock_fences_keep\(/note(/r)
 {
 	my ($name, $what) = /TRIGGER (\w+) (.*)/;
 	$hostile->query_ok($_);

@@ -139,7 +139,7 @@ zklock_check_loss(void)
 	const char *detail = NULL;
 	bool		session_lost;
 
-	/* The author of an index expression must not hide the loss from who runs the command. */
+	/* The author of an index expression must not hide the loss from the session's user. */
 	bool		restricted = InSecurityRestrictedOperation();
 
 	/*
@@ -333,7 +333,7 @@ zklock_note_release(const ZklockHold *released)
 
 	if (session == NULL || released->lock == NULL || zklock_commit_check == ZKLOCK_COMMIT_CHECK_OFF)
 		return;
-	if (zklock_commit_check != ZKLOCK_COMMIT_CHECK_ALWAYS && zkl_session_lease_ms(session) > 0)
+	if (zklock_commit_check != ZKLOCK_COMMIT_CHECK_ALWAYS && zkl_session_lease_lasts(session, false))
 		return;
 	if (transaction.unproven == 0)
 		transaction.unproven = zkl_session_info(session).key.id;
@@ -374,7 +374,7 @@ prove_locks(void)
 		return;
 
 	if (must_prove || zklock_commit_check == ZKLOCK_COMMIT_CHECK_ALWAYS ||
-		!zkl_session_lease_suffices(session))
+		!zkl_session_lease_lasts(session, true))
 		confirm(session, Min(zkl_session_info(session).session_timeout_ms,
 							 Max(zklock_session_timeout, zklock_connect_timeout)));
 }

@@ -152,7 +152,6 @@ is_ours(const Trigger *trigger, Oid extension)
 		? TRIGGER_TYPE_BEFORE | TRIGGER_TYPE_TRUNCATE : -1;
 
 	return trigger->tgtype == type && trigger->tgqual == NULL && trigger->tgnattr == 0 &&
-		!OidIsValid(trigger->tgconstraint) &&
 		getExtensionOfObject(ProcedureRelationId, trigger->tgfoid) == extension;
 }
 

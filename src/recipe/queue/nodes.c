@@ -5,7 +5,7 @@
  *
  * A session may have thousands of nodes and receive an event for each of them.  So
  * the node of an event is found with a hash table of parent paths.  queue_lock.c moves
- * a node from one state to the next, as long as it is wanted.
+ * a node from one state to the next, while it is wanted.
  *
  * The delete of a node that is given up is retried until the server confirms that the
  * node is gone, or the session ends.  Between zkl__leave_begin() and zkl__leave_end()

@@ -370,26 +370,15 @@ zkl__lease_answered(ZklSession *session)
  * For the owner
  */
 
-int64_t
-zkl_session_lease_ms(ZklSession *session)
-{
-	int64_t		left;
-
-	zkl__session_lock(session);
-	left = lease_left_from(session, session->lease_from_ms);
-	zkl__session_unlock(session);
-	return left;
-}
-
 bool
-zkl_session_lease_suffices(ZklSession *session)
+zkl_session_lease_lasts(ZklSession *session, bool for_commit)
 {
-	bool		suffices;
+	bool		lasts;
 
 	zkl__session_lock(session);
-	suffices = zkl__lease_suffices(session, session->lease_from_ms);
+	lasts = lease_left_from(session, session->lease_from_ms) >= (for_commit ? lease_reserve(session) : 1);
 	zkl__session_unlock(session);
-	return suffices;
+	return lasts;
 }
 
 ZklSessionInfo
