@@ -170,6 +170,23 @@ for my $fault (sort keys %expected)
 	close $kept;
 }
 
+# A request on a silent connection leaves the rule to the next connection.
+{
+	$socket = fresh();
+	my $hits = $proxy->hits;
+	$proxy->disarm->clear_record;
+	$proxy->arm(fault => 'silence', op => 'exists');
+	put($socket, look(1, '/r'));
+	wait_until('the hit', sub { $proxy->hits == $hits + 1 });
+	$proxy->arm(fault => 'lose_answer', op => 'exists');
+	put($socket, look(2, '/r'));
+	wait_until('both sent', sub { 2 == $proxy->record });
+	my $next = fresh();
+	put($next, look(1, '/r'));
+	is(get($next), '', 'silence: a later rule hits another connection');
+	close $socket;
+}
+
 # A rule that hits every match, and a proxy that stays down.
 $proxy->disarm->arm(fault => 'lose_answer', op => 'exists', every => 1);
 for (1 .. 2)

@@ -251,7 +251,8 @@ sub on_request
 	my ($state, $end, $frame) = @_;
 	my $connection = $end->{connection};
 	my $request = request($frame, !$connection->{greeted}++);
-	my $rule = match($state, $request);
+	# No rule hits what is dropped: for example the late close of a session whose connection is silent.
+	my $rule = $connection->{silent} ? undef : match($state, $request);
 	my $fault = $rule ? $rule->{fault} : '';
 	my $entry = {
 		%$request,
