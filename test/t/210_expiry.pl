@@ -13,7 +13,7 @@ use ZkLock::ZkClient;
 my $zk = shared_zk();
 my $zkc = ZkLock::ZkClient->new($zk->connect_string);
 my $proxy = ZkLock::Proxy->start(target => $zk);
-my $cut_off = shared_node('cut_off', proxy => $proxy, session_timeout => '1s');
+my $cut_off = shared_node('cut_off', proxy => $proxy, session_timeout => '4s');
 my $other = shared_node('other', zk => $zk, session_timeout => '4s');
 $cut_off->safe_psql('postgres', 'CREATE TABLE t (v text)');
 
@@ -28,18 +28,29 @@ sub connected_session
 	return $s;
 }
 
-# Loses the lock: the network is silent until another server has been granted the lock,
-# after the session of the holder has expired.
+# Locks are lost: the network is silent until sessions of another server have been granted them,
+# after the sessions of the holders have expired, and $then was run. Returns these other sessions.
+sub lose
+{
+	my ($then, @locks) = @_;
+	my @next = map { session($other) } @locks;
+	$next[$_]->query_async("SELECT zk_lock('$locks[$_]')") for 0 .. $#locks;
+	wait_zk_children($zkc, "/zklock/locks/$_", 2) for @locks;
+	$proxy->freeze;
+	like($next[$_]->wait_result, qr/^\d+$/, "\"$locks[$_]\" is granted when the session of its holder has expired")
+	  for 0 .. $#locks;
+	$then->();
+	$proxy->thaw;
+	return @next;
+}
+
+# Losses by one outage: lock, what its holder does before, what it and the next holder do afterwards.
+my @losses;
 sub loses
 {
-	my ($lock, $name) = @_;
-	my $next = session($other);
-	$next->query_async("SELECT zk_lock('$lock')");
-	wait_zk_children($zkc, "/zklock/locks/$lock", 2);
-	$proxy->freeze;
-	like($next->wait_result, qr/^\d+$/, $name);
-	$proxy->thaw;
-	return $next;
+	my ($lock, $before, $after) = @_;
+	push @losses, [ $lock, $before, $after ];
+	return;
 }
 
 # Silences the network, and ends the ZooKeeper session of the last in the queue.
@@ -59,130 +70,161 @@ sub rows
 }
 
 # A holder in a transaction.
-{
-	my $s = connected_session();
-	$s->query_ok('BEGIN');
-	my $token = $s->query_ok("SELECT zk_xact_lock('commit')");
-	$s->query_ok("INSERT INTO t VALUES ('commit')");
-	my $next = loses('commit',
-		'a lock is granted to a waiter when the session of its holder has expired');
-	works($next, "SELECT zk_lock_token('commit') > $token",
-		't', 'the next holder has a greater token');
-	commit_refused($s,
-		'a transaction with a lost lock cannot commit',
-		like => qr/"commit"/);
-	is(rows('commit'), 0, 'the refused commit leaves no row');
-	works($s, 'SELECT count(*) FROM zk_held_locks',
-		'0', 'a lost lock is not in zk_held_locks');
-	works($s, 'BEGIN; INSERT INTO t VALUES (\'later\'); COMMIT',
-		'', 'a loss is reported once: the next transaction commits');
-	works($s, "SELECT zk_try_xact_lock('commit')",
-		'f', 'the next holder keeps its lock');
-	$next->query_ok('SELECT zk_unlock_all()');
-	works($s, "SELECT zk_lock('commit') > $token",
-		't', 'the session can lock again, with a greater token');
-	works($s, "SELECT zk_unlock('commit')", 't', 'the session can release the new lock');
-	nothing_left($zkc, 'a lost transaction leaves no node');
-}
+loses('commit',
+	sub {
+		my $s = connected_session();
+		$s->query_ok('BEGIN');
+		my $token = $s->query_ok("SELECT zk_xact_lock('commit')");
+		$s->query_ok("INSERT INTO t VALUES ('commit')");
+		return ($s, $token);
+	},
+	sub {
+		my ($next, $s, $token) = @_;
+		works($next, "SELECT zk_lock_token('commit') > $token",
+			't', 'the next holder has a greater token');
+		commit_refused($s,
+			'a transaction with a lost lock cannot commit',
+			like => qr/"commit"/);
+		is(rows('commit'), 0, 'the refused commit leaves no row');
+		works($s, 'SELECT count(*) FROM zk_held_locks',
+			'0', 'a lost lock is not in zk_held_locks');
+		works($s, 'BEGIN; INSERT INTO t VALUES (\'later\'); COMMIT',
+			'', 'a loss is reported once: the next transaction commits');
+		works($s, "SELECT zk_try_xact_lock('commit')",
+			'f', 'the next holder keeps its lock');
+		$next->query_ok('SELECT zk_unlock_all()');
+		works($s, "SELECT zk_lock('commit') > $token",
+			't', 'the session can lock again, with a greater token');
+		works($s, "SELECT zk_unlock('commit')", 't', 'the session can release the new lock');
+		$next->quit;
+	});
 
 # The error about the loss is caught inside the transaction.
-{
-	my $s = connected_session();
-	$s->query_ok('BEGIN');
-	$s->query_ok("SELECT zk_xact_lock('caught')");
-	$s->query_ok("INSERT INTO t VALUES ('caught')");
-	$s->query_ok('SAVEPOINT after');
-	my $next = loses('caught', 'a lock is lost during a transaction');
-	fails_with($s, "SELECT zk_xact_lock('another')", '40001',
-		'the next statement fails', like => qr/"caught"/);
-	works($s, 'ROLLBACK TO after', '', 'the error about a loss can be caught');
-	works($s, "SELECT zk_xact_lock('another')",
-		qr/^\d+$/, 'other locks can be acquired after that');
-	$s->query_ok("INSERT INTO t VALUES ('caught')");
-	fails_with($s, 'COMMIT', '40001',
-		'a transaction that caught the error about its loss cannot commit',
-		like => qr/^DETAIL:  Affected: "caught"\.$/m);
-	is(rows('caught'), 0, 'the transaction leaves no row');
-	works($s, "INSERT INTO t VALUES ('after')",
-		'', 'the next transaction commits');
-	$next->quit;
-	nothing_left($zkc, 'a caught loss leaves no node');
-}
+loses('caught',
+	sub {
+		my $s = connected_session();
+		$s->query_ok('BEGIN');
+		$s->query_ok("SELECT zk_xact_lock('caught')");
+		$s->query_ok("INSERT INTO t VALUES ('caught')");
+		$s->query_ok('SAVEPOINT after');
+		return $s;
+	},
+	sub {
+		my ($next, $s) = @_;
+		fails_with($s, "SELECT zk_xact_lock('another')", '40001',
+			'the next statement fails', like => qr/"caught"/);
+		works($s, 'ROLLBACK TO after', '', 'the error about a loss can be caught');
+		works($s, "SELECT zk_xact_lock('another')",
+			qr/^\d+$/, 'other locks can be acquired after that');
+		$s->query_ok("INSERT INTO t VALUES ('caught')");
+		fails_with($s, 'COMMIT', '40001',
+			'a transaction that caught the error about its loss cannot commit',
+			like => qr/^DETAIL:  Affected: "caught"\.$/m);
+		is(rows('caught'), 0, 'the transaction leaves no row');
+		works($s, "INSERT INTO t VALUES ('after')",
+			'', 'the next transaction commits');
+		$next->quit;
+	});
 
 # The loss happens while a statement runs that uses no zk lock.
-{
-	my $s = connected_session();
-	my $gate = session($cut_off);
-	$gate->query_ok('SELECT pg_advisory_lock(1)');
-	$s->query_ok("SELECT zk_lock('busy')");
-	$s->query_async("INSERT INTO t SELECT 'busy' FROM pg_advisory_lock(1)");
-	wait_blocked($s);
-	my $next = loses('busy', 'a lock is lost while a statement runs');
-	$gate->quit;
-	failed_with($s, '40001', 'the running statement fails',
-		like => qr/"busy"/);
-	is(rows('busy'), 0, 'the running statement leaves no row');
-	works($s, "INSERT INTO t VALUES ('unbusy')", '', 'the next statement commits');
-	$next->quit;
-	nothing_left($zkc, 'a loss while a statement runs leaves no node');
-}
+loses('busy',
+	sub {
+		my $s = connected_session();
+		my $gate = session($cut_off);
+		$gate->query_ok('SELECT pg_advisory_lock(1)');
+		$s->query_ok("SELECT zk_lock('busy')");
+		$s->query_async("INSERT INTO t SELECT 'busy' FROM pg_advisory_lock(1)");
+		wait_blocked($s);
+		return ($s, $gate);
+	},
+	sub {
+		my ($next, $s, $gate) = @_;
+		$gate->quit;
+		failed_with($s, '40001', 'the running statement fails',
+			like => qr/"busy"/);
+		is(rows('busy'), 0, 'the running statement leaves no row');
+		works($s, "INSERT INTO t VALUES ('unbusy')", '', 'the next statement commits');
+		$next->quit;
+	});
 
 # An idle session with locks at session level.
-{
-	my $s = connected_session();
-	$s->query_ok("SELECT zk_lock_all(ARRAY['idle', 'idle2']), zk_lock('idle')");
-	my $next = loses('idle', 'an idle session loses its locks');
-	fails_with($s, "INSERT INTO t VALUES ('idle')", '40001',
-		'an idle session gets the error of its loss at its next statement',
-		like => qr/locks "idle2?" and 1 other were lost.*^DETAIL:  The ZooKeeper ensemble did not confirm the session in time: .* the locks since\.$/ms);
-	is(rows('idle'), 0, 'the failed statement leaves no row');
-	works($s, "INSERT INTO t VALUES ('idle')", '', 'the loss is reported once');
-	works($s, 'SELECT count(*) FROM zk_held_locks',
-		'0', 'the session holds none of the lost locks');
-	works($s, "SELECT zk_lock_token('idle') IS NULL",
-		't', 'a lost lock has no token');
-	my ($answer, $error) = $s->query("SELECT zk_unlock('idle')");
-	is($answer, 'f', 'unlocking a lost lock returns false');
-	like($error, qr/^\S*\s*WARNING:.*"idle"/m, 'unlocking a lost lock gives a warning');
-	is(scalar(queue_of($zkc, 'idle')), 1,
-		'unlocking a lost lock keeps the node of the next holder');
-	$next->quit;
-	nothing_left($zkc, 'an idle loss leaves no node');
-}
+loses('idle',
+	sub {
+		my $s = connected_session();
+		$s->query_ok("SELECT zk_lock_all(ARRAY['idle', 'idle2']), zk_lock('idle')");
+		return $s;
+	},
+	sub {
+		my ($next, $s) = @_;
+		fails_with($s, "INSERT INTO t VALUES ('idle')", '40001',
+			'an idle session gets the error of its loss at its next statement',
+			like => qr/locks "idle2?" and 1 other were lost.*^DETAIL:  The ZooKeeper ensemble did not confirm the session in time: .* the locks since\.$/ms);
+		is(rows('idle'), 0, 'the failed statement leaves no row');
+		works($s, "INSERT INTO t VALUES ('idle')", '', 'the loss is reported once');
+		works($s, 'SELECT count(*) FROM zk_held_locks',
+			'0', 'the session holds none of the lost locks');
+		works($s, "SELECT zk_lock_token('idle') IS NULL",
+			't', 'a lost lock has no token');
+		my ($answer, $error) = $s->query("SELECT zk_unlock('idle')");
+		is($answer, 'f', 'unlocking a lost lock returns false');
+		like($error, qr/^\S*\s*WARNING:.*"idle"/m, 'unlocking a lost lock gives a warning');
+		is(scalar(queue_of($zkc, 'idle')), 1,
+			'unlocking a lost lock keeps the node of the next holder');
+		$next->quit;
+	});
 
 # Rollback of a transaction whose lock was lost.
-{
-	my $s = connected_session();
-	$s->query_ok('BEGIN');
-	$s->query_ok("SELECT zk_xact_lock('rollback')");
-	my $next = loses('rollback', 'a transaction loses its lock');
-	works($s, 'ROLLBACK', '', 'a transaction with a lost lock can be rolled back');
-	works($s, "INSERT INTO t VALUES ('rollback')",
-		'', 'the loss is not reported after the rollback');
-	works($s, "SELECT zk_try_lock('elsewhere'), zk_unlock('elsewhere')",
-		't|t', 'the session can lock again');
-	$next->quit;
-	nothing_left($zkc, 'a rolled back loss leaves no node');
-}
+loses('rollback',
+	sub {
+		my $s = connected_session();
+		$s->query_ok('BEGIN');
+		$s->query_ok("SELECT zk_xact_lock('rollback')");
+		return $s;
+	},
+	sub {
+		my ($next, $s) = @_;
+		works($s, 'ROLLBACK', '', 'a transaction with a lost lock can be rolled back');
+		works($s, "INSERT INTO t VALUES ('rollback')",
+			'', 'the loss is not reported after the rollback');
+		works($s, "SELECT zk_try_lock('elsewhere'), zk_unlock('elsewhere')",
+			't|t', 'the session can lock again');
+		$next->quit;
+	});
 
 # A savepoint, with a lock before it and a lock after it.
+loses('inner',
+	sub {
+		my $s = connected_session();
+		$s->query_ok('BEGIN');
+		$s->query_ok("SELECT zk_xact_lock('outer')");
+		$s->query_ok('SAVEPOINT s');
+		$s->query_ok("SELECT zk_xact_lock('inner')");
+		return $s;
+	},
+	sub {
+		my ($next, $s) = @_;
+		fails_with($s, "SELECT zk_xact_lock('third')", '40001',
+			'the next lock after a savepoint reports the loss',
+			like => qr/locks "(?:inner|outer)" and 1 other were lost/);
+		$s->query_ok('ROLLBACK TO s');
+		$s->query_ok("INSERT INTO t VALUES ('savepoint')");
+		fails_with($s, 'COMMIT', '40001',
+			'ROLLBACK TO does not undo the loss: the commit is refused');
+		is(rows('savepoint'), 0, 'the refused commit leaves no row');
+		$next->quit;
+	});
+
+# All of them lose their locks, one after the other uses its session.
 {
-	my $s = connected_session();
-	$s->query_ok('BEGIN');
-	$s->query_ok("SELECT zk_xact_lock('outer')");
-	$s->query_ok('SAVEPOINT s');
-	$s->query_ok("SELECT zk_xact_lock('inner')");
-	my $next = loses('inner', 'a lock acquired after a savepoint is lost');
-	fails_with($s, "SELECT zk_xact_lock('third')", '40001',
-		'the next lock after a savepoint reports the loss',
-		like => qr/locks "(?:inner|outer)" and 1 other were lost/);
-	$s->query_ok('ROLLBACK TO s');
-	$s->query_ok("INSERT INTO t VALUES ('savepoint')");
-	fails_with($s, 'COMMIT', '40001',
-		'ROLLBACK TO does not undo the loss: the commit is refused');
-	is(rows('savepoint'), 0, 'the refused commit leaves no row');
-	$next->quit;
-	nothing_left($zkc, 'a loss after a savepoint leaves no node');
+	my @held = map { [ $_->[1]->() ] } @losses;
+	my @next = lose(sub { }, map { $_->[0] } @losses);
+	for my $i (0 .. $#losses)
+	{
+		$losses[$i][2]->($next[$i], @{ $held[$i] });
+		$held[$i][0]->quit;
+		wait_zk_children($zkc, "/zklock/locks/$losses[$i][0]", 0);
+	}
+	nothing_left($zkc, 'losses leave no node');
 }
 
 # Waiters.
@@ -340,31 +382,25 @@ for my $round (1 .. 3)
 	nothing_left($zkc, 'a release without a lease leaves no node');
 }
 
-# The network of a holder is silent until another session is granted the lock. The row
+# The network of holders is silent until other sessions are granted their locks. The row
 # of a transaction with a lost lock never appears.
 {
-	my $refused = 0;
-	my $later = 1;
-	for my $round (1 .. 3)
-	{
+	my @locks = map { "succeeded$_" } 1 .. 3;
+	my @held = map {
 		my $s = connected_session();
 		$s->query_ok('BEGIN');
-		my $mine = $s->query_ok("SELECT zk_xact_lock('succeeded')");
+		my $token = $s->query_ok("SELECT zk_xact_lock('$_')");
 		$s->query_ok("INSERT INTO t VALUES ('succeeded')");
-		my $next = session($other);
-		$next->query_async("SELECT zk_xact_lock('succeeded')");
-		wait_zk_children($zkc, '/zklock/locks/succeeded', 2);
-		$proxy->freeze;
-		my $next_token = $next->wait_result;
-		$later &&= $next_token > $mine;
-		$s->query_async('COMMIT');
-		$proxy->thaw;
-		$s->wait_result;
-		$refused++ if $s->sqlstate eq '40001';
+		[ $s, $token ]
+	} @locks;
+	my @next = lose(sub { $_->[0]->query_async('COMMIT') for @held }, @locks);
+	for my $i (0 .. $#locks)
+	{
+		my ($s, $token) = @{ $held[$i] };
+		works($next[$i], "SELECT zk_lock_token('$locks[$i]') > $token", 't', 'the later holder has the greater token');
+		failed_with($s, '40001', 'the commit of a holder is refused when another session has been granted the lock');
+		$_->quit for $s, $next[$i];
 	}
-	is($refused, 3,
-		'the commit of a holder is refused when another session has been granted the lock');
-	ok($later, 'the later holder always has the greater token');
 	is(rows('succeeded'), 0, 'a refused commit leaves no row');
 	nothing_left($zkc, 'refused commits leave no node');
 }
