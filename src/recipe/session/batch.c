@@ -83,52 +83,36 @@ allocate_result(ZklBatch *batch, size_t size)
 	return chunk->start;
 }
 
-/* Copies bytes, with a NUL behind them. */
-static const char *
-copy_bytes(ZklBatch *batch, const char *bytes, size_t length)
-{
-	char	   *copy = allocate_result(batch, length + 1);
-
-	if (copy)
-	{
-		memcpy(copy, bytes, length);
-		copy[length] = '\0';
-	}
-	return copy;
-}
-
-/* Copies names into one chunk: the array, then the texts. */
-static const char *const *
-copy_children(ZklBatch *batch, const char *const *children, int n)
-{
-	size_t		size = (size_t) n * sizeof(char *);
-	const char **names;
-	char	   *text;
-
-	for (int i = 0; i < n; i++)
-		size += strlen(children[i]) + 1;
-	names = allocate_result(batch, size);
-	text = (char *) (names + n);
-	for (int i = 0; names && i < n; i++)
-	{
-		names[i] = text;
-		text = stpcpy(text, children[i]) + 1;
-	}
-	return names;
-}
-
+/* Copies a result without the path; the names, their texts and the data are one chunk. */
 static void
 take_result(ZklBatch *batch, ZklResult *to, const ZklResult *from)
 {
+	size_t		length = from->data && from->data_len > 0 ? (size_t) from->data_len : 0;
+	size_t		size = (size_t) from->n_children * sizeof(char *) + length + 1;
+	const char **names;
+	char	   *text;
+
 	*to = *from;
-	if (from->data_len < 0)
+	to->path = NULL;
+	if (to->data_len < 0)
 		to->data_len = 0;
+	if (from->data == NULL && from->n_children == 0)
+		return;
+	for (int i = 0; i < from->n_children; i++)
+		size += strlen(from->children[i]) + 1;
+	names = allocate_result(batch, size);
+	if (names == NULL)
+		return;
+	text = (char *) (names + from->n_children);
+	for (int i = 0; i < from->n_children; i++)
+	{
+		names[i] = text;
+		text = stpcpy(text, from->children[i]) + 1;
+	}
+	to->children = names;
 	if (from->data)
-		to->data = copy_bytes(batch, from->data, (size_t) to->data_len);
-	if (from->path)
-		to->path = copy_bytes(batch, from->path, strlen(from->path));
-	if (from->n_children > 0)
-		to->children = copy_children(batch, from->children, from->n_children);
+		to->data = memcpy(text, from->data, length);
+	text[length] = '\0';
 }
 
 
