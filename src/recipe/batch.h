@@ -32,11 +32,9 @@ typedef enum ZklBatchForm
 #define ZKL_BATCH_MAX_ATOMIC_BYTES (512 * 1024)
 
 /*
- * Starts a batch and returns at once; NULL when memory is exhausted.  The bytes in flight
- * are bounded: of a get, "data_len" is the length to expect, as a stat has returned it, or
- * 0, which counts as a long one.  Other programs' data may have a megabyte, so a stat comes
- * first where others can write.  If the session is not connected, the batch begins after
- * connecting.
+ * Starts a batch and returns at once; NULL when memory is exhausted.  The operations in
+ * flight are bounded.  Other programs' data may have a megabyte, so a stat comes first where
+ * others can write.  If the session is not connected, the batch begins after connecting.
  */
 extern ZklBatch *zkl_batch(ZklSession *session, ZklBatchForm form,
 						   const ZklOp *ops, int n_ops);

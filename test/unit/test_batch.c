@@ -260,15 +260,9 @@ test_limits(void)
 	ZklOp		set = {.kind = ZKL_OP_SET,.path = "/zklock/b",.data = big,.data_len = sizeof(big),.version = ZKL_ANY_VERSION};
 	ZklOp	   *ops = calloc(ZKL_BATCH_MAX_OPS + 1, sizeof(ZklOp));
 	ZklBatch   *batch;
-	int			lists = most_in_flight((ZklOp) {.kind = ZKL_OP_LIST,.path = "/zklock/a"}, 500);
-	int			gets = most_in_flight((ZklOp) {.kind = ZKL_OP_GET,.path = "/zklock/a"}, 500);
+	int			most = most_in_flight((ZklOp) {.kind = ZKL_OP_LIST,.path = "/zklock/a"}, 500);
 
-	ok(lists >= 50 && lists <= 200, "many lists are in flight, but not all (%d)", lists);
-	ok(gets >= 5 && gets <= 20, "fewer gets of unknown length are in flight (%d)", gets);
-	is_int(most_in_flight((ZklOp) {.kind = ZKL_OP_GET,.path = "/zklock/a",.data_len = 600000}, 20), 1,
-		   "of long gets, one is in flight");
-	is_int(most_in_flight((ZklOp) {.kind = ZKL_OP_GET,.path = "/zklock/a",.data_len = 2000000}, 20), 1,
-		   "a get that is longer than the limit is sent alone");
+	ok(most >= 50 && most <= 100, "many operations are in flight, but not all (%d)", most);
 
 	begin();
 	for (int i = 0; i <= ZKL_BATCH_MAX_OPS; i++)
@@ -294,7 +288,7 @@ static void
 test_long_answers(void)
 {
 	static char data[1000001];
-	ZklOp		ops[100];
+	ZklOp		ops[200];
 	ZklBatch   *batch;
 
 	begin();

@@ -13,14 +13,8 @@
 
 #include "internal.h"
 
-/*
- * Bytes in flight.  The server needs memory for all answers to requests in flight.  Lists
- * are shorter than what the server stores for their znodes, so a request counts for little
- * unless it is known to be longer, or a get of unknown length.
- */
-#define MAX_IN_FLIGHT 1000000
-#define SIZE_OF_REQUEST 10000
-#define SIZE_OF_UNKNOWN_DATA 64000
+/* Operations of a batch in flight: the server needs memory for all their answers. */
+#define MAX_IN_FLIGHT 64
 
 /* More than any use of locks needs. */
 #define MAX_RESULT_BYTES (64 * 1024 * 1024)
@@ -42,7 +36,6 @@ struct ZklBatch
 	int			raw_code;
 	int			n_sent;
 	int			n_answered;
-	size_t		in_flight;		/* bytes */
 	Chunk	   *chunks;
 	size_t		result_bytes;
 	bool		is_outdated;
@@ -120,15 +113,6 @@ take_result(ZklBatch *batch, ZklResult *to, const ZklResult *from)
  * Requests and answers
  */
 
-/* Returns how many bytes in flight an operation counts for. */
-static size_t
-size_in_flight(const ZklOp *op)
-{
-	if (op->kind == ZKL_OP_GET && op->data_len <= 0)
-		return SIZE_OF_REQUEST + SIZE_OF_UNKNOWN_DATA;
-	return SIZE_OF_REQUEST + (op->data_len > 0 ? (size_t) op->data_len : 0);
-}
-
 static void send_more(ZklBatch *batch);
 
 /* Returns whether the batch goes on after this answer; ends it otherwise. */
@@ -156,12 +140,10 @@ static void
 on_answered(ZklCall *call, const ZklResult *result)
 {
 	ZklBatch   *batch = call->subject;
-	ZklResult  *to = call->detail;
 
-	batch->in_flight -= size_in_flight(&batch->ops[to - batch->results]);
 	if (batch->status != ZKL_PENDING || !is_usable(batch, result))
 		return;
-	take_result(batch, to, result);
+	take_result(batch, call->detail, result);
 	if (++batch->n_answered == batch->n_ops)
 		decide(batch, ZKL_OK);
 	else
@@ -197,17 +179,9 @@ send_next(ZklBatch *batch)
 	int			i = batch->n_sent++;
 	ZklCall    *call = zkl__call_new(batch->session, on_answered, batch, &batch->uses);
 
-	batch->in_flight += size_in_flight(&batch->ops[i]);
 	if (call)
 		call->detail = &batch->results[i];
 	return zkl__send(call, &batch->ops[i]) != NULL;
-}
-
-static bool
-has_room_in_flight(const ZklBatch *batch)
-{
-	return batch->in_flight == 0 ||
-		batch->in_flight + size_in_flight(&batch->ops[batch->n_sent]) <= MAX_IN_FLIGHT;
 }
 
 /* Sends as many operations as may be in flight, if the session is connected. */
@@ -219,7 +193,7 @@ send_more(ZklBatch *batch)
 	if (batch->status != ZKL_PENDING || !zkl__is_connected(batch->session) ||
 		batch->session->batches_wait)
 		return;
-	while (is_sent && batch->n_sent < batch->n_ops && has_room_in_flight(batch))
+	while (is_sent && batch->n_sent < batch->n_ops && batch->n_sent - batch->n_answered < MAX_IN_FLIGHT)
 		is_sent = batch->form == ZKL_BATCH_ATOMIC ? send_atomic(batch) : send_next(batch);
 	if (!is_sent)
 		decide(batch, ZKL_NO_MEMORY);
