@@ -126,8 +126,7 @@ is_usable(ZklBatch *batch, const ZklResult *result)
 		decide(batch, ZKL_CONNECTION_LOST);
 		return false;
 	}
-	if (result->code == ZKL_RC_OTHER || result->code == ZKL_RC_SESSION_EXPIRED ||
-		result->code == ZKL_RC_AUTH_FAILED)
+	if (result->code == ZKL_RC_OTHER || result->code == ZKL_RC_SESSION_EXPIRED)
 	{
 		batch->raw_code = result->raw_code;
 		decide(batch, zkl__status_of(result->code));

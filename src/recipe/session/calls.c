@@ -270,6 +270,7 @@ zkl__get_children(ZklCall *call, const char *path, bool synced, bool watch)
  * The meaning of result codes
  */
 
+/* Handlers never get AUTH_FAILED: the session has ended then. */
 ZklStatus
 zkl__status_of(ZklResultCode code)
 {
@@ -279,8 +280,6 @@ zkl__status_of(ZklResultCode code)
 			return ZKL_OK;
 		case ZKL_RC_NO_AUTH:
 			return ZKL_NO_AUTH;
-		case ZKL_RC_AUTH_FAILED:
-			return ZKL_AUTH_FAILED;
 		case ZKL_RC_SESSION_EXPIRED:
 			return ZKL_SESSION_LOST;
 		default:
@@ -310,11 +309,8 @@ zkl__is_refusal(ZklResultCode code)
 	switch (code)
 	{
 		case ZKL_RC_NO_NODE:
-		case ZKL_RC_NOT_EMPTY:
-		case ZKL_RC_BAD_VERSION:
 		case ZKL_RC_NO_AUTH:
 		case ZKL_RC_UNIMPLEMENTED:
-		case ZKL_RC_ROLLED_BACK:
 		case ZKL_RC_REFUSED:
 			return true;
 		default:
