@@ -55,8 +55,6 @@ zkl__call_free(ZklCall *call)
 {
 	ZklSession *session = call->session;
 
-	if (call->partner)
-		call->partner->partner = NULL;
 	if (session->proof == call)
 		session->proof = NULL;
 	if (call->prev)
@@ -232,12 +230,15 @@ zkl__read_child(ZklCall *call, const char *parent, const char *child, bool watch
 	return zkl__send_child(call, &op, parent, child);
 }
 
-/* The list after a sync is trusted only if the sync has succeeded. */
+/*
+ * The list after a sync is trusted only if the sync has succeeded.  Its call was made right
+ * before, and of all calls before a sync that has succeeded, only this one can be unanswered.
+ */
 static void
 on_synced(ZklCall *call, const ZklResult *result)
 {
-	if (call->partner && result->code == ZKL_RC_OK)
-		call->partner->needs_sync = false;
+	if (call->prev && result->code == ZKL_RC_OK)
+		call->prev->needs_sync = false;
 }
 
 /*
@@ -256,12 +257,9 @@ zkl__get_children(ZklCall *call, const char *path, bool synced, bool watch)
 
 	if (call && synced)
 	{
-		sync = zkl__send(zkl__call_new(call->session, on_synced, NULL, NULL), &sync_op);
-		call->partner = sync;
 		call->needs_sync = true;
+		sync = zkl__send(zkl__call_new(call->session, on_synced, NULL, NULL), &sync_op);
 	}
-	if (sync)
-		sync->partner = call;
 	return zkl__send(call, sync || !synced ? &op : NULL);
 }
 

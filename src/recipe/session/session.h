@@ -75,7 +75,6 @@ struct ZklCall
 	bool		confirms;		/* a create or a multi, a quorum write: OK renews the lease */
 	int64_t		heard_ms;		/* ... when sent: the write of before that the leader knew of, or 0 */
 	bool		needs_sync;		/* a list whose sync has not succeeded yet */
-	ZklCall    *partner;		/* the sync before a list, and the reverse */
 	ZklHandler	handler;
 	void	   *subject;		/* for the handler, or NULL */
 	ZklUses    *uses;			/* the subject's, or NULL; counts this call */
