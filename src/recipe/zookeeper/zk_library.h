@@ -180,7 +180,7 @@ extern void zkl_zk_watched_io(zhandle_t *zh, int type, int state, const char *pa
  * until it fires or the connection is lost.
  */
 extern void zkl_watches_add(ZklSubmission *submission);
-extern void zkl_watches_fired(ZklClient *client, int type, const char *path);
+extern void zkl_watches_fired(ZklClient *client, const char *path);
 
 /* The connection is lost, and the watches with it: the library must not set them again. */
 extern void zkl_watches_forget(ZklClient *client, watcher_fn watcher);
