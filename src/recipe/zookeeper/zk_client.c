@@ -150,10 +150,17 @@ client_free_io(void *arg, bool abandoned)
 	(void) zkl_zk_count_clients(-1);
 }
 
+/* A client is freed after its session, or right before. */
+int
+zkl_sessions_open(void)
+{
+	return zkl_zk_count_clients(0);
+}
+
 bool
 zkl_threads_are_running(void)
 {
-	return zkl_zk_count_clients(0) > 0 || zkl_zk_lookups() > 0;
+	return zkl_sessions_open() > 0 || zkl_zk_lookups() > 0;
 }
 
 ZklClient *
