@@ -19,8 +19,6 @@
 #include "recipe.h"
 #include "zookeeper/operation.h"
 
-typedef struct ZklBatch ZklBatch;
-
 typedef enum ZklBatchForm
 {
 	ZKL_BATCH_PIPELINED,		/* one request each, sent and executed in this order */

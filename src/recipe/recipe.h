@@ -462,7 +462,7 @@ typedef enum ZklLogLevel
 extern void zkl_log_set_level(ZklLogLevel level);
 
 /* Takes the oldest line: any bytes, cut to fit, and a NUL.  Returns false if none. */
-extern bool zkl_log_take(ZklLogLevel *level, char *line, size_t size);
+extern bool zkl_log_take(char *line, size_t size);
 
 /* Stores what the library complained of since it was connected last; "" if nothing. */
 extern void zkl_log_last_problem(char *line, size_t size);

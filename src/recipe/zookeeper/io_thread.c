@@ -17,7 +17,6 @@
  *
  *-------------------------------------------------------------------------
  */
-#include <errno.h>
 #include <limits.h>
 #include <poll.h>
 #include <pthread.h>
@@ -57,15 +56,6 @@ zkl_io_thread_now(void)
 	return (int64_t) ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
 }
 
-static void
-kick(ZklIoThread *io_thread)
-{
-	uint64_t	one = 1;
-
-	while (write(io_thread->kick_fd, &one, sizeof(one)) < 0 && errno == EINTR)
-		;
-}
-
 static int64_t
 earlier(int64_t a, int64_t b)
 {
@@ -89,7 +79,7 @@ sleep_once(ZklIoThread *io_thread, const ZklIoThreadWatch *watch)
 	struct pollfd kicked = {io_thread->kick_fd, POLLIN, 0};
 	struct pollfd fds[2] = {kicked, {watch->fd, watch->events, 0}};
 	int64_t		until_ms = watch->until_ms;
-	uint64_t	count;
+	eventfd_t	count;
 	bool		ready = false;
 
 	if (io_thread->timer_ms != 0)
@@ -105,7 +95,7 @@ sleep_once(ZklIoThread *io_thread, const ZklIoThreadWatch *watch)
 		ready = poll(&fds[1], 1, 0) > 0;
 	}
 	if ((fds[0].revents != 0 || kicked.revents != 0) &&
-		read(io_thread->kick_fd, &count, sizeof(count)) < 0)
+		eventfd_read(io_thread->kick_fd, &count) < 0)
 		ready = true;
 
 	pthread_mutex_lock(&io_thread->mutex);
@@ -250,7 +240,7 @@ zkl_io_thread_end(ZklIoThread *io_thread)
 {
 	pthread_mutex_lock(&io_thread->mutex);
 	io_thread->stopping = true;
-	kick(io_thread);
+	(void) eventfd_write(io_thread->kick_fd, 1);
 	pthread_mutex_unlock(&io_thread->mutex);
 }
 
@@ -291,7 +281,7 @@ zkl_io_thread_want_pass(ZklIoThread *io_thread)
 	pthread_mutex_lock(&io_thread->mutex);
 	io_thread->pass_wanted = true;
 	pthread_mutex_unlock(&io_thread->mutex);
-	kick(io_thread);
+	(void) eventfd_write(io_thread->kick_fd, 1);
 }
 
 void
@@ -304,5 +294,5 @@ zkl_io_thread_set_timer(ZklIoThread *io_thread, int64_t at_ms)
 	oversleeps = at_ms != 0 && at_ms < io_thread->sleeps_until_ms;
 	pthread_mutex_unlock(&io_thread->mutex);
 	if (oversleeps)
-		kick(io_thread);
+		(void) eventfd_write(io_thread->kick_fd, 1);
 }
