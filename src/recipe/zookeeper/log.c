@@ -56,26 +56,14 @@ zkl_log_parse(const char *line, const char **text)
 	return ZKL_LOG_INFO;
 }
 
-/*
- * Stores a line's text.  The library says "errno=112 (Host is down)" when the server has closed
- * the connection, as it does when it ends.
- */
+/* Stores a line's text. */
 static void
 copy_line(const char *line, char *out, size_t size)
 {
-	static const char before[] = "Socket ";
 	const char *text;
-	const char *server;
 
 	(void) zkl_log_parse(line, &text);
-	server = strstr(text, before);
 	snprintf(out, size, "%s", text);
-	if (server && strstr(text, " errno=112("))
-	{
-		server += strlen(before);
-		snprintf(out, size, "the server at %.*s closed the connection",
-				 (int) strcspn(server, " "), server);
-	}
 	out[strcspn(out, "\n")] = '\0';
 }
 
