@@ -36,10 +36,9 @@ struct ZklIoThread
 	pthread_cond_t has_stopped; /* wait_stopped() waits for it */
 	pthread_t	thread;
 	int			kick_fd;		/* readable: wakes the thread */
-	ZklIoThreadCallbacks duties;
-	void	   *arg;
+	ZklClient  *client;
 	bool		stopping;		/* the owner has requested the end */
-	bool		stopped;		/* closed; only free_io is still called */
+	bool		stopped;		/* closed; only zkl__on_thread_free_io() is still called */
 	bool		abandoned;		/* the owner did not wait: the thread frees everything */
 	bool		pass_wanted;
 	int64_t		timer_ms;		/* 0: none */
@@ -110,7 +109,7 @@ run_timer(ZklIoThread *io_thread)
 {
 	io_thread->timer_ms = 0;
 	pthread_mutex_unlock(&io_thread->mutex);
-	io_thread->duties.timer_io(io_thread->arg);
+	zkl__on_thread_timer_io(io_thread->client);
 	pthread_mutex_lock(&io_thread->mutex);
 }
 
@@ -131,7 +130,7 @@ work_until_stopped(ZklIoThread *io_thread)
 		{
 			io_thread->pass_wanted = false;
 			pthread_mutex_unlock(&io_thread->mutex);
-			io_thread->duties.pass_io(io_thread->arg, &watch);
+			zkl__on_thread_pass_io(io_thread->client, &watch);
 			pthread_mutex_lock(&io_thread->mutex);
 		}
 		else
@@ -151,7 +150,7 @@ io_thread_destroy(ZklIoThread *io_thread)
 static void
 io_thread_free(ZklIoThread *io_thread)
 {
-	io_thread->duties.free_io(io_thread->arg, io_thread->abandoned);
+	zkl__on_thread_free_io(io_thread->client, io_thread->abandoned);
 	io_thread_destroy(io_thread);
 }
 
@@ -165,7 +164,7 @@ io_thread_main_io(void *arg)
 	work_until_stopped(io_thread);
 	pthread_mutex_unlock(&io_thread->mutex);
 
-	io_thread->duties.close_io(io_thread->arg);
+	zkl__on_thread_close_io(io_thread->client);
 
 	pthread_mutex_lock(&io_thread->mutex);
 	io_thread->stopped = true;
@@ -192,7 +191,7 @@ zkl_io_thread_begin(pthread_t *thread, void *(*main_io) (void *), void *arg)
 }
 
 void
-zkl_io_thread_start(ZklIoThread **out, const ZklIoThreadCallbacks *duties, void *arg)
+zkl_io_thread_start(ZklIoThread **out, ZklClient *client)
 {
 	ZklIoThread *io_thread = calloc(1, sizeof(ZklIoThread));
 	pthread_condattr_t monotonic;
@@ -206,8 +205,7 @@ zkl_io_thread_start(ZklIoThread **out, const ZklIoThreadCallbacks *duties, void 
 	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
 	pthread_cond_init(&io_thread->has_stopped, &monotonic);
 	pthread_condattr_destroy(&monotonic);
-	io_thread->duties = *duties;
-	io_thread->arg = arg;
+	io_thread->client = client;
 
 	if (io_thread->kick_fd < 0 || !zkl_io_thread_begin(&io_thread->thread, io_thread_main_io, io_thread))
 	{

@@ -340,10 +340,8 @@ sleep_unconnected(ZklClient *client, ZklIoThreadWatch *watch)
 }
 
 void
-zkl_zk_pass_io(void *arg, ZklIoThreadWatch *watch)
+zkl__on_thread_pass_io(ZklClient *client, ZklIoThreadWatch *watch)
 {
-	ZklClient  *client = arg;
-
 	if (client->zh == NULL && !open_handle(client))
 	{
 		sleep_unconnected(client, watch);
