@@ -154,6 +154,7 @@ typedef struct ZklSessionInfo
 	char		server[64];		/* address:port of the last connection, or empty */
 	int64_t		connected_ms;	/* since the session began */
 	int64_t		lease_ms;		/* remaining lease; 0 when over */
+	bool		lease_suffices; /* half of it is left: a commit may rely on it without asking */
 	int			n_locks;		/* held */
 	uint64_t	n_answers;		/* received so far */
 	bool		has_open_parents;	/* others may change the root or a child; known with creator_acl, after a grant */
@@ -188,9 +189,6 @@ extern void zkl_session_receive(ZklSession *session);
 
 extern ZklSessionState zkl_session_state(ZklSession *session);
 extern ZklSessionInfo zkl_session_info(ZklSession *session);
-
-/* Returns whether the lease lasts; for a commit that relies on it without asking: half of it. */
-extern bool zkl_session_lease_lasts(ZklSession *session, bool for_commit);
 
 /* Returns whether the session's node names have this mode.  Any thread. */
 extern bool zkl_session_has_mode(const ZklSession *session, ZklMode mode);
@@ -462,7 +460,7 @@ typedef enum ZklLogLevel
 extern void zkl_log_set_level(ZklLogLevel level);
 
 /* Takes the oldest line: any bytes, cut to fit, and a NUL.  Returns false if none. */
-extern bool zkl_log_take(ZklLogLevel *level, char *line, size_t size);
+extern bool zkl_log_take(char *line, size_t size);
 
 /* Stores what the library complained of since it was connected last; "" if nothing. */
 extern void zkl_log_last_problem(char *line, size_t size);

@@ -68,7 +68,7 @@ test_batches(void)
 	static const ZklOp ops[] = {
 		{.kind = ZKL_OP_LIST,.path = "/zklock/locks"},
 		{.kind = ZKL_OP_GET,.path = "/zklock"},
-		{.kind = ZKL_OP_CREATE,.path = "/zklock/x",.create_kind = ZKL_CREATE_EPHEMERAL},
+		{.kind = ZKL_OP_GET,.path = "/zklock/locks"},
 	};
 
 	for (int k = 1; k <= 5; k++)

@@ -161,19 +161,14 @@ zkl__hold_watches_due(ZklSession *session)
 }
 
 void
-zkl__hold_watches_fired(ZklSession *session, const char *path)
+zkl__on_node_changed(ZklNode *node)
 {
-	const char *child = strrchr(path, '/');
-
-	for (ZklNode *node = child ? zkl__nodes_below(session, path, (size_t) (child - path)) : NULL;
-		 node; node = zkl__next_below(node))
-		if (strcmp(child + 1, node->name) == 0 && !zkl__kept_changed(node))
-		{
-			if (can_be_watched(node))
-				zkl__hold_watch_node(node);
-			else
-				zkl__hold_watch_later(node);
-		}
+	if (zkl__kept_changed(node))
+		return;
+	if (can_be_watched(node))
+		zkl__hold_watch_node(node);
+	else
+		zkl__hold_watch_later(node);
 }
 
 /* After a new connection: all watches are lost, and maybe a question for a node that may be kept. */

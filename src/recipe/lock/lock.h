@@ -141,7 +141,6 @@ extern void zkl__kept_due(ZklSession *session);
 extern void zkl__hold_watch_restore(ZklNode *node, int32_t version);
 extern void zkl__hold_watch_node(ZklNode *node);
 extern void zkl__hold_watches_lost(ZklSession *session);
-extern void zkl__hold_watches_fired(ZklSession *session, const char *path);
 extern void zkl__hold_watches_due(ZklSession *session);
 extern void zkl__hold_watch_later(ZklNode *node);
 extern void zkl__hold_watch_now(ZklSession *session);

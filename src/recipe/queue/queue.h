@@ -144,6 +144,9 @@ extern const ZklNode *zkl__on_anchor_needed(const ZklNode *node);
 /* a move was answered; HELD: the node has its new name; node->request may be NULL */
 extern void zkl__on_node_moved(ZklNode *node);
 
+/* the node has been changed or deleted; node->request may be NULL */
+extern void zkl__on_node_changed(ZklNode *node);
+
 /* the node was held and does not exist any more; node->request is NULL */
 extern void zkl__on_node_lost(ZklNode *node);
 

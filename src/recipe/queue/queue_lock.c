@@ -483,7 +483,9 @@ zkl__nodes_watched(ZklSession *session, const char *path)
 
 	for (ZklNode *node = child ? zkl__nodes_below(session, path, (size_t) (child - path)) : NULL;
 		 node; node = zkl__next_below(node))
-		if (zkl__node_has_predecessor(node) && strcmp(node->priv->watched, child + 1) == 0)
+		if (strcmp(node->name, child + 1) == 0)
+			zkl__on_node_changed(node);
+		else if (zkl__node_has_predecessor(node) && strcmp(node->priv->watched, child + 1) == 0)
 		{
 			zkl__lease_prepare(session);
 			relist(node);

@@ -55,8 +55,6 @@ zkl__call_free(ZklCall *call)
 {
 	ZklSession *session = call->session;
 
-	if (call->partner)
-		call->partner->partner = NULL;
 	if (session->proof == call)
 		session->proof = NULL;
 	if (call->prev)
@@ -232,12 +230,15 @@ zkl__read_child(ZklCall *call, const char *parent, const char *child, bool watch
 	return zkl__send_child(call, &op, parent, child);
 }
 
-/* The list after a sync is trusted only if the sync has succeeded. */
+/*
+ * The list after a sync is trusted only if the sync has succeeded.  Its call was made right
+ * before, and of all calls before a sync that has succeeded, only this one can be unanswered.
+ */
 static void
 on_synced(ZklCall *call, const ZklResult *result)
 {
-	if (call->partner && result->code == ZKL_RC_OK)
-		call->partner->needs_sync = false;
+	if (call->prev && result->code == ZKL_RC_OK)
+		call->prev->needs_sync = false;
 }
 
 /*
@@ -256,12 +257,9 @@ zkl__get_children(ZklCall *call, const char *path, bool synced, bool watch)
 
 	if (call && synced)
 	{
-		sync = zkl__send(zkl__call_new(call->session, on_synced, NULL, NULL), &sync_op);
-		call->partner = sync;
 		call->needs_sync = true;
+		sync = zkl__send(zkl__call_new(call->session, on_synced, NULL, NULL), &sync_op);
 	}
-	if (sync)
-		sync->partner = call;
 	return zkl__send(call, sync || !synced ? &op : NULL);
 }
 
@@ -270,6 +268,7 @@ zkl__get_children(ZklCall *call, const char *path, bool synced, bool watch)
  * The meaning of result codes
  */
 
+/* Handlers never get AUTH_FAILED: the session has ended then. */
 ZklStatus
 zkl__status_of(ZklResultCode code)
 {
@@ -279,8 +278,6 @@ zkl__status_of(ZklResultCode code)
 			return ZKL_OK;
 		case ZKL_RC_NO_AUTH:
 			return ZKL_NO_AUTH;
-		case ZKL_RC_AUTH_FAILED:
-			return ZKL_AUTH_FAILED;
 		case ZKL_RC_SESSION_EXPIRED:
 			return ZKL_SESSION_LOST;
 		default:
@@ -310,11 +307,8 @@ zkl__is_refusal(ZklResultCode code)
 	switch (code)
 	{
 		case ZKL_RC_NO_NODE:
-		case ZKL_RC_NOT_EMPTY:
-		case ZKL_RC_BAD_VERSION:
 		case ZKL_RC_NO_AUTH:
 		case ZKL_RC_UNIMPLEMENTED:
-		case ZKL_RC_ROLLED_BACK:
 		case ZKL_RC_REFUSED:
 			return true;
 		default:
@@ -327,27 +321,17 @@ zkl__is_refusal(ZklResultCode code)
  * Keepalive reads
  */
 
-/* Returns the oldest call that is not a keepalive read. */
-static ZklCall *
-oldest_call(const ZklSession *session)
-{
-	ZklCall    *call = session->calls;
-
-	while (call && call->is_keepalive)
-		call = call->next;
-	return call;
-}
-
 /*
- * Returns when a keepalive read for this call is due.  The server may first be slow and then
- * forget.  So it is repeated, each time after twice the time, until there is an answer; and a
- * server that has answered may forget the next request.
+ * Returns when a keepalive read is due: a tenth of a second after the oldest call, or the last
+ * answer.  The server may first be slow and then forget.  So it is repeated, each time after
+ * twice the time, until there is an answer; and a server that has answered may forget the next
+ * request.
  */
 static int64_t
-keepalive_due_ms(const ZklSession *session, const ZklCall *call)
+keepalive_due_ms(const ZklSession *session)
 {
-	int64_t		since_ms = call->submitted_ms > session->answered_ms ? call->submitted_ms
-		: session->answered_ms;
+	int64_t		since_ms = session->calls->submitted_ms > session->answered_ms
+		? session->calls->submitted_ms : session->answered_ms;
 
 	if (session->keepalive_ms <= since_ms)
 		return since_ms + KEEPALIVE_MS;
@@ -357,10 +341,8 @@ keepalive_due_ms(const ZklSession *session, const ZklCall *call)
 void
 zkl__arm_keepalive(ZklSession *session)
 {
-	const ZklCall *call = oldest_call(session);
-
-	if (call && zkl__is_connected(session))
-		zkl__arm_timer(session, keepalive_due_ms(session, call));
+	if (session->calls && zkl__is_connected(session))
+		zkl__arm_timer(session, keepalive_due_ms(session));
 }
 
 /*
@@ -371,13 +353,9 @@ void
 zkl__keepalive(ZklSession *session, int64_t now)
 {
 	ZklOp		op = {.kind = ZKL_OP_GET, .path = session->config.root};
-	ZklCall    *call = oldest_call(session);
 
-	if (call == NULL || !zkl__is_connected(session) || now < keepalive_due_ms(session, call))
+	if (session->calls == NULL || !zkl__is_connected(session) || now < keepalive_due_ms(session))
 		return;
 	session->keepalive_ms = now;
-	call = zkl__call_new(session, zkl__ignore_answer, NULL, NULL);
-	if (call)
-		call->is_keepalive = true;
-	zkl__send(call, &op);
+	zkl__send(zkl__call_new(session, zkl__ignore_answer, NULL, NULL), &op);
 }

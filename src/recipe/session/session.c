@@ -220,18 +220,9 @@ zkl__on_client_watch_io(ZklSession *session, const char *path)
  * Public functions
  */
 
-static int	n_open;
-
-int
-zkl_sessions_open(void)
-{
-	return __atomic_load_n(&n_open, __ATOMIC_RELAXED);
-}
-
 static void
 session_free(ZklSession *session)
 {
-	(void) __atomic_fetch_sub(&n_open, 1, __ATOMIC_RELAXED);
 	while (session->calls)
 		zkl__call_free(session->calls);
 	zkl__sweep(session);
@@ -286,7 +277,6 @@ session_new(const ZklSessionConfig *config)
 
 	if (session == NULL)
 		return NULL;
-	(void) __atomic_fetch_add(&n_open, 1, __ATOMIC_RELAXED);
 	pthread_mutex_init(&session->mutex, NULL);
 	session->parts = (ZklParts *) (session + 1);
 	session->creator_acl = config->creator_acl;

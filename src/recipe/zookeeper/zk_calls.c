@@ -360,7 +360,7 @@ zkl_zk_watched_io(zhandle_t *zh, int type, int state, const char *path, void *co
 	(void) state;
 	if (type == ZOO_SESSION_EVENT || path == NULL)
 		return;
-	zkl_watches_fired(client, type, path);
+	zkl_watches_fired(client, path);
 	zkl__on_client_watch_io(client->session, path);
 }
 
