@@ -203,25 +203,18 @@ on_created(ZklCall *call, const ZklResult *result)
 	zkl__request_created(request, result);
 }
 
-/* Composes the creates of the nodes; returns false if memory is exhausted. */
-static bool
-compose_creates(ZklRequest *request, ZklOp *ops)
+/* Returns the create of a node. */
+static ZklOp
+compose_create(ZklNode *node)
 {
-	for (int i = 0; ops && i < request->n; i++)
-	{
-		ZklNode    *node = request->nodes[i];
+	ZklOp		op = zkl__op_for_node(ZKL_OP_CREATE, node);
 
-		zkl_child_prefix(node->node_names, node->mode,
-						 zkl__session_id(request->session), node->guid_end,
-						 node->name);
-		zkl__op_for_node(&ops[i], ZKL_OP_CREATE, node);
-		if (ops[i].path == NULL)
-			return false;
-		ops[i].create_kind = ZKL_CREATE_EPHEMERAL_SEQUENTIAL;
-		ops[i].data = node->data;
-		ops[i].data_len = node->data_len;
-	}
-	return ops != NULL;
+	zkl_child_prefix(node->node_names, node->mode, zkl__session_id(node->session),
+					 node->guid_end, node->name);
+	op.create_kind = ZKL_CREATE_EPHEMERAL_SEQUENTIAL;
+	op.data = node->data;
+	op.data_len = node->data_len;
+	return op;
 }
 
 /*
@@ -234,8 +227,10 @@ zkl__request_create_nodes(ZklRequest *request)
 {
 	ZklOp	   *ops = calloc((size_t) request->n, sizeof(ZklOp));
 
-	if (compose_creates(request, ops))
+	if (ops)
 	{
+		for (int i = 0; i < request->n; i++)
+			ops[i] = compose_create(request->nodes[i]);
 		zkl__request_send_parents(request);
 		request->created_ms = zkl_now_ms();
 		request->create_call = zkl__send_all(zkl__request_call(request, on_created),
@@ -246,5 +241,5 @@ zkl__request_create_nodes(ZklRequest *request)
 	}
 	else
 		zkl__request_fail(request, ZKL_NO_MEMORY, -1, 0);
-	zkl__ops_free(ops, request->n);
+	free(ops);
 }

@@ -58,12 +58,14 @@ zkl__hold_watch_restore(ZklNode *node, int32_t version)
 {
 	ZklOp		op = {
 		.kind = ZKL_OP_SET,
+		.path = node->lock_path,
+		.child = node->name,
 		.data = node->data,
 		.data_len = node->data_len,
 		.version = version
 	};
 
-	if (!zkl__send_child(zkl__node_call(node, on_restored), &op, node->lock_path, node->name))
+	if (!zkl__send(zkl__node_call(node, on_restored), &op))
 		zkl__hold_watch_later(node);
 }
 

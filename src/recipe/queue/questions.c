@@ -37,7 +37,6 @@ typedef struct Questions
 static void
 remove_op(Questions *questions, int i)
 {
-	free((char *) questions->ops[i].path);
 	free((char *) questions->ops[i].data);
 	questions->ops[i] = questions->ops[--questions->n_ops];
 }
@@ -137,24 +136,20 @@ static void
 add_question(Questions *questions, const char *name, const ZklResult *node)
 {
 	char	   *data = malloc((size_t) node->data_len);
-	ZklOp	   *op = &questions->ops[questions->n_ops];
 
-	*op = (ZklOp)
+	if (data == NULL)
+		return;
+	memcpy(data, node->data, (size_t) node->data_len);
+	zkl_set_keep(data, node->data_len, ZKL_KEEP_ASKED);
+	questions->ops[questions->n_ops++] = (ZklOp)
 	{
 		.kind = ZKL_OP_SET,
-			.path = zkl__path(questions->lock_path, name),
+			.path = questions->lock_path,
+			.child = name,
 			.data = data,
 			.data_len = node->data_len,
 			.version = node->version
 	};
-	questions->n_ops++;
-	if (op->path == NULL || data == NULL)
-	{
-		remove_op(questions, questions->n_ops - 1);
-		return;
-	}
-	memcpy(data, node->data, (size_t) node->data_len);
-	zkl_set_keep(data, node->data_len, ZKL_KEEP_ASKED);
 }
 
 static void

@@ -316,10 +316,7 @@ create_permit(ZklRequest *request)
 {
 	ZklPermit  *permit = request->permit;
 	ZklSession *session = request->session;
-	ZklOp		op = {
-		.kind = ZKL_OP_CREATE,
-		.create_kind = ZKL_CREATE_EPHEMERAL_SEQUENTIAL
-	};
+	ZklOp		op;
 	ZklNode    *node;
 
 	if (!make_permit(request))
@@ -327,10 +324,11 @@ create_permit(ZklRequest *request)
 	zkl__request_send_parents(request);
 	node = permit->permit_node;
 	zkl_permit_prefix(zkl__session_id(session), node->guid_end, node->name);
+	op = zkl__op_for_node(ZKL_OP_CREATE, node);
+	op.create_kind = ZKL_CREATE_EPHEMERAL_SEQUENTIAL;
 	op.data = node->data;
 	op.data_len = node->data_len;
-	if (zkl__send_child(zkl__node_call(node, on_permit_created), &op, node->lock_path,
-						node->name))
+	if (zkl__send(zkl__node_call(node, on_permit_created), &op))
 	{
 		zkl__node_creating(node, false);
 		permit->seen = SEEN_NOTHING;

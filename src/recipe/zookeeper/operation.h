@@ -61,6 +61,7 @@ typedef struct ZklOp
 {
 	ZklOpKind	kind;
 	const char *path;
+	const char *child;			/* the operation is on this child of "path"; or NULL */
 	ZklCreateKind create_kind;
 	const char *data;			/* create, set */
 	int			data_len;
@@ -100,20 +101,24 @@ zkl_ops_bytes(const ZklOp *ops, int n)
 	size_t		size = 0;
 
 	for (int i = 0; i < n; i++)
-		size += strlen(ops[i].path) + 1 +
+		size += strlen(ops[i].path) + 1 + (ops[i].child ? strlen(ops[i].child) + 1 : 0) +
 			(ops[i].data && ops[i].data_len > 0 ? (size_t) ops[i].data_len : 0) + 1;
 	return size;
 }
 
-/* Copies operations to "to", and what they point to behind each other to "bytes". */
+/* Copies operations to "to", and what they point to, with whole paths, to "bytes". */
 static inline void
 zkl_ops_copy(ZklOp *to, const ZklOp *from, int n, char *bytes)
 {
 	for (int i = 0; i < n; i++)
 	{
 		to[i] = from[i];
-		to[i].path = strcpy(bytes, from[i].path);
-		bytes += strlen(bytes) + 1;
+		to[i].path = bytes;
+		to[i].child = NULL;
+		bytes = stpcpy(bytes, from[i].path);
+		if (from[i].child)
+			bytes = stpcpy(stpcpy(bytes, "/"), from[i].child);
+		bytes++;
 		if (from[i].data == NULL)
 			continue;
 		to[i].data = bytes;
