@@ -238,6 +238,14 @@ zkl_parse_child(const char *name, ZklContender *contender)
 	return true;
 }
 
+bool
+zkl_is_contender(const char *child)
+{
+	ZklContender unused;
+
+	return zkl_parse_child(child, &unused);
+}
+
 static char *
 put_text(char *out, const char *text)
 {
@@ -342,44 +350,26 @@ zkl_is_before(int32_t a_number, const char *a_name,
  * Which program created a node
  */
 
-static bool
-is_infix_and_number(const char *s, const char *infix)
-{
-	if (infix == NULL || !begins_with(s, infix))
-		return false;
-	s += strlen(infix);
-	if (*s == '-')
-		s++;
-	return *s != '\0' && s[strspn(s, "0123456789")] == '\0';
-}
-
-static bool
-follows(const char *child, const NodeNames *names)
-{
-	uint64_t	first;
-	uint64_t	rest;
-	const char *end = begins_with(child, names->prefix) ? parse_guid(child, 32, &first, &rest) : NULL;
-	size_t		separator = strlen(names->separator);
-
-	if (end == NULL || (size_t) (end - child) != strlen(names->prefix) + 32 + 4 * separator ||
-		!begins_with(end, names->separator))
-		return false;
-	end += separator;
-	return is_infix_and_number(end, names->reader) || is_infix_and_number(end, names->writer) ||
-		is_infix_and_number(end, PERMIT_INFIX);
-}
-
+/* By its GUID, and what follows. */
 ZklMaker
 zkl_maker(const char *child, int64_t session_id)
 {
 	uint64_t	owner;
+	uint64_t	rest;
+	const char *end = parse_guid(child, 32, &owner, &rest);
 
-	if (session_id != 0 && zkl_parse_owner(child, &owner) &&
-		owner == (uint64_t) session_id)
+	if (end == NULL)
+		return ZKL_MAKER_OTHER;
+	if (session_id != 0 && owner == (uint64_t) session_id)
 		return ZKL_MAKER_ZKLOCK;
 	for (int i = 0; i < N_NODE_NAMES; i++)
-		if (follows(child, &all_node_names[i]))
-			return all_node_names[i].maker;
+	{
+		const NodeNames *names = &all_node_names[i];
+
+		if (begins_with(child, names->prefix) && begins_with(end, names->separator) &&
+			(zkl_is_contender(child) || begins_with(end + strlen(names->separator), PERMIT_INFIX)))
+			return names->maker;
+	}
 	return ZKL_MAKER_OTHER;
 }
 

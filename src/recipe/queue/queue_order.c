@@ -256,14 +256,6 @@ read_queue(const char *const *children, int n_children, int *n)
 }
 
 bool
-zkl_is_contender(const char *child)
-{
-	ZklContender unused;
-
-	return zkl_parse_child(child, &unused);
-}
-
-bool
 zkl_follows_reader(const char *const *children, int n_children, const char *name)
 {
 	ZklContender mine;
