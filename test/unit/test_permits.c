@@ -575,11 +575,6 @@ test_refusals(void)
 		fake_run_all();
 		end("refusals of the queue");
 	}
-
-	begin(1);
-	fake_quirks.no_containers = true;
-	is_int(status_of_another(A, 5), ZKL_OK, "a server without containers grants a permit");
-	end("old servers");
 }
 
 static void

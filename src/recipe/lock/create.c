@@ -5,8 +5,8 @@
  *
  * <root>, <root>/locks and <root>/semaphores are persistent, and created only if a create
  * still fails after that of the lock's own znode.  This one is a container,
- * which the server deletes some time after its last child, or a persistent znode if
- * the server does not support containers.  Sessions delete it earlier (empty_parents.c).
+ * which the server deletes some time after its last child.  Sessions delete it earlier
+ * (empty_parents.c).
  *
  *-------------------------------------------------------------------------
  */
@@ -43,10 +43,6 @@ on_parent_created(ZklCall *call, const ZklResult *result)
 		case ZKL_RC_NODE_EXISTS:
 			break;
 		case ZKL_RC_CONNECTION_LOSS:
-			request->parents_status = ZKL_PENDING;
-			break;
-		case ZKL_RC_UNIMPLEMENTED:
-			zkl__parts(request->session)->no_containers = true;
 			request->parents_status = ZKL_PENDING;
 			break;
 		case ZKL_RC_NO_NODE:
@@ -97,13 +93,6 @@ zkl__request_send_parent(ZklRequest *request, ZklNode *node, const char *path,
 		request->parents_status = ZKL_PENDING;
 }
 
-/* Returns the kind of a lock's or semaphore's znode: a container, if supported. */
-ZklCreateKind
-zkl__container_kind(const ZklSession *session)
-{
-	return zkl__parts(session)->no_containers ? ZKL_CREATE_PERSISTENT : ZKL_CREATE_CONTAINER;
-}
-
 /* Creates top_path and all znodes above it, from the root down. */
 static void
 send_top(ZklRequest *request)
@@ -144,7 +133,7 @@ zkl__request_send_parents(ZklRequest *request)
 	}
 	for (int i = 0; i < request->n; i++)
 		zkl__request_send_parent(request, request->nodes[i], request->nodes[i]->lock_path, "",
-								 zkl__container_kind(request->session));
+								 ZKL_CREATE_CONTAINER);
 }
 
 

@@ -78,7 +78,7 @@ void
 zkl__on_permit_parents(ZklRequest *request)
 {
 	const ZklPermit *permit = request->permit;
-	ZklCreateKind kind = zkl__container_kind(request->session);
+	ZklCreateKind kind = ZKL_CREATE_CONTAINER;
 	char		capacity[16];
 
 	snprintf(capacity, sizeof(capacity), "%d", permit->capacity);

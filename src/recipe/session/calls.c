@@ -289,7 +289,6 @@ zkl__is_refusal(ZklResultCode code)
 		case ZKL_RC_NOT_EMPTY:
 		case ZKL_RC_BAD_VERSION:
 		case ZKL_RC_NO_AUTH:
-		case ZKL_RC_UNIMPLEMENTED:
 		case ZKL_RC_ROLLED_BACK:
 		case ZKL_RC_REFUSED:
 			return true;

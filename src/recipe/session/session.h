@@ -137,9 +137,6 @@ typedef struct ZklParts
 	int			n_empty;
 	int			n_empty_deletes;	/* in flight */
 
-	/* lock/create.c */
-	bool		no_containers;	/* the server does not support them */
-
 	/* lock/requests.c */
 	ZklRequest *first_request;	/* the youngest */
 

@@ -27,7 +27,6 @@ typedef enum ZklResultCode
 	ZKL_RC_NO_AUTH,				/* forbidden by ACL, or the ACL is invalid */
 	ZKL_RC_AUTH_FAILED,			/* the ensemble refused the credentials */
 	ZKL_RC_SESSION_EXPIRED,
-	ZKL_RC_UNIMPLEMENTED,
 	ZKL_RC_ROLLED_BACK,			/* multi only: another operation failed */
 	ZKL_RC_REFUSED,				/* certainly not done; see raw_code */
 	ZKL_RC_OTHER				/* outcome unknown; see raw_code */
