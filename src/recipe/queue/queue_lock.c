@@ -176,9 +176,9 @@ move_up(ZklNode *node, const char *writer)
 	zkl__node_advance(node);
 }
 
-/* Another sharer upgrades as well; its reader's data identify the session. */
+/* The predecessor was read; or, while the node is LISTING, an upgrade's rival. */
 static void
-on_rival_read(ZklCall *call, const ZklResult *result)
+on_other_read(ZklCall *call, const ZklResult *result)
 {
 	ZklNode    *node = call->subject;
 
@@ -186,18 +186,31 @@ on_rival_read(ZklCall *call, const ZklResult *result)
 		return;
 	if (result->code == ZKL_RC_NO_NODE)
 	{
+		node->state = NODE_LISTING;
 		zkl__node_advance(node);
-		return;
 	}
-	zkl__on_node_blocked(node, result);
-	node_fail(node, ZKL_DEADLOCK);
+	else if (node->state == NODE_LISTING)
+	{
+		zkl__on_node_blocked(node, result);
+		node_fail(node, ZKL_DEADLOCK);
+	}
+	else if (result->code != ZKL_RC_OK)
+		node_fail_code(node, result);
+	else if (zkl__node_is_refused(node, result))
+		refuse_busy(node);
+	else
+	{
+		node->state = NODE_WAITING;
+		zkl__on_node_blocked(node, result);
+	}
 }
 
+/* Sets a watch by a read, because a read of a missing node leaves no watch behind. */
 static void
-read_rival(ZklNode *node, const char *child)
+read_other(ZklNode *node, const char *other, bool watch)
 {
-	node->priv->state_call = zkl__read_child(zkl__node_call(node, on_rival_read), node->lock_path,
-											 child, false);
+	node->priv->state_call = zkl__read_child(zkl__node_call(node, on_other_read), node->lock_path,
+											 other, watch);
 }
 
 static void
@@ -244,8 +257,8 @@ on_children(ZklCall *call, const ZklResult *result)
 			/* An attempt that does not wait takes part in no deadlock. */
 			if (node->non_blocking)
 				become_waiter(node, other, result);
-			else
-				read_rival(node, other);
+			else				/* the rival's data identify its session */
+				read_other(node, other, false);
 			break;
 		case ZKL_POSITION_NO_MEMORY:
 			node_fail(node, ZKL_NO_MEMORY);
@@ -264,37 +277,6 @@ send_get_children(ZklNode *node)
 /*
  * READING and WAITING: the predecessor
  */
-
-static void
-on_predecessor_read(ZklCall *call, const ZklResult *result)
-{
-	ZklNode    *node = call->subject;
-
-	if (!zkl__node_answered(node, call, result))
-		return;
-	if (result->code == ZKL_RC_OK && zkl__node_is_refused(node, result))
-		refuse_busy(node);
-	else if (result->code == ZKL_RC_OK)
-	{
-		node->state = NODE_WAITING;
-		zkl__on_node_blocked(node, result);
-	}
-	else if (result->code == ZKL_RC_NO_NODE)
-	{
-		node->state = NODE_LISTING;
-		zkl__node_advance(node);
-	}
-	else
-		node_fail_code(node, result);
-}
-
-/* Sets the watch by a read, because a read of a missing node leaves no watch behind. */
-static void
-send_read(ZklNode *node)
-{
-	node->priv->state_call = zkl__read_child(zkl__node_call(node, on_predecessor_read),
-											 node->lock_path, node->priv->watched, true);
-}
 
 bool
 zkl__node_has_predecessor(const ZklNode *node)
@@ -441,7 +423,7 @@ zkl__node_advance(ZklNode *node)
 			zkl__node_send_move(node, on_moved);
 			break;
 		case NODE_READING:
-			send_read(node);
+			read_other(node, node->priv->watched, true);
 			break;
 		case NODE_LEAVING:
 			zkl__node_send_delete(node);
