@@ -113,23 +113,22 @@ hex_value(char c)
 	return -1;
 }
 
-/* Reads the first digits of the GUID that a name begins with; returns their end, or NULL. */
-static const char *
-parse_guid(const char *name, int n_digits, uint64_t *first, uint64_t *rest)
+const char *
+zkl_parse_guid(const char *name, uint64_t *owner, uint64_t *guid_end)
 {
+	uint64_t	halves[2] = {0};
 	int			digits = 0;
 	size_t		prefix_length = 0;
 
 	for (int i = 0; i < N_NODE_NAMES && prefix_length == 0; i++)
 		if (begins_with(name, all_node_names[i].prefix))
 			prefix_length = strlen(all_node_names[i].prefix);
-	name += prefix_length;
-	*first = 0;
-	*rest = 0;
-	for (; digits < n_digits; name++)
+	*owner = 0;
+	*guid_end = 0;
+	for (name += prefix_length; digits < 32; name++)
 	{
 		int			value = hex_value(*name);
-		uint64_t   *half = digits < 16 ? first : rest;
+		uint64_t   *half = &halves[digits / 16];
 
 		if (value >= 0)
 		{
@@ -139,33 +138,9 @@ parse_guid(const char *name, int n_digits, uint64_t *first, uint64_t *rest)
 		else if (*name != '-' || digits == 0)
 			return NULL;
 	}
+	*owner = halves[0];
+	*guid_end = halves[1];
 	return name;
-}
-
-bool
-zkl_parse_owner(const char *name, uint64_t *owner)
-{
-	uint64_t	rest;
-
-	return parse_guid(name, 16, owner, &rest) != NULL;
-}
-
-uint32_t
-zkl_parse_tag(const char *name)
-{
-	uint64_t	owner;
-	uint64_t	tag;
-
-	return parse_guid(name, 24, &owner, &tag) ? (uint32_t) tag : 0;
-}
-
-bool
-zkl_has_keep_bit(const char *name)
-{
-	uint64_t	owner;
-	uint64_t	rest;
-
-	return parse_guid(name, 32, &owner, &rest) && (rest & ZKL_KEEP_BIT) != 0;
 }
 
 static const char *const keep_words[] = {
@@ -234,7 +209,7 @@ zkl_parse_child(const char *name, ZklContender *contender)
 	if (number < INT32_MIN || number > INT32_MAX)
 		return false;
 	contender->number = (int32_t) number;
-	contender->has_owner = zkl_parse_owner(name, &contender->owner);
+	contender->has_owner = zkl_parse_guid(name, &contender->owner, &contender->guid_end) != NULL;
 	return true;
 }
 
@@ -355,8 +330,8 @@ ZklMaker
 zkl_maker(const char *child, int64_t session_id)
 {
 	uint64_t	owner;
-	uint64_t	rest;
-	const char *end = parse_guid(child, 32, &owner, &rest);
+	uint64_t	guid_end;
+	const char *end = zkl_parse_guid(child, &owner, &guid_end);
 
 	if (end == NULL)
 		return ZKL_MAKER_OTHER;
@@ -394,12 +369,12 @@ int
 zkl_permit_owners(const char *const *children, int n_children,
 				  uint64_t self, uint64_t *owners)
 {
+	uint64_t	guid_end;
 	int			n = 0;
 
 	for (int i = 0; i < n_children; i++)
 	{
-		if (!zkl_parse_owner(children[i], &owners[n]))
-			owners[n] = 0;
+		(void) zkl_parse_guid(children[i], &owners[n], &guid_end);
 		n += owners[n] != self;
 	}
 	qsort(owners, (size_t) n, sizeof(uint64_t), compare_owners);

@@ -24,16 +24,14 @@ typedef struct ZklContender
 	bool		writer;
 	bool		has_owner;		/* the name contains a GUID */
 	uint64_t	owner;			/* first half of the GUID; in zklock's names the session id */
+	uint64_t	guid_end;		/* second half, in zklock's names zkl_guid_end(); 0 without a GUID */
 } ZklContender;
 
 /* Returns false if the name follows none of the known schemes.  Any bytes are safe. */
 extern bool zkl_parse_child(const char *name, ZklContender *contender);
 
-/* Sets the first half of the GUID that a name begins with; false if there is none. */
-extern bool zkl_parse_owner(const char *name, uint64_t *owner);
-
-/* Returns the server tag in the GUID that a name begins with; 0 if there is none. */
-extern uint32_t zkl_parse_tag(const char *name);
+/* Reads the GUID that a name begins with; returns its end.  NULL, and zeros, if there is none. */
+extern const char *zkl_parse_guid(const char *name, uint64_t *owner, uint64_t *guid_end);
 
 /* Returns the second half of a GUID.  A tag of 0 is the form without a server tag. */
 extern uint64_t zkl_guid_end(uint32_t tag, uint32_t counter);
@@ -61,9 +59,6 @@ typedef enum ZklKeepState
 
 /* In the counter of zkl_guid_end(): the node may be kept. */
 #define ZKL_KEEP_BIT UINT32_C(0x80000000)
-
-/* Returns whether the GUID that a name begins with has ZKL_KEEP_BIT. */
-extern bool zkl_has_keep_bit(const char *name);
 
 /* Returns what the last word of a node's data, any bytes, says. */
 extern ZklKeepState zkl_parse_keep(const char *data, int data_len);

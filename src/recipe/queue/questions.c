@@ -184,8 +184,8 @@ zkl__ask_for_kept(ZklSession *session, const char *lock_path, const ZklResult *l
 	{
 		const char *child = list->children[i];
 
-		if (strlen(child) >= ZKL_CHILD_NAME_SIZE || !zkl_has_keep_bit(child) ||
-			!zkl_parse_child(child, &other) || !(waiter.writer || other.writer) ||
+		if (strlen(child) >= ZKL_CHILD_NAME_SIZE || !zkl_parse_child(child, &other) ||
+			(other.guid_end & ZKL_KEEP_BIT) == 0 || !(waiter.writer || other.writer) ||
 			(int64_t) other.owner == zkl__session_id(session) ||
 			!zkl_is_before(other.number, child, waiter.number, contender))
 			continue;
@@ -214,15 +214,19 @@ static bool
 is_released_here(const ZklNode *node, const char *other)
 {
 	uint32_t	tag = zkl__config(node->session)->server_tag;
+	ZklContender contender;
 
-	return tag != 0 && zkl_parse_tag(other) == tag;
+	return tag != 0 && zkl_parse_child(other, &contender) && contender.guid_end >> 32 == tag;
 }
 
 /* Returns whether a predecessor can be one that its session keeps; its data will tell. */
 static bool
 may_be_kept(const ZklNode *node, const char *other)
 {
-	return !is_released_here(node, other) && zkl_has_keep_bit(other);
+	ZklContender contender;
+
+	return !is_released_here(node, other) && zkl_parse_child(other, &contender) &&
+		(contender.guid_end & ZKL_KEEP_BIT) != 0;
 }
 
 /* Returns whether this node holds the lock: one that waits will use it. */
