@@ -170,23 +170,6 @@ read_holder(ZklRequest *request, const ZklResult *result)
 										  permit->permits_path, child, false);
 }
 
-/* If memory is exhausted, a non-blocking attempt is refused. */
-static void
-note_owners(ZklRequest *request, const ZklResult *result)
-{
-	ZklPermit  *permit = request->permit;
-	uint64_t   *owners = realloc(permit->owners,
-								 ((size_t) result->n_children + 1) * sizeof(uint64_t));
-
-	permit->n_owners = 0;
-	if (owners == NULL)
-		return;
-	permit->owners = owners;
-	permit->n_owners = zkl_permit_owners(result->children, result->n_children,
-										 (uint64_t) zkl__session_id(request->session),
-										 owners);
-}
-
 static void
 wait_for_permit(ZklRequest *request, const ZklResult *result)
 {
@@ -199,16 +182,21 @@ wait_for_permit(ZklRequest *request, const ZklResult *result)
 
 /*
  * A non-blocking attempt counts again behind a sync before it fails.  Its owner may find
- * that enough of the permits were released by sessions of its server.
+ * that enough of the permits were released by sessions of its server; not without memory.
  */
 static void
-refuse_attempt(ZklRequest *request, int n_excess)
+refuse_attempt(ZklRequest *request, const ZklResult *result, int n_excess)
 {
 	ZklPermit  *permit = request->permit;
 
 	if (permit->counts_synced)
 	{
 		permit->n_excess = n_excess;
+		permit->owners = malloc((size_t) result->n_children * sizeof(uint64_t));
+		if (permit->owners)
+			permit->n_owners = zkl_permit_owners(result->children, result->n_children,
+												 (uint64_t) zkl__session_id(request->session),
+												 permit->owners);
 		zkl__request_fail(request, ZKL_BUSY, 0, 0);
 		return;
 	}
@@ -235,14 +223,10 @@ check_count(ZklRequest *request, const ZklResult *result)
 		else
 			zkl__on_permit_advance(request);
 	}
+	else if (request->non_blocking)
+		refuse_attempt(request, result, result->n_children - room);
 	else
-	{
-		note_owners(request, result);
-		if (request->non_blocking)
-			refuse_attempt(request, result->n_children - room);
-		else
-			wait_for_permit(request, result);
-	}
+		wait_for_permit(request, result);
 }
 
 static void
