@@ -202,9 +202,10 @@ agrees(const Draw *draw)
 		int			partner = draw->partner[own];
 		const char *mine[2] = {draw->names[own], partner >= 0 ? draw->names[partner] : NULL};
 		const char *other;
+		bool		unused;
 		bool		first = zkl_position(draw->children, draw->n, mine, partner >= 0 ? 2 : 1,
 										 draw->writer[own] && partner >= 0,
-										 &other) == ZKL_POSITION_FIRST;
+										 &other, &unused) == ZKL_POSITION_FIRST;
 
 		if (own != i || queue[i].granted != first)
 			return false;

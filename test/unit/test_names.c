@@ -143,6 +143,7 @@ test_garbage(void)
 		int			length = rand_r(&seed) % 80;
 		char	   *name = malloc((size_t) length + 1); /* exact size, for ASan */
 		const char *other;
+		bool		follows_reader;
 		const char *children[1];
 		ZklContender c;
 
@@ -152,8 +153,8 @@ test_garbage(void)
 		name[length] = '\0';
 		known += zkl_parse_child(name, &c);
 		children[0] = name;
-		zkl_position(children, 1, children, 1, false, &other);
-		zkl_position(children, 1, children, 1, true, &other);
+		zkl_position(children, 1, children, 1, false, &other, &follows_reader);
+		zkl_position(children, 1, children, 1, true, &other, &follows_reader);
 		zkl_find_child(children, 1, "_c_");
 		free(name);
 	}

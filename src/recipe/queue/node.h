@@ -116,11 +116,14 @@ typedef enum ZklPosition
  * next number.  An upgrade is a writer whose
  * session holds a reader node (see doc/design.md).  "other", which points into
  * "children", is set for WAITS to the predecessor, for MOVE_UP to the waiting
- * writer, and for DEADLOCK to the other sharer's reader.
+ * writer, and for DEADLOCK to the other sharer's reader.  "follows_reader" is set for
+ * deadlock detection: is it a writer with a reader before it?  Then readers behind it wait
+ * for it, and not for that reader.  A list that has become old is no harm: a reader before
+ * can only leave.
  */
 extern ZklPosition zkl_position(const char *const *children, int n_children,
 								const char *const *mine, int n_mine,
-								bool upgrade, const char **other);
+								bool upgrade, const char **other, bool *follows_reader);
 
 /* A contender in a queue, of any session. */
 typedef struct ZklQueued
@@ -146,14 +149,6 @@ extern int	zkl_compare_queued(const void *a, const void *b);
  * is that writer's downgrade, and both hold the lock.
  */
 extern void zkl_grant_queue(ZklQueued *queue, int n);
-
-/*
- * Returns whether a reader is before this node.  For deadlock detection: readers behind a
- * writer wait for it, and not for readers before it.  A list that has become old is no harm:
- * a reader before the node can only leave.
- */
-extern bool zkl_follows_reader(const char *const *children, int n_children, const char *name);
-
 
 /*
  * Semaphores have the layout of Curator's InterProcessSemaphoreV2:

@@ -234,8 +234,9 @@ static bool
 is_granted(const ZklResult *list, const char *child)
 {
 	const char *before;
+	bool		unused;
 
-	return zkl_position(list->children, list->n_children, &child, 1, false, &before) ==
+	return zkl_position(list->children, list->n_children, &child, 1, false, &before, &unused) ==
 		ZKL_POSITION_FIRST;
 }
 

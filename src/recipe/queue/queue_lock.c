@@ -93,7 +93,7 @@ send_find_own_node(ZklNode *node)
 
 /* Returns the node's position, given what the session holds in the queue already. */
 static ZklPosition
-position_of(const ZklNode *node, const ZklResult *list, const char **other)
+position_of(ZklNode *node, const ZklResult *list, const char **other)
 {
 	const ZklNode *anchor = zkl__on_anchor_needed(node);
 	const char *mine[3] = {node->name};
@@ -106,7 +106,7 @@ position_of(const ZklNode *node, const ZklResult *list, const char **other)
 			mine[n_mine++] = anchor->priv->new_name;
 	}
 	return zkl_position(list->children, list->n_children, mine, n_mine,
-						node->upgrade, other);
+						node->upgrade, other, &node->follows_reader);
 }
 
 /* Returns whether another client deleted the reader node that the upgrade builds on. */
@@ -243,8 +243,6 @@ on_children(ZklCall *call, const ZklResult *result)
 			zkl__on_node_progress(node);
 			break;
 		case ZKL_POSITION_WAITS:
-			node->follows_reader = node->mode == ZKL_MODE_EXCLUSIVE &&
-				zkl_follows_reader(result->children, result->n_children, node->name);
 			become_waiter(node, other, result);
 			break;
 		case ZKL_POSITION_MOVE_UP:
