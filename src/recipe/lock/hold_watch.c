@@ -83,7 +83,7 @@ check_for_revocation(ZklNode *node, const ZklResult *result)
 		node->revoked_version = result->version;
 		lock->revocations++;
 		if (lock->taken && !lock->lost)
-			zkl__notify_revocation(node->session);
+			zkl__config(node->session)->on_revoke_io();
 		zkl__wake(node->session);
 	}
 	if (node->state != NODE_HELD)
