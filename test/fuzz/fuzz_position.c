@@ -124,11 +124,16 @@ check_position(const char *const *mine, int n_mine, bool upgrade)
 	const char *expected_other = NULL;
 	bool		follows_reader;
 	bool		expected_follows = false;
+	bool		has_anchor = false;
 	ZklPosition expected = ZKL_POSITION_GONE;
 	ZklPosition got = zkl_position(children, n_children, mine, n_mine, upgrade, &other,
 								   &follows_reader);
 
-	if (contains(children, n_children, mine[0]) && zkl_parse_child(mine[0], &own))
+	for (int i = 1; i < n_mine; i++)
+		has_anchor = has_anchor || contains(children, n_children, mine[i]);
+	if (upgrade && !has_anchor)
+		expected = ZKL_POSITION_NO_ANCHOR;
+	else if (contains(children, n_children, mine[0]) && zkl_parse_child(mine[0], &own))
 	{
 		int			n = collect_predecessors(mine, n_mine, &own, row);
 

@@ -170,8 +170,14 @@ test_missing(void)
 	queue_read(&queue, "A:W0 B:W1");
 	is_int(zkl_position(queue.children + 1, 1, queue.mine, 1, false, &other, &unused),
 		   ZKL_POSITION_GONE, "a node that is missing in the list is gone");
-	is_int(zkl_position(queue.children, 0, queue.mine, 1, true, &other, &unused),
-		   ZKL_POSITION_GONE, "an upgrade that is missing in an empty list is gone");
+	queue_read(&queue, "A:W1 A:R0 B:R2");
+	is_int(zkl_position(queue.children + 1, 2, queue.mine, 2, true, &other, &unused),
+		   ZKL_POSITION_GONE, "... also an upgrade");
+	queue.children[1] = queue.children[2];
+	is_int(zkl_position(queue.children, 2, queue.mine, 2, true, &other, &unused),
+		   ZKL_POSITION_NO_ANCHOR, "an upgrade needs the node of the shared lock");
+	is_int(zkl_position(queue.children, 0, queue.mine, 2, true, &other, &unused),
+		   ZKL_POSITION_NO_ANCHOR, "... also in an empty list");
 }
 
 static void

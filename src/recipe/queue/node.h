@@ -105,6 +105,7 @@ typedef enum ZklPosition
 	ZKL_POSITION_MOVE_UP,		/* upgrade: first move up to a waiting writer */
 	ZKL_POSITION_GONE,			/* the node is not among the children */
 	ZKL_POSITION_DEADLOCK,		/* upgrade: another sharer's upgrade comes before */
+	ZKL_POSITION_NO_ANCHOR,		/* upgrade: the reader node that it builds on is not among the children */
 	ZKL_POSITION_NO_MEMORY
 } ZklPosition;
 

@@ -109,19 +109,6 @@ position_of(ZklNode *node, const ZklResult *list, const char **other)
 						node->upgrade, other, &node->follows_reader);
 }
 
-/* Returns whether another client deleted the reader node that the upgrade builds on. */
-static bool
-has_lost_anchor(const ZklNode *node, const ZklResult *list)
-{
-	const ZklNode *anchor = node->upgrade ? zkl__on_anchor_needed(node) : NULL;
-
-	for (int i = 0; anchor && i < list->n_children; i++)
-		if (strcmp(list->children[i], anchor->name) == 0 ||
-			strcmp(list->children[i], anchor->priv->new_name) == 0)
-			return false;
-	return node->upgrade;
-}
-
 /* A waiter reads its predecessor. */
 static void
 wait_for_predecessor(ZklNode *node, const char *other)
@@ -231,11 +218,6 @@ on_children(ZklCall *call, const ZklResult *result)
 		node_fail_code(node, result);
 		return;
 	}
-	if (has_lost_anchor(node, result))
-	{
-		node_fail(node, ZKL_LOCK_LOST);
-		return;
-	}
 	switch (position_of(node, result, &other))
 	{
 		case ZKL_POSITION_FIRST:
@@ -257,6 +239,9 @@ on_children(ZklCall *call, const ZklResult *result)
 				become_waiter(node, other, result);
 			else				/* the rival's data identify its session */
 				read_other(node, other, false);
+			break;
+		case ZKL_POSITION_NO_ANCHOR:
+			node_fail(node, ZKL_LOCK_LOST);
 			break;
 		case ZKL_POSITION_NO_MEMORY:
 			node_fail(node, ZKL_NO_MEMORY);

@@ -206,10 +206,15 @@ zkl_position(const char *const *children, int n_children,
 	ZklContender own;
 	ZklQueued  *before;
 	ZklPosition position;
+	bool		has_anchor = !upgrade;
 	int			n = 0;
 
 	*other = NULL;
 	*follows_reader = false;
+	for (int i = 1; i < n_mine; i++)
+		has_anchor |= is_among(mine[i], children, n_children);
+	if (!has_anchor)
+		return ZKL_POSITION_NO_ANCHOR;
 	if (!is_among(mine[0], children, n_children) || !zkl_parse_child(mine[0], &own))
 		return ZKL_POSITION_GONE;
 	before = malloc((size_t) n_children * sizeof(ZklQueued));
