@@ -192,20 +192,6 @@ on_created(ZklCall *call, const ZklResult *result)
 	zkl__request_created(request, result);
 }
 
-/* Returns the create of a node. */
-static ZklOp
-compose_create(ZklNode *node)
-{
-	ZklOp		op = zkl__op_for_node(ZKL_OP_CREATE, node);
-
-	zkl_child_prefix(node->node_names, node->mode, zkl__session_id(node->session),
-					 node->guid_end, node->name);
-	op.create_kind = ZKL_CREATE_EPHEMERAL_SEQUENTIAL;
-	op.data = node->data;
-	op.data_len = node->data_len;
-	return op;
-}
-
 /*
  * Sends one create, whose answer has the czxid, or a multi with several.  Pipelined behind
  * it, sends the lists that are probably needed.  The server answers in order, so each list
@@ -219,7 +205,7 @@ zkl__request_create_nodes(ZklRequest *request)
 	if (ops)
 	{
 		for (int i = 0; i < request->n; i++)
-			ops[i] = compose_create(request->nodes[i]);
+			ops[i] = zkl__op_to_create(request->nodes[i]);
 		zkl__request_send_parents(request);
 		request->created_ms = zkl_now_ms();
 		request->create_call = zkl__send_all(zkl__request_call(request, on_created),

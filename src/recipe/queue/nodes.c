@@ -200,6 +200,23 @@ zkl__op_for_node(ZklOpKind kind, const ZklNode *node)
 	return (ZklOp) {.kind = kind, .path = node->lock_path, .child = node->name};
 }
 
+/* Sets the name to create, and returns the create. */
+ZklOp
+zkl__op_to_create(ZklNode *node)
+{
+	int64_t		session_id = zkl__session_id(node->session);
+	ZklOp		op = zkl__op_for_node(ZKL_OP_CREATE, node);
+
+	if (node->is_permit)
+		zkl_permit_prefix(session_id, node->guid_end, node->name);
+	else
+		zkl_child_prefix(node->node_names, node->mode, session_id, node->guid_end, node->name);
+	op.create_kind = ZKL_CREATE_EPHEMERAL_SEQUENTIAL;
+	op.data = node->data;
+	op.data_len = node->data_len;
+	return op;
+}
+
 /* Returns whether this answer is the one that the state waits for, and not lost. */
 bool
 zkl__node_answered(ZklNode *node, const ZklCall *call, const ZklResult *result)

@@ -155,6 +155,7 @@ extern ZklNode *zkl__node_new(ZklSession *session, const char *lock_path, ZklMod
 							  bool may_be_kept);
 extern ZklCall *zkl__node_call(ZklNode *node, ZklHandler handler);
 extern ZklOp zkl__op_for_node(ZklOpKind kind, const ZklNode *node);
+extern ZklOp zkl__op_to_create(ZklNode *node);
 extern ZklNode *zkl__nodes_below(const ZklSession *session, const char *path, size_t length);
 extern ZklNode *zkl__next_below(const ZklNode *node);
 extern void zkl__node_leave(ZklNode *node);

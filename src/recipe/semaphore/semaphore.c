@@ -278,40 +278,25 @@ on_permit_created(ZklCall *call, const ZklResult *result)
 		zkl__request_created(request, result);
 }
 
-static bool
-make_permit(ZklRequest *request)
-{
-	ZklPermit  *permit = request->permit;
-
-	if (permit->permit_node)
-		return true;
-	permit->permit_node = zkl__request_node_new(request, 0, permit->permits_path,
-												ZKL_MODE_EXCLUSIVE, false);
-	if (permit->permit_node)
-		permit->permit_node->is_permit = true;
-	else
-		zkl__request_fail(request, ZKL_NO_MEMORY, 0, 0);
-	return permit->permit_node != NULL;
-}
-
 /* Sends the create of the permit node and, pipelined behind it, the count. */
 static void
 create_permit(ZklRequest *request)
 {
 	ZklPermit  *permit = request->permit;
-	ZklSession *session = request->session;
+	ZklNode    *node = permit->permit_node;
 	ZklOp		op;
-	ZklNode    *node;
 
-	if (!make_permit(request))
+	if (node == NULL)
+		node = zkl__request_node_new(request, 0, permit->permits_path, ZKL_MODE_EXCLUSIVE, false);
+	if (node == NULL)
+	{
+		zkl__request_fail(request, ZKL_NO_MEMORY, 0, 0);
 		return;
+	}
+	permit->permit_node = node;
+	node->is_permit = true;
 	zkl__request_send_parents(request);
-	node = permit->permit_node;
-	zkl_permit_prefix(zkl__session_id(session), node->guid_end, node->name);
-	op = zkl__op_for_node(ZKL_OP_CREATE, node);
-	op.create_kind = ZKL_CREATE_EPHEMERAL_SEQUENTIAL;
-	op.data = node->data;
-	op.data_len = node->data_len;
+	op = zkl__op_to_create(node);
 	if (zkl__send(zkl__node_call(node, on_permit_created), &op))
 	{
 		zkl__node_creating(node, false);
