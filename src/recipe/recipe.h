@@ -270,21 +270,14 @@ typedef struct ZklRequestInfo
 	int			raw_code;		/* the client library's code for SERVER_ERROR */
 	int			culprit;		/* index of the item that failed or waits, or -1 */
 	int			n_excess;		/* BUSY, for a permit: so many permits of others must go */
-	int			n_others;		/* ... permits that zkl_request_others() lists */
+	int			n_others;		/* ... and these sessions have them: ascending, once for each permit, */
+	const uint64_t *others;		/* 0 if unknown; valid until the request ends */
 	bool		is_permit;		/* the request is for a permit, not for locks */
 	int			capacity;		/* the semaphore's capacity, for OTHER_CAPACITY */
 	char		blocker[512];	/* the blocking node's data: any bytes, maybe cut, and a NUL */
 } ZklRequestInfo;
 
 extern void zkl_request_info(ZklRequest *request, ZklRequestInfo *info);
-
-/*
- * Stores the sessions of the others that have permits, for an attempt that is BUSY: there
- * are no local locks of permits, but the caller knows which permits its server has
- * released.  In ascending order, once for each permit; 0 if unknown.  Returns their
- * number, at most "max".
- */
-extern int	zkl_request_others(ZklRequest *request, int64_t *sessions, int max);
 
 /* Takes the lock granted for item i of a request that is OK; to be called once. */
 extern ZklLock *zkl_request_lock(ZklRequest *request, int i);

@@ -350,8 +350,7 @@ zkl_client_submit(ZklClient *client, ZklRequestForm form, const ZklOp *ops, int 
 {
 	char		letter;
 	FakeRequestKind kind = kind_of(form, ops, &letter);
-	FakeRequest *request = fake_wire_request(kind, form == ZKL_SINGLE ? ops->path : NULL,
-											 ops, n_ops, call);
+	FakeRequest *request = fake_wire_request(kind, ops, n_ops, call);
 
 	if (is_proof(form, ops, n_ops))
 		letter = 'p';

@@ -58,12 +58,14 @@ zkl__hold_watch_restore(ZklNode *node, int32_t version)
 {
 	ZklOp		op = {
 		.kind = ZKL_OP_SET,
+		.path = node->lock_path,
+		.child = node->name,
 		.data = node->data,
 		.data_len = node->data_len,
 		.version = version
 	};
 
-	if (!zkl__send_child(zkl__node_call(node, on_restored), &op, node->lock_path, node->name))
+	if (!zkl__send(zkl__node_call(node, on_restored), &op))
 		zkl__hold_watch_later(node);
 }
 
@@ -81,7 +83,7 @@ check_for_revocation(ZklNode *node, const ZklResult *result)
 		node->revoked_version = result->version;
 		lock->revocations++;
 		if (lock->taken && !lock->lost)
-			zkl__notify_revocation(node->session);
+			zkl__config(node->session)->on_revoke_io();
 		zkl__wake(node->session);
 	}
 	if (node->state != NODE_HELD)

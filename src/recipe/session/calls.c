@@ -166,20 +166,10 @@ zkl__call_keep(ZklCall *call, void *detail, ZklUses *uses)
 	uses->calls++;
 }
 
-/* Can the operations be sent?  One has no path if memory was exhausted. */
-static bool
-has_all_paths(const ZklOp *ops, int n)
-{
-	for (int i = 0; ops && i < n; i++)
-		if (ops[i].path == NULL)
-			return false;
-	return ops != NULL;
-}
-
 /*
  * Submits operations as one request.  "call" comes from zkl__call_new() and may be NULL,
- * as may "ops" and its paths, if memory is exhausted.  Returns the call if it will be
- * answered; otherwise frees it, schedules a retry and returns NULL.
+ * as may "ops", if memory is exhausted.  Returns the call if it will be answered; otherwise
+ * frees it, schedules a retry and returns NULL.
  */
 ZklCall *
 zkl__send_all(ZklCall *call, ZklRequestForm form, const ZklOp *ops, int n)
@@ -189,8 +179,7 @@ zkl__send_all(ZklCall *call, ZklRequestForm form, const ZklOp *ops, int n)
 	if (call == NULL)
 		return NULL;
 	session = call->session;
-	if (has_all_paths(ops, n) &&
-		zkl_client_submit(session->client, form, ops, n, call))
+	if (ops && zkl_client_submit(session->client, form, ops, n, call))
 	{
 		call->confirms = form == ZKL_MULTI || ops->kind == ZKL_OP_CREATE;
 		call->heard_ms = zkl__lease_heard(session);
@@ -209,25 +198,12 @@ zkl__send(ZklCall *call, const ZklOp *op)
 	return zkl__send_all(call, ZKL_SINGLE, op, 1);
 }
 
-/* The same for an operation on a child, whose path is not set yet. */
-ZklCall *
-zkl__send_child(ZklCall *call, const ZklOp *op, const char *parent, const char *child)
-{
-	ZklOp		complete = *op;
-	char	   *path = call ? zkl__path(parent, child) : NULL;
-
-	complete.path = path;
-	call = zkl__send(call, &complete);
-	free(path);
-	return call;
-}
-
 ZklCall *
 zkl__read_child(ZklCall *call, const char *parent, const char *child, bool watch)
 {
-	ZklOp		op = {.kind = ZKL_OP_GET, .watch = watch};
+	ZklOp		op = {.kind = ZKL_OP_GET, .path = parent, .child = child, .watch = watch};
 
-	return zkl__send_child(call, &op, parent, child);
+	return zkl__send(call, &op);
 }
 
 /*
@@ -308,7 +284,6 @@ zkl__is_refusal(ZklResultCode code)
 	{
 		case ZKL_RC_NO_NODE:
 		case ZKL_RC_NO_AUTH:
-		case ZKL_RC_UNIMPLEMENTED:
 		case ZKL_RC_REFUSED:
 			return true;
 		default:

@@ -253,14 +253,19 @@ put_path(char **room, const char *root, const char *name)
 }
 
 static void
+do_nothing_io(void)
+{
+}
+
+static void
 configure(ZklConfig *to, const ZklSessionConfig *from, char *room)
 {
 	to->node_names = from->node_names;
 	to->max_nodes = from->max_nodes;
 	to->sequence_limit = from->sequence_limit ? from->sequence_limit : ZKL_SEQUENCE_LIMIT;
 	to->server_tag = from->server_tag;
-	to->on_loss_io = from->on_loss_io;
-	to->on_revoke_io = from->on_revoke_io;
+	to->on_loss_io = from->on_loss_io ? from->on_loss_io : do_nothing_io;
+	to->on_revoke_io = from->on_revoke_io ? from->on_revoke_io : do_nothing_io;
 	to->root = put_path(&room, from->root, "");
 	to->locks_path = put_path(&room, from->root, "/locks");
 	to->semaphores_path = put_path(&room, from->root, "/semaphores");

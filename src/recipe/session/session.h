@@ -135,9 +135,6 @@ typedef struct ZklParts
 	int			n_empty;
 	int			n_empty_deletes;	/* in flight */
 
-	/* lock/create.c */
-	bool		no_containers;	/* the server does not support them */
-
 	/* lock/requests.c */
 	ZklRequest *first_request;	/* the youngest */
 
@@ -214,8 +211,6 @@ extern ZklCall *zkl__call_new(ZklSession *session, ZklHandler handler,
 extern void zkl__call_keep(ZklCall *call, void *detail, ZklUses *uses);
 extern ZklCall *zkl__send_all(ZklCall *call, ZklRequestForm form, const ZklOp *ops, int n);
 extern ZklCall *zkl__send(ZklCall *call, const ZklOp *op);
-extern ZklCall *zkl__send_child(ZklCall *call, const ZklOp *op, const char *parent,
-								const char *child);
 extern ZklCall *zkl__read_child(ZklCall *call, const char *parent, const char *child,
 								bool watch);
 extern ZklCall *zkl__get_children(ZklCall *call, const char *path, bool synced, bool watch);

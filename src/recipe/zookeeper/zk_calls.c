@@ -100,7 +100,6 @@ code_of(int rc)
 		{ZSESSIONEXPIRED, ZKL_RC_SESSION_EXPIRED},
 		{ZCLOSING, ZKL_RC_SESSION_EXPIRED},
 		{ZINVALIDSTATE, ZKL_RC_SESSION_EXPIRED},
-		{ZUNIMPLEMENTED, ZKL_RC_UNIMPLEMENTED},
 
 		/*
 		 * The leader's PrepRequestProcessor checks a request before it makes a
