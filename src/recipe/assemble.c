@@ -20,7 +20,6 @@ void
 zkl__on_watch(ZklSession *session, const char *path)
 {
 	zkl__nodes_watched(session, path);
-	zkl__hold_watches_fired(session, path);
 	zkl__permits_watched(session, path);
 }
 

@@ -19,8 +19,6 @@
 #include "recipe.h"
 #include "zookeeper/operation.h"
 
-typedef struct ZklBatch ZklBatch;
-
 typedef enum ZklBatchForm
 {
 	ZKL_BATCH_PIPELINED,		/* one request each, sent and executed in this order */
@@ -32,11 +30,9 @@ typedef enum ZklBatchForm
 #define ZKL_BATCH_MAX_ATOMIC_BYTES (512 * 1024)
 
 /*
- * Starts a batch and returns at once; NULL when memory is exhausted.  The bytes in flight
- * are bounded: of a get, "data_len" is the length to expect, as a stat has returned it, or
- * 0, which counts as a long one.  Other programs' data may have a megabyte, so a stat comes
- * first where others can write.  If the session is not connected, the batch begins after
- * connecting.
+ * Starts a batch and returns at once; NULL when memory is exhausted.  The operations in
+ * flight are bounded.  Other programs' data may have a megabyte, so a stat comes first where
+ * others can write.  If the session is not connected, the batch begins after connecting.
  */
 extern ZklBatch *zkl_batch(ZklSession *session, ZklBatchForm form,
 						   const ZklOp *ops, int n_ops);
@@ -60,7 +56,7 @@ extern ZklBatchInfo zkl_batch_info(ZklBatch *batch);
 
 /*
  * Returns the results, one for each operation, of a batch that is OK; freed with it.  Behind
- * data there is a NUL.  ATOMIC: if the multi failed, ROLLED_BACK for all but the operation
+ * data there is a NUL; there are no paths.  ATOMIC: if the multi failed, ROLLED_BACK for all but the operation
  * that failed; or the code of the multi for all.
  */
 extern const ZklResult *zkl_batch_results(const ZklBatch *batch);

@@ -154,6 +154,7 @@ typedef struct ZklSessionInfo
 	char		server[64];		/* address:port of the last connection, or empty */
 	int64_t		connected_ms;	/* since the session began */
 	int64_t		lease_ms;		/* remaining lease; 0 when over */
+	bool		lease_suffices; /* half of it is left: a commit may rely on it without asking */
 	int			n_locks;		/* held */
 	uint64_t	n_answers;		/* received so far */
 	bool		has_open_parents;	/* others may change the root or a child; known with creator_acl, after a grant */
@@ -188,9 +189,6 @@ extern void zkl_session_receive(ZklSession *session);
 
 extern ZklSessionState zkl_session_state(ZklSession *session);
 extern ZklSessionInfo zkl_session_info(ZklSession *session);
-
-/* Returns whether the lease lasts; for a commit that relies on it without asking: half of it. */
-extern bool zkl_session_lease_lasts(ZklSession *session, bool for_commit);
 
 /* Returns whether the session's node names have this mode.  Any thread. */
 extern bool zkl_session_has_mode(const ZklSession *session, ZklMode mode);
@@ -272,21 +270,14 @@ typedef struct ZklRequestInfo
 	int			raw_code;		/* the client library's code for SERVER_ERROR */
 	int			culprit;		/* index of the item that failed or waits, or -1 */
 	int			n_excess;		/* BUSY, for a permit: so many permits of others must go */
-	int			n_others;		/* ... permits that zkl_request_others() lists */
+	int			n_others;		/* ... and these sessions have them: ascending, once for each permit, */
+	const uint64_t *others;		/* 0 if unknown; valid until the request ends */
 	bool		is_permit;		/* the request is for a permit, not for locks */
 	int			capacity;		/* the semaphore's capacity, for OTHER_CAPACITY */
 	char		blocker[512];	/* the blocking node's data: any bytes, maybe cut, and a NUL */
 } ZklRequestInfo;
 
 extern void zkl_request_info(ZklRequest *request, ZklRequestInfo *info);
-
-/*
- * Stores the sessions of the others that have permits, for an attempt that is BUSY: there
- * are no local locks of permits, but the caller knows which permits its server has
- * released.  In ascending order, once for each permit; 0 if unknown.  Returns their
- * number, at most "max".
- */
-extern int	zkl_request_others(ZklRequest *request, int64_t *sessions, int max);
 
 /* Takes the lock granted for item i of a request that is OK; to be called once. */
 extern ZklLock *zkl_request_lock(ZklRequest *request, int i);
@@ -462,7 +453,7 @@ typedef enum ZklLogLevel
 extern void zkl_log_set_level(ZklLogLevel level);
 
 /* Takes the oldest line: any bytes, cut to fit, and a NUL.  Returns false if none. */
-extern bool zkl_log_take(ZklLogLevel *level, char *line, size_t size);
+extern bool zkl_log_take(char *line, size_t size);
 
 /* Stores what the library complained of since it was connected last; "" if nothing. */
 extern void zkl_log_last_problem(char *line, size_t size);

@@ -88,7 +88,7 @@ begins_with_guid(const char *name, uint64_t *owner)
 	char		digits[32] = "";
 
 	if (!compiled)
-		compiled = regcomp(&pattern, "^(_c_[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-"
+		compiled = regcomp(&pattern, "^(_c_[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}-"
 						   "|[0-9a-fA-F]{32}__)", REG_EXTENDED) == 0;
 	if (regexec(&pattern, name, 0, NULL, 0) != 0)
 		return false;

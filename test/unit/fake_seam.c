@@ -60,23 +60,25 @@ client_main_io(void *arg)
 	return NULL;
 }
 
-/* The client's own thread does the work. */
-static void
-pass_io(void *arg, ZklIoThreadWatch *watch)
-{
-	ZklClient  *client = arg;
+/*
+ * test_io_thread.c has an object and functions of its own in the place of the client and of the
+ * weak functions here.
+ */
+#define REPLACEABLE __attribute__((weak))
 
+/* The client's own thread does the work. */
+REPLACEABLE void
+zkl__on_thread_pass_io(ZklClient *client, ZklIoThreadWatch *watch)
+{
 	if (!client->has_thread)
 		client->has_thread = pthread_create(&client->thread, NULL, client_main_io, client) == 0;
 	watch->fd = -1;
 	watch->until_ms = client->has_thread ? ZKL_IO_THREAD_NEVER : zkl_io_thread_now() + 1;
 }
 
-static void
-timer_io(void *arg)
+REPLACEABLE void
+zkl__on_thread_timer_io(ZklClient *client)
 {
-	ZklClient  *client = arg;
-
 	zkl__on_client_timer_io(client->session);
 }
 
@@ -93,11 +95,9 @@ client_unlink(ZklClient *client)
 		fake_tree_end_session(client->session_id);
 }
 
-static void
-close_io(void *arg)
+REPLACEABLE void
+zkl__on_thread_close_io(ZklClient *client)
 {
-	ZklClient  *client = arg;
-
 	pthread_mutex_lock(&mutex);
 	client->stopping = true;
 	pthread_cond_broadcast(&changed);
@@ -110,11 +110,9 @@ close_io(void *arg)
 	pthread_mutex_unlock(&mutex);
 }
 
-static void
-client_free_io(void *arg, bool abandoned)
+REPLACEABLE void
+zkl__on_thread_free_io(ZklClient *client, bool abandoned)
 {
-	ZklClient  *client = arg;
-
 	if (abandoned)
 		zkl__on_client_closed_io(client->session);
 	while (client->requests)
@@ -162,12 +160,6 @@ fake_last_client(void)
 ZklClient *
 zkl_client_open(const ZklSessionConfig *config, int wait_fd, ZklSession *session)
 {
-	static const ZklIoThreadCallbacks duties = {
-		.pass_io = pass_io,
-		.timer_io = timer_io,
-		.close_io = close_io,
-		.free_io = client_free_io,
-	};
 	ZklClient  *client = calloc(1, sizeof(ZklClient));
 
 	(void) wait_fd;
@@ -179,7 +171,7 @@ zkl_client_open(const ZklSessionConfig *config, int wait_fd, ZklSession *session
 	fake_clients = client;
 	pthread_mutex_unlock(&mutex);
 	if (threaded)
-		zkl_io_thread_start(&client->io_thread, &duties, client);
+		zkl_io_thread_start(&client->io_thread, client);
 	return client;
 }
 
@@ -196,7 +188,7 @@ zkl_client_close(ZklClient *client, int timeout_ms)
 	while (fake_apply_one(client))
 		;
 	client_unlink(client);
-	client_free_io(client, false);
+	zkl__on_thread_free_io(client, false);
 	return true;
 }
 
@@ -233,7 +225,7 @@ void
 fake_close_late(ZklClient *client)
 {
 	client_unlink(client);
-	client_free_io(client, true);
+	zkl__on_thread_free_io(client, true);
 }
 
 /* Sends nothing: submissions are sent at once, and answers call back by themselves. */
@@ -358,8 +350,7 @@ zkl_client_submit(ZklClient *client, ZklRequestForm form, const ZklOp *ops, int 
 {
 	char		letter;
 	FakeRequestKind kind = kind_of(form, ops, &letter);
-	FakeRequest *request = fake_wire_request(kind, form == ZKL_SINGLE ? ops->path : NULL,
-											 ops, n_ops, call);
+	FakeRequest *request = fake_wire_request(kind, ops, n_ops, call);
 
 	if (is_proof(form, ops, n_ops))
 		letter = 'p';

@@ -275,8 +275,6 @@ fake_tree_create(const char *path, const char *data, int data_len,
 	int32_t		number;
 
 	*made = NULL;
-	if (kind == ZKL_CREATE_CONTAINER && fake_quirks.no_containers)
-		return ZKL_RC_UNIMPLEMENTED;
 	if (parent == NULL && (!top || fake_quirks.no_chroot))
 		return ZKL_RC_NO_NODE;
 	if (denied(path) ||

@@ -31,7 +31,6 @@ typedef struct FakeNode
 /* How this ZooKeeper misbehaves. */
 typedef struct FakeQuirks
 {
-	bool		no_containers;	/* an old server: UNIMPLEMENTED */
 	bool		no_chroot;		/* top-level nodes have no parent */
 	const char *deny;			/* create and delete at or below this path: NO_AUTH */
 	bool		deny_breaks;	/* ... OTHER instead */

@@ -18,46 +18,25 @@ raw_code(ZklResultCode code)
 	return code == ZKL_RC_OK ? 0 : -1000 - (int) code;
 }
 
-static void
-copy_op(ZklOp *to, const ZklOp *from)
-{
-	*to = *from;
-	to->path = strdup(from->path);
-	if (from->data)
-	{
-		char	   *data = malloc((size_t) from->data_len + 1);
-
-		memcpy(data, from->data, (size_t) from->data_len);
-		to->data = data;
-	}
-}
-
 FakeRequest *
-fake_wire_request(FakeRequestKind kind, const char *path, const ZklOp *ops,
-				  int n_ops, ZklCall *call)
+fake_wire_request(FakeRequestKind kind, const ZklOp *ops, int n_ops, ZklCall *call)
 {
+	size_t		n = (size_t) n_ops;
 	FakeRequest *request = calloc(1, sizeof(FakeRequest));
 
 	request->kind = kind;
-	request->path = path ? strdup(path) : NULL;
 	request->call = call;
 	request->n_ops = n_ops;
-	request->ops = calloc((size_t) n_ops + 1, sizeof(ZklOp));
-	for (int i = 0; i < n_ops; i++)
-		copy_op(&request->ops[i], &ops[i]);
+	request->ops = malloc(n * sizeof(ZklOp) + zkl_ops_bytes(ops, n_ops));
+	zkl_ops_copy(request->ops, ops, n_ops, (char *) (request->ops + n));
+	request->path = request->ops->path;
 	return request;
 }
 
 void
 fake_wire_free_request(FakeRequest *request)
 {
-	for (int i = 0; i < request->n_ops; i++)
-	{
-		free((char *) request->ops[i].path);
-		free((char *) request->ops[i].data);
-	}
 	free(request->ops);
-	free(request->path);
 	free(request);
 }
 

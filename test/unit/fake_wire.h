@@ -31,9 +31,9 @@ typedef struct FakeRequest
 	bool		watch;
 	int32_t		version;		/* set */
 	int64_t		submitted_ms;
-	char	   *path;
+	const char *path;			/* of the first operation */
 	int			n_ops;
-	ZklOp	   *ops;			/* create, set: one, for its kind and data */
+	ZklOp	   *ops;			/* what they point to is in the same chunk of memory */
 	ZklCall    *call;
 } FakeRequest;
 
@@ -62,8 +62,7 @@ typedef struct FakeDelivery
 } FakeDelivery;
 
 /* Copies everything. */
-extern FakeRequest *fake_wire_request(FakeRequestKind kind, const char *path,
-									  const ZklOp *ops, int n_ops,
+extern FakeRequest *fake_wire_request(FakeRequestKind kind, const ZklOp *ops, int n_ops,
 									  ZklCall *call);
 extern void fake_wire_push_request(FakeRequest **queue, FakeRequest *request);
 extern void fake_wire_push_front(FakeRequest **queue, FakeRequest *request);

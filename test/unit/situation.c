@@ -131,9 +131,10 @@ permits(const char *semaphore, const char *sessions)
 static uint64_t
 session_of(const char *node)
 {
-	uint64_t	owner = 0;
+	uint64_t	owner;
+	uint64_t	guid_end;
 
-	zkl_parse_owner(node, &owner);
+	zkl_parse_guid(node, &owner, &guid_end);
 	return owner;
 }
 

@@ -100,7 +100,7 @@ is_result_right(const ZklResult *r)
 		strcmp(r[2].data, "first") == 0 && r[2].data_len == 5 && r[2].version == 0 &&
 		r[2].czxid == fake_tree_find("/zklock/a")->czxid && r[2].owner == 0 &&
 		r[3].data == NULL && r[3].data_len == 5 && r[3].czxid == r[2].czxid &&
-		strcmp(r[4].path, "/zklock/e") == 0 && strcmp(r[5].path, "/zklock/b/s-0000000000") == 0 &&
+		r[4].code == ZKL_RC_OK && r[5].code == ZKL_RC_OK && fake_tree_find("/zklock/b/s-0000000000") &&
 		r[6].version == 1 &&
 		strcmp(r[7].data, "second") == 0 && r[7].version == 1 &&
 		r[8].code == ZKL_RC_OK && r[9].n_children == 1 && strcmp(r[9].children[0], "y") == 0 &&
@@ -209,8 +209,7 @@ test_atomic(void)
 	is_int(status_of(batch), ZKL_OK, "an atomic batch is finished");
 	for (int i = 0; i < N_MULTI; i++)
 		is_int(r[i].code, ZKL_RC_OK, "operation %d is done", i);
-	is_str(r[2].path, "/zklock/e", "a create has its path");
-	ok(fake_tree_find("/zklock/a/x") == NULL &&
+	ok(fake_tree_find("/zklock/e") && fake_tree_find("/zklock/a/x") == NULL &&
 	   memcmp(fake_tree_find("/zklock/b")->data, "newer", 5) == 0, "everything is done");
 	is_int(r[4].version, 2, "a set has the version of its data");
 	zkl_batch_end(batch);
@@ -261,15 +260,9 @@ test_limits(void)
 	ZklOp		set = {.kind = ZKL_OP_SET,.path = "/zklock/b",.data = big,.data_len = sizeof(big),.version = ZKL_ANY_VERSION};
 	ZklOp	   *ops = calloc(ZKL_BATCH_MAX_OPS + 1, sizeof(ZklOp));
 	ZklBatch   *batch;
-	int			lists = most_in_flight((ZklOp) {.kind = ZKL_OP_LIST,.path = "/zklock/a"}, 500);
-	int			gets = most_in_flight((ZklOp) {.kind = ZKL_OP_GET,.path = "/zklock/a"}, 500);
+	int			most = most_in_flight((ZklOp) {.kind = ZKL_OP_LIST,.path = "/zklock/a"}, 500);
 
-	ok(lists >= 50 && lists <= 200, "many lists are in flight, but not all (%d)", lists);
-	ok(gets >= 5 && gets <= 20, "fewer gets of unknown length are in flight (%d)", gets);
-	is_int(most_in_flight((ZklOp) {.kind = ZKL_OP_GET,.path = "/zklock/a",.data_len = 600000}, 20), 1,
-		   "of long gets, one is in flight");
-	is_int(most_in_flight((ZklOp) {.kind = ZKL_OP_GET,.path = "/zklock/a",.data_len = 2000000}, 20), 1,
-		   "a get that is longer than the limit is sent alone");
+	ok(most >= 50 && most <= 100, "many operations are in flight, but not all (%d)", most);
 
 	begin();
 	for (int i = 0; i <= ZKL_BATCH_MAX_OPS; i++)
@@ -295,7 +288,7 @@ static void
 test_long_answers(void)
 {
 	static char data[1000001];
-	ZklOp		ops[100];
+	ZklOp		ops[200];
 	ZklBatch   *batch;
 
 	begin();

@@ -202,9 +202,10 @@ agrees(const Draw *draw)
 		int			partner = draw->partner[own];
 		const char *mine[2] = {draw->names[own], partner >= 0 ? draw->names[partner] : NULL};
 		const char *other;
+		bool		unused;
 		bool		first = zkl_position(draw->children, draw->n, mine, partner >= 0 ? 2 : 1,
 										 draw->writer[own] && partner >= 0,
-										 &other) == ZKL_POSITION_FIRST;
+										 &other, &unused) == ZKL_POSITION_FIRST;
 
 		if (own != i || queue[i].granted != first)
 			return false;
@@ -271,7 +272,7 @@ test_makers(void)
 		{"_c_0a1b2c3d-1111-2222-3333-444455556666-lock-1x", 5, ZKL_MAKER_OTHER},
 		{"_c_0a1b2c3d-1111-2222-3333-44445555666", 5, ZKL_MAKER_OTHER},
 		{"_c_", 5, ZKL_MAKER_OTHER},
-		{"_c_0a1b2c3d111122223333444455556666-lock-0000000012", 5, ZKL_MAKER_OTHER},
+		{"_c_0a1b2c3d111122223333444455556666-lock-0000000012", 5, ZKL_MAKER_CURATOR},
 		{"0a1b2c3d111122223333444455556666__lock__0000000012", 5, ZKL_MAKER_KAZOO},
 		{"0a1b2c3d111122223333444455556666", 5, ZKL_MAKER_OTHER},
 		{"0a1b2c3d11112222333344445555666", 5, ZKL_MAKER_OTHER},

@@ -19,7 +19,7 @@
 #include "tap.h"
 
 /* The object that the I/O thread serves and frees. */
-typedef struct Charge
+struct ZklClient
 {
 	ZklIoThreadWatch watch;		/* what its passes request */
 	bool		close_blocks;
@@ -28,22 +28,21 @@ typedef struct Charge
 	int64_t		timer_ms;
 	int			timers;
 	sem_t		let_close;
-} Charge;
+};
 
 static sem_t fired;
 static sem_t passed;
 static sem_t freed;
 static bool freed_abandoned;
-static Charge *charge;
+static ZklClient *charge;
 static int	closed;
 static int64_t last_timer_ms;
 static int64_t last_pass_ms;	/* atomic */
 
 /* Reads whatever is there, as a real pass does. */
-static void
-pass_io(void *arg, ZklIoThreadWatch *watch)
+void
+zkl__on_thread_pass_io(ZklClient *c, ZklIoThreadWatch *watch)
 {
-	Charge	   *c = arg;
 	sigset_t	mask;
 	uint64_t	count;
 
@@ -59,32 +58,26 @@ pass_io(void *arg, ZklIoThreadWatch *watch)
 	sem_post(&passed);
 }
 
-static void
-timer_io(void *arg)
+void
+zkl__on_thread_timer_io(ZklClient *c)
 {
-	Charge	   *c = arg;
-
 	c->timer_ms = zkl_io_thread_now();
 	c->timers++;
 	last_timer_ms = c->timer_ms;
 	sem_post(&fired);
 }
 
-static void
-close_io(void *arg)
+void
+zkl__on_thread_close_io(ZklClient *c)
 {
-	Charge	   *c = arg;
-
 	if (c->close_blocks)
 		sem_wait(&c->let_close);
 	closed++;
 }
 
-static void
-free_io(void *arg, bool abandoned)
+void
+zkl__on_thread_free_io(ZklClient *c, bool abandoned)
 {
-	Charge	   *c = arg;
-
 	freed_abandoned = abandoned;
 
 	sem_destroy(&c->let_close);
@@ -96,17 +89,16 @@ free_io(void *arg, bool abandoned)
 static ZklIoThread *
 start(void)
 {
-	static const ZklIoThreadCallbacks duties = {pass_io, timer_io, close_io, free_io};
 	ZklIoThread *io_thread;
 
-	charge = calloc(1, sizeof(Charge));
+	charge = calloc(1, sizeof(ZklClient));
 	charge->watch.fd = -1;
 	charge->watch.until_ms = ZKL_IO_THREAD_NEVER;
 	sem_init(&charge->let_close, 0, 0);
 	closed = 0;
 	while (sem_trywait(&passed) == 0)
 		;
-	zkl_io_thread_start(&io_thread, &duties, charge);
+	zkl_io_thread_start(&io_thread, charge);
 	sem_wait(&passed);
 	return io_thread;
 }

@@ -60,16 +60,6 @@ static void
 test_parents(void)
 {
 	scene_begin(1);
-	fake_quirks.no_containers = true;
-	lock_now(A, "a", X);
-	is_int(mode_of(A, "a"), X, "a server without containers grants a lock");
-	ok(!is_container("a"), "the lock's znode is a plain znode then");
-	fake_count(A->client);
-	lock_now(A, "b", X);
-	is_str(fake_trace(A->client), "clcc", "the session remembers that there are no containers");
-	scene_end(NULL);
-
-	scene_begin(1);
 	fake_quirks.no_chroot = true;
 	is_int(lock_now(A, "a", X)->status, ZKL_NO_CHROOT, "a missing chroot is reported");
 	scene_end(NULL);
@@ -79,14 +69,11 @@ test_parents(void)
 	is_int(lock_now(A, "a", X)->status, ZKL_NO_AUTH, "a refused create of the root is reported");
 	scene_end(NULL);
 
-	scene_begin(2);
+	scene_begin(1);
 	lock_now(A, "x", X);
 	fake_quirks.deny_exactly = "/zklock";
 	is_int(lock_now(A, "a", X)->status, ZKL_OK,
 		   "the session needs no permission to create a root that exists");
-	fake_quirks.no_containers = true;
-	is_int(lock_now(B, "b", X)->status, ZKL_OK,
-		   "the session needs no such permission on a server without containers");
 	scene_end(NULL);
 
 	scene_begin(1);

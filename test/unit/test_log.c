@@ -18,30 +18,49 @@
 #define STAMP "2026-01-31 12:00:00,000:4711:"
 
 static char line[600];
-static ZklLogLevel level;
 
 static void
-taken(ZklLogLevel expected_level, const char *expected, const char *promise)
+taken(const char *expected, const char *promise)
 {
-	ok(zkl_log_take(&level, line, sizeof(line)) && level == expected_level, "%s", promise);
+	ok(zkl_log_take(line, sizeof(line)), "%s", promise);
 	is_str(line, expected, "the line has the expected text");
 }
 
 static void
 test_lines(void)
 {
-	ok(!zkl_log_take(&level, line, sizeof(line)), "nothing can be taken before a line is logged");
+	ok(!zkl_log_take(line, sizeof(line)), "nothing can be taken before a line is logged");
 	zkl_log_keep_io(STAMP "ZOO_ERROR@f@1: no server\n");
 	zkl_log_keep_io(STAMP "ZOO_WARN@f@2: slow");
 	zkl_log_keep_io(STAMP "ZOO_INFO@f@3: fine");
 	zkl_log_keep_io(STAMP "ZOO_DEBUG@f@4: ping");
 	zkl_log_keep_io("something else");
-	taken(ZKL_LOG_ERROR, "f@1: no server", "an error line is taken");
-	taken(ZKL_LOG_WARNING, "f@2: slow", "a warning line is taken");
-	taken(ZKL_LOG_INFO, "f@3: fine", "an information line is taken");
-	taken(ZKL_LOG_DEBUG, "f@4: ping", "a debug line is taken");
-	taken(ZKL_LOG_INFO, "something else", "a line of another form counts as information");
-	ok(!zkl_log_take(&level, line, sizeof(line)), "the buffer is empty after all lines are taken");
+	taken("f@1: no server", "an error line is taken");
+	taken("f@2: slow", "a warning line is taken");
+	taken("f@3: fine", "an information line is taken");
+	taken("f@4: ping", "a debug line is taken");
+	taken("something else", "a line of another form is taken");
+	ok(!zkl_log_take(line, sizeof(line)), "the buffer is empty after all lines are taken");
+}
+
+static void
+test_levels(void)
+{
+	static const struct
+	{
+		const char *line;
+		ZklLogLevel level;
+	}			cases[] = {
+		{STAMP "ZOO_ERROR@f@1: x", ZKL_LOG_ERROR},
+		{STAMP "ZOO_WARN@f@1: x", ZKL_LOG_WARNING},
+		{STAMP "ZOO_INFO@f@1: x", ZKL_LOG_INFO},
+		{STAMP "ZOO_DEBUG@f@1: x", ZKL_LOG_DEBUG},
+		{"x", ZKL_LOG_INFO},
+	};
+	const char *text;
+
+	for (int i = 0; i < 5; i++)
+		is_int(zkl_log_parse(cases[i].line, &text), cases[i].level, "the level of \"%s\"", cases[i].line);
 }
 
 static void
@@ -55,12 +74,12 @@ test_tls_failures(void)
 	ok(zkl_tls_failures() == before, "a line of another function is no TLS failure");
 	zkl_log_keep_io(STAMP "ZOO_ERROR@init_ssl_for_socket@3: error in ssl connect");
 	ok(zkl_tls_failures() == before + 1, "an error of the TLS function is a TLS failure");
-	while (zkl_log_take(&level, line, sizeof(line)))
+	while (zkl_log_take(line, sizeof(line)))
 		;
 	began = zkl_io_thread_now();
 	fprintf(zkl_log_stream(zkl_log_keep_io), "%s\n", STAMP "ZOO_ERROR@init_ssl_for_socket@4: again");
 	fflush(zkl_log_stream(zkl_log_keep_io));
-	taken(ZKL_LOG_ERROR, "init_ssl_for_socket@4: again", "a line written to the stream is kept");
+	taken("init_ssl_for_socket@4: again", "a line written to the stream is kept");
 	ok(zkl_tls_failures() == before + 2, "a line written to the stream is counted");
 	ok(zkl_io_thread_now() - began >= 200, "writing a line takes a while, because the library does not pause");
 	ok(zkl_log_stream(zkl_log_keep_io) == zkl_log_stream(zkl_log_keep_io), "there is only one stream");
@@ -77,7 +96,7 @@ test_full(void)
 		snprintf(text, sizeof(text), "%d", i);
 		zkl_log_keep_io(text);
 	}
-	while (zkl_log_take(&level, line, sizeof(line)))
+	while (zkl_log_take(line, sizeof(line)))
 		n++;
 	ok(n > 10 && n < 100, "a full buffer drops lines");
 	is_str(line, "99", "a full buffer drops the oldest lines");
@@ -92,10 +111,10 @@ test_long(void)
 	memset(longest, 'x', 99999);
 	longest[99999] = '\0';
 	zkl_log_keep_io(longest);
-	ok(zkl_log_take(&level, line, sizeof(line)) && strlen(line) < sizeof(line),
+	ok(zkl_log_take(line, sizeof(line)) && strlen(line) < sizeof(line),
 	   "a long line is truncated");
 	zkl_log_keep_io(longest);
-	ok(zkl_log_take(&level, small, sizeof(small)) && strlen(small) == 7,
+	ok(zkl_log_take(small, sizeof(small)) && strlen(small) == 7,
 	   "a line is truncated to the size of the reader's buffer");
 	free(longest);
 }
@@ -117,7 +136,7 @@ test_threads(void)
 	for (int i = 0; i < 3; i++)
 		pthread_create(&writers[i], NULL, writer_main, "aaaaaaaaaaaaaaaa");
 	for (int i = 0; i < 5000; i++)
-		if (zkl_log_take(&level, line, sizeof(line)))
+		if (zkl_log_take(line, sizeof(line)))
 			whole = whole && strcmp(line, "aaaaaaaaaaaaaaaa") == 0;
 	for (int i = 0; i < 3; i++)
 		pthread_join(writers[i], NULL);
@@ -139,8 +158,6 @@ test_problems(void)
 	zkl_log_note_problem_io("");
 	zkl_log_last_problem(line, sizeof(line));
 	is_str(line, "", "a problem ends");
-	zkl_log_keep_io(STAMP "ZOO_ERROR@f@8: Socket [::1]:2181 zk retcode=-4, errno=112(Host is down): failed");
-	taken(ZKL_LOG_ERROR, "the server at [::1]:2181 closed the connection", "the end of a connection is described in plain words");
 }
 
 int
@@ -148,6 +165,7 @@ main(void)
 {
 	test_problems();
 	test_lines();
+	test_levels();
 	test_tls_failures();
 	test_full();
 	test_long();

@@ -143,6 +143,7 @@ test_garbage(void)
 		int			length = rand_r(&seed) % 80;
 		char	   *name = malloc((size_t) length + 1); /* exact size, for ASan */
 		const char *other;
+		bool		follows_reader;
 		const char *children[1];
 		ZklContender c;
 
@@ -152,8 +153,8 @@ test_garbage(void)
 		name[length] = '\0';
 		known += zkl_parse_child(name, &c);
 		children[0] = name;
-		zkl_position(children, 1, children, 1, false, &other);
-		zkl_position(children, 1, children, 1, true, &other);
+		zkl_position(children, 1, children, 1, false, &other, &follows_reader);
+		zkl_position(children, 1, children, 1, true, &other, &follows_reader);
 		zkl_find_child(children, 1, "_c_");
 		free(name);
 	}
@@ -183,6 +184,7 @@ static void
 test_writing(void)
 {
 	char		out[ZKL_CHILD_NAME_SIZE];
+	ZklContender c;
 
 	test_prefix(ZKL_NODE_NAMES_CURATOR, ZKL_MODE_SHARED,
 				"_c_01000000-abcd-0001-0000-000000000007-__READ__", "Curator reader");
@@ -194,14 +196,15 @@ test_writing(void)
 				"01000000abcd00010000000000000007__rlock__", "kazoo reader");
 	test_prefix(ZKL_NODE_NAMES_KAZOO, ZKL_MODE_EXCLUSIVE,
 				"01000000abcd00010000000000000007__lock__", "kazoo writer");
-	is_int(zkl_parse_tag("_c_01000000-abcd-0001-0000-000000000007-__WRIT__0000000001"), 0,
-		   "a name of an earlier version has no server tag");
-	is_int(zkl_parse_tag("x"), 0, "nor has another name");
+	ok(zkl_parse_child("_c_01000000-abcd-0001-0000-000000000007-__WRIT__0000000001", &c) &&
+	   c.guid_end == 7, "a name of an earlier version has no server tag");
+	ok(zkl_parse_child("0123456789lock-0000000001", &c) && c.guid_end == 0, "nor has another name");
 	for (int i = 0; i <= ZKL_NODE_NAMES_KAZOO; i++)
 	{
 		zkl_child_name((ZklNodeNames) i, ZKL_MODE_EXCLUSIVE, SESSION,
 					   zkl_guid_end(0xfedcba98, UINT32_MAX), 3, out);
-		ok(zkl_parse_tag(out) == 0xfedcba98, "the server tag is read again: %s", out);
+		ok(zkl_parse_child(out, &c) && c.guid_end >> 32 == 0xfedcba98,
+		   "the server tag is read again: %s", out);
 	}
 	ok(!zkl_child_prefix(ZKL_NODE_NAMES_CURATOR_MUTEX, ZKL_MODE_SHARED, SESSION, 7, out),
 	   "a Curator mutex has no shared mode");

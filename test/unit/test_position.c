@@ -97,13 +97,14 @@ queue_entries(const char *text, bool upgrade, ZklPosition expected, const char *
 {
 	Queue		queue;
 	const char *other;
+	bool		follows_reader;
 	ZklPosition position;
 
 	queue_read(&queue, text);
 	for (int reversed = 0; reversed < 2; reversed++)
 	{
 		position = zkl_position(queue.children, queue.n, queue.mine, queue.n_mine,
-								upgrade, &other);
+								upgrade, &other, &follows_reader);
 		if (!ok(position == expected, "%s%s", promise, reversed ? " (reversed)" : ""))
 			diag("%s: position %d instead of %d", text, position, expected);
 		if (other_label)
@@ -164,12 +165,19 @@ test_missing(void)
 {
 	Queue		queue;
 	const char *other;
+	bool		unused;
 
 	queue_read(&queue, "A:W0 B:W1");
-	is_int(zkl_position(queue.children + 1, 1, queue.mine, 1, false, &other),
+	is_int(zkl_position(queue.children + 1, 1, queue.mine, 1, false, &other, &unused),
 		   ZKL_POSITION_GONE, "a node that is missing in the list is gone");
-	is_int(zkl_position(queue.children, 0, queue.mine, 1, true, &other),
-		   ZKL_POSITION_GONE, "an upgrade that is missing in an empty list is gone");
+	queue_read(&queue, "A:W1 A:R0 B:R2");
+	is_int(zkl_position(queue.children + 1, 2, queue.mine, 2, true, &other, &unused),
+		   ZKL_POSITION_GONE, "... also an upgrade");
+	queue.children[1] = queue.children[2];
+	is_int(zkl_position(queue.children, 2, queue.mine, 2, true, &other, &unused),
+		   ZKL_POSITION_NO_ANCHOR, "an upgrade needs the node of the shared lock");
+	is_int(zkl_position(queue.children, 0, queue.mine, 2, true, &other, &unused),
+		   ZKL_POSITION_NO_ANCHOR, "... also in an empty list");
 }
 
 static void
@@ -223,6 +231,27 @@ test_deadlock(void)
 	queue_entries("A:W4 A:R0 B:W1", false, ZKL_POSITION_WAITS, "B:W1", "a writer that does not upgrade never gets the deadlock error");
 }
 
+static bool
+follows_reader(const char *text, bool upgrade)
+{
+	Queue		queue;
+	const char *other;
+	bool		follows;
+
+	queue_read(&queue, text);
+	zkl_position(queue.children, queue.n, queue.mine, queue.n_mine, upgrade, &other, &follows);
+	return follows;
+}
+
+static void
+test_follows_reader(void)
+{
+	ok(follows_reader("A:W2 B:R0 C:W1", false), "a writer follows a reader, also if it waits for a writer");
+	ok(follows_reader("A:W2 A:R0 B:R1", true), "an upgrade follows another sharer");
+	ok(!follows_reader("A:W1 B:W0 C:R2", false), "a writer does not follow a reader behind it");
+	ok(!follows_reader("A:R1 B:R0", false), "a reader follows none");
+}
+
 
 /*
  * Brute force: random queues of plain contenders.
@@ -232,9 +261,10 @@ static bool
 is_first(const Queue *queue, int i)
 {
 	const char *other;
+	bool		unused;
 
 	return zkl_position(queue->children, queue->n, queue->children + i, 1,
-						false, &other) == ZKL_POSITION_FIRST;
+						false, &other, &unused) == ZKL_POSITION_FIRST;
 }
 
 static void
@@ -281,11 +311,12 @@ chained(const Queue *queue)
 	for (int i = 0; i < queue->n; i++)
 	{
 		const char *other;
+		bool		unused;
 		ZklContender own;
 		ZklContender before;
 
 		if (zkl_position(queue->children, queue->n, queue->children + i, 1,
-						 false, &other) == ZKL_POSITION_FIRST)
+						 false, &other, &unused) == ZKL_POSITION_FIRST)
 			continue;
 		if (other == NULL || !zkl_parse_child(queue->names[i], &own) ||
 			!zkl_parse_child(other, &before) ||
@@ -325,6 +356,7 @@ main(void)
 	test_downgrade();
 	test_upgrade();
 	test_deadlock();
+	test_follows_reader();
 	test_brute_force();
 	return done();
 }

@@ -182,8 +182,7 @@ read_batch(Scan *scan, ZklOpKind kind, Znode *nodes, int n_nodes)
 			continue;
 		of_op[n] = &nodes[i];
 		ops[n].kind = kind;
-		ops[n].path = node->entry.path;
-		ops[n++].data_len = node->length;
+		ops[n++].path = node->entry.path;
 	}
 	if (n == 0)
 		return true;

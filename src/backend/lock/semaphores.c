@@ -67,16 +67,12 @@ zklock_check_own_permits(const ZklockName *name, int capacity, int64 timeout_ms)
 
 /*
  * Returns whether backends of this server have released so many of the permits that refused an
- * attempt, and whose nodes will be deleted, that the attempt will find room.  Does not throw.
+ * attempt, and whose nodes will be deleted, that the attempt will find room.
  */
 static bool
-is_released(const ZklockHold *permit, ZklRequest *request, const ZklRequestInfo *info)
+is_released(const ZklockHold *permit, const ZklRequestInfo *info)
 {
-	int64	   *others = palloc_extended(sizeof(int64) * (info->n_others + 1), MCXT_ALLOC_NO_OOM);
-	int			n_others = others ? zkl_request_others(request, others, info->n_others) : 0;
-
-	return others &&
-		info->n_excess <= zklock_count_released_permits(permit->key, others, n_others);
+	return info->n_excess <= zklock_count_released_permits(permit->key, info->others, info->n_others);
 }
 
 static bool
@@ -105,7 +101,7 @@ request_once(ZklockHold *permit, ZklockTimeout *timeout, ZklSession *session, bo
 		zklock_hold_granted(permit, zkl_request_lock(request, 0),
 							ZKL_MODE_EXCLUSIVE, GetCurrentTimestamp());
 	zkl_request_info(request, &info);
-	*is_pending = status == ZKL_BUSY && is_released(permit, request, &info);
+	*is_pending = status == ZKL_BUSY && is_released(permit, &info);
 	zkl_request_end(request);
 	if (status == ZKL_OTHER_CAPACITY)
 		raise_other_capacity(action.display, info.capacity, permit->capacity);

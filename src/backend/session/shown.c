@@ -262,7 +262,7 @@ count_released(uint64 semaphore, int64 session_id, int n)
 }
 
 int
-zklock_count_released_permits(uint64 semaphore, const int64 *sessions, int n)
+zklock_count_released_permits(uint64 semaphore, const uint64 *sessions, int n)
 {
 	int			n_released = 0;
 	int			next;

@@ -40,7 +40,7 @@ extern void zklock_hide_permit(ZklockHold *hold);
  * Returns how many of a semaphore's permits that others have, each given by its session id,
  * in ascending order, backends of this server have released.
  */
-extern int	zklock_count_released_permits(uint64 semaphore, const int64 *sessions, int n);
+extern int	zklock_count_released_permits(uint64 semaphore, const uint64 *sessions, int n);
 
 typedef struct ZklockShownSession
 {

@@ -93,10 +93,9 @@ zklock_no_answer_due(ZklockTimeout *timeout)
 static void
 log_client_messages(void)
 {
-	ZklLogLevel level;
 	char		line[512];
 
-	while (zkl_log_take(&level, line, sizeof(line)))
+	while (zkl_log_take(line, sizeof(line)))
 	{
 		/*
 		 * The line may hold names that others chose, and may be cut within a character; a

@@ -227,7 +227,8 @@ store_node(ZklSnapshot *s, Place *place, const char *child)
 	ZklQueued  *node = &place->nodes[place->n];
 
 	if (place->place == ZKL_PLACE_PERMITS)
-		node->contender.has_owner = zkl_parse_owner(child, &node->contender.owner);
+		node->contender.has_owner = zkl_parse_guid(child, &node->contender.owner,
+												   &node->contender.guid_end) != NULL;
 	else if (!zkl_parse_child(child, &node->contender))
 		return;
 	node->name = zkl__scratch_text(s->scratch, "%s", child);

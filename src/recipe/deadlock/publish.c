@@ -301,7 +301,7 @@ write_report(ZklDetector *d, const ZklReport *report, const char *data, int leng
 static void
 read_bell(ZklDetector *d)
 {
-	ZklOp		op = {.kind = ZKL_OP_GET, .watch = true, .data_len = 1};
+	ZklOp		op = {.kind = ZKL_OP_GET, .watch = true};
 	const ZklResult *result;
 
 	if (d->bell)

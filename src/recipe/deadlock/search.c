@@ -23,7 +23,7 @@ read_op(ZklDetector *d, const ZklWant *want)
 	};
 	return (ZklOp)
 	{
-		.kind = ZKL_OP_GET, .data_len = ZKL_REPORT_MAX,
+		.kind = ZKL_OP_GET,
 			.path = zkl__step_path(d, config->waiting_path, want->session, 0)
 	};
 }

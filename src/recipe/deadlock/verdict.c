@@ -64,7 +64,7 @@ read_answers(ZklDetector *d, const ZklDeadlockFound *found, bool *complete)
 	for (int i = 1; i < found->n_reports; i++)
 		ops[i] = (ZklOp)
 	{
-		.kind = ZKL_OP_GET, .data_len = ZKL_REPORT_MAX,
+		.kind = ZKL_OP_GET,
 			.path = zkl__step_path(d, zkl__config(d->session)->waiting_path,
 								   found->reports[i]->session, 0)
 	};

@@ -5,8 +5,8 @@
  *
  * <root>, <root>/locks and <root>/semaphores are persistent, and created only if a create
  * still fails after that of the lock's own znode.  This one is a container,
- * which the server deletes some time after its last child, or a persistent znode if
- * the server does not support containers.  Sessions delete it earlier (empty_parents.c).
+ * which the server deletes some time after its last child.  Sessions delete it earlier
+ * (empty_parents.c).
  *
  *-------------------------------------------------------------------------
  */
@@ -43,10 +43,6 @@ on_parent_created(ZklCall *call, const ZklResult *result)
 		case ZKL_RC_NODE_EXISTS:
 			break;
 		case ZKL_RC_CONNECTION_LOSS:
-			request->parents_status = ZKL_PENDING;
-			break;
-		case ZKL_RC_UNIMPLEMENTED:
-			zkl__parts(request->session)->no_containers = true;
 			request->parents_status = ZKL_PENDING;
 			break;
 		case ZKL_RC_NO_NODE:
@@ -97,13 +93,6 @@ zkl__request_send_parent(ZklRequest *request, ZklNode *node, const char *path,
 		request->parents_status = ZKL_PENDING;
 }
 
-/* Returns the kind of a lock's or semaphore's znode: a container, if supported. */
-ZklCreateKind
-zkl__container_kind(const ZklSession *session)
-{
-	return zkl__parts(session)->no_containers ? ZKL_CREATE_PERSISTENT : ZKL_CREATE_CONTAINER;
-}
-
 /* Creates top_path and all znodes above it, from the root down. */
 static void
 send_top(ZklRequest *request)
@@ -144,7 +133,7 @@ zkl__request_send_parents(ZklRequest *request)
 	}
 	for (int i = 0; i < request->n; i++)
 		zkl__request_send_parent(request, request->nodes[i], request->nodes[i]->lock_path, "",
-								 zkl__container_kind(request->session));
+								 ZKL_CREATE_CONTAINER);
 }
 
 
@@ -203,27 +192,6 @@ on_created(ZklCall *call, const ZklResult *result)
 	zkl__request_created(request, result);
 }
 
-/* Composes the creates of the nodes; returns false if memory is exhausted. */
-static bool
-compose_creates(ZklRequest *request, ZklOp *ops)
-{
-	for (int i = 0; ops && i < request->n; i++)
-	{
-		ZklNode    *node = request->nodes[i];
-
-		zkl_child_prefix(node->node_names, node->mode,
-						 zkl__session_id(request->session), node->guid_end,
-						 node->name);
-		zkl__op_for_node(&ops[i], ZKL_OP_CREATE, node);
-		if (ops[i].path == NULL)
-			return false;
-		ops[i].create_kind = ZKL_CREATE_EPHEMERAL_SEQUENTIAL;
-		ops[i].data = node->data;
-		ops[i].data_len = node->data_len;
-	}
-	return ops != NULL;
-}
-
 /*
  * Sends one create, whose answer has the czxid, or a multi with several.  Pipelined behind
  * it, sends the lists that are probably needed.  The server answers in order, so each list
@@ -234,8 +202,10 @@ zkl__request_create_nodes(ZklRequest *request)
 {
 	ZklOp	   *ops = calloc((size_t) request->n, sizeof(ZklOp));
 
-	if (compose_creates(request, ops))
+	if (ops)
 	{
+		for (int i = 0; i < request->n; i++)
+			ops[i] = zkl__op_to_create(request->nodes[i]);
 		zkl__request_send_parents(request);
 		request->created_ms = zkl_now_ms();
 		request->create_call = zkl__send_all(zkl__request_call(request, on_created),
@@ -246,5 +216,5 @@ zkl__request_create_nodes(ZklRequest *request)
 	}
 	else
 		zkl__request_fail(request, ZKL_NO_MEMORY, -1, 0);
-	zkl__ops_free(ops, request->n);
+	free(ops);
 }

@@ -58,12 +58,14 @@ zkl__hold_watch_restore(ZklNode *node, int32_t version)
 {
 	ZklOp		op = {
 		.kind = ZKL_OP_SET,
+		.path = node->lock_path,
+		.child = node->name,
 		.data = node->data,
 		.data_len = node->data_len,
 		.version = version
 	};
 
-	if (!zkl__send_child(zkl__node_call(node, on_restored), &op, node->lock_path, node->name))
+	if (!zkl__send(zkl__node_call(node, on_restored), &op))
 		zkl__hold_watch_later(node);
 }
 
@@ -81,7 +83,7 @@ check_for_revocation(ZklNode *node, const ZklResult *result)
 		node->revoked_version = result->version;
 		lock->revocations++;
 		if (lock->taken && !lock->lost)
-			zkl__notify_revocation(node->session);
+			zkl__config(node->session)->on_revoke_io();
 		zkl__wake(node->session);
 	}
 	if (node->state != NODE_HELD)
@@ -161,19 +163,14 @@ zkl__hold_watches_due(ZklSession *session)
 }
 
 void
-zkl__hold_watches_fired(ZklSession *session, const char *path)
+zkl__on_node_changed(ZklNode *node)
 {
-	const char *child = strrchr(path, '/');
-
-	for (ZklNode *node = child ? zkl__nodes_below(session, path, (size_t) (child - path)) : NULL;
-		 node; node = zkl__next_below(node))
-		if (strcmp(child + 1, node->name) == 0 && !zkl__kept_changed(node))
-		{
-			if (can_be_watched(node))
-				zkl__hold_watch_node(node);
-			else
-				zkl__hold_watch_later(node);
-		}
+	if (zkl__kept_changed(node))
+		return;
+	if (can_be_watched(node))
+		zkl__hold_watch_node(node);
+	else
+		zkl__hold_watch_later(node);
 }
 
 /* After a new connection: all watches are lost, and maybe a question for a node that may be kept. */

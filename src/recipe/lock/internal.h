@@ -36,7 +36,5 @@ extern void zkl__lock_granted(ZklLock *lock, ZklNode *node);
 extern void zkl__lock_reduce(ZklLock *lock, ZklMode mode);
 extern void zkl__lock_free(ZklLock *lock);
 extern void zkl__lock_lose(ZklLock *lock);
-extern void zkl__notify_loss(const ZklSession *session);
-extern void zkl__notify_revocation(const ZklSession *session);
 
 #endif							/* ZKL_LOCK_INTERNAL_H */

@@ -37,13 +37,6 @@ zkl__lock_lose(ZklLock *lock)
 	lock->lost = true;
 }
 
-void
-zkl__notify_loss(const ZklSession *session)
-{
-	if (zkl__config(session)->on_loss_io)
-		zkl__config(session)->on_loss_io();
-}
-
 int
 zkl_lock_revocations(ZklLock *lock)
 {
@@ -56,13 +49,6 @@ zkl_lock_revocations(ZklLock *lock)
 	return n;
 }
 
-void
-zkl__notify_revocation(const ZklSession *session)
-{
-	if (zkl__config(session)->on_revoke_io)
-		zkl__config(session)->on_revoke_io();
-}
-
 /* Handles the loss of a held node: another client deleted it. */
 void
 zkl__on_node_lost(ZklNode *node)
@@ -72,7 +58,7 @@ zkl__on_node_lost(ZklNode *node)
 	if (lock == NULL)
 		return;
 	if (lock->taken && !lock->lost)
-		zkl__notify_loss(node->session);
+		zkl__config(node->session)->on_loss_io();
 	zkl__lock_lose(lock);
 	if (lock->anchor == node)
 		lock->anchor = NULL;
@@ -291,7 +277,7 @@ zkl__locks_lost(ZklSession *session)
 	for (const ZklLock *lock = zkl__parts(session)->first_lock; lock; lock = lock->next)
 		any = any || (lock->taken && !lock->lost);
 	if (any)
-		zkl__notify_loss(session);
+		zkl__config(session)->on_loss_io();
 }
 
 void

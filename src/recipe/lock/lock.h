@@ -117,7 +117,6 @@ extern void zkl__request_fail_code(ZklRequest *request, int culprit,
 extern void zkl__request_create_nodes(ZklRequest *request);
 extern void zkl__request_created(ZklRequest *request, const ZklResult *result);
 extern void zkl__request_no_parent(ZklRequest *request);
-extern ZklCreateKind zkl__container_kind(const ZklSession *session);
 extern void zkl__request_send_parent(ZklRequest *request, ZklNode *node, const char *path,
 									 const char *data, ZklCreateKind kind);
 extern void zkl__request_send_parents(ZklRequest *request);
@@ -141,7 +140,6 @@ extern void zkl__kept_due(ZklSession *session);
 extern void zkl__hold_watch_restore(ZklNode *node, int32_t version);
 extern void zkl__hold_watch_node(ZklNode *node);
 extern void zkl__hold_watches_lost(ZklSession *session);
-extern void zkl__hold_watches_fired(ZklSession *session, const char *path);
 extern void zkl__hold_watches_due(ZklSession *session);
 extern void zkl__hold_watch_later(ZklNode *node);
 extern void zkl__hold_watch_now(ZklSession *session);

@@ -289,12 +289,12 @@ send_checks(ZklCall *call, const ZklRequest *request)
 		const ZklNode *node = request->nodes[i];
 		const ZklNode *anchor = node->upgrade ? request->locks[i]->anchor : NULL;
 
-		zkl__op_for_node(&ops[n++], ZKL_OP_CHECK, node);
+		ops[n++] = zkl__op_for_node(ZKL_OP_CHECK, node);
 		if (anchor && anchor->state == NODE_HELD)
-			zkl__op_for_node(&ops[n++], ZKL_OP_CHECK, anchor);
+			ops[n++] = zkl__op_for_node(ZKL_OP_CHECK, anchor);
 	}
 	call = zkl__send_all(call, ZKL_MULTI, ops, n);
-	zkl__ops_free(ops, n);
+	free(ops);
 	return call;
 }
 

@@ -288,9 +288,9 @@ zkl_request_lock(ZklRequest *request, int i)
 	zkl__session_lock(session);
 	request->locks[i] = NULL;
 	if (!lock->taken && (lock->lost || zkl__is_final(session)))
-		zkl__notify_loss(session);
+		zkl__config(session)->on_loss_io();
 	else if (!lock->taken && lock->revocations > 0)
-		zkl__notify_revocation(session);
+		zkl__config(session)->on_revoke_io();
 	lock->taken = true;
 	zkl__session_unlock(session);
 	return lock;

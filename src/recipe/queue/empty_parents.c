@@ -34,9 +34,6 @@
 /* Deletes in flight; also at the end of a session, which does not wait for timers. */
 #define MAX_DELETES 100
 
-/* The parts of a semaphore, and the znode above them. */
-#define MAX_ZNODES 3
-
 typedef struct ZklEmptyParent
 {
 	struct ZklEmptyParent *next;
@@ -100,22 +97,15 @@ delete_first(ZklSession *session, ZklHandler handler)
 {
 	ZklParts   *parts = zkl__parts(session);
 	const EmptyParent *parent = parts->first_empty;
-	ZklOp		ops[MAX_ZNODES] = {0};
-	int			n = 0;
+	const ZklOp ops[] = {
+		{.kind = ZKL_OP_DELETE,.path = parent->path,.child = ZKL_PERMITS_QUEUE},
+		{.kind = ZKL_OP_DELETE,.path = parent->path,.child = ZKL_PERMITS},
+		{.kind = ZKL_OP_DELETE,.path = parent->path}
+	};
+	ZklCall    *call = zkl__call_new(session, handler, NULL, NULL);
 
-	if (parent->is_semaphore)
-	{
-		ops[n++].path = zkl__path(parent->path, ZKL_PERMITS_QUEUE);
-		ops[n++].path = zkl__path(parent->path, ZKL_PERMITS);
-	}
-	ops[n++].path = strdup(parent->path);
-	for (int i = 0; i < n; i++)
-		ops[i].kind = ZKL_OP_DELETE;
-	if (zkl__send_all(zkl__call_new(session, handler, NULL, NULL),
-					  n == 1 ? ZKL_SINGLE : ZKL_MULTI, ops, n))
+	if (parent->is_semaphore ? zkl__send_all(call, ZKL_MULTI, ops, 3) : zkl__send(call, &ops[2]))
 		parts->n_empty_deletes++;
-	for (int i = 0; i < n; i++)
-		free((char *) ops[i].path);
 	forget_first(parts);
 }
 

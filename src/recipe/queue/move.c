@@ -32,18 +32,15 @@ zkl__node_send_move(ZklNode *node, ZklHandler handler)
 {
 	bool		is_up = node->state == NODE_MOVING_UP;
 	ZklOp		ops[] = {
-		{.kind = ZKL_OP_CREATE,.path = zkl__path(node->lock_path, node->priv->new_name),
+		{.kind = ZKL_OP_CREATE,.path = node->lock_path,.child = node->priv->new_name,
 		.create_kind = ZKL_CREATE_EPHEMERAL,.data = node->data,.data_len = node->data_len},
-		{.kind = ZKL_OP_DELETE,.path = zkl__path(node->lock_path, node->name)},
-		{.kind = ZKL_OP_CHECK,
-		.path = is_up ? zkl__path(node->lock_path, node->priv->watched) : NULL},
+		{.kind = ZKL_OP_DELETE,.path = node->lock_path,.child = node->name},
+		{.kind = ZKL_OP_CHECK,.path = node->lock_path,.child = node->priv->watched},
 	};
 
 	node->priv->is_move_refused = false;
 	node->priv->state_call = zkl__send_all(zkl__node_call(node, handler), ZKL_MULTI, ops,
 										   is_up ? 3 : 2);
-	for (int i = 0; i < 3; i++)
-		free((char *) ops[i].path);
 }
 
 static void

@@ -113,23 +113,22 @@ hex_value(char c)
 	return -1;
 }
 
-/* Reads the first digits of the GUID that a name begins with; returns their end, or NULL. */
-static const char *
-parse_guid(const char *name, int n_digits, uint64_t *first, uint64_t *rest)
+const char *
+zkl_parse_guid(const char *name, uint64_t *owner, uint64_t *guid_end)
 {
+	uint64_t	halves[2] = {0};
 	int			digits = 0;
 	size_t		prefix_length = 0;
 
 	for (int i = 0; i < N_NODE_NAMES && prefix_length == 0; i++)
 		if (begins_with(name, all_node_names[i].prefix))
 			prefix_length = strlen(all_node_names[i].prefix);
-	name += prefix_length;
-	*first = 0;
-	*rest = 0;
-	for (; digits < n_digits; name++)
+	*owner = 0;
+	*guid_end = 0;
+	for (name += prefix_length; digits < 32; name++)
 	{
 		int			value = hex_value(*name);
-		uint64_t   *half = digits < 16 ? first : rest;
+		uint64_t   *half = &halves[digits / 16];
 
 		if (value >= 0)
 		{
@@ -139,33 +138,9 @@ parse_guid(const char *name, int n_digits, uint64_t *first, uint64_t *rest)
 		else if (*name != '-' || digits == 0)
 			return NULL;
 	}
+	*owner = halves[0];
+	*guid_end = halves[1];
 	return name;
-}
-
-bool
-zkl_parse_owner(const char *name, uint64_t *owner)
-{
-	uint64_t	rest;
-
-	return parse_guid(name, 16, owner, &rest) != NULL;
-}
-
-uint32_t
-zkl_parse_tag(const char *name)
-{
-	uint64_t	owner;
-	uint64_t	tag;
-
-	return parse_guid(name, 24, &owner, &tag) ? (uint32_t) tag : 0;
-}
-
-bool
-zkl_has_keep_bit(const char *name)
-{
-	uint64_t	owner;
-	uint64_t	rest;
-
-	return parse_guid(name, 32, &owner, &rest) && (rest & ZKL_KEEP_BIT) != 0;
 }
 
 static const char *const keep_words[] = {
@@ -234,8 +209,16 @@ zkl_parse_child(const char *name, ZklContender *contender)
 	if (number < INT32_MIN || number > INT32_MAX)
 		return false;
 	contender->number = (int32_t) number;
-	contender->has_owner = zkl_parse_owner(name, &contender->owner);
+	contender->has_owner = zkl_parse_guid(name, &contender->owner, &contender->guid_end) != NULL;
 	return true;
+}
+
+bool
+zkl_is_contender(const char *child)
+{
+	ZklContender unused;
+
+	return zkl_parse_child(child, &unused);
 }
 
 static char *
@@ -342,44 +325,26 @@ zkl_is_before(int32_t a_number, const char *a_name,
  * Which program created a node
  */
 
-static bool
-is_infix_and_number(const char *s, const char *infix)
-{
-	if (infix == NULL || !begins_with(s, infix))
-		return false;
-	s += strlen(infix);
-	if (*s == '-')
-		s++;
-	return *s != '\0' && s[strspn(s, "0123456789")] == '\0';
-}
-
-static bool
-follows(const char *child, const NodeNames *names)
-{
-	uint64_t	first;
-	uint64_t	rest;
-	const char *end = begins_with(child, names->prefix) ? parse_guid(child, 32, &first, &rest) : NULL;
-	size_t		separator = strlen(names->separator);
-
-	if (end == NULL || (size_t) (end - child) != strlen(names->prefix) + 32 + 4 * separator ||
-		!begins_with(end, names->separator))
-		return false;
-	end += separator;
-	return is_infix_and_number(end, names->reader) || is_infix_and_number(end, names->writer) ||
-		is_infix_and_number(end, PERMIT_INFIX);
-}
-
+/* By its GUID, and what follows. */
 ZklMaker
 zkl_maker(const char *child, int64_t session_id)
 {
 	uint64_t	owner;
+	uint64_t	guid_end;
+	const char *end = zkl_parse_guid(child, &owner, &guid_end);
 
-	if (session_id != 0 && zkl_parse_owner(child, &owner) &&
-		owner == (uint64_t) session_id)
+	if (end == NULL)
+		return ZKL_MAKER_OTHER;
+	if (session_id != 0 && owner == (uint64_t) session_id)
 		return ZKL_MAKER_ZKLOCK;
 	for (int i = 0; i < N_NODE_NAMES; i++)
-		if (follows(child, &all_node_names[i]))
-			return all_node_names[i].maker;
+	{
+		const NodeNames *names = &all_node_names[i];
+
+		if (begins_with(child, names->prefix) && begins_with(end, names->separator) &&
+			(zkl_is_contender(child) || begins_with(end + strlen(names->separator), PERMIT_INFIX)))
+			return names->maker;
+	}
 	return ZKL_MAKER_OTHER;
 }
 
@@ -404,12 +369,12 @@ int
 zkl_permit_owners(const char *const *children, int n_children,
 				  uint64_t self, uint64_t *owners)
 {
+	uint64_t	guid_end;
 	int			n = 0;
 
 	for (int i = 0; i < n_children; i++)
 	{
-		if (!zkl_parse_owner(children[i], &owners[n]))
-			owners[n] = 0;
+		(void) zkl_parse_guid(children[i], &owners[n], &guid_end);
 		n += owners[n] != self;
 	}
 	qsort(owners, (size_t) n, sizeof(uint64_t), compare_owners);

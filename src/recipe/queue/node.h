@@ -24,16 +24,14 @@ typedef struct ZklContender
 	bool		writer;
 	bool		has_owner;		/* the name contains a GUID */
 	uint64_t	owner;			/* first half of the GUID; in zklock's names the session id */
+	uint64_t	guid_end;		/* second half, in zklock's names zkl_guid_end(); 0 without a GUID */
 } ZklContender;
 
 /* Returns false if the name follows none of the known schemes.  Any bytes are safe. */
 extern bool zkl_parse_child(const char *name, ZklContender *contender);
 
-/* Sets the first half of the GUID that a name begins with; false if there is none. */
-extern bool zkl_parse_owner(const char *name, uint64_t *owner);
-
-/* Returns the server tag in the GUID that a name begins with; 0 if there is none. */
-extern uint32_t zkl_parse_tag(const char *name);
+/* Reads the GUID that a name begins with; returns its end.  NULL, and zeros, if there is none. */
+extern const char *zkl_parse_guid(const char *name, uint64_t *owner, uint64_t *guid_end);
 
 /* Returns the second half of a GUID.  A tag of 0 is the form without a server tag. */
 extern uint64_t zkl_guid_end(uint32_t tag, uint32_t counter);
@@ -61,9 +59,6 @@ typedef enum ZklKeepState
 
 /* In the counter of zkl_guid_end(): the node may be kept. */
 #define ZKL_KEEP_BIT UINT32_C(0x80000000)
-
-/* Returns whether the GUID that a name begins with has ZKL_KEEP_BIT. */
-extern bool zkl_has_keep_bit(const char *name);
 
 /* Returns what the last word of a node's data, any bytes, says. */
 extern ZklKeepState zkl_parse_keep(const char *data, int data_len);
@@ -110,6 +105,7 @@ typedef enum ZklPosition
 	ZKL_POSITION_MOVE_UP,		/* upgrade: first move up to a waiting writer */
 	ZKL_POSITION_GONE,			/* the node is not among the children */
 	ZKL_POSITION_DEADLOCK,		/* upgrade: another sharer's upgrade comes before */
+	ZKL_POSITION_NO_ANCHOR,		/* upgrade: the reader node that it builds on is not among the children */
 	ZKL_POSITION_NO_MEMORY
 } ZklPosition;
 
@@ -121,11 +117,14 @@ typedef enum ZklPosition
  * next number.  An upgrade is a writer whose
  * session holds a reader node (see doc/design.md).  "other", which points into
  * "children", is set for WAITS to the predecessor, for MOVE_UP to the waiting
- * writer, and for DEADLOCK to the other sharer's reader.
+ * writer, and for DEADLOCK to the other sharer's reader.  "follows_reader" is set for
+ * deadlock detection: is it a writer with a reader before it?  Then readers behind it wait
+ * for it, and not for that reader.  A list that has become old is no harm: a reader before
+ * can only leave.
  */
 extern ZklPosition zkl_position(const char *const *children, int n_children,
 								const char *const *mine, int n_mine,
-								bool upgrade, const char **other);
+								bool upgrade, const char **other, bool *follows_reader);
 
 /* A contender in a queue, of any session. */
 typedef struct ZklQueued
@@ -151,14 +150,6 @@ extern int	zkl_compare_queued(const void *a, const void *b);
  * is that writer's downgrade, and both hold the lock.
  */
 extern void zkl_grant_queue(ZklQueued *queue, int n);
-
-/*
- * Returns whether a reader is before this node.  For deadlock detection: readers behind a
- * writer wait for it, and not for readers before it.  A list that has become old is no harm:
- * a reader before the node can only leave.
- */
-extern bool zkl_follows_reader(const char *const *children, int n_children, const char *name);
-
 
 /*
  * Semaphores have the layout of Curator's InterProcessSemaphoreV2:

@@ -193,21 +193,28 @@ zkl__node_call(ZklNode *node, ZklHandler handler)
 	return zkl__call_new(node->session, handler, node, &node->uses);
 }
 
-/* Makes the operation of a multi one on the node; without a path if memory is exhausted. */
-void
-zkl__op_for_node(ZklOp *op, ZklOpKind kind, const ZklNode *node)
+/* Returns an operation on the node, which must exist until it is sent. */
+ZklOp
+zkl__op_for_node(ZklOpKind kind, const ZklNode *node)
 {
-	op->kind = kind;
-	op->path = zkl__path(node->lock_path, node->name);
+	return (ZklOp) {.kind = kind, .path = node->lock_path, .child = node->name};
 }
 
-/* Frees the operations, which may be NULL, and their paths. */
-void
-zkl__ops_free(ZklOp *ops, int n)
+/* Sets the name to create, and returns the create. */
+ZklOp
+zkl__op_to_create(ZklNode *node)
 {
-	for (int i = 0; ops && i < n; i++)
-		free((char *) ops[i].path);
-	free(ops);
+	int64_t		session_id = zkl__session_id(node->session);
+	ZklOp		op = zkl__op_for_node(ZKL_OP_CREATE, node);
+
+	if (node->is_permit)
+		zkl_permit_prefix(session_id, node->guid_end, node->name);
+	else
+		zkl_child_prefix(node->node_names, node->mode, session_id, node->guid_end, node->name);
+	op.create_kind = ZKL_CREATE_EPHEMERAL_SEQUENTIAL;
+	op.data = node->data;
+	op.data_len = node->data_len;
+	return op;
 }
 
 /* Returns whether this answer is the one that the state waits for, and not lost. */
@@ -315,15 +322,14 @@ put_off(ZklNode *node)
 void
 zkl__node_send_delete(ZklNode *node)
 {
-	ZklOp		op = {.kind = ZKL_OP_DELETE};
+	ZklOp		op = zkl__op_for_node(ZKL_OP_DELETE, node);
 
 	if (!zkl__node_can_send(node))
 		return;
 	if (zkl__parts(node->session)->leave_depth > 0 && node->priv->new_name[0] == '\0')
 		put_off(node);
 	else
-		node->priv->state_call = zkl__send_child(zkl__node_call(node, on_deleted), &op,
-												 node->lock_path, node->name);
+		node->priv->state_call = zkl__send(zkl__node_call(node, on_deleted), &op);
 }
 
 /* A node that is given up no longer counts against the session's limits. */
@@ -411,11 +417,11 @@ delete_together(ZklSession *session, ZklNode *nodes, int n)
 	int			i = 0;
 
 	for (const ZklNode *node = nodes; ops && node; node = node->priv->next_put_off)
-		zkl__op_for_node(&ops[i++], ZKL_OP_DELETE, node);
+		ops[i++] = zkl__op_for_node(ZKL_OP_DELETE, node);
 	if (call)
 		call->detail = nodes;
 	call = zkl__send_all(call, ZKL_MULTI, ops, n);
-	zkl__ops_free(ops, n);
+	free(ops);
 	return call;
 }
 

@@ -37,7 +37,6 @@ typedef struct Questions
 static void
 remove_op(Questions *questions, int i)
 {
-	free((char *) questions->ops[i].path);
 	free((char *) questions->ops[i].data);
 	questions->ops[i] = questions->ops[--questions->n_ops];
 }
@@ -137,24 +136,20 @@ static void
 add_question(Questions *questions, const char *name, const ZklResult *node)
 {
 	char	   *data = malloc((size_t) node->data_len);
-	ZklOp	   *op = &questions->ops[questions->n_ops];
 
-	*op = (ZklOp)
+	if (data == NULL)
+		return;
+	memcpy(data, node->data, (size_t) node->data_len);
+	zkl_set_keep(data, node->data_len, ZKL_KEEP_ASKED);
+	questions->ops[questions->n_ops++] = (ZklOp)
 	{
 		.kind = ZKL_OP_SET,
-			.path = zkl__path(questions->lock_path, name),
+			.path = questions->lock_path,
+			.child = name,
 			.data = data,
 			.data_len = node->data_len,
 			.version = node->version
 	};
-	questions->n_ops++;
-	if (op->path == NULL || data == NULL)
-	{
-		remove_op(questions, questions->n_ops - 1);
-		return;
-	}
-	memcpy(data, node->data, (size_t) node->data_len);
-	zkl_set_keep(data, node->data_len, ZKL_KEEP_ASKED);
 }
 
 static void
@@ -189,8 +184,8 @@ zkl__ask_for_kept(ZklSession *session, const char *lock_path, const ZklResult *l
 	{
 		const char *child = list->children[i];
 
-		if (strlen(child) >= ZKL_CHILD_NAME_SIZE || !zkl_has_keep_bit(child) ||
-			!zkl_parse_child(child, &other) || !(waiter.writer || other.writer) ||
+		if (strlen(child) >= ZKL_CHILD_NAME_SIZE || !zkl_parse_child(child, &other) ||
+			(other.guid_end & ZKL_KEEP_BIT) == 0 || !(waiter.writer || other.writer) ||
 			(int64_t) other.owner == zkl__session_id(session) ||
 			!zkl_is_before(other.number, child, waiter.number, contender))
 			continue;
@@ -219,15 +214,19 @@ static bool
 is_released_here(const ZklNode *node, const char *other)
 {
 	uint32_t	tag = zkl__config(node->session)->server_tag;
+	ZklContender contender;
 
-	return tag != 0 && zkl_parse_tag(other) == tag;
+	return tag != 0 && zkl_parse_child(other, &contender) && contender.guid_end >> 32 == tag;
 }
 
 /* Returns whether a predecessor can be one that its session keeps; its data will tell. */
 static bool
 may_be_kept(const ZklNode *node, const char *other)
 {
-	return !is_released_here(node, other) && zkl_has_keep_bit(other);
+	ZklContender contender;
+
+	return !is_released_here(node, other) && zkl_parse_child(other, &contender) &&
+		(contender.guid_end & ZKL_KEEP_BIT) != 0;
 }
 
 /* Returns whether this node holds the lock: one that waits will use it. */
@@ -235,8 +234,9 @@ static bool
 is_granted(const ZklResult *list, const char *child)
 {
 	const char *before;
+	bool		unused;
 
-	return zkl_position(list->children, list->n_children, &child, 1, false, &before) ==
+	return zkl_position(list->children, list->n_children, &child, 1, false, &before, &unused) ==
 		ZKL_POSITION_FIRST;
 }
 

@@ -144,6 +144,9 @@ extern const ZklNode *zkl__on_anchor_needed(const ZklNode *node);
 /* a move was answered; HELD: the node has its new name; node->request may be NULL */
 extern void zkl__on_node_moved(ZklNode *node);
 
+/* the node has been changed or deleted; node->request may be NULL */
+extern void zkl__on_node_changed(ZklNode *node);
+
 /* the node was held and does not exist any more; node->request is NULL */
 extern void zkl__on_node_lost(ZklNode *node);
 
@@ -154,8 +157,8 @@ extern ZklNode *zkl__node_new(ZklSession *session, const char *lock_path, ZklMod
 							  ZklNodeNames node_names, const char *data, int data_len,
 							  bool may_be_kept);
 extern ZklCall *zkl__node_call(ZklNode *node, ZklHandler handler);
-extern void zkl__op_for_node(ZklOp *op, ZklOpKind kind, const ZklNode *node);
-extern void zkl__ops_free(ZklOp *ops, int n);
+extern ZklOp zkl__op_for_node(ZklOpKind kind, const ZklNode *node);
+extern ZklOp zkl__op_to_create(ZklNode *node);
 extern ZklNode *zkl__nodes_below(const ZklSession *session, const char *path, size_t length);
 extern ZklNode *zkl__next_below(const ZklNode *node);
 extern void zkl__node_leave(ZklNode *node);

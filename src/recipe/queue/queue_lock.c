@@ -93,7 +93,7 @@ send_find_own_node(ZklNode *node)
 
 /* Returns the node's position, given what the session holds in the queue already. */
 static ZklPosition
-position_of(const ZklNode *node, const ZklResult *list, const char **other)
+position_of(ZklNode *node, const ZklResult *list, const char **other)
 {
 	const ZklNode *anchor = zkl__on_anchor_needed(node);
 	const char *mine[3] = {node->name};
@@ -106,20 +106,7 @@ position_of(const ZklNode *node, const ZklResult *list, const char **other)
 			mine[n_mine++] = anchor->priv->new_name;
 	}
 	return zkl_position(list->children, list->n_children, mine, n_mine,
-						node->upgrade, other);
-}
-
-/* Returns whether another client deleted the reader node that the upgrade builds on. */
-static bool
-has_lost_anchor(const ZklNode *node, const ZklResult *list)
-{
-	const ZklNode *anchor = node->upgrade ? zkl__on_anchor_needed(node) : NULL;
-
-	for (int i = 0; anchor && i < list->n_children; i++)
-		if (strcmp(list->children[i], anchor->name) == 0 ||
-			strcmp(list->children[i], anchor->priv->new_name) == 0)
-			return false;
-	return node->upgrade;
+						node->upgrade, other, &node->follows_reader);
 }
 
 /* A waiter reads its predecessor. */
@@ -176,9 +163,9 @@ move_up(ZklNode *node, const char *writer)
 	zkl__node_advance(node);
 }
 
-/* Another sharer upgrades as well; its reader's data identify the session. */
+/* The predecessor was read; or, while the node is LISTING, an upgrade's rival. */
 static void
-on_rival_read(ZklCall *call, const ZklResult *result)
+on_other_read(ZklCall *call, const ZklResult *result)
 {
 	ZklNode    *node = call->subject;
 
@@ -186,18 +173,31 @@ on_rival_read(ZklCall *call, const ZklResult *result)
 		return;
 	if (result->code == ZKL_RC_NO_NODE)
 	{
+		node->state = NODE_LISTING;
 		zkl__node_advance(node);
-		return;
 	}
-	zkl__on_node_blocked(node, result);
-	node_fail(node, ZKL_DEADLOCK);
+	else if (node->state == NODE_LISTING)
+	{
+		zkl__on_node_blocked(node, result);
+		node_fail(node, ZKL_DEADLOCK);
+	}
+	else if (result->code != ZKL_RC_OK)
+		node_fail_code(node, result);
+	else if (zkl__node_is_refused(node, result))
+		refuse_busy(node);
+	else
+	{
+		node->state = NODE_WAITING;
+		zkl__on_node_blocked(node, result);
+	}
 }
 
+/* Sets a watch by a read, because a read of a missing node leaves no watch behind. */
 static void
-read_rival(ZklNode *node, const char *child)
+read_other(ZklNode *node, const char *other, bool watch)
 {
-	node->priv->state_call = zkl__read_child(zkl__node_call(node, on_rival_read), node->lock_path,
-											 child, false);
+	node->priv->state_call = zkl__read_child(zkl__node_call(node, on_other_read), node->lock_path,
+											 other, watch);
 }
 
 static void
@@ -218,11 +218,6 @@ on_children(ZklCall *call, const ZklResult *result)
 		node_fail_code(node, result);
 		return;
 	}
-	if (has_lost_anchor(node, result))
-	{
-		node_fail(node, ZKL_LOCK_LOST);
-		return;
-	}
 	switch (position_of(node, result, &other))
 	{
 		case ZKL_POSITION_FIRST:
@@ -230,8 +225,6 @@ on_children(ZklCall *call, const ZklResult *result)
 			zkl__on_node_progress(node);
 			break;
 		case ZKL_POSITION_WAITS:
-			node->follows_reader = node->mode == ZKL_MODE_EXCLUSIVE &&
-				zkl_follows_reader(result->children, result->n_children, node->name);
 			become_waiter(node, other, result);
 			break;
 		case ZKL_POSITION_MOVE_UP:
@@ -244,8 +237,11 @@ on_children(ZklCall *call, const ZklResult *result)
 			/* An attempt that does not wait takes part in no deadlock. */
 			if (node->non_blocking)
 				become_waiter(node, other, result);
-			else
-				read_rival(node, other);
+			else				/* the rival's data identify its session */
+				read_other(node, other, false);
+			break;
+		case ZKL_POSITION_NO_ANCHOR:
+			node_fail(node, ZKL_LOCK_LOST);
 			break;
 		case ZKL_POSITION_NO_MEMORY:
 			node_fail(node, ZKL_NO_MEMORY);
@@ -264,37 +260,6 @@ send_get_children(ZklNode *node)
 /*
  * READING and WAITING: the predecessor
  */
-
-static void
-on_predecessor_read(ZklCall *call, const ZklResult *result)
-{
-	ZklNode    *node = call->subject;
-
-	if (!zkl__node_answered(node, call, result))
-		return;
-	if (result->code == ZKL_RC_OK && zkl__node_is_refused(node, result))
-		refuse_busy(node);
-	else if (result->code == ZKL_RC_OK)
-	{
-		node->state = NODE_WAITING;
-		zkl__on_node_blocked(node, result);
-	}
-	else if (result->code == ZKL_RC_NO_NODE)
-	{
-		node->state = NODE_LISTING;
-		zkl__node_advance(node);
-	}
-	else
-		node_fail_code(node, result);
-}
-
-/* Sets the watch by a read, because a read of a missing node leaves no watch behind. */
-static void
-send_read(ZklNode *node)
-{
-	node->priv->state_call = zkl__read_child(zkl__node_call(node, on_predecessor_read),
-											 node->lock_path, node->priv->watched, true);
-}
 
 bool
 zkl__node_has_predecessor(const ZklNode *node)
@@ -441,7 +406,7 @@ zkl__node_advance(ZklNode *node)
 			zkl__node_send_move(node, on_moved);
 			break;
 		case NODE_READING:
-			send_read(node);
+			read_other(node, node->priv->watched, true);
 			break;
 		case NODE_LEAVING:
 			zkl__node_send_delete(node);
@@ -483,7 +448,9 @@ zkl__nodes_watched(ZklSession *session, const char *path)
 
 	for (ZklNode *node = child ? zkl__nodes_below(session, path, (size_t) (child - path)) : NULL;
 		 node; node = zkl__next_below(node))
-		if (zkl__node_has_predecessor(node) && strcmp(node->priv->watched, child + 1) == 0)
+		if (strcmp(node->name, child + 1) == 0)
+			zkl__on_node_changed(node);
+		else if (zkl__node_has_predecessor(node) && strcmp(node->priv->watched, child + 1) == 0)
 		{
 			zkl__lease_prepare(session);
 			relist(node);

@@ -201,14 +201,20 @@ position_of_newcomer(const ZklQueued *before, int n, bool writer, const char **o
 ZklPosition
 zkl_position(const char *const *children, int n_children,
 			 const char *const *mine, int n_mine,
-			 bool upgrade, const char **other)
+			 bool upgrade, const char **other, bool *follows_reader)
 {
 	ZklContender own;
 	ZklQueued  *before;
 	ZklPosition position;
+	bool		has_anchor = !upgrade;
 	int			n = 0;
 
 	*other = NULL;
+	*follows_reader = false;
+	for (int i = 1; i < n_mine; i++)
+		has_anchor |= is_among(mine[i], children, n_children);
+	if (!has_anchor)
+		return ZKL_POSITION_NO_ANCHOR;
 	if (!is_among(mine[0], children, n_children) || !zkl_parse_child(mine[0], &own))
 		return ZKL_POSITION_GONE;
 	before = malloc((size_t) n_children * sizeof(ZklQueued));
@@ -220,7 +226,10 @@ zkl_position(const char *const *children, int n_children,
 		if (zkl_parse_child(children[i], &before[n].contender) &&
 			zkl_is_before(before[n].contender.number, children[i], own.number, mine[0]) &&
 			!is_among(children[i], mine, n_mine))
+		{
+			*follows_reader |= own.writer && !before[n].contender.writer;
 			n++;
+		}
 	}
 	sort_from(before, n, (uint32_t) own.number + 1);
 	position = upgrade ? position_of_upgrade(before, n, &own, other)
@@ -253,29 +262,6 @@ read_queue(const char *const *children, int n_children, int *n)
 		zkl_grant_queue(queue, *n);
 	}
 	return queue;
-}
-
-bool
-zkl_is_contender(const char *child)
-{
-	ZklContender unused;
-
-	return zkl_parse_child(child, &unused);
-}
-
-bool
-zkl_follows_reader(const char *const *children, int n_children, const char *name)
-{
-	ZklContender mine;
-	ZklContender other;
-
-	if (!zkl_parse_child(name, &mine))
-		return false;
-	for (int i = 0; i < n_children; i++)
-		if (zkl_parse_child(children[i], &other) && !other.writer &&
-			zkl_is_before(other.number, children[i], mine.number, name))
-			return true;
-	return false;
 }
 
 int

@@ -78,7 +78,7 @@ void
 zkl__on_permit_parents(ZklRequest *request)
 {
 	const ZklPermit *permit = request->permit;
-	ZklCreateKind kind = zkl__container_kind(request->session);
+	ZklCreateKind kind = ZKL_CREATE_CONTAINER;
 	char		capacity[16];
 
 	snprintf(capacity, sizeof(capacity), "%d", permit->capacity);
@@ -100,6 +100,7 @@ zkl__on_permit_info(const ZklRequest *request, ZklRequestInfo *info)
 		info->progress += permit->permit_node->uses.progress;
 	info->n_excess = permit->n_excess;
 	info->n_others = permit->n_owners;
+	info->others = permit->owners;
 }
 
 /* Gives up the permit node before the mutex, so the next holder does not count it. */
@@ -153,18 +154,6 @@ zkl_permit_request(ZklSession *session, const char *name, int capacity,
 	if (request == NULL)
 		zkl__on_permit_free(permit);
 	return request;
-}
-
-int
-zkl_request_others(ZklRequest *request, int64_t *sessions, int max)
-{
-	int			n = 0;
-
-	zkl__session_lock(request->session);
-	for (; n < max && n < request->permit->n_owners; n++)
-		sessions[n] = (int64_t) request->permit->owners[n];
-	zkl__session_unlock(request->session);
-	return n;
 }
 
 

@@ -170,23 +170,6 @@ read_holder(ZklRequest *request, const ZklResult *result)
 										  permit->permits_path, child, false);
 }
 
-/* If memory is exhausted, a non-blocking attempt is refused. */
-static void
-note_owners(ZklRequest *request, const ZklResult *result)
-{
-	ZklPermit  *permit = request->permit;
-	uint64_t   *owners = realloc(permit->owners,
-								 ((size_t) result->n_children + 1) * sizeof(uint64_t));
-
-	permit->n_owners = 0;
-	if (owners == NULL)
-		return;
-	permit->owners = owners;
-	permit->n_owners = zkl_permit_owners(result->children, result->n_children,
-										 (uint64_t) zkl__session_id(request->session),
-										 owners);
-}
-
 static void
 wait_for_permit(ZklRequest *request, const ZklResult *result)
 {
@@ -199,16 +182,21 @@ wait_for_permit(ZklRequest *request, const ZklResult *result)
 
 /*
  * A non-blocking attempt counts again behind a sync before it fails.  Its owner may find
- * that enough of the permits were released by sessions of its server.
+ * that enough of the permits were released by sessions of its server; not without memory.
  */
 static void
-refuse_attempt(ZklRequest *request, int n_excess)
+refuse_attempt(ZklRequest *request, const ZklResult *result, int n_excess)
 {
 	ZklPermit  *permit = request->permit;
 
 	if (permit->counts_synced)
 	{
 		permit->n_excess = n_excess;
+		permit->owners = malloc((size_t) result->n_children * sizeof(uint64_t));
+		if (permit->owners)
+			permit->n_owners = zkl_permit_owners(result->children, result->n_children,
+												 (uint64_t) zkl__session_id(request->session),
+												 permit->owners);
 		zkl__request_fail(request, ZKL_BUSY, 0, 0);
 		return;
 	}
@@ -235,14 +223,10 @@ check_count(ZklRequest *request, const ZklResult *result)
 		else
 			zkl__on_permit_advance(request);
 	}
+	else if (request->non_blocking)
+		refuse_attempt(request, result, result->n_children - room);
 	else
-	{
-		note_owners(request, result);
-		if (request->non_blocking)
-			refuse_attempt(request, result->n_children - room);
-		else
-			wait_for_permit(request, result);
-	}
+		wait_for_permit(request, result);
 }
 
 static void
@@ -294,43 +278,26 @@ on_permit_created(ZklCall *call, const ZklResult *result)
 		zkl__request_created(request, result);
 }
 
-static bool
-make_permit(ZklRequest *request)
-{
-	ZklPermit  *permit = request->permit;
-
-	if (permit->permit_node)
-		return true;
-	permit->permit_node = zkl__request_node_new(request, 0, permit->permits_path,
-												ZKL_MODE_EXCLUSIVE, false);
-	if (permit->permit_node)
-		permit->permit_node->is_permit = true;
-	else
-		zkl__request_fail(request, ZKL_NO_MEMORY, 0, 0);
-	return permit->permit_node != NULL;
-}
-
 /* Sends the create of the permit node and, pipelined behind it, the count. */
 static void
 create_permit(ZklRequest *request)
 {
 	ZklPermit  *permit = request->permit;
-	ZklSession *session = request->session;
-	ZklOp		op = {
-		.kind = ZKL_OP_CREATE,
-		.create_kind = ZKL_CREATE_EPHEMERAL_SEQUENTIAL
-	};
-	ZklNode    *node;
+	ZklNode    *node = permit->permit_node;
+	ZklOp		op;
 
-	if (!make_permit(request))
+	if (node == NULL)
+		node = zkl__request_node_new(request, 0, permit->permits_path, ZKL_MODE_EXCLUSIVE, false);
+	if (node == NULL)
+	{
+		zkl__request_fail(request, ZKL_NO_MEMORY, 0, 0);
 		return;
+	}
+	permit->permit_node = node;
+	node->is_permit = true;
 	zkl__request_send_parents(request);
-	node = permit->permit_node;
-	zkl_permit_prefix(zkl__session_id(session), node->guid_end, node->name);
-	op.data = node->data;
-	op.data_len = node->data_len;
-	if (zkl__send_child(zkl__node_call(node, on_permit_created), &op, node->lock_path,
-						node->name))
+	op = zkl__op_to_create(node);
+	if (zkl__send(zkl__node_call(node, on_permit_created), &op))
 	{
 		zkl__node_creating(node, false);
 		permit->seen = SEEN_NOTHING;

@@ -37,10 +37,10 @@ struct ZklPermit
 	ZklNode    *permit_node;	/* NULL until the mutex is held */
 	bool		has_mutex;		/* at the last zkl__on_permit_advance() */
 	ZklSeen		seen;
-	uint64_t   *owners;			/* of others' permits when last too many, see zkl_permit_owners() */
-	int			n_owners;
 	bool		counts_synced;	/* sync before each list: non-blocking and none free, or reread */
 	int			n_excess;		/* non-blocking, failed: so many permit nodes must go */
+	uint64_t   *owners;			/* ... of all permits of others, see zkl_permit_owners() */
+	int			n_owners;
 	bool		has_capacity;	/* the semaphore, the requested one; or its data are no number */
 	int			other_capacity;
 	ZklCall    *capacity_call;	/* calls in flight */

@@ -13,14 +13,8 @@
 
 #include "internal.h"
 
-/*
- * Bytes in flight.  The server needs memory for all answers to requests in flight.  Lists
- * are shorter than what the server stores for their znodes, so a request counts for little
- * unless it is known to be longer, or a get of unknown length.
- */
-#define MAX_IN_FLIGHT 1000000
-#define SIZE_OF_REQUEST 10000
-#define SIZE_OF_UNKNOWN_DATA 64000
+/* Operations of a batch in flight: the server needs memory for all their answers. */
+#define MAX_IN_FLIGHT 64
 
 /* More than any use of locks needs. */
 #define MAX_RESULT_BYTES (64 * 1024 * 1024)
@@ -42,7 +36,6 @@ struct ZklBatch
 	int			raw_code;
 	int			n_sent;
 	int			n_answered;
-	size_t		in_flight;		/* bytes */
 	Chunk	   *chunks;
 	size_t		result_bytes;
 	bool		is_outdated;
@@ -83,67 +76,42 @@ allocate_result(ZklBatch *batch, size_t size)
 	return chunk->start;
 }
 
-/* Copies bytes, with a NUL behind them. */
-static const char *
-copy_bytes(ZklBatch *batch, const char *bytes, size_t length)
-{
-	char	   *copy = allocate_result(batch, length + 1);
-
-	if (copy)
-	{
-		memcpy(copy, bytes, length);
-		copy[length] = '\0';
-	}
-	return copy;
-}
-
-/* Copies names into one chunk: the array, then the texts. */
-static const char *const *
-copy_children(ZklBatch *batch, const char *const *children, int n)
-{
-	size_t		size = (size_t) n * sizeof(char *);
-	const char **names;
-	char	   *text;
-
-	for (int i = 0; i < n; i++)
-		size += strlen(children[i]) + 1;
-	names = allocate_result(batch, size);
-	text = (char *) (names + n);
-	for (int i = 0; names && i < n; i++)
-	{
-		names[i] = text;
-		text = stpcpy(text, children[i]) + 1;
-	}
-	return names;
-}
-
+/* Copies a result without the path; the names, their texts and the data are one chunk. */
 static void
 take_result(ZklBatch *batch, ZklResult *to, const ZklResult *from)
 {
+	size_t		length = from->data && from->data_len > 0 ? (size_t) from->data_len : 0;
+	size_t		size = (size_t) from->n_children * sizeof(char *) + length + 1;
+	const char **names;
+	char	   *text;
+
 	*to = *from;
-	if (from->data_len < 0)
+	to->path = NULL;
+	if (to->data_len < 0)
 		to->data_len = 0;
+	if (from->data == NULL && from->n_children == 0)
+		return;
+	for (int i = 0; i < from->n_children; i++)
+		size += strlen(from->children[i]) + 1;
+	names = allocate_result(batch, size);
+	if (names == NULL)
+		return;
+	text = (char *) (names + from->n_children);
+	for (int i = 0; i < from->n_children; i++)
+	{
+		names[i] = text;
+		text = stpcpy(text, from->children[i]) + 1;
+	}
+	to->children = names;
 	if (from->data)
-		to->data = copy_bytes(batch, from->data, (size_t) to->data_len);
-	if (from->path)
-		to->path = copy_bytes(batch, from->path, strlen(from->path));
-	if (from->n_children > 0)
-		to->children = copy_children(batch, from->children, from->n_children);
+		to->data = memcpy(text, from->data, length);
+	text[length] = '\0';
 }
 
 
 /*
  * Requests and answers
  */
-
-/* Returns how many bytes in flight an operation counts for. */
-static size_t
-size_in_flight(const ZklOp *op)
-{
-	if (op->kind == ZKL_OP_GET && op->data_len <= 0)
-		return SIZE_OF_REQUEST + SIZE_OF_UNKNOWN_DATA;
-	return SIZE_OF_REQUEST + (op->data_len > 0 ? (size_t) op->data_len : 0);
-}
 
 static void send_more(ZklBatch *batch);
 
@@ -158,8 +126,7 @@ is_usable(ZklBatch *batch, const ZklResult *result)
 		decide(batch, ZKL_CONNECTION_LOST);
 		return false;
 	}
-	if (result->code == ZKL_RC_OTHER || result->code == ZKL_RC_SESSION_EXPIRED ||
-		result->code == ZKL_RC_AUTH_FAILED)
+	if (result->code == ZKL_RC_OTHER || result->code == ZKL_RC_SESSION_EXPIRED)
 	{
 		batch->raw_code = result->raw_code;
 		decide(batch, zkl__status_of(result->code));
@@ -172,12 +139,10 @@ static void
 on_answered(ZklCall *call, const ZklResult *result)
 {
 	ZklBatch   *batch = call->subject;
-	ZklResult  *to = call->detail;
 
-	batch->in_flight -= size_in_flight(&batch->ops[to - batch->results]);
 	if (batch->status != ZKL_PENDING || !is_usable(batch, result))
 		return;
-	take_result(batch, to, result);
+	take_result(batch, call->detail, result);
 	if (++batch->n_answered == batch->n_ops)
 		decide(batch, ZKL_OK);
 	else
@@ -213,17 +178,9 @@ send_next(ZklBatch *batch)
 	int			i = batch->n_sent++;
 	ZklCall    *call = zkl__call_new(batch->session, on_answered, batch, &batch->uses);
 
-	batch->in_flight += size_in_flight(&batch->ops[i]);
 	if (call)
 		call->detail = &batch->results[i];
 	return zkl__send(call, &batch->ops[i]) != NULL;
-}
-
-static bool
-has_room_in_flight(const ZklBatch *batch)
-{
-	return batch->in_flight == 0 ||
-		batch->in_flight + size_in_flight(&batch->ops[batch->n_sent]) <= MAX_IN_FLIGHT;
 }
 
 /* Sends as many operations as may be in flight, if the session is connected. */
@@ -235,7 +192,7 @@ send_more(ZklBatch *batch)
 	if (batch->status != ZKL_PENDING || !zkl__is_connected(batch->session) ||
 		batch->session->batches_wait)
 		return;
-	while (is_sent && batch->n_sent < batch->n_ops && has_room_in_flight(batch))
+	while (is_sent && batch->n_sent < batch->n_ops && batch->n_sent - batch->n_answered < MAX_IN_FLIGHT)
 		is_sent = batch->form == ZKL_BATCH_ATOMIC ? send_atomic(batch) : send_next(batch);
 	if (!is_sent)
 		decide(batch, ZKL_NO_MEMORY);

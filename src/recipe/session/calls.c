@@ -55,8 +55,6 @@ zkl__call_free(ZklCall *call)
 {
 	ZklSession *session = call->session;
 
-	if (call->partner)
-		call->partner->partner = NULL;
 	if (session->proof == call)
 		session->proof = NULL;
 	if (call->prev)
@@ -168,20 +166,10 @@ zkl__call_keep(ZklCall *call, void *detail, ZklUses *uses)
 	uses->calls++;
 }
 
-/* Can the operations be sent?  One has no path if memory was exhausted. */
-static bool
-has_all_paths(const ZklOp *ops, int n)
-{
-	for (int i = 0; ops && i < n; i++)
-		if (ops[i].path == NULL)
-			return false;
-	return ops != NULL;
-}
-
 /*
  * Submits operations as one request.  "call" comes from zkl__call_new() and may be NULL,
- * as may "ops" and its paths, if memory is exhausted.  Returns the call if it will be
- * answered; otherwise frees it, schedules a retry and returns NULL.
+ * as may "ops", if memory is exhausted.  Returns the call if it will be answered; otherwise
+ * frees it, schedules a retry and returns NULL.
  */
 ZklCall *
 zkl__send_all(ZklCall *call, ZklRequestForm form, const ZklOp *ops, int n)
@@ -191,8 +179,7 @@ zkl__send_all(ZklCall *call, ZklRequestForm form, const ZklOp *ops, int n)
 	if (call == NULL)
 		return NULL;
 	session = call->session;
-	if (has_all_paths(ops, n) &&
-		zkl_client_submit(session->client, form, ops, n, call))
+	if (ops && zkl_client_submit(session->client, form, ops, n, call))
 	{
 		call->confirms = form == ZKL_MULTI || ops->kind == ZKL_OP_CREATE;
 		call->heard_ms = zkl__lease_heard(session);
@@ -211,33 +198,23 @@ zkl__send(ZklCall *call, const ZklOp *op)
 	return zkl__send_all(call, ZKL_SINGLE, op, 1);
 }
 
-/* The same for an operation on a child, whose path is not set yet. */
-ZklCall *
-zkl__send_child(ZklCall *call, const ZklOp *op, const char *parent, const char *child)
-{
-	ZklOp		complete = *op;
-	char	   *path = call ? zkl__path(parent, child) : NULL;
-
-	complete.path = path;
-	call = zkl__send(call, &complete);
-	free(path);
-	return call;
-}
-
 ZklCall *
 zkl__read_child(ZklCall *call, const char *parent, const char *child, bool watch)
 {
-	ZklOp		op = {.kind = ZKL_OP_GET, .watch = watch};
+	ZklOp		op = {.kind = ZKL_OP_GET, .path = parent, .child = child, .watch = watch};
 
-	return zkl__send_child(call, &op, parent, child);
+	return zkl__send(call, &op);
 }
 
-/* The list after a sync is trusted only if the sync has succeeded. */
+/*
+ * The list after a sync is trusted only if the sync has succeeded.  Its call was made right
+ * before, and of all calls before a sync that has succeeded, only this one can be unanswered.
+ */
 static void
 on_synced(ZklCall *call, const ZklResult *result)
 {
-	if (call->partner && result->code == ZKL_RC_OK)
-		call->partner->needs_sync = false;
+	if (call->prev && result->code == ZKL_RC_OK)
+		call->prev->needs_sync = false;
 }
 
 /*
@@ -256,12 +233,9 @@ zkl__get_children(ZklCall *call, const char *path, bool synced, bool watch)
 
 	if (call && synced)
 	{
-		sync = zkl__send(zkl__call_new(call->session, on_synced, NULL, NULL), &sync_op);
-		call->partner = sync;
 		call->needs_sync = true;
+		sync = zkl__send(zkl__call_new(call->session, on_synced, NULL, NULL), &sync_op);
 	}
-	if (sync)
-		sync->partner = call;
 	return zkl__send(call, sync || !synced ? &op : NULL);
 }
 
@@ -270,6 +244,7 @@ zkl__get_children(ZklCall *call, const char *path, bool synced, bool watch)
  * The meaning of result codes
  */
 
+/* Handlers never get AUTH_FAILED: the session has ended then. */
 ZklStatus
 zkl__status_of(ZklResultCode code)
 {
@@ -279,8 +254,6 @@ zkl__status_of(ZklResultCode code)
 			return ZKL_OK;
 		case ZKL_RC_NO_AUTH:
 			return ZKL_NO_AUTH;
-		case ZKL_RC_AUTH_FAILED:
-			return ZKL_AUTH_FAILED;
 		case ZKL_RC_SESSION_EXPIRED:
 			return ZKL_SESSION_LOST;
 		default:
@@ -310,11 +283,7 @@ zkl__is_refusal(ZklResultCode code)
 	switch (code)
 	{
 		case ZKL_RC_NO_NODE:
-		case ZKL_RC_NOT_EMPTY:
-		case ZKL_RC_BAD_VERSION:
 		case ZKL_RC_NO_AUTH:
-		case ZKL_RC_UNIMPLEMENTED:
-		case ZKL_RC_ROLLED_BACK:
 		case ZKL_RC_REFUSED:
 			return true;
 		default:
@@ -327,27 +296,17 @@ zkl__is_refusal(ZklResultCode code)
  * Keepalive reads
  */
 
-/* Returns the oldest call that is not a keepalive read. */
-static ZklCall *
-oldest_call(const ZklSession *session)
-{
-	ZklCall    *call = session->calls;
-
-	while (call && call->is_keepalive)
-		call = call->next;
-	return call;
-}
-
 /*
- * Returns when a keepalive read for this call is due.  The server may first be slow and then
- * forget.  So it is repeated, each time after twice the time, until there is an answer; and a
- * server that has answered may forget the next request.
+ * Returns when a keepalive read is due: a tenth of a second after the oldest call, or the last
+ * answer.  The server may first be slow and then forget.  So it is repeated, each time after
+ * twice the time, until there is an answer; and a server that has answered may forget the next
+ * request.
  */
 static int64_t
-keepalive_due_ms(const ZklSession *session, const ZklCall *call)
+keepalive_due_ms(const ZklSession *session)
 {
-	int64_t		since_ms = call->submitted_ms > session->answered_ms ? call->submitted_ms
-		: session->answered_ms;
+	int64_t		since_ms = session->calls->submitted_ms > session->answered_ms
+		? session->calls->submitted_ms : session->answered_ms;
 
 	if (session->keepalive_ms <= since_ms)
 		return since_ms + KEEPALIVE_MS;
@@ -357,10 +316,8 @@ keepalive_due_ms(const ZklSession *session, const ZklCall *call)
 void
 zkl__arm_keepalive(ZklSession *session)
 {
-	const ZklCall *call = oldest_call(session);
-
-	if (call && zkl__is_connected(session))
-		zkl__arm_timer(session, keepalive_due_ms(session, call));
+	if (session->calls && zkl__is_connected(session))
+		zkl__arm_timer(session, keepalive_due_ms(session));
 }
 
 /*
@@ -371,13 +328,9 @@ void
 zkl__keepalive(ZklSession *session, int64_t now)
 {
 	ZklOp		op = {.kind = ZKL_OP_GET, .path = session->config.root};
-	ZklCall    *call = oldest_call(session);
 
-	if (call == NULL || !zkl__is_connected(session) || now < keepalive_due_ms(session, call))
+	if (session->calls == NULL || !zkl__is_connected(session) || now < keepalive_due_ms(session))
 		return;
 	session->keepalive_ms = now;
-	call = zkl__call_new(session, zkl__ignore_answer, NULL, NULL);
-	if (call)
-		call->is_keepalive = true;
-	zkl__send(call, &op);
+	zkl__send(zkl__call_new(session, zkl__ignore_answer, NULL, NULL), &op);
 }

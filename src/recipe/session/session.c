@@ -220,18 +220,9 @@ zkl__on_client_watch_io(ZklSession *session, const char *path)
  * Public functions
  */
 
-static int	n_open;
-
-int
-zkl_sessions_open(void)
-{
-	return __atomic_load_n(&n_open, __ATOMIC_RELAXED);
-}
-
 static void
 session_free(ZklSession *session)
 {
-	(void) __atomic_fetch_sub(&n_open, 1, __ATOMIC_RELAXED);
 	while (session->calls)
 		zkl__call_free(session->calls);
 	zkl__sweep(session);
@@ -262,14 +253,19 @@ put_path(char **room, const char *root, const char *name)
 }
 
 static void
+do_nothing_io(void)
+{
+}
+
+static void
 configure(ZklConfig *to, const ZklSessionConfig *from, char *room)
 {
 	to->node_names = from->node_names;
 	to->max_nodes = from->max_nodes;
 	to->sequence_limit = from->sequence_limit ? from->sequence_limit : ZKL_SEQUENCE_LIMIT;
 	to->server_tag = from->server_tag;
-	to->on_loss_io = from->on_loss_io;
-	to->on_revoke_io = from->on_revoke_io;
+	to->on_loss_io = from->on_loss_io ? from->on_loss_io : do_nothing_io;
+	to->on_revoke_io = from->on_revoke_io ? from->on_revoke_io : do_nothing_io;
 	to->root = put_path(&room, from->root, "");
 	to->locks_path = put_path(&room, from->root, "/locks");
 	to->semaphores_path = put_path(&room, from->root, "/semaphores");
@@ -286,7 +282,6 @@ session_new(const ZklSessionConfig *config)
 
 	if (session == NULL)
 		return NULL;
-	(void) __atomic_fetch_add(&n_open, 1, __ATOMIC_RELAXED);
 	pthread_mutex_init(&session->mutex, NULL);
 	session->parts = (ZklParts *) (session + 1);
 	session->creator_acl = config->creator_acl;

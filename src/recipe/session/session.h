@@ -71,11 +71,9 @@ struct ZklCall
 	ZklCall    *prev;			/* in the session's list, oldest first */
 	ZklCall    *next;
 	int64_t		submitted_ms;
-	bool		is_keepalive;	/* a keepalive read: no code waits for it */
 	bool		confirms;		/* a create or a multi, a quorum write: OK renews the lease */
 	int64_t		heard_ms;		/* ... when sent: the write of before that the leader knew of, or 0 */
 	bool		needs_sync;		/* a list whose sync has not succeeded yet */
-	ZklCall    *partner;		/* the sync before a list, and the reverse */
 	ZklHandler	handler;
 	void	   *subject;		/* for the handler, or NULL */
 	ZklUses    *uses;			/* the subject's, or NULL; counts this call */
@@ -136,9 +134,6 @@ typedef struct ZklParts
 	struct ZklEmptyParent *last_empty;
 	int			n_empty;
 	int			n_empty_deletes;	/* in flight */
-
-	/* lock/create.c */
-	bool		no_containers;	/* the server does not support them */
 
 	/* lock/requests.c */
 	ZklRequest *first_request;	/* the youngest */
@@ -216,8 +211,6 @@ extern ZklCall *zkl__call_new(ZklSession *session, ZklHandler handler,
 extern void zkl__call_keep(ZklCall *call, void *detail, ZklUses *uses);
 extern ZklCall *zkl__send_all(ZklCall *call, ZklRequestForm form, const ZklOp *ops, int n);
 extern ZklCall *zkl__send(ZklCall *call, const ZklOp *op);
-extern ZklCall *zkl__send_child(ZklCall *call, const ZklOp *op, const char *parent,
-								const char *child);
 extern ZklCall *zkl__read_child(ZklCall *call, const char *parent, const char *child,
 								bool watch);
 extern ZklCall *zkl__get_children(ZklCall *call, const char *path, bool synced, bool watch);

@@ -8,10 +8,9 @@
  *
  *-------------------------------------------------------------------------
  */
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
+#include <sys/eventfd.h>
 
 #include "internal.h"
 
@@ -57,7 +56,6 @@ zkl__sweep(ZklSession *session)
 void
 zkl__session_unlock(ZklSession *session)
 {
-	uint64_t	one = 1;
 	bool		wake = session->wake_due && !session->woken && !session->owner_reads;
 	ZklClient  *client = session->is_left ? NULL : session->client;
 
@@ -66,8 +64,8 @@ zkl__session_unlock(ZklSession *session)
 	session->wake_due = false;
 	session->woken = session->woken || wake;
 	pthread_mutex_unlock(&session->mutex);
-	while (wake && write(session->wakeup_fd, &one, sizeof(one)) < 0 && errno == EINTR)
-		;
+	if (wake)
+		(void) eventfd_write(session->wakeup_fd, 1);
 	if (client)
 		zkl_client_flush(client);
 }
@@ -93,7 +91,7 @@ zkl_session_waits(ZklSession *session, bool waits)
 void
 zkl_session_receive(ZklSession *session)
 {
-	uint64_t	count;
+	eventfd_t	count;
 
 	zkl__session_lock(session);
 	session->owner_reads = true;
@@ -102,7 +100,7 @@ zkl_session_receive(ZklSession *session)
 	zkl__session_lock(session);
 	session->owner_reads = false;
 	if (session->woken)
-		session->woken = read(session->wakeup_fd, &count, sizeof(count)) < 0;
+		session->woken = eventfd_read(session->wakeup_fd, &count) < 0;
 	zkl__session_unlock(session);
 }
 

@@ -17,7 +17,6 @@
  *
  *-------------------------------------------------------------------------
  */
-#include <errno.h>
 #include <limits.h>
 #include <poll.h>
 #include <pthread.h>
@@ -37,10 +36,9 @@ struct ZklIoThread
 	pthread_cond_t has_stopped; /* wait_stopped() waits for it */
 	pthread_t	thread;
 	int			kick_fd;		/* readable: wakes the thread */
-	ZklIoThreadCallbacks duties;
-	void	   *arg;
+	ZklClient  *client;
 	bool		stopping;		/* the owner has requested the end */
-	bool		stopped;		/* closed; only free_io is still called */
+	bool		stopped;		/* closed; only zkl__on_thread_free_io() is still called */
 	bool		abandoned;		/* the owner did not wait: the thread frees everything */
 	bool		pass_wanted;
 	int64_t		timer_ms;		/* 0: none */
@@ -55,15 +53,6 @@ zkl_io_thread_now(void)
 
 	clock_gettime(CLOCK_BOOTTIME, &ts);
 	return (int64_t) ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
-}
-
-static void
-kick(ZklIoThread *io_thread)
-{
-	uint64_t	one = 1;
-
-	while (write(io_thread->kick_fd, &one, sizeof(one)) < 0 && errno == EINTR)
-		;
 }
 
 static int64_t
@@ -89,7 +78,7 @@ sleep_once(ZklIoThread *io_thread, const ZklIoThreadWatch *watch)
 	struct pollfd kicked = {io_thread->kick_fd, POLLIN, 0};
 	struct pollfd fds[2] = {kicked, {watch->fd, watch->events, 0}};
 	int64_t		until_ms = watch->until_ms;
-	uint64_t	count;
+	eventfd_t	count;
 	bool		ready = false;
 
 	if (io_thread->timer_ms != 0)
@@ -105,7 +94,7 @@ sleep_once(ZklIoThread *io_thread, const ZklIoThreadWatch *watch)
 		ready = poll(&fds[1], 1, 0) > 0;
 	}
 	if ((fds[0].revents != 0 || kicked.revents != 0) &&
-		read(io_thread->kick_fd, &count, sizeof(count)) < 0)
+		eventfd_read(io_thread->kick_fd, &count) < 0)
 		ready = true;
 
 	pthread_mutex_lock(&io_thread->mutex);
@@ -120,7 +109,7 @@ run_timer(ZklIoThread *io_thread)
 {
 	io_thread->timer_ms = 0;
 	pthread_mutex_unlock(&io_thread->mutex);
-	io_thread->duties.timer_io(io_thread->arg);
+	zkl__on_thread_timer_io(io_thread->client);
 	pthread_mutex_lock(&io_thread->mutex);
 }
 
@@ -141,7 +130,7 @@ work_until_stopped(ZklIoThread *io_thread)
 		{
 			io_thread->pass_wanted = false;
 			pthread_mutex_unlock(&io_thread->mutex);
-			io_thread->duties.pass_io(io_thread->arg, &watch);
+			zkl__on_thread_pass_io(io_thread->client, &watch);
 			pthread_mutex_lock(&io_thread->mutex);
 		}
 		else
@@ -161,7 +150,7 @@ io_thread_destroy(ZklIoThread *io_thread)
 static void
 io_thread_free(ZklIoThread *io_thread)
 {
-	io_thread->duties.free_io(io_thread->arg, io_thread->abandoned);
+	zkl__on_thread_free_io(io_thread->client, io_thread->abandoned);
 	io_thread_destroy(io_thread);
 }
 
@@ -175,7 +164,7 @@ io_thread_main_io(void *arg)
 	work_until_stopped(io_thread);
 	pthread_mutex_unlock(&io_thread->mutex);
 
-	io_thread->duties.close_io(io_thread->arg);
+	zkl__on_thread_close_io(io_thread->client);
 
 	pthread_mutex_lock(&io_thread->mutex);
 	io_thread->stopped = true;
@@ -202,7 +191,7 @@ zkl_io_thread_begin(pthread_t *thread, void *(*main_io) (void *), void *arg)
 }
 
 void
-zkl_io_thread_start(ZklIoThread **out, const ZklIoThreadCallbacks *duties, void *arg)
+zkl_io_thread_start(ZklIoThread **out, ZklClient *client)
 {
 	ZklIoThread *io_thread = calloc(1, sizeof(ZklIoThread));
 	pthread_condattr_t monotonic;
@@ -216,8 +205,7 @@ zkl_io_thread_start(ZklIoThread **out, const ZklIoThreadCallbacks *duties, void 
 	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
 	pthread_cond_init(&io_thread->has_stopped, &monotonic);
 	pthread_condattr_destroy(&monotonic);
-	io_thread->duties = *duties;
-	io_thread->arg = arg;
+	io_thread->client = client;
 
 	if (io_thread->kick_fd < 0 || !zkl_io_thread_begin(&io_thread->thread, io_thread_main_io, io_thread))
 	{
@@ -250,7 +238,7 @@ zkl_io_thread_end(ZklIoThread *io_thread)
 {
 	pthread_mutex_lock(&io_thread->mutex);
 	io_thread->stopping = true;
-	kick(io_thread);
+	(void) eventfd_write(io_thread->kick_fd, 1);
 	pthread_mutex_unlock(&io_thread->mutex);
 }
 
@@ -291,7 +279,7 @@ zkl_io_thread_want_pass(ZklIoThread *io_thread)
 	pthread_mutex_lock(&io_thread->mutex);
 	io_thread->pass_wanted = true;
 	pthread_mutex_unlock(&io_thread->mutex);
-	kick(io_thread);
+	(void) eventfd_write(io_thread->kick_fd, 1);
 }
 
 void
@@ -304,5 +292,5 @@ zkl_io_thread_set_timer(ZklIoThread *io_thread, int64_t at_ms)
 	oversleeps = at_ms != 0 && at_ms < io_thread->sleeps_until_ms;
 	pthread_mutex_unlock(&io_thread->mutex);
 	if (oversleeps)
-		kick(io_thread);
+		(void) eventfd_write(io_thread->kick_fd, 1);
 }

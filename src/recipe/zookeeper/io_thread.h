@@ -14,6 +14,7 @@
 #include <stdint.h>
 
 typedef struct ZklIoThread ZklIoThread;
+typedef struct ZklClient ZklClient;
 
 #define ZKL_IO_THREAD_NEVER INT64_MAX
 
@@ -26,32 +27,32 @@ typedef struct ZklIoThreadWatch
 	int64_t		until_ms;		/* a pass is due at this time in any case */
 } ZklIoThreadWatch;
 
-/* Called without the I/O thread's mutex, and on that thread; pass_io and close_io may block. */
-typedef struct ZklIoThreadCallbacks
-{
-	void		(*pass_io) (void *arg, ZklIoThreadWatch *watch);
-	void		(*timer_io) (void *arg);
-	void		(*close_io) (void *arg);
-	/* the last call: in zkl_io_thread_stop(), or, if abandoned, on the I/O thread */
-	void		(*free_io) (void *arg, bool abandoned);
-} ZklIoThreadCallbacks;
+/*
+ * What the thread does, implemented by zk_client.c and zk_passes.c.  Called without its mutex,
+ * and on that thread; the first and the third may block.
+ */
+extern void zkl__on_thread_pass_io(ZklClient *client, ZklIoThreadWatch *watch);
+extern void zkl__on_thread_timer_io(ZklClient *client);
+extern void zkl__on_thread_close_io(ZklClient *client);
+
+/* the last call: in zkl_io_thread_stop(), or, if abandoned, on the I/O thread */
+extern void zkl__on_thread_free_io(ZklClient *client, bool abandoned);
 
 /*
  * Starts the thread, with all signals blocked in it.  *io_thread is set before the
  * thread runs.  It is NULL when threads, descriptors or memory are exhausted; no callback
  * is called then.
  */
-extern void zkl_io_thread_start(ZklIoThread **io_thread, const ZklIoThreadCallbacks *duties,
-								void *arg);
+extern void zkl_io_thread_start(ZklIoThread **io_thread, ZklClient *client);
 
 /* Starts another thread, with all signals blocked in it; false: none could be created. */
 extern bool zkl_io_thread_begin(pthread_t *thread, void *(*main_io) (void *), void *arg);
 
-/* Starts closing "arg"; zkl_io_thread_stop() must follow.  Any thread, never blocks. */
+/* Starts closing the client; zkl_io_thread_stop() must follow.  Any thread, never blocks. */
 extern void zkl_io_thread_end(ZklIoThread *io_thread);
 
 /*
- * Closes and frees "arg" on the I/O thread, and waits for at most timeout_ms.  Returns
+ * Closes and frees the client on the I/O thread, and waits for at most timeout_ms.  Returns
  * false if the thread continues alone.  *io_thread must not be used afterwards.
  */
 extern bool zkl_io_thread_stop(ZklIoThread *io_thread, int timeout_ms);
@@ -62,7 +63,7 @@ extern void zkl_io_thread_owner_waits(ZklIoThread *io_thread, bool waits);
 /* Requests a pass as soon as possible.  Any thread, never blocks. */
 extern void zkl_io_thread_want_pass(ZklIoThread *io_thread);
 
-/* Replaces the time of the next timer_io; 0: none.  Any thread, never blocks. */
+/* Replaces the time of the next timer event; 0: none.  Any thread, never blocks. */
 extern void zkl_io_thread_set_timer(ZklIoThread *io_thread, int64_t at_ms);
 
 /* Returns milliseconds of a monotonic clock that counts suspended time. */

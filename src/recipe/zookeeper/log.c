@@ -56,27 +56,15 @@ zkl_log_parse(const char *line, const char **text)
 	return ZKL_LOG_INFO;
 }
 
-/*
- * Stores a line's text.  The library says "errno=112 (Host is down)" when the server has closed
- * the connection, as it does when it ends.
- */
-static ZklLogLevel
+/* Stores a line's text. */
+static void
 copy_line(const char *line, char *out, size_t size)
 {
-	static const char before[] = "Socket ";
 	const char *text;
-	ZklLogLevel level = zkl_log_parse(line, &text);
-	const char *server = strstr(text, before);
 
+	(void) zkl_log_parse(line, &text);
 	snprintf(out, size, "%s", text);
-	if (server && strstr(text, " errno=112("))
-	{
-		server += strlen(before);
-		snprintf(out, size, "the server at %.*s closed the connection",
-				 (int) strcspn(server, " "), server);
-	}
 	out[strcspn(out, "\n")] = '\0';
-	return level;
 }
 
 /* Only the function's name shows it. */
@@ -111,14 +99,14 @@ zkl_log_keep_io(const char *line)
 }
 
 bool
-zkl_log_take(ZklLogLevel *level, char *line, size_t size)
+zkl_log_take(char *line, size_t size)
 {
 	bool		found;
 
 	pthread_mutex_lock(&ring_mutex);
 	found = n_taken != n_kept;
 	if (found)
-		*level = copy_line(ring[n_taken++ % RING_LINES], line, size);
+		copy_line(ring[n_taken++ % RING_LINES], line, size);
 	pthread_mutex_unlock(&ring_mutex);
 	return found;
 }
@@ -138,7 +126,7 @@ zkl_log_last_problem(char *line, size_t size)
 	const char *text;
 
 	pthread_mutex_lock(&ring_mutex);
-	(void) copy_line(last_problem, line, size);
+	copy_line(last_problem, line, size);
 	pthread_mutex_unlock(&ring_mutex);
 	text = line + strcspn(line, " @");
 	text = *text == '@' ? strstr(text, ": ") : NULL;

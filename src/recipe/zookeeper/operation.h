@@ -27,7 +27,6 @@ typedef enum ZklResultCode
 	ZKL_RC_NO_AUTH,				/* forbidden by ACL, or the ACL is invalid */
 	ZKL_RC_AUTH_FAILED,			/* the ensemble refused the credentials */
 	ZKL_RC_SESSION_EXPIRED,
-	ZKL_RC_UNIMPLEMENTED,
 	ZKL_RC_ROLLED_BACK,			/* multi only: another operation failed */
 	ZKL_RC_REFUSED,				/* certainly not done; see raw_code */
 	ZKL_RC_OTHER				/* outcome unknown; see raw_code */
@@ -61,6 +60,7 @@ typedef struct ZklOp
 {
 	ZklOpKind	kind;
 	const char *path;
+	const char *child;			/* the operation is on this child of "path"; or NULL */
 	ZklCreateKind create_kind;
 	const char *data;			/* create, set */
 	int			data_len;
@@ -100,20 +100,24 @@ zkl_ops_bytes(const ZklOp *ops, int n)
 	size_t		size = 0;
 
 	for (int i = 0; i < n; i++)
-		size += strlen(ops[i].path) + 1 +
+		size += strlen(ops[i].path) + 1 + (ops[i].child ? strlen(ops[i].child) + 1 : 0) +
 			(ops[i].data && ops[i].data_len > 0 ? (size_t) ops[i].data_len : 0) + 1;
 	return size;
 }
 
-/* Copies operations to "to", and what they point to behind each other to "bytes". */
+/* Copies operations to "to", and what they point to, with whole paths, to "bytes". */
 static inline void
 zkl_ops_copy(ZklOp *to, const ZklOp *from, int n, char *bytes)
 {
 	for (int i = 0; i < n; i++)
 	{
 		to[i] = from[i];
-		to[i].path = strcpy(bytes, from[i].path);
-		bytes += strlen(bytes) + 1;
+		to[i].path = bytes;
+		to[i].child = NULL;
+		bytes = stpcpy(bytes, from[i].path);
+		if (from[i].child)
+			bytes = stpcpy(stpcpy(bytes, "/"), from[i].child);
+		bytes++;
 		if (from[i].data == NULL)
 			continue;
 		to[i].data = bytes;

@@ -100,7 +100,6 @@ code_of(int rc)
 		{ZSESSIONEXPIRED, ZKL_RC_SESSION_EXPIRED},
 		{ZCLOSING, ZKL_RC_SESSION_EXPIRED},
 		{ZINVALIDSTATE, ZKL_RC_SESSION_EXPIRED},
-		{ZUNIMPLEMENTED, ZKL_RC_UNIMPLEMENTED},
 
 		/*
 		 * The leader's PrepRequestProcessor checks a request before it makes a
@@ -360,7 +359,7 @@ zkl_zk_watched_io(zhandle_t *zh, int type, int state, const char *path, void *co
 	(void) state;
 	if (type == ZOO_SESSION_EVENT || path == NULL)
 		return;
-	zkl_watches_fired(client, type, path);
+	zkl_watches_fired(client, path);
 	zkl__on_client_watch_io(client->session, path);
 }
 

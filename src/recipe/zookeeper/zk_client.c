@@ -32,11 +32,9 @@ static struct ACL creator_acls[] = {
 static struct ACL_vector creator_acl = {2, creator_acls};
 
 
-static void
-client_timer_io(void *arg)
+void
+zkl__on_thread_timer_io(ZklClient *client)
 {
-	ZklClient  *client = arg;
-
 	zkl__on_client_timer_io(client->session);
 }
 
@@ -105,10 +103,9 @@ read_to_end(int fd, int64_t until_ms)
  * Ends the session at the ensemble if connected.  Without memory, the handle cannot be
  * closed: the session ends when it times out.
  */
-static void
-close_io(void *arg)
+void
+zkl__on_thread_close_io(ZklClient *client)
 {
-	ZklClient  *client = arg;
 	int64_t		until_ms = zkl_io_thread_now() + LAST_ANSWER_MS;
 
 	zkl_zk_enter(client);
@@ -128,10 +125,9 @@ close_io(void *arg)
 	zkl_zk_leave();
 }
 
-static void
-client_free_io(void *arg, bool abandoned)
+void
+zkl__on_thread_free_io(ZklClient *client, bool abandoned)
 {
-	ZklClient  *client = arg;
 	ZklSubmission *submission;
 
 	if (abandoned)
@@ -150,21 +146,22 @@ client_free_io(void *arg, bool abandoned)
 	(void) zkl_zk_count_clients(-1);
 }
 
+/* A client is freed after its session, or right before. */
+int
+zkl_sessions_open(void)
+{
+	return zkl_zk_count_clients(0);
+}
+
 bool
 zkl_threads_are_running(void)
 {
-	return zkl_zk_count_clients(0) > 0 || zkl_zk_lookups() > 0;
+	return zkl_sessions_open() > 0 || zkl_zk_lookups() > 0;
 }
 
 ZklClient *
 zkl_client_open(const ZklSessionConfig *config, int wait_fd, ZklSession *session)
 {
-	static const ZklIoThreadCallbacks duties = {
-		.pass_io = zkl_zk_pass_io,
-		.timer_io = client_timer_io,
-		.close_io = close_io,
-		.free_io = client_free_io,
-	};
 	ZklClient  *client = calloc(1, sizeof(ZklClient));
 
 	if (client == NULL)
@@ -189,10 +186,10 @@ zkl_client_open(const ZklSessionConfig *config, int wait_fd, ZklSession *session
 		client->tls = strdup(config->tls);
 	if (client->connect_string && (config->digest == NULL || client->digest) &&
 		(config->tls == NULL || (client->tls && client->handshake_fd >= 0)))
-		zkl_io_thread_start(&client->io_thread, &duties, client);
+		zkl_io_thread_start(&client->io_thread, client);
 	if (client->io_thread == NULL)
 	{
-		client_free_io(client, false);
+		zkl__on_thread_free_io(client, false);
 		return NULL;
 	}
 	return client;

@@ -120,9 +120,6 @@ extern void zkl_zk_leave(void);
 /* zk_drive.c: counts the clients of this process, also those that are closing; any thread. */
 extern int	zkl_zk_count_clients(int change);
 
-/* zk_passes.c: a pass of the I/O thread (io_thread.h). */
-extern void zkl_zk_pass_io(void *client, ZklIoThreadWatch *watch);
-
 /*
  * zk_names.c: moves the client's address on, in an order of its own, and starts lookups of the
  * names; false if no address is known yet.  Sets whether a new round begins.  Never waits for a
@@ -180,7 +177,7 @@ extern void zkl_zk_watched_io(zhandle_t *zh, int type, int state, const char *pa
  * until it fires or the connection is lost.
  */
 extern void zkl_watches_add(ZklSubmission *submission);
-extern void zkl_watches_fired(ZklClient *client, int type, const char *path);
+extern void zkl_watches_fired(ZklClient *client, const char *path);
 
 /* The connection is lost, and the watches with it: the library must not set them again. */
 extern void zkl_watches_forget(ZklClient *client, watcher_fn watcher);

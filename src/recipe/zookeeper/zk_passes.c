@@ -189,7 +189,6 @@ follow_library(ZklClient *client, int library_fd)
 static void
 choose_server(ZklClient *client, int64_t now)
 {
-	int64_t		round_ends_ms = now + zkl_zk_timeout_part(client, 60);
 	bool		is_round;
 
 	if (client->is_chosen || !zkl_zk_next_server(client, &is_round))
@@ -201,8 +200,7 @@ choose_server(ZklClient *client, int64_t now)
 	if (!is_round || !client->has_tried)
 		return;
 	client->has_tried = false;
-	if (client->pause_until_ms < round_ends_ms)
-		client->pause_until_ms = round_ends_ms;
+	zkl_zk_pause(client, zkl_zk_timeout_part(client, 60), 0);
 }
 
 /* Ends a pause of the library: it takes its only server for the end of a round. */
@@ -342,10 +340,8 @@ sleep_unconnected(ZklClient *client, ZklIoThreadWatch *watch)
 }
 
 void
-zkl_zk_pass_io(void *arg, ZklIoThreadWatch *watch)
+zkl__on_thread_pass_io(ZklClient *client, ZklIoThreadWatch *watch)
 {
-	ZklClient  *client = arg;
-
 	if (client->zh == NULL && !open_handle(client))
 	{
 		sleep_unconnected(client, watch);

@@ -8,7 +8,8 @@
  * server closes the connection if this request is longer than jute.maxbuffer, and the
  * session would never be usable again.  The recipes do not need it: they read everything
  * again, with new watches, after reconnecting.  So this file knows the watches as well,
- * and removes them from the library when the connection is lost.
+ * and removes them from the library when the connection is lost.  A path has one: on its
+ * data or, if it has permits, on its children.
  *
  * Called with the library's mutex held.
  *
@@ -19,20 +20,13 @@
 
 #include "zk_library.h"
 
-/* Returns the list that has the watches on this path. */
+/* Returns the link to the watch on this path, or to the end of its list. */
 static ZklSubmission **
-list_of(ZklClient *client, const char *path)
+find(ZklClient *client, const char *path)
 {
-	return &client->watches[zkl_hash(ZKL_HASH, path, strlen(path)) % ZKL_WATCH_LISTS];
-}
+	ZklSubmission **link = &client->watches[zkl_hash(ZKL_HASH, path, strlen(path)) % ZKL_WATCH_LISTS];
 
-/* Returns the link to the watch of this kind, or to the end of the list. */
-static ZklSubmission **
-find(ZklClient *client, ZklOpKind kind, const char *path)
-{
-	ZklSubmission **link = list_of(client, path);
-
-	while (*link && ((*link)->ops->kind != kind || strcmp((*link)->ops->path, path) != 0))
+	while (*link && strcmp((*link)->ops->path, path) != 0)
 		link = &(*link)->next;
 	return link;
 }
@@ -49,8 +43,7 @@ remove_watch(ZklSubmission **link)
 void
 zkl_watches_add(ZklSubmission *submission)
 {
-	ZklSubmission **link = find(submission->client, submission->ops->kind,
-								submission->ops->path);
+	ZklSubmission **link = find(submission->client, submission->ops->path);
 
 	if (*link)
 		remove_watch(link);
@@ -59,14 +52,11 @@ zkl_watches_add(ZklSubmission *submission)
 }
 
 void
-zkl_watches_fired(ZklClient *client, int type, const char *path)
+zkl_watches_fired(ZklClient *client, const char *path)
 {
-	ZklSubmission **link;
+	ZklSubmission **link = find(client, path);
 
-	if (type != ZOO_CHILD_EVENT && *(link = find(client, ZKL_OP_GET, path)))
-		remove_watch(link);
-	if ((type == ZOO_CHILD_EVENT || type == ZOO_DELETED_EVENT) &&
-		*(link = find(client, ZKL_OP_LIST, path)))
+	if (*link)
 		remove_watch(link);
 }
 
