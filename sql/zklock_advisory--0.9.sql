@@ -52,6 +52,16 @@ BEGIN
 
 	EXECUTE format('CREATE FUNCTION zklock_advisory.pg_advisory_unlock_all() RETURNS void '
 		'LANGUAGE sql VOLATILE STRICT PARALLEL RESTRICTED RETURN %I.zk_unlock_all()', zklock);
+
+	-- The owner of zklock's schema can rename it at any moment, and give the name to another schema.
+	IF EXISTS (SELECT FROM pg_depend AS body JOIN pg_proc AS p ON p.oid = body.objid
+		WHERE body.classid = 'pg_proc'::regclass AND p.pronamespace = 'zklock_advisory'::regnamespace
+			AND body.refclassid = 'pg_proc'::regclass AND NOT EXISTS (
+				SELECT FROM pg_depend AS member JOIN pg_extension AS e ON e.oid = member.refobjid
+				WHERE member.classid = 'pg_proc'::regclass AND member.objid = body.refobjid
+					AND member.deptype = 'e' AND e.extname = 'zklock')) THEN
+		RAISE EXCEPTION 'the schema of extension zklock was renamed' USING HINT = 'Create the extension again.';
+	END IF;
 END
 $script$;
 

@@ -101,17 +101,55 @@ BEGIN
 END $$;
 UPDATE attack SET statement = 'SELECT public.hide()';
 SQL
+my $other = session($node);
 for my $command ('VACUUM FULL indexed', 'ANALYZE indexed', 'REINDEX INDEX CONCURRENTLY indexed_v')
 {
-	$s->query_ok("SELECT zk_lock('lost')");
-	my $id = zk_session_id($s);
-	$s->query_async($command);
-	wait_asleep($s);
-	lose_lock($zk, $zkc, 'lost', $id);
-	$s->wait_result;
-	fails_with($s, 'SELECT 1', '40001', "$command: the session learns that it has lost a lock", like => qr/"lost"/);
-	works($s, $held, $before, '... and holds the others');
+	for my $idle (0, 1)
+	{
+		$s->query_ok("SELECT zk_lock('lost')");
+		my $id = zk_session_id($s);
+		$s->query_async($command);
+		wait_asleep($s);
+		lose_lock($zk, $zkc, 'lost', $id);
+		$s->wait_result;
+		works($other, q(SELECT zk_try_lock('lost', '20s'), zk_unlock('lost')), 't|t', "$command: the lost lock blocks nobody") if $idle;
+		# The command or the next statement: not both.
+		$s->query('SELECT 1') if $s->sqlstate ne '40001';
+		is($s->sqlstate, '40001', "$command: the session learns that it has lost a lock");
+		like($s->error, qr/"lost"/, '... which is named');
+		works($s, 'SELECT 1', '1', '... once');
+		works($s, $held, $before, '... and holds the others');
+	}
 }
+
+# Nobody catches the error, so the client has got it.
+my $lost = $node->safe_psql('postgres', 'SELECT locks_lost FROM zk_stat');
+$owner->query_ok("UPDATE attack SET statement = 'SELECT pg_catalog.pg_sleep(60) WHERE public.zk_xact_lock(''view'') > 0'");
+$s->query_ok("SELECT zk_lock('lost')");
+my $holder = zk_session_id($s);
+$s->query_ok('BEGIN');
+$s->query_async('REFRESH MATERIALIZED VIEW seen');
+wait_asleep($s);
+lose_lock($zk, $zkc, 'lost', $holder);
+failed_with($s, '40001', 'a loss in REFRESH ends it', like => qr/"lost"/);
+$s->query_ok('ROLLBACK');
+$owner->query_ok("UPDATE attack SET statement = 'SELECT public.zk_xact_lock(''view'')'");
+works($s, 'BEGIN; REFRESH MATERIALIZED VIEW seen; COMMIT', '', '... and the transaction can be repeated');
+works($s, $held, $before, '... by a session that holds the others');
+
+# The statement of a fence is such code, too.
+$other->query_ok(q(SELECT zk_lock('fenced'), zk_fence('fenced'), zk_unlock('fenced')));
+$other->query_ok(q(BEGIN; UPDATE zklock_fences SET fenced_by = 'x' WHERE lock = 'fenced'));
+$s->query_ok(q(BEGIN; SELECT zk_xact_lock('fenced')));
+$s->query_async(q(SELECT zk_fence('fenced')));
+wait_blocked($s);
+lose_lock($zk, $zkc, 'fenced', $holder);
+failed_with($s, '40001', 'a loss while a fence waits is reported', like => qr/"fenced"/);
+$s->query_ok('ROLLBACK');
+works($s, 'SELECT 1', '1', '... once');
+$other->query_ok('ROLLBACK');
+works($other, "SELECT locks_lost - $lost FROM zk_stat", '2', 'both losses are counted');
+$other->quit;
 
 # Outside such a command, code of others runs with the rights of the session, as in PostgreSQL.
 $owner->query_ok("UPDATE attack SET statement = 'SELECT public.zk_unlock_all()'");

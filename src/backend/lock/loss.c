@@ -43,7 +43,8 @@ typedef struct LossState
 	 */
 	int64		unproven;
 
-	bool		rewritten;		/* the loss of the marked locks was reported in place of a cancel */
+	bool		restricted;		/* restricted code got the error of the loss of the marked locks */
+	bool		reported;		/* the client got it, or got it in place of the error of a cancel */
 	bool		at_commit;		/* the check of the commit has begun */
 } LossState;
 
@@ -139,7 +140,10 @@ zklock_check_loss(void)
 	const char *detail = NULL;
 	bool		session_lost;
 
-	/* The author of an index expression must not hide the loss from the session's user. */
+	/*
+	 * The author of an index expression must not hide the loss from the session's user.  So there the
+	 * cancel goes on, and the loss is forgotten when the client has got its error.
+	 */
 	bool		restricted = InSecurityRestrictedOperation();
 
 	/*
@@ -162,7 +166,12 @@ zklock_check_loss(void)
 		names = zklock_list_text(&lost);
 		detail = lost_detail(session_lost, lost.n);
 		zklock_fail_transaction(&lost);
-		if (!restricted)
+		if (restricted)
+		{
+			transaction.restricted = true;
+			zklock_on_loss_io();
+		}
+		else
 			forget_lost();
 	}
 	if (session_lost && !(restricted && lost.n > 0))
@@ -211,24 +220,32 @@ zklock_translate_cancel(MemoryContext context)
 }
 
 void
-zklock_rewrite_cancel(ErrorData *cancel)
+zklock_rewrite_cancel(ErrorData *error)
 {
 	ZklockNameList lost;
 	bool		session_lost;
+	char	   *message;
 
 	/* An aborted transaction needs no second reason. */
-	if (cancel->elevel != ERROR || cancel->sqlerrcode != ERRCODE_QUERY_CANCELED ||
-		!zklock_cancel_is_requested(ZKLOCK_CANCEL_LOSS) || IsAbortedTransactionBlockState())
+	bool		is_cancel = error->sqlerrcode == ERRCODE_QUERY_CANCELED &&
+		zklock_cancel_is_requested(ZKLOCK_CANCEL_LOSS) && !IsAbortedTransactionBlockState();
+
+	if (error->elevel != ERROR ||
+		!(is_cancel || (transaction.restricted && error->sqlerrcode == ERRCODE_T_R_SERIALIZATION_FAILURE)))
 		return;
 	lost = find_lost(&session_lost);
 	if (lost.n == 0)
 		return;
-	cancel->sqlerrcode = ERRCODE_T_R_SERIALIZATION_FAILURE;
-	cancel->message = psprintf(lost.n == 1 ? LOST_ONE : LOST_SEVERAL, zklock_list_text(&lost));
-	cancel->detail = lost_detail(session_lost, lost.n);
-	cancel->hint = pstrdup(LOST_HINT);
-	transaction.rewritten = true;
-	zklock_fail_transaction(&lost);
+	message = psprintf(lost.n == 1 ? LOST_ONE : LOST_SEVERAL, zklock_list_text(&lost));
+	if (is_cancel)
+	{
+		error->sqlerrcode = ERRCODE_T_R_SERIALIZATION_FAILURE;
+		error->message = message;
+		error->detail = lost_detail(session_lost, lost.n);
+		error->hint = pstrdup(LOST_HINT);
+		zklock_fail_transaction(&lost);
+	}
+	transaction.reported |= strcmp(error->message, message) == 0;
 }
 
 void
@@ -443,9 +460,9 @@ zklock_note_late_loss(void)
 void
 zklock_forget_reported(void)
 {
-	if (transaction.rewritten)
+	if (transaction.reported)
 		forget_lost();
-	transaction.rewritten = false;
+	transaction.reported = false;
 }
 
 void

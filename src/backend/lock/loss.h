@@ -25,12 +25,12 @@ extern void zklock_check_loss(void);
 extern void zklock_translate_cancel(MemoryContext context);
 
 /*
- * Same, for the error of a cancel that is being reported: rewrites it to name the lost
- * locks, if any.  Does not throw.
+ * Same, for an error that is being reported: rewrites that of a cancel to name the lost
+ * locks, if any.  Notes if the client gets the error that restricted code got.  Does not throw.
  */
-extern void zklock_rewrite_cancel(ErrorData *cancel);
+extern void zklock_rewrite_cancel(ErrorData *error);
 
-/* At the end of a (sub)transaction: removes the locks that such a rewritten error named. */
+/* At the end of a (sub)transaction: removes the locks that such an error named. */
 extern void zklock_forget_reported(void);
 
 /*

@@ -41,6 +41,7 @@
 #include "utils/builtins.h"
 #include "utils/guc.h"
 #include "utils/lsyscache.h"
+#include "utils/plancache.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
@@ -222,18 +223,40 @@ open_table(Oid function, LOCKMODE mode)
 }
 
 /*
+ * Prepares a statement.  No lock keeps the owner of the schema from renaming it at any moment, and from
+ * giving its name to another one, whose view or trigger would run as the owner of the table.
+ */
+static SPIPlanPtr
+prepare(Relation fences, const Statement *statement)
+{
+	char	   *schema = get_namespace_name(RelationGetNamespace(fences));
+	SPIPlanPtr	plan = SPI_prepare(psprintf(statement->text, quote_qualified_identifier(schema, FENCES)),
+								   N_COLUMNS, column_types);
+	CachedPlanSource *source = plan ? linitial(SPI_plan_get_plan_sources(plan)) : NULL;
+	bool		is_ours = source && source->is_valid && source->relationOids != NIL;
+	ListCell   *cell;
+
+	foreach(cell, is_ours ? source->relationOids : NIL)
+		is_ours = is_ours && lfirst_oid(cell) == RelationGetRelid(fences);
+	if (!is_ours)
+		ereport(ERROR,
+				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+				 errmsg("schema of table \"%s\" was renamed, or the table has a rule", FENCES),
+				 errhint("Retry the transaction.")));
+	return plan;
+}
+
+/*
  * Runs a statement, which sees what has been committed up to now.  Returns the number of
  * rows, and in *token that of the first row.
  */
 static int64
 run_as_owner(Relation fences, const Statement *statement, Datum *values, int64 *token)
 {
-	char	   *schema = get_namespace_name(RelationGetNamespace(fences));
-	SPIPlanPtr	plan = SPI_prepare(psprintf(statement->text, quote_qualified_identifier(schema, FENCES)),
-								   N_COLUMNS, column_types);
+	SPIPlanPtr	plan = prepare(fences, statement);
 	bool		is_null;
 
-	if (plan == NULL || SPI_execute_snapshot(plan, values, statement->nulls,
+	if (SPI_execute_snapshot(plan, values, statement->nulls,
 											 GetLatestSnapshot(), InvalidSnapshot, false, true, 0) < 0)
 		elog(ERROR, "statement on table \"%s\" failed", FENCES);
 	if (token && SPI_processed > 0)
