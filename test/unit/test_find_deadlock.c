@@ -85,6 +85,28 @@ test_writer_between(void)
 	is_str(found(1), "victim 1: 1>2", "a writer that is leaving does not hide who is before it");
 }
 
+/* What is found in one round of the search counts in that round alone. */
+static void
+test_rounds(void)
+{
+	situation_begin();
+	queue("x", "2W 1W");
+	queue("y", "3R 4R 2W");
+	queue("z", "2W 3W");
+	mutex("s", "4");
+	permits("s", "1 5 4");
+	queue("p", "5W 6W");
+	queue("q", "6W 5W");
+	waits(1, "x");
+	waits(2, "y");
+	waits(3, "z");
+	waits(4, "*s/2");
+	waits(5, "q");
+	waits(6, "p");
+	is_str(found(1), "nothing", "a session waits for a deadlock, and seemed to be in it by a permit");
+	is_str(found(2), "victim 3: 2>3", "... which has another victim");
+}
+
 static void
 test_several_names(void)
 {
@@ -259,6 +281,7 @@ main(void)
 	test_plain();
 	test_reader_behind_writer();
 	test_writer_between();
+	test_rounds();
 	test_several_names();
 	test_semaphores();
 	test_upgrades();

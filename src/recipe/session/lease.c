@@ -320,7 +320,6 @@ zkl__lease_connected(ZklSession *session)
 	zkl__lease_note_holds(session);
 	session->is_dropping = false;
 	session->proof = NULL;
-	session->no_proof_before_ms = 0;
 	if (needs_proofs(session))
 		send_proof(session);
 }
