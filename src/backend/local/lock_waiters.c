@@ -26,6 +26,7 @@
 #include "backend/base/holds.h"
 #include "backend/local/local_lock.h"
 #include "backend/local/lock_waiters.h"
+#include "backend/session/backend_session.h"
 #include "backend/session/shown.h"
 
 /* PostgreSQL checks a wait after deadlock_timeout, and may then rearrange its queue. */
@@ -168,7 +169,8 @@ waits_for_place(const Waiter *waiter)
 	{
 		ZklockHold *hold = dlist_container(ZklockHold, link, iter.cur);
 
-		if (hold->local_key == key && hold->lock == NULL)
+		if (hold->kind == ZKLOCK_LOCK && hold->lock == NULL &&
+			hold->key == (key ^ zklock_session_namespace()))
 			return true;
 	}
 	return false;

@@ -139,7 +139,8 @@ request_remote(void *arg, ZklSession *session)
 static bool
 can_do_without(const ZklockHold *hold)
 {
-	return hold->mode != ZKL_MODE_NONE && !zklock_local_is_held(hold->local_key);
+	return hold->mode != ZKL_MODE_NONE && !zklock_local_is_held(hold->key, ZKL_MODE_EXCLUSIVE) &&
+		!zklock_local_is_held(hold->key, ZKL_MODE_SHARED);
 }
 
 /*
@@ -167,7 +168,7 @@ wait_local(LockAcquisition *a, ZklockHold *hold, int64 timeout_ms, bool is_lock_
 	bool		acquired;
 
 	error_context_stack = &context;
-	acquired = zklock_local_acquire(hold->local_key, a->item->mode, timeout_ms,
+	acquired = zklock_local_acquire(hold->key, a->item->mode, timeout_ms,
 									&a->timeout.waited);
 	if (!acquired && is_lock_timeout)
 		zklock_raise_lock_timeout();
@@ -181,23 +182,19 @@ acquire_local(LockAcquisition *a)
 	for (int i = 0; i < a->n; i++)
 	{
 		ZklockHold *hold = a->holds[i];
-		ZklockModeCounts *counts = zklock_hold_counts(hold, a->item->mode);
 		bool		is_lock_timeout;
 		int64		timeout_ms = local_timeout(a, &is_lock_timeout);
 		bool		optional;
 
 		CHECK_FOR_INTERRUPTS();
-		if (counts->local || hold->kind == ZKLOCK_SEMAPHORE)
+		if (hold->kind == ZKLOCK_SEMAPHORE || zklock_local_is_held(hold->key, a->item->mode))
 			continue;
-		if (!hold->exclusive.local && !hold->shared.local)
-			hold->local_key = hold->key ^ zklock_session_namespace();
 		optional = can_do_without(hold);
 		if (optional)
 			timeout_ms = 0;
 		else if (hold->mode >= a->item->mode)
 			timeout_ms = ZKLOCK_NO_TIMEOUT; /* held in a stronger mode: granted at once */
-		counts->local = wait_local(a, hold, timeout_ms, is_lock_timeout);
-		if (!counts->local && !optional)
+		if (!wait_local(a, hold, timeout_ms, is_lock_timeout) && !optional)
 			return false;
 	}
 	return true;
@@ -294,8 +291,7 @@ can_requeue(const LockAcquisition *a)
 	const ZklockHold *hold = a->holds[0];
 
 	return a->n == 1 && !a->requeued && a->item->timeout_ms != 0 &&
-		hold->mode == ZKL_MODE_NONE &&
-		hold->exclusive.local != hold->shared.local;
+		hold->kind == ZKLOCK_LOCK && hold->mode == ZKL_MODE_NONE;
 }
 
 /* After the end of the request: lets the next local waiter queue.  Only once per call. */
@@ -308,8 +304,7 @@ requeue(LockAcquisition *a)
 			(errmsg_internal("requeuing behind local waiters for lock \"%s\"",
 							 hold->name.display)));
 	a->requeued = true;
-	zklock_hold_counts(hold, a->item->mode)->local = false;
-	zklock_local_release(hold->local_key, a->item->mode);
+	zklock_local_release(hold->key, a->item->mode);
 }
 
 /* Returns false on timeout. */
