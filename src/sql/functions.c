@@ -138,13 +138,9 @@ tokens_of(ZklockNames *names)
 static bool
 acquire(ZklockNames *names, ZklMode mode, ZklockScope scope, int64 timeout_ms)
 {
-	ZklockAcquisition item = {
-		.names = names,.mode = mode,.scope = scope,.timeout_ms = timeout_ms
-	};
-
 	if (scope == ZKLOCK_SESSION)
 		require_session_level();
-	return zklock_acquire(&item);
+	return zklock_acquire(names, mode, scope, timeout_ms);
 }
 
 static Datum

@@ -10,26 +10,18 @@
 
 #include "backend/base/holds.h"
 
-typedef struct ZklockAcquisition
-{
-	ZklockNames *names;
-	ZklMode		mode;
-	ZklockScope scope;
-	int64		timeout_ms;		/* for other holders; or ZKLOCK_NO_TIMEOUT */
-} ZklockAcquisition;
-
 /*
- * Acquires all the locks or none.  Returns false on timeout.  Waits
- * interruptibly; throws the errors listed in doc/reference.md, after releasing what it
- * acquired.  Raises 53400 at the first name that exceeds what this session can hold in this
- * mode, without reading further.
+ * Acquires all the locks or none.  Returns false on timeout (timeout_ms is in milliseconds, or
+ * ZKLOCK_NO_TIMEOUT).  Waits interruptibly; throws the errors listed in doc/reference.md, after
+ * releasing what it acquired.  Raises 53400 at the first name that exceeds what this session
+ * can hold in this mode, without reading further.
  */
-extern bool zklock_acquire(const ZklockAcquisition *item);
+extern bool zklock_acquire(ZklockNames *names, ZklMode mode, ZklockScope scope, int64 timeout_ms);
 
 /*
  * Acquires one more permit of a semaphore with "capacity" permits.  Returns its token, or 0
- * on timeout (timeout_ms is in milliseconds, or ZKLOCK_NO_TIMEOUT).  Waits interruptibly;
- * throws the errors listed in doc/reference.md, after releasing what it acquired.
+ * on timeout.  Waits interruptibly; throws the errors listed in doc/reference.md, after
+ * releasing what it acquired.
  */
 extern int64 zklock_acquire_permit(const ZklockName *name, int capacity,
 								   ZklockScope scope, int64 timeout_ms);

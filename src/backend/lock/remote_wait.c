@@ -17,11 +17,9 @@
 #include "backend/base/settings.h"
 #include "backend/base/syntax.h"
 #include "backend/lock/deadlock.h"
-#include "backend/lock/loss.h"
 #include "backend/lock/remote_wait.h"
 #include "backend/session/backend_session.h"
 #include "backend/session/errors.h"
-#include "backend/session/shown.h"
 #include "backend/session/stats.h"
 #include "backend/session/wait.h"
 
@@ -253,9 +251,8 @@ zklock_await_request(ZklockTimeout *timeout, ZklSession *session,
 	}
 }
 
-/* Returns the session, connected; or NULL if the call has queued and its timeout has passed. */
-static ZklSession *
-reach_session(ZklockTimeout *timeout, const ZklockAction *action)
+ZklSession *
+zklock_reach_session(ZklockTimeout *timeout, const ZklockAction *action)
 {
 	bool		is_lock_timeout;
 	int64		left = zklock_time_left(timeout, &is_lock_timeout);
@@ -268,26 +265,4 @@ reach_session(ZklockTimeout *timeout, const ZklockAction *action)
 	if (session == NULL && is_lock_timeout)
 		zklock_raise_lock_timeout();
 	return session;
-}
-
-bool
-zklock_acquire_remote(ZklockTimeout *timeout, const ZklockAction *action,
-					  ZklStatus (*request) (void *arg, ZklSession *session), void *arg)
-{
-	zklock_no_answer_due(timeout);	/* during the wait for the local lock */
-	for (;;)
-	{
-		ZklSession *session = reach_session(timeout, action);
-		ZklStatus	status;
-
-		if (session == NULL)
-			return false;
-		zklock_show_session(session, zklock_session_namespace());
-		status = request(arg, session);
-		if (status != ZKL_SESSION_LOST && status != ZKL_LOCK_LOST)
-			return status == ZKL_OK;
-
-		/* If no lock was lost, queue again in another session. */
-		zklock_check_loss();
-	}
 }

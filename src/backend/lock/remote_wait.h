@@ -23,12 +23,9 @@ extern ZklStatus zklock_await_request(ZklockTimeout *timeout, ZklSession *sessio
 									  const ZklockAction *actions);
 
 /*
- * Makes a request in the connected session, and after the loss of the session again in
- * another one.  "request" waits for its request with zklock_await_request() and returns
- * the status.  Returns false on timeout.  Throws if it makes no progress (wait.h).
+ * Returns the session, connected; or NULL if the call has queued and its timeout has passed.
+ * Waits and throws like zklock_session_ready().
  */
-extern bool zklock_acquire_remote(ZklockTimeout *timeout, const ZklockAction *action,
-								  ZklStatus (*request) (void *arg, ZklSession *session),
-								  void *arg);
+extern ZklSession *zklock_reach_session(ZklockTimeout *timeout, const ZklockAction *action);
 
 #endif							/* ZKLOCK_REMOTE_WAIT_H */
