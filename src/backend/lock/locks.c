@@ -325,6 +325,7 @@ requeue(LockAcquisition *a)
 			(errmsg_internal("requeuing behind local waiters for lock \"%s\"",
 							 hold->name.display)));
 	a->requeued = true;
+	a->timeout.must_requeue = false;
 	zklock_local_release(hold->key, a->mode);
 }
 
