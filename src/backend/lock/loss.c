@@ -206,7 +206,7 @@ zklock_translate_cancel(MemoryContext context)
 	cancel = CopyErrorData();
 	FlushErrorState();
 	zklock_check_loss();
-	zklock_raise_revoked();
+	zklock_process_revocation(true);
 	ReThrowError(cancel);
 }
 

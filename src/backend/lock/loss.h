@@ -20,7 +20,7 @@ extern void zklock_check_loss(void);
 /*
  * For PG_CATCH.  If the error is, or results from, the cancel of a loss or of a request
  * for release, raises the error of zklock_check_loss() or
- * zklock_raise_revoked() instead, in this memory context.
+ * zklock_process_revocation() instead, in this memory context.
  */
 extern void zklock_translate_cancel(MemoryContext context);
 

@@ -138,7 +138,7 @@ zklock_report_revocation(void)
  * statement may be the one that releases it.
  */
 void
-zklock_process_revocation(void)
+zklock_process_revocation(bool is_cancelled)
 {
 	Unreported	unreported;
 
@@ -146,21 +146,9 @@ zklock_process_revocation(void)
 		return;
 	unreported = take_unreported();
 	if (unreported.names.n > 0 && cancels() &&
-		(unreported.cancelling || unreported.in_transaction))
+		(is_cancelled || unreported.cancelling || unreported.in_transaction))
 		raise_cancel(&unreported);
 	notify(&unreported);
-}
-
-void
-zklock_raise_revoked(void)
-{
-	Unreported	unreported;
-
-	if (!is_pending() || !cancels())
-		return;
-	unreported = take_unreported();
-	if (unreported.names.n > 0)
-		raise_cancel(&unreported);
 }
 
 void

@@ -11,16 +11,13 @@
 #include "backend/base/names.h"
 
 /*
- * At the start of a statement: reports requests for release since the last call, as
- * zklock.on_revoke specifies; may throw 57014.
+ * At the start of a statement, or if a cancel ended one: reports requests for release since
+ * the last call, as zklock.on_revoke specifies; may throw 57014.
  */
-extern void zklock_process_revocation(void);
+extern void zklock_process_revocation(bool is_cancelled);
 
 /* Same, within a statement or at its end: raises a notice at most. */
 extern void zklock_report_revocation(void);
-
-/* Raises 57014 with the reason, if a request for release caused the current cancel. */
-extern void zklock_raise_revoked(void);
 
 /*
  * For an error that is being reported: if a request for release caused the cancel,

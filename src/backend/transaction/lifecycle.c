@@ -312,7 +312,7 @@ static void
 raise_pending_error(void)
 {
 	raise_pending_loss();
-	zklock_process_revocation();
+	zklock_process_revocation(false);
 }
 
 static void
