@@ -52,12 +52,15 @@ static LossState transaction;
 /* The first locks because of which "failed" or "unproven" was set, for errors; or "". */
 static char affected[ZKLOCK_LIST_NAME_BYTES + 32];
 
-/* Marks the lost locks, and returns their names and whether the whole session is lost. */
+/*
+ * Marks the lost locks.  Returns whether the whole session is lost, and the names of the lost
+ * locks, or of all that are held.
+ */
 static ZklockNameList
-find_lost(bool *session_is_lost)
+list_holds(bool lost_only, bool *session_is_lost)
 {
 	ZklSession *session = zklock_session_current();
-	ZklockNameList lost = {0};
+	ZklockNameList list = {0};
 	dlist_iter	iter;
 
 	*session_is_lost = session != NULL && zklock_session_is_lost(session);
@@ -66,10 +69,10 @@ find_lost(bool *session_is_lost)
 		ZklockHold *hold = dlist_container(ZklockHold, link, iter.cur);
 
 		hold->lost = hold->lock != NULL && (*session_is_lost || zkl_lock_is_lost(hold->lock));
-		if (hold->lost)
-			zklock_list_hold(&lost, hold);
+		if (hold->lost || (hold->lock != NULL && !lost_only))
+			zklock_list_hold(&list, hold);
 	}
-	return lost;
+	return list;
 }
 
 static bool
@@ -77,24 +80,7 @@ is_any_lost(void)
 {
 	bool		session_is_lost;
 
-	return find_lost(&session_is_lost).n > 0;
-}
-
-/* Returns the names of all locks that are held. */
-static ZklockNameList
-list_held(void)
-{
-	ZklockNameList held = {0};
-	dlist_iter	iter;
-
-	dlist_foreach(iter, &zklock_holds)
-	{
-		ZklockHold *hold = dlist_container(ZklockHold, link, iter.cur);
-
-		if (hold->lock != NULL)
-			zklock_list_hold(&held, hold);
-	}
-	return held;
+	return list_holds(true, &session_is_lost).n > 0;
 }
 
 /* Returns why "n" locks are lost, for DETAIL. */
@@ -156,7 +142,7 @@ zklock_check_loss(void)
 	 * The session can end at any moment, in its own thread.  Then the next check closes it,
 	 * and reports what is not marked here.
 	 */
-	lost = find_lost(&session_lost);
+	lost = list_holds(true, &session_lost);
 	if (lost.n > 0)
 	{
 		names = zklock_list_text(&lost);
@@ -220,7 +206,7 @@ zklock_rewrite_cancel(ErrorData *cancel)
 	if (cancel->elevel != ERROR || cancel->sqlerrcode != ERRCODE_QUERY_CANCELED ||
 		!zklock_cancel_is_requested(ZKLOCK_CANCEL_LOSS) || IsAbortedTransactionBlockState())
 		return;
-	lost = find_lost(&session_lost);
+	lost = list_holds(true, &session_lost);
 	if (lost.n == 0)
 		return;
 	cancel->sqlerrcode = ERRCODE_T_R_SERIALIZATION_FAILURE;
@@ -291,6 +277,7 @@ confirm(ZklSession *session, int session_timeout_ms)
 		session, zkl_now_ms() + session_timeout_ms, zklock_statement_deadline(), ZKL_PENDING
 	};
 	ZklockNameList held;
+	bool		session_is_lost;
 	MemoryContext context = CurrentMemoryContext;
 
 	transaction.failed = true;	/* until it is confirmed */
@@ -310,7 +297,7 @@ confirm(ZklSession *session, int session_timeout_ms)
 	transaction.failed = c.status != ZKL_OK;
 	if (!transaction.failed)
 		return;
-	held = list_held();
+	held = list_holds(false, &session_is_lost);
 	note_affected(&held);
 	ereport(ERROR,
 			(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
@@ -417,7 +404,7 @@ zklock_note_late_loss(void)
 	/* A loss in a command that cannot fail is reported by the next statement. */
 	if (!transaction.at_commit || !zklock_cancel_is_requested(ZKLOCK_CANCEL_LOSS))
 		return;
-	lost = find_lost(&session_lost);
+	lost = list_holds(true, &session_lost);
 	if (lost.n == 0)
 		return;
 
