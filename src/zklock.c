@@ -15,7 +15,7 @@
 
 #include "backend/base/settings.h"
 #include "backend/session/crash_release.h"
-#include "backend/session/shown.h"
+#include "backend/session/shared_memory.h"
 #include "backend/transaction/lifecycle.h"
 #include "compat.h"
 

@@ -53,7 +53,7 @@ typedef struct ZklockHold
 	struct ZklockHold *next;	/* older, with the same hash value */
 	ZklockKind	kind;
 	int			capacity;		/* capacity of the semaphore */
-	bool		shown;			/* as a permit, to other backends (shown.c) */
+	bool		shown;			/* as a permit, to other backends (shared_memory.c) */
 	ZklockName	name;
 	uint64		key;			/* zklock_name_hash() */
 	ZklockModeCounts shared;

@@ -27,7 +27,7 @@
 #include "backend/local/local_lock.h"
 #include "backend/local/lock_waiters.h"
 #include "backend/session/backend_session.h"
-#include "backend/session/shown.h"
+#include "backend/session/shared_memory.h"
 
 /* PostgreSQL checks a wait after deadlock_timeout, and may then rearrange its queue. */
 #define CHECK_MS 50

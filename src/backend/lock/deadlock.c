@@ -24,8 +24,7 @@
 #include "backend/base/syntax.h"
 #include "backend/local/lock_waiters.h"
 #include "backend/lock/deadlock.h"
-#include "backend/session/shown.h"
-#include "backend/session/stats.h"
+#include "backend/session/shared_memory.h"
 #include "backend/session/wait.h"
 #include "recipe/batch.h"
 

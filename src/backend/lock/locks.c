@@ -28,8 +28,7 @@
 #include "backend/lock/settle.h"
 #include "backend/session/backend_session.h"
 #include "backend/session/cancel.h"
-#include "backend/session/shown.h"
-#include "backend/session/stats.h"
+#include "backend/session/shared_memory.h"
 #include "backend/session/wait.h"
 
 /* State of a call of zklock_acquire(). */

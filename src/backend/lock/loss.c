@@ -20,7 +20,7 @@
 #include "backend/session/backend_session.h"
 #include "backend/session/cancel.h"
 #include "backend/session/revoke.h"
-#include "backend/session/stats.h"
+#include "backend/session/shared_memory.h"
 #include "backend/session/wait.h"
 #include "compat.h"
 

@@ -20,7 +20,7 @@
 #include "backend/lock/remote_wait.h"
 #include "backend/session/backend_session.h"
 #include "backend/session/errors.h"
-#include "backend/session/stats.h"
+#include "backend/session/shared_memory.h"
 #include "backend/session/wait.h"
 
 typedef struct RemoteWait

@@ -15,7 +15,7 @@
 #include "backend/local/local_lock.h"
 #include "backend/lock/settle.h"
 #include "backend/session/backend_session.h"
-#include "backend/session/shown.h"
+#include "backend/session/shared_memory.h"
 
 /* Returns whether the place in the ensemble's queue can stay: no session here wants the lock. */
 static bool

@@ -28,8 +28,7 @@
 #include "backend/session/cancel.h"
 #include "backend/session/errors.h"
 #include "backend/session/session_file.h"
-#include "backend/session/shown.h"
-#include "backend/session/stats.h"
+#include "backend/session/shared_memory.h"
 #include "backend/session/wait.h"
 
 /*

@@ -17,7 +17,7 @@
 #include "backend/base/settings.h"
 #include "backend/session/cancel.h"
 #include "backend/session/revoke.h"
-#include "backend/session/stats.h"
+#include "backend/session/shared_memory.h"
 
 #define CANCEL_ONE "canceling statement because release of lock %s was requested"
 #define CANCEL_SEVERAL "canceling statement because release of locks %s was requested"

@@ -1,17 +1,18 @@
 /*-------------------------------------------------------------------------
  *
- * shown.h
- *		The sessions and permits of the backends, which each shows to the others.
+ * shared_memory.h
+ *		The sessions and permits that backends show each other; counters for the view zk_stat.
  *
  *-------------------------------------------------------------------------
  */
-#ifndef ZKLOCK_SHOWN_H
-#define ZKLOCK_SHOWN_H
+#ifndef ZKLOCK_SHARED_MEMORY_H
+#define ZKLOCK_SHARED_MEMORY_H
 
 #include "backend/base/holds.h"
+#include "backend/session/wait.h"
 #include "recipe/recipe.h"
 
-/* Called once, from _PG_init(), in the postmaster.  Also for the counters of stats.c. */
+/* Called once, from _PG_init(), in the postmaster. */
 extern void zklock_install_shared_memory(void);
 
 /*
@@ -67,4 +68,46 @@ typedef struct ZklockShown
 /* Copies all that the backends of this server show; palloc'd. */
 extern void zklock_copy_shown(ZklockShown *copy);
 
-#endif							/* ZKLOCK_SHOWN_H */
+/* Counters */
+
+typedef enum ZklockStat
+{
+	ZKLOCK_STAT_ACQUISITIONS,
+	ZKLOCK_STAT_WAITS,
+	ZKLOCK_STAT_WAIT_MS,
+	ZKLOCK_STAT_TIMEOUTS,
+	ZKLOCK_STAT_CANCELS,
+	ZKLOCK_STAT_DEADLOCKS,
+	ZKLOCK_STAT_SESSIONS_OPENED,
+	ZKLOCK_STAT_SESSIONS_LOST,
+	ZKLOCK_STAT_LOCKS_LOST,
+	ZKLOCK_STAT_COMMITS_REFUSED,
+	ZKLOCK_STAT_REVOCATIONS,
+	ZKLOCK_STAT_ROUND_TRIPS,
+	ZKLOCK_STAT_LOCK_TABLE_READS,
+	ZKLOCK_N_STATS
+} ZklockStat;
+
+/* The functions below neither throw nor wait nor allocate. */
+
+extern void zklock_count(ZklockStat stat, int64 n);
+
+/* A call acquired "n" locks or permits. */
+extern void zklock_count_acquired(const ZklockTimeout *timeout, int n);
+
+/* A call reached its timeout. */
+extern void zklock_count_gave_up(const ZklockTimeout *timeout);
+
+/* A call failed; called in PG_CATCH, before the error is flushed. */
+extern void zklock_count_failed(const ZklockTimeout *timeout);
+
+/*
+ * Counts the answers of the ensemble in a session that has just been opened.  NULL: in
+ * none; called before the session is closed.
+ */
+extern void zklock_count_answers_of(ZklSession *session);
+
+/* Counts the answers that this session has received since the last call. */
+extern void zklock_count_round_trips(void);
+
+#endif							/* ZKLOCK_SHARED_MEMORY_H */
