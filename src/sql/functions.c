@@ -346,20 +346,14 @@ PG_FUNCTION_INFO_V1(zk_fence_reset);
 Datum
 zk_fence_reset(PG_FUNCTION_ARGS)
 {
+	bool		all = PG_NARGS() == 0;
 	ZklockNames names;
 
-	read_name(fcinfo, &names);
-	zklock_fence_reset(&names.name, fcinfo->flinfo->fn_oid);
-	PG_RETURN_VOID();
-}
-
-PG_FUNCTION_INFO_V1(zk_fence_reset_all);
-
-Datum
-zk_fence_reset_all(PG_FUNCTION_ARGS)
-{
-	zklock_require_leader();
-	zklock_fence_reset(NULL, fcinfo->flinfo->fn_oid);
+	if (all)
+		zklock_require_leader();
+	else
+		read_name(fcinfo, &names);
+	zklock_fence_reset(all ? NULL : &names.name, fcinfo->flinfo->fn_oid);
 	PG_RETURN_VOID();
 }
 
