@@ -38,9 +38,6 @@ extern bool zklock_session_is_lost(ZklSession *session);
  */
 extern uint64 zklock_session_namespace(void);
 
-/* Returns how many nodes the session may have. */
-extern int	zklock_session_max_locks(void);
-
 /*
  * Closes the session.  Blocks uninterruptibly for at most timeout_ms.  Its locks are
  * released; the caller removes them from the hold table.  Never throws.
@@ -52,6 +49,13 @@ extern void zklock_session_close(int timeout_ms);
  * change a znode above the locks.
  */
 extern void zklock_warn_open_parents(void);
+
+/*
+ * Called at exit, after the sessions are closed: if a thread still runs, ends the process with this
+ * code before any cleanup by exit().  The thread, of a session in an outage for example, may be
+ * inside a library that exit() cleans up, such as OpenSSL.
+ */
+extern void zklock_exit_with_threads(int code);
 
 /* Called after the ensemble granted a lock or permit; set by lifecycle.c.  Does not throw. */
 extern void (*zklock_after_grant) (void);

@@ -19,8 +19,6 @@
  */
 #include "postgres.h"
 
-#include <unistd.h>
-
 #include "miscadmin.h"
 #include "postmaster/bgworker.h"
 #include "postmaster/interrupt.h"
@@ -29,6 +27,7 @@
 #include "utils/wait_event.h"
 
 #include "backend/base/credentials.h"
+#include "backend/session/backend_session.h"
 #include "backend/session/crash_release.h"
 #include "backend/session/session_file.h"
 
@@ -228,13 +227,6 @@ process_file(const char *path, void *arg)
 	return n_left == 0;
 }
 
-/* exit() must not clean up libraries that a thread is still using. */
-static void
-end_worker(void)
-{
-	_exit(1);
-}
-
 void
 zklock_release_after_crash(Datum arg)
 {
@@ -248,8 +240,7 @@ zklock_release_after_crash(Datum arg)
 	if (release.n_closed > 0)
 		ereport(LOG,
 				(errmsg("closed %d ZooKeeper sessions of processes that have crashed", release.n_closed)));
-	if (zkl_threads_are_running())
-		atexit(end_worker);
+	zklock_exit_with_threads(1);
 	proc_exit(1);
 }
 
