@@ -239,7 +239,8 @@ NAME_ENTRY(zk_release, release_permit(&names.name))
 NAME_ENTRY(zk_revoke, Int32GetDatum(zklock_revoke(&names.name)))
 NAME_ENTRY(zk_revoked, BoolGetDatum(zklock_is_revoked(&names.name)))
 NAME_ENTRY(zk_fence, Int64GetDatum(zklock_fence(&names.name, fcinfo->flinfo->fn_oid)))
-NAME_ENTRY(zk_locks_of, zklock_show_locks_of(fcinfo, &names.name))
+NAME_ENTRY(zk_locks_of, zklock_show_locks(fcinfo, &names.name))
+ENTRY(zklock_locks, zklock_show_locks(fcinfo, NULL))
 
 /*
  * A wait that does not hold back others, VACUUM for example, needs a new transaction
