@@ -87,7 +87,8 @@ read_names(FunctionCallInfo fcinfo, ZklockNames *names)
 {
 	zklock_require_leader();
 	require_argument(fcinfo, 0);
-	zklock_names_of_array(PG_GETARG_ARRAYTYPE_P(0), names);
+	deconstruct_array(PG_GETARG_ARRAYTYPE_P(0), TEXTOID, -1, false, TYPALIGN_INT,
+					  &names->values, &names->nulls, &names->n);
 }
 
 /* Reads the argument that is the time to wait, in milliseconds. */

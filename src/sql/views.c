@@ -419,6 +419,7 @@ PG_FUNCTION_INFO_V1(zklock_server);
 Datum
 zklock_server(PG_FUNCTION_ARGS)
 {
-	zklock_require_preloaded();
+	if (!zklock_is_preloaded)
+		zklock_report_not_preloaded(ERROR);
 	PG_RETURN_TEXT_P(cstring_to_text(zklock_server_name()));
 }

@@ -103,13 +103,15 @@ extern int	zklock_holds_count(void);
 extern _Noreturn void zklock_refuse_worker(void);
 
 /*
- * Throws 25000 in a parallel worker, 55000 if the library is not preloaded.  A worker's locks would end with the worker, and
- * the worker would wait for the locks of its own leader, which waits for the worker.
+ * SQL functions call this first.  Throws 55000 if the library is not preloaded, 25000 in a parallel
+ * worker: its locks would end with the worker, and it would wait for the locks of its own
+ * leader, which waits for the worker.
  */
 static inline void
 zklock_require_leader(void)
 {
-	zklock_require_preloaded();
+	if (unlikely(!zklock_is_preloaded))
+		zklock_report_not_preloaded(ERROR);
 	if (unlikely(IsParallelWorker()))
 		zklock_refuse_worker();
 }

@@ -159,13 +159,6 @@ zklock_name_from_text(text *value, ZklockNameRoom *room, ZklockName *name)
 	name->hash = hash_bytes((const unsigned char *) name->encoded, (int) strlen(name->encoded));
 }
 
-void
-zklock_names_of_array(ArrayType *array, ZklockNames *names)
-{
-	deconstruct_array(array, TEXTOID, -1, false, TYPALIGN_INT,
-					  &names->values, &names->nulls, &names->n);
-}
-
 const ZklockName *
 zklock_names_get(ZklockNames *names, int i)
 {

@@ -8,8 +8,6 @@
 #ifndef ZKLOCK_NAMES_H
 #define ZKLOCK_NAMES_H
 
-#include "utils/array.h"
-
 #include "recipe/recipe.h"
 
 #define ZKLOCK_MAX_NAME_BYTES 512
@@ -43,9 +41,6 @@ typedef struct ZklockNames
 	ZklockName	name;
 	ZklockNameRoom room;
 } ZklockNames;
-
-/* Takes the names of an array, without looking at them. */
-extern void zklock_names_of_array(ArrayType *array, ZklockNames *names);
 
 /*
  * Returns the first eight bytes of the SHA-256 hash of an encoded name, the same on all

@@ -62,12 +62,4 @@ extern bool zklock_is_preloaded;
 /* Reports, at the given level, that the library is not preloaded. */
 extern void zklock_report_not_preloaded(int level);
 
-/* Throws 55000 if the library is not preloaded.  Every function calls this first. */
-static inline void
-zklock_require_preloaded(void)
-{
-	if (unlikely(!zklock_is_preloaded))
-		zklock_report_not_preloaded(ERROR);
-}
-
 #endif							/* ZKLOCK_SETTINGS_H */

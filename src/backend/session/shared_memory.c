@@ -406,7 +406,7 @@ zklock_stat(PG_FUNCTION_ARGS)
 	Datum		values[STAT_COLUMNS];
 	bool		nulls[STAT_COLUMNS] = {false};
 
-	zklock_require_preloaded();
+	zklock_require_leader();
 	InitMaterializedSRF(fcinfo, 0);
 	zklock_count_round_trips();
 	for (int i = 0; i < ZKLOCK_N_STATS; i++)
@@ -426,7 +426,7 @@ PG_FUNCTION_INFO_V1(zklock_stat_reset);
 Datum
 zklock_stat_reset(PG_FUNCTION_ARGS)
 {
-	zklock_require_preloaded();
+	zklock_require_leader();
 	zklock_count_round_trips();
 	for (int i = 0; i < ZKLOCK_N_STATS; i++)
 		pg_atomic_write_u64(&counters->counts[i], 0);
