@@ -15,7 +15,6 @@
 
 #include "access/parallel.h"
 #include "miscadmin.h"
-#include "utils/builtins.h"
 
 #include "backend/base/settings.h"
 #include "backend/base/syntax.h"

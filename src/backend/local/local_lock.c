@@ -18,7 +18,6 @@
 
 #include <limits.h>
 
-#include "miscadmin.h"
 #include "storage/lock.h"
 #include "storage/proc.h"
 #include "utils/timeout.h"

@@ -14,8 +14,6 @@
 
 #include "access/xact.h"
 #include "miscadmin.h"
-#include "storage/proc.h"
-#include "utils/memutils.h"
 #include "utils/snapmgr.h"
 
 #include "backend/base/names.h"

@@ -16,10 +16,8 @@
 
 #include "backend/base/names.h"
 #include "backend/base/settings.h"
-#include "backend/lock/loss.h"
 #include "backend/lock/remote_wait.h"
 #include "backend/lock/semaphores.h"
-#include "backend/lock/settle.h"
 #include "backend/session/backend_session.h"
 #include "backend/session/shared_memory.h"
 #include "backend/session/wait.h"

@@ -15,7 +15,6 @@
 
 #include "access/xlog.h"
 #include "common/hashfn.h"
-#include "miscadmin.h"
 #include "storage/fd.h"
 #include "storage/ipc.h"
 #include "utils/timestamp.h"
