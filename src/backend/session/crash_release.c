@@ -53,7 +53,6 @@ typedef struct Batch
 {
 	int			n;
 	ZklockSessionNote *notes;
-	bool		is_done[BATCH];
 	ZklSession *sessions[BATCH];	/* or NULL */
 } Batch;
 
@@ -93,15 +92,19 @@ open_noted_session(CrashRelease *release, const ZklockSessionNote *note, ZklSess
 	*session = zkl_session_open(&config);
 }
 
-/* Is it decided what becomes of the batch?  Closes the sessions that are resumed. */
+/*
+ * Is it decided what becomes of the batch?  Closes the sessions that are resumed, and removes
+ * the keys of those that do not exist.
+ */
 static bool
-check_sessions(Batch *batch)
+check_sessions(CrashRelease *release, Batch *batch)
 {
 	bool		all_decided = true;
 
 	for (int i = 0; i < batch->n; i++)
 	{
 		ZklSession *session = batch->sessions[i];
+		ZklockSessionNote *note = &batch->notes[i];
 		ZklSessionState state;
 
 		if (session == NULL)
@@ -113,9 +116,12 @@ check_sessions(Batch *batch)
 			continue;
 		}
 		if (state == ZKL_SESSION_EXPIRED)
-			batch->is_done[i] = true;
+		{
+			release->n_closed += note->n_resumed > 0;
+			note->key.id = 0;
+		}
 		else
-			batch->notes[i].n_resumed++;
+			note->n_resumed++;
 		zkl_session_close(session, 0);
 		batch->sessions[i] = NULL;
 	}
@@ -129,48 +135,21 @@ wait_for_threads(void)
 		;
 }
 
-/* Tries to close these sessions; moves those that are left to the front, returns how many. */
-static int
+/* Tries to close these sessions. */
+static void
 close_batch(CrashRelease *release, ZklockSessionNote *notes, int n)
 {
 	Batch		batch = {.n = n,.notes = notes};
 	int64		until = zkl_now_ms() + BATCH_MS;
-	int			n_left = 0;
 
 	for (int i = 0; i < n; i++)
 		open_noted_session(release, &notes[i], &batch.sessions[i]);
-	while (!check_sessions(&batch) && zkl_now_ms() < until && sleep_ms(POLL_MS))
+	while (!check_sessions(release, &batch) && zkl_now_ms() < until && sleep_ms(POLL_MS))
 		;
 	for (int i = 0; i < n; i++)
-	{
 		if (batch.sessions[i])
 			zkl_session_close(batch.sessions[i], 0);
-		if (!batch.is_done[i])
-			notes[n_left++] = notes[i];
-		else if (notes[i].n_resumed > 0)
-			release->n_closed++;
-	}
 	wait_for_threads();
-	return n_left;
-}
-
-/* The same for any number of sessions. */
-static int
-close_all(CrashRelease *release, ZklockSessionNote *notes, int n)
-{
-	int			n_left = 0;
-	int			n_of_batch;
-
-	for (int i = 0; i < n; i += n_of_batch)
-	{
-		int			n_undone;
-
-		n_of_batch = Min(n - i, BATCH);
-		n_undone = ShutdownRequestPending ? n_of_batch : close_batch(release, &notes[i], n_of_batch);
-		memmove(&notes[n_left], &notes[i], sizeof(*notes) * n_undone);
-		n_left += n_undone;
-	}
-	return n_left;
 }
 
 /* Returns when the sessions have ended without us. */
@@ -190,13 +169,18 @@ give_up(const CrashRelease *release, ZklockSessionNote *notes, int n)
 {
 	bool		is_late = zkl_now_ms() - release->busy_ms > lifetime_ms(notes, n);
 	int			n_left = 0;
+	int			n_given_up = 0;
 
 	for (int i = 0; i < n; i++)
-		if (!is_late && notes[i].n_resumed < MAX_RESUMED)
+		if (notes[i].key.id == 0)
+			continue;
+		else if (is_late || notes[i].n_resumed >= MAX_RESUMED)
+			n_given_up++;
+		else
 			notes[n_left++] = notes[i];
-	if (n_left < n)
+	if (n_given_up > 0)
 		ereport(LOG,
-				(errmsg("could not close %d ZooKeeper sessions of former processes", n - n_left),
+				(errmsg("could not close %d ZooKeeper sessions of former processes", n_given_up),
 				 errdetail("Their locks are free when they expire.")));
 	return n_left;
 }
@@ -220,7 +204,9 @@ process_file(const char *path, void *arg)
 		release->busy_ms = zkl_now_ms();
 		return false;
 	}
-	n_left = give_up(release, notes, close_all(release, notes, n));
+	for (int i = 0; i < n && !ShutdownRequestPending; i += BATCH)
+		close_batch(release, &notes[i], Min(n - i, BATCH));
+	n_left = give_up(release, notes, n);
 	if (n_left > 0)
 		zklock_write_former_file(path, notes, n_left);
 	pfree(notes);

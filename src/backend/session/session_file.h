@@ -15,14 +15,13 @@
 #include "recipe/recipe.h"
 
 /* A longer connect string is not noted: its sessions last for their timeout after a crash. */
-#define ZKLOCK_NOTE_CONNECT_STRING 988
+#define ZKLOCK_NOTE_CONNECT_STRING 992
 
 typedef struct ZklockSessionNote
 {
-	uint32		crc;			/* of all that follows; a note that is half written has another */
-	int32		timeout_ms;		/* of the session */
-	ZklSessionKey key;
 	int32		n_resumed;		/* how often it was resumed to close it */
+	int32		timeout_ms;		/* of the session */
+	ZklSessionKey key;			/* the ensemble refuses one that is damaged */
 	char		connect_string[ZKLOCK_NOTE_CONNECT_STRING];
 } ZklockSessionNote;
 
@@ -50,6 +49,6 @@ extern bool zklock_former_files(bool (*process) (const char *path, void *arg), v
 extern bool zklock_read_former_file(const char *path, bool *free, ZklockSessionNote **notes, int *n);
 
 /* Replaces the notes of a free file by those that are left. */
-extern void zklock_write_former_file(const char *path, ZklockSessionNote *notes, int n);
+extern void zklock_write_former_file(const char *path, const ZklockSessionNote *notes, int n);
 
 #endif							/* ZKLOCK_SESSION_FILE_H */
