@@ -22,14 +22,8 @@
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 
-#include "backend/base/settings.h"
-#include "backend/lock/locks.h"
-#include "backend/lock/loss.h"
-#include "backend/lock/release.h"
-#include "backend/lock/revoker.h"
-#include "backend/lock/semaphores.h"
-#include "backend/session/revoke.h"
-#include "backend/transaction/fence.h"
+#include "backend/lock/lock.h"
+#include "backend/transaction/transaction.h"
 #include "compat.h"
 #include "sql/views.h"
 

@@ -18,10 +18,8 @@
 #include "utils/timestamp.h"
 #include "utils/tuplestore.h"
 
-#include "backend/base/holds.h"
 #include "backend/base/syntax.h"
-#include "backend/lock/queues.h"
-#include "backend/session/backend_session.h"
+#include "backend/lock/lock.h"
 #include "compat.h"
 #include "sql/views.h"
 

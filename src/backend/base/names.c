@@ -28,7 +28,7 @@
 #include "utils/guc.h"
 #include "utils/snapmgr.h"
 
-#include "backend/base/names.h"
+#include "backend/base/base.h"
 #include "backend/base/syntax.h"
 
 /*

@@ -13,13 +13,11 @@
 
 #include <limits.h>
 
-#include "access/parallel.h"
 #include "miscadmin.h"
 
-#include "backend/base/settings.h"
+#include "backend/base/base.h"
 #include "backend/base/syntax.h"
 #include "compat.h"
-#include "recipe/recipe.h"
 
 bool		zklock_is_preloaded = false;
 

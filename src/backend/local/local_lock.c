@@ -22,9 +22,7 @@
 #include "storage/proc.h"
 #include "utils/timeout.h"
 
-#include "backend/local/local_lock.h"
-#include "backend/session/backend_session.h"
-#include "backend/session/cancel.h"
+#include "backend/local/local.h"
 #include "compat.h"
 
 /* pg_advisory_lock() uses 1 and 2. */

@@ -23,11 +23,7 @@
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
-#include "backend/base/holds.h"
-#include "backend/local/local_lock.h"
-#include "backend/local/lock_waiters.h"
-#include "backend/session/backend_session.h"
-#include "backend/session/shared_memory.h"
+#include "backend/local/local.h"
 
 /* PostgreSQL checks a wait after deadlock_timeout, and may then rearrange its queue. */
 #define CHECK_MS 50

@@ -19,14 +19,9 @@
 #include "utils/backend_status.h"
 #include "utils/memutils.h"
 
-#include "backend/base/names.h"
-#include "backend/base/settings.h"
 #include "backend/base/syntax.h"
-#include "backend/local/lock_waiters.h"
-#include "backend/lock/deadlock.h"
-#include "backend/session/shared_memory.h"
-#include "backend/session/wait.h"
-#include "recipe/batch.h"
+#include "backend/local/local.h"
+#include "backend/lock/lock.h"
 
 /* Returns text of another server in a form that is safe in messages. */
 static char *

@@ -16,18 +16,8 @@
 #include "miscadmin.h"
 #include "utils/snapmgr.h"
 
-#include "backend/base/names.h"
-#include "backend/base/settings.h"
-#include "backend/local/local_lock.h"
-#include "backend/lock/locks.h"
-#include "backend/lock/loss.h"
-#include "backend/lock/remote_wait.h"
-#include "backend/lock/semaphores.h"
-#include "backend/lock/settle.h"
-#include "backend/session/backend_session.h"
-#include "backend/session/cancel.h"
-#include "backend/session/shared_memory.h"
-#include "backend/session/wait.h"
+#include "backend/local/local.h"
+#include "backend/lock/lock.h"
 
 /* State of a call of zklock_acquire(). */
 typedef struct LockAcquisition

@@ -4,7 +4,7 @@
  *		Reports lost locks, and refuses commits that relied on them.
  *
  * The recipe layer detects a loss, in any thread, and requests a cancel of the
- * running statement (cancel.h).  The hooks of lifecycle.c then call the functions
+ * running statement (cancel.c).  The hooks of lifecycle.c then call the functions
  * here, to raise the error of the loss.  Only this file refuses commits.
  *
  *-------------------------------------------------------------------------
@@ -14,14 +14,7 @@
 #include "access/xact.h"
 #include "miscadmin.h"
 
-#include "backend/base/settings.h"
-#include "backend/lock/loss.h"
-#include "backend/lock/settle.h"
-#include "backend/session/backend_session.h"
-#include "backend/session/cancel.h"
-#include "backend/session/revoke.h"
-#include "backend/session/shared_memory.h"
-#include "backend/session/wait.h"
+#include "backend/lock/lock.h"
 #include "compat.h"
 
 #define LOST_ONE "lock %s was lost"

@@ -14,14 +14,8 @@
 #include "miscadmin.h"
 #include "storage/proc.h"
 
-#include "backend/base/settings.h"
 #include "backend/base/syntax.h"
-#include "backend/lock/deadlock.h"
-#include "backend/lock/remote_wait.h"
-#include "backend/session/backend_session.h"
-#include "backend/session/errors.h"
-#include "backend/session/shared_memory.h"
-#include "backend/session/wait.h"
+#include "backend/lock/lock.h"
 
 typedef struct RemoteWait
 {

@@ -14,13 +14,7 @@
 
 #include "utils/timestamp.h"
 
-#include "backend/base/names.h"
-#include "backend/base/settings.h"
-#include "backend/lock/remote_wait.h"
-#include "backend/lock/semaphores.h"
-#include "backend/session/backend_session.h"
-#include "backend/session/shared_memory.h"
-#include "backend/session/wait.h"
+#include "backend/lock/lock.h"
 
 /* Between two attempts, until the deletes of released permits are answered. */
 #define RETRY_MS 5

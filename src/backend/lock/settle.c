@@ -11,11 +11,8 @@
  */
 #include "postgres.h"
 
-#include "backend/base/settings.h"
-#include "backend/local/local_lock.h"
-#include "backend/lock/settle.h"
-#include "backend/session/backend_session.h"
-#include "backend/session/shared_memory.h"
+#include "backend/local/local.h"
+#include "backend/lock/lock.h"
 
 /* Returns whether the place in the ensemble's queue can stay: no session here wants the lock. */
 static bool

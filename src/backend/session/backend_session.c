@@ -19,16 +19,7 @@
 #include "storage/ipc.h"
 #include "utils/timestamp.h"
 
-#include "backend/base/credentials.h"
-#include "backend/base/holds.h"
-#include "backend/base/names.h"
-#include "backend/base/settings.h"
-#include "backend/session/backend_session.h"
-#include "backend/session/cancel.h"
-#include "backend/session/errors.h"
-#include "backend/session/session_file.h"
-#include "backend/session/shared_memory.h"
-#include "backend/session/wait.h"
+#include "backend/session/session.h"
 
 /*
  * The connection, the client library's socket pair, two eventfds, the epoll.  PostgreSQL

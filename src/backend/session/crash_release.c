@@ -26,10 +26,7 @@
 #include "storage/latch.h"
 #include "utils/wait_event.h"
 
-#include "backend/base/credentials.h"
-#include "backend/session/backend_session.h"
-#include "backend/session/crash_release.h"
-#include "backend/session/session_file.h"
+#include "backend/session/session.h"
 
 /* Sessions at a time: each has a thread and some descriptors. */
 #define BATCH 64

@@ -31,8 +31,7 @@
 #include "storage/fd.h"
 #include "storage/proc.h"
 
-#include "backend/base/settings.h"
-#include "backend/session/session_file.h"
+#include "backend/session/session.h"
 
 #define DIRECTORY PG_STAT_TMP_DIR
 #define FILE_NAME "zklock_sessions"

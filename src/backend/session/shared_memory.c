@@ -29,8 +29,7 @@
 #include "utils/hsearch.h"
 #include "utils/timestamp.h"
 
-#include "backend/session/session_file.h"
-#include "backend/session/shared_memory.h"
+#include "backend/session/session.h"
 
 /* The key of a hash table, without padding. */
 typedef struct PermitKey

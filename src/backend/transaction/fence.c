@@ -45,9 +45,8 @@
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 
-#include "backend/base/holds.h"
-#include "backend/lock/loss.h"
-#include "backend/transaction/fence.h"
+#include "backend/lock/lock.h"
+#include "backend/transaction/transaction.h"
 #include "compat.h"
 
 #define FENCES "zklock_fences"

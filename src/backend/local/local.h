@@ -1,16 +1,21 @@
 /*-------------------------------------------------------------------------
  *
- * local_lock.h
- *		The local lock: the part of a lock in PostgreSQL's own lock manager.
+ * local.h
+ *		Local locks, and the sessions that wait for this backend.
  *
  *-------------------------------------------------------------------------
  */
-#ifndef ZKLOCK_LOCAL_LOCK_H
-#define ZKLOCK_LOCAL_LOCK_H
+#ifndef ZKLOCK_LOCAL_H
+#define ZKLOCK_LOCAL_H
 
 #include "storage/lock.h"
 
-#include "backend/session/wait.h"
+#include "backend/session/session.h"
+
+
+/*
+ * The local lock: the part of a lock in PostgreSQL's own lock manager (local_lock.c)
+ */
 
 /*
  * A key is zklock_name_hash().  The functions that take one are for the local lock of this name in
@@ -38,4 +43,21 @@ extern void zklock_local_release(uint64 key, ZklMode mode);
 /* Returns whether this is a local lock, and its key, changed by the namespace. */
 extern bool zklock_local_key(const LOCKTAG *tag, uint64 *key);
 
-#endif							/* ZKLOCK_LOCAL_LOCK_H */
+
+/*
+ * The sessions that wait for this backend in PostgreSQL's lock manager (lock_waiters.c)
+ */
+
+/*
+ * Returns a number that identifies the set of all waits in the lock manager that have
+ * lasted for deadlock_timeout; 0 if there are none.  Cheap, takes no locks.
+ */
+extern uint64 zklock_long_waits(void);
+
+/*
+ * Returns the sessions that wait for this backend there, directly or through others, all
+ * for longer than deadlock_timeout, and hold something.  Palloc'd.
+ */
+extern int	zklock_waiting_for_me(ZklLocalWaiter **local_waiters);
+
+#endif							/* ZKLOCK_LOCAL_H */
