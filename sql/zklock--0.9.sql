@@ -345,7 +345,7 @@ COMMENT ON FUNCTION zk_fence_reset(text) IS
 
 CREATE FUNCTION zk_fence_reset()
 RETURNS void
-AS 'MODULE_PATHNAME', 'zk_fence_reset_all'
+AS 'MODULE_PATHNAME', 'zk_fence_reset'
 LANGUAGE C VOLATILE PARALLEL UNSAFE
 COST 1000;
 

@@ -13,10 +13,8 @@
 #include "fmgr.h"
 #include "miscadmin.h"
 
-#include "backend/base/settings.h"
-#include "backend/session/crash_release.h"
-#include "backend/session/shown.h"
-#include "backend/transaction/lifecycle.h"
+#include "backend/session/session.h"
+#include "backend/transaction/transaction.h"
 #include "compat.h"
 
 ZKLOCK_MODULE_MAGIC;

@@ -22,14 +22,8 @@
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 
-#include "backend/base/settings.h"
-#include "backend/lock/locks.h"
-#include "backend/lock/loss.h"
-#include "backend/lock/release.h"
-#include "backend/lock/revoker.h"
-#include "backend/lock/semaphores.h"
-#include "backend/session/revoke.h"
-#include "backend/transaction/fence.h"
+#include "backend/lock/lock.h"
+#include "backend/transaction/transaction.h"
 #include "compat.h"
 #include "sql/views.h"
 
@@ -87,7 +81,8 @@ read_names(FunctionCallInfo fcinfo, ZklockNames *names)
 {
 	zklock_require_leader();
 	require_argument(fcinfo, 0);
-	zklock_names_of_array(PG_GETARG_ARRAYTYPE_P(0), names);
+	deconstruct_array(PG_GETARG_ARRAYTYPE_P(0), TEXTOID, -1, false, TYPALIGN_INT,
+					  &names->values, &names->nulls, &names->n);
 }
 
 /* Reads the argument that is the time to wait, in milliseconds. */
@@ -138,13 +133,9 @@ tokens_of(ZklockNames *names)
 static bool
 acquire(ZklockNames *names, ZklMode mode, ZklockScope scope, int64 timeout_ms)
 {
-	ZklockAcquisition item = {
-		.names = names,.mode = mode,.scope = scope,.timeout_ms = timeout_ms
-	};
-
 	if (scope == ZKLOCK_SESSION)
 		require_session_level();
-	return zklock_acquire(&item);
+	return zklock_acquire(names, mode, scope, timeout_ms);
 }
 
 static Datum
@@ -243,7 +234,8 @@ NAME_ENTRY(zk_release, release_permit(&names.name))
 NAME_ENTRY(zk_revoke, Int32GetDatum(zklock_revoke(&names.name)))
 NAME_ENTRY(zk_revoked, BoolGetDatum(zklock_is_revoked(&names.name)))
 NAME_ENTRY(zk_fence, Int64GetDatum(zklock_fence(&names.name, fcinfo->flinfo->fn_oid)))
-NAME_ENTRY(zk_locks_of, zklock_show_locks_of(fcinfo, &names.name))
+NAME_ENTRY(zk_locks_of, zklock_show_locks(fcinfo, &names.name))
+ENTRY(zklock_locks, zklock_show_locks(fcinfo, NULL))
 
 /*
  * A wait that does not hold back others, VACUUM for example, needs a new transaction
@@ -350,20 +342,14 @@ PG_FUNCTION_INFO_V1(zk_fence_reset);
 Datum
 zk_fence_reset(PG_FUNCTION_ARGS)
 {
+	bool		all = PG_NARGS() == 0;
 	ZklockNames names;
 
-	read_name(fcinfo, &names);
-	zklock_fence_reset(&names.name, fcinfo->flinfo->fn_oid);
-	PG_RETURN_VOID();
-}
-
-PG_FUNCTION_INFO_V1(zk_fence_reset_all);
-
-Datum
-zk_fence_reset_all(PG_FUNCTION_ARGS)
-{
-	zklock_require_leader();
-	zklock_fence_reset(NULL, fcinfo->flinfo->fn_oid);
+	if (all)
+		zklock_require_leader();
+	else
+		read_name(fcinfo, &names);
+	zklock_fence_reset(all ? NULL : &names.name, fcinfo->flinfo->fn_oid);
 	PG_RETURN_VOID();
 }
 

@@ -18,10 +18,8 @@
 #include "utils/timestamp.h"
 #include "utils/tuplestore.h"
 
-#include "backend/base/holds.h"
 #include "backend/base/syntax.h"
-#include "backend/lock/queues.h"
-#include "backend/session/backend_session.h"
+#include "backend/lock/lock.h"
 #include "compat.h"
 #include "sql/views.h"
 
@@ -382,13 +380,17 @@ put_all(ZklockReader *reader, void *arg)
 		zklock_read_queues(reader, true, rows->name, put_entry, rows);
 }
 
-/* Returns the entries of one name, or of all (NULL), as the result of a function. */
-static void
-show_locks(FunctionCallInfo fcinfo, const ZklockAction *action, const char *name)
+Datum
+zklock_show_locks(FunctionCallInfo fcinfo, const ZklockName *name)
 {
-	Rows		rows = {.name = name};
+	const ZklockAction action = {
+		.format = name ? "read the holders and waiters of \"%s\"" : "read the locks of the ensemble",
+		.display = name ? name->display : NULL
+	};
+	Rows		rows = {.name = name ? name->encoded : NULL};
 	int			n_denied;
 
+	zklock_require_leader();
 	InitMaterializedSRF(fcinfo, 0);
 	rows.result = (ReturnSetInfo *) fcinfo->resultinfo;
 	if (rows.result->setDesc->natts != N_COLUMNS)
@@ -398,7 +400,7 @@ show_locks(FunctionCallInfo fcinfo, const ZklockAction *action, const char *name
 				 errhint("Add columns in a view of your own, and create the extension again.")));
 	rows.row_context = AllocSetContextCreate(CurrentMemoryContext, "zk_locks row",
 											 ALLOCSET_DEFAULT_SIZES);
-	n_denied = zklock_read_ensemble(action, put_all, &rows);
+	n_denied = zklock_read_ensemble(&action, put_all, &rows);
 	MemoryContextDelete(rows.row_context);
 	if (n_denied > 0)
 		ereport(WARNING,
@@ -406,28 +408,6 @@ show_locks(FunctionCallInfo fcinfo, const ZklockAction *action, const char *name
 				 errmsg("could not read some znodes of locks: the ZooKeeper ensemble refused access"),
 				 errdetail("Znodes that could not be read: %d.", n_denied),
 				 errhint("Check the ACLs of the znodes below zklock.root, and zklock.auth_file.")));
-}
-
-PG_FUNCTION_INFO_V1(zklock_locks);
-
-Datum
-zklock_locks(PG_FUNCTION_ARGS)
-{
-	const ZklockAction action = {.format = "read the locks of the ensemble"};
-
-	zklock_require_leader();
-	show_locks(fcinfo, &action, NULL);
-	return (Datum) 0;
-}
-
-Datum
-zklock_show_locks_of(FunctionCallInfo fcinfo, const ZklockName *name)
-{
-	const ZklockAction action = {
-		.format = "read the holders and waiters of \"%s\"",.display = name->display
-	};
-
-	show_locks(fcinfo, &action, name->encoded);
 	return (Datum) 0;
 }
 
@@ -437,6 +417,7 @@ PG_FUNCTION_INFO_V1(zklock_server);
 Datum
 zklock_server(PG_FUNCTION_ARGS)
 {
-	zklock_require_preloaded();
+	if (!zklock_is_preloaded)
+		zklock_report_not_preloaded(ERROR);
 	PG_RETURN_TEXT_P(cstring_to_text(zklock_server_name()));
 }

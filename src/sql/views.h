@@ -10,12 +10,12 @@
 
 #include "fmgr.h"
 
-#include "backend/base/names.h"
+#include "backend/base/base.h"
 
 /*
- * Returns the rows of the lock and of the semaphore of one name as the result of a
- * set-returning function.  Waits and throws like zklock_read_ensemble().
+ * Returns the rows of the lock and of the semaphore of one name, or of all (NULL), as the
+ * result of a set-returning function.  Waits and throws like zklock_read_ensemble().
  */
-extern Datum zklock_show_locks_of(FunctionCallInfo fcinfo, const ZklockName *name);
+extern Datum zklock_show_locks(FunctionCallInfo fcinfo, const ZklockName *name);
 
 #endif							/* ZKLOCK_VIEWS_H */

@@ -184,7 +184,7 @@ for my $n (1 .. 2)
 	$s->drop;
 }
 
-# Notes that are damaged or half written are skipped; the others are used.
+# A damaged note closes nothing; the others are used.
 {
 	my ($s, $damaged) = map { session($here) } 1 .. 2;
 	$s->query_ok("SELECT zk_lock('x')");

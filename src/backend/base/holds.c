@@ -14,7 +14,7 @@
 #include "mb/pg_wchar.h"
 #include "utils/memutils.h"
 
-#include "backend/base/holds.h"
+#include "backend/base/base.h"
 
 dlist_head	zklock_holds = DLIST_STATIC_INIT(zklock_holds);
 

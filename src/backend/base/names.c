@@ -28,7 +28,7 @@
 #include "utils/guc.h"
 #include "utils/snapmgr.h"
 
-#include "backend/base/names.h"
+#include "backend/base/base.h"
 #include "backend/base/syntax.h"
 
 /*
@@ -157,13 +157,6 @@ zklock_name_from_text(text *value, ZklockNameRoom *room, ZklockName *name)
 	if (!is_in_client_encoding(name->display))
 		name->display = name->encoded;
 	name->hash = hash_bytes((const unsigned char *) name->encoded, (int) strlen(name->encoded));
-}
-
-void
-zklock_names_of_array(ArrayType *array, ZklockNames *names)
-{
-	deconstruct_array(array, TEXTOID, -1, false, TYPALIGN_INT,
-					  &names->values, &names->nulls, &names->n);
 }
 
 const ZklockName *

@@ -13,14 +13,11 @@
 
 #include <limits.h>
 
-#include "access/parallel.h"
 #include "miscadmin.h"
-#include "utils/builtins.h"
 
-#include "backend/base/settings.h"
+#include "backend/base/base.h"
 #include "backend/base/syntax.h"
 #include "compat.h"
-#include "recipe/recipe.h"
 
 bool		zklock_is_preloaded = false;
 
@@ -317,7 +314,7 @@ static const Setting settings[] = {
 		PGC_SUSET, 0,
 		.number = &zklock_max_locks,
 		.min = 1,
-		.max = 100000,
+		.max = ZKL_MAX_NODES,
 	.check_number = check_max_locks},
 	{"zklock.on_revoke",
 		"Sets the reaction of a session if the release of a lock that it holds is requested.",

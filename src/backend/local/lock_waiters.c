@@ -23,10 +23,7 @@
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
-#include "backend/base/holds.h"
-#include "backend/local/local_lock.h"
-#include "backend/local/lock_waiters.h"
-#include "backend/session/shown.h"
+#include "backend/local/local.h"
 
 /* PostgreSQL checks a wait after deadlock_timeout, and may then rearrange its queue. */
 #define CHECK_MS 50
@@ -168,7 +165,8 @@ waits_for_place(const Waiter *waiter)
 	{
 		ZklockHold *hold = dlist_container(ZklockHold, link, iter.cur);
 
-		if (hold->local_key == key && hold->lock == NULL)
+		if (hold->kind == ZKLOCK_LOCK && hold->lock == NULL &&
+			hold->key == (key ^ zklock_session_namespace()))
 			return true;
 	}
 	return false;

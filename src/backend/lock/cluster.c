@@ -10,12 +10,7 @@
  */
 #include "postgres.h"
 
-#include "backend/base/holds.h"
-#include "backend/base/settings.h"
-#include "backend/lock/cluster.h"
-#include "backend/session/backend_session.h"
-#include "backend/session/errors.h"
-#include "backend/session/wait.h"
+#include "backend/lock/lock.h"
 
 
 /*

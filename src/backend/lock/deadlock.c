@@ -19,15 +19,9 @@
 #include "utils/backend_status.h"
 #include "utils/memutils.h"
 
-#include "backend/base/names.h"
-#include "backend/base/settings.h"
 #include "backend/base/syntax.h"
-#include "backend/local/lock_waiters.h"
-#include "backend/lock/deadlock.h"
-#include "backend/session/shown.h"
-#include "backend/session/stats.h"
-#include "backend/session/wait.h"
-#include "recipe/batch.h"
+#include "backend/local/local.h"
+#include "backend/lock/lock.h"
 
 /* Returns text of another server in a form that is safe in messages. */
 static char *
@@ -39,16 +33,6 @@ plain(const char *text)
 	return copy;
 }
 
-/* Returns the name that was percent-encoded, for messages. */
-static char *
-decoded(const char *encoded)
-{
-	char	   *name = pstrdup(encoded);
-
-	name[zklock_decode(name)] = '\0';
-	return name;
-}
-
 /* Returns what the session waits for. */
 static char *
 edge_text(const ZklDeadlockEdge *edge)
@@ -57,7 +41,7 @@ edge_text(const ZklDeadlockEdge *edge)
 		return plain(edge->waits_for ? edge->waits_for : "");
 	return psprintf("%s \"%s\"", edge->mode == ZKL_MODE_NONE ? "a permit of semaphore"
 					: edge->mode == ZKL_MODE_SHARED ? "shared lock" : "exclusive lock",
-					plain(decoded(edge->name)));
+					plain(zklock_given_name(edge->name)));
 }
 
 /* Builds the detail; "log" adds the statements of processes that own their sessions. */
@@ -270,8 +254,6 @@ zklock_end_long_wait(ZklockLongWait *w)
 {
 	if (w->detector)
 		zkl_detector_end(w->detector);
-	w->detector = NULL;
 	if (w->scan_context)
 		MemoryContextDelete(w->scan_context);
-	w->scan_context = NULL;
 }

@@ -14,27 +14,17 @@
 
 #include "access/xact.h"
 #include "miscadmin.h"
-#include "storage/proc.h"
-#include "utils/memutils.h"
 #include "utils/snapmgr.h"
 
-#include "backend/base/names.h"
-#include "backend/base/settings.h"
-#include "backend/local/local_lock.h"
-#include "backend/lock/locks.h"
-#include "backend/lock/loss.h"
-#include "backend/lock/remote_wait.h"
-#include "backend/lock/semaphores.h"
-#include "backend/lock/settle.h"
-#include "backend/session/backend_session.h"
-#include "backend/session/cancel.h"
-#include "backend/session/stats.h"
-#include "backend/session/wait.h"
+#include "backend/local/local.h"
+#include "backend/lock/lock.h"
 
 /* State of a call of zklock_acquire(). */
 typedef struct LockAcquisition
 {
-	const ZklockAcquisition *item;	/* without names: of a permit */
+	ZklockNames *names;			/* NULL: a permit */
+	ZklMode		mode;
+	ZklockScope scope;
 	ZklockHold **holds;			/* distinct, pinned, in the order of the local locks */
 	int			n;
 	int64		token;			/* of the first one, if it was acquired; else 0 */
@@ -64,10 +54,10 @@ take_granted(LockAcquisition *a, ZklRequest *request)
 	{
 		ZklockHold *hold = a->holds[i];
 
-		if (hold->mode >= a->item->mode)
+		if (hold->mode >= a->mode)
 			continue;
 		zklock_hold_granted(hold, zkl_request_lock(request, granted++),
-							a->item->mode, now);
+							a->mode, now);
 	}
 }
 
@@ -86,22 +76,22 @@ request_locks(LockAcquisition *a, ZklSession *session)
 	{
 		ZklockHold *hold = a->holds[i];
 
-		if (hold->mode >= a->item->mode)
+		if (hold->mode >= a->mode)
 			continue;
 		actions[n] = ZKLOCK_ACTION_LOCK(hold->name.display);
 		items[n].name = hold->name.encoded;
-		items[n].mode = a->item->mode;
+		items[n].mode = a->mode;
 		items[n].held = hold->lock;
-		items[n].may_be_kept = zklock_keep > 0 && a->item->names->values == NULL;
+		items[n].may_be_kept = zklock_keep > 0 && a->names->values == NULL;
 		n++;
 	}
 	if (items[0].may_be_kept && items[0].held == NULL)
 		request = zkl_kept_request(session, items[0].name, items[0].mode,
-								   a->item->timeout_ms == 0);
+								   a->timeout.timeout_ms == 0);
 	if (request == NULL)
 	{
 		data = zklock_identity();
-		request = zkl_lock_request(session, items, n, a->item->timeout_ms == 0,
+		request = zkl_lock_request(session, items, n, a->timeout.timeout_ms == 0,
 								   data, strlen(data));
 	}
 	status = zklock_await_request(&a->timeout, session, request, actions);
@@ -111,19 +101,37 @@ request_locks(LockAcquisition *a, ZklSession *session)
 	return status;
 }
 
-static ZklStatus
-request_remote(void *arg, ZklSession *session)
+/*
+ * Makes a request in the connected session, and after the loss of the session again in
+ * another one.  Returns false on timeout.
+ */
+static bool
+acquire_remote(LockAcquisition *a)
 {
-	LockAcquisition *a = arg;
-	ZklStatus	status = a->item->names == NULL ? zklock_request_permit(a->holds[0], &a->timeout, session)
-		: request_locks(a, session);
+	const ZklockAction action = action_of(a->holds[0]);
 
-	if (status == ZKL_OK)
+	zklock_no_answer_due(&a->timeout);	/* during the wait for the local lock */
+	for (;;)
 	{
-		zklock_lease_watch(session);
-		zklock_after_grant();
+		ZklSession *session = zklock_reach_session(&a->timeout, &action);
+		ZklStatus	status;
+
+		if (session == NULL)
+			return false;
+		zklock_show_session(session, zklock_session_namespace());
+		status = a->names == NULL ? zklock_request_permit(a->holds[0], &a->timeout, session)
+			: request_locks(a, session);
+		if (status == ZKL_OK)
+		{
+			zklock_lease_watch(session);
+			zklock_after_grant();
+		}
+		if (status != ZKL_SESSION_LOST && status != ZKL_LOCK_LOST)
+			return status == ZKL_OK;
+
+		/* If no lock was lost, queue again in another session. */
+		zklock_check_loss();
 	}
-	return status;
 }
 
 
@@ -139,7 +147,8 @@ request_remote(void *arg, ZklSession *session)
 static bool
 can_do_without(const ZklockHold *hold)
 {
-	return hold->mode != ZKL_MODE_NONE && !zklock_local_is_held(hold->local_key);
+	return hold->mode != ZKL_MODE_NONE && !zklock_local_is_held(hold->key, ZKL_MODE_EXCLUSIVE) &&
+		!zklock_local_is_held(hold->key, ZKL_MODE_SHARED);
 }
 
 /*
@@ -167,7 +176,7 @@ wait_local(LockAcquisition *a, ZklockHold *hold, int64 timeout_ms, bool is_lock_
 	bool		acquired;
 
 	error_context_stack = &context;
-	acquired = zklock_local_acquire(hold->local_key, a->item->mode, timeout_ms,
+	acquired = zklock_local_acquire(hold->key, a->mode, timeout_ms,
 									&a->timeout.waited);
 	if (!acquired && is_lock_timeout)
 		zklock_raise_lock_timeout();
@@ -181,23 +190,19 @@ acquire_local(LockAcquisition *a)
 	for (int i = 0; i < a->n; i++)
 	{
 		ZklockHold *hold = a->holds[i];
-		ZklockModeCounts *counts = zklock_hold_counts(hold, a->item->mode);
 		bool		is_lock_timeout;
 		int64		timeout_ms = local_timeout(a, &is_lock_timeout);
 		bool		optional;
 
 		CHECK_FOR_INTERRUPTS();
-		if (counts->local || hold->kind == ZKLOCK_SEMAPHORE)
+		if (hold->kind == ZKLOCK_SEMAPHORE || zklock_local_is_held(hold->key, a->mode))
 			continue;
-		if (!hold->exclusive.local && !hold->shared.local)
-			hold->local_key = hold->key ^ zklock_session_namespace();
 		optional = can_do_without(hold);
 		if (optional)
 			timeout_ms = 0;
-		else if (hold->mode >= a->item->mode)
+		else if (hold->mode >= a->mode)
 			timeout_ms = ZKLOCK_NO_TIMEOUT; /* held in a stronger mode: granted at once */
-		counts->local = wait_local(a, hold, timeout_ms, is_lock_timeout);
-		if (!counts->local && !optional)
+		if (!wait_local(a, hold, timeout_ms, is_lock_timeout) && !optional)
 			return false;
 	}
 	return true;
@@ -233,17 +238,17 @@ static void
 prepare_array(LockAcquisition *a)
 {
 	static uint64 call = 0;
-	int			room = zklock_session_max_locks() - zklock_holds_count();
+	int			room = zklock_max_locks - zklock_holds_count();
 
 	call++;
-	for (int i = 0; i < a->item->names->n; i++)
+	for (int i = 0; i < a->names->n; i++)
 	{
-		const ZklockName *name = zklock_names_get(a->item->names, i);
+		const ZklockName *name = zklock_names_get(a->names, i);
 		ZklockHold *hold = zklock_hold_find(name);
 
 		if (hold && hold->acquired == call)
 			continue;
-		if ((hold == NULL || hold->mode < a->item->mode) && --room < 0)
+		if ((hold == NULL || hold->mode < a->mode) && --room < 0)
 			zklock_raise(ZKL_TOO_MANY, &ZKLOCK_ACTION_LOCK(name->display), 0);
 		hold = zklock_hold_prepare(name);
 		hold->acquired = call;
@@ -255,12 +260,12 @@ prepare_array(LockAcquisition *a)
 static void
 prepare_holds(LockAcquisition *a)
 {
-	if (a->item->names == NULL)
+	if (a->names == NULL)
 		return;
-	if (a->item->names->values)
+	if (a->names->values)
 		prepare_array(a);
 	else
-		a->holds[a->n++] = zklock_hold_prepare(&a->item->names->name);
+		a->holds[a->n++] = zklock_hold_prepare(&a->names->name);
 }
 
 /*
@@ -293,9 +298,8 @@ can_requeue(const LockAcquisition *a)
 {
 	const ZklockHold *hold = a->holds[0];
 
-	return a->n == 1 && !a->requeued && a->item->timeout_ms != 0 &&
-		hold->mode == ZKL_MODE_NONE &&
-		hold->exclusive.local != hold->shared.local;
+	return a->n == 1 && !a->requeued && a->timeout.timeout_ms != 0 &&
+		hold->kind == ZKLOCK_LOCK && hold->mode == ZKL_MODE_NONE;
 }
 
 /* After the end of the request: lets the next local waiter queue.  Only once per call. */
@@ -308,22 +312,20 @@ requeue(LockAcquisition *a)
 			(errmsg_internal("requeuing behind local waiters for lock \"%s\"",
 							 hold->name.display)));
 	a->requeued = true;
-	zklock_hold_counts(hold, a->item->mode)->local = false;
-	zklock_local_release(hold->local_key, a->item->mode);
+	a->timeout.must_requeue = false;
+	zklock_local_release(hold->key, a->mode);
 }
 
 /* Returns false on timeout. */
 static bool
 acquire_one_by_one(LockAcquisition *a, bool covered)
 {
-	const ZklockAction action = action_of(a->holds[0]);
-
 	for (;;)
 	{
 		if (!acquire_local(a))
 			return false;
 		a->timeout.may_requeue = can_requeue(a);
-		if (covered || zklock_acquire_remote(&a->timeout, &action, request_remote, a))
+		if (covered || acquire_remote(a))
 			return true;
 		if (!a->timeout.must_requeue)
 			return false;
@@ -340,7 +342,7 @@ acquire_both(LockAcquisition *a)
 	bool		covered = true;
 
 	for (int i = 0; i < a->n; i++)
-		covered = covered && a->holds[i]->mode >= a->item->mode;
+		covered = covered && a->holds[i]->mode >= a->mode;
 
 	/* Connect first: no local wait while the ensemble is unreachable. */
 	if (!covered)
@@ -352,7 +354,7 @@ acquire_both(LockAcquisition *a)
 
 	/* Also if no request is sent: a later downgrade would have no node name. */
 	session = zklock_session_current();
-	if (session && !zkl_session_has_mode(session, a->item->mode))
+	if (session && !zkl_session_has_mode(session, a->mode))
 		zklock_raise(ZKL_NOT_SUPPORTED, &action, 0);
 	if (!acquire_one_by_one(a, covered))
 		return false;
@@ -360,21 +362,11 @@ acquire_both(LockAcquisition *a)
 	return true;
 }
 
-/* Of an array, no more entries are prepared than the session has or can have. */
-static ZklockHold **
-room_for_holds(const ZklockAcquisition *item)
-{
-	int			n = zklock_session_max_locks() + zklock_holds_entries();
-
-	return palloc(sizeof(ZklockHold *) * (Min(item->names->n, n) + 1));
-}
-
 static bool
 acquire(LockAcquisition *a)
 {
 	volatile bool acquired = false;
 
-	a->timeout.timeout_ms = a->item->timeout_ms;
 	a->timeout.started = zkl_now_ms();
 	PG_TRY();
 	{
@@ -390,7 +382,7 @@ acquire(LockAcquisition *a)
 	PG_END_TRY();
 
 	for (int i = 0; acquired && i < a->n; i++)
-		zklock_hold_add(a->holds[i], a->item->mode, a->item->scope,
+		zklock_hold_add(a->holds[i], a->mode, a->scope,
 						GetCurrentTransactionNestLevel());
 	a->token = acquired && a->n > 0 ? a->holds[0]->token : 0;
 	settle_all(a);
@@ -405,14 +397,18 @@ acquire(LockAcquisition *a)
 }
 
 bool
-zklock_acquire(const ZklockAcquisition *item)
+zklock_acquire(ZklockNames *names, ZklMode mode, ZklockScope scope, int64 timeout_ms)
 {
 	ZklockHold *single;
-	LockAcquisition a = {.item = item,.holds = &single};
+	LockAcquisition a = {
+		.names = names, .mode = mode, .scope = scope, .timeout.timeout_ms = timeout_ms, .holds = &single
+	};
 
 	zklock_check_loss();
-	if (item->names->values)
-		a.holds = room_for_holds(item);
+	/* Of an array, no more entries are prepared than the session has or can have. */
+	if (names->values)
+		a.holds = palloc(sizeof(ZklockHold *) *
+						 (Min(names->n, zklock_max_locks + zklock_holds_entries()) + 1));
 	return acquire(&a);
 }
 
@@ -420,16 +416,14 @@ int64
 zklock_acquire_permit(const ZklockName *name, int capacity, ZklockScope scope,
 					  int64 timeout_ms)
 {
-	const ZklockAcquisition item = {
-		.mode = ZKL_MODE_EXCLUSIVE,.scope = scope,.timeout_ms = timeout_ms
-	};
 	ZklockHold *permit;
-	LockAcquisition a = {.item = &item,.holds = &permit};
+	LockAcquisition a = {
+		.mode = ZKL_MODE_EXCLUSIVE, .scope = scope, .timeout.timeout_ms = timeout_ms, .holds = &permit, .n = 1
+	};
 
 	zklock_check_loss();
 	zklock_check_own_permits(name, capacity, timeout_ms);
 	permit = zklock_hold_prepare_permit(name, capacity);
-	a.n = 1;
 	(void) acquire(&a);
 	return a.token;
 }

@@ -4,7 +4,7 @@
  *		Reports lost locks, and refuses commits that relied on them.
  *
  * The recipe layer detects a loss, in any thread, and requests a cancel of the
- * running statement (cancel.h).  The hooks of lifecycle.c then call the functions
+ * running statement (cancel.c).  The hooks of lifecycle.c then call the functions
  * here, to raise the error of the loss.  Only this file refuses commits.
  *
  *-------------------------------------------------------------------------
@@ -14,14 +14,7 @@
 #include "access/xact.h"
 #include "miscadmin.h"
 
-#include "backend/base/settings.h"
-#include "backend/lock/loss.h"
-#include "backend/lock/settle.h"
-#include "backend/session/backend_session.h"
-#include "backend/session/cancel.h"
-#include "backend/session/revoke.h"
-#include "backend/session/stats.h"
-#include "backend/session/wait.h"
+#include "backend/lock/lock.h"
 #include "compat.h"
 
 #define LOST_ONE "lock %s was lost"
@@ -53,12 +46,15 @@ static LossState transaction;
 /* The first locks because of which "failed" or "unproven" was set, for errors; or "". */
 static char affected[ZKLOCK_LIST_NAME_BYTES + 32];
 
-/* Marks the lost locks, and returns their names and whether the whole session is lost. */
+/*
+ * Marks the lost locks.  Returns whether the whole session is lost, and the names of the lost
+ * locks, or of all that are held.
+ */
 static ZklockNameList
-find_lost(bool *session_is_lost)
+list_holds(bool lost_only, bool *session_is_lost)
 {
 	ZklSession *session = zklock_session_current();
-	ZklockNameList lost = {0};
+	ZklockNameList list = {0};
 	dlist_iter	iter;
 
 	*session_is_lost = session != NULL && zklock_session_is_lost(session);
@@ -67,10 +63,10 @@ find_lost(bool *session_is_lost)
 		ZklockHold *hold = dlist_container(ZklockHold, link, iter.cur);
 
 		hold->lost = hold->lock != NULL && (*session_is_lost || zkl_lock_is_lost(hold->lock));
-		if (hold->lost)
-			zklock_list_hold(&lost, hold);
+		if (hold->lost || (hold->lock != NULL && !lost_only))
+			zklock_list_hold(&list, hold);
 	}
-	return lost;
+	return list;
 }
 
 static bool
@@ -78,24 +74,7 @@ is_any_lost(void)
 {
 	bool		session_is_lost;
 
-	return find_lost(&session_is_lost).n > 0;
-}
-
-/* Returns the names of all locks that are held. */
-static ZklockNameList
-list_held(void)
-{
-	ZklockNameList held = {0};
-	dlist_iter	iter;
-
-	dlist_foreach(iter, &zklock_holds)
-	{
-		ZklockHold *hold = dlist_container(ZklockHold, link, iter.cur);
-
-		if (hold->lock != NULL)
-			zklock_list_hold(&held, hold);
-	}
-	return held;
+	return list_holds(true, &session_is_lost).n > 0;
 }
 
 /* Returns why "n" locks are lost, for DETAIL. */
@@ -160,7 +139,7 @@ zklock_check_loss(void)
 	 * The session can end at any moment, in its own thread.  Then the next check closes it,
 	 * and reports what is not marked here.
 	 */
-	lost = find_lost(&session_lost);
+	lost = list_holds(true, &session_lost);
 	if (lost.n > 0)
 	{
 		names = zklock_list_text(&lost);
@@ -215,7 +194,7 @@ zklock_translate_cancel(MemoryContext context)
 	cancel = CopyErrorData();
 	FlushErrorState();
 	zklock_check_loss();
-	zklock_raise_revoked();
+	zklock_process_revocation(true);
 	ReThrowError(cancel);
 }
 
@@ -233,7 +212,7 @@ zklock_rewrite_cancel(ErrorData *error)
 	if (error->elevel != ERROR ||
 		!(is_cancel || (transaction.restricted && error->sqlerrcode == ERRCODE_T_R_SERIALIZATION_FAILURE)))
 		return;
-	lost = find_lost(&session_lost);
+	lost = list_holds(true, &session_lost);
 	if (lost.n == 0)
 		return;
 	message = psprintf(lost.n == 1 ? LOST_ONE : LOST_SEVERAL, zklock_list_text(&lost));
@@ -308,6 +287,7 @@ confirm(ZklSession *session, int session_timeout_ms)
 		session, zkl_now_ms() + session_timeout_ms, zklock_statement_deadline(), ZKL_PENDING
 	};
 	ZklockNameList held;
+	bool		session_is_lost;
 	MemoryContext context = CurrentMemoryContext;
 
 	transaction.failed = true;	/* until it is confirmed */
@@ -327,7 +307,7 @@ confirm(ZklSession *session, int session_timeout_ms)
 	transaction.failed = c.status != ZKL_OK;
 	if (!transaction.failed)
 		return;
-	held = list_held();
+	held = list_holds(false, &session_is_lost);
 	note_affected(&held);
 	ereport(ERROR,
 			(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
@@ -437,7 +417,7 @@ zklock_note_late_loss(void)
 	/* A loss in a command that cannot fail is reported by the next statement. */
 	if (!transaction.at_commit || !zklock_cancel_is_requested(ZKLOCK_CANCEL_LOSS))
 		return;
-	lost = find_lost(&session_lost);
+	lost = list_holds(true, &session_lost);
 	if (lost.n == 0)
 		return;
 

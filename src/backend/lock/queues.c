@@ -15,7 +15,7 @@
 #include "miscadmin.h"
 #include "utils/memutils.h"
 
-#include "backend/lock/queues.h"
+#include "backend/lock/lock.h"
 
 /* Longer data are not read; those of all recipes are shorter. */
 #define MAX_DATA 4096

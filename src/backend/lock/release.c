@@ -9,10 +9,7 @@
  */
 #include "postgres.h"
 
-#include "backend/lock/loss.h"
-#include "backend/lock/release.h"
-#include "backend/lock/settle.h"
-#include "backend/session/backend_session.h"
+#include "backend/lock/lock.h"
 
 /* The last call of zklock_release(), which marked the entries that it found. */
 static uint64 last_call = 0;

@@ -14,24 +14,13 @@
 #include "miscadmin.h"
 #include "storage/proc.h"
 
-#include "backend/base/settings.h"
 #include "backend/base/syntax.h"
-#include "backend/lock/deadlock.h"
-#include "backend/lock/loss.h"
-#include "backend/lock/remote_wait.h"
-#include "backend/session/backend_session.h"
-#include "backend/session/errors.h"
-#include "backend/session/shown.h"
-#include "backend/session/stats.h"
-#include "backend/session/wait.h"
+#include "backend/lock/lock.h"
 
 typedef struct RemoteWait
 {
-	ZklockTimeout *timeout;
-	ZklSession *session;
-	ZklRequest *request;
+	ZklockLongWait wait;
 	const ZklockAction *actions;	/* of its lock request items */
-	ZklockLongWait long_wait;
 	int64		started;
 	const char *logged;			/* what is awaited, in the server log; or NULL */
 } RemoteWait;
@@ -62,11 +51,11 @@ is_blocked_too_long(RemoteWait *w, ZklRequestInfo *info, int64 now,
 					int64 *check_again)
 {
 	bool		is_lock_timeout;
-	int64		left = zklock_time_left(w->timeout, &is_lock_timeout);
+	int64		left = zklock_time_left(w->wait.timeout, &is_lock_timeout);
 
 	if (left == 0 && is_lock_timeout)
 		zklock_raise_lock_timeout();
-	if (left == 0 && w->timeout->timeout_ms > 0)
+	if (left == 0 && w->wait.timeout->timeout_ms > 0)
 		return true;
 	if (left > 0)
 		*check_again = Min(*check_again, now + left);
@@ -75,12 +64,12 @@ is_blocked_too_long(RemoteWait *w, ZklRequestInfo *info, int64 now,
 		log_long_wait(w, info, now);
 		if (now < w->started + DeadlockTimeout)
 			*check_again = Min(*check_again, w->started + DeadlockTimeout);
-		else if (zklock_deadlock_detection && w->timeout->timeout_ms != 0 &&
-				 zklock_search_deadlock(&w->long_wait, info->is_permit,
+		else if (zklock_deadlock_detection && w->wait.timeout->timeout_ms != 0 &&
+				 zklock_search_deadlock(&w->wait, info->is_permit,
 										w->actions[Max(info->culprit, 0)].display, check_again))
-			w->timeout->must_requeue = true;
+			w->wait.timeout->must_requeue = true;
 	}
-	return w->timeout->must_requeue;
+	return w->wait.timeout->must_requeue;
 }
 
 /* How long a non-blocking attempt waits for the answer of a session that keeps the lock. */
@@ -97,7 +86,7 @@ is_attempt_over(const RemoteWait *w, const ZklRequestInfo *info, int64 now, int6
 	int64		bound = w->started + (info->has_asked ? Min(ZKLOCK_ASK_MS, zklock_connect_timeout)
 									  : zklock_connect_timeout);
 
-	if (!info->blocked || zkl_session_state(w->session) != ZKL_SESSION_CONNECTED)
+	if (!info->blocked || zkl_session_state(w->wait.session) != ZKL_SESSION_CONNECTED)
 		return false;
 	*check_again = Min(*check_again, bound);
 	return now >= bound;
@@ -121,11 +110,11 @@ note_wait(ZklockTimeout *timeout, const ZklRequestInfo *info)
 static bool
 is_answer_due(const RemoteWait *w, const ZklRequestInfo *info)
 {
-	bool		connected = zkl_session_state(w->session) == ZKL_SESSION_CONNECTED;
+	bool		connected = zkl_session_state(w->wait.session) == ZKL_SESSION_CONNECTED;
 
-	if (w->timeout->timeout_ms == 0)
+	if (w->wait.timeout->timeout_ms == 0)
 		return !info->blocked || !connected;
-	return !info->blocked && (!w->timeout->queued || connected);
+	return !info->blocked && (!w->wait.timeout->queued || connected);
 }
 
 /* Throws if an answer is overdue. */
@@ -136,13 +125,13 @@ check_progress(RemoteWait *w, const ZklRequestInfo *info, int64 *check_again)
 
 	if (!is_answer_due(w, info))
 	{
-		zklock_no_answer_due(w->timeout);
+		zklock_no_answer_due(w->wait.timeout);
 		return;
 	}
-	answer_by = zklock_answer_by(w->timeout, info->progress + 1);
+	answer_by = zklock_answer_by(w->wait.timeout, info->progress + 1);
 	if (zkl_now_ms() >= answer_by)
 		zklock_fail(&w->actions[Max(info->culprit, 0)],
-					zklock_no_answer(w->session, answer_by - w->timeout->progress_ms));
+					zklock_no_answer(w->wait.session, answer_by - w->wait.timeout->progress_ms));
 	*check_again = Min(*check_again, answer_by);
 }
 
@@ -155,20 +144,20 @@ is_granted(void *arg, int64 *check_again)
 	int64		now = zkl_now_ms();
 	ZklStatus	status;
 
-	status = zkl_request_status(w->request);
+	status = zkl_request_status(w->wait.request);
 	if (status == ZKL_OK && w->logged)
 		ereport(LOG,
 				(errmsg("process %d acquired %s after %lld ms",
 						MyProcPid, w->logged, (long long) (now - w->started))));
 	if (status != ZKL_PENDING)
 		return true;
-	zkl_request_info(w->request, &info);
-	note_wait(w->timeout, &info);
+	zkl_request_info(w->wait.request, &info);
+	note_wait(w->wait.timeout, &info);
 	if (info.blocked)
 		zklock_wait_is_for(ZKLOCK_WAIT_LOCK);
-	if (w->timeout->timeout_ms == 0 && is_attempt_over(w, &info, now, check_again))
+	if (w->wait.timeout->timeout_ms == 0 && is_attempt_over(w, &info, now, check_again))
 		return true;
-	if (w->timeout->queued && is_blocked_too_long(w, &info, now, check_again))
+	if (w->wait.timeout->queued && is_blocked_too_long(w, &info, now, check_again))
 		return true;
 	check_progress(w, &info, check_again);
 	return false;
@@ -183,7 +172,7 @@ name_awaited(void *arg)
 
 	if (geterrcode() != ERRCODE_QUERY_CANCELED && geterrcode() != ERRCODE_LOCK_NOT_AVAILABLE)
 		return;
-	zkl_request_info(w->request, &info);
+	zkl_request_info(w->wait.request, &info);
 	zklock_name_action(unconstify(ZklockAction *, &w->actions[Max(info.culprit, 0)]));
 }
 
@@ -191,10 +180,9 @@ name_awaited(void *arg)
 static void
 finish(RemoteWait *w, ZklRequestInfo *info)
 {
-	zkl_request_info(w->request, info);
-	note_wait(w->timeout, info);
-	if (w->long_wait.scan_context)	/* a search for deadlocks has begun */
-		zklock_end_long_wait(&w->long_wait);
+	zkl_request_info(w->wait.request, info);
+	note_wait(w->wait.timeout, info);
+	zklock_end_long_wait(&w->wait);
 }
 
 ZklStatus
@@ -202,11 +190,8 @@ zklock_await_request(ZklockTimeout *timeout, ZklSession *session,
 					 ZklRequest *request, const ZklockAction *actions)
 {
 	RemoteWait	w = {
-		.timeout = timeout,
-		.session = session,
-		.request = request,
-		.actions = actions,
-		.long_wait = {.session = session, .request = request, .timeout = timeout}
+		.wait = {.session = session, .request = request, .timeout = timeout},
+		.actions = actions
 	};
 	ErrorContextCallback context = {error_context_stack, name_awaited, &w};
 	ZklStatus	status;
@@ -253,9 +238,8 @@ zklock_await_request(ZklockTimeout *timeout, ZklSession *session,
 	}
 }
 
-/* Returns the session, connected; or NULL if the call has queued and its timeout has passed. */
-static ZklSession *
-reach_session(ZklockTimeout *timeout, const ZklockAction *action)
+ZklSession *
+zklock_reach_session(ZklockTimeout *timeout, const ZklockAction *action)
 {
 	bool		is_lock_timeout;
 	int64		left = zklock_time_left(timeout, &is_lock_timeout);
@@ -268,26 +252,4 @@ reach_session(ZklockTimeout *timeout, const ZklockAction *action)
 	if (session == NULL && is_lock_timeout)
 		zklock_raise_lock_timeout();
 	return session;
-}
-
-bool
-zklock_acquire_remote(ZklockTimeout *timeout, const ZklockAction *action,
-					  ZklStatus (*request) (void *arg, ZklSession *session), void *arg)
-{
-	zklock_no_answer_due(timeout);	/* during the wait for the local lock */
-	for (;;)
-	{
-		ZklSession *session = reach_session(timeout, action);
-		ZklStatus	status;
-
-		if (session == NULL)
-			return false;
-		zklock_show_session(session, zklock_session_namespace());
-		status = request(arg, session);
-		if (status != ZKL_SESSION_LOST && status != ZKL_LOCK_LOST)
-			return status == ZKL_OK;
-
-		/* If no lock was lost, queue again in another session. */
-		zklock_check_loss();
-	}
 }

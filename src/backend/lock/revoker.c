@@ -16,8 +16,7 @@
 #include "nodes/pg_list.h"
 #include "utils/builtins.h"
 
-#include "backend/lock/queues.h"
-#include "backend/lock/revoker.h"
+#include "backend/lock/lock.h"
 
 typedef struct Revocation
 {

@@ -6,7 +6,7 @@
  * Every permit is an entry of its own in the hold table, so locks.c, lifecycle.c
  * and loss.c treat it like a lock.  It has no local lock to wait for, because
  * PostgreSQL's lock manager cannot count.  Shared memory shows that the permit is held
- * (shown.c), so that a non-blocking attempt can distinguish it from a released permit.
+ * (shared_memory.c), so that a non-blocking attempt can distinguish it from a released permit.
  *
  *-------------------------------------------------------------------------
  */
@@ -14,15 +14,7 @@
 
 #include "utils/timestamp.h"
 
-#include "backend/base/names.h"
-#include "backend/base/settings.h"
-#include "backend/lock/loss.h"
-#include "backend/lock/remote_wait.h"
-#include "backend/lock/semaphores.h"
-#include "backend/lock/settle.h"
-#include "backend/session/backend_session.h"
-#include "backend/session/shown.h"
-#include "backend/session/wait.h"
+#include "backend/lock/lock.h"
 
 /* Between two attempts, until the deletes of released permits are answered. */
 #define RETRY_MS 5

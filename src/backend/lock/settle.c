@@ -11,19 +11,16 @@
  */
 #include "postgres.h"
 
-#include "backend/base/settings.h"
-#include "backend/local/local_lock.h"
-#include "backend/lock/settle.h"
-#include "backend/session/backend_session.h"
-#include "backend/session/shown.h"
+#include "backend/local/local.h"
+#include "backend/lock/lock.h"
 
 /* Returns whether the place in the ensemble's queue can stay: no session here wants the lock. */
 static bool
 can_keep(const ZklockHold *hold, ZklMode needed)
 {
 	return zklock_keep > 0 && needed == ZKL_MODE_NONE && hold->kind == ZKLOCK_LOCK &&
-		!(hold->exclusive.local && zklock_local_has_waiters(hold->local_key, ZKL_MODE_EXCLUSIVE)) &&
-		!(hold->shared.local && zklock_local_has_waiters(hold->local_key, ZKL_MODE_SHARED));
+		!zklock_local_has_waiters(hold->key, ZKL_MODE_EXCLUSIVE) &&
+		!zklock_local_has_waiters(hold->key, ZKL_MODE_SHARED);
 }
 
 static void
@@ -46,22 +43,27 @@ settle_remote(ZklockHold *hold)
 		zklock_hold_ended(hold);
 }
 
+/* Releases the modes of the local lock above the one that is needed. */
+static void
+release_local(const ZklockHold *hold, ZklMode needed)
+{
+	if (hold->kind != ZKLOCK_LOCK)
+		return;
+	if (needed < ZKL_MODE_EXCLUSIVE)
+		zklock_local_release(hold->key, ZKL_MODE_EXCLUSIVE);
+	if (needed < ZKL_MODE_SHARED)
+		zklock_local_release(hold->key, ZKL_MODE_SHARED);
+}
+
 static void
 settle_local(ZklockHold *hold)
 {
+	ZklMode		needed = zklock_hold_needed(hold);
+
 	if (hold->pins > 0)
 		return;
-	if (hold->exclusive.local && zklock_hold_needed(hold) != ZKL_MODE_EXCLUSIVE)
-	{
-		hold->exclusive.local = false;
-		zklock_local_release(hold->local_key, ZKL_MODE_EXCLUSIVE);
-	}
-	if (hold->shared.local && hold->shared.session == 0 && hold->shared.transaction == 0)
-	{
-		hold->shared.local = false;
-		zklock_local_release(hold->local_key, ZKL_MODE_SHARED);
-	}
-	if (hold->kind == ZKLOCK_SEMAPHORE && zklock_hold_needed(hold) == ZKL_MODE_NONE)
+	release_local(hold, needed);
+	if (needed == ZKL_MODE_NONE)
 		zklock_hide_permit(hold);
 	zklock_hold_free_if_unused(hold);
 }
@@ -105,12 +107,7 @@ zklock_lose(ZklockHold *hold)
 void
 zklock_release_locally(ZklockHold *hold)
 {
-	if (hold->exclusive.local)
-		zklock_local_release(hold->local_key, ZKL_MODE_EXCLUSIVE);
-	if (hold->shared.local)
-		zklock_local_release(hold->local_key, ZKL_MODE_SHARED);
-	hold->exclusive.local = false;
-	hold->shared.local = false;
+	release_local(hold, ZKL_MODE_NONE);
 }
 
 void

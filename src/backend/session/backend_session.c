@@ -15,22 +15,11 @@
 
 #include "access/xlog.h"
 #include "common/hashfn.h"
-#include "miscadmin.h"
 #include "storage/fd.h"
 #include "storage/ipc.h"
 #include "utils/timestamp.h"
 
-#include "backend/base/credentials.h"
-#include "backend/base/holds.h"
-#include "backend/base/names.h"
-#include "backend/base/settings.h"
-#include "backend/session/backend_session.h"
-#include "backend/session/cancel.h"
-#include "backend/session/errors.h"
-#include "backend/session/session_file.h"
-#include "backend/session/shown.h"
-#include "backend/session/stats.h"
-#include "backend/session/wait.h"
+#include "backend/session/session.h"
 
 /*
  * The connection, the client library's socket pair, two eventfds, the epoll.  PostgreSQL
@@ -67,12 +56,6 @@ uint64
 zklock_session_namespace(void)
 {
 	return namespace_hash;
-}
-
-int
-zklock_session_max_locks(void)
-{
-	return Min(zklock_max_locks, ZKL_MAX_NODES);
 }
 
 bool
@@ -118,11 +101,15 @@ end_process(void)
 	_exit(exit_code);
 }
 
-/*
- * A thread that still runs, of a session in an outage for example, may be inside a library
- * that exit() cleans up, such as OpenSSL.  Then the process ends before any cleanup:
- * functions are called in the reverse order of their registration.
- */
+/* Functions are called in the reverse order of their registration. */
+void
+zklock_exit_with_threads(int code)
+{
+	exit_code = code;
+	if (zkl_threads_are_running())
+		atexit(end_process);
+}
+
 static void
 close_at_exit(int code, Datum arg)
 {
@@ -131,9 +118,7 @@ close_at_exit(int code, Datum arg)
 	zklock_session_close(ZKLOCK_CLOSE_MS);
 	dlist_foreach(iter, &zklock_holds)
 		zklock_hold_ended(dlist_container(ZklockHold, link, iter.cur));
-	exit_code = code;
-	if (zkl_threads_are_running())
-		atexit(end_process);
+	zklock_exit_with_threads(code);
 }
 
 /* Not in _PG_init(): a callback registered in the postmaster is lost at fork. */
@@ -241,21 +226,12 @@ open_session(void)
 static bool
 is_decided(void *arg, int64 *check_again)
 {
-	int64		deadline = *(int64 *) arg;
+	ZklSessionState state = zkl_session_state(session);
 
-	*check_again = deadline;
+	*check_again = *(int64 *) arg;
 	zklock_wait_is_for(ZKLOCK_WAIT_CONNECT);
-	switch (zkl_session_state(session))
-	{
-		case ZKL_SESSION_CONNECTING:
-		case ZKL_SESSION_SUSPENDED:
-			return zkl_now_ms() >= deadline;
-		case ZKL_SESSION_CONNECTED:
-		case ZKL_SESSION_EXPIRED:
-		case ZKL_SESSION_AUTH_FAILED:
-			break;
-	}
-	return true;
+	return (state != ZKL_SESSION_CONNECTING && state != ZKL_SESSION_SUSPENDED) ||
+		zkl_now_ms() >= *check_again;
 }
 
 /* Opens the session, if there is none, and waits until it is connected or lost. */

@@ -30,8 +30,7 @@
 #include "storage/sinval.h"
 #include "utils/wait_event.h"
 
-#include "backend/base/settings.h"
-#include "backend/session/cancel.h"
+#include "backend/session/session.h"
 
 /* How long after a signal the next one is sent, in ms, while the request is pending. */
 #define RETRY_MS 500

@@ -19,8 +19,6 @@
  */
 #include "postgres.h"
 
-#include <unistd.h>
-
 #include "miscadmin.h"
 #include "postmaster/bgworker.h"
 #include "postmaster/interrupt.h"
@@ -28,9 +26,7 @@
 #include "storage/latch.h"
 #include "utils/wait_event.h"
 
-#include "backend/base/credentials.h"
-#include "backend/session/crash_release.h"
-#include "backend/session/session_file.h"
+#include "backend/session/session.h"
 
 /* Sessions at a time: each has a thread and some descriptors. */
 #define BATCH 64
@@ -54,7 +50,6 @@ typedef struct Batch
 {
 	int			n;
 	ZklockSessionNote *notes;
-	bool		is_done[BATCH];
 	ZklSession *sessions[BATCH];	/* or NULL */
 } Batch;
 
@@ -94,15 +89,19 @@ open_noted_session(CrashRelease *release, const ZklockSessionNote *note, ZklSess
 	*session = zkl_session_open(&config);
 }
 
-/* Is it decided what becomes of the batch?  Closes the sessions that are resumed. */
+/*
+ * Is it decided what becomes of the batch?  Closes the sessions that are resumed, and removes
+ * the keys of those that do not exist.
+ */
 static bool
-check_sessions(Batch *batch)
+check_sessions(CrashRelease *release, Batch *batch)
 {
 	bool		all_decided = true;
 
 	for (int i = 0; i < batch->n; i++)
 	{
 		ZklSession *session = batch->sessions[i];
+		ZklockSessionNote *note = &batch->notes[i];
 		ZklSessionState state;
 
 		if (session == NULL)
@@ -114,9 +113,12 @@ check_sessions(Batch *batch)
 			continue;
 		}
 		if (state == ZKL_SESSION_EXPIRED)
-			batch->is_done[i] = true;
+		{
+			release->n_closed += note->n_resumed > 0;
+			note->key.id = 0;
+		}
 		else
-			batch->notes[i].n_resumed++;
+			note->n_resumed++;
 		zkl_session_close(session, 0);
 		batch->sessions[i] = NULL;
 	}
@@ -130,48 +132,21 @@ wait_for_threads(void)
 		;
 }
 
-/* Tries to close these sessions; moves those that are left to the front, returns how many. */
-static int
+/* Tries to close these sessions. */
+static void
 close_batch(CrashRelease *release, ZklockSessionNote *notes, int n)
 {
 	Batch		batch = {.n = n,.notes = notes};
 	int64		until = zkl_now_ms() + BATCH_MS;
-	int			n_left = 0;
 
 	for (int i = 0; i < n; i++)
 		open_noted_session(release, &notes[i], &batch.sessions[i]);
-	while (!check_sessions(&batch) && zkl_now_ms() < until && sleep_ms(POLL_MS))
+	while (!check_sessions(release, &batch) && zkl_now_ms() < until && sleep_ms(POLL_MS))
 		;
 	for (int i = 0; i < n; i++)
-	{
 		if (batch.sessions[i])
 			zkl_session_close(batch.sessions[i], 0);
-		if (!batch.is_done[i])
-			notes[n_left++] = notes[i];
-		else if (notes[i].n_resumed > 0)
-			release->n_closed++;
-	}
 	wait_for_threads();
-	return n_left;
-}
-
-/* The same for any number of sessions. */
-static int
-close_all(CrashRelease *release, ZklockSessionNote *notes, int n)
-{
-	int			n_left = 0;
-	int			n_of_batch;
-
-	for (int i = 0; i < n; i += n_of_batch)
-	{
-		int			n_undone;
-
-		n_of_batch = Min(n - i, BATCH);
-		n_undone = ShutdownRequestPending ? n_of_batch : close_batch(release, &notes[i], n_of_batch);
-		memmove(&notes[n_left], &notes[i], sizeof(*notes) * n_undone);
-		n_left += n_undone;
-	}
-	return n_left;
 }
 
 /* Returns when the sessions have ended without us. */
@@ -191,13 +166,18 @@ give_up(const CrashRelease *release, ZklockSessionNote *notes, int n)
 {
 	bool		is_late = zkl_now_ms() - release->busy_ms > lifetime_ms(notes, n);
 	int			n_left = 0;
+	int			n_given_up = 0;
 
 	for (int i = 0; i < n; i++)
-		if (!is_late && notes[i].n_resumed < MAX_RESUMED)
+		if (notes[i].key.id == 0)
+			continue;
+		else if (is_late || notes[i].n_resumed >= MAX_RESUMED)
+			n_given_up++;
+		else
 			notes[n_left++] = notes[i];
-	if (n_left < n)
+	if (n_given_up > 0)
 		ereport(LOG,
-				(errmsg("could not close %d ZooKeeper sessions of former processes", n - n_left),
+				(errmsg("could not close %d ZooKeeper sessions of former processes", n_given_up),
 				 errdetail("Their locks are free when they expire.")));
 	return n_left;
 }
@@ -221,18 +201,13 @@ process_file(const char *path, void *arg)
 		release->busy_ms = zkl_now_ms();
 		return false;
 	}
-	n_left = give_up(release, notes, close_all(release, notes, n));
+	for (int i = 0; i < n && !ShutdownRequestPending; i += BATCH)
+		close_batch(release, &notes[i], Min(n - i, BATCH));
+	n_left = give_up(release, notes, n);
 	if (n_left > 0)
 		zklock_write_former_file(path, notes, n_left);
 	pfree(notes);
 	return n_left == 0;
-}
-
-/* exit() must not clean up libraries that a thread is still using. */
-static void
-end_worker(void)
-{
-	_exit(1);
 }
 
 void
@@ -248,8 +223,7 @@ zklock_release_after_crash(Datum arg)
 	if (release.n_closed > 0)
 		ereport(LOG,
 				(errmsg("closed %d ZooKeeper sessions of processes that have crashed", release.n_closed)));
-	if (zkl_threads_are_running())
-		atexit(end_worker);
+	zklock_exit_with_threads(1);
 	proc_exit(1);
 }
 

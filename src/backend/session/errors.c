@@ -7,9 +7,8 @@
  */
 #include "postgres.h"
 
-#include "backend/base/settings.h"
 #include "backend/base/syntax.h"
-#include "backend/session/errors.h"
+#include "backend/session/session.h"
 
 static const ZklockProblem problems[] = {
 	[ZKL_AUTH_FAILED] = {ERRCODE_INVALID_AUTHORIZATION_SPECIFICATION,

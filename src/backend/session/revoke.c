@@ -4,7 +4,7 @@
  *		Requests by others to release a lock, and what the holder does.
  *
  * The recipe layer detects revocations, in whichever thread it runs, and requests a cancel
- * (cancel.h), which comes only under zklock.on_revoke = cancel.  All else waits until the
+ * (cancel.c), which comes only under zklock.on_revoke = cancel.  All else waits until the
  * backend calls here: from the hooks of lifecycle.c, or from the wait loop of wait.c.
  *
  * Never releases anything by itself.
@@ -13,11 +13,7 @@
  */
 #include "postgres.h"
 
-#include "backend/base/holds.h"
-#include "backend/base/settings.h"
-#include "backend/session/cancel.h"
-#include "backend/session/revoke.h"
-#include "backend/session/stats.h"
+#include "backend/session/session.h"
 
 #define CANCEL_ONE "canceling statement because release of lock %s was requested"
 #define CANCEL_SEVERAL "canceling statement because release of locks %s was requested"
@@ -138,7 +134,7 @@ zklock_report_revocation(void)
  * statement may be the one that releases it.
  */
 void
-zklock_process_revocation(void)
+zklock_process_revocation(bool is_cancelled)
 {
 	Unreported	unreported;
 
@@ -146,21 +142,9 @@ zklock_process_revocation(void)
 		return;
 	unreported = take_unreported();
 	if (unreported.names.n > 0 && cancels() &&
-		(unreported.cancelling || unreported.in_transaction))
+		(is_cancelled || unreported.cancelling || unreported.in_transaction))
 		raise_cancel(&unreported);
 	notify(&unreported);
-}
-
-void
-zklock_raise_revoked(void)
-{
-	Unreported	unreported;
-
-	if (!is_pending() || !cancels())
-		return;
-	unreported = take_unreported();
-	if (unreported.names.n > 0)
-		raise_cancel(&unreported);
 }
 
 void

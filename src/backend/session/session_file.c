@@ -28,12 +28,10 @@
 
 #include "miscadmin.h"
 #include "pgstat.h"
-#include "port/pg_crc32c.h"
 #include "storage/fd.h"
 #include "storage/proc.h"
 
-#include "backend/base/settings.h"
-#include "backend/session/session_file.h"
+#include "backend/session/session.h"
 
 #define DIRECTORY PG_STAT_TMP_DIR
 #define FILE_NAME "zklock_sessions"
@@ -41,7 +39,7 @@
 #define FORMER_PREFIX FILE_NAME "."
 #define MAX_FORMER 100
 
-#define MAGIC "zklock 1"
+#define MAGIC "zklock 2"
 
 typedef struct Header
 {
@@ -71,17 +69,6 @@ static bool
 write_at(int fd, const void *bytes, size_t size, off_t offset)
 {
 	return pg_pwrite(fd, bytes, size, offset) == (ssize_t) size;
-}
-
-static uint32
-checksum(const ZklockSessionNote *note)
-{
-	pg_crc32c	crc;
-
-	INIT_CRC32C(crc);
-	COMP_CRC32C(crc, (const char *) note + sizeof(note->crc), sizeof(*note) - sizeof(note->crc));
-	FIN_CRC32C(crc);
-	return crc;
 }
 
 /* Fills in the header that the open file must have; returns false if the boot is not known. */
@@ -198,7 +185,6 @@ zklock_note_session(ZklSession *session)
 	note.key = info.key;
 	note.timeout_ms = info.session_timeout_ms;
 	strcpy(note.connect_string, zklock_connect_string);
-	note.crc = checksum(&note);
 	write_own_note(&note);
 	is_noted = true;
 }
@@ -241,7 +227,7 @@ zklock_former_files(bool (*process) (const char *path, void *arg), void *arg)
 	return any_left;
 }
 
-/* Reads the notes behind the header; returns how many are whole. */
+/* Reads the notes behind the header; returns how many have a session. */
 static int
 read_notes(int fd, uint64 n_notes, ZklockSessionNote *notes)
 {
@@ -254,8 +240,7 @@ read_notes(int fd, uint64 n_notes, ZklockSessionNote *notes)
 		if (pg_pread(fd, note, sizeof(*note), note_offset(i)) != sizeof(*note))
 			break;
 		note->connect_string[sizeof(note->connect_string) - 1] = '\0';
-		if (note->key.id != 0 && note->crc == checksum(note))
-			n++;
+		n += note->key.id != 0;
 	}
 	return n;
 }
@@ -299,17 +284,14 @@ zklock_read_former_file(const char *path, bool *free, ZklockSessionNote **notes,
 }
 
 void
-zklock_write_former_file(const char *path, ZklockSessionNote *notes, int n)
+zklock_write_former_file(const char *path, const ZklockSessionNote *notes, int n)
 {
 	Header		header;
 	int			fd = open_former_file(path, &header);
 
 	header.n_notes = n;
 	for (int i = 0; i < n; i++)
-	{
-		notes[i].crc = checksum(&notes[i]);
 		(void) write_at(fd, &notes[i], sizeof(notes[i]), note_offset(i));
-	}
 	(void) write_at(fd, &header, sizeof(header), 0);
 	CloseTransientFile(fd);
 }

@@ -18,10 +18,8 @@
 #include "utils/timeout.h"
 #include "utils/timestamp.h"
 
-#include "backend/base/settings.h"
 #include "backend/base/syntax.h"
-#include "backend/session/revoke.h"
-#include "backend/session/wait.h"
+#include "backend/session/session.h"
 #include "compat.h"
 
 /* Kept as long as the session, because creating it takes five system calls. */

@@ -27,11 +27,6 @@
 #include "postgres.h"
 
 #include "access/table.h"
-#include "catalog/dependency.h"
-#include "catalog/pg_class.h"
-#include "catalog/pg_proc.h"
-#include "catalog/pg_trigger.h"
-#include "catalog/pg_type.h"
 #include "commands/trigger.h"
 #include "executor/spi.h"
 #include "miscadmin.h"
@@ -46,24 +41,10 @@
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 
-#include "backend/base/holds.h"
-#include "backend/lock/loss.h"
-#include "backend/transaction/fence.h"
+#include "backend/lock/lock.h"
+#include "backend/transaction/internal.h"
+#include "backend/transaction/transaction.h"
 #include "compat.h"
-
-#define FENCES "zklock_fences"
-
-/* The columns, as the extension's script defines them, and the statements' parameters. */
-enum
-{
-	COLUMN_LOCK,
-	COLUMN_TOKEN,
-	COLUMN_FENCED_AT,
-	COLUMN_FENCED_BY,
-	N_COLUMNS
-};
-
-static Oid	column_types[N_COLUMNS] = {TEXTOID, INT8OID, TIMESTAMPTZOID, TEXTOID};
 
 /* A statement on the table, whose name is %1$s. */
 typedef struct Statement
@@ -101,9 +82,6 @@ static const Statement remove_old_rows = {
 	.nulls = "nn n"
 };
 
-/* The extension's triggers on the table. */
-#define N_TRIGGERS 2
-
 /*
  * Shown as objsubid in pg_locks, as documented.  pg_advisory_lock() uses 1 and 2; the
  * local lock has another value.
@@ -125,103 +103,6 @@ lock_name(const char *encoded, LOCKMODE mode)
 	(void) LockAcquire(&tag, mode, false, false);
 }
 
-/* The code here reads the columns by their types, which the owner can change. */
-static void
-check_columns(Relation fences)
-{
-	TupleDesc	columns = RelationGetDescr(fences);
-
-	for (int i = 0; i < N_COLUMNS; i++)
-		if (i >= columns->natts || TupleDescAttr(columns, i)->atttypid != column_types[i])
-			ereport(ERROR,
-					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-					 errmsg("columns of table \"%s\" have been changed", FENCES),
-					 errhint("Use ALTER TABLE to give the first columns their types again: lock text, token bigint, fenced_at timestamptz, fenced_by text.")));
-}
-
-/*
- * Returns whether a trigger is one of the extension's, as its script defines it: everybody
- * with TRIGGER on the table can replace it, or use its function with a condition, which would
- * run as the owner.
- */
-static bool
-is_ours(const Trigger *trigger, Oid extension)
-{
-	int			type = strcmp(trigger->tgname, "zklock_fences_keep") == 0
-		? TRIGGER_TYPE_ROW | TRIGGER_TYPE_BEFORE | TRIGGER_TYPE_INSERT | TRIGGER_TYPE_UPDATE | TRIGGER_TYPE_DELETE
-		: strcmp(trigger->tgname, "zklock_fences_keep_all") == 0
-		? TRIGGER_TYPE_BEFORE | TRIGGER_TYPE_TRUNCATE : -1;
-
-	return trigger->tgtype == type && trigger->tgqual == NULL && trigger->tgnattr == 0 &&
-		getExtensionOfObject(ProcedureRelationId, trigger->tgfoid) == extension;
-}
-
-/*
- * Any other trigger would run as the owner; one that fires after ours can lower a token.
- * Ours must fire in apply workers, too: restoring a dump that was made with
- * --disable-triggers ends that.
- */
-static void
-check_triggers(Relation fences, Oid extension)
-{
-	TriggerDesc *all = fences->trigdesc;
-	int			n_always = 0;
-
-	for (int i = 0; all && i < all->numtriggers; i++)
-	{
-		Trigger    *trigger = &all->triggers[i];
-
-		if (!is_ours(trigger, extension))
-			ereport(ERROR,
-					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-					 errmsg("table \"%s\" has a trigger \"%s\" that the extension did not define", FENCES, trigger->tgname),
-					 errdetail("It would run with the rights of the table's owner, and could lower recorded tokens, or has lowered some."),
-					 errhint("Drop the trigger, or the foreign key that it belongs to. Revoke TRIGGER and REFERENCES on the table.")));
-		n_always += trigger->tgenabled == TRIGGER_FIRES_ALWAYS;
-	}
-	if (n_always < N_TRIGGERS)
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("triggers of table \"%s\" are missing or do not always fire", FENCES),
-				 errdetail("Recorded tokens could be lowered, or have been."),
-				 errhint("Use CREATE OR REPLACE TRIGGER zklock_fences_keep BEFORE INSERT OR UPDATE OR DELETE ON %1$s FOR EACH ROW EXECUTE FUNCTION zklock_fences_keep(); "
-						 "CREATE OR REPLACE TRIGGER zklock_fences_keep_all BEFORE TRUNCATE ON %1$s FOR EACH STATEMENT EXECUTE FUNCTION zklock_fences_keep(); "
-						 "ALTER TABLE %1$s ENABLE ALWAYS TRIGGER zklock_fences_keep, ENABLE ALWAYS TRIGGER zklock_fences_keep_all.", FENCES)));
-}
-
-/*
- * Returns the table of the extension that a function belongs to.  The oid is not cached,
- * because the extension can be dropped, created and moved during a session.  Checks the
- * extension, because another table of that name could have any columns.
- */
-static Oid
-find_table(Oid function, Oid *extension)
-{
-	Oid			schema = get_func_namespace(function);
-	Oid			table = get_relname_relid(FENCES, schema);
-
-	*extension = getExtensionOfObject(ProcedureRelationId, function);
-	if (!OidIsValid(table) || !OidIsValid(*extension) ||
-		getExtensionOfObject(RelationRelationId, table) != *extension)
-		ereport(ERROR,
-				(errcode(ERRCODE_UNDEFINED_TABLE),
-				 errmsg("table \"%s\" of extension zklock is not in the schema of its functions",
-						FENCES),
-				 errhint("Move the extension as a whole, with ALTER EXTENSION zklock SET SCHEMA.")));
-	return table;
-}
-
-static Relation
-open_table(Oid function, LOCKMODE mode)
-{
-	Oid			extension;
-	Relation	fences = table_open(find_table(function, &extension), mode);
-
-	check_columns(fences);
-	check_triggers(fences, extension);
-	return fences;
-}
-
 /*
  * Prepares a statement.  No lock keeps the owner of the schema from renaming it at any moment, and from
  * giving its name to another one, whose view or trigger would run as the owner of the table.
@@ -230,8 +111,8 @@ static SPIPlanPtr
 prepare(Relation fences, const Statement *statement)
 {
 	char	   *schema = get_namespace_name(RelationGetNamespace(fences));
-	SPIPlanPtr	plan = SPI_prepare(psprintf(statement->text, quote_qualified_identifier(schema, FENCES)),
-								   N_COLUMNS, column_types);
+	SPIPlanPtr	plan = SPI_prepare(psprintf(statement->text, quote_qualified_identifier(schema, ZKLOCK_FENCES)),
+								   N_COLUMNS, zklock_fences_types);
 	CachedPlanSource *source = plan ? linitial(SPI_plan_get_plan_sources(plan)) : NULL;
 	bool		is_ours = source && source->is_valid && source->relationOids != NIL;
 	ListCell   *cell;
@@ -241,7 +122,7 @@ prepare(Relation fences, const Statement *statement)
 	if (!is_ours)
 		ereport(ERROR,
 				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
-				 errmsg("schema of table \"%s\" was renamed, or the table has a rule", FENCES),
+				 errmsg("schema of table \"%s\" was renamed, or the table has a rule", ZKLOCK_FENCES),
 				 errhint("Retry the transaction.")));
 	return plan;
 }
@@ -258,7 +139,7 @@ run_as_owner(Relation fences, const Statement *statement, Datum *values, int64 *
 
 	if (SPI_execute_snapshot(plan, values, statement->nulls,
 											 GetLatestSnapshot(), InvalidSnapshot, false, true, 0) < 0)
-		elog(ERROR, "statement on table \"%s\" failed", FENCES);
+		elog(ERROR, "statement on table \"%s\" failed", ZKLOCK_FENCES);
 	if (token && SPI_processed > 0)
 		*token = DatumGetInt64(SPI_getbinval(SPI_tuptable->vals[0],
 											 SPI_tuptable->tupdesc, 1, &is_null));
@@ -276,7 +157,7 @@ run(Relation fences, const Statement *statement, Datum *values, int64 *token)
 
 	/* Only a function of an index or a constraint can get here while a statement runs. */
 	if (own_write)
-		elog(ERROR, "statement on table \"%s\" calls a function that fences", FENCES);
+		elog(ERROR, "statement on table \"%s\" calls a function that fences", ZKLOCK_FENCES);
 	nest_level = NewGUCNestLevel();
 	(void) set_config_option("search_path", "pg_catalog, pg_temp", PGC_USERSET,
 							 PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
@@ -347,7 +228,7 @@ zklock_fence(const ZklockName *name, Oid function)
 		PreventCommandIfReadOnly("zk_fence()");
 
 	lock_name(name->encoded, exclusive ? ExclusiveLock : ShareLock);
-	fences = open_table(function, exclusive ? RowExclusiveLock : RowShareLock);
+	fences = zklock_open_fences(function, exclusive ? RowExclusiveLock : RowShareLock);
 	values[COLUMN_TOKEN] = Int64GetDatum(hold->token);
 	(void) run(fences, exclusive ? &record_token : &read_row, values, &recorded);
 	if (recorded > hold->token)
@@ -372,7 +253,7 @@ zklock_fence_reset(const ZklockName *name, Oid function)
 		lock_name(name->encoded, ExclusiveLock);
 		values[COLUMN_LOCK] = CStringGetTextDatum(name->encoded);
 	}
-	fences = open_table(function, name ? RowExclusiveLock : ExclusiveLock);
+	fences = zklock_open_fences(function, name ? RowExclusiveLock : ExclusiveLock);
 	(void) run(fences, name ? &remove_row : &remove_old_rows, values, NULL);
 	table_close(fences, NoLock);
 }
@@ -408,7 +289,7 @@ zklock_fences_vacuum(TimestampTz until, Oid function)
 	int64		n_removed;
 
 	PreventCommandIfReadOnly("zk_fence_vacuum()");
-	fences = open_table(function, RowExclusiveLock);
+	fences = zklock_open_fences(function, RowExclusiveLock);
 	n_removed = run(fences, &remove_old_rows, values, NULL);
 	table_close(fences, NoLock);
 	return n_removed;
@@ -493,18 +374,15 @@ zklock_fences_keep(PG_FUNCTION_ARGS)
 {
 	TriggerData *trigger = (TriggerData *) fcinfo->context;
 	HeapTuple	kept = NULL;
-	Oid			extension;
 
 	if (!CALLED_AS_TRIGGER(fcinfo))
 		elog(ERROR, "not called as a trigger");
 	if (own_write)
 		return PointerGetDatum(TRIGGER_FIRED_BY_UPDATE(trigger->tg_event) ?
 							   trigger->tg_newtuple : trigger->tg_trigtuple);
-	if (find_table(fcinfo->flinfo->fn_oid, &extension) != RelationGetRelid(trigger->tg_relation) ||
-		!TRIGGER_FIRED_BEFORE(trigger->tg_event))
-		elog(ERROR, "trigger is for table \"%s\" alone", FENCES);
-	check_columns(trigger->tg_relation);
-	check_triggers(trigger->tg_relation, extension);
+	zklock_check_fences(trigger->tg_relation, fcinfo->flinfo->fn_oid);
+	if (!TRIGGER_FIRED_BEFORE(trigger->tg_event))
+		elog(ERROR, "trigger is not fired before the write");
 
 	if (TRIGGER_FIRED_BY_INSERT(trigger->tg_event))
 		return PointerGetDatum(keep_on_insert(trigger));

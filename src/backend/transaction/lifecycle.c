@@ -38,15 +38,8 @@
 #include "tcop/utility.h"
 #include "utils/resowner.h"
 
-#include "backend/base/holds.h"
-#include "backend/lock/loss.h"
-#include "backend/lock/release.h"
-#include "backend/lock/settle.h"
-#include "backend/session/backend_session.h"
-#include "backend/session/cancel.h"
-#include "backend/session/revoke.h"
-#include "backend/session/wait.h"
-#include "backend/transaction/lifecycle.h"
+#include "backend/lock/lock.h"
+#include "backend/transaction/transaction.h"
 #include "compat.h"
 
 /* Hooks of libraries loaded before, or PostgreSQL's functions; called by our hooks. */
@@ -312,7 +305,7 @@ static void
 raise_pending_error(void)
 {
 	raise_pending_loss();
-	zklock_process_revocation();
+	zklock_process_revocation(false);
 }
 
 static void

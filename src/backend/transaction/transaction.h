@@ -1,16 +1,27 @@
 /*-------------------------------------------------------------------------
  *
- * fence.h
- *		Fencing: an earlier holder cannot commit after a later one has fenced.
+ * transaction.h
+ *		The hooks into PostgreSQL, and fencing.
  *
  *-------------------------------------------------------------------------
  */
-#ifndef ZKLOCK_FENCE_H
-#define ZKLOCK_FENCE_H
+#ifndef ZKLOCK_TRANSACTION_H
+#define ZKLOCK_TRANSACTION_H
 
-#include "datatype/timestamp.h"
+#include "backend/base/base.h"
 
-#include "backend/base/names.h"
+
+/*
+ * The hooks into PostgreSQL that release locks and report lost ones (lifecycle.c)
+ */
+
+/* Called once, from _PG_init(). */
+extern void zklock_install_hooks(void);
+
+
+/*
+ * Fencing: an earlier holder cannot commit after a later one has fenced (fence.c)
+ */
 
 /*
  * Fences a lock that this session holds: makes sure that no later holder has fenced it in
@@ -35,4 +46,4 @@ extern void zklock_fence_reset(const ZklockName *name, Oid function);
  */
 extern int64 zklock_fences_vacuum(TimestampTz until, Oid function);
 
-#endif							/* ZKLOCK_FENCE_H */
+#endif							/* ZKLOCK_TRANSACTION_H */

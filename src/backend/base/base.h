@@ -1,20 +1,154 @@
 /*-------------------------------------------------------------------------
  *
- * holds.h
- *		The hold table: what this session holds, by mode, level and nesting.
+ * base.h
+ *		The settings, names of locks, the hold table, credentials.
  *
  *-------------------------------------------------------------------------
  */
-#ifndef ZKLOCK_HOLDS_H
-#define ZKLOCK_HOLDS_H
+#ifndef ZKLOCK_BASE_H
+#define ZKLOCK_BASE_H
 
 #include "access/parallel.h"
 #include "lib/ilist.h"
 #include "utils/timestamp.h"
 
-#include "backend/base/names.h"
-#include "backend/base/settings.h"
 #include "recipe/recipe.h"
+
+
+/*
+ * The zklock.* settings (settings.c).  Times are in milliseconds.
+ */
+
+typedef enum ZklockCommitCheck
+{
+	ZKLOCK_COMMIT_CHECK_OFF,
+	ZKLOCK_COMMIT_CHECK_LEASE,
+	ZKLOCK_COMMIT_CHECK_ALWAYS
+} ZklockCommitCheck;
+
+typedef enum ZklockStaleSnapshot
+{
+	ZKLOCK_STALE_SNAPSHOT_OFF,
+	ZKLOCK_STALE_SNAPSHOT_WARNING,
+	ZKLOCK_STALE_SNAPSHOT_ERROR
+} ZklockStaleSnapshot;
+
+typedef enum ZklockOnRevoke
+{
+	ZKLOCK_ON_REVOKE_NOTICE,
+	ZKLOCK_ON_REVOKE_IGNORE,
+	ZKLOCK_ON_REVOKE_CANCEL
+} ZklockOnRevoke;
+
+typedef enum ZklockAcl
+{
+	ZKLOCK_ACL_WORLD,
+	ZKLOCK_ACL_CREATOR
+} ZklockAcl;
+
+extern char *zklock_connect_string;
+extern char *zklock_root;
+extern int	zklock_session_timeout;
+extern int	zklock_connect_timeout;
+extern int	zklock_keep;
+extern int	zklock_node_names;	/* ZklNodeNames */
+extern int	zklock_commit_check;	/* ZklockCommitCheck */
+extern int	zklock_stale_snapshot;	/* ZklockStaleSnapshot */
+extern int	zklock_on_revoke;	/* ZklockOnRevoke; read by the I/O thread */
+extern int	zklock_max_locks;
+extern int	zklock_acl;			/* ZklockAcl */
+extern char *zklock_auth_file;
+extern char *zklock_tls_ca_file;	/* these three: empty without TLS */
+extern char *zklock_tls_cert_file;
+extern char *zklock_tls_key_file;
+extern bool zklock_deadlock_detection;
+extern bool zklock_session_locks;
+
+/* Called from _PG_init(). */
+extern void zklock_define_settings(void);
+
+/* Is the library in shared_preload_libraries?  Set once, in the postmaster. */
+extern bool zklock_is_preloaded;
+
+/* Reports, at the given level, that the library is not preloaded. */
+extern void zklock_report_not_preloaded(int level);
+
+
+/*
+ * Percent-encoded text: names of locks, and the holder in the data of its znodes (names.c)
+ */
+
+#define ZKLOCK_MAX_NAME_BYTES 512
+
+typedef struct ZklockName
+{
+	char	   *encoded;		/* one component of a znode path */
+	char	   *display;		/* for messages: as given, or encoded if the client's encoding does not have it */
+	uint32		hash;			/* for hash tables of this backend */
+} ZklockName;
+
+/*
+ * Memory for the strings of a name, so that a call with one name allocates nothing.  No
+ * server encoding needs more than twice the bytes of UTF-8.
+ */
+typedef struct ZklockNameRoom
+{
+	char		display[2 * ZKLOCK_MAX_NAME_BYTES + 1];
+	char		encoded[ZKL_ENCODED_SIZE(ZKLOCK_MAX_NAME_BYTES)];
+} ZklockNameRoom;
+
+/* Raises 22023 for an empty or too long name, 22021 for invalid bytes. */
+extern void zklock_name_from_text(text *value, ZklockNameRoom *room, ZklockName *name);
+
+/* The names of one call.  Contains pointers into itself: must not be copied. */
+typedef struct ZklockNames
+{
+	int			n;				/* including repetitions */
+	Datum	   *values;			/* the elements of an array; NULL: "name" is the only one */
+	bool	   *nulls;
+	ZklockName	name;
+	ZklockNameRoom room;
+} ZklockNames;
+
+/*
+ * Returns the first eight bytes of the SHA-256 hash of an encoded name, the same on all
+ * servers.  It stands for the name in PostgreSQL's lock table and in wait reports.  May
+ * throw.
+ */
+extern uint64 zklock_name_hash(const char *encoded, size_t length);
+
+/* Converts text between encodings, palloc'd; NULL if impossible. */
+extern char *zklock_convert(const char *text, int length, int from, int to);
+
+/* Returns the name that was given for a znode's, in the database encoding; palloc'd. */
+extern char *zklock_given_name(const char *encoded);
+
+/*
+ * Returns a name, valid until the next call.  Raises 22004 for NULL, and the errors of
+ * zklock_name_from_text().  Checks for interrupts in an array, which can have a
+ * hundred million elements.
+ */
+extern const ZklockName *zklock_names_get(ZklockNames *names, int i);
+
+/*
+ * Returns the data of this session's znodes, with the members pid, server, datname,
+ * usename and application_name.  Palloc'd; only inside a transaction.
+ */
+extern char *zklock_identity(void);
+
+/* Returns host:port of this server, as in "server". */
+extern const char *zklock_server_name(void);
+
+/*
+ * Reads a member of any bytes; palloc'd, in UTF-8 unless another program wrote it.  NULL
+ * if there is none, or if it is empty.  No errors.
+ */
+extern char *zklock_identity_member(const char *data, int length, const char *member);
+
+
+/*
+ * The hold table: what this session holds, by mode, level and nesting (holds.c)
+ */
 
 typedef enum ZklockScope
 {
@@ -33,7 +167,6 @@ typedef struct ZklockModeCounts
 {
 	int64		session;
 	int64		transaction;	/* at all nest levels */
-	bool		local;			/* the local lock is held in this mode */
 } ZklockModeCounts;
 
 /* How often a transaction of this nest level holds one lock. */
@@ -54,7 +187,7 @@ typedef struct ZklockHold
 	struct ZklockHold *next;	/* older, with the same hash value */
 	ZklockKind	kind;
 	int			capacity;		/* capacity of the semaphore */
-	bool		shown;			/* as a permit, to other backends (shown.c) */
+	bool		shown;			/* as a permit, to other backends (shared_memory.c) */
 	ZklockName	name;
 	uint64		key;			/* zklock_name_hash() */
 	ZklockModeCounts shared;
@@ -62,7 +195,6 @@ typedef struct ZklockHold
 	ZklockLevel *levels;		/* ascending; only those with counts */
 	int			n_levels;
 	int			max_levels;
-	uint64		local_key;		/* of the local lock, while that is held */
 	ZklMode		mode;			/* in which "lock" is held */
 	ZklLock    *lock;			/* NULL when not held in the ensemble; set by holds.c */
 	int64		token;
@@ -105,13 +237,15 @@ extern int	zklock_holds_count(void);
 extern _Noreturn void zklock_refuse_worker(void);
 
 /*
- * Throws 25000 in a parallel worker, 55000 if the library is not preloaded.  A worker's locks would end with the worker, and
- * the worker would wait for the locks of its own leader, which waits for the worker.
+ * SQL functions call this first.  Throws 55000 if the library is not preloaded, 25000 in a parallel
+ * worker: its locks would end with the worker, and it would wait for the locks of its own
+ * leader, which waits for the worker.
  */
 static inline void
 zklock_require_leader(void)
 {
-	zklock_require_preloaded();
+	if (unlikely(!zklock_is_preloaded))
+		zklock_report_not_preloaded(ERROR);
 	if (unlikely(IsParallelWorker()))
 		zklock_refuse_worker();
 }
@@ -180,4 +314,24 @@ extern void zklock_list_hold(ZklockNameList *list, const ZklockHold *hold);
  */
 extern const char *zklock_list_text(const ZklockNameList *list);
 
-#endif							/* ZKLOCK_HOLDS_H */
+
+/*
+ * The credentials of a session: a password, certificates (credentials.c)
+ */
+
+typedef struct ZklockCredentials
+{
+	char	   *digest;			/* "user:password", or NULL */
+	char	   *tls;			/* the TLS files, in the form of the client library, or NULL */
+} ZklockCredentials;
+
+/*
+ * Reads and checks the files that the settings name.  Throws F0000 if a file cannot be
+ * used, without revealing its contents.  Allocates with palloc().
+ */
+extern void zklock_credentials_read(ZklockCredentials *credentials);
+
+/* Erases the secrets and frees the memory. */
+extern void zklock_credentials_wipe(ZklockCredentials *credentials);
+
+#endif							/* ZKLOCK_BASE_H */

@@ -1,0 +1,63 @@
+/*-------------------------------------------------------------------------
+ *
+ * local.h
+ *		Local locks, and the sessions that wait for this backend.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_LOCAL_H
+#define ZKLOCK_LOCAL_H
+
+#include "storage/lock.h"
+
+#include "backend/session/session.h"
+
+
+/*
+ * The local lock: the part of a lock in PostgreSQL's own lock manager (local_lock.c)
+ */
+
+/*
+ * A key is zklock_name_hash().  The functions that take one are for the local lock of this name in
+ * this session's namespace.
+ */
+
+/* Does this session hold it, in this mode?  DISCARD ALL may have released it. */
+extern bool zklock_local_is_held(uint64 key, ZklMode mode);
+
+/*
+ * Acquires the lock, which this session does not hold in this mode, among the sessions of this
+ * server.  Waits at most timeout_ms (0: not at all), interruptibly, under lock_timeout and
+ * deadlock detection; returns false on timeout.  Sets *waited if it waited.  Throws the
+ * errors of a wait for a heavyweight lock; then the lock may have been granted nevertheless.
+ */
+extern bool zklock_local_acquire(uint64 key, ZklMode mode, int64 timeout_ms,
+								 bool *waited);
+
+/* Returns whether another session waits for it, while this one holds it in the mode. */
+extern bool zklock_local_has_waiters(uint64 key, ZklMode mode);
+
+/* Neither throws nor waits; does nothing if the lock is no longer held. */
+extern void zklock_local_release(uint64 key, ZklMode mode);
+
+/* Returns whether this is a local lock, and its key, changed by the namespace. */
+extern bool zklock_local_key(const LOCKTAG *tag, uint64 *key);
+
+
+/*
+ * The sessions that wait for this backend in PostgreSQL's lock manager (lock_waiters.c)
+ */
+
+/*
+ * Returns a number that identifies the set of all waits in the lock manager that have
+ * lasted for deadlock_timeout; 0 if there are none.  Cheap, takes no locks.
+ */
+extern uint64 zklock_long_waits(void);
+
+/*
+ * Returns the sessions that wait for this backend there, directly or through others, all
+ * for longer than deadlock_timeout, and hold something.  Palloc'd.
+ */
+extern int	zklock_waiting_for_me(ZklLocalWaiter **local_waiters);
+
+#endif							/* ZKLOCK_LOCAL_H */
