@@ -138,7 +138,7 @@ run_as_owner(Relation fences, const Statement *statement, Datum *values, int64 *
 	bool		is_null;
 
 	if (SPI_execute_snapshot(plan, values, statement->nulls,
-											 GetLatestSnapshot(), InvalidSnapshot, false, true, 0) < 0)
+							 GetLatestSnapshot(), InvalidSnapshot, false, true, 0) < 0)
 		elog(ERROR, "statement on table \"%s\" failed", ZKLOCK_FENCES);
 	if (token && SPI_processed > 0)
 		*token = DatumGetInt64(SPI_getbinval(SPI_tuptable->vals[0],
