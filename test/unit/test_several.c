@@ -66,6 +66,43 @@ test_array(void)
 	scene_end("exclusion, several names");
 }
 
+/* The server deletes empty containers one after the other, while an array creates them again. */
+static void
+test_parents_deleted(void)
+{
+	enum
+	{
+		N = 8,
+		N_DELETES = 25
+	};
+	char		texts[N][4];
+	const char *names[N];
+	ZklMode		modes[N];
+	int			n_deleted = 0;
+	const Ask  *ask;
+
+	scene_begin(1);
+	for (int i = 0; i < N; i++)
+	{
+		snprintf(texts[i], sizeof(texts[i]), "n%d", i);
+		names[i] = texts[i];
+		modes[i] = X;
+	}
+	ask = ask_all(A, N, names, modes, false);
+	while (fake_step(A->client))
+	{
+		int			n_found = 0;
+
+		for (int i = 0; i < N; i++)
+			n_found += fake_tree_find(path_of(names[i])) != NULL;
+		if (n_found == N && n_deleted < N_DELETES && fake_tree_delete(path_of(names[0])) == ZKL_RC_OK)
+			n_deleted++;
+	}
+	is_int(n_deleted, N_DELETES, "a znode of an array was deleted again and again");
+	is_int(ask->status, ZKL_OK, "... and the array is granted");
+	scene_end("an array whose znodes are deleted");
+}
+
 /* Names that the session shares already keep their tokens. */
 static void
 test_array_tokens(void)
@@ -340,6 +377,7 @@ main(void)
 {
 	play_all(plays, sizeof(plays) / sizeof(plays[0]));
 	test_array();
+	test_parents_deleted();
 	test_array_tokens();
 	test_attempt_behind_both();
 	test_array_no_deadlock();

@@ -17,9 +17,9 @@
 
 /*
  * A create may find its parent deleted again: by the server, which deletes empty
- * containers, or by a session whose last node there is gone (empty_parents.c).  Each
- * such delete needs a node that came and went meanwhile, so many failures in a row
- * have another cause.
+ * containers, one every 6 ms by default, or by a session whose last node there is gone
+ * (empty_parents.c).  Each such delete needs a node that came and went, so many more failures
+ * in a row than there are parents have another cause.
  */
 #define MAX_ATTEMPTS 20
 
@@ -149,7 +149,7 @@ zkl__request_no_parent(ZklRequest *request)
 		request->parents_status != ZKL_PENDING)
 		zkl__request_fail(request, request->parents_status, -1,
 						  request->parents_raw_code);
-	else if (++request->attempts > MAX_ATTEMPTS)
+	else if (++request->attempts > MAX_ATTEMPTS + request->n)
 		zkl__request_fail(request, ZKL_SERVER_ERROR, -1, 0);
 	else
 		zkl__request_advance(request);
