@@ -188,10 +188,10 @@ for my $order ([qw(a b c)], [qw(c a b)], [qw(b c a)])
 
 # Timed attempts.
 call($on_a, 'zk_lock', "'t'");
-is(call($on_b, 'zk_try_lock', "'t', interval '50 ms'"), 'f',
+is(call($on_b, 'zk_try_lock', "'t', interval '1 s'"), 'f',
 	'a timed attempt returns false after its timeout');
 ok(wait_zk_children($zkc, path('t'), 1), 'a timed attempt leaves no node');
-is(call($on_b, 'zk_try_lock', "ARRAY['t', 'u'], interval '50 ms'"), 'f',
+is(call($on_b, 'zk_try_lock', "ARRAY['t', 'u'], interval '1 s'"), 'f',
 	'a timed attempt for several names returns false');
 is(wait_zk_empty($zkc, path('u')), 0, 'a timed attempt leaves no node of the free name');
 $on_b->query_async("SELECT zk_try_lock('t', interval '1 min')");

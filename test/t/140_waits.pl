@@ -124,7 +124,7 @@ $s->query_ok("SET lock_timeout = '100ms'; SET statement_timeout = '10min'");
 $s->query("SELECT zk_lock('x')");
 is($s->sqlstate, '55P03', 'the shorter timeout may be lock_timeout');
 $s->query_ok("SET lock_timeout = '10min'");
-is($s->query("SELECT zk_try_lock('x', interval '50 ms')"),
+is($s->query("SELECT zk_try_lock('x', interval '1 s')"),
 	'f', 'a timed attempt shorter than lock_timeout returns false');
 $s->query_ok("SET lock_timeout = '100ms'");
 $s->query("SELECT zk_try_lock('x', interval '10 min')");
@@ -193,11 +193,11 @@ all_is_clean('lock_timeout that was not needed');
 }
 
 # Timed attempts.
-is($s->query("SELECT zk_try_lock('x', interval '100 ms')"),
+is($s->query("SELECT zk_try_lock('x', interval '1 s')"),
 	'f', 'a timed attempt returns false after its timeout');
 all_is_clean('timed attempt');
 is( $s->query(
-		"SELECT zk_try_lock_all(ARRAY['a', 'x', 'z'], interval '100 ms')"),
+		"SELECT zk_try_lock_all(ARRAY['a', 'x', 'z'], interval '1 s')"),
 	'f', 'a timed attempt for several names returns false after its timeout');
 is(wait_zk_empty($zkc, "/zklock/locks/$_"), 0, "a timed attempt for several names leaves no node of $_")
   for qw(a z);

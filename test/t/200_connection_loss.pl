@@ -118,7 +118,7 @@ sub connected_session
 	my $second = connected_session($node_b);
 	my $caller = connected_session($node_b);
 	$first->query_ok("SELECT zk_lock('outage')");
-	$second->query_ok("SET zklock.connect_timeout = '200ms'");
+	$second->query_ok("SET zklock.connect_timeout = '2s'");
 
 	# The waiter must have read the queue, not only created its node.
 	$second->query_ok("SET log_lock_waits = on; SET deadlock_timeout = '10ms'");
@@ -127,10 +127,10 @@ sub connected_session
 	wait_for_log($node_b, qr/still waiting for zk lock "outage"/, $offset);
 	$proxy_b->cut(refuse => 1);
 	wait_state($caller, 'suspended');
-	$caller->query_ok("SET zklock.connect_timeout = '1s'");
+	$caller->query_ok("SET zklock.connect_timeout = '3s'");
 	fails_with($caller, "SELECT zk_lock('other')", '08006',
 		'a call that needs an answer does not wait longer than connect_timeout',
-		like => qr/"other".*^.*DETAIL:  The connection to .* was lost, and no answer came within 1000 ms/ms);
+		like => qr/"other".*^.*DETAIL:  The connection to .* was lost, and no answer came within 3000 ms/ms);
 	ok(!$second->finished,
 		'a wait for another holder goes on after connect_timeout');
 	$proxy_b->accept;
@@ -175,7 +175,7 @@ sub connected_session
 	my $second = connected_session($node);
 	my $sleeper = session($node_a);
 	$first->query_ok("SELECT zk_lock('again')");
-	$second->query_ok("SET zklock.connect_timeout = '300ms'");
+	$second->query_ok("SET zklock.connect_timeout = '2s'");
 	$second->query_ok("SET log_lock_waits = on; SET deadlock_timeout = '10ms'");
 	my $offset = -s $node->logfile;
 	$second->query_async("SELECT zk_lock('again')");
@@ -183,7 +183,7 @@ sub connected_session
 	$proxy->arm(fault => 'cut_after', op => 'connect', down => 1);
 	$proxy->arm(fault => 'expire');
 	wait_until('the next outage', sub { $proxy->hits == 2 });
-	$sleeper->query_ok('SELECT pg_sleep(1)');
+	$sleeper->query_ok('SELECT pg_sleep(3)');
 	ok(!$second->finished, 'connect_timeout does not end a wait whose session has expired');
 	$proxy->up;
 	wait_zk_children($zkc, '/zklock/locks/again', 2);

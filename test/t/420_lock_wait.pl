@@ -81,7 +81,7 @@ for my $case ([ 'of this server', $holder ], [ 'of another server', $far ])
 
 # Other ends of a wait.
 $far->query_ok("SELECT zk_lock('x')");
-fails_with($waiter, "CALL zk_lock_wait('x', '10 ms')", '55P03',
+fails_with($waiter, "CALL zk_lock_wait('x', '1 s')", '55P03',
 	'the timeout passes', like => qr/"x"/);
 fails_with($waiter, "CALL zk_lock_wait('x', '0')", '55P03', 'a timeout of 0 fails at once');
 $waiter->query_ok("SET lock_timeout = '100ms'");
