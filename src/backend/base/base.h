@@ -167,6 +167,7 @@ typedef struct ZklockModeCounts
 {
 	int64		session;
 	int64		transaction;	/* at all nest levels */
+	bool		local;			/* the local lock is held in this mode */
 } ZklockModeCounts;
 
 /* How often a transaction of this nest level holds one lock. */
@@ -195,6 +196,7 @@ typedef struct ZklockHold
 	ZklockLevel *levels;		/* ascending; only those with counts */
 	int			n_levels;
 	int			max_levels;
+	uint64		local_key;		/* of the local lock, while that is held */
 	ZklMode		mode;			/* in which "lock" is held */
 	ZklLock    *lock;			/* NULL when not held in the ensemble; set by holds.c */
 	int64		token;

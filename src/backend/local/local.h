@@ -17,19 +17,14 @@
  * The local lock: the part of a lock in PostgreSQL's own lock manager (local_lock.c)
  */
 
-/*
- * A key is zklock_name_hash().  The functions that take one are for the local lock of this name in
- * this session's namespace.
- */
-
-/* Does this session hold it, in this mode?  DISCARD ALL may have released it. */
-extern bool zklock_local_is_held(uint64 key, ZklMode mode);
+/* Does this session hold it, in any mode?  DISCARD ALL may have released it. */
+extern bool zklock_local_is_held(uint64 key);
 
 /*
- * Acquires the lock, which this session does not hold in this mode, among the sessions of this
- * server.  Waits at most timeout_ms (0: not at all), interruptibly, under lock_timeout and
- * deadlock detection; returns false on timeout.  Sets *waited if it waited.  Throws the
- * errors of a wait for a heavyweight lock; then the lock may have been granted nevertheless.
+ * Acquires the lock among the sessions of this server.  Waits at most timeout_ms (0: not at
+ * all), interruptibly, under lock_timeout and deadlock detection; returns false on
+ * timeout.  Sets *waited if it waited.  Throws the errors of a wait for a heavyweight
+ * lock.
  */
 extern bool zklock_local_acquire(uint64 key, ZklMode mode, int64 timeout_ms,
 								 bool *waited);
@@ -40,7 +35,7 @@ extern bool zklock_local_has_waiters(uint64 key, ZklMode mode);
 /* Neither throws nor waits; does nothing if the lock is no longer held. */
 extern void zklock_local_release(uint64 key, ZklMode mode);
 
-/* Returns whether this is a local lock, and its key, changed by the namespace. */
+/* Returns whether this is a local lock, and its key. */
 extern bool zklock_local_key(const LOCKTAG *tag, uint64 *key);
 
 

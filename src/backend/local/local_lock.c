@@ -31,7 +31,6 @@
 static void
 set_tag(LOCKTAG *tag, uint64 key)
 {
-	key ^= zklock_session_namespace();
 	SET_LOCKTAG_ADVISORY(*tag, InvalidOid, (uint32) (key >> 32), (uint32) key,
 						 ZKLOCK_LOCKTAG_FIELD4);
 }
@@ -49,6 +48,22 @@ static LOCKMODE
 lock_mode(ZklMode mode)
 {
 	return mode == ZKL_MODE_EXCLUSIVE ? ExclusiveLock : ShareLock;
+}
+
+/*
+ * Releases a lock that was granted just when the wait ended with an error, a cancel or a
+ * timeout.  The rollback keeps it, because it is at session level.  A session that waits
+ * for a lock did not hold it before.  PostgreSQL notes such a grant when it cleans up the
+ * wait: before it raises the error of a cancel; after any other error, in the rollback.
+ */
+static void
+drop_stray_grant(const LOCKTAG *tag, LOCKMODE mode)
+{
+	/* A rollback begins with these two, too. */
+	LWLockReleaseAll();
+	LockErrorCleanup();
+	if (zklock_lock_held_by_me(tag, mode))
+		LockRelease(tag, mode, true);
 }
 
 /*
@@ -89,20 +104,18 @@ end_timeout(int lock_timeout)
 }
 
 /*
- * Waits until PostgreSQL grants the lock.  Catches the error of the timeout; with
- * "catch_deadlock", for a caller that does not want to wait, also that of a deadlock.  A wait
- * for a lock leaves nothing to clean up but the wait itself, so this needs no subtransaction;
- * inside of one, a recovery conflict would end the connection.
- *
- * The lock can be granted just when the wait ends with an error, and the rollback keeps it,
- * because it is at session level.  PostgreSQL notes such a grant when it cleans up the wait:
- * before it raises the error of a cancel; after any other error, in the rollback.
+ * Waits until PostgreSQL grants the lock; after an error, or if it returns false, nothing is
+ * held.  Catches the error of the timeout; with "catch_deadlock", for a caller that does
+ * not want to wait, also that of a deadlock.  A wait for a lock leaves nothing else to clean
+ * up, so this needs no subtransaction; inside of one, a recovery conflict would end the
+ * connection.
  */
 static bool
 wait_for_grant(const LOCKTAG *tag, LOCKMODE mode, int64 timeout_ms, bool catch_deadlock)
 {
 	MemoryContext context = CurrentMemoryContext;
 	int			lock_timeout = LockTimeout;
+	volatile bool acquired = false;
 
 	register_attempt_timeout();
 	PG_TRY();
@@ -116,6 +129,7 @@ wait_for_grant(const LOCKTAG *tag, LOCKMODE mode, int64 timeout_ms, bool catch_d
 		(void) LockAcquire(tag, mode, true, false);
 		end_timeout(lock_timeout);
 		(void) zklock_cancel_settle(ZKLOCK_CANCEL_TIMEOUT);
+		acquired = true;
 	}
 	PG_CATCH();
 	{
@@ -124,25 +138,24 @@ wait_for_grant(const LOCKTAG *tag, LOCKMODE mode, int64 timeout_ms, bool catch_d
 		end_timeout(lock_timeout);
 		expected = is_expected(catch_deadlock);
 		(void) zklock_cancel_settle(ZKLOCK_CANCEL_TIMEOUT);
-		/* A rollback begins with these two, too. */
-		LWLockReleaseAll();
-		LockErrorCleanup();
+		drop_stray_grant(tag, mode);
 		if (!expected)
 			PG_RE_THROW();
 		MemoryContextSwitchTo(context);
 		FlushErrorState();
 	}
 	PG_END_TRY();
-	return zklock_lock_held_by_me(tag, mode);
+	return acquired;
 }
 
 bool
-zklock_local_is_held(uint64 key, ZklMode mode)
+zklock_local_is_held(uint64 key)
 {
 	LOCKTAG		tag;
 
 	set_tag(&tag, key);
-	return zklock_lock_held_by_me(&tag, lock_mode(mode));
+	return zklock_lock_held_by_me(&tag, ExclusiveLock) ||
+		zklock_lock_held_by_me(&tag, ShareLock);
 }
 
 bool
@@ -158,7 +171,7 @@ zklock_local_acquire(uint64 key, ZklMode mode, int64 timeout_ms, bool *waited)
 	 * A session that holds the lock goes ahead of its waiters, but only if it waits
 	 * itself; then the lock is granted at once, or there are other holders.
 	 */
-	if (zklock_lock_held_by_me(&tag, mode == ZKL_MODE_SHARED ? ExclusiveLock : ShareLock) &&
+	if (zklock_local_is_held(key) &&
 		wait_for_grant(&tag, lock_mode(mode), 1, timeout_ms == 0))
 		return true;
 	if (timeout_ms == 0)

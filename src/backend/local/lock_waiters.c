@@ -165,8 +165,7 @@ waits_for_place(const Waiter *waiter)
 	{
 		ZklockHold *hold = dlist_container(ZklockHold, link, iter.cur);
 
-		if (hold->kind == ZKLOCK_LOCK && hold->lock == NULL &&
-			hold->key == (key ^ zklock_session_namespace()))
+		if (hold->local_key == key && hold->lock == NULL)
 			return true;
 	}
 	return false;

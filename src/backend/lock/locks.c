@@ -147,8 +147,7 @@ acquire_remote(LockAcquisition *a)
 static bool
 can_do_without(const ZklockHold *hold)
 {
-	return hold->mode != ZKL_MODE_NONE && !zklock_local_is_held(hold->key, ZKL_MODE_EXCLUSIVE) &&
-		!zklock_local_is_held(hold->key, ZKL_MODE_SHARED);
+	return hold->mode != ZKL_MODE_NONE && !zklock_local_is_held(hold->local_key);
 }
 
 /*
@@ -176,7 +175,7 @@ wait_local(LockAcquisition *a, ZklockHold *hold, int64 timeout_ms, bool is_lock_
 	bool		acquired;
 
 	error_context_stack = &context;
-	acquired = zklock_local_acquire(hold->key, a->mode, timeout_ms,
+	acquired = zklock_local_acquire(hold->local_key, a->mode, timeout_ms,
 									&a->timeout.waited);
 	if (!acquired && is_lock_timeout)
 		zklock_raise_lock_timeout();
@@ -190,19 +189,23 @@ acquire_local(LockAcquisition *a)
 	for (int i = 0; i < a->n; i++)
 	{
 		ZklockHold *hold = a->holds[i];
+		ZklockModeCounts *counts = zklock_hold_counts(hold, a->mode);
 		bool		is_lock_timeout;
 		int64		timeout_ms = local_timeout(a, &is_lock_timeout);
 		bool		optional;
 
 		CHECK_FOR_INTERRUPTS();
-		if (hold->kind == ZKLOCK_SEMAPHORE || zklock_local_is_held(hold->key, a->mode))
+		if (counts->local || hold->kind == ZKLOCK_SEMAPHORE)
 			continue;
+		if (!hold->exclusive.local && !hold->shared.local)
+			hold->local_key = hold->key ^ zklock_session_namespace();
 		optional = can_do_without(hold);
 		if (optional)
 			timeout_ms = 0;
 		else if (hold->mode >= a->mode)
 			timeout_ms = ZKLOCK_NO_TIMEOUT; /* held in a stronger mode: granted at once */
-		if (!wait_local(a, hold, timeout_ms, is_lock_timeout) && !optional)
+		counts->local = wait_local(a, hold, timeout_ms, is_lock_timeout);
+		if (!counts->local && !optional)
 			return false;
 	}
 	return true;
@@ -299,7 +302,8 @@ can_requeue(const LockAcquisition *a)
 	const ZklockHold *hold = a->holds[0];
 
 	return a->n == 1 && !a->requeued && a->timeout.timeout_ms != 0 &&
-		hold->kind == ZKLOCK_LOCK && hold->mode == ZKL_MODE_NONE;
+		hold->mode == ZKL_MODE_NONE &&
+		hold->exclusive.local != hold->shared.local;
 }
 
 /* After the end of the request: lets the next local waiter queue.  Only once per call. */
@@ -313,7 +317,8 @@ requeue(LockAcquisition *a)
 							 hold->name.display)));
 	a->requeued = true;
 	a->timeout.must_requeue = false;
-	zklock_local_release(hold->key, a->mode);
+	zklock_hold_counts(hold, a->mode)->local = false;
+	zklock_local_release(hold->local_key, a->mode);
 }
 
 /* Returns false on timeout. */

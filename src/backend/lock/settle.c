@@ -19,8 +19,8 @@ static bool
 can_keep(const ZklockHold *hold, ZklMode needed)
 {
 	return zklock_keep > 0 && needed == ZKL_MODE_NONE && hold->kind == ZKLOCK_LOCK &&
-		!zklock_local_has_waiters(hold->key, ZKL_MODE_EXCLUSIVE) &&
-		!zklock_local_has_waiters(hold->key, ZKL_MODE_SHARED);
+		!(hold->exclusive.local && zklock_local_has_waiters(hold->local_key, ZKL_MODE_EXCLUSIVE)) &&
+		!(hold->shared.local && zklock_local_has_waiters(hold->local_key, ZKL_MODE_SHARED));
 }
 
 static void
@@ -43,27 +43,22 @@ settle_remote(ZklockHold *hold)
 		zklock_hold_ended(hold);
 }
 
-/* Releases the modes of the local lock above the one that is needed. */
-static void
-release_local(const ZklockHold *hold, ZklMode needed)
-{
-	if (hold->kind != ZKLOCK_LOCK)
-		return;
-	if (needed < ZKL_MODE_EXCLUSIVE)
-		zklock_local_release(hold->key, ZKL_MODE_EXCLUSIVE);
-	if (needed < ZKL_MODE_SHARED)
-		zklock_local_release(hold->key, ZKL_MODE_SHARED);
-}
-
 static void
 settle_local(ZklockHold *hold)
 {
-	ZklMode		needed = zklock_hold_needed(hold);
-
 	if (hold->pins > 0)
 		return;
-	release_local(hold, needed);
-	if (needed == ZKL_MODE_NONE)
+	if (hold->exclusive.local && zklock_hold_needed(hold) != ZKL_MODE_EXCLUSIVE)
+	{
+		hold->exclusive.local = false;
+		zklock_local_release(hold->local_key, ZKL_MODE_EXCLUSIVE);
+	}
+	if (hold->shared.local && hold->shared.session == 0 && hold->shared.transaction == 0)
+	{
+		hold->shared.local = false;
+		zklock_local_release(hold->local_key, ZKL_MODE_SHARED);
+	}
+	if (hold->kind == ZKLOCK_SEMAPHORE && zklock_hold_needed(hold) == ZKL_MODE_NONE)
 		zklock_hide_permit(hold);
 	zklock_hold_free_if_unused(hold);
 }
@@ -107,7 +102,12 @@ zklock_lose(ZklockHold *hold)
 void
 zklock_release_locally(ZklockHold *hold)
 {
-	release_local(hold, ZKL_MODE_NONE);
+	if (hold->exclusive.local)
+		zklock_local_release(hold->local_key, ZKL_MODE_EXCLUSIVE);
+	if (hold->shared.local)
+		zklock_local_release(hold->local_key, ZKL_MODE_SHARED);
+	hold->exclusive.local = false;
+	hold->shared.local = false;
 }
 
 void
