@@ -154,7 +154,6 @@ typedef struct ZklSessionInfo
 	char		server[64];		/* address:port of the last connection, or empty */
 	int64_t		connected_ms;	/* since the session began */
 	int64_t		lease_ms;		/* remaining lease; 0 when over */
-	bool		lease_suffices; /* half of it is left: a commit may rely on it without asking */
 	int			n_locks;		/* held */
 	uint64_t	n_answers;		/* received so far */
 	bool		has_open_parents;	/* others may change the root or a child; known with creator_acl, after a grant */
@@ -189,6 +188,9 @@ extern void zkl_session_receive(ZklSession *session);
 
 extern ZklSessionState zkl_session_state(ZklSession *session);
 extern ZklSessionInfo zkl_session_info(ZklSession *session);
+
+/* Returns whether the lease lasts; for a commit that relies on it without asking: half of it. */
+extern bool zkl_session_lease_lasts(ZklSession *session, bool for_commit);
 
 /* Returns whether the session's node names have this mode.  Any thread. */
 extern bool zkl_session_has_mode(const ZklSession *session, ZklMode mode);

@@ -327,15 +327,13 @@ zklock_note_release(const ZklockHold *released)
 {
 	ZklSession *session = zklock_session_current();
 	ZklockNameList list = {0};
-	ZklSessionInfo info;
 
 	if (session == NULL || released->lock == NULL || zklock_commit_check == ZKLOCK_COMMIT_CHECK_OFF)
 		return;
-	info = zkl_session_info(session);
-	if (zklock_commit_check != ZKLOCK_COMMIT_CHECK_ALWAYS && info.lease_ms > 0)
+	if (zklock_commit_check != ZKLOCK_COMMIT_CHECK_ALWAYS && zkl_session_lease_lasts(session, false))
 		return;
 	if (transaction.unproven == 0)
-		transaction.unproven = info.key.id;
+		transaction.unproven = zkl_session_info(session).key.id;
 	zklock_list_hold(&list, released);
 	note_affected(&list);
 }
@@ -354,7 +352,6 @@ static void
 prove_locks(void)
 {
 	ZklSession *session;
-	ZklSessionInfo info;
 	bool		must_prove = transaction.unproven != 0;
 
 	if (!transaction.failed && !must_prove && !zklock_holds_any())
@@ -373,9 +370,9 @@ prove_locks(void)
 	if (zklock_commit_check == ZKLOCK_COMMIT_CHECK_OFF)
 		return;
 
-	info = zkl_session_info(session);
-	if (must_prove || zklock_commit_check == ZKLOCK_COMMIT_CHECK_ALWAYS || !info.lease_suffices)
-		confirm(session, Min(info.session_timeout_ms,
+	if (must_prove || zklock_commit_check == ZKLOCK_COMMIT_CHECK_ALWAYS ||
+		!zkl_session_lease_lasts(session, true))
+		confirm(session, Min(zkl_session_info(session).session_timeout_ms,
 							 Max(zklock_session_timeout, zklock_connect_timeout)));
 }
 

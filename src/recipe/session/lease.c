@@ -369,6 +369,17 @@ zkl__lease_answered(ZklSession *session)
  * For the owner
  */
 
+bool
+zkl_session_lease_lasts(ZklSession *session, bool for_commit)
+{
+	bool		lasts;
+
+	zkl__session_lock(session);
+	lasts = lease_left_from(session, session->lease_from_ms) >= (for_commit ? lease_reserve(session) : 1);
+	zkl__session_unlock(session);
+	return lasts;
+}
+
 ZklSessionInfo
 zkl_session_info(ZklSession *session)
 {
@@ -383,7 +394,6 @@ zkl_session_info(ZklSession *session)
 	memcpy(info.server, session->connection.server, sizeof(info.server));
 	info.connected_ms = session->opened_ms ? now - session->opened_ms : 0;
 	info.lease_ms = lease_left_from(session, session->lease_from_ms);
-	info.lease_suffices = zkl__lease_suffices(session, session->lease_from_ms);
 	info.n_locks = session->n_holds;
 	info.n_answers = session->n_answers;
 	info.has_open_parents = session->has_open_parents;
