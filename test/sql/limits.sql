@@ -58,7 +58,7 @@ SELECT zk_lock_all(names) FROM many;
 SELECT zk_xact_lock_all_shared(names) FROM many;
 SELECT zk_try_lock_all(names) FROM many;
 SELECT zk_try_xact_lock_all(names, '1s') FROM many;
-\c -reuse-previous=on "options='-c zklock.max_locks=7143'"
+\c -reuse-previous=on "options='-c zklock.max_locks=100000'"
 SELECT zk_lock_all(names) FROM many;
 \c -reuse-previous=on "options=''"
 -- no ZooKeeper session was opened

@@ -306,7 +306,7 @@ for my $open (sort keys %open_acl)
 # The total length of the names of a session: the ensemble must accept them in one
 # packet.
 {
-	my $s = with_settings($node, max_locks => 7143);
+	my $s = with_settings($node, max_locks => 100000);
 	$s->query_ok("SELECT zk_lock('before')");
 	fails_with($s,
 		"SELECT zk_lock_all(array_agg(repeat('ü', 250) || i)) FROM generate_series(1, 900) i",

@@ -20,7 +20,7 @@ $node->safe_psql('inv', 'CREATE EXTENSION zklock');
 
 # Every kind of setting, in every place that a statement writes.
 my %invalid = (connect_string => 'zk1,zk2', root => 'app', session_timeout => '50ms', connect_timeout => 'soon', acl => 'creater',
-	node_names => 'curators', commit_check => 'allways', stale_snapshot => 'errors', max_locks => '7144', on_revoke => 'cancle',
+	node_names => 'curators', commit_check => 'allways', stale_snapshot => 'errors', max_locks => '100001', on_revoke => 'cancle',
 	deadlock_detection => 'maybe', log_min_messages => 'loud');
 my $s = session($node);
 for my $name (sort keys %invalid)

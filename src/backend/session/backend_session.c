@@ -195,7 +195,7 @@ open_session(void)
 		.on_loss_io = zklock_on_loss_io,
 		.on_revoke_io = zklock_on_revoke_io,
 		.node_names = (ZklNodeNames) zklock_node_names,
-		.max_nodes = zklock_max_locks,
+		.max_nodes = zklock_session_max_locks(),
 	};
 
 	require_ensemble();

@@ -181,6 +181,13 @@ extern bool zklock_session_is_lost(ZklSession *session);
  */
 extern uint64 zklock_session_namespace(void);
 
+/* Returns how many nodes the session may have. */
+static inline int
+zklock_session_max_locks(void)
+{
+	return Min(zklock_max_locks, ZKL_MAX_NODES);
+}
+
 /*
  * Closes the session.  Blocks uninterruptibly for at most timeout_ms.  Its locks are
  * released; the caller removes them from the hold table.  Never throws.
