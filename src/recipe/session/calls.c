@@ -296,17 +296,27 @@ zkl__is_refusal(ZklResultCode code)
  * Keepalive reads
  */
 
+/* Returns the oldest call that is not a keepalive read. */
+static ZklCall *
+oldest_call(const ZklSession *session)
+{
+	ZklCall    *call = session->calls;
+
+	while (call && call->is_keepalive)
+		call = call->next;
+	return call;
+}
+
 /*
- * Returns when a keepalive read is due: a tenth of a second after the oldest call, or the last
- * answer.  The server may first be slow and then forget.  So it is repeated, each time after
- * twice the time, until there is an answer; and a server that has answered may forget the next
- * request.
+ * Returns when a keepalive read for this call is due.  The server may first be slow and then
+ * forget.  So it is repeated, each time after twice the time, until there is an answer; and a
+ * server that has answered may forget the next request.
  */
 static int64_t
-keepalive_due_ms(const ZklSession *session)
+keepalive_due_ms(const ZklSession *session, const ZklCall *call)
 {
-	int64_t		since_ms = session->calls->submitted_ms > session->answered_ms
-		? session->calls->submitted_ms : session->answered_ms;
+	int64_t		since_ms = call->submitted_ms > session->answered_ms ? call->submitted_ms
+		: session->answered_ms;
 
 	if (session->keepalive_ms <= since_ms)
 		return since_ms + KEEPALIVE_MS;
@@ -316,8 +326,10 @@ keepalive_due_ms(const ZklSession *session)
 void
 zkl__arm_keepalive(ZklSession *session)
 {
-	if (session->calls && zkl__is_connected(session))
-		zkl__arm_timer(session, keepalive_due_ms(session));
+	const ZklCall *call = oldest_call(session);
+
+	if (call && zkl__is_connected(session))
+		zkl__arm_timer(session, keepalive_due_ms(session, call));
 }
 
 /*
@@ -328,9 +340,13 @@ void
 zkl__keepalive(ZklSession *session, int64_t now)
 {
 	ZklOp		op = {.kind = ZKL_OP_GET, .path = session->config.root};
+	ZklCall    *call = oldest_call(session);
 
-	if (session->calls == NULL || !zkl__is_connected(session) || now < keepalive_due_ms(session))
+	if (call == NULL || !zkl__is_connected(session) || now < keepalive_due_ms(session, call))
 		return;
 	session->keepalive_ms = now;
-	zkl__send(zkl__call_new(session, zkl__ignore_answer, NULL, NULL), &op);
+	call = zkl__call_new(session, zkl__ignore_answer, NULL, NULL);
+	if (call)
+		call->is_keepalive = true;
+	zkl__send(call, &op);
 }

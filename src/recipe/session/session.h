@@ -71,6 +71,7 @@ struct ZklCall
 	ZklCall    *prev;			/* in the session's list, oldest first */
 	ZklCall    *next;
 	int64_t		submitted_ms;
+	bool		is_keepalive;	/* a keepalive read: no code waits for it */
 	bool		confirms;		/* a create or a multi, a quorum write: OK renews the lease */
 	int64_t		heard_ms;		/* ... when sent: the write of before that the leader knew of, or 0 */
 	bool		needs_sync;		/* a list whose sync has not succeeded yet */
