@@ -224,7 +224,7 @@ zklock_rewrite_cancel(ErrorData *error)
 		error->hint = pstrdup(LOST_HINT);
 		zklock_fail_transaction(&lost);
 	}
-	transaction.reported |= strcmp(error->message, message) == 0;
+	transaction.reported |= error->message && strcmp(error->message, message) == 0;
 }
 
 void

@@ -154,6 +154,7 @@ run(Relation fences, const Statement *statement, Datum *values, int64 *token)
 	Oid			user;
 	int			context;
 	int64		n;
+	MemoryContext outer = CurrentMemoryContext;
 
 	/* Only a function of an index or a constraint can get here while a statement runs. */
 	if (own_write)
@@ -171,11 +172,22 @@ run(Relation fences, const Statement *statement, Datum *values, int64 *token)
 	{
 		n = run_as_owner(fences, statement, values, token);
 	}
-	PG_FINALLY();
+	PG_CATCH();
 	{
+		ErrorData  *error;
+
 		own_write = false;
+		SetUserIdAndSecContext(user, context);
+		if (!zklock_cancel_is_requested(ZKLOCK_CANCEL_LOSS))
+			PG_RE_THROW();
+		MemoryContextSwitchTo(outer);
+		error = CopyErrorData();
+		FlushErrorState();
+		zklock_check_loss();
+		ReThrowError(error);
 	}
 	PG_END_TRY();
+	own_write = false;
 	SPI_finish();
 	SetUserIdAndSecContext(user, context);
 	AtEOXact_GUC(false, nest_level);

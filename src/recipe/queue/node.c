@@ -341,8 +341,12 @@ zkl_maker(const char *child, int64_t session_id)
 	{
 		const NodeNames *names = &all_node_names[i];
 
+		const char *infix = end + strlen(names->separator);
+
 		if (begins_with(child, names->prefix) && begins_with(end, names->separator) &&
-			(zkl_is_contender(child) || begins_with(end + strlen(names->separator), PERMIT_INFIX)))
+			(begins_with(infix, PERMIT_INFIX) ||
+			 (zkl_is_contender(child) && (begins_with(infix, names->writer) ||
+										  (names->reader && begins_with(infix, names->reader))))))
 			return names->maker;
 	}
 	return ZKL_MAKER_OTHER;
