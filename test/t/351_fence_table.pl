@@ -150,7 +150,7 @@ works($s, q(SELECT zk_fence('a')), $token, '... until the statement of the hint 
 # A rule cannot hide that a token was not recorded.
 $admin->query_ok('CREATE RULE nothing AS ON INSERT TO zklock_fences DO INSTEAD NOTHING');
 $s->query_ok(q(SELECT zk_lock('ruled')));
-fails_with($s, q(SELECT zk_fence('ruled')), '0A000', 'a rule refuses the fence', hint => 0);
+fails_with($s, q(SELECT zk_fence('ruled')), '55000', 'a rule stops a fence');
 $admin->query_ok('DROP RULE nothing ON zklock_fences');
 
 # An owner who is not a superuser: fences of a superuser run the owner's code as the owner, and

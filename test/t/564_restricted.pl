@@ -147,8 +147,17 @@ lose_lock($zk, $zkc, 'fenced', $holder);
 failed_with($s, '40001', 'a loss while a fence waits is reported', like => qr/"fenced"/);
 $s->query_ok('ROLLBACK');
 works($s, 'SELECT 1', '1', '... once');
+
+# ... and a handler around it runs.
+$s->query_ok(q(BEGIN; SELECT zk_xact_lock('fenced')));
+$s->query_async(q(DO $$ BEGIN PERFORM zk_fence('fenced'); EXCEPTION WHEN serialization_failure THEN RAISE NOTICE 'caught'; END $$));
+wait_blocked($s);
+lose_lock($zk, $zkc, 'fenced', $holder);
+$s->wait_result;
+like($s->error, qr/NOTICE:\s+caught/, 'a handler of the session runs after a loss while a fence waits');
+fails_with($s, 'COMMIT', '40001', '... but its transaction cannot commit', like => qr/"fenced"/);
 $other->query_ok('ROLLBACK');
-works($other, "SELECT locks_lost - $lost FROM zk_stat", '2', 'both losses are counted');
+works($other, "SELECT locks_lost - $lost FROM zk_stat", '3', 'all losses are counted');
 $other->quit;
 
 # Outside such a command, code of others runs with the rights of the session, as in PostgreSQL.

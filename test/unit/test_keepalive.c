@@ -164,6 +164,41 @@ test_quick(void)
 	scene_end(NULL);
 }
 
+/* Each request is answered 200 ms after it was sent. */
+static void
+run_slowly(int64_t ms)
+{
+	int64_t		end = fake_now() + ms;
+
+	while (fake_now() < end)
+	{
+		fake_stall(1);
+		fake_ring(A->client);
+		while (fake_oldest_ms(A->client) != 0 && fake_now() - fake_oldest_ms(A->client) >= 200 &&
+			   fake_step(A->client))
+			;
+	}
+}
+
+static void
+test_slow(void)
+{
+	Ask		   *ask;
+	int			n_reads;
+
+	scene_begin(1);
+	ask = ask_for(A, "a", X);
+	run_slowly(3000);
+	is_int(ask->status, ZKL_OK, "a server that is always slow answers");
+	forget(ask);
+	reduce(A, "a", NONE);
+	run_slowly(20000);
+	n_reads = fake_n_traced(A->client, 'g');
+	run_slowly(60000);
+	is_int(fake_n_traced(A->client, 'g'), n_reads, "keepalive reads end with what they are for");
+	scene_end(NULL);
+}
+
 int
 main(void)
 {
@@ -172,5 +207,6 @@ main(void)
 	test_forgotten_again();
 	test_forgotten_after_slowness();
 	test_quick();
+	test_slow();
 	return done();
 }

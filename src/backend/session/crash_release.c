@@ -156,7 +156,8 @@ lifetime_ms(const ZklockSessionNote *notes, int n)
 	int64		longest = 0;
 
 	for (int i = 0; i < n; i++)
-		longest = Max(longest, notes[i].timeout_ms);
+		if (notes[i].key.id != 0)
+			longest = Max(longest, notes[i].timeout_ms);
 	return longest * 2;
 }
 

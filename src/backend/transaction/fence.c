@@ -113,16 +113,20 @@ prepare(Relation fences, const Statement *statement)
 	char	   *schema = get_namespace_name(RelationGetNamespace(fences));
 	SPIPlanPtr	plan = SPI_prepare(psprintf(statement->text, quote_qualified_identifier(schema, ZKLOCK_FENCES)),
 								   N_COLUMNS, zklock_fences_types);
-	CachedPlanSource *source = plan ? linitial(SPI_plan_get_plan_sources(plan)) : NULL;
-	bool		is_ours = source && source->is_valid && source->relationOids != NIL;
+	CachedPlanSource *source;
+	bool		is_ours;
 	ListCell   *cell;
 
-	foreach(cell, is_ours ? source->relationOids : NIL)
+	if (plan == NULL)
+		elog(ERROR, "statement on table \"%s\" cannot be prepared", ZKLOCK_FENCES);
+	source = linitial(SPI_plan_get_plan_sources(plan));
+	is_ours = source->is_valid && source->relationOids != NIL;
+	foreach(cell, source->relationOids)
 		is_ours = is_ours && lfirst_oid(cell) == RelationGetRelid(fences);
 	if (!is_ours)
 		ereport(ERROR,
 				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
-				 errmsg("schema of table \"%s\" was renamed, or the table has a rule", ZKLOCK_FENCES),
+				 errmsg("schema of table \"%s\" was renamed", ZKLOCK_FENCES),
 				 errhint("Retry the transaction.")));
 	return plan;
 }
@@ -146,7 +150,10 @@ run_as_owner(Relation fences, const Statement *statement, Datum *values, int64 *
 	return SPI_processed;
 }
 
-/* Becomes the owner and runs a statement.  An error restores everything but own_write. */
+/*
+ * Becomes the owner and runs a statement.  An error restores everything but own_write.  A loss that
+ * ended the statement is raised as the caller: in the restricted operation it would not count.
+ */
 static int64
 run(Relation fences, const Statement *statement, Datum *values, int64 *token)
 {

@@ -114,6 +114,11 @@ static void
 check_table(Relation fences, Oid extension)
 {
 	check_columns(fences);
+	if (fences->rd_rules)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("table \"%s\" has rules", ZKLOCK_FENCES),
+				 errhint("Drop the rules.")));
 	check_triggers(fences, extension);
 }
 
