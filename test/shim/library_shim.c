@@ -7,6 +7,7 @@
  * fault exists in the directory ZKLOCK_SHIM_DIR:
  *
  *   names    names are not resolved: getaddrinfo() does not return
+ *   late     the first lookup of a name in a process returns only later what it has found
  *   epoll    epoll_ctl() adds no connection
  *   init     zookeeper_init2() does not return
  *   events   the session watcher is not called
@@ -126,9 +127,16 @@ int
 getaddrinfo(const char *node, const char *service, const struct addrinfo *hints,
 			struct addrinfo **res)
 {
+	static bool is_late;
+	int			result;
+
 	if (!is_address(node))
 		block_while_broken("names");
-	return REAL(getaddrinfo) (node, service, hints, res);
+	result = REAL(getaddrinfo) (node, service, hints, res);
+	if (result == 0 && !is_address(node) && is_broken("late") &&
+		!__atomic_exchange_n(&is_late, true, __ATOMIC_SEQ_CST))
+		block_while_broken("late");
+	return result;
 }
 
 int

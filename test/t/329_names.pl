@@ -12,6 +12,7 @@ use ZkLock::Check;
 use ZkLock::Cluster;
 use ZkLock::Proxy;
 use ZkLock::Shim;
+use ZkLock::Util qw(wait_until);
 use ZkLock::ZkServer;
 
 # Each session tries the servers in an order of its own.
@@ -125,6 +126,8 @@ sub by_use
 	return sort { ($b->connect_string eq $server) <=> ($a->connect_string eq $server) } @proxies;
 }
 
+sub threads { return scalar(() = glob '/proc/' . $_[0]->pid . '/task/*') }
+
 # A connection without an answer is ended also if epoll has refused it.
 {
 	$shim->break('epoll');
@@ -141,6 +144,30 @@ sub by_use
 	$used->thaw;
 	$s->quit;
 	$shim->heal('epoll');
+}
+
+# The answer to an old lookup of a name does not replace that of a newer one.
+{
+	my $moved = ZkLock::Proxy->start(target => $zk, address => '127.0.0.2', port => $port);
+	$shim->break('late');
+	name_host('moved.example');
+	my $s = session($node);
+	$s->reconnect('zklock.connect_string' => "moved.example:$port", 'zklock.session_timeout' => '18s');
+	works($s, "SELECT zk_lock('moved') > 0", 't', 'a session connects while a lookup has no answer');
+	name_host_at('127.0.0.2', 'moved.example');
+	$proxy->cut(refuse => 1);
+	works($s, "SELECT zk_lock('moved 2') > 0", 't', 'a session reconnects to a new address');
+	works($s, 'SELECT server FROM zk_session()', "127.0.0.2:$port", '... which is shown');
+	my $id = zk_session_id($s);
+	forget_hosts();
+	my $threads = threads($s);
+	$shim->heal('late');
+	wait_until('the old lookup to end', sub { threads($s) < $threads });
+	$moved->cut;
+	works($s, "SELECT zk_lock('moved 3') > 0", 't', 'the late answer to an old lookup does not replace the new address');
+	is(zk_session_id($s), $id, '... and no session is lost');
+	$s->quit;
+	$moved->stop;
 }
 
 $node->stop;

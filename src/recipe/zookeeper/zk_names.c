@@ -8,9 +8,9 @@
  * who has signed a server's certificate.)
  *
  * Each lookup has a thread of its own, because the name service may be silent, for one
- * name or for all.  Nobody waits for it: clients use the addresses that are known, also those
- * of earlier lookups that the last one could not confirm.  So the process keeps each name
- * that it has ever used.
+ * name or for all, or only for this lookup.  Nobody waits for it: clients use the addresses
+ * that are known, also those of earlier lookups that the last one could not confirm.  So the
+ * process keeps each name that it has ever used.
  *
  *-------------------------------------------------------------------------
  */
@@ -24,8 +24,12 @@
 #include "log.h"
 #include "zk_library.h"
 
-/* The next lookup of a name begins at the earliest so long after the last one ended. */
+/*
+ * The next lookup of a name begins at the earliest so long after the last one began; twice
+ * as long for each lookup of the name that has no answer yet.
+ */
 #define LOOKUP_PAUSE_MS 1000
+#define MAX_DOUBLINGS 10
 
 typedef struct Name Name;
 
@@ -34,11 +38,19 @@ struct Name
 	Name	   *next;
 	struct addrinfo *addresses; /* NULL: none is known */
 	bool		is_address;		/* it is never looked up */
-	bool		is_sought;		/* a thread looks it up */
+	int			n_lookups;		/* running, each in a thread */
 	bool		is_unresolved;	/* that has been logged */
-	int64_t		not_before_ms;	/* the next lookup */
+	int64_t		sought_ms;		/* the last lookup began; 0: none */
+	int64_t		known_ms;		/* the lookup began that has found "addresses" */
 	char		text[];
 };
+
+/* A running lookup. */
+typedef struct Lookup
+{
+	Name	   *name;
+	int64_t		began_ms;
+} Lookup;
 
 static pthread_mutex_t names_mutex = PTHREAD_MUTEX_INITIALIZER;
 static Name *names;
@@ -58,14 +70,19 @@ resolve(const char *host, int flags, struct addrinfo **addresses)
 	return getaddrinfo(host, NULL, &hints, addresses);
 }
 
-/* Stores what a lookup has found.  Mutex held. */
+/* Stores what a lookup has found; not if a later one has found something before.  Mutex held. */
 static void
-note_lookup(Name *name, int rc, struct addrinfo *addresses)
+note_lookup(Name *name, int64_t began_ms, int rc, struct addrinfo *addresses)
 {
 	char		line[512];
 
-	name->is_sought = false;
-	name->not_before_ms = zkl_io_thread_now() + LOOKUP_PAUSE_MS;
+	name->n_lookups--;
+	if (began_ms < name->known_ms)
+	{
+		if (rc == 0)
+			freeaddrinfo(addresses);
+		return;
+	}
 	if (rc != 0)
 	{
 		snprintf(line, sizeof(line), ":ZOO_ERROR@the name of server \"%.255s\" could not be resolved: %s",
@@ -80,20 +97,23 @@ note_lookup(Name *name, int rc, struct addrinfo *addresses)
 	if (name->addresses)
 		freeaddrinfo(name->addresses);
 	name->addresses = addresses;
+	name->known_ms = began_ms;
 }
 
 static void *
 look_up_io(void *arg)
 {
-	Name	   *name = arg;
+	Lookup	   *lookup = arg;
+	const char *host = lookup->name->text;
 	struct addrinfo *addresses = NULL;
-	int			rc = resolve(name->text, AI_ADDRCONFIG, &addresses);
+	int			rc = resolve(host, AI_ADDRCONFIG, &addresses);
 
 	if (rc == EAI_ADDRFAMILY)
-		rc = resolve(name->text, 0, &addresses);
+		rc = resolve(host, 0, &addresses);
 	pthread_mutex_lock(&names_mutex);
-	note_lookup(name, rc, addresses);
+	note_lookup(lookup->name, lookup->began_ms, rc, addresses);
 	pthread_mutex_unlock(&names_mutex);
+	free(lookup);
 	__atomic_sub_fetch(&n_lookups, 1, __ATOMIC_RELEASE);
 	return NULL;
 }
@@ -102,19 +122,29 @@ look_up_io(void *arg)
 static void
 seek(Name *name)
 {
+	int64_t		now = zkl_io_thread_now();
+	int64_t		pause_ms = LOOKUP_PAUSE_MS;
+	Lookup	   *lookup;
 	pthread_t	thread;
 
-	if (name->is_address || name->is_sought || zkl_io_thread_now() < name->not_before_ms)
+	for (int i = 0; i < name->n_lookups && i < MAX_DOUBLINGS; i++)
+		pause_ms *= 2;
+	if (name->is_address || (name->sought_ms != 0 && now < name->sought_ms + pause_ms))
 		return;
-	name->is_sought = true;
+	name->sought_ms = now;
+	name->n_lookups++;
 	__atomic_add_fetch(&n_lookups, 1, __ATOMIC_RELAXED);
-	if (zkl_io_thread_begin(&thread, look_up_io, name))
+	lookup = malloc(sizeof(Lookup));
+	if (lookup)
+		*lookup = (Lookup) {name, now};
+	if (lookup && zkl_io_thread_begin(&thread, look_up_io, lookup))
 	{
 		pthread_detach(thread);
 		return;
 	}
+	free(lookup);
 	__atomic_sub_fetch(&n_lookups, 1, __ATOMIC_RELAXED);
-	note_lookup(name, EAI_MEMORY, NULL);
+	note_lookup(name, now, EAI_MEMORY, NULL);
 }
 
 int
