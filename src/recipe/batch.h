@@ -56,8 +56,8 @@ extern ZklBatchInfo zkl_batch_info(ZklBatch *batch);
 
 /*
  * Returns the results, one for each operation, of a batch that is OK; freed with it.  Behind
- * data there is a NUL; there are no paths.  ATOMIC: if the multi failed, ROLLED_BACK for all but the operation
- * that failed; or the code of the multi for all.
+ * data there is a NUL; there are no paths.  ATOMIC: if the multi failed, ROLLED_BACK for all
+ * but the operation that failed; or the code of the multi for all.
  */
 extern const ZklResult *zkl_batch_results(const ZklBatch *batch);
 

@@ -272,8 +272,9 @@ typedef struct ZklRequestInfo
 	int			raw_code;		/* the client library's code for SERVER_ERROR */
 	int			culprit;		/* index of the item that failed or waits, or -1 */
 	int			n_excess;		/* BUSY, for a permit: so many permits of others must go */
-	int			n_others;		/* ... and these sessions have them: ascending, once for each permit, */
-	const uint64_t *others;		/* 0 if unknown; valid until the request ends */
+	int			n_others;
+	const uint64_t *others;		/* ... whose sessions these are: ascending, one for each permit, 0 if unknown; valid
+								 * until the request ends */
 	bool		is_permit;		/* the request is for a permit, not for locks */
 	int			capacity;		/* the semaphore's capacity, for OTHER_CAPACITY */
 	char		blocker[512];	/* the blocking node's data: any bytes, maybe cut, and a NUL */

@@ -16,8 +16,8 @@ use ZkLock::Util qw(wait_until write_file);
 use ZkLock::ZkClient;
 
 # The session timeout, and the duration of a statement, in seconds.
-use constant TIMEOUT => 4;
-use constant BUSY => 10;
+use constant TIMEOUT => 8;
+use constant BUSY => 12;
 
 my $zk = shared_zk();
 my $proxy = ZkLock::FaultProxy->start(target => $zk);

@@ -340,7 +340,6 @@ zkl_maker(const char *child, int64_t session_id)
 	for (int i = 0; i < N_NODE_NAMES; i++)
 	{
 		const NodeNames *names = &all_node_names[i];
-
 		const char *infix = end + strlen(names->separator);
 
 		if (begins_with(child, names->prefix) && begins_with(end, names->separator) &&
