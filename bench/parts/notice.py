@@ -183,7 +183,7 @@ def one_round(bench, client, rounds):
                 note("a removed node fails the statement:"
                      f" the backend {backend.state}", removal(backend))
     for state in STATES:
-        note("a release is carried out, after a new connection:"
+        note("a release reaches the server, after a new connection:"
              f" the backend {state}", release(bench, client, state))
 
 

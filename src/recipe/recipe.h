@@ -370,7 +370,7 @@ typedef struct ZklLocalWaiter
 {
 	int64_t		session_id;
 	int			pid;
-	uint64_t	identity;		/* of its wait and of all others on its way to that session */
+	uint64_t	identity;		/* of its wait and of all between it and that session */
 	const char *waits_for;		/* for messages */
 	bool		only_for_place; /* would only inherit that session's place in a queue */
 	const ZklHeld *held;		/* everything it holds */

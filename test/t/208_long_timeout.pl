@@ -19,7 +19,7 @@ my $zk = ZkLock::ZkServer->start(config => { maxSessionTimeout => 2_400_000 });
 my $proxy = ZkLock::Proxy->start(target => $zk);
 my $node = shared_node('a', zk => $proxy, session_timeout => SESSION_TIMEOUT);
 
-# Asks for a lock while the servers are away. They are back after the first attempts.
+# Asks for a lock while the servers are unreachable. They answer again after the first attempts.
 sub outage
 {
 	my ($s, $key, $wait, $name) = @_;

@@ -128,9 +128,9 @@ walk(unsigned seed)
 	for (int i = 0; i < ACTIONS && !false_deadlocks(); i++)
 		act();
 	if (false_deadlocks())
-		failed = "a false alarm";
+		failed = "a false deadlock";
 	else if (!deadlocks_end() || false_deadlocks())
-		failed = false_deadlocks() ? "a false alarm at the end" : "a deadlock is left";
+		failed = false_deadlocks() ? "a false deadlock at the end" : "a deadlock is left";
 	n_victims += victims();
 	if (failed)
 		return failed;
@@ -142,7 +142,7 @@ walk(unsigned seed)
 int
 main(int argc, char **argv)
 {
-	walk_all(argc, argv, N_SEEDS, walk, "end every deadlock, without a false alarm");
+	walk_all(argc, argv, N_SEEDS, walk, "end every deadlock, without a false deadlock");
 	if (argc == 1)
 		ok(n_victims > N_SEEDS / 10, "%d sessions were victims", n_victims);
 	return done();

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * test_deadlock_schedules.c
- *		Schedules in which a simpler protocol would raise a false alarm, miss a
+ *		Schedules in which a simpler protocol would raise a false deadlock, miss a
  *		deadlock, or choose two victims.  The numbers are those of the design page.
  *
  *-------------------------------------------------------------------------

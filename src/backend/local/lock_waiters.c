@@ -72,7 +72,7 @@ typedef struct Waiter
 	int			n_blockers;
 	bool		is_reached;		/* it waits for this process, directly or through others */
 	bool		only_for_place;
-	uint64		path;			/* identifies its wait, and those on its way to this process */
+	uint64		path;			/* identifies its wait and those between it and this process */
 } Waiter;
 
 typedef struct Table

@@ -111,7 +111,7 @@ warn_of_limits(ZklockLongWait *w)
 
 /* Is the request decided, or its time over?  If not, lowers *check_again to its end. */
 static bool
-is_over(const ZklockLongWait *w, int64 *check_again)
+has_wait_ended(const ZklockLongWait *w, int64 *check_again)
 {
 	bool		is_lock_timeout;
 	int64		left = zklock_time_left(w->timeout, &is_lock_timeout);
@@ -131,7 +131,7 @@ is_step_done(void *arg, int64 *check_again)
 	bool		is_new = w->pause_until != 0;
 
 	zklock_wait_is_for(ZKLOCK_WAIT_LOCK);
-	if (is_over(w, check_again))
+	if (has_wait_ended(w, check_again))
 		return true;
 	if (w->awaited)
 		return zkl_batch_info(w->awaited).status != ZKL_PENDING;
@@ -146,7 +146,7 @@ await_step(ZklockLongWait *w)
 	int64		unused = ZKLOCK_NEVER;
 
 	zklock_wait(w->session, is_step_done, w);
-	return !is_over(w, &unused);
+	return !has_wait_ended(w, &unused);
 }
 
 static bool

@@ -81,7 +81,7 @@ is_blocked_too_long(RemoteWait *w, ZklRequestInfo *info, int64 now,
  * may be down.  If the own one is down, an answer is due instead.
  */
 static bool
-is_attempt_over(const RemoteWait *w, const ZklRequestInfo *info, int64 now, int64 *check_again)
+has_timed_out(const RemoteWait *w, const ZklRequestInfo *info, int64 now, int64 *check_again)
 {
 	int64		bound = w->started + (info->has_asked ? Min(ZKLOCK_ASK_MS, zklock_connect_timeout)
 									  : zklock_connect_timeout);
@@ -155,7 +155,7 @@ is_granted(void *arg, int64 *check_again)
 	note_wait(w->wait.timeout, &info);
 	if (info.blocked)
 		zklock_wait_is_for(ZKLOCK_WAIT_LOCK);
-	if (w->wait.timeout->timeout_ms == 0 && is_attempt_over(w, &info, now, check_again))
+	if (w->wait.timeout->timeout_ms == 0 && has_timed_out(w, &info, now, check_again))
 		return true;
 	if (w->wait.timeout->queued && is_blocked_too_long(w, &info, now, check_again))
 		return true;

@@ -68,7 +68,7 @@ is_released(const ZklockHold *permit, const ZklRequestInfo *info)
 }
 
 static bool
-is_pause_over(void *arg, int64 *check_again)
+has_pause_ended(void *arg, int64 *check_again)
 {
 	int64		end = *(int64 *) arg;
 
@@ -117,6 +117,6 @@ zklock_request_permit(ZklockHold *permit, ZklockTimeout *timeout, ZklSession *se
 		if (!is_pending || next >= timeout->started + zklock_connect_timeout)
 			return status;
 		zklock_no_answer_due(timeout);
-		zklock_wait(session, is_pause_over, &next);
+		zklock_wait(session, has_pause_ended, &next);
 	}
 }

@@ -203,7 +203,7 @@ serve_requests(void)
  * when it rings.  So a grant costs no system call while the timer is set.
  */
 static int64
-look_at_deadline(void)
+check_deadline(void)
 {
 	int64		deadline = watched ? zkl_session_deadline_io(watched) : 0;
 
@@ -222,7 +222,7 @@ static void
 on_own_signal(int signo)
 {
 	int			save_errno = errno;
-	int64		deadline = look_at_deadline();
+	int64		deadline = check_deadline();
 	int64		retry_at = serve_requests();
 	int64		next = deadline == 0 || (retry_at != 0 && retry_at < deadline) ? retry_at : deadline;
 	struct itimerspec at = {

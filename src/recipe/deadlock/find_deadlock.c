@@ -45,7 +45,7 @@ reduce(ZklSnapshot *s)
 
 /* Marks all stuck vertices that "me" waits for; "me" itself only if it is on a cycle. */
 static void
-look_ahead(ZklSnapshot *s)
+search_forward(ZklSnapshot *s)
 {
 	s->tail = 0;
 	s->queue[s->tail++] = s->my_vertex;
@@ -64,7 +64,7 @@ look_ahead(ZklSnapshot *s)
  * a shortest way; for "me" that is the edge of a shortest cycle.
  */
 static void
-look_back(ZklSnapshot *s)
+search_backward(ZklSnapshot *s)
 {
 	s->tail = 0;
 	s->queue[s->tail++] = s->my_vertex;
@@ -100,8 +100,8 @@ narrow(ZklSnapshot *s)
 			return ZKL_FOUND_NOTHING;
 		for (ZklVertex *v = s->vertices; v < s->vertices + s->n; v++)
 			v->ahead = v->waits_for_me = false;
-		look_ahead(s);
-		look_back(s);
+		search_forward(s);
+		search_backward(s);
 		for (ZklVertex *v = s->vertices; v < s->vertices + s->n; v++)
 			if (v->stuck && !(v->ahead && v->waits_for_me))
 			{

@@ -161,7 +161,7 @@ find_node(const Place *place, const char *child)
  * or with a permit.
  */
 static void
-look_before(ZklSnapshot *s, Wait *wait)
+search_before(ZklSnapshot *s, Wait *wait)
 {
 	Place	   *place = wait->place;
 	const ZklQueued *own = find_node(place, wait->node->child);
@@ -195,7 +195,7 @@ note_wait(ZklSnapshot *s, ZklVertex *v, const ZklReportNode *node)
 		.next = (*place)->waits, .place = *place, .vertex = v, .node = node
 	};
 	(*place)->waits = wait;
-	look_before(s, wait);
+	search_before(s, wait);
 }
 
 void
@@ -256,7 +256,7 @@ zkl_snapshot_add_queue(ZklSnapshot *s, ZklWaitPlace which, const char *name, uin
 	if (which != ZKL_PLACE_PERMITS)
 		zkl_grant_queue(place->nodes, place->n);
 	for (Wait *wait = place->waits; wait; wait = wait->next)
-		look_before(s, wait);
+		search_before(s, wait);
 }
 
 ZklWant

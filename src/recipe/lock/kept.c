@@ -9,7 +9,7 @@
  * again without a request, if the lease suffices for a grant.  Otherwise a proof comes
  * first; behind it the watch on the node shows whether the node exists (lock.c).
  *
- * A contender asks for the node (questions.c).  The watch on the node reports that, so the
+ * A contender asks for the node (ask.c).  The watch on the node reports that, so the
  * node is read right after the grant, after each event, and on each new connection.  All
  * is decided with the session's mutex held, on the thread that reads the answer: the node
  * is deleted if it is kept, or about to be taken again; of a node in use, the data get
@@ -123,7 +123,7 @@ zkl_session_leave_kept(ZklSession *session)
 
 
 /*
- * Questions for a node
+ * Requests for a kept node
  */
 
 /* The lock has been granted with this node: from now on contenders may ask for it. */

@@ -9,12 +9,12 @@
  *		request.c			one request: advancing, what its nodes report, grant, failure
  *		create.c			... creating its nodes and the znodes above them
  *		kept.c				nodes that stay after their lock was released
- *		hold_watch.c		the watch that detects loss and revocation, and questions
+ *		hold_watch.c		the watch that detects loss, revocation, and requests for kept nodes
  *		lock.c				held locks: release, downgrade, confirmation, loss
  *
  * request.c and create.c call each other, because the answer to a create advances the
  * request, or fails it.  hold_watch.c, kept.c and lock.c call each other, because a
- * confirmation needs the watches, a watch detects a loss, and it brings the questions for
+ * confirmation needs the watches, a watch detects a loss, and it brings requests for
  * nodes that were kept instead of released.
  *
  *-------------------------------------------------------------------------

@@ -27,7 +27,7 @@ struct ZklNodePrivate
 	char	   *watched;		/* the predecessor, or the writer to move up to */
 };
 
-/* questions.c */
+/* ask.c */
 extern bool zkl__node_may_wait(const ZklNode *node, const char *other,
 							   const ZklResult *list);
 extern bool zkl__node_is_refused(const ZklNode *node, const ZklResult *predecessor);

@@ -5,7 +5,7 @@
  *
  * ZooKeeper has no rename, so one multi creates the new node and deletes the old
  * one.  The client chooses the new name, including its number.  So a multi whose
- * answer was lost can be sent again: if it was carried out, the name exists.
+ * answer was lost can be sent again: if it was executed, the name exists.
  *
  *-------------------------------------------------------------------------
  */
@@ -86,7 +86,7 @@ move_failed(ZklNode *node, const ZklResult *result)
 void
 zkl__node_moved(ZklNode *node, const ZklResult *result)
 {
-	/* NODE_EXISTS: an earlier multi, whose answer was lost, was carried out. */
+	/* NODE_EXISTS: an earlier multi, whose answer was lost, was executed. */
 	if (result->code == ZKL_RC_OK ||
 		(result->n_ops > 0 && result->op_results[0].code == ZKL_RC_NODE_EXISTS))
 		move_done(node);

@@ -63,7 +63,7 @@ zkl__next_below(const ZklNode *node)
 
 
 /*
- * Questions for nodes that were kept
+ * Requests for nodes that were kept
  */
 
 /* How long locks of a name are not kept after another session has asked for one. */
@@ -73,7 +73,7 @@ zkl__next_below(const ZklNode *node)
 static int64_t *
 asked_ms(const ZklSession *session, const char *lock_path)
 {
-	return &zkl__parts(session)->asked_ms[zkl_hash(ZKL_HASH, lock_path, strlen(lock_path)) % ZKL_QUESTIONS];
+	return &zkl__parts(session)->asked_ms[zkl_hash(ZKL_HASH, lock_path, strlen(lock_path)) % N_ASKED_TIMES];
 }
 
 bool

@@ -7,7 +7,7 @@
  *		empty_parents.c	deletes znodes of locks and semaphores out of use
  *		nodes.c			all nodes of a session; deletes them, alone or together
  *		list_elision.c	proves that a node is first without a list of the queue
- *		questions.c		asks other sessions for nodes that they may keep
+ *		ask.c				asks other sessions for nodes that they may keep
  *		move.c			renames nodes: upgrade and downgrade
  *		queue_lock.c	one node: the state machine from create to delete
  *
@@ -174,7 +174,7 @@ extern void zkl__node_keep_never(ZklNode *node);
 extern void zkl__elision_note(const ZklNode *node);
 extern void zkl__elision_forget(ZklSession *session);
 
-/* questions.c */
+/* ask.c */
 extern void zkl__ask_for_kept(ZklSession *session, const char *lock_path,
 							  const ZklResult *list, const char *contender);
 extern bool zkl__node_awaits_answer(const ZklNode *node);

@@ -92,7 +92,7 @@ extern void zkl__lease_answered(ZklSession *session);
 extern void zkl__lease_connected(ZklSession *session);
 extern void zkl__lease_arm(ZklSession *session);
 extern void zkl__lease_run(ZklSession *session, int64_t now);
-extern bool zkl__lease_is_over(const ZklSession *session, int64_t now);
+extern bool zkl__lease_has_expired(const ZklSession *session, int64_t now);
 
 /* calls.c */
 extern void zkl__call_free(ZklCall *call);

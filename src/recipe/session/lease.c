@@ -157,7 +157,7 @@ zkl__lease_confirmed(const ZklCall *call)
 
 /* Returns whether what is held cannot be trusted any more. */
 bool
-zkl__lease_is_over(const ZklSession *session, int64_t now)
+zkl__lease_has_expired(const ZklSession *session, int64_t now)
 {
 	return session->n_holds > 0 && !zkl__is_final(session) &&
 		(now >= session->trusted_until_ms || read_deadline(session) == OVERDUE);
@@ -167,7 +167,7 @@ zkl__lease_is_over(const ZklSession *session, int64_t now)
 void
 zkl__lease_check(ZklSession *session)
 {
-	if (zkl__lease_is_over(session, zkl_now_ms()))
+	if (zkl__lease_has_expired(session, zkl_now_ms()))
 		zkl__session_give_up(session);
 }
 

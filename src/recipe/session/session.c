@@ -140,7 +140,7 @@ arm_next_timer(ZklSession *session)
 static bool
 has_outlived(const ZklSession *session, int64_t now)
 {
-	return zkl__lease_is_over(session, now) ||
+	return zkl__lease_has_expired(session, now) ||
 		(session->calls && now >= call_deadline_ms(session->calls));
 }
 

@@ -33,7 +33,7 @@ zkl__session_lock(ZklSession *session)
 }
 
 /*
- * Frees nodes, requests, batches and questions that are no longer used.  Only this function does, so
+ * Frees nodes, requests, batches and other uses that are no longer used.  Only this function does, so
  * that no function frees what its caller iterates over.
  */
 void

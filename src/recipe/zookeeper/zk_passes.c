@@ -49,7 +49,7 @@ first_connect_ms(const ZklClient *client)
  * But no server answers at once, so the last attempts are not shortened any more.
  */
 static void
-limit_attempt(ZklClient *client, int64_t now)
+shorten_attempt(ZklClient *client, int64_t now)
 {
 	int			timeout_ms = zoo_recv_timeout(client->zh);
 	int64_t		left_ms = client->heard_ms + timeout_ms / 2 - now;
@@ -97,12 +97,12 @@ shake_hands(ZklClient *client)
 {
 	bool		alone = zkl_zk_count_clients(0) == 1;
 	int64_t		now = zkl_io_thread_now();
-	int			limit_ms = first_connect_ms(client) / (alone ? 1 : 2);
+	int			timeout_ms = first_connect_ms(client) / (alone ? 1 : 2);
 	pthread_t	watcher;
 	eventfd_t	count;
 
-	client->handshake_ms = limit_ms;
-	if (client->connect_by_ms - now < limit_ms)
+	client->handshake_ms = timeout_ms;
+	if (client->connect_by_ms - now < timeout_ms)
 		client->handshake_ms = client->connect_by_ms > now ? (int) (client->connect_by_ms - now) : 0;
 	__atomic_store_n(&client->in_handshake, true, __ATOMIC_RELAXED);
 	if (!zkl_io_thread_begin(&watcher, watch_handshake_io, client))
@@ -116,7 +116,7 @@ shake_hands(ZklClient *client)
 	pthread_join(watcher, NULL);
 	(void) eventfd_read(client->handshake_fd, &count);
 	if (!zkl_zk_is_open(client) && !alone)
-		client->pause_until_ms = zkl_io_thread_now() + limit_ms;
+		client->pause_until_ms = zkl_io_thread_now() + timeout_ms;
 }
 
 static void
@@ -175,7 +175,7 @@ follow_library(ZklClient *client, int library_fd)
 		return;
 	}
 	client->phase = PHASE_CONNECTING;
-	limit_attempt(client, zkl_io_thread_now());
+	shorten_attempt(client, zkl_io_thread_now());
 	if (zoo_state(client->zh) == ZOO_ASSOCIATING_STATE)
 		client->phase = PHASE_OPEN;
 }

@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * questions.c
+ * ask.c
  *		Asks other sessions for nodes that they may keep.
  *
  * A contender asks by a change of the node's data, which its owner watches.  The owner
@@ -22,86 +22,86 @@
 #define MAX_DATA 4096
 
 /* The nodes that a contender asks for. */
-typedef struct Questions
+typedef struct AskedNodes
 {
 	ZklUses		uses;
 	const char *lock_path;		/* in the same chunk of memory */
 	int			n_reads;		/* of the group, not answered yet */
 	int			n_ops;
-	ZklOp		ops[GROUP_SIZE];	/* the questions of the group */
+	ZklOp		ops[GROUP_SIZE];	/* a write for each node of the group that is kept */
 	int			n;
 	int			next;			/* the first behind the group */
 	char		names[][ZKL_CHILD_NAME_SIZE];
-} Questions;
+} AskedNodes;
 
 static void
-remove_op(Questions *questions, int i)
+remove_op(AskedNodes *asked, int i)
 {
-	free((char *) questions->ops[i].data);
-	questions->ops[i] = questions->ops[--questions->n_ops];
+	free((char *) asked->ops[i].data);
+	asked->ops[i] = asked->ops[--asked->n_ops];
 }
 
 static void
-remove_ops(Questions *questions)
+remove_ops(AskedNodes *asked)
 {
-	while (questions->n_ops > 0)
-		remove_op(questions, 0);
+	while (asked->n_ops > 0)
+		remove_op(asked, 0);
 }
 
 static void
-questions_free(void *subject)
+asked_nodes_free(void *subject)
 {
-	Questions  *questions = subject;
+	AskedNodes *asked = subject;
 
-	remove_ops(questions);
-	free(questions);
+	remove_ops(asked);
+	free(asked);
 }
 
-static Questions *
-questions_new(const char *lock_path, int room)
+static AskedNodes *
+asked_nodes_new(const char *lock_path, int room)
 {
 	size_t		names_size = (size_t) room * ZKL_CHILD_NAME_SIZE;
-	Questions  *questions = calloc(1, sizeof(Questions) + names_size + strlen(lock_path) + 1);
+	AskedNodes *asked = calloc(1, sizeof(AskedNodes) + names_size + strlen(lock_path) + 1);
 
-	if (questions == NULL)
+	if (asked == NULL)
 		return NULL;
-	questions->lock_path = strcpy((char *) questions->names + names_size, lock_path);
-	questions->uses.subject = questions;
-	questions->uses.free_subject = questions_free;
-	return questions;
+	asked->lock_path = strcpy((char *) asked->names + names_size, lock_path);
+	asked->uses.subject = asked;
+	asked->uses.free_subject = asked_nodes_free;
+	return asked;
 }
 
 static void on_kept_read(ZklCall *call, const ZklResult *result);
 
 /* Reads the nodes of the next group. */
 static void
-read_group(ZklSession *session, Questions *questions)
+read_group(ZklSession *session, AskedNodes *asked)
 {
-	for (int i = 0; i < GROUP_SIZE && questions->next < questions->n; i++)
+	for (int i = 0; i < GROUP_SIZE && asked->next < asked->n; i++)
 	{
-		char	   *name = questions->names[questions->next++];
-		ZklCall    *call = zkl__call_new(session, on_kept_read, questions, &questions->uses);
+		char	   *name = asked->names[asked->next++];
+		ZklCall    *call = zkl__call_new(session, on_kept_read, asked, &asked->uses);
 
 		if (call)
 			call->detail = name;
-		if (zkl__read_child(call, questions->lock_path, name, false))
-			questions->n_reads++;
+		if (zkl__read_child(call, asked->lock_path, name, false))
+			asked->n_reads++;
 	}
 }
 
 static void on_asked(ZklCall *call, const ZklResult *result);
 
 static void
-ask_group(ZklSession *session, Questions *questions)
+ask_group(ZklSession *session, AskedNodes *asked)
 {
-	if (questions->n_ops == 0)
-		read_group(session, questions);
-	else if (!zkl__send_all(zkl__call_new(session, on_asked, questions, &questions->uses),
-							questions->n_ops == 1 ? ZKL_SINGLE : ZKL_MULTI,
-							questions->ops, questions->n_ops))
+	if (asked->n_ops == 0)
+		read_group(session, asked);
+	else if (!zkl__send_all(zkl__call_new(session, on_asked, asked, &asked->uses),
+							asked->n_ops == 1 ? ZKL_SINGLE : ZKL_MULTI,
+							asked->ops, asked->n_ops))
 	{
-		remove_ops(questions);
-		read_group(session, questions);
+		remove_ops(asked);
+		read_group(session, asked);
 	}
 }
 
@@ -114,26 +114,26 @@ has_lost_connection(const ZklCall *call, const ZklResult *result)
 
 /*
  * One refusal refuses the multi: the owner has answered or deleted its node, or an ACL
- * forbids the question.  The other nodes are asked again.  On the next connection the
+ * forbids the write.  The other nodes are asked again.  On the next connection the
  * contender asks for all that are left.
  */
 static void
 on_asked(ZklCall *call, const ZklResult *result)
 {
-	Questions  *questions = call->subject;
+	AskedNodes *asked = call->subject;
 	int			failed = zkl__failed_op(result);
 
 	if (has_lost_connection(call, result))
 		return;
 	if (result->code != ZKL_RC_OK)
-		remove_op(questions, failed >= 0 ? failed : 0);
+		remove_op(asked, failed >= 0 ? failed : 0);
 	else
-		remove_ops(questions);
-	ask_group(call->session, questions);
+		remove_ops(asked);
+	ask_group(call->session, asked);
 }
 
 static void
-add_question(Questions *questions, const char *name, const ZklResult *node)
+add_op(AskedNodes *asked, const char *name, const ZklResult *node)
 {
 	char	   *data = malloc((size_t) node->data_len);
 
@@ -141,10 +141,10 @@ add_question(Questions *questions, const char *name, const ZklResult *node)
 		return;
 	memcpy(data, node->data, (size_t) node->data_len);
 	zkl_set_keep(data, node->data_len, ZKL_KEEP_ASKED);
-	questions->ops[questions->n_ops++] = (ZklOp)
+	asked->ops[asked->n_ops++] = (ZklOp)
 	{
 		.kind = ZKL_OP_SET,
-			.path = questions->lock_path,
+			.path = asked->lock_path,
 			.child = name,
 			.data = data,
 			.data_len = node->data_len,
@@ -155,14 +155,14 @@ add_question(Questions *questions, const char *name, const ZklResult *node)
 static void
 on_kept_read(ZklCall *call, const ZklResult *result)
 {
-	Questions  *questions = call->subject;
+	AskedNodes *asked = call->subject;
 
-	questions->n_reads--;
+	asked->n_reads--;
 	if (result->code == ZKL_RC_OK && result->data_len <= MAX_DATA &&
 		zkl_parse_keep(result->data, result->data_len) == ZKL_KEEP_MAY)
-		add_question(questions, call->detail, result);
-	if (questions->n_reads == 0 && !has_lost_connection(call, result))
-		ask_group(call->session, questions);
+		add_op(asked, call->detail, result);
+	if (asked->n_reads == 0 && !has_lost_connection(call, result))
+		ask_group(call->session, asked);
 }
 
 /*
@@ -174,7 +174,7 @@ void
 zkl__ask_for_kept(ZklSession *session, const char *lock_path, const ZklResult *list,
 				  const char *contender)
 {
-	Questions  *questions = NULL;
+	AskedNodes *asked = NULL;
 	ZklContender waiter;
 	ZklContender other;
 
@@ -189,16 +189,16 @@ zkl__ask_for_kept(ZklSession *session, const char *lock_path, const ZklResult *l
 			(int64_t) other.owner == zkl__session_id(session) ||
 			!zkl_is_before(other.number, child, waiter.number, contender))
 			continue;
-		if (questions == NULL)
-			questions = questions_new(lock_path, list->n_children - i);
-		if (questions == NULL)
+		if (asked == NULL)
+			asked = asked_nodes_new(lock_path, list->n_children - i);
+		if (asked == NULL)
 			return;
-		strcpy(questions->names[questions->n++], child);
+		strcpy(asked->names[asked->n++], child);
 	}
-	if (questions == NULL)
+	if (asked == NULL)
 		return;
-	read_group(session, questions);
-	zkl__uses_end(session, &questions->uses);
+	read_group(session, asked);
+	zkl__uses_end(session, &asked->uses);
 }
 
 
