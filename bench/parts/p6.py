@@ -75,7 +75,7 @@ def measure(bench):
 
 
 WHY = (
-    "On one server one backend stands in the ensemble's queue and the others in"
+    "On one server one backend is in the ensemble's queue and the others in"
     " PostgreSQL's, so the ensemble does the same work for each turn however many wait;"
     " what grows is that each backend comes to its turn with cold caches. On three"
     " servers the ensemble's queue has three entries. Curator has every waiter in the"

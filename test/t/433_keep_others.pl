@@ -25,7 +25,7 @@ sub wait_looked
 	my ($session) = @_;
 	my $id = zk_session_id($session);
 	my $before = requests_of($zk, $id);
-	return wait_until('a look at the queue', sub { requests_of($zk, $id) > $before + 2 });
+	return wait_until('a scan of the queue', sub { requests_of($zk, $id) > $before + 2 });
 }
 
 # New sessions, because for a minute after it was asked a session keeps nothing.
