@@ -30,6 +30,9 @@
 #ifndef SLACK
 #define SLACK 0			/* total units by which client and leader may be late */
 #endif
+#ifndef SILENT_LIMIT
+#define SILENT_LIMIT (5 * T / 12)	/* a client that was silent for longer reconnects */
+#endif
 
 #ifdef PROOFS
 #ifndef FULL
@@ -98,9 +101,6 @@ inline renew() {
 }
 #endif
 bool notified;			/* the client has detected the end of the session */
-#ifdef NOTICE_STOPS
-byte resumed = HALF_TICK + 1;	/* since the client's threads last resumed from a stop */
-#endif
 
 /* The follower. */
 bool touched;			/* a heartbeat not yet reported to the leader */
@@ -130,14 +130,21 @@ bool over;			/* the leader has ended the session */
 #endif
 
 inline heartbeat() {
-#ifdef NOTICE_STOPS
-	if
-	:: silent > CLIENT_GAP -> resumed = 0; trusting = false
-	:: else
-	fi;
-#endif
 	silent = 0;
 	touched = !cut
+}
+
+/* Another server, or the same again, asks the leader about the session. */
+inline reconnect() {
+	cut = false;
+	silent = 0;
+	touched = false;
+	unpinged = 0;
+	untouched = 0;
+	writing = false;
+	answered = false;
+	submitted = 0;
+	late = 0
 }
 
 #define LOSE if :: nempty(to_leader) -> to_leader ? _ :: else fi
@@ -155,15 +162,10 @@ inline heartbeat() {
 init {
 	do
 	/* The client library pings, or the session sends a read. */
-	:: d_step { silent > 0 -> heartbeat() }
+	:: d_step { silent > 0 && silent <= SILENT_LIMIT -> heartbeat() }
 
 	/* A create, or a multi of checks; the follower forwards it at once. */
-#ifdef NOTICE_STOPS
-	:: d_step { !writing && !notified && nfull(to_leader) &&
-			silent <= CLIENT_GAP && resumed > HALF_TICK ->
-#else
-	:: d_step { !writing && !notified && nfull(to_leader) ->
-#endif
+	:: d_step { !writing && !notified && nfull(to_leader) && silent <= SILENT_LIMIT ->
 		writing = true;
 		submitted = 0;
 		answered = false;
@@ -267,17 +269,8 @@ init {
 #endif
 	:: d_step { cut && nempty(to_leader) -> LOSE; LOSE; LOSE }
 
-	/* The client finds another server, which asks the leader about the session. */
-	:: d_step { cut && !over && !notified && empty(to_leader) ->
-		cut = false;
-		silent = 0;
-		touched = false;
-		unpinged = 0;
-		untouched = 0;
-		writing = false;
-		answered = false;
-		submitted = 0;
-		late = 0
+	:: d_step { (cut || silent > SILENT_LIMIT) && !over && !notified && empty(to_leader) ->
+		reconnect()
 	   }
 
 	/* A new leader gives every session its full time. */
@@ -294,7 +287,7 @@ init {
 	:: d_step { N_DUE == 0 || late + N_DUE <= SLACK ->
 		late = late + N_DUE;
 #endif
-		AGED(silent, CLIENT_GAP + 1);
+		AGED(silent, SILENT_LIMIT + 1);
 		AGED(unpinged, LEADER_GAP);
 #ifdef OBSERVER_MASTER
 		AGED(unpinged_too, LEADER_GAP);
@@ -318,9 +311,6 @@ init {
 		AGED(heard_last, UNHEARD);
 		AGED(heard_before, UNHEARD);
 		AGED(heard_answered, SETTLES);
-#endif
-#ifdef NOTICE_STOPS
-		AGED(resumed, HALF_TICK + 1)
 #endif
 	   }
 	od

@@ -146,6 +146,14 @@ zkl__on_thread_free_io(ZklClient *client, bool abandoned)
 	(void) zkl_zk_count_clients(-1);
 }
 
+int
+zkl_zk_count_clients(int change)
+{
+	static int	n_clients;
+
+	return __atomic_add_fetch(&n_clients, change, __ATOMIC_RELAXED);
+}
+
 /* A client is freed after its session, or right before. */
 int
 zkl_sessions_open(void)

@@ -82,14 +82,6 @@ zkl_zk_leave(void)
 	pthread_mutex_unlock(&library_mutex);
 }
 
-int
-zkl_zk_count_clients(int change)
-{
-	static int	n_clients;
-
-	return __atomic_add_fetch(&n_clients, change, __ATOMIC_RELAXED);
-}
-
 static int	log_level;
 
 void
@@ -226,17 +218,6 @@ zkl_zk_drop_connection(ZklClient *client)
 	client->in_is_full = false;
 }
 
-/* Stores the server's address as it is written in the connect string. */
-void
-zkl_zk_describe_server(const ZklClient *client, char *out, size_t size)
-{
-	const char *port = strrchr(client->address, ':');
-	bool		has_brackets = strchr(client->address, ':') != port;
-
-	snprintf(out, size, has_brackets ? "[%.*s]%.6s" : "%.*s%.6s",
-			 (int) (port - client->address), client->address, port);
-}
-
 /* One line ends an outage that was logged. */
 static void
 log_connected(ZklClient *client, const char *server)
@@ -261,6 +242,7 @@ connected(ZklClient *client, ZklConnectionInfo *info)
 	zkl_zk_describe_server(client, info->server, sizeof(info->server));
 	log_connected(client, info->server);
 	client->heard_ms = zkl_io_thread_now();
+	client->due_ms = client->heard_ms + info->session_timeout_ms / 3;
 	client->connect_ms = 0;
 	client->has_tried = false;
 	client->connected_ms = zkl_io_thread_now();
@@ -348,6 +330,28 @@ send_all(ZklClient *client)
 }
 
 /*
+ * Ends a connection whose heartbeat is late because the process was stopped or got no
+ * processor.  The leader may be about to end the session then, and still executes its writes, so
+ * an answer to one would prove nothing (doc/semantics.md, appendix).  The next connection
+ * extends the session.  The library itself does not notice that it is late if something is
+ * there to read.
+ */
+static void
+end_if_late(ZklClient *client, int64_t now)
+{
+	int64_t		late_ms = now - client->due_ms;
+	char		line[128];
+
+	if (late_ms <= zoo_recv_timeout(client->zh) / 12 || zoo_state(client->zh) != ZOO_CONNECTED_STATE)
+		return;
+	snprintf(line, sizeof(line), ":ZOO_WARN@this process was %lld ms late with a heartbeat and connects again",
+			 (long long) late_ms);
+	zkl_zk_log_io(line);
+	client->connected_ms = 0;	/* no pause follows */
+	zkl_peek_abort(client->fd);
+}
+
+/*
  * Returns whether the library has something to read.  Without TLS only what is, by its
  * header, a message of ZooKeeper; the rest of a message that it has begun in any case.
  */
@@ -384,13 +388,17 @@ receive_all(ZklClient *client)
 	int			rc = ZOK;
 
 	zkl_peek_begin(&client->peek);
-	for (int i = 0; i < MAX_MESSAGES && rc == ZOK && zkl_zk_is_open(client) &&
-		 may_read(client); i++)
+	for (int i = 0; i < MAX_MESSAGES && rc == ZOK && zkl_zk_is_open(client); i++)
 	{
+		int64_t		now = zkl_io_thread_now();
+
+		end_if_late(client, now);
+		if (!may_read(client))
+			break;
 		rc = zookeeper_process(client->zh, ZOOKEEPER_READ);
 		client->is_inside = rc == ZNOTHING;
 		if (rc == ZOK)
-			client->heard_ms = zkl_io_thread_now();
+			client->heard_ms = now;
 		send_all(client);
 	}
 	client->in_is_full = client->tls && rc == ZOK;

@@ -106,6 +106,7 @@ struct ZklClient
 	bool		in_is_full;		/* more to read, which poll() may not show */
 	bool		is_muted;		/* this outage has been logged */
 	int64_t		heard_ms;		/* the server last sent something */
+	int64_t		due_ms;			/* connected: the I/O thread sends a heartbeat by then */
 	int64_t		connect_by_ms;	/* the attempt to connect ends then */
 	int			connect_ms;		/* the time of an attempt; 0: as for the first one */
 	int64_t		connected_ms;	/* when it was connected last */
@@ -117,7 +118,7 @@ struct ZklClient
 extern void zkl_zk_enter(ZklClient *client);
 extern void zkl_zk_leave(void);
 
-/* zk_drive.c: counts the clients of this process, also those that are closing; any thread. */
+/* zk_client.c: counts the clients of this process, also those that are closing; any thread. */
 extern int	zkl_zk_count_clients(int change);
 
 /*
@@ -126,6 +127,9 @@ extern int	zkl_zk_count_clients(int change);
  * lookup.  Only the I/O thread.
  */
 extern bool zkl_zk_next_server(ZklClient *client, bool *is_round);
+
+/* Stores the address of the server as it is written in the connect string. */
+extern void zkl_zk_describe_server(const ZklClient *client, char *out, size_t size);
 
 /* Returns how many threads look names up; any thread. */
 extern int	zkl_zk_lookups(void);
@@ -146,7 +150,6 @@ extern int	zkl_zk_timeout_part(const ZklClient *client, int part);
 extern void zkl_zk_pause(ZklClient *client, int least_ms, int random_ms);
 extern bool zkl_zk_is_open(const ZklClient *client);
 extern void zkl_zk_drop_connection(ZklClient *client);
-extern void zkl_zk_describe_server(const ZklClient *client, char *out, size_t size);
 
 /*
  * zk_calls.c: returns whether so many bytes, and those that the library needs in any

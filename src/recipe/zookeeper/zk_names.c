@@ -242,6 +242,16 @@ next_server(const ZklClient *client)
 	return next;
 }
 
+void
+zkl_zk_describe_server(const ZklClient *client, char *out, size_t size)
+{
+	const char *port = strrchr(client->address, ':');
+	bool		has_brackets = strchr(client->address, ':') != port;
+
+	snprintf(out, size, has_brackets ? "[%.*s]%.6s" : "%.*s%.6s",
+			 (int) (port - client->address), client->address, port);
+}
+
 bool
 zkl_zk_next_server(ZklClient *client, bool *is_round)
 {
