@@ -109,6 +109,7 @@ zkl__on_thread_close_io(ZklClient *client)
 	int64_t		until_ms = zkl_io_thread_now() + LAST_ANSWER_MS;
 
 	zkl_zk_enter(client);
+	client->due_ms = ZKL_IO_THREAD_NEVER;	/* a close request may be late */
 	if (client->zh && !zkl_zk_has_memory(client, 0))
 		zkl_peek_abort(client->fd);
 	else if (client->zh && client->connected)
