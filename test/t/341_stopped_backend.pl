@@ -1,7 +1,8 @@
-# A backend waits for a lock and is stopped. Meanwhile the lock becomes free. The backend
-# continues shortly before the leader ends its ZooKeeper session. The leader executes its writes,
-# which do not extend the session, and may end the session before it gets the follower's report
-# of heartbeats. If another session gets the lock, the backend's commit is refused.
+# A backend that waits for a lock, or that connects, is stopped. Meanwhile the lock becomes free.
+# The backend continues shortly before the leader ends its ZooKeeper session. The leader
+# executes its writes, which do not extend the session, and may end the session before it gets
+# the follower's report of heartbeats. If another session gets the lock, the backend's commit is
+# refused.
 
 use strict;
 use warnings;
@@ -10,6 +11,7 @@ use Test::More;
 use Time::HiRes qw(time sleep);
 use ZkLock::Check;
 use ZkLock::Cluster;
+use ZkLock::Proxy;
 use ZkLock::Shared;
 use ZkLock::ZkClient;
 use ZkLock::ZkEnsemble;
@@ -22,29 +24,18 @@ use constant BACKENDS => 20;
 my $ensemble = ZkLock::ZkEnsemble->start(tick_time => TICK * 1000);
 my ($follower, $other) = grep { $_ != $ensemble->leader } $ensemble->members;
 my $zkc = ZkLock::ZkClient->new($other->connect_string, timeout => 60);
-my $inside = shared_node('inside', zk => $follower, session_timeout => TIMEOUT . 's');
+my $proxy = ZkLock::Proxy->start(target => $follower);
+my $inside = shared_node('inside', zk => $proxy, session_timeout => TIMEOUT . 's');
 my $outside = shared_node('outside', zk => $other, session_timeout => '30s');
 $inside->safe_psql('postgres', 'CREATE TABLE t (i int)');
 
-# Each backend is stopped for another time: from half of the session timeout to a tick more
-# than all of it.
-my @runs;
-for my $i (1 .. BACKENDS)
+# Returns sessions inside and outside, and begins the transactions.
+sub begin_runs
 {
-	my $run = { i => $i, in => session($inside), out => session($outside) };
-	$run->{out}->query_ok("SELECT zk_lock('lock$i')");
-	$run->{in}->query_ok("BEGIN; INSERT INTO t VALUES ($i)");
-	$run->{in}->query_async("SELECT zk_xact_lock('lock$i') > 0");
-	wait_blocked($run->{in});
-	push @runs, $run;
+	my @runs = map { { i => $_, in => session($inside), out => session($outside) } } 1 .. BACKENDS;
+	$_->{in}->query_ok("BEGIN; INSERT INTO t VALUES ($_->{i})") for @runs;
+	return @runs;
 }
-my $from = time();
-for my $run (@runs)
-{
-	kill 'STOP', $run->{in}->pid;
-	$run->{continues} = $from + TIMEOUT * (0.5 + 0.75 * $run->{i} / BACKENDS);
-}
-$_->{out}->query_ok('SELECT zk_unlock_all()') for @runs;
 
 # Each commits as soon as another session has the lock, or has waited for it.
 my @granted;
@@ -66,16 +57,48 @@ sub commit_until
 	return;
 }
 
-for my $run (@runs)
+# Each backend continues after another time, the last one "until" session timeouts after "from".
+sub continue_at
 {
-	commit_until($run->{continues});
-	kill 'CONT', $run->{in}->pid;
-	is($run->{in}->wait_result, 't', "backend $run->{i} is granted the lock after it was stopped");
-	$run->{out}->query_async("SELECT zk_try_lock('lock$run->{i}', '300ms')");
-	push @granted, $run;
+	my ($what, $from, $until, @runs) = @_;
+	for my $run (@runs)
+	{
+		commit_until($from + TIMEOUT * ($until - 0.5 + 0.5 * $run->{i} / BACKENDS));
+		kill 'CONT', $run->{in}->pid;
+		is($run->{in}->wait_result, 't', "backend $run->{i} is granted the lock after it was stopped $what");
+		$run->{out}->query_async("SELECT zk_try_lock('lock$run->{i}', '300ms')");
+		push @granted, $run;
+	}
+	commit_until();
+	for my $run (@runs) { $_->quit for @$run{qw(in out)} }
+	return;
 }
-commit_until();
-for my $run (@runs) { $_->quit for @$run{qw(in out)} }
+
+{
+	my @runs = begin_runs();
+	for my $run (@runs)
+	{
+		$run->{out}->query_ok("SELECT zk_lock('lock$run->{i}')");
+		$run->{in}->query_async("SELECT zk_xact_lock('lock$run->{i}') > 0");
+		wait_blocked($run->{in});
+	}
+	my $from = time();
+	kill 'STOP', $_->{in}->pid for @runs;
+	$_->{out}->query_ok('SELECT zk_unlock_all()') for @runs;
+	continue_at('in a wait', $from, 1.1, @runs);
+}
+
+# The server creates the session while the backend, which has requested it, is stopped.
+{
+	my @runs = begin_runs();
+	$_->{out}->query_ok("SELECT zk_lock('warm'), zk_unlock('warm')") for @runs;
+	$proxy->freeze;
+	$_->{in}->query_async("SELECT zk_xact_lock('lock$_->{i}') > 0") for @runs;
+	sleep(0.4);
+	kill 'STOP', $_->{in}->pid for @runs;
+	$proxy->thaw;
+	continue_at('while it connected', time(), 1.4, @runs);
+}
 nothing_left($zkc, 'nothing is left');
 
 done_testing();

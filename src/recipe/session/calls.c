@@ -179,10 +179,10 @@ zkl__send_all(ZklCall *call, ZklRequestForm form, const ZklOp *ops, int n)
 	if (call == NULL)
 		return NULL;
 	session = call->session;
+	call->heard_ms = zkl__lease_heard(session); /* before another thread can send it */
 	if (ops && zkl_client_submit(session->client, form, ops, n, call))
 	{
 		call->confirms = form == ZKL_MULTI || ops->kind == ZKL_OP_CREATE;
-		call->heard_ms = zkl__lease_heard(session);
 		zkl__arm_keepalive(session);
 		return call;
 	}

@@ -242,7 +242,7 @@ connected(ZklClient *client, ZklConnectionInfo *info)
 	zkl_zk_describe_server(client, info->server, sizeof(info->server));
 	log_connected(client, info->server);
 	client->heard_ms = zkl_io_thread_now();
-	client->due_ms = client->heard_ms + info->session_timeout_ms / 3;
+	client->due_ms = client->asked_ms + info->session_timeout_ms / 3;
 	client->connect_ms = 0;
 	client->has_tried = false;
 	client->connected_ms = zkl_io_thread_now();

@@ -107,6 +107,7 @@ struct ZklClient
 	bool		is_muted;		/* this outage has been logged */
 	int64_t		heard_ms;		/* the server last sent something */
 	int64_t		due_ms;			/* connected: the I/O thread sends a heartbeat by then */
+	int64_t		asked_ms;		/* when it sent its connection request, which extends the session */
 	int64_t		connect_by_ms;	/* the attempt to connect ends then */
 	int			connect_ms;		/* the time of an attempt; 0: as for the first one */
 	int64_t		connected_ms;	/* when it was connected last */

@@ -128,6 +128,7 @@ finish_connecting(ZklClient *client)
 		return;
 	if ((writable.revents & POLLERR) == 0)
 		client->phase = PHASE_OPEN;
+	client->asked_ms = zkl_io_thread_now();
 	if (client->tls && client->library_fd >= FD_SETSIZE)
 		refuse_descriptor(client);
 	else if (client->tls)
@@ -253,6 +254,8 @@ go_on(ZklClient *client)
 		choose_server(client, now);
 	if (client->phase == PHASE_NONE && now < client->pause_until_ms)
 		return client->pause_until_ms;
+	if (client->phase == PHASE_NONE)
+		client->asked_ms = now;
 	rc = interest(client, &library_fd, &events, &due);
 	if (client->phase == PHASE_NONE && (library_fd >= 0 || rc != ZOK))
 	{
@@ -269,7 +272,10 @@ go_on(ZklClient *client)
 	if (client->phase == PHASE_OPEN)
 		zkl_zk_flush_out(client);
 	due_ms = now + (int64_t) due.tv_sec * 1000 + due.tv_usec / 1000 + 1;
-	client->due_ms = due_ms;
+	/* A ping that was late is no heartbeat in time: the next answer is not trusted. */
+	if (zoo_state(client->zh) == ZOO_CONNECTED_STATE &&
+		zkl_io_thread_now() - client->due_ms <= zoo_recv_timeout(client->zh) / 12)
+		client->due_ms = due_ms;
 	if (client->phase == PHASE_NONE || zoo_state(client->zh) == ZOO_CONNECTED_STATE)
 		return due_ms;
 	end_silent_attempt(client, now);
