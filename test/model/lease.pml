@@ -101,6 +101,7 @@ inline renew() {
 }
 #endif
 bool notified;			/* the client has detected the end of the session */
+bool connecting;		/* its new server has extended the session, and it has not read the answer */
 
 /* The follower. */
 bool touched;			/* a heartbeat not yet reported to the leader */
@@ -162,10 +163,11 @@ inline reconnect() {
 init {
 	do
 	/* The client library pings, or the session sends a read. */
-	:: d_step { silent > 0 && silent <= SILENT_LIMIT -> heartbeat() }
+	:: d_step { !connecting && silent > 0 && silent <= SILENT_LIMIT -> heartbeat() }
 
 	/* A create, or a multi of checks; the follower forwards it at once. */
-	:: d_step { !writing && !notified && nfull(to_leader) && silent <= SILENT_LIMIT ->
+	:: d_step { !connecting && !writing && !notified && nfull(to_leader) &&
+			silent <= SILENT_LIMIT ->
 		writing = true;
 		submitted = 0;
 		answered = false;
@@ -270,8 +272,15 @@ init {
 	:: d_step { cut && nempty(to_leader) -> LOSE; LOSE; LOSE }
 
 	:: d_step { (cut || silent > SILENT_LIMIT) && !over && !notified && empty(to_leader) ->
-		reconnect()
+		reconnect();
+		connecting = true
 	   }
+#ifdef HANDSHAKE_RENEWS
+	/* The defect: the session counts as extended when the client reads the answer. */
+	:: d_step { connecting -> connecting = false; silent = 0; touched = !cut }
+#else
+	:: d_step { connecting && silent <= SILENT_LIMIT -> connecting = false }
+#endif
 
 	/* A new leader gives every session its full time. */
 	:: d_step { !over && untouched > 0 -> untouched = 0 }

@@ -59,7 +59,8 @@ test_never(void)
 
 	fake_advance(SCENE_TIMEOUT_MS * 4 / 3 - 1);
 	is_int(ask->status, ZKL_PENDING, "a call without an answer is pending for a bounded time");
-	is_str(fake_trace(A->client), "clggggggg", "keepalive reads are sent with growing pauses");
+	is_str(fake_trace(A->client), "clggggggggg",
+		   "keepalive reads are sent with growing pauses, of at most a quarter of the session timeout");
 	fake_advance(1);
 	is_int(zkl_session_state(A->session), ZKL_SESSION_EXPIRED, "the session is given up at the end");
 	is_int(ask->status, ZKL_SESSION_LOST, "the request ends with the session");

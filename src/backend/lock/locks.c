@@ -268,7 +268,10 @@ prepare_holds(LockAcquisition *a)
 	if (a->names->values)
 		prepare_array(a);
 	else
-		a->holds[a->n++] = zklock_hold_prepare(&a->names->name);
+	{
+		a->holds[0] = zklock_hold_prepare(&a->names->name);
+		a->n = 1;				/* only now: the line above may fail */
+	}
 }
 
 /*

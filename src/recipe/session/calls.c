@@ -310,7 +310,8 @@ oldest_call(const ZklSession *session)
 /*
  * Returns when a keepalive read for this call is due.  The server may first be slow and then
  * forget.  So it is repeated, each time after twice the time, until there is an answer; and a
- * server that has answered may forget the next request.
+ * server that has answered may forget the next request.  The library does not ping while a
+ * request is unanswered, and the lease needs a packet every third of the session timeout.
  */
 static int64_t
 keepalive_due_ms(const ZklSession *session, const ZklCall *call)
@@ -318,9 +319,12 @@ keepalive_due_ms(const ZklSession *session, const ZklCall *call)
 	int64_t		since_ms = call->submitted_ms > session->answered_ms ? call->submitted_ms
 		: session->answered_ms;
 
-	if (session->keepalive_ms <= since_ms)
+	int64_t		pause_ms = session->keepalive_ms - since_ms;
+	int64_t		longest_ms = session->connection.session_timeout_ms / 4;
+
+	if (pause_ms <= 0)
 		return since_ms + KEEPALIVE_MS;
-	return since_ms + 2 * (session->keepalive_ms - since_ms);
+	return session->keepalive_ms + (pause_ms < longest_ms ? pause_ms : longest_ms);
 }
 
 void
