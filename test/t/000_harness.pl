@@ -143,6 +143,5 @@ ok(wait_until('return',
 	'a node survives the death of the leader');
 $ensemble->restart;
 is(scalar($ensemble->running), 3, 'all three servers run again');
-$ensemble->stop;
 
 done_testing();

@@ -203,7 +203,4 @@ is(get(dial()), '', 'while the proxy is down, new connections are refused');
 $proxy->up;
 isnt(get(dial()), '', 'a proxy that is up again accepts connections');
 
-$proxy->stop;
-$direct->close;
-$zk->stop;
 done_testing();

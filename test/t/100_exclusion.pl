@@ -432,6 +432,4 @@ is_deeply([ map { $_->sqlstate } $on_a, $on_b, $on_c, $crowd[0] ],
 	'arrays in opposite orders never deadlock');
 nothing_left($zkc, 'arrays: no node is left');
 
-$_->quit for $on_a, $on_b, $on_c, $other, @crowd;
-$_->stop for values %server;
 done_testing();

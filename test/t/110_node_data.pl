@@ -301,6 +301,5 @@ $server->safe_psql('postgres', 'ALTER ROLE before_renaming RENAME TO after_renam
 $renamed->query_ok("SELECT zk_lock('y')");
 works($renamed, "SELECT usename FROM zk_locks WHERE name = 'y'", 'after_renaming',
 	'after a rename the next node contains the new name of the role');
-$renamed->quit;
 
 done_testing();

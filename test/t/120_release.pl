@@ -330,6 +330,4 @@ sub during_outage
 during_outage('a silent ensemble', sub { $zk->pause }, sub { $zk->resume });
 during_outage('a crashed ensemble', sub { $zk->kill9 }, sub { $zk->restart });
 
-$_->quit for $s, $t;
-
 done_testing();

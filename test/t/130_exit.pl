@@ -292,6 +292,4 @@ $zk->restart;
 nothing_left($zkc,
 	'the end of a connection without an ensemble: no node is left');
 
-$t->quit;
-$_->stop for $here, $there;
 done_testing();

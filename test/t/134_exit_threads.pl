@@ -56,7 +56,4 @@ for my $state (sort keys %states)
 	}
 }
 
-$node->stop;
-$proxy->stop;
-$zk->stop;
 done_testing();

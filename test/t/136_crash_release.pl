@@ -236,7 +236,4 @@ for my $n (1 .. 2)
 	$s->drop;
 }
 
-$_->stop for $here, $there;
-$zkc->close;
-$_->stop for $proxy, $zk;
 done_testing();

@@ -185,7 +185,4 @@ sub count_resumed { return scalar(() = read_file($zk->log_file) =~ /attempting t
 	rename "$directory.away", $directory or die "cannot rename $directory: $!";
 }
 
-$t->quit;
-$_->stop for $here, $there;
-$_->stop for $proxy, $zk;
 done_testing();

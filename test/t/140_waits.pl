@@ -398,6 +398,4 @@ for my $round (1 .. 40)
 nothing_left($zkc, 'a cancel between request and answer leaves no node');
 is($holder->query("SELECT zk_try_lock('x')"), 't', 'the lock is free after the cancelled calls');
 
-$_->quit for $s, $holder, $observer;
-$_->stop for $here, $there;
 done_testing();

@@ -367,6 +367,4 @@ works($waiter, "SELECT zk_try_lock('x')", 't', 'the lock of the same name below 
 $reader->reconnect('zklock.connect_string' => $zk->connect_string . '/elsewhere');
 works($reader, "SELECT zk_try_lock('x')", 't', '... and in another ensemble');
 
-$_->quit for @here, @there;
-
 done_testing();

@@ -359,5 +359,4 @@ $s->quit;
 $plain->safe_psql('postgres', q(INSERT INTO zklock_fences VALUES ('restored', 7, now(), 'x')));
 is($plain->safe_psql('postgres', 'SELECT token FROM zklock_fences'), '7', 'a dump can be restored without shared_preload_libraries');
 
-$_->stop for $primary, $plain;
 done_testing();

@@ -160,9 +160,4 @@ sub caller_with
 	$restarting->stop;
 }
 
-$node->stop;
-$shorter->stop;
-$near->stop;
-$zkc->close;
-$_->stop for $proxy, $zk;
 done_testing();

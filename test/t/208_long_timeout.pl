@@ -69,8 +69,5 @@ kill 'KILL', $pid;
 waitpid($pid, 0);
 
 is(zk_session_id($s), $id, 'the session is the same all the time');
-$s->quit;
-$proxy->stop;
-$zk->stop;
 
 done_testing();

@@ -64,6 +64,5 @@ reconnect($s, 'watches of its locks');
 wait_until('the watches of holds, again', sub { watches() >= $none + $n });
 pass('all its locks are watched again');
 works($s, "SELECT count(*) FROM ($names) AS n WHERE zk_unlock(name)", $n, '... and held');
-$s->quit;
 
 done_testing();

@@ -244,7 +244,5 @@ is($node->safe_psql('postgres', "SELECT to_regclass('undone') IS NULL"), 't', 't
 
 nothing_left($zkc, 'the commands leave no node');
 unlike(server_log($node), qr/PANIC|terminated by signal/, 'no backend has crashed');
-$_->stop for $node, $publisher;
-$zkc->close;
-$zk->stop;
+
 done_testing();

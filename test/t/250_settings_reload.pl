@@ -180,6 +180,4 @@ for my $setting ('root', 'connect_string', 'session_timeout', 'node_names', 'max
 	nothing_left($zkc[0], 'other credentials leave no node', root => '/credentials');
 }
 
-$_->close for @zkc;
-$_->stop for $node, @zk;
 done_testing();

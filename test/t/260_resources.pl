@@ -203,8 +203,4 @@ sub usage_not_above
 		'the ZooKeeper sessions of 60 backends end');
 }
 
-$zkc->close;
-$_->stop for $node, $other;
-$proxy->stop;
-$zk->stop;
 done_testing();

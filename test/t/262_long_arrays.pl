@@ -70,6 +70,4 @@ for my $n (150, 300, 1000)
 	is($done, 20, "no call with $n names waits for a heartbeat") || diag($s->error);
 }
 
-$_->quit for $s, $dba;
-
 done_testing();

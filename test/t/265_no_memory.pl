@@ -69,8 +69,4 @@ $crowd->stop;
 works($witness, "SELECT zk_try_lock('witness', '20s')", 't', 'another backend has a lock');
 unlike(slurp_file($node->logfile), qr/terminated by signal/, 'no backend was ended');
 
-$witness->quit;
-$node->stop;
-$proxy->stop;
-$zk->stop;
 done_testing();

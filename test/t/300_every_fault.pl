@@ -515,6 +515,5 @@ for my $op (sort keys %calls)
 		$proxy->up->disarm;
 	}
 }
-$_->quit for grep { defined } $warm, $rival, $reader;
 
 done_testing();

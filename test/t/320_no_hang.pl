@@ -44,7 +44,5 @@ my @no_quorum = (
 	sub { $ensemble->restart });
 no_hang('no quorum', $node, $zkc, @no_quorum);
 stale_commit('no quorum', $node, @no_quorum);
-$node->stop;
-$zkc->close;
-$ensemble->stop;
+
 done_testing();

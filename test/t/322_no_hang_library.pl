@@ -36,7 +36,4 @@ for my $fault (sort keys %fault)
 stale_commit($fault{answers}[0], $node,
 	sub { $shim->break('answers') }, sub { $shim->heal('answers') });
 
-$node->stop;
-$zkc->close;
-$zk->stop;
 done_testing();

@@ -45,8 +45,4 @@ $s->query_ok('RESET zklock.connect_timeout');
 works($s, "SELECT zk_lock('x'), zk_unlock('x')", qr/^\d+\|t$/,
 	'a session can be opened with a name service, and earlier queries do not delay it');
 
-$node->stop;
-$zkc->close;
-$proxy->stop;
-$zk->stop;
 done_testing();

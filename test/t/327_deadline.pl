@@ -79,8 +79,5 @@ for my $call (sort keys %calls)
 
 nothing_left($zkc, 'nothing is left');
 unlike(server_log($node), qr/PANIC|terminated by signal/, 'no backend has crashed');
-$node->stop;
-$zkc->close;
-$proxy->stop;
-$zk->stop;
+
 done_testing();

@@ -170,7 +170,4 @@ sub threads { return scalar(() = glob '/proc/' . $_[0]->pid . '/task/*') }
 	$moved->stop;
 }
 
-$node->stop;
-$_->stop for $proxy, @proxies;
-$zk->stop;
 done_testing();

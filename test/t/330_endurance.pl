@@ -222,8 +222,4 @@ sub locker
 	$gate->quit;
 }
 
-$zkc->close;
-$node->stop;
-$proxy->stop;
-$zk->stop;
 done_testing();

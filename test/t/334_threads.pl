@@ -40,6 +40,4 @@ my $output = do { local $/; <$fh> };
 is($status, 0, 'no race is found') || diag($output);
 like($output, qr/^[1-9]\d+ locks$/m, 'locks are acquired meanwhile');
 
-$proxy->stop;
-$zk->stop;
 done_testing();

@@ -35,8 +35,4 @@ is(join(' ', map { $_->{op} } @others), '', 'an idle holder sends nothing but pr
 note(sprintf '%.2f proofs a second', $rate);
 cmp_ok($rate, '<=', LIMIT, 'an idle holder sends few requests');
 
-$s->quit;
-$node->stop;
-$proxy->stop;
-$zk->stop;
 done_testing();

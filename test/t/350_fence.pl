@@ -225,8 +225,4 @@ $node->wait_for_catchup($standby);
 }
 nothing_left($zkc, 'nothing is left in the ensemble');
 
-$zkc->close;
-$_->stop for $standby, $node;
-$proxy->stop;
-$zk->stop;
 done_testing();

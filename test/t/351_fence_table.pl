@@ -237,7 +237,4 @@ works($s, q(SELECT renamed.zk_fence('later') = renamed.zk_lock_token('later')), 
 works($admin, q(SELECT (SELECT count(*) FROM moved.zklock_fences), (SELECT count(*) FROM renamed.zklock_fences WHERE lock = 'later')),
 	'0|1', q(... is recorded in the extension's table));
 
-$_->quit for $s, $admin;
-$node->stop;
-$zk->stop;
 done_testing();

@@ -185,8 +185,5 @@ is(() = $log =~ /logical replication apply worker .* has started/g, 1, 'the appl
 nothing_left($zkc, 'nothing is left in the ensemble');
 
 $sub->query_ok('DROP SUBSCRIPTION fences');
-$_->quit for $pub, $sub;
-$zkc->close;
-$_->stop for $subscriber, $publisher;
-$zk->stop;
+
 done_testing();

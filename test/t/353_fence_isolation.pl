@@ -101,5 +101,5 @@ sub run_case
 
 $_->quit for $admin, values %s;
 nothing_left($zkc, 'nothing is left', root => $_) for qw(/root1 /root2);
-$zkc->close;
+
 done_testing();

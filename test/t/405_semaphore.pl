@@ -274,6 +274,4 @@ nothing_left($zkc, 'no node is left');
 wait_until('the semaphore to be removed', sub { !$zkc->exists("$semaphores/seen") });
 works($a, "SELECT zk_acquire('seen', 2) > 0", 't', 'a removed semaphore can have another capacity');
 
-$_->quit for $a, $b;
-
 done_testing();

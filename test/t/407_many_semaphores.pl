@@ -71,5 +71,5 @@ for my $end (sort keys %ends)
 $_->quit for $s, $other;
 wait_until('the end of the sessions', sub { !grep { m{/leases/} } $zkc->tree('/zklock/semaphores') });
 nothing_left($zkc, 'nothing is left');
-$zkc->close;
+
 done_testing();

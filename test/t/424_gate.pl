@@ -96,5 +96,5 @@ is(queue_of($zkc, 'gate'), 1, 'a session that was not asked keeps it');
 
 $_->quit for @apps, $dba, $new;
 nothing_left($zkc, 'no node is left');
-$_->stop for @servers;
+
 done_testing();

@@ -238,7 +238,4 @@ SKIP:
 	$other->query_ok("SELECT zk_unlock('shop:migrations')");
 }
 
-$zkc->close;
-$_->stop for values %nodes;
-$zk->stop;
 done_testing();

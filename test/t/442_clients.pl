@@ -196,5 +196,4 @@ for my $client (grep { $_->{name} eq 'psycopg2' } @clients)
 		'psycopg2: a pool gets its connection back, as it was');
 }
 
-$servers->stop;
 done_testing();

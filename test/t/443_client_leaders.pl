@@ -238,6 +238,4 @@ for my $client (@clients)
 	nothing_left($zkc, "$client->{name}: no node is left");
 }
 
-$other->quit;
-$servers->stop;
 done_testing();

@@ -56,5 +56,4 @@ for my $client ($servers->clients(5))
 	nothing_left($servers->{zkc}, "$client->{name}: no node is left");
 }
 
-$servers->stop;
 done_testing();

@@ -85,5 +85,5 @@ for my $awaited ('x', 'w')
 }
 
 nothing_left($zkc, 'no node is left');
-$zkc->close;
+
 done_testing();

@@ -132,5 +132,4 @@ for my $case (
 	$d->all_succeed('... the others succeed');
 }
 
-$zkc->close;
 done_testing();

@@ -91,5 +91,4 @@ sub second_wait_ends
 	second_wait_ends('no permission to delete', '/add', $s, $t, '55P03');
 }
 
-$zkc->close;
 done_testing();

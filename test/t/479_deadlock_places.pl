@@ -175,5 +175,5 @@ for my $fault ('lose_request', 'lose_answer', 'expire')
 }
 
 wait_zk_empty($zkc, '/zklock/waiting');
-$zkc->close;
+
 done_testing();

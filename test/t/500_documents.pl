@@ -123,5 +123,4 @@ for my $document (
 	nothing_left($zkc, "$document: no node is left");
 }
 
-$_->stop for values %nodes;
 done_testing();

@@ -203,6 +203,5 @@ ok(wait_until('the alert', sub { states_of_rules()->{ZklockNoLocks} =~ /^(?:pend
 	'the alert fires on the failed probe');
 
 end_process($_, 'TERM') for $prometheus, $exporter;
-$s->quit;
-$node->stop;
+
 done_testing();

@@ -119,6 +119,4 @@ sub taken_over
 	$_->stop for $primary, $standby;
 }
 
-$zkc->close;
-$zk->stop;
 done_testing();

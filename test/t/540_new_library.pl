@@ -61,8 +61,5 @@ $node->restart;
 my $after = session($node);
 is(library($after), 'new', 'the new library is loaded after a restart');
 works($after, "SELECT zk_try_lock('held')", 't', 'the new library works');
-$after->quit;
-$node->stop;
-$zkc->close;
-$zk->stop;
+
 done_testing();

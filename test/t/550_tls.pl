@@ -207,6 +207,5 @@ for my $what (sort keys %refused)
 	is(zk_session_id($second), $held, '... and is not reopened');
 	$second->query_ok('SELECT zk_unlock_all()');
 }
-$_->quit for $first, $second;
 
 done_testing();

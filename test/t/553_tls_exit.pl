@@ -108,8 +108,5 @@ unlike(slurp_file($node->logfile), qr/PANIC|terminated by signal/, 'no backend h
 	nothing_left($zkc, 'the locks of a backend that was killed are free');
 	$witness->drop;
 }
-$node->stop;
-$zkc->close;
-$proxy->stop;
-$zk->stop;
+
 done_testing();

@@ -142,7 +142,5 @@ is_refused('a server with another name is refused', qr/^(checkHost = )\S+$/m, 'c
 
 stop_stunnel();
 nothing_left($zkc, 'no node is left');
-$_->quit for $first, $second;
-$zkc->close;
-$_->stop for @nodes;
+
 done_testing();

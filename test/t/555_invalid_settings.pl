@@ -63,7 +63,5 @@ like($err, qr/^WARNING:  invalid value for parameter "zklock\.root": "app"/m, '.
 
 is_deeply([ grep { $_ eq 'zklock' } map { s{^/}{}r } $zkc->children('/') ], [], 'no znode was created below the built-in root');
 nothing_left($zkc, "no node is left below $_", root => $_) for '/configured', '/corrected';
-$zkc->close;
-$node->stop;
-$zk->stop;
+
 done_testing();

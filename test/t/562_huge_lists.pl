@@ -56,6 +56,4 @@ like(slurp_file($node->logfile, $start), qr/sent a message that is too long/, 't
 cmp_ok($memory_after - $memory, '<', 16 * 1024, 'the backend has not stored the lists: less than 16 MB more memory');
 cmp_ok($cpu_after - $cpu, '<', 2, '... and used less than 2 s of CPU time');
 
-$_->quit for $s, $holder;
-
 done_testing();

@@ -30,6 +30,4 @@ ok(!eval { $program->create($limits, data => 'countHardLimit=1', makepath => 1);
 like($@, qr/NoAuth/, '... which refuses access');
 works($s, "SELECT zk_lock('b') > 0, zk_unlock('b')", 't|t', '... and locks work');
 
-$s->quit;
-
 done_testing();

@@ -147,6 +147,5 @@ while_renaming(
 	});
 is($missed, 0, "zklock_advisory, created beside renames, calls only functions of zklock, or is not created ($failed times)");
 nobody_is_seized('a superuser who administers');
-$_->quit for $caller, $renamer;
 
 done_testing();

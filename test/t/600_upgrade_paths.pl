@@ -172,5 +172,4 @@ isnt(scalar(() = after_update_by("${news}CREATE VIEW zk_left AS SELECT 1;")),
 isnt(scalar(() = after_update_by($news =~ s/name'/name || ''x'''/r)),
 	0, 'a different function body is detected');
 
-$node->stop;
 done_testing();

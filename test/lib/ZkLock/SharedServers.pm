@@ -192,12 +192,12 @@ sub answers
 sub clean
 {
 	my ($self) = @_;
-	my ($crash) = read_file($self->logfile) =~ /^(.*(?:PANIC|terminated by signal).*)$/m;
-	my @wrong = $crash && !$self->{may_crash} ? "crash: $crash" : ();
 	my ($status, $left, $error) = $self->psql('template1', $LEFT);
-	push @wrong, $status ? "no answer: $error" : split /\n/, $left;
+	my @wrong = $status ? "no answer: $error" : split /\n/, $left;
 	(undef, undef, $error) = $self->psql('template1', $CLEAN) if !$status;
 	push @wrong, $error if $error;
+	my ($crash) = read_file($self->logfile) =~ /^(.*(?:PANIC|terminated by signal).*)$/m;
+	push @wrong, "crash: $crash" if $crash && !$self->{may_crash};
 	return map { 'server ' . $self->name . ": $_" } @wrong;
 }
 
