@@ -344,49 +344,7 @@ for my $open (sort keys %open_acl)
 	works($s, 'SELECT name, mode FROM zk_held_locks',
 		'mutex|exclusive', 'the refused shared lock keeps the exclusive one');
 	$s->quit;
-
-	my @styles = qw(curator curator_mutex kazoo);
-	my %session_on_other = map { $_ => with_settings($other, node_names => $_) }
-	  @styles;
-	my %pattern = (
-		curator => qr/^_c_[0-9a-f-]{36}-__WRIT__\d{10}$/,
-		curator_mutex => qr/^_c_[0-9a-f-]{36}-lock-\d{10}$/,
-		kazoo => qr/^[0-9a-f]{32}__lock__\d{10}$/);
-	for my $holder (@styles)
-	{
-		my $h = with_settings($node, node_names => $holder);
-		$h->query_ok("SELECT zk_lock('style')");
-		like(($zkc->children('/zklock/locks/style'))[0],
-			$pattern{$holder}, "a node has a name as in $holder");
-		my $answers = join ' ', map {
-			scalar $session_on_other{$_}->query("SELECT zk_try_lock('style')")
-		} @styles;
-		is($answers, 'f f f', "a holder with $holder excludes writers with each setting of node_names");
-		my $waiter = $session_on_other{ $styles[ $holder eq 'kazoo' ? 0 : 2 ] };
-		$waiter->query_async("SELECT zk_lock('style')");
-		wait_zk_children($zkc, '/zklock/locks/style', 2);
-		ok(!$waiter->finished, "a session with another setting waits for a holder with $holder");
-		$h->query_ok("SELECT zk_unlock('style')");
-		like($waiter->wait_result, qr/^\d+$/, 'the session with another setting is granted the lock');
-		$waiter->query_ok("SELECT zk_unlock('style')");
-	}
-	for my $sharer (qw(curator kazoo))
-	{
-		my $h = with_settings($node, node_names => $sharer);
-		$h->query_ok("SELECT zk_lock_shared('style')");
-		my $answers = join ' ', map {
-			scalar $session_on_other{$_}->query("SELECT zk_try_lock('style')")
-		} @styles;
-		is($answers, 'f f f', "a sharer with $sharer excludes writers with each setting of node_names");
-		$answers = join ' ', map {
-			scalar $session_on_other{$_}->query(
-				"SELECT zk_try_lock_shared('style'), zk_unlock_shared('style')")
-		} qw(curator kazoo);
-		is($answers, 't|t t|t', "a sharer with $sharer shares with readers of each setting");
-		$h->quit;
-		wait_zk_empty($zkc, '/zklock/locks/style');
-	}
-	nothing_left($zkc, 'no setting of node_names leaves a node');
+	nothing_left($zkc, 'the node names of InterProcessMutex leave no node');
 }
 $zkc->close;
 

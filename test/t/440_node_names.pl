@@ -4,7 +4,7 @@ use strict;
 use warnings;
 
 use Test::More;
-use ZkLock::Check qw(failed_with fails_with nothing_left works);
+use ZkLock::Check qw(failed_with nothing_left works);
 use ZkLock::Cluster;
 use ZkLock::Shared;
 use ZkLock::ZkClient;
@@ -155,8 +155,5 @@ for my $names ([ 'curator', 'kazoo' ], [ 'kazoo', 'curator' ])
 	$holder->query_ok('SELECT zk_unlock_all()');
 	nothing_left($zkc, "$mine and $yours: no node is left");
 }
-
-fails_with($here{curator_mutex}, sql('lock', 'shared'), '0A000',
-	'the node names of InterProcessMutex have no shared mode');
 
 done_testing();
