@@ -1,5 +1,5 @@
 # The end of a connection: the ZooKeeper session is closed, so waiters proceed at
-# once. After a crash they wait for the session timeout, or until the server runs again (136).
+# once. For crashes see 136_crash_release.pl and 520_failover.pl.
 
 use strict;
 use warnings;
@@ -21,13 +21,8 @@ my $zk = ZkLock::ZkServer->start(
 	tick_time => 500,
 	config => { maxSessionTimeout => 300000 });
 my $zkc = ZkLock::ZkClient->new($zk->connect_string, timeout => 120);
-my ($here, $there) = map {
-	zklock_node(
-		$_,
-		zk => $zk,
-		session_timeout => LONG,
-		extra_conf => "restart_after_crash = on\n")
-} qw(here there);
+my ($here, $there) =
+  map { zklock_node($_, zk => $zk, session_timeout => LONG) } qw(here there);
 my $t = session($there);
 my $lock = '/zklock/locks/x';
 
@@ -224,42 +219,6 @@ ok(wait_zk_children($zkc, '/zklock/locks/m', 1),
 $zkc->delete($other);
 nothing_left($zkc, 'fast shutdown with many backends: no node is left');
 $here->start;
-
-
-# A crash: no backend can send a closing message.
-my %crashes = (
-	'an immediate shutdown' => sub { $here->stop('immediate') },
-	'a backend is killed' => sub {
-		my ($session) = @_;
-		my $offset = -s $here->logfile;
-		$session->kill9;
-		wait_for_log($here, qr/ready to accept connections/, $offset);
-	});
-for my $crash (sort keys %crashes)
-{
-	for my $state (sort keys %held)
-	{
-		$s = new_session(SHORT);
-		$s->query($held{$state});
-		$t->query_async("SELECT zk_lock('x')");
-		wait_zk_children($zkc, $lock, 2);
-		$crashes{$crash}->($s);
-		like($t->wait_result, qr/^\d+$/,
-			"$state, $crash: the lock is free after the session timeout at the latest");
-		$t->query_ok("SELECT zk_unlock('x')");
-		nothing_left($zkc, "$state, $crash: no node is left");
-		ensure_running();
-	}
-
-	my $holder = foreign_node($zkc, $lock, 'WRIT');
-	$s = new_session(SHORT);
-	$s->query_async("SELECT zk_lock('x')");
-	wait_zk_children($zkc, $lock, 2);
-	$crashes{$crash}->($s);
-	$zkc->delete($holder);
-	nothing_left($zkc, "waiting, $crash: no node is left");
-	ensure_running();
-}
 
 
 # Without the ensemble.

@@ -93,11 +93,15 @@ is(sprintf('%o', $mode), '600', 'only the owner of the server can read the file'
 # A backend crashes, twice in a row, and a crash with many sessions.
 for my $n (1 .. 2)
 {
-	my $s = holder();
+	my ($s, $waiter) = (holder(), session($here));
+	my $foreign = foreign_node($zkc, '/zklock/locks/waited', 'WRIT');
+	$waiter->query_async("SELECT zk_lock('waited')");
+	wait_zk_children($zkc, '/zklock/locks/waited', 2);
 	$s->kill9;
 	wait_for_server();
-	free_at_once("crash $n of a backend");
-	$s->drop;
+	$zkc->delete($foreign);
+	free_at_once("crash $n of a backend, while another one waits");
+	$_->drop for $s, $waiter;
 }
 {
 	my @many = map { session($here) } 1 .. 80;
