@@ -79,36 +79,8 @@ for my $node ($primary, $plain)
 	nothing_left($zkc, "$how: no node is left");
 }
 
-# Another root.
-my $s = session($plain);
-$s->reconnect('zklock.root' => '/elsewhere');
-$s->query_ok("SELECT zk_lock('x')");
-is(join(' ', $zkc->children('/elsewhere/locks')), 'x', 'a lock below another root');
-my $p = session($primary);
-is($p->query("SELECT zk_try_xact_lock('x')"),
-	't', 'the lock of the same name below another root is free');
-is($t->query("SELECT zk_try_xact_lock('x', interval '1 min')"),
-	't', 'the lock below another root is free for a session of the same server');
-$p->quit;
-$s->quit;
-nothing_left($zkc, 'no node is left below the other root', root => '/elsewhere');
-
-# Privileges.
-$plain->safe_psql('postgres', 'CREATE ROLE ordinary LOGIN');
-$s = session($plain, user => 'ordinary');
-like($s->query("SELECT zk_lock('x')"),
-	qr/^\d+$/, 'an ordinary role can acquire a lock');
-is($s->query("SELECT zk_unlock('x')"), 't', 'an ordinary role can release a lock');
-for my $setting (qw(zklock.root zklock.connect_string zklock.commit_check))
-{
-	$s->query("SET $setting = '/x'");
-	is($s->sqlstate, '42501', "an ordinary role cannot set $setting");
-}
-$s->quit;
-nothing_left($zkc, 'ordinary role: no node is left');
-
 # A parallel plan, and a child process of the backend.
-$s = session($plain);
+my $s = session($plain);
 $s->query_ok(<<'SQL');
 SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0;
 SET min_parallel_table_scan_size = 0; SET force_parallel_mode = on;
@@ -198,7 +170,7 @@ $s = session($standby);
 is($s->query('SELECT pg_is_in_recovery()'), 't', 'the server is a hot standby');
 my $token = $s->query("SELECT zk_lock('x')");
 like($token, qr/^\d+$/, 'a session of a hot standby can acquire a lock');
-$p = session($primary);
+my $p = session($primary);
 is($p->query("SELECT zk_try_lock('x')"), 'f', 'the lock excludes the primary');
 is($t->query("SELECT zk_try_lock('x')"), 'f', 'the lock excludes other servers');
 $s->query_ok("BEGIN; SELECT zk_xact_lock_shared('y')");

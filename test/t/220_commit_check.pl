@@ -430,21 +430,4 @@ for my $level (qw(transaction session))
 	nothing_left($zkc, 'the refused commit leaves no node');
 }
 
-# Privileges.
-{
-	$node->safe_psql('postgres', 'CREATE ROLE ordinary LOGIN');
-	my $s = session($node, user => 'ordinary');
-	$s->query_ok("SELECT zk_try_lock('ordinary')");
-	works($s, 'SHOW zklock.commit_check', 'lease', 'an ordinary role sees the default of commit_check');
-	for my $value (qw(off always lease))
-	{
-		fails_with($s, "SET zklock.commit_check = $value", '42501',
-			"an ordinary role cannot set commit_check to $value",
-			hint => 0);
-	}
-	works($s, 'SHOW zklock.commit_check', 'lease', 'commit_check is unchanged');
-	$s->quit;
-	nothing_left($zkc, 'an ordinary role leaves no node');
-}
-
 done_testing();
