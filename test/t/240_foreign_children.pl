@@ -85,31 +85,6 @@ my @unknown = (
 	can_be_used('nested', 'above a node named like a contender');
 }
 
-# Many unknown children.
-{
-	$zkc->create('/zklock/locks/many', makepath => 1);
-	$zkc->create("/zklock/locks/many/unknown-child-number-$_")
-	  for 1 .. 2000;
-	can_be_used('many', 'among 2,000 unknown children');
-	$zkc->delete('/zklock/locks/many', recursive => 1);
-}
-
-# Sequence numbers around their wrap: a node with a negative number is a contender.
-{
-	my $persistent = "/zklock/locks/negative/_c_$guid-lock--000000005";
-	$zkc->create($persistent, makepath => 1);
-	works($first, "SELECT zk_try_lock('negative')",
-		'f', 'a contender with a negative number is before number zero');
-	$first->query_async("SELECT zk_lock('negative')");
-	wait_zk_children($zkc, '/zklock/locks/negative', 2);
-	$zkc->delete($persistent);
-	like($first->wait_result, qr/^\d+$/, 'a session waits for a contender with a negative number');
-	$first->query_ok("SELECT zk_unlock('negative')");
-	$zkc->create("/zklock/locks/negative/_c_$guid-__WRIT__$_") for
-	  '-2147483649', '-9999999999', '4294967296';
-	can_be_used('negative', 'among invalid sequence numbers');
-}
-
 # Contenders of other programs, exclusive or shared, and the order of waiting.
 my %contender = (
 	"Curator's mutex" => [ "_c_$guid-lock-", 1 ],

@@ -65,7 +65,7 @@ my %numbers = (
 	'-2147483647' => 'any', '-2147483648' => 'any', '2147483646' => 'any',
 	'2147483647' => 'any', '2147483648' => 'ignored', '-2147483649' => 'ignored',
 	'4294967295' => 'ignored', '4294967296' => 'ignored',
-	'9999999999' => 'ignored');
+	'9999999999' => 'ignored', '-9999999999' => 'ignored');
 for my $number (sort keys %numbers)
 {
 	my @wrong = map { my $shape = $_;
