@@ -1,5 +1,6 @@
 # A cancel by another session is never lost because zklock cancels the statement at the
-# same time. A cancel by zklock also ends child programs.
+# same time. A cancel by zklock also ends child programs. zklock withdraws its cancel when the
+# lost or revoked lock is released, and does not cancel the ROLLBACK of a failed transaction.
 
 use strict;
 use warnings;
@@ -8,6 +9,7 @@ use Test::More;
 use Time::HiRes qw(time);
 use ZkLock::Check;
 use ZkLock::Cluster;
+use ZkLock::Pipeline;
 use ZkLock::Shared;
 use ZkLock::Uninterruptible;
 use ZkLock::Util qw(wait_until);
@@ -75,26 +77,6 @@ SQL
 	}
 }
 
-# A cancel at the moment of the end of a timed attempt.
-{
-	my $holder = session($node);
-	my $s = session($node);
-	$holder->query_ok("SELECT zk_lock('timed')");
-	$s->query_ok("SELECT zk_try_lock('warm-up'), zk_unlock('warm-up')");
-	my $started = time;
-	$s->query_async("SELECT zk_try_lock('timed', '1500ms')");
-	wait_blocked_locally($s);
-	$s->pause;
-	$s->cancel;
-	wait_until('the timeout', sub { time > $started + 2 });
-	$s->resume;
-	failed_with($s, '57014', 'a cancel is not lost at the end of a timed attempt',
-		like => qr/due to user request/, hint => 0);
-	works($s, "SELECT zk_try_lock('timed', '10ms')", 'f', '... and the next timed attempt returns false');
-	works($s, 'SELECT pg_sleep(0)', '', '... and the next statement is not cancelled');
-	$_->quit for $s, $holder;
-}
-
 # A program started by the backend.
 for my $event (sort keys %events)
 {
@@ -114,6 +96,95 @@ for my $event (sort keys %events)
 	cmp_ok(time - $started, '<', 50, '... and the program');
 	works($s, 'SELECT pg_sleep(0)', '', '... and no other statement');
 	$s->quit;
+}
+
+# A failed PL/pgSQL block releases the lock while the cancel is pending.
+for my $event (sort keys %events)
+{
+	for my $others (0, 1)
+	{
+		my $s = session($node);
+		my $with = $others ? 'with another lock' : 'with no other lock';
+		$s->query_ok("SET zklock.on_revoke = 'cancel'");
+		$s->query_ok("SELECT zk_lock('other')") if $others;
+		$s->query_ok("SELECT zk_try_lock('warm-up'), zk_unlock('warm-up')");
+		my $id = zk_session_id($s);
+		$s->query_async(<<"SQL");
+DO \$\$
+BEGIN
+	BEGIN
+		PERFORM zk_xact_lock('inner');
+		PERFORM @{[ $block->sql ]} / 0;
+	EXCEPTION WHEN division_by_zero THEN
+		PERFORM pg_sleep(0.01);
+	END;
+END \$\$
+SQL
+		$block->wait_until_blocked($s);
+		$events{$event}->('inner', $id);
+		$block->end;
+		$s->wait_result;
+		ok($s->ok, "a $event of a lock that a failed block releases cancels nothing, $with")
+		  or diag($s->error);
+		works($s, 'SELECT pg_sleep(0)', '', '... and the next statement succeeds');
+		works($s, 'SELECT count(*) FROM zk_held_locks', $others, '... and the other locks are held');
+		$s->quit;
+	}
+}
+
+# A ROLLBACK that PostgreSQL parses for a long time. A loss that is noticed after the ROLLBACK
+# comes too late, so this is repeated.
+{
+	my $observer = session($node);
+	my $p = ZkLock::Pipeline->new($node);
+	my $activity = q{SELECT state FROM pg_stat_activity WHERE query ~ '^ROLLBACK'};
+	my (@states, $state);
+	wait_until('a loss during a ROLLBACK', sub {
+		$p->query("SELECT zk_lock('failed')");
+		my $id = $observer->query_ok("SELECT session_id FROM zk_locks WHERE name = 'failed'");
+		wait_watched($zk, 'failed');
+		$p->query('BEGIN');
+		$p->query('SELECT 1 / 0');
+		$p->start_query('ROLLBACK ' . "/**/\n" x 20_000_000);
+		wait_until('ROLLBACK', sub { $observer->query_ok($activity) });
+		lose_lock($zk, $zkc, 'failed', $id);
+		my $still = $observer->query_ok($activity);
+		@states = $p->until_ready;
+		wait_until('the report', sub { ($state) = $p->query('SELECT 1'); $state ne '00000' });
+		return $still eq 'active';
+	});
+	is_deeply(\@states, ['00000'], 'a loss does not cancel the ROLLBACK of a failed transaction');
+	is($state, '40001', '... the next statement reports the loss');
+	is_deeply([ $p->query('SELECT 1') ], ['00000'], '... once');
+	$observer->quit;
+}
+
+# A user cancels the ROLLBACK of a failed transaction after a loss. A cancel that arrives when
+# PostgreSQL has parsed the ROLLBACK comes too late, so this is repeated.
+{
+	my $p = ZkLock::Pipeline->new($node);
+	my $observer = session($node);
+	my @states;
+	wait_until('a cancelled ROLLBACK', sub {
+		$p->query("SELECT zk_lock('failed')");
+		my $id = $observer->query_ok("SELECT session_id FROM zk_locks WHERE name = 'failed'");
+		$p->query('BEGIN');
+		$p->query('SELECT 1 / 0');
+		lose_lock($zk, $zkc, 'failed', $id);
+		$p->start_query('ROLLBACK ' . "/**/\n" x 10_000_000);
+		wait_until('the cancel', sub {
+			$observer->query_ok(q{SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE query ~ '^ROLLBACK'}) eq 't';
+		});
+		@states = $p->until_ready;
+		return 1 if $states[0] ne '00000';
+		$p->query('SELECT 1');
+		return 0;
+	});
+	is_deeply(\@states, ['57014'], 'the cancel of a ROLLBACK by a user is not reported as a loss');
+	is_deeply([ $p->query('ROLLBACK') ], ['00000'], '... and the next ROLLBACK succeeds');
+	is_deeply([ $p->query('SELECT 1') ], ['40001'], '... and the next statement reports the loss');
+	is_deeply([ $p->query('SELECT 1') ], ['00000'], '... once');
+	$observer->quit;
 }
 
 nothing_left($zkc, 'nothing is left');
