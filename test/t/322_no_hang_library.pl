@@ -8,6 +8,7 @@ use Test::More;
 use ZkLock::Check;
 use ZkLock::Cluster;
 use ZkLock::NoHang;
+use ZkLock::Proxy;
 use ZkLock::Shim;
 use ZkLock::ZkClient;
 use ZkLock::ZkServer;
@@ -16,9 +17,10 @@ my $zk = ZkLock::ZkServer->start(
 	tick_time => 200,
 	config => { maxSessionTimeout => 300000 });
 my $zkc = ZkLock::ZkClient->new($zk->connect_string, timeout => 300);
+my $proxy = ZkLock::Proxy->start(target => $zk);
 my $shim = ZkLock::Shim->build;
 local @ENV{ $shim->names } = $shim->values;
-my $node = zklock_node('a', zk => 'localhost:' . $zk->port, session_timeout => SESSION_TIMEOUT);
+my $node = zklock_node('a', zk => 'localhost:' . $proxy->port, session_timeout => SESSION_TIMEOUT);
 
 my @connected = ('locking', 'locking several', 'upgrading', 'commit check');
 my %fault = (
@@ -30,8 +32,9 @@ my %fault = (
 for my $fault (sort keys %fault)
 {
 	my ($what, @unaffected) = @{ $fault{$fault} };
+	# Sessions look names up again when their connection is lost.
 	no_hang($what, $node, $zkc,
-		sub { $shim->break($fault) }, sub { $shim->heal($fault) }, @unaffected);
+		sub { $shim->break($fault); $proxy->cut if $fault eq 'names' }, sub { $shim->heal($fault) }, @unaffected);
 }
 stale_commit($fault{answers}[0], $node,
 	sub { $shim->break('answers') }, sub { $shim->heal('answers') });
