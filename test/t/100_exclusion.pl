@@ -94,13 +94,6 @@ for my $form (sort keys %keys)
 	nothing_left($zkc, "$form: no node is left");
 }
 
-call($on_a, 'zk_lock', "'42'");
-call($on_b, 'zk_lock', "'0,42'");
-call($on_c, 'zk_lock', "'#42'");
-is_deeply([ map { $_->sqlstate } $on_a, $on_b, $on_c ], [ ('00000') x 3 ],
-	'names of the same digits are different locks');
-$_->query_ok('SELECT zk_unlock_all()') for $on_a, $on_b, $on_c;
-
 
 # Arrays of names and single names.
 call($on_a, 'zk_lock', "ARRAY['m1', 'm2']");
@@ -188,12 +181,6 @@ for my $order ([qw(a b c)], [qw(c a b)], [qw(b c a)])
 
 # Timed attempts.
 call($on_a, 'zk_lock', "'t'");
-is(call($on_b, 'zk_try_lock', "'t', interval '1 s'"), 'f',
-	'a timed attempt returns false after its timeout');
-ok(wait_zk_children($zkc, path('t'), 1), 'a timed attempt leaves no node');
-is(call($on_b, 'zk_try_lock', "ARRAY['t', 'u'], interval '1 s'"), 'f',
-	'a timed attempt for several names returns false');
-is(wait_zk_empty($zkc, path('u')), 0, 'a timed attempt leaves no node of the free name');
 $on_b->query_async("SELECT zk_try_lock('t', interval '1 min')");
 wait_blocked($on_b);
 wait_zk_children($zkc, path('t'), 2);
