@@ -22,14 +22,6 @@ my $dba = session($node);
 sub path { return "/zklock/locks/$_[0]" }
 sub semaphore_path { return "/zklock/semaphores/$_[0]" }
 
-sub ours
-{
-	my ($settings) = @_;
-	my $session = session($node);
-	$session->query_ok($settings);
-	return $session;
-}
-
 # Returns the rows of zk_locks of a lock.
 sub rows
 {
@@ -107,47 +99,11 @@ sub rows
 	nothing_left($zkc, "Curator's permits: no node is left");
 }
 
-# Curator's Revoker finds our holder among the participants.
+# Curator's Revoker: a request to a waiter has no effect, and all readers get ours.
 {
-	my $waiter = $java->lock(write => path('x'));
 	my $revoker = $java->lock(write => path('x'));
-
-	# Requests the release, and waits until the holder has restored its data or has ended.
-	my $revoke = sub {
-		my ($setting) = @_;
-		my $session = ours("SET zklock.on_revoke = '$setting'; SELECT zk_lock('x')");
-		$waiter->acquire_async;
-		wait_zk_children($zkc, path('x'), 2);
-		my $holder = path('x') . '/' . ($revoker->participants)[0];
-		my $data = $zkc->get($holder)->{data};
-		$revoker->revoke($holder);
-		wait_until('the holder to receive the request',
-			sub { (eval { $zkc->get($holder)->{data} } // $data) eq $data });
-		return $session;
-	};
-
-	my $session = $revoke->('ignore');
-	works($session, 'SELECT 1', '1', 'revoked, ignore: the session continues');
-	is($session->error, '', 'revoked, ignore: the session gets no message');
-	ok(!$waiter->finished, 'revoked, ignore: the program still waits');
-	$session->quit;
-	ok($waiter->wait_result, 'revoked, ignore: the program acquires the lock when the session ends');
-	$waiter->release;
-
-	$session = $revoke->('notice');
-	works($session, 'SELECT 1', '1', 'revoked, notice: the session continues');
-	like($session->error, qr/NOTICE: .*"x"/, 'revoked, notice: the session gets the notice');
-	$session->quit;
-	ok($waiter->wait_result, 'revoked, notice: the program acquires the lock when the session ends');
-	$waiter->release;
-
-	$revoke->('terminate');
-	ok($waiter->wait_result, 'revoked, terminate: the program acquires the lock');
-	$waiter->release;
-
-	# A request to a waiter has no effect.
 	$revoker->acquire;
-	$session = session($node);
+	my $session = session($node);
 	$session->query_async("SELECT zk_lock('x')");
 	wait_zk_children($zkc, path('x'), 2);
 	$revoker->revoke(path('x') . '/' . ($revoker->participants)[1]);
