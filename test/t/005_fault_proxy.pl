@@ -203,4 +203,15 @@ is(get(dial()), '', 'while the proxy is down, new connections are refused');
 $proxy->up;
 isnt(get(dial()), '', 'a proxy that is up again accepts connections');
 
+# A number of answers, on new connections.
+$socket = fresh();
+$proxy->limit_answers(2);
+is(get($socket), '', 'a limit of answers cuts the connections');
+$socket = fresh();
+put($socket, look($_, '/r')) for 1, 2;
+is(xid(get($socket)), 1, '... the answers up to the limit pass');
+ok(!IO::Select->new($socket)->can_read(0.3), '... and no others');
+$proxy->disarm->cut;
+is(get($socket), '', 'a connection can be cut');
+
 done_testing();

@@ -7,15 +7,15 @@ use warnings;
 use Test::More;
 use PostgreSQL::Test::Utils;
 use ZkLock::Check;
-use ZkLock::Choke;
 use ZkLock::Cluster;
+use ZkLock::FaultProxy;
 use ZkLock::Shared;
 use ZkLock::ZkClient;
 
 my $zk = shared_zk();
 my $zkc = ZkLock::ZkClient->new($zk->connect_string);
-my $choke = ZkLock::Choke->start(target => $zk);
-my $node = shared_node('a', zk => $choke, session_timeout => '1s');
+my $proxy = ZkLock::FaultProxy->start(target => $zk);
+my $node = shared_node('a', zk => $proxy, session_timeout => '1s');
 my $other = shared_node('b', zk => $zk);
 $node->safe_psql('postgres', 'CREATE TABLE t (v text)');
 
@@ -49,14 +49,14 @@ for my $what (sort keys %calls)
 		# A commit after the lease would wait for the answer to its check.
 		$s->query_ok('SET zklock.commit_check = off');
 		$number++;
-		$choke->once($answers);
+		$proxy->limit_answers($answers);
 		$s->query($calls{$what}->($number));
 		$succeeded = $answers if $s->ok;
 		my $failed = !$s->ok;
 		like($s->sqlstate, qr/^080/,
 			"$what with only $answers answers fails as an outage")
 		  if $failed;
-		$choke->open;
+		$proxy->disarm->cut;
 		$s->query_ok('RESET zklock.connect_timeout');
 		works($s, 'SELECT count(*) FROM zk_held_locks', '0',
 			"the session holds nothing after the failure ($answers)")
@@ -77,10 +77,10 @@ for my $answers (0 .. 2)
 {
 	my $s = connected_session('4s');
 	$s->query_ok("SELECT zk_lock_all(ARRAY['r1', 'r2'])");
-	$choke->once($answers);
+	$proxy->limit_answers($answers);
 	works($s, "SELECT zk_unlock_all(ARRAY['r1', 'r2'])", '{t,t}',
 		"a release needs no answer ($answers)");
-	$choke->open;
+	$proxy->disarm->cut;
 	nothing_left($zkc, "a release with only $answers answers takes effect");
 	$s->quit;
 }
@@ -93,12 +93,12 @@ for my $answers (0 .. 5)
 	wait_proven($s);
 	$s->query_ok("SET zklock.connect_timeout = '100ms'");
 	$s->query_ok('SET zklock.commit_check = off');
-	$choke->once($answers);
+	$proxy->limit_answers($answers);
 	$s->query("SELECT zk_lock('up')");
 	ok($s->ok || $s->sqlstate =~ /^080/,
 		"an upgrade with only $answers answers succeeds, or fails as an outage");
 	my $mode = $s->ok ? 'exclusive' : 'shared';
-	$choke->open;
+	$proxy->disarm->cut;
 	$s->query_ok('RESET zklock.connect_timeout');
 	my $held =
 	  $mode eq 'shared' ? 'shared held' : 'exclusive held, shared held';
@@ -119,9 +119,9 @@ for my $answers (0 .. 5)
 	my $rival = session($other);
 	works($rival, "SELECT zk_try_lock_shared('up')", 'f',
 		"the upgraded lock excludes sharers ($answers)");
-	$choke->once($answers);
+	$proxy->limit_answers($answers);
 	$s->query_ok("SELECT zk_unlock('up')") for 1 .. ($mode eq 'shared' ? 1 : 2);
-	$choke->open;
+	$proxy->disarm->cut;
 	ok( wait_until('the downgrade',
 			sub { $rival->query("SELECT zk_try_lock_shared('up')") eq 't' }),
 		"the downgraded lock admits sharers ($answers)");
@@ -133,7 +133,7 @@ for my $answers (0 .. 5)
 
 # A waiter reconnects, and the server falls silent before the waiter has read the queue, for
 # less than connect_timeout. The waiter goes on waiting.
-for my $answers (0 .. 4)
+for my $answers (0 .. 6)
 {
 	my $holder = session($other);
 	$holder->query_ok("SELECT zk_lock('queue')");
@@ -148,7 +148,7 @@ for my $answers (0 .. 4)
 
 	# The waiter has read the queue.
 	wait_for_log($node, qr/still waiting for zk lock "queue"/, $log);
-	$choke->once($answers);
+	$proxy->limit_answers($answers);
 
 	# Two calls fail meanwhile.
 	for (1 .. 2)
@@ -158,7 +158,7 @@ for my $answers (0 .. 4)
 	}
 	ok(!$s->finished,
 		"a waiter that got $answers answers during an outage goes on waiting");
-	$choke->open;
+	$proxy->disarm->cut;
 	$holder->query_ok('SELECT zk_unlock_all()');
 	like(scalar $s->wait_result, qr/^\d+$/, "the waiter is granted the lock ($answers)")
 	  || diag($s->error);
@@ -177,15 +177,15 @@ for my $answers (0 .. 4)
 	my $log = -s $node->logfile;
 	$s->query_async("SELECT zk_try_lock('timed', '4s')");
 	wait_for_log($node, qr/still waiting for zk lock "timed"/, $log);
-	$choke->once(0);
-	$choke->freeze;
+	$proxy->limit_answers(0);
+	$proxy->pause;
 	wait_zk_children($zkc, '/zklock/locks/timed', 1);
-	$choke->thaw;
-	$choke->once(1);
+	$proxy->resume;
+	$proxy->limit_answers(1);
 	is($s->wait_result, 'f',
 		'a timed attempt without a session and without an ensemble ends after its timeout');
 	is($s->error, '', '... and returns false without an error');
-	$choke->open;
+	$proxy->disarm->cut;
 	$holder->query_ok('SELECT zk_unlock_all()');
 	works($s, "SELECT zk_try_lock('timed', '10s'), zk_unlock('timed')",
 		't|t', '... and the session can lock again');
@@ -196,7 +196,8 @@ for my $answers (0 .. 4)
 # An ensemble that answers the handshake of every connection, and nothing more.
 {
 	my $s = connected_session();
-	$choke->always(1);
+	$proxy->cut(fault => 'swallow_answer', every => 1,
+		op => [qw(auth create2 delete getChildren getData multi ping setWatches setWatches2 sync)]);
 	$s->query_async("SELECT zk_lock('handshake')");
 	wait_blocked($s);
 	$s->cancel;
@@ -206,7 +207,7 @@ for my $answers (0 .. 4)
 	$s->query_ok("SET zklock.connect_timeout = '300ms'; SET statement_timeout = '30s'");
 	fails_with($s, "SELECT zk_lock('handshake')", '08006',
 		'a call to an ensemble that answers only handshakes fails as an outage');
-	$choke->open;
+	$proxy->disarm->cut;
 	$s->query_ok('RESET ALL');
 	works($s, "SELECT zk_try_lock('handshake'), zk_unlock('handshake')",
 		't|t', 'the session can lock afterwards');

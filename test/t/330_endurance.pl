@@ -13,8 +13,8 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes qw(time);
 use ZkLock::Check;
-use ZkLock::Choke;
 use ZkLock::Cluster;
+use ZkLock::FaultProxy;
 use ZkLock::Util qw(read_file spawn alive);
 use ZkLock::ZkClient;
 use ZkLock::ZkServer;
@@ -27,7 +27,7 @@ my $zk = ZkLock::ZkServer->start(
 	tick_time => 500,
 	config => { maxSessionTimeout => 60000 });
 my $zkc = ZkLock::ZkClient->new($zk->connect_string, timeout => 40);
-my $proxy = ZkLock::Choke->start(target => $zk);
+my $proxy = ZkLock::FaultProxy->start(target => $zk);
 my $node = zklock_node('a',
 	zk => $proxy,
 	session_timeout => '3s',
@@ -144,7 +144,7 @@ sub locker
 			my ($n) = @_;
 			for (1 .. $n)
 			{
-				$proxy->open;
+				$proxy->cut;
 				wait_until(
 					'both connections',
 					sub {

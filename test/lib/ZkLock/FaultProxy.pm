@@ -12,6 +12,9 @@
 #   $proxy->release;          # forwards the frames that are held, in order
 #   $proxy->up;               # accept again after a fault with down => 1
 #   $proxy->disarm;           # removes all faults
+#   $proxy->cut(%rule);       # cuts all connections, and arms the rule, if given, for the next
+#   $proxy->limit_answers(2); # cuts all connections; from then on the clients get two answers,
+#                             # of which the first one is that to a handshake
 #   $proxy->packets;          # { packets, requests }: received on the latest
 #                             # connection; packets as TCP counts them
 #
@@ -70,6 +73,14 @@ sub arm
 	$rule{op} = [ $rule{op} ] if defined $rule{op} && !ref $rule{op};
 	$self->order(arm => \%rule);
 	return $self;
+}
+
+sub cut { my ($self, %rule) = @_; $self->order(cut => %rule ? \%rule : ()); return $self }
+
+sub limit_answers
+{
+	my ($self, $n) = @_;
+	return $self->disarm->cut(fault => 'swallow_answer', nth => $n + 1, every => 1);
 }
 
 sub disarm { $_[0]->order('disarm'); return $_[0] }
@@ -137,8 +148,8 @@ sub obey
 	$state->{rules} = [] if $verb eq 'disarm';
 	$state->{record} = [] if $verb eq 'clear_record';
 	$state->{down} = 0 if $verb eq 'up';
-	push @{ $state->{rules} }, { seen => 0, nth => 1, %$rule }
-	  if $verb eq 'arm';
+	cut_connection($state, $_) for $verb eq 'cut' ? map { $_->{connection} } values %{ $state->{ends} } : ();
+	push @{ $state->{rules} }, { seen => 0, nth => 1, %$rule } if $rule;
 	if ($verb eq 'release')
 	{
 		$state->{releases}++;
@@ -179,7 +190,7 @@ sub connected
 	return;
 }
 
-sub cut
+sub cut_connection
 {
 	my ($state, $connection, $down) = @_;
 	$state->{down} = 1 if $down;
@@ -199,7 +210,7 @@ sub cut
 sub expire
 {
 	my ($state, $connection, $down) = @_;
-	cut($state, $connection, $down);
+	cut_connection($state, $connection, $down);
 	my $welcome = $connection->{welcome} or return;
 	my $server = IO::Socket::INET->new(PeerAddr => $state->{target}) or return;
 	syswrite $server, end_of_session($welcome);
@@ -213,7 +224,7 @@ sub readable
 {
 	my ($state, $end) = @_;
 	sysread($end->{socket}, $end->{buffer}, 65536, length $end->{buffer})
-	  or return cut($state, $end->{connection});
+	  or return cut_connection($state, $end->{connection});
 	while (!$end->{connection}{cut} && length $end->{buffer} >= 4)
 	{
 		my $length = unpack 'N', $end->{buffer};
@@ -264,7 +275,7 @@ sub on_request
 	$connection->{open}{ $request->{xid} } =
 	  [ $entry, $rule, $state->{releases} ];
 
-	return cut($state, $connection, $rule->{down}) if $fault eq 'lose_request';
+	return cut_connection($state, $connection, $rule->{down}) if $fault eq 'lose_request';
 	return expire($state, $connection, $rule->{down}) if $fault eq 'expire';
 	return if $fault eq 'swallow_request';
 	$connection->{silent} = 1 if $fault eq 'silence';
@@ -284,7 +295,7 @@ sub on_answer
 	my $fault = $entry->{fault};
 	@$entry{qw(answered error)} = ($state->{frames}, $answer->{error});
 
-	return cut($state, $connection, $rule->{down}) if $fault eq 'lose_answer';
+	return cut_connection($state, $connection, $rule->{down}) if $fault eq 'lose_answer';
 	return if $fault eq 'swallow_answer';
 	if ($fault eq 'forge_answer')
 	{
@@ -297,7 +308,7 @@ sub on_answer
 	$end->{held} //= []
 	  if $fault eq 'hold_answer' && $releases == $state->{releases};
 	pass($end, $frame);
-	cut($state, $connection, $rule->{down}) if $fault eq 'cut_after';
+	cut_connection($state, $connection, $rule->{down}) if $fault eq 'cut_after';
 	return;
 }
 
