@@ -141,10 +141,10 @@ class Driver:
             self.client.delete(path + "/" + name)
         return True
 
-    def delete(self, path, recursive=False, version=-1):
+    def delete(self, path, recursive=False):
         if recursive:
             return self.delete_tree(path)
-        return self.client.delete(path, version=version)
+        return self.client.delete(path)
 
     def delete_tree(self, path):
         """Deletes the tree in one transaction: a program that uses it may recreate nodes."""
@@ -161,9 +161,8 @@ class Driver:
                 raise wrong[0]
         return True
 
-    def set(self, path, data, version=-1):
-        return stat_dict(
-            self.client.set(path, data.encode("latin-1"), version=version))
+    def set(self, path, data):
+        return stat_dict(self.client.set(path, data.encode("latin-1")))
 
     def get_acls(self, path):
         return [[acl.perms, acl.id.scheme, acl.id.id]

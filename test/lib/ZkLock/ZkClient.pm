@@ -15,15 +15,14 @@
 #       container => 1, makepath => 1,
 #       acl => 'world' | 'read' | 'add' | 'creator' | { digest => 'user:password' }
 #       | [ [ $perms, $scheme, $id ], ... ]);
-#   $zkc->delete($path, recursive => 1, version => 3);
-#   $zkc->set($path, $data, version => 3);
+#   $zkc->delete($path, recursive => 1);
+#   $zkc->set($path, $data);
 #   $zkc->set_acl($path, $acl); $zkc->get_acls($path);
 #   $zkc->add_auth('digest', 'user:password');
 #   $zkc->session_id; $zkc->state;          # 0x..., CONNECTED
 #   $zkc->end_session('0x...');   # of another client
 #   $zkc->close;              # closes the session
 #   $zkc->drop;               # kills the process; the session expires after its timeout
-#   $zkc->pause; $zkc->resume;  # the process is stopped; the session can expire
 #
 # Data are byte strings.
 
@@ -121,8 +120,8 @@ sub delete
 
 sub set
 {
-	my ($self, $path, $data, %opt) = @_;
-	return $self->call('set', path => $path, data => $data, %opt);
+	my ($self, $path, $data) = @_;
+	return $self->call('set', path => $path, data => $data);
 }
 
 sub get_acls { return @{ $_[0]->call('get_acls', path => $_[1]) } }
