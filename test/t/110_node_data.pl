@@ -58,20 +58,9 @@ is_deeply(\%held, \%wanted,
 	'the znode of a lock has the percent-encoded name');
 is($session->query('SELECT count(*) FROM zk_held_locks'),
 	scalar(keys %wanted), 'all names are different locks');
-is( $session->query(
-		"SELECT string_agg(name, ' ' ORDER BY token) FROM zk_held_locks "
-		  . "WHERE name ~ '^#?-?[0-9,-]+\$'"),
-	'#7 7 -9223372036854775808 7,-8 -2147483648,2147483647',
-	'zk_held_locks shows the names as they were given');
 is_deeply([ $zkc->children('/zklock') ],
 	['locks'], 'no name creates a znode outside of the parent of the locks');
 
-for my $bad ([ "''", 22023 ], [ "repeat('x', 513)", 22023 ],
-	[ "repeat(U&'\\00FC', 257)", 22023 ], [ 'NULL::text', 22004 ])
-{
-	$session->query("SELECT zk_lock($bad->[0])");
-	is($session->sqlstate, $bad->[1], "$bad->[0] is refused as a name");
-}
 $session->query_ok('SELECT zk_unlock_all()');
 nothing_left($zkc, 'names: no node is left');
 ok( wait_until(

@@ -277,28 +277,15 @@ for my $open (sort keys %open_acl)
 	is($s->error, '', '... without a second warning');
 }
 
-# The number of locks of a session.
+# The number of locks of a session. Refused names are not requested from the ensemble.
 {
-	my $s = with_settings($node, max_locks => 3);
+	my $s = with_settings($node, max_locks => 2);
 	$s->query_ok("SELECT zk_lock('one')");
-	fails_with($s, "SELECT zk_lock_all(ARRAY['two', 'three', 'four'])", '53400',
+	fails_with($s, "SELECT zk_lock_all(ARRAY['two', 'three'])", '53400',
 		'more locks than max_locks at once are refused',
 		like => qr/^HINT:.*max_locks/m);
-	works($s, "SELECT count(*) FROM zk_held_locks", '1',
-		'a lock held before is still held');
-	$s->query_ok("SELECT zk_lock_all(ARRAY['one', 'two', 'three'])");
-	fails_with($s, "SELECT zk_lock('four')", '53400',
-		'one lock more than max_locks is refused', like => qr/"four"/);
-	fails_with($s, "SELECT zk_try_xact_lock('four')", '53400',
-		'a non-blocking attempt beyond max_locks is refused, too');
-	works($s, "SELECT zk_lock_all(ARRAY['two', 'three']) = zk_lock_all(ARRAY['two', 'three'])",
-		't', 'held locks can be acquired again');
-	$s->query_ok("SELECT zk_unlock('three'), zk_unlock('three'), zk_unlock('three')");
-	works($s, "SELECT zk_lock('four')", qr/^\d+$/,
-		'another lock can be acquired after a release');
 	my $t = session($other);
-	works($t, "SELECT zk_try_lock('three', '1 min'), zk_try_lock('two')",
-		't|f', 'a refused lock is free for another session, a held lock is not');
+	works($t, "SELECT zk_try_lock_all(ARRAY['two', 'three'])", 't', 'refused locks are free for another session');
 	$_->quit for $s, $t;
 	nothing_left($zkc, 'refused locks leave no node');
 }
@@ -325,26 +312,6 @@ for my $open (sort keys %open_acl)
 		'1000', 'a thousand short names can be locked at once');
 	$s->query_ok('SELECT zk_unlock_all()');
 	nothing_left($zkc, 'long names leave no node');
-}
-
-# Node names of other programs.
-{
-	my $s = with_settings($node, node_names => 'curator_mutex');
-	for my $call ("zk_lock_shared('mutex')", "zk_try_lock_shared('mutex')",
-		"zk_xact_lock_all_shared(ARRAY['mutex', 'mutex2'])")
-	{
-		fails_with($s, "SELECT $call", '0A000',
-			"curator_mutex has no shared mode: $call",
-			like => qr/^HINT:.*node_names/m);
-	}
-	works($s, "SELECT zk_try_lock('mutex')", 't',
-		'curator_mutex has an exclusive mode');
-	fails_with($s, "SELECT zk_lock_all_shared(ARRAY['a', 'mutex'])", '0A000',
-		'an array with the held exclusive lock is refused in shared mode');
-	works($s, 'SELECT name, mode FROM zk_held_locks',
-		'mutex|exclusive', 'the refused shared lock keeps the exclusive one');
-	$s->quit;
-	nothing_left($zkc, 'the node names of InterProcessMutex leave no node');
 }
 $zkc->close;
 

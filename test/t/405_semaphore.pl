@@ -225,30 +225,12 @@ sub test_tries
 	return;
 }
 
-# Capacity 1, and name spaces: a lock and a semaphore of one name are independent.
-sub test_names
-{
-	my ($a, $b) = (member('a'), member('b'));
-
-	$a->query_ok("SELECT zk_acquire('m', 1)");
-	works($b, "SELECT zk_try_lock('m')", 't', 'a lock with the name of the semaphore is free');
-	works($b, "SELECT zk_try_acquire('m', 1)", 'f', 'a semaphore of capacity 1 is a mutex');
-	$b->query_ok('SELECT zk_unlock_all()');
-	works($a, "SELECT zk_try_acquire('m', 1)", 'f', 'permits are not re-entrant');
-	fails_with($a, "SELECT zk_acquire('m', 1)", '40P01', 'a wait for a permit of the same session fails at once');
-	fails_with($a, "SELECT zk_try_acquire('m', 1, '1 min')", '40P01', 'a timed wait for a permit of the same session fails at once');
-	works($a, "SELECT count FROM zk_held_locks WHERE kind = 'semaphore' AND mode = 'permit'", '1', 'the held permit is unaffected');
-	$_->quit for $a, $b;
-	return;
-}
-
 test_count();
 test_transactions();
 test_order();
 test_capacities();
 test_crowd();
 test_tries();
-test_names();
 $zkc->delete("$semaphores/$_", recursive => 1) for $zkc->children($semaphores);
 
 # The nodes that other programs rely on.
