@@ -48,21 +48,6 @@ sub rows
 		"SELECT count(*) FROM t WHERE v = '$value'");
 }
 
-# A transaction longer than its lease commits with each value of commit_check. The
-# requests that it costs are tested in 310_round_trips.pl.
-for my $check (qw(lease always off))
-{
-	my $s = locker('3s', $check);
-	$s->query_ok('BEGIN');
-	$s->query_ok("SELECT zk_xact_lock('old')");
-	$s->query_ok('SELECT pg_sleep(2)');
-	$s->query_ok("INSERT INTO t VALUES ('old $check')");
-	works($s, 'COMMIT', '',
-		"with commit_check = $check a transaction longer than its lease commits");
-	is(rows("old $check"), 1, "its row is there with $check");
-}
-nothing_left($zkc, 'long transactions leave no node');
-
 # A session-level lock is checked, too. A session without locks sends no check.
 {
 	my $s = locker('3s');
@@ -81,18 +66,6 @@ nothing_left($zkc, 'long transactions leave no node');
 }
 
 # A silent ensemble.
-{
-	my $s = locker();
-	$s->query_ok('BEGIN');
-	$s->query_ok("SELECT zk_xact_lock('silent')");
-	$s->query_ok("INSERT INTO t VALUES ('leased')");
-	$zk->pause;
-	works($s, 'COMMIT', '',
-		'with a valid lease a commit succeeds with a silent ensemble');
-	$zk->resume;
-	is(rows('leased'), 1, 'the row of that commit is there');
-	nothing_left($zkc, 'the lock of that commit is released after the silence');
-}
 {
 	my $s = locker('6s');
 	$s->query_ok('BEGIN');
@@ -373,14 +346,6 @@ is(rows('changed'), 2, '... and both commits have succeeded');
 	$s->wait_result;
 	is($s->sqlstate, 'lost', 'a session whose commit waits for an answer can be terminated');
 	is(rows('terminated'), 0, 'the terminated commit leaves no row');
-	$zk->resume;
-}
-{
-	my $s = locker(undef, 'off');
-	$s->query_ok('BEGIN');
-	$s->query_ok("SELECT zk_xact_lock('trust')");
-	$zk->pause;
-	works($s, 'COMMIT', '', 'with commit_check = off a commit succeeds with a silent ensemble');
 	$zk->resume;
 }
 

@@ -196,25 +196,6 @@ sub owners
 	$lock->close;
 }
 
-# A SQL name as part of a path: as Python quotes it, with :@+= unquoted.
-{
-	my %paths = (
-		'month/2024' => 'month%2F2024',
-		'a b' => 'a%20b',
-		'x:y@z~1.5+2=3_-' => 'x:y@z~1.5+2=3_-',
-		"caf\xc3\xa9" => 'caf%C3%A9',
-		'..' => '%2E%2E');
-	for my $name (sort keys %paths)
-	{
-		my $lock = $python->lock(lock => path($paths{$name}));
-		ok($lock->acquire(0), "names: they acquire the lock at the path of \"$name\"");
-		works($here, "SELECT zk_try_lock('$name')", 'f',
-			'names: the lock at that path excludes SQL');
-		$lock->release;
-		$lock->close;
-	}
-}
-
 # A killed backend, and a killed program.
 {
 	my $lock = $python->lock(lock => path('x'));

@@ -6,7 +6,7 @@ use warnings;
 
 use Sys::Hostname qw(hostname);
 use Test::More;
-use ZkLock::Check qw(failed_with nothing_left);
+use ZkLock::Check qw(nothing_left);
 use ZkLock::Cluster;
 use ZkLock::Deadlock qw(wait_until_reported);
 use ZkLock::Opponent;
@@ -138,21 +138,6 @@ sub permit { return qr/waits for a permit of semaphore "$_[0]"; blocked by proce
 		$theirs->close;
 	}
 	wait_zk_empty($zkc, '/zklock/waiting');
-}
-
-# deadlock_detection = off: lock_timeout ends the deadlock.
-{
-	$_->append_conf('postgresql.conf', 'zklock.deadlock_detection = off'), $_->reload
-	  for values %node;
-	my ($s, $t) = map { $d->open($_) } qw(a b);
-	$d->hold($s, acquire('x.off', 1));
-	$d->hold($t, acquire('y.off', 1));
-	$t->query_ok("SET lock_timeout = '3s'");
-	$d->wait_for($s, acquire('y.off', 1));
-	$d->wait_for($t, acquire('x.off', 1));
-	failed_with($t, '55P03', 'detection off: lock_timeout ends a deadlock', hint => 0);
-	$d->{waiting} = [$s];
-	$d->all_succeed('... and the other session succeeds');
 }
 
 nothing_left($zkc, 'no node is left');
