@@ -194,11 +194,8 @@ sub connected_session
 	$node->stop;
 }
 
-# A call that needs an answer, during the silence of the network or of the server.
-for my $silent ([ 'network', sub { $proxy_b->freeze }, sub { $proxy_b->thaw } ],
-	[ 'server', sub { $zk->pause }, sub { $zk->resume } ])
+# A call that needs an answer, while the network is silent.
 {
-	my ($what, $break, $restore) = @$silent;
 	for my $call (
 		[ lock => "SELECT zk_lock('answer')" ],
 		[ 'non-blocking attempt' => "SELECT zk_try_lock('answer', interval '0')" ],
@@ -207,49 +204,46 @@ for my $silent ([ 'network', sub { $proxy_b->freeze }, sub { $proxy_b->thaw } ],
 		my ($kind, $sql) = @$call;
 		my $second = connected_session($node_b, '2s');
 		$second->query_ok("SET zklock.connect_timeout = '300ms'");
-		$break->();
+		$proxy_b->freeze;
 		fails_with($second, $sql, '08006',
-			"a $kind without an answer of a silent $what fails",
+			"a $kind without an answer of a silent network fails",
 			like => qr/"answer"/);
-		$restore->();
-		nothing_left($zkc,
-			"a $kind that failed because of a silent $what leaves no node after the silence"
-		);
+		$proxy_b->thaw;
+		nothing_left($zkc, "a $kind that failed because of a silent network leaves no node after the silence");
 		$second->query_ok('RESET zklock.connect_timeout');
 		works($second, "SELECT zk_try_lock('answer')",
-			't', "the session can lock again after a silent $what");
+			't', 'the session can lock again after a silent network');
 		$second->query_ok('SELECT zk_unlock_all()');
 		$second->quit;
 	}
 	my $second = connected_session($node_b);
-	$break->();
+	$proxy_b->freeze;
 	$second->query_async("SELECT zk_lock('answer')");
 	wait_blocked($second);
 	$second->cancel;
 	failed_with($second, '57014',
-		"a call that waits for an answer of a silent $what can be cancelled",
+		'a call that waits for an answer of a silent network can be cancelled',
 		hint => 0);
 	$second->query_async("SELECT zk_lock_all(ARRAY['answer', 'answer2'])");
 	wait_blocked($second);
 	$second->cancel;
-	failed_with($second, '57014', "a call for several locks can be cancelled as well", hint => 0);
-	$restore->();
+	failed_with($second, '57014', 'a call for several locks can be cancelled as well', hint => 0);
+	$proxy_b->thaw;
 	nothing_left($zkc,
-		"a call cancelled while the $what is silent leaves no node after the silence");
+		'a call cancelled while the network is silent leaves no node after the silence');
 	works($second, "SELECT zk_try_lock('answer')",
-		't', "the session can lock again after that cancel");
+		't', 'the session can lock again after that cancel');
 	$second->query_ok('SELECT zk_unlock_all()');
 
-	$break->();
+	$proxy_b->freeze;
 	$second->query_async("SELECT zk_lock('answer')");
 	wait_blocked($second);
 	$second->terminate;
 	$second->wait_result;
 	is($second->sqlstate, 'lost',
-		"a call that waits for an answer of a silent $what can be terminated");
-	$restore->();
-	nothing_left($zkc,
-		"a call terminated while the $what is silent leaves no node");
+		'a call that waits for an answer of a silent network can be terminated');
+	$proxy_b->thaw;
+	nothing_left($zkc, 'a call terminated while the network is silent leaves no node');
 }
 
 # Slow answers: each comes within connect_timeout, all of them together do not.
