@@ -14,11 +14,9 @@ use ZkLock::Check qw(nothing_left works);
 use ZkLock::Cluster;
 use ZkLock::Shared;
 use ZkLock::Util qw(node_members);
-use ZkLock::ZkClient;
 
 # Sessions with a long timeout send no keepalive reads while requests are counted.
-my $zk = shared_zk();
-my $zkc = ZkLock::ZkClient->new($zk->connect_string, timeout => 60);
+my ($zk, $zkc) = shared_zk_and_client(timeout => 60);
 my @servers = map {
 	shared_node($_, session_timeout => '90s', set => { timezone => 'UTC' })
 } qw(a b);

@@ -8,11 +8,9 @@ use Test::More;
 use ZkLock::Check qw(nothing_left);
 use ZkLock::Cluster;
 use ZkLock::Shared;
-use ZkLock::ZkClient;
 
 # The lease is a third of the session timeout.
-my $zk = shared_zk();
-my $zkc = ZkLock::ZkClient->new($zk->connect_string, timeout => 60);
+my ($zk, $zkc) = shared_zk_and_client(timeout => 60);
 my ($here, $there) = map {
 	shared_node($_, session_timeout => '240s')
 } qw(here there);

@@ -12,10 +12,8 @@ use ZkLock::Check qw(nothing_left works);
 use ZkLock::Cluster;
 use ZkLock::FaultProxy;
 use ZkLock::Shared;
-use ZkLock::ZkClient;
 
-my $zk = shared_zk();
-my $zkc = ZkLock::ZkClient->new($zk->connect_string);
+my ($zk, $zkc) = shared_zk_and_client();
 my $proxy = ZkLock::FaultProxy->start(target => $zk);
 my $here = shared_node('here', proxy => $proxy, session_timeout => '20s');
 my $there = shared_node('there', zk => $zk, session_timeout => '20s');

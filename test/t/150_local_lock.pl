@@ -11,10 +11,8 @@ use Test::More;
 use ZkLock::Check qw(nothing_left works);
 use ZkLock::Cluster;
 use ZkLock::Shared;
-use ZkLock::ZkClient;
 
-my $zk = shared_zk();
-my $zkc = ZkLock::ZkClient->new($zk->connect_string);
+my ($zk, $zkc) = shared_zk_and_client();
 my ($here, $there) = map {
 	shared_node($_, session_timeout => '60s', set => { deadlock_timeout => '100ms', log_lock_waits => 'on' })
 } qw(here there);

@@ -10,10 +10,8 @@ use ZkLock::Check;
 use ZkLock::Cluster;
 use ZkLock::FaultProxy;
 use ZkLock::Shared;
-use ZkLock::ZkClient;
 
-my $zk = shared_zk();
-my $zkc = ZkLock::ZkClient->new($zk->connect_string);
+my ($zk, $zkc) = shared_zk_and_client();
 my $proxy = ZkLock::FaultProxy->start(target => $zk);
 my $node = shared_node('a', zk => $proxy, session_timeout => '1s');
 my $other = shared_node('b', zk => $zk);

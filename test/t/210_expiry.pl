@@ -8,10 +8,8 @@ use ZkLock::Check;
 use ZkLock::Cluster;
 use ZkLock::Proxy;
 use ZkLock::Shared;
-use ZkLock::ZkClient;
 
-my $zk = shared_zk();
-my $zkc = ZkLock::ZkClient->new($zk->connect_string);
+my ($zk, $zkc) = shared_zk_and_client();
 my $proxy = ZkLock::Proxy->start(target => $zk);
 my $cut_off = shared_node('cut_off', proxy => $proxy, session_timeout => '4s');
 my $other = shared_node('other', zk => $zk, session_timeout => '4s');

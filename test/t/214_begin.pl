@@ -15,8 +15,7 @@ use ZkLock::Shared;
 use ZkLock::Util qw(wait_until);
 use ZkLock::ZkClient;
 
-my $zk = shared_zk();
-my $zkc = ZkLock::ZkClient->new($zk->connect_string);
+my ($zk, $zkc) = shared_zk_and_client();
 my $node = shared_node('a', zk => $zk);
 my $tmp = File::Temp->newdir('workerXXXXXX', TMPDIR => 1);
 $node->safe_psql('postgres', 'CREATE TABLE t (v text)');

@@ -12,10 +12,8 @@ use ZkLock::FaultProxy;
 use ZkLock::Proxy;
 use ZkLock::Shared;
 use ZkLock::Util qw(wait_until);
-use ZkLock::ZkClient;
 
-my $zk = shared_zk();
-my $zkc = ZkLock::ZkClient->new($zk->connect_string);
+my ($zk, $zkc) = shared_zk_and_client();
 my $proxy = ZkLock::Proxy->start(target => $zk);
 my $node = shared_node('a', zk => $zk);
 my $cut_off = shared_node('cut_off', proxy => $proxy, session_timeout => '4s');

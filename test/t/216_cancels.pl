@@ -13,10 +13,8 @@ use ZkLock::Pipeline;
 use ZkLock::Shared;
 use ZkLock::Uninterruptible;
 use ZkLock::Util qw(wait_until);
-use ZkLock::ZkClient;
 
-my $zk = shared_zk();
-my $zkc = ZkLock::ZkClient->new($zk->connect_string);
+my ($zk, $zkc) = shared_zk_and_client();
 my $node = shared_node('a', zk => $zk);
 my $block = ZkLock::Uninterruptible->new($node);
 $node->safe_psql('postgres', 'CREATE TABLE t (v text)');

@@ -10,10 +10,8 @@ use Test::More;
 use ZkLock::Check;
 use ZkLock::Cluster;
 use ZkLock::Shared;
-use ZkLock::ZkClient;
 
-my $zk = shared_zk();
-my $zkc = ZkLock::ZkClient->new($zk->connect_string, timeout => 60);
+my ($zk, $zkc) = shared_zk_and_client(timeout => 60);
 my $node = shared_node('a', zk => $zk);
 $node->safe_psql('postgres', 'CREATE TABLE changed (v int)');
 my $other = session($node);

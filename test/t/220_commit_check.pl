@@ -10,11 +10,9 @@ use ZkLock::Cluster;
 use ZkLock::FaultProxy;
 use ZkLock::Shared;
 use ZkLock::Util;
-use ZkLock::ZkClient;
 
 # The long session timeout allows for a long lease.
-my $zk = shared_zk();
-my $zkc = ZkLock::ZkClient->new($zk->connect_string, timeout => 60);
+my ($zk, $zkc) = shared_zk_and_client(timeout => 60);
 my $node = shared_node('a', zk => $zk, session_timeout => '240s');
 $node->safe_psql('postgres', 'CREATE TABLE t (v text)');
 

@@ -12,10 +12,8 @@ use ZkLock::Check;
 use ZkLock::Cluster;
 use ZkLock::Pipeline;
 use ZkLock::Shared;
-use ZkLock::ZkClient;
 
-my $zk = shared_zk();
-my $zkc = ZkLock::ZkClient->new($zk->connect_string, timeout => 60);
+my ($zk, $zkc) = shared_zk_and_client(timeout => 60);
 my $node = shared_node('a', session_timeout => '2s', set => { 'zklock.commit_check' => 'always' });
 prepare();
 

@@ -11,10 +11,8 @@ use ZkLock::Check;
 use ZkLock::Cluster;
 use ZkLock::Shared;
 use ZkLock::Util qw(wait_until);
-use ZkLock::ZkClient;
 
-my $zk = shared_zk();
-my $zkc = ZkLock::ZkClient->new($zk->connect_string, timeout => 60);
+my ($zk, $zkc) = shared_zk_and_client(timeout => 60);
 my ($node, $elsewhere) = map { shared_node($_, zk => $zk, session_timeout => '2s') } qw(a b);
 my ($here, $there) = (session($node), session($elsewhere));
 

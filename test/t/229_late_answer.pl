@@ -9,10 +9,8 @@ use ZkLock::Check;
 use ZkLock::Cluster;
 use ZkLock::FaultProxy;
 use ZkLock::Shared;
-use ZkLock::ZkClient;
 
-my $zk = shared_zk();
-my $zkc = ZkLock::ZkClient->new($zk->connect_string);
+my ($zk, $zkc) = shared_zk_and_client();
 my $proxy = ZkLock::FaultProxy->start(target => $zk);
 my ($here, $there) = (shared_node('here', zk => $proxy, session_timeout => '10s'),
 	shared_node('there', zk => $zk, session_timeout => '10s'));

@@ -11,8 +11,7 @@ use ZkLock::Cluster;
 use ZkLock::Shared;
 use ZkLock::ZkClient;
 
-my $zk = shared_zk();
-my $zkc = ZkLock::ZkClient->new($zk->connect_string);
+my ($zk, $zkc) = shared_zk_and_client();
 my $node_1 = shared_node('a', zk => $zk, session_timeout => '10s');
 my $node_2 = shared_node('b', zk => $zk, session_timeout => '10s');
 my $first = session($node_1);

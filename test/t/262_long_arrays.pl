@@ -8,13 +8,11 @@ use ZkLock::Check;
 use ZkLock::Cluster;
 use ZkLock::Proxy;
 use ZkLock::Shared;
-use ZkLock::ZkClient;
 use ZkLock::ZkServer;
 
 use constant NAMES => 1000;
 
-my $zk = shared_zk();
-my $zkc = ZkLock::ZkClient->new($zk->connect_string, timeout => 60);
+my ($zk, $zkc) = shared_zk_and_client(timeout => 60);
 my $proxy = ZkLock::Proxy->start(target => $zk);
 my $node = shared_node('a', proxy => $proxy, session_timeout => '60s');
 my $dba = session($node);

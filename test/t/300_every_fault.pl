@@ -18,7 +18,6 @@ use ZkLock::Check;
 use ZkLock::Cluster;
 use ZkLock::FaultProxy;
 use ZkLock::Shared;
-use ZkLock::ZkClient;
 
 use constant FAULTS => qw(lose_request lose_answer cut_after swallow_request
   swallow_answer hold_request hold_answer expire);
@@ -26,8 +25,7 @@ use constant FAULTS => qw(lose_request lose_answer cut_after swallow_request
 # A step that takes longer than this many seconds hangs.
 use constant BOUND => 30;
 
-my $zk = shared_zk();
-my $zkc = ZkLock::ZkClient->new($zk->connect_string, timeout => 20);
+my ($zk, $zkc) = shared_zk_and_client(timeout => 20);
 my $proxy = ZkLock::FaultProxy->start(target => $zk);
 my $node = shared_node('a', zk => $proxy, session_timeout => '2s');
 my $other = shared_node('b', zk => $zk);

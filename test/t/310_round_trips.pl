@@ -12,10 +12,8 @@ use ZkLock::Cluster;
 use ZkLock::FaultProxy;
 use ZkLock::Shared;
 use ZkLock::Util qw(wait_until);
-use ZkLock::ZkClient;
 
-my $zk = shared_zk();
-my $zkc = ZkLock::ZkClient->new($zk->connect_string, timeout => 60);
+my ($zk, $zkc) = shared_zk_and_client(timeout => 60);
 my $proxy = ZkLock::FaultProxy->start(target => $zk);
 my $node = shared_node('a', zk => $proxy, session_timeout => '240s');
 my $other = shared_node('b', zk => $zk, session_timeout => '60s');

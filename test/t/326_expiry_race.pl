@@ -10,13 +10,11 @@ use ZkLock::Check;
 use ZkLock::Cluster;
 use ZkLock::Proxy;
 use ZkLock::Shared;
-use ZkLock::ZkClient;
 
 use constant EXPIRIES => 8;
 use constant WORKERS => 6;
 
-my $zk = shared_zk();
-my $zkc = ZkLock::ZkClient->new($zk->connect_string);
+my ($zk, $zkc) = shared_zk_and_client();
 my $proxy = ZkLock::Proxy->start(target => $zk);
 my $node = shared_node('a', proxy => $proxy, session_timeout => '1s');
 

@@ -8,10 +8,8 @@ use Test::More;
 use ZkLock::Check;
 use ZkLock::Cluster;
 use ZkLock::Shared;
-use ZkLock::ZkClient;
 
-my $zk = shared_zk();
-my $zkc = ZkLock::ZkClient->new($zk->connect_string);
+my ($zk, $zkc) = shared_zk_and_client();
 my $node = shared_node('a', zk => $zk, session_timeout => '10s');
 
 # The waiter is stopped while the lock is granted and the cancel is sent, so it receives

@@ -10,7 +10,6 @@ use ZkLock::Check qw(zk_session_id);
 use ZkLock::Cluster;
 use ZkLock::Shared;
 use ZkLock::Util qw(wait_until);
-use ZkLock::ZkClient;
 
 # ptrace(2) stops one thread alone; it goes on when the tracer ends.
 use constant { PTRACE => 101, SEIZE => 0x4206, INTERRUPT => 0x4207 };
@@ -41,8 +40,7 @@ sub io_threads
 	return grep { $_ != $s->pid } map { m{(\d+)$} } glob('/proc/' . $s->pid . '/task/*');
 }
 
-my $zk = shared_zk();
-my $zkc = ZkLock::ZkClient->new($zk->connect_string);
+my ($zk, $zkc) = shared_zk_and_client();
 my $node = shared_node('a', zk => $zk, session_timeout => '2s');
 
 for my $case ('first', 'second')

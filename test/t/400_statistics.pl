@@ -10,10 +10,8 @@ use ZkLock::Cluster;
 use ZkLock::Proxy;
 use ZkLock::Shared;
 use ZkLock::Util qw(wait_until);
-use ZkLock::ZkClient;
 
-my $zk = shared_zk();
-my $zkc = ZkLock::ZkClient->new($zk->connect_string);
+my ($zk, $zkc) = shared_zk_and_client();
 my $proxy = ZkLock::Proxy->start(target => $zk);
 my $server = shared_node('preloaded', proxy => $proxy, session_timeout => '2s');
 my $plain = shared_node('plain', zk => $zk, session_timeout => '4s');

@@ -11,10 +11,8 @@ use ZkLock::Check;
 use ZkLock::Cluster;
 use ZkLock::Proxy;
 use ZkLock::Shared;
-use ZkLock::ZkClient;
 
-my $zk = shared_zk();
-my $zkc = ZkLock::ZkClient->new($zk->connect_string, timeout => 120);
+my ($zk, $zkc) = shared_zk_and_client(timeout => 120);
 my $proxy = ZkLock::Proxy->start(target => $zk);
 
 # Sessions time out only on "short".

@@ -9,10 +9,8 @@ use ZkLock::Check;
 use ZkLock::Cluster;
 use ZkLock::Shared;
 use ZkLock::Util qw(wait_until);
-use ZkLock::ZkClient;
 
-my $zk = shared_zk();
-my $zkc = ZkLock::ZkClient->new($zk->connect_string);
+my ($zk, $zkc) = shared_zk_and_client();
 my $here = shared_node('here', zk => $zk, session_timeout => '60s');
 my $there = shared_node('there', zk => $zk, session_timeout => '60s');
 $here->safe_psql('postgres', 'CREATE TABLE t (n int); INSERT INTO t VALUES (1)');

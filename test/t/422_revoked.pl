@@ -10,10 +10,8 @@ use ZkLock::Cluster;
 use ZkLock::Proxy;
 use ZkLock::Shared;
 use ZkLock::Util qw(wait_until);
-use ZkLock::ZkClient;
 
-my $zk = shared_zk();
-my $zkc = ZkLock::ZkClient->new($zk->connect_string);
+my ($zk, $zkc) = shared_zk_and_client();
 my $proxy = ZkLock::Proxy->start(target => $zk);
 my $here = shared_node('here', zk => $zk);
 my $there = shared_node('there', zk => $zk);

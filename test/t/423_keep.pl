@@ -10,12 +10,10 @@ use ZkLock::Cluster;
 use ZkLock::Opponent;
 use ZkLock::Shared;
 use ZkLock::Util qw(wait_until);
-use ZkLock::ZkClient;
 
 # A lease of 80 seconds, so that no proof is due, and each session looks at its queues only
 # every 20 seconds.
-my $zk = shared_zk();
-my $zkc = ZkLock::ZkClient->new($zk->connect_string, timeout => 60);
+my ($zk, $zkc) = shared_zk_and_client(timeout => 60);
 my ($here, $there) = map { shared_node($_, session_timeout => '240s') } qw(here there);
 
 # A session that keeps what it releases for ten minutes.

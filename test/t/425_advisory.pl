@@ -10,10 +10,8 @@ use Test::More;
 use ZkLock::Check;
 use ZkLock::Cluster;
 use ZkLock::Shared;
-use ZkLock::ZkClient;
 
-my $zk = shared_zk();
-my $zkc = ZkLock::ZkClient->new($zk->connect_string);
+my ($zk, $zkc) = shared_zk_and_client();
 my @nodes = map { shared_node($_, zk => $zk, session_timeout => '10s') } qw(one two);
 $_->safe_psql('postgres', 'CREATE EXTENSION zklock_advisory; CREATE DATABASE other') for @nodes;
 $_->safe_psql('other', 'CREATE EXTENSION zklock_advisory CASCADE') for @nodes;

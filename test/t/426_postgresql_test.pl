@@ -14,7 +14,6 @@ use ZkLock::Check;
 use ZkLock::Cluster;
 use ZkLock::Shared;
 use ZkLock::Util qw(read_file);
-use ZkLock::ZkClient;
 
 use constant PG_LOCKS => <<'SQL';
 CREATE VIEW public.pg_locks AS
@@ -34,8 +33,7 @@ my $sql = "$regress/sql/advisory_lock.sql";
 plan skip_all => "PostgreSQL's source is not there: ZKLOCK_PG_SOURCE is " . ($ENV{ZKLOCK_PG_SOURCE} // 'not set')
   unless -e $sql;
 
-my $zk = shared_zk();
-my $zkc = ZkLock::ZkClient->new($zk->connect_string);
+my ($zk, $zkc) = shared_zk_and_client();
 my $node = shared_node('a', zk => $zk, session_timeout => '10s');
 $node->safe_psql('postgres', 'CREATE EXTENSION zklock_advisory; ' . PG_LOCKS);
 

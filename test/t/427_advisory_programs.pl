@@ -16,7 +16,6 @@ use ZkLock::Check qw(nothing_left);
 use ZkLock::Cluster;
 use ZkLock::Shared;
 use ZkLock::Util qw(read_file spawn write_file);
-use ZkLock::ZkClient;
 
 use constant DROP_IN => '"$user", public, zklock_advisory, pg_catalog';
 
@@ -91,8 +90,7 @@ my @programs = (
 	{ name => 'pgboss', command => [ 'node', "$dir/pgboss.js" ],
 		probe => [ 'node', '-e', 'require("pg-boss")' ] });
 
-my $zk = shared_zk();
-my $zkc = ZkLock::ZkClient->new($zk->connect_string);
+my ($zk, $zkc) = shared_zk_and_client();
 my %nodes = map { $_ => shared_node($_, zk => $zk, session_timeout => '10s') } qw(one two);
 $_->safe_psql('postgres', 'CREATE ROLE app LOGIN; CREATE DATABASE empty') for values %nodes;
 $_->safe_psql('empty', <<'SQL') for values %nodes;

@@ -13,10 +13,8 @@ use ZkLock::Document;
 use ZkLock::Opponent;
 use ZkLock::Shared;
 use ZkLock::Util qw(alive read_file spawn write_file);
-use ZkLock::ZkClient;
 
-my $zk = shared_zk();
-my $zkc = ZkLock::ZkClient->new($zk->connect_string);
+my ($zk, $zkc) = shared_zk_and_client();
 my $node = shared_node('a', zk => $zk, session_timeout => '10s');
 my $dir = PostgreSQL::Test::Utils::tempdir();
 my @java = ('java', '-cp', ZkLock::Opponent->class_path);

@@ -11,10 +11,8 @@ use ZkLock::Duel;
 use ZkLock::Opponent;
 use ZkLock::Shared;
 use ZkLock::Util qw(wait_until);
-use ZkLock::ZkClient;
 
-my $zk = shared_zk();
-my $zkc = ZkLock::ZkClient->new($zk->connect_string);
+my ($zk, $zkc) = shared_zk_and_client();
 my $java = ZkLock::Opponent->curator($zk->connect_string);
 my @servers = map { shared_node($_, zk => $zk, session_timeout => '10s') } qw(a b);
 

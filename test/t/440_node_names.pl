@@ -7,10 +7,8 @@ use Test::More;
 use ZkLock::Check qw(failed_with nothing_left works);
 use ZkLock::Cluster;
 use ZkLock::Shared;
-use ZkLock::ZkClient;
 
-my $zk = shared_zk();
-my $zkc = ZkLock::ZkClient->new($zk->connect_string);
+my ($zk, $zkc) = shared_zk_and_client();
 my @servers = map { shared_node($_, zk => $zk, session_timeout => '10s') } qw(a b);
 
 # node names => available modes => pattern of the nodes

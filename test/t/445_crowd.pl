@@ -9,10 +9,8 @@ use ZkLock::Cluster;
 use ZkLock::Crowd;
 use ZkLock::Opponent;
 use ZkLock::Shared;
-use ZkLock::ZkClient;
 
-my $zk = shared_zk();
-my $zkc = ZkLock::ZkClient->new($zk->connect_string);
+my ($zk, $zkc) = shared_zk_and_client();
 my $java = ZkLock::Opponent->curator($zk->connect_string);
 my $python = ZkLock::Opponent->kazoo($zk->connect_string);
 my ($a, $b) = map { shared_node($_, zk => $zk, session_timeout => '10s') } qw(a b);

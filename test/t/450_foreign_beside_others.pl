@@ -11,10 +11,8 @@ use ZkLock::Cluster;
 use ZkLock::Duel;
 use ZkLock::Opponent;
 use ZkLock::Shared;
-use ZkLock::ZkClient;
 
-my $zk = shared_zk();
-my $zkc = ZkLock::ZkClient->new($zk->connect_string, timeout => 60);
+my ($zk, $zkc) = shared_zk_and_client(timeout => 60);
 my $java = ZkLock::Opponent->curator($zk->connect_string);
 my $python = ZkLock::Opponent->kazoo($zk->connect_string);
 my @servers = map {

@@ -10,10 +10,8 @@ use ZkLock::Cluster;
 use ZkLock::Opponent;
 use ZkLock::Shared;
 use ZkLock::Util qw(wait_until);
-use ZkLock::ZkClient;
 
-my $zk = shared_zk();
-my $zkc = ZkLock::ZkClient->new($zk->connect_string);
+my ($zk, $zkc) = shared_zk_and_client();
 my $java = ZkLock::Opponent->curator($zk->connect_string);
 my $python = ZkLock::Opponent->kazoo($zk->connect_string);
 my $node = shared_node('a', zk => $zk, session_timeout => '10s');

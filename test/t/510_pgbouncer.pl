@@ -10,13 +10,11 @@ use ZkLock::Check;
 use ZkLock::Cluster;
 use ZkLock::PgBouncer;
 use ZkLock::Shared;
-use ZkLock::ZkClient;
 
 use constant CLIENTS => 20;
 use constant ROUNDS => 10;
 
-my $zk = shared_zk();
-my $zkc = ZkLock::ZkClient->new($zk->connect_string);
+my ($zk, $zkc) = shared_zk_and_client();
 my %nodes = map { $_ => shared_node($_, zk => $zk, session_timeout => '10s') } qw(one two);
 my $direct = session($nodes{two});
 

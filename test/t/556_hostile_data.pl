@@ -11,10 +11,8 @@ use Test::More;
 use ZkLock::Check;
 use ZkLock::Cluster;
 use ZkLock::Shared;
-use ZkLock::ZkClient;
 
-my $zk = shared_zk();
-my $zkc = ZkLock::ZkClient->new($zk->connect_string);
+my ($zk, $zkc) = shared_zk_and_client();
 my $node = shared_node('a', zk => $zk, session_timeout => '20s',
 	set => { log_lock_waits => 'on', deadlock_timeout => '50ms' });
 my $other = shared_node('b', zk => $zk, session_timeout => '20s');

@@ -14,10 +14,8 @@ use ZkLock::FaultProxy;
 use ZkLock::Proxy;
 use ZkLock::Shared;
 use ZkLock::Util qw(end_process free_port port_listens spawn);
-use ZkLock::ZkClient;
 
-my $zk = shared_zk();
-my $zkc = ZkLock::ZkClient->new($zk->connect_string);
+my ($zk, $zkc) = shared_zk_and_client();
 my $proxy = ZkLock::FaultProxy->start(target => $zk);
 my $node = shared_node('a', zk => $proxy, session_timeout => '20s');
 

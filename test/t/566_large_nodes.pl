@@ -10,10 +10,8 @@ use ZkLock::Check;
 use ZkLock::Cluster;
 use ZkLock::FaultProxy;
 use ZkLock::Shared;
-use ZkLock::ZkClient;
 
-my $zk = shared_zk();
-my $zkc = ZkLock::ZkClient->new($zk->connect_string, timeout => 30);
+my ($zk, $zkc) = shared_zk_and_client(timeout => 30);
 my $proxy = ZkLock::FaultProxy->start(target => $zk);
 my $node = shared_node('a', zk => $zk, session_timeout => '20s');
 my $holder = session($node);

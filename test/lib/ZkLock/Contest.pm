@@ -17,7 +17,6 @@ use Exporter qw(import);
 use ZkLock::Cluster;
 use ZkLock::Duel;
 use ZkLock::Shared;
-use ZkLock::ZkClient;
 
 our @EXPORT = qw(contest path queue duel);
 
@@ -26,8 +25,7 @@ my ($zk, $zkc, @servers);
 sub contest
 {
 	my %opt = @_;
-	$zk = shared_zk();
-	$zkc = ZkLock::ZkClient->new($zk->connect_string);
+	($zk, $zkc) = shared_zk_and_client();
 	@servers = map { shared_node($_, session_timeout => '10s', %opt) } qw(a b);
 	return ($zk, $zkc, @servers);
 }

@@ -6,6 +6,7 @@
 # ends the servers. Without $ZKLOCK_SHARED a file has a set of its own.
 #
 #   my $zk = shared_zk();                     # as ZkLock::ZkServer
+#   my ($zk, $zkc) = shared_zk_and_client(timeout => 60);    # and a ZkLock::ZkClient
 #   my $node = shared_node('a');              # as zklock_node(), at most two
 #   my $node = shared_node('b', zk => $proxy, session_timeout => '20s',
 #       set => { deadlock_timeout => '100ms' });    # settings of all sessions
@@ -35,13 +36,19 @@ use ZkLock::SharedServers;
 use ZkLock::Util qw(write_file);
 use ZkLock::ZkClient;
 
-our @EXPORT = qw(shared_zk shared_node);
+our @EXPORT = qw(shared_zk shared_zk_and_client shared_node);
 
 my @names = qw(a b);
 my $set;    # the set that this file uses
 my $own;    # a temporary directory instead of $ZKLOCK_SHARED
 
 sub shared_zk { return taken()->{zk} }
+
+sub shared_zk_and_client
+{
+	my (%opt) = @_;
+	return (shared_zk(), ZkLock::ZkClient->new(shared_zk()->connect_string, %opt));
+}
 
 sub shared_node
 {
