@@ -32,17 +32,6 @@ sub blink
 	return;
 }
 
-# A session of this server, with a ZooKeeper session of the timeout given.
-sub connected_session
-{
-	my ($node, $timeout) = @_;
-	my $s = session($node);
-	$s->reconnect('zklock.session_timeout' => $timeout) if $timeout;
-	$s->query_ok("SELECT zk_try_lock('warm-up-' || pg_backend_pid())");
-	$s->query_ok('SELECT zk_unlock_all()');
-	return $s;
-}
-
 # An idle holder.
 {
 	my $first = connected_session($node_a);
@@ -147,7 +136,7 @@ sub connected_session
 # A waiter, with an outage longer than the session timeout.
 {
 	my $first = connected_session($node_a);
-	my $second = connected_session($node_b, '2s');
+	my $second = connected_session($node_b, session_timeout => '2s');
 	$first->query_ok("SELECT zk_lock('again')");
 	$second->query_async("SELECT zk_lock('again')");
 	wait_zk_children($zkc, '/zklock/locks/again', 2);
@@ -202,7 +191,7 @@ sub connected_session
 		[ 'call for several locks' => "SELECT zk_xact_lock_all(ARRAY['answer', 'answer2'])" ])
 	{
 		my ($kind, $sql) = @$call;
-		my $second = connected_session($node_b, '2s');
+		my $second = connected_session($node_b, session_timeout => '2s');
 		$second->query_ok("SET zklock.connect_timeout = '300ms'");
 		$proxy_b->freeze;
 		fails_with($second, $sql, '08006',

@@ -17,16 +17,6 @@ my $node = shared_node('a', zk => $proxy, session_timeout => '1s');
 my $other = shared_node('b', zk => $zk);
 $node->safe_psql('postgres', 'CREATE TABLE t (v text)');
 
-sub connected_session
-{
-	my ($timeout) = @_;
-	my $s = session($node);
-	$s->reconnect('zklock.session_timeout' => $timeout) if $timeout;
-	$s->query_ok("SELECT zk_try_lock('warm-up-' || pg_backend_pid())");
-	$s->query_ok('SELECT zk_unlock_all()');
-	return $s;
-}
-
 # The calls that need answers. A call gets no answer, then one, that of the handshake,
 # then one more each time, until it succeeds. All later answers are withheld. The locks
 # are new each time, so their parents are created as well.
@@ -42,7 +32,7 @@ for my $what (sort keys %calls)
 	my $succeeded;
 	for my $answers (0 .. 30)
 	{
-		my $s = connected_session();
+		my $s = connected_session($node);
 		$s->query_ok("SET zklock.connect_timeout = '300ms'");
 		# A commit after the lease would wait for the answer to its check.
 		$s->query_ok('SET zklock.commit_check = off');
@@ -73,7 +63,7 @@ for my $what (sort keys %calls)
 # A release, whose answer is lost.
 for my $answers (0 .. 2)
 {
-	my $s = connected_session('4s');
+	my $s = connected_session($node, session_timeout => '4s');
 	$s->query_ok("SELECT zk_lock_all(ARRAY['r1', 'r2'])");
 	$proxy->limit_answers($answers);
 	works($s, "SELECT zk_unlock_all(ARRAY['r1', 'r2'])", '{t,t}',
@@ -86,7 +76,7 @@ for my $answers (0 .. 2)
 # An upgrade and a downgrade.
 for my $answers (0 .. 5)
 {
-	my $s = connected_session('4s');
+	my $s = connected_session($node, session_timeout => '4s');
 	$s->query_ok("SELECT zk_lock_shared('up')");
 	wait_proven($s);
 	$s->query_ok("SET zklock.connect_timeout = '100ms'");
@@ -135,8 +125,8 @@ for my $answers (0 .. 6)
 {
 	my $holder = session($other);
 	$holder->query_ok("SELECT zk_lock('queue')");
-	my $s = connected_session('4s');
-	my $caller = connected_session('4s');
+	my $s = connected_session($node, session_timeout => '4s');
+	my $caller = connected_session($node, session_timeout => '4s');
 	$s->query_ok("SET zklock.connect_timeout = '20s'");
 	$caller->query_ok("SET zklock.connect_timeout = '200ms'");
 	$s->query_ok('SET log_lock_waits = on');
@@ -169,7 +159,7 @@ for my $answers (0 .. 6)
 {
 	my $holder = session($other);
 	$holder->query_ok("SELECT zk_lock('timed')");
-	my $s = connected_session();
+	my $s = connected_session($node);
 	$s->query_ok('SET log_lock_waits = on');
 	$s->query_ok("SET deadlock_timeout = '10ms'");
 	my $log = -s $node->logfile;
@@ -193,7 +183,7 @@ for my $answers (0 .. 6)
 
 # An ensemble that answers the handshake of every connection, and nothing more.
 {
-	my $s = connected_session();
+	my $s = connected_session($node);
 	$proxy->cut(fault => 'swallow_answer', every => 1,
 		op => [qw(auth create2 delete getChildren getData multi ping setWatches setWatches2 sync)]);
 	$s->query_async("SELECT zk_lock('handshake')");

@@ -15,17 +15,6 @@ my $cut_off = shared_node('cut_off', proxy => $proxy, session_timeout => '4s');
 my $other = shared_node('other', zk => $zk, session_timeout => '4s');
 $cut_off->safe_psql('postgres', 'CREATE TABLE t (v text)');
 
-# A session of the server behind the proxy, with a ZooKeeper session of the timeout given.
-sub connected_session
-{
-	my ($timeout) = @_;
-	my $s = session($cut_off);
-	$s->reconnect('zklock.session_timeout' => $timeout) if $timeout;
-	$s->query_ok("SELECT zk_try_lock('warm-up-' || pg_backend_pid())");
-	$s->query_ok('SELECT zk_unlock_all()');
-	return $s;
-}
-
 # Locks are lost: the network is silent until sessions of another server have been granted them,
 # after the sessions of the holders have expired. Returns these other sessions.
 sub lose
@@ -69,7 +58,7 @@ sub rows
 # A holder in a transaction.
 loses('commit',
 	sub {
-		my $s = connected_session();
+		my $s = connected_session($cut_off);
 		$s->query_ok('BEGIN');
 		my $token = $s->query_ok("SELECT zk_xact_lock('commit')");
 		$s->query_ok("INSERT INTO t VALUES ('commit')");
@@ -99,7 +88,7 @@ loses('commit',
 # The error about the loss is caught inside the transaction.
 loses('caught',
 	sub {
-		my $s = connected_session();
+		my $s = connected_session($cut_off);
 		$s->query_ok('BEGIN');
 		$s->query_ok("SELECT zk_xact_lock('caught')");
 		$s->query_ok("INSERT INTO t VALUES ('caught')");
@@ -126,7 +115,7 @@ loses('caught',
 # The loss happens while a statement runs that uses no zk lock.
 loses('busy',
 	sub {
-		my $s = connected_session();
+		my $s = connected_session($cut_off);
 		my $gate = session($cut_off);
 		$gate->query_ok('SELECT pg_advisory_lock(1)');
 		$s->query_ok("SELECT zk_lock('busy')");
@@ -147,7 +136,7 @@ loses('busy',
 # An idle session with locks at session level.
 loses('idle',
 	sub {
-		my $s = connected_session();
+		my $s = connected_session($cut_off);
 		$s->query_ok("SELECT zk_lock_all(ARRAY['idle', 'idle2']), zk_lock('idle')");
 		return $s;
 	},
@@ -173,7 +162,7 @@ loses('idle',
 # Rollback of a transaction whose lock was lost.
 loses('rollback',
 	sub {
-		my $s = connected_session();
+		my $s = connected_session($cut_off);
 		$s->query_ok('BEGIN');
 		$s->query_ok("SELECT zk_xact_lock('rollback')");
 		return $s;
@@ -191,7 +180,7 @@ loses('rollback',
 # A savepoint, with a lock before it and a lock after it.
 loses('inner',
 	sub {
-		my $s = connected_session();
+		my $s = connected_session($cut_off);
 		$s->query_ok('BEGIN');
 		$s->query_ok("SELECT zk_xact_lock('outer')");
 		$s->query_ok('SAVEPOINT s');
@@ -228,8 +217,8 @@ loses('inner',
 {
 	my $holder = session($other);
 	$holder->query_ok("SELECT zk_lock('wait')");
-	my $without_lock = connected_session('4s');
-	my $with_lock = connected_session('4s');
+	my $without_lock = connected_session($cut_off, session_timeout => '4s');
+	my $with_lock = connected_session($cut_off, session_timeout => '4s');
 	$with_lock->query_ok("SELECT zk_lock('bound')");
 	$without_lock->query_async("SELECT zk_lock('wait')");
 	wait_zk_children($zkc, '/zklock/locks/wait', 2);
@@ -261,7 +250,7 @@ loses('inner',
 {
 	my $holder = session($other);
 	$holder->query_ok("SELECT zk_lock('timed')");
-	my $s = connected_session('4s');
+	my $s = connected_session($cut_off, session_timeout => '4s');
 	$s->query_async("SELECT zk_try_lock('timed', interval '5 s')");
 	wait_zk_children($zkc, '/zklock/locks/timed', 2);
 	expire_last('timed');
@@ -277,7 +266,7 @@ loses('inner',
 # If its transaction commits, it still held the lock.
 for my $round (1 .. 3)
 {
-	my $s = connected_session();
+	my $s = connected_session($cut_off);
 	$s->query_ok('BEGIN');
 	$s->query_ok("SELECT zk_xact_lock('restart')");
 	my ($mine) = queue_of($zkc, 'restart');
@@ -312,7 +301,7 @@ for my $round (1 .. 3)
 # A transaction relies on a lock released before its commit, too: the lock may have been
 # lost before the release.
 {
-	my $s = connected_session('6s');
+	my $s = connected_session($cut_off, session_timeout => '6s');
 	for my $lost (2, 1, 0)
 	{
 		$s->query_ok('BEGIN');

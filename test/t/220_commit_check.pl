@@ -16,18 +16,6 @@ my ($zk, $zkc) = shared_zk_and_client(timeout => 60);
 my $node = shared_node('a', zk => $zk, session_timeout => '240s');
 $node->safe_psql('postgres', 'CREATE TABLE t (v text)');
 
-# A session with a connected ZooKeeper session of this timeout.
-sub locker
-{
-	my ($timeout, $check) = @_;
-	my $s = session($node);
-	$s->reconnect('zklock.session_timeout' => $timeout) if $timeout;
-	$s->query_ok("SET zklock.commit_check = $check") if $check;
-	$s->query_ok("SELECT zk_try_lock('warm-up-' || pg_backend_pid())");
-	$s->query_ok('SELECT zk_unlock_all()');
-	return $s;
-}
-
 # Waits, with a silent ensemble, until a commit of the session would send a check to it.
 sub wait_lease_over
 {
@@ -48,7 +36,7 @@ sub rows
 
 # A session-level lock is checked, too. A session without locks sends no check.
 {
-	my $s = locker('3s');
+	my $s = connected_session($node, session_timeout => '3s');
 	$s->query_ok('BEGIN');
 	$s->query_ok("SELECT zk_lock('session')");
 	$s->query_ok('SELECT pg_sleep(2)');
@@ -65,7 +53,7 @@ sub rows
 
 # A silent ensemble.
 {
-	my $s = locker('6s');
+	my $s = connected_session($node, session_timeout => '6s');
 	$s->query_ok('BEGIN');
 	$s->query_ok("SELECT zk_xact_lock('silent')");
 	$s->query_ok("INSERT INTO t VALUES ('unleased')");
@@ -86,7 +74,7 @@ for my $kind ([ lock => "zk_lock('gone')", "zk_unlock('gone')" ],
 	[ 'lock that zk_unlock_all() released' => "zk_lock('gone')", 'zk_unlock_all()' ])
 {
 	my ($what, $acquire, $release) = @$kind;
-	my $s = locker('6s');
+	my $s = connected_session($node, session_timeout => '6s');
 	$s->query_ok('BEGIN');
 	$s->query_ok("SELECT $acquire");
 	$s->query_ok("INSERT INTO t VALUES ('gone $what')");
@@ -110,7 +98,7 @@ for my $kind ([ 'BEGIN; NOTIFY c', "SELECT zk_unlock('gone')", 'COMMIT' ],
 {
 	my @statements = @$kind;
 	my $commit = pop @statements;
-	my $s = locker('2s', 'always');
+	my $s = connected_session($node, session_timeout => '2s', commit_check => 'always');
 	$s->query_ok("SELECT zk_lock('gone')");
 	$zk->pause;
 	$s->query_ok($_) for @statements;
@@ -121,7 +109,7 @@ for my $kind ([ 'BEGIN; NOTIFY c', "SELECT zk_unlock('gone')", 'COMMIT' ],
 	nothing_left($zkc, 'the commit without proof leaves no node');
 }
 {
-	my $s = locker('2s', 'always');
+	my $s = connected_session($node, session_timeout => '2s', commit_check => 'always');
 	$s->query_ok("SELECT zk_lock('gone')");
 	$zk->pause;
 	fails_with($s, "SELECT zk_unlock('gone')", '40001', 'a statement that only releases its lock needs the proof, too',
@@ -135,7 +123,7 @@ $node->safe_psql('postgres',
 	"CREATE PROCEDURE release() LANGUAGE sql AS \$\$ SELECT zk_unlock('gone') \$\$");
 for my $release ('EXECUTE release', 'CALL release()', 'DO \'BEGIN CALL release(); END\'')
 {
-	my $s = locker(undef, 'always');
+	my $s = connected_session($node, commit_check => 'always');
 	$s->query_ok("PREPARE release AS SELECT zk_unlock('gone')");
 	$s->query_ok("SELECT zk_lock('gone')");
 	$s->query_ok("SET statement_timeout = '300ms'");
@@ -148,7 +136,7 @@ for my $release ('EXECUTE release', 'CALL release()', 'DO \'BEGIN CALL release()
 	$s->quit;
 }
 {
-	my $s = locker('2s', 'always');
+	my $s = connected_session($node, session_timeout => '2s', commit_check => 'always');
 	$s->query_ok("BEGIN; SELECT zk_lock('first'), zk_lock('second')");
 	$s->query_ok("SELECT zk_unlock('first'); INSERT INTO t VALUES ('both')");
 	$s->query_ok("SELECT zk_lock('third')");
@@ -160,7 +148,7 @@ for my $release ('EXECUTE release', 'CALL release()', 'DO \'BEGIN CALL release()
 	nothing_left($zkc, 'a refused commit with several locks leaves no node');
 }
 {
-	my $s = locker('2s', 'always');
+	my $s = connected_session($node, session_timeout => '2s', commit_check => 'always');
 	$s->query_ok("BEGIN; INSERT INTO t VALUES ('both'); SELECT zk_lock('first'), zk_lock('second')");
 	$s->query_ok("SELECT zk_unlock('first')");
 	$zk->pause;
@@ -171,7 +159,7 @@ for my $release ('EXECUTE release', 'CALL release()', 'DO \'BEGIN CALL release()
 	nothing_left($zkc, 'a refused commit with released and held locks leaves no node');
 }
 {
-	my $s = locker('2s', 'always');
+	my $s = connected_session($node, session_timeout => '2s', commit_check => 'always');
 	$s->query_ok("BEGIN; INSERT INTO t VALUES ('again'); SELECT zk_lock('first'), zk_unlock('first')");
 	$s->query_ok("SELECT zk_lock('second'), zk_lock('first')");
 	$zk->pause;
@@ -182,7 +170,7 @@ for my $release ('EXECUTE release', 'CALL release()', 'DO \'BEGIN CALL release()
 	nothing_left($zkc, 'a refused commit with a lock that was acquired again leaves no node');
 }
 {
-	my $s = locker('2s', 'always');
+	my $s = connected_session($node, session_timeout => '2s', commit_check => 'always');
 	$s->query_ok("BEGIN; INSERT INTO t VALUES ('two sessions'); SELECT zk_lock('first')");
 	$s->query_ok("SELECT zk_unlock('first')");
 	$zkc->end_session(zk_session_id($s));
@@ -192,7 +180,7 @@ for my $release ('EXECUTE release', 'CALL release()', 'DO \'BEGIN CALL release()
 	nothing_left($zkc, 'the refused commit leaves no node');
 }
 {
-	my $s = locker(undef, 'always');
+	my $s = connected_session($node, commit_check => 'always');
 	$s->query_ok('BEGIN');
 	$s->query_ok("SELECT zk_xact_lock('silent')");
 	$s->query_ok("INSERT INTO t VALUES ('cancelled')");
@@ -242,7 +230,7 @@ for my $release ('EXECUTE release', 'CALL release()', 'DO \'BEGIN CALL release()
 # without the executor. The end of the session ends the wait, as in any statement.
 {
 	my $gate = session($node);
-	my $s = locker('2s', 'always');
+	my $s = connected_session($node, session_timeout => '2s', commit_check => 'always');
 	$gate->query_ok('SELECT pg_advisory_lock(1)');
 	$s->query_async(<<'SQL');
 DO $$
@@ -289,7 +277,7 @@ SQL
 my $timed = "INSERT INTO t VALUES ('timed')";
 for my $begin ('', 'BEGIN')
 {
-	my $s = locker(undef, 'always');
+	my $s = connected_session($node, commit_check => 'always');
 	$s->query_ok("SELECT zk_lock('silent')");
 	$s->query_ok("SET statement_timeout = '300ms'");
 	$s->query_ok("$begin; $timed") if $begin;
@@ -309,7 +297,7 @@ nothing_left($zkc, 'commits that timed out leave no node');
 # where no timeout was running, and not in place of the one that was.
 for my $running ('', '1h')
 {
-	my $s = locker(undef, 'always');
+	my $s = connected_session($node, commit_check => 'always');
 	$s->query_ok("SELECT zk_lock('changed')");
 	$s->query_ok("SET statement_timeout = '$running'") if $running;
 	works($s, "WITH changed AS (SELECT set_config('statement_timeout', '10ms', true), pg_sleep(0.02)) "
@@ -323,7 +311,7 @@ is(rows('changed'), 2, '... and both commits have succeeded');
 # The timer of the check ends with the check: the next statement of the same message has a
 # timer of its own.
 {
-	my $s = locker(undef, 'always');
+	my $s = connected_session($node, commit_check => 'always');
 	$s->query_ok("BEGIN; SELECT zk_xact_lock('timer'); INSERT INTO t VALUES ('timer')");
 	$s->query_ok("SELECT set_config('statement_timeout', '100ms', false), set_config('statement_timeout', '1h', true)");
 	fails_with($s, 'COMMIT\\; SELECT pg_sleep(20)', '57014',
@@ -335,7 +323,7 @@ is(rows('changed'), 2, '... and both commits have succeeded');
 {
 	# A server that is silent until the process has ended may drop the session's
 	# closing message, so the znode may stay until this session times out.
-	my $s = locker('10s', 'always');
+	my $s = connected_session($node, session_timeout => '10s', commit_check => 'always');
 	$s->query_ok("SELECT zk_lock('silent')");
 	$zk->pause;
 	$s->query_async("INSERT INTO t VALUES ('terminated')");
@@ -350,7 +338,7 @@ is(rows('changed'), 2, '... and both commits have succeeded');
 # The node of a lock is removed by hand.
 for my $level (qw(transaction session))
 {
-	my $s = locker(undef, 'always');
+	my $s = connected_session($node, commit_check => 'always');
 	$s->query_ok('BEGIN');
 	$s->query_ok("SELECT zk_xact_lock('by-hand')") if $level eq 'transaction';
 	$s->query_ok("SELECT zk_lock('by-hand')") if $level eq 'session';
@@ -371,7 +359,7 @@ for my $level (qw(transaction session))
 	nothing_left($zkc, "a $level lock without its node leaves no node");
 }
 {
-	my $s = locker('3s');
+	my $s = connected_session($node, session_timeout => '3s');
 	$s->query_ok('BEGIN');
 	$s->query_ok("SELECT zk_xact_lock('by-hand')");
 	lose_lock($zk, $zkc, 'by-hand', zk_session_id($s));
@@ -380,7 +368,7 @@ for my $level (qw(transaction session))
 		like => qr/"by-hand"/);
 }
 {
-	my $s = locker(undef, 'always');
+	my $s = connected_session($node, commit_check => 'always');
 	$s->query_ok('BEGIN');
 	$s->query_ok("SELECT zk_xact_lock_shared('upgraded')");
 	$s->query_ok("SELECT zk_xact_lock('upgraded')");

@@ -24,15 +24,6 @@ my $node = shared_node('a', zk => $zk);
 my $other = shared_node('b', zk => $zk);
 $node->safe_psql('postgres', 'CREATE ROLE ordinary LOGIN');
 
-# A session with these settings, as 'name' => 'value'.
-sub with_settings
-{
-	my ($where, %settings) = @_;
-	my $s = session($where);
-	$s->reconnect(map { ("zklock.$_" => $settings{$_}) } keys %settings);
-	return $s;
-}
-
 sub works_again
 {
 	my ($s, $name) = @_;
@@ -51,7 +42,7 @@ my %nowhere = (
 	'a silent network' => $hole->connect_string);
 for my $what (sort keys %nowhere)
 {
-	my $s = with_settings($node,
+	my $s = session_with($node,
 		connect_string => $nowhere{$what},
 		connect_timeout => '300ms');
 	fails_with($s, "SELECT zk_lock('nowhere')", '08001',
@@ -65,7 +56,7 @@ for my $what (sort keys %nowhere)
 	works_again($s, "the session can lock after $what");
 	$s->quit;
 
-	$s = with_settings($node,
+	$s = session_with($node,
 		connect_string => $nowhere{$what},
 		connect_timeout => '1h');
 	$s->query_async("SELECT zk_lock('nowhere')");
@@ -92,7 +83,7 @@ nothing_left($zkc, 'failed connections leave no node');
 	my $down = '127.0.0.1:' . free_port();
 	for my $list ("$down,$address", "$address,$down", "$down,$down,$address")
 	{
-		my $s = with_settings($node, connect_string => $list);
+		my $s = session_with($node, connect_string => $list);
 		works($s, "SELECT zk_try_lock('list $list')",
 			't', "one reachable server is enough ($list)"
 			  =~ s/\Q$address\E/it/r =~ s/\Q$down\E/down/gr);
@@ -102,7 +93,7 @@ nothing_left($zkc, 'failed connections leave no node');
 
 # A chroot.
 {
-	my $s = with_settings($node, connect_string => "$address/not/there");
+	my $s = session_with($node, connect_string => "$address/not/there");
 	fails_with($s, "SELECT zk_lock('chroot')", 'F0000',
 		'a chroot that does not exist is a configuration error',
 		like => qr/^HINT:.*connect_string/m);
@@ -116,7 +107,7 @@ nothing_left($zkc, 'failed connections leave no node');
 		'a chroot that exists works');
 	is(scalar(queue_of($zkc, 'chroot', '/there/deep/zklock')), 1,
 		'the locks are below the chroot');
-	my $t = with_settings($other, connect_string => "$address/there/deep");
+	my $t = session_with($other, connect_string => "$address/there/deep");
 	works($t, "SELECT zk_try_lock('chroot')", 'f',
 		'servers with the same chroot exclude each other');
 	$_->quit for $s, $t;
@@ -130,7 +121,7 @@ nothing_left($zkc, 'failed connections leave no node');
 	$zkc->create('/readonly', acl => 'read');
 	$zkc->create('/half/locks', makepath => 1);
 	$zkc->create('/half/locks/closed', acl => 'read');
-	my $s = with_settings($node, root => '/readonly');
+	my $s = session_with($node, root => '/readonly');
 	fails_with($s, "SELECT zk_lock('x')", '42501',
 		'a lock below a root that refuses the session fails with insufficient privilege',
 		like => qr/could not lock "x": .*^HINT:.*ACL/ms);
@@ -179,7 +170,7 @@ my $good_file = auth_file('good', "digest $secret\n");
 	my $log = -s $node->logfile;
 	for my $what (sort keys %bad)
 	{
-		my $s = with_settings($node, auth_file => $bad{$what});
+		my $s = session_with($node, auth_file => $bad{$what});
 		fails_with($s, "SELECT zk_lock('auth')", 'F0000',
 			"an auth_file $what is refused",
 			like => qr/^HINT:.*digest user:password/m,
@@ -189,7 +180,7 @@ my $good_file = auth_file('good', "digest $secret\n");
 	}
 	like(slurp_file($node->logfile, $log), qr/LOG:  could not read file ".*none" of setting zklock.auth_file: No such file/,
 		'the server log contains the reason and the name of the file');
-	my $s = with_settings($node, auth_file => $good_file,
+	my $s = session_with($node, auth_file => $good_file,
 		log_min_messages => 'debug');
 	works($s, "SELECT zk_try_lock('auth')", 't', 'a good auth_file is used');
 	$s->quit;
@@ -217,8 +208,8 @@ my $good_file = auth_file('good', "digest $secret\n");
 {
 	my $other_file = auth_file('rival', "digest rival:other\n");
 	my %mine = (auth_file => $good_file, acl => 'creator', root => '/mine');
-	my $s = with_settings($node, %mine);
-	my $t = with_settings($other, %mine);
+	my $s = session_with($node, %mine);
+	my $t = session_with($other, %mine);
 	works($s, "SELECT zk_lock('private')", qr/^\d+$/,
 		'a lock with acl = creator can be acquired');
 	$t->query_async("SELECT zk_lock('private')");
@@ -232,12 +223,12 @@ my $good_file = auth_file('good', "digest $secret\n");
 	$s->query_ok("SELECT zk_unlock('private')");
 	like($t->wait_result, qr/^\d+$/,
 		'a server with the same credentials is granted the lock');
-	my $with_other = with_settings($node, %mine, auth_file => $other_file);
+	my $with_other = session_with($node, %mine, auth_file => $other_file);
 	fails_with($with_other, "SELECT zk_try_lock('private')", '42501',
 		'a session with other credentials is refused');
 	fails_with($with_other, "SELECT zk_try_lock('free')", '42501',
 		'a session with other credentials is refused each lock below that root');
-	my $without = with_settings($node, root => '/mine');
+	my $without = session_with($node, root => '/mine');
 	fails_with($without, "SELECT zk_lock_all(ARRAY['free', 'free2'])", '42501',
 		'a session without credentials is refused');
 	$without->reconnect('zklock.acl' => 'creator');
@@ -263,7 +254,7 @@ for my $open (sort keys %open_acl)
 	$zkc->create("$root$_", acl => $_ eq $open ? 'world' : { digest => $secret })
 	  for '/locks', '/semaphores', '/waiting', '/bells';
 	$zkc->set_acl($root, $open =~ m{^/} ? { digest => $secret } : $open_acl{$open});
-	my $s = with_settings($node, auth_file => $good_file, acl => 'creator', root => $root);
+	my $s = session_with($node, auth_file => $good_file, acl => 'creator', root => $root);
 	works($s, "SELECT zk_try_lock('x')", 't', "a lock below $root can be acquired");
 	if ($open eq 'none')
 	{
@@ -279,7 +270,7 @@ for my $open (sort keys %open_acl)
 
 # The number of locks of a session. Refused names are not requested from the ensemble.
 {
-	my $s = with_settings($node, max_locks => 2);
+	my $s = session_with($node, max_locks => 2);
 	$s->query_ok("SELECT zk_lock('one')");
 	fails_with($s, "SELECT zk_lock_all(ARRAY['two', 'three'])", '53400',
 		'more locks than max_locks at once are refused',
@@ -293,7 +284,7 @@ for my $open (sort keys %open_acl)
 # The total length of the names of a session: the ensemble must accept them in one
 # packet.
 {
-	my $s = with_settings($node, max_locks => 100000);
+	my $s = session_with($node, max_locks => 100000);
 	$s->query_ok("SELECT zk_lock('before')");
 	fails_with($s,
 		"SELECT zk_lock_all(array_agg(repeat('ü', 250) || i)) FROM generate_series(1, 900) i",
@@ -319,7 +310,7 @@ $zkc->close;
 my @enforcing = ('-Dzookeeper.enforce.auth.enabled=true', '-Dzookeeper.enforce.auth.schemes=digest');
 {
 	my $strict = ZkLock::ZkServer->start(tick_time => 200, java => \@enforcing);
-	my $s = with_settings($node, connect_string => $strict->connect_string);
+	my $s = session_with($node, connect_string => $strict->connect_string);
 	fails_with($s, "SELECT zk_lock('strict')", '28000',
 		'an ensemble that requires credentials refuses a session without them',
 		like => qr/^HINT:.*auth_file/m);
@@ -331,7 +322,7 @@ my @enforcing = ('-Dzookeeper.enforce.auth.enabled=true', '-Dzookeeper.enforce.a
 	$s->reconnect('zklock.auth_file' => $good_file);
 	works($s, "SELECT zk_try_lock('strict')", 't',
 		'with credentials the same session can lock');
-	my $t = with_settings($other,
+	my $t = session_with($other,
 		connect_string => $strict->connect_string,
 		auth_file => $good_file);
 	works($t, "SELECT zk_try_lock('strict')", 'f',
@@ -350,7 +341,7 @@ my @enforcing = ('-Dzookeeper.enforce.auth.enabled=true', '-Dzookeeper.enforce.a
 	my @files = (tick_time => 3000, dir => "$dir/grows_strict");
 	mkdir "$dir/grows_strict" or die "mkdir: $!\n";
 	my $lenient = ZkLock::ZkServer->start(@files);
-	my $s = with_settings($node, connect_string => $lenient->connect_string,
+	my $s = session_with($node, connect_string => $lenient->connect_string,
 		session_timeout => '60s', connect_timeout => '60s');
 	$s->query_ok("SELECT zk_lock('strict')");
 	$lenient->stop;

@@ -23,8 +23,7 @@ $node->safe_psql('postgres', 'CREATE TABLE t (v text)');
 sub locker
 {
 	my ($where, %settings) = @_;
-	my $s = session($where);
-	$s->reconnect(map { ("zklock.$_" => $settings{$_}) } keys %settings);
+	my $s = session_with($where, %settings);
 	$s->query_ok("SELECT zk_lock('warm'), zk_unlock('warm')");
 	wait_zk_empty($zkc, '/zklock/locks/warm');
 	return $s;

@@ -32,15 +32,6 @@ my $inside = shared_node('inside',
 my $outside = shared_node('outside', zk => $other, session_timeout => '30s');
 $inside->safe_psql('postgres', 'CREATE TABLE t (v text)');
 
-sub connected_session
-{
-	my ($where) = @_;
-	my $s = session($where);
-	$s->query_ok(
-		"SELECT zk_try_lock('warm-' || pg_backend_pid()), zk_unlock_all()");
-	return $s;
-}
-
 sub rows
 {
 	my ($value) = @_;

@@ -32,18 +32,9 @@ sub unreadable
 		like => qr/could not read the locks of the ensemble: $reason/);
 }
 
-# Opens a session with these settings.
-sub reader
-{
-	my (%settings) = @_;
-	my $s = session($node);
-	$s->reconnect(map { ("zklock.$_" => $settings{$_}) } keys %settings);
-	return $s;
-}
-
 # An ensemble that never answers.
 {
-	my $s = reader(connect_string => '127.0.0.1:' . free_port(), connect_timeout => '300ms');
+	my $s = session_with($node, connect_string => '127.0.0.1:' . free_port(), connect_timeout => '300ms');
 	unreadable($s, '08001', 'no connection', 'a port without a listener is an error');
 	works($s, 'SELECT state FROM zk_session()', 'closed', 'the failed session is closed');
 	works($s, 'SELECT (SELECT count(*) FROM zk_held_locks) + (SELECT count(*) FROM zk_stat)', '1',
@@ -74,7 +65,7 @@ sub reader
 	my $file = PostgreSQL::Test::Utils::tempdir() . '/auth';
 	append_to_file($file, "digest me:secret\n");
 	chmod 0600, $file;
-	my $s = reader(auth_file => $file);
+	my $s = session_with($node, auth_file => $file);
 	works($s, $count_locks, '5', 'the view works with credentials');
 	$proxy->arm(fault => 'hold_answer', op => 'sync');
 	$s->query_async($count_locks);
@@ -91,7 +82,7 @@ for my $op (qw(sync getChildren exists getData))
 {
 	for my $fault (qw(lose_request lose_answer))
 	{
-		my $s = reader(connect_timeout => '30s');
+		my $s = session_with($node, connect_timeout => '30s');
 		$s->query_ok($count_locks);
 		my $before = $proxy->hits;
 		$proxy->arm(fault => $fault, op => $op, $op =~ /^(?:exists|getData)$/ ? (path => 'l3') : ());
@@ -107,7 +98,7 @@ for my $op (qw(sync getChildren exists getData))
 for my $op (qw(getChildren exists getData))
 {
 	my @made = map { foreign_node($zkc, "/zklock/locks/l$_", 'WRIT') } 2, 4;
-	my $s = reader(connect_timeout => '30s');
+	my $s = session_with($node, connect_timeout => '30s');
 	works($s, $count_locks, '7', 'the nodes of another program are shown');
 	$proxy->arm(fault => 'hold_request', op => $op, path => '/l1');
 	my $before = $proxy->hits;
@@ -122,7 +113,7 @@ for my $op (qw(getChildren exists getData))
 
 # The connection is lost and not restored.
 {
-	my $s = reader();
+	my $s = session($node);
 	$s->query_ok($count_locks);
 	$s->query_ok("SET zklock.connect_timeout = '300ms'");
 	$proxy->arm(fault => 'lose_request', op => 'getData', path => 'l3', down => 1);
@@ -146,7 +137,7 @@ for my $op (qw(getChildren exists getData))
 
 # The session expires during a read.
 {
-	my $s = reader(connect_timeout => '30s');
+	my $s = session_with($node, connect_timeout => '30s');
 	$s->query_ok($count_locks);
 	my $id = zk_session_id($s);
 	$proxy->arm(fault => 'expire', op => 'getData', path => 'l3');
@@ -158,7 +149,7 @@ for my $op (qw(getChildren exists getData))
 
 # With a lock held: the loss is reported.
 {
-	my $s = reader(connect_timeout => '30s');
+	my $s = session_with($node, connect_timeout => '30s');
 	$s->query_ok("SELECT zk_lock('lost')");
 	$proxy->arm(fault => 'expire', op => 'getData', path => 'l3');
 	fails_with($s, $count_locks, '40001', 'a lock that is lost during the read is reported', like => qr/"lost"/);
@@ -169,7 +160,7 @@ for my $op (qw(getChildren exists getData))
 
 # Termination.
 {
-	my $s = reader();
+	my $s = session($node);
 	$s->query_ok("SELECT zk_lock('end')");
 	$proxy->arm(fault => 'hold_answer', op => 'getData', path => 'l3');
 	$s->query_async($count_locks);

@@ -39,14 +39,6 @@ my @nodes = map
 } qw(a b);
 my ($first, $second) = map { session($_) } @nodes;
 
-sub with_settings
-{
-	my (%settings) = @_;
-	my $s = session($nodes[0]);
-	$s->reconnect(map { ("zklock.$_" => $settings{$_}) } keys %settings);
-	return $s;
-}
-
 # Locks.
 {
 	works($first, "SELECT zk_lock('a') > 0", 't', 'a lock can be acquired over TLS');
@@ -73,7 +65,7 @@ my %refused = (
 for my $what (sort keys %refused)
 {
 	my $log = -s $nodes[0]->logfile;
-	my $s = with_settings(%{ $refused{$what} }, connect_timeout => '1s');
+	my $s = session_with($nodes[0], %{ $refused{$what} }, connect_timeout => '1s');
 	my $began = time;
 	fails_with($s, "SELECT zk_lock('refused')", '08001', "$what is refused",
 		like => qr/^DETAIL:.*TLS.*^HINT:.*tls_ca_file/ms);
@@ -86,7 +78,7 @@ for my $what (sort keys %refused)
 	$s->quit;
 }
 {
-	my $s = with_settings(tls_cert_file => $tls->path('stranger.crt'),
+	my $s = session_with($nodes[0], tls_cert_file => $tls->path('stranger.crt'),
 		tls_key_file => $tls->path('stranger.key'), connect_timeout => '1s');
 	fails_with($s, "SELECT zk_lock('refused')", '08001',
 		'a client with a certificate that the ensemble does not trust is refused',
@@ -113,7 +105,7 @@ for my $what (sort keys %refused)
 	for my $what (sort keys %bad)
 	{
 		my ($settings, $sqlstate, $pattern) = @{ $bad{$what} };
-		my $s = with_settings(%$settings);
+		my $s = session_with($nodes[0], %$settings);
 		fails_with($s, "SELECT zk_lock('bad')", $sqlstate, "$what is an error at once",
 			like => $pattern, unlike => qr{\Q$tls->{dir}\E});
 		$s->reconnect(map { ("zklock.$_" => undef) } keys %$settings);
@@ -128,7 +120,7 @@ for my $what (sort keys %refused)
 	{
 		chmod 0600, $key;
 		my $log = -s $nodes[0]->logfile;
-		my $s = with_settings(tls_key_file => $key, connect_timeout => '1s');
+		my $s = session_with($nodes[0], tls_key_file => $key, connect_timeout => '1s');
 		fails_with($s, "SELECT zk_lock('bad')", '08001', 'an unusable key is an error in bounded time',
 			like => qr/^DETAIL:.*TLS/m);
 		like(slurp_file($nodes[0]->logfile, $log), qr/ZooKeeper client:.*key/, 'the server log has the reason');
@@ -150,7 +142,7 @@ for my $what (sort keys %refused)
 # Lost connections and a restart of the server.
 {
 	my $proxy = ZkLock::Proxy->start(target => $zk->secure_connect_string);
-	my $s = with_settings(connect_string => $proxy->connect_string);
+	my $s = session_with($nodes[0], connect_string => $proxy->connect_string);
 	my $token = $s->query_ok("SELECT zk_lock('kept')");
 	my $id = zk_session_id($s);
 	$proxy->cut(refuse => 1);
@@ -169,7 +161,7 @@ for my $what (sort keys %refused)
 	# The client library waits for a server that accepts and does not answer; its caller does
 	# not.
 	$proxy->freeze;
-	my $silent = with_settings(connect_string => $proxy->connect_string, connect_timeout => '500ms');
+	my $silent = session_with($nodes[0], connect_string => $proxy->connect_string, connect_timeout => '500ms');
 	my $began = time;
 	fails_with($silent, "SELECT zk_lock('silent')", '08001', 'a server that does not answer is an error');
 	cmp_ok(time - $began, '<', 30, 'the error of a silent server comes in bounded time');
@@ -180,7 +172,7 @@ for my $what (sort keys %refused)
 	failed_with($silent, '57014', 'a wait for a silent server can be cancelled', hint => 0);
 	$silent->reconnect('zklock.connect_string' => $zk->secure_connect_string);
 	works($silent, "SELECT zk_try_lock('silent')", 't', 'the session can use another server');
-	my $stuck = with_settings(connect_string => $proxy->connect_string, connect_timeout => '500ms');
+	my $stuck = session_with($nodes[0], connect_string => $proxy->connect_string, connect_timeout => '500ms');
 	$stuck->query("SELECT zk_lock('silent')");
 	$stuck->quit;
 	wait_for_sql($nodes[0], 'SELECT count(*) FROM pg_stat_activity WHERE pid = ' . $stuck->pid, '0');

@@ -4,7 +4,7 @@
 # the ensemble. The servers are PostgreSQL::Test::Cluster nodes.
 #
 #   my $node = zklock_node('a', zk => $zk->connect_string);
-#   my $s = session($node);
+#   my $s = session($node);                  # and session_with(), connected_session()
 #   wait_for_sql($node, "SELECT count(*) FROM zk_locks", '2');
 #   wait_zk_children($zkc, '/zklock/locks/x', 2);
 #   wait_blocked($s);
@@ -21,7 +21,7 @@ use PostgreSQL::Test::Utils;
 use ZkLock::Session;
 use ZkLock::Util qw(wait_until log_tail);
 
-our @EXPORT = qw(zklock_node session wait_for_sql wait_zk_children
+our @EXPORT = qw(zklock_node session session_with connected_session wait_for_sql wait_zk_children
   wait_queued_or_ended wait_zk_empty wait_until wait_blocked wait_blocked_locally wait_asleep is_blocked wait_for_log server_log
   require_standby lock_nodes foreign_node);
 
@@ -77,6 +77,22 @@ sub session
 	my ($node, %opt) = @_;
 	my $dbname = delete $opt{dbname} // 'postgres';
 	return ZkLock::Session->new($node, $dbname, %opt);
+}
+
+# A session with these settings of zklock, by name.
+sub session_with
+{
+	my ($node, %settings) = @_;
+	return session($node)->reconnect(map { ("zklock.$_" => $settings{$_}) } keys %settings);
+}
+
+# The same with an open ZooKeeper session, and without locks.
+sub connected_session
+{
+	my ($node, %settings) = @_;
+	my $s = session_with($node, %settings);
+	$s->query_ok("SELECT zk_lock('warm-up-' || pg_backend_pid()), zk_unlock_all()");
+	return $s;
 }
 
 # Waits until a query prints the expected text (default t). Each execution uses a
