@@ -8,7 +8,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use ZkLock::Check qw(nothing_left);
 use ZkLock::Cluster;
-use ZkLock::Util qw(read_file);
+use ZkLock::Util qw(postmaster_pid);
 use ZkLock::ZkClient;
 use ZkLock::ZkServer;
 
@@ -54,7 +54,7 @@ my %idle_ends = (
 	%ends,
 	'the client disconnects' => sub { $_[0]->quit },
 	'a smart shutdown' => sub {
-		kill 'TERM', read_file($here->data_dir . '/postmaster.pid') =~ /^(\d+)/;
+		kill 'TERM', postmaster_pid($here->data_dir);
 		$_[0]->quit;
 		wait_until('the end of the server',
 			sub { !-e $here->data_dir . '/postmaster.pid' });

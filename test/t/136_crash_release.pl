@@ -12,7 +12,7 @@ use Test::More;
 use ZkLock::Check qw(nothing_left);
 use ZkLock::Cluster;
 use ZkLock::Proxy;
-use ZkLock::Util qw(hold_still read_file);
+use ZkLock::Util qw(child_processes hold_still postmaster_pid read_file);
 use ZkLock::ZkClient;
 use ZkLock::ZkServer;
 
@@ -29,14 +29,8 @@ my $there = zklock_node('there', zk => $zk, session_timeout => LONG);
 my $t = session($there);
 my $directory = $here->data_dir . '/pg_stat_tmp';
 
-sub postmaster_pid { return (read_file($here->data_dir . '/postmaster.pid') =~ /^(\d+)/)[0] }
-
 # The processes of the server, but not the postmaster.
-sub children
-{
-	my $postmaster = postmaster_pid();
-	return map { m{/proc/(\d+)/} } grep { read_file($_) =~ /^PPid:\s*$postmaster$/m } glob '/proc/[0-9]*/status';
-}
+sub children { return child_processes(postmaster_pid($here->data_dir)) }
 
 # Kills the postmaster, and then all its processes but these.
 sub kill_all

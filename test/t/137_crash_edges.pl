@@ -11,7 +11,7 @@ use Test::More;
 use ZkLock::Check qw(nothing_left);
 use ZkLock::Cluster;
 use ZkLock::Proxy;
-use ZkLock::Util qw(read_file write_file);
+use ZkLock::Util qw(child_processes postmaster_pid read_file write_file);
 use ZkLock::ZkClient;
 use ZkLock::ZkServer;
 
@@ -48,9 +48,8 @@ sub former_files { my @files = glob "$directory/zklock_sessions.*"; return @file
 # Returns the process that closes the sessions, if it runs.
 sub worker
 {
-	my ($postmaster) = read_file($here->data_dir . '/postmaster.pid') =~ /^(\d+)/;
 	my ($worker) = grep { read_file("/proc/$_/cmdline") =~ /zklock crash release/ }
-	  map { m{/proc/(\d+)/} } grep { read_file($_) =~ /^PPid:\s*$postmaster$/m } glob '/proc/[0-9]*/status';
+	  child_processes(postmaster_pid($here->data_dir));
 	return $worker;
 }
 

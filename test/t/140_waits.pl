@@ -9,7 +9,7 @@ use POSIX qw(SIGALRM SIGINT);
 use Test::More;
 use ZkLock::Check qw(fails_with nothing_left);
 use ZkLock::Cluster;
-use ZkLock::Util qw(free_port read_file);
+use ZkLock::Util qw(free_port postmaster_pid read_file);
 use ZkLock::ZkClient;
 use ZkLock::ZkServer;
 
@@ -281,8 +281,7 @@ wait_blocked($orphans[1]);
 $orphans[2]->query_ok("SELECT zk_lock('y')");
 my @processes =
   split /\n/, $here->safe_psql('postgres', 'SELECT pid FROM pg_stat_activity');
-my ($postmaster) =
-  slurp_file($here->data_dir . '/postmaster.pid') =~ /^(\d+)/;
+my $postmaster = postmaster_pid($here->data_dir);
 $here->kill9;
 for my $i (0 .. 1)
 {

@@ -8,7 +8,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use ZkLock::Check qw(fails_with failed_with nothing_left);
 use ZkLock::Cluster;
-use ZkLock::Util qw(read_file);
+use ZkLock::Util qw(postmaster_pid read_file);
 use ZkLock::ZkClient;
 use ZkLock::ZkServer;
 
@@ -31,13 +31,6 @@ sub thread_masks
 	  map { read_file("$_/status") }
 	  grep { $_ !~ m{/$pid$} } glob "/proc/$pid/task/*";
 }
-
-sub postmaster
-{
-	my ($pid) = read_file($_[0]->data_dir . '/postmaster.pid') =~ /^(\d+)/;
-	return $pid;
-}
-
 
 is($primary->safe_psql('postgres', 'SHOW zklock.root'), '/zklock', 'the settings exist from the start');
 for my $node ($primary, $plain)
@@ -63,7 +56,7 @@ for my $node ($primary, $plain)
 	my $own = read_file('/proc/' . $s->pid . '/status');
 	isnt($own =~ /^SigBlk:\s*([0-9a-f]+)$/m ? $1 : '',
 		'fffffffe7ffbfeff', "$how: the backend itself does not");
-	is(scalar(thread_masks(postmaster($node))),
+	is(scalar(thread_masks(postmaster_pid($node->data_dir))),
 		0, "$how: the postmaster has no thread");
 	$s->query_ok("SELECT zk_unlock('x')");
 	is($other->query("SELECT zk_try_xact_lock('x', interval '1 min')"),

@@ -12,7 +12,7 @@ use ZkLock::Check;
 use ZkLock::Cluster;
 use ZkLock::FaultProxy;
 use ZkLock::Shared;
-use ZkLock::Util qw(wait_until write_file);
+use ZkLock::Util qw(pg_config write_file);
 use ZkLock::ZkClient;
 
 # The session timeout, and the duration of a statement, in seconds.
@@ -49,9 +49,7 @@ busy(PG_FUNCTION_ARGS)
 	PG_RETURN_VOID();
 }
 C
-my $pg_config = $ENV{PG_CONFIG} // 'pg_config';
-chomp(my $include = `$pg_config --includedir-server`);
-system_or_bail($ENV{CC} // 'cc', "-I$include", qw(-O1 -fPIC -shared -o), "$tmp/busy.so", "$tmp/busy.c");
+system_or_bail($ENV{CC} // 'cc', '-I' . pg_config('includedir-server'), qw(-O1 -fPIC -shared -o), "$tmp/busy.so", "$tmp/busy.c");
 $node->safe_psql('postgres', "CREATE FUNCTION busy(int) RETURNS void LANGUAGE c AS '$tmp/busy.so'");
 
 # A session with a lock; {zk} is its ZooKeeper session.

@@ -9,7 +9,7 @@ use PostgreSQL::Test::Cluster;
 use Test::More;
 use ZkLock::Check;
 use ZkLock::Cluster;
-use ZkLock::Util qw(hold_still read_file);
+use ZkLock::Util qw(child_processes hold_still postmaster_pid);
 use ZkLock::ZkClient;
 use ZkLock::ZkServer;
 
@@ -20,10 +20,8 @@ my $zkc = ZkLock::ZkClient->new($zk->connect_string, timeout => 30);
 sub processes
 {
 	my ($node) = @_;
-	my ($postmaster) = read_file($node->data_dir . '/postmaster.pid') =~ /^(\d+)/;
-	my @children = split ' ',
-	  join ' ', map { read_file($_) } glob "/proc/$postmaster/task/*/children";
-	return ($postmaster, @children);
+	my $postmaster = postmaster_pid($node->data_dir);
+	return ($postmaster, child_processes($postmaster));
 }
 
 # Starts a primary and its standby.

@@ -15,28 +15,13 @@ use ZkLock::Tls;
 use ZkLock::ZkClient;
 use ZkLock::ZkServer;
 
-my $library = pkglibdir() . '/zklock.so';
-plan skip_all => 'the ZooKeeper client library that zklock is built with has no TLS'
-  unless slurp_file($library) =~ /\0zookeeper_init_ssl\0/;
-
-sub pkglibdir
-{
-	my $pg_config = $ENV{PG_CONFIG} // 'pg_config';
-	chomp(my $dir = `$pg_config --pkglibdir`);
-	return $dir;
-}
-
+require_tls();
 my $tls = ZkLock::Tls->new;
 $tls->sign('stranger', by => 'rogue');
 my $zk = ZkLock::ZkServer->start(tick_time => 200, tls => $tls, config => { maxSessionTimeout => 60000 });
 my $zkc = ZkLock::ZkClient->new($zk->connect_string);
-my %files = (tls_ca_file => $tls->path('ca.crt'), tls_cert_file => $tls->path('client.crt'),
-	tls_key_file => $tls->path('client.key'));
-my @nodes = map
-{
-	shared_node($_, zk => $zk->secure_connect_string, session_timeout => '30s',
-		set => { map { ("zklock.$_" => $files{$_}) } keys %files })
-} qw(a b);
+my $settings = $tls->settings;
+my @nodes = map { shared_node($_, zk => $zk->secure_connect_string, session_timeout => '30s', set => $settings) } qw(a b);
 my ($first, $second) = map { session($_) } @nodes;
 
 # Locks.
@@ -83,7 +68,7 @@ for my $what (sort keys %refused)
 	fails_with($s, "SELECT zk_lock('refused')", '08001',
 		'a client with a certificate that the ensemble does not trust is refused',
 		like => qr/^HINT:.*tls_cert_file/m);
-	$s->reconnect(map { ("zklock.$_" => '') } keys %files);
+	$s->reconnect(map { $_ => '' } keys %$settings);
 	fails_with($s, "SELECT zk_lock('refused')", '08001', 'a client without TLS is refused',
 		like => qr/^HINT:.*connect_string/m, unlike => qr/TLS/);
 	$s->quit;
@@ -104,11 +89,11 @@ for my $what (sort keys %refused)
 		'a key that the group can read' => [ { tls_key_file => $group }, 'F0000', qr/tls_key_file: group/ ]);
 	for my $what (sort keys %bad)
 	{
-		my ($settings, $sqlstate, $pattern) = @{ $bad{$what} };
-		my $s = session_with($nodes[0], %$settings);
+		my ($changed, $sqlstate, $pattern) = @{ $bad{$what} };
+		my $s = session_with($nodes[0], %$changed);
 		fails_with($s, "SELECT zk_lock('bad')", $sqlstate, "$what is an error at once",
 			like => $pattern, unlike => qr{\Q$tls->{dir}\E});
-		$s->reconnect(map { ("zklock.$_" => undef) } keys %$settings);
+		$s->reconnect(map { ("zklock.$_" => undef) } keys %$changed);
 		works($s, "SELECT zk_try_lock('bad')", 't', "the session can lock after $what");
 		$s->quit;
 	}
@@ -131,10 +116,10 @@ for my $what (sort keys %refused)
 	$nodes[0]->safe_psql('postgres', 'CREATE ROLE ordinary LOGIN');
 	my $s = session($nodes[0], user => 'ordinary');
 	works($s, "SELECT zk_try_lock('ordinary')", 't', 'an ordinary role locks with the certificate of the server');
-	for my $setting (sort keys %files)
+	for my $setting (sort keys %$settings)
 	{
-		fails_with($s, "SHOW zklock.$setting", '42501', "an ordinary role cannot see $setting", hint => 0);
-		fails_with($s, "SET zklock.$setting = '/etc/passwd'", '42501', "an ordinary role cannot set $setting", hint => 0);
+		fails_with($s, "SHOW $setting", '42501', "an ordinary role cannot see $setting", hint => 0);
+		fails_with($s, "SET $setting = '/etc/passwd'", '42501', "an ordinary role cannot set $setting", hint => 0);
 	}
 	$s->quit;
 }

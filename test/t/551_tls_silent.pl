@@ -17,18 +17,14 @@ use ZkLock::Tls;
 use ZkLock::ZkClient;
 use ZkLock::ZkServer;
 
-my $pg_config = $ENV{PG_CONFIG} // 'pg_config';
-chomp(my $library = `$pg_config --pkglibdir`);
-plan skip_all => 'the ZooKeeper client library that zklock is built with has no TLS'
-  unless slurp_file("$library/zklock.so") =~ /\0zookeeper_init_ssl\0/;
-
+require_tls();
 my $tls = ZkLock::Tls->new;
 my $zk = ZkLock::ZkServer->start(tick_time => 200, tls => $tls, config => { maxSessionTimeout => 60000 });
 my $zkc = ZkLock::ZkClient->new($zk->connect_string);
 my $answering = ZkLock::Proxy->start(target => $zk->secure_connect_string);
 my $silent = ZkLock::Proxy->start(target => $zk->secure_connect_string);
 my $node = shared_node('a', zk => $answering->connect_string . ',' . $silent->connect_string, session_timeout => '12s',
-	set => { map { ("zklock.tls_$_->[0]_file" => $tls->path($_->[1])) } ['ca', 'ca.crt'], ['cert', 'client.crt'], ['key', 'client.key'] });
+	set => $tls->settings);
 
 # Each session tries the servers in a different order: some try the silent server first.
 use constant SESSIONS => 4;

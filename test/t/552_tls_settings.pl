@@ -5,18 +5,17 @@ use strict;
 use warnings;
 
 use DynaLoader ();
-use PostgreSQL::Test::Utils;
 use Test::More;
 use ZkLock::Check;
 use ZkLock::Cluster;
 use ZkLock::Shared;
+use ZkLock::Util qw(pg_config);
 
 my @settings = map { "zklock.tls_$_" } qw(ca_file cert_file key_file);
 
 # The symbols of zklock.so and of the client library that it loads.
-my $pg_config = $ENV{PG_CONFIG} // 'pg_config';
-chomp(my $dir = `$pg_config --pkglibdir`);
-my ($client) = `ldd '$dir/zklock.so'` =~ /libzookeeper_st\S* => (\S+)/;
+my $library = pg_config('pkglibdir') . '/zklock.so';
+my ($client) = `ldd '$library'` =~ /libzookeeper_st\S* => (\S+)/;
 my $has_tls = grep { DynaLoader::dl_find_symbol(DynaLoader::dl_load_file($_), 'zookeeper_init_ssl') }
   grep { defined } $client;
 note('client library: ' . ($client // 'linked in') . ($has_tls ? ' with' : ' without') . ' TLS');

@@ -16,10 +16,7 @@ use ZkLock::Util qw(wait_until);
 use ZkLock::ZkClient;
 use ZkLock::ZkServer;
 
-my $pg_config = $ENV{PG_CONFIG} // 'pg_config';
-chomp(my $library = `$pg_config --pkglibdir`);
-plan skip_all => 'the ZooKeeper client library that zklock is built with has no TLS'
-  unless slurp_file("$library/zklock.so") =~ /\0zookeeper_init_ssl\0/;
+require_tls();
 
 # In seconds: closing a session takes at most two; the rest is for a busy machine.
 use constant LIMIT => 10;
@@ -33,9 +30,9 @@ my $zkc = ZkLock::ZkClient->new($zk->connect_string);
 my $proxy = ZkLock::Proxy->start(target => $zk->secure_connect_string);
 my $shim = ZkLock::Shim->build;
 local @ENV{ $shim->names } = $shim->values;
+my $settings = $tls->settings;
 my $node = zklock_node('a', zk => $proxy->connect_string, session_timeout => '45s',
-	extra_conf => join('', map { "zklock.tls_$_->[0]_file = '" . $tls->path($_->[1]) . "'\n" }
-	  ['ca', 'ca.crt'], ['cert', 'client.crt'], ['key', 'client.key'])
+	extra_conf => join('', map { "$_ = '$settings->{$_}'\n" } keys %$settings)
 	  . "max_files_per_process = 4000\nrestart_after_crash = on\n");
 my $witness = session($node);
 $witness->query_ok("SELECT zk_lock('witness')");

@@ -10,6 +10,7 @@ use Test::More;
 use ZkLock::Check;
 use ZkLock::Cluster;
 use ZkLock::Document;
+use ZkLock::Util qw(postmaster_pid);
 use ZkLock::ZkServer;
 
 my $zk = ZkLock::ZkServer->start(tick_time => 500);
@@ -104,7 +105,7 @@ unlike(slurp_file("/proc/" . $s->pid . "/$_"), qr/S3cr3t|hidden_file/, "neither 
 works($s, "SELECT count(*) FROM pg_stat_activity AS a WHERE a::text ~ ('S3' || 'cr3t|hidden' || '_file')", '0', '... nor in pg_stat_activity');
 ok(has_in_memory($s->pid, 'S3cr3tPassw0rd'), 'the memory of the backend contains it');
 ok(!has_in_memory($_, 'S3cr3tPassw0rd'), '... but not that of the postmaster or of a backend without a session')
-  for $idle->pid, slurp_file($node->data_dir . '/postmaster.pid') =~ /^(\d+)/;
+  for $idle->pid, postmaster_pid($node->data_dir);
 $node->safe_psql('postgres', "ALTER DATABASE postgres SET zklock.auth_file = '$file'");
 works($s, "SELECT count(*) FROM pg_db_role_setting WHERE setconfig::text ~ 'hidden_file'", '1',
 	'the name of the file is in a catalog that every role reads, if a database has the setting');

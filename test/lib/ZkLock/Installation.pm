@@ -22,7 +22,7 @@ use warnings;
 use File::Basename qw(basename dirname);
 use File::Copy qw(cp);
 use File::Path qw(make_path);
-use ZkLock::Util qw(write_file);
+use ZkLock::Util qw(pg_config write_file);
 
 # These programs find files relative to their own path, so they are copies; all others
 # are links.
@@ -133,14 +133,6 @@ sub link_all
 		symlink "$from/$entry", "$to/$entry" or die "$entry: $!\n";
 	}
 	return;
-}
-
-sub pg_config
-{
-	my ($what) = @_;
-	my $pg_config = $ENV{PG_CONFIG} // 'pg_config';
-	chomp(my $value = `$pg_config --$what`);
-	return $value || die "pg_config --$what failed\n";
 }
 
 1;

@@ -14,7 +14,7 @@ use strict;
 use warnings;
 
 use Exporter qw(import);
-use ZkLock::Util qw(read_file);
+use ZkLock::Util qw(pg_config read_file);
 
 our @EXPORT = qw(errors_without_hint messages_of_source);
 
@@ -141,10 +141,8 @@ sub states_of
 # Returns PostgreSQL's own table.
 sub sqlstates
 {
-	my $pg_config = $ENV{PG_CONFIG} // 'pg_config';
-	chomp(my $include = `$pg_config --includedir-server`);
 	my %state_of;
-	for my $line (split /\n/, read_file("$include/utils/errcodes.h"))
+	for my $line (split /\n/, read_file(pg_config('includedir-server') . '/utils/errcodes.h'))
 	{
 		my ($name, $state) = $line =~ /^#define ERRCODE_(\w+) MAKE_SQLSTATE\((.*)\)/ or next;
 		$state_of{$name} = $state =~ s/[^0-9A-Z]//gr;

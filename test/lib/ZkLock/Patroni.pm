@@ -20,7 +20,8 @@ use HTTP::Tiny;
 use IPC::Run ();
 use JSON::PP ();
 use ZkLock::Cluster;
-use ZkLock::Util qw(alive end_process free_port hold_still log_tail read_file spawn wait_until write_file);
+use ZkLock::Util qw(alive child_processes end_process free_port hold_still log_tail pg_config postmaster_pid read_file spawn
+  wait_until write_file);
 
 # The first member initializes the cluster with these settings.
 sub start
@@ -34,7 +35,7 @@ sub start
 		log => $tmp->dirname . '/patroni.log',
 		port => free_port(),
 		api => free_port(),
-		bindir => bindir(),
+		bindir => pg_config('bindir'),
 	}, $class;
 	my $to = ref $opt{zk} ? $opt{zk}->connect_string : $opt{zk};
 	# JSON is YAML, too.
@@ -42,13 +43,6 @@ sub start
 		JSON::PP->new->canonical->pretty->encode($self->configuration($to, %{ $opt{settings} // {} })));
 	$self->launch;
 	return $self;
-}
-
-sub bindir
-{
-	my $pg_config = $ENV{PG_CONFIG} // 'pg_config';
-	chomp(my $bindir = `$pg_config --bindir`);
-	return $bindir;
 }
 
 sub configuration
@@ -131,10 +125,10 @@ sub wait_logged
 sub kill9
 {
 	my ($self) = @_;
-	my ($postmaster) = read_file("$self->{dir}/data/postmaster.pid") =~ /^(\d+)/;
-	my @children = split ' ', join ' ', map { read_file($_) } glob "/proc/$postmaster/task/*/children";
-	hold_still($self->{pid}, $postmaster, @children);
-	kill 'KILL', $postmaster, @children;
+	my $postmaster = postmaster_pid("$self->{dir}/data");
+	my @processes = ($postmaster, child_processes($postmaster));
+	hold_still($self->{pid}, @processes);
+	kill 'KILL', @processes;
 	end_process($self->{pid}, 'KILL');
 	return;
 }

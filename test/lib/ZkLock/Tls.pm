@@ -7,6 +7,9 @@
 #   my $zk = ZkLock::ZkServer->start(tls => $tls); # serves TLS on secure_port, too
 #   $tls->path('client.crt');      # also client.key, ca.crt, server.pem
 #   $tls->sign('stranger', by => 'rogue', names => [...]);
+#   $tls->settings;                # of the sessions, with the certificate "client"
+#
+# require_tls() skips a file if the ZooKeeper client library that zklock is built with has no TLS.
 
 package ZkLock::Tls;
 
@@ -14,8 +17,20 @@ use strict;
 use warnings;
 
 use Carp qw(croak);
+use Exporter qw(import);
 use File::Temp ();
-use ZkLock::Util qw(write_file);
+use PostgreSQL::Test::Utils qw(slurp_file);
+use Test::More;
+use ZkLock::Util qw(pg_config read_file write_file);
+
+our @EXPORT = qw(require_tls);
+
+sub require_tls
+{
+	plan skip_all => 'the ZooKeeper client library that zklock is built with has no TLS'
+	  unless slurp_file(pg_config('pkglibdir') . '/zklock.so') =~ /\0zookeeper_init_ssl\0/;
+	return;
+}
 
 sub new
 {
@@ -50,7 +65,7 @@ sub sign
 	$self->openssl('req', new_key($name), '-out', "$name.csr", '-subj', "/CN=$name");
 	$self->openssl('x509', '-req', '-in', "$name.csr", '-out', "$name.crt", '-days', 2,
 		'-CA', "$by.crt", '-CAkey', "$by.key", '-CAcreateserial', '-extfile', 'ext');
-	write_file($self->path("$name.pem"), join '', map { read_text($self->path("$name.$_")) } qw(key crt));
+	write_file($self->path("$name.pem"), join '', map { read_file($self->path("$name.$_")) } qw(key crt));
 	chmod 0600, map { $self->path("$name.$_") } qw(key pem);
 	return;
 }
@@ -74,8 +89,17 @@ sub openssl
 		POSIX::_exit(127);
 	}
 	waitpid $pid, 0;
-	croak "openssl @arguments:\n" . read_text($log) if $?;
+	croak "openssl @arguments:\n" . read_file($log) if $?;
 	return;
+}
+
+sub settings
+{
+	my ($self) = @_;
+	return {
+		'zklock.tls_ca_file' => $self->path('ca.crt'),
+		'zklock.tls_cert_file' => $self->path('client.crt'),
+		'zklock.tls_key_file' => $self->path('client.key') };
 }
 
 # Returns the configuration of a ZooKeeper server for a port that requires certificates.
@@ -90,14 +114,6 @@ sub server_config
 		'ssl.keyStore.type' => 'PEM',
 		'ssl.trustStore.location' => $self->path('ca.crt'),
 		'ssl.trustStore.type' => 'PEM');
-}
-
-sub read_text
-{
-	my ($path) = @_;
-	open my $fh, '<', $path or croak "$path: $!";
-	local $/ = undef;
-	return scalar <$fh>;
 }
 
 1;

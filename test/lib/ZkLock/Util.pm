@@ -2,7 +2,7 @@
 #
 # Owns: choosing free TCP ports, waiting for a condition with a deadline,
 # starting child processes that die with the test and ending exactly those,
-# reading the tail of a log.
+# reading the tail of a log, finding the processes of a PostgreSQL server and its files.
 #
 # Never sleeps to synchronise: wait_until() polls a condition and dies with
 # diagnostics when the deadline passes.
@@ -22,7 +22,8 @@ use Time::HiRes qw(time);
 
 our @EXPORT_OK =
   qw(free_port wait_until spawn end_process alive hold_still log_tail
-  port_listens read_file write_file node_members);
+  port_listens read_file write_file node_members
+  pg_config postmaster_pid child_processes);
 
 # The default timeout of every wait in the library.
 our $TIMEOUT = $ENV{PG_TEST_TIMEOUT_DEFAULT} || 60;
@@ -187,6 +188,24 @@ sub write_file
 	print $fh $text;
 	close $fh or croak "$path: $!";
 	return;
+}
+
+# Returns what pg_config prints for this option: 'bindir', for one.
+sub pg_config
+{
+	my ($what) = @_;
+	my $program = $ENV{PG_CONFIG} // 'pg_config';
+	chomp(my $value = `$program --$what`);
+	return $value || croak "$program --$what failed";
+}
+
+# Returns the process of the PostgreSQL server with this data directory.
+sub postmaster_pid { return (read_file("$_[0]/postmaster.pid") =~ /^(\d+)/)[0] }
+
+sub child_processes
+{
+	my ($pid) = @_;
+	return map { m{/proc/(\d+)/} } grep { read_file($_) =~ /^PPid:\s*$pid$/m } glob '/proc/[0-9]*/status';
 }
 
 # Returns the members of the data of a node that zklock has made, as bytes.
