@@ -7,24 +7,14 @@ use warnings;
 use Test::More;
 use ZkLock::Check qw(nothing_left);
 use ZkLock::Cluster;
-use ZkLock::Deadlock;
+use ZkLock::Deadlock qw(lock_row);
 use ZkLock::ZkClient;
 use ZkLock::ZkEnsemble;
 
 my $zk = ZkLock::ZkEnsemble->start(size => 3, tick_time => 500);
 my $zkc = ZkLock::ZkClient->new($zk->connect_string);
-my %node = map {
-	my $node = zklock_node($_, zk => $zk,
-		extra_conf => "deadlock_timeout = '300ms'\n");
-	$node->safe_psql('postgres',
-		'CREATE TABLE t AS SELECT g AS id, 0 AS v FROM generate_series(1, 9) g');
-	($_ => $node)
-} qw(a b c d);
-my $d = ZkLock::Deadlock->new(%node);
+my $d = ZkLock::Deadlock->start([qw(a b c d)], zk => $zk, extra_conf => "deadlock_timeout = '300ms'\n");
 my $waits = '/zklock/waiting';
-
-sub lock_row { return "UPDATE t SET v = v + 1 WHERE id = $_[0]" }
-
 
 # Two servers; the text of the error.
 {

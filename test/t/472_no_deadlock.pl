@@ -8,24 +8,14 @@ use warnings;
 use Test::More;
 use ZkLock::Check;
 use ZkLock::Cluster;
-use ZkLock::Deadlock qw(wait_reports wait_until_reported);
+use ZkLock::Deadlock qw(lock_row wait_reports wait_until_reported);
 use ZkLock::Util qw(wait_until);
 use ZkLock::ZkClient;
 use ZkLock::ZkEnsemble;
 
 my $zk = ZkLock::ZkEnsemble->start(size => 3, tick_time => 500);
 my $zkc = ZkLock::ZkClient->new($zk->connect_string);
-my %node = map {
-	my $node = zklock_node($_, zk => $zk,
-		extra_conf => "deadlock_timeout = '100ms'\n");
-	$node->safe_psql('postgres',
-		'CREATE TABLE t AS SELECT g AS id, 0 AS v FROM generate_series(1, 9) g');
-	($_ => $node)
-} qw(a b c);
-my $d = ZkLock::Deadlock->new(%node);
-
-sub lock_row { return "UPDATE t SET v = v + 1 WHERE id = $_[0]" }
-
+my $d = ZkLock::Deadlock->start([qw(a b c)], zk => $zk, extra_conf => "deadlock_timeout = '100ms'\n");
 
 # A chain of seven sessions on three servers; all waits are reported. The end of the
 # chain releases first.
@@ -158,7 +148,7 @@ wait_zk_empty($zkc, '/zklock/waiting');
 {
 	$_->append_conf('postgresql.conf', 'zklock.deadlock_detection = off'),
 	  $_->reload
-	  for values %node;
+	  for $d->nodes;
 	my ($s, $t) = map { $d->open($_) } qw(a b);
 	$d->hold($s, "SELECT zk_xact_lock('x')");
 	$d->hold($t, "SELECT zk_xact_lock('y')");
@@ -173,7 +163,7 @@ wait_zk_empty($zkc, '/zklock/waiting');
 }
 
 $_->append_conf('postgresql.conf', 'zklock.deadlock_detection = on'), $_->reload
-  for values %node;
+  for $d->nodes;
 
 # A holder has lost its session, and queues again behind a waiter. That waiter still
 # waits for the node of the lost session. This is no cycle.

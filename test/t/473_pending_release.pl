@@ -19,19 +19,12 @@ use ZkLock::ZkServer;
 my $zk = ZkLock::ZkServer->start(tick_time => 2000);
 my $zkc = ZkLock::ZkClient->new($zk->connect_string);
 my $proxy = ZkLock::Proxy->start(target => $zk);
-my %node = map {
-	my $node = zklock_node($_, zk => $zk, session_timeout => '30s',
-		extra_conf => "deadlock_timeout = '100ms'\n");
-	$node->safe_psql('postgres',
-		'CREATE TABLE t AS SELECT g AS id, 0 AS v FROM generate_series(1, 9) g');
-	($_ => $node)
-} qw(a b);
-my $d = ZkLock::Deadlock->new(%node);
+my $d = ZkLock::Deadlock->start([qw(a b)], zk => $zk, session_timeout => '30s', extra_conf => "deadlock_timeout = '100ms'\n");
 
 # A session of a's server whose connection to the ensemble can be cut.
 sub open_through_proxy
 {
-	my $s = session($node{a});
+	my $s = session($d->{nodes}{a});
 	$s->reconnect('zklock.connect_string' => $proxy->connect_string);
 	$s->query_ok("SELECT zk_lock_shared('warm'), zk_unlock_shared('warm')");
 	push @{ $d->{all} }, $s;

@@ -4,8 +4,11 @@
 # Owns: the sessions of a deadlock, and the assertions about its victim and the others.
 #
 #   my $d = ZkLock::Deadlock->new(a => $node_a, b => $node_b);
+#   my $d = ZkLock::Deadlock->start([qw(a b)], zk => $zk, extra_conf => ...);   # as zklock_node();
+#                                           # each server has a table t
 #   my $s = $d->open('a');                  # a session in a transaction
 #   $d->hold($s, "SELECT zk_lock('x')");    # must succeed
+#   $d->hold($s, lock_row(1));              # a row of t
 #   $d->wait_for($s, "SELECT zk_lock('y')");    # the statement waits
 #   my $victim = $d->one_fails('a promise', qr/lock "y"/);
 #   $d->all_succeed('a promise', $zkc);     # all other waiters, in any order; with a
@@ -23,7 +26,9 @@ use Time::HiRes qw(time);
 use ZkLock::Cluster;
 use ZkLock::Util qw(wait_until);
 
-our @EXPORT_OK = qw(wait_reports wait_until_reported);
+our @EXPORT_OK = qw(lock_row wait_reports wait_until_reported);
+
+sub lock_row { return "UPDATE t SET v = v + 1 WHERE id = $_[0]" }
 
 # Returns the names of the published wait reports: the ids of their sessions. The nodes of
 # local waiters, which are no reports, have an @.
@@ -43,6 +48,16 @@ sub new
 	my ($class, %nodes) = @_;
 	return bless { nodes => \%nodes, waiting => [], all => [] }, $class;
 }
+
+sub start
+{
+	my ($class, $names, %opt) = @_;
+	my %nodes = map { $_ => zklock_node($_, %opt) } @$names;
+	$_->safe_psql('postgres', 'CREATE TABLE t AS SELECT g AS id, 0 AS v FROM generate_series(1, 9) g') for values %nodes;
+	return $class->new(%nodes);
+}
+
+sub nodes { return values %{ $_[0]{nodes} } }
 
 # Opens a session on one of the servers, in a transaction unless begin => 0. Its
 # ZooKeeper session is open already: a wait for the connection would look like a wait
