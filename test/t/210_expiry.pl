@@ -48,13 +48,6 @@ sub expire_last
 	return;
 }
 
-sub rows
-{
-	my ($value) = @_;
-	return $cut_off->safe_psql('postgres',
-		"SELECT count(*) FROM t WHERE v = '$value'");
-}
-
 # A holder in a transaction.
 loses('commit',
 	sub {
@@ -71,7 +64,7 @@ loses('commit',
 		commit_refused($s,
 			'a transaction with a lost lock cannot commit',
 			like => qr/"commit"/);
-		is(rows('commit'), 0, 'the refused commit leaves no row');
+		is(rows_with($cut_off, 'commit'), 0, 'the refused commit leaves no row');
 		works($s, 'SELECT count(*) FROM zk_held_locks',
 			'0', 'a lost lock is not in zk_held_locks');
 		works($s, 'BEGIN; INSERT INTO t VALUES (\'later\'); COMMIT',
@@ -106,7 +99,7 @@ loses('caught',
 		fails_with($s, 'COMMIT', '40001',
 			'a transaction that caught the error about its loss cannot commit',
 			like => qr/^DETAIL:  Affected: "caught"\.$/m);
-		is(rows('caught'), 0, 'the transaction leaves no row');
+		is(rows_with($cut_off, 'caught'), 0, 'the transaction leaves no row');
 		works($s, "INSERT INTO t VALUES ('after')",
 			'', 'the next transaction commits');
 		$next->quit;
@@ -128,7 +121,7 @@ loses('busy',
 		$gate->quit;
 		failed_with($s, '40001', 'the running statement fails',
 			like => qr/"busy"/);
-		is(rows('busy'), 0, 'the running statement leaves no row');
+		is(rows_with($cut_off, 'busy'), 0, 'the running statement leaves no row');
 		works($s, "INSERT INTO t VALUES ('unbusy')", '', 'the next statement commits');
 		$next->quit;
 	});
@@ -145,7 +138,7 @@ loses('idle',
 		fails_with($s, "INSERT INTO t VALUES ('idle')", '40001',
 			'an idle session gets the error of its loss at its next statement',
 			like => qr/locks "idle2?" and 1 other were lost.*^DETAIL:  The ZooKeeper ensemble did not confirm the session in time: .* the locks since\.$/ms);
-		is(rows('idle'), 0, 'the failed statement leaves no row');
+		is(rows_with($cut_off, 'idle'), 0, 'the failed statement leaves no row');
 		works($s, "INSERT INTO t VALUES ('idle')", '', 'the loss is reported once');
 		works($s, 'SELECT count(*) FROM zk_held_locks',
 			'0', 'the session holds none of the lost locks');
@@ -196,7 +189,7 @@ loses('inner',
 		$s->query_ok("INSERT INTO t VALUES ('savepoint')");
 		fails_with($s, 'COMMIT', '40001',
 			'ROLLBACK TO does not undo the loss: the commit is refused');
-		is(rows('savepoint'), 0, 'the refused commit leaves no row');
+		is(rows_with($cut_off, 'savepoint'), 0, 'the refused commit leaves no row');
 		$next->quit;
 	});
 
@@ -285,7 +278,7 @@ for my $round (1 .. 3)
 	my $committed = $lost ? '40001' : $s->sqlstate;
 	ok( $committed eq '40001' || ($committed eq '00000' && !$lost),
 		"a restart of the ensemble ends in a commit or 40001 (round $round)");
-	is(rows("restart $round"), $committed eq '00000' ? 1 : 0,
+	is(rows_with($cut_off, "restart $round"), $committed eq '00000' ? 1 : 0,
 		"the row is there exactly if the commit succeeded (round $round)");
 	ok( !($committed eq '00000' && ($granted // 'f') eq 't'),
 		"the lock was not granted to another session before a commit (round $round)");
@@ -337,7 +330,7 @@ for my $round (1 .. 3)
 		{
 			works($s, 'COMMIT', '', 'a commit succeeds if its lock was held until the release');
 		}
-		is(rows("released $lost"), $lost ? 0 : 1, 'the row is there exactly if the commit succeeded');
+		is(rows_with($cut_off, "released $lost"), $lost ? 0 : 1, 'the row is there exactly if the commit succeeded');
 	}
 	$s->quit;
 	nothing_left($zkc, 'a release without a lease leaves no node');

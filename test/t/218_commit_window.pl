@@ -40,12 +40,6 @@ sub wait_for_standby
 		'SELECT wait_event FROM pg_stat_activity WHERE pid = ' . $s->pid, 'SyncRep');
 }
 
-sub rows
-{
-	my ($value) = @_;
-	return $here->safe_psql('postgres', "SELECT count(*) FROM t WHERE v = '$value'");
-}
-
 # Returns what was counted since the last call.
 sub counted
 {
@@ -86,7 +80,7 @@ for my $how ('by expiry', 'by hand')
 	failed_with($s, '40001', "a loss $how ends the wait in the queue of NOTIFY",
 		like => qr/lock "notify" was lost/);
 	ok(!$first->finished, '... before the other commit ends');
-	is(rows('notify'), 0, '... and the transaction is not committed');
+	is(rows_with($here, 'notify'), 0, '... and the transaction is not committed');
 	is(counted(), '1|1', '... and the loss is counted');
 	works($s, 'SELECT count(*) FROM zk_held_locks', '0', '... and reported once');
 	$proxy->accept if $how eq 'by expiry';
@@ -156,7 +150,7 @@ for my $end ('COMMIT', "PREPARE TRANSACTION 'late'", "COMMIT PREPARED 'late'")
 	$s->wait_result;
 	ok($s->ok, 'a late loss of a lock whose name the client cannot read does not end the commit')
 	  or diag($s->error);
-	is(rows('euro'), 1, '... and the row is there');
+	is(rows_with($here, 'euro'), 1, '... and the row is there');
 	$s->quit;
 }
 

@@ -27,13 +27,6 @@ sub wait_lease_over
 		});
 }
 
-sub rows
-{
-	my ($value) = @_;
-	return $node->safe_psql('postgres',
-		"SELECT count(*) FROM t WHERE v = '$value'");
-}
-
 # A session-level lock is checked, too. A session without locks sends no check.
 {
 	my $s = connected_session($node, session_timeout => '3s');
@@ -62,7 +55,7 @@ sub rows
 	wait_lease_over($s);
 	fails_with($s, 'COMMIT', '40001',
 		'without a lease a commit fails when the ensemble does not answer');
-	is(rows('unleased'), 0, 'the refused commit leaves no row');
+	is(rows_with($node, 'unleased'), 0, 'the refused commit leaves no row');
 	$zk->resume;
 	works($s, "SELECT zk_lock('silent'), zk_unlock('silent')",
 		qr/^\d+\|t$/, 'the session can lock again afterwards');
@@ -85,7 +78,7 @@ for my $kind ([ lock => "zk_lock('gone')", "zk_unlock('gone')" ],
 	fails_with($s, 'COMMIT', '40001',
 		"a commit fails if a silent ensemble does not confirm that a $what was held until its release",
 		like => qr/"gone"/);
-	is(rows("gone $what"), 0, 'the refused commit leaves no row');
+	is(rows_with($node, "gone $what"), 0, 'the refused commit leaves no row');
 	$zk->resume;
 	works($s, "SELECT zk_lock('silent'), zk_unlock('silent')",
 		qr/^\d+\|t$/, 'the session can lock again afterwards');
@@ -176,7 +169,7 @@ for my $release ('EXECUTE release', 'CALL release()', 'DO \'BEGIN CALL release()
 	$zkc->end_session(zk_session_id($s));
 	$s->query_ok("SELECT zk_lock('second'); SELECT zk_unlock('second')");
 	commit_refused($s, 'a ZooKeeper session does not confirm a lock of an earlier ZooKeeper session', like => qr/"first"/);
-	is(rows('two sessions'), 0, 'the refused commit leaves no row');
+	is(rows_with($node, 'two sessions'), 0, 'the refused commit leaves no row');
 	nothing_left($zkc, 'the refused commit leaves no node');
 }
 {
@@ -190,7 +183,7 @@ for my $release ('EXECUTE release', 'CALL release()', 'DO \'BEGIN CALL release()
 	$s->cancel;
 	failed_with($s, '57014', 'a commit that waits for an answer can be cancelled',
 		hint => 0);
-	is(rows('cancelled'), 0, 'the cancelled commit leaves no row');
+	is(rows_with($node, 'cancelled'), 0, 'the cancelled commit leaves no row');
 
 	$s->query_ok('BEGIN');
 	$s->query_ok("INSERT INTO t VALUES ('cancelled')");
@@ -221,7 +214,7 @@ for my $release ('EXECUTE release', 'CALL release()', 'DO \'BEGIN CALL release()
 	$proxy->release;
 	failed_with($s, '40001', 'the check of a cancelled commit does not confirm the next commit',
 		like => qr/"between"/);
-	is(rows('between'), 0, '... and no row is left');
+	is(rows_with($node, 'between'), 0, '... and no row is left');
 	$s->quit;
 	$proxy->stop;
 }
@@ -249,7 +242,7 @@ SQL
 	$gate->query_ok('SELECT pg_advisory_unlock(1)');
 	failed_with($s, '40001', 'a silent ensemble does not confirm a COMMIT in a procedure',
 		like => qr/"silent"/);
-	is(rows('after'), 0, '... and the procedure does not go on');
+	is(rows_with($node, 'after'), 0, '... and the procedure does not go on');
 	$zk->resume;
 	works($s, 'SELECT count(*) FROM zk_held_locks', 0, '... and the lock is released');
 	nothing_left($zkc, '... and no node is left');
@@ -285,7 +278,7 @@ for my $begin ('', 'BEGIN')
 	fails_with($s, $begin ? 'COMMIT' : $timed, '57014',
 		'statement_timeout ends the check of ' . ($begin ? 'COMMIT' : 'an implicit commit'),
 		like => qr/due to statement timeout/, hint => 0);
-	is(rows('timed'), 0, '... and leaves no row');
+	is(rows_with($node, 'timed'), 0, '... and leaves no row');
 	$zk->resume;
 	$s->query_ok('RESET statement_timeout');
 	works($s, "INSERT INTO t VALUES ('after timeout')", '', '... and the next statement succeeds');
@@ -306,7 +299,7 @@ for my $running ('', '1h')
 		  . ($running ? 'which has another one' : 'which has none'));
 	$s->quit;
 }
-is(rows('changed'), 2, '... and both commits have succeeded');
+is(rows_with($node, 'changed'), 2, '... and both commits have succeeded');
 
 # The timer of the check ends with the check: the next statement of the same message has a
 # timer of its own.
@@ -318,7 +311,7 @@ is(rows('changed'), 2, '... and both commits have succeeded');
 		'after a commit with a check statement_timeout ends the next statement',
 		like => qr/due to statement timeout/, hint => 0);
 	$s->quit;
-	is(rows('timer'), 1, '... and the commit has succeeded');
+	is(rows_with($node, 'timer'), 1, '... and the commit has succeeded');
 }
 {
 	# A server that is silent until the process has ended may drop the session's
@@ -331,7 +324,7 @@ is(rows('changed'), 2, '... and both commits have succeeded');
 	$s->terminate;
 	$s->wait_result;
 	is($s->sqlstate, 'lost', 'a session whose commit waits for an answer can be terminated');
-	is(rows('terminated'), 0, 'the terminated commit leaves no row');
+	is(rows_with($node, 'terminated'), 0, 'the terminated commit leaves no row');
 	$zk->resume;
 }
 
@@ -349,7 +342,7 @@ for my $level (qw(transaction session))
 	commit_refused($s,
 		"with commit_check = always a $level lock without its node refuses the commit",
 		like => qr/"by-hand"/, unlike => qr/"untouched"/);
-	is(rows('by-hand'), 0, 'the refused commit leaves no row');
+	is(rows_with($node, 'by-hand'), 0, 'the refused commit leaves no row');
 	works($s, 'SELECT name FROM zk_held_locks', 'untouched',
 		'the other lock at session level is still held');
 	works($s, "INSERT INTO t VALUES ('after')", '', 'the loss is reported once');

@@ -32,13 +32,6 @@ my $inside = shared_node('inside',
 my $outside = shared_node('outside', zk => $other, session_timeout => '30s');
 $inside->safe_psql('postgres', 'CREATE TABLE t (v text)');
 
-sub rows
-{
-	my ($value) = @_;
-	return $inside->safe_psql('postgres',
-		"SELECT count(*) FROM t WHERE v = '$value'");
-}
-
 # Time on the machine's clock, in ms.
 my $clock_ms = 'extract(epoch FROM clock_timestamp()) * 1000';
 
@@ -50,7 +43,7 @@ my $clock_ms = 'extract(epoch FROM clock_timestamp()) * 1000';
 	$s->query_ok("INSERT INTO t SELECT 'long' FROM pg_sleep(3)");
 	works($s, 'COMMIT', '',
 		'a transaction three times as long as the session timeout commits');
-	is(rows('long'), 1, 'the row of that transaction is there');
+	is(rows_with($inside, 'long'), 1, 'the row of that transaction is there');
 	$s->quit;
 }
 
@@ -80,7 +73,7 @@ for my $run (1 .. RUNS)
 	my $granted = $second->query_ok("SELECT $clock_ms FROM zk_lock('contended')");
 	commit_refused($first,
 		"run $run: a transaction with a $level lock is refused");
-	is(rows("run $run"), 0, "run $run: the refused transaction leaves no row");
+	is(rows_with($inside, "run $run"), 0, "run $run: the refused transaction leaves no row");
 	cmp_ok($granted, '>', $lease_end,
 		"run $run: the lease ended before the second session was granted the lock");
 	push @margins, ($granted - $lease_end) / $timeout;
@@ -115,7 +108,7 @@ for my $check (sort keys %check)
 	is($first->sqlstate, $sqlstate,
 		"with commit_check = $check a commit through an isolated follower ends with $sqlstate"
 	) || diag($first->error);
-	is(rows($check), $sqlstate eq '00000' ? 1 : 0, 'the row is there exactly if the commit succeeded');
+	is(rows_with($inside, $check), $sqlstate eq '00000' ? 1 : 0, 'the row is there exactly if the commit succeeded');
 	$ensemble->heal;
 	$_->quit for $first, $second;
 	nothing_left($zkc, "commit_check = $check: nothing is left");

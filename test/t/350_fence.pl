@@ -27,12 +27,6 @@ my $node = zklock_node(
 	extra_conf => 'zklock.commit_check = off');
 $node->safe_psql('postgres', 'CREATE TABLE t (v text)');
 
-sub rows
-{
-	return $node->safe_psql('postgres',
-		"SELECT count(*) FROM t WHERE v = '$_[0]'");
-}
-
 # A holder that has written, and is stopped while its ZooKeeper session is closed. Its
 # local lock is removed, because a second session of this server would wait for it.
 sub paused_holder
@@ -65,7 +59,7 @@ for my $frozen ('', $proxy->connect_string)
 	fails_with($first, "SELECT zk_fence('overtaken')", '40001',
 		'the fence of the earlier holder is refused', like => $frozen && qr/fenced off/);
 	$first->query('COMMIT');
-	is(rows('overtaken'), 0, 'the earlier holder cannot commit');
+	is(rows_with($node, 'overtaken'), 0, 'the earlier holder cannot commit');
 	$proxy->thaw if $frozen;
 	$_->quit for $first, $later;
 }

@@ -50,39 +50,38 @@ ZkLock::Duel->new(
 	queue => sub { wait_contenders('mutex', @_) })->all;
 # Three permits, for SQL and other programs.
 {
-	my ($whose, $driver) = ("Curator's", $java);
 	my $name = 'three';
-	my @theirs = map { $driver->lock(semaphore => path($name), leases => 3) } 1 .. 3;
+	my @theirs = map { $java->lock(semaphore => path($name), leases => 3) } 1 .. 3;
 	my @ours = map { session($_) } @servers;
 	$ours[1]->reconnect('zklock.node_names' => 'kazoo');
 	my $try = "SELECT zk_try_acquire('$name', 3)";
 
-	ok($theirs[0]->acquire(0), "$whose semaphore of three: they acquire one permit");
-	works($ours[0], $try, 't', "$whose semaphore of three: we acquire one permit");
-	works($ours[1], $try, 't', "$whose semaphore of three: our second server acquires one permit");
-	works($ours[1], $try, 'f', "$whose semaphore of three: we get no fourth permit");
-	ok(!$theirs[1]->acquire(100), "$whose semaphore of three: they get no fourth permit");
+	ok($theirs[0]->acquire(0), 'a semaphore of three: they acquire one permit');
+	works($ours[0], $try, 't', 'a semaphore of three: we acquire one permit');
+	works($ours[1], $try, 't', 'a semaphore of three: our second server acquires one permit');
+	works($ours[1], $try, 'f', 'a semaphore of three: we get no fourth permit');
+	ok(!$theirs[1]->acquire(100), 'a semaphore of three: they get no fourth permit');
 	$theirs[1]->acquire_async;
 	wait_contenders($name, 4);
 	$theirs[2]->acquire_async;
 	wait_contenders($name, 5);
-	works($ours[0], "SELECT zk_release('$name')", 't', "$whose semaphore of three: we release one permit");
-	ok($theirs[1]->wait_result, "$whose semaphore of three: their first waiter is granted it");
-	ok(!$theirs[2]->finished, "$whose semaphore of three: their second waiter still waits");
+	works($ours[0], "SELECT zk_release('$name')", 't', 'a semaphore of three: we release one permit');
+	ok($theirs[1]->wait_result, 'a semaphore of three: their first waiter is granted it');
+	ok(!$theirs[2]->finished, 'a semaphore of three: their second waiter still waits');
 	works($ours[0],
 		"SELECT kind, client, granted, count(*) FROM zk_locks WHERE name = '$name' GROUP BY 1, 2, 3 ORDER BY 2, 3",
 		"semaphore|curator|f|1\nsemaphore|curator|t|2\nsemaphore|zklock|t|1",
-		"$whose semaphore of three: zk_locks shows all holders and waiters");
+		'a semaphore of three: zk_locks shows all holders and waiters');
 	$theirs[0]->release;
-	ok($theirs[2]->wait_result, "$whose semaphore of three: their second waiter is granted their released permit");
+	ok($theirs[2]->wait_result, 'a semaphore of three: their second waiter is granted their released permit');
 	$ours[0]->query_async("SELECT zk_acquire('$name', 3)");
 	wait_contenders($name, 4);
 	$theirs[1]->expire;
-	like($ours[0]->wait_result, qr/^\d+$/, "$whose semaphore of three: we acquire the permit of their lost session");
+	like($ours[0]->wait_result, qr/^\d+$/, 'a semaphore of three: we acquire the permit of their lost session');
 	$_->query_ok('SELECT zk_unlock_all()') for @ours;
 	$theirs[2]->release;
 	wait_contenders($name, 0);
-	pass("$whose semaphore of three: no node is left");
+	pass('a semaphore of three: no node is left');
 	$_->quit for @ours;
 	$_->close for @theirs;
 }

@@ -21,7 +21,7 @@ use PostgreSQL::Test::Utils;
 use ZkLock::Session;
 use ZkLock::Util qw(wait_until log_tail);
 
-our @EXPORT = qw(zklock_node session session_with connected_session wait_for_sql wait_zk_children
+our @EXPORT = qw(zklock_node session session_with connected_session rows_with wait_for_sql wait_zk_children
   wait_queued_or_ended wait_zk_empty wait_until wait_blocked wait_blocked_locally wait_asleep is_blocked wait_for_log server_log
   require_standby lock_nodes foreign_node);
 
@@ -93,6 +93,13 @@ sub connected_session
 	my $s = session_with($node, %settings);
 	$s->query_ok("SELECT zk_lock('warm-up-' || pg_backend_pid()), zk_unlock_all()");
 	return $s;
+}
+
+# The number of rows of table t with this value.
+sub rows_with
+{
+	my ($node, $value) = @_;
+	return $node->safe_psql('postgres', "SELECT count(*) FROM t WHERE v = '$value'");
 }
 
 # Waits until a query prints the expected text (default t). Each execution uses a
