@@ -40,7 +40,7 @@ final class CuratorLocks {
         String first = arguments.get(0);
         switch (verb) {
             case "open":
-                open(first, Integer.parseInt(arguments.get(1)), arguments.get(2));
+                open(first, Integer.parseInt(arguments.get(1)));
                 return List.of();
             case "close":
                 sessions.remove(first).close();
@@ -72,8 +72,6 @@ final class CuratorLocks {
             case "release":
                 lock.release();
                 return List.of();
-            case "mine":
-                return answer(lock.isAcquiredInThisProcess());
             case "participants":
                 return names(participants(lock));
             case "revocable":
@@ -94,10 +92,9 @@ final class CuratorLocks {
         return List.of(value ? "1" : "0");
     }
 
-    private void open(String name, int timeout, String namespace) throws Exception {
+    private void open(String name, int timeout) throws Exception {
         CuratorFramework session = CuratorFrameworkFactory.builder()
                 .connectString(connectString)
-                .namespace(namespace.isEmpty() ? null : namespace)
                 .sessionTimeoutMs(timeout)
                 .connectionTimeoutMs(30000)
                 // Curator's default is the host's address, which requires a resolvable host name.

@@ -1,6 +1,6 @@
 """kazoo's locks under the node names of Curator.
 
-Owns: three subclasses, with which a Python program contends with Java programs that
+Owns: two subclasses, with which a Python program contends with Java programs that
 use Curator, and with SQL sessions with zklock.node_names = curator_mutex or curator.
 They set undocumented attributes of kazoo's classes.
 """
@@ -20,10 +20,3 @@ class Write(Lock):
 
     _NODE_NAME = "__WRIT__"
     _EXCLUDE_NAMES = ["__READ__", "__WRIT__"]
-
-
-class Read(Lock):
-    """The read lock of an InterProcessReadWriteLock."""
-
-    _NODE_NAME = "__READ__"
-    _EXCLUDE_NAMES = ["__WRIT__"]

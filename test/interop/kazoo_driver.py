@@ -14,7 +14,7 @@ import curator_names
 from crowd import Crowd
 from kazoo.client import KazooClient
 from kazoo.exceptions import LockTimeout
-from kazoo.recipe.lock import Lock, ReadLock, Semaphore, WriteLock
+from kazoo.recipe.lock import Lock, ReadLock, WriteLock
 from sql_locks import SqlLock, SqlSession
 
 class Lease:
@@ -35,7 +35,6 @@ KINDS = {
     "lease": Lease,
     "curator_mutex": curator_names.Mutex,
     "curator_write": curator_names.Write,
-    "curator_read": curator_names.Read,
 }
 
 
@@ -47,15 +46,13 @@ class Driver:
         self.sessions = {}
         self.locks = {}
 
-    def client(self, timeout, namespace="", client_id=None):
-        client = KazooClient(
-            hosts=self.hosts + ("/" + namespace if namespace else ""),
-            timeout=timeout, client_id=client_id)
+    def client(self, timeout, client_id=None):
+        client = KazooClient(hosts=self.hosts, timeout=timeout, client_id=client_id)
         client.start(timeout=60)
         return client
 
-    def open(self, name, timeout, namespace):
-        self.sessions[name] = self.client(int(timeout) / 1000, namespace)
+    def open(self, name, timeout):
+        self.sessions[name] = self.client(int(timeout) / 1000)
 
     def open_sql(self, name, connection, settings):
         self.sessions[name] = SqlSession(connection, settings)
@@ -72,15 +69,10 @@ class Driver:
         thief.stop()
         thief.close()
 
-    def data(self, name, path):
-        return self.sessions[name].get(path)[0].decode("utf-8")
-
     def lock(self, name, kind, session, path, leases):
         client = self.sessions[session]
         if isinstance(client, SqlSession):
             self.locks[name] = SqlLock(client, kind, path, leases)
-        elif kind == "semaphore":
-            self.locks[name] = Semaphore(client, path, session, int(leases))
         else:
             self.locks[name] = KINDS[kind](client, path, session)
 
@@ -102,17 +94,8 @@ class Driver:
     def release(self, name):
         return int(self.locks[name].release())
 
-    def mine(self, name):
-        return int(self.locks[name].is_acquired)
-
     def contenders(self, name):
         return self.locks[name].contenders()
-
-    def lease_holders(self, name):
-        return self.locks[name].lease_holders()
-
-    def cancel(self, name):
-        self.locks[name].cancel()
 
     def crowd(self, name, timeout, *rest):
         lock = self.locks[name]

@@ -16,7 +16,7 @@ use ZkLock::Util qw(node_members);
 
 # Nobody connects to a server that starts before it has read its sessions.
 my $proxy = ZkLock::Proxy->start(target => shared_zk());
-my ($zk, $zkc, @servers) = contest(may_crash => 1, session_timeout => '60s', zk => $proxy);
+my ($zk, $zkc, @servers) = contest(session_timeout => '60s', zk => $proxy);
 my $java = ZkLock::Opponent->curator($proxy->connect_string);
 my $python = ZkLock::Opponent->kazoo($proxy->connect_string);
 
@@ -64,55 +64,6 @@ my $theirs = $java->lock(mutex => path('x'), timeout => 60000);
 	$there->query_ok("SELECT zk_unlock('x')");
 	$watcher->close;
 	nothing_left($zkc, 'participants: no node is left');
-}
-
-# Counted acquisitions, on either side.
-{
-	$theirs->acquire for 1 .. 3;
-	$theirs->release for 1 .. 2;
-	works($here, "SELECT zk_try_lock('x')", 'f',
-		'counted: their lock is held until it is released as often as acquired');
-	queue('x', 1);
-	$theirs->release;
-	works($here, "SELECT zk_try_lock('x'), zk_try_lock('x')", 't|t',
-		'counted: we acquire the lock twice');
-	works($here, "SELECT zk_unlock('x')", 't', 'counted: released once');
-	ok(!$theirs->acquire(0), 'counted: we still hold the lock');
-	works($here, "SELECT zk_unlock('x')", 't', 'counted: released twice');
-	ok($theirs->acquire(30000), 'counted: they acquire the lock');
-	my $same = $java->lock(mutex => path('x'), with => $theirs);
-	ok(!$same->acquire(0), 'counted: another thread of theirs does not share the lock');
-	$theirs->release;
-	nothing_left($zkc, 'counted: no node is left');
-}
-
-# Their thread is interrupted while it waits for us.
-{
-	$here->query_ok("SELECT zk_lock('x')");
-	$theirs->acquire_async;
-	queue('x', 2);
-	$theirs->interrupt;
-	$theirs->outcome;
-	like($theirs->failed, qr/^InterruptedException/,
-		'interrupted: their wait for us is interrupted');
-	queue('x', 1);
-	$here->query_ok("SELECT zk_unlock('x')");
-	ok($theirs->acquire(30000), 'interrupted: their thread can acquire the lock later');
-	$theirs->release;
-}
-
-# A namespace of Curator.
-{
-	my $inside = $java->lock(mutex => '/locks/x', namespace => 'zklock');
-	$here->query_ok("SELECT zk_lock('x')");
-	ok(!$inside->acquire(0), 'namespace: we exclude them');
-	$inside->acquire_async;
-	queue('x', 2);
-	$here->query_ok("SELECT zk_unlock('x')");
-	ok($inside->wait_result, 'namespace: they acquire the lock when we release it');
-	works($here, "SELECT zk_try_lock('x')", 'f', 'namespace: they exclude us');
-	$inside->release;
-	$inside->close;
 }
 
 # The ZooKeeper server crashes and restarts while each side holds a lock and waits.
@@ -189,33 +140,6 @@ my $theirs = $java->lock(mutex => path('x'), timeout => 60000);
 	like($here->wait_result, qr/^\{\d+,\d+\}$/, 'crosswise: we acquire both locks');
 	$here->query_ok('SELECT zk_unlock_all()');
 	nothing_left($zkc, 'several: no node is left');
-}
-
-# A killed backend, and a killed program.
-{
-	my $killed = mutex_session($servers[0]);
-	$killed->reconnect('zklock.session_timeout' => '1s');
-	$killed->query_ok("SELECT zk_lock('x')");
-	$theirs->acquire_async;
-	wait_queued_or_ended($zkc, path('x'), $theirs);
-	$killed->kill9;
-	ok($theirs->wait_result, 'killed: they acquire the lock after our backend was killed');
-	wait_for_sql($servers[0], "SELECT pg_is_in_recovery()", 'f');
-	my $after = mutex_session($servers[0]);
-	works($after, "SELECT zk_try_lock('x')", 'f',
-		'killed: they hold the lock after our server has recovered');
-	$theirs->release;
-
-	my $crashing = ZkLock::Opponent->curator($proxy->connect_string);
-	my $lost = $crashing->lock(mutex => path('x'), timeout => 1000);
-	$lost->acquire;
-	$after->query_async("SELECT zk_lock('x')");
-	wait_queued_or_ended($zkc, path('x'), $after);
-	$crashing->stop;
-	like($after->wait_result, qr/^\d+$/,
-		'killed: we acquire the lock after their program was killed');
-	$after->quit;
-	nothing_left($zkc, 'killed: no node is left');
 }
 
 done_testing();

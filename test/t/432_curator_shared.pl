@@ -220,26 +220,6 @@ my $other_writer = $java->lock(write => path('x'));
 	nothing_left($zkc, 'participants: no node is left');
 }
 
-# Sessions of sharers end.
-{
-	ok($reader->acquire(0), 'loss: their reader acquires the lock');
-	$here->query_ok("SELECT zk_lock_shared('x')");
-	$there->query_async("SELECT zk_lock('x')");
-	queue('x', 3);
-	$reader->expire;
-	queue('x', 2);
-	ok(!$there->finished, 'loss: our writer still waits after their session has ended');
-	$here->terminate;
-	like($there->wait_result, qr/^\d+$/,
-		'loss: our writer acquires the lock after our session has ended');
-	$reader->try('release');
-	ok(!$reader->acquire(0), 'loss: our writer excludes their reader');
-	$there->query_ok("SELECT zk_unlock('x')");
-	ok($reader->acquire(30000), 'loss: their reader acquires the lock after our release');
-	$reader->release;
-	nothing_left($zkc, 'loss: no node is left');
-}
-
 # Curator's Revoker and zk_revoke() request the release from each other's holders.
 {
 	my ($s, $far) = map { session($_) } @servers;

@@ -14,7 +14,7 @@ use ZkLock::Opponent;
 use ZkLock::Shared;
 use ZkLock::Util qw(node_members);
 
-my ($zk, $zkc, @servers) = contest(may_crash => 1, set => { 'zklock.node_names' => 'kazoo' });
+my ($zk, $zkc, @servers) = contest(set => { 'zklock.node_names' => 'kazoo' });
 my $python = ZkLock::Opponent->kazoo($zk->connect_string);
 
 for ([ l => 'lock', 'exclusive' ], [ w => 'write', 'exclusive' ], [ s => 'write', 'shared' ],
@@ -169,80 +169,6 @@ sub owners
 	like($here->wait_result, qr/^\d+$/, 'our upgrade: it succeeds after their release');
 	$here->query_ok('SELECT zk_unlock_all()');
 	nothing_left($zkc, 'our upgrade: no node is left');
-}
-
-# Their calls that end a wait, or are repeated.
-{
-	my $lock = $python->lock(lock => path('x'));
-	$here->query_ok("SELECT zk_lock('x')");
-	$lock->acquire_async;
-	queue('x', 2);
-	$lock->cancel;
-	$lock->outcome;
-	like($lock->failed, qr/^CancelledError/, 'cancelled: their wait for us is cancelled');
-	queue('x', 1);
-	$there->query_async("SELECT zk_lock('x')");
-	queue('x', 2);
-	$here->query_ok("SELECT zk_unlock('x')");
-	like($there->wait_result, qr/^\d+$/, 'cancelled: the cancelled wait does not block ours');
-	$there->query_ok("SELECT zk_unlock('x')");
-	ok($lock->acquire(30000), 'cancelled: their lock can be acquired again');
-	ok(!$lock->acquire(0), 'twice: kazoo does not count acquisitions');
-	works($here, "SELECT zk_try_lock('x')", 'f', 'twice: their lock is held');
-	ok($lock->release, 'twice: the first release succeeds');
-	ok(!$lock->release, 'twice: the second release fails');
-	works($here, "SELECT zk_try_lock('x', '30s')", 't', 'twice: we acquire the lock after the release');
-	$here->query_ok("SELECT zk_unlock('x')");
-	$lock->close;
-}
-
-# A killed backend, and a killed program.
-{
-	my $lock = $python->lock(lock => path('x'));
-	my $killed = session($servers[0]);
-	$killed->reconnect('zklock.session_timeout' => '1s');
-	$killed->query_ok("SELECT zk_lock('x')");
-	$lock->acquire_async;
-	wait_queued_or_ended($zkc, path('x'), $lock);
-	$killed->kill9;
-	ok($lock->wait_result, 'killed: they acquire the lock after our backend was killed');
-	works($there, "SELECT zk_try_lock('x')", 'f', 'killed: they hold the lock');
-	$lock->release;
-
-	my $crashing = ZkLock::Opponent->kazoo($zk->connect_string);
-	my $lost = $crashing->lock(lock => path('x'), timeout => 1000);
-	$lost->acquire;
-	$there->query_async("SELECT zk_lock('x')");
-	wait_queued_or_ended($zkc, path('x'), $there);
-	$crashing->stop;
-	like($there->wait_result, qr/^\d+$/,
-		'killed: we acquire the lock after their program was killed');
-	$there->query_ok('SELECT zk_unlock_all()');
-
-	my $silent = ZkLock::Opponent->kazoo($zk->connect_string);
-	my $cut = $silent->lock(lock => path('x'), timeout => 1000);
-	$cut->acquire;
-	$there->query_async("SELECT zk_lock('x')");
-	wait_queued_or_ended($zkc, path('x'), $there);
-	$silent->pause;
-	like($there->wait_result, qr/^\d+$/,
-		'killed: we acquire the lock when their stopped program loses its session');
-	$silent->resume;
-	$there->query_ok('SELECT zk_unlock_all()');
-	nothing_left($zkc, 'killed: no node is left');
-}
-
-# A persistent lock node, which kazoo can create.
-{
-	my $node = $zkc->create(path('x') . '/0123456789abcdef0123456789abcdef__lock__',
-		sequence => 1);
-	works($there, "SELECT zk_try_lock('x')", 'f',
-		'persistent: a node without a session excludes us');
-	$there->query_async("SELECT zk_lock('x')");
-	queue('x', 2);
-	$zkc->delete($node);
-	like($there->wait_result, qr/^\d+$/, 'persistent: we acquire the lock when the node is deleted');
-	$there->query_ok("SELECT zk_unlock('x')");
 }
 
 done_testing();

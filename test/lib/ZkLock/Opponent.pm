@@ -8,21 +8,18 @@
 #   my $lock = $java->lock(mutex => '/zklock/locks/x');
 #
 # A lock has its own thread and session by default. With beside => $other_lock it uses
-# the same thread and session, with with => $other_lock the same session from another
-# thread. Further options: timeout of the session in
-# milliseconds, namespace, leases. Kinds: mutex, read, write, semaphore_mutex,
-# semaphore and multi (paths separated by blanks) in Java; lock, read, write,
-# semaphore, lease (NonBlockingLease), curator_mutex, curator_read and curator_write in
-# Python. The Python driver also has exclusive, shared and permit: SQL locks of the server
+# the same thread and session. Further options: timeout of the session in milliseconds,
+# leases. Kinds: mutex, read, write, semaphore_mutex, semaphore and multi (paths separated by
+# blanks) in Java; lock, read, write, lease (NonBlockingLease), curator_mutex and
+# curator_write in Python. The Python driver also has exclusive, shared and permit: SQL locks of the server
 # sql => $node, with node_names.
 #
 #   $lock->acquire($ms);         # 1 or 0; without a timeout it waits forever
 #   $lock->acquire_async($ms); $lock->finished; $lock->wait_result;
-#   $lock->release; $lock->mine;
+#   $lock->release;
 #   $lock->participants;         # Java: names of the nodes, in order
-#   $lock->contenders; $lock->lease_holders;    # Python: data of the nodes
+#   $lock->contenders;           # Python: data of the nodes
 #   $lock->interrupt;            # Java: interrupts the waiting thread
-#   $lock->cancel;               # Python
 #   $lock->revocable; $lock->revoke_requested($ms); $lock->revoke($path);    # Java
 #   $lock->expire;               # the server ends the lock's session
 #   $lock->close;                # the program ends the lock's session

@@ -14,11 +14,11 @@ sub new
 {
 	my ($class, $driver, $kind, $path, %opt) = @_;
 	my $number = $driver->new_number;
-	my $near = $opt{beside} // $opt{with};
+	my $near = $opt{beside};
 	my $self = bless {
 		driver => $driver,
 		name => "lock$number",
-		party => $opt{beside} ? $opt{beside}{party} : "party$number",
+		party => $near ? $near->{party} : "party$number",
 		session => $near ? $near->{session} : "session$number"
 	}, $class;
 	if ($opt{sql})
@@ -28,8 +28,7 @@ sub new
 	}
 	elsif (!$near)
 	{
-		$self->call('open', $self->{session}, $opt{timeout} // 10000,
-			$opt{namespace} // '');
+		$self->call('open', $self->{session}, $opt{timeout} // 10000);
 	}
 	$self->call('lock', $self->{name}, $kind, $self->{session}, $path,
 		$opt{leases} // 1);
@@ -114,26 +113,21 @@ sub crowd
 }
 
 sub release { return $_[0]->call('release', $_[0]{name}) }
-sub mine { return $_[0]->call('mine', $_[0]{name}) }
 sub participants { return $_[0]->call('participants', $_[0]{name}) }
 sub contenders { return $_[0]->call('contenders', $_[0]{name}) }
-sub lease_holders { return $_[0]->call('lease_holders', $_[0]{name}) }
 sub revocable { return $_[0]->call('revocable', $_[0]{name}) }
 sub revoke_requested { return $_[0]->call('asked', $_[0]{name}, $_[1]) }
 sub revoke { return $_[0]->call('revoke', $_[0]{session}, $_[1]) }
 sub data { return $_[0]->call('data', $_[0]{session}, $_[1]) }
 sub close { return $_[0]->call('close', $_[0]{session}) }
 
-# These run in another thread, and do not wait for the lock's own thread.
-sub expire { return $_[0]->aside('expire', $_[0]{session}) }
-sub cancel { return $_[0]->aside('cancel', $_[0]{name}) }
-
-sub aside
+# Runs in another thread, and does not wait for the lock's own thread.
+sub expire
 {
-	my ($self, @order) = @_;
+	my ($self) = @_;
 	my $driver = $self->{driver};
-	my ($status, @results) = @{ $driver->receive($driver->order('aside', @order)) };
-	croak "@order: @results" if $status ne 'ok';
+	my ($status, @results) = @{ $driver->receive($driver->order('aside', 'expire', $self->{session})) };
+	croak "expire: @results" if $status ne 'ok';
 	return;
 }
 
