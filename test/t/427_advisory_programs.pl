@@ -15,7 +15,7 @@ use Test::More;
 use ZkLock::Check qw(nothing_left);
 use ZkLock::Cluster;
 use ZkLock::Shared;
-use ZkLock::Util qw(read_file spawn write_file);
+use ZkLock::Util qw(read_file spawn succeeds write_file);
 
 use constant DROP_IN => '"$user", public, zklock_advisory, pg_catalog';
 
@@ -253,14 +253,6 @@ sub check_loss
 	return;
 }
 
-sub is_installed
-{
-	my ($program) = @_;
-	my $pid = spawn($program->{probe});
-	waitpid $pid, 0;
-	return $? == 0;
-}
-
 # The search path as described in doc/migration.md.
 sub check_search_path_of_rails
 {
@@ -297,7 +289,7 @@ for my $program (@programs)
 {
   SKIP:
 	{
-		skip "$program->{name} is not installed", 1 unless is_installed($program);
+		skip "$program->{name} is not installed", 1 unless succeeds(@{ $program->{probe} });
 		check_program($program);
 		check_loss($program);
 		$more{ $program->{name} }->($program) if $more{ $program->{name} };

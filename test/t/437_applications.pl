@@ -12,7 +12,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use ZkLock::Check qw(nothing_left works);
 use ZkLock::Cluster;
-use ZkLock::Util qw(alive read_file spawn write_file);
+use ZkLock::Util qw(alive read_file spawn succeeds write_file);
 use ZkLock::ZkClient;
 use ZkLock::ZkServer;
 
@@ -55,14 +55,6 @@ CREATE CONSTRAINT TRIGGER gate AFTER INSERT ON invoices DEFERRABLE INITIALLY DEF
 SQL
 my $gate = session($nodes{one});
 my $other = session($nodes{two});
-
-sub is_installed
-{
-	my (@command) = @_;
-	my $pid = spawn(\@command);
-	waitpid $pid, 0;
-	return $? == 0;
-}
 
 # Go programs are compiled first.
 sub command_of
@@ -138,7 +130,7 @@ for (@programs)
 	my ($file, $command, $probe) = @$_;
   SKIP:
 	{
-		skip "$file: its driver is not installed", 8 unless is_installed(@$probe);
+		skip "$file: its driver is not installed", 8 unless succeeds(@$probe);
 		check_program($file, @$command);
 		check_broken_connection($file, @$command);
 	}
@@ -178,7 +170,7 @@ for my $driver (qw(psycopg2 psycopg))
 {
   SKIP:
 	{
-		skip "$driver is not installed", 1 unless is_installed($python, '-c', "import $driver");
+		skip "$driver is not installed", 1 unless succeeds($python, '-c', "import $driver");
 		is(output_of($python, "$dir/list.py", $url, $driver), "['a', 'b']\n['42']\n42883\n42883\n",
 			"$driver: a list is several names, a text is a name, a number is refused");
 	}
@@ -200,7 +192,7 @@ end
 RUBY
 SKIP:
 {
-	skip 'the Ruby driver is not installed', 2 unless is_installed('ruby', '-rpg', '-e', '');
+	skip 'the Ruby driver is not installed', 2 unless succeeds('ruby', '-rpg', '-e', '');
 	like(output_of('ruby', "$dir/nested.rb", $url, 'before'), qr/begins the transaction itself/, 'book.rb: a nested call is refused');
 	is($nodes{one}->safe_psql('postgres', "SELECT count(*) FROM invoices WHERE customer = 'nested'"), '0',
 		"book.rb: a nested call does not commit its caller's work");

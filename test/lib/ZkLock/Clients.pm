@@ -25,7 +25,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use ZkLock::Cluster;
 use ZkLock::PgBouncer;
-use ZkLock::Util qw(alive read_file spawn wait_until);
+use ZkLock::Util qw(alive read_file spawn succeeds wait_until);
 use ZkLock::ZkClient;
 use ZkLock::ZkServer;
 
@@ -107,9 +107,7 @@ sub clients
 sub has
 {
 	my ($driver, $tests, @probe) = @_;
-	my $pid = spawn(\@probe);
-	waitpid $pid, 0;
-	return 1 if $? == 0;
+	return 1 if succeeds(@probe);
   SKIP: { skip "$driver is not installed", $tests }
 	return 0;
 }

@@ -22,7 +22,7 @@ use Time::HiRes qw(time);
 
 our @EXPORT_OK =
   qw(free_port wait_until spawn end_process alive hold_still log_tail
-  port_listens read_file write_file node_members
+  port_listens read_file write_file node_members succeeds
   pg_config postmaster_pid child_processes);
 
 # The default timeout of every wait in the library.
@@ -79,6 +79,14 @@ sub wait_until
 	}
 	my $diag = $opt{diag} ? "\n" . $opt{diag}->() : '';
 	croak "timed out after $timeout s waiting for $what$diag";
+}
+
+# Runs a program, and returns whether it succeeds.
+sub succeeds
+{
+	my (@command) = @_;
+	waitpid spawn(\@command), 0;
+	return $? == 0;
 }
 
 # Starts a program with its output in $opt{log}; returns its pid. The kernel
