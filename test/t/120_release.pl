@@ -3,7 +3,6 @@
 use strict;
 use warnings;
 
-use PostgreSQL::Test::Utils;
 use Test::More;
 use ZkLock::Check qw(nothing_left);
 use ZkLock::Cluster;

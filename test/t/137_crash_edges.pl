@@ -11,16 +11,14 @@ use Test::More;
 use ZkLock::Check qw(nothing_left);
 use ZkLock::Cluster;
 use ZkLock::Proxy;
-use ZkLock::Util qw(child_processes postmaster_pid read_file write_file);
+use ZkLock::Util qw(child_processes postmaster_pid read_file);
 use ZkLock::ZkClient;
 use ZkLock::ZkServer;
 
 # Longer than any wait of this test.
 use constant LONG => '290s';
 
-my $auth = PostgreSQL::Test::Utils::tempdir() . '/auth';
-write_file($auth, "digest user:secret\n");
-chmod 0600, $auth;
+my $auth = credentials_file('user:secret');
 
 # It refuses every request of a client without credentials, also that to close a session.
 my $zk = ZkLock::ZkServer->start(

@@ -5,7 +5,6 @@ use strict;
 use warnings;
 
 use Test::More;
-use PostgreSQL::Test::Utils;
 use ZkLock::Check;
 use ZkLock::Cluster;
 use ZkLock::FaultProxy;

@@ -11,7 +11,7 @@ use ZkLock::Check;
 use ZkLock::Cluster;
 use ZkLock::Proxy;
 use ZkLock::Shared;
-use ZkLock::Util qw(free_port);
+use ZkLock::Util qw(free_port write_file);
 use ZkLock::ZkClient;
 
 my $secret = 'kept:S3cr3tPassw0rd';
@@ -148,9 +148,7 @@ sub auth_file
 {
 	my ($name, $content, $mode) = @_;
 	my $path = "$dir/$name";
-	open my $fh, '>', $path or die "$path: $!";
-	print $fh $content;
-	close $fh;
+	write_file($path, $content);
 	chmod $mode // 0600, $path or die "$path: $!";
 	return $path;
 }

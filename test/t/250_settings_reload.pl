@@ -5,7 +5,6 @@
 use strict;
 use warnings;
 
-use PostgreSQL::Test::Utils;
 use Test::More;
 use ZkLock::Check;
 use ZkLock::Cluster;
@@ -66,9 +65,7 @@ sub has_node_in
 }
 
 # Each setting: sessions that hold nothing, a lock, or have not used the ensemble yet.
-my $file = PostgreSQL::Test::Utils::tempdir() . '/each';
-write_file($file, "digest each:one\n");
-chmod 0600, $file or die "$file: $!";
+my $file = credentials_file('each:one');
 my %new = (connect_string => $address[1], root => '/elsewhere/deep', session_timeout => '8s', node_names => 'kazoo',
 	max_locks => 7, acl => 'creator', auth_file => $file);
 for my $setting ('root', 'connect_string', 'session_timeout', 'node_names', 'max_locks', 'auth_file', 'acl')

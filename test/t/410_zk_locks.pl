@@ -7,7 +7,6 @@ no warnings 'portable';
 use utf8;
 
 use Encode qw(encode);
-use PostgreSQL::Test::Utils;
 use Sys::Hostname qw(hostname);
 use Test::More;
 use ZkLock::Check;

@@ -5,7 +5,6 @@
 use strict;
 use warnings;
 
-use PostgreSQL::Test::Utils;
 use Test::More;
 use ZkLock::Check;
 use ZkLock::Cluster;
@@ -62,9 +61,7 @@ sub unreadable
 
 # A cancel.
 {
-	my $file = PostgreSQL::Test::Utils::tempdir() . '/auth';
-	append_to_file($file, "digest me:secret\n");
-	chmod 0600, $file;
+	my $file = credentials_file('me:secret');
 	my $s = session_with($node, auth_file => $file);
 	works($s, $count_locks, '5', 'the view works with credentials');
 	$proxy->arm(fault => 'hold_answer', op => 'sync');

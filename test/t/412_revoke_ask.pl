@@ -108,12 +108,8 @@ $node_1->safe_psql('postgres', 'CREATE ROLE ordinary LOGIN');
 
 # Missing permissions in the ensemble.
 {
-	my $file = PostgreSQL::Test::Utils::tempdir() . '/auth';
-	PostgreSQL::Test::Utils::append_to_file($file, "digest me:secret\n");
-	chmod 0600, $file;
-	my $closed = session($node_2);
-	$closed->reconnect('zklock.auth_file' => $file);
-	$closed->reconnect('zklock.acl' => 'creator');
+	my $file = credentials_file('me:secret');
+	my $closed = session_with($node_2, auth_file => $file, acl => 'creator');
 	$second->query_ok("SELECT zk_lock_shared('closed')");
 	$closed->query_ok("SELECT zk_lock_shared('closed')");
 	works($revoker, "SELECT count(*) FROM zk_locks WHERE name = 'closed' AND pid IS NOT NULL", '2',

@@ -4,7 +4,6 @@
 use strict;
 use warnings;
 
-use PostgreSQL::Test::Utils;
 use Test::More;
 use ZkLock::Check qw(nothing_left queue_of);
 use ZkLock::Cluster;

@@ -101,9 +101,7 @@ check_program('curator_mutex.py', [ "node_names = 'curator_mutex'" ], '/zklock',
 	program('curator_mutex.py', "${client}zk = KazooClient(hosts)\n",
 		python_lock('CuratorMutex(zk, "/zklock/locks/orders%2Fnorth")')));
 
-my $auth_file = "$dir/auth";
-write_file($auth_file, "digest locks:secret\n");
-chmod 0600, $auth_file or die "chmod: $!";
+my $auth_file = credentials_file('locks:secret');
 my @closed = ("auth_file = '$auth_file'", "acl = 'creator'", "root = '/closed'");
 check_program('credentials.java', [ @closed, "node_names = 'curator'" ], '/closed', @java,
 	program('credentials.java', java_frame('Credentials')));

@@ -5,7 +5,6 @@
 use strict;
 use warnings;
 
-use PostgreSQL::Test::Utils;
 use Test::More;
 use ZkLock::Check qw(nothing_left);
 use ZkLock::Cluster;
@@ -15,15 +14,13 @@ use ZkLock::ZkServer;
 
 my $zk = ZkLock::ZkServer->start(tick_time => 500);
 my $zkc = ZkLock::ZkClient->new($zk->connect_string);
-my $dir = PostgreSQL::Test::Utils::tempdir();
 my (%proxy, %node);
 for my $name (qw(a b))
 {
-	append_to_file("$dir/$name", "digest server-$name:secret\n");
-	chmod 0600, "$dir/$name";
+	my $file = credentials_file("server-$name:secret");
 	$proxy{$name} = ZkLock::FaultProxy->start(target => $zk);
 	$node{$name} = zklock_node($name, zk => $proxy{$name}, session_timeout => '10s',
-		extra_conf => "zklock.auth_file = '$dir/$name'\nzklock.acl = 'creator'\n"
+		extra_conf => "zklock.auth_file = '$file'\nzklock.acl = 'creator'\n"
 		  . "deadlock_timeout = '300ms'\n");
 }
 

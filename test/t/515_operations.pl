@@ -10,7 +10,7 @@ use ZkLock::Check;
 use ZkLock::Cluster;
 use ZkLock::Document;
 use ZkLock::Shared;
-use ZkLock::Util qw(wait_until write_file);
+use ZkLock::Util qw(wait_until);
 use ZkLock::ZkClient;
 use ZkLock::ZkServer;
 
@@ -124,16 +124,9 @@ sub zk_cli
 
 # New credentials need another root, or changed ACLs.
 {
-	my $dir = PostgreSQL::Test::Utils::tempdir();
-	for my $password (qw(old new))
-	{
-		write_file("$dir/$password", "digest locks:$password-password\n");
-		chmod 0600, "$dir/$password" or die "$dir/$password: $!";
-	}
-	my ($old, $new) = map { session($node) } 1, 2;
-	$_->reconnect('zklock.acl' => 'creator', 'zklock.root' => '/first') for $old, $new;
-	$old->reconnect('zklock.auth_file' => "$dir/old");
-	$new->reconnect('zklock.auth_file' => "$dir/new");
+	my ($old, $new) = map {
+		session_with($node, acl => 'creator', root => '/first', auth_file => credentials_file("locks:$_-password"))
+	} qw(old new);
 	works($old, "SELECT zk_try_lock('a'), zk_unlock('a')", 't|t', 'a session with credentials creates its root');
 	fails_with($new, "SELECT zk_lock('b')", '42501', 'other credentials are refused below that root');
 	$new->reconnect('zklock.root' => '/second');

@@ -16,9 +16,7 @@ use ZkLock::ZkServer;
 
 my $zk = ZkLock::ZkServer->start(tick_time => 500);
 my $zkc = ZkLock::ZkClient->new($zk->connect_string);
-my $secret_file = PostgreSQL::Test::Utils::tempdir() . '/secret';
-append_to_file($secret_file, "digest kept:S3cr3tPassw0rd\n");
-chmod 0600, $secret_file or die "$secret_file: $!";
+my $secret_file = credentials_file('kept:S3cr3tPassw0rd');
 my $node = zklock_node('a', zk => $zk, extra_conf => <<"CONF");
 zklock.root = '/configured'
 zklock.auth_file = '$secret_file'

@@ -190,9 +190,7 @@ for my $case (@cases)
 
 # What no check can detect: a server determines the holders, and receives passwords, lock
 # names and identities of clients in plain text, as does everybody on the network.
-my $secret_file = PostgreSQL::Test::Utils::tempdir() . '/secret';
-append_to_file($secret_file, "digest kept:S3cr3tPassw0rd\n");
-chmod 0600, $secret_file or die "$secret_file: $!";
+my $secret_file = credentials_file('kept:S3cr3tPassw0rd');
 my $liar = ZkLock::ZkServer->start(tick_time => 200);
 my $record = $liar->log_file . '.record';
 my $port = free_port();

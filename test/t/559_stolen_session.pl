@@ -7,7 +7,6 @@
 use strict;
 use warnings;
 
-use PostgreSQL::Test::Utils;
 use Test::More;
 use ZkLock::Check;
 use ZkLock::Cluster;
@@ -15,9 +14,7 @@ use ZkLock::Shared;
 use ZkLock::ZkClient;
 
 my $zk = shared_zk();
-my $file = PostgreSQL::Test::Utils::tempdir() . '/secret';
-append_to_file($file, "digest kept:S3cr3tPassw0rd\n");
-chmod 0600, $file or die "$file: $!";
+my $file = credentials_file('kept:S3cr3tPassw0rd');
 my %kept = ('zklock.root' => '/kept', 'zklock.auth_file' => $file, 'zklock.acl' => 'creator');
 my $node = shared_node('a', session_timeout => '10s', set => \%kept);
 my $stranger = ZkLock::ZkClient->new($zk->connect_string);

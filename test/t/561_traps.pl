@@ -14,9 +14,7 @@ use ZkLock::Util qw(postmaster_pid);
 use ZkLock::ZkServer;
 
 my $zk = ZkLock::ZkServer->start(tick_time => 500);
-my $file = PostgreSQL::Test::Utils::tempdir() . '/hidden_file';
-append_to_file($file, "digest kept:S3cr3tPassw0rd\n");
-chmod 0600, $file or die "$file: $!";
+my $file = credentials_file('kept:S3cr3tPassw0rd', 'hidden_file');
 my $node = zklock_node('a', zk => $zk, extra_conf => <<"CONF");
 zklock.auth_file = '$file'
 zklock.acl = creator

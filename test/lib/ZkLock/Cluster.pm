@@ -19,9 +19,9 @@ use Exporter qw(import);
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use ZkLock::Session;
-use ZkLock::Util qw(wait_until log_tail);
+use ZkLock::Util qw(wait_until log_tail write_file);
 
-our @EXPORT = qw(zklock_node session session_with connected_session rows_with wait_for_sql wait_zk_children
+our @EXPORT = qw(zklock_node session session_with connected_session rows_with credentials_file wait_for_sql wait_zk_children
   wait_queued_or_ended wait_zk_empty wait_until wait_blocked wait_blocked_locally wait_asleep is_blocked wait_for_log server_log
   require_standby lock_nodes foreign_node);
 
@@ -100,6 +100,16 @@ sub rows_with
 {
 	my ($node, $value) = @_;
 	return $node->safe_psql('postgres', "SELECT count(*) FROM t WHERE v = '$value'");
+}
+
+# Creates a file for zklock.auth_file.
+sub credentials_file
+{
+	my ($credentials, $name) = @_;
+	my $path = PostgreSQL::Test::Utils::tempdir() . '/' . ($name // 'credentials');
+	write_file($path, "digest $credentials\n");
+	chmod 0600, $path or croak "$path: $!";
+	return $path;
 }
 
 # Waits until a query prints the expected text (default t). Each execution uses a
