@@ -8,11 +8,9 @@ use warnings;
 
 use PostgreSQL::Test::Utils;
 use Test::More;
-use ZkLock::Check qw(nothing_left);
 use ZkLock::Cluster;
 use ZkLock::Proxy;
 use ZkLock::Util qw(child_processes postmaster_pid read_file);
-use ZkLock::ZkClient;
 use ZkLock::ZkServer;
 
 # Longer than any wait of this test.

@@ -262,7 +262,6 @@ for my $round (1 .. 3)
 	my $s = connected_session($cut_off);
 	$s->query_ok('BEGIN');
 	$s->query_ok("SELECT zk_xact_lock('restart')");
-	my ($mine) = queue_of($zkc, 'restart');
 	$s->query_ok("INSERT INTO t VALUES ('restart $round')");
 	$zk->stop;
 	my $lost = $round == 2

@@ -4,7 +4,6 @@ use strict;
 use warnings;
 
 use Test::More;
-use Time::HiRes qw(time);
 use ZkLock::Check;
 use ZkLock::Cluster;
 use ZkLock::FaultProxy;

@@ -95,7 +95,7 @@ sub start_record
 # One assertion: these statements send these requests.
 sub costs
 {
-	my ($s, $sql, $expected, $name, %opt) = @_;
+	my ($s, $sql, $expected, $name) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	start_record($s);
 	for (ref $sql ? @$sql : $sql)

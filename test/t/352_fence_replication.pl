@@ -53,7 +53,7 @@ sub caught_up { return $publisher->wait_for_catchup('fences') }
 # Rows of both servers before the subscription.
 my $old = fence($pub, 'copied-late');
 my $new = fence($sub, 'copied-late');
-my $early = fence($sub, 'copied');
+fence($sub, 'copied');
 my $later = fence($pub, 'copied');
 $pub->query_ok('CREATE PUBLICATION everything FOR ALL TABLES');
 $sub->query_ok("CREATE SUBSCRIPTION fences CONNECTION '"

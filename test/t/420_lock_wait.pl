@@ -8,7 +8,6 @@ use Test::More;
 use ZkLock::Check;
 use ZkLock::Cluster;
 use ZkLock::Shared;
-use ZkLock::Util qw(wait_until);
 
 my ($zk, $zkc) = shared_zk_and_client();
 my $here = shared_node('here', zk => $zk, session_timeout => '60s');

@@ -7,7 +7,6 @@ use warnings;
 use Test::More;
 use ZkLock::Check;
 use ZkLock::Cluster;
-use ZkLock::Opponent;
 use ZkLock::Shared;
 use ZkLock::Util qw(wait_until);
 

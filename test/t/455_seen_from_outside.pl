@@ -5,7 +5,7 @@ use strict;
 use warnings;
 
 use Test::More;
-use ZkLock::Check qw(fails_with nothing_left works);
+use ZkLock::Check qw(nothing_left works);
 use ZkLock::Cluster;
 use ZkLock::Opponent;
 use ZkLock::Shared;

@@ -15,7 +15,7 @@ my $zk = ZkLock::ZkServer->start(tick_time => 500);
 my $zkc = ZkLock::ZkClient->new($zk->connect_string);
 my %node = map { $_ => zklock_node($_, zk => $zk, session_timeout => '20s') } qw(a b c);
 my %dba = map { $_ => session($node{$_}) } qw(a b c);
-my ($on_a, $on_b, $on_c, $more) = map { session($node{$_}) } qw(a b c a);
+my ($on_a, $on_b, $on_c) = map { session($node{$_}) } qw(a b c);
 
 # Returns a line for each row of zk_blocking(), by default on the waiter's server.
 sub blocking

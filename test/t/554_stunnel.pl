@@ -96,7 +96,7 @@ like($second->wait_result, qr/^\d+$/, 'the other server waits, and acquires the 
 # stunnel is killed and restarted.
 my $id = zk_session_id($second);
 $second->query_ok('BEGIN');
-my $token = $second->query_ok("SELECT zk_xact_lock('x')");
+$second->query_ok("SELECT zk_xact_lock('x')");
 $first->query_async("SELECT zk_lock('x')");
 wait_zk_children($zkc, '/zklock/locks/x', 2);
 stop_stunnel();

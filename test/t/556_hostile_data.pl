@@ -119,7 +119,6 @@ $zkc->delete("/zklock/semaphores/large/leases/$_") for 1 .. 3;
 	$waiting->query_ok("SELECT zk_lock('held')");
 	$waiting->query_async("SELECT zk_lock('reported')");
 	my ($own) = wait_zk_children($zkc, '/zklock/waiting', 1);
-	my ($id, $rest) = split /\./, $own, 2;
 	my @forged = ('x', '@', "x\@$own", "$own\@", "$own\@x", "$own\@$own", 'f' x 16, 'f' x 17, "0$own", '-1', '%00',
 		"1\@$own\@1", "\x{202e}", 'z' x 2000);
 	$zkc->create("/zklock/waiting/$_", data => "\e[2J\nLOG:  forged\t", ephemeral => 1) for @forged;
