@@ -98,8 +98,7 @@ for my $style (sort keys %shapes)
 {
 	for my $function (sort keys %{ $shapes{$style} })
 	{
-		my $other = session($server);
-		$other->reconnect('zklock.node_names' => $style);
+		my $other = session_with($server, node_names => $style);
 		$other->query_ok("SELECT $function('w')");
 		my ($node) = $zkc->children('/zklock/locks/w');
 		like($node, $shapes{$style}{$function},

@@ -64,8 +64,7 @@ my %idle_ends = (
 sub new_session
 {
 	my ($timeout) = @_;
-	my $session = session($here);
-	$session->reconnect('zklock.session_timeout' => $timeout);
+	my $session = session_with($here, session_timeout => $timeout);
 	$session->query_ok("SET client_connection_check_interval = '50ms'");
 	return $session;
 }

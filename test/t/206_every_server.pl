@@ -42,8 +42,7 @@ for my $closed (1, 2, 3, 5, 64)
 	for my $servers ("$open,$open,$closed", "localhost:$port,$open,$closed",
 		"$closed,$open,$closed,$open,$closed")
 	{
-		my $s = session($node);
-		$s->reconnect('zklock.connect_string' => $servers);
+		my $s = session_with($node, connect_string => $servers);
 		works($s, "SELECT zk_lock('twice') > 0", 't', 'a server is found that the connect string has twice');
 		$proxy->cut;
 		works($s, "SELECT zk_lock('again') > 0", 't', '... and found again');
@@ -100,8 +99,7 @@ for my $closed (1, 2, 3, 5, 64)
 	my $servers = join ',', map { $_->connect_string } @proxies;
 	for (1 .. 3)
 	{
-		my $s = session($node);
-		$s->reconnect('zklock.connect_string' => $servers);
+		my $s = session_with($node, connect_string => $servers);
 		$s->query_ok("SELECT zk_lock('left')");
 		my $left = $s->query('SELECT server FROM zk_session()');
 		$_->cut for grep { $_->connect_string eq $left } @proxies;
@@ -127,9 +125,8 @@ for my $closed (1, 2, 3, 5, 64)
 # Later attempts to connect may take longer: the only server can be slow.
 {
 	my $slow = slow_server($zk->connect_string, 4);
-	my $s = session($node);
-	$s->reconnect('zklock.session_timeout' => '45s', 'zklock.connect_timeout' => '1min',
-		'zklock.connect_string' => $slow->{connect_string});
+	my $s = session_with($node, session_timeout => '45s', connect_timeout => '1min',
+		connect_string => $slow->{connect_string});
 	works($s, "SELECT zk_lock('slow') > 0", 't', 'a session connects to a server that answers late');
 	$s->quit;
 	end_server($slow);
@@ -138,8 +135,7 @@ for my $closed (1, 2, 3, 5, 64)
 # An IPv6 address has brackets in the connect string.
 {
 	my $on_ipv6 = ZkLock::Proxy->start(target => $zk, address => '[::1]');
-	my $s = session($node);
-	$s->reconnect('zklock.connect_string' => $on_ipv6->connect_string);
+	my $s = session_with($node, connect_string => $on_ipv6->connect_string);
 	works($s, "SELECT zk_lock('by address') > 0", 't', 'a session connects to an IPv6 address');
 	$s->quit;
 	$on_ipv6->stop;

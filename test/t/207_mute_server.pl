@@ -50,8 +50,7 @@ $_->quit for @holders;
 # proof the lock can be trusted for a third of the session timeout, three seconds.
 ZkLock::ZkClient->new($zk->connect_string)->create('/zklock/locks/fresh', makepath => 1);
 my $faults = ZkLock::FaultProxy->start(target => $zk);
-my $fresh = session($node);
-$fresh->reconnect('zklock.connect_string' => $faults->connect_string, 'zklock.session_timeout' => '9s');
+my $fresh = session_with($node, connect_string => $faults->connect_string, session_timeout => '9s');
 $faults->arm(fault => 'cut_after', op => 'getChildren', path => 'fresh');
 $faults->arm(fault => 'swallow_request', op => 'connect', nth => 2);
 $fresh->query_ok("SELECT zk_lock('fresh')");

@@ -196,8 +196,7 @@ for my $release ('EXECUTE release', 'CALL release()', 'DO \'BEGIN CALL release()
 # own, because the lock can be lost in between.
 {
 	my $proxy = ZkLock::FaultProxy->start(target => $zk);
-	my $s = session($node);
-	$s->reconnect('zklock.connect_string' => $proxy->connect_string);
+	my $s = session_with($node, connect_string => $proxy->connect_string);
 	$s->query_ok('SET zklock.commit_check = always');
 	$s->query_ok("SELECT zk_lock('between')");
 	$proxy->clear_record;

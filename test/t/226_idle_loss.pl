@@ -45,8 +45,7 @@ for my $loss (sort keys %losses)
 	for my $idle (sort keys %idles)
 	{
 		my $case = "a session idles $idle, and $loss";
-		my $s = session($node);
-		$s->reconnect('zklock.node_names' => 'curator');
+		my $s = session_with($node, node_names => 'curator');
 		$s->query_ok("SELECT zk_lock('idle')");
 		$s->query($_) for @{ $idles{$idle} };
 		my $waiter = session($node);

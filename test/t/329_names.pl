@@ -30,8 +30,7 @@ my $locks = 0;
 sub holders
 {
 	my ($servers, $what) = @_;
-	my @holders = map { session($node) } 1 .. SESSIONS;
-	$_->reconnect('zklock.connect_string' => $servers) for @holders;
+	my @holders = map { session_with($node, connect_string => $servers) } 1 .. SESSIONS;
 	works($_, "SELECT zk_lock('lock " . ++$locks . "') > 0", 't', $what) for @holders;
 	return @holders;
 }
@@ -66,8 +65,7 @@ wait_for_log($node, qr/ZooKeeper client: the name of server "zk3\.example" could
 # A session connects when its names are resolved at last.
 {
 	fail_lookups();
-	my $s = session($node);
-	$s->reconnect('zklock.connect_string' => "late.example:$port");
+	my $s = session_with($node, connect_string => "late.example:$port");
 	$s->query_async("SELECT zk_lock('late') > 0");
 	wait_for_sql($node,
 		"SELECT wait_event_type FROM pg_stat_activity WHERE pid = " . $s->pid, 'Extension');
@@ -92,9 +90,7 @@ wait_for_log($node, qr/ZooKeeper client: the name of server "zk3\.example" could
 # If the name service is silent after the connection is lost, a lost lock is still
 # reported after the session timeout.
 {
-	my ($idle, $busy, $new) = map { session($node) } 1 .. 3;
-	$_->reconnect('zklock.connect_string' => "localhost:$port", 'zklock.session_timeout' => '2s')
-	  for $idle, $busy, $new;
+	my ($idle, $busy, $new) = map { session_with($node, connect_string => "localhost:$port", session_timeout => '2s') } 1 .. 3;
 	$idle->query_ok("SELECT zk_lock('idle')");
 	$busy->query_ok("BEGIN; SELECT zk_xact_lock('busy')");
 	$busy->query_async('SELECT pg_sleep(600)');
@@ -131,9 +127,8 @@ sub threads { return scalar(() = glob '/proc/' . $_[0]->pid . '/task/*') }
 # A connection without an answer is ended also if epoll has refused it.
 {
 	$shim->break('epoll');
-	my $s = session($node);
-	$s->reconnect('zklock.connect_string' => join(',', map { $_->connect_string } @proxies),
-		'zklock.session_timeout' => '18s');
+	my $s = session_with($node, connect_string => join(',', map { $_->connect_string } @proxies),
+		session_timeout => '18s');
 	works($s, "SELECT zk_lock('epoll') > 0", 't', 'a session locks although epoll has no room');
 	my $id = zk_session_id($s);
 	my ($used, $other) = by_use($s);
@@ -151,8 +146,7 @@ sub threads { return scalar(() = glob '/proc/' . $_[0]->pid . '/task/*') }
 	my $moved = ZkLock::Proxy->start(target => $zk, address => '127.0.0.2', port => $port);
 	$shim->break('late');
 	name_host('moved.example');
-	my $s = session($node);
-	$s->reconnect('zklock.connect_string' => "moved.example:$port", 'zklock.session_timeout' => '18s');
+	my $s = session_with($node, connect_string => "moved.example:$port", session_timeout => '18s');
 	works($s, "SELECT zk_lock('moved') > 0", 't', 'a session connects while a lookup has no answer');
 	name_host_at('127.0.0.2', 'moved.example');
 	$proxy->cut(refuse => 1);

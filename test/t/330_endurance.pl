@@ -106,8 +106,7 @@ sub settled_usage
 sub locker
 {
 	my ($connect_string) = @_;
-	my $s = session($node);
-	$s->reconnect('zklock.connect_string' => $connect_string);
+	my $s = session_with($node, connect_string => $connect_string);
 	$s->query_ok("SELECT zk_try_lock('warm' || i), zk_unlock('warm' || i) "
 		  . 'FROM generate_series(1, 50) i');
 	return $s;

@@ -29,8 +29,7 @@ my %names = (a => 'curator', b => 'kazoo');
 sub member
 {
 	my ($server) = @_;
-	my $s = session($server{$server});
-	$s->reconnect('zklock.node_names' => $names{$server});
+	my $s = session_with($server{$server}, node_names => $names{$server});
 	return $s;
 }
 

@@ -127,8 +127,7 @@ $node_1->safe_psql('postgres', 'CREATE ROLE ordinary LOGIN');
 
 # Outages.
 {
-	my $s = session($node_1);
-	$s->reconnect('zklock.connect_string' => '127.0.0.1:' . free_port(), 'zklock.connect_timeout' => '300ms');
+	my $s = session_with($node_1, connect_string => '127.0.0.1:' . free_port(), connect_timeout => '300ms');
 	fails_with($s, "SELECT zk_revoke('x')", '08001', 'an unreachable ensemble is an error',
 		like => qr/could not ask the holders of lock "x"/);
 	$s->reconnect('zklock.connect_string' => $proxy->connect_string, 'zklock.connect_timeout' => undef);

@@ -32,8 +32,7 @@ sub names
 {
 	my $holder = session($node);
 	$holder->query_ok('SELECT cardinality(zk_lock_all(' . names('w', 1, 300) . '))');
-	my $s = session($node);
-	$s->reconnect('zklock.connect_string' => $proxy->connect_string);
+	my $s = session_with($node, connect_string => $proxy->connect_string);
 	is($s->query('SELECT count(*) FROM zk_locks'), '300', 'all 300 locks are shown');
 
 	$proxy->clear_record;

@@ -222,8 +222,7 @@ my $other_writer = $java->lock(write => path('x'));
 
 # Curator's Revoker and zk_revoke() request the release from each other's holders.
 {
-	my ($s, $far) = map { session($_) } @servers;
-	$_->reconnect('zklock.node_names' => 'curator_mutex') for $s, $far;
+	my ($s, $far) = map { session_with($_, node_names => 'curator_mutex') } @servers;
 
 	# They request, we release.
 	my $theirs = $java->lock(mutex => '/zklock/locks/x');

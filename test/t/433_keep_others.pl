@@ -32,8 +32,7 @@ sub wait_looked
 sub keepers
 {
 	my ($names, $n) = @_;
-	my @keepers = map { session($_) } (@servers) x $n;
-	$_->reconnect('zklock.node_names' => $names) for @keepers;
+	my @keepers = map { session_with($_, node_names => $names) } (@servers) x $n;
 	return @keepers[0 .. $n - 1];
 }
 

@@ -20,8 +20,7 @@ my %modes = (
 sub session_with_names
 {
 	my ($server, $names) = @_;
-	my $session = session($servers[$server]);
-	$session->reconnect('zklock.node_names' => $names);
+	my $session = session_with($servers[$server], node_names => $names);
 	return $session;
 }
 

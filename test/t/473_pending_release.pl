@@ -24,8 +24,7 @@ my $d = ZkLock::Deadlock->start([qw(a b)], zk => $zk, session_timeout => '30s', 
 # A session of a's server whose connection to the ensemble can be cut.
 sub open_through_proxy
 {
-	my $s = session($d->{nodes}{a});
-	$s->reconnect('zklock.connect_string' => $proxy->connect_string);
+	my $s = session_with($d->{nodes}{a}, connect_string => $proxy->connect_string);
 	$s->query_ok("SELECT zk_lock_shared('warm'), zk_unlock_shared('warm')");
 	push @{ $d->{all} }, $s;
 	return $s;

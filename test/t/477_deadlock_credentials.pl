@@ -41,8 +41,7 @@ sub make_deadlock
 	my ($root, $acl, $timeout) = @_;
 	$zkc->create("$root/locks/$_", makepath => 1) for qw(x y);
 	$zkc->create("$root/$_", acl => $acl) for $acl ? qw(waiting bells) : ();
-	my ($s, $t) = map { session($node{$_}) } qw(a b);
-	$_->reconnect('zklock.root' => $root) for $s, $t;
+	my ($s, $t) = map { session_with($node{$_}, root => $root) } qw(a b);
 	$t->query_ok("SET lock_timeout = '$timeout'");
 	$s->query_ok("SELECT zk_lock('x')");
 	$t->query_ok("SELECT zk_lock('y')");

@@ -43,8 +43,7 @@ my $node = shared_node('a', zk => $zk, session_timeout => '10s');
 for ([ '1s', '00:00:04' ], [ '10s', '00:00:10' ], [ '2min', '00:00:40' ])
 {
 	my ($requested, $granted) = @$_;
-	my $s = session($node);
-	$s->reconnect('zklock.session_timeout' => $requested);
+	my $s = session_with($node, session_timeout => $requested);
 	$s->query_ok("SELECT zk_lock('requested')");
 	works($s, 'SELECT session_timeout FROM zk_session()', $granted,
 		"a session timeout of $requested is granted as $granted with a tick of 2 s");

@@ -130,8 +130,7 @@ sub is_refused
 	return;
 }
 
-my $plain = session($nodes[0]);
-$plain->reconnect('zklock.connect_string' => "127.0.0.1:$secure", 'zklock.connect_timeout' => '1s');
+my $plain = session_with($nodes[0], connect_string => "127.0.0.1:$secure", connect_timeout => '1s');
 fails_with($plain, "SELECT zk_lock('plain')", '08001', 'plain text is refused at the port for TLS');
 $plain->quit;
 is_refused('a client certificate that another authority signed is refused',

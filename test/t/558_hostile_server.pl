@@ -79,16 +79,14 @@ for my $what (sort keys %running)
 {
 	my $address = $running{$what}->{address};
 	my $log = -s $node->logfile;
-	my $s = session($node);
-	$s->reconnect('zklock.connect_string' => $address, 'zklock.connect_timeout' => '2s');
+	my $s = session_with($node, connect_string => $address, connect_timeout => '2s');
 	$s->query("SELECT zk_lock('alone')");
 	like($s->sqlstate, qr/^080(?:01|06)$/, "$what instead of ZooKeeper is an error");
 	ok(kill(0, $s->pid), '... and ends no backend');
 	my $seen = slurp_file($node->logfile, $log);
 	ok($what eq 'silence' || $seen =~ /LOG:  ZooKeeper client: .*\Q$address\E/, '... and the server log names it') || diag($seen);
 	$s->quit;
-	$s = session($node);
-	$s->reconnect('zklock.connect_string' => "$address," . $zk->connect_string);
+	$s = session_with($node, connect_string => "$address," . $zk->connect_string);
 	works($s, "SELECT zk_lock('both') > 0", 't', '... and the next server is tried');
 	$s->quit;
 }
@@ -135,8 +133,7 @@ for my $case (@cases)
 
 # Each refused message delays the next connection, but never beyond the session timeout.
 {
-	my $s = session($node);
-	$s->reconnect('zklock.session_timeout' => '4s');
+	my $s = session_with($node, session_timeout => '4s');
 	$s->query_ok("SELECT zk_lock('held')");
 	for my $refusal (1 .. 6)
 	{
@@ -197,8 +194,7 @@ my $port = free_port();
 my $listener = spawn([ 'socat', '-r', $record, "TCP-LISTEN:$port,bind=127.0.0.1,reuseaddr,fork", 'TCP:' . $liar->connect_string ]);
 wait_until('socat', sub { port_listens($port) });
 my $switch = ZkLock::Proxy->start(target => $zk);
-my $holder = session($node);
-$holder->reconnect('zklock.connect_string' => $switch->connect_string);
+my $holder = session_with($node, connect_string => $switch->connect_string);
 $holder->query_ok("SELECT zk_lock('secret lock')");
 my $elsewhere = shared_node('b', zk => $zk);
 my $honest = session($elsewhere);

@@ -14,8 +14,7 @@ use ZkLock::Shared;
 my ($zk, $zkc) = shared_zk_and_client(timeout => 30);
 my $proxy = ZkLock::FaultProxy->start(target => $zk);
 my $node = shared_node('a', zk => $zk, session_timeout => '20s');
-my $holder = session($node);
-$holder->reconnect('zklock.connect_string' => $proxy->connect_string);
+my $holder = session_with($node, connect_string => $proxy->connect_string);
 $holder->query_ok("SELECT zk_lock('held')");
 
 my $n = 5;
