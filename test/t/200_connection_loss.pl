@@ -101,38 +101,6 @@ sub blink
 	nothing_left($zkc, 'outages of waiters leave no node');
 }
 
-# A waiter and another call, with an outage longer than connect_timeout.
-{
-	my $first = connected_session($node_a);
-	my $second = connected_session($node_b);
-	my $caller = connected_session($node_b);
-	$first->query_ok("SELECT zk_lock('outage')");
-	$second->query_ok("SET zklock.connect_timeout = '2s'");
-
-	# The waiter must have read the queue, not only created its node.
-	$second->query_ok("SET log_lock_waits = on; SET deadlock_timeout = '10ms'");
-	my $offset = -s $node_b->logfile;
-	$second->query_async("SELECT zk_lock('outage')");
-	wait_for_log($node_b, qr/still waiting for zk lock "outage"/, $offset);
-	$proxy_b->cut(refuse => 1);
-	wait_state($caller, 'suspended');
-	$caller->query_ok("SET zklock.connect_timeout = '3s'");
-	fails_with($caller, "SELECT zk_lock('other')", '08006',
-		'a call that needs an answer does not wait longer than connect_timeout',
-		like => qr/"other".*^.*DETAIL:  The connection to .* was lost, and no answer came within 3000 ms/ms);
-	ok(!$second->finished,
-		'a wait for another holder goes on after connect_timeout');
-	$proxy_b->accept;
-	wait_state($caller, 'connected');
-	works($caller, "SELECT zk_lock('other')", qr/^\d+$/,
-		'the session whose call failed can lock again afterwards');
-	$first->query_ok("SELECT zk_unlock('outage')");
-	like($second->wait_result, qr/^\d+$/,
-		'the waiter is granted the lock after the outage');
-	$_->query_ok('SELECT zk_unlock_all()') for $second, $caller;
-	nothing_left($zkc, 'an outage longer than connect_timeout leaves nothing');
-}
-
 # A waiter, with an outage longer than the session timeout.
 {
 	my $first = connected_session($node_a);
@@ -297,17 +265,6 @@ sub blink
 	$first->wait_result;
 	is(zk_session_id($first), $id, 'a busy backend sends the release in the same ZooKeeper session');
 
-	$first->query_ok('BEGIN');
-	$first->query_ok("SELECT zk_xact_lock('release')");
-	$proxy_a->cut(refuse => 1);
-	wait_state($first, 'suspended');
-	works($first, 'ROLLBACK', '', 'a rollback succeeds while the ensemble is unreachable');
-	works($second, "SELECT zk_try_lock('release')", 'f',
-		'the lock is not free before the reconnect');
-	$proxy_a->accept;
-	wait_zk_empty($zkc, '/zklock/locks/release');
-	works($second, "SELECT zk_try_lock('release')", 't', 'the lock is free after the reconnect');
-	$second->query_ok('SELECT zk_unlock_all()');
 	nothing_left($zkc, 'releases during an outage leave no node');
 }
 
