@@ -10,11 +10,9 @@ use IO::Socket::INET;
 use Test::More;
 use ZkLock::FaultProxy;
 use ZkLock::Util qw(wait_until);
-use ZkLock::ZkClient;
 use ZkLock::ZkServer;
 
-my $zk = ZkLock::ZkServer->start(tick_time => 200);
-my $direct = ZkLock::ZkClient->new($zk->connect_string);
+my ($zk, $direct) = ZkLock::ZkServer->start(tick_time => 200)->with_client;
 my $proxy = ZkLock::FaultProxy->start(target => $zk);
 my $acl = pack 'N N N/a* N/a*', 1, 31, 'world', 'anyone';
 

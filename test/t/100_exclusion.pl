@@ -8,11 +8,10 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use ZkLock::Check qw(nothing_left);
 use ZkLock::Cluster;
-use ZkLock::ZkClient;
 use ZkLock::ZkEnsemble;
 
-my $zk = ZkLock::ZkEnsemble->start(size => 3, tick_time => 500, config => { maxSessionTimeout => 60000 });
-my $zkc = ZkLock::ZkClient->new($zk->connect_string);
+my ($zk, $zkc) = ZkLock::ZkEnsemble->start(size => 3, tick_time => 500, config => { maxSessionTimeout => 60000 })
+  ->with_client;
 my %server = map { $_ => zklock_node($_, zk => $zk, session_timeout => '60s') } qw(a b c);
 $server{a}->safe_psql('postgres', 'CREATE DATABASE other');
 $server{a}->safe_psql('other', 'CREATE EXTENSION zklock');

@@ -8,7 +8,6 @@ use Test::More;
 use ZkLock::Check qw(nothing_left);
 use ZkLock::Cluster;
 use ZkLock::Util qw(postmaster_pid);
-use ZkLock::ZkClient;
 use ZkLock::ZkServer;
 
 # The long session timeout is longer than any wait of this test, so no session with it
@@ -16,10 +15,9 @@ use ZkLock::ZkServer;
 use constant LONG => '290s';
 use constant SHORT => '2s';
 
-my $zk = ZkLock::ZkServer->start(
+my ($zk, $zkc) = ZkLock::ZkServer->start(
 	tick_time => 500,
-	config => { maxSessionTimeout => 300000 });
-my $zkc = ZkLock::ZkClient->new($zk->connect_string, timeout => 120);
+	config => { maxSessionTimeout => 300000 })->with_client(timeout => 120);
 my ($here, $there) =
   map { zklock_node($_, zk => $zk, session_timeout => LONG) } qw(here there);
 my $t = session($there);

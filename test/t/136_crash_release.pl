@@ -13,14 +13,13 @@ use ZkLock::Check qw(nothing_left);
 use ZkLock::Cluster;
 use ZkLock::Proxy;
 use ZkLock::Util qw(child_processes hold_still postmaster_pid read_file);
-use ZkLock::ZkClient;
 use ZkLock::ZkServer;
 
 # Longer than any wait of this test.
 use constant LONG => '290s';
 
-my $zk = ZkLock::ZkServer->start(tick_time => 500, config => { maxSessionTimeout => 300000 });
-my $zkc = ZkLock::ZkClient->new($zk->connect_string, timeout => 120);
+my ($zk, $zkc) = ZkLock::ZkServer->start(tick_time => 500, config => { maxSessionTimeout => 300000 })
+  ->with_client(timeout => 120);
 my $proxy = ZkLock::Proxy->start(target => $zk);
 my $here = zklock_node('here', proxy => $proxy, session_timeout => LONG,
 	init => [ allows_streaming => 1 ],

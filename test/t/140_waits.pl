@@ -10,14 +10,12 @@ use Test::More;
 use ZkLock::Check qw(fails_with nothing_left);
 use ZkLock::Cluster;
 use ZkLock::Util qw(free_port postmaster_pid read_file);
-use ZkLock::ZkClient;
 use ZkLock::ZkServer;
 
 # The session timeout is so long that no session expires here.
-my $zk = ZkLock::ZkServer->start(
+my ($zk, $zkc) = ZkLock::ZkServer->start(
 	tick_time => 500,
-	config => { maxSessionTimeout => 300000 });
-my $zkc = ZkLock::ZkClient->new($zk->connect_string, timeout => 120);
+	config => { maxSessionTimeout => 300000 })->with_client(timeout => 120);
 my ($here, $there) =
   map { zklock_node($_, zk => $zk, session_timeout => '290s') } qw(here there);
 my $lock = '/zklock/locks/x';

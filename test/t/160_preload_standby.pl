@@ -9,11 +9,9 @@ use Test::More;
 use ZkLock::Check qw(fails_with failed_with nothing_left);
 use ZkLock::Cluster;
 use ZkLock::Util qw(postmaster_pid read_file);
-use ZkLock::ZkClient;
 use ZkLock::ZkServer;
 
-my $zk = ZkLock::ZkServer->start(tick_time => 500);
-my $zkc = ZkLock::ZkClient->new($zk->connect_string);
+my ($zk, $zkc) = ZkLock::ZkServer->start(tick_time => 500)->with_client;
 my $primary = zklock_node(
 	'primary',
 	zk => $zk,

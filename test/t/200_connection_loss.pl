@@ -13,8 +13,7 @@ use ZkLock::ZkClient;
 use ZkLock::ZkEnsemble;
 use ZkLock::ZkServer;
 
-my $zk = ZkLock::ZkServer->start(tick_time => 500);
-my $zkc = ZkLock::ZkClient->new($zk->connect_string);
+my ($zk, $zkc) = ZkLock::ZkServer->start(tick_time => 500)->with_client;
 my $proxy_a = ZkLock::Proxy->start(target => $zk);
 my $proxy_b = ZkLock::Proxy->start(target => $zk);
 my $node_a = zklock_node('a', proxy => $proxy_a, session_timeout => '10s');

@@ -12,14 +12,12 @@ use ZkLock::Cluster;
 use ZkLock::FaultProxy;
 use ZkLock::Proxy;
 use ZkLock::Util qw(free_port);
-use ZkLock::ZkClient;
 use ZkLock::ZkServer;
 
 # The client library notices a silent server after two thirds of this: too late for a test.
 use constant SESSION_TIMEOUT => '200s';
 
-my $zk = ZkLock::ZkServer->start(tick_time => 200, config => { maxSessionTimeout => 300000 });
-my $zkc = ZkLock::ZkClient->new($zk->connect_string);
+my ($zk, $zkc) = ZkLock::ZkServer->start(tick_time => 200, config => { maxSessionTimeout => 300000 })->with_client;
 my $proxy = ZkLock::FaultProxy->start(target => $zk);
 my $node = zklock_node('a', zk => $proxy, session_timeout => SESSION_TIMEOUT);
 my $shorter = zklock_node('c', zk => $proxy, session_timeout => '10s');

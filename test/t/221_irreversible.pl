@@ -11,11 +11,9 @@ use Test::More;
 use ZkLock::Check;
 use ZkLock::Cluster;
 use ZkLock::Util qw(wait_until);
-use ZkLock::ZkClient;
 use ZkLock::ZkServer;
 
-my $zk = ZkLock::ZkServer->start(tick_time => 200);
-my $zkc = ZkLock::ZkClient->new($zk->connect_string);
+my ($zk, $zkc) = ZkLock::ZkServer->start(tick_time => 200)->with_client;
 my $node = zklock_node('a', zk => $zk, session_timeout => '2s',
 	init => [ allows_streaming => 1 ]);
 my $publisher = PostgreSQL::Test::Cluster->new('publisher');

@@ -13,10 +13,9 @@ use ZkLock::ZkClient;
 use ZkLock::ZkEnsemble;
 use ZkLock::ZkServer;
 
-my $zk = ZkLock::ZkServer->start(
+my ($zk, $zkc) = ZkLock::ZkServer->start(
 	tick_time => 200,
-	config => { maxSessionTimeout => 300000 });
-my $zkc = ZkLock::ZkClient->new($zk->connect_string, timeout => 300);
+	config => { maxSessionTimeout => 300000 })->with_client(timeout => 300);
 my $proxy = ZkLock::Proxy->start(target => $zk);
 my $node = zklock_node('a', proxy => $proxy, session_timeout => SESSION_TIMEOUT);
 my %silence = (

@@ -10,13 +10,11 @@ use ZkLock::Cluster;
 use ZkLock::NoHang;
 use ZkLock::Proxy;
 use ZkLock::Shim;
-use ZkLock::ZkClient;
 use ZkLock::ZkServer;
 
-my $zk = ZkLock::ZkServer->start(
+my ($zk, $zkc) = ZkLock::ZkServer->start(
 	tick_time => 200,
-	config => { maxSessionTimeout => 300000 });
-my $zkc = ZkLock::ZkClient->new($zk->connect_string, timeout => 300);
+	config => { maxSessionTimeout => 300000 })->with_client(timeout => 300);
 my $proxy = ZkLock::Proxy->start(target => $zk);
 my $shim = ZkLock::Shim->build;
 local @ENV{ $shim->names } = $shim->values;

@@ -10,13 +10,11 @@ use Test::More;
 use ZkLock::Cluster;
 use ZkLock::NoHang;
 use ZkLock::Proxy;
-use ZkLock::ZkClient;
 use ZkLock::ZkServer;
 
-my $zk = ZkLock::ZkServer->start(
+my ($zk, $zkc) = ZkLock::ZkServer->start(
 	tick_time => 200,
-	config => { maxSessionTimeout => 300000 });
-my $zkc = ZkLock::ZkClient->new($zk->connect_string, timeout => 300);
+	config => { maxSessionTimeout => 300000 })->with_client(timeout => 300);
 my $proxy = ZkLock::Proxy->start(target => $zk);
 my $node = zklock_node('a', proxy => $proxy, session_timeout => SESSION_TIMEOUT);
 

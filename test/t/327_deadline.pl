@@ -10,7 +10,6 @@ use ZkLock::Cluster;
 use ZkLock::Proxy;
 use ZkLock::Shim;
 use ZkLock::Util qw(wait_until);
-use ZkLock::ZkClient;
 use ZkLock::ZkServer;
 
 # When a call times out, the backend reads the state of its session several times, with
@@ -22,8 +21,7 @@ my %calls = (
 	lock => "SELECT zk_lock('other' || pg_backend_pid())",
 	view => 'SELECT count(*) FROM zk_locks');
 
-my $zk = ZkLock::ZkServer->start(tick_time => 500);
-my $zkc = ZkLock::ZkClient->new($zk->connect_string);
+my ($zk, $zkc) = ZkLock::ZkServer->start(tick_time => 500)->with_client;
 my $proxy = ZkLock::Proxy->start(target => $zk);
 my $shim = ZkLock::Shim->build;
 my $node = do {

@@ -16,17 +16,15 @@ use ZkLock::Check;
 use ZkLock::Cluster;
 use ZkLock::FaultProxy;
 use ZkLock::Util qw(read_file spawn alive);
-use ZkLock::ZkClient;
 use ZkLock::ZkServer;
 
 use constant PAIRS => $ENV{ZKLOCK_TEST_PAIRS} || 20000;
 use constant RECONNECTS => $ENV{ZKLOCK_TEST_RECONNECTS} || 200;
 use constant SESSIONS => 500;
 
-my $zk = ZkLock::ZkServer->start(
+my ($zk, $zkc) = ZkLock::ZkServer->start(
 	tick_time => 500,
-	config => { maxSessionTimeout => 60000 });
-my $zkc = ZkLock::ZkClient->new($zk->connect_string, timeout => 40);
+	config => { maxSessionTimeout => 60000 })->with_client(timeout => 40);
 my $proxy = ZkLock::FaultProxy->start(target => $zk);
 my $node = zklock_node('a',
 	zk => $proxy,

@@ -9,12 +9,10 @@ use ZkLock::Check;
 use ZkLock::Cluster;
 use ZkLock::Shared;
 use ZkLock::Util qw(wait_until);
-use ZkLock::ZkClient;
 use ZkLock::ZkServer;
 
 # The server itself removes no container during this test.
-my $zk = ZkLock::ZkServer->start(container_check_ms => 3600000);
-my $zkc = ZkLock::ZkClient->new($zk->connect_string);
+my ($zk, $zkc) = ZkLock::ZkServer->start(container_check_ms => 3600000)->with_client;
 my $node = shared_node('a', zk => $zk);
 my $other = shared_node('b', zk => $zk);
 my $s = session($node);

@@ -9,15 +9,13 @@ use Test::More;
 use ZkLock::Check;
 use ZkLock::Cluster;
 use ZkLock::Shared;
-use ZkLock::ZkClient;
 use ZkLock::ZkEnsemble;
 
-my $zk = ZkLock::ZkEnsemble->start(
+my ($zk, $zkc) = ZkLock::ZkEnsemble->start(
 	size => 3,
 	tick_time => 500,
 	container_check_ms => 500,
-	config => { maxSessionTimeout => 60000 });
-my $zkc = ZkLock::ZkClient->new($zk->connect_string);
+	config => { maxSessionTimeout => 60000 })->with_client;
 my %server = map { $_ => shared_node($_, zk => $zk, session_timeout => '60s') } qw(a b);
 $_->safe_psql('postgres',
 	'CREATE TABLE stays (entered timestamptz, left_at timestamptz)')

@@ -10,11 +10,9 @@ use Test::More;
 use ZkLock::Check qw(fails_with nothing_left works);
 use ZkLock::Cluster;
 use ZkLock::Util qw(wait_until);
-use ZkLock::ZkClient;
 use ZkLock::ZkServer;
 
-my $zk = ZkLock::ZkServer->start(tick_time => 500);
-my $zkc = ZkLock::ZkClient->new($zk->connect_string);
+my ($zk, $zkc) = ZkLock::ZkServer->start(tick_time => 500)->with_client;
 my $node = zklock_node('a', zk => $zk, session_timeout => '20s', extra_conf => <<'END');
 max_connections = 4
 superuser_reserved_connections = 0

@@ -11,11 +11,9 @@ use Sys::Hostname qw(hostname);
 use Test::More;
 use ZkLock::Check;
 use ZkLock::Cluster;
-use ZkLock::ZkClient;
 use ZkLock::ZkServer;
 
-my $zk = ZkLock::ZkServer->start(tick_time => 500);
-my $zkc = ZkLock::ZkClient->new($zk->connect_string);
+my ($zk, $zkc) = ZkLock::ZkServer->start(tick_time => 500)->with_client;
 my $node_1 = zklock_node('a', zk => $zk, session_timeout => '20s');
 my $node_2 = zklock_node('b', zk => $zk, session_timeout => '20s');
 my $dba = session($node_1, application_name => 'dba');

@@ -9,11 +9,9 @@ use ZkLock::Check;
 use ZkLock::Cluster;
 use ZkLock::FaultProxy;
 use ZkLock::Util qw(free_port wait_until);
-use ZkLock::ZkClient;
 use ZkLock::ZkServer;
 
-my $zk = ZkLock::ZkServer->start(tick_time => 200);
-my $zkc = ZkLock::ZkClient->new($zk->connect_string);
+my ($zk, $zkc) = ZkLock::ZkServer->start(tick_time => 200)->with_client;
 my $proxy = ZkLock::FaultProxy->start(target => $zk);
 my $node_1 = zklock_node('a', zk => $zk, session_timeout => '20s');
 my $node_2 = zklock_node('b', zk => $zk, session_timeout => '20s');

@@ -11,11 +11,9 @@ use ZkLock::Check;
 use ZkLock::Cluster;
 use ZkLock::FaultProxy;
 use ZkLock::Util qw(wait_until);
-use ZkLock::ZkClient;
 use ZkLock::ZkServer;
 
-my $zk = ZkLock::ZkServer->start(tick_time => 1000);
-my $zkc = ZkLock::ZkClient->new($zk->connect_string, timeout => 30);
+my ($zk, $zkc) = ZkLock::ZkServer->start(tick_time => 1000)->with_client(timeout => 30);
 my $proxy = ZkLock::FaultProxy->start(target => $zk);
 my $node = zklock_node('a', zk => $zk, session_timeout => '20s',
 	extra_conf => "zklock.max_locks = 3000\nlog_statement = none\n"

@@ -8,11 +8,9 @@ use Test::More;
 use ZkLock::Check qw(nothing_left queue_of);
 use ZkLock::Cluster;
 use ZkLock::Util qw(wait_until);
-use ZkLock::ZkClient;
 use ZkLock::ZkServer;
 
-my $zk = ZkLock::ZkServer->start(tick_time => 500, config => { maxSessionTimeout => 240_000 });
-my $zkc = ZkLock::ZkClient->new($zk->connect_string);
+my ($zk, $zkc) = ZkLock::ZkServer->start(tick_time => 500, config => { maxSessionTimeout => 240_000 })->with_client;
 my @servers = map { zklock_node($_, zk => $zk, session_timeout => '240s') } qw(one two three);
 for (@servers)
 {

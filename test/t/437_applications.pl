@@ -13,7 +13,6 @@ use Test::More;
 use ZkLock::Check qw(nothing_left works);
 use ZkLock::Cluster;
 use ZkLock::Util qw(alive read_file spawn succeeds write_file);
-use ZkLock::ZkClient;
 use ZkLock::ZkServer;
 
 use constant EXAMPLES => 'doc/examples';
@@ -33,8 +32,7 @@ my @programs = (
 	[ 'book.js', ['node'], [ 'node', '-e', 'require("pg")' ] ],
 	[ 'book.go', [], [ 'go', 'list', 'github.com/jackc/pgx/v4/pgxpool' ] ]);
 
-my $zk = ZkLock::ZkServer->start(tick_time => 500);
-my $zkc = ZkLock::ZkClient->new($zk->connect_string);
+my ($zk, $zkc) = ZkLock::ZkServer->start(tick_time => 500)->with_client;
 my %nodes = map {
 	$_ => zklock_node($_, zk => $zk, session_timeout => '10s',
 		extra_conf => "listen_addresses = '127.0.0.1'\n")

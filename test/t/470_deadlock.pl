@@ -8,11 +8,9 @@ use Test::More;
 use ZkLock::Check qw(nothing_left);
 use ZkLock::Cluster;
 use ZkLock::Deadlock qw(lock_row);
-use ZkLock::ZkClient;
 use ZkLock::ZkEnsemble;
 
-my $zk = ZkLock::ZkEnsemble->start(size => 3, tick_time => 500);
-my $zkc = ZkLock::ZkClient->new($zk->connect_string);
+my ($zk, $zkc) = ZkLock::ZkEnsemble->start(size => 3, tick_time => 500)->with_client;
 my $d = ZkLock::Deadlock->start([qw(a b c d)], zk => $zk, extra_conf => "deadlock_timeout = '300ms'\n");
 my $waits = '/zklock/waiting';
 

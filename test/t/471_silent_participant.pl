@@ -11,11 +11,10 @@ use ZkLock::Cluster;
 use ZkLock::Deadlock qw(wait_reports wait_until_reported);
 use ZkLock::Proxy;
 use ZkLock::Util qw(wait_until);
-use ZkLock::ZkClient;
 use ZkLock::ZkServer;
 
-my $zk = ZkLock::ZkServer->start(tick_time => 500, config => { maxSessionTimeout => 60000 });
-my $zkc = ZkLock::ZkClient->new($zk->connect_string, timeout => 40);
+my ($zk, $zkc) = ZkLock::ZkServer->start(tick_time => 500, config => { maxSessionTimeout => 60000 })
+  ->with_client(timeout => 40);
 my $proxy = ZkLock::Proxy->start(target => $zk);
 my %node = map {
 	$_->[0] => zklock_node($_->[0], zk => $_->[1], session_timeout => '60s',

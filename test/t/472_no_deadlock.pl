@@ -10,11 +10,9 @@ use ZkLock::Check;
 use ZkLock::Cluster;
 use ZkLock::Deadlock qw(lock_row wait_reports wait_until_reported);
 use ZkLock::Util qw(wait_until);
-use ZkLock::ZkClient;
 use ZkLock::ZkEnsemble;
 
-my $zk = ZkLock::ZkEnsemble->start(size => 3, tick_time => 500);
-my $zkc = ZkLock::ZkClient->new($zk->connect_string);
+my ($zk, $zkc) = ZkLock::ZkEnsemble->start(size => 3, tick_time => 500)->with_client;
 my $d = ZkLock::Deadlock->start([qw(a b c)], zk => $zk, extra_conf => "deadlock_timeout = '100ms'\n");
 
 # A chain of seven sessions on three servers; all waits are reported. The end of the

@@ -13,11 +13,9 @@ use ZkLock::Cluster;
 use ZkLock::Deadlock qw(wait_reports);
 use ZkLock::Proxy;
 use ZkLock::Util qw(wait_until);
-use ZkLock::ZkClient;
 use ZkLock::ZkServer;
 
-my $zk = ZkLock::ZkServer->start(tick_time => 2000);
-my $zkc = ZkLock::ZkClient->new($zk->connect_string);
+my ($zk, $zkc) = ZkLock::ZkServer->start(tick_time => 2000)->with_client;
 my $proxy = ZkLock::Proxy->start(target => $zk);
 my $d = ZkLock::Deadlock->start([qw(a b)], zk => $zk, session_timeout => '30s', extra_conf => "deadlock_timeout = '100ms'\n");
 

@@ -19,7 +19,6 @@ use ZkLock::Check qw(nothing_left);
 use ZkLock::Cluster;
 use ZkLock::FaultProxy;
 use ZkLock::Util qw(alive log_tail spawn wait_until);
-use ZkLock::ZkClient;
 use ZkLock::ZkServer;
 
 my $all = $ENV{ZKLOCK_TEST_WAITERS} // 200;
@@ -27,9 +26,8 @@ my %count = map { $_->[0] => int(($all + $_->[1]) / 3) } [ a => 2 ], [ b => 1 ],
 my $names = max values %count;
 # The session timeout is long to reduce keepalive reads, which are no part of detection:
 # on a busy machine an answer may be late.
-my $zk = ZkLock::ZkServer->start(tick_time => 500,
-	config => { maxSessionTimeout => 60000 });
-my $zkc = ZkLock::ZkClient->new($zk->connect_string, timeout => 40);
+my ($zk, $zkc) = ZkLock::ZkServer->start(tick_time => 500,
+	config => { maxSessionTimeout => 60000 })->with_client(timeout => 40);
 my %proxy = map { $_ => ZkLock::FaultProxy->start(target => $zk) } sort keys %count;
 my %node = map {
 	$_ => zklock_node($_, zk => $proxy{$_} // $zk,

@@ -13,11 +13,9 @@ use ZkLock::Check qw(failed_with);
 use ZkLock::Cluster;
 use ZkLock::Deadlock qw(wait_until_reported);
 use ZkLock::Util qw(wait_until);
-use ZkLock::ZkClient;
 use ZkLock::ZkServer;
 
-my $zk = ZkLock::ZkServer->start(tick_time => 500);
-my $zkc = ZkLock::ZkClient->new($zk->connect_string, timeout => 40);
+my ($zk, $zkc) = ZkLock::ZkServer->start(tick_time => 500)->with_client(timeout => 40);
 my %node = map {
 	$_ => zklock_node($_, zk => $zk, extra_conf => "deadlock_timeout = '300ms'\n")
 } qw(a b);

@@ -13,7 +13,6 @@ use Time::HiRes qw(time);
 use ZkLock::Check qw(nothing_left);
 use ZkLock::Cluster;
 use ZkLock::Util qw(wait_until);
-use ZkLock::ZkClient;
 use ZkLock::ZkEnsemble;
 
 use constant { CYCLES => $ENV{ZKLOCK_TEST_CYCLES} // 15, SESSIONS => 6 };
@@ -23,8 +22,7 @@ my $seed = $ENV{SEED} // int(rand(1 << 30));
 srand($seed);
 note("SEED=$seed");
 
-my $zk = ZkLock::ZkEnsemble->start(size => 3, tick_time => 500);
-my $zkc = ZkLock::ZkClient->new($zk->connect_string);
+my ($zk, $zkc) = ZkLock::ZkEnsemble->start(size => 3, tick_time => 500)->with_client;
 my @nodes = map {
 	my $node = zklock_node($_, zk => $zk, session_timeout => '10s',
 		extra_conf => "deadlock_timeout = '200ms'\n");

@@ -10,11 +10,9 @@ use ZkLock::Check qw(nothing_left);
 use ZkLock::Cluster;
 use ZkLock::Deadlock qw(lock_row wait_until_reported);
 use ZkLock::Opponent;
-use ZkLock::ZkClient;
 use ZkLock::ZkServer;
 
-my $zk = ZkLock::ZkServer->start(tick_time => 500);
-my $zkc = ZkLock::ZkClient->new($zk->connect_string);
+my ($zk, $zkc) = ZkLock::ZkServer->start(tick_time => 500)->with_client;
 my $d = ZkLock::Deadlock->start([qw(a b c)], zk => $zk, extra_conf => "deadlock_timeout = '300ms'\nlog_lock_waits = on\n");
 
 # Semaphores keep their capacity for some time after their last use, so each has a

@@ -12,11 +12,9 @@ use ZkLock::Cluster;
 use ZkLock::Deadlock qw(wait_until_reported);
 use ZkLock::FaultProxy;
 use ZkLock::Util qw(wait_until);
-use ZkLock::ZkClient;
 use ZkLock::ZkServer;
 
-my $zk = ZkLock::ZkServer->start(tick_time => 500);
-my $zkc = ZkLock::ZkClient->new($zk->connect_string);
+my ($zk, $zkc) = ZkLock::ZkServer->start(tick_time => 500)->with_client;
 my $proxy = ZkLock::FaultProxy->start(target => $zk);
 my %node = map {
 	$_->[0] => zklock_node($_->[0], zk => $_->[1], session_timeout => '4s',

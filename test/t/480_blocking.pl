@@ -8,11 +8,9 @@ use Sys::Hostname qw(hostname);
 use Test::More;
 use ZkLock::Check;
 use ZkLock::Cluster;
-use ZkLock::ZkClient;
 use ZkLock::ZkServer;
 
-my $zk = ZkLock::ZkServer->start(tick_time => 500);
-my $zkc = ZkLock::ZkClient->new($zk->connect_string);
+my ($zk, $zkc) = ZkLock::ZkServer->start(tick_time => 500)->with_client;
 my %node = map { $_ => zklock_node($_, zk => $zk, session_timeout => '20s') } qw(a b c);
 my %dba = map { $_ => session($node{$_}) } qw(a b c);
 my ($on_a, $on_b, $on_c) = map { session($node{$_}) } qw(a b c);

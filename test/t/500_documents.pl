@@ -8,7 +8,6 @@ use Test::More;
 use ZkLock::Check;
 use ZkLock::Cluster;
 use ZkLock::Document;
-use ZkLock::ZkClient;
 use ZkLock::ZkServer;
 
 my $dots = "\xe2\x80\xa6";
@@ -18,8 +17,7 @@ ok(!same_result(" name | pid\n b | 1234\n", $shown), 'another value is a differe
 ok(!same_result(" name | pid\n a | 1\n a | 2\n", $shown), 'an additional row is a difference');
 ok(!same_result(" name | pid\n", $shown), 'a missing row is a difference');
 
-my $zk = ZkLock::ZkServer->start(tick_time => 500);
-my $zkc = ZkLock::ZkClient->new($zk->connect_string);
+my ($zk, $zkc) = ZkLock::ZkServer->start(tick_time => 500)->with_client;
 my %nodes = map { $_ => zklock_node($_, zk => $zk, session_timeout => '10s', extension => 0) } qw(one two);
 
 # Errors of a document are detected, each at its example.

@@ -10,11 +10,9 @@ use Test::More;
 use ZkLock::Check;
 use ZkLock::Cluster;
 use ZkLock::Util qw(child_processes hold_still postmaster_pid);
-use ZkLock::ZkClient;
 use ZkLock::ZkServer;
 
-my $zk = ZkLock::ZkServer->start(tick_time => 500);
-my $zkc = ZkLock::ZkClient->new($zk->connect_string, timeout => 30);
+my ($zk, $zkc) = ZkLock::ZkServer->start(tick_time => 500)->with_client(timeout => 30);
 
 # Returns all processes of a server, the postmaster first.
 sub processes

@@ -9,17 +9,15 @@ use ZkLock::Check;
 use ZkLock::Cluster;
 use ZkLock::Shared;
 use ZkLock::Util qw(wait_until);
-use ZkLock::ZkClient;
 use ZkLock::ZkEnsemble;
 
 # Long enough for an election, which takes twenty seconds if the first votes are lost.
 use constant TIMEOUT => '30s';
 
-my $ensemble = ZkLock::ZkEnsemble->start(
+my ($ensemble, $zkc) = ZkLock::ZkEnsemble->start(
 	size => 3,
 	tick_time => 500,
-	config => { maxSessionTimeout => 60000 });
-my $zkc = ZkLock::ZkClient->new($ensemble->connect_string, timeout => 30);
+	config => { maxSessionTimeout => 60000 })->with_client(timeout => 30);
 my @nodes = map {
 	shared_node($_, zk => $ensemble, session_timeout => TIMEOUT,
 		set => { 'zklock.connect_timeout' => TIMEOUT })

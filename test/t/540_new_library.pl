@@ -11,11 +11,9 @@ use ZkLock::Check;
 use ZkLock::Cluster;
 use ZkLock::Installation;
 use ZkLock::Util qw(read_file);
-use ZkLock::ZkClient;
 use ZkLock::ZkServer;
 
-my $zk = ZkLock::ZkServer->start(tick_time => 500);
-my $zkc = ZkLock::ZkClient->new($zk->connect_string);
+my ($zk, $zkc) = ZkLock::ZkServer->start(tick_time => 500)->with_client;
 my $installation = ZkLock::Installation->new(PostgreSQL::Test::Utils::tempdir());
 
 # Returns the library of the backend: old, new, or none.

@@ -12,14 +12,13 @@ use ZkLock::Cluster;
 use ZkLock::Proxy;
 use ZkLock::Shared;
 use ZkLock::Tls;
-use ZkLock::ZkClient;
 use ZkLock::ZkServer;
 
 require_tls();
 my $tls = ZkLock::Tls->new;
 $tls->sign('stranger', by => 'rogue');
-my $zk = ZkLock::ZkServer->start(tick_time => 200, tls => $tls, config => { maxSessionTimeout => 60000 });
-my $zkc = ZkLock::ZkClient->new($zk->connect_string);
+my ($zk, $zkc) = ZkLock::ZkServer->start(tick_time => 200, tls => $tls, config => { maxSessionTimeout => 60000 })
+  ->with_client;
 my $settings = $tls->settings;
 my @nodes = map { shared_node($_, zk => $zk->secure_connect_string, session_timeout => '30s', set => $settings) } qw(a b);
 my ($first, $second) = map { session($_) } @nodes;

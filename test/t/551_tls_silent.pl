@@ -14,13 +14,12 @@ use ZkLock::Proxy;
 use ZkLock::Shared;
 use ZkLock::SlowServers qw(end_server full_server);
 use ZkLock::Tls;
-use ZkLock::ZkClient;
 use ZkLock::ZkServer;
 
 require_tls();
 my $tls = ZkLock::Tls->new;
-my $zk = ZkLock::ZkServer->start(tick_time => 200, tls => $tls, config => { maxSessionTimeout => 60000 });
-my $zkc = ZkLock::ZkClient->new($zk->connect_string);
+my ($zk, $zkc) = ZkLock::ZkServer->start(tick_time => 200, tls => $tls, config => { maxSessionTimeout => 60000 })
+  ->with_client;
 my $answering = ZkLock::Proxy->start(target => $zk->secure_connect_string);
 my $silent = ZkLock::Proxy->start(target => $zk->secure_connect_string);
 my $node = shared_node('a', zk => $answering->connect_string . ',' . $silent->connect_string, session_timeout => '12s',

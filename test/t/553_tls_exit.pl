@@ -13,7 +13,6 @@ use ZkLock::Proxy;
 use ZkLock::Shim;
 use ZkLock::Tls;
 use ZkLock::Util qw(wait_until);
-use ZkLock::ZkClient;
 use ZkLock::ZkServer;
 
 require_tls();
@@ -25,8 +24,8 @@ use constant LIMIT => 10;
 use constant DESCRIPTORS => 1024;
 
 my $tls = ZkLock::Tls->new;
-my $zk = ZkLock::ZkServer->start(tick_time => 200, tls => $tls, config => { maxSessionTimeout => 300000 });
-my $zkc = ZkLock::ZkClient->new($zk->connect_string);
+my ($zk, $zkc) = ZkLock::ZkServer->start(tick_time => 200, tls => $tls, config => { maxSessionTimeout => 300000 })
+  ->with_client;
 my $proxy = ZkLock::Proxy->start(target => $zk->secure_connect_string);
 my $shim = ZkLock::Shim->build;
 local @ENV{ $shim->names } = $shim->values;

@@ -10,7 +10,6 @@ use ZkLock::Check;
 use ZkLock::Cluster;
 use ZkLock::Tls;
 use ZkLock::Util qw(alive end_process free_port log_tail port_listens spawn wait_until);
-use ZkLock::ZkClient;
 use ZkLock::ZkServer;
 
 my $dir = PostgreSQL::Test::Utils::tempdir();
@@ -45,9 +44,8 @@ my $tls = ZkLock::Tls->new(names => \@names);
 $tls->sign('stranger', by => 'rogue');
 my $secure = free_port();
 my %zoo = substitute($shown{'zoo.cfg'}, qr/\b2281\b/, $secure, qr{/etc/zookeeper/tls}, $tls->path('')) =~ /^(\S+?)=(.*)$/mg;
-my $zk = ZkLock::ZkServer->start(tick_time => 200, secure_port => $secure,
-	config => { %zoo, secureClientPortAddress => '127.0.0.1' });
-my $zkc = ZkLock::ZkClient->new($zk->connect_string);
+my ($zk, $zkc) = ZkLock::ZkServer->start(tick_time => 200, secure_port => $secure,
+	config => { %zoo, secureClientPortAddress => '127.0.0.1' })->with_client;
 
 # stunnel, with ports of the test, and without a change of user, which needs root.
 my @shown_ports = $shown{'stunnel.conf'} =~ /^accept = 127\.0\.0\.1:(\d+)$/mg;

@@ -9,11 +9,9 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use ZkLock::Check;
 use ZkLock::Cluster;
-use ZkLock::ZkClient;
 use ZkLock::ZkServer;
 
-my $zk = ZkLock::ZkServer->start(tick_time => 500);
-my $zkc = ZkLock::ZkClient->new($zk->connect_string);
+my ($zk, $zkc) = ZkLock::ZkServer->start(tick_time => 500)->with_client;
 my $node = zklock_node('a', zk => $zk, extra_conf => "zklock.root = '/configured'\n");
 $node->safe_psql('postgres', 'CREATE DATABASE inv');
 $node->safe_psql('inv', 'CREATE EXTENSION zklock');

@@ -10,11 +10,9 @@ use ZkLock::Check;
 use ZkLock::Cluster;
 use ZkLock::Shared;
 use ZkLock::Util qw(wait_until);
-use ZkLock::ZkClient;
 use ZkLock::ZkServer;
 
-my $zk = ZkLock::ZkServer->start(tick_time => 2000, java => ['-Xmx3g']);
-my $zkc = ZkLock::ZkClient->new($zk->connect_string, timeout => 60);
+my ($zk, $zkc) = ZkLock::ZkServer->start(tick_time => 2000, java => ['-Xmx3g'])->with_client(timeout => 60);
 my ($node, $other) = map { shared_node($_, zk => $zk, session_timeout => '40s', set => { deadlock_timeout => '100ms' }) } qw(a b);
 my $s = session($node);
 my $holder = session($other);

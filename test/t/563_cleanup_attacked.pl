@@ -10,12 +10,10 @@ use ZkLock::Check;
 use ZkLock::Cluster;
 use ZkLock::Shared;
 use ZkLock::Util qw(wait_until);
-use ZkLock::ZkClient;
 use ZkLock::ZkServer;
 
 # The server itself removes no container nodes.
-my $zk = ZkLock::ZkServer->start(container_check_ms => 3600000);
-my $zkc = ZkLock::ZkClient->new($zk->connect_string);
+my ($zk, $zkc) = ZkLock::ZkServer->start(container_check_ms => 3600000)->with_client;
 my $node = shared_node('a', zk => $zk);
 my $s = session($node);
 my $semaphores = '/zklock/semaphores';

@@ -57,6 +57,8 @@ sub start
 	return $self->start_followed($isolable ? $self->isolable : ());
 }
 
+*with_client = \&ZkLock::ZkServer::with_client;
+
 # Starts the members so that the isolable one, whose id is the lowest, leads: it has a
 # transaction that the next member lacks.
 sub start_led

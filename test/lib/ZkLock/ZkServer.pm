@@ -5,6 +5,7 @@
 # with the program that started it.
 #
 #   my $zk = ZkLock::ZkServer->start(tick_time => 500);
+#   my ($zk, $zkc) = ZkLock::ZkServer->start->with_client(timeout => 60);     # and a ZkLock::ZkClient
 #   $zk->connect_string;            # 127.0.0.1:12345
 #   $zk->kill9; $zk->restart;       # same port, same data
 #   $zk->pause; $zk->resume;        # SIGSTOP, SIGCONT
@@ -28,6 +29,7 @@ use IO::Select;
 use IO::Socket::INET;
 use Time::HiRes qw(time);
 use ZkLock::Util qw(free_port wait_until spawn alive log_tail write_file);
+use ZkLock::ZkClient;
 
 use parent 'ZkLock::Child';
 
@@ -38,6 +40,13 @@ sub start
 	$self->launch;
 	$self->wait_ready;
 	return $self;
+}
+
+# Returns the server, and a client of it with these options.
+sub with_client
+{
+	my ($self, %opt) = @_;
+	return ($self, ZkLock::ZkClient->new($self->connect_string, %opt));
 }
 
 # Prepares a server without starting it.
