@@ -60,9 +60,7 @@ $here->safe_psql('postgres', 'CREATE TABLE t (n integer)');
 require_standby($here);
 $s->query_ok("BEGIN; SELECT zk_xact_lock('x'); INSERT INTO t VALUES (1)");
 $s->query_async('COMMIT');
-wait_for_sql($here,
-	'SELECT wait_event FROM pg_stat_activity WHERE pid = ' . $s->pid,
-	'SyncRep');
+wait_for_standby($s);
 is($here->safe_psql('postgres', 'SELECT count(*) FROM t'), '0',
 	'the commit is not visible yet');
 is_held('a commit that is not visible has not released its lock');

@@ -33,13 +33,6 @@ sub standby
 	return;
 }
 
-sub wait_for_standby
-{
-	my ($s) = @_;
-	return wait_for_sql($here,
-		'SELECT wait_event FROM pg_stat_activity WHERE pid = ' . $s->pid, 'SyncRep');
-}
-
 # Returns what was counted since the last call.
 sub counted
 {

@@ -29,7 +29,7 @@ for my $end (qw(cancel statement_timeout))
 	$proxy->freeze;
 	$s->query_ok("SET statement_timeout = '5s'") if $end eq 'statement_timeout';
 	$s->query_async("SELECT zk_lock_all(array_agg('$end' || i)) FROM generate_series(1, ${\NAMES}) AS i");
-	wait_for_sql($node, 'SELECT wait_event_type FROM pg_stat_activity WHERE pid = ' . $s->pid, 'Extension');
+	wait_blocked($s);
 	works($dba, 'CREATE DATABASE other', '', "$end: a database is created while the call waits");
 	works($dba, 'DROP DATABASE other', '', "$end: a database is dropped while the call waits");
 	$s->cancel if $end eq 'cancel';

@@ -67,8 +67,7 @@ wait_for_log($node, qr/ZooKeeper client: the name of server "zk3\.example" could
 	fail_lookups();
 	my $s = session_with($node, connect_string => "late.example:$port");
 	$s->query_async("SELECT zk_lock('late') > 0");
-	wait_for_sql($node,
-		"SELECT wait_event_type FROM pg_stat_activity WHERE pid = " . $s->pid, 'Extension');
+	wait_blocked($s);
 	name_host('late.example');
 	is($s->wait_result, 't', 'a session connects when its names are resolved at last');
 	$s->quit;

@@ -53,8 +53,7 @@ sub holders_stop
 	}
 	$first->query_ok('SET synchronous_commit = on');
 	$first->query_async('BEGIN; INSERT INTO rows VALUES (2); NOTIFY c; COMMIT');
-	wait_for_sql($here, 'SELECT wait_event FROM pg_stat_activity WHERE pid = ' . $first->pid,
-		'SyncRep');
+	wait_for_standby($first);
 	for my $work (sort keys %work)
 	{
 		$holder{$work}->query_async($work{$work}) if $work{$work};

@@ -48,8 +48,7 @@ sub unreadable
 		'statement_timeout ends the wait', hint => 0);
 	$s->query_ok('RESET statement_timeout');
 	$s->query_async($count_locks);
-	wait_for_sql($node, 'SELECT wait_event_type FROM pg_stat_activity WHERE pid = ' . $s->pid,
-		'Extension');
+	wait_blocked($s);
 	$s->cancel;
 	failed_with($s, '57014', 'a cancel ends the wait', hint => 0);
 	$s->reconnect('zklock.connect_string' => $proxy->connect_string);

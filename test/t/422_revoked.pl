@@ -364,7 +364,7 @@ SQL
 	$s->query_ok("SET zklock.on_revoke = 'cancel'; SELECT zk_lock('commit')");
 	require_standby($here);
 	$s->query_async("INSERT INTO t VALUES (1)");
-	wait_for_sql($here, "SELECT wait_event = 'SyncRep' FROM pg_stat_activity WHERE pid = " . $s->pid, 't');
+	wait_for_standby($s);
 	request_release('commit');
 	wait_received('commit');
 	works($admin, "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'", '1',

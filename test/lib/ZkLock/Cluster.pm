@@ -21,9 +21,9 @@ use PostgreSQL::Test::Utils;
 use ZkLock::Session;
 use ZkLock::Util qw(wait_until log_tail write_file);
 
-our @EXPORT = qw(zklock_node session session_with connected_session rows_with credentials_file wait_for_sql wait_zk_children
-  wait_queued_or_ended wait_zk_empty wait_until wait_blocked wait_blocked_locally wait_asleep is_blocked wait_for_log server_log
-  require_standby lock_nodes foreign_node);
+our @EXPORT = qw(zklock_node session session_with connected_session rows_with credentials_file wait_for_sql
+  wait_zk_children wait_queued_or_ended wait_zk_empty wait_until wait_blocked wait_blocked_locally wait_asleep
+  wait_for_standby is_blocked wait_for_log server_log require_standby lock_nodes foreign_node);
 
 # Since version 17, PostgreSQL's library copies a server's data from $INITDB_TEMPLATE, if its
 # options are the defaults; this does the same for older versions.
@@ -216,6 +216,9 @@ sub wait_blocked_locally { return wait_for_event($_[0], 'wait_event_type', 'Lock
 # Waits until a session runs pg_sleep().
 sub wait_asleep { return wait_for_event($_[0], 'wait_event', 'PgSleep') }
 
+# Waits until a commit waits for its standby; see require_standby().
+sub wait_for_standby { return wait_for_event($_[0], 'wait_event', 'SyncRep') }
+
 sub wait_for_event
 {
 	my ($session, $column, $event) = @_;
@@ -257,7 +260,7 @@ BEGIN
 	END LOOP;
 END $$
 SQL
-	wait_for_event($probe, 'wait_event', 'SyncRep');
+	wait_for_standby($probe);
 	$probe->terminate->wait_result;
 	return;
 }
