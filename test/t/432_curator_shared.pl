@@ -9,7 +9,6 @@ use ZkLock::Check;
 use ZkLock::Cluster;
 use ZkLock::Contest;
 use ZkLock::Opponent;
-use ZkLock::Shared;
 use ZkLock::Util qw(wait_until);
 
 my ($zk, $zkc, @servers) = contest();

@@ -10,7 +10,6 @@ use ZkLock::Check qw(nothing_left requests_of works zk_session_id);
 use ZkLock::Cluster;
 use ZkLock::Contest;
 use ZkLock::Opponent;
-use ZkLock::Shared;
 use ZkLock::Util qw(wait_until);
 
 my ($zk, $zkc, @servers) = contest(may_crash => 1, set => { 'zklock.keep' => '10min' });

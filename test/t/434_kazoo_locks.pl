@@ -11,7 +11,6 @@ use ZkLock::Check qw(nothing_left queue_of works);
 use ZkLock::Cluster;
 use ZkLock::Contest;
 use ZkLock::Opponent;
-use ZkLock::Shared;
 use ZkLock::Util qw(node_members);
 
 my ($zk, $zkc, @servers) = contest(set => { 'zklock.node_names' => 'kazoo' });

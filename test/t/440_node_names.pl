@@ -17,15 +17,8 @@ my %modes = (
 	curator_mutex => { exclusive => qr/-lock-\d+$/ },
 	kazoo => { exclusive => qr/__lock__\d+$/, shared => qr/__rlock__\d+$/ });
 
-sub session_with_names
-{
-	my ($server, $names) = @_;
-	my $session = session_with($servers[$server], node_names => $names);
-	return $session;
-}
-
-my %here = map { $_ => session_with_names(0, $_) } sort keys %modes;
-my %there = map { $_ => session_with_names(1, $_) } sort keys %modes;
+my %here = map { $_ => session_with($servers[0], node_names => $_) } sort keys %modes;
+my %there = map { $_ => session_with($servers[1], node_names => $_) } sort keys %modes;
 
 sub queue { return wait_zk_children($zkc, '/zklock/locks/x', $_[0]) }
 

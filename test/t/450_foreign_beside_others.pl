@@ -7,26 +7,13 @@ use warnings;
 use Test::More;
 use ZkLock::Check qw(nothing_left works);
 use ZkLock::Cluster;
-use ZkLock::Duel;
+use ZkLock::Contest;
 use ZkLock::Opponent;
-use ZkLock::Shared;
 
-my ($zk, $zkc) = shared_zk_and_client(timeout => 60);
+my ($zk, $zkc, @servers) = contest(timeout => 60, set => { log_lock_waits => 'on', deadlock_timeout => '50ms' });
 my $java = ZkLock::Opponent->curator($zk->connect_string);
 my $python = ZkLock::Opponent->kazoo($zk->connect_string);
-my @servers = map {
-	shared_node($_, session_timeout => '10s',
-		set => { log_lock_waits => 'on', deadlock_timeout => '50ms' })
-} qw(a b);
 my ($here, $there) = map { session($_) } @servers;
-
-sub path { return "/zklock/locks/$_[0]" }
-
-sub queue
-{
-	my ($lock, $n) = @_;
-	return wait_zk_children($zkc, path($lock), $n);
-}
 
 my $guid = '0a1b2c3d-1111-2222-3333-444455556666';
 my $hex = '0a1b2c3d111122223333444455556666';

@@ -2,7 +2,7 @@
 #
 # Owns: the ensemble and the two servers of such a test, and the paths of its locks.
 #
-#   my ($zk, $zkc, @servers) = contest(%options);     # of shared_node()
+#   my ($zk, $zkc, @servers) = contest(%options);     # of shared_node(), and the client's timeout
 #   path('x');                    # the lock's znode
 #   queue('x', 2);                # waits for two nodes, and returns them
 #   duel("Curator's mutex", $java, mutex => 'x', 'exclusive',
@@ -25,7 +25,7 @@ my ($zk, $zkc, @servers);
 sub contest
 {
 	my %opt = @_;
-	($zk, $zkc) = shared_zk_and_client();
+	($zk, $zkc) = shared_zk_and_client(timeout => delete $opt{timeout});
 	@servers = map { shared_node($_, session_timeout => '10s', %opt) } qw(a b);
 	return ($zk, $zkc, @servers);
 }
