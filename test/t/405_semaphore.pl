@@ -17,38 +17,18 @@ my ($zk, $zkc) = ZkLock::ZkEnsemble->start(
 	container_check_ms => 500,
 	config => { maxSessionTimeout => 60000 })->with_client;
 my %server = map { $_ => shared_node($_, zk => $zk, session_timeout => '60s') } qw(a b);
-$_->safe_psql('postgres',
-	'CREATE TABLE stays (entered timestamptz, left_at timestamptz)')
-  for values %server;
-
 my $semaphores = '/zklock/semaphores';
 my %names = (a => 'curator', b => 'kazoo');
 
 sub member
 {
 	my ($server) = @_;
-	my $s = session_with($server{$server}, node_names => $names{$server});
-	return $s;
+	return session_with($server{$server}, node_names => $names{$server});
 }
 
 # The parents of the permit nodes and of the queue of a semaphore.
 sub leases { return "$semaphores/$_[0]/leases" }
 sub queue { return "$semaphores/$_[0]/locks" }
-
-# Returns how many sessions succeeded; the others must have failed with $sqlstate.
-sub winners
-{
-	my ($sqlstate, @sessions) = @_;
-	my @won;
-	for my $s (@sessions)
-	{
-		my $answer = $s->wait_result;
-		push @won, $s if $s->ok && $answer ne 'f';
-		return "SQLSTATE " . $s->sqlstate . ': ' . $s->error
-		  unless $s->ok || $s->sqlstate eq $sqlstate;
-	}
-	return scalar @won;
-}
 
 sub test_count
 {
@@ -155,57 +135,6 @@ sub test_capacities
 	return;
 }
 
-# Many sessions acquire and release permits; the intervals are compared afterwards.
-sub test_crowd
-{
-	my @s = map { member($_) } (qw(a b)) x 4;
-
-	$_->safe_psql('postgres', 'TRUNCATE stays') for values %server;
-	$_->query_async(<<'SQL') for @s;
-DO $$
-DECLARE
-	since timestamptz;
-BEGIN
-	FOR i IN 1 .. 25 LOOP
-		IF i % 3 = 0 THEN
-			CONTINUE WHEN NOT zk_try_xact_acquire('crowd', 3, '1 min');
-		ELSE
-			PERFORM zk_xact_acquire('crowd', 3);
-		END IF;
-		since := clock_timestamp();
-		PERFORM pg_sleep(0.01);
-		INSERT INTO stays VALUES (since, clock_timestamp());
-		COMMIT;
-	END LOOP;
-END $$
-SQL
-	is(winners('none', @s), 8, 'many contenders: all statements succeed');
-	my %change;
-	my $entered = 0;
-	for my $node (values %server)
-	{
-		for (split /\n/, $node->safe_psql('postgres',
-				"SELECT extract(epoch FROM entered) || ' ' || extract(epoch FROM left_at) FROM stays"))
-		{
-			my ($in, $out) = split;
-			$change{$in}++;
-			$change{$out}--;
-			$entered++;
-		}
-	}
-	my ($inside, $most) = (0, 0);
-	for my $time (sort { $a <=> $b } keys %change)
-	{
-		$inside += $change{$time};
-		$most = $inside if $inside > $most;
-	}
-	is($entered, 200, 'many contenders: every request is granted');
-	ok($most >= 1 && $most <= 3, "many contenders: never more than three holders at a time: $most");
-	$_->quit for @s;
-	nothing_left($zkc, 'many contenders: no node is left');
-	return;
-}
-
 # A non-blocking attempt fails only if no permit is available.
 sub test_tries
 {
@@ -214,7 +143,8 @@ sub test_tries
 	for my $round (1 .. 5)
 	{
 		$_->query_async("SELECT zk_try_acquire('tries', 4)") for @s;
-		is(winners('none', @s), 4, 'four of six simultaneous attempts acquire the four permits');
+		is(join(' ', sort map { $_->wait_result || $_->error } @s), 'f f t t t t',
+			'four of six simultaneous attempts acquire the four permits');
 		$_->query_ok('SELECT zk_unlock_all()') for @s;
 		nothing_left($zkc, 'the four permits are released');
 	}
@@ -226,7 +156,6 @@ test_count();
 test_transactions();
 test_order();
 test_capacities();
-test_crowd();
 test_tries();
 $zkc->delete("$semaphores/$_", recursive => 1) for $zkc->children($semaphores);
 
