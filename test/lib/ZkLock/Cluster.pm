@@ -71,7 +71,7 @@ CONF
 	return $node;
 }
 
-# A ZkLock::Session. Options: dbname, user, application_name, extra_params.
+# A ZkLock::Session. Options: dbname, user, application_name.
 sub session
 {
 	my ($node, %opt) = @_;

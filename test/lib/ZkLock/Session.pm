@@ -46,7 +46,7 @@ sub new
 	  if $opt{application_name};
 	$self->{run} = IPC::Run::start(
 		[ $node->installed_command('psql'),
-			'-XAtq', '-d', $connstr, '-f', '-', @{ $opt{extra_params} // [] } ],
+			'-XAtq', '-d', $connstr, '-f', '-' ],
 		'<', \$self->{in}, '>', \$self->{out}, '2>', \$self->{err});
 	$self->{backend} = $self->query('SELECT pg_backend_pid()');
 	croak "no connection to $connstr: $self->{error}"
