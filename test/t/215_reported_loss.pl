@@ -188,28 +188,6 @@ for my $command ('ROLLBACK', 'ROLLBACK TO before', 'DISCARD ALL')
 	$_->quit for $s, $without_lock;
 }
 
-# A loss does not end the wait of a commit for its standby.
-{
-	my $s = session($node);
-	my $admin = session($node);
-	$s->query_ok("SELECT zk_lock('standby')");
-	my $id = zk_session_id($s);
-	require_standby($node);
-	$s->query_async("INSERT INTO t VALUES ('standby')");
-	my $waits = 'SELECT count(*) FROM pg_stat_activity '
-	  . "WHERE wait_event = 'SyncRep' AND pid = " . $s->pid;
-	wait_for_sql($node, $waits, '1');
-	lose_lock($zk, $zkc, 'standby', $id);
-	works($admin, $waits, '1', 'a commit goes on waiting for its standby after a loss');
-	$admin->query_ok('ALTER SYSTEM RESET synchronous_standby_names');
-	$admin->query_ok('SELECT pg_reload_conf()');
-	$s->wait_result;
-	ok($s->ok && $s->error eq '', 'the commit succeeds without a message')
-	  or diag($s->error);
-	failed_with($s->query_async('SELECT 1'), '40001', 'the next statement reports the loss',
-		like => qr/"standby"/);
-	$_->quit for $s, $admin;
-}
 # The report names a lock whose name the client's encoding does not have, as a znode. The
 # error of a failed conversion would hide that the transaction can be retried.
 for my $case ([ 'LATIN1', '%E2%82%AC' ], [ 'UTF8', "\xe2\x82\xac" ])

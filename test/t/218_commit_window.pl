@@ -199,11 +199,6 @@ for my $end ('COMMIT', "PREPARE TRANSACTION 'late'", "COMMIT PREPARED 'late'")
 			'... after a check, and sends no other check meanwhile');
 	};
 	$s = session($node);
-	$s->query_ok("BEGIN; SELECT zk_xact_lock('reserve')");
-	$s->query_ok("INSERT INTO t VALUES ('reserve')");
-	$s->query_ok('SELECT pg_sleep(5)');
-	works($s, 'COMMIT', '', 'a transaction that is longer than the session timeout commits');
-
 	$s->query_ok('SET zklock.commit_check = always');
 	for my $kind ('reads', 'writes')
 	{

@@ -311,21 +311,6 @@ is(rows_with($node, 'changed'), 2, '... and both commits have succeeded');
 	$s->quit;
 	is(rows_with($node, 'timer'), 1, '... and the commit has succeeded');
 }
-{
-	# A server that is silent until the process has ended may drop the session's
-	# closing message, so the znode may stay until this session times out.
-	my $s = connected_session($node, session_timeout => '10s', commit_check => 'always');
-	$s->query_ok("SELECT zk_lock('silent')");
-	$zk->pause;
-	$s->query_async("INSERT INTO t VALUES ('terminated')");
-	wait_blocked($s);
-	$s->terminate;
-	$s->wait_result;
-	is($s->sqlstate, 'lost', 'a session whose commit waits for an answer can be terminated');
-	is(rows_with($node, 'terminated'), 0, 'the terminated commit leaves no row');
-	$zk->resume;
-}
-
 # The node of a lock is removed by hand.
 for my $level (qw(transaction session))
 {
@@ -348,15 +333,6 @@ for my $level (qw(transaction session))
 		qr/^\d+$/, 'the lock can be acquired again');
 	$s->query_ok('SELECT zk_unlock_all()');
 	nothing_left($zkc, "a $level lock without its node leaves no node");
-}
-{
-	my $s = connected_session($node, session_timeout => '3s');
-	$s->query_ok('BEGIN');
-	$s->query_ok("SELECT zk_xact_lock('by-hand')");
-	lose_lock($zk, $zkc, 'by-hand', zk_session_id($s));
-	commit_refused($s,
-		'with commit_check = lease a transaction is refused when the watch has noticed the removal',
-		like => qr/"by-hand"/);
 }
 {
 	my $s = connected_session($node, commit_check => 'always');

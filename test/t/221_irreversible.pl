@@ -148,11 +148,12 @@ for my $command ("ROLLBACK PREPARED 'unwanted'", 'DISCARD ALL')
 	$s->quit;
 }
 
-# The lock is lost while the command runs, and waits for another session.
-sub lose_while_waiting
+# The lock is lost while the command runs, and waits for the transaction of this statement.
+sub lose_behind
 {
-	my ($command, $wait_event, $proceed) = @_;
-	my $s = session($node);
+	my ($statement, $command, $wait_event) = @_;
+	my ($gate, $s) = map { session($node) } 1, 2;
+	$gate->query_ok("BEGIN; $statement");
 	$s->query_ok("SELECT zk_lock('meanwhile')");
 	my $id = zk_session_id($s);
 	$s->query_async($command);
@@ -160,24 +161,14 @@ sub lose_while_waiting
 	wait_for_sql($node, $waits, 't');
 	lose_lock($zk, $zkc, 'meanwhile', $id);
 	is($node->safe_psql('postgres', $waits), 't', "a loss does not cancel: $command");
-	$proceed->();
+	$gate->query_ok('COMMIT');
 	$s->wait_result;
 	ok($s->ok, "the command succeeds: $command") or diag($s->error);
 	wait_until('the report of the loss', sub { $s->query('SELECT 1'); !$s->ok });
 	is($s->sqlstate, '40001', 'a later statement reports the loss');
 	like($s->error, qr/"meanwhile"/, 'the error names the lock');
 	works($s, 'SELECT 1', '1', 'the loss is reported once');
-	$s->quit;
-	return;
-}
-
-sub lose_behind
-{
-	my ($statement, $command, $wait_event) = @_;
-	my $gate = session($node);
-	$gate->query_ok("BEGIN; $statement");
-	lose_while_waiting($command, $wait_event, sub { $gate->query_ok('COMMIT') });
-	$gate->quit;
+	$_->quit for $s, $gate;
 	return;
 }
 
@@ -216,12 +207,6 @@ $node->safe_psql('postgres', 'CREATE DATABASE source');
 lose_behind(q{COMMENT ON DATABASE source IS 'locked'}, 'CREATE DATABASE copy TEMPLATE source',
 	'object');
 lose_behind(q{COMMENT ON DATABASE copy IS 'locked'}, 'DROP DATABASE copy', 'object');
-prepare('replicated');
-require_standby($node);
-lose_while_waiting("COMMIT PREPARED 'replicated'", 'SyncRep', sub {
-		$node->safe_psql('postgres', 'ALTER SYSTEM RESET synchronous_standby_names');
-		$node->reload;
-	});
 
 # A command that can be undone is cancelled.
 {
