@@ -206,18 +206,6 @@ for my $n (1 .. 2)
 	$_->drop for $s, $damaged;
 }
 
-# The ensemble cannot be reached at first.
-{
-	my $s = holder();
-	$proxy->cut(refuse => 1);
-	$s->kill9;
-	wait_for_server();
-	still_held('unreachable ensemble');
-	$proxy->accept;
-	free_at_once('the ensemble can be reached again');
-	$s->drop;
-}
-
 # A database with another ensemble's address: each session is closed where it was opened.
 {
 	$here->safe_psql('postgres', "CREATE DATABASE other; ALTER DATABASE other SET zklock.connect_string = '"
