@@ -57,7 +57,7 @@ sub start
 	return $self->start_followed($isolable ? $self->isolable : ());
 }
 
-*with_client = \&ZkLock::ZkServer::with_client;
+sub with_client { return ZkLock::ZkServer::with_client(@_) }
 
 # Starts the members so that the isolable one, whose id is the lowest, leads: it has a
 # transaction that the next member lacks.
