@@ -1,6 +1,6 @@
 # What others add to the table of fences neither crashes a server, nor lowers a token, nor runs
 # with more rights than before: indexes with expressions or conditions, constraints, triggers,
-# foreign keys, policies, rules, triggers that a restored dump has changed, hostile search paths.
+# foreign keys, policies, rules, hostile search paths.
 
 use strict;
 use warnings;
@@ -139,13 +139,6 @@ fails_with($s, q(SELECT zk_fence('b')), '55000', 'a foreign key of a role with R
 	like => qr/HINT:.*foreign key/);
 $admin->query_ok('DROP TABLE referencing');
 works($s, q(SELECT zk_fence('b') = zk_lock_token('b')), 't', '... until it is dropped');
-
-# A dump with --disable-triggers ends like this, after which apply workers could lower tokens.
-$admin->query_ok('ALTER TABLE zklock_fences DISABLE TRIGGER ALL; ALTER TABLE zklock_fences ENABLE TRIGGER ALL');
-fails_with($s, q(SELECT zk_fence('a')), '55000', 'triggers that do not fire in apply workers stop fences',
-	like => qr/HINT:.*ENABLE ALWAYS TRIGGER/);
-$admin->query_ok('ALTER TABLE zklock_fences ENABLE ALWAYS TRIGGER zklock_fences_keep, ENABLE ALWAYS TRIGGER zklock_fences_keep_all');
-works($s, q(SELECT zk_fence('a')), $token, '... until the statement of the hint has run');
 
 # A rule cannot hide that a token was not recorded.
 $admin->query_ok('CREATE RULE nothing AS ON INSERT TO zklock_fences DO INSTEAD NOTHING');
