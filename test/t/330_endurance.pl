@@ -125,17 +125,18 @@ sub locker
 	$s->quit;
 }
 
-# Reconnections of a holder and of a waiter. Four nodes are watched, among them the held
-# nodes and the report of a long wait, each by its own session.
+# Reconnections of a holder and of a waiter. Five nodes are watched, among them the held
+# nodes and the report of a long wait of a session that holds a lock, each by its own session.
 {
 	my $s = locker($proxy->connect_string);
 	my $waiter = locker($proxy->connect_string);
 	my @ids = map { zk_session_id($_) } $s, $waiter;
 	$s->query_ok("SELECT zk_lock('held'), zk_lock_shared('shared')");
 	foreign_node($zkc, '/zklock/locks/queue', 'WRIT');
+	$waiter->query_ok("SELECT zk_lock_shared('shared')");
 	$waiter->query_async("SELECT zk_lock('queue')");
 	wait_zk_children($zkc, '/zklock/locks/queue', 2);
-	wait_until('four watches', sub { usage_of($s)->{watches} == 4 });
+	wait_until('five watches', sub { usage_of($s)->{watches} == 5 });
 	usage_does_not_grow($s, 'reconnections', RECONNECTS, 4000,
 		sub {
 			my ($n) = @_;
