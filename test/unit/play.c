@@ -17,17 +17,9 @@
 
 #define N_PARTIES 4
 
-typedef struct Step
-{
-	Party	   *party;			/* NULL: all */
-	char		verb[16];
-	char		argument[64];
-	char		names[64];
-	bool		at_once;		/* the next step follows before anything runs */
-	int			action;			/* or -1 */
-	ZklMode		mode;
-	bool		non_blocking;
-} Step;
+static const PlayVerb none[] = {{NULL}};
+
+const PlayVerb *play_verbs = none;
 
 static Ask *asked[MAX_PARTIES];
 static FakeFault next_fault[MAX_PARTIES];
@@ -72,19 +64,28 @@ request(const Step *step)
 	{
 		names[i][0] = step->names[i];
 		wanted[i] = names[i];
-		modes[i] = step->mode;
+		modes[i] = step->verb->mode;
 	}
 	give_up(step);
-	asked[step->party - parties] = ask_all(step->party, n, wanted, modes, step->non_blocking);
+	asked[step->party - parties] = ask_all(step->party, n, wanted, modes, step->verb->non_blocking);
 }
 
+/* "s3": a permit of "s", whose capacity is 3. */
 static void
 request_permit(const Step *step)
 {
+	const char	name[] = {step->names[0], '\0'};
+	int			size = step->names[1] ? step->names[1] - '0' : PLAY_SIZE;
+
 	give_up(step);
-	asked[step->party - parties] = step->non_blocking ?
-		try_permit(step->party, step->names, PLAY_SIZE) :
-		ask_permit(step->party, step->names, PLAY_SIZE);
+	asked[step->party - parties] = step->verb->non_blocking ?
+		try_permit(step->party, name, size) : ask_permit(step->party, name, size);
+}
+
+static void
+give_back(const Step *step)
+{
+	release_permit(step->party, step->names);
 }
 
 static void
@@ -94,8 +95,8 @@ reduce_locks(const Step *step)
 	{
 		const char	name[] = {*c, '\0'};
 
-		if (mode_of(step->party, name) > step->mode)
-			reduce(step->party, name, step->mode);
+		if (mode_of(step->party, name) > step->verb->mode)
+			reduce(step->party, name, step->verb->mode);
 	}
 }
 
@@ -215,38 +216,6 @@ apply(const Step *step)
 	fake_apply(step->party->client);
 }
 
-static const struct
-{
-	const char *verb;
-	void		(*act) (const Step *step);
-	ZklMode		mode;
-	bool		non_blocking;
-}			actions[] = {
-	{"lock", request, X, false},
-	{"share", request, S, false},
-	{"try", request, X, true},
-	{"tryshare", request, S, true},
-	{"permit", request_permit, X, false},
-	{"trypermit", request_permit, X, true},
-	{"giveup", give_up, NONE, false},
-	{"downgrade", reduce_locks, S, false},
-	{"release", release, NONE, false},
-	{"leave", leave, NONE, false},
-	{"confirm", confirm, NONE, false},
-	{"disconnect", disconnect, NONE, false},
-	{"connect", connect, NONE, false},
-	{"expire", expire, NONE, false},
-	{"keep", keep, NONE, false},
-	{"leavekept", leave_kept, NONE, false},
-	{"fault", plan_fault, NONE, false},
-	{"pass", pass, NONE, false},
-	{"delete", delete_node, NONE, false},
-	{"apply", apply, NONE, false},
-	{"revoke", revoke, NONE, false},
-	{"foreign", create_foreign, NONE, false},
-	{"until", run_until, NONE, false},
-};
-
 
 /*
  * Checks: each writes what it found, to be compared with the argument
@@ -322,6 +291,12 @@ find_lost(const Step *step, char *found)
 	sprintf(found, "%d", lost_of(step->party));
 }
 
+static void
+find_permits(const Step *step, char *found)
+{
+	sprintf(found, "%d", permits_of(step->party, step->names));
+}
+
 /* The last word of the data of the party's node of "a". */
 static void
 find_word(const Step *step, char *found)
@@ -333,14 +308,42 @@ find_word(const Step *step, char *found)
 	snprintf(found, 8, "%.3s", has_word ? node->data + node->data_len - 3 : node ? "no" : "-");
 }
 
-static const struct
-{
-	const char *verb;
-	void		(*find) (const Step *step, char *found);
-}			checks[] = {
-	{"has", find_modes}, {"is", find_status}, {"nodes", find_nodes},
-	{"confirmed", find_confirmed}, {"state", find_state}, {"watches", find_watches}, {"sends", find_trace}, {"lost", find_lost},
-	{"word", find_word},
+static const PlayVerb verbs[] = {
+	{"lock", .act = request, .mode = X},
+	{"share", .act = request, .mode = S},
+	{"try", .act = request, .mode = X, .non_blocking = true},
+	{"tryshare", .act = request, .mode = S, .non_blocking = true},
+	{"permit", .act = request_permit, .mode = X},
+	{"trypermit", .act = request_permit, .mode = X, .non_blocking = true},
+	{"giveback", .act = give_back},
+	{"giveup", .act = give_up},
+	{"downgrade", .act = reduce_locks, .mode = S},
+	{"release", .act = release},
+	{"leave", .act = leave},
+	{"confirm", .act = confirm},
+	{"disconnect", .act = disconnect},
+	{"connect", .act = connect},
+	{"expire", .act = expire},
+	{"keep", .act = keep},
+	{"leavekept", .act = leave_kept},
+	{"fault", .act = plan_fault},
+	{"pass", .act = pass},
+	{"delete", .act = delete_node},
+	{"apply", .act = apply},
+	{"revoke", .act = revoke},
+	{"foreign", .act = create_foreign},
+	{"until", .act = run_until},
+	{"has", .find = find_modes},
+	{"is", .find = find_status},
+	{"nodes", .find = find_nodes},
+	{"confirmed", .find = find_confirmed},
+	{"state", .find = find_state},
+	{"watches", .find = find_watches},
+	{"sends", .find = find_trace},
+	{"lost", .find = find_lost},
+	{"permits", .find = find_permits},
+	{"word", .find = find_word},
+	{NULL}
 };
 
 
@@ -359,7 +362,7 @@ act(const Step *step, bool run)
 		fake_fault(step->party->client, *fault ? 1 : 0, *fault);
 		*fault = FAULT_NONE;
 	}
-	actions[step->action].act(step);
+	step->verb->act(step);
 	if (run && !step->at_once)
 		fake_run_all();
 }
@@ -369,14 +372,21 @@ check(const Step *step)
 {
 	char		found[256] = "no such verb";
 
-	for (size_t i = 0; i < sizeof(checks) / sizeof(checks[0]); i++)
-		if (strcmp(step->verb, checks[i].verb) == 0)
-			checks[i].find(step, found);
+	if (step->verb)
+		step->verb->find(step, found);
 	if (strcmp(found, step->argument) == 0)
 		return true;
 	diag("%s %s: found \"%s\", not \"%s\"", step->party ? step->party->data : "all",
-		 step->verb, found, step->argument);
+		 step->word, found, step->argument);
 	return false;
+}
+
+static const PlayVerb *
+verb_of(const PlayVerb *list, const char *word)
+{
+	while (list->word && strcmp(list->word, word) != 0)
+		list++;
+	return list->word ? list : NULL;
 }
 
 /* Reads the next step; returns the rest of the text, or NULL at its end. */
@@ -389,23 +399,17 @@ next_step(const char *text, Step *step)
 	if (text == NULL || *text == '\0')
 		return NULL;
 	memset(step, 0, sizeof(*step));
-	sscanf(text, " %7s %15[^ ,] %63[^ ,] %63[^ ,]", who, step->verb, step->argument, last);
-	step->at_once = step->verb[0] && step->verb[strlen(step->verb) - 1] == '!';
+	sscanf(text, " %7s %15[^ ,] %63[^ ,] %63[^ ,]", who, step->word, step->argument, last);
+	step->at_once = step->word[0] && step->word[strlen(step->word) - 1] == '!';
 	if (step->at_once)
-		step->verb[strlen(step->verb) - 1] = '\0';
+		step->word[strlen(step->word) - 1] = '\0';
 	step->party = strcmp(who, "all") == 0 ? NULL : &parties[who[0] - 'A'];
+	step->verb = verb_of(verbs, step->word);
+	if (step->verb == NULL)
+		step->verb = verb_of(play_verbs, step->word);
 	strcpy(step->names, last[0] ? last : "a");
-	step->action = -1;
-	for (int i = 0; i < (int) (sizeof(actions) / sizeof(actions[0])); i++)
-		if (strcmp(step->verb, actions[i].verb) == 0)
-			step->action = i;
-	if (step->action >= 0)
-	{
-		if (step->argument[0])
-			strcpy(step->names, step->argument);
-		step->mode = actions[step->action].mode;
-		step->non_blocking = actions[step->action].non_blocking;
-	}
+	if (step->verb && step->verb->act && step->argument[0])
+		strcpy(step->names, step->argument);
 	text = strchr(text, ',');
 	return text ? text + 1 : "";
 }
@@ -431,7 +435,7 @@ play_all(const Play *plays, int n)
 		scene_begin(N_PARTIES);
 		play_begin();
 		while ((rest = next_step(rest, &step)) != NULL)
-			if (step.action >= 0)
+			if (step.verb && step.verb->act)
 				act(&step, true);
 			else
 				right = check(&step) && right;

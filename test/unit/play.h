@@ -10,7 +10,8 @@
  *
  *		lock abc			requests these locks in one request
  *		share, try, tryshare	the same for sharing; non-blocking attempts
- *		permit, trypermit	requests a permit of a semaphore of capacity PLAY_SIZE
+ *		permit s3, trypermit	requests a permit of this semaphore of capacity 3, or else PLAY_SIZE
+ *		giveback s			releases a permit
  *		giveup				ends the party's last request
  *		downgrade			keeps the lock shared
  *		release a			releases the lock; without names everything
@@ -43,7 +44,10 @@
  *		watches 1			the party's watches
  *		sends cl			the operations submitted since the party's last action
  *		lost 1				the party's lost locks
+ *		permits 1 s			the party's permits of this semaphore
  *		word may			the last word of its node's data: or ask, use; no: none, -: no node
+ *
+ * A test may have verbs of its own: play_verbs.
  *
  *-------------------------------------------------------------------------
  */
@@ -60,6 +64,31 @@ typedef struct Play
 	const char *promise;
 	const char *steps;
 } Play;
+
+typedef struct PlayVerb PlayVerb;
+
+/* A step of a text. */
+typedef struct Step
+{
+	Party	   *party;			/* NULL: all */
+	char		word[16];
+	char		argument[64];
+	char		names[64];
+	bool		at_once;		/* the next step follows before anything runs */
+	const PlayVerb *verb;		/* NULL: unknown */
+} Step;
+
+/* An action; or a check, which writes what it found, to be compared with the argument. */
+struct PlayVerb
+{
+	const char *word;			/* NULL: the end of a list */
+	void		(*act) (const Step *step);
+	void		(*find) (const Step *step, char *found);
+	ZklMode		mode;
+	bool		non_blocking;
+};
+
+extern const PlayVerb *play_verbs;
 
 /* Plays each text with four sessions, which is one test; the referee watches. */
 extern void play_all(const Play *plays, int n);

@@ -11,203 +11,123 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "waiters.h"
+#include "letters.h"
+#include "victims.h"
 
-#define X ZKL_MODE_EXCLUSIVE
-#define S ZKL_MODE_SHARED
+/* A and B, of two servers, wait for each other. */
+#define TWO "A lock a, B lock b, A lock b, B lock a"
 
-static Party *const A = &parties[0];
-static Party *const B = &parties[1];
-static Party *const C = &parties[2];
-static Party *const D = &parties[3];
+/* What B of A's server holds, and C waits for, B releases while its connection is down, or not. */
+#define RELEASED "all servers aab, C lock y, "
+#define CIRCLE ", B row A, A lock y, all victim "
+#define NO_DEADLOCK CIRCLE "none, B connect, C is ok"
 
-static const char *const abc[] = {"a", "b", "c"};
-static const ZklMode xxx[] = {X, X, X};
+static const Play plays[] = {
+	{"two servers", "all servers ab, " TWO ", all victim AB"},
+	{"a chain is no deadlock",
+	"all servers abc, A lock a, B lock b, C lock c, A lock b, B lock c, all victim none"},
+	{"three servers",
+	"all servers abc, A lock a, B lock b, C lock c, A lock b, B lock c, C share a, all victim ABC"},
+	{"one of two sharers", "all servers abc, A share a, B share a, C lock b, A share b, C lock a, all victim AC"},
+	{"an upgrade", "all servers abc, A share a, B share a, A lock b, A lock a, B lock b, all victim AB"},
+	{"several names at once", "all servers abc, A lock c, B lock b, A lock ab, B lock c, all victim AB"},
+	{"several names at once, one of which has a queue",
+	"all servers abc, C lock a, B lock b, A lock ab, B lock a, all victim AB"},
+	{"several names at once, whose holders can proceed",
+	"all servers abc, C lock a, B lock b, A lock ab, all victim none"},
+	{"a holder of another program is in no deadlock",
+	"all servers abc, A lock b, D foreign, A lock a, B lock b, A is pending, B is pending, all victim none"},
 
-static void
-begin(int n, const char *servers)
-{
-	scene_begin(n);
-	waiters_begin(servers);
-}
+	/* waits in the lock manager of a server */
+	{"rows of two servers, of which one is waited for last",
+	"all servers abba, B lock a, D lock b, A lock a, C lock b, B row C, all victim none, D row A, all victim ABCD"},
+	{"one server, and the ensemble", "all servers aab, B lock a, A lock a, all victim none, B row A, all victim AB"},
+	{"through local waiters",
+	"all servers aaab, C lock a, D lock b, A lock b, B row A, C row B, D lock a, all victim ABCD"},
 
-/* How many parties have a verdict? */
-static int
-verdicts(void)
-{
-	int			n = 0;
+	/* locks that are released, while their nodes exist */
+	{"the only lock released", RELEASED "B lock x, C lock x, B disconnect!, B release! x" NO_DEADLOCK},
+	{"a lock released, another one held",
+	RELEASED "B lock z, B lock x, C lock x, B disconnect!, B release! x" NO_DEADLOCK},
+	{"a lock released, another one held, and a sharer that waits",
+	RELEASED "B lock z, B lock x, C share x, B disconnect!, B release! x" NO_DEADLOCK},
+	{"a shared lock released", RELEASED "B lock z, B share x, C lock x, B disconnect!, B release! x" NO_DEADLOCK},
+	{"a downgrade, and a sharer that waits",
+	RELEASED "B lock z, B lock x, C share x, B disconnect!, B downgrade! x" NO_DEADLOCK},
+	{"a downgrade, and a writer that waits",
+	RELEASED "B lock z, B lock x, C lock x, B disconnect!, B downgrade! x" CIRCLE "AC"},
+	{"a lock still held", RELEASED "B lock z, B lock x, C lock x, B disconnect!" CIRCLE "AC"},
+	{"a shared lock still held", RELEASED "B lock z, B share x, C lock x, B disconnect!" CIRCLE "AC"},
+	{"two permits released", RELEASED "B lock z, B permit p, B permit p, C permit p, B disconnect!,"
+	" B giveback! p, B giveback! p" NO_DEADLOCK},
+	{"a permit released, and a lock of that name held", RELEASED "B lock p, B permit p, A permit p,"
+	" C permit p, B disconnect!, B giveback! p" NO_DEADLOCK},
+	{"one of two permits released", RELEASED "B lock z, B permit p, B permit p, C permit p, B disconnect!,"
+	" B giveback! p" NO_DEADLOCK},
+	{"a permit still held", RELEASED "B lock z, B permit p, A permit p, C permit p, B disconnect!" CIRCLE "AC"},
+	{"two permits still held", RELEASED "B lock z, B permit p, B permit p, C permit p, B disconnect!" CIRCLE "AC"},
+	{"a node in the queue, given up", "all servers aabb, C lock y, D share x, B lock x, C share x, B disconnect!,"
+	" B giveup!" NO_DEADLOCK},
 
-	for (int i = 0; i < MAX_PARTIES; i++)
-		n += verdict_of(&parties[i])[0] != '\0';
-	return n;
-}
+	/* places in queues */
+	{"a writer that holds nothing keeps a reader waiting",
+	"all servers abc, A share x, B lock y, C lock x, B share x, A lock y, all victim AB"},
+	{"a session that completes the cycle, but only has a place, must not fail",
+		"all servers abc, A share x, B lock y, C lock x, B share x, A lock y, A publish, B publish,"
+	" all reports 2, all victim AB"},
+	{"a request for two names, one of which is granted",
+	"all servers abc, A lock b, B lock y, C lock ab, B lock a, A lock y, all victim ABC"},
+	{"a reader behind a writer does not block an upgrade",
+	"all servers abcd, A share a, B share a, D lock h, C lock a, D share a, A lock a, all victim none"},
+
+	/* permits */
+	{"two sessions that wait for each other's only permit",
+	"all servers ab, A permit a1, B permit b1, A permit b1, all victim none, B permit a1, all victim AB"},
+	{"a cycle of a lock, a permit, and a row",
+	"all servers abb, A permit s1, B lock x, A lock x, C permit s1, B row C, all victim ABC"},
+	{"a member that is second in the queue for permits; the first one has a place",
+	"all servers abc, A permit s1, C lock x, B permit s1, C permit s1, all victim none, A lock x, all victim AC"},
+	{"two holders of permits that both wait; before, one can proceed",
+		"all servers abc, A permit s, B permit s, C lock x, C permit s, A lock x, all victim none,"
+	" B lock x, all victim ABC"},
+	{"a member that has both permits", "all servers abc, A permit s, A permit s, C lock x, C permit s, A lock x, all victim AC"},
+	{"two sessions that wait for another permit of their own semaphore; one alone is in no deadlock",
+	"all servers ab, A permit s3, B permit s3, A permit s3, A permit s3, all victim none, B permit s3, all victim AB"},
+	{"a holder that waits for a session that waits itself; before, that can proceed",
+		"all servers abcd, A permit s, B permit s, C lock x, D lock y, C permit s, A lock x, B lock y, all victim none,"
+	" D lock x, all victim ABCD"},
+	{"a session with a permit that outdated reports show as waiting",
+		"all servers abc, A permit s, B permit s, C lock x, C permit s, A lock x, A publish, C publish,"
+	" B release, C permits 1 s, all victim none"},
+
+	/* the end of a wait */
+	{"a long wait is reported, until the session gives up",
+	"all servers ab, " TWO ", A publish, A reports 1, A giveup, A reports 0"},
+	{"... or gets the lock", "all servers ab, " TWO ", A publish, A reports 1, B release, A has X b, A reports 0"},
+	{"... or ends", "all servers ab, " TWO ", A publish, A reports 1, A expire, all reports 0"},
+};
+
+#define CURATORS_PERMIT "_c_11111111-2222-3333-4444-555555555555-lease-0000000000"
 
 static Party *
 victim(void)
 {
-	for (int i = 0; i < MAX_PARTIES; i++)
-		if (verdict_of(&parties[i])[0] != '\0')
-			return &parties[i];
-	return NULL;
-}
-
-/* The victim releases everything; do all others proceed? */
-static bool
-others_continue(void)
-{
-	Party	   *v = victim();
-
-	if (v == NULL)
-		return false;
-	give_up_all(v);
-	release_all(v);
-	wait_locally(v, NULL);
-	for (int i = 0; i < MAX_PARTIES; i++)
-		if (waits_locally_for(&parties[i]) == v)
-			wait_locally(&parties[i], NULL);
-	return scene_settles();
+	return victims_are()[0] ? &parties[victims_are()[0] - 'A'] : NULL;
 }
 
 static void
-has_one_victim(const char *name)
+begin(const char *servers, const char *steps)
 {
-	publish_all();
-	is_int(verdicts(), 1, "%s: one session is the victim", name);
-	ok(others_continue(), "%s: the other sessions continue", name);
-	is_int(reported_by(NULL), 0, "%s: no wait report is left", name);
-	scene_end(NULL);
+	begin_waiters(servers);
+	play_act(steps, true);
 }
 
+/* Everything runs, and then so much time passes. */
 static void
-has_no_victim(const char *name)
+run(int ms)
 {
-	publish_all();
-	is_int(verdicts(), 0, "%s: no session is a victim", name);
-	scene_end(NULL);
-}
-
-static void
-holds(Party *party, const char *name, ZklMode mode)
-{
-	forget(lock_now(party, name, mode));
-}
-
-
-/*
- * Deadlocks, and waits that are no deadlock
- */
-
-static void
-two(void)
-{
-	begin(2, "ab");
-	holds(A, "a", X);
-	holds(B, "b", X);
-	lock_now(A, "b", X);
-	lock_now(B, "a", X);
-}
-
-static void
-test_shapes(void)
-{
-	two();
-	has_one_victim("two servers");
-
-	begin(3, "abc");
-	holds(A, "a", X);
-	holds(B, "b", X);
-	holds(C, "c", X);
-	lock_now(A, "b", X);
-	lock_now(B, "c", X);
-	has_no_victim("a chain");
-
-	begin(3, "abc");
-	holds(A, "a", X);
-	holds(B, "b", X);
-	holds(C, "c", X);
-	lock_now(A, "b", X);
-	lock_now(B, "c", X);
-	lock_now(C, "a", S);
-	has_one_victim("three servers");
-
-	begin(3, "abc");
-	holds(A, "a", S);
-	holds(B, "a", S);
-	holds(C, "b", X);
-	lock_now(A, "b", S);
-	lock_now(C, "a", X);
-	has_one_victim("one of two sharers");
-
-	begin(3, "abc");
-	holds(A, "a", S);
-	holds(B, "a", S);
-	holds(A, "b", X);
-	lock_now(A, "a", X);
-	lock_now(B, "b", X);
-	has_one_victim("an upgrade");
-
-	begin(3, "abc");
-	holds(A, "c", X);
-	holds(B, "b", X);
-	ask_all(A, 2, abc, xxx, false);
 	fake_run_all();
-	lock_now(B, "c", X);
-	has_one_victim("several names at once");
-
-	begin(3, "abc");
-	holds(C, "a", X);
-	holds(B, "b", X);
-	ask_all(A, 2, abc, xxx, false);
-	fake_run_all();
-	lock_now(B, "a", X);
-	has_one_victim("several names at once, one of which has a queue");
-
-	begin(3, "abc");
-	holds(C, "a", X);
-	holds(B, "b", X);
-	ask_all(A, 2, abc, xxx, false);
-	fake_run_all();
-	has_no_victim("several names at once, whose holders can proceed");
-
-	begin(3, "abc");
-	holds(A, "a", X);
-	foreign_node("b", "_c_11111111-2222-3333-4444-555555555555-__WRIT__", 77);
-	lock_now(A, "b", X);
-	lock_now(B, "a", X);
-	ok(pending_of(A) && pending_of(B), "sessions wait for a holder of another program");
-	has_no_victim("a holder of another program");
-}
-
-/* Waits in the lock manager of a server. */
-static void
-test_local(void)
-{
-	begin(4, "abba");
-	holds(B, "a", X);
-	holds(D, "b", X);
-	lock_now(A, "a", X);
-	lock_now(C, "b", X);
-	wait_locally(B, C);
-	publish_all();
-	is_int(verdicts(), 0, "rows of two servers: no victim before the cycle is complete");
-	wait_locally(D, A);
-	has_one_victim("rows of two servers, a row last");
-
-	begin(3, "aab");
-	holds(B, "a", X);
-	lock_now(A, "a", X);
-	publish_all();
-	wait_locally(B, A);
-	has_one_victim("one server, and the ensemble");
-
-	begin(4, "aaab");
-	holds(C, "a", X);
-	holds(D, "b", X);
-	lock_now(A, "b", X);
-	wait_locally(B, A);
-	wait_locally(C, B);
-	lock_now(D, "a", X);
-	has_one_victim("through local waiters");
+	fake_advance(ms);
 }
 
 /* The text of the verdict. */
@@ -215,17 +135,10 @@ static void
 test_description(void)
 {
 	const ZklDeadlock *deadlock;
-	Party	   *v;
 
-	begin(3, "aab");
-	holds(B, "x", X);
-	holds(C, "y", S);
-	lock_now(A, "y", X);
-	lock_now(C, "x", X);
-	wait_locally(B, A);
+	begin("aab", "B lock x, C share y, A lock y, C lock x, B row A");
 	publish_all();
-	v = victim();
-	deadlock = v ? deadlock_of(v) : NULL;
+	deadlock = victim() ? deadlock_of(victim()) : NULL;
 	ok(deadlock && deadlock->n == 3, "the deadlock has all three members");
 	for (int i = 0; deadlock && i < deadlock->n; i++)
 	{
@@ -237,8 +150,17 @@ test_description(void)
 		is_int(next, e->pid == 1 ? 3 : e->pid == 3 ? 2 : 1, "the next member is the one that this session waits for");
 		is_str(e->server, "server?of?mine", "the member has the name of its server, in one line");
 	}
-	ok(deadlock && deadlock->edges[0].pid == (int) (v - parties) + 1,
+	ok(deadlock && deadlock->edges[0].pid == (int) (victim() - parties) + 1,
 	   "the first member is the victim");
+	scene_end(NULL);
+
+	begin("abc", "A permit s1, C lock x, B permit s1, C permit s1, A lock x");
+	publish_all();
+	deadlock = victim() ? deadlock_of(victim()) : NULL;
+	ok(deadlock && deadlock->n >= 2, "there is a verdict");
+	for (int i = 0; deadlock && i < deadlock->n; i++)
+		is_str(wait_text(&deadlock->edges[i]), deadlock->edges[i].pid == 1 ? "exclusive x" : "permit s",
+			   "the wait of session %d is described", deadlock->edges[i].pid);
 	scene_end(NULL);
 }
 
@@ -251,38 +173,26 @@ static void
 test_stale(void)
 {
 	/* B and C were before A; B, not the nearest, has left, and then waits itself. */
-	begin(3, "abc");
-	holds(A, "a", X);
-	holds(B, "b", S);
-	holds(C, "b", S);
-	lock_now(A, "b", X);
+	begin("abc", "A lock a, B share b, C share b, A lock b");
 	publish_all();
-	reduce(B, "b", ZKL_MODE_NONE);
-	lock_now(B, "a", X);
+	play_act("B release b, B lock a", true);
 	publish_all();
-	is_int(verdicts(), 0, "a blocker that has left: no victim");
+	is_str(victims_are(), "", "a blocker that has left: no victim");
 	fake_count(A->client);
 	for (int i = 0; i < 200; i++)
 	{
 		(void) is_victim_now(A);
 		(void) is_victim_now(B);
-		fake_run_all();
-		fake_advance(500);
+		run(500);
 	}
 	ok(strlen(fake_trace(A->client)) < 20, "outdated reports cause no repeated reads: %s",
 	   fake_trace(A->client));
 	scene_end(NULL);
 
 	/* The same, but A is the last that reports, because D waits for it, too. */
-	begin(4, "abca");
-	holds(A, "a", X);
-	holds(B, "b", S);
-	holds(C, "b", S);
-	holds(D, "d", X);
-	lock_now(A, "b", X);
+	begin("abca", "A lock a, B share b, C share b, D lock d, A lock b");
 	publish_all();
-	reduce(B, "b", ZKL_MODE_NONE);
-	lock_now(B, "a", X);
+	play_act("B release b, B lock a", true);
 	(void) is_victim_now(B);
 	fake_run_all();
 	wait_locally(D, A);
@@ -292,46 +202,38 @@ test_stale(void)
 		ok(!is_victim_now(A), "a blocker that has left, of the last that reports: no victim (%d)", i);
 		fake_run_all();
 		ok(i < 4 || !is_victim_now(B), "the blocker that has left is no victim either");
-		fake_run_all();
-		fake_advance(100);
+		run(100);
 	}
 	scene_end(NULL);
 
 	/* B's wait for a row behind A ends before any session notices. */
-	begin(3, "aab");
-	holds(B, "x", X);
-	holds(C, "y", X);
-	lock_now(A, "y", X);
-	wait_locally(B, A);
+	begin("aab", "B lock x, C lock y, A lock y, B row A");
 	for (int i = 0; i < 3; i++)
 	{
 		(void) is_victim_now(A);
 		fake_run_all();
 	}
-	wait_locally(B, NULL);
-	lock_now(C, "x", X);
+	play_act("B row, C lock x", true);
 	for (int i = 0; i < 5; i++)
 	{
 		ok(!is_victim_now(C), "a wait for a row that is over: no session is a victim (%d)", i);
-		fake_run_all();
-		fake_advance(100);
+		run(100);
 	}
 	publish_all();
-	is_int(verdicts(), 0, "after its report is withdrawn no session is a victim either");
+	is_str(victims_are(), "", "after its report is withdrawn no session is a victim either");
 	scene_end(NULL);
 
 	/* A participant does not answer. */
-	two();
+	begin("ab", TWO);
 	fake_advance(10);
 	(void) is_victim_now(A);
 	fake_run_all();
 	for (int i = 0; i < 50; i++)
 	{
 		ok(!is_victim_now(B), "a participant that does not answer: no session is a victim (%d)", i);
-		fake_run_all();
-		fake_advance(100);
+		run(100);
 	}
-	has_one_victim("a participant that answers again");
+	has_one_victim("a participant that answers again", "AB");
 }
 
 /* A deadlock that was returned stays readable, whatever happens meanwhile. */
@@ -341,13 +243,12 @@ test_kept(void)
 	const ZklDeadlock *deadlock = NULL;
 	Party	   *v = NULL;
 
-	two();
+	begin("ab", TWO);
 	for (int i = 0; i < 100 && deadlock == NULL; i++)
 	{
 		v = i % 2 ? A : B;
 		deadlock = publish(v);
-		fake_run_all();
-		fake_advance(100);
+		run(100);
 	}
 	ok(deadlock != NULL, "there is a verdict");
 	release_all(v == A ? B : A);
@@ -358,51 +259,98 @@ test_kept(void)
 	scene_end(NULL);
 }
 
-/* When a wait ends, its report is withdrawn. */
-static void
-test_ends(void)
-{
-	two();
-	publish_at_once(A);
-	is_int(reported_by(A), 1, "a long wait is published");
-	give_up_all(A);
-	fake_run_all();
-	is_int(reported_by(A), 0, "the report is removed when the session gives up");
-	scene_end(NULL);
-
-	two();
-	publish_at_once(A);
-	release_all(B);
-	fake_run_all();
-	ok(mode_of(A, "b") == X && reported_by(A) == 0, "the report is removed when the session gets the lock");
-	scene_end(NULL);
-
-	two();
-	publish_at_once(A);
-	fake_expire(A->client);
-	fake_run_all();
-	is_int(reported_by(NULL), 0, "the report is removed with the session");
-	scene_end(NULL);
-}
-
 /* Without permission the wait continues, unreported. */
 static void
 test_refused(void)
 {
-	begin(2, "ab");
+	begin("ab", TWO);
 	fake_quirks.deny = WAITING;
-	holds(A, "a", X);
-	holds(B, "b", X);
-	lock_now(A, "b", X);
-	lock_now(B, "a", X);
 	fake_count(A->client);
 	publish_all();
-	is_int(verdicts(), 0, "without permission to report no session is a victim");
+	is_str(victims_are(), "", "without permission to report no session is a victim");
 	is_str(fake_trace(A->client), "mccw", "the report is not repeated (w: the held lock is watched)");
 	release_all(B);
 	fake_run_all();
 	is_int(mode_of(A, "b"), X, "the waiter is granted the lock");
 	scene_end(NULL);
+}
+
+
+/* Permits of other programs, or of no session. */
+static void
+test_strangers(void)
+{
+	static const char *const who[] = {CURATORS_PERMIT, "stranger"};
+
+	for (int i = 0; i < 2; i++)
+	{
+		char		path[256];
+		char	   *made = NULL;
+		int64_t		czxid;
+
+		begin("abc", "A permit s, C lock x");
+		snprintf(path, sizeof(path), "%s/%s", pool_of("s", "/leases"), who[i]);
+		fake_tree_create(path, "", 0, ZKL_CREATE_EPHEMERAL, 77, &made, &czxid);
+		free(made);
+		play_act("C permit s, A lock x", true);
+		ok(!is_truly_deadlocked(C), "a permit of an unknown session is in use");
+		publish_all();
+		is_str(victims_are(), "", "a permit of %s: no victim", who[i]);
+		fake_tree_delete(path);
+		fake_run_all();
+		ok(permits_of(C, "s") == 1, "the wait ends when the permit is released");
+		scene_end(NULL);
+	}
+}
+
+/* A session does not wait for a node that has been given up but not deleted yet. */
+static void
+test_pending_delete(void)
+{
+	char		path[256];
+
+	begin("abc", "A permit s, B permit s, C lock x, C permit s, B lock x");
+	snprintf(path, sizeof(path), "%s", pool_of("s", "/leases"));
+	fake_quirks.deny = path;
+	fake_quirks.deny_breaks = true;
+	play_act("A giveback s, A lock x", true);
+	is_int(permits_of(C, "s"), 0, "the node of a released permit cannot be deleted yet");
+	publish_all();
+	is_str(victims_are(), "", "a wait for a released permit: no victim");
+	fake_quirks.deny = NULL;
+	publish_all();
+	is_int(permits_of(C, "s"), 1, "the permit is granted after the delete");
+	scene_end(NULL);
+
+	begin("ab", "A lock x, A lock z, B lock y, B lock x");
+	fake_quirks.deny = SCENE_LOCKS "/x";
+	fake_quirks.deny_breaks = true;
+	play_act("A release x, A lock y", true);
+	publish_all();
+	is_int(reported_by(A), 0, "a session with an unfinished delete reports nothing");
+	publish_all();
+	is_str(victims_are(), "", "... and is no victim");
+	scene_end(NULL);
+}
+
+/* A permit with thousands of nodes is no deadlock that a multi could check. */
+static void
+test_large_permit(void)
+{
+	char		path[200];
+	char	   *made;
+	int64_t		unused;
+
+	begin("abc", "A permit s1, B lock x");
+	for (int i = 0; i < 3000; i++)
+	{
+		snprintf(path, sizeof(path), "%s/%s%06d", pool_of("s", "/leases"),
+				 "_c_11111111-2222-3333-4444-555555", i);
+		fake_tree_create(path, "", 0, ZKL_CREATE_EPHEMERAL, 77, &made, &unused);
+		free(made);
+	}
+	play_act("B permit s1, A lock x", true);
+	has_no_victim("a permit among thousands");
 }
 
 
@@ -415,7 +363,7 @@ count_operations(void)
 {
 	int			n;
 
-	two();
+	begin("ab", TWO);
 	fake_count(A->client);
 	publish_all();
 	n = fake_counted(A->client);
@@ -429,7 +377,7 @@ fault_at(int k, FakeFault fault, Party *party, bool give_up)
 	bool		good;
 	const char *what = "";
 
-	two();
+	begin("ab", TWO);
 	fake_count(party->client);
 	fake_fault(party->client, k, fault);
 	for (int i = 0; i < 6 && !fake_fault_happened(party->client); i++)
@@ -453,7 +401,7 @@ fault_at(int k, FakeFault fault, Party *party, bool give_up)
 		publish_all();
 		fake_advance(1000);
 	}
-	good = verdicts() <= 1;
+	good = strlen(victims_are()) <= 1;
 	if (!good)
 		what = "two victims";
 	if (good && victim())
@@ -493,13 +441,15 @@ test_faults(void)
 int
 main(void)
 {
-	test_shapes();
-	test_local();
+	play_verbs = deadlock_verbs;
+	play_all(plays, sizeof(plays) / sizeof(plays[0]));
 	test_description();
 	test_stale();
 	test_kept();
-	test_ends();
 	test_refused();
+	test_strangers();
+	test_pending_delete();
+	test_large_permit();
 	test_faults();
 	return done();
 }

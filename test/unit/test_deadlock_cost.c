@@ -7,17 +7,11 @@
  *
  *-------------------------------------------------------------------------
  */
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "waiters.h"
-
-#define X ZKL_MODE_EXCLUSIVE
-
-static Party *const A = &parties[0];
-static Party *const B = &parties[1];
-static Party *const C = &parties[2];
+#include "letters.h"
+#include "victims.h"
 
 /* Lets time pass while all owners look every half a second. */
 static void
@@ -131,20 +125,18 @@ test_changes(void)
 static void
 test_rings(void)
 {
-	char		path[100];
 	int			n;
 
 	begin();
 	pass(5);
-	snprintf(path, sizeof(path), "/zklock/bells/%" PRIx64, (uint64_t) fake_session_id(B->client));
 	fake_count(B->client);
-	fake_tree_set(path, "");
+	ring(B);
 	fake_run_all();
 	publish_at_once(B);
 	is_int(fake_n_traced(B->client, 's'), 1, "a ring: one search at once");
 	for (int ms = 0; ms < 10000; ms += 50)
 	{
-		fake_tree_set(path, "");
+		ring(B);
 		fake_run_all();
 		publish_at_once(B);
 		fake_advance(50);
@@ -162,7 +154,6 @@ static void
 test_churn(void)
 {
 	int			victims_at = -1;
-	Party	   *D = &parties[3];
 
 	scene_begin(4);
 	waiters_begin("abba");

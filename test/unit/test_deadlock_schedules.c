@@ -2,7 +2,8 @@
  *
  * test_deadlock_schedules.c
  *		Schedules in which a simpler protocol would raise a false deadlock, miss a
- *		deadlock, or choose two victims.  The numbers are those of the design page.
+ *		deadlock, or choose two victims.  The numbers are those of the design page; 1 to 5 and
+ *		8 are scenes of test_deadlock.c.
  *
  *-------------------------------------------------------------------------
  */
@@ -12,178 +13,15 @@
 #include <string.h>
 
 #include "recipe/deadlock/detector.h"
-#include "waiters.h"
+#include "victims.h"
 
 #define X ZKL_MODE_EXCLUSIVE
 #define S ZKL_MODE_SHARED
-#define NONE ZKL_MODE_NONE
-
-static void
-begin(int n, const char *servers)
-{
-	scene_begin(n);
-	waiters_begin(servers);
-}
 
 static void
 holds(Party *party, const char *name, ZklMode mode)
 {
 	forget(lock_now(party, name, mode));
-}
-
-/* All parties with a verdict, as letters. */
-static const char *
-victims_are(void)
-{
-	static char text[MAX_PARTIES + 1];
-	int			n = 0;
-
-	for (int i = 0; i < MAX_PARTIES; i++)
-		if (verdict_of(&parties[i])[0] != '\0')
-			text[n++] = (char) ('A' + i);
-	text[n] = '\0';
-	return text;
-}
-
-static void
-has_no_victim(const char *name)
-{
-	publish_all();
-	publish_all();
-	is_str(victims_are(), "", "%s: no session is a victim", name);
-	scene_end(NULL);
-}
-
-/* One of the "allowed" sessions fails, and all others continue. */
-static void
-has_one_victim(const char *name, const char *allowed)
-{
-	const char *found;
-
-	publish_all();
-	publish_all();
-	found = victims_are();
-	ok(strlen(found) == 1 && strchr(allowed, found[0]), "%s: one of %s is the victim: %s",
-	   name, allowed, found);
-	if (found[0])
-		end_transaction(&parties[found[0] - 'A']);
-	ok(scene_settles() && reported_by(NULL) == 0,
-	   "%s: the others continue, and no wait report is left", name);
-	scene_end(NULL);
-}
-
-
-/*
- * 1: a released lock whose node still exists
- */
-
-static void
-test_released(void)
-{
-	Party	   *N = &parties[0];
-	Party	   *C = &parties[1];
-	Party	   *M = &parties[2];
-
-	begin(3, "aab");
-	holds(C, "x", X);
-	holds(C, "z", X);
-	holds(M, "y", X);
-	lock_now(N, "y", X);
-	lock_now(M, "x", X);
-	fake_disconnect(C->client);
-	reduce(C, "x", NONE);
-	wait_locally(C, N);
-	has_no_victim("1, a local waiter that has released the lock");
-
-	begin(3, "aab");
-	holds(C, "x", X);
-	holds(M, "y", X);
-	lock_now(N, "y", X);
-	lock_now(M, "x", X);
-	fake_disconnect(C->client);
-	wait_locally(C, N);
-	has_one_victim("1, a local waiter that has not released it", "AC");
-
-	/* A delete that fails, and is tried again. */
-	begin(2, "ab");
-	holds(&parties[0], "x", X);
-	holds(&parties[0], "z", X);
-	holds(&parties[1], "y", X);
-	lock_now(&parties[1], "x", X);
-	fake_quirks.deny = SCENE_LOCKS "/x";
-	fake_quirks.deny_breaks = true;
-	reduce(&parties[0], "x", NONE);
-	lock_now(&parties[0], "y", X);
-	publish_all();
-	is_int(reported_by(&parties[0]), 0, "1: a session with an unfinished delete reports nothing");
-	has_no_victim("1, a session that has released the lock and waits");
-}
-
-
-/*
- * 2 to 5: sessions that hold nothing
- */
-
-/* H holds x shared and waits for y; V holds y and waits for x shared, behind W. */
-static void
-three(void)
-{
-	begin(3, "abc");
-	holds(&parties[0], "x", S);
-	holds(&parties[1], "y", X);
-	lock_now(&parties[2], "x", X);
-	lock_now(&parties[1], "x", S);
-	lock_now(&parties[0], "y", X);
-}
-
-static void
-test_places(void)
-{
-	three();
-	has_one_victim("3, a writer that holds nothing keeps a reader waiting", "AB");
-
-	three();
-	for (int round = 0; round < 10; round++)
-	{
-		for (int i = 0; i < 2; i++)
-			(void) publish(&parties[i]);
-		fake_run_all();
-		fake_advance(100);
-	}
-	is_int(reported_by(NULL), 2, "2: the holders report, and find no deadlock yet");
-	has_one_victim("2, the session that completes the cycle must not fail", "AB");
-}
-
-static void
-test_several(void)
-{
-	static const char *const ab[] = {"a", "b"};
-	static const ZklMode xx[] = {X, X};
-
-	begin(3, "abc");
-	holds(&parties[0], "b", X);
-	holds(&parties[1], "y", X);
-	ask_all(&parties[2], 2, ab, xx, false);
-	fake_run_all();
-	lock_now(&parties[1], "a", X);
-	lock_now(&parties[0], "y", X);
-	has_one_victim("4, a request for two names, one of which is granted", "ABC");
-}
-
-static void
-test_mutex(void)
-{
-	Party	   *P = &parties[0];
-	Party	   *W = &parties[1];
-	Party	   *M = &parties[2];
-
-	begin(3, "abc");
-	forget(permit_now(P, "s", 1));
-	holds(M, "x", X);
-	permit_now(W, "s", 1);
-	permit_now(M, "s", 1);
-	lock_now(P, "x", X);
-	has_one_victim("5, the holder of a semaphore's mutex", "AC");
 }
 
 
@@ -204,7 +42,7 @@ static Party *const K = &parties[4];
 static void
 begin_local(bool through_p)
 {
-	begin(5, "abbbb");
+	begin_waiters("abbbb");
 	holds(V, "y", X);
 	holds(L, "x", X);
 	holds(K, "z", X);
@@ -280,11 +118,8 @@ test_late_write(void)
 static void
 test_look_before_bell(void)
 {
-	char		path[100];
-
 	begin_local(false);
-	snprintf(path, sizeof(path), "/zklock/bells/%" PRIx64, (uint64_t) fake_session_id(M->client));
-	fake_tree_set(path, "");
+	ring(M);
 	while (fake_step(M->client))
 		;
 	zkl_session_receive(M->session);
@@ -325,7 +160,7 @@ test_own_server(void)
 {
 	int			n;
 
-	begin(3, "aba");
+	begin_waiters("aba");
 	holds(M, "y", X);
 	holds(L, "x", X);
 	wait_locally(L, V);
@@ -353,29 +188,6 @@ test_own_server(void)
 
 
 /*
- * 8: upgrades
- */
-
-static void
-test_upgrade(void)
-{
-	Party	   *U = &parties[0];
-	Party	   *G = &parties[1];
-	Party	   *F = &parties[2];
-	Party	   *H = &parties[3];
-
-	begin(4, "abcd");
-	holds(U, "a", S);
-	holds(G, "a", S);
-	holds(H, "h", X);
-	lock_now(F, "a", X);
-	lock_now(H, "a", S);
-	lock_now(U, "a", X);
-	has_no_victim("8, a reader behind a writer does not block an upgrade");
-}
-
-
-/*
  * 9: several deadlocks
  */
 
@@ -384,7 +196,7 @@ test_several_cycles(void)
 {
 	static const char *const names[] = {"a", "b", "c", "d", "e", "f"};
 
-	begin(6, "abcdef");
+	begin_waiters("abcdef");
 	for (int i = 0; i < 6; i++)
 		holds(&parties[i], names[i], X);
 	for (int i = 0; i < 6; i++)
@@ -401,7 +213,7 @@ test_shared_member(void)
 {
 	int			n = 0;
 
-	begin(6, "abcdef");
+	begin_waiters("abcdef");
 	for (int i = 0; i < 5; i++)
 		holds(&parties[i], "f", S);
 	holds(&parties[5], "x", X);
@@ -430,7 +242,7 @@ test_shared_member(void)
 
 
 /*
- * 10: forged reports; many permits are in test_deadlock_permits.c
+ * 10: forged reports; many permits are in test_deadlock.c
  */
 
 static void
@@ -452,7 +264,7 @@ test_forged(void)
 	char	   *large = calloc(1, 200000);
 	ZklScratch	scratch = {0};
 
-	begin(2, "ab");
+	begin_waiters("ab");
 	holds(&parties[0], "a", X);
 	holds(&parties[1], "b", X);
 	lock_now(&parties[0], "b", X);
@@ -477,15 +289,10 @@ test_forged(void)
 int
 main(void)
 {
-	test_released();
-	test_places();
-	test_several();
-	test_mutex();
 	test_late_write();
 	test_look_before_bell();
 	test_path();
 	test_own_server();
-	test_upgrade();
 	test_several_cycles();
 	test_shared_member();
 	test_forged();

@@ -15,7 +15,7 @@
 #include <string.h>
 
 #include "recipe/deadlock/detector.h"
-#include "waiters.h"
+#include "victims.h"
 
 /* Lets the owner go on for so many turns; returns whether it is a victim. */
 static bool
@@ -37,16 +37,6 @@ static bool
 is_claiming(Party *party)
 {
 	return fake_n_traced(party->client, 'u') > 0 && owner_is_in_step(party);
-}
-
-/* Another member of the deadlock rings. */
-static void
-ring(Party *party)
-{
-	char		path[100];
-
-	snprintf(path, sizeof(path), "/zklock/bells/%" PRIx64, (uint64_t) fake_session_id(party->client));
-	fake_tree_set(path, "");
 }
 
 static Party *const A = &parties[0];
