@@ -190,7 +190,13 @@ delete_node(const Step *step)
 static void
 revoke(const Step *step)
 {
-	fake_tree_set(node_of(step->party, "a"), "__REVOKE__");
+	fake_tree_set(node_of(step->party, step->names), "__REVOKE__");
+}
+
+static void
+write_data(const Step *step)
+{
+	fake_tree_set(node_of(step->party, "a"), step->argument);
 }
 
 static void
@@ -228,7 +234,10 @@ find_modes(const Step *step, char *found)
 	{
 		const char	name[] = {*c, '\0'};
 
-		*found++ = "0SX"[mode_of(step->party, name)];
+		*found = "0SX"[mode_of(step->party, name)];
+		if (hold_of(step->party, name) && zkl_lock_is_lost(hold_of(step->party, name)->lock))
+			*found += 'a' - 'A';
+		found++;
 	}
 	*found = '\0';
 }
@@ -292,6 +301,32 @@ find_lost(const Step *step, char *found)
 }
 
 static void
+find_losses(const Step *step, char *found)
+{
+	(void) step;
+	sprintf(found, "%d", losses_reported);
+}
+
+static void
+find_revocations(const Step *step, char *found)
+{
+	sprintf(found, "%d", step->party ? zkl_lock_revocations(hold_of(step->party, step->names)->lock)
+			: revocations_reported);
+}
+
+/* The data of the party's node, with dashes for blanks. */
+static void
+find_data(const Step *step, char *found)
+{
+	const FakeNode *node = fake_tree_find(node_of(step->party, step->names));
+
+	sprintf(found, "%.*s", node ? node->data_len : 0, node ? node->data : "");
+	for (; *found; found++)
+		if (*found == ' ')
+			*found = '-';
+}
+
+static void
 find_permits(const Step *step, char *found)
 {
 	sprintf(found, "%d", permits_of(step->party, step->names));
@@ -331,6 +366,7 @@ static const PlayVerb verbs[] = {
 	{"delete", .act = delete_node},
 	{"apply", .act = apply},
 	{"revoke", .act = revoke},
+	{"write", .act = write_data},
 	{"foreign", .act = create_foreign},
 	{"until", .act = run_until},
 	{"has", .find = find_modes},
@@ -341,6 +377,9 @@ static const PlayVerb verbs[] = {
 	{"watches", .find = find_watches},
 	{"sends", .find = find_trace},
 	{"lost", .find = find_lost},
+	{"losses", .find = find_losses},
+	{"revocations", .find = find_revocations},
+	{"data", .find = find_data},
 	{"permits", .find = find_permits},
 	{"word", .find = find_word},
 	{NULL}

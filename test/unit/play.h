@@ -27,7 +27,8 @@
  *		apply				one operation gets to the server, and its answer does not arrive yet
  *		until u				the party's operations, up to the first of this kind (as in "sends"), get
  *							to the server, and the last answers do not arrive yet
- *		revoke				another client sets the data of the party's node of "a" to __REVOKE__
+ *		revoke a			another client sets the data of the party's node to __REVOKE__
+ *		write x				... to x, that of "a"
  *		foreign				another program's writer waits for "a" in the party's session; "foreign
  *							bit": its name has the mark of a node that may be kept
  *
@@ -36,7 +37,7 @@
  *
  * Checks:
  *
- *		has X, has S0 ab	the modes of these locks; 0: not held
+ *		has X, has S0 ab	the modes of these locks; 0: not held; x, s: lost
  *		is pending			the last request: or ok, busy, deadlock, lost, refused, error
  *		confirmed ok		the confirmation, in the same words
  *		state expired		the session: or connecting, connected, suspended, refused
@@ -44,6 +45,9 @@
  *		watches 1			the party's watches
  *		sends cl			the operations submitted since the party's last action
  *		lost 1				the party's lost locks
+ *		losses 1			(of all) how often the callback has reported a loss
+ *		revocations 1 a		how often the lock's holder has been asked to release it; of all: calls of the callback
+ *		data party-0		the data of the party's node of "a", with dashes for blanks
  *		permits 1 s			the party's permits of this semaphore
  *		word may			the last word of its node's data: or ask, use; no: none, -: no node
  *

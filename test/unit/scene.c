@@ -29,6 +29,8 @@ typedef struct LastToken
 ZklSessionConfig scene_config;
 Party		parties[MAX_PARTIES];
 void		(*scene_before_end) (Party *party);
+int			losses_reported;
+int			revocations_reported;
 
 static Hold holds[MAX_HOLDS];
 static Ask	asks[MAX_ASKS];
@@ -195,6 +197,18 @@ scene_join(Party *party)
 	fake_count(party->client);
 }
 
+static void
+on_loss_io(void)
+{
+	losses_reported++;
+}
+
+static void
+on_revoke_io(void)
+{
+	revocations_reported++;
+}
+
 void
 scene_begin(int n_parties)
 {
@@ -204,10 +218,14 @@ scene_begin(int n_parties)
 		.session_timeout_ms = SCENE_TIMEOUT_MS,
 		.node_names = ZKL_NODE_NAMES_CURATOR,
 		.max_nodes = 100,
+		.on_loss_io = on_loss_io,
+		.on_revoke_io = on_revoke_io,
 	};
 
 	fake_reset();
 	memset(tokens, 0, sizeof(tokens));
+	losses_reported = 0;
+	revocations_reported = 0;
 	n_objections = 0;
 	objection[0] = '\0';
 	scene_config = defaults;

@@ -60,6 +60,10 @@ extern ZklSessionConfig scene_config;
 
 extern Party parties[MAX_PARTIES];
 
+/* What the callbacks have reported since scene_begin(), all parties together. */
+extern int	losses_reported;
+extern int	revocations_reported;
+
 /* Starts with a fresh ensemble and this many connected sessions. */
 extern void scene_begin(int n_parties);
 

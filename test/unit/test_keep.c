@@ -13,7 +13,6 @@
 #include <string.h>
 
 #include "letters.h"
-#include "observed.h"
 #include "play.h"
 
 #define USED "D lock, D leave, "

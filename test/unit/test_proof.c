@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "letters.h"
-#include "observed.h"
 #include "recipe/batch.h"
 
 #define T SCENE_TIMEOUT_MS
@@ -30,7 +29,7 @@ deliver_all(Party *party)
 static void
 test_who_proves(void)
 {
-	begin_observed(2);
+	scene_begin(2);
 	fake_advance(3 * T);
 	is_int(fake_proofs(A->client), 0, "a session that holds nothing sends no proof");
 	forget(lock_now(A, "a", X));
@@ -55,7 +54,7 @@ test_deadline(void)
 	ZklBatch   *batch;
 	int64_t		before;
 
-	begin_observed(1);
+	scene_begin(1);
 	fake_advance(3 * T);
 	forget(lock_now(A, "a", X));
 	is_int(trust(A), T / 3, "the first lock can be trusted for a third of the session timeout");
@@ -89,7 +88,7 @@ test_deadline(void)
 static void
 test_slow(void)
 {
-	begin_observed(1);
+	scene_begin(1);
 	forget(lock_now(A, "a", X));
 	fake_advance(T + T / 8);	/* a proof has just been answered */
 	fake_stall(T / 6);
@@ -125,7 +124,7 @@ test_slow_ensemble(void)
 {
 	Ask		   *asked;
 
-	begin_observed(1);
+	scene_begin(1);
 	forget(lock_now(A, "warm", X));
 	reduce(A, "warm", NONE);
 	fake_run_all();
@@ -147,7 +146,7 @@ test_silence(void)
 {
 	int			proofs;
 
-	begin_observed(1);
+	scene_begin(1);
 	forget(lock_now(A, "a", X));
 	fake_advance(T);
 	proofs = fake_proofs(A->client);
@@ -171,7 +170,7 @@ test_silence(void)
 	scene_end("exclusion, silence");
 
 	/* Connections come and go, and none of them confirms a proof. */
-	begin_observed(1);
+	scene_begin(1);
 	forget(lock_now(A, "a", X));
 	fake_advance(T);
 	for (int i = 1; i < 20; i++)
@@ -196,7 +195,7 @@ test_silence(void)
 static void
 test_shorter_timeout(void)
 {
-	begin_observed(1);
+	scene_begin(1);
 	forget(lock_now(A, "a", X));
 	fake_advance(T);
 	fake_disconnect(A->client);
@@ -217,7 +216,7 @@ test_shorter_timeout(void)
 static void
 test_owner(void)
 {
-	begin_observed(1);
+	scene_begin(1);
 	forget(lock_now(A, "a", X));
 	fake_stall(T / 3 - 1);
 	ok(!zkl_lock_is_lost(hold_of(A, "a")->lock), "a lock is not lost before the deadline");
@@ -228,7 +227,7 @@ test_owner(void)
 	is_int(losses_reported, 1, "... and the loss is reported once");
 	scene_end(NULL);
 
-	begin_observed(1);
+	scene_begin(1);
 	forget(lock_now(A, "a", X));
 	zkl_session_confirm(A->session, false);
 	fake_stall(T / 3);
@@ -236,7 +235,7 @@ test_owner(void)
 	scene_end(NULL);
 
 	/* An answer that comes after the deadline changes nothing. */
-	begin_observed(1);
+	scene_begin(1);
 	forget(lock_now(A, "a", X));
 	fake_stall(T / 6);
 	fake_ring(A->client);
@@ -246,7 +245,7 @@ test_owner(void)
 	ok(losses_reported == 1 && zkl_lock_is_lost(hold_of(A, "a")->lock), "the answer to a proof after the deadline keeps no lock");
 	scene_end(NULL);
 
-	begin_observed(1);
+	scene_begin(1);
 	forget(lock_now(A, "a", X));
 	fake_stall(T / 3 - 1);
 	fake_ring(A->client);
@@ -263,7 +262,7 @@ test_grant(void)
 {
 	Ask		   *waiting;
 
-	begin_observed(2);
+	scene_begin(2);
 	forget(lock_now(A, "a", X));
 	waiting = lock_now(B, "a", X);
 	fake_advance(3 * T);
@@ -284,7 +283,7 @@ test_grant(void)
 	scene_end("exclusion, grants after a wait");
 
 	/* The proof is answered too late: the grant needs another one. */
-	begin_observed(2);
+	scene_begin(2);
 	forget(lock_now(A, "a", X));
 	waiting = lock_now(B, "a", X);
 	fake_advance(3 * T);
@@ -302,7 +301,7 @@ test_grant(void)
 static void
 test_root(void)
 {
-	begin_observed(1);
+	scene_begin(1);
 	forget(lock_now(A, "a", X));
 	fake_advance(T);
 	fake_tree_delete(node_of(A, "a"));

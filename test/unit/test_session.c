@@ -388,9 +388,11 @@ test_suspended(void)
 	fake_run_all();
 	fake_advance(zkl_session_deadline_io(A->session) - fake_now() - 1);
 	is_int(zkl_session_state(A->session), ZKL_SESSION_SUSPENDED, "a disconnected holder keeps its session until the deadline");
+	is_int(losses_reported, 0, "... and has lost nothing");
 	fake_advance(1);
 	is_int(zkl_session_state(A->session), ZKL_SESSION_EXPIRED, "the session is lost at the deadline");
 	ok(zkl_lock_is_lost(hold_of(A, "a")->lock), "the lock is lost then");
+	is_int(losses_reported, 1, "... which is reported");
 	fake_connect(A->client);
 	fake_run_all();
 	is_int(zkl_session_state(A->session), ZKL_SESSION_EXPIRED, "the session stays lost");
