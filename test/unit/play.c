@@ -208,6 +208,13 @@ create_foreign(const Step *step)
 }
 
 static void
+reap(const Step *step)
+{
+	(void) step;
+	fake_tree_reap();
+}
+
+static void
 run_until(const Step *step)
 {
 	while (fake_n_traced(step->party->client, step->argument[0]) == 0 && fake_step(step->party->client))
@@ -248,7 +255,11 @@ static const char *const statuses[] = {
 	[ZKL_BUSY] = "busy",
 	[ZKL_DEADLOCK] = "deadlock",
 	[ZKL_SESSION_LOST] = "lost",
+	[ZKL_LOCK_LOST] = "lock-lost",
 	[ZKL_AUTH_FAILED] = "refused",
+	[ZKL_NO_AUTH] = "no-auth",
+	[ZKL_SEQUENCE_USED_UP] = "used-up",
+	[ZKL_OTHER_CAPACITY] = "other-capacity",
 	[ZKL_SERVER_ERROR] = "error",
 };
 
@@ -329,7 +340,11 @@ find_data(const Step *step, char *found)
 static void
 find_permits(const Step *step, char *found)
 {
-	sprintf(found, "%d", permits_of(step->party, step->names));
+	int			n = 0;
+
+	for (int i = 0; i < N_PARTIES; i++)
+		n += step->party == NULL || step->party == &parties[i] ? permits_of(&parties[i], step->names) : 0;
+	sprintf(found, "%d", n);
 }
 
 /* The last word of the data of the party's node of "a". */
@@ -368,6 +383,7 @@ static const PlayVerb verbs[] = {
 	{"revoke", .act = revoke},
 	{"write", .act = write_data},
 	{"foreign", .act = create_foreign},
+	{"reap", .act = reap},
 	{"until", .act = run_until},
 	{"has", .find = find_modes},
 	{"is", .find = find_status},
@@ -447,7 +463,7 @@ next_step(const char *text, Step *step)
 	if (step->verb == NULL)
 		step->verb = verb_of(play_verbs, step->word);
 	strcpy(step->names, last[0] ? last : "a");
-	if (step->verb && step->verb->act && step->argument[0])
+	if (step->verb && step->verb->act && step->argument[0] && !last[0])
 		strcpy(step->names, step->argument);
 	text = strchr(text, ',');
 	return text ? text + 1 : "";

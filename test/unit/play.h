@@ -28,6 +28,7 @@
  *		until u				the party's operations, up to the first of this kind (as in "sends"), get
  *							to the server, and the last answers do not arrive yet
  *		revoke a			another client sets the data of the party's node to __REVOKE__
+ *		reap				(of all) the server deletes empty containers
  *		write x				... to x, that of "a"
  *		foreign				another program's writer waits for "a" in the party's session; "foreign
  *							bit": its name has the mark of a node that may be kept
@@ -38,7 +39,7 @@
  * Checks:
  *
  *		has X, has S0 ab	the modes of these locks; 0: not held; x, s: lost
- *		is pending			the last request: or ok, busy, deadlock, lost, refused, error
+ *		is pending			the last request: or ok, busy, deadlock, and others (play.c)
  *		confirmed ok		the confirmation, in the same words
  *		state expired		the session: or connecting, connected, suspended, refused
  *		nodes 1				the party's nodes
@@ -48,7 +49,7 @@
  *		losses 1			(of all) how often the callback has reported a loss
  *		revocations 1 a		how often the lock's holder has been asked to release it; of all: calls of the callback
  *		data party-0		the data of the party's node of "a", with dashes for blanks
- *		permits 1 s			the party's permits of this semaphore
+ *		permits 1 s			the party's permits of this semaphore, or those of all
  *		word may			the last word of its node's data: or ask, use; no: none, -: no node
  *
  * A test may have verbs of its own: play_verbs.

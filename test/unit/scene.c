@@ -594,22 +594,26 @@ node_of(const Party *party, const char *name)
 }
 
 const char *
-foreign_node(const char *name, const char *child, int64_t session)
+make_node(const char *path, const char *data, ZklCreateKind kind, int64_t session)
 {
 	static char made_path[512];
-	char		path[512];
 	char	   *made;
 	int64_t		unused;
 
-	fake_tree_create(path_of(name), "", 0, ZKL_CREATE_CONTAINER, 0, &made, &unused);
-	free(made);
-	snprintf(path, sizeof(path), "%s/%s", path_of(name), child);
-	if (fake_tree_create(path, "foreign", 7, ZKL_CREATE_EPHEMERAL_SEQUENTIAL, session,
-						 &made, &unused) != ZKL_RC_OK)
-		abort();
-	snprintf(made_path, sizeof(made_path), "%s", made);
+	fake_tree_create(path, data, (int) strlen(data), kind, session, &made, &unused);
+	snprintf(made_path, sizeof(made_path), "%s", made ? made : "");
 	free(made);
 	return made_path;
+}
+
+const char *
+foreign_node(const char *name, const char *child, int64_t session)
+{
+	char		path[512];
+
+	make_node(path_of(name), "", ZKL_CREATE_CONTAINER, 0);
+	snprintf(path, sizeof(path), "%s/%s", path_of(name), child);
+	return make_node(path, "foreign", ZKL_CREATE_EPHEMERAL_SEQUENTIAL, session);
 }
 
 void

@@ -139,7 +139,10 @@ extern const char *node_of(const Party *party, const char *name);
 /* A path below a semaphore's; static memory. */
 extern const char *pool_of(const char *name, const char *below);
 
-/* Creates a node of another program; returns its path, static memory. */
+/* Creates a node; returns its path, static memory, or "" if that was refused. */
+extern const char *make_node(const char *path, const char *data, ZklCreateKind kind, int64_t session);
+
+/* The same, of another program in a lock's queue. */
 extern const char *foreign_node(const char *name, const char *child, int64_t session);
 
 /* Reconnects clients until nothing changes any more; all servers catch up. */

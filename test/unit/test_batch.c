@@ -16,16 +16,10 @@
 
 #define N_OPS(ops) ((int) (sizeof(ops) / sizeof((ops)[0])))
 
-static ZklResultCode
+static void
 make(const char *path, const char *data)
 {
-	char	   *made;
-	int64_t		unused;
-	ZklResultCode code = fake_tree_create(path, data, (int) strlen(data), ZKL_CREATE_PERSISTENT,
-										  0, &made, &unused);
-
-	free(made);
-	return code;
+	make_node(path, data, ZKL_CREATE_PERSISTENT, 0);
 }
 
 /* The znodes that the tests use. */

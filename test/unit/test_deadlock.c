@@ -285,13 +285,10 @@ test_strangers(void)
 	for (int i = 0; i < 2; i++)
 	{
 		char		path[256];
-		char	   *made = NULL;
-		int64_t		czxid;
 
 		begin("abc", "A permit s, C lock x");
 		snprintf(path, sizeof(path), "%s/%s", pool_of("s", "/leases"), who[i]);
-		fake_tree_create(path, "", 0, ZKL_CREATE_EPHEMERAL, 77, &made, &czxid);
-		free(made);
+		make_node(path, "", ZKL_CREATE_EPHEMERAL, 77);
 		play_act("C permit s, A lock x", true);
 		ok(!is_truly_deadlocked(C), "a permit of an unknown session is in use");
 		publish_all();
@@ -338,16 +335,13 @@ static void
 test_large_permit(void)
 {
 	char		path[200];
-	char	   *made;
-	int64_t		unused;
 
 	begin("abc", "A permit s1, B lock x");
 	for (int i = 0; i < 3000; i++)
 	{
 		snprintf(path, sizeof(path), "%s/%s%06d", pool_of("s", "/leases"),
 				 "_c_11111111-2222-3333-4444-555555", i);
-		fake_tree_create(path, "", 0, ZKL_CREATE_EPHEMERAL, 77, &made, &unused);
-		free(made);
+		make_node(path, "", ZKL_CREATE_EPHEMERAL, 77);
 	}
 	play_act("B permit s1, A lock x", true);
 	has_no_victim("a permit among thousands");

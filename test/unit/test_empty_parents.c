@@ -242,17 +242,14 @@ static void
 test_permit_together(void)
 {
 	char		place[128];
-	char	   *made;
-	int64_t		czxid;
 
 	scene_begin(1);
 	permit_once(A, "s");
 	snprintf(place, sizeof(place), "%s/_c_00112233-4455-6677-8899-aabbccddeeff-lock-",
 			 pool_of("s", "/locks"));
-	fake_tree_create(place, "", 0, ZKL_CREATE_EPHEMERAL_SEQUENTIAL, 99, &made, &czxid);
+	make_node(place, "", ZKL_CREATE_EPHEMERAL_SEQUENTIAL, 99);
 	fake_advance(6000);
 	is_int(parents(), 3, "a contender without a permit keeps all three");
-	free(made);
 	scene_end("a contender of a semaphore");
 
 	for (int i = 0; i < 3; i++)

@@ -224,8 +224,6 @@ static void
 test_forged_answer(void)
 {
 	char		path[100];
-	char	   *made;
-	int64_t		unused;
 	const FakeNode *node;
 	char		data[1000];
 	char		bell[] = " 0 server";
@@ -239,8 +237,7 @@ test_forged_answer(void)
 	ok(strstr(data, bell) != NULL, "... that answers no ring");
 	strstr(data, bell)[1] = '9';
 	fake_tree_delete(path);
-	fake_tree_create(path, data, (int) strlen(data), ZKL_CREATE_EPHEMERAL, 0x77, &made, &unused);
-	free(made);
+	make_node(path, data, ZKL_CREATE_EPHEMERAL, 0x77);
 	ok(!a_waits(5000, false), "another session's report is no answer");
 	scene_end(NULL);
 }
