@@ -104,16 +104,20 @@ static void
 release(const Step *step)
 {
 	if (step->argument[0])
+	{
 		reduce_locks(step);
-	else
-		release_all(step->party);
+		return;
+	}
+	zkl_releases_begin(step->party->session);
+	release_all(step->party);
+	zkl_releases_end(step->party->session);
 }
 
 static void
 leave(const Step *step)
 {
 	give_up(step);
-	release_all(step->party);
+	release(step);
 }
 
 static void
@@ -184,7 +188,8 @@ delete_node(const Step *step)
 	char		path[256];
 
 	snprintf(path, sizeof(path), "%s", node_of(step->party, step->names));
-	fake_tree_delete(path);
+	if (fake_tree_delete(path) != ZKL_RC_OK)
+		ok(false, "the node of %s exists", step->party->data);
 }
 
 static void
@@ -227,6 +232,24 @@ static void
 apply(const Step *step)
 {
 	fake_apply(step->party->client);
+}
+
+static void
+deliver(const Step *step)
+{
+	fake_deliver(step->party->client);
+}
+
+static void
+lag(const Step *step)
+{
+	fake_lag(step->party->client, true);
+}
+
+static void
+catch_up(const Step *step)
+{
+	fake_catch_up(step->party->client, atoi(step->argument));
 }
 
 
@@ -380,6 +403,9 @@ static const PlayVerb verbs[] = {
 	{"pass", .act = pass},
 	{"delete", .act = delete_node},
 	{"apply", .act = apply},
+	{"deliver", .act = deliver},
+	{"lag", .act = lag},
+	{"catchup", .act = catch_up},
 	{"revoke", .act = revoke},
 	{"write", .act = write_data},
 	{"foreign", .act = create_foreign},

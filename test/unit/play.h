@@ -14,7 +14,7 @@
  *		giveback s			releases a permit
  *		giveup				ends the party's last request
  *		downgrade			keeps the lock shared
- *		release a			releases the lock; without names everything
+ *		release a			releases the lock; without names everything, together
  *		leave				gives up, and releases everything
  *		confirm, confirm fresh		requests a confirmation of the session
  *		disconnect, connect, expire
@@ -25,6 +25,8 @@
  *		pass 5000			time passes, in milliseconds
  *		delete				another client deletes the party's node
  *		apply				one operation gets to the server, and its answer does not arrive yet
+ *		deliver				one answer or event arrives
+ *		lag, catchup 1		the party's servers lag; catch up by one transaction
  *		until u				the party's operations, up to the first of this kind (as in "sends"), get
  *							to the server, and the last answers do not arrive yet
  *		revoke a			another client sets the data of the party's node to __REVOKE__

@@ -17,6 +17,21 @@
 static const char *const ab[] = {"a", "b"};
 static const ZklMode xx[] = {X, X};
 
+/* Another client deletes A's node during an outage, another session has the lock, and A's next server lags. */
+static const Play plays[] = {
+	{"a session whose kept node was deleted does not have the lock as well",
+		"A keep, A lock, A release, A nodes 1, A disconnect, A delete, B lock, B has X, A lag!, A connect,"
+	" A lock, A is pending"},
+	{"... nor if its request began before the new connection",
+	"A keep, A lock, A release, A disconnect, A delete, B lock, B has X, A lock!, A lag!, A connect, A is pending"},
+	{"a waiter whose server lags is checked, too",
+		"B lock, A lock, A is pending, A disconnect, B release, A delete, C lock, C has X, A lag!, A connect!,"
+	" A catchup 1, A is pending"},
+	{"a node whose list was lost is checked, too",
+		"B lock, B release, A lock!, A apply!, A deliver!, A disconnect, A delete, C lock, C has X, A lag!, A connect,"
+	" A is pending"},
+};
+
 /* Another client deletes the party's node of "a". */
 static void
 delete_node(const Party *party)
@@ -75,55 +90,6 @@ test_permit(void)
 	}
 	is_int(permits_of(A, "s") + permits_of(B, "s"), 1, "one permit of one is out");
 	scene_end("never more permits than the capacity, permit node deleted during an outage");
-}
-
-/* A keeps the lock; its connection is lost; the node is deleted, and B has the lock. */
-static void
-test_kept(void)
-{
-	Ask		   *ask;
-
-	scene_begin(2);
-	A->keep_ms = PLAY_KEEP_MS;
-	lock_now(A, "a", X);
-	release_all(A);
-	fake_run_all();
-	is_int(nodes_of(A, "a"), 1, "A keeps its node");
-	fake_disconnect(A->client);
-	fake_run_all();
-	delete_node(A);
-	lock_now(B, "a", X);
-	is_int(mode_of(B, "a"), X, "B has the lock");
-	fake_lag(A->client, true);
-	fake_connect(A->client);
-	fake_run_all();
-	fake_count(A->client);
-	ask = lock_now(A, "a", X);
-	is_int(ask->status, ZKL_PENDING, "A does not have it as well (sent: \"%s\")", fake_trace(A->client));
-	scene_end("exclusion, kept node deleted during an outage");
-}
-
-/* The same, but the request begins before the new connection: it is checked. */
-static void
-test_kept_pending(void)
-{
-	Ask		   *ask;
-
-	scene_begin(2);
-	A->keep_ms = PLAY_KEEP_MS;
-	lock_now(A, "a", X);
-	release_all(A);
-	fake_run_all();
-	fake_disconnect(A->client);
-	fake_run_all();
-	delete_node(A);
-	lock_now(B, "a", X);
-	ask = ask_for(A, "a", X);
-	fake_lag(A->client, true);
-	fake_connect(A->client);
-	fake_run_all();
-	is_int(ask->status, ZKL_PENDING, "A does not have it as well");
-	scene_end("exclusion, kept node deleted during an outage, taken again before its end");
 }
 
 /* Has A sent a proof, or a check of its nodes? */
@@ -210,56 +176,6 @@ test_anchor(void)
 	scene_end(NULL);
 }
 
-/* A waiter whose server lags after an outage. */
-static void
-test_waiting(void)
-{
-	Ask		   *ask;
-
-	scene_begin(3);
-	lock_now(B, "a", X);
-	ask = lock_now(A, "a", X);
-	is_int(ask->status, ZKL_PENDING, "A waits for B");
-	fake_disconnect(A->client);
-	fake_run_all();
-	release_all(B);
-	fake_run_all();
-	delete_node(A);
-	lock_now(C, "a", X);
-	is_int(mode_of(C, "a"), X, "C has the lock");
-	fake_lag(A->client, true);
-	fake_connect(A->client);
-	fake_catch_up(A->client, 1);
-	fake_run_all();
-	is_int(ask->status, ZKL_PENDING, "a waiter whose server lags is checked, too");
-	scene_end("exclusion, waiter deleted during an outage");
-}
-
-/* A node whose list was lost with the connection. */
-static void
-test_listing(void)
-{
-	Ask		   *ask;
-
-	scene_begin(3);
-	lock_now(B, "a", X);
-	release_all(B);
-	fake_run_all();
-	ask = ask_for(A, "a", X);
-	fake_apply(A->client);
-	fake_deliver(A->client);
-	fake_disconnect(A->client);
-	fake_run_all();
-	delete_node(A);
-	lock_now(C, "a", X);
-	is_int(mode_of(C, "a"), X, "C has the lock");
-	fake_lag(A->client, true);
-	fake_connect(A->client);
-	fake_run_all();
-	is_int(ask->status, ZKL_PENDING, "a node whose list was lost is checked, too");
-	scene_end("exclusion, deleted before the list");
-}
-
 /* The answer of the check comes late, too. */
 static void
 test_late_check(void)
@@ -285,50 +201,6 @@ test_late_check(void)
 	fake_run_all();
 	is_int(ask->status, ZKL_OK, "... but others after a proof");
 	scene_end(NULL);
-}
-
-/* An array whose second queue is new, and has the old numbers. */
-static void
-test_renewed_array(void)
-{
-	char		old[256];
-	char		child[256];
-	ZklOp		ops[] = {
-		{.kind = ZKL_OP_DELETE, .path = old},
-		{.kind = ZKL_OP_DELETE, .path = path_of("a")},
-		{.kind = ZKL_OP_CREATE, .path = path_of("a"), .create_kind = ZKL_CREATE_CONTAINER},
-		{.kind = ZKL_OP_CREATE, .path = child, .create_kind = ZKL_CREATE_EPHEMERAL_SEQUENTIAL},
-	};
-	ZklResultCode codes[4];
-	char	   *paths[4];
-	Ask		   *ask;
-	char	   *a;
-
-	scene_begin(1);
-	a = strdup(path_of("a"));
-	ops[1].path = ops[2].path = a;
-	for (int i = 0; i < 3; i++)
-	{
-		ask_all(A, 2, ab, xx, false);
-		fake_run_all();
-		if (i < 2)
-			release_all(A);
-		fake_run_all();
-	}
-	snprintf(old, sizeof(old), "%s", node_of(A, "a"));
-	snprintf(child, sizeof(child), "%s/lock-", a);
-	is_int(fake_tree_multi(ops, 4, 77, codes, paths), ZKL_RC_OK, "(a new container is created)");
-	for (int i = 0; i < 4; i++)
-		free(paths[i]);
-	for (int i = 0; i < 2; i++)
-		foreign_node("a", "lock-", 77);
-	release_all(A);
-	fake_run_all();
-	ask = ask_all(A, 2, ab, xx, false);
-	fake_run_all();
-	is_int(ask->status, ZKL_PENDING, "in an array, a new container is distinguished from the old one");
-	free(a);
-	scene_end("exclusion, container renewed, array");
 }
 
 /* An upgrade without its reader node, in a new queue. */
@@ -452,10 +324,7 @@ test_drop(void)
 int
 main(void)
 {
-	test_waiting();
-	test_listing();
-	test_kept();
-	test_kept_pending();
+	play_all(plays, sizeof(plays) / sizeof(plays[0]));
 	test_permit();
 	test_anchor();
 	test_late(true, 1);
@@ -465,7 +334,6 @@ main(void)
 	test_throttled_array(true);
 	test_throttled_array(false);
 	test_drop();
-	test_renewed_array();
 	test_upgrade();
 	test_collision();
 	return done();

@@ -9,17 +9,15 @@
 #include <string.h>
 
 #include "letters.h"
+#include "play.h"
 
 static const char *const abc[] = {"a", "b", "c"};
-static const ZklMode xxx[] = {X, X, X};
 
-/* Two sessions; the first holds three names, and its submissions count from now. */
+/* A session holds three names, and its submissions count from now. */
 static void
 begin(void)
 {
-	scene_begin(2);
-	forget(ask_all(A, 3, abc, xxx, false));
-	fake_run_all();
+	scene_begin(1);
 	for (int i = 0; i < 3; i++)
 		forget(lock_now(A, abc[i], X));
 	fake_count(A->client);
@@ -33,25 +31,23 @@ release_together(void)
 	zkl_releases_end(A->session);
 }
 
-static void
-test_together(void)
-{
-	begin();
-	release_together();
-	is_str(fake_trace(A->client), "m", "locks that are released together cost one multi");
-	fake_run_all();
-	is_int(nodes_of(A, NULL), 0, "the multi deletes all nodes");
-	lock_now(A, "a", X);
-	fake_count(A->client);
-	release_together();
-	is_str(fake_trace(A->client), "d", "a lock that is released alone costs a delete");
-	fake_run_all();
-	is_int(nodes_of(A, NULL), 0, "the delete removes the node");
-	fake_count(A->client);
-	release_together();
-	is_str(fake_trace(A->client), "", "releasing no lock costs no request");
-	scene_end("exclusion, released together");
+#define THREE "A lock a, A lock b, A lock c, "
 
+static const Play plays[] = {
+	{"locks that are released together cost one multi, one lock a delete, and none no request",
+	THREE "A release, A sends m, A nodes 0, A lock, A release, A sends d, A nodes 0, A release, A sends"},
+	{"giving up a request for several names costs one multi", THREE "B lock abc, B giveup, B sends m, B nodes 0"},
+	{"if another client has deleted a node, each node is deleted alone",
+	THREE "A delete! a, A release, A sends mddd, A nodes 0"},
+	{"... the second one", THREE "A delete! b, A release, A sends mddd, A nodes 0"},
+	{"... the last one", THREE "A delete! c, A release, A sends mddd, A nodes 0"},
+	{"a release without a connection is sent after the reconnect",
+	THREE "A disconnect, A release, A sends , A connect, A nodes 0"},
+};
+
+static void
+test_downgrade(void)
+{
 	begin();
 	zkl_releases_begin(A->session);
 	reduce(A, "a", NONE);
@@ -63,36 +59,6 @@ test_together(void)
 	is_str(fake_trace(A->client), "mm", "the other locks are released together");
 	ok(nodes_of(A, NULL) == 1 && mode_of(A, "b") == S, "the downgraded lock is kept");
 	scene_end("exclusion, some released");
-}
-
-static void
-test_given_up(void)
-{
-	begin();
-	Ask		   *b = ask_all(B, 3, abc, xxx, false);
-
-	fake_run_all();
-	fake_count(B->client);
-	forget(b);
-	is_str(fake_trace(B->client), "m", "giving up a request for several names costs one multi");
-	fake_run_all();
-	is_int(nodes_of(B, NULL), 0, "no node is left");
-	scene_end("exclusion, request given up");
-}
-
-static void
-test_removed(void)
-{
-	for (int i = 0; i < 3; i++)
-	{
-		begin();
-		fake_tree_delete(node_of(A, abc[i]));
-		release_together();
-		fake_run_all();
-		is_str(fake_trace(A->client), "mddd", "if another client has deleted a node, each node is deleted alone");
-		is_int(nodes_of(A, NULL), 0, "all nodes are deleted");
-		scene_end(NULL);
-	}
 }
 
 /* Counts the log lines about this lock's refused delete since the last call. */
@@ -134,33 +100,6 @@ test_refused(void)
 static void
 test_connection(void)
 {
-	static const FakeFault faults[] = {FAULT_DROP, FAULT_APPLY_DROP, FAULT_REFUSE, FAULT_THROTTLE};
-
-	for (size_t i = 0; i < sizeof(faults) / sizeof(*faults); i++)
-	{
-		begin();
-		fake_fault(A->client, 1, faults[i]);
-		release_together();
-		fake_run_all();
-		heal();
-		fake_advance(100);
-		is_int(nodes_of(A, NULL), 0, "the fault \"%s\" leaves no node",
-			   fake_fault_name(faults[i]));
-		lock_now(B, "b", X);
-		is_int(mode_of(B, "b"), X, "the next session gets the lock");
-		scene_end("exclusion, fault at a release");
-	}
-
-	begin();
-	fake_disconnect(A->client);
-	fake_run_all();
-	release_together();
-	is_str(fake_trace(A->client), "", "a release without a connection is queued");
-	fake_connect(A->client);
-	fake_run_all();
-	is_int(nodes_of(A, NULL), 0, "the release is sent after the reconnect");
-	scene_end(NULL);
-
 	begin();
 	zkl_releases_begin(A->session);
 	release_all(A);
@@ -189,9 +128,8 @@ test_connection(void)
 int
 main(void)
 {
-	test_together();
-	test_given_up();
-	test_removed();
+	play_all(plays, sizeof(plays) / sizeof(plays[0]));
+	test_downgrade();
 	test_refused();
 	test_connection();
 	return done();

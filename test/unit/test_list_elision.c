@@ -101,11 +101,15 @@ test_token(void)
 	scene_end(NULL);
 }
 
-/* In one transaction, replaces the container, as a server that lost it would. */
+/*
+ * In one transaction, replaces the container of A's lock, as a server that lost it would; then
+ * another program creates so many nodes in it.
+ */
 static void
-renew_container(const char *name, const char *child)
+renew_container(const char *name, int n_nodes)
 {
 	char		old[256];
+	char		child[256];
 	ZklOp		ops[] = {
 		{.kind = ZKL_OP_DELETE, .path = old},
 		{.kind = ZKL_OP_DELETE, .path = path_of(name)},
@@ -115,33 +119,43 @@ renew_container(const char *name, const char *child)
 	ZklResultCode codes[4];
 	char	   *paths[4];
 
-	strcpy(old, node_of(A, name));
+	snprintf(old, sizeof(old), "%s", node_of(A, name));
+	snprintf(child, sizeof(child), "%s/lock-", path_of(name));
 	is_int(fake_tree_multi(ops, 4, 77, codes, paths), ZKL_RC_OK, "(a new container is created)");
 	for (int i = 0; i < 4; i++)
 		free(paths[i]);
+	for (int i = 1; i < n_nodes; i++)
+		foreign_node(name, "lock-", 77);
+	release(A);
 }
 
 /* The fewest transactions in which another container can have reached the same number. */
 static void
 test_renewed(void)
 {
-	char		child[256];
-
 	for (int times = 2; times < 6; times++)
 	{
 		scene_begin(1);
 		acquire_repeatedly(A, "a", times);
 		forget(lock_now(A, "a", X));
-		strcpy(child, path_of("a"));
-		strcat(child, "/lock-");
-		renew_container("a", child);
-		for (int i = 0; i < times; i++)
-			foreign_node("a", "lock-", 77);
-		release(A);
+		renew_container("a", times + 1);
 		is_int(lock_now(A, "a", X)->status, ZKL_PENDING,
 			   "a new container that has counted to %d is distinguished from the old one", times + 1);
 		scene_end("exclusion, container renewed");
 	}
+
+	scene_begin(1);
+	for (int i = 0; i < 3; i++)
+	{
+		release(A);
+		ask_all(A, 2, ab, xx, false);
+		fake_run_all();
+	}
+	renew_container("a", 3);
+	ask_all(A, 2, ab, xx, false);
+	fake_run_all();
+	ok(pending_of(A) != NULL, "... also in an array");
+	scene_end("exclusion, container renewed, array");
 }
 
 static void

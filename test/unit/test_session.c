@@ -347,38 +347,6 @@ test_left_behind(void)
 	scene_end("exclusion, sessions left behind");
 }
 
-/* An unfinished downgrade is no loss. */
-static void
-test_confirm_downgrade(bool at_once)
-{
-	for (FakeFault fault = FAULT_NONE; fault < N_FAULTS; fault++)
-	{
-		if (fault == FAULT_NO_AUTH || fault == FAULT_OTHER ||
-			fault == FAULT_APPLY_OTHER)
-			continue;
-		scene_begin(1);
-		forget(lock_now(A, "a", X));
-		fake_count(A->client);
-		fake_fault(A->client, 1, fault);
-		reduce(A, "a", S);
-		if (!at_once)
-			fake_run_all();
-		zkl_session_confirm(A->session, false);
-		fake_run_all();
-		heal();
-		if (fake_is_expired(A->client))
-			is_int(zkl_session_confirmed(A->session),
-				   fault == FAULT_AUTH ? ZKL_AUTH_FAILED : ZKL_SESSION_LOST,
-				   "the confirmation of a downgrade reports the end of the session");
-		else
-			ok(zkl_session_confirmed(A->session) == ZKL_OK &&
-			   !zkl_lock_is_lost(hold_of(A, "a")->lock),
-			   "a downgrade in progress is no loss (%s%s)", fake_fault_name(fault),
-			   at_once ? ", confirmed immediately" : "");
-		scene_end(NULL);
-	}
-}
-
 static void
 test_suspended(void)
 {
@@ -494,8 +462,6 @@ main(void)
 	test_left_behind();
 	test_confirm_watches();
 	test_confirm_fresh();
-	test_confirm_downgrade(false);
-	test_confirm_downgrade(true);
 	test_suspended();
 	test_close();
 	test_failed_attempts();
