@@ -108,8 +108,10 @@ check_reading(const char *name)
 	bool		writer;
 	uint64_t	owner;
 	bool		known = is_contender(name, &number, &writer);
+	char	   *exact = strdup(name);	/* nothing is read behind it */
 
-	must(zkl_parse_child(name, &c) == known, "%s: wrongly recognised or not recognised as a contender", name);
+	must(zkl_parse_child(exact, &c) == known, "%s: wrongly recognised or not recognised as a contender", name);
+	free(exact);
 	if (!known)
 		return;
 	must(c.number == number && c.writer == writer, "%s: read as %" PRId32, name, c.number);

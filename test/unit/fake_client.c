@@ -98,8 +98,8 @@ hang_up(ZklClient *client, FakeDelivery *lost)
 	fake_wire_append(&client->deliveries, lost);
 }
 
-static void
-disconnect(ZklClient *client)
+void
+fake_disconnect(ZklClient *client)
 {
 	FakeDelivery *lost = NULL;
 
@@ -109,8 +109,8 @@ disconnect(ZklClient *client)
 	hang_up(client, lost);
 }
 
-static void
-connect_client(ZklClient *client)
+void
+fake_connect(ZklClient *client)
 {
 	if (client->connected || client->reported_dead)
 		return;
@@ -135,12 +135,12 @@ connect_client(ZklClient *client)
 		fake_catch_up_to(client, fake_tree_zxid());
 }
 
-static void
-expire(ZklClient *client)
+void
+fake_expire(ZklClient *client)
 {
 	client->dead = true;
 	fake_tree_end_session(client->session_id);
-	disconnect(client);
+	fake_disconnect(client);
 }
 
 /* The server ends the session and disconnects, after the answers already sent. */
@@ -150,24 +150,6 @@ dismiss(ZklClient *client)
 	client->dead = true;
 	fake_tree_end_session(client->session_id);
 	hang_up(client, NULL);
-}
-
-void
-fake_connect(ZklClient *client)
-{
-	connect_client(client);
-}
-
-void
-fake_disconnect(ZklClient *client)
-{
-	disconnect(client);
-}
-
-void
-fake_expire(ZklClient *client)
-{
-	expire(client);
 }
 
 void
@@ -312,7 +294,7 @@ serve_with_fault(ZklClient *client, FakeRequest *request, FakeFault fault)
 			break;
 		case FAULT_APPLY_ALL_DROP:
 			serve_all(client);
-			disconnect(client);
+			fake_disconnect(client);
 			break;
 		case FAULT_STALE:
 			client->lags = true;
@@ -320,11 +302,11 @@ serve_with_fault(ZklClient *client, FakeRequest *request, FakeFault fault)
 			/* FALLTHROUGH */
 		case FAULT_DROP:
 		case FAULT_APPLY_DROP:
-			disconnect(client);
+			fake_disconnect(client);
 			break;
 		case FAULT_EXPIRE:
 		case FAULT_APPLY_EXPIRE:
-			expire(client);
+			fake_expire(client);
 			break;
 		default:
 			break;
@@ -571,7 +553,7 @@ void
 fake_receive_timeout(ZklClient *client)
 {
 	if (client->held || client->forgot_at > 0)
-		disconnect(client);
+		fake_disconnect(client);
 }
 
 const char *

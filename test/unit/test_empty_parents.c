@@ -10,6 +10,7 @@
 #include <stdlib.h>
 
 #include "letters.h"
+#include "play.h"
 
 static int
 parents(void)
@@ -20,6 +21,34 @@ parents(void)
 		n += node->container;
 	return n;
 }
+
+static void
+find_parents(const Step *step, char *found)
+{
+	(void) step;
+	sprintf(found, "%d", parents());
+}
+
+/* "parents 3", of all: how many znodes of locks and semaphores there are. */
+static const PlayVerb parent_verbs[] = {
+	{"parents", .find = find_parents},
+	{NULL}
+};
+
+static const Play plays[] = {
+	{"the znode of a held lock stays, and is deleted some seconds after the release",
+	"A lock, A pass 30000, all parents 1, A has X, A release, all pass 10000, all parents 0"},
+	{"the znode of another session's lock stays; if its delete was refused, it is left to the server",
+		"A lock, A release, B lock, A lock b, A release b, A pass 6000, all parents 1, B has X,"
+	" A release, B release, B pass 60000, A sends , all parents 1"},
+	{"a contender that queues at the time of the delete gets the lock",
+	"A lock, A release, B lock!, A pass 6000, B is ok"},
+	{"the znodes of a held permit stay, and are deleted some seconds after the release",
+	"A permit s, A pass 30000, all parents 3, A sends w, A giveback s, all pass 10000, all parents 0"},
+	{"the znodes of another session's permit stay, and a semaphore in use keeps its capacity",
+		"A permit s, A giveback s, B permit s, A permit t, A giveback t, A pass 6000, all parents 3,"
+	" B permits 1 s, A permit s1, A is other-capacity"},
+};
 
 static void
 use_once(Party *party, const char *name)
@@ -52,46 +81,6 @@ test_used_once(void)
 	forget(lock_now(A, "order:1", X));
 	is_int(mode_of(A, "order:1"), X, "a name can be used again");
 	scene_end("exclusion, names used once");
-}
-
-static void
-test_in_use(void)
-{
-	scene_begin(2);
-	forget(lock_now(A, "a", X));
-	fake_count(A->client);
-	fake_advance(30000);
-	ok(parents() == 1 && mode_of(A, "a") == X, "the znode of a held lock stays");
-	reduce(A, "a", NONE);
-	fake_advance(10000);
-	is_int(parents(), 0, "the znode is deleted some seconds after the release");
-
-	use_once(A, "a");
-	forget(lock_now(B, "a", X));
-	use_once(A, "b");
-	fake_advance(6000);
-	ok(parents() == 1 && mode_of(B, "a") == X,
-	   "the znode of another session's lock stays, and the other znode is deleted");
-	fake_count(A->client);
-	reduce(B, "a", NONE);
-	fake_advance(60000);
-	is_str(fake_trace(A->client), "", "a znode whose delete was refused is left to the server");
-	scene_end("exclusion, other sessions use the name");
-}
-
-static void
-test_race(void)
-{
-	scene_begin(2);
-	use_once(A, "a");
-	Ask		   *b = ask_for(B, "a", X);
-
-	fake_advance(6000);
-	is_int(b->status, ZKL_OK, "a contender that queues at the time of the delete gets the lock");
-	forget(b);
-	reduce(B, "a", NONE);
-	fake_run_all();
-	scene_end("exclusion, race with the delete");
 }
 
 /*
@@ -209,32 +198,6 @@ test_permit_used_once(void)
 	is_int(fake_n_traced(A->client, 'm'), 100, "the znodes of each semaphore are deleted once");
 	is_int(permit_now(A, "job:1", 5)->status, ZKL_OK, "a name can be used again, with another capacity");
 	scene_end("semaphores used once");
-}
-
-static void
-test_permit_in_use(void)
-{
-	Ask		   *b;
-
-	scene_begin(2);
-	forget(permit_now(A, "s", 2));
-	fake_count(A->client);
-	fake_advance(30000);
-	is_int(parents(), 3, "the znodes of a held permit stay");
-	is_str(fake_trace(A->client), "w", "no delete is attempted");
-	release_permit(A, "s");
-	fake_advance(10000);
-	is_int(parents(), 0, "the znodes are deleted some seconds after the release");
-
-	permit_once(A, "s");
-	forget(permit_now(B, "s", 2));
-	permit_once(A, "t");
-	fake_advance(6000);
-	is_int(parents(), 3, "another session's permit keeps its znodes, and the other znodes are deleted");
-	is_int(permits_of(B, "s"), 1, "the other session keeps its permit");
-	b = permit_now(A, "s", 1);
-	is_int(b->status, ZKL_OTHER_CAPACITY, "a semaphore in use keeps its capacity");
-	scene_end("semaphores that other sessions use");
 }
 
 /* Another session has only queued for the mutex: none of the three znodes is deleted. */
@@ -369,15 +332,14 @@ test_faults(void (*use) (Party *, const char *), int znodes)
 int
 main(void)
 {
+	play_verbs = parent_verbs;
+	play_all(plays, sizeof(plays) / sizeof(plays[0]));
 	test_used_once();
-	test_in_use();
-	test_race();
 	test_given_up();
 	test_many_due();
 	test_close();
 	test_kazoo();
 	test_permit_used_once();
-	test_permit_in_use();
 	test_permit_together();
 	test_permit_race();
 	test_permit_close();

@@ -10,13 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "letters.h"
 #include "play.h"
 
-#define X ZKL_MODE_EXCLUSIVE
-#define S ZKL_MODE_SHARED
-
-static Party *const A = &parties[0];
-static Party *const B = &parties[1];
 
 static const char *const ab[] = {"a", "b"};
 static const ZklMode xx[] = {X, X};

@@ -130,37 +130,6 @@ test_foreign_names(void)
 	ignores("locks", "Curator semaphore");
 }
 
-/* No child name does harm, whatever its bytes are. */
-static void
-test_garbage(void)
-{
-	static const char bits[] = "0123456789abcdef-__lockrREADWIT%\x80\xff/\x01";
-	unsigned	seed = 42;
-	int			known = 0;
-
-	for (int i = 0; i < 10000; i++)
-	{
-		int			length = rand_r(&seed) % 80;
-		char	   *name = malloc((size_t) length + 1); /* exact size, for ASan */
-		const char *other;
-		bool		follows_reader;
-		const char *children[1];
-		ZklContender c;
-
-		for (int j = 0; j < length; j++)
-			name[j] = i % 2 ? bits[rand_r(&seed) % (sizeof(bits) - 1)]
-				: (char) (1 + rand_r(&seed) % 255);
-		name[length] = '\0';
-		known += zkl_parse_child(name, &c);
-		children[0] = name;
-		zkl_position(children, 1, children, 1, false, &other, &follows_reader);
-		zkl_position(children, 1, children, 1, true, &other, &follows_reader);
-		zkl_find_child(children, 1, "_c_");
-		free(name);
-	}
-	is_int(known, 0, "10,000 random names are read without harm, and none is recognised as a contender");
-}
-
 static void
 test_prefix(ZklNodeNames node_names, ZklMode mode, const char *prefix, const char *what)
 {
@@ -260,7 +229,6 @@ main(void)
 	test_known_names();
 	test_numbers();
 	test_foreign_names();
-	test_garbage();
 	test_writing();
 	test_owner();
 	test_find();

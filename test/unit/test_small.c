@@ -9,14 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "letters.h"
 #include "play.h"
 
-#define X ZKL_MODE_EXCLUSIVE
-#define S ZKL_MODE_SHARED
-#define NONE ZKL_MODE_NONE
-
-static Party *const A = &parties[0];
-static Party *const B = &parties[1];
 
 static void
 test_intact(void)
@@ -41,18 +36,6 @@ test_intact(void)
 }
 
 static void
-test_lease_id(void)
-{
-	scene_begin(2);
-	ok(zkl_session_info(A->session).key.id == fake_session_id(A->client) &&
-	   zkl_session_info(B->session).key.id == fake_session_id(B->client),
-	   "a lease has the id of its session");
-	is_int(zkl_session_info(A->session).session_timeout_ms, SCENE_TIMEOUT_MS,
-		   "a lease has the session timeout");
-	scene_end(NULL);
-}
-
-static void
 test_root_removed(void)
 {
 	scene_begin(1);
@@ -65,20 +48,6 @@ test_root_removed(void)
 	is_int(fake_tree_delete(SCENE_LOCKS), ZKL_RC_OK, "another client removes the root");
 	fake_tree_delete("/zklock");
 	is_int(lock_now(A, "a", X)->status, ZKL_OK, "an existing session creates the root again");
-
-	give_up_all(A);
-	release_all(A);
-	fake_run_all();
-	fake_advance(60000);
-	fake_tree_reap();
-	fake_tree_delete(path_of("a"));
-	fake_tree_delete(SCENE_LOCKS);
-	fake_tree_delete("/zklock");
-	zkl_session_confirm(A->session, true);
-	fake_run_all();
-	ok(zkl_session_confirmed(A->session) == ZKL_OK &&
-	   zkl_session_info(A->session).lease_ms > 0,
-	   "a session is confirmed, and its lease renewed, without the root");
 	scene_end(NULL);
 }
 
@@ -222,7 +191,6 @@ int
 main(void)
 {
 	test_intact();
-	test_lease_id();
 	test_root_removed();
 	play_all(plays, sizeof(plays) / sizeof(plays[0]));
 	test_downgrade_refused();

@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "letters.h"
 #include "recipe/deadlock/detector.h"
 #include "victims.h"
 
@@ -39,20 +40,17 @@ is_claiming(Party *party)
 	return fake_n_traced(party->client, 'u') > 0 && owner_is_in_step(party);
 }
 
-static Party *const A = &parties[0];
-static Party *const B = &parties[1];
-
 /* A and B wait for each other; A, whose report is newer, has rung. */
 static void
 begin_claim(void)
 {
 	scene_begin(2);
 	waiters_begin("ab");
-	forget(lock_now(A, "x", ZKL_MODE_EXCLUSIVE));
-	forget(lock_now(B, "y", ZKL_MODE_EXCLUSIVE));
-	lock_now(B, "x", ZKL_MODE_EXCLUSIVE);
+	forget(lock_now(A, "x", X));
+	forget(lock_now(B, "y", X));
+	lock_now(B, "x", X);
 	steps(B, 20, NULL);
-	lock_now(A, "y", ZKL_MODE_EXCLUSIVE);
+	lock_now(A, "y", X);
 	fake_count(A->client);
 	steps(A, 50, is_claiming);
 	ok(is_claiming(A), "A claims");
