@@ -28,30 +28,10 @@
 
 static const char *const names[N_NAMES] = {"a", "b", "c", "d"};
 
-/* The first one has one permit, and so on. */
 static const char *const semaphores[N_SEMAPHORES] = {"one", "two"};
 
 static bool with_faults;
 static int	n_victims;
-
-/* A party that waits does nothing else. */
-static bool
-is_busy(Party *party)
-{
-	return pending_of(party) || waits_locally_for(party);
-}
-
-/* A session that has all permits requests none: it would wait for itself. */
-static void
-act_permit(Party *party)
-{
-	int			which = dice(N_SEMAPHORES);
-
-	if (permits_of(party, semaphores[which]) > which)
-		return;
-	give_up_all(party);
-	ask_permit(party, semaphores[which], which + 1);
-}
 
 /* Waits for a row of another party of the server; PostgreSQL finds cycles there. */
 static void
@@ -94,7 +74,7 @@ act(void)
 	else if (kind < 8 && !is_busy(party))
 		ask_randomly(party, names, N_NAMES, dice(4) ? 1 : 2, false);
 	else if (kind < 10 && !is_busy(party))
-		act_permit(party);
+		ask_permit_randomly(party, semaphores, N_SEMAPHORES);
 	else if (kind < 12 && !is_busy(party))
 		act_row(party);
 	else if (kind < 15)

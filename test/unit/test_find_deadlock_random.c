@@ -25,7 +25,6 @@
 #define N_NAMES 3
 #define N_SEMAPHORES 2
 #define ACTIONS 60
-#define MAX_HELD 16
 #define MAX_NODES 64
 
 #ifdef SHORT_RUN
@@ -36,7 +35,6 @@
 
 static const char *const names[N_NAMES] = {"a", "b", "c"};
 
-/* The first one has one permit, and so on. */
 static const char *const semaphores[N_SEMAPHORES] = {"s", "t"};
 
 static bool must_report_all;
@@ -53,22 +51,10 @@ session_of(const Party *party)
 	return (uint64_t) fake_session_id(party->client);
 }
 
-static uint32_t
-key_of(const char *name)
-{
-	return (uint32_t) *name;
-}
-
 
 /*
  * What happens
  */
-
-static bool
-is_busy(const Party *party)
-{
-	return pending_of(party) || waits_locally_for(party);
-}
 
 static void
 end_wait(Party *party)
@@ -92,17 +78,6 @@ act_local(Party *party)
 }
 
 static void
-act_permit(Party *party)
-{
-	int			which = dice(N_SEMAPHORES);
-
-	if (permits_of(party, semaphores[which]) > which)
-		return;
-	give_up_all(party);
-	ask_permit(party, semaphores[which], which + 1);
-}
-
-static void
 act_downgrade(Party *party)
 {
 	const char *name = names[dice(N_NAMES)];
@@ -123,7 +98,7 @@ act(void)
 	if (kind < 10 && !is_busy(party))
 		ask_randomly(party, names, N_NAMES, dice(4) ? 1 : 2, false);
 	else if (kind < 12 && !is_busy(party))
-		act_permit(party);
+		ask_permit_randomly(party, semaphores, N_SEMAPHORES);
 	else if (kind < 14 && !is_busy(party))
 		act_local(party);
 	else if (kind < 15 && !is_busy(party))
@@ -204,51 +179,12 @@ follows_reader(const Party *party, const char *name)
 	return false;
 }
 
-/* A report, with the memory that it needs. */
+/* A report, with the memory that it needs; its local waiters are valid until the next one. */
 typedef struct Made
 {
 	ZklReport	report;
 	ZklReportNode nodes[MAX_ITEMS + 1];
-	ZklLocalWaiter waiters[MAX_PARTIES];
-	ZklHeld		held[MAX_PARTIES][MAX_HELD];
 } Made;
-
-static int
-list_held(const Party *party, ZklHeld *held)
-{
-	int			n = 0;
-
-	for (const Hold *hold = next_hold(party, NULL); hold && n < MAX_HELD; hold = next_hold(party, hold))
-		held[n++] = (ZklHeld)
-	{
-		key_of(hold->name), hold->size > 0 ? ZKL_HELD_PERMIT
-			: hold->mode == ZKL_MODE_EXCLUSIVE ? ZKL_HELD_EXCLUSIVE : ZKL_HELD_SHARED
-	};
-	return n;
-}
-
-/* Adds those that wait locally for this party, through others or not, and hold something. */
-static void
-add_waiters(const Party *party, Made *made)
-{
-	for (int i = 0; i < MAX_PARTIES; i++)
-	{
-		const Party *last = parties[i].session ? &parties[i] : NULL;
-		ZklLocalWaiter *w = &made->waiters[made->report.n_waiters];
-
-		for (int k = 0; last && waits_locally_for(last) != party; k++)
-			last = k < MAX_PARTIES ? waits_locally_for(last) : NULL;
-		if (last == NULL)
-			continue;
-		*w = (ZklLocalWaiter)
-		{
-			.session_id = (int64_t) session_of(&parties[i]),.identity = 1,.waits_for = "",
-				.only_for_place = waits_behind_waiter(last),
-				.held = made->held[i],.n_held = list_held(&parties[i], made->held[i])
-		};
-		made->report.n_waiters += w->n_held > 0;
-	}
-}
 
 static void
 add_node(const Party *party, Made *made, ZklWaitPlace place, const char *name, int capacity)
@@ -278,7 +214,7 @@ make_report(Party *party, Made *made)
 		return false;
 	made->report = (ZklReport)
 	{
-		.server = "",.nodes = made->nodes,.waiters = made->waiters
+		.server = "",.nodes = made->nodes
 	};
 	needed = must_report_all || ask->n > 1 || next_hold(party, NULL);
 	for (int i = 0; i < ask->n && ask->size == 0; i++)
@@ -292,7 +228,7 @@ make_report(Party *party, Made *made)
 		add_node(party, made, ZKL_PLACE_PERMITS, ask->names[0], ask->size);
 		needed = needed || made->report.n_nodes == 2;
 	}
-	add_waiters(party, made);
+	made->report.n_waiters = owner_look(party, &made->report.waiters);
 	return needed || made->report.n_waiters > 0;
 }
 
@@ -323,7 +259,7 @@ add_waiting(ZklSnapshot *s)
 			continue;
 		zkl_waiting_name(session_of(&parties[i]), 0, text[n++]);
 		for (int k = 0; k < made.report.n_waiters; k++)
-			zkl_waiting_name(session_of(&parties[i]), (uint64_t) made.waiters[k].session_id, text[n++]);
+			zkl_waiting_name(session_of(&parties[i]), (uint64_t) made.report.waiters[k].session_id, text[n++]);
 	}
 	for (int i = 0; i < n; i++)
 		children[i] = text[i];
@@ -363,7 +299,7 @@ answer(ZklSnapshot *s, const ZklWant *want)
 	for (FakeNode *node = fake_tree_first(); node; node = node->next)
 		if (fake_tree_child(node->path, parent))
 			children[n++] = fake_tree_child(node->path, parent);
-	zkl_snapshot_add_queue(s, want->place, want->name, key_of(want->name), children, n);
+	zkl_snapshot_add_queue(s, want->place, want->name, owner_key_of(want->name), children, n);
 }
 
 /* Returns the victim of the deadlock that the party finds, or NULL. */

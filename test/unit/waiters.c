@@ -110,6 +110,12 @@ waits_locally_for(const Party *party)
 	return local[index_of(party)];
 }
 
+bool
+is_busy(const Party *party)
+{
+	return pending_of(party) || waits_locally_for(party);
+}
+
 
 /*
  * Reporting waits

@@ -23,6 +23,9 @@ extern void waiters_begin(const char *servers);
 extern void wait_locally(Party *party, Party *other);
 extern Party *waits_locally_for(const Party *party);
 
+/* Does the party wait, so that it does nothing else? */
+extern bool is_busy(const Party *party);
+
 /* The party waits behind another waiter in PostgreSQL's queue for a lock. */
 extern void wait_behind_waiter(Party *party, Party *other);
 extern bool waits_behind_waiter(const Party *party);

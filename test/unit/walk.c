@@ -41,6 +41,17 @@ ask_randomly(Party *party, const char *const *names, int n_names, int n_wanted,
 }
 
 void
+ask_permit_randomly(Party *party, const char *const *semaphores, int n_semaphores)
+{
+	int			which = dice(n_semaphores);
+
+	if (permits_of(party, semaphores[which]) > which)
+		return;
+	give_up_all(party);
+	ask_permit(party, semaphores[which], which + 1);
+}
+
+void
 disturb_connection(Party *party, bool with_expiry)
 {
 	static const FakeFault faults[] = {

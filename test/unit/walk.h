@@ -23,6 +23,12 @@ extern int	dice(int n);
 extern void ask_randomly(Party *party, const char *const *names, int n_names,
 						 int n_wanted, bool non_blocking);
 
+/*
+ * Requests a permit; the first semaphore has one, the next one two, and so on.  A session
+ * that has all permits requests none: it would wait for itself.
+ */
+extern void ask_permit_randomly(Party *party, const char *const *semaphores, int n_semaphores);
+
 /* Breaks the connection, schedules a fault, or reconnects. */
 extern void disturb_connection(Party *party, bool with_expiry);
 
