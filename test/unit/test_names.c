@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * test_names.c
- *		Promises about names: encoding, parsing, order.
+ *		Promises about names: encoding, parsing, order, and which program created a node.
  *
  *-------------------------------------------------------------------------
  */
@@ -222,6 +222,43 @@ test_order(void)
 	   "exactly one of two opposite numbers is first");
 }
 
+static void
+test_makers(void)
+{
+	static const struct
+	{
+		const char *child;
+		int64_t		session;
+		ZklMaker	maker;
+	}			cases[] = {
+		{"_c_01000000-0000-0001-0000-000000000001-__WRIT__0000000000", 0x100000000000001, ZKL_MAKER_ZKLOCK},
+		{"_c_01000000-0000-0001-0000-000000000001-__WRIT__0000000000", 0x100000000000002, ZKL_MAKER_CURATOR},
+		{"_c_01000000-0000-0001-0000-000000000001-lease-0000000000", 0x100000000000001, ZKL_MAKER_ZKLOCK},
+		{"01000000000000010000000000000001__rlock__0000000003", 0x100000000000001, ZKL_MAKER_ZKLOCK},
+		{"01000000000000010000000000000001__rlock__0000000003", 0, ZKL_MAKER_KAZOO},
+		{"_c_0a1b2c3d-1111-2222-3333-444455556666-lock-0000000012", 5, ZKL_MAKER_CURATOR},
+		{"_c_0a1b2c3d-1111-2222-3333-444455556666-__READ__-000000012", 5, ZKL_MAKER_CURATOR},
+		{"_c_0a1b2c3d-1111-2222-3333-444455556666-lease-0000000012", 5, ZKL_MAKER_CURATOR},
+		{"_c_0a1b2c3d-1111-2222-3333-444455556666-lock-", 5, ZKL_MAKER_OTHER},
+		{"_c_0a1b2c3d-1111-2222-3333-444455556666-lock-1x", 5, ZKL_MAKER_OTHER},
+		{"_c_0a1b2c3d-1111-2222-3333-44445555666", 5, ZKL_MAKER_OTHER},
+		{"_c_", 5, ZKL_MAKER_OTHER},
+		{"_c_0a1b2c3d111122223333444455556666-lock-0000000012", 5, ZKL_MAKER_CURATOR},
+		{"0a1b2c3d111122223333444455556666__lock__0000000012", 5, ZKL_MAKER_KAZOO},
+		{"0a1b2c3d111122223333444455556666", 5, ZKL_MAKER_OTHER},
+		{"0a1b2c3d-1111-2222-3333-444455556666-lock-0000000012", 5, ZKL_MAKER_OTHER},
+		{"0a1b2c3d-1111-2222-3333-444455556666__WRIT__0000000012", 5, ZKL_MAKER_OTHER},
+		{"0a1b2c3d11112222333344445555666", 5, ZKL_MAKER_OTHER},
+		{"x-0100000000000001-0000000001", 0x100000000000001, ZKL_MAKER_OTHER},
+		{"lock-0000000001", 1, ZKL_MAKER_OTHER},
+		{"", 0, ZKL_MAKER_OTHER},
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+		is_int(zkl_maker(cases[i].child, cases[i].session), cases[i].maker,
+			   "the program that created \"%s\" is recognised", cases[i].child);
+}
+
 int
 main(void)
 {
@@ -233,5 +270,6 @@ main(void)
 	test_owner();
 	test_find();
 	test_order();
+	test_makers();
 	return done();
 }

@@ -13,6 +13,7 @@
 #include "tap.h"
 
 #define MAX_QUEUE 12
+#define N_QUEUES 20000
 
 /*
  * A queue written as "A:R0 B:W1" (session, kind, number).  The test asks for the
@@ -254,96 +255,222 @@ test_follows_reader(void)
 
 
 /*
- * Brute force: random queues of plain contenders.
+ * Queues seen from outside: which nodes hold the lock
  */
 
-static bool
-is_first(const Queue *queue, int i)
+/* Returns the queue in its order, with a plus after each holder. */
+static const char *
+reported(const char *text)
 {
-	const char *other;
-	bool		unused;
+	static char out[256];
+	Queue		read;
+	ZklQueued	queue[MAX_QUEUE];
 
-	return zkl_position(queue->children, queue->n, queue->children + i, 1,
-						false, &other, &unused) == ZKL_POSITION_FIRST;
+	queue_read(&read, text);
+	for (int i = 0; i < read.n; i++)
+	{
+		zkl_parse_child(read.names[i], &queue[i].contender);
+		queue[i].name = read.names[i];
+		queue[i].item = read.labels[i];
+	}
+	zkl_sort_queue(queue, read.n);
+	zkl_grant_queue(queue, read.n);
+	out[0] = '\0';
+	for (int i = 0; i < read.n; i++)
+		sprintf(out + strlen(out), "%s%s%s", i ? " " : "", (char *) queue[i].item, queue[i].granted ? "+" : "");
+	return out;
 }
 
 static void
-random_queue(Queue *queue, unsigned *seed)
+test_queues(void)
 {
-	static const char kinds[] = "RWLrwRR";
-	char		text[256] = "";
-	int			n = 1 + rand_r(seed) % 8;
-	int			base = rand_r(seed) % 3 == 0 ? INT32_MAX - 3 : 0;
-
-	for (int i = 0; i < n; i++)
-		snprintf(text + strlen(text), sizeof(text) - strlen(text), "%c:%c%d ",
-				 'A' + i, kinds[rand_r(seed) % 7],
-				 (int32_t) ((uint32_t) base + (uint32_t) (rand_r(seed) % 8)));
-	queue_read(queue, text);
+	is_str(reported(""), "", "an empty queue");
+	is_str(reported("A:W0"), "A:W0+", "a writer alone holds");
+	is_str(reported("B:W1 A:W0"), "A:W0+ B:W1", "the first of two writers holds");
+	is_str(reported("B:R1 A:R0 C:W2"), "A:R0+ B:R1+ C:W2", "readers share, a writer behind them waits");
+	is_str(reported("A:R0 B:W1 C:R2"), "A:R0+ B:W1 C:R2", "a reader behind a waiting writer waits");
+	is_str(reported("A:R0 A:W1"), "A:R0+ A:W1+", "a sole sharer's upgrade holds");
+	is_str(reported("A:R0 A:W1 B:R2"), "A:R0+ A:W1+ B:R2", "a sole sharer's upgrade keeps readers waiting");
+	is_str(reported("A:R0 B:R1 A:W2"), "A:R0+ B:R1+ A:W2", "an upgrade waits for other sharers");
+	is_str(reported("A:R0 B:W1 A:W2"), "A:R0+ B:W1 A:W2", "an upgrade behind a writer has yet to move up");
+	is_str(reported("A:R0 B:W1 A:W1"), "A:R0+ A:W1+ B:W1", "an upgrade that has moved up holds");
+	is_str(reported("A:R0 B:R1 A:W2 B:W3"), "A:R0+ B:R1+ A:W2 B:W3", "of two upgrades none holds yet");
+	is_str(reported("A:R7 B:W8 A:W7"), "A:R7+ A:W7+ B:W8", "a session that downgrades as Curator does holds both nodes");
+	is_str(reported("A:W7 B:R7 C:R8"), "A:W7+ B:R7+ C:R8", "such a downgraded holder keeps a reader behind it waiting");
+	is_str(reported("A:R7 B:W7 C:W8"), "A:R7+ B:W7+ C:W8", "the nodes of such a downgrade may have different GUIDs");
+	is_str(reported("A:W1 B:W1"), "A:W1+ B:W1", "of two writers with one number one holds");
+	is_str(reported("B:W0 A:W-1"), "A:W-1+ B:W0", "negative numbers come first");
+	is_str(reported("A:W-2147483648 B:W2147483647"), "B:W2147483647+ A:W-2147483648",
+		   "the order goes on when numbers wrap");
 }
 
-static bool
-is_reader(const Queue *queue, int i)
+/* The same through the interface: places by index, also of names that are no contenders. */
+static void
+test_places(void)
 {
-	return strchr("Rr", queue->labels[i][2]) != NULL;
-}
-
-/* Is exactly one contender first, or are only readers first? */
-static bool
-excludes(const Queue *queue)
-{
-	int			firsts = 0;
-	int			writers = 0;
-
-	for (int i = 0; i < queue->n; i++)
-		if (is_first(queue, i))
-		{
-			firsts++;
-			writers += !is_reader(queue, i);
-		}
-	return firsts > 0 && (writers == 0 || firsts == 1);
-}
-
-/* Each contender that is not first waits for an existing one before it. */
-static bool
-chained(const Queue *queue)
-{
-	for (int i = 0; i < queue->n; i++)
+	static const struct
 	{
+		const char *child;
+		int			index;		/* of the child at this place, and its mode, position, anchor */
+		ZklMode		mode;
+		int			position;
+		int			anchor;
+	}			cases[] = {
+		{"_c_00000000-0000-0041-0000-000000000001-__WRIT__0000000003", 1, ZKL_MODE_SHARED, 0, -1},
+		{"_c_00000000-0000-0041-0000-000000000000-__READ__0000000001", 0, ZKL_MODE_EXCLUSIVE, 0, 1},
+		{"junk", 4, ZKL_MODE_SHARED, 1, -1},
+		{"_c_00000000-0000-0042-0000-000000000000-__WRIT__0000000005", 3, ZKL_MODE_EXCLUSIVE, 2, -1},
+		{"_c_00000000-0000-0043-0000-000000000000-__READ__0000000004", 0, ZKL_MODE_NONE, 0, 0},
+	};
+	const char *children[5];
+	ZklPlace	places[5];
+
+	for (int i = 0; i < 5; i++)
+	{
+		children[i] = cases[i].child;
+		is_int(zkl_is_contender(cases[i].child), i != 2, "\"%s\" is %s contender", cases[i].child, i == 2 ? "no" : "a");
+	}
+	is_int(zkl_order_queue(children, 5, places), 4, "four of five children contend");
+	for (int i = 0; i < 4; i++)
+		ok(places[i].index == cases[i].index && places[i].mode == cases[i].mode &&
+		   places[i].position == cases[i].position && places[i].anchor == cases[i].anchor,
+		   "place %d is that of child %d (%d, mode %d, position %d, anchor %d)", i, cases[i].index,
+		   places[i].index, places[i].mode, places[i].position, places[i].anchor);
+	is_int(zkl_order_queue(children, 0, places), 0, "an empty queue has no places");
+}
+
+/* A random queue with distinct numbers, where an owner has one node or an upgrade. */
+typedef struct Draw
+{
+	int			n;
+	char		names[MAX_QUEUE][ZKL_CHILD_NAME_SIZE];
+	const char *children[MAX_QUEUE];
+	int			partner[MAX_QUEUE]; /* the owner's other node, or -1 */
+	bool		writer[MAX_QUEUE];
+} Draw;
+
+static unsigned seed = 1;
+
+static int
+dice(int n)
+{
+	return (int) (rand_r(&seed) / 7 % (unsigned) n);
+}
+
+static void
+add(Draw *draw, int owner, bool writer, uint32_t number, int partner)
+{
+	int			i = draw->n++;
+
+	zkl_child_name((ZklNodeNames) (dice(2) ? ZKL_NODE_NAMES_KAZOO : ZKL_NODE_NAMES_CURATOR),
+				   writer ? ZKL_MODE_EXCLUSIVE : ZKL_MODE_SHARED,
+				   session_of((char) ('A' + owner)), (uint64_t) i, (int32_t) number,
+				   draw->names[i]);
+	draw->children[i] = draw->names[i];
+	draw->writer[i] = writer;
+	draw->partner[i] = partner;
+	if (partner >= 0)
+		draw->partner[partner] = i;
+}
+
+static void
+draw_queue(Draw *draw)
+{
+	uint32_t	number = dice(2) ? 0 : UINT32_C(0x80000000) - (uint32_t) dice(8);
+	int			reader_of[6];
+
+	draw->n = 0;
+	for (int i = 0; i < 6; i++)
+		reader_of[i] = -1;
+	for (int steps = dice(10); steps >= 0; steps--)
+	{
+		int			owner = dice(6);
+
+		number += (uint32_t) dice(2) + 1;
+		if (reader_of[owner] == -1)
+		{
+			reader_of[owner] = dice(3) > 0 ? draw->n : -2;
+			add(draw, owner, reader_of[owner] == -2, number, -1);
+		}
+		else if (reader_of[owner] >= 0)
+		{
+			add(draw, owner, true, number, reader_of[owner]);
+			reader_of[owner] = -2;
+		}
+	}
+}
+
+static bool
+agrees(const Draw *draw)
+{
+	ZklQueued	queue[MAX_QUEUE];
+
+	for (int i = 0; i < draw->n; i++)
+	{
+		/* in any order */
+		int			from = (i * 7 + 3) % draw->n;
+
+		if (draw->n == 7)
+			from = i;
+		queue[i].name = draw->names[from];
+		queue[i].item = (void *) &draw->names[from];
+		zkl_parse_child(draw->names[from], &queue[i].contender);
+	}
+	zkl_sort_queue(queue, draw->n);
+	zkl_grant_queue(queue, draw->n);
+	for (int i = 0; i < draw->n; i++)
+	{
+		int			own = (int) ((char (*)[ZKL_CHILD_NAME_SIZE]) queue[i].item - draw->names);
+		int			partner = draw->partner[own];
+		const char *mine[2] = {draw->names[own], partner >= 0 ? draw->names[partner] : NULL};
 		const char *other;
 		bool		unused;
-		ZklContender own;
-		ZklContender before;
+		bool		first = zkl_position(draw->children, draw->n, mine, partner >= 0 ? 2 : 1,
+										 draw->writer[own] && partner >= 0,
+										 &other, &unused) == ZKL_POSITION_FIRST;
 
-		if (zkl_position(queue->children, queue->n, queue->children + i, 1,
-						 false, &other, &unused) == ZKL_POSITION_FIRST)
-			continue;
-		if (other == NULL || !zkl_parse_child(queue->names[i], &own) ||
-			!zkl_parse_child(other, &before) ||
-			!zkl_is_before(before.number, other, own.number, queue->names[i]))
+		if (own != i || queue[i].granted != first)
 			return false;
 	}
 	return true;
 }
 
 static void
-test_brute_force(void)
+test_agreement(void)
 {
-	unsigned	seed = 7;
-	Queue		queue;
-	int			bad = 0;
+	int			wrong = 0;
+	Draw		draw;
 
-	for (int round = 0; round < 20000 && bad == 0; round++)
+	for (int i = 0; i < N_QUEUES; i++)
 	{
-		random_queue(&queue, &seed);
-		if (!excludes(&queue) || !chained(&queue))
-		{
-			bad++;
-			for (int i = 0; i < queue.n; i++)
-				diag("%s %s", queue.labels[i], queue.names[i]);
-		}
+		draw_queue(&draw);
+		wrong += !agrees(&draw);
 	}
-	is_int(bad, 0, "in 20,000 random queues one writer or only readers are first, and each other contender waits for one before it");
+	is_int(wrong, 0, "the holders are the first of the queue, in %d queues", N_QUEUES);
+}
+
+/* No real queue has these numbers: the function must only end, and lose no node. */
+static void
+test_absurd(void)
+{
+	static ZklQueued queue[1000];
+	static char names[1000][ZKL_CHILD_NAME_SIZE];
+	int			seen[1000] = {0};
+	int			n_seen = 0;
+
+	for (int i = 0; i < 1000; i++)
+	{
+		zkl_child_name(ZKL_NODE_NAMES_CURATOR, dice(2) ? ZKL_MODE_SHARED : ZKL_MODE_EXCLUSIVE,
+					   1, (uint64_t) i, (int32_t) ((uint32_t) i * UINT32_C(2654435761)), names[i]);
+		zkl_parse_child(names[i], &queue[i].contender);
+		queue[i].name = names[i];
+		queue[i].item = &seen[i];
+	}
+	zkl_sort_queue(queue, 1000);
+	zkl_grant_queue(queue, 1000);
+	for (int i = 0; i < 1000; i++)
+		n_seen += ++*(int *) queue[i].item == 1;
+	is_int(n_seen, 1000, "numbers from the whole range are ordered");
 }
 
 int
@@ -357,6 +484,9 @@ main(void)
 	test_upgrade();
 	test_deadlock();
 	test_follows_reader();
-	test_brute_force();
+	test_queues();
+	test_places();
+	test_agreement();
+	test_absurd();
 	return done();
 }
