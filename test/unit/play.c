@@ -212,6 +212,18 @@ create_foreign(const Step *step)
 				 fake_session_id(step->party->client));
 }
 
+/* From now on; without an argument no more. */
+static void
+deny(const Step *step)
+{
+	static char path[64];
+	const char **quirk = strcmp(step->word, "deny") == 0 ? &fake_quirks.deny
+		: strcmp(step->word, "denyread") == 0 ? &fake_quirks.deny_read : &fake_quirks.deny_exactly;
+
+	strcpy(path, step->argument);
+	*quirk = path[0] ? path : NULL;
+}
+
 static void
 reap(const Step *step)
 {
@@ -409,6 +421,9 @@ static const PlayVerb verbs[] = {
 	{"revoke", .act = revoke},
 	{"write", .act = write_data},
 	{"foreign", .act = create_foreign},
+	{"deny", .act = deny},
+	{"denyread", .act = deny},
+	{"denyexactly", .act = deny},
 	{"reap", .act = reap},
 	{"until", .act = run_until},
 	{"has", .find = find_modes},

@@ -30,6 +30,8 @@
  *		until u				the party's operations, up to the first of this kind (as in "sends"), get
  *							to the server, and the last answers do not arrive yet
  *		revoke a			another client sets the data of the party's node to __REVOKE__
+ *		deny /a, denyread /a, denyexactly /a	(of all) an ACL forbids to create and delete nodes at or below this
+ *							path; to read this node; to create it; without a path no more
  *		reap				(of all) the server deletes empty containers
  *		write x				... to x, that of "a"
  *		foreign				another program's writer waits for "a" in the party's session; "foreign

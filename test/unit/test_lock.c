@@ -57,33 +57,11 @@ test_uncontended(void)
 }
 
 static void
-test_parents(void)
+test_no_chroot(void)
 {
 	scene_begin(1);
 	fake_quirks.no_chroot = true;
 	is_int(lock_now(A, "a", X)->status, ZKL_NO_CHROOT, "a missing chroot is reported");
-	scene_end(NULL);
-
-	scene_begin(1);
-	fake_quirks.deny = "/zklock";
-	is_int(lock_now(A, "a", X)->status, ZKL_NO_AUTH, "a refused create of the root is reported");
-	scene_end(NULL);
-
-	scene_begin(1);
-	lock_now(A, "x", X);
-	fake_quirks.deny_exactly = "/zklock";
-	is_int(lock_now(A, "a", X)->status, ZKL_OK,
-		   "the session needs no permission to create a root that exists");
-	scene_end(NULL);
-
-	scene_begin(1);
-	lock_now(A, "x", X);
-	fake_quirks.deny = path_of("a");
-	Ask		   *ask = lock_now(A, "a", X);
-
-	is_int(ask->status, ZKL_NO_AUTH, "a refused create of the node is reported");
-	forget(ask);
-	is_int(nodes_of(NULL, "a"), 0, "a refused create leaves no node");
 	scene_end(NULL);
 }
 
@@ -162,6 +140,22 @@ static const Play plays[] = {
 	{
 		"a lock may be released before its request ends",
 		"A lock, A release, A giveup, all nodes 0"
+	},
+	{
+		"a refused create of the root is reported",
+		"all deny /zklock, A lock, A is no-auth"
+	},
+	{
+		"the session needs no permission to create a root that exists",
+		"A lock x, all denyexactly /zklock, A lock, A is ok"
+	},
+	{
+		"a refused create of the node is reported, and leaves no node",
+		"A lock x, all deny /zklock/locks/a, A lock, A is no-auth, A giveup, A nodes 1"
+	},
+	{
+		"a container that is removed before the create is created again, and may be deleted with its last node",
+		"A lock, A release, A lock!, all reap, A has X, A release!, A apply!, all reap, all nodes 0"
 	},
 	{
 		"a waiter that gives up leaves no node, and is passed over",
@@ -296,25 +290,6 @@ test_token(void)
 }
 
 static void
-test_reaped(void)
-{
-	scene_begin(2);
-	forget(lock_now(A, "a", X));
-	reduce(A, "a", NONE);
-	fake_run_all();
-	ask_for(A, "a", X);
-	fake_tree_reap();
-	fake_run_all();
-	is_int(mode_of(A, "a"), X, "a container removed before the create is created again");
-	reduce(A, "a", NONE);
-	fake_apply(A->client);
-	fake_tree_reap();
-	fake_run_all();
-	is_int(nodes_of(NULL, NULL), 0, "a container may be deleted with its last node");
-	scene_end(NULL);
-}
-
-static void
 test_ending_before_connection(void)
 {
 	scene_begin(0);
@@ -418,13 +393,12 @@ int
 main(void)
 {
 	test_uncontended();
-	test_parents();
+	test_no_chroot();
 	test_waiting();
 	play_all(plays, sizeof(plays) / sizeof(plays[0]));
 	test_attempt_waits();
 	test_attempt_old_names();
 	test_token();
-	test_reaped();
 	test_ending_before_connection();
 	test_ending_unseen();
 	test_ending_unknown();

@@ -175,6 +175,10 @@ static const Play plays[] = {
 	{"a waiter keeps to the capacity that it has read, until it queues again",
 		"A permit s1, B permit s1, all semaphore 3, B is pending, all pass 1500, B wipe locks,"
 	" B is other-capacity"},
+	{"an ACL refuses the parents", "all deny /zklock/semaphores, A permit s, A is no-auth"},
+	{"an ACL refuses the permit, which leaves no node",
+		"A permit s, A release, all deny /zklock/semaphores/s/leases, A permit s, A is no-auth, A giveup, all deny,"
+	" all pass 10000, A nodes 0"},
 	{"a permit released during an outage of the waiter",
 	"A permit s1, B permit s1, B disconnect, A giveback s, B is pending, B connect, B is ok"},
 	{"a waiter survives an outage, and gets the permit of a session that expires",
@@ -440,22 +444,6 @@ test_limits(void)
 static void
 test_refusals(void)
 {
-	scene_begin(1);
-	fake_quirks.deny = SCENE_SEMAPHORES;
-	is_int(status_of_another(A, 5), ZKL_NO_AUTH, "an ACL refuses the parents");
-	scene_end("refusals");
-
-	scene_begin(1);
-	status_of_another(A, 5);
-	release_all(A);
-	fake_run_all();
-	fake_quirks.deny = permits();
-	is_int(status_of_another(A, 5), ZKL_NO_AUTH, "an ACL refuses the permit");
-	fake_quirks.deny = NULL;
-	fake_advance(10000);
-	is_int(nodes_of(A, NULL), 0, "a refused permit leaves no node");
-	scene_end("refusals of the permit");
-
 	for (int i = 0; i < 2; i++)
 	{
 		Ask		   *a;

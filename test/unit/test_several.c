@@ -39,6 +39,10 @@ static const Play plays[] = {
 		"A share c, A lock b, B tryshare abc, B is busy, B nodes 0, B share a, B has S a"
 	},
 	{
+		"a refused name refuses the whole request, which leaves no node",
+		"A lock ab, A release, all deny /zklock/locks/c, A lock abc, A is no-auth, all nodes 0"
+	},
+	{
 		"a node that was first and is removed by hand is noticed before the grant",
 		"A lock a, A giveup, B lock ab, B is pending, B delete b, A lock b, A has XX ab,"
 		" A release a, B is pending, A release b, B has XX ab"
@@ -159,23 +163,6 @@ test_array_no_deadlock(void)
 		scene_end(NULL);
 	}
 	is_int(stuck, 0, "two requests for the same names in opposite orders are both granted");
-}
-
-static void
-test_array_refused(void)
-{
-	scene_begin(2);
-	ask_all(A, 2, abc, xxx, false);
-	fake_run_all();
-	release_all(A);
-	fake_run_all();
-	fake_quirks.deny = path_of("c");
-	Ask		   *a = ask_all(A, 3, abc, xxx, false);
-
-	fake_run_all();
-	is_int(a->status, ZKL_NO_AUTH, "a refused name refuses the whole request");
-	is_int(nodes_of(NULL, NULL), 0, "the refused request leaves no node");
-	scene_end(NULL);
 }
 
 static void
@@ -381,7 +368,6 @@ main(void)
 	test_array_tokens();
 	test_attempt_behind_both();
 	test_array_no_deadlock();
-	test_array_refused();
 	test_too_many();
 	test_foreign();
 	test_numbers_used_up();
