@@ -126,6 +126,25 @@ confirm(const Step *step)
 	zkl_session_confirm(step->party->session, strcmp(step->argument, "fresh") == 0);
 }
 
+/* The party's session ends, and another one begins. */
+static void
+join(const Step *step)
+{
+	ZklSessionConfig saved = scene_config;
+	const char *value = strchr(step->argument, '=') + 1;
+
+	if (step->argument[0] == 't')
+		scene_config.server_tag = (uint32_t) atoi(value);
+	else if (strncmp(step->argument, "names", 5) == 0)
+		scene_config.node_names = strcmp(value, "kazoo") == 0 ? ZKL_NODE_NAMES_KAZOO : ZKL_NODE_NAMES_CURATOR_MUTEX;
+	else
+		scene_config.max_nodes = atoi(value);
+	scene_leave(step->party);
+	scene_join(step->party);
+	scene_config = saved;
+	asked[step->party - parties] = NULL;
+}
+
 static void
 disconnect(const Step *step)
 {
@@ -231,6 +250,15 @@ reap(const Step *step)
 	fake_tree_reap();
 }
 
+/* The next node below the lock's znode gets this number. */
+static void
+set_number(const Step *step)
+{
+	const char *name = strcmp(step->names, step->argument) == 0 ? "a" : step->names;
+
+	fake_tree_find(path_of(name))->counter = atoi(step->argument);
+}
+
 static void
 run_until(const Step *step)
 {
@@ -293,7 +321,9 @@ static const char *const statuses[] = {
 	[ZKL_LOCK_LOST] = "lock-lost",
 	[ZKL_AUTH_FAILED] = "refused",
 	[ZKL_NO_AUTH] = "no-auth",
+	[ZKL_TOO_MANY] = "too-many",
 	[ZKL_SEQUENCE_USED_UP] = "used-up",
+	[ZKL_NOT_SUPPORTED] = "not-supported",
 	[ZKL_OTHER_CAPACITY] = "other-capacity",
 	[ZKL_SERVER_ERROR] = "error",
 };
@@ -304,6 +334,16 @@ find_status(const Step *step, char *found)
 	Ask		   *ask = asked[step->party - parties];
 
 	strcpy(found, statuses[ask->status]);
+}
+
+/* Has the request asked the owner of the node that it waits for? */
+static void
+find_asks(const Step *step, char *found)
+{
+	ZklRequestInfo info;
+
+	zkl_request_info(asked[step->party - parties]->request, &info);
+	strcpy(found, !info.blocked ? "-" : info.has_asked ? "yes" : "no");
 }
 
 static void
@@ -326,6 +366,14 @@ static void
 find_nodes(const Step *step, char *found)
 {
 	sprintf(found, "%d", nodes_of(step->party, NULL));
+}
+
+static void
+find_named(const Step *step, char *found)
+{
+	const char *path = node_of(step->party, "a");
+
+	strcpy(found, strstr(path, step->argument) ? step->argument : path);
 }
 
 static void
@@ -406,6 +454,7 @@ static const PlayVerb verbs[] = {
 	{"release", .act = release},
 	{"leave", .act = leave},
 	{"confirm", .act = confirm},
+	{"join", .act = join},
 	{"disconnect", .act = disconnect},
 	{"connect", .act = connect},
 	{"expire", .act = expire},
@@ -425,12 +474,15 @@ static const PlayVerb verbs[] = {
 	{"denyread", .act = deny},
 	{"denyexactly", .act = deny},
 	{"reap", .act = reap},
+	{"number", .act = set_number},
 	{"until", .act = run_until},
 	{"has", .find = find_modes},
 	{"is", .find = find_status},
 	{"nodes", .find = find_nodes},
+	{"asks", .find = find_asks},
 	{"confirmed", .find = find_confirmed},
 	{"state", .find = find_state},
+	{"named", .find = find_named},
 	{"watches", .find = find_watches},
 	{"sends", .find = find_trace},
 	{"lost", .find = find_lost},

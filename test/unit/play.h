@@ -17,6 +17,8 @@
  *		release a			releases the lock; without names everything, together
  *		leave				gives up, and releases everything
  *		confirm, confirm fresh		requests a confirmation of the session
+ *		join tag=7			the party has another session, with this server tag; "nodes=2": with this limit;
+ *							"names=kazoo", "names=mutex": whose nodes have these names
  *		disconnect, connect, expire
  *		keep, keep 5000		keeps what it releases from now on, for so many milliseconds
  *		leavekept			gives up what it keeps
@@ -27,6 +29,7 @@
  *		apply				one operation gets to the server, and its answer does not arrive yet
  *		deliver				one answer or event arrives
  *		lag, catchup 1		the party's servers lag; catch up by one transaction
+ *		number 5 a			(of all) the next number in the queue
  *		until u				the party's operations, up to the first of this kind (as in "sends"), get
  *							to the server, and the last answers do not arrive yet
  *		revoke a			another client sets the data of the party's node to __REVOKE__
@@ -44,9 +47,11 @@
  *
  *		has X, has S0 ab	the modes of these locks; 0: not held; x, s: lost
  *		is pending			the last request: or ok, busy, deadlock, and others (play.c)
+ *		asks yes			has the request, which waits, asked whom it waits for?
  *		confirmed ok		the confirmation, in the same words
  *		state expired		the session: or connecting, connected, suspended, refused
  *		nodes 1				the party's nodes
+ *		named __lock__		a part of the name of the party's node of "a"
  *		watches 1			the party's watches
  *		sends cl			the operations submitted since the party's last action
  *		lost 1				the party's lost locks

@@ -236,25 +236,6 @@ scene_begin(int n_parties)
 }
 
 void
-scene_set_number(const char *name, int32_t number)
-{
-	forget(lock_now(&parties[0], name, ZKL_MODE_EXCLUSIVE));
-	reduce(&parties[0], name, ZKL_MODE_NONE);
-	fake_run_all();
-	fake_tree_find(path_of(name))->counter = number;
-}
-
-void
-scene_begin_near_limit(int n_parties, int32_t next)
-{
-	scene_begin(0);
-	scene_config.sequence_limit = SCENE_LIMIT;
-	for (int i = 0; i < n_parties; i++)
-		scene_join(&parties[i]);
-	scene_set_number("a", next);
-}
-
-void
 scene_leave(Party *party)
 {
 	if (scene_before_end)

@@ -19,7 +19,6 @@
 #include "tap.h"
 
 #define SCENE_TIMEOUT_MS 6000
-#define SCENE_LIMIT 5
 #define SCENE_LOCKS "/zklock/locks"
 #define SCENE_SEMAPHORES "/zklock/semaphores"
 #define MAX_PARTIES 6
@@ -66,12 +65,6 @@ extern int	revocations_reported;
 
 /* Starts with a fresh ensemble and this many connected sessions. */
 extern void scene_begin(int n_parties);
-
-/* Same, with SCENE_LIMIT as the highest sequence number, and "next" as the next one of "a". */
-extern void scene_begin_near_limit(int n_parties, int32_t next);
-
-/* Makes "number" the next sequence number of a lock that no party holds. */
-extern void scene_set_number(const char *name, int32_t number);
 
 /*
  * Opens a session, without connecting it.  Its server tag is that of scene_config, or, if

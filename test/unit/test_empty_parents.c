@@ -41,6 +41,8 @@ static const Play plays[] = {
 	{"the znode of another session's lock stays; if its delete was refused, it is left to the server",
 		"A lock, A release, B lock, A lock b, A release b, A pass 6000, all parents 1, B has X,"
 	" A release, B release, B pass 60000, A sends , all parents 1"},
+	{"a lock's znode stays, because kazoo's programs expect it; those of a semaphore are deleted",
+	"A join names=kazoo, A lock, A release, A permit a, A giveback a, all parents 4, A pass 20000, all parents 1"},
 	{"a contender that queues at the time of the delete gets the lock",
 	"A lock, A release, B lock!, A pass 6000, B is ok"},
 	{"the znodes of a held permit stay, and are deleted some seconds after the release",
@@ -148,21 +150,6 @@ test_close(void)
 	ok(fake_tree_find(path_of("a")) == NULL && fake_tree_find(path_of("c")) == NULL,
 	   "a session that ends deletes its znodes at once");
 	scene_end("exclusion, end of a session");
-}
-
-static void
-test_kazoo(void)
-{
-	scene_begin(0);
-	scene_config.node_names = ZKL_NODE_NAMES_KAZOO;
-	scene_join(A);
-	use_once(A, "a");
-	forget(permit_now(A, "a", 2));
-	release_permit(A, "a");
-	fake_advance(20000);
-	ok(fake_tree_find(path_of("a")) != NULL, "a znode stays, because kazoo's programs expect it");
-	ok(fake_tree_find(pool_of("a", "")) == NULL, "the znodes of a semaphore are deleted");
-	scene_end(NULL);
 }
 
 
@@ -338,7 +325,6 @@ main(void)
 	test_given_up();
 	test_many_due();
 	test_close();
-	test_kazoo();
 	test_permit_used_once();
 	test_permit_together();
 	test_permit_race();

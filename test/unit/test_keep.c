@@ -50,6 +50,14 @@ static const Play plays[] = {
 	{"a waiter may keep what it is granted later, so it is asked, too",
 	"A lock, B keep, B lock, C lock, A leave, B has X, B word use, B release, B nodes 0, C has X"},
 
+	{"an attempt waits only a second for the answer of an owner of another server",
+	"A join tag=7, B join tag=8, A keep, A lock, A release, B try!, B until! z, B asks yes, A apply, B has X"},
+	{"... another request waits", "A join tag=7, B join tag=8, A keep, A lock, A release, B lock!, B until! z, B asks no, A apply, B has X"},
+	{"... as does an attempt behind its own server's node: that may be a pending delete",
+	"A join tag=7, B join tag=7, A keep, A lock, A release, B try!, B until! z, B asks no, A apply, B has X"},
+	{"at the session's limit a new lock is granted, for which what was kept first is given up, and no other",
+	"A join nodes=2, A keep, A lock, A release, A pass 10, A lock b, A release, A lock c, A has X c, A word -, A nodes 2"},
+
 	/* another mode, and arrays */
 	{"another mode deletes the kept node first", "A keep, A share, A release, A lock, A has X, A nodes 1"},
 	{"... also the weaker one", "A keep, A lock, A release, A share, A has S, A nodes 1"},
@@ -191,54 +199,6 @@ test_unreadable(void)
 	scene_end(NULL);
 }
 
-static void
-test_limit(void)
-{
-	scene_begin(0);
-	scene_config.max_nodes = 2;
-	scene_join(A);
-	play_begin();
-	play_act("A keep, A lock, A release, A pass 10, A lock b, A release, A lock c", true);
-	is_int(mode_of(A, "c"), X, "at the session's limit a new lock is granted");
-	is_int(nodes_of(A, "a"), 0, "... for which the lock is given up that was kept first");
-	is_int(nodes_of(A, "b"), 1, "... and no other");
-	scene_end(NULL);
-}
-
-/* Returns whether a request of B for what A keeps waits for an answer, before A has read. */
-static bool
-has_asked(int server_tag, bool non_blocking)
-{
-	ZklRequestInfo info;
-	Ask		   *ask;
-
-	scene_begin(0);
-	scene_config.server_tag = 7;
-	scene_join(A);
-	scene_config.server_tag = (uint32_t) server_tag;
-	scene_join(B);
-	play_begin();
-	play_act("A keep, A lock, A release", true);
-	ask = non_blocking ? try_for(B, "a", X) : ask_for(B, "a", X);
-	while (fake_step(B->client))
-		;
-	zkl_request_info(ask->request, &info);
-	ok(info.blocked, "a contender waits for the owner of what is kept");
-	fake_run_all();
-	is_int(mode_of(B, "a"), X, "... and gets it");
-	scene_end(NULL);
-	return info.has_asked;
-}
-
-/* Behind a node of its own server it cannot know whether that is kept, or a pending delete. */
-static void
-test_bound(void)
-{
-	ok(has_asked(8, true), "an attempt waits only a second for the answer");
-	ok(!has_asked(8, false), "... another request waits");
-	ok(!has_asked(7, true), "... as does an attempt behind a release of its own server");
-}
-
 /* A lock that is taken again is not given up, nor is the timer set for that. */
 static void
 test_taken_again(void)
@@ -345,8 +305,6 @@ main(void)
 	test_versions();
 	test_answer_lost();
 	test_unreadable();
-	test_limit();
-	test_bound();
 	test_taken_again();
 	test_many();
 	return done();

@@ -99,6 +99,9 @@ test_waiting(void)
 	scene_end("exclusion, with waiters");
 }
 
+/* A and B are of one server. */
+#define TAGS "A join tag=7, B join tag=7, C join tag=8, "
+
 static const Play plays[] = {
 	{
 		"readers share, a writer waits for all of them, and a reader behind the writer",
@@ -142,6 +145,19 @@ static const Play plays[] = {
 		"A lock, A release, A giveup, all nodes 0"
 	},
 	{
+		"an attempt waits for a node of its server, which is a pending delete; one of another server fails, after"
+		" one more list behind a sync",
+		TAGS "A lock, B try, B is pending, B sends clw, C try, C is busy, C sends clsld, A release, B is ok"
+	},
+	{
+		"an attempt waits for a waiter of its server that is about to give up",
+		TAGS "C share, A lock, B tryshare, B is pending, A giveup, B is ok"
+	},
+	{
+		"an attempt fails if another server holds the lock when its server's node is gone",
+		TAGS "C share, A lock, B try, B is pending, A giveup, B is busy"
+	},
+	{
 		"a refused create of the root is reported",
 		"all deny /zklock, A lock, A is no-auth"
 	},
@@ -162,60 +178,6 @@ static const Play plays[] = {
 		"A lock, B lock, C lock, B giveup, B nodes 0, A release, C has X"
 	},
 };
-
-static void
-test_attempt_waits(void)
-{
-	Ask		   *b;
-	Ask		   *c;
-
-	scene_begin(0);
-	scene_config.server_tag = 7;
-	scene_join(A);
-	scene_join(B);
-	scene_config.server_tag = 8;
-	scene_join(C);
-	lock_now(A, "a", X);
-	fake_count(B->client);
-	b = try_for(B, "a", X);
-	fake_run_all();
-	is_int(b->status, ZKL_PENDING, "a non-blocking attempt waits for a node of its server, which is a pending delete");
-	is_str(fake_trace(B->client), "clw", "... and watches it at once");
-	fake_count(C->client);
-	c = try_for(C, "a", X);
-	fake_run_all();
-	is_int(c->status, ZKL_BUSY, "an attempt of another server fails");
-	is_str(fake_trace(C->client), "clsld", "... after one more list, behind a sync");
-	reduce(A, "a", ZKL_MODE_NONE);
-	fake_run_all();
-	is_int(b->status, ZKL_OK, "the first attempt gets the lock after the delete");
-	scene_end("exclusion, with an attempt that waits");
-
-	/* A pending delete, and before it a holder of another server. */
-	scene_begin(0);
-	scene_config.server_tag = 7;
-	scene_join(A);
-	scene_join(B);
-	scene_config.server_tag = 8;
-	scene_join(C);
-	forget(lock_now(C, "a", S));
-	lock_now(A, "a", X);
-	b = try_for(B, "a", S);
-	fake_run_all();
-	is_int(b->status, ZKL_PENDING, "an attempt waits for a waiter of its server that is about to give up");
-	give_up_all(A);
-	fake_run_all();
-	is_int(b->status, ZKL_OK, "the attempt shares the lock afterwards");
-	give_up_all(B);
-	reduce(B, "a", NONE);
-	lock_now(A, "a", X);
-	b = try_for(B, "a", X);
-	fake_run_all();
-	give_up_all(A);
-	fake_run_all();
-	is_int(b->status, ZKL_BUSY, "an attempt fails if another server holds the lock when its server's node is gone");
-	scene_end("exclusion, with an attempt behind two nodes");
-}
 
 /* Nodes of sessions of an earlier version, whose names have no server tag. */
 static void
@@ -396,7 +358,6 @@ main(void)
 	test_no_chroot();
 	test_waiting();
 	play_all(plays, sizeof(plays) / sizeof(plays[0]));
-	test_attempt_waits();
 	test_attempt_old_names();
 	test_token();
 	test_ending_before_connection();

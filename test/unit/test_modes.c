@@ -66,6 +66,20 @@ static const Play plays[] = {
 		"A lock, C share, A downgrade!, A lock, A has S, C release, A has X"
 	},
 	{
+		"a downgraded node keeps its number",
+		"A lock, A release, A lock, A named __WRIT__0000000001, A downgrade, A named __READ__0000000001"
+	},
+	{
+		"locks with different node names share and exclude each other; a kazoo writer is downgraded to its reader",
+		"B join names=kazoo, C join names=mutex, B lock, B named __lock__, A share, C lock, B downgrade,"
+		" B named __rlock__, A has S, C has 0, B lock, B giveup, A release, B has S, B release, C has X"
+	},
+	{
+		"a Curator mutex has no shared mode, and its downgrade admits no reader",
+		"C join names=mutex, C share, C is not-supported, C lock, C has X, C downgrade, A share, A is pending,"
+		" C release, A has S"
+	},
+	{
 		"a downgrade and an immediate release leave no node",
 		"A lock, A downgrade!, A release, all nodes 0"
 	},
@@ -132,53 +146,6 @@ two_upgraders(bool writer_waits)
 	scene_end("exclusion, two upgraders");
 }
 
-static void
-test_downgrade_keeps_number(void)
-{
-	char		number[32];
-
-	scene_begin(1);
-	forget(lock_now(A, "a", X));
-	strcpy(number, strstr(node_of(A, "a"), "__WRIT__") + 8);
-	reduce(A, "a", S);
-	fake_run_all();
-	is_str(strstr(node_of(A, "a"), "__READ__") + 8, number, "a downgraded node keeps its number");
-	scene_end(NULL);
-}
-
-static void
-test_kazoo(void)
-{
-	scene_begin(1);
-	scene_config.node_names = ZKL_NODE_NAMES_KAZOO;
-	scene_join(B);
-	scene_config.node_names = ZKL_NODE_NAMES_CURATOR_MUTEX;
-	scene_join(C);
-	forget(lock_now(B, "a", X));
-	ok(strstr(node_of(B, "a"), "__lock__") != NULL, "the node of a kazoo writer has kazoo's name");
-	lock_now(A, "a", S);
-	lock_now(C, "a", X);
-	reduce(B, "a", S);
-	fake_run_all();
-	ok(strstr(node_of(B, "a"), "__rlock__") != NULL, "the node of a downgraded kazoo writer has the name of a kazoo reader");
-	ok(mode_of(A, "a") == S && mode_of(C, "a") == NONE, "locks with different node names share and exclude each other");
-	forget(lock_now(B, "a", X));
-	reduce(A, "a", NONE);
-	fake_run_all();
-	is_int(mode_of(B, "a"), S, "(a request that was ended is not granted)");
-	reduce(B, "a", NONE);
-	fake_run_all();
-	is_int(mode_of(C, "a"), X, "a Curator mutex is granted next");
-	is_int(lock_now(C, "b", S)->status, ZKL_NOT_SUPPORTED, "a Curator mutex has no shared mode");
-	reduce(C, "a", S);
-	fake_run_all();
-	is_int(lock_now(A, "a", S)->status, ZKL_PENDING, "the downgrade of a Curator mutex admits no reader");
-	reduce(C, "a", NONE);
-	fake_run_all();
-	is_int(mode_of(A, "a"), S, "the reader is granted after the release");
-	scene_end("exclusion between node names");
-}
-
 /* The reader node below an upgrade was deleted by hand. */
 static void
 test_anchor_deleted(void)
@@ -234,8 +201,6 @@ main(void)
 	test_writer_leaves_meanwhile();
 	two_upgraders(false);
 	two_upgraders(true);
-	test_downgrade_keeps_number();
-	test_kazoo();
 	test_reader_beside_own_writer();
 	test_anchor_deleted();
 	return done();

@@ -179,6 +179,11 @@ static const Play plays[] = {
 	{"an ACL refuses the permit, which leaves no node",
 		"A permit s, A release, all deny /zklock/semaphores/s/leases, A permit s, A is no-auth, A giveup, all deny,"
 	" all pass 10000, A nodes 0"},
+	{"the node names of locks do not matter for semaphores",
+		"B join names=kazoo, C join names=mutex, A permit s, A is ok, B permit s, B is ok, C trypermit s, C is busy,"
+	" all leases 2"},
+	{"a permit needs one node; another one exceeds the limit, until the first one is released",
+	"A join nodes=1, A permit s, A is ok, A permit s, A is too-many, A release, A permit s, A is ok"},
 	{"a permit released during an outage of the waiter",
 	"A permit s1, B permit s1, B disconnect, A giveback s, B is pending, B connect, B is ok"},
 	{"a waiter survives an outage, and gets the permit of a session that expires",
@@ -355,22 +360,6 @@ test_foreign_permits(void)
 	scene_end("permits of other programs");
 }
 
-/* The node names of locks do not matter for semaphores. */
-static void
-test_node_names(void)
-{
-	scene_begin(1);
-	scene_config.node_names = ZKL_NODE_NAMES_KAZOO;
-	scene_join(B);
-	scene_config.node_names = ZKL_NODE_NAMES_CURATOR_MUTEX;
-	scene_join(C);
-	is_int(status_of_another(A, 2), ZKL_OK, "a session with Curator's node names gets a permit");
-	is_int(status_of_another(B, 2), ZKL_OK, "a session with kazoo's node names gets a permit of the same semaphore");
-	is_int(status_of_attempt(C, 2), ZKL_BUSY, "their permits count each other");
-	is_int(count_nodes(permits()), 2, "all permits are in one place");
-	scene_end("a semaphore under several node names");
-}
-
 /* Curator's testRelease1AtATime and testReleaseInChunks. */
 static void
 test_crowd(void)
@@ -429,19 +418,6 @@ test_crowd_of_attempts(void)
 }
 
 static void
-test_limits(void)
-{
-	scene_begin(0);
-	scene_config.max_nodes = 1;
-	scene_join(A);
-	is_int(status_of_another(A, 5), ZKL_OK, "a permit needs one node");
-	is_int(status_of_another(A, 5), ZKL_TOO_MANY, "another permit exceeds the limit of nodes");
-	release_all(A);
-	is_int(status_of_another(A, 5), ZKL_OK, "another permit is granted after the release of the first");
-	scene_end("limits");
-}
-
-static void
 test_refusals(void)
 {
 	for (int i = 0; i < 2; i++)
@@ -484,7 +460,7 @@ main(void)
 {
 	static void (*const tests[]) (void) = {
 		test_nodes, test_hand_over, test_sizes, test_removed_nodes, test_refused, test_no_permits_yet,
-		test_foreign_permits, test_node_names, test_crowd, test_crowd_of_attempts, test_limits, test_refusals,
+		test_foreign_permits, test_crowd, test_crowd_of_attempts, test_refusals,
 	};
 
 	test_pure();

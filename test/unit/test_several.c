@@ -16,6 +16,9 @@ static const char *const abc[] = {"a", "b", "c"};
 static const char *const cba[] = {"c", "b", "a"};
 static const ZklMode xxx[] = {X, X, X};
 
+/* The highest number, ZKL_SEQUENCE_LIMIT, is the next one. */
+#define LAST_NUMBER "A lock, A release, all number 2147000000, "
+
 static const Play plays[] = {
 	{
 		"several names cost one multi, one list for each, and one read, and are released together",
@@ -41,6 +44,42 @@ static const Play plays[] = {
 	{
 		"a refused name refuses the whole request, which leaves no node",
 		"A lock ab, A release, all deny /zklock/locks/c, A lock abc, A is no-auth, all nodes 0"
+	},
+	{
+		"an attempt for several names is refused because of one, although the released node of another still exists",
+		"A join tag=7, C join tag=7, A lock a, B lock b, C try abc, C is busy"
+	},
+	{
+		"the greatest allowed number of nodes is granted, and one more after a release",
+		"A join nodes=3, A lock abc, A is ok, A lock d, A is too-many, A release a, A lock d, A is ok"
+	},
+	{
+		"the last sequence number can be held; what draws one beyond the limit fails, and leaves no node",
+		LAST_NUMBER "A lock, A has X, B lock, B is used-up, B nodes 0, A nodes 1, B tryshare, B is used-up, B nodes 0"
+	},
+	{
+		"the first request after the queue was empty fails, too, and deletes the znode: the numbers start again",
+		LAST_NUMBER "A lock, A release, B lock, B is used-up, B lock, B is ok, B named __WRIT__0000000000, B nodes 1"
+	},
+	{
+		"an upgrade may use a number beyond the limit",
+		LAST_NUMBER "A share, A lock, A has X"
+	},
+	{
+		"a request beyond the limit fails, even if the answer to its create was lost",
+		LAST_NUMBER "A lock, B fault apply-and-drop, B lock, B connect, B is used-up, B nodes 0"
+	},
+	{
+		"a negative number is never used",
+		"A lock, A release, all number -5, A lock, A is used-up, A lock, A is ok"
+	},
+	{
+		"nor is the greatest one",
+		"A lock, A release, all number 2147483647, A lock, A is used-up, A lock, A is ok"
+	},
+	{
+		"a request for several names fails if one of them has no numbers left, and the next one is granted",
+		"A lock b, A release, all number 2147000001 b, A lock abc, A is used-up, A nodes 0, A lock abc, A is ok"
 	},
 	{
 		"a node that was first and is removed by hand is noticed before the grant",
@@ -119,26 +158,6 @@ test_array_tokens(void)
 	scene_end(NULL);
 }
 
-/* "a" was released on this server, so its node will be deleted; "b" is held elsewhere. */
-static void
-test_attempt_behind_both(void)
-{
-	Ask		   *ask;
-
-	scene_begin(0);
-	scene_join(B);
-	scene_config.server_tag = 7;
-	scene_join(A);
-	scene_join(C);
-	lock_now(A, "a", X);
-	lock_now(B, "b", X);
-	ask = ask_all(C, 3, abc, xxx, true);
-	fake_run_all();
-	is_int(ask->status, ZKL_BUSY,
-		   "an attempt for several names is refused because of one name, although the released node of another name still exists");
-	scene_end("exclusion, an attempt for several names");
-}
-
 /* All queues have the requests in one order: no deadlock, whatever the names' order. */
 static void
 test_array_no_deadlock(void)
@@ -171,18 +190,6 @@ test_too_many(void)
 	char		longest[1000];
 	ZklLockItem *items = calloc(600, sizeof(ZklLockItem));
 	ZklRequest *request;
-
-	scene_begin(0);
-	scene_config.max_nodes = 3;
-	scene_join(A);
-	Ask		   *a = ask_all(A, 3, abc, xxx, false);
-
-	fake_run_all();
-	is_int(a->status, ZKL_OK, "the greatest allowed number of nodes is granted");
-	is_int(lock_now(A, "d", X)->status, ZKL_TOO_MANY, "one more node is refused");
-	reduce(A, "a", NONE);
-	is_int(lock_now(A, "d", X)->status, ZKL_OK, "one more node is granted after a release");
-	scene_end(NULL);
 
 	scene_begin(0);
 	scene_config.max_nodes = 100000;
@@ -243,52 +250,10 @@ test_foreign(void)
  */
 
 static void
-test_numbers_used_up(void)
+use_numbers_up(void)
 {
-	scene_begin_near_limit(2, SCENE_LIMIT);
-	forget(lock_now(A, "a", X));
-	is_int(mode_of(A, "a"), X, "the last sequence number can be held");
-	Ask		   *b = lock_now(B, "a", X);
-
-	is_int(b->status, ZKL_SEQUENCE_USED_UP, "a request that draws a number beyond the limit fails");
-	is_int(nodes_of(B, NULL), 0, "this request leaves no node");
-	is_int(nodes_of(A, "a"), 1, "the holder keeps its node");
-	forget(b);
-	b = try_for(B, "a", S);
-	fake_run_all();
-	is_int(b->status, ZKL_SEQUENCE_USED_UP, "so does a non-blocking attempt");
-	give_up_all(B);
-	reduce(A, "a", NONE);
-	fake_run_all();
-	b = lock_now(B, "a", X);
-	is_int(b->status, ZKL_SEQUENCE_USED_UP, "the first request after the queue was empty fails, too");
-	ok(fake_tree_find(path_of("a")) == NULL, "... and deletes the lock's znode");
-	forget(b);
-	is_int(lock_now(B, "a", X)->status, ZKL_OK, "the next request gets the lock");
-	ok(strstr(node_of(B, "a"), "__WRIT__0000000000") != NULL, "the numbers start again from zero");
-	is_int(nodes_of(B, NULL), 1, "no other node is left");
-	scene_end("exclusion and tokens, numbers used up");
-
-	scene_begin_near_limit(2, SCENE_LIMIT);
-	forget(lock_now(A, "a", S));
-	forget(lock_now(A, "a", X));
-	is_int(mode_of(A, "a"), X, "an upgrade may use a number beyond the limit");
-	scene_end(NULL);
-}
-
-/* The answer to the create is lost, and the node is found with its number. */
-static void
-test_numbers_used_up_after_loss(void)
-{
-	scene_begin_near_limit(2, SCENE_LIMIT);
-	forget(lock_now(A, "a", X));
-	fake_fault(B->client, fake_counted(B->client) + 1, FAULT_APPLY_DROP);
-	Ask		   *b = lock_now(B, "a", X);
-
-	heal();
-	is_int(b->status, ZKL_SEQUENCE_USED_UP, "a request fails, even if the answer to its create was lost");
-	is_int(nodes_of(B, NULL), 0, "the number is not kept after the lost answer");
-	scene_end("exclusion and tokens, numbers used up after a lost answer");
+	play_begin();
+	play_act("A lock, A leave, all number 2147000001", true);
 }
 
 /* Two requests fail at the same time, in any order of their operations. */
@@ -297,7 +262,8 @@ test_numbers_used_up_together(void)
 {
 	for (int steps = 0; steps < 12; steps++)
 	{
-		scene_begin_near_limit(3, SCENE_LIMIT + 1);
+		scene_begin(3);
+		use_numbers_up();
 		ask_for(B, "a", X);
 		ask_for(C, "a", X);
 		for (int i = 0; i < steps; i++)
@@ -322,40 +288,14 @@ test_numbers_used_up_together(void)
 }
 
 static void
-test_numbers_never_used(void)
+test_foreign_children(void)
 {
-	static const int32_t invalid[] = {-5, INT32_MAX};
-	Ask		   *ask;
-
-	for (int i = 0; i < 2; i++)
-	{
-		scene_begin(2);
-		scene_set_number("a", invalid[i]);
-		ask = lock_now(A, "a", X);
-		is_int(ask->status, ZKL_SEQUENCE_USED_UP, "the number %d is never used", invalid[i]);
-		forget(ask);
-		is_int(lock_now(A, "a", X)->status, ZKL_OK, "the lock is granted afterwards");
-		scene_end(NULL);
-	}
-
-	scene_begin_near_limit(2, SCENE_LIMIT);
+	scene_begin(2);
+	use_numbers_up();
 	foreign_node("a", "lease_holder", 99);
-	fake_tree_find(path_of("a"))->counter = SCENE_LIMIT + 1;
 	is_int(lock_now(B, "a", X)->status, ZKL_SEQUENCE_USED_UP, "foreign children keep the numbers");
 	ok(fake_tree_find(path_of("a")) != NULL, "foreign children are not deleted");
 	is_int(nodes_of(B, NULL), 0, "the session leaves no node");
-	scene_end(NULL);
-
-	scene_begin(2);
-	scene_set_number("b", ZKL_SEQUENCE_LIMIT + 1);
-	ask = ask_all(A, 3, abc, xxx, false);
-	fake_run_all();
-	is_int(ask->status, ZKL_SEQUENCE_USED_UP, "a request for several names fails if one of them has no numbers left");
-	is_int(nodes_of(A, NULL), 0, "it leaves no node");
-	forget(ask);
-	ask = ask_all(A, 3, abc, xxx, false);
-	fake_run_all();
-	is_int(ask->status, ZKL_OK, "the next request for these names is granted");
 	scene_end(NULL);
 }
 
@@ -366,13 +306,10 @@ main(void)
 	test_array();
 	test_parents_deleted();
 	test_array_tokens();
-	test_attempt_behind_both();
 	test_array_no_deadlock();
 	test_too_many();
 	test_foreign();
-	test_numbers_used_up();
-	test_numbers_used_up_after_loss();
 	test_numbers_used_up_together();
-	test_numbers_never_used();
+	test_foreign_children();
 	return done();
 }
